@@ -1,0 +1,122 @@
+// Package checks keeps the structure of this repository: who may import whom,
+// and what no file may contain. Its tests apply the checks to the whole tree.
+package checks
+
+import (
+	"path"
+	"strings"
+)
+
+// Module is the import path of the repository's root.
+const Module = "github.com/fairlead/fairlead"
+
+// A Floor is the height of a package. Imports point downwards.
+type Floor int
+
+const (
+	F0 Floor = iota // wire and shared pure state
+	F1              // transport and pure cores
+	F2              // owners of state and goroutines
+	F3              // edges
+	F4              // composition
+)
+
+// Floors is the one table of all packages, by directory; "/..." stands for
+// everything below as well. A new package belongs here.
+var Floors = []struct {
+	Floor Floor
+	Dirs  []string
+}{
+	{F0, []string{
+		"protocol", "protocol/jws", "protocol/bytelog", "protocol/lease", "protocol/seal",
+	}},
+	{F1, []string{
+		"tunnel", "tunnel/internal/...", "tunnel/tunneltest",
+		"relay/internal/turn", "relay/internal/replay",
+		"sandbox-agent/internal/redact", "sandbox-agent/internal/screen",
+		"deploy/program",
+	}},
+	{F2, []string{
+		"relay/internal/hub", "relay/internal/fleet", "relay/internal/mesh", "relay/internal/access",
+		"relay/internal/dispatch", "relay/internal/uplink",
+		"sandbox-agent/internal/terminal", "sandbox-agent/internal/process", "sandbox-agent/internal/ledger",
+		"sandbox-agent/internal/approval", "sandbox-agent/internal/broker", "sandbox-agent/internal/egress",
+		"sandbox-agent/internal/workspace", "sandbox-agent/internal/hooks", "sandbox-agent/internal/chat",
+		"sandbox-agent/internal/cookies", "sandbox-agent/internal/browser", "sandbox-agent/internal/executor",
+	}},
+	{F3, []string{
+		"relay/internal/gateway", "relay/internal/controlapi", "relay/internal/sandboxapi",
+		"relay/internal/console/...", "relay/internal/admin",
+		"sandbox-agent/internal/mcp", "sandbox-agent/internal/services", "sandbox-agent/internal/link",
+	}},
+	{F4, []string{
+		"relay", "relay/cmd/...", "sandbox-agent", "sandbox-agent/cmd/...", "loadtest/...",
+		"deploy/controlplane/...", "deploy/devstack/...", "deploy/e2e/...", "deploy/checks/...",
+	}},
+}
+
+// Sideways are the imports on one floor that are meant.
+var Sideways = []struct{ From, To, Why string }{
+	{"tunnel/internal/quiclink", "tunnel/internal/carrier", "the interface it implements"},
+	{"tunnel/tunneltest", "tunnel/internal/carrier", "the interface it implements"},
+	{"sandbox-agent/internal/executor", "sandbox-agent/internal/ledger", "a command's id is stored before it runs"},
+}
+
+// FloorOf returns the floor of the package in dir.
+func FloorOf(dir string) (Floor, bool) {
+	for _, row := range Floors {
+		for _, pattern := range row.Dirs {
+			if matches(pattern, dir) {
+				return row.Floor, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// matches reports whether pattern, a directory or "directory/...", covers dir.
+func matches(pattern, dir string) bool {
+	if top, all := strings.CutSuffix(pattern, "/..."); all {
+		return dir == top || strings.HasPrefix(dir, top+"/")
+	}
+	return dir == pattern
+}
+
+// A Restriction says which of our packages may import what, beside the floors.
+type Restriction struct {
+	Import  string   // an import path; everything below it is meant, too
+	Only    []string // the directories that may import it, as in Floors; nil: any but those in Never
+	Never   []string // the directories that may not
+	InTests bool     // holds for test files and deploy/e2e as well
+	Why     string
+}
+
+// Restrictions is the table of who alone may use what.
+var Restrictions = []Restriction{
+	{Import: "github.com/go-jose", Only: []string{"protocol/jws"}, Why: "one package keeps the closed profile"},
+	{Import: "github.com/creack/pty", Only: []string{"sandbox-agent/internal/terminal"}, Why: "one package hosts terminals"},
+	{Import: Module + "/relay", Never: []string{"sandbox-agent/..."}, InTests: true, Why: "they meet on the wire"},
+	{Import: Module + "/sandbox-agent", Never: []string{"relay/..."}, InTests: true, Why: "they meet on the wire"},
+	{Import: Module + "/relay", Never: []string{"loadtest/..."}, InTests: true, Why: "it uses what a user has"},
+	{Import: Module + "/sandbox-agent", Never: []string{"loadtest/..."}, InTests: true, Why: "it uses what a user has"},
+}
+
+// RootEntries are what may stand at the root beside dotfiles.
+var RootEntries = []string{
+	"relay", "sandbox-agent", "tunnel", "protocol", "deploy", "loadtest",
+	"go.mod", "go.sum", "Makefile", "README.md", "LICENSE",
+}
+
+// kin reports whether one of two directories contains the other.
+func kin(a, b string) bool {
+	return strings.HasPrefix(a+"/", b+"/") || strings.HasPrefix(b+"/", a+"/")
+}
+
+// dirOf returns the directory of one of our import paths.
+func dirOf(importPath string) (string, bool) {
+	if importPath == Module {
+		return ".", true
+	}
+	dir, ours := strings.CutPrefix(importPath, Module+"/")
+	return path.Clean(dir), ours
+}

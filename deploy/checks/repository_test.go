@@ -1,0 +1,152 @@
+package checks
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const root = "../.."
+
+// TestRepository applies every check to the files that git would commit.
+func TestRepository(t *testing.T) {
+	files := repository(t)
+	if len(files) < 10 {
+		t.Fatalf("only %d files: is this the repository?", len(files))
+	}
+	for _, violation := range Check(files) {
+		t.Error(violation)
+	}
+}
+
+// repository returns what git tracks or would track.
+func repository(t *testing.T) []File {
+	t.Helper()
+	// A clone may belong to another user than the one who tests it.
+	list := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	list.Dir = root
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("git ls-files: %v", err)
+	}
+	var files []File
+	for name := range bytes.SplitSeq(bytes.TrimRight(out, "\x00"), []byte{0}) {
+		name := string(name)
+		info, err := os.Lstat(filepath.Join(root, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // deleted, not committed yet
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !info.Mode().IsRegular() {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // somebody works here at this moment
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, File{name, text})
+	}
+	return files
+}
+
+// TestLintMirrorsFloors: for each floor below the top, .golangci.yml has one
+// depguard rule, for the files of that floor, which denies every package above
+// it and none other.
+func TestLintMirrorsFloors(t *testing.T) {
+	rules := depguard(t)
+	for _, row := range Floors[:F4] {
+		name := fmt.Sprintf("f%d", row.Floor)
+		rule := rules[name]
+		var want []string
+		for _, dir := range row.Dirs {
+			if top, all := strings.CutSuffix(dir, "/..."); all {
+				want = append(want, "**/"+top+"/**")
+			} else {
+				want = append(want, "**/"+dir+"/*.go")
+			}
+		}
+		if !slices.Equal(rule.Files, want) {
+			t.Errorf("rule %s is for\n%q, want\n%q", name, rule.Files, want)
+		}
+		for _, other := range Floors {
+			for _, pattern := range other.Dirs {
+				target := Module + "/" + strings.TrimSuffix(pattern, "/...")
+				if rule.denies(target) != (other.Floor > row.Floor) {
+					t.Errorf("rule %s: denies %s is %v", name, target, rule.denies(target))
+				}
+			}
+		}
+	}
+}
+
+// TestLintMirrorsRestrictions: a module that one package may use is denied to
+// all others.
+func TestLintMirrorsRestrictions(t *testing.T) {
+	rules := depguard(t)
+	for _, r := range Restrictions {
+		if r.Only == nil {
+			continue
+		}
+		name := path.Base(r.Import)
+		want := []string{"$all", "!$test", "!**/deploy/e2e/**"}
+		for _, dir := range r.Only {
+			want = append(want, "!**/"+dir+"/*.go")
+		}
+		if rule := rules[name]; !slices.Equal(rule.Files, want) || !rule.denies(r.Import) {
+			t.Errorf("rule %s: %+v, want it for %q", name, rule, want)
+		}
+	}
+}
+
+// A rule is one rule of depguard.
+type rule struct {
+	Files []string
+	Deny  []struct{ Pkg string }
+}
+
+// denies reports whether r denies an import path: by a prefix, or with a final
+// $ exactly.
+func (r rule) denies(target string) bool {
+	for _, d := range r.Deny {
+		exact, only := strings.CutSuffix(d.Pkg, "$")
+		if (only && exact == target) || (!only && strings.HasPrefix(target, d.Pkg)) {
+			return true
+		}
+	}
+	return false
+}
+
+// depguard returns the rules in .golangci.yml.
+func depguard(t *testing.T) map[string]rule {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, ".golangci.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Linters struct {
+			Settings struct {
+				Depguard struct{ Rules map[string]rule }
+			}
+		}
+	}
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		t.Fatal(err)
+	}
+	return config.Linters.Settings.Depguard.Rules
+}

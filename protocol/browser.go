@@ -1,0 +1,292 @@
+package protocol
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// SubprotocolTerminal is the WebSocket subprotocol of clients that count and
+// acknowledge; SubprotocolTicket is the prefix under which a client that can
+// set no header presents its ticket.
+const (
+	SubprotocolTerminal = "terminal.v2"
+	SubprotocolTicket   = "ticket."
+)
+
+// Types of the JSON text frames that a browser sends (seed 001).
+const (
+	ClientResize         = "resize"          // cols, rows; the controller only
+	ClientRequestControl = "request_control" // take control when free, else ask for it
+	ClientTakeControl    = "take_control"    // take control when free
+	ClientCancelRequest  = "cancel_request"  // withdraw a request
+	ClientGrantControl   = "grant_control"   // to; the controller only
+	ClientRevokeControl  = "revoke_control"  // give control back; the controller only
+	ClientReauth         = "reauth"          // grant: renews the socket's grant
+	ClientPing           = "ping"            // keeps intermediaries awake, no answer
+)
+
+// A ClientMessage is a JSON text frame from a browser.
+type ClientMessage struct {
+	Type  string
+	Cols  int    // resize, within limits
+	Rows  int    // resize, within limits
+	To    UserID // grant_control
+	Grant string // reauth
+}
+
+// DecodeClientMessage decodes a text frame from a browser. Its errors are of
+// kind invalid, or unsupported for an unknown type, and safe to send back.
+func DecodeClientMessage(data []byte) (ClientMessage, error) {
+	var raw struct {
+		Type  *string         `json:"type"`
+		Cols  json.RawMessage `json:"cols"`
+		Rows  json.RawMessage `json:"rows"`
+		To    *string         `json:"to"`
+		Grant *string         `json:"grant"`
+	}
+	if err := UnmarshalObject(data, &raw); err != nil || raw.Type == nil {
+		return ClientMessage{}, Errorf(KindInvalid, "a text frame must be a JSON object with a type")
+	}
+	m := ClientMessage{Type: *raw.Type}
+	var err error
+	switch m.Type {
+	case ClientResize:
+		if m.Cols, err = clampSize("cols", raw.Cols, MaxCols); err != nil {
+			return ClientMessage{}, err
+		}
+		m.Rows, err = clampSize("rows", raw.Rows, MaxRows)
+	case ClientGrantControl:
+		if raw.To == nil || !ValidID(*raw.To) {
+			return ClientMessage{}, Errorf(KindInvalid, "grant_control needs the user id in to")
+		}
+		m.To = UserID(*raw.To)
+	case ClientReauth:
+		if raw.Grant == nil || *raw.Grant == "" {
+			return ClientMessage{}, Errorf(KindInvalid, "reauth needs a grant")
+		}
+		m.Grant = *raw.Grant
+	case ClientRequestControl, ClientTakeControl, ClientCancelRequest, ClientRevokeControl, ClientPing:
+	default:
+		err = Errorf(KindUnsupported, "unknown message type")
+	}
+	if err != nil {
+		return ClientMessage{}, err
+	}
+	return m, nil
+}
+
+// clampSize reads a terminal dimension: a JSON integer of 16 bits above zero,
+// reduced to most.
+func clampSize(name string, raw json.RawMessage, most int) (int, error) {
+	var n int64
+	if err := json.Unmarshal(raw, &n); err != nil || string(raw) == "null" || n < 1 || n > 65535 {
+		return 0, Errorf(KindInvalid, "resize: %s must be a whole number from 1 to 65535", name)
+	}
+	return min(int(n), most), nil
+}
+
+// Types of the JSON text frames that a relay sends.
+const (
+	ServerControlState     = "control_state"
+	ServerControlTaken     = "control_taken"
+	ServerControlRequested = "control_requested"
+	ServerControlGranted   = "control_granted"
+	ServerControlRevoked   = "control_revoked"
+	ServerControlExpired   = "control_expired"
+	ServerAttached         = "attached"
+	ServerResync           = "resync"
+	ServerResized          = "resized"
+	ServerPresence         = "presence"
+	ServerPTYClosed        = "pty_closed"
+	ServerInputRefused     = "input_refused"
+	ServerError            = "error"
+	ServerWaiting          = "waiting"
+	ServerReauthed         = "reauthed"
+)
+
+// A ServerMessage is a JSON text frame to a browser. Encode it with
+// [EncodeServerMessage].
+type ServerMessage interface{ serverType() string }
+
+// ControlState tells everything about control. Controller and Requests are
+// always present, since seed 001's client keeps the old value of a missing one.
+type ControlState struct {
+	Controller UserID   `json:"controller"`         // "" when free
+	Requests   []UserID `json:"requests"`           // in the order they were made
+	Term       uint64   `json:"term"`               // the lease's
+	GraceMS    int64    `json:"grace_ms,omitempty"` // the controller is away; time left
+	AgentState string   `json:"agent_state"`        // "stopped" until coding agents exist
+	You        UserID   `json:"you"`                // the viewer's own id
+	CanControl bool     `json:"can_control"`        // the viewer's grant carries "control"
+}
+
+// ControlTaken: Controller took a free terminal.
+type ControlTaken struct {
+	Controller UserID `json:"controller"`
+	Term       uint64 `json:"term"`
+}
+
+// ControlRequested: From asks the controller for control.
+type ControlRequested struct {
+	From     UserID   `json:"from"`
+	Requests []UserID `json:"requests"`
+}
+
+// ControlGranted: From handed control to To.
+type ControlGranted struct {
+	From       UserID `json:"from"`
+	To         UserID `json:"to"`
+	Controller UserID `json:"controller"`
+	Term       uint64 `json:"term"`
+}
+
+// ControlRevoked: From gave control back; the terminal is free.
+type ControlRevoked struct {
+	From       UserID `json:"from"`
+	Controller UserID `json:"controller"`
+}
+
+// ControlExpired: From stayed away longer than the grace; the terminal is free.
+type ControlExpired struct {
+	From       UserID `json:"from"`
+	Controller UserID `json:"controller"`
+}
+
+// Attach modes.
+const (
+	ModeResume = "resume" // the bytes continue where the client asked, or at the log's start
+	ModeGap    = "gap"    // bytes before Offset are not to be had
+)
+
+// Attached says what the binary frames that follow are.
+type Attached struct {
+	Epoch         Epoch  `json:"epoch"`
+	Offset        uint64 `json:"offset"` // of the next byte
+	Head          uint64 `json:"head"`   // bytes before it are history: answer no queries in them
+	Cols          int    `json:"cols"`
+	Rows          int    `json:"rows"`
+	Mode          string `json:"mode"`
+	KeyframeBytes int    `json:"keyframe_bytes"` // 0 so far
+}
+
+// Resync says that the viewer skips to Offset.
+type Resync struct {
+	Epoch         Epoch  `json:"epoch"`
+	Offset        uint64 `json:"offset"`
+	Head          uint64 `json:"head"`
+	Cols          int    `json:"cols"`
+	Rows          int    `json:"rows"`
+	KeyframeBytes int    `json:"keyframe_bytes"`
+}
+
+// SizeChanged is "resized": from Offset on the terminal has another size.
+type SizeChanged struct {
+	Offset uint64 `json:"offset"`
+	Cols   int    `json:"cols"`
+	Rows   int    `json:"rows"`
+}
+
+// A PresentViewer is one person who watches.
+type PresentViewer struct {
+	UserID     UserID `json:"user_id"`
+	Name       string `json:"name"`
+	Sockets    int    `json:"sockets"`
+	CanControl bool   `json:"can_control"`
+}
+
+// Presence says who watches: Count people, of whom the first
+// [MaxPresenceViewers] are named.
+type Presence struct {
+	Count   int             `json:"count"`
+	Viewers []PresentViewer `json:"viewers"`
+}
+
+// PTYClosed: the terminal's process ended; the socket closes with 4004 next.
+type PTYClosed struct {
+	ExitCode int    `json:"exit_code"` // −1 when Signal is set
+	Signal   string `json:"signal,omitempty"`
+	Offset   uint64 `json:"offset"`
+}
+
+// InputDropped is "input_refused": what the viewer typed was not written.
+type InputDropped struct {
+	Reason RefusalReason `json:"reason"`
+}
+
+// ErrorMessage answers a frame that could not be obeyed.
+type ErrorMessage struct {
+	Name    string `json:"name"`
+	Message string `json:"message"`
+}
+
+// Reasons of Waiting.
+const (
+	WaitingSandbox = "sandbox_offline" // the sandbox has no tunnel at the moment
+)
+
+// Waiting: the terminal stands still for Reason; output resumes by itself.
+type Waiting struct {
+	Reason string `json:"reason"`
+}
+
+// Reauthed: the socket now lives under another grant.
+type Reauthed struct {
+	ExpiresAt int64 `json:"expires_at"` // Unix seconds
+}
+
+func (ControlState) serverType() string     { return ServerControlState }
+func (ControlTaken) serverType() string     { return ServerControlTaken }
+func (ControlRequested) serverType() string { return ServerControlRequested }
+func (ControlGranted) serverType() string   { return ServerControlGranted }
+func (ControlRevoked) serverType() string   { return ServerControlRevoked }
+func (ControlExpired) serverType() string   { return ServerControlExpired }
+func (Attached) serverType() string         { return ServerAttached }
+func (Resync) serverType() string           { return ServerResync }
+func (SizeChanged) serverType() string      { return ServerResized }
+func (Presence) serverType() string         { return ServerPresence }
+func (PTYClosed) serverType() string        { return ServerPTYClosed }
+func (InputDropped) serverType() string     { return ServerInputRefused }
+func (ErrorMessage) serverType() string     { return ServerError }
+func (Waiting) serverType() string          { return ServerWaiting }
+func (Reauthed) serverType() string         { return ServerReauthed }
+
+// Lists are always present, empty rather than null: a browser iterates over
+// them, and seed 001's client keeps the old value of a missing one.
+
+func (m ControlState) MarshalJSON() ([]byte, error) {
+	type plain ControlState
+	m.Requests = present(m.Requests)
+	return json.Marshal(plain(m))
+}
+
+func (m ControlRequested) MarshalJSON() ([]byte, error) {
+	type plain ControlRequested
+	m.Requests = present(m.Requests)
+	return json.Marshal(plain(m))
+}
+
+func (m Presence) MarshalJSON() ([]byte, error) {
+	type plain Presence
+	m.Viewers = present(m.Viewers)
+	return json.Marshal(plain(m))
+}
+
+func present[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// EncodeServerMessage returns m as the JSON of a text frame, "type" first.
+func EncodeServerMessage(m ServerMessage) []byte {
+	body, err := json.Marshal(m)
+	if err != nil {
+		panic(fmt.Sprintf("protocol: %T can't be encoded: %v", m, err)) // plain structs of this file only
+	}
+	out := fmt.Appendf(nil, `{"type":%q`, m.serverType())
+	if len(body) > len("{}") {
+		out = append(out, ',')
+	}
+	return append(out, body[1:]...)
+}

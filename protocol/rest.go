@@ -1,0 +1,103 @@
+package protocol
+
+import "encoding/json"
+
+// A PTYInfo describes one terminal in GET /sessions/{sid}/ptys.
+type PTYInfo struct {
+	ID        PTYID   `json:"id"`
+	CreatorID UserID  `json:"creator_id,omitempty"`
+	Command   string  `json:"command,omitempty"`
+	Cols      int     `json:"cols"`
+	Rows      int     `json:"rows"`
+	CreatedAt int64   `json:"created_at"` // Unix milliseconds
+	Exited    *Exited `json:"exited,omitempty"`
+}
+
+// A PTYList is the answer of GET /sessions/{sid}/ptys.
+type PTYList struct {
+	PTYs     []PTYInfo `json:"ptys"`
+	Revision string    `json:"revision"`
+}
+
+// MarshalJSON writes an empty list as [], not null.
+func (l PTYList) MarshalJSON() ([]byte, error) {
+	type plain PTYList
+	l.PTYs = present(l.PTYs)
+	return json.Marshal(plain(l))
+}
+
+// A CommandEnvelope carries a signed command (seed 003 §3.3). Everything but
+// JWS is a routing hint; only the signed payload is executed.
+type CommandEnvelope struct {
+	Type      string        `json:"type"` // EnvelopeType
+	CommandID CommandID     `json:"commandId"`
+	TraceID   TraceID       `json:"traceId"`
+	IssuedAt  int64         `json:"issuedAt"` // Unix milliseconds
+	TTLMs     int64         `json:"ttlMs"`
+	Target    CommandTarget `json:"target"`
+	JWS       string        `json:"jws"`
+}
+
+// EnvelopeType and CallbackType are the values of "type" (seed 003).
+const (
+	EnvelopeType = "control.command"
+	CallbackType = "control.callback"
+)
+
+// A CommandTarget says where a command goes: to a sandbox, its session and
+// terminal, or (seed 003) to a browser tab.
+type CommandTarget struct {
+	SandboxID   SandboxID `json:"sandboxId,omitempty"`
+	SessionID   SessionID `json:"sessionId,omitempty"`
+	PTYID       PTYID     `json:"ptyId,omitempty"`
+	ExtensionID string    `json:"extensionId,omitempty"`
+	TabID       int64     `json:"tabId,omitempty"`
+}
+
+// Callback statuses.
+const (
+	StatusOK      = "ok"
+	StatusError   = "error"
+	StatusUnknown = "unknown" // the executor died in the middle; it will not run again
+)
+
+// An ExecutionCallback reports what became of a command (seed 003 §5.3).
+type ExecutionCallback struct {
+	Type      string          `json:"type"` // CallbackType
+	CommandID CommandID       `json:"commandId"`
+	TraceID   TraceID         `json:"traceId,omitempty"`
+	At        int64           `json:"at"` // Unix milliseconds
+	Status    string          `json:"status"`
+	Result    json.RawMessage `json:"result,omitempty"`
+	Error     *ErrorBody      `json:"error,omitempty"`
+	Telemetry *Telemetry      `json:"telemetry,omitempty"`
+}
+
+// Telemetry of an execution.
+type Telemetry struct {
+	DurationMs int64 `json:"durationMs"`
+	Attempt    int   `json:"attempt"`
+}
+
+// PTYCreate holds the members of op for pty.create, beside "kind".
+type PTYCreate struct {
+	CreatorID UserID   `json:"creatorId,omitempty"` // may claim control when first attached
+	Command   string   `json:"command,omitempty"`   // run by sh -c; default: the login shell
+	Args      []string `json:"args,omitempty"`      // with Command: argv, no shell in between
+	Dir       string   `json:"dir,omitempty"`       // below the workspace
+	Cols      int      `json:"cols,omitempty"`
+	Rows      int      `json:"rows,omitempty"`
+}
+
+// PTYSignal holds the members of op for pty.signal, beside "kind".
+type PTYSignal struct {
+	Signal string `json:"signal"` // "INT", "TERM", "KILL", "HUP", "QUIT", "TSTP", "CONT", "WINCH", "USR1", "USR2"
+}
+
+// OpResult is the result of the operations so far: their kind, and the
+// terminal or session they made or changed.
+type OpResult struct {
+	Kind      string    `json:"kind"`
+	SessionID SessionID `json:"sessionId,omitempty"`
+	PTYID     PTYID     `json:"ptyId,omitempty"`
+}
