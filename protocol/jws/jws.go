@@ -1,0 +1,49 @@
+// Package jws signs and verifies what only the control plane may say: commands,
+// grants and certificates, in a closed profile of JSON Web Signature.
+//
+// The profile is narrower than RFC 7515: compact serialization, ES256, header
+// members alg, kid and typ and no others, one spelling of every token.
+// README.md beside this file lists the checks in the order in which they are
+// made; the tests follow it. No other package of this module imports go-jose.
+package jws
+
+import (
+	"errors"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// Skew is how far the signer's clock and ours may differ.
+const Skew = protocol.ClockSkew
+
+// Issuer is the "iss" of everything that the control plane signs (seed 003).
+const Issuer = "control-server"
+
+// Audiences: who an object is made for. Grants and certificates are read by
+// several programs and carry AudienceFairlead.
+const (
+	AudienceAgent     = "sandbox-agent"     // commands to a sandbox
+	AudienceExtension = "browser-extension" // commands to a browser (seed 003)
+	AudienceFairlead  = "fairlead"          // grants, certificates
+)
+
+// Types: the header member "typ", which tells the three objects apart.
+const (
+	TypeCommand     = "command+jws"
+	TypeGrant       = "grant+jws"
+	TypeCertificate = "certificate+jws"
+)
+
+// ErrUnknownKey is in the chain of a verification error when the token's kid
+// names no key of the set: the set may be out of date.
+var ErrUnknownKey = errors.New("signed by an unknown key")
+
+// errSignature is in the chain when the signature does not verify: the key may
+// have been replaced under the same kid.
+var errSignature = errors.New("wrong signature")
+
+// refused returns an AuthError. It never quotes the token: what is wrong with
+// it may be shown, what is in it may not.
+func refused(format string, args ...any) *protocol.Error {
+	return protocol.Errorf(protocol.KindUnauthenticated, format, args...)
+}

@@ -1,0 +1,236 @@
+package jws
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// Defaults and limits of [KeysOptions].
+const (
+	defaultMinInterval = 30 * time.Second
+	fetchTimeout       = 10 * time.Second // for one call of Fetch
+)
+
+// KeysOptions say where key sets come from and how long they hold.
+type KeysOptions struct {
+	// Fetch returns the current JWK set. Its context ends after 10 s, not
+	// with the caller that happened to need it. Nil: the set never changes.
+	Fetch func(ctx context.Context) ([]byte, error)
+	// MinInterval is the time between two fetches that tokens provoke,
+	// counted from start to start; default 30 s.
+	MinInterval time.Duration
+	// MaxAge is how long a set may be used after it was fetched; then tokens
+	// are refused with kind unavailable until a fetch succeeds. 0: no limit.
+	MaxAge time.Duration
+	// FetchedAt is when the initial set was fetched; default now.
+	FetchedAt time.Time
+	// Now is the clock; default [time.Now].
+	Now func() time.Time
+	// OnUpdate receives every set that was fetched and is in use from now on,
+	// for a cache on disk. Calls do not overlap; those who wait for the fetch
+	// wait for it too.
+	OnUpdate func(jwks []byte)
+}
+
+// Keys verifies objects against a key set that can be refreshed. It is safe
+// for concurrent use.
+type Keys struct {
+	// Static after construction.
+	opts KeysOptions
+
+	mu sync.Mutex
+	// Guarded by mu.
+	set     *KeySet
+	fetched time.Time // when the fetch of set began
+	tried   time.Time // when the last fetch began; zero before the first
+	flight  *flight   // the fetch under way, if any
+}
+
+// A flight is one fetch and those who wait for it.
+type flight struct {
+	began time.Time
+	done  chan struct{} // closed at the end
+	err   error         // set before done is closed
+}
+
+// NewKeys returns Keys that begin with initial; nil is an empty set.
+func NewKeys(initial *KeySet, opts KeysOptions) *Keys {
+	if initial == nil {
+		initial = &KeySet{}
+	}
+	if opts.MinInterval <= 0 {
+		opts.MinInterval = defaultMinInterval
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.FetchedAt.IsZero() {
+		opts.FetchedAt = opts.Now()
+	}
+	return &Keys{opts: opts, set: initial, fetched: opts.FetchedAt}
+}
+
+// Command verifies a command for audience. Failures are of kind
+// unauthenticated, invalid, expired or unavailable. An expired command is
+// returned beside its error, so that a ledger can be asked what became of it;
+// it must not be run.
+func (k *Keys) Command(ctx context.Context, token, audience string) (*Command, error) {
+	t, err := k.verify(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	return openCommand(t, audience, k.opts.Now())
+}
+
+// Grant verifies a grant. Failures are of kind unauthenticated, expired or
+// unavailable.
+func (k *Keys) Grant(ctx context.Context, token string) (*Grant, error) {
+	t, err := k.verify(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	return openGrant(t, k.opts.Now())
+}
+
+// Certificate verifies a certificate. Failures are of kind unauthenticated,
+// expired or unavailable.
+func (k *Keys) Certificate(ctx context.Context, token string) (*Certificate, error) {
+	t, err := k.verify(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	return openCertificate(t, k.opts.Now())
+}
+
+// Refresh fetches the key set, or waits for the fetch under way. A failure is
+// of kind unavailable and leaves the set as it was. Without Fetch it does
+// nothing.
+func (k *Keys) Refresh(ctx context.Context) error {
+	if k.opts.Fetch == nil {
+		return nil
+	}
+	k.mu.Lock()
+	f := k.flight
+	if f == nil {
+		f = k.start(ctx)
+	}
+	k.mu.Unlock()
+	return f.wait(ctx)
+}
+
+// verify applies the profile. A kid miss or a wrong signature may mean that
+// the set is out of date: then it refreshes, if the rate allows, and tries once
+// more.
+func (k *Keys) verify(ctx context.Context, token string) (Token, error) {
+	set, usable := k.current()
+	if !usable {
+		if set = k.newer(ctx, set); set == nil {
+			return Token{}, protocol.Errorf(protocol.KindUnavailable, "the signing keys can't be checked at the moment")
+		}
+		return set.Verify(token)
+	}
+	t, err := set.Verify(token)
+	if !errors.Is(err, ErrUnknownKey) && !errors.Is(err, errSignature) {
+		return t, err
+	}
+	if set = k.newer(ctx, set); set == nil {
+		return Token{}, err
+	}
+	return set.Verify(token)
+}
+
+// current returns the set, and whether it is young enough to be used.
+func (k *Keys) current() (*KeySet, bool) {
+	now := k.opts.Now()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.set, k.opts.MaxAge <= 0 || now.Sub(k.fetched) <= k.opts.MaxAge
+}
+
+// newer returns a set that was fetched after used, or nil when none can be had
+// now.
+func (k *Keys) newer(ctx context.Context, used *KeySet) *KeySet {
+	k.mu.Lock()
+	if k.set != used {
+		defer k.mu.Unlock()
+		return k.set
+	}
+	f := k.flight
+	if f == nil && k.mayFetch() {
+		f = k.start(ctx)
+	}
+	k.mu.Unlock()
+	if f == nil || f.wait(ctx) != nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.set
+}
+
+// mayFetch reports whether a token may provoke a fetch now. Called with mu held.
+func (k *Keys) mayFetch() bool {
+	return k.opts.Fetch != nil && (k.tried.IsZero() || k.opts.Now().Sub(k.tried) >= k.opts.MinInterval)
+}
+
+// start begins a fetch. Called with mu held and no flight under way.
+func (k *Keys) start(ctx context.Context) *flight {
+	f := &flight{began: k.opts.Now(), done: make(chan struct{})}
+	k.flight, k.tried = f, f.began
+	// Whoever needs the result waits for f.done. The fetch outlives a caller
+	// that gives up, lest a token whose bearer hangs up spoils it for others,
+	// and ends with fetchTimeout at the latest.
+	go k.fetch(context.WithoutCancel(ctx), f)
+	return f
+}
+
+func (k *Keys) fetch(ctx context.Context, f *flight) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	set, jwks, err := k.fetchSet(ctx)
+	if err == nil {
+		k.mu.Lock()
+		k.set, k.fetched = set, f.began
+		k.mu.Unlock()
+		if k.opts.OnUpdate != nil {
+			k.opts.OnUpdate(jwks)
+		}
+	} else {
+		f.err = protocol.Fault(protocol.KindUnavailable, err)
+	}
+	k.mu.Lock()
+	k.flight = nil
+	k.mu.Unlock()
+	close(f.done)
+}
+
+// fetchSet fetches and parses a set. One without usable keys is an error: a
+// control plane always has one, so the answer came from something else.
+func (k *Keys) fetchSet(ctx context.Context) (*KeySet, []byte, error) {
+	jwks, err := k.opts.Fetch(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	set, err := ParseKeySet(jwks)
+	if err != nil {
+		return nil, nil, err
+	}
+	if set.Len() == 0 {
+		return nil, nil, errors.New("key set: no usable key")
+	}
+	return set, jwks, nil
+}
+
+// wait waits for the end of the fetch, or of ctx.
+func (f *flight) wait(ctx context.Context) error {
+	select {
+	case <-f.done:
+		return f.err
+	case <-ctx.Done():
+		return protocol.Fault(protocol.KindUnavailable, ctx.Err())
+	}
+}
