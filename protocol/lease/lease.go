@@ -1,0 +1,132 @@
+// Package lease says who may type into a terminal: the register that an agent
+// keeps for each terminal, and the window that keeps input from being written
+// twice. It knows no clock, callers pass the time.
+package lease
+
+import (
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// A Register is the lease of one terminal. Every change raises its revision,
+// and every new holder its term, so that what was typed under one term can
+// never pass under another. It is not safe for concurrent use.
+type Register struct {
+	lease    protocol.Lease // without MSLeft
+	deadline time.Time      // of the grace
+	claimed  bool
+}
+
+// New returns a register whose lease is free and never was held.
+func New() *Register {
+	return &Register{lease: protocol.Lease{State: protocol.LeaseFree}}
+}
+
+// Lease returns the lease as it stands. MSLeft is rounded up: it is 0 only when
+// the grace is over and [Register.Expire] is due.
+func (r *Register) Lease(now time.Time) protocol.Lease {
+	l := r.lease
+	if l.State == protocol.LeaseGrace {
+		left := r.deadline.Sub(now) + time.Millisecond - 1
+		l.MSLeft = max(left.Milliseconds(), 0)
+	}
+	return l
+}
+
+// Propose makes p.Next the holder, or frees the lease, if its revision is still
+// the one that p expects. holderSockets is how many sockets the next holder
+// has; with none the grace begins at once. A holder that is proposed again
+// changes the grant, not the term, and a grace that runs goes on unless there
+// are sockets. It returns the lease as it stands, and an error of kind conflict
+// when nothing changed because the revision did, or because the grace is over
+// and Expire is due.
+func (r *Register) Propose(p protocol.LeaseProposal, holderSockets int, now time.Time) (protocol.Lease, error) {
+	if p.ExpectRevision != r.lease.Revision || r.over(now) {
+		return r.Lease(now), protocol.Errorf(protocol.KindConflict, "the lease has changed")
+	}
+	next := p.Next
+	switch {
+	case next.Holder == "":
+		if r.lease.Holder != "" {
+			r.free()
+		}
+	case next.Holder == r.lease.Holder:
+		if r.lease.GrantID != next.GrantID {
+			r.lease.GrantID = next.GrantID
+			r.lease.Revision++
+		}
+		r.Sockets(next.Holder, holderSockets, now)
+	default:
+		r.claimed = true
+		r.lease = protocol.Lease{
+			Revision: r.lease.Revision + 1, Term: r.lease.Term + 1,
+			Holder: next.Holder, GrantID: next.GrantID, State: protocol.LeaseHeld,
+		}
+		r.Sockets(next.Holder, holderSockets, now)
+	}
+	return r.Lease(now), nil
+}
+
+// Sockets notes how many sockets user has, at all relays together. When the
+// holder has none left the grace begins, anew each time; it ends when there are
+// some before its deadline. From the deadline on the lease becomes free
+// instead. It returns whether the lease changed.
+func (r *Register) Sockets(user protocol.UserID, n int, now time.Time) bool {
+	if user == "" || user != r.lease.Holder {
+		return false
+	}
+	if r.Expire(now) {
+		return true
+	}
+	switch {
+	case n <= 0 && r.lease.State == protocol.LeaseHeld:
+		r.lease.State, r.deadline = protocol.LeaseGrace, now.Add(protocol.ControlGrace)
+	case n > 0 && r.lease.State == protocol.LeaseGrace:
+		r.lease.State = protocol.LeaseHeld
+	default:
+		return false
+	}
+	r.lease.Revision++
+	return true
+}
+
+// Expire frees the lease if its grace is over. It returns whether it was.
+func (r *Register) Expire(now time.Time) bool {
+	if !r.over(now) {
+		return false
+	}
+	r.free()
+	return true
+}
+
+// Deadline returns when Expire will free the lease, unless the holder returns.
+func (r *Register) Deadline() (time.Time, bool) {
+	if r.lease.State != protocol.LeaseGrace {
+		return time.Time{}, false
+	}
+	return r.deadline, true
+}
+
+// Claimed reports whether somebody has ever held the lease.
+func (r *Register) Claimed() bool { return r.claimed }
+
+// Check reports whether input that was typed under term may be written, and if
+// not, why.
+func (r *Register) Check(term uint64) (protocol.RefusalReason, bool) {
+	switch {
+	case r.lease.State == protocol.LeaseFree:
+		return protocol.RefusedNotController, false
+	case term != r.lease.Term:
+		return protocol.RefusedStaleTerm, false
+	}
+	return "", true
+}
+
+func (r *Register) over(now time.Time) bool {
+	return r.lease.State == protocol.LeaseGrace && !now.Before(r.deadline)
+}
+
+func (r *Register) free() {
+	r.lease = protocol.Lease{Revision: r.lease.Revision + 1, Term: r.lease.Term, State: protocol.LeaseFree}
+}
