@@ -1,0 +1,34 @@
+// Package carrier says what a tunnel needs of the connection below it.
+package carrier
+
+import (
+	"context"
+	"io"
+	"net"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// A Stream is one reliable byte stream of a Conn.
+type Stream interface {
+	io.ReadWriteCloser
+	SetDeadline(t time.Time) error
+}
+
+// A Conn is a connection between an agent and a relay that carries streams,
+// each with a flow of its own. Both ends may open streams; the other end sees
+// one when its first byte arrives.
+type Conn interface {
+	Open(ctx context.Context) (Stream, error)
+	Accept(ctx context.Context) (Stream, error)
+	// Close ends the connection; the peer's error has e's kind and message.
+	Close(e *protocol.Error)
+	// Done is closed when the connection is over; Err then says why.
+	Done() <-chan struct{}
+	Err() error
+	// Exporter returns bytes that only the two ends of this TLS connection
+	// know, none where there is no TLS (RFC 8446 §7.5).
+	Exporter() ([]byte, error)
+	RemoteAddr() net.Addr
+}

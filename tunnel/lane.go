@@ -1,0 +1,207 @@
+package tunnel
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/tunnel/internal/carrier"
+	"github.com/fairlead/fairlead/tunnel/internal/mux"
+)
+
+// lane returns the yamux session of a lane, once it is open. Only the agent
+// opens lanes; the relay asks for one that isn't there.
+func (s *Session) lane(ctx context.Context, name protocol.Lane) (*mux.Session, error) {
+	select {
+	case <-s.started:
+	case <-s.done:
+		return nil, s.errOver()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	l, first := s.laneEntry(name)
+	if l == nil {
+		return nil, s.errOver()
+	}
+	if first {
+		if s.agent {
+			s.settle(l, name, s.openLane(ctx, name))
+		} else if err := s.write(protocol.LaneRequest{Lane: name}); err != nil {
+			return nil, s.errOver()
+		}
+	}
+	select {
+	case <-l.ready:
+		return l.mux, l.err
+	case <-s.done:
+		return nil, s.errOver()
+	case <-ctx.Done():
+		return nil, protocol.Fault(protocol.KindUnavailable, fmt.Errorf("tunnel: lane %s: %w", name, ctx.Err()))
+	}
+}
+
+// laneEntry returns the entry of a lane, nil when the session is over. first
+// tells the one caller who made it.
+func (s *Session) laneEntry(name protocol.Lane) (l *lane, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lanes == nil {
+		return nil, false
+	}
+	l, known := s.lanes[name]
+	if !known {
+		l = &lane{ready: make(chan struct{})}
+		s.lanes[name] = l
+	}
+	return l, !known
+}
+
+// opening is a carrier stream, or why there is none.
+type opening struct {
+	stream carrier.Stream
+	err    error
+}
+
+func (s *Session) openLane(ctx context.Context, name protocol.Lane) opening {
+	stream, err := s.conn.Open(ctx)
+	if err != nil {
+		return opening{err: err}
+	}
+	_, err = stream.Write(protocol.AppendPreface(nil, protocol.Preface{Version: uint8(s.welcome.Version), Lane: name}))
+	return opening{stream, err}
+}
+
+// settle starts yamux on a lane's stream and makes the lane ready. A lane that
+// failed is forgotten, so that the next use tries again.
+func (s *Session) settle(l *lane, name protocol.Lane, o opening) {
+	if o.err == nil {
+		start := mux.Server
+		if s.agent {
+			start = mux.Client
+		}
+		l.mux, o.err = start(o.stream)
+	}
+	if o.err != nil {
+		l.err = protocol.Fault(protocol.KindUnavailable, fmt.Errorf("tunnel: lane %s: %w", name, o.err))
+		s.mu.Lock()
+		if s.lanes[name] == l {
+			delete(s.lanes, name)
+		}
+		s.mu.Unlock()
+		close(l.ready)
+		return
+	}
+	close(l.ready)
+	s.running.Go(func() { s.acceptStreams(name, l.mux) })
+	s.mu.Lock()
+	over := s.lanes == nil
+	s.mu.Unlock()
+	if over {
+		l.mux.Close()
+	}
+}
+
+// acceptLanes takes the lanes that the agent opens.
+func (s *Session) acceptLanes() {
+	ctx, cancel := s.context()
+	defer cancel()
+	for {
+		stream, err := s.conn.Accept(ctx)
+		if err != nil {
+			return
+		}
+		s.running.Go(func() { s.adopt(stream) })
+	}
+}
+
+// adopt makes a lane of a stream that the agent opened.
+func (s *Session) adopt(stream carrier.Stream) {
+	stream.SetDeadline(time.Now().Add(openTimeout))
+	preface, err := protocol.ReadPreface(stream)
+	if err == nil && !preface.Lane.Known() {
+		err = fmt.Errorf("tunnel: %q is no lane", preface.Lane)
+	}
+	if err != nil {
+		stream.Close()
+		s.end(protocol.Errorf(protocol.KindInvalid, "bad lane: %v", err))
+		return
+	}
+	stream.SetDeadline(time.Time{})
+	l, _ := s.laneEntry(preface.Lane)
+	if l == nil {
+		stream.Close()
+		return
+	}
+	select {
+	case <-l.ready:
+		stream.Close()
+		s.end(protocol.Errorf(protocol.KindInvalid, "lane %s is opened twice", preface.Lane))
+		return
+	default:
+	}
+	s.settle(l, preface.Lane, opening{stream: stream})
+}
+
+// context returns a context that ends with the session.
+func (s *Session) context() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.running.Go(func() {
+		select {
+		case <-s.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, cancel
+}
+
+// acceptStreams reads the OPEN of each stream that the peer opens on a lane.
+// The end of a lane is the end of the tunnel: what it carried can't go on.
+func (s *Session) acceptStreams(name protocol.Lane, m *mux.Session) {
+	ctx, cancel := s.context()
+	defer cancel()
+	defer m.Close()
+	for {
+		raw, err := m.Accept(ctx)
+		if err != nil {
+			if objection := m.Err(); objection != nil {
+				err = objection
+			}
+			s.end(fmt.Errorf("tunnel: lane %s: %w", name, err))
+			return
+		}
+		s.running.Go(func() { s.receive(name, newStream(raw, name)) })
+	}
+}
+
+// receive reads a stream's OPEN and hands it to Accept.
+func (s *Session) receive(name protocol.Lane, stream *Stream) {
+	stream.SetDeadline(time.Now().Add(openTimeout))
+	m, err := readOne(stream)
+	open, ok := m.(protocol.Open)
+	if err != nil || !ok {
+		s.log.Debug("stream without OPEN", "lane", name, "err", err)
+		stream.Close()
+		return
+	}
+	stream.SetDeadline(time.Time{})
+	in := &Incoming{Open: open, Lane: name, stream: stream}
+	select {
+	case s.incoming <- in:
+	case <-s.done:
+		stream.Close()
+	default:
+		in.Refuse(protocol.Errorf(protocol.KindTooMany, "over %d streams wait", maxIncoming))
+	}
+}
+
+// readOne reads one message from r and nothing beyond it.
+func readOne(r io.Reader) (protocol.Message, error) {
+	frame, err := protocol.ReadFrame(r)
+	if err != nil {
+		return nil, err
+	}
+	return protocol.Decode(frame)
+}

@@ -1,0 +1,171 @@
+package tunnel
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/tunnel/internal/carrier"
+	"github.com/fairlead/fairlead/tunnel/internal/quiclink"
+)
+
+const (
+	// maxHandshakes bounds the connections that have not said HELLO yet.
+	maxHandshakes = 256
+	// refusalTime is how long a refused agent gets to read why.
+	refusalTime = time.Second
+)
+
+// A ListenConfig says how a relay takes tunnels.
+type ListenConfig struct {
+	Conn     net.PacketConn // the Listener owns it
+	TLS      *tls.Config
+	RelayID  protocol.RelayID
+	Revision string
+	// Admit decides about an agent; its error goes to the agent.
+	Admit func(ctx context.Context, r *Registration) error
+	// StatelessResetKey and TokenKey, 32 bytes each or empty, let a restarted
+	// relay be known to its predecessor's agents.
+	StatelessResetKey, TokenKey []byte
+	Logger                      *slog.Logger
+}
+
+// A Listener takes tunnels from agents.
+type Listener struct {
+	cfg      ListenConfig
+	quic     *quiclink.Listener
+	sessions chan *Session
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+}
+
+// Listen takes tunnels on cfg.Conn.
+func Listen(cfg ListenConfig) (*Listener, error) {
+	q, err := quiclink.Listen(cfg.Conn, cfg.TLS, cfg.StatelessResetKey, cfg.TokenKey)
+	if err != nil {
+		return nil, err
+	}
+	l := newListener(cfg)
+	l.quic = q
+	l.running.Go(l.accept)
+	return l, nil
+}
+
+func newListener(cfg ListenConfig) *Listener {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	l := &Listener{cfg: cfg, sessions: make(chan *Session)}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// Addr returns the address that agents dial.
+func (l *Listener) Addr() net.Addr { return l.quic.Addr() }
+
+// accept takes connections and runs their handshakes, a bounded number at a
+// time.
+func (l *Listener) accept() {
+	room := make(chan struct{}, maxHandshakes)
+	for {
+		conn, err := l.quic.Accept(l.ctx)
+		if err != nil {
+			return
+		}
+		select {
+		case room <- struct{}{}:
+		default:
+			conn.Close(protocol.Errorf(protocol.KindTooMany, "too many handshakes"))
+			continue
+		}
+		l.running.Go(func() {
+			s := l.handshake(conn)
+			<-room
+			if s != nil {
+				l.serve(s)
+			}
+		})
+	}
+}
+
+// handshake admits the agent on conn, or closes conn.
+func (l *Listener) handshake(conn carrier.Conn) *Session {
+	ctx, cancel := context.WithTimeout(l.ctx, protocol.HandshakeTimeout)
+	defer cancel()
+	s, err := Admit(ctx, conn, &l.cfg)
+	if err != nil {
+		l.cfg.Logger.Info("tunnel refused", "addr", conn.RemoteAddr(), "sandbox", s.hello.SandboxID, "err", err)
+		return nil
+	}
+	return s
+}
+
+// Admit makes a Session of a carrier at the relay's end. If that fails it
+// closes the carrier, after the agent could read why, and returns the Session
+// only to tell who it was.
+func Admit(ctx context.Context, conn carrier.Conn, cfg *ListenConfig) (*Session, error) {
+	s := newSession(conn, false, cfg.Logger)
+	abort := context.AfterFunc(ctx, func() { conn.Close(protocol.Errorf(protocol.KindUnavailable, "no HELLO in time")) })
+	err := s.admit(ctx, cfg)
+	if !abort() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		if s.hello.SandboxID != "" { // REFUSED is on its way
+			select {
+			case <-conn.Done():
+			case <-ctx.Done():
+			case <-time.After(refusalTime):
+			}
+		}
+		s.end(err)
+		return s, err
+	}
+	s.start()
+	return s, nil
+}
+
+// serve hands a session to Accept and waits for its end.
+func (l *Listener) serve(s *Session) {
+	select {
+	case l.sessions <- s:
+		select {
+		case <-s.Done():
+		case <-l.ctx.Done():
+		}
+	case <-l.ctx.Done():
+	}
+	s.Close()
+}
+
+// Accept returns the next tunnel of an admitted agent.
+func (l *Listener) Accept(ctx context.Context) (*Session, error) {
+	select {
+	case s := <-l.sessions:
+		return s, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-l.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends the listener and all its tunnels, and waits for them.
+func (l *Listener) Close() error {
+	l.cancel()
+	var err error
+	if l.quic != nil {
+		err = l.quic.Close()
+	}
+	l.running.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}

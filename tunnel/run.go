@@ -1,0 +1,59 @@
+package tunnel
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/fairlead/fairlead/tunnel/internal/backoff"
+)
+
+// A RunConfig says how an agent keeps a tunnel up.
+type RunConfig struct {
+	Addrs []string // of relays, "host:port"; tried in turn
+	Dial  func(ctx context.Context, addr string) (*Session, error)
+	// Serve uses a tunnel; it returns when the tunnel is over.
+	Serve func(ctx context.Context, s *Session) error
+	// Fatal says of an error of Dial or Serve that trying again is pointless.
+	Fatal  func(error) bool
+	Logger *slog.Logger
+}
+
+// Run keeps a tunnel up until ctx ends or an error is fatal, which it returns.
+// Between attempts it waits with full jitter up to a cap of 5 s; a tunnel that
+// lived longer than the cap counts as success.
+func Run(ctx context.Context, cfg RunConfig) error {
+	var pause backoff.Backoff
+	for attempt := 0; ; attempt++ {
+		addr := cfg.Addrs[attempt%len(cfg.Addrs)]
+		began := time.Now()
+		err := runOnce(ctx, cfg, addr)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil && cfg.Fatal(err) {
+			return err
+		}
+		if time.Since(began) > backoff.Cap {
+			pause.Reset()
+		}
+		wait := pause.Next()
+		if err != nil {
+			cfg.Logger.Info("no tunnel", "addr", addr, "again_in", wait.Round(time.Millisecond), "err", err)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func runOnce(ctx context.Context, cfg RunConfig, addr string) error {
+	s, err := cfg.Dial(ctx, addr)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return cfg.Serve(ctx, s)
+}

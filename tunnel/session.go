@@ -1,0 +1,289 @@
+// Package tunnel joins an agent and a relay: one connection that the agent
+// dials, registered by a signed HELLO, with lanes of yamux streams that either
+// end opens and that don't hold each other up.
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/tunnel/internal/carrier"
+	"github.com/fairlead/fairlead/tunnel/internal/mux"
+)
+
+const (
+	// maxIncoming bounds the streams whose OPEN has come and that nobody has
+	// accepted yet; more are refused.
+	maxIncoming = 256
+	// openTimeout bounds the time a stream gets for its OPEN.
+	openTimeout = 10 * time.Second
+	// maxOutgoing bounds the control frames that wait to be written; a peer
+	// that lets more pile up is given up.
+	maxOutgoing = 64
+	// lingerTime is how long a tunnel that said GOAWAY waits for the peer to
+	// leave first, so that the words arrive.
+	lingerTime = time.Second
+)
+
+// A Session is a registered tunnel, at either end.
+type Session struct {
+	// Static after the handshake.
+	conn    carrier.Conn
+	control carrier.Stream
+	frames  *protocol.FrameReader // of control
+	agent   bool                  // this end is the agent
+	hello   protocol.Hello
+	welcome protocol.Welcome
+	log     *slog.Logger
+
+	started  chan struct{} // closed when the session may be used
+	done     chan struct{} // closed when it is over
+	incoming chan *Incoming
+	goAways  chan protocol.GoAway
+	running  sync.WaitGroup // everything that the session started
+	pinger   pinger
+
+	outgoing chan []byte // control frames that wait to be written
+	saidBye  atomic.Bool
+
+	// Guarded by mu.
+	mu    sync.Mutex
+	lanes map[protocol.Lane]*lane
+	err   error // why the session is over
+}
+
+// A lane is one yamux session, or the wait for it.
+type lane struct {
+	ready chan struct{} // closed when mux or err is set
+	mux   *mux.Session
+	err   error
+}
+
+func newSession(conn carrier.Conn, agent bool, log *slog.Logger) *Session {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Session{
+		conn: conn, agent: agent, log: log,
+		started:  make(chan struct{}),
+		done:     make(chan struct{}),
+		incoming: make(chan *Incoming, maxIncoming),
+		goAways:  make(chan protocol.GoAway, 4),
+		outgoing: make(chan []byte, maxOutgoing),
+		pinger:   newPinger(),
+		lanes:    map[protocol.Lane]*lane{},
+	}
+}
+
+// start begins service once the handshake is done.
+func (s *Session) start() {
+	s.control.SetDeadline(time.Time{})
+	close(s.started)
+	s.running.Go(s.readControl)
+	s.running.Go(s.writeControl)
+	s.running.Go(s.ping)
+	s.running.Go(func() { // a connection that ends by itself ends the session
+		select {
+		case <-s.conn.Done():
+			s.end(fmt.Errorf("tunnel: connection lost: %w", s.conn.Err()))
+		case <-s.done:
+		}
+	})
+	if !s.agent {
+		s.running.Go(s.acceptLanes)
+	}
+}
+
+// Hello returns what the agent registered with.
+func (s *Session) Hello() protocol.Hello { return s.hello }
+
+// Welcome returns what the relay answered.
+func (s *Session) Welcome() protocol.Welcome { return s.welcome }
+
+// RemoteAddr returns the peer's address as it was at the handshake.
+func (s *Session) RemoteAddr() net.Addr { return s.conn.RemoteAddr() }
+
+// Done is closed when the session is over; Err then says why.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Err returns why the session is over, nil while it isn't.
+func (s *Session) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// Close ends the session and waits until all its goroutines have.
+func (s *Session) Close() error {
+	s.CloseWith(protocol.Errorf(protocol.KindUnavailable, "closed"))
+	<-s.done
+	s.running.Wait()
+	return nil
+}
+
+// CloseWith ends the session; the peer's Err has e's kind and message. After
+// a GOAWAY it first gives the peer a second to leave by itself. It doesn't
+// wait.
+func (s *Session) CloseWith(e *protocol.Error) {
+	if !s.saidBye.Load() {
+		s.end(e)
+		return
+	}
+	s.running.Go(func() {
+		linger := time.NewTimer(lingerTime)
+		defer linger.Stop()
+		select {
+		case <-linger.C:
+			s.end(e)
+		case <-s.done:
+		}
+	})
+}
+
+// end makes the session over, once.
+func (s *Session) end(err error) {
+	s.mu.Lock()
+	if s.err != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.err = err
+	lanes := s.lanes
+	s.lanes = nil
+	s.mu.Unlock()
+	close(s.done)
+	s.conn.Close(protocol.AsError(err))
+	for _, l := range lanes {
+		select {
+		case <-l.ready:
+			if l.mux != nil {
+				l.mux.Close()
+			}
+		default: // whoever makes it ready sees that the session is over
+		}
+	}
+}
+
+// GoAways delivers the peer's GOAWAY frames.
+func (s *Session) GoAways() <-chan protocol.GoAway { return s.goAways }
+
+// GoAway announces that this end will close the tunnel.
+func (s *Session) GoAway(m protocol.GoAway) error {
+	s.saidBye.Store(true)
+	return s.write(m)
+}
+
+// SendRole tells the relay whether this tunnel is the agent's primary one.
+func (s *Session) SendRole(m protocol.Role) error { return s.write(m) }
+
+// write queues one control frame. It waits for nothing but the handshake: a
+// reader that answers must not wait for the peer's reader.
+func (s *Session) write(m protocol.Message) error {
+	select {
+	case <-s.started:
+	case <-s.done:
+		return s.errOver()
+	}
+	frame, err := protocol.Append(nil, m)
+	if err != nil {
+		return err
+	}
+	select {
+	case s.outgoing <- frame:
+		return nil
+	default:
+		s.end(protocol.Errorf(protocol.KindUpstream, "tunnel: the peer takes no control frames"))
+		return s.errOver()
+	}
+}
+
+// writeControl writes what write queues until the session is over.
+func (s *Session) writeControl() {
+	for {
+		select {
+		case frame := <-s.outgoing:
+			if _, err := s.control.Write(frame); err != nil {
+				s.end(fmt.Errorf("tunnel: control stream: %w", err))
+				return
+			}
+		case <-s.done:
+			return
+		}
+	}
+}
+
+// readControl obeys the peer's control frames until the stream ends.
+func (s *Session) readControl() {
+	for {
+		m, err := readMessage(s.frames)
+		if err != nil {
+			// The connection knows better why, if it is over.
+			select {
+			case <-s.conn.Done():
+				err = s.conn.Err()
+			default:
+			}
+			s.end(fmt.Errorf("tunnel: control stream: %w", err))
+			return
+		}
+		if err := s.obey(m); err != nil {
+			s.end(err)
+			return
+		}
+	}
+}
+
+func readMessage(frames *protocol.FrameReader) (protocol.Message, error) {
+	frame, err := frames.Next()
+	if err != nil {
+		return nil, err
+	}
+	return protocol.Decode(frame)
+}
+
+func (s *Session) obey(m protocol.Message) error {
+	switch m := m.(type) {
+	case protocol.Ping:
+		return s.write(protocol.Pong(m))
+	case protocol.Pong:
+		s.pinger.heard(m.ID)
+	case protocol.GoAway:
+		select {
+		case s.goAways <- m:
+		default: // the first ones say enough
+		}
+	case protocol.LaneRequest:
+		if !s.agent {
+			return protocol.Errorf(protocol.KindInvalid, "tunnel: only a relay asks for lanes")
+		}
+		s.running.Go(func() { // ends with the lane's handshake
+			ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+			defer cancel()
+			if _, err := s.lane(ctx, m.Lane); err != nil {
+				s.log.Debug("lane not opened", "lane", m.Lane, "err", err)
+			}
+		})
+	case protocol.Role:
+		if s.agent {
+			return protocol.Errorf(protocol.KindInvalid, "tunnel: only an agent has a role")
+		}
+	default:
+		return protocol.Errorf(protocol.KindInvalid, "tunnel: %s on the control stream", m.FrameType())
+	}
+	return nil
+}
+
+// errOver is the answer to every use of a session that is over.
+func (s *Session) errOver() error {
+	if err := s.Err(); err != nil {
+		return protocol.Fault(protocol.KindUnavailable, err)
+	}
+	return protocol.Fault(protocol.KindUnavailable, errors.New("tunnel: session over"))
+}

@@ -1,0 +1,136 @@
+package tunnel
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/yamux"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// refuseTimeout bounds the writing of an answer to OPEN.
+const refuseTimeout = 5 * time.Second
+
+// A Stream is one opened stream, as a net.Conn.
+type Stream struct {
+	*yamux.Stream
+	lane protocol.Lane
+}
+
+func newStream(raw *yamux.Stream, lane protocol.Lane) *Stream { return &Stream{raw, lane} }
+
+// Lane returns the lane that carries the stream.
+func (s *Stream) Lane() protocol.Lane { return s.lane }
+
+// Write writes p in pieces of at most [protocol.MaxStreamWrite] bytes: each is
+// one yamux frame, which nothing else on the lane can overtake.
+func (s *Stream) Write(p []byte) (written int, err error) {
+	for len(p) > 0 {
+		n, err := s.Stream.Write(p[:min(len(p), protocol.MaxStreamWrite)])
+		written += n
+		if err != nil {
+			return written, err
+		}
+		p = p[n:]
+	}
+	return written, nil
+}
+
+// CloseWrite says that nothing more will be written; reading goes on.
+func (s *Stream) CloseWrite() error { return s.Stream.Close() }
+
+// Close ends both directions, and with them reads and writes under way.
+func (s *Stream) Close() error {
+	err := s.Stream.Close()
+	s.Stream.SetDeadline(time.Unix(1, 0)) // yamux's own Close leaves readers waiting
+	return err
+}
+
+// Open opens a stream on a lane and waits for the peer's answer until ctx
+// ends. A refusal is a *protocol.Error of the peer's kind.
+func (s *Session) Open(ctx context.Context, name protocol.Lane, open protocol.Open) (*Stream, protocol.Opened, error) {
+	m, err := s.lane(ctx, name)
+	if err != nil {
+		return nil, protocol.Opened{}, err
+	}
+	raw, err := m.Open()
+	if err != nil {
+		return nil, protocol.Opened{}, protocol.Fault(protocol.KindUnavailable, fmt.Errorf("tunnel: open: %w", err))
+	}
+	stream := newStream(raw, name)
+	opened, err := stream.negotiate(ctx, open)
+	if err != nil {
+		stream.Close()
+		return nil, protocol.Opened{}, err
+	}
+	return stream, opened, nil
+}
+
+// negotiate sends OPEN and reads the answer.
+func (s *Stream) negotiate(ctx context.Context, open protocol.Open) (protocol.Opened, error) {
+	interrupt := context.AfterFunc(ctx, func() { s.Close() })
+	defer interrupt()
+	if err := protocol.Write(s, open); err != nil {
+		return protocol.Opened{}, protocol.Fault(protocol.KindUnavailable, err)
+	}
+	m, err := readOne(s)
+	if err == nil && !interrupt() && ctx.Err() != nil {
+		err = ctx.Err() // the answer came too late: the stream is closed
+	}
+	if err != nil {
+		return protocol.Opened{}, protocol.Fault(protocol.KindUnavailable, fmt.Errorf("tunnel: open %s: %w", open.Kind, err))
+	}
+	switch m := m.(type) {
+	case protocol.Opened:
+		return m, nil
+	case protocol.Refused:
+		return protocol.Opened{}, m.Err()
+	}
+	return protocol.Opened{}, protocol.Fault(protocol.KindUpstream, fmt.Errorf("tunnel: %s answers OPEN", m.FrameType()))
+}
+
+// An Incoming is a stream that the peer wants to open. Exactly one of Accept
+// and Refuse must be called.
+type Incoming struct {
+	Open protocol.Open
+	Lane protocol.Lane
+
+	stream *Stream
+}
+
+// Accept returns the next stream that the peer opens.
+func (s *Session) Accept(ctx context.Context) (*Incoming, error) {
+	select {
+	case in := <-s.incoming:
+		return in, nil
+	case <-s.done:
+		return nil, s.errOver()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Accept opens the stream.
+func (in *Incoming) Accept(opened protocol.Opened) (*Stream, error) {
+	if err := in.answer(opened); err != nil {
+		in.stream.Close()
+		return nil, err
+	}
+	return in.stream, nil
+}
+
+// Refuse turns the stream down; the peer gets the kind and message of err, but
+// nothing that err wraps.
+func (in *Incoming) Refuse(err error) error {
+	e := protocol.AsError(err)
+	defer in.stream.Close()
+	return in.answer(protocol.Refused{Kind: e.Kind, Message: e.Error()})
+}
+
+func (in *Incoming) answer(m protocol.Message) error {
+	in.stream.SetWriteDeadline(time.Now().Add(refuseTimeout))
+	defer in.stream.SetWriteDeadline(time.Time{})
+	return protocol.Write(in.stream, m)
+}
