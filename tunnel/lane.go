@@ -42,6 +42,16 @@ func (s *Session) lane(ctx context.Context, name protocol.Lane) (*mux.Session, e
 	}
 }
 
+// claim returns a lane that the agent has opened, for the one caller that may
+// settle it; nil when the session is over or the lane was claimed before.
+func (s *Session) claim(name protocol.Lane) *lane {
+	l, _ := s.laneEntry(name)
+	if l == nil || !l.claimed.CompareAndSwap(false, true) {
+		return nil
+	}
+	return l
+}
+
 // laneEntry returns the entry of a lane, nil when the session is over. first
 // tells the one caller who made it.
 func (s *Session) laneEntry(name protocol.Lane) (l *lane, first bool) {
@@ -129,17 +139,11 @@ func (s *Session) adopt(stream carrier.Stream) {
 		return
 	}
 	stream.SetDeadline(time.Time{})
-	l, _ := s.laneEntry(preface.Lane)
+	l := s.claim(preface.Lane)
 	if l == nil {
-		stream.Close()
-		return
-	}
-	select {
-	case <-l.ready:
 		stream.Close()
 		s.end(protocol.Errorf(protocol.KindInvalid, "lane %s is opened twice", preface.Lane))
 		return
-	default:
 	}
 	s.settle(l, preface.Lane, opening{stream: stream})
 }
@@ -172,7 +176,7 @@ func (s *Session) acceptStreams(name protocol.Lane, m *mux.Session) {
 			s.end(fmt.Errorf("tunnel: lane %s: %w", name, err))
 			return
 		}
-		s.running.Go(func() { s.receive(name, newStream(raw, name)) })
+		s.running.Go(func() { s.receive(name, newStream(s, m, raw, name)) })
 	}
 }
 

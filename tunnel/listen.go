@@ -141,6 +141,7 @@ func (l *Listener) serve(s *Session) {
 		}
 	case <-l.ctx.Done():
 	}
+	s.CloseWith(protocol.Errorf(protocol.KindRestarting, "the relay is going away")) // unless it is over
 	s.Close()
 }
 
@@ -159,11 +160,11 @@ func (l *Listener) Accept(ctx context.Context) (*Session, error) {
 // Close ends the listener and all its tunnels, and waits for them.
 func (l *Listener) Close() error {
 	l.cancel()
+	l.running.Wait() // while the socket still works, so that agents hear why
 	var err error
 	if l.quic != nil {
 		err = l.quic.Close()
 	}
-	l.running.Wait()
 	if errors.Is(err, net.ErrClosed) {
 		return nil
 	}

@@ -21,6 +21,8 @@ type pinger struct {
 	// Guarded by mu.
 	mu      *sync.Mutex
 	watched bool
+	lastAsk time.Time // the peer's last PING
+	mirror  time.Time // until then the peer's frequent PINGs are matched
 	next    uint64
 	sent    map[uint64]time.Time // unanswered, few
 	rtt     time.Duration
@@ -82,7 +84,7 @@ func (p *pinger) tick(now time.Time) (id uint64, wait time.Duration, dead bool) 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wait = protocol.PingIdle
-	if p.watched {
+	if p.watched || now.Before(p.mirror) {
 		wait = protocol.PingWatched
 	}
 	for _, at := range p.sent {
@@ -93,6 +95,27 @@ func (p *pinger) tick(now time.Time) (id uint64, wait time.Duration, dead bool) 
 	p.next++
 	p.sent[p.next] = now
 	return p.next, wait, false
+}
+
+// asked notes a PING of the relay. While it pings often, somebody watches, and
+// the agent must notice a dead path as soon as the relay does. Only the agent
+// matches: if both did, neither would ever slow down again.
+func (p *pinger) asked(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	often := now.Sub(p.lastAsk) < 2*protocol.PingWatched
+	p.lastAsk = now
+	if !often {
+		return
+	}
+	fresh := now.After(p.mirror)
+	p.mirror = now.Add(protocol.PingIdle)
+	if fresh {
+		select {
+		case p.changed <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // heard notes an answer: it stands for all earlier PINGs too.

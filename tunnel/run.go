@@ -26,15 +26,14 @@ func Run(ctx context.Context, cfg RunConfig) error {
 	var pause backoff.Backoff
 	for attempt := 0; ; attempt++ {
 		addr := cfg.Addrs[attempt%len(cfg.Addrs)]
-		began := time.Now()
-		err := runOnce(ctx, cfg, addr)
+		lived, err := runOnce(ctx, cfg, addr)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err != nil && cfg.Fatal(err) {
 			return err
 		}
-		if time.Since(began) > backoff.Cap {
+		if lived > backoff.Cap {
 			pause.Reset()
 		}
 		wait := pause.Next()
@@ -49,11 +48,15 @@ func Run(ctx context.Context, cfg RunConfig) error {
 	}
 }
 
-func runOnce(ctx context.Context, cfg RunConfig, addr string) error {
+// runOnce dials and serves one tunnel. lived is how long it was up, 0 when it
+// never was: a dial that times out is no success, however long it took.
+func runOnce(ctx context.Context, cfg RunConfig, addr string) (lived time.Duration, err error) {
 	s, err := cfg.Dial(ctx, addr)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer s.Close()
-	return cfg.Serve(ctx, s)
+	began := time.Now()
+	err = cfg.Serve(ctx, s)
+	return time.Since(began), err
 }

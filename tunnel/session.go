@@ -27,9 +27,13 @@ const (
 	// maxOutgoing bounds the control frames that wait to be written; a peer
 	// that lets more pile up is given up.
 	maxOutgoing = 64
-	// lingerTime is how long a tunnel that said GOAWAY waits for the peer to
-	// leave first, so that the words arrive.
-	lingerTime = time.Second
+	// A tunnel that said GOAWAY waits for the peer to leave first, so that the
+	// words arrive: a few round trips, but not long, since whoever dials again
+	// after losing its network waits for the end of its old tunnel.
+	lingerTrips          = 4
+	minLinger, maxLinger = 100 * time.Millisecond, time.Second
+	// maxOpening bounds the streams that Open is opening at the same time.
+	maxOpening = 200
 )
 
 // A Session is a registered tunnel, at either end.
@@ -48,10 +52,12 @@ type Session struct {
 	incoming chan *Incoming
 	goAways  chan protocol.GoAway
 	running  sync.WaitGroup // everything that the session started
+	opening  chan struct{}  // one for each stream that Open is opening
 	pinger   pinger
 
 	outgoing chan []byte // control frames that wait to be written
-	saidBye  atomic.Bool
+	saidBye  atomic.Bool // GOAWAY was sent
+	leaving  atomic.Bool // CloseWith waits for the peer to leave
 
 	// Guarded by mu.
 	mu    sync.Mutex
@@ -61,9 +67,10 @@ type Session struct {
 
 // A lane is one yamux session, or the wait for it.
 type lane struct {
-	ready chan struct{} // closed when mux or err is set
-	mux   *mux.Session
-	err   error
+	claimed atomic.Bool   // at the relay: the agent has opened it
+	ready   chan struct{} // closed when mux or err is set
+	mux     *mux.Session
+	err     error
 }
 
 func newSession(conn carrier.Conn, agent bool, log *slog.Logger) *Session {
@@ -77,6 +84,7 @@ func newSession(conn carrier.Conn, agent bool, log *slog.Logger) *Session {
 		incoming: make(chan *Incoming, maxIncoming),
 		goAways:  make(chan protocol.GoAway, 4),
 		outgoing: make(chan []byte, maxOutgoing),
+		opening:  make(chan struct{}, maxOpening),
 		pinger:   newPinger(),
 		lanes:    map[protocol.Lane]*lane{},
 	}
@@ -129,15 +137,18 @@ func (s *Session) Close() error {
 }
 
 // CloseWith ends the session; the peer's Err has e's kind and message. After
-// a GOAWAY it first gives the peer a second to leave by itself. It doesn't
+// a GOAWAY it first gives the peer a moment to leave by itself. It doesn't
 // wait.
 func (s *Session) CloseWith(e *protocol.Error) {
 	if !s.saidBye.Load() {
 		s.end(e)
 		return
 	}
-	s.running.Go(func() {
-		linger := time.NewTimer(lingerTime)
+	if !s.leaving.CompareAndSwap(false, true) {
+		return // the first reason counts
+	}
+	s.spawn(func() {
+		linger := time.NewTimer(s.linger())
 		defer linger.Stop()
 		select {
 		case <-linger.C:
@@ -145,6 +156,27 @@ func (s *Session) CloseWith(e *protocol.Error) {
 		case <-s.done:
 		}
 	})
+}
+
+// linger returns how long the words of a GOAWAY get to arrive.
+func (s *Session) linger() time.Duration {
+	rtt := s.RTT()
+	if rtt == 0 { // nothing is known of this path yet
+		return maxLinger
+	}
+	return min(max(lingerTrips*rtt, minLinger), maxLinger)
+}
+
+// spawn runs f, which Close waits for. It does nothing once the session is
+// over, since Close may have finished waiting.
+func (s *Session) spawn(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return false
+	}
+	s.running.Go(f)
+	return true
 }
 
 // end makes the session over, once.
@@ -158,8 +190,8 @@ func (s *Session) end(err error) {
 	lanes := s.lanes
 	s.lanes = nil
 	s.mu.Unlock()
+	s.conn.Close(protocol.AsError(err)) // before a lane closes, so that the peer hears why
 	close(s.done)
-	s.conn.Close(protocol.AsError(err))
 	for _, l := range lanes {
 		select {
 		case <-l.ready:
@@ -251,6 +283,9 @@ func readMessage(frames *protocol.FrameReader) (protocol.Message, error) {
 func (s *Session) obey(m protocol.Message) error {
 	switch m := m.(type) {
 	case protocol.Ping:
+		if s.agent {
+			s.pinger.asked(time.Now())
+		}
 		return s.write(protocol.Pong(m))
 	case protocol.Pong:
 		s.pinger.heard(m.ID)
@@ -263,12 +298,14 @@ func (s *Session) obey(m protocol.Message) error {
 		if !s.agent {
 			return protocol.Errorf(protocol.KindInvalid, "tunnel: only a relay asks for lanes")
 		}
+		l, first := s.laneEntry(m.Lane)
+		if !first { // it is open or opening: asking often starts nothing
+			return nil
+		}
 		s.running.Go(func() { // ends with the lane's handshake
 			ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 			defer cancel()
-			if _, err := s.lane(ctx, m.Lane); err != nil {
-				s.log.Debug("lane not opened", "lane", m.Lane, "err", err)
-			}
+			s.settle(l, m.Lane, s.openLane(ctx, m.Lane))
 		})
 	case protocol.Role:
 		if s.agent {

@@ -3,11 +3,13 @@ package tunnel
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/hashicorp/yamux"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/tunnel/internal/mux"
 )
 
 // refuseTimeout bounds the writing of an answer to OPEN.
@@ -16,10 +18,29 @@ const refuseTimeout = 5 * time.Second
 // A Stream is one opened stream, as a net.Conn.
 type Stream struct {
 	*yamux.Stream
-	lane protocol.Lane
+	session *Session
+	mux     *mux.Session
+	lane    protocol.Lane
 }
 
-func newStream(raw *yamux.Stream, lane protocol.Lane) *Stream { return &Stream{raw, lane} }
+func newStream(s *Session, m *mux.Session, raw *yamux.Stream, lane protocol.Lane) *Stream {
+	return &Stream{raw, s, m, lane}
+}
+
+// Read reads what the peer wrote. io.EOF means that the peer has closed the
+// stream; yamux also says so when the tunnel is lost, which is an error here,
+// or half an answer would pass for a whole one.
+func (s *Stream) Read(p []byte) (int, error) {
+	n, err := s.Stream.Read(p)
+	if err == io.EOF {
+		select {
+		case <-s.mux.Done():
+			return n, s.session.errOver()
+		default:
+		}
+	}
+	return n, err
+}
 
 // Lane returns the lane that carries the stream.
 func (s *Stream) Lane() protocol.Lane { return s.lane }
@@ -43,9 +64,8 @@ func (s *Stream) CloseWrite() error { return s.Stream.Close() }
 
 // Close ends both directions, and with them reads and writes under way.
 func (s *Stream) Close() error {
-	err := s.Stream.Close()
 	s.Stream.SetDeadline(time.Unix(1, 0)) // yamux's own Close leaves readers waiting
-	return err
+	return s.Stream.Close()
 }
 
 // Open opens a stream on a lane and waits for the peer's answer until ctx
@@ -55,17 +75,60 @@ func (s *Session) Open(ctx context.Context, name protocol.Lane, open protocol.Op
 	if err != nil {
 		return nil, protocol.Opened{}, err
 	}
+	select {
+	case s.opening <- struct{}{}:
+	case <-s.done:
+		return nil, protocol.Opened{}, s.errOver()
+	case <-ctx.Done():
+		return nil, protocol.Opened{}, tooLate(ctx, open)
+	}
+	// yamux knows no contexts and may wait for a peer that takes nothing, so
+	// this happens aside; it ends with yamux's own write timeout at the latest.
+	answers := make(chan answer)
+	if !s.spawn(func() {
+		defer func() { <-s.opening }()
+		a := s.open(ctx, m, name, open)
+		select {
+		case answers <- a:
+		case <-ctx.Done():
+			if a.err == nil {
+				a.stream.Close()
+			}
+		}
+	}) {
+		return nil, protocol.Opened{}, s.errOver()
+	}
+	select {
+	case a := <-answers:
+		return a.stream, a.opened, a.err
+	case <-ctx.Done():
+		return nil, protocol.Opened{}, tooLate(ctx, open)
+	}
+}
+
+func tooLate(ctx context.Context, open protocol.Open) error {
+	return protocol.Fault(protocol.KindUnavailable, fmt.Errorf("tunnel: open %s: %w", open.Kind, ctx.Err()))
+}
+
+// answer is what became of an OPEN.
+type answer struct {
+	stream *Stream
+	opened protocol.Opened
+	err    error
+}
+
+func (s *Session) open(ctx context.Context, m *mux.Session, name protocol.Lane, open protocol.Open) answer {
 	raw, err := m.Open()
 	if err != nil {
-		return nil, protocol.Opened{}, protocol.Fault(protocol.KindUnavailable, fmt.Errorf("tunnel: open: %w", err))
+		return answer{err: protocol.Fault(protocol.KindUnavailable, fmt.Errorf("tunnel: open: %w", err))}
 	}
-	stream := newStream(raw, name)
+	stream := newStream(s, m, raw, name)
 	opened, err := stream.negotiate(ctx, open)
 	if err != nil {
 		stream.Close()
-		return nil, protocol.Opened{}, err
+		return answer{err: err}
 	}
-	return stream, opened, nil
+	return answer{stream: stream, opened: opened}
 }
 
 // negotiate sends OPEN and reads the answer.

@@ -6,7 +6,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -28,13 +30,17 @@ const (
 	freeHandshakesPerSecond = 50
 	freeHandshakeBurst      = 100
 
+	// maxReason bounds the reason of a close in bytes: it must fit one packet,
+	// or quic-go sends no close at all.
+	maxReason = 256
+
 	exporterLabel = "EXPORTER-fairlead"
 	exporterBytes = 32
 )
 
 func config() *quic.Config {
 	return &quic.Config{
-		HandshakeIdleTimeout:  protocol.HandshakeTimeout,
+		HandshakeIdleTimeout:  protocol.HandshakeTimeout / 2, // quic-go gives the whole twice that
 		MaxIdleTimeout:        idleTimeout,
 		MaxIncomingStreams:    maxStreams,
 		MaxIncomingUniStreams: -1,
@@ -141,7 +147,11 @@ func (l *link) Accept(ctx context.Context) (carrier.Stream, error) {
 // Close tells the peer the kind as the application's error code and the
 // message as its reason.
 func (l *link) Close(e *protocol.Error) {
-	l.conn.CloseWithError(quic.ApplicationErrorCode(e.Kind), e.Error())
+	reason := e.Error()
+	if len(reason) > maxReason {
+		reason = strings.ToValidUTF8(reason[:maxReason], "")
+	}
+	l.conn.CloseWithError(quic.ApplicationErrorCode(e.Kind), reason)
 }
 
 func (l *link) Done() <-chan struct{} { return l.conn.Context().Done() }
@@ -159,6 +169,16 @@ func (l *link) RemoteAddr() net.Addr { return l.conn.RemoteAddr() }
 // A stream is a QUIC stream whose Close ends both directions.
 type stream struct{ *quic.Stream }
 
+func (s *stream) Read(p []byte) (int, error) {
+	n, err := s.Stream.Read(p)
+	return n, translate(err)
+}
+
+func (s *stream) Write(p []byte) (int, error) {
+	n, err := s.Stream.Write(p)
+	return n, translate(err)
+}
+
 func (s *stream) Close() error {
 	s.CancelRead(0)
 	return s.Stream.Close()
@@ -166,6 +186,9 @@ func (s *stream) Close() error {
 
 // translate turns the peer's application error back into a protocol.Error.
 func translate(err error) error {
+	if err == nil || err == io.EOF { // the common cases, at no cost
+		return err
+	}
 	var app *quic.ApplicationError
 	if errors.As(err, &app) && app.Remote {
 		return protocol.Errorf(protocol.Kind(app.ErrorCode), "peer: %s", app.ErrorMessage)

@@ -1,37 +1,39 @@
 package quiclink
 
 import (
-	"errors"
 	"fmt"
 	"net"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
 
 // connectedSocket returns a UDP socket that the kernel has connected to
-// remote. Nobody else's packets get in, the socket doesn't show as listening,
+// remote. Nobody else's packets get in, the socket never shows as listening,
 // and a relay that is gone is noticed by its host's ICMP answer at once.
 //
-// net.DialUDP would do the same but refuses to write to an explicit address,
-// which is how quic-go writes.
+// net.DialUDP would connect it too, but then refuses to write to an explicit
+// address, which is how quic-go writes. net.ListenUDP would bind it to every
+// address until it is connected.
 func connectedSocket(remote *net.UDPAddr) (*net.UDPConn, error) {
-	network := "udp6"
+	family := unix.AF_INET6
 	if remote.IP.To4() != nil {
-		network = "udp4"
+		family = unix.AF_INET
 	}
-	socket, err := net.ListenUDP(network, nil)
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), "udp")
+	defer file.Close() // net keeps a duplicate
+	if err := unix.Connect(fd, sockaddr(remote)); err != nil {
+		return nil, fmt.Errorf("connect %s: %w", remote, err)
+	}
+	conn, err := net.FilePacketConn(file)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := socket.SyscallConn()
-	if err == nil {
-		ctlErr := raw.Control(func(fd uintptr) { err = unix.Connect(int(fd), sockaddr(remote)) })
-		err = errors.Join(err, ctlErr)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("connect %s: %w", remote, err), socket.Close())
-	}
-	return socket, nil
+	return conn.(*net.UDPConn), nil
 }
 
 func sockaddr(a *net.UDPAddr) unix.Sockaddr {
