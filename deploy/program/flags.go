@@ -1,0 +1,197 @@
+package program
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+const envPrefix = "FAIRLEAD_"
+
+// A setting is one flag with its environment variable and configuration key.
+type setting struct {
+	name   string
+	secret *secret // the flag names a file that holds it
+}
+
+// A secret comes from a file, or from the environment variable of its own name.
+type secret struct {
+	name  string
+	path  string
+	value *string
+}
+
+func (c *Command) add(name string) { c.settings = append(c.settings, &setting{name: name}) }
+
+// String declares a flag that holds text. As in pflag, a `quoted` word of the
+// usage names its value.
+func (c *Command) String(p *string, name, value, usage string) {
+	c.cobra.Flags().StringVar(p, name, value, usage)
+	c.add(name)
+}
+
+// Bool declares a flag that is true or false.
+func (c *Command) Bool(p *bool, name string, value bool, usage string) {
+	c.cobra.Flags().BoolVar(p, name, value, usage)
+	c.add(name)
+}
+
+// Int declares a flag that holds a whole number.
+func (c *Command) Int(p *int, name string, value int, usage string) {
+	c.cobra.Flags().IntVar(p, name, value, usage)
+	c.add(name)
+}
+
+// Duration declares a flag that holds a time such as 1m30s.
+func (c *Command) Duration(p *time.Duration, name string, value time.Duration, usage string) {
+	c.cobra.Flags().DurationVar(p, name, value, usage)
+	c.add(name)
+}
+
+// Strings declares a flag that may be repeated; each value may hold several,
+// separated by commas. In a configuration file it is a list or one text.
+func (c *Command) Strings(p *[]string, name, usage string) {
+	c.cobra.Flags().Var(&list{values: p}, name, usage)
+	c.add(name)
+}
+
+// Secret declares a secret. Its value never stands on a command line or in a
+// configuration file: --NAME-file (FAIRLEAD_NAME_FILE, key NAME-file) names the
+// file that holds it, or the variable FAIRLEAD_NAME is the value. The end of
+// line after it doesn't belong to it.
+func (c *Command) Secret(p *string, name, usage string) {
+	s := &secret{name: name, value: p}
+	c.cobra.Flags().StringVar(&s.path, name+"-file", "", "`file` that holds "+usage)
+	c.settings = append(c.settings, &setting{name: name + "-file", secret: s})
+}
+
+// Require makes the command fail unless the named flags have a value. A secret
+// is named without its "-file".
+func (c *Command) Require(names ...string) { c.required = append(c.required, names...) }
+
+// configure gives every flag that wasn't on the command line its value from
+// the environment or the configuration file.
+func (c *Command) configure() error {
+	f := c.front
+	if v, ok := f.env("config"); ok && !c.cobra.Flags().Changed("config") {
+		f.config = v
+	}
+	file, err := readConfig(f.config, f.commands)
+	if err != nil {
+		return err
+	}
+	for _, s := range slices.Concat(f.common, c.settings) {
+		if err := c.resolve(s, file); err != nil {
+			return err
+		}
+	}
+	return c.checkRequired()
+}
+
+func (c *Command) resolve(s *setting, file *configFile) error {
+	flag := c.cobra.Flags().Lookup(s.name)
+	fromFile := func() error {
+		if s.secret == nil {
+			return nil
+		}
+		return s.secret.read()
+	}
+	if flag.Changed {
+		return fromFile()
+	}
+	value, ok := c.front.env(s.name)
+	if s.secret != nil {
+		direct, given := c.front.env(s.secret.name)
+		switch {
+		case given && ok:
+			return fmt.Errorf("both %s and %s are set", envName(s.secret.name), envName(s.name))
+		case given:
+			*s.secret.value = direct
+			return nil
+		}
+	}
+	if ok {
+		if err := flag.Value.Set(value); err != nil {
+			return fmt.Errorf("%s: %w", envName(s.name), err)
+		}
+		return fromFile()
+	}
+	for _, v := range file.values[s.name] {
+		if err := flag.Value.Set(v.text); err != nil {
+			return fmt.Errorf("%s:%d: %s: %w", file.path, v.line, s.name, err)
+		}
+	}
+	return fromFile()
+}
+
+func (c *Command) checkRequired() error {
+	for _, name := range c.required {
+		flag, value := name, ""
+		if f := c.cobra.Flags().Lookup(name); f != nil {
+			value = f.Value.String()
+		}
+		for _, s := range c.settings {
+			if s.secret != nil && s.secret.name == name {
+				flag, value = s.name, *s.secret.value
+			}
+		}
+		if value == "" {
+			return Hint(fmt.Errorf("--%s is required", flag),
+				"it can also be set as "+envName(flag)+" or as "+flag+" in the --config file")
+		}
+	}
+	return nil
+}
+
+// env returns the variable of the flag name. An empty one counts as not set,
+// since that is how container files pass on what they don't have.
+func (f *front) env(name string) (string, bool) {
+	v, ok := f.sys.LookupEnv(envName(name))
+	return v, ok && v != ""
+}
+
+func envName(flag string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+const maxSecretBytes = 64 << 10
+
+func (s *secret) read() error {
+	if s.path == "" {
+		return nil
+	}
+	data, err := os.ReadFile(s.path)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.name, err)
+	}
+	value := strings.TrimRight(string(data), "\r\n")
+	if value == "" || len(value) > maxSecretBytes {
+		return fmt.Errorf("%s: %s holds %d bytes, want 1 to %d", s.name, s.path, len(value), maxSecretBytes)
+	}
+	*s.value = value
+	return nil
+}
+
+// A list is the value of a flag that may be repeated.
+type list struct{ values *[]string }
+
+func (l *list) String() string {
+	if l.values == nil {
+		return ""
+	}
+	return strings.Join(*l.values, ",")
+}
+
+func (l *list) Type() string { return "list" }
+
+func (l *list) Set(text string) error {
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item == "" {
+			return fmt.Errorf("empty item in %q", text)
+		}
+		*l.values = append(*l.values, item)
+	}
+	return nil
+}

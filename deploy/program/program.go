@@ -1,0 +1,143 @@
+// Package program gives every executable the same front: flags over FAIRLEAD_*
+// environment variables over a --config file, logging, --version, signals, and
+// errors of one line.
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// A System is what a program gets from the operating system.
+type System struct {
+	Args      []string // without the program's own name
+	LookupEnv func(name string) (string, bool)
+	Stdout    io.Writer
+	Stderr    io.Writer
+}
+
+// An Env is what a running command gets from the program around it.
+type Env struct {
+	Logger   *slog.Logger // writes to stderr
+	Stdout   io.Writer
+	Revision string
+}
+
+// A RunFunc runs a command. Its context ends with SIGINT or SIGTERM; returning
+// that context's error then is a clean end.
+type RunFunc func(ctx context.Context, env *Env) error
+
+// Main runs the program name with the process's arguments and exits: with 0, or
+// with 1 after one line "name: error: …" (and, where one is known, a second
+// line "name: hint: …") on stderr. build declares flags and subcommands.
+func Main(name, short string, build func(*Command)) {
+	os.Exit(Execute(context.Background(), System{
+		Args:      os.Args[1:],
+		LookupEnv: os.LookupEnv,
+		Stdout:    os.Stdout,
+		Stderr:    os.Stderr,
+	}, name, short, build))
+}
+
+// Execute does what [Main] does in the given System and returns the exit
+// status.
+func Execute(ctx context.Context, sys System, name, short string, build func(*Command)) int {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// The first signal asks, the second one kills.
+	defer context.AfterFunc(ctx, stop)()
+
+	f := newFront(sys, name, short)
+	build(f.root)
+	f.root.cobra.SetArgs(sys.Args)
+	err := f.root.cobra.ExecuteContext(ctx)
+	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return 0
+	}
+	printError(sys.Stderr, name, err)
+	return 1
+}
+
+// A front is what all commands of one program share.
+type front struct {
+	sys       System
+	root      *Command
+	commands  []*Command
+	common    []*setting // of every command
+	config    string
+	logFormat string
+	logLevel  string
+}
+
+func newFront(sys System, name, short string) *front {
+	f := &front{sys: sys}
+	f.root = f.command(name, short)
+	c := f.root.cobra
+	c.Long = fmt.Sprintf(`%s.
+
+Every flag may also be set as an environment variable (--log-level is
+%sLOG_LEVEL) or as a key of the --config file. A flag wins over the
+environment, which wins over the file.`, short, envPrefix)
+	c.Version = Revision()
+	c.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	c.SilenceErrors, c.SilenceUsage, c.DisableSuggestions = true, true, true
+	c.SetOut(sys.Stdout)
+	c.SetErr(sys.Stderr)
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return Hint(err, "--help lists the flags")
+	})
+
+	flags := c.PersistentFlags()
+	flags.StringVar(&f.config, "config", "", "YAML `file` with flags as keys")
+	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.common = []*setting{{name: "log-format"}, {name: "log-level"}}
+	return f
+}
+
+// A Command is a program or one of its subcommands while it is declared.
+type Command struct {
+	front    *front
+	cobra    *cobra.Command
+	settings []*setting
+	required []string
+}
+
+func (f *front) command(name, short string) *Command {
+	c := &Command{front: f, cobra: &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs}}
+	f.commands = append(f.commands, c)
+	return c
+}
+
+// Sub declares a subcommand.
+func (c *Command) Sub(name, short string, build func(*Command)) {
+	sub := c.front.command(name, short)
+	build(sub)
+	c.cobra.AddCommand(sub.cobra)
+}
+
+// Run says what the command does. A command without it prints its help.
+func (c *Command) Run(run RunFunc) {
+	c.cobra.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := c.configure(); err != nil {
+			return err
+		}
+		logger, err := newLogger(c.front.sys.Stderr, c.front.logFormat, c.front.logLevel)
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), &Env{
+			Logger:   logger,
+			Stdout:   c.front.sys.Stdout,
+			Revision: Revision(),
+		})
+	}
+}
