@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fairlead/fairlead/deploy/program"
+	agent "github.com/fairlead/fairlead/sandbox-agent"
+)
+
+// declare adds the agent's flags to c. The Config is complete once c runs.
+func declare(c *program.Command) *agent.Config {
+	cfg := &agent.Config{}
+	c.String(&cfg.StateDir, "state-dir", "", "`directory` for the device key, the ledger and cached keys")
+	c.String(&cfg.Enrolment, "enrolment", "", "`file` that the control plane wrote for this sandbox (default: enrolment.json in the state directory)")
+	c.String(&cfg.Workspace, "workspace", "/workspace", "`directory` that terminals start in")
+	c.String(&cfg.Homes, "homes", "/home/sandbox", "`directory` with a home for each terminal")
+	c.Strings(&cfg.Relays, "relays", "`addresses` host:port of relays (default: the enrolment's)")
+	c.Require("state-dir")
+	return cfg
+}
+
+// keygen declares the subcommand that makes the device key where there is none
+// and prints its public half.
+func keygen(c *program.Command) {
+	var stateDir string
+	c.String(&stateDir, "state-dir", "", "`directory` of the sandbox's state")
+	c.Require("state-dir")
+	c.Run(func(_ context.Context, env *program.Env) error {
+		key, err := agent.DeviceKey(stateDir)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(env.Stdout, "%s\n", key.PublicJWK())
+		return err
+	})
+}

@@ -1,0 +1,114 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+)
+
+// Config is what an agent is told at its start.
+type Config struct {
+	StateDir  string   // 0700: device key, ledger, cached keys
+	Enrolment string   // file; default enrolment.json in StateDir
+	Workspace string   // what terminals start in
+	Homes     string   // one home below it for each terminal
+	Relays    []string // "host:port"; default: the enrolment's
+	Revision  string
+	Logger    *slog.Logger
+}
+
+// Names of the files in the state directory.
+const (
+	deviceKeyFile = "device-key.json"
+	enrolmentFile = "enrolment.json"
+	keysFile      = "jwks.json"
+)
+
+// check completes c and reports what is missing.
+func (c *Config) check() error {
+	for _, needed := range []struct{ name, value string }{
+		{"state-dir", c.StateDir}, {"workspace", c.Workspace}, {"homes", c.Homes},
+	} {
+		if needed.value == "" {
+			return fmt.Errorf("--%s is needed", needed.name)
+		}
+	}
+	if c.Enrolment == "" {
+		c.Enrolment = filepath.Join(c.StateDir, enrolmentFile)
+	}
+	for _, addr := range c.Relays {
+		if err := protocol.CheckAddr(addr); err != nil {
+			return fmt.Errorf("--relays: %w", err)
+		}
+	}
+	return nil
+}
+
+// DeviceKey returns the key of the sandbox in stateDir, which it makes on first
+// use. It never leaves that directory.
+func DeviceKey(stateDir string) (*jws.DeviceKey, error) {
+	if err := os.MkdirAll(stateDir, 0o700); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	path := filepath.Join(stateDir, deviceKeyFile)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return makeDeviceKey(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("device key: %w", err)
+	}
+	key, err := jws.ParseDeviceKey(data)
+	if err != nil {
+		return nil, fmt.Errorf("device key %s: %w", path, err)
+	}
+	return key, nil
+}
+
+func makeDeviceKey(path string) (*jws.DeviceKey, error) {
+	key, err := jws.GenerateDeviceKey()
+	if err != nil {
+		return nil, err
+	}
+	data, err := key.MarshalPrivate()
+	if err != nil {
+		return nil, err
+	}
+	if err := replaceFile(path, data); err != nil {
+		return nil, fmt.Errorf("device key: %w", err)
+	}
+	return key, nil
+}
+
+// loadEnrolment reads what the control plane wrote for this sandbox.
+func loadEnrolment(path string) (*protocol.Enrolment, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("enrolment: %w", err)
+	}
+	enrolment, err := protocol.ParseEnrolment(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return enrolment, nil
+}
+
+// replaceFile writes a private file whole or not at all.
+func replaceFile(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // fails once it is renamed, as it should
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

@@ -1,0 +1,221 @@
+package ledger
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// Files of the state directory.
+const (
+	journalName    = "commands.journal"
+	generationName = "generation"
+)
+
+// Operations of a record.
+const (
+	opBegin  = "begin"  // digest, expires
+	opFinish = "finish" // result
+)
+
+// A record is one line of the journal:
+//
+//	CRC-32C of the JSON, 8 hexadecimal digits | ":" | JSON | "\n"
+type record struct {
+	Op      string             `json:"op"`
+	ID      protocol.CommandID `json:"id"`
+	Digest  []byte             `json:"digest,omitempty"`  // SHA-256
+	Expires int64              `json:"expires,omitempty"` // Unix milliseconds
+	Result  []byte             `json:"result,omitempty"`
+}
+
+const sumDigits = 8
+
+var errDamaged = errors.New("journal is damaged")
+
+func checksum(data []byte) string {
+	return fmt.Sprintf("%0*x", sumDigits, crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)))
+}
+
+func encodeRecord(rec record) []byte {
+	body, err := json.Marshal(rec)
+	if err != nil {
+		panic(fmt.Sprintf("ledger: record can't be encoded: %v", err)) // plain strings and bytes only
+	}
+	return fmt.Appendf(nil, "%s:%s\n", checksum(body), body)
+}
+
+// decodeRecord decodes a line without its end.
+func decodeRecord(line []byte) (record, error) {
+	sum, body, ok := bytes.Cut(line, []byte(":"))
+	if !ok || string(sum) != checksum(body) {
+		return record{}, errDamaged
+	}
+	var rec record
+	if err := json.Unmarshal(body, &rec); err != nil || !protocol.ValidID(rec.ID) {
+		return record{}, errDamaged
+	}
+	switch {
+	case rec.Op == opBegin && len(rec.Digest) == 32, rec.Op == opFinish:
+		return rec, nil
+	}
+	return record{}, errDamaged
+}
+
+// decodeJournal decodes a whole journal. A crash may have cut the last write
+// short, or left zeros where a block never reached the disk (a record holds
+// none). From there on nothing was synced, so nothing there has run, and it is
+// dropped. Anything else that doesn't decode is damage.
+func decodeJournal(data []byte) ([]record, error) {
+	var recs []record
+	for number := 1; len(data) > 0; number++ {
+		line, rest, whole := bytes.Cut(data, []byte("\n"))
+		rec, err := decodeRecord(line)
+		switch {
+		case err == nil:
+			recs = append(recs, rec)
+		case !whole || bytes.IndexByte(line, 0) >= 0:
+			return recs, nil
+		default:
+			return nil, fmt.Errorf("line %d: %w", number, err)
+		}
+		data = rest
+	}
+	return recs, nil
+}
+
+// A journalFile is the journal, open for appending.
+type journalFile interface {
+	Write(p []byte) (int, error)
+	Sync() error
+	Truncate(size int64) error
+	Close() error
+	// Replaced reports whether another file has the journal's name now.
+	Replaced() (bool, error)
+}
+
+type osJournal struct{ *os.File }
+
+func (j osJournal) Replaced() (bool, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(j.Fd()), &st); err != nil {
+		return false, err
+	}
+	return st.Nlink == 0, nil
+}
+
+// directory is the state directory. Its descriptor carries the lock that
+// orders processes which share it.
+type directory struct {
+	path string
+	file *os.File
+}
+
+func openDirectory(path string) (*directory, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return &directory{path, f}, nil
+}
+
+func (d *directory) close() error { return d.file.Close() }
+
+// locked runs fn while no other process is within locked. The lock dies with
+// its holder.
+func (d *directory) locked(fn func() error) error {
+	fd := int(d.file.Fd())
+	for {
+		err := unix.Flock(fd, unix.LOCK_EX)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("lock %s: %w", d.path, err)
+		}
+	}
+	err := fn()
+	return errors.Join(err, unix.Flock(fd, unix.LOCK_UN))
+}
+
+func (d *directory) readJournal() ([]record, error) {
+	path := filepath.Join(d.path, journalName)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	recs, err := decodeJournal(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return recs, nil
+}
+
+func (d *directory) openJournal() (journalFile, error) {
+	f, err := os.OpenFile(filepath.Join(d.path, journalName), os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return osJournal{f}, nil
+}
+
+func (d *directory) readGeneration() (uint64, error) {
+	path := filepath.Join(d.path, generationName)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(strings.TrimSuffix(string(data), "\n"), 10, 63)
+	if err != nil {
+		return 0, fmt.Errorf("%s: not a number", path)
+	}
+	return n, nil
+}
+
+// replace puts data under name in one step that survives a crash: it is there
+// whole, or the old file is.
+func (d *directory) replace(name string, data []byte) error {
+	path := filepath.Join(d.path, name)
+	temp := path + ".new"
+	if err := writeSynced(temp, data); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, path); err != nil {
+		return err
+	}
+	return d.file.Sync()
+}
+
+func writeSynced(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(data); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := f.Sync(); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return f.Close()
+}

@@ -1,0 +1,91 @@
+package ledger
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+)
+
+func sample() ([]record, []byte) {
+	recs := []record{
+		{Op: opBegin, ID: "cmd_1", Digest: digest[:], Expires: 1},
+		{Op: opFinish, ID: "cmd_1", Result: []byte("made\n")},
+		{Op: opBegin, ID: "cmd_2", Digest: digest[:], Expires: 2},
+	}
+	var data []byte
+	for _, rec := range recs {
+		data = append(data, encodeRecord(rec)...)
+	}
+	return recs, data
+}
+
+// TestCutJournal reads every prefix: whole records stay, a cut one is dropped.
+func TestCutJournal(t *testing.T) {
+	recs, data := sample()
+	for n := range len(data) + 1 {
+		got, err := decodeJournal(data[:n])
+		if err != nil {
+			t.Fatalf("prefix of %d: %v", n, err)
+		}
+		// A record that lacks only its line end is whole.
+		want := recs[:min(bytes.Count(data[:min(n+1, len(data))], []byte("\n")), len(recs))]
+		if len(got) != len(want) || len(got) > 0 && !reflect.DeepEqual(got, want) {
+			t.Fatalf("prefix of %d: %d records, want %d", n, len(got), len(want))
+		}
+	}
+}
+
+func TestZeroedTail(t *testing.T) {
+	recs, data := sample()
+	cut := bytes.LastIndexByte(data[:len(data)-1], '\n') + 30
+	clear(data[cut : len(data)-1])
+	got, err := decodeJournal(append(data, data...))
+	if err != nil || len(got) != len(recs)-1 {
+		t.Fatalf("%d records, %v", len(got), err)
+	}
+}
+
+// TestDamagedJournal changes one bit anywhere but in the last line end: the
+// ledger refuses to open.
+func TestDamagedJournal(t *testing.T) {
+	_, data := sample()
+	for i := range len(data) - 1 {
+		bad := bytes.Clone(data)
+		bad[i] ^= 2
+		if _, err := decodeJournal(bad); !errors.Is(err, errDamaged) {
+			t.Fatalf("byte %d: %v", i, err)
+		}
+	}
+	dir := t.TempDir()
+	data[20] ^= 2
+	if err := os.WriteFile(filepath.Join(dir, journalName), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, time.Now); !errors.Is(err, errDamaged) {
+		t.Fatal(err)
+	}
+}
+
+func FuzzDecodeJournal(f *testing.F) {
+	_, data := sample()
+	f.Add(data)
+	f.Add(data[:len(data)-7])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		recs, err := decodeJournal(data)
+		if err != nil {
+			return
+		}
+		var again []byte
+		for _, rec := range recs {
+			again = append(again, encodeRecord(rec)...)
+		}
+		back, err := decodeJournal(again)
+		if err != nil || len(back) != len(recs) {
+			t.Fatalf("%d records, then %d, %v", len(recs), len(back), err)
+		}
+	})
+}

@@ -1,0 +1,114 @@
+package link
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/tunnel"
+)
+
+type grantKey struct{}
+
+// handler serves what relays may ask over HTTP.
+func (l *Link) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /sessions/{sid}/ptys", l.listPTYs)
+	return mux
+}
+
+// listPTYs is GET /sessions/{sid}/ptys.
+func (l *Link) listPTYs(w http.ResponseWriter, r *http.Request) {
+	session := protocol.SessionID(r.PathValue("sid"))
+	grant := r.Context().Value(grantKey{}).(*jws.Grant)
+	if !grant.Allows(session, "", protocol.CapView) {
+		writeError(w, protocol.Errorf(protocol.KindForbidden, "the grant does not allow to view this session"))
+		return
+	}
+	list := protocol.PTYList{PTYs: []protocol.PTYInfo{}, Revision: l.Revision}
+	for _, info := range l.Host.List(session) {
+		if grant.Allows(session, info.ID, protocol.CapView) {
+			list.PTYs = append(list.PTYs, info)
+		}
+	}
+	writeJSON(w, http.StatusOK, list)
+}
+
+// http serves HTTP/1.1 on one stream, under the stream's grant.
+func (l *Link) http(ctx context.Context, in *tunnel.Incoming, handler http.Handler) error {
+	grant, err := l.grant(ctx, in.Open.Grant)
+	if err != nil {
+		return in.Refuse(err)
+	}
+	stream, err := in.Accept(protocol.Opened{})
+	if err != nil {
+		return err
+	}
+	listener := newOneConn(stream)
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       30 * time.Second,
+		BaseContext:       func(net.Listener) context.Context { return context.WithValue(ctx, grantKey{}, grant) },
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			if state == http.StateClosed || state == http.StateHijacked {
+				listener.Close()
+			}
+		},
+	}
+	stop := context.AfterFunc(ctx, func() { server.Close() })
+	defer stop()
+	if err := server.Serve(listener); !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// A oneConn is a listener that accepts one connection, and then waits until
+// that is over.
+type oneConn struct {
+	conn chan net.Conn
+	once sync.Once
+	over chan struct{}
+	addr net.Addr
+}
+
+func newOneConn(c net.Conn) *oneConn {
+	l := &oneConn{conn: make(chan net.Conn, 1), over: make(chan struct{}), addr: c.LocalAddr()}
+	l.conn <- c
+	return l
+}
+
+func (l *oneConn) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conn:
+		return c, nil
+	case <-l.over:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *oneConn) Close() error {
+	l.once.Do(func() { close(l.over) })
+	return nil
+}
+
+func (l *oneConn) Addr() net.Addr { return l.addr }
+
+func writeError(w http.ResponseWriter, err error) {
+	e := protocol.AsError(err)
+	writeJSON(w, e.Kind.Status(), map[string]protocol.ErrorBody{"error": e.Body()})
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(v)
+}

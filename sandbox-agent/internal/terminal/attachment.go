@@ -1,0 +1,225 @@
+package terminal
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/bytelog"
+)
+
+// maxOutbox bounds the messages that wait for an attachment beside the log. A
+// relay that sends more than it reads loses its attachment.
+const maxOutbox = 4096
+
+// ackSearch is how far back an ack looks for an earlier one to replace.
+const ackSearch = 32
+
+// An Attachment is one relay's stream to a terminal: the log from some place
+// on, and the messages that answer what the relay sends. [Attachment.Next] is
+// for one goroutine; all else is safe for concurrent use and never waits.
+type Attachment struct {
+	// Static after construction.
+	terminal *Terminal
+	wake     chan struct{} // 1 element: there is something for Next
+
+	buf []byte // owned by Next: the bytes of the last DATA
+
+	// Guarded by terminal.mu.
+	cursor  bytelog.Cursor
+	outbox  []protocol.Message  // at most maxOutbox
+	space   [4]protocol.Message // of an outbox that is small, as it is when typing
+	present map[protocol.UserID]int
+	ended   bool  // EXITED was returned
+	err     error // why it is over
+}
+
+// Attach opens a stream to the terminal, at params.Since where the log still
+// holds that, else where a newcomer begins: at a line start, at most
+// protocol.MaxReplayBytes back. An ended terminal still shows its log and its
+// end. It fails with KindTooMany beyond 16 attachments. Close it when done.
+func (t *Terminal) Attach(params protocol.TerminalParams) (*Attachment, protocol.TerminalOpened, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.attachments) == maxAttachments {
+		return nil, protocol.TerminalOpened{}, protocol.Errorf(protocol.KindTooMany, "too many streams to this terminal")
+	}
+	a := &Attachment{
+		terminal: t,
+		wake:     make(chan struct{}, 1),
+		present:  make(map[protocol.UserID]int),
+	}
+	resumed := false
+	if since := params.Since; since != nil && since.Epoch == t.output.Epoch() {
+		var err error
+		a.cursor, err = t.output.CursorAt(since.Offset)
+		resumed = err == nil
+	}
+	if !resumed {
+		a.cursor = t.newcomer()
+	}
+	opened := protocol.TerminalOpened{
+		Epoch:   t.output.Epoch(),
+		Offset:  a.cursor.Offset(),
+		Head:    t.output.Head(),
+		Gap:     params.Since != nil && !resumed,
+		Creator: t.info.CreatorID,
+		Claimed: t.lease.Claimed(),
+		Lease:   t.lease.Lease(time.Now()),
+	}
+	opened.Cols, opened.Rows = t.output.SizeAt(opened.Offset)
+	if exited, ok := t.output.Exited(); ok {
+		opened.Exited = &exited
+	}
+	t.attachments[a] = struct{}{}
+	a.notify()
+	return a, opened, nil
+}
+
+// newcomer returns where one who has seen nothing begins. It is called with mu
+// held.
+func (t *Terminal) newcomer() bytelog.Cursor {
+	cursor, err := t.output.CursorAt(t.output.LineStart(protocol.MaxReplayBytes))
+	if err != nil {
+		panic("terminal: a line start outside the log: " + err.Error()) // LineStart promises one inside
+	}
+	return cursor
+}
+
+// Next returns the next message for the relay and waits until there is one.
+// DATA, RESIZED and EXITED come in the order of the log; RESET when the relay
+// was so slow that the log lost its place. Messages beside the log (LEASED,
+// INPUT_ACK, INPUT_REFUSED, those of [Attachment.Post]) overtake it. A DATA's
+// bytes are valid until the next call. After EXITED it returns io.EOF, after
+// Close net.ErrClosed; also ctx's error, and KindTooMany for a relay that
+// doesn't read.
+func (a *Attachment) Next(ctx context.Context) (protocol.Message, error) {
+	for {
+		m, err := a.poll()
+		if m != nil || err != nil {
+			return m, err
+		}
+		select {
+		case <-a.wake:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// poll returns the next message, or nil when there is none now.
+func (a *Attachment) poll() (protocol.Message, error) {
+	t := a.terminal
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case a.err != nil:
+		return nil, a.err
+	case len(a.outbox) > 0:
+		m := a.outbox[0]
+		a.outbox[0] = nil
+		if a.outbox = a.outbox[1:]; len(a.outbox) == 0 {
+			a.outbox = a.space[:0]
+		}
+		return m, nil
+	case a.ended:
+		return nil, io.EOF
+	}
+	offset := a.cursor.Offset()
+	item, ok, err := t.output.Next(&a.cursor, protocol.MaxDataBytes)
+	switch {
+	case errors.As(err, new(bytelog.ErrGap)):
+		return a.reset(), nil
+	case err != nil:
+		return nil, protocol.Fault(protocol.KindInternal, err)
+	case !ok:
+		return nil, nil
+	case item.Resized != nil:
+		return *item.Resized, nil
+	case item.Exited != nil:
+		a.ended = true
+		return *item.Exited, nil
+	}
+	a.buf = append(a.buf[:0], item.Bytes...)
+	return protocol.Data{Offset: offset, Bytes: a.buf}, nil
+}
+
+// reset moves the cursor to where a newcomer begins.
+func (a *Attachment) reset() protocol.Reset {
+	a.cursor = a.terminal.newcomer()
+	m := protocol.Reset{Epoch: a.terminal.output.Epoch(), Offset: a.cursor.Offset()}
+	m.Cols, m.Rows = a.terminal.output.SizeAt(m.Offset)
+	return m
+}
+
+// Post has Next return m, for a caller that answers the relay itself and wants
+// one goroutine to write the stream.
+func (a *Attachment) Post(m protocol.Message) {
+	a.terminal.mu.Lock()
+	defer a.terminal.mu.Unlock()
+	a.post(m)
+}
+
+// Close ends the attachment. The sockets that its relay reported count no
+// more, so that the grace begins for a holder who has no others.
+func (a *Attachment) Close() {
+	t := a.terminal
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, open := t.attachments[a]; !open {
+		return
+	}
+	delete(t.attachments, a)
+	a.fail(net.ErrClosed)
+	if holder := t.lease.Lease(time.Now()).Holder; a.present[holder] > 0 {
+		t.present(holder)
+	}
+}
+
+// fail makes Next return err from now on, unless it fails already. It is
+// called with mu held.
+func (a *Attachment) fail(err error) {
+	if a.err == nil {
+		a.err, a.outbox = err, nil
+		a.notify()
+	}
+}
+
+// post queues m. It is called with mu held.
+func (a *Attachment) post(m protocol.Message) {
+	switch {
+	case a.err != nil:
+	case len(a.outbox) == maxOutbox:
+		a.fail(protocol.Errorf(protocol.KindTooMany, "relay doesn't read"))
+	default:
+		a.outbox = append(a.outbox, m)
+		a.notify()
+	}
+}
+
+// ack queues the ack of all input of client up to seq. It replaces one that
+// waits. It is called with mu held.
+func (a *Attachment) ack(client string, seq uint64) {
+	m := protocol.InputAck{Seq: seq, Client: client}
+	for i := len(a.outbox) - 1; i >= max(0, len(a.outbox)-ackSearch); i-- {
+		if earlier, ok := a.outbox[i].(protocol.InputAck); ok && earlier.Client == client {
+			a.outbox[i] = m
+			return
+		}
+	}
+	a.post(m)
+}
+
+func (a *Attachment) refuseInput(client string, seq uint64, reason protocol.RefusalReason) {
+	a.post(protocol.InputRefused{Seq: seq, Client: client, Reason: reason})
+}
+
+func (a *Attachment) notify() {
+	select {
+	case a.wake <- struct{}{}:
+	default: // it has yet to look
+	}
+}

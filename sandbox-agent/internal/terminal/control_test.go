@@ -1,0 +1,198 @@
+package terminal
+
+import (
+	"reflect"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+func TestProposals(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		v, other := r.attach(t, nil), r.attach(t, nil)
+		taken := v.propose(alice)
+		if taken.Lease.Holder != alice || taken.Lease.State != protocol.LeaseHeld || taken.Refused != "" {
+			t.Fatalf("%+v", taken)
+		}
+		if seen := want[protocol.Leased](other); seen.ID != 0 || seen.Lease != taken.Lease {
+			t.Fatalf("%+v", seen)
+		}
+		v.Propose(protocol.LeaseProposal{ID: 9, ExpectRevision: taken.Lease.Revision - 1, Next: protocol.LeaseNext{Holder: bob, GrantID: "gr_2"}})
+		if late := want[protocol.Leased](v); late.ID != 9 || late.Refused == "" || late.Lease != taken.Lease {
+			t.Fatalf("%+v", late)
+		}
+		other.nothing()
+		v.RefuseProposal(10, "no")
+		if no := want[protocol.Leased](v); no.ID != 10 || no.Refused != "no" || no.Lease != taken.Lease {
+			t.Fatalf("%+v", no)
+		}
+		if !r.attach(t, nil).opened.Claimed {
+			t.Fatal("not claimed")
+		}
+	})
+}
+
+func TestGrace(t *testing.T) {
+	for away, state := range map[time.Duration]protocol.LeaseState{
+		protocol.ControlGrace - time.Millisecond: protocol.LeaseHeld,
+		protocol.ControlGrace:                    protocol.LeaseFree,
+	} {
+		bubble(t, func(t *testing.T, r *rig) {
+			v := r.attach(t, nil)
+			held := v.propose(alice)
+			v.Holder(protocol.Holder{User: alice, Sockets: 0})
+			if l := want[protocol.Leased](v).Lease; l.State != protocol.LeaseGrace || l.MSLeft != protocol.ControlGrace.Milliseconds() {
+				t.Fatalf("%+v", l)
+			}
+			time.Sleep(away)
+			synctest.Wait()
+			v.Holder(protocol.Holder{User: alice, Sockets: 1})
+			l := want[protocol.Leased](v)
+			if l.Lease.State != state || l.ID != 0 || l.Lease.Term != held.Lease.Term {
+				t.Fatalf("back after %v: %+v", away, l)
+			}
+			v.nothing()
+		})
+	}
+}
+
+// TestGraceStartsAnew goes away twice: an earlier deadline must not end a
+// later grace.
+func TestGraceStartsAnew(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		v := r.attach(t, nil)
+		v.propose(alice)
+		for range 5 {
+			v.Holder(protocol.Holder{User: alice, Sockets: 0})
+			want[protocol.Leased](v)
+			time.Sleep(protocol.ControlGrace - time.Millisecond)
+			v.Holder(protocol.Holder{User: alice, Sockets: 1})
+			if l := want[protocol.Leased](v); l.Lease.State != protocol.LeaseHeld {
+				t.Fatalf("%+v", l)
+			}
+		}
+	})
+}
+
+// TestLostTunnel closes the attachment of the holder's relay: the grace begins,
+// unless another relay has sockets of the holder too.
+func TestLostTunnel(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		first, second := r.attach(t, nil), r.attach(t, nil)
+		second.Holder(protocol.Holder{User: alice, Sockets: 2})
+		first.propose(alice)
+		want[protocol.Leased](second)
+		first.Close()
+		second.nothing()
+		second.Close()
+		third := r.attach(t, nil)
+		if l := third.opened.Lease; l.State != protocol.LeaseGrace || l.Holder != alice {
+			t.Fatalf("%+v", l)
+		}
+		third.Holder(protocol.Holder{User: alice, Sockets: 1})
+		if l := want[protocol.Leased](third).Lease; l.State != protocol.LeaseHeld {
+			t.Fatalf("%+v", l)
+		}
+	})
+}
+
+func TestRevoke(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		v := r.attach(t, nil)
+		if r.Revoke("gr_1") {
+			t.Fatal("a free lease was revoked")
+		}
+		term := v.propose(alice).Lease.Term
+		if r.Revoke("gr_2") || !r.Revoke("gr_1") {
+			t.Fatal("wrong grant revoked")
+		}
+		if l := want[protocol.Leased](v).Lease; l.State != protocol.LeaseFree {
+			t.Fatalf("%+v", l)
+		}
+		v.typed(term, 1, "x")
+		v.wantRefused(1, protocol.RefusedNotController)
+	})
+}
+
+func TestResize(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		v := r.attach(t, nil)
+		v.Resize(protocol.Resize{Term: 0, Cols: 100, Rows: 30})
+		term := v.propose(alice).Lease.Term
+		v.Resize(protocol.Resize{Term: term + 1, Cols: 100, Rows: 30})
+		v.nothing()
+		v.Resize(protocol.Resize{Term: term, Cols: 100, Rows: 30})
+		if m := want[protocol.Resized](v); m.Cols != 100 || m.Rows != 30 {
+			t.Fatalf("%+v", m)
+		}
+		// A window that is dragged: the last size counts, 20 times a second.
+		for i := range 100 {
+			v.Resize(protocol.Resize{Term: term, Cols: 101 + i, Rows: 30})
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(resizeEvery)
+		synctest.Wait()
+		if n := len(r.dev.sizes); n < 3 || n > 4 {
+			t.Fatalf("%d sizes: %v", n, r.dev.sizes)
+		}
+		if info := r.Info(); info.Cols != 200 || r.dev.sizes[len(r.dev.sizes)-1] != [2]int{200, 30} {
+			t.Fatalf("%+v, %v", info, r.dev.sizes)
+		}
+		if m := want[protocol.Resized](v); m.Cols != 200 { // at one offset the last is left
+			t.Fatalf("%+v", m)
+		}
+		if late := r.attach(t, nil).opened; late.Cols != 200 {
+			t.Fatalf("%+v", late)
+		}
+	})
+}
+
+func TestResizeIsClamped(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		v := r.attach(t, nil)
+		term := v.propose(alice).Lease.Term
+		v.Resize(protocol.Resize{Term: term, Cols: 65535, Rows: 0})
+		if want := [][2]int{{protocol.MaxCols, protocol.MinRows}}; !reflect.DeepEqual(r.dev.sizes, want) {
+			t.Fatalf("%v", r.dev.sizes)
+		}
+	})
+}
+
+// TestCleanCut changes the holder while both type as fast as they can: once a
+// change is answered, no byte of an earlier term is written. Real time, so
+// that the goroutines race.
+func TestCleanCut(t *testing.T) {
+	r := newRig(t)
+	var announced atomic.Uint64 // the term last answered
+	r.dev.offered = func(p []byte) {
+		if term := uint64(p[0])<<16 | uint64(p[1])<<8 | uint64(p[2]); term < announced.Load() {
+			t.Errorf("input of term %d written in term %d", term, announced.Load())
+		}
+	}
+	stop, done := make(chan struct{}), make(chan struct{})
+	typist := r.attach(t, nil)
+	go func() { // the test waits for it
+		defer close(done)
+		for seq := uint64(1); ; seq++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			term := announced.Load()
+			typist.typed(term, seq, string([]byte{byte(term >> 16), byte(term >> 8), byte(term)}))
+			typist.poll()
+			typist.poll()
+			r.dev.setRoom(3 * int(seq%3)) // whole inputs, so that each offer begins with one
+		}
+	}()
+	v := r.attach(t, nil)
+	for i := range 5000 {
+		announced.Store(v.propose([]protocol.UserID{alice, bob}[i%2]).Lease.Term)
+	}
+	close(stop)
+	<-done
+}

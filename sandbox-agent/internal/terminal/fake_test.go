@@ -1,0 +1,297 @@
+package terminal
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+const (
+	session = protocol.SessionID("ses_1")
+	alice   = protocol.UserID("usr_alice")
+	bob     = protocol.UserID("usr_bob")
+)
+
+// A fakeDevice is a PTY in memory. Its program prints what is sent to output
+// and reads nothing by itself: take makes room.
+type fakeDevice struct {
+	output   chan []byte
+	closed   latch
+	writable chan struct{}
+	offered  func(p []byte) // called with each offer
+
+	mu      sync.Mutex
+	pending []byte // output not read yet
+	room    int
+	input   bytes.Buffer
+	sizes   [][2]int
+}
+
+func newFakeDevice() *fakeDevice {
+	return &fakeDevice{
+		output:   make(chan []byte),
+		closed:   latch{c: make(chan struct{})},
+		writable: make(chan struct{}, 1),
+		room:     1 << 20,
+	}
+}
+
+func (d *fakeDevice) Read(p []byte) (int, error) {
+	if len(d.pending) == 0 {
+		select {
+		case out, ok := <-d.output:
+			if !ok {
+				return 0, io.EOF
+			}
+			d.pending = out
+		case <-d.closed.c:
+			return 0, os.ErrClosed
+		}
+	}
+	n := copy(p, d.pending)
+	d.pending = d.pending[n:]
+	return n, nil
+}
+
+func (d *fakeDevice) Offer(p []byte) (int, error) {
+	select {
+	case <-d.closed.c:
+		return 0, os.ErrClosed
+	default:
+	}
+	if d.offered != nil {
+		d.offered(p)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := min(len(p), d.room)
+	d.room -= n
+	d.input.Write(p[:n])
+	return n, nil
+}
+
+func (d *fakeDevice) WhenWritable(fn func() bool) error {
+	for !fn() {
+		select {
+		case <-d.writable:
+		case <-d.closed.c:
+			return os.ErrClosed
+		}
+	}
+	return nil
+}
+
+func (d *fakeDevice) Resize(cols, rows int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sizes = append(d.sizes, [2]int{cols, rows})
+	return nil
+}
+
+func (d *fakeDevice) Close() error {
+	d.closed.raise()
+	return nil
+}
+
+// setRoom says how much more input the program takes.
+func (d *fakeDevice) setRoom(n int) {
+	d.mu.Lock()
+	d.room = n
+	d.mu.Unlock()
+	select {
+	case d.writable <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the input written since the last call.
+func (d *fakeDevice) take() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.input.String()
+	d.input.Reset()
+	return s
+}
+
+// A fakeProcess runs until it gets SIGKILL, or SIGHUP unless it is stubborn.
+// Then leftover processes stay, which end in the same way.
+type fakeProcess struct {
+	exits    chan exit
+	stubborn bool
+
+	mu       sync.Mutex
+	running  bool
+	leftover int
+	got      []syscall.Signal
+}
+
+func newFakeProcess() *fakeProcess {
+	return &fakeProcess{exits: make(chan exit, 1), running: true}
+}
+
+func (p *fakeProcess) Wait() exit { return <-p.exits }
+
+func (p *fakeProcess) Signal(sig syscall.Signal) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.got = append(p.got, sig)
+	return 1
+}
+
+func (p *fakeProcess) SignalAll(sig syscall.Signal) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.leftover
+	if p.running {
+		n++
+	}
+	if n > 0 && sig != 0 {
+		p.got = append(p.got, sig)
+	}
+	if sig == syscall.SIGKILL || sig == syscall.SIGHUP && !p.stubborn {
+		p.leftover = 0
+		if p.running {
+			p.running = false
+			p.exits <- exit{-1, "SIG" + map[syscall.Signal]string{syscall.SIGKILL: "KILL", syscall.SIGHUP: "HUP"}[sig]}
+		}
+	}
+	return n
+}
+
+// exit ends the program by itself.
+func (p *fakeProcess) exit(code int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running = false
+	p.exits <- exit{code: code}
+}
+
+// A rig is a terminal over fakes.
+type rig struct {
+	*Terminal
+	dev  *fakeDevice
+	proc *fakeProcess
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{dev: newFakeDevice(), proc: newFakeProcess()}
+	info := protocol.PTYInfo{ID: "pty_1", CreatorID: alice, Cols: 80, Rows: 24}
+	r.Terminal = newTerminal(session, info, r.dev, r.proc, slog.New(slog.DiscardHandler))
+	go r.keep(func() {})
+	t.Cleanup(func() {
+		r.kill()
+		<-r.gone
+	})
+	return r
+}
+
+// print has the program print s and waits until the terminal took it in. It
+// works in a bubble only.
+func (r *rig) print(s string) {
+	r.dev.output <- []byte(s)
+	synctest.Wait()
+}
+
+// A viewer is an attachment with shorthands for tests.
+type viewer struct {
+	*Attachment
+	t      testing.TB
+	opened protocol.TerminalOpened
+}
+
+func (r *rig) attach(t *testing.T, since *protocol.Position) *viewer {
+	t.Helper()
+	return attach(t, r.Terminal, since)
+}
+
+func attach(t testing.TB, term *Terminal, since *protocol.Position) *viewer {
+	t.Helper()
+	a, opened, err := term.Attach(protocol.TerminalParams{SessionID: session, PTYID: term.info.ID, Since: since})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	return &viewer{a, t, opened}
+}
+
+func (v *viewer) next() protocol.Message {
+	v.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	m, err := v.Next(ctx)
+	if err != nil {
+		v.t.Fatalf("Next: %v", err)
+	}
+	return m
+}
+
+// nothing checks that no message waits.
+func (v *viewer) nothing() {
+	v.t.Helper()
+	if m, err := v.poll(); m != nil || err != nil {
+		v.t.Fatalf("unexpected %#v, %v", m, err)
+	}
+}
+
+func want[M protocol.Message](v *viewer) M {
+	v.t.Helper()
+	m := v.next()
+	got, ok := m.(M)
+	if !ok {
+		v.t.Fatalf("got %#v, want %T", m, got)
+	}
+	return got
+}
+
+// propose makes holder the next controller, or nobody, and returns the answer.
+func (v *viewer) propose(holder protocol.UserID) protocol.Leased {
+	v.t.Helper()
+	p := protocol.LeaseProposal{ID: 7}
+	v.terminal.mu.Lock()
+	p.ExpectRevision = v.terminal.lease.Lease(time.Now()).Revision
+	v.terminal.mu.Unlock()
+	if holder != "" {
+		p.Next = protocol.LeaseNext{Holder: holder, GrantID: "gr_1"}
+	}
+	v.Propose(p)
+	l := want[protocol.Leased](v)
+	if l.ID != 7 {
+		v.t.Fatalf("answer %+v to proposal 7", l)
+	}
+	return l
+}
+
+func (v *viewer) typed(term, seq uint64, s string) {
+	v.Input(protocol.Input{Term: term, Seq: seq, Client: "c", Bytes: []byte(s)})
+}
+
+func (v *viewer) wantAck(seq uint64) {
+	v.t.Helper()
+	if m := want[protocol.InputAck](v); m.Seq != seq || m.Client != "c" {
+		v.t.Fatalf("got %+v, want ack of %d", m, seq)
+	}
+}
+
+func (v *viewer) wantRefused(seq uint64, reason protocol.RefusalReason) {
+	v.t.Helper()
+	if m := want[protocol.InputRefused](v); m.Seq != seq || m.Reason != reason {
+		v.t.Fatalf("got %+v, want %d refused: %s", m, seq, reason)
+	}
+}
+
+func (v *viewer) wantData(offset uint64, s string) {
+	v.t.Helper()
+	if m := want[protocol.Data](v); m.Offset != offset || string(m.Bytes) != s {
+		v.t.Fatalf("got %d %q, want %d %q", m.Offset, m.Bytes, offset, s)
+	}
+}

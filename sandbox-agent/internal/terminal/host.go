@@ -1,0 +1,369 @@
+// Package terminal hosts a sandbox's PTYs: each with its program, the log of
+// what it printed, and the lease that says who may type.
+package terminal
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+const (
+	// killAfter is how long a program that was hung up may take to end.
+	killAfter = 3 * time.Second
+	// An ended terminal stays listed, so that a late viewer sees its end: for
+	// keepEnded, and no more than maxEnded of them.
+	keepEnded = 10 * time.Minute
+	maxEnded  = 16
+)
+
+// An Isolation says whether terminals are kept apart by the kernel.
+type Isolation string
+
+const (
+	IsolationUID  Isolation = "uid"  // each PTY has a uid of its own; needs root
+	IsolationNone Isolation = "none" // all run as the agent's user
+)
+
+// Defaults of Config.
+const (
+	DefaultFirstUID = 2000
+	DefaultGID      = 2000 // the group "sandbox", by number
+)
+
+// Config says where and as whom terminals run.
+type Config struct {
+	Workspace string       // where they start; made when missing, shared by all
+	Homes     string       // holds a home per terminal, made when missing
+	Isolation Isolation    // default: uid when the agent is root, else none
+	FirstUID  int          // default DefaultFirstUID
+	GID       int          // default DefaultGID
+	Shell     string       // default: $SHELL, /bin/bash or /bin/sh
+	Logger    *slog.Logger // default: nowhere
+}
+
+// A Host runs the terminals of one sandbox. It is safe for concurrent use.
+// Errors have kinds: KindNotFound for a terminal that the session doesn't have,
+// KindConflict for an id in use, KindTooMany beyond protocol.MaxPTYs,
+// KindInvalid for a request that makes no sense, KindUnavailable after
+// Shutdown.
+type Host struct {
+	// Static after construction.
+	config   Config
+	log      *slog.Logger
+	accounts *accounts
+	launch   launcher
+	unheed   func() // stops what heedSignals began
+
+	terminals sync.WaitGroup // one for each terminal, until it is released
+
+	mu sync.Mutex
+	// Guarded by mu.
+	listed   map[protocol.PTYID]*Terminal
+	starting map[protocol.PTYID]struct{}
+	closed   bool
+}
+
+// NewHost prepares the folders of config and returns a Host without terminals.
+// It fails when they can't be made, or when config asks for an isolation that
+// needs root.
+func NewHost(config Config) (*Host, error) {
+	h, err := newHost(config, launchPTY)
+	if err != nil {
+		return nil, err
+	}
+	h.unheed = heedSignals()
+	keepDescriptors()
+	return h, nil
+}
+
+func newHost(config Config, launch launcher) (*Host, error) {
+	root := os.Geteuid() == 0
+	switch {
+	case config.Isolation == "" && root:
+		config.Isolation = IsolationUID
+	case config.Isolation == "":
+		config.Isolation = IsolationNone
+	case config.Isolation == IsolationUID && !root:
+		return nil, fmt.Errorf("terminal: isolation %q needs root", config.Isolation)
+	case config.Isolation != IsolationUID && config.Isolation != IsolationNone:
+		return nil, fmt.Errorf("terminal: unknown isolation %q", config.Isolation)
+	}
+	if config.FirstUID == 0 {
+		config.FirstUID = DefaultFirstUID
+	}
+	if config.GID == 0 {
+		config.GID = DefaultGID
+	}
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	if config.Shell == "" {
+		config.Shell = findShell()
+	}
+	if err := prepareFolders(config); err != nil {
+		return nil, fmt.Errorf("terminal: %w", err)
+	}
+	return &Host{
+		config: config,
+		log:    config.Logger,
+		accounts: &accounts{
+			homes: config.Homes, own: config.Isolation == IsolationUID,
+			firstUID: config.FirstUID, gid: config.GID,
+		},
+		launch:   launch,
+		unheed:   func() {},
+		listed:   make(map[protocol.PTYID]*Terminal),
+		starting: make(map[protocol.PTYID]struct{}),
+	}, nil
+}
+
+// prepareFolders makes the workspace, shared by all terminals through its
+// group, and the folder of homes, which can be passed through but not listed.
+func prepareFolders(config Config) error {
+	for _, dir := range []string{config.Workspace, config.Homes} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if config.Isolation == IsolationNone {
+		return nil
+	}
+	if err := os.Chown(config.Workspace, -1, config.GID); err != nil {
+		return err
+	}
+	if err := os.Chmod(config.Workspace, 0o770|os.ModeSetgid); err != nil {
+		return err
+	}
+	return os.Chmod(config.Homes, 0o711)
+}
+
+// Isolation returns what config's isolation came to.
+func (h *Host) Isolation() Isolation { return h.config.Isolation }
+
+// Create starts a terminal in session. An empty id has one made.
+func (h *Host) Create(ctx context.Context, session protocol.SessionID, id protocol.PTYID, p protocol.PTYCreate) (protocol.PTYInfo, error) {
+	if id == "" {
+		id = protocol.NewPTYID()
+	}
+	if !protocol.ValidID(session) || !protocol.ValidID(id) {
+		return protocol.PTYInfo{}, protocol.Errorf(protocol.KindInvalid, "not a session or terminal id")
+	}
+	l, err := h.plan(session, id, p)
+	if err != nil {
+		return protocol.PTYInfo{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return protocol.PTYInfo{}, protocol.Fault(protocol.KindUnavailable, err)
+	}
+	if err := h.reserve(id); err != nil {
+		return protocol.PTYInfo{}, err
+	}
+	t, err := h.start(session, id, p, l)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.starting, id)
+	if err != nil {
+		return protocol.PTYInfo{}, protocol.AsError(err)
+	}
+	h.listed[id] = t
+	if h.closed { // Shutdown didn't see it
+		t.close()
+	}
+	h.log.Info("terminal started", "session", session, "pty", id)
+	return t.Info(), nil
+}
+
+// reserve takes the name id and a place among the running terminals, which
+// start gives back when it fails.
+func (h *Host) reserve(id protocol.PTYID) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.prune()
+	_, starting := h.starting[id]
+	switch {
+	case h.closed:
+		return protocol.Errorf(protocol.KindUnavailable, "the sandbox is shutting down")
+	case starting || h.listed[id] != nil:
+		return protocol.Errorf(protocol.KindConflict, "terminal %s exists", id)
+	case h.running()+len(h.starting) >= protocol.MaxPTYs:
+		return protocol.Errorf(protocol.KindTooMany, "%d terminals run already", protocol.MaxPTYs)
+	}
+	h.starting[id] = struct{}{}
+	h.terminals.Add(1)
+	return nil
+}
+
+func (h *Host) start(session protocol.SessionID, id protocol.PTYID, p protocol.PTYCreate, l launch) (t *Terminal, err error) {
+	defer func() {
+		if err != nil {
+			h.terminals.Done()
+		}
+	}()
+	a, err := h.accounts.acquire(id)
+	if err != nil {
+		return nil, err
+	}
+	l.account = a
+	l.env = environment(h.config, session, id, a)
+	dev, proc, err := h.launch(l)
+	if err != nil {
+		h.release(a)
+		return nil, err
+	}
+	info := protocol.PTYInfo{
+		ID: id, CreatorID: p.CreatorID, Command: commandLine(p, l), Cols: l.cols, Rows: l.rows,
+		CreatedAt: time.Now().UnixMilli(),
+	}
+	t = newTerminal(session, info, dev, proc, h.log.With("pty", id))
+	go t.keep(func() { // Shutdown waits for it
+		h.release(a)
+		h.terminals.Done()
+	})
+	return t, nil
+}
+
+func (h *Host) release(a account) {
+	if err := h.accounts.release(a); err != nil {
+		h.log.Warn("a terminal's account was not fully released", "error", err)
+	}
+}
+
+// running counts the terminals that still hold anything of the system. It is
+// called with mu held.
+func (h *Host) running() (n int) {
+	for _, t := range h.listed {
+		if !t.released() {
+			n++
+		}
+	}
+	return n
+}
+
+// prune forgets ended terminals that are too old or too many. It is called
+// with mu held, whenever somebody asks for terminals.
+func (h *Host) prune() {
+	var ended []*Terminal
+	for id, t := range h.listed {
+		if !t.released() {
+			continue
+		}
+		if time.Since(t.endedAt()) > keepEnded {
+			delete(h.listed, id)
+			continue
+		}
+		ended = append(ended, t)
+	}
+	if len(ended) <= maxEnded {
+		return
+	}
+	slices.SortFunc(ended, func(a, b *Terminal) int { return a.endedAt().Compare(b.endedAt()) })
+	for _, t := range ended[:len(ended)-maxEnded] {
+		delete(h.listed, t.info.ID)
+	}
+}
+
+// Get returns the terminal id of session, which may have ended.
+func (h *Host) Get(session protocol.SessionID, id protocol.PTYID) (*Terminal, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.prune()
+	t := h.listed[id]
+	if t == nil || t.session != session {
+		return nil, protocol.Errorf(protocol.KindNotFound, "no such terminal")
+	}
+	return t, nil
+}
+
+// List returns the terminals of session, the oldest first, and with them those
+// that ended lately.
+func (h *Host) List(session protocol.SessionID) []protocol.PTYInfo {
+	infos := []protocol.PTYInfo{}
+	for _, t := range h.of(session) {
+		infos = append(infos, t.Info())
+	}
+	slices.SortFunc(infos, func(a, b protocol.PTYInfo) int {
+		if a.CreatedAt != b.CreatedAt {
+			return int(a.CreatedAt - b.CreatedAt)
+		}
+		return strings.Compare(string(a.ID), string(b.ID))
+	})
+	return infos
+}
+
+// of returns the terminals of session.
+func (h *Host) of(session protocol.SessionID) []*Terminal {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.prune()
+	var ts []*Terminal
+	for _, t := range h.listed {
+		if t.session == session {
+			ts = append(ts, t)
+		}
+	}
+	return ts
+}
+
+// Close ends a terminal and forgets it: its program is hung up and, after 3
+// seconds, killed with all that it started. Close returns when nothing of it
+// is left. Viewers see the end.
+func (h *Host) Close(session protocol.SessionID, id protocol.PTYID) error {
+	t, err := h.Get(session, id)
+	if err != nil {
+		return err
+	}
+	t.close()
+	h.forget(t)
+	return nil
+}
+
+// forget waits until nothing is left of t, which is closing, and takes it off
+// the list.
+func (h *Host) forget(t *Terminal) {
+	<-t.gone
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.listed[t.info.ID] == t {
+		delete(h.listed, t.info.ID)
+	}
+}
+
+// CloseSession ends all terminals of session and returns when they are gone.
+func (h *Host) CloseSession(session protocol.SessionID) {
+	ts := h.of(session)
+	for _, t := range ts {
+		t.close()
+	}
+	for _, t := range ts {
+		h.forget(t)
+	}
+}
+
+// Shutdown ends every terminal and refuses new ones. It returns when all are
+// gone. When ctx ends first, what still runs is killed at once.
+func (h *Host) Shutdown(ctx context.Context) {
+	h.mu.Lock()
+	h.closed = true
+	for _, t := range h.listed {
+		t.close()
+	}
+	h.mu.Unlock()
+	stop := context.AfterFunc(ctx, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for _, t := range h.listed {
+			t.kill()
+		}
+	})
+	defer stop()
+	h.terminals.Wait()
+	h.unheed()
+}

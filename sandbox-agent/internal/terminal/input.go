@@ -1,0 +1,229 @@
+package terminal
+
+import (
+	"bytes"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/lease"
+)
+
+const (
+	// maxQueuedItems bounds the queue where its bytes don't: a key held down
+	// before a program that doesn't read.
+	maxQueuedItems = 8 << 10
+	// maxAnswerBytes bounds the answers to terminal queries that wait. A
+	// program that asks more without reading gets no more.
+	maxAnswerBytes = 4 << 10
+	// maxClients bounds the clients whose sequence is remembered.
+	maxClients = 1 << 10
+)
+
+// A queuedInput is input that waits for room in the PTY.
+type queuedInput struct {
+	from   *Attachment // gets the ack or refusal
+	term   uint64
+	client string
+	seq    uint64
+	rest   []byte // not written yet
+	begun  bool   // some of it is
+}
+
+// inputQueue is what waits to be written to the PTY. The terminal's mutex
+// guards it.
+type inputQueue struct {
+	answers  []byte        // of the responder
+	items    []queuedInput // at most maxQueuedItems
+	bytes    int           // in items, at most protocol.MaxInputQueued
+	flushing bool          // flush runs
+
+	// Input is taken in once and written once, in this order.
+	accepted *lease.Window
+	written  *lease.Window
+}
+
+func newInputQueue() inputQueue {
+	return inputQueue{accepted: lease.NewWindow(maxClients), written: lease.NewWindow(maxClients)}
+}
+
+func (q *inputQueue) answer(p []byte) {
+	if len(q.answers)+len(p) <= maxAnswerBytes {
+		q.answers = append(q.answers, p...)
+	}
+}
+
+// pop removes the first item. It keeps the space of an only one, which is the
+// case of each keystroke.
+func (q *inputQueue) pop() queuedInput {
+	item := q.items[0]
+	q.items[0] = queuedInput{}
+	if len(q.items) == 1 {
+		q.items = q.items[:0]
+	} else {
+		q.items = q.items[1:]
+	}
+	return item
+}
+
+// find returns the queued input (client, seq), or nil.
+func (q *inputQueue) find(client string, seq uint64) *queuedInput {
+	for i := range q.items {
+		if q.items[i].client == client && q.items[i].seq == seq {
+			return &q.items[i]
+		}
+	}
+	return nil
+}
+
+// Input writes in to the PTY, or queues it while the PTY has no room. It never
+// waits. An INPUT_ACK follows once all of it is written, or an INPUT_REFUSED:
+// the reasons are those of the lease, busy when the queue is full, and ended.
+// Input that was taken in before, from this attachment or another, is not
+// written again, only acknowledged. In.Bytes may be reused on return.
+func (a *Attachment) Input(in protocol.Input) {
+	t := a.terminal
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if a.err != nil {
+		return
+	}
+	if last, ok := t.input.accepted.Last(in.Client); ok && in.Seq <= last {
+		a.repeat(in)
+		return
+	}
+	if reason, ok := t.mayType(in.Term); !ok {
+		a.refuseInput(in.Client, in.Seq, reason)
+		return
+	}
+	q := &t.input
+	if len(q.items) == maxQueuedItems || q.bytes+len(in.Bytes) > protocol.MaxInputQueued {
+		a.refuseInput(in.Client, in.Seq, protocol.RefusedBusy)
+		return
+	}
+	q.accepted.Accept(in.Client, in.Seq)
+	q.items = append(q.items, queuedInput{from: a, term: in.Term, client: in.Client, seq: in.Seq, rest: in.Bytes})
+	q.bytes += len(in.Bytes)
+	t.pump()
+	if n := len(q.items); n > 0 { // in is not written, and still the last
+		q.items[n-1].rest = bytes.Clone(q.items[n-1].rest)
+	}
+}
+
+// repeat answers input that was taken in before: with an ack when it is
+// written; when it still waits its ack goes to a, as a relay that lost its
+// tunnel expects; else it was refused.
+func (a *Attachment) repeat(in protocol.Input) {
+	t := a.terminal
+	if last, ok := t.input.written.Last(in.Client); ok && in.Seq <= last {
+		a.ack(in.Client, last)
+		return
+	}
+	if item := t.input.find(in.Client, in.Seq); item != nil {
+		item.from = a
+		return
+	}
+	reason, ok := t.mayType(in.Term)
+	if ok {
+		reason = protocol.RefusedStaleTerm
+	}
+	a.refuseInput(in.Client, in.Seq, reason)
+}
+
+// mayType says why input typed under term may not be written now. It is called
+// with mu held.
+func (t *Terminal) mayType(term uint64) (protocol.RefusalReason, bool) {
+	if !t.ended.IsZero() {
+		return protocol.RefusedEnded, false
+	}
+	return t.lease.Check(term)
+}
+
+// pump writes what the PTY has room for, and leaves the rest to flush. It is
+// called with mu held.
+func (t *Terminal) pump() {
+	if t.input.flushing || !t.ended.IsZero() || t.writeInput() {
+		return
+	}
+	t.input.flushing = true
+	t.writers.Go(t.flush) // finish waits for it
+}
+
+// flush writes the queue as the PTY gets room, until it is empty.
+func (t *Terminal) flush() {
+	err := t.dev.WhenWritable(func() bool {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		done := t.writeInput()
+		t.input.flushing = !done
+		return done
+	})
+	if err != nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.input.flushing = false
+		t.refuseAll(protocol.RefusedEnded)
+	}
+}
+
+// writeInput writes as much of the queue as there is room for and reports
+// whether that was all. An answer to a query goes between two inputs, never
+// into one. It is called with mu held, so no other term can begin meanwhile.
+func (t *Terminal) writeInput() (done bool) {
+	q := &t.input
+	for len(q.answers)+len(q.items) > 0 {
+		p := q.answers
+		answering := len(p) > 0 && (len(q.items) == 0 || !q.items[0].begun)
+		if !answering {
+			p = q.items[0].rest
+		}
+		n, err := t.dev.Offer(p)
+		switch {
+		case err != nil: // the PTY is closed, its end will be recorded
+			t.refuseAll(protocol.RefusedEnded)
+			return true
+		case answering:
+			q.answers = append(q.answers[:0], p[n:]...)
+		default:
+			q.items[0].rest, q.items[0].begun = p[n:], q.items[0].begun || n > 0
+			q.bytes -= n
+		}
+		if n < len(p) {
+			return false
+		}
+		if !answering {
+			item := q.pop()
+			q.written.Accept(item.client, item.seq)
+			item.from.ack(item.client, item.seq)
+		}
+	}
+	return true
+}
+
+// refuseStale refuses what was queued under a term that is over, a begun item
+// too: the rest of it is not written. It is called with mu held.
+func (t *Terminal) refuseStale() {
+	t.refuseWhere(func(item queuedInput) (protocol.RefusalReason, bool) {
+		reason, ok := t.lease.Check(item.term)
+		return reason, !ok
+	})
+}
+
+// refuseAll refuses everything queued. It is called with mu held.
+func (t *Terminal) refuseAll(reason protocol.RefusalReason) {
+	t.input.answers = nil
+	t.refuseWhere(func(queuedInput) (protocol.RefusalReason, bool) { return reason, true })
+}
+
+func (t *Terminal) refuseWhere(refused func(queuedInput) (protocol.RefusalReason, bool)) {
+	q := &t.input
+	var kept []queuedInput
+	for _, item := range q.items {
+		reason, yes := refused(item)
+		if !yes {
+			kept = append(kept, item)
+			continue
+		}
+		q.bytes -= len(item.rest)
+		item.from.refuseInput(item.client, item.seq, reason)
+	}
+	q.items = kept
+}

@@ -1,0 +1,119 @@
+package terminal
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// searchPath is the PATH of terminals, whatever the agent's is.
+const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// inherited lists the only variables that terminals get from the agent.
+var inherited = []string{"TZ"}
+
+// plan checks p and returns what to start for it, but for the account.
+func (h *Host) plan(session protocol.SessionID, id protocol.PTYID, p protocol.PTYCreate) (launch, error) {
+	l := launch{cols: protocol.DefaultCols, rows: protocol.DefaultRows}
+	if p.Cols < 0 || p.Rows < 0 {
+		return launch{}, protocol.Errorf(protocol.KindInvalid, "negative size")
+	}
+	if p.Cols > 0 {
+		l.cols = min(p.Cols, protocol.MaxCols)
+	}
+	if p.Rows > 0 {
+		l.rows = min(p.Rows, protocol.MaxRows)
+	}
+	switch {
+	case p.Command == "" && len(p.Args) > 0:
+		return launch{}, protocol.Errorf(protocol.KindInvalid, "args without a command")
+	case p.Command == "":
+		l.argv = []string{h.config.Shell, "-l"}
+	case len(p.Args) == 0:
+		l.argv = []string{"/bin/sh", "-c", p.Command}
+	default:
+		l.argv = append([]string{p.Command}, p.Args...)
+	}
+	if strings.HasPrefix(l.argv[0], "-") || slices.ContainsFunc(l.argv, hasNUL) {
+		return launch{}, protocol.Errorf(protocol.KindInvalid, "not a command")
+	}
+	var err error
+	l.dir, err = h.folder(p.Dir)
+	return l, err
+}
+
+func hasNUL(s string) bool { return strings.IndexByte(s, 0) >= 0 }
+
+// folder returns the path of dir, which is relative to the workspace, or an
+// absolute path in it. No symbolic link on the way may lead out.
+func (h *Host) folder(dir string) (string, error) {
+	invalid := protocol.Errorf(protocol.KindInvalid, "dir is not a folder below the workspace")
+	if filepath.IsAbs(dir) {
+		rel, err := filepath.Rel(h.config.Workspace, dir)
+		if err != nil {
+			return "", invalid
+		}
+		dir = rel
+	}
+	dir = filepath.Clean(dir)
+	if !filepath.IsLocal(dir) || hasNUL(dir) {
+		return "", invalid
+	}
+	root, err := os.OpenRoot(h.config.Workspace)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	if st, err := root.Stat(dir); err != nil || !st.IsDir() {
+		return "", invalid
+	}
+	return filepath.Join(h.config.Workspace, dir), nil
+}
+
+// environment returns the whole environment of a terminal: of the agent's own,
+// which may hold secrets, only what inherited names.
+func environment(config Config, session protocol.SessionID, id protocol.PTYID, a account) []string {
+	env := []string{
+		"TERM=xterm-256color",
+		"COLORTERM=truecolor",
+		"LANG=C.UTF-8",
+		"PATH=" + searchPath,
+		"HOME=" + a.home,
+		"USER=sandbox",
+		"LOGNAME=sandbox",
+		"SHELL=" + config.Shell,
+		"FAIRLEAD_SESSION_ID=" + string(session),
+		"FAIRLEAD_PTY_ID=" + string(id),
+	}
+	for _, name := range inherited {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+// commandLine returns what a list of terminals shows as the command.
+func commandLine(p protocol.PTYCreate, l launch) string {
+	if p.Command == "" {
+		return l.argv[0]
+	}
+	return strings.Join(append([]string{p.Command}, p.Args...), " ")
+}
+
+// findShell returns the shell of new terminals. A $SHELL that lets nobody in,
+// as services have, is not one.
+func findShell() string {
+	for _, path := range []string{os.Getenv("SHELL"), "/bin/bash"} {
+		base := filepath.Base(path)
+		if filepath.IsAbs(path) && base != "nologin" && base != "false" && unix.Access(path, unix.X_OK) == nil {
+			return path
+		}
+	}
+	return "/bin/sh"
+}

@@ -1,0 +1,49 @@
+package terminal
+
+import "syscall"
+
+// A launch says what to start on a new PTY.
+type launch struct {
+	argv       []string // argv[0] is looked up in env's PATH
+	dir        string
+	env        []string
+	cols, rows int
+	account    account
+}
+
+// A launcher starts a program on a PTY. Tests put an in-memory one in place of
+// [launchPTY].
+type launcher func(launch) (device, process, error)
+
+// A device is a PTY as the agent sees it. No method pins a thread, and Close
+// ends those that wait.
+type device interface {
+	// Read waits for output. It returns io.EOF when there will be none.
+	Read(p []byte) (int, error)
+	// Offer writes as much of p as there is room for, perhaps nothing, and
+	// never waits.
+	Offer(p []byte) (int, error)
+	// WhenWritable calls fn now and each time that there may be room again,
+	// until fn returns true. It fails when the device is closed.
+	WhenWritable(fn func() (done bool)) error
+	Resize(cols, rows int) error
+	Close() error
+}
+
+// A process is the program on a PTY and what it started.
+type process interface {
+	// Wait returns how the program ended, once. It reaps it.
+	Wait() exit
+	// Signal sends sig to the terminal's foreground job and returns to how
+	// many processes.
+	Signal(sig syscall.Signal) int
+	// SignalAll sends sig to everything that still runs in the terminal, the
+	// program included, and returns to how many processes.
+	SignalAll(sig syscall.Signal) int
+}
+
+// An exit says how a program ended: by code, or by signal and then code is −1.
+type exit struct {
+	code   int
+	signal string
+}

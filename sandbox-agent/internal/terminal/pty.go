@@ -1,0 +1,193 @@
+package terminal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+)
+
+// umaskThenExec starts a program with group-writable files: Go can't set the
+// umask of a child alone.
+const umaskThenExec = `umask 002; exec "$0" "$@"`
+
+// launchPTY starts l on a new PTY, as the leader of a session of its own.
+func launchPTY(l launch) (device, process, error) {
+	master, slave, err := pty.Open()
+	if err != nil {
+		return nil, nil, fmt.Errorf("open pty: %w", err)
+	}
+	// The program has its own copy once it runs; ours would keep the PTY's
+	// end from being seen.
+	defer slave.Close()
+	dev, err := newMaster(master)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := dev.Resize(l.cols, l.rows); err != nil {
+		return nil, nil, errors.Join(err, dev.Close())
+	}
+	if err := l.account.own(slave); err != nil {
+		return nil, nil, errors.Join(err, dev.Close())
+	}
+	pidfd := -1
+	cmd := &exec.Cmd{
+		Path: "/bin/sh",
+		Args: append([]string{"/bin/sh", "-c", umaskThenExec}, l.argv...),
+		Env:  l.env, Dir: l.dir,
+		Stdin: slave, Stdout: slave, Stderr: slave,
+		SysProcAttr: &syscall.SysProcAttr{
+			Setsid: true, Setctty: true, Credential: l.account.credential(), PidFD: &pidfd,
+		},
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, nil, errors.Join(err, dev.Close())
+	}
+	return dev, &ptyProcess{cmd: cmd, pidfd: pidfd, dev: dev, uid: l.account.uid}, nil
+}
+
+// master is the device of a real PTY.
+type master struct {
+	file *os.File
+	raw  syscall.RawConn
+}
+
+// newMaster takes over f, which [pty.Open] may have left in blocking mode: then
+// each reader would hold a thread, and Close would not wake it. A duplicate in
+// non-blocking mode is served by the runtime's poller.
+func newMaster(f *os.File) (*master, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("duplicate pty: %w", err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	file := os.NewFile(uintptr(fd), "pty")
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return &master{file, raw}, nil
+}
+
+// Read returns io.EOF for EIO, by which Linux tells that nobody has the other
+// side open any more.
+func (m *master) Read(p []byte) (int, error) {
+	n, err := m.file.Read(p)
+	if errors.Is(err, unix.EIO) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+func (m *master) Offer(p []byte) (n int, err error) {
+	control := m.raw.Control(func(fd uintptr) {
+		for n < len(p) && err == nil {
+			var wrote int
+			wrote, err = unix.Write(int(fd), p[n:])
+			n += max(wrote, 0)
+			if errors.Is(err, unix.EINTR) {
+				err = nil
+			} else if wrote == 0 && err == nil {
+				err = unix.EAGAIN
+			}
+		}
+	})
+	if errors.Is(err, unix.EAGAIN) {
+		err = nil
+	}
+	return n, errors.Join(control, err)
+}
+
+func (m *master) WhenWritable(fn func() bool) error {
+	return m.raw.Write(func(uintptr) bool { return fn() })
+}
+
+func (m *master) Resize(cols, rows int) (err error) {
+	size := &unix.Winsize{Col: uint16(cols), Row: uint16(rows)}
+	control := m.raw.Control(func(fd uintptr) {
+		err = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, size)
+	})
+	return errors.Join(control, err)
+}
+
+func (m *master) Close() error { return m.file.Close() }
+
+// foreground returns the process group that the terminal's keys act on, 0
+// when there is none.
+func (m *master) foreground() (group int) {
+	err := m.raw.Control(func(fd uintptr) {
+		if id, err := unix.IoctlGetUint32(int(fd), unix.TIOCGPGRP); err == nil {
+			group = int(id)
+		}
+	})
+	if err != nil {
+		return 0
+	}
+	return group
+}
+
+// ptyProcess is the process of a real PTY.
+type ptyProcess struct {
+	cmd   *exec.Cmd
+	pidfd int // −1 where the kernel has none
+	dev   *master
+	uid   int // the PTY's own, −1 when it shares the agent's
+}
+
+// Wait parks in the poller until the program has ended; waiting in the kernel
+// would hold a thread for each PTY. Without a pidfd it does that all the same.
+func (p *ptyProcess) Wait() exit {
+	err := errors.Join(awaitPidfd(p.pidfd), p.cmd.Wait())
+	if p.cmd.ProcessState == nil {
+		return exit{code: -1, signal: fmt.Sprintf("lost: %v", err)}
+	}
+	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if ok && status.Signaled() {
+		return exit{code: -1, signal: unix.SignalName(status.Signal())}
+	}
+	return exit{code: p.cmd.ProcessState.ExitCode()}
+}
+
+// awaitPidfd returns when the process of fd has ended, which makes fd readable,
+// and closes fd. It fails early when fd can't be polled.
+func awaitPidfd(fd int) error {
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return err // no pidfd
+	}
+	file := os.NewFile(uintptr(fd), "pidfd")
+	defer file.Close()
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Read(func(fd uintptr) bool {
+		polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(polled, 0)
+		return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
+	})
+}
+
+func (p *ptyProcess) Signal(sig syscall.Signal) int {
+	group := p.dev.foreground()
+	return signalProcesses(sig, func(s procStat) bool {
+		return group > 1 && s.session == p.cmd.Process.Pid && s.group == group
+	})
+}
+
+// SignalAll reaches everything under the PTY's own uid, or else everything in
+// its session: a daemon that left the session is beyond reach then.
+func (p *ptyProcess) SignalAll(sig syscall.Signal) int {
+	return signalProcesses(sig, func(s procStat) bool {
+		if p.uid >= 0 {
+			return s.uid == p.uid
+		}
+		return s.session == p.cmd.Process.Pid
+	})
+}
