@@ -1,0 +1,57 @@
+package main
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay"
+)
+
+// flags are a relay's configuration as it is typed.
+type flags struct {
+	relay.Config
+	id        string
+	secret    string
+	readyFile string
+}
+
+// declare adds the relay's flags to c. The Config is complete once c runs.
+func declare(c *program.Command) *flags {
+	f := &flags{}
+	c.String(&f.id, "relay-id", "", "`id` of this relay at the control plane (default: a fresh one)")
+	c.String(&f.Listen, "listen", "127.0.0.1:8080", "`address` of the public listener; plain HTTP on loopback only")
+	c.String(&f.Cert, "cert", "", "PEM `file` with the public listener's certificate")
+	c.String(&f.Key, "key", "", "PEM `file` with the certificate's key")
+	c.Bool(&f.BehindProxy, "behind-proxy", false, "a balancer in front speaks TLS; allows plain HTTP beyond loopback")
+	c.Strings(&f.PublicOrigins, "public-origins", "`origins` under which browsers reach the relay (default: the loopback ones)")
+	c.String(&f.TunnelListen, "tunnel-listen", "127.0.0.1:4433", "UDP `address` that agents dial")
+	c.String(&f.TunnelCert, "tunnel-cert", "", "PEM `file` with the certificate that agents verify")
+	c.String(&f.TunnelKey, "tunnel-key", "", "PEM `file` with that certificate's key")
+	c.String(&f.AdminListen, "admin-listen", "127.0.0.1:9090", "`address` for health, metrics and profiles")
+	c.String(&f.ControlPlaneURL, "control-plane-url", "", "`URL` of the control plane's REST listener")
+	c.String(&f.ControlPlaneConnect, "control-plane-connect", "", "`host:port` of the control plane's TLS listener, where connect streams go")
+	c.Secret(&f.Credential, "credential", "the relay's credential at the control plane")
+	c.Secret(&f.secret, "relay-secret", "the secret that QUIC reset and token keys are derived from; shared by restarts of this relay")
+	c.String(&f.readyFile, "ready-file", "", "`file` to write the addresses to once the relay takes traffic")
+	c.Duration(&f.DrainTimeout, "drain-timeout", 10*time.Second, "how long viewers and sandboxes get to leave on SIGTERM")
+	c.Require("tunnel-cert", "tunnel-key", "control-plane-url", "control-plane-connect", "credential")
+	return f
+}
+
+func (f *flags) config(env *program.Env) relay.Config {
+	cfg := f.Config
+	cfg.Logger, cfg.Revision = env.Logger, env.Revision
+	cfg.RelayID, cfg.Secret = protocol.RelayID(f.id), []byte(f.secret)
+	if f.readyFile != "" {
+		cfg.OnReady = func(a relay.Addresses) error {
+			data, err := json.Marshal(a)
+			if err != nil {
+				return err
+			}
+			return program.ReplaceFile(f.readyFile, data, 0o600)
+		}
+	}
+	return cfg
+}

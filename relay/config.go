@@ -1,0 +1,131 @@
+package relay
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// Config is what a relay is told at its start.
+type Config struct {
+	RelayID  protocol.RelayID // default: a fresh one
+	Revision string
+	Logger   *slog.Logger
+
+	// Listen is the public address. It speaks plain HTTP on loopback only;
+	// elsewhere it needs Cert and Key, or BehindProxy.
+	Listen        string
+	Cert, Key     string // PEM files of the public listener
+	BehindProxy   bool
+	PublicOrigins []string // default: the loopback origins of Listen
+
+	// TunnelListen is the UDP address that agents dial, with the TLS
+	// certificate they verify.
+	TunnelListen          string
+	TunnelCert, TunnelKey string
+
+	AdminListen string
+
+	ControlPlaneURL     string // REST, for the relay itself and forwarded routes
+	ControlPlaneConnect string // "host:port" of the TLS listener, target of connect streams
+	Credential          string // the relay's secret at the control plane
+	Secret              []byte // QUIC reset and token keys are derived from it; empty: random
+
+	OnReady      func(Addresses) error // called once the relay takes traffic; may be nil
+	DrainTimeout time.Duration         // default 10 s
+}
+
+// Addresses say where a relay is.
+type Addresses struct {
+	URL      string           `json:"url"`
+	Tunnel   string           `json:"tunnel"`
+	AdminURL string           `json:"admin_url"`
+	RelayID  protocol.RelayID `json:"relay_id"`
+	Revision string           `json:"revision"`
+}
+
+// check completes c and reports what is missing or contradictory.
+func (c *Config) check() error {
+	if c.RelayID == "" {
+		c.RelayID = protocol.NewRelayID()
+	}
+	if c.DrainTimeout <= 0 {
+		c.DrainTimeout = 10 * time.Second
+	}
+	for _, needed := range []struct{ name, value string }{
+		{"tunnel-cert", c.TunnelCert}, {"tunnel-key", c.TunnelKey},
+		{"control-plane-url", c.ControlPlaneURL}, {"control-plane-connect", c.ControlPlaneConnect},
+		{"credential-file", c.Credential},
+	} {
+		if needed.value == "" {
+			return fmt.Errorf("--%s is needed", needed.name)
+		}
+	}
+	if u, err := url.Parse(c.ControlPlaneURL); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return fmt.Errorf("--control-plane-url must be http(s)://host[:port]")
+	}
+	if (c.Cert == "") != (c.Key == "") {
+		return fmt.Errorf("--cert and --key go together")
+	}
+	if c.Cert == "" && !c.BehindProxy && !loopback(c.Listen) {
+		return fmt.Errorf("--listen %s is not loopback: give --cert and --key, or --behind-proxy", c.Listen)
+	}
+	return nil
+}
+
+// origins returns the public origins, by default those of a loopback listener.
+func (c *Config) origins(listening net.Addr) []string {
+	if len(c.PublicOrigins) > 0 {
+		return c.PublicOrigins
+	}
+	scheme := "http"
+	if c.Cert != "" {
+		scheme = "https"
+	}
+	_, port, _ := net.SplitHostPort(listening.String())
+	return []string{
+		scheme + "://127.0.0.1:" + port, scheme + "://localhost:" + port, scheme + "://[::1]:" + port,
+	}
+}
+
+// resetKey and tokenKey let a restarted relay end its predecessor's
+// connections and accept its address tokens.
+func (c *Config) resetKey() []byte { return derive(c.Secret, "quic stateless reset") }
+func (c *Config) tokenKey() []byte { return derive(c.Secret, "quic token") }
+
+func derive(secret []byte, purpose string) []byte {
+	if len(secret) == 0 {
+		return nil
+	}
+	key := sha256.Sum256(append([]byte("fairlead "+purpose+"\x00"), secret...))
+	return key[:]
+}
+
+// loadTLS reads a certificate and names the file that is at fault.
+func loadTLS(cert, key string) (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate %s, key %s: %w", cert, key, err)
+	}
+	return &tls.Config{
+		Certificates: []tls.Certificate{pair},
+		MinVersion:   tls.VersionTLS13,
+		NextProtos:   []string{"http/1.1"}, // HTTP/2 stays off: its CVEs outnumber our need
+	}, nil
+}
+
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || (err == nil && ip.IsLoopback())
+}

@@ -1,0 +1,92 @@
+// Package access decides who may open what at the relay: web origins and
+// hosts, grants in requests, and the tickets and cookies that open one socket.
+package access
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+)
+
+// CookieName is the cookie that opens a terminal socket where the ticket can't
+// be sent (DESIGN §9).
+const CookieName = "fairlead_pty"
+
+// Bearer returns the token of the request's Authorization header.
+func Bearer(r *http.Request) (string, error) {
+	values := r.Header.Values("Authorization")
+	if len(values) != 1 {
+		return "", protocol.Fault(protocol.KindUnauthenticated, nil)
+	}
+	scheme, token, ok := strings.Cut(values[0], " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") || token == "" || len(token) > protocol.MaxTokenBytes {
+		return "", protocol.Fault(protocol.KindUnauthenticated, nil)
+	}
+	return token, nil
+}
+
+// Grant returns the verified grant that r bears, and its compact form.
+func Grant(r *http.Request, keys *jws.Keys) (*jws.Grant, string, error) {
+	token, err := Bearer(r)
+	if err != nil {
+		return nil, "", err
+	}
+	grant, err := keys.Grant(r.Context(), token)
+	if err != nil {
+		return nil, "", err
+	}
+	return grant, token, nil
+}
+
+// maxBody bounds the body of a REST request, in bytes.
+const maxBody = 64 << 10
+
+// ReadJSON decodes r's body, one JSON object without unknown members, into v.
+func ReadJSON(w http.ResponseWriter, r *http.Request, v any) error {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			return protocol.Errorf(protocol.KindTooLarge, "the body is over %d bytes", maxBody)
+		}
+		return protocol.Fault(protocol.KindInvalid, err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return protocol.Errorf(protocol.KindInvalid, "the body must be one JSON object of the documented form")
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return protocol.Errorf(protocol.KindInvalid, "something follows the JSON object")
+	}
+	return nil
+}
+
+// WriteError answers with err's status and its JSON form. What err wraps is
+// not shown.
+func WriteError(w http.ResponseWriter, err error) {
+	e := protocol.AsError(err)
+	WriteJSON(w, e.Kind.Status(), map[string]protocol.ErrorBody{"error": e.Body()})
+}
+
+// WriteJSON answers with v as JSON.
+func WriteJSON(w http.ResponseWriter, status int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		status, body = http.StatusInternalServerError, []byte(`{"error":{"message":"internal error","name":"InternalError"}}`)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	w.Write(body)
+}

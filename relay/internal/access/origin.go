@@ -1,0 +1,103 @@
+package access
+
+import (
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// Origins is the set of web origins under which the relay is reached. Hosts
+// are checked on every request (DNS rebinding), origins wherever a browser
+// could act for a page that isn't ours.
+type Origins struct {
+	hosts   map[string]string // Host header → origin
+	origins map[string]bool
+}
+
+// NewOrigins parses origins such as "https://relay.example" or
+// "http://127.0.0.1:8080": scheme, host and optional port, nothing else.
+func NewOrigins(origins []string) (*Origins, error) {
+	o := &Origins{hosts: map[string]string{}, origins: map[string]bool{}}
+	for _, s := range origins {
+		u, err := url.Parse(s)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || s != u.Scheme+"://"+u.Host {
+			return nil, protocol.Errorf(protocol.KindInvalid, "public origin %q must be scheme://host[:port]", s)
+		}
+		scheme, host := u.Scheme, strings.ToLower(u.Host)
+		bare, port := u.Hostname(), u.Port()
+		if port == defaultPort(scheme) {
+			host = hostport(strings.ToLower(bare), "")
+		}
+		origin := scheme + "://" + host
+		o.origins[origin] = true
+		o.hosts[host] = origin
+		if port == "" || port == defaultPort(scheme) {
+			o.hosts[hostport(strings.ToLower(bare), defaultPort(scheme))] = origin
+		}
+	}
+	return o, nil
+}
+
+// List returns the origins, for a Content-Security-Policy.
+func (o *Origins) List() []string {
+	list := make([]string, 0, len(o.origins))
+	for origin := range o.origins {
+		list = append(list, origin)
+	}
+	return list
+}
+
+// Public returns the public origin under which r was sent, by its Host.
+func (o *Origins) Public(r *http.Request) string { return o.hosts[strings.ToLower(r.Host)] }
+
+// CheckHost refuses a request whose Host is not one of ours.
+func (o *Origins) CheckHost(r *http.Request) error {
+	if o.Public(r) != "" {
+		return nil
+	}
+	return protocol.Fault(protocol.KindForbidden, nil)
+}
+
+// CheckOrigin refuses a request without exactly one Origin of ours.
+func (o *Origins) CheckOrigin(r *http.Request) error {
+	if values := r.Header.Values("Origin"); len(values) == 1 && o.origins[values[0]] {
+		return nil
+	}
+	return protocol.Fault(protocol.KindForbidden, nil)
+}
+
+// Guard answers requests with a foreign Host, or with a foreign Origin where
+// one is sent, before next sees them.
+func (o *Origins) Guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := o.CheckHost(r)
+		if _, sent := r.Header["Origin"]; err == nil && sent {
+			err = o.CheckOrigin(r)
+		}
+		if err != nil {
+			WriteError(w, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func defaultPort(scheme string) string {
+	if scheme == "https" {
+		return "443"
+	}
+	return "80"
+}
+
+func hostport(host, port string) string {
+	switch {
+	case port != "":
+		return net.JoinHostPort(host, port)
+	case strings.Contains(host, ":"):
+		return "[" + host + "]"
+	}
+	return host
+}

@@ -1,0 +1,48 @@
+// Package admin serves operators: health, readiness, metrics and profiles, on
+// a listener of its own.
+package admin
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/pprof"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Options are what the pages show.
+type Options struct {
+	Revision string
+	Registry *prometheus.Registry
+	Ready    func() error // nil when the relay takes traffic
+	Status   func() any   // added to /healthz; holds no secret
+}
+
+// Handler serves /healthz, /readyz, /metrics and /debug/pprof/.
+func Handler(o Options) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
+		writeJSON(w, http.StatusOK, map[string]any{"status": "ok", "revision": o.Revision, "details": o.Status()})
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if err := o.Ready(); err != nil {
+			writeJSON(w, http.StatusServiceUnavailable, map[string]any{"status": err.Error(), "revision": o.Revision})
+			return
+		}
+		writeJSON(w, http.StatusOK, map[string]any{"status": "ready", "revision": o.Revision})
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: 4}))
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(v)
+}

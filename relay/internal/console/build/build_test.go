@@ -1,0 +1,95 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/evanw/esbuild/pkg/api"
+)
+
+const web = "../web"
+
+// need skips what a machine can't do; where everything must run it fails.
+func need(t *testing.T, ok bool, what string) {
+	t.Helper()
+	if ok {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}
+
+func run(t *testing.T, name string, args ...string) {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, out)
+	}
+}
+
+// TestScripts runs the tests of the TypeScript modules that need no browser.
+func TestScripts(t *testing.T) {
+	node, err := exec.LookPath("node")
+	need(t, err == nil, "Node.js is missing: apt-get install nodejs")
+	tests, err := filepath.Glob(web + "/test/*.test.ts")
+	if err != nil || len(tests) == 0 {
+		t.Fatalf("no tests in %s: %v", web, err)
+	}
+	dir := t.TempDir()
+	result := api.Build(api.BuildOptions{
+		EntryPoints:  tests,
+		Outdir:       dir,
+		OutExtension: map[string]string{".js": ".mjs"},
+		Bundle:       true,
+		Platform:     api.PlatformNode,
+		Format:       api.FormatESModule,
+		Write:        true,
+		LogLevel:     api.LogLevelSilent,
+	})
+	if err := messages(result.Errors); err != nil {
+		t.Fatal(err)
+	}
+	built, err := filepath.Glob(dir + "/*.mjs")
+	if err != nil || len(built) != len(tests) {
+		t.Fatalf("%d of %d tests built: %v", len(built), len(tests), err)
+	}
+	run(t, node, append([]string{"--test"}, built...)...)
+}
+
+// TestTypes checks the types, which esbuild only strips.
+func TestTypes(t *testing.T) {
+	node, err := exec.LookPath("node")
+	need(t, err == nil, "Node.js is missing: apt-get install nodejs")
+	tsc := filepath.Join(web, "node_modules/typescript/bin/tsc")
+	_, err = os.Stat(tsc)
+	need(t, err == nil, "npm packages are missing: go run ./relay/internal/console/build")
+	run(t, node, tsc, "--project", web)
+}
+
+// TestBuild builds into a copy, so that it changes nothing that is embedded.
+func TestBuild(t *testing.T) {
+	_, err := os.Stat(filepath.Join(web, "node_modules/@xterm/xterm"))
+	need(t, err == nil, "npm packages are missing: go run ./relay/internal/console/build")
+	dir := t.TempDir()
+	full, err := filepath.Abs(web)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(full, filepath.Join(dir, "web")); err != nil {
+		t.Fatal(err)
+	}
+	if err := build(dir); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "dist/assets/*"))
+	if err != nil || len(files) != 3 {
+		t.Errorf("assets are %v (%v), want a script, a style sheet and an icon", files, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "dist/index.html")); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,296 @@
+package console_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/console"
+)
+
+// A fakeRelay speaks to the console as a relay does. Its shells echo, and know
+// how to multiply.
+type fakeRelay struct {
+	*httptest.Server
+	session  string
+	lifetime time.Duration // of grants; set before the first
+
+	mu      sync.Mutex
+	users   map[string]fakeUser // by token
+	ptys    []*fakePTY
+	tickets map[string]fakeTicket
+	grants  int
+	closed  bool // answers 503 to everything about terminals
+	sinces  []string
+	reauths []string // grants that sockets were renewed with
+	faults  []string // what the console should never do
+}
+
+type fakeUser struct {
+	id, name string
+	caps     []protocol.Capability
+}
+
+type fakeTicket struct {
+	user fakeUser
+	pty  *fakePTY
+}
+
+func newFakeRelay(t testing.TB) *fakeRelay {
+	f := &fakeRelay{
+		session:  "ses_demo",
+		lifetime: protocol.MaxGrantTTL,
+		users: map[string]fakeUser{
+			"ut_alice": {"usr_alice", "alice", []protocol.Capability{"view", "control", "shell"}},
+			"ut_bob":   {"usr_bob", "bob", []protocol.Capability{"view", "control"}},
+			"ut_carol": {"usr_carol", "carol", []protocol.Capability{"view"}},
+		},
+		tickets: make(map[string]fakeTicket),
+	}
+	f.add("pty_1", "usr_alice", "")
+	mux := http.NewServeMux()
+	mux.Handle("/", console.Handler(console.Options{Revision: "test"}))
+	mux.HandleFunc("GET /auth/me", f.me)
+	mux.HandleFunc("POST /grants", f.grant)
+	mux.HandleFunc("GET /sessions/{sid}/ptys", f.list)
+	mux.HandleFunc("POST /sessions/{sid}/ptys", f.create)
+	mux.HandleFunc("DELETE /sessions/{sid}/ptys/{pid}", f.remove)
+	mux.HandleFunc("POST /pty-session", f.ticket)
+	mux.HandleFunc("GET /sessions/{sid}/ptys/{pid}/ws", f.socket)
+	f.Server = httptest.NewServer(mux)
+	t.Cleanup(f.Server.Close)
+	return f
+}
+
+func (f *fakeRelay) link(user string) string { return f.URL + "/#token=ut_" + user }
+
+func (f *fakeRelay) fault(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults = append(f.faults, fmt.Sprintf(format, args...))
+}
+
+func (f *fakeRelay) add(id protocol.PTYID, creator protocol.UserID, command string) *fakePTY {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := &fakePTY{
+		info:    protocol.PTYInfo{ID: id, CreatorID: creator, Command: command, Cols: 80, Rows: 24, CreatedAt: time.Now().UnixMilli()},
+		epoch:   protocol.Epoch(len(f.ptys) + 1),
+		log:     []byte("$ "),
+		were:    make(map[protocol.UserID]bool),
+		sockets: make(map[*fakeSocket]struct{}),
+	}
+	f.ptys = append(f.ptys, p)
+	return p
+}
+
+func (f *fakeRelay) pty(id string) *fakePTY {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.ptys {
+		if string(p.info.ID) == id {
+			return p
+		}
+	}
+	return nil
+}
+
+func answer(w http.ResponseWriter, status int, body any) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		panic(err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	w.Write(data)
+}
+
+func refuse(w http.ResponseWriter, kind protocol.Kind) {
+	answer(w, kind.Status(), map[string]any{"error": protocol.ErrorBody{Message: kind.Text(), Name: kind.Name()}})
+}
+
+// user finds the user of a token, or of a grant "gr.<n>.<token>".
+func (f *fakeRelay) user(w http.ResponseWriter, r *http.Request, grant bool) (fakeUser, bool) {
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if strings.HasPrefix(token, "gr.") != grant {
+		ok = false
+	}
+	if grant {
+		token = token[strings.LastIndexByte(token, '.')+1:]
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	u, known := f.users[token]
+	if !ok || !known {
+		refuse(w, protocol.KindUnauthenticated)
+		return u, false
+	}
+	if grant && f.closed {
+		refuse(w, protocol.KindUnavailable)
+		return u, false
+	}
+	return u, true
+}
+
+func (f *fakeRelay) me(w http.ResponseWriter, r *http.Request) {
+	if u, ok := f.user(w, r, false); ok {
+		answer(w, 200, map[string]any{
+			"user":     map[string]any{"id": u.id, "name": u.name},
+			"sessions": []any{map[string]any{"id": f.session, "dashboard": "demo", "sandbox": "sb_1", "capabilities": u.caps}},
+		})
+	}
+}
+
+func (f *fakeRelay) grant(w http.ResponseWriter, r *http.Request) {
+	if _, ok := f.user(w, r, false); ok {
+		f.mu.Lock()
+		f.grants++
+		grant := fmt.Sprintf("gr.%d.%s", f.grants, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+		f.mu.Unlock()
+		answer(w, 200, map[string]any{"grant": grant, "expires_at": time.Now().Add(f.lifetime).UTC().Format(time.RFC3339)})
+	}
+}
+
+func (f *fakeRelay) list(w http.ResponseWriter, r *http.Request) {
+	if _, ok := f.user(w, r, true); !ok {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := protocol.PTYList{PTYs: []protocol.PTYInfo{}}
+	for _, p := range f.ptys {
+		list.PTYs = append(list.PTYs, p.info)
+	}
+	answer(w, 200, list)
+}
+
+func (f *fakeRelay) create(w http.ResponseWriter, r *http.Request) {
+	u, ok := f.user(w, r, true)
+	if !ok {
+		return
+	}
+	if r.Header.Get("Idempotency-Key") == "" {
+		f.fault("POST ptys without Idempotency-Key")
+	}
+	p := f.add(protocol.NewPTYID(), protocol.UserID(u.id), "")
+	answer(w, 201, map[string]any{"id": p.info.ID})
+}
+
+func (f *fakeRelay) remove(w http.ResponseWriter, r *http.Request) {
+	if _, ok := f.user(w, r, true); !ok {
+		return
+	}
+	p := f.pty(r.PathValue("pid"))
+	if p == nil {
+		refuse(w, protocol.KindNotFound)
+		return
+	}
+	f.exit(p, 0, "SIGHUP")
+	f.mu.Lock()
+	f.ptys = slices.DeleteFunc(f.ptys, func(other *fakePTY) bool { return other == p })
+	f.mu.Unlock()
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (f *fakeRelay) ticket(w http.ResponseWriter, r *http.Request) {
+	u, ok := f.user(w, r, true)
+	if !ok {
+		return
+	}
+	var ask struct {
+		SessionID string `json:"session_id"`
+		PTYID     string `json:"pty_id"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil {
+		refuse(w, protocol.KindInvalid)
+		return
+	}
+	p := f.pty(ask.PTYID)
+	if p == nil {
+		refuse(w, protocol.KindNotFound)
+		return
+	}
+	f.mu.Lock()
+	ticket := "t" + strconv.Itoa(len(f.tickets))
+	f.tickets[ticket] = fakeTicket{u, p}
+	f.mu.Unlock()
+	answer(w, 200, map[string]any{
+		"ws_url":     fmt.Sprintf("ws%s/sessions/%s/ptys/%s/ws", strings.TrimPrefix(f.URL, "http"), f.session, ask.PTYID),
+		"ticket":     ticket,
+		"expires_at": time.Now().Add(protocol.TicketTTL).UTC().Format(time.RFC3339),
+	})
+}
+
+func (f *fakeRelay) socket(w http.ResponseWriter, r *http.Request) {
+	offered := r.Header.Get("Sec-WebSocket-Protocol")
+	ticket, ok := strings.CutPrefix(offered, protocol.SubprotocolTicket)
+	f.mu.Lock()
+	t, known := f.tickets[ticket]
+	delete(f.tickets, ticket)
+	f.tickets["used "+ticket] = fakeTicket{}
+	f.sinces = append(f.sinces, r.URL.Query().Get("since"))
+	f.mu.Unlock()
+	if !ok || !known {
+		f.fault("socket offered %q", offered)
+		refuse(w, protocol.KindUnauthenticated)
+		return
+	}
+	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{offered}})
+	if err != nil {
+		return
+	}
+	c.SetReadLimit(protocol.MaxBrowserMessage)
+	ctx, drop := context.WithCancelCause(r.Context())
+	s := &fakeSocket{user: t.user, out: make(chan fakeFrame, 4096), drop: drop}
+	go f.write(ctx, c, s) // ends with ctx
+	f.attach(s, t.pty, r.URL.Query().Get("since"))
+	for {
+		kind, data, err := c.Read(ctx)
+		if err != nil {
+			break
+		}
+		f.receive(s, t.pty, kind == websocket.MessageText, data)
+	}
+	f.mu.Lock()
+	delete(t.pty.sockets, s)
+	f.presence(t.pty)
+	f.mu.Unlock()
+	drop(nil)
+}
+
+func (f *fakeRelay) write(ctx context.Context, c *websocket.Conn, s *fakeSocket) {
+	for {
+		select {
+		case frame := <-s.out:
+			kind := websocket.MessageBinary
+			if frame.text {
+				kind = websocket.MessageText
+			}
+			if len(frame.data) == 0 { // a close
+				c.Close(4004, "session ended")
+				return
+			}
+			if c.Write(ctx, kind, frame.data) != nil {
+				return
+			}
+		case <-ctx.Done():
+			c.CloseNow()
+			return
+		}
+	}
+}
+
+func (s *fakeSocket) send(m protocol.ServerMessage) {
+	s.out <- fakeFrame{true, protocol.EncodeServerMessage(m)}
+}

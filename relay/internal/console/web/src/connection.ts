@@ -1,0 +1,237 @@
+// The connection to one terminal as a pure state machine: what to do when an
+// attempt succeeds, fails or is over for good, and which byte comes next.
+// It knows no clock, no socket and no timer; socket.ts carries out its effects.
+
+import { backoff, capMs } from './backoff.ts';
+import type { Attached, Closed, Resync, ServerMessage } from './protocol.ts';
+
+// Why a connection is over for good.
+export type Why = 'ended' | 'missing' | 'forbidden' | 'unauthenticated';
+
+export type Phase =
+  | { name: 'idle' }
+  | { name: 'preparing' } // asking for a grant and a ticket
+  | { name: 'opening' } // the socket, until it is attached
+  | { name: 'attached'; at: number }
+  | { name: 'catching-up' } // hung up until what was received is on the screen
+  | { name: 'lost'; retryAt: number }
+  | { name: 'over'; why: Why };
+
+export interface Connection {
+  phase: Phase;
+  failures: number; // attempts in a row that didn't last
+  regranted: boolean; // the one new grant after a 4401 has been asked for
+  everAttached: boolean;
+  waiting: string | null; // what the relay waits for
+  position: { epoch: string; offset: number } | null; // of the next byte
+  keyframe: boolean; // the next binary frame is a keyframe, which counts no bytes
+  exit: Closed | null;
+}
+
+export type Event =
+  | { type: 'start' }
+  | { type: 'prepared'; url: string; ticket: string }
+  | { type: 'refused'; status: number } // the REST answer; 0: none
+  | { type: 'opened' }
+  | { type: 'frame'; message: ServerMessage }
+  | { type: 'bytes'; length: number }
+  | { type: 'closed'; code: number }
+  | { type: 'timer' }
+  | { type: 'retry' } // the person asks for it
+  | { type: 'online' } // the network has changed
+  | { type: 'overrun' } // more is received than can be shown
+  | { type: 'drained' }
+  | { type: 'stop' };
+
+export type Effect =
+  | { type: 'prepare'; freshGrant: boolean }
+  | { type: 'open'; url: string; ticket: string }
+  | { type: 'hang-up' }
+  | { type: 'timer'; ms: number } // replaces the timer that runs
+  | { type: 'no-timer' }
+  | { type: 'clear' } // what follows doesn't continue the screen
+  | { type: 'head'; offset: number } // bytes before it are history
+  | { type: 'resize'; cols: number; rows: number }
+  | { type: 'write'; offset: number | null }; // the bytes of the event; null: a keyframe
+
+export interface Moment {
+  now: number; // milliseconds
+  random: number; // [0, 1)
+}
+
+// An attempt counts as a success when it has lasted this long.
+export const stableMs = capMs;
+// How long the socket may take until it is attached or says what it waits for.
+export const openMs = 15_000;
+
+export function initial(): Connection {
+  return {
+    phase: { name: 'idle' },
+    failures: 0,
+    regranted: false,
+    everAttached: false,
+    waiting: null,
+    position: null,
+    keyframe: false,
+    exit: null,
+  };
+}
+
+// hasEnded reports whether the terminal's program is over.
+export function hasEnded(c: Connection): boolean {
+  return c.exit !== null || (c.phase.name === 'over' && c.phase.why === 'ended');
+}
+
+type Step = [Connection, Effect[]];
+
+export function step(c: Connection, e: Event, at: Moment): Step {
+  if (e.type === 'stop') return [{ ...c, phase: { name: 'idle' } }, [{ type: 'no-timer' }, { type: 'hang-up' }]];
+  switch (c.phase.name) {
+    case 'idle':
+      return e.type === 'start' ? prepare(c, false) : [c, []];
+    case 'preparing':
+      if (e.type === 'prepared') return open(c, e.url, e.ticket);
+      return e.type === 'refused' ? refused(c, e.status, at) : [c, []];
+    case 'opening':
+    case 'attached':
+      return connected(c, e, at);
+    case 'catching-up':
+      return e.type === 'drained' ? prepare(c, false) : [c, []];
+    case 'lost':
+      return e.type === 'timer' || e.type === 'retry' || e.type === 'online' ? prepare(c, false) : [c, []];
+    case 'over':
+      if (e.type !== 'retry' || c.phase.why === 'ended') return [c, []];
+      return prepare({ ...c, failures: 0, regranted: false }, true);
+  }
+}
+
+function prepare(c: Connection, freshGrant: boolean): Step {
+  return [{ ...c, phase: { name: 'preparing' } }, [{ type: 'no-timer' }, { type: 'prepare', freshGrant }]];
+}
+
+function open(c: Connection, url: string, ticket: string): Step {
+  const where = c.position === null ? url : withSince(url, c.position.epoch, c.position.offset);
+  return [
+    { ...c, phase: { name: 'opening' }, waiting: null, keyframe: false },
+    [{ type: 'timer', ms: openMs }, { type: 'open', url: where, ticket }],
+  ];
+}
+
+function withSince(url: string, epoch: string, offset: number): string {
+  const to = new URL(url);
+  to.searchParams.set('since', `${epoch}:${offset}`);
+  return to.href;
+}
+
+function connected(c: Connection, e: Event, at: Moment): Step {
+  switch (e.type) {
+    case 'frame':
+      return frame(c, e.message, at);
+    case 'bytes':
+      return bytes(c, e.length);
+    case 'closed':
+      return closed(c, e.code, at);
+    case 'timer': // not attached in time
+      return c.phase.name === 'opening' && c.waiting === null ? hangUp(lose(c, at)) : [c, []];
+    case 'retry':
+    case 'online':
+      return hangUp(prepare(c, false));
+    case 'overrun':
+      return hangUp([{ ...c, phase: { name: 'catching-up' } }, [{ type: 'no-timer' }]]);
+    default:
+      return [c, []];
+  }
+}
+
+function hangUp([c, effects]: Step): Step {
+  return [c, [{ type: 'hang-up' }, ...effects]];
+}
+
+function frame(c: Connection, m: ServerMessage, at: Moment): Step {
+  switch (m.type) {
+    case 'attached': {
+      const continues = m.mode === 'resume' && c.position?.epoch === m.epoch && c.position.offset === m.offset;
+      const next: Connection = { ...c, phase: { name: 'attached', at: at.now }, everAttached: true };
+      return place(next, m, !continues, [{ type: 'no-timer' }]);
+    }
+    case 'resync':
+      return place(c, m, true, []);
+    case 'resized':
+      return [{ ...c, waiting: null }, [{ type: 'resize', cols: m.cols, rows: m.rows }]];
+    case 'waiting':
+      return [{ ...c, waiting: m.reason }, []];
+    case 'control_state': // sent again when the sandbox is back
+      return [{ ...c, waiting: null }, []];
+    case 'pty_closed':
+      return [{ ...c, exit: m, waiting: null }, []];
+    default:
+      return [c, []];
+  }
+}
+
+// place moves to where an attached or resync says that the bytes go on.
+function place(c: Connection, m: Attached | Resync, clear: boolean, first: Effect[]): Step {
+  const effects: Effect[] = [...first];
+  if (clear) effects.push({ type: 'clear' });
+  effects.push({ type: 'resize', cols: m.cols, rows: m.rows }, { type: 'head', offset: m.head });
+  const position = { epoch: m.epoch, offset: m.offset };
+  return [{ ...c, position, keyframe: m.keyframe_bytes > 0, waiting: null }, effects];
+}
+
+function bytes(c: Connection, length: number): Step {
+  if (c.position === null) return [c, []]; // before attached: nothing we could place
+  if (c.keyframe) return [{ ...c, keyframe: false, waiting: null }, [{ type: 'write', offset: null }]];
+  const { epoch, offset } = c.position;
+  return [
+    { ...c, position: { epoch, offset: offset + length }, waiting: null },
+    [{ type: 'write', offset }],
+  ];
+}
+
+function closed(c: Connection, code: number, at: Moment): Step {
+  const stable = c.phase.name === 'attached' && at.now - c.phase.at >= stableMs;
+  const then = stable ? { ...c, failures: 0, regranted: false } : c;
+  switch (code) {
+    case 4004:
+      return over(then, 'ended');
+    case 4401:
+      return unauthenticated(then);
+    case 4403:
+      return over(then, 'forbidden');
+    case 4404:
+      return over(then, 'missing');
+    default:
+      return then.exit === null ? lose(then, at) : over(then, 'ended');
+  }
+}
+
+function refused(c: Connection, status: number, at: Moment): Step {
+  switch (status) {
+    case 401:
+      return unauthenticated(c);
+    case 403:
+      return over(c, 'forbidden');
+    case 404:
+      return over(c, 'missing');
+    case 410:
+      return over(c, 'ended');
+    default:
+      return lose(c, at);
+  }
+}
+
+// unauthenticated tries once with a new grant: the old one may just have run
+// out while the machine was asleep.
+function unauthenticated(c: Connection): Step {
+  return c.regranted ? over(c, 'unauthenticated') : prepare({ ...c, regranted: true }, true);
+}
+
+function over(c: Connection, why: Why): Step {
+  return [{ ...c, phase: { name: 'over', why }, waiting: null }, [{ type: 'no-timer' }]];
+}
+
+function lose(c: Connection, at: Moment): Step {
+  const ms = backoff(c.failures, at.random);
+  const phase: Phase = { name: 'lost', retryAt: at.now + ms };
+  return [{ ...c, phase, failures: c.failures + 1, waiting: null }, [{ type: 'timer', ms }]];
+}

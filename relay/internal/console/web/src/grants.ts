@@ -1,0 +1,62 @@
+// The one grant under which all terminals of the page live, renewed before it
+// expires.
+
+import type { Grant } from './api.ts';
+
+const retryMs = 5_000;
+
+export interface Clock {
+  now(): number;
+  setTimeout(run: () => void, ms: number): unknown;
+  clearTimeout(timer: unknown): void;
+}
+
+const realClock: Clock = {
+  now: () => performance.now(),
+  setTimeout: (run, ms) => setTimeout(run, ms),
+  clearTimeout: (timer) => clearTimeout(timer as number),
+};
+
+export class Grants {
+  #grant: { value: string; expires: number } | undefined;
+  #pending: Promise<string> | undefined;
+  #timer: unknown;
+
+  // renewed is called with every grant but the first.
+  constructor(
+    private readonly obtain: () => Promise<Grant>,
+    private readonly renewed: (grant: string) => void,
+    private readonly clock: Clock = realClock,
+  ) {}
+
+  // current returns a grant that hasn't expired; fresh insists on a new one.
+  // Callers at the same time share one request.
+  current(fresh = false): Promise<string> {
+    if (!fresh && this.#grant !== undefined && this.clock.now() < this.#grant.expires) {
+      return Promise.resolve(this.#grant.value);
+    }
+    this.#pending ??= this.#renew().finally(() => (this.#pending = undefined));
+    return this.#pending;
+  }
+
+  async #renew(): Promise<string> {
+    const first = this.#grant === undefined;
+    const asked = this.clock.now();
+    const { grant, lifetimeMs } = await this.obtain();
+    this.#grant = { value: grant, expires: asked + lifetimeMs };
+    this.#schedule(Math.max(lifetimeMs * 0.8, 1_000));
+    if (!first) this.renewed(grant);
+    return grant;
+  }
+
+  // A renewal that fails is tried again until the grant is gone; then the next
+  // connection attempt asks and says what is wrong.
+  #schedule(ms: number): void {
+    this.clock.clearTimeout(this.#timer);
+    this.#timer = this.clock.setTimeout(() => {
+      this.current(true).catch(() => {
+        if (this.#grant !== undefined && this.clock.now() < this.#grant.expires) this.#schedule(retryMs);
+      });
+    }, ms);
+  }
+}

@@ -1,0 +1,171 @@
+// What the page shows, derived from what is known. Pure; view.ts draws it.
+
+import { hasEnded, type Connection } from './connection.ts';
+import { controls, nameOf, type Control } from './control.ts';
+import type { TerminalInfo } from './protocol.ts';
+
+export type Tone = 'good' | 'busy' | 'bad' | 'idle';
+
+export interface Tab {
+  id: string;
+  label: string;
+  hint: string;
+  active: boolean;
+  ended: boolean;
+  unseen: boolean;
+  mine: boolean;
+}
+
+export interface Person {
+  id: string;
+  name: string;
+  note: string;
+  you: boolean;
+  controls: boolean;
+  mayReceive: boolean; // by the viewer of this page, who has control
+}
+
+export type ControlKind = 'unknown' | 'free' | 'you' | 'other' | 'away';
+
+export interface ControlView {
+  kind: ControlKind;
+  id: string;
+  text: string;
+  detail: string; // changes by the second: not read aloud
+  action: 'take' | 'request' | 'cancel' | 'release' | null;
+  enabled: boolean;
+  viewOnly: boolean;
+}
+
+export type BannerAction = 'retry' | 'new-terminal';
+
+export interface Banner {
+  kind: 'lost' | 'waiting' | 'over' | 'ended';
+  text: string;
+  detail: string; // changes by the second: not read aloud
+  action: BannerAction | null;
+}
+
+export interface Model {
+  status: { tone: Tone; text: string };
+  tabs: Tab[];
+  mayCreate: boolean;
+  mayClose: boolean;
+  people: { count: number; list: Person[] };
+  control: ControlView;
+  requests: { id: string; name: string }[]; // for the controller to answer
+  banner: Banner | null;
+  live: boolean; // what is done now reaches the terminal
+  stale: boolean; // the screen may be behind
+  detail: string;
+  title: string;
+}
+
+const seconds = (until: number, now: number) => Math.max(0, Math.ceil((until - now) / 1000));
+
+export function statusOf(c: Connection): Model['status'] {
+  switch (c.phase.name) {
+    case 'attached':
+      return c.waiting === null ? { tone: 'good', text: 'Connected' } : { tone: 'busy', text: 'Waiting' };
+    case 'opening':
+      if (c.waiting !== null) return { tone: 'busy', text: 'Waiting' };
+      return { tone: 'busy', text: c.everAttached ? 'Reconnecting' : 'Connecting' };
+    case 'idle':
+    case 'preparing':
+      return { tone: 'busy', text: c.everAttached ? 'Reconnecting' : 'Connecting' };
+    case 'catching-up':
+      return { tone: 'busy', text: 'Catching up' };
+    case 'lost':
+      return { tone: 'bad', text: 'Not connected' };
+    case 'over':
+      return c.phase.why === 'ended' ? { tone: 'idle', text: 'Ended' } : { tone: 'bad', text: 'Not connected' };
+  }
+}
+
+const overTexts = {
+  missing: 'This terminal does not exist any more.',
+  forbidden: 'Your link does not allow you to see this terminal.',
+  unauthenticated: 'Your link is not valid any more. Ask for a new one.',
+};
+
+export function bannerOf(c: Connection, now: number, mayCreate: boolean): Banner | null {
+  if (hasEnded(c)) {
+    return { kind: 'ended', text: exitText(c), detail: '', action: mayCreate ? 'new-terminal' : null };
+  }
+  if (c.phase.name === 'over') return { kind: 'over', text: overTexts[c.phase.why as keyof typeof overTexts], detail: '', action: 'retry' };
+  if (c.waiting !== null) {
+    return { kind: 'waiting', text: 'The sandbox is not connected. The terminal goes on by itself when it is back.', detail: '', action: null };
+  }
+  const lost = c.everAttached ? 'Connection lost.' : 'The relay can’t be reached.';
+  if (c.phase.name === 'lost') {
+    const left = seconds(c.phase.retryAt, now);
+    return { kind: 'lost', text: lost, detail: left > 0 ? `Trying again in ${left} s` : 'Trying again…', action: 'retry' };
+  }
+  // failures > 0: still the same outage, until attached.
+  if (c.failures > 0 && (c.phase.name === 'preparing' || c.phase.name === 'opening')) {
+    return { kind: 'lost', text: lost, detail: 'Trying again…', action: null };
+  }
+  return null;
+}
+
+function exitText({ exit }: Connection): string {
+  if (exit === null) return 'This terminal has ended.';
+  if (exit.signal) return `This terminal has ended: killed by ${exit.signal}.`;
+  return `This terminal has ended with exit code ${exit.exit_code}.`;
+}
+
+// noControl is shown where there is nothing to control.
+export const noControl: ControlView = { kind: 'unknown', id: '', text: '', detail: '', action: null, enabled: false, viewOnly: false };
+
+export function controlOf(c: Control, live: boolean, now: number): ControlView {
+  const base = { id: c.controller, detail: '', enabled: live, viewOnly: c.known && !c.canControl };
+  if (!c.known) return { ...base, kind: 'unknown', text: '…', action: null };
+  if (controls(c)) return { ...base, kind: 'you', text: 'You have control', action: 'release' };
+  const may = (action: ControlView['action']) => (c.canControl ? action : null);
+  if (c.controller === '') return { ...base, kind: 'free', text: 'Nobody has control', action: may('take') };
+  const name = nameOf(c, c.controller);
+  const action = may(c.requests.includes(c.you) ? 'cancel' : 'request');
+  if (c.graceUntil === null) return { ...base, kind: 'other', text: `${name} has control`, action };
+  return { ...base, kind: 'away', text: `${name} is away`, detail: `${seconds(c.graceUntil, now)} s`, action };
+}
+
+export function peopleOf(c: Control, live: boolean): Model['people'] {
+  const list = c.viewers.map((viewer): Person => {
+    const id = viewer.user_id;
+    const notes: string[] = [];
+    if (c.controller === id) notes.push('has control');
+    else if (c.requests.includes(id)) notes.push('asks for control');
+    else if (!viewer.can_control) notes.push('view only');
+    if (viewer.sockets > 1) notes.push(`${viewer.sockets} windows`);
+    return {
+      id,
+      name: nameOf(c, id),
+      note: notes.join(' · '),
+      you: id === c.you,
+      controls: c.controller === id,
+      mayReceive: live && controls(c) && id !== c.you && viewer.can_control && !c.requests.includes(id),
+    };
+  });
+  return { count: c.count, list };
+}
+
+// labels names terminals by their program, numbered where that is not enough.
+export function labels(list: TerminalInfo[]): Map<string, string> {
+  const names = list.map((t) => programOf(t.command));
+  const seen = new Map<string, number>();
+  const result = new Map<string, string>();
+  list.forEach((terminal, i) => {
+    const name = names[i] ?? '';
+    const nth = (seen.get(name) ?? 0) + 1;
+    seen.set(name, nth);
+    const several = names.filter((other) => other === name).length > 1;
+    result.set(terminal.id, several ? `${name} ${nth}` : name);
+  });
+  return result;
+}
+
+function programOf(command: string | undefined): string {
+  const first = command?.trim().split(/\s+/)[0] ?? '';
+  const name = first.slice(first.lastIndexOf('/') + 1).replace(/^-/, '');
+  return name === '' ? 'shell' : name.slice(0, 24);
+}

@@ -1,0 +1,114 @@
+// The JSON of the browser socket and of REST, as Go's package protocol defines
+// it. Members the console doesn't use are left out.
+
+export interface ControlState {
+  type: 'control_state';
+  controller: string; // '' when nobody has control
+  requests: string[];
+  term: number;
+  grace_ms?: number;
+  agent_state: string;
+  you: string;
+  can_control: boolean;
+}
+
+export interface Attached {
+  type: 'attached';
+  epoch: string;
+  offset: number; // of the next byte
+  head: number; // bytes before it are history
+  cols: number;
+  rows: number;
+  mode: string; // 'resume' or 'gap'
+  keyframe_bytes: number;
+}
+
+export interface Resync {
+  type: 'resync';
+  epoch: string;
+  offset: number;
+  head: number;
+  cols: number;
+  rows: number;
+  keyframe_bytes: number;
+}
+
+export interface Viewer {
+  user_id: string;
+  name: string;
+  sockets: number;
+  can_control: boolean;
+}
+
+export interface Closed {
+  type: 'pty_closed';
+  exit_code: number;
+  signal?: string;
+  offset: number;
+}
+
+export type ServerMessage =
+  | ControlState
+  | { type: 'control_taken'; controller: string; term: number }
+  | { type: 'control_requested'; from: string; requests: string[] }
+  | { type: 'control_granted'; from: string; to: string; controller: string; term: number }
+  | { type: 'control_revoked'; from: string; controller: string }
+  | { type: 'control_expired'; from: string; controller: string }
+  | Attached
+  | Resync
+  | { type: 'resized'; offset: number; cols: number; rows: number }
+  | { type: 'presence'; count: number; viewers: Viewer[] }
+  | Closed
+  | { type: 'input_refused'; reason: string }
+  | { type: 'error'; name: string; message: string }
+  | { type: 'waiting'; reason: string }
+  | { type: 'reauthed'; expires_at: number };
+
+export type ClientMessage =
+  | { type: 'resize'; cols: number; rows: number }
+  | { type: 'request_control' | 'take_control' | 'cancel_request' | 'revoke_control' | 'ping' }
+  | { type: 'grant_control'; to: string }
+  | { type: 'reauth'; grant: string };
+
+const known = new Set<string>([
+  'control_state', 'control_taken', 'control_requested', 'control_granted', 'control_revoked',
+  'control_expired', 'attached', 'resync', 'resized', 'presence', 'pty_closed', 'input_refused',
+  'error', 'waiting', 'reauthed',
+]);
+
+// decode returns the message in a text frame, or undefined for one that a
+// newer relay knows and this console doesn't. It trusts the relay with the
+// members: the page itself came from there.
+export function decode(text: string): ServerMessage | undefined {
+  try {
+    const message: unknown = JSON.parse(text);
+    if (typeof message === 'object' && message !== null && 'type' in message && known.has(String(message.type))) {
+      return message as ServerMessage;
+    }
+  } catch {
+    // Not JSON: as unknown as an unknown type.
+  }
+  return undefined;
+}
+
+export interface SessionInfo {
+  id: string;
+  dashboard: string;
+  sandbox: string;
+  capabilities: string[];
+}
+
+export interface Me {
+  user: { id: string; name: string };
+  sessions: SessionInfo[];
+}
+
+export interface TerminalInfo {
+  id: string;
+  creator_id?: string;
+  command?: string;
+  cols: number;
+  rows: number;
+  created_at: number; // Unix milliseconds
+  exited?: { exit_code?: number; signal?: string } | null;
+}

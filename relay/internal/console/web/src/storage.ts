@@ -1,0 +1,27 @@
+// What this tab, or this browser, remembers. A browser that forbids storage
+// still shows the terminal: then nothing outlives the page.
+
+function keep(area: () => Storage) {
+  const memory = new Map<string, string>();
+  return {
+    get(name: string): string | null {
+      try {
+        return area().getItem(`fairlead.${name}`);
+      } catch {
+        return memory.get(name) ?? null;
+      }
+    },
+    set(name: string, value: string | null): void {
+      try {
+        if (value === null) area().removeItem(`fairlead.${name}`);
+        else area().setItem(`fairlead.${name}`, value);
+      } catch {
+        if (value === null) memory.delete(name);
+        else memory.set(name, value);
+      }
+    },
+  };
+}
+
+export const tab = keep(() => sessionStorage); // token, session, pty
+export const browser = keep(() => localStorage); // preferences

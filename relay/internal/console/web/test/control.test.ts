@@ -1,0 +1,78 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { controls, nameOf, nobody, notice, refusal, update, type Control } from '../src/control.ts';
+import { controlOf, labels, peopleOf } from '../src/model.ts';
+import type { ControlState, ServerMessage } from '../src/protocol.ts';
+
+const state = (more: Partial<ControlState> = {}): ControlState => ({
+  type: 'control_state', controller: 'usr_a', requests: [], term: 1, agent_state: 'stopped', you: 'usr_b', can_control: true, ...more,
+});
+const presence: ServerMessage = {
+  type: 'presence', count: 2,
+  viewers: [{ user_id: 'usr_a', name: 'alice', sockets: 2, can_control: true }, { user_id: 'usr_b', name: 'bob', sockets: 1, can_control: true }],
+};
+const after = (...messages: ServerMessage[]): Control => messages.reduce((c, m) => update(c, m, 0), nobody('usr_b', 'bob'));
+const view = (c: Control, now = 0) => {
+  const { kind, text, detail, action } = controlOf(c, true, now);
+  return { kind, text: `${text} ${detail}`.trim(), action };
+};
+
+test('who has control, and what one may do about it', () => {
+  assert.deepEqual(view(nobody('usr_b', 'bob')), { kind: 'unknown', text: '…', action: null });
+  assert.deepEqual(view(after(presence, state())), { kind: 'other', text: 'alice has control', action: 'request' });
+  assert.deepEqual(view(after(presence, state({ requests: ['usr_b'] }))), { kind: 'other', text: 'alice has control', action: 'cancel' });
+  assert.deepEqual(view(after(presence, state({ can_control: false }))), { kind: 'other', text: 'alice has control', action: null });
+  assert.deepEqual(view(after(presence, state({ controller: '' }))), { kind: 'free', text: 'Nobody has control', action: 'take' });
+  assert.deepEqual(view(after(presence, state({ controller: 'usr_b' }))), { kind: 'you', text: 'You have control', action: 'release' });
+  assert.deepEqual(view(after(presence, state({ grace_ms: 9_500 })), 2_000), { kind: 'away', text: 'alice is away 8 s', action: 'request' });
+});
+
+test('control moves', () => {
+  const asked = after(presence, state(), { type: 'control_requested', from: 'usr_b', requests: ['usr_b'] });
+  assert.deepEqual(asked.requests, ['usr_b']);
+  const granted = update(asked, { type: 'control_granted', from: 'usr_a', to: 'usr_b', controller: 'usr_b', term: 2 }, 0);
+  assert.ok(controls(granted));
+  assert.deepEqual(granted.requests, []);
+  assert.equal(update(granted, { type: 'control_revoked', from: 'usr_b', controller: '' }, 0).controller, '');
+  assert.equal(update(granted, { type: 'control_expired', from: 'usr_b', controller: '' }, 0).controller, '');
+  assert.equal(update(granted, { type: 'control_taken', controller: 'usr_a', term: 3 }, 0).controller, 'usr_a');
+});
+
+test('nobody is in control of a free terminal, not even somebody without an id', () => {
+  assert.equal(controls(after(state({ controller: '', you: '' }))), false);
+});
+
+test('names outlive presence', () => {
+  const c = after(presence, { type: 'presence', count: 1, viewers: [] });
+  assert.equal(nameOf(c, 'usr_a'), 'alice');
+  assert.equal(nameOf(c, 'usr_zzzz1234'), 'user 1234');
+});
+
+test('what is said in passing', () => {
+  const c = after(presence, state());
+  assert.equal(notice(c, { type: 'control_granted', from: 'usr_a', to: 'usr_b', controller: 'usr_b', term: 2 }), 'alice gave you control');
+  assert.equal(notice(c, { type: 'control_taken', controller: 'usr_b', term: 2 }), undefined);
+  assert.equal(notice(c, { type: 'error', name: 'AuthError', message: 'forbidden' }), 'forbidden');
+  assert.match(refusal(c, 'not_controller'), /alice has control/);
+  assert.match(refusal(after(state({ can_control: false })), 'not_controller'), /watching/);
+  assert.match(refusal(after(state({ controller: '' })), 'not_controller'), /Take control/);
+});
+
+test('the controller may hand over to whoever may type and has not asked', () => {
+  const c = after({
+    type: 'presence', count: 3,
+    viewers: [
+      { user_id: 'usr_a', name: 'alice', sockets: 1, can_control: true },
+      { user_id: 'usr_b', name: 'bob', sockets: 1, can_control: true },
+      { user_id: 'usr_c', name: 'carol', sockets: 1, can_control: false },
+    ],
+  }, state({ controller: 'usr_b' }));
+  assert.deepEqual(peopleOf(c, true).list.map((p) => p.mayReceive), [true, false, false]);
+  assert.deepEqual(peopleOf(c, false).list.map((p) => p.mayReceive), [false, false, false]);
+  assert.deepEqual(peopleOf(c, true).list.map((p) => p.note), ['', 'has control', 'view only']);
+});
+
+test('terminals are named by their program', () => {
+  const list = ['', '/usr/bin/htop -d 5', undefined, '-bash'].map((command, i) => ({ id: `p${i}`, cols: 80, rows: 24, created_at: i, ...(command === undefined ? {} : { command }) }));
+  assert.deepEqual([...labels(list).values()], ['shell 1', 'htop', 'shell 2', 'bash']);
+});

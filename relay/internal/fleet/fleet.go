@@ -1,0 +1,194 @@
+// Package fleet knows which sandbox is connected to this relay, by which
+// tunnel, and decides between two that claim to be the same.
+package fleet
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/tunnel"
+)
+
+// Fleet holds the registered tunnel of every sandbox.
+type Fleet struct {
+	// Static after construction.
+	keys *jws.Keys
+	log  *slog.Logger
+
+	// Guarded by mu.
+	mu      sync.Mutex
+	members map[protocol.SandboxID]*member
+	changed chan struct{} // closed and replaced when members change
+}
+
+// A member is one registered sandbox.
+type member struct {
+	session *tunnel.Session
+	hello   protocol.Hello
+	key     *ecdsa.PublicKey
+}
+
+// A Status describes one connected sandbox.
+type Status struct {
+	SandboxID  protocol.SandboxID `json:"sandbox_id"`
+	Generation uint64             `json:"generation"`
+	Revision   string             `json:"revision"`
+	Isolation  string             `json:"isolation"`
+}
+
+// New returns an empty Fleet that verifies certificates with keys.
+func New(keys *jws.Keys, log *slog.Logger) *Fleet {
+	return &Fleet{keys: keys, log: log, members: map[protocol.SandboxID]*member{}, changed: make(chan struct{})}
+}
+
+// Admit decides about a registration (DESIGN §3). The certificate must be the
+// control plane's and the HELLO signed by the key in it. Of two tunnels with
+// the same id and key the higher generation wins, and the loser is told who
+// took over; another key never displaces a live tunnel.
+func (f *Fleet) Admit(ctx context.Context, reg *tunnel.Registration) error {
+	hello := reg.Hello
+	cert, err := f.keys.Certificate(ctx, hello.Certificate)
+	if err != nil {
+		return err
+	}
+	if cert.Subject != hello.SandboxID {
+		return protocol.Errorf(protocol.KindForbidden, "the certificate belongs to another sandbox")
+	}
+	key, err := cert.PublicKey()
+	if err != nil {
+		return err
+	}
+	transcript := protocol.HelloTranscript(reg.Challenge.RelayID, reg.Challenge.Nonce, reg.Exporter)
+	if !jws.VerifyDevice(key, transcript, hello.Signature) {
+		return protocol.Errorf(protocol.KindUnauthenticated, "the registration is not signed by the certified key")
+	}
+	return f.register(&member{session: reg.Session, hello: hello, key: key})
+}
+
+func (f *Fleet) register(next *member) error {
+	id := next.hello.SandboxID
+	f.mu.Lock()
+	incumbent := f.members[id]
+	if incumbent != nil {
+		if err := next.mayReplace(incumbent); err != nil {
+			f.mu.Unlock()
+			f.log.Warn("registration refused", "sandbox", id, "instance", next.hello.InstanceID,
+				"incumbent", incumbent.hello.InstanceID, "reason", err.Error())
+			return err
+		}
+	}
+	f.members[id] = next
+	f.announce()
+	f.mu.Unlock()
+
+	f.log.Info("sandbox connected", "sandbox", id, "instance", next.hello.InstanceID,
+		"generation", next.hello.Generation, "revision", next.hello.Revision, "isolation", next.hello.Isolation)
+	if incumbent != nil {
+		f.dismiss(incumbent, next)
+	}
+	// Ends with the session, which Listener.Close ends at the latest.
+	go func() {
+		<-next.session.Done()
+		f.unregister(next)
+	}()
+	return nil
+}
+
+// mayReplace refuses when m must not take the incumbent's place.
+func (m *member) mayReplace(incumbent *member) error {
+	select {
+	case <-incumbent.session.Done():
+		return nil
+	default:
+	}
+	if !m.key.Equal(incumbent.key) {
+		return protocol.Errorf(protocol.KindForbidden, "another key holds this sandbox id at the moment")
+	}
+	if m.hello.Generation <= incumbent.hello.Generation {
+		return protocol.Errorf(protocol.KindSuperseded,
+			"instance %s of this sandbox is connected with generation %d, this one has %d",
+			incumbent.hello.InstanceID, incumbent.hello.Generation, m.hello.Generation)
+	}
+	return nil
+}
+
+// dismiss tells the loser that winner took over and ends its tunnel.
+func (f *Fleet) dismiss(loser, winner *member) {
+	if loser.hello.InstanceID != winner.hello.InstanceID {
+		f.log.Warn("two copies of one sandbox: the older is dismissed", "sandbox", loser.hello.SandboxID,
+			"older", loser.hello.InstanceID, "newer", winner.hello.InstanceID)
+	}
+	loser.session.GoAway(protocol.GoAway{
+		Reason:     protocol.KindSuperseded,
+		Message:    "instance " + winner.hello.InstanceID + " registered this sandbox with a higher generation",
+		InstanceID: winner.hello.InstanceID,
+	})
+	loser.session.CloseWith(protocol.Errorf(protocol.KindSuperseded, "superseded"))
+}
+
+func (f *Fleet) unregister(m *member) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.members[m.hello.SandboxID] != m {
+		return
+	}
+	delete(f.members, m.hello.SandboxID)
+	f.announce()
+	f.log.Info("sandbox disconnected", "sandbox", m.hello.SandboxID, "instance", m.hello.InstanceID, "reason", m.session.Err())
+}
+
+// announce wakes everyone in Wait. The caller holds mu.
+func (f *Fleet) announce() {
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// Session returns the tunnel of a connected sandbox.
+func (f *Fleet) Session(id protocol.SandboxID) (*tunnel.Session, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if m := f.members[id]; m != nil {
+		return m.session, nil
+	}
+	return nil, protocol.Errorf(protocol.KindUnavailable, "the sandbox is not connected")
+}
+
+// Wait returns the tunnel of a sandbox, waiting for it to connect until ctx
+// ends.
+func (f *Fleet) Wait(ctx context.Context, id protocol.SandboxID) (*tunnel.Session, error) {
+	for {
+		f.mu.Lock()
+		m, changed := f.members[id], f.changed
+		f.mu.Unlock()
+		if m != nil {
+			select {
+			case <-m.session.Done(): // about to be unregistered
+			default:
+				return m.session, nil
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, protocol.Errorf(protocol.KindUnavailable, "the sandbox is not connected")
+		}
+	}
+}
+
+// List returns the connected sandboxes, ordered by id.
+func (f *Fleet) List() []Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := make([]Status, 0, len(f.members))
+	for id, m := range f.members {
+		list = append(list, Status{id, m.hello.Generation, m.hello.Revision, m.hello.Isolation})
+	}
+	slices.SortFunc(list, func(a, b Status) int { return strings.Compare(string(a.SandboxID), string(b.SandboxID)) })
+	return list
+}

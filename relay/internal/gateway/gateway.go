@@ -1,0 +1,216 @@
+// Package gateway is the browser's way in: it mints tickets and upgrades
+// terminal sockets after every check is done.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/access"
+	"github.com/fairlead/fairlead/relay/internal/hub"
+)
+
+// Gateway serves POST /pty-session and the terminal sockets.
+type Gateway struct {
+	Keys    *jws.Keys
+	Origins *access.Origins
+	Desk    *access.Desk
+	Hubs    *hub.Set
+	Log     *slog.Logger
+	Metrics *Metrics
+}
+
+// Register adds the gateway's routes.
+func (g *Gateway) Register(mux *http.ServeMux) {
+	mux.HandleFunc("POST /pty-session", g.ptySession)
+	mux.HandleFunc("GET /sessions/{sid}/ptys/{pid}/ws", g.terminal)
+}
+
+// ptySession turns a grant into a ticket and a cookie for one socket.
+func (g *Gateway) ptySession(w http.ResponseWriter, r *http.Request) {
+	grant, token, err := access.Grant(r, g.Keys)
+	if err != nil {
+		access.WriteError(w, err)
+		return
+	}
+	var body struct {
+		SessionID protocol.SessionID `json:"session_id"`
+		PTYID     protocol.PTYID     `json:"pty_id"`
+	}
+	if err := access.ReadJSON(w, r, &body); err != nil {
+		access.WriteError(w, err)
+		return
+	}
+	if !protocol.ValidID(body.SessionID) || !protocol.ValidID(body.PTYID) {
+		access.WriteError(w, protocol.Errorf(protocol.KindInvalid, "session_id and pty_id must be ids"))
+		return
+	}
+	if !grant.Allows(body.SessionID, body.PTYID, protocol.CapView) {
+		access.WriteError(w, protocol.Errorf(protocol.KindForbidden, "the grant does not allow to view this terminal"))
+		return
+	}
+	ticket, cookie, expires, err := g.Desk.Issue(access.Admission{
+		Grant: grant, Token: token, Session: body.SessionID, PTY: body.PTYID,
+	})
+	if err != nil {
+		access.WriteError(w, err)
+		return
+	}
+	path := "/sessions/" + string(body.SessionID) + "/ptys/" + string(body.PTYID) + "/ws"
+	origin := g.Origins.Public(r)
+	http.SetCookie(w, &http.Cookie{
+		Name: access.CookieName, Value: cookie, Path: path, MaxAge: int(protocol.CookieTTL / time.Second),
+		HttpOnly: true, Secure: strings.HasPrefix(origin, "https:"), SameSite: http.SameSiteStrictMode,
+	})
+	access.WriteJSON(w, http.StatusOK, map[string]string{
+		"ws_url":     socketURL(origin, path),
+		"ticket":     ticket,
+		"expires_at": expires.UTC().Format(time.RFC3339),
+	})
+}
+
+// socketURL returns the absolute URL of path at the public origin.
+func socketURL(origin, path string) string { return "ws" + strings.TrimPrefix(origin, "http") + path }
+
+// terminal attaches a socket. All that can be refused is refused before the
+// upgrade, with the kind's status and text alone.
+func (g *Gateway) terminal(w http.ResponseWriter, r *http.Request) {
+	guest, handle, subprotocols, err := g.admit(r)
+	if err != nil {
+		kind := protocol.KindOf(err)
+		g.Metrics.Refused.WithLabelValues(kind.String()).Inc()
+		g.Log.Debug("terminal socket refused", "kind", kind, "err", err)
+		access.WriteError(w, protocol.Fault(kind, nil))
+		return
+	}
+	defer handle.Release()
+	c, err := accept(w, r, subprotocols)
+	if err != nil {
+		g.Log.Debug("upgrade failed", "err", err) // the library has answered
+		return
+	}
+	defer c.ws.CloseNow()
+	guest.Socket = c
+	g.serve(c, handle.Join(guest))
+}
+
+// admit checks, in this order: Origin (Host was checked for every route), the
+// request's form, ticket or cookie, and the terminal itself.
+func (g *Gateway) admit(r *http.Request) (guest hub.Guest, handle *hub.Handle, subprotocols []string, err error) {
+	if err := g.Origins.CheckOrigin(r); err != nil {
+		return guest, nil, nil, err
+	}
+	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		return guest, nil, nil, protocol.Fault(protocol.KindInvalid, nil) // before it could spend a ticket
+	}
+	session, pty := protocol.SessionID(r.PathValue("sid")), protocol.PTYID(r.PathValue("pid"))
+	if !protocol.ValidID(session) || !protocol.ValidID(pty) {
+		return guest, nil, nil, protocol.Fault(protocol.KindInvalid, nil)
+	}
+	if since := r.URL.Query().Get("since"); since != "" {
+		pos, err := protocol.ParsePosition(since)
+		if err != nil {
+			return guest, nil, nil, err
+		}
+		guest.Since = &pos
+	}
+	ticket, subprotocols := offered(r)
+	var cookie string
+	if c, err := r.Cookie(access.CookieName); err == nil {
+		cookie = c.Value
+	}
+	admission, err := g.Desk.Redeem(ticket, cookie, session, pty)
+	if err != nil {
+		return guest, nil, nil, err
+	}
+	guest.Grant, guest.Token = admission.Grant, admission.Token
+	key := hub.Key{Sandbox: admission.Grant.Sandbox, Session: session, PTY: pty}
+	handle, err = g.Hubs.Open(r.Context(), key, admission.Token)
+	return guest, handle, subprotocols, err
+}
+
+// offered returns the ticket among the subprotocols that the client offers,
+// and which of them may be selected: the ticket's own, echoed verbatim, when it
+// is all there is.
+func offered(r *http.Request) (ticket string, selectable []string) {
+	for _, header := range r.Header.Values("Sec-WebSocket-Protocol") {
+		for offer := range strings.SplitSeq(header, ",") {
+			offer = strings.TrimSpace(offer)
+			if t, ok := strings.CutPrefix(offer, protocol.SubprotocolTicket); ok && ticket == "" {
+				ticket, selectable = t, []string{offer}
+			}
+		}
+	}
+	return ticket, slices.Clip(selectable)
+}
+
+// serve runs an attached socket until it ends.
+func (g *Gateway) serve(c *conn, v *hub.Viewer) {
+	ctx, cancel := context.WithCancel(context.Background()) // the request's ends with the hijack
+	defer cancel()
+	written := make(chan struct{})
+	go func() { // serve waits for it below
+		defer close(written)
+		v.Serve(ctx)
+		cancel()
+	}()
+	err := g.read(ctx, c, v)
+	v.Leave()
+	if websocket.CloseStatus(err) == -1 && !errors.Is(err, context.Canceled) {
+		g.Log.Debug("terminal socket ended", "err", err)
+	}
+	c.ws.CloseNow()
+	cancel()
+	<-written
+}
+
+// read hands the viewer's frames to the hub until the socket ends.
+func (g *Gateway) read(ctx context.Context, c *conn, v *hub.Viewer) error {
+	for {
+		kind, data, err := c.ws.Read(ctx)
+		if err != nil {
+			return err
+		}
+		if kind == websocket.MessageBinary {
+			if err := v.Type(ctx, data); err != nil {
+				return err
+			}
+			continue
+		}
+		m, err := protocol.DecodeClientMessage(data)
+		if err != nil {
+			v.Complain(err)
+			continue
+		}
+		switch m.Type {
+		case protocol.ClientPing:
+		case protocol.ClientReauth:
+			g.reauth(ctx, v, m.Grant)
+		default:
+			v.Say(m)
+		}
+	}
+}
+
+// reauth puts the socket under a newer grant of the same user, which must still
+// allow to view the terminal.
+func (g *Gateway) reauth(ctx context.Context, v *hub.Viewer, token string) {
+	grant, err := g.Keys.Grant(ctx, token)
+	if err == nil {
+		err = v.MayReauth(grant)
+	}
+	if err != nil {
+		v.Complain(err)
+		return
+	}
+	v.Reauth(grant, token)
+}

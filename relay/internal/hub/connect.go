@@ -1,0 +1,139 @@
+package hub
+
+import (
+	"context"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/turn"
+)
+
+// keepLinked keeps a stream to the terminal open until ctx ends or there is no
+// terminal any more. It runs beside run and talks to it by events only.
+func (h *Hub) keepLinked(ctx context.Context, grant string) {
+	h.bearer.CompareAndSwap(nil, &grant)
+	var since *protocol.Position
+	for {
+		l, err := h.redial(ctx, since)
+		if err != nil {
+			h.post(linkFailed{err})
+			return
+		}
+		adopted := make(chan struct{})
+		h.post(linkUp{l, adopted})
+		select {
+		case <-adopted: // the feed is where the stream begins
+		case <-ctx.Done():
+			l.stream.Close()
+			return
+		}
+		err = h.serveLink(ctx, l)
+		if ctx.Err() != nil || h.feed.over() {
+			return
+		}
+		h.post(linkDown{err})
+		pos := h.feed.position()
+		since = &pos
+	}
+}
+
+// serveLink reads and writes l until it ends.
+func (h *Hub) serveLink(ctx context.Context, l *link) error {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(ctx, func() { l.stream.Close() })
+	written := make(chan struct{})
+	go func() { // serveLink waits for it below
+		defer close(written)
+		l.write(ctx)
+	}()
+	h.watch(l.session, 1)
+	defer h.watch(l.session, -1)
+	err := l.read(h.feed, h.post)
+	stop()
+	cancel()
+	l.stream.Close()
+	<-written
+	return err
+}
+
+// linked starts to use a link.
+func (h *Hub) linked(l *link) {
+	h.link = l
+	first := h.feed == nil
+	if first {
+		h.feed = newFeed(l.opened)
+		h.state = turn.New(l.opened.Creator, l.opened.Claimed, l.opened.Lease)
+	} else if pos := h.feed.position(); pos != (protocol.Position{Epoch: l.opened.Epoch, Offset: l.opened.Offset}) {
+		h.feed.replace(protocol.Position{Epoch: l.opened.Epoch, Offset: l.opened.Offset}, l.opened.Cols, l.opened.Rows)
+	} else {
+		// The agent doesn't repeat a change of size at this very offset. The
+		// offset is the ring's head, so this can't fail.
+		h.feed.resized(protocol.Resized{Offset: l.opened.Offset, Cols: l.opened.Cols, Rows: l.opened.Rows})
+	}
+	told := map[protocol.GrantID]bool{}
+	for _, v := range h.viewers {
+		if !told[v.grant.ID] {
+			told[v.grant.ID] = true
+			h.send(protocol.GrantAdd{Grant: v.token})
+		}
+	}
+	if first {
+		close(h.ready)
+		return
+	}
+	h.step(turn.Reattached{Opened: l.opened}) // tells everybody control_state, which ends "waiting"
+	h.repeatInput()
+}
+
+// unlinked: the stream ended, which a viewer sees as waiting.
+func (h *Hub) unlinked(err error) {
+	h.link = nil
+	h.metrics.LinksLost.Inc()
+	h.log.Info("terminal stream lost", "sandbox", h.key.Sandbox, "pty", h.key.PTY, "err", err)
+	h.broadcast(protocol.Waiting{Reason: protocol.WaitingSandbox})
+	h.step(turn.Detached{}) // whoever this greets hears of the waiting there
+}
+
+// unreachable: there is no terminal, or nobody may see it. It returns whether
+// the hub goes on.
+func (h *Hub) unreachable(err error) bool {
+	if h.feed == nil {
+		h.err = err
+		close(h.ready)
+		return false
+	}
+	e := protocol.AsError(err)
+	kind := e.Kind
+	if kind == protocol.KindNotFound {
+		kind = protocol.KindEnded // it was there before
+	}
+	h.dropInput(protocol.RefusedEnded)
+	h.closeAll(kind, kind.Text())
+	return false
+}
+
+// answer acts on what the agent says beside output.
+func (h *Hub) answer(m protocol.Message) {
+	switch m := m.(type) {
+	case protocol.Leased:
+		h.step(turn.Leased{Leased: m})
+	case protocol.InputAck:
+		h.acked(m)
+	case protocol.InputRefused:
+		h.inputRefused(m)
+	case protocol.Granted:
+		h.granted(m)
+	}
+}
+
+// granted cuts the viewers whose grant the agent doesn't accept.
+func (h *Hub) granted(m protocol.Granted) {
+	if m.Refused == "" {
+		return
+	}
+	for _, v := range h.viewers {
+		if v.grant.ID == m.GrantID {
+			h.metrics.ViewersCut.WithLabelValues("grant_refused").Inc()
+			v.close(protocol.KindForbidden, "the sandbox does not accept this grant")
+		}
+	}
+}

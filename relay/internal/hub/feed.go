@@ -1,0 +1,166 @@
+package hub
+
+import (
+	"net"
+	"sync"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/replay"
+)
+
+// A feed is the output of one terminal: the ring, and whom to wake when it
+// grows. The stream's reader appends; every viewer's writer reads at its own
+// cursor. Appending costs the same however slow any viewer is.
+type feed struct {
+	mu      sync.Mutex
+	ring    *replay.Ring
+	run     uint64 // raised when the ring is replaced, which makes older cursors void
+	ended   bool   // the terminal's process is over and its last frame is in the ring
+	viewers map[*Viewer]struct{}
+}
+
+// A place is a viewer's cursor in one run of the feed. Its owner is the
+// viewer's writer; the hub sets it before the viewer is greeted.
+type place struct {
+	run    uint64
+	cursor replay.Cursor
+}
+
+func newFeed(opened protocol.TerminalOpened) *feed {
+	return &feed{
+		ring:    replay.New(opened.Epoch, opened.Offset, opened.Cols, opened.Rows, protocol.RingBytes),
+		viewers: map[*Viewer]struct{}{},
+	}
+}
+
+// position returns where the feed ends.
+func (f *feed) position() protocol.Position {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return protocol.Position{Epoch: f.ring.Epoch(), Offset: f.ring.Head()}
+}
+
+// data appends output.
+func (f *feed) data(m protocol.Data) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.ring.Data(m.Offset, m.Bytes); err != nil {
+		return err
+	}
+	f.wake()
+	return nil
+}
+
+// resized appends a change of size, unless it changes nothing.
+func (f *feed) resized(m protocol.Resized) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if cols, rows := f.ring.SizeAt(f.ring.Head()); cols == m.Cols && rows == m.Rows {
+		return nil
+	}
+	err := f.ring.Resize(m.Offset, m.Cols, m.Rows, protocol.EncodeServerMessage(
+		protocol.SizeChanged{Offset: m.Offset, Cols: m.Cols, Rows: m.Rows}))
+	f.wake()
+	return err
+}
+
+// exited appends the end of the process. Repeated ends are ignored: a stream
+// that was opened again says it again.
+func (f *feed) exited(m protocol.Exited) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended {
+		return
+	}
+	f.ring.Text(protocol.EncodeServerMessage(
+		protocol.PTYClosed{ExitCode: m.Code, Signal: m.Signal, Offset: m.Offset}))
+	f.ended = true
+	f.wake()
+}
+
+// over reports whether the terminal's process has ended.
+func (f *feed) over() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ended
+}
+
+// replace begins a new run at pos; what the ring held is gone.
+func (f *feed) replace(pos protocol.Position, cols, rows int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ring = replay.New(pos.Epoch, pos.Offset, cols, rows, protocol.RingBytes)
+	f.run++
+	f.wake()
+}
+
+// wake tells every viewer's writer that there is something new. The caller
+// holds mu.
+func (f *feed) wake() {
+	for v := range f.viewers {
+		v.nudge()
+	}
+}
+
+// join places v: at since when the ring holds it, else at the start of what a
+// newcomer should see. It returns what to tell the viewer.
+func (f *feed) join(v *Viewer, since *protocol.Position) protocol.Attached {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.viewers[v] = struct{}{}
+	offset, mode := f.start(), protocol.ModeResume
+	if since != nil {
+		_, err := f.ring.CursorAt(since.Offset)
+		if since.Epoch == f.ring.Epoch() && err == nil {
+			offset = since.Offset
+		} else {
+			mode = protocol.ModeGap
+		}
+	} else if offset > 0 {
+		mode = protocol.ModeGap
+	}
+	cols, rows := f.placeAt(v, offset)
+	return protocol.Attached{
+		Epoch: f.ring.Epoch(), Offset: offset, Head: f.ring.Head(), Cols: cols, Rows: rows, Mode: mode,
+	}
+}
+
+func (f *feed) leave(v *Viewer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.viewers, v)
+}
+
+// start returns the offset of the oldest line that a newcomer gets.
+func (f *feed) start() uint64 { return f.ring.LineStart(protocol.MaxReplayBytes) }
+
+// placeAt sets v's place to offset, which the ring holds, and returns the size
+// in force there. The caller holds mu.
+func (f *feed) placeAt(v *Viewer, offset uint64) (cols, rows int) {
+	cursor, err := f.ring.CursorAt(offset)
+	if err != nil {
+		cursor, _ = f.ring.CursorAt(f.ring.Head())
+	}
+	v.place = place{f.run, cursor}
+	return f.ring.SizeAt(offset)
+}
+
+// next appends to dst the frames between v's place and the head, at most
+// maxWrite bytes, and moves v's place behind them. When v fell out of the ring,
+// or the ring was replaced, it moves v to the newcomers' start instead and
+// returns the resync to send first. done says that nothing will ever follow.
+func (f *feed) next(v *Viewer, dst net.Buffers) (frames net.Buffers, resync *protocol.Resync, done bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if v.place.run == f.run {
+		frames, err := f.ring.Next(&v.place.cursor, maxWrite, dst)
+		if err == nil {
+			return frames, nil, len(frames) == len(dst) && f.ended
+		}
+	}
+	offset := f.start()
+	cols, rows := f.placeAt(v, offset)
+	return dst, &protocol.Resync{
+		Epoch: f.ring.Epoch(), Offset: offset, Head: f.ring.Head(), Cols: cols, Rows: rows,
+	}, false
+}

@@ -1,0 +1,322 @@
+// Package hub shares one terminal among its viewers: one goroutine owns who
+// watches and who types, a ring holds the output once for all of them, and
+// every viewer is a cursor with a writer of its own.
+package hub
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/turn"
+	"github.com/fairlead/fairlead/tunnel"
+)
+
+// A Key names one terminal.
+type Key struct {
+	Sandbox protocol.SandboxID
+	Session protocol.SessionID
+	PTY     protocol.PTYID
+}
+
+// Tunnels finds the tunnel of a sandbox. Package fleet implements it.
+type Tunnels interface {
+	// Wait returns the sandbox's tunnel, waiting for it until ctx ends.
+	Wait(ctx context.Context, id protocol.SandboxID) (*tunnel.Session, error)
+}
+
+// A Hub shares one terminal.
+type Hub struct {
+	// Static after construction.
+	key      Key
+	tunnels  Tunnels
+	log      *slog.Logger
+	metrics  *Metrics
+	events   chan event
+	queue    *semaphore.Weighted // input under way to the PTY, all viewers together
+	watch    func(session *tunnel.Session, delta int)
+	bearer   atomic.Pointer[string] // a grant that opens the next link
+	finished atomic.Bool            // the process is over: nothing new will come
+	ready    chan struct{}          // closed when feed or err is set
+	done     chan struct{}          // closed when run has returned
+	over     context.Context        // ends with done
+	finish   context.CancelFunc
+
+	// Set by run before ready is closed.
+	feed *feed
+	err  error
+
+	// Owned by run.
+	state    turn.State
+	viewers  map[turn.SocketID]*Viewer
+	grants   map[protocol.GrantID]int // viewers under each grant the agent knows
+	link     *link                    // nil while the sandbox is away
+	ended    bool
+	unacked  []unackedInput // oldest first; sent again on the next link
+	presence presence
+	resize   pendingResize
+}
+
+// An unackedInput is input that the agent has not confirmed yet.
+type unackedInput struct {
+	v     *Viewer
+	input protocol.Input
+	cost  int64
+}
+
+func newHub(key Key, tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Hub {
+	over, finish := context.WithCancel(context.Background())
+	return &Hub{
+		over: over, finish: finish,
+		key: key, tunnels: tunnels, log: log, metrics: metrics,
+		events:  make(chan event, 64),
+		queue:   semaphore.NewWeighted(protocol.MaxInputQueued),
+		ready:   make(chan struct{}),
+		done:    make(chan struct{}),
+		viewers: map[turn.SocketID]*Viewer{},
+		grants:  map[protocol.GrantID]int{},
+	}
+}
+
+// post hands e to run. It waits while run is busy and gives up when the hub is
+// over.
+func (h *Hub) post(e event) {
+	select {
+	case h.events <- e:
+	case <-h.done:
+	}
+}
+
+// run owns the hub until ctx ends or the terminal can't be reached. grant opens
+// the first stream.
+func (h *Hub) run(ctx context.Context, grant string) {
+	defer close(h.done)
+	defer h.finish()
+	h.metrics.Hubs.Inc()
+	defer h.metrics.Hubs.Dec()
+	linkCtx, stopLink := context.WithCancel(ctx)
+	linkOver := make(chan struct{})
+	go func() { // run waits for it below
+		defer close(linkOver)
+		h.keepLinked(linkCtx, grant)
+	}()
+	defer func() {
+		stopLink()
+		for open := true; open; { // drain, so that the link's goroutines can end
+			select {
+			case <-h.events:
+			case <-linkOver:
+				open = false
+			}
+		}
+	}()
+
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case e := <-h.events:
+			if !h.handle(e) {
+				return
+			}
+		case <-timer.C:
+			h.tick(time.Now())
+		case <-ctx.Done():
+			h.closeAll(protocol.KindRestarting, "the relay is going away")
+			return
+		}
+		timer.Reset(h.untilTick(time.Now()))
+	}
+}
+
+// handle acts on one event. It returns false when the hub is over.
+func (h *Hub) handle(e event) bool {
+	switch e := e.(type) {
+	case joined:
+		h.join(e.v)
+	case left:
+		h.leave(e.v)
+	case renewed:
+		h.renew(e.v, e.grant, e.token)
+	case said:
+		h.obey(e.v, e.m)
+	case typed:
+		h.input(e)
+	case resynced:
+		e.v.tell(h.state.StateFor(e.v.id))
+	case linkUp:
+		h.linked(e.l)
+		close(e.adopted)
+	case linkDown:
+		h.unlinked(e.err)
+	case linkFailed:
+		return h.unreachable(e.err)
+	case answered:
+		if e.l == h.link {
+			h.answer(e.m)
+		}
+	case exited:
+		h.ended = true
+		h.finished.Store(true)
+		h.dropInput(protocol.RefusedEnded)
+	}
+	return true
+}
+
+// step feeds one event to the turn-taking rules and carries out what follows.
+func (h *Hub) step(e turn.Event) {
+	var effects []turn.Effect
+	h.state, effects = turn.Step(h.state, e)
+	for _, effect := range effects {
+		switch effect := effect.(type) {
+		case turn.Propose:
+			h.send(effect.Proposal)
+		case turn.ReportHolder:
+			h.send(effect.Holder)
+		case turn.Greet:
+			h.greet(h.viewers[effect.Socket])
+		case turn.Broadcast:
+			h.broadcast(effect.Message)
+		case turn.Send:
+			if v := h.viewers[effect.Socket]; v != nil {
+				v.tell(effect.Message)
+			}
+		case turn.StateChanged:
+			for _, v := range h.viewers {
+				if v.greeted {
+					v.tell(h.state.StateFor(v.id))
+				}
+			}
+		}
+	}
+}
+
+// send queues m for the agent. Without a link it is dropped: what matters is
+// said again when the link is back.
+func (h *Hub) send(m protocol.Message) {
+	if h.link != nil {
+		h.link.send(m)
+	}
+}
+
+func (h *Hub) broadcast(m protocol.ServerMessage) {
+	for _, v := range h.viewers {
+		if v.greeted {
+			v.tell(m)
+		}
+	}
+}
+
+func (h *Hub) closeAll(kind protocol.Kind, cause string) {
+	for _, v := range h.viewers {
+		v.close(kind, cause)
+	}
+}
+
+// join adds a viewer. What it sees first is up to the turn-taking rules, which
+// greet it at once or after its claim is answered.
+func (h *Hub) join(v *Viewer) {
+	h.viewers[v.id] = v
+	h.metrics.Viewers.Inc()
+	h.addGrant(v)
+	h.step(turn.Joined{
+		Socket: v.id, User: v.user, Name: v.name, GrantID: v.grant.ID, CanControl: h.mayControl(v.grant),
+	})
+	h.presence.dirty = true
+}
+
+// greet sends a viewer its first messages and lets output flow.
+func (h *Hub) greet(v *Viewer) {
+	if v == nil || v.greeted {
+		return
+	}
+	v.greeted = true
+	v.tell(h.state.StateFor(v.id))
+	v.tell(h.feed.join(v, v.since))
+	if h.link == nil {
+		v.tell(protocol.Waiting{Reason: protocol.WaitingSandbox})
+	}
+	v.tell(h.presence.message(h.viewers))
+	v.start()
+	early := v.early
+	v.early = nil
+	for _, e := range early {
+		h.input(e)
+	}
+}
+
+func (h *Hub) leave(v *Viewer) {
+	if h.viewers[v.id] != v {
+		return
+	}
+	delete(h.viewers, v.id)
+	h.metrics.Viewers.Dec()
+	h.feed.leave(v)
+	for _, e := range v.early {
+		h.release(v, e.cost)
+	}
+	h.step(turn.Left{Socket: v.id})
+	h.dropGrant(v.grant.ID)
+	h.presence.dirty = true
+}
+
+// renew puts a viewer under another grant of the same user.
+func (h *Hub) renew(v *Viewer, grant *jws.Grant, token string) {
+	if h.viewers[v.id] != v {
+		return
+	}
+	old := v.grant.ID
+	v.grant, v.token = grant, token
+	h.addGrant(v)
+	h.step(turn.Renewed{Socket: v.id, GrantID: grant.ID, CanControl: h.mayControl(grant)})
+	h.dropGrant(old)
+	v.tell(protocol.Reauthed{ExpiresAt: grant.Expires().Unix()})
+}
+
+func (h *Hub) mayControl(g *jws.Grant) bool {
+	return g.Allows(h.key.Session, h.key.PTY, protocol.CapControl)
+}
+
+// addGrant makes v's grant known to the agent, once for all viewers under it.
+func (h *Hub) addGrant(v *Viewer) {
+	h.bearer.Store(&v.token)
+	if h.grants[v.grant.ID]++; h.grants[v.grant.ID] == 1 {
+		h.send(protocol.GrantAdd{Grant: v.token})
+	}
+}
+
+func (h *Hub) dropGrant(id protocol.GrantID) {
+	if h.grants[id]--; h.grants[id] <= 0 {
+		delete(h.grants, id)
+		h.send(protocol.GrantDrop{GrantID: id})
+	}
+}
+
+// obey acts on a text frame of a viewer.
+func (h *Hub) obey(v *Viewer, m protocol.ClientMessage) {
+	if h.viewers[v.id] != v {
+		return
+	}
+	switch m.Type {
+	case protocol.ClientRequestControl:
+		h.step(turn.Requested{Socket: v.id})
+	case protocol.ClientTakeControl:
+		h.step(turn.Taken{Socket: v.id})
+	case protocol.ClientCancelRequest:
+		h.step(turn.Cancelled{Socket: v.id})
+	case protocol.ClientGrantControl:
+		h.step(turn.Granted{Socket: v.id, To: m.To})
+	case protocol.ClientRevokeControl:
+		h.step(turn.Revoked{Socket: v.id})
+	case protocol.ClientResize:
+		if _, ok := h.state.MayType(v.id); ok {
+			h.resize.want(protocol.Resize{Term: h.state.Term(), Cols: m.Cols, Rows: m.Rows})
+			h.tick(time.Now())
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package turn
+
+import (
+	"slices"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// Step returns the state after e and what is to be done, in order. It depends
+// on nothing but its arguments, and changes neither.
+func Step(s State, e Event) (State, []Effect) {
+	t := step{State: s}
+	switch e := e.(type) {
+	case Joined:
+		t.joined(e)
+	case Left:
+		t.left(e.Socket)
+	case Renewed:
+		t.renewed(e)
+	case Requested:
+		t.wants(wish{kind: request, socket: e.Socket})
+	case Taken:
+		t.wants(wish{kind: take, socket: e.Socket})
+	case Cancelled:
+		t.wants(wish{kind: cancel, socket: e.Socket})
+	case Granted:
+		t.wants(wish{kind: handOver, socket: e.Socket, to: e.To})
+	case Revoked:
+		t.wants(wish{kind: giveBack, socket: e.Socket})
+	case Leased:
+		t.leased(e.Leased)
+	case Detached:
+		t.attached = false
+		t.forgetWishes()
+	case Reattached:
+		t.reattached(e.Opened)
+	}
+	t.proceed()
+	return t.State, t.effects
+}
+
+// A step is one Step under way. The slices in State are shared with the state
+// before, so they are replaced, never written to.
+type step struct {
+	State
+	effects []Effect
+}
+
+func (t *step) emit(e Effect) { t.effects = append(t.effects, e) }
+
+func (t *step) fail(id SocketID, kind protocol.Kind, message string) {
+	if _, there := t.socket(id); there {
+		t.emit(Send{id, protocol.ErrorMessage{Name: kind.Name(), Message: message}})
+	}
+}
+
+// report tells the agent that a user came or went.
+func (t *step) report(user protocol.UserID, sockets int) {
+	if t.attached {
+		t.emit(ReportHolder{protocol.Holder{User: user, Sockets: sockets}})
+	}
+}
+
+func (t *step) joined(e Joined) {
+	at, known := t.find(e.Socket)
+	if known {
+		return
+	}
+	v := socket{e.Socket, e.User, e.Name, e.GrantID, e.CanControl && e.User != ""}
+	t.sockets = slices.Insert(slices.Clip(t.sockets), at, v)
+	if _, n := t.controlling(v.user); v.canControl && n == 1 {
+		t.report(v.user, n)
+	}
+	if v.canControl && v.user == t.creator && t.claimable() && !t.hasWish(claim) {
+		t.first(wish{kind: claim, socket: v.id}) // greets it
+		return
+	}
+	t.emit(Greet{v.id})
+}
+
+func (t *step) left(id SocketID) {
+	at, known := t.find(id)
+	if !known {
+		return
+	}
+	before := t.sockets[at]
+	t.sockets = slices.Delete(slices.Clone(t.sockets), at, at+1)
+	t.queue = slices.DeleteFunc(slices.Clone(t.queue), func(w wish) bool { return w.socket == id && w.kind.ofViewer() })
+	t.lessOf(before)
+}
+
+func (t *step) renewed(e Renewed) {
+	at, known := t.find(e.Socket)
+	if !known {
+		return
+	}
+	before := t.sockets[at]
+	now := before
+	now.grant, now.canControl = e.GrantID, e.CanControl && before.user != ""
+	t.sockets = slices.Clone(t.sockets)
+	t.sockets[at] = now
+	if _, n := t.controlling(now.user); now.canControl && !before.canControl && n == 1 {
+		t.report(now.user, n)
+	}
+	t.lessOf(before)
+	if now.canControl != before.canControl {
+		t.emit(Send{now.id, t.StateFor(now.id)})
+	}
+}
+
+// lessOf sees to what ends with a socket, or with the grant that it had.
+func (t *step) lessOf(before socket) {
+	if !before.canControl {
+		return
+	}
+	if _, n := t.controlling(before.user); n == 0 {
+		t.report(before.user, 0)
+		if t.dropRequest(before.user) {
+			t.emit(StateChanged{})
+		}
+	}
+	if before.user == t.lease.Holder && before.grant == t.lease.GrantID {
+		t.renewLease()
+	}
+}
+
+// renewLease puts the lease under a grant that its holder still has.
+func (t *step) renewLease() {
+	if t.attached && t.outlived() && !t.hasWish(renew) {
+		t.first(wish{kind: renew})
+	}
+}
+
+// dropRequest takes a user out of the line, if there.
+func (t *step) dropRequest(user protocol.UserID) bool {
+	at := slices.Index(t.requests, user)
+	if at < 0 {
+		return false
+	}
+	t.requests = slices.Delete(slices.Clone(t.requests), at, at+1)
+	return true
+}
+
+// leased takes the agent's word, and goes on with the wish that it answers.
+func (t *step) leased(m protocol.Leased) {
+	if !t.attached {
+		return
+	}
+	t.adopt(m.Lease)
+	if m.ID == 0 || m.ID != t.proposal.ID {
+		return
+	}
+	w, expected := t.underway, t.proposal.ExpectRevision
+	t.underway, t.proposal = wish{}, protocol.LeaseProposal{}
+	switch {
+	case m.Refused == "":
+		t.done(w)
+	case m.Lease.Revision == expected:
+		t.refuse(w, protocol.KindForbidden, "the sandbox did not accept the change of control")
+	case w.tries >= maxTries:
+		t.refuse(w, protocol.KindConflict, "control keeps changing, try again")
+	default:
+		t.first(w) // judged again, by the lease as it is now
+	}
+}
+
+// adopt makes l the lease and announces what changed. What was overtaken on the
+// way says nothing new.
+func (t *step) adopt(l protocol.Lease) {
+	old := t.lease
+	if l.Revision <= old.Revision {
+		return
+	}
+	t.lease = l
+	t.claimed = t.claimed || l.Holder != ""
+	switch {
+	case l.Holder == old.Holder && l.Term == old.Term:
+	case l.Holder == "" && old.Holder == "": // held in between, unseen
+	case l.Holder == "" && old.State == protocol.LeaseGrace:
+		t.emit(Broadcast{protocol.ControlExpired{From: old.Holder}})
+	case l.Holder == "":
+		t.emit(Broadcast{protocol.ControlRevoked{From: old.Holder}})
+	case old.Holder == "" || old.Holder == l.Holder:
+		t.emit(Broadcast{protocol.ControlTaken{Controller: l.Holder, Term: l.Term}})
+	default:
+		t.emit(Broadcast{protocol.ControlGranted{From: old.Holder, To: l.Holder, Controller: l.Holder, Term: l.Term}})
+	}
+	served := t.dropRequest(l.Holder)
+	if served || l.Holder != old.Holder || l.Term != old.Term || l.State != old.State {
+		t.emit(StateChanged{})
+	}
+	if _, n := t.controlling(l.Holder); n > 0 && l.Holder != old.Holder {
+		t.report(l.Holder, n) // came before this stream, perhaps
+	}
+	if l.Holder == old.Holder && l.State == protocol.LeaseHeld && old.State == protocol.LeaseGrace {
+		t.renewLease() // the holder is back, under another grant perhaps
+	}
+}
+
+// reattached starts from what the agent says now, which may be a new one that
+// remembers nothing.
+func (t *step) reattached(o protocol.TerminalOpened) {
+	t.forgetWishes()
+	t.attached = true
+	t.creator, t.claimed, t.lease = o.Creator, o.Claimed || o.Lease.Holder != "", o.Lease
+	t.dropRequest(t.lease.Holder)
+	t.emit(StateChanged{})
+	if holder := t.lease.Holder; holder != "" {
+		_, n := t.controlling(holder)
+		t.report(holder, n)
+		t.renewLease()
+	}
+	if t.claimable() {
+		t.first(wish{kind: claim})
+	}
+}

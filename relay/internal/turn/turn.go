@@ -1,0 +1,144 @@
+// Package turn is turn-taking on one terminal as a pure function: it turns what
+// viewers and the agent say into proposals to the agent and messages to
+// viewers. The agent's lease decides; nothing is announced before the agent
+// has confirmed it.
+//
+// The rules are those of seed 001. Control of a new terminal goes to its
+// creator. A viewer who asks gets a free terminal at once and otherwise waits in
+// line until the controller hands over; nobody moves up by themselves. A user
+// counts as present while a socket of theirs may control, and only presence
+// ends or averts the grace, which the agent times.
+package turn
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+const (
+	// maxQueued bounds what viewers ask for while a proposal is under way.
+	// Beyond it they are told to slow down.
+	maxQueued = 64
+	// maxRequests bounds the users in line for control, so that a
+	// control_state stays small.
+	maxRequests = 64
+	// maxTries bounds how often one wish is proposed anew because the lease
+	// changed meanwhile.
+	maxTries = 8
+	// agentStopped is the agent_state while there are no coding agents.
+	agentStopped = "stopped"
+)
+
+// A State is how control of one terminal stands, as one relay knows it. It is a
+// value: [Step] returns another one and leaves its argument as it was.
+type State struct {
+	creator  protocol.UserID
+	claimed  bool // somebody has had control
+	attached bool // there is a stream to the agent
+	lease    protocol.Lease
+	sockets  []socket          // by id
+	requests []protocol.UserID // in line for control
+
+	underway wish // proposed to the agent; none when proposal.ID is 0
+	proposal protocol.LeaseProposal
+	lastID   uint64 // of a proposal
+	queue    []wish // wait for the answer: maxQueued at most, and what goes first
+}
+
+type socket struct {
+	id         SocketID
+	user       protocol.UserID
+	name       string
+	grant      protocol.GrantID
+	canControl bool
+}
+
+// New returns the state of a terminal whose stream to the agent was just
+// opened: what OPENED said, and no viewers.
+func New(creator protocol.UserID, claimed bool, lease protocol.Lease) State {
+	return State{
+		creator: creator, claimed: claimed || lease.Holder != "",
+		attached: true, lease: lease,
+	}
+}
+
+// StateFor returns the full control_state for one viewer. Its grace is what was
+// left when the agent last spoke.
+func (s State) StateFor(id SocketID) protocol.ControlState {
+	v, _ := s.socket(id)
+	return protocol.ControlState{
+		Controller: s.lease.Holder, Requests: s.requests, Term: s.lease.Term, GraceMS: s.lease.MSLeft,
+		AgentState: agentStopped, You: v.user, CanControl: v.canControl,
+	}
+}
+
+// Controller returns who has control, "" when nobody has.
+func (s State) Controller() protocol.UserID { return s.lease.Holder }
+
+// Term returns the term under which the controller types.
+func (s State) Term() uint64 { return s.lease.Term }
+
+// MayType reports whether what is typed into a socket may be passed on, and if
+// not, why.
+func (s State) MayType(id SocketID) (protocol.RefusalReason, bool) {
+	if v, ok := s.socket(id); !ok || !v.canControl || v.user != s.lease.Holder {
+		return protocol.RefusedNotController, false
+	}
+	return "", true
+}
+
+// find returns where the socket is among the others, or belongs.
+func (s *State) find(id SocketID) (int, bool) {
+	return slices.BinarySearchFunc(s.sockets, id, func(v socket, id SocketID) int { return cmp.Compare(v.id, id) })
+}
+
+func (s *State) socket(id SocketID) (socket, bool) {
+	i, ok := s.find(id)
+	if !ok {
+		return socket{}, false
+	}
+	return s.sockets[i], true
+}
+
+// controlling counts the sockets with which user may control, and returns the
+// last that came.
+func (s *State) controlling(user protocol.UserID) (last socket, n int) {
+	for _, v := range s.sockets {
+		if v.user == user && v.canControl {
+			last = v
+			n++
+		}
+	}
+	return last, n
+}
+
+func (s *State) connected(user protocol.UserID) bool {
+	return slices.ContainsFunc(s.sockets, func(v socket) bool { return v.user == user })
+}
+
+// nameOf returns what to call a user in a message.
+func (s *State) nameOf(user protocol.UserID) string {
+	for _, v := range s.sockets {
+		if v.user == user && v.name != "" {
+			return v.name
+		}
+	}
+	return "somebody else"
+}
+
+// claimable reports whether control goes to the creator now.
+func (s *State) claimable() bool {
+	_, n := s.controlling(s.creator)
+	return s.attached && !s.claimed && s.lease.Holder == "" && n > 0
+}
+
+// outlived reports whether the lease is under a grant that no socket of its
+// holder has, though the holder has others.
+func (s *State) outlived() bool {
+	_, n := s.controlling(s.lease.Holder)
+	return n > 0 && !slices.ContainsFunc(s.sockets, func(v socket) bool {
+		return v.user == s.lease.Holder && v.canControl && v.grant == s.lease.GrantID
+	})
+}

@@ -1,0 +1,173 @@
+package turn
+
+import (
+	"slices"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// A wishKind is what somebody wants to happen to control.
+type wishKind uint8
+
+const (
+	request  wishKind = iota + 1 // control, or a place in line
+	take                         // control, if it is free
+	cancel                       // the place in line is not needed any more
+	handOver                     // another controller
+	giveBack                     // no controller
+	claim                        // the creator as the first controller
+	renew                        // another grant of the same controller
+)
+
+// ofViewer reports whether a viewer has asked, and gets an answer.
+func (k wishKind) ofViewer() bool { return k < claim }
+
+// A wish waits for the agent or for its turn. Wishes are granted one at a time
+// and each is judged by the lease as it is then.
+type wish struct {
+	kind   wishKind
+	socket SocketID        // whose; of a claim, the one to greet when it is decided, 0 for none
+	to     protocol.UserID // of handOver
+	tries  int             // proposals made
+}
+
+// wants notes what a viewer asks for.
+func (t *step) wants(w wish) {
+	switch {
+	case !t.attached && w.kind != cancel:
+		t.fail(w.socket, protocol.KindUnavailable, "the sandbox is not connected")
+	case len(t.queue) >= maxQueued:
+		t.fail(w.socket, protocol.KindTooMany, "too many requests at once")
+	default:
+		t.queue = append(slices.Clip(t.queue), w)
+	}
+}
+
+// first puts w before all others.
+func (t *step) first(w wish) {
+	t.queue = slices.Insert(slices.Clip(t.queue), 0, w)
+}
+
+func (t *step) hasWish(k wishKind) bool {
+	return t.proposal.ID != 0 && t.underway.kind == k ||
+		slices.ContainsFunc(t.queue, func(w wish) bool { return w.kind == k })
+}
+
+// proceed grants wishes until one needs the agent.
+func (t *step) proceed() {
+	for t.proposal.ID == 0 && len(t.queue) > 0 {
+		w := t.queue[0]
+		t.queue = t.queue[1:]
+		t.judge(w)
+	}
+}
+
+// forgetWishes drops what needs an agent, as there is none.
+func (t *step) forgetWishes() {
+	forgotten := t.queue
+	if t.proposal.ID != 0 {
+		forgotten = append([]wish{t.underway}, forgotten...)
+	}
+	t.underway, t.proposal, t.queue = wish{}, protocol.LeaseProposal{}, nil
+	for _, w := range forgotten {
+		t.refuse(w, protocol.KindUnavailable, "the sandbox is not connected")
+	}
+}
+
+// done ends a wish that is decided.
+func (t *step) done(w wish) {
+	if _, there := t.socket(w.socket); there && w.kind == claim {
+		t.emit(Greet{w.socket})
+	}
+}
+
+func (t *step) refuse(w wish, kind protocol.Kind, message string) {
+	if w.kind.ofViewer() {
+		t.fail(w.socket, kind, message)
+	}
+	t.done(w)
+}
+
+// propose asks the agent for another holder, or for none.
+func (t *step) propose(w wish, next protocol.LeaseNext) {
+	w.tries++
+	t.lastID++
+	t.underway = w
+	t.proposal = protocol.LeaseProposal{ID: t.lastID, ExpectRevision: t.lease.Revision, Next: next}
+	t.emit(Propose{t.proposal})
+}
+
+// judge decides a wish by the lease as it is, or asks the agent to.
+func (t *step) judge(w wish) {
+	switch w.kind {
+	case claim:
+		if !t.claimable() {
+			t.done(w)
+			return
+		}
+		v, _ := t.controlling(t.creator)
+		t.propose(w, protocol.LeaseNext{Holder: v.user, GrantID: v.grant})
+	case renew:
+		if t.outlived() {
+			v, _ := t.controlling(t.lease.Holder)
+			t.propose(w, protocol.LeaseNext{Holder: v.user, GrantID: v.grant})
+		}
+	default:
+		if v, there := t.socket(w.socket); there {
+			t.judgeViewer(w, v)
+		}
+	}
+}
+
+func (t *step) judgeViewer(w wish, v socket) {
+	hasControl := v.canControl && v.user == t.lease.Holder
+	switch {
+	case w.kind == cancel:
+		if t.dropRequest(v.user) {
+			t.emit(StateChanged{})
+		}
+	case !v.canControl:
+		t.refuse(w, protocol.KindForbidden, "your access does not include control")
+	case w.kind == handOver && hasControl:
+		t.judgeHandOver(w)
+	case w.kind == giveBack && hasControl:
+		t.propose(w, protocol.LeaseNext{})
+	case w.kind == handOver || w.kind == giveBack:
+		t.refuse(w, protocol.KindForbidden, "only the controller can do this")
+	case hasControl:
+		t.emit(Send{v.id, t.StateFor(v.id)}) // has it already
+	case t.lease.Holder == "":
+		t.propose(w, protocol.LeaseNext{Holder: v.user, GrantID: v.grant})
+	case w.kind == take:
+		t.refuse(w, protocol.KindConflict, t.nameOf(t.lease.Holder)+" has control")
+	default:
+		t.queueUp(w, v.user)
+	}
+}
+
+func (t *step) judgeHandOver(w wish) {
+	to, n := t.controlling(w.to)
+	switch {
+	case w.to == t.lease.Holder:
+		t.emit(Send{w.socket, t.StateFor(w.socket)})
+	case n > 0:
+		t.propose(w, protocol.LeaseNext{Holder: to.user, GrantID: to.grant})
+	case t.connected(w.to):
+		t.refuse(w, protocol.KindForbidden, "that user's access does not include control")
+	default:
+		t.refuse(w, protocol.KindNotFound, "that user is not connected")
+	}
+}
+
+// queueUp gives a user a place in line, once.
+func (t *step) queueUp(w wish, user protocol.UserID) {
+	switch {
+	case slices.Contains(t.requests, user):
+	case len(t.requests) >= maxRequests:
+		t.refuse(w, protocol.KindTooMany, "too many users wait for control")
+	default:
+		t.requests = append(slices.Clip(t.requests), user)
+		t.emit(Broadcast{protocol.ControlRequested{From: user, Requests: t.requests}})
+		t.emit(StateChanged{})
+	}
+}

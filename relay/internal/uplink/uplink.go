@@ -1,0 +1,105 @@
+// Package uplink pipes the connect streams of sandboxes to the control plane:
+// opaque bytes to one configured address, nothing else.
+package uplink
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/tunnel"
+)
+
+const (
+	// maxStreams bounds the connect streams of one sandbox.
+	maxStreams = 16
+	// dialTimeout bounds the way to the control plane.
+	dialTimeout = 5 * time.Second
+)
+
+// Uplink serves connect streams.
+type Uplink struct {
+	Address string // of the control plane's TLS listener, "host:port"
+	Log     *slog.Logger
+}
+
+// Serve accepts the streams that a sandbox opens until its session ends. It
+// returns when all of them are over.
+func (u *Uplink) Serve(session *tunnel.Session) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	stop := context.AfterFunc(sessionContext(ctx, session), cancel)
+	defer stop()
+	room := make(chan struct{}, maxStreams)
+	var running sync.WaitGroup
+	defer running.Wait()
+	for {
+		in, err := session.Accept(ctx)
+		if err != nil {
+			return
+		}
+		if in.Open.Kind != protocol.StreamConnect {
+			in.Refuse(protocol.Errorf(protocol.KindUnsupported, "an agent opens connect streams only"))
+			continue
+		}
+		select {
+		case room <- struct{}{}:
+			running.Go(func() {
+				defer func() { <-room }()
+				u.connect(ctx, in)
+			})
+		default:
+			in.Refuse(protocol.Errorf(protocol.KindTooMany, "over %d connect streams", maxStreams))
+		}
+	}
+}
+
+// sessionContext returns a context that ends with session.
+func sessionContext(parent context.Context, session *tunnel.Session) context.Context {
+	ctx, cancel := context.WithCancel(parent)
+	go func() { // ends with the session or the parent, whichever is first
+		select {
+		case <-session.Done():
+		case <-parent.Done():
+		}
+		cancel()
+	}()
+	return ctx
+}
+
+// connect pipes one stream.
+func (u *Uplink) connect(ctx context.Context, in *tunnel.Incoming) {
+	dialer := net.Dialer{Timeout: dialTimeout}
+	upstream, err := dialer.DialContext(ctx, "tcp", u.Address)
+	if err != nil {
+		u.Log.Warn("control plane not reached for a sandbox", "err", err)
+		in.Refuse(protocol.Errorf(protocol.KindUnavailable, "the control plane can't be reached at the moment"))
+		return
+	}
+	defer upstream.Close()
+	stream, err := in.Accept(protocol.Opened{})
+	if err != nil {
+		return
+	}
+	defer stream.Close()
+	stop := context.AfterFunc(ctx, func() {
+		stream.Close()
+		upstream.Close()
+	})
+	defer stop()
+	back := make(chan struct{})
+	go func() { // connect waits for it below
+		defer close(back)
+		io.Copy(stream, upstream)
+		stream.Close()
+	}()
+	io.Copy(upstream, stream)
+	if tcp, ok := upstream.(*net.TCPConn); ok {
+		tcp.CloseWrite()
+	}
+	<-back
+}

@@ -1,0 +1,283 @@
+// Package relay is the edge: browsers and agents both connect to it, and it
+// joins them. It keeps nothing that it could not lose.
+package relay
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/access"
+	"github.com/fairlead/fairlead/relay/internal/admin"
+	"github.com/fairlead/fairlead/relay/internal/console"
+	"github.com/fairlead/fairlead/relay/internal/controlapi"
+	"github.com/fairlead/fairlead/relay/internal/dispatch"
+	"github.com/fairlead/fairlead/relay/internal/fleet"
+	"github.com/fairlead/fairlead/relay/internal/gateway"
+	"github.com/fairlead/fairlead/relay/internal/hub"
+	"github.com/fairlead/fairlead/relay/internal/sandboxapi"
+	"github.com/fairlead/fairlead/relay/internal/uplink"
+	"github.com/fairlead/fairlead/tunnel"
+)
+
+// Relay is a relay that listens. Make one with New, then Run it.
+type Relay struct {
+	// Static after construction.
+	cfg        Config
+	log        *slog.Logger
+	public     net.Listener
+	admin      net.Listener
+	tunnels    *tunnel.Listener
+	registry   *prometheus.Registry
+	origins    *access.Origins
+	keys       *jws.Keys
+	client     *http.Client // to the control plane
+	fleet      *fleet.Fleet
+	hubs       *hub.Set
+	dispatcher *dispatch.Dispatcher
+	uplink     *uplink.Uplink
+
+	ready    atomic.Bool // keys are known
+	draining atomic.Bool
+}
+
+// New opens the relay's listeners, so that a busy port or an unreadable key is
+// known at once.
+func New(cfg Config) (*Relay, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	r := &Relay{cfg: cfg, log: cfg.Logger, registry: prometheus.NewRegistry(), client: &http.Client{Timeout: 70 * time.Second}}
+	r.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.keys = jws.NewKeys(nil, jws.KeysOptions{Fetch: r.fetchKeys})
+	r.fleet = fleet.New(r.keys, r.log)
+	r.hubs = hub.NewSet(r.fleet, r.log, hub.NewMetrics(r.registry))
+	r.dispatcher = dispatch.New(r.keys, r.fleet, r.log)
+	r.uplink = &uplink.Uplink{Address: cfg.ControlPlaneConnect, Log: r.log}
+	err := r.listen()
+	if err == nil {
+		r.origins, err = access.NewOrigins(cfg.origins(r.public.Addr()))
+	}
+	if err != nil {
+		r.closeListeners()
+		return nil, err
+	}
+	return r, nil
+}
+
+// listen opens the three listeners.
+func (r *Relay) listen() error {
+	var err error
+	if r.public, err = net.Listen("tcp", r.cfg.Listen); err != nil {
+		return fmt.Errorf("public listener: %w", err)
+	}
+	if r.admin, err = net.Listen("tcp", r.cfg.AdminListen); err != nil {
+		return fmt.Errorf("admin listener: %w", err)
+	}
+	tlsConfig, err := loadTLS(r.cfg.TunnelCert, r.cfg.TunnelKey)
+	if err != nil {
+		return fmt.Errorf("tunnel listener: %w", err)
+	}
+	tlsConfig.NextProtos = nil // the tunnel names its own
+	udp, err := net.ListenPacket("udp", r.cfg.TunnelListen)
+	if err != nil {
+		return fmt.Errorf("tunnel listener: %w", err)
+	}
+	r.tunnels, err = tunnel.Listen(tunnel.ListenConfig{
+		Conn: udp, TLS: tlsConfig, RelayID: r.cfg.RelayID, Revision: r.cfg.Revision, Admit: r.fleet.Admit,
+		StatelessResetKey: r.cfg.resetKey(), TokenKey: r.cfg.tokenKey(), Logger: r.log,
+	})
+	if err != nil {
+		udp.Close()
+		return fmt.Errorf("tunnel listener: %w", err)
+	}
+	return nil
+}
+
+func (r *Relay) closeListeners() {
+	for _, l := range []net.Listener{r.public, r.admin} {
+		if l != nil {
+			l.Close()
+		}
+	}
+	if r.tunnels != nil {
+		r.tunnels.Close()
+	}
+}
+
+// Addresses returns where the relay listens.
+func (r *Relay) Addresses() Addresses {
+	scheme := "http://"
+	if r.cfg.Cert != "" {
+		scheme = "https://"
+	}
+	return Addresses{
+		URL: scheme + r.public.Addr().String(), Tunnel: r.tunnels.Addr().String(),
+		AdminURL: "http://" + r.admin.Addr().String(), RelayID: r.cfg.RelayID, Revision: r.cfg.Revision,
+	}
+}
+
+// Run serves until ctx ends, then drains: viewers are told to come back and
+// sandboxes to go away. It returns nil after a drain.
+func (r *Relay) Run(ctx context.Context) error {
+	publicServer, err := r.publicServer()
+	if err != nil {
+		return err
+	}
+	adminServer, err := r.adminServer()
+	if err != nil {
+		return err
+	}
+	failed := make(chan error, 2)
+	var serving sync.WaitGroup // Run waits for it at the end
+	serve := func(s *http.Server, l net.Listener) {
+		serving.Go(func() {
+			if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				failed <- err
+			}
+		})
+	}
+	serve(adminServer, r.admin)
+	background, stop := context.WithCancel(context.Background())
+	serving.Go(func() { r.acceptTunnels(background) })
+	if err := r.awaitKeys(ctx); err == nil {
+		serving.Go(func() { r.stayRegistered(background) })
+		serving.Go(func() { r.refreshKeys(background) })
+		serve(publicServer, r.public)
+		r.ready.Store(true)
+		err = r.announce()
+		if err != nil {
+			failed <- err
+		}
+	}
+
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+	}
+	r.drain(publicServer)
+	stop()
+	adminServer.Close()
+	r.tunnels.Close()
+	r.closeListeners()
+	serving.Wait()
+	return err
+}
+
+// drain ends what runs within the drain timeout: readiness first, then new
+// connections, then viewers, then sandboxes.
+func (r *Relay) drain(public *http.Server) {
+	r.draining.Store(true)
+	ctx, cancel := context.WithTimeout(context.Background(), r.cfg.DrainTimeout)
+	defer cancel()
+	for _, status := range r.fleet.List() {
+		if session, err := r.fleet.Session(status.SandboxID); err == nil {
+			session.GoAway(protocol.GoAway{
+				Reason: protocol.KindRestarting, Message: "the relay is going away",
+				DeadlineMS: r.cfg.DrainTimeout.Milliseconds(),
+			})
+		}
+	}
+	r.hubs.Close()
+	r.dispatcher.Close()
+	if public.Shutdown(ctx) != nil {
+		public.Close()
+	}
+}
+
+// publicServer serves browsers and machines at the public origin.
+func (r *Relay) publicServer() (*http.Server, error) {
+	controlPlane, err := url.Parse(r.cfg.ControlPlaneURL)
+	if err != nil {
+		return nil, err
+	}
+	signer := &dispatch.Signer{URL: r.cfg.ControlPlaneURL, Credential: r.cfg.Credential, Client: r.client}
+	mux := http.NewServeMux()
+	(&gateway.Gateway{
+		Keys: r.keys, Origins: r.origins, Desk: access.NewDesk(time.Now), Hubs: r.hubs, Log: r.log,
+		Metrics: gateway.NewMetrics(r.registry),
+	}).Register(mux)
+	(&controlapi.API{Keys: r.keys, Dispatcher: r.dispatcher, ControlPlane: controlPlane, Log: r.log}).Register(mux)
+	(&sandboxapi.API{
+		Keys: r.keys, Tunnels: r.fleet, Signer: signer, Dispatcher: r.dispatcher, Revision: r.cfg.Revision, Log: r.log,
+	}).Register(mux)
+	mux.Handle("/", console.Handler(console.Options{ConnectOrigins: r.origins.List(), Revision: r.cfg.Revision}))
+
+	server := &http.Server{
+		Handler:           r.origins.Guard(mux),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    80 << 10, // a grant in a header, and room
+		ErrorLog:          slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
+	}
+	if r.cfg.Cert != "" {
+		if server.TLSConfig, err = loadTLS(r.cfg.Cert, r.cfg.Key); err != nil {
+			return nil, err
+		}
+		r.public = tls.NewListener(r.public, server.TLSConfig)
+	}
+	return server, nil
+}
+
+// adminServer serves operators. It answers only to its own names, as every
+// listener does.
+func (r *Relay) adminServer() (*http.Server, error) {
+	_, port, _ := net.SplitHostPort(r.admin.Addr().String())
+	names, err := access.NewOrigins([]string{
+		"http://" + r.admin.Addr().String(), "http://127.0.0.1:" + port, "http://localhost:" + port,
+	})
+	if err != nil {
+		return nil, err
+	}
+	handler := admin.Handler(admin.Options{
+		Revision: r.cfg.Revision,
+		Registry: r.registry,
+		Ready: func() error {
+			switch {
+			case r.draining.Load():
+				return errors.New("draining")
+			case !r.ready.Load():
+				return errors.New("waiting for the control plane's keys")
+			}
+			return nil
+		},
+		Status: func() any { return map[string]any{"relay_id": r.cfg.RelayID, "sandboxes": r.fleet.List()} },
+	})
+	return &http.Server{Handler: names.Guard(handler), ReadHeaderTimeout: 10 * time.Second}, nil
+}
+
+// acceptTunnels serves each registered tunnel until the listener closes.
+func (r *Relay) acceptTunnels(ctx context.Context) {
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	for {
+		session, err := r.tunnels.Accept(ctx)
+		if err != nil {
+			return
+		}
+		serving.Go(func() { r.uplink.Serve(session) })
+	}
+}
+
+// announce tells that the relay takes traffic.
+func (r *Relay) announce() error {
+	a := r.Addresses()
+	r.log.Info("relay ready", "url", a.URL, "tunnel", a.Tunnel, "admin", a.AdminURL, "revision", a.Revision)
+	if r.cfg.OnReady == nil {
+		return nil
+	}
+	return r.cfg.OnReady(a)
+}
