@@ -1,0 +1,227 @@
+package controlplane
+
+import (
+	"net/http"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+func commandCall(token, body string) call { return call{"POST", "/commands", token, body, nil} }
+
+const createBody = `{"target":{"sessionId":"ses_1"},"op":{"kind":"pty.create"}}`
+
+func TestCommand(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		answer string
+		status int
+		want   map[string]any
+	}{
+		{"ok", `"status":"ok","result":{"kind":"pty.create","ptyId":"pty_9"}`, 200,
+			map[string]any{"status": "ok", "result": map[string]any{"kind": "pty.create", "ptyId": "pty_9"}}},
+		{"error", `"status":"error","error":{"message":"no such directory","name":"RequestError"}`, 400,
+			map[string]any{"status": "error", "error": map[string]any{"message": "no such directory", "name": "RequestError"}}},
+		{"error without a reason", `"status":"error"`, 500,
+			map[string]any{"status": "error", "error": map[string]any{"message": "the sandbox gave no reason", "name": "InternalError"}}},
+		{"unknown", `"status":"unknown"`, 200, map[string]any{"status": "unknown"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPlane(t)
+			relay := newFakeRelay(t, callback(tt.answer))
+			p.register("rl_1", relayToken, relay.URL)
+			status, body, _ := p.do(commandCall(aliceToken, createBody))
+			envs := relay.got()
+			if len(envs) != 1 {
+				t.Fatalf("%d commands dispatched, status %d, %v", len(envs), status, body)
+			}
+			tt.want["commandId"], tt.want["revision"] = string(envs[0].CommandID), "rev1"
+			if status != tt.status || !reflect.DeepEqual(body, tt.want) {
+				t.Errorf("%d %v, want %d %v", status, body, tt.status, tt.want)
+			}
+			cmd := verifyCommand(t, p.keys(), envs[0].JWS)
+			if cmd.UserID != "usr_alice" || cmd.GrantID != "" || cmd.TTLMs != 30000 || cmd.Kind() != "pty.create" {
+				t.Errorf("signed %+v", cmd)
+			}
+		})
+	}
+}
+
+// TestDispatch offers one command to several relays.
+func TestDispatch(t *testing.T) {
+	ok := callback(`"status":"ok"`)
+	garbled := func(w http.ResponseWriter, _ protocol.CommandEnvelope) { w.Write([]byte("hello")) }
+	broken := func(http.ResponseWriter, protocol.CommandEnvelope) { panic(http.ErrAbortHandler) }
+	foreign := func(w http.ResponseWriter, _ protocol.CommandEnvelope) {
+		callback(`"status":"ok"`)(w, protocol.CommandEnvelope{CommandID: "cmd_other"})
+	}
+	type answer = func(http.ResponseWriter, protocol.CommandEnvelope)
+	for _, tt := range []struct {
+		name    string
+		relays  []answer // nil: nobody listens there
+		status  int
+		outcome string
+		errName string
+	}{
+		{"first", []answer{ok, status(500)}, 200, "ok", ""},
+		{"not there", []answer{status(404), ok}, 200, "ok", ""},
+		{"restarting", []answer{status(503), ok}, 200, "ok", ""},
+		{"lost the tunnel", []answer{status(502), ok}, 200, "ok", ""},
+		{"relay is gone", []answer{nil, ok}, 200, "ok", ""},
+		{"died in the middle", []answer{broken, ok}, 200, "ok", ""},
+		{"nowhere", []answer{status(404), nil}, 503, "error", "InternalError"},
+		{"lost", []answer{status(502), status(404)}, 200, "unknown", "InternalError"},
+		{"broke off", []answer{broken}, 200, "unknown", "InternalError"},
+		{"refused", []answer{status(429), ok}, 429, "error", "LimitError"},
+		{"garbled", []answer{garbled, ok}, 503, "error", "InternalError"},
+		{"of another command", []answer{foreign}, 503, "error", "InternalError"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPlane(t)
+			credentials := []string{relayToken, relay2Token}
+			for i, a := range slices.Backward(tt.relays) { // the latest is asked first
+				relay := newFakeRelay(t, a)
+				if a == nil {
+					relay.Close()
+				}
+				p.register([]string{"rl_1", "rl_2"}[i], credentials[i], relay.URL)
+				p.clock.Advance(time.Millisecond)
+			}
+			body := p.want(commandCall(aliceToken, createBody), tt.status, tt.errName)
+			if body["status"] != tt.outcome {
+				t.Errorf("%v, want %s", body, tt.outcome)
+			}
+		})
+	}
+}
+
+// TestCommandKey repeats a command under one idempotency key.
+func TestCommandKey(t *testing.T) {
+	p := newPlane(t)
+	down := true
+	relay := newFakeRelay(t, func(w http.ResponseWriter, env protocol.CommandEnvelope) {
+		if down {
+			status(503)(w, env)
+			return
+		}
+		callback(`"status":"ok","result":{"kind":"pty.create"}`)(w, env)
+	})
+	p.register("rl_1", relayToken, relay.URL)
+	c := commandCall(aliceToken, createBody)
+	c.header = map[string]string{"Idempotency-Key": "k1"}
+	p.want(c, http.StatusServiceUnavailable, "InternalError")
+	down = false
+	first := p.want(c, http.StatusOK, "")
+	if again := p.want(c, http.StatusOK, ""); !reflect.DeepEqual(first, again) {
+		t.Errorf("%v, then %v", first, again)
+	}
+	envs := relay.got()
+	if len(envs) != 2 || envs[0].CommandID != envs[1].CommandID {
+		t.Errorf("dispatched %v, want the same command twice: the third answer is the stored one", envs)
+	}
+	c.body = `{"target":{"sessionId":"ses_1"},"op":{"kind":"pty.create","cols":9}}`
+	p.want(c, http.StatusConflict, "RequestError")
+	c.header["Idempotency-Key"] = "not visible\x00"
+	p.want(c, http.StatusBadRequest, "RequestError")
+}
+
+func TestCommandRefused(t *testing.T) {
+	p := newPlane(t)
+	p.want(commandCall(aliceToken, createBody), http.StatusServiceUnavailable, "InternalError") // no relay
+	relay := newFakeRelay(t, callback(`"status":"ok"`))
+	p.register("rl_1", relayToken, relay.URL)
+	for _, tt := range []struct {
+		token, body string
+		status      int
+		name        string
+	}{
+		{bobToken, createBody, 403, "AuthError"},
+		{carolToken, createBody, 403, "AuthError"},
+		{daveToken, createBody, 404, "TargetError"},
+		{aliceToken, `{"target":{"sessionId":"ses_2"},"op":{"kind":"pty.create"}}`, 404, "TargetError"},
+		{aliceToken, `{"target":{"sessionId":"ses_1","sandbox_id":"sb_2"},"op":{"kind":"pty.create"}}`, 404, "TargetError"},
+		{aliceToken, `{"target":{"sandboxId":"sb_2"},"op":{"kind":"session.create"}}`, 404, "TargetError"},
+		{bobToken, `{"target":{"sandboxId":"sb_1"},"op":{"kind":"session.create"}}`, 403, "AuthError"},
+		{aliceToken, `{"target":{"sessionId":"ses_1"},"op":{"kind":"pty.dance"}}`, 501, "UnsupportedError"},
+		{aliceToken, `{"target":{"sessionId":"ses_1"},"op":{}}`, 400, "RequestError"},
+		{aliceToken, `{"target":{"sessionId":"ses_1"}}`, 400, "RequestError"},
+		{aliceToken, `{"target":{},"op":{"kind":"pty.create"}}`, 400, "RequestError"},
+		{aliceToken, `{"target":{"sessionId":"a","session_id":"b"},"op":{"kind":"pty.create"}}`, 400, "RequestError"},
+		{aliceToken, `{"target":{"sessionId":"ses_1"},"op":{"kind":"pty.close"}}`, 400, "RequestError"},
+		{aliceToken, `{"target":{"sessionId":"ses_1","ptyId":"a b"},"op":{"kind":"pty.close"}}`, 400, "RequestError"},
+		{aliceToken, `{"target":{"sessionId":"ses_1","ptyId":"pty_1"},"op":{"kind":"pty.signal"}}`, 400, "RequestError"},
+		{aliceToken, `{"target":{"sessionId":"ses_1","ptyId":"pty_1"},"op":{"kind":"session.delete"}}`, 400, "RequestError"},
+		{aliceToken, `{"target":{"sandboxId":"sb_1","sessionId":"ses_9"},"op":{"kind":"session.create"}}`, 400, "RequestError"},
+		{aliceToken, `{"target":{"sessionId":"ses_1"},"op":{"kind":"pty.create","shell":"zsh"}}`, 400, "RequestError"},
+		{aliceToken, `{"target":{"sessionId":"ses_1"},"op":{"kind":"pty.create","rows":-1}}`, 400, "RequestError"},
+		{aliceToken, `{"target":{"sessionId":"ses_1"},"op":{"kind":"pty.create","rows":"80"}}`, 400, "RequestError"},
+		{aliceToken, `{"target":{"sessionId":"ses_1"},"op":{"kind":"pty.create"},"ttlMs":0}`, 400, "RequestError"},
+		{aliceToken, `{"target":{"sessionId":"ses_1"},"op":{"kind":"pty.create"},"ttlMs":600001}`, 400, "RequestError"},
+	} {
+		p.want(commandCall(tt.token, tt.body), tt.status, tt.name)
+	}
+	if n := len(relay.got()); n != 0 {
+		t.Errorf("%d refused commands were dispatched", n)
+	}
+}
+
+// TestSessionLife makes a session, uses it and ends it.
+func TestSessionLife(t *testing.T) {
+	p := newPlane(t)
+	relay := newFakeRelay(t, callback(`"status":"ok"`))
+	p.register("rl_1", relayToken, relay.URL)
+	p.want(commandCall(aliceToken, `{"target":{"sandbox_id":"sb_1"},"op":{"kind":"session.create"}}`), http.StatusOK, "")
+	id := relay.got()[0].Target.SessionID
+	if !protocol.ValidID(id) {
+		t.Fatalf("session id %q", id)
+	}
+	me := p.want(call{"GET", "/auth/me", carolToken, "", nil}, http.StatusOK, "")
+	if n := len(me["sessions"].([]any)); n != 2 {
+		t.Errorf("%d sessions, want 2", n)
+	}
+	p.grant(carolToken, `{"session_id":"`+string(id)+`"}`)
+	p.want(commandCall(aliceToken, `{"target":{"session_id":"`+string(id)+`"},"op":{"kind":"session.delete"}}`), http.StatusOK, "")
+	p.want(call{"POST", "/grants", aliceToken, `{"session_id":"` + string(id) + `"}`, nil}, http.StatusGone, "TargetError")
+}
+
+// TestSessionNotMade: a session that the sandbox refused doesn't exist.
+func TestSessionNotMade(t *testing.T) {
+	p := newPlane(t)
+	relay := newFakeRelay(t, callback(`"status":"error","error":{"message":"full","name":"LimitError"}`))
+	p.register("rl_1", relayToken, relay.URL)
+	p.want(commandCall(aliceToken, `{"target":{"sandboxId":"sb_1"},"op":{"kind":"session.create"}}`), http.StatusTooManyRequests, "LimitError")
+	id := relay.got()[0].Target.SessionID
+	p.want(call{"POST", "/grants", aliceToken, `{"session_id":"` + string(id) + `"}`, nil}, http.StatusNotFound, "TargetError")
+}
+
+func TestRelays(t *testing.T) {
+	p := newPlane(t)
+	relay := newFakeRelay(t, callback(`"status":"ok"`))
+	body := func(url, tunnel, origin string) string {
+		return `{"url":"` + url + `","tunnel":"` + tunnel + `","public_origin":"` + origin + `"}`
+	}
+	good := body(relay.URL, "127.0.0.1:1", "https://fairlead.example")
+	answer := p.want(call{"PUT", "/internal/relays/rl_1", relayToken, good, nil}, http.StatusOK, "")
+	if want := p.clock.Now().Add(relayLife).Format(time.RFC3339); answer["expires_at"] != want {
+		t.Errorf("answer %v, want expiry %s", answer, want)
+	}
+	p.want(call{"PUT", "/internal/relays/rl_2", relayToken, good, nil}, http.StatusForbidden, "AuthError")
+	for _, bad := range []string{
+		body("", "127.0.0.1:1", "https://a"),
+		body("http://relay.example", "127.0.0.1:1", "https://a"),
+		body("https://user@relay.example", "127.0.0.1:1", "https://a"),
+		body("https://relay.example/path", "127.0.0.1:1", "https://a"),
+		body("ftp://127.0.0.1", "127.0.0.1:1", "https://a"),
+		body("https://a", "127.0.0.1", "https://a"),
+		body("https://a", "127.0.0.1:1", "null"),
+	} {
+		p.want(call{"PUT", "/internal/relays/rl_1", relayToken, bad, nil}, http.StatusBadRequest, "RequestError")
+	}
+	p.clock.Advance(relayLife)
+	p.want(commandCall(aliceToken, createBody), http.StatusOK, "")
+	p.clock.Advance(time.Millisecond)
+	p.want(commandCall(aliceToken, createBody), http.StatusServiceUnavailable, "InternalError")
+}

@@ -1,0 +1,231 @@
+// Package controlplane says who may do what: it keeps users, dashboards and
+// sessions, hands out grants, and signs every command that a sandbox runs.
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/protocol/jws"
+)
+
+// A Config says how a control plane runs.
+type Config struct {
+	StateDir string // signing keys and database; made if it doesn't exist
+	Listen   string // plain HTTP, a loopback "host:port"
+	DevSeed  string // file with development users; empty: none
+
+	// The second listener, for agents. Empty TLSListen: none.
+	TLSListen string // "host:port"
+	TLSCert   string // PEM file
+	TLSKey    string // PEM file
+
+	Revision string
+	Logger   *slog.Logger
+	Now      func() time.Time // nil: time.Now
+}
+
+const (
+	databaseFile  = "controlplane.db"
+	shutdownGrace = 5 * time.Second // for requests under way
+	cutOffGrace   = time.Second     // for those that had to be ended
+)
+
+// A Server is a control plane with its listeners open.
+type Server struct {
+	// Static after construction.
+	revision string
+	logger   *slog.Logger
+	now      func() time.Time
+	store    *store.Store
+	signer   *jws.Signer // the newest key
+	keys     *jws.Keys   // all keys, to verify our own grants
+	jwks     []byte      // all public keys
+	relays   *http.Client
+	public   net.Listener
+	agents   net.Listener // nil: no second listener
+
+	// closing ends with the server: dispatches don't end with their browser.
+	closing context.Context
+	close   context.CancelFunc
+}
+
+// New opens the state and the listeners. Errors name the file or address that
+// is at fault. Whoever gets a Server must call [Server.Run].
+func New(ctx context.Context, cfg Config) (*Server, error) {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	s := &Server{revision: cfg.Revision, logger: cfg.Logger, now: cfg.Now, relays: newRelayClient()}
+	s.closing, s.close = context.WithCancel(context.WithoutCancel(ctx))
+	if err := s.open(ctx, cfg); err != nil {
+		s.close()
+		return nil, errors.Join(err, s.closeResources())
+	}
+	return s, nil
+}
+
+func (s *Server) open(ctx context.Context, cfg Config) error {
+	if err := s.loadKeys(cfg); err != nil {
+		return err
+	}
+	var err error
+	if s.store, err = store.Open(ctx, filepath.Join(cfg.StateDir, databaseFile)); err != nil {
+		return err
+	}
+	if cfg.DevSeed != "" {
+		if err := loadSeed(ctx, s.store, cfg.DevSeed); err != nil {
+			return err
+		}
+	}
+	return s.listen(cfg)
+}
+
+func (s *Server) loadKeys(cfg Config) error {
+	keys, err := openKeys(cfg.StateDir, s.now())
+	if err != nil {
+		return err
+	}
+	s.signer = keys[len(keys)-1].Signer
+	if s.jwks, err = keySet(keys); err != nil {
+		return err
+	}
+	set, err := jws.ParseKeySet(s.jwks)
+	if err != nil {
+		return err
+	}
+	s.keys = jws.NewKeys(set, jws.KeysOptions{Now: s.now})
+	return nil
+}
+
+func (s *Server) listen(cfg Config) error {
+	if err := checkLoopback(cfg.Listen); err != nil {
+		return err
+	}
+	var err error
+	if s.public, err = net.Listen("tcp", cfg.Listen); err != nil {
+		return err
+	}
+	if cfg.TLSListen == "" {
+		return nil
+	}
+	cert, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
+	if err != nil {
+		return fmt.Errorf("certificate %s with key %s: %w", cfg.TLSCert, cfg.TLSKey, err)
+	}
+	s.agents, err = tls.Listen("tcp", cfg.TLSListen, &tls.Config{
+		MinVersion:   tls.VersionTLS13,
+		NextProtos:   []string{"http/1.1"},
+		Certificates: []tls.Certificate{cert},
+	})
+	return err
+}
+
+// checkLoopback refuses an address that others than this machine can reach,
+// since what goes there isn't encrypted.
+func checkLoopback(addr string) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("listen address %q: want host:port", addr)
+	}
+	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
+		return nil
+	}
+	return fmt.Errorf("listen address %q: plain HTTP is for loopback only", addr)
+}
+
+// URL returns the base URL of the plain listener.
+func (s *Server) URL() string { return "http://" + s.public.Addr().String() }
+
+// TLSAddr returns the address of the second listener, empty if there is none.
+func (s *Server) TLSAddr() string {
+	if s.agents == nil {
+		return ""
+	}
+	return s.agents.Addr().String()
+}
+
+// Run serves until ctx ends, gives requests under way some seconds, and closes
+// everything that [New] opened.
+func (s *Server) Run(ctx context.Context) error {
+	s.logger.Info("control plane ready", "url", s.URL(), "tls", s.TLSAddr(),
+		"kid", s.signer.Kid(), "revision", s.revision)
+	failed := make(chan error, 2)
+	serve := func(l net.Listener, h http.Handler) *http.Server {
+		srv := s.newHTTPServer(h)
+		go func() { failed <- srv.Serve(l) }() // awaited at the end of Run
+		return srv
+	}
+	servers := []*http.Server{serve(s.public, s.handler())}
+	if s.agents != nil {
+		servers = append(servers, serve(s.agents, s.agentHandler()))
+	}
+
+	var err error
+	running := len(servers)
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+		running--
+	}
+	s.shutdown(servers)
+	for range running {
+		if e := <-failed; !errors.Is(e, http.ErrServerClosed) {
+			err = errors.Join(err, e)
+		}
+	}
+	return errors.Join(err, s.closeResources())
+}
+
+// shutdown ends the servers: it waits for the requests under way, then ends
+// those that wait for a sandbox, and at last cuts off what is left.
+func (s *Server) shutdown(servers []*http.Server) {
+	for _, grace := range []time.Duration{shutdownGrace, cutOffGrace} {
+		ctx, cancel := context.WithTimeout(context.Background(), grace)
+		for _, srv := range servers {
+			if err := srv.Shutdown(ctx); err != nil {
+				s.logger.Warn("requests still under way", "error", err)
+			}
+		}
+		cancel()
+		s.close()
+	}
+	for _, srv := range servers {
+		if err := srv.Close(); err != nil {
+			s.logger.Warn("closing a listener", "error", err)
+		}
+	}
+}
+
+func (s *Server) closeResources() error {
+	var err error
+	for _, l := range []net.Listener{s.public, s.agents} {
+		if l != nil {
+			if e := l.Close(); !errors.Is(e, net.ErrClosed) {
+				err = errors.Join(err, e)
+			}
+		}
+	}
+	s.relays.CloseIdleConnections()
+	if s.store != nil {
+		err = errors.Join(err, s.store.Close())
+	}
+	return err
+}
+
+// prepareStateDir makes the state directory, for its owner alone.
+func prepareStateDir(dir string) error {
+	if dir == "" {
+		return errors.New("no state directory")
+	}
+	return os.MkdirAll(dir, 0o700)
+}

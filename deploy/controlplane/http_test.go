@@ -1,0 +1,110 @@
+package controlplane
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestRoutes walks every route with a wrong method, without a token and with
+// the tokens of other routes.
+func TestRoutes(t *testing.T) {
+	p := newPlane(t)
+	grant := p.grant(aliceToken, `{"session_id":"ses_1"}`)
+	for _, tt := range []struct {
+		method, path string
+		wrong        []string // tokens that don't work here
+	}{
+		{"GET", "/healthz", nil},
+		{"GET", "/.well-known/jwks.json", nil},
+		{"GET", "/auth/me", []string{"", relayToken, grant, "x"}},
+		{"POST", "/grants", []string{"", relayToken, grant, "x"}},
+		{"POST", "/commands", []string{"", relayToken, grant, "x"}},
+		{"POST", "/internal/sign", []string{"", aliceToken, grant, "x"}},
+		{"PUT", "/internal/relays/rl_1", []string{"", aliceToken, grant, "x"}},
+	} {
+		for _, method := range []string{"GET", "POST", "PUT", "DELETE", "OPTIONS"} {
+			if method == tt.method {
+				continue
+			}
+			status, body, header := p.do(call{method, tt.path, aliceToken, "", nil})
+			if status != http.StatusMethodNotAllowed || header.Get("Allow") != tt.method || body["error"] == nil {
+				t.Errorf("%s %s: %d, Allow %q, %v", method, tt.path, status, header.Get("Allow"), body)
+			}
+		}
+		for _, token := range tt.wrong {
+			p.want(call{tt.method, tt.path, token, "{}", nil}, http.StatusUnauthorized, "AuthError")
+		}
+	}
+	p.want(call{"GET", "/", "", "", nil}, http.StatusNotFound, "TargetError")
+	p.want(call{"GET", "/auth/other", aliceToken, "", nil}, http.StatusNotFound, "TargetError")
+}
+
+// TestBodies sends every route that takes a body the same bad ones.
+func TestBodies(t *testing.T) {
+	p := newPlane(t)
+	for _, rt := range []struct{ method, path, token string }{
+		{"POST", "/grants", aliceToken},
+		{"POST", "/commands", aliceToken},
+		{"POST", "/internal/sign", relayToken},
+		{"PUT", "/internal/relays/rl_1", relayToken},
+	} {
+		for _, body := range []string{
+			"", "null", "[]", "not JSON", "{", "{}{}", `{"surprise":1}`, "{\"\xff\":1}",
+			`{"target":{"sessionId":"a","sessionId":"b"}}`,
+		} {
+			p.want(call{rt.method, rt.path, rt.token, body, nil}, http.StatusBadRequest, "RequestError")
+		}
+		large := `{"x":"` + strings.Repeat("x", maxBodyBytes) + `"}`
+		p.want(call{rt.method, rt.path, rt.token, large, nil}, http.StatusRequestEntityTooLarge, "LimitError")
+	}
+}
+
+// TestRevision looks for the build in every kind of answer, and for secrets
+// in what needs no token.
+func TestRevision(t *testing.T) {
+	p := newPlane(t)
+	for _, c := range []call{
+		{"GET", "/healthz", "", "", nil},
+		{"GET", "/auth/me", aliceToken, "", nil},
+		{"POST", "/grants", aliceToken, `{"session_id":"ses_1"}`, nil},
+		{"POST", "/grants", aliceToken, `{}`, nil},
+		{"GET", "/nothing", "", "", nil},
+	} {
+		if _, body, header := p.do(c); body["revision"] != "rev1" || header.Get(revisionHeader) != "rev1" {
+			t.Errorf("%s %s: %v has no revision", c.method, c.path, body)
+		}
+	}
+	_, body, header := p.do(call{"GET", "/.well-known/jwks.json", "", "", nil})
+	if len(body) != 1 || header.Get(revisionHeader) != "rev1" {
+		t.Errorf("JWKS %v, want keys alone", body)
+	}
+	for _, key := range body["keys"].([]any) {
+		if _, private := key.(map[string]any)["d"]; private {
+			t.Error("the JWKS holds a private key")
+		}
+	}
+	if _, body, _ := p.do(call{"GET", "/healthz", "", "", nil}); len(body) != 2 {
+		t.Errorf("healthz says more than it should: %v", body)
+	}
+}
+
+// TestNoSecretsInLog runs requests with every sort of secret at level debug.
+func TestNoSecretsInLog(t *testing.T) {
+	p := newPlane(t)
+	p.register("rl_1", relayToken, "http://127.0.0.1:1")
+	grant := p.grant(aliceToken, `{"session_id":"ses_1"}`)
+	p.want(signCall(grant, "key", createPTY), http.StatusOK, "")
+	p.want(call{"POST", "/commands", aliceToken, `{"target":{"sessionId":"ses_1"},"op":{"kind":"pty.create"}}`, nil},
+		http.StatusServiceUnavailable, "InternalError")
+	p.want(call{"GET", "/auth/me", relayToken, "", nil}, http.StatusUnauthorized, "AuthError")
+	log := p.log.String()
+	for _, secret := range []string{aliceToken, relayToken, grant, "ct_"} {
+		if strings.Contains(log, secret) {
+			t.Errorf("the log holds a secret:\n%s", log)
+		}
+	}
+	if !strings.Contains(log, "command signed") {
+		t.Errorf("the log doesn't tell of the commands:\n%s", log)
+	}
+}

@@ -1,0 +1,124 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// A Seed is what a development control plane starts with: one dashboard with
+// one session in one sandbox, its members, and the relays.
+type Seed struct {
+	Users     []SeedUser         `json:"users"`
+	SandboxID protocol.SandboxID `json:"sandbox_id"`
+	SessionID protocol.SessionID `json:"session_id"`
+	Dashboard string             `json:"dashboard_id"`
+	Members   []SeedMember       `json:"members"`
+	Relays    []SeedRelay        `json:"relays"`
+}
+
+// A SeedUser is a user with the token that stands for them.
+type SeedUser struct {
+	ID    protocol.UserID `json:"id"`
+	Name  string          `json:"name"`
+	Token string          `json:"token"`
+}
+
+// A SeedMember gives a user a role in the dashboard.
+type SeedMember struct {
+	UserID protocol.UserID `json:"user_id"`
+	Role   Role            `json:"role"`
+}
+
+// A SeedRelay is a relay with the credential that stands for it.
+type SeedRelay struct {
+	ID         protocol.RelayID `json:"id"`
+	Credential string           `json:"credential"`
+}
+
+// MinSecretBytes is the shortest token or credential a seed may hold.
+const MinSecretBytes = 16
+
+// Validate reports the first thing in the seed that can't be right. It quotes
+// no secret.
+func (seed *Seed) Validate() error {
+	for _, id := range []struct{ field, id string }{
+		{"sandbox_id", string(seed.SandboxID)},
+		{"session_id", string(seed.SessionID)},
+		{"dashboard_id", seed.Dashboard},
+	} {
+		if !protocol.ValidID(id.id) {
+			return fmt.Errorf("%s is not an id", id.field)
+		}
+	}
+	users, secrets := make(map[protocol.UserID]bool), make(map[string]bool)
+	secret := func(whose, s string) error {
+		if len(s) < MinSecretBytes {
+			return fmt.Errorf("the secret of %s is shorter than %d bytes", whose, MinSecretBytes)
+		}
+		if secrets[s] {
+			return fmt.Errorf("the secret of %s is another's too", whose)
+		}
+		secrets[s] = true
+		return nil
+	}
+	for _, u := range seed.Users {
+		if !protocol.ValidID(u.ID) || u.Name == "" || users[u.ID] {
+			return fmt.Errorf("user %q needs an id of their own and a name", u.ID)
+		}
+		users[u.ID] = true
+		if err := secret("user "+string(u.ID), u.Token); err != nil {
+			return err
+		}
+	}
+	for _, m := range seed.Members {
+		if !users[m.UserID] || !m.Role.Known() {
+			return fmt.Errorf("member %q with role %q: want one of the users, and owner, controller or viewer", m.UserID, string(m.Role))
+		}
+	}
+	for _, r := range seed.Relays {
+		if !protocol.ValidID(r.ID) {
+			return fmt.Errorf("relay id %q is not an id", r.ID)
+		}
+		if err := secret("relay "+string(r.ID), r.Credential); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Load makes the store hold all that the seed says; what it holds beyond that
+// stays. Loading the same seed again changes nothing.
+func (s *Store) Load(ctx context.Context, seed *Seed) error {
+	return s.transact(ctx, func(tx *sql.Tx) error {
+		var err error
+		exec := func(query string, args ...any) {
+			if err == nil {
+				_, err = tx.ExecContext(ctx, query, args...)
+			}
+		}
+		for _, u := range seed.Users {
+			exec(`INSERT INTO users (id, name, token_hash) VALUES (?, ?, ?)
+				ON CONFLICT (id) DO UPDATE SET name = excluded.name, token_hash = excluded.token_hash`,
+				u.ID, u.Name, hashToken(u.Token))
+		}
+		exec(`INSERT INTO sandboxes (id) VALUES (?) ON CONFLICT (id) DO NOTHING`, seed.SandboxID)
+		exec(`INSERT INTO dashboards (id, sandbox_id) VALUES (?, ?)
+			ON CONFLICT (id) DO UPDATE SET sandbox_id = excluded.sandbox_id`, seed.Dashboard, seed.SandboxID)
+		exec(`INSERT INTO sessions (id, dashboard_id, state) VALUES (?, ?, ?)
+			ON CONFLICT (id) DO UPDATE SET dashboard_id = excluded.dashboard_id, state = excluded.state`,
+			seed.SessionID, seed.Dashboard, stateActive)
+		for _, m := range seed.Members {
+			exec(`INSERT INTO members (dashboard_id, user_id, role) VALUES (?, ?, ?)
+				ON CONFLICT (dashboard_id, user_id) DO UPDATE SET role = excluded.role`, seed.Dashboard, m.UserID, m.Role)
+		}
+		for _, r := range seed.Relays {
+			exec(`INSERT INTO relays (id, credential_hash) VALUES (?, ?)
+				ON CONFLICT (id) DO UPDATE SET credential_hash = excluded.credential_hash`,
+				r.ID, hashToken(r.Credential))
+		}
+		return err
+	})
+}

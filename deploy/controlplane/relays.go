@@ -1,0 +1,198 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/protocol"
+)
+
+const (
+	relayLife        = 30 * time.Second // without another registration
+	relayDialTimeout = 2 * time.Second
+	maxRelayAnswer   = 256 << 10 // more than any RESULT of the tunnel
+)
+
+type relayRequest struct {
+	URL          string `json:"url"`
+	Tunnel       string `json:"tunnel"`
+	PublicOrigin string `json:"public_origin"`
+}
+
+type relayAnswer struct {
+	ID        protocol.RelayID `json:"id"`
+	ExpiresAt time.Time        `json:"expires_at"`
+	revised
+}
+
+// putRelay registers a relay's address for the next 30 s.
+func (s *Server) putRelay(w http.ResponseWriter, r *http.Request) error {
+	id, err := authenticate(w, r, realmRelay, s.store.RelayByCredential)
+	if err != nil {
+		return err
+	}
+	if r.PathValue("id") != string(id) {
+		return protocol.Errorf(protocol.KindForbidden, "the credential is another relay's")
+	}
+	var req relayRequest
+	if err := readBody(r, &req); err != nil {
+		return err
+	}
+	if req.URL, err = origin("url", req.URL); err != nil {
+		return err
+	}
+	if req.PublicOrigin, err = origin("public_origin", req.PublicOrigin); err != nil {
+		return err
+	}
+	if err := protocol.CheckAddr(req.Tunnel); err != nil {
+		return protocol.Errorf(protocol.KindInvalid, "tunnel: %v", err)
+	}
+	now := s.now().UTC()
+	if err := s.store.RegisterRelay(r.Context(), store.Relay{
+		ID: id, URL: req.URL, Tunnel: req.Tunnel, PublicOrigin: req.PublicOrigin,
+	}, now); err != nil {
+		return err
+	}
+	return s.write(w, http.StatusOK, relayAnswer{id, now.Add(relayLife), s.stamp()})
+}
+
+// origin returns text as scheme://host[:port]. What goes to a relay is signed,
+// not secret, but plain HTTP would let anyone on the way hold it back: it is
+// for loopback only.
+func origin(field, text string) (string, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.User != nil || strings.TrimSuffix(u.Path, "/") != "" ||
+		u.RawQuery != "" || u.Fragment != "" {
+		return "", protocol.Errorf(protocol.KindInvalid, "%s: want scheme://host:port", field)
+	}
+	ip := net.ParseIP(u.Hostname())
+	loopback := u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	if u.Scheme != "https" && (u.Scheme != "http" || !loopback) {
+		return "", protocol.Errorf(protocol.KindInvalid, "%s: want https, or http on loopback", field)
+	}
+	return u.Scheme + "://" + u.Host, nil
+}
+
+// newRelayClient returns a client that goes straight to relays: through no
+// proxy and after no redirect.
+func newRelayClient() *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext:         (&net.Dialer{Timeout: relayDialTimeout}).DialContext,
+			TLSHandshakeTimeout: relayDialTimeout,
+			MaxIdleConnsPerHost: 16,
+			IdleConnTimeout:     idleTimeout,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// A delivery is what became of an offer to one relay.
+type delivery uint8
+
+const (
+	answered  delivery = iota // the outcome is here
+	refused                   // this relay won't take it, nor would another
+	elsewhere                 // the sandbox isn't there
+	lost                      // it may have been delivered
+)
+
+// dispatch offers a command to one relay after another until one of them
+// answers. Offering it twice is safe: the sandbox runs a command id once.
+func (s *Server) dispatch(ctx context.Context, relays []store.Relay, env protocol.CommandEnvelope) (store.Outcome, error) {
+	body, err := json.Marshal(env)
+	if err != nil {
+		return store.Outcome{}, err
+	}
+	delivered := false
+	for _, relay := range relays {
+		outcome, d := s.offer(ctx, relay, env.CommandID, body)
+		switch d {
+		case answered, refused:
+			return outcome, nil
+		case lost:
+			delivered = true
+		}
+	}
+	if delivered {
+		e := protocol.Errorf(protocol.KindUpstream, "the outcome was lost").Body()
+		return store.Outcome{Status: protocol.StatusUnknown, Error: &e}, nil
+	}
+	e := protocol.Errorf(protocol.KindUnavailable, "the sandbox is not connected").Body()
+	return store.Outcome{Status: store.StatusUndelivered, Error: &e}, nil
+}
+
+// offer posts a command to one relay and waits for its outcome.
+func (s *Server) offer(ctx context.Context, relay store.Relay, id protocol.CommandID, body []byte) (store.Outcome, delivery) {
+	log := s.logger.With("command", id, "relay", relay.ID)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, relay.URL+"/control/commands?wait=1", bytes.NewReader(body))
+	if err != nil {
+		log.Warn("relay has no usable address", "error", err)
+		return store.Outcome{}, elsewhere
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := s.relays.Do(req)
+	if err != nil {
+		log.Warn("relay can't be reached", "error", err)
+		if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+			return store.Outcome{}, elsewhere
+		}
+		return store.Outcome{}, lost
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxRelayAnswer))
+	if err != nil {
+		log.Warn("relay's answer broke off", "error", err)
+		return store.Outcome{}, lost
+	}
+	if outcome, ok := outcomeOf(data, id); ok {
+		return outcome, answered
+	}
+	log.Info("relay didn't run the command", "status", res.StatusCode)
+	switch res.StatusCode {
+	case http.StatusNotFound, http.StatusServiceUnavailable:
+		return store.Outcome{}, elsewhere
+	case http.StatusBadGateway, http.StatusGatewayTimeout:
+		return store.Outcome{}, lost
+	}
+	return refusal(data), refused
+}
+
+// outcomeOf reads the callback of command id.
+func outcomeOf(data []byte, id protocol.CommandID) (store.Outcome, bool) {
+	var cb protocol.ExecutionCallback
+	if err := protocol.UnmarshalObject(data, &cb); err != nil || cb.Type != protocol.CallbackType || cb.CommandID != id {
+		return store.Outcome{}, false
+	}
+	switch cb.Status {
+	case protocol.StatusOK:
+		return store.Outcome{Status: cb.Status, Result: cb.Result}, true
+	case protocol.StatusError:
+		if cb.Error == nil {
+			e := protocol.Errorf(protocol.KindInternal, "the sandbox gave no reason").Body()
+			cb.Error = &e
+		}
+		return store.Outcome{Status: cb.Status, Error: cb.Error}, true
+	case protocol.StatusUnknown:
+		return store.Outcome{Status: cb.Status, Error: cb.Error}, true
+	}
+	return store.Outcome{}, false
+}
+
+// refusal reads a relay's error body.
+func refusal(data []byte) store.Outcome {
+	var answer errorAnswer
+	if err := protocol.UnmarshalObject(data, &answer); err != nil || answer.Error.Message == "" {
+		answer.Error = protocol.Errorf(protocol.KindUpstream, "the relay refused the command").Body()
+	}
+	return store.Outcome{Status: store.StatusUndelivered, Error: &answer.Error}
+}

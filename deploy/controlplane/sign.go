@@ -1,0 +1,194 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+)
+
+// An order is an operation that its user may have done, about to be signed.
+type order struct {
+	operation
+	user        protocol.UserID
+	key         string // idempotency key; empty: none
+	requestHash []byte
+	grant       protocol.GrantID // empty: asked for with the user's own token
+	origin      string           // public, where the executor calls back
+	newSession  string           // session.create: the dashboard of the session
+}
+
+// hashOf identifies what a caller asked for, before anything is filled in.
+func hashOf(op operation) ([]byte, error) {
+	data, err := json.Marshal(op)
+	h := sha256.Sum256(data)
+	return h[:], err
+}
+
+// authorize checks op against what user may do at this moment, and completes
+// its target. For session.create it returns the dashboard that the session
+// will belong to.
+func (s *Server) authorize(ctx context.Context, user protocol.UserID, op *operation) (store.Session, error) {
+	var session store.Session
+	var err error
+	if op.Kind == protocol.OpSessionCreate {
+		session.Sandbox = op.Target.SandboxID
+		session.Dashboard, session.Role, err = s.store.Dashboard(ctx, user, session.Sandbox)
+	} else {
+		session, err = s.store.Session(ctx, user, op.Target.SessionID)
+	}
+	if err != nil {
+		return session, err
+	}
+	if named := op.Target.SandboxID; named != "" && named != session.Sandbox {
+		return session, protocol.Errorf(protocol.KindNotFound, "no such session in that sandbox")
+	}
+	op.Target.SandboxID = session.Sandbox
+	if c := protocol.OperationCapability[op.Kind]; !slices.Contains(capabilitiesOf(session.Role), c) {
+		return session, protocol.Errorf(protocol.KindForbidden, "you don't have the capability %q here", string(c))
+	}
+	return session, nil
+}
+
+// sign makes and stores the command of o. When the user's key stands for a
+// command already, it is that one: of several that are made at once, the store
+// keeps the first.
+func (s *Server) sign(ctx context.Context, o order) (store.Command, error) {
+	if o.newSession != "" {
+		o.Target.SessionID = protocol.NewSessionID()
+	}
+	c := jws.Command{
+		Audience:  jws.AudienceAgent,
+		CommandID: protocol.NewCommandID(),
+		TraceID:   protocol.NewTraceID(),
+		IssuedAt:  s.now().UnixMilli(),
+		TTLMs:     o.TTLMs,
+		Target:    o.Target,
+		Op:        o.Op,
+		Reply:     &jws.Reply{URL: o.origin + "/control/callback", CallbackToken: "ct_" + rand.Text()},
+		GrantID:   o.grant,
+		UserID:    o.user,
+	}
+	token, err := s.signer.SignCommand(c)
+	if err != nil {
+		return store.Command{}, err
+	}
+	cmd, err := s.store.AddCommand(ctx, store.Command{
+		User: o.user, Key: o.key, RequestHash: o.requestHash, Kind: o.Kind, Grant: o.grant,
+		NewSession: o.newSession,
+		Envelope: protocol.CommandEnvelope{
+			Type: protocol.EnvelopeType, CommandID: c.CommandID, TraceID: c.TraceID,
+			IssuedAt: c.IssuedAt, TTLMs: c.TTLMs, Target: c.Target, JWS: token,
+		},
+	})
+	if err == nil && cmd.Envelope.CommandID == c.CommandID {
+		s.logger.Info("command signed", "command", c.CommandID, "trace", c.TraceID, "kind", o.Kind,
+			"user", o.user, "session", o.Target.SessionID, "grant", o.grant)
+	}
+	return cmd, err
+}
+
+type signRequest struct {
+	Grant          string          `json:"grant"`
+	Op             json.RawMessage `json:"op"`
+	Target         target          `json:"target"`
+	IdempotencyKey string          `json:"idempotency_key"`
+	TTLMs          *int64          `json:"ttlMs"`
+}
+
+type signAnswer struct {
+	Envelope protocol.CommandEnvelope `json:"envelope"`
+	revised
+}
+
+// postSign signs what a relay was asked to do by the holder of a grant. The
+// relay's word counts for nothing beyond that: the grant is verified here, and
+// so is what its user may do now.
+func (s *Server) postSign(w http.ResponseWriter, r *http.Request) error {
+	relay, err := authenticate(w, r, realmRelay, s.store.RelayByCredential)
+	if err != nil {
+		return err
+	}
+	var req signRequest
+	if err := readBody(r, &req); err != nil {
+		return err
+	}
+	if err := checkKey(req.IdempotencyKey); err != nil {
+		return err
+	}
+	grant, err := s.keys.Grant(r.Context(), req.Grant)
+	if err != nil {
+		if protocol.KindOf(err).Status() == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="`+realmGrant+`", error="invalid_token"`)
+		}
+		return err
+	}
+	o, err := s.orderUnder(r.Context(), grant, req)
+	if err != nil {
+		return err
+	}
+	registered, err := s.store.Relay(r.Context(), relay)
+	if err != nil {
+		return err
+	}
+	if registered.PublicOrigin == "" {
+		return protocol.Errorf(protocol.KindUnavailable, "relay %s has not registered its address", relay)
+	}
+	o.origin = registered.PublicOrigin
+	cmd, err := s.sign(r.Context(), o)
+	if err != nil {
+		return err
+	}
+	return s.write(w, http.StatusOK, signAnswer{cmd.Envelope, s.stamp()})
+}
+
+// orderUnder checks what req asks for against the grant and against what the
+// grant's user may do now.
+func (s *Server) orderUnder(ctx context.Context, grant *jws.Grant, req signRequest) (order, error) {
+	op, err := parseOperation(req.Op, req.Target, req.TTLMs, grant.Subject)
+	if err != nil {
+		return order{}, err
+	}
+	if op.Kind == protocol.OpSessionCreate || op.Kind == protocol.OpSessionDelete {
+		return order{}, protocol.Errorf(protocol.KindUnsupported, "%s goes through POST /commands", op.Kind)
+	}
+	hash, err := hashOf(op)
+	if err != nil {
+		return order{}, err
+	}
+	if !grant.Allows(op.Target.SessionID, op.Target.PTYID, protocol.OperationCapability[op.Kind]) {
+		return order{}, protocol.Errorf(protocol.KindForbidden, "the grant doesn't allow this")
+	}
+	session, err := s.authorize(ctx, grant.Subject, &op)
+	if err != nil {
+		return order{}, err
+	}
+	if session.Dashboard != grant.Dashboard || session.Sandbox != grant.Sandbox {
+		return order{}, protocol.Errorf(protocol.KindForbidden, "the grant is for another dashboard")
+	}
+	return order{
+		operation: op, user: grant.Subject, key: req.IdempotencyKey, requestHash: hash, grant: grant.ID,
+	}, nil
+}
+
+// maxKeyLength bounds an idempotency key.
+const maxKeyLength = 128
+
+func checkKey(key string) error {
+	visible := func(b byte) bool { return '!' <= b && b <= '~' }
+	for i := range len(key) {
+		if !visible(key[i]) {
+			return protocol.Errorf(protocol.KindInvalid, "idempotency key: want visible ASCII characters")
+		}
+	}
+	if key == "" || len(key) > maxKeyLength {
+		return protocol.Errorf(protocol.KindInvalid, "idempotency key: want 1 to %d characters", maxKeyLength)
+	}
+	return nil
+}

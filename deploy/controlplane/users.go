@@ -1,0 +1,169 @@
+package controlplane
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+)
+
+// capabilitiesOf returns what a role allows, in the order of
+// [protocol.Capabilities].
+func capabilitiesOf(role store.Role) []protocol.Capability {
+	switch role {
+	case store.RoleOwner:
+		return slices.Clone(protocol.Capabilities)
+	case store.RoleController:
+		return []protocol.Capability{protocol.CapView, protocol.CapControl}
+	case store.RoleViewer:
+		return []protocol.Capability{protocol.CapView}
+	}
+	return nil
+}
+
+type meAnswer struct {
+	User     meUser      `json:"user"`
+	Sessions []meSession `json:"sessions"`
+	revised
+}
+
+type meUser struct {
+	ID   protocol.UserID `json:"id"`
+	Name string          `json:"name"`
+}
+
+type meSession struct {
+	ID           protocol.SessionID    `json:"id"`
+	Dashboard    string                `json:"dashboard"`
+	Sandbox      protocol.SandboxID    `json:"sandbox"`
+	Capabilities []protocol.Capability `json:"capabilities"`
+}
+
+// getMe tells a user who they are and which sessions they can reach.
+func (s *Server) getMe(w http.ResponseWriter, r *http.Request) error {
+	user, err := authenticate(w, r, realmUser, s.store.UserByToken)
+	if err != nil {
+		return err
+	}
+	sessions, err := s.store.Sessions(r.Context(), user.ID)
+	if err != nil {
+		return err
+	}
+	answer := meAnswer{User: meUser{user.ID, user.Name}, Sessions: []meSession{}, revised: s.stamp()}
+	for _, session := range sessions {
+		answer.Sessions = append(answer.Sessions, meSession{
+			session.ID, session.Dashboard, session.Sandbox, capabilitiesOf(session.Role),
+		})
+	}
+	return s.write(w, http.StatusOK, answer)
+}
+
+type grantRequest struct {
+	SessionID    protocol.SessionID     `json:"session_id"`
+	PTYID        protocol.PTYID         `json:"pty_id"`
+	Capabilities *[]protocol.Capability `json:"capabilities"` // absent: all the user has
+}
+
+func (g *grantRequest) check() error {
+	if !protocol.ValidID(g.SessionID) {
+		return protocol.Errorf(protocol.KindInvalid, "session_id is not an id")
+	}
+	if g.PTYID != "" && !protocol.ValidID(g.PTYID) {
+		return protocol.Errorf(protocol.KindInvalid, "pty_id is not an id")
+	}
+	if g.Capabilities == nil {
+		return nil
+	}
+	if len(*g.Capabilities) == 0 {
+		return protocol.Errorf(protocol.KindInvalid, "capabilities is empty")
+	}
+	for _, c := range *g.Capabilities {
+		if !c.Known() {
+			return protocol.Errorf(protocol.KindInvalid, "unknown capability %q", string(c))
+		}
+	}
+	return nil
+}
+
+// narrow returns those of caps that were asked for; KindForbidden when more was.
+func (g *grantRequest) narrow(caps []protocol.Capability) ([]protocol.Capability, error) {
+	if g.Capabilities == nil {
+		return caps, nil
+	}
+	for _, c := range *g.Capabilities {
+		if !slices.Contains(caps, c) {
+			return nil, protocol.Errorf(protocol.KindForbidden, "you don't have the capability %q here", string(c))
+		}
+	}
+	return slices.DeleteFunc(caps, func(c protocol.Capability) bool {
+		return !slices.Contains(*g.Capabilities, c)
+	}), nil
+}
+
+type grantAnswer struct {
+	Grant     string    `json:"grant"`
+	ExpiresAt time.Time `json:"expires_at"`
+	revised
+}
+
+// postGrant hands a user a grant for one of their sessions.
+func (s *Server) postGrant(w http.ResponseWriter, r *http.Request) error {
+	user, err := authenticate(w, r, realmUser, s.store.UserByToken)
+	if err != nil {
+		return err
+	}
+	var req grantRequest
+	if err := readBody(r, &req); err != nil {
+		return err
+	}
+	if err := req.check(); err != nil {
+		return err
+	}
+	session, err := s.store.Session(r.Context(), user.ID, req.SessionID)
+	if err != nil {
+		return err
+	}
+	caps, err := req.narrow(capabilitiesOf(session.Role))
+	if err != nil {
+		return err
+	}
+	// Grants count whole seconds.
+	now := s.now().UTC().Truncate(time.Second)
+	expires := now.Add(protocol.MaxGrantTTL)
+	g := jws.Grant{
+		Subject: user.ID, Name: user.Name,
+		Dashboard: session.Dashboard, Sandbox: session.Sandbox, Session: session.ID,
+		PTYs: []string{jws.AllPTYs}, Caps: caps,
+		IssuedAt: now.Unix(), ExpiresAt: expires.Unix(), ID: protocol.NewGrantID(),
+	}
+	if req.PTYID != "" {
+		g.PTYs = []string{string(req.PTYID)}
+	}
+	token, err := s.signer.SignGrant(g)
+	if err != nil {
+		return err
+	}
+	if err := s.store.AddGrant(r.Context(), store.Grant{
+		ID: g.ID, User: user.ID, Session: session.ID, PTY: req.PTYID,
+		Capabilities: joinCapabilities(caps), IssuedAt: now, ExpiresAt: expires,
+	}); err != nil {
+		return err
+	}
+	s.logger.Info("grant issued", "grant", g.ID, "user", user.ID, "session", session.ID)
+	return s.write(w, http.StatusOK, grantAnswer{token, expires, s.stamp()})
+}
+
+func joinCapabilities(caps []protocol.Capability) string {
+	var b strings.Builder
+	for i, c := range caps {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(string(c))
+	}
+	return b.String()
+}
