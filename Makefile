@@ -1,15 +1,62 @@
-# make test   runs every test
+# make dev    builds everything and serves a shared terminal on http://127.0.0.1:8080
+# make test   runs every test, the real-browser ones included
+# make build  puts the programs in bin/
+# make bench  measures keystroke echo and fan-out beside their baselines
+# make fuzz   runs every fuzz target for FUZZTIME (default 20s)
 # make lint   runs go vet, staticcheck and golangci-lint
 
-GO ?= go
+GO       ?= go
+FUZZTIME ?= 20s
+REVISION := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
+LDFLAGS  := -X github.com/fairlead/fairlead/deploy/program.revision=$(REVISION)
+PROGRAMS := ./relay/cmd/relay ./sandbox-agent/cmd/sandbox-agent ./deploy/controlplane/cmd/controlplane ./deploy/devstack/cmd/devstack
 
-.PHONY: test lint
+WEB      := relay/internal/console/web
+DIST     := relay/internal/console/dist
+SOURCES  := $(shell find $(WEB)/src relay/internal/console/build -type f 2>/dev/null)
 
-test:
+.PHONY: dev build test bench fuzz lint clean tools
+
+dev: build
+	@exec bin/devstack --listen 127.0.0.1:8080
+
+build: $(DIST)/index.html
+	@mkdir -p bin
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ $(PROGRAMS)
+
+# The console is bundled from npm packages and embedded into the relay.
+$(WEB)/node_modules/.stamp: $(WEB)/package.json $(WEB)/package-lock.json | tools
+	@sh deploy/setup/need.sh npm
+	cd $(WEB) && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(DIST)/index.html: $(WEB)/node_modules/.stamp $(SOURCES)
+	$(GO) run ./relay/internal/console/build
+	@touch $@
+
+tools:
+	@sh deploy/setup/need.sh go git
+
+test: $(DIST)/index.html
+	@sh deploy/setup/need.sh chromium cc
 	$(GO) vet ./...
 	$(GO) test -race -timeout 10m ./...
 
-lint:
+bench: build
+	$(GO) test -run '^$$' -bench . -benchtime 0.3s ./protocol/... ./relay/internal/replay ./tunnel ./sandbox-agent/internal/terminal
+	$(GO) run ./deploy/e2e/bench
+
+fuzz:
+	@$(GO) list ./... | while read pkg; do \
+	  for target in $$($(GO) test -list '^Fuzz' $$pkg 2>/dev/null | grep '^Fuzz'); do \
+	    echo "== $$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+	  done; done
+
+lint: $(DIST)/index.html
 	$(GO) vet ./...
 	$(GO) run honnef.co/go/tools/cmd/staticcheck@2026.2.2 ./...
 	$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run ./...
+
+clean:
+	rm -rf bin $(WEB)/node_modules
+	find $(DIST) -type f ! -name .gitignore -delete

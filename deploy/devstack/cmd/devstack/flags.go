@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/fairlead/fairlead/deploy/devstack"
+	"github.com/fairlead/fairlead/deploy/program"
+)
+
+// run declares the flags and what they start.
+func run(c *program.Command) {
+	var cfg devstack.Config
+	c.String(&cfg.Listen, "listen", "127.0.0.1:8080", "loopback `address` that browsers open")
+	c.Int(&cfg.Relays, "relays", 1, "`number` of relays")
+	c.Int(&cfg.Sandboxes, "sandboxes", 1, "`number` of sandboxes")
+	c.String(&cfg.StateDir, "state-dir", "", "`directory` that keeps the stack between starts (default: fairlead/devstack in the user's state directory)")
+	c.String(&cfg.ReadyFile, "ready-file", "", "`file` to write addresses, ids and tokens to when everything runs")
+	c.Run(func(ctx context.Context, env *program.Env) error {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		if cfg.Relays < 1 || cfg.Sandboxes < 1 {
+			return fmt.Errorf("--relays and --sandboxes must be at least 1")
+		}
+		if cfg.StateDir == "" {
+			if cfg.StateDir, err = defaultStateDir(); err != nil {
+				return err
+			}
+		}
+		cfg.Bin, cfg.Revision, cfg.Out = filepath.Dir(self), env.Revision, env.Stdout
+		return devstack.Run(ctx, cfg)
+	})
+}
+
+// defaultStateDir follows the XDG base directory specification.
+func defaultStateDir() (string, error) {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "fairlead", "devstack"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("no home directory, so --state-dir is needed: %w", err)
+	}
+	return filepath.Join(home, ".local", "state", "fairlead", "devstack"), nil
+}

@@ -1,0 +1,108 @@
+package devstack
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// An identity is who and what a stack consists of. It is made once and kept in
+// the state directory, so that a second start is the same stack.
+type identity struct {
+	Users     []user            `json:"users"`
+	Sandboxes []sandboxIdentity `json:"sandboxes"`
+	Dashboard string            `json:"dashboard_id"`
+	Relays    []relayIdentity   `json:"relays"`
+}
+
+type user struct {
+	ID    protocol.UserID `json:"id"`
+	Name  string          `json:"name"`
+	Role  string          `json:"role"` // owner, controller, viewer
+	Token string          `json:"token"`
+}
+
+type sandboxIdentity struct {
+	ID      protocol.SandboxID `json:"id"`
+	Session protocol.SessionID `json:"session_id"`
+}
+
+type relayIdentity struct {
+	ID         protocol.RelayID `json:"id"`
+	Credential string           `json:"credential"`
+	Secret     string           `json:"secret"`
+}
+
+// loadIdentity reads the stack's identity from dir, and completes it to the
+// wanted number of relays and sandboxes.
+func loadIdentity(dir string, relays, sandboxes int) (*identity, error) {
+	path := filepath.Join(dir, "identity.json")
+	id := &identity{}
+	data, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		id.Dashboard = "dash_" + strings.ToLower(rand.Text())
+		for _, u := range []user{{Name: "alice", Role: "owner"}, {Name: "bob", Role: "controller"}, {Name: "carol", Role: "viewer"}} {
+			u.ID, u.Token = protocol.NewUserID(), "ut_"+rand.Text()
+			id.Users = append(id.Users, u)
+		}
+	case err != nil:
+		return nil, err
+	default:
+		if err := json.Unmarshal(data, id); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	for len(id.Relays) < relays {
+		id.Relays = append(id.Relays, relayIdentity{protocol.NewRelayID(), "rc_" + rand.Text(), rand.Text()})
+	}
+	for len(id.Sandboxes) < sandboxes {
+		id.Sandboxes = append(id.Sandboxes, sandboxIdentity{protocol.NewSandboxID(), protocol.NewSessionID()})
+	}
+	if data, err = json.MarshalIndent(id, "", "  "); err != nil {
+		return nil, err
+	}
+	return id, program.ReplaceFile(path, data, 0o600)
+}
+
+// user returns the user of a name.
+func (id *identity) user(name string) user {
+	for _, u := range id.Users {
+		if u.Name == name {
+			return u
+		}
+	}
+	return user{}
+}
+
+// sandboxFiles returns the directory, outside the state directory, that holds
+// the workspaces and homes of the stack in stateDir: terminals run under users
+// of their own and must be able to reach it.
+func sandboxFiles(stateDir string) (string, error) {
+	sum := sha256.Sum256([]byte(stateDir))
+	dir := filepath.Join("/var/tmp", fmt.Sprintf("fairlead-%d-%s", os.Getuid(), hex.EncodeToString(sum[:6])))
+	// The mode is what PTY users need to pass through, whatever our umask.
+	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return "", err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || !info.IsDir() || int(stat.Uid) != os.Getuid() {
+		return "", fmt.Errorf("%s is not a directory of ours", dir)
+	}
+	return dir, os.Chmod(dir, 0o711)
+}

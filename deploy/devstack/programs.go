@@ -1,0 +1,296 @@
+package devstack
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// log returns the file for a child's output.
+func (s *Stack) log(name string) string { return filepath.Join(s.logs, name+".log") }
+
+// private makes a directory below the state directory.
+func (s *Stack) private(name string) (string, error) {
+	dir := filepath.Join(s.cfg.StateDir, name)
+	return dir, os.MkdirAll(dir, 0o700)
+}
+
+// launch starts a program and, when ready isn't nil, waits until it has
+// written its ready file, which it decodes into ready.
+func (s *Stack) launch(ctx, children context.Context, name, dir string, ready any, args ...string) (*child, error) {
+	path := filepath.Join(s.cfg.Bin, strings.TrimRight(strings.TrimRight(name, "0123456789"), "-"))
+	file := filepath.Join(dir, "ready.json")
+	if ready != nil {
+		os.Remove(file)
+		args = append(args, "--ready-file", file)
+	}
+	c, err := start(children, name, s.log(name), path, args...)
+	if err != nil || ready == nil {
+		return c, err
+	}
+	data, err := c.waitFile(ctx, file)
+	if err != nil {
+		return c, err
+	}
+	return c, json.Unmarshal(data, ready)
+}
+
+// startControlPlane starts the control plane with the stack's users.
+func (s *Stack) startControlPlane(ctx, children context.Context) error {
+	dir, err := s.private("controlplane")
+	if err != nil {
+		return err
+	}
+	cert, err := s.ca.issue(s.cfg.StateDir, "controlplane", controlPlaneName)
+	if err != nil {
+		return err
+	}
+	seed, err := s.writeSeed()
+	if err != nil {
+		return err
+	}
+	s.controlPlane, err = s.launch(ctx, children, "controlplane", dir, &s.cpReady,
+		"--state-dir", dir, "--listen", "127.0.0.1:0", "--tls-listen", "127.0.0.1:0",
+		"--tls-cert", cert.cert, "--tls-key", cert.key, "--dev-seed", seed)
+	return err
+}
+
+// writeSeed writes what the control plane knows from its start.
+func (s *Stack) writeSeed() (path string, err error) {
+	type member struct {
+		User protocol.UserID `json:"user_id"`
+		Role string          `json:"role"`
+	}
+	type secret struct {
+		ID         protocol.RelayID `json:"id"`
+		Credential string           `json:"credential"`
+	}
+	type person struct {
+		ID    protocol.UserID `json:"id"`
+		Name  string          `json:"name"`
+		Token string          `json:"token"`
+	}
+	seed := struct {
+		Users     []person           `json:"users"`
+		SandboxID protocol.SandboxID `json:"sandbox_id"`
+		SessionID protocol.SessionID `json:"session_id"`
+		Dashboard string             `json:"dashboard_id"`
+		Members   []member           `json:"members"`
+		Relays    []secret           `json:"relays"`
+	}{
+		SandboxID: s.identity.Sandboxes[0].ID, SessionID: s.identity.Sandboxes[0].Session, Dashboard: s.identity.Dashboard,
+	}
+	for _, u := range s.identity.Users {
+		seed.Users = append(seed.Users, person{u.ID, u.Name, u.Token})
+		seed.Members = append(seed.Members, member{u.ID, u.Role})
+	}
+	for _, r := range s.identity.Relays {
+		seed.Relays = append(seed.Relays, secret{r.ID, r.Credential})
+	}
+	data, err := json.Marshal(seed)
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(s.cfg.StateDir, "seed.json")
+	return path, program.ReplaceFile(path, data, 0o600)
+}
+
+// startRelay starts relay i and arranges that it comes back on its addresses.
+func (s *Stack) startRelay(ctx, children context.Context, i int) error {
+	r := &relay{
+		relayIdentity: s.identity.Relays[i], name: "relay-" + strconv.Itoa(i+1),
+		listen: "127.0.0.1:0", tunnel: "127.0.0.1:0", admin: "127.0.0.1:0",
+	}
+	if i == 0 {
+		r.listen = s.cfg.Listen
+	}
+	dir, err := s.private(r.name)
+	if err != nil {
+		return err
+	}
+	cert, err := s.ca.issue(dir, "tunnel", "localhost", "127.0.0.1", "::1")
+	if err != nil {
+		return err
+	}
+	credential, secret := filepath.Join(dir, "credential"), filepath.Join(dir, "secret")
+	if err := program.ReplaceFile(credential, []byte(r.Credential), 0o600); err != nil {
+		return err
+	}
+	if err := program.ReplaceFile(secret, []byte(r.Secret), 0o600); err != nil {
+		return err
+	}
+	args := func() []string {
+		return []string{
+			"--relay-id", string(r.ID), "--listen", r.listen, "--tunnel-listen", r.tunnel, "--admin-listen", r.admin,
+			"--tunnel-cert", cert.cert, "--tunnel-key", cert.key,
+			"--control-plane-url", s.cpReady.URL, "--control-plane-connect", s.cpReady.TLS,
+			"--credential-file", credential, "--relay-secret-file", secret,
+		}
+	}
+	first, err := s.launch(ctx, children, r.name, dir, &r.ready, args()...)
+	if first != nil {
+		r.set(first)
+		s.relays = append(s.relays, r)
+	}
+	if err != nil {
+		return err
+	}
+	r.listen, r.tunnel = hostPort(r.ready.URL), r.ready.Tunnel
+	r.admin = hostPort(r.ready.AdminURL)
+	r.say = s.say
+	r.keeper.start = func() (*child, error) {
+		c, err := start(children, r.name, s.log(r.name), filepath.Join(s.cfg.Bin, "relay"), args()...)
+		if err == nil {
+			r.set(c)
+			err = s.writeReady() // the pid is another one now
+		}
+		return c, err
+	}
+	return nil
+}
+
+func hostPort(url string) string {
+	_, addr, _ := strings.Cut(url, "://")
+	return addr
+}
+
+// startSandbox enrols and starts sandbox i, and waits until it is connected.
+func (s *Stack) startSandbox(ctx, children context.Context, i int) error {
+	name := "sandbox-agent-" + strconv.Itoa(i+1)
+	dir, err := s.private(name)
+	if err != nil {
+		return err
+	}
+	sb := &sandbox{sandboxIdentity: s.identity.Sandboxes[i], stateDir: dir}
+	if err := s.enrol(ctx, sb, dir); err != nil {
+		return err
+	}
+	files, err := sandboxFiles(dir)
+	if err != nil {
+		return err
+	}
+	sb.child, err = s.launch(ctx, children, name, dir, nil, "--state-dir", dir,
+		"--workspace", filepath.Join(files, "workspace"), "--homes", filepath.Join(files, "homes"))
+	if err != nil {
+		return err
+	}
+	s.sandboxes = append(s.sandboxes, sb)
+	return s.awaitConnected(ctx, sb)
+}
+
+// enrol makes the sandbox's device key and has the control plane certify it.
+func (s *Stack) enrol(ctx context.Context, sb *sandbox, dir string) error {
+	public, err := s.tool(ctx, "sandbox-agent", "keygen", "--state-dir", dir)
+	if err != nil {
+		return err
+	}
+	publicFile := filepath.Join(dir, "device-key.pub.json")
+	if err := program.ReplaceFile(publicFile, public, 0o600); err != nil {
+		return err
+	}
+	args := []string{
+		"enrol", "--state-dir", filepath.Join(s.cfg.StateDir, "controlplane"), "--sandbox", string(sb.ID),
+		"--device-key", publicFile, "--ca", s.ca.file, "--server-name", controlPlaneName,
+		"--relay-ca", s.ca.file, "--replace", "--out", filepath.Join(dir, "enrolment.json"),
+	}
+	for _, r := range s.relays {
+		args = append(args, "--relay", r.ready.Tunnel)
+	}
+	_, err = s.tool(ctx, "controlplane", args...)
+	return err
+}
+
+// tool runs a program to its end and returns what it prints.
+func (s *Stack) tool(ctx context.Context, name string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(s.cfg.Bin, name), args...)
+	var stderr bytes.Buffer
+	cmd.Stderr, cmd.Env = &stderr, environment()
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w: %s", name, args[0], err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return out, nil
+}
+
+// awaitConnected waits until a relay reports the sandbox.
+func (s *Stack) awaitConnected(ctx context.Context, sb *sandbox) error {
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		for _, r := range s.relays {
+			if body, err := get(ctx, r.ready.AdminURL+"/healthz"); err == nil && bytes.Contains(body, []byte(sb.ID)) {
+				return nil
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-sb.child.done:
+			return sb.child.failure()
+		case <-ctx.Done():
+			return fmt.Errorf("%s did not connect in time: %s (its log: %s)", sb.child.name, lastLine(sb.child.log), sb.child.log)
+		}
+	}
+}
+
+// createTerminal has alice open the first terminal, as anyone would.
+func (s *Stack) createTerminal(ctx context.Context) error {
+	body, err := json.Marshal(map[string]any{
+		"target": map[string]any{"sessionId": s.sandboxes[0].Session},
+		"op":     map[string]any{"kind": protocol.OpPTYCreate},
+	})
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.cpReady.URL+"/commands", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+s.identity.user("alice").Token)
+	req.Header.Set("Content-Type", "application/json")
+	answer, err := do(req)
+	if err != nil {
+		return fmt.Errorf("the first terminal: %w", err)
+	}
+	var outcome struct {
+		Status string            `json:"status"`
+		Result protocol.OpResult `json:"result"`
+	}
+	if err := json.Unmarshal(answer, &outcome); err != nil || outcome.Status != protocol.StatusOK {
+		return fmt.Errorf("the first terminal: %s", answer)
+	}
+	s.pty = outcome.Result.PTYID
+	return nil
+}
+
+func get(ctx context.Context, url string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	return do(req)
+}
+
+func do(req *http.Request) ([]byte, error) {
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %d: %s", resp.StatusCode, body)
+	}
+	return body, err
+}

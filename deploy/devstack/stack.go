@@ -1,0 +1,287 @@
+// Package devstack runs a whole fairlead on this machine, with the real
+// programs as its children: a control plane, relays, sandboxes, and three
+// users who share a terminal.
+package devstack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// startTimeout bounds the start of the whole stack.
+const startTimeout = 30 * time.Second
+
+// Config is what a stack is told at its start.
+type Config struct {
+	Bin       string // directory with the programs
+	Listen    string // public address of the first relay
+	Relays    int
+	Sandboxes int
+	StateDir  string
+	ReadyFile string // written when everything runs
+	Revision  string
+	Out       io.Writer // what a person reads
+}
+
+// A Stack is a running fairlead.
+type Stack struct {
+	// Static after construction.
+	cfg      Config
+	identity *identity
+	ca       *authority
+	logs     string // directory
+
+	// Owned by Run until everything is up.
+	controlPlane *child
+	cpReady      controlPlaneReady
+	relays       []*relay
+	sandboxes    []*sandbox
+	pty          protocol.PTYID
+
+	sayMu   sync.Mutex // one line of Out at a time
+	readyMu sync.Mutex // one writer of the ready file at a time
+}
+
+type controlPlaneReady struct {
+	URL string `json:"url"`
+	TLS string `json:"tls"`
+}
+
+// A relay is one of the stack's relays. After its first start it keeps its
+// addresses.
+type relay struct {
+	relayIdentity
+	keeper
+	name                  string
+	listen, tunnel, admin string
+	ready                 relayReady
+}
+
+type relayReady struct {
+	URL      string `json:"url"`
+	Tunnel   string `json:"tunnel"`
+	AdminURL string `json:"admin_url"`
+}
+
+type sandbox struct {
+	sandboxIdentity
+	child    *child
+	stateDir string
+}
+
+// Run runs a stack until ctx ends.
+func Run(ctx context.Context, cfg Config) error {
+	s, unlock, err := prepare(cfg)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	children, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer s.wait()
+	defer end()
+
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
+	err = s.start(starting, children)
+	cancel()
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	var keeping sync.WaitGroup
+	defer keeping.Wait()
+	defer end()
+	for _, r := range s.relays {
+		keeping.Go(func() { r.keep(children) })
+	}
+	if err := s.writeReady(); err != nil {
+		return err
+	}
+	s.welcome()
+	s.watch(ctx)
+	s.say("ending")
+	return nil
+}
+
+// prepare checks the programs and makes the state directory, which it locks.
+func prepare(cfg Config) (*Stack, func() error, error) {
+	for _, name := range []string{"controlplane", "relay", "sandbox-agent"} {
+		if _, err := os.Stat(filepath.Join(cfg.Bin, name)); err != nil {
+			return nil, nil, program.Hint(fmt.Errorf("%s is not beside devstack in %s", name, cfg.Bin), "make build puts all programs there")
+		}
+	}
+	var err error
+	if cfg.StateDir, err = filepath.Abs(cfg.StateDir); err != nil {
+		return nil, nil, err
+	}
+	s := &Stack{cfg: cfg, logs: filepath.Join(cfg.StateDir, "logs")}
+	for _, dir := range []string{cfg.StateDir, s.logs} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, nil, fmt.Errorf("state directory: %w", err)
+		}
+	}
+	lock, err := os.OpenFile(filepath.Join(cfg.StateDir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, nil, fmt.Errorf("state directory: %w", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("state directory %s: another devstack uses it", cfg.StateDir), lock.Close())
+	}
+	if cfg.ReadyFile != "" {
+		os.Remove(cfg.ReadyFile) // it would speak of an earlier stack
+	}
+	if s.identity, err = loadIdentity(cfg.StateDir, cfg.Relays, cfg.Sandboxes); err == nil {
+		s.ca, err = newAuthority(cfg.StateDir, time.Now())
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, lock.Close())
+	}
+	return s, lock.Close, nil
+}
+
+// start brings everything up. What it starts lives until children ends.
+func (s *Stack) start(ctx, children context.Context) error {
+	if err := s.startControlPlane(ctx, children); err != nil {
+		return err
+	}
+	for i := range s.cfg.Relays {
+		if err := s.startRelay(ctx, children, i); err != nil {
+			return err
+		}
+	}
+	for i := range s.cfg.Sandboxes {
+		if err := s.startSandbox(ctx, children, i); err != nil {
+			return err
+		}
+	}
+	return s.createTerminal(ctx)
+}
+
+// wait waits until every child has ended.
+func (s *Stack) wait() {
+	for _, sb := range s.sandboxes {
+		<-sb.child.done
+	}
+	for _, r := range s.relays {
+		<-r.child().done
+	}
+	if s.controlPlane != nil {
+		<-s.controlPlane.done
+	}
+}
+
+// watch waits for the end of ctx and tells when a program that isn't restarted
+// ends before.
+func (s *Stack) watch(ctx context.Context) {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	tell := func(c *child) {
+		select {
+		case <-c.done:
+			if ctx.Err() == nil {
+				s.say("%v", c.failure())
+			}
+		case <-ctx.Done():
+		}
+	}
+	watching.Go(func() { tell(s.controlPlane) })
+	for _, sb := range s.sandboxes {
+		watching.Go(func() { tell(sb.child) })
+	}
+	<-ctx.Done()
+}
+
+func (s *Stack) say(format string, args ...any) {
+	s.sayMu.Lock()
+	defer s.sayMu.Unlock()
+	fmt.Fprintf(s.cfg.Out, "devstack: "+format+"\n", args...)
+}
+
+// welcome prints what a person needs: one link for each user.
+func (s *Stack) welcome() {
+	s.sayMu.Lock()
+	defer s.sayMu.Unlock()
+	out := s.cfg.Out
+	fmt.Fprintf(out, "\nfairlead is running. Open a link in a browser, and another one in a second browser or a private window:\n\n")
+	for _, u := range s.identity.Users {
+		fmt.Fprintf(out, "  %-6s %s/#token=%s\n", u.Name, s.relays[0].ready.URL, u.Token)
+	}
+	fmt.Fprintf(out, "\nalice controls the first terminal, bob may ask for control, carol may watch.\n")
+	fmt.Fprintf(out, "Logs are in %s. Ctrl-C ends everything.\n\n", s.logs)
+}
+
+// readyStack is the ready file of DESIGN §9.
+type readyStack struct {
+	Revision     string               `json:"revision"`
+	ControlPlane readyProcess         `json:"control_plane"`
+	Relays       []readyRelay         `json:"relays"`
+	Sandboxes    []readySandbox       `json:"sandboxes"`
+	SessionID    protocol.SessionID   `json:"session_id"`
+	PTYID        protocol.PTYID       `json:"pty_id"`
+	Users        map[string]readyUser `json:"users"`
+}
+
+type readyProcess struct {
+	URL string `json:"url"`
+	PID int64  `json:"pid"`
+}
+
+type readyRelay struct {
+	URL      string `json:"url"`
+	Tunnel   string `json:"tunnel"`
+	AdminURL string `json:"admin_url"`
+	PID      int64  `json:"pid"`
+}
+
+type readySandbox struct {
+	ID       protocol.SandboxID `json:"id"`
+	PID      int64              `json:"pid"`
+	StateDir string             `json:"state_dir"`
+}
+
+type readyUser struct {
+	ID    protocol.UserID `json:"id"`
+	Token string          `json:"token"`
+}
+
+// writeReady writes the ready file, which holds the users' tokens.
+func (s *Stack) writeReady() error {
+	if s.cfg.ReadyFile == "" {
+		return nil
+	}
+	s.readyMu.Lock()
+	defer s.readyMu.Unlock()
+	ready := readyStack{
+		Revision:     s.cfg.Revision,
+		ControlPlane: readyProcess{s.cpReady.URL, s.controlPlane.pid.Load()},
+		SessionID:    s.sandboxes[0].Session,
+		PTYID:        s.pty,
+		Users:        map[string]readyUser{},
+	}
+	for _, r := range s.relays {
+		ready.Relays = append(ready.Relays, readyRelay{r.ready.URL, r.ready.Tunnel, r.ready.AdminURL, r.child().pid.Load()})
+	}
+	for _, sb := range s.sandboxes {
+		ready.Sandboxes = append(ready.Sandboxes, readySandbox{sb.ID, sb.child.pid.Load(), sb.stateDir})
+	}
+	for _, u := range s.identity.Users {
+		ready.Users[u.Name] = readyUser{u.ID, u.Token}
+	}
+	data, err := json.MarshalIndent(ready, "", "  ")
+	if err != nil {
+		return err
+	}
+	return program.ReplaceFile(s.cfg.ReadyFile, append(data, '\n'), 0o600)
+}

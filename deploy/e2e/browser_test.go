@@ -1,0 +1,211 @@
+package e2e
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+)
+
+// shots, when set, is the directory that screenshots are written to, for eyes.
+var shots = os.Getenv("FAIRLEAD_SHOTS")
+
+// A window is one person's browser: a Chromium process of its own.
+type window struct {
+	t    *testing.T
+	name string
+	ctx  context.Context
+}
+
+type step = chromedp.Action[chromedp.Void]
+
+// openWindow starts a browser with a window of the given size.
+func openWindow(t *testing.T, name, url string, width, height int64) *window {
+	t.Helper()
+	var chromium string
+	for _, candidate := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(candidate); err == nil {
+			chromium = path
+			break
+		}
+	}
+	if chromium == "" {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("Chromium is missing")
+		}
+		t.Skip("Chromium is missing: apt-get install chromium")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(chromium), chromedp.UserDataDir(t.TempDir()), chromedp.Flag("headless", "new"),
+		chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+	)
+	ctx, stop := context.WithTimeout(context.Background(), 120*time.Second)
+	t.Cleanup(stop)
+	ctx, stop = chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(stop)
+	ctx, stop = chromedp.NewContext(ctx)
+	t.Cleanup(stop)
+	w := &window{t, name, ctx}
+	w.run(devtools(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 500,
+	}))
+	w.run(chromedp.Navigate(url))
+	return w
+}
+
+// devtools makes a step of one protocol command.
+func devtools[P, R any](cmd cdp.Command[P, R], params P) step {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, cmd, params)
+		return err
+	})
+}
+
+func (w *window) run(steps ...step) {
+	w.t.Helper()
+	if err := chromedp.Do(w.ctx, steps...); err != nil {
+		w.t.Fatalf("%s's browser: %v", w.name, err)
+	}
+}
+
+func eval[T any](w *window, expression string) T {
+	w.t.Helper()
+	value, err := chromedp.Run(w.ctx, chromedp.Evaluate[T](expression))
+	if err != nil {
+		w.t.Fatalf("%s's browser: %s: %v", w.name, expression, err)
+	}
+	return value
+}
+
+// until waits for a JavaScript expression to become true. The page's policy
+// forbids chromedp.Poll, which compiles its predicate there.
+func (w *window) until(what string) {
+	w.t.Helper()
+	deadline := time.After(30 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !eval[bool](w, "Boolean("+what+")") {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			w.shoot("failed")
+			w.t.Fatalf("%s's browser never shows %s; it shows:\n%s", w.name, what,
+				eval[string](w, `document.body.innerText + "\n" + (window.fairlead?.screenText(true) ?? "")`))
+		}
+	}
+}
+
+func selector(id string) string { return `[data-testid="` + id + `"]` }
+
+func (w *window) untilScreen(text string) {
+	w.t.Helper()
+	w.until(fmt.Sprintf(`window.fairlead?.screenText(true).includes(%q)`, text))
+}
+
+func (w *window) untilText(id, text string) {
+	w.t.Helper()
+	w.until(fmt.Sprintf(`document.querySelector(%q)?.innerText.includes(%q)`, selector(id), text))
+}
+
+func (w *window) click(id string) {
+	w.t.Helper()
+	w.until(fmt.Sprintf(`document.querySelector(%q)?.checkVisibility()`, selector(id)))
+	w.run(chromedp.Click(chromedp.CSS(selector(id)), chromedp.NodeVisible))
+}
+
+// typeLine types text and Enter into the terminal, as a keyboard does.
+func (w *window) typeLine(text string) {
+	w.t.Helper()
+	w.run(chromedp.Click(chromedp.CSS(selector("terminal")), chromedp.NodeVisible))
+	for _, r := range text {
+		w.run(devtools(input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: "keyDown", Text: string(r), Key: string(r)}),
+			devtools(input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: "keyUp", Key: string(r)}))
+	}
+	w.run(devtools(input.DispatchKeyEvent, input.DispatchKeyEventParams{
+		Type: "keyDown", Key: "Enter", Code: "Enter", Text: "\r", WindowsVirtualKeyCode: 13,
+	}), devtools(input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: "keyUp", Key: "Enter", Code: "Enter", WindowsVirtualKeyCode: 13}))
+}
+
+// shoot keeps a picture for eyes.
+func (w *window) shoot(name string) {
+	if shots == "" {
+		return
+	}
+	var picture []byte
+	w.run(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		result, err := cdp.Call(ctx, t, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: "png"})
+		if err == nil {
+			picture, err = decodePicture(result.Data)
+		}
+		return err
+	}))
+	if err := os.WriteFile(filepath.Join(shots, w.name+"-"+name+".png"), picture, 0o644); err != nil {
+		w.t.Error(err)
+	}
+}
+
+func decodePicture(data any) ([]byte, error) {
+	switch data := data.(type) {
+	case []byte:
+		return data, nil
+	case string:
+		return base64.StdEncoding.DecodeString(data)
+	}
+	return nil, fmt.Errorf("a picture of type %T", data)
+}
+
+// Two browsers, two people, one shell: both see 42, the second asks for
+// control, the first grants it, the second types.
+func TestTwoBrowsersShareATerminal(t *testing.T) {
+	s := own(t)
+	link := func(name string) string { return s.Ready.Relays[0].URL + "/#token=" + s.Ready.Users[name].Token }
+	alice := openWindow(t, "alice", link("alice"), 1440, 900)
+	alice.untilText("controller", "You have control")
+	bob := openWindow(t, "bob", link("bob"), 390, 844)
+	bob.untilText("controller", "alice has control")
+	alice.until(`!location.href.includes("token")`)
+	alice.until(`document.querySelector('[data-testid=viewers]').ariaLabel.includes('bob')`)
+
+	alice.typeLine("echo $((6*7))")
+	alice.untilScreen("\n42")
+	bob.untilScreen("\n42")
+	alice.shoot("controls")
+	bob.shoot("watches")
+
+	bob.click("btn-request")
+	alice.shoot("asked")
+	alice.click("btn-grant-" + string(s.Ready.Users["bob"].ID))
+	bob.untilText("controller", "You have control")
+	alice.untilText("controller", "bob has control")
+	bob.typeLine("echo from-bob-$((1+1))")
+	alice.untilScreen("\nfrom-bob-2")
+	bob.untilScreen("\nfrom-bob-2")
+	alice.shoot("watches")
+	bob.shoot("controls")
+
+	// The relay dies; both see it, both are back without a reload.
+	killRelay(t, s)
+	for _, w := range []*window{alice, bob} {
+		w.untilText("status", "Not connected")
+	}
+	alice.shoot("lost")
+	for _, w := range []*window{alice, bob} {
+		w.untilText("status", "Connected")
+	}
+	bob.untilText("controller", "You have control")
+	bob.typeLine("echo again-$((40+2))")
+	alice.untilScreen("again-42")
+	bob.untilScreen("again-42")
+	alice.shoot("back")
+}

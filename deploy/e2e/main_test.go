@@ -1,0 +1,132 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// programs is where the real programs are, built once for all tests, with the
+// race detector where the tests have it.
+var programs string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "fairlead-e2e-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		programs = dir
+		if err := Build(filepath.Join("..", ".."), dir, buildFlags...); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		code := m.Run()
+		if err := stopShared(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return code
+	}())
+}
+
+// sharedStack is the stack of all tests that break nothing.
+var sharedStack struct {
+	once  sync.Once
+	stack *Stack
+	dir   string
+	err   error
+}
+
+func shared(t *testing.T) *Stack {
+	t.Helper()
+	s := &sharedStack
+	s.once.Do(func() {
+		if s.dir, s.err = os.MkdirTemp("", "fairlead-stack-"); s.err == nil {
+			s.stack, s.err = Start(programs, s.dir)
+		}
+	})
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	t.Cleanup(func() { explain(t, s.stack) })
+	return s.stack
+}
+
+func stopShared() error {
+	if sharedStack.stack == nil {
+		return nil
+	}
+	defer os.RemoveAll(sharedStack.dir)
+	return sharedStack.stack.Stop()
+}
+
+// own starts a stack for one test that breaks something.
+func own(t *testing.T, flags ...string) *Stack {
+	t.Helper()
+	s, err := Start(programs, t.TempDir(), flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		explain(t, s)
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// explain shows the logs of a stack whose test failed, and fails a test whose
+// programs raced.
+func explain(t *testing.T, s *Stack) {
+	for _, name := range []string{"controlplane", "relay-1", "sandbox-agent-1"} {
+		log := s.Logs(name)
+		if t.Failed() {
+			t.Logf("%s:\n%s", name, log[max(0, len(log)-4000):])
+		}
+		if raced(log) {
+			t.Errorf("data race in %s:\n%s", name, log[max(0, len(log)-8000):])
+		}
+	}
+}
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// must stops the test on an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// attach opens a terminal for a user of the stack.
+func attach(t *testing.T, s *Stack, name string, id protocol.PTYID) *Terminal {
+	t.Helper()
+	term, err := s.Ready.User(name).Attach(within(t), s.Ready.SessionID, id, "")
+	must(t, err)
+	t.Cleanup(term.Close)
+	return term
+}
+
+// newPTY has alice open a terminal that runs command.
+func newPTY(t *testing.T, s *Stack, command string) protocol.PTYID {
+	t.Helper()
+	id, err := s.NewPTY(within(t), s.Ready.User("alice"), command)
+	must(t, err)
+	return id
+}
