@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// writeTimeout bounds one write to a viewer: a socket that takes nothing
-	// for so long is dead.
-	writeTimeout = 30 * time.Second
+	// writeTimeout is the least, and half the most, that one write to a viewer
+	// may take: a socket that takes nothing for so long is dead.
+	writeTimeout = 15 * time.Second
 	// sendBuffer bounds what the kernel takes for one viewer, so that a slow
 	// one is noticed here and not minutes of stale screen later.
 	sendBuffer = 128 << 10
@@ -82,13 +82,25 @@ func (c *conn) Close(code int, reason string) {
 // and gives each the same time.
 type lockedConn struct {
 	net.Conn
-	mu sync.Mutex
+
+	// Guarded by mu, which is held for each write.
+	mu       sync.Mutex
+	deadline time.Time
+}
+
+// allow makes sure that a write has at least writeTimeout. The deadline is
+// moved only now and then, since that costs more than reading the clock.
+func (c *lockedConn) allow() {
+	if now := time.Now(); c.deadline.Sub(now) < writeTimeout {
+		c.deadline = now.Add(2 * writeTimeout)
+		c.SetWriteDeadline(c.deadline)
+	}
 }
 
 func (c *lockedConn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.SetWriteDeadline(time.Now().Add(writeTimeout))
+	c.allow()
 	return c.Conn.Write(p)
 }
 
@@ -97,7 +109,7 @@ func (c *lockedConn) Write(p []byte) (int, error) {
 func (c *lockedConn) writeBuffers(frames net.Buffers) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.SetWriteDeadline(time.Now().Add(writeTimeout))
+	c.allow()
 	if len(frames) == 1 {
 		_, err := c.Conn.Write(frames[0])
 		return err

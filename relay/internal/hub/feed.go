@@ -2,6 +2,7 @@ package hub
 
 import (
 	"net"
+	"slices"
 	"sync"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -16,7 +17,7 @@ type feed struct {
 	ring    *replay.Ring
 	run     uint64 // raised when the ring is replaced, which makes older cursors void
 	ended   bool   // the terminal's process is over and its last frame is in the ring
-	viewers map[*Viewer]struct{}
+	viewers []*Viewer
 }
 
 // A place is a viewer's cursor in one run of the feed. Its owner is the
@@ -28,8 +29,7 @@ type place struct {
 
 func newFeed(opened protocol.TerminalOpened) *feed {
 	return &feed{
-		ring:    replay.New(opened.Epoch, opened.Offset, opened.Cols, opened.Rows, protocol.RingBytes),
-		viewers: map[*Viewer]struct{}{},
+		ring: replay.New(opened.Epoch, opened.Offset, opened.Cols, opened.Rows, protocol.RingBytes),
 	}
 }
 
@@ -97,7 +97,7 @@ func (f *feed) replace(pos protocol.Position, cols, rows int) {
 // wake tells every viewer's writer that there is something new. The caller
 // holds mu.
 func (f *feed) wake() {
-	for v := range f.viewers {
+	for _, v := range f.viewers {
 		v.nudge()
 	}
 }
@@ -107,7 +107,7 @@ func (f *feed) wake() {
 func (f *feed) join(v *Viewer, since *protocol.Position) protocol.Attached {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.viewers[v] = struct{}{}
+	f.viewers = append(f.viewers, v)
 	offset, mode := f.start(), protocol.ModeResume
 	if since != nil {
 		_, err := f.ring.CursorAt(since.Offset)
@@ -128,7 +128,9 @@ func (f *feed) join(v *Viewer, since *protocol.Position) protocol.Attached {
 func (f *feed) leave(v *Viewer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.viewers, v)
+	if i := slices.Index(f.viewers, v); i >= 0 {
+		f.viewers = slices.Delete(f.viewers, i, i+1)
+	}
 }
 
 // start returns the offset of the oldest line that a newcomer gets.
