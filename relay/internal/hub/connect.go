@@ -40,6 +40,7 @@ func (h *Hub) keepLinked(ctx context.Context, grant string) {
 func (h *Hub) serveLink(ctx context.Context, l *link) error {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() { l.stream.Close() })
+	abandon := context.AfterFunc(l.abandon, cancel)
 	written := make(chan struct{})
 	go func() { // serveLink waits for it below
 		defer close(written)
@@ -49,7 +50,9 @@ func (h *Hub) serveLink(ctx context.Context, l *link) error {
 	defer h.watch(l.session, -1)
 	err := l.read(h.feed, h.post)
 	stop()
+	abandon()
 	cancel()
+	l.giveUp()
 	l.stream.Close()
 	<-written
 	return err
@@ -62,6 +65,7 @@ func (h *Hub) linked(l *link) {
 	if first {
 		h.feed = newFeed(l.opened)
 		h.state = turn.New(l.opened.Creator, l.opened.Claimed, l.opened.Lease)
+		h.intake.follow(h.state)
 	} else if pos := h.feed.position(); pos != (protocol.Position{Epoch: l.opened.Epoch, Offset: l.opened.Offset}) {
 		h.feed.replace(protocol.Position{Epoch: l.opened.Epoch, Offset: l.opened.Offset}, l.opened.Cols, l.opened.Rows)
 	} else {
@@ -77,16 +81,18 @@ func (h *Hub) linked(l *link) {
 		}
 	}
 	if first {
+		h.intake.attach(l)
 		close(h.ready)
 		return
 	}
 	h.step(turn.Reattached{Opened: l.opened}) // tells everybody control_state, which ends "waiting"
-	h.repeatInput()
+	h.intake.attach(l)
 }
 
 // unlinked: the stream ended, which a viewer sees as waiting.
 func (h *Hub) unlinked(err error) {
 	h.link = nil
+	h.intake.detach()
 	h.metrics.LinksLost.Inc()
 	h.log.Info("terminal stream lost", "sandbox", h.key.Sandbox, "pty", h.key.PTY, "err", err)
 	h.broadcast(protocol.Waiting{Reason: protocol.WaitingSandbox})
@@ -106,7 +112,7 @@ func (h *Hub) unreachable(err error) bool {
 	if kind == protocol.KindNotFound {
 		kind = protocol.KindEnded // it was there before
 	}
-	h.dropInput(protocol.RefusedEnded)
+	h.intake.end()
 	h.closeAll(kind, kind.Text())
 	return false
 }
@@ -117,9 +123,9 @@ func (h *Hub) answer(m protocol.Message) {
 	case protocol.Leased:
 		h.step(turn.Leased{Leased: m})
 	case protocol.InputAck:
-		h.acked(m)
+		h.intake.acked(m)
 	case protocol.InputRefused:
-		h.inputRefused(m)
+		h.intake.refused(m)
 	case protocol.Granted:
 		h.granted(m)
 	}

@@ -22,11 +22,6 @@ type (
 		v *Viewer
 		m protocol.ClientMessage
 	}
-	typed struct {
-		v     *Viewer
-		input []byte
-		cost  int64 // what it took of the viewer's credit and the hub's queue
-	}
 
 	// From a viewer's writer: it was sent a resync.
 	resynced struct{ v *Viewer }

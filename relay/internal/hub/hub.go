@@ -38,7 +38,7 @@ type Hub struct {
 	log      *slog.Logger
 	metrics  *Metrics
 	events   chan event
-	queue    *semaphore.Weighted // input under way to the PTY, all viewers together
+	intake   *intake
 	watch    func(session *tunnel.Session, delta int)
 	bearer   atomic.Pointer[string] // a grant that opens the next link
 	finished atomic.Bool            // the process is over: nothing new will come
@@ -56,17 +56,8 @@ type Hub struct {
 	viewers  map[turn.SocketID]*Viewer
 	grants   map[protocol.GrantID]int // viewers under each grant the agent knows
 	link     *link                    // nil while the sandbox is away
-	ended    bool
-	unacked  []unackedInput // oldest first; sent again on the next link
 	presence presence
 	resize   pendingResize
-}
-
-// An unackedInput is input that the agent has not confirmed yet.
-type unackedInput struct {
-	v     *Viewer
-	input protocol.Input
-	cost  int64
 }
 
 func newHub(key Key, tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Hub {
@@ -75,7 +66,7 @@ func newHub(key Key, tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Hub {
 		over: over, finish: finish,
 		key: key, tunnels: tunnels, log: log, metrics: metrics,
 		events:  make(chan event, 64),
-		queue:   semaphore.NewWeighted(protocol.MaxInputQueued),
+		intake:  &intake{metrics: metrics, queue: semaphore.NewWeighted(protocol.MaxInputQueued), over: over},
 		ready:   make(chan struct{}),
 		done:    make(chan struct{}),
 		viewers: map[turn.SocketID]*Viewer{},
@@ -145,8 +136,6 @@ func (h *Hub) handle(e event) bool {
 		h.renew(e.v, e.grant, e.token)
 	case said:
 		h.obey(e.v, e.m)
-	case typed:
-		h.input(e)
 	case resynced:
 		e.v.tell(h.state.StateFor(e.v.id))
 	case linkUp:
@@ -161,9 +150,8 @@ func (h *Hub) handle(e event) bool {
 			h.answer(e.m)
 		}
 	case exited:
-		h.ended = true
 		h.finished.Store(true)
-		h.dropInput(protocol.RefusedEnded)
+		h.intake.end()
 	}
 	return true
 }
@@ -172,6 +160,7 @@ func (h *Hub) handle(e event) bool {
 func (h *Hub) step(e turn.Event) {
 	var effects []turn.Effect
 	h.state, effects = turn.Step(h.state, e)
+	h.intake.follow(h.state)
 	for _, effect := range effects {
 		switch effect := effect.(type) {
 		case turn.Propose:
@@ -243,11 +232,7 @@ func (h *Hub) greet(v *Viewer) {
 	}
 	v.tell(h.presence.message(h.viewers))
 	v.start()
-	early := v.early
-	v.early = nil
-	for _, e := range early {
-		h.input(e)
-	}
+	h.intake.admit(v)
 }
 
 func (h *Hub) leave(v *Viewer) {
@@ -257,9 +242,7 @@ func (h *Hub) leave(v *Viewer) {
 	delete(h.viewers, v.id)
 	h.metrics.Viewers.Dec()
 	h.feed.leave(v)
-	for _, e := range v.early {
-		h.release(v, e.cost)
-	}
+	h.intake.leave(v)
 	h.step(turn.Left{Socket: v.id})
 	h.dropGrant(v.grant.ID)
 	h.presence.dirty = true

@@ -2,113 +2,209 @@ package hub
 
 import (
 	"context"
+	"sync"
 
 	"golang.org/x/sync/semaphore"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/turn"
 )
 
-// input passes on what a viewer typed, under the term of this moment, or tells
-// the viewer why not.
-func (h *Hub) input(e typed) {
+// An intake is the way of keystrokes from viewers to the agent. It alone goes
+// past run, from the goroutine that read the socket straight to the tunnel: a
+// key is not worth two more goroutines' turns. run says who may type; the agent
+// checks again.
+type intake struct {
+	// Static after construction.
+	metrics *Metrics
+	queue   *semaphore.Weighted // room for all viewers together
+	over    context.Context     // ends with the hub
+
+	// Guarded by mu.
+	mu      sync.Mutex
+	state   turn.State
+	link    *link // nil while the sandbox is away
+	ended   bool
+	unacked []unackedInput // oldest first; sent again on the next link
+}
+
+// An unackedInput is input that the agent has not confirmed yet.
+type unackedInput struct {
+	v     *Viewer
+	input protocol.Input
+	cost  int64
+}
+
+// typed is input that waits until its viewer is greeted.
+type typed struct {
+	input []byte
+	cost  int64 // what it took of the viewer's credit and the hub's queue
+}
+
+// take passes on what v typed, under the term of this moment, or tells v why
+// not. It waits only for the tunnel.
+func (in *intake) take(v *Viewer, e typed) {
+	in.mu.Lock()
+	l := in.accept(v, e)
+	in.mu.Unlock()
+	if l != nil {
+		l.flush()
+	}
+}
+
+// accept queues e on the link, which it returns, or refuses it. The caller
+// holds mu.
+func (in *intake) accept(v *Viewer, e typed) *link {
 	reason, ok := protocol.RefusalReason(""), false
 	switch {
-	case h.viewers[e.v.id] != e.v:
-		h.release(e.v, e.cost)
-		return
-	case !e.v.greeted: // whether it has control is being decided
-		e.v.early = append(e.v.early, e)
-		return
-	case h.ended:
+	case v.gone:
+		in.release(v, e.cost)
+		return nil
+	case !v.admitted: // whether it has control is being decided
+		v.early = append(v.early, e)
+		return nil
+	case in.ended:
 		reason = protocol.RefusedEnded
-	case h.link == nil:
+	case in.link == nil:
 		reason = protocol.RefusedWaiting
 	default:
-		reason, ok = h.state.MayType(e.v.id)
+		reason, ok = in.state.MayType(v.id)
 	}
 	if !ok {
-		h.release(e.v, e.cost)
-		h.refuse(e.v, reason)
-		return
+		in.release(v, e.cost)
+		in.refuse(v, reason)
+		return nil
 	}
-	e.v.nextSeq++
-	input := protocol.Input{Term: h.state.Term(), Seq: e.v.nextSeq, Client: e.v.client, Bytes: e.input}
-	h.unacked = append(h.unacked, unackedInput{e.v, input, e.cost})
-	h.metrics.InputBytes.Add(float64(len(e.input)))
-	h.send(input)
+	v.nextSeq++
+	input := protocol.Input{Term: in.state.Term(), Seq: v.nextSeq, Client: v.client, Bytes: e.input}
+	in.unacked = append(in.unacked, unackedInput{v, input, e.cost})
+	in.metrics.InputBytes.Add(float64(len(e.input)))
+	in.link.queue(input)
+	return in.link
 }
 
 // reserve takes room for input, waiting until there is some, ctx ends or the
 // hub is over.
-func (h *Hub) reserve(ctx context.Context, room *semaphore.Weighted, cost int64) error {
+func (in *intake) reserve(ctx context.Context, room *semaphore.Weighted, cost int64) error {
 	if room.TryAcquire(cost) {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop := context.AfterFunc(h.over, cancel)
+	stop := context.AfterFunc(in.over, cancel)
 	defer stop()
 	return room.Acquire(ctx, cost)
 }
 
-func (h *Hub) release(v *Viewer, cost int64) {
+func (in *intake) release(v *Viewer, cost int64) {
 	v.credit.Release(cost)
-	h.queue.Release(cost)
+	in.queue.Release(cost)
 }
 
-func (h *Hub) refuse(v *Viewer, reason protocol.RefusalReason) {
-	h.metrics.InputRefused.WithLabelValues(string(reason)).Inc()
+func (in *intake) refuse(v *Viewer, reason protocol.RefusalReason) {
+	in.metrics.InputRefused.WithLabelValues(string(reason)).Inc()
 	v.tell(protocol.InputDropped{Reason: reason})
 }
 
-// settle removes the unacknowledged inputs that match and frees their room.
-func (h *Hub) settle(match func(protocol.Input) bool) {
-	kept := h.unacked[:0]
-	for _, u := range h.unacked {
-		if match(u.input) {
-			h.release(u.v, u.cost)
+// follow takes over who may type, after each turn.
+func (in *intake) follow(state turn.State) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.state = state
+}
+
+// admit lets v type, beginning with what it typed before it was greeted.
+func (in *intake) admit(v *Viewer) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	v.admitted = true
+	for _, e := range v.early {
+		in.accept(v, e)
+	}
+	v.early = nil
+	if in.link != nil {
+		in.link.rouse()
+	}
+}
+
+// leave forgets v. What it has typed is still written.
+func (in *intake) leave(v *Viewer) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	v.gone = true
+	for _, e := range v.early {
+		in.release(v, e.cost)
+	}
+	v.early = nil
+}
+
+// attach uses l from now on. Unacknowledged input goes first: the agent knows
+// what it has written, so nothing is typed twice. What was typed under another
+// term is refused.
+func (in *intake) attach(l *link) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.link = l
+	term := in.state.Term()
+	in.settle(func(u unackedInput) bool {
+		if u.input.Term != term {
+			in.refuse(u.v, protocol.RefusedStaleTerm)
+			return true
+		}
+		l.queue(u.input)
+		return false
+	})
+	l.rouse()
+}
+
+func (in *intake) detach() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.link = nil
+}
+
+// acked: the agent wrote all input of a client up to a sequence number.
+func (in *intake) acked(m protocol.InputAck) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.settle(func(u unackedInput) bool { return u.input.Client == m.Client && u.input.Seq <= m.Seq })
+}
+
+// refused: the agent did not write one input.
+func (in *intake) refused(m protocol.InputRefused) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.settle(func(u unackedInput) bool {
+		if u.input.Client != m.Client || u.input.Seq != m.Seq {
+			return false
+		}
+		in.refuse(u.v, m.Reason)
+		return true
+	})
+}
+
+// end refuses everything that waits for the agent, and whatever comes.
+func (in *intake) end() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.ended = true
+	in.settle(func(u unackedInput) bool {
+		in.refuse(u.v, protocol.RefusedEnded)
+		return true
+	})
+}
+
+// settle removes the unacknowledged inputs that done says are, and frees their
+// room. The caller holds mu.
+func (in *intake) settle(done func(unackedInput) bool) {
+	kept := in.unacked[:0]
+	for _, u := range in.unacked {
+		if done(u) {
+			in.release(u.v, u.cost)
 		} else {
 			kept = append(kept, u)
 		}
 	}
-	clear(h.unacked[len(kept):])
-	h.unacked = kept
-}
-
-// acked: the agent wrote all input of a client up to a sequence number.
-func (h *Hub) acked(m protocol.InputAck) {
-	h.settle(func(in protocol.Input) bool { return in.Client == m.Client && in.Seq <= m.Seq })
-}
-
-// inputRefused: the agent did not write one input.
-func (h *Hub) inputRefused(m protocol.InputRefused) {
-	for _, u := range h.unacked {
-		if u.input.Client == m.Client && u.input.Seq == m.Seq {
-			h.refuse(u.v, m.Reason)
-		}
-	}
-	h.settle(func(in protocol.Input) bool { return in.Client == m.Client && in.Seq == m.Seq })
-}
-
-// dropInput refuses everything that waits for the agent.
-func (h *Hub) dropInput(reason protocol.RefusalReason) {
-	for _, u := range h.unacked {
-		h.refuse(u.v, reason)
-	}
-	h.settle(func(protocol.Input) bool { return true })
-}
-
-// repeatInput sends unacknowledged input again on a new link. The agent knows
-// what it has written, so nothing is typed twice; what was typed under another
-// term is refused.
-func (h *Hub) repeatInput() {
-	term := h.state.Term()
-	for _, u := range h.unacked {
-		if u.input.Term != term {
-			h.refuse(u.v, protocol.RefusedStaleTerm)
-		} else {
-			h.send(u.input)
-		}
-	}
-	h.settle(func(in protocol.Input) bool { return in.Term != term })
+	clear(in.unacked[len(kept):])
+	in.unacked = kept
 }

@@ -23,11 +23,15 @@ type link struct {
 	stream  *tunnel.Stream
 	opened  protocol.TerminalOpened
 
-	ready chan struct{} // something waits in out
+	ready   chan struct{}      // something waits in out
+	giveUp  context.CancelFunc // ends the stream, without waiting for it
+	abandon context.Context    // ends with giveUp
 
 	// Guarded by mu.
-	mu  sync.Mutex
-	out []byte // frames that wait to be written
+	mu      sync.Mutex
+	out     []byte // frames that wait to be written
+	spare   []byte // the buffer that was written last
+	writing bool   // somebody writes
 }
 
 // openLink opens a terminal stream.
@@ -42,44 +46,69 @@ func openLink(ctx context.Context, session *tunnel.Session, key Key, grant strin
 		return nil, err
 	}
 	l := &link{session: session, stream: stream, ready: make(chan struct{}, 1)}
+	l.abandon, l.giveUp = context.WithCancel(context.Background())
 	if err := json.Unmarshal(answer.Result, &l.opened); err != nil {
+		l.giveUp()
 		stream.Close()
 		return nil, protocol.Fault(protocol.KindUpstream, fmt.Errorf("hub: result of OPENED: %w", err))
 	}
 	return l, nil
 }
 
-// send queues m. It never blocks; when the agent takes nothing for so long
-// that the outbox is full, it gives the stream up, which the reader notices.
+// send has m written soon. It never blocks.
 func (l *link) send(m protocol.Message) {
+	l.queue(m)
+	l.rouse()
+}
+
+// queue adds m to what waits to be written; flush or rouse must follow. When
+// the agent takes nothing for so long that the outbox is full, it gives the
+// stream up, which the reader notices.
+func (l *link) queue(m protocol.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out, err := protocol.Append(l.out, m)
 	if err != nil || len(out) > maxOutbox {
-		l.stream.Close()
+		l.giveUp()
 		return
 	}
 	l.out = out
+}
+
+// rouse has the link's own writer flush.
+func (l *link) rouse() {
 	select {
 	case l.ready <- struct{}{}:
 	default:
 	}
 }
 
-// write writes what send queues until the stream or ctx ends.
+// flush writes all that waits, unless somebody else is doing it already. It
+// waits for the tunnel.
+func (l *link) flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for !l.writing && len(l.out) > 0 {
+		buf := l.out
+		l.out, l.writing = l.spare[:0], true
+		l.mu.Unlock()
+		_, err := l.stream.Write(buf)
+		l.mu.Lock()
+		l.spare, l.writing = buf, false
+		if err != nil {
+			l.giveUp()
+			return
+		}
+	}
+}
+
+// write flushes whenever it is roused, until ctx ends.
 func (l *link) write(ctx context.Context) {
-	var buf []byte
 	for {
 		select {
 		case <-l.ready:
+			l.flush()
 		case <-ctx.Done():
-			return
-		}
-		l.mu.Lock()
-		buf, l.out = l.out, buf[:0]
-		l.mu.Unlock()
-		if _, err := l.stream.Write(buf); err != nil {
-			l.stream.Close()
 			return
 		}
 	}

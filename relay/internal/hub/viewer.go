@@ -60,8 +60,12 @@ type Viewer struct {
 	grant   *jws.Grant
 	token   string
 	greeted bool
-	early   []typed // what it typed before it was greeted
-	nextSeq uint64
+
+	// Guarded by the intake's mu.
+	admitted bool    // greeted: what it types is judged
+	gone     bool    // left
+	early    []typed // what it typed before it was greeted
+	nextSeq  uint64
 
 	// Owned by the writer once the viewer is greeted; guarded by feed.mu.
 	place place
@@ -211,17 +215,18 @@ func (v *Viewer) output(batch net.Buffers) (next net.Buffers, more, done bool) {
 // carries. It returns when there is room for it, so a socket whose input is
 // not taken is not read; ctx ends the wait.
 func (v *Viewer) Type(ctx context.Context, input []byte) error {
+	intake := v.hub.intake
 	for len(input) > 0 {
 		piece := input[:min(len(input), protocol.MaxInputBytes)]
 		input = input[len(piece):]
 		cost := int64(len(piece) + inputOverhead)
-		if err := v.hub.reserve(ctx, v.credit, cost); err != nil {
+		if err := intake.reserve(ctx, v.credit, cost); err != nil {
 			return err
 		}
-		if err := v.hub.reserve(ctx, v.hub.queue, cost); err != nil {
+		if err := intake.reserve(ctx, intake.queue, cost); err != nil {
 			return err
 		}
-		v.hub.post(typed{v, append([]byte(nil), piece...), cost})
+		intake.take(v, typed{piece, cost})
 	}
 	return nil
 }
