@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/turn"
@@ -9,11 +10,11 @@ import (
 
 // keepLinked keeps a stream to the terminal open until ctx ends or there is no
 // terminal any more. It runs beside run and talks to it by events only.
-func (h *Hub) keepLinked(ctx context.Context, grant string) {
-	h.bearer.CompareAndSwap(nil, &grant)
+func (h *Hub) keepLinked(ctx context.Context) {
 	var since *protocol.Position
+	var pause time.Duration // none at first, or after a link that lasted
 	for {
-		l, err := h.redial(ctx, since)
+		l, err := h.redial(ctx, since, pause)
 		if err != nil {
 			h.post(linkFailed{err})
 			return
@@ -26,13 +27,21 @@ func (h *Hub) keepLinked(ctx context.Context, grant string) {
 			l.stream.Close()
 			return
 		}
+		began := time.Now()
 		err = h.serveLink(ctx, l)
-		if ctx.Err() != nil || h.feed.over() {
+		if ctx.Err() != nil {
 			return
 		}
 		h.post(linkDown{err})
+		if h.feed.over() {
+			return
+		}
 		pos := h.feed.position()
 		since = &pos
+		pause = longer(pause)
+		if time.Since(began) > longestPause {
+			pause = 0
+		}
 	}
 }
 
@@ -48,7 +57,7 @@ func (h *Hub) serveLink(ctx context.Context, l *link) error {
 	}()
 	h.watch(l.session, 1)
 	defer h.watch(l.session, -1)
-	err := l.read(h.feed, h.post)
+	err := l.read(h.feed, h.intake, h.post)
 	stop()
 	abandon()
 	cancel()
@@ -80,19 +89,34 @@ func (h *Hub) linked(l *link) {
 			h.send(protocol.GrantAdd{Grant: v.token})
 		}
 	}
-	if first {
-		h.intake.attach(l)
-		close(h.ready)
-		return
+	if !first {
+		h.step(turn.Reattached{Opened: l.opened}) // tells everybody control_state, which ends "waiting"
 	}
-	h.step(turn.Reattached{Opened: l.opened}) // tells everybody control_state, which ends "waiting"
 	h.intake.attach(l)
+	if l.opened.Head <= l.opened.Offset {
+		h.admit()
+	}
 }
 
-// unlinked: the stream ended, which a viewer sees as waiting.
+// admit lets viewers join: the ring holds all the history that there is.
+// Before, one that resumes could be ahead of the ring.
+func (h *Hub) admit() {
+	if !h.open {
+		h.open = true
+		close(h.ready)
+	}
+}
+
+// unlinked: the stream ended, which a viewer sees as waiting, unless it has
+// seen the end.
 func (h *Hub) unlinked(err error) {
 	h.link = nil
 	h.intake.detach()
+	if h.finished.Load() {
+		h.admit()
+		h.step(turn.Detached{}) // greets those who wait for an answer
+		return
+	}
 	h.metrics.LinksLost.Inc()
 	h.log.Info("terminal stream lost", "sandbox", h.key.Sandbox, "pty", h.key.PTY, "err", err)
 	h.broadcast(protocol.Waiting{Reason: protocol.WaitingSandbox})
@@ -102,9 +126,9 @@ func (h *Hub) unlinked(err error) {
 // unreachable: there is no terminal, or nobody may see it. It returns whether
 // the hub goes on.
 func (h *Hub) unreachable(err error) bool {
-	if h.feed == nil {
+	if !h.open {
 		h.err = err
-		close(h.ready)
+		h.admit()
 		return false
 	}
 	e := protocol.AsError(err)
@@ -122,10 +146,6 @@ func (h *Hub) answer(m protocol.Message) {
 	switch m := m.(type) {
 	case protocol.Leased:
 		h.step(turn.Leased{Leased: m})
-	case protocol.InputAck:
-		h.intake.acked(m)
-	case protocol.InputRefused:
-		h.intake.refused(m)
 	case protocol.Granted:
 		h.granted(m)
 	}
@@ -138,8 +158,7 @@ func (h *Hub) granted(m protocol.Granted) {
 	}
 	for _, v := range h.viewers {
 		if v.grant.ID == m.GrantID {
-			h.metrics.ViewersCut.WithLabelValues("grant_refused").Inc()
-			v.close(protocol.KindForbidden, "the sandbox does not accept this grant")
+			h.cut(v, "grant_refused", protocol.KindForbidden, "the sandbox does not accept this grant")
 		}
 	}
 }

@@ -9,15 +9,16 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/replay"
 )
 
-// A feed is the output of one terminal: the ring, and whom to wake when it
-// grows. The stream's reader appends; every viewer's writer reads at its own
-// cursor. Appending costs the same however slow any viewer is.
+// A feed is the output of one terminal: the ring, and who reads it. The
+// stream's reader appends, and offers what is new to every viewer's socket;
+// what a socket doesn't take at once its writer delivers, from its own cursor.
+// Appending costs the same however slow any viewer is.
 type feed struct {
 	mu      sync.Mutex
 	ring    *replay.Ring
-	run     uint64 // raised when the ring is replaced, which makes older cursors void
-	ended   bool   // the terminal's process is over and its last frame is in the ring
-	viewers []*Viewer
+	run     uint64    // raised when the ring is replaced, which makes older cursors void
+	ended   bool      // the terminal's process is over and its last frame is in the ring
+	viewers []*Viewer // replaced, never changed: deliver walks it without mu
 }
 
 // A place is a viewer's cursor in one run of the feed. Its owner is the
@@ -40,14 +41,18 @@ func (f *feed) position() protocol.Position {
 	return protocol.Position{Epoch: f.ring.Epoch(), Offset: f.ring.Head()}
 }
 
-// data appends output.
+// data appends output and hands it to the viewers.
 func (f *feed) data(m protocol.Data) error {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.ring.Data(m.Offset, m.Bytes); err != nil {
+	err := f.ring.Data(m.Offset, m.Bytes)
+	viewers := f.viewers
+	f.mu.Unlock()
+	if err != nil {
 		return err
 	}
-	f.wake()
+	for _, v := range viewers {
+		v.push()
+	}
 	return nil
 }
 
@@ -107,7 +112,7 @@ func (f *feed) wake() {
 func (f *feed) join(v *Viewer, since *protocol.Position) protocol.Attached {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.viewers = append(f.viewers, v)
+	f.viewers = append(slices.Clip(f.viewers), v)
 	offset, mode := f.start(), protocol.ModeResume
 	if since != nil {
 		_, err := f.ring.CursorAt(since.Offset)
@@ -129,7 +134,7 @@ func (f *feed) leave(v *Viewer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if i := slices.Index(f.viewers, v); i >= 0 {
-		f.viewers = slices.Delete(f.viewers, i, i+1)
+		f.viewers = slices.Delete(slices.Clone(f.viewers), i, i+1)
 	}
 }
 
@@ -150,14 +155,14 @@ func (f *feed) placeAt(v *Viewer, offset uint64) (cols, rows int) {
 // next appends to dst the frames between v's place and the head, at most
 // maxWrite bytes, and moves v's place behind them. When v fell out of the ring,
 // or the ring was replaced, it moves v to the newcomers' start instead and
-// returns the resync to send first. done says that nothing will ever follow.
-func (f *feed) next(v *Viewer, dst net.Buffers) (frames net.Buffers, resync *protocol.Resync, done bool) {
+// returns the resync to send first. ended says that the head is final.
+func (f *feed) next(v *Viewer, dst net.Buffers) (frames net.Buffers, resync *protocol.Resync, ended bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if v.place.run == f.run {
 		frames, err := f.ring.Next(&v.place.cursor, maxWrite, dst)
 		if err == nil {
-			return frames, nil, len(frames) == len(dst) && f.ended
+			return frames, nil, f.ended
 		}
 	}
 	offset := f.start()

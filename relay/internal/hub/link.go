@@ -114,10 +114,11 @@ func (l *link) write(ctx context.Context) {
 	}
 }
 
-// read appends the terminal's output to f and posts everything else to the
-// hub, until the stream ends. It returns why.
-func (l *link) read(f *feed, post func(event)) error {
+// read appends the terminal's output to f, tells in what became of input, and
+// posts everything else to the hub, until the stream ends. It returns why.
+func (l *link) read(f *feed, in *intake, post func(event)) error {
 	frames := protocol.NewFrameReader(l.stream)
+	behind := l.opened.Head > l.opened.Offset // of what OPENED announced
 	for {
 		frame, err := frames.Next()
 		if err != nil {
@@ -132,6 +133,10 @@ func (l *link) read(f *feed, post func(event)) error {
 			if err := f.data(m); err != nil {
 				return err
 			}
+			if behind && m.Offset+uint64(len(m.Bytes)) >= l.opened.Head {
+				behind = false
+				post(caughtUp{})
+			}
 		case protocol.Resized:
 			if err := f.resized(m); err != nil {
 				return err
@@ -141,7 +146,13 @@ func (l *link) read(f *feed, post func(event)) error {
 			post(exited{})
 		case protocol.Reset:
 			f.replace(protocol.Position{Epoch: m.Epoch, Offset: m.Offset}, m.Cols, m.Rows)
-		case protocol.Leased, protocol.Granted, protocol.InputAck, protocol.InputRefused:
+			behind = false
+			post(caughtUp{})
+		case protocol.InputAck:
+			in.acked(m)
+		case protocol.InputRefused:
+			in.refused(m)
+		case protocol.Leased, protocol.Granted:
 			post(answered{l, m})
 		default:
 			return fmt.Errorf("hub: %s on a terminal stream", frame.Type)
@@ -151,36 +162,82 @@ func (l *link) read(f *feed, post func(event)) error {
 
 // redial opens a link as soon as the sandbox is connected, again and again
 // until it succeeds, ctx ends, or the agent says that the terminal is gone.
-func (h *Hub) redial(ctx context.Context, since *protocol.Position) (*link, error) {
-	const firstPause, longestPause = 100 * time.Millisecond, 2 * time.Second
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+func (h *Hub) redial(ctx context.Context, since *protocol.Position, pause time.Duration) (*link, error) {
+	for ; ; pause = longer(pause) {
+		if err := wait(ctx, pause); err != nil {
+			return nil, err
+		}
 		session, err := h.tunnels.Wait(ctx, h.key.Sandbox)
 		if err != nil {
 			return nil, err
 		}
-		l, err := openLink(ctx, session, h.key, *h.bearer.Load(), since)
+		l, err := h.openOnce(ctx, session, since)
 		if err == nil || final(err) {
 			return l, err
 		}
 		h.log.Info("terminal stream not opened", "pty", h.key.PTY, "err", err)
+	}
+}
+
+// openOnce opens a link under the bearer's grant, or under another viewer's
+// when the agent refuses that one.
+func (h *Hub) openOnce(ctx context.Context, session *tunnel.Session, since *protocol.Position) (*link, error) {
+	for {
+		token := h.bearer.Load().token
+		attempt, cancel := context.WithTimeout(ctx, openTimeout)
+		l, err := openLink(attempt, session, h.key, token, since)
+		cancel()
+		if !aboutGrant(err) {
+			return l, err
+		}
+		refused := bearerRefused{token, err, make(chan bool, 1)}
+		h.post(refused)
 		select {
-		case <-time.After(pause):
+		case again := <-refused.again:
+			if !again {
+				return nil, err
+			}
 		case <-ctx.Done():
 			return nil, err
 		}
 	}
 }
 
+// Pauses before a link is opened again.
+const firstPause, longestPause = 100 * time.Millisecond, 2 * time.Second
+
+// longer returns the pause after another failure.
+func longer(pause time.Duration) time.Duration { return min(max(2*pause, firstPause), longestPause) }
+
+func wait(ctx context.Context, pause time.Duration) error {
+	if pause == 0 {
+		return nil
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// aboutGrant reports whether the agent found fault with the grant alone.
+func aboutGrant(err error) bool {
+	e, ok := errors.AsType[*protocol.Error](err)
+	return ok && (e.Kind == protocol.KindForbidden || e.Kind == protocol.KindUnauthenticated || e.Kind == protocol.KindExpired)
+}
+
 // final reports whether the agent's answer can't change by asking again.
 func final(err error) bool {
-	var e *protocol.Error
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok {
 		return false
 	}
 	switch e.Kind {
-	case protocol.KindNotFound, protocol.KindForbidden, protocol.KindUnauthenticated, protocol.KindExpired,
-		protocol.KindInvalid, protocol.KindEnded, protocol.KindUnsupported:
+	case protocol.KindNotFound, protocol.KindInvalid, protocol.KindEnded, protocol.KindUnsupported:
 		return true
 	}
-	return false
+	return aboutGrant(err)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,8 @@ const (
 	idleTime = 30 * time.Second
 	// openTimeout bounds the wait for a terminal that nobody watches yet.
 	openTimeout = 5 * time.Second
+	// maxName bounds a viewer's name, in bytes.
+	maxName = 128
 )
 
 // A Set holds the hubs of a relay, one for each terminal that is watched.
@@ -36,16 +39,20 @@ type Set struct {
 
 	// Guarded by mu.
 	mu      sync.Mutex
+	closed  bool
 	hubs    map[Key]*tenancy
+	held    int           // handles that are not released
+	free    chan struct{} // closed when the set is closed and held is 0
 	watched map[*tunnel.Session]int
 }
 
 // A tenancy is a hub and who uses it.
 type tenancy struct {
-	hub  *Hub
-	stop context.CancelFunc
-	refs int
-	idle *time.Timer // runs while refs is 0
+	hub   *Hub
+	stop  context.CancelFunc
+	grant string // of who came first
+	refs  int
+	idle  *time.Timer // runs while refs is 0
 }
 
 // NewSet returns an empty Set.
@@ -53,17 +60,28 @@ func NewSet(tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Set {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Set{
 		tunnels: tunnels, log: log, metrics: metrics, ctx: ctx, cancel: cancel,
-		hubs: map[Key]*tenancy{}, watched: map[*tunnel.Session]int{},
+		hubs: map[Key]*tenancy{}, free: make(chan struct{}), watched: map[*tunnel.Session]int{},
 	}
 }
 
-// Close ends all hubs: their viewers are told that the relay goes away.
-func (s *Set) Close() {
+// Close ends all hubs: their viewers are told that the relay goes away. It
+// waits for the hubs, and for the sockets until ctx ends.
+func (s *Set) Close(ctx context.Context) {
+	s.mu.Lock()
+	if !s.closed && s.held == 0 {
+		close(s.free)
+	}
+	s.closed = true
+	s.mu.Unlock()
 	s.cancel()
 	s.running.Wait()
+	select {
+	case <-s.free:
+	case <-ctx.Done():
+	}
 }
 
-// A Lease on a hub; Release it when the socket is over.
+// A Handle keeps a hub alive; Release it when the socket is over.
 type Handle struct {
 	set  *Set
 	key  Key
@@ -75,39 +93,69 @@ type Handle struct {
 // the terminal for grant. It fails with the agent's answer, or unavailable
 // when the sandbox isn't connected.
 func (s *Set) Open(ctx context.Context, key Key, grant string) (*Handle, error) {
-	handle := &Handle{set: s, key: key, t: s.enter(key, grant)}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	select {
-	case <-handle.t.hub.ready:
-	case <-handle.t.hub.done:
-	case <-ctx.Done():
-		handle.Release()
-		return nil, protocol.Errorf(protocol.KindUnavailable, "the sandbox is not connected")
-	}
-	hub := handle.t.hub
-	select {
-	case <-hub.ready:
-		if hub.err == nil {
+	for {
+		t := s.enter(key, grant)
+		if t == nil {
+			return nil, protocol.Fault(protocol.KindRestarting, nil)
+		}
+		handle := &Handle{set: s, key: key, t: t}
+		err := t.hub.await(ctx)
+		if err == nil {
 			return handle, nil
 		}
-	default:
+		handle.Release()
+		if t.grant == grant || !aboutGrant(err) {
+			return nil, err
+		} // else it was another one's grant
 	}
-	handle.Release()
-	if hub.err != nil {
-		return nil, hub.err
-	}
-	return nil, protocol.Fault(protocol.KindRestarting, nil)
 }
 
-// enter counts a user of key's hub, which it starts when there is none.
+// await waits until viewers may join.
+func (h *Hub) await(ctx context.Context) error {
+	select {
+	case <-h.ready:
+	case <-h.done:
+	case <-ctx.Done():
+		return protocol.Errorf(protocol.KindUnavailable, "the sandbox is not connected")
+	}
+	switch {
+	case !h.dead():
+		return nil
+	case h.err != nil:
+		return h.err
+	}
+	return protocol.Fault(protocol.KindUnavailable, nil)
+}
+
+// dead reports whether the hub is over, or will be because it has failed.
+func (h *Hub) dead() bool {
+	select {
+	case <-h.done:
+		return true
+	default:
+	}
+	select {
+	case <-h.ready:
+		return h.err != nil
+	default:
+		return false
+	}
+}
+
+// enter counts a user of key's hub, which it starts when there is none. It
+// returns nil when the set is closed.
 func (s *Set) enter(key Key, grant string) *tenancy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
 	t := s.hubs[key]
-	if t == nil {
+	if t == nil || t.hub.dead() {
 		ctx, stop := context.WithCancel(s.ctx)
-		t = &tenancy{hub: newHub(key, s.tunnels, s.log, s.metrics), stop: stop}
+		t = &tenancy{hub: newHub(key, s.tunnels, s.log, s.metrics), stop: stop, grant: grant}
 		t.hub.watch = s.watch
 		s.hubs[key] = t
 		s.running.Go(func() {
@@ -116,6 +164,7 @@ func (s *Set) enter(key Key, grant string) *tenancy {
 			s.forget(key, t)
 		})
 	}
+	s.held++
 	t.refs++
 	if t.idle != nil {
 		t.idle.Stop()
@@ -140,6 +189,9 @@ func (h *Handle) Release() {
 		s, t := h.set, h.t
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		if s.held--; s.held == 0 && s.closed {
+			close(s.free)
+		}
 		if t.refs--; t.refs > 0 {
 			return
 		}
@@ -185,7 +237,7 @@ type Guest struct {
 func (h *Handle) Join(g Guest) *Viewer {
 	v := &Viewer{
 		id:     turn.SocketID(h.set.sockets.Add(1)),
-		name:   g.Grant.Name,
+		name:   clip(g.Grant.Name),
 		user:   g.Grant.Subject,
 		client: rand.Text(),
 		sink:   g.Socket,
@@ -196,6 +248,7 @@ func (h *Handle) Join(g Guest) *Viewer {
 		grant:  g.Grant,
 		token:  g.Token,
 	}
+	v.offer, _ = g.Socket.(Offerer)
 	v.hub.post(joined{v})
 	return v
 }
@@ -203,5 +256,10 @@ func (h *Handle) Join(g Guest) *Viewer {
 // Leave detaches the viewer.
 func (v *Viewer) Leave() { v.hub.post(left{v}) }
 
-// Over is closed when the viewer's hub has ended.
-func (v *Viewer) Over() <-chan struct{} { return v.hub.done }
+// clip bounds a name, so that a long one can't crowd out what viewers are told.
+func clip(name string) string {
+	if len(name) > maxName {
+		name = strings.ToValidUTF8(name[:maxName], "")
+	}
+	return name
+}

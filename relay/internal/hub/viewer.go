@@ -31,9 +31,10 @@ const (
 	pongTimeout  = 60 * time.Second
 )
 
-// A Sink is the socket of one viewer. Only the viewer's writer uses it.
+// A Sink is the socket of one viewer.
 type Sink interface {
-	// WriteFrames writes complete WebSocket frames.
+	// WriteFrames writes complete WebSocket frames, after what Offer kept.
+	// Without frames it writes that alone.
 	WriteFrames(frames net.Buffers) error
 	// Ping asks the peer for a sign of life.
 	Ping() error
@@ -41,6 +42,19 @@ type Sink interface {
 	LastHeard() time.Time
 	// Close ends the socket with a close code of protocol.Kind.
 	Close(code int, reason string)
+}
+
+// An Offerer is a Sink that can write without waiting. The stream's reader then
+// serves sockets that keep up by itself, as a bare loop of writes would, and no
+// goroutine has to wake for each of them.
+type Offerer interface {
+	Sink
+	// Begin reports whether the socket is idle, and if so keeps it for one
+	// Offer, which must follow.
+	Begin() bool
+	// Offer writes what the kernel takes at once and keeps the rest, which
+	// goes before anything else. drained says that nothing is kept.
+	Offer(frames net.Buffers) (drained bool, err error)
 }
 
 // A Viewer is one socket attached to a hub.
@@ -51,15 +65,17 @@ type Viewer struct {
 	user   protocol.UserID
 	client string // names this socket's input to the agent
 	sink   Sink
+	offer  Offerer // sink, if it is one
 	since  *protocol.Position
 	hub    *Hub
 	wake   chan struct{}
 	credit *semaphore.Weighted // input under way
 
 	// Owned by the hub's run.
-	grant   *jws.Grant
-	token   string
-	greeted bool
+	grant    *jws.Grant
+	token    string
+	greeted  bool
+	presence uint64 // version of the presence in its greeting
 
 	// Guarded by the intake's mu.
 	admitted bool    // greeted: what it types is judged
@@ -67,14 +83,19 @@ type Viewer struct {
 	early    []typed // what it typed before it was greeted
 	nextSeq  uint64
 
-	// Owned by the writer once the viewer is greeted; guarded by feed.mu.
+	// Guarded by writing, which the writer holds while it writes, or the
+	// stream's reader while it offers.
+	writing sync.Mutex
+	frames  net.Buffers
+
+	// Set by the hub before the viewer is greeted; guarded by feed.mu.
 	place place
 
 	// Guarded by mu.
 	mu         sync.Mutex
 	notices    []byte // framed text that waits
 	refusing   bool   // an input_refused waits among the notices
-	live       bool   // place is set
+	live       bool   // it was greeted, and place is set
 	closing    bool
 	closeCode  int
 	closeCause string
@@ -88,18 +109,18 @@ func (v *Viewer) nudge() {
 	}
 }
 
-// tell queues a text frame.
+// tell queues a text frame, which waits for the greeting if need be.
 func (v *Viewer) tell(m protocol.ServerMessage) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.closing {
+		return
+	}
 	if _, refusal := m.(protocol.InputDropped); refusal {
 		if v.refusing {
 			return // one waiting notice says it all
 		}
 		v.refusing = true
-	}
-	if v.closing {
-		return
 	}
 	v.notices = replay.AppendTextFrame(v.notices, protocol.EncodeServerMessage(m))
 	if len(v.notices) > maxNotices {
@@ -124,27 +145,35 @@ func (v *Viewer) closeLocked(kind protocol.Kind, cause string) {
 	v.nudge()
 }
 
-// start lets output flow, from the place that the feed has set.
-func (v *Viewer) start() {
+// start sends the greeting before everything else, and lets output flow from
+// the place that the feed has set.
+func (v *Viewer) start(greeting []protocol.ServerMessage) {
 	v.mu.Lock()
+	defer v.mu.Unlock()
+	var first []byte
+	for _, m := range greeting {
+		first = replay.AppendTextFrame(first, protocol.EncodeServerMessage(m))
+	}
+	v.notices = append(first, v.notices...)
 	v.live = true
-	v.mu.Unlock()
 	v.nudge()
 }
 
-// Serve writes to the socket until it ends. It is the only writer; the gateway
-// runs it beside its reader and waits for both.
+// Serve writes to the socket until it ends. The gateway runs it beside its
+// reader and waits for both.
 func (v *Viewer) Serve(ctx context.Context) {
 	// One channel wakes the writer for everything: with hundreds of viewers a
 	// select per chunk is a tenth of the relay's CPU.
 	defer context.AfterFunc(ctx, v.nudge)()
+	defer context.AfterFunc(v.hub.over, func() { // which may have ended before it saw this viewer
+		v.close(protocol.KindUnavailable, protocol.KindUnavailable.Text())
+	})()
 	var pingDue atomic.Bool
 	keepalive := time.AfterFunc(pingInterval, func() {
 		pingDue.Store(true)
 		v.nudge()
 	})
 	defer keepalive.Stop()
-	var frames net.Buffers
 	for range v.wake {
 		if ctx.Err() != nil {
 			return
@@ -155,60 +184,121 @@ func (v *Viewer) Serve(ctx context.Context) {
 			}
 			keepalive.Reset(pingInterval)
 		}
-		for more := true; more; {
-			var ok bool
-			if more, ok = v.flush(&frames); !ok {
-				return
-			}
+		if !v.drain() {
+			return
 		}
+	}
+}
+
+// drain writes until nothing waits. It returns false when the socket is over.
+func (v *Viewer) drain() bool {
+	v.writing.Lock()
+	defer v.writing.Unlock()
+	for more := true; more; {
+		var ok bool
+		if more, ok = v.flush(); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// push offers what is new to the socket, from the stream's reader. Whatever
+// would have to wait is left to the writer.
+func (v *Viewer) push() {
+	if v.offer == nil || !v.writing.TryLock() {
+		v.nudge()
+		return
+	}
+	defer v.writing.Unlock()
+	if !v.offer.Begin() {
+		v.nudge()
+		return
+	}
+	batch, state := v.collect()
+	drained, err := v.offer.Offer(batch)
+	v.keep(batch)
+	if err != nil || !drained || state.more || state.closing || state.done {
+		v.nudge() // the writer meets the error, too
 	}
 }
 
 // flush writes what waits: notices first, then one piece of output. more says
-// that there may be output left; !ok that the socket is over.
-func (v *Viewer) flush(frames *net.Buffers) (more, ok bool) {
-	v.mu.Lock()
-	notices, live, closing := v.notices, v.live, v.closing
-	v.notices, v.refusing = nil, false
-	v.mu.Unlock()
-
-	batch := (*frames)[:0]
-	if len(notices) > 0 {
-		batch = append(batch, notices)
-	}
-	var done bool
-	if live && !closing {
-		batch, more, done = v.output(batch)
-	}
-	if len(batch) > 0 {
-		start := batch
-		err := v.sink.WriteFrames(batch)
-		clear(start) // don't keep the ring's chunks alive
-		if *frames = start[:0]; err != nil {
-			return false, false
-		}
-	}
+// that there may be output left; !ok that the socket is over. The caller holds
+// writing.
+func (v *Viewer) flush() (more, ok bool) {
+	batch, state := v.collect()
+	err := v.sink.WriteFrames(batch)
+	v.keep(batch)
 	switch {
-	case closing:
+	case err != nil:
+		return false, false
+	case state.closing:
 		v.sink.Close(v.closeCode, v.closeCause)
 		return false, false
-	case done:
+	case state.done:
 		v.sink.Close(protocol.KindEnded.CloseCode(), protocol.KindEnded.Text())
 		return false, false
 	}
-	return more, true
+	return state.more, true
 }
 
-// output appends the next piece of output to batch.
+// A batchState says what comes after a batch.
+type batchState struct {
+	more    bool // perhaps further output
+	closing bool // the end of the socket, as the hub wants it
+	done    bool // the end of the terminal
+}
+
+// collect takes what waits: notices, then one piece of output. The caller holds
+// writing.
+func (v *Viewer) collect() (batch net.Buffers, state batchState) {
+	v.mu.Lock()
+	var notices []byte
+	live := v.live
+	if state.closing = v.closing; live || state.closing {
+		notices = v.notices
+		v.notices, v.refusing = nil, false
+	}
+	v.mu.Unlock()
+
+	batch = v.frames[:0]
+	if len(notices) > 0 {
+		batch = append(batch, notices)
+	}
+	if live && !state.closing {
+		batch, state.more, state.done = v.output(batch)
+	}
+	n := 0
+	for _, b := range batch {
+		n += len(b)
+	}
+	v.hub.metrics.OutputBytes.Add(float64(n))
+	return batch, state
+}
+
+// keep reuses the batch that was written, without the ring's chunks in it.
+func (v *Viewer) keep(batch net.Buffers) {
+	clear(batch)
+	v.frames = batch[:0]
+}
+
+// output appends the next piece of output to batch. more says that it was cut
+// short, done that nothing will ever follow it.
 func (v *Viewer) output(batch net.Buffers) (next net.Buffers, more, done bool) {
-	before := len(batch)
-	next, resync, done := v.hub.feed.next(v, batch)
+	next, resync, ended := v.hub.feed.next(v, batch)
 	if resync != nil {
 		v.hub.metrics.Resyncs.Inc()
 		v.hub.post(resynced{v})
-		next = append(next, replay.AppendTextFrame(nil, protocol.EncodeServerMessage(*resync)))
+		return append(next, replay.AppendTextFrame(nil, protocol.EncodeServerMessage(*resync))), true, false
 	}
-	return next, len(next) > before, done && len(next) == 0
+	size := 0
+	for _, frame := range next[len(batch):] {
+		size += len(frame)
+	}
+	v.hub.metrics.OutputBytes.Add(float64(size))
+	more = size >= maxWrite
+	return next, more, ended && !more
 }
 
 // Type hands the hub what the viewer typed, in the pieces that the tunnel

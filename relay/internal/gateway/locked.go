@@ -1,0 +1,151 @@
+package gateway
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// writeTimeout is the least, and half the most, that one write to a viewer
+	// may take: a socket that takes nothing for so long is dead.
+	writeTimeout = 15 * time.Second
+	// sendBuffer bounds what the kernel takes for one viewer, so that a slow
+	// one is noticed here and not minutes of stale screen later.
+	sendBuffer = 128 << 10
+)
+
+// A lockedConn makes each write atomic, so that frames of two writers don't
+// mix, gives each the same time, and can write without waiting.
+type lockedConn struct {
+	net.Conn
+
+	// Guarded by mu, which is held for each write.
+	mu       sync.Mutex
+	deadline time.Time
+	raw      syscall.RawConn // nil where writing without waiting is impossible: under TLS
+	attempt  func(fd uintptr) bool
+	rest     []byte // begun by an offer, and to be written before anything else
+
+	// Between begin and offer; what attempt writes and what became of it.
+	pending []byte
+	wrote   int
+	failed  error
+}
+
+// tune bounds the kernel's buffer and finds out whether offers are possible.
+func (c *lockedConn) tune() error {
+	tcp, ok := c.Conn.(*net.TCPConn)
+	if !ok {
+		return nil
+	}
+	if err := tcp.SetWriteBuffer(sendBuffer); err != nil {
+		return err
+	}
+	c.attempt = c.try
+	raw, err := tcp.SyscallConn()
+	c.raw = raw
+	return err
+}
+
+// allow makes sure that a write has at least writeTimeout. The deadline is
+// moved only now and then, since that costs more than reading the clock.
+func (c *lockedConn) allow() {
+	if now := time.Now(); c.deadline.Sub(now) < writeTimeout {
+		c.deadline = now.Add(2 * writeTimeout)
+		c.SetWriteDeadline(c.deadline)
+	}
+}
+
+// Write implements net.Conn.
+func (c *lockedConn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.finish(); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
+}
+
+// writeBuffers writes all of frames, with one system call where the connection
+// can.
+func (c *lockedConn) writeBuffers(frames net.Buffers) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.finish(); err != nil || len(frames) == 0 {
+		return err
+	}
+	if len(frames) == 1 {
+		_, err := c.Conn.Write(frames[0])
+		return err
+	}
+	_, err := frames.WriteTo(c.Conn)
+	return err
+}
+
+// finish writes what an offer has begun. The caller holds mu.
+func (c *lockedConn) finish() error {
+	c.allow()
+	if len(c.rest) == 0 {
+		return nil
+	}
+	_, err := c.Conn.Write(c.rest)
+	c.rest = c.rest[:0]
+	return err
+}
+
+// begin takes mu for an offer, if nobody writes and nothing is begun.
+func (c *lockedConn) begin() bool {
+	if c.raw == nil || !c.mu.TryLock() {
+		return false
+	}
+	if len(c.rest) > 0 {
+		c.mu.Unlock()
+		return false
+	}
+	return true
+}
+
+// offer writes what the kernel takes of frames without waiting, keeps the rest
+// and gives mu back.
+func (c *lockedConn) offer(frames net.Buffers) (drained bool, err error) {
+	defer c.mu.Unlock()
+	for i, frame := range frames {
+		c.pending, c.wrote, c.failed = frame, 0, nil
+		if err := c.raw.Write(c.attempt); err != nil {
+			return false, err
+		}
+		if c.failed != nil {
+			return false, c.failed
+		}
+		if c.wrote == len(frame) {
+			continue
+		}
+		c.rest = append(c.rest[:0], frame[c.wrote:]...)
+		for _, later := range frames[i+1:] {
+			c.rest = append(c.rest, later...)
+		}
+		break
+	}
+	c.pending = nil
+	return len(c.rest) == 0, nil
+}
+
+// try makes one attempt to write pending. It never asks to wait.
+func (c *lockedConn) try(fd uintptr) bool {
+	for {
+		n, err := syscall.Write(int(fd), c.pending)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case errors.Is(err, syscall.EAGAIN):
+		case err != nil:
+			c.failed = err
+		default:
+			c.wrote = n
+		}
+		return true
+	}
+}
