@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -33,16 +34,17 @@ const shutdownTimeout = 5 * time.Second
 // Agent is the agent of one sandbox. Make one with New, then Run it once.
 type Agent struct {
 	// Static after construction.
-	cfg       Config
-	log       *slog.Logger
-	instance  string // of this process, random
-	enrolment *protocol.Enrolment
-	device    *jws.DeviceKey
-	relayCA   *x509.CertPool
-	keys      *jws.Keys
-	ledger    *ledger.Ledger
-	host      *terminal.Host
-	link      *link.Link
+	cfg            Config
+	log            *slog.Logger
+	instance       string // of this process, random
+	enrolment      *protocol.Enrolment
+	device         *jws.DeviceKey
+	relayCA        *x509.CertPool
+	controlPlaneCA *x509.CertPool
+	keys           *jws.Keys
+	ledger         *ledger.Ledger
+	host           *terminal.Host
+	link           *link.Link
 
 	session atomic.Pointer[tunnel.Session] // the registered tunnel, if any
 }
@@ -52,6 +54,7 @@ func New(cfg Config) (*Agent, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
+	leaveCores()
 	// Terminals run programs we don't trust: they must not read this
 	// process's memory or files, even where they share its user.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
@@ -61,7 +64,21 @@ func New(cfg Config) (*Agent, error) {
 	if err := a.load(); err != nil {
 		return nil, err
 	}
-	return a, a.build()
+	if err := a.build(); err != nil {
+		return nil, errors.Join(err, a.ledger.Close())
+	}
+	return a, nil
+}
+
+// leaveCores keeps this process to half of the machine's cores, unless
+// GOMAXPROCS says otherwise: the agent is a guest, the cores are for the work.
+// It is also faster on a small machine, where a key would wake an idle thread
+// at every step of its way (keystroke echo with 2 cores: 2.4 instead of 2.9
+// times a direct PTY's).
+func leaveCores() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(max(1, runtime.NumCPU()/2))
+	}
 }
 
 // load reads the state directory.
@@ -76,8 +93,12 @@ func (a *Agent) load() error {
 	if len(a.cfg.Relays) == 0 {
 		a.cfg.Relays = a.enrolment.Relays
 	}
-	a.relayCA = x509.NewCertPool()
-	a.relayCA.AppendCertsFromPEM([]byte(a.enrolment.RelayCAPEM))
+	if a.relayCA, err = certPool(a.enrolment.RelayCAPEM); err != nil {
+		return fmt.Errorf("enrolment %s: relay_ca_pem: %w", a.cfg.Enrolment, err)
+	}
+	if a.controlPlaneCA, err = certPool(a.enrolment.ControlPlane.CAPEM); err != nil {
+		return fmt.Errorf("enrolment %s: control_plane.ca_pem: %w", a.cfg.Enrolment, err)
+	}
 	known, err := a.knownKeys()
 	if err != nil {
 		return err
@@ -98,7 +119,13 @@ func (a *Agent) build() error {
 		Workspace: a.cfg.Workspace, Homes: a.cfg.Homes, Isolation: isolation, Logger: a.log,
 	})
 	if err != nil {
-		return errors.Join(err, a.ledger.Close())
+		return err
+	}
+	if isolation == terminal.IsolationUID {
+		if err := checkReach(a.cfg.Workspace, a.cfg.Homes); err != nil {
+			a.host.Shutdown(context.Background()) // it has no terminals yet
+			return err
+		}
 	}
 	run := &executor.Executor{
 		Sandbox: a.enrolment.SandboxID, Keys: a.keys, Ledger: a.ledger, Terminals: a.host, Now: time.Now, Log: a.log,
@@ -129,13 +156,15 @@ func (a *Agent) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	a.host.Shutdown(ctx)
+	a.link.Wait()
 	if err := a.ledger.Close(); err != nil {
 		a.log.Warn("ledger not closed", "err", err)
 	}
 }
 
-// fatal reports whether dialling again is pointless: the certificate is not
-// accepted, or another copy of the sandbox is newer.
+// fatal reports whether dialling again is pointless: another copy of the
+// sandbox is newer. A certificate that is refused may be accepted later, by a
+// relay that knows newer keys.
 func fatal(err error) bool {
 	var e *protocol.Error
 	return errors.As(err, &e) && e.Kind == protocol.KindSuperseded
@@ -190,24 +219,19 @@ func (a *Agent) serve(ctx context.Context, session *tunnel.Session) error {
 
 // watch waits for the end of session and says why.
 func (a *Agent) watch(ctx context.Context, session *tunnel.Session) error {
-	for {
+	select {
+	case m := <-session.GoAways():
+		return a.leave(m)
+	case <-session.Done():
 		select {
-		case m := <-session.GoAways():
-			if err := a.leave(m); err != nil {
-				return err
-			}
-			return nil
-		case <-session.Done():
-			select {
-			case m := <-session.GoAways(): // it came with the end
-				return a.leave(m)
-			default:
-			}
-			a.log.Info("disconnected", "err", session.Err())
-			return nil
-		case <-ctx.Done():
-			return nil
+		case m := <-session.GoAways(): // it came with the end
+			return a.leave(m)
+		default:
 		}
+		a.log.Info("disconnected", "err", session.Err())
+		return nil
+	case <-ctx.Done():
+		return nil
 	}
 }
 

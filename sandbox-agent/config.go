@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -32,15 +34,27 @@ const (
 
 // check completes c and reports what is missing.
 func (c *Config) check() error {
-	for _, needed := range []struct{ name, value string }{
-		{"state-dir", c.StateDir}, {"workspace", c.Workspace}, {"homes", c.Homes},
+	for _, needed := range []struct {
+		name string
+		path *string
+	}{
+		{"state-dir", &c.StateDir}, {"workspace", &c.Workspace}, {"homes", &c.Homes},
 	} {
-		if needed.value == "" {
+		if *needed.path == "" {
 			return fmt.Errorf("--%s is needed", needed.name)
 		}
+		// Terminals start elsewhere, and a home is told to them by its path.
+		path, err := filepath.Abs(*needed.path)
+		if err != nil {
+			return fmt.Errorf("--%s: %w", needed.name, err)
+		}
+		*needed.path = path
 	}
 	if c.Enrolment == "" {
 		c.Enrolment = filepath.Join(c.StateDir, enrolmentFile)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	for _, addr := range c.Relays {
 		if err := protocol.CheckAddr(addr); err != nil {
@@ -80,7 +94,7 @@ func makeDeviceKey(path string) (*jws.DeviceKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := replaceFile(path, data); err != nil {
+	if err := program.ReplaceFile(path, data, 0o600); err != nil {
 		return nil, fmt.Errorf("device key: %w", err)
 	}
 	return key, nil
@@ -99,16 +113,12 @@ func loadEnrolment(path string) (*protocol.Enrolment, error) {
 	return enrolment, nil
 }
 
-// replaceFile writes a private file whole or not at all.
-func replaceFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
+// certPool returns the certificates in text, of which there must be one that
+// can be used.
+func certPool(text string) (*x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM([]byte(text)) {
+		return nil, errors.New("no certificate in it can be read")
 	}
-	defer os.Remove(f.Name()) // fails once it is renamed, as it should
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return pool, nil
 }

@@ -1,9 +1,9 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -25,21 +26,52 @@ const (
 	maxKeys = 256 << 10
 )
 
-// knownKeys returns the newest key set on disk: the cached one, else the one
-// that came with the enrolment.
+// knownKeys returns the newest key set on disk: the cached one, or the one that
+// came with the enrolment when that was written later or the cache is of no
+// use.
 func (a *Agent) knownKeys() (*jws.KeySet, error) {
-	data, err := os.ReadFile(filepath.Join(a.cfg.StateDir, keysFile))
+	enrolled, err := jws.ParseKeySet(a.enrolment.JWKS)
+	if err != nil {
+		return nil, fmt.Errorf("enrolment %s: jwks: %w", a.cfg.Enrolment, err)
+	}
+	path := filepath.Join(a.cfg.StateDir, keysFile)
+	written, err := modified(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		data, err = a.enrolment.JWKS, nil
+		return enrolled, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cached keys: %w", err)
 	}
-	return jws.ParseKeySet(data)
+	if began, err := modified(a.cfg.Enrolment); err == nil && began.After(written) {
+		return enrolled, nil // by another control plane, perhaps
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("cached keys: %w", err)
+	}
+	cached, err := jws.ParseKeySet(data)
+	if err != nil || cached.Len() == 0 {
+		a.log.Warn("the cached keys are of no use; beginning with the enrolment's", "file", path, "err", err)
+		return enrolled, nil
+	}
+	return cached, nil
 }
 
+func modified(path string) (time.Time, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.ModTime(), nil
+}
+
+// storeKeys caches a key set, unless it is there already.
 func (a *Agent) storeKeys(jwks []byte) {
-	if err := replaceFile(filepath.Join(a.cfg.StateDir, keysFile), jwks); err != nil {
+	path := filepath.Join(a.cfg.StateDir, keysFile)
+	if cached, err := os.ReadFile(path); err == nil && bytes.Equal(cached, jwks) {
+		return
+	}
+	if err := program.ReplaceFile(path, jwks, 0o600); err != nil {
 		a.log.Warn("keys not cached", "err", err)
 	}
 }
@@ -68,8 +100,6 @@ func (a *Agent) fetchKeys(ctx context.Context) ([]byte, error) {
 // controlPlane returns an HTTP client that reaches the control plane alone,
 // verified by the name and authority in the enrolment.
 func (a *Agent) controlPlane() *http.Client {
-	authority := x509.NewCertPool()
-	authority.AppendCertsFromPEM([]byte(a.enrolment.ControlPlane.CAPEM))
 	return &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			session := a.session.Load()
@@ -83,7 +113,7 @@ func (a *Agent) controlPlane() *http.Client {
 			return stream, nil
 		},
 		TLSClientConfig: &tls.Config{
-			RootCAs: authority, ServerName: a.enrolment.ControlPlane.ServerName, MinVersion: tls.VersionTLS13,
+			RootCAs: a.controlPlaneCA, ServerName: a.enrolment.ControlPlane.ServerName, MinVersion: tls.VersionTLS13,
 		},
 	}}
 }

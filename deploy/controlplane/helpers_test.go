@@ -41,12 +41,14 @@ func testSeed() store.Seed {
 			{ID: "usr_carol", Name: "Carol", Token: carolToken},
 			{ID: "usr_dave", Name: "Dave", Token: daveToken},
 		},
-		SandboxID: "sb_1", SessionID: "ses_1", Dashboard: "dash_1",
-		Members: []store.SeedMember{
-			{UserID: "usr_alice", Role: store.RoleOwner},
-			{UserID: "usr_bob", Role: store.RoleController},
-			{UserID: "usr_carol", Role: store.RoleViewer},
-		},
+		Dashboards: []store.SeedDashboard{{
+			ID: "dash_1", SandboxID: "sb_1", SessionID: "ses_1",
+			Members: []store.SeedMember{
+				{UserID: "usr_alice", Role: store.RoleOwner},
+				{UserID: "usr_bob", Role: store.RoleController},
+				{UserID: "usr_carol", Role: store.RoleViewer},
+			},
+		}},
 		Relays: []store.SeedRelay{
 			{ID: "rl_1", Credential: relayToken},
 			{ID: "rl_2", Credential: relay2Token},

@@ -152,7 +152,7 @@ func TestSignAfterDemotion(t *testing.T) {
 	p.register("rl_1", relayToken, "http://127.0.0.1:1")
 	grant := p.grant(aliceToken, `{"session_id":"ses_1"}`)
 	seed := testSeed()
-	seed.Members[0].Role = "viewer"
+	seed.Dashboards[0].Members[0].Role = "viewer"
 	if err := p.server.store.Load(t.Context(), &seed); err != nil {
 		t.Fatal(err)
 	}

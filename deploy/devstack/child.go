@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -20,11 +21,12 @@ const killAfter = 12 * time.Second
 
 // A child is one of the stack's programs, running.
 type child struct {
-	name string
-	log  string // file that its output goes to
-	pid  atomic.Int64
-	done chan struct{} // closed when it has ended
-	err  error         // how; set before done is closed
+	name  string
+	log   string // file that its output goes to
+	ready string // file that it writes once it is ready; empty if it writes none
+	pid   atomic.Int64
+	done  chan struct{} // closed when it has ended
+	err   error         // how; set before done is closed
 }
 
 // start runs a program. It gets SIGTERM when ctx ends, and when this process
@@ -40,7 +42,7 @@ func start(ctx context.Context, name, logFile, path string, args ...string) (*ch
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = killAfter
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Setpgid:   true, // a Ctrl-C reaches us alone, so that we end them in order
+		Setpgid:   true, // a Ctrl-C reaches us alone, who end them
 		Pdeathsig: syscall.SIGTERM,
 	}
 	c := &child{name: name, log: logFile, done: make(chan struct{})}
@@ -60,7 +62,16 @@ func start(ctx context.Context, name, logFile, path string, args ...string) (*ch
 		c.err = cmd.Wait()
 		close(c.done)
 	}()
-	return c, <-started
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// wasReady reports whether the child has said that it was ready.
+func (c *child) wasReady() bool {
+	_, err := os.Stat(c.ready)
+	return err == nil
 }
 
 // environment returns what children inherit: no FAIRLEAD_ variable of ours
@@ -84,8 +95,20 @@ func (c *child) failure() error {
 	return fmt.Errorf("%s %s: %s (its log: %s)", c.name, how, lastLine(c.log), c.log)
 }
 
+// maxLastLine is how much of a log's end is read for its last line, in bytes.
+const maxLastLine = 4096
+
 func lastLine(path string) string {
-	data, err := os.ReadFile(path)
+	f, err := os.Open(path)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err.Error()
+	}
+	data, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-maxLastLine), maxLastLine))
 	if err != nil {
 		return err.Error()
 	}
@@ -115,51 +138,63 @@ func (c *child) waitFile(ctx context.Context, path string) ([]byte, error) {
 
 // A keeper restarts a program whenever it dies.
 type keeper struct {
-	start func() (*child, error)
-	say   func(format string, args ...any)
+	start   func() (*child, error)
+	started func() // called after each start again
+	say     func(format string, args ...any)
 
 	mu      sync.Mutex
 	current *child // guarded by mu
 }
 
-// restart limits: at once after a life, later and later after deaths before
-// readiness.
+// A program that was ready is started again at once. After deaths before
+// readiness, and failed starts, the pause doubles from restartPause on.
 const (
-	restartPause    = 20 * time.Millisecond
-	longestPause    = 5 * time.Second
-	healthyLifetime = 2 * time.Second
+	restartPause = 20 * time.Millisecond
+	longestPause = 5 * time.Second
 )
 
 // keep restarts the program until ctx ends. It returns when the last one has
 // ended.
 func (k *keeper) keep(ctx context.Context) {
-	pause := restartPause
+	var pause time.Duration
 	for {
 		c := k.child()
-		began := time.Now()
 		<-c.done
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) >= healthyLifetime {
-			pause = restartPause
-		}
 		k.say("%v; starting it again", c.failure())
-		for {
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-				return
-			}
-			pause = min(2*pause, longestPause)
-			next, err := k.start()
-			if err == nil {
-				k.set(next)
-				break
-			}
-			k.say("%v", err)
+		if c.wasReady() {
+			pause = 0
+		} else {
+			pause = longer(pause)
 		}
+		pause = k.restart(ctx, pause)
 	}
+}
+
+// restart starts the program after a pause, until that succeeds or ctx ends.
+// It returns the last pause.
+func (k *keeper) restart(ctx context.Context, pause time.Duration) time.Duration {
+	for {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return pause
+		}
+		next, err := k.start()
+		if err == nil {
+			k.set(next)
+			k.started()
+			return pause
+		}
+		k.say("%v", err)
+		pause = longer(pause)
+	}
+}
+
+func longer(pause time.Duration) time.Duration {
+	return min(max(2*pause, restartPause), longestPause)
 }
 
 func (k *keeper) child() *child {

@@ -22,7 +22,6 @@ import (
 type identity struct {
 	Users     []user            `json:"users"`
 	Sandboxes []sandboxIdentity `json:"sandboxes"`
-	Dashboard string            `json:"dashboard_id"`
 	Relays    []relayIdentity   `json:"relays"`
 }
 
@@ -34,8 +33,9 @@ type user struct {
 }
 
 type sandboxIdentity struct {
-	ID      protocol.SandboxID `json:"id"`
-	Session protocol.SessionID `json:"session_id"`
+	ID        protocol.SandboxID `json:"id"`
+	Session   protocol.SessionID `json:"session_id"`
+	Dashboard string             `json:"dashboard_id"`
 }
 
 type relayIdentity struct {
@@ -52,29 +52,63 @@ func loadIdentity(dir string, relays, sandboxes int) (*identity, error) {
 	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		id.Dashboard = "dash_" + strings.ToLower(rand.Text())
-		for _, u := range []user{{Name: "alice", Role: "owner"}, {Name: "bob", Role: "controller"}, {Name: "carol", Role: "viewer"}} {
+		for _, u := range people {
 			u.ID, u.Token = protocol.NewUserID(), "ut_"+rand.Text()
 			id.Users = append(id.Users, u)
 		}
 	case err != nil:
-		return nil, err
+		return nil, fmt.Errorf("the stack's identity: %w", err)
 	default:
-		if err := json.Unmarshal(data, id); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+		err := protocol.UnmarshalStrict(data, id)
+		if err == nil {
+			err = id.check()
+		}
+		if err != nil {
+			return nil, program.Hint(fmt.Errorf("the stack's identity %s: %w", path, err),
+				"without the state directory a new stack begins")
 		}
 	}
 	for len(id.Relays) < relays {
 		id.Relays = append(id.Relays, relayIdentity{protocol.NewRelayID(), "rc_" + rand.Text(), rand.Text()})
 	}
 	for len(id.Sandboxes) < sandboxes {
-		id.Sandboxes = append(id.Sandboxes, sandboxIdentity{protocol.NewSandboxID(), protocol.NewSessionID()})
+		id.Sandboxes = append(id.Sandboxes, sandboxIdentity{
+			protocol.NewSandboxID(), protocol.NewSessionID(), "dash_" + strings.ToLower(rand.Text()),
+		})
 	}
 	if data, err = json.MarshalIndent(id, "", "  "); err != nil {
 		return nil, err
 	}
 	return id, program.ReplaceFile(path, data, 0o600)
 }
+
+// people are the users of every stack, but for ids and tokens.
+var people = []user{{Name: "alice", Role: "owner"}, {Name: "bob", Role: "controller"}, {Name: "carol", Role: "viewer"}}
+
+// check reports what can't be right in an identity that was read. It quotes no
+// secret.
+func (id *identity) check() error {
+	for _, p := range people {
+		u := id.user(p.Name)
+		if u.Role != p.Role || !protocol.ValidID(u.ID) || len(u.Token) < minSecret {
+			return fmt.Errorf("no %s %s with an id and a token", p.Role, p.Name)
+		}
+	}
+	for i, s := range id.Sandboxes {
+		if !protocol.ValidID(s.ID) || !protocol.ValidID(s.Session) || !protocol.ValidID(s.Dashboard) {
+			return fmt.Errorf("sandbox %d lacks an id", i+1)
+		}
+	}
+	for i, r := range id.Relays {
+		if !protocol.ValidID(r.ID) || len(r.Credential) < minSecret || len(r.Secret) < minSecret {
+			return fmt.Errorf("relay %d lacks an id or a secret", i+1)
+		}
+	}
+	return nil
+}
+
+// minSecret is the shortest token, credential or secret, in bytes.
+const minSecret = 16
 
 // user returns the user of a name.
 func (id *identity) user(name string) user {

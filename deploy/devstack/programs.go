@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -27,24 +29,36 @@ func (s *Stack) private(name string) (string, error) {
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// launch starts a program and, when ready isn't nil, waits until it has
-// written its ready file, which it decodes into ready.
-func (s *Stack) launch(ctx, children context.Context, name, dir string, ready any, args ...string) (*child, error) {
-	path := filepath.Join(s.cfg.Bin, strings.TrimRight(strings.TrimRight(name, "0123456789"), "-"))
+// program returns the path of the program that the child called name runs:
+// "relay-2" is a relay.
+func (s *Stack) program(name string) string {
+	return filepath.Join(s.cfg.Bin, strings.TrimRight(strings.TrimRight(name, "0123456789"), "-"))
+}
+
+// launch starts a program that writes a ready file in dir.
+func (s *Stack) launch(children context.Context, name, dir string, args ...string) (*child, error) {
 	file := filepath.Join(dir, "ready.json")
-	if ready != nil {
-		os.Remove(file)
-		args = append(args, "--ready-file", file)
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) { // it would speak of an earlier life
+		return nil, err
 	}
-	c, err := start(children, name, s.log(name), path, args...)
-	if err != nil || ready == nil {
-		return c, err
-	}
-	data, err := c.waitFile(ctx, file)
+	c, err := start(children, name, s.log(name), s.program(name), append(args, "--ready-file", file)...)
 	if err != nil {
-		return c, err
+		return nil, err
 	}
-	return c, json.Unmarshal(data, ready)
+	c.ready = file
+	return c, nil
+}
+
+// await waits until c is ready, and decodes what it says then.
+func (s *Stack) await(ctx context.Context, c *child, ready any) error {
+	data, err := c.waitFile(ctx, c.ready)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, ready); err != nil {
+		return fmt.Errorf("%s: ready file: %w", c.name, err)
+	}
+	return nil
 }
 
 // startControlPlane starts the control plane with the stack's users.
@@ -61,10 +75,13 @@ func (s *Stack) startControlPlane(ctx, children context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.controlPlane, err = s.launch(ctx, children, "controlplane", dir, &s.cpReady,
+	s.controlPlane, err = s.launch(children, "controlplane", dir,
 		"--state-dir", dir, "--listen", "127.0.0.1:0", "--tls-listen", "127.0.0.1:0",
 		"--tls-cert", cert.cert, "--tls-key", cert.key, "--dev-seed", seed)
-	return err
+	if err != nil {
+		return err
+	}
+	return s.await(ctx, s.controlPlane, &s.cpReady)
 }
 
 // writeSeed writes what the control plane knows from its start.
@@ -82,19 +99,24 @@ func (s *Stack) writeSeed() (path string, err error) {
 		Name  string          `json:"name"`
 		Token string          `json:"token"`
 	}
-	seed := struct {
-		Users     []person           `json:"users"`
+	type dashboard struct {
+		ID        string             `json:"id"`
 		SandboxID protocol.SandboxID `json:"sandbox_id"`
 		SessionID protocol.SessionID `json:"session_id"`
-		Dashboard string             `json:"dashboard_id"`
 		Members   []member           `json:"members"`
-		Relays    []secret           `json:"relays"`
-	}{
-		SandboxID: s.identity.Sandboxes[0].ID, SessionID: s.identity.Sandboxes[0].Session, Dashboard: s.identity.Dashboard,
 	}
+	var seed struct {
+		Users      []person    `json:"users"`
+		Dashboards []dashboard `json:"dashboards"`
+		Relays     []secret    `json:"relays"`
+	}
+	var members []member
 	for _, u := range s.identity.Users {
 		seed.Users = append(seed.Users, person{u.ID, u.Name, u.Token})
-		seed.Members = append(seed.Members, member{u.ID, u.Role})
+		members = append(members, member{u.ID, u.Role})
+	}
+	for _, sb := range s.identity.Sandboxes {
+		seed.Dashboards = append(seed.Dashboards, dashboard{sb.Dashboard, sb.ID, sb.Session, members})
 	}
 	for _, r := range s.identity.Relays {
 		seed.Relays = append(seed.Relays, secret{r.ID, r.Credential})
@@ -139,24 +161,23 @@ func (s *Stack) startRelay(ctx, children context.Context, i int) error {
 			"--credential-file", credential, "--relay-secret-file", secret,
 		}
 	}
-	first, err := s.launch(ctx, children, r.name, dir, &r.ready, args()...)
-	if first != nil {
-		r.set(first)
-		s.relays = append(s.relays, r)
-	}
+	first, err := s.launch(children, r.name, dir, args()...)
 	if err != nil {
+		return err
+	}
+	r.set(first)
+	s.relays = append(s.relays, r)
+	if err := s.await(ctx, first, &r.ready); err != nil {
 		return err
 	}
 	r.listen, r.tunnel = hostPort(r.ready.URL), r.ready.Tunnel
 	r.admin = hostPort(r.ready.AdminURL)
 	r.say = s.say
-	r.keeper.start = func() (*child, error) {
-		c, err := start(children, r.name, s.log(r.name), filepath.Join(s.cfg.Bin, "relay"), args()...)
-		if err == nil {
-			r.set(c)
-			err = s.writeReady() // the pid is another one now
+	r.keeper.start = func() (*child, error) { return s.launch(children, r.name, dir, args()...) }
+	r.started = func() { // the pid is another one now
+		if err := s.writeReady(); err != nil {
+			s.say("ready file: %v", err)
 		}
-		return c, err
 	}
 	return nil
 }
@@ -181,7 +202,7 @@ func (s *Stack) startSandbox(ctx, children context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	sb.child, err = s.launch(ctx, children, name, dir, nil, "--state-dir", dir,
+	sb.child, err = start(children, name, s.log(name), s.program(name), "--state-dir", dir,
 		"--workspace", filepath.Join(files, "workspace"), "--homes", filepath.Join(files, "homes"))
 	if err != nil {
 		return err
@@ -244,10 +265,11 @@ func (s *Stack) awaitConnected(ctx context.Context, sb *sandbox) error {
 	}
 }
 
-// createTerminal has alice open the first terminal, as anyone would.
-func (s *Stack) createTerminal(ctx context.Context) error {
+// createTerminal has alice open the first terminal of a sandbox, as anyone
+// would.
+func (s *Stack) createTerminal(ctx context.Context, sb *sandbox) error {
 	body, err := json.Marshal(map[string]any{
-		"target": map[string]any{"sessionId": s.sandboxes[0].Session},
+		"target": map[string]any{"sessionId": sb.Session},
 		"op":     map[string]any{"kind": protocol.OpPTYCreate},
 	})
 	if err != nil {
@@ -270,7 +292,7 @@ func (s *Stack) createTerminal(ctx context.Context) error {
 	if err := json.Unmarshal(answer, &outcome); err != nil || outcome.Status != protocol.StatusOK {
 		return fmt.Errorf("the first terminal: %s", answer)
 	}
-	s.pty = outcome.Result.PTYID
+	sb.pty = outcome.Result.PTYID
 	return nil
 }
 

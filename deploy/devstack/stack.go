@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -47,7 +48,6 @@ type Stack struct {
 	cpReady      controlPlaneReady
 	relays       []*relay
 	sandboxes    []*sandbox
-	pty          protocol.PTYID
 
 	sayMu   sync.Mutex // one line of Out at a time
 	readyMu sync.Mutex // one writer of the ready file at a time
@@ -78,6 +78,7 @@ type sandbox struct {
 	sandboxIdentity
 	child    *child
 	stateDir string
+	pty      protocol.PTYID // its first terminal
 }
 
 // Run runs a stack until ctx ends.
@@ -87,6 +88,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer unlock()
+	defer s.removeReady()
 	children, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer s.wait()
 	defer end()
@@ -139,9 +141,7 @@ func prepare(cfg Config) (*Stack, func() error, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("state directory %s: another devstack uses it", cfg.StateDir), lock.Close())
 	}
-	if cfg.ReadyFile != "" {
-		os.Remove(cfg.ReadyFile) // it would speak of an earlier stack
-	}
+	s.removeReady() // it would speak of an earlier stack
 	if s.identity, err = loadIdentity(cfg.StateDir, cfg.Relays, cfg.Sandboxes); err == nil {
 		s.ca, err = newAuthority(cfg.StateDir, time.Now())
 	}
@@ -166,7 +166,12 @@ func (s *Stack) start(ctx, children context.Context) error {
 			return err
 		}
 	}
-	return s.createTerminal(ctx)
+	for _, sb := range s.sandboxes {
+		if err := s.createTerminal(ctx, sb); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // wait waits until every child has ended.
@@ -246,14 +251,26 @@ type readyRelay struct {
 }
 
 type readySandbox struct {
-	ID       protocol.SandboxID `json:"id"`
-	PID      int64              `json:"pid"`
-	StateDir string             `json:"state_dir"`
+	ID        protocol.SandboxID `json:"id"`
+	PID       int64              `json:"pid"`
+	StateDir  string             `json:"state_dir"`
+	SessionID protocol.SessionID `json:"session_id"`
+	PTYID     protocol.PTYID     `json:"pty_id"` // the first terminal of the session
 }
 
 type readyUser struct {
 	ID    protocol.UserID `json:"id"`
 	Token string          `json:"token"`
+}
+
+// removeReady removes the ready file of a stack that isn't running.
+func (s *Stack) removeReady() {
+	if s.cfg.ReadyFile == "" {
+		return
+	}
+	if err := os.Remove(s.cfg.ReadyFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.say("ready file: %v", err)
+	}
 }
 
 // writeReady writes the ready file, which holds the users' tokens.
@@ -267,14 +284,14 @@ func (s *Stack) writeReady() error {
 		Revision:     s.cfg.Revision,
 		ControlPlane: readyProcess{s.cpReady.URL, s.controlPlane.pid.Load()},
 		SessionID:    s.sandboxes[0].Session,
-		PTYID:        s.pty,
+		PTYID:        s.sandboxes[0].pty,
 		Users:        map[string]readyUser{},
 	}
 	for _, r := range s.relays {
 		ready.Relays = append(ready.Relays, readyRelay{r.ready.URL, r.ready.Tunnel, r.ready.AdminURL, r.child().pid.Load()})
 	}
 	for _, sb := range s.sandboxes {
-		ready.Sandboxes = append(ready.Sandboxes, readySandbox{sb.ID, sb.child.pid.Load(), sb.stateDir})
+		ready.Sandboxes = append(ready.Sandboxes, readySandbox{sb.ID, sb.child.pid.Load(), sb.stateDir, sb.Session, sb.pty})
 	}
 	for _, u := range s.identity.Users {
 		ready.Users[u.Name] = readyUser{u.ID, u.Token}

@@ -37,7 +37,8 @@ type Executor struct {
 
 // Execute runs the command in token and returns its outcome, which for a
 // command that ran before is the outcome of then. Only the signed payload
-// counts. It never runs a command that the ledger could not record first.
+// counts. It never runs a command that the ledger could not record first, and
+// finishes one that has begun even when ctx ends.
 func (x *Executor) Execute(ctx context.Context, token string) protocol.Result {
 	started := x.Now()
 	command, err := x.Keys.Command(ctx, token, jws.AudienceAgent)
@@ -54,7 +55,7 @@ func (x *Executor) Execute(ctx context.Context, token string) protocol.Result {
 		}
 		return x.failure(command, started, err)
 	}
-	prior, err := x.Ledger.Begin(command.CommandID, digest, command.Deadline().Add(2*protocol.ClockSkew))
+	prior, err := x.Ledger.Begin(command.CommandID, digest, command.Deadline())
 	if err != nil {
 		return x.failure(command, started, err)
 	}
@@ -66,7 +67,7 @@ func (x *Executor) Execute(ctx context.Context, token string) protocol.Result {
 
 // run executes a command that the ledger has begun, and records the outcome.
 func (x *Executor) run(ctx context.Context, command *jws.Command, started time.Time) protocol.Result {
-	opResult, err := x.operate(ctx, command)
+	opResult, err := x.operate(context.WithoutCancel(ctx), command)
 	result := x.outcome(command, started, opResult, err)
 	x.Log.Info("command run", "id", command.CommandID, "trace", command.TraceID, "op", command.Kind(),
 		"session", command.Target.SessionID, "err", err)
@@ -147,7 +148,7 @@ func (x *Executor) outcome(command *jws.Command, started time.Time, result proto
 
 func (x *Executor) failure(command *jws.Command, started time.Time, err error) protocol.Result {
 	e := protocol.AsError(err)
-	if e.Kind == protocol.KindInternal {
+	if e.Kind == protocol.KindInternal || e.Kind == protocol.KindUnavailable { // its text says nothing
 		x.Log.Error("command failed", "id", command.CommandID, "op", command.Kind(), "err", e.Err)
 	}
 	body := e.Body()

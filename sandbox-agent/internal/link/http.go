@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -40,7 +41,8 @@ func (l *Link) listPTYs(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, list)
 }
 
-// http serves HTTP/1.1 on one stream, under the stream's grant.
+// http serves one HTTP/1.1 request on one stream, under the stream's grant. It
+// returns when the request's goroutine has ended.
 func (l *Link) http(ctx context.Context, in *tunnel.Incoming, handler http.Handler) error {
 	grant, err := l.grant(ctx, in.Open.Grant)
 	if err != nil {
@@ -50,47 +52,64 @@ func (l *Link) http(ctx context.Context, in *tunnel.Incoming, handler http.Handl
 	if err != nil {
 		return err
 	}
+	defer stream.Close()
 	listener := newOneConn(stream)
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       30 * time.Second,
 		BaseContext:       func(net.Listener) context.Context { return context.WithValue(ctx, grantKey{}, grant) },
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			if state == http.StateClosed || state == http.StateHijacked {
-				listener.Close()
+				close(listener.served)
 			}
 		},
+		ErrorLog: slog.NewLogLogger(l.Log.Handler(), slog.LevelDebug),
 	}
-	stop := context.AfterFunc(ctx, func() { server.Close() })
+	// A second request could come after the grant's end.
+	server.SetKeepAlivesEnabled(false)
+	stop := context.AfterFunc(ctx, func() {
+		server.Close()
+		stream.Close() // also one that the server has not noted yet
+	})
 	defer stop()
-	if err := server.Serve(listener); !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
+	err = server.Serve(listener)
+	listener.wait()
+	if !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
 }
 
 // A oneConn is a listener that accepts one connection, and then waits until
-// that is over.
+// that is served.
 type oneConn struct {
-	conn chan net.Conn
-	once sync.Once
-	over chan struct{}
-	addr net.Addr
+	conn     net.Conn
+	accepted bool          // used by the goroutine that calls Accept
+	served   chan struct{} // closed when nothing is done with conn any more
+	once     sync.Once
+	over     chan struct{} // closed by Close
 }
 
 func newOneConn(c net.Conn) *oneConn {
-	l := &oneConn{conn: make(chan net.Conn, 1), over: make(chan struct{}), addr: c.LocalAddr()}
-	l.conn <- c
-	return l
+	return &oneConn{conn: c, served: make(chan struct{}), over: make(chan struct{})}
 }
 
 func (l *oneConn) Accept() (net.Conn, error) {
+	if !l.accepted {
+		l.accepted = true
+		return l.conn, nil
+	}
 	select {
-	case c := <-l.conn:
-		return c, nil
+	case <-l.served:
 	case <-l.over:
-		return nil, net.ErrClosed
+	}
+	return nil, net.ErrClosed
+}
+
+// wait waits until an accepted connection is served.
+func (l *oneConn) wait() {
+	if l.accepted {
+		<-l.served
 	}
 }
 
@@ -99,7 +118,7 @@ func (l *oneConn) Close() error {
 	return nil
 }
 
-func (l *oneConn) Addr() net.Addr { return l.addr }
+func (l *oneConn) Addr() net.Addr { return l.conn.LocalAddr() }
 
 func writeError(w http.ResponseWriter, err error) {
 	e := protocol.AsError(err)

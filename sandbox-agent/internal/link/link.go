@@ -28,11 +28,20 @@ type Link struct {
 	Revision string
 	Now      func() time.Time
 	Log      *slog.Logger
+
+	commands sync.WaitGroup // those that run; they may outlive their tunnel
 }
 
-// Serve answers streams until session ends. It returns when all of them are
-// over.
+// Serve answers streams until session or ctx ends. It returns when all of them
+// are over.
 func (l *Link) Serve(ctx context.Context, session *tunnel.Session) {
+	l.serve(ctx, session, &watch{set: session.SetWatched})
+}
+
+// Wait waits until no command runs. Nothing may be served any more.
+func (l *Link) Wait() { l.commands.Wait() }
+
+func (l *Link) serve(ctx context.Context, session *tunnel.Session, watched *watch) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	handler := l.handler()
@@ -49,7 +58,7 @@ func (l *Link) Serve(ctx context.Context, session *tunnel.Session) {
 		case room <- struct{}{}:
 			running.Go(func() {
 				defer func() { <-room }()
-				l.serve(ctx, in, handler)
+				l.answer(ctx, in, handler, watched)
 			})
 		default:
 			in.Refuse(protocol.Errorf(protocol.KindTooMany, "over %d streams", maxStreams))
@@ -57,14 +66,14 @@ func (l *Link) Serve(ctx context.Context, session *tunnel.Session) {
 	}
 }
 
-// serve answers one stream.
-func (l *Link) serve(ctx context.Context, in *tunnel.Incoming, handler http.Handler) {
+// answer serves one stream.
+func (l *Link) answer(ctx context.Context, in *tunnel.Incoming, handler http.Handler, watched *watch) {
 	var err error
 	switch in.Open.Kind {
 	case protocol.StreamCommand:
 		err = l.command(ctx, in)
 	case protocol.StreamTerminal:
-		err = l.terminal(ctx, in)
+		err = l.terminal(ctx, in, watched)
 	case protocol.StreamHTTP:
 		err = l.http(ctx, in, handler)
 	default:
@@ -82,9 +91,16 @@ func (l *Link) command(ctx context.Context, in *tunnel.Incoming) error {
 		return err
 	}
 	defer stream.Close()
-	// A command that has begun is finished, even when the tunnel dies.
-	result := l.Execute(context.WithoutCancel(ctx), in.Open.Command)
-	return protocol.Write(stream, result)
+	// A command that has begun is finished even when the tunnel dies, but the
+	// next tunnel doesn't wait for it.
+	done := make(chan protocol.Result, 1)
+	l.commands.Go(func() { done <- l.Execute(ctx, in.Open.Command) })
+	select {
+	case result := <-done:
+		return protocol.Write(stream, result)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // grant verifies a grant and that it is for this sandbox.
@@ -100,7 +116,7 @@ func (l *Link) grant(ctx context.Context, token string) (*jws.Grant, error) {
 }
 
 // terminal attaches the relay to a PTY.
-func (l *Link) terminal(ctx context.Context, in *tunnel.Incoming) error {
+func (l *Link) terminal(ctx context.Context, in *tunnel.Incoming, watched *watch) error {
 	var params protocol.TerminalParams
 	if err := json.Unmarshal(in.Open.Params, &params); err != nil {
 		return in.Refuse(protocol.Errorf(protocol.KindInvalid, "malformed params"))
@@ -127,5 +143,29 @@ func (l *Link) terminal(ctx context.Context, in *tunnel.Incoming) error {
 		return err
 	}
 	defer stream.Close()
+	watched.begin()
+	defer watched.end()
 	return (&terminalStream{link: l, stream: stream, attachment: attachment, grants: grants}).run(ctx)
+}
+
+// A watch tells a tunnel whether somebody watches a terminal through it: then
+// a dead relay has to be noticed soon.
+type watch struct {
+	set func(watched bool) // of the tunnel; called with mu held
+
+	mu      sync.Mutex
+	streams int // guarded by mu: terminal streams that are open
+}
+
+func (w *watch) begin() { w.add(1) }
+func (w *watch) end()   { w.add(-1) }
+
+func (w *watch) add(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.streams > 0
+	w.streams += n
+	if now := w.streams > 0; now != before {
+		w.set(now)
+	}
 }

@@ -180,7 +180,7 @@ func (g *grantList) mayHold(next protocol.LeaseNext, now time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	grant := g.grants[next.GrantID]
-	if grant == nil || grant.Subject != next.Holder || !now.Before(grant.Expires()) ||
+	if grant == nil || grant.Subject != next.Holder || expired(grant, now) ||
 		!grant.Allows(g.params.SessionID, g.params.PTYID, protocol.CapControl) {
 		return protocol.Errorf(protocol.KindForbidden, "the grant does not allow to control this terminal")
 	}
@@ -198,8 +198,14 @@ func (g *grantList) anyValid(now time.Time) bool {
 // sweep drops expired grants. The caller holds mu.
 func (g *grantList) sweep(now time.Time) {
 	for id, grant := range g.grants {
-		if !now.Before(grant.Expires()) {
+		if expired(grant, now) {
 			delete(g.grants, id)
 		}
 	}
+}
+
+// expired allows for the skew that its verification allowed for: a grant that
+// was just taken must not be dropped at once.
+func expired(grant *jws.Grant, now time.Time) bool {
+	return now.After(grant.Expires().Add(jws.Skew))
 }

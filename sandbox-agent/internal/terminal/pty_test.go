@@ -147,7 +147,7 @@ func TestShell(t *testing.T) {
 	t.Setenv("AGENT_SECRET", "hush")
 	isolations(t, func(t *testing.T, h *Host) {
 		u := sitDown(t, h, protocol.PTYCreate{CreatorID: alice, Cols: 100, Rows: 30})
-		u.expect(`sandbox:[^\n]*[#$] `)
+		u.expect(`sandbox[^\n]*[#$] `)
 		u.enter("echo $((6*7))\r")
 		u.expect(`\r42\r`)
 		u.enter("stty size; echo $TERM $LANG $HOME; pwd; umask\r")
@@ -166,7 +166,7 @@ func TestPlainShell(t *testing.T) {
 	h := realHost(t, IsolationNone)
 	h.config.Shell = "/bin/sh"
 	u := sitDown(t, h, protocol.PTYCreate{})
-	u.expect(`sandbox:[^\n]*[#$] `)
+	u.expect(`sandbox[^\n]*[#$] `)
 	u.enter("kill -9 $$\r")
 	u.wantExit(-1, "SIGKILL")
 }
@@ -299,7 +299,7 @@ func TestShutdownKillsAtOnce(t *testing.T) {
 func TestSignal(t *testing.T) {
 	isolations(t, func(t *testing.T, h *Host) {
 		u := sitDown(t, h, protocol.PTYCreate{})
-		u.expect(`[#$] `)
+		u.expect(`sandbox[^\n]*[#$] `)
 		u.enter(`sh -c 'trap "echo got-it; exit 5" INT; echo ready; while :; do sleep 0.05; done'; echo "status=$?"` + "\r")
 		u.expect(`\rready`)
 		if err := h.Signal(session, u.id, "INT"); err != nil {

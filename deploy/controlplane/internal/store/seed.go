@@ -8,15 +8,19 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// A Seed is what a development control plane starts with: one dashboard with
-// one session in one sandbox, its members, and the relays.
+// A Seed is what a development control plane starts with.
 type Seed struct {
-	Users     []SeedUser         `json:"users"`
+	Users      []SeedUser      `json:"users"`
+	Dashboards []SeedDashboard `json:"dashboards"`
+	Relays     []SeedRelay     `json:"relays"`
+}
+
+// A SeedDashboard has one session, in a sandbox of its own.
+type SeedDashboard struct {
+	ID        string             `json:"id"`
 	SandboxID protocol.SandboxID `json:"sandbox_id"`
 	SessionID protocol.SessionID `json:"session_id"`
-	Dashboard string             `json:"dashboard_id"`
 	Members   []SeedMember       `json:"members"`
-	Relays    []SeedRelay        `json:"relays"`
 }
 
 // A SeedUser is a user with the token that stands for them.
@@ -44,15 +48,6 @@ const MinSecretBytes = 16
 // Validate reports the first thing in the seed that can't be right. It quotes
 // no secret.
 func (seed *Seed) Validate() error {
-	for _, id := range []struct{ field, id string }{
-		{"sandbox_id", string(seed.SandboxID)},
-		{"session_id", string(seed.SessionID)},
-		{"dashboard_id", seed.Dashboard},
-	} {
-		if !protocol.ValidID(id.id) {
-			return fmt.Errorf("%s is not an id", id.field)
-		}
-	}
 	users, secrets := make(map[protocol.UserID]bool), make(map[string]bool)
 	secret := func(whose, s string) error {
 		if len(s) < MinSecretBytes {
@@ -73,9 +68,9 @@ func (seed *Seed) Validate() error {
 			return err
 		}
 	}
-	for _, m := range seed.Members {
-		if !users[m.UserID] || !m.Role.Known() {
-			return fmt.Errorf("member %q with role %q: want one of the users, and owner, controller or viewer", m.UserID, string(m.Role))
+	for _, d := range seed.Dashboards {
+		if err := d.validate(users); err != nil {
+			return fmt.Errorf("dashboard %q: %w", d.ID, err)
 		}
 	}
 	for _, r := range seed.Relays {
@@ -84,6 +79,22 @@ func (seed *Seed) Validate() error {
 		}
 		if err := secret("relay "+string(r.ID), r.Credential); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+func (d *SeedDashboard) validate(users map[protocol.UserID]bool) error {
+	for _, id := range []struct{ field, id string }{
+		{"id", d.ID}, {"sandbox_id", string(d.SandboxID)}, {"session_id", string(d.SessionID)},
+	} {
+		if !protocol.ValidID(id.id) {
+			return fmt.Errorf("%s is not an id", id.field)
+		}
+	}
+	for _, m := range d.Members {
+		if !users[m.UserID] || !m.Role.Known() {
+			return fmt.Errorf("member %q with role %q: want one of the users, and owner, controller or viewer", m.UserID, string(m.Role))
 		}
 	}
 	return nil
@@ -104,15 +115,17 @@ func (s *Store) Load(ctx context.Context, seed *Seed) error {
 				ON CONFLICT (id) DO UPDATE SET name = excluded.name, token_hash = excluded.token_hash`,
 				u.ID, u.Name, hashToken(u.Token))
 		}
-		exec(`INSERT INTO sandboxes (id) VALUES (?) ON CONFLICT (id) DO NOTHING`, seed.SandboxID)
-		exec(`INSERT INTO dashboards (id, sandbox_id) VALUES (?, ?)
-			ON CONFLICT (id) DO UPDATE SET sandbox_id = excluded.sandbox_id`, seed.Dashboard, seed.SandboxID)
-		exec(`INSERT INTO sessions (id, dashboard_id, state) VALUES (?, ?, ?)
-			ON CONFLICT (id) DO UPDATE SET dashboard_id = excluded.dashboard_id, state = excluded.state`,
-			seed.SessionID, seed.Dashboard, stateActive)
-		for _, m := range seed.Members {
-			exec(`INSERT INTO members (dashboard_id, user_id, role) VALUES (?, ?, ?)
-				ON CONFLICT (dashboard_id, user_id) DO UPDATE SET role = excluded.role`, seed.Dashboard, m.UserID, m.Role)
+		for _, d := range seed.Dashboards {
+			exec(`INSERT INTO sandboxes (id) VALUES (?) ON CONFLICT (id) DO NOTHING`, d.SandboxID)
+			exec(`INSERT INTO dashboards (id, sandbox_id) VALUES (?, ?)
+				ON CONFLICT (id) DO UPDATE SET sandbox_id = excluded.sandbox_id`, d.ID, d.SandboxID)
+			exec(`INSERT INTO sessions (id, dashboard_id, state) VALUES (?, ?, ?)
+				ON CONFLICT (id) DO UPDATE SET dashboard_id = excluded.dashboard_id, state = excluded.state`,
+				d.SessionID, d.ID, stateActive)
+			for _, m := range d.Members {
+				exec(`INSERT INTO members (dashboard_id, user_id, role) VALUES (?, ?, ?)
+					ON CONFLICT (dashboard_id, user_id) DO UPDATE SET role = excluded.role`, d.ID, m.UserID, m.Role)
+			}
 		}
 		for _, r := range seed.Relays {
 			exec(`INSERT INTO relays (id, credential_hash) VALUES (?, ?)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,10 +31,12 @@ func newStore(t *testing.T) *Store {
 		}
 	})
 	seed := &Seed{
-		Users:     []SeedUser{{"usr_alice", "Alice", aliceToken}},
-		SandboxID: "sb_1", SessionID: "ses_1", Dashboard: "dash_1",
-		Members: []SeedMember{{"usr_alice", RoleOwner}},
-		Relays:  []SeedRelay{{"rl_1", "credential-of-relay-one"}},
+		Users: []SeedUser{{"usr_alice", "Alice", aliceToken}},
+		Dashboards: []SeedDashboard{
+			{"dash_1", "sb_1", "ses_1", []SeedMember{{"usr_alice", RoleOwner}}},
+			{"dash_2", "sb_2", "ses_2", []SeedMember{{"usr_alice", RoleViewer}}},
+		},
+		Relays: []SeedRelay{{"rl_1", "credential-of-relay-one"}},
 	}
 	for range 2 { // loading is idempotent
 		if err := s.Load(t.Context(), seed); err != nil {
@@ -68,12 +71,21 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// TestTwoDashboards: each has its session, its sandbox and its roles.
+func TestTwoDashboards(t *testing.T) {
+	s := newStore(t)
+	got, err := s.Sessions(t.Context(), "usr_alice")
+	want := []Session{{"ses_1", "dash_1", "sb_1", RoleOwner}, {"ses_2", "dash_2", "sb_2", RoleViewer}}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+}
+
 // TestNewToken: a seed with a new token takes the old one away.
 func TestNewToken(t *testing.T) {
 	s := newStore(t)
 	if err := s.Load(t.Context(), &Seed{
-		Users:     []SeedUser{{"usr_alice", "Alice", "another-token-of-alice"}},
-		SandboxID: "sb_1", SessionID: "ses_1", Dashboard: "dash_1",
+		Users: []SeedUser{{"usr_alice", "Alice", "another-token-of-alice"}},
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,120 @@
+package agent
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// TestStartErrors: an agent that can't start says which file or flag is at
+// fault.
+func TestStartErrors(t *testing.T) {
+	for _, tt := range []struct {
+		what  string
+		spoil func(*world)
+		says  []string
+	}{
+		{"no state directory", func(w *world) { w.cfg.StateDir = "" }, []string{"--state-dir"}},
+		{"no workspace", func(w *world) { w.cfg.Workspace = "" }, []string{"--workspace"}},
+		{"no homes", func(w *world) { w.cfg.Homes = "" }, []string{"--homes"}},
+		{"bad relay", func(w *world) { w.cfg.Relays = []string{"relay"} }, []string{"--relays", `"relay"`}},
+		{"no enrolment", func(w *world) { os.Remove(filepath.Join(w.cfg.StateDir, enrolmentFile)) }, []string{"enrolment", enrolmentFile}},
+		{"named enrolment", func(w *world) { w.cfg.Enrolment = "/none/such" }, []string{"enrolment", "/none/such"}},
+		{"garbled enrolment", func(w *world) { w.write(enrolmentFile, "{") }, []string{enrolmentFile}},
+		{"no sandbox id", func(w *world) { w.enrol(func(e *protocol.Enrolment) { e.SandboxID = "a b" }) }, []string{enrolmentFile, "sandbox_id"}},
+		{"unreadable authority", func(w *world) {
+			w.enrol(func(e *protocol.Enrolment) {
+				e.RelayCAPEM = "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n"
+			})
+		}, []string{enrolmentFile, "relay_ca_pem"}},
+		{"unreadable authority of the control plane", func(w *world) {
+			w.enrol(func(e *protocol.Enrolment) {
+				e.ControlPlane.CAPEM = "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n"
+			})
+		}, []string{enrolmentFile, "control_plane.ca_pem"}},
+		{"garbled keys", func(w *world) { w.enrol(func(e *protocol.Enrolment) { e.JWKS = []byte(`{"keys":7}`) }) }, []string{enrolmentFile, "jwks"}},
+		{"garbled device key", func(w *world) { w.write(deviceKeyFile, "{}") }, []string{deviceKeyFile}},
+		{"damaged ledger", func(w *world) {
+			must(w.t, os.Mkdir(filepath.Join(w.cfg.StateDir, "ledger"), 0o700))
+			w.write("ledger/commands.journal", "nonsense\n")
+		}, []string{"commands.journal"}},
+		{"workspace is a file", func(w *world) { must(w.t, os.WriteFile(w.cfg.Workspace, nil, 0o600)) }, []string{"workspace"}},
+	} {
+		t.Run(tt.what, func(t *testing.T) {
+			w := newWorld(t)
+			tt.spoil(w)
+			a, err := New(w.cfg)
+			if err == nil || a != nil {
+				t.Fatalf("New: %v, %v", a, err)
+			}
+			for _, word := range tt.says {
+				if !strings.Contains(err.Error(), word) {
+					t.Errorf("%q doesn't say %q", err, word)
+				}
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %q", err)
+			}
+		})
+	}
+}
+
+// write puts text into a file of the state directory.
+func (w *world) write(name, text string) {
+	w.t.Helper()
+	must(w.t, os.WriteFile(filepath.Join(w.cfg.StateDir, name), []byte(text), 0o600))
+}
+
+// TestDeviceKey: it is made once, for its owner alone.
+func TestDeviceKey(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	first, err := DeviceKey(dir)
+	must(t, err)
+	second, err := DeviceKey(dir)
+	must(t, err)
+	if !bytes.Equal(first.PublicJWK(), second.PublicJWK()) {
+		t.Error("the key changed")
+	}
+	for path, mode := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, deviceKeyFile): 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v; want %o", path, info.Mode(), err, mode)
+		}
+	}
+}
+
+// TestRelativePaths: what the agent is told relative to where it starts is the
+// same place for terminals, which start elsewhere.
+func TestRelativePaths(t *testing.T) {
+	t.Chdir(t.TempDir())
+	cfg := Config{StateDir: "state", Workspace: "./workspace", Homes: "homes"}
+	must(t, cfg.check())
+	for _, path := range []string{cfg.StateDir, cfg.Workspace, cfg.Homes, cfg.Enrolment} {
+		if !filepath.IsAbs(path) {
+			t.Errorf("%s is relative", path)
+		}
+	}
+}
+
+// TestOutOfReach: a workspace that terminals' users can't get to is one error
+// at the start, which names the directory in the way.
+func TestOutOfReach(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	w := newWorld(t)
+	closed := filepath.Join(t.TempDir(), "closed")
+	must(t, os.Mkdir(closed, 0o700))
+	must(t, os.Chmod(filepath.Dir(closed), 0o755))
+	must(t, os.Chmod(filepath.Dir(filepath.Dir(closed)), 0o755))
+	w.cfg.Workspace = filepath.Join(closed, "deep", "workspace")
+	_, err := New(w.cfg)
+	if err == nil || !strings.Contains(err.Error(), w.cfg.Workspace) || !strings.HasSuffix(err.Error(), "through "+closed) {
+		t.Errorf("New: %v", err)
+	}
+	must(t, os.Chmod(closed, 0o711))
+	w.start()
+}

@@ -1,0 +1,260 @@
+package link
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+)
+
+func TestTerminal(t *testing.T) {
+	r := newRig(t)
+	pty := r.pty()
+	token, id := r.grant(alice, control)
+	e := r.attach(pty, token)
+	if o := e.opened; o.Creator != alice || o.Claimed || o.Lease.State != protocol.LeaseFree || o.Cols != protocol.DefaultCols {
+		t.Errorf("opened %+v", o)
+	}
+	e.output("up")
+	leased := e.propose(7, e.opened.Lease.Revision, alice, id)
+	if leased.Refused != "" || leased.Lease.Holder != alice || leased.Lease.GrantID != id {
+		t.Fatalf("leased %+v", leased)
+	}
+	e.send(protocol.Input{Term: leased.Lease.Term, Seq: 1, Client: "c1", Bytes: []byte("hello")})
+	if ack := next[protocol.InputAck](e); ack.Seq != 1 || ack.Client != "c1" {
+		t.Errorf("ack %+v", ack)
+	}
+	e.output("hello")
+	e.send(protocol.Input{Term: leased.Lease.Term + 1, Seq: 2, Client: "c1", Bytes: []byte("x")})
+	if refused := next[protocol.InputRefused](e); refused.Reason != protocol.RefusedStaleTerm {
+		t.Errorf("refused %+v", refused)
+	}
+	e.send(protocol.Resize{Term: leased.Lease.Term, Cols: 100, Rows: 40})
+	if m := next[protocol.Resized](e); m.Cols != 100 || m.Rows != 40 || m.Offset != 7 {
+		t.Errorf("resized %+v", m)
+	}
+	e.send(protocol.Holder{User: alice, Sockets: 0})
+	if m := next[protocol.Leased](e); m.Lease.State != protocol.LeaseGrace {
+		t.Errorf("leased %+v", m)
+	}
+	must(t, r.Host.Signal(session, pty, "KILL"))
+	if m := next[protocol.Exited](e); m.Signal != "SIGKILL" || m.Offset != 7 {
+		t.Errorf("exited %+v", m)
+	}
+	e.ended()
+	// The end can still be seen.
+	late := r.attach(pty, token)
+	if late.opened.Exited == nil {
+		t.Errorf("opened late: %+v", late.opened)
+	}
+	late.output("uphello")
+	late.ended()
+}
+
+func TestTerminalRefused(t *testing.T) {
+	r := newRig(t)
+	pty, other := r.pty(), r.pty()
+	grant := func(caps []protocol.Capability, change func(*jws.Grant)) string {
+		token, _ := r.grant(alice, caps, change)
+		return token
+	}
+	for _, tt := range []struct {
+		what  string
+		pty   protocol.PTYID
+		grant string
+		kind  protocol.Kind
+	}{
+		{"no grant", pty, "", protocol.KindUnauthenticated},
+		{"no token", pty, "a.b.c", protocol.KindUnauthenticated},
+		{"another sandbox", pty, grant(control, func(g *jws.Grant) { g.Sandbox = "sb_2" }), protocol.KindForbidden},
+		{"another session", pty, grant(control, func(g *jws.Grant) { g.Session = "ses_2" }), protocol.KindForbidden},
+		{"another terminal", pty, grant(control, func(g *jws.Grant) { g.PTYs = []string{string(other)} }), protocol.KindForbidden},
+		{"no terminal", pty, grant(control, func(g *jws.Grant) { g.PTYs = []string{} }), protocol.KindForbidden},
+		{"no view", pty, grant([]protocol.Capability{protocol.CapControl}, func(*jws.Grant) {}), protocol.KindForbidden},
+		{"expired", pty, grant(control, func(g *jws.Grant) { g.IssuedAt -= 600; g.ExpiresAt -= 400 }), protocol.KindExpired},
+		{"unknown terminal", "pty_none", grant(control, func(*jws.Grant) {}), protocol.KindNotFound},
+	} {
+		t.Run(tt.what, func(t *testing.T) {
+			_, err := r.openTerminal(tt.pty, tt.grant)
+			wantKind(t, err, tt.kind)
+		})
+	}
+	_, _, err := r.open(protocol.LaneTerminal, protocol.Open{
+		Kind: protocol.StreamTerminal, Grant: grant(view, func(*jws.Grant) {}), Params: []byte(`{"pty_id":7}`),
+	})
+	wantKind(t, err, protocol.KindInvalid)
+	if len(r.watched) != 0 {
+		t.Errorf("the tunnel is watched: %v", r.watched)
+	}
+}
+
+// TestLeaseNeedsControl: a proposal without a right to it is answered with the
+// lease as it stands.
+func TestLeaseNeedsControl(t *testing.T) {
+	r := newRig(t)
+	pty := r.pty()
+	viewer, viewerID := r.grant(bob, view)
+	e := r.attach(pty, viewer)
+	controller, controllerID := r.grant(alice, control)
+	elsewhere, elsewhereID := r.grant(alice, control, func(g *jws.Grant) { g.PTYs = []string{"pty_2"} })
+	if m := e.add(elsewhere); m.Refused == "" || m.GrantID != elsewhereID {
+		t.Errorf("granted %+v", m)
+	}
+	refused := func(what string, holder protocol.UserID, grant protocol.GrantID) {
+		t.Helper()
+		m := e.propose(1, 0, holder, grant)
+		if m.Refused == "" || m.Lease != e.opened.Lease {
+			t.Errorf("%s: %+v, want the lease %+v", what, m, e.opened.Lease)
+		}
+	}
+	refused("a viewer", bob, viewerID)
+	refused("a grant that is not here", alice, controllerID)
+	refused("a grant for another terminal", alice, elsewhereID)
+	if m := e.add(controller); m.Refused != "" || m.GrantID != controllerID {
+		t.Errorf("granted %+v", m)
+	}
+	refused("another's grant", bob, controllerID)
+	e.send(protocol.GrantDrop{GrantID: controllerID})
+	refused("a grant that was dropped", alice, controllerID)
+	e.add(controller)
+	held := e.propose(2, 0, alice, controllerID)
+	if held.Refused != "" || held.Lease.Holder != alice {
+		t.Fatalf("leased %+v", held)
+	}
+	// The agent answers with what stands, not with what the relay expects.
+	if m := e.propose(3, 0, bob, viewerID); m.Refused == "" || m.Lease.Holder != alice {
+		t.Errorf("leased %+v", m)
+	}
+	// Giving control back needs no grant.
+	if m := e.propose(4, held.Lease.Revision, "", ""); m.Refused != "" || m.Lease.State != protocol.LeaseFree {
+		t.Errorf("leased %+v", m)
+	}
+	r.advance(5*time.Minute + jws.Skew - time.Second)
+	e.add(func() string { token, _ := r.grant(bob, view); return token }()) // the stream stays open
+	r.advance(2 * time.Second)
+	if m := e.propose(5, held.Lease.Revision+1, alice, controllerID); m.Refused == "" {
+		t.Errorf("a grant past its time: %+v", m)
+	}
+}
+
+func TestGrantsOfAStream(t *testing.T) {
+	r := newRig(t)
+	first, _ := r.grant(alice, view)
+	e := r.attach(r.pty(), first)
+	for _, tt := range []struct {
+		what   string
+		change func(*jws.Grant)
+	}{
+		{"another sandbox", func(g *jws.Grant) { g.Sandbox = "sb_2" }},
+		{"another session", func(g *jws.Grant) { g.Session = "ses_2" }},
+		{"no view", func(g *jws.Grant) { g.Caps = []protocol.Capability{protocol.CapChat} }},
+		{"expired", func(g *jws.Grant) { g.IssuedAt -= 600; g.ExpiresAt -= 400 }},
+	} {
+		token, _ := r.grant(bob, view, tt.change)
+		if m := e.add(token); m.Refused == "" {
+			t.Errorf("%s: %+v", tt.what, m)
+		}
+	}
+	if m := e.add("a.b.c"); m.Refused == "" || m.GrantID != "" {
+		t.Errorf("granted %+v", m)
+	}
+	second, secondID := r.grant(bob, view, func(g *jws.Grant) { g.ExpiresAt += 60 })
+	if m := e.add(second); m.Refused != "" || m.GrantID != secondID {
+		t.Errorf("granted %+v", m)
+	}
+}
+
+// TestEndOfTheLastGrant: a stream that nobody may view any more is closed.
+func TestEndOfTheLastGrant(t *testing.T) {
+	for what, end := range map[string]func(*rig, *terminalEnd, protocol.GrantID){
+		"expires":    func(r *rig, _ *terminalEnd, _ protocol.GrantID) { r.advance(5*time.Minute + jws.Skew + time.Second) },
+		"is dropped": func(_ *rig, e *terminalEnd, id protocol.GrantID) { e.send(protocol.GrantDrop{GrantID: id}) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			token, id := r.grant(alice, view)
+			e := r.attach(r.pty(), token)
+			end(r, e, id)
+			e.ended()
+		})
+	}
+}
+
+// TestGrantList: what is valid keeps the stream, within the skew that its
+// verification allows, and what is not is forgotten.
+func TestGrantList(t *testing.T) {
+	r := newRig(t)
+	list := newGrantList(r.Link, protocol.TerminalParams{SessionID: session, PTYID: "pty_1"})
+	short, _ := r.grant(alice, view, func(g *jws.Grant) { g.ExpiresAt = g.IssuedAt + 60 })
+	long, _ := r.grant(alice, view)
+	begin := r.clock()
+	for _, token := range []string{short, long, long} {
+		_, err := list.add(t.Context(), token)
+		must(t, err)
+	}
+	for _, tt := range []struct {
+		after time.Duration
+		valid bool
+		left  int
+	}{
+		{time.Minute, true, 2},
+		{time.Minute + jws.Skew + time.Second, true, 1},
+		{5*time.Minute + jws.Skew - time.Second, true, 1},
+		{5*time.Minute + jws.Skew + time.Second, false, 0},
+	} {
+		if valid := list.anyValid(begin.Add(tt.after)); valid != tt.valid || len(list.grants) != tt.left {
+			t.Errorf("after %v: valid %v, %d grants; want %v, %d", tt.after, valid, len(list.grants), tt.valid, tt.left)
+		}
+	}
+	for i := range maxGrants {
+		list.grants[protocol.NewGrantID()] = &jws.Grant{ExpiresAt: begin.Add(time.Duration(i) * time.Hour).Unix()}
+	}
+	_, err := list.add(t.Context(), long)
+	wantKind(t, err, protocol.KindTooMany)
+	r.advance(2 * time.Minute)
+	if _, err := list.add(t.Context(), long); err != nil {
+		t.Errorf("with room made by expiry: %v", err)
+	}
+}
+
+// TestUnexpectedFrames: a relay that doesn't speak the protocol loses the
+// stream and nothing else.
+func TestUnexpectedFrames(t *testing.T) {
+	r := newRig(t)
+	token, _ := r.grant(alice, view)
+	pty := r.pty()
+	for _, m := range []protocol.Message{
+		protocol.Ping{ID: 1}, protocol.Data{Bytes: []byte("x")}, protocol.Opened{}, protocol.Leased{Lease: protocol.Lease{State: protocol.LeaseFree}},
+	} {
+		e := r.attach(pty, token)
+		e.send(m)
+		e.ended()
+	}
+	e := r.attach(pty, token)
+	_, err := e.stream.Write([]byte{0x7f, 0, 0, 0, 0, 0, 0, 0})
+	must(t, err)
+	e.ended()
+	r.attach(pty, token)
+}
+
+// TestWatched: the tunnel is watched while a terminal stream is open.
+func TestWatched(t *testing.T) {
+	r := newRig(t)
+	token, _ := r.grant(alice, view)
+	a, b := r.pty(), r.pty()
+	first, second := r.attach(a, token), r.attach(b, token)
+	must(t, r.Host.Close(session, a))
+	first.ended()
+	must(t, r.Host.Close(session, b))
+	second.ended()
+	third := r.attach(r.pty(), token)
+	third.stream.Close()
+	r.relay.Close()
+	<-r.served
+	if want := []bool{true, false, true, false}; !slices.Equal(r.watched, want) {
+		t.Errorf("the tunnel was told %v, want %v", r.watched, want)
+	}
+}
