@@ -38,7 +38,7 @@ var Floors = []struct {
 	}},
 	{F2, []string{
 		"relay/internal/hub", "relay/internal/fleet", "relay/internal/mesh", "relay/internal/access",
-		"relay/internal/dispatch", "relay/internal/uplink",
+		"relay/internal/dispatch", "relay/internal/uplink", "relay/internal/relaytest",
 		"sandbox-agent/internal/terminal", "sandbox-agent/internal/process", "sandbox-agent/internal/ledger",
 		"sandbox-agent/internal/approval", "sandbox-agent/internal/broker", "sandbox-agent/internal/egress",
 		"sandbox-agent/internal/workspace", "sandbox-agent/internal/hooks", "sandbox-agent/internal/chat",
