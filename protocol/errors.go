@@ -10,7 +10,8 @@ import (
 // every form in which a failure is shown outside.
 type Kind uint8
 
-// The zero Kind is KindInternal: a failure that nobody classified is ours.
+// The zero Kind is KindInternal: a failure that nobody classified is ours. The
+// numbers travel as QUIC error codes, so new kinds go to the end.
 const (
 	KindInternal        Kind = iota // a fault on our side
 	KindInvalid                     // the request is malformed
