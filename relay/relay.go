@@ -133,6 +133,7 @@ func (r *Relay) Addresses() Addresses {
 // Run serves until ctx ends, then drains: viewers are told to come back and
 // sandboxes to go away. It returns nil after a drain.
 func (r *Relay) Run(ctx context.Context) error {
+	defer r.closeListeners()
 	publicServer, err := r.publicServer()
 	if err != nil {
 		return err
@@ -141,7 +142,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	failed := make(chan error, 2)
+	failed := make(chan error, 3) // one for each that can
 	var serving sync.WaitGroup // Run waits for it at the end
 	serve := func(s *http.Server, l net.Listener) {
 		serving.Go(func() {
@@ -177,12 +178,17 @@ func (r *Relay) Run(ctx context.Context) error {
 	return err
 }
 
-// drain ends what runs within the drain timeout: readiness first, then new
-// connections, then viewers, then sandboxes.
+// drain ends what runs within the drain timeout: readiness first, then
+// viewers, then requests and the commands they wait for, then sandboxes.
 func (r *Relay) drain(public *http.Server) {
 	r.draining.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), r.cfg.DrainTimeout)
 	defer cancel()
+	r.hubs.Close(ctx)
+	if public.Shutdown(ctx) != nil {
+		public.Close()
+	}
+	r.dispatcher.Close()
 	for _, status := range r.fleet.List() {
 		if session, err := r.fleet.Session(status.SandboxID); err == nil {
 			session.GoAway(protocol.GoAway{
@@ -190,11 +196,6 @@ func (r *Relay) drain(public *http.Server) {
 				DeadlineMS: r.cfg.DrainTimeout.Milliseconds(),
 			})
 		}
-	}
-	r.hubs.Close()
-	r.dispatcher.Close()
-	if public.Shutdown(ctx) != nil {
-		public.Close()
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -60,7 +61,8 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, v any) error {
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
+	object := bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) // Decode would take null too
+	if !object || !utf8.Valid(body) || dec.Decode(v) != nil {
 		return protocol.Errorf(protocol.KindInvalid, "the body must be one JSON object of the documented form")
 	}
 	if _, err := dec.Token(); err != io.EOF {

@@ -26,8 +26,9 @@ type Admission struct {
 	PTY     protocol.PTYID
 }
 
-// Desk hands out admissions, each as a ticket and a cookie, and takes them back. Ticket and cookie are spent together: the use of one ends the
-// other (DESIGN §7).
+// Desk hands out admissions, each as a ticket and a cookie, and takes them
+// back. Ticket and cookie are spent together: the use of one ends the other
+// (DESIGN §7).
 type Desk struct {
 	now func() time.Time
 
@@ -56,12 +57,17 @@ func NewDesk(now func() time.Time) *Desk {
 }
 
 // Issue makes a ticket (valid [protocol.TicketTTL]) and a cookie (valid
-// [protocol.CookieTTL], but not beyond the grant) for a.
+// [protocol.CookieTTL]) for a, neither beyond the grant. A grant that is past
+// its time is of kind expired, also within the clocks' skew: what it opened
+// would close at once.
 func (d *Desk) Issue(a Admission) (ticket, cookie string, ticketEnds time.Time, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.now()
 	user := a.Grant.Subject
+	if !now.Before(a.Grant.Expires()) {
+		return "", "", time.Time{}, protocol.Errorf(protocol.KindExpired, "the grant has expired")
+	}
 	if len(d.byCookie) >= maxAdmissions || d.perUser[user] >= maxAdmissionsPerUser {
 		d.sweep(now)
 	}

@@ -1,9 +1,11 @@
 package access
 
 import (
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -23,7 +25,8 @@ func NewOrigins(origins []string) (*Origins, error) {
 	o := &Origins{hosts: map[string]string{}, origins: map[string]bool{}}
 	for _, s := range origins {
 		u, err := url.Parse(s)
-		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || s != u.Scheme+"://"+u.Host {
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" ||
+			strings.HasSuffix(u.Host, ":") || s != u.Scheme+"://"+u.Host {
 			return nil, protocol.Errorf(protocol.KindInvalid, "public origin %q must be scheme://host[:port]", s)
 		}
 		scheme, host := u.Scheme, strings.ToLower(u.Host)
@@ -33,22 +36,24 @@ func NewOrigins(origins []string) (*Origins, error) {
 		}
 		origin := scheme + "://" + host
 		o.origins[origin] = true
-		o.hosts[host] = origin
+		o.addHost(host, origin)
 		if port == "" || port == defaultPort(scheme) {
-			o.hosts[hostport(strings.ToLower(bare), defaultPort(scheme))] = origin
+			o.addHost(hostport(strings.ToLower(bare), defaultPort(scheme)), origin)
 		}
 	}
 	return o, nil
 }
 
-// List returns the origins, for a Content-Security-Policy.
-func (o *Origins) List() []string {
-	list := make([]string, 0, len(o.origins))
-	for origin := range o.origins {
-		list = append(list, origin)
+// addHost maps a Host to an origin. Of two origins with one Host (http and
+// https of one name) the first that was given counts.
+func (o *Origins) addHost(host, origin string) {
+	if _, known := o.hosts[host]; !known {
+		o.hosts[host] = origin
 	}
-	return list
 }
+
+// List returns the origins in order, for a Content-Security-Policy.
+func (o *Origins) List() []string { return slices.Sorted(maps.Keys(o.origins)) }
 
 // Public returns the public origin under which r was sent, by its Host.
 func (o *Origins) Public(r *http.Request) string { return o.hosts[strings.ToLower(r.Host)] }

@@ -6,6 +6,7 @@ package controlapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -63,8 +64,11 @@ func (a *API) forward() http.Handler {
 // submit takes a signed command; with ?wait=1 it answers with the callback.
 func (a *API) submit(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxEnvelope))
-	if err != nil {
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		access.WriteError(w, protocol.Errorf(protocol.KindTooLarge, "the body is over %d bytes", maxEnvelope))
+		return
+	} else if err != nil {
+		access.WriteError(w, protocol.Fault(protocol.KindInvalid, err))
 		return
 	}
 	var env protocol.CommandEnvelope
@@ -72,7 +76,9 @@ func (a *API) submit(w http.ResponseWriter, r *http.Request) {
 		access.WriteError(w, protocol.Errorf(protocol.KindInvalid, "the body must be a command envelope"))
 		return
 	}
-	record, err := a.Dispatcher.Submit(r.Context(), env)
+	ctx, cancel := context.WithTimeout(r.Context(), longestWait)
+	defer cancel()
+	record, err := a.Dispatcher.Submit(ctx, env)
 	if err != nil {
 		access.WriteError(w, err)
 		return
@@ -83,8 +89,6 @@ func (a *API) submit(w http.ResponseWriter, r *http.Request) {
 		})
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), longestWait)
-	defer cancel()
 	a.writeOutcome(ctx, w, record)
 }
 

@@ -4,6 +4,7 @@
 package dispatch
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,8 +20,10 @@ import (
 const (
 	// answerTimeout bounds the wait for an agent's RESULT.
 	answerTimeout = 60 * time.Second
-	// maxRecords bounds the outcomes that are kept; the oldest go first.
-	maxRecords = 10_000
+	// maxRecords and maxRecordBytes bound the outcomes that are kept; the
+	// oldest go first.
+	maxRecords     = 10_000
+	maxRecordBytes = 64 << 20
 )
 
 // Tunnels finds the tunnel of a connected sandbox. Package fleet implements it.
@@ -40,8 +43,10 @@ type Dispatcher struct {
 
 	// Guarded by mu.
 	mu       sync.Mutex
+	closed   bool
 	records  map[protocol.CommandID]*Record
 	order    []protocol.CommandID // of records, oldest first
+	bytes    int                  // sum of the records' sizes
 	inFlight map[protocol.SandboxID]int
 }
 
@@ -52,7 +57,12 @@ type Record struct {
 	Done    chan struct{}
 	Result  protocol.Result
 	Err     error // the command may or may not have reached the sandbox
+
+	expired error // the command came too late to be run: only its outcome may be had
 }
+
+// size returns about how much memory r takes, in bytes.
+func (r *Record) size() int { return len(r.Command.Op) + len(r.Result.Callback) }
 
 // New returns a Dispatcher that verifies commands with keys.
 func New(keys *jws.Keys, tunnels Tunnels, log *slog.Logger) *Dispatcher {
@@ -64,8 +74,11 @@ func New(keys *jws.Keys, tunnels Tunnels, log *slog.Logger) *Dispatcher {
 	}
 }
 
-// Close ends the commands under way and waits for them.
+// Close ends the commands under way and waits for them; no more are taken.
 func (d *Dispatcher) Close() {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
 	d.cancel()
 	d.running.Wait()
 }
@@ -73,10 +86,14 @@ func (d *Dispatcher) Close() {
 // Submit verifies an envelope and sends its command to the sandbox. A command
 // that is known already is not sent again while it runs or has a result. The
 // outer fields must agree with the signed ones; a mismatch is an AuthError.
+//
+// An expired command is taken to the sandbox as well, since that may remember
+// its outcome; Submit then waits until ctx ends, and fails with kind expired
+// when there is none.
 func (d *Dispatcher) Submit(ctx context.Context, env protocol.CommandEnvelope) (*Record, error) {
-	command, err := d.keys.Command(ctx, env.JWS, jws.AudienceAgent)
-	if err != nil {
-		return nil, err
+	command, expired := d.keys.Command(ctx, env.JWS, jws.AudienceAgent)
+	if command == nil {
+		return nil, expired
 	}
 	if env.Type != protocol.EnvelopeType {
 		return nil, protocol.Errorf(protocol.KindInvalid, "type must be %q", protocol.EnvelopeType)
@@ -85,49 +102,75 @@ func (d *Dispatcher) Submit(ctx context.Context, env protocol.CommandEnvelope) (
 		env.IssuedAt != command.IssuedAt || env.TTLMs != command.TTLMs {
 		return nil, protocol.Errorf(protocol.KindUnauthenticated, "the envelope differs from the signed command")
 	}
-	session, err := d.tunnels.Session(command.Target.SandboxID)
-	if err != nil {
-		return nil, err
-	}
-	record, fresh, err := d.enter(command)
-	if err != nil || !fresh {
+	record, err := d.enter(command, env.JWS, expired)
+	if err != nil || expired == nil {
 		return record, err
 	}
-	d.running.Go(func() { d.run(session, env.JWS, record) })
+	if _, _, err := record.Wait(ctx); err != nil {
+		return nil, err
+	}
 	return record, nil
 }
 
-// enter returns the record of command, a fresh one unless one is known that
-// runs or succeeded in reaching the sandbox.
-func (d *Dispatcher) enter(command *jws.Command) (record *Record, fresh bool, err error) {
+// enter returns the record of command. Unless one is known that runs or has
+// reached the sandbox, it makes one and sends the command.
+func (d *Dispatcher) enter(command *jws.Command, token string, expired error) (*Record, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	known := d.records[command.CommandID]
-	if known != nil {
-		select {
-		case <-known.Done:
-			if known.Err == nil {
-				return known, false, nil
-			}
-		default:
-			return known, false, nil
+	if known != nil && !known.failed() {
+		if !same(known.Command, command) {
+			return nil, protocol.Errorf(protocol.KindConflict, "the command id was used for another command")
 		}
+		return known, nil
+	}
+	if d.closed {
+		return nil, protocol.Fault(protocol.KindRestarting, nil)
 	}
 	sandbox := command.Target.SandboxID
+	session, err := d.tunnels.Session(sandbox)
+	if err != nil {
+		return nil, err
+	}
 	if d.inFlight[sandbox] >= protocol.MaxCommandsInFlight {
-		return nil, false, protocol.Errorf(protocol.KindTooMany, "%d commands are under way to this sandbox", protocol.MaxCommandsInFlight)
+		return nil, protocol.Errorf(protocol.KindTooMany, "%d commands are under way to this sandbox", protocol.MaxCommandsInFlight)
 	}
 	d.inFlight[sandbox]++
-	record = &Record{Command: command, Done: make(chan struct{})}
+	record := &Record{Command: command, Done: make(chan struct{}), expired: expired}
 	d.records[command.CommandID] = record
+	d.bytes += record.size()
 	if known == nil {
 		d.order = append(d.order, command.CommandID)
+	} else {
+		d.bytes -= known.size()
 	}
-	for len(d.order) > maxRecords {
+	d.trim()
+	d.running.Go(func() { d.run(session, token, record) })
+	return record, nil
+}
+
+// failed reports whether r is over and the sandbox's answer isn't known.
+func (r *Record) failed() bool {
+	select {
+	case <-r.Done:
+		return r.Err != nil
+	default:
+		return false
+	}
+}
+
+// same reports whether two commands of one id, both signed, say the same.
+func same(a, b *jws.Command) bool {
+	return a.Target == b.Target && a.IssuedAt == b.IssuedAt && a.TTLMs == b.TTLMs && bytes.Equal(a.Op, b.Op)
+}
+
+// trim drops the oldest records beyond the bounds. The caller holds mu.
+func (d *Dispatcher) trim() {
+	for len(d.order) > maxRecords || d.bytes > maxRecordBytes && len(d.order) > 1 {
+		d.bytes -= d.records[d.order[0]].size()
 		delete(d.records, d.order[0])
 		d.order = d.order[1:]
 	}
-	return record, true, nil
 }
 
 // run sends one command and waits for its RESULT.
@@ -140,7 +183,17 @@ func (d *Dispatcher) run(session *tunnel.Session, token string, record *Record) 
 	if d.inFlight[c.Target.SandboxID]--; d.inFlight[c.Target.SandboxID] == 0 {
 		delete(d.inFlight, c.Target.SandboxID)
 	}
-	record.Result, record.Err = result, err
+	if err == nil && record.expired != nil && result.Kind == protocol.KindExpired {
+		err = record.expired // it never ran
+	}
+	record.Err = err
+	if err == nil {
+		record.Result = result
+	}
+	if d.records[c.CommandID] == record {
+		d.bytes += len(record.Result.Callback)
+		d.trim()
+	}
 	close(record.Done)
 	d.mu.Unlock()
 	d.log.Info("command", "id", c.CommandID, "trace", c.TraceID, "op", c.Kind(), "sandbox", c.Target.SandboxID,

@@ -42,7 +42,7 @@ func (s *Signer) Sign(ctx context.Context, req SignRequest) (protocol.CommandEnv
 	switch {
 	case err != nil:
 		return protocol.CommandEnvelope{}, protocol.Fault(protocol.KindUnavailable, err)
-	case status == http.StatusOK:
+	case status == http.StatusOK && answer.Envelope.JWS != "":
 		return answer.Envelope, nil
 	case answer.Error != nil && status < 500 && !ours:
 		return protocol.CommandEnvelope{}, &protocol.Error{Kind: protocol.KindByStatus(status), Message: answer.Error.Message}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bufio"
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -11,6 +12,13 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/fairlead/fairlead/protocol"
+)
+
+// How much of a message that is too large is read after it was refused, and for
+// how long.
+const (
+	lingerBytes = 4 << 20
+	lingerTime  = time.Second
 )
 
 // pingFrame is an empty, unmasked WebSocket ping.
@@ -22,20 +30,22 @@ var pingFrame = []byte{0x89, 0x00}
 type conn struct {
 	ws    *websocket.Conn
 	raw   *lockedConn
-	heard atomic.Int64 // Unix nanoseconds of the last pong
+	heard atomic.Int64 // Unix nanoseconds of the last message or pong
 }
 
 // accept upgrades r. The caller has checked everything that can be refused.
 func accept(w http.ResponseWriter, r *http.Request, subprotocols []string) (*conn, error) {
 	c := &conn{}
-	c.heard.Store(time.Now().UnixNano())
+	c.hear()
 	lw := &lockingWriter{ResponseWriter: w}
 	ws, err := websocket.Accept(lw, r, &websocket.AcceptOptions{
 		Subprotocols:       subprotocols,
 		InsecureSkipVerify: true, // access.Origins has checked Host and Origin, more strictly
 		CompressionMode:    websocket.CompressionDisabled,
-		OnPongReceived: func(context.Context, []byte) {
-			c.heard.Store(time.Now().UnixNano())
+		OnPongReceived:     func(context.Context, []byte) { c.hear() },
+		OnPingReceived: func(_ context.Context, payload []byte) bool {
+			c.raw.pong(payload) // the library would end the socket when a write takes 5 s
+			return false
 		},
 	})
 	if err != nil {
@@ -43,7 +53,11 @@ func accept(w http.ResponseWriter, r *http.Request, subprotocols []string) (*con
 	}
 	ws.SetReadLimit(protocol.MaxBrowserMessage)
 	c.ws, c.raw = ws, lw.conn
-	return c, c.raw.tune()
+	if err := c.raw.tune(); err != nil {
+		ws.CloseNow()
+		return nil, err
+	}
+	return c, nil
 }
 
 // WriteFrames implements hub.Sink.
@@ -63,8 +77,19 @@ func (c *conn) Ping() error {
 	return err
 }
 
+// hear notes a sign of life.
+func (c *conn) hear() { c.heard.Store(time.Now().UnixNano()) }
+
 // LastHeard implements hub.Sink.
 func (c *conn) LastHeard() time.Time { return time.Unix(0, c.heard.Load()) }
+
+// linger reads on for a moment after a refused message. A connection that is
+// closed while more of it comes is reset, and a reset may swallow the close
+// frame that says why.
+func (c *conn) linger() {
+	c.raw.SetReadDeadline(time.Now().Add(lingerTime))
+	io.CopyN(io.Discard, c.raw.Conn, lingerBytes)
+}
 
 // Close implements hub.Sink.
 func (c *conn) Close(code int, reason string) {

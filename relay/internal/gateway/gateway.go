@@ -124,6 +124,9 @@ func (g *Gateway) admit(r *http.Request) (guest hub.Guest, handle *hub.Handle, s
 		guest.Since = &pos
 	}
 	ticket, subprotocols := offered(r)
+	if ticket == "" && len(subprotocols) > 0 { // an empty one decides as well
+		return guest, nil, nil, protocol.Fault(protocol.KindUnauthenticated, nil)
+	}
 	var cookie string
 	if c, err := r.Cookie(access.CookieName); err == nil {
 		cookie = c.Value
@@ -145,7 +148,7 @@ func offered(r *http.Request) (ticket string, selectable []string) {
 	for _, header := range r.Header.Values("Sec-WebSocket-Protocol") {
 		for offer := range strings.SplitSeq(header, ",") {
 			offer = strings.TrimSpace(offer)
-			if t, ok := strings.CutPrefix(offer, protocol.SubprotocolTicket); ok && ticket == "" {
+			if t, ok := strings.CutPrefix(offer, protocol.SubprotocolTicket); ok && selectable == nil {
 				ticket, selectable = t, []string{offer}
 			}
 		}
@@ -168,8 +171,11 @@ func (g *Gateway) serve(c *conn, v *hub.Viewer) {
 	if websocket.CloseStatus(err) == -1 && !errors.Is(err, context.Canceled) {
 		g.Log.Debug("terminal socket ended", "err", err)
 	}
-	c.ws.CloseNow()
 	cancel()
+	if errors.Is(err, websocket.ErrMessageTooBig) {
+		c.linger()
+	}
+	c.ws.CloseNow()
 	<-written
 }
 
@@ -180,6 +186,7 @@ func (g *Gateway) read(ctx context.Context, c *conn, v *hub.Viewer) error {
 		if err != nil {
 			return err
 		}
+		c.hear()
 		if kind == websocket.MessageBinary {
 			if err := v.Type(ctx, data); err != nil {
 				return err

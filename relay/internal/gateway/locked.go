@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -33,15 +35,22 @@ type lockedConn struct {
 	pending []byte
 	wrote   int
 	failed  error
+
+	owed atomic.Pointer[[]byte] // the pong that waits to be written
 }
 
 // tune bounds the kernel's buffer and finds out whether offers are possible.
 func (c *lockedConn) tune() error {
-	tcp, ok := c.Conn.(*net.TCPConn)
+	under := c.Conn
+	secured, isTLS := under.(*tls.Conn)
+	if isTLS {
+		under = secured.NetConn()
+	}
+	tcp, ok := under.(*net.TCPConn)
 	if !ok {
 		return nil
 	}
-	if err := tcp.SetWriteBuffer(sendBuffer); err != nil {
+	if err := tcp.SetWriteBuffer(sendBuffer); err != nil || isTLS {
 		return err
 	}
 	c.attempt = c.try
@@ -94,6 +103,23 @@ func (c *lockedConn) finish() error {
 	_, err := c.Conn.Write(c.rest)
 	c.rest = c.rest[:0]
 	return err
+}
+
+// pong answers a ping, without waiting. Of several pings that wait the last one
+// is answered (RFC 6455 §5.5.3).
+func (c *lockedConn) pong(payload []byte) {
+	frame := append([]byte{0x8a, byte(len(payload))}, payload...)
+	if c.owed.Swap(&frame) == nil {
+		go c.pay() // ends with the write under way, or with the socket
+	}
+}
+
+func (c *lockedConn) pay() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if frame := c.owed.Swap(nil); frame != nil && c.finish() == nil {
+		c.Conn.Write(*frame) // whoever writes next meets an error, too
+	}
 }
 
 // begin takes mu for an offer, if nobody writes and nothing is begun.

@@ -72,7 +72,7 @@ func (h *Hub) linked(l *link) {
 	h.link = l
 	first := h.feed == nil
 	if first {
-		h.feed = newFeed(l.opened)
+		h.feed = newFeed(l.opened, &h.finished)
 		h.state = turn.New(l.opened.Creator, l.opened.Claimed, l.opened.Lease)
 		h.intake.follow(h.state)
 	} else if pos := h.feed.position(); pos != (protocol.Position{Epoch: l.opened.Epoch, Offset: l.opened.Offset}) {

@@ -31,9 +31,16 @@ type (
 		l       *link
 		adopted chan struct{} // closed when run uses l
 	}
+	caughtUp   struct{} // the ring holds what OPENED announced
 	linkDown   struct{ err error }
 	linkFailed struct{ err error } // no link will come
-	answered   struct {
+	// The agent refuses the bearer. again gets whether there is another.
+	bearerRefused struct {
+		token string
+		err   error
+		again chan bool
+	}
+	answered struct {
 		l *link
 		m protocol.Message
 	}

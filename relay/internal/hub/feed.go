@@ -4,6 +4,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/replay"
@@ -14,8 +15,12 @@ import (
 // what a socket doesn't take at once its writer delivers, from its own cursor.
 // Appending costs the same however slow any viewer is.
 type feed struct {
+	finished *atomic.Bool // the hub's: set before a viewer can see the end
+
+	// Guarded by mu.
 	mu      sync.Mutex
 	ring    *replay.Ring
+	begin   uint64    // where the ring began: a place to start reading, by the agent's word
 	run     uint64    // raised when the ring is replaced, which makes older cursors void
 	ended   bool      // the terminal's process is over and its last frame is in the ring
 	viewers []*Viewer // replaced, never changed: deliver walks it without mu
@@ -28,9 +33,11 @@ type place struct {
 	cursor replay.Cursor
 }
 
-func newFeed(opened protocol.TerminalOpened) *feed {
+func newFeed(opened protocol.TerminalOpened, finished *atomic.Bool) *feed {
 	return &feed{
-		ring: replay.New(opened.Epoch, opened.Offset, opened.Cols, opened.Rows, protocol.RingBytes),
+		finished: finished,
+		ring:     replay.New(opened.Epoch, opened.Offset, opened.Cols, opened.Rows, protocol.RingBytes),
+		begin:    opened.Offset,
 	}
 }
 
@@ -80,6 +87,7 @@ func (f *feed) exited(m protocol.Exited) {
 	f.ring.Text(protocol.EncodeServerMessage(
 		protocol.PTYClosed{ExitCode: m.Code, Signal: m.Signal, Offset: m.Offset}))
 	f.ended = true
+	f.finished.Store(true)
 	f.wake()
 }
 
@@ -95,6 +103,7 @@ func (f *feed) replace(pos protocol.Position, cols, rows int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ring = replay.New(pos.Epoch, pos.Offset, cols, rows, protocol.RingBytes)
+	f.begin = pos.Offset
 	f.run++
 	f.wake()
 }
@@ -139,7 +148,12 @@ func (f *feed) leave(v *Viewer) {
 }
 
 // start returns the offset of the oldest line that a newcomer gets.
-func (f *feed) start() uint64 { return f.ring.LineStart(protocol.MaxReplayBytes) }
+func (f *feed) start() uint64 {
+	if f.ring.Oldest() == f.begin && f.ring.Head()-f.begin <= protocol.MaxReplayBytes {
+		return f.begin
+	}
+	return f.ring.LineStart(protocol.MaxReplayBytes)
+}
 
 // placeAt sets v's place to offset, which the ring holds, and returns the size
 // in force there. The caller holds mu.
@@ -155,19 +169,21 @@ func (f *feed) placeAt(v *Viewer, offset uint64) (cols, rows int) {
 // next appends to dst the frames between v's place and the head, at most
 // maxWrite bytes, and moves v's place behind them. When v fell out of the ring,
 // or the ring was replaced, it moves v to the newcomers' start instead and
-// returns the resync to send first. ended says that the head is final.
-func (f *feed) next(v *Viewer, dst net.Buffers) (frames net.Buffers, resync *protocol.Resync, ended bool) {
+// returns the resync to send first. more says that it has not reached the head,
+// done that nothing will ever follow.
+func (f *feed) next(v *Viewer, dst net.Buffers) (frames net.Buffers, resync *protocol.Resync, more, done bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if v.place.run == f.run {
 		frames, err := f.ring.Next(&v.place.cursor, maxWrite, dst)
 		if err == nil {
-			return frames, nil, f.ended
+			more = v.place.cursor.Offset() < f.ring.Head()
+			return frames, nil, more, f.ended && !more
 		}
 	}
 	offset := f.start()
 	cols, rows := f.placeAt(v, offset)
 	return dst, &protocol.Resync{
 		Epoch: f.ring.Epoch(), Offset: offset, Head: f.ring.Head(), Cols: cols, Rows: rows,
-	}, false
+	}, true, false
 }

@@ -40,9 +40,9 @@ type Hub struct {
 	events   chan event
 	intake   *intake
 	watch    func(session *tunnel.Session, delta int)
-	bearer   atomic.Pointer[string] // a grant that opens the next link
-	finished atomic.Bool            // the process is over: nothing new will come
-	ready    chan struct{}          // closed when feed or err is set
+	bearer   atomic.Pointer[bearer] // whose grant opens the next link; set by run
+	finished atomic.Bool            // the process is over: nothing new will come; set by feed
+	ready    chan struct{}          // closed when viewers may join, or err is set
 	done     chan struct{}          // closed when run has returned
 	over     context.Context        // ends with done
 	finish   context.CancelFunc
@@ -54,10 +54,21 @@ type Hub struct {
 	// Owned by run.
 	state    turn.State
 	viewers  map[turn.SocketID]*Viewer
-	grants   map[protocol.GrantID]int // viewers under each grant the agent knows
+	grants   map[protocol.GrantID]int // users of each grant the agent knows: viewers, and bearer
 	link     *link                    // nil while the sandbox is away
+	open     bool                     // ready is closed
 	presence presence
 	resize   pendingResize
+	ticked   time.Time // the last tick
+}
+
+// A bearer is the grant under which the hub opens its stream. It stays on the
+// stream when its viewer leaves, until another viewer's takes its place: the
+// agent ends a stream without grants.
+type bearer struct {
+	id      protocol.GrantID // empty before anybody joined
+	token   string
+	expires time.Time
 }
 
 func newHub(key Key, tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Hub {
@@ -90,11 +101,13 @@ func (h *Hub) run(ctx context.Context, grant string) {
 	defer h.finish()
 	h.metrics.Hubs.Inc()
 	defer h.metrics.Hubs.Dec()
+	defer func() { h.metrics.Viewers.Sub(float64(len(h.viewers))) }() // their leaving is not seen any more
+	h.bearer.Store(&bearer{token: grant})
 	linkCtx, stopLink := context.WithCancel(ctx)
 	linkOver := make(chan struct{})
 	go func() { // run waits for it below
 		defer close(linkOver)
-		h.keepLinked(linkCtx, grant)
+		h.keepLinked(linkCtx)
 	}()
 	defer func() {
 		stopLink()
@@ -141,8 +154,12 @@ func (h *Hub) handle(e event) bool {
 	case linkUp:
 		h.linked(e.l)
 		close(e.adopted)
+	case caughtUp:
+		h.admit()
 	case linkDown:
 		h.unlinked(e.err)
+	case bearerRefused:
+		e.again <- h.replaceBearer(e.token, e.err)
 	case linkFailed:
 		return h.unreachable(e.err)
 	case answered:
@@ -150,7 +167,6 @@ func (h *Hub) handle(e event) bool {
 			h.answer(e.m)
 		}
 	case exited:
-		h.finished.Store(true)
 		h.intake.end()
 	}
 	return true
@@ -207,16 +223,24 @@ func (h *Hub) closeAll(kind protocol.Kind, cause string) {
 	}
 }
 
+// cut ends a viewer that may not stay. It is out of the hub at once, however
+// long its socket takes.
+func (h *Hub) cut(v *Viewer, why string, kind protocol.Kind, cause string) {
+	h.metrics.ViewersCut.WithLabelValues(why).Inc()
+	v.close(kind, cause)
+	h.leave(v)
+}
+
 // join adds a viewer. What it sees first is up to the turn-taking rules, which
 // greet it at once or after its claim is answered.
 func (h *Hub) join(v *Viewer) {
 	h.viewers[v.id] = v
 	h.metrics.Viewers.Inc()
+	h.presence.changed()
 	h.addGrant(v)
 	h.step(turn.Joined{
 		Socket: v.id, User: v.user, Name: v.name, GrantID: v.grant.ID, CanControl: h.mayControl(v.grant),
 	})
-	h.presence.dirty = true
 }
 
 // greet sends a viewer its first messages and lets output flow.
@@ -224,15 +248,13 @@ func (h *Hub) greet(v *Viewer) {
 	if v == nil || v.greeted {
 		return
 	}
-	v.greeted = true
-	v.tell(h.state.StateFor(v.id))
-	v.tell(h.feed.join(v, v.since))
-	if h.link == nil {
-		v.tell(protocol.Waiting{Reason: protocol.WaitingSandbox})
+	v.greeted, v.presence = true, h.presence.version
+	greeting := []protocol.ServerMessage{h.state.StateFor(v.id), h.feed.join(v, v.since)}
+	if h.link == nil && !h.finished.Load() {
+		greeting = append(greeting, protocol.Waiting{Reason: protocol.WaitingSandbox})
 	}
-	v.tell(h.presence.message(h.viewers))
-	v.start()
-	h.intake.admit(v)
+	h.intake.admit(v) // first, so that who was greeted may type
+	v.start(append(greeting, h.presence.message(h.viewers)))
 }
 
 func (h *Hub) leave(v *Viewer) {
@@ -241,11 +263,12 @@ func (h *Hub) leave(v *Viewer) {
 	}
 	delete(h.viewers, v.id)
 	h.metrics.Viewers.Dec()
+	h.presence.changed()
 	h.feed.leave(v)
 	h.intake.leave(v)
 	h.step(turn.Left{Socket: v.id})
 	h.dropGrant(v.grant.ID)
-	h.presence.dirty = true
+	h.chooseBearer()
 }
 
 // renew puts a viewer under another grant of the same user.
@@ -253,11 +276,15 @@ func (h *Hub) renew(v *Viewer, grant *jws.Grant, token string) {
 	if h.viewers[v.id] != v {
 		return
 	}
-	old := v.grant.ID
+	old := v.grant
 	v.grant, v.token = grant, token
 	h.addGrant(v)
 	h.step(turn.Renewed{Socket: v.id, GrantID: grant.ID, CanControl: h.mayControl(grant)})
-	h.dropGrant(old)
+	h.dropGrant(old.ID)
+	h.chooseBearer()
+	if h.mayControl(old) != h.mayControl(grant) {
+		h.presence.changed()
+	}
 	v.tell(protocol.Reauthed{ExpiresAt: grant.Expires().Unix()})
 }
 
@@ -265,12 +292,12 @@ func (h *Hub) mayControl(g *jws.Grant) bool {
 	return g.Allows(h.key.Session, h.key.PTY, protocol.CapControl)
 }
 
-// addGrant makes v's grant known to the agent, once for all viewers under it.
+// addGrant makes v's grant known to the agent, once for all its users.
 func (h *Hub) addGrant(v *Viewer) {
-	h.bearer.Store(&v.token)
 	if h.grants[v.grant.ID]++; h.grants[v.grant.ID] == 1 {
 		h.send(protocol.GrantAdd{Grant: v.token})
 	}
+	h.chooseBearer()
 }
 
 func (h *Hub) dropGrant(id protocol.GrantID) {
@@ -278,6 +305,41 @@ func (h *Hub) dropGrant(id protocol.GrantID) {
 		delete(h.grants, id)
 		h.send(protocol.GrantDrop{GrantID: id})
 	}
+}
+
+// chooseBearer makes the viewers' grant that lives longest the bearer. Without
+// viewers it stays as it is.
+func (h *Hub) chooseBearer() {
+	old := h.bearer.Load()
+	var best *Viewer
+	for _, v := range h.viewers {
+		if best == nil || v.grant.ExpiresAt > best.grant.ExpiresAt {
+			best = v
+		}
+	}
+	if best == nil || best.grant.ID == old.id {
+		return
+	}
+	if h.grants[old.id] > 1 && !best.grant.Expires().After(old.expires) {
+		return // a viewer still has the old one, which is as good
+	}
+	h.grants[best.grant.ID]++
+	h.bearer.Store(&bearer{best.grant.ID, best.token, best.grant.Expires()})
+	if old.id != "" {
+		h.dropGrant(old.id)
+	}
+}
+
+// replaceBearer: the agent doesn't accept the bearer's token any more. It cuts
+// the viewers who came with it, and reports whether there is another to try.
+func (h *Hub) replaceBearer(token string, err error) bool {
+	e := protocol.AsError(err)
+	for _, v := range h.viewers {
+		if v.token == token {
+			h.cut(v, "grant_refused", e.Kind, e.Kind.Text())
+		}
+	}
+	return h.bearer.Load().token != token
 }
 
 // obey acts on a text frame of a viewer.

@@ -20,8 +20,16 @@ const (
 
 // presence limits how often viewers are told who watches. Owned by run.
 type presence struct {
-	dirty bool
-	sent  time.Time
+	version uint64 // of the list, raised by every change
+	told    uint64 // the version of the last broadcast
+	sent    time.Time
+}
+
+func (p *presence) changed() { p.version++ }
+
+// dueIn returns how long after now the next broadcast is, if one is needed.
+func (p *presence) dueIn(now time.Time) (wait time.Duration, needed bool) {
+	return presenceInterval - now.Sub(p.sent), p.version != p.told
 }
 
 // message lists the people among viewers, by name.
@@ -57,32 +65,47 @@ func (p *pendingResize) want(m protocol.Resize) { p.wish = &m }
 
 // tick does what is due at now.
 func (h *Hub) tick(now time.Time) {
-	if h.presence.dirty && now.Sub(h.presence.sent) >= presenceInterval {
-		h.presence.dirty, h.presence.sent = false, now
-		h.broadcast(h.presence.message(h.viewers))
+	h.ticked = now
+	if wait, needed := h.presence.dueIn(now); needed && wait <= 0 {
+		h.tellPresence(now)
 	}
-	if h.resize.wish != nil && now.Sub(h.resize.sent) >= resizeInterval {
+	if h.resizeWaits() && now.Sub(h.resize.sent) >= resizeInterval {
 		h.send(*h.resize.wish)
 		h.resize = pendingResize{sent: now}
 	}
 	for _, v := range h.viewers {
 		if !now.Before(v.grant.Expires()) {
-			h.metrics.ViewersCut.WithLabelValues("grant_expired").Inc()
-			v.close(protocol.KindExpired, "the grant has expired")
+			h.cut(v, "grant_expired", protocol.KindExpired, "the grant has expired")
 		}
 	}
 }
+
+// tellPresence tells who watches to those who don't know it from their
+// greeting.
+func (h *Hub) tellPresence(now time.Time) {
+	h.presence.told, h.presence.sent = h.presence.version, now
+	message := h.presence.message(h.viewers)
+	for _, v := range h.viewers {
+		if v.greeted && v.presence != h.presence.version {
+			v.tell(message)
+		}
+	}
+}
+
+// resizeWaits reports whether there is a size to pass on, and an agent to take
+// it.
+func (h *Hub) resizeWaits() bool { return h.resize.wish != nil && h.link != nil }
 
 // untilTick returns how long after now tick has something to do.
 func (h *Hub) untilTick(now time.Time) time.Duration {
 	if len(h.viewers) == 0 {
 		return time.Hour
 	}
-	wait := longestTick
-	if h.presence.dirty {
-		wait = min(wait, presenceInterval-now.Sub(h.presence.sent))
+	wait := longestTick - now.Sub(h.ticked) // and not from now: events come often
+	if due, needed := h.presence.dueIn(now); needed {
+		wait = min(wait, due)
 	}
-	if h.resize.wish != nil {
+	if h.resizeWaits() {
 		wait = min(wait, resizeInterval-now.Sub(h.resize.sent))
 	}
 	return max(wait, 0)

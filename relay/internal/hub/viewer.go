@@ -286,19 +286,13 @@ func (v *Viewer) keep(batch net.Buffers) {
 // output appends the next piece of output to batch. more says that it was cut
 // short, done that nothing will ever follow it.
 func (v *Viewer) output(batch net.Buffers) (next net.Buffers, more, done bool) {
-	next, resync, ended := v.hub.feed.next(v, batch)
+	next, resync, more, done := v.hub.feed.next(v, batch)
 	if resync != nil {
 		v.hub.metrics.Resyncs.Inc()
 		v.hub.post(resynced{v})
-		return append(next, replay.AppendTextFrame(nil, protocol.EncodeServerMessage(*resync))), true, false
+		next = append(next, replay.AppendTextFrame(nil, protocol.EncodeServerMessage(*resync)))
 	}
-	size := 0
-	for _, frame := range next[len(batch):] {
-		size += len(frame)
-	}
-	v.hub.metrics.OutputBytes.Add(float64(size))
-	more = size >= maxWrite
-	return next, more, ended && !more
+	return next, more, done
 }
 
 // Type hands the hub what the viewer typed, in the pieces that the tunnel

@@ -113,6 +113,14 @@ func (a *API) proxy() http.Handler {
 			r.Out.Header.Del("Cookie")
 			r.Out.Header.Del("Authorization")
 		},
+		ModifyResponse: func(r *http.Response) error {
+			// What a sandbox sends must not act for the relay's origin (DESIGN §7).
+			r.Header.Del("Set-Cookie")
+			r.Header.Set("X-Content-Type-Options", "nosniff")
+			r.Header.Set("Content-Security-Policy", "sandbox")
+			r.Header.Set("Cache-Control", "no-store")
+			return nil
+		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			a.Log.Info("sandbox not reached", "path", r.URL.Path, "err", err)
 			if e := protocol.AsError(err); e.Kind != protocol.KindInternal {
@@ -199,6 +207,9 @@ func (a *API) change(r *http.Request, grant string, op any, target protocol.Comm
 		return protocol.OpResult{}, err
 	}
 	record, err := a.Dispatcher.Submit(ctx, env)
+	if err != nil && protocol.KindOf(err) == protocol.KindUnauthenticated { // not the user's fault: the control plane made it
+		err = protocol.Fault(protocol.KindUpstream, err)
+	}
 	if err != nil {
 		return protocol.OpResult{}, err
 	}

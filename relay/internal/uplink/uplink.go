@@ -30,10 +30,8 @@ type Uplink struct {
 // Serve accepts the streams that a sandbox opens until its session ends. It
 // returns when all of them are over.
 func (u *Uplink) Serve(session *tunnel.Session) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := sessionContext(session)
 	defer cancel()
-	stop := context.AfterFunc(sessionContext(ctx, session), cancel)
-	defer stop()
 	room := make(chan struct{}, maxStreams)
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -59,19 +57,19 @@ func (u *Uplink) Serve(session *tunnel.Session) {
 }
 
 // sessionContext returns a context that ends with session.
-func sessionContext(parent context.Context, session *tunnel.Session) context.Context {
-	ctx, cancel := context.WithCancel(parent)
-	go func() { // ends with the session or the parent, whichever is first
+func sessionContext(session *tunnel.Session) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { // ends with the session or cancel, whichever is first
 		select {
 		case <-session.Done():
-		case <-parent.Done():
+			cancel()
+		case <-ctx.Done():
 		}
-		cancel()
 	}()
-	return ctx
+	return ctx, cancel
 }
 
-// connect pipes one stream.
+// connect pipes one stream. Either side may end its half first.
 func (u *Uplink) connect(ctx context.Context, in *tunnel.Incoming) {
 	dialer := net.Dialer{Timeout: dialTimeout}
 	upstream, err := dialer.DialContext(ctx, "tcp", u.Address)
@@ -95,7 +93,7 @@ func (u *Uplink) connect(ctx context.Context, in *tunnel.Incoming) {
 	go func() { // connect waits for it below
 		defer close(back)
 		io.Copy(stream, upstream)
-		stream.Close()
+		stream.CloseWrite()
 	}()
 	io.Copy(upstream, stream)
 	if tcp, ok := upstream.(*net.TCPConn); ok {

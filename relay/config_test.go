@@ -1,0 +1,113 @@
+package relay
+
+import (
+	"bytes"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// complete returns a configuration with nothing missing.
+func complete() Config {
+	return Config{
+		Logger: slog.New(slog.DiscardHandler), Listen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
+		TunnelCert: "cert.pem", TunnelKey: "key.pem", ControlPlaneURL: "http://127.0.0.1:1", ControlPlaneConnect: "127.0.0.1:2",
+		Credential: "secret",
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Config)
+		want   string // part of the error; empty: none
+	}{
+		"complete":                {func(*Config) {}, ""},
+		"no tunnel certificate":   {func(c *Config) { c.TunnelCert = "" }, "--tunnel-cert"},
+		"no tunnel key":           {func(c *Config) { c.TunnelKey = "" }, "--tunnel-key"},
+		"no control plane":        {func(c *Config) { c.ControlPlaneURL = "" }, "--control-plane-url"},
+		"no connect address":      {func(c *Config) { c.ControlPlaneConnect = "" }, "--control-plane-connect"},
+		"no credential":           {func(c *Config) { c.Credential = "" }, "--credential-file"},
+		"control plane by ftp":    {func(c *Config) { c.ControlPlaneURL = "ftp://x" }, "--control-plane-url"},
+		"control plane, no host":  {func(c *Config) { c.ControlPlaneURL = "http://" }, "--control-plane-url"},
+		"certificate without key": {func(c *Config) { c.Cert = "x" }, "--cert and --key"},
+		"plain beyond loopback":   {func(c *Config) { c.Listen = "0.0.0.0:80" }, "not loopback"},
+		"plain, all addresses":    {func(c *Config) { c.Listen = ":80" }, "not loopback"},
+		"plain behind a proxy":    {func(c *Config) { c.Listen, c.BehindProxy = ":80", true }, ""},
+		"TLS beyond loopback":     {func(c *Config) { c.Listen, c.Cert, c.Key = ":443", "x", "y" }, ""},
+		"plain on ::1":            {func(c *Config) { c.Listen = "[::1]:80" }, ""},
+		"plain on localhost":      {func(c *Config) { c.Listen = "localhost:80" }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := complete()
+			c.change(&cfg)
+			err := cfg.check()
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			if err == nil && (cfg.RelayID == "" || cfg.DrainTimeout != 10*time.Second) {
+				t.Errorf("defaults: %q, %v", cfg.RelayID, cfg.DrainTimeout)
+			}
+		})
+	}
+}
+
+func TestOrigins(t *testing.T) {
+	at := &net.TCPAddr{IP: net.IPv6zero, Port: 8443}
+	cfg := complete()
+	want := []string{"http://127.0.0.1:8443", "http://localhost:8443", "http://[::1]:8443"}
+	if got := cfg.origins(at); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	cfg.PublicOrigins = []string{"https://relay.example"}
+	if got := cfg.origins(at); !slices.Equal(got, cfg.PublicOrigins) {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestDerivedKeys(t *testing.T) {
+	cfg := complete()
+	if cfg.resetKey() != nil || cfg.tokenKey() != nil {
+		t.Error("keys without a secret")
+	}
+	cfg.Secret = []byte("s1")
+	other := cfg
+	other.Secret = []byte("s2")
+	if len(cfg.resetKey()) != 32 || bytes.Equal(cfg.resetKey(), cfg.tokenKey()) || bytes.Equal(cfg.resetKey(), other.resetKey()) ||
+		!bytes.Equal(cfg.resetKey(), cfg.resetKey()) {
+		t.Error("keys must differ by secret and purpose, and stay the same")
+	}
+}
+
+func TestNewNamesWhatIsWrong(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	cfg := complete()
+	cfg.Listen = busy.Addr().String()
+	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "public listener") || !strings.Contains(err.Error(), cfg.Listen) {
+		t.Errorf("busy port: %v", err)
+	}
+	cfg = complete()
+	cfg.TunnelCert = filepath.Join(t.TempDir(), "none.pem")
+	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), cfg.TunnelCert) {
+		t.Errorf("no certificate: %v", err)
+	}
+	cfg.TunnelKey = cfg.TunnelCert
+	if err := os.WriteFile(cfg.TunnelCert, []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), cfg.TunnelCert) {
+		t.Errorf("unreadable certificate: %v", err)
+	}
+}

@@ -1,0 +1,196 @@
+package controlapi
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/dispatch"
+	"github.com/fairlead/fairlead/relay/internal/relaytest"
+	"github.com/fairlead/fairlead/tunnel"
+	"github.com/fairlead/fairlead/tunnel/tunneltest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A world is the API with a sandbox and a control plane behind it.
+type world struct {
+	t         *testing.T
+	authority *relaytest.Authority
+	mux       *http.ServeMux
+	api       *API
+	answering chan struct{} // the sandbox answers once it is closed
+}
+
+func newWorld(t *testing.T, controlPlane http.HandlerFunc) *world {
+	t.Helper()
+	w := &world{t: t, authority: relaytest.NewAuthority(t), mux: http.NewServeMux(), answering: make(chan struct{})}
+	log := slog.New(slog.DiscardHandler)
+	agent, relay := tunneltest.Pair(t)
+	tunnels := &relaytest.Tunnels{}
+	tunnels.Connect(relay)
+	relaytest.Answer(t, agent, func(in *tunnel.Incoming) {
+		stream, err := in.Accept(protocol.Opened{})
+		if err != nil {
+			return
+		}
+		defer stream.Close()
+		select {
+		case <-w.answering:
+		case <-agent.Done():
+		}
+		protocol.Write(stream, relaytest.OK("cmd_1", protocol.OpResult{PTYID: "pty_new"}))
+	})
+	server := httptest.NewServer(controlPlane)
+	t.Cleanup(func() {
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+		server.Close()
+	})
+	base, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.api = &API{Keys: w.authority.Keys, Dispatcher: dispatch.New(w.authority.Keys, tunnels, log), ControlPlane: base, Log: log}
+	t.Cleanup(w.api.Dispatcher.Close)
+	w.api.Register(w.mux)
+	return w
+}
+
+// do serves one request.
+func (w *world) do(method, target, token, body string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	answer := httptest.NewRecorder()
+	w.mux.ServeHTTP(answer, r)
+	return answer
+}
+
+func (w *world) post(target string, env protocol.CommandEnvelope) *httptest.ResponseRecorder {
+	body, err := json.Marshal(env)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return w.do(http.MethodPost, target, "", string(body))
+}
+
+func expect(t *testing.T, answer *httptest.ResponseRecorder, status int, parts ...string) {
+	t.Helper()
+	if answer.Code != status {
+		t.Errorf("status %d, want %d: %s", answer.Code, status, answer.Body)
+	}
+	for _, part := range parts {
+		if !strings.Contains(answer.Body.String(), part) {
+			t.Errorf("%s lacks %s", answer.Body, part)
+		}
+	}
+}
+
+func TestSubmitAndStatus(t *testing.T) {
+	w := newWorld(t, http.NotFound)
+	_, token := w.authority.Grant(nil)
+	env := w.authority.Command(nil)
+	status := "/control/commands/" + string(env.CommandID)
+	expect(t, w.do(http.MethodGet, status, token, ""), http.StatusNotFound, "no such command")
+	expect(t, w.post("/control/commands", env), http.StatusAccepted, `"status":"pending"`, string(env.CommandID))
+	expect(t, w.do(http.MethodGet, status, token, ""), http.StatusOK, `"status":"pending"`)
+
+	close(w.answering)
+	expect(t, w.post("/control/commands?wait=1", env), http.StatusOK, `"status":"ok"`, `"pty_new"`)
+	expect(t, w.do(http.MethodGet, status, token, ""), http.StatusOK, `"status":"ok"`, `"pty_new"`)
+}
+
+func TestStatusIsForTheSession(t *testing.T) {
+	w := newWorld(t, http.NotFound)
+	close(w.answering)
+	env := w.authority.Command(nil)
+	expect(t, w.post("/control/commands?wait=1", env), http.StatusOK)
+	for name, c := range map[string]struct {
+		change func(*jws.Grant)
+		want   int
+	}{
+		"dashboard":       {nil, http.StatusOK},
+		"session":         {func(g *jws.Grant) { g.Session = relaytest.Session }, http.StatusOK},
+		"another session": {func(g *jws.Grant) { g.Session = "ses_x" }, http.StatusNotFound},
+		"another sandbox": {func(g *jws.Grant) { g.Sandbox = "sb_x" }, http.StatusNotFound},
+		"may not view":    {func(g *jws.Grant) { g.Caps = []protocol.Capability{protocol.CapControl} }, http.StatusNotFound},
+		"expired": {func(g *jws.Grant) {
+			g.IssuedAt, g.ExpiresAt = time.Now().Add(-20*time.Minute).Unix(), time.Now().Add(-11*time.Minute).Unix()
+		}, http.StatusUnauthorized},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, token := w.authority.Grant(c.change)
+			expect(t, w.do(http.MethodGet, "/control/commands/"+string(env.CommandID), token, ""), c.want)
+		})
+	}
+	expect(t, w.do(http.MethodGet, "/control/commands/"+string(env.CommandID), "", ""), http.StatusUnauthorized, "AuthError")
+}
+
+func TestSubmitRefuses(t *testing.T) {
+	w := newWorld(t, http.NotFound)
+	for name, c := range map[string]struct {
+		body string
+		want int
+	}{
+		"not JSON":     {"{", http.StatusBadRequest},
+		"not object":   {"[]", http.StatusBadRequest},
+		"empty object": {"{}", http.StatusUnauthorized},
+		"too large":    {`{"jws":"` + strings.Repeat("a", maxEnvelope) + `"}`, http.StatusRequestEntityTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expect(t, w.do(http.MethodPost, "/control/commands", "", c.body), c.want, `"error"`)
+		})
+	}
+	forged := relaytest.NewAuthority(t).Command(nil)
+	expect(t, w.post("/control/commands", forged), http.StatusUnauthorized, "AuthError")
+	elsewhere := w.authority.Command(nil)
+	elsewhere.Target.SandboxID = "sb_x"
+	expect(t, w.post("/control/commands", elsewhere), http.StatusUnauthorized, "AuthError")
+}
+
+func TestForwarding(t *testing.T) {
+	w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if r.Header.Get("Cookie") != "" {
+			t.Error("the relay's cookie was forwarded")
+		}
+		w.Header().Set("X-From", "control plane")
+		w.WriteHeader(http.StatusTeapot)
+		io.WriteString(w, r.Method+" "+r.URL.String()+" "+r.Header.Get("Authorization")+" "+string(body))
+	})
+	for _, c := range []struct{ method, target string }{
+		{http.MethodPost, "/grants"}, {http.MethodPost, "/commands"}, {http.MethodGet, "/auth/me?x=1"}, {http.MethodGet, "/.well-known/jwks.json"},
+	} {
+		r := httptest.NewRequest(c.method, c.target, strings.NewReader("body"))
+		r.Header.Set("Authorization", "Bearer user-token")
+		r.Header.Set("Cookie", "fairlead_pty=secret")
+		answer := httptest.NewRecorder()
+		w.mux.ServeHTTP(answer, r)
+		expect(t, answer, http.StatusTeapot, c.method+" "+c.target+" Bearer user-token body")
+		if answer.Header().Get("X-From") == "" {
+			t.Error("headers of the answer are lost")
+		}
+	}
+	expect(t, w.do(http.MethodPost, "/internal/sign", "", "{}"), http.StatusNotFound)
+}
+
+func TestForwardingToNobody(t *testing.T) {
+	w := newWorld(t, http.NotFound)
+	*w.api.ControlPlane = url.URL{Scheme: "http", Host: "127.0.0.1:1"}
+	answer := w.do(http.MethodPost, "/grants", "token", "{}")
+	expect(t, answer, http.StatusServiceUnavailable, `"error"`)
+	if strings.Contains(answer.Body.String(), "127.0.0.1") {
+		t.Errorf("the address is shown: %s", answer.Body)
+	}
+}

@@ -1,0 +1,325 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/relaytest"
+	"github.com/fairlead/fairlead/tunnel"
+	"github.com/fairlead/fairlead/tunnel/tunneltest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A world is a dispatcher and a sandbox that runs commands.
+type world struct {
+	t          *testing.T
+	authority  *relaytest.Authority
+	tunnels    *relaytest.Tunnels
+	dispatcher *Dispatcher
+	agent      *tunnel.Session
+	runs       atomic.Int32
+}
+
+// A call is a command as it reaches the sandbox.
+type call struct {
+	agent *tunnel.Session
+	token string
+}
+
+// newWorld makes a sandbox that answers each command with answer.
+func newWorld(t *testing.T, answer func(w *world, c call) (protocol.Result, error)) *world {
+	t.Helper()
+	w := &world{t: t, authority: relaytest.NewAuthority(t), tunnels: &relaytest.Tunnels{}}
+	w.dispatcher = New(w.authority.Keys, w.tunnels, slog.New(slog.DiscardHandler))
+	w.connect(answer)
+	t.Cleanup(w.dispatcher.Close)
+	return w
+}
+
+// connect gives the sandbox a new tunnel.
+func (w *world) connect(answer func(w *world, c call) (protocol.Result, error)) {
+	agent, relay := tunneltest.Pair(w.t)
+	w.agent = agent
+	w.tunnels.Connect(relay)
+	relaytest.Answer(w.t, agent, func(in *tunnel.Incoming) {
+		stream, err := in.Accept(protocol.Opened{})
+		if err != nil {
+			return
+		}
+		defer stream.Close()
+		w.runs.Add(1)
+		if result, err := answer(w, call{agent, in.Open.Command}); err == nil {
+			protocol.Write(stream, result)
+		}
+	})
+}
+
+// succeed is an answer: the command's id comes back.
+func succeed(w *world, call call) (protocol.Result, error) {
+	c, err := w.authority.Keys.Command(context.Background(), call.token, jws.AudienceAgent)
+	if err != nil {
+		return protocol.Result{}, err
+	}
+	return relaytest.OK(c.CommandID, protocol.OpResult{Kind: c.Kind(), PTYID: "pty_new"}), nil
+}
+
+// hang is an answer that never comes: until the returned function is called.
+func hang() (answer func(*world, call) (protocol.Result, error), release func()) {
+	free := make(chan struct{})
+	return func(w *world, c call) (protocol.Result, error) {
+		select {
+		case <-free:
+		case <-c.agent.Done():
+		}
+		return succeed(w, c)
+	}, sync.OnceFunc(func() { close(free) })
+}
+
+// submit sends env and waits for what became of it.
+func (w *world) submit(env protocol.CommandEnvelope) (protocol.ExecutionCallback, error) {
+	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	defer cancel()
+	record, err := w.dispatcher.Submit(ctx, env)
+	if err != nil {
+		return protocol.ExecutionCallback{}, err
+	}
+	callback, _, err := record.Wait(ctx)
+	return callback, err
+}
+
+// refuses checks that env is turned down with kind.
+func (w *world) refuses(env protocol.CommandEnvelope, kind protocol.Kind) {
+	w.t.Helper()
+	if _, err := w.submit(env); err == nil || protocol.KindOf(err) != kind {
+		w.t.Errorf("Submit = %v, want %s", err, kind)
+	}
+}
+
+func TestACommandAndItsResult(t *testing.T) {
+	w := newWorld(t, succeed)
+	env := w.authority.Command(nil)
+	callback, err := w.submit(env)
+	if err != nil || callback.CommandID != env.CommandID || callback.Status != protocol.StatusOK {
+		t.Errorf("%+v, %v", callback, err)
+	}
+	record, ok := w.dispatcher.Lookup(env.CommandID)
+	if !ok || record.Command.Target != env.Target {
+		t.Errorf("Lookup = %+v, %v", record, ok)
+	}
+	if _, ok := w.dispatcher.Lookup("cmd_other"); ok {
+		t.Error("Lookup of an unknown command")
+	}
+}
+
+func TestTheEnvelopeMustAgree(t *testing.T) {
+	w := newWorld(t, succeed)
+	for name, change := range map[string]func(*protocol.CommandEnvelope){
+		"command id": func(e *protocol.CommandEnvelope) { e.CommandID = "cmd_x" },
+		"trace id":   func(e *protocol.CommandEnvelope) { e.TraceID = "tr_x" },
+		"sandbox":    func(e *protocol.CommandEnvelope) { e.Target.SandboxID = "sb_x" },
+		"session":    func(e *protocol.CommandEnvelope) { e.Target.SessionID = "ses_x" },
+		"terminal":   func(e *protocol.CommandEnvelope) { e.Target.PTYID = "pty_x" },
+		"issued at":  func(e *protocol.CommandEnvelope) { e.IssuedAt++ },
+		"ttl":        func(e *protocol.CommandEnvelope) { e.TTLMs++ },
+		"signature":  func(e *protocol.CommandEnvelope) { e.JWS += "A" },
+		"no token":   func(e *protocol.CommandEnvelope) { e.JWS = "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := w.authority.Command(nil)
+			change(&env)
+			w.refuses(env, protocol.KindUnauthenticated)
+		})
+	}
+	env := w.authority.Command(nil)
+	env.Type = "control.callback"
+	w.refuses(env, protocol.KindInvalid)
+	w.refuses(w.authority.Command(func(c *jws.Command) { c.Audience = jws.AudienceExtension }), protocol.KindUnauthenticated)
+	w.refuses(relaytest.NewAuthority(t).Command(nil), protocol.KindUnauthenticated)
+	if w.runs.Load() != 0 {
+		t.Error("something reached the sandbox")
+	}
+}
+
+func TestDuplicatesRunOnce(t *testing.T) {
+	w := newWorld(t, succeed)
+	env := w.authority.Command(nil)
+	var submitting sync.WaitGroup
+	for range 20 {
+		submitting.Go(func() {
+			if callback, err := w.submit(env); err != nil || callback.Status != protocol.StatusOK {
+				t.Errorf("%+v, %v", callback, err)
+			}
+		})
+	}
+	submitting.Wait()
+	w.tunnels.Connect(nil) // what is known needs no sandbox
+	if _, err := w.submit(env); err != nil {
+		t.Errorf("the result is forgotten: %v", err)
+	}
+	if n := w.runs.Load(); n != 1 {
+		t.Errorf("ran %d times", n)
+	}
+	w.refuses(w.authority.Command(nil), protocol.KindUnavailable)
+}
+
+func TestOneIDForTwoCommands(t *testing.T) {
+	w := newWorld(t, succeed)
+	env := w.authority.Command(nil)
+	if _, err := w.submit(env); err != nil {
+		t.Fatal(err)
+	}
+	w.refuses(w.authority.Command(func(c *jws.Command) {
+		c.CommandID = env.CommandID
+		c.Op = json.RawMessage(`{"kind":"pty.close"}`)
+	}), protocol.KindConflict)
+}
+
+func TestInFlightBound(t *testing.T) {
+	answer, release := hang()
+	w := newWorld(t, answer)
+	defer release()
+	var records []*Record
+	for range protocol.MaxCommandsInFlight {
+		record, err := w.dispatcher.Submit(t.Context(), w.authority.Command(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, record)
+	}
+	w.refuses(w.authority.Command(nil), protocol.KindTooMany)
+	release()
+	for _, record := range records {
+		if _, _, err := record.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := w.submit(w.authority.Command(nil)); err != nil {
+		t.Errorf("after the others: %v", err)
+	}
+	if len(w.dispatcher.inFlight) != 0 {
+		t.Errorf("in flight: %v", w.dispatcher.inFlight)
+	}
+}
+
+func TestALostTunnelMayBeRetried(t *testing.T) {
+	begun := make(chan struct{}, 1)
+	w := newWorld(t, func(w *world, c call) (protocol.Result, error) {
+		begun <- struct{}{}
+		<-c.agent.Done()
+		return protocol.Result{}, errors.New("lost")
+	})
+	env := w.authority.Command(nil)
+	record, err := w.dispatcher.Submit(t.Context(), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	w.agent.Close()
+	if _, _, err := record.Wait(t.Context()); err == nil || protocol.KindOf(err) != protocol.KindUpstream {
+		t.Errorf("tunnel lost: %v", err)
+	}
+	w.connect(succeed)
+	if callback, err := w.submit(env); err != nil || callback.Status != protocol.StatusOK {
+		t.Errorf("again: %+v, %v", callback, err)
+	}
+}
+
+func TestAnswersThatAreNone(t *testing.T) {
+	for name, answer := range map[string]func(*world, call) (protocol.Result, error){
+		"none":         func(*world, call) (protocol.Result, error) { return protocol.Result{}, errors.New("nothing") },
+		"not a result": func(*world, call) (protocol.Result, error) { return protocol.Result{Callback: []byte("[]")}, nil },
+		"wrong members": func(*world, call) (protocol.Result, error) {
+			return protocol.Result{Callback: []byte(`{"at":"x"}`)}, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, answer)
+			w.refuses(w.authority.Command(nil), protocol.KindUpstream)
+		})
+	}
+}
+
+// An expired command isn't run, but the sandbox may remember that it was.
+func TestExpired(t *testing.T) {
+	remembers := true
+	w := newWorld(t, func(w *world, call call) (protocol.Result, error) {
+		c, err := w.authority.Keys.Command(context.Background(), call.token, jws.AudienceAgent)
+		if c == nil || protocol.KindOf(err) != protocol.KindExpired {
+			return protocol.Result{}, fmt.Errorf("not expired: %v", err)
+		}
+		if remembers {
+			return relaytest.OK(c.CommandID, protocol.OpResult{Kind: c.Kind()}), nil
+		}
+		return protocol.Result{Kind: protocol.KindExpired, Callback: []byte(`{"status":"error"}`)}, nil
+	})
+	late := func(c *jws.Command) { c.IssuedAt = time.Now().Add(-10 * time.Minute).UnixMilli() }
+	if callback, err := w.submit(w.authority.Command(late)); err != nil || callback.Status != protocol.StatusOK {
+		t.Errorf("remembered: %+v, %v", callback, err)
+	}
+	remembers = false
+	env := w.authority.Command(late)
+	w.refuses(env, protocol.KindExpired)
+	w.refuses(env, protocol.KindExpired)
+}
+
+func TestRecordsAreBounded(t *testing.T) {
+	d := New(nil, nil, slog.New(slog.DiscardHandler))
+	defer d.Close()
+	add := func(i int, bytes int) {
+		record := &Record{Command: &jws.Command{CommandID: protocol.CommandID(fmt.Sprint("cmd_", i)), Op: make([]byte, bytes)}}
+		d.records[record.Command.CommandID] = record
+		d.order = append(d.order, record.Command.CommandID)
+		d.bytes += record.size()
+		d.trim()
+	}
+	for i := range maxRecords + 5 {
+		add(i, 10)
+	}
+	_, oldest := d.Lookup("cmd_4")
+	_, next := d.Lookup("cmd_5")
+	if len(d.records) != maxRecords || oldest || !next || d.bytes != 10*maxRecords {
+		t.Errorf("%d records of %d bytes; the oldest there: %v, the next: %v", len(d.records), d.bytes, oldest, next)
+	}
+	for i := range 5 {
+		add(-1-i, maxRecordBytes/4)
+	}
+	if d.bytes > maxRecordBytes || len(d.records) != len(d.order) {
+		t.Errorf("%d records of %d bytes, %d in order", len(d.records), d.bytes, len(d.order))
+	}
+}
+
+func TestClose(t *testing.T) {
+	answer, release := hang()
+	w := newWorld(t, answer)
+	defer release()
+	record, err := w.dispatcher.Submit(t.Context(), w.authority.Command(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.dispatcher.Close()
+	if _, _, err := record.Wait(t.Context()); err == nil {
+		t.Error("a command under way outlives Close")
+	}
+	w.refuses(w.authority.Command(nil), protocol.KindRestarting)
+}
+
+func TestWaitGivesUp(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	record := &Record{Done: make(chan struct{})}
+	if _, _, err := record.Wait(ctx); err == nil || protocol.KindOf(err) != protocol.KindUnavailable {
+		t.Errorf("Wait = %v", err)
+	}
+}

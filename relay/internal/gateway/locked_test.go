@@ -1,0 +1,180 @@
+package gateway
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A pipe is a connection that checks each write's deadline, and whose writes
+// wait for the gate.
+type pipe struct {
+	net.Conn
+	gate chan struct{}
+
+	// Guarded by mu.
+	mu       sync.Mutex
+	deadline time.Time
+	moved    int
+	wrote    bytes.Buffer
+}
+
+func newPipe() *pipe {
+	p := &pipe{gate: make(chan struct{})}
+	close(p.gate)
+	return p
+}
+
+func (p *pipe) SetWriteDeadline(t time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deadline = t
+	p.moved++
+	return nil
+}
+
+func (p *pipe) Write(b []byte) (int, error) {
+	<-p.gate
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !time.Now().Before(p.deadline) {
+		return 0, io.ErrClosedPipe
+	}
+	return p.wrote.Write(b)
+}
+
+// written returns what was written so far.
+func (p *pipe) written() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.wrote.Bytes())
+}
+
+func TestAStaleDeadlineEndsNoIdleSocket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipe()
+		c := &lockedConn{Conn: p}
+		for _, pause := range []time.Duration{0, time.Millisecond, writeTimeout, 2*writeTimeout - 1, 2 * writeTimeout, time.Hour} {
+			time.Sleep(pause) // virtual
+			began := time.Now()
+			if err := c.writeBuffers(net.Buffers{[]byte("a"), []byte("b")}); err != nil {
+				t.Fatalf("after %v: %v", pause, err)
+			}
+			if _, err := c.Write(pingFrame); err != nil {
+				t.Fatalf("a ping after %v: %v", pause, err)
+			}
+			if left := p.deadline.Sub(began); left < writeTimeout || left > 2*writeTimeout {
+				t.Errorf("after %v a write may take %v", pause, left)
+			}
+		}
+		for range 1000 {
+			c.Write(pingFrame)
+		}
+		if p.moved > 6 {
+			t.Errorf("the deadline was moved %d times", p.moved)
+		}
+	})
+}
+
+// A ping is answered, however long the write under way takes, and whoever read
+// it goes on reading.
+func TestPongsWaitForTheWriteUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipe()
+		p.gate = make(chan struct{})
+		c := &lockedConn{Conn: p}
+		go c.writeBuffers(net.Buffers{[]byte("data")}) // ends when the gate opens
+		synctest.Wait()
+		payload := []byte("1")
+		c.pong(payload) // none of these waits
+		payload[0] = '2'
+		c.pong(payload)
+		payload[0] = '3'
+		c.pong(payload)
+		payload[0] = 'x' // its owner uses it again
+		if n := len(p.written()); n != 0 {
+			t.Fatalf("%d bytes are written", n)
+		}
+		close(p.gate)
+		synctest.Wait()
+		if got, want := string(p.written()), "data\x8a\x013"; got != want {
+			t.Errorf("written %q, want %q", got, want)
+		}
+		c.pong([]byte("again"))
+		synctest.Wait()
+		if got := p.written(); !bytes.HasSuffix(got, []byte("\x8a\x05again")) {
+			t.Errorf("written %q", got)
+		}
+	})
+}
+
+// Whatever the kernel takes at once, and whoever writes next, all arrives in
+// order.
+func TestOffers(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	dialed, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dialed.Close()
+	peer, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	c := &lockedConn{Conn: dialed}
+	if err := c.tune(); err != nil {
+		t.Fatal(err)
+	}
+	var sent []byte
+	chunk := func() []byte {
+		b := bytes.Repeat([]byte{byte(len(sent) / 1000)}, 10_000)
+		sent = append(sent, b...)
+		return b
+	}
+	full := false
+	for !full { // nobody reads
+		if !c.begin() {
+			t.Fatal("a socket that is drained takes no offer")
+		}
+		drained, err := c.offer(net.Buffers{chunk(), chunk()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		full = !drained
+	}
+	if c.begin() {
+		t.Fatal("a full socket takes an offer")
+	}
+	wrote := make(chan error, 1)
+	last := chunk()
+	go func() { wrote <- c.writeBuffers(net.Buffers{last}) }() // received below
+	got := make([]byte, len(sent))
+	if _, err := io.ReadFull(peer, got); err != nil || !bytes.Equal(got, sent) {
+		t.Errorf("other bytes arrived, %v", err)
+	}
+	if err := <-wrote; err != nil {
+		t.Error(err)
+	}
+	if !c.begin() {
+		t.Fatal("a socket that was drained takes no offer")
+	}
+	if drained, err := c.offer(nil); !drained || err != nil {
+		t.Errorf("an empty offer: %v, %v", drained, err)
+	}
+	dialed.Close()
+	if c.begin() {
+		if _, err := c.offer(net.Buffers{[]byte("x")}); err == nil {
+			t.Error("a closed socket takes an offer")
+		}
+	}
+}
