@@ -138,8 +138,13 @@ func AsError(err error) *Error {
 	return Fault(KindInternal, err)
 }
 
-// KindOf returns the kind of err, KindInternal when it has none.
-func KindOf(err error) Kind { return AsError(err).Kind }
+// KindOf returns the kind of err, KindInternal when it has none or is nil.
+func KindOf(err error) Kind {
+	if e := AsError(err); e != nil {
+		return e.Kind
+	}
+	return KindInternal
+}
 
 // An ErrorBody is the JSON form of an error in REST answers and callbacks.
 type ErrorBody struct {

@@ -84,6 +84,13 @@ func (r *Relay) listen() error {
 	if r.public, err = net.Listen("tcp", r.cfg.Listen); err != nil {
 		return fmt.Errorf("public listener: %w", err)
 	}
+	if r.cfg.Cert != "" {
+		config, err := loadTLS(r.cfg.Cert, r.cfg.Key)
+		if err != nil {
+			return fmt.Errorf("public listener: %w", err)
+		}
+		r.public = tls.NewListener(r.public, config)
+	}
 	if r.admin, err = net.Listen("tcp", r.cfg.AdminListen); err != nil {
 		return fmt.Errorf("admin listener: %w", err)
 	}
@@ -143,7 +150,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		return err
 	}
 	failed := make(chan error, 3) // one for each that can
-	var serving sync.WaitGroup // Run waits for it at the end
+	var serving sync.WaitGroup    // Run waits for it at the end
 	serve := func(s *http.Server, l net.Listener) {
 		serving.Go(func() {
 			if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -223,12 +230,6 @@ func (r *Relay) publicServer() (*http.Server, error) {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    80 << 10, // a grant in a header, and room
 		ErrorLog:          slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
-	}
-	if r.cfg.Cert != "" {
-		if server.TLSConfig, err = loadTLS(r.cfg.Cert, r.cfg.Key); err != nil {
-			return nil, err
-		}
-		r.public = tls.NewListener(r.public, server.TLSConfig)
 	}
 	return server, nil
 }

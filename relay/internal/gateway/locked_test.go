@@ -113,24 +113,31 @@ func TestPongsWaitForTheWriteUnderWay(t *testing.T) {
 	})
 }
 
-// Whatever the kernel takes at once, and whoever writes next, all arrives in
-// order.
-func TestOffers(t *testing.T) {
+// connected returns the two ends of a TCP connection.
+func connected(t *testing.T) (near, far net.Conn) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	dialed, err := net.Dial("tcp", listener.Addr().String())
+	near, err = net.Dial("tcp", listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer dialed.Close()
-	peer, err := listener.Accept()
+	t.Cleanup(func() { near.Close() })
+	far, err = listener.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer peer.Close()
+	t.Cleanup(func() { far.Close() })
+	return near, far
+}
+
+// Whatever the kernel takes at once, and whoever writes next, all arrives in
+// order.
+func TestOffers(t *testing.T) {
+	dialed, peer := connected(t)
 	c := &lockedConn{Conn: dialed}
 	if err := c.tune(); err != nil {
 		t.Fatal(err)
