@@ -10,6 +10,13 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+
+	// The programs under test are built by TestMain. These imports make the Go
+	// tool see that a change in them is a change of this test.
+	_ "github.com/fairlead/fairlead/deploy/controlplane"
+	_ "github.com/fairlead/fairlead/deploy/devstack"
+	_ "github.com/fairlead/fairlead/relay"
+	_ "github.com/fairlead/fairlead/sandbox-agent"
 )
 
 // programs is where the real programs are, built once for all tests, with the
