@@ -41,8 +41,8 @@ func enter(dir string) error {
 // barrier names the outermost directory on the way to dir that others may not
 // pass, by its mode.
 func barrier(dir string) string {
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
+	if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = resolved
 	}
 	closed := dir
 	for at := filepath.Dir(dir); ; at = filepath.Dir(at) {

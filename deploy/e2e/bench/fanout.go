@@ -78,18 +78,7 @@ func measureFanout(ctx context.Context, stack *e2e.Stack, base *baseline, viewer
 		bare.conns = append(bare.conns, conn)
 	}
 	runOurs := func() error { return driver.Type(ctx, strconv.Itoa(blockChunks)+"\n") }
-	runBare := func() error {
-		resp, err := http.Post(base.url+"/run?n="+strconv.Itoa(blockChunks), "", nil)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			body, _ := io.ReadAll(resp.Body)
-			return fmt.Errorf("baseline: %s", body)
-		}
-		return nil
-	}
+	runBare := base.sendBlock
 	relayPID, barePID := stack.Ready.Relays[0].PID, base.cmd.Process.Pid
 	if _, err := ours.block(ctx, relayPID, runOurs); err != nil { // warm up
 		return nil, err
@@ -111,6 +100,20 @@ func measureFanout(ctx context.Context, stack *e2e.Stack, base *baseline, viewer
 		fmt.Fprintf(os.Stderr, "fan-out block %d: bare loop %v, relay %v per delivered chunk\n", i+1, a, b)
 	}
 	return f, nil
+}
+
+// sendBlock has the bare loop send one block.
+func (b *baseline) sendBlock() error {
+	resp, err := http.Post(b.url+"/run?n="+strconv.Itoa(blockChunks), "", nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(resp.Body)
+		return fmt.Errorf("baseline: %s", body)
+	}
+	return nil
 }
 
 // block has run send one block, checks that every viewer got every byte of it,

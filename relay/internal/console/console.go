@@ -160,7 +160,7 @@ func refuse(w http.ResponseWriter, kind protocol.Kind) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(kind.Status())
-	w.Write(body) //nolint:errcheck // the client is gone, nobody else to tell
+	w.Write(body)
 }
 
 // A file is one answer in two encodings, each with its own tag.
@@ -230,7 +230,7 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	header.Set("Content-Length", fmt.Sprint(len(b.data)))
 	if r.Method == http.MethodGet {
-		w.Write(b.data) //nolint:errcheck // the client is gone, nobody else to tell
+		w.Write(b.data)
 	}
 }
 

@@ -5,7 +5,6 @@ package controlapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -98,7 +97,7 @@ func (a *API) writeOutcome(ctx context.Context, w http.ResponseWriter, record *d
 		access.WriteError(w, err)
 		return
 	}
-	access.WriteJSON(w, http.StatusOK, json.RawMessage(record.Result.Callback))
+	access.WriteJSON(w, http.StatusOK, record.Result.Callback)
 }
 
 // status tells what became of a command, to a grant of its session.

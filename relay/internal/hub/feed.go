@@ -70,8 +70,7 @@ func (f *feed) resized(m protocol.Resized) error {
 	if cols, rows := f.ring.SizeAt(f.ring.Head()); cols == m.Cols && rows == m.Rows {
 		return nil
 	}
-	err := f.ring.Resize(m.Offset, m.Cols, m.Rows, protocol.EncodeServerMessage(
-		protocol.SizeChanged{Offset: m.Offset, Cols: m.Cols, Rows: m.Rows}))
+	err := f.ring.Resize(m.Offset, m.Cols, m.Rows, protocol.EncodeServerMessage(protocol.SizeChanged(m)))
 	f.wake()
 	return err
 }

@@ -37,7 +37,7 @@ func (s *terminalStream) run(ctx context.Context) error {
 	defer s.stream.Close()
 	reading.Go(func() { cancel(s.receive(ctx)) })
 	reading.Go(func() { s.expire(ctx, cancel) })
-	if err := s.send(ctx); err != nil && !errors.Is(err, io.EOF) {
+	if err := s.send(ctx); !errors.Is(err, io.EOF) {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
