@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/coder/websocket"
 
@@ -280,18 +278,6 @@ func (t *Terminal) Say(ctx context.Context, m Message) error {
 func (t *Terminal) Close() {
 	t.conn.CloseNow()
 	<-t.over
-}
-
-// Settle returns a context for one step of a test.
-func Settle(parent context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(parent, 20*time.Second)
-}
-
-// Origin returns the scheme://host of a URL.
-func Origin(url string) string {
-	scheme, rest, _ := strings.Cut(url, "://")
-	host, _, _ := strings.Cut(rest, "/")
-	return scheme + "://" + host
 }
 
 // DialRaw opens the socket of a ticket for a caller that reads it itself.
