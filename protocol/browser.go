@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 )
@@ -23,7 +24,19 @@ const (
 	ClientRevokeControl  = "revoke_control"  // give control back; the controller only
 	ClientReauth         = "reauth"          // grant: renews the socket's grant
 	ClientPing           = "ping"            // keeps intermediaries awake, no answer
+	ClientAck            = "ack"             // offset: terminal.v2, what has been rendered
 )
+
+// Query parameters of the terminal socket.
+const (
+	QuerySince  = "since"  // a Position to continue from
+	QueryClient = "client" // names a client across its sockets: 1…MaxClientBytes
+	QueryMode   = "mode"   // ViewExact; needs the capability record
+)
+
+// ViewExact is the mode of a viewer that gets every byte: the terminal waits
+// for it.
+const ViewExact = "exact"
 
 // A ClientMessage is a JSON text frame from a browser.
 type ClientMessage struct {
@@ -32,6 +45,8 @@ type ClientMessage struct {
 	Rows  int    // resize, within limits
 	To    UserID // grant_control
 	Grant string // reauth
+
+	Offset uint64 // ack
 }
 
 // DecodeClientMessage decodes a text frame from a browser. Its errors are of
@@ -43,6 +58,8 @@ func DecodeClientMessage(data []byte) (ClientMessage, error) {
 		Rows  json.RawMessage `json:"rows"`
 		To    *string         `json:"to"`
 		Grant *string         `json:"grant"`
+
+		Offset *uint64 `json:"offset"`
 	}
 	if err := UnmarshalObject(data, &raw); err != nil || raw.Type == nil {
 		return ClientMessage{}, Errorf(KindInvalid, "a text frame must be a JSON object with a type")
@@ -65,6 +82,11 @@ func DecodeClientMessage(data []byte) (ClientMessage, error) {
 			return ClientMessage{}, Errorf(KindInvalid, "reauth needs a grant")
 		}
 		m.Grant = *raw.Grant
+	case ClientAck:
+		if raw.Offset == nil {
+			return ClientMessage{}, Errorf(KindInvalid, "ack needs an offset")
+		}
+		m.Offset = *raw.Offset
 	case ClientRequestControl, ClientTakeControl, ClientCancelRequest, ClientRevokeControl, ClientPing:
 	default:
 		err = Errorf(KindUnsupported, "unknown message type")
@@ -85,6 +107,42 @@ func clampSize(name string, raw json.RawMessage, most int) (int, error) {
 	return min(int(n), most), nil
 }
 
+// browserInputHeader is the length in bytes of what precedes the input in a
+// binary frame of terminal.v2: sequence and term.
+const browserInputHeader = 8 + 8
+
+// BrowserInput is a binary frame of a terminal.v2 client: input typed under
+// Term, the Seq-th of its client, counted from 1.
+type BrowserInput struct {
+	Seq   uint64
+	Term  uint64
+	Bytes []byte
+}
+
+// DecodeBrowserInput decodes a binary frame of terminal.v2. Bytes aliases data.
+// Its errors are of kind invalid.
+func DecodeBrowserInput(data []byte) (BrowserInput, error) {
+	if len(data) <= browserInputHeader {
+		return BrowserInput{}, Errorf(KindInvalid, "input must be 8 bytes sequence, 8 bytes term and at least one byte")
+	}
+	m := BrowserInput{
+		Seq:   binary.BigEndian.Uint64(data),
+		Term:  binary.BigEndian.Uint64(data[8:]),
+		Bytes: data[browserInputHeader:],
+	}
+	if m.Seq == 0 {
+		return BrowserInput{}, Errorf(KindInvalid, "sequence numbers begin with 1")
+	}
+	return m, nil
+}
+
+// AppendBrowserInput appends m as a binary frame of terminal.v2 to dst.
+func AppendBrowserInput(dst []byte, m BrowserInput) []byte {
+	dst = binary.BigEndian.AppendUint64(dst, m.Seq)
+	dst = binary.BigEndian.AppendUint64(dst, m.Term)
+	return append(dst, m.Bytes...)
+}
+
 // Types of the JSON text frames that a relay sends.
 const (
 	ServerControlState     = "control_state"
@@ -102,6 +160,9 @@ const (
 	ServerError            = "error"
 	ServerWaiting          = "waiting"
 	ServerReauthed         = "reauthed"
+	ServerInputAck         = "input_ack"
+	ServerMoved            = "moved"
+	ServerRecording        = "recording"
 )
 
 // A ServerMessage is a JSON text frame to a browser. Encode it with
@@ -154,8 +215,9 @@ type ControlExpired struct {
 
 // Attach modes.
 const (
-	ModeResume = "resume" // the bytes continue where the client asked, or at the log's start
-	ModeGap    = "gap"    // bytes before Offset are not to be had
+	ModeResume   = "resume"   // the bytes continue where the client asked, or at the log's start
+	ModeKeyframe = "keyframe" // a keyframe stands for what was before Offset
+	ModeGap      = "gap"      // bytes between where the client was and Offset are missing
 )
 
 // Attached says what the binary frames that follow are.
@@ -166,7 +228,7 @@ type Attached struct {
 	Cols          int    `json:"cols"`
 	Rows          int    `json:"rows"`
 	Mode          string `json:"mode"`
-	KeyframeBytes int    `json:"keyframe_bytes"` // 0 so far
+	KeyframeBytes int    `json:"keyframe_bytes"` // not 0: the next binary frame is a keyframe of so many bytes
 }
 
 // Resync says that the viewer skips to Offset.
@@ -176,7 +238,7 @@ type Resync struct {
 	Head          uint64 `json:"head"`
 	Cols          int    `json:"cols"`
 	Rows          int    `json:"rows"`
-	KeyframeBytes int    `json:"keyframe_bytes"`
+	KeyframeBytes int    `json:"keyframe_bytes"` // as in Attached
 }
 
 // SizeChanged is "resized": from Offset on the terminal has another size.
@@ -211,6 +273,22 @@ type PTYClosed struct {
 // InputDropped is "input_refused": what the viewer typed was not written.
 type InputDropped struct {
 	Reason RefusalReason `json:"reason"`
+	Seq    uint64        `json:"seq,omitempty"` // terminal.v2: which
+}
+
+// InputWritten is "input_ack": all input of the client up to Seq was written.
+type InputWritten struct {
+	Seq uint64 `json:"seq"`
+}
+
+// Moved: the terminal is to be had at another relay; close 1012 follows.
+type Moved struct {
+	Origin string `json:"origin"` // POST /pty-session there
+}
+
+// RecordingState is "recording": whether what is shown is being recorded.
+type RecordingState struct {
+	ID string `json:"id"` // "" when not
 }
 
 // ErrorMessage answers a frame that could not be obeyed.
@@ -249,6 +327,9 @@ func (InputDropped) serverType() string     { return ServerInputRefused }
 func (ErrorMessage) serverType() string     { return ServerError }
 func (Waiting) serverType() string          { return ServerWaiting }
 func (Reauthed) serverType() string         { return ServerReauthed }
+func (InputWritten) serverType() string     { return ServerInputAck }
+func (Moved) serverType() string            { return ServerMoved }
+func (RecordingState) serverType() string   { return ServerRecording }
 
 // Lists are always present, empty rather than null: a browser iterates over
 // them, and seed 001's client keeps the old value of a missing one.

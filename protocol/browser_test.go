@@ -73,6 +73,7 @@ func serverMessages() []ServerMessage {
 	return []ServerMessage{
 		ControlState{}, ControlTaken{}, ControlRequested{}, ControlGranted{}, ControlRevoked{}, ControlExpired{},
 		Attached{}, Resync{}, SizeChanged{}, Presence{}, PTYClosed{}, InputDropped{}, ErrorMessage{}, Waiting{}, Reauthed{},
+		InputWritten{}, Moved{}, RecordingState{},
 	}
 }
 
@@ -134,5 +135,48 @@ func TestListsAreNeverNull(t *testing.T) {
 	list, err := json.Marshal(PTYList{Revision: "r"})
 	if want := `{"ptys":[],"revision":"r"}`; err != nil || string(list) != want {
 		t.Errorf("%s, %v", list, err)
+	}
+}
+
+func TestBrowserInput(t *testing.T) {
+	want := BrowserInput{Seq: 1 << 40, Term: 7, Bytes: []byte("ls\r")}
+	frame := AppendBrowserInput(nil, want)
+	got, err := DecodeBrowserInput(frame)
+	if err != nil || got.Seq != want.Seq || got.Term != want.Term || string(got.Bytes) != "ls\r" {
+		t.Errorf("%+v was read as %+v, %v", want, got, err)
+	}
+	for n := range browserInputHeader + 1 {
+		if _, err := DecodeBrowserInput(frame[:n]); KindOf(err) != KindInvalid {
+			t.Errorf("a frame of %d bytes: %v", n, err)
+		}
+	}
+	if _, err := DecodeBrowserInput(AppendBrowserInput(nil, BrowserInput{Term: 1, Bytes: []byte("x")})); KindOf(err) != KindInvalid {
+		t.Errorf("sequence 0: %v", err)
+	}
+}
+
+func TestAck(t *testing.T) {
+	m, err := DecodeClientMessage([]byte(`{"type":"ack","offset":12345}`))
+	if err != nil || m.Offset != 12345 {
+		t.Errorf("ack: %+v, %v", m, err)
+	}
+	for _, bad := range []string{`{"type":"ack"}`, `{"type":"ack","offset":-1}`, `{"type":"ack","offset":"1"}`, `{"type":"ack","offset":1.5}`} {
+		if _, err := DecodeClientMessage([]byte(bad)); KindOf(err) != KindInvalid {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+func TestTerminalLane(t *testing.T) {
+	seen := map[Lane]bool{}
+	for i := range 100 {
+		lane := TerminalLane(PTYID("pty_" + string(rune('a'+i%26)) + string(rune('a'+i/26))))
+		if !lane.Known() {
+			t.Fatalf("%q is no lane", lane)
+		}
+		seen[lane] = true
+	}
+	if len(seen) != len(terminalLanes) {
+		t.Errorf("100 terminals use %d lanes", len(seen))
 	}
 }

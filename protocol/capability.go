@@ -38,6 +38,8 @@ const (
 	OpPTYCreate     = "pty.create"
 	OpPTYClose      = "pty.close"
 	OpPTYSignal     = "pty.signal"
+	OpRecordStart   = "record.start"
+	OpRecordStop    = "record.stop"
 )
 
 // OperationCapability maps every known operation to the capability it needs.
@@ -47,4 +49,6 @@ var OperationCapability = map[string]Capability{
 	OpPTYCreate:     CapShell,
 	OpPTYClose:      CapShell,
 	OpPTYSignal:     CapShell,
+	OpRecordStart:   CapRecord,
+	OpRecordStop:    CapRecord,
 }

@@ -47,6 +47,10 @@ const (
 	FrameUngrant      FrameType = 0x2b // JSON GrantDrop: relay → agent
 	FrameGranted      FrameType = 0x2c // JSON Granted: agent → relay
 	FrameHolder       FrameType = 0x2d // JSON Holder: relay → agent
+	FrameWantKeyframe FrameType = 0x40 // JSON WantKeyframe: relay → agent
+	FrameKeyframe     FrameType = 0x41 // 8 B offset, 1 B history, 4 B left, 1…n B screen: agent → relay
+	FramePace         FrameType = 0x42 // JSON Pace: relay → agent
+	FrameRecording    FrameType = 0x43 // JSON Recording: agent → relay
 )
 
 // Frames of a command stream.
@@ -65,6 +69,7 @@ var frameTypes = map[FrameType]string{
 	FrameInputRefused: "INPUT_REFUSED", FrameResize: "RESIZE",
 	FrameLease: "LEASE", FrameLeased: "LEASED", FrameGrant: "GRANT",
 	FrameUngrant: "UNGRANT", FrameGranted: "GRANTED", FrameHolder: "HOLDER",
+	FrameWantKeyframe: "WANT_KEYFRAME", FrameKeyframe: "KEYFRAME", FramePace: "PACE", FrameRecording: "RECORDING",
 	FrameResult: "RESULT",
 }
 
@@ -82,6 +87,8 @@ const (
 	frameHeaderBytes = 5         // type, length
 	dataHeaderBytes  = 8         // offset
 	inputHeaderBytes = 8 + 8 + 1 // term, sequence, length of the client
+	// offset, history, bytes left
+	keyframeHeaderBytes = 8 + 1 + 4
 )
 
 // A Frame is one unit of a tunnel stream:

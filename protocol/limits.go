@@ -34,8 +34,37 @@ const (
 	LogWindowBytes = 4 << 20
 	// RingBytes is how much output a relay keeps of each terminal.
 	RingBytes = 1 << 20
-	// MaxReplayBytes is how much output an attach without a position gets.
+	// RelayRingBytes is how much output a relay keeps of all terminals. Beyond
+	// it each terminal's ring shrinks.
+	RelayRingBytes = 256 << 20
+	// MaxReplayBytes is how much output an attach without a position gets
+	// where there is no keyframe.
 	MaxReplayBytes = 256 << 10
+
+	// MaxKeyframeBytes bounds a keyframe.
+	MaxKeyframeBytes = 16 << 20
+	// MaxKeyframeHistory bounds the lines above the screen in a keyframe.
+	MaxKeyframeHistory = 1000
+	// MaxKeyframePiece bounds the bytes in one KEYFRAME.
+	MaxKeyframePiece = MaxStreamWrite - frameHeaderBytes - keyframeHeaderBytes
+
+	// MaxOutputUnacked is how much output a terminal.v2 client may leave
+	// unacknowledged; AckBytes is how much it may render before it says so.
+	MaxOutputUnacked = 256 << 10
+	AckBytes         = 64 << 10
+	// MaxPaceLag is how far the slowest pace-setter may be behind before the
+	// agent stops reading the terminal; PaceBytes is how often a relay reports
+	// where a pace-setter is.
+	MaxPaceLag = 1 << 20
+	PaceBytes  = 128 << 10
+	// MinPaceRate is how fast, in bytes per second, a pace-setter that is
+	// behind must be to stay one.
+	MinPaceRate = 256 << 10
+	// MaxPacers bounds the pace-setters of one terminal.
+	MaxPacers = 256
+	// MaxUnsent is how much of the log may wait for a relay whose tunnel was
+	// lost while somebody watched.
+	MaxUnsent = 3 << 20
 
 	// MinCols, MaxCols, MinRows and MaxRows bound a terminal's size; larger
 	// requests are clamped, smaller ones refused.
@@ -69,6 +98,11 @@ const (
 	// ControlGrace is how long control is kept for a controller whose last
 	// socket is gone (seed 001).
 	ControlGrace = 10 * time.Second
+	// SlowAfter is how long a viewer may stand at its limit before it is moved
+	// ahead by a keyframe, or a slow pace-setter loses the role.
+	SlowAfter = 2 * time.Second
+	// KeyframeInterval is the least time between two keyframes of a terminal.
+	KeyframeInterval = 250 * time.Millisecond
 	// PingWatched and PingIdle are the intervals of PING on the control
 	// stream while somebody watches a terminal, and otherwise.
 	PingWatched = 500 * time.Millisecond

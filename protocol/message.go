@@ -126,6 +126,14 @@ func decodeTerminal(f Frame) (Message, error) {
 		return decodeJSON[Granted](f)
 	case FrameHolder:
 		return decodeJSON[Holder](f)
+	case FrameWantKeyframe:
+		return decodeJSON[WantKeyframe](f)
+	case FrameKeyframe:
+		return decodeKeyframe(f)
+	case FramePace:
+		return decodeJSON[Pace](f)
+	case FrameRecording:
+		return decodeJSON[Recording](f)
 	}
 	return nil, fmt.Errorf("%w: %s", ErrFrameUnknown, f.Type)
 }

@@ -30,7 +30,7 @@ func messages() []Message {
 		Ping{math.MaxUint64},
 		Pong{0},
 		Role{Primary: true, Generation: 3, Origin: "https://r.example"},
-		LaneRequest{LaneTerminal},
+		LaneRequest{LaneTerminal2},
 		LaneRequest{LaneControl},
 		GoAway{Reason: KindSuperseded, Message: "m", Alternates: []string{"b:1"}, DeadlineMS: 10, InstanceID: "i2"},
 		GoAway{Reason: KindInternal},
@@ -38,6 +38,15 @@ func messages() []Message {
 		Open{Kind: StreamCommand, Command: "a.b.c"},
 		Open{Kind: StreamHTTP},
 		Open{Kind: StreamConnect},
+		Open{Kind: StreamRead, Grant: "a.b.c", Params: json.RawMessage(`{"pty_id":"pty_1"}`)},
+		WantKeyframe{History: true},
+		WantKeyframe{},
+		Keyframe{Offset: 7, History: true, Left: MaxKeyframeBytes - 2, Bytes: []byte("hi")},
+		Keyframe{Offset: math.MaxUint64, Bytes: make([]byte, MaxKeyframePiece)},
+		Pace{ID: "c", Offset: 9},
+		Pace{ID: "c", Gone: true},
+		Recording{ID: "rec_1"},
+		Recording{},
 		Opened{Result: json.RawMessage(`{"head":1}`)},
 		Opened{},
 		Data{Offset: math.MaxUint64, Bytes: []byte("\x1b[0m\xff\x00")},
@@ -164,7 +173,7 @@ func TestDecodeMalformed(t *testing.T) {
 		{FrameWelcome, `{"version":0,"relay_id":"rl_1"}`},
 		{FrameWelcome, `{"version":1}`},
 		{FrameLane, `{}`},
-		{FrameLane, `{"lane":"bulk"}`},
+		{FrameLane, `{"lane":"cargo"}`},
 		{FrameOpen, `{}`},
 		{FrameOpen, `{"kind":"shell"}`},
 		{FrameOpen, `{"kind":"http","grant":"` + strings.Repeat("g", MaxTokenBytes+1) + `"}`},
@@ -281,7 +290,7 @@ func TestUnmarshalObject(t *testing.T) {
 
 func TestPreface(t *testing.T) {
 	for lane, wire := range map[Lane]string{
-		LaneControl: "FLNE\x01\x07control", LaneTerminal: "FLNE\x01\x08terminal",
+		LaneControl: "FLNE\x01\x07control", LaneTerminal0: "FLNE\x01\x0aterminal-0",
 	} {
 		got := AppendPreface(nil, Preface{MaxVersion, lane})
 		if string(got) != wire {
@@ -302,7 +311,7 @@ func TestPreface(t *testing.T) {
 		}
 	}
 	for _, wire := range []string{
-		"HTTP/1.1 200 OK", "FLNE\x01\x00", "FLNE\x00\x07control", "FLNE\x02\x07control", "FLNE\x01\x04bulk",
+		"HTTP/1.1 200 OK", "FLNE\x01\x00", "FLNE\x00\x07control", "FLNE\x02\x07control", "FLNE\x01\x05cargo",
 		"FLNE\x01\x21" + strings.Repeat("x", 33), "FLNE\x01\xff" + strings.Repeat("x", 255), "flne\x01\x07control",
 	} {
 		if p, err := ReadPreface(strings.NewReader(wire)); err == nil {

@@ -11,6 +11,32 @@ type PTYInfo struct {
 	Rows      int     `json:"rows"`
 	CreatedAt int64   `json:"created_at"` // Unix milliseconds
 	Exited    *Exited `json:"exited,omitempty"`
+	Recording string  `json:"recording,omitempty"` // id of the recording that runs
+}
+
+// A RecordingInfo describes one recording, an asciicast v2 file.
+type RecordingInfo struct {
+	ID        string `json:"id"`
+	PTYID     PTYID  `json:"pty_id"`
+	Command   string `json:"command,omitempty"` // of the terminal
+	Cols      int    `json:"cols"`
+	Rows      int    `json:"rows"`
+	StartedAt int64  `json:"started_at"`         // Unix milliseconds
+	EndedAt   int64  `json:"ended_at,omitempty"` // Unix milliseconds; absent while it runs
+	Bytes     int64  `json:"bytes"`              // of the file so far
+	Note      string `json:"note,omitempty"`     // why it ended early
+}
+
+// A RecordingList is the answer of GET /sessions/{sid}/recordings.
+type RecordingList struct {
+	Recordings []RecordingInfo `json:"recordings"`
+}
+
+// MarshalJSON writes an empty list as [], not null.
+func (l RecordingList) MarshalJSON() ([]byte, error) {
+	type plain RecordingList
+	l.Recordings = present(l.Recordings)
+	return json.Marshal(plain(l))
 }
 
 // A PTYList is the answer of GET /sessions/{sid}/ptys.
@@ -87,6 +113,7 @@ type PTYCreate struct {
 	Dir       string   `json:"dir,omitempty"`       // below the workspace
 	Cols      int      `json:"cols,omitempty"`
 	Rows      int      `json:"rows,omitempty"`
+	Record    bool     `json:"record,omitempty"` // record it from its first byte
 }
 
 // PTYSignal holds the members of op for pty.signal, beside "kind".
@@ -100,4 +127,6 @@ type OpResult struct {
 	Kind      string    `json:"kind"`
 	SessionID SessionID `json:"sessionId,omitempty"`
 	PTYID     PTYID     `json:"ptyId,omitempty"`
+
+	RecordingID string `json:"recordingId,omitempty"`
 }

@@ -59,6 +59,10 @@ func TestSpecLimits(t *testing.T) {
 		"MaxBrowserMessage": MaxBrowserMessage, "MaxTokenBytes": MaxTokenBytes,
 		"MaxInputUnacked": MaxInputUnacked, "MaxInputQueued": MaxInputQueued,
 		"LogWindowBytes": LogWindowBytes, "RingBytes": RingBytes, "MaxReplayBytes": MaxReplayBytes,
+		"RelayRingBytes": RelayRingBytes, "MaxKeyframeBytes": MaxKeyframeBytes, "MaxKeyframeHistory": MaxKeyframeHistory,
+		"MaxKeyframePiece": MaxKeyframePiece, "MaxOutputUnacked": MaxOutputUnacked, "AckBytes": AckBytes,
+		"MaxPaceLag": MaxPaceLag, "PaceBytes": PaceBytes, "MinPaceRate": MinPaceRate, "MaxPacers": MaxPacers,
+		"MaxUnsent": MaxUnsent, "SlowAfter": SlowAfter, "KeyframeInterval": KeyframeInterval,
 		"MinCols": MinCols, "MaxCols": MaxCols, "MinRows": MinRows, "MaxRows": MaxRows,
 		"DefaultCols": DefaultCols, "DefaultRows": DefaultRows,
 		"MaxPresenceViewers": MaxPresenceViewers, "MaxCommandsInFlight": MaxCommandsInFlight, "MaxPTYs": MaxPTYs,
@@ -160,7 +164,8 @@ func TestSpecTunnelMessages(t *testing.T) {
 		{"Lease", Lease{}}, {"RESIZED", Resized{}}, {"EXITED", Exited{}}, {"RESET", Reset{}},
 		{"INPUT_REFUSED", InputRefused{}}, {"LEASE", LeaseProposal{}}, {"LeaseNext", LeaseNext{}},
 		{"LEASED", Leased{}}, {"GRANT", GrantAdd{}}, {"UNGRANT", GrantDrop{}}, {"GRANTED", Granted{}},
-		{"HOLDER", Holder{}}, {"RESULT", Result{}},
+		{"HOLDER", Holder{}}, {"WANT_KEYFRAME", WantKeyframe{}}, {"PACE", Pace{}}, {"RECORDING", Recording{}},
+		{"Pacer", Pacer{}}, {"ReadParams", ReadParams{}}, {"ReadOpened", ReadOpened{}}, {"RESULT", Result{}},
 	} {
 		if m, ok := part.of.(Message); ok && m.FrameType().String() != part.name {
 			t.Errorf("%T is %s", m, m.FrameType())

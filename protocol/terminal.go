@@ -62,6 +62,11 @@ type TerminalOpened struct {
 	Claimed bool    `json:"claimed"` // somebody has controlled the terminal before
 	Lease   Lease   `json:"lease"`
 	Exited  *Exited `json:"exited,omitempty"` // the process is over; its EXITED still follows in order
+	// Pacers are the pace-setters that the agent remembers: those who left
+	// with a lost tunnel keep their place until they are back, for at most
+	// ControlGrace.
+	Pacers    []Pacer `json:"pacers,omitempty"`
+	Recording string  `json:"recording,omitempty"` // id of the recording that runs
 }
 
 // Data carries output that starts at Offset.

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -26,12 +28,29 @@ const NonceBytes = 32
 type Lane string
 
 const (
-	LaneControl  Lane = "control"  // commands, HTTP for now, connect
-	LaneTerminal Lane = "terminal" // terminal streams
+	LaneControl   Lane = "control"    // commands, connect
+	LaneTerminal0 Lane = "terminal-0" // terminal streams, see TerminalLane
+	LaneTerminal1 Lane = "terminal-1"
+	LaneTerminal2 Lane = "terminal-2"
+	LaneTerminal3 Lane = "terminal-3"
+	LaneBulk      Lane = "bulk" // read, HTTP
 )
 
+// terminalLanes share the terminals of a sandbox among them.
+var terminalLanes = [...]Lane{LaneTerminal0, LaneTerminal1, LaneTerminal2, LaneTerminal3}
+
+// TerminalLane returns the lane that carries a terminal, always the same one:
+// a burst in one terminal then holds up at most a quarter of the others.
+func TerminalLane(id PTYID) Lane {
+	h := fnv.New32a()
+	h.Write([]byte(id))
+	return terminalLanes[h.Sum32()%uint32(len(terminalLanes))]
+}
+
 // Known reports whether l is a lane of this version.
-func (l Lane) Known() bool { return l == LaneControl || l == LaneTerminal }
+func (l Lane) Known() bool {
+	return l == LaneControl || l == LaneBulk || slices.Contains(terminalLanes[:], l)
+}
 
 // Challenge opens the control stream: the relay proves nothing yet and asks
 // the agent to sign Nonce.
@@ -97,6 +116,7 @@ type Welcome struct {
 	Revision   string   `json:"revision"`
 	LaneSecret []byte   `json:"lane_secret,omitempty"` // opens further carriers of this tunnel
 	Alternates []string `json:"alternates,omitempty"`  // other relays, "host:port"
+	Origin     string   `json:"origin,omitempty"`      // the relay's public origin
 }
 
 func (Welcome) FrameType() FrameType { return FrameWelcome }
@@ -229,6 +249,7 @@ type StreamKind string
 const (
 	StreamTerminal StreamKind = "terminal" // terminal frames, relay → agent
 	StreamCommand  StreamKind = "command"  // one RESULT, relay → agent
+	StreamRead     StreamKind = "read"     // DATA and RESIZED of a part of the log, relay → agent
 	StreamHTTP     StreamKind = "http"     // HTTP/1.1, relay → agent
 	StreamConnect  StreamKind = "connect"  // opaque bytes to the control plane, agent → relay
 )
@@ -238,14 +259,14 @@ type Open struct {
 	Kind    StreamKind      `json:"kind"`
 	Grant   string          `json:"grant,omitempty"`   // compact JWS: on whose behalf
 	Command string          `json:"command,omitempty"` // compact JWS: what to run
-	Params  json.RawMessage `json:"params,omitempty"`  // TerminalParams for "terminal"
+	Params  json.RawMessage `json:"params,omitempty"`  // TerminalParams for "terminal", ReadParams for "read"
 }
 
 func (Open) FrameType() FrameType { return FrameOpen }
 
 func (m Open) check() error {
 	switch m.Kind {
-	case StreamTerminal, StreamCommand, StreamHTTP, StreamConnect:
+	case StreamTerminal, StreamCommand, StreamRead, StreamHTTP, StreamConnect:
 	default:
 		return fmt.Errorf("unknown stream kind %q", string(m.Kind))
 	}
@@ -257,7 +278,7 @@ func (m Open) check() error {
 
 // Opened accepts an Open.
 type Opened struct {
-	Result json.RawMessage `json:"result,omitempty"` // TerminalOpened for "terminal"
+	Result json.RawMessage `json:"result,omitempty"` // TerminalOpened for "terminal", ReadOpened for "read"
 }
 
 func (Opened) FrameType() FrameType { return FrameOpened }

@@ -45,7 +45,7 @@ func openLane(t *testing.T, conn *tunneltest.Conn) carrier.Stream {
 	t.Helper()
 	s, err := conn.Open(t.Context())
 	must(t, err)
-	s.Write(protocol.AppendPreface(nil, protocol.Preface{Version: 1, Lane: protocol.LaneTerminal}))
+	s.Write(protocol.AppendPreface(nil, protocol.Preface{Version: 1, Lane: protocol.LaneTerminal0}))
 	return s
 }
 
@@ -60,7 +60,7 @@ func TestSameLaneTwiceAtOnce(t *testing.T) {
 				break // the tunnel is over already
 			}
 			opening.Go(func() {
-				s.Write(protocol.AppendPreface(nil, protocol.Preface{Version: 1, Lane: protocol.LaneTerminal}))
+				s.Write(protocol.AppendPreface(nil, protocol.Preface{Version: 1, Lane: protocol.LaneTerminal0}))
 				io.Copy(io.Discard, s)
 			})
 		}
@@ -88,7 +88,7 @@ func TestLaneRequestFlood(t *testing.T) {
 		protocol.Write(control, protocol.Welcome{Version: 1, RelayID: "rl_x"})
 		go io.Copy(io.Discard, control) // ends with the tunnel
 		for range 2000 {
-			if protocol.Write(control, protocol.LaneRequest{Lane: protocol.LaneTerminal}) != nil {
+			if protocol.Write(control, protocol.LaneRequest{Lane: protocol.LaneTerminal0}) != nil {
 				break
 			}
 		}
@@ -116,7 +116,7 @@ func TestOpenKeepsToItsContext(t *testing.T) {
 		began := time.Now()
 		for range 300 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			if _, _, err := relay.Open(ctx, protocol.LaneTerminal, protocol.Open{Kind: protocol.StreamTerminal}); err == nil {
+			if _, _, err := relay.Open(ctx, protocol.LaneTerminal0, protocol.Open{Kind: protocol.StreamTerminal}); err == nil {
 				t.Error("opened")
 			}
 			cancel()

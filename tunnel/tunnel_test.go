@@ -71,7 +71,7 @@ func TestStreamsBothWays(t *testing.T) {
 		lane protocol.Lane
 		kind protocol.StreamKind
 	}{
-		{relay, protocol.LaneTerminal, protocol.StreamTerminal},
+		{relay, protocol.LaneTerminal0, protocol.StreamTerminal},
 		{relay, protocol.LaneControl, protocol.StreamCommand},
 		{agent, protocol.LaneControl, protocol.StreamConnect},
 	} {
@@ -99,7 +99,7 @@ func TestRefusedStream(t *testing.T) {
 			in.Refuse(protocol.Fault(protocol.KindNotFound, errors.New("a secret")))
 		}
 	}()
-	_, _, err := relay.Open(within(t), protocol.LaneTerminal, protocol.Open{Kind: protocol.StreamTerminal})
+	_, _, err := relay.Open(within(t), protocol.LaneTerminal0, protocol.Open{Kind: protocol.StreamTerminal})
 	if protocol.KindOf(err) != protocol.KindNotFound || err.Error() != "not found" {
 		t.Errorf("refused with %v", err)
 	}
@@ -109,7 +109,7 @@ func TestUnansweredOpenEndsWithItsContext(t *testing.T) {
 	_, relay := tunneltest.Pair(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, _, err := relay.Open(ctx, protocol.LaneTerminal, protocol.Open{Kind: protocol.StreamTerminal})
+	_, _, err := relay.Open(ctx, protocol.LaneTerminal0, protocol.Open{Kind: protocol.StreamTerminal})
 	if protocol.KindOf(err) != protocol.KindUnavailable {
 		t.Errorf("ended with %v", err)
 	}
@@ -297,7 +297,7 @@ func TestRunReconnectsWithBackoff(t *testing.T) {
 func TestLanesDoNotBlockEachOther(t *testing.T) {
 	agent, relay := quicPair(t)
 	answer(t, agent, func(in *tunnel.Incoming, s *tunnel.Stream) {
-		if in.Lane == protocol.LaneTerminal {
+		if in.Lane == protocol.LaneTerminal0 {
 			echo(in, s)
 		}
 	})
@@ -307,7 +307,7 @@ func TestLanesDoNotBlockEachOther(t *testing.T) {
 	if _, err := stalled.Write(make([]byte, 1<<20)); err == nil {
 		t.Fatal("a stalled reader took 1 MiB")
 	}
-	live, _, err := relay.Open(within(t), protocol.LaneTerminal, protocol.Open{Kind: protocol.StreamTerminal})
+	live, _, err := relay.Open(within(t), protocol.LaneTerminal0, protocol.Open{Kind: protocol.StreamTerminal})
 	must(t, err)
 	must(t, pingPong(live))
 }
@@ -315,7 +315,7 @@ func TestLanesDoNotBlockEachOther(t *testing.T) {
 func TestQUICReconnect(t *testing.T) {
 	agent, relay := quicPair(t)
 	answer(t, agent, echo)
-	stream, _, err := relay.Open(within(t), protocol.LaneTerminal, protocol.Open{Kind: protocol.StreamTerminal})
+	stream, _, err := relay.Open(within(t), protocol.LaneTerminal0, protocol.Open{Kind: protocol.StreamTerminal})
 	must(t, err)
 	must(t, pingPong(stream))
 	agent.CloseWith(protocol.Errorf(protocol.KindRestarting, "bye"))
@@ -429,7 +429,7 @@ func certificate(t testing.TB) (tls.Certificate, *x509.CertPool) {
 func BenchmarkEcho(b *testing.B) {
 	agent, relay := quicPair(b)
 	answer(b, agent, echo)
-	stream, _, err := relay.Open(within(b), protocol.LaneTerminal, protocol.Open{Kind: protocol.StreamTerminal})
+	stream, _, err := relay.Open(within(b), protocol.LaneTerminal0, protocol.Open{Kind: protocol.StreamTerminal})
 	must(b, err)
 	for b.Loop() {
 		must(b, pingPong(stream))
@@ -440,7 +440,7 @@ func BenchmarkEcho(b *testing.B) {
 func BenchmarkThroughput(b *testing.B) {
 	agent, relay := quicPair(b)
 	answer(b, agent, func(_ *tunnel.Incoming, s *tunnel.Stream) { io.Copy(io.Discard, s) })
-	stream, _, err := relay.Open(within(b), protocol.LaneTerminal, protocol.Open{Kind: protocol.StreamTerminal})
+	stream, _, err := relay.Open(within(b), protocol.LaneTerminal0, protocol.Open{Kind: protocol.StreamTerminal})
 	must(b, err)
 	data := make([]byte, protocol.MaxStreamWrite)
 	b.SetBytes(int64(len(data)))

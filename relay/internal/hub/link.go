@@ -40,7 +40,7 @@ func openLink(ctx context.Context, session *tunnel.Session, key Key, grant strin
 	if err != nil {
 		return nil, err
 	}
-	stream, answer, err := session.Open(ctx, protocol.LaneTerminal,
+	stream, answer, err := session.Open(ctx, protocol.TerminalLane(key.PTY),
 		protocol.Open{Kind: protocol.StreamTerminal, Grant: grant, Params: params})
 	if err != nil {
 		return nil, err

@@ -143,7 +143,7 @@ func (r *rig) openTerminal(pty protocol.PTYID, grant string) (*terminalEnd, erro
 	r.t.Helper()
 	params, err := json.Marshal(protocol.TerminalParams{SessionID: session, PTYID: pty})
 	must(r.t, err)
-	stream, opened, err := r.open(protocol.LaneTerminal, protocol.Open{Kind: protocol.StreamTerminal, Grant: grant, Params: params})
+	stream, opened, err := r.open(protocol.LaneTerminal0, protocol.Open{Kind: protocol.StreamTerminal, Grant: grant, Params: params})
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,7 @@ func TestStreamBound(t *testing.T) {
 	for range 8 {
 		opening.Go(func() {
 			for i := range maxStreams / 8 {
-				if err := open([]protocol.Lane{protocol.LaneControl, protocol.LaneTerminal}[i%2]); err != nil {
+				if err := open([]protocol.Lane{protocol.LaneControl, protocol.LaneTerminal0}[i%2]); err != nil {
 					t.Error(err)
 					return
 				}

@@ -81,7 +81,7 @@ func TestTerminalRefused(t *testing.T) {
 			wantKind(t, err, tt.kind)
 		})
 	}
-	_, _, err := r.open(protocol.LaneTerminal, protocol.Open{
+	_, _, err := r.open(protocol.LaneTerminal0, protocol.Open{
 		Kind: protocol.StreamTerminal, Grant: grant(view, func(*jws.Grant) {}), Params: []byte(`{"pty_id":7}`),
 	})
 	wantKind(t, err, protocol.KindInvalid)

@@ -1,0 +1,102 @@
+package protocol
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// WantKeyframe asks for a keyframe. It comes as soon as KeyframeInterval
+// allows, between the DATA on either side of its offset.
+type WantKeyframe struct {
+	History bool `json:"history"` // with lines above the screen, for newcomers
+}
+
+func (WantKeyframe) FrameType() FrameType { return FrameWantKeyframe }
+func (WantKeyframe) check() error         { return nil }
+
+// Keyframe carries a piece of a keyframe: bytes that turn any terminal of the
+// size in force at Offset into what it is there. Pieces of one keyframe follow
+// each other directly; the last one has nothing Left.
+type Keyframe struct {
+	Offset  uint64 // output up to here is in it
+	History bool   // as in WantKeyframe
+	Left    int    // bytes still to come
+	Bytes   []byte
+}
+
+func (Keyframe) FrameType() FrameType { return FrameKeyframe }
+
+func (m Keyframe) check() error {
+	if len(m.Bytes) == 0 || m.Left < 0 || len(m.Bytes)+m.Left > MaxKeyframeBytes {
+		return fmt.Errorf("keyframe of %d bytes and %d more", len(m.Bytes), m.Left)
+	}
+	return nil
+}
+
+func (m Keyframe) appendPayload(dst []byte) []byte {
+	dst = binary.BigEndian.AppendUint64(dst, m.Offset)
+	history := byte(0)
+	if m.History {
+		history = 1
+	}
+	dst = append(dst, history)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(m.Left))
+	return append(dst, m.Bytes...)
+}
+
+func decodeKeyframe(f Frame) (Message, error) {
+	p := f.Payload
+	if len(p) < keyframeHeaderBytes || p[8] > 1 {
+		return nil, malformed(f.Type, errors.New("header"))
+	}
+	return Keyframe{
+		Offset:  binary.BigEndian.Uint64(p),
+		History: p[8] == 1,
+		Left:    int(binary.BigEndian.Uint32(p[9:])),
+		Bytes:   p[keyframeHeaderBytes:],
+	}, nil
+}
+
+// A Pacer is a viewer who holds back the terminal rather than missing output:
+// the controller's, one that asked for every byte, or a recording.
+type Pacer struct {
+	ID     string `json:"id"`     // 1…MaxClientBytes, the same when the viewer comes back
+	Offset uint64 `json:"offset"` // it has everything before
+}
+
+// Pace says where a pace-setter is.
+type Pace struct {
+	ID     string `json:"id"`
+	Offset uint64 `json:"offset"`
+	Gone   bool   `json:"gone,omitempty"` // it holds nothing back any more
+}
+
+func (Pace) FrameType() FrameType { return FramePace }
+func (m Pace) check() error       { return checkClient(m.ID) }
+
+// Recording says whether the terminal is being recorded, and as what.
+type Recording struct {
+	ID string `json:"id,omitempty"` // empty: not recorded
+}
+
+func (Recording) FrameType() FrameType { return FrameRecording }
+func (Recording) check() error         { return nil }
+
+// ReadParams are the params of OPEN for a part of a terminal's log.
+type ReadParams struct {
+	SessionID SessionID `json:"session_id"`
+	PTYID     PTYID     `json:"pty_id"`
+	Epoch     Epoch     `json:"epoch"`
+	From      uint64    `json:"from"`
+	To        uint64    `json:"to"` // the log's end when it is less
+}
+
+// ReadOpened is the result of OPENED for a part of a terminal's log: DATA and
+// RESIZED of [From, To) follow, then the stream ends.
+type ReadOpened struct {
+	From uint64 `json:"from"` // later than asked for where the log begins later
+	To   uint64 `json:"to"`   // not more than asked for, nor than there is
+	Cols int    `json:"cols"` // at From
+	Rows int    `json:"rows"` // at From
+}
