@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -34,6 +35,7 @@ func serveBaseline() error {
 	mux.HandleFunc("GET /pty", directPTY)
 	mux.HandleFunc("GET /viewer", loop.join)
 	mux.HandleFunc("POST /run", loop.run)
+	mux.HandleFunc("POST /pace", loop.pace)
 	fmt.Printf("http://%s\n", listener.Addr())
 	return http.Serve(listener, mux)
 }
@@ -98,7 +100,13 @@ func (l *bareLoop) join(w http.ResponseWriter, r *http.Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.viewers = append(l.viewers, conn)
-	go bufio.NewReader(conn).ReadByte() // sees the end of the connection; dies with the process
+	go func() { // ends with the connection
+		bufio.NewReader(conn).ReadByte()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.viewers = slices.DeleteFunc(l.viewers, func(c net.Conn) bool { return c == conn })
+		conn.Close()
+	}()
 }
 
 // run sends n chunks, chunksPerSecond of them, to every viewer.
@@ -114,13 +122,42 @@ func (l *bareLoop) run(w http.ResponseWriter, r *http.Request) {
 	defer tick.Stop()
 	for range n {
 		<-tick.C
-		frame := append([]byte{0x82, 126, chunkBytes >> 8, chunkBytes & 0xff}, chunk(l.sent)...)
-		for _, conn := range l.viewers {
-			if _, err := conn.Write(frame); err != nil {
-				http.Error(w, err.Error(), http.StatusInternalServerError)
-				return
-			}
+		if err := l.send(chunk(l.sent)); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
 		}
 		l.sent++
 	}
+}
+
+// pace sends n stamped chunks, rate per second.
+func (l *bareLoop) pace(w http.ResponseWriter, r *http.Request) {
+	n, err := strconv.Atoi(r.URL.Query().Get("n"))
+	rate, err2 := strconv.ParseFloat(r.URL.Query().Get("rate"), 64)
+	if err != nil || err2 != nil || rate <= 0 {
+		http.Error(w, "n, rate", http.StatusBadRequest)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	due := time.Now()
+	for range n {
+		due = due.Add(time.Duration(float64(time.Second) / rate))
+		time.Sleep(time.Until(due))
+		if err := l.send(stampedChunk(due)); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+	}
+}
+
+// send writes a chunk to every viewer. The caller holds mu.
+func (l *bareLoop) send(chunk []byte) error {
+	frame := append([]byte{0x82, 126, chunkBytes >> 8, chunkBytes & 0xff}, chunk...)
+	for _, conn := range l.viewers {
+		if _, err := conn.Write(frame); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -14,11 +14,14 @@ const (
 	maxBlocks = 30
 )
 
-// A figure is the ratio of two measurements over interleaved blocks.
+// A figure is the ratio of two measurements over interleaved blocks, or one
+// measurement in a unit.
 type figure struct {
-	name   string
-	bound  float64
-	ratios []float64 // one per block
+	name    string
+	bound   float64
+	atLeast bool      // the bound is the least that is wanted, not the most
+	unit    string    // empty: a ratio
+	ratios  []float64 // one per block
 }
 
 // verdict says how a figure stands against its bound.
@@ -47,17 +50,31 @@ func (f *figure) evaluate() verdict {
 // decided reports whether the interval lies on one side of the bound.
 func (f *figure) decided() bool {
 	v := f.evaluate()
-	return v.high <= f.bound || v.low > f.bound
+	return f.met(v) || v.low > f.bound || f.atLeast && v.high < f.bound
+}
+
+func (f *figure) met(v verdict) bool {
+	if f.atLeast {
+		return v.low >= f.bound
+	}
+	return v.high <= f.bound
 }
 
 func (f *figure) String() string {
 	v := f.evaluate()
 	result := "missed"
-	if v.high <= f.bound {
+	if f.met(v) {
 		result = "met"
 	}
-	return fmt.Sprintf("%-28s ratio %.2f [%.2f, %.2f], bound %.2f: %s (%d blocks)",
-		f.name, v.median, v.low, v.high, f.bound, result, len(f.ratios))
+	unit, sign := "ratio", "≤"
+	if f.unit != "" {
+		unit = f.unit
+	}
+	if f.atLeast {
+		sign = "≥"
+	}
+	return fmt.Sprintf("%-32s %s %.2f [%.2f, %.2f], wanted %s %.2f: %s (%d blocks)",
+		f.name, unit, v.median, v.low, v.high, sign, f.bound, result, len(f.ratios))
 }
 
 func median(values []float64) float64 {
