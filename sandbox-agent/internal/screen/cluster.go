@@ -1,0 +1,135 @@
+package screen
+
+const (
+	// maxClusterBytes bounds the characters that share one cell. The longest
+	// emoji have 35 bytes; more of a pile of marks is dropped.
+	maxClusterBytes = 128
+	// minTable and maxTable bound the entries of a table of what cells refer
+	// to. One that is full is swept, and what no longer fits is dropped.
+	minTable = 1024
+	maxTable = 64 << 10
+)
+
+// A clusterTable numbers the texts of cells that hold more than one character.
+type clusterTable struct {
+	text    []string
+	number  map[string]uint32
+	free    []uint32
+	scratch []byte
+	sweeper
+}
+
+// A sweeper says when a table is to be swept, which takes a look at all cells.
+type sweeper struct {
+	sweepAt int // entries
+	refused int // entries that had no room since
+}
+
+// refuse reports whether the last sweep of a table is too recent, so that what
+// has no room must be dropped.
+func (w *sweeper) refuse() bool {
+	w.refused++
+	return w.sweepAt == maxTable && w.refused%minTable != 1
+}
+
+// after decides about the next sweep when n entries are left.
+func (w *sweeper) after(n int) {
+	w.sweepAt = min(max(minTable, 2*n), maxTable)
+	if n < w.sweepAt {
+		w.refused = 0
+	}
+}
+
+// joinCluster returns the content of a cell that gets r added. It keeps no
+// width.
+func (s *Screen) joinCluster(content uint32, r rune) uint32 {
+	t := &s.clusters
+	t.scratch = s.appendText(t.scratch[:0], content)
+	t.scratch = appendRune(t.scratch, r)
+	if len(t.scratch) > maxClusterBytes {
+		return content
+	}
+	if n, ok := t.number[string(t.scratch)]; ok {
+		return n | clusterBit
+	}
+	n, ok := s.newCluster(string(t.scratch))
+	if !ok {
+		return content
+	}
+	return n | clusterBit
+}
+
+func (s *Screen) newCluster(text string) (n uint32, ok bool) {
+	t := &s.clusters
+	if t.number == nil {
+		t.number = make(map[string]uint32)
+		t.sweepAt = minTable
+	}
+	if len(t.number) >= t.sweepAt && !t.refuse() {
+		s.sweepClusters()
+		t.after(len(t.number))
+	}
+	if len(t.number) >= t.sweepAt {
+		return 0, false
+	}
+	if last := len(t.free) - 1; last >= 0 {
+		n, t.free = t.free[last], t.free[:last]
+		t.text[n] = text
+	} else {
+		n = uint32(len(t.text))
+		t.text = append(t.text, text)
+	}
+	t.number[text] = n
+	return n, true
+}
+
+// sweepClusters forgets the clusters that no cell holds.
+func (s *Screen) sweepClusters() {
+	t := &s.clusters
+	used := make([]bool, len(t.text))
+	s.eachRow(func(r *row) {
+		for _, n := range r.clusters {
+			if n != 0 {
+				used[n-1] = true
+			}
+		}
+	})
+	for text, n := range t.number {
+		if !used[n] {
+			delete(t.number, text)
+			t.text[n] = ""
+			t.free = append(t.free, n)
+		}
+	}
+}
+
+// eachRow visits all rows, in no order.
+func (s *Screen) eachRow(visit func(*row)) {
+	for _, b := range []*buffer{s.normal, s.alt} {
+		for i := range b.count {
+			visit(b.at(i))
+		}
+	}
+}
+
+// appendText appends the characters of a cell's content.
+func (s *Screen) appendText(dst []byte, content uint32) []byte {
+	switch {
+	case content&clusterBit != 0:
+		return append(dst, s.clusters.text[content&codeMask]...)
+	case content&codeMask != 0:
+		return appendRune(dst, rune(content&codeMask))
+	}
+	return dst
+}
+
+// appendRunes is appendText for characters one by one.
+func (s *Screen) appendRunes(dst []rune, content uint32) []rune {
+	switch {
+	case content&clusterBit != 0:
+		return append(dst, []rune(s.clusters.text[content&codeMask])...)
+	case content&codeMask != 0:
+		return append(dst, rune(content&codeMask))
+	}
+	return dst
+}

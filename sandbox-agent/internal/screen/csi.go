@@ -1,0 +1,332 @@
+package screen
+
+const (
+	enq = 0x05
+	bs  = 0x08
+	ht  = 0x09
+	lf  = 0x0a
+	vt  = 0x0b
+	ff  = 0x0c
+	cr  = 0x0d
+	so  = 0x0e
+	si  = 0x0f
+
+	// maxRepeat is how often REP repeats at most.
+	maxRepeat = 1<<16 - 1
+
+	c1IND = 0x84
+	c1NEL = 0x85
+	c1HTS = 0x88
+)
+
+// execute obeys a C0 or C1 control.
+func (s *Screen) execute(c rune) {
+	b := s.buf
+	switch c {
+	case lf, vt, ff:
+		s.lineFeed()
+	case cr:
+		b.x = 0
+	case bs:
+		s.backspace()
+	case ht:
+		if b.x < b.cols {
+			b.x = b.tabs.next(b.x, b.cols)
+		}
+	case so:
+		s.charsets.shift(1)
+	case si:
+		s.charsets.shift(0)
+	case c1IND:
+		s.index()
+	case c1NEL:
+		b.x = 0
+		s.index()
+	case c1HTS:
+		b.tabs.set(b.x)
+	}
+	s.join, s.inRun = 0, false
+}
+
+// dispatchEscape obeys an escape sequence that ends with in[i].
+func (s *Screen) dispatchEscape(final byte, i int) {
+	if s.maybe && s.closing && s.nCollect == 0 && final == '\\' {
+		s.state = ground
+		s.remove(i + 1)
+		return
+	}
+	s.clearUp()
+	s.state = ground
+	s.inRun = false
+	switch s.nCollect {
+	case 0:
+		s.escapeSequence(final)
+	case 1:
+		s.escapeIntermediate(s.collect[0], final)
+	}
+	s.join = 0
+}
+
+func (s *Screen) escapeSequence(final byte) {
+	b := s.buf
+	switch final {
+	case '7':
+		s.saveCursor()
+	case '8':
+		s.restoreCursor()
+	case 'D':
+		s.index()
+	case 'E':
+		b.x = 0
+		s.index()
+	case 'H':
+		b.tabs.set(b.x)
+	case 'M':
+		s.reverseIndex()
+	case '=':
+		s.modes.keypad = true
+	case '>':
+		s.modes.keypad = false
+	case 'c':
+		s.reset()
+	case 'n', '}':
+		s.charsets.shift(2)
+	case 'o', '|':
+		s.charsets.shift(3)
+	case '~':
+		s.charsets.shift(1)
+	}
+}
+
+func (s *Screen) escapeIntermediate(intermediate, final byte) {
+	level := uint8(0)
+	switch intermediate {
+	case '#':
+		if final == '8' {
+			s.alignmentTest()
+		}
+		return
+	case '%':
+		if final == '@' || final == 'G' {
+			s.charsets.shift(0)
+			s.charsets.designate(0, charsetASCII)
+		}
+		return
+	case '(':
+	case ')', '-':
+		level = 1
+	case '*', '.':
+		level = 2
+	case '+':
+		level = 3
+	default:
+		return
+	}
+	for set, finals := range designators {
+		for _, f := range []byte(finals) {
+			if f == final {
+				s.charsets.designate(level, charset(set))
+			}
+		}
+	}
+}
+
+// Control sequences by what identity returns for them.
+const (
+	dollar = '$' << 8
+	quote  = '"' << 8
+	tick   = '\'' << 8
+	space  = ' ' << 8
+	query  = '?' << 8
+	equals = '=' << 8
+	more   = '>' << 8
+	bang   = '!' << 8
+)
+
+// dispatchCSI obeys a control sequence that ends with in[i].
+func (s *Screen) dispatchCSI(final byte, i int) {
+	s.state = ground
+	if s.maybe && s.answerCSI(final, i+1) {
+		return
+	}
+	s.limitCount(final, i+1)
+	s.spareViewers(final, i+1)
+	s.clearUp()
+	s.inRun = false
+	if s.nCollect == 0 {
+		s.controlSequence(final)
+	} else {
+		s.markedSequence(s.identity(final))
+	}
+	s.join = 0
+}
+
+// limitCount lowers the count of a control sequence that ends at in[end] if it
+// is huge, for viewers too where it hasn't been let out: xterm.js does one
+// after the other, for hours if told so. But for REP the effect is the same.
+func (s *Screen) limitCount(final byte, end int) {
+	limit := maxSide
+	switch final {
+	case 'b':
+		limit = maxRepeat
+	case 'I', 'L', 'M', 'S', 'T', 'Z':
+	default:
+		return
+	}
+	p := &s.params
+	if s.nCollect > 0 || p.count() <= maxRepeat {
+		return
+	}
+	p.values[0] = int32(limit)
+	if s.maybe {
+		s.replace(end, appendInt([]byte("\x1b["), limit, final))
+	}
+}
+
+// spareViewers writes an erasing of everything up to the cursor, which ends at
+// in[end], as one of everything, where that is the same: at the end of a screen
+// without history xterm.js fails at the former and shows nothing ever after.
+func (s *Screen) spareViewers(final byte, end int) {
+	b := s.buf
+	selective := s.nCollect == 1 && s.identity(final) == query|'J'
+	if final != 'J' || s.params.get(0) != 1 || s.nCollect > 0 && !selective || !s.maybe {
+		return
+	}
+	if b.x+1 < b.cols || b.y+1 < b.count || b.y+1 == b.limit {
+		return
+	}
+	all := "\x1b[2J"
+	if selective {
+		all = "\x1b[?2J"
+	}
+	s.replace(end, []byte(all))
+}
+
+// controlSequence obeys a control sequence without private marker and
+// intermediate characters.
+func (s *Screen) controlSequence(final byte) {
+	b, p := s.buf, &s.params
+	n := p.count()
+	switch final {
+	case 'A', 'F':
+		s.up(n)
+	case 'B', 'E':
+		s.down(n)
+	case 'C', 'a':
+		s.move(n, 0)
+	case 'D':
+		s.move(-n, 0)
+	case 'G', '`':
+		s.goTo(n-1, b.y)
+	case 'H', 'f':
+		s.goTo(max(p.get(1), 1)-1, n-1)
+	case 'd':
+		s.goTo(b.x, n-1)
+	case 'e':
+		s.move(0, n)
+	case 'I', 'Z':
+		s.tab(n, final == 'Z')
+	case 'g':
+		s.clearTabs(p.get(0))
+	case 'h', 'l':
+		s.setModes(final == 'h')
+	case 'm':
+		s.selectRendition()
+	case 'r':
+		s.setMargins()
+	case 's':
+		s.saveCursor()
+	case 'u':
+		s.restoreCursor()
+	default:
+		s.edit(final, n)
+	}
+	if final == 'E' || final == 'F' {
+		b.x = 0
+	}
+}
+
+// edit obeys the control sequences that change cells.
+func (s *Screen) edit(final byte, n int) {
+	b := s.buf
+	switch final {
+	case '@':
+		s.confine(b.cols - 1)
+		b.line(b.y).insert(b.x, n, s.eraseCell())
+	case 'P':
+		s.confine(b.cols - 1)
+		b.line(b.y).remove(b.x, n, s.eraseCell())
+	case 'X':
+		s.confine(b.cols - 1)
+		b.line(b.y).erase(b.x, b.x+n, s.eraseCell(), false)
+	case 'J':
+		s.eraseDisplay(s.params.get(0), false)
+	case 'K':
+		s.eraseLine(s.params.get(0), false)
+	case 'L', 'M':
+		s.confine(b.cols - 1)
+		if b.y < b.top || b.y > b.bottom {
+			return
+		}
+		if final == 'L' {
+			b.insertLines(b.y, n, s.eraseCell())
+		} else {
+			b.removeLines(b.y, n, s.eraseCell())
+		}
+		b.x = 0
+	case 'S':
+		b.removeLines(b.top, n, s.eraseCell())
+	case 'T':
+		b.insertLines(b.top, n, cell{})
+	case 'b':
+		s.repeat(n)
+	}
+}
+
+// markedSequence obeys the other control sequences.
+func (s *Screen) markedSequence(id uint32) {
+	p := &s.params
+	switch id {
+	case query | 'h', query | 'l':
+		s.setPrivateModes(id == query|'h')
+	case query | 'J':
+		s.eraseDisplay(p.get(0), true)
+	case query | 'K':
+		s.eraseLine(p.get(0), true)
+	case bang | 'p':
+		s.softReset()
+	case space | 'q':
+		s.setCursorStyle(p.get(0))
+	case quote | 'q':
+		switch p.get(0) {
+		case 0, 2:
+			s.pen.bg &^= flagProtected
+		case 1:
+			s.pen.bg |= flagProtected
+		}
+		s.usePen()
+	case space | '@', space | 'A', tick | '}', tick | '~':
+		s.shiftColumns(id)
+	}
+}
+
+// shiftColumns inserts or removes columns between the margins.
+func (s *Screen) shiftColumns(id uint32) {
+	b, n := s.buf, s.params.count()
+	if b.y < b.top || b.y > b.bottom {
+		return
+	}
+	x := b.x
+	if id == space|'@' || id == space|'A' {
+		x = 0
+	}
+	for y := b.top; y <= b.bottom; y++ {
+		l := b.line(y)
+		if id == space|'A' || id == tick|'}' {
+			l.insert(x, n, s.eraseCell())
+		} else {
+			l.remove(x, n, s.eraseCell())
+		}
+		l.wrapped = false
+	}
+}

@@ -1,0 +1,359 @@
+package screen
+
+// A state is what the parser is in the middle of.
+type state uint8
+
+const (
+	ground state = iota
+	escape
+	escapeIntermediate
+	csiEntry
+	csiParam
+	csiIntermediate
+	csiIgnore
+	ignoredString // SOS, PM or APC
+	oscString
+	dcsEntry
+	dcsParam
+	dcsIntermediate
+	dcsIgnore
+	dcsString
+)
+
+const (
+	bel = 0x07
+	can = 0x18
+	sub = 0x1a
+	esc = 0x1b
+	del = 0x7f
+
+	c1DCS = 0x90
+	c1SOS = 0x98
+	c1CSI = 0x9b
+	c1ST  = 0x9c
+	c1OSC = 0x9d
+	c1PM  = 0x9e
+	c1APC = 0x9f
+)
+
+// ground parses from in[i] on, outside of any sequence. It returns how many
+// bytes it took, 0 when there is only the beginning of a character.
+func (s *Screen) ground(i int) int {
+	c := s.in[i]
+	switch {
+	case c >= ' ' && c < del:
+		return s.printASCII(i)
+	case c > del:
+		return s.printText(i)
+	case c == esc:
+		s.suspect(i, false)
+		s.begin(escape)
+	case c == enq:
+		s.out = append(s.out, s.in[s.kept:i]...)
+		s.kept = i + 1
+	case c == del:
+		s.inRun = false
+	default:
+		s.execute(rune(c))
+	}
+	return 1
+}
+
+// begin enters the state at the beginning of a sequence.
+func (s *Screen) begin(st state) {
+	s.state = st
+	s.params.reset()
+	s.nCollect = 0
+}
+
+// sequence parses from in[i] on, within a sequence, like ground.
+func (s *Screen) sequence(i int) int {
+	c := s.in[i]
+	if s.maybe && s.maybeSize+i >= maxHeld {
+		s.clearUp()
+	}
+	switch {
+	case c == esc:
+		s.interrupt(i)
+		return 1
+	case c == can || c == sub:
+		s.clearUp()
+		s.state = ground
+		s.execute(rune(c))
+		return 1
+	case c >= 0x80:
+		r, n := decode(s.in[i:])
+		if r > 0 && r < 0xa0 {
+			s.control(r, i, n)
+		} else if r > 0 {
+			s.step(r, s.in[i:i+n])
+		}
+		return n
+	}
+	switch s.state {
+	case oscString:
+		return s.oscBytes(i)
+	case csiEntry, csiParam:
+		if c >= '0' && c <= ';' {
+			s.state = csiParam
+			s.params.add(c)
+			return 1
+		}
+		if c >= '@' && c < del {
+			s.dispatchCSI(c, i)
+			return 1
+		}
+	case escape:
+		if c == '[' {
+			s.begin(csiEntry)
+			return 1
+		}
+	}
+	s.stepASCII(c, i)
+	return 1
+}
+
+// interrupt takes an ESC within a sequence.
+func (s *Screen) interrupt(i int) {
+	wasQuery := false
+	switch s.state {
+	case oscString:
+		wasQuery = s.endOSC(i, false)
+	case dcsString:
+		wasQuery = s.endDCS(i)
+	}
+	if wasQuery {
+		s.suspect(i, false)
+		s.closing = true
+	} else {
+		s.clearUp()
+		s.suspect(i+1, true)
+	}
+	s.begin(escape)
+}
+
+// control takes a C1 control, in[i:i+n].
+func (s *Screen) control(r rune, i, n int) {
+	wasGround := s.state == ground
+	switch r {
+	case c1ST:
+		wasQuery := s.state == oscString && s.endOSC(i+n, false) || s.state == dcsString && s.endDCS(i+n)
+		s.state = ground
+		if !wasQuery {
+			s.toGround()
+		}
+		return
+	case c1CSI, c1OSC, c1DCS, c1SOS, c1PM, c1APC:
+		s.clearUp()
+		if wasGround {
+			s.suspect(i, false)
+		}
+	default:
+		s.clearUp()
+		s.state = ground
+		s.execute(r)
+		return
+	}
+	switch r {
+	case c1CSI:
+		s.begin(csiEntry)
+	case c1DCS:
+		s.begin(dcsEntry)
+	case c1OSC:
+		s.beginOSC()
+	default:
+		s.begin(ignoredString)
+		s.clearUp()
+	}
+}
+
+// stepASCII takes a character below 0x80 that is not ESC, CAN or SUB.
+func (s *Screen) stepASCII(c byte, i int) {
+	if c < ' ' || c == del {
+		s.within(c)
+		return
+	}
+	switch s.state {
+	case escape:
+		s.stepEscape(c, i)
+	case escapeIntermediate, csiEntry, csiParam, csiIntermediate:
+		s.stepControl(c, i)
+	case csiIgnore:
+		if c >= '@' {
+			s.toGround()
+		}
+	case dcsEntry, dcsParam, dcsIntermediate:
+		s.stepDCS(c)
+	case dcsString:
+		s.dcsByte(c)
+	}
+}
+
+// within takes a C0 control or DEL within a sequence.
+func (s *Screen) within(c byte) {
+	switch s.state {
+	case escape, escapeIntermediate, csiEntry, csiParam, csiIntermediate, csiIgnore:
+		s.clearUp()
+		if c != del {
+			s.execute(rune(c))
+		}
+	case dcsString:
+		s.dcsByte(c)
+	}
+}
+
+// stepEscape takes the character behind ESC.
+func (s *Screen) stepEscape(c byte, i int) {
+	switch {
+	case c == '[':
+		s.begin(csiEntry)
+	case c == ']':
+		s.beginOSC()
+	case c == 'P':
+		s.begin(dcsEntry)
+	case c == 'X' || c == '^' || c == '_':
+		s.clearUp()
+		s.begin(ignoredString)
+	case c < '0':
+		s.clearUp()
+		s.collectByte(c)
+		s.state = escapeIntermediate
+	default:
+		s.stepControl(c, i)
+	}
+}
+
+// stepControl takes a printable character of an escape or control sequence
+// that is no part of a parameter.
+func (s *Screen) stepControl(c byte, i int) {
+	isCSI := s.state != escape && s.state != escapeIntermediate
+	switch {
+	case isCSI && c >= '@':
+		s.dispatchCSI(c, i)
+	case !isCSI && c >= '0':
+		s.dispatchEscape(c, i)
+	case c < '0':
+		s.collectByte(c)
+		if isCSI {
+			s.state = csiIntermediate
+		}
+	case s.state == csiEntry && c <= ';', s.state == csiParam && c <= ';':
+		s.state = csiParam
+		s.params.add(c)
+	case s.state == csiEntry:
+		s.collectByte(c)
+		s.state = csiParam
+	default:
+		s.clearUp()
+		s.state = csiIgnore
+	}
+}
+
+// collectByte keeps a private marker or an intermediate character. No known
+// sequence has more than two.
+func (s *Screen) collectByte(c byte) {
+	if s.nCollect < 3 {
+		s.collect[s.nCollect] = c
+		s.nCollect++
+	}
+}
+
+// identity returns private marker, intermediate characters and final of a
+// sequence as one number.
+func (s *Screen) identity(final byte) uint32 {
+	id := uint32(0)
+	for _, c := range s.collect[:s.nCollect] {
+		id = id<<8 | uint32(c)
+	}
+	return id<<8 | uint32(final)
+}
+
+// step takes a character from 0xa0 on within a sequence.
+func (s *Screen) step(r rune, encoded []byte) {
+	switch s.state {
+	case oscString:
+		s.addString(encoded)
+		s.reviewOSC()
+	case dcsString:
+		for _, c := range encoded {
+			s.dcsByte(c)
+		}
+	case csiIgnore, dcsIgnore:
+	default:
+		s.toGround() // an error: the character is dropped
+	}
+}
+
+// toGround ends a sequence that has no effect.
+func (s *Screen) toGround() {
+	s.clearUp()
+	s.state = ground
+	s.inRun = false
+}
+
+// addString keeps bytes of a string.
+func (s *Screen) addString(p []byte) {
+	if s.strLong = s.strLong || len(s.str)+len(p) > maxString; s.strLong {
+		s.str = s.str[:0]
+		return
+	}
+	s.str = append(s.str, p...)
+}
+
+// stepDCS takes a printable character before a DCS' string.
+func (s *Screen) stepDCS(c byte) {
+	switch {
+	case c >= '@':
+		s.final = c
+		s.state = dcsString
+		s.str, s.strLong = s.str[:0], false
+		if !s.dcsMayQuery() {
+			s.clearUp()
+		}
+	case c < '0':
+		s.collectByte(c)
+		s.state = dcsIntermediate
+	case s.state == dcsIntermediate:
+		s.state = dcsIgnore
+		s.clearUp()
+	case c <= ';':
+		s.params.add(c)
+		s.state = dcsParam
+	case s.state == dcsEntry:
+		s.collectByte(c)
+		s.state = dcsParam
+	default:
+		s.state = dcsIgnore
+		s.clearUp()
+	}
+}
+
+// decode returns the character p begins with and its length in bytes: 0 when
+// p ends within it. Where there is none, r is -1 and n counts bytes to skip.
+func decode(p []byte) (r rune, n int) {
+	c := p[0]
+	var least rune
+	switch {
+	case c&0xe0 == 0xc0:
+		n, r, least = 2, rune(c&0x1f), 0x80
+	case c&0xf0 == 0xe0:
+		n, r, least = 3, rune(c&0x0f), 0x800
+	case c&0xf8 == 0xf0:
+		n, r, least = 4, rune(c&0x07), 0x10000
+	default:
+		return -1, 1
+	}
+	for i := 1; i < n; i++ {
+		if i == len(p) {
+			return -1, 0
+		}
+		if p[i]&0xc0 != 0x80 {
+			return -1, i
+		}
+		r = r<<6 | rune(p[i]&0x3f)
+	}
+	if r < least || r > 0x10ffff || r&^0x7ff == 0xd800 || r == 0xfeff {
+		return -1, n
+	}
+	return r, n
+}
