@@ -1,0 +1,305 @@
+package spill
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+)
+
+// A trouble is an incident with the disk. It begins with a write that fails
+// and is over when a segment's worth of bytes could be written after it.
+type trouble struct {
+	stopped bool   // nothing is written now
+	since   uint64 // the log's end when it stopped
+	seen    uint64 // the log's end now
+	failing bool   // it is not over, and has been logged
+	sound   int64  // bytes written since the last failure
+}
+
+// Append adds a copy of p, bytes that begin at offset. An offset beyond the
+// head is a gap: all that is older is dropped, and a new run begins there.
+// Bytes before the head are skipped.
+//
+// A write that fails ends the run at the last whole write. Nothing is written
+// then until a segment's worth of further bytes, at most 1 MiB, has been
+// skipped; the next Append after that begins a new run. So the caller needs no
+// error: [File.Head] says how far the bytes are kept. One incident is logged
+// once.
+func (f *File) Append(offset uint64, p []byte) {
+	f.disk.Lock()
+	defer f.disk.Unlock()
+	if f.earlier != nil { // frees its bytes and its names
+		if err := f.earlier.Close(); err != nil {
+			f.store.log.Warn("spilled output can't be removed", "pty", f.name, "err", err)
+		}
+		f.earlier = nil
+	}
+	end := offset + uint64(len(p))
+	p = f.arrange(offset, p)
+	for len(p) > 0 {
+		n, err := f.put(p)
+		if err != nil {
+			f.stop(end, err)
+			return
+		}
+		p = p[n:]
+	}
+}
+
+// arrange returns the bytes of p to write at the head.
+func (f *File) arrange(offset uint64, p []byte) []byte {
+	s := f.store
+	var dropped []*segment
+	s.mu.Lock()
+	if f.closed || len(p) == 0 {
+		s.mu.Unlock()
+		return nil
+	}
+	if t := &f.trouble; t.stopped {
+		if t.seen-t.since < uint64(s.segmentBytes) {
+			t.seen = max(t.seen, offset+uint64(len(p)))
+			s.mu.Unlock()
+			return nil
+		}
+		t.stopped = false
+		dropped = f.newRun(t.seen) // what comes again from before it is skipped
+	}
+	dropped = append(dropped, f.skipTo(offset)...)
+	p = p[min(f.head-offset, uint64(len(p))):]
+	s.mu.Unlock()
+	s.removeOrLog(dropped)
+	return p
+}
+
+// skipTo begins a new run at offset if that is beyond the head. It is called
+// with mu held.
+func (f *File) skipTo(offset uint64) (dropped []*segment) {
+	if offset > f.head {
+		dropped = f.newRun(offset)
+	}
+	return dropped
+}
+
+// newRun drops everything and puts the head at offset. It is called with mu
+// held.
+func (f *File) newRun(offset uint64) (dropped []*segment) {
+	dropped = f.dropAll()
+	f.head, f.resizes, f.before = offset, nil, f.size
+	return dropped
+}
+
+// put writes at the head as many bytes of p as go into one segment. It returns
+// 0 when that segment was dropped meanwhile. It is called with disk held.
+func (f *File) put(p []byte) (n int, err error) {
+	s := f.store
+	s.mu.Lock()
+	if f.closed {
+		s.mu.Unlock()
+		return 0, os.ErrClosed
+	}
+	g, room := f.last(), s.segmentBytes
+	if g != nil {
+		room -= g.size
+	}
+	p = p[:min(int64(len(p)), room)]
+	dropped, err := s.reserve(f, int64(len(p)))
+	s.mu.Unlock()
+	s.removeOrLog(dropped)
+	if err != nil {
+		return 0, err
+	}
+	if g == nil {
+		return len(p), f.begin(p)
+	}
+	return f.extend(g, p)
+}
+
+// last returns the segment that is open for the next bytes, if one is. It is
+// called with mu held.
+func (f *File) last() *segment {
+	if n := len(f.segments); n > 0 && f.segments[n-1].out != nil {
+		return f.segments[n-1]
+	}
+	return nil
+}
+
+// begin makes a segment of p, for which there is room.
+func (f *File) begin(p []byte) error {
+	s := f.store
+	g := &segment{file: f, start: f.head} // only this goroutine moves the head
+	err := f.create(g)
+	if err == nil {
+		if _, err = s.write(g.out, p); err != nil {
+			err = errors.Join(err, g.out.Close(), s.root.Remove(g.path()))
+		}
+	}
+	s.mu.Lock()
+	switch {
+	case err != nil:
+		s.bytes -= int64(len(p))
+		s.mu.Unlock()
+		return err
+	case f.closed: // Close saw no segment to remove
+		s.bytes -= int64(len(p))
+		s.mu.Unlock()
+		return errors.Join(os.ErrClosed, g.out.Close(), s.root.Remove(g.path()))
+	}
+	g.seq = s.seq
+	s.seq++
+	f.segments = append(f.segments, g)
+	full, recovered := f.wrote(g, len(p))
+	s.mu.Unlock()
+	f.finish(full, recovered)
+	return nil
+}
+
+// create opens g's file. It is called with disk held.
+func (f *File) create(g *segment) (err error) {
+	root := f.store.root
+	if err := root.Mkdir(f.name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	f.made = true
+	g.out, err = root.OpenFile(g.path(), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	return err
+}
+
+// extend writes p, for which there is room, to the end of g. It returns 0 when
+// g was dropped meanwhile.
+func (f *File) extend(g *segment, p []byte) (n int, err error) {
+	s := f.store
+	_, err = s.write(g.out, p)
+	s.mu.Lock()
+	switch {
+	case g.dropped: // and out closed, perhaps before the write, even by reserve
+		s.bytes -= int64(len(p))
+		s.mu.Unlock()
+		return 0, nil
+	case err != nil:
+		out := g.out
+		g.out = nil
+		s.mu.Unlock()
+		f.cut(g, out)
+		s.mu.Lock()
+		s.bytes -= int64(len(p))
+		s.mu.Unlock()
+		return 0, err
+	}
+	full, recovered := f.wrote(g, len(p))
+	s.mu.Unlock()
+	f.finish(full, recovered)
+	return len(p), nil
+}
+
+// cut takes a part of a write off the end of g. Where even that fails, nothing
+// on this disk is worth keeping.
+func (f *File) cut(g *segment, out *os.File) {
+	s := f.store
+	err := out.Truncate(g.size) // only this goroutine changes it
+	out.Close()
+	if err == nil {
+		return
+	}
+	s.mu.Lock()
+	dropped := f.dropAll()
+	s.mu.Unlock()
+	s.removeOrLog(dropped)
+}
+
+// wrote counts n bytes more in g, the last segment. It returns g's file when
+// that is complete, and whether a trouble with the disk is over. It is called
+// with mu held; the caller hands both to finish, without.
+func (f *File) wrote(g *segment, n int) (full *os.File, recovered bool) {
+	g.size += int64(n)
+	f.bytes += int64(n)
+	f.head += uint64(n)
+	if g.size == f.store.segmentBytes {
+		full, g.out = g.out, nil
+	}
+	if t := &f.trouble; t.failing {
+		t.sound += int64(n)
+		recovered = t.sound >= f.store.segmentBytes
+		t.failing = !recovered
+	}
+	return full, recovered
+}
+
+func (f *File) finish(full *os.File, recovered bool) {
+	if full != nil {
+		full.Close()
+	}
+	if recovered {
+		f.store.log.Info("output is spilled again", "pty", f.name, "epoch", f.epoch)
+	}
+}
+
+// stop begins a trouble with the disk, or goes on with one. The log ends at
+// end, though what is written doesn't.
+func (f *File) stop(end uint64, err error) {
+	s := f.store
+	s.mu.Lock()
+	t := &f.trouble
+	if f.closed {
+		s.mu.Unlock()
+		return
+	}
+	known := t.failing
+	*t = trouble{stopped: true, since: end, seen: end, failing: true}
+	s.mu.Unlock()
+	if !known {
+		s.log.Warn("output is not spilled", "pty", f.name, "epoch", f.epoch, "err", err)
+	}
+}
+
+// Resize records a new size at offset, in order with Append: an offset beyond
+// the head is a gap, and one before it is too late to count. It does nothing
+// when the size is the one in force. Resizes at one offset supersede one
+// another.
+func (f *File) Resize(offset uint64, cols, rows int) {
+	s := f.store
+	to := size{cols, rows}
+	s.mu.Lock()
+	switch {
+	case f.closed:
+		s.mu.Unlock()
+		return
+	case f.trouble.stopped:
+		if offset >= f.trouble.seen {
+			f.trouble.seen, f.size = offset, to // the next run begins with it
+		}
+		s.mu.Unlock()
+		return
+	case offset < f.head, to == f.size:
+		s.mu.Unlock()
+		return
+	}
+	dropped := f.skipTo(offset)
+	f.size = to
+	full := f.addResize(resize{offset, to})
+	for len(f.resizes) > maxResizes {
+		dropped = append(dropped, f.dropOldest())
+	}
+	s.mu.Unlock()
+	f.finish(full, false)
+	s.removeOrLog(dropped)
+}
+
+// addResize adds a resize at the head. It returns the last segment's file when
+// that has enough of them. It is called with mu held.
+func (f *File) addResize(r resize) (full *os.File) {
+	if len(f.segments) == 0 {
+		f.before = r.size
+		return nil
+	}
+	if i := len(f.resizes) - 1; i >= 0 && f.resizes[i].offset == r.offset {
+		f.resizes[i] = r
+		return nil
+	}
+	f.resizes = append(f.resizes, r)
+	if g := f.last(); g != nil {
+		if g.resizes++; g.resizes == maxSegmentResizes {
+			full, g.out = g.out, nil
+		}
+	}
+	return full
+}
