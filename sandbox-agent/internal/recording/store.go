@@ -1,0 +1,265 @@
+// Package recording writes a terminal's output as asciicast v2 files and keeps
+// those that were written.
+//
+// A recording is <session>/<id>.cast below the store's directory, and beside it
+// <id>.json, a protocol.RecordingInfo, which says when it ended. One without an
+// end was cut short by the end of the agent.
+package recording
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/protocol"
+)
+
+const (
+	// DefaultMaxBytes bounds a recording.
+	DefaultMaxBytes = 256 << 20
+
+	castSuffix = ".cast"
+	infoSuffix = ".json"
+	// tailBytes is how much of a recording that was cut short is searched for
+	// the end of its last whole line at a time.
+	tailBytes = 64 << 10
+)
+
+// noteCutShort is the note of a recording that nobody ended.
+const noteCutShort = "it was cut short: the agent ended"
+
+// Options configure a [Store].
+type Options struct {
+	Dir      string       // made when missing; for one process at a time
+	MaxBytes int64        // of one recording; default: DefaultMaxBytes
+	Logger   *slog.Logger // nil: silent
+}
+
+// A Store is a directory of recordings. It is safe for concurrent use.
+type Store struct {
+	// Static after construction.
+	dir      string
+	maxBytes int64
+	log      *slog.Logger
+
+	mu      sync.Mutex
+	running map[string]*Recording // guarded by mu: by id
+}
+
+// Open makes o.Dir, for its owner alone, unless it is there, and puts an end to
+// the recordings that an earlier process left without one.
+func Open(o Options) (*Store, error) {
+	s := &Store{dir: o.Dir, maxBytes: o.MaxBytes, log: o.Logger, running: make(map[string]*Recording)}
+	if s.maxBytes == 0 {
+		s.maxBytes = DefaultMaxBytes
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("recording: %w", err)
+	}
+	sessions, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, fmt.Errorf("recording: %w", err)
+	}
+	for _, e := range sessions {
+		if session := protocol.SessionID(e.Name()); e.IsDir() && protocol.ValidID(session) {
+			s.recover(session)
+		}
+	}
+	return s, nil
+}
+
+// recover ends the recordings of session that have no end. One that can't be
+// ended stays as it is.
+func (s *Store) recover(session protocol.SessionID) {
+	for _, id := range s.ids(session) {
+		info, err := s.load(session, id)
+		if err == nil && info.EndedAt == 0 {
+			err = s.endLate(session, info)
+		}
+		if err != nil {
+			s.log.Warn("a recording can't be used", "session", session, "recording", id, "err", err)
+		}
+	}
+}
+
+// endLate ends a recording after the process that wrote it: behind its last
+// whole line.
+func (s *Store) endLate(session protocol.SessionID, info protocol.RecordingInfo) error {
+	path := s.path(session, info.ID, castSuffix)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	size, err := wholeLines(f, st.Size())
+	if err != nil {
+		return err
+	}
+	if size < st.Size() {
+		if err := f.Truncate(size); err != nil {
+			return err
+		}
+	}
+	info.EndedAt, info.Note = st.ModTime().UnixMilli(), noteCutShort
+	return s.store(session, info)
+}
+
+// wholeLines returns the size of the whole lines in the first size bytes of f.
+func wholeLines(f io.ReaderAt, size int64) (int64, error) {
+	buf := make([]byte, tailBytes)
+	for end := size; end > 0; {
+		p := buf[:min(end, tailBytes)]
+		begin := end - int64(len(p))
+		if _, err := f.ReadAt(p, begin); err != nil {
+			return 0, err
+		}
+		if i := bytes.LastIndexByte(p, '\n'); i >= 0 {
+			return begin + int64(i) + 1, nil
+		}
+		end = begin
+	}
+	return 0, nil
+}
+
+// path returns the name of a file of a recording. Both ids have been checked.
+func (s *Store) path(session protocol.SessionID, id, suffix string) string {
+	return filepath.Join(s.dir, string(session), id+suffix)
+}
+
+// ids returns the recordings of session.
+func (s *Store) ids(session protocol.SessionID) (ids []string) {
+	entries, err := os.ReadDir(filepath.Join(s.dir, string(session)))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.log.Warn("recordings can't be listed", "session", session, "err", err)
+	}
+	for _, e := range entries {
+		if id, ok := strings.CutSuffix(e.Name(), infoSuffix); ok && protocol.ValidID(id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// load reads what is known of a recording, but for its size.
+func (s *Store) load(session protocol.SessionID, id string) (info protocol.RecordingInfo, err error) {
+	data, err := os.ReadFile(s.path(session, id, infoSuffix))
+	if err != nil {
+		return info, err
+	}
+	if err := json.Unmarshal(data, &info); err != nil {
+		return info, err
+	}
+	info.ID = id
+	return info, nil
+}
+
+func (s *Store) store(session protocol.SessionID, info protocol.RecordingInfo) error {
+	data, err := json.Marshal(info)
+	if err != nil {
+		return err
+	}
+	return program.ReplaceFile(s.path(session, info.ID, infoSuffix), data, 0o600)
+}
+
+// List returns the recordings of session, the oldest first.
+func (s *Store) List(session protocol.SessionID) []protocol.RecordingInfo {
+	var infos []protocol.RecordingInfo
+	if !protocol.ValidID(session) {
+		return nil
+	}
+	for _, id := range s.ids(session) {
+		if info, err := s.info(session, id); err == nil { // else it is not whole
+			infos = append(infos, info)
+		}
+	}
+	slices.SortFunc(infos, func(a, b protocol.RecordingInfo) int {
+		return cmp.Or(cmp.Compare(a.StartedAt, b.StartedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return infos
+}
+
+// info returns what a list says about a recording.
+func (s *Store) info(session protocol.SessionID, id string) (protocol.RecordingInfo, error) {
+	s.mu.Lock()
+	r := s.running[id]
+	s.mu.Unlock()
+	if r != nil && r.session == session {
+		return r.Info(), nil
+	}
+	info, err := s.load(session, id)
+	if err != nil {
+		return info, err
+	}
+	st, err := os.Stat(s.path(session, id, castSuffix))
+	if err != nil {
+		return info, err
+	}
+	info.Bytes = st.Size()
+	if info.EndedAt == 0 { // the disk failed when it ended
+		info.EndedAt, info.Note = st.ModTime().UnixMilli(), noteCutShort
+	}
+	return info, nil
+}
+
+// A Content is a recording as far as it was written when it was opened.
+type Content struct {
+	Info     protocol.RecordingInfo
+	Modified time.Time
+	*io.SectionReader
+
+	file *os.File
+}
+
+// Close ends the use of the content.
+func (c *Content) Close() error { return c.file.Close() }
+
+// Read opens the recording id of session. It fails with KindNotFound when there
+// is none.
+func (s *Store) Read(session protocol.SessionID, id string) (*Content, error) {
+	missing := protocol.Errorf(protocol.KindNotFound, "no such recording")
+	if !protocol.ValidID(session) || !protocol.ValidID(id) {
+		return nil, missing
+	}
+	info, err := s.info(session, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, missing
+	}
+	if err != nil {
+		return nil, protocol.Fault(protocol.KindInternal, err)
+	}
+	f, err := os.Open(s.path(session, id, castSuffix))
+	if err != nil {
+		return nil, protocol.Fault(protocol.KindInternal, err)
+	}
+	modified := time.Now() // a running one changes all the time
+	if info.EndedAt != 0 {
+		modified = time.UnixMilli(info.EndedAt)
+	}
+	return &Content{
+		Info: info, Modified: modified,
+		SectionReader: io.NewSectionReader(f, 0, info.Bytes), file: f,
+	}, nil
+}
+
+// newID returns a name for a recording.
+func newID() string { return "rec_" + strings.ToLower(rand.Text()) }
