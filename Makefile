@@ -1,7 +1,7 @@
 # make dev    builds everything and serves a shared terminal on http://127.0.0.1:8080
 # make test   runs every test, the real-browser ones included
 # make build  puts the programs in bin/
-# make bench  measures keystroke echo and fan-out beside their baselines
+# make bench  measures echo, fan-out, memory and failover (BENCH="-only echo,rate")
 # make fuzz   runs every fuzz target for FUZZTIME (default 20s)
 # make lint   runs go vet, staticcheck and golangci-lint
 
@@ -12,6 +12,7 @@ LDFLAGS  := -X github.com/fairlead/fairlead/deploy/program.revision=$(REVISION)
 PROGRAMS := ./relay/cmd/relay ./sandbox-agent/cmd/sandbox-agent ./deploy/controlplane/cmd/controlplane ./deploy/devstack/cmd/devstack
 
 WEB      := relay/internal/console/web
+ORACLE   := sandbox-agent/internal/screen/oracle
 DIST     := relay/internal/console/dist
 SOURCES  := $(shell find $(WEB)/src relay/internal/console/build -type f 2>/dev/null)
 
@@ -34,17 +35,23 @@ $(DIST)/index.html: $(WEB)/node_modules/.stamp $(SOURCES)
 	$(GO) run ./relay/internal/console/build
 	@touch $@
 
+# xterm.js without a browser, which the agent's terminal grid is compared with.
+$(ORACLE)/node_modules/.stamp: $(ORACLE)/package.json $(ORACLE)/package-lock.json | tools
+	@sh deploy/setup/need.sh npm
+	cd $(ORACLE) && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
 tools:
 	@sh deploy/setup/need.sh go git
 
-test: $(DIST)/index.html
+test: $(DIST)/index.html $(ORACLE)/node_modules/.stamp
 	@sh deploy/setup/need.sh chromium cc
 	$(GO) vet ./...
 	$(GO) test -race -timeout 10m ./...
 
 bench: build
-	$(GO) test -run '^$$' -bench . -benchtime 0.3s ./protocol/... ./relay/internal/replay ./tunnel ./sandbox-agent/internal/terminal
-	$(GO) run ./deploy/e2e/bench
+	$(GO) test -run '^$$' -bench . -benchtime 0.3s ./protocol/... ./relay/internal/replay ./tunnel ./sandbox-agent/internal/screen ./sandbox-agent/internal/spill ./sandbox-agent/internal/terminal
+	$(GO) run ./deploy/e2e/bench $(BENCH)
 
 fuzz:
 	@$(GO) list ./... | while read pkg; do \
@@ -58,5 +65,5 @@ lint: $(DIST)/index.html
 	$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run ./...
 
 clean:
-	rm -rf bin $(WEB)/node_modules
+	rm -rf bin $(WEB)/node_modules $(ORACLE)/node_modules
 	find $(DIST) -type f ! -name .gitignore -delete

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -23,6 +24,10 @@ type Config struct {
 	Relays    []string // "host:port"; default: the enrolment's
 	Revision  string
 	Logger    *slog.Logger
+
+	SpillDir         string // keeps older output of terminals; empty: none is kept
+	SpillPerTerminal int    // bytes; default DefaultSpillPerTerminal
+	SpillTotal       int    // bytes; default DefaultSpillTotal
 }
 
 // Names of the files in the state directory.
@@ -50,6 +55,9 @@ func (c *Config) check() error {
 		}
 		*needed.path = path
 	}
+	if err := c.checkSpill(); err != nil {
+		return err
+	}
 	if c.Enrolment == "" {
 		c.Enrolment = filepath.Join(c.StateDir, enrolmentFile)
 	}
@@ -60,6 +68,27 @@ func (c *Config) check() error {
 		if err := protocol.CheckAddr(addr); err != nil {
 			return fmt.Errorf("--relays: %w", err)
 		}
+	}
+	return nil
+}
+
+// checkSpill completes what is said about older output.
+func (c *Config) checkSpill() error {
+	if c.SpillDir == "" {
+		return nil
+	}
+	path, err := filepath.Abs(c.SpillDir)
+	if err != nil {
+		return fmt.Errorf("--spill-dir: %w", err)
+	}
+	c.SpillDir = path
+	c.SpillPerTerminal = cmp.Or(c.SpillPerTerminal, DefaultSpillPerTerminal)
+	c.SpillTotal = cmp.Or(c.SpillTotal, DefaultSpillTotal)
+	switch {
+	case c.SpillPerTerminal < 0:
+		return errors.New("--spill-per-terminal: not a number of bytes")
+	case c.SpillTotal < 0:
+		return errors.New("--spill-total: not a number of bytes")
 	}
 	return nil
 }

@@ -42,6 +42,13 @@ func TestStartErrors(t *testing.T) {
 			must(w.t, os.Mkdir(filepath.Join(w.cfg.StateDir, "ledger"), 0o700))
 			w.write("ledger/commands.journal", "nonsense\n")
 		}, []string{"commands.journal"}},
+		{"recordings is a file", func(w *world) { w.write(recordingsDir, "") }, []string{recordingsDir}},
+		{"spill directory is a file", func(w *world) {
+			w.write("spill", "")
+			w.cfg.SpillDir = filepath.Join(w.cfg.StateDir, "spill")
+		}, []string{"--spill-dir"}},
+		{"negative limit of a terminal", func(w *world) { w.cfg.SpillDir, w.cfg.SpillPerTerminal = "spill", -1 }, []string{"--spill-per-terminal"}},
+		{"negative limit of all", func(w *world) { w.cfg.SpillDir, w.cfg.SpillTotal = "spill", -1 }, []string{"--spill-total"}},
 		{"workspace is a file", func(w *world) { must(w.t, os.WriteFile(w.cfg.Workspace, nil, 0o600)) }, []string{"workspace"}},
 	} {
 		t.Run(tt.what, func(t *testing.T) {

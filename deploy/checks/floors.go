@@ -33,16 +33,18 @@ var Floors = []struct {
 	{F1, []string{
 		"tunnel", "tunnel/internal/...", "tunnel/tunneltest",
 		"relay/internal/turn", "relay/internal/replay",
-		"sandbox-agent/internal/redact", "sandbox-agent/internal/screen",
+		"sandbox-agent/internal/redact", "sandbox-agent/internal/screen", "sandbox-agent/internal/pace",
 		"deploy/program",
 	}},
 	{F2, []string{
 		"relay/internal/hub", "relay/internal/fleet", "relay/internal/mesh", "relay/internal/access",
 		"relay/internal/dispatch", "relay/internal/uplink", "relay/internal/relaytest",
 		"sandbox-agent/internal/terminal", "sandbox-agent/internal/process", "sandbox-agent/internal/ledger",
+		"sandbox-agent/internal/spill",
 		"sandbox-agent/internal/approval", "sandbox-agent/internal/broker", "sandbox-agent/internal/egress",
 		"sandbox-agent/internal/workspace", "sandbox-agent/internal/hooks", "sandbox-agent/internal/chat",
 		"sandbox-agent/internal/cookies", "sandbox-agent/internal/browser", "sandbox-agent/internal/executor",
+		"sandbox-agent/internal/recording",
 	}},
 	{F3, []string{
 		"relay/internal/gateway", "relay/internal/controlapi", "relay/internal/sandboxapi",
@@ -60,6 +62,8 @@ var Sideways = []struct{ From, To, Why string }{
 	{"tunnel/internal/quiclink", "tunnel/internal/carrier", "the interface it implements"},
 	{"tunnel/tunneltest", "tunnel/internal/carrier", "the interface it implements"},
 	{"sandbox-agent/internal/executor", "sandbox-agent/internal/ledger", "a command's id is stored before it runs"},
+	{"sandbox-agent/internal/terminal", "sandbox-agent/internal/recording", "a running recording sets the pace"},
+	{"sandbox-agent/internal/terminal", "sandbox-agent/internal/spill", "a log outgrows its window in memory"},
 }
 
 // FloorOf returns the floor of the package in dir.

@@ -16,13 +16,20 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/ledger"
 )
 
-// A Terminals host is what the operations so far act on. Package terminal
-// implements it.
+// A Terminals host is what most operations act on. Package terminal implements
+// it.
 type Terminals interface {
 	Create(ctx context.Context, session protocol.SessionID, id protocol.PTYID, op protocol.PTYCreate) (protocol.PTYInfo, error)
 	Close(session protocol.SessionID, id protocol.PTYID) error
 	Signal(session protocol.SessionID, id protocol.PTYID, signal string) error
 	CloseSession(session protocol.SessionID)
+}
+
+// A Recorder records terminals. Its methods return the recording's id. Package
+// terminal implements it.
+type Recorder interface {
+	StartRecording(session protocol.SessionID, id protocol.PTYID) (recording string, err error)
+	StopRecording(session protocol.SessionID, id protocol.PTYID) (recording string, err error)
 }
 
 // Executor runs commands.
@@ -31,6 +38,7 @@ type Executor struct {
 	Keys      *jws.Keys
 	Ledger    *ledger.Ledger
 	Terminals Terminals
+	Recorder  Recorder
 	Now       func() time.Time
 	Log       *slog.Logger
 }
@@ -125,8 +133,16 @@ func (x *Executor) operate(ctx context.Context, command *jws.Command) (protocol.
 	if !protocol.ValidID(target.PTYID) {
 		return done, protocol.Errorf(protocol.KindNotFound, "the target names no terminal")
 	}
-	if kind == protocol.OpPTYClose {
+	var err error
+	switch kind {
+	case protocol.OpPTYClose:
 		return done, x.Terminals.Close(target.SessionID, target.PTYID)
+	case protocol.OpRecordStart:
+		done.RecordingID, err = x.Recorder.StartRecording(target.SessionID, target.PTYID)
+		return done, err
+	case protocol.OpRecordStop:
+		done.RecordingID, err = x.Recorder.StopRecording(target.SessionID, target.PTYID)
+		return done, err
 	}
 	var op protocol.PTYSignal
 	if err := json.Unmarshal(command.Op, &op); err != nil {

@@ -81,6 +81,19 @@ func (f *fakeTerminals) Signal(s protocol.SessionID, id protocol.PTYID, signal s
 	return nil
 }
 
+func (f *fakeTerminals) StartRecording(s protocol.SessionID, id protocol.PTYID) (string, error) {
+	f.note("start recording", string(s), string(id))
+	if id == "pty_recorded" {
+		return "", protocol.Errorf(protocol.KindConflict, "the terminal is being recorded")
+	}
+	return "rec_1", nil
+}
+
+func (f *fakeTerminals) StopRecording(s protocol.SessionID, id protocol.PTYID) (string, error) {
+	f.note("stop recording", string(s), string(id))
+	return "rec_1", nil
+}
+
 func (f *fakeTerminals) CloseSession(s protocol.SessionID) { f.note("close session", string(s)) }
 
 // A bench is an executor under test: a real ledger, keys and clock of the
@@ -107,7 +120,7 @@ func newBench(t *testing.T) *bench {
 	must(t, err)
 	b.Executor = &Executor{
 		Sandbox: sandbox, Keys: jws.NewKeys(keys, jws.KeysOptions{Now: b.clock}),
-		Terminals: b.terminals, Now: b.clock, Log: slog.New(slog.DiscardHandler),
+		Terminals: b.terminals, Recorder: b.terminals, Now: b.clock, Log: slog.New(slog.DiscardHandler),
 	}
 	b.open()
 	t.Cleanup(func() { b.Ledger.Close() })
@@ -215,6 +228,7 @@ func TestRefusedBeforeItRuns(t *testing.T) {
 		{"no sandbox", with(func(c *jws.Command) { c.Target.SandboxID = "" }), "TargetError"},
 		{"no session", with(func(c *jws.Command) { c.Target.SessionID = "" }), "TargetError"},
 		{"no terminal", with(func(c *jws.Command) { c.Op = json.RawMessage(`{"kind":"pty.close"}`) }), "TargetError"},
+		{"no terminal to record", with(func(c *jws.Command) { c.Op = json.RawMessage(`{"kind":"record.start"}`) }), "TargetError"},
 		{"unknown operation", with(func(c *jws.Command) { c.Op = json.RawMessage(`{"kind":"moon.land"}`) }), "UnsupportedError"},
 		{"misformed operation", with(func(c *jws.Command) { c.Op = json.RawMessage(`{"kind":"pty.create","cols":"80"}`) }), "RequestError"},
 		{"misformed signal", with(func(c *jws.Command) {
@@ -253,6 +267,9 @@ func TestOperations(t *testing.T) {
 		{"pty_1", `{"kind":"pty.signal","signal":"INT"}`, "signal ses_1 pty_1 INT", `{"kind":"pty.signal","sessionId":"ses_1","ptyId":"pty_1"}`, ""},
 		{"pty_1", `{"kind":"pty.signal","signal":"SEGV"}`, "signal ses_1 pty_1 SEGV", "", "RequestError"},
 		{"pty_1", `{"kind":"pty.close"}`, "close ses_1 pty_1", `{"kind":"pty.close","sessionId":"ses_1","ptyId":"pty_1"}`, ""},
+		{"pty_1", `{"kind":"record.start"}`, "start recording ses_1 pty_1", `{"kind":"record.start","sessionId":"ses_1","ptyId":"pty_1","recordingId":"rec_1"}`, ""},
+		{"pty_recorded", `{"kind":"record.start"}`, "start recording ses_1 pty_recorded", "", "RequestError"},
+		{"pty_1", `{"kind":"record.stop"}`, "stop recording ses_1 pty_1", `{"kind":"record.stop","sessionId":"ses_1","ptyId":"pty_1","recordingId":"rec_1"}`, ""},
 		{"pty_none", `{"kind":"pty.close"}`, "close ses_1 pty_none", "", "TargetError"},
 		{"", `{"kind":"session.delete"}`, "close session ses_1", `{"kind":"session.delete","sessionId":"ses_1"}`, ""},
 	} {

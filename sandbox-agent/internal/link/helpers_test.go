@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
@@ -52,14 +53,16 @@ func newRig(t *testing.T) *rig {
 	keys, err := jws.ParseKeySet(jwks)
 	must(t, err)
 	dir := t.TempDir()
+	recordings, err := recording.Open(recording.Options{Dir: filepath.Join(dir, "recordings")})
+	must(t, err)
 	host, err := terminal.NewHost(terminal.Config{
 		Workspace: filepath.Join(dir, "workspace"), Homes: filepath.Join(dir, "homes"),
-		Isolation: terminal.IsolationNone, Shell: "/bin/sh",
+		Isolation: terminal.IsolationNone, Shell: "/bin/sh", Recordings: recordings,
 	})
 	must(t, err)
 	r := &rig{t: t, signer: signer, now: time.Now(), served: make(chan struct{})}
 	r.Link = &Link{
-		Sandbox: sandbox, Keys: jws.NewKeys(keys, jws.KeysOptions{Now: r.clock}), Host: host,
+		Sandbox: sandbox, Keys: jws.NewKeys(keys, jws.KeysOptions{Now: r.clock}), Host: host, Recordings: recordings,
 		Execute:  func(context.Context, string) protocol.Result { return protocol.Result{Callback: []byte(`{}`)} },
 		Revision: "rev1", Now: r.clock, Log: slog.New(slog.DiscardHandler),
 	}

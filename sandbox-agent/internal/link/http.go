@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -21,15 +22,27 @@ type grantKey struct{}
 func (l *Link) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /sessions/{sid}/ptys", l.listPTYs)
+	mux.HandleFunc("GET /sessions/{sid}/recordings", l.listRecordings)
+	mux.HandleFunc("GET /sessions/{sid}/recordings/{rid}", l.readRecording)
 	return mux
 }
 
-// listPTYs is GET /sessions/{sid}/ptys.
-func (l *Link) listPTYs(w http.ResponseWriter, r *http.Request) {
+// viewer returns the session of a request and the grant under which it came. It
+// answers the request itself when the grant doesn't allow to view the session.
+func viewer(w http.ResponseWriter, r *http.Request) (protocol.SessionID, *jws.Grant, bool) {
 	session := protocol.SessionID(r.PathValue("sid"))
 	grant := r.Context().Value(grantKey{}).(*jws.Grant)
 	if !grant.Allows(session, "", protocol.CapView) {
 		writeError(w, protocol.Errorf(protocol.KindForbidden, "the grant does not allow to view this session"))
+		return "", nil, false
+	}
+	return session, grant, true
+}
+
+// listPTYs is GET /sessions/{sid}/ptys.
+func (l *Link) listPTYs(w http.ResponseWriter, r *http.Request) {
+	session, grant, ok := viewer(w, r)
+	if !ok {
 		return
 	}
 	list := protocol.PTYList{PTYs: []protocol.PTYInfo{}, Revision: l.Revision}
@@ -39,6 +52,46 @@ func (l *Link) listPTYs(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	writeJSON(w, http.StatusOK, list)
+}
+
+// listRecordings is GET /sessions/{sid}/recordings.
+func (l *Link) listRecordings(w http.ResponseWriter, r *http.Request) {
+	session, grant, ok := viewer(w, r)
+	if !ok {
+		return
+	}
+	list := protocol.RecordingList{}
+	for _, info := range l.Recordings.List(session) {
+		if grant.Allows(session, info.PTYID, protocol.CapView) {
+			list.Recordings = append(list.Recordings, info)
+		}
+	}
+	writeJSON(w, http.StatusOK, list)
+}
+
+// readRecording is GET /sessions/{sid}/recordings/{rid}. It sends one that runs
+// as far as it is written.
+func (l *Link) readRecording(w http.ResponseWriter, r *http.Request) {
+	session, grant, ok := viewer(w, r)
+	if !ok {
+		return
+	}
+	content, err := l.Recordings.Read(session, r.PathValue("rid"))
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	defer content.Close()
+	if !grant.Allows(session, content.Info.PTYID, protocol.CapView) {
+		writeError(w, protocol.Errorf(protocol.KindForbidden, "the grant does not allow to view this terminal"))
+		return
+	}
+	// What a sandbox wrote is never shown as a page.
+	w.Header().Set("Content-Type", "application/x-asciicast")
+	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", content.Info.ID+".cast"))
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Content-Security-Policy", "sandbox")
+	http.ServeContent(w, r, "", content.Modified, content)
 }
 
 // http serves one HTTP/1.1 request on one stream, under the stream's grant. It

@@ -1,10 +1,11 @@
-// Package link answers the streams that a relay opens: terminals, commands and
-// HTTP. Whoever asks, the grant or command in the stream is checked here again.
+// Package link answers the streams that a relay opens: terminals, parts of
+// their logs, commands and HTTP. Whoever asks, the grant or command in the stream is checked here again.
 package link
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -21,13 +23,14 @@ const maxStreams = 1024
 
 // Link serves the streams of a sandbox's tunnels.
 type Link struct {
-	Sandbox  protocol.SandboxID
-	Keys     *jws.Keys
-	Host     *terminal.Host
-	Execute  func(ctx context.Context, token string) protocol.Result
-	Revision string
-	Now      func() time.Time
-	Log      *slog.Logger
+	Sandbox    protocol.SandboxID
+	Keys       *jws.Keys
+	Host       *terminal.Host
+	Recordings *recording.Store
+	Execute    func(ctx context.Context, token string) protocol.Result
+	Revision   string
+	Now        func() time.Time
+	Log        *slog.Logger
 
 	commands sync.WaitGroup // those that run; they may outlive their tunnel
 }
@@ -74,6 +77,8 @@ func (l *Link) answer(ctx context.Context, in *tunnel.Incoming, handler http.Han
 		err = l.command(ctx, in)
 	case protocol.StreamTerminal:
 		err = l.terminal(ctx, in, watched)
+	case protocol.StreamRead:
+		err = l.read(ctx, in)
 	case protocol.StreamHTTP:
 		err = l.http(ctx, in, handler)
 	default:
@@ -133,19 +138,27 @@ func (l *Link) terminal(ctx context.Context, in *tunnel.Incoming, watched *watch
 	if err != nil {
 		return in.Refuse(err)
 	}
-	defer attachment.Close()
-	result, err := json.Marshal(opened)
+	stream, err := accept(in, opened)
 	if err != nil {
-		return in.Refuse(err)
-	}
-	stream, err := in.Accept(protocol.Opened{Result: result})
-	if err != nil {
+		attachment.Close()
 		return err
 	}
 	defer stream.Close()
 	watched.begin()
 	defer watched.end()
-	return (&terminalStream{link: l, stream: stream, attachment: attachment, grants: grants}).run(ctx)
+	s := &terminalStream{link: l, stream: stream, attachment: attachment, grants: grants}
+	err = s.run(ctx)
+	s.end(err)
+	return err
+}
+
+// accept answers OPEN with result.
+func accept(in *tunnel.Incoming, result any) (*tunnel.Stream, error) {
+	body, err := json.Marshal(result)
+	if err != nil {
+		return nil, errors.Join(err, in.Refuse(err))
+	}
+	return in.Accept(protocol.Opened{Result: body})
 }
 
 // A watch tells a tunnel whether somebody watches a terminal through it: then

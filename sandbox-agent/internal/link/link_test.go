@@ -104,9 +104,14 @@ func TestStreamBound(t *testing.T) {
 // body. The request allows for another one, which the agent must not.
 func (r *rig) get(path, grant string) (*http.Response, []byte) {
 	r.t.Helper()
+	return r.request("GET "+path+" HTTP/1.1\r\nHost: sandbox\r\nConnection: keep-alive\r\n\r\n", grant)
+}
+
+func (r *rig) request(text, grant string) (*http.Response, []byte) {
+	r.t.Helper()
 	stream, _, err := r.open(protocol.LaneControl, protocol.Open{Kind: protocol.StreamHTTP, Grant: grant})
 	must(r.t, err)
-	_, err = io.WriteString(stream, "GET "+path+" HTTP/1.1\r\nHost: sandbox\r\nConnection: keep-alive\r\n\r\n")
+	_, err = io.WriteString(stream, text)
 	must(r.t, err)
 	reader := bufio.NewReader(stream)
 	resp, err := http.ReadResponse(reader, nil)

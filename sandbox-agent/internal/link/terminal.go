@@ -26,7 +26,23 @@ type terminalStream struct {
 	grants     *grantList
 }
 
+// end closes the attachment after run has returned err.
+func (s *terminalStream) end(err error) {
+	if lost(err) {
+		s.attachment.Lose()
+		return
+	}
+	s.attachment.Close()
+}
+
+// lost reports whether a stream that ended with err was cut off with its tunnel,
+// and its viewers with it, who are coming back then.
+func lost(err error) bool {
+	return err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, errNoGrant)
+}
+
 // run serves until the terminal is over, the stream ends, or no grant is left.
+// It returns io.EOF when the relay has closed the stream.
 func (s *terminalStream) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -85,6 +101,10 @@ func (s *terminalStream) obey(ctx context.Context, m protocol.Message) error {
 		s.attachment.Resize(m)
 	case protocol.Holder:
 		s.attachment.Holder(m)
+	case protocol.WantKeyframe:
+		s.attachment.WantKeyframe(m.History)
+	case protocol.Pace:
+		s.attachment.Pace(m)
 	case protocol.LeaseProposal:
 		if err := s.grants.mayHold(m.Next, s.link.Now()); err != nil {
 			s.attachment.RefuseProposal(m.ID, err.Error())

@@ -9,11 +9,16 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/bytelog"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/pace"
 )
 
 // maxOutbox bounds the messages that wait for an attachment beside the log. A
 // relay that sends more than it reads loses its attachment.
 const maxOutbox = 4096
+
+// maxAttachments bounds the streams of one terminal: a relay has one, and may
+// leave a dead one behind for a moment.
+const maxAttachments = 16
 
 // ackSearch is how far back an ack looks for an earlier one to replace.
 const ackSearch = 32
@@ -24,23 +29,28 @@ const ackSearch = 32
 type Attachment struct {
 	// Static after construction.
 	terminal *Terminal
+	stream   pace.Stream   // its name where the pace is set
 	wake     chan struct{} // 1 element: there is something for Next
 
 	buf []byte // owned by Next: the bytes of the last DATA
 
 	// Guarded by terminal.mu.
-	cursor  bytelog.Cursor
-	outbox  []protocol.Message  // at most maxOutbox
-	space   [4]protocol.Message // of an outbox that is small, as it is when typing
-	present map[protocol.UserID]int
-	ended   bool  // EXITED was returned
-	err     error // why it is over
+	cursor   bytelog.Cursor
+	outbox   []protocol.Message  // at most maxOutbox
+	space    [4]protocol.Message // of an outbox that is small, as it is when typing
+	present  map[protocol.UserID]int
+	wants    wish      // the keyframe asked for and not taken yet
+	keyframe *keyframe // taken and not delivered yet
+	sent     int       // bytes of it that are
+	ended    bool      // EXITED was returned
+	err      error     // why it is over
 }
 
 // Attach opens a stream to the terminal, at params.Since where the log still
 // holds that, else where a newcomer begins: at a line start, at most
-// protocol.MaxReplayBytes back. An ended terminal still shows its log and its
-// end. It fails with KindTooMany beyond 16 attachments. Close it when done.
+// protocol.MaxReplayBytes back. Nothing waits for a lost tunnel any more then.
+// An ended terminal still shows its log and its end. It fails with KindTooMany
+// beyond 16 attachments. Close it when done.
 func (t *Terminal) Attach(params protocol.TerminalParams) (*Attachment, protocol.TerminalOpened, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -49,6 +59,7 @@ func (t *Terminal) Attach(params protocol.TerminalParams) (*Attachment, protocol
 	}
 	a := &Attachment{
 		terminal: t,
+		stream:   t.flow.newStream(),
 		wake:     make(chan struct{}, 1),
 		present:  make(map[protocol.UserID]int),
 	}
@@ -69,12 +80,17 @@ func (t *Terminal) Attach(params protocol.TerminalParams) (*Attachment, protocol
 		Creator: t.info.CreatorID,
 		Claimed: t.lease.Claimed(),
 		Lease:   t.lease.Lease(time.Now()),
+		Pacers:  t.flow.gate.Pacers(time.Now()),
+
+		Recording: t.recordingID(),
 	}
 	opened.Cols, opened.Rows = t.output.SizeAt(opened.Offset)
 	if exited, ok := t.output.Exited(); ok {
 		opened.Exited = &exited
 	}
 	t.attachments[a] = struct{}{}
+	t.flow.gate.Found()
+	t.paced()
 	a.notify()
 	return a, opened, nil
 }
@@ -90,10 +106,11 @@ func (t *Terminal) newcomer() bytelog.Cursor {
 }
 
 // Next returns the next message for the relay and waits until there is one.
-// DATA, RESIZED and EXITED come in the order of the log; RESET when the relay
-// was so slow that the log lost its place. Messages beside the log (LEASED,
-// INPUT_ACK, INPUT_REFUSED, those of [Attachment.Post]) overtake it. A DATA's
-// bytes are valid until the next call. After EXITED it returns io.EOF, after
+// DATA, RESIZED, KEYFRAME and EXITED come in the order of the log; RESET when
+// the relay was so slow that the log lost its place. Messages beside the log
+// (LEASED, INPUT_ACK, INPUT_REFUSED, RECORDING, those of [Attachment.Post])
+// overtake it, but don't part the pieces of a keyframe. A DATA's
+// bytes are valid until the next call, a KEYFRAME's for ever. After EXITED it returns io.EOF, after
 // Close net.ErrClosed; also ctx's error, and KindTooMany for a relay that
 // doesn't read.
 func (a *Attachment) Next(ctx context.Context) (protocol.Message, error) {
@@ -118,6 +135,8 @@ func (a *Attachment) poll() (protocol.Message, error) {
 	switch {
 	case a.err != nil:
 		return nil, a.err
+	case a.sent > 0: // the pieces of a keyframe follow each other directly
+		return a.piece(), nil
 	case len(a.outbox) > 0:
 		m := a.outbox[0]
 		a.outbox[0] = nil
@@ -128,8 +147,19 @@ func (a *Attachment) poll() (protocol.Message, error) {
 	case a.ended:
 		return nil, io.EOF
 	}
-	offset := a.cursor.Offset()
-	item, ok, err := t.output.Next(&a.cursor, protocol.MaxDataBytes)
+	offset, limit := a.cursor.Offset(), protocol.MaxDataBytes
+	if f := a.keyframe; f != nil {
+		if a.cursor == f.at {
+			return a.piece(), nil
+		}
+		if before := f.at.Offset() - offset; before > 0 {
+			limit = int(min(uint64(limit), before))
+		}
+	}
+	if a.wants != wishNone && a.cursor == t.head() {
+		return nil, nil // EXITED would end it before the keyframe
+	}
+	item, ok, err := t.output.Next(&a.cursor, limit)
 	switch {
 	case errors.As(err, new(bytelog.ErrGap)):
 		return a.reset(), nil
@@ -149,6 +179,7 @@ func (a *Attachment) poll() (protocol.Message, error) {
 
 // reset moves the cursor to where a newcomer begins.
 func (a *Attachment) reset() protocol.Reset {
+	a.putOff()
 	a.cursor = a.terminal.newcomer()
 	m := protocol.Reset{Epoch: a.terminal.output.Epoch(), Offset: a.cursor.Offset()}
 	m.Cols, m.Rows = a.terminal.output.SizeAt(m.Offset)
@@ -163,9 +194,22 @@ func (a *Attachment) Post(m protocol.Message) {
 	a.post(m)
 }
 
-// Close ends the attachment. The sockets that its relay reported count no
-// more, so that the grace begins for a holder who has no others.
+// Close ends the attachment, whose relay has closed the stream. The sockets
+// that the relay reported count no more, so that the grace begins for a holder
+// who has no others. Its pace-setters who are not gone keep their place for
+// protocol.ControlGrace.
 func (a *Attachment) Close() {
+	a.end(func(gate *pace.Gate) { gate.Leave(a.stream, time.Now()) })
+}
+
+// Lose ends the attachment, whose tunnel was lost. In addition to what
+// [Attachment.Close] does, the terminal waits with protocol.MaxUnsent of output
+// for another tunnel, for protocol.ControlGrace.
+func (a *Attachment) Lose() {
+	a.end(func(gate *pace.Gate) { gate.Lose(a.stream, a.cursor.Offset(), time.Now()) })
+}
+
+func (a *Attachment) end(leave func(*pace.Gate)) {
 	t := a.terminal
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -174,6 +218,9 @@ func (a *Attachment) Close() {
 	}
 	delete(t.attachments, a)
 	a.fail(net.ErrClosed)
+	a.keyframe = nil
+	leave(&t.flow.gate)
+	t.paced()
 	if holder := t.lease.Lease(time.Now()).Holder; a.present[holder] > 0 {
 		t.present(holder)
 	}

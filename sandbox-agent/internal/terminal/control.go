@@ -163,15 +163,14 @@ func (t *Terminal) applySize(now time.Time) (wait time.Duration) {
 		t.log.Warn("resizing a terminal failed", "error", err)
 		return 0
 	}
-	t.output.Resize(cols, rows)
-	t.wakeAll()
+	t.resized(cols, rows)
 	return 0
 }
 
 // poke has keep look at its deadlines again.
 func (t *Terminal) poke() {
 	select {
-	case t.changed <- struct{}{}:
+	case t.life.changed <- struct{}{}:
 	default: // it has yet to look
 	}
 }
@@ -191,5 +190,6 @@ func (t *Terminal) tick() time.Duration {
 	if deadline, ok := t.lease.Deadline(); ok {
 		next = min(next, deadline.Sub(now))
 	}
+	next = min(next, t.takeKeyframes(now), t.letGo(now))
 	return max(next, 0)
 }

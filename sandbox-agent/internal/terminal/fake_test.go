@@ -186,11 +186,11 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{dev: newFakeDevice(), proc: newFakeProcess()}
 	info := protocol.PTYInfo{ID: "pty_1", CreatorID: alice, Cols: 80, Rows: 24}
-	r.Terminal = newTerminal(session, info, r.dev, r.proc, slog.New(slog.DiscardHandler))
+	r.Terminal = newTerminal(session, info, r.dev, r.proc, sinks{}, slog.New(slog.DiscardHandler))
 	go r.keep(func() {})
 	t.Cleanup(func() {
 		r.kill()
-		<-r.gone
+		<-r.life.gone
 	})
 	return r
 }

@@ -4,6 +4,7 @@ package terminal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/spill"
 )
 
 const (
@@ -47,6 +50,9 @@ type Config struct {
 	GID       int          // default DefaultGID
 	Shell     string       // default: $SHELL, /bin/bash or /bin/sh
 	Logger    *slog.Logger // default: nowhere
+
+	Recordings *recording.Store // nil: nothing is recorded
+	Spill      *spill.Store     // nil: a log is its window alone
 }
 
 // A Host runs the terminals of one sandbox. It is safe for concurrent use.
@@ -184,9 +190,9 @@ func (h *Host) Create(ctx context.Context, session protocol.SessionID, id protoc
 // reserve takes the name id and a place among the running terminals, which
 // start gives back when it fails.
 func (h *Host) reserve(id protocol.PTYID) error {
+	h.prune()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.prune()
 	_, starting := h.starting[id]
 	switch {
 	case h.closed:
@@ -213,21 +219,39 @@ func (h *Host) start(session protocol.SessionID, id protocol.PTYID, p protocol.P
 	}
 	l.account = a
 	l.env = environment(h.config, session, id, a)
-	dev, proc, err := h.launch(l)
-	if err != nil {
-		h.release(a)
-		return nil, err
-	}
 	info := protocol.PTYInfo{
 		ID: id, CreatorID: p.CreatorID, Command: commandLine(p, l), Cols: l.cols, Rows: l.rows,
 		CreatedAt: time.Now().UnixMilli(),
 	}
-	t = newTerminal(session, info, dev, proc, h.log.With("pty", id))
+	to := sinks{spill: h.config.Spill}
+	if p.Record {
+		if to.tape, err = h.tape(session, info); err != nil {
+			h.release(a)
+			return nil, err
+		}
+	}
+	dev, proc, err := h.launch(l)
+	if err != nil {
+		if to.tape != nil {
+			err = errors.Join(err, to.tape.Discard())
+		}
+		h.release(a)
+		return nil, err
+	}
+	t = newTerminal(session, info, dev, proc, to, h.log.With("pty", id))
 	go t.keep(func() { // Shutdown waits for it
 		h.release(a)
 		h.terminals.Done()
 	})
 	return t, nil
+}
+
+// tape begins the recording of a terminal that is about to start.
+func (h *Host) tape(session protocol.SessionID, info protocol.PTYInfo) (*recording.Recording, error) {
+	if h.config.Recordings == nil {
+		return nil, errNoRecordings
+	}
+	return h.config.Recordings.Create(tapeParams(session, info, time.Now()))
 }
 
 func (h *Host) release(a account) {
@@ -248,33 +272,42 @@ func (h *Host) running() (n int) {
 }
 
 // prune forgets ended terminals that are too old or too many. It is called
-// with mu held, whenever somebody asks for terminals.
+// whenever somebody asks for terminals.
 func (h *Host) prune() {
+	for _, t := range h.stale() {
+		t.discard()
+	}
+}
+
+// stale takes those terminals off the list and returns them.
+func (h *Host) stale() (stale []*Terminal) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	var ended []*Terminal
-	for id, t := range h.listed {
-		if !t.released() {
-			continue
+	for _, t := range h.listed {
+		switch {
+		case !t.released():
+		case time.Since(t.endedAt()) > keepEnded:
+			stale = append(stale, t)
+		default:
+			ended = append(ended, t)
 		}
-		if time.Since(t.endedAt()) > keepEnded {
-			delete(h.listed, id)
-			continue
-		}
-		ended = append(ended, t)
 	}
-	if len(ended) <= maxEnded {
-		return
+	if over := len(ended) - maxEnded; over > 0 {
+		slices.SortFunc(ended, func(a, b *Terminal) int { return a.endedAt().Compare(b.endedAt()) })
+		stale = append(stale, ended[:over]...)
 	}
-	slices.SortFunc(ended, func(a, b *Terminal) int { return a.endedAt().Compare(b.endedAt()) })
-	for _, t := range ended[:len(ended)-maxEnded] {
+	for _, t := range stale {
 		delete(h.listed, t.info.ID)
 	}
+	return stale
 }
 
 // Get returns the terminal id of session, which may have ended.
 func (h *Host) Get(session protocol.SessionID, id protocol.PTYID) (*Terminal, error) {
+	h.prune()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.prune()
 	t := h.listed[id]
 	if t == nil || t.session != session {
 		return nil, protocol.Errorf(protocol.KindNotFound, "no such terminal")
@@ -300,9 +333,9 @@ func (h *Host) List(session protocol.SessionID) []protocol.PTYInfo {
 
 // of returns the terminals of session.
 func (h *Host) of(session protocol.SessionID) []*Terminal {
+	h.prune()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.prune()
 	var ts []*Terminal
 	for _, t := range h.listed {
 		if t.session == session {
@@ -328,11 +361,15 @@ func (h *Host) Close(session protocol.SessionID, id protocol.PTYID) error {
 // forget waits until nothing is left of t, which is closing, and takes it off
 // the list.
 func (h *Host) forget(t *Terminal) {
-	<-t.gone
+	<-t.life.gone
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.listed[t.info.ID] == t {
+	listed := h.listed[t.info.ID] == t
+	if listed {
 		delete(h.listed, t.info.ID)
+	}
+	h.mu.Unlock()
+	if listed { // else somebody else does
+		t.discard()
 	}
 }
 

@@ -11,9 +11,10 @@ const (
 	// maxQueuedItems bounds the queue where its bytes don't: a key held down
 	// before a program that doesn't read.
 	maxQueuedItems = 8 << 10
-	// maxAnswerBytes bounds the answers to terminal queries that wait. A
-	// program that asks more without reading gets no more.
-	maxAnswerBytes = 4 << 10
+	// maxAnswerBytes bounds the answers to terminal queries that wait: room for
+	// those to all 256 colours at once, several times. A program that asks more
+	// without reading gets no more.
+	maxAnswerBytes = 64 << 10
 	// maxClients bounds the clients whose sequence is remembered.
 	maxClients = 1 << 10
 )
@@ -31,7 +32,7 @@ type queuedInput struct {
 // inputQueue is what waits to be written to the PTY. The terminal's mutex
 // guards it.
 type inputQueue struct {
-	answers  []byte        // of the responder
+	answers  []byte        // to terminal queries
 	items    []queuedInput // at most maxQueuedItems
 	bytes    int           // in items, at most protocol.MaxInputQueued
 	flushing bool          // flush runs
@@ -144,7 +145,7 @@ func (t *Terminal) pump() {
 		return
 	}
 	t.input.flushing = true
-	t.writers.Go(t.flush) // finish waits for it
+	t.life.writers.Go(t.flush) // finish waits for it
 }
 
 // flush writes the queue as the PTY gets room, until it is empty.

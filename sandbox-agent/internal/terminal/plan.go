@@ -11,6 +11,9 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
+// termName is the TERM of terminals.
+const termName = "xterm-256color"
+
 // searchPath is the PATH of terminals, whatever the agent's is.
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -79,7 +82,7 @@ func (h *Host) folder(dir string) (string, error) {
 // which may hold secrets, only what inherited names.
 func environment(config Config, session protocol.SessionID, id protocol.PTYID, a account) []string {
 	env := []string{
-		"TERM=xterm-256color",
+		"TERM=" + termName,
 		"COLORTERM=truecolor",
 		"LANG=C.UTF-8",
 		"PATH=" + searchPath,

@@ -108,10 +108,10 @@ func TestEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		v := r.attach(t, nil)
 		v.propose(alice)
-		r.print("bye\r\n\x1b[6") // what the responder held is not lost
+		r.print("bye\r\n\x1b[6") // what the grid holds back is not lost
 		r.proc.exit(3)
 		close(r.dev.output)
-		<-r.gone
+		<-r.life.gone
 		v.typed(1, 1, "x")
 		v.wantRefused(1, protocol.RefusedEnded)
 		v.Propose(protocol.LeaseProposal{ID: 8, ExpectRevision: 1})
@@ -139,7 +139,7 @@ func TestDrainIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		start := time.Now()
 		r.proc.exit(0)
-		<-r.gone
+		<-r.life.gone
 		if took := time.Since(start); took != drainFor {
 			t.Fatalf("took %v", took)
 		}
@@ -162,7 +162,7 @@ func TestCloseEscalates(t *testing.T) {
 				r.proc.stubborn, r.proc.leftover = tt.stubborn, tt.leftover
 				start := time.Now()
 				r.close()
-				<-r.gone
+				<-r.life.gone
 				if took := time.Since(start); took != tt.took {
 					t.Errorf("took %v, want %v", took, tt.took)
 				}
@@ -186,7 +186,7 @@ func TestLeftovers(t *testing.T) {
 		if time.Since(start) != 0 {
 			t.Error("viewers waited for leftovers")
 		}
-		<-r.gone
+		<-r.life.gone
 		if took := time.Since(start); took < killAfter || took > killAfter+sweepEvery || r.proc.leftover != 0 {
 			t.Errorf("took %v, %d left", took, r.proc.leftover)
 		}

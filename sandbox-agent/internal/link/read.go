@@ -1,0 +1,54 @@
+package link
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/tunnel"
+)
+
+// read serves a part of a terminal's log. Where the log has dropped the rest
+// before it was sent, the stream ends early.
+func (l *Link) read(ctx context.Context, in *tunnel.Incoming) error {
+	var params protocol.ReadParams
+	if err := json.Unmarshal(in.Open.Params, &params); err != nil {
+		return in.Refuse(protocol.Errorf(protocol.KindInvalid, "malformed params"))
+	}
+	grant, err := l.grant(ctx, in.Open.Grant)
+	if err != nil {
+		return in.Refuse(err)
+	}
+	if !grant.Allows(params.SessionID, params.PTYID, protocol.CapView) {
+		return in.Refuse(protocol.Errorf(protocol.KindForbidden, "the grant does not allow to view this terminal"))
+	}
+	term, err := l.Host.Get(params.SessionID, params.PTYID)
+	if err != nil {
+		return in.Refuse(err)
+	}
+	reading, opened, err := term.Read(params)
+	if err != nil {
+		return in.Refuse(err)
+	}
+	stream, err := accept(in, opened)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	stop := context.AfterFunc(ctx, func() { stream.Close() })
+	defer stop()
+	for {
+		m, err := reading.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := protocol.Write(stream, m); err != nil {
+			return err
+		}
+	}
+}

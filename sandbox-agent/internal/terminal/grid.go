@@ -1,0 +1,15 @@
+package terminal
+
+import "github.com/fairlead/fairlead/sandbox-agent/internal/screen"
+
+// A grid is a terminal's screen: a program's output goes in, what viewers are
+// to see and the answers to terminal queries come out. Package screen has the
+// real one.
+type grid interface {
+	Write(out, answers, p []byte) (o, a []byte)
+	Flush(out []byte) []byte
+	Resize(cols, rows int)
+	AppendKeyframe(dst []byte, history int) []byte
+}
+
+var _ grid = (*screen.Screen)(nil)

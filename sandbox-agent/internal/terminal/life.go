@@ -1,0 +1,180 @@
+package terminal
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+const (
+	// drainFor is how long an ended program's output may take to arrive.
+	drainFor = time.Second
+	// hangUpEvery is how often a program that is to end is told so. Bash
+	// overlooks a signal that comes just before it waits for a key.
+	hangUpEvery = 100 * time.Millisecond
+	// sweepEvery is how often leftover processes are looked for.
+	sweepEvery = 50 * time.Millisecond
+	// maxKills bounds the rounds in which leftover processes are killed.
+	maxKills = 200
+)
+
+// life is what keep waits for, and what waits for it.
+type life struct {
+	changed chan struct{} // 1 element: keep should look at its deadlines
+	closing latch         // the program is to end
+	killing latch         // and at once
+	gone    chan struct{} // closed when everything is released
+
+	reader    sync.WaitGroup // read
+	writers   sync.WaitGroup // flush; only added to before the end
+	followers sync.WaitGroup // of the log; the same
+}
+
+// A latch is a channel that can be closed more than once.
+type latch struct {
+	c    chan struct{}
+	once sync.Once
+}
+
+func (l *latch) raise() { l.once.Do(func() { close(l.c) }) }
+
+// released reports whether the terminal holds nothing but its log.
+func (t *Terminal) released() bool {
+	select {
+	case <-t.life.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+func (t *Terminal) close() { t.life.closing.raise() }
+
+func (t *Terminal) kill() {
+	t.life.closing.raise()
+	t.life.killing.raise()
+}
+
+// keep owns the terminal's life: it runs the deadlines of lease and size, ends
+// the program when asked to, records its end, and calls release when nothing
+// of it is left.
+func (t *Terminal) keep(release func()) {
+	exits := make(chan exit, 1)
+	go func() { exits <- t.proc.Wait() }() // received below
+	deadline := time.NewTimer(t.tick())
+	defer deadline.Stop()
+	closing, killing := t.life.closing.c, t.life.killing.c
+	var again, patience <-chan time.Time
+	for {
+		select {
+		case e := <-exits:
+			t.finish(e)
+			release()
+			close(t.life.gone)
+			return
+		case <-t.life.changed:
+			deadline.Reset(t.tick())
+		case <-deadline.C:
+			deadline.Reset(t.tick())
+		case <-closing:
+			closing = nil
+			again, patience = time.After(hangUpEvery), time.After(killAfter)
+			t.hangUp()
+		case <-again:
+			again = time.After(hangUpEvery)
+			t.hangUp()
+		case <-killing:
+			killing = nil
+			patience = time.After(0)
+		case <-patience:
+			// Again until it has ended: what is forked meanwhile escapes one round.
+			again, patience = nil, time.After(sweepEvery)
+			t.life.killing.raise() // sweep need not be patient either
+			t.proc.SignalAll(syscall.SIGKILL)
+		}
+	}
+}
+
+// hangUp tells everything in the terminal to end, stopped jobs too, and returns
+// how much there was.
+func (t *Terminal) hangUp() int {
+	n := t.proc.SignalAll(syscall.SIGHUP)
+	if n > 0 {
+		t.proc.SignalAll(syscall.SIGCONT)
+	}
+	return n
+}
+
+// finish takes what output is left, records the end and clears away what the
+// program left running.
+func (t *Terminal) finish(e exit) {
+	t.mu.Lock()
+	t.lift() // what the PTY still holds is little, and the end has to be known
+	t.mu.Unlock()
+	drained := make(chan struct{})
+	go func() { // ends when read does, at the latest after Close below
+		t.life.reader.Wait()
+		close(drained)
+	}()
+	late := time.NewTimer(drainFor)
+	defer late.Stop()
+	select {
+	case <-drained:
+	case <-late.C: // something else holds the PTY open
+	}
+	t.closeDevice()
+	<-drained
+
+	t.mu.Lock()
+	t.ended = time.Now()
+	t.output.Exit(e.code, e.signal)
+	t.refuseAll(protocol.RefusedEnded)
+	t.takeKeyframes(t.ended) // keep runs no deadlines any more
+	t.wakeAll()
+	t.mu.Unlock()
+	t.life.writers.Wait()
+	t.life.followers.Wait()
+	t.log.Info("terminal ended", "code", e.code, "signal", e.signal)
+	t.sweep()
+}
+
+func (t *Terminal) closeDevice() {
+	if err := t.dev.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+		t.log.Warn("closing a terminal failed", "error", err)
+	}
+}
+
+// sweep hangs up what the program left running, and kills what is still there
+// killAfter later: a uid must be empty before another terminal gets it.
+func (t *Terminal) sweep() {
+	if t.hangUp() == 0 {
+		return
+	}
+	again := time.NewTicker(sweepEvery)
+	defer again.Stop()
+	patience := time.NewTimer(killAfter)
+	defer patience.Stop()
+	for waiting := true; waiting; {
+		select {
+		case <-patience.C:
+			waiting = false
+		case <-t.life.killing.c:
+			waiting = false
+		case <-again.C:
+			if t.proc.SignalAll(0) == 0 {
+				return
+			}
+		}
+	}
+	for range maxKills {
+		if t.proc.SignalAll(syscall.SIGKILL) == 0 {
+			return
+		}
+		<-again.C
+	}
+	t.log.Error("processes of an ended terminal can't be killed")
+}

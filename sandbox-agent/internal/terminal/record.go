@@ -1,0 +1,292 @@
+package terminal
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/pace"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
+)
+
+const (
+	// recordBytes is the most output in one event of a recording.
+	recordBytes = 16 << 10
+	// flushEvery is how long output may wait before a recording's file has it.
+	flushEvery = time.Second
+)
+
+// A recorder writes a terminal's output to a recording, as one of those who set
+// its pace.
+//
+// The log has no times, so output is stamped when it is taken from the log,
+// with the time of the newest output there. That is exact for as long as the
+// recorder keeps up, and with a list of times it would be no better: who is
+// behind holds the program back, whose times are wrong then anyway.
+type recorder struct {
+	follower
+	stream pace.Stream
+	done   chan struct{} // closed when the recording has ended
+
+	// Guarded by terminal.mu.
+	tape     *recording.Recording // nil: it is about to begin
+	stopping bool
+	until    uint64 // where it stops
+	jumps    int    // over output that was lost
+}
+
+// StartRecording records the terminal id of session from now on, beginning with
+// its screen and the lines above it, and returns the recording's id. It fails
+// with KindConflict while another recording runs, with KindEnded when the
+// program has ended, and with KindUnsupported where nothing is recorded.
+func (h *Host) StartRecording(session protocol.SessionID, id protocol.PTYID) (string, error) {
+	t, err := h.Get(session, id)
+	if err != nil {
+		return "", err
+	}
+	if h.config.Recordings == nil {
+		return "", errNoRecordings
+	}
+	return t.startRecording(h.config.Recordings)
+}
+
+var errNoRecordings = protocol.Errorf(protocol.KindUnsupported, "nothing is recorded here")
+
+// StopRecording ends the recording that runs and returns its id. Everything
+// printed before is in it. It fails with KindNotFound when none runs.
+func (h *Host) StopRecording(session protocol.SessionID, id protocol.PTYID) (string, error) {
+	t, err := h.Get(session, id)
+	if err != nil {
+		return "", err
+	}
+	return t.stopRecording()
+}
+
+// tapeParams says what a recording that begins now is of.
+func tapeParams(session protocol.SessionID, info protocol.PTYInfo, now time.Time) recording.Params {
+	return recording.Params{
+		Session: session, PTY: info.ID, Command: info.Command,
+		Cols: info.Cols, Rows: info.Rows, Term: termName, Start: now,
+	}
+}
+
+func (t *Terminal) startRecording(store *recording.Store) (string, error) {
+	r, params, first, err := t.beginRecording()
+	if err != nil {
+		return "", err
+	}
+	tape, err := store.Create(params)
+	if err == nil && len(first) > 0 {
+		if err = tape.Output(params.Start, first); err != nil {
+			err = errors.Join(err, tape.Discard())
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err != nil {
+		t.recordingOver(r)
+		t.life.followers.Done()
+		return "", fmt.Errorf("terminal: %w", err)
+	}
+	r.tape = tape
+	t.announceRecording()
+	go func() { // finish waits for it
+		defer t.life.followers.Done()
+		r.run()
+	}()
+	return tape.ID(), nil
+}
+
+// beginRecording takes the place of the one recorder, from where on the log is
+// recorded, and returns what comes before: a keyframe. Without one it begins
+// where a viewer would.
+func (t *Terminal) beginRecording() (*recorder, recording.Params, []byte, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case !t.ended.IsZero():
+		return nil, recording.Params{}, nil, protocol.Errorf(protocol.KindEnded, "the program has ended")
+	case t.recorder != nil:
+		return nil, recording.Params{}, nil, protocol.Errorf(protocol.KindConflict, "the terminal is being recorded")
+	}
+	cursor, first := t.head(), []byte(nil)
+	if cursor.Offset() > 0 {
+		if screen, ok := t.keyframes.at(cursor, wishHistory); ok {
+			first = screen.bytes
+		} else {
+			cursor = t.newcomer()
+		}
+	}
+	r := &recorder{follower: newFollower(t, cursor), stream: t.flow.newStream(), done: make(chan struct{})}
+	t.recorder = r
+	t.following[&r.follower] = struct{}{}
+	t.life.followers.Add(1)
+	t.paceRecording(r)
+	info := t.info
+	info.Cols, info.Rows = t.output.SizeAt(cursor.Offset())
+	return r, tapeParams(t.session, info, time.Now()), first, nil
+}
+
+// recordTo records the terminal from its first byte. It is called before the
+// terminal is read.
+func (t *Terminal) recordTo(tape *recording.Recording) {
+	r := &recorder{
+		follower: newFollower(t, t.head()), stream: t.flow.newStream(), done: make(chan struct{}), tape: tape,
+	}
+	t.recorder = r
+	t.paceRecording(r)
+	t.follow(&r.follower, r.run)
+}
+
+func (t *Terminal) stopRecording() (string, error) {
+	t.mu.Lock()
+	r := t.recorder
+	if r == nil || r.tape == nil || r.stopping {
+		t.mu.Unlock()
+		return "", protocol.Errorf(protocol.KindNotFound, "the terminal is not being recorded")
+	}
+	r.stopping, r.until = true, t.output.Head()
+	r.notify()
+	t.mu.Unlock()
+	<-r.done
+	return r.tape.ID(), nil
+}
+
+// recordingID returns the id of the recording that runs. It is called with mu
+// held.
+func (t *Terminal) recordingID() string {
+	if t.recorder == nil || t.recorder.tape == nil {
+		return ""
+	}
+	return t.recorder.tape.ID()
+}
+
+// announceRecording tells everybody which recording runs. It is called with mu
+// held.
+func (t *Terminal) announceRecording() {
+	for a := range t.attachments {
+		a.post(protocol.Recording{ID: t.recordingID()})
+	}
+}
+
+// paceRecording notes how far the recorder is. It is called with mu held.
+func (t *Terminal) paceRecording(r *recorder) {
+	if !t.flow.gate.Set(r.stream, recordingPacer, r.cursor.Offset(), t.output.Head(), time.Now()) {
+		t.refusePace("too many pace-setters")
+	}
+	t.paced()
+}
+
+// recordingOver makes room for another recorder. It is called with mu held.
+func (t *Terminal) recordingOver(r *recorder) {
+	delete(t.following, &r.follower)
+	t.recorder = nil
+	t.flow.gate.Gone(r.stream, recordingPacer)
+	t.paced()
+}
+
+// run records until the program ends, somebody stops it, or the disk fails.
+func (r *recorder) run() {
+	t := r.terminal
+	err := r.record()
+	if end := r.tape.End(time.Now(), err); err == nil {
+		err = end
+	}
+	if err != nil {
+		t.log.Warn("a recording ended early", "recording", r.tape.ID(), "error", err)
+	}
+	t.mu.Lock()
+	t.recordingOver(r)
+	t.announceRecording()
+	t.mu.Unlock()
+	close(r.done)
+}
+
+// record writes what is printed until there will be no more, or the disk fails.
+func (r *recorder) record() error {
+	flush := time.NewTicker(flushEvery)
+	defer flush.Stop()
+	for {
+		item, ok := r.take()
+		if item.exited {
+			return nil
+		}
+		if err := r.write(item); err != nil {
+			return err
+		}
+		due := flush.C
+		if !r.tape.Buffered() {
+			due = nil
+		}
+		var err error
+		switch {
+		case ok:
+			select {
+			case <-due:
+				err = r.tape.Flush()
+			default:
+			}
+		default:
+			select {
+			case <-r.wake:
+			case <-due:
+				err = r.tape.Flush()
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (r *recorder) write(item followed) error {
+	if m := item.resized; m != nil {
+		if err := r.tape.Resize(item.at, m.Cols, m.Rows); err != nil {
+			return err
+		}
+	}
+	return r.tape.Output(item.at, item.bytes)
+}
+
+// take returns what is to be recorded next, false when there is nothing now.
+// What it returned before is recorded. Where it stops, the log has ended.
+func (r *recorder) take() (followed, bool) {
+	t := r.terminal
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.paceRecording(r)
+	limit := recordBytes
+	if r.stopping {
+		left := r.until - min(r.until, r.cursor.Offset())
+		if left == 0 {
+			return followed{exited: true}, true
+		}
+		limit = int(min(left, recordBytes))
+	}
+	item, ok, err := r.next(limit)
+	if err != nil {
+		return r.jump(), true
+	}
+	return item, ok
+}
+
+// jump goes on with the present screen after output was lost, because the disk
+// was slower for longer than the program may be held back. It is called with
+// terminal.mu held.
+func (r *recorder) jump() followed {
+	t := r.terminal
+	if r.jumps++; r.jumps == 1 {
+		t.log.Warn("a recording lacks output: the disk is too slow", "recording", r.tape.ID())
+	}
+	r.cursor = t.head()
+	item := followed{offset: r.cursor.Offset(), at: time.Now()}
+	if screen, ok := t.keyframes.at(r.cursor, wishScreen); ok {
+		item.bytes = screen.bytes
+	} else {
+		r.cursor = t.newcomer()
+	}
+	cols, rows := t.output.SizeAt(r.cursor.Offset())
+	item.resized = &protocol.Resized{Offset: r.cursor.Offset(), Cols: cols, Rows: rows}
+	return item
+}
