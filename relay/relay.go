@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/access"
 	"github.com/fairlead/fairlead/relay/internal/admin"
@@ -52,6 +51,7 @@ type Relay struct {
 
 	ready    atomic.Bool // keys are known
 	draining atomic.Bool
+	peers    atomic.Pointer[[]peer] // the other relays, as the control plane last said
 }
 
 // New opens the relay's listeners, so that a busy port or an unreadable key is
@@ -67,11 +67,7 @@ func New(cfg Config) (*Relay, error) {
 	r.hubs = hub.NewSet(r.fleet, r.log, hub.NewMetrics(r.registry))
 	r.dispatcher = dispatch.New(r.keys, r.fleet, r.log)
 	r.uplink = &uplink.Uplink{Address: cfg.ControlPlaneConnect, Log: r.log}
-	err := r.listen()
-	if err == nil {
-		r.origins, err = access.NewOrigins(cfg.origins(r.public.Addr()))
-	}
-	if err != nil {
+	if err := r.listen(); err != nil {
 		r.closeListeners()
 		return nil, err
 	}
@@ -91,9 +87,17 @@ func (r *Relay) listen() error {
 		}
 		r.public = tls.NewListener(r.public, config)
 	}
+	if r.origins, err = access.NewOrigins(r.cfg.origins(r.public.Addr())); err != nil {
+		return err
+	}
 	if r.admin, err = net.Listen("tcp", r.cfg.AdminListen); err != nil {
 		return fmt.Errorf("admin listener: %w", err)
 	}
+	return r.listenTunnels()
+}
+
+// listenTunnels opens the listener that agents dial.
+func (r *Relay) listenTunnels() error {
 	tlsConfig, err := loadTLS(r.cfg.TunnelCert, r.cfg.TunnelKey)
 	if err != nil {
 		return fmt.Errorf("tunnel listener: %w", err)
@@ -105,6 +109,7 @@ func (r *Relay) listen() error {
 	}
 	r.tunnels, err = tunnel.Listen(tunnel.ListenConfig{
 		Conn: udp, TLS: tlsConfig, RelayID: r.cfg.RelayID, Revision: r.cfg.Revision, Admit: r.fleet.Admit,
+		Origin: r.origins.List()[0], Alternates: r.alternates, TrustOrigin: r.origins.Listed,
 		StatelessResetKey: r.cfg.resetKey(), TokenKey: r.cfg.tokenKey(), Logger: r.log,
 	})
 	if err != nil {
@@ -137,8 +142,8 @@ func (r *Relay) Addresses() Addresses {
 	}
 }
 
-// Run serves until ctx ends, then drains: viewers are told to come back and
-// sandboxes to go away. It returns nil after a drain.
+// Run serves until ctx ends, then drains: sandboxes and viewers are sent to
+// other relays, or told to come back. It returns nil after a drain.
 func (r *Relay) Run(ctx context.Context) error {
 	defer r.closeListeners()
 	publicServer, err := r.publicServer()
@@ -160,9 +165,11 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	serve(adminServer, r.admin)
 	background, stop := context.WithCancel(context.Background())
+	registered, unregister := context.WithCancel(background)
+	var registering sync.WaitGroup // the drain waits for it
 	serving.Go(func() { r.acceptTunnels(background) })
 	if err := r.awaitKeys(ctx); err == nil {
-		serving.Go(func() { r.stayRegistered(background) })
+		registering.Go(func() { r.stayRegistered(registered) })
 		serving.Go(func() { r.refreshKeys(background) })
 		serve(publicServer, r.public)
 		r.ready.Store(true)
@@ -176,6 +183,9 @@ func (r *Relay) Run(ctx context.Context) error {
 	case err = <-failed:
 	case <-ctx.Done():
 	}
+	r.draining.Store(true)
+	unregister()
+	registering.Wait()
 	r.drain(publicServer)
 	stop()
 	adminServer.Close()
@@ -183,27 +193,6 @@ func (r *Relay) Run(ctx context.Context) error {
 	r.closeListeners()
 	serving.Wait()
 	return err
-}
-
-// drain ends what runs within the drain timeout: readiness first, then
-// viewers, then requests and the commands they wait for, then sandboxes.
-func (r *Relay) drain(public *http.Server) {
-	r.draining.Store(true)
-	ctx, cancel := context.WithTimeout(context.Background(), r.cfg.DrainTimeout)
-	defer cancel()
-	r.hubs.Close(ctx)
-	if public.Shutdown(ctx) != nil {
-		public.Close()
-	}
-	r.dispatcher.Close()
-	for _, status := range r.fleet.List() {
-		if session, err := r.fleet.Session(status.SandboxID); err == nil {
-			session.GoAway(protocol.GoAway{
-				Reason: protocol.KindRestarting, Message: "the relay is going away",
-				DeadlineMS: r.cfg.DrainTimeout.Milliseconds(),
-			})
-		}
-	}
 }
 
 // publicServer serves browsers and machines at the public origin.
@@ -225,7 +214,7 @@ func (r *Relay) publicServer() (*http.Server, error) {
 	mux.Handle("/", console.Handler(console.Options{ConnectOrigins: r.origins.List(), Revision: r.cfg.Revision}))
 
 	server := &http.Server{
-		Handler:           r.origins.Guard(mux),
+		Handler:           r.origins.Guard(r.origins.Share(mux)),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    80 << 10, // a grant in a header, and room

@@ -8,12 +8,18 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/fairlead/fairlead/protocol"
 )
 
 const (
 	keysPath = "/.well-known/jwks.json"
 	// maxKeys bounds a key set, in bytes.
 	maxKeys = 256 << 10
+	// maxAnswer bounds the answer to a registration, in bytes, and maxPeers
+	// how many other relays are taken from it.
+	maxAnswer = 64 << 10
+	maxPeers  = 8
 	// registerInterval is how often the relay tells the control plane where
 	// it is; the control plane forgets it after three misses.
 	registerInterval = 10 * time.Second
@@ -83,13 +89,64 @@ func (r *Relay) stayRegistered(ctx context.Context) {
 	every(ctx, registerInterval, register)
 }
 
-func (r *Relay) register(ctx context.Context) error {
+// A peer is another relay that the control plane knows.
+type peer struct {
+	Tunnel       string `json:"tunnel"`
+	PublicOrigin string `json:"public_origin"`
+}
+
+// alternates returns where agents may go instead, "host:port".
+func (r *Relay) alternates() []string {
+	var list []string
+	for _, p := range r.others() {
+		list = append(list, p.Tunnel)
+	}
+	return list
+}
+
+// elsewhere returns the origin of another relay, empty when there is none that
+// browsers may go to.
+func (r *Relay) elsewhere() string {
+	for _, p := range r.others() {
+		if r.origins.Listed(p.PublicOrigin) {
+			return p.PublicOrigin
+		}
+	}
+	return ""
+}
+
+func (r *Relay) others() []peer {
+	if peers := r.peers.Load(); peers != nil {
+		return *peers
+	}
+	return nil
+}
+
+// register tells the control plane where this relay is, and learns of the
+// others.
+func (r *Relay) register(ctx context.Context) error { return r.put(ctx, false) }
+
+// deregister takes this relay out of the control plane's list, so that nobody
+// is sent here any more, and learns a last time of the others.
+func (r *Relay) deregister(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, deregisterTimeout)
+	defer cancel()
+	if err := r.put(ctx, true); err != nil {
+		r.log.Warn("not deregistered", "err", err)
+	}
+}
+
+// put sends this relay's registration and notes which others there are.
+func (r *Relay) put(ctx context.Context, draining bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	a := r.Addresses()
-	body, err := json.Marshal(map[string]string{
-		"url": a.URL, "tunnel": a.Tunnel, "public_origin": r.cfg.origins(r.public.Addr())[0],
-	})
+	body, err := json.Marshal(struct {
+		URL          string `json:"url"`
+		Tunnel       string `json:"tunnel"`
+		PublicOrigin string `json:"public_origin"`
+		Draining     bool   `json:"draining,omitempty"`
+	}{a.URL, a.Tunnel, r.origins.List()[0], draining})
 	if err != nil {
 		return err
 	}
@@ -104,10 +161,23 @@ func (r *Relay) register(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	resp.Body.Close()
+	defer resp.Body.Close()
 	if resp.StatusCode >= 300 {
 		return fmt.Errorf("relay: register: status %d", resp.StatusCode)
 	}
+	var answer struct {
+		Relays []peer `json:"relays"`
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&answer); err != nil {
+		return fmt.Errorf("relay: register: %w", err)
+	}
+	peers := answer.Relays[:0]
+	for _, p := range answer.Relays {
+		if protocol.CheckAddr(p.Tunnel) == nil && len(peers) < maxPeers {
+			peers = append(peers, p)
+		}
+	}
+	r.peers.Store(&peers)
 	return nil
 }
 

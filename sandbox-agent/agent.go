@@ -5,7 +5,6 @@ package agent
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -14,7 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,8 +23,9 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/executor"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/ledger"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/link"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/spill"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
-	"github.com/fairlead/fairlead/tunnel"
 )
 
 // shutdownTimeout bounds how long terminals get to end with the agent.
@@ -43,10 +43,11 @@ type Agent struct {
 	controlPlaneCA *x509.CertPool
 	keys           *jws.Keys
 	ledger         *ledger.Ledger
+	recordings     *recording.Store
+	spill          *spill.Store // nil: logs are not kept on disk
 	host           *terminal.Host
 	link           *link.Link
-
-	session atomic.Pointer[tunnel.Session] // the registered tunnel, if any
+	tunnels        *tunnelSet
 }
 
 // New reads the agent's state and prepares its terminals.
@@ -65,6 +66,7 @@ func New(cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	if err := a.build(); err != nil {
+		a.closeOutputs()
 		return nil, errors.Join(err, a.ledger.Close())
 	}
 	return a, nil
@@ -114,9 +116,13 @@ func (a *Agent) build() error {
 	if os.Geteuid() == 0 {
 		isolation = terminal.IsolationUID
 	}
-	var err error
+	err := a.openOutputs()
+	if err != nil {
+		return err
+	}
 	a.host, err = terminal.NewHost(terminal.Config{
 		Workspace: a.cfg.Workspace, Homes: a.cfg.Homes, Isolation: isolation, Logger: a.log,
+		Recordings: a.recordings, Spill: a.spill,
 	})
 	if err != nil {
 		return err
@@ -128,28 +134,38 @@ func (a *Agent) build() error {
 		}
 	}
 	run := &executor.Executor{
-		Sandbox: a.enrolment.SandboxID, Keys: a.keys, Ledger: a.ledger, Terminals: a.host, Now: time.Now, Log: a.log,
+		Sandbox: a.enrolment.SandboxID, Keys: a.keys, Ledger: a.ledger, Terminals: a.host, Recorder: a.host,
+		Now: time.Now, Log: a.log,
 	}
 	a.link = &link.Link{
 		Sandbox: a.enrolment.SandboxID, Keys: a.keys, Host: a.host, Execute: run.Execute,
-		Revision: a.cfg.Revision, Now: time.Now, Log: a.log,
+		Recordings: a.recordings, Revision: a.cfg.Revision, Now: time.Now, Log: a.log,
 	}
+	a.tunnels = newTunnelSet(a.cfg.Relays, a.ledger.NextGeneration, a.log)
 	a.log.Info("agent ready", "sandbox", a.enrolment.SandboxID, "instance", a.instance,
 		"isolation", isolation, "revision", a.cfg.Revision)
 	return nil
 }
 
-// Run keeps a tunnel to a relay until ctx ends, or until another copy of this
-// sandbox takes over, which is an error.
+// Run keeps tunnels to up to two relays until ctx ends, or until another copy
+// of this sandbox takes over, which is an error.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.close()
-	err := tunnel.Run(ctx, tunnel.RunConfig{
-		Addrs: a.cfg.Relays, Dial: a.dial, Serve: a.serve, Fatal: fatal, Logger: a.log,
-	})
-	if ctx.Err() != nil {
-		return nil
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var keeping sync.WaitGroup // Run waits for it
+	ended := make(chan error, maxTunnels)
+	for i := range maxTunnels {
+		keeping.Go(func() {
+			ended <- a.keep(ctx, i)
+			cancel()
+		})
 	}
-	return err
+	keeping.Wait()
+	if err := <-ended; !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
 }
 
 func (a *Agent) close() {
@@ -157,92 +173,8 @@ func (a *Agent) close() {
 	defer cancel()
 	a.host.Shutdown(ctx)
 	a.link.Wait()
+	a.closeOutputs()
 	if err := a.ledger.Close(); err != nil {
 		a.log.Warn("ledger not closed", "err", err)
 	}
-}
-
-// fatal reports whether dialling again is pointless: another copy of the
-// sandbox is newer. A certificate that is refused may be accepted later, by a
-// relay that knows newer keys.
-func fatal(err error) bool {
-	var e *protocol.Error
-	return errors.As(err, &e) && e.Kind == protocol.KindSuperseded
-}
-
-// dial opens and registers a tunnel under a new generation.
-func (a *Agent) dial(ctx context.Context, addr string) (*tunnel.Session, error) {
-	generation, err := a.ledger.NextGeneration()
-	if err != nil {
-		return nil, err
-	}
-	return tunnel.Dial(ctx, tunnel.DialConfig{
-		Addr:   addr,
-		TLS:    &tls.Config{RootCAs: a.relayCA, MinVersion: tls.VersionTLS13},
-		Logger: a.log,
-		Hello: func(c protocol.Challenge, exporter []byte) (protocol.Hello, error) {
-			signature, err := a.device.Sign(protocol.HelloTranscript(c.RelayID, c.Nonce, exporter))
-			return protocol.Hello{
-				MinVersion: protocol.MinVersion, MaxVersion: protocol.MaxVersion,
-				SandboxID: a.enrolment.SandboxID, Certificate: a.enrolment.Certificate,
-				Generation: generation, InstanceID: a.instance, Revision: a.cfg.Revision,
-				Isolation: string(a.host.Isolation()), Signature: signature,
-			}, err
-		},
-	})
-}
-
-// serve uses a registered tunnel until it is over.
-func (a *Agent) serve(ctx context.Context, session *tunnel.Session) error {
-	a.session.Store(session)
-	defer a.session.CompareAndSwap(session, nil)
-	a.log.Info("connected", "relay", session.Welcome().RelayID, "addr", session.RemoteAddr())
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	served := make(chan struct{})
-	go func() { // serve waits for it below
-		defer close(served)
-		a.link.Serve(ctx, session)
-	}()
-	refreshed := make(chan struct{})
-	go func() { // serve waits for it below
-		defer close(refreshed)
-		a.refreshKeys(ctx)
-	}()
-	err := a.watch(ctx, session)
-	cancel()
-	session.Close()
-	<-served
-	<-refreshed
-	return err
-}
-
-// watch waits for the end of session and says why.
-func (a *Agent) watch(ctx context.Context, session *tunnel.Session) error {
-	select {
-	case m := <-session.GoAways():
-		return a.leave(m)
-	case <-session.Done():
-		select {
-		case m := <-session.GoAways(): // it came with the end
-			return a.leave(m)
-		default:
-		}
-		a.log.Info("disconnected", "err", session.Err())
-		return nil
-	case <-ctx.Done():
-		return nil
-	}
-}
-
-// leave acts on a GOAWAY: it is an error only when another copy of this
-// sandbox took over.
-func (a *Agent) leave(m protocol.GoAway) error {
-	if m.Reason == protocol.KindSuperseded && m.InstanceID != a.instance {
-		return protocol.Errorf(protocol.KindSuperseded,
-			"another copy of sandbox %s took over (instance %s; this is %s): %s",
-			a.enrolment.SandboxID, m.InstanceID, a.instance, m.Message)
-	}
-	a.log.Info("the relay asks to go", "reason", m.Reason, "message", m.Message)
-	return nil
 }

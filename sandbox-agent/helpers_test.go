@@ -122,19 +122,25 @@ func certify(t *testing.T, authority *tls.Certificate, name string) tls.Certific
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
-// listen starts a relay that lets admit decide.
+// listen starts a relay that lets admit decide, as the agent's only one.
 func (w *world) listen(admit func(*tunnel.Registration) error) *tunnel.Listener {
+	w.t.Helper()
+	l := w.listenAs("rl_1", originOne, admit)
+	w.cfg.Relays = []string{l.Addr().String()}
+	return l
+}
+
+func (w *world) listenAs(id protocol.RelayID, origin string, admit func(*tunnel.Registration) error) *tunnel.Listener {
 	w.t.Helper()
 	conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	must(w.t, err)
 	l, err := tunnel.Listen(tunnel.ListenConfig{
-		Conn: conn, RelayID: "rl_1",
+		Conn: conn, RelayID: id, Origin: origin, TrustOrigin: func(string) bool { return true },
 		TLS:   &tls.Config{Certificates: []tls.Certificate{certify(w.t, &w.ca, "relay.test")}},
 		Admit: func(_ context.Context, r *tunnel.Registration) error { return admit(r) },
 	})
 	must(w.t, err)
 	w.t.Cleanup(func() { l.Close() })
-	w.cfg.Relays = []string{l.Addr().String()}
 	return l
 }
 

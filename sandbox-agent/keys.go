@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/tunnel"
 )
 
 const (
@@ -102,7 +103,7 @@ func (a *Agent) fetchKeys(ctx context.Context) ([]byte, error) {
 func (a *Agent) controlPlane() *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			session := a.session.Load()
+			session := a.tunnels.current()
 			if session == nil {
 				return nil, protocol.Errorf(protocol.KindUnavailable, "no tunnel")
 			}
@@ -118,13 +119,15 @@ func (a *Agent) controlPlane() *http.Client {
 	}}
 }
 
-// refreshKeys keeps the key set fresh while a tunnel is up.
-func (a *Agent) refreshKeys(ctx context.Context) {
+// refreshKeys keeps the key set fresh while session is the primary tunnel.
+func (a *Agent) refreshKeys(ctx context.Context, session *tunnel.Session) {
 	ticker := time.NewTicker(keysInterval)
 	defer ticker.Stop()
 	for {
-		if err := a.keys.Refresh(ctx); err != nil && ctx.Err() == nil {
-			a.log.Warn("keys not refreshed", "err", err)
+		if a.tunnels.current() == session {
+			if err := a.keys.Refresh(ctx); err != nil && ctx.Err() == nil {
+				a.log.Warn("keys not refreshed", "err", err)
+			}
 		}
 		select {
 		case <-ticker.C:

@@ -168,6 +168,9 @@ func (s *Session) decide(ctx context.Context, cfg *ListenConfig, r *Registration
 		return protocol.Errorf(protocol.KindUnsupported, "versions %d to %d are not spoken here, %d to %d are",
 			r.Hello.MinVersion, r.Hello.MaxVersion, protocol.MinVersion, protocol.MaxVersion)
 	}
-	s.welcome = protocol.Welcome{Version: version, RelayID: cfg.RelayID, Revision: cfg.Revision}
+	s.welcome = protocol.Welcome{Version: version, RelayID: cfg.RelayID, Revision: cfg.Revision, Origin: cfg.Origin}
+	if cfg.Alternates != nil {
+		s.welcome.Alternates = cfg.Alternates()
+	}
 	return cfg.Admit(ctx, r)
 }

@@ -182,6 +182,8 @@ func (s *Session) acceptStreams(name protocol.Lane, m *mux.Session) {
 
 // receive reads a stream's OPEN and hands it to Accept.
 func (s *Session) receive(name protocol.Lane, stream *Stream) {
+	stream.served.Store(true)
+	s.served.Add(1)
 	stream.SetDeadline(time.Now().Add(openTimeout))
 	m, err := readOne(stream)
 	open, ok := m.(protocol.Open)

@@ -27,6 +27,14 @@ type ListenConfig struct {
 	TLS      *tls.Config
 	RelayID  protocol.RelayID
 	Revision string
+	// Origin is the relay's public origin and Alternates the other relays'
+	// tunnel addresses ("host:port") at the moment, for WELCOME; either may be
+	// empty.
+	Origin     string
+	Alternates func() []string
+	// TrustOrigin says whether an agent's ROLE may name this origin as its
+	// primary's; nil: it may name none.
+	TrustOrigin func(origin string) bool
 	// Admit decides about an agent; its error goes to the agent.
 	Admit func(ctx context.Context, r *Registration) error
 	// StatelessResetKey and TokenKey, 32 bytes each or empty, let a restarted
@@ -111,6 +119,7 @@ func (l *Listener) handshake(conn carrier.Conn) *Session {
 // only to tell who it was.
 func Admit(ctx context.Context, conn carrier.Conn, cfg *ListenConfig) (*Session, error) {
 	s := newSession(conn, false, cfg.Logger)
+	s.role.trust = cfg.TrustOrigin
 	abort := context.AfterFunc(ctx, func() { conn.Close(protocol.Errorf(protocol.KindUnavailable, "no HELLO in time")) })
 	err := s.admit(ctx, cfg)
 	if !abort() && err == nil {

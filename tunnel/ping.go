@@ -7,22 +7,25 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// silence is how long a peer may leave PINGs unanswered, in intervals and at
-// least.
 const (
+	// A peer may leave a PING unanswered for so many intervals, and at least
+	// for leastSilence.
 	silenceIntervals = 2
 	leastSilence     = 1200 * time.Millisecond
+	// lateAsk is how late a peer's PING may be before that is suspicious.
+	lateAsk = 50 * time.Millisecond
 )
 
 // A pinger measures whether and how fast the peer answers.
 type pinger struct {
-	changed chan struct{} // the interval has changed
+	changed chan struct{} // due has changed
 
 	// Guarded by mu.
 	mu      *sync.Mutex
 	watched bool
 	lastAsk time.Time // the peer's last PING
 	mirror  time.Time // until then the peer's frequent PINGs are matched
+	due     time.Time // of the next PING
 	next    uint64
 	sent    map[uint64]time.Time // unanswered, few
 	rtt     time.Duration
@@ -42,6 +45,23 @@ func (s *Session) SetWatched(watched bool) {
 		return
 	}
 	p.watched = watched
+	p.ask(time.Now())
+}
+
+// Probe sends a PING now and frequent ones for a while, so that a peer that is
+// gone is noticed soon although nobody has watched yet.
+func (s *Session) Probe() {
+	p := &s.pinger
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	p.mirror = now.Add(protocol.PingIdle)
+	p.ask(now)
+}
+
+// ask makes a PING due at a time. The caller holds mu.
+func (p *pinger) ask(at time.Time) {
+	p.due = at
 	select {
 	case p.changed <- struct{}{}:
 	default:
@@ -57,49 +77,64 @@ func (s *Session) RTT() time.Duration {
 
 // ping sends PINGs and ends the session when the peer is silent.
 func (s *Session) ping() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
+		select {
+		case <-timer.C:
+		case <-s.pinger.changed:
+		case <-s.done:
+			return
+		}
 		id, wait, dead := s.pinger.tick(time.Now())
 		if dead {
 			s.end(protocol.Errorf(protocol.KindUpstream, "tunnel: the peer is silent"))
 			return
 		}
-		if s.write(protocol.Ping{ID: id}) != nil {
+		if id != 0 && s.write(protocol.Ping{ID: id}) != nil {
 			return
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-s.pinger.changed:
-		case <-s.done:
-			timer.Stop()
-			return
-		}
-		timer.Stop()
+		timer.Reset(wait)
 	}
 }
 
-// tick returns the id of the next PING and the time until the one after it,
-// or that the peer has been silent for too long.
+// tick returns the id of a PING that is due now, 0 when none is, and the time
+// until there is something to do again; or that the peer has been silent for
+// too long.
 func (p *pinger) tick(now time.Time) (id uint64, wait time.Duration, dead bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	wait = protocol.PingIdle
-	if p.watched || now.Before(p.mirror) {
-		wait = protocol.PingWatched
+	matching := now.Before(p.mirror)
+	interval := protocol.PingIdle
+	if p.watched || matching {
+		interval = protocol.PingWatched
 	}
-	for _, at := range p.sent {
-		if now.Sub(at) >= max(silenceIntervals*wait, leastSilence) {
-			return 0, 0, true
+	if !now.Before(p.due) {
+		p.next++
+		id = p.next
+		p.sent[id] = now
+		p.due = now.Add(interval)
+		if late := p.lastAsk.Add(protocol.PingWatched + lateAsk); matching && late.After(now) && late.Before(p.due) {
+			p.due = late
 		}
 	}
-	p.next++
-	p.sent[p.next] = now
-	return p.next, wait, false
+	wait = p.due.Sub(now)
+	for _, at := range p.sent {
+		left := at.Add(max(silenceIntervals*interval, leastSilence)).Sub(now)
+		if left <= 0 {
+			return 0, 0, true
+		}
+		wait = min(wait, left)
+	}
+	return id, wait, false
 }
 
 // asked notes a PING of the relay. While it pings often, somebody watches, and
-// the agent must notice a dead path as soon as the relay does. Only the agent
-// matches: if both did, neither would ever slow down again.
+// the agent must notice a dead relay as soon as it can. Only the agent matches:
+// if both did, neither would ever slow down again. Its own PINGs fall in the
+// middle between the relay's, and one more follows when the relay's doesn't
+// come: so a relay that is gone gets a packet within 300 ms, which its host or
+// its successor answers with the end of the tunnel.
 func (p *pinger) asked(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,13 +143,12 @@ func (p *pinger) asked(now time.Time) {
 	if !often {
 		return
 	}
-	fresh := now.After(p.mirror)
+	fresh := !now.Before(p.mirror)
 	p.mirror = now.Add(protocol.PingIdle)
 	if fresh {
-		select {
-		case p.changed <- struct{}{}:
-		default:
-		}
+		p.ask(now)
+	} else {
+		p.ask(now.Add(protocol.PingWatched / 2))
 	}
 }
 

@@ -10,22 +10,29 @@ import (
 
 // A RunConfig says how an agent keeps a tunnel up.
 type RunConfig struct {
-	Addrs []string // of relays, "host:port"; tried in turn
-	Dial  func(ctx context.Context, addr string) (*Session, error)
+	// Next returns the relay to dial, "host:port", once there is one.
+	Next func(ctx context.Context) (addr string, err error)
+	Dial func(ctx context.Context, addr string) (*Session, error)
 	// Serve uses a tunnel; it returns when the tunnel is over.
-	Serve func(ctx context.Context, s *Session) error
+	Serve func(ctx context.Context, addr string, s *Session) error
 	// Fatal says of an error of Dial or Serve that trying again is pointless.
-	Fatal  func(error) bool
+	Fatal func(error) bool
+	// Hurry ends a pause: there is somewhere new to go. It may be nil.
+	Hurry  <-chan struct{}
 	Logger *slog.Logger
 }
 
 // Run keeps a tunnel up until ctx ends or an error is fatal, which it returns.
-// Between attempts it waits with full jitter up to a cap of 5 s; a tunnel that
-// lived longer than the cap counts as success.
+// Between attempts it waits with full jitter, at first up to 50 ms and in the
+// end up to 5 s; a tunnel that lived longer than the next pause can be counts
+// as success.
 func Run(ctx context.Context, cfg RunConfig) error {
 	var pause backoff.Backoff
-	for attempt := 0; ; attempt++ {
-		addr := cfg.Addrs[attempt%len(cfg.Addrs)]
+	for {
+		addr, err := cfg.Next(ctx)
+		if err != nil {
+			return err
+		}
 		lived, err := runOnce(ctx, cfg, addr)
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -33,16 +40,20 @@ func Run(ctx context.Context, cfg RunConfig) error {
 		if err != nil && cfg.Fatal(err) {
 			return err
 		}
-		if lived > backoff.Cap {
-			pause.Reset()
-		}
+		pause.Lived(lived)
 		wait := pause.Next()
 		if err != nil {
 			cfg.Logger.Info("no tunnel", "addr", addr, "again_in", wait.Round(time.Millisecond), "err", err)
 		}
+		timer := time.NewTimer(wait)
 		select {
-		case <-time.After(wait):
+		case <-timer.C:
+		case <-cfg.Hurry:
+			pause.Reset()
 		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
@@ -57,6 +68,6 @@ func runOnce(ctx context.Context, cfg RunConfig, addr string) (lived time.Durati
 	}
 	defer s.Close()
 	began := time.Now()
-	err = cfg.Serve(ctx, s)
+	err = cfg.Serve(ctx, addr, s)
 	return time.Since(began), err
 }

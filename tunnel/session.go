@@ -54,10 +54,12 @@ type Session struct {
 	running  sync.WaitGroup // everything that the session started
 	opening  chan struct{}  // one for each stream that Open is opening
 	pinger   pinger
+	role     role
 
-	outgoing chan []byte // control frames that wait to be written
-	saidBye  atomic.Bool // GOAWAY was sent
-	leaving  atomic.Bool // CloseWith waits for the peer to leave
+	outgoing chan []byte  // control frames that wait to be written
+	saidBye  atomic.Bool  // GOAWAY was sent
+	leaving  atomic.Bool  // CloseWith waits for the peer to leave
+	served   atomic.Int64 // streams of the peer's that are not closed here
 
 	// Guarded by mu.
 	mu    sync.Mutex
@@ -86,6 +88,7 @@ func newSession(conn carrier.Conn, agent bool, log *slog.Logger) *Session {
 		outgoing: make(chan []byte, maxOutgoing),
 		opening:  make(chan struct{}, maxOpening),
 		pinger:   newPinger(),
+		role:     newRole(),
 		lanes:    map[protocol.Lane]*lane{},
 	}
 }
@@ -212,9 +215,6 @@ func (s *Session) GoAway(m protocol.GoAway) error {
 	return s.write(m)
 }
 
-// SendRole tells the relay whether this tunnel is the agent's primary one.
-func (s *Session) SendRole(m protocol.Role) error { return s.write(m) }
-
 // write queues one control frame. It waits for nothing but the handshake: a
 // reader that answers must not wait for the peer's reader.
 func (s *Session) write(m protocol.Message) error {
@@ -311,11 +311,16 @@ func (s *Session) obey(m protocol.Message) error {
 		if s.agent {
 			return protocol.Errorf(protocol.KindInvalid, "tunnel: only an agent has a role")
 		}
+		s.role.hear(m)
 	default:
 		return protocol.Errorf(protocol.KindInvalid, "tunnel: %s on the control stream", m.FrameType())
 	}
 	return nil
 }
+
+// Serving returns how many streams the peer has opened that this end has not
+// closed yet.
+func (s *Session) Serving() int { return int(s.served.Load()) }
 
 // errOver is the answer to every use of a session that is over.
 func (s *Session) errOver() error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -21,10 +22,11 @@ type Stream struct {
 	session *Session
 	mux     *mux.Session
 	lane    protocol.Lane
+	served  atomic.Bool // the peer has opened it, and it isn't closed yet
 }
 
 func newStream(s *Session, m *mux.Session, raw *yamux.Stream, lane protocol.Lane) *Stream {
-	return &Stream{raw, s, m, lane}
+	return &Stream{Stream: raw, session: s, mux: m, lane: lane}
 }
 
 // Read reads what the peer wrote. io.EOF means that the peer has closed the
@@ -64,6 +66,9 @@ func (s *Stream) CloseWrite() error { return s.Stream.Close() }
 
 // Close ends both directions, and with them reads and writes under way.
 func (s *Stream) Close() error {
+	if s.served.CompareAndSwap(true, false) {
+		s.session.served.Add(-1)
+	}
 	s.Stream.SetDeadline(time.Unix(1, 0)) // yamux's own Close leaves readers waiting
 	return s.Stream.Close()
 }

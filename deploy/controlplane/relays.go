@@ -26,15 +26,26 @@ type relayRequest struct {
 	URL          string `json:"url"`
 	Tunnel       string `json:"tunnel"`
 	PublicOrigin string `json:"public_origin"`
+	Draining     bool   `json:"draining,omitempty"` // it takes nothing new any more
 }
 
 type relayAnswer struct {
 	ID        protocol.RelayID `json:"id"`
 	ExpiresAt time.Time        `json:"expires_at"`
+	Relays    []otherRelay     `json:"relays"`
 	revised
 }
 
-// putRelay registers a relay's address for the next 30 s.
+// An otherRelay is where a relay's agents and viewers may go instead.
+type otherRelay struct {
+	ID           protocol.RelayID `json:"id"`
+	URL          string           `json:"url"`
+	Tunnel       string           `json:"tunnel"`
+	PublicOrigin string           `json:"public_origin"`
+}
+
+// putRelay registers a relay's address for the next 30 s, or takes back the
+// registration of one that drains, and answers with the other relays.
 func (s *Server) putRelay(w http.ResponseWriter, r *http.Request) error {
 	id, err := authenticate(w, r, realmRelay, s.store.RelayByCredential)
 	if err != nil {
@@ -57,12 +68,35 @@ func (s *Server) putRelay(w http.ResponseWriter, r *http.Request) error {
 		return protocol.Errorf(protocol.KindInvalid, "tunnel: %v", err)
 	}
 	now := s.now().UTC()
+	seen := now
+	if req.Draining {
+		seen = now.Add(-2 * relayLife)
+	}
 	if err := s.store.RegisterRelay(r.Context(), store.Relay{
 		ID: id, URL: req.URL, Tunnel: req.Tunnel, PublicOrigin: req.PublicOrigin,
-	}, now); err != nil {
+	}, seen); err != nil {
 		return err
 	}
-	return s.write(w, http.StatusOK, relayAnswer{id, now.Add(relayLife), s.stamp()})
+	others, err := s.otherRelays(r.Context(), id, now)
+	if err != nil {
+		return err
+	}
+	return s.write(w, http.StatusOK, relayAnswer{id, seen.Add(relayLife), others, s.stamp()})
+}
+
+// otherRelays lists the relays that are registered at now, but id.
+func (s *Server) otherRelays(ctx context.Context, id protocol.RelayID, now time.Time) ([]otherRelay, error) {
+	relays, err := s.store.Relays(ctx, now.Add(-relayLife))
+	if err != nil {
+		return nil, err
+	}
+	others := []otherRelay{}
+	for _, r := range relays {
+		if r.ID != id {
+			others = append(others, otherRelay(r))
+		}
+	}
+	return others, nil
 }
 
 // origin returns text as scheme://host[:port]. What goes to a relay is signed,

@@ -46,6 +46,7 @@ type Stack struct {
 	// Owned by Run until everything is up.
 	controlPlane *child
 	cpReady      controlPlaneReady
+	public       []string // addresses of the relays' public listeners, or port 0
 	relays       []*relay
 	sandboxes    []*sandbox
 
@@ -154,6 +155,10 @@ func prepare(cfg Config) (*Stack, func() error, error) {
 // start brings everything up. What it starts lives until children ends.
 func (s *Stack) start(ctx, children context.Context) error {
 	if err := s.startControlPlane(ctx, children); err != nil {
+		return err
+	}
+	var err error
+	if s.public, err = publicAddresses(s.cfg.Listen, s.cfg.Relays); err != nil {
 		return err
 	}
 	for i := range s.cfg.Relays {

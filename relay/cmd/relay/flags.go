@@ -25,7 +25,7 @@ func declare(c *program.Command) *flags {
 	c.String(&f.Cert, "cert", "", "PEM `file` with the public listener's certificate")
 	c.String(&f.Key, "key", "", "PEM `file` with the certificate's key")
 	c.Bool(&f.BehindProxy, "behind-proxy", false, "a balancer in front speaks TLS; allows plain HTTP beyond loopback")
-	c.Strings(&f.PublicOrigins, "public-origins", "`origins` under which browsers reach the relay (default: the loopback ones)")
+	c.Strings(&f.PublicOrigins, "public-origins", "`origins` of this relay, then of all others (default: the loopback ones)")
 	c.String(&f.TunnelListen, "tunnel-listen", "127.0.0.1:4433", "UDP `address` that agents dial")
 	c.String(&f.TunnelCert, "tunnel-cert", "", "PEM `file` with the certificate that agents verify")
 	c.String(&f.TunnelKey, "tunnel-key", "", "PEM `file` with that certificate's key")
@@ -35,7 +35,7 @@ func declare(c *program.Command) *flags {
 	c.Secret(&f.Credential, "credential", "the relay's credential at the control plane")
 	c.Secret(&f.secret, "relay-secret", "the secret that QUIC reset and token keys are derived from; shared by restarts of this relay")
 	c.String(&f.readyFile, "ready-file", "", "`file` to write the addresses to once the relay takes traffic")
-	c.Duration(&f.DrainTimeout, "drain-timeout", 10*time.Second, "how long viewers and sandboxes get to leave on SIGTERM")
+	c.Duration(&f.DrainTimeout, "drain-timeout", 10*time.Second, "the `time` that a drain takes at most: sandboxes and viewers leave, commands end")
 	c.Require("tunnel-cert", "tunnel-key", "control-plane-url", "control-plane-connect", "credential")
 	return f
 }

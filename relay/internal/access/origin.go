@@ -1,7 +1,6 @@
 package access
 
 import (
-	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -17,6 +16,7 @@ import (
 type Origins struct {
 	hosts   map[string]string // Host header → origin
 	origins map[string]bool
+	ordered []string // as they were given
 }
 
 // NewOrigins parses origins such as "https://relay.example" or
@@ -35,7 +35,10 @@ func NewOrigins(origins []string) (*Origins, error) {
 			host = hostport(strings.ToLower(bare), "")
 		}
 		origin := scheme + "://" + host
-		o.origins[origin] = true
+		if !o.origins[origin] {
+			o.origins[origin] = true
+			o.ordered = append(o.ordered, origin)
+		}
 		o.addHost(host, origin)
 		if port == "" || port == defaultPort(scheme) {
 			o.addHost(hostport(strings.ToLower(bare), defaultPort(scheme)), origin)
@@ -52,8 +55,11 @@ func (o *Origins) addHost(host, origin string) {
 	}
 }
 
-// List returns the origins in order, for a Content-Security-Policy.
-func (o *Origins) List() []string { return slices.Sorted(maps.Keys(o.origins)) }
+// List returns the origins in the order in which they were given.
+func (o *Origins) List() []string { return slices.Clone(o.ordered) }
+
+// Listed reports whether origin is one of these, spelled as a browser does.
+func (o *Origins) Listed(origin string) bool { return o.origins[origin] }
 
 // Public returns the public origin under which r was sent, by its Host.
 func (o *Origins) Public(r *http.Request) string { return o.hosts[strings.ToLower(r.Host)] }

@@ -9,10 +9,21 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/tunnel"
+)
+
+const (
+	// roleTime is how long an agent has to say its tunnel's role. One that
+	// says none has one tunnel only, which is primary.
+	roleTime = time.Second
+	// patience is how long whoever looks for a sandbox waits before it is sent
+	// to another relay: when that one has just died, the agent promotes its
+	// tunnel here within about this time.
+	patience = 250 * time.Millisecond
 )
 
 // Fleet holds the registered tunnel of every sandbox.
@@ -22,9 +33,10 @@ type Fleet struct {
 	log  *slog.Logger
 
 	// Guarded by mu.
-	mu      sync.Mutex
-	members map[protocol.SandboxID]*member
-	changed chan struct{} // closed and replaced when members change
+	mu       sync.Mutex
+	members  map[protocol.SandboxID]*member
+	changed  chan struct{} // closed and replaced when members change
+	draining bool          // nobody is let in any more
 }
 
 // A member is one registered sandbox.
@@ -32,6 +44,7 @@ type member struct {
 	session *tunnel.Session
 	hello   protocol.Hello
 	key     *ecdsa.PublicKey
+	since   time.Time // of its registration
 }
 
 // A Status describes one connected sandbox.
@@ -40,6 +53,7 @@ type Status struct {
 	Generation uint64             `json:"generation"`
 	Revision   string             `json:"revision"`
 	Isolation  string             `json:"isolation"`
+	Role       string             `json:"role"` // primary, standby, or empty: not said yet
 }
 
 // New returns an empty Fleet that verifies certificates with keys.
@@ -68,12 +82,16 @@ func (f *Fleet) Admit(ctx context.Context, reg *tunnel.Registration) error {
 	if !jws.VerifyDevice(key, transcript, hello.Signature) {
 		return protocol.Errorf(protocol.KindUnauthenticated, "the registration is not signed by the certified key")
 	}
-	return f.register(&member{session: reg.Session, hello: hello, key: key})
+	return f.register(&member{session: reg.Session, hello: hello, key: key, since: time.Now()})
 }
 
 func (f *Fleet) register(next *member) error {
 	id := next.hello.SandboxID
 	f.mu.Lock()
+	if f.draining {
+		f.mu.Unlock()
+		return protocol.Fault(protocol.KindRestarting, nil)
+	}
 	incumbent := f.members[id]
 	if incumbent != nil {
 		if err := next.mayReplace(incumbent); err != nil {
@@ -159,22 +177,33 @@ func (f *Fleet) Session(id protocol.SandboxID) (*tunnel.Session, error) {
 	return nil, protocol.Errorf(protocol.KindUnavailable, "the sandbox is not connected")
 }
 
-// Wait returns the tunnel of a sandbox, waiting for it to connect until ctx
-// ends.
+// Wait returns the primary tunnel of a sandbox, waiting for it until ctx ends.
+// When the primary is at another relay, whose origin is known, it fails with a
+// *[tunnel.StandbyError].
 func (f *Fleet) Wait(ctx context.Context, id protocol.SandboxID) (*tunnel.Session, error) {
+	began := time.Now()
 	for {
 		f.mu.Lock()
 		m, changed := f.members[id], f.changed
 		f.mu.Unlock()
+		var news <-chan struct{}
+		var again <-chan time.Time
 		if m != nil {
-			select {
-			case <-m.session.Done(): // about to be unregistered
-			default:
-				return m.session, nil
+			v := m.judge(began, time.Now())
+			if v.settled {
+				return m.session, v.err
+			}
+			news = v.changed
+			if v.wait > 0 {
+				timer := time.NewTimer(v.wait)
+				defer timer.Stop()
+				again = timer.C
 			}
 		}
 		select {
 		case <-changed:
+		case <-news:
+		case <-again:
 		case <-ctx.Done():
 			return nil, protocol.Errorf(protocol.KindUnavailable, "the sandbox is not connected")
 		}
@@ -187,7 +216,7 @@ func (f *Fleet) List() []Status {
 	defer f.mu.Unlock()
 	list := make([]Status, 0, len(f.members))
 	for id, m := range f.members {
-		list = append(list, Status{id, m.hello.Generation, m.hello.Revision, m.hello.Isolation})
+		list = append(list, Status{id, m.hello.Generation, m.hello.Revision, m.hello.Isolation, m.roleName()})
 	}
 	slices.SortFunc(list, func(a, b Status) int { return strings.Compare(string(a.SandboxID), string(b.SandboxID)) })
 	return list

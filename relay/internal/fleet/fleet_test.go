@@ -69,7 +69,10 @@ func (w *world) dial(s *sandbox) (agent, relay *tunnel.Session, err error) {
 	near, far := tunneltest.Conns()
 	admitted := make(chan *tunnel.Session, 1)
 	go func() { // dial waits for it below
-		session, err := tunnel.Admit(context.Background(), far, &tunnel.ListenConfig{RelayID: tunneltest.RelayID, Admit: w.fleet.Admit})
+		session, err := tunnel.Admit(context.Background(), far, &tunnel.ListenConfig{
+			RelayID: tunneltest.RelayID, Admit: w.fleet.Admit,
+			TrustOrigin: func(origin string) bool { return origin == elsewhere },
+		})
 		if err != nil {
 			session = nil
 		}
@@ -135,7 +138,7 @@ func TestRegistration(t *testing.T) {
 	agentA, relayA := w.mustDial(a)
 	w.holds("sb_a", relayA)
 	w.holds("sb_b", relayB)
-	if list := w.fleet.List(); len(list) != 2 || list[0] != (Status{"sb_a", 1, "r1", "none"}) || list[1].SandboxID != "sb_b" {
+	if list := w.fleet.List(); len(list) != 2 || list[0] != (Status{"sb_a", 1, "r1", "none", ""}) || list[1].SandboxID != "sb_b" {
 		t.Errorf("List() = %+v", list)
 	}
 
@@ -266,7 +269,8 @@ func TestWait(t *testing.T) {
 		}()
 	}
 	w.mustDial(w.sandbox("sb_b")) // wakes them, for nothing
-	_, relay := w.mustDial(w.sandbox("sb_a"))
+	agent, relay := w.mustDial(w.sandbox("sb_a"))
+	say(t, agent, relay, primary(1))
 	for range cap(answers) {
 		if a := <-answers; a.err != nil || a.session != relay {
 			t.Errorf("Wait = %p, %v; want %p", a.session, a.err, relay)

@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
-	"slices"
+	"net/url"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/coder/websocket"
 
@@ -17,6 +19,8 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/access"
 	"github.com/fairlead/fairlead/relay/internal/hub"
+	"github.com/fairlead/fairlead/relay/internal/replay"
+	"github.com/fairlead/fairlead/tunnel"
 )
 
 // Gateway serves POST /pty-session and the terminal sockets.
@@ -84,7 +88,12 @@ func socketURL(origin, path string) string { return "ws" + strings.TrimPrefix(or
 // terminal attaches a socket. All that can be refused is refused before the
 // upgrade, with the kind's status and text alone.
 func (g *Gateway) terminal(w http.ResponseWriter, r *http.Request) {
-	guest, handle, subprotocols, err := g.admit(r)
+	offer := offered(r)
+	guest, handle, err := g.admit(r, offer)
+	if elsewhere, ok := errors.AsType[*tunnel.StandbyError](err); ok && elsewhere.Origin != "" {
+		g.sendAway(w, r, offer, elsewhere.Origin)
+		return
+	}
 	if err != nil {
 		kind := protocol.KindOf(err)
 		g.Metrics.Refused.WithLabelValues(kind.String()).Inc()
@@ -93,71 +102,125 @@ func (g *Gateway) terminal(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer handle.Release()
-	c, err := accept(w, r, subprotocols)
+	c, err := accept(w, r, offer.selectable)
 	if err != nil {
 		g.Log.Debug("upgrade failed", "err", err) // the library has answered
 		return
 	}
 	defer c.ws.CloseNow()
 	guest.Socket = c
-	g.serve(c, handle.Join(guest))
+	g.serve(c, handle.Join(guest), guest.Counts)
+}
+
+// sendAway upgrades only to say where the terminal is to be had: a browser
+// can't read what a refused upgrade says.
+func (g *Gateway) sendAway(w http.ResponseWriter, r *http.Request, offer offer, origin string) {
+	g.Metrics.Moved.Inc()
+	c, err := accept(w, r, offer.selectable)
+	if err != nil {
+		g.Log.Debug("upgrade failed", "err", err) // the library has answered
+		return
+	}
+	defer c.ws.CloseNow()
+	moved := replay.AppendTextFrame(nil, protocol.EncodeServerMessage(protocol.Moved{Origin: origin}))
+	if c.WriteFrames(net.Buffers{moved}) == nil {
+		c.Close(protocol.KindRestarting.CloseCode(), "the terminal is at another relay")
+	}
 }
 
 // admit checks, in this order: Origin (Host was checked for every route), the
 // request's form, ticket or cookie, and the terminal itself.
-func (g *Gateway) admit(r *http.Request) (guest hub.Guest, handle *hub.Handle, subprotocols []string, err error) {
+func (g *Gateway) admit(r *http.Request, offer offer) (guest hub.Guest, handle *hub.Handle, err error) {
 	if err := g.Origins.CheckOrigin(r); err != nil {
-		return guest, nil, nil, err
+		return guest, nil, err
 	}
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		return guest, nil, nil, protocol.Fault(protocol.KindInvalid, nil) // before it could spend a ticket
+		return guest, nil, protocol.Fault(protocol.KindInvalid, nil) // before it could spend a ticket
 	}
 	session, pty := protocol.SessionID(r.PathValue("sid")), protocol.PTYID(r.PathValue("pid"))
 	if !protocol.ValidID(session) || !protocol.ValidID(pty) {
-		return guest, nil, nil, protocol.Fault(protocol.KindInvalid, nil)
+		return guest, nil, protocol.Fault(protocol.KindInvalid, nil)
 	}
-	if since := r.URL.Query().Get("since"); since != "" {
-		pos, err := protocol.ParsePosition(since)
-		if err != nil {
-			return guest, nil, nil, err
-		}
-		guest.Since = &pos
+	if guest, err = asked(r.URL.Query()); err != nil {
+		return guest, nil, err
 	}
-	ticket, subprotocols := offered(r)
-	if ticket == "" && len(subprotocols) > 0 { // an empty one decides as well
-		return guest, nil, nil, protocol.Fault(protocol.KindUnauthenticated, nil)
+	guest.Counts = offer.counts
+	if offer.hasTicket && offer.ticket == "" { // an empty one decides as well
+		return guest, nil, protocol.Fault(protocol.KindUnauthenticated, nil)
 	}
 	var cookie string
 	if c, err := r.Cookie(access.CookieName); err == nil {
 		cookie = c.Value
 	}
-	admission, err := g.Desk.Redeem(ticket, cookie, session, pty)
+	admission, err := g.Desk.Redeem(offer.ticket, cookie, session, pty)
 	if err != nil {
-		return guest, nil, nil, err
+		return guest, nil, err
+	}
+	if guest.Exact && !admission.Grant.Allows(session, pty, protocol.CapRecord) {
+		return guest, nil, protocol.Errorf(protocol.KindForbidden, "the grant does not allow exact viewing")
 	}
 	guest.Grant, guest.Token = admission.Grant, admission.Token
 	key := hub.Key{Sandbox: admission.Grant.Sandbox, Session: session, PTY: pty}
 	handle, err = g.Hubs.Open(r.Context(), key, admission.Token)
-	return guest, handle, subprotocols, err
+	return guest, handle, err
 }
 
-// offered returns the ticket among the subprotocols that the client offers,
-// and which of them may be selected: the ticket's own, echoed verbatim, when it
-// is all there is.
-func offered(r *http.Request) (ticket string, selectable []string) {
+// asked returns what the query asks for. A position that can't be read is no
+// error: such a client has lost its place, and an error would have it try the
+// same again.
+func asked(query url.Values) (guest hub.Guest, err error) {
+	if since := query.Get(protocol.QuerySince); since != "" {
+		pos, err := protocol.ParsePosition(since)
+		if err == nil {
+			guest.Since = &pos
+		}
+		guest.Astray = err != nil
+	}
+	guest.Client = query.Get(protocol.QueryClient)
+	if query.Has(protocol.QueryClient) &&
+		(guest.Client == "" || len(guest.Client) > protocol.MaxClientBytes || !utf8.ValidString(guest.Client)) {
+		return guest, protocol.Errorf(protocol.KindInvalid, "client must be 1 to %d bytes of UTF-8", protocol.MaxClientBytes)
+	}
+	switch query.Get(protocol.QueryMode) {
+	case "":
+	case protocol.ViewExact:
+		guest.Exact = true
+	default:
+		return guest, protocol.Errorf(protocol.KindInvalid, "mode must be %s", protocol.ViewExact)
+	}
+	return guest, nil
+}
+
+// An offer is what a client's subprotocols say.
+type offer struct {
+	ticket     string
+	hasTicket  bool
+	counts     bool     // it speaks terminal.v2
+	selectable []string // the one that is echoed: terminal.v2, else the ticket's own, verbatim
+}
+
+// offered reads the subprotocols that the client offers.
+func offered(r *http.Request) (o offer) {
 	for _, header := range r.Header.Values("Sec-WebSocket-Protocol") {
-		for offer := range strings.SplitSeq(header, ",") {
-			offer = strings.TrimSpace(offer)
-			if t, ok := strings.CutPrefix(offer, protocol.SubprotocolTicket); ok && selectable == nil {
-				ticket, selectable = t, []string{offer}
+		for name := range strings.SplitSeq(header, ",") {
+			name = strings.TrimSpace(name)
+			ticket, isTicket := strings.CutPrefix(name, protocol.SubprotocolTicket)
+			switch {
+			case name == protocol.SubprotocolTerminal:
+				o.counts, o.selectable = true, []string{name}
+			case isTicket && !o.hasTicket:
+				o.ticket, o.hasTicket = ticket, true
+				if !o.counts {
+					o.selectable = []string{name}
+				}
 			}
 		}
 	}
-	return ticket, slices.Clip(selectable)
+	return o
 }
 
 // serve runs an attached socket until it ends.
-func (g *Gateway) serve(c *conn, v *hub.Viewer) {
+func (g *Gateway) serve(c *conn, v *hub.Viewer, counts bool) {
 	ctx, cancel := context.WithCancel(context.Background()) // the request's ends with the hijack
 	defer cancel()
 	written := make(chan struct{})
@@ -166,7 +229,7 @@ func (g *Gateway) serve(c *conn, v *hub.Viewer) {
 		v.Serve(ctx)
 		cancel()
 	}()
-	err := g.read(ctx, c, v)
+	err := g.read(ctx, c, v, counts)
 	v.Leave()
 	if websocket.CloseStatus(err) == -1 && !errors.Is(err, context.Canceled) {
 		g.Log.Debug("terminal socket ended", "err", err)
@@ -180,7 +243,7 @@ func (g *Gateway) serve(c *conn, v *hub.Viewer) {
 }
 
 // read hands the viewer's frames to the hub until the socket ends.
-func (g *Gateway) read(ctx context.Context, c *conn, v *hub.Viewer) error {
+func (g *Gateway) read(ctx context.Context, c *conn, v *hub.Viewer, counts bool) error {
 	for {
 		kind, data, err := c.ws.Read(ctx)
 		if err != nil {
@@ -188,7 +251,7 @@ func (g *Gateway) read(ctx context.Context, c *conn, v *hub.Viewer) error {
 		}
 		c.hear()
 		if kind == websocket.MessageBinary {
-			if err := v.Type(ctx, data); err != nil {
+			if err := g.typed(ctx, v, counts, data); err != nil {
 				return err
 			}
 			continue
@@ -200,12 +263,29 @@ func (g *Gateway) read(ctx context.Context, c *conn, v *hub.Viewer) error {
 		}
 		switch m.Type {
 		case protocol.ClientPing:
+		case protocol.ClientAck:
+			v.Ack(m.Offset)
 		case protocol.ClientReauth:
 			g.reauth(ctx, v, m.Grant)
 		default:
 			v.Say(m)
 		}
 	}
+}
+
+// typed hands over a binary frame of the viewer. It fails when the socket is
+// over.
+func (g *Gateway) typed(ctx context.Context, v *hub.Viewer, counts bool, data []byte) error {
+	if !counts {
+		return v.Type(ctx, data)
+	}
+	in, err := protocol.DecodeBrowserInput(data)
+	if err != nil {
+		v.Complain(err)
+		return nil
+	}
+	v.TypeNumbered(in)
+	return nil
 }
 
 // reauth puts the socket under a newer grant of the same user, which must still

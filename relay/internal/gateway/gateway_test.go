@@ -119,7 +119,11 @@ func TestRefusedBeforeTheUpgrade(t *testing.T) {
 		"empty ticket, good cookie":     {with(w.socket(w.path, "ticket."), "Cookie", cookie("pty_1")), protocol.KindUnauthenticated},
 		"a grant for a ticket":          {w.socket(w.path, "ticket."+w.grant(nil)), protocol.KindUnauthenticated},
 		"no such terminal":              {w.socket(elsewhere, ticket("pty_2")), protocol.KindNotFound},
-		"not a position":                {w.socket(w.path+"?since=x", ticket("pty_1")), protocol.KindInvalid},
+		"no client":                     {w.socket(w.path+"?client=", ticket("pty_1")), protocol.KindInvalid},
+		"a client too long":             {w.socket(w.path+"?client="+strings.Repeat("x", 65), ticket("pty_1")), protocol.KindInvalid},
+		"a client not in UTF-8":         {w.socket(w.path+"?client=%ff", ticket("pty_1")), protocol.KindInvalid},
+		"no such mode":                  {w.socket(w.path+"?mode=vague", ticket("pty_1")), protocol.KindInvalid},
+		"exact without record":          {w.socket(w.path+"?mode=exact", ticket("pty_1")), protocol.KindForbidden},
 		"not an id":                     {w.socket(strings.Replace(w.path, "pty_1", "pty%20", 1), ticket("pty_1")), protocol.KindInvalid},
 		"a ticket in the address alone": {w.socket(w.path + "?ticket=" + strings.TrimPrefix(ticket("pty_1"), "ticket.")), protocol.KindUnauthenticated},
 	} {
@@ -143,7 +147,7 @@ func TestATicketOpensOneSocket(t *testing.T) {
 	if status, _ := w.status(plain); status != http.StatusBadRequest {
 		t.Errorf("status %d without an upgrade", status)
 	}
-	if status, selected := w.status(w.socket(w.path, protocol.SubprotocolTerminal, ticket)); status != 101 || selected != ticket {
+	if status, selected := w.status(w.socket(w.path, ticket)); status != 101 || selected != ticket {
 		t.Fatalf("%d, %q", status, selected)
 	}
 	if status, _ := w.status(w.socket(w.path, ticket)); status != http.StatusUnauthorized {

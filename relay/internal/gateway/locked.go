@@ -17,6 +17,10 @@ const (
 	// sendBuffer bounds what the kernel takes for one viewer, so that a slow
 	// one is noticed here and not minutes of stale screen later.
 	sendBuffer = 128 << 10
+	// oneWrite bounds what is written as one. Of more, as a keyframe can be, a
+	// slow line must take longWrite within writeTimeout.
+	oneWrite  = 192 << 10
+	longWrite = 64 << 10
 )
 
 // A lockedConn makes each write atomic, so that frames of two writers don't
@@ -87,10 +91,35 @@ func (c *lockedConn) writeBuffers(frames net.Buffers) error {
 		return err
 	}
 	if len(frames) == 1 {
-		_, err := c.Conn.Write(frames[0])
+		return c.writeLong(frames[0])
+	}
+	n := 0
+	for _, b := range frames {
+		n += len(b)
+	}
+	if n <= oneWrite {
+		_, err := frames.WriteTo(c.Conn)
 		return err
 	}
-	_, err := frames.WriteTo(c.Conn)
+	for _, b := range frames {
+		if err := c.writeLong(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeLong writes p, and gives each part of a long one the time of a write of
+// its own. The caller holds mu.
+func (c *lockedConn) writeLong(p []byte) error {
+	for len(p) > oneWrite {
+		if _, err := c.Conn.Write(p[:longWrite]); err != nil {
+			return err
+		}
+		p = p[longWrite:]
+		c.allow()
+	}
+	_, err := c.Conn.Write(p)
 	return err
 }
 
@@ -100,8 +129,9 @@ func (c *lockedConn) finish() error {
 	if len(c.rest) == 0 {
 		return nil
 	}
-	_, err := c.Conn.Write(c.rest)
+	err := c.writeLong(c.rest)
 	c.rest = c.rest[:0]
+	c.allow()
 	return err
 }
 

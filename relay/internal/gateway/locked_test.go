@@ -185,3 +185,36 @@ func TestOffers(t *testing.T) {
 		}
 	}
 }
+
+// A large keyframe on a slow line takes as long as it takes, while it moves.
+func TestALongWriteOnASlowLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer near.Close()
+		c := &lockedConn{Conn: near}
+		frames := net.Buffers{make([]byte, 1<<20), []byte("behind")}
+		read := make(chan int)
+		go func() { // received below
+			n := 0
+			for buf := make([]byte, 8<<10); ; { // 8 kB/s
+				m, err := far.Read(buf)
+				if n += m; err != nil || n == 1<<20+len("behind") {
+					read <- n
+					return
+				}
+				time.Sleep(time.Second)
+			}
+		}()
+		if err := c.writeBuffers(frames); err != nil {
+			t.Error(err)
+			far.Close()
+		}
+		if n := <-read; n != 1<<20+len("behind") {
+			t.Errorf("%d bytes arrived", n)
+		}
+		began := time.Now()
+		if err := c.writeBuffers(net.Buffers{make([]byte, 1<<20)}); err == nil || time.Since(began) > 2*writeTimeout {
+			t.Errorf("nobody reads, and after %v: %v", time.Since(began), err)
+		}
+	})
+}

@@ -2,17 +2,24 @@ package gateway
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics counts what the gateway refuses.
+// Metrics counts whom the gateway turns away.
 type Metrics struct {
 	Refused *prometheus.CounterVec // terminal sockets refused before the upgrade, by kind
+	Moved   prometheus.Counter     // terminal sockets sent to another relay
 }
 
 // NewMetrics returns Metrics registered with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	m := &Metrics{Refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "fairlead_sockets_refused_total",
-		Help: "Terminal sockets refused before the upgrade, by kind of error.",
-	}, []string{"kind"})}
-	reg.MustRegister(m.Refused)
+	m := &Metrics{
+		Refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_sockets_refused_total",
+			Help: "Terminal sockets refused before the upgrade, by kind of error.",
+		}, []string{"kind"}),
+		Moved: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fairlead_sockets_moved_total",
+			Help: "Terminal sockets that were opened at the wrong relay and sent to another.",
+		}),
+	}
+	reg.MustRegister(m.Refused, m.Moved)
 	return m
 }

@@ -44,6 +44,12 @@ type world struct {
 
 func newWorld(t *testing.T, start func(*httptest.Server)) *world {
 	t.Helper()
+	return newWorldWith(t, start, nil)
+}
+
+// newWorldWith is newWorld with another fleet, if fleet is not nil.
+func newWorldWith(t *testing.T, start func(*httptest.Server), fleet hub.Tunnels) *world {
+	t.Helper()
 	w := &world{
 		t: t, authority: relaytest.NewAuthority(t),
 		path: "/sessions/" + string(relaytest.Session) + "/ptys/" + string(relaytest.PTY) + "/ws",
@@ -54,7 +60,10 @@ func newWorld(t *testing.T, start func(*httptest.Server)) *world {
 	relaytest.Answer(t, agent, w.terminal)
 	log := slog.New(slog.DiscardHandler)
 	registry := prometheus.NewRegistry()
-	w.hubs = hub.NewSet(tunnels, log, hub.NewMetrics(registry))
+	if fleet == nil {
+		fleet = tunnels
+	}
+	w.hubs = hub.NewSet(fleet, log, hub.NewMetrics(registry))
 	mux := http.NewServeMux()
 	w.server = httptest.NewUnstartedServer(nil)
 	start(w.server)
@@ -79,8 +88,36 @@ func newWorld(t *testing.T, start func(*httptest.Server)) *world {
 	return w
 }
 
+// readLog serves any part of the log as zeros, which is what a flood is made of.
+func (w *world) readLog(in *tunnel.Incoming) {
+	var params protocol.ReadParams
+	if err := json.Unmarshal(in.Open.Params, &params); err != nil {
+		w.t.Error(err)
+	}
+	result, err := json.Marshal(protocol.ReadOpened{From: params.From, To: params.To, Cols: 80, Rows: 24})
+	if err != nil {
+		w.t.Error(err)
+	}
+	stream, err := in.Accept(protocol.Opened{Result: result})
+	if err != nil {
+		return
+	}
+	defer stream.Close()
+	for at := params.From; at < params.To; {
+		n := min(params.To-at, protocol.MaxDataBytes)
+		if protocol.Write(stream, protocol.Data{Offset: at, Bytes: make([]byte, n)}) != nil {
+			return
+		}
+		at += n
+	}
+}
+
 // terminal is the sandbox.
 func (w *world) terminal(in *tunnel.Incoming) {
+	if in.Open.Kind == protocol.StreamRead {
+		w.readLog(in)
+		return
+	}
 	var params protocol.TerminalParams
 	if err := json.Unmarshal(in.Open.Params, &params); err != nil {
 		w.t.Error(err)
@@ -214,11 +251,17 @@ type client struct {
 // dial attaches a socket with a ticket.
 func (w *world) dial(change func(*jws.Grant)) *client {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	ticket, _ := w.ticket(w.grant(change), relaytest.PTY)
-	conn, _, err := websocket.Dial(ctx, w.server.URL+w.path, &websocket.DialOptions{
+	return w.dialWith("", protocol.SubprotocolTicket+ticket)
+}
+
+// dialWith attaches a socket that offers subprotocols.
+func (w *world) dialWith(query string, subprotocols ...string) *client {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	conn, _, err := websocket.Dial(ctx, w.server.URL+w.path+query, &websocket.DialOptions{
 		HTTPClient: w.server.Client(), HTTPHeader: http.Header{"Origin": {w.server.URL}},
-		Subprotocols: []string{protocol.SubprotocolTicket + ticket},
+		Subprotocols: subprotocols,
 	})
 	if err != nil {
 		cancel()

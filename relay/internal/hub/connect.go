@@ -2,10 +2,13 @@ package hub
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/turn"
+	"github.com/fairlead/fairlead/tunnel"
 )
 
 // keepLinked keeps a stream to the terminal open until ctx ends or there is no
@@ -32,6 +35,10 @@ func (h *Hub) keepLinked(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		if elsewhere := demoted(l.session); elsewhere != nil {
+			h.post(linkFailed{elsewhere})
+			return
+		}
 		h.post(linkDown{err})
 		if h.feed.over() {
 			return
@@ -50,11 +57,9 @@ func (h *Hub) serveLink(ctx context.Context, l *link) error {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() { l.stream.Close() })
 	abandon := context.AfterFunc(l.abandon, cancel)
-	written := make(chan struct{})
-	go func() { // serveLink waits for it below
-		defer close(written)
-		l.write(ctx)
-	}()
+	var aside sync.WaitGroup // serveLink waits for it below
+	aside.Go(func() { l.write(ctx) })
+	aside.Go(func() { l.followRole(ctx) })
 	h.watch(l.session, 1)
 	defer h.watch(l.session, -1)
 	err := l.read(h.feed, h.intake, h.post)
@@ -63,8 +68,34 @@ func (h *Hub) serveLink(ctx context.Context, l *link) error {
 	cancel()
 	l.giveUp()
 	l.stream.Close()
-	<-written
+	aside.Wait()
 	return err
+}
+
+// followRole ends the link when the sandbox's primary tunnel is at another
+// relay, where viewers are better off.
+func (l *link) followRole(ctx context.Context) {
+	for demoted(l.session) == nil {
+		_, _, changed := l.session.Role()
+		if demoted(l.session) != nil {
+			break
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+	l.giveUp()
+}
+
+// demoted returns where viewers should go instead of session, nil when they
+// may stay or nobody knows a better place.
+func demoted(session *tunnel.Session) error {
+	if role, said, _ := session.Role(); said && !role.Primary && role.Origin != "" {
+		return &tunnel.StandbyError{Origin: role.Origin}
+	}
+	return nil
 }
 
 // linked starts to use a link.
@@ -72,7 +103,9 @@ func (h *Hub) linked(l *link) {
 	h.link = l
 	first := h.feed == nil
 	if first {
-		h.feed = newFeed(l.opened, &h.finished)
+		h.feed = newFeed(l.opened, &h.finished, h.window())
+		h.shared.Store(h.feed)
+		h.feed.setWindow(h.window()) // which may have changed before the set saw the feed
 		h.state = turn.New(l.opened.Creator, l.opened.Claimed, l.opened.Lease)
 		h.intake.follow(h.state)
 	} else if pos := h.feed.position(); pos != (protocol.Position{Epoch: l.opened.Epoch, Offset: l.opened.Offset}) {
@@ -93,8 +126,16 @@ func (h *Hub) linked(l *link) {
 		h.step(turn.Reattached{Opened: l.opened}) // tells everybody control_state, which ends "waiting"
 	}
 	h.intake.attach(l)
+	h.recorded(l.opened.Recording)
+	for _, v := range h.pacers.newest {
+		h.tellPace(v)
+	}
+	h.followController()
+	h.wants.asked, h.wants.open = [2]time.Time{}, [2]bool{}
+	h.askKeyframes(time.Now())
+	h.catchingUp = true
 	if l.opened.Head <= l.opened.Offset {
-		h.admit()
+		h.caughtUp()
 	}
 }
 
@@ -111,7 +152,9 @@ func (h *Hub) admit() {
 // seen the end.
 func (h *Hub) unlinked(err error) {
 	h.link = nil
+	h.catchingUp = true // another relay may show more meanwhile
 	h.intake.detach()
+	h.noKeyframes()
 	if h.finished.Load() {
 		h.admit()
 		h.step(turn.Detached{}) // greets those who wait for an answer
@@ -133,6 +176,10 @@ func (h *Hub) unreachable(err error) bool {
 	}
 	e := protocol.AsError(err)
 	kind := e.Kind
+	if elsewhere, ok := errors.AsType[*tunnel.StandbyError](err); ok {
+		h.sendAway(elsewhere.Origin)
+		return false
+	}
 	if kind == protocol.KindNotFound {
 		kind = protocol.KindEnded // it was there before
 	}
@@ -148,7 +195,30 @@ func (h *Hub) answer(m protocol.Message) {
 		h.step(turn.Leased{Leased: m})
 	case protocol.Granted:
 		h.granted(m)
+	case protocol.Recording:
+		h.recorded(m.ID)
 	}
+}
+
+// recorded tells everybody whether what they see is being recorded, when that
+// has changed.
+func (h *Hub) recorded(id string) {
+	if id != h.recording {
+		h.recording = id
+		h.broadcast(protocol.RecordingState{ID: id})
+	}
+}
+
+// sendAway ends all sockets: the terminal is to be had at origin, or, when that
+// is empty, nobody knows where.
+func (h *Hub) sendAway(origin string) {
+	if origin != "" {
+		h.metrics.Moved.Add(float64(len(h.viewers)))
+		for _, v := range h.viewers {
+			v.tell(protocol.Moved{Origin: origin})
+		}
+	}
+	h.closeAll(protocol.KindRestarting, "the relay is going away")
 }
 
 // granted cuts the viewers whose grant the agent doesn't accept.

@@ -23,15 +23,20 @@ type (
 		m protocol.ClientMessage
 	}
 
-	// From a viewer's writer: it was sent a resync.
-	resynced struct{ v *Viewer }
+	// From whoever sends to a viewer, or hears its acks.
+	resynced    struct{ v *Viewer } // it was sent a resync
+	wentMissing struct {            // it can't go on where it is
+		v   *Viewer
+		why string
+	}
+	paced struct{ v *Viewer } // it holds the terminal back, and has moved on
 
 	// From the stream to the agent.
 	linkUp struct {
 		l       *link
 		adopted chan struct{} // closed when run uses l
 	}
-	caughtUp   struct{} // the ring holds what OPENED announced
+	inRing     struct{} // the ring holds what OPENED announced
 	linkDown   struct{ err error }
 	linkFailed struct{ err error } // no link will come
 	// The agent refuses the bearer. again gets whether there is another.
@@ -44,5 +49,6 @@ type (
 		l *link
 		m protocol.Message
 	}
-	exited struct{}
+	exited    struct{}
+	keyframed struct{ kf *keyframe }
 )

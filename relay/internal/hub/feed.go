@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,24 +19,30 @@ type feed struct {
 	// Guarded by mu.
 	mu      sync.Mutex
 	ring    *replay.Ring
-	begin   uint64    // where the ring began: a place to start reading, by the agent's word
-	run     uint64    // raised when the ring is replaced, which makes older cursors void
-	ended   bool      // the terminal's process is over and its last frame is in the ring
-	viewers []*Viewer // replaced, never changed: deliver walks it without mu
+	begin   uint64       // where the ring began: a place to start reading, by the agent's word
+	run     uint64       // raised when the ring is replaced, which makes older cursors void
+	ended   bool         // the terminal's process is over and its last frame is in the ring
+	viewers []*Viewer    // replaced, never changed: data walks it without mu
+	window  int          // the ring's, in bytes
+	newest  [2]*keyframe // of each sort
 }
 
-// A place is a viewer's cursor in one run of the feed. Its owner is the
-// viewer's writer; the hub sets it before the viewer is greeted.
-type place struct {
-	run    uint64
-	cursor replay.Cursor
-}
-
-func newFeed(opened protocol.TerminalOpened, finished *atomic.Bool) *feed {
+func newFeed(opened protocol.TerminalOpened, finished *atomic.Bool, window int) *feed {
 	return &feed{
 		finished: finished,
-		ring:     replay.New(opened.Epoch, opened.Offset, opened.Cols, opened.Rows, protocol.RingBytes),
+		ring:     replay.New(opened.Epoch, opened.Offset, opened.Cols, opened.Rows, window),
 		begin:    opened.Offset,
+		window:   window,
+	}
+}
+
+// setWindow bounds the ring's memory, in bytes.
+func (f *feed) setWindow(window int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if window != f.window {
+		f.window = window
+		f.ring.SetWindow(window)
 	}
 }
 
@@ -58,7 +63,9 @@ func (f *feed) data(m protocol.Data) error {
 		return err
 	}
 	for _, v := range viewers {
-		v.push()
+		if !v.held.Load() {
+			v.push()
+		}
 	}
 	return nil
 }
@@ -101,9 +108,10 @@ func (f *feed) over() bool {
 func (f *feed) replace(pos protocol.Position, cols, rows int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.ring = replay.New(pos.Epoch, pos.Offset, cols, rows, protocol.RingBytes)
+	f.ring = replay.New(pos.Epoch, pos.Offset, cols, rows, f.window)
 	f.begin = pos.Offset
 	f.run++
+	f.newest = [2]*keyframe{}
 	f.wake()
 }
 
@@ -112,29 +120,6 @@ func (f *feed) replace(pos protocol.Position, cols, rows int) {
 func (f *feed) wake() {
 	for _, v := range f.viewers {
 		v.nudge()
-	}
-}
-
-// join places v: at since when the ring holds it, else at the start of what a
-// newcomer should see. It returns what to tell the viewer.
-func (f *feed) join(v *Viewer, since *protocol.Position) protocol.Attached {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.viewers = append(slices.Clip(f.viewers), v)
-	offset, mode := f.start(), protocol.ModeResume
-	if since != nil {
-		_, err := f.ring.CursorAt(since.Offset)
-		if since.Epoch == f.ring.Epoch() && err == nil {
-			offset = since.Offset
-		} else {
-			mode = protocol.ModeGap
-		}
-	} else if offset > 0 {
-		mode = protocol.ModeGap
-	}
-	cols, rows := f.placeAt(v, offset)
-	return protocol.Attached{
-		Epoch: f.ring.Epoch(), Offset: offset, Head: f.ring.Head(), Cols: cols, Rows: rows, Mode: mode,
 	}
 }
 
@@ -152,37 +137,4 @@ func (f *feed) start() uint64 {
 		return f.begin
 	}
 	return f.ring.LineStart(protocol.MaxReplayBytes)
-}
-
-// placeAt sets v's place to offset, which the ring holds, and returns the size
-// in force there. The caller holds mu.
-func (f *feed) placeAt(v *Viewer, offset uint64) (cols, rows int) {
-	cursor, err := f.ring.CursorAt(offset)
-	if err != nil {
-		cursor, _ = f.ring.CursorAt(f.ring.Head())
-	}
-	v.place = place{f.run, cursor}
-	return f.ring.SizeAt(offset)
-}
-
-// next appends to dst the frames between v's place and the head, at most
-// maxWrite bytes, and moves v's place behind them. When v fell out of the ring,
-// or the ring was replaced, it moves v to the newcomers' start instead and
-// returns the resync to send first. more says that it has not reached the head,
-// done that nothing will ever follow.
-func (f *feed) next(v *Viewer, dst net.Buffers) (frames net.Buffers, resync *protocol.Resync, more, done bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if v.place.run == f.run {
-		frames, err := f.ring.Next(&v.place.cursor, maxWrite, dst)
-		if err == nil {
-			more = v.place.cursor.Offset() < f.ring.Head()
-			return frames, nil, more, f.ended && !more
-		}
-	}
-	offset := f.start()
-	cols, rows := f.placeAt(v, offset)
-	return dst, &protocol.Resync{
-		Epoch: f.ring.Epoch(), Offset: offset, Head: f.ring.Head(), Cols: cols, Rows: rows,
-	}, true, false
 }

@@ -5,11 +5,10 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -40,6 +39,9 @@ type Hub struct {
 	events   chan event
 	intake   *intake
 	watch    func(session *tunnel.Session, delta int)
+	window   func() int             // what the ring may take, in bytes
+	reads    chan struct{}          // a place for each part of the log that is read at a time
+	shared   atomic.Pointer[feed]   // feed, for the set
 	bearer   atomic.Pointer[bearer] // whose grant opens the next link; set by run
 	finished atomic.Bool            // the process is over: nothing new will come; set by feed
 	ready    chan struct{}          // closed when viewers may join, or err is set
@@ -59,7 +61,12 @@ type Hub struct {
 	open     bool                     // ready is closed
 	presence presence
 	resize   pendingResize
+	wants    wants
+	pacers   pacers
 	ticked   time.Time // the last tick
+
+	recording  string // id of the one that runs
+	catchingUp bool   // the ring doesn't hold what OPENED announced
 }
 
 // A bearer is the grant under which the hub opens its stream. It stays on the
@@ -77,11 +84,15 @@ func newHub(key Key, tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Hub {
 		over: over, finish: finish,
 		key: key, tunnels: tunnels, log: log, metrics: metrics,
 		events:  make(chan event, 64),
-		intake:  &intake{metrics: metrics, queue: semaphore.NewWeighted(protocol.MaxInputQueued), over: over},
+		intake:  newIntake(metrics, over),
 		ready:   make(chan struct{}),
 		done:    make(chan struct{}),
 		viewers: map[turn.SocketID]*Viewer{},
 		grants:  map[protocol.GrantID]int{},
+		window:  func() int { return protocol.RingBytes },
+		reads:   make(chan struct{}, maxReads),
+		wants:   wants{of: map[*Viewer]want{}},
+		pacers:  pacers{newest: map[string]*Viewer{}},
 	}
 }
 
@@ -101,7 +112,10 @@ func (h *Hub) run(ctx context.Context, grant string) {
 	defer h.finish()
 	h.metrics.Hubs.Inc()
 	defer h.metrics.Hubs.Dec()
-	defer func() { h.metrics.Viewers.Sub(float64(len(h.viewers))) }() // their leaving is not seen any more
+	defer func() { // their leaving is not seen any more
+		h.metrics.Viewers.Sub(float64(len(h.viewers)))
+		h.metrics.PaceSetters.Sub(float64(len(h.pacers.newest)))
+	}()
 	h.bearer.Store(&bearer{token: grant})
 	linkCtx, stopLink := context.WithCancel(ctx)
 	linkOver := make(chan struct{})
@@ -131,7 +145,11 @@ func (h *Hub) run(ctx context.Context, grant string) {
 		case <-timer.C:
 			h.tick(time.Now())
 		case <-ctx.Done():
-			h.closeAll(protocol.KindRestarting, "the relay is going away")
+			origin := ""
+			if elsewhere, ok := errors.AsType[*tunnel.StandbyError](context.Cause(ctx)); ok {
+				origin = elsewhere.Origin
+			}
+			h.sendAway(origin)
 			return
 		}
 		timer.Reset(h.untilTick(time.Now()))
@@ -151,11 +169,17 @@ func (h *Hub) handle(e event) bool {
 		h.obey(e.v, e.m)
 	case resynced:
 		e.v.tell(h.state.StateFor(e.v.id))
+	case wentMissing:
+		h.missed(e.v, e.why)
+	case paced:
+		h.tellPace(e.v)
+	case keyframed:
+		h.came(e.kf)
 	case linkUp:
 		h.linked(e.l)
 		close(e.adopted)
-	case caughtUp:
-		h.admit()
+	case inRing:
+		h.caughtUp()
 	case linkDown:
 		h.unlinked(e.err)
 	case bearerRefused:
@@ -168,6 +192,7 @@ func (h *Hub) handle(e event) bool {
 		}
 	case exited:
 		h.intake.end()
+		h.noKeyframes()
 	}
 	return true
 }
@@ -199,6 +224,7 @@ func (h *Hub) step(e turn.Event) {
 			}
 		}
 	}
+	h.followController()
 }
 
 // send queues m for the agent. Without a link it is dropped: what matters is
@@ -236,25 +262,40 @@ func (h *Hub) cut(v *Viewer, why string, kind protocol.Kind, cause string) {
 func (h *Hub) join(v *Viewer) {
 	h.viewers[v.id] = v
 	h.metrics.Viewers.Inc()
-	h.presence.changed()
+	h.presence.enter(v, h.mayControl(v.grant))
 	h.addGrant(v)
 	h.step(turn.Joined{
 		Socket: v.id, User: v.user, Name: v.name, GrantID: v.grant.ID, CanControl: h.mayControl(v.grant),
 	})
 }
 
-// greet sends a viewer its first messages and lets output flow.
+// greet lets v see the terminal, as soon as it can be placed.
 func (h *Hub) greet(v *Viewer) {
-	if v == nil || v.greeted {
+	if _, waits := h.wants.of[v]; v == nil || v.greeted || waits {
 		return
 	}
+	h.seat(v)
+}
+
+// welcome sends a viewer, which the feed has placed as m says, its first
+// messages and lets output flow.
+func (h *Hub) welcome(v *Viewer, m protocol.Attached) {
+	h.metrics.Attached.WithLabelValues(m.Mode).Inc()
+	if m.KeyframeBytes > 0 {
+		h.metrics.KeyframesSent.Inc()
+	}
 	v.greeted, v.presence = true, h.presence.version
-	greeting := []protocol.ServerMessage{h.state.StateFor(v.id), h.feed.join(v, v.since)}
+	greeting := []protocol.ServerMessage{h.state.StateFor(v.id), m}
 	if h.link == nil && !h.finished.Load() {
 		greeting = append(greeting, protocol.Waiting{Reason: protocol.WaitingSandbox})
 	}
+	greeting = append(greeting, h.presence.message())
+	if h.recording != "" {
+		greeting = append(greeting, protocol.RecordingState{ID: h.recording})
+	}
 	h.intake.admit(v) // first, so that who was greeted may type
-	v.start(append(greeting, h.presence.message(h.viewers)))
+	v.start(greeting)
+	h.repace(v)
 }
 
 func (h *Hub) leave(v *Viewer) {
@@ -263,7 +304,9 @@ func (h *Hub) leave(v *Viewer) {
 	}
 	delete(h.viewers, v.id)
 	h.metrics.Viewers.Dec()
-	h.presence.changed()
+	h.presence.leave(v, h.mayControl(v.grant))
+	h.wants.drop(v)
+	h.unpace(v)
 	h.feed.leave(v)
 	h.intake.leave(v)
 	h.step(turn.Left{Socket: v.id})
@@ -278,18 +321,28 @@ func (h *Hub) renew(v *Viewer, grant *jws.Grant, token string) {
 	}
 	old := v.grant
 	v.grant, v.token = grant, token
+	if v.wantsAll && !h.mayRecord(grant) {
+		v.wantsAll = false
+		h.feed.setExact(v, false)
+		h.repace(v)
+	}
 	h.addGrant(v)
 	h.step(turn.Renewed{Socket: v.id, GrantID: grant.ID, CanControl: h.mayControl(grant)})
 	h.dropGrant(old.ID)
 	h.chooseBearer()
 	if h.mayControl(old) != h.mayControl(grant) {
-		h.presence.changed()
+		h.presence.leave(v, h.mayControl(old))
+		h.presence.enter(v, h.mayControl(grant))
 	}
 	v.tell(protocol.Reauthed{ExpiresAt: grant.Expires().Unix()})
 }
 
 func (h *Hub) mayControl(g *jws.Grant) bool {
 	return g.Allows(h.key.Session, h.key.PTY, protocol.CapControl)
+}
+
+func (h *Hub) mayRecord(g *jws.Grant) bool {
+	return g.Allows(h.key.Session, h.key.PTY, protocol.CapRecord)
 }
 
 // addGrant makes v's grant known to the agent, once for all its users.

@@ -46,32 +46,6 @@ func TestGreeting(t *testing.T) {
 	}
 }
 
-func TestResume(t *testing.T) {
-	w := newWorld(t, protocol.TerminalOpened{Epoch: 7, Offset: 100, Head: 110, Gap: true})
-	go func() { w.attached().data(100, "line\nabcde") }() // Open waits for it
-	for name, c := range map[string]struct {
-		since *protocol.Position
-		want  protocol.Attached
-		reads string
-	}{
-		"from nowhere":  {nil, protocol.Attached{Offset: 100, Mode: protocol.ModeGap}, "line\nabcde"},
-		"within":        {&protocol.Position{Epoch: 7, Offset: 107}, protocol.Attached{Offset: 107, Mode: protocol.ModeResume}, "cde"},
-		"at the head":   {&protocol.Position{Epoch: 7, Offset: 110}, protocol.Attached{Offset: 110, Mode: protocol.ModeResume}, ""},
-		"too old":       {&protocol.Position{Epoch: 7, Offset: 99}, protocol.Attached{Offset: 100, Mode: protocol.ModeGap}, "line\nabcde"},
-		"in the future": {&protocol.Position{Epoch: 7, Offset: 111}, protocol.Attached{Offset: 100, Mode: protocol.ModeGap}, "line\nabcde"},
-		"another epoch": {&protocol.Position{Epoch: 8, Offset: 107}, protocol.Attached{Offset: 100, Mode: protocol.ModeGap}, "line\nabcde"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			x := w.join(bob, c.since)
-			c.want.Epoch, c.want.Head, c.want.Cols, c.want.Rows = 7, 110, 80, 24
-			if got := x.greeted(); got != c.want {
-				t.Errorf("%+v, want %+v", got, c.want)
-			}
-			x.reads(c.reads)
-		})
-	}
-}
-
 func TestTheCreatorsClaimComesFirst(t *testing.T) {
 	w := newWorld(t, protocol.TerminalOpened{Epoch: 7, Creator: relaytest.User})
 	creator := w.join(alice, nil)
@@ -274,6 +248,7 @@ func TestARefusedGrant(t *testing.T) {
 }
 
 func TestAnExpiredGrant(t *testing.T) {
+	t.Parallel() // it waits for a second to pass
 	w := newWorld(t, protocol.TerminalOpened{Epoch: 7, Lease: held(3, 2)})
 	x := w.join(func(g *jws.Grant) { bob(g); g.ExpiresAt = g.IssuedAt + 1 }, nil)
 	y := w.join(alice, nil)

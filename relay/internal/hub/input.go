@@ -25,7 +25,15 @@ type intake struct {
 	state   turn.State
 	link    *link // nil while the sandbox is away
 	ended   bool
-	unacked []unackedInput // oldest first; sent again on the next link
+	unacked []unackedInput     // oldest first; sent again on the next link
+	clients map[string]*Viewer // whose input is numbered by its client: of a client's sockets the newest
+}
+
+func newIntake(metrics *Metrics, over context.Context) *intake {
+	return &intake{
+		metrics: metrics, queue: semaphore.NewWeighted(protocol.MaxInputQueued), over: over,
+		clients: map[string]*Viewer{},
+	}
 }
 
 // An unackedInput is input that the agent has not confirmed yet.
@@ -35,10 +43,12 @@ type unackedInput struct {
 	cost  int64
 }
 
-// typed is input that waits until its viewer is greeted.
+// typed is one message of input.
 type typed struct {
 	input []byte
-	cost  int64 // what it took of the viewer's credit and the hub's queue
+	cost  int64  // what it took of the viewer's credit and the hub's queue
+	seq   uint64 // counted by the client; 0 when the hub is to count
+	term  uint64 // under which it was typed, if seq is not 0
 }
 
 // take passes on what v typed, under the term of this moment, or tells v why
@@ -67,16 +77,21 @@ func (in *intake) accept(v *Viewer, e typed) *link {
 		reason = protocol.RefusedEnded
 	case in.link == nil:
 		reason = protocol.RefusedWaiting
+	case e.seq > 0 && e.term != in.state.Term():
+		reason = protocol.RefusedStaleTerm
 	default:
 		reason, ok = in.state.MayType(v.id)
 	}
 	if !ok {
 		in.release(v, e.cost)
-		in.refuse(v, reason)
+		in.refuse(v, reason, e.seq)
 		return nil
 	}
-	v.nextSeq++
-	input := protocol.Input{Term: in.state.Term(), Seq: v.nextSeq, Client: v.client, Bytes: e.input}
+	input := protocol.Input{Term: in.state.Term(), Seq: e.seq, Client: v.client, Bytes: e.input}
+	if e.seq == 0 {
+		v.nextSeq++
+		input.Seq = v.nextSeq
+	}
 	in.unacked = append(in.unacked, unackedInput{v, input, e.cost})
 	in.metrics.InputBytes.Add(float64(len(e.input)))
 	in.link.queue(input)
@@ -101,9 +116,23 @@ func (in *intake) release(v *Viewer, cost int64) {
 	in.queue.Release(cost)
 }
 
-func (in *intake) refuse(v *Viewer, reason protocol.RefusalReason) {
+// refuse tells that input was not written: the socket that it came by, or the
+// one that its client has now. The caller holds mu.
+func (in *intake) refuse(v *Viewer, reason protocol.RefusalReason, seq uint64) {
 	in.metrics.InputRefused.WithLabelValues(string(reason)).Inc()
-	v.tell(protocol.InputDropped{Reason: reason})
+	if !v.counts {
+		seq = 0
+	} else if newest := in.clients[v.client]; newest != nil && v.gone {
+		v = newest
+	}
+	v.tell(protocol.InputDropped{Reason: reason, Seq: seq})
+}
+
+// drop refuses input that took no room.
+func (in *intake) drop(v *Viewer, reason protocol.RefusalReason, seq uint64) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.refuse(v, reason, seq)
 }
 
 // follow takes over who may type, after each turn.
@@ -118,6 +147,9 @@ func (in *intake) admit(v *Viewer) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	v.admitted = true
+	if newest := in.clients[v.client]; v.counts && (newest == nil || newest.id < v.id) {
+		in.clients[v.client] = v
+	}
 	for _, e := range v.early {
 		in.accept(v, e)
 	}
@@ -132,6 +164,9 @@ func (in *intake) leave(v *Viewer) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	v.gone = true
+	if in.clients[v.client] == v {
+		delete(in.clients, v.client)
+	}
 	for _, e := range v.early {
 		in.release(v, e.cost)
 	}
@@ -148,7 +183,7 @@ func (in *intake) attach(l *link) {
 	term := in.state.Term()
 	in.settle(func(u unackedInput) bool {
 		if u.input.Term != term {
-			in.refuse(u.v, protocol.RefusedStaleTerm)
+			in.refuse(u.v, protocol.RefusedStaleTerm, u.input.Seq)
 			return true
 		}
 		l.queue(u.input)
@@ -163,10 +198,14 @@ func (in *intake) detach() {
 	in.link = nil
 }
 
-// acked: the agent wrote all input of a client up to a sequence number.
+// acked: the agent wrote all input of a client up to a sequence number. The
+// socket that the client has now hears of it.
 func (in *intake) acked(m protocol.InputAck) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	if v := in.clients[m.Client]; v != nil {
+		v.confirm(m.Seq)
+	}
 	in.settle(func(u unackedInput) bool { return u.input.Client == m.Client && u.input.Seq <= m.Seq })
 }
 
@@ -178,7 +217,7 @@ func (in *intake) refused(m protocol.InputRefused) {
 		if u.input.Client != m.Client || u.input.Seq != m.Seq {
 			return false
 		}
-		in.refuse(u.v, m.Reason)
+		in.refuse(u.v, m.Reason, m.Seq)
 		return true
 	})
 }
@@ -189,7 +228,7 @@ func (in *intake) end() {
 	defer in.mu.Unlock()
 	in.ended = true
 	in.settle(func(u unackedInput) bool {
-		in.refuse(u.v, protocol.RefusedEnded)
+		in.refuse(u.v, protocol.RefusedEnded, u.input.Seq)
 		return true
 	})
 }

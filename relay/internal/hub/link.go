@@ -119,6 +119,7 @@ func (l *link) write(ctx context.Context) {
 func (l *link) read(f *feed, in *intake, post func(event)) error {
 	frames := protocol.NewFrameReader(l.stream)
 	behind := l.opened.Head > l.opened.Offset // of what OPENED announced
+	var pieces assembly
 	for {
 		frame, err := frames.Next()
 		if err != nil {
@@ -128,6 +129,9 @@ func (l *link) read(f *feed, in *intake, post func(event)) error {
 		if err != nil {
 			return err
 		}
+		if _, piece := message.(protocol.Keyframe); pieces.started && !piece {
+			return fmt.Errorf("hub: %s inside a keyframe", frame.Type)
+		}
 		switch m := message.(type) {
 		case protocol.Data:
 			if err := f.data(m); err != nil {
@@ -135,7 +139,19 @@ func (l *link) read(f *feed, in *intake, post func(event)) error {
 			}
 			if behind && m.Offset+uint64(len(m.Bytes)) >= l.opened.Head {
 				behind = false
-				post(caughtUp{})
+				post(inRing{})
+			}
+		case protocol.Keyframe:
+			whole, err := pieces.add(m)
+			if err != nil {
+				return err
+			}
+			if whole {
+				kf := pieces.take()
+				if err := f.keyframe(kf); err != nil {
+					return err
+				}
+				post(keyframed{kf})
 			}
 		case protocol.Resized:
 			if err := f.resized(m); err != nil {
@@ -147,12 +163,12 @@ func (l *link) read(f *feed, in *intake, post func(event)) error {
 		case protocol.Reset:
 			f.replace(protocol.Position{Epoch: m.Epoch, Offset: m.Offset}, m.Cols, m.Rows)
 			behind = false
-			post(caughtUp{})
+			post(inRing{})
 		case protocol.InputAck:
 			in.acked(m)
 		case protocol.InputRefused:
 			in.refused(m)
-		case protocol.Leased, protocol.Granted:
+		case protocol.Leased, protocol.Granted, protocol.Recording:
 			post(answered{l, m})
 		default:
 			return fmt.Errorf("hub: %s on a terminal stream", frame.Type)

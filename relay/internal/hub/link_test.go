@@ -100,11 +100,13 @@ func TestReset(t *testing.T) {
 	a.data(0, "secret")
 	x.reads("secret")
 	a.say(protocol.Reset{Epoch: 8, Offset: 50, Cols: 90, Rows: 20})
+	a.answersKeyframe(50)
 	var m protocol.Resync
 	x.gets(protocol.ServerResync).decode(t, &m)
-	if m != (protocol.Resync{Epoch: 8, Offset: 50, Head: 50, Cols: 90, Rows: 20}) {
+	if m != (protocol.Resync{Epoch: 8, Offset: 50, Head: 50, Cols: 90, Rows: 20, KeyframeBytes: len(screen(50, true))}) {
 		t.Errorf("%+v", m)
 	}
+	x.reads(screen(50, true))
 	control(t, x.gets(protocol.ServerControlState), relaytest.User, 2)
 	a.data(50, "new")
 	x.reads("new")
@@ -112,7 +114,7 @@ func TestReset(t *testing.T) {
 	if m := late.greeted(); m.Epoch != 8 || m.Offset != 50 || m.Mode != protocol.ModeGap {
 		t.Errorf("%+v", m)
 	}
-	late.reads("new")
+	late.reads(screen(50, true) + "new")
 }
 
 // The agent was restarted: another epoch, and a gap.
@@ -126,15 +128,18 @@ func TestAnotherLogAfterTheLoss(t *testing.T) {
 	w.opens(protocol.TerminalOpened{Epoch: 9, Gap: true, Head: 3}, nil)
 	a.stream.Close()
 	x.gets(protocol.ServerWaiting)
-	w.attached().data(0, "new")
+	a = w.attached()
+	a.data(0, "new")
+	a.answersKeyframe(3)
 	var m protocol.Resync
 	x.until(protocol.ServerResync).decode(t, &m)
-	if m.Epoch != 9 || m.Offset != 0 {
+	if m.Epoch != 9 || m.Offset != 3 {
 		t.Errorf("%+v", m)
 	}
+	a.data(3, "er")
 	var read string
 	states := 0
-	for len(read) < 3 || states == 0 {
+	for want := screen(3, true) + "er"; len(read) < len(want) || states == 0; {
 		switch it := x.next(); it.kind {
 		case output:
 			read += string(it.bytes)
@@ -144,8 +149,8 @@ func TestAnotherLogAfterTheLoss(t *testing.T) {
 			t.Fatalf("%s", it)
 		}
 	}
-	if read != "new" {
-		t.Errorf("read %q", read)
+	if read != screen(3, true)+"er" {
+		t.Errorf("read %.40q", read)
 	}
 }
 

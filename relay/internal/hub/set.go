@@ -2,7 +2,6 @@ package hub
 
 import (
 	"context"
-	"crypto/rand"
 	"log/slog"
 	"strings"
 	"sync"
@@ -33,9 +32,10 @@ type Set struct {
 	log     *slog.Logger
 	metrics *Metrics
 	ctx     context.Context // ends all hubs
-	cancel  context.CancelFunc
+	cancel  context.CancelCauseFunc
 	running sync.WaitGroup
 	sockets atomic.Uint64
+	ring    atomic.Int64 // what a ring may take, in bytes; set under mu
 
 	// Guarded by mu.
 	mu      sync.Mutex
@@ -57,23 +57,29 @@ type tenancy struct {
 
 // NewSet returns an empty Set.
 func NewSet(tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Set {
-	ctx, cancel := context.WithCancel(context.Background())
-	return &Set{
+	ctx, cancel := context.WithCancelCause(context.Background())
+	s := &Set{
 		tunnels: tunnels, log: log, metrics: metrics, ctx: ctx, cancel: cancel,
 		hubs: map[Key]*tenancy{}, free: make(chan struct{}), watched: map[*tunnel.Session]int{},
 	}
+	s.ring.Store(protocol.RingBytes)
+	return s
 }
 
 // Close ends all hubs: their viewers are told that the relay goes away. It
 // waits for the hubs, and for the sockets until ctx ends.
-func (s *Set) Close(ctx context.Context) {
+func (s *Set) Close(ctx context.Context) { s.Drain(ctx, "") }
+
+// Drain is Close for a relay whose viewers find their terminals at another
+// relay's public origin; an empty one says nothing.
+func (s *Set) Drain(ctx context.Context, origin string) {
 	s.mu.Lock()
 	if !s.closed && s.held == 0 {
 		close(s.free)
 	}
 	s.closed = true
 	s.mu.Unlock()
-	s.cancel()
+	s.cancel(&tunnel.StandbyError{Origin: origin})
 	s.running.Wait()
 	select {
 	case <-s.free:
@@ -90,8 +96,9 @@ type Handle struct {
 }
 
 // Open returns a handle on the hub of a terminal, once the agent has opened
-// the terminal for grant. It fails with the agent's answer, or unavailable
-// when the sandbox isn't connected.
+// the terminal for grant. It fails with the agent's answer, with a
+// [tunnel.StandbyError] when the terminal is to be had at another relay, or
+// unavailable when the sandbox isn't connected.
 func (s *Set) Open(ctx context.Context, key Key, grant string) (*Handle, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -156,8 +163,9 @@ func (s *Set) enter(key Key, grant string) *tenancy {
 	if t == nil || t.hub.dead() {
 		ctx, stop := context.WithCancel(s.ctx)
 		t = &tenancy{hub: newHub(key, s.tunnels, s.log, s.metrics), stop: stop, grant: grant}
-		t.hub.watch = s.watch
+		t.hub.watch, t.hub.window = s.watch, s.window
 		s.hubs[key] = t
+		s.share()
 		s.running.Go(func() {
 			defer stop()
 			t.hub.run(ctx, grant)
@@ -179,6 +187,29 @@ func (s *Set) forget(key Key, t *tenancy) {
 	defer s.mu.Unlock()
 	if s.hubs[key] == t {
 		delete(s.hubs, key)
+		s.share()
+	}
+}
+
+// windowStep is the unit in which rings shrink and grow, and what each has at
+// least, in bytes: so that not every hub that comes or goes concerns all.
+const windowStep = 64 << 10
+
+// window returns what each ring may take of the relay's memory.
+func (s *Set) window() int { return int(s.ring.Load()) }
+
+// share divides what rings may take among the hubs that there are. The caller
+// holds mu.
+func (s *Set) share() {
+	window := protocol.RelayRingBytes / max(len(s.hubs), 1)
+	window = min(max(window-window%windowStep, windowStep), protocol.RingBytes)
+	if s.ring.Swap(int64(window)) == int64(window) {
+		return
+	}
+	for _, t := range s.hubs {
+		if f := t.hub.shared.Load(); f != nil {
+			f.setWindow(window)
+		}
 	}
 }
 
@@ -206,6 +237,7 @@ func (h *Handle) Release() {
 				t.stop()
 				if s.hubs[h.key] == t {
 					delete(s.hubs, h.key)
+					s.share()
 				}
 			}
 		})
@@ -228,8 +260,13 @@ func (s *Set) watch(session *tunnel.Session, delta int) {
 type Guest struct {
 	Grant  *jws.Grant
 	Token  string // the grant in compact form, for the agent
-	Since  *protocol.Position
 	Socket Sink
+
+	Since  *protocol.Position // from where it wants output; nil: from where a newcomer should
+	Astray bool               // it named a position, which can't be read
+	Exact  bool               // it gets every byte, if the grant allows to record
+	Client string             // names its client across sockets; may be empty
+	Counts bool               // it speaks terminal.v2
 }
 
 // Join attaches a socket. The gateway then runs the Viewer's Serve, hands it
@@ -239,15 +276,19 @@ func (h *Handle) Join(g Guest) *Viewer {
 		id:     turn.SocketID(h.set.sockets.Add(1)),
 		name:   clip(g.Grant.Name),
 		user:   g.Grant.Subject,
-		client: rand.Text(),
+		counts: g.Counts,
 		sink:   g.Socket,
-		since:  g.Since,
+		since:  since{g.Since, g.Astray},
 		hub:    h.t.hub,
 		wake:   make(chan struct{}, 1),
 		credit: semaphore.NewWeighted(protocol.MaxInputUnacked),
 		grant:  g.Grant,
 		token:  g.Token,
+		fill:   backfill{taken: make(chan struct{}, 1)},
 	}
+	v.pacer, v.client = g.names()
+	v.wantsAll = g.Exact && v.hub.mayRecord(g.Grant)
+	v.exact = v.wantsAll
 	v.offer, _ = g.Socket.(Offerer)
 	v.hub.post(joined{v})
 	return v

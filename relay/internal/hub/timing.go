@@ -1,58 +1,17 @@
 package hub
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/relay/internal/turn"
 )
 
 const (
-	// presenceInterval is the least time between two presence messages.
-	presenceInterval = time.Second
 	// resizeInterval is the least time between two changes of size (20/s).
 	resizeInterval = 50 * time.Millisecond
 	// longestTick bounds how late an expired grant is noticed.
 	longestTick = time.Second
 )
-
-// presence limits how often viewers are told who watches. Owned by run.
-type presence struct {
-	version uint64 // of the list, raised by every change
-	told    uint64 // the version of the last broadcast
-	sent    time.Time
-}
-
-func (p *presence) changed() { p.version++ }
-
-// dueIn returns how long after now the next broadcast is, if one is needed.
-func (p *presence) dueIn(now time.Time) (wait time.Duration, needed bool) {
-	return presenceInterval - now.Sub(p.sent), p.version != p.told
-}
-
-// message lists the people among viewers, by name.
-func (p *presence) message(viewers map[turn.SocketID]*Viewer) protocol.Presence {
-	people := map[protocol.UserID]*protocol.PresentViewer{}
-	for _, v := range viewers {
-		person := people[v.user]
-		if person == nil {
-			person = &protocol.PresentViewer{UserID: v.user, Name: v.name}
-			people[v.user] = person
-		}
-		person.Sockets++
-		person.CanControl = person.CanControl || v.hub.mayControl(v.grant)
-	}
-	list := make([]protocol.PresentViewer, 0, len(people))
-	for _, person := range people {
-		list = append(list, *person)
-	}
-	slices.SortFunc(list, func(a, b protocol.PresentViewer) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UserID, b.UserID))
-	})
-	return protocol.Presence{Count: len(list), Viewers: list[:min(len(list), protocol.MaxPresenceViewers)]}
-}
 
 // pendingResize limits how often the terminal's size changes; the last wish
 // wins. Owned by run.
@@ -66,6 +25,10 @@ func (p *pendingResize) want(m protocol.Resize) { p.wish = &m }
 // tick does what is due at now.
 func (h *Hub) tick(now time.Time) {
 	h.ticked = now
+	h.expireWants(now)
+	if h.feed != nil {
+		h.feed.forget()
+	}
 	if wait, needed := h.presence.dueIn(now); needed && wait <= 0 {
 		h.tellPresence(now)
 	}
@@ -84,7 +47,7 @@ func (h *Hub) tick(now time.Time) {
 // greeting.
 func (h *Hub) tellPresence(now time.Time) {
 	h.presence.told, h.presence.sent = h.presence.version, now
-	message := h.presence.message(h.viewers)
+	message := h.presence.message()
 	for _, v := range h.viewers {
 		if v.greeted && v.presence != h.presence.version {
 			v.tell(message)
@@ -107,6 +70,9 @@ func (h *Hub) untilTick(now time.Time) time.Duration {
 	}
 	if h.resizeWaits() {
 		wait = min(wait, resizeInterval-now.Sub(h.resize.sent))
+	}
+	if len(h.wants.of) > 0 {
+		wait = min(wait, h.wantsDue(now))
 	}
 	return max(wait, 0)
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,7 +19,7 @@ import (
 // still returns a hub that no goroutine runs: a test calls what run would.
 func still() *Hub {
 	h := newHub(testKey, nil, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
-	h.feed = newFeed(protocol.TerminalOpened{Epoch: 7, Cols: 80, Rows: 24}, &h.finished)
+	h.feed = newFeed(protocol.TerminalOpened{Epoch: 7, Cols: 80, Rows: 24}, &h.finished, protocol.RingBytes)
 	h.state = turn.New("", true, held(3, 2))
 	h.bearer.Store(&bearer{token: "opener"})
 	return h
@@ -51,6 +52,30 @@ func told(t *testing.T, v *Viewer) (kinds []string) {
 	}
 	v.notices = nil
 	return kinds
+}
+
+// deafLink returns a link to an agent that takes nothing.
+func deafLink(t *testing.T) *link {
+	ctx, giveUp := context.WithCancel(t.Context())
+	t.Cleanup(giveUp)
+	return &link{ready: make(chan struct{}, 1), abandon: ctx, giveUp: giveUp}
+}
+
+// sent returns what waits to be written to a deaf link.
+func sent(t *testing.T, l *link) (messages []protocol.Message) {
+	t.Helper()
+	frames := protocol.NewFrameReader(bytes.NewReader(l.out))
+	for {
+		frame, err := frames.Next()
+		if err != nil {
+			return messages
+		}
+		m, err := protocol.Decode(frame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages = append(messages, m)
+	}
 }
 
 func TestPresenceAtMostOnceASecond(t *testing.T) {
@@ -96,7 +121,7 @@ func TestPresenceNamesPeople(t *testing.T) {
 		seat(h, i, protocol.UserID("usr_"+string(rune('A'+i))), late)
 	}
 	seat(h, 1000, "usr_A", late)
-	m := h.presence.message(h.viewers)
+	m := h.presence.message()
 	if m.Count != protocol.MaxPresenceViewers+10 || len(m.Viewers) != protocol.MaxPresenceViewers {
 		t.Errorf("%d people, %d named", m.Count, len(m.Viewers))
 	}
@@ -112,26 +137,15 @@ func TestSizesAreLimited(t *testing.T) {
 	if h.resize.wish == nil || h.untilTick(now) <= 0 {
 		t.Fatal("a wish is lost, or waited for in a loop, without a link")
 	}
-	ctx, giveUp := context.WithCancel(t.Context())
-	defer giveUp()
-	h.link = &link{ready: make(chan struct{}, 1), abandon: ctx, giveUp: giveUp}
+	h.link = deafLink(t)
 	for i := range 100 { // one each millisecond
 		now = now.Add(time.Millisecond)
 		h.resize.want(protocol.Resize{Term: 2, Cols: 1 + i, Rows: 1})
 		h.tick(now)
 	}
 	h.tick(now.Add(resizeInterval))
-	frames := protocol.NewFrameReader(bytes.NewReader(h.link.out))
 	var cols []int
-	for {
-		frame, err := frames.Next()
-		if err != nil {
-			break
-		}
-		m, err := protocol.Decode(frame)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, m := range sent(t, h.link) {
 		cols = append(cols, m.(protocol.Resize).Cols)
 	}
 	if !slices.Equal(cols, []int{1, 51, 100}) {
@@ -158,5 +172,66 @@ func TestAnExpiredGrantIsNoticedInTime(t *testing.T) {
 	}
 	if h.bearer.Load().token != "token of usr_2" {
 		t.Errorf("the bearer is %+v", h.bearer.Load())
+	}
+}
+
+// A socket is pinged when it is quiet, and is dead when it doesn't answer; not
+// while it is merely slow to take what is written.
+func TestPings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := still()
+		v := seat(h, 1, "usr_1", time.Now().Add(time.Hour))
+		s := &sink{changed: make(chan struct{}, 1), heard: time.Now()}
+		v.sink = s
+		ended := make(chan struct{})
+		go func() { // waited for below
+			defer close(ended)
+			v.Serve(t.Context())
+		}()
+		pings := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.pings != want {
+				t.Errorf("%d pings, want %d", s.pings, want)
+			}
+		}
+		hear := func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.heard = time.Now()
+		}
+		time.Sleep(pingInterval)
+		pings(1)
+		hear()
+		s.block(true)
+		says(t, h, 1000)
+		time.Sleep(10 * pongTimeout)
+		pings(1)
+		s.block(false)
+		pings(2)
+		time.Sleep(pongTimeout + 2*pingInterval) // nothing comes back
+		<-ended
+		pings(2)
+		h.finish()
+	})
+}
+
+func TestPresenceForgetsPeople(t *testing.T) {
+	h, late := still(), time.Now().Add(time.Hour)
+	a, b := seat(h, 1, "usr_b", late), seat(h, 2, "usr_a", late)
+	again := seat(h, 3, "usr_b", late)
+	h.renew(again, &jws.Grant{Subject: "usr_b", ID: "gr_view", PTYs: []string{jws.AllPTYs}, ExpiresAt: late.Unix()}, "token")
+	h.leave(a)
+	got := h.presence.message().Viewers
+	want := []protocol.PresentViewer{{UserID: "usr_a", Name: "usr_a", Sockets: 1, CanControl: true}, {UserID: "usr_b", Name: "usr_b", Sockets: 1}}
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	h.leave(again)
+	h.leave(b)
+	if m := h.presence.message(); m.Count != 0 || len(h.presence.of) != 0 {
+		t.Errorf("%+v", m)
 	}
 }

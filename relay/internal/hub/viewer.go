@@ -25,10 +25,6 @@ const (
 	// inputOverhead is charged per message beside its bytes, so that a
 	// flood of tiny messages is bounded like one of large ones.
 	inputOverhead = 64
-	// pingInterval is how often a quiet socket is pinged, so that no hop in
-	// between takes it for dead; pongTimeout is when we do.
-	pingInterval = 25 * time.Second
-	pongTimeout  = 60 * time.Second
 )
 
 // A Sink is the socket of one viewer.
@@ -63,10 +59,12 @@ type Viewer struct {
 	id     turn.SocketID
 	name   string
 	user   protocol.UserID
-	client string // names this socket's input to the agent
+	client string // names its input to the agent
+	pacer  string // names it to the agent when it holds the terminal back
+	counts bool   // it speaks terminal.v2: acknowledges output, numbers input
 	sink   Sink
 	offer  Offerer // sink, if it is one
-	since  *protocol.Position
+	since  since
 	hub    *Hub
 	wake   chan struct{}
 	credit *semaphore.Weighted // input under way
@@ -76,6 +74,7 @@ type Viewer struct {
 	token    string
 	greeted  bool
 	presence uint64 // version of the presence in its greeting
+	wantsAll bool   // it asked for every byte, and may
 
 	// Guarded by the intake's mu.
 	admitted bool    // greeted: what it types is judged
@@ -88,13 +87,21 @@ type Viewer struct {
 	writing sync.Mutex
 	frames  net.Buffers
 
-	// Set by the hub before the viewer is greeted; guarded by feed.mu.
+	// Guarded by feed.mu. The hub sets place before the viewer is greeted.
 	place place
+	fill  backfill
+	pace  pacing
+	exact bool // wantsAll
+
+	held  atomic.Bool // new output is nothing to it at the moment; set under feed.mu
+	paces atomic.Bool // pace.on
 
 	// Guarded by mu.
 	mu         sync.Mutex
 	notices    []byte // framed text that waits
 	refusing   bool   // an input_refused waits among the notices
+	typedUpTo  uint64 // its input up to this sequence was written
+	ackedInput uint64 // what it was told of that
 	live       bool   // it was greeted, and place is set
 	closing    bool
 	closeCode  int
@@ -116,7 +123,7 @@ func (v *Viewer) tell(m protocol.ServerMessage) {
 	if v.closing {
 		return
 	}
-	if _, refusal := m.(protocol.InputDropped); refusal {
+	if refusal, ok := m.(protocol.InputDropped); ok && refusal.Seq == 0 {
 		if v.refusing {
 			return // one waiting notice says it all
 		}
@@ -129,6 +136,16 @@ func (v *Viewer) tell(m protocol.ServerMessage) {
 		v.closeLocked(protocol.KindTooMany, "too far behind")
 	}
 	v.nudge()
+}
+
+// confirm tells the viewer that all its input up to seq was written.
+func (v *Viewer) confirm(seq uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if seq > v.typedUpTo {
+		v.typedUpTo = seq
+		v.nudge()
+	}
 }
 
 // close makes the writer end the socket once the notices so far are written.
@@ -162,45 +179,47 @@ func (v *Viewer) start(greeting []protocol.ServerMessage) {
 // Serve writes to the socket until it ends. The gateway runs it beside its
 // reader and waits for both.
 func (v *Viewer) Serve(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	var filling sync.WaitGroup
+	defer filling.Wait()
+	defer cancel()
 	// One channel wakes the writer for everything: with hundreds of viewers a
 	// select per chunk is a tenth of the relay's CPU.
 	defer context.AfterFunc(ctx, v.nudge)()
 	defer context.AfterFunc(v.hub.over, func() { // which may have ended before it saw this viewer
 		v.close(protocol.KindUnavailable, protocol.KindUnavailable.Text())
 	})()
-	var pingDue atomic.Bool
-	keepalive := time.AfterFunc(pingInterval, func() {
-		pingDue.Store(true)
+	alive := keepalive{v: v}
+	alive.timer = time.AfterFunc(pingInterval, func() {
+		alive.due.Store(true)
 		v.nudge()
 	})
-	defer keepalive.Stop()
+	defer alive.timer.Stop()
 	for range v.wake {
 		if ctx.Err() != nil {
 			return
 		}
-		if pingDue.CompareAndSwap(true, false) {
-			if time.Since(v.sink.LastHeard()) > pongTimeout || v.sink.Ping() != nil {
-				return
-			}
-			keepalive.Reset(pingInterval)
-		}
-		if !v.drain() {
+		fill, ok := v.drain()
+		if !ok || !alive.check() {
 			return
+		}
+		if fill && v.hub.feed.claim(v) {
+			filling.Go(func() { v.backfill(ctx) })
 		}
 	}
 }
 
-// drain writes until nothing waits. It returns false when the socket is over.
-func (v *Viewer) drain() bool {
+// drain writes until nothing waits. fill says that the agent's log must be read
+// for the viewer; !ok that the socket is over.
+func (v *Viewer) drain() (fill, ok bool) {
 	v.writing.Lock()
 	defer v.writing.Unlock()
-	for more := true; more; {
-		var ok bool
-		if more, ok = v.flush(); !ok {
-			return false
+	for {
+		state, ok := v.flush()
+		if !ok || !state.more {
+			return state.fill, ok
 		}
 	}
-	return true
 }
 
 // push offers what is new to the socket, from the stream's reader. Whatever
@@ -218,36 +237,37 @@ func (v *Viewer) push() {
 	batch, state := v.collect()
 	drained, err := v.offer.Offer(batch)
 	v.keep(batch)
-	if err != nil || !drained || state.more || state.closing || state.done {
+	if err != nil || !drained || state.more || state.closing || state.done || state.fill {
 		v.nudge() // the writer meets the error, too
+		return
 	}
+	v.written()
 }
 
-// flush writes what waits: notices first, then one piece of output. more says
-// that there may be output left; !ok that the socket is over. The caller holds
-// writing.
-func (v *Viewer) flush() (more, ok bool) {
+// flush writes what waits: notices first, then one piece of output. !ok says
+// that the socket is over. The caller holds writing.
+func (v *Viewer) flush() (state batchState, ok bool) {
 	batch, state := v.collect()
 	err := v.sink.WriteFrames(batch)
 	v.keep(batch)
 	switch {
 	case err != nil:
-		return false, false
+		return state, false
 	case state.closing:
 		v.sink.Close(v.closeCode, v.closeCause)
-		return false, false
+		return state, false
 	case state.done:
 		v.sink.Close(protocol.KindEnded.CloseCode(), protocol.KindEnded.Text())
-		return false, false
+		return state, false
 	}
-	return state.more, true
+	v.written()
+	return state, true
 }
 
 // A batchState says what comes after a batch.
 type batchState struct {
-	more    bool // perhaps further output
+	outcome
 	closing bool // the end of the socket, as the hub wants it
-	done    bool // the end of the terminal
 }
 
 // collect takes what waits: notices, then one piece of output. The caller holds
@@ -259,6 +279,11 @@ func (v *Viewer) collect() (batch net.Buffers, state batchState) {
 	if state.closing = v.closing; live || state.closing {
 		notices = v.notices
 		v.notices, v.refusing = nil, false
+		if v.typedUpTo > v.ackedInput {
+			v.ackedInput = v.typedUpTo
+			notices = replay.AppendTextFrame(notices,
+				protocol.EncodeServerMessage(protocol.InputWritten{Seq: v.ackedInput}))
+		}
 	}
 	v.mu.Unlock()
 
@@ -267,7 +292,7 @@ func (v *Viewer) collect() (batch net.Buffers, state batchState) {
 		batch = append(batch, notices)
 	}
 	if live && !state.closing {
-		batch, state.more, state.done = v.output(batch)
+		batch, state.outcome = v.output(batch)
 	}
 	n := 0
 	for _, b := range batch {
@@ -283,19 +308,20 @@ func (v *Viewer) keep(batch net.Buffers) {
 	v.frames = batch[:0]
 }
 
-// output appends the next piece of output to batch. more says that it was cut
-// short, done that nothing will ever follow it.
-func (v *Viewer) output(batch net.Buffers) (next net.Buffers, more, done bool) {
-	next, resync, more, done := v.hub.feed.next(v, batch)
-	if resync != nil {
-		v.hub.metrics.Resyncs.Inc()
+// output appends the next piece of output to batch, and tells run what it must
+// know of that.
+func (v *Viewer) output(batch net.Buffers) (net.Buffers, outcome) {
+	batch, out := v.hub.feed.next(v, batch)
+	if out.resynced {
 		v.hub.post(resynced{v})
-		next = append(next, replay.AppendTextFrame(nil, protocol.EncodeServerMessage(*resync)))
 	}
-	return next, more, done
+	if out.lost != "" {
+		v.hub.post(wentMissing{v, out.lost})
+	}
+	return batch, out
 }
 
-// Type hands the hub what the viewer typed, in the pieces that the tunnel
+// Type hands the hub what a plain viewer typed, in the pieces that the tunnel
 // carries. It returns when there is room for it, so a socket whose input is
 // not taken is not read; ctx ends the wait.
 func (v *Viewer) Type(ctx context.Context, input []byte) error {
@@ -310,9 +336,29 @@ func (v *Viewer) Type(ctx context.Context, input []byte) error {
 		if err := intake.reserve(ctx, intake.queue, cost); err != nil {
 			return err
 		}
-		intake.take(v, typed{piece, cost})
+		intake.take(v, typed{input: piece, cost: cost})
 	}
 	return nil
+}
+
+// TypeNumbered hands the hub what a viewer typed who numbers its input and
+// names the term. What there is no room for is refused: its client knows what
+// to do, and its socket is read on.
+func (v *Viewer) TypeNumbered(in protocol.BrowserInput) {
+	intake := v.hub.intake
+	cost := int64(len(in.Bytes) + inputOverhead)
+	switch {
+	case len(in.Bytes) > protocol.MaxInputBytes:
+		v.Complain(protocol.Errorf(protocol.KindTooLarge, "input of one message is over %d bytes", protocol.MaxInputBytes))
+		fallthrough
+	case !v.credit.TryAcquire(cost):
+		intake.drop(v, protocol.RefusedBusy, in.Seq)
+	case !intake.queue.TryAcquire(cost):
+		v.credit.Release(cost)
+		intake.drop(v, protocol.RefusedBusy, in.Seq)
+	default:
+		intake.take(v, typed{in.Bytes, cost, in.Seq, in.Term})
+	}
 }
 
 // Say hands the hub a text frame of the viewer.

@@ -2,12 +2,8 @@ package hub
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
-	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -45,10 +41,12 @@ type world struct {
 	tunnels   *relaytest.Tunnels
 	set       *Set
 	attaches  chan *attach
+	agent     *tunnel.Session // the sandbox's end of its last tunnel
 
 	// Guarded by mu.
 	mu   sync.Mutex
 	open func(o protocol.Open, p protocol.TerminalParams) (protocol.TerminalOpened, error)
+	log  func(in *tunnel.Incoming, p protocol.ReadParams) // serves READ
 }
 
 func newWorld(t *testing.T, opened protocol.TerminalOpened) *world {
@@ -71,6 +69,7 @@ func newWorld(t *testing.T, opened protocol.TerminalOpened) *world {
 // connect gives the sandbox a new tunnel.
 func (w *world) connect() {
 	agent, relay := tunneltest.Pair(w.t)
+	w.agent = agent
 	w.tunnels.Connect(relay)
 	relaytest.Answer(w.t, agent, w.answer)
 }
@@ -95,6 +94,10 @@ func (w *world) opensWith(open func(protocol.Open, protocol.TerminalParams) (pro
 
 // answer is the sandbox: it reads what the hub says.
 func (w *world) answer(in *tunnel.Incoming) {
+	if in.Open.Kind == protocol.StreamRead {
+		w.serveLog(in)
+		return
+	}
 	var params protocol.TerminalParams
 	if err := json.Unmarshal(in.Open.Params, &params); err != nil {
 		w.t.Errorf("params of OPEN: %v", err)
@@ -230,10 +233,30 @@ func (w *world) join(who func(*jws.Grant), since *protocol.Position) *watcher {
 	return w.sit(handle, grant, token, since)
 }
 
+// joinAs is join for a socket that asks for more.
+func (w *world) joinAs(who func(*jws.Grant), g Guest) *watcher {
+	w.t.Helper()
+	grant, token := w.authority.Grant(who)
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	handle, err := w.set.Open(ctx, testKey, token)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	g.Grant, g.Token = grant, token
+	return w.place(handle, g)
+}
+
 // sit joins through a handle.
 func (w *world) sit(handle *Handle, grant *jws.Grant, token string, since *protocol.Position) *watcher {
+	return w.place(handle, Guest{Grant: grant, Token: token, Since: since})
+}
+
+func (w *world) place(handle *Handle, g Guest) *watcher {
 	s := &sink{changed: make(chan struct{}, 1), heard: time.Now()}
-	v := handle.Join(Guest{Grant: grant, Token: token, Since: since, Socket: s})
+	g.Socket = s
+	v := handle.Join(g)
+	grant, token := g.Grant, g.Token
 	ctx, stop := context.WithCancel(context.Background())
 	x := &watcher{t: w.t, v: v, handle: handle, sink: s, grant: grant, token: token, stop: stop, served: make(chan struct{})}
 	go func() { // leave waits for it
@@ -326,162 +349,4 @@ func (x *watcher) greeted() protocol.Attached {
 	x.gets(protocol.ServerControlState)
 	x.gets(protocol.ServerAttached).decode(x.t, &m)
 	return m
-}
-
-// Kinds of items beside the types of text frames.
-const (
-	output = "output"
-	closed = "closed"
-)
-
-// An item is one frame that a socket got.
-type item struct {
-	kind  string
-	bytes []byte // output, or the JSON of a text frame
-	code  int    // of closed
-}
-
-func (it item) String() string {
-	if it.kind == closed {
-		return fmt.Sprint(closed, " ", it.code)
-	}
-	return it.kind + " " + string(it.bytes[:min(len(it.bytes), 200)])
-}
-
-func (it item) decode(t *testing.T, v any) {
-	t.Helper()
-	if err := json.Unmarshal(it.bytes, v); err != nil {
-		t.Fatalf("%s: %v", it, err)
-	}
-}
-
-// A sink is a socket that records, and can stop taking anything.
-type sink struct {
-	changed chan struct{}
-
-	// Guarded by mu.
-	mu     sync.Mutex
-	items  []item
-	writes int           // calls of WriteFrames with something in it
-	gate   chan struct{} // while not nil, writes wait for it to close
-	heard  time.Time
-	pings  int
-}
-
-// block makes writes wait, or lets them go.
-func (s *sink) block(on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.gate != nil {
-		close(s.gate)
-		s.gate = nil
-	}
-	if on {
-		s.gate = make(chan struct{})
-	}
-}
-
-func (s *sink) take() (item, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.items) == 0 {
-		return item{}, false
-	}
-	it := s.items[0]
-	s.items = s.items[1:]
-	return it, true
-}
-
-func (s *sink) add(it item) {
-	s.items = append(s.items, it)
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
-}
-
-// WriteFrames implements Sink.
-func (s *sink) WriteFrames(frames net.Buffers) error {
-	var all []byte
-	for _, b := range frames {
-		all = append(all, b...)
-	}
-	if len(all) == 0 {
-		return nil
-	}
-	s.mu.Lock()
-	gate := s.gate
-	s.writes++
-	s.mu.Unlock()
-	if gate != nil {
-		<-gate
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for len(all) > 0 {
-		payload, rest, err := parse(all)
-		if err != nil {
-			return err
-		}
-		it := item{kind: output, bytes: payload}
-		if all[0] == 0x81 {
-			var head struct{ Type string }
-			if err := json.Unmarshal(payload, &head); err != nil {
-				return err
-			}
-			it.kind = head.Type
-		}
-		s.add(it)
-		all = rest
-	}
-	return nil
-}
-
-// parse splits one unmasked frame off b.
-func parse(b []byte) (payload, rest []byte, err error) {
-	var head [10]byte
-	copy(head[:], b)
-	n, header := int(head[1]), 2
-	switch n {
-	case 126:
-		n, header = int(binary.BigEndian.Uint16(head[2:])), 4
-	case 127:
-		n, header = int(binary.BigEndian.Uint64(head[2:])), 10
-	}
-	if header+n > len(b) {
-		return nil, nil, io.ErrUnexpectedEOF
-	}
-	return b[header : header+n], b[header+n:], nil
-}
-
-// Ping implements Sink.
-func (s *sink) Ping() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pings++
-	return nil
-}
-
-// LastHeard implements Sink.
-func (s *sink) LastHeard() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.heard
-}
-
-// Close implements Sink.
-func (s *sink) Close(code int, reason string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.add(item{kind: closed, code: code, bytes: []byte(reason)})
-}
-
-// ends passes over all but the end of the socket.
-func (x *watcher) ends() item {
-	x.t.Helper()
-	for {
-		if it := x.next(); it.kind == closed {
-			return it
-		}
-	}
 }

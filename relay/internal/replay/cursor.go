@@ -17,6 +17,14 @@ type Cursor struct {
 // Offset returns the offset of the next byte.
 func (c Cursor) Offset() uint64 { return c.offset }
 
+// End returns a cursor behind everything that the ring has got, resizes
+// included.
+func (r *Ring) End() Cursor { return Cursor{offset: r.head, at: r.end} }
+
+// Holds reports whether the ring still has what c, a cursor of its own, would
+// read next.
+func (r *Ring) Holds(c Cursor) bool { return len(r.slabs) == 0 || c.at >= r.slabs[0].base }
+
 // CursorAt returns a cursor before the byte at offset. It stands behind the
 // resizes there, up to the first other event: those are always delivered. It
 // fails with [bytelog.ErrGap] when offset is no longer held and with

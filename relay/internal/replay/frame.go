@@ -33,6 +33,10 @@ func AppendBinaryFrame(dst, payload []byte) []byte {
 	return append(appendHeader(dst, opBinary, len(payload)), payload...)
 }
 
+// AppendBinaryHeader appends the header of a binary frame with n bytes of
+// payload, which must follow.
+func AppendBinaryHeader(dst []byte, n int) []byte { return appendHeader(dst, opBinary, n) }
+
 // AppendCloseFrame appends a close frame. Of reason, what is not UTF-8 and
 // what exceeds 123 bytes is left out.
 func AppendCloseFrame(dst []byte, code uint16, reason string) []byte {

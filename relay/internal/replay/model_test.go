@@ -231,7 +231,7 @@ func run(tb rapid.TB, window int, ops []op) {
 	var copies [][]byte
 	for _, o := range ops {
 		who := int(o.b) % len(cursors)
-		switch o.kind % 8 {
+		switch o.kind % 10 {
 		case 0, 1:
 			m.data(tb, strings.Repeat(alphabet, 2)[o.b%16:][:o.a%4])
 		case 2:
@@ -257,6 +257,13 @@ func run(tb rapid.TB, window int, ops []op) {
 				kept, copies = append(kept, frames), append(copies, join(frames))
 			}
 			m.checkNext(tb, &cursors[who], &places[who], 1<<20)
+		case 8:
+			m.SetWindow(1 + int(o.a)%6000)
+		case 9:
+			cursors[who], places[who] = m.End(), place{len(m.items), 0, m.head}
+		}
+		if m.Holds(cursors[who]) == m.lost(places[who]) {
+			tb.Fatalf("Holds(%d) = %v, oldest %d", places[who].offset, m.Holds(cursors[who]), m.Oldest())
 		}
 		m.checkState(tb, origin-1+int(o.a)%(m.head-origin+3), int(o.b)%(window+5))
 	}
@@ -272,7 +279,7 @@ func run(tb rapid.TB, window int, ops []op) {
 
 func TestModel(t *testing.T) {
 	step := rapid.Custom(func(t *rapid.T) op {
-		return op{rapid.Uint8Range(0, 7).Draw(t, "kind"), rapid.Uint16().Draw(t, "a"), rapid.Uint16().Draw(t, "b")}
+		return op{rapid.Uint8Range(0, 9).Draw(t, "kind"), rapid.Uint16().Draw(t, "a"), rapid.Uint16().Draw(t, "b")}
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		window := rapid.IntRange(1, 6000).Draw(t, "window")

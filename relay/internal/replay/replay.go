@@ -43,15 +43,15 @@ const (
 // use; what Next returned is.
 type Ring struct {
 	// Static after construction.
-	epoch  protocol.Epoch
-	window int // most bytes of memory for slabs
-	slab   int // size in bytes of a full-grown one
+	epoch protocol.Epoch
 
 	// What is held.
-	slabs []slab // oldest first
-	held  int    // sum of the slabs' capacities
-	head  uint64 // offset of the next byte
-	end   uint64 // position of the next frame
+	window int    // most bytes of memory for slabs
+	slab   int    // size in bytes of a full-grown one
+	slabs  []slab // oldest first
+	held   int    // sum of the slabs' capacities
+	head   uint64 // offset of the next byte
+	end    uint64 // position of the next frame
 
 	// The sizes, each of which has its frame in a slab.
 	resizes []resize // oldest first
@@ -80,16 +80,24 @@ type resize struct {
 // memory, headers, events and empty room included; only the newest slab is
 // kept in any case. New panics when window is not positive.
 func New(epoch protocol.Epoch, offset uint64, cols, rows, window int) *Ring {
-	if window < 1 {
-		panic(fmt.Sprintf("replay: window of %d bytes", window))
-	}
-	return &Ring{
+	r := &Ring{
 		epoch:  epoch,
-		window: window,
-		slab:   min(max(window/slabsPerWindow, minSlab), maxSlab),
 		head:   offset,
 		before: size{int32(cols), int32(rows)},
 	}
+	r.SetWindow(window)
+	return r
+}
+
+// SetWindow changes how much memory the slabs may take, as in [New], and drops
+// the oldest ones beyond that. It panics when window is not positive.
+func (r *Ring) SetWindow(window int) {
+	if window < 1 {
+		panic(fmt.Sprintf("replay: window of %d bytes", window))
+	}
+	r.window = window
+	r.slab = min(max(window/slabsPerWindow, minSlab), maxSlab)
+	r.drop(len(r.slabs) - 1)
 }
 
 // Epoch returns the epoch of the log that the ring copies.
@@ -227,21 +235,31 @@ func (r *Ring) addSlab(n int) *slab {
 	grown := max(firstSlab, 2*cap(r.last().frames))
 	n = max(n, min(grown, r.slab))
 	r.held += n
-	dropped := 0
-	for ; r.held > r.window && dropped < len(r.slabs); dropped++ {
-		r.held -= cap(r.slabs[dropped].frames)
-	}
-	r.slabs = append(slices.Delete(r.slabs, 0, dropped), slab{
+	r.slabs = append(r.slabs, slab{
 		base:   r.end,
 		start:  r.head,
 		stop:   r.head,
 		frames: make([]byte, 0, n),
 	})
+	r.drop(len(r.slabs) - 1)
+	return r.last()
+}
+
+// drop gives up the oldest slabs beyond the window, most at most, and what is
+// known of them.
+func (r *Ring) drop(most int) {
+	dropped := 0
+	for ; r.held > r.window && dropped < most; dropped++ {
+		r.held -= cap(r.slabs[dropped].frames)
+	}
+	if dropped == 0 {
+		return
+	}
+	r.slabs = slices.Delete(r.slabs, 0, dropped)
 	gone := 0
 	for gone < len(r.resizes) && r.resizes[gone].at < r.slabs[0].base {
 		r.before = r.resizes[gone].size
 		gone++
 	}
 	r.resizes = r.resizes[gone:]
-	return r.last()
 }

@@ -45,6 +45,11 @@ func (a *API) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /sessions/{sid}/ptys", a.read(protocol.CapView, proxy))
 	mux.HandleFunc("POST /sessions/{sid}/ptys", a.createPTY)
 	mux.HandleFunc("DELETE /sessions/{sid}/ptys/{pid}", a.closePTY)
+	mux.HandleFunc("GET /sessions/{sid}/ptys/{pid}/log", a.readLog)
+	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/recording", a.startRecording)
+	mux.HandleFunc("DELETE /sessions/{sid}/ptys/{pid}/recording", a.stopRecording)
+	mux.HandleFunc("GET /sessions/{sid}/recordings", a.read(protocol.CapView, proxy))
+	mux.HandleFunc("GET /sessions/{sid}/recordings/{rid}", a.read(protocol.CapView, proxy))
 }
 
 // A passage is what a proxied request needs to reach its sandbox.
@@ -97,7 +102,7 @@ func (a *API) proxy() http.Handler {
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			p := ctx.Value(passageKey{}).(passage)
-			stream, _, err := p.session.Open(ctx, protocol.LaneControl,
+			stream, _, err := p.session.Open(ctx, protocol.LaneBulk,
 				protocol.Open{Kind: protocol.StreamHTTP, Grant: p.grant})
 			if err != nil {
 				return nil, err
@@ -114,11 +119,8 @@ func (a *API) proxy() http.Handler {
 			r.Out.Header.Del("Authorization")
 		},
 		ModifyResponse: func(r *http.Response) error {
-			// What a sandbox sends must not act for the relay's origin (DESIGN §7).
 			r.Header.Del("Set-Cookie")
-			r.Header.Set("X-Content-Type-Options", "nosniff")
-			r.Header.Set("Content-Security-Policy", "sandbox")
-			r.Header.Set("Cache-Control", "no-store")
+			confine(r.Header)
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
@@ -131,6 +133,14 @@ func (a *API) proxy() http.Handler {
 		},
 		ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
 	}
+}
+
+// confine keeps what a sandbox sends from acting for the relay's origin
+// (DESIGN §7).
+func confine(h http.Header) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "sandbox")
+	h.Set("Cache-Control", "no-store")
 }
 
 // createPTY is POST /sessions/{sid}/ptys (seed 001): 201 {id}.
@@ -160,10 +170,9 @@ func (a *API) createPTY(w http.ResponseWriter, r *http.Request) {
 	}{protocol.OpPTYCreate, protocol.PTYCreate{
 		CreatorID: grant.Subject, Command: body.Command, Dir: body.Dir, Cols: body.Cols, Rows: body.Rows,
 	}}
-	target := protocol.CommandTarget{
-		SandboxID: grant.Sandbox, SessionID: protocol.SessionID(r.PathValue("sid")), PTYID: body.PTYID,
-	}
-	result, err := a.change(r, token, op, target)
+	at := target(r, grant)
+	at.PTYID = body.PTYID
+	result, err := a.change(r, token, op, at)
 	if err != nil {
 		access.WriteError(w, err)
 		return
@@ -178,16 +187,21 @@ func (a *API) closePTY(w http.ResponseWriter, r *http.Request) {
 		access.WriteError(w, err)
 		return
 	}
-	_, err = a.change(r, token, map[string]string{"kind": protocol.OpPTYClose}, protocol.CommandTarget{
-		SandboxID: grant.Sandbox,
-		SessionID: protocol.SessionID(r.PathValue("sid")),
-		PTYID:     protocol.PTYID(r.PathValue("pid")),
-	})
+	_, err = a.change(r, token, map[string]string{"kind": protocol.OpPTYClose}, target(r, grant))
 	if err != nil {
 		access.WriteError(w, err)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// target returns what the path names, in the grant's sandbox.
+func target(r *http.Request, grant *jws.Grant) protocol.CommandTarget {
+	return protocol.CommandTarget{
+		SandboxID: grant.Sandbox,
+		SessionID: protocol.SessionID(r.PathValue("sid")),
+		PTYID:     protocol.PTYID(r.PathValue("pid")),
+	}
 }
 
 // change has op signed for grant, runs it in the sandbox and returns the

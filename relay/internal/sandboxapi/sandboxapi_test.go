@@ -33,6 +33,7 @@ type world struct {
 	tunnels   *relaytest.Tunnels
 	mux       *http.ServeMux
 
+	log     func(*tunnel.Incoming)                              // the sandbox's, for READ
 	http    http.HandlerFunc                                    // the sandbox's, under the grant in X-Grant
 	execute func(c *jws.Command) protocol.Result                // the sandbox's
 	sign    func(w http.ResponseWriter, r dispatch.SignRequest) // the control plane's
@@ -77,6 +78,10 @@ func newWorld(t *testing.T) *world {
 func (w *world) answer(in *tunnel.Incoming) {
 	if in.Open.Kind == protocol.StreamHTTP && in.Open.Grant == "" {
 		in.Refuse(protocol.Errorf(protocol.KindUnauthenticated, "no grant"))
+		return
+	}
+	if in.Open.Kind == protocol.StreamRead {
+		w.log(in)
 		return
 	}
 	stream, err := in.Accept(protocol.Opened{})

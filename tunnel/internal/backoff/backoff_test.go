@@ -36,3 +36,16 @@ func TestJitterSpreads(t *testing.T) {
 		t.Errorf("%d early, %d late: not spread over the whole range up to %v", early, late, time.Duration(Cap))
 	}
 }
+
+func TestLived(t *testing.T) {
+	for _, c := range []struct {
+		failures int
+		lived    time.Duration
+		left     int
+	}{{0, 0, 0}, {3, 0, 3}, {3, 8 * Base, 3}, {3, 8*Base + 1, 0}, {30, Cap, 30}, {30, Cap + 1, 0}} {
+		b := Backoff{failures: c.failures}
+		if b.Lived(c.lived); b.failures != c.left {
+			t.Errorf("after %d failures and a life of %v: %d failures", c.failures, c.lived, b.failures)
+		}
+	}
+}

@@ -30,6 +30,11 @@ const (
 	freeHandshakesPerSecond = 50
 	freeHandshakeBurst      = 100
 
+	// connectionIDBytes is the length of the relay's connection ids. quic-go
+	// answers a packet with a stateless reset only if that is shorter, which a
+	// lone PING under the default of 4 B (40 B in all) does not allow.
+	connectionIDBytes = 12
+
 	// maxReason bounds the reason of a close in bytes: it must fit one packet,
 	// or quic-go sends no close at all.
 	maxReason = 256
@@ -93,6 +98,7 @@ func Listen(socket net.PacketConn, tlsConfig *tls.Config, resetKey, tokenKey []b
 	free := rate.NewLimiter(freeHandshakesPerSecond, freeHandshakeBurst)
 	transport := &quic.Transport{
 		Conn:                socket,
+		ConnectionIDLength:  connectionIDBytes,
 		VerifySourceAddress: func(net.Addr) bool { return !free.Allow() },
 	}
 	if len(resetKey) == len(quic.StatelessResetKey{}) {

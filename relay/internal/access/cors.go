@@ -1,0 +1,40 @@
+package access
+
+import "net/http"
+
+const (
+	// What pages of the other relays may send and read. There are no
+	// credentials among it: a grant or ticket is presented by the page itself.
+	allowedMethods = "GET, POST, PUT, DELETE"
+	allowedHeaders = "Authorization, Content-Type, Idempotency-Key"
+	exposedHeaders = "Fairlead-Position"
+	// preflightAge is how long a browser may remember an answer, in seconds.
+	preflightAge = "600"
+)
+
+// Share lets pages of the other origins use next: it answers their preflight
+// requests, which bear no credential, and marks the answers to them. Cookies
+// don't come along, so such a page opens a socket with a ticket only. Guard
+// must have seen the request.
+func (o *Origins) Share(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Add("Vary", "Origin")
+		origin := r.Header.Get("Origin")
+		if origin == "" || origin == o.Public(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		h.Set("Access-Control-Allow-Origin", origin)
+		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+			h.Set("Access-Control-Allow-Methods", allowedMethods)
+			h.Set("Access-Control-Allow-Headers", allowedHeaders)
+			h.Set("Access-Control-Max-Age", preflightAge)
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		h.Set("Access-Control-Expose-Headers", exposedHeaders)
+		r.Header.Del("Cookie")
+		next.ServeHTTP(w, r)
+	})
+}

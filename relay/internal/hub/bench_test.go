@@ -1,0 +1,166 @@
+package hub
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/replay"
+	"github.com/fairlead/fairlead/relay/internal/turn"
+)
+
+// A tcpSink is a socket that writes without waiting, as the gateway's.
+type tcpSink struct {
+	sink
+	mu      sync.Mutex
+	raw     syscall.RawConn
+	pending []byte
+	failed  error
+	attempt func(fd uintptr) bool
+}
+
+func newTCPSink(b *testing.B, listener net.Listener) *tcpSink {
+	b.Helper()
+	near, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	far, err := listener.Accept()
+	if err != nil {
+		b.Fatal(err)
+	}
+	read := make(chan struct{})
+	go func() { // the cleanup waits for it
+		defer close(read)
+		io.Copy(io.Discard, far)
+	}()
+	b.Cleanup(func() {
+		near.Close()
+		<-read
+		far.Close()
+	})
+	s := &tcpSink{}
+	if s.raw, err = near.(*net.TCPConn).SyscallConn(); err != nil {
+		b.Fatal(err)
+	}
+	s.attempt = func(fd uintptr) bool {
+		_, s.failed = syscall.Write(int(fd), s.pending)
+		return s.failed != syscall.EAGAIN
+	}
+	return s
+}
+
+func (s *tcpSink) Begin() bool { return s.mu.TryLock() }
+
+func (s *tcpSink) Offer(frames net.Buffers) (bool, error) {
+	defer s.mu.Unlock()
+	for _, frame := range frames {
+		s.pending = frame
+		if err := s.raw.Write(s.attempt); err != nil {
+			return false, err
+		}
+	}
+	return true, s.failed
+}
+
+// cpu returns the time that this thread has had of a processor.
+func cpu(b *testing.B) time.Duration {
+	const thread = 1 // RUSAGE_THREAD
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(thread, &usage); err != nil {
+		b.Skip(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// BenchmarkFanOut delivers chunks to viewers who keep up, and compares that
+// with a bare loop of writes to the same sockets, in turns. Half of the viewers
+// acknowledge; as many more again have stalled.
+func BenchmarkFanOut(b *testing.B) {
+	for _, viewers := range []int{300, 1000} {
+		b.Run(fmt.Sprint(viewers), func(b *testing.B) { benchmarkFanOut(b, viewers) })
+	}
+}
+
+func benchmarkFanOut(b *testing.B, viewers int) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer listener.Close()
+	h := still()
+	var sinks []*tcpSink
+	for i := range 2 * viewers {
+		v := seat(h, turn.SocketID(i), "usr_1", time.Now().Add(time.Hour))
+		v.notices = nil
+		v.counts = i%2 == 0
+		if i >= viewers {
+			v.held.Store(true)
+			continue
+		}
+		s := newTCPSink(b, listener)
+		sinks = append(sinks, s)
+		v.offer = s
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	chunk := make([]byte, 1000)
+	const round = 20
+	var ratios []float64
+	var hub, bare time.Duration
+	for b.Loop() {
+		offset := h.feed.position().Offset
+		began := cpu(b)
+		for range round {
+			if err := h.feed.data(protocol.Data{Offset: offset, Bytes: chunk}); err != nil {
+				b.Fatal(err)
+			}
+			offset += uint64(len(chunk))
+		}
+		between := cpu(b)
+		for range round {
+			frame := replay.AppendBinaryFrame(nil, chunk)
+			for _, s := range sinks {
+				if s.Begin() {
+					s.Offer(net.Buffers{frame})
+				}
+			}
+		}
+		after := cpu(b)
+		hub, bare = hub+between-began, bare+after-between
+		ratios = append(ratios, float64(between-began)/float64(after-between))
+		for _, v := range h.viewers { // outside the measured part
+			h.feed.acked(v, offset)
+		}
+	}
+	n := float64(len(ratios) * round * viewers)
+	slices.Sort(ratios)
+	b.ReportMetric(float64(hub)/n, "cpu-ns/chunk")
+	b.ReportMetric(float64(bare)/n, "bare-cpu-ns/chunk")
+	b.ReportMetric(ratios[len(ratios)/2], "x-bare")
+}
+
+// BenchmarkJoin lets a thousand viewers, each another person, join a terminal
+// of which there is a keyframe.
+func BenchmarkJoin(b *testing.B) {
+	const viewers = 1000
+	for b.Loop() {
+		h := still()
+		h.feed.replace(protocol.Position{Epoch: testEpoch, Offset: 1 << 30}, 80, 24)
+		if err := h.feed.keyframe(&keyframe{offset: 1 << 30, history: true, bytes: 1, frame: []byte{0x82, 1, 'x'}}); err != nil {
+			b.Fatal(err)
+		}
+		for i := range viewers {
+			seat(h, turn.SocketID(i), protocol.UserID(fmt.Sprint("usr_", i)), time.Now().Add(time.Hour))
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*viewers), "µs/join")
+}

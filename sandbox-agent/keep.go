@@ -1,0 +1,195 @@
+package agent
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/tunnel"
+)
+
+const (
+	// maxFarewell bounds the time that a relay may give its agents to leave.
+	maxFarewell = time.Minute
+	// handoverTime is how long a tunnel that carries nothing is kept for want
+	// of another one.
+	handoverTime = 2 * time.Second
+	// streamsInterval is how often an agent that is leaving looks whether its
+	// streams are over.
+	streamsInterval = 20 * time.Millisecond
+)
+
+// A keeper keeps one of the agent's tunnels up.
+type keeper struct {
+	agent *Agent
+
+	// Owned by tunnel.Run.
+	addr    string // dialled last
+	again   bool   // it was up: try it first
+	refused int    // times in a row that a newer registration was there
+}
+
+// keep keeps the tunnel number i up until ctx ends or an error is fatal.
+func (a *Agent) keep(ctx context.Context, i int) error {
+	k := &keeper{agent: a}
+	if i > 0 {
+		select {
+		case <-a.tunnels.begun:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return tunnel.Run(ctx, tunnel.RunConfig{
+		Next: k.next, Dial: k.dial, Serve: k.serve, Fatal: k.fatal, Hurry: a.tunnels.hurry[i], Logger: a.log,
+	})
+}
+
+// next returns the address to dial: the one that was up, or else another one
+// in turn.
+func (k *keeper) next(ctx context.Context) (string, error) {
+	k.agent.tunnels.release(k.addr)
+	addr, err := k.agent.tunnels.take(ctx, k.addr, k.again)
+	k.addr, k.again = addr, false
+	return addr, err
+}
+
+func (k *keeper) dial(ctx context.Context, addr string) (*tunnel.Session, error) {
+	session, err := k.agent.dial(ctx, addr)
+	if err != nil {
+		k.agent.tunnels.dialled()
+	}
+	if protocol.KindOf(err) == protocol.KindSuperseded {
+		k.refused++
+	} else {
+		k.refused = 0
+	}
+	return session, err
+}
+
+func (k *keeper) serve(ctx context.Context, addr string, session *tunnel.Session) error {
+	again, err := k.agent.serve(ctx, addr, session)
+	k.again = again
+	return err
+}
+
+// fatal reports whether dialling again is pointless: another copy of the
+// sandbox is newer. A certificate that is refused may be accepted later, by a
+// relay that knows newer keys. A newer registration may have been our own
+// other tunnel, at a relay with two addresses, but not twice.
+func (k *keeper) fatal(err error) bool {
+	e, ok := errors.AsType[*protocol.Error](err)
+	return ok && e.Kind == protocol.KindSuperseded && k.refused != 1
+}
+
+// dial opens and registers a tunnel under a new generation.
+func (a *Agent) dial(ctx context.Context, addr string) (*tunnel.Session, error) {
+	generation, err := a.ledger.NextGeneration()
+	if err != nil {
+		return nil, err
+	}
+	return tunnel.Dial(ctx, tunnel.DialConfig{
+		Addr:   addr,
+		TLS:    &tls.Config{RootCAs: a.relayCA, MinVersion: tls.VersionTLS13},
+		Logger: a.log,
+		Hello: func(c protocol.Challenge, exporter []byte) (protocol.Hello, error) {
+			if err := a.tunnels.meet(addr, c.RelayID); err != nil {
+				return protocol.Hello{}, err
+			}
+			signature, err := a.device.Sign(protocol.HelloTranscript(c.RelayID, c.Nonce, exporter))
+			return protocol.Hello{
+				MinVersion: protocol.MinVersion, MaxVersion: protocol.MaxVersion,
+				SandboxID: a.enrolment.SandboxID, Certificate: a.enrolment.Certificate,
+				Generation: generation, InstanceID: a.instance, Revision: a.cfg.Revision,
+				Isolation: string(a.host.Isolation()), Signature: signature,
+			}, err
+		},
+	})
+}
+
+// serve uses a registered tunnel until it is over. again says that its relay
+// is the first to try afterwards.
+func (a *Agent) serve(ctx context.Context, addr string, session *tunnel.Session) (again bool, err error) {
+	c := a.tunnels.arrive(session, addr)
+	a.log.Info("connected", "relay", session.Welcome().RelayID, "addr", session.RemoteAddr())
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	served := make(chan struct{})
+	go func() { // serve waits for it below
+		defer close(served)
+		a.link.Serve(ctx, session)
+	}()
+	refreshed := make(chan struct{})
+	go func() { // serve waits for it below
+		defer close(refreshed)
+		a.refreshKeys(ctx, session)
+	}()
+	again, err = a.watch(ctx, c)
+	a.tunnels.depart(c) // first of all: another tunnel is primary now
+	cancel()
+	session.Close()
+	<-served
+	<-refreshed
+	return again, err
+}
+
+// watch waits for the end of c and says why.
+func (a *Agent) watch(ctx context.Context, c *connection) (again bool, err error) {
+	select {
+	case m := <-c.session.GoAways():
+		return false, a.leave(ctx, c, m)
+	case <-c.session.Done():
+		a.tunnels.depart(c)
+		select {
+		case m := <-c.session.GoAways(): // it came with the end
+			return false, a.superseded(m)
+		default:
+		}
+		a.log.Info("disconnected", "relay", c.session.Welcome().RelayID, "err", c.session.Err())
+		return true, nil
+	case <-ctx.Done():
+		return false, nil
+	}
+}
+
+// superseded returns an error when another copy of this sandbox took over.
+func (a *Agent) superseded(m protocol.GoAway) error {
+	if m.Reason == protocol.KindSuperseded && m.InstanceID != a.instance {
+		return protocol.Errorf(protocol.KindSuperseded,
+			"another copy of sandbox %s took over (instance %s; this is %s): %s",
+			a.enrolment.SandboxID, m.InstanceID, a.instance, m.Message)
+	}
+	a.log.Info("the relay asks to go", "reason", m.Reason, "message", m.Message)
+	return nil
+}
+
+// leave acts on a GOAWAY: another tunnel becomes primary before this one is
+// given up, which happens when its streams are over, or at the deadline.
+func (a *Agent) leave(ctx context.Context, c *connection, m protocol.GoAway) error {
+	if err := a.superseded(m); err != nil || m.Reason == protocol.KindSuperseded {
+		return err
+	}
+	a.tunnels.learn(m.Alternates)
+	a.tunnels.leave(c)
+	farewell := time.Duration(min(max(m.DeadlineMS, 0), maxFarewell.Milliseconds())) * time.Millisecond
+	deadline := time.NewTimer(farewell)
+	defer deadline.Stop()
+	poll := time.NewTicker(streamsInterval)
+	defer poll.Stop()
+	for began := time.Now(); ; {
+		select {
+		case <-poll.C:
+			alone := !a.tunnels.replaced(c) && time.Since(began) < handoverTime
+			if !alone && c.session.Serving() == 0 {
+				return nil
+			}
+		case <-deadline.C:
+			return nil
+		case <-c.session.Done():
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

@@ -1,0 +1,312 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/tunnel"
+)
+
+const (
+	// maxTunnels is how many relays are kept warm.
+	maxTunnels = 2
+	// maxLearned bounds the addresses learned from relays.
+	maxLearned = 16
+)
+
+// errSameRelay is the end of a dial whose address led where a tunnel is.
+var errSameRelay = errors.New("the address belongs to a relay that is connected already")
+
+// A tunnelSet knows the relays of a sandbox and its tunnels to them, and says
+// which one is primary.
+type tunnelSet struct {
+	// Static after construction.
+	configured     []string // "host:port", in the order they are tried
+	nextGeneration func() (uint64, error)
+	log            *slog.Logger
+	begun          chan struct{}   // closed when the first dial has ended
+	hurry          []chan struct{} // one for each who keeps a tunnel
+	begin          sync.Once       // of begun
+
+	// Guarded by mu.
+	mu      sync.Mutex
+	learned []string                    // addresses that a relay named last
+	relays  map[string]protocol.RelayID // who answered last, by address
+	busy    map[string]bool             // addresses that are dialled or connected
+	up      []*connection               // the oldest first
+	primary *connection                 // one of up, or nil
+	said    uint64                      // the generation of the last ROLE
+	spare   uint64                      // one for the next ROLE, 0: none
+	changed chan struct{}               // closed and replaced with any of the above
+}
+
+// A connection is one registered tunnel.
+type connection struct {
+	session *tunnel.Session
+	addr    string
+	leaving bool          // its relay has said GOAWAY
+	told    protocol.Role // the last ROLE; generation 0: none
+}
+
+func newTunnelSet(addrs []string, nextGeneration func() (uint64, error), log *slog.Logger) *tunnelSet {
+	t := &tunnelSet{
+		configured: addrs, nextGeneration: nextGeneration, log: log, begun: make(chan struct{}),
+		relays: map[string]protocol.RelayID{}, busy: map[string]bool{}, changed: make(chan struct{}),
+	}
+	for range maxTunnels {
+		t.hurry = append(t.hurry, make(chan struct{}, 1))
+	}
+	return t
+}
+
+// announce wakes who waits for a change. The caller holds mu.
+func (t *tunnelSet) announce() {
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// current returns the primary tunnel, nil when there is none.
+func (t *tunnelSet) current() *tunnel.Session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.primary == nil {
+		return nil
+	}
+	return t.primary.session
+}
+
+// addresses returns all that are known. The caller holds mu.
+func (t *tunnelSet) addresses() []string {
+	all := slices.Clone(t.configured)
+	for _, addr := range t.learned {
+		if !slices.Contains(all, addr) {
+			all = append(all, addr)
+		}
+	}
+	return all
+}
+
+// learn notes the addresses of other relays. They replace what was learned
+// before, since relays come and go.
+func (t *tunnelSet) learn(alternates []string) {
+	if len(alternates) == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.learned = t.learned[:0]
+	for _, addr := range alternates {
+		if len(t.learned) < maxLearned && protocol.CheckAddr(addr) == nil {
+			t.learned = append(t.learned, addr)
+		}
+	}
+	for addr := range t.relays {
+		if !slices.Contains(t.addresses(), addr) {
+			delete(t.relays, addr)
+		}
+	}
+	t.announce()
+}
+
+// take waits for an address to dial, and reserves it. The search begins behind
+// last, or with it when again is set, and leaves out relays that are dialled
+// or connected already.
+func (t *tunnelSet) take(ctx context.Context, last string, again bool) (string, error) {
+	for {
+		t.mu.Lock()
+		addr := t.pick(last, again)
+		changed := t.changed
+		if addr != "" {
+			t.busy[addr] = true
+		}
+		t.mu.Unlock()
+		if addr != "" {
+			return addr, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+}
+
+// pick returns a free address, or none. The caller holds mu.
+func (t *tunnelSet) pick(last string, again bool) string {
+	all := t.addresses()
+	first := slices.Index(all, last)
+	if !again {
+		first++
+	}
+	for i := range all {
+		addr := all[(max(first, 0)+i)%len(all)]
+		if !t.busy[addr] && !t.connected(t.relays[addr]) {
+			return addr
+		}
+	}
+	return ""
+}
+
+// release gives an address back.
+func (t *tunnelSet) release(addr string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.busy[addr] {
+		delete(t.busy, addr)
+		t.announce()
+	}
+}
+
+// connected reports whether there is a tunnel to a relay. The caller holds mu.
+func (t *tunnelSet) connected(relay protocol.RelayID) bool {
+	return relay != "" && slices.ContainsFunc(t.up, func(c *connection) bool {
+		return c.session.Welcome().RelayID == relay
+	})
+}
+
+// meet notes which relay answers at addr. It fails when there is a tunnel to
+// that one: registering there again would end it.
+func (t *tunnelSet) meet(addr string, relay protocol.RelayID) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.relays[addr] = relay
+	if t.connected(relay) {
+		return errSameRelay
+	}
+	return nil
+}
+
+// dialled notes that a dial has ended. The second tunnel waits for the first,
+// so that the first relay known is primary where all can be reached.
+func (t *tunnelSet) dialled() { t.begin.Do(func() { close(t.begun) }) }
+
+// arrive adds a registered tunnel and says its role.
+func (t *tunnelSet) arrive(session *tunnel.Session, addr string) *connection {
+	c := &connection{session: session, addr: addr}
+	defer t.dialled()
+	t.learn(session.Welcome().Alternates)
+	t.mu.Lock()
+	t.up = append(t.up, c)
+	t.assign()
+	t.mu.Unlock()
+	t.refill()
+	return c
+}
+
+// depart removes a tunnel that is over. If it was the primary one, another is
+// promoted before anything else happens.
+func (t *tunnelSet) depart(c *connection) {
+	t.mu.Lock()
+	i := slices.Index(t.up, c)
+	if i >= 0 {
+		t.up = slices.Delete(t.up, i, i+1)
+		t.assign()
+	}
+	t.mu.Unlock()
+	if i >= 0 {
+		t.refill()
+	}
+}
+
+// leave notes that c's relay goes away: a tunnel to another one becomes
+// primary, now or when there is one. Whoever pauses before dialling doesn't.
+func (t *tunnelSet) leave(c *connection) {
+	t.mu.Lock()
+	c.leaving = true
+	t.assign()
+	t.mu.Unlock()
+	for _, hurry := range t.hurry {
+		select {
+		case hurry <- struct{}{}:
+		default:
+		}
+	}
+	t.refill()
+}
+
+// replaced reports whether nothing is gained by staying with c: another tunnel
+// is primary, or there is no other relay.
+func (t *tunnelSet) replaced(c *connection) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.primary != c || len(t.addresses()) < 2
+}
+
+// assign chooses the primary tunnel and tells every relay what has changed for
+// it, the new primary's first. The caller holds mu.
+func (t *tunnelSet) assign() {
+	defer t.announce()
+	next := t.primary
+	if i := slices.Index(t.up, t.primary); i < 0 || t.primary.leaving {
+		stays := slices.IndexFunc(t.up, func(c *connection) bool { return !c.leaving })
+		switch {
+		case stays >= 0:
+			next = t.up[stays]
+		case i < 0 && len(t.up) > 0:
+			next = t.up[0]
+		case i < 0:
+			next = nil
+		}
+	}
+	if t.primary = next; next == nil {
+		return
+	}
+	if t.tell(next, true, "") && len(t.up) > 1 {
+		// The tunnel was idle: find out soon if it is as dead as the other.
+		next.session.Probe()
+	}
+	for _, c := range t.up {
+		if c != next {
+			t.tell(c, false, next.session.Welcome().Origin)
+		}
+	}
+}
+
+// tell says a ROLE on c if that is news. The caller holds mu.
+func (t *tunnelSet) tell(c *connection, primary bool, origin string) bool {
+	if c.told.Generation != 0 && c.told.Primary == primary && c.told.Origin == origin {
+		return false
+	}
+	generation := t.spare
+	if t.spare = 0; generation == 0 {
+		var err error
+		if generation, err = t.nextGeneration(); err != nil {
+			// Without a fresh generation nobody may be told anything; the
+			// next tunnel tries again.
+			t.log.Error("no role", "err", err)
+			c.session.CloseWith(protocol.Fault(protocol.KindInternal, err))
+			return false
+		}
+	}
+	t.said = generation
+	c.told = protocol.Role{Primary: primary, Generation: generation, Origin: origin}
+	if err := c.session.SendRole(c.told); err != nil {
+		return false // it is over, and will depart
+	}
+	t.log.Info("role", "relay", c.session.Welcome().RelayID, "primary", primary, "generation", generation)
+	return true
+}
+
+// refill draws the generation of the next ROLE beforehand: a promotion must
+// not wait for a disk.
+func (t *tunnelSet) refill() {
+	t.mu.Lock()
+	full := t.spare != 0
+	t.mu.Unlock()
+	if full {
+		return
+	}
+	generation, err := t.nextGeneration()
+	if err != nil {
+		return // tell tries again
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if generation > t.said {
+		t.spare = generation
+	}
+}
