@@ -33,9 +33,10 @@ var dist embed.FS
 
 // Options configure [Handler].
 type Options struct {
-	// ConnectOrigins are origins besides the page's own that it may connect to:
-	// the other relays of --public-origins, as "https://host[:port]". Each
-	// stands for its WebSockets too.
+	// ConnectOrigins are the origins that the page may connect to, its own
+	// included or not: the relays of --public-origins, as "https://host[:port]".
+	// Each stands for its WebSockets too. The page tries them in this order when
+	// its own relay doesn't answer.
 	ConnectOrigins []string
 	// Revision is shown in the page's help.
 	Revision string
@@ -59,14 +60,14 @@ func Handler(opts Options) http.Handler {
 	if err != nil {
 		panic("console: " + err.Error()) // the folder is embedded
 	}
-	h, err := newHandler(content, policy, opts.Revision)
+	h, err := newHandler(content, policy, opts)
 	if err != nil {
 		panic("console: " + err.Error()) // embedded files can be read
 	}
 	return h
 }
 
-func newHandler(content fs.FS, policy, revision string) (http.Handler, error) {
+func newHandler(content fs.FS, policy string, opts Options) (http.Handler, error) {
 	h := &handler{policy: policy, files: make(map[string]*file)}
 	page, err := fs.ReadFile(content, "index.html")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -75,7 +76,9 @@ func newHandler(content fs.FS, policy, revision string) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	page = bytes.ReplaceAll(page, []byte("%REVISION%"), []byte(html.EscapeString(revision)))
+	for mark, value := range map[string]string{"%REVISION%": opts.Revision, "%ORIGINS%": strings.Join(opts.ConnectOrigins, " ")} {
+		page = bytes.ReplaceAll(page, []byte(mark), []byte(html.EscapeString(value)))
+	}
 	// The page names its assets by content, so it alone must be asked for anew.
 	h.files["/"] = newFile("index.html", page, "no-cache")
 	assets, err := fs.ReadDir(content, "assets")
@@ -93,8 +96,10 @@ func newHandler(content fs.FS, policy, revision string) (http.Handler, error) {
 }
 
 // contentPolicy returns the Content-Security-Policy: nothing but our own files
-// and connections. xterm.js would need 'unsafe-inline' for styles; the build
-// takes that need away (build/bundle.go, web/src/adopted-style.ts).
+// and connections. xterm.js would need 'unsafe-inline' for styles, and
+// asciinema-player leave to make elements of strings; the build takes these
+// needs away (build/bundle.go). What remains is that the player's terminal is
+// WebAssembly.
 func contentPolicy(origins []string) (string, error) {
 	connect := "connect-src 'self'"
 	for _, origin := range origins {
@@ -108,7 +113,7 @@ func contentPolicy(origins []string) (string, error) {
 	}
 	return strings.Join([]string{
 		"default-src 'none'",
-		"script-src 'self'",
+		"script-src 'self' 'wasm-unsafe-eval'",
 		"style-src 'self'",
 		connect,
 		"img-src 'self' data:",

@@ -24,7 +24,7 @@ func site(t *testing.T, files map[string]string, origins ...string) http.Handler
 	for name, data := range files {
 		content[name] = &fstest.MapFile{Data: []byte(data)}
 	}
-	h, err := newHandler(content, policy, `r1"<x>`)
+	h, err := newHandler(content, policy, Options{Revision: `r1"<x>`, ConnectOrigins: origins})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func site(t *testing.T, files map[string]string, origins ...string) http.Handler
 }
 
 var built = map[string]string{
-	"index.html":        `<meta content="%REVISION%"><script src="/assets/main-1.js">`,
+	"index.html":        `<meta content="%REVISION%"><meta content="%ORIGINS%"><script src="/assets/main-1.js">`,
 	"assets/main-1.js":  strings.Repeat("f();", 1000),
 	"assets/main-1.css": "a{}",
 	"assets/icon-1.svg": "<svg/>",
@@ -162,11 +162,15 @@ func TestNotBuilt(t *testing.T) {
 }
 
 func TestPolicy(t *testing.T) {
-	policy := get(site(t, built, "https://a.example", "http://127.0.0.1:8081"), "GET", "/").Header.Get("Content-Security-Policy")
+	r := get(site(t, built, "https://a.example", "http://127.0.0.1:8081"), "GET", "/")
+	if page := text(t, r.Body); !strings.Contains(page, `content="https://a.example http://127.0.0.1:8081"`) {
+		t.Errorf("the page isn't told the origins: %s", page)
+	}
+	policy := r.Header.Get("Content-Security-Policy")
 	if want := "connect-src 'self' https://a.example wss://a.example http://127.0.0.1:8081 ws://127.0.0.1:8081;"; !strings.Contains(policy, want) {
 		t.Errorf("%s lacks %s", policy, want)
 	}
-	if strings.Contains(policy, "unsafe") || !strings.HasPrefix(policy, "default-src 'none'; ") {
+	if strings.Contains(strings.Replace(policy, "'wasm-unsafe-eval'", "", 1), "unsafe") || !strings.HasPrefix(policy, "default-src 'none'; ") {
 		t.Errorf("the policy is not strict: %s", policy)
 	}
 	for _, origin := range []string{"", "*", "a.example", "ftp://a.example", "https://a.example/", "https://a.example/x", "https://*.example", "https://a.example; script-src *", "https://u@a.example", "https://a example"} {

@@ -1,7 +1,6 @@
 package console_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -13,28 +12,30 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
-
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/console"
 )
 
-// A fakeRelay speaks to the console as a relay does. Its shells echo, and know
-// how to multiply.
+// A fakeRelay speaks to the console as a relay does, under two origins as if it
+// were two. Its shells echo, and know how to multiply.
 type fakeRelay struct {
 	*httptest.Server
+	other    *httptest.Server // the same terminals
 	session  string
 	lifetime time.Duration // of grants; set before the first
 
-	mu      sync.Mutex
-	users   map[string]fakeUser // by token
-	ptys    []*fakePTY
-	tickets map[string]fakeTicket
-	grants  int
-	closed  bool // answers 503 to everything about terminals
-	sinces  []string
-	reauths []string // grants that sockets were renewed with
-	faults  []string // what the console should never do
+	mu         sync.Mutex
+	users      map[string]fakeUser // by token
+	ptys       []*fakePTY
+	recordings []fakeRecording
+	tickets    map[string]fakeTicket
+	grants     int
+	closed     bool            // answers 503 to everything about terminals
+	down       map[string]bool // hosts that don't answer at all
+	sinces     []string
+	hosts      []string // where sockets were opened
+	reauths    []string // grants that sockets were renewed with
+	faults     []string // what the console should never do
 }
 
 type fakeUser struct {
@@ -52,15 +53,15 @@ func newFakeRelay(t testing.TB) *fakeRelay {
 		session:  "ses_demo",
 		lifetime: protocol.MaxGrantTTL,
 		users: map[string]fakeUser{
-			"ut_alice": {"usr_alice", "alice", []protocol.Capability{"view", "control", "shell"}},
+			"ut_alice": {"usr_alice", "alice", []protocol.Capability{"view", "control", "shell", "record"}},
 			"ut_bob":   {"usr_bob", "bob", []protocol.Capability{"view", "control"}},
 			"ut_carol": {"usr_carol", "carol", []protocol.Capability{"view"}},
 		},
 		tickets: make(map[string]fakeTicket),
+		down:    make(map[string]bool),
 	}
 	f.add("pty_1", "usr_alice", "")
 	mux := http.NewServeMux()
-	mux.Handle("/", console.Handler(console.Options{Revision: "test"}))
 	mux.HandleFunc("GET /auth/me", f.me)
 	mux.HandleFunc("POST /grants", f.grant)
 	mux.HandleFunc("GET /sessions/{sid}/ptys", f.list)
@@ -68,12 +69,46 @@ func newFakeRelay(t testing.TB) *fakeRelay {
 	mux.HandleFunc("DELETE /sessions/{sid}/ptys/{pid}", f.remove)
 	mux.HandleFunc("POST /pty-session", f.ticket)
 	mux.HandleFunc("GET /sessions/{sid}/ptys/{pid}/ws", f.socket)
-	f.Server = httptest.NewServer(mux)
+	mux.HandleFunc("GET /sessions/{sid}/ptys/{pid}/log", f.readLog)
+	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/recording", f.record)
+	mux.HandleFunc("DELETE /sessions/{sid}/ptys/{pid}/recording", f.record)
+	mux.HandleFunc("GET /sessions/{sid}/recordings", f.listRecordings)
+	mux.HandleFunc("GET /sessions/{sid}/recordings/{rid}", f.recording)
+	f.Server = httptest.NewServer(f.front(mux))
+	f.other = httptest.NewServer(f.front(mux))
 	t.Cleanup(f.Server.Close)
+	t.Cleanup(f.other.Close)
+	mux.Handle("/", console.Handler(console.Options{Revision: "test", ConnectOrigins: []string{f.URL, f.other.URL}}))
 	return f
 }
 
+// front is what stands before both: a host that is down ends connections
+// without a word, and the two origins may ask each other.
+func (f *fakeRelay) front(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.mu.Lock()
+		down := f.down[r.Host]
+		f.mu.Unlock()
+		if down {
+			panic(http.ErrAbortHandler)
+		}
+		if origin := r.Header.Get("Origin"); origin == f.URL || origin == f.other.URL {
+			w.Header().Set("Access-Control-Allow-Origin", origin)
+			w.Header().Set("Access-Control-Expose-Headers", "Fairlead-Position")
+		}
+		if r.Method == http.MethodOptions {
+			w.Header().Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
+			w.Header().Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key")
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 func (f *fakeRelay) link(user string) string { return f.URL + "/#token=ut_" + user }
+
+func (f *fakeRelay) host() string { return f.Listener.Addr().String() }
 
 func (f *fakeRelay) fault(format string, args ...any) {
 	f.mu.Lock()
@@ -89,6 +124,7 @@ func (f *fakeRelay) add(id protocol.PTYID, creator protocol.UserID, command stri
 		epoch:   protocol.Epoch(len(f.ptys) + 1),
 		log:     []byte("$ "),
 		were:    make(map[protocol.UserID]bool),
+		written: make(map[string]uint64),
 		sockets: make(map[*fakeSocket]struct{}),
 	}
 	f.ptys = append(f.ptys, p)
@@ -226,71 +262,8 @@ func (f *fakeRelay) ticket(w http.ResponseWriter, r *http.Request) {
 	f.tickets[ticket] = fakeTicket{u, p}
 	f.mu.Unlock()
 	answer(w, 200, map[string]any{
-		"ws_url":     fmt.Sprintf("ws%s/sessions/%s/ptys/%s/ws", strings.TrimPrefix(f.URL, "http"), f.session, ask.PTYID),
+		"ws_url":     fmt.Sprintf("ws://%s/sessions/%s/ptys/%s/ws", r.Host, f.session, ask.PTYID),
 		"ticket":     ticket,
 		"expires_at": time.Now().Add(protocol.TicketTTL).UTC().Format(time.RFC3339),
 	})
-}
-
-func (f *fakeRelay) socket(w http.ResponseWriter, r *http.Request) {
-	offered := r.Header.Get("Sec-WebSocket-Protocol")
-	ticket, ok := strings.CutPrefix(offered, protocol.SubprotocolTicket)
-	f.mu.Lock()
-	t, known := f.tickets[ticket]
-	delete(f.tickets, ticket)
-	f.tickets["used "+ticket] = fakeTicket{}
-	f.sinces = append(f.sinces, r.URL.Query().Get("since"))
-	f.mu.Unlock()
-	if !ok || !known {
-		f.fault("socket offered %q", offered)
-		refuse(w, protocol.KindUnauthenticated)
-		return
-	}
-	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{offered}})
-	if err != nil {
-		return
-	}
-	c.SetReadLimit(protocol.MaxBrowserMessage)
-	ctx, drop := context.WithCancelCause(r.Context())
-	s := &fakeSocket{user: t.user, out: make(chan fakeFrame, 4096), drop: drop}
-	go f.write(ctx, c, s) // ends with ctx
-	f.attach(s, t.pty, r.URL.Query().Get("since"))
-	for {
-		kind, data, err := c.Read(ctx)
-		if err != nil {
-			break
-		}
-		f.receive(s, t.pty, kind == websocket.MessageText, data)
-	}
-	f.mu.Lock()
-	delete(t.pty.sockets, s)
-	f.presence(t.pty)
-	f.mu.Unlock()
-	drop(nil)
-}
-
-func (f *fakeRelay) write(ctx context.Context, c *websocket.Conn, s *fakeSocket) {
-	for {
-		select {
-		case frame := <-s.out:
-			kind := websocket.MessageBinary
-			if frame.text {
-				kind = websocket.MessageText
-			}
-			if len(frame.data) == 0 { // a close
-				c.Close(4004, "session ended")
-				return
-			}
-			if c.Write(ctx, kind, frame.data) != nil {
-				return
-			}
-		case <-ctx.Done():
-			c.CloseNow()
-			return
-		}
-	}
-}
-
-func (s *fakeSocket) send(m protocol.ServerMessage) {
-	s.out <- fakeFrame{true, protocol.EncodeServerMessage(m)}
 }

@@ -2,7 +2,6 @@ package console_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,27 +21,24 @@ type fakePTY struct {
 	largest    int // of the input messages
 	resizes    []string
 	controller protocol.UserID
+	term       uint64
+	written    map[string]uint64 // sequences, by client
+	deaf       bool              // input gets lost on its way
+	mute       bool              // acknowledgements get lost on their way
+	recording  string            // id
 	requests   []protocol.UserID
 	were       map[protocol.UserID]bool // controllers so far
 	sockets    map[*fakeSocket]struct{}
 }
 
-type fakeSocket struct {
-	user fakeUser
-	out  chan fakeFrame
-	drop context.CancelCauseFunc
-}
-
-type fakeFrame struct {
-	text bool
-	data []byte
-}
+// A newcomer gets a keyframe where there is more than this.
+const replayed = 64 << 10
 
 func (f *fakeRelay) attach(s *fakeSocket, p *fakePTY, since string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p.controller == "" && p.info.CreatorID == protocol.UserID(s.user.id) && len(p.input) == 0 {
-		p.controller = p.info.CreatorID
+		p.hold(p.info.CreatorID)
 	}
 	p.sockets[s] = struct{}{}
 	p.were[p.controller] = true
@@ -54,23 +50,51 @@ func (f *fakeRelay) attach(s *fakeSocket, p *fakePTY, since string) {
 		case err != nil:
 			f.faults = append(f.faults, err.Error())
 		case at.Epoch != p.epoch || at.Offset > uint64(len(p.log)):
-			mode = protocol.ModeGap
+			offset, mode = len(p.log), protocol.ModeGap
 		default:
 			offset = int(at.Offset)
 		}
+	} else if len(p.log) > replayed {
+		offset, mode = len(p.log), protocol.ModeKeyframe
 	}
+	var keyframe []byte
+	if mode != protocol.ModeResume {
+		keyframe = p.keyframe()
+	}
+	s.acked = uint64(offset)
+	s.acks <- s.acked
 	s.send(protocol.Attached{
 		Epoch: p.epoch, Offset: uint64(offset), Head: uint64(len(p.log)),
-		Cols: p.info.Cols, Rows: p.info.Rows, Mode: mode,
+		Cols: p.info.Cols, Rows: p.info.Rows, Mode: mode, KeyframeBytes: len(keyframe),
 	})
-	if offset < len(p.log) {
-		s.out <- fakeFrame{false, bytes.Clone(p.log[offset:])}
+	if keyframe != nil {
+		s.out <- fakeFrame{data: keyframe}
 	}
+	if p.recording != "" {
+		s.send(protocol.RecordingState{ID: p.recording})
+	}
+	s.output(offset, bytes.Clone(p.log[offset:]))
 	if p.info.Exited != nil {
 		s.send(protocol.PTYClosed{ExitCode: p.info.Exited.Code, Signal: p.info.Exited.Signal, Offset: uint64(len(p.log))})
-		s.out <- fakeFrame{true, nil}
+		s.out <- fakeFrame{code: 4004}
 	}
 	f.presence(p)
+}
+
+// hold makes user the controller, under a new term.
+func (p *fakePTY) hold(user protocol.UserID) {
+	p.controller = user
+	p.term++
+}
+
+// keyframe is the last of the log, from a line's start on: all that programs
+// print here are lines.
+func (p *fakePTY) keyframe() []byte {
+	tail := p.log[max(0, len(p.log)-16<<10):]
+	if i := bytes.IndexByte(tail, '\n'); i >= 0 && len(tail) < len(p.log) {
+		tail = tail[i+1:]
+	}
+	return append([]byte("\x18\x1bc"), tail...)
 }
 
 func (p *fakePTY) state(s *fakeSocket) protocol.ControlState {
@@ -79,7 +103,7 @@ func (p *fakePTY) state(s *fakeSocket) protocol.ControlState {
 		requests = []protocol.UserID{}
 	}
 	return protocol.ControlState{
-		Controller: p.controller, Requests: requests, AgentState: "stopped",
+		Controller: p.controller, Requests: requests, Term: p.term, AgentState: "stopped",
 		You: protocol.UserID(s.user.id), CanControl: slices.Contains(s.user.caps, protocol.CapControl),
 	}
 }
@@ -124,9 +148,36 @@ func (p *fakePTY) output(data string) {
 	if data == "" {
 		return
 	}
+	offset := len(p.log)
 	p.log = append(p.log, data...)
 	for s := range p.sockets {
-		s.out <- fakeFrame{false, []byte(data)}
+		s.output(offset, []byte(data))
+	}
+}
+
+// skip appends to the log what nobody is sent, as if all were too slow.
+func (f *fakeRelay) skip(p *fakePTY, data string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p.log = append(p.log, data...)
+	keyframe := p.keyframe()
+	for s := range p.sockets {
+		at := uint64(len(p.log))
+		s.acked = at
+		s.acks <- at
+		s.send(protocol.Resync{Epoch: p.epoch, Offset: at, Head: at, Cols: p.info.Cols, Rows: p.info.Rows, KeyframeBytes: len(keyframe)})
+		s.out <- fakeFrame{data: keyframe}
+		s.send(p.state(s))
+	}
+}
+
+// move sends everybody to another origin.
+func (f *fakeRelay) move(p *fakePTY, origin string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for s := range p.sockets {
+		s.send(protocol.Moved{Origin: origin})
+		s.out <- fakeFrame{code: 1012}
 	}
 }
 
@@ -139,7 +190,7 @@ func (f *fakeRelay) exit(p *fakePTY, code int, signal string) {
 	p.info.Exited = &protocol.Exited{Offset: uint64(len(p.log)), Code: code, Signal: signal}
 	p.broadcast(protocol.PTYClosed{ExitCode: code, Signal: signal, Offset: uint64(len(p.log))})
 	for s := range p.sockets {
-		s.out <- fakeFrame{true, nil}
+		s.out <- fakeFrame{code: 4004}
 	}
 }
 
@@ -180,13 +231,7 @@ func (f *fakeRelay) receive(s *fakeSocket, p *fakePTY, text bool, data []byte) {
 	defer f.mu.Unlock()
 	you := protocol.UserID(s.user.id)
 	if !text {
-		if p.controller != you {
-			s.send(protocol.InputDropped{Reason: protocol.RefusedNotController})
-			return
-		}
-		p.largest = max(p.largest, len(data))
-		p.input = append(p.input, data...)
-		p.output(p.echo(data))
+		f.typed(s, p, data)
 		return
 	}
 	m, err := protocol.DecodeClientMessage(data)
@@ -206,11 +251,17 @@ func (f *fakeRelay) receive(s *fakeSocket, p *fakePTY, text bool, data []byte) {
 		p.resizes = append(p.resizes, fmt.Sprintf("%dx%d", m.Cols, m.Rows))
 		p.info.Cols, p.info.Rows = m.Cols, m.Rows
 		p.broadcast(protocol.SizeChanged{Offset: uint64(len(p.log)), Cols: m.Cols, Rows: m.Rows})
+	case protocol.ClientAck:
+		if m.Offset > uint64(len(p.log)) {
+			f.faults = append(f.faults, fmt.Sprintf("ack of %d, of %d", m.Offset, len(p.log)))
+		}
+		s.acked = max(s.acked, m.Offset) // one from before a resync may be under way
+		s.acks <- s.acked
 	case protocol.ClientRequestControl, protocol.ClientTakeControl:
 		if p.controller == "" {
-			p.controller = you
+			p.hold(you)
 			p.were[you] = true
-			p.changed(protocol.ControlTaken{Controller: you})
+			p.changed(protocol.ControlTaken{Controller: you, Term: p.term})
 		} else if m.Type == protocol.ClientRequestControl && !slices.Contains(p.requests, you) {
 			p.requests = append(p.requests, you)
 			p.changed(protocol.ControlRequested{From: you, Requests: p.requests})
@@ -223,13 +274,42 @@ func (f *fakeRelay) receive(s *fakeSocket, p *fakePTY, text bool, data []byte) {
 		f.reauths = append(f.reauths, m.Grant)
 		s.send(protocol.Reauthed{ExpiresAt: time.Now().Add(f.lifetime).Unix()})
 	case protocol.ClientGrantControl:
-		p.controller = m.To
+		p.hold(m.To)
 		p.were[m.To] = true
 		p.requests = slices.DeleteFunc(p.requests, func(id protocol.UserID) bool { return id == m.To })
-		p.changed(protocol.ControlGranted{From: you, To: m.To, Controller: m.To})
+		p.changed(protocol.ControlGranted{From: you, To: m.To, Controller: m.To, Term: p.term})
 	case protocol.ClientRevokeControl:
 		p.controller = ""
 		p.changed(protocol.ControlRevoked{From: you})
+	}
+}
+
+// typed takes input as an agent does: under the current term, each sequence of a
+// client once.
+func (f *fakeRelay) typed(s *fakeSocket, p *fakePTY, data []byte) {
+	in, err := protocol.DecodeBrowserInput(data)
+	if err != nil {
+		f.faults = append(f.faults, err.Error())
+		return
+	}
+	p.largest = max(p.largest, len(in.Bytes))
+	switch {
+	case p.deaf:
+		return
+	case in.Seq <= p.written[s.client]:
+	case p.controller != protocol.UserID(s.user.id):
+		s.send(protocol.InputDropped{Reason: protocol.RefusedNotController, Seq: in.Seq})
+		return
+	case in.Term != p.term:
+		s.send(protocol.InputDropped{Reason: protocol.RefusedStaleTerm, Seq: in.Seq})
+		return
+	default:
+		p.written[s.client] = in.Seq
+		p.input = append(p.input, in.Bytes...)
+		p.output(p.echo(in.Bytes))
+	}
+	if !p.mute {
+		s.send(protocol.InputWritten{Seq: p.written[s.client]})
 	}
 }
 

@@ -85,9 +85,14 @@ func TestBuild(t *testing.T) {
 	if err := build(dir); err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "dist/assets/*"))
-	if err != nil || len(files) != 3 {
-		t.Errorf("assets are %v (%v), want a script, a style sheet and an icon", files, err)
+	for _, name := range []string{"main-*.js", "main-*.css", "icon-*.svg"} {
+		if files, err := filepath.Glob(filepath.Join(dir, "dist/assets", name)); err != nil || len(files) != 1 {
+			t.Errorf("%s are %v (%v), want one", name, files, err)
+		}
+	}
+	parts, err := filepath.Glob(filepath.Join(dir, "dist/assets/part-*.js"))
+	if err != nil || len(parts) == 0 {
+		t.Errorf("parts are %v (%v): the player is to be loaded when it is needed", parts, err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "dist/index.html")); err != nil {
 		t.Error(err)

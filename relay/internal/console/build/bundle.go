@@ -22,6 +22,8 @@ func build(dir string) error {
 		EntryPoints:       []string{filepath.Join(web, "src/main.ts"), filepath.Join(web, "src/icon.svg")},
 		Outdir:            filepath.Join(dist, "assets"),
 		EntryNames:        "[name]-[hash]",
+		ChunkNames:        "part-[hash]", // what is loaded when it is needed
+		Splitting:         true,
 		Loader:            map[string]api.Loader{".svg": api.LoaderCopy},
 		Bundle:            true,
 		Format:            api.FormatESModule,
@@ -30,7 +32,7 @@ func build(dir string) error {
 		MinifyWhitespace:  true,
 		MinifyIdentifiers: true,
 		LegalComments:     api.LegalCommentsEndOfFile, // the licences ask for their notice
-		Plugins:           []api.Plugin{strictStyles},
+		Plugins:           []api.Plugin{strictStyles, strictMarkup(filepath.Join(web, "src/markup.ts"))},
 		LogLevel:          api.LogLevelSilent,
 	})
 	if err := messages(result.Errors); err != nil {
@@ -79,6 +81,9 @@ func write(dist, index string, files []api.OutputFile) error {
 		if err := os.WriteFile(filepath.Join(assets, name), file.Contents, 0o644); err != nil {
 			return err
 		}
+		if strings.HasPrefix(name, "part-") {
+			continue // the page's script refers to it
+		}
 		mark := map[string]string{".js": "%SCRIPT%", ".css": "%STYLE%", ".svg": "%ICON%"}[filepath.Ext(name)]
 		if mark == "" || !strings.Contains(html, mark) {
 			return fmt.Errorf("%s: index.html has no place for it", name)
@@ -95,30 +100,59 @@ func write(dist, index string, files []api.OutputFile) error {
 var strictStyles = api.Plugin{
 	Name: "strict-styles",
 	Setup: func(b api.PluginBuild) {
-		b.OnLoad(api.OnLoadOptions{Filter: `@xterm/xterm/lib/xterm\.mjs$`}, func(args api.OnLoadArgs) (api.OnLoadResult, error) {
-			source, err := os.ReadFile(args.Path)
-			if err != nil {
-				return api.OnLoadResult{}, err
-			}
-			text := string(source)
-			for _, change := range []struct {
-				old, new string
-				count    int
-			}{
-				{"t.setAttribute(\"style\",`${t.getAttribute(\"style\")||\"\"}${e};`)", "t.style.cssText+=e+\";\"", 1},
-				{`createElement("style")`, `createElement("adopted-style")`, 3},
-			} {
-				if n := strings.Count(text, change.old); n != change.count {
-					return api.OnLoadResult{}, fmt.Errorf("%q occurs %d times, not %d: review it under the Content-Security-Policy", change.old, n, change.count)
-				}
-				text = strings.ReplaceAll(text, change.old, change.new)
-			}
-			if strings.Contains(text, `setAttribute("style"`) {
-				return api.OnLoadResult{}, errors.New("a style attribute is set in a new place: review it under the Content-Security-Policy")
-			}
-			return api.OnLoadResult{Contents: &text, Loader: api.LoaderJS}, nil
+		rewrite(b, `@xterm/xterm/lib/xterm\.mjs$`, "", `setAttribute("style"`, []change{
+			{"t.setAttribute(\"style\",`${t.getAttribute(\"style\")||\"\"}${e};`)", "t.style.cssText+=e+\";\"", 1},
+			{`createElement("style")`, `createElement("adopted-style")`, 3},
 		})
 	},
+}
+
+// strictMarkup changes the two places in which asciinema-player makes elements
+// of strings, which Trusted Types forbid: markup, the module, makes them one by
+// one. A new version that does so elsewhere fails the build.
+func strictMarkup(markup string) api.Plugin {
+	return api.Plugin{
+		Name: "strict-markup",
+		Setup: func(b api.PluginBuild) {
+			b.OnResolve(api.OnResolveOptions{Filter: `^console:markup$`}, func(api.OnResolveArgs) (api.OnResolveResult, error) {
+				path, err := filepath.Abs(markup)
+				return api.OnResolveResult{Path: path}, err
+			})
+			rewrite(b, `asciinema-player/dist/opts-[^/]*\.js$`, "import { markup } from \"console:markup\";\n", "innerHTML", []change{
+				{"t.innerHTML = html;", "t.content.append(markup(html));", 1},
+				{"symbol.innerHTML = content;", "symbol.append(markup(content, true));", 1},
+			})
+		},
+	}
+}
+
+// A change replaces a text that must occur count times.
+type change struct {
+	old, new string
+	count    int
+}
+
+// rewrite makes changes in the module that matches filter, puts head before it,
+// and fails where the result still holds what must not be there.
+func rewrite(b api.PluginBuild, filter, head, forbidden string, changes []change) {
+	b.OnLoad(api.OnLoadOptions{Filter: filter}, func(args api.OnLoadArgs) (api.OnLoadResult, error) {
+		source, err := os.ReadFile(args.Path)
+		if err != nil {
+			return api.OnLoadResult{}, err
+		}
+		text := string(source)
+		for _, c := range changes {
+			if n := strings.Count(text, c.old); n != c.count {
+				return api.OnLoadResult{}, fmt.Errorf("%q occurs %d times, not %d: review it under the Content-Security-Policy", c.old, n, c.count)
+			}
+			text = strings.ReplaceAll(text, c.old, c.new)
+		}
+		if strings.Contains(text, forbidden) {
+			return api.OnLoadResult{}, fmt.Errorf("%q in a new place: review it under the Content-Security-Policy", forbidden)
+		}
+		text = head + text
+		return api.OnLoadResult{Contents: &text, Loader: api.LoaderJS}, nil
+	})
 }
 
 func messages(list []api.Message) error {

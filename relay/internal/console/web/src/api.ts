@@ -1,8 +1,12 @@
-// The relay's REST, as far as the console uses it.
+// The relay's REST, as far as the console uses it. Every call names the origin
+// of the relay that it asks.
 
-import type { Me, TerminalInfo } from './protocol.ts';
+import type { Part } from './connection.ts';
+import type { Me, RecordingInfo, TerminalInfo } from './protocol.ts';
 
 const timeoutMs = 10_000;
+const quickMs = 4_000; // for what stands between a lost connection and the next
+const longMs = 120_000; // for what may be large
 
 // An ApiError is an answer that isn't a success. Status 0 means that there was
 // no answer.
@@ -33,20 +37,22 @@ interface Call {
   bearer: string;
   body?: unknown;
   key?: string; // Idempotency-Key
+  ms?: number; // how long it may take
 }
 
-async function call(path: string, { method = 'GET', bearer, body, key }: Call): Promise<Response> {
+async function call(url: string, { method = 'GET', bearer, body, key, ms = timeoutMs }: Call): Promise<Response> {
   const headers: Record<string, string> = { Authorization: `Bearer ${bearer}` };
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   if (key !== undefined) headers['Idempotency-Key'] = key;
   let answer: Response;
   try {
-    answer = await fetch(path, {
+    answer = await fetch(url, {
       method,
       headers,
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       cache: 'no-store',
-      signal: AbortSignal.timeout(timeoutMs),
+      credentials: 'omit', // the ticket opens the socket
+      signal: AbortSignal.timeout(ms),
     });
   } catch {
     throw new ApiError(0, 'The relay does not answer.');
@@ -66,38 +72,65 @@ async function reason(answer: Response): Promise<string> {
   return `The relay answered ${answer.status}.`;
 }
 
-const terminals = (session: string) => `/sessions/${encodeURIComponent(session)}/ptys`;
+const sessionAt = (origin: string, session: string) => `${origin}/sessions/${encodeURIComponent(session)}`;
+const terminalsAt = (origin: string, session: string) => `${sessionAt(origin, session)}/ptys`;
+const terminalAt = (origin: string, session: string, id: string) => `${terminalsAt(origin, session)}/${encodeURIComponent(id)}`;
 
-export async function whoAmI(token: string): Promise<Me> {
-  return (await (await call('/auth/me', { bearer: token })).json()) as Me;
+export async function whoAmI(origin: string, token: string): Promise<Me> {
+  return (await (await call(`${origin}/auth/me`, { bearer: token })).json()) as Me;
 }
 
 // obtainGrant measures the grant's lifetime on the server's clock, so that a
 // wrong clock here doesn't make it look expired or eternal.
-export async function obtainGrant(token: string, session: string): Promise<Grant> {
-  const answer = await call('/grants', { method: 'POST', bearer: token, body: { session_id: session } });
+export async function obtainGrant(origin: string, token: string, session: string): Promise<Grant> {
+  const answer = await call(`${origin}/grants`, { method: 'POST', bearer: token, body: { session_id: session }, ms: quickMs });
   const { grant, expires_at } = (await answer.json()) as { grant: string; expires_at: string };
   const now = Date.parse(answer.headers.get('Date') ?? '') || Date.now();
   return { grant, lifetimeMs: Date.parse(expires_at) - now };
 }
 
-export async function listTerminals(grant: string, session: string): Promise<TerminalInfo[]> {
-  const answer = await call(terminals(session), { bearer: grant });
+export async function listTerminals(origin: string, grant: string, session: string): Promise<TerminalInfo[]> {
+  const answer = await call(terminalsAt(origin, session), { bearer: grant });
   return ((await answer.json()) as { ptys: TerminalInfo[] | null }).ptys ?? [];
 }
 
 // createTerminal may be repeated with the same key: it makes one terminal.
-export async function createTerminal(grant: string, session: string, key: string): Promise<string> {
-  const answer = await call(terminals(session), { method: 'POST', bearer: grant, body: {}, key });
+export async function createTerminal(origin: string, grant: string, session: string, key: string): Promise<string> {
+  const answer = await call(terminalsAt(origin, session), { method: 'POST', bearer: grant, body: {}, key });
   return ((await answer.json()) as { id: string }).id;
 }
 
-export async function closeTerminal(grant: string, session: string, id: string, key: string): Promise<void> {
-  await call(`${terminals(session)}/${encodeURIComponent(id)}`, { method: 'DELETE', bearer: grant, key });
+export async function closeTerminal(origin: string, grant: string, session: string, id: string, key: string): Promise<void> {
+  await call(terminalAt(origin, session, id), { method: 'DELETE', bearer: grant, key });
 }
 
-export async function obtainTicket(grant: string, session: string, id: string): Promise<Ticket> {
-  const answer = await call('/pty-session', { method: 'POST', bearer: grant, body: { session_id: session, pty_id: id } });
+export async function obtainTicket(origin: string, grant: string, session: string, id: string): Promise<Ticket> {
+  const answer = await call(`${origin}/pty-session`, { method: 'POST', bearer: grant, body: { session_id: session, pty_id: id }, ms: quickMs });
   const { ws_url, ticket } = (await answer.json()) as { ws_url: string; ticket: string };
   return { url: ws_url, ticket };
+}
+
+// record begins or ends a recording.
+export async function record(origin: string, grant: string, session: string, id: string, on: boolean, key: string): Promise<void> {
+  await call(`${terminalAt(origin, session, id)}/recording`, { method: on ? 'POST' : 'DELETE', bearer: grant, key });
+}
+
+export async function listRecordings(origin: string, grant: string, session: string): Promise<RecordingInfo[]> {
+  const answer = await call(`${sessionAt(origin, session)}/recordings`, { bearer: grant });
+  return ((await answer.json()) as { recordings: RecordingInfo[] | null }).recordings ?? [];
+}
+
+// fetchRecording returns an asciicast v2 file.
+export async function fetchRecording(origin: string, grant: string, session: string, recording: string): Promise<Blob> {
+  const url = `${sessionAt(origin, session)}/recordings/${encodeURIComponent(recording)}`;
+  return (await call(url, { bearer: grant, ms: longMs })).blob();
+}
+
+// fetchLog returns output as it was printed, and where it begins: later than
+// asked for where the log does.
+export async function fetchLog(origin: string, grant: string, session: string, id: string, { epoch, from, to }: Part): Promise<{ from: number; bytes: Uint8Array }> {
+  const query = new URLSearchParams({ from: `${epoch}:${from}`, to: String(to) });
+  const answer = await call(`${terminalAt(origin, session, id)}/log?${query}`, { bearer: grant, ms: longMs });
+  const began = Number(answer.headers.get('Fairlead-Position')?.split(':')[1] ?? from);
+  return { from: Number.isSafeInteger(began) ? began : from, bytes: new Uint8Array(await answer.arrayBuffer()) };
 }

@@ -1,16 +1,23 @@
 // The page as a whole: whose link it is, which terminals there are, which one
 // is shown, and what the buttons do.
 
-import { ApiError, closeTerminal, createTerminal, listTerminals, obtainGrant, obtainTicket } from './api.ts';
+import { ApiError } from './api.ts';
 import { backoff } from './backoff.ts';
-import { hasEnded } from './connection.ts';
+import { hasEnded, type Part } from './connection.ts';
 import { h } from './dom.ts';
-import { Grants } from './grants.ts';
+import { Earlier } from './earlier.ts';
 import { Keybar } from './keybar.ts';
-import { bannerOf, controlOf, labels, noControl, peopleOf, statusOf, type Model } from './model.ts';
+import { bannerOf, controlOf, labels, noControl, overdue, peopleOf, progressOf, statusOf, type Model } from './model.ts';
+import type { Origins } from './origins.ts';
 import { Pane } from './pane.ts';
-import type { Me, SessionInfo, TerminalInfo } from './protocol.ts';
+import type { ClientMessage, Me, SessionInfo, TerminalInfo } from './protocol.ts';
+import { Recordings } from './recordings.ts';
+import { Relay } from './relay.ts';
+import { SearchBar } from './search.ts';
 import { tab } from './storage.ts';
+import { font, touch } from './theme.ts';
+import { Tools } from './tools.ts';
+import { choose, chosen, resized, type SizeStep } from './typesize.ts';
 import { View } from './view.ts';
 
 // Terminals that stay connected while another is shown.
@@ -18,8 +25,12 @@ const mostOpen = 8;
 
 export class App {
   readonly #view: View;
-  readonly #grants: Grants;
+  readonly #relay: Relay;
   readonly #keybar: Keybar;
+  readonly #search = new SearchBar();
+  readonly #tools: Tools;
+  readonly #earlier = new Earlier();
+  readonly #recordings: Recordings;
   readonly #panes = new Map<string, Pane>(); // least recently shown first
   readonly #dismissed = new Set<string>(); // requests that the person put off: pane and user
   #list: TerminalInfo[] = [];
@@ -33,23 +44,26 @@ export class App {
     token: string,
     private readonly me: Me,
     private readonly session: SessionInfo,
+    origins: Origins,
   ) {
-    this.#grants = new Grants(
-      () => obtainGrant(token, session.id),
-      (grant) => this.#panes.forEach((pane) => pane.socket.send({ type: 'reauth', grant })),
-    );
+    this.#relay = new Relay(token, session.id, origins, (grant) => {
+      this.#panes.forEach((pane) => pane.socket.send({ type: 'reauth', grant }));
+    });
     this.#view = new View({
       select: (id) => this.#select(id, false),
       create: () => void this.#create(),
       close: (id) => void this.#close(id),
-      take: () => this.#pane?.socket.send({ type: 'take_control' }),
-      request: () => this.#pane?.socket.send({ type: 'request_control' }),
-      cancel: () => this.#pane?.socket.send({ type: 'cancel_request' }),
-      release: () => this.#pane?.socket.send({ type: 'revoke_control' }),
-      grant: (to) => this.#pane?.socket.send({ type: 'grant_control', to }),
+      take: () => this.#send({ type: 'take_control' }),
+      request: () => this.#send({ type: 'request_control' }),
+      cancel: () => this.#send({ type: 'cancel_request' }),
+      release: () => this.#send({ type: 'revoke_control' }),
+      grant: (to) => this.#send({ type: 'grant_control', to }),
       dismiss: (user) => this.#dismiss(user),
       retry: () => this.#pane?.socket.retry(),
+      discard: () => this.#pane?.discard(),
+      interrupt: () => this.#pane?.interrupt(),
       focusTerminal: () => this.#pane?.screen.focus(),
+      find: () => this.#find(),
       readAloud: (on) => this.#panes.forEach((pane) => pane.screen.readAloud(on)),
       session: (id) => {
         tab.set('session', id);
@@ -57,10 +71,25 @@ export class App {
         location.reload();
       },
     });
+    this.#view.stage.prepend(this.#search.element);
     this.#keybar = new Keybar({
       type: (data) => this.#pane?.screen.type(data),
       arrow: (final) => this.#pane?.screen.type(this.#pane.screen.arrow(final)),
-      paste: () => void this.#pasteFromClipboard(),
+      paste: () => void this.#paste(),
+    });
+    this.#tools = new Tools({
+      earlier: () => this.#showEarlier('Earlier output', this.#pane?.earlier),
+      find: () => this.#find(),
+      copy: () => this.#copy(),
+      paste: () => void this.#paste(),
+      size: (step) => this.#size(step),
+      record: () => void this.#record(),
+      recordings: () => void this.#recordings.open(),
+    });
+    this.#recordings = new Recordings({
+      list: () => this.#relay.recordings(),
+      fetch: (id) => this.#relay.recording(id),
+      label: ({ pty_id, command }) => labels(this.#list).get(pty_id) ?? [...labels([{ id: pty_id, cols: 0, rows: 0, created_at: 0, ...(command ? { command } : {}) }]).values()][0] ?? pty_id,
     });
     this.#view.sessions(me.sessions.map(({ id, dashboard }) => ({ id, label: dashboard || id })), session.id);
   }
@@ -68,6 +97,10 @@ export class App {
   // text is what the shown terminal shows; all adds what has scrolled away.
   text(all = false): string {
     return this.#pane?.screen.text(all) ?? '';
+  }
+
+  get webgl(): boolean {
+    return this.#pane?.screen.webgl ?? false;
   }
 
   // start shows the wanted terminal, or the first that still runs.
@@ -103,8 +136,8 @@ export class App {
     return this.#shown === null ? undefined : this.#panes.get(this.#shown);
   }
 
-  get #mayShell(): boolean {
-    return this.session.capabilities.includes('shell');
+  #may(capability: string): boolean {
+    return this.session.capabilities.includes(capability);
   }
 
   // returned: the person looks at the page again. Timers may have slept.
@@ -118,7 +151,7 @@ export class App {
 
   async #refresh(): Promise<void> {
     const turn = ++this.#listAsked;
-    const list = await listTerminals(await this.#grants.current(), this.session.id);
+    const list = await this.#relay.list();
     if (turn < this.#listShown) return; // a later answer was faster
     this.#listShown = turn;
     this.#list = list.sort((a, b) => a.created_at - b.created_at || (a.id < b.id ? -1 : 1));
@@ -129,6 +162,7 @@ export class App {
     this.#view.card(null);
     let pane = this.#panes.get(id);
     this.#pane?.show(false);
+    if (this.#search.target !== undefined) this.#search.close();
     if (pane === undefined) pane = this.#open(id);
     this.#panes.delete(id); // to the end: most recently shown
     this.#panes.set(id, pane);
@@ -144,12 +178,24 @@ export class App {
     const host = h('div', { class: 'host', 'data-pty-id': id });
     this.#view.hosts.append(host);
     const pane: Pane = new Pane(id, this.me.user, host, {
-      prepare: async (fresh) => obtainTicket(await this.#grants.current(fresh), this.session.id, id),
+      prepare: (fresh) => this.#relay.ticket(id, fresh),
+      elsewhere: (url) => this.#relay.elsewhere(url),
+      moved: (origin) => this.#relay.moved(origin),
       changed: () => this.#draw(),
       notice: (text) => {
         if (pane.shown) this.#view.hint(text);
       },
+      skipped: (part) => {
+        const show = { label: 'Show it', run: () => this.#showEarlier('Skipped output', part) };
+        if (pane.shown) this.#view.hint('Some output was skipped: the connection was too slow.', show);
+      },
+      confirm: (title, text, yes) => this.#view.ask(title, text, yes),
       leave: () => this.#view.leave(),
+      find: () => this.#find(),
+      found: (index, count) => {
+        if (this.#search.target === pane.screen) this.#search.found(index, count);
+      },
+      size: (step) => this.#size(step),
       link: (url) => void this.#follow(url),
       relist: () => this.#refresh().catch(() => {}), // the next one will do
       modify: (data) => this.#keybar.modify(data),
@@ -174,7 +220,7 @@ export class App {
 
   async #create(): Promise<void> {
     await this.#once(async () => {
-      const id = await this.#insist((grant, key) => createTerminal(grant, this.session.id, key));
+      const id = await this.#relay.create();
       await this.#refresh();
       this.#select(id, true);
     });
@@ -186,7 +232,7 @@ export class App {
     const text = 'The programs that run in it are ended, for everybody.';
     if (!ended && !(await this.#view.ask(`Close “${label}”?`, text, 'Close terminal'))) return;
     await this.#once(async () => {
-      await this.#insist((grant, key) => closeTerminal(grant, this.session.id, id, key));
+      await this.#relay.close(id);
       await this.#refresh();
       const pane = this.#panes.get(id);
       if (pane !== undefined) this.#drop(pane);
@@ -212,25 +258,52 @@ export class App {
     }
   }
 
-  // insist repeats a change under the same key, so that it is made once even
-  // when only its answer was lost.
-  async #insist<T>(change: (grant: string, key: string) => Promise<T>): Promise<T> {
-    const key = crypto.randomUUID();
-    for (let failures = 1; ; failures++) {
-      try {
-        return await change(await this.#grants.current(), key);
-      } catch (error) {
-        if (!(error instanceof ApiError) || !error.passing || failures === 3) throw error;
-        await new Promise((resolve) => setTimeout(resolve, backoff(failures, Math.random())));
-      }
-    }
+  // send tells the relay what the person wants; by the time a connection is
+  // back they may want something else.
+  #send(message: ClientMessage): void {
+    if (this.#pane?.socket.state.phase.name === 'attached') this.#pane.socket.send(message);
+    else this.#view.hint('There is no connection at the moment');
+  }
+
+  async #record(): Promise<void> {
+    const pane = this.#pane;
+    if (pane === undefined) return;
+    const on = pane.recording === '';
+    await this.#once(async () => {
+      await this.#relay.record(pane.id, on);
+      this.#view.hint(on ? 'Recording: everybody here can see that' : 'The recording is in the list of recordings');
+    });
+  }
+
+  #find(): void {
+    if (this.#pane !== undefined) this.#search.open(this.#pane.screen, this.#pane.screen.selection);
+  }
+
+  // copy copies what is selected; on a phone, where nothing can be, the screen.
+  #copy(): void {
+    const screen = this.#pane?.screen;
+    if (screen === undefined || screen.copy()) return;
+    if (touch.matches) screen.copyAll();
+    else this.#view.hint('Select some text first');
+  }
+
+  #size(step: SizeStep): void {
+    choose(resized(chosen(), font().normal, step));
+    this.#pane?.layout(true);
+    this.#draw();
+  }
+
+  #showEarlier(title: string, part: Part | null | undefined): void {
+    const pane = this.#pane;
+    if (pane === undefined || !part) return;
+    void this.#earlier.show(title, part, pane.screen.cols, (wanted) => this.#relay.log(pane.id, wanted));
   }
 
   #empty(): void {
     this.#view.card({
       title: 'No terminal is open',
-      text: this.#mayShell ? 'Open one: everybody in this session can watch it.' : 'Wait until somebody opens one.',
-      action: this.#mayShell
+      text: this.#may('shell') ? 'Open one: everybody in this session can watch it.' : 'Wait until somebody opens one.',
+      action: this.#may('shell')
         ? { label: 'New terminal', run: () => void this.#create() }
         : { label: 'Look again', run: () => location.reload() },
     });
@@ -249,9 +322,9 @@ export class App {
     if (await this.#view.ask('Open this link?', url, 'Open')) window.open(url, '_blank', 'noopener,noreferrer');
   }
 
-  async #pasteFromClipboard(): Promise<void> {
+  async #paste(): Promise<void> {
     try {
-      this.#pane?.screen.paste(await navigator.clipboard.readText());
+      await this.#pane?.paste(await navigator.clipboard.readText());
     } catch {
       this.#view.hint('The browser does not let this page read the clipboard');
     }
@@ -260,10 +333,11 @@ export class App {
   #draw(): void {
     const model = this.#model();
     this.#view.draw(model);
-    // Countdowns need a draw a second, everything else draws when it changes.
-    const counting = this.#pane?.socket.state.phase.name === 'lost' || model.control.kind === 'away';
+    this.#tools.draw(model.tools);
+    // Countdowns need a draw now and then, everything else draws when it changes.
+    const counting = (this.#pane?.socket.state.lostAt ?? null) !== null || model.control.kind === 'away';
     clearTimeout(this.#ticker);
-    if (counting) this.#ticker = window.setTimeout(() => this.#draw(), 500);
+    if (counting) this.#ticker = window.setTimeout(() => this.#draw(), 250);
   }
 
   #model(): Model {
@@ -272,7 +346,9 @@ export class App {
     const names = labels(this.#list);
     const state = pane?.socket.state;
     const ended = state !== undefined && hasEnded(state);
-    const live = state?.phase.name === 'attached' && state.waiting === null && !ended;
+    // A connection that is back at once was never away.
+    const there = state?.everAttached === true && state.phase.name !== 'over' && !overdue(state, now);
+    const live = there && state.waiting === null && !ended;
     const requests = pane?.mine && live ? this.#requests(pane) : [];
     const label = (pane && names.get(pane.id)) ?? 'terminal';
     const [asking] = requests;
@@ -290,14 +366,21 @@ export class App {
           mine: open?.mine ?? false,
         };
       }),
-      mayCreate: this.#mayShell,
-      mayClose: this.#mayShell,
+      mayCreate: this.#may('shell'),
+      mayClose: this.#may('shell'),
       people: pane === undefined ? { count: 0, list: [] } : peopleOf(pane.control, live),
       control: pane === undefined || ended || !state?.everAttached ? noControl : controlOf(pane.control, live, now),
       requests,
-      banner: state === undefined ? null : bannerOf(state, now, this.#mayShell),
+      banner: state === undefined ? null : bannerOf(state, now, this.#may('shell'), pane?.socket.pending ?? 0),
       live,
       stale: !live && !ended,
+      tools: {
+        earlier: pane?.earlier != null,
+        mayRecord: pane !== undefined && this.#may('record') && !ended,
+        recording: Boolean(pane?.recording),
+        typeSize: font().base,
+      },
+      progress: pane === undefined ? null : progressOf(pane.socket.progress),
       detail: pane === undefined ? '' : this.#detail(pane),
       title: asking === undefined ? `${label} · fairlead` : `${asking.name} asks for control · fairlead`,
     };

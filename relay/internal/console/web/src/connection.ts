@@ -11,15 +11,15 @@ export type Why = 'ended' | 'missing' | 'forbidden' | 'unauthenticated';
 export type Phase =
   | { name: 'idle' }
   | { name: 'preparing' } // asking for a grant and a ticket
-  | { name: 'opening' } // the socket, until it is attached
+  | { name: 'opening'; url: string } // the socket, until it is attached
   | { name: 'attached'; at: number }
-  | { name: 'catching-up' } // hung up until what was received is on the screen
   | { name: 'lost'; retryAt: number }
   | { name: 'over'; why: Why };
 
 export interface Connection {
   phase: Phase;
   failures: number; // attempts in a row that didn't last
+  lostAt: number | null; // when the outage began that isn't over
   regranted: boolean; // the one new grant after a 4401 has been asked for
   everAttached: boolean;
   waiting: string | null; // what the relay waits for
@@ -39,8 +39,6 @@ export type Event =
   | { type: 'timer' }
   | { type: 'retry' } // the person asks for it
   | { type: 'online' } // the network has changed
-  | { type: 'overrun' } // more is received than can be shown
-  | { type: 'drained' }
   | { type: 'stop' };
 
 export type Effect =
@@ -49,10 +47,21 @@ export type Effect =
   | { type: 'hang-up' }
   | { type: 'timer'; ms: number } // replaces the timer that runs
   | { type: 'no-timer' }
+  | { type: 'elsewhere'; url: string } // the socket's relay can't help: try another
+  | { type: 'moved'; origin: string }
   | { type: 'clear' } // what follows doesn't continue the screen
+  | { type: 'unseen'; part: Part; skipped: boolean } // output that the screen doesn't have
   | { type: 'head'; offset: number } // bytes before it are history
   | { type: 'resize'; cols: number; rows: number }
+  | { type: 'begin'; offset: number; continues: boolean } // acknowledge from here on
   | { type: 'write'; offset: number | null }; // the bytes of the event; null: a keyframe
+
+// Part is output of one epoch: the bytes from (inclusive) to (exclusive).
+export interface Part {
+  epoch: string;
+  from: number;
+  to: number;
+}
 
 export interface Moment {
   now: number; // milliseconds
@@ -62,12 +71,13 @@ export interface Moment {
 // An attempt counts as a success when it has lasted this long.
 export const stableMs = capMs;
 // How long the socket may take until it is attached or says what it waits for.
-export const openMs = 15_000;
+export const openMs = 10_000;
 
 export function initial(): Connection {
   return {
     phase: { name: 'idle' },
     failures: 0,
+    lostAt: null,
     regranted: false,
     everAttached: false,
     waiting: null,
@@ -95,8 +105,6 @@ export function step(c: Connection, e: Event, at: Moment): Step {
     case 'opening':
     case 'attached':
       return connected(c, e, at);
-    case 'catching-up':
-      return e.type === 'drained' ? prepare(c, false) : [c, []];
     case 'lost':
       return e.type === 'timer' || e.type === 'retry' || e.type === 'online' ? prepare(c, false) : [c, []];
     case 'over':
@@ -112,7 +120,7 @@ function prepare(c: Connection, freshGrant: boolean): Step {
 function open(c: Connection, url: string, ticket: string): Step {
   const where = c.position === null ? url : withSince(url, c.position.epoch, c.position.offset);
   return [
-    { ...c, phase: { name: 'opening' }, waiting: null, keyframe: false },
+    { ...c, phase: { name: 'opening', url }, waiting: null, keyframe: false },
     [{ type: 'timer', ms: openMs }, { type: 'open', url: where, ticket }],
   ];
 }
@@ -135,9 +143,7 @@ function connected(c: Connection, e: Event, at: Moment): Step {
       return c.phase.name === 'opening' && c.waiting === null ? hangUp(lose(c, at)) : [c, []];
     case 'retry':
     case 'online':
-      return hangUp(prepare(c, false));
-    case 'overrun':
-      return hangUp([{ ...c, phase: { name: 'catching-up' } }, [{ type: 'no-timer' }]]);
+      return hangUp(prepare({ ...c, lostAt: c.lostAt ?? at.now }, false));
     default:
       return [c, []];
   }
@@ -151,11 +157,13 @@ function frame(c: Connection, m: ServerMessage, at: Moment): Step {
   switch (m.type) {
     case 'attached': {
       const continues = m.mode === 'resume' && c.position?.epoch === m.epoch && c.position.offset === m.offset;
-      const next: Connection = { ...c, phase: { name: 'attached', at: at.now }, everAttached: true };
-      return place(next, m, !continues, [{ type: 'no-timer' }]);
+      const next: Connection = { ...c, phase: { name: 'attached', at: at.now }, lostAt: null, everAttached: true };
+      return place(next, m, continues, [{ type: 'no-timer' }]);
     }
     case 'resync':
-      return place(c, m, true, []);
+      return place(c, m, false, []);
+    case 'moved': // a close with 1012 follows
+      return [c, [{ type: 'moved', origin: m.origin }]];
     case 'resized':
       return [{ ...c, waiting: null }, [{ type: 'resize', cols: m.cols, rows: m.rows }]];
     case 'waiting':
@@ -170,12 +178,24 @@ function frame(c: Connection, m: ServerMessage, at: Moment): Step {
 }
 
 // place moves to where an attached or resync says that the bytes go on.
-function place(c: Connection, m: Attached | Resync, clear: boolean, first: Effect[]): Step {
-  const effects: Effect[] = [...first];
-  if (clear) effects.push({ type: 'clear' });
-  effects.push({ type: 'resize', cols: m.cols, rows: m.rows }, { type: 'head', offset: m.head });
-  const position = { epoch: m.epoch, offset: m.offset };
-  return [{ ...c, position, keyframe: m.keyframe_bytes > 0, waiting: null }, effects];
+function place(c: Connection, m: Attached | Resync, continues: boolean, effects: Effect[]): Step {
+  const keyframe = m.keyframe_bytes > 0;
+  if (!continues) effects.push(...unseen(c.position, m));
+  if (!continues && !keyframe) effects.push({ type: 'clear' }); // a keyframe does it itself
+  effects.push(
+    { type: 'resize', cols: m.cols, rows: m.rows },
+    { type: 'head', offset: m.head },
+    { type: 'begin', offset: m.offset, continues },
+  );
+  return [{ ...c, position: { epoch: m.epoch, offset: m.offset }, keyframe, waiting: null }, effects];
+}
+
+// unseen tells what is before the bytes that follow: output that was skipped,
+// or, for a newcomer, what has scrolled away.
+function unseen(position: Connection['position'], { epoch, offset }: Attached | Resync): Effect[] {
+  if (position?.epoch !== epoch) return [{ type: 'unseen', part: { epoch, from: 0, to: offset }, skipped: false }];
+  if (position.offset >= offset) return [];
+  return [{ type: 'unseen', part: { epoch, from: position.offset, to: offset }, skipped: true }];
 }
 
 function bytes(c: Connection, length: number): Step {
@@ -233,5 +253,7 @@ function over(c: Connection, why: Why): Step {
 function lose(c: Connection, at: Moment): Step {
   const ms = backoff(c.failures, at.random);
   const phase: Phase = { name: 'lost', retryAt: at.now + ms };
-  return [{ ...c, phase, failures: c.failures + 1, waiting: null }, [{ type: 'timer', ms }]];
+  const effects: Effect[] = [{ type: 'timer', ms }];
+  if (c.phase.name === 'opening') effects.push({ type: 'elsewhere', url: c.phase.url });
+  return [{ ...c, phase, failures: c.failures + 1, lostAt: c.lostAt ?? at.now, waiting: null }, effects];
 }

@@ -6,6 +6,7 @@ import type { ServerMessage, Viewer } from './protocol.ts';
 export interface Control {
   known: boolean; // a control_state has come
   controller: string; // '' when nobody has control
+  term: number; // of the controller; what is typed counts under it alone
   requests: string[];
   graceUntil: number | null; // the controller is away; control is kept for them until then
   you: string;
@@ -19,6 +20,7 @@ export function nobody(you: string, yourName: string): Control {
   return {
     known: false,
     controller: '',
+    term: 0,
     requests: [],
     graceUntil: null,
     you,
@@ -37,6 +39,7 @@ export function update(c: Control, m: ServerMessage, now: number): Control {
         ...c,
         known: true,
         controller: m.controller,
+        term: m.term,
         requests: m.requests,
         graceUntil: m.grace_ms === undefined ? null : now + m.grace_ms,
         you: m.you,
@@ -47,6 +50,7 @@ export function update(c: Control, m: ServerMessage, now: number): Control {
       return {
         ...c,
         controller: m.controller,
+        term: m.term,
         requests: c.requests.filter((id) => id !== m.controller),
         graceUntil: null,
       };
@@ -103,8 +107,6 @@ export function refusal(c: Control, reason: string): string {
       return 'Too much input at once: some of it was not accepted';
     case 'ended':
       return 'This terminal has ended';
-    case 'waiting':
-      return 'Not sent: the sandbox is not connected';
     case 'stale_term':
       return 'Not sent: control changed while you were typing';
     default:

@@ -22,15 +22,23 @@ export class Keybar {
     const bar = byId('keybar', HTMLElement);
     this.#ctrl = this.#key('Ctrl', 'Control, for the next key', () => this.#arm(!this.#armed));
     this.#ctrl.setAttribute('aria-pressed', 'false');
+    const send = (label: string, name: string, data: string) => this.#key(label, name, () => keys.type(data));
+    const arrow = (label: string, name: string, final: string) => this.#key(label, name, () => keys.arrow(final));
     bar.append(
-      this.#key('Esc', 'Escape', () => keys.type('\x1b')),
-      this.#key('Tab', 'Tab', () => keys.type('\t')),
+      send('Esc', 'Escape', '\x1b'),
+      send('|', 'Pipe', '|'),
+      send('/', 'Slash', '/'),
+      send('-', 'Minus', '-'),
+      send('~', 'Tilde', '~'),
+      arrow('↑', 'Up', 'A'),
+      send('PgUp', 'Page up', '\x1b[5~'),
       this.#ctrl,
-      this.#key('←', 'Left', () => keys.arrow('D')),
-      this.#key('↑', 'Up', () => keys.arrow('A')),
-      this.#key('↓', 'Down', () => keys.arrow('B')),
-      this.#key('→', 'Right', () => keys.arrow('C')),
+      send('Tab', 'Tab', '\t'),
       this.#key('Paste', 'Paste', () => keys.paste()),
+      arrow('←', 'Left', 'D'),
+      arrow('→', 'Right', 'C'),
+      arrow('↓', 'Down', 'B'),
+      send('PgDn', 'Page down', '\x1b[6~'),
     );
   }
 

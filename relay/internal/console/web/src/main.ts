@@ -5,13 +5,15 @@ import { ApiError, whoAmI } from './api.ts';
 import { App } from './app.ts';
 import { backoff } from './backoff.ts';
 import { byId, setText } from './dom.ts';
+import { Origins } from './origins.ts';
 import { tab } from './storage.ts';
+import { touch } from './theme.ts';
 import './style/index.css';
 
 declare global {
   interface Window {
     // What tests and scripts may use.
-    fairlead?: { screenText(all?: boolean): string };
+    fairlead?: { screenText(all?: boolean): string; webgl(): boolean };
   }
 }
 
@@ -38,10 +40,16 @@ function status(text: string, tone: string): void {
   byId('status', HTMLElement).dataset.tone = tone;
 }
 
+// relays are the origins that the page may connect to, as its own relay told.
+function relays(): Origins {
+  const listed = document.querySelector('meta[name=fairlead-origins]')?.getAttribute('content') ?? '';
+  return new Origins(location.origin, listed.split(' ').filter((origin) => origin !== ''), tab.get('origin'), (origin) => tab.set('origin', origin));
+}
+
 // begin returns whether it is worth trying again.
-async function begin(token: string): Promise<boolean> {
+async function begin(token: string, origins: Origins): Promise<boolean> {
   try {
-    const me = await whoAmI(token);
+    const me = await whoAmI(origins.current, token);
     const wanted = tab.get('session');
     const session = me.sessions.find((s) => s.id === wanted) ?? me.sessions[0];
     if (session === undefined) {
@@ -49,8 +57,8 @@ async function begin(token: string): Promise<boolean> {
       card(`Hello ${me.user.name}`, 'There is no session that you can see. Ask for an invitation.');
       return false;
     }
-    const app = new App(token, me, session);
-    window.fairlead = { screenText: (all) => app.text(all) };
+    const app = new App(token, me, session, origins);
+    window.fairlead = { screenText: (all) => app.text(all), webgl: () => app.webgl };
     byId('card', HTMLElement).hidden = true;
     await app.start(tab.get('pty'));
     return false;
@@ -61,20 +69,30 @@ async function begin(token: string): Promise<boolean> {
       card('This link is not valid any more', 'Ask for a new one, and open it in this tab.');
       return false;
     }
+    origins.failed(origins.current);
     status('Not connected', 'bad');
     card('The relay can’t be reached', 'Trying again by itself.');
     return true;
   }
 }
 
+// Less of the window than this is left where a phone's keyboard is open.
+const keyboardPart = 0.75;
+
 // aboveKeyboard keeps the page out from under a phone's keyboard, where the
-// browser doesn't.
+// browser doesn't, and leaves as much of it as possible to the terminal.
 function aboveKeyboard(): void {
   const seen = window.visualViewport;
-  seen?.addEventListener('resize', () => {
+  let tallest = window.innerHeight;
+  const fit = () => {
+    if (seen === null) return;
+    tallest = Math.max(tallest, window.innerHeight);
     document.body.style.height = seen.scale === 1 ? `${seen.height}px` : '';
+    document.body.classList.toggle('typing', touch.matches && seen.height < tallest * keyboardPart);
     window.scrollTo(0, 0);
-  });
+  };
+  seen?.addEventListener('resize', fit);
+  screen.orientation?.addEventListener('change', () => (tallest = 0));
 }
 
 async function main(): Promise<void> {
@@ -91,7 +109,8 @@ async function main(): Promise<void> {
     card('Open the link you were given', 'It carries the key to a shared terminal. This tab has none yet.');
     return;
   }
-  for (let failures = 0; await begin(token); failures++) {
+  const origins = relays();
+  for (let failures = 0; await begin(token, origins); failures++) {
     await new Promise((resolve) => setTimeout(resolve, backoff(failures + 1, Math.random())));
   }
 }

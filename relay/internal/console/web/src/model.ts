@@ -39,11 +39,24 @@ export interface ControlView {
 
 export type BannerAction = 'retry' | 'new-terminal';
 
+// An outage shorter than this is not worth a word: nothing was lost.
+export const outageMs = 700;
+// Less than this leaves too soon to be worth a progress bar.
+const progressBytes = 64 << 10;
+
+export interface Tools {
+  earlier: boolean; // there is output that the screen has never had
+  mayRecord: boolean;
+  recording: boolean;
+  typeSize: number; // pixels
+}
+
 export interface Banner {
   kind: 'lost' | 'waiting' | 'over' | 'ended';
   text: string;
   detail: string; // changes by the second: not read aloud
   action: BannerAction | null;
+  kept: string; // what was typed and waits
 }
 
 export interface Model {
@@ -57,6 +70,8 @@ export interface Model {
   banner: Banner | null;
   live: boolean; // what is done now reaches the terminal
   stale: boolean; // the screen may be behind
+  tools: Tools;
+  progress: number | null; // of a paste, in percent
   detail: string;
   title: string;
 }
@@ -73,8 +88,6 @@ export function statusOf(c: Connection): Model['status'] {
     case 'idle':
     case 'preparing':
       return { tone: 'busy', text: c.everAttached ? 'Reconnecting' : 'Connecting' };
-    case 'catching-up':
-      return { tone: 'busy', text: 'Catching up' };
     case 'lost':
       return { tone: 'bad', text: 'Not connected' };
     case 'over':
@@ -88,24 +101,35 @@ const overTexts = {
   unauthenticated: 'Your link is not valid any more. Ask for a new one.',
 };
 
-export function bannerOf(c: Connection, now: number, mayCreate: boolean): Banner | null {
+// bannerOf says what stands in the way of seeing and typing. pending is how
+// many bytes were typed and wait for it to end.
+export function bannerOf(c: Connection, now: number, mayCreate: boolean, pending: number): Banner | null {
+  const kept = pending === 0 ? '' : `${pending === 1 ? '1 character' : `${pending} characters`} you typed will be sent.`;
   if (hasEnded(c)) {
-    return { kind: 'ended', text: exitText(c), detail: '', action: mayCreate ? 'new-terminal' : null };
+    return { kind: 'ended', text: exitText(c), detail: '', action: mayCreate ? 'new-terminal' : null, kept: '' };
   }
-  if (c.phase.name === 'over') return { kind: 'over', text: overTexts[c.phase.why as keyof typeof overTexts], detail: '', action: 'retry' };
+  if (c.phase.name === 'over') {
+    return { kind: 'over', text: overTexts[c.phase.why as keyof typeof overTexts], detail: '', action: 'retry', kept: '' };
+  }
   if (c.waiting !== null) {
-    return { kind: 'waiting', text: 'The sandbox is not connected. The terminal goes on by itself when it is back.', detail: '', action: null };
+    return { kind: 'waiting', text: 'The sandbox is not connected. The terminal goes on by itself when it is back.', detail: '', action: null, kept };
   }
-  const lost = c.everAttached ? 'Connection lost.' : 'The relay can’t be reached.';
-  if (c.phase.name === 'lost') {
-    const left = seconds(c.phase.retryAt, now);
-    return { kind: 'lost', text: lost, detail: left > 0 ? `Trying again in ${left} s` : 'Trying again…', action: 'retry' };
-  }
-  // failures > 0: still the same outage, until attached.
-  if (c.failures > 0 && (c.phase.name === 'preparing' || c.phase.name === 'opening')) {
-    return { kind: 'lost', text: lost, detail: 'Trying again…', action: null };
-  }
-  return null;
+  if (c.phase.name === 'attached' || !overdue(c, now)) return null;
+  const text = c.everAttached ? 'Connection lost. Reconnecting…' : 'The relay can’t be reached. Connecting…';
+  const left = c.phase.name === 'lost' ? seconds(c.phase.retryAt, now) : 0;
+  const attempt = `Attempt ${Math.max(c.failures, 1)}`;
+  return { kind: 'lost', text, detail: left > 0 ? `${attempt} in ${left} s` : attempt, action: 'retry', kept };
+}
+
+// overdue reports whether an outage has lasted long enough to be told.
+export function overdue(c: Connection, now: number): boolean {
+  return c.lostAt !== null && now - c.lostAt >= outageMs;
+}
+
+// progressOf is how much of a large paste has left, in percent.
+export function progressOf({ waiting, done }: { waiting: number; done: number }): number | null {
+  const all = waiting / (1 - done);
+  return waiting > 0 && all >= progressBytes ? Math.floor(done * 100) : null;
 }
 
 function exitText({ exit }: Connection): string {

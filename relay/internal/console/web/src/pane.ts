@@ -1,18 +1,26 @@
 // One open terminal: its connection, who controls it and its screen.
 
 import type { Ticket } from './api.ts';
-import type { Connection } from './connection.ts';
+import { question } from './clipboard.ts';
+import type { Connection, Part } from './connection.ts';
 import { controls, nobody, notice, refusal, update, type Control } from './control.ts';
 import type { ServerMessage } from './protocol.ts';
 import { Socket } from './socket.ts';
-import { Sole } from './sole.ts';
 import { Screen, type InputKind } from './terminal.ts';
+import type { SizeStep } from './typesize.ts';
 
 export interface PaneHooks {
   prepare(freshGrant: boolean): Promise<Ticket>;
+  elsewhere(url: string): void;
+  moved(origin: string): void;
   changed(): void;
   notice(text: string): void;
+  skipped(part: Part): void; // output that this screen will not show
+  confirm(title: string, text: string, yes: string): Promise<boolean>;
   leave(): void;
+  find(): void;
+  found(index: number, count: number): void;
+  size(step: SizeStep): void;
   link(url: string): void;
   relist(): void; // there may be other terminals now
   modify(data: string): string; // what the on-screen Ctrl makes of a key
@@ -24,7 +32,8 @@ export class Pane {
   control: Control;
   unseen = false; // output came while another terminal was shown
   shown = false;
-  readonly #sole: Sole;
+  recording = ''; // id of the recording that runs
+  earlier: Part | null = null; // what was before the screen that was received first
   #wanted: { cols: number; rows: number } | undefined; // the size last asked for
   #leads = true; // of its controller's windows, this one gives the size
   readonly #encoder = new TextEncoder();
@@ -36,25 +45,29 @@ export class Pane {
     private readonly hooks: PaneHooks,
   ) {
     this.control = nobody(you.id, you.name);
-    this.#sole = new Sole(`${you.id}.${id}`);
     this.screen = new Screen(host, {
       input: (data, kind) => this.#input(data, kind),
       binary: (data) => this.#binary(data),
-      asked: (answer) => this.#answer(answer),
+      paste: (text) => void this.paste(text),
       resized: () => this.layout(false),
       leave: hooks.leave,
+      find: hooks.find,
+      found: hooks.found,
+      size: hooks.size,
       link: hooks.link,
-      overrun: () => this.socket.overrun(),
-      drained: () => this.socket.drained(),
+      copied: (done) => hooks.notice(done ? 'Copied' : 'The browser does not let this page write the clipboard'),
     });
     this.socket = new Socket({
       prepare: hooks.prepare,
+      elsewhere: hooks.elsewhere,
+      moved: hooks.moved,
       changed: (state) => this.#connection(state),
       message: (message) => this.#message(message),
       clear: () => this.screen.clear(),
+      unseen: (part, skipped) => this.#missed(part, skipped),
       head: (offset) => this.screen.head(offset),
       resize: (cols, rows) => this.screen.resize(cols, rows),
-      write: (bytes, offset) => this.#write(bytes, offset),
+      write: (bytes, offset, rendered) => this.#write(bytes, offset, rendered),
     });
   }
 
@@ -64,7 +77,7 @@ export class Pane {
 
   show(shown: boolean): void {
     this.shown = shown;
-    this.screen.host.hidden = !shown;
+    this.screen.show(shown);
     if (!shown) return;
     this.unseen = false;
     this.layout(true);
@@ -74,7 +87,7 @@ export class Pane {
   // it also asks for the size that fills the place.
   layout(ask: boolean): void {
     if (!this.shown) return;
-    ask &&= this.mine && this.socket.attached && !document.hidden;
+    ask &&= this.mine && this.socket.live && !document.hidden;
     this.#leads ||= ask;
     const fits = this.screen.layout(this.mine && this.#leads);
     this.hooks.changed();
@@ -85,9 +98,28 @@ export class Pane {
     if (!asked) this.socket.send({ type: 'resize', ...fits });
   }
 
+  // paste asks first where a program would take each line for typed.
+  async paste(text: string): Promise<void> {
+    const why = text === '' ? undefined : this.#unable();
+    if (why !== undefined) return this.hooks.notice(why);
+    const ask = question(text, this.screen.bracketed);
+    if (ask === null || (await this.hooks.confirm(ask.title, ask.preview, 'Paste'))) this.screen.paste(text);
+  }
+
+  // discard forgets what was typed and not sent.
+  discard(): void {
+    this.socket.retain(null);
+    this.hooks.changed();
+  }
+
+  // interrupt stops a paste that has not left yet.
+  interrupt(): void {
+    if (this.socket.interrupt() > 0) this.hooks.notice('The rest of what waited was not sent');
+    this.hooks.changed();
+  }
+
   close(): void {
     this.socket.stop();
-    this.#sole.close();
     this.screen.dispose();
   }
 
@@ -101,22 +133,44 @@ export class Pane {
   }
 
   #message(message: ServerMessage): void {
+    if (message.type === 'input_ack') return this.hooks.changed(); // progress
     const before = this.control;
     this.control = update(before, message, Date.now());
-    const text = message.type === 'input_refused' ? refusal(before, message.reason) : notice(before, message);
-    if (text !== undefined) this.hooks.notice(text);
+    this.#tell(before, message);
+    if (message.type === 'recording') this.recording = message.id;
+    if (message.type === 'attached') this.recording = ''; // said anew when one runs
     if (message.type === 'resized') {
       this.#leads = message.cols === this.#wanted?.cols && message.rows === this.#wanted.rows;
       if (!this.#leads) this.#wanted = undefined;
     }
-    const was = controls(before);
-    if (was && !this.mine && this.socket.interrupt() > 0) this.hooks.notice('Control is gone: the rest of what you pasted was not sent');
-    if (was !== this.mine) this.layout(true);
+    this.#keepTerm();
+    if (controls(before) !== this.mine) this.layout(true);
     this.hooks.changed();
   }
 
-  #write(bytes: Uint8Array, offset: number | null): void {
-    this.screen.write(bytes, offset);
+  #tell(before: Control, message: ServerMessage): void {
+    let text = notice(before, message);
+    if (message.type === 'input_refused' && message.reason !== 'waiting') {
+      text = refusal(before, message.reason);
+      this.socket.retain(null); // the rest of a paste with a hole in it
+    }
+    if (text !== undefined) this.hooks.notice(text);
+  }
+
+  // keepTerm drops what was typed under an earlier term and not sent.
+  #keepTerm(): void {
+    if (!this.control.known) return;
+    const dropped = this.socket.retain(this.mine ? this.control.term : null);
+    if (dropped > 0) this.hooks.notice('Control has changed: what you typed last was not sent');
+  }
+
+  #missed(part: Part, skipped: boolean): void {
+    if (skipped) this.hooks.skipped(part);
+    else this.earlier = part.to > 0 ? part : null;
+  }
+
+  #write(bytes: Uint8Array, offset: number | null, rendered: () => void): void {
+    this.screen.write(bytes, offset, rendered);
     if (this.shown || this.unseen) return;
     this.unseen = true;
     this.hooks.changed();
@@ -129,28 +183,26 @@ export class Pane {
       if (kind === 'typed') this.hooks.notice(why);
       return;
     }
-    if (data === '\x03' && this.socket.inputPending > 0) {
-      this.socket.interrupt();
-      this.hooks.notice('The rest of what you pasted was not sent');
-    }
-    if (!this.socket.input(this.#encoder.encode(data))) this.hooks.notice('Too much at once: nothing of it was sent');
+    const { live } = this.socket;
+    if (!live && kind !== 'typed') return; // of no use later
+    if (data === '\x03') this.interrupt();
+    const taken = this.socket.input(this.#encoder.encode(data), this.control.term);
+    if (!taken) this.hooks.notice(live ? 'Too much at once: nothing of it was sent' : 'Too much to keep without a connection: dropped');
+    this.hooks.changed();
   }
 
   #binary(data: string): void {
-    if (this.#unable() === undefined) this.socket.input(Uint8Array.from(data, (c) => c.charCodeAt(0)));
+    if (this.socket.live && this.#unable() === undefined) {
+      this.socket.input(Uint8Array.from(data, (c) => c.charCodeAt(0)), this.control.term);
+    }
   }
 
-  #answer(answer: string): void {
-    if (this.#sole.held && this.#unable() === undefined) this.socket.input(this.#encoder.encode(answer));
-  }
-
-  // unable says why input can't be sent now. What can't be sent is dropped:
-  // keys that arrive minutes later would hit something else.
+  // unable says why there is no use in typing. Without a connection there is:
+  // keys are kept, and sent if control hasn't changed by then.
   #unable(): string | undefined {
-    const { phase, waiting, exit } = this.socket.state;
+    const { phase, exit, everAttached } = this.socket.state;
     if (exit !== null || (phase.name === 'over' && phase.why === 'ended')) return refusal(this.control, 'ended');
-    if (phase.name !== 'attached') return 'Not sent: there is no connection';
-    if (waiting !== null) return refusal(this.control, 'waiting');
+    if (phase.name === 'over' || !everAttached) return 'Not sent: there is no connection';
     return this.mine ? undefined : refusal(this.control, 'not_controller');
   }
 }

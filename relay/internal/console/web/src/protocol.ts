@@ -19,7 +19,7 @@ export interface Attached {
   head: number; // bytes before it are history
   cols: number;
   rows: number;
-  mode: string; // 'resume' or 'gap'
+  mode: string; // 'resume', 'keyframe' or 'gap'
   keyframe_bytes: number;
 }
 
@@ -59,7 +59,10 @@ export type ServerMessage =
   | { type: 'resized'; offset: number; cols: number; rows: number }
   | { type: 'presence'; count: number; viewers: Viewer[] }
   | Closed
-  | { type: 'input_refused'; reason: string }
+  | { type: 'input_refused'; reason: string; seq?: number }
+  | { type: 'input_ack'; seq: number }
+  | { type: 'moved'; origin: string }
+  | { type: 'recording'; id: string } // '' when not recorded
   | { type: 'error'; name: string; message: string }
   | { type: 'waiting'; reason: string }
   | { type: 'reauthed'; expires_at: number };
@@ -68,12 +71,13 @@ export type ClientMessage =
   | { type: 'resize'; cols: number; rows: number }
   | { type: 'request_control' | 'take_control' | 'cancel_request' | 'revoke_control' | 'ping' }
   | { type: 'grant_control'; to: string }
-  | { type: 'reauth'; grant: string };
+  | { type: 'reauth'; grant: string }
+  | { type: 'ack'; offset: number };
 
 const known = new Set<string>([
   'control_state', 'control_taken', 'control_requested', 'control_granted', 'control_revoked',
   'control_expired', 'attached', 'resync', 'resized', 'presence', 'pty_closed', 'input_refused',
-  'error', 'waiting', 'reauthed',
+  'error', 'waiting', 'reauthed', 'input_ack', 'moved', 'recording',
 ]);
 
 // decode returns the message in a text frame, or undefined for one that a
@@ -89,6 +93,22 @@ export function decode(text: string): ServerMessage | undefined {
     // Not JSON: as unknown as an unknown type.
   }
   return undefined;
+}
+
+// subprotocol is what a client offers that counts what it shows and types.
+export const subprotocol = 'terminal.v2';
+
+// The most input that fits into one frame on its way to the sandbox.
+export const maxInputBytes = 16_298;
+
+// encodeInput is a binary frame: sequence and term, 8 bytes each, then the input.
+export function encodeInput(seq: number, term: number, bytes: Uint8Array): Uint8Array<ArrayBuffer> {
+  const frame = new Uint8Array(16 + bytes.length);
+  const view = new DataView(frame.buffer);
+  view.setBigUint64(0, BigInt(seq));
+  view.setBigUint64(8, BigInt(term));
+  frame.set(bytes, 16);
+  return frame;
 }
 
 export interface SessionInfo {
@@ -111,4 +131,16 @@ export interface TerminalInfo {
   rows: number;
   created_at: number; // Unix milliseconds
   exited?: { exit_code?: number; signal?: string } | null;
+}
+
+export interface RecordingInfo {
+  id: string;
+  pty_id: string;
+  command?: string;
+  cols: number;
+  rows: number;
+  started_at: number; // Unix milliseconds
+  ended_at?: number; // absent while it runs
+  bytes: number;
+  note?: string; // why it ended early
 }

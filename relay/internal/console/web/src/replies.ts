@@ -1,7 +1,6 @@
 // What a terminal would answer to a program by itself. The sandbox answers
 // these questions once and truly; were every viewer's xterm.js to answer as
-// well, the program would read its answers many times. Only the question where
-// the cursor is remains, which the controller's screen answers.
+// well, the program would read its answers many times.
 
 import type { IFunctionIdentifier, IParser } from '@xterm/xterm';
 
@@ -15,6 +14,8 @@ const silentCsi: IFunctionIdentifier[] = [
   { prefix: '?', intermediates: '$', final: 'p' },
   { final: 't' }, // window reports and changes
   { final: 'x' }, // DECREQTPARM
+  { final: 'n' }, // DSR, CPR
+  { prefix: '?', final: 'n' },
 ];
 const silentDcs: IFunctionIdentifier[] = [
   { intermediates: '$', final: 'q' }, // DECRQSS
@@ -24,23 +25,11 @@ const colours = [4, 5, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19];
 
 const yes = () => true; // handled: xterm.js' own handler is not asked
 
-// silence keeps xterm.js from answering. asked is called for a cursor position
-// report (CPR), dec for its DEC form.
-export function silence(parser: IParser, asked: (dec: boolean) => void): void {
+// silence keeps xterm.js from answering.
+export function silence(parser: IParser): void {
   for (const id of silentCsi) parser.registerCsiHandler(id, yes);
   for (const id of silentDcs) parser.registerDcsHandler(id, yes);
   for (const id of colours) parser.registerOscHandler(id, (data) => data.split(';').includes('?'));
-  const status = (dec: boolean) => (params: (number | number[])[]) => {
-    if (params[0] === 6) asked(dec);
-    return true;
-  };
-  parser.registerCsiHandler({ final: 'n' }, status(false));
-  parser.registerCsiHandler({ prefix: '?', final: 'n' }, status(true));
-}
-
-// report is the answer to CPR for a cursor at 0-based x, y.
-export function report(dec: boolean, x: number, y: number, cols: number): string {
-  return `\x1b[${dec ? '?' : ''}${y + 1};${Math.min(x, cols - 1) + 1}R`;
 }
 
 // automatic reports whether xterm.js made data without the person: the focus

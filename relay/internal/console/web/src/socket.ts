@@ -1,32 +1,44 @@
 // Carries out what connection.ts decides: asks for tickets, opens and closes
-// the WebSocket, keeps the one timer.
+// the WebSocket, keeps the timers; sends what outbox.ts and acks.ts say.
 
+import { Acks } from './acks.ts';
 import type { Ticket } from './api.ts';
 import { ApiError } from './api.ts';
-import { initial, step, type Connection, type Effect, type Event } from './connection.ts';
-import { decode, type ClientMessage, type ServerMessage } from './protocol.ts';
-import { Upstream } from './upstream.ts';
+import { initial, step, type Connection, type Effect, type Event, type Part } from './connection.ts';
+import { Outbox } from './outbox.ts';
+import { decode, encodeInput, subprotocol, type ClientMessage, type ServerMessage } from './protocol.ts';
 
 // Intermediaries close a connection that says nothing for a minute.
 const pingMs = 25_000;
+// Pings that are so late mean that the machine has slept: the connection may
+// be dead without anybody having said so.
+const sleptMs = 150_000;
 
 export interface Hooks {
   prepare(freshGrant: boolean): Promise<Ticket>;
   changed(state: Connection): void;
   message(message: ServerMessage): void;
+  elsewhere(url: string): void;
+  moved(origin: string): void;
   clear(): void;
+  unseen(part: Part, skipped: boolean): void;
   head(offset: number): void;
   resize(cols: number, rows: number): void;
-  write(bytes: Uint8Array, offset: number | null): void;
+  // rendered is called when the bytes are on the screen.
+  write(bytes: Uint8Array, offset: number | null, rendered: () => void): void;
 }
 
 export class Socket {
+  readonly #outbox = new Outbox();
+  readonly #acks = new Acks();
+  readonly #client = crypto.randomUUID(); // kept across this terminal's sockets
   #state = initial();
   #socket: WebSocket | undefined;
-  #upstream: Upstream | undefined;
   #timer: number | undefined;
+  #ackTimer: number | undefined;
   #ping: number | undefined;
   #attempt = 0; // answers to earlier attempts are void
+  #place = 0; // raised when the bytes don't continue what was received
 
   constructor(private readonly hooks: Hooks) {}
 
@@ -37,70 +49,135 @@ export class Socket {
   start = () => this.#handle({ type: 'start' });
   retry = () => this.#handle({ type: 'retry' });
   online = () => this.#handle({ type: 'online' });
-  overrun = () => this.#handle({ type: 'overrun' });
-  drained = () => this.#handle({ type: 'drained' });
   stop = () => this.#handle({ type: 'stop' });
 
-  // attached says that what is sent now reaches the relay.
-  get attached(): boolean {
-    return this.#state.phase.name === 'attached';
+  // live says that what is sent now reaches the sandbox.
+  get live(): boolean {
+    return this.#state.phase.name === 'attached' && this.#state.waiting === null;
   }
 
   send(message: ClientMessage): void {
     if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify(message));
   }
 
-  // input says whether data was taken; it is refused whole.
-  input(data: Uint8Array<ArrayBuffer>): boolean {
-    return this.attached && this.#upstream !== undefined && this.#upstream.push(data);
+  // input says whether data, typed under term, was taken: sent, or kept until
+  // it can be. It is refused whole.
+  input(data: Uint8Array, term: number): boolean {
+    const taken = this.#outbox.push(data, term, this.live);
+    this.#pump();
+    return taken;
   }
 
-  // interrupt drops input that hasn't left yet.
+  // interrupt drops input that hasn't left yet, and says how much.
   interrupt(): number {
-    return this.#upstream?.interrupt() ?? 0;
+    const dropped = this.#outbox.interrupt();
+    this.#pump();
+    return dropped;
   }
 
-  get inputPending(): number {
-    return this.#upstream?.pending ?? 0;
+  // retain drops input that waits and was typed under another term.
+  retain(term: number | null): number {
+    return this.#outbox.retain(term);
+  }
+
+  get pending(): number {
+    return this.#outbox.pending;
+  }
+
+  // progress of what is too much to be sent at once: how much waits, and which
+  // part of it has left.
+  get progress(): { waiting: number; done: number } {
+    return { waiting: this.#outbox.waiting, done: this.#outbox.progress };
   }
 
   #handle(event: Event, bytes?: Uint8Array): void {
+    const wasLive = this.live;
     const [next, effects] = step(this.#state, event, { now: Date.now(), random: Math.random() });
     const changed = next.phase !== this.#state.phase || next.waiting !== this.#state.waiting || next.exit !== this.#state.exit;
     this.#state = next;
     for (const effect of effects) this.#run(effect, bytes);
-    if (event.type === 'frame') this.hooks.message(event.message);
+    if (event.type === 'frame') this.#received(event.message);
     if (changed) this.hooks.changed(next);
+    if (this.live && !wasLive) this.#sendAgain();
+    this.#pump();
+  }
+
+  #received(message: ServerMessage): void {
+    if (message.type === 'input_ack') this.#outbox.acked(message.seq);
+    // What the sandbox wasn't there for is sent again when it is back.
+    if (message.type === 'input_refused' && message.reason !== 'waiting') this.#outbox.refused(message.seq ?? 0);
+    this.hooks.message(message);
   }
 
   #run(effect: Effect, bytes?: Uint8Array): void {
     switch (effect.type) {
       case 'prepare':
-        void this.#prepare(effect.freshGrant);
-        break;
+        return void this.#prepare(effect.freshGrant);
       case 'open':
-        this.#open(effect.url, effect.ticket);
-        break;
+        return this.#open(effect.url, effect.ticket);
       case 'hang-up':
-        this.#hangUp();
-        break;
+        return this.#hangUp();
       case 'timer':
       case 'no-timer':
         clearTimeout(this.#timer);
         if (effect.type === 'timer') this.#timer = window.setTimeout(() => this.#handle({ type: 'timer' }), effect.ms);
-        break;
+        return;
+      case 'elsewhere':
+        return this.hooks.elsewhere(effect.url);
+      case 'moved':
+        return this.hooks.moved(effect.origin);
       case 'clear':
-        this.hooks.clear();
-        break;
+        return this.hooks.clear();
+      case 'unseen':
+        return this.hooks.unseen(effect.part, effect.skipped);
       case 'head':
-        this.hooks.head(effect.offset);
-        break;
+        return this.hooks.head(effect.offset);
       case 'resize':
-        this.hooks.resize(effect.cols, effect.rows);
-        break;
+        return this.hooks.resize(effect.cols, effect.rows);
+      case 'begin':
+        if (!effect.continues) this.#place++;
+        return this.#acks.begin(effect.offset);
       case 'write':
-        if (bytes !== undefined) this.hooks.write(bytes, effect.offset);
-        break;
+        if (bytes !== undefined) this.#write(bytes, effect.offset);
+    }
+  }
+
+  #write(bytes: Uint8Array, offset: number | null): void {
+    const place = this.#place;
+    this.hooks.write(bytes, offset, () => {
+      if (place !== this.#place) return; // of output that has been left behind
+      if (offset === null) this.#sendAck();
+      else this.#ack(offset + bytes.length);
+    });
+  }
+
+  // ack tells how much is rendered, now or soon.
+  #ack(rendered?: number): void {
+    const received = this.#state.position?.offset ?? 0;
+    const now = performance.now();
+    const due = rendered === undefined ? this.#acks.due(received, now) : this.#acks.rendered(rendered, received, now);
+    if (due.send) this.#sendAck();
+    if (due.laterMs === null) return;
+    clearTimeout(this.#ackTimer);
+    this.#ackTimer = window.setTimeout(() => this.#ack(), due.laterMs);
+  }
+
+  #sendAck(): void {
+    if (this.#state.phase.name !== 'attached') return; // the next attached knows by itself
+    this.send({ type: 'ack', offset: this.#acks.offset });
+    this.#acks.said(performance.now());
+  }
+
+  // sendAgain comes before anything new: sequences rise.
+  #sendAgain(): void {
+    for (const { seq, term, bytes } of this.#outbox.again()) this.#socket?.send(encodeInput(seq, term, bytes));
+  }
+
+  #pump(): void {
+    while (this.live) {
+      const frame = this.#outbox.next();
+      if (frame === undefined) return;
+      this.#socket?.send(encodeInput(frame.seq, frame.term, frame.bytes));
     }
   }
 
@@ -115,15 +192,16 @@ export class Socket {
     if (attempt === this.#attempt) this.#handle(event);
   }
 
-  #open(url: string, ticket: string): void {
-    const socket = new WebSocket(url, [`ticket.${ticket}`]);
+  #open(where: string, ticket: string): void {
+    const url = new URL(where);
+    url.searchParams.set('client', this.#client);
+    const socket = new WebSocket(url, [subprotocol, `ticket.${ticket}`]);
     socket.binaryType = 'arraybuffer';
     this.#socket = socket;
-    this.#upstream = new Upstream(socket);
     // Every handler checks that the socket is still the one in use.
     socket.onopen = () => {
       if (socket !== this.#socket) return;
-      this.#ping = window.setInterval(() => this.send({ type: 'ping' }), pingMs);
+      this.#keepAwake();
       this.#handle({ type: 'opened' });
     };
     socket.onmessage = ({ data }: MessageEvent<string | ArrayBuffer>) => {
@@ -142,13 +220,22 @@ export class Socket {
     };
   }
 
+  #keepAwake(): void {
+    let last = Date.now();
+    this.#ping = window.setInterval(() => {
+      const slept = Date.now() - last > sleptMs;
+      last = Date.now();
+      if (slept) this.online();
+      else this.send({ type: 'ping' });
+    }, pingMs);
+  }
+
   #hangUp(): void {
     this.#attempt++;
     clearInterval(this.#ping);
-    this.#upstream?.clear();
+    clearTimeout(this.#ackTimer);
     const socket = this.#socket;
     this.#socket = undefined;
-    this.#upstream = undefined;
     if (socket !== undefined && socket.readyState < WebSocket.CLOSING) socket.close(1000);
   }
 }

@@ -23,5 +23,5 @@ function keep(area: () => Storage) {
   };
 }
 
-export const tab = keep(() => sessionStorage); // token, session, pty
+export const tab = keep(() => sessionStorage); // token, session, pty, origin
 export const browser = keep(() => localStorage); // preferences

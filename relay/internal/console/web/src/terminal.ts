@@ -6,16 +6,21 @@ import { UnicodeGraphemesAddon } from '@xterm/addon-unicode-graphemes';
 import { WebLinksAddon } from '@xterm/addon-web-links';
 import { Terminal } from '@xterm/xterm';
 import './adopted-style.ts';
-import { automatic, fromPointer, report, silence } from './replies.ts';
+import { copy } from './clipboard.ts';
+import { Finder } from './finder.ts';
+import { bound } from './limits.ts';
+import { Renderer } from './renderer.ts';
+import { automatic, fromPointer, silence } from './replies.ts';
+import type { Query } from './search.ts';
+import { shortcut } from './shortcuts.ts';
 import { browser } from './storage.ts';
-import { font, fontFamily, lightPreferred, stillPreferred, theme } from './theme.ts';
+import { font, lightPreferred, looks, stillPreferred, theme } from './theme.ts';
+import { scrollByTouch } from './touch.ts';
+import type { SizeStep } from './typesize.ts';
+import { Joiner } from './utf8.ts';
 
 const scrollbackLines = 10_000;
 const scrollbarPx = 14; // what addon-fit leaves for it
-// More than this unparsed: the relay should pause; less than that: go on.
-const overrunBytes = 8 << 20;
-const drainedBytes = 256 << 10;
-
 const cancelSequence = Uint8Array.of(0x18); // CAN: also ends a character that was cut
 
 export type InputKind = 'typed' | 'pointer' | 'automatic';
@@ -23,22 +28,25 @@ export type InputKind = 'typed' | 'pointer' | 'automatic';
 export interface ScreenHooks {
   input(data: string, kind: InputKind): void;
   binary(data: string): void;
-  asked(answer: string): void; // a program wants to know where the cursor is
+  paste(text: string): void;
   resized(): void;
   leave(): void; // F6
   link(url: string): void;
-  overrun(): void;
-  drained(): void;
+  find(): void; // Ctrl+Shift+F
+  size(step: SizeStep): void;
+  copied(done: boolean): void;
+  found(index: number, count: number): void; // index is -1 when there are too many to count
 }
 
 export class Screen {
   readonly #term: Terminal;
   readonly #fit = new FitAddon();
+  readonly #finder: Finder;
+  readonly #renderer: Renderer;
+  readonly #joiner = new Joiner();
   #head = 0;
   #quietAhead = true; // of the bytes written next
-  #quiet = true; // of the bytes being parsed: no answers, no focus reports
-  #unparsed = 0;
-  #overrun = false;
+  #quiet = true; // of the bytes being parsed: no focus reports
   readonly #unwatch = new AbortController();
 
   constructor(
@@ -46,27 +54,20 @@ export class Screen {
     private readonly hooks: ScreenHooks,
   ) {
     this.#term = new Terminal({
-      allowProposedApi: true, // the parser and unicode versions
+      ...looks(),
       cursorBlink: !stillPreferred.matches,
       cursorInactiveStyle: 'outline',
-      fontFamily,
-      fontSize: font().base,
       linkHandler: { activate: (_, url) => hooks.link(url) }, // OSC 8
-      macOptionIsMeta: true,
-      minimumContrastRatio: 4.5,
-      rightClickSelectsWord: false,
       screenReaderMode: browser.get('reader') === 'on',
       scrollback: scrollbackLines,
-      smoothScrollDuration: 0,
-      theme: theme(),
     });
+    this.#renderer = new Renderer(this.#term);
     this.#term.loadAddon(this.#fit);
+    this.#finder = new Finder(this.#term, hooks.found);
     this.#term.loadAddon(new UnicodeGraphemesAddon());
     this.#term.loadAddon(new WebLinksAddon((_, url) => hooks.link(url)));
-    silence(this.#term.parser, (dec) => {
-      const { cursorX, cursorY } = this.#term.buffer.active;
-      if (!this.#quiet) hooks.asked(report(dec, cursorX, cursorY, this.#term.cols));
-    });
+    silence(this.#term.parser);
+    bound(this.#term.parser);
     this.#term.open(host);
     this.#listen();
   }
@@ -80,7 +81,8 @@ export class Screen {
     this.#term.onBinary((data) => this.hooks.binary(data));
     this.#term.attachCustomKeyEventHandler((event) => this.#key(event));
     this.host.addEventListener('paste', (event) => this.#paste(event), { capture: true, signal });
-    this.#scrollByTouch(signal);
+    this.#term.onCursorMove(() => this.#reveal());
+    scrollByTouch(this.host, signal);
     lightPreferred.addEventListener('change', () => (this.#term.options.theme = theme()), { signal });
     stillPreferred.addEventListener('change', () => (this.#term.options.cursorBlink = !stillPreferred.matches), { signal });
     this.#term.textarea?.setAttribute('aria-label', 'Terminal. F6 leaves it.');
@@ -96,42 +98,42 @@ export class Screen {
       }
       return false;
     }
-    if (event.ctrlKey && event.shiftKey && event.code === 'KeyC') {
-      event.preventDefault();
-      if (event.type === 'keydown' && this.#term.hasSelection()) void navigator.clipboard.writeText(this.#term.getSelection());
-      return false;
-    }
-    return !(event.ctrlKey && event.shiftKey && event.code === 'KeyV'); // the browser pastes
+    const action = shortcut(event);
+    if (action === undefined) return !(event.ctrlKey && event.shiftKey && event.code === 'KeyV'); // the browser pastes
+    event.preventDefault();
+    if (event.type !== 'keydown') return false;
+    if (action === 'find') this.hooks.find();
+    else if (action === 'copy') void this.copy();
+    else this.hooks.size(action);
+    return false;
+  }
+
+  // copy copies what is selected and says whether anything was.
+  copy(): boolean {
+    if (!this.#term.hasSelection()) return false;
+    void copy(this.#term.getSelection()).then((done) => this.hooks.copied(done));
+    return true;
+  }
+
+  // copyAll copies what the screen shows.
+  copyAll(): void {
+    void copy(this.text()).then((done) => this.hooks.copied(done));
   }
 
   #paste(event: ClipboardEvent): void {
     event.preventDefault();
     event.stopPropagation();
-    this.paste(event.clipboardData?.getData('text/plain') ?? '');
+    this.hooks.paste(event.clipboardData?.getData('text/plain') ?? '');
+  }
+
+  // bracketed says that the program can tell a paste from typing.
+  get bracketed(): boolean {
+    return this.#term.modes.bracketedPasteMode;
   }
 
   // paste sees to it that a text can't end its own bracket.
   paste(text: string): void {
     this.#term.paste(this.#term.modes.bracketedPasteMode ? text.replaceAll('\x1b', '\u241b') : text);
-  }
-
-  // xterm.js doesn't scroll by touch: make wheel events of it, which also
-  // reach programs that use the mouse.
-  #scrollByTouch(signal: AbortSignal): void {
-    let last: number | undefined;
-    this.host.addEventListener('touchstart', (e) => (last = e.touches.length === 1 ? e.touches[0]?.clientY : undefined), { passive: true, signal });
-    this.host.addEventListener(
-      'touchmove',
-      (e) => {
-        const y = e.touches[0]?.clientY;
-        if (last === undefined || y === undefined || e.touches.length !== 1) return;
-        const deltaY = last - y;
-        if (Math.abs(deltaY) < 4) return;
-        last = y;
-        e.target?.dispatchEvent(new WheelEvent('wheel', { deltaY, bubbles: true, cancelable: true, clientX: e.touches[0]?.clientX ?? 0, clientY: y }));
-      },
-      { passive: true, signal },
-    );
   }
 
   get cols(): number {
@@ -142,9 +144,22 @@ export class Screen {
     return this.#term.rows;
   }
 
-  // scale is the font's size relative to a controller's.
+  // scale is the type's size relative to the normal one.
   get scale(): number {
-    return (this.#term.options.fontSize ?? font().base) / font().base;
+    return this.#fontSize / font().normal;
+  }
+
+  get #fontSize(): number {
+    return this.#term.options.fontSize ?? font().base;
+  }
+
+  get webgl(): boolean {
+    return this.#renderer.webgl;
+  }
+
+  show(shown: boolean): void {
+    this.host.hidden = !shown;
+    this.#renderer.show(shown);
   }
 
   // head says up to which offset bytes are history.
@@ -152,12 +167,14 @@ export class Screen {
     this.#head = offset;
   }
 
-  // write shows bytes; a program's questions in history (before head, or in a
-  // keyframe: offset null) were answered when they were new.
-  write(bytes: Uint8Array, offset: number | null): void {
+  // write shows bytes; history (before head, or a keyframe: offset null) causes
+  // no focus reports. rendered is called when all of it is on the screen.
+  write(bytes: Uint8Array, offset: number | null, rendered: () => void): void {
+    if (offset === null) this.#joiner.drop(); // the keyframe has it
     const old = offset === null ? bytes.length : Math.min(Math.max(this.#head - offset, 0), bytes.length);
     if (old > 0) this.#put(bytes.subarray(0, old), true);
     if (old < bytes.length) this.#put(bytes.subarray(old), false);
+    this.settled(rendered);
   }
 
   #put(bytes: Uint8Array, quiet: boolean): void {
@@ -165,18 +182,7 @@ export class Screen {
       this.#quietAhead = quiet;
       this.settled(() => (this.#quiet = quiet));
     }
-    this.#unparsed += bytes.length;
-    this.#term.write(bytes, () => {
-      this.#unparsed -= bytes.length;
-      if (this.#overrun && this.#unparsed < drainedBytes) {
-        this.#overrun = false;
-        this.hooks.drained();
-      }
-    });
-    if (!this.#overrun && this.#unparsed > overrunBytes) {
-      this.#overrun = true;
-      this.hooks.overrun();
-    }
+    this.#term.write(this.#joiner.join(bytes));
   }
 
   // settled runs when everything written before has been parsed.
@@ -185,6 +191,7 @@ export class Screen {
   }
 
   clear(): void {
+    this.#joiner.drop();
     this.#put(cancelSequence, true);
     this.settled(() => this.#term.reset());
   }
@@ -197,19 +204,20 @@ export class Screen {
     });
   }
 
-  // layout fits the screen into its host. The controller's font stays as it is
-  // and the size that would fill the host is returned, for the PTY to take; a
-  // viewer's font is scaled until the PTY's size fits, as far as it is legible.
+  // layout fits the screen into its host. The controller's font is the chosen
+  // one and the size that would fill the host is returned, for the PTY to take;
+  // a viewer's is scaled until the PTY's size fits, as far as it is legible,
+  // and then by as much as the person wants it bigger or smaller.
   layout(controller: boolean): { cols: number; rows: number } | undefined {
     if (this.host.clientWidth === 0) return undefined; // not shown
-    const { base, least, most } = font();
+    const { base, normal, least, fitted, most } = font();
     this.#setFont(base);
     const proposal = this.#fit.proposeDimensions();
     if (proposal !== undefined && !controller) {
-      this.#setFont(Math.min(Math.max(base * this.#room(), least), most));
-      while (this.#room() < 1 && (this.#term.options.fontSize ?? least) > least) {
-        this.#setFont(Math.max((this.#term.options.fontSize ?? least) - 0.25, least));
-      }
+      this.#setFont(normal);
+      this.#setFont(Math.min(Math.max(normal * this.#room(), least), fitted));
+      while (this.#room() < 1 && this.#fontSize > least) this.#setFont(Math.max(this.#fontSize - 0.25, least));
+      this.#setFont(Math.min(Math.max(this.#fontSize + base - normal, least), most));
     }
     const element = this.#term.element;
     if (element !== undefined) {
@@ -218,7 +226,26 @@ export class Screen {
       element.style.height = `${height}px`;
     }
     this.host.classList.toggle('letterbox', !controller);
+    this.#reveal();
     return proposal !== undefined && Number.isFinite(proposal.cols) ? { cols: Math.min(proposal.cols, 1000), rows: Math.min(proposal.rows, 1000) } : undefined;
+  }
+
+  #revealing = false;
+
+  // reveal scrolls a screen that is larger than its host to the cursor's line.
+  #reveal(): void {
+    if (this.#revealing) return;
+    this.#revealing = true;
+    requestAnimationFrame(() => {
+      this.#revealing = false;
+      const { scrollTop, clientHeight } = this.host;
+      const { height } = this.#size();
+      const line = height / this.rows;
+      const top = this.#term.buffer.active.cursorY * line;
+      if (height <= clientHeight) this.host.scrollTop = 0;
+      else if (top < scrollTop) this.host.scrollTop = top;
+      else if (top + 2 * line > scrollTop + clientHeight) this.host.scrollTop = top + 2 * line - clientHeight;
+    });
   }
 
   #setFont(size: number): void {
@@ -258,24 +285,29 @@ export class Screen {
     return this.#term.modes.applicationCursorKeysMode ? `\x1bO${final}` : `\x1b[${final}`;
   }
 
+  // find looks for text, as Finder does.
+  find(query: Query, back: boolean, still: boolean): void {
+    this.#finder.find(query, back, still);
+  }
+
+  endFind(): void {
+    this.#finder.end();
+  }
+
   readAloud(on: boolean): void {
     this.#term.options.screenReaderMode = on;
+  }
+
+  // selection is what is marked, "" when nothing is.
+  get selection(): string {
+    return this.#term.getSelection();
   }
 
   // text is what the screen shows, with lines that wrapped joined; all adds
   // what has scrolled away.
   text(all = false): string {
     const buffer = this.#term.buffer.active;
-    const lines: string[] = [];
-    for (let y = all ? 0 : buffer.baseY; y < buffer.length; y++) {
-      const line = buffer.getLine(y);
-      if (line === undefined) continue;
-      const wraps = buffer.getLine(y + 1)?.isWrapped === true;
-      const text = line.translateToString(!wraps);
-      if (line.isWrapped && lines.length > 0) lines[lines.length - 1] += text;
-      else lines.push(text);
-    }
-    return lines.join('\n').trimEnd();
+    return textOf(this.#term, all ? 0 : buffer.baseY);
   }
 
   dispose(): void {
@@ -283,4 +315,19 @@ export class Screen {
     this.#term.dispose();
     this.host.remove();
   }
+}
+
+// textOf is what a terminal holds from line from on.
+export function textOf(term: Terminal, from: number): string {
+  const buffer = term.buffer.active;
+  const lines: string[] = [];
+  for (let y = from; y < buffer.length; y++) {
+    const line = buffer.getLine(y);
+    if (line === undefined) continue;
+    const wraps = buffer.getLine(y + 1)?.isWrapped === true;
+    const text = line.translateToString(!wraps);
+    if (line.isWrapped && lines.length > 0) lines[lines.length - 1] += text;
+    else lines.push(text);
+  }
+  return lines.join('\n').trimEnd();
 }

@@ -1,7 +1,9 @@
 // The terminal's colours and font. Both palettes keep at least 4.5:1 between
 // text and background; xterm.js adjusts what programs choose beyond them.
 
-import type { ITheme } from '@xterm/xterm';
+import type { ITerminalOptions, ITheme } from '@xterm/xterm';
+import type { ISearchDecorationOptions } from '@xterm/addon-search';
+import { chosen, mostPx } from './typesize.ts';
 
 const dark: ITheme = {
   background: '#0c1014',
@@ -68,6 +70,29 @@ export const theme = (): ITheme => (lightPreferred.matches ? light : dark);
 export const fontFamily =
   'ui-monospace, "SF Mono", "Cascadia Mono", "JetBrains Mono", Menlo, Consolas, "DejaVu Sans Mono", "Liberation Mono", monospace';
 
-// Sizes in CSS pixels: what a controller gets, and how far a viewer's is
-// changed to show the whole of somebody else's screen.
-export const font = () => (touch.matches ? { base: 13, least: 7, most: 13 } : { base: 14, least: 6, most: 17 });
+// Sizes in CSS pixels: what a controller gets, what that is unless the person
+// chose otherwise, and how far a viewer's is changed to show the whole of
+// somebody else's screen.
+export function font(): { base: number; normal: number; least: number; fitted: number; most: number } {
+  const normal = touch.matches ? 13 : 14;
+  const fitted = touch.matches ? 13 : 17;
+  return { base: chosen() ?? normal, normal, least: touch.matches ? 7 : 6, fitted, most: mostPx };
+}
+
+// looks are the options that every terminal on the page shares.
+export const looks = (): ITerminalOptions => ({
+  allowProposedApi: true, // the parser and unicode versions
+  fontFamily,
+  fontSize: font().base,
+  macOptionIsMeta: true,
+  minimumContrastRatio: 4.5,
+  rightClickSelectsWord: false,
+  smoothScrollDuration: 0,
+  theme: theme(),
+});
+
+// matches are the colours of what a search finds.
+export const matches = (): ISearchDecorationOptions =>
+  lightPreferred.matches
+    ? { matchBackground: '#ffe9a8', activeMatchBackground: '#ffc53d', matchOverviewRuler: '#c99700', activeMatchColorOverviewRuler: '#805600' }
+    : { matchBackground: '#4d4220', activeMatchBackground: '#8a6d1d', matchOverviewRuler: '#c9a44c', activeMatchColorOverviewRuler: '#e8bf66' };

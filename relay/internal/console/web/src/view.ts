@@ -2,6 +2,7 @@
 
 import { byId, h, hue, icon, initials, keyed, setAttribute, setHidden, setText } from './dom.ts';
 import type { BannerAction, Banner, ControlView, Model, Person, Tab } from './model.ts';
+import { shortcut } from './shortcuts.ts';
 import { browser } from './storage.ts';
 
 export interface Actions {
@@ -15,16 +16,26 @@ export interface Actions {
   grant(user: string): void;
   dismiss(user: string): void;
   retry(): void;
+  discard(): void; // what was typed and waits for a connection
+  interrupt(): void; // a paste
+  find(): void;
   focusTerminal(): void;
   readAloud(on: boolean): void;
   session(id: string): void;
 }
 
 const hintMs = 4_500;
+const actionHintMs = 15_000; // time to read and to decide
 const backMs = 2_500;
+
+export interface HintAction {
+  label: string;
+  run: () => void;
+}
 
 export class View {
   readonly hosts = byId('hosts', HTMLElement);
+  readonly stage = byId('stage', HTMLElement);
   readonly #buttons = {
     take: byId('take', HTMLButtonElement),
     request: byId('request', HTMLButtonElement),
@@ -47,6 +58,8 @@ export class View {
       if (this.#bannerAction === 'retry') actions.retry();
       else actions.create();
     });
+    byId('banner-discard', HTMLButtonElement).addEventListener('click', () => actions.discard());
+    byId('progress-stop', HTMLButtonElement).addEventListener('click', () => actions.interrupt());
     byId('skip', HTMLAnchorElement).addEventListener('click', (event) => {
       event.preventDefault();
       actions.focusTerminal();
@@ -57,9 +70,12 @@ export class View {
     byId('tabs', HTMLElement).addEventListener('keydown', (event) => this.#tabKey(event));
     document.addEventListener('keydown', (event) => {
       const inTerminal = event.target instanceof HTMLElement && event.target.closest('.xterm') !== null;
-      if (event.key !== 'F6' || event.defaultPrevented || inTerminal || document.querySelector('dialog[open]') !== null) return;
+      if (event.defaultPrevented || inTerminal || document.querySelector('dialog[open]') !== null) return;
+      const find = shortcut(event) === 'find';
+      if (event.key !== 'F6' && !find) return;
       event.preventDefault();
-      actions.focusTerminal();
+      if (find) actions.find();
+      else actions.focusTerminal();
     });
     this.#helpDialog();
   }
@@ -73,6 +89,7 @@ export class View {
     this.#drawControl(model.control);
     this.#drawRequests(model.requests);
     this.#drawBanner(model.banner, model.live);
+    this.#drawProgress(model.progress);
     setText(byId('detail', HTMLElement), model.detail);
     if (document.title !== model.title) document.title = model.title;
   }
@@ -85,12 +102,19 @@ export class View {
     setHidden(select, list.length < 2);
   }
 
-  // hint says something in passing.
-  hint(text: string): void {
+  // hint says something in passing, with something to do about it perhaps.
+  hint(text: string, action?: HintAction): void {
     clearTimeout(this.#hintTimer);
-    setText(this.#hint, text);
+    setText(byId('hint-text', HTMLElement), text);
+    const button = byId('hint-action', HTMLButtonElement);
+    setHidden(button, action === undefined);
+    setText(button, action?.label ?? '');
+    button.onclick = () => {
+      this.#hint.classList.remove('shown');
+      action?.run();
+    };
     this.#hint.classList.add('shown');
-    this.#hintTimer = window.setTimeout(() => this.#hint.classList.remove('shown'), hintMs);
+    this.#hintTimer = window.setTimeout(() => this.#hint.classList.remove('shown'), action === undefined ? hintMs : actionHintMs);
   }
 
   // card takes the terminal's place when there is none to show.
@@ -259,7 +283,8 @@ export class View {
     clearTimeout(this.#back);
     if (banner === null && trouble && live) {
       this.#shown = 'back';
-      this.#fillBanner('back', before === 'lost' ? 'Connected again.' : 'The sandbox is back.', '', null);
+      const text = before === 'lost' ? 'Connected again.' : 'The sandbox is back.';
+      this.#fillBanner({ kind: 'back', text, detail: '', action: null, kept: '' });
       this.#back = window.setTimeout(() => {
         this.#shown = null;
         setHidden(this.#banner, true);
@@ -268,25 +293,41 @@ export class View {
     }
     this.#shown = banner?.kind ?? null;
     if (banner === null) setHidden(this.#banner, true);
-    else this.#fillBanner(banner.kind, banner.text, banner.detail, banner.action);
+    else this.#fillBanner(banner);
   }
 
-  #fillBanner(kind: string, text: string, detail: string, action: BannerAction | null): void {
+  #fillBanner({ kind, text, detail, action, kept }: Omit<Banner, 'kind'> & { kind: string }): void {
     setHidden(this.#banner, false);
     setAttribute(this.#banner, 'data-kind', kind);
     setText(byId('banner-text', HTMLElement), text);
     setText(byId('banner-detail', HTMLElement), detail);
+    setText(byId('banner-kept', HTMLElement), kept);
+    setHidden(byId('banner-discard', HTMLButtonElement), kept === '');
     const button = byId('banner-action', HTMLButtonElement);
     this.#bannerAction = action;
     setHidden(button, action === null);
     setText(button, action === 'new-terminal' ? 'New terminal' : 'Try now');
   }
 
+  #drawProgress(percent: number | null): void {
+    setHidden(byId('progress', HTMLElement), percent === null);
+    if (percent === null) return;
+    byId('progress-bar', HTMLProgressElement).value = percent;
+    setText(byId('progress-text', HTMLElement), `Pasting, ${percent} %`);
+  }
+
   #helpDialog(): void {
     const dialog = byId('help', HTMLDialogElement);
     const revision = document.querySelector('meta[name=fairlead-revision]')?.getAttribute('content');
     byId('revision', HTMLElement).textContent = revision ? `fairlead ${revision}` : '';
-    for (const id of ['help-open', 'help-narrow']) byId(id, HTMLButtonElement).addEventListener('click', () => dialog.showModal());
+    byId('help-open', HTMLButtonElement).addEventListener('click', () => {
+      const menu = byId('tools', HTMLElement);
+      if (menu.matches(':popover-open')) menu.hidePopover();
+      dialog.showModal();
+    });
+    for (const button of document.querySelectorAll('dialog .close')) {
+      button.addEventListener('click', () => button.closest('dialog')?.close());
+    }
     const reader = byId('reader', HTMLInputElement);
     reader.checked = browser.get('reader') === 'on';
     reader.addEventListener('change', () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { backoff, baseMs, capMs } from '../src/backoff.ts';
+import { backoff, capMs, firstMs, leastMs } from '../src/backoff.ts';
 import { hasEnded, initial, openMs, stableMs, step, type Connection, type Effect, type Event } from '../src/connection.ts';
 import type { Attached } from '../src/protocol.ts';
 
@@ -29,7 +29,10 @@ test('the way to the first byte', () => {
   [c, effects] = run(c, [prepared]);
   assert.deepEqual(effects, [{ type: 'timer', ms: openMs }, { type: 'open', url: 'wss://relay.test/ws?a=b', ticket: 't' }]);
   [c, effects] = run(c, [{ type: 'opened' }, attached(100, { head: 150 })]);
-  assert.deepEqual(effects, [{ type: 'no-timer' }, { type: 'clear' }, { type: 'resize', cols: 80, rows: 24 }, { type: 'head', offset: 150 }]);
+  assert.deepEqual(effects, [{ type: 'no-timer' }, 
+    { type: 'unseen', part: { epoch: 'e1', from: 0, to: 100 }, skipped: false }, { type: 'clear' },
+    { type: 'resize', cols: 80, rows: 24 }, { type: 'head', offset: 150 }, { type: 'begin', offset: 100, continues: false },
+  ]);
   [c, effects] = run(c, [{ type: 'bytes', length: 7 }]);
   assert.deepEqual(effects, [{ type: 'write', offset: 100 }]);
   assert.deepEqual(c.position, { epoch: 'e1', offset: 107 });
@@ -59,7 +62,11 @@ test('a keyframe counts no bytes', () => {
     type: 'frame',
     message: { type: 'resync', epoch: 'e1', offset: 900, head: 900, cols: 80, rows: 24, keyframe_bytes: 55 },
   }]);
-  assert.ok(names(effects).startsWith('clear'));
+  // It clears the screen by itself, so that nothing flickers.
+  assert.deepEqual(effects, [
+    { type: 'unseen', part: { epoch: 'e1', from: 100, to: 900 }, skipped: true },
+    { type: 'resize', cols: 80, rows: 24 }, { type: 'head', offset: 900 }, { type: 'begin', offset: 900, continues: false },
+  ]);
   [c, effects] = run(c, [{ type: 'bytes', length: 55 }]);
   assert.deepEqual(effects, [{ type: 'write', offset: null }]);
   assert.equal(c.position?.offset, 900);
@@ -68,20 +75,29 @@ test('a keyframe counts no bytes', () => {
   assert.equal(c.position?.offset, 905);
 });
 
-test('attempts back off with full jitter, up to a cap', () => {
-  assert.equal(backoff(0, 0), 0);
-  assert.equal(backoff(0, 0.999), Math.floor(baseMs * 0.999));
-  assert.equal(backoff(3, 0.5), baseMs * 4);
-  assert.equal(backoff(1000, 0.5), capMs / 2);
-  let c = run(initial(), [{ type: 'start' }])[0];
+test('what came before is told apart from what was skipped', () => {
+  const lost = run(initial(), [...live, { type: 'bytes', length: 23 }, { type: 'closed', code: 1006 }, { type: 'timer' }, prepared])[0];
+  const part = (event: Event) => run(lost, [event])[1].filter((e) => e.type === 'unseen');
+  assert.deepEqual(part(attached(123)), []);
+  assert.deepEqual(part(attached(120)), []);
+  assert.deepEqual(part(attached(500, { mode: 'gap' })), [{ type: 'unseen', part: { epoch: 'e1', from: 123, to: 500 }, skipped: true }]);
+  assert.deepEqual(part(attached(7, { epoch: 'e2', mode: 'gap' })), [{ type: 'unseen', part: { epoch: 'e2', from: 0, to: 7 }, skipped: false }]);
+});
+
+test('attempts back off with jitter, up to a cap', () => {
+  assert.equal(backoff(0, 0), leastMs);
+  assert.equal(backoff(0, 0.9999), firstMs - 1);
+  assert.equal(backoff(2, 0.5), leastMs + (firstMs * 4 - leastMs) / 2);
+  assert.equal(backoff(1000, 0.9999), capMs - 1);
+  let [c] = run(initial(), [{ type: 'start' }]);
   const waits: number[] = [];
   for (let i = 0; i < 7; i++) {
     let effects: Effect[];
-    [c, effects] = run(c, [{ type: 'refused', status: i % 2 === 0 ? 0 : 503 }], 0.5);
+    [c, effects] = run(c, [{ type: 'refused', status: 0 }]);
     for (const e of effects) if (e.type === 'timer') waits.push(e.ms);
     [c] = run(c, [{ type: 'timer' }]);
   }
-  assert.deepEqual(waits, [250, 500, 1000, 2000, 4000, 5000, 5000]);
+  assert.deepEqual(waits, [200, 350, 650, 1250, 2450, 2550, 2550]);
 });
 
 test('a connection that lasted forgets earlier failures, one that did not keeps them', () => {
@@ -152,12 +168,20 @@ test('retry and a changed network connect at once, even over a live socket', () 
   }
 });
 
-test('what can not be shown in time is fetched later', () => {
-  let [c, effects] = run(initial(), [...live, { type: 'bytes', length: 9 }, { type: 'overrun' }]);
-  assert.equal(names(effects), 'hang-up no-timer');
-  [c, effects] = run(c, [{ type: 'drained' }, prepared]);
-  assert.ok(effects.some((e) => e.type === 'open' && e.url.includes('e1%3A109')));
-  assert.equal(c.failures, 0);
+test('a socket that could not be used leads to another relay, one that was lost back to its own', () => {
+  const never = run(initial(), [{ type: 'start' }, prepared, { type: 'closed', code: 1006 }])[1];
+  assert.deepEqual(never.find((e) => e.type === 'elsewhere'), { type: 'elsewhere', url: 'wss://relay.test/ws?a=b' });
+  assert.ok(!names(run(initial(), [...live, { type: 'closed', code: 1006 }])[1]).includes('elsewhere'));
+  const moved = run(initial(), [...live, { type: 'frame', message: { type: 'moved', origin: 'https://b.test' } }])[1];
+  assert.deepEqual(moved, [{ type: 'moved', origin: 'https://b.test' }]);
+});
+
+test('an outage has a beginning and an end', () => {
+  let [c] = run(initial(), [...live, { type: 'closed', code: 1006, at: 50 }, { type: 'timer' }, { type: 'refused', status: 0, at: 70 }]);
+  assert.equal(c.lostAt, 50);
+  [c] = run(c, [{ type: 'retry' }, prepared, attached(100)]);
+  assert.equal(c.lostAt, null);
+  assert.equal(run(initial(), [...live, { type: 'online', at: 9 }])[0].lostAt, 9);
 });
 
 test('stop ends everything', () => {

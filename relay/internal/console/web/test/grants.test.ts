@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ApiError } from '../src/api.ts';
 import { Grants } from '../src/grants.ts';
-import { decode } from '../src/protocol.ts';
-import { automatic, fromPointer, report } from '../src/replies.ts';
+import { decode, encodeInput } from '../src/protocol.ts';
+import { automatic, fromPointer } from '../src/replies.ts';
 
 // A clock that stands still until it is moved.
 class FakeClock {
@@ -87,15 +87,10 @@ test('a renewal that fails is tried again until the grant is gone', async () => 
 });
 
 test('frames of a newer relay are not understood, and do no harm', () => {
-  assert.equal(decode('{"type":"moved","origin":"x"}'), undefined);
+  assert.equal(decode('{"type":"sealed","key":"x"}'), undefined);
   assert.equal(decode('nonsense'), undefined);
   assert.equal(decode('null'), undefined);
   assert.equal(decode('{"type":"waiting","reason":"sandbox_offline","more":1}')?.type, 'waiting');
-});
-
-test('the cursor is reported from 1, and within the line', () => {
-  assert.equal(report(false, 0, 0, 80), '\x1b[1;1R');
-  assert.equal(report(true, 80, 23, 80), '\x1b[?24;80R'); // about to wrap
 });
 
 test('what xterm.js sends by itself, or for the mouse, is told from typing', () => {
@@ -103,4 +98,9 @@ test('what xterm.js sends by itself, or for the mouse, is told from typing', () 
   assert.ok(!automatic('\x1b[1;2R')); // Shift+F3
   assert.ok(fromPointer('\x1b[<0;10;5M') && fromPointer('\x1b[M !!'));
   assert.ok(!fromPointer('\x1b[A'));
+});
+
+test('input is 8 bytes sequence, 8 bytes term, and what was typed', () => {
+  const frame = encodeInput(2 ** 40 + 1, 7, new TextEncoder().encode('hi'));
+  assert.equal(Buffer.from(frame).toString('hex'), '0000010000000001' + '0000000000000007' + '6869');
 });

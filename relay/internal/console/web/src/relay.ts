@@ -1,0 +1,110 @@
+// A session at whichever relay answers: every request of the page, with a
+// grant that hasn't expired, at the relay in use or at the next one.
+
+import {
+  ApiError, closeTerminal, createTerminal, fetchLog, fetchRecording, listRecordings, listTerminals, obtainGrant, obtainTicket, record,
+  type Ticket,
+} from './api.ts';
+import { backoff } from './backoff.ts';
+import type { Part } from './connection.ts';
+import { Grants } from './grants.ts';
+import { originOf, type Origins } from './origins.ts';
+import type { RecordingInfo, TerminalInfo } from './protocol.ts';
+
+type Request<T> = (origin: string, grant: string) => Promise<T>;
+
+const attempts = 3; // of a change
+
+export class Relay {
+  readonly #grants: Grants;
+
+  // renewed is called with every grant but the first.
+  constructor(
+    token: string,
+    private readonly session: string,
+    private readonly origins: Origins,
+    renewed: (grant: string) => void,
+  ) {
+    this.#grants = new Grants(() => obtainGrant(origins.current, token, session), renewed);
+  }
+
+  // elsewhere: the relay of a socket at url can't help.
+  elsewhere(url: string): void {
+    this.origins.failed(originOf(url));
+  }
+
+  moved(origin: string): void {
+    this.origins.moved(origin);
+  }
+
+  list(): Promise<TerminalInfo[]> {
+    return this.#ask((origin, grant) => listTerminals(origin, grant, this.session));
+  }
+
+  // ticket is what a connection begins with: a relay that has none now is left
+  // for the next one.
+  async ticket(id: string, freshGrant: boolean): Promise<Ticket> {
+    let asked = this.origins.current;
+    try {
+      return await this.#ask((origin, grant) => {
+        asked = origin;
+        return obtainTicket(origin, grant, this.session, id);
+      }, freshGrant);
+    } catch (error) {
+      if (error instanceof ApiError && error.status >= 500) this.origins.failed(asked);
+      throw error;
+    }
+  }
+
+  create(): Promise<string> {
+    return this.#change((origin, grant, key) => createTerminal(origin, grant, this.session, key));
+  }
+
+  close(id: string): Promise<void> {
+    return this.#change((origin, grant, key) => closeTerminal(origin, grant, this.session, id, key));
+  }
+
+  record(id: string, on: boolean): Promise<void> {
+    return this.#change((origin, grant, key) => record(origin, grant, this.session, id, on, key));
+  }
+
+  recordings(): Promise<RecordingInfo[]> {
+    return this.#ask((origin, grant) => listRecordings(origin, grant, this.session));
+  }
+
+  recording(id: string): Promise<Blob> {
+    return this.#ask((origin, grant) => fetchRecording(origin, grant, this.session, id));
+  }
+
+  log(id: string, part: Part): Promise<{ from: number; bytes: Uint8Array }> {
+    return this.#ask((origin, grant) => fetchLog(origin, grant, this.session, id, part));
+  }
+
+  // ask asks the relay in use, and at once the others when it doesn't answer.
+  async #ask<T>(request: Request<T>, freshGrant = false): Promise<T> {
+    for (let left = this.origins.count; ; left--) {
+      const origin = this.origins.current;
+      try {
+        return await request(origin, await this.#grants.current(freshGrant));
+      } catch (error) {
+        if (!(error instanceof ApiError) || error.status !== 0) throw error;
+        this.origins.failed(origin);
+        if (left <= 1) throw error;
+      }
+    }
+  }
+
+  // change repeats a change under the same key, so that it is made once even
+  // when only its answer was lost.
+  async #change<T>(request: (origin: string, grant: string, key: string) => Promise<T>): Promise<T> {
+    const key = crypto.randomUUID();
+    for (let failures = 1; ; failures++) {
+      try {
+        return await this.#ask((origin, grant) => request(origin, grant, key));
+      } catch (error) {
+        if (!(error instanceof ApiError) || !error.passing || failures === attempts) throw error;
+        await new Promise((resolve) => setTimeout(resolve, backoff(failures, Math.random())));
+      }
+    }
+  }
+}

@@ -1,0 +1,55 @@
+// What can be done with the shown terminal besides typing: a row below it, or
+// on a phone a menu.
+
+import { byId, setAttribute, setHidden, setText } from './dom.ts';
+import type { Model } from './model.ts';
+import type { SizeStep } from './typesize.ts';
+
+export interface ToolActions {
+  earlier(): void;
+  find(): void;
+  copy(): void;
+  paste(): void;
+  size(step: SizeStep): void;
+  record(): void;
+  recordings(): void;
+}
+
+export class Tools {
+  readonly #earlier: HTMLButtonElement;
+  readonly #record: HTMLButtonElement;
+  readonly #normal: HTMLButtonElement;
+
+  constructor(actions: ToolActions) {
+    const menu = byId('tools', HTMLElement);
+    const tool = (id: string, press: () => void, stays = false): HTMLButtonElement => {
+      const button = byId(`tool-${id}`, HTMLButtonElement);
+      // The terminal keeps the focus, and a phone its keyboard.
+      button.addEventListener('pointerdown', (event) => event.preventDefault());
+      button.addEventListener('click', () => {
+        if (!stays && menu.matches(':popover-open')) menu.hidePopover();
+        press();
+      });
+      return button;
+    };
+    this.#earlier = tool('earlier', actions.earlier);
+    tool('find', actions.find);
+    tool('copy', actions.copy);
+    tool('paste', actions.paste);
+    tool('smaller', () => actions.size('smaller'), true);
+    this.#normal = tool('normal', () => actions.size('normal'), true);
+    tool('bigger', () => actions.size('bigger'), true);
+    this.#record = tool('record', actions.record);
+    tool('recordings', actions.recordings);
+  }
+
+  draw({ earlier, mayRecord, recording, typeSize }: Model['tools']): void {
+    setHidden(this.#earlier, !earlier);
+    setHidden(this.#record, !mayRecord);
+    setAttribute(this.#record, 'aria-pressed', String(recording));
+    setText(this.#record.querySelector('.label') ?? this.#record, recording ? 'Stop recording' : 'Record');
+    setText(this.#normal, String(typeSize));
+    setAttribute(this.#normal, 'aria-label', `Text size ${typeSize}; back to the normal size`);
+    setHidden(byId('rec', HTMLElement), !recording);
+  }
+}
