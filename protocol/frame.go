@@ -162,6 +162,16 @@ func (fr *FrameReader) Next() (Frame, error) {
 	}
 }
 
+// Ready reports whether Next can return a frame, or fail, without reading from
+// the source.
+func (fr *FrameReader) Ready() bool {
+	if fr.src.Buffered() < frameHeaderBytes {
+		return false
+	}
+	header, _ := fr.src.Peek(frameHeaderBytes) // can't fail
+	return uint64(fr.src.Buffered()) >= frameHeaderBytes+uint64(binary.BigEndian.Uint32(header[1:]))
+}
+
 // payload reads n bytes. It grows its buffer with what arrives, never with
 // what a header merely announces.
 func (fr *FrameReader) payload(n int) ([]byte, error) {

@@ -331,3 +331,23 @@ func TestHelloTranscript(t *testing.T) {
 		t.Error("two inputs, one transcript")
 	}
 }
+
+func TestFrameReaderReady(t *testing.T) {
+	one, err := Append(nil, Ping{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := len(one) / 2
+	r := NewFrameReader(io.MultiReader(bytes.NewReader(append(bytes.Clone(one), one...)), bytes.NewReader(one[:half]), bytes.NewReader(one[half:])))
+	if r.Ready() {
+		t.Error("ready before anything was read")
+	}
+	for i, want := range []bool{true, false, false} { // behind the second is half a frame at most
+		if _, err := r.Next(); err != nil {
+			t.Fatal(err)
+		}
+		if r.Ready() != want {
+			t.Errorf("after frame %d ready is %t", i+1, !want)
+		}
+	}
+}

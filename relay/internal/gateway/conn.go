@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"io"
 	"net"
@@ -19,6 +20,13 @@ import (
 const (
 	lingerBytes = 4 << 20
 	lingerTime  = time.Second
+)
+
+// The library's buffers. It writes nothing but control frames, which must go in
+// one piece; what it reads is mostly keys.
+const (
+	libraryWrites = 256
+	libraryReads  = 512
 )
 
 // pingFrame is an empty, unmasked WebSocket ping.
@@ -112,6 +120,14 @@ func (w *lockingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	w.conn = &lockedConn{Conn: raw}
-	rw.Writer = bufio.NewWriter(w.conn)
-	return w.conn, rw, nil
+	return w.conn, bufio.NewReadWriter(smallReader(rw.Reader, raw), bufio.NewWriterSize(w.conn, libraryWrites)), nil
+}
+
+// smallReader returns a reader that goes on where r is, with a buffer of its
+// own: r's, made for requests, is as large as everything else about a viewer.
+func smallReader(r *bufio.Reader, raw net.Conn) *bufio.Reader {
+	early, _ := r.Peek(r.Buffered()) // can't fail
+	small := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(early), raw), max(libraryReads, len(early)))
+	small.Peek(len(early)) // from memory
+	return small
 }

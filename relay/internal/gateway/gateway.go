@@ -101,15 +101,21 @@ func (g *Gateway) terminal(w http.ResponseWriter, r *http.Request) {
 		access.WriteError(w, protocol.Fault(kind, nil))
 		return
 	}
-	defer handle.Release()
 	c, err := accept(w, r, offer.selectable)
 	if err != nil {
+		handle.Release()
 		g.Log.Debug("upgrade failed", "err", err) // the library has answered
 		return
 	}
-	defer c.ws.CloseNow()
 	guest.Socket = c
-	g.serve(c, handle.Join(guest), guest.Counts)
+	// On a goroutine of its own, or the request's would keep its headers, its
+	// buffers and a deep stack for as long as the viewer stays. The hubs'
+	// Close waits for the handle.
+	go func() {
+		defer handle.Release()
+		defer c.ws.CloseNow()
+		g.serve(c, handle.Join(guest), guest.Counts)
+	}()
 }
 
 // sendAway upgrades only to say where the terminal is to be had: a browser

@@ -152,7 +152,8 @@ func (c *lockedConn) pay() {
 	}
 }
 
-// begin takes mu for an offer, if nobody writes and nothing is begun.
+// begin takes mu for an offer, if nobody writes and nothing is begun. An offer
+// doesn't wait, but a deadline that has passed would make it fail.
 func (c *lockedConn) begin() bool {
 	if c.raw == nil || !c.mu.TryLock() {
 		return false
@@ -161,6 +162,7 @@ func (c *lockedConn) begin() bool {
 		c.mu.Unlock()
 		return false
 	}
+	c.allow()
 	return true
 }
 

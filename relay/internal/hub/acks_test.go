@@ -29,6 +29,7 @@ func says(t *testing.T, h *Hub, to uint64) {
 		if err := h.feed.data(protocol.Data{Offset: from, Bytes: content(from, from+n)}); err != nil {
 			t.Fatal(err)
 		}
+		h.feed.deliver()
 		from += n
 	}
 }

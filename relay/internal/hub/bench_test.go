@@ -123,6 +123,7 @@ func benchmarkFanOut(b *testing.B, viewers int) {
 			if err := h.feed.data(protocol.Data{Offset: offset, Bytes: chunk}); err != nil {
 				b.Fatal(err)
 			}
+			h.feed.deliver()
 			offset += uint64(len(chunk))
 		}
 		between := cpu(b)

@@ -31,6 +31,13 @@ type (
 	}
 	paced struct{ v *Viewer } // it holds the terminal back, and has moved on
 
+	// From the goroutine that asked: whether the agent's log still has what a
+	// newcomer wants.
+	inLog struct {
+		v  *Viewer
+		ok bool
+	}
+
 	// From the stream to the agent.
 	linkUp struct {
 		l       *link

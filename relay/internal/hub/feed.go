@@ -53,21 +53,23 @@ func (f *feed) position() protocol.Position {
 	return protocol.Position{Epoch: f.ring.Epoch(), Offset: f.ring.Head()}
 }
 
-// data appends output and hands it to the viewers.
+// data appends output. deliver must follow.
 func (f *feed) data(m protocol.Data) error {
 	f.mu.Lock()
-	err := f.ring.Data(m.Offset, m.Bytes)
+	defer f.mu.Unlock()
+	return f.ring.Data(m.Offset, m.Bytes)
+}
+
+// deliver hands the viewers what was appended.
+func (f *feed) deliver() {
+	f.mu.Lock()
 	viewers := f.viewers
 	f.mu.Unlock()
-	if err != nil {
-		return err
-	}
 	for _, v := range viewers {
 		if !v.held.Load() {
 			v.push()
 		}
 	}
-	return nil
 }
 
 // resized appends a change of size, unless it changes nothing.

@@ -178,6 +178,8 @@ func (h *Hub) handle(e event) bool {
 	case linkUp:
 		h.linked(e.l)
 		close(e.adopted)
+	case inLog:
+		h.answeredLog(e.v, e.ok)
 	case inRing:
 		h.caughtUp()
 	case linkDown:

@@ -51,6 +51,23 @@ type typed struct {
 	term  uint64 // under which it was typed, if seq is not 0
 }
 
+// A refusedInput is the first input of a client that was refused for the moment
+// only. Nothing behind it may overtake it: the agent would take it for a
+// repetition when it comes again. Its client numbers its input.
+type refusedInput struct {
+	seq    uint64 // 0: there is none
+	reason protocol.RefusalReason
+}
+
+func (r *refusedInput) add(seq uint64, reason protocol.RefusalReason) {
+	if seq > 0 && (r.seq == 0 || seq < r.seq) {
+		*r = refusedInput{seq, reason}
+	}
+}
+
+// before reports whether seq is behind refused input.
+func (r *refusedInput) before(seq uint64) bool { return r.seq > 0 && seq > r.seq }
+
 // take passes on what v typed, under the term of this moment, or tells v why
 // not. It waits only for the tunnel.
 func (in *intake) take(v *Viewer, e typed) {
@@ -75,6 +92,8 @@ func (in *intake) accept(v *Viewer, e typed) *link {
 		return nil
 	case in.ended:
 		reason = protocol.RefusedEnded
+	case v.refused.before(e.seq):
+		reason = v.refused.reason
 	case in.link == nil:
 		reason = protocol.RefusedWaiting
 	case e.seq > 0 && e.term != in.state.Term():
@@ -87,6 +106,7 @@ func (in *intake) accept(v *Viewer, e typed) *link {
 		in.refuse(v, reason, e.seq)
 		return nil
 	}
+	v.refused = refusedInput{}
 	input := protocol.Input{Term: in.state.Term(), Seq: e.seq, Client: v.client, Bytes: e.input}
 	if e.seq == 0 {
 		v.nextSeq++
@@ -120,6 +140,9 @@ func (in *intake) release(v *Viewer, cost int64) {
 // one that its client has now. The caller holds mu.
 func (in *intake) refuse(v *Viewer, reason protocol.RefusalReason, seq uint64) {
 	in.metrics.InputRefused.WithLabelValues(string(reason)).Inc()
+	if reason == protocol.RefusedBusy || reason == protocol.RefusedWaiting {
+		v.refused.add(seq, reason)
+	}
 	if !v.counts {
 		seq = 0
 	} else if newest := in.clients[v.client]; newest != nil && v.gone {

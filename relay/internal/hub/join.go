@@ -1,11 +1,13 @@
 package hub
 
 import (
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/replay"
+	"github.com/fairlead/fairlead/tunnel"
 )
 
 const (
@@ -140,6 +142,13 @@ func (f *feed) precedes(pos *protocol.Position) bool {
 	return pos != nil && pos.Epoch == f.ring.Epoch() && pos.Offset < f.ring.Oldest()
 }
 
+// before is precedes for a caller without mu.
+func (f *feed) before(pos *protocol.Position) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.precedes(pos)
+}
+
 // ahead reports whether pos is one that the ring may yet reach.
 func (f *feed) ahead(pos *protocol.Position) bool {
 	f.mu.Lock()
@@ -197,8 +206,45 @@ func (f *feed) usable(v *Viewer, history bool) *keyframe {
 // canAsk reports whether the agent can be asked for a keyframe.
 func (h *Hub) canAsk() bool { return h.link != nil && !h.finished.Load() }
 
-// seat greets v if it can be placed, or has it wait.
+// seat greets v if it can be placed, or has it wait. One who comes back with an
+// older position than the ring has is told whether anything is missing, so the
+// agent is asked first.
 func (h *Hub) seat(v *Viewer) {
+	if v.asking {
+		return
+	}
+	if h.link != nil && h.feed.before(v.since.pos) {
+		v.asking = true
+		go h.askLog(v, h.link.session) // ends with the hub
+		return
+	}
+	h.place(v)
+}
+
+// askLog finds out whether the agent's log has what v wants.
+func (h *Hub) askLog(v *Viewer, session *tunnel.Session) {
+	pos := *v.since.pos
+	r, err := v.openLog(h.over, session, gap{pos: pos, to: pos.Offset + 1})
+	if err == nil {
+		r.stream.Close()
+	}
+	h.post(inLog{v, !errors.Is(err, errNotServed) && !final(err)})
+}
+
+// answeredLog seats a viewer for whom the agent was asked.
+func (h *Hub) answeredLog(v *Viewer, ok bool) {
+	v.asking = false
+	if h.viewers[v.id] != v || v.greeted {
+		return
+	}
+	if !ok {
+		v.since = since{astray: true}
+	}
+	h.place(v)
+}
+
+// place is seat for one of whom nothing more is to be known.
+func (h *Hub) place(v *Viewer) {
 	ahead := h.catchingUp && h.feed.ahead(v.since.pos)
 	if !ahead {
 		if m, ok := h.feed.join(v, h.canAsk()); ok {

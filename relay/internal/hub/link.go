@@ -120,7 +120,14 @@ func (l *link) read(f *feed, in *intake, post func(event)) error {
 	frames := protocol.NewFrameReader(l.stream)
 	behind := l.opened.Head > l.opened.Offset // of what OPENED announced
 	var pieces assembly
+	// Output that has come together is delivered together: when there is more
+	// of it than the viewers' sockets are fast, each gets fewer, larger writes.
+	undelivered := false
 	for {
+		if undelivered && !frames.Ready() {
+			undelivered = false
+			f.deliver()
+		}
 		frame, err := frames.Next()
 		if err != nil {
 			return err
@@ -137,6 +144,7 @@ func (l *link) read(f *feed, in *intake, post func(event)) error {
 			if err := f.data(m); err != nil {
 				return err
 			}
+			undelivered = true
 			if behind && m.Offset+uint64(len(m.Bytes)) >= l.opened.Head {
 				behind = false
 				post(inRing{})

@@ -92,15 +92,19 @@ func TestNumberedInputIsBounded(t *testing.T) {
 	x.drops(fits+2, protocol.RefusedBusy)
 	a.say(protocol.InputAck{Client: x.v.client, Seq: fits})
 	x.written(fits)
-	x.numbered(fits+3, 2, "fits again")
-	for in := hears[protocol.Input](a); in.Seq != fits+3; in = hears[protocol.Input](a) {
-		if in.Seq > fits {
-			t.Errorf("input %d was passed on", in.Seq)
+	x.numbered(fits+3, 2, "fits, but would overtake")
+	x.drops(fits+3, protocol.RefusedBusy)
+	x.numbered(fits+1, 2, "again")
+	x.numbered(fits+2, 2, "and what is behind it")
+	want := uint64(1)
+	for ; want <= fits+2; want++ {
+		if in := hears[protocol.Input](a); in.Seq != want {
+			t.Fatalf("input %d was passed on, want %d", in.Seq, want)
 		}
 	}
-	x.numbered(fits+4, 2, piece+"x")
+	x.numbered(want, 2, piece+"x")
 	x.gets(protocol.ServerError)
-	x.drops(fits+4, protocol.RefusedBusy)
+	x.drops(want, protocol.RefusedBusy)
 }
 
 // A socket is lost with input under way: whoever is the client's socket when
@@ -170,4 +174,31 @@ func TestNumberedInputAcrossLinks(t *testing.T) {
 	x.until(protocol.ServerControlState)
 	x.drops(11, protocol.RefusedStaleTerm)
 	x.drops(12, protocol.RefusedStaleTerm)
+}
+
+// What is refused while the sandbox is away isn't overtaken by what comes when
+// it is back: the agent would take the former for a repetition, and nobody
+// would ever know that it was not written.
+func TestNothingOvertakesWhatWaits(t *testing.T) {
+	w := newWorld(t, protocol.TerminalOpened{Epoch: testEpoch, Lease: held(3, 2)})
+	x := w.joinAs(alice, page())
+	x.greeted()
+	a := w.attached()
+	w.tunnels.Connect(nil)
+	a.stream.Close()
+	x.gets(protocol.ServerWaiting)
+	x.numbered(1, 2, "a")
+	x.drops(1, protocol.RefusedWaiting)
+	w.connect()
+	b := w.attached()
+	x.gets(protocol.ServerControlState)
+	x.numbered(2, 2, "b") // sent before its client knew
+	x.drops(2, protocol.RefusedWaiting)
+	x.numbered(1, 2, "a")
+	x.numbered(2, 2, "b")
+	for _, want := range []uint64{1, 2} {
+		if in := hears[protocol.Input](b); in.Seq != want {
+			t.Errorf("input %d was passed on, want %d", in.Seq, want)
+		}
+	}
 }

@@ -73,6 +73,7 @@ type Viewer struct {
 	grant    *jws.Grant
 	token    string
 	greeted  bool
+	asking   bool   // the agent is being asked whether its log has what it wants
 	presence uint64 // version of the presence in its greeting
 	wantsAll bool   // it asked for every byte, and may
 
@@ -81,6 +82,7 @@ type Viewer struct {
 	gone     bool    // left
 	early    []typed // what it typed before it was greeted
 	nextSeq  uint64
+	refused  refusedInput
 
 	// Guarded by writing, which the writer holds while it writes, or the
 	// stream's reader while it offers.

@@ -150,7 +150,7 @@ export class Pane {
 
   #tell(before: Control, message: ServerMessage): void {
     let text = notice(before, message);
-    if (message.type === 'input_refused' && message.reason !== 'waiting') {
+    if (message.type === 'input_refused' && message.reason !== 'waiting' && message.reason !== 'busy') {
       text = refusal(before, message.reason);
       this.socket.retain(null); // the rest of a paste with a hole in it
     }

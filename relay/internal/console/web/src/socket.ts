@@ -28,6 +28,8 @@ export interface Hooks {
   write(bytes: Uint8Array, offset: number | null, rendered: () => void): void;
 }
 
+const busyPauseMs = 250; // before input is sent again that there was no room for
+
 export class Socket {
   readonly #outbox = new Outbox();
   readonly #acks = new Acks();
@@ -36,6 +38,7 @@ export class Socket {
   #socket: WebSocket | undefined;
   #timer: number | undefined;
   #ackTimer: number | undefined;
+  #busyTimer: number | undefined;
   #ping: number | undefined;
   #attempt = 0; // answers to earlier attempts are void
   #place = 0; // raised when the bytes don't continue what was received
@@ -104,9 +107,17 @@ export class Socket {
 
   #received(message: ServerMessage): void {
     if (message.type === 'input_ack') this.#outbox.acked(message.seq);
-    // What the sandbox wasn't there for is sent again when it is back.
-    if (message.type === 'input_refused' && message.reason !== 'waiting') this.#outbox.refused(message.seq ?? 0);
+    if (message.type === 'input_refused') this.#refused(message.reason, message.seq ?? 0);
     this.hooks.message(message);
+  }
+
+  // What the sandbox wasn't there for is sent again when it is back, and what
+  // there was no room for in a moment; nothing behind it overtakes it.
+  #refused(reason: string, seq: number): void {
+    if (reason === 'waiting') return;
+    if (reason !== 'busy') return this.#outbox.refused(seq);
+    clearTimeout(this.#busyTimer);
+    this.#busyTimer = window.setTimeout(() => this.live && this.#sendAgain(), busyPauseMs);
   }
 
   #run(effect: Effect, bytes?: Uint8Array): void {
