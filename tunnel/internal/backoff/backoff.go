@@ -11,6 +11,9 @@ const (
 	// Base bounds the first pause, Cap every pause.
 	Base = 50 * time.Millisecond
 	Cap  = 5 * time.Second
+	// briefFailures bounds what counts against something that came and went:
+	// the next pause is 800 ms at most.
+	briefFailures = 4
 )
 
 // A Backoff counts failures in a row. Its zero value has seen none.
@@ -29,11 +32,14 @@ func (b *Backoff) ceiling() time.Duration { return min(Base<<min(b.failures, 16)
 
 // Lived notes that an attempt led to something that lasted for d. When that is
 // longer than the next pause can be, it was a success and the failures before
-// are forgotten. So what comes and goes at once is tried less and less often,
-// and what works and is lost is tried again without delay.
+// are forgotten; what lasted shorter than that, but was there, is at least tried
+// again before long: somebody waits for it, and it may be killed again and again.
 func (b *Backoff) Lived(d time.Duration) {
-	if d > b.ceiling() {
+	switch {
+	case d > b.ceiling():
 		b.Reset()
+	case d > 0:
+		b.failures = min(b.failures, briefFailures)
 	}
 }
 

@@ -42,7 +42,7 @@ func TestLived(t *testing.T) {
 		failures int
 		lived    time.Duration
 		left     int
-	}{{0, 0, 0}, {3, 0, 3}, {3, 8 * Base, 3}, {3, 8*Base + 1, 0}, {30, Cap, 30}, {30, Cap + 1, 0}} {
+	}{{0, 0, 0}, {3, 0, 3}, {3, 8 * Base, 3}, {3, 8*Base + 1, 0}, {30, 0, 30}, {30, Cap, 4}, {30, Cap + 1, 0}} {
 		b := Backoff{failures: c.failures}
 		if b.Lived(c.lived); b.failures != c.left {
 			t.Errorf("after %d failures and a life of %v: %d failures", c.failures, c.lived, b.failures)
