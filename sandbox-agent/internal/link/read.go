@@ -5,10 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/tunnel"
 )
+
+// readPatience is how long a relay may take for the next piece of a log. One
+// that has lost interest may not say so.
+const readPatience = 30 * time.Second
 
 // read serves a part of a terminal's log. Where the log has dropped the rest
 // before it was sent, the stream ends early.
@@ -47,6 +52,7 @@ func (l *Link) read(ctx context.Context, in *tunnel.Incoming) error {
 		if err != nil {
 			return err
 		}
+		stream.SetWriteDeadline(time.Now().Add(readPatience))
 		if err := protocol.Write(stream, m); err != nil {
 			return err
 		}

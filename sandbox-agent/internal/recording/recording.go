@@ -61,6 +61,7 @@ type header struct {
 
 // Create begins a recording. Its file is there when Create returns.
 func (s *Store) Create(p Params) (*Recording, error) {
+	s.prune()
 	if !protocol.ValidID(p.Session) {
 		return nil, protocol.Errorf(protocol.KindInvalid, "not a session id")
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -222,6 +223,33 @@ func TestDiskFails(t *testing.T) {
 
 // TestRestart: what an earlier process left is listed, and what it had not
 // ended is cut behind its last whole line.
+func TestTheOldestGoesFirst(t *testing.T) {
+	s := open(t, Options{MaxTotal: 3000})
+	var ids []string
+	for i := range 4 {
+		r := begin(t, s)
+		must(t, r.Output(after(time.Second), []byte(strings.Repeat("x", 1000))))
+		ids = append(ids, r.ID())
+		if i != 1 { // the second one goes on
+			must(t, r.End(after(time.Duration(i+2)*time.Second), nil))
+		} else {
+			must(t, r.Flush())
+			defer r.Discard()
+		}
+	}
+	begin(t, s).Discard() // makes room
+	var left []string
+	for _, info := range s.List(session) {
+		left = append(left, info.ID)
+	}
+	if len(left) != 2 || !slices.Contains(left, ids[1]) || !slices.Contains(left, ids[3]) {
+		t.Errorf("%q are left of %q", left, ids)
+	}
+	if _, err := s.Read(session, ids[0]); protocol.KindOf(err) != protocol.KindNotFound {
+		t.Errorf("the removed one: %v", err)
+	}
+}
+
 func TestRestart(t *testing.T) {
 	s := open(t, Options{})
 	whole := begin(t, s)

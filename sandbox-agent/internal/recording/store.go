@@ -45,6 +45,7 @@ const noteCutShort = "it was cut short: the agent ended"
 type Options struct {
 	Dir      string       // made when missing; for one process at a time
 	MaxBytes int64        // of one recording; default: DefaultMaxBytes
+	MaxTotal int64        // of all; beyond it the oldest is removed; default: DefaultMaxTotal
 	Logger   *slog.Logger // nil: silent
 }
 
@@ -53,6 +54,7 @@ type Store struct {
 	// Static after construction.
 	dir      string
 	maxBytes int64
+	maxTotal int64
 	log      *slog.Logger
 
 	mu      sync.Mutex
@@ -62,9 +64,12 @@ type Store struct {
 // Open makes o.Dir, for its owner alone, unless it is there, and puts an end to
 // the recordings that an earlier process left without one.
 func Open(o Options) (*Store, error) {
-	s := &Store{dir: o.Dir, maxBytes: o.MaxBytes, log: o.Logger, running: make(map[string]*Recording)}
+	s := &Store{dir: o.Dir, maxBytes: o.MaxBytes, maxTotal: o.MaxTotal, log: o.Logger, running: make(map[string]*Recording)}
 	if s.maxBytes == 0 {
 		s.maxBytes = DefaultMaxBytes
+	}
+	if s.maxTotal == 0 {
+		s.maxTotal = DefaultMaxTotal
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
