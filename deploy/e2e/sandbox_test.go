@@ -44,14 +44,14 @@ func TestAgentListensNowhere(t *testing.T) {
 }
 
 // startAgent runs another agent on a state directory.
-func startAgent(t *testing.T, stateDir string) (*exec.Cmd, *lockedBuffer) {
+func startAgent(t *testing.T, stateDir string, flags ...string) (*exec.Cmd, *lockedBuffer) {
 	t.Helper()
 	files, err := os.MkdirTemp("/var/tmp", "fairlead-e2e-")
 	must(t, err)
 	must(t, os.Chmod(files, 0o711)) // terminals run under users of their own
 	t.Cleanup(func() { os.RemoveAll(files) })
-	cmd := exec.Command(filepath.Join(programs, "sandbox-agent"), "--state-dir", stateDir,
-		"--workspace", filepath.Join(files, "workspace"), "--homes", filepath.Join(files, "homes"))
+	cmd := exec.Command(filepath.Join(programs, "sandbox-agent"), append([]string{"--state-dir", stateDir,
+		"--workspace", filepath.Join(files, "workspace"), "--homes", filepath.Join(files, "homes")}, flags...)...)
 	output := &lockedBuffer{}
 	cmd.Stdout, cmd.Stderr = output, output
 	must(t, cmd.Start())
@@ -76,18 +76,24 @@ func awaitText(ctx context.Context, t *testing.T, read func() string, text strin
 	}
 }
 
-func TestSecondCopyOfASandbox(t *testing.T) {
-	s := own(t)
-	ctx := within(t)
-	stolen := filepath.Join(t.TempDir(), "copy")
-	must(t, os.CopyFS(stolen, os.DirFS(s.Ready.Sandboxes[0].StateDir)))
-	must(t, filepath.WalkDir(stolen, func(path string, d os.DirEntry, err error) error {
+// copyState copies the state directory of the stack's agent.
+func copyState(t *testing.T, s *Stack) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "copy")
+	must(t, os.CopyFS(dir, os.DirFS(s.Ready.Sandboxes[0].StateDir)))
+	must(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
 			return os.Chmod(path, 0o700)
 		}
 		return err
 	}))
-	_, output := startAgent(t, stolen)
+	return dir
+}
+
+func TestSecondCopyOfASandbox(t *testing.T) {
+	s := own(t)
+	ctx := within(t)
+	_, output := startAgent(t, copyState(t, s))
 	awaitText(ctx, t, output.String, "connected")
 	// The older one ends and says why.
 	awaitText(ctx, t, func() string { return s.Logs("sandbox-agent-1") }, "another copy of sandbox "+string(s.Ready.Sandboxes[0].ID)+" took over")

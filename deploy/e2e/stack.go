@@ -67,8 +67,12 @@ var Programs = []string{
 
 // Build builds the programs of the module at root into bin.
 func Build(root, bin string, flags ...string) error {
+	return build(root, bin, Programs, flags...)
+}
+
+func build(root, bin string, packages []string, flags ...string) error {
 	args := append([]string{"build", "-o", bin + string(filepath.Separator)}, flags...)
-	cmd := exec.Command("go", append(args, Programs...)...)
+	cmd := exec.Command("go", append(args, packages...)...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build: %w: %s", err, out)
