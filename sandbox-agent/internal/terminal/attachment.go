@@ -177,10 +177,15 @@ func (a *Attachment) poll() (protocol.Message, error) {
 	return protocol.Data{Offset: offset, Bytes: a.buf}, nil
 }
 
-// reset moves the cursor to where a newcomer begins.
+// reset moves the cursor to where a newcomer begins. Who waits for a keyframe
+// gets it there and then: in a flood that outruns the stream any later one would
+// fall out of the log like the last.
 func (a *Attachment) reset() protocol.Reset {
 	a.putOff()
 	a.cursor = a.terminal.newcomer()
+	if a.terminal.keyframeAtHead(a, time.Now()) {
+		a.cursor = a.keyframe.at
+	}
 	m := protocol.Reset{Epoch: a.terminal.output.Epoch(), Offset: a.cursor.Offset()}
 	m.Cols, m.Rows = a.terminal.output.SizeAt(m.Offset)
 	return m

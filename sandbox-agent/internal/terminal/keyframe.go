@@ -121,6 +121,18 @@ func (t *Terminal) takeKeyframes(now time.Time) time.Duration {
 	return noDeadline
 }
 
+// keyframeAtHead takes the keyframe that a asks for, due or not. It is called
+// with mu held.
+func (t *Terminal) keyframeAtHead(a *Attachment, now time.Time) (ok bool) {
+	if a.wants == wishNone {
+		return false
+	}
+	if a.keyframe, ok = t.keyframes.at(t.head(), a.wants); ok {
+		a.wants, t.keyframes.taken = wishNone, now
+	}
+	return ok
+}
+
 // keyframeWanted reports whether somebody asks for a keyframe who doesn't wait
 // for an earlier one to arrive.
 func (t *Terminal) keyframeWanted() bool {
