@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,6 +42,7 @@ type typing struct {
 	last  uint64                  // sequence
 	queue []protocol.BrowserInput // not acknowledged
 	sent  int                     // how many of queue the present socket was given
+	held  bool                    // wait a moment: there was no room, or no sandbox
 }
 
 func (t *typing) acknowledged(seq uint64) {
@@ -51,16 +53,23 @@ func (t *typing) acknowledged(seq uint64) {
 	t.queue, t.sent = t.queue[n:], max(0, t.sent-n)
 }
 
-func (t *typing) refused(seq uint64) {
-	for i, in := range t.queue {
-		if in.Seq == seq {
-			t.queue = append(t.queue[:i:i], t.queue[i+1:]...)
-			if i < t.sent {
-				t.sent--
-			}
-			return
+// refused notes that seq was not written. What holds for the moment only is
+// sent again, with everything behind it; then refused reports true.
+func (t *typing) refused(seq uint64, reason protocol.RefusalReason) (again bool) {
+	i := slices.IndexFunc(t.queue, func(in protocol.BrowserInput) bool { return in.Seq == seq })
+	if reason == protocol.RefusedBusy || reason == protocol.RefusedWaiting {
+		if i >= 0 {
+			t.sent, t.held = min(t.sent, i), true
+		}
+		return true
+	}
+	if i >= 0 {
+		t.queue = slices.Delete(slices.Clone(t.queue), i, i+1)
+		if i < t.sent {
+			t.sent--
 		}
 	}
+	return false
 }
 
 // A terminal.v2 client keeps well below MaxInputUnacked, which counts what a
@@ -155,7 +164,8 @@ func (v *Viewer) next(all bool) (ack []byte, input []protocol.BrowserInput) {
 		ack = fmt.Appendf(nil, `{"type":%q,"offset":%d}`, protocol.ClientAck, v.acks.done)
 		v.acks.said, v.acks.owed, v.acks.frame = v.acks.done, false, false
 	}
-	if v.live && v.control.Term != 0 {
+	v.typing.held = v.typing.held && !all
+	if v.live && v.control.Term != 0 && !v.typing.held {
 		input = append(input, v.typing.queue[v.typing.sent:]...)
 		v.typing.sent = len(v.typing.queue)
 	}

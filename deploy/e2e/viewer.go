@@ -362,8 +362,9 @@ func (v *Viewer) text(data []byte, since *protocol.Position) error {
 	case protocol.ServerInputRefused:
 		var m protocol.InputDropped
 		err := json.Unmarshal(data, &m)
-		v.refused = append(v.refused, m)
-		v.typing.refused(m.Seq)
+		if !v.typing.refused(m.Seq, m.Reason) {
+			v.refused = append(v.refused, m)
+		}
 		return err
 	case protocol.ServerMoved:
 		var m protocol.Moved
