@@ -51,6 +51,7 @@ type operation struct {
 	Op     json.RawMessage // as it is signed
 	Target protocol.CommandTarget
 	TTLMs  int64
+	Needs  []protocol.Capability // all of them
 }
 
 type opCreate struct {
@@ -95,8 +96,19 @@ func parseOperation(raw json.RawMessage, t target, ttlMs *int64, user protocol.U
 	if err := checkTarget(op.Kind, op.Target); err != nil {
 		return op, err
 	}
+	op.Needs = []protocol.Capability{protocol.OperationCapability[op.Kind]}
 	op.Op, err = canonicalOp(op.Kind, raw, user)
+	if err == nil && records(op) {
+		op.Needs = append(op.Needs, protocol.CapRecord)
+	}
 	return op, err
+}
+
+// records reports whether op makes a terminal that is recorded, which takes
+// more than making one.
+func records(op operation) bool {
+	var create opCreate
+	return op.Kind == protocol.OpPTYCreate && json.Unmarshal(op.Op, &create) == nil && create.Record
 }
 
 // checkTarget reports an id that the operation needs and lacks, or has and
@@ -108,7 +120,11 @@ func checkTarget(kind string, t protocol.CommandTarget) error {
 		}
 		return nil
 	}
-	needsPTY := kind == protocol.OpPTYClose || kind == protocol.OpPTYSignal
+	needsPTY := false
+	switch kind {
+	case protocol.OpPTYClose, protocol.OpPTYSignal, protocol.OpRecordStart, protocol.OpRecordStop:
+		needsPTY = true
+	}
 	switch {
 	case t.SessionID == "":
 		return protocol.Errorf(protocol.KindInvalid, "%s wants target.sessionId", kind)

@@ -50,8 +50,10 @@ func (s *Server) authorize(ctx context.Context, user protocol.UserID, op *operat
 		return session, protocol.Errorf(protocol.KindNotFound, "no such session in that sandbox")
 	}
 	op.Target.SandboxID = session.Sandbox
-	if c := protocol.OperationCapability[op.Kind]; !slices.Contains(capabilitiesOf(session.Role), c) {
-		return session, protocol.Errorf(protocol.KindForbidden, "you don't have the capability %q here", string(c))
+	for _, c := range op.Needs {
+		if !slices.Contains(capabilitiesOf(session.Role), c) {
+			return session, protocol.Errorf(protocol.KindForbidden, "you don't have the capability %q here", string(c))
+		}
 	}
 	return session, nil
 }
@@ -162,8 +164,10 @@ func (s *Server) orderUnder(ctx context.Context, grant *jws.Grant, req signReque
 	if err != nil {
 		return order{}, err
 	}
-	if !grant.Allows(op.Target.SessionID, op.Target.PTYID, protocol.OperationCapability[op.Kind]) {
-		return order{}, protocol.Errorf(protocol.KindForbidden, "the grant doesn't allow this")
+	for _, c := range op.Needs {
+		if !grant.Allows(op.Target.SessionID, op.Target.PTYID, c) {
+			return order{}, protocol.Errorf(protocol.KindForbidden, "the grant doesn't allow this")
+		}
 	}
 	session, err := s.authorize(ctx, grant.Subject, &op)
 	if err != nil {

@@ -107,6 +107,7 @@ func TestSignRefused(t *testing.T) {
 
 	narrow := p.grant(aliceToken, `{"session_id":"ses_1","pty_id":"pty_1"}`)
 	viewing := p.grant(aliceToken, `{"session_id":"ses_1","capabilities":["view"]}`)
+	shell := p.grant(aliceToken, `{"session_id":"ses_1","capabilities":["view","shell"]}`)
 	bob := p.grant(bobToken, `{"session_id":"ses_1"}`)
 	closePTY := func(pty string) string {
 		return `"target":{"sessionId":"ses_1","ptyId":"` + pty + `"},"op":{"kind":"pty.close"}`
@@ -121,6 +122,10 @@ func TestSignRefused(t *testing.T) {
 		{"broken signature", alice[:len(alice)-4] + "AAAA", createPTY, 401, "AuthError"},
 		{"without the capability", bob, createPTY, 403, "AuthError"},
 		{"capability not asked for", viewing, createPTY, 403, "AuthError"},
+		{"a recorded terminal", shell, `"target":{"sessionId":"ses_1"},"op":{"kind":"pty.create","record":true}`, 403, "AuthError"},
+		{"one that isn't", shell, `"target":{"sessionId":"ses_1"},"op":{"kind":"pty.create","record":false}`, 200, ""},
+		{"with the capability", alice, `"target":{"sessionId":"ses_1"},"op":{"kind":"pty.create","record":true}`, 200, ""},
+		{"recording no terminal", alice, `"target":{"sessionId":"ses_1"},"op":{"kind":"record.start"}`, 400, "RequestError"},
 		{"another terminal", narrow, closePTY("pty_2"), 403, "AuthError"},
 		{"its own terminal", narrow, closePTY("pty_1"), 200, ""},
 		{"another session", alice, `"target":{"sessionId":"ses_2"},"op":{"kind":"pty.create"}`, 403, "AuthError"},

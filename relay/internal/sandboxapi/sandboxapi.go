@@ -152,6 +152,7 @@ func (a *API) createPTY(w http.ResponseWriter, r *http.Request) {
 		Dir       string          `json:"working_dir"`
 		Cols      int             `json:"cols"`
 		Rows      int             `json:"rows"`
+		Record    bool            `json:"record"` // from its first byte; needs the capability record
 	}
 	grant, token, err := a.authorize(r, protocol.CapShell)
 	if err == nil && r.ContentLength != 0 {
@@ -169,6 +170,7 @@ func (a *API) createPTY(w http.ResponseWriter, r *http.Request) {
 		protocol.PTYCreate
 	}{protocol.OpPTYCreate, protocol.PTYCreate{
 		CreatorID: grant.Subject, Command: body.Command, Dir: body.Dir, Cols: body.Cols, Rows: body.Rows,
+		Record: body.Record,
 	}}
 	at := target(r, grant)
 	at.PTYID = body.PTYID
