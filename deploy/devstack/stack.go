@@ -84,11 +84,11 @@ type sandbox struct {
 
 // Run runs a stack until ctx ends.
 func Run(ctx context.Context, cfg Config) error {
-	s, unlock, err := prepare(cfg)
+	s, lock, err := prepare(cfg)
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer lock.Close()
 	defer s.removeReady()
 	children, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer s.wait()
@@ -119,7 +119,7 @@ func Run(ctx context.Context, cfg Config) error {
 }
 
 // prepare checks the programs and makes the state directory, which it locks.
-func prepare(cfg Config) (*Stack, func() error, error) {
+func prepare(cfg Config) (*Stack, io.Closer, error) {
 	for _, name := range []string{"controlplane", "relay", "sandbox-agent"} {
 		if _, err := os.Stat(filepath.Join(cfg.Bin, name)); err != nil {
 			return nil, nil, program.Hint(fmt.Errorf("%s is not beside devstack in %s", name, cfg.Bin), "make build puts all programs there")
@@ -149,7 +149,7 @@ func prepare(cfg Config) (*Stack, func() error, error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, lock.Close())
 	}
-	return s, lock.Close, nil
+	return s, lock, nil
 }
 
 // start brings everything up. What it starts lives until children ends.

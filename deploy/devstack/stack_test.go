@@ -49,7 +49,7 @@ func TestFailingProgram(t *testing.T) {
 func TestOneStackPerDirectory(t *testing.T) {
 	cfg := Config{Bin: programs(t, "controlplane", "relay", "sandbox-agent"), StateDir: t.TempDir(), Relays: 1, Sandboxes: 1}
 	cfg.ReadyFile = filepath.Join(cfg.StateDir, "ready.json")
-	_, unlock, err := prepare(cfg)
+	_, lock, err := prepare(cfg)
 	must(t, err)
 	must(t, os.WriteFile(cfg.ReadyFile, nil, 0o600))
 	if _, _, err := prepare(cfg); err == nil || !strings.Contains(err.Error(), cfg.StateDir+": another devstack uses it") {
@@ -58,10 +58,10 @@ func TestOneStackPerDirectory(t *testing.T) {
 	if _, err := os.Stat(cfg.ReadyFile); err != nil {
 		t.Errorf("the first one's ready file: %v", err)
 	}
-	must(t, unlock())
-	_, unlock, err = prepare(cfg)
+	must(t, lock.Close())
+	_, lock, err = prepare(cfg)
 	must(t, err)
-	must(t, unlock())
+	must(t, lock.Close())
 }
 
 // TestSandboxFiles: terminals' users can pass through, and another state

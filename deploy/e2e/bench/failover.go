@@ -70,7 +70,8 @@ func measureFailover(ctx context.Context, bin string, c failoverCase, kills int)
 		if err := syscall.Kill(stack.Ready.Relays[f.relay].PID, syscall.SIGKILL); err != nil {
 			return nil, err
 		}
-		for f.read(ctx) == nil { // what was under way
+		if err := f.drain(ctx); err != nil {
+			return nil, err
 		}
 		if err := f.reattach(ctx); err != nil {
 			return nil, err
@@ -147,6 +148,15 @@ func (f *follower) attempt(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// drain reads what is under way until the socket ends.
+func (f *follower) drain(ctx context.Context) error {
+	for {
+		if err := f.read(ctx); err != nil {
+			return ctx.Err()
+		}
+	}
 }
 
 // read takes one frame.

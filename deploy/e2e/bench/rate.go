@@ -128,9 +128,9 @@ func (a *audience) sustains(rate float64) bool {
 	n := int(rate * rungTime.Seconds())
 	d, resyncs, err := a.block(n, rate, time.Second, nil)
 	ok := err == nil && resyncs == 0 && d.percentile(99) <= deliveryBound
-	if !ok { // let the backlog pass
+	if !ok { // let the backlog pass, as far as it does
 		for _, w := range a.watchers {
-			w.await(10*time.Second, func() bool { return w.count >= n || w.resyncs > 0 })
+			_ = w.await(10*time.Second, func() bool { return w.count >= n || w.resyncs > 0 })
 		}
 	}
 	return ok

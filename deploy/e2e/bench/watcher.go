@@ -104,6 +104,7 @@ func watch(ctx context.Context, rawURL string, header http.Header) (*watcher, er
 	if err != nil {
 		return nil, err
 	}
+	resp.Body.Close() // there is none
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		return nil, fmt.Errorf("%s: status %d", rawURL, resp.StatusCode)
 	}

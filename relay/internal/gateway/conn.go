@@ -128,6 +128,6 @@ func (w *lockingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 func smallReader(r *bufio.Reader, raw net.Conn) *bufio.Reader {
 	early, _ := r.Peek(r.Buffered()) // can't fail
 	small := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(early), raw), max(libraryReads, len(early)))
-	small.Peek(len(early)) // from memory
+	_, _ = small.Peek(len(early)) // buffers it; from memory
 	return small
 }

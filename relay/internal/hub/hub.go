@@ -84,7 +84,7 @@ func newHub(key Key, tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Hub {
 		over: over, finish: finish,
 		key: key, tunnels: tunnels, log: log, metrics: metrics,
 		events:  make(chan event, 64),
-		intake:  newIntake(metrics, over),
+		intake:  newIntake(over, metrics),
 		ready:   make(chan struct{}),
 		done:    make(chan struct{}),
 		viewers: map[turn.SocketID]*Viewer{},

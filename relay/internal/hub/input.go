@@ -29,7 +29,7 @@ type intake struct {
 	clients map[string]*Viewer // whose input is numbered by its client: of a client's sockets the newest
 }
 
-func newIntake(metrics *Metrics, over context.Context) *intake {
+func newIntake(over context.Context, metrics *Metrics) *intake {
 	return &intake{
 		metrics: metrics, queue: semaphore.NewWeighted(protocol.MaxInputQueued), over: over,
 		clients: map[string]*Viewer{},

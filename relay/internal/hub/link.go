@@ -117,15 +117,14 @@ func (l *link) write(ctx context.Context) {
 // read appends the terminal's output to f, tells in what became of input, and
 // posts everything else to the hub, until the stream ends. It returns why.
 func (l *link) read(f *feed, in *intake, post func(event)) error {
+	r := linkReader{link: l, feed: f, intake: in, post: post, behind: l.opened.Head > l.opened.Offset}
 	frames := protocol.NewFrameReader(l.stream)
-	behind := l.opened.Head > l.opened.Offset // of what OPENED announced
-	var pieces assembly
-	// Output that has come together is delivered together: when there is more
-	// of it than the viewers' sockets are fast, each gets fewer, larger writes.
-	undelivered := false
 	for {
-		if undelivered && !frames.Ready() {
-			undelivered = false
+		// Output that has come together is delivered together: when there is
+		// more of it than the viewers' sockets are fast, each gets fewer,
+		// larger writes.
+		if r.undelivered && !frames.Ready() {
+			r.undelivered = false
 			f.deliver()
 		}
 		frame, err := frames.Next()
@@ -136,52 +135,78 @@ func (l *link) read(f *feed, in *intake, post func(event)) error {
 		if err != nil {
 			return err
 		}
-		if _, piece := message.(protocol.Keyframe); pieces.started && !piece {
-			return fmt.Errorf("hub: %s inside a keyframe", frame.Type)
-		}
-		switch m := message.(type) {
-		case protocol.Data:
-			if err := f.data(m); err != nil {
-				return err
-			}
-			undelivered = true
-			if behind && m.Offset+uint64(len(m.Bytes)) >= l.opened.Head {
-				behind = false
-				post(inRing{})
-			}
-		case protocol.Keyframe:
-			whole, err := pieces.add(m)
-			if err != nil {
-				return err
-			}
-			if whole {
-				kf := pieces.take()
-				if err := f.keyframe(kf); err != nil {
-					return err
-				}
-				post(keyframed{kf})
-			}
-		case protocol.Resized:
-			if err := f.resized(m); err != nil {
-				return err
-			}
-		case protocol.Exited:
-			f.exited(m)
-			post(exited{})
-		case protocol.Reset:
-			f.replace(protocol.Position{Epoch: m.Epoch, Offset: m.Offset}, m.Cols, m.Rows)
-			behind = false
-			post(inRing{})
-		case protocol.InputAck:
-			in.acked(m)
-		case protocol.InputRefused:
-			in.refused(m)
-		case protocol.Leased, protocol.Granted, protocol.Recording:
-			post(answered{l, m})
-		default:
-			return fmt.Errorf("hub: %s on a terminal stream", frame.Type)
+		if err := r.take(message); err != nil {
+			return err
 		}
 	}
+}
+
+// A linkReader is the state of read.
+type linkReader struct {
+	link   *link
+	feed   *feed
+	intake *intake
+	post   func(event)
+
+	behind      bool // of what OPENED announced
+	undelivered bool // the feed has output that the viewers weren't handed
+	pieces      assembly
+}
+
+// take acts on one message of the agent.
+func (r *linkReader) take(message protocol.Message) error {
+	if _, piece := message.(protocol.Keyframe); r.pieces.started && !piece {
+		return fmt.Errorf("hub: %s inside a keyframe", message.FrameType())
+	}
+	switch m := message.(type) {
+	case protocol.Data:
+		return r.data(m)
+	case protocol.Keyframe:
+		return r.keyframe(m)
+	case protocol.Resized:
+		return r.feed.resized(m)
+	case protocol.Exited:
+		r.feed.exited(m)
+		r.post(exited{})
+	case protocol.Reset:
+		r.feed.replace(protocol.Position{Epoch: m.Epoch, Offset: m.Offset}, m.Cols, m.Rows)
+		r.behind = false
+		r.post(inRing{})
+	case protocol.InputAck:
+		r.intake.acked(m)
+	case protocol.InputRefused:
+		r.intake.refused(m)
+	case protocol.Leased, protocol.Granted, protocol.Recording:
+		r.post(answered{r.link, m})
+	default:
+		return fmt.Errorf("hub: %s on a terminal stream", message.FrameType())
+	}
+	return nil
+}
+
+func (r *linkReader) data(m protocol.Data) error {
+	if err := r.feed.data(m); err != nil {
+		return err
+	}
+	r.undelivered = true
+	if r.behind && m.Offset+uint64(len(m.Bytes)) >= r.link.opened.Head {
+		r.behind = false
+		r.post(inRing{})
+	}
+	return nil
+}
+
+func (r *linkReader) keyframe(m protocol.Keyframe) error {
+	whole, err := r.pieces.add(m)
+	if err != nil || !whole {
+		return err
+	}
+	kf := r.pieces.take()
+	if err := r.feed.keyframe(kf); err != nil {
+		return err
+	}
+	r.post(keyframed{kf})
+	return nil
 }
 
 // redial opens a link as soon as the sandbox is connected, again and again

@@ -83,7 +83,7 @@ func (l *TCP) Cut() int {
 	defer l.mu.Unlock()
 	for conn := range l.conns {
 		if tcp, ok := conn.(*net.TCPConn); ok {
-			tcp.SetLinger(0) // what is on its way is lost, as when a radio ends
+			_ = tcp.SetLinger(0) // what is on its way is lost, as when a radio ends
 		}
 		conn.Close()
 	}

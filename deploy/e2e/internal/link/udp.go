@@ -91,7 +91,7 @@ func (l *UDP) forward() {
 		}
 		peer := l.peer(from)
 		if peer != nil && l.passes() {
-			peer.Write(buf[:n]) // an unreachable target has lost it
+			_, _ = peer.Write(buf[:n]) // an unreachable target has lost it
 		}
 	}
 }
@@ -122,7 +122,7 @@ func (l *UDP) back(peer *net.UDPConn, to netip.AddrPort) {
 			return
 		}
 		if err == nil && l.passes() {
-			l.conn.WriteToUDPAddrPort(buf[:n], to)
+			_, _ = l.conn.WriteToUDPAddrPort(buf[:n], to)
 		}
 	}
 }
