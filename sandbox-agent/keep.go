@@ -19,6 +19,11 @@ const (
 	// streamsInterval is how often an agent that is leaving looks whether its
 	// streams are over.
 	streamsInterval = 20 * time.Millisecond
+	// firstPatience is how long the first registration may take; each that took
+	// too long is followed by one that may take twice as long, up to
+	// protocol.HandshakeTimeout. A relay that is killed in the middle of one
+	// and started again knows nothing of it, and doesn't say so.
+	firstPatience = time.Second
 )
 
 // A keeper keeps one of the agent's tunnels up.
@@ -26,14 +31,15 @@ type keeper struct {
 	agent *Agent
 
 	// Owned by tunnel.Run.
-	addr    string // dialled last
-	again   bool   // it was up: try it first
-	refused int    // times in a row that a newer registration was there
+	addr     string // dialled last
+	again    bool   // it was up: try it first
+	refused  int    // times in a row that a newer registration was there
+	patience time.Duration
 }
 
 // keep keeps the tunnel number i up until ctx ends or an error is fatal.
 func (a *Agent) keep(ctx context.Context, i int) error {
-	k := &keeper{agent: a}
+	k := &keeper{agent: a, patience: firstPatience}
 	if i > 0 {
 		select {
 		case <-a.tunnels.begun:
@@ -56,7 +62,15 @@ func (k *keeper) next(ctx context.Context) (string, error) {
 }
 
 func (k *keeper) dial(ctx context.Context, addr string) (*tunnel.Session, error) {
-	session, err := k.agent.dial(ctx, addr)
+	hurried, cancel := context.WithTimeout(ctx, k.patience)
+	defer cancel()
+	session, err := k.agent.dial(hurried, addr)
+	switch {
+	case err == nil:
+		k.patience = firstPatience
+	case hurried.Err() != nil:
+		k.patience = min(2*k.patience, protocol.HandshakeTimeout)
+	}
 	if err != nil {
 		k.agent.tunnels.dialled()
 	}

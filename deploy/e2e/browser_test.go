@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -183,6 +184,9 @@ func TestTwoBrowsersShareATerminal(t *testing.T) {
 	alice.shoot("controls")
 	bob.shoot("watches")
 
+	alice.click("btn-record")
+	bob.until(`document.querySelector('[data-testid=rec]').checkVisibility()`)
+
 	bob.click("btn-request")
 	alice.shoot("asked")
 	alice.click("btn-grant-" + string(s.Ready.Users["bob"].ID))
@@ -208,4 +212,64 @@ func TestTwoBrowsersShareATerminal(t *testing.T) {
 	alice.untilScreen("again-42")
 	bob.untilScreen("again-42")
 	alice.shoot("back")
+
+	// What was recorded knows nothing of the relay's death.
+	alice.untilText("btn-record", "Stop recording")
+	alice.click("btn-record")
+	bob.until(`!document.querySelector('[data-testid=rec]').checkVisibility()`)
+	alice.click("btn-recordings")
+	alice.until(`document.querySelector('[data-testid^=btn-play-]')?.checkVisibility()`)
+	alice.run(chromedp.Click(chromedp.CSS(`[data-testid^=btn-play-]`), chromedp.NodeVisible))
+	alice.until(`document.querySelector('[data-testid=player] .ap-player')?.innerText.includes('again-42')`)
+	alice.shoot("playback")
+}
+
+// A page goes to the relay that has the terminal, wherever it was loaded from,
+// and what was on the screen stays there.
+func TestBrowserFollowsTheTerminal(t *testing.T) {
+	s := own(t, "--relays", "2")
+	alice := openWindow(t, "moved", s.Ready.Relays[0].URL+"/#token="+s.Ready.Users["alice"].Token, 1440, 900)
+	alice.untilText("controller", "You have control")
+	alice.typeLine("echo here-$((6*7))")
+	alice.untilScreen("\nhere-42")
+	for i := range 3 { // the relay that was killed is the standby next
+		killAll(t, s)
+		began := time.Now()
+		alice.typeLine(fmt.Sprintf("echo there-$((%d+1))", i))
+		alice.untilScreen(fmt.Sprintf("\nthere-%d", i+1))
+		t.Logf("typed and echoed in %v", time.Since(began))
+		alice.untilScreen("\nhere-42")
+		alice.untilText("controller", "You have control")
+		must(t, s.Reload(10*time.Second))
+	}
+}
+
+// killAll kills the relays one after the other, and waits for the other one to
+// be ready in between.
+func killAll(t *testing.T, s *Stack) {
+	t.Helper()
+	for _, relay := range s.Ready.Relays {
+		began := time.Now()
+		must(t, syscall.Kill(relay.PID, syscall.SIGKILL))
+		awaitReady(t, relay.AdminURL)
+		t.Logf("ready again after %v", time.Since(began))
+	}
+}
+
+// awaitReady waits until a relay that was killed is ready again.
+func awaitReady(t *testing.T, adminURL string) {
+	t.Helper()
+	ctx := within(t)
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		if status, _, err := Call(ctx, "GET", adminURL+"/readyz", "", nil); err == nil && status == 200 {
+			return
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			t.Fatalf("%s is not ready again", adminURL)
+		}
+	}
 }

@@ -69,7 +69,7 @@ func newRig(t *testing.T) *rig {
 	r.agent, r.relay = tunneltest.Pair(t)
 	go func() { // the test's end waits for it
 		defer close(r.served)
-		r.serve(context.Background(), r.agent, &watch{set: r.noteWatched})
+		r.serve(context.Background(), r.agent, r.noteWatched)
 	}()
 	t.Cleanup(func() {
 		r.relay.Close()

@@ -33,20 +33,22 @@ type Link struct {
 	Log        *slog.Logger
 
 	commands sync.WaitGroup // those that run; they may outlive their tunnel
+	watch    watch
 }
 
 // Serve answers streams until session or ctx ends. It returns when all of them
 // are over.
 func (l *Link) Serve(ctx context.Context, session *tunnel.Session) {
-	l.serve(ctx, session, &watch{set: session.SetWatched})
+	l.serve(ctx, session, session.SetWatched)
 }
 
 // Wait waits until no command runs. Nothing may be served any more.
 func (l *Link) Wait() { l.commands.Wait() }
 
-func (l *Link) serve(ctx context.Context, session *tunnel.Session, watched *watch) {
+func (l *Link) serve(ctx context.Context, session *tunnel.Session, setWatched func(bool)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer l.watch.join(setWatched)()
 	handler := l.handler()
 	room := make(chan struct{}, maxStreams)
 	var running sync.WaitGroup
@@ -61,7 +63,7 @@ func (l *Link) serve(ctx context.Context, session *tunnel.Session, watched *watc
 		case room <- struct{}{}:
 			running.Go(func() {
 				defer func() { <-room }()
-				l.answer(ctx, in, handler, watched)
+				l.answer(ctx, in, handler)
 			})
 		default:
 			in.Refuse(protocol.Errorf(protocol.KindTooMany, "over %d streams", maxStreams))
@@ -70,13 +72,13 @@ func (l *Link) serve(ctx context.Context, session *tunnel.Session, watched *watc
 }
 
 // answer serves one stream.
-func (l *Link) answer(ctx context.Context, in *tunnel.Incoming, handler http.Handler, watched *watch) {
+func (l *Link) answer(ctx context.Context, in *tunnel.Incoming, handler http.Handler) {
 	var err error
 	switch in.Open.Kind {
 	case protocol.StreamCommand:
 		err = l.command(ctx, in)
 	case protocol.StreamTerminal:
-		err = l.terminal(ctx, in, watched)
+		err = l.terminal(ctx, in)
 	case protocol.StreamRead:
 		err = l.read(ctx, in)
 	case protocol.StreamHTTP:
@@ -121,7 +123,7 @@ func (l *Link) grant(ctx context.Context, token string) (*jws.Grant, error) {
 }
 
 // terminal attaches the relay to a PTY.
-func (l *Link) terminal(ctx context.Context, in *tunnel.Incoming, watched *watch) error {
+func (l *Link) terminal(ctx context.Context, in *tunnel.Incoming) error {
 	var params protocol.TerminalParams
 	if err := json.Unmarshal(in.Open.Params, &params); err != nil {
 		return in.Refuse(protocol.Errorf(protocol.KindInvalid, "malformed params"))
@@ -144,8 +146,8 @@ func (l *Link) terminal(ctx context.Context, in *tunnel.Incoming, watched *watch
 		return err
 	}
 	defer stream.Close()
-	watched.begin()
-	defer watched.end()
+	l.watch.begin()
+	defer l.watch.end()
 	s := &terminalStream{link: l, stream: stream, attachment: attachment, grants: grants}
 	err = s.run(ctx)
 	s.end(err)
@@ -159,26 +161,4 @@ func accept(in *tunnel.Incoming, result any) (*tunnel.Stream, error) {
 		return nil, errors.Join(err, in.Refuse(err))
 	}
 	return in.Accept(protocol.Opened{Result: body})
-}
-
-// A watch tells a tunnel whether somebody watches a terminal through it: then
-// a dead relay has to be noticed soon.
-type watch struct {
-	set func(watched bool) // of the tunnel; called with mu held
-
-	mu      sync.Mutex
-	streams int // guarded by mu: terminal streams that are open
-}
-
-func (w *watch) begin() { w.add(1) }
-func (w *watch) end()   { w.add(-1) }
-
-func (w *watch) add(n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	before := w.streams > 0
-	w.streams += n
-	if now := w.streams > 0; now != before {
-		w.set(now)
-	}
 }
