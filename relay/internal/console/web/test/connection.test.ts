@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { backoff, capMs, firstMs, leastMs } from '../src/backoff.ts';
+import { backoff, capMs, firstMs, leastMs, quickAttempts, quickMs } from '../src/backoff.ts';
 import { hasEnded, initial, openMs, stableMs, step, type Connection, type Effect, type Event } from '../src/connection.ts';
 import type { Attached } from '../src/protocol.ts';
 
@@ -87,7 +87,8 @@ test('what came before is told apart from what was skipped', () => {
 test('attempts back off with jitter, up to a cap', () => {
   assert.equal(backoff(0, 0), leastMs);
   assert.equal(backoff(0, 0.9999), firstMs - 1);
-  assert.equal(backoff(2, 0.5), leastMs + (firstMs * 4 - leastMs) / 2);
+  assert.equal(backoff(1, 0.5), leastMs + (firstMs * 2 - leastMs) / 2);
+  assert.equal(backoff(quickAttempts - 1, 0.9999), quickMs - 1);
   assert.equal(backoff(1000, 0.9999), capMs - 1);
   let [c] = run(initial(), [{ type: 'start' }]);
   const waits: number[] = [];
@@ -97,7 +98,7 @@ test('attempts back off with jitter, up to a cap', () => {
     for (const e of effects) if (e.type === 'timer') waits.push(e.ms);
     [c] = run(c, [{ type: 'timer' }]);
   }
-  assert.deepEqual(waits, [200, 350, 650, 1250, 2450, 2550, 2550]);
+  assert.deepEqual(waits, [200, 350, 550, 550, 550, 550, 550]);
 });
 
 test('a connection that lasted forgets earlier failures, one that did not keeps them', () => {
