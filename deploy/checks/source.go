@@ -21,6 +21,12 @@ type File struct {
 
 func (f File) isTest() bool { return strings.HasSuffix(f.Path, "_test.go") }
 
+// isTestdata reports whether f is in a directory that the go tool ignores: no
+// package of the module.
+func (f File) isTestdata() bool {
+	return slices.Contains(strings.Split(path.Dir(f.Path), "/"), "testdata")
+}
+
 // maxMainLines bounds the file that holds func main: what a program does
 // belongs in a package that can be tested.
 const maxMainLines = 30
@@ -32,7 +38,7 @@ func Check(files []File) []string {
 	for _, f := range files {
 		found = append(found, checkRoot(f)...)
 		found = append(found, checkPaths(f)...)
-		if strings.HasSuffix(f.Path, ".go") {
+		if strings.HasSuffix(f.Path, ".go") && !f.isTestdata() {
 			found = append(found, checkGo(f)...)
 		}
 	}

@@ -64,6 +64,9 @@ func TestChecksCanFail(t *testing.T) {
 		{"sleep in a bubble", "relay/relay_test.go", "package relay\nimport (\n\"time\"\n\"testing/synctest\"\n)\nfunc f() { synctest.Test(nil, func() { time.Sleep(1) }) }\n", ""},
 		{"sleep in the code", "relay/relay.go", "package relay\nimport \"time\"\nfunc f() { time.Sleep(1) }\n", ""},
 		{"not Go", "relay/relay.go", "package", "expected"},
+		{"Go in testdata", "relay/testdata/sub/main.go", importing("github.com/creack/pty") + "func main() {}\n" + strings.Repeat("\n", 99), ""},
+		{"machine path in testdata", "relay/testdata/x.go", "package x // /" + "work/x\n", "path of one machine"},
+		{"a longer name than testdata", "relay/testdatas/x.go", "package x\n", "unknown package"},
 
 		{"root file", "notes.md", "", "notes.md: may not stand at the root"},
 		{"root folder", "internal/x.txt", "", "internal: may not stand at the root"},

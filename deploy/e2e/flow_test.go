@@ -73,7 +73,7 @@ const (
 // relay's heap meanwhile.
 func burstHeap(ctx context.Context, t *testing.T, s *Stack, p *printer) int {
 	t.Helper()
-	p.rate(burstRate)
+	p.rate(burstRate / slowdown)
 	var heaps []int
 	for began := time.Now(); time.Since(began) < burstTime; {
 		heaps = append(heaps, relayHeap(ctx, t, s))
@@ -165,8 +165,8 @@ func TestViewerWhoStandsStill(t *testing.T) {
 	}
 	line.Stall(true)
 	began := time.Now()
-	p.rate(1_000_000)
-	must(t, others[0].AwaitOffset(ctx, 5_000_000))
+	p.rate(1_000_000 / slowdown)
+	must(t, others[0].AwaitOffset(ctx, 5_000_000/slowdown))
 	end := p.finish()
 	for _, v := range others {
 		must(t, v.AwaitOffset(ctx, end))

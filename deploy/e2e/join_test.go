@@ -13,7 +13,7 @@ import (
 
 var (
 	joinViewers = flag.Int("join.viewers", 200, "how many join a terminal that prints, within join.within")
-	joinWithin  = flag.Duration("join.within", 2*time.Second, "how soon they all join")
+	joinWithin  = flag.Duration("join.within", slowdown*2*time.Second, "how soon they all join")
 )
 
 // joinSample is how many of those who join have their screens compared.
@@ -43,7 +43,7 @@ func TestManyJoin(t *testing.T) {
 	first := p.watch(ctx, s, "bob", Viewing{})
 	must(t, first.AwaitLive(ctx))
 	p.burst(2<<20 + 12345)
-	p.rate(10_000_000 / *joinViewers)
+	p.rate(10_000_000 / *joinViewers / (slowdown * slowdown))
 	must(t, first.AwaitOffset(ctx, 2<<20))
 	carol := s.Ready.User("carol")
 	grant, err := carol.Grant(ctx, s.Ready.SessionID)

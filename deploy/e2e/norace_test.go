@@ -2,6 +2,8 @@
 
 package e2e
 
+const slowdown = 1
+
 var buildFlags []string
 
 func raced(string) bool { return false }

@@ -80,6 +80,18 @@ func (b *buffer) at(i int) *row {
 // line returns row y of the screen.
 func (b *buffer) line(y int) *row { return b.at(b.base + y) }
 
+// ringLine returns row y from the oldest that a viewer has, if that is held. In
+// xterm.js the list of rows is a ring: behind the last it has come the oldest.
+func (b *buffer) ringLine(y int) *row {
+	if y >= b.limit {
+		y -= b.limit
+	}
+	if y -= b.lost; y < 0 || y >= b.count {
+		return nil
+	}
+	return b.at(y)
+}
+
 // push appends a row, for which the oldest may have to go, and returns it as
 // it was. The screen stays where it is in the text.
 func (b *buffer) push() *row {

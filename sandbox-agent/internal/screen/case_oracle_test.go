@@ -71,6 +71,7 @@ type performance struct {
 	output int // bytes that the program has written
 	end    *state
 	exempt []string // why cuts aren't compared
+	spared []string // why viewers got something else
 }
 
 // length is the position at the end.
@@ -154,17 +155,18 @@ func (p *performance) emit(out []byte) {
 // places are lines of a stack that lie outside of tests.
 var places = regexp.MustCompile(`[^/\s]*[^t]\.go:\d+ `)
 
-// justResized reports whether at most a few bytes followed the last resize,
-// which may have had no effect.
+// unended matches the beginning of a sequence, or of a string.
+var unended = regexp.MustCompile(`^\x1b(\[[^@-~\x1b]*|[]P^_X][^\a\x1b\x18\x1a]*)?$`)
+
+// justResized reports whether at most a few bytes, which may have had no effect,
+// or the beginning of a sequence followed the last resize.
 func (p *performance) justResized() bool {
-	bytes := 0
+	var since []byte
 	for _, s := range slices.Backward(p.seen) {
 		if s.Resize != nil {
-			return true
+			return len(since) <= 4 || unended.Match(since)
 		}
-		if bytes += len(s.Write); bytes > 4 {
-			return false
-		}
+		since = append(slices.Clone(s.Write), since...)
 	}
 	return false
 }

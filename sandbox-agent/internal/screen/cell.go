@@ -19,8 +19,8 @@ const (
 	// so that an empty cell is all zeros.
 	widthShift = 22
 
-	narrow = (1 ^ 1) << widthShift
-	second = (0 ^ 1) << widthShift // the right half of a wide character
+	narrow = 0
+	second = 1 << widthShift // of width 0: the right half of a wide character
 )
 
 // Of cell.fg and cell.bg, and of an extension's underline colour.
@@ -180,6 +180,15 @@ func (r *row) length() int {
 		}
 	}
 	return 0
+}
+
+// before returns the column of the character that ends before column x, -1 if
+// there is none.
+func (r *row) before(x int) int {
+	if x--; x >= 0 && r.cells[x].width() == 0 {
+		x--
+	}
+	return x
 }
 
 // noteCluster notes that column x has cluster n.

@@ -2,7 +2,8 @@ package screen
 
 const (
 	// maxClusterBytes bounds the characters that share one cell. The longest
-	// emoji have 35 bytes; more of a pile of marks is dropped.
+	// emoji have 35 bytes; more of a pile of marks is dropped, for viewers too:
+	// xterm.js keeps them all, and REP would multiply them beyond its memory.
 	maxClusterBytes = 128
 	// minTable and maxTable bound the entries of a table of what cells refer
 	// to. One that is full is swept, and what no longer fits is dropped.
@@ -40,23 +41,20 @@ func (w *sweeper) after(n int) {
 	}
 }
 
-// joinCluster returns the content of a cell that gets r added. It keeps no
-// width.
-func (s *Screen) joinCluster(content uint32, r rune) uint32 {
+// joinCluster returns the content of a cell that gets r added, without a width,
+// and whether there is room for it.
+func (s *Screen) joinCluster(content uint32, r rune) (joined uint32, ok bool) {
 	t := &s.clusters
 	t.scratch = s.appendText(t.scratch[:0], content)
 	t.scratch = appendRune(t.scratch, r)
 	if len(t.scratch) > maxClusterBytes {
-		return content
+		return 0, false
 	}
-	if n, ok := t.number[string(t.scratch)]; ok {
-		return n | clusterBit
-	}
-	n, ok := s.newCluster(string(t.scratch))
+	n, ok := t.number[string(t.scratch)]
 	if !ok {
-		return content
+		n, ok = s.newCluster(string(t.scratch))
 	}
-	return n | clusterBit
+	return n | clusterBit, ok
 }
 
 func (s *Screen) newCluster(text string) (n uint32, ok bool) {

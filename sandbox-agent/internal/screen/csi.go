@@ -11,9 +11,6 @@ const (
 	so  = 0x0e
 	si  = 0x0f
 
-	// maxRepeat is how often REP repeats at most.
-	maxRepeat = 1<<16 - 1
-
 	c1IND = 0x84
 	c1NEL = 0x85
 	c1HTS = 0x88
@@ -149,8 +146,11 @@ func (s *Screen) dispatchCSI(final byte, i int) {
 	if s.maybe && s.answerCSI(final, i+1) {
 		return
 	}
-	s.limitCount(final, i+1)
-	s.spareViewers(final, i+1)
+	if s.limitCount(final, i+1) {
+		return
+	}
+	s.spareErase(final, i+1)
+	s.spareAlternate(final, i+1)
 	s.clearUp()
 	s.inRun = false
 	if s.nCollect == 0 {
@@ -159,47 +159,6 @@ func (s *Screen) dispatchCSI(final byte, i int) {
 		s.markedSequence(s.identity(final))
 	}
 	s.join = 0
-}
-
-// limitCount lowers the count of a control sequence that ends at in[end] if it
-// is huge, for viewers too where it hasn't been let out: xterm.js does one
-// after the other, for hours if told so. But for REP the effect is the same.
-func (s *Screen) limitCount(final byte, end int) {
-	limit := maxSide
-	switch final {
-	case 'b':
-		limit = maxRepeat
-	case 'I', 'L', 'M', 'S', 'T', 'Z':
-	default:
-		return
-	}
-	p := &s.params
-	if s.nCollect > 0 || p.count() <= maxRepeat {
-		return
-	}
-	p.values[0] = int32(limit)
-	if s.maybe {
-		s.replace(end, appendInt([]byte("\x1b["), limit, final))
-	}
-}
-
-// spareViewers writes an erasing of everything up to the cursor, which ends at
-// in[end], as one of everything, where that is the same: at the end of a screen
-// without history xterm.js fails at the former and shows nothing ever after.
-func (s *Screen) spareViewers(final byte, end int) {
-	b := s.buf
-	selective := s.nCollect == 1 && s.identity(final) == query|'J'
-	if final != 'J' || s.params.get(0) != 1 || s.nCollect > 0 && !selective || !s.maybe {
-		return
-	}
-	if b.x+1 < b.cols || b.y+1 < b.count || b.y+1 == b.limit {
-		return
-	}
-	all := "\x1b[2J"
-	if selective {
-		all = "\x1b[?2J"
-	}
-	s.replace(end, []byte(all))
 }
 
 // controlSequence obeys a control sequence without private marker and

@@ -44,12 +44,8 @@ func (s *Screen) eraseDisplay(which int, selective bool) {
 // unwrapAfter does what xterm.js does to the row below an erased one: it takes
 // y for a row counted from the oldest.
 func (s *Screen) unwrapAfter(y int) {
-	b := s.buf
-	if y == b.limit {
-		y = 0 // the list of rows is a ring
-	}
-	if y -= b.lost; y >= 0 && y < b.count {
-		b.at(y).wrapped = false
+	if l := s.buf.ringLine(y); l != nil {
+		l.wrapped = false
 	}
 }
 
@@ -73,9 +69,11 @@ func (s *Screen) alignmentTest() {
 	c := s.penCell
 	c.content = 'E' | narrow
 	c.ext = 0
-	for y := b.y; y < b.rows; y++ {
-		b.line(y).fill(c)
-		b.line(y).wrapped = false
+	for n := range b.rows {
+		if l := b.ringLine(b.viewerBase() + b.y + n); l != nil {
+			l.fill(c)
+			l.wrapped = false
+		}
 	}
 	s.goTo(0, 0)
 }

@@ -53,8 +53,8 @@ func (p *painter) finishPen() {
 
 // adjust changes what can be changed of an irregular pen one by one.
 func (p *painter) adjust(want pen) {
-	if want.bg&flagExtended > p.pen.bg&flagExtended {
-		p.openLink(want.link) // even of none it says so
+	if (want.bg^p.pen.bg)&flagExtended != 0 {
+		p.openLink(want.link) // even of none it says whether there is an extension
 	}
 	p.control("\x1b[")
 	for _, f := range [...]struct {
@@ -101,15 +101,26 @@ func (p *painter) lastPrinted() *cell {
 	j := joint(0)
 	for i, r := range p.appendRunes(nil, c.content) {
 		next, joins := j.follow(r)
-		if _, ok := s.charsets.current.invert(r); !ok || joins != (i > 0) {
+		if joins != (i > 0) {
 			return nil
 		}
 		j = next
 	}
-	if j != s.join {
+	if j != s.join || !p.writable(c, s.charsets.current) {
 		return nil
 	}
 	return c
+}
+
+// writable reports whether the text of a cell can be written when a character
+// set is in use.
+func (s *Screen) writable(c *cell, set charset) bool {
+	for _, r := range s.appendRunes(nil, c.content) {
+		if _, ok := set.invert(r); !ok {
+			return false
+		}
+	}
+	return true
 }
 
 // invert returns what a program writes to get r.
@@ -134,10 +145,18 @@ func (p *painter) printLast(c *cell) {
 	}
 	p.goTo(y, b.x-c.width())
 	if p.modes.insert {
-		p.csi("P", c.width()) // for which printing makes room again
+		first := p.appendRunes(nil, c.content)[0]
+		joint, _ := joint(0).follow(first)
+		p.csi("P", joint.width()) // for which printing makes room again
 	}
+	p.printAs(c, p.charsets.current)
+}
+
+// printAs appends the text of a cell as it is written when a character set is
+// in use.
+func (p *painter) printAs(c *cell, set charset) {
 	for _, r := range p.appendRunes(nil, c.content) {
-		written, _ := p.charsets.current.invert(r)
+		written, _ := set.invert(r)
 		p.dst = appendRune(p.dst, written)
 	}
 }
@@ -167,7 +186,7 @@ func (p *painter) appendUnfinished() {
 	case oscString:
 		p.dst = append(append(p.dst, "\x1b]"...), s.str...)
 		if s.strLong {
-			p.dst = append(p.dst, 'x')
+			p.dst = append(p.dst, 'x') // as good as what was forgotten
 		}
 	case dcsEntry, dcsParam, dcsIntermediate:
 		p.dst = append(p.dst, "\x1bP"...)

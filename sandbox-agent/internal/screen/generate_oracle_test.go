@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+
+	"github.com/fairlead/fairlead/sandbox-agent/internal/screen"
 )
 
 // A generator writes random scripts in the grammar of terminal output.
@@ -50,26 +52,26 @@ func dirty(seed uint64, cols, rows int) request {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), wild: true}
 	g.size()
 	r := request{Cols: g.cols, Rows: g.rows, Scrollback: historyLimit}
-	write := func(output string) { r.Steps = append(r.Steps, oracleStep{Write: []byte(output)}) }
-	for range g.IntN(20) {
-		write(g.harmless())
+	s := screen.New(g.cols, g.rows) // spares it what viewers are spared
+	write := func(output string) {
+		if out, _ := s.Write(nil, nil, []byte(output)); len(out) > 0 {
+			r.Steps = append(r.Steps, oracleStep{Write: out})
+		}
 	}
+	for range g.IntN(20) {
+		write(g.token())
+	}
+	s.Resize(cols, rows)
 	r.Steps = append(r.Steps, oracleStep{Resize: &[2]int{cols, rows}})
 	g.cols, g.rows = cols, rows
 	for range g.IntN(20) {
-		write(g.harmless())
+		write(g.token())
 	}
 	write(g.unfinished())
-	return r
-}
-
-// harmless is a token that xterm.js doesn't fail at, as it may at CSI 1 J.
-func (g *generator) harmless() string {
-	for {
-		if t := g.token(); !strings.HasSuffix(t, "J") {
-			return t
-		}
+	if held := s.Flush(nil); len(held) > 0 {
+		r.Steps = append(r.Steps, oracleStep{Write: held})
 	}
+	return r
 }
 
 func (g *generator) size() {
@@ -208,9 +210,6 @@ func (g *generator) number(limit int) string {
 	return fmt.Sprint(g.IntN(max(g.cols, g.rows)+3) % (limit + 1))
 }
 
-// repeated are the finals that xterm.js carries out so many times as they say.
-const repeated = "STLMbIZ"
-
 func (g *generator) csi() string {
 	final := pick(g, "A", "B", "C", "D", "E", "F", "G", "H", "H", "H", "I", "J", "K", "K", "L", "M", "P", "S", "T", "X", "Z", "@",
 		"`", "a", "b", "b", "d", "e", "f", "g", "r", "r", "s", "u", " @", " A", "'}", "'~", "?J", "?K", "!p", " q", "\"q", "y", "?s", "?r", ">m", "t")
@@ -221,8 +220,8 @@ func (g *generator) csi() string {
 	var params []string
 	for range g.IntN(4) {
 		limit := 1 << 31
-		if strings.Contains(repeated, final) {
-			limit = 300
+		if final == "b" {
+			limit = 300 // a Screen keeps no lines of any length
 		}
 		switch final {
 		case "J", "K", "g", "\"q":
@@ -332,8 +331,11 @@ func (g *generator) unfinished() string {
 
 // broken is output that programs don't mean, as binary files have it.
 func (g *generator) broken() string {
-	if g.IntN(2) == 0 {
+	switch g.IntN(4) {
+	case 0, 1:
 		return g.unfinished()
+	case 2:
+		return g.anySequence()
 	}
 	b := make([]byte, 1+g.IntN(5))
 	for i := range b {
@@ -341,4 +343,19 @@ func (g *generator) broken() string {
 		}
 	}
 	return string(b)
+}
+
+// anySequence is a sequence that mostly nobody knows.
+func (g *generator) anySequence() string {
+	intermediate := pick(g, "", "", string(rune(' '+g.IntN(16))))
+	final := string(rune('@' + g.IntN(63)))
+	switch g.IntN(4) {
+	case 0:
+		return "\x1b" + intermediate + string(rune('0'+g.IntN(79)))
+	case 1:
+		return fmt.Sprintf("\x1b]%d;%d;#a\a", g.IntN(120), g.IntN(9))
+	case 2:
+		return "\x1bP" + g.number(9) + intermediate + final + "x\x1b\\"
+	}
+	return "\x1b[" + pick(g, "", "", "<", "=", ">", "?") + g.number(300) + pick(g, "", ";", ":") + g.number(300) + intermediate + final
 }

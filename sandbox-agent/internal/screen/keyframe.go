@@ -4,10 +4,13 @@ package screen
 // whatever state, the state of s: up to history newest rows above the screen,
 // both screens, and all that decides about what comes next.
 //
-// A few things no sequence can say, all of which take a change of size or a
-// wide character cut in two: cells and tab stops that a narrower size hides,
-// half a character in the first or last column, a saved cursor below the
-// screen, and that a mark is to join a character that has been moved.
+// A few things no sequence can say. Most take a change of size: cells and tab
+// stops that a narrower size hides, half a wide character at the edge, a last
+// row of nothing but such halves, a saved cursor below the screen, that a mark
+// is to join a character that has been moved, the text of a cell in the last
+// column that was overwritten. The others take the alternate screen: that the
+// next character wraps behind an empty cell, and a pen that was restored on the
+// normal screen with an underline but no style of it.
 func (s *Screen) AppendKeyframe(dst []byte, history int) []byte {
 	p := &painter{Screen: s, dst: dst, cols: s.buf.cols, marked: make([]bool, s.buf.cols)}
 	p.control("\x18\x1bc\x1b[20l\x1b[?25h")
@@ -50,12 +53,9 @@ func (p *painter) paintColors() {
 // paintBuffer writes rows and tab stops of a screen that is active and empty.
 func (p *painter) paintBuffer(b *buffer, history int) {
 	first := b.base - min(max(history, 0), b.base)
-	if p.early = b.saved.y < b.viewerBase(); p.early {
-		// Its row scrolls off. Count it from the oldest that is shown.
-		p.save(b, b.saved.y-b.lost-first, &row{cells: make([]cell, p.cols)})
-		p.designate(0, charsetASCII)
-		p.use(pen{})
-		p.goTo(0, 0)
+	p.early, p.savedRow = false, -1
+	if b.saved.y < b.viewerBase() {
+		p.savedRow = max(b.saved.y-b.lost-first, 0)
 	}
 	rows := make([]*row, 0, b.base-first+b.rows)
 	for i := first; i < b.base+b.rows; i++ {
@@ -64,7 +64,7 @@ func (p *painter) paintBuffer(b *buffer, history int) {
 	for len(rows) > 1 && len(rows) <= b.rows && !rows[0].wrapped && blankRow(rows[len(rows)-1]) {
 		rows = rows[:len(rows)-1]
 	}
-	p.paint(rows, b.rows)
+	p.paint(b, rows)
 	p.paintTabs(b)
 }
 
@@ -99,27 +99,76 @@ func (p *painter) goTo(y, x int) {
 }
 
 // save sets the saved cursor of b, which is active, in row y. It may have to
-// write that row's last cell again, if there are rows.
+// write that row's last cell again, unless the screen is empty and r nil.
 func (p *painter) save(b *buffer, y int, r *row) {
 	saved := &b.saved
 	y = min(max(y, 0), b.rows-1)
-	p.goTo(y, min(saved.x, p.cols-1))
-	pending := saved.x >= p.cols && r != nil
-	if pending {
+	repair := false
+	switch {
+	case saved.x < p.cols:
+		p.goTo(y, saved.x)
+	case b == p.normal:
+		p.pend(y)
+	case r == nil:
+		p.goTo(y, p.cols-1)
 		p.put(" ")
+	default:
+		repair = !p.reprint(r, y)
 	}
 	p.useRegular(pen{fg: saved.fg, bg: saved.bg}.restorable())
 	p.designate(0, saved.charset)
 	p.control("\x1b7")
-	if p.locked = true; pending {
+	if p.locked = true; repair {
 		p.designate(0, charsetASCII)
 		p.repair(r, y)
 	}
 	p.locked = false
 }
 
-// saveLate is save if that hasn't been done before the rows were written, or
-// was undone then.
+// pend moves the cursor of the normal screen to where the character after that
+// in the last column of row y wraps.
+func (p *painter) pend(y int) {
+	// The other screen has no margins and nothing to lose.
+	p.private(47, true)
+	p.goTo(y, p.cols-1)
+	p.put(" ")
+	p.private(47, false)
+	p.x = p.cols
+}
+
+// reprint is pend for the alternate screen: it writes the last character of
+// row r again, which is row y of the screen. If there is none it writes a space
+// and returns false.
+func (p *painter) reprint(r *row, y int) (right bool) {
+	x := p.cols - 1
+	if r.cells[x].isSecond() {
+		x--
+	}
+	c := &r.cells[x]
+	if c.empty() || x+c.width() != p.cols {
+		p.goTo(y, p.cols-1)
+		p.put(" ")
+		return false
+	}
+	p.goTo(y, x)
+	p.use(p.penOf(c))
+	p.print(c)
+	return true
+}
+
+// saveEarly is save for a row that is about to scroll off the top, while the
+// last row of the screen is written.
+func (p *painter) saveEarly(b *buffer) {
+	x := p.x
+	p.save(b, 0, nil)
+	p.designate(0, charsetASCII)
+	p.use(pen{})
+	p.goTo(b.rows-1, x)
+	p.early = true
+}
+
+// saveLate is save if that hasn't been done while the rows were written, or was
+// undone then.
 func (p *painter) saveLate(b *buffer) {
 	if !p.early {
 		y := min(max(b.saved.y-b.viewerBase(), 0), b.rows-1)
@@ -133,14 +182,14 @@ func (p *painter) repair(r *row, y int) {
 	x := p.cols - 1
 	clear(p.marked)
 	p.marked[x] = true
-	if p.isSpecial(r, x) {
+	for x > 0 && isSpecial(r, x) {
 		x--
 	}
 	if r.cells[x].isSecond() && x > 0 {
 		x--
 	}
 	p.goTo(y, x)
-	p.paintRow(r)
+	p.paintRow(r, false)
 }
 
 func (p *painter) designate(level int, set charset) {
@@ -177,8 +226,7 @@ func (p *painter) finish() {
 		if !shifted {
 			p.paintCharsets()
 		}
-		p.control("\x1b8")
-		p.pen.fg, p.pen.bg = b.saved.fg, b.saved.bg
+		p.restore()
 	} else {
 		p.designate(0, charsetASCII)
 	}
@@ -201,6 +249,28 @@ func (p *painter) finish() {
 	p.appendUnfinished()
 }
 
+// restore restores the cursor, and with it pen and character set: those of the
+// alternate screen if that is where they come from.
+func (p *painter) restore() {
+	saved := &p.buf.saved
+	if p.buf == p.normal && !p.cameFrom(saved) && p.cameFrom(&p.alt.saved) {
+		saved = &p.alt.saved
+		p.private(47, true)
+		p.control("\x1b8")
+		p.private(47, false)
+	} else {
+		p.control("\x1b8")
+	}
+	p.pen.fg, p.pen.bg = saved.fg, saved.bg
+}
+
+// cameFrom reports whether pen and character set may have been restored from a
+// saved cursor.
+func (s *Screen) cameFrom(saved *savedCursor) bool {
+	return saved.charset == s.charsets.current &&
+		(s.pen.regular() || (saved.fg^s.pen.fg)&flagUnderline == 0 && (saved.bg^s.pen.bg)&flagExtended == 0)
+}
+
 func (p *painter) paintCharsets() {
 	c := &p.charsets
 	for level, set := range c.g {
@@ -209,7 +279,8 @@ func (p *painter) paintCharsets() {
 	p.control([]string{"\x0f", "\x0e", "\x1bn", "\x1bo"}[c.level])
 }
 
-// placeCursor moves the cursor to where it is. With keepPen it writes nothing.
+// placeCursor moves the cursor to where it is. With keepPen it may only change
+// those parts of the pen that adjust sets.
 func (p *painter) placeCursor(keepPen bool) {
 	b := p.buf
 	y := b.y
@@ -217,35 +288,74 @@ func (p *painter) placeCursor(keepPen bool) {
 		y -= b.top
 	}
 	outside := p.modes.origin && (b.y < b.top || b.y > b.bottom)
-	if b == p.normal && (b.x >= p.cols || outside) {
-		// The other screen has no margins and nothing to lose.
+	switch {
+	case b == p.normal && b.x >= p.cols:
+		p.pend(b.y)
+	case b == p.normal && outside:
 		p.private(47, true)
-		p.goTo(b.y, min(b.x, p.cols-1))
-		if b.x >= p.cols {
-			p.put(" ")
-		}
+		p.goTo(b.y, b.x)
 		p.private(47, false)
-		return
+	case b.x < p.cols:
+		p.goTo(y, b.x)
+	default:
+		p.pendAlternate(b.line(b.y), y, keepPen)
 	}
-	p.goTo(y, min(b.x, p.cols-1))
-	if b.x < p.cols || keepPen {
-		return
-	}
-	cells := b.line(b.y).cells
+}
+
+// pendAlternate is pend for row r of the alternate screen, to which the cursor
+// goes as row y. There is no way where nothing is to be written in the last
+// column, or not with the pen that is to be kept.
+func (p *painter) pendAlternate(r *row, y int, keepPen bool) {
 	x := p.cols - 1
-	if cells[x].isSecond() {
+	if r.cells[x].isSecond() {
 		x--
 	}
-	switch c := &cells[x]; {
-	case !c.empty() && x+c.width() == p.cols:
-		p.goTo(y, x)
-		p.use(p.penOf(c))
-		p.print(c)
-	case plainRow(cells[:p.cols]):
-		p.use(pen{bg: c.bg})
+	c, set := &r.cells[x], charsetASCII
+	if keepPen {
+		set = p.buf.saved.charset
+	}
+	blank := plainRow(r.cells[:p.cols])
+	want, ok := p.penLike(c, keepPen)
+	p.goTo(y, x)
+	if !ok || !blank && (c.empty() || x+c.width() != p.cols || !p.writable(c, set)) {
+		return
+	}
+	switch {
+	case !keepPen:
+		p.use(want)
+	case want.regular():
+		p.useRegular(want)
+	default:
+		p.adjust(want)
+	}
+	if blank {
 		p.put(" ")
 		p.csi("K", 1)
+	} else {
+		p.printAs(c, set)
 	}
+}
+
+// penLike returns a pen that c can be written with, or that an empty c can be
+// erased with. With keepPen it must be one that adjust can make of the pen there
+// is to be, and back.
+func (p *painter) penLike(c *cell, keepPen bool) (want pen, ok bool) {
+	now := p.Screen.pen
+	if !keepPen || now.regular() {
+		want = p.penOf(c)
+		return want, !keepPen || want.regular()
+	}
+	if c.empty() {
+		setColor(&now.bg, c.bg)
+		return now, true
+	}
+	e := ext{}
+	if now.bg&flagExtended != 0 {
+		e = ext{underline: now.underline, color: now.color, link: now.link}
+	}
+	ok = p.ext(c) == e && (c.fg^now.fg)&flagUnderline == 0
+	now.fg, now.bg = c.fg, c.bg|now.bg&flagExtended
+	return now, ok
 }
 
 // plainRow reports whether all cells are equal to what erasing leaves.

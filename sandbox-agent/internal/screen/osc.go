@@ -39,7 +39,7 @@ func (s *Screen) oscBytes(i int) int {
 		return 1
 	}
 	n := 1
-	for end := min(len(s.in)-i, maxHeld); n < end; n++ {
+	for end := min(len(s.in)-i, maxHeld, maxString-len(s.str)); n < end; n++ {
 		if c := s.in[i+n]; c < ' ' || c > del {
 			break
 		}

@@ -7,11 +7,13 @@ type painter struct {
 	dst    []byte
 	pen    pen
 	cols   int
-	x      int    // of the cursor, cols when the next character wraps
-	join   joint  // of the character before
-	early  bool   // the saved cursor is set, and was before the rows
-	locked bool   // the saved cursor must stay
-	marked []bool // cells of the row in work that hold what doesn't belong there
+	x      int   // of the cursor, cols when the next character wraps
+	join   joint // of the character before
+	early  bool  // the saved cursor is set, and was while the rows were written
+	locked bool  // the saved cursor must stay
+
+	savedRow int    // of those that are written, where it is set early; -1 for none
+	marked   []bool // cells of the row in work that hold what doesn't belong there
 }
 
 // anyLink stands for a hyperlink whose address doesn't matter.
@@ -176,13 +178,14 @@ func (p *painter) print(c *cell) {
 
 // paint writes rows from the top of an empty screen on; more than it has
 // scroll. If the first continues a row that is gone, so does what is written.
-func (p *painter) paint(rows []*row, height int) {
+func (p *painter) paint(b *buffer, rows []*row) {
+	height := b.rows
 	clear(p.marked)
 	above := &row{}
 	if rows[0].wrapped {
 		above = &row{cells: make([]cell, p.cols)}
 		above.cells[p.cols-1].content = ' ' | narrow
-		p.paintRow(above)
+		p.paintRow(above, false)
 	}
 	for i, r := range rows {
 		if len(above.cells) > 0 {
@@ -191,7 +194,10 @@ func (p *painter) paint(rows []*row, height int) {
 		if rows[0].wrapped && i == height-1 {
 			p.csi("J", 3) // the row above the first has just scrolled off
 		}
-		p.paintRow(r)
+		if p.savedRow >= 0 && i == p.savedRow+height-1 {
+			p.saveEarly(b)
+		}
+		p.paintRow(r, i < len(rows)-1 && (height > 1 || rows[i+1].wrapped))
 		above = r
 	}
 	p.use(pen{})
@@ -199,17 +205,33 @@ func (p *painter) paint(rows []*row, height int) {
 
 // nextRow moves the cursor from row above to the beginning of r.
 func (p *painter) nextRow(above, r *row) {
-	clear(p.marked)
-	if !r.wrapped {
+	last := &above.cells[p.cols-1]
+	special := isSpecial(above, p.cols-1)
+	switch {
+	case special && (r.wrapped || p.buf.rows > 1), r.wrapped && p.x < p.cols:
+		// A wide character that finds no room leaves a cell of its look.
+		p.to(p.cols - 1)
+		p.use(p.penOf(last))
+		p.put(blot)
+		for x := range p.marked {
+			p.marked[x] = x < 2 || last.bg&modeMask != 0
+		}
+		if !r.wrapped {
+			p.control("\x1b[A\r\n")
+			p.x = 0
+			return
+		}
+	case !r.wrapped:
+		clear(p.marked)
 		if p.pen.bg&(modeMask|colorMask) != 0 {
 			p.use(pen{})
 		}
 		p.control("\r\n")
 		p.x = 0
 		return
-	}
-	if p.x == p.cols {
-		if first := &r.cells[0]; !first.empty() && first.width() == 1 && first.bg&modeMask == 0 && first.width() < p.cols {
+	default:
+		clear(p.marked)
+		if first := &r.cells[0]; !r.stale(0) && !first.empty() && first.width() == 1 && first.bg&modeMask == 0 {
 			if want := p.penOf(first); want.regular() {
 				p.use(want)
 				p.x = 0
@@ -220,25 +242,19 @@ func (p *painter) nextRow(above, r *row) {
 		p.use(pen{})
 		p.put(" ")
 		p.marked[0] = true
-	} else {
-		last := &above.cells[p.cols-1]
-		p.to(p.cols - 1)
-		p.use(p.penOf(last))
-		p.put(blot)
-		for x := range p.marked {
-			p.marked[x] = x < 2 || last.bg&modeMask != 0
-		}
 	}
 	p.control("\r")
 	p.x = 0
 }
 
-// paintRow writes the cells of r from the cursor on.
-func (p *painter) paintRow(r *row) {
+// paintRow writes the cells of r from the cursor on. With open, nextRow makes
+// the last one if it is special.
+func (p *painter) paintRow(r *row, open bool) {
 	from := p.x
 	p.paintWidows(r)
 	p.paintOrphans(r)
-	for x := p.paintSpecial(r, from); x < p.cols; {
+	p.paintStale(r, from)
+	for x := p.paintSpecial(r, from, open); x < p.cols; {
 		c := &r.cells[x]
 		switch {
 		case c.width() > 0 && !c.empty() && x+c.width() <= p.cols && !isWidow(r, x):
@@ -246,7 +262,7 @@ func (p *painter) paintRow(r *row) {
 			p.use(p.penOf(c))
 			p.print(c)
 			x += c.width()
-		case *c == cell{} && !p.marked[x], p.isSpecial(r, x), isOrphan(r, x), isWidow(r, x):
+		case *c == cell{} && !p.marked[x], isSpecial(r, x), isOrphan(r, x), isWidow(r, x):
 			x++
 		default:
 			x += p.paintBlank(r, x)
@@ -261,7 +277,7 @@ func (p *painter) paintBlank(r *row, x int) int {
 	n := 1
 	for x+n < p.cols {
 		c := &r.cells[x+n]
-		if !c.empty() || c.width() != 1 || isWidow(r, x+n) || c.bg&(modeMask|colorMask) != background || p.isSpecial(r, x+n) || background == 0 && !p.marked[x+n] {
+		if !c.empty() || c.width() != 1 || isWidow(r, x+n) || c.bg&(modeMask|colorMask) != background || isSpecial(r, x+n) || background == 0 && !p.marked[x+n] {
 			break
 		}
 		n++
@@ -274,42 +290,62 @@ func (p *painter) paintBlank(r *row, x int) int {
 
 // isSpecial reports whether a cell is empty but has a look that erasing
 // doesn't give: what is left of a wide character.
-func (p *painter) isSpecial(r *row, x int) bool {
+func isSpecial(r *row, x int) bool {
 	c := &r.cells[x]
-	if !c.empty() || c.width() != 1 || c.fg == 0 && c.ext == 0 && c.bg&^(modeMask|colorMask) == 0 {
-		return false
-	}
-	if x == p.cols-1 {
-		return !p.isSpecial(r, x-1)
-	}
-	return true
+	return c.empty() && c.width() == 1 && (c.fg != 0 || c.ext != 0 || c.bg&^(modeMask|colorMask) != 0)
 }
 
 // paintSpecial makes the special cells of a row by overwriting wide
 // characters. It marks what it leaves beside them, and returns from where on
 // cells are still to be written: from, or a little before.
-func (p *painter) paintSpecial(r *row, from int) int {
-	for x := from; x < p.cols; x++ {
-		if !p.isSpecial(r, x) {
+func (p *painter) paintSpecial(r *row, from int, open bool) int {
+	end := p.cols
+	if isSpecial(r, end-1) {
+		end--
+	}
+	for x := from; x < end; x++ {
+		if !isSpecial(r, x) {
 			continue
 		}
-		want := p.penOf(&r.cells[x])
-		p.to(min(x, p.cols-2))
-		p.use(want)
-		p.put(blot)
-		if p.x += 2; x < p.cols-1 {
-			p.to(x + 1)
-			p.marked[x+1] = true
-		} else {
-			p.to(x - 1)
-			p.marked[x-1] = true
-			if from = min(from, x-1); r.cells[from].isSecond() && from > 0 {
-				from--
-			}
+		if !open && end < p.cols && allSpecial(r.cells[x:p.cols]) && x > 0 {
+			end = x
+			break
 		}
+		p.to(x)
+		p.use(p.penOf(&r.cells[x]))
+		p.put(blot)
+		p.x += 2
+		p.to(x + 1)
 		p.put(" ")
 		p.x++
-		p.marked[x] = false
+		p.marked[x], p.marked[x+1] = false, true
+	}
+	if open {
+		return from
+	}
+	// What is left of the right half doesn't touch the cells behind it.
+	for x := p.cols - 1; x >= end; x-- {
+		p.to(x - 1)
+		p.use(p.penOf(&r.cells[x]))
+		p.put(blot)
+		p.x += 2
+		p.to(x - 1)
+		p.put(" ")
+		p.x++
+		p.marked[x], p.marked[x-1] = false, true
+		if from = min(from, x-1); r.cells[from].isSecond() && from > 0 {
+			from--
+		}
 	}
 	return from
+}
+
+func allSpecial(cells []cell) bool {
+	r := row{cells: cells}
+	for x := range cells {
+		if !isSpecial(&r, x) {
+			return false
+		}
+	}
+	return true
 }

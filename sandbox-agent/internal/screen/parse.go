@@ -1,5 +1,7 @@
 package screen
 
+import "bytes"
+
 // A state is what the parser is in the middle of.
 type state uint8
 
@@ -18,6 +20,7 @@ const (
 	dcsIntermediate
 	dcsIgnore
 	dcsString
+	abandonedOSC // what follows in one that was too long
 )
 
 const (
@@ -49,8 +52,10 @@ func (s *Screen) ground(i int) int {
 		s.suspect(i, false)
 		s.begin(escape)
 	case c == enq:
-		s.out = append(s.out, s.in[s.kept:i]...)
-		s.kept = i + 1
+		s.leaveOut(i, 1)
+		if breaksCharacter(s.in[:i]) {
+			s.separate()
+		}
 	case c == del:
 		s.inRun = false
 	default:
@@ -72,6 +77,9 @@ func (s *Screen) sequence(i int) int {
 	if s.maybe && s.maybeSize+i >= maxHeld {
 		s.clearUp()
 	}
+	if s.state == oscString && s.strLong && s.oscCounts() {
+		s.abandonOSC(i)
+	}
 	switch {
 	case c == esc:
 		s.interrupt(i)
@@ -85,12 +93,20 @@ func (s *Screen) sequence(i int) int {
 		r, n := decode(s.in[i:])
 		if r > 0 && r < 0xa0 {
 			s.control(r, i, n)
+		} else if s.state == abandonedOSC {
+			s.leaveOut(i, n)
 		} else if r > 0 {
 			s.step(r, s.in[i:i+n])
 		}
 		return n
 	}
 	switch s.state {
+	case abandonedOSC:
+		s.leaveOut(i, 1)
+		if c == bel {
+			s.toGround()
+		}
+		return 1
 	case oscString:
 		return s.oscBytes(i)
 	case csiEntry, csiParam:
@@ -291,10 +307,15 @@ func (s *Screen) toGround() {
 	s.inRun = false
 }
 
-// addString keeps bytes of a string.
+// addString keeps bytes of a string; of one that is too long only what comes
+// before the first semicolon.
 func (s *Screen) addString(p []byte) {
-	if s.strLong = s.strLong || len(s.str)+len(p) > maxString; s.strLong {
-		s.str = s.str[:0]
+	if s.strLong {
+		return
+	}
+	if s.strLong = len(s.str)+len(p) > maxString; s.strLong {
+		n := max(bytes.IndexByte(s.str, ';'), 0)
+		s.str = s.str[:n]
 		return
 	}
 	s.str = append(s.str, p...)
@@ -326,6 +347,20 @@ func (s *Screen) stepDCS(c byte) {
 		s.state = dcsIgnore
 		s.clearUp()
 	}
+}
+
+// breaksCharacter reports whether p ends within a character.
+func breaksCharacter(p []byte) bool {
+	for back := 1; back <= min(3, len(p)); back++ {
+		switch c := p[len(p)-back]; {
+		case c < 0x80:
+			return false
+		case c >= 0xc0:
+			_, n := decode(p[len(p)-back:])
+			return n == 0
+		}
+	}
+	return false
 }
 
 // decode returns the character p begins with and its length in bytes: 0 when

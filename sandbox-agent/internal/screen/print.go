@@ -53,7 +53,9 @@ func (s *Screen) printSlowly(i int) int {
 		if s.charsets.current != charsetASCII {
 			r = s.charsets.current.translate(c)
 		}
-		s.print(r)
+		if !s.print(r) {
+			s.leaveOut(i+n, 1)
+		}
 		n++
 	}
 	s.endRun()
@@ -78,7 +80,9 @@ func (s *Screen) printText(i int) int {
 		if n == 0 {
 			s.beginRun()
 		}
-		s.print(r)
+		if !s.print(r) {
+			s.leaveOut(i+n, size)
+		}
 		n += size
 	}
 	s.endRun()
@@ -109,68 +113,86 @@ func (s *Screen) endRun() {
 	}
 }
 
-// print puts one character where the cursor is.
-func (s *Screen) print(r rune) {
+// print puts one character where the cursor is. It does nothing and returns
+// false if the character were to join a cell that has no room for it.
+func (s *Screen) print(r rune) bool {
 	b := s.buf
-	before := s.join
-	next, joins := before.follow(r)
-	s.join = next
+	next, joins := s.join.follow(r)
+	if joins && b.x > 0 {
+		return s.printJoined(r, next)
+	}
 	width, old := next.width(), 0
 	if joins {
-		old = before.width()
+		old = s.join.width()
 	}
-	if b.x+width-old > b.cols {
-		if s.modes.wraparound {
-			s.wrap(old)
-		} else if b.x = b.cols - 1; width == 2 {
-			return
-		}
+	s.join = next
+	if !s.makeRoom(width, old) {
+		return true
 	}
-	cells := b.line(b.y).cells
-	if joins && b.x > 0 {
-		s.addToCell(b.line(b.y), b.x, r, width)
-		for range width - old {
-			cells[b.x] = s.penCell
-			cells[b.x].content = second
-			b.x++
-		}
-		return
-	}
+	l := b.line(b.y)
 	if s.modes.insert {
-		l := b.line(b.y)
 		l.insert(b.x, width-old, s.penCell)
 		l.halve(b.cols-1, s.penCell)
 	}
 	c := s.penCell
 	c.content = uint32(r) | uint32(width^1)<<widthShift
-	cells[b.x] = c
+	l.cells[b.x] = c
 	b.x++
 	if width == 2 {
 		c.content = second
-		cells[b.x] = c
+		l.cells[b.x] = c
 		b.x++
 	}
+	return true
 }
 
-// addToCell joins r to the character before column x.
-func (s *Screen) addToCell(l *row, x int, r rune, width int) {
-	i := x - 1
-	if l.cells[i].width() == 0 {
-		i--
+// makeRoom goes to the next row if a character is too wide for this one, of
+// which old columns are there already. It returns false if the character is to
+// be dropped.
+func (s *Screen) makeRoom(width, old int) bool {
+	b := s.buf
+	if b.x+width-old <= b.cols {
+		return true
 	}
-	if i < 0 {
-		return
+	if s.modes.wraparound {
+		s.wrap(old)
+		return true
 	}
-	c := &l.cells[i]
-	if c.empty() {
-		c.content = uint32(r)
-	} else {
-		c.content = s.joinCluster(c.content, r)
-		if c.content&clusterBit != 0 {
-			l.noteCluster(i, c.content&codeMask)
+	b.x = b.cols - 1
+	return width != 2
+}
+
+// printJoined is print for a character that joins the one before the cursor.
+func (s *Screen) printJoined(r rune, next joint) bool {
+	b := s.buf
+	content := uint32(r)
+	if i := b.line(b.y).before(b.x); i >= 0 && !b.line(b.y).cells[i].empty() {
+		var ok bool
+		if content, ok = s.joinCluster(b.line(b.y).cells[i].content, r); !ok {
+			return false
 		}
 	}
-	c.content = c.content&contentMask | uint32(width^1)<<widthShift
+	width, old := next.width(), s.join.width()
+	s.join = next
+	if !s.makeRoom(width, old) {
+		return true
+	}
+	l := b.line(b.y)
+	if i := l.before(b.x); i >= 0 {
+		if l.cells[i].empty() {
+			content = uint32(r) // a screen of one row has scrolled it away
+		}
+		l.cells[i].content = content | uint32(width^1)<<widthShift
+		if content&clusterBit != 0 {
+			l.noteCluster(i, content&codeMask)
+		}
+	}
+	for range width - old {
+		l.cells[b.x] = s.penCell
+		l.cells[b.x].content = second
+		b.x++
+	}
+	return true
 }
 
 // wrap goes to the beginning of the next row, which continues this one. The
@@ -189,7 +211,9 @@ func (s *Screen) wrap(old int) {
 	if x < 0 {
 		return
 	}
-	copyCells(b.line(b.y), 0, &from, x, old)
+	if old > 0 {
+		copyCells(b.line(b.y), 0, &from, x, old)
+	}
 	for ; x < b.cols; x++ {
 		from.cells[x] = s.penCell
 	}
@@ -200,26 +224,33 @@ func (s *Screen) eraseCell() cell { return cell{bg: s.pen.bg & (modeMask | color
 
 // repeat prints the last character n more times.
 func (s *Screen) repeat(n int) {
-	b := s.buf
-	x := b.x - s.join.width()
-	if s.join == 0 || x < 0 || x >= b.cols {
-		return
-	}
-	var text []rune
-	text = s.appendRunes(text, b.line(b.y).cells[x].content)
 	s.inRun = false
+	text := s.repeated()
 	if len(text) == 0 {
 		return
 	}
 	s.beginRun()
 	for range n {
 		for _, r := range text {
-			if r < del && s.charsets.current != charsetASCII {
-				r = s.charsets.current.translate(byte(r))
-			}
 			s.print(r)
 		}
 	}
 	s.endRun()
 	s.inRun = false
+}
+
+// repeated returns the characters that REP prints.
+func (s *Screen) repeated() []rune {
+	b := s.buf
+	x := b.x - s.join.width()
+	if s.join == 0 || x < 0 || x >= b.cols {
+		return nil
+	}
+	text := s.appendRunes(nil, b.line(b.y).cells[x].content)
+	for i, r := range text {
+		if r < del {
+			text[i] = s.charsets.current.translate(byte(r))
+		}
+	}
+	return text
 }

@@ -85,8 +85,8 @@ func TestRecordedStreams(t *testing.T) {
 				if v.difference != "" {
 					t.Errorf("%s", v.difference)
 				}
-				if v.failed || v.unsteady {
-					t.Logf("xterm.js failed: %t, was unsteady: %t", v.failed, v.unsteady)
+				if v.failed != "" || v.unsteady {
+					t.Logf("xterm.js failed: %q, was unsteady: %t", v.failed, v.unsteady)
 				}
 			})
 		}

@@ -3,11 +3,11 @@ package screen
 // Resize changes the size as xterm.js does: rows of the normal screen that
 // wrapped flow again, those of the alternate screen don't.
 func (s *Screen) Resize(cols, rows int) {
+	s.inRun = false // what comes next is another write
 	if c, r := s.Size(); c == cols && r == rows {
 		return
 	}
 	cols, rows = clampSize(cols, rows)
-	s.inRun = false // what comes next is another write
 	s.normal.resize(cols, rows)
 	s.alt.resize(cols, rows)
 	for _, b := range []*buffer{s.normal, s.alt} {
@@ -135,12 +135,6 @@ func (r *resizing) finish() {
 		}
 		r.lines = append(lines, r.lines...)
 		b.lost = r.base
-	}
-	if over := r.base + b.rows - r.length(); over > 0 && b.lost == 0 {
-		// The list of rows is a ring, and so the screen ends with the oldest.
-		r.lines = append(r.lines[over:len(r.lines):len(r.lines)], r.lines[:over]...)
-		r.base -= over
-		b.saved.y -= over
 	}
 	b.ring, b.start, b.count, b.base = r.lines, 0, len(r.lines), r.base-b.lost
 	if b.count > b.capacity {

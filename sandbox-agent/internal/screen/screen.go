@@ -44,6 +44,7 @@ type Screen struct {
 	maybe     bool   // the sequence being parsed may be a query
 	escaped   bool   // and the ESC it begins with was let out
 	closing   bool   // it may be the ST of a query
+	broken    bool   // it comes amid a character
 	maybeSize int    // bytes of it before those of in
 
 	// Owned by Write.
@@ -132,6 +133,7 @@ func (s *Screen) Flush(out []byte) []byte {
 // suspect begins a sequence, at in[i], that may turn out a query.
 func (s *Screen) suspect(i int, escaped bool) {
 	s.maybe, s.maybeAt, s.escaped, s.closing = true, i, escaped, false
+	s.broken = breaksCharacter(s.in[:i])
 	s.maybeSize = -i
 }
 
@@ -148,24 +150,46 @@ func (s *Screen) clearUp() {
 // remove takes the sequence being parsed, a query that ends at in[end], out of
 // the output. What viewers have seen of it they see end, without an effect.
 func (s *Screen) remove(end int) {
-	s.maybe = false
-	if len(s.held) == 0 {
-		s.out = append(s.out, s.in[s.kept:s.maybeAt]...)
-	}
-	s.held = s.held[:0]
-	s.kept = end
-	if s.escaped {
+	s.cut(end)
+	switch {
+	case s.escaped:
 		s.out = append(s.out, '\\')
 		s.join, s.inRun = 0, false
+	case s.broken:
+		s.separate()
 	}
 }
 
-// replace is remove, with bytes for viewers to see instead.
+// cut takes the sequence being parsed, which ends at in[end], out of the output
+// but for what has been let out.
+func (s *Screen) cut(end int) {
+	if len(s.held) == 0 {
+		s.out = append(s.out, s.in[s.kept:s.maybeAt]...)
+	}
+	s.maybe = false
+	s.held = s.held[:0]
+	s.kept = end
+}
+
+// separate keeps what comes next from ending the character that was begun
+// before what viewers don't see.
+func (s *Screen) separate() {
+	s.out = append(s.out, 0)
+	s.join, s.inRun = 0, false
+}
+
+// replace takes the sequence being parsed, which ends at in[end], out of the
+// output, with another one for viewers to see instead. If it has been let out
+// but for its final it has no effect once another begins.
 func (s *Screen) replace(end int, with []byte) {
-	s.remove(end)
+	if !s.maybe {
+		s.out = append(append(s.out, s.in[s.kept:end-1]...), with...)
+		s.kept = end
+		return
+	}
+	s.cut(end)
 	if s.escaped {
-		s.out = s.out[:len(s.out)-1] // with begins with the rest of a sequence
-		with = with[1:]
+		with = with[1:] // its ESC has been let out
 	}
 	s.out = append(s.out, with...)
 }

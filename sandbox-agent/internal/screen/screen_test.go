@@ -132,7 +132,14 @@ func TestQueries(t *testing.T) {
 		{"\x1b[1c\x1b[?15n\x1b[22t", "\x1b[1c\x1b[?15n\x1b[22t", ""},   // no queries
 		{"\x1b[2147483647S\x1b[70000b", "\x1b[1000S\x1b[65535b", ""},   // would take viewers hours
 		{"\x1b[6;20H\x1b[1J\x1b[?1J", "\x1b[6;20H\x1b[2J\x1b[?2J", ""}, // xterm.js would fail
+		{"\x1b[6;20H\x1b[1\x00J", "\x1b[6;20H\x1b[1\x00\x1b[2J", ""},
+		{"\u115f\x1b[999b", "\u115f\x1b[41b", ""}, // or run out of memory
+		{strings.Repeat("\u115f", 42) + "\x1b[b", strings.Repeat("\u115f", 42) + "\x1b\\", ""},
+		{"e" + strings.Repeat("\u0301", 70) + ".", "e" + strings.Repeat("\u0301", 63) + ".", ""},
+		{"\x1b]4" + strings.Repeat(";1;#fff", 10_000) + "\a.", "\x1b]4" + strings.Repeat(";1;#fff", 10_000)[:maxString] + "\x18.", ""}, // or take minutes
+		{"\x1b]52;c;" + strings.Repeat("eA==", 20_000) + "\a.", "\x1b]52;c;" + strings.Repeat("eA==", 20_000) + "\a.", ""},
 		{"\x1b[6;19H\x1b[1J\x1b[5;20H\x1b[1J", "\x1b[6;19H\x1b[1J\x1b[5;20H\x1b[1J", ""},
+		{"\xc9\x05\x97\xc9\x1b[c\x97", "\xc9\x00\x97\xc9\x00\x97", "\x1b[?62;22c"},               // no character comes of it
 		{"\x1b[" + strings.Repeat("0", 300) + "c", "\x1b[" + strings.Repeat("0", 300) + "c", ""}, // too long
 	}
 	for _, test := range tests {
@@ -147,6 +154,18 @@ func TestQueries(t *testing.T) {
 			if string(out) != test.out || string(answers) != test.answers {
 				t.Errorf("%q in pieces of %d: got %q and %q, want %q and %q", test.in, piece, out, answers, test.out, test.answers)
 			}
+		}
+	}
+}
+
+// TestSpareAlternate proves that viewers' alternate screen gets its rows anew
+// when the size has shrunk, and only then.
+func TestSpareAlternate(t *testing.T) {
+	s := New(20, 6)
+	s.Resize(20, 4)
+	for i, want := range []string{"\x1b[?1;47l\x1b[?47h\x1b[?47l\x1b[?1;1049h", "\x1b[?1;47l\x1b[?1;1049h"} {
+		if out, _ := s.Write(nil, nil, []byte("\x1b[?1;47l\x1b[?1;1049h")); string(out) != want {
+			t.Errorf("time %d: let out %q, want %q", i, out, want)
 		}
 	}
 }
@@ -219,7 +238,7 @@ func TestResize(t *testing.T) {
 func TestBounds(t *testing.T) {
 	s := New(40, 10)
 	var out []byte
-	for i := range 200_000 {
+	for i := range maxTable + 4096 {
 		out, _ = s.Write(out[:0], nil, fmt.Appendf(nil, "a%c%c\x1b]8;;%d\ax\x1b[58;2;%d;%d;%d;4mx", 0x300+i%100, 0x300+i/100%100, i, i&255, i>>8&255, i>>16))
 	}
 	if n := len(s.clusters.text); n > maxTable {
@@ -234,12 +253,12 @@ func TestBounds(t *testing.T) {
 	if n := s.normal.count; n > 10+maxHistoryRows {
 		t.Errorf("%d rows", n)
 	}
-	s.Write(nil, nil, append([]byte("\x1b]2;"), bytes.Repeat([]byte("x"), 10<<20)...))
-	s.Write(nil, nil, append([]byte("\a\x1b[H\x1bPq"), bytes.Repeat([]byte("x"), 10<<20)...))
+	s.Write(nil, nil, append([]byte("\x1b]2;"), bytes.Repeat([]byte("x"), 1<<20)...))
+	s.Write(nil, nil, append([]byte("\a\x1b[H\x1bPq"), bytes.Repeat([]byte("x"), 1<<20)...))
 	if n := cap(s.str); n > 4*maxString {
 		t.Errorf("%d bytes of a string", n)
 	}
-	s.Write(nil, nil, append([]byte("\x1b\\e"), bytes.Repeat([]byte("\u0301"), 1<<20)...))
+	s.Write(nil, nil, append([]byte("\x1b\\e"), bytes.Repeat([]byte("\u0301"), 1<<16)...))
 	if y, x := s.Cursor(); y != 0 || x != 1 || len(s.Cell(0, 0).Text) > maxClusterBytes {
 		t.Errorf("at %d, %d after %d bytes of marks", y, x, len(s.Cell(0, 0).Text))
 	}

@@ -86,16 +86,18 @@ func (s *script) without(from, to int) *script {
 	return c.moved(s, prefix.length(), gone.length())
 }
 
-// moved adapts the cuts to s of which n positions from at on were taken out.
-func (c script) moved(s *script, at, n int) *script {
-	c.Cuts = nil
-	for _, cut := range s.Cuts {
+// moved is s with the cuts of whole, of which n positions from at on were taken
+// out.
+func (s *script) moved(whole *script, at, n int) *script {
+	moved := *s
+	moved.Cuts = nil
+	for _, cut := range whole.Cuts {
 		if cut > at {
 			cut = max(at, cut-n)
 		}
-		c.Cuts = append(c.Cuts, cut)
+		moved.Cuts = append(moved.Cuts, cut)
 	}
-	return &c
+	return &moved
 }
 
 func (z *shrinker) dropSteps() {

@@ -27,15 +27,19 @@ type state struct {
 	Pen     look            `json:"pen"`
 	Deep    json.RawMessage `json:"deep"` // what shows only later; see oracle/oracle.mjs
 
-	// Of an alternate screen that became smaller: cells beyond the last column,
-	// and room for more lines, into which it scrolls.
+	// Of an alternate screen that became smaller: cells beyond the last column.
 	HiddenCells bool `json:"hiddenCells"`
-	SpareLines  bool `json:"spareLines"`
-	// A cursor was saved in a row that is neither on the screen nor was ever on
-	// that of a terminal which gets a keyframe.
+	// A cursor was saved below the screen, or above rows that take a saved
+	// cursor to write them.
 	SavedOff bool `json:"savedOff"`
+	// The pen is one that only restoring a cursor makes; it or the character set
+	// in use is from the cursor of the other screen.
+	IrregularPen bool `json:"irregularPen"`
+	PenElsewhere bool `json:"penElsewhere"`
 	// A cell has a text that can't be printed with its width.
 	Misfit bool `json:"misfit"`
+	// Texts that no cell holds were left where none can be printed.
+	StaleText bool `json:"staleText"`
 	// A larger size may show the tab stops beyond the last column, and gets new
 	// ones after them.
 	HiddenTabs bool `json:"hiddenTabs"`
@@ -63,9 +67,6 @@ type look struct {
 	Link   string // a hyperlink's address
 	LinkID string
 }
-
-// maxClusterText is how many bytes of what shares a cell a Screen surely keeps.
-const maxClusterText = 100
 
 // lostLink is the address of a hyperlink that xterm.js has forgotten.
 const lostLink = "\x00"
@@ -184,11 +185,15 @@ func (l line) equal(m line) bool {
 }
 
 // drawn is the line without what can't be seen: empty second halves whose
-// first is gone become empty cells.
+// first is gone become empty cells, others look like the first.
 func (l line) drawn() line {
 	cells := slices.Clone(l.Cells)
 	for x := range cells {
-		if cells[x].Text == "" && cells[x].Width == 0 && (x == 0 || cells[x-1].Width != 2) {
+		switch {
+		case cells[x].Text != "" || cells[x].Width != 0:
+		case x > 0 && cells[x-1].Width == 2:
+			cells[x].look = cells[x-1].look
+		default:
 			cells[x].Width = 1
 		}
 	}
@@ -198,14 +203,7 @@ func (l line) drawn() line {
 }
 
 func (c cell) equal(d cell) bool {
-	return sameText(c.Text, d.Text) && c.Width == d.Width && c.look.equal(d.look)
-}
-
-// sameText looks only at the beginning of texts that are longer than a Screen
-// keeps them.
-func sameText(a, b string) bool {
-	n := maxClusterText
-	return a == b || len(a) >= n && len(b) >= n && a[:n] == b[:n]
+	return c.Text == d.Text && c.Width == d.Width && c.look.equal(d.look)
 }
 
 // equal takes a hyperlink that xterm.js has forgotten for any.
@@ -243,49 +241,49 @@ func decodeState(t testing.TB, data json.RawMessage) *state {
 	return s
 }
 
-// difference tells how got differs from want, both of xterm.js, or is empty.
+// difference tells how got differs from s, both of xterm.js, or is empty.
 // Of two histories, the newest lines that both have count.
-func (want *state) difference(got *state) string {
-	for _, s := range []*state{want, got} {
-		for _, lines := range [][]line{s.Screen, s.Other, s.History} {
+func (s *state) difference(got *state) string {
+	for _, t := range []*state{s, got} {
+		for _, lines := range [][]line{t.Screen, t.Other, t.History} {
 			for i, l := range lines {
 				lines[i] = l.drawn()
 			}
 		}
 	}
-	if d := want.outward(got); d != "" {
+	if d := s.outward(got); d != "" {
 		return d
 	}
-	if d := differentLines("normal screen behind", want.Other, got.Other); d != "" {
+	if d := differentLines("normal screen behind", s.Other, got.Other); d != "" {
 		return d
 	}
-	n := min(len(want.History), len(got.History))
-	if d := differentLines("history", want.History[len(want.History)-n:], got.History[len(got.History)-n:]); d != "" {
+	n := min(len(s.History), len(got.History))
+	if d := differentLines("history", s.History[len(s.History)-n:], got.History[len(got.History)-n:]); d != "" {
 		return d
 	}
-	if !want.Pen.equal(got.Pen) {
-		return fmt.Sprintf("pen: got%v, want%v", got.Pen, want.Pen)
+	if !s.Pen.equal(got.Pen) {
+		return fmt.Sprintf("pen: got%v, want%v", got.Pen, s.Pen)
 	}
-	if !bytes.Equal(want.Deep, got.Deep) {
-		return fmt.Sprintf("hidden state\n   got %s\n  want %s", got.Deep, want.Deep)
+	if !bytes.Equal(s.Deep, got.Deep) {
+		return fmt.Sprintf("hidden state\n   got %s\n  want %s", got.Deep, s.Deep)
 	}
 	return ""
 }
 
-// shownDifference tells how got, which Screen reports, differs from want, or
-// is empty.
-func (want *state) shownDifference(got *state) string {
-	shown := *want
-	shown.Screen = make([]line, len(want.Screen))
-	for i, l := range want.Screen {
+// shownDifference tells how got, which Screen reports, differs from s, or is
+// empty.
+func (s *state) shownDifference(got *state) string {
+	shown := *s
+	shown.Screen = make([]line, len(s.Screen))
+	for i, l := range s.Screen {
 		shown.Screen[i] = l.shown()
 	}
 	if d := shown.outward(got); d != "" {
 		return d
 	}
-	n := min(len(want.History), len(got.History))
+	n := min(len(s.History), len(got.History))
 	for i := 1; i <= n; i++ {
-		w, g := want.History[len(want.History)-i].text(), got.History[len(got.History)-i].text()
+		w, g := s.History[len(s.History)-i].text(), got.History[len(got.History)-i].text()
 		if w != g {
 			return fmt.Sprintf("history, %d lines back\n   got %q\n  want %q", i, g, w)
 		}
@@ -294,27 +292,27 @@ func (want *state) shownDifference(got *state) string {
 }
 
 // outward compares what both kinds of state have.
-func (want *state) outward(got *state) string {
+func (s *state) outward(got *state) string {
 	switch {
-	case want.Cols != got.Cols || want.Rows != got.Rows:
-		return fmt.Sprintf("size: got %dx%d, want %dx%d", got.Cols, got.Rows, want.Cols, want.Rows)
-	case want.Modes["alternate"] != got.Modes["alternate"]:
-		return fmt.Sprintf("alternate screen: got %t, want %t", got.Modes["alternate"], want.Modes["alternate"])
+	case s.Cols != got.Cols || s.Rows != got.Rows:
+		return fmt.Sprintf("size: got %dx%d, want %dx%d", got.Cols, got.Rows, s.Cols, s.Rows)
+	case s.Modes["alternate"] != got.Modes["alternate"]:
+		return fmt.Sprintf("alternate screen: got %t, want %t", got.Modes["alternate"], s.Modes["alternate"])
 	}
-	if d := differentLines("screen", want.Screen, got.Screen); d != "" {
+	if d := differentLines("screen", s.Screen, got.Screen); d != "" {
 		return d
 	}
 	switch {
-	case want.X != got.X || want.Y != got.Y:
-		return fmt.Sprintf("cursor: got column %d row %d, want column %d row %d", got.X, got.Y, want.X, want.Y)
-	case want.Title != got.Title:
-		return fmt.Sprintf("title: got %q, want %q", got.Title, want.Title)
-	case want.Mouse != got.Mouse:
-		return fmt.Sprintf("mouse mode: got %q, want %q", got.Mouse, want.Mouse)
+	case s.X != got.X || s.Y != got.Y:
+		return fmt.Sprintf("cursor: got column %d row %d, want column %d row %d", got.X, got.Y, s.X, s.Y)
+	case s.Title != got.Title:
+		return fmt.Sprintf("title: got %q, want %q", got.Title, s.Title)
+	case s.Mouse != got.Mouse:
+		return fmt.Sprintf("mouse mode: got %q, want %q", got.Mouse, s.Mouse)
 	}
-	for _, name := range slices.Sorted(maps.Keys(want.Modes)) {
-		if value, ok := got.Modes[name]; !ok || value != want.Modes[name] {
-			return fmt.Sprintf("mode %s: got %t (reported: %t), want %t", name, value, ok, want.Modes[name])
+	for _, name := range slices.Sorted(maps.Keys(s.Modes)) {
+		if value, ok := got.Modes[name]; !ok || value != s.Modes[name] {
+			return fmt.Sprintf("mode %s: got %t (reported: %t), want %t", name, value, ok, s.Modes[name])
 		}
 	}
 	return ""

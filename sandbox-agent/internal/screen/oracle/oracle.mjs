@@ -31,6 +31,7 @@ const widthShift = 22;
 const colourMode = 0x3000000;
 const rgbMode = 0x3000000;
 const extended = 0x10000000; // in bg
+const underlined = 0x10000000; // in fg
 
 // Of a cell's fg and bg words, in the order of the bits of a state's flags.
 const flagBits = [
@@ -97,6 +98,13 @@ class Case {
     this.term.resize(cols, rows);
   }
 
+  // verify fails if xterm.js has lost lines of a screen.
+  verify() {
+    for (const { lines, ybase } of [this.core.buffers.normal, this.core.buffers.alt]) {
+      if (lines.length > 0 && lines.length < ybase + this.term.rows) throw new Error('lines are missing');
+    }
+  }
+
   state() {
     this.misfit = false;
     const { normal, alt, active } = this.core.buffers;
@@ -115,12 +123,52 @@ class Case {
       pen: this.#pen(this.core._inputHandler._curAttrData),
       deep: this.#deep(),
       hiddenCells: active === alt && range(alt.lines.length).some((y) => alt.lines.get(y)?.length > cols),
-      spareLines: alt.lines.maxLength > rows,
-      savedOff: [normal, alt].some(({ savedY, ybase }) => savedY >= rows && (savedY < ybase || savedY >= ybase + rows)),
+      savedOff: [normal, alt].some(({ savedY, ybase }) => savedY >= ybase + rows) || this.#irregularBelow(normal),
+      irregularPen: irregular(this.core._inputHandler._curAttrData),
+      penElsewhere: active === alt && this.#penElsewhere(),
       misfit: this.misfit,
+      staleText: this.#staleText(normal),
       hiddenTabs: [normal, alt].some(({ tabs }) => stops(tabs).some((x) => x >= cols)),
       oddTabs: [normal, alt].some(({ tabs }) => !regular(tabs, cols)),
     };
+  }
+
+  // A pen that restoring a cursor has left can only come from that cursor, and
+  // takes the place of what is saved.
+  #irregularBelow({ lines, savedY, ybase }) {
+    if (savedY >= ybase) return false;
+    const attributes = { fg: 0, bg: 0 };
+    for (let y = savedY + this.term.rows; y < ybase + this.term.rows; y++) {
+      const line = lines.get(y);
+      for (let x = 0; x < line.length; x++) {
+        attributes.fg = line.getFg(x);
+        attributes.bg = line.getBg(x);
+        attributes.extended = line._extendedAttrs[x];
+        if (irregular(attributes)) return true;
+      }
+    }
+    return false;
+  }
+
+  // Beyond the last columns there may be texts of cells that hold others now,
+  // or that a smaller size has cut off. Larger sizes may show them.
+  #staleText({ lines }) {
+    const last = this.term.cols - 1;
+    return range(lines.length).some((y) => {
+      const line = lines.get(y);
+      return Object.keys(line._combined).some((x) => x > last || (Number(x) === last && line.isCombined(last) === 0));
+    });
+  }
+
+  // Pen and character set were restored from a cursor of the normal screen.
+  #penElsewhere() {
+    const pen = this.core._inputHandler._curAttrData;
+    const { savedCurAttrData: saved, savedCharset } = this.core.buffers.alt;
+    const { glevel, charset, _charsets: designated } = this.core._charsetService;
+    return (
+      (irregular(pen) && (((pen.fg ^ saved.fg) & underlined) !== 0 || ((pen.bg ^ saved.bg) & extended) !== 0)) ||
+      (charset !== designated[glevel] && charset !== savedCharset)
+    );
   }
 
   #modes() {
@@ -204,11 +252,9 @@ class Case {
       const content = data[3 * x];
       const width = content >>> widthShift;
       let chars = '';
-      if (content & combined) {
-        chars = line._combined[x];
-        this.misfit ||= printedWidth(chars) !== width;
-      }
-      if ((content & combined) === 0 && content & hasContent) chars = String.fromCodePoint(content & contentMask);
+      if (content & combined) chars = line._combined[x];
+      else if (content & hasContent) chars = String.fromCodePoint(content & contentMask);
+      this.misfit ||= chars > '\x7f' && printedWidth(chars) !== width;
       if (width === 1 && chars === '') text.push('\0');
       else if (width === 1 && chars.length === 1 && chars > '\x01') text.push(chars);
       else {
@@ -238,7 +284,8 @@ class Case {
 }
 
 // Reflowing a line onto itself, xterm.js may give a cell the text of another
-// one, which then has a width that it can't be printed with.
+// one, which then has a width that it can't be printed with. So may a mark that
+// makes a character too wide for a screen of one row, which scrolls it away.
 const widths = new Map();
 
 function printedWidth(chars) {
@@ -290,6 +337,14 @@ function flags(words) {
   return bits;
 }
 
+// irregular reports whether a pen is one that SGR and OSC 8 alone don't make.
+function irregular({ fg, bg, extended: ext }) {
+  const has = (bg & extended) !== 0;
+  const style = ext === undefined ? 0 : (ext._ext >> 26) & 7;
+  const link = ext === undefined ? 0 : ext._urlId;
+  return ((fg & underlined) !== 0) !== (has && style !== 0) || has !== (style !== 0 || link !== 0);
+}
+
 function range(n) {
   return [...Array(n).keys()];
 }
@@ -334,6 +389,7 @@ function run(request) {
       const { write, resize, snapshot } = request.steps[step];
       if (write !== undefined) it.write(Buffer.from(write, 'base64'));
       if (resize !== undefined) it.resize(resize);
+      it.verify();
       if (snapshot) states.push(it.state());
     }
   } catch (error) {

@@ -1,0 +1,135 @@
+package screen
+
+import (
+	"strconv"
+	"unicode/utf8"
+)
+
+// What xterm.js fails at, or takes very long for, viewers are spared: they get
+// something else of the same effect, which is then what the screen obeys.
+
+// maxRepeat is how often REP repeats at most.
+const maxRepeat = 1<<16 - 1
+
+// limitCount lowers the count of a control sequence that ends at in[end] if it
+// is huge: xterm.js does one after the other, for hours if told so. But for REP
+// the effect is the same. It returns true when nothing is left to do.
+func (s *Screen) limitCount(final byte, end int) (done bool) {
+	p := &s.params
+	limit := maxSide
+	switch final {
+	case 'b':
+		if s.nCollect == 0 {
+			limit = s.repeatLimit(min(p.count(), maxRepeat))
+		}
+	case 'I', 'L', 'M', 'S', 'T', 'Z':
+	default:
+		return false
+	}
+	switch {
+	case s.nCollect > 0 || p.count() <= limit:
+		return false
+	case limit == 0:
+		s.replace(end, []byte("\x1b\\"))
+		s.join, s.inRun = 0, false
+		return true
+	}
+	p.values[0] = int32(limit)
+	s.replace(end, appendInt([]byte("\x1b["), limit, final))
+	return false
+}
+
+// spareErase makes an erasing of everything up to the cursor, which ends at
+// in[end], one of everything, where that is the same: at the end of a screen
+// without history xterm.js fails at the former and shows nothing ever after.
+// Some viewers may be without history even if there is some here.
+func (s *Screen) spareErase(final byte, end int) {
+	b, p := s.buf, &s.params
+	selective := s.nCollect == 1 && s.identity(final) == query|'J'
+	if final != 'J' || p.get(0) != 1 || s.nCollect > 0 && !selective || b.x+1 < b.cols || b.y+1 < b.rows {
+		return
+	}
+	all := "\x1b[2J"
+	if selective {
+		all = "\x1b[?2J"
+	}
+	p.values[0] = 2
+	s.replace(end, []byte(all))
+}
+
+// spareAlternate has viewers enter the alternate screen twice if the size has
+// shrunk since they left it, where the sequence that ends at in[end] enters it.
+// xterm.js then has room for the old number of rows the first time, makes a
+// history of it, and mixes the rows up when the size grows again.
+func (s *Screen) spareAlternate(final byte, end int) {
+	if final != 'h' || s.buf == s.alt || s.alt.limit <= s.alt.rows || s.identity(final) != query|'h' {
+		return
+	}
+	p := &s.params
+	for i := range p.n {
+		switch p.get(i) {
+		case 47, 1047, 1049:
+			s.replace(end, append(p.append([]byte("\x1b[?47h\x1b[?47l\x1b[?")), 'h'))
+			s.useAlternate()
+			s.useNormal()
+			return
+		}
+	}
+}
+
+// repeatLimit returns how often, of n times, REP can print again before a cell
+// has no room.
+func (s *Screen) repeatLimit(n int) int {
+	text := s.repeated()
+	l := s.buf.line(s.buf.y)
+	i := l.before(s.buf.x)
+	if len(text) == 0 || i < 0 {
+		return n
+	}
+	j, size := s.join, len(s.appendText(nil, l.cells[i].content))
+	for times := range n {
+		before := j
+		for _, r := range text {
+			next, joins := j.follow(r)
+			if !joins {
+				size = 0
+			}
+			if size += utf8.RuneLen(r); size > maxClusterBytes {
+				return times
+			}
+			j = next
+		}
+		if _, joins := before.follow(text[0]); !joins && j == before {
+			break
+		}
+	}
+	return n
+}
+
+// oscCounts reports whether an OSC that is too long may be one that has an
+// effect on the screen.
+func (s *Screen) oscCounts() bool {
+	n, err := strconv.Atoi(string(s.str))
+	switch {
+	case err != nil:
+		return true // it has no number, or too many zeros before it
+	case n == oscTitleAndIcon, n == oscTitle, n == oscPalette, n == oscHyperlink, n == oscResetPalette:
+		return true
+	}
+	return n >= oscForeground && n <= oscCursor || n >= oscResetSpecial && n <= oscResetSpecial+2
+}
+
+// abandonOSC ends an OSC that is too long at in[i], without an effect: xterm.js
+// takes minutes for one with a million colours.
+func (s *Screen) abandonOSC(i int) {
+	s.leaveOut(i, 0)
+	s.out = append(s.out, can)
+	s.state = abandonedOSC
+	s.join = 0
+}
+
+// leaveOut keeps n bytes at in[i] from viewers.
+func (s *Screen) leaveOut(i, n int) {
+	s.out = append(s.out, s.in[s.kept:i]...)
+	s.kept = i + n
+}
