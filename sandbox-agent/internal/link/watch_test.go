@@ -19,16 +19,19 @@ func TestWatch(t *testing.T) {
 		leave := w.join(func(watched bool) { two = append(two, watched) })
 		w.end()
 		time.Sleep(2 * watchLinger)
+		synctest.Wait()
 		w.end()
 		time.Sleep(watchLinger - 1)
 		w.begin()
 		time.Sleep(2 * watchLinger)
+		synctest.Wait()
 		if want := []bool{true}; !slices.Equal(one, want) || !slices.Equal(two, want) {
 			t.Errorf("while somebody watches: %v and %v", one, two)
 		}
 		leave()
 		w.end()
 		time.Sleep(watchLinger + 1)
+		synctest.Wait()
 		if want := []bool{true, false}; !slices.Equal(one, want) || len(two) != 1 {
 			t.Errorf("later: %v and %v", one, two)
 		}
