@@ -10,14 +10,15 @@ func isOrphan(r *row, x int) bool {
 }
 
 // paintOrphans makes the orphans of a row, the rightmost first: each moves
-// those behind it by a cell.
-func (p *painter) paintOrphans(r *row) {
+// those behind it by a cell. It returns whether there are any.
+func (p *painter) paintOrphans(r *row) bool {
 	n := 0
 	for x := max(p.x, 2); x < p.cols; x++ {
 		if isOrphan(r, x) && x-n >= 2 {
 			n++
 		}
 	}
+	found := n > 0
 	for x := p.cols - 1; n > 0; x-- {
 		if !isOrphan(r, x) {
 			continue
@@ -31,6 +32,7 @@ func (p *painter) paintOrphans(r *row) {
 		p.use(pen{})
 		p.csi("@", 1)
 	}
+	return found
 }
 
 // isWidow reports whether a cell is a left half without a right one, and one
@@ -45,8 +47,9 @@ func isWidow(r *row, x int) bool {
 }
 
 // paintWidows makes the widows of a row at its end, where without wraparound a
-// second wide character only ends the first, and moves them to the left.
-func (p *painter) paintWidows(r *row) {
+// second wide character only ends the first, and moves them to the left. It
+// returns whether there are any.
+func (p *painter) paintWidows(r *row) bool {
 	last := -1
 	for x := p.x; x < p.cols-1; x++ {
 		if !isWidow(r, x) {
@@ -70,6 +73,7 @@ func (p *painter) paintWidows(r *row) {
 		p.shiftLeft(p.cols - 2 - last)
 		p.private(7, true)
 	}
+	return last >= 0
 }
 
 // shiftLeft moves the cells of the row by n.

@@ -251,8 +251,10 @@ func (p *painter) nextRow(above, r *row) {
 // the last one if it is special.
 func (p *painter) paintRow(r *row, open bool) {
 	from := p.x
-	p.paintWidows(r)
-	p.paintOrphans(r)
+	widows, orphans := p.paintWidows(r), p.paintOrphans(r)
+	if widows || orphans {
+		from = 0 // they went through the cells before
+	}
 	p.paintStale(r, from)
 	for x := p.paintSpecial(r, from, open); x < p.cols; {
 		c := &r.cells[x]

@@ -188,6 +188,17 @@ func (s *state) leftovers() bool {
 // without automatic wrapping, a wide character that found no room.
 func (s *state) joins() bool { return !bytes.Contains(s.Deep, []byte(`"join":""`)) }
 
+// before is the character before the cursor. Its look is that of the pen if it
+// was just printed, unless a screen of one row has scrolled it away meanwhile.
+func (s *state) before() cell {
+	for x := s.X - 1; x >= 0 && x < len(s.Screen[s.Y].Cells); x-- {
+		if c := s.Screen[s.Y].Cells[x]; c.Width > 0 {
+			return c
+		}
+	}
+	return cell{look: s.Pen}
+}
+
 // lateDifference compares a terminal that got a keyframe with the one that saw
 // all, right then and at the end.
 func (p *performance) lateDifference(t testing.TB, c *cut, then, end json.RawMessage, late reply) string {
@@ -240,6 +251,8 @@ func (s *state) unreachable(moved bool) string {
 		return "something to join after a resize"
 	case s.joins() && !s.Modes["wraparound"] && s.X == s.Cols-1:
 		return "something to join that had no room"
+	case s.joins() && s.before().look != s.Pen:
+		return "something to join of another look"
 	}
 	return ""
 }

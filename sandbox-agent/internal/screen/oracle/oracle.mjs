@@ -254,7 +254,7 @@ class Case {
       let chars = '';
       if (content & combined) chars = line._combined[x];
       else if (content & hasContent) chars = String.fromCodePoint(content & contentMask);
-      this.misfit ||= chars > '\x7f' && printedWidth(chars) !== width;
+      if (chars.length > 1 || chars > '\x7f') this.misfit ||= printedWidth(chars) !== width;
       if (width === 1 && chars === '') text.push('\0');
       else if (width === 1 && chars.length === 1 && chars > '\x01') text.push(chars);
       else {
