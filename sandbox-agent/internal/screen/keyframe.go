@@ -156,14 +156,18 @@ func (p *painter) reprint(r *row, y int) (right bool) {
 	return true
 }
 
-// saveEarly is save for a row that is about to scroll off the top, while the
-// last row of the screen is written.
+// saveEarly is save for a row of the normal screen that is about to scroll off
+// the top, when the last row of the screen has been written.
 func (p *painter) saveEarly(b *buffer) {
 	x := p.x
 	p.save(b, 0, nil)
 	p.designate(0, charsetASCII)
 	p.use(pen{})
-	p.goTo(b.rows-1, x)
+	if x < p.cols {
+		p.goTo(b.rows-1, x)
+	} else {
+		p.pend(b.rows - 1)
+	}
 	p.early = true
 }
 

@@ -194,10 +194,10 @@ func (p *painter) paint(b *buffer, rows []*row) {
 		if rows[0].wrapped && i == height-1 {
 			p.csi("J", 3) // the row above the first has just scrolled off
 		}
+		p.paintRow(r, i < len(rows)-1 && (height > 1 || rows[i+1].wrapped))
 		if p.savedRow >= 0 && i == p.savedRow+height-1 {
 			p.saveEarly(b)
 		}
-		p.paintRow(r, i < len(rows)-1 && (height > 1 || rows[i+1].wrapped))
 		above = r
 	}
 	p.use(pen{})
