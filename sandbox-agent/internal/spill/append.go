@@ -260,7 +260,7 @@ func (f *File) Resize(offset uint64, cols, rows int) {
 	to := size{cols, rows}
 	s.mu.Lock()
 	switch {
-	case f.closed:
+	case f.closed, to == f.size:
 		s.mu.Unlock()
 		return
 	case f.trouble.stopped:
@@ -269,7 +269,7 @@ func (f *File) Resize(offset uint64, cols, rows int) {
 		}
 		s.mu.Unlock()
 		return
-	case offset < f.head, to == f.size:
+	case offset < f.head:
 		s.mu.Unlock()
 		return
 	}

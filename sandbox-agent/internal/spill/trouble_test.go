@@ -20,6 +20,22 @@ const (
 	recovered = "output is spilled again"
 )
 
+// TestSameSizeInTrouble has a resize that changes nothing come while nothing is
+// written: it says nothing about where the log is, as at other times.
+func TestSameSizeInTrouble(t *testing.T) {
+	var disk faultyDisk
+	s := open(t, Options{Dir: t.TempDir(), PerTerminal: 1, Total: 1, write: disk.write})
+	f := s.Create(pty, epoch)
+	f.Resize(2, 4, 9)
+	disk.set(0, unix.ENOSPC)
+	f.Append(2, stream(2, 3))
+	disk.set(0, nil)
+	f.Resize(5, 4, 9)
+	f.Append(3, stream(3, 4)) // skipped: one byte is a segment's worth
+	f.Append(4, stream(4, 5))
+	wantHeld(t, f, 4, 5)
+}
+
 // TestFullDisk fails a write in the middle of a segment of 16 bytes.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()

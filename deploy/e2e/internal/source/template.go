@@ -35,8 +35,9 @@ var words = strings.Fields(`build link test pass fail warning error note file li
 	Größe привет 👍 👩‍💻 é ﷽ ┌──┐ │ok│ └──┘ 0x7fff 100% a=b --flag ./path/to/file`)
 
 // piece makes up a part of a line, of at most 60 bytes: nothing in it is a
-// query, which would not reach a viewer, or turns autowrap off, for what
-// xterm.js then shows depends on how the output is cut into writes.
+// query or erases up to the last cell of the screen, which would not reach a
+// viewer as it is, or turns autowrap off, for what xterm.js then shows depends
+// on how the output is cut into writes.
 func piece(rng *rand.Rand) string {
 	word := words[rng.IntN(len(words))]
 	switch rng.IntN(20) {
@@ -53,7 +54,7 @@ func piece(rng *rand.Rand) string {
 	case 5:
 		return fmt.Sprintf("\x1b[%d%c", 1+rng.IntN(5), "@PLMX"[rng.IntN(5)])
 	case 6:
-		return fmt.Sprintf("\x1b[%d%c", rng.IntN(2), "JK"[rng.IntN(2)])
+		return [...]string{"\x1b[K", "\x1b[1K", "\x1b[J", "\x1b[9;40H\x1b[1J"}[rng.IntN(4)]
 	case 7:
 		top := 1 + rng.IntN(12)
 		return fmt.Sprintf("\x1b[%d;%dr", top, top+2+rng.IntN(10))
