@@ -25,6 +25,7 @@ const (
 	ClientReauth         = "reauth"          // grant: renews the socket's grant
 	ClientPing           = "ping"            // keeps intermediaries awake, no answer
 	ClientAck            = "ack"             // offset: terminal.v2, what has been rendered
+	ClientExecute        = "execute"         // text: typed, and Enter after a moment; the controller only
 )
 
 // Query parameters of the terminal socket.
@@ -47,6 +48,7 @@ type ClientMessage struct {
 	Grant string // reauth
 
 	Offset uint64 // ack
+	Text   string // execute, 1…MaxExecuteBytes
 }
 
 // DecodeClientMessage decodes a text frame from a browser. Its errors are of
@@ -60,6 +62,7 @@ func DecodeClientMessage(data []byte) (ClientMessage, error) {
 		Grant *string         `json:"grant"`
 
 		Offset *uint64 `json:"offset"`
+		Text   *string `json:"text"`
 	}
 	if err := UnmarshalObject(data, &raw); err != nil || raw.Type == nil {
 		return ClientMessage{}, Errorf(KindInvalid, "a text frame must be a JSON object with a type")
@@ -87,6 +90,11 @@ func DecodeClientMessage(data []byte) (ClientMessage, error) {
 			return ClientMessage{}, Errorf(KindInvalid, "ack needs an offset")
 		}
 		m.Offset = *raw.Offset
+	case ClientExecute:
+		if raw.Text == nil || *raw.Text == "" || len(*raw.Text) > MaxExecuteBytes {
+			return ClientMessage{}, Errorf(KindInvalid, "execute needs a text of 1 to %d bytes", MaxExecuteBytes)
+		}
+		m.Text = *raw.Text
 	case ClientRequestControl, ClientTakeControl, ClientCancelRequest, ClientRevokeControl, ClientPing:
 	default:
 		err = Errorf(KindUnsupported, "unknown message type")
@@ -163,6 +171,7 @@ const (
 	ServerInputAck         = "input_ack"
 	ServerMoved            = "moved"
 	ServerRecording        = "recording"
+	ServerAgentState       = "agent_state"
 )
 
 // A ServerMessage is a JSON text frame to a browser. Encode it with
@@ -176,9 +185,10 @@ type ControlState struct {
 	Requests   []UserID `json:"requests"`           // in the order they were made
 	Term       uint64   `json:"term"`               // the lease's
 	GraceMS    int64    `json:"grace_ms,omitempty"` // the controller is away; time left
-	AgentState string   `json:"agent_state"`        // "stopped" until coding agents exist
+	AgentState string   `json:"agent_state"`        // an AgentState
 	You        UserID   `json:"you"`                // the viewer's own id
 	CanControl bool     `json:"can_control"`        // the viewer's grant carries "control"
+	Agent      string   `json:"agent,omitempty"`    // name of the coding agent that is or was in front
 }
 
 // ControlTaken: Controller took a free terminal.
@@ -291,6 +301,12 @@ type RecordingState struct {
 	ID string `json:"id"` // "" when not
 }
 
+// AgentStateMessage is "agent_state": what the coding agent in front does.
+type AgentStateMessage struct {
+	AgentState AgentState `json:"agent_state"`
+	Agent      string     `json:"agent"` // its name, "" when there never was one
+}
+
 // ErrorMessage answers a frame that could not be obeyed.
 type ErrorMessage struct {
 	Name    string `json:"name"`
@@ -330,6 +346,8 @@ func (Reauthed) serverType() string         { return ServerReauthed }
 func (InputWritten) serverType() string     { return ServerInputAck }
 func (Moved) serverType() string            { return ServerMoved }
 func (RecordingState) serverType() string   { return ServerRecording }
+
+func (AgentStateMessage) serverType() string { return ServerAgentState }
 
 // Lists are always present, empty rather than null: a browser iterates over
 // them, and seed 001's client keeps the old value of a missing one.

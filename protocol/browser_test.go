@@ -22,6 +22,7 @@ func TestDecodeClientMessage(t *testing.T) {
 		`{"type":"revoke_control"}`:                      {Type: ClientRevokeControl},
 		`{"type":"reauth","grant":"a.b.c"}`:              {Type: ClientReauth, Grant: "a.b.c"},
 		` {"type":"ping"} `:                              {Type: ClientPing},
+		`{"type":"execute","text":"ls -l"}`:              {Type: ClientExecute, Text: "ls -l"},
 		`{"type":"ping","to":"usr_b","grant":"a"}`:       {Type: ClientPing}, // what a type doesn't use is not passed on
 	} {
 		if got, err := DecodeClientMessage([]byte(data)); err != nil || got != want {
@@ -42,7 +43,9 @@ func TestDecodeClientMessageRefuses(t *testing.T) {
 		`{"type":"grant_control"}`: KindInvalid, `{"type":"grant_control","to":""}`: KindInvalid,
 		`{"type":"grant_control","to":"a b"}`: KindInvalid, `{"type":"grant_control","to":7}`: KindInvalid,
 		`{"type":"grant_control","to":null}`: KindInvalid,
-		`{"type":"reauth"}`:                  KindInvalid, `{"type":"reauth","grant":""}`: KindInvalid,
+		`{"type":"execute"}`:                 KindInvalid, `{"type":"execute","text":""}`: KindInvalid, `{"type":"execute","text":7}`: KindInvalid,
+		`{"type":"execute","text":"` + strings.Repeat("x", MaxExecuteBytes+1) + `"}`: KindInvalid,
+		`{"type":"reauth"}`: KindInvalid, `{"type":"reauth","grant":""}`: KindInvalid,
 	} {
 		refuse(t, data, kind)
 	}
@@ -73,7 +76,7 @@ func serverMessages() []ServerMessage {
 	return []ServerMessage{
 		ControlState{}, ControlTaken{}, ControlRequested{}, ControlGranted{}, ControlRevoked{}, ControlExpired{},
 		Attached{}, Resync{}, SizeChanged{}, Presence{}, PTYClosed{}, InputDropped{}, ErrorMessage{}, Waiting{}, Reauthed{},
-		InputWritten{}, Moved{}, RecordingState{},
+		InputWritten{}, Moved{}, RecordingState{}, AgentStateMessage{},
 	}
 }
 

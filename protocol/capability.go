@@ -40,6 +40,13 @@ const (
 	OpPTYSignal     = "pty.signal"
 	OpRecordStart   = "record.start"
 	OpRecordStop    = "record.stop"
+	OpPTYResize     = "pty.resize"
+	OpAgentStart    = "agent.start"
+	OpAgentPause    = "agent.pause"
+	OpAgentResume   = "agent.resume"
+	OpAgentStop     = "agent.stop"
+	OpGrantRevoke   = "grant.revoke"
+	OpCDPSend       = "cdp.send"
 )
 
 // OperationCapability maps every known operation to the capability it needs.
@@ -51,4 +58,11 @@ var OperationCapability = map[string]Capability{
 	OpPTYSignal:     CapShell,
 	OpRecordStart:   CapRecord,
 	OpRecordStop:    CapRecord,
+	OpPTYResize:     CapShell,
+	OpAgentStart:    CapAgent,
+	OpAgentPause:    CapAgent,
+	OpAgentResume:   CapAgent,
+	OpAgentStop:     CapAgent,
+	OpGrantRevoke:   CapAdmin,
+	OpCDPSend:       CapMCP,
 }

@@ -64,24 +64,29 @@ func (e *Enrolment) check() error {
 	if e.Certificate == "" || len(e.Certificate) > MaxTokenBytes {
 		return fmt.Errorf("certificate of %d bytes", len(e.Certificate))
 	}
-	if e.ControlPlane.ServerName == "" {
-		return errors.New("control_plane.server_name is empty")
-	}
-	if err := checkPEM("control_plane.ca_pem", e.ControlPlane.CAPEM); err != nil {
-		return err
-	}
 	if err := UnmarshalObject(e.JWKS, &struct{}{}); err != nil {
 		return fmt.Errorf("jwks: %w", err)
 	}
-	if len(e.Relays) == 0 {
+	return checkReach(e.ControlPlane, e.Relays, e.RelayCAPEM)
+}
+
+// checkReach checks what a sandbox is told about whom to dial and believe.
+func checkReach(plane EnrolledControlPlane, relays []string, relayCA string) error {
+	if plane.ServerName == "" {
+		return errors.New("control_plane.server_name is empty")
+	}
+	if err := checkPEM("control_plane.ca_pem", plane.CAPEM); err != nil {
+		return err
+	}
+	if len(relays) == 0 {
 		return errors.New("relays is empty")
 	}
-	for _, addr := range e.Relays {
+	for _, addr := range relays {
 		if err := CheckAddr(addr); err != nil {
 			return fmt.Errorf("relays: %w", err)
 		}
 	}
-	return checkPEM("relay_ca_pem", e.RelayCAPEM)
+	return checkPEM("relay_ca_pem", relayCA)
 }
 
 // CheckAddr reports what is wrong with addr as a "host:port" to dial.

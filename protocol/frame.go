@@ -23,6 +23,7 @@ const (
 	FrameRole      FrameType = 0x07 // JSON Role: agent → relay
 	FrameLane      FrameType = 0x08 // JSON LaneRequest: relay → agent
 	FrameGoAway    FrameType = 0x09 // JSON GoAway: both ways
+	FrameStatus    FrameType = 0x80 // JSON Status: agent → relay
 )
 
 // Frames of every stream.
@@ -51,6 +52,7 @@ const (
 	FrameKeyframe     FrameType = 0x41 // 8 B offset, 1 B history, 4 B left, 1…n B screen: agent → relay
 	FramePace         FrameType = 0x42 // JSON Pace: relay → agent
 	FrameRecording    FrameType = 0x43 // JSON Recording: agent → relay
+	FrameAgent        FrameType = 0x44 // JSON AgentReport: agent → relay
 )
 
 // Frames of a command stream.
@@ -62,7 +64,7 @@ const (
 var frameTypes = map[FrameType]string{
 	FrameChallenge: "CHALLENGE", FrameHello: "HELLO", FrameWelcome: "WELCOME",
 	FrameRefused: "REFUSED", FramePing: "PING", FramePong: "PONG",
-	FrameRole: "ROLE", FrameLane: "LANE", FrameGoAway: "GOAWAY",
+	FrameRole: "ROLE", FrameLane: "LANE", FrameGoAway: "GOAWAY", FrameStatus: "STATUS",
 	FrameOpen: "OPEN", FrameOpened: "OPENED",
 	FrameData: "DATA", FrameResized: "RESIZED", FrameExited: "EXITED",
 	FrameReset: "RESET", FrameInput: "INPUT", FrameInputAck: "INPUT_ACK",
@@ -70,6 +72,7 @@ var frameTypes = map[FrameType]string{
 	FrameLease: "LEASE", FrameLeased: "LEASED", FrameGrant: "GRANT",
 	FrameUngrant: "UNGRANT", FrameGranted: "GRANTED", FrameHolder: "HOLDER",
 	FrameWantKeyframe: "WANT_KEYFRAME", FrameKeyframe: "KEYFRAME", FramePace: "PACE", FrameRecording: "RECORDING",
+	FrameAgent:  "AGENT",
 	FrameResult: "RESULT",
 }
 

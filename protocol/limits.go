@@ -80,6 +80,13 @@ const (
 	MaxCommandsInFlight = 32
 	// MaxPTYs bounds the terminals of one sandbox.
 	MaxPTYs = 256
+	// MaxAgentNameBytes bounds the name of a coding agent.
+	MaxAgentNameBytes = 64
+	// MaxExecuteBytes bounds the text of execute.
+	MaxExecuteBytes = 16 << 10
+	// MaxConnectBytes bounds what an agent that isn't registered may send to
+	// the control plane, and what it may get.
+	MaxConnectBytes = 64 << 10
 )
 
 const (
@@ -109,4 +116,7 @@ const (
 	PingIdle    = 5 * time.Second
 	// HandshakeTimeout bounds the time from the first byte to WELCOME.
 	HandshakeTimeout = 5 * time.Second
+	// ConnectTimeout is the life of a connection of an agent that isn't
+	// registered.
+	ConnectTimeout = 10 * time.Second
 )

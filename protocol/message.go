@@ -86,6 +86,8 @@ func decode(f Frame) (Message, error) {
 		return decodeJSON[LaneRequest](f)
 	case FrameGoAway:
 		return decodeJSON[GoAway](f)
+	case FrameStatus:
+		return decodeJSON[Status](f)
 	case FrameOpen:
 		return decodeJSON[Open](f)
 	case FrameOpened:
@@ -134,6 +136,8 @@ func decodeTerminal(f Frame) (Message, error) {
 		return decodeJSON[Pace](f)
 	case FrameRecording:
 		return decodeJSON[Recording](f)
+	case FrameAgent:
+		return decodeJSON[AgentReport](f)
 	}
 	return nil, fmt.Errorf("%w: %s", ErrFrameUnknown, f.Type)
 }

@@ -68,7 +68,11 @@ func messages() []Message {
 		GrantDrop{GrantID: "gr_a"},
 		Granted{GrantID: "gr_a", Refused: "expired"},
 		Holder{User: "usr_a", Sockets: 2},
-		Result{Callback: json.RawMessage(`{"status":"ok"}`), Kind: KindExpired},
+		Result{Callback: json.RawMessage(`{"status":"ok"}`), Kind: KindExpired, Signature: []byte{1}},
+		Status{Problems: []Problem{{Name: ProblemLedger, Message: "no space"}}},
+		Status{Problems: []Problem{}},
+		AgentReport{State: AgentStopped, Name: "claude", ExitCode: new(2)},
+		Leased{Lease: Lease{Term: 4, Holder: AgentHolder, State: LeaseHeld}},
 	}
 }
 

@@ -12,6 +12,8 @@ type PTYInfo struct {
 	CreatedAt int64   `json:"created_at"` // Unix milliseconds
 	Exited    *Exited `json:"exited,omitempty"`
 	Recording string  `json:"recording,omitempty"` // id of the recording that runs
+
+	Agent *AgentReport `json:"agent,omitempty"` // the coding agent that is or was in front
 }
 
 // A RecordingInfo describes one recording, an asciicast v2 file.
@@ -128,5 +130,6 @@ type OpResult struct {
 	SessionID SessionID `json:"sessionId,omitempty"`
 	PTYID     PTYID     `json:"ptyId,omitempty"`
 
-	RecordingID string `json:"recordingId,omitempty"`
+	RecordingID string     `json:"recordingId,omitempty"`
+	AgentState  AgentState `json:"agentState,omitempty"` // of agent.*
 }

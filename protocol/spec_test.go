@@ -69,6 +69,8 @@ func TestSpecLimits(t *testing.T) {
 		"ClockSkew": ClockSkew, "MaxCommandTTL": MaxCommandTTL, "DefaultCommandTTL": DefaultCommandTTL,
 		"MaxGrantTTL": MaxGrantTTL, "TicketTTL": TicketTTL, "CookieTTL": CookieTTL,
 		"ControlGrace": ControlGrace, "PingWatched": PingWatched, "PingIdle": PingIdle,
+		"MaxAgentNameBytes": MaxAgentNameBytes, "MaxExecuteBytes": MaxExecuteBytes, "MaxConnectBytes": MaxConnectBytes,
+		"ConnectTimeout":   ConnectTimeout,
 		"HandshakeTimeout": HandshakeTimeout,
 	}
 	want := [][]string{{code("MaxIDBytes"), strconv.Itoa(MaxIDBytes)}}
@@ -166,6 +168,7 @@ func TestSpecTunnelMessages(t *testing.T) {
 		{"LEASED", Leased{}}, {"GRANT", GrantAdd{}}, {"UNGRANT", GrantDrop{}}, {"GRANTED", Granted{}},
 		{"HOLDER", Holder{}}, {"WANT_KEYFRAME", WantKeyframe{}}, {"PACE", Pace{}}, {"RECORDING", Recording{}},
 		{"Pacer", Pacer{}}, {"ReadParams", ReadParams{}}, {"ReadOpened", ReadOpened{}}, {"RESULT", Result{}},
+		{"STATUS", Status{}}, {"Problem", Problem{}}, {"AGENT", AgentReport{}},
 	} {
 		if m, ok := part.of.(Message); ok && m.FrameType().String() != part.name {
 			t.Errorf("%T is %s", m, m.FrameType())
@@ -367,6 +370,8 @@ func members(v any) [][]string {
 
 func kindOfJSON(typ reflect.Type) string {
 	switch {
+	case typ.Kind() == reflect.Pointer && typ.Elem().Kind() == reflect.Int:
+		return "number"
 	case typ == reflect.TypeFor[json.RawMessage]():
 		return "raw"
 	case typ == reflect.TypeFor[[]byte]():

@@ -35,6 +35,9 @@ func (l Lease) check() error {
 		}
 		return nil
 	case LeaseHeld, LeaseGrace:
+		if l.Holder == AgentHolder && l.GrantID == "" {
+			return nil
+		}
 		if err := checkID("grant_id", l.GrantID); err != nil {
 			return err
 		}
@@ -67,6 +70,8 @@ type TerminalOpened struct {
 	// ControlGrace.
 	Pacers    []Pacer `json:"pacers,omitempty"`
 	Recording string  `json:"recording,omitempty"` // id of the recording that runs
+
+	Agent *AgentReport `json:"agent,omitempty"` // the coding agent that is or was in front
 }
 
 // Data carries output that starts at Offset.
@@ -254,6 +259,9 @@ func (LeaseProposal) FrameType() FrameType { return FrameLease }
 func (m LeaseProposal) check() error {
 	if m.Next.Holder == "" && m.Next.GrantID == "" {
 		return nil
+	}
+	if m.Next.Holder == AgentHolder {
+		return errors.New("holder is not a user")
 	}
 	if err := checkID("grant_id", m.Next.GrantID); err != nil {
 		return err

@@ -101,12 +101,7 @@ func (m Hello) check() error {
 // the relay, its nonce and the TLS connection (exporter, empty where the
 // carrier has none), so that a HELLO can't be replayed elsewhere.
 func HelloTranscript(relay RelayID, nonce, exporter []byte) []byte {
-	var b []byte
-	for _, part := range [][]byte{[]byte("fairlead/1 hello"), []byte(relay), nonce, exporter} {
-		b = binary.BigEndian.AppendUint32(b, uint32(len(part)))
-		b = append(b, part...)
-	}
-	return b
+	return transcript("fairlead/1 hello", []byte(relay), nonce, exporter)
 }
 
 // Welcome accepts a Hello.
@@ -237,7 +232,7 @@ func ReadPreface(r io.Reader) (Preface, error) {
 		return Preface{}, fmt.Errorf("protocol: preface: %w", err)
 	}
 	p := Preface{buf[len(prefaceMagic)], Lane(name)}
-	if p.Version < MinVersion || p.Version > MaxVersion || !p.Lane.Known() && p.Lane != ControlStream {
+	if p.Version < MinVersion || p.Version > MaxVersion || !p.Lane.Known() && p.Lane != ControlStream && p.Lane != ConnectStream {
 		return Preface{}, fmt.Errorf("protocol: lane %q of version %d", name, p.Version)
 	}
 	return p, nil
@@ -288,6 +283,8 @@ func (Opened) check() error         { return nil }
 type Result struct {
 	Callback json.RawMessage `json:"callback"`       // the ExecutionCallback of seed 003
 	Kind     Kind            `json:"kind,omitempty"` // the error's kind when Callback holds one
+
+	Signature []byte `json:"signature,omitempty"` // over CallbackTranscript, by the device key
 }
 
 func (Result) FrameType() FrameType { return FrameResult }

@@ -41,7 +41,8 @@ var (
 	commandNames = vocabularyOf(Command{})
 	targetNames  = vocabularyOf(protocol.CommandTarget{})
 	replyNames   = vocabularyOf(Reply{})
-	opNames      = vocabularyOf(opKind{}, protocol.PTYCreate{}, protocol.PTYSignal{})
+	opNames      = vocabularyOf(opKind{}, protocol.PTYCreate{}, protocol.PTYSignal{}, protocol.PTYResize{},
+		protocol.AgentStart{}, protocol.GrantRevoke{}, protocol.CDPSend{})
 )
 
 // Kind returns the operation, op.kind; empty when there is none.

@@ -1,5 +1,5 @@
 // Package jws signs and verifies what only the control plane may say: commands,
-// grants and certificates, in a closed profile of JSON Web Signature.
+// grants, certificates and revocations, in a closed profile of JSON Web Signature.
 //
 // The profile is narrower than RFC 7515: compact serialization, ES256, header
 // members alg, kid and typ and no others, one spelling of every token.
@@ -27,11 +27,12 @@ const (
 	AudienceFairlead  = "fairlead"          // grants, certificates
 )
 
-// Types: the header member "typ", which tells the three objects apart.
+// Types: the header member "typ", which tells the objects apart.
 const (
 	TypeCommand     = "command+jws"
 	TypeGrant       = "grant+jws"
 	TypeCertificate = "certificate+jws"
+	TypeRevocations = "revocations+jws"
 )
 
 // ErrUnknownKey is in the chain of a verification error when the token's kid

@@ -28,6 +28,8 @@ type KeysOptions struct {
 	MaxAge time.Duration
 	// FetchedAt is when the initial set was fetched; default now.
 	FetchedAt time.Time
+	// Revoked makes Grant and Certificate refuse what is void; nil: nothing is.
+	Revoked *RevocationSet
 	// Now is the clock; default [time.Now].
 	Now func() time.Time
 	// OnUpdate receives every set that was fetched and is in use from now on,
@@ -93,7 +95,11 @@ func (k *Keys) Grant(ctx context.Context, token string) (*Grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openGrant(t, k.opts.Now())
+	grant, err := openGrant(t, k.opts.Now())
+	if err == nil && k.opts.Revoked != nil && k.opts.Revoked.Grant(grant) {
+		return nil, refused("grant: it was revoked")
+	}
+	return grant, err
 }
 
 // Certificate verifies a certificate. Failures are of kind unauthenticated,
@@ -103,7 +109,11 @@ func (k *Keys) Certificate(ctx context.Context, token string) (*Certificate, err
 	if err != nil {
 		return nil, err
 	}
-	return openCertificate(t, k.opts.Now())
+	certificate, err := openCertificate(t, k.opts.Now())
+	if err == nil && k.opts.Revoked != nil && k.opts.Revoked.Certificate(certificate) {
+		return nil, refused("certificate: it was revoked")
+	}
+	return certificate, err
 }
 
 // Refresh fetches the key set, or waits for the fetch under way. A failure is

@@ -1,0 +1,70 @@
+package protocol
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// An AgentState says what the coding agent in front of a terminal does.
+type AgentState string
+
+const (
+	AgentRunning AgentState = "running" // it works: what humans type is refused
+	AgentPaused  AgentState = "paused"  // its processes are stopped: humans may type
+	AgentStopped AgentState = "stopped" // there is none
+)
+
+// AgentHolder is the holder of a lease that a coding agent has. It has no
+// grant, and no user has this id.
+const AgentHolder UserID = "agent"
+
+// AgentReport tells how the coding agent in front of a terminal stands: at each
+// change, and in OPENED once there was one.
+type AgentReport struct {
+	State    AgentState `json:"state"`
+	Name     string     `json:"name,omitempty"`      // "claude", …
+	ExitCode *int       `json:"exit_code,omitempty"` // how it ended
+	Signal   string     `json:"signal,omitempty"`    // "SIGKILL", …; then there is no exit code
+}
+
+func (AgentReport) FrameType() FrameType { return FrameAgent }
+
+func (m AgentReport) check() error {
+	switch m.State {
+	case AgentRunning, AgentPaused, AgentStopped:
+	default:
+		return fmt.Errorf("unknown agent state %q", string(m.State))
+	}
+	if len(m.Name) > MaxAgentNameBytes {
+		return errors.New("agent name too long")
+	}
+	return nil
+}
+
+// AgentStart holds the members of op for agent.start, beside "kind". Without
+// Command it is the agent called Name that starts: claude, codex, gemini,
+// opencode, droid or openclaw.
+type AgentStart struct {
+	Name    string   `json:"name,omitempty"`    // shown to viewers; at most MaxAgentNameBytes
+	Command string   `json:"command,omitempty"` // run by sh -c; needs the capability shell
+	Args    []string `json:"args,omitempty"`    // with Command: argv, no shell in between; else the agent's own
+}
+
+// PTYResize holds the members of op for pty.resize, beside "kind".
+type PTYResize struct {
+	Cols int `json:"cols"`
+	Rows int `json:"rows"`
+}
+
+// GrantRevoke holds the members of op for grant.revoke, beside "kind": grants
+// that are void from now on. Only the control plane itself makes it.
+type GrantRevoke struct {
+	Grants []GrantID `json:"grants"`
+}
+
+// CDPSend holds the members of op for cdp.send, beside "kind" (seed 003 §6.1).
+type CDPSend struct {
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params,omitempty"`
+}

@@ -1,0 +1,157 @@
+package jws_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+)
+
+func revocations(number uint64, grants ...protocol.GrantID) jws.Revocations {
+	r := jws.Revocations{Number: number, IssuedAt: now.Unix()}
+	for _, id := range grants {
+		r.Grants = append(r.Grants, jws.RevokedGrant{ID: id, ExpiresAt: now.Unix() + 300})
+	}
+	return r
+}
+
+// keysOf returns Keys that trust signer alone, at the tests' time.
+func keysOf(t *testing.T, signer *jws.Signer, revoked *jws.RevocationSet) *jws.Keys {
+	t.Helper()
+	jwks, err := jws.MarshalKeySet(signer)
+	noError(t, err)
+	set, err := jws.ParseKeySet(jwks)
+	noError(t, err)
+	return jws.NewKeys(set, jws.KeysOptions{Now: clock(now), Revoked: revoked})
+}
+
+func newSigner(t *testing.T) *jws.Signer {
+	t.Helper()
+	signer, err := jws.GenerateSigner()
+	noError(t, err)
+	return signer
+}
+
+func TestRevocationsRoundTrip(t *testing.T) {
+	signer := newSigner(t)
+	want := revocations(7, "gr_a", "gr_b")
+	want.Subjects = []jws.RevokedSubject{{Subject: "usr_a", Dashboard: "d", Before: now.Unix(), ExpiresAt: now.Unix() + 600}}
+	want.Certificates = []jws.RevokedCertificate{{ID: "crt_a", ExpiresAt: now.Unix() + 900}}
+	token, err := signer.SignRevocations(want)
+	noError(t, err)
+	keys := keysOf(t, signer, nil)
+	got, err := keys.Revocations(t.Context(), token)
+	noError(t, err)
+	if got.Number != 7 || !slices.Equal(got.Grants, want.Grants) || !slices.Equal(got.Subjects, want.Subjects) ||
+		!slices.Equal(got.Certificates, want.Certificates) {
+		t.Errorf("%+v", got)
+	}
+	// One object never works in another's place.
+	_, err = keys.Grant(t.Context(), token)
+	wantKind(t, err, protocol.KindUnauthenticated)
+	_, err = keysOf(t, newSigner(t), nil).Revocations(t.Context(), token)
+	wantKind(t, err, protocol.KindUnauthenticated)
+
+	early := want
+	early.IssuedAt = now.Add(jws.Skew + time.Second).Unix()
+	token, err = signer.SignRevocations(early)
+	noError(t, err)
+	_, err = keys.Revocations(t.Context(), token)
+	wantKind(t, err, protocol.KindUnauthenticated)
+	_, err = signer.SignRevocations(revocations(1, "no id"))
+	wantKind(t, err, protocol.KindInvalid)
+}
+
+// TestRevokedIsRefused: what the set names is refused where it is verified.
+func TestRevokedIsRefused(t *testing.T) {
+	signer, set := newSigner(t), jws.NewRevocationSet()
+	keys := keysOf(t, signer, set)
+	sign := func(id protocol.GrantID, user protocol.UserID, dashboard string, issued time.Time) string {
+		token, err := signer.SignGrant(jws.Grant{
+			Subject: user, Dashboard: dashboard, Sandbox: "sb_1", PTYs: []string{jws.AllPTYs},
+			Caps: []protocol.Capability{protocol.CapView}, IssuedAt: issued.Unix(), ExpiresAt: issued.Unix() + 300, ID: id,
+		})
+		noError(t, err)
+		return token
+	}
+	tokens := map[string]string{
+		"named":             sign("gr_a", "usr_a", "d1", now),
+		"heard of":          sign("gr_b", "usr_a", "d1", now),
+		"of the subject":    sign("gr_c", "usr_c", "d1", now.Add(-time.Second)),
+		"later":             sign("gr_d", "usr_c", "d1", now),
+		"another dashboard": sign("gr_e", "usr_c", "d2", now.Add(-time.Second)),
+		"another":           sign("gr_f", "usr_f", "d1", now),
+	}
+	valid := func() (names []string) {
+		for name, token := range tokens {
+			_, err := keys.Grant(t.Context(), token)
+			if err == nil {
+				names = append(names, name)
+				continue
+			}
+			wantKind(t, err, protocol.KindUnauthenticated)
+		}
+		slices.Sort(names)
+		return names
+	}
+	if got := valid(); len(got) != len(tokens) {
+		t.Fatalf("before: %q", got)
+	}
+	list := revocations(2, "gr_a")
+	list.Subjects = []jws.RevokedSubject{{Subject: "usr_c", Dashboard: "d1", Before: now.Unix(), ExpiresAt: now.Unix() + 300}}
+	list.Certificates = []jws.RevokedCertificate{{ID: "crt_1", ExpiresAt: now.Unix() + 900}}
+	if !set.Apply(&list) {
+		t.Fatal("not taken")
+	}
+	set.Add("gr_b")
+	if got := valid(); !slices.Equal(got, []string{"another", "another dashboard", "later"}) {
+		t.Errorf("valid: %q", got)
+	}
+
+	device, err := jws.GenerateDeviceKey()
+	noError(t, err)
+	for id, kind := range map[string]protocol.Kind{"crt_1": protocol.KindUnauthenticated, "crt_2": protocol.KindInternal} {
+		token, err := signer.SignCertificate(jws.Certificate{
+			Subject: "sb_1", JWK: device.PublicJWK(), IssuedAt: now.Unix(), ExpiresAt: now.Unix() + 900, ID: id,
+		})
+		noError(t, err)
+		if _, err = keys.Certificate(t.Context(), token); kind == protocol.KindInternal {
+			noError(t, err)
+		} else {
+			wantKind(t, err, kind)
+		}
+	}
+}
+
+// TestOlderListIsIgnored: nobody can bring a grant back with an old list.
+func TestOlderListIsIgnored(t *testing.T) {
+	set, changes := jws.NewRevocationSet(), 0
+	set.OnChange(func() { changes++ })
+	if _, known := set.Number(); known {
+		t.Error("an empty set has a number")
+	}
+	for _, tt := range []struct {
+		list  jws.Revocations
+		taken bool
+	}{
+		{revocations(5, "gr_a"), true}, {revocations(5), false}, {revocations(4), false}, {revocations(6, "gr_a"), true},
+	} {
+		if got := set.Apply(&tt.list); got != tt.taken {
+			t.Errorf("number %d: %t", tt.list.Number, got)
+		}
+		if !set.Grant(&jws.Grant{ID: "gr_a"}) {
+			t.Errorf("number %d: valid again", tt.list.Number)
+		}
+	}
+	if n, _ := set.Number(); n != 6 || changes != 2 {
+		t.Errorf("number %d after %d changes", n, changes)
+	}
+	for range 2 * 4096 {
+		set.Add(protocol.NewGrantID())
+	}
+	if n := len(set.Extra()); n != 4096 {
+		t.Errorf("%d grants are remembered", n)
+	}
+}
