@@ -45,7 +45,7 @@ tools:
 	@sh deploy/setup/need.sh go git
 
 test: $(DIST)/index.html $(ORACLE)/node_modules/.stamp
-	@sh deploy/setup/need.sh chromium cc
+	@sh deploy/setup/need.sh chromium cc postgres
 	$(GO) vet ./...
 	$(GO) test -race -timeout 14m ./...
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # need.sh TOOL… makes sure that the tools a make target needs are there. As root
 # on Debian it installs what is missing; elsewhere it says in one line what to
-# install. Chromium is needed by the browser tests only: without it they are
-# skipped, except with CI=true, where that is a failure.
+# install. Chromium and Postgres are needed by some tests only: without them those
+# are skipped, except with CI=true, where that is a failure.
 set -eu
 
 install() { # package…
@@ -12,6 +12,13 @@ install() { # package…
 		DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >/dev/null 2>&1 && return 0
 	fi
 	return 1
+}
+
+has_postgres() { # the server's programs, which Debian keeps out of PATH
+	for dir in /usr/lib/postgresql/*/bin; do
+		[ -x "$dir/initdb" ] && [ -x "$dir/postgres" ] && return 0
+	done
+	command -v initdb >/dev/null 2>&1 && command -v postgres >/dev/null 2>&1
 }
 
 for tool in "$@"; do
@@ -24,6 +31,15 @@ for tool in "$@"; do
 				exit 1
 			fi
 			echo "chromium is missing: the browser tests are skipped" >&2
+		}
+		;;
+	postgres)
+		has_postgres || { install postgresql && has_postgres; } || {
+			if [ "${CI:-}" = true ]; then
+				echo "postgres is missing and could not be installed: the Postgres tests can't run" >&2
+				exit 1
+			fi
+			echo "postgres is missing: the Postgres tests are skipped (Debian: postgresql)" >&2
 		}
 		;;
 	cc)

@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
+	"crypto/subtle"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -10,35 +11,6 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 )
-
-// grantsKeptFor is how long a grant is remembered after its expiry.
-const grantsKeptFor = 24 * time.Hour
-
-// A Grant is a grant that was handed out.
-type Grant struct {
-	ID           protocol.GrantID
-	User         protocol.UserID
-	Session      protocol.SessionID
-	PTY          protocol.PTYID // empty: every terminal
-	Capabilities string         // separated by spaces
-	IssuedAt     time.Time
-	ExpiresAt    time.Time
-}
-
-// AddGrant remembers a grant, and forgets those that expired long ago.
-func (s *Store) AddGrant(ctx context.Context, g Grant) error {
-	return s.transact(ctx, func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `DELETE FROM grants WHERE expires_at < ?`,
-			g.IssuedAt.Add(-grantsKeptFor).UnixMilli()); err != nil {
-			return err
-		}
-		_, err := tx.ExecContext(ctx, `
-			INSERT INTO grants (id, user_id, session_id, pty_id, capabilities, issued_at, expires_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?)`,
-			g.ID, g.User, g.Session, nullable(g.PTY), g.Capabilities, g.IssuedAt.UnixMilli(), g.ExpiresAt.UnixMilli())
-		return err
-	})
-}
 
 // Statuses of a command beside those of [protocol.ExecutionCallback].
 const (
@@ -48,17 +20,27 @@ const (
 
 // A Command is a signed command.
 type Command struct {
-	User        protocol.UserID
-	Key         string // idempotency key; empty: none
-	RequestHash []byte // of what was asked for
-	Kind        string // op.kind
+	User        protocol.UserID // empty: the control plane's own
+	Key         string          // idempotency key; empty: none
+	RequestHash []byte          // of what was asked for
+	Kind        string          // op.kind
 	Grant       protocol.GrantID
 	Envelope    protocol.CommandEnvelope
 	Outcome     Outcome
 
+	// CallbackToken is what the executor shows with its callback. It is kept
+	// as its SHA-256 alone: a command that was read has none.
+	CallbackToken string
+
 	// NewSession is the dashboard of a session that the command is to make:
 	// Envelope.Target.SessionID, pending until ActivateSession.
 	NewSession string
+
+	// In commands that were read.
+	Dashboard  string    // of its session; empty: it has none
+	FinishedAt time.Time // zero: not yet
+	Callbacks  int64     // callbacks beside the one of the outcome
+	Late       int64     // those of them that came too late
 }
 
 // An Outcome is what is known of a command's fate.
@@ -66,6 +48,11 @@ type Outcome struct {
 	Status string
 	Result json.RawMessage
 	Error  *protocol.ErrorBody
+
+	// The callback that said so, verbatim, and its executor's signature; nil if
+	// no executor did, or if it didn't sign.
+	Callback  []byte
+	Signature []byte
 }
 
 // Final reports whether an executor has said what became of the command.
@@ -73,64 +60,126 @@ func (o Outcome) Final() bool {
 	return o.Status == protocol.StatusOK || o.Status == protocol.StatusError
 }
 
+// errKeyUsed undoes the transaction of a command whose key has one already.
+var errKeyUsed = errors.New("the idempotency key was used")
+
 // AddCommand stores cmd, unless the user has used its key before: then it
 // returns the command of that time. KindConflict says that that one was asked
-// for differently.
+// for differently, or that the id is another command's.
 func (s *Store) AddCommand(ctx context.Context, cmd Command) (Command, error) {
-	envelope, err := json.Marshal(cmd.Envelope)
-	if err != nil {
-		return Command{}, err
+	if cmd.Key != "" && cmd.User == "" {
+		return Command{}, protocol.Errorf(protocol.KindInvalid, "an idempotency key needs a user")
 	}
-	err = s.transact(ctx, func(tx *sql.Tx) error {
-		if cmd.Key != "" {
-			switch old, err := commandByKey(ctx, tx, cmd.User, cmd.Key); {
-			case errors.Is(err, sql.ErrNoRows):
-			case err != nil:
-				return err
-			case !bytes.Equal(cmd.RequestHash, old.RequestHash):
-				return protocol.Errorf(protocol.KindConflict, "the idempotency key was used for another request")
-			default:
-				cmd = old
-				return nil
-			}
+	if cmd.Key != "" {
+		// Most repeats come long after the first.
+		if old, err := s.repeated(ctx, cmd); !errors.Is(err, sql.ErrNoRows) {
+			return old, err
 		}
-		target := cmd.Envelope.Target
-		if cmd.NewSession != "" {
-			if _, err := tx.ExecContext(ctx, `INSERT INTO sessions (id, dashboard_id, state) VALUES (?, ?, ?)`,
-				target.SessionID, cmd.NewSession, statePending); err != nil {
-				return err
-			}
-		}
-		cmd.Outcome = Outcome{Status: StatusSigned}
-		_, err := tx.ExecContext(ctx, `
-			INSERT INTO commands (id, user_id, idempotency_key, request_hash, kind, session_id, grant_id, envelope, issued_at, status)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			cmd.Envelope.CommandID, cmd.User, nullable(cmd.Key), cmd.RequestHash, cmd.Kind, target.SessionID,
-			nullable(cmd.Grant), string(envelope), cmd.Envelope.IssuedAt, cmd.Outcome.Status)
-		return err
-	})
+	}
+	cmd.Outcome = Outcome{Status: StatusSigned}
+	err := s.concurrently(ctx, func(tx runner) error { return insertCommand(ctx, tx, cmd) })
+	if errors.Is(err, errKeyUsed) {
+		return s.repeated(ctx, cmd)
+	}
 	return cmd, err
 }
 
-func commandByKey(ctx context.Context, tx *sql.Tx, user protocol.UserID, key string) (Command, error) {
-	cmd := Command{User: user, Key: key}
-	var envelope string
-	var grant, result, name, message sql.NullString
-	err := tx.QueryRowContext(ctx, `
-		SELECT request_hash, kind, grant_id, envelope, status, result, error_name, error_message
-		FROM commands WHERE user_id = ? AND idempotency_key = ?`, user, key).
-		Scan(&cmd.RequestHash, &cmd.Kind, &grant, &envelope, &cmd.Outcome.Status, &result, &name, &message)
+func insertCommand(ctx context.Context, tx runner, cmd Command) error {
+	envelope, err := json.Marshal(cmd.Envelope)
 	if err != nil {
+		return err
+	}
+	env, target := cmd.Envelope, cmd.Envelope.Target
+	if cmd.NewSession != "" {
+		if _, err := tx.exec(ctx, `INSERT INTO sessions (id, dashboard_id, state, created_at) VALUES (?, ?, ?, ?)`,
+			target.SessionID, cmd.NewSession, StatePending, env.IssuedAt); err != nil {
+			return err
+		}
+	}
+	var token []byte
+	if cmd.CallbackToken != "" {
+		token = hashToken(cmd.CallbackToken)
+	}
+	// Whoever inserts the same key at the same time is waited for here.
+	n, err := tx.exec(ctx, `
+		INSERT INTO commands (id, user_id, idempotency_key, request_hash, kind, sandbox_id, session_id, grant_id,
+			envelope, issued_at, expires_at, callback_token_hash, status)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (user_id, idempotency_key) DO NOTHING`,
+		env.CommandID, nullable(cmd.User), nullable(cmd.Key), cmd.RequestHash, cmd.Kind,
+		nullable(target.SandboxID), nullable(target.SessionID), nullable(cmd.Grant),
+		string(envelope), env.IssuedAt, env.IssuedAt+env.TTLMs, nullableBytes(token), cmd.Outcome.Status)
+	if err == nil && n == 0 {
+		err = errKeyUsed
+	}
+	return err
+}
+
+// repeated returns the command that the user's key stands for, and
+// sql.ErrNoRows if it stands for none.
+func (s *Store) repeated(ctx context.Context, cmd Command) (Command, error) {
+	old, err := scanCommand(s.reads().row(ctx, commandColumns+` WHERE c.user_id = ? AND c.idempotency_key = ?`, cmd.User, cmd.Key))
+	switch {
+	case err != nil:
+		return Command{}, err
+	case !bytes.Equal(cmd.RequestHash, old.RequestHash):
+		return Command{}, protocol.Errorf(protocol.KindConflict, "the idempotency key was used for another request")
+	}
+	return old, nil
+}
+
+const commandColumns = `
+	SELECT c.user_id, c.idempotency_key, c.request_hash, c.kind, c.grant_id, c.envelope, c.status, c.result,
+		c.error_name, c.error_message, c.callback, c.executor_signature, c.finished_at, c.callbacks, c.late, s.dashboard_id
+	FROM commands c LEFT JOIN sessions s ON s.id = c.session_id`
+
+func scanCommand(row scanner) (Command, error) {
+	var cmd Command
+	var envelope string
+	var user, key, grant, name, message, dashboard sql.NullString
+	var result []byte
+	var finished sql.NullInt64
+	o := &cmd.Outcome
+	if err := row.Scan(&user, &key, &cmd.RequestHash, &cmd.Kind, &grant, &envelope, &o.Status, &result, &name,
+		&message, &o.Callback, &o.Signature, &finished, &cmd.Callbacks, &cmd.Late, &dashboard); err != nil {
 		return Command{}, err
 	}
-	cmd.Grant = protocol.GrantID(grant.String)
-	if result.Valid {
-		cmd.Outcome.Result = json.RawMessage(result.String)
-	}
+	cmd.User, cmd.Key, cmd.Grant = protocol.UserID(user.String), key.String, protocol.GrantID(grant.String)
+	o.Result, cmd.FinishedAt, cmd.Dashboard = json.RawMessage(result), timeOf(finished), dashboard.String
 	if name.Valid || message.Valid {
-		cmd.Outcome.Error = &protocol.ErrorBody{Name: name.String, Message: message.String}
+		o.Error = &protocol.ErrorBody{Name: name.String, Message: message.String}
 	}
 	return cmd, json.Unmarshal([]byte(envelope), &cmd.Envelope)
+}
+
+// Command returns a command; KindNotFound if there is none. Who may see it is
+// for the caller to know.
+func (s *Store) Command(ctx context.Context, id protocol.CommandID) (Command, error) {
+	cmd, err := scanCommand(s.reads().row(ctx, commandColumns+` WHERE c.id = ?`, id))
+	return cmd, absent(err, "command")
+}
+
+// A CommandFilter says which commands to list; what is empty says nothing.
+type CommandFilter struct {
+	Session protocol.SessionID
+	User    protocol.UserID
+	Before  protocol.CommandID // only those that are older
+	Limit   int
+}
+
+// CommandsOf lists the commands that match the whole of f, the newest first.
+func (s *Store) CommandsOf(ctx context.Context, f CommandFilter) ([]Command, error) {
+	query, args := commandColumns+` WHERE 1 = 1`, []any(nil)
+	if f.Session != "" {
+		query, args = query+` AND c.session_id = ?`, append(args, f.Session)
+	}
+	if f.User != "" {
+		query, args = query+` AND c.user_id = ?`, append(args, f.User)
+	}
+	if f.Before != "" {
+		query, args = query+` AND (c.issued_at, c.id) < (SELECT issued_at, id FROM commands WHERE id = ?)`, append(args, f.Before)
+	}
+	return collect(ctx, s.reads(), scanCommand, query+` ORDER BY c.issued_at DESC, c.id DESC LIMIT ?`, append(args, limited(f.Limit))...)
 }
 
 // FinishCommand stores the fate of a command. A final outcome is never
@@ -138,12 +187,66 @@ func commandByKey(ctx context.Context, tx *sql.Tx, user protocol.UserID, key str
 func (s *Store) FinishCommand(ctx context.Context, id protocol.CommandID, o Outcome, at time.Time) error {
 	var e protocol.ErrorBody
 	if o.Error != nil {
-		e = *o.Error
+		e = protocol.ErrorBody{Name: cleanText(o.Error.Name), Message: cleanText(o.Error.Message)}
 	}
-	_, err := s.write.ExecContext(ctx, `
-		UPDATE commands SET status = ?, result = ?, error_name = ?, error_message = ?, finished_at = ?
+	_, err := s.exec(ctx, `
+		UPDATE commands SET status = ?, result = ?, error_name = ?, error_message = ?, callback = ?,
+			executor_signature = ?, finished_at = ?
 		WHERE id = ? AND status NOT IN (?, ?)`,
-		o.Status, nullable(string(o.Result)), nullable(e.Name), nullable(e.Message), at.UnixMilli(),
-		id, protocol.StatusOK, protocol.StatusError)
+		o.Status, nullableBytes(o.Result), nullable(e.Name), nullable(e.Message), nullableBytes(o.Callback),
+		nullableBytes(o.Signature), at.UnixMilli(), id, protocol.StatusOK, protocol.StatusError)
+	return err
+}
+
+// A Callback is what the callback of a command is checked against.
+type Callback struct {
+	Command   protocol.CommandID
+	TokenHash []byte // SHA-256; nil: the command takes no callback
+	Sandbox   protocol.SandboxID
+	DeviceKey string          // thumbprint of the sandbox's key as it is now; empty: none
+	DeviceJWK json.RawMessage // nil: not known
+	ExpiresAt time.Time       // of the command, without the skew
+	Final     bool            // the outcome is known
+}
+
+// Answers reports whether token is the one that the executor was given.
+func (c Callback) Answers(token string) bool {
+	return len(c.TokenHash) > 0 && subtle.ConstantTimeCompare(c.TokenHash, hashToken(token)) == 1
+}
+
+// CallbackFor returns what the callback of a command must match; KindNotFound
+// if there is no such command.
+func (s *Store) CallbackFor(ctx context.Context, id protocol.CommandID) (Callback, error) {
+	c := Callback{Command: id}
+	var sandbox, device sql.NullString
+	var expires sql.NullInt64
+	var jwk []byte
+	var status string
+	err := s.reads().row(ctx, `
+		SELECT c.callback_token_hash, c.sandbox_id, b.device_key, b.device_jwk, c.expires_at, c.status
+		FROM commands c LEFT JOIN sandboxes b ON b.id = c.sandbox_id WHERE c.id = ?`, id).
+		Scan(&c.TokenHash, &sandbox, &device, &jwk, &expires, &status)
+	c.Sandbox, c.DeviceKey, c.DeviceJWK = protocol.SandboxID(sandbox.String), device.String, jwk
+	c.ExpiresAt = timeOf(expires)
+	c.Final = Outcome{Status: status}.Final()
+	return c, absent(err, "command")
+}
+
+// RecordCallback counts a callback beside the one that said what became of the
+// command. It changes nothing else, but that the first is kept where no outcome
+// brought one.
+func (s *Store) RecordCallback(ctx context.Context, id protocol.CommandID, body, signature []byte, late bool) error {
+	var tooLate int64
+	if late {
+		tooLate = 1
+	}
+	n, err := s.exec(ctx, `
+		UPDATE commands SET callbacks = callbacks + 1, late = late + ?,
+			executor_signature = CASE WHEN callback IS NULL THEN ? ELSE executor_signature END,
+			callback = COALESCE(callback, ?)
+		WHERE id = ?`, tooLate, nullableBytes(signature), nullableBytes(body), id)
+	if err == nil && n == 0 {
+		err = absent(sql.ErrNoRows, "command")
+	}
 	return err
 }

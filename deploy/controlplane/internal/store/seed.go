@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -18,6 +17,7 @@ type Seed struct {
 // A SeedDashboard has one session, in a sandbox of its own.
 type SeedDashboard struct {
 	ID        string             `json:"id"`
+	Name      string             `json:"name,omitempty"` // empty: the id
 	SandboxID protocol.SandboxID `json:"sandbox_id"`
 	SessionID protocol.SessionID `json:"session_id"`
 	Members   []SeedMember       `json:"members"`
@@ -32,8 +32,25 @@ type SeedUser struct {
 
 // A SeedMember gives a user a role in the dashboard.
 type SeedMember struct {
-	UserID protocol.UserID `json:"user_id"`
-	Role   Role            `json:"role"`
+	UserID       protocol.UserID `json:"user_id"`
+	Role         Role            `json:"role"`
+	Capabilities string          `json:"capabilities,omitempty"` // separated by spaces; empty: all of the role
+}
+
+// formerEditor is a role of earlier seeds: an editor who can do nothing but type.
+const formerEditor Role = "controller"
+
+// standing returns what m is in terms of today.
+func (m SeedMember) standing() (role Role, capabilities string, err error) {
+	role, capabilities = m.Role, m.Capabilities
+	if role == formerEditor {
+		role = RoleEditor
+		if capabilities == "" {
+			capabilities = string(protocol.CapView + " " + protocol.CapControl)
+		}
+	}
+	capabilities, err = normalCapabilities(capabilities)
+	return role, capabilities, err
 }
 
 // A SeedRelay is a relay with the credential that stands for it.
@@ -41,9 +58,6 @@ type SeedRelay struct {
 	ID         protocol.RelayID `json:"id"`
 	Credential string           `json:"credential"`
 }
-
-// MinSecretBytes is the shortest token or credential a seed may hold.
-const MinSecretBytes = 16
 
 // Validate reports the first thing in the seed that can't be right. It quotes
 // no secret.
@@ -60,7 +74,7 @@ func (seed *Seed) Validate() error {
 		return nil
 	}
 	for _, u := range seed.Users {
-		if !protocol.ValidID(u.ID) || u.Name == "" || users[u.ID] {
+		if (User{ID: u.ID, Name: u.Name}).check() != nil || users[u.ID] {
 			return fmt.Errorf("user %q needs an id of their own and a name", u.ID)
 		}
 		users[u.ID] = true
@@ -92,40 +106,44 @@ func (d *SeedDashboard) validate(users map[protocol.UserID]bool) error {
 			return fmt.Errorf("%s is not an id", id.field)
 		}
 	}
+	if err := checkText("the name", d.Name); err != nil {
+		return err
+	}
 	for _, m := range d.Members {
-		if !users[m.UserID] || !m.Role.Known() {
-			return fmt.Errorf("member %q with role %q: want one of the users, and owner, controller or viewer", m.UserID, string(m.Role))
+		role, _, err := m.standing()
+		if err != nil {
+			return err
+		}
+		if !users[m.UserID] || !role.Known() {
+			return fmt.Errorf("member %q with role %q: want one of the users, and owner, editor or viewer", m.UserID, string(m.Role))
 		}
 	}
 	return nil
 }
 
+// seedLabel marks the tokens that come from a seed.
+const seedLabel = "seed"
+
 // Load makes the store hold all that the seed says; what it holds beyond that
 // stays. Loading the same seed again changes nothing.
 func (s *Store) Load(ctx context.Context, seed *Seed) error {
-	return s.transact(ctx, func(tx *sql.Tx) error {
+	return s.transact(ctx, func(tx runner) error {
 		var err error
 		exec := func(query string, args ...any) {
 			if err == nil {
-				_, err = tx.ExecContext(ctx, query, args...)
+				_, err = tx.exec(ctx, query, args...)
 			}
 		}
 		for _, u := range seed.Users {
-			exec(`INSERT INTO users (id, name, token_hash) VALUES (?, ?, ?)
-				ON CONFLICT (id) DO UPDATE SET name = excluded.name, token_hash = excluded.token_hash`,
-				u.ID, u.Name, hashToken(u.Token))
+			exec(`INSERT INTO users (id, name, created_at) VALUES (?, ?, ?)
+				ON CONFLICT (id) DO UPDATE SET name = excluded.name, removed_at = NULL`, u.ID, u.Name, s.now().UnixMilli())
+			exec(`DELETE FROM tokens WHERE user_id = ? AND label = ? AND token_hash <> ?`, u.ID, seedLabel, hashToken(u.Token))
+			exec(`INSERT INTO tokens (token_hash, user_id, label, created_at) VALUES (?, ?, ?, ?)
+				ON CONFLICT (token_hash) DO UPDATE SET user_id = excluded.user_id, label = excluded.label, expires_at = NULL`,
+				hashToken(u.Token), u.ID, seedLabel, s.now().UnixMilli())
 		}
 		for _, d := range seed.Dashboards {
-			exec(`INSERT INTO sandboxes (id) VALUES (?) ON CONFLICT (id) DO NOTHING`, d.SandboxID)
-			exec(`INSERT INTO dashboards (id, sandbox_id) VALUES (?, ?)
-				ON CONFLICT (id) DO UPDATE SET sandbox_id = excluded.sandbox_id`, d.ID, d.SandboxID)
-			exec(`INSERT INTO sessions (id, dashboard_id, state) VALUES (?, ?, ?)
-				ON CONFLICT (id) DO UPDATE SET dashboard_id = excluded.dashboard_id, state = excluded.state`,
-				d.SessionID, d.ID, stateActive)
-			for _, m := range d.Members {
-				exec(`INSERT INTO members (dashboard_id, user_id, role) VALUES (?, ?, ?)
-					ON CONFLICT (dashboard_id, user_id) DO UPDATE SET role = excluded.role`, d.ID, m.UserID, m.Role)
-			}
+			d.load(exec, s.now().UnixMilli())
 		}
 		for _, r := range seed.Relays {
 			exec(`INSERT INTO relays (id, credential_hash) VALUES (?, ?)
@@ -134,4 +152,23 @@ func (s *Store) Load(ctx context.Context, seed *Seed) error {
 		}
 		return err
 	})
+}
+
+func (d *SeedDashboard) load(exec func(query string, args ...any), now int64) {
+	name := d.Name
+	if name == "" {
+		name = d.ID
+	}
+	exec(`INSERT INTO sandboxes (id) VALUES (?) ON CONFLICT (id) DO NOTHING`, d.SandboxID)
+	exec(`INSERT INTO dashboards (id, name, sandbox_id, created_at) VALUES (?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET sandbox_id = excluded.sandbox_id, removed_at = NULL`, d.ID, name, d.SandboxID, now)
+	exec(`INSERT INTO sessions (id, dashboard_id, state, created_at) VALUES (?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET dashboard_id = excluded.dashboard_id, state = excluded.state`,
+		d.SessionID, d.ID, StateActive, now)
+	for _, m := range d.Members {
+		role, capabilities, _ := m.standing() // Validate has seen it
+		exec(`INSERT INTO members (dashboard_id, user_id, role, capabilities) VALUES (?, ?, ?, ?)
+			ON CONFLICT (dashboard_id, user_id) DO UPDATE SET role = excluded.role, capabilities = excluded.capabilities`,
+			d.ID, m.UserID, role, capabilities)
+	}
 }

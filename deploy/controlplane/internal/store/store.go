@@ -1,124 +1,146 @@
 // Package store keeps the control plane's users, dashboards, sessions, grants,
-// relays and commands in one SQLite file.
+// commands, sandboxes, revocations and relays in a database: an SQLite file, or
+// Postgres.
 //
 // Failures that a caller can do something about are [protocol.Error]s; all
-// others mean that the store itself failed.
+// others mean that the store itself failed. No error quotes a secret.
 package store
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
-	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
-	"net/url"
-	"os"
-
-	"github.com/pressly/goose/v3"
-	_ "modernc.org/sqlite" // registers the driver "sqlite"
-)
-
-//go:embed migrations/*.sql
-var migrations embed.FS
-
-const (
-	maxReaders    = 4
-	busyTimeoutMs = 5000 // how long a statement waits for another process's write
+	"time"
 )
 
 // A Store is safe for concurrent use, by several processes too.
 type Store struct {
-	// Static after construction. SQLite takes one writer at a time: writes queue
-	// here for its one connection instead of polling a lock.
+	// Static after construction. Reads have connections of their own, so that
+	// they never queue behind writes.
 	write *sql.DB
 	read  *sql.DB
+	sql   dialect
+	now   func() time.Time
 }
 
-// Open opens the database at path and brings it to this build's schema. A file
-// that doesn't exist is made, for its owner alone.
-func Open(ctx context.Context, path string) (*Store, error) {
-	s, err := open(ctx, path)
+// An Option changes how a store works.
+type Option func(*Store)
+
+// WithClock has the store take the time from now instead of time.Now.
+func WithClock(now func() time.Time) Option { return func(s *Store) { s.now = now } }
+
+// Open opens the database at url and brings it to this build's schema: a
+// "postgres://…" URL, or the path of an SQLite file, with or without "sqlite:"
+// before it. A file that doesn't exist is made, for its owner alone. A pooler in
+// front of Postgres must leave sessions whole: a migration holds a lock of one.
+func Open(ctx context.Context, url string, options ...Option) (*Store, error) {
+	name, open := place(url)
+	s, err := open(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("store %s: %w", path, err)
+		return nil, fmt.Errorf("store %s: %w", name, oneLine(err))
+	}
+	s.now = time.Now
+	for _, option := range options {
+		option(s)
 	}
 	return s, nil
-}
-
-func open(ctx context.Context, path string) (*Store, error) {
-	// SQLite gives its -wal and -shm files the mode of the main file.
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := file.Close(); err != nil {
-		return nil, err
-	}
-	s := &Store{}
-	if s.write, err = sql.Open("sqlite", dsn(path, "immediate")); err != nil {
-		return nil, err
-	}
-	if s.read, err = sql.Open("sqlite", dsn(path, "deferred")); err != nil {
-		return nil, errors.Join(err, s.write.Close())
-	}
-	s.write.SetMaxOpenConns(1)
-	s.read.SetMaxOpenConns(maxReaders)
-	if err := migrate(ctx, s.write); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
-}
-
-// dsn asks for durable commits: a command that was handed out must be known
-// after a power failure too.
-func dsn(path, txLock string) string {
-	q := url.Values{"_txlock": {txLock}, "_pragma": {
-		fmt.Sprintf("busy_timeout(%d)", busyTimeoutMs),
-		"journal_mode(WAL)",
-		"synchronous(FULL)",
-		"foreign_keys(1)",
-	}}
-	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: q.Encode()}).String()
-}
-
-func migrate(ctx context.Context, db *sql.DB) error {
-	dir, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return err
-	}
-	p, err := goose.NewProvider(goose.DialectSQLite3, db, dir)
-	if err != nil {
-		return err
-	}
-	current, newest, err := p.GetVersions(ctx)
-	if err != nil {
-		return err
-	}
-	if current > newest {
-		return fmt.Errorf("schema %d is of a newer build; this one knows %d", current, newest)
-	}
-	_, err = p.Up(ctx)
-	return err
 }
 
 // Close closes the database.
 func (s *Store) Close() error { return errors.Join(s.read.Close(), s.write.Close()) }
 
-// transact runs f in a write transaction, which is undone when f fails. f must
-// use nothing but tx: there is only one connection to write with.
-func (s *Store) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
-	tx, err := s.write.BeginTx(ctx, nil)
+// transact runs f in a write transaction, one at a time over all processes: what
+// f reads stays as it is until its writes are there. The transaction is undone
+// when f fails. f must use nothing but tx: it may have the only connection.
+func (s *Store) transact(ctx context.Context, f func(tx runner) error) error {
+	return s.concurrently(ctx, func(tx runner) error {
+		if err := s.sql.waitForTurn(ctx, tx); err != nil {
+			return err
+		}
+		return f(tx)
+	})
+}
+
+// concurrently runs f in a write transaction that others may run beside: what f
+// read may have changed when it writes, so uniqueness must be a constraint's.
+func (s *Store) concurrently(ctx context.Context, f func(tx runner) error) error {
+	tx, err := s.write.BeginTx(ctx, s.sql.txOptions())
 	if err != nil {
 		return err
 	}
-	if err := f(tx); err != nil {
+	if err := f(runner{tx, s.sql}); err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
 	return tx.Commit()
 }
 
-// collect returns scan of every row.
-func collect[T any](rows *sql.Rows, scan func(*sql.Rows) (T, error)) (all []T, err error) {
+// exec runs one statement that writes, and returns how many rows it changed.
+func (s *Store) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	return runner{s.write, s.sql}.exec(ctx, query, args...)
+}
+
+// reads runs statements that read.
+func (s *Store) reads() runner { return runner{s.read, s.sql} }
+
+// hashToken returns what is kept of a secret. Secrets are random and long, so a
+// plain digest doesn't help to guess them.
+func hashToken(token string) []byte {
+	h := sha256.Sum256([]byte(token))
+	return h[:]
+}
+
+// A querier is a database or a transaction.
+type querier interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// A runner runs statements, which have "?" for each argument and nowhere else.
+type runner struct {
+	on  querier
+	sql dialect
+}
+
+func (r runner) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	result, err := r.on.ExecContext(ctx, r.sql.rebind(query), args...)
+	if err != nil {
+		return 0, explain(err)
+	}
+	return result.RowsAffected()
+}
+
+// A row is one answer, scanned once.
+type row struct{ *sql.Row }
+
+func (r runner) row(ctx context.Context, query string, args ...any) row {
+	return row{r.on.QueryRowContext(ctx, r.sql.rebind(query), args...)}
+}
+
+// Scan fails with sql.ErrNoRows when there is no answer.
+func (r row) Scan(dest ...any) error { return explain(r.Row.Scan(dest...)) }
+
+// exists reports whether query has an answer, whose one column is a number.
+func (r runner) exists(ctx context.Context, query string, args ...any) (bool, error) {
+	var one int64
+	err := r.row(ctx, query, args...).Scan(&one)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// A scanner is a row that can be read into variables.
+type scanner interface{ Scan(dest ...any) error }
+
+// collect returns scan of every row of query.
+func collect[T any](ctx context.Context, r runner, scan func(scanner) (T, error), query string, args ...any) (all []T, err error) {
+	rows, err := r.on.QueryContext(ctx, r.sql.rebind(query), args...)
+	if err != nil {
+		return nil, explain(err)
+	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
 		v, err := scan(rows)
@@ -127,10 +149,5 @@ func collect[T any](rows *sql.Rows, scan func(*sql.Rows) (T, error)) (all []T, e
 		}
 		all = append(all, v)
 	}
-	return all, rows.Err()
-}
-
-// nullable makes an empty text NULL.
-func nullable[T ~string](s T) sql.NullString {
-	return sql.NullString{String: string(s), Valid: s != ""}
+	return all, explain(rows.Err())
 }

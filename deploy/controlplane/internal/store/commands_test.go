@@ -1,0 +1,252 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+func command(key, hash string) Command {
+	return Command{
+		User: "usr_alice", Key: key, RequestHash: []byte(hash), Kind: protocol.OpPTYCreate,
+		CallbackToken: "ct_callback-token",
+		Envelope: protocol.CommandEnvelope{
+			CommandID: protocol.NewCommandID(), IssuedAt: epoch.UnixMilli(), TTLMs: 30_000,
+			Target: protocol.CommandTarget{SandboxID: "sb_1", SessionID: "ses_1"},
+		},
+	}
+}
+
+func TestOneCommandPerKey(t *testing.T) {
+	eachSeeded(t, func(t *testing.T, s *Store, _ *clock) {
+		ids := make([]protocol.CommandID, 50)
+		for _, err := range parallel(len(ids), func(i int) error {
+			cmd, err := s.AddCommand(t.Context(), command("k", "a"))
+			ids[i] = cmd.Envelope.CommandID
+			return err
+		}) {
+			must(t, err)
+		}
+		for _, id := range ids {
+			if id != ids[0] {
+				t.Fatalf("two commands: %s and %s", ids[0], id)
+			}
+		}
+		_, err := s.AddCommand(t.Context(), command("k", "b"))
+		wantKind(t, err, protocol.KindConflict)
+		twice := command("", "a")
+		twice.Envelope.CommandID = ids[0]
+		_, err = s.AddCommand(t.Context(), twice)
+		wantKind(t, err, protocol.KindConflict)
+		nobody := command("k", "a")
+		nobody.User = ""
+		_, err = s.AddCommand(t.Context(), nobody)
+		wantKind(t, err, protocol.KindInvalid)
+		for range 2 { // no key, no memory
+			if cmd, err := s.AddCommand(t.Context(), command("", "a")); err != nil || cmd.Envelope.CommandID == ids[0] {
+				t.Errorf("%v, %v", cmd, err)
+			}
+		}
+	})
+}
+
+// TestOneSessionPerKey: of the sessions of commands with one key, one is made.
+func TestOneSessionPerKey(t *testing.T) {
+	eachSeeded(t, func(t *testing.T, s *Store, _ *clock) {
+		for _, err := range parallel(20, func(int) error {
+			cmd := command("k", "a")
+			cmd.NewSession, cmd.Envelope.Target.SessionID = "dash_1", protocol.NewSessionID()
+			_, err := s.AddCommand(t.Context(), cmd)
+			return err
+		}) {
+			must(t, err)
+		}
+		sessions, err := s.SessionsOf(t.Context(), "dash_1")
+		if err != nil || len(sessions) != 2 {
+			t.Fatalf("%+v, %v; want the seed's and one more", sessions, err)
+		}
+		made := sessions[slices.IndexFunc(sessions, func(s Session) bool { return s.ID != "ses_1" })]
+		if made.State != StatePending {
+			t.Errorf("state %s", made.State)
+		}
+		_, err = s.Session(t.Context(), "usr_alice", made.ID)
+		wantKind(t, err, protocol.KindNotFound)
+		must(t, s.ActivateSession(t.Context(), made.ID))
+		if _, err := s.Session(t.Context(), "usr_alice", made.ID); err != nil {
+			t.Error(err)
+		}
+		must(t, s.EndSession(t.Context(), made.ID))
+		must(t, s.ActivateSession(t.Context(), made.ID)) // too late
+		_, err = s.Session(t.Context(), "usr_alice", made.ID)
+		wantKind(t, err, protocol.KindEnded)
+	})
+}
+
+// TestKeyModel adds commands at random and compares with a map.
+func TestKeyModel(t *testing.T) {
+	eachSeeded(t, func(t *testing.T, s *Store, _ *clock) {
+		round := 0
+		rapid.Check(t, func(rt *rapid.T) {
+			round++
+			type key struct {
+				user protocol.UserID
+				key  string
+			}
+			model := make(map[key]Command)
+			for range rapid.IntRange(1, 12).Draw(rt, "commands") {
+				cmd := command(fmt.Sprint(round, rapid.SampledFrom([]string{"k", "l"}).Draw(rt, "key")),
+					rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "hash"))
+				cmd.User = rapid.SampledFrom([]protocol.UserID{"usr_alice", "usr_bob"}).Draw(rt, "user")
+				got, err := s.AddCommand(t.Context(), cmd)
+				old, used := model[key{cmd.User, cmd.Key}]
+				switch {
+				case !used && err == nil && got.Envelope.CommandID == cmd.Envelope.CommandID:
+					model[key{cmd.User, cmd.Key}] = cmd
+				case used && string(old.RequestHash) != string(cmd.RequestHash) && protocol.KindOf(err) == protocol.KindConflict:
+				case used && err == nil && got.Envelope == old.Envelope && got.Outcome.Status == StatusSigned:
+				default:
+					rt.Fatalf("%+v, %v; the key stood for %+v (%v)", got, err, old, used)
+				}
+			}
+		})
+	})
+}
+
+// TestOutcome: what an executor said once stays; a guess doesn't.
+func TestOutcome(t *testing.T) {
+	eachSeeded(t, func(t *testing.T, s *Store, _ *clock) {
+		first, err := s.AddCommand(t.Context(), command("k", "a"))
+		must(t, err)
+		for _, tt := range []struct{ set, want Outcome }{
+			{Outcome{Status: StatusUndelivered, Error: &protocol.ErrorBody{Message: "m", Name: "n"}}, Outcome{Status: StatusUndelivered}},
+			{Outcome{Status: protocol.StatusUnknown}, Outcome{Status: protocol.StatusUnknown}},
+			{Outcome{Status: protocol.StatusOK, Result: []byte(`{"a":1}`), Callback: []byte("cb"), Signature: []byte("sig")}, Outcome{Status: protocol.StatusOK}},
+			{Outcome{Status: protocol.StatusError, Callback: []byte("other")}, Outcome{Status: protocol.StatusOK}},
+			{Outcome{Status: protocol.StatusUnknown}, Outcome{Status: protocol.StatusOK}},
+		} {
+			must(t, s.FinishCommand(t.Context(), first.Envelope.CommandID, tt.set, epoch))
+			cmd, err := s.AddCommand(t.Context(), command("k", "a"))
+			if err != nil || cmd.Outcome.Status != tt.want.Status {
+				t.Errorf("after %+v: %+v, %v", tt.set, cmd.Outcome, err)
+			}
+			if o := cmd.Outcome; o.Final() && (string(o.Result) != `{"a":1}` || string(o.Callback) != "cb" || string(o.Signature) != "sig") {
+				t.Errorf("outcome %+v", o)
+			}
+		}
+	})
+}
+
+// TestOneOutcome: of final outcomes that come together, one stays.
+func TestOneOutcome(t *testing.T) {
+	eachSeeded(t, func(t *testing.T, s *Store, _ *clock) {
+		cmd, err := s.AddCommand(t.Context(), command("", "a"))
+		must(t, err)
+		id := cmd.Envelope.CommandID
+		for _, err := range parallel(20, func(i int) error {
+			word := []byte(fmt.Sprint(i))
+			return s.FinishCommand(t.Context(), id, Outcome{
+				Status: protocol.StatusOK, Result: word, Callback: word, Signature: word,
+			}, epoch)
+		}) {
+			must(t, err)
+		}
+		cmd, err = s.Command(t.Context(), id)
+		if o := cmd.Outcome; err != nil || len(o.Result) == 0 || string(o.Result) != string(o.Callback) || string(o.Callback) != string(o.Signature) {
+			t.Errorf("a mixture: %+v, %v", o, err)
+		}
+	})
+}
+
+func TestCallback(t *testing.T) {
+	eachSeeded(t, func(t *testing.T, s *Store, _ *clock) {
+		must(t, s.EnrolSandbox(t.Context(), "sb_1", "thumb", []byte(`{"kty":"EC"}`), false, epoch))
+		cmd, err := s.AddCommand(t.Context(), command("", "a"))
+		must(t, err)
+		id := cmd.Envelope.CommandID
+		cb, err := s.CallbackFor(t.Context(), id)
+		if err != nil || cb.Sandbox != "sb_1" || cb.DeviceKey != "thumb" || string(cb.DeviceJWK) != `{"kty":"EC"}` ||
+			!cb.ExpiresAt.Equal(epoch.Add(30*time.Second)) || cb.Final {
+			t.Errorf("%+v, %v", cb, err)
+		}
+		if !cb.Answers("ct_callback-token") || cb.Answers("") || cb.Answers("ct_callback-tokem") || (Callback{}).Answers("") {
+			t.Error("the token isn't checked")
+		}
+		// Late ones are kept, and change nothing.
+		must(t, s.RecordCallback(t.Context(), id, []byte("late"), []byte("s1"), true))
+		must(t, s.RecordCallback(t.Context(), id, []byte("again"), []byte("s2"), false))
+		cmd, err = s.Command(t.Context(), id)
+		if err != nil || cmd.Outcome.Status != StatusSigned || string(cmd.Outcome.Callback) != "late" ||
+			string(cmd.Outcome.Signature) != "s1" || cmd.Callbacks != 2 || cmd.Late != 1 || !cmd.FinishedAt.IsZero() {
+			t.Errorf("%+v, %v", cmd, err)
+		}
+		must(t, s.FinishCommand(t.Context(), id, Outcome{Status: protocol.StatusOK, Callback: []byte("cb")}, epoch))
+		must(t, s.RecordCallback(t.Context(), id, []byte("again"), nil, false))
+		cmd, err = s.Command(t.Context(), id)
+		if err != nil || string(cmd.Outcome.Callback) != "cb" || cmd.Outcome.Signature != nil || cmd.Callbacks != 3 ||
+			!cmd.FinishedAt.Equal(epoch) || cmd.Dashboard != "dash_1" {
+			t.Errorf("%+v, %v", cmd, err)
+		}
+		if cb, err := s.CallbackFor(t.Context(), id); err != nil || !cb.Final {
+			t.Errorf("%+v, %v", cb, err)
+		}
+		_, err = s.CallbackFor(t.Context(), "cmd_none")
+		wantKind(t, err, protocol.KindNotFound)
+		wantKind(t, s.RecordCallback(t.Context(), "cmd_none", nil, nil, false), protocol.KindNotFound)
+	})
+}
+
+func TestCommandsOf(t *testing.T) {
+	eachSeeded(t, func(t *testing.T, s *Store, _ *clock) {
+		var ids []protocol.CommandID // the newest first
+		for i := range 7 {
+			cmd := command("", "a")
+			cmd.Envelope.CommandID = protocol.CommandID(fmt.Sprintf("cmd_%d", i))
+			cmd.Envelope.IssuedAt += int64(i / 2) // several in one millisecond
+			_, err := s.AddCommand(t.Context(), cmd)
+			must(t, err)
+			ids = slices.Insert(ids, 0, cmd.Envelope.CommandID)
+		}
+		other := command("", "a")
+		other.User, other.Envelope.Target = "usr_bob", protocol.CommandTarget{SandboxID: "sb_2", SessionID: "ses_2"}
+		_, err := s.AddCommand(t.Context(), other)
+		must(t, err)
+		own := command("", "a") // the control plane's own, for a sandbox alone
+		own.User, own.Envelope.Target.SessionID = "", ""
+		_, err = s.AddCommand(t.Context(), own)
+		must(t, err)
+
+		for _, f := range []CommandFilter{{Session: "ses_1"}, {User: "usr_alice"}, {Session: "ses_1", User: "usr_alice"}} {
+			var got []protocol.CommandID
+			for f.Limit = 3; ; {
+				page, err := s.CommandsOf(t.Context(), f)
+				must(t, err)
+				if len(page) == 0 {
+					break
+				}
+				for _, cmd := range page {
+					got = append(got, cmd.Envelope.CommandID)
+				}
+				f.Before = got[len(got)-1]
+			}
+			if !slices.Equal(got, ids) {
+				t.Errorf("%+v: %v, want %v", f, got, ids)
+			}
+		}
+		if all, err := s.CommandsOf(t.Context(), CommandFilter{}); err != nil || len(all) != 9 {
+			t.Errorf("%d commands, %v", len(all), err)
+		}
+		if none, err := s.CommandsOf(t.Context(), CommandFilter{Session: "ses_1", User: "usr_bob"}); err != nil || len(none) != 0 {
+			t.Errorf("%v, %v", none, err)
+		}
+		if cmd, err := s.Command(t.Context(), own.Envelope.CommandID); err != nil || cmd.User != "" || cmd.Dashboard != "" {
+			t.Errorf("%+v, %v", cmd, err)
+		}
+		_, err = s.Command(t.Context(), "cmd_none")
+		wantKind(t, err, protocol.KindNotFound)
+	})
+}

@@ -1,0 +1,300 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// A Role says what a member may do in a dashboard's sessions.
+type Role string
+
+const (
+	RoleOwner  Role = "owner"
+	RoleEditor Role = "editor"
+	RoleViewer Role = "viewer"
+)
+
+// Known reports whether r is a role.
+func (r Role) Known() bool { return r == RoleOwner || r == RoleEditor || r == RoleViewer }
+
+// A Dashboard is what users share. Its sessions run in its one sandbox.
+type Dashboard struct {
+	ID        string
+	Name      string
+	Sandbox   protocol.SandboxID // empty: none yet
+	CreatedAt time.Time
+}
+
+// A Membership is a dashboard as one member sees it.
+type Membership struct {
+	Dashboard
+	Member
+}
+
+// A Member is a user of a dashboard.
+type Member struct {
+	User         protocol.UserID
+	Name         string
+	Role         Role
+	Capabilities string // separated by spaces; empty: all of the role
+}
+
+const (
+	maxDashboards = 500 // of one user
+	maxMembers    = 500 // of one dashboard
+)
+
+// AddDashboard adds a dashboard that belongs to owner. KindConflict says that
+// its id, or its sandbox, is taken.
+func (s *Store) AddDashboard(ctx context.Context, d Dashboard, owner protocol.UserID) error {
+	if err := checkID("the dashboard's id", d.ID); err != nil {
+		return err
+	}
+	if err := checkText("the name", d.Name); err != nil {
+		return err
+	}
+	return s.transact(ctx, func(tx runner) error {
+		if err := requireUser(ctx, tx, owner); err != nil {
+			return err
+		}
+		n, err := tx.exec(ctx, `INSERT INTO dashboards (id, name, created_at) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+			d.ID, d.Name, s.now().UnixMilli())
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return protocol.Errorf(protocol.KindConflict, "dashboard %s exists already", d.ID)
+		}
+		if d.Sandbox != "" {
+			if err := bindSandbox(ctx, tx, d.ID, d.Sandbox); err != nil {
+				return err
+			}
+		}
+		return setMember(ctx, tx, d.ID, owner, RoleOwner, "")
+	})
+}
+
+const dashboardColumns = `d.id, d.name, d.sandbox_id, d.created_at`
+
+func scanDashboard(row scanner) (d Dashboard, err error) {
+	var sandbox sql.NullString
+	var created sql.NullInt64
+	err = row.Scan(&d.ID, &d.Name, &sandbox, &created)
+	d.Sandbox, d.CreatedAt = protocol.SandboxID(sandbox.String), timeOf(created)
+	return d, err
+}
+
+// Dashboards lists the dashboards of a user in order of id.
+func (s *Store) Dashboards(ctx context.Context, user protocol.UserID) ([]Membership, error) {
+	return collect(ctx, s.reads(), func(row scanner) (m Membership, err error) {
+		m.Dashboard, m.Member, err = scanMemberDashboard(row)
+		return m, err
+	}, memberDashboard+` ORDER BY d.id LIMIT ?`, user, MaxLimit)
+}
+
+// AllDashboards lists at most limit dashboards in order of id, those after an id.
+func (s *Store) AllDashboards(ctx context.Context, after string, limit int) ([]Dashboard, error) {
+	return collect(ctx, s.reads(), scanDashboard, `
+		SELECT `+dashboardColumns+` FROM dashboards d
+		WHERE d.removed_at IS NULL AND d.id > ? ORDER BY d.id LIMIT ?`, after, limited(limit))
+}
+
+const memberDashboard = `
+	SELECT ` + dashboardColumns + `, u.id, u.name, m.role, m.capabilities
+	FROM dashboards d
+	JOIN members m ON m.dashboard_id = d.id
+	JOIN users u ON u.id = m.user_id
+	WHERE m.user_id = ?`
+
+func scanMemberDashboard(row scanner) (d Dashboard, m Member, err error) {
+	var sandbox sql.NullString
+	var created sql.NullInt64
+	err = row.Scan(&d.ID, &d.Name, &sandbox, &created, &m.User, &m.Name, &m.Role, &m.Capabilities)
+	d.Sandbox, d.CreatedAt = protocol.SandboxID(sandbox.String), timeOf(created)
+	return d, m, err
+}
+
+// DashboardFor returns a dashboard and what the user is there; KindNotFound for
+// whoever isn't a member.
+func (s *Store) DashboardFor(ctx context.Context, user protocol.UserID, id string) (Dashboard, Member, error) {
+	d, m, err := scanMemberDashboard(s.reads().row(ctx, memberDashboard+` AND d.id = ?`, user, id))
+	return d, m, absent(err, "dashboard")
+}
+
+// DashboardOf returns the dashboard of a sandbox and what the user is there;
+// KindNotFound for whoever isn't a member.
+func (s *Store) DashboardOf(ctx context.Context, user protocol.UserID, sandbox protocol.SandboxID) (Dashboard, Member, error) {
+	d, m, err := scanMemberDashboard(s.reads().row(ctx, memberDashboard+` AND d.sandbox_id = ?`, user, sandbox))
+	return d, m, absent(err, "sandbox")
+}
+
+// requireDashboard fails with KindNotFound unless the dashboard exists, and
+// returns its sandbox.
+func requireDashboard(ctx context.Context, tx runner, id string) (protocol.SandboxID, error) {
+	var sandbox sql.NullString
+	err := tx.row(ctx, `SELECT sandbox_id FROM dashboards WHERE id = ? AND removed_at IS NULL`, id).Scan(&sandbox)
+	return protocol.SandboxID(sandbox.String), absent(err, "dashboard")
+}
+
+// RenameDashboard gives a dashboard another name.
+func (s *Store) RenameDashboard(ctx context.Context, id, name string) error {
+	if err := checkText("the name", name); err != nil {
+		return err
+	}
+	n, err := s.exec(ctx, `UPDATE dashboards SET name = ? WHERE id = ? AND removed_at IS NULL`, name, id)
+	if err == nil && n == 0 {
+		err = absent(sql.ErrNoRows, "dashboard")
+	}
+	return err
+}
+
+// RemoveDashboard takes a dashboard from its members, with its items; its
+// sessions end and its sandbox is free for another. Grants stay valid: see
+// [Store.RevokeGrantsOf].
+func (s *Store) RemoveDashboard(ctx context.Context, id string) error {
+	return s.transact(ctx, func(tx runner) error {
+		if _, err := requireDashboard(ctx, tx, id); err != nil {
+			return err
+		}
+		if err := endSessions(ctx, tx, id); err != nil {
+			return err
+		}
+		for _, query := range []string{
+			`DELETE FROM members WHERE dashboard_id = ?`,
+			`DELETE FROM items WHERE dashboard_id = ?`,
+		} {
+			if _, err := tx.exec(ctx, query, id); err != nil {
+				return err
+			}
+		}
+		_, err := tx.exec(ctx, `UPDATE dashboards SET name = '', sandbox_id = NULL, removed_at = ? WHERE id = ?`,
+			s.now().UnixMilli(), id)
+		return err
+	})
+}
+
+// BindSandbox makes sandbox the one of a dashboard; an empty one unbinds. The
+// sessions in another sandbox end. KindConflict says that it is another
+// dashboard's. Who may have which sandbox is for the caller to know.
+func (s *Store) BindSandbox(ctx context.Context, dashboard string, sandbox protocol.SandboxID) error {
+	return s.transact(ctx, func(tx runner) error { return bindSandbox(ctx, tx, dashboard, sandbox) })
+}
+
+func bindSandbox(ctx context.Context, tx runner, dashboard string, sandbox protocol.SandboxID) error {
+	old, err := requireDashboard(ctx, tx, dashboard)
+	if err != nil || old == sandbox {
+		return err
+	}
+	if sandbox != "" {
+		if err := addSandbox(ctx, tx, sandbox); err != nil {
+			return err
+		}
+		taken, err := tx.exists(ctx, `SELECT 1 FROM dashboards WHERE sandbox_id = ? AND id <> ?`, sandbox, dashboard)
+		if err != nil {
+			return err
+		}
+		if taken {
+			return protocol.Errorf(protocol.KindConflict, "sandbox %s belongs to another dashboard", sandbox)
+		}
+	}
+	if old != "" {
+		if err := endSessions(ctx, tx, dashboard); err != nil {
+			return err
+		}
+	}
+	_, err = tx.exec(ctx, `UPDATE dashboards SET sandbox_id = ? WHERE id = ?`, nullable(sandbox), dashboard)
+	return err
+}
+
+// Members lists the members of a dashboard in order of id.
+func (s *Store) Members(ctx context.Context, dashboard string) ([]Member, error) {
+	return collect(ctx, s.reads(), func(row scanner) (m Member, err error) {
+		return m, row.Scan(&m.User, &m.Name, &m.Role, &m.Capabilities)
+	}, `
+		SELECT u.id, u.name, m.role, m.capabilities FROM members m JOIN users u ON u.id = m.user_id
+		WHERE m.dashboard_id = ? ORDER BY u.id LIMIT ?`, dashboard, MaxLimit)
+}
+
+// SetMember makes a user a member of a dashboard, or changes what they are
+// there; capabilities narrow the role unless they are empty. The last owner who
+// isn't narrowed can't be changed: KindConflict. Grants stay valid: see
+// [Store.RevokeGrantsOf].
+func (s *Store) SetMember(ctx context.Context, dashboard string, user protocol.UserID, role Role, capabilities string) error {
+	if !role.Known() {
+		return protocol.Errorf(protocol.KindInvalid, "unknown role")
+	}
+	capabilities, err := normalCapabilities(capabilities)
+	if err != nil {
+		return err
+	}
+	return s.transact(ctx, func(tx runner) error {
+		if _, err := requireDashboard(ctx, tx, dashboard); err != nil {
+			return err
+		}
+		if err := requireUser(ctx, tx, user); err != nil {
+			return err
+		}
+		return keepOwner(ctx, tx, dashboard, func() error { return setMember(ctx, tx, dashboard, user, role, capabilities) })
+	})
+}
+
+func setMember(ctx context.Context, tx runner, dashboard string, user protocol.UserID, role Role, capabilities string) error {
+	if _, err := tx.exec(ctx, `
+		INSERT INTO members (dashboard_id, user_id, role, capabilities) VALUES (?, ?, ?, ?)
+		ON CONFLICT (dashboard_id, user_id) DO UPDATE SET role = excluded.role, capabilities = excluded.capabilities`,
+		dashboard, user, role, capabilities); err != nil {
+		return err
+	}
+	var members, dashboards int
+	if err := tx.row(ctx, `
+		SELECT (SELECT count(*) FROM members WHERE dashboard_id = ?), (SELECT count(*) FROM members WHERE user_id = ?)`,
+		dashboard, user).Scan(&members, &dashboards); err != nil {
+		return err
+	}
+	if members > maxMembers {
+		return protocol.Errorf(protocol.KindTooMany, "the dashboard has %d members already", maxMembers)
+	}
+	if dashboards > maxDashboards {
+		return protocol.Errorf(protocol.KindTooMany, "user %s is in %d dashboards already", user, maxDashboards)
+	}
+	return nil
+}
+
+// RemoveMember takes a dashboard from a user, who needn't be a member. The last
+// owner can't go: KindConflict. Grants stay valid: see [Store.RevokeGrantsOf].
+func (s *Store) RemoveMember(ctx context.Context, dashboard string, user protocol.UserID) error {
+	return s.transact(ctx, func(tx runner) error {
+		return keepOwner(ctx, tx, dashboard, func() error {
+			_, err := tx.exec(ctx, `DELETE FROM members WHERE dashboard_id = ? AND user_id = ?`, dashboard, user)
+			return err
+		})
+	})
+}
+
+// keepOwner runs change, which must not take the last owner away.
+func keepOwner(ctx context.Context, tx runner, dashboard string, change func() error) error {
+	owned := func() (bool, error) {
+		ok, err := tx.exists(ctx, `SELECT 1 FROM members WHERE dashboard_id = ? AND role = ? AND capabilities = '' LIMIT 1`,
+			dashboard, RoleOwner)
+		if err != nil {
+			return false, fmt.Errorf("owners of a dashboard: %w", err)
+		}
+		return ok, nil
+	}
+	before, err := owned()
+	if err != nil {
+		return err
+	}
+	if err := change(); err != nil {
+		return err
+	}
+	after, err := owned()
+	if err == nil && before && !after {
+		err = protocol.Errorf(protocol.KindConflict, "the last owner of a dashboard stays its owner")
+	}
+	return err
+}

@@ -1,0 +1,101 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// grantsKeptFor is how long a grant is remembered after its expiry.
+const grantsKeptFor = 24 * time.Hour
+
+// A Grant is a grant that was handed out.
+type Grant struct {
+	ID           protocol.GrantID
+	User         protocol.UserID
+	Session      protocol.SessionID
+	Dashboard    string             // in grants that were read
+	Sandbox      protocol.SandboxID // in grants that were read; empty: not known
+	PTY          protocol.PTYID     // empty: every terminal
+	Capabilities string             // separated by spaces
+	IssuedAt     time.Time
+	ExpiresAt    time.Time
+	RevokedAt    time.Time // zero: it wasn't
+
+	// For AddGrant: what the user was when the grant was decided upon. With an
+	// empty role that isn't checked.
+	Role               Role
+	MemberCapabilities string
+}
+
+// AddGrant remembers a grant, and forgets those that expired long ago. The user
+// must still be a member of the session's dashboard, as for [Store.Session], and
+// still be what g says: KindConflict. So no grant appears after what it rests on
+// was taken away and what was handed out was revoked.
+func (s *Store) AddGrant(ctx context.Context, g Grant) error {
+	return s.transact(ctx, func(tx runner) error {
+		session, err := sessionOf(ctx, tx, g.User, g.Session)
+		if err != nil {
+			return err
+		}
+		if g.Role != "" && (g.Role != session.Role || g.MemberCapabilities != session.MemberCapabilities) {
+			return protocol.Errorf(protocol.KindConflict, "what you may do here has just changed")
+		}
+		if _, err := tx.exec(ctx, `DELETE FROM grants WHERE expires_at < ?`,
+			g.IssuedAt.Add(-grantsKeptFor).UnixMilli()); err != nil {
+			return err
+		}
+		_, err = tx.exec(ctx, `
+			INSERT INTO grants (id, user_id, session_id, pty_id, capabilities, issued_at, expires_at, sandbox_id)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+			g.ID, g.User, g.Session, nullable(g.PTY), g.Capabilities, g.IssuedAt.UnixMilli(), g.ExpiresAt.UnixMilli(),
+			nullable(session.Sandbox))
+		return err
+	})
+}
+
+// Grant returns a grant; KindNotFound if none is remembered.
+func (s *Store) Grant(ctx context.Context, id protocol.GrantID) (Grant, error) {
+	g, err := scanGrant(s.reads().row(ctx, grantColumns+` WHERE g.id = ?`, id))
+	return g, absent(err, "grant")
+}
+
+// A GrantFilter says which grants to list; what is empty says nothing.
+type GrantFilter struct {
+	User      protocol.UserID
+	Session   protocol.SessionID
+	Dashboard string
+	Live      time.Time // only those that are valid at this time
+	Limit     int
+}
+
+// Grants lists the grants that match the whole of f, the newest first. Grants
+// are remembered for a day after their expiry.
+func (s *Store) Grants(ctx context.Context, f GrantFilter) ([]Grant, error) {
+	query, args := grantColumns+` WHERE 1 = 1`, []any(nil)
+	add := func(used bool, condition string, values ...any) {
+		if used {
+			query, args = query+condition, append(args, values...)
+		}
+	}
+	add(f.User != "", ` AND g.user_id = ?`, f.User)
+	add(f.Session != "", ` AND g.session_id = ?`, f.Session)
+	add(f.Dashboard != "", ` AND s.dashboard_id = ?`, f.Dashboard)
+	add(!f.Live.IsZero(), ` AND g.expires_at > ? AND g.revoked_at IS NULL`, f.Live.UnixMilli())
+	return collect(ctx, s.reads(), scanGrant, query+` ORDER BY g.issued_at DESC, g.id DESC LIMIT ?`, append(args, limited(f.Limit))...)
+}
+
+const grantColumns = `
+	SELECT g.id, g.user_id, g.session_id, s.dashboard_id, g.sandbox_id, g.pty_id, g.capabilities, g.issued_at, g.expires_at, g.revoked_at
+	FROM grants g JOIN sessions s ON s.id = g.session_id`
+
+func scanGrant(row scanner) (g Grant, err error) {
+	var sandbox, pty sql.NullString
+	var issued, expires, revoked sql.NullInt64
+	err = row.Scan(&g.ID, &g.User, &g.Session, &g.Dashboard, &sandbox, &pty, &g.Capabilities, &issued, &expires, &revoked)
+	g.Sandbox = protocol.SandboxID(sandbox.String)
+	g.PTY, g.IssuedAt, g.ExpiresAt, g.RevokedAt = protocol.PTYID(pty.String), timeOf(issued), timeOf(expires), timeOf(revoked)
+	return g, err
+}

@@ -1,0 +1,95 @@
+package store
+
+import (
+	"context"
+	"crypto/subtle"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// invitationsKeptFor is how long a used invitation is remembered.
+const invitationsKeptFor = 30 * 24 * time.Hour
+
+// AddInvitation makes token, which is kept as its SHA-256, the only open
+// invitation of a sandbox: until expires, one device key may become the
+// sandbox's by it, and with replace take the place of another. The sandbox is
+// bound to the dashboard, unless that is empty; KindConflict says that it is
+// another's, or that the dashboard has another sandbox.
+func (s *Store) AddInvitation(ctx context.Context, sandbox protocol.SandboxID, token string, expires time.Time, replace bool, dashboard string) error {
+	if len(token) < MinSecretBytes {
+		return protocol.Errorf(protocol.KindInvalid, "the token is shorter than %d bytes", MinSecretBytes)
+	}
+	now := s.now()
+	return s.transact(ctx, func(tx runner) error {
+		if err := addSandbox(ctx, tx, sandbox); err != nil {
+			return err
+		}
+		if dashboard != "" {
+			if err := joinSandbox(ctx, tx, dashboard, sandbox); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.exec(ctx, `
+			DELETE FROM invitations WHERE (sandbox_id = ? AND used_at IS NULL) OR expires_at < ?`,
+			sandbox, now.Add(-invitationsKeptFor).UnixMilli()); err != nil {
+			return err
+		}
+		var replaces int64
+		if replace {
+			replaces = 1
+		}
+		n, err := tx.exec(ctx, `
+			INSERT INTO invitations (token_hash, sandbox_id, replaces, expires_at) VALUES (?, ?, ?, ?)
+			ON CONFLICT (token_hash) DO NOTHING`,
+			hashToken(token), sandbox, replaces, expires.UnixMilli())
+		if err == nil && n == 0 {
+			err = protocol.Errorf(protocol.KindConflict, "the token is in use")
+		}
+		return err
+	})
+}
+
+// joinSandbox binds a sandbox to a dashboard that has none.
+func joinSandbox(ctx context.Context, tx runner, dashboard string, sandbox protocol.SandboxID) error {
+	old, err := requireDashboard(ctx, tx, dashboard)
+	if err != nil {
+		return err
+	}
+	if old != "" && old != sandbox {
+		return protocol.Errorf(protocol.KindConflict, "dashboard %s has another sandbox", dashboard)
+	}
+	return bindSandbox(ctx, tx, dashboard, sandbox)
+}
+
+// UseInvitation binds a device key to a sandbox. Of all calls with one token,
+// however many at a time, exactly one succeeds. KindUnauthenticated says that
+// the token is unknown, another sandbox's, used or past its time; KindConflict
+// that the sandbox has another key, which this invitation doesn't replace: it
+// isn't used up by that.
+func (s *Store) UseInvitation(ctx context.Context, sandbox protocol.SandboxID, token, thumbprint string, jwk json.RawMessage, now time.Time) error {
+	return s.transact(ctx, func(tx runner) error {
+		var hash []byte
+		var id protocol.SandboxID
+		var replaces, expires int64
+		var used sql.NullInt64
+		err := tx.row(ctx, `SELECT token_hash, sandbox_id, replaces, expires_at, used_at FROM invitations WHERE token_hash = ?`,
+			hashToken(token)).Scan(&hash, &id, &replaces, &expires, &used)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		if err != nil || subtle.ConstantTimeCompare(hash, hashToken(token)) != 1 ||
+			id != sandbox || used.Valid || now.UnixMilli() >= expires {
+			return protocol.Errorf(protocol.KindUnauthenticated, "the invitation is not valid, or not any more")
+		}
+		if err := bindDevice(ctx, tx, sandbox, thumbprint, jwk, replaces != 0, now); err != nil {
+			return err
+		}
+		_, err = tx.exec(ctx, `UPDATE invitations SET used_at = ?, used_by = ? WHERE token_hash = ?`,
+			now.UnixMilli(), thumbprint, hash)
+		return err
+	})
+}

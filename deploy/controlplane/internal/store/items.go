@@ -1,0 +1,151 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// An ItemKind says what an item of a dashboard is.
+type ItemKind string
+
+const (
+	ItemNote   ItemKind = "note"
+	ItemTodo   ItemKind = "todo"
+	ItemLayout ItemKind = "layout"
+)
+
+// Known reports whether k is a kind.
+func (k ItemKind) Known() bool { return k == ItemNote || k == ItemTodo || k == ItemLayout }
+
+// An Item is something that the members of a dashboard keep there.
+type Item struct {
+	ID        string
+	Dashboard string
+	Kind      ItemKind
+	Body      json.RawMessage // valid JSON, at most MaxItemBytes
+	Version   int64           // 1, and one more with each update
+	UpdatedBy protocol.UserID
+	UpdatedAt time.Time
+}
+
+const (
+	MaxItemBytes = 64 << 10
+	MaxItems     = 1000 // of one dashboard
+)
+
+func checkBody(body json.RawMessage) error {
+	if len(body) > MaxItemBytes {
+		return protocol.Errorf(protocol.KindTooLarge, "the body is longer than %d bytes", MaxItemBytes)
+	}
+	if !json.Valid(body) {
+		return protocol.Errorf(protocol.KindInvalid, "the body is not JSON")
+	}
+	return nil
+}
+
+const itemColumns = `SELECT id, dashboard_id, kind, body, version, updated_by, updated_at FROM items`
+
+func scanItem(row scanner) (i Item, err error) {
+	var body []byte
+	var updated sql.NullInt64
+	err = row.Scan(&i.ID, &i.Dashboard, &i.Kind, &body, &i.Version, &i.UpdatedBy, &updated)
+	i.Body, i.UpdatedAt = body, timeOf(updated)
+	return i, err
+}
+
+// Items lists the items of a dashboard in order of id.
+func (s *Store) Items(ctx context.Context, dashboard string) ([]Item, error) {
+	return collect(ctx, s.reads(), scanItem, itemColumns+` WHERE dashboard_id = ? ORDER BY id LIMIT ?`, dashboard, MaxItems)
+}
+
+// Item returns one item of a dashboard; KindNotFound if it has none of the id.
+func (s *Store) Item(ctx context.Context, dashboard, id string) (Item, error) {
+	i, err := scanItem(s.reads().row(ctx, itemColumns+` WHERE dashboard_id = ? AND id = ?`, dashboard, id))
+	return i, absent(err, "item")
+}
+
+// AddItem adds an item in its first version; with an empty id it gets one.
+// KindConflict says that the id is taken, KindTooMany that the dashboard is full.
+func (s *Store) AddItem(ctx context.Context, i Item) (Item, error) {
+	if i.ID == "" {
+		i.ID = "itm_" + strings.ToLower(rand.Text())
+	}
+	if err := checkID("the item's id", i.ID); err != nil {
+		return Item{}, err
+	}
+	if !i.Kind.Known() {
+		return Item{}, protocol.Errorf(protocol.KindInvalid, "unknown kind of item")
+	}
+	if err := checkBody(i.Body); err != nil {
+		return Item{}, err
+	}
+	i.Version, i.UpdatedAt = 1, s.now().UTC().Truncate(time.Millisecond)
+	err := s.transact(ctx, func(tx runner) error {
+		if _, err := requireDashboard(ctx, tx, i.Dashboard); err != nil {
+			return err
+		}
+		var count int
+		if err := tx.row(ctx, `SELECT count(*) FROM items WHERE dashboard_id = ?`, i.Dashboard).Scan(&count); err != nil {
+			return err
+		}
+		if count >= MaxItems {
+			return protocol.Errorf(protocol.KindTooMany, "the dashboard has %d items already", MaxItems)
+		}
+		n, err := tx.exec(ctx, `
+			INSERT INTO items (id, dashboard_id, kind, body, version, updated_by, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT (id) DO NOTHING`,
+			i.ID, i.Dashboard, i.Kind, []byte(i.Body), i.Version, i.UpdatedBy, i.UpdatedAt.UnixMilli())
+		if err == nil && n == 0 {
+			err = protocol.Errorf(protocol.KindConflict, "item %s exists already", i.ID)
+		}
+		return err
+	})
+	if err != nil {
+		return Item{}, err
+	}
+	return i, nil
+}
+
+// UpdateItem gives an item the body of update, whose dashboard, id and editor
+// count too. KindConflict says that it isn't of the expected version any more.
+// The kind of an item stays.
+func (s *Store) UpdateItem(ctx context.Context, update Item, expectVersion int64) (Item, error) {
+	if err := checkBody(update.Body); err != nil {
+		return Item{}, err
+	}
+	var updated Item
+	err := s.transact(ctx, func(tx runner) error {
+		i, err := scanItem(tx.row(ctx, itemColumns+` WHERE dashboard_id = ? AND id = ?`, update.Dashboard, update.ID))
+		if err != nil {
+			return absent(err, "item")
+		}
+		if i.Version != expectVersion {
+			return protocol.Errorf(protocol.KindConflict, "the item is of version %d by now", i.Version)
+		}
+		i.Body, i.Version, i.UpdatedBy = update.Body, i.Version+1, update.UpdatedBy
+		i.UpdatedAt = s.now().UTC().Truncate(time.Millisecond)
+		_, err = tx.exec(ctx, `UPDATE items SET body = ?, version = ?, updated_by = ?, updated_at = ? WHERE id = ?`,
+			[]byte(i.Body), i.Version, i.UpdatedBy, i.UpdatedAt.UnixMilli(), i.ID)
+		updated = i
+		return err
+	})
+	if err != nil {
+		return Item{}, err
+	}
+	return updated, nil
+}
+
+// RemoveItem removes an item of a dashboard; KindNotFound if it has none of the id.
+func (s *Store) RemoveItem(ctx context.Context, dashboard, id string) error {
+	n, err := s.exec(ctx, `DELETE FROM items WHERE dashboard_id = ? AND id = ?`, dashboard, id)
+	if err == nil && n == 0 {
+		err = absent(sql.ErrNoRows, "item")
+	}
+	return err
+}

@@ -1,0 +1,47 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"io/fs"
+
+	"github.com/pressly/goose/v3"
+)
+
+// Both sets have the same numbers and end in the same tables and columns.
+//
+//go:embed migrations
+var migrations embed.FS
+
+// migrate brings db to this build's schema and reports whether it had to. A
+// schema of a newer build is refused.
+func migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, dir string) (changed bool, err error) {
+	files, err := fs.Sub(migrations, dir)
+	if err != nil {
+		return false, err
+	}
+	p, err := goose.NewProvider(dialect, db, files)
+	if err != nil {
+		return false, err
+	}
+	current, newest, err := p.GetVersions(ctx)
+	if err != nil {
+		return false, err
+	}
+	if current > newest {
+		return false, fmt.Errorf("schema %d is of a newer build; this one knows %d", current, newest)
+	}
+	if current == newest {
+		return false, nil
+	}
+	if _, err := p.Up(ctx); err != nil {
+		// Another process may have been faster.
+		if current, _, e := p.GetVersions(ctx); e == nil && current == newest {
+			return true, nil
+		}
+		return false, err
+	}
+	return true, nil
+}

@@ -1,0 +1,130 @@
+package store
+
+import (
+	"database/sql"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pressly/goose/v3"
+
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/pgtest"
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// firstData is what a database of schema 1 may hold.
+const firstData = `
+INSERT INTO users (id, name, token_hash) VALUES ('usr_alice', 'Alice', X'%x'), ('usr_bob', 'Bob', X'%x');
+INSERT INTO sandboxes (id, device_key, enrolled_at) VALUES ('sb_1', 'thumb', 5), ('sb_2', NULL, NULL);
+INSERT INTO dashboards (id, sandbox_id) VALUES ('dash_1', 'sb_1'), ('dash_2', 'sb_2');
+INSERT INTO members (dashboard_id, user_id, role) VALUES
+	('dash_1', 'usr_alice', 'owner'), ('dash_1', 'usr_bob', 'controller'), ('dash_2', 'usr_bob', 'viewer');
+INSERT INTO sessions (id, dashboard_id, state) VALUES ('ses_1', 'dash_1', 'active'), ('ses_2', 'dash_2', 'pending');
+INSERT INTO relays (id, credential_hash) VALUES ('rl_1', X'%x');
+INSERT INTO grants (id, user_id, session_id, capabilities, issued_at, expires_at) VALUES ('gr_1', 'usr_bob', 'ses_1', 'view', 1, 2);
+INSERT INTO commands (id, user_id, idempotency_key, request_hash, kind, session_id, envelope, issued_at, status, result, finished_at)
+VALUES ('cmd_1', 'usr_alice', 'k', X'61', 'pty.create', 'ses_1',
+	'{"type":"control.command","commandId":"cmd_1","issuedAt":1000,"ttlMs":30000,"target":{"sandboxId":"sb_1","sessionId":"ses_1"}}',
+	1000, 'ok', '{"a":1}', 2000);
+`
+
+// TestFromFirstSchema: a database of the first release keeps all it held.
+func TestFromFirstSchema(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	db, err := sql.Open("sqlite", sqliteDSN(path, "immediate", true))
+	must(t, err)
+	files, err := fs.Sub(migrations, "migrations/sqlite")
+	must(t, err)
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, files)
+	must(t, err)
+	_, err = p.UpTo(t.Context(), 1)
+	must(t, err)
+	_, err = db.ExecContext(t.Context(), fmt.Sprintf(firstData, hashToken(aliceToken), hashToken(bobToken), hashToken(relayToken)))
+	must(t, err)
+	must(t, db.Close())
+
+	for range 2 { // the second time nothing is to be done
+		s := open(t, path, &clock{})
+		if u, err := s.UserByToken(t.Context(), aliceToken); err != nil || u != (User{ID: "usr_alice", Name: "Alice"}) {
+			t.Errorf("%+v, %v", u, err)
+		}
+		members, err := s.Members(t.Context(), "dash_1")
+		want := []Member{{"usr_alice", "Alice", RoleOwner, ""}, {"usr_bob", "Bob", RoleEditor, "view control"}}
+		if err != nil || !slices.Equal(members, want) {
+			t.Errorf("%+v, %v", members, err)
+		}
+		if d, _, err := s.DashboardFor(t.Context(), "usr_bob", "dash_2"); err != nil || d != (Dashboard{ID: "dash_2", Name: "dash_2", Sandbox: "sb_2"}) {
+			t.Errorf("%+v, %v", d, err)
+		}
+		cmd, err := s.AddCommand(t.Context(), command("k", "a"))
+		if err != nil || cmd.Envelope.CommandID != "cmd_1" || string(cmd.Outcome.Result) != `{"a":1}` || cmd.FinishedAt.UnixMilli() != 2000 {
+			t.Errorf("%+v, %v", cmd, err)
+		}
+		cb, err := s.CallbackFor(t.Context(), "cmd_1")
+		if err != nil || cb.Sandbox != "sb_1" || cb.DeviceKey != "thumb" || cb.ExpiresAt.UnixMilli() != 31000 || cb.TokenHash != nil {
+			t.Errorf("%+v, %v", cb, err)
+		}
+		if g, err := s.Grant(t.Context(), "gr_1"); err != nil || g.Dashboard != "dash_1" || g.Sandbox != "" {
+			t.Errorf("%+v, %v", g, err)
+		}
+		if id, err := s.RelayByCredential(t.Context(), relayToken); err != nil || id != "rl_1" {
+			t.Errorf("%v, %v", id, err)
+		}
+		wantKind(t, s.EnrolSandbox(t.Context(), "sb_1", "other", nil, false, epoch), protocol.KindConflict)
+	}
+}
+
+// columns describes every table of a database: name, type, whether it may be
+// NULL, its default.
+func columns(t *testing.T, s *Store) map[string]string {
+	t.Helper()
+	query := `
+		SELECT m.name, c.name, c.type, c."notnull", coalesce(c.dflt_value, '')
+		FROM sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type = 'table'`
+	if s.sql == postgres {
+		query = `
+			SELECT table_name, column_name, data_type, CASE is_nullable WHEN 'NO' THEN 1 ELSE 0 END, coalesce(column_default, '')
+			FROM information_schema.columns WHERE table_schema = current_schema()`
+	}
+	all, err := collect(t.Context(), s.reads(), func(row scanner) (c [2]string, err error) {
+		var table, column, typ, def string
+		var notNull int
+		err = row.Scan(&table, &column, &typ, &notNull, &def)
+		def, _, _ = strings.Cut(def, "::")
+		return [2]string{table + "." + column, fmt.Sprint(types[strings.ToUpper(typ)], notNull, def)}, err
+	}, query)
+	must(t, err)
+	described := make(map[string]string)
+	for _, c := range all {
+		if !strings.HasPrefix(c[0], "goose_") && !strings.HasPrefix(c[0], "sqlite_") {
+			described[c[0]] = c[1]
+		}
+	}
+	return described
+}
+
+var types = map[string]string{
+	"TEXT": "text", "INTEGER": "number", "BIGINT": "number", "BLOB": "bytes", "BYTEA": "bytes",
+}
+
+// TestSameSchema: both sets of migrations end in the same tables.
+func TestSameSchema(t *testing.T) {
+	lite := columns(t, open(t, filepath.Join(t.TempDir(), "db"), &clock{}))
+	post := columns(t, open(t, pgtest.New(t), &clock{}))
+	if len(lite) < 50 {
+		t.Errorf("only %d columns", len(lite))
+	}
+	names := slices.Sorted(maps.Keys(lite))
+	if other := slices.Sorted(maps.Keys(post)); !slices.Equal(names, other) {
+		t.Errorf("sqlite has\n%v,\npostgres\n%v", names, other)
+	}
+	for _, name := range names {
+		if lite[name] != post[name] {
+			t.Errorf("%s: sqlite %s, postgres %s", name, lite[name], post[name])
+		}
+	}
+}

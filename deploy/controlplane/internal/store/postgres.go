@@ -1,0 +1,100 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+)
+
+const (
+	postgresReaders = 8
+	postgresWriters = 8
+	postgresIdle    = 5 * time.Minute // an unused connection is closed
+	postgresLife    = time.Hour       // and any other, for the sake of failovers
+	connectTimeout  = 10 * time.Second
+	migrationKey    = turnKey + 1 // the advisory lock of whoever migrates
+)
+
+// errPostgresURL quotes nothing: where a URL is wrong, nobody knows which part
+// of it is the password.
+var errPostgresURL = errors.New("the Postgres URL is malformed (a special character in a password is written as %XX)")
+
+// postgresConfig parses a URL. An "@" that isn't the end of the credentials is
+// refused: what follows it would be taken for a host, and be shown.
+func postgresConfig(url string) (*pgx.ConnConfig, error) {
+	_, rest, _ := strings.Cut(url, "://")
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	if strings.Count(rest[:end], "@") > 1 || strings.Contains(rest[end:], "@") {
+		return nil, errPostgresURL
+	}
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, errPostgresURL
+	}
+	if cfg.ConnectTimeout <= 0 {
+		cfg.ConnectTimeout = connectTimeout
+	}
+	return cfg, nil
+}
+
+// postgresName names a database without its credentials.
+func postgresName(url string) string {
+	cfg, err := postgresConfig(url)
+	if err != nil {
+		return "postgres"
+	}
+	if strings.HasPrefix(cfg.Host, "/") {
+		return fmt.Sprintf("postgres %s in %s", cfg.Database, cfg.Host)
+	}
+	return fmt.Sprintf("postgres %s at %s", cfg.Database, net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port))))
+}
+
+func openPostgres(ctx context.Context, url string) (*Store, error) {
+	cfg, err := postgresConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{sql: postgres, write: postgresPool(cfg, postgresWriters), read: postgresPool(cfg, postgresReaders)}
+	if err := migratePostgres(ctx, s.write); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func postgresPool(cfg *pgx.ConnConfig, conns int) *sql.DB {
+	db := stdlib.OpenDB(*cfg)
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	db.SetConnMaxIdleTime(postgresIdle)
+	db.SetConnMaxLifetime(postgresLife)
+	return db
+}
+
+// migratePostgres lets one process migrate at a time. The lock is its
+// connection's, which therefore isn't one of those that migrate.
+func migratePostgres(ctx context.Context, db *sql.DB) (err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	locked := runner{conn, postgres}
+	if _, err := locked.exec(ctx, `SELECT pg_advisory_lock(?)`, int64(migrationKey)); err != nil {
+		return err
+	}
+	_, err = migrate(ctx, db, goose.DialectPostgres, "migrations/postgres")
+	_, unlockErr := locked.exec(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock(?)`, int64(migrationKey))
+	return errors.Join(err, unlockErr)
+}

@@ -1,0 +1,75 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+
+	"github.com/pressly/goose/v3"
+)
+
+const (
+	sqliteReaders = 4
+	busyTimeoutMs = 5000 // how long a statement waits for another process's write
+)
+
+func openSQLite(ctx context.Context, path string) (*Store, error) {
+	// SQLite gives its -wal and -shm files the mode of the main file.
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := file.Close(); err != nil {
+		return nil, err
+	}
+	if err := migrateSQLite(ctx, path); err != nil {
+		return nil, err
+	}
+	s := &Store{sql: sqlite}
+	if s.write, err = sql.Open("sqlite", sqliteDSN(path, "immediate", true)); err != nil {
+		return nil, err
+	}
+	if s.read, err = sql.Open("sqlite", sqliteDSN(path, "deferred", true)); err != nil {
+		return nil, errors.Join(err, s.write.Close())
+	}
+	// SQLite takes one writer at a time: writes queue here for its one
+	// connection instead of polling a lock.
+	s.write.SetMaxOpenConns(1)
+	s.read.SetMaxOpenConns(sqliteReaders)
+	return s, nil
+}
+
+// sqliteDSN asks for durable commits: a command that was handed out must be
+// known after a power failure too.
+func sqliteDSN(path, txLock string, foreignKeys bool) string {
+	q := url.Values{"_txlock": {txLock}, "_pragma": {
+		fmt.Sprintf("busy_timeout(%d)", busyTimeoutMs),
+		"journal_mode(WAL)",
+		"synchronous(FULL)",
+		fmt.Sprintf("foreign_keys(%t)", foreignKeys),
+	}}
+	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: q.Encode()}).String()
+}
+
+// migrateSQLite has a connection of its own, without foreign keys: a migration
+// may make a table anew that others refer to.
+func migrateSQLite(ctx context.Context, path string) (err error) {
+	db, err := sql.Open("sqlite", sqliteDSN(path, "immediate", false))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	db.SetMaxOpenConns(1)
+	changed, err := migrate(ctx, db, goose.DialectSQLite3, "migrations/sqlite")
+	if err != nil || !changed {
+		return err
+	}
+	broken, err := runner{db, sqlite}.exists(ctx, `SELECT 1 FROM pragma_foreign_key_check`)
+	if err == nil && broken {
+		err = errors.New("the migration left a row that refers to nothing")
+	}
+	return err
+}

@@ -1,0 +1,271 @@
+package store
+
+import (
+	"context"
+	"crypto/subtle"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// A User is a person.
+type User struct {
+	ID    protocol.UserID
+	Name  string
+	Email string // may be empty
+}
+
+// maxTokens bounds the tokens of one user.
+const maxTokens = 100
+
+// AddUser adds a user. KindConflict says that the id is taken, if only by a user
+// who was removed.
+func (s *Store) AddUser(ctx context.Context, u User) error {
+	return s.transact(ctx, func(tx runner) error { return s.addUser(ctx, tx, u) })
+}
+
+func (s *Store) addUser(ctx context.Context, tx runner, u User) error {
+	if err := u.check(); err != nil {
+		return err
+	}
+	n, err := tx.exec(ctx, `INSERT INTO users (id, name, email, created_at) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+		u.ID, u.Name, u.Email, s.now().UnixMilli())
+	if err == nil && n == 0 {
+		err = protocol.Errorf(protocol.KindConflict, "user %s exists already", u.ID)
+	}
+	return err
+}
+
+// reservedUser is the holder of a terminal's lease that is no user.
+const reservedUser = protocol.AgentHolder
+
+func (u User) check() error {
+	if err := checkID("the user's id", u.ID); err != nil {
+		return err
+	}
+	if u.ID == reservedUser {
+		return protocol.Errorf(protocol.KindInvalid, "no user may have the id %s", u.ID)
+	}
+	if u.Name == "" {
+		return protocol.Errorf(protocol.KindInvalid, "a user needs a name")
+	}
+	if err := checkText("the name", u.Name); err != nil {
+		return err
+	}
+	return checkText("the e-mail address", u.Email)
+}
+
+const userColumns = `u.id, u.name, u.email`
+
+func scanUser(row scanner) (u User, err error) {
+	return u, row.Scan(&u.ID, &u.Name, &u.Email)
+}
+
+// User returns a user who wasn't removed; KindNotFound if there is none.
+func (s *Store) User(ctx context.Context, id protocol.UserID) (User, error) {
+	u, err := scanUser(s.reads().row(ctx, `SELECT `+userColumns+` FROM users u WHERE u.id = ? AND u.removed_at IS NULL`, id))
+	return u, absent(err, "user")
+}
+
+// Users lists at most limit users in order of id, those after an id.
+func (s *Store) Users(ctx context.Context, after protocol.UserID, limit int) ([]User, error) {
+	return collect(ctx, s.reads(), scanUser, `
+		SELECT `+userColumns+` FROM users u WHERE u.removed_at IS NULL AND u.id > ?
+		ORDER BY u.id LIMIT ?`, after, limited(limit))
+}
+
+// RemoveUser takes a user's tokens and memberships away, their name too. It
+// doesn't void their grants: see [Store.RevokeGrantsOf]. A dashboard may be left
+// without an owner: to lose access must never have to wait.
+func (s *Store) RemoveUser(ctx context.Context, id protocol.UserID) error {
+	return s.transact(ctx, func(tx runner) error {
+		n, err := tx.exec(ctx, `UPDATE users SET name = '', email = '', removed_at = ? WHERE id = ? AND removed_at IS NULL`,
+			s.now().UnixMilli(), id)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return absent(sql.ErrNoRows, "user")
+		}
+		for _, query := range []string{
+			`DELETE FROM tokens WHERE user_id = ?`,
+			`DELETE FROM members WHERE user_id = ?`,
+		} {
+			if _, err := tx.exec(ctx, query, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// requireUser fails with KindNotFound unless the user exists.
+func requireUser(ctx context.Context, tx runner, id protocol.UserID) error {
+	ok, err := tx.exists(ctx, `SELECT 1 FROM users WHERE id = ? AND removed_at IS NULL`, id)
+	if err == nil && !ok {
+		err = absent(sql.ErrNoRows, "user")
+	}
+	return err
+}
+
+// MinSecretBytes is the shortest token, credential or invitation.
+const MinSecretBytes = 16
+
+// AddToken lets token stand for a user until expires; the zero time is never.
+// Tokens that have expired are forgotten.
+func (s *Store) AddToken(ctx context.Context, user protocol.UserID, token, label string, expires time.Time) error {
+	if len(token) < MinSecretBytes {
+		return protocol.Errorf(protocol.KindInvalid, "the token is shorter than %d bytes", MinSecretBytes)
+	}
+	if err := checkText("the label", label); err != nil {
+		return err
+	}
+	now := s.now()
+	return s.transact(ctx, func(tx runner) error {
+		if err := requireUser(ctx, tx, user); err != nil {
+			return err
+		}
+		if _, err := tx.exec(ctx, `DELETE FROM tokens WHERE user_id = ? AND expires_at <= ?`, user, now.UnixMilli()); err != nil {
+			return err
+		}
+		var count int
+		if err := tx.row(ctx, `SELECT count(*) FROM tokens WHERE user_id = ?`, user).Scan(&count); err != nil {
+			return err
+		}
+		if count >= maxTokens {
+			return protocol.Errorf(protocol.KindTooMany, "user %s has %d tokens already", user, maxTokens)
+		}
+		n, err := tx.exec(ctx, `
+			INSERT INTO tokens (token_hash, user_id, label, created_at, expires_at) VALUES (?, ?, ?, ?, ?)
+			ON CONFLICT (token_hash) DO NOTHING`,
+			hashToken(token), user, label, now.UnixMilli(), nullableTime(expires))
+		if err == nil && n == 0 {
+			err = protocol.Errorf(protocol.KindConflict, "the token is in use")
+		}
+		return err
+	})
+}
+
+// RemoveToken has token stand for nobody; it is no error if it didn't.
+func (s *Store) RemoveToken(ctx context.Context, token string) error {
+	_, err := s.exec(ctx, `DELETE FROM tokens WHERE token_hash = ?`, hashToken(token))
+	return err
+}
+
+// UserByToken returns the user whose token it is; KindUnauthenticated if
+// nobody's, or if it has expired.
+func (s *Store) UserByToken(ctx context.Context, token string) (User, error) {
+	var u User
+	var hash []byte
+	err := s.reads().row(ctx, `
+		SELECT `+userColumns+`, t.token_hash FROM tokens t JOIN users u ON u.id = t.user_id
+		WHERE t.token_hash = ? AND (t.expires_at IS NULL OR t.expires_at > ?) AND u.removed_at IS NULL`,
+		hashToken(token), s.now().UnixMilli()).Scan(&u.ID, &u.Name, &u.Email, &hash)
+	if err := matched(err, hash, token); err != nil {
+		return User{}, err
+	}
+	return u, nil
+}
+
+// matched turns the outcome of a search by hash into an error. The index can
+// leak by its timing only how a hash begins, which helps nobody find a token;
+// the last word is a comparison in constant time all the same.
+func matched(err error, hash []byte, token string) error {
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+	case err != nil:
+		return err
+	case subtle.ConstantTimeCompare(hash, hashToken(token)) == 1:
+		return nil
+	}
+	return protocol.Errorf(protocol.KindUnauthenticated, "not authenticated")
+}
+
+// UserByIdentity returns the user that an OpenID provider knows as subject:
+// KindNotFound if nobody was linked, KindForbidden if that user was removed.
+func (s *Store) UserByIdentity(ctx context.Context, issuer, subject string) (User, error) {
+	return userByIdentity(ctx, s.reads(), issuer, subject)
+}
+
+func userByIdentity(ctx context.Context, r runner, issuer, subject string) (u User, err error) {
+	var removed sql.NullInt64
+	err = r.row(ctx, `
+		SELECT `+userColumns+`, u.removed_at FROM identities i JOIN users u ON u.id = i.user_id
+		WHERE i.issuer = ? AND i.subject = ?`, issuer, subject).Scan(&u.ID, &u.Name, &u.Email, &removed)
+	if err == nil && removed.Valid {
+		return User{}, protocol.Errorf(protocol.KindForbidden, "this user was removed")
+	}
+	return u, absent(err, "user")
+}
+
+// InvitedUser returns the one user of an e-mail address, in whatever case, whom
+// no provider was linked to; KindNotFound if there is none, or several.
+func (s *Store) InvitedUser(ctx context.Context, email string) (User, error) {
+	invited, err := collect(ctx, s.reads(), scanUser, `
+		SELECT `+userColumns+` FROM users u
+		WHERE lower(u.email) = lower(?) AND u.email <> '' AND u.removed_at IS NULL
+			AND NOT EXISTS (SELECT 1 FROM identities i WHERE i.user_id = u.id)
+		LIMIT 2`, email)
+	if err != nil {
+		return User{}, err
+	}
+	if len(invited) != 1 {
+		return User{}, protocol.Errorf(protocol.KindNotFound, "nobody was invited by this address")
+	}
+	return invited[0], nil
+}
+
+func checkIdentity(issuer, subject string) error {
+	if err := checkText("the issuer", issuer); err != nil {
+		return err
+	}
+	return checkText("the subject", subject)
+}
+
+// LinkIdentity makes u who an OpenID provider knows as subject; it adds u if no
+// user has the id. When another call was faster it returns that one's user
+// instead. KindConflict says that u is somebody else to that provider.
+func (s *Store) LinkIdentity(ctx context.Context, issuer, subject string, u User) (User, error) {
+	if err := checkIdentity(issuer, subject); err != nil {
+		return User{}, err
+	}
+	linked := u
+	err := s.transact(ctx, func(tx runner) error {
+		old, err := userByIdentity(ctx, tx, issuer, subject)
+		switch {
+		case err == nil:
+			linked = old
+			return nil
+		case protocol.KindOf(err) != protocol.KindNotFound:
+			return err
+		}
+		if linked, err = s.unlinkedUser(ctx, tx, issuer, u); err != nil {
+			return err
+		}
+		_, err = tx.exec(ctx, `INSERT INTO identities (issuer, subject, user_id) VALUES (?, ?, ?)`, issuer, subject, u.ID)
+		return err
+	})
+	if err != nil {
+		return User{}, err
+	}
+	return linked, nil
+}
+
+// unlinkedUser returns the user with u's id, who is new or not yet known to the
+// provider.
+func (s *Store) unlinkedUser(ctx context.Context, tx runner, issuer string, u User) (User, error) {
+	old, err := scanUser(tx.row(ctx, `SELECT `+userColumns+` FROM users u WHERE u.id = ? AND u.removed_at IS NULL`, u.ID))
+	if errors.Is(err, sql.ErrNoRows) {
+		return u, s.addUser(ctx, tx, u)
+	}
+	if err != nil {
+		return User{}, err
+	}
+	linked, err := tx.exists(ctx, `SELECT 1 FROM identities WHERE user_id = ? AND issuer = ? LIMIT 1`, u.ID, issuer)
+	if err == nil && linked {
+		err = protocol.Errorf(protocol.KindConflict, "user %s is somebody else to this provider", u.ID)
+	}
+	return old, err
+}

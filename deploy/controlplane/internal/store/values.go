@@ -1,0 +1,102 @@
+package store
+
+import (
+	"database/sql"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// How many rows a list has at most.
+const (
+	DefaultLimit = 100  // where the caller says 0
+	MaxLimit     = 1000 // however much is asked for
+)
+
+func limited(n int) int {
+	if n <= 0 {
+		return DefaultLimit
+	}
+	return min(n, MaxLimit)
+}
+
+// maxTextBytes bounds names and labels.
+const maxTextBytes = 256
+
+// checkText refuses a text that people gave and that can't be kept or shown.
+func checkText(what, s string) error {
+	if len(s) > maxTextBytes || !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return protocol.Errorf(protocol.KindInvalid, "%s is longer than %d bytes or holds control characters", what, maxTextBytes)
+	}
+	return nil
+}
+
+// checkID refuses what isn't an id.
+func checkID[T ~string](what string, id T) error {
+	if !protocol.ValidID(id) {
+		return protocol.Errorf(protocol.KindInvalid, "%s is not an id", what)
+	}
+	return nil
+}
+
+// cleanText makes a text of another program's storable: Postgres takes no NUL
+// and no broken UTF-8.
+func cleanText(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// nullable makes an empty text NULL.
+func nullable[T ~string](s T) sql.NullString {
+	return sql.NullString{String: string(s), Valid: s != ""}
+}
+
+// nullableBytes makes no bytes NULL.
+func nullableBytes[T ~[]byte](b T) any {
+	if len(b) == 0 {
+		return nil
+	}
+	return []byte(b)
+}
+
+// nullableTime makes the zero time NULL, and any other Unix milliseconds.
+func nullableTime(t time.Time) sql.NullInt64 {
+	return sql.NullInt64{Int64: t.UnixMilli(), Valid: !t.IsZero()}
+}
+
+// timeOf is the inverse of nullableTime.
+func timeOf(ms sql.NullInt64) time.Time {
+	if !ms.Valid || ms.Int64 == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms.Int64).UTC()
+}
+
+// normalCapabilities returns caps, separated by spaces, each once and in the
+// order of [protocol.Capabilities].
+func normalCapabilities(caps string) (string, error) {
+	var found []string
+	fields := strings.Fields(caps)
+	for _, f := range fields {
+		if !protocol.Capability(f).Known() {
+			return "", protocol.Errorf(protocol.KindInvalid, "unknown capability %q", cleanText(f))
+		}
+	}
+	for _, c := range protocol.Capabilities {
+		if slices.Contains(fields, string(c)) {
+			found = append(found, string(c))
+		}
+	}
+	return strings.Join(found, " "), nil
+}
+
+// absent turns sql.ErrNoRows into a KindNotFound that names what is missing.
+func absent(err error, what string) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return protocol.Errorf(protocol.KindNotFound, "no such %s", what)
+	}
+	return err
+}
