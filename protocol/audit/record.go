@@ -1,0 +1,210 @@
+// Package audit is the form of an agent's audit log: JSON lines, each of which
+// holds the hash of the line before, and among them heads that the device key
+// has signed. It encodes records and finds the first one that was deleted,
+// changed, reordered or cut off. README.md beside this file describes the log.
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+const (
+	// Format is the version of the log, told by each file's first record.
+	Format = 1
+	// MaxLineBytes bounds a record with its line end.
+	MaxLineBytes = 16 << 10
+	// maxText bounds a string in a record; the rest of it is left out.
+	maxText = 256
+)
+
+// A Kind says what a record tells.
+type Kind string
+
+const (
+	KindOpened   Kind = "opened"   // a file begins
+	KindResumed  Kind = "resumed"  // a process goes on with a file
+	KindCommand  Kind = "command"  // a command was executed
+	KindLease    Kind = "lease"    // control of a terminal changed
+	KindApproval Kind = "approval" // somebody decided what a sandbox may do
+	KindLost     Kind = "lost"     // changes that were not recorded
+	KindHead     Kind = "head"     // the device vouches for all records so far
+)
+
+// A Record is one line. Exactly one of its pointers is set, the one that Kind
+// names.
+type Record struct {
+	Sequence uint64    `json:"seq"` // from 1, without a hole
+	At       int64     `json:"at"`  // Unix milliseconds
+	Kind     Kind      `json:"kind"`
+	Prev     string    `json:"prev"` // hash of the line before, 64 hexadecimal digits
+	Opened   *Opened   `json:"opened,omitempty"`
+	Resumed  *Resumed  `json:"resumed,omitempty"`
+	Command  *Command  `json:"command,omitempty"`
+	Lease    *Lease    `json:"lease,omitempty"`
+	Approval *Approval `json:"approval,omitempty"`
+	Lost     *Lost     `json:"lost,omitempty"`
+	Head     *Head     `json:"head,omitempty"` // last, for what it signs ends before it
+}
+
+// Opened says whose log it is. It is the first record of every file.
+type Opened struct {
+	Format  int                `json:"format"`
+	Sandbox protocol.SandboxID `json:"sandbox"`
+	Device  string             `json:"device"` // RFC 7638 thumbprint of Key
+	Key     Key                `json:"key"`    // signs the heads
+	// After says why the file doesn't go on where the one before ended: then
+	// Prev is that of a first record.
+	After string `json:"after,omitempty"`
+}
+
+// Resumed says that another process writes from here on.
+type Resumed struct {
+	Dropped int64 `json:"dropped"` // bytes of a last line that a crash had cut
+}
+
+// A Command tells of an executed command, but nothing of its op's content.
+type Command struct {
+	ID       protocol.CommandID `json:"id"`
+	Trace    protocol.TraceID   `json:"trace,omitempty"`
+	Op       string             `json:"op,omitempty"` // op.kind
+	Session  protocol.SessionID `json:"session,omitempty"`
+	PTY      protocol.PTYID     `json:"pty,omitempty"`
+	User     protocol.UserID    `json:"user,omitempty"`  // who asked for it
+	Grant    protocol.GrantID   `json:"grant,omitempty"` // under what
+	Status   string             `json:"status"`          // as in an [protocol.ExecutionCallback]
+	Error    string             `json:"error,omitempty"` // its name
+	Duration int64              `json:"ms,omitempty"`    // milliseconds
+}
+
+// A Lease is the lease of a terminal after a change.
+type Lease struct {
+	Session  protocol.SessionID  `json:"session"`
+	PTY      protocol.PTYID      `json:"pty"`
+	Revision uint64              `json:"revision"`
+	Term     uint64              `json:"term"`
+	State    protocol.LeaseState `json:"state"`
+	Holder   protocol.UserID     `json:"holder,omitempty"`
+	Grant    protocol.GrantID    `json:"grant,omitempty"`
+	Cause    string              `json:"cause,omitempty"`
+}
+
+// An Approval is what somebody decided.
+type Approval struct {
+	ID       string             `json:"id"`
+	Session  protocol.SessionID `json:"session,omitempty"`
+	PTY      protocol.PTYID     `json:"pty,omitempty"`
+	About    string             `json:"about"`
+	Decision string             `json:"decision"`
+	User     protocol.UserID    `json:"user,omitempty"`
+	Grant    protocol.GrantID   `json:"grant,omitempty"`
+}
+
+// Lost counts what should stand in this place and couldn't be kept.
+type Lost struct {
+	Leases uint64 `json:"leases"` // changes of leases
+}
+
+// Head holds a signature by the device key over [protocol.AuditTranscript] of
+// this record's number and hash, see [Chain.Head].
+type Head struct {
+	Signature []byte `json:"signature"`
+}
+
+// errRecord says that a line is no record in its one spelling.
+var errRecord = errors.New("not a record")
+
+// content returns the kind of what r holds; empty unless it is one thing.
+func (r *Record) content() Kind {
+	var kind Kind
+	n := 0
+	for _, part := range []struct {
+		kind Kind
+		set  bool
+	}{
+		{KindOpened, r.Opened != nil}, {KindResumed, r.Resumed != nil}, {KindCommand, r.Command != nil},
+		{KindLease, r.Lease != nil}, {KindApproval, r.Approval != nil}, {KindLost, r.Lost != nil}, {KindHead, r.Head != nil},
+	} {
+		if part.set {
+			kind = part.kind
+			n++
+		}
+	}
+	if n != 1 {
+		return ""
+	}
+	return kind
+}
+
+// encode returns the line of r with its end.
+func (r *Record) encode() []byte {
+	body, err := json.Marshal(r)
+	if err != nil {
+		panic(fmt.Sprintf("audit: record of plain values: %v", err))
+	}
+	return append(body, '\n')
+}
+
+// decode reads a line with its end. There is one spelling of each record, the
+// one that encode writes.
+func decode(line []byte) (*Record, error) {
+	var r Record
+	if err := json.Unmarshal(line, &r); err != nil {
+		return nil, errRecord
+	}
+	if r.Sequence == 0 || r.Kind == "" || r.Kind != r.content() || !bytes.Equal(r.encode(), line) {
+		return nil, errRecord
+	}
+	return &r, nil
+}
+
+// tidied returns a copy of r whose strings are bounded and valid UTF-8, so that
+// it reads as it was written.
+func (r Record) tidied() Record {
+	switch {
+	case r.Opened != nil:
+		o := *r.Opened
+		tidy(&o.After)
+		r.Opened = &o
+	case r.Command != nil:
+		c := *r.Command
+		tidy(&c.ID)
+		tidy(&c.Trace)
+		tidy(&c.Op, &c.Status, &c.Error)
+		tidy(&c.Session)
+		tidy(&c.PTY)
+		tidy(&c.User)
+		tidy(&c.Grant)
+		r.Command = &c
+	case r.Lease != nil:
+		l := *r.Lease
+		tidy(&l.Session)
+		tidy(&l.PTY)
+		tidy(&l.State)
+		tidy(&l.Holder)
+		tidy(&l.Grant)
+		tidy(&l.Cause)
+		r.Lease = &l
+	case r.Approval != nil:
+		a := *r.Approval
+		tidy(&a.ID, &a.About, &a.Decision)
+		tidy(&a.Session)
+		tidy(&a.PTY)
+		tidy(&a.User)
+		tidy(&a.Grant)
+		r.Approval = &a
+	}
+	return r
+}
+
+func tidy[T ~string](fields ...*T) {
+	for _, f := range fields {
+		text := string(*f)
+		*f = T(strings.ToValidUTF8(text[:min(len(text), maxText)], "\uFFFD"))
+	}
+}
