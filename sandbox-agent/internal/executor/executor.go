@@ -6,15 +6,20 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	auditlog "github.com/fairlead/fairlead/protocol/audit"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/audit"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/ledger"
 )
+
+// recordTimeout bounds how long a command waits for a place in the audit log.
+const recordTimeout = 5 * time.Second
 
 // A Terminals host is what most operations act on. Package terminal implements
 // it.
@@ -22,7 +27,17 @@ type Terminals interface {
 	Create(ctx context.Context, session protocol.SessionID, id protocol.PTYID, op protocol.PTYCreate) (protocol.PTYInfo, error)
 	Close(session protocol.SessionID, id protocol.PTYID) error
 	Signal(session protocol.SessionID, id protocol.PTYID, signal string) error
+	Resize(session protocol.SessionID, id protocol.PTYID, cols, rows int) error
 	CloseSession(session protocol.SessionID)
+}
+
+// Agents are the coding agents in front of terminals. Package terminal
+// implements it.
+type Agents interface {
+	StartAgent(ctx context.Context, session protocol.SessionID, id protocol.PTYID, op protocol.AgentStart) (protocol.AgentReport, error)
+	PauseAgent(session protocol.SessionID, id protocol.PTYID) (protocol.AgentReport, error)
+	ResumeAgent(session protocol.SessionID, id protocol.PTYID) (protocol.AgentReport, error)
+	StopAgent(ctx context.Context, session protocol.SessionID, id protocol.PTYID) (protocol.AgentReport, error)
 }
 
 // A Recorder records terminals. Its methods return the recording's id. Package
@@ -32,61 +47,175 @@ type Recorder interface {
 	StopRecording(session protocol.SessionID, id protocol.PTYID) (recording string, err error)
 }
 
+// A Revoker makes grants void at once, and for good.
+type Revoker interface {
+	Revoke(grants []protocol.GrantID) error
+}
+
 // Executor runs commands.
 type Executor struct {
 	Sandbox   protocol.SandboxID
 	Keys      *jws.Keys
+	Device    *jws.DeviceKey // signs outcomes; nil: they are not signed
 	Ledger    *ledger.Ledger
+	Audit     *audit.Log // nil: nothing is recorded
 	Terminals Terminals
+	Agents    Agents // nil: agent.* is unsupported
 	Recorder  Recorder
-	Now       func() time.Time
-	Log       *slog.Logger
+	Revoker   Revoker // nil: grant.revoke is unsupported
+	// Callback is called with the outcome of each run, before Execute returns
+	// it; nil: nobody. It must not wait for anything.
+	Callback func(command *jws.Command, result protocol.Result)
+	Now      func() time.Time
+	Log      *slog.Logger
+
+	order   order
+	rejects rejects
 }
 
 // Execute runs the command in token and returns its outcome, which for a
 // command that ran before is the outcome of then. Only the signed payload
 // counts. It never runs a command that the ledger could not record first, and
-// finishes one that has begun even when ctx ends.
+// finishes one that has begun even when ctx ends. Commands for one terminal run
+// one after the other, in the order of their calls or, see Arrive, of their
+// arrival.
 func (x *Executor) Execute(ctx context.Context, token string) protocol.Result {
-	started := x.Now()
+	return x.Arrive().Execute(ctx, token)
+}
+
+// An Arrival is the place of a command in the order of all that arrive.
+type Arrival struct {
+	x     *Executor
+	place place
+	timer *time.Timer // gives the place up
+}
+
+// Arrive takes the next place in the order, for a caller that serves commands
+// at the same time. Its Execute should be called at once: those behind wait for
+// it, though not for long.
+func (x *Executor) Arrive() Arrival {
+	p := x.order.arrive()
+	return Arrival{x, p, time.AfterFunc(maxOvertaking, p.pass)}
+}
+
+// Execute is [Executor.Execute] for the command that arrived then.
+func (a Arrival) Execute(ctx context.Context, token string) protocol.Result {
+	x, started := a.x, a.x.Now()
+	defer a.place.pass()
+	defer a.timer.Stop()
 	command, err := x.Keys.Command(ctx, token, jws.AudienceAgent)
 	if command == nil {
-		return x.failure(&jws.Command{}, started, err)
+		return x.reject(&jws.Command{}, started, err)
 	}
 	if command.Target.SandboxID != x.Sandbox {
-		return x.failure(command, started, protocol.Errorf(protocol.KindNotFound, "the command is for another sandbox"))
+		return x.reject(command, started, protocol.Errorf(protocol.KindNotFound, "the command is for another sandbox"))
 	}
 	digest := digestOf(token)
-	if err != nil { // expired: but it may have run in its time
-		if prior, lookupErr := x.Ledger.Lookup(command.CommandID, digest); lookupErr == nil && prior != nil {
-			return x.prior(ctx, command, prior, started)
-		}
-		return x.failure(command, started, err)
-	}
-	prior, err := x.Ledger.Begin(command.CommandID, digest, command.Deadline())
-	if err != nil {
-		return x.failure(command, started, err)
-	}
-	if prior != nil {
+	prior, conflict := x.Ledger.Lookup(command.CommandID, digest)
+	switch {
+	case err != nil && (conflict != nil || prior == nil): // expired, and says nothing of another command
+		return x.reject(command, started, err)
+	case conflict != nil:
+		return x.reject(command, started, conflict)
+	case prior != nil:
 		return x.prior(ctx, command, prior, started)
 	}
-	return x.run(ctx, command, started)
+	run, err := x.parse(command)
+	if err != nil {
+		return x.reject(command, started, err)
+	}
+	turn, err := a.place.enter(command)
+	if err != nil {
+		return x.reject(command, started, err)
+	}
+	return x.begin(ctx, command, digest, run, turn, started)
+}
+
+// begin records the command, waits for its turn and runs it.
+func (x *Executor) begin(ctx context.Context, command *jws.Command, digest [sha256.Size]byte, run operation, turn *turn, started time.Time) protocol.Result {
+	prior, err := x.record(ctx, command, digest)
+	turn.wait()
+	switch {
+	case err != nil:
+		turn.end()
+		return x.reject(command, started, err)
+	case prior != nil:
+		turn.end()
+		return x.prior(ctx, command, prior, started)
+	}
+	defer turn.end()
+	return x.run(context.WithoutCancel(ctx), command, run, started)
+}
+
+// record makes sure that the command is remembered, here and in the audit log,
+// whatever happens.
+func (x *Executor) record(ctx context.Context, command *jws.Command, digest [sha256.Size]byte) (*ledger.Entry, error) {
+	if x.Audit == nil {
+		return x.Ledger.Begin(command.CommandID, digest, command.Deadline())
+	}
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	if err := x.Audit.Reserve(ctx); err != nil {
+		return nil, err
+	}
+	prior, err := x.Ledger.Begin(command.CommandID, digest, command.Deadline())
+	if prior != nil || err != nil {
+		x.Audit.Release()
+	}
+	return prior, err
 }
 
 // run executes a command that the ledger has begun, and records the outcome.
-func (x *Executor) run(ctx context.Context, command *jws.Command, started time.Time) protocol.Result {
-	opResult, err := x.operate(context.WithoutCancel(ctx), command)
-	result := x.outcome(command, started, opResult, err)
+func (x *Executor) run(ctx context.Context, command *jws.Command, run operation, started time.Time) protocol.Result {
+	opResult, err := run(ctx)
+	result, status := x.outcome(command, started, opResult, err)
 	x.Log.Info("command run", "id", command.CommandID, "trace", command.TraceID, "op", command.Kind(),
 		"session", command.Target.SessionID, "err", err)
-	record, err := json.Marshal(result)
-	if err == nil {
-		err = x.Ledger.Finish(command.CommandID, record)
+	record, encodeErr := json.Marshal(result)
+	if encodeErr == nil {
+		encodeErr = x.Ledger.Finish(command.CommandID, record)
 	}
-	if err != nil { // it ran; a replay will hear "unknown"
-		x.Log.Error("outcome not recorded", "id", command.CommandID, "err", err)
+	if encodeErr != nil { // it ran; a replay will hear "unknown"
+		x.Log.Error("outcome not recorded", "id", command.CommandID, "err", encodeErr)
+	}
+	if x.Audit != nil {
+		x.Audit.Command(x.entry(command, status, err, started))
+	}
+	if x.Callback != nil {
+		x.Callback(command, result)
 	}
 	return result
+}
+
+// entry is what the audit log says of a command that ran.
+func (x *Executor) entry(command *jws.Command, status string, err error, started time.Time) auditlog.Command {
+	entry := auditlog.Command{
+		ID: command.CommandID, Trace: command.TraceID, Op: command.Kind(),
+		Session: command.Target.SessionID, PTY: command.Target.PTYID,
+		User: command.UserID, Grant: command.GrantID,
+		Status: status, Duration: x.Now().Sub(started).Milliseconds(),
+	}
+	if err != nil {
+		entry.Error = protocol.KindOf(err).Name()
+	}
+	return entry
+}
+
+// NoteLost records the commands that an earlier process began and whose
+// outcomes were lost with it. It is called once, before commands come.
+func (x *Executor) NoteLost(ctx context.Context) error {
+	if x.Audit == nil {
+		return nil
+	}
+	var errs []error
+	for _, id := range x.Ledger.Lost() {
+		if err := x.Audit.Reserve(ctx); err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		x.Audit.Command(auditlog.Command{ID: id, Status: protocol.StatusUnknown})
+		errs = append(errs, x.Ledger.Noted(id))
+	}
+	return errors.Join(errs...)
 }
 
 // prior returns the outcome of a command that was begun before.
@@ -103,85 +232,6 @@ func (x *Executor) prior(ctx context.Context, command *jws.Command, entry *ledge
 		return result
 	}
 	return x.callback(command, protocol.ExecutionCallback{Status: protocol.StatusUnknown}, started, protocol.KindUnavailable)
-}
-
-// operate carries out the command's operation.
-func (x *Executor) operate(ctx context.Context, command *jws.Command) (protocol.OpResult, error) {
-	kind, target := command.Kind(), command.Target
-	done := protocol.OpResult{Kind: kind, SessionID: target.SessionID, PTYID: target.PTYID}
-	if _, known := protocol.OperationCapability[kind]; !known {
-		return done, protocol.Errorf(protocol.KindUnsupported, "unknown operation %q", kind)
-	}
-	if !protocol.ValidID(target.SessionID) {
-		return done, protocol.Errorf(protocol.KindNotFound, "the target names no session")
-	}
-	switch kind {
-	case protocol.OpSessionCreate:
-		return done, nil // a session exists as soon as the control plane signs for it
-	case protocol.OpSessionDelete:
-		x.Terminals.CloseSession(target.SessionID)
-		return done, nil
-	case protocol.OpPTYCreate:
-		var op protocol.PTYCreate
-		if err := json.Unmarshal(command.Op, &op); err != nil {
-			return done, protocol.Errorf(protocol.KindInvalid, "malformed %s", kind)
-		}
-		info, err := x.Terminals.Create(ctx, target.SessionID, target.PTYID, op)
-		done.PTYID = info.ID
-		return done, err
-	}
-	if !protocol.ValidID(target.PTYID) {
-		return done, protocol.Errorf(protocol.KindNotFound, "the target names no terminal")
-	}
-	var err error
-	switch kind {
-	case protocol.OpPTYClose:
-		return done, x.Terminals.Close(target.SessionID, target.PTYID)
-	case protocol.OpRecordStart:
-		done.RecordingID, err = x.Recorder.StartRecording(target.SessionID, target.PTYID)
-		return done, err
-	case protocol.OpRecordStop:
-		done.RecordingID, err = x.Recorder.StopRecording(target.SessionID, target.PTYID)
-		return done, err
-	}
-	var op protocol.PTYSignal
-	if err := json.Unmarshal(command.Op, &op); err != nil {
-		return done, protocol.Errorf(protocol.KindInvalid, "malformed %s", kind)
-	}
-	return done, x.Terminals.Signal(target.SessionID, target.PTYID, op.Signal)
-}
-
-func (x *Executor) outcome(command *jws.Command, started time.Time, result protocol.OpResult, err error) protocol.Result {
-	if err != nil {
-		return x.failure(command, started, err)
-	}
-	body, err := json.Marshal(result)
-	if err != nil {
-		return x.failure(command, started, err)
-	}
-	return x.callback(command, protocol.ExecutionCallback{Status: protocol.StatusOK, Result: body}, started, 0)
-}
-
-func (x *Executor) failure(command *jws.Command, started time.Time, err error) protocol.Result {
-	e := protocol.AsError(err)
-	if e.Kind == protocol.KindInternal || e.Kind == protocol.KindUnavailable { // its text says nothing
-		x.Log.Error("command failed", "id", command.CommandID, "op", command.Kind(), "err", e.Err)
-	}
-	body := e.Body()
-	return x.callback(command, protocol.ExecutionCallback{Status: protocol.StatusError, Error: &body}, started, e.Kind)
-}
-
-// callback completes c (seed 003 §5.3).
-func (x *Executor) callback(command *jws.Command, c protocol.ExecutionCallback, started time.Time, kind protocol.Kind) protocol.Result {
-	now := x.Now()
-	c.Type, c.CommandID, c.TraceID = protocol.CallbackType, command.CommandID, command.TraceID
-	c.At = now.UnixMilli()
-	c.Telemetry = &protocol.Telemetry{DurationMs: now.Sub(started).Milliseconds(), Attempt: 1}
-	body, err := json.Marshal(c)
-	if err != nil {
-		panic(fmt.Sprintf("executor: callback of plain values: %v", err))
-	}
-	return protocol.Result{Callback: body, Kind: kind}
 }
 
 // digestOf names what was signed. The signature is left out, since ECDSA

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/big"
 	"os"
@@ -94,13 +95,47 @@ func (f *fakeTerminals) StopRecording(s protocol.SessionID, id protocol.PTYID) (
 	return "rec_1", nil
 }
 
+func (f *fakeTerminals) Resize(s protocol.SessionID, id protocol.PTYID, cols, rows int) error {
+	f.note("resize", string(s), string(id), fmt.Sprint(cols), fmt.Sprint(rows))
+	return nil
+}
+
+func (f *fakeTerminals) agent(verb string, state protocol.AgentState, s protocol.SessionID, id protocol.PTYID, more ...string) (protocol.AgentReport, error) {
+	f.note(append([]string{verb, string(s), string(id)}, more...)...)
+	if id == "pty_none" {
+		return protocol.AgentReport{}, protocol.Errorf(protocol.KindNotFound, "no such terminal")
+	}
+	return protocol.AgentReport{State: state}, nil
+}
+
+func (f *fakeTerminals) StartAgent(_ context.Context, s protocol.SessionID, id protocol.PTYID, op protocol.AgentStart) (protocol.AgentReport, error) {
+	return f.agent("start agent", protocol.AgentRunning, s, id, op.Name, op.Command, strings.Join(op.Args, ","))
+}
+
+func (f *fakeTerminals) PauseAgent(s protocol.SessionID, id protocol.PTYID) (protocol.AgentReport, error) {
+	return f.agent("pause agent", protocol.AgentPaused, s, id)
+}
+
+func (f *fakeTerminals) ResumeAgent(s protocol.SessionID, id protocol.PTYID) (protocol.AgentReport, error) {
+	return f.agent("resume agent", protocol.AgentRunning, s, id)
+}
+
+func (f *fakeTerminals) StopAgent(_ context.Context, s protocol.SessionID, id protocol.PTYID) (protocol.AgentReport, error) {
+	return f.agent("stop agent", protocol.AgentStopped, s, id)
+}
+
+func (f *fakeTerminals) Revoke(grants []protocol.GrantID) error {
+	f.note("revoke", fmt.Sprint(grants))
+	return nil
+}
+
 func (f *fakeTerminals) CloseSession(s protocol.SessionID) { f.note("close session", string(s)) }
 
 // A bench is an executor under test: a real ledger, keys and clock of the
 // test's own.
 type bench struct {
 	*Executor
-	t         *testing.T
+	t         testing.TB
 	signer    *jws.Signer
 	terminals *fakeTerminals
 	dir       string // of the ledger
@@ -109,7 +144,7 @@ type bench struct {
 	now time.Time // guarded by mu
 }
 
-func newBench(t *testing.T) *bench {
+func newBench(t testing.TB) *bench {
 	t.Helper()
 	signer, err := jws.GenerateSigner()
 	must(t, err)
@@ -120,7 +155,7 @@ func newBench(t *testing.T) *bench {
 	must(t, err)
 	b.Executor = &Executor{
 		Sandbox: sandbox, Keys: jws.NewKeys(keys, jws.KeysOptions{Now: b.clock}),
-		Terminals: b.terminals, Recorder: b.terminals, Now: b.clock, Log: slog.New(slog.DiscardHandler),
+		Terminals: b.terminals, Agents: b.terminals, Recorder: b.terminals, Revoker: b.terminals, Now: b.clock, Log: slog.New(slog.DiscardHandler),
 	}
 	b.open()
 	t.Cleanup(func() { b.Ledger.Close() })
@@ -271,6 +306,13 @@ func TestOperations(t *testing.T) {
 		{"pty_recorded", `{"kind":"record.start"}`, "start recording ses_1 pty_recorded", "", "RequestError"},
 		{"pty_1", `{"kind":"record.stop"}`, "stop recording ses_1 pty_1", `{"kind":"record.stop","sessionId":"ses_1","ptyId":"pty_1","recordingId":"rec_1"}`, ""},
 		{"pty_none", `{"kind":"pty.close"}`, "close ses_1 pty_none", "", "TargetError"},
+		{"pty_1", `{"kind":"pty.resize","cols":80,"rows":24}`, "resize ses_1 pty_1 80 24", `{"kind":"pty.resize","sessionId":"ses_1","ptyId":"pty_1"}`, ""},
+		{"pty_1", `{"kind":"agent.start","name":"claude","command":"claude","args":["-c"]}`, "start agent ses_1 pty_1 claude claude -c", `{"kind":"agent.start","sessionId":"ses_1","ptyId":"pty_1","agentState":"running"}`, ""},
+		{"pty_1", `{"kind":"agent.pause"}`, "pause agent ses_1 pty_1", `{"kind":"agent.pause","sessionId":"ses_1","ptyId":"pty_1","agentState":"paused"}`, ""},
+		{"pty_1", `{"kind":"agent.resume"}`, "resume agent ses_1 pty_1", `{"kind":"agent.resume","sessionId":"ses_1","ptyId":"pty_1","agentState":"running"}`, ""},
+		{"pty_1", `{"kind":"agent.stop"}`, "stop agent ses_1 pty_1", `{"kind":"agent.stop","sessionId":"ses_1","ptyId":"pty_1","agentState":"stopped"}`, ""},
+		{"pty_none", `{"kind":"agent.stop"}`, "stop agent ses_1 pty_none", "", "TargetError"},
+		{"", `{"kind":"grant.revoke","grants":["gr_1","gr_2"]}`, "revoke [gr_1 gr_2]", `{"kind":"grant.revoke","sessionId":"ses_1"}`, ""},
 		{"", `{"kind":"session.delete"}`, "close session ses_1", `{"kind":"session.delete","sessionId":"ses_1"}`, ""},
 	} {
 		before := len(b.terminals.called())

@@ -27,6 +27,7 @@ const (
 const (
 	opBegin  = "begin"  // digest, expires
 	opFinish = "finish" // result
+	opNoted  = "noted"  // the result was lost, and that is recorded elsewhere
 )
 
 // A record is one line of the journal:
@@ -67,7 +68,7 @@ func decodeRecord(line []byte) (record, error) {
 		return record{}, errDamaged
 	}
 	switch {
-	case rec.Op == opBegin && len(rec.Digest) == 32, rec.Op == opFinish:
+	case rec.Op == opBegin && len(rec.Digest) == 32, rec.Op == opFinish, rec.Op == opNoted:
 		return rec, nil
 	}
 	return record{}, errDamaged
@@ -120,6 +121,7 @@ func (j osJournal) Replaced() (bool, error) {
 type directory struct {
 	path string
 	file *os.File
+	wrap func(journalFile) journalFile // for tests; nil: as it is
 }
 
 func openDirectory(path string) (*directory, error) {
@@ -130,7 +132,7 @@ func openDirectory(path string) (*directory, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &directory{path, f}, nil
+	return &directory{path: path, file: f}, nil
 }
 
 func (d *directory) close() error { return d.file.Close() }
@@ -173,6 +175,9 @@ func (d *directory) openJournal() (journalFile, error) {
 	if err != nil {
 		return nil, err
 	}
+	if d.wrap != nil {
+		return d.wrap(osJournal{f}), nil
+	}
 	return osJournal{f}, nil
 }
 
@@ -198,12 +203,19 @@ func (d *directory) replace(name string, data []byte) error {
 	path := filepath.Join(d.path, name)
 	temp := path + ".new"
 	if err := writeSynced(temp, data); err != nil {
-		return err
+		return errors.Join(err, removed(temp)) // the disk may be full
 	}
 	if err := os.Rename(temp, path); err != nil {
 		return err
 	}
 	return d.file.Sync()
+}
+
+func removed(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 func writeSynced(path string, data []byte) error {

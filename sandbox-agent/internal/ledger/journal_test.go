@@ -6,8 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/protocol"
 )
 
 func sample() ([]record, []byte) {
@@ -50,7 +53,7 @@ func TestZeroedTail(t *testing.T) {
 }
 
 // TestDamagedJournal changes one bit anywhere but in the last line end: the
-// ledger refuses to open.
+// ledger refuses all commands, and the agent can still dial.
 func TestDamagedJournal(t *testing.T) {
 	_, data := sample()
 	for i := range len(data) - 1 {
@@ -65,8 +68,25 @@ func TestDamagedJournal(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, journalName), data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(dir, time.Now); !errors.Is(err, errDamaged) {
-		t.Fatal(err)
+	for range 2 { // the damage stays
+		l := open(t, dir)
+		if err := l.Err(); !errors.Is(err, errDamaged) || !strings.Contains(err.Error(), journalName) {
+			t.Fatal(err)
+		}
+		_, err := l.Begin("cmd_3", digest, time.Now().Add(ttl))
+		wantKind(t, err, protocol.KindUnavailable)
+		if !strings.Contains(err.Error(), "damaged") || strings.Contains(err.Error(), dir) {
+			t.Errorf("refused with %q", err)
+		}
+		if e, err := l.Lookup("cmd_1", digest); e != nil || err != nil {
+			t.Errorf("known: %+v, %v", e, err)
+		}
+		if _, err := l.NextGeneration(); err != nil {
+			t.Error(err)
+		}
+	}
+	if left, err := os.ReadFile(filepath.Join(dir, journalName)); err != nil || !bytes.Equal(left, data) {
+		t.Errorf("the damaged journal was touched: %v", err)
 	}
 }
 

@@ -7,6 +7,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,6 +55,8 @@ type entry struct {
 	digest  [32]byte
 	expires time.Time
 	ended   chan struct{} // closed when State is no longer running
+	commit  *batch        // with which it gets on disk; nil: it is there
+	noted   bool          // unknown, and that was noted elsewhere
 }
 
 // Ledger is the durable memory of one agent. It is safe for concurrent use,
@@ -64,42 +67,48 @@ type Ledger struct {
 	dir *directory
 	now func() time.Time
 
+	// mu is taken before disk where both are needed, and never held while the
+	// disk works but for a compaction.
 	mu sync.Mutex
 	// Guarded by mu.
-	entries   map[protocol.CommandID]*entry
-	journal   journalFile
-	size      int64 // bytes of whole records in journal
-	compactAt int64 // size at which expired entries are dropped
-	broken    error // why the journal can't be written any more
+	entries    map[protocol.CommandID]*entry
+	collecting *batch // what the next commit takes; nil: nothing
+	committing bool   // somebody commits
+	opened     bool   // entries are those of the journal, which is open
+
+	// disk orders what is done to the directory.
+	disk sync.Mutex
+	// Guarded by disk.
+	journal   journalFile // nil before opened
+	size      int64       // bytes of whole records in journal
+	torn      bool        // half a record may stand behind size
+	compactAt int64       // size at which expired entries are dropped
+	broken    error       // why nothing can be written any more
+	trouble   error       // why the last attempt to write failed
 }
 
 // Open reads the ledger in dir, which it creates (0700) when missing, and
-// drops entries past their retention. A journal that is damaged, other than
-// by a write that a crash cut short, is an error: without it no command may
-// run.
+// drops entries past their retention. Where the journal is damaged, other than
+// by a write that a crash cut short, or can't be read or written, the ledger
+// refuses all commands and Err says why; NextGeneration works. Open fails when
+// there can be no directory.
 func Open(dir string, now func() time.Time) (*Ledger, error) {
 	d, err := openDirectory(dir)
 	if err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
 	l := &Ledger{dir: d, now: now, entries: make(map[protocol.CommandID]*entry)}
-	err = d.locked(func() error {
-		if err := l.load(); err != nil {
-			return err
-		}
-		return l.compact()
-	})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("ledger: %w", err), l.Close())
-	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open()
 	return l, nil
 }
 
 // Close releases the ledger's files. What runs stays "running" on disk and is
 // unknown to the next Open.
 func (l *Ledger) Close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.disk.Lock()
+	defer l.disk.Unlock()
 	l.broken = os.ErrClosed
 	err := l.dir.close()
 	if l.journal != nil {
@@ -109,6 +118,25 @@ func (l *Ledger) Close() error {
 	return err
 }
 
+// Err returns why commands are refused, nil when they aren't. After a write
+// that failed it tries the disk again.
+func (l *Ledger) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case !l.opened:
+		l.open()
+	case !l.committing: // or the commit will show it
+		l.retry()
+	}
+	l.disk.Lock()
+	defer l.disk.Unlock()
+	if err := cmp.Or(l.broken, l.trouble); err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	return nil
+}
+
 // Begin records that the command id is about to run. When it returns nil, nil
 // the record is on disk and the caller must run the command and call
 // [Ledger.Finish]. A non-nil Entry means that the id was begun before: nothing
@@ -116,21 +144,27 @@ func (l *Ledger) Close() error {
 // same id fails with KindConflict. Any other error means that the record is
 // not safe, so nothing must run either: KindTooMany when too much is
 // remembered, KindSuperseded when another process took the directory over,
-// KindUnavailable when the journal can't be written.
+// KindUnavailable when the journal can't be written. Calls at the same time
+// share one fsync, and its failure.
 func (l *Ledger) Begin(id protocol.CommandID, digest [32]byte, expires time.Time) (*Entry, error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if prior, err := l.find(id, digest); prior != nil || err != nil {
-		return prior, err
-	}
-	rec := record{Op: opBegin, ID: id, Digest: digest[:], Expires: expires.UnixMilli()}
-	if err := l.append(rec, true); err != nil {
+	if err := l.ready(); err != nil {
+		l.mu.Unlock()
 		return nil, err
 	}
-	l.entries[id] = &entry{
-		Entry: Entry{State: StateRunning}, digest: digest, expires: expires, ended: make(chan struct{}),
+	if prior, err := l.find(id, digest); prior != nil || err != nil {
+		l.mu.Unlock()
+		return prior, err
 	}
-	return nil, nil
+	if err := l.crowded(); err != nil {
+		l.mu.Unlock()
+		return nil, err
+	}
+	b := l.join(record{Op: opBegin, ID: id, Digest: digest[:], Expires: expires.UnixMilli()})
+	l.entries[id] = &entry{
+		Entry: Entry{State: StateRunning}, digest: digest, expires: expires, ended: make(chan struct{}), commit: b,
+	}
+	return nil, l.await(b) // which unlocks
 }
 
 // Lookup returns what is known of the command id, nil when it was never begun
@@ -141,9 +175,17 @@ func (l *Ledger) Lookup(id protocol.CommandID, digest [32]byte) (*Entry, error) 
 	return l.find(id, digest)
 }
 
-// find is called with mu held.
+// find is called with mu held, which it gives up while the entry it finds gets
+// on disk.
 func (l *Ledger) find(id protocol.CommandID, digest [32]byte) (*Entry, error) {
 	e := l.entries[id]
+	for e != nil && e.commit != nil {
+		b := e.commit
+		l.mu.Unlock()
+		<-b.done
+		l.mu.Lock()
+		e = l.entries[id] // gone where the disk failed
+	}
 	if e == nil {
 		return nil, nil
 	}
@@ -159,19 +201,22 @@ func (l *Ledger) find(id protocol.CommandID, digest [32]byte) (*Entry, error) {
 // the same. A result above MaxResultBytes is not kept: the entry is unknown.
 func (l *Ledger) Finish(id protocol.CommandID, result []byte) error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	e := l.entries[id]
-	if e == nil || e.State != StateRunning {
+	if e == nil || e.State != StateRunning || e.commit != nil {
+		l.mu.Unlock()
 		return protocol.Errorf(protocol.KindInternal, "command is not running")
 	}
 	defer close(e.ended)
 	if len(result) > MaxResultBytes {
 		e.State = StateUnknown
+		l.mu.Unlock()
 		return protocol.Errorf(protocol.KindTooLarge, "result of %d bytes", len(result))
 	}
 	e.State, e.Result = StateDone, append([]byte{}, result...)
+	kept := e.Result
+	l.mu.Unlock()
 	// No fsync: should the machine die now, the command is unknown, not rerun.
-	return l.append(record{Op: opFinish, ID: id, Result: e.Result}, false)
+	return l.append(record{Op: opFinish, ID: id, Result: kept})
 }
 
 // Wait returns the entry of id once it is no longer running, for a caller
@@ -192,11 +237,38 @@ func (l *Ledger) Wait(ctx context.Context, id protocol.CommandID) (Entry, error)
 	}
 }
 
+// Lost returns the commands that earlier processes began and whose results were
+// lost, until Noted is called for them.
+func (l *Ledger) Lost() []protocol.CommandID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var lost []protocol.CommandID
+	for id, e := range l.entries {
+		if e.State == StateUnknown && !e.noted {
+			lost = append(lost, id)
+		}
+	}
+	return lost
+}
+
+// Noted says that the loss of id's result was recorded elsewhere.
+func (l *Ledger) Noted(id protocol.CommandID) error {
+	l.mu.Lock()
+	e := l.entries[id]
+	if e == nil || e.State != StateUnknown || e.noted {
+		l.mu.Unlock()
+		return nil
+	}
+	e.noted = true
+	l.mu.Unlock()
+	return l.append(record{Op: opNoted, ID: id})
+}
+
 // NextGeneration raises the stored generation by one and returns it, once it
 // is safe on disk.
 func (l *Ledger) NextGeneration() (uint64, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.disk.Lock()
+	defer l.disk.Unlock()
 	var next uint64
 	err := l.dir.locked(func() error {
 		stored, err := l.dir.readGeneration()
@@ -210,135 +282,4 @@ func (l *Ledger) NextGeneration() (uint64, error) {
 		return 0, fmt.Errorf("ledger: generation: %w", err)
 	}
 	return next, nil
-}
-
-// errSuperseded says that the directory belongs to another process now.
-var errSuperseded = protocol.Errorf(protocol.KindSuperseded, "another process took over this state directory")
-
-// append writes one record, and syncs it when it must be safe on return. It is
-// called with mu held.
-func (l *Ledger) append(rec record, sync bool) error {
-	if l.broken != nil {
-		return refusal(l.broken)
-	}
-	line := encodeRecord(rec)
-	err := l.dir.locked(func() error {
-		replaced, err := l.journal.Replaced()
-		if err != nil {
-			return err
-		}
-		if replaced {
-			l.broken = errSuperseded
-			return l.broken
-		}
-		if err := l.makeRoom(int64(len(line))); err != nil {
-			return err
-		}
-		return l.write(line, sync)
-	})
-	if err != nil {
-		return refusal(err)
-	}
-	return nil
-}
-
-// refusal returns err as callers should see it: with the kind it has, or as
-// a journal that can't be written.
-func refusal(err error) error {
-	if e := (*protocol.Error)(nil); errors.As(err, &e) {
-		return e
-	}
-	return protocol.Fault(protocol.KindUnavailable, fmt.Errorf("ledger: %w", err))
-}
-
-// makeRoom compacts a journal that has outgrown its live entries.
-func (l *Ledger) makeRoom(n int64) error {
-	if l.size+n > l.compactAt {
-		if err := l.compact(); err != nil {
-			return err
-		}
-	}
-	if l.size+n > maxJournalBytes {
-		return protocol.Errorf(protocol.KindTooMany, "too many commands within their lifetime")
-	}
-	return nil
-}
-
-func (l *Ledger) write(line []byte, sync bool) error {
-	if _, err := l.journal.Write(line); err != nil {
-		// A cut record would hide those after it.
-		if undo := l.journal.Truncate(l.size); undo != nil {
-			l.broken = errors.Join(err, undo)
-		}
-		return err
-	}
-	l.size += int64(len(line))
-	if !sync {
-		return nil
-	}
-	if err := l.journal.Sync(); err != nil {
-		// After a failed fsync the kernel may have dropped any earlier
-		// record, so nothing can be promised until the next Open.
-		l.broken = err
-		return err
-	}
-	return nil
-}
-
-// load fills entries from the journal on disk. What was running in another
-// process is unknown here.
-func (l *Ledger) load() error {
-	recs, err := l.dir.readJournal()
-	if err != nil {
-		return err
-	}
-	ended := make(chan struct{})
-	close(ended)
-	for _, rec := range recs {
-		switch rec.Op {
-		case opBegin:
-			l.entries[rec.ID] = &entry{
-				Entry: Entry{State: StateUnknown}, digest: [32]byte(rec.Digest),
-				expires: time.UnixMilli(rec.Expires), ended: ended,
-			}
-		case opFinish:
-			if e := l.entries[rec.ID]; e != nil {
-				e.Entry = Entry{State: StateDone, Result: rec.Result}
-			}
-		}
-	}
-	return nil
-}
-
-// compact drops entries past their retention and replaces the journal by one
-// that holds the others. A running command is never dropped.
-func (l *Ledger) compact() error {
-	forget := l.now().Add(-Retention)
-	var data []byte
-	for id, e := range l.entries {
-		if e.State != StateRunning && e.expires.Before(forget) {
-			delete(l.entries, id)
-			continue
-		}
-		data = append(data, encodeRecord(record{Op: opBegin, ID: id, Digest: e.digest[:], Expires: e.expires.UnixMilli()})...)
-		if e.State == StateDone {
-			data = append(data, encodeRecord(record{Op: opFinish, ID: id, Result: e.Result})...)
-		}
-	}
-	if err := l.dir.replace(journalName, data); err != nil {
-		return err
-	}
-	journal, err := l.dir.openJournal()
-	if err != nil {
-		l.broken = err // the old file is no longer the journal
-		return err
-	}
-	if l.journal != nil {
-		if err := l.journal.Close(); err != nil {
-			return errors.Join(err, journal.Close())
-		}
-	}
-	l.journal, l.size = journal, int64(len(data))
-	l.compactAt = max(minCompactBytes, 2*l.size)
-	return nil
 }

@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -20,7 +23,7 @@ const ttl = protocol.MaxCommandTTL
 
 var digest = sha256.Sum256([]byte("pty.create"))
 
-func open(t *testing.T, dir string) *Ledger {
+func open(t testing.TB, dir string) *Ledger {
 	t.Helper()
 	l, err := Open(dir, time.Now)
 	if err != nil {
@@ -30,7 +33,7 @@ func open(t *testing.T, dir string) *Ledger {
 	return l
 }
 
-func begin(t *testing.T, l *Ledger, id protocol.CommandID) {
+func begin(t testing.TB, l *Ledger, id protocol.CommandID) {
 	t.Helper()
 	prior, err := l.Begin(id, digest, time.Now().Add(ttl))
 	if prior != nil || err != nil {
@@ -38,7 +41,7 @@ func begin(t *testing.T, l *Ledger, id protocol.CommandID) {
 	}
 }
 
-func wantPrior(t *testing.T, l *Ledger, id protocol.CommandID, state State, result string) {
+func wantPrior(t testing.TB, l *Ledger, id protocol.CommandID, state State, result string) {
 	t.Helper()
 	prior, err := l.Begin(id, digest, time.Now().Add(ttl))
 	if err != nil || prior == nil || prior.State != state || string(prior.Result) != result {
@@ -46,7 +49,7 @@ func wantPrior(t *testing.T, l *Ledger, id protocol.CommandID, state State, resu
 	}
 }
 
-func wantKind(t *testing.T, err error, kind protocol.Kind) {
+func wantKind(t testing.TB, err error, kind protocol.Kind) {
 	t.Helper()
 	if err == nil || protocol.KindOf(err) != kind {
 		t.Fatalf("error %v; want kind %s", err, kind)
@@ -87,6 +90,78 @@ func TestReopen(t *testing.T) {
 	}
 }
 
+// TestFullDiskRecovers: a ledger that was refused space says so, and Err finds
+// out that there is some again, so that nobody has to try a command.
+func TestFullDiskRecovers(t *testing.T) {
+	l := open(t, t.TempDir())
+	begin(t, l, "cmd_1")
+	l.journal = &faultyJournal{journalFile: l.journal, room: 10}
+	_, err := l.Begin("cmd_2", digest, time.Now().Add(ttl))
+	wantKind(t, err, protocol.KindUnavailable)
+	if !strings.Contains(err.Error(), "disk is full") {
+		t.Errorf("refused with %q", err)
+	}
+	must(t, l.Err()) // the disk takes a new journal, which isn't faulty
+	begin(t, l, "cmd_2")
+	must(t, l.Finish("cmd_1", nil))
+	must(t, l.Err())
+}
+
+// TestFullDiskAtStart: an agent whose disk is full at its start begins without
+// its ledger, refuses commands, and has it when there is room.
+func TestFullDiskAtStart(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	begin(t, l, "cmd_1")
+	must(t, l.Close())
+	obstacle := filepath.Join(dir, journalName+".new")
+	must(t, os.Mkdir(obstacle, 0o700)) // stands in for it: no journal can be written
+	must(t, os.WriteFile(filepath.Join(obstacle, "x"), nil, 0o600))
+	l = open(t, dir)
+	if l.Err() == nil {
+		t.Error("all well")
+	}
+	for _, id := range []protocol.CommandID{"cmd_1", "cmd_2"} {
+		_, err := l.Begin(id, digest, time.Now().Add(ttl))
+		wantKind(t, err, protocol.KindUnavailable)
+	}
+	if l.Err() == nil {
+		t.Error("all well")
+	}
+	must(t, os.RemoveAll(obstacle))
+	wantPrior(t, l, "cmd_1", StateUnknown, "")
+	begin(t, l, "cmd_2")
+	must(t, l.Err())
+}
+
+// TestLost: what a crash took is told once.
+func TestLost(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	begin(t, l, "cmd_1")
+	begin(t, l, "cmd_2")
+	must(t, l.Finish("cmd_2", nil))
+	if lost := l.Lost(); len(lost) != 0 {
+		t.Errorf("lost %q while it runs", lost)
+	}
+	for range 2 {
+		l = open(t, dir)
+		if lost := l.Lost(); len(lost) != 1 || lost[0] != "cmd_1" {
+			t.Fatalf("lost %q", lost)
+		}
+	}
+	must(t, l.Noted("cmd_1"))
+	must(t, l.Noted("cmd_1"))
+	must(t, l.Noted("cmd_2"))
+	for range 3 {
+		if lost := l.Lost(); len(lost) != 0 {
+			t.Errorf("lost again: %q", lost)
+		}
+		wantPrior(t, l, "cmd_1", StateUnknown, "")
+		l = open(t, dir)
+	}
+}
+
 // TestSyncedBeforeTheRun shows that Begin returns only after an fsync, by a
 // journal that fails it.
 func TestSyncedBeforeTheRun(t *testing.T) {
@@ -113,6 +188,13 @@ func TestFullDisk(t *testing.T) {
 	l = open(t, dir)
 	wantPrior(t, l, "cmd_1", StateUnknown, "")
 	wantPrior(t, l, "cmd_2", StateUnknown, "")
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestConcurrentDuplicates(t *testing.T) {
@@ -285,7 +367,7 @@ type faultyJournal struct {
 func (f *faultyJournal) Write(p []byte) (int, error) {
 	if f.syncErr == nil && len(p) > f.room {
 		n, err := f.journalFile.Write(p[:f.room])
-		return n, errors.Join(err, errors.New("no space left on device"))
+		return n, errors.Join(err, unix.ENOSPC)
 	}
 	return f.journalFile.Write(p)
 }

@@ -1,0 +1,176 @@
+package executor
+
+import (
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+)
+
+const (
+	// maxWaiting bounds the commands that run or wait for their turn.
+	maxWaiting = 256
+	// maxOvertaking is how long a command that can't be verified yet, because
+	// its key must be fetched, holds back those that arrived after it.
+	maxOvertaking = 250 * time.Millisecond
+)
+
+// order keeps the commands of one terminal in the order of their arrival, and
+// those of a whole session apart from all others of it. Different terminals
+// don't wait for each other.
+type order struct {
+	mu sync.Mutex
+	// Guarded by mu.
+	arrived  uint64                   // places taken so far
+	open     map[uint64]chan struct{} // places not passed yet, by number; closed when passed
+	waiting  int                      // turns that have not ended
+	sessions map[protocol.SessionID]*sessionOrder
+}
+
+// sessionOrder is what runs or waits in one session.
+type sessionOrder struct {
+	turns     int                      // that have not ended
+	whole     *turn                    // the last one for all of the session
+	terminals map[protocol.PTYID]*turn // the last one of each
+	makers    map[*turn]struct{}       // of terminals that have no name yet
+}
+
+// A place is held from a command's arrival until it is known where it belongs.
+type place struct {
+	order  *order
+	number uint64
+}
+
+// arrive takes the next place.
+func (o *order) arrive() place {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.open == nil {
+		o.open = make(map[uint64]chan struct{})
+	}
+	o.arrived++
+	o.open[o.arrived] = make(chan struct{})
+	return place{o, o.arrived}
+}
+
+// pass lets those behind p go on.
+func (p place) pass() {
+	p.order.mu.Lock()
+	defer p.order.mu.Unlock()
+	if passed := p.order.open[p.number]; passed != nil {
+		close(passed)
+		delete(p.order.open, p.number)
+	}
+}
+
+// before returns the places ahead of p that are not passed.
+func (p place) before() []chan struct{} {
+	p.order.mu.Lock()
+	defer p.order.mu.Unlock()
+	var ahead []chan struct{}
+	for number, passed := range p.order.open {
+		if number < p.number {
+			ahead = append(ahead, passed)
+		}
+	}
+	return ahead
+}
+
+// A turn is the right to act on a terminal or session.
+type turn struct {
+	order   *order
+	session protocol.SessionID
+	pty     protocol.PTYID
+	after   []*turn // nil once they have ended
+	ended   chan struct{}
+}
+
+// enter gives the place up for a turn, behind those of all that arrived before.
+// It fails with KindTooMany when too many wait.
+func (p place) enter(command *jws.Command) (*turn, error) {
+	for _, passed := range p.before() {
+		<-passed
+	}
+	defer p.pass()
+	o := p.order
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.waiting >= maxWaiting {
+		return nil, protocol.Errorf(protocol.KindTooMany, "over %d commands wait", maxWaiting)
+	}
+	o.waiting++
+	t := &turn{order: o, ended: make(chan struct{})}
+	if command.Kind() != protocol.OpGrantRevoke { // which waits for nobody
+		t.session, t.pty = command.Target.SessionID, command.Target.PTYID
+		o.line(t, command.Kind())
+	}
+	return t, nil
+}
+
+// line puts t behind those it must wait for. Called with mu held.
+func (o *order) line(t *turn, kind string) {
+	if o.sessions == nil {
+		o.sessions = make(map[protocol.SessionID]*sessionOrder)
+	}
+	s := o.sessions[t.session]
+	if s == nil {
+		s = &sessionOrder{terminals: make(map[protocol.PTYID]*turn), makers: make(map[*turn]struct{})}
+		o.sessions[t.session] = s
+	}
+	s.turns++
+	if s.whole != nil {
+		t.after = append(t.after, s.whole)
+	}
+	switch {
+	case kind == protocol.OpSessionCreate, kind == protocol.OpSessionDelete:
+		for _, of := range s.terminals {
+			t.after = append(t.after, of)
+		}
+		for of := range s.makers {
+			t.after = append(t.after, of)
+		}
+		s.whole = t
+		clear(s.terminals)
+		clear(s.makers)
+	case t.pty == "":
+		s.makers[t] = struct{}{}
+	default:
+		if of := s.terminals[t.pty]; of != nil {
+			t.after = append(t.after, of)
+		}
+		s.terminals[t.pty] = t
+	}
+}
+
+// wait returns when t's turn has come.
+func (t *turn) wait() {
+	for _, before := range t.after {
+		<-before.ended
+	}
+	t.after = nil
+}
+
+// end gives the turn back. It is called after wait.
+func (t *turn) end() {
+	close(t.ended)
+	o := t.order
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.waiting--
+	s := o.sessions[t.session]
+	if s == nil || t.session == "" {
+		return
+	}
+	s.turns--
+	if s.whole == t {
+		s.whole = nil
+	}
+	if s.terminals[t.pty] == t {
+		delete(s.terminals, t.pty)
+	}
+	delete(s.makers, t)
+	if s.turns == 0 {
+		delete(o.sessions, t.session)
+	}
+}
