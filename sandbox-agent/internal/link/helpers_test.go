@@ -40,8 +40,7 @@ type rig struct {
 	served chan struct{} // closed when Serve has returned
 
 	mu      sync.Mutex
-	now     time.Time // guarded by mu
-	watched []bool    // guarded by mu: what the tunnel was told
+	watched []bool // guarded by mu: what the tunnel was told
 }
 
 func newRig(t *testing.T) *rig {
@@ -60,11 +59,11 @@ func newRig(t *testing.T) *rig {
 		Isolation: terminal.IsolationNone, Shell: "/bin/sh", Recordings: recordings,
 	})
 	must(t, err)
-	r := &rig{t: t, signer: signer, now: time.Now(), served: make(chan struct{})}
+	r := &rig{t: t, signer: signer, served: make(chan struct{})}
 	r.Link = &Link{
-		Sandbox: sandbox, Keys: jws.NewKeys(keys, jws.KeysOptions{Now: r.clock}), Host: host, Recordings: recordings,
-		Execute:  func(context.Context, string) protocol.Result { return protocol.Result{Callback: []byte(`{}`)} },
-		Revision: "rev1", Now: r.clock, Log: slog.New(slog.DiscardHandler),
+		Sandbox: sandbox, Keys: jws.NewKeys(keys, jws.KeysOptions{}), Host: host, Recordings: recordings,
+		Arrive:   always(func(context.Context, string) protocol.Result { return protocol.Result{Callback: []byte(`{}`)} }),
+		Revision: "rev1", Log: slog.New(slog.DiscardHandler),
 	}
 	r.agent, r.relay = tunneltest.Pair(t)
 	go func() { // the test's end waits for it
@@ -80,18 +79,6 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-func (r *rig) clock() time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.now
-}
-
-func (r *rig) advance(d time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.now = r.now.Add(d)
-}
-
 func (r *rig) noteWatched(watched bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +89,7 @@ func (r *rig) noteWatched(watched bool) {
 // change may change.
 func (r *rig) grant(user protocol.UserID, caps []protocol.Capability, change ...func(*jws.Grant)) (string, protocol.GrantID) {
 	r.t.Helper()
-	now := r.clock()
+	now := time.Now()
 	g := jws.Grant{
 		Issuer: jws.Issuer, Audience: jws.AudienceFairlead, Subject: user, Dashboard: "dash_1",
 		Sandbox: sandbox, Session: session, PTYs: []string{jws.AllPTYs}, Caps: caps,
@@ -246,3 +233,6 @@ func wantKind(t testing.TB, err error, kind protocol.Kind) {
 		t.Errorf("error %v; want kind %s", err, kind)
 	}
 }
+
+// always runs every command by execute.
+func always(execute Execute) func() Execute { return func() Execute { return execute } }

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -21,15 +20,17 @@ import (
 // maxStreams bounds the streams that are served at the same time.
 const maxStreams = 1024
 
+// Execute runs the signed command in token and returns its outcome.
+type Execute func(ctx context.Context, token string) protocol.Result
+
 // Link serves the streams of a sandbox's tunnels.
 type Link struct {
 	Sandbox    protocol.SandboxID
 	Keys       *jws.Keys
 	Host       *terminal.Host
 	Recordings *recording.Store
-	Execute    func(ctx context.Context, token string) protocol.Result
+	Arrive     func() Execute // called for each command in the order in which they come
 	Revision   string
-	Now        func() time.Time
 	Log        *slog.Logger
 
 	commands sync.WaitGroup // those that run; they may outlive their tunnel
@@ -61,9 +62,16 @@ func (l *Link) serve(ctx context.Context, session *tunnel.Session, setWatched fu
 		}
 		select {
 		case room <- struct{}{}:
+			answer := func() error { return l.answer(ctx, in, handler) }
+			if in.Open.Kind == protocol.StreamCommand {
+				execute := l.Arrive() // now, for goroutines keep no order
+				answer = func() error { return l.command(ctx, in, execute) }
+			}
 			running.Go(func() {
 				defer func() { <-room }()
-				l.answer(ctx, in, handler)
+				if err := answer(); err != nil && ctx.Err() == nil {
+					l.Log.Debug("stream ended", "kind", in.Open.Kind, "err", err)
+				}
 			})
 		default:
 			in.Refuse(protocol.Errorf(protocol.KindTooMany, "over %d streams", maxStreams))
@@ -71,28 +79,21 @@ func (l *Link) serve(ctx context.Context, session *tunnel.Session, setWatched fu
 	}
 }
 
-// answer serves one stream.
-func (l *Link) answer(ctx context.Context, in *tunnel.Incoming, handler http.Handler) {
-	var err error
+// answer serves one stream that is no command.
+func (l *Link) answer(ctx context.Context, in *tunnel.Incoming, handler http.Handler) error {
 	switch in.Open.Kind {
-	case protocol.StreamCommand:
-		err = l.command(ctx, in)
 	case protocol.StreamTerminal:
-		err = l.terminal(ctx, in)
+		return l.terminal(ctx, in)
 	case protocol.StreamRead:
-		err = l.read(ctx, in)
+		return l.read(ctx, in)
 	case protocol.StreamHTTP:
-		err = l.http(ctx, in, handler)
-	default:
-		err = in.Refuse(protocol.Errorf(protocol.KindUnsupported, "a relay opens no %q streams", string(in.Open.Kind)))
+		return l.http(ctx, in, handler)
 	}
-	if err != nil && ctx.Err() == nil {
-		l.Log.Debug("stream ended", "kind", in.Open.Kind, "err", err)
-	}
+	return in.Refuse(protocol.Errorf(protocol.KindUnsupported, "a relay opens no %q streams", string(in.Open.Kind)))
 }
 
 // command runs a signed command and sends its outcome.
-func (l *Link) command(ctx context.Context, in *tunnel.Incoming) error {
+func (l *Link) command(ctx context.Context, in *tunnel.Incoming, execute Execute) error {
 	stream, err := in.Accept(protocol.Opened{})
 	if err != nil {
 		return err
@@ -101,7 +102,7 @@ func (l *Link) command(ctx context.Context, in *tunnel.Incoming) error {
 	// A command that has begun is finished even when the tunnel dies, but the
 	// next tunnel doesn't wait for it.
 	done := make(chan protocol.Result, 1)
-	l.commands.Go(func() { done <- l.Execute(ctx, in.Open.Command) })
+	l.commands.Go(func() { done <- execute(ctx, in.Open.Command) })
 	select {
 	case result := <-done:
 		return protocol.Write(stream, result)
@@ -128,9 +129,12 @@ func (l *Link) terminal(ctx context.Context, in *tunnel.Incoming) error {
 	if err := json.Unmarshal(in.Open.Params, &params); err != nil {
 		return in.Refuse(protocol.Errorf(protocol.KindInvalid, "malformed params"))
 	}
-	grants := newGrantList(l, params)
-	if _, err := grants.add(ctx, in.Open.Grant); err != nil {
+	grant, err := l.grant(ctx, in.Open.Grant)
+	if err != nil {
 		return in.Refuse(err)
+	}
+	if !grant.Allows(params.SessionID, params.PTYID, protocol.CapView) { // before it learns what there is
+		return in.Refuse(protocol.Errorf(protocol.KindForbidden, "the grant does not allow to view this terminal"))
 	}
 	term, err := l.Host.Get(params.SessionID, params.PTYID)
 	if err != nil {
@@ -138,6 +142,10 @@ func (l *Link) terminal(ctx context.Context, in *tunnel.Incoming) error {
 	}
 	attachment, opened, err := term.Attach(params)
 	if err != nil {
+		return in.Refuse(err)
+	}
+	if err := attachment.AddGrant(grant); err != nil {
+		attachment.Close()
 		return in.Refuse(err)
 	}
 	stream, err := accept(in, opened)
@@ -148,7 +156,7 @@ func (l *Link) terminal(ctx context.Context, in *tunnel.Incoming) error {
 	defer stream.Close()
 	l.watch.begin()
 	defer l.watch.end()
-	s := &terminalStream{link: l, stream: stream, attachment: attachment, grants: grants}
+	s := &terminalStream{link: l, stream: stream, attachment: attachment}
 	err = s.run(ctx)
 	s.end(err)
 	return err

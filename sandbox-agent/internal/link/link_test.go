@@ -29,9 +29,9 @@ func readResult(t *testing.T, stream *tunnel.Stream) protocol.Result {
 
 func TestCommand(t *testing.T) {
 	r := newRig(t)
-	r.Execute = func(_ context.Context, token string) protocol.Result {
+	r.Arrive = always(func(_ context.Context, token string) protocol.Result {
 		return protocol.Result{Callback: []byte(`{"ran":"` + token + `"}`), Kind: protocol.KindNotFound}
-	}
+	})
 	stream, _, err := r.open(protocol.LaneControl, protocol.Open{Kind: protocol.StreamCommand, Command: "a.b.c"})
 	must(t, err)
 	if got := readResult(t, stream); string(got.Callback) != `{"ran":"a.b.c"}` || got.Kind != protocol.KindNotFound {
@@ -48,12 +48,12 @@ func TestCommandOutlivesItsTunnel(t *testing.T) {
 	r := newRig(t)
 	running, proceed := make(chan struct{}), make(chan struct{})
 	finished := false
-	r.Execute = func(context.Context, string) protocol.Result {
+	r.Arrive = always(func(context.Context, string) protocol.Result {
 		close(running)
 		<-proceed
 		finished = true
 		return protocol.Result{Callback: []byte(`{}`)}
-	}
+	})
 	_, _, err := r.open(protocol.LaneControl, protocol.Open{Kind: protocol.StreamCommand, Command: "a.b.c"})
 	must(t, err)
 	<-running
@@ -76,10 +76,10 @@ func TestKindThatNoRelayOpens(t *testing.T) {
 func TestStreamBound(t *testing.T) {
 	r := newRig(t)
 	proceed := make(chan struct{})
-	r.Execute = func(context.Context, string) protocol.Result {
+	r.Arrive = always(func(context.Context, string) protocol.Result {
 		<-proceed
 		return protocol.Result{Callback: []byte(`{}`)}
-	}
+	})
 	defer close(proceed)
 	open := func(lane protocol.Lane) error {
 		_, _, err := r.open(lane, protocol.Open{Kind: protocol.StreamCommand, Command: "a.b.c"})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 )
 
 // readLog opens a part of a terminal's log.
@@ -124,7 +125,7 @@ func TestLostStream(t *testing.T) {
 		err  error
 		lost bool
 	}{
-		{nil, false}, {io.EOF, false}, {errNoGrant, false},
+		{nil, false}, {io.EOF, false}, {terminal.ErrNoGrant, false},
 		{io.ErrUnexpectedEOF, true}, {errors.New("tunnel: connection lost"), true},
 	} {
 		if got := lost(tt.err); got != tt.lost {
@@ -189,6 +190,7 @@ func TestRecordings(t *testing.T) {
 	if body := read(); !strings.HasPrefix(body, `{"version":2,`) || !strings.HasSuffix(body, "\n") {
 		t.Errorf("while it runs: %q", body)
 	}
+	r.attach(pty, all).output("up") // it is in the recording, too
 	must(t, r.Host.Close(session, pty))
 	if body := read(); strings.Count(body, "\n") < 2 {
 		t.Errorf("%q", body)

@@ -131,12 +131,13 @@ func TestLeaseNeedsControl(t *testing.T) {
 	if m := e.propose(4, held.Lease.Revision, "", ""); m.Refused != "" || m.Lease.State != protocol.LeaseFree {
 		t.Errorf("leased %+v", m)
 	}
-	r.advance(5*time.Minute + jws.Skew - time.Second)
-	e.add(func() string { token, _ := r.grant(bob, view); return token }()) // the stream stays open
-	r.advance(2 * time.Second)
-	if m := e.propose(5, held.Lease.Revision+1, alice, controllerID); m.Refused == "" {
-		t.Errorf("a grant past its time: %+v", m)
-	}
+}
+
+// aboutToEnd has a grant end within two seconds, by the skew that its
+// verification allows.
+func aboutToEnd(g *jws.Grant) {
+	g.ExpiresAt = time.Now().Add(2*time.Second - jws.Skew).Unix()
+	g.IssuedAt = g.ExpiresAt - 60
 }
 
 func TestGrantsOfAStream(t *testing.T) {
@@ -169,54 +170,95 @@ func TestGrantsOfAStream(t *testing.T) {
 // TestEndOfTheLastGrant: a stream that nobody may view any more is closed.
 func TestEndOfTheLastGrant(t *testing.T) {
 	for what, end := range map[string]func(*rig, *terminalEnd, protocol.GrantID){
-		"expires":    func(r *rig, _ *terminalEnd, _ protocol.GrantID) { r.advance(5*time.Minute + jws.Skew + time.Second) },
+		"expires":    func(*rig, *terminalEnd, protocol.GrantID) {},
 		"is dropped": func(_ *rig, e *terminalEnd, id protocol.GrantID) { e.send(protocol.GrantDrop{GrantID: id}) },
+		"is revoked": func(r *rig, _ *terminalEnd, id protocol.GrantID) { r.Host.RevokeGrants(id) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			token, id := r.grant(alice, view)
+			token, id := r.grant(alice, view, func(g *jws.Grant) {
+				if what == "expires" {
+					aboutToEnd(g)
+				}
+			})
 			e := r.attach(r.pty(), token)
 			end(r, e, id)
 			e.ended()
+			if what == "is revoked" {
+				_, err := r.openTerminal(r.pty(), token)
+				wantKind(t, err, protocol.KindUnauthenticated)
+			}
 		})
 	}
 }
 
-// TestGrantList: what is valid keeps the stream, within the skew that its
-// verification allows, and what is not is forgotten.
-func TestGrantList(t *testing.T) {
+// TestRevokedController: what is revoked while its stream stays open, for
+// others, doesn't control any more.
+func TestRevokedController(t *testing.T) {
 	r := newRig(t)
-	list := newGrantList(r.Link, protocol.TerminalParams{SessionID: session, PTYID: "pty_1"})
-	short, _ := r.grant(alice, view, func(g *jws.Grant) { g.ExpiresAt = g.IssuedAt + 60 })
-	long, _ := r.grant(alice, view)
-	begin := r.clock()
-	for _, token := range []string{short, long, long} {
-		_, err := list.add(t.Context(), token)
-		must(t, err)
+	viewer, _ := r.grant(bob, view)
+	e := r.attach(r.pty(), viewer)
+	e.output("up")
+	token, id := r.grant(alice, control)
+	e.add(token)
+	held := e.propose(1, e.opened.Lease.Revision, alice, id)
+	if held.Refused != "" {
+		t.Fatalf("leased %+v", held)
 	}
-	for _, tt := range []struct {
-		after time.Duration
-		valid bool
-		left  int
-	}{
-		{time.Minute, true, 2},
-		{time.Minute + jws.Skew + time.Second, true, 1},
-		{5*time.Minute + jws.Skew - time.Second, true, 1},
-		{5*time.Minute + jws.Skew + time.Second, false, 0},
-	} {
-		if valid := list.anyValid(begin.Add(tt.after)); valid != tt.valid || len(list.grants) != tt.left {
-			t.Errorf("after %v: valid %v, %d grants; want %v, %d", tt.after, valid, len(list.grants), tt.valid, tt.left)
+	e.send(protocol.Input{Term: held.Lease.Term, Seq: 1, Client: "c1", Bytes: []byte("text")})
+	next[protocol.InputAck](e)
+	r.Host.RevokeGrants(id)
+	if m := next[protocol.Leased](e); m.Lease.State != protocol.LeaseFree {
+		t.Fatalf("leased %+v", m)
+	}
+	e.send(protocol.Input{Term: held.Lease.Term, Seq: 2, Client: "c1", Bytes: []byte("\r")})
+	if m := next[protocol.InputRefused](e); m.Reason != protocol.RefusedNotController {
+		t.Errorf("refused %+v", m)
+	}
+	if m := e.add(token); m.Refused == "" {
+		t.Errorf("granted %+v", m)
+	}
+	if m := e.propose(2, held.Lease.Revision+1, alice, id); m.Refused == "" {
+		t.Errorf("leased %+v", m)
+	}
+}
+
+// TestAgentInFront: a coding agent takes the terminal, whatever the relay says.
+func TestAgentInFront(t *testing.T) {
+	r := newRig(t)
+	pty := r.pty()
+	token, id := r.grant(alice, control)
+	e := r.attach(pty, token)
+	e.output("up")
+	held := e.propose(1, e.opened.Lease.Revision, alice, id)
+	_, err := r.Host.StartAgent(t.Context(), session, pty, protocol.AgentStart{Name: "robot", Command: "stty raw -echo; printf hi; cat"})
+	must(t, err)
+	if m := next[protocol.AgentReport](e); m.State != protocol.AgentRunning || m.Name != "robot" {
+		t.Errorf("agent %+v", m)
+	}
+	if m := next[protocol.Leased](e); m.Lease.Holder != protocol.AgentHolder || m.Lease.Term != held.Lease.Term+1 {
+		t.Errorf("leased %+v", m)
+	}
+	for _, term := range []uint64{held.Lease.Term, held.Lease.Term + 1} {
+		e.send(protocol.Input{Term: term, Seq: term, Client: "c1", Bytes: []byte("x")})
+		if m := next[protocol.InputRefused](e); m.Reason != protocol.RefusedAgentRunning {
+			t.Errorf("refused %+v", m)
 		}
 	}
-	for i := range maxGrants {
-		list.grants[protocol.NewGrantID()] = &jws.Grant{ExpiresAt: begin.Add(time.Duration(i) * time.Hour).Unix()}
+	if m := e.propose(2, held.Lease.Revision+1, alice, id); m.Refused != string(protocol.RefusedAgentRunning) {
+		t.Errorf("leased %+v", m)
 	}
-	_, err := list.add(t.Context(), long)
-	wantKind(t, err, protocol.KindTooMany)
-	r.advance(2 * time.Minute)
-	if _, err := list.add(t.Context(), long); err != nil {
-		t.Errorf("with room made by expiry: %v", err)
+	if late := r.attach(pty, token); late.opened.Agent == nil || late.opened.Agent.State != protocol.AgentRunning {
+		t.Errorf("opened %+v", late.opened)
+	}
+	_, err = r.Host.StopAgent(t.Context(), session, pty)
+	must(t, err)
+	if m := next[protocol.AgentReport](e); m.State != protocol.AgentStopped {
+		t.Errorf("agent %+v", m)
+	}
+	if m := next[protocol.Leased](e); m.Lease.Holder != alice || m.Lease.Term != held.Lease.Term+2 {
+		t.Errorf("leased %+v", m)
 	}
 }
 

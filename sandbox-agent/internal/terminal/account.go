@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 )
 
 // uidLocks is where agents of one machine agree who uses which uid.
@@ -90,7 +91,7 @@ func (as *accounts) reserve(a *account) error {
 		return fmt.Errorf("reserve a uid: %w", err)
 	}
 	busy := make(map[int]bool)
-	eachProcess(func(s procStat) { busy[s.uid] = true })
+	process.Each(func(s process.Stat) { busy[s.UID] = true })
 	for range uidRange {
 		uid := as.firstUID + as.next
 		as.next = (as.next + 1) % uidRange

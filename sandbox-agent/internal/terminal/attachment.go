@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/bytelog"
+	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/pace"
 )
 
@@ -35,15 +36,17 @@ type Attachment struct {
 	buf []byte // owned by Next: the bytes of the last DATA
 
 	// Guarded by terminal.mu.
-	cursor   bytelog.Cursor
-	outbox   []protocol.Message  // at most maxOutbox
-	space    [4]protocol.Message // of an outbox that is small, as it is when typing
-	present  map[protocol.UserID]int
-	wants    wish      // the keyframe asked for and not taken yet
-	keyframe *keyframe // taken and not delivered yet
-	sent     int       // bytes of it that are
-	ended    bool      // EXITED was returned
-	err      error     // why it is over
+	cursor    bytelog.Cursor
+	outbox    []protocol.Message  // at most maxOutbox
+	space     [4]protocol.Message // of an outbox that is small, as it is when typing
+	present   map[protocol.UserID]int
+	grants    map[protocol.GrantID]*jws.Grant // at most maxGrants; nil: none yet
+	bareSince time.Time                       // when they ran out; zero: they haven't
+	wants     wish                            // the keyframe asked for and not taken yet
+	keyframe  *keyframe                       // taken and not delivered yet
+	sent      int                             // bytes of it that are
+	ended     bool                            // EXITED was returned
+	err       error                           // why it is over
 }
 
 // Attach opens a stream to the terminal, at params.Since where the log still
@@ -78,11 +81,12 @@ func (t *Terminal) Attach(params protocol.TerminalParams) (*Attachment, protocol
 		Head:    t.output.Head(),
 		Gap:     params.Since != nil && !resumed,
 		Creator: t.info.CreatorID,
-		Claimed: t.lease.Claimed(),
-		Lease:   t.lease.Lease(time.Now()),
+		Claimed: t.control.lease.Claimed(),
+		Lease:   t.control.lease.Lease(time.Now()),
 		Pacers:  t.flow.gate.Pacers(time.Now()),
 
 		Recording: t.recordingID(),
+		Agent:     t.stage.report(),
 	}
 	opened.Cols, opened.Rows = t.output.SizeAt(opened.Offset)
 	if exited, ok := t.output.Exited(); ok {
@@ -108,11 +112,11 @@ func (t *Terminal) newcomer() bytelog.Cursor {
 // Next returns the next message for the relay and waits until there is one.
 // DATA, RESIZED, KEYFRAME and EXITED come in the order of the log; RESET when
 // the relay was so slow that the log lost its place. Messages beside the log
-// (LEASED, INPUT_ACK, INPUT_REFUSED, RECORDING, those of [Attachment.Post])
+// (LEASED, AGENT, INPUT_ACK, INPUT_REFUSED, RECORDING, those of [Attachment.Post])
 // overtake it, but don't part the pieces of a keyframe. A DATA's
 // bytes are valid until the next call, a KEYFRAME's for ever. After EXITED it returns io.EOF, after
-// Close net.ErrClosed; also ctx's error, and KindTooMany for a relay that
-// doesn't read.
+// Close net.ErrClosed, and [ErrNoGrant] when nobody may view the terminal any
+// more; also ctx's error, and KindTooMany for a relay that doesn't read.
 func (a *Attachment) Next(ctx context.Context) (protocol.Message, error) {
 	for {
 		m, err := a.poll()
@@ -132,6 +136,9 @@ func (a *Attachment) poll() (protocol.Message, error) {
 	t := a.terminal
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if !t.ended.IsZero() {
+		t.checkGrants(time.Now()) // keep does it no more
+	}
 	switch {
 	case a.err != nil:
 		return nil, a.err
@@ -226,7 +233,7 @@ func (a *Attachment) end(leave func(*pace.Gate)) {
 	a.keyframe = nil
 	leave(&t.flow.gate)
 	t.paced()
-	if holder := t.lease.Lease(time.Now()).Holder; a.present[holder] > 0 {
+	if holder := t.control.lease.Lease(time.Now()).Holder; a.present[holder] > 0 {
 		t.present(holder)
 	}
 }

@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"io"
+	"log/slog"
 	"testing"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -72,4 +73,24 @@ func BenchmarkOutput(b *testing.B) {
 			}
 		}
 	}
+}
+
+// BenchmarkKey types a key into a terminal whose program takes it at once, and
+// takes the ack.
+func BenchmarkKey(b *testing.B) {
+	dev, proc := newFakeDevice(), newFakeProcess()
+	dev.room = 1 << 60
+	term := newTerminal(session, protocol.PTYInfo{ID: "pty_1", Cols: 80, Rows: 24}, newProgram(dev, proc), site{}, slog.New(slog.DiscardHandler))
+	v := attach(b, term, nil)
+	key := protocol.Input{Term: v.propose(alice).Lease.Term, Client: "c", Bytes: []byte("x")}
+	b.ReportAllocs()
+	for b.Loop() {
+		key.Seq++
+		v.Input(key)
+		if m, err := v.poll(); m == nil || err != nil {
+			b.Fatal(m, err)
+		}
+	}
+	dev.Close()
+	term.own.reader.Wait()
 }

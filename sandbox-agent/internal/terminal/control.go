@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/lease"
 )
 
 const (
@@ -23,27 +25,71 @@ type sizeLimiter struct {
 	last       time.Time // when a size was last applied
 }
 
+// control says who may type, and by what right. The terminal's mutex guards it.
+type control struct {
+	lease *lease.Register
+	grant *jws.Grant // under which the lease is held; nil: it is free, or a coding agent's
+	due   time.Time  // when a grant ends or somebody is out of grants; zero: never
+}
+
 // Propose asks for a change of the lease. LEASED answers it, on this
-// attachment with p's id and on all others with none. The caller has checked
-// that the next holder's grant allows control here; a relay proposes only
-// those who are connected to it.
+// attachment with p's id and on all others with none. The next holder needs a
+// grant of this attachment that allows to control the terminal; freeing the
+// lease needs none. Nothing changes while a coding agent runs. A relay proposes
+// only those who are connected to it.
 func (a *Attachment) Propose(p protocol.LeaseProposal) {
 	t := a.terminal
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.ended.IsZero() {
+	now := time.Now()
+	if a.err != nil {
+		return
+	}
+	grant, err := a.mayHold(p.Next, now)
+	switch {
+	case !t.ended.IsZero():
 		a.refuseProposal(p.ID, protocol.KindEnded.Text())
+		return
+	case t.stage.state() == protocol.AgentRunning:
+		a.refuseProposal(p.ID, string(protocol.RefusedAgentRunning))
+		return
+	case err != nil:
+		a.refuseProposal(p.ID, err.Error())
 		return
 	}
 	next := p.Next.Holder
-	if _, err := t.lease.Propose(p, max(t.sockets(next), 1), time.Now()); err != nil {
+	if _, err := t.control.lease.Propose(p, max(t.sockets(next), 1), now); err != nil {
 		a.refuseProposal(p.ID, protocol.AsError(err).Error())
 		return
 	}
 	if next != "" && a.present[next] == 0 {
 		a.setPresent(next, 1)
 	}
+	t.heldUnder(grant)
 	t.leaseChanged(a, p.ID)
+}
+
+// assign makes next the holder, or frees the lease, as the terminal itself
+// decides. A holder who stays gets a new term all the same. It is called with mu
+// held; leaseChanged must follow.
+func (t *Terminal) assign(next protocol.LeaseNext, grant *jws.Grant) {
+	now := time.Now()
+	steps := []protocol.LeaseNext{next}
+	if held := t.control.lease.Lease(now); next.Holder != "" && held.Holder == next.Holder {
+		steps = []protocol.LeaseNext{{}, next}
+	}
+	t.control.lease.Expire(now)
+	for _, step := range steps {
+		p := protocol.LeaseProposal{ExpectRevision: t.control.lease.Lease(now).Revision, Next: step}
+		sockets := t.sockets(step.Holder)
+		if step.Holder == protocol.AgentHolder {
+			sockets = 1
+		}
+		if _, err := t.control.lease.Propose(p, sockets, now); err != nil {
+			panic("terminal: a lease can't be assigned: " + err.Error()) // its revision is the present one
+		}
+	}
+	t.heldUnder(grant)
 }
 
 // RefuseProposal answers the proposal id with the lease as it stands, for a
@@ -55,35 +101,17 @@ func (a *Attachment) RefuseProposal(id uint64, reason string) {
 }
 
 func (a *Attachment) refuseProposal(id uint64, reason string) {
-	a.post(protocol.Leased{ID: id, Lease: a.terminal.lease.Lease(time.Now()), Refused: reason})
-}
-
-// Revoke frees the lease if it is held under grant, which is no longer valid.
-// It reports whether it was.
-func (t *Terminal) Revoke(grant protocol.GrantID) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := time.Now()
-	held := t.lease.Lease(now)
-	if held.State == protocol.LeaseFree || held.GrantID != grant {
-		return false
-	}
-	if _, err := t.lease.Propose(protocol.LeaseProposal{ExpectRevision: held.Revision}, 0, now); err != nil {
-		t.log.Error("a lease can't be freed", "error", err)
-		return false
-	}
-	t.leaseChanged(nil, 0)
-	return true
+	a.post(protocol.Leased{ID: id, Lease: a.terminal.control.lease.Lease(time.Now()), Refused: reason})
 }
 
 // Holder notes how many sockets a user has at the relay of this attachment.
 // When the lease's holder has none left anywhere, the grace begins; it ends
-// when one is back.
+// when one is back. A coding agent that holds it has no sockets to lose.
 func (a *Attachment) Holder(h protocol.Holder) {
 	t := a.terminal
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if a.err != nil {
+	if a.err != nil || h.User == protocol.AgentHolder {
 		return
 	}
 	a.setPresent(h.User, h.Sockets)
@@ -110,7 +138,7 @@ func (t *Terminal) sockets(user protocol.UserID) (n int) {
 
 // present tells the lease how many sockets user has. It is called with mu held.
 func (t *Terminal) present(user protocol.UserID) {
-	if t.ended.IsZero() && t.lease.Sockets(user, t.sockets(user), time.Now()) {
+	if t.ended.IsZero() && t.control.lease.Sockets(user, t.sockets(user), time.Now()) {
 		t.leaseChanged(nil, 0)
 	}
 }
@@ -119,7 +147,13 @@ func (t *Terminal) present(user protocol.UserID) {
 // The proposer, if any, gets it as the answer to its proposal id. It is called
 // with mu held.
 func (t *Terminal) leaseChanged(proposer *Attachment, id uint64) {
-	leased := protocol.Leased{Lease: t.lease.Lease(time.Now())}
+	leased := protocol.Leased{Lease: t.control.lease.Lease(time.Now())}
+	if leased.Lease.Holder == "" {
+		t.control.grant = nil
+	}
+	if t.site.leased != nil {
+		t.site.leased(leased.Lease)
+	}
 	for a := range t.attachments {
 		leased.ID = 0 // unasked
 		if a == proposer {
@@ -131,8 +165,8 @@ func (t *Terminal) leaseChanged(proposer *Attachment, id uint64) {
 	t.poke()
 }
 
-// Resize asks for another size under r's term; under any other nothing
-// happens. The size becomes an event in the log once it is applied, which may
+// Resize asks for another size under r's term; under any other, and while a
+// coding agent runs, nothing happens. The size becomes an event in the log once it is applied, which may
 // take a moment when sizes follow each other closely.
 func (a *Attachment) Resize(r protocol.Resize) {
 	t := a.terminal
@@ -141,8 +175,35 @@ func (a *Attachment) Resize(r protocol.Resize) {
 	if _, ok := t.mayType(r.Term); !ok || a.err != nil {
 		return
 	}
-	t.size.cols = min(max(r.Cols, protocol.MinCols), protocol.MaxCols)
-	t.size.rows = min(max(r.Rows, protocol.MinRows), protocol.MaxRows)
+	t.resize(r.Cols, r.Rows)
+}
+
+// Resize gives the terminal id of session another size, whoever controls it. It
+// fails with KindInvalid for a size below protocol.MinCols × protocol.MinRows,
+// takes one beyond the largest as that, and fails with KindEnded when the
+// program has ended. The size is in force a moment later when sizes follow each
+// other closely.
+func (h *Host) Resize(session protocol.SessionID, id protocol.PTYID, cols, rows int) error {
+	if cols < protocol.MinCols || rows < protocol.MinRows {
+		return protocol.Errorf(protocol.KindInvalid, "not a size: %d×%d", cols, rows)
+	}
+	t, err := h.Get(session, id)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ended.IsZero() {
+		return protocol.Errorf(protocol.KindEnded, "the program has ended")
+	}
+	t.resize(cols, rows)
+	return nil
+}
+
+// resize asks for another size. It is called with mu held.
+func (t *Terminal) resize(cols, rows int) {
+	t.size.cols = min(max(cols, protocol.MinCols), protocol.MaxCols)
+	t.size.rows = min(max(rows, protocol.MinRows), protocol.MaxRows)
 	if t.applySize(time.Now()) > 0 {
 		t.poke()
 	}
@@ -159,7 +220,7 @@ func (t *Terminal) applySize(now time.Time) (wait time.Duration) {
 	}
 	cols, rows := t.size.cols, t.size.rows
 	t.size = sizeLimiter{last: now}
-	if err := t.dev.Resize(cols, rows); err != nil {
+	if err := t.stage.front.dev.Resize(cols, rows); err != nil {
 		t.log.Warn("resizing a terminal failed", "error", err)
 		return 0
 	}
@@ -180,16 +241,16 @@ func (t *Terminal) tick() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	if t.lease.Expire(now) {
+	if t.control.lease.Expire(now) {
 		t.leaseChanged(nil, 0)
 	}
 	next := noDeadline
 	if wait := t.applySize(now); wait > 0 {
 		next = wait
 	}
-	if deadline, ok := t.lease.Deadline(); ok {
+	if deadline, ok := t.control.lease.Deadline(); ok {
 		next = min(next, deadline.Sub(now))
 	}
-	next = min(next, t.takeKeyframes(now), t.letGo(now))
+	next = min(next, t.takeKeyframes(now), t.letGo(now), t.checkGrants(now))
 	return max(next, 0)
 }

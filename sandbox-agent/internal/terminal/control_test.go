@@ -20,6 +20,7 @@ func TestProposals(t *testing.T) {
 		if seen := want[protocol.Leased](other); seen.ID != 0 || seen.Lease != taken.Lease {
 			t.Fatalf("%+v", seen)
 		}
+		v.mayControl(bob, "gr_2")
 		v.Propose(protocol.LeaseProposal{ID: 9, ExpectRevision: taken.Lease.Revision - 1, Next: protocol.LeaseNext{Holder: bob, GrantID: "gr_2"}})
 		if late := want[protocol.Leased](v); late.ID != 9 || late.Refused == "" || late.Lease != taken.Lease {
 			t.Fatalf("%+v", late)
@@ -96,24 +97,6 @@ func TestLostTunnel(t *testing.T) {
 		if l := want[protocol.Leased](third).Lease; l.State != protocol.LeaseHeld {
 			t.Fatalf("%+v", l)
 		}
-	})
-}
-
-func TestRevoke(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
-		v := r.attach(t, nil)
-		if r.Revoke("gr_1") {
-			t.Fatal("a free lease was revoked")
-		}
-		term := v.propose(alice).Lease.Term
-		if r.Revoke("gr_2") || !r.Revoke("gr_1") {
-			t.Fatal("wrong grant revoked")
-		}
-		if l := want[protocol.Leased](v).Lease; l.State != protocol.LeaseFree {
-			t.Fatalf("%+v", l)
-		}
-		v.typed(term, 1, "x")
-		v.wantRefused(1, protocol.RefusedNotController)
 	})
 }
 

@@ -3,6 +3,7 @@ package terminal
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -12,7 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
 )
 
 const (
@@ -132,6 +136,9 @@ type fakeProcess struct {
 	running  bool
 	leftover int
 	got      []syscall.Signal
+	heeds    syscall.Signal // another signal that ends the program
+	stuck    bool           // Freeze fails
+	frozen   bool
 }
 
 func newFakeProcess() *fakeProcess {
@@ -157,15 +164,28 @@ func (p *fakeProcess) SignalAll(sig syscall.Signal) int {
 	if n > 0 && sig != 0 {
 		p.got = append(p.got, sig)
 	}
-	if sig == syscall.SIGKILL || sig == syscall.SIGHUP && !p.stubborn {
+	ends := sig == syscall.SIGKILL || sig == syscall.SIGHUP && !p.stubborn
+	if ends {
 		p.leftover = 0
-		if p.running {
-			p.running = false
-			p.exits <- exit{-1, "SIG" + map[syscall.Signal]string{syscall.SIGKILL: "KILL", syscall.SIGHUP: "HUP"}[sig]}
-		}
+	}
+	if p.running && (ends || sig != 0 && sig == p.heeds) {
+		p.running = false
+		p.exits <- exit{-1, unix.SignalName(sig)}
 	}
 	return n
 }
+
+func (p *fakeProcess) Freeze(on bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stuck && on {
+		return errors.New("it escapes")
+	}
+	p.frozen = on
+	return nil
+}
+
+func (p *fakeProcess) Dir() string { return "" }
 
 // exit ends the program by itself.
 func (p *fakeProcess) exit(code int) {
@@ -186,7 +206,7 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{dev: newFakeDevice(), proc: newFakeProcess()}
 	info := protocol.PTYInfo{ID: "pty_1", CreatorID: alice, Cols: 80, Rows: 24}
-	r.Terminal = newTerminal(session, info, r.dev, r.proc, sinks{}, slog.New(slog.DiscardHandler))
+	r.Terminal = newTerminal(session, info, newProgram(r.dev, r.proc), site{}, slog.New(slog.DiscardHandler))
 	go r.keep(func() {})
 	t.Cleanup(func() {
 		r.kill()
@@ -253,14 +273,38 @@ func want[M protocol.Message](v *viewer) M {
 	return got
 }
 
+// grantOf returns a grant of user's that is good for d and allows to view
+// everything, and more.
+func grantOf(user protocol.UserID, id protocol.GrantID, d time.Duration, more ...protocol.Capability) *jws.Grant {
+	now := time.Now()
+	return &jws.Grant{
+		Subject: user, Session: session, PTYs: []string{jws.AllPTYs}, Caps: append(more, protocol.CapView),
+		IssuedAt: now.Unix(), ExpiresAt: now.Add(d - jws.Skew).Unix(), ID: id,
+	}
+}
+
+// mayControl adds a grant of user's to control the terminal for ten minutes.
+func (v *viewer) mayControl(user protocol.UserID, id protocol.GrantID) {
+	v.t.Helper()
+	v.mayControlFor(user, id, 10*time.Minute)
+}
+
+func (v *viewer) mayControlFor(user protocol.UserID, id protocol.GrantID, d time.Duration) {
+	v.t.Helper()
+	if err := v.AddGrant(grantOf(user, id, d, protocol.CapControl)); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
 // propose makes holder the next controller, or nobody, and returns the answer.
 func (v *viewer) propose(holder protocol.UserID) protocol.Leased {
 	v.t.Helper()
 	p := protocol.LeaseProposal{ID: 7}
 	v.terminal.mu.Lock()
-	p.ExpectRevision = v.terminal.lease.Lease(time.Now()).Revision
+	p.ExpectRevision = v.terminal.control.lease.Lease(time.Now()).Revision
 	v.terminal.mu.Unlock()
 	if holder != "" {
+		v.mayControl(holder, "gr_1")
 		p.Next = protocol.LeaseNext{Holder: holder, GrantID: "gr_1"}
 	}
 	v.Propose(p)

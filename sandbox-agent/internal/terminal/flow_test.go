@@ -25,7 +25,7 @@ func (r *rig) flood(limit int) int {
 	for range limit / readBytes {
 		synctest.Wait()
 		r.mu.Lock()
-		waiting := r.flow.waiting
+		waiting := r.own.waiting
 		r.mu.Unlock()
 		if waiting {
 			break
@@ -302,7 +302,7 @@ func BenchmarkFlood(b *testing.B) {
 	for _, viewers := range []int{0, 1} {
 		b.Run(fmt.Sprintf("viewers=%d", viewers), func(b *testing.B) {
 			dev, proc := newFakeDevice(), newFakeProcess()
-			term := newTerminal(session, protocol.PTYInfo{ID: "pty_1", Cols: 80, Rows: 24}, dev, proc, sinks{}, slog.New(slog.DiscardHandler))
+			term := newTerminal(session, protocol.PTYInfo{ID: "pty_1", Cols: 80, Rows: 24}, newProgram(dev, proc), site{}, slog.New(slog.DiscardHandler))
 			var a *viewer
 			if viewers > 0 {
 				a = attach(b, term, nil)
@@ -323,7 +323,7 @@ func BenchmarkFlood(b *testing.B) {
 				}
 			}
 			dev.Close()
-			term.life.reader.Wait()
+			term.own.reader.Wait()
 		})
 	}
 }

@@ -10,6 +10,7 @@ type grid interface {
 	Flush(out []byte) []byte
 	Resize(cols, rows int)
 	AppendKeyframe(dst []byte, history int) []byte
+	AppendHandover(dst []byte, to screen.Modes) ([]byte, screen.Modes)
 }
 
 var _ grid = (*screen.Screen)(nil)

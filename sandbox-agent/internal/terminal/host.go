@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/spill"
 )
@@ -51,8 +52,17 @@ type Config struct {
 	Shell     string       // default: $SHELL, /bin/bash or /bin/sh
 	Logger    *slog.Logger // default: nowhere
 
+	SearchPath string // PATH of terminals; default DefaultSearchPath
+
 	Recordings *recording.Store // nil: nothing is recorded
 	Spill      *spill.Store     // nil: a log is its window alone
+
+	// Revoked are the grants that are void. Default: an empty set.
+	Revoked *jws.RevocationSet
+	// OnLease, if any, is told of each change of a terminal's lease, one after
+	// the other and a terminal's in their order. A change is left out, which
+	// its revision shows, when maxLeaseChanges wait for OnLease.
+	OnLease func(protocol.SessionID, protocol.PTYID, protocol.Lease)
 }
 
 // A Host runs the terminals of one sandbox. It is safe for concurrent use.
@@ -66,7 +76,8 @@ type Host struct {
 	log      *slog.Logger
 	accounts *accounts
 	launch   launcher
-	unheed   func() // stops what heedSignals began
+	unheed   func()        // stops what heedSignals began
+	leases   *leaseChanges // nil: nobody is told
 
 	terminals sync.WaitGroup // one for each terminal, until it is released
 
@@ -114,10 +125,16 @@ func newHost(config Config, launch launcher) (*Host, error) {
 	if config.Shell == "" {
 		config.Shell = findShell()
 	}
+	if config.SearchPath == "" {
+		config.SearchPath = DefaultSearchPath
+	}
+	if config.Revoked == nil {
+		config.Revoked = jws.NewRevocationSet()
+	}
 	if err := prepareFolders(config); err != nil {
 		return nil, fmt.Errorf("terminal: %w", err)
 	}
-	return &Host{
+	h := &Host{
 		config: config,
 		log:    config.Logger,
 		accounts: &accounts{
@@ -128,7 +145,12 @@ func newHost(config Config, launch launcher) (*Host, error) {
 		unheed:   func() {},
 		listed:   make(map[protocol.PTYID]*Terminal),
 		starting: make(map[protocol.PTYID]struct{}),
-	}, nil
+	}
+	if config.OnLease != nil {
+		h.leases = newLeaseChanges(config.OnLease, config.Logger)
+	}
+	config.Revoked.OnChange(h.dropRevoked)
+	return h, nil
 }
 
 // prepareFolders makes the workspace, shared by all terminals through its
@@ -223,22 +245,25 @@ func (h *Host) start(session protocol.SessionID, id protocol.PTYID, p protocol.P
 		ID: id, CreatorID: p.CreatorID, Command: commandLine(p, l), Cols: l.cols, Rows: l.rows,
 		CreatedAt: time.Now().UnixMilli(),
 	}
-	to := sinks{spill: h.config.Spill}
+	at := site{launched: l, spill: h.config.Spill, revoked: h.config.Revoked}
+	if h.leases != nil {
+		at.leased = func(lease protocol.Lease) { h.leases.note(session, id, lease) }
+	}
 	if p.Record {
-		if to.tape, err = h.tape(session, info); err != nil {
+		if at.tape, err = h.tape(session, info); err != nil {
 			h.release(a)
 			return nil, err
 		}
 	}
 	dev, proc, err := h.launch(l)
 	if err != nil {
-		if to.tape != nil {
-			err = errors.Join(err, to.tape.Discard())
+		if at.tape != nil {
+			err = errors.Join(err, at.tape.Discard())
 		}
 		h.release(a)
 		return nil, err
 	}
-	t = newTerminal(session, info, dev, proc, to, h.log.With("pty", id))
+	t = newTerminal(session, info, newProgram(dev, proc), at, h.log.With("pty", id))
 	go t.keep(func() { // Shutdown waits for it
 		h.release(a)
 		h.terminals.Done()
@@ -402,5 +427,6 @@ func (h *Host) Shutdown(ctx context.Context) {
 	})
 	defer stop()
 	h.terminals.Wait()
+	h.leases.end()
 	h.unheed()
 }

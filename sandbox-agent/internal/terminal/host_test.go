@@ -22,17 +22,20 @@ type fakeHost struct {
 	*Host
 	mu       sync.Mutex
 	launched []*rig
+	plans    []launch // of them
 	fail     error
 }
 
-func newFakeHost(t *testing.T) *fakeHost {
+func newFakeHost(t *testing.T, change ...func(*Config)) *fakeHost {
 	t.Helper()
 	h := new(fakeHost)
 	dir := t.TempDir()
 	var err error
-	h.Host, err = newHost(Config{
-		Workspace: filepath.Join(dir, "workspace"), Homes: filepath.Join(dir, "homes"), Isolation: IsolationNone,
-	}, h.start)
+	config := Config{Workspace: filepath.Join(dir, "workspace"), Homes: filepath.Join(dir, "homes"), Isolation: IsolationNone}
+	for _, f := range change {
+		f(&config)
+	}
+	h.Host, err = newHost(config, h.start)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,14 +43,14 @@ func newFakeHost(t *testing.T) *fakeHost {
 	return h
 }
 
-func (h *fakeHost) start(l launch) (device, process, error) {
+func (h *fakeHost) start(l launch) (device, child, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.fail != nil {
 		return nil, nil, h.fail
 	}
 	r := &rig{dev: newFakeDevice(), proc: newFakeProcess()}
-	h.launched = append(h.launched, r)
+	h.launched, h.plans = append(h.launched, r), append(h.plans, l)
 	return r.dev, r.proc, nil
 }
 

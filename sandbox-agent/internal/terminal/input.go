@@ -32,10 +32,8 @@ type queuedInput struct {
 // inputQueue is what waits to be written to the PTY. The terminal's mutex
 // guards it.
 type inputQueue struct {
-	answers  []byte        // to terminal queries
-	items    []queuedInput // at most maxQueuedItems
-	bytes    int           // in items, at most protocol.MaxInputQueued
-	flushing bool          // flush runs
+	items []queuedInput // at most maxQueuedItems
+	bytes int           // in items, at most protocol.MaxInputQueued
 
 	// Input is taken in once and written once, in this order.
 	accepted *lease.Window
@@ -46,9 +44,11 @@ func newInputQueue() inputQueue {
 	return inputQueue{accepted: lease.NewWindow(maxClients), written: lease.NewWindow(maxClients)}
 }
 
-func (q *inputQueue) answer(p []byte) {
-	if len(q.answers)+len(p) <= maxAnswerBytes {
-		q.answers = append(q.answers, p...)
+// answer queues the answer to a query of p's. It is called with terminal.mu
+// held.
+func (p *program) answer(answer []byte) {
+	if len(p.answers)+len(answer) <= maxAnswerBytes {
+		p.answers = append(p.answers, answer...)
 	}
 }
 
@@ -135,54 +135,61 @@ func (t *Terminal) mayType(term uint64) (protocol.RefusalReason, bool) {
 	if !t.ended.IsZero() {
 		return protocol.RefusedEnded, false
 	}
-	return t.lease.Check(term)
+	if t.stage.state() == protocol.AgentRunning {
+		return protocol.RefusedAgentRunning, false
+	}
+	return t.control.lease.Check(term)
 }
 
-// pump writes what the PTY has room for, and leaves the rest to flush. It is
-// called with mu held.
+// pump writes what the PTY in front has room for, and leaves the rest to flush.
+// It is called with mu held.
 func (t *Terminal) pump() {
-	if t.input.flushing || !t.ended.IsZero() || t.writeInput() {
+	p := t.stage.front
+	if p.flushing || !t.ended.IsZero() || t.writeInput() {
 		return
 	}
-	t.input.flushing = true
-	t.life.writers.Go(t.flush) // finish waits for it
+	p.flushing = true
+	t.life.writers.Go(func() { t.flush(p) }) // finish waits for it
 }
 
-// flush writes the queue as the PTY gets room, until it is empty.
-func (t *Terminal) flush() {
-	err := t.dev.WhenWritable(func() bool {
+// flush writes the queue as the PTY of p gets room, until it is empty or p is
+// not in front.
+func (t *Terminal) flush(p *program) {
+	err := p.dev.WhenWritable(func() bool {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		done := t.writeInput()
-		t.input.flushing = !done
+		done := p != t.stage.front || t.writeInput()
+		p.flushing = !done
 		return done
 	})
 	if err != nil {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.input.flushing = false
-		t.refuseAll(protocol.RefusedEnded)
+		p.flushing = false
+		if p == t.stage.front {
+			t.refuseAll()
+		}
 	}
 }
 
-// writeInput writes as much of the queue as there is room for and reports
-// whether that was all. An answer to a query goes between two inputs, never
+// writeInput writes as much of the queue as there is room for in front and
+// reports whether that was all. An answer to a query goes between two inputs, never
 // into one. It is called with mu held, so no other term can begin meanwhile.
 func (t *Terminal) writeInput() (done bool) {
-	q := &t.input
-	for len(q.answers)+len(q.items) > 0 {
-		p := q.answers
+	q, front := &t.input, t.stage.front
+	for len(front.answers)+len(q.items) > 0 {
+		p := front.answers
 		answering := len(p) > 0 && (len(q.items) == 0 || !q.items[0].begun)
 		if !answering {
 			p = q.items[0].rest
 		}
-		n, err := t.dev.Offer(p)
+		n, err := front.dev.Offer(p)
 		switch {
 		case err != nil: // the PTY is closed, its end will be recorded
-			t.refuseAll(protocol.RefusedEnded)
+			t.refuseAll()
 			return true
 		case answering:
-			q.answers = append(q.answers[:0], p[n:]...)
+			front.answers = append(front.answers[:0], p[n:]...)
 		default:
 			q.items[0].rest, q.items[0].begun = p[n:], q.items[0].begun || n > 0
 			q.bytes -= n
@@ -203,14 +210,20 @@ func (t *Terminal) writeInput() (done bool) {
 // too: the rest of it is not written. It is called with mu held.
 func (t *Terminal) refuseStale() {
 	t.refuseWhere(func(item queuedInput) (protocol.RefusalReason, bool) {
-		reason, ok := t.lease.Check(item.term)
+		reason, ok := t.mayType(item.term)
 		return reason, !ok
 	})
 }
 
-// refuseAll refuses everything queued. It is called with mu held.
-func (t *Terminal) refuseAll(reason protocol.RefusalReason) {
-	t.input.answers = nil
+// refuseAll refuses everything queued for the program in front, which takes
+// nothing any more. What was meant for a coding agent is not for the program
+// behind. It is called with mu held.
+func (t *Terminal) refuseAll() {
+	reason := protocol.RefusedEnded
+	if t.stage.front != t.own {
+		reason = protocol.RefusedStaleTerm
+	}
+	t.stage.front.answers = nil
 	t.refuseWhere(func(queuedInput) (protocol.RefusalReason, bool) { return reason, true })
 }
 

@@ -45,6 +45,10 @@ func (g *fakeGrid) Write(out, answers, p []byte) (o, a []byte) {
 func (g *fakeGrid) Flush(out []byte) []byte { return out }
 func (g *fakeGrid) Resize(cols, rows int)   { g.cols, g.rows = cols, rows }
 
+func (g *fakeGrid) AppendHandover(dst []byte, _ screen.Modes) ([]byte, screen.Modes) {
+	return append(dst, '|'), screen.Modes{}
+}
+
 func (g *fakeGrid) AppendKeyframe(dst []byte, history int) []byte {
 	n := len(dst)
 	dst = fmt.Appendf(dst, "[%d bytes, %dx%d]", g.seen, g.cols, g.rows)
@@ -342,8 +346,8 @@ func TestKeyframeModel(t *testing.T) {
 		hidden := struct{ testing.TB }{t} // rapid asks a *testing.T for its deadline, which a bubble forbids
 		rapid.Check(hidden, func(rt *rapid.T) {
 			r := &rig{dev: newFakeDevice(), proc: newFakeProcess()}
-			r.Terminal = newTerminal(session, protocol.PTYInfo{ID: "pty_1", Cols: 80, Rows: 24}, r.dev, r.proc, sinks{}, slog.New(slog.DiscardHandler))
-			defer r.life.reader.Wait()
+			r.Terminal = newTerminal(session, protocol.PTYInfo{ID: "pty_1", Cols: 80, Rows: 24}, newProgram(r.dev, r.proc), site{}, slog.New(slog.DiscardHandler))
+			defer r.own.reader.Wait()
 			defer r.dev.Close()
 			r.withGrid()
 			v := attach(t, r.Terminal, nil)

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/fairlead/fairlead/protocol"
 )
 
 const (
@@ -29,8 +27,8 @@ type life struct {
 	killing latch         // and at once
 	gone    chan struct{} // closed when everything is released
 
-	reader    sync.WaitGroup // read
 	writers   sync.WaitGroup // flush; only added to before the end
+	agents    sync.WaitGroup // attend; the same
 	followers sync.WaitGroup // of the log; the same
 }
 
@@ -59,23 +57,27 @@ func (t *Terminal) kill() {
 	t.life.killing.raise()
 }
 
-// keep owns the terminal's life: it runs the deadlines of lease and size, ends
-// the program when asked to, records its end, and calls release when nothing
-// of it is left.
+// keep owns the terminal's life: it runs the deadlines of lease, grants and size,
+// ends the programs when asked to, records the end, and calls release when
+// nothing is left.
 func (t *Terminal) keep(release func()) {
 	exits := make(chan exit, 1)
-	go func() { exits <- t.proc.Wait() }() // received below
+	go func() { exits <- t.own.proc.Wait() }() // received below
 	deadline := time.NewTimer(t.tick())
 	defer deadline.Stop()
 	closing, killing := t.life.closing.c, t.life.killing.c
 	var again, patience <-chan time.Time
+	var left *exit // the terminal's own program, when it has ended
 	for {
-		select {
-		case e := <-exits:
-			t.finish(e)
+		if left != nil && t.mayEnd() {
+			t.finish(*left)
 			release()
 			close(t.life.gone)
 			return
+		}
+		select {
+		case e := <-exits:
+			left = &e
 		case <-t.life.changed:
 			deadline.Reset(t.tick())
 		case <-deadline.C:
@@ -83,10 +85,10 @@ func (t *Terminal) keep(release func()) {
 		case <-closing:
 			closing = nil
 			again, patience = time.After(hangUpEvery), time.After(killAfter)
-			t.hangUp()
+			t.signalAll(syscall.SIGHUP, syscall.SIGCONT)
 		case <-again:
 			again = time.After(hangUpEvery)
-			t.hangUp()
+			t.signalAll(syscall.SIGHUP, syscall.SIGCONT)
 		case <-killing:
 			killing = nil
 			patience = time.After(0)
@@ -94,30 +96,39 @@ func (t *Terminal) keep(release func()) {
 			// Again until it has ended: what is forked meanwhile escapes one round.
 			again, patience = nil, time.After(sweepEvery)
 			t.life.killing.raise() // sweep need not be patient either
-			t.proc.SignalAll(syscall.SIGKILL)
+			t.signalAll(syscall.SIGKILL)
 		}
 	}
 }
 
-// hangUp tells everything in the terminal to end, stopped jobs too, and returns
-// how much there was.
-func (t *Terminal) hangUp() int {
-	n := t.proc.SignalAll(syscall.SIGHUP)
-	if n > 0 {
-		t.proc.SignalAll(syscall.SIGCONT)
-	}
-	return n
+// mayEnd reports whether no coding agent is in front of the terminal's own
+// program, which has ended, and lets no other come.
+func (t *Terminal) mayEnd() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stage.leaving = true
+	return !t.stage.starting && t.stage.front == t.own
 }
 
-// finish takes what output is left, records the end and clears away what the
-// program left running.
-func (t *Terminal) finish(e exit) {
+// signalAll sends signals to everything in the terminal, a coding agent too.
+func (t *Terminal) signalAll(signals ...syscall.Signal) {
 	t.mu.Lock()
-	t.lift() // what the PTY still holds is little, and the end has to be known
+	front := t.stage.front
 	t.mu.Unlock()
+	for _, sig := range signals {
+		t.own.proc.SignalAll(sig)
+		if front != t.own {
+			front.proc.SignalAll(sig)
+		}
+	}
+}
+
+// drain takes what output of p, which has ended, is left, and closes its PTY.
+func (t *Terminal) drain(p *program) {
+	t.lift(p)
 	drained := make(chan struct{})
 	go func() { // ends when read does, at the latest after Close below
-		t.life.reader.Wait()
+		p.reader.Wait()
 		close(drained)
 	}()
 	late := time.NewTimer(drainFor)
@@ -126,37 +137,49 @@ func (t *Terminal) finish(e exit) {
 	case <-drained:
 	case <-late.C: // something else holds the PTY open
 	}
-	t.closeDevice()
+	if err := p.dev.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+		t.log.Warn("closing a terminal failed", "error", err)
+	}
 	<-drained
+}
 
+// finish takes what output is left, records the end and clears away what the
+// program left running.
+func (t *Terminal) finish(e exit) {
+	t.drain(t.own)
 	t.mu.Lock()
 	t.ended = time.Now()
 	t.output.Exit(e.code, e.signal)
-	t.refuseAll(protocol.RefusedEnded)
+	t.refuseAll()
 	t.takeKeyframes(t.ended) // keep runs no deadlines any more
 	t.wakeAll()
 	t.mu.Unlock()
 	t.life.writers.Wait()
 	t.life.followers.Wait()
 	t.log.Info("terminal ended", "code", e.code, "signal", e.signal)
-	t.sweep()
+	t.life.agents.Wait()
+	t.sweep(t.own.proc, killAfter)
 }
 
-func (t *Terminal) closeDevice() {
-	if err := t.dev.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
-		t.log.Warn("closing a terminal failed", "error", err)
+// hangUp tells everything of proc to end, stopped jobs too, and returns how much
+// there was.
+func hangUp(proc child) int {
+	n := proc.SignalAll(syscall.SIGHUP)
+	if n > 0 {
+		proc.SignalAll(syscall.SIGCONT)
 	}
+	return n
 }
 
-// sweep hangs up what the program left running, and kills what is still there
-// killAfter later: a uid must be empty before another terminal gets it.
-func (t *Terminal) sweep() {
-	if t.hangUp() == 0 {
+// sweep hangs up what a program left running, stopped jobs too, and kills what is
+// still there later: a uid must be empty before another terminal gets it.
+func (t *Terminal) sweep(proc child, patient time.Duration) {
+	if hangUp(proc) == 0 {
 		return
 	}
 	again := time.NewTicker(sweepEvery)
 	defer again.Stop()
-	patience := time.NewTimer(killAfter)
+	patience := time.NewTimer(patient)
 	defer patience.Stop()
 	for waiting := true; waiting; {
 		select {
@@ -165,13 +188,13 @@ func (t *Terminal) sweep() {
 		case <-t.life.killing.c:
 			waiting = false
 		case <-again.C:
-			if t.proc.SignalAll(0) == 0 {
+			if proc.SignalAll(0) == 0 {
 				return
 			}
 		}
 	}
 	for range maxKills {
-		if t.proc.SignalAll(syscall.SIGKILL) == 0 {
+		if proc.SignalAll(syscall.SIGKILL) == 0 {
 			return
 		}
 		<-again.C

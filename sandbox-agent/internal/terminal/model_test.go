@@ -58,8 +58,8 @@ func TestInputModel(t *testing.T) {
 		hidden := struct{ testing.TB }{t} // rapid asks a *testing.T for its deadline, which a bubble forbids
 		rapid.Check(hidden, func(rt *rapid.T) {
 			r := &rig{dev: newFakeDevice(), proc: newFakeProcess()}
-			r.Terminal = newTerminal(session, protocol.PTYInfo{ID: "pty_1", Cols: 80, Rows: 24}, r.dev, r.proc, sinks{}, slog.New(slog.DiscardHandler))
-			defer r.life.reader.Wait()
+			r.Terminal = newTerminal(session, protocol.PTYInfo{ID: "pty_1", Cols: 80, Rows: 24}, newProgram(r.dev, r.proc), site{}, slog.New(slog.DiscardHandler))
+			defer r.own.reader.Wait()
 			defer r.dev.Close()
 			a, opened, err := r.Attach(protocol.TerminalParams{})
 			if err != nil {

@@ -18,15 +18,11 @@ const (
 	recordingPacer = "recording"
 )
 
-// flow is who holds the terminal back, and whether read waits for them. The
-// terminal's mutex guards it.
+// flow is who holds the terminal back. The terminal's mutex guards it.
 type flow struct {
 	gate       pace.Gate
 	lastStream pace.Stream
-	waiting    bool          // read waits for proceed
-	proceed    chan struct{} // 1 element
-	lifted     bool          // the program has ended: nobody holds back what is left
-	refused    int           // PACE that were not taken
+	refused    int // PACE that were not taken
 }
 
 // newStream returns a name for another reader of the terminal. It is called
@@ -36,23 +32,30 @@ func (f *flow) newStream() pace.Stream {
 	return f.lastStream
 }
 
-// read moves output from the PTY to the log until there is no more.
-func (t *Terminal) read() {
+// read moves output from the PTY of p to the log until there is no more. What it
+// takes while p is not in front stays with it until p is.
+func (t *Terminal) read(p *program) {
 	buf := make([]byte, readBytes)
 	var out, answers []byte
 	for {
-		n, err := t.dev.Read(buf)
+		n, err := p.dev.Read(buf)
 		t.mu.Lock()
+		for t.stage.front != p {
+			p.waiting = true
+			t.mu.Unlock()
+			<-p.proceed
+			t.mu.Lock()
+		}
 		out, answers = t.keyframes.grid.Write(out[:0], answers[:0], buf[:n])
-		if err != nil {
+		if err != nil && p == t.own {
 			out = t.keyframes.grid.Flush(out)
 		}
 		if len(out)+len(answers) > 0 {
 			t.append(out)
-			t.input.answer(answers)
+			p.answer(answers)
 			t.pump()
 		}
-		wait := t.holdBack()
+		wait := t.holdBack(p)
 		t.mu.Unlock()
 		switch {
 		case err != nil && (errors.Is(err, io.EOF) || errors.Is(err, os.ErrClosed)):
@@ -61,7 +64,7 @@ func (t *Terminal) read() {
 			t.log.Warn("reading a terminal failed", "error", err)
 			return
 		case wait:
-			<-t.flow.proceed
+			<-p.proceed
 		}
 	}
 }
@@ -88,31 +91,30 @@ func (t *Terminal) wakeAll() {
 	}
 }
 
-// holdBack reports whether read has to wait for proceed. It is called with mu
-// held.
-func (t *Terminal) holdBack() bool {
-	f := &t.flow
-	f.waiting = !f.lifted && !f.gate.MayRead(t.output.Head(), time.Now())
-	if f.waiting {
+// holdBack reports whether the reader of p, which is in front, has to wait for
+// proceed. It is called with mu held.
+func (t *Terminal) holdBack(p *program) bool {
+	p.waiting = !p.lifted && !t.flow.gate.MayRead(t.output.Head(), time.Now())
+	if p.waiting {
 		t.poke()
 	}
-	return f.waiting
+	return p.waiting
 }
 
-// letGo has read go on if it waits and nobody holds it back any more, and
-// returns how long to wait before that has to be looked at again. It is called
-// with mu held.
+// letGo has the reader of the program in front go on if it waits and nobody
+// holds it back any more, and returns how long to wait before that has to be
+// looked at again. It is called with mu held.
 func (t *Terminal) letGo(now time.Time) time.Duration {
-	f := &t.flow
-	if !f.waiting {
+	p, gate := t.stage.front, &t.flow.gate
+	if !p.waiting {
 		return noDeadline
 	}
-	if f.lifted || f.gate.MayRead(t.output.Head(), now) {
-		f.waiting = false
-		f.proceed <- struct{}{} // has room: read takes it before it waits again
+	if p.lifted || gate.MayRead(t.output.Head(), now) {
+		p.waiting = false
+		p.proceed <- struct{}{} // has room: the reader takes it before it waits again
 		return noDeadline
 	}
-	if deadline, ok := f.gate.Deadline(t.output.Head()); ok {
+	if deadline, ok := gate.Deadline(t.output.Head()); ok {
 		return deadline.Sub(now)
 	}
 	return noDeadline
@@ -121,15 +123,17 @@ func (t *Terminal) letGo(now time.Time) time.Duration {
 // paced is called with mu held when who holds the terminal back has changed.
 func (t *Terminal) paced() {
 	t.letGo(time.Now())
-	if t.flow.waiting {
+	if t.stage.front.waiting {
 		t.poke()
 	}
 }
 
-// lift lets the terminal be read from now on, whoever is behind. It is called
-// with mu held.
-func (t *Terminal) lift() {
-	t.flow.lifted = true
+// lift lets p be read from now on, whoever is behind: it has ended, what its PTY
+// still holds is little, and the end has to be known.
+func (t *Terminal) lift(p *program) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p.lifted = true
 	t.paced()
 }
 

@@ -1,21 +1,24 @@
 package terminal
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 )
 
 // termName is the TERM of terminals.
 const termName = "xterm-256color"
 
-// searchPath is the PATH of terminals, whatever the agent's is.
-const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+// DefaultSearchPath is the PATH of terminals, whatever the agent's is.
+const DefaultSearchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // inherited lists the only variables that terminals get from the agent.
 var inherited = []string{"TZ"}
@@ -85,7 +88,7 @@ func environment(config Config, session protocol.SessionID, id protocol.PTYID, a
 		"TERM=" + termName,
 		"COLORTERM=truecolor",
 		"LANG=C.UTF-8",
-		"PATH=" + searchPath,
+		"PATH=" + config.SearchPath,
 		"HOME=" + a.home,
 		"USER=sandbox",
 		"LOGNAME=sandbox",
@@ -119,4 +122,36 @@ func findShell() string {
 		}
 	}
 	return "/bin/sh"
+}
+
+// planAgent checks s and returns the agent's name and what to start for it.
+func (h *Host) planAgent(s protocol.AgentStart) (name string, argv []string, err error) {
+	program := s.Command
+	switch {
+	case s.Command == "":
+		cli, known := process.Find(s.Name)
+		if !known {
+			return "", nil, protocol.Errorf(protocol.KindInvalid, "no command, and not the name of a known coding agent")
+		}
+		program = cli.Command
+		argv = append([]string{program}, s.Args...)
+	case len(s.Args) == 0:
+		program, _ = process.Program(s.Command)
+		argv = []string{"/bin/sh", "-c", s.Command}
+	default:
+		argv = append([]string{program}, s.Args...)
+	}
+	if strings.HasPrefix(argv[0], "-") || slices.ContainsFunc(argv, hasNUL) {
+		return "", nil, protocol.Errorf(protocol.KindInvalid, "not a command")
+	}
+	if program != "" {
+		if err := process.CheckInstalled(program, h.config.SearchPath); err != nil {
+			return "", nil, err
+		}
+	}
+	name = cmp.Or(s.Name, filepath.Base(program), "agent")
+	if len(name) > protocol.MaxAgentNameBytes || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return "", nil, protocol.Errorf(protocol.KindInvalid, "not a name for a coding agent")
+	}
+	return name, argv, nil
 }

@@ -6,10 +6,14 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"syscall"
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 )
 
 // umaskThenExec starts a program with group-writable files: Go can't set the
@@ -17,7 +21,7 @@ import (
 const umaskThenExec = `umask 002; exec "$0" "$@"`
 
 // launchPTY starts l on a new PTY, as the leader of a session of its own.
-func launchPTY(l launch) (device, process, error) {
+func launchPTY(l launch) (device, child, error) {
 	master, slave, err := pty.Open()
 	if err != nil {
 		return nil, nil, fmt.Errorf("open pty: %w", err)
@@ -48,7 +52,11 @@ func launchPTY(l launch) (device, process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, nil, errors.Join(err, dev.Close())
 	}
-	return dev, &ptyProcess{cmd: cmd, pidfd: pidfd, dev: dev, uid: l.account.uid}, nil
+	p := &ptyProcess{cmd: cmd, pidfd: pidfd, dev: dev, uid: l.account.uid, group: process.NewGroup(cmd.Process.Pid)}
+	if l.front {
+		p.uid = -1
+	}
+	return dev, p, nil
 }
 
 // master is the device of a real PTY.
@@ -133,12 +141,13 @@ func (m *master) foreground() (group int) {
 	return group
 }
 
-// ptyProcess is the process of a real PTY.
+// ptyProcess is the child of a real PTY.
 type ptyProcess struct {
 	cmd   *exec.Cmd
 	pidfd int // −1 where the kernel has none
 	dev   *master
-	uid   int // the PTY's own, −1 when it shares the agent's
+	uid   int // −1: what runs under it is not the child's alone
+	group *process.Group
 }
 
 // Wait parks in the poller until the program has ended; waiting in the kernel
@@ -176,18 +185,35 @@ func awaitPidfd(fd int) error {
 
 func (p *ptyProcess) Signal(sig syscall.Signal) int {
 	group := p.dev.foreground()
-	return signalProcesses(sig, func(s procStat) bool {
-		return group > 1 && s.session == p.cmd.Process.Pid && s.group == group
+	return process.Signal(sig, func(s process.Stat) bool {
+		return group > 1 && s.Session == p.cmd.Process.Pid && s.Group == group
 	})
 }
 
-// SignalAll reaches everything under the PTY's own uid, or else everything in
-// its session: a daemon that left the session is beyond reach then.
+// SignalAll reaches everything under the PTY's own uid, or else the program and
+// what it started: a daemon that left both session and parent is beyond reach
+// then.
 func (p *ptyProcess) SignalAll(sig syscall.Signal) int {
-	return signalProcesses(sig, func(s procStat) bool {
-		if p.uid >= 0 {
-			return s.uid == p.uid
-		}
-		return s.session == p.cmd.Process.Pid
-	})
+	if p.uid < 0 {
+		return p.group.Signal(sig)
+	}
+	return process.Signal(sig, func(s process.Stat) bool { return s.UID == p.uid })
+}
+
+func (p *ptyProcess) Freeze(on bool) error {
+	if on {
+		return p.group.Pause()
+	}
+	p.group.Continue()
+	return nil
+}
+
+// Dir returns the folder that the program itself is in, not that of its
+// foreground job.
+func (p *ptyProcess) Dir() string {
+	dir, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "cwd"))
+	if err != nil {
+		return ""
+	}
+	return dir
 }

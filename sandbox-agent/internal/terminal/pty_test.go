@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 )
 
 // realHost returns a host of real PTYs, which the test's end shuts down.
@@ -53,6 +54,8 @@ type user struct {
 	acked  uint64
 	seen   bytes.Buffer // output not yet expected
 	exited *protocol.Exited
+	agent  protocol.AgentState
+	holder protocol.UserID
 }
 
 // sitDown creates a terminal and takes control of it.
@@ -67,6 +70,7 @@ func sitDown(t testing.TB, h *Host, p protocol.PTYCreate) *user {
 		t.Fatal(err)
 	}
 	u := &user{viewer: attach(t, term, nil), id: info.ID}
+	u.mayControl(alice, "gr_1")
 	u.Propose(protocol.LeaseProposal{ExpectRevision: u.opened.Lease.Revision, Next: protocol.LeaseNext{Holder: alice, GrantID: "gr_1"}})
 	for u.term == 0 {
 		u.read()
@@ -89,9 +93,11 @@ func (u *user) read() {
 	case protocol.InputAck:
 		u.acked = m.Seq
 	case protocol.Leased:
-		u.term = m.Lease.Term
+		u.term, u.holder = m.Lease.Term, m.Lease.Holder
 	case protocol.InputRefused:
 		u.t.Fatalf("input refused: %+v", m)
+	case protocol.AgentReport:
+		u.agent = m.State
 	case protocol.Exited:
 		u.exited = &m
 	}
@@ -254,8 +260,8 @@ func TestCloseLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	count := func() (n int) {
-		eachProcess(func(s procStat) {
-			if s.uid == uid {
+		process.Each(func(s process.Stat) {
+			if s.UID == uid {
 				n++
 			}
 		})
@@ -418,18 +424,5 @@ func TestThreads(t *testing.T) {
 	}
 	if after := threads(); after > before+n/4 {
 		t.Errorf("%d threads became %d with %d terminals", before, after, n)
-	}
-}
-
-func TestParseProc(t *testing.T) {
-	status := []byte("Name:\tx\nUid:\t2001\t0\t0\t0\n")
-	got, ok := parseProc(7, []byte("7 (a) b) S 1 5 4 0"), status)
-	if want := (procStat{pid: 7, group: 5, session: 4, uid: 2001}); !ok || got != want {
-		t.Fatalf("%+v, %v", got, ok)
-	}
-	for _, bad := range []string{"", "7 (x", "7 (x) S 1", "7 (x) S 1 a b"} {
-		if _, ok := parseProc(7, []byte(bad), status); ok {
-			t.Errorf("%q was accepted", bad)
-		}
 	}
 }

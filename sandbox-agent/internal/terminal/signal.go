@@ -18,7 +18,9 @@ var signals = map[string]syscall.Signal{
 }
 
 // Signal sends the signal called name ("INT", …) to the terminal's foreground
-// job. It fails with KindEnded when there is none.
+// job, that of a coding agent if one is in front. It fails with KindEnded when
+// there is none, and with KindConflict for a CONT that would wake a paused
+// agent behind everybody's back.
 func (h *Host) Signal(session protocol.SessionID, id protocol.PTYID, name string) error {
 	sig, ok := signals[name]
 	if !ok {
@@ -28,10 +30,22 @@ func (h *Host) Signal(session protocol.SessionID, id protocol.PTYID, name string
 	if err != nil {
 		return err
 	}
-	if t.hasEnded() || t.proc.Signal(sig) == 0 {
+	proc, paused := t.inFront()
+	switch {
+	case paused && sig == syscall.SIGCONT:
+		return protocol.Errorf(protocol.KindConflict, "a paused coding agent is resumed by agent.resume")
+	case t.hasEnded() || proc.Signal(sig) == 0:
 		return protocol.Errorf(protocol.KindEnded, "nothing runs in the terminal")
 	}
 	return nil
+}
+
+// inFront returns the program that has the terminal, and whether that is a paused
+// coding agent.
+func (t *Terminal) inFront() (proc child, paused bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stage.front.proc, t.stage.state() == protocol.AgentPaused
 }
 
 // heedSignals gives terminals the usual signals even when the agent was started

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/bytelog"
+	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/lease"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/screen"
@@ -24,19 +25,19 @@ import (
 type Terminal struct {
 	// Static after construction.
 	session protocol.SessionID
-	info    protocol.PTYInfo // but for size, recording and end
-	dev     device
-	proc    process
+	info    protocol.PTYInfo // but for size, recording, agent and end
+	own     *program
+	site    site
 	log     *slog.Logger
 	life    life
-
 	spilled *spill.File // what the window no longer holds, nil: nothing is kept
 
 	mu sync.Mutex
 	// Guarded by mu.
+	stage       stage
 	output      *bytelog.Log
 	printed     time.Time // when output was last appended
-	lease       *lease.Register
+	control     control
 	attachments map[*Attachment]struct{}
 	input       inputQueue
 	size        sizeLimiter
@@ -47,40 +48,43 @@ type Terminal struct {
 	ended       time.Time // zero while the program runs
 }
 
-// sinks are where a terminal's output goes beside its log. Either may be nil.
-type sinks struct {
-	tape  *recording.Recording // from its first byte
-	spill *spill.Store
+// A site is what a terminal's host provides for it. Any of it may be nil.
+type site struct {
+	launched launch               // how its own program was started
+	tape     *recording.Recording // of it from its first byte
+	spill    *spill.Store
+	revoked  *jws.RevocationSet   // grants that are void
+	leased   func(protocol.Lease) // called with the terminal's mutex held; must not wait
 }
 
-// newTerminal returns a Terminal that reads dev. The caller must run keep.
-func newTerminal(session protocol.SessionID, info protocol.PTYInfo, dev device, proc process, to sinks, log *slog.Logger) *Terminal {
+// newTerminal returns a Terminal with own. The caller must run keep.
+func newTerminal(session protocol.SessionID, info protocol.PTYInfo, own *program, at site, log *slog.Logger) *Terminal {
 	t := &Terminal{
-		session: session, info: info, dev: dev, proc: proc, log: log,
+		session: session, info: info, own: own, site: at, log: log,
 		life: life{
 			changed: make(chan struct{}, 1),
 			closing: latch{c: make(chan struct{})},
 			killing: latch{c: make(chan struct{})},
 			gone:    make(chan struct{}),
 		},
+		stage:       stage{front: own},
 		output:      bytelog.New(newEpoch(), protocol.LogWindowBytes),
-		lease:       lease.New(),
+		control:     control{lease: lease.New()},
 		attachments: make(map[*Attachment]struct{}),
 		following:   make(map[*follower]struct{}),
 		input:       newInputQueue(),
 		keyframes:   keyframer{grid: screen.New(info.Cols, info.Rows)},
-		flow:        flow{proceed: make(chan struct{}, 1)},
 	}
 	t.output.Resize(info.Cols, info.Rows)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if to.tape != nil {
-		t.recordTo(to.tape)
+	if at.tape != nil {
+		t.recordTo(at.tape)
 	}
-	if to.spill != nil {
-		t.spillTo(to.spill.Create(string(info.ID), t.output.Epoch()))
+	if at.spill != nil {
+		t.spillTo(at.spill.Create(string(info.ID), t.output.Epoch()))
 	}
-	t.life.reader.Go(t.read) // finish waits for it
+	own.reader.Go(func() { t.read(own) }) // finish waits for it
 	return t
 }
 
@@ -97,6 +101,7 @@ func (t *Terminal) Info() protocol.PTYInfo {
 	info := t.info
 	info.Cols, info.Rows = t.output.SizeAt(t.output.Head())
 	info.Recording = t.recordingID()
+	info.Agent = t.stage.report()
 	if exited, ok := t.output.Exited(); ok {
 		info.Exited = &exited
 	}

@@ -1,0 +1,151 @@
+package terminal
+
+import (
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/screen"
+)
+
+// redrawAfter is how long a program that is back in front gets to notice that its
+// size isn't what it was.
+const redrawAfter = 50 * time.Millisecond
+
+// reserveAgent takes the place of the one coding agent and returns what to start
+// there, but for the command. bringForward or giveUpAgent must follow.
+func (t *Terminal) reserveAgent() (launch, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case !t.ended.IsZero() || t.stage.leaving:
+		return launch{}, protocol.Errorf(protocol.KindEnded, "the program has ended")
+	case t.stage.starting || t.stage.state() != protocol.AgentStopped:
+		return launch{}, protocol.Errorf(protocol.KindConflict, "a coding agent is in front of the terminal already")
+	}
+	t.stage.starting = true
+	l := t.site.launched
+	l.front = true
+	l.cols, l.rows = t.output.SizeAt(t.output.Head())
+	return l, nil
+}
+
+// giveUpAgent frees the place that reserveAgent took.
+func (t *Terminal) giveUpAgent() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stage.starting = false
+	t.poke() // the terminal may wait for it to end
+}
+
+// bringForward puts p, a coding agent that was started as l says, in front of
+// the terminal's own program.
+func (t *Terminal) bringForward(name string, p *program, l launch) protocol.AgentReport {
+	a := &agent{program: p, name: name, exited: make(chan struct{}), gone: make(chan struct{})}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stage.starting, t.stage.agent = false, a
+	a.modes = t.switchTo(p, screen.Modes{})
+	if cols, rows := t.output.SizeAt(t.output.Head()); cols != l.cols || rows != l.rows {
+		t.sizeFront(cols, rows)
+	}
+	t.takeOver(a)
+	p.reader.Go(func() { t.read(p) })        // attend waits for it
+	t.life.agents.Go(func() { t.attend(a) }) // finish waits for it
+	t.log.Info("coding agent started", "name", name)
+	return a.report()
+}
+
+// attend waits for the end of a, brings the program behind back, and clears away
+// what a left running.
+func (t *Terminal) attend(a *agent) {
+	how := a.proc.Wait()
+	close(a.exited)
+	patience := killAfter
+	if t.isStopping(a) { // nobody waits for the last words of what it started
+		patience = stoppedFor
+		hangUp(a.proc)
+	}
+	t.drain(a.program)
+	t.standBack(a, how)
+	t.redraw()
+	t.sweep(a.proc, patience)
+	close(a.gone)
+	t.log.Info("coding agent ended", "name", a.name, "code", how.code, "signal", how.signal)
+}
+
+// standBack brings the terminal's own program back in front after all output of
+// a, and gives control back.
+func (t *Terminal) standBack(a *agent, how exit) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was := a.is
+	a.is, a.how = protocol.AgentStopped, how
+	t.refuseAll() // what humans typed at it while it was paused
+	t.switchTo(t.own, a.modes)
+	cols, rows := t.output.SizeAt(t.output.Head())
+	t.sizeFront(cols, max(rows-1, protocol.MinRows)) // redraw follows
+	t.announceAgent()
+	if was == protocol.AgentRunning {
+		t.yield(a)
+	} else {
+		t.renewTerm()
+	}
+	t.pump()
+	t.poke() // the terminal's own program may have ended meanwhile
+}
+
+func (t *Terminal) isStopping(a *agent) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return a.stopping
+}
+
+// redraw has the program that is back in front draw its screen again. Of
+// SIGWINCH alone some take no notice: the size must differ from what they knew,
+// so it was another one for a moment.
+func (t *Terminal) redraw() {
+	wait := time.NewTimer(redrawAfter)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-t.life.killing.c:
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stage.front == t.own && !t.stage.leaving {
+		t.sizeFront(t.output.SizeAt(t.output.Head()))
+	}
+}
+
+// switchTo puts p in front. What the other one left unfinished and switched on
+// doesn't reach p: the screen gets the modes to, and switchTo returns those of
+// before. It is called with mu held.
+func (t *Terminal) switchTo(p *program, to screen.Modes) screen.Modes {
+	seq, was := t.keyframes.grid.AppendHandover(nil, to)
+	out, _ := t.keyframes.grid.Write(nil, nil, seq)
+	t.append(out)
+	t.stage.front = p
+	t.paced()
+	return was
+}
+
+// sizeFront gives the program in front the terminal's size. It is called with mu
+// held.
+func (t *Terminal) sizeFront(cols, rows int) {
+	if err := t.stage.front.dev.Resize(cols, rows); err != nil {
+		t.log.Warn("resizing a terminal failed", "error", err)
+	}
+}
+
+// renewTerm gives the human who has control a new term: keys that were typed at
+// a coding agent must not reach the program behind it. It is called with mu
+// held.
+func (t *Terminal) renewTerm() {
+	g := t.control.grant
+	if g == nil {
+		return
+	}
+	held := t.control.lease.Lease(time.Now())
+	t.assign(protocol.LeaseNext{Holder: held.Holder, GrantID: held.GrantID}, g)
+	t.leaseChanged(nil, 0)
+}

@@ -1,0 +1,248 @@
+package terminal
+
+import (
+	"errors"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+)
+
+const (
+	// maxGrants bounds the grants of an attachment.
+	maxGrants = 4096
+	// bareFor is how long an attachment may be without a grant, while its relay
+	// presents another one.
+	bareFor = time.Second
+	// checkEvery is the longest time between two looks at the clock of the wall,
+	// by which grants end and which may jump.
+	checkEvery = time.Second
+)
+
+// ErrNoGrant ends an attachment whose terminal nobody may view through it any
+// more.
+var ErrNoGrant = errors.New("terminal: no valid view grant remains")
+
+// AddGrant adds a grant, which the caller has verified, to those under which
+// the attachment is used. It fails with KindForbidden for one that does not
+// allow to view this terminal, with KindUnauthenticated for a revoked one, with
+// KindExpired, and with KindTooMany beyond 4096. From the first grant on the
+// attachment ends with [ErrNoGrant] soon after the last has ended, at once when
+// that was revoked.
+func (a *Attachment) AddGrant(g *jws.Grant) error {
+	t := a.terminal
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	switch {
+	case a.err != nil:
+		return protocol.Errorf(protocol.KindUnavailable, "the stream is over")
+	case !g.Allows(t.session, t.info.ID, protocol.CapView), g.Subject == protocol.AgentHolder:
+		return protocol.Errorf(protocol.KindForbidden, "the grant does not allow to view this terminal")
+	case t.void(g): // asked here, so that no revocation comes in between
+		return protocol.Errorf(protocol.KindUnauthenticated, "the grant was revoked")
+	case over(g, now):
+		return protocol.Errorf(protocol.KindExpired, "the grant has expired")
+	}
+	if len(a.grants) >= maxGrants {
+		a.sweepGrants(now)
+	}
+	if len(a.grants) >= maxGrants {
+		return protocol.Errorf(protocol.KindTooMany, "over %d grants", maxGrants)
+	}
+	if a.grants == nil {
+		a.grants = make(map[protocol.GrantID]*jws.Grant)
+	}
+	a.grants[g.ID] = g
+	a.bareSince = time.Time{}
+	t.grantsDue(end(g))
+	t.poke()
+	return nil
+}
+
+// DropGrant takes back a grant. A lease that is held under it stays, for as
+// long as the grant would have been valid.
+func (a *Attachment) DropGrant(id protocol.GrantID) {
+	t := a.terminal
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(a.grants, id)
+	a.noteBare(time.Now())
+}
+
+// noteBare notes that a has run out of grants.
+func (a *Attachment) noteBare(now time.Time) {
+	if a.grants != nil && len(a.grants) == 0 && a.bareSince.IsZero() {
+		a.bareSince = now
+		a.terminal.grantsDue(now.Add(bareFor))
+		a.terminal.poke()
+	}
+}
+
+// sweepGrants drops expired grants and says when the next has to be looked at.
+func (a *Attachment) sweepGrants(now time.Time) {
+	for id, g := range a.grants {
+		if over(g, now) {
+			delete(a.grants, id)
+		} else {
+			a.terminal.grantsDue(end(g))
+		}
+	}
+	a.noteBare(now)
+}
+
+// mayHold returns the grant of this attachment under which next may hold the
+// lease, nil for nobody.
+func (a *Attachment) mayHold(next protocol.LeaseNext, now time.Time) (*jws.Grant, error) {
+	if next.Holder == "" {
+		return nil, nil
+	}
+	g := a.grants[next.GrantID]
+	if g == nil || !a.terminal.controls(g, next.Holder, now) {
+		return nil, protocol.Errorf(protocol.KindForbidden, "the grant does not allow to control this terminal")
+	}
+	return g, nil
+}
+
+// controls reports whether g allows user to control the terminal.
+func (t *Terminal) controls(g *jws.Grant, user protocol.UserID, now time.Time) bool {
+	return g.Subject == user && !over(g, now) && g.Allows(t.session, t.info.ID, protocol.CapControl)
+}
+
+// end returns the last moment of g's life. It allows for the skew that its
+// verification allowed for: a grant that was just taken must not be dropped at
+// once.
+func end(g *jws.Grant) time.Time { return g.Expires().Add(jws.Skew) }
+
+func over(g *jws.Grant, now time.Time) bool { return now.After(end(g)) }
+
+func (t *Terminal) void(g *jws.Grant) bool {
+	return t.site.revoked != nil && t.site.revoked.Grant(g)
+}
+
+// heldUnder notes the grant under which the lease is held. It is called with mu
+// held.
+func (t *Terminal) heldUnder(g *jws.Grant) {
+	if t.control.grant = g; g != nil {
+		t.grantsDue(end(g))
+	}
+}
+
+// grantsDue has the grants looked at after when. It is called with mu held.
+func (t *Terminal) grantsDue(when time.Time) {
+	when = when.Add(time.Nanosecond) // at the very end a grant is still good
+	if due := &t.control.due; due.IsZero() || when.Before(*due) {
+		*due = when
+	}
+}
+
+// checkGrants ends what is used without a valid grant and returns how long until
+// that has to be looked at again. It is called with mu held.
+func (t *Terminal) checkGrants(now time.Time) time.Duration {
+	due := &t.control.due
+	if due.IsZero() {
+		return noDeadline
+	}
+	if wait := due.Sub(now); wait > 0 {
+		return min(wait, checkEvery)
+	}
+	*due = time.Time{}
+	for a := range t.attachments {
+		a.sweepGrants(now)
+		if since := a.bareSince; !since.IsZero() && now.Sub(since) >= bareFor {
+			a.fail(ErrNoGrant)
+		} else if !since.IsZero() {
+			t.grantsDue(since.Add(bareFor))
+		}
+	}
+	t.checkHolder(now)
+	if due.IsZero() {
+		return noDeadline
+	}
+	return min(due.Sub(now), checkEvery)
+}
+
+// checkHolder frees a lease whose grant has expired, unless the holder has
+// renewed it: then the lease goes on under the new one.
+func (t *Terminal) checkHolder(now time.Time) {
+	g := t.control.grant
+	if g == nil || !t.ended.IsZero() {
+		return
+	}
+	if !over(g, now) {
+		t.grantsDue(end(g))
+		return
+	}
+	held := t.control.lease.Lease(now)
+	p := protocol.LeaseProposal{ExpectRevision: held.Revision}
+	renewed := t.anotherGrant(g.Subject, now)
+	if renewed != nil {
+		p.Next = protocol.LeaseNext{Holder: g.Subject, GrantID: renewed.ID}
+	}
+	// It fails when the grace is over, and with that the lease.
+	if _, err := t.control.lease.Propose(p, t.sockets(g.Subject), now); err == nil {
+		t.heldUnder(renewed)
+		t.leaseChanged(nil, 0)
+	}
+}
+
+// anotherGrant returns a grant at any relay that lets user control the terminal,
+// the one that is good for longest; nil when there is none.
+func (t *Terminal) anotherGrant(user protocol.UserID, now time.Time) (best *jws.Grant) {
+	for a := range t.attachments {
+		for _, g := range a.grants {
+			if t.controls(g, user, now) && (best == nil || g.ExpiresAt > best.ExpiresAt) {
+				best = g
+			}
+		}
+	}
+	return best
+}
+
+// RevokeGrants makes grants void, presented or not: viewers who have no other
+// are cut off, and a lease that is held under one of them is free. All of that
+// is done when it returns.
+func (h *Host) RevokeGrants(ids ...protocol.GrantID) {
+	h.config.Revoked.Add(ids...) // which calls dropRevoked
+}
+
+// dropRevoked applies what is void to all terminals.
+func (h *Host) dropRevoked() {
+	h.mu.Lock()
+	terminals := make([]*Terminal, 0, len(h.listed))
+	for _, t := range h.listed {
+		terminals = append(terminals, t)
+	}
+	h.mu.Unlock()
+	for _, t := range terminals {
+		t.dropRevoked()
+	}
+}
+
+// dropRevoked drops the grants that are void, ends the attachments that have no
+// other, and frees the lease if it is held under one, without grace. Whoever held
+// it so before a coding agent doesn't get it back. All of that happens at one
+// moment: until then the grants count, for whatever else is done.
+func (t *Terminal) dropRevoked() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for a := range t.attachments {
+		dropped := false
+		for id, g := range a.grants {
+			if t.void(g) {
+				delete(a.grants, id)
+				dropped = true
+			}
+		}
+		if dropped && len(a.grants) == 0 {
+			a.fail(ErrNoGrant)
+		}
+	}
+	if a := t.stage.agent; a != nil && a.before != nil && t.void(a.before) {
+		a.before = nil
+	}
+	if g := t.control.grant; g != nil && t.ended.IsZero() && t.void(g) {
+		t.assign(protocol.LeaseNext{}, nil)
+		t.leaseChanged(nil, 0)
+	}
+}
