@@ -14,12 +14,14 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/audit"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/executor"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/ledger"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/link"
@@ -28,26 +30,36 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 )
 
+// noteTimeout bounds the recording of what an earlier process left undone.
+const noteTimeout = 5 * time.Second
+
 // shutdownTimeout bounds how long terminals get to end with the agent.
 const shutdownTimeout = 5 * time.Second
 
 // Agent is the agent of one sandbox. Make one with New, then Run it once.
 type Agent struct {
 	// Static after construction.
-	cfg            Config
-	log            *slog.Logger
-	instance       string // of this process, random
-	enrolment      *protocol.Enrolment
-	device         *jws.DeviceKey
-	relayCA        *x509.CertPool
-	controlPlaneCA *x509.CertPool
-	keys           *jws.Keys
-	ledger         *ledger.Ledger
-	recordings     *recording.Store
-	spill          *spill.Store // nil: logs are not kept on disk
-	host           *terminal.Host
-	link           *link.Link
-	tunnels        *tunnelSet
+	cfg          Config
+	log          *slog.Logger
+	instance     string              // of this process, random
+	enrolment    *protocol.Enrolment // as it was at the start
+	device       *jws.DeviceKey
+	relayCA      *x509.CertPool
+	controlPlane *controlPlane
+	holder       *holder
+	revocations  *revocations
+	keys         *jws.Keys
+	ledger       *ledger.Ledger
+	audit        *audit.Log
+	callbacks    *callbacks
+	recordings   *recording.Store
+	spill        *spill.Store // nil: logs are not kept on disk
+	host         *terminal.Host
+	link         *link.Link
+	tunnels      *tunnelSet
+	status       *reporter
+
+	keysFetched atomic.Pointer[time.Time] // when there was last news of the keys
 }
 
 // New reads the agent's state and prepares its terminals.
@@ -56,10 +68,8 @@ func New(cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	leaveCores()
-	// Terminals run programs we don't trust: they must not read this
-	// process's memory or files, even where they share its user.
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return nil, fmt.Errorf("PR_SET_DUMPABLE: %w", err)
+	if err := harden(); err != nil {
+		return nil, err
 	}
 	a := &Agent{cfg: cfg, log: cfg.Logger, instance: strings.ToLower(rand.Text())}
 	if err := a.load(); err != nil {
@@ -67,9 +77,19 @@ func New(cfg Config) (*Agent, error) {
 	}
 	if err := a.build(); err != nil {
 		a.closeOutputs()
-		return nil, errors.Join(err, a.ledger.Close())
+		return nil, errors.Join(err, a.audit.Close(), a.ledger.Close())
 	}
 	return a, nil
+}
+
+// harden keeps what this process holds to itself: terminals run programs we
+// don't trust, which must not read its memory or files, even where they share
+// its user.
+func harden() error {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("PR_SET_DUMPABLE: %w", err)
+	}
+	return nil
 }
 
 // leaveCores keeps this process to half of the machine's cores, unless
@@ -98,16 +118,33 @@ func (a *Agent) load() error {
 	if a.relayCA, err = certPool(a.enrolment.RelayCAPEM); err != nil {
 		return fmt.Errorf("enrolment %s: relay_ca_pem: %w", a.cfg.Enrolment, err)
 	}
-	if a.controlPlaneCA, err = certPool(a.enrolment.ControlPlane.CAPEM); err != nil {
-		return fmt.Errorf("enrolment %s: control_plane.ca_pem: %w", a.cfg.Enrolment, err)
+	if a.controlPlane, err = newControlPlane(a.enrolment.ControlPlane, a.throughTunnel); err != nil {
+		return fmt.Errorf("enrolment %s: %w", a.cfg.Enrolment, err)
 	}
-	known, err := a.knownKeys()
+	if a.revocations, err = openRevocations(a.cfg.StateDir, a.log); err != nil {
+		return err
+	}
+	known, fetched, err := a.knownKeys()
 	if err != nil {
 		return err
 	}
-	a.keys = jws.NewKeys(known, jws.KeysOptions{Fetch: a.fetchKeys, OnUpdate: a.storeKeys})
-	a.ledger, err = ledger.Open(filepath.Join(a.cfg.StateDir, "ledger"), time.Now)
-	return err
+	a.keysFetched.Store(&fetched)
+	a.keys = jws.NewKeys(known, jws.KeysOptions{
+		Fetch: a.fetchKeys, OnUpdate: a.storeKeys, MaxAge: a.cfg.KeysMaxAge, FetchedAt: fetched,
+		Revoked: a.revocations.set,
+	})
+	a.holder, a.status, a.callbacks = newHolder(a), newReporter(a), newCallbacks(a)
+	if a.ledger, err = ledger.Open(filepath.Join(a.cfg.StateDir, "ledger"), time.Now); err != nil {
+		return err
+	}
+	a.audit, err = audit.Open(audit.Options{
+		Dir: filepath.Join(a.cfg.StateDir, "audit"), Sandbox: a.enrolment.SandboxID, Device: a.device,
+		Now: time.Now, Logger: a.log, OnChange: a.status.look,
+	})
+	if err != nil {
+		return errors.Join(err, a.ledger.Close())
+	}
+	return nil
 }
 
 // build makes what serves relays.
@@ -122,7 +159,7 @@ func (a *Agent) build() error {
 	}
 	a.host, err = terminal.NewHost(terminal.Config{
 		Workspace: a.cfg.Workspace, Homes: a.cfg.Homes, Isolation: isolation, Logger: a.log,
-		Recordings: a.recordings, Spill: a.spill,
+		Recordings: a.recordings, Spill: a.spill, Revoked: a.revocations.set, OnLease: a.noteLease,
 	})
 	if err != nil {
 		return err
@@ -134,17 +171,33 @@ func (a *Agent) build() error {
 		}
 	}
 	run := &executor.Executor{
-		Sandbox: a.enrolment.SandboxID, Keys: a.keys, Ledger: a.ledger, Terminals: a.host, Recorder: a.host,
+		Sandbox: a.enrolment.SandboxID, Keys: a.keys, Device: a.device, Ledger: a.ledger, Audit: a.audit,
+		Terminals: a.host, Agents: a.host, Recorder: a.host, Revoker: a.revocations, Callback: a.callbacks.add,
 		Now: time.Now, Log: a.log,
 	}
+	a.noteLost(run)
 	a.link = &link.Link{
-		Sandbox: a.enrolment.SandboxID, Keys: a.keys, Host: a.host, Execute: run.Execute,
-		Recordings: a.recordings, Revision: a.cfg.Revision, Now: time.Now, Log: a.log,
+		Sandbox: a.enrolment.SandboxID, Keys: a.keys, Host: a.host, Arrive: func() link.Execute { return run.Arrive().Execute },
+		Recordings: a.recordings, Revision: a.cfg.Revision, Log: a.log,
 	}
 	a.tunnels = newTunnelSet(a.cfg.Relays, a.ledger.NextGeneration, a.log)
 	a.log.Info("agent ready", "sandbox", a.enrolment.SandboxID, "instance", a.instance,
 		"isolation", isolation, "revision", a.cfg.Revision)
 	return nil
+}
+
+// noteLease records a change of a lease.
+func (a *Agent) noteLease(session protocol.SessionID, pty protocol.PTYID, lease protocol.Lease) {
+	a.audit.Lease(session, pty, lease, "")
+}
+
+// noteLost records the commands whose outcomes an earlier process took with it.
+func (a *Agent) noteLost(run *executor.Executor) {
+	ctx, cancel := context.WithTimeout(context.Background(), noteTimeout)
+	defer cancel()
+	if err := run.NoteLost(ctx); err != nil {
+		a.log.Warn("lost commands not recorded", "err", err)
+	}
 }
 
 // Run keeps tunnels to up to two relays until ctx ends, or until another copy
@@ -154,6 +207,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var keeping sync.WaitGroup // Run waits for it
+	keeping.Go(func() { a.holder.keep(ctx) })
+	keeping.Go(func() { a.status.keep(ctx) })
+	keeping.Go(func() { a.callbacks.keep(ctx) })
+	keeping.Go(func() { a.keepHeads(ctx) })
 	ended := make(chan error, maxTunnels)
 	for i := range maxTunnels {
 		keeping.Go(func() {
@@ -173,7 +230,11 @@ func (a *Agent) close() {
 	defer cancel()
 	a.host.Shutdown(ctx)
 	a.link.Wait()
+	a.controlPlane.close()
 	a.closeOutputs()
+	if err := a.audit.Close(); err != nil {
+		a.log.Warn("audit log not closed", "err", err)
+	}
 	if err := a.ledger.Close(); err != nil {
 		a.log.Warn("ledger not closed", "err", err)
 	}

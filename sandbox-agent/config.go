@@ -2,13 +2,13 @@ package agent
 
 import (
 	"cmp"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
@@ -24,6 +24,10 @@ type Config struct {
 	Relays    []string // "host:port"; default: the enrolment's
 	Revision  string
 	Logger    *slog.Logger
+
+	Invitation string        // file; exchanged by Enrol where there is no enrolment
+	KeysMaxAge time.Duration // how long keys are believed without news; default DefaultKeysMaxAge
+	StatusFile string        // tells how the agent is, at each change; empty: none does
 
 	SpillDir         string // keeps older output of terminals; empty: none is kept
 	SpillPerTerminal int    // bytes; default DefaultSpillPerTerminal
@@ -57,6 +61,10 @@ func (c *Config) check() error {
 	}
 	if err := c.checkSpill(); err != nil {
 		return err
+	}
+	c.KeysMaxAge = cmp.Or(c.KeysMaxAge, DefaultKeysMaxAge)
+	if c.KeysMaxAge < 0 {
+		return errors.New("--keys-max-age must be more than 0")
 	}
 	if c.Enrolment == "" {
 		c.Enrolment = filepath.Join(c.StateDir, enrolmentFile)
@@ -140,14 +148,4 @@ func loadEnrolment(path string) (*protocol.Enrolment, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return enrolment, nil
-}
-
-// certPool returns the certificates in text, of which there must be one that
-// can be used.
-func certPool(text string) (*x509.CertPool, error) {
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM([]byte(text)) {
-		return nil, errors.New("no certificate in it can be read")
-	}
-	return pool, nil
 }

@@ -38,10 +38,7 @@ func TestStartErrors(t *testing.T) {
 		}, []string{enrolmentFile, "control_plane.ca_pem"}},
 		{"garbled keys", func(w *world) { w.enrol(func(e *protocol.Enrolment) { e.JWKS = []byte(`{"keys":7}`) }) }, []string{enrolmentFile, "jwks"}},
 		{"garbled device key", func(w *world) { w.write(deviceKeyFile, "{}") }, []string{deviceKeyFile}},
-		{"damaged ledger", func(w *world) {
-			must(w.t, os.Mkdir(filepath.Join(w.cfg.StateDir, "ledger"), 0o700))
-			w.write("ledger/commands.journal", "nonsense\n")
-		}, []string{"commands.journal"}},
+		{"ledger is a file", func(w *world) { w.write("ledger", "") }, []string{"ledger"}},
 		{"recordings is a file", func(w *world) { w.write(recordingsDir, "") }, []string{recordingsDir}},
 		{"spill directory is a file", func(w *world) {
 			w.write("spill", "")

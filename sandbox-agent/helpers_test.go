@@ -45,8 +45,10 @@ type world struct {
 	caPEM  string
 	signer *jws.Signer // of the enrolment
 
-	mu   sync.Mutex
-	jwks []byte // guarded by mu: what the control plane answers
+	// Guarded by mu: what the control plane answers.
+	mu     sync.Mutex
+	jwks   []byte
+	routes map[string]http.HandlerFunc
 }
 
 func newWorld(t *testing.T) *world {
@@ -54,7 +56,7 @@ func newWorld(t *testing.T) *world {
 	dir := t.TempDir()
 	must(t, os.Chmod(filepath.Dir(dir), 0o755)) // terminals' users pass through
 	must(t, os.Chmod(dir, 0o755))
-	w := &world{t: t, log: &lockedBuffer{}}
+	w := &world{t: t, log: &lockedBuffer{}, routes: map[string]http.HandlerFunc{}}
 	w.cfg = Config{
 		StateDir: filepath.Join(dir, "state"), Workspace: filepath.Join(dir, "workspace"), Homes: filepath.Join(dir, "homes"),
 		Revision: "rev1", Logger: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -132,13 +134,30 @@ func (w *world) listen(admit func(*tunnel.Registration) error) *tunnel.Listener 
 
 func (w *world) listenAs(id protocol.RelayID, origin string, admit func(*tunnel.Registration) error) *tunnel.Listener {
 	w.t.Helper()
+	conns := w.serveTLS(certify(w.t, &w.ca, serverName))
+	return w.listenWith(tunnel.ListenConfig{
+		RelayID: id, Origin: origin,
+		Admit: func(_ context.Context, r *tunnel.Registration) error { return admit(r) },
+		Connect: func(ctx context.Context, _ net.Addr) (net.Conn, error) {
+			near, far := net.Pipe()
+			select {
+			case conns <- far:
+				return near, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		},
+	})
+}
+
+// listenWith starts a relay of cfg.
+func (w *world) listenWith(cfg tunnel.ListenConfig) *tunnel.Listener {
+	w.t.Helper()
 	conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	must(w.t, err)
-	l, err := tunnel.Listen(tunnel.ListenConfig{
-		Conn: conn, RelayID: id, Origin: origin, TrustOrigin: func(string) bool { return true },
-		TLS:   &tls.Config{Certificates: []tls.Certificate{certify(w.t, &w.ca, "relay.test")}},
-		Admit: func(_ context.Context, r *tunnel.Registration) error { return admit(r) },
-	})
+	cfg.Conn, cfg.TrustOrigin = conn, func(string) bool { return true }
+	cfg.TLS = &tls.Config{Certificates: []tls.Certificate{certify(w.t, &w.ca, "relay.test")}}
+	l, err := tunnel.Listen(cfg)
 	must(w.t, err)
 	w.t.Cleanup(func() { l.Close() })
 	return l
@@ -147,12 +166,14 @@ func (w *world) listenAs(id protocol.RelayID, origin string, admit func(*tunnel.
 // answerConnect serves the control plane on the connect streams of relay, the
 // relay's end of a tunnel, until that ends.
 func (w *world) answerConnect(relay *tunnel.Session, server tls.Certificate) {
-	var serving sync.WaitGroup
+	conns := w.serveTLS(server)
 	done := make(chan struct{})
-	w.t.Cleanup(func() { <-done })
+	w.t.Cleanup(func() {
+		relay.Close()
+		<-done
+	})
 	go func() { // the test's end waits for it
 		defer close(done)
-		defer serving.Wait()
 		for {
 			in, err := relay.Accept(context.Background())
 			if err != nil {
@@ -161,31 +182,95 @@ func (w *world) answerConnect(relay *tunnel.Session, server tls.Certificate) {
 			if in.Open.Kind != protocol.StreamConnect {
 				w.t.Errorf("the agent opens %s", in.Open.Kind)
 			}
-			stream, err := in.Accept(protocol.Opened{})
-			if err != nil {
-				return
+			if stream, err := in.Accept(protocol.Opened{}); err == nil {
+				conns <- stream
 			}
-			serving.Go(func() { w.serveKeys(tls.Server(stream, &tls.Config{Certificates: []tls.Certificate{server}})) })
 		}
 	}()
 }
 
-// serveKeys answers one request for keys.
-func (w *world) serveKeys(conn net.Conn) {
-	defer conn.Close()
-	buf := make([]byte, 4096)
-	n, err := conn.Read(buf)
-	if err != nil || !bytes.HasPrefix(buf[:n], []byte("GET /.well-known/jwks.json HTTP/1.1\r\n")) {
-		return
+// serveTLS serves the control plane on the connections that it is given.
+func (w *world) serveTLS(server tls.Certificate) (conns chan<- net.Conn) {
+	l := &connListener{make(chan net.Conn), make(chan struct{}), sync.Once{}}
+	s := &http.Server{
+		Handler:  http.HandlerFunc(w.answer),
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
+	done := make(chan struct{})
+	go func() { // the test's end waits for it
+		defer close(done)
+		s.Serve(tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{server}}))
+	}()
+	w.t.Cleanup(func() {
+		s.Close()
+		<-done
+	})
+	return l.conns
+}
+
+// answer is what the control plane says: what handle has for the route, or keys.
+func (w *world) answer(rw http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
-	jwks := w.jwks
+	handle, jwks := w.routes[r.Method+" "+r.URL.Path], w.jwks
 	w.mu.Unlock()
-	(&http.Response{
-		StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Close: true,
-		ContentLength: int64(len(jwks)), Body: http.NoBody,
-	}).Write(conn)
-	conn.Write(jwks)
+	switch {
+	case handle != nil:
+		handle(rw, r)
+	case r.URL.Path == keysPath:
+		rw.Write(jwks)
+	default:
+		refuse(rw, http.StatusNotFound, "no such route")
+	}
+}
+
+// handle sets what the control plane answers on a route, "GET /path".
+func (w *world) handle(route string, f http.HandlerFunc) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.routes[route] = f
+}
+
+func refuse(rw http.ResponseWriter, status int, message string) {
+	rw.WriteHeader(status)
+	json.NewEncoder(rw).Encode(map[string]any{"error": protocol.ErrorBody{Message: message}})
+}
+
+// A connListener accepts the connections that it is given.
+type connListener struct {
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+func (l *connListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *connListener) Close() error {
+	l.once.Do(func() { close(l.done) })
+	return nil
+}
+
+func (l *connListener) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "memory"} }
+
+// waitFor waits until until holds.
+func waitFor(t *testing.T, what string, until func() bool) {
+	t.Helper()
+	ctx := within(t)
+	poll := time.NewTicker(2 * time.Millisecond)
+	defer poll.Stop()
+	for !until() {
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			t.Fatalf("in vain: %s", what)
+		}
+	}
 }
 
 // within returns a context that ends before a test would hang.

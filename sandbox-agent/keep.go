@@ -19,6 +19,9 @@ const (
 	// streamsInterval is how often an agent that is leaving looks whether its
 	// streams are over.
 	streamsInterval = 20 * time.Millisecond
+	// farewellTicks is how many of these looks an agent stays when nothing
+	// keeps it, so that what it said last arrives.
+	farewellTicks = 3
 	// firstPatience is how long the first registration may take; each that took
 	// too long is followed by one that may take twice as long, up to
 	// protocol.HandshakeTimeout. A relay that is killed in the middle of one
@@ -74,9 +77,12 @@ func (k *keeper) dial(ctx context.Context, addr string) (*tunnel.Session, error)
 	if err != nil {
 		k.agent.tunnels.dialled()
 	}
-	if protocol.KindOf(err) == protocol.KindSuperseded {
-		k.refused++
-	} else {
+	k.refused++
+	switch kind := protocol.KindOf(err); {
+	case err != nil && (kind == protocol.KindUnauthenticated || kind == protocol.KindExpired):
+		k.agent.holder.doubted()
+		k.refused = 0
+	case kind != protocol.KindSuperseded:
 		k.refused = 0
 	}
 	return session, err
@@ -97,6 +103,11 @@ func (k *keeper) fatal(err error) bool {
 	return ok && e.Kind == protocol.KindSuperseded && k.refused != 1
 }
 
+// relayTLS says how relays are verified.
+func (a *Agent) relayTLS() *tls.Config {
+	return &tls.Config{RootCAs: a.relayCA, MinVersion: tls.VersionTLS13}
+}
+
 // dial opens and registers a tunnel under a new generation.
 func (a *Agent) dial(ctx context.Context, addr string) (*tunnel.Session, error) {
 	generation, err := a.ledger.NextGeneration()
@@ -105,7 +116,7 @@ func (a *Agent) dial(ctx context.Context, addr string) (*tunnel.Session, error) 
 	}
 	return tunnel.Dial(ctx, tunnel.DialConfig{
 		Addr:   addr,
-		TLS:    &tls.Config{RootCAs: a.relayCA, MinVersion: tls.VersionTLS13},
+		TLS:    a.relayTLS(),
 		Logger: a.log,
 		Hello: func(c protocol.Challenge, exporter []byte) (protocol.Hello, error) {
 			if err := a.tunnels.meet(addr, c.RelayID); err != nil {
@@ -114,7 +125,7 @@ func (a *Agent) dial(ctx context.Context, addr string) (*tunnel.Session, error) 
 			signature, err := a.device.Sign(protocol.HelloTranscript(c.RelayID, c.Nonce, exporter))
 			return protocol.Hello{
 				MinVersion: protocol.MinVersion, MaxVersion: protocol.MaxVersion,
-				SandboxID: a.enrolment.SandboxID, Certificate: a.enrolment.Certificate,
+				SandboxID: a.enrolment.SandboxID, Certificate: a.holder.credential().token,
 				Generation: generation, InstanceID: a.instance, Revision: a.cfg.Revision,
 				Isolation: string(a.host.Isolation()), Signature: signature,
 			}, err
@@ -134,10 +145,11 @@ func (a *Agent) serve(ctx context.Context, addr string, session *tunnel.Session)
 		defer close(served)
 		a.link.Serve(ctx, session)
 	}()
+	a.status.greet(session)
 	refreshed := make(chan struct{})
 	go func() { // serve waits for it below
 		defer close(refreshed)
-		a.refreshKeys(ctx, session)
+		a.refresh(ctx, session)
 	}()
 	again, err = a.watch(ctx, c)
 	a.tunnels.depart(c) // first of all: another tunnel is primary now
@@ -191,11 +203,15 @@ func (a *Agent) leave(ctx context.Context, c *connection, m protocol.GoAway) err
 	defer deadline.Stop()
 	poll := time.NewTicker(streamsInterval)
 	defer poll.Stop()
+	free := 0 // times in a row that nothing kept us: the last ROLE has to get there
 	for began := time.Now(); ; {
 		select {
 		case <-poll.C:
 			alone := !a.tunnels.replaced(c) && time.Since(began) < handoverTime
-			if !alone && c.session.Serving() == 0 {
+			if free++; alone || c.session.Serving() > 0 {
+				free = 0
+			}
+			if free > farewellTicks {
 				return nil
 			}
 		case <-deadline.C:

@@ -3,124 +3,101 @@ package agent
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/program"
-	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
 const (
-	// keysInterval is how often the agent looks for new or revoked keys.
-	keysInterval = 30 * time.Second
-	// maxKeys bounds a key set, in bytes.
-	maxKeys = 256 << 10
+	keysPath = "/.well-known/jwks.json"
+	// keysInterval is how often the agent looks for new or revoked keys, and
+	// for what else was revoked. A token under a key that isn't known yet makes
+	// it look as well, see jws.KeysOptions.
+	keysInterval = 20 * time.Second
+	// DefaultKeysMaxAge is how long keys are believed without news of them.
+	DefaultKeysMaxAge = time.Hour
 )
 
-// knownKeys returns the newest key set on disk: the cached one, or the one that
-// came with the enrolment when that was written later or the cache is of no
-// use.
-func (a *Agent) knownKeys() (*jws.KeySet, error) {
+// knownKeys returns the newest key set on disk, and when it was fetched: the
+// cached one, or the one that came with the enrolment when that was written
+// later or the cache is of no use.
+func (a *Agent) knownKeys() (*jws.KeySet, time.Time, error) {
 	enrolled, err := jws.ParseKeySet(a.enrolment.JWKS)
 	if err != nil {
-		return nil, fmt.Errorf("enrolment %s: jwks: %w", a.cfg.Enrolment, err)
+		return nil, time.Time{}, fmt.Errorf("enrolment %s: jwks: %w", a.cfg.Enrolment, err)
+	}
+	began, err := modified(a.cfg.Enrolment)
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("enrolment: %w", err)
 	}
 	path := filepath.Join(a.cfg.StateDir, keysFile)
 	written, err := modified(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return enrolled, nil
+	if errors.Is(err, fs.ErrNotExist) || err == nil && began.After(written) { // by another control plane, perhaps
+		return enrolled, began, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cached keys: %w", err)
-	}
-	if began, err := modified(a.cfg.Enrolment); err == nil && began.After(written) {
-		return enrolled, nil // by another control plane, perhaps
+		return nil, time.Time{}, fmt.Errorf("cached keys: %w", err)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("cached keys: %w", err)
+		return nil, time.Time{}, fmt.Errorf("cached keys: %w", err)
 	}
 	cached, err := jws.ParseKeySet(data)
 	if err != nil || cached.Len() == 0 {
 		a.log.Warn("the cached keys are of no use; beginning with the enrolment's", "file", path, "err", err)
-		return enrolled, nil
+		return enrolled, began, nil
 	}
-	return cached, nil
+	return cached, written, nil
 }
 
+// modified returns when a file was written, which is not in the future.
 func modified(path string) (time.Time, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return time.Time{}, err
 	}
+	if now := time.Now(); info.ModTime().After(now) {
+		return now, nil
+	}
 	return info.ModTime(), nil
 }
 
-// storeKeys caches a key set, unless it is there already.
+// storeKeys caches a key set that was fetched just now.
 func (a *Agent) storeKeys(jwks []byte) {
+	now := time.Now()
+	a.keysFetched.Store(&now)
 	path := filepath.Join(a.cfg.StateDir, keysFile)
-	if cached, err := os.ReadFile(path); err == nil && bytes.Equal(cached, jwks) {
-		return
+	cached, err := os.ReadFile(path)
+	if err == nil && bytes.Equal(cached, jwks) {
+		err = os.Chtimes(path, time.Time{}, now) // its age counts
+	} else {
+		err = program.ReplaceFile(path, jwks, 0o600)
 	}
-	if err := program.ReplaceFile(path, jwks, 0o600); err != nil {
+	if err != nil {
 		a.log.Warn("keys not cached", "err", err)
 	}
 }
 
-// fetchKeys gets the control plane's key set through a connect stream, with
-// TLS inside, so that the relay can neither read nor replace it.
+// fetchKeys gets the control plane's key set.
 func (a *Agent) fetchKeys(ctx context.Context) ([]byte, error) {
-	client := a.controlPlane()
-	defer client.CloseIdleConnections()
-	url := "https://" + a.enrolment.ControlPlane.ServerName + "/.well-known/jwks.json"
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("keys: status %d", resp.StatusCode)
-	}
-	return io.ReadAll(io.LimitReader(resp.Body, maxKeys))
+	return a.controlPlane.get(ctx, keysPath)
 }
 
-// controlPlane returns an HTTP client that reaches the control plane alone,
-// verified by the name and authority in the enrolment.
-func (a *Agent) controlPlane() *http.Client {
-	return &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			session := a.tunnels.current()
-			if session == nil {
-				return nil, protocol.Errorf(protocol.KindUnavailable, "no tunnel")
-			}
-			stream, _, err := session.Open(ctx, protocol.LaneControl, protocol.Open{Kind: protocol.StreamConnect})
-			if err != nil {
-				return nil, err
-			}
-			return stream, nil
-		},
-		TLSClientConfig: &tls.Config{
-			RootCAs: a.controlPlaneCA, ServerName: a.enrolment.ControlPlane.ServerName, MinVersion: tls.VersionTLS13,
-		},
-	}}
+// keysTooOld reports whether tokens are refused for want of news of the keys.
+func (a *Agent) keysTooOld(now time.Time) bool {
+	return now.Sub(*a.keysFetched.Load()) > a.cfg.KeysMaxAge
 }
 
-// refreshKeys keeps the key set fresh while session is the primary tunnel.
-func (a *Agent) refreshKeys(ctx context.Context, session *tunnel.Session) {
+// refresh keeps the keys, and what is known to be void, fresh while session is
+// the primary tunnel.
+func (a *Agent) refresh(ctx context.Context, session *tunnel.Session) {
 	ticker := time.NewTicker(keysInterval)
 	defer ticker.Stop()
 	for {
@@ -128,6 +105,10 @@ func (a *Agent) refreshKeys(ctx context.Context, session *tunnel.Session) {
 			if err := a.keys.Refresh(ctx); err != nil && ctx.Err() == nil {
 				a.log.Warn("keys not refreshed", "err", err)
 			}
+			if err := a.fetchRevocations(ctx); err != nil && ctx.Err() == nil {
+				a.log.Warn("revocations not refreshed", "err", err)
+			}
+			a.status.look()
 		}
 		select {
 		case <-ticker.C:

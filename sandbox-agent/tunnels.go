@@ -79,6 +79,42 @@ func (t *tunnelSet) current() *tunnel.Session {
 	return t.primary.session
 }
 
+// sessions returns all tunnels that are up.
+func (t *tunnelSet) sessions() []*tunnel.Session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list := make([]*tunnel.Session, 0, len(t.up))
+	for _, c := range t.up {
+		list = append(list, c.session)
+	}
+	return list
+}
+
+// relayStatus describes the relays that tunnels lead to.
+func (t *tunnelSet) relayStatus() []RelayStatus {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var list []RelayStatus
+	for _, c := range t.up {
+		list = append(list, RelayStatus{ID: c.session.Welcome().RelayID, Address: c.addr, Primary: c == t.primary})
+	}
+	return list
+}
+
+// watch returns a channel that is closed with the next change.
+func (t *tunnelSet) watch() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.changed
+}
+
+// known returns the addresses of all relays that are known.
+func (t *tunnelSet) known() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.addresses()
+}
+
 // addresses returns all that are known. The caller holds mu.
 func (t *tunnelSet) addresses() []string {
 	all := slices.Clone(t.configured)

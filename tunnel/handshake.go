@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/tunnel/internal/carrier"
@@ -119,20 +118,8 @@ type Registration struct {
 	Session *Session
 }
 
-// welcome is the relay's half of the handshake.
+// admit is the relay's half of the handshake, on the control stream.
 func (s *Session) admit(ctx context.Context, cfg *ListenConfig) error {
-	var err error
-	if s.control, err = s.conn.Accept(ctx); err != nil {
-		return err
-	}
-	s.control.SetDeadline(time.Now().Add(protocol.HandshakeTimeout))
-	preface, err := protocol.ReadPreface(s.control)
-	if err != nil {
-		return err
-	}
-	if preface.Lane != protocol.ControlStream {
-		return protocol.Errorf(protocol.KindInvalid, "tunnel: the first stream is no control stream")
-	}
 	challenge := protocol.Challenge{Nonce: make([]byte, protocol.NonceBytes), RelayID: cfg.RelayID}
 	rand.Read(challenge.Nonce)
 	if err := protocol.Write(s.control, challenge); err != nil {

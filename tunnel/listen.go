@@ -37,6 +37,12 @@ type ListenConfig struct {
 	TrustOrigin func(origin string) bool
 	// Admit decides about an agent; its error goes to the agent.
 	Admit func(ctx context.Context, r *Registration) error
+	// Connect reaches the control plane for an agent at from that isn't
+	// registered; its error goes to the agent. The Listener bounds how often it
+	// is asked, and pipes. nil: there is no such way.
+	Connect func(ctx context.Context, from net.Addr) (net.Conn, error)
+	// Connected hears what became of each such connection; it may be nil.
+	Connected func(ConnectOutcome)
 	// StatelessResetKey and TokenKey, 32 bytes each or empty, let a restarted
 	// relay be known to its predecessor's agents.
 	StatelessResetKey, TokenKey []byte
@@ -45,12 +51,13 @@ type ListenConfig struct {
 
 // A Listener takes tunnels from agents.
 type Listener struct {
-	cfg      ListenConfig
-	quic     *quiclink.Listener
-	sessions chan *Session
-	ctx      context.Context // ends with Close
-	cancel   context.CancelFunc
-	running  sync.WaitGroup
+	cfg       ListenConfig
+	quic      *quiclink.Listener
+	connector *connector
+	sessions  chan *Session
+	ctx       context.Context // ends with Close
+	cancel    context.CancelFunc
+	running   sync.WaitGroup
 }
 
 // Listen takes tunnels on cfg.Conn.
@@ -69,7 +76,7 @@ func newListener(cfg ListenConfig) *Listener {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	l := &Listener{cfg: cfg, sessions: make(chan *Session)}
+	l := &Listener{cfg: cfg, connector: newConnector(cfg.Connect, cfg.Connected), sessions: make(chan *Session)}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
@@ -93,35 +100,67 @@ func (l *Listener) accept() {
 			continue
 		}
 		l.running.Go(func() {
-			s := l.handshake(conn)
-			<-room
-			if s != nil {
-				l.serve(s)
-			}
+			next := l.handshake(conn)
+			<-room // whatever comes next has bounds of its own
+			next()
 		})
 	}
 }
 
-// handshake admits the agent on conn, or closes conn.
-func (l *Listener) handshake(conn carrier.Conn) *Session {
+// handshake admits the agent on conn, or closes conn. It returns what is left
+// to do with it.
+func (l *Listener) handshake(conn carrier.Conn) (next func()) {
 	ctx, cancel := context.WithTimeout(l.ctx, protocol.HandshakeTimeout)
 	defer cancel()
-	s, err := Admit(ctx, conn, &l.cfg)
+	stream, name, err := greet(ctx, conn)
+	if err == nil && name == protocol.ConnectStream {
+		return func() { l.connector.serve(l.ctx, conn, stream) }
+	}
+	s, err := admit(ctx, conn, &l.cfg, stream, err)
 	if err != nil {
 		l.cfg.Logger.Info("tunnel refused", "addr", conn.RemoteAddr(), "sandbox", s.hello.SandboxID, "err", err)
-		return nil
+		return func() {}
 	}
-	return s
+	return func() { l.serve(s) }
+}
+
+// greet takes the first stream that the agent opens, and returns what it is
+// named.
+func greet(ctx context.Context, conn carrier.Conn) (stream carrier.Stream, name protocol.Lane, err error) {
+	abort := context.AfterFunc(ctx, func() { conn.Close(protocol.Errorf(protocol.KindUnavailable, "no HELLO in time")) })
+	defer abort()
+	if stream, err = conn.Accept(ctx); err != nil {
+		return nil, "", err
+	}
+	stream.SetDeadline(time.Now().Add(protocol.HandshakeTimeout))
+	preface, err := protocol.ReadPreface(stream)
+	if err == nil && preface.Lane != protocol.ControlStream && preface.Lane != protocol.ConnectStream {
+		err = protocol.Errorf(protocol.KindInvalid, "tunnel: the first stream is no control stream")
+	}
+	return stream, preface.Lane, err
 }
 
 // Admit makes a Session of a carrier at the relay's end. If that fails it
 // closes the carrier, after the agent could read why, and returns the Session
 // only to tell who it was.
 func Admit(ctx context.Context, conn carrier.Conn, cfg *ListenConfig) (*Session, error) {
+	stream, name, err := greet(ctx, conn)
+	if err == nil && name != protocol.ControlStream {
+		err = protocol.Errorf(protocol.KindUnsupported, "tunnel: only registered agents here")
+	}
+	return admit(ctx, conn, cfg, stream, err)
+}
+
+// admit is Admit once the control stream is there, or why it isn't.
+func admit(ctx context.Context, conn carrier.Conn, cfg *ListenConfig, control carrier.Stream, err error) (*Session, error) {
 	s := newSession(conn, false, cfg.Logger)
-	s.role.trust = cfg.TrustOrigin
+	s.control, s.role.trust = control, cfg.TrustOrigin
+	if err != nil {
+		s.end(err)
+		return s, err
+	}
 	abort := context.AfterFunc(ctx, func() { conn.Close(protocol.Errorf(protocol.KindUnavailable, "no HELLO in time")) })
-	err := s.admit(ctx, cfg)
+	err = s.admit(ctx, cfg)
 	if !abort() && err == nil {
 		err = ctx.Err()
 	}

@@ -55,6 +55,7 @@ type Session struct {
 	opening  chan struct{}  // one for each stream that Open is opening
 	pinger   pinger
 	role     role
+	status   status
 
 	outgoing chan []byte  // control frames that wait to be written
 	saidBye  atomic.Bool  // GOAWAY was sent
@@ -89,6 +90,7 @@ func newSession(conn carrier.Conn, agent bool, log *slog.Logger) *Session {
 		opening:  make(chan struct{}, maxOpening),
 		pinger:   newPinger(),
 		role:     newRole(),
+		status:   newStatus(),
 		lanes:    map[protocol.Lane]*lane{},
 	}
 }
@@ -312,6 +314,11 @@ func (s *Session) obey(m protocol.Message) error {
 			return protocol.Errorf(protocol.KindInvalid, "tunnel: only an agent has a role")
 		}
 		s.role.hear(m)
+	case protocol.Status:
+		if s.agent {
+			return protocol.Errorf(protocol.KindInvalid, "tunnel: only an agent has a status")
+		}
+		s.status.hear(m)
 	default:
 		return protocol.Errorf(protocol.KindInvalid, "tunnel: %s on the control stream", m.FrameType())
 	}

@@ -133,7 +133,8 @@ func (s *Stack) writeSeed() (path string, err error) {
 	return path, program.ReplaceFile(path, data, 0o600)
 }
 
-// startSandbox enrols and starts sandbox i, and waits until it is connected.
+// startSandbox invites and starts sandbox i, and waits until it has enrolled and
+// is connected.
 func (s *Stack) startSandbox(ctx, children context.Context, i int) error {
 	name := "sandbox-agent-" + strconv.Itoa(i+1)
 	dir, err := s.private(name)
@@ -141,14 +142,16 @@ func (s *Stack) startSandbox(ctx, children context.Context, i int) error {
 		return err
 	}
 	sb := &sandbox{sandboxIdentity: s.identity.Sandboxes[i], stateDir: dir}
-	if err := s.enrol(ctx, sb, dir); err != nil {
+	invitation, err := s.invite(ctx, sb)
+	if err != nil {
 		return err
 	}
 	files, err := sandboxFiles(dir)
 	if err != nil {
 		return err
 	}
-	sb.child, err = start(children, name, s.log(name), s.program(name), "--state-dir", dir,
+	sb.child, err = start(children, name, s.log(name), s.program(name), "--state-dir", dir, "--invitation", invitation,
+		"--status-file", filepath.Join(dir, "status.json"),
 		"--workspace", filepath.Join(files, "workspace"), "--homes", filepath.Join(files, "homes"))
 	if err != nil {
 		return err
@@ -157,26 +160,23 @@ func (s *Stack) startSandbox(ctx, children context.Context, i int) error {
 	return s.awaitConnected(ctx, sb)
 }
 
-// enrol makes the sandbox's device key and has the control plane certify it.
-func (s *Stack) enrol(ctx context.Context, sb *sandbox, dir string) error {
-	public, err := s.tool(ctx, "sandbox-agent", "keygen", "--state-dir", dir)
-	if err != nil {
-		return err
+// invite has the control plane write an invitation for the sandbox and returns
+// the file. An earlier enrolment goes: it names the authority of an earlier
+// start.
+func (s *Stack) invite(ctx context.Context, sb *sandbox) (invitation string, err error) {
+	if err := os.Remove(filepath.Join(sb.stateDir, "enrolment.json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
 	}
-	publicFile := filepath.Join(dir, "device-key.pub.json")
-	if err := program.ReplaceFile(publicFile, public, 0o600); err != nil {
-		return err
-	}
+	invitation = filepath.Join(sb.stateDir, "invitation.json")
 	args := []string{
-		"enrol", "--state-dir", filepath.Join(s.cfg.StateDir, "controlplane"), "--sandbox", string(sb.ID),
-		"--device-key", publicFile, "--ca", s.ca.file, "--server-name", controlPlaneName,
-		"--relay-ca", s.ca.file, "--replace", "--out", filepath.Join(dir, "enrolment.json"),
+		"invite", "--state-dir", filepath.Join(s.cfg.StateDir, "controlplane"), "--sandbox", string(sb.ID),
+		"--ca", s.ca.file, "--server-name", controlPlaneName, "--relay-ca", s.ca.file, "--replace", "--out", invitation,
 	}
 	for _, r := range s.relays {
 		args = append(args, "--relay", r.ready.Tunnel)
 	}
 	_, err = s.tool(ctx, "controlplane", args...)
-	return err
+	return invitation, err
 }
 
 // tool runs a program to its end and returns what it prints.

@@ -17,9 +17,11 @@ type Options struct {
 	Registry *prometheus.Registry
 	Ready    func() error // nil when the relay takes traffic
 	Status   func() any   // added to /healthz; holds no secret
+	// Sandboxes is the list of those that are connected, for /sandboxes.
+	Sandboxes func() any
 }
 
-// Handler serves /healthz, /readyz, /metrics and /debug/pprof/.
+// Handler serves /healthz, /readyz, /sandboxes, /metrics and /debug/pprof/.
 func Handler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
@@ -31,6 +33,9 @@ func Handler(o Options) http.Handler {
 			return
 		}
 		writeJSON(w, http.StatusOK, map[string]any{"status": "ready", "revision": o.Revision})
+	})
+	mux.HandleFunc("GET /sandboxes", func(w http.ResponseWriter, r *http.Request) {
+		writeJSON(w, http.StatusOK, map[string]any{"sandboxes": o.Sandboxes(), "revision": o.Revision})
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: 4}))
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)

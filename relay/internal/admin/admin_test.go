@@ -18,8 +18,9 @@ func TestPages(t *testing.T) {
 	var ready error
 	handler := Handler(Options{
 		Revision: "r1", Registry: registry,
-		Ready:  func() error { return ready },
-		Status: func() any { return map[string]int{"sandboxes": 2} },
+		Ready:     func() error { return ready },
+		Status:    func() any { return map[string]int{"sandboxes": 2} },
+		Sandboxes: func() any { return []string{"sb_1"} },
 	})
 	get := func(path string, status int, parts ...string) {
 		t.Helper()
@@ -39,6 +40,7 @@ func TestPages(t *testing.T) {
 	ready = errors.New("draining")
 	get("/readyz", 503, `"status":"draining"`, `"revision":"r1"`)
 	get("/healthz", 200, `"status":"ok"`) // alive all the same
+	get("/sandboxes", 200, `"sandboxes":["sb_1"]`, `"revision":"r1"`)
 	get("/metrics", 200, "fairlead_test_total 3")
 	get("/debug/pprof/", 200, "goroutine")
 	get("/debug/pprof/cmdline", 200)

@@ -6,8 +6,6 @@ import (
 	"context"
 	"crypto/ecdsa"
 	"log/slog"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -29,8 +27,9 @@ const (
 // Fleet holds the registered tunnel of every sandbox.
 type Fleet struct {
 	// Static after construction.
-	keys *jws.Keys
-	log  *slog.Logger
+	keys    *jws.Keys
+	revoked *jws.RevocationSet
+	log     *slog.Logger
 
 	// Guarded by mu.
 	mu       sync.Mutex
@@ -41,24 +40,22 @@ type Fleet struct {
 
 // A member is one registered sandbox.
 type member struct {
-	session *tunnel.Session
-	hello   protocol.Hello
-	key     *ecdsa.PublicKey
-	since   time.Time // of its registration
+	session     *tunnel.Session
+	hello       protocol.Hello
+	certificate *jws.Certificate
+	key         *ecdsa.PublicKey
+	since       time.Time // of its registration
 }
 
-// A Status describes one connected sandbox.
-type Status struct {
-	SandboxID  protocol.SandboxID `json:"sandbox_id"`
-	Generation uint64             `json:"generation"`
-	Revision   string             `json:"revision"`
-	Isolation  string             `json:"isolation"`
-	Role       string             `json:"role"` // primary, standby, or empty: not said yet
-}
-
-// New returns an empty Fleet that verifies certificates with keys.
-func New(keys *jws.Keys, log *slog.Logger) *Fleet {
-	return &Fleet{keys: keys, log: log, members: map[protocol.SandboxID]*member{}, changed: make(chan struct{})}
+// New returns an empty Fleet that verifies certificates with keys, and ends the
+// tunnels of those that revoked comes to name.
+func New(keys *jws.Keys, revoked *jws.RevocationSet, log *slog.Logger) *Fleet {
+	f := &Fleet{
+		keys: keys, revoked: revoked, log: log,
+		members: map[protocol.SandboxID]*member{}, changed: make(chan struct{}),
+	}
+	revoked.OnChange(f.endRevoked)
+	return f
 }
 
 // Admit decides about a registration (DESIGN §3). The certificate must be the
@@ -82,7 +79,31 @@ func (f *Fleet) Admit(ctx context.Context, reg *tunnel.Registration) error {
 	if !jws.VerifyDevice(key, transcript, hello.Signature) {
 		return protocol.Errorf(protocol.KindUnauthenticated, "the registration is not signed by the certified key")
 	}
-	return f.register(&member{session: reg.Session, hello: hello, key: key, since: time.Now()})
+	m := &member{session: reg.Session, hello: hello, certificate: cert, key: key, since: time.Now()}
+	if err := f.register(m); err != nil {
+		return err
+	}
+	if f.revoked.Certificate(cert) { // meanwhile: whoever says so may not have seen m
+		f.endRevoked()
+		return errRevoked
+	}
+	return nil
+}
+
+var errRevoked = protocol.Errorf(protocol.KindUnauthenticated, "the certificate was revoked")
+
+// endRevoked ends the tunnels of sandboxes whose certificates are void.
+func (f *Fleet) endRevoked() {
+	f.mu.Lock()
+	members := f.list()
+	f.mu.Unlock()
+	for _, m := range members {
+		if f.revoked.Certificate(m.certificate) {
+			f.log.Warn("certificate revoked: the tunnel is ended", "sandbox", m.hello.SandboxID,
+				"certificate", m.certificate.ID)
+			m.session.CloseWith(errRevoked)
+		}
+	}
 }
 
 func (f *Fleet) register(next *member) error {
@@ -208,16 +229,4 @@ func (f *Fleet) Wait(ctx context.Context, id protocol.SandboxID) (*tunnel.Sessio
 			return nil, protocol.Errorf(protocol.KindUnavailable, "the sandbox is not connected")
 		}
 	}
-}
-
-// List returns the connected sandboxes, ordered by id.
-func (f *Fleet) List() []Status {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	list := make([]Status, 0, len(f.members))
-	for id, m := range f.members {
-		list = append(list, Status{id, m.hello.Generation, m.hello.Revision, m.hello.Isolation, m.roleName()})
-	}
-	slices.SortFunc(list, func(a, b Status) int { return strings.Compare(string(a.SandboxID), string(b.SandboxID)) })
-	return list
 }

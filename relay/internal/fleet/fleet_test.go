@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -23,12 +24,19 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type world struct {
 	t         *testing.T
 	authority *relaytest.Authority
+	revoked   *jws.RevocationSet
 	fleet     *Fleet
 }
 
 func newWorld(t *testing.T) *world {
 	a := relaytest.NewAuthority(t)
-	return &world{t, a, New(a.Keys, slog.New(slog.DiscardHandler))}
+	set, err := jws.ParseKeySet(a.JWKS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	revoked := jws.NewRevocationSet()
+	keys := jws.NewKeys(set, jws.KeysOptions{Revoked: revoked})
+	return &world{t, a, revoked, New(keys, revoked, slog.New(slog.DiscardHandler))}
 }
 
 // A sandbox is one copy of an agent.
@@ -138,8 +146,20 @@ func TestRegistration(t *testing.T) {
 	agentA, relayA := w.mustDial(a)
 	w.holds("sb_a", relayA)
 	w.holds("sb_b", relayB)
-	if list := w.fleet.List(); len(list) != 2 || list[0] != (Status{"sb_a", 1, "r1", "none", ""}) || list[1].SandboxID != "sb_b" {
-		t.Errorf("List() = %+v", list)
+	list := w.fleet.List()
+	if len(list) != 2 || list[1].SandboxID != "sb_b" {
+		t.Fatalf("List() = %+v", list)
+	}
+	if time.Since(time.UnixMilli(list[0].ConnectedAt)) > time.Minute {
+		t.Errorf("connected at %d", list[0].ConnectedAt)
+	}
+	list[0].ConnectedAt = 0
+	want := Status{
+		SandboxID: "sb_a", InstanceID: "instance1", Generation: 1, Revision: "r1", Isolation: "none",
+		Problems: []protocol.Problem{},
+	}
+	if !reflect.DeepEqual(list[0], want) {
+		t.Errorf("List()[0] = %+v, want %+v", list[0], want)
 	}
 
 	agentA.Close()
@@ -283,7 +303,7 @@ func TestWait(t *testing.T) {
 
 func TestWaitGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := New(nil, slog.New(slog.DiscardHandler))
+		f := New(nil, jws.NewRevocationSet(), slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if _, err := f.Wait(ctx, "sb_a"); err == nil || protocol.KindOf(err) != protocol.KindUnavailable {

@@ -39,14 +39,20 @@ func (m *member) judge(began, now time.Time) verdict {
 	return verdict{settled: true, err: &tunnel.StandbyError{Origin: role.Origin}}
 }
 
+// What the role of a tunnel is called.
+const (
+	rolePrimary = "primary"
+	roleStandby = "standby"
+)
+
 func (m *member) roleName() string {
 	switch role, said, _ := m.session.Role(); {
 	case !said:
 		return ""
 	case role.Primary:
-		return "primary"
+		return rolePrimary
 	}
-	return "standby"
+	return roleStandby
 }
 
 // Drain lets nobody in any more and asks every sandbox to leave, within left

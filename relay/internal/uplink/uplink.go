@@ -1,4 +1,4 @@
-// Package uplink pipes the connect streams of sandboxes to the control plane:
+// Package uplink joins sandboxes and the control plane: connect streams are
 // opaque bytes to one configured address, nothing else.
 package uplink
 
@@ -48,7 +48,7 @@ func (u *Uplink) Serve(session *tunnel.Session) {
 		case room <- struct{}{}:
 			running.Go(func() {
 				defer func() { <-room }()
-				u.connect(ctx, in)
+				u.connect(ctx, in, session.RemoteAddr())
 			})
 		default:
 			in.Refuse(protocol.Errorf(protocol.KindTooMany, "over %d connect streams", maxStreams))
@@ -69,13 +69,23 @@ func sessionContext(session *tunnel.Session) (context.Context, context.CancelFun
 	return ctx, cancel
 }
 
-// connect pipes one stream. Either side may end its half first.
-func (u *Uplink) connect(ctx context.Context, in *tunnel.Incoming) {
+// Dial reaches the control plane, for an agent at from that isn't registered.
+// Its errors may be shown to that.
+func (u *Uplink) Dial(ctx context.Context, from net.Addr) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: dialTimeout}
 	upstream, err := dialer.DialContext(ctx, "tcp", u.Address)
 	if err != nil {
-		u.Log.Warn("control plane not reached for a sandbox", "err", err)
-		in.Refuse(protocol.Errorf(protocol.KindUnavailable, "the control plane can't be reached at the moment"))
+		u.Log.Warn("control plane not reached for a sandbox", "addr", from, "err", err)
+		return nil, protocol.Errorf(protocol.KindUnavailable, "the control plane can't be reached at the moment")
+	}
+	return upstream, nil
+}
+
+// connect pipes one stream. Either side may end its half first.
+func (u *Uplink) connect(ctx context.Context, in *tunnel.Incoming, from net.Addr) {
+	upstream, err := u.Dial(ctx, from)
+	if err != nil {
+		in.Refuse(err)
 		return
 	}
 	defer upstream.Close()

@@ -13,12 +13,15 @@ func declare(c *program.Command) *agent.Config {
 	cfg := &agent.Config{}
 	c.String(&cfg.StateDir, "state-dir", "", "`directory` for the device key, the ledger and cached keys")
 	c.String(&cfg.Enrolment, "enrolment", "", "`file` that the control plane wrote for this sandbox (default: enrolment.json in the state directory)")
+	c.String(&cfg.Invitation, "invitation", "", "`file` with an invitation, exchanged for an enrolment where there is none yet")
 	c.String(&cfg.Workspace, "workspace", "/workspace", "`directory` that terminals start in")
 	c.String(&cfg.Homes, "homes", "/home/sandbox", "`directory` with a home for each terminal")
 	c.Strings(&cfg.Relays, "relays", "`addresses` host:port of relays (default: the enrolment's)")
 	c.String(&cfg.SpillDir, "spill-dir", "", "`directory` for terminals' output that their memory no longer holds (default: it is dropped)")
 	c.Int(&cfg.SpillPerTerminal, "spill-per-terminal", agent.DefaultSpillPerTerminal, "`bytes` kept there of a terminal")
 	c.Int(&cfg.SpillTotal, "spill-total", agent.DefaultSpillTotal, "`bytes` kept there of all terminals")
+	c.Duration(&cfg.KeysMaxAge, "keys-max-age", agent.DefaultKeysMaxAge, "how long the control plane's keys are believed while it can't be reached, a `time`")
+	c.String(&cfg.StatusFile, "status-file", "", "`file` that tells whether the agent is ready and what is wrong, written at each change")
 	c.Require("state-dir")
 	return cfg
 }

@@ -13,6 +13,9 @@ func main() {
 		cfg := declare(c)
 		c.Run(func(ctx context.Context, env *program.Env) error {
 			cfg.Logger, cfg.Revision = env.Logger, env.Revision
+			if err := agent.Enrol(ctx, *cfg); err != nil {
+				return err
+			}
 			a, err := agent.New(*cfg)
 			if err != nil {
 				return err

@@ -14,6 +14,14 @@ import (
 type Stream interface {
 	io.ReadWriteCloser
 	SetDeadline(t time.Time) error
+	SetReadDeadline(t time.Time) error
+	SetWriteDeadline(t time.Time) error
+}
+
+// A HalfCloser is a Stream that can say that nothing more will be written while
+// reading goes on. Close does it for the others.
+type HalfCloser interface {
+	CloseWrite() error
 }
 
 // A Conn is a connection between an agent and a relay that carries streams,

@@ -190,6 +190,9 @@ func (s *stream) Close() error {
 	return s.Stream.Close()
 }
 
+// CloseWrite ends the direction to the peer.
+func (s *stream) CloseWrite() error { return s.Stream.Close() }
+
 // translate turns the peer's application error back into a protocol.Error.
 func translate(err error) error {
 	if err == nil || err == io.EOF { // the common cases, at no cost

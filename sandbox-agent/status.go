@@ -1,0 +1,165 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/tunnel"
+)
+
+// statusInterval is how often the agent looks at itself.
+const statusInterval = time.Second
+
+// A Status is the content of the status file.
+type Status struct {
+	// Ready: relays send commands here, and they are executed.
+	Ready    bool               `json:"ready"`
+	Problems []protocol.Problem `json:"problems"`
+	Relays   []RelayStatus      `json:"relays"` // that the agent is connected to
+	// CertificateExpiresAt is absent where it isn't known.
+	CertificateExpiresAt time.Time `json:"certificate_expires_at,omitzero"`
+}
+
+// A RelayStatus is one relay that the agent is connected to.
+type RelayStatus struct {
+	ID      protocol.RelayID `json:"id"`
+	Address string           `json:"address"` // "host:port"
+	Primary bool             `json:"primary"`
+}
+
+// MarshalJSON writes empty lists as [], not null.
+func (s Status) MarshalJSON() ([]byte, error) {
+	type plain Status
+	if s.Problems == nil {
+		s.Problems = []protocol.Problem{}
+	}
+	if s.Relays == nil {
+		s.Relays = []RelayStatus{}
+	}
+	return json.Marshal(plain(s))
+}
+
+// writeStatus replaces the status file, if there is to be one.
+func (c *Config) writeStatus(s Status) {
+	if c.StatusFile == "" {
+		return
+	}
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err == nil {
+		err = program.ReplaceFile(c.StatusFile, append(data, '\n'), 0o600)
+	}
+	if err != nil {
+		c.Logger.Warn("status file not written", "err", err)
+	}
+}
+
+// A reporter tells relays and the status file how the agent is.
+type reporter struct {
+	// Static after construction.
+	agent *Agent
+	news  chan struct{} // something may have changed
+
+	// Guarded by mu.
+	mu       sync.Mutex
+	problems []protocol.Problem
+}
+
+func newReporter(a *Agent) *reporter { return &reporter{agent: a, news: make(chan struct{}, 1)} }
+
+// look has the reporter look soon.
+func (r *reporter) look() {
+	select {
+	case r.news <- struct{}{}:
+	default:
+	}
+}
+
+// greet tells a relay that is new how the agent is.
+func (r *reporter) greet(session *tunnel.Session) {
+	r.mu.Lock()
+	defer r.mu.Unlock() // or an older status could follow a newer one
+	r.send(session)
+}
+
+// send tells one relay. It is called with mu held.
+func (r *reporter) send(session *tunnel.Session) {
+	if err := session.SendStatus(protocol.Status{Problems: r.problems}); err != nil {
+		r.agent.log.Debug("status not sent", "relay", session.Welcome().RelayID, "err", err)
+	}
+}
+
+// keep reports what changes until ctx ends.
+func (r *reporter) keep(ctx context.Context) {
+	ticker := time.NewTicker(statusInterval)
+	defer ticker.Stop()
+	var last *Status
+	for {
+		changed := r.agent.tunnels.watch()
+		next := r.agent.state(time.Now())
+		r.tell(next.Problems)
+		if last == nil || !reflect.DeepEqual(*last, next) {
+			r.agent.cfg.writeStatus(next)
+			last = &next
+		}
+		select {
+		case <-changed:
+		case <-r.news:
+		case <-ticker.C:
+		case <-ctx.Done():
+			next.Ready, next.Relays = false, nil
+			r.agent.cfg.writeStatus(next)
+			return
+		}
+	}
+}
+
+// tell reports problems to all relays if they have changed.
+func (r *reporter) tell(problems []protocol.Problem) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slices.Equal(problems, r.problems) {
+		return
+	}
+	for _, p := range problems {
+		if !slices.Contains(r.problems, p) {
+			r.agent.log.Error("problem", "name", p.Name, "message", p.Message)
+		}
+	}
+	r.problems = problems
+	for _, session := range r.agent.tunnels.sessions() {
+		r.send(session)
+	}
+}
+
+// state looks at everything that can be wrong.
+func (a *Agent) state(now time.Time) Status {
+	held := a.holder.credential()
+	s := Status{Relays: a.tunnels.relayStatus(), CertificateExpiresAt: held.expires.UTC()}
+	if held.expires.IsZero() {
+		s.CertificateExpiresAt = time.Time{}
+	}
+	s.Ready = len(s.Relays) > 0
+	stops := func(name, message string) { // commands are refused
+		s.Problems = append(s.Problems, protocol.Problem{Name: name, Message: message})
+		s.Ready = false
+	}
+	if a.keysTooOld(now) {
+		stops(protocol.ProblemKeys, "the control plane's keys are older than "+a.cfg.KeysMaxAge.String()+": nothing is believed")
+	}
+	if err := a.ledger.Err(); err != nil {
+		stops(protocol.ProblemLedger, err.Error()+": commands are refused")
+	}
+	if err := a.audit.Err(); err != nil {
+		stops(protocol.ProblemAudit, err.Error())
+	}
+	if message := a.holder.problem(now); message != "" {
+		s.Problems = append(s.Problems, protocol.Problem{Name: protocol.ProblemCertificate, Message: message})
+	}
+	return s
+}

@@ -1,0 +1,96 @@
+package agent
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/tunnel/tunneltest"
+)
+
+// TestStatusFile: it says when the agent is ready, with whom, and what is
+// wrong; a relay hears the same.
+func TestStatusFile(t *testing.T) {
+	w := newWorld(t)
+	w.enrolFor(time.Now(), time.Hour)
+	w.cfg.StatusFile = filepath.Join(w.cfg.StateDir, "status.json")
+	l := w.listen(welcome)
+	a, err := New(w.cfg)
+	must(t, err)
+	w.runUntilEnd(a)
+	said := func(what string, until func(Status) bool) {
+		t.Helper()
+		waitFor(t, what, func() bool {
+			var s Status
+			data, err := os.ReadFile(w.cfg.StatusFile)
+			if err != nil {
+				return false
+			}
+			must(t, json.Unmarshal(data, &s))
+			return until(s)
+		})
+	}
+	session, err := l.Accept(within(t))
+	must(t, err)
+	said("ready", func(s Status) bool {
+		return s.Ready && s.Problems != nil && len(s.Problems) == 0 && len(s.Relays) == 1 &&
+			s.Relays[0] == RelayStatus{ID: "rl_1", Address: w.cfg.Relays[0], Primary: true} &&
+			s.CertificateExpiresAt.Equal(a.holder.credential().expires)
+	})
+	waitFor(t, "a STATUS", func() bool {
+		status, said, _ := session.Status()
+		return said && len(status.Problems) == 0
+	})
+	old := time.Now().Add(-2 * DefaultKeysMaxAge)
+	a.keysFetched.Store(&old)
+	a.status.look()
+	hasKeys := func(p protocol.Problem) bool { return p.Name == protocol.ProblemKeys && p.Message != "" }
+	said("a problem", func(s Status) bool { return !s.Ready && slices.ContainsFunc(s.Problems, hasKeys) })
+	waitFor(t, "a STATUS with it", func() bool {
+		status, _, _ := session.Status()
+		return slices.ContainsFunc(status.Problems, hasKeys)
+	})
+	session.CloseWith(protocol.Errorf(protocol.KindRestarting, "again"))
+	next, err := l.Accept(within(t))
+	must(t, err)
+	waitFor(t, "a STATUS at the next registration", func() bool {
+		status, _, _ := next.Status()
+		return slices.ContainsFunc(status.Problems, hasKeys)
+	})
+	l.Close()
+	said("no relay", func(s Status) bool { return !s.Ready && len(s.Relays) == 0 })
+}
+
+// TestDamagedLedger: the agent starts and its terminals work, commands are
+// refused, and it says so.
+func TestDamagedLedger(t *testing.T) {
+	w := newWorld(t)
+	must(t, os.Mkdir(filepath.Join(w.cfg.StateDir, "ledger"), 0o700))
+	w.write("ledger/commands.journal", "nonsense\n")
+	a := w.start()
+	near, _ := tunneltest.Pair(t)
+	defer a.tunnels.depart(a.tunnels.arrive(near, "127.0.0.1:1"))
+	s := a.state(time.Now())
+	if s.Ready || len(s.Problems) != 1 || s.Problems[0].Name != protocol.ProblemLedger || len(s.Relays) != 1 {
+		t.Errorf("%+v", s)
+	}
+	if _, err := a.host.Create(within(t), "ses_1", "pty_1", protocol.PTYCreate{Command: "true"}); err != nil {
+		t.Errorf("no terminal: %v", err)
+	}
+	token, err := w.signer.SignCommand(jws.Command{
+		Audience: jws.AudienceAgent, CommandID: "cmd_1", TraceID: "tr_1", IssuedAt: time.Now().UnixMilli(), TTLMs: 30_000,
+		Target: protocol.CommandTarget{SandboxID: sandbox, SessionID: "ses_1", PTYID: "pty_1"},
+		Op:     json.RawMessage(`{"kind":"pty.close"}`),
+	})
+	must(t, err)
+	var told protocol.ExecutionCallback
+	must(t, json.Unmarshal(a.link.Arrive()(within(t), token).Callback, &told))
+	if told.Status != protocol.StatusError || told.Error == nil || told.Error.Name != "InternalError" {
+		t.Errorf("the command: %+v", told)
+	}
+}

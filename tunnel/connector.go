@@ -1,0 +1,243 @@
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/tunnel/internal/carrier"
+)
+
+// What agents that aren't registered may cost a relay.
+const (
+	// maxConnects bounds their connections at the same time.
+	maxConnects = 64
+	// connectsPerSecond and connectBurst bound how many begin in all, and
+	// addressConnectsPerSecond and addressConnectBurst those from one address:
+	// enough for a room full of sandboxes behind one, and too few for it to
+	// use up what is there for all.
+	connectsPerSecond        = 100
+	connectBurst             = 100
+	addressConnectsPerSecond = 20
+	addressConnectBurst      = 50
+	// maxAddresses bounds the addresses that are told apart; the others share.
+	maxAddresses = 4096
+	// sweepInterval is how often addresses are forgotten that have been quiet.
+	sweepInterval = time.Second
+)
+
+// A ConnectOutcome says what became of a connection of an agent that isn't
+// registered.
+type ConnectOutcome string
+
+const (
+	ConnectDone        ConnectOutcome = "done"         // either side ended it
+	ConnectUnsupported ConnectOutcome = "unsupported"  // refused: there is no way to the control plane here
+	ConnectUnreachable ConnectOutcome = "unreachable"  // refused: the control plane can't be reached
+	ConnectBusy        ConnectOutcome = "busy"         // refused: too many at once
+	ConnectRate        ConnectOutcome = "rate"         // refused: too many lately
+	ConnectAddressRate ConnectOutcome = "address_rate" // refused: too many lately from this address
+	ConnectBytes       ConnectOutcome = "bytes"        // ended: too many bytes
+	ConnectTime        ConnectOutcome = "time"         // ended: open for too long
+)
+
+// A connector pipes connections of agents that aren't registered to the
+// control plane, within bounds.
+type connector struct {
+	// Static after construction.
+	dial  func(ctx context.Context, from net.Addr) (net.Conn, error)
+	ended func(ConnectOutcome)
+	room  chan struct{} // one for each connection
+	all   *rate.Limiter
+	rest  *rate.Limiter // of the addresses that have none of their own
+
+	// Guarded by mu.
+	mu        sync.Mutex
+	addresses map[netip.Prefix]*rate.Limiter
+	swept     time.Time
+}
+
+func newConnector(dial func(context.Context, net.Addr) (net.Conn, error), ended func(ConnectOutcome)) *connector {
+	if ended == nil {
+		ended = func(ConnectOutcome) {}
+	}
+	return &connector{
+		dial: dial, ended: ended, room: make(chan struct{}, maxConnects),
+		all:       rate.NewLimiter(connectsPerSecond, connectBurst),
+		rest:      rate.NewLimiter(addressConnectsPerSecond, addressConnectBurst),
+		addresses: map[netip.Prefix]*rate.Limiter{},
+	}
+}
+
+// serve pipes one connection, or refuses it. What is over a limit is closed
+// with its kind and costs nothing more.
+func (c *connector) serve(ctx context.Context, conn carrier.Conn, stream carrier.Stream) {
+	outcome, e := c.enter(conn.RemoteAddr())
+	if e == nil {
+		outcome, e = c.connect(ctx, conn, stream)
+		<-c.room
+	}
+	conn.Close(e)
+	c.ended(outcome)
+}
+
+// enter takes a place for a connection from addr, unless it is over a limit.
+func (c *connector) enter(addr net.Addr) (ConnectOutcome, *protocol.Error) {
+	select {
+	case c.room <- struct{}{}:
+	default:
+		return ConnectBusy, protocol.Errorf(protocol.KindTooMany, "over %d connections of agents that aren't registered", maxConnects)
+	}
+	outcome := ConnectAddressRate
+	if c.limiter(addr).Allow() { // first: one address must not use up everybody's
+		if c.all.Allow() {
+			return "", nil
+		}
+		outcome = ConnectRate
+	}
+	<-c.room
+	return outcome, protocol.Errorf(protocol.KindTooMany, "too many connections of agents that aren't registered")
+}
+
+// limiter returns what bounds the connections from addr.
+func (c *connector) limiter(addr net.Addr) *rate.Limiter {
+	key := keyOf(addr)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.addresses[key]; known != nil {
+		return known
+	}
+	now := time.Now()
+	if len(c.addresses) >= maxAddresses && now.Sub(c.swept) >= sweepInterval {
+		c.swept = now
+		for key, l := range c.addresses {
+			if l.TokensAt(now) >= addressConnectBurst { // as a new one would be
+				delete(c.addresses, key)
+			}
+		}
+	}
+	if len(c.addresses) >= maxAddresses {
+		return c.rest
+	}
+	next := rate.NewLimiter(addressConnectsPerSecond, addressConnectBurst)
+	c.addresses[key] = next
+	return next
+}
+
+// keyOf returns what counts as one address: a whole IPv6 network is one
+// subscriber's.
+func keyOf(addr net.Addr) netip.Prefix {
+	udp, ok := addr.(*net.UDPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	ip := udp.AddrPort().Addr().Unmap()
+	bits := 32
+	if ip.Is6() {
+		bits = 64
+	}
+	prefix, err := ip.WithZone("").Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return prefix
+}
+
+// connect serves a connection that has a place, and returns the end that the
+// agent is told.
+func (c *connector) connect(ctx context.Context, conn carrier.Conn, stream carrier.Stream) (ConnectOutcome, *protocol.Error) {
+	ctx, cancel := context.WithTimeout(ctx, protocol.ConnectTimeout)
+	defer cancel()
+	stream.SetDeadline(time.Now().Add(protocol.ConnectTimeout + refusalTime)) // after ctx
+	if c.dial == nil {
+		return ConnectUnsupported, turnAway(ctx, conn, stream,
+			protocol.Errorf(protocol.KindUnsupported, "the control plane can't be reached through this relay"))
+	}
+	upstream, err := c.dial(ctx, conn.RemoteAddr())
+	if err != nil {
+		return ConnectUnreachable, turnAway(ctx, conn, stream, protocol.AsError(err))
+	}
+	defer upstream.Close()
+	if err := protocol.Write(stream, protocol.Opened{}); err != nil {
+		return ConnectDone, protocol.AsError(err)
+	}
+	return pipe(ctx, conn, stream, upstream)
+}
+
+// turnAway says REFUSED and lets the agent read it.
+func turnAway(ctx context.Context, conn carrier.Conn, stream carrier.Stream, e *protocol.Error) *protocol.Error {
+	if protocol.Write(stream, protocol.Refused{Kind: e.Kind, Message: e.Error()}) == nil {
+		linger(ctx, conn)
+	}
+	return e
+}
+
+// linger waits for the agent to go, but not long.
+func linger(ctx context.Context, conn carrier.Conn) {
+	timer := time.NewTimer(refusalTime)
+	defer timer.Stop()
+	select {
+	case <-conn.Done():
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// errTooMuch is the end of a direction that carried too many bytes.
+var errTooMuch = errors.New("tunnel: over the bytes of a connect stream")
+
+// pipe carries bytes both ways until one side has ended it, or a limit is
+// reached.
+func pipe(ctx context.Context, conn carrier.Conn, stream carrier.Stream, upstream net.Conn) (ConnectOutcome, *protocol.Error) {
+	up, down := make(chan error, 1), make(chan error, 1)
+	var moving sync.WaitGroup
+	defer moving.Wait()
+	moving.Go(func() { up <- move(upstream, stream) })
+	moving.Go(func() { down <- move(stream, upstream) })
+	outcome, e := ConnectDone, protocol.Errorf(protocol.KindUnavailable, "the connection to the control plane is over")
+	for waiting := true; waiting; {
+		select {
+		case err := <-up: // the agent may have ended its half only
+			if waiting = err == nil; errors.Is(err, errTooMuch) {
+				outcome, e = ConnectBytes, protocol.Errorf(protocol.KindTooLarge, "over %d bytes", protocol.MaxConnectBytes)
+			}
+			up = nil
+		case err := <-down:
+			if waiting = false; errors.Is(err, errTooMuch) {
+				outcome, e = ConnectBytes, protocol.Errorf(protocol.KindTooLarge, "over %d bytes", protocol.MaxConnectBytes)
+			} else if err == nil {
+				linger(ctx, conn) // it has not read everything yet
+			}
+		case <-ctx.Done():
+			outcome, e = ConnectTime, protocol.Errorf(protocol.KindUnavailable, "open for over %s", protocol.ConnectTimeout)
+			waiting = false
+		}
+	}
+	conn.Close(e) // ends both directions
+	upstream.Close()
+	return outcome, e
+}
+
+// move copies from one side to the other, as many bytes as it may.
+func move(dst io.WriteCloser, src io.Reader) error {
+	n, err := io.Copy(dst, io.LimitReader(src, protocol.MaxConnectBytes))
+	if err != nil {
+		return err
+	}
+	if n == protocol.MaxConnectBytes {
+		if extra, _ := io.ReadFull(src, make([]byte, 1)); extra > 0 {
+			return errTooMuch
+		}
+	}
+	if half, ok := dst.(carrier.HalfCloser); ok {
+		return half.CloseWrite()
+	}
+	return dst.Close()
+}
