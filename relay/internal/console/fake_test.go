@@ -30,6 +30,7 @@ type fakeRelay struct {
 	recordings []fakeRecording
 	tickets    map[string]fakeTicket
 	grants     int
+	signIn     string          // name of the provider, empty for none
 	closed     bool            // answers 503 to everything about terminals
 	down       map[string]bool // hosts that don't answer at all
 	sinces     []string
@@ -53,7 +54,7 @@ func newFakeRelay(t testing.TB) *fakeRelay {
 		session:  "ses_demo",
 		lifetime: protocol.MaxGrantTTL,
 		users: map[string]fakeUser{
-			"ut_alice": {"usr_alice", "alice", []protocol.Capability{"view", "control", "shell", "record"}},
+			"ut_alice": {"usr_alice", "alice", []protocol.Capability{"view", "control", "shell", "record", "agent"}},
 			"ut_bob":   {"usr_bob", "bob", []protocol.Capability{"view", "control"}},
 			"ut_carol": {"usr_carol", "carol", []protocol.Capability{"view"}},
 		},
@@ -63,6 +64,8 @@ func newFakeRelay(t testing.TB) *fakeRelay {
 	f.add("pty_1", "usr_alice", "")
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /auth/me", f.me)
+	mux.HandleFunc("GET /auth/config", f.loginConfig)
+	mux.HandleFunc("POST /auth/logout", f.logout)
 	mux.HandleFunc("POST /grants", f.grant)
 	mux.HandleFunc("GET /sessions/{sid}/ptys", f.list)
 	mux.HandleFunc("POST /sessions/{sid}/ptys", f.create)
@@ -70,6 +73,8 @@ func newFakeRelay(t testing.TB) *fakeRelay {
 	mux.HandleFunc("POST /pty-session", f.ticket)
 	mux.HandleFunc("GET /sessions/{sid}/ptys/{pid}/ws", f.socket)
 	mux.HandleFunc("GET /sessions/{sid}/ptys/{pid}/log", f.readLog)
+	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/agent", f.startAgent)
+	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/agent/{verb}", f.steerAgent)
 	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/recording", f.record)
 	mux.HandleFunc("DELETE /sessions/{sid}/ptys/{pid}/recording", f.record)
 	mux.HandleFunc("GET /sessions/{sid}/recordings", f.listRecordings)
@@ -122,6 +127,7 @@ func (f *fakeRelay) add(id protocol.PTYID, creator protocol.UserID, command stri
 	p := &fakePTY{
 		info:    protocol.PTYInfo{ID: id, CreatorID: creator, Command: command, Cols: 80, Rows: 24, CreatedAt: time.Now().UnixMilli()},
 		epoch:   protocol.Epoch(len(f.ptys) + 1),
+		agent:   protocol.AgentStateMessage{AgentState: protocol.AgentStopped},
 		log:     []byte("$ "),
 		were:    make(map[protocol.UserID]bool),
 		written: make(map[string]uint64),

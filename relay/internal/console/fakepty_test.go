@@ -26,6 +26,9 @@ type fakePTY struct {
 	deaf       bool              // input gets lost on its way
 	mute       bool              // acknowledgements get lost on their way
 	recording  string            // id
+	agent      protocol.AgentStateMessage
+	started    []protocol.AgentStart
+	before     protocol.UserID // who had control before the agent
 	requests   []protocol.UserID
 	were       map[protocol.UserID]bool // controllers so far
 	sockets    map[*fakeSocket]struct{}
@@ -103,7 +106,7 @@ func (p *fakePTY) state(s *fakeSocket) protocol.ControlState {
 		requests = []protocol.UserID{}
 	}
 	return protocol.ControlState{
-		Controller: p.controller, Requests: requests, Term: p.term, AgentState: "stopped",
+		Controller: p.controller, Requests: requests, Term: p.term, AgentState: string(p.agent.AgentState), Agent: p.agent.Agent,
 		You: protocol.UserID(s.user.id), CanControl: slices.Contains(s.user.caps, protocol.CapControl),
 	}
 }
@@ -297,6 +300,9 @@ func (f *fakeRelay) typed(s *fakeSocket, p *fakePTY, data []byte) {
 	case p.deaf:
 		return
 	case in.Seq <= p.written[s.client]:
+	case p.agent.AgentState == protocol.AgentRunning:
+		s.send(protocol.InputDropped{Reason: protocol.RefusedAgentRunning, Seq: in.Seq})
+		return
 	case p.controller != protocol.UserID(s.user.id):
 		s.send(protocol.InputDropped{Reason: protocol.RefusedNotController, Seq: in.Seq})
 		return

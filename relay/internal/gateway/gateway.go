@@ -29,12 +29,16 @@ type Gateway struct {
 	Origins *access.Origins
 	Desk    *access.Desk
 	Hubs    *hub.Set
+	Revoked *jws.RevocationSet // ends open sockets as well; nil: nothing is revoked
 	Log     *slog.Logger
 	Metrics *Metrics
 }
 
-// Register adds the gateway's routes.
-func (g *Gateway) Register(mux *http.ServeMux) {
+// Register adds the gateway's routes. It is called once, before any is used.
+func (g *Gateway) Register(mux access.Router) {
+	if g.Revoked != nil {
+		g.Hubs.Heed(g.Revoked)
+	}
 	mux.HandleFunc("POST /pty-session", g.ptySession)
 	mux.HandleFunc("GET /sessions/{sid}/ptys/{pid}/ws", g.terminal)
 }
@@ -162,6 +166,9 @@ func (g *Gateway) admit(r *http.Request, offer offer) (guest hub.Guest, handle *
 	if err != nil {
 		return guest, nil, err
 	}
+	if g.Revoked != nil && g.Revoked.Grant(admission.Grant) {
+		return guest, nil, protocol.Fault(protocol.KindUnauthenticated, errors.New("the grant was revoked"))
+	}
 	if guest.Exact && !admission.Grant.Allows(session, pty, protocol.CapRecord) {
 		return guest, nil, protocol.Errorf(protocol.KindForbidden, "the grant does not allow exact viewing")
 	}
@@ -273,6 +280,8 @@ func (g *Gateway) read(ctx context.Context, c *conn, v *hub.Viewer, counts bool)
 			v.Ack(m.Offset)
 		case protocol.ClientReauth:
 			g.reauth(ctx, v, m.Grant)
+		case protocol.ClientExecute:
+			v.Execute(m.Text)
 		default:
 			v.Say(m)
 		}

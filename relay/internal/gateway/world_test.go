@@ -38,6 +38,7 @@ type world struct {
 	t         *testing.T
 	authority *relaytest.Authority
 	hubs      *hub.Set
+	revoked   *jws.RevocationSet
 	server    *httptest.Server
 	path      string
 }
@@ -51,7 +52,7 @@ func newWorld(t *testing.T, start func(*httptest.Server)) *world {
 func newWorldWith(t *testing.T, start func(*httptest.Server), fleet hub.Tunnels) *world {
 	t.Helper()
 	w := &world{
-		t: t, authority: relaytest.NewAuthority(t),
+		t: t, authority: relaytest.NewAuthority(t), revoked: jws.NewRevocationSet(),
 		path: "/sessions/" + string(relaytest.Session) + "/ptys/" + string(relaytest.PTY) + "/ws",
 	}
 	agent, relay := tunneltest.Pair(t)
@@ -72,7 +73,8 @@ func newWorldWith(t *testing.T, start func(*httptest.Server), fleet hub.Tunnels)
 		t.Fatal(err)
 	}
 	(&Gateway{
-		Keys: w.authority.Keys, Origins: origins, Desk: access.NewDesk(time.Now), Hubs: w.hubs, Log: log, Metrics: NewMetrics(registry),
+		Keys: w.authority.Keys, Origins: origins, Desk: access.NewDesk(time.Now), Hubs: w.hubs,
+		Revoked: w.revoked, Log: log, Metrics: NewMetrics(registry),
 	}).Register(mux)
 	w.server.Config.Handler = origins.Guard(mux)
 	t.Cleanup(func() {

@@ -106,7 +106,7 @@ func (h *Hub) linked(l *link) {
 		h.feed = newFeed(l.opened, &h.finished, h.window())
 		h.shared.Store(h.feed)
 		h.feed.setWindow(h.window()) // which may have changed before the set saw the feed
-		h.state = turn.New(l.opened.Creator, l.opened.Claimed, l.opened.Lease)
+		h.state = turn.New(l.opened)
 		h.intake.follow(h.state)
 	} else if pos := h.feed.position(); pos != (protocol.Position{Epoch: l.opened.Epoch, Offset: l.opened.Offset}) {
 		h.feed.replace(protocol.Position{Epoch: l.opened.Epoch, Offset: l.opened.Offset}, l.opened.Cols, l.opened.Rows)
@@ -193,6 +193,8 @@ func (h *Hub) answer(m protocol.Message) {
 	switch m := m.(type) {
 	case protocol.Leased:
 		h.step(turn.Leased{Leased: m})
+	case protocol.AgentReport:
+		h.step(turn.Reported{AgentReport: m})
 	case protocol.Granted:
 		h.granted(m)
 	case protocol.Recording:

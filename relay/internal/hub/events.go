@@ -22,6 +22,7 @@ type (
 		v *Viewer
 		m protocol.ClientMessage
 	}
+	executed struct{} // an Enter is to follow, which the timer must be set for
 
 	// From whoever sends to a viewer, or hears its acks.
 	resynced    struct{ v *Viewer } // it was sent a resync

@@ -40,6 +40,8 @@ type Hub struct {
 	intake   *intake
 	watch    func(session *tunnel.Session, delta int)
 	window   func() int             // what the ring may take, in bytes
+	revoked  *jws.RevocationSet     // nil: no grant is
+	revised  chan struct{}          // revoked has changed
 	reads    chan struct{}          // a place for each part of the log that is read at a time
 	shared   atomic.Pointer[feed]   // feed, for the set
 	bearer   atomic.Pointer[bearer] // whose grant opens the next link; set by run
@@ -91,6 +93,7 @@ func newHub(key Key, tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Hub {
 		grants:  map[protocol.GrantID]int{},
 		window:  func() int { return protocol.RingBytes },
 		reads:   make(chan struct{}, maxReads),
+		revised: make(chan struct{}, 1),
 		wants:   wants{of: map[*Viewer]want{}},
 		pacers:  pacers{newest: map[string]*Viewer{}},
 	}
@@ -142,6 +145,8 @@ func (h *Hub) run(ctx context.Context, grant string) {
 			if !h.handle(e) {
 				return
 			}
+		case <-h.revised:
+			h.cutRevoked()
 		case <-timer.C:
 			h.tick(time.Now())
 		case <-ctx.Done():
@@ -262,6 +267,11 @@ func (h *Hub) cut(v *Viewer, why string, kind protocol.Kind, cause string) {
 // join adds a viewer. What it sees first is up to the turn-taking rules, which
 // greet it at once or after its claim is answered.
 func (h *Hub) join(v *Viewer) {
+	if h.void(v.grant) { // since its ticket was made
+		h.intake.leave(v)
+		h.cut(v, "grant_revoked", protocol.KindUnauthenticated, revokedCause)
+		return
+	}
 	h.viewers[v.id] = v
 	h.metrics.Viewers.Inc()
 	h.presence.enter(v, h.mayControl(v.grant))
@@ -319,6 +329,10 @@ func (h *Hub) leave(v *Viewer) {
 // renew puts a viewer under another grant of the same user.
 func (h *Hub) renew(v *Viewer, grant *jws.Grant, token string) {
 	if h.viewers[v.id] != v {
+		return
+	}
+	if h.void(grant) { // since the gateway has verified it
+		h.cut(v, "grant_revoked", protocol.KindUnauthenticated, revokedCause)
 		return
 	}
 	old := v.grant
@@ -414,7 +428,7 @@ func (h *Hub) obey(v *Viewer, m protocol.ClientMessage) {
 	case protocol.ClientRevokeControl:
 		h.step(turn.Revoked{Socket: v.id})
 	case protocol.ClientResize:
-		if _, ok := h.state.MayType(v.id); ok {
+		if _, ok := h.state.MayType(v.id, h.state.Term()); ok {
 			h.resize.want(protocol.Resize{Term: h.state.Term(), Cols: m.Cols, Rows: m.Rows})
 			h.tick(time.Now())
 		}

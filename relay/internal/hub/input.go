@@ -2,7 +2,9 @@ package hub
 
 import (
 	"context"
+	"crypto/rand"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
 
@@ -16,9 +18,12 @@ import (
 // checks again.
 type intake struct {
 	// Static after construction.
-	metrics *Metrics
-	queue   *semaphore.Weighted // room for all viewers together
-	over    context.Context     // ends with the hub
+	metrics  *Metrics
+	queue    *semaphore.Weighted // room for all viewers together
+	over     context.Context     // ends with the hub
+	executor string              // the client as which executes are typed
+
+	executing atomic.Bool // there are executions; set under mu
 
 	// Guarded by mu.
 	mu      sync.Mutex
@@ -27,12 +32,15 @@ type intake struct {
 	ended   bool
 	unacked []unackedInput     // oldest first; sent again on the next link
 	clients map[string]*Viewer // whose input is numbered by its client: of a client's sockets the newest
+
+	executions map[*Viewer]*execution
+	executed   uint64 // inputs of executor
 }
 
 func newIntake(over context.Context, metrics *Metrics) *intake {
 	return &intake{
 		metrics: metrics, queue: semaphore.NewWeighted(protocol.MaxInputQueued), over: over,
-		clients: map[string]*Viewer{},
+		clients: map[string]*Viewer{}, executor: rand.Text(),
 	}
 }
 
@@ -43,12 +51,22 @@ type unackedInput struct {
 	cost  int64
 }
 
+// seq returns what the viewer's client calls the input, 0 for nothing.
+func (u unackedInput) seq() uint64 {
+	if u.input.Client != u.v.client {
+		return 0
+	}
+	return u.input.Seq
+}
+
 // typed is one message of input.
 type typed struct {
 	input []byte
 	cost  int64  // what it took of the viewer's credit and the hub's queue
 	seq   uint64 // counted by the client; 0 when the hub is to count
 	term  uint64 // under which it was typed, if seq is not 0
+
+	execute bool // Enter is to follow; cost includes it
 }
 
 // A refusedInput is the first input of a client that was refused for the moment
@@ -82,7 +100,10 @@ func (in *intake) take(v *Viewer, e typed) {
 // accept queues e on the link, which it returns, or refuses it. The caller
 // holds mu.
 func (in *intake) accept(v *Viewer, e typed) *link {
-	reason, ok := protocol.RefusalReason(""), false
+	reason, ok, term := protocol.RefusalReason(""), false, e.term
+	if e.seq == 0 {
+		term = in.state.Term()
+	}
 	switch {
 	case v.gone:
 		in.release(v, e.cost)
@@ -96,18 +117,19 @@ func (in *intake) accept(v *Viewer, e typed) *link {
 		reason = v.refused.reason
 	case in.link == nil:
 		reason = protocol.RefusedWaiting
-	case e.seq > 0 && e.term != in.state.Term():
-		reason = protocol.RefusedStaleTerm
 	default:
-		reason, ok = in.state.MayType(v.id)
+		reason, ok = in.state.MayType(v.id, term)
 	}
 	if !ok {
 		in.release(v, e.cost)
 		in.refuse(v, reason, e.seq)
 		return nil
 	}
+	if e.execute {
+		return in.execute(v, e, term)
+	}
 	v.refused = refusedInput{}
-	input := protocol.Input{Term: in.state.Term(), Seq: e.seq, Client: v.client, Bytes: e.input}
+	input := protocol.Input{Term: term, Seq: e.seq, Client: v.client, Bytes: e.input}
 	if e.seq == 0 {
 		v.nextSeq++
 		input.Seq = v.nextSeq
@@ -151,6 +173,15 @@ func (in *intake) refuse(v *Viewer, reason protocol.RefusalReason, seq uint64) {
 	v.tell(protocol.InputDropped{Reason: reason, Seq: seq})
 }
 
+// undo refuses input that was passed on, and an Enter that would follow it. The
+// caller holds mu.
+func (in *intake) undo(u unackedInput, reason protocol.RefusalReason) {
+	in.refuse(u.v, reason, u.seq())
+	if x := in.executions[u.v]; x != nil && u.input.Client == in.executor && x.seq == u.input.Seq {
+		in.abandon(u.v)
+	}
+}
+
 // drop refuses input that took no room.
 func (in *intake) drop(v *Viewer, reason protocol.RefusalReason, seq uint64) {
 	in.mu.Lock()
@@ -182,7 +213,7 @@ func (in *intake) admit(v *Viewer) {
 	}
 }
 
-// leave forgets v. What it has typed is still written.
+// leave forgets v. What it has typed is still written, but no Enter follows.
 func (in *intake) leave(v *Viewer) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -194,6 +225,7 @@ func (in *intake) leave(v *Viewer) {
 		in.release(v, e.cost)
 	}
 	v.early = nil
+	in.abandon(v)
 }
 
 // attach uses l from now on. Unacknowledged input goes first: the agent knows
@@ -203,10 +235,13 @@ func (in *intake) attach(l *link) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.link = l
-	term := in.state.Term()
+	term, overtaken := in.state.Term(), protocol.RefusedStaleTerm
+	if in.state.Locked() {
+		overtaken = protocol.RefusedAgentRunning
+	}
 	in.settle(func(u unackedInput) bool {
 		if u.input.Term != term {
-			in.refuse(u.v, protocol.RefusedStaleTerm, u.input.Seq)
+			in.undo(u, overtaken)
 			return true
 		}
 		l.queue(u.input)
@@ -230,6 +265,9 @@ func (in *intake) acked(m protocol.InputAck) {
 		v.confirm(m.Seq)
 	}
 	in.settle(func(u unackedInput) bool { return u.input.Client == m.Client && u.input.Seq <= m.Seq })
+	if m.Client == in.executor {
+		in.wrote(m.Seq)
+	}
 }
 
 // refused: the agent did not write one input.
@@ -240,7 +278,7 @@ func (in *intake) refused(m protocol.InputRefused) {
 		if u.input.Client != m.Client || u.input.Seq != m.Seq {
 			return false
 		}
-		in.refuse(u.v, m.Reason, m.Seq)
+		in.undo(u, m.Reason)
 		return true
 	})
 }
@@ -251,7 +289,7 @@ func (in *intake) end() {
 	defer in.mu.Unlock()
 	in.ended = true
 	in.settle(func(u unackedInput) bool {
-		in.refuse(u.v, protocol.RefusedEnded, u.input.Seq)
+		in.undo(u, protocol.RefusedEnded)
 		return true
 	})
 }

@@ -160,9 +160,9 @@ func TestAHoleInTheStream(t *testing.T) {
 	x.greeted()
 	a := w.attached()
 	a.data(0, "abc")
-	a.data(5, "f") // two bytes are missing
 	x.reads("abc")
 	w.opens(protocol.TerminalOpened{Epoch: 7, Offset: 3, Head: 6, Lease: held(3, 2)}, nil)
+	a.data(5, "f") // two bytes are missing
 	x.gets(protocol.ServerWaiting)
 	a = w.attached() // by itself
 	if a.params.Since == nil || a.params.Since.Offset != 3 {

@@ -35,7 +35,8 @@ type Set struct {
 	cancel  context.CancelCauseFunc
 	running sync.WaitGroup
 	sockets atomic.Uint64
-	ring    atomic.Int64 // what a ring may take, in bytes; set under mu
+	ring    atomic.Int64       // what a ring may take, in bytes; set under mu
+	revoked *jws.RevocationSet // nil: no grant is
 
 	// Guarded by mu.
 	mu      sync.Mutex
@@ -163,7 +164,7 @@ func (s *Set) enter(key Key, grant string) *tenancy {
 	if t == nil || t.hub.dead() {
 		ctx, stop := context.WithCancel(s.ctx)
 		t = &tenancy{hub: newHub(key, s.tunnels, s.log, s.metrics), stop: stop, grant: grant}
-		t.hub.watch, t.hub.window = s.watch, s.window
+		t.hub.watch, t.hub.window, t.hub.revoked = s.watch, s.window, s.revoked
 		s.hubs[key] = t
 		s.share()
 		s.running.Go(func() {

@@ -20,7 +20,7 @@ const (
 // An item is one frame that a socket got.
 type item struct {
 	kind  string
-	bytes []byte // output, or the JSON of a text frame
+	bytes []byte // output, the JSON of a text frame, or why it was closed
 	code  int    // of closed
 }
 

@@ -26,6 +26,7 @@ func (p *pendingResize) want(m protocol.Resize) { p.wish = &m }
 func (h *Hub) tick(now time.Time) {
 	h.ticked = now
 	h.expireWants(now)
+	h.intake.enterDue(now)
 	if h.feed != nil {
 		h.feed.forget()
 	}
@@ -70,6 +71,9 @@ func (h *Hub) untilTick(now time.Time) time.Duration {
 	}
 	if h.resizeWaits() {
 		wait = min(wait, resizeInterval-now.Sub(h.resize.sent))
+	}
+	if due, needed := h.intake.nextEnter(now); needed {
+		wait = min(wait, due)
 	}
 	if len(h.wants.of) > 0 {
 		wait = min(wait, h.wantsDue(now))

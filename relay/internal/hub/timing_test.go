@@ -20,7 +20,7 @@ import (
 func still() *Hub {
 	h := newHub(testKey, nil, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
 	h.feed = newFeed(protocol.TerminalOpened{Epoch: 7, Cols: 80, Rows: 24}, &h.finished, protocol.RingBytes)
-	h.state = turn.New("", true, held(3, 2))
+	h.state = turn.New(protocol.TerminalOpened{Claimed: true, Lease: held(3, 2)})
 	h.bearer.Store(&bearer{token: "opener"})
 	return h
 }

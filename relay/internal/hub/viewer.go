@@ -359,7 +359,7 @@ func (v *Viewer) TypeNumbered(in protocol.BrowserInput) {
 		v.credit.Release(cost)
 		intake.drop(v, protocol.RefusedBusy, in.Seq)
 	default:
-		intake.take(v, typed{in.Bytes, cost, in.Seq, in.Term})
+		intake.take(v, typed{input: in.Bytes, cost: cost, seq: in.Seq, term: in.Term})
 	}
 }
 

@@ -42,6 +42,8 @@ type (
 
 	// Leased is the agent's word on the lease.
 	Leased struct{ protocol.Leased }
+	// Reported is the agent's word on the coding agent in the terminal.
+	Reported struct{ protocol.AgentReport }
 	// Detached: the stream to the agent is gone.
 	Detached struct{}
 	// Reattached: there is another stream to the agent.
@@ -57,6 +59,7 @@ func (Cancelled) event()  {}
 func (Granted) event()    {}
 func (Revoked) event()    {}
 func (Leased) event()     {}
+func (Reported) event()   {}
 func (Detached) event()   {}
 func (Reattached) event() {}
 

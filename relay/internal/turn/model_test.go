@@ -12,12 +12,49 @@ import (
 
 // An op is one thing that happens: rapid draws them, the fuzzer's bytes become
 // them.
-type op struct{ kind, a, b uint8 }
+type op struct{ relay, kind, a, b uint8 }
 
-const opKinds = 17
+const opKinds = 24
 
-// do lets o happen. a and b pick who.
+// scenes are two relays of one sandbox.
+type scenes [2]*world
+
+func newScenes(t failer) scenes {
+	first := newWorld(t)
+	return scenes{first, first.relay()}
+}
+
+// do lets o happen at one of the relays. a and b pick who.
+func (s scenes) do(o op) {
+	w := s[o.relay%2]
+	if kind := o.kind % opKinds; kind >= 17 {
+		w.code(kind, o)
+		return
+	}
+	w.do(o)
+}
+
+// code has somebody type, or the coding agent do something.
+func (w *world) code(kind uint8, o op) {
+	leaseFirst := o.b%2 == 0
+	switch kind {
+	case 17, 18:
+		w.start([]string{"claude", "codex"}[o.a%2], leaseFirst)
+	case 19:
+		w.pause(leaseFirst)
+	case 20:
+		w.resume(leaseFirst)
+	case 21:
+		w.stop(leaseFirst)
+	case 22, 23:
+		for id := range w.sockets {
+			w.types(id)
+		}
+	}
+}
+
 func (w *world) do(o op) {
+	w.t.Helper()
 	user := func(n uint8) protocol.UserID { return []protocol.UserID{alice, bob, carol, "usr_dave"}[n%4] }
 	socket := turn.SocketID(0) // one that is there, or never was
 	if w.nextID > 0 {
@@ -56,7 +93,7 @@ func (w *world) do(o op) {
 	case 14:
 		w.detach()
 		if o.a%4 == 0 {
-			w.newAgent()
+			w.restart()
 		}
 	case 15:
 		w.reattach()
@@ -73,22 +110,37 @@ func (w *world) do(o op) {
 }
 
 // end has everybody go home and checks that the terminal becomes free.
-func (w *world) end() {
-	w.t.Helper()
-	w.refusing = false
-	w.reattach()
-	w.checkHome()
-	for id := range w.sockets {
-		w.leave(id)
+func (s scenes) end() {
+	b := s[0].sandbox
+	b.t.Helper()
+	b.refusing = false
+	for _, w := range s {
+		w.reattach()
 	}
-	w.settle()
-	if holder := w.register.Lease(w.now).Holder; w.present[holder] > 0 {
-		w.t.Fatalf("all are gone, the agent believes in %q", holder)
+	s.checkSettled()
+	b.stop(true)
+	for _, w := range s {
+		w.checkHome()
+		for id := range w.sockets {
+			w.leave(id)
+		}
 	}
-	w.wait(protocol.ControlGrace)
-	w.settle()
-	if s := w.s.StateFor(0); len(s.Requests) > 0 || s.Controller != "" && w.register.Lease(w.now).State != protocol.LeaseHeld {
-		w.t.Fatalf("%+v", s)
+	s.checkSettled()
+	if holder := b.register.Lease(b.now).Holder; b.present(holder) > 0 {
+		b.t.Fatalf("all are gone, the agent believes in %q", holder)
+	}
+	b.wait(protocol.ControlGrace)
+	for _, w := range s {
+		w.settle()
+		if s := w.s.StateFor(0); len(s.Requests) > 0 || s.Controller != "" && b.register.Lease(b.now).State != protocol.LeaseHeld {
+			b.t.Fatalf("%+v", s)
+		}
+	}
+}
+
+func (s scenes) checkSettled() {
+	for _, w := range s {
+		w.checkSettled()
 	}
 }
 
@@ -103,29 +155,34 @@ func (w *world) checkHome() {
 	}
 }
 
-// TestAnyOrder lets everything happen in every order.
+// TestAnyOrder lets everything happen in every order, at two relays. Flags
+// -rapid.checks and -rapid.steps make it longer.
 func TestAnyOrder(t *testing.T) {
 	byteValue := rapid.Uint8Range(0, 31)
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(t)
+		s := newScenes(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"op": func(t *rapid.T) {
-				w.do(op{rapid.Uint8Range(0, opKinds-1).Draw(t, "kind"), byteValue.Draw(t, "a"), byteValue.Draw(t, "b")})
+				s.do(op{
+					rapid.Uint8Range(0, 1).Draw(t, "relay"), rapid.Uint8Range(0, opKinds-1).Draw(t, "kind"),
+					byteValue.Draw(t, "a"), byteValue.Draw(t, "b"),
+				})
 			},
-			"settle": func(*rapid.T) { w.checkSettled() },
+			"settle": func(*rapid.T) { s.checkSettled() },
 		})
-		w.end()
+		s.end()
 	})
 }
 
 func FuzzStep(f *testing.F) {
-	f.Add([]byte{0, 0, 1, 12, 0, 0, 0, 1, 1, 4, 1, 0, 8, 0, 1, 12, 0, 0, 9, 1, 0, 12, 0, 0})
-	f.Add([]byte{0, 0, 1, 14, 0, 0, 15, 0, 0, 0, 1, 1, 2, 0, 0, 13, 3, 0, 12, 0, 0, 6, 1, 0})
+	f.Add([]byte{0, 0, 0, 1, 0, 12, 0, 0, 0, 0, 1, 1, 0, 4, 1, 0, 0, 8, 0, 1, 0, 12, 0, 0, 0, 9, 1, 0, 0, 12, 0, 0})
+	f.Add([]byte{0, 0, 0, 1, 0, 14, 0, 0, 0, 15, 0, 0, 0, 0, 1, 1, 0, 2, 0, 0, 0, 13, 3, 0, 0, 12, 0, 0, 0, 6, 1, 0})
+	f.Add([]byte{0, 0, 0, 1, 1, 0, 1, 1, 0, 12, 0, 0, 0, 17, 0, 0, 1, 4, 0, 0, 0, 19, 0, 1, 0, 12, 0, 0, 0, 22, 0, 0, 0, 21, 0, 0})
 	f.Fuzz(func(t *testing.T, ops []byte) {
-		w := newWorld(t)
-		for ; len(ops) >= 3 && w.nextID < 200; ops = ops[3:] {
-			w.do(op{ops[0], ops[1], ops[2]})
+		s := newScenes(t)
+		for ; len(ops) >= 4 && s[0].nextID+s[1].nextID < 200; ops = ops[4:] {
+			s.do(op{ops[0], ops[1], ops[2], ops[3]})
 		}
-		w.end()
+		s.end()
 	})
 }

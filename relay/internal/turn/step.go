@@ -29,6 +29,8 @@ func Step(s State, e Event) (State, []Effect) {
 		t.wants(wish{kind: giveBack, socket: e.Socket})
 	case Leased:
 		t.leased(e.Leased)
+	case Reported:
+		t.reported(e.AgentReport)
 	case Detached:
 		t.attached = false
 		t.forgetWishes()
@@ -66,7 +68,7 @@ func (t *step) joined(e Joined) {
 	if known {
 		return
 	}
-	v := socket{e.Socket, e.User, e.Name, e.GrantID, e.CanControl && e.User != ""}
+	v := socket{e.Socket, e.User, e.Name, e.GrantID, e.CanControl && human(e.User)}
 	t.sockets = slices.Insert(slices.Clip(t.sockets), at, v)
 	if _, n := t.controlling(v.user); v.canControl && n == 1 {
 		t.report(v.user, n)
@@ -96,7 +98,7 @@ func (t *step) renewed(e Renewed) {
 	}
 	before := t.sockets[at]
 	now := before
-	now.grant, now.canControl = e.GrantID, e.CanControl && before.user != ""
+	now.grant, now.canControl = e.GrantID, e.CanControl && human(before.user)
 	t.sockets = slices.Clone(t.sockets)
 	t.sockets[at] = now
 	if _, n := t.controlling(now.user); now.canControl && !before.canControl && n == 1 {
@@ -172,19 +174,8 @@ func (t *step) adopt(l protocol.Lease) {
 		return
 	}
 	t.lease = l
-	t.claimed = t.claimed || l.Holder != ""
-	switch {
-	case l.Holder == old.Holder && l.Term == old.Term:
-	case l.Holder == "" && old.Holder == "": // held in between, unseen
-	case l.Holder == "" && old.State == protocol.LeaseGrace:
-		t.emit(Broadcast{protocol.ControlExpired{From: old.Holder}})
-	case l.Holder == "":
-		t.emit(Broadcast{protocol.ControlRevoked{From: old.Holder}})
-	case old.Holder == "" || old.Holder == l.Holder:
-		t.emit(Broadcast{protocol.ControlTaken{Controller: l.Holder, Term: l.Term}})
-	default:
-		t.emit(Broadcast{protocol.ControlGranted{From: old.Holder, To: l.Holder, Controller: l.Holder, Term: l.Term}})
-	}
+	t.claimed = t.claimed || human(l.Holder)
+	t.announce(old)
 	served := t.dropRequest(l.Holder)
 	if served || l.Holder != old.Holder || l.Term != old.Term || l.State != old.State {
 		t.emit(StateChanged{})
@@ -192,8 +183,55 @@ func (t *step) adopt(l protocol.Lease) {
 	if _, n := t.controlling(l.Holder); n > 0 && l.Holder != old.Holder {
 		t.report(l.Holder, n) // came before this stream, perhaps
 	}
-	if l.Holder == old.Holder && l.State == protocol.LeaseHeld && old.State == protocol.LeaseGrace {
+	switch {
+	case old.Holder == protocol.AgentHolder:
+		t.renewLease() // whom it yields to may live under another grant by now
+		t.letClaim()
+	case l.Holder == old.Holder && l.State == protocol.LeaseHeld && old.State == protocol.LeaseGrace:
 		t.renewLease() // the holder is back, under another grant perhaps
+	}
+}
+
+// announce tells everybody who has control now, after old.
+func (t *step) announce(old protocol.Lease) {
+	l := t.lease
+	switch {
+	case l.Holder == old.Holder && l.Term == old.Term:
+	case l.Holder == "" && old.Holder == "": // held in between, unseen
+	case l.Holder == "" && old.State == protocol.LeaseGrace:
+		t.emit(Broadcast{protocol.ControlExpired{From: old.Holder}})
+	case l.Holder == "":
+		t.emit(Broadcast{protocol.ControlRevoked{From: old.Holder}})
+	case old.Holder == "" || old.Holder == l.Holder || l.Holder == protocol.AgentHolder:
+		t.emit(Broadcast{protocol.ControlTaken{Controller: l.Holder, Term: l.Term}})
+	default:
+		t.emit(Broadcast{protocol.ControlGranted{From: old.Holder, To: l.Holder, Controller: l.Holder, Term: l.Term}})
+	}
+}
+
+// reported takes the agent's word on the coding agent.
+func (t *step) reported(r protocol.AgentReport) {
+	if t.attached && t.follow(codingOf(&r)) {
+		t.emit(StateChanged{})
+		t.letClaim()
+	}
+}
+
+// follow notes how the coding agent stands and tells everybody, if it is new.
+func (t *step) follow(coding protocol.AgentStateMessage) (changed bool) {
+	if coding == t.coding {
+		return false
+	}
+	t.coding = coding
+	t.emit(Broadcast{coding})
+	return true
+}
+
+// letClaim gives control to the creator if nobody had it before the coding
+// agent.
+func (t *step) letClaim() {
+	if t.claimable() && !t.hasWish(claim) {
+		t.first(wish{kind: claim})
 	}
 }
 
@@ -202,15 +240,30 @@ func (t *step) adopt(l protocol.Lease) {
 func (t *step) reattached(o protocol.TerminalOpened) {
 	t.forgetWishes()
 	t.attached = true
-	t.creator, t.claimed, t.lease = o.Creator, o.Claimed || o.Lease.Holder != "", o.Lease
+	t.follow(codingOf(o.Agent))
+	t.State = t.following(o)
 	t.dropRequest(t.lease.Holder)
 	t.emit(StateChanged{})
-	if holder := t.lease.Holder; holder != "" {
+	switch holder := t.lease.Holder; {
+	case human(holder):
 		_, n := t.controlling(holder)
 		t.report(holder, n)
 		t.renewLease()
+	case holder != "":
+		t.reportAll()
 	}
-	if t.claimable() {
-		t.first(wish{kind: claim})
+	t.letClaim()
+}
+
+// reportAll tells the agent of everybody who is present: whom a coding agent has
+// taken control from, and will yield to, the agent alone knows.
+func (t *step) reportAll() {
+	told := map[protocol.UserID]bool{}
+	for _, v := range t.sockets {
+		if v.canControl && !told[v.user] {
+			told[v.user] = true
+			_, n := t.controlling(v.user)
+			t.report(v.user, n)
+		}
 	}
 }

@@ -5,9 +5,19 @@
 //
 // The rules are those of seed 001. Control of a new terminal goes to its
 // creator. A viewer who asks gets a free terminal at once and otherwise waits in
-// line until the controller hands over; nobody moves up by themselves. A user
-// counts as present while a socket of theirs may control, and only presence
-// ends or averts the grace, which the agent times.
+// line until the controller hands over; nobody moves up by themselves, not even
+// when the grace is over, for then "control becomes available (no controller)":
+// whoever asks next has it, in line or not. A user counts as present while a
+// socket of theirs may control, and only presence ends or averts the grace,
+// which the agent times.
+//
+// A coding agent in the terminal needs no request: the agent gives it the lease
+// and takes it back when it is paused or ends. While it has the lease or runs,
+// nobody types, takes, hands over or gives back. The line stays, and whoever has
+// control afterwards sees it.
+//
+// The line is this relay's own, as are the viewers to whom control can be handed
+// over. Of what happens at another relay this one learns by the lease alone.
 package turn
 
 import (
@@ -27,8 +37,6 @@ const (
 	// maxTries bounds how often one wish is proposed anew because the lease
 	// changed meanwhile.
 	maxTries = 8
-	// agentStopped is the agent_state while there are no coding agents.
-	agentStopped = "stopped"
 )
 
 // A State is how control of one terminal stands, as one relay knows it. It is a
@@ -38,8 +46,9 @@ type State struct {
 	claimed  bool // somebody has had control
 	attached bool // there is a stream to the agent
 	lease    protocol.Lease
-	sockets  []socket          // by id
-	requests []protocol.UserID // in line for control
+	coding   protocol.AgentStateMessage // how the coding agent stands
+	sockets  []socket                   // by id
+	requests []protocol.UserID          // in line for control
 
 	underway wish // proposed to the agent; none when proposal.ID is 0
 	proposal protocol.LeaseProposal
@@ -57,12 +66,27 @@ type socket struct {
 
 // New returns the state of a terminal whose stream to the agent was just
 // opened: what OPENED said, and no viewers.
-func New(creator protocol.UserID, claimed bool, lease protocol.Lease) State {
-	return State{
-		creator: creator, claimed: claimed || lease.Holder != "",
-		attached: true, lease: lease,
-	}
+func New(opened protocol.TerminalOpened) State {
+	return State{attached: true}.following(opened)
 }
+
+// following returns s with what OPENED says of the terminal.
+func (s State) following(opened protocol.TerminalOpened) State {
+	s.creator, s.lease, s.coding = opened.Creator, opened.Lease, codingOf(opened.Agent)
+	s.claimed = opened.Claimed || human(opened.Lease.Holder)
+	return s
+}
+
+// codingOf returns what to tell viewers of a coding agent; nil is none.
+func codingOf(r *protocol.AgentReport) protocol.AgentStateMessage {
+	if r == nil {
+		return protocol.AgentStateMessage{AgentState: protocol.AgentStopped}
+	}
+	return protocol.AgentStateMessage{AgentState: r.State, Agent: r.Name}
+}
+
+// human reports whether a lease's holder is a user.
+func human(holder protocol.UserID) bool { return holder != "" && holder != protocol.AgentHolder }
 
 // StateFor returns the full control_state for one viewer. Its grace is what was
 // left when the agent last spoke.
@@ -70,7 +94,7 @@ func (s State) StateFor(id SocketID) protocol.ControlState {
 	v, _ := s.socket(id)
 	return protocol.ControlState{
 		Controller: s.lease.Holder, Requests: s.requests, Term: s.lease.Term, GraceMS: s.lease.MSLeft,
-		AgentState: agentStopped, You: v.user, CanControl: v.canControl,
+		AgentState: string(s.coding.AgentState), Agent: s.coding.Agent, You: v.user, CanControl: v.canControl,
 	}
 }
 
@@ -80,10 +104,21 @@ func (s State) Controller() protocol.UserID { return s.lease.Holder }
 // Term returns the term under which the controller types.
 func (s State) Term() uint64 { return s.lease.Term }
 
-// MayType reports whether what is typed into a socket may be passed on, and if
-// not, why.
-func (s State) MayType(id SocketID) (protocol.RefusalReason, bool) {
-	if v, ok := s.socket(id); !ok || !v.canControl || v.user != s.lease.Holder {
+// Locked reports whether a coding agent has the terminal to itself.
+func (s State) Locked() bool {
+	return s.coding.AgentState == protocol.AgentRunning || s.lease.Holder == protocol.AgentHolder
+}
+
+// MayType reports whether what was typed into a socket under term may be passed
+// on, and if not, why.
+func (s State) MayType(id SocketID, term uint64) (protocol.RefusalReason, bool) {
+	v, _ := s.socket(id)
+	switch {
+	case v.canControl && s.Locked():
+		return protocol.RefusedAgentRunning, false
+	case term != s.lease.Term:
+		return protocol.RefusedStaleTerm, false
+	case !v.canControl || v.user != s.lease.Holder:
 		return protocol.RefusedNotController, false
 	}
 	return "", true
@@ -118,6 +153,15 @@ func (s *State) connected(user protocol.UserID) bool {
 	return slices.ContainsFunc(s.sockets, func(v socket) bool { return v.user == user })
 }
 
+// agentHas says in a message that a coding agent has control.
+func (s *State) agentHas() string {
+	name := s.coding.Agent
+	if name == "" {
+		name = "a coding agent"
+	}
+	return name + " has control until it is paused or done"
+}
+
 // nameOf returns what to call a user in a message.
 func (s *State) nameOf(user protocol.UserID) string {
 	for _, v := range s.sockets {
@@ -131,7 +175,7 @@ func (s *State) nameOf(user protocol.UserID) string {
 // claimable reports whether control goes to the creator now.
 func (s *State) claimable() bool {
 	_, n := s.controlling(s.creator)
-	return s.attached && !s.claimed && s.lease.Holder == "" && n > 0
+	return s.attached && !s.claimed && s.lease.Holder == "" && !s.Locked() && n > 0
 }
 
 // outlived reports whether the lease is under a grant that no socket of its

@@ -88,10 +88,14 @@ func TestCreatorClaims(t *testing.T) {
 func TestNoClaim(t *testing.T) {
 	free := protocol.Lease{State: protocol.LeaseFree}
 	for name, s := range map[string]turn.State{
-		"claimed before":   turn.New(alice, true, free),
-		"no creator":       turn.New("", false, free),
-		"another creator":  turn.New(bob, false, free),
-		"held by somebody": turn.New(alice, false, protocol.Lease{Revision: 1, Term: 1, Holder: bob, GrantID: "gr_b", State: protocol.LeaseHeld}),
+		"claimed before":   turn.New(protocol.TerminalOpened{Creator: alice, Claimed: true, Lease: free}),
+		"no creator":       turn.New(protocol.TerminalOpened{Lease: free}),
+		"another creator":  turn.New(protocol.TerminalOpened{Creator: bob, Lease: free}),
+		"held by somebody": turn.New(protocol.TerminalOpened{Creator: alice, Lease: protocol.Lease{Revision: 1, Term: 1, Holder: bob, GrantID: "gr_b", State: protocol.LeaseHeld}}),
+		"held by a coding agent": turn.New(protocol.TerminalOpened{
+			Creator: alice, Lease: protocol.Lease{Revision: 1, Term: 1, Holder: protocol.AgentHolder, State: protocol.LeaseHeld}}),
+		"a coding agent runs": turn.New(protocol.TerminalOpened{
+			Creator: alice, Lease: free, Agent: &protocol.AgentReport{State: protocol.AgentRunning}}),
 	} {
 		_, effects := turn.Step(s, turn.Joined{Socket: 1, User: alice, GrantID: "gr_a", CanControl: true})
 		want := []turn.Effect{
@@ -102,7 +106,7 @@ func TestNoClaim(t *testing.T) {
 			t.Errorf("%s: %#v", name, effects)
 		}
 	}
-	_, effects := turn.Step(turn.New(alice, false, free), turn.Joined{Socket: 1, User: alice, GrantID: "gr_a"})
+	_, effects := turn.Step(turn.New(protocol.TerminalOpened{Creator: alice, Lease: free}), turn.Joined{Socket: 1, User: alice, GrantID: "gr_a"})
 	if want := []turn.Effect{turn.Greet{Socket: 1}}; !reflect.DeepEqual(effects, want) {
 		t.Errorf("view only: %#v", effects)
 	}
@@ -217,7 +221,7 @@ func TestGrant(t *testing.T) {
 	if l := w.register.Lease(w.now); l.GrantID != "gr_3" {
 		t.Fatalf("%+v", l)
 	}
-	if reason, ok := w.s.MayType(1); ok || reason != protocol.RefusedNotController {
+	if reason, ok := w.s.MayType(1, w.s.Term()); ok || reason != protocol.RefusedNotController {
 		t.Fatalf("%q, %v", reason, ok)
 	}
 	w.step(turn.Granted{Socket: 3, To: bob})   // without a request it works as well
@@ -415,7 +419,7 @@ func TestRenewed(t *testing.T) {
 	// Without the right to control, control is lost like by going away.
 	w.renew(1, "gr_less", false)
 	w.checkSettled()
-	if _, ok := w.s.MayType(1); ok || w.register.Lease(w.now).State != protocol.LeaseGrace {
+	if _, ok := w.s.MayType(1, w.s.Term()); ok || w.register.Lease(w.now).State != protocol.LeaseGrace {
 		t.Fatalf("%+v", w.register.Lease(w.now))
 	}
 	if m := w.sent[1]; len(m) != 1 || m[0].(protocol.ControlState).CanControl {

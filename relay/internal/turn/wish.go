@@ -128,14 +128,18 @@ func (t *step) judgeViewer(w wish, v socket) {
 		}
 	case !v.canControl:
 		t.refuse(w, protocol.KindForbidden, "your access does not include control")
+	case hasControl && (w.kind == request || w.kind == take):
+		t.emit(Send{v.id, t.StateFor(v.id)}) // has it already
+	case w.kind == request && t.Locked():
+		t.queueUp(w, v.user)
+	case t.Locked():
+		t.refuse(w, protocol.KindConflict, t.agentHas())
 	case w.kind == handOver && hasControl:
 		t.judgeHandOver(w)
 	case w.kind == giveBack && hasControl:
 		t.propose(w, protocol.LeaseNext{})
 	case w.kind == handOver || w.kind == giveBack:
 		t.refuse(w, protocol.KindForbidden, "only the controller can do this")
-	case hasControl:
-		t.emit(Send{v.id, t.StateFor(v.id)}) // has it already
 	case t.lease.Holder == "":
 		t.propose(w, protocol.LeaseNext{Holder: v.user, GrantID: v.grant})
 	case w.kind == take:

@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"time"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/lease"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 )
 
@@ -23,12 +21,14 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-// A world is a relay's State with its viewers, an agent built on a lease
-// register, and what is on the way between the two. After each step it checks
-// what must always hold.
+// A world is a relay's State with its viewers, and what is on the way between it
+// and a sandbox, which other worlds may share. After each step it checks what
+// must always hold.
 type world struct {
 	t failer
 	s turn.State
+	*sandbox
+	quick bool // steps are not checked: only what is written is
 
 	// The viewers.
 	sockets  map[turn.SocketID]turn.Joined // as they are now
@@ -37,50 +37,47 @@ type world struct {
 	said     []protocol.ServerMessage // to all
 	changes  int                      // StateChanged
 	reckoned protocol.UserID          // the controller by the announcements alone
+	working  protocol.AgentStateMessage
 	nextID   turn.SocketID
 
 	// The stream; messages wait until delivered.
 	attached  bool
 	toAgent   []protocol.Message
-	fromAgent []protocol.Leased
-	unknown   uint64 // the proposal without an answer
-
-	// The agent.
-	now      time.Time
-	register *lease.Register
-	present  map[protocol.UserID]int
-	refusing bool                      // the agent accepts no grants
-	was      map[uint64]protocol.Lease // by revision
+	fromAgent []protocol.Message
+	unknown   uint64                  // the proposal without an answer
+	present   map[protocol.UserID]int // sockets that the agent knows of
 }
 
-func newWorld(t failer) *world {
+func newWorld(t failer) *world { return newSandbox(t).relay() }
+
+// relay attaches one more relay to b.
+func (b *sandbox) relay() *world {
+	opened := b.opened()
 	w := &world{
-		t:       t,
+		t: b.t, sandbox: b,
 		sockets: map[turn.SocketID]turn.Joined{}, greeted: map[turn.SocketID]bool{},
 		sent:     map[turn.SocketID][]protocol.ServerMessage{},
+		reckoned: opened.Lease.Holder,
 		attached: true,
-		now:      time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		present:  map[protocol.UserID]int{},
+		s:        turn.New(opened),
 	}
-	w.newAgent()
-	w.s = turn.New(alice, w.register.Claimed(), w.register.Lease(w.now))
+	w.working = protocol.AgentStateMessage{AgentState: protocol.AgentState(w.s.StateFor(0).AgentState), Agent: w.s.StateFor(0).Agent}
+	b.relays = append(b.relays, w)
 	return w
-}
-
-func (w *world) newAgent() {
-	w.register, w.present, w.was = lease.New(), map[protocol.UserID]int{}, map[uint64]protocol.Lease{}
-	w.note()
-}
-
-// note remembers the lease as one that the agent has had.
-func (w *world) note() protocol.Lease {
-	l := w.register.Lease(w.now)
-	w.was[l.Revision] = l
-	return l
 }
 
 // step feeds e to the rules and carries out what follows.
 func (w *world) step(e turn.Event) {
 	w.t.Helper()
+	if w.quick {
+		var effects []turn.Effect
+		w.s, effects = turn.Step(w.s, e)
+		for _, effect := range effects {
+			w.carryOut(effect)
+		}
+		return
+	}
 	before := fmt.Sprintf("%+v", w.s)
 	next, effects := turn.Step(w.s, e)
 	again, effectsAgain := turn.Step(w.s, e)
@@ -138,8 +135,12 @@ func (w *world) reckon(m protocol.ServerMessage) {
 	w.t.Helper()
 	from, to := w.reckoned, w.reckoned
 	switch m := m.(type) {
+	case protocol.AgentStateMessage:
+		w.working = m
 	case protocol.ControlTaken:
-		from, to = "", m.Controller
+		if to = m.Controller; to != protocol.AgentHolder { // which asks nobody
+			from = ""
+		}
 	case protocol.ControlGranted:
 		if from, to = m.From, m.To; m.Controller != to {
 			w.t.Fatalf("%+v", m)
@@ -169,15 +170,23 @@ func (w *world) check(e turn.Event) {
 	if s.Controller != w.s.Controller() || s.Term != w.s.Term() || s.Controller != w.reckoned {
 		w.t.Fatalf("after %T%+v: controller %q, announced %q", e, e, s.Controller, w.reckoned)
 	}
+	if (protocol.AgentStateMessage{AgentState: protocol.AgentState(s.AgentState), Agent: s.Agent}) != w.working {
+		w.t.Fatalf("after %T%+v: %+v, announced %+v", e, e, s, w.working)
+	}
 	for i, user := range s.Requests {
 		if user == s.Controller || slices.Contains(s.Requests[:i], user) || w.controlling(user) == 0 {
 			w.t.Fatalf("after %T%+v: %q in line %v, controller %q", e, e, user, s.Requests, s.Controller)
 		}
 	}
+	locked := s.AgentState == string(protocol.AgentRunning) || s.Controller == protocol.AgentHolder
 	for id, v := range w.sockets {
-		reason, may := w.s.MayType(id)
-		if may != (v.CanControl && v.User == s.Controller) || may == (reason != "") {
-			w.t.Fatalf("socket %+v may type: %v, controller %q", v, may, s.Controller)
+		reason, may := w.s.MayType(id, s.Term)
+		if may != (v.CanControl && v.User == s.Controller && !locked) || may == (reason != "") ||
+			(reason == protocol.RefusedAgentRunning) != (v.CanControl && locked) {
+			w.t.Fatalf("socket %+v may type: %v, %q; %+v", v, may, reason, s)
+		}
+		if reason, may := w.s.MayType(id, s.Term+1); may || v.CanControl && locked != (reason == protocol.RefusedAgentRunning) {
+			w.t.Fatalf("socket %+v may type under another term: %v, %q; %+v", v, may, reason, s)
 		}
 		if own := w.s.StateFor(id); own.You != v.User || own.CanControl != v.CanControl {
 			w.t.Fatalf("%+v told %+v", v, own)
@@ -225,7 +234,16 @@ func (w *world) renew(id turn.SocketID, grant protocol.GrantID, canControl bool)
 	w.step(turn.Renewed{Socket: id, GrantID: grant, CanControl: canControl})
 }
 
-// What the agent does.
+// types has a socket type, which reaches the agent if the relay lets it pass.
+func (w *world) types(id turn.SocketID) {
+	if term := w.s.Term(); w.attached {
+		if _, may := w.s.MayType(id, term); may {
+			w.toAgent = append(w.toAgent, protocol.Input{Term: term, Client: string(w.sockets[id].User)})
+		}
+	}
+}
+
+// What comes by the stream.
 
 // obey has the agent act on one message.
 func (w *world) obey() bool {
@@ -234,24 +252,7 @@ func (w *world) obey() bool {
 	}
 	m := w.toAgent[0]
 	w.toAgent = w.toAgent[1:]
-	switch m := m.(type) {
-	case protocol.Holder:
-		w.present[m.User] = m.Sockets
-		if w.register.Sockets(m.User, m.Sockets, w.now) {
-			w.fromAgent = append(w.fromAgent, protocol.Leased{Lease: w.note()})
-		}
-	case protocol.LeaseProposal:
-		answer := protocol.Leased{ID: m.ID}
-		if w.refusing {
-			answer.Refused = "no such grant"
-		} else if _, err := w.register.Propose(m, max(w.present[m.Next.Holder], 1), w.now); err != nil {
-			answer.Refused = err.Error()
-		} else if m.Next.Holder != "" && w.present[m.Next.Holder] == 0 {
-			w.present[m.Next.Holder] = 1
-		}
-		answer.Lease = w.note()
-		w.fromAgent = append(w.fromAgent, answer)
-	}
+	w.sandbox.hears(w, m)
 	return true
 }
 
@@ -263,41 +264,28 @@ func (w *world) hear() bool {
 	}
 	m := w.fromAgent[0]
 	w.fromAgent = w.fromAgent[1:]
-	if m.ID != 0 {
-		w.unknown = 0
+	switch m := m.(type) {
+	case protocol.Leased:
+		if m.ID != 0 {
+			w.unknown = 0
+		}
+		w.step(turn.Leased{Leased: m})
+	case protocol.AgentReport:
+		w.step(turn.Reported{AgentReport: m})
 	}
-	w.step(turn.Leased{Leased: m})
 	return true
 }
 
-// settle delivers everything.
+// settle delivers everything, at all relays.
 func (w *world) settle() {
 	w.t.Helper()
-	for w.obey() || w.hear() {
-	}
-}
-
-// wait lets time pass at the agent.
-func (w *world) wait(d time.Duration) {
-	w.now = w.now.Add(d)
-	if w.register.Expire(w.now) {
-		w.tell()
-	}
-}
-
-// tell has the agent say what it has changed by itself.
-func (w *world) tell() {
-	l := w.note()
-	if w.attached {
-		w.fromAgent = append(w.fromAgent, protocol.Leased{Lease: l})
-	}
-}
-
-// elsewhere changes the lease through another relay.
-func (w *world) elsewhere(next protocol.LeaseNext) {
-	p := protocol.LeaseProposal{ExpectRevision: w.register.Lease(w.now).Revision, Next: next}
-	if _, err := w.register.Propose(p, 1, w.now); err == nil {
-		w.tell()
+	for again := true; again; {
+		again = false
+		for _, w := range w.relays {
+			for w.obey() || w.hear() {
+				again = true
+			}
+		}
 	}
 }
 
@@ -308,8 +296,10 @@ func (w *world) detach() {
 	}
 	w.attached, w.toAgent, w.fromAgent, w.unknown = false, nil, nil, 0
 	clear(w.present)
-	w.register.Sockets(w.register.Lease(w.now).Holder, 0, w.now)
-	w.note()
+	holder := w.register.Lease(w.now).Holder
+	if holder != protocol.AgentHolder && w.register.Sockets(holder, w.sandbox.present(holder), w.now) {
+		w.changed(w)
+	}
 	w.step(turn.Detached{})
 }
 
@@ -319,10 +309,10 @@ func (w *world) reattach() {
 		return
 	}
 	w.attached = true
-	l := w.note()
-	w.reckoned = l.Holder // by control_state
+	opened := w.opened()
+	w.reckoned = opened.Lease.Holder // by control_state
 	changes := w.changes
-	w.step(turn.Reattached{Opened: protocol.TerminalOpened{Creator: alice, Claimed: w.register.Claimed(), Lease: l}})
+	w.step(turn.Reattached{Opened: opened})
 	if w.changes == changes {
 		w.t.Fatalf("reattached, and nobody was told")
 	}
@@ -343,6 +333,13 @@ func (w *world) checkSettled() {
 	l := w.register.Lease(w.now)
 	if w.unknown != 0 || w.s.Controller() != l.Holder || w.s.Term() != l.Term || (w.s.StateFor(0).GraceMS > 0) != (l.State == protocol.LeaseGrace) {
 		w.t.Fatalf("relay: %+v, proposal %d; agent: %+v", w.s.StateFor(0), w.unknown, l)
+	}
+	state := protocol.AgentStopped
+	if w.coding != nil {
+		state = w.coding.State
+	}
+	if protocol.AgentState(w.s.StateFor(0).AgentState) != state || (state == protocol.AgentRunning) != (l.Holder == protocol.AgentHolder) {
+		w.t.Fatalf("relay: %+v; coding agent %s, %+v", w.s.StateFor(0), state, l)
 	}
 	if here := w.controlling(l.Holder); here > 0 && l.State != protocol.LeaseHeld {
 		w.t.Fatalf("%d sockets, but %+v", here, l)

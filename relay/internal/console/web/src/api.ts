@@ -34,14 +34,14 @@ export interface Ticket {
 
 interface Call {
   method?: string;
-  bearer: string;
+  bearer?: string;
   body?: unknown;
   key?: string; // Idempotency-Key
   ms?: number; // how long it may take
 }
 
 async function call(url: string, { method = 'GET', bearer, body, key, ms = timeoutMs }: Call): Promise<Response> {
-  const headers: Record<string, string> = { Authorization: `Bearer ${bearer}` };
+  const headers: Record<string, string> = bearer === undefined ? {} : { Authorization: `Bearer ${bearer}` };
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   if (key !== undefined) headers['Idempotency-Key'] = key;
   let answer: Response;
@@ -80,6 +80,21 @@ export async function whoAmI(origin: string, token: string): Promise<Me> {
   return (await (await call(`${origin}/auth/me`, { bearer: token })).json()) as Me;
 }
 
+export interface Login {
+  oidc: boolean;
+  name?: string; // of the provider
+}
+
+// loginConfig says whether there is anything to sign in at.
+export async function loginConfig(origin: string): Promise<Login> {
+  return (await (await call(`${origin}/auth/config`, { ms: quickMs })).json()) as Login;
+}
+
+// signOut makes the token worthless.
+export async function signOut(origin: string, token: string): Promise<void> {
+  await call(`${origin}/auth/logout`, { method: 'POST', bearer: token });
+}
+
 // obtainGrant measures the grant's lifetime on the server's clock, so that a
 // wrong clock here doesn't make it look expired or eternal.
 export async function obtainGrant(origin: string, token: string, session: string): Promise<Grant> {
@@ -113,6 +128,20 @@ export async function obtainTicket(origin: string, grant: string, session: strin
 // record begins or ends a recording.
 export async function record(origin: string, grant: string, session: string, id: string, on: boolean, key: string): Promise<void> {
   await call(`${terminalAt(origin, session, id)}/recording`, { method: on ? 'POST' : 'DELETE', bearer: grant, key });
+}
+
+export interface AgentStart {
+  name: string;
+  command?: string; // of any program; else the known one of that name
+}
+
+// startAgent puts a coding agent in front of a terminal.
+export async function startAgent(origin: string, grant: string, session: string, id: string, what: AgentStart, key: string): Promise<void> {
+  await call(`${terminalAt(origin, session, id)}/agent`, { method: 'POST', bearer: grant, body: what, key });
+}
+
+export async function steerAgent(origin: string, grant: string, session: string, id: string, verb: 'pause' | 'resume' | 'stop', key: string): Promise<void> {
+  await call(`${terminalAt(origin, session, id)}/agent/${verb}`, { method: 'POST', bearer: grant, key });
 }
 
 export async function listRecordings(origin: string, grant: string, session: string): Promise<RecordingInfo[]> {

@@ -1,13 +1,15 @@
 // The page as a whole: whose link it is, which terminals there are, which one
 // is shown, and what the buttons do.
 
+import { AgentBar, type Start } from './agentbar.ts';
+import { agentLabel } from './agents.ts';
 import { ApiError } from './api.ts';
 import { backoff } from './backoff.ts';
 import { hasEnded, type Part } from './connection.ts';
-import { h } from './dom.ts';
+import { byId, h } from './dom.ts';
 import { Earlier } from './earlier.ts';
 import { Keybar } from './keybar.ts';
-import { bannerOf, controlOf, labels, noControl, overdue, peopleOf, progressOf, statusOf, type Model } from './model.ts';
+import { agentOf, bannerOf, controlOf, labels, noAgent, noControl, overdue, peopleOf, progressOf, statusOf, type Model } from './model.ts';
 import type { Origins } from './origins.ts';
 import { Pane } from './pane.ts';
 import type { ClientMessage, Me, SessionInfo, TerminalInfo } from './protocol.ts';
@@ -29,6 +31,7 @@ export class App {
   readonly #keybar: Keybar;
   readonly #search = new SearchBar();
   readonly #tools: Tools;
+  readonly #agent: AgentBar;
   readonly #earlier = new Earlier();
   readonly #recordings: Recordings;
   readonly #panes = new Map<string, Pane>(); // least recently shown first
@@ -41,7 +44,7 @@ export class App {
   #busy = false; // a terminal is being made or closed
 
   constructor(
-    token: string,
+    private readonly token: string,
     private readonly me: Me,
     private readonly session: SessionInfo,
     origins: Origins,
@@ -86,6 +89,12 @@ export class App {
       record: () => void this.#record(),
       recordings: () => void this.#recordings.open(),
     });
+    this.#agent = new AgentBar({
+      start: (what) => void this.#startAgent(what),
+      pause: () => void this.#steer('pause'),
+      resume: () => void this.#steer('resume'),
+      stop: () => void this.#stopAgent(),
+    }, this.#may('shell'));
     this.#recordings = new Recordings({
       list: () => this.#relay.recordings(),
       fetch: (id) => this.#relay.recording(id),
@@ -97,6 +106,17 @@ export class App {
   // text is what the shown terminal shows; all adds what has scrolled away.
   text(all = false): string {
     return this.#pane?.screen.text(all) ?? '';
+  }
+
+  // offerSignOut shows the way out to somebody who could sign in again.
+  offerSignOut(): void {
+    const button = byId('sign-out', HTMLButtonElement);
+    button.hidden = false;
+    button.addEventListener('click', () => void this.#once(async () => {
+      await this.#relay.signOut(this.token);
+      for (const name of ['token', 'session', 'pty']) tab.set(name, null);
+      location.reload();
+    }));
   }
 
   get webgl(): boolean {
@@ -184,6 +204,9 @@ export class App {
       changed: () => this.#draw(),
       notice: (text) => {
         if (pane.shown) this.#view.hint(text);
+      },
+      refused: (text) => {
+        if (pane.shown) this.#view.hint(text, this.#may('agent') ? { label: 'Pause', run: () => void this.#steer('pause') } : undefined);
       },
       skipped: (part) => {
         const show = { label: 'Show it', run: () => this.#showEarlier('Skipped output', part) };
@@ -275,6 +298,25 @@ export class App {
     });
   }
 
+  async #startAgent({ name, command }: Start): Promise<void> {
+    const pane = this.#pane;
+    if (pane === undefined) return;
+    await this.#once(() => this.#relay.startAgent(pane.id, { name, ...(command === undefined ? {} : { command }) }));
+    pane.screen.focus();
+  }
+
+  async #steer(verb: 'pause' | 'resume' | 'stop'): Promise<void> {
+    const pane = this.#pane;
+    if (pane === undefined) return;
+    await this.#once(() => this.#relay.steerAgent(pane.id, verb));
+    pane.screen.focus();
+  }
+
+  async #stopAgent(): Promise<void> {
+    const label = agentLabel(this.#pane?.control.agent ?? '');
+    if (await this.#view.ask(`Stop ${label}?`, 'It is interrupted, and ended if that is not enough. The terminal stays.', 'Stop')) await this.#steer('stop');
+  }
+
   #find(): void {
     if (this.#pane !== undefined) this.#search.open(this.#pane.screen, this.#pane.screen.selection);
   }
@@ -334,6 +376,7 @@ export class App {
     const model = this.#model();
     this.#view.draw(model);
     this.#tools.draw(model.tools);
+    this.#agent.draw(model.agent, model.live);
     // Countdowns need a draw now and then, everything else draws when it changes.
     const counting = (this.#pane?.socket.state.lostAt ?? null) !== null || model.control.kind === 'away';
     clearTimeout(this.#ticker);
@@ -370,6 +413,7 @@ export class App {
       mayClose: this.#may('shell'),
       people: pane === undefined ? { count: 0, list: [] } : peopleOf(pane.control, live),
       control: pane === undefined || ended || !state?.everAttached ? noControl : controlOf(pane.control, live, now),
+      agent: pane === undefined || ended || !state?.everAttached ? noAgent : agentOf(pane.control, this.#may('agent')),
       requests,
       banner: state === undefined ? null : bannerOf(state, now, this.#may('shell'), pane?.socket.pending ?? 0),
       live,

@@ -1,6 +1,7 @@
 // Who has control of a terminal, who asks for it and who watches, as the relay
 // tells it. Pure.
 
+import { agentHolder, agentLabel } from './agents.ts';
 import type { ServerMessage, Viewer } from './protocol.ts';
 
 export interface Control {
@@ -8,6 +9,8 @@ export interface Control {
   controller: string; // '' when nobody has control
   term: number; // of the controller; what is typed counts under it alone
   requests: string[];
+  agentState: string; // 'running', 'paused' or 'stopped'
+  agent: string; // name of the agent that is or was there, '' when there never was one
   graceUntil: number | null; // the controller is away; control is kept for them until then
   you: string;
   canControl: boolean;
@@ -22,6 +25,8 @@ export function nobody(you: string, yourName: string): Control {
     controller: '',
     term: 0,
     requests: [],
+    agentState: 'stopped',
+    agent: '',
     graceUntil: null,
     you,
     canControl: false,
@@ -41,6 +46,8 @@ export function update(c: Control, m: ServerMessage, now: number): Control {
         controller: m.controller,
         term: m.term,
         requests: m.requests,
+        agentState: m.agent_state,
+        agent: m.agent ?? '',
         graceUntil: m.grace_ms === undefined ? null : now + m.grace_ms,
         you: m.you,
         canControl: m.can_control,
@@ -54,6 +61,8 @@ export function update(c: Control, m: ServerMessage, now: number): Control {
         requests: c.requests.filter((id) => id !== m.controller),
         graceUntil: null,
       };
+    case 'agent_state':
+      return { ...c, agentState: m.agent_state, agent: m.agent };
     case 'control_requested':
       return { ...c, requests: m.requests };
     case 'control_revoked':
@@ -69,10 +78,14 @@ export function update(c: Control, m: ServerMessage, now: number): Control {
   }
 }
 
+// atWork reports whether an agent has the terminal to itself.
+export const atWork = (c: Control): boolean => c.agentState === 'running' || c.controller === agentHolder;
+
 export const controls = (c: Control): boolean => c.controller !== '' && c.controller === c.you;
 
 // nameOf falls back to an id's last characters: presence names at most fifty.
 export function nameOf(c: Control, id: string): string {
+  if (id === agentHolder) return agentLabel(c.agent);
   return c.names.get(id) || `user ${id.slice(-4)}`;
 }
 
@@ -82,13 +95,16 @@ export function notice(before: Control, m: ServerMessage): string | undefined {
   const name = (id: string) => nameOf(before, id);
   const { you } = before;
   switch (m.type) {
+    case 'agent_state':
+      return agentNotice(before, m.agent_state, agentLabel(m.agent));
     case 'control_granted':
+      if (m.from === agentHolder) return undefined; // agent_state says it
       if (m.to === you) return `${name(m.from)} gave you control`;
       return m.from === you ? `${name(m.to)} has control now` : `${name(m.from)} gave control to ${name(m.to)}`;
     case 'control_taken':
-      return m.controller === you ? undefined : `${name(m.controller)} took control`;
+      return m.controller === you || m.controller === agentHolder ? undefined : `${name(m.controller)} took control`;
     case 'control_revoked':
-      return m.from === you ? undefined : `${name(m.from)} gave control back`;
+      return m.from === you || m.from === agentHolder ? undefined : `${name(m.from)} gave control back`;
     case 'control_expired':
       return m.from === you ? 'You were away too long to keep control' : `${name(m.from)} was away; control is free`;
     case 'error':
@@ -98,11 +114,17 @@ export function notice(before: Control, m: ServerMessage): string | undefined {
   }
 }
 
+function agentNotice(c: Control, state: string, label: string): string {
+  const mine = controls(c) ? ': you can type' : '';
+  if (state === 'running') return `${label} is working: typing is paused`;
+  return state === 'paused' ? `${label} is paused${mine}` : `${label} has ended${mine}`;
+}
+
 // refusal says why typing had no effect.
 export function refusal(c: Control, reason: string): string {
   switch (reason) {
     case 'agent_running':
-      return 'A coding agent is at work here: typing is paused';
+      return `${agentLabel(c.agent)} is working here: pause it to type`;
     case 'busy':
       return 'Too much input at once: some of it was not accepted';
     case 'ended':

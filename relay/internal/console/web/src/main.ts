@@ -1,7 +1,7 @@
 // Starts the console: takes the token from the link, asks who it belongs to,
 // and shows a terminal.
 
-import { ApiError, whoAmI } from './api.ts';
+import { ApiError, loginConfig, whoAmI, type Login } from './api.ts';
 import { App } from './app.ts';
 import { backoff } from './backoff.ts';
 import { byId, setText } from './dom.ts';
@@ -35,6 +35,17 @@ function card(title: string, text: string): void {
   byId('card', HTMLElement).hidden = false;
 }
 
+// offerSignIn adds the way in to the card, where there is one besides links.
+function offerSignIn(login: Promise<Login | undefined>): void {
+  void login.then((found) => {
+    if (found?.oidc !== true) return;
+    const link = byId('sign-in', HTMLAnchorElement);
+    link.href = '/auth/login?return_to=/';
+    link.textContent = found.name ? `Sign in with ${found.name}` : 'Sign in';
+    link.hidden = false;
+  });
+}
+
 function status(text: string, tone: string): void {
   setText(byId('status-text', HTMLElement), text);
   byId('status', HTMLElement).dataset.tone = tone;
@@ -47,7 +58,7 @@ function relays(): Origins {
 }
 
 // begin returns whether it is worth trying again.
-async function begin(token: string, origins: Origins): Promise<boolean> {
+async function begin(token: string, origins: Origins, login: Promise<Login | undefined>): Promise<boolean> {
   try {
     const me = await whoAmI(origins.current, token);
     const wanted = tab.get('session');
@@ -59,6 +70,7 @@ async function begin(token: string, origins: Origins): Promise<boolean> {
     }
     const app = new App(token, me, session, origins);
     window.fairlead = { screenText: (all) => app.text(all), webgl: () => app.webgl };
+    void login.then((found) => found?.oidc === true && app.offerSignOut());
     byId('card', HTMLElement).hidden = true;
     await app.start(tab.get('pty'));
     return false;
@@ -67,6 +79,7 @@ async function begin(token: string, origins: Origins): Promise<boolean> {
     if (!error.passing) {
       status('Not connected', 'bad');
       card('This link is not valid any more', 'Ask for a new one, and open it in this tab.');
+      offerSignIn(login);
       return false;
     }
     origins.failed(origins.current);
@@ -104,13 +117,16 @@ async function main(): Promise<void> {
     location.reload();
   });
   const token = tab.get('token');
+  const origins = relays();
+  // Without an answer there are the links, as ever.
+  const login = loginConfig(location.origin).catch(() => undefined);
   if (token === null) {
     status('Not connected', 'idle');
     card('Open the link you were given', 'It carries the key to a shared terminal. This tab has none yet.');
+    offerSignIn(login);
     return;
   }
-  const origins = relays();
-  for (let failures = 0; await begin(token, origins); failures++) {
+  for (let failures = 0; await begin(token, origins, login); failures++) {
     await new Promise((resolve) => setTimeout(resolve, backoff(failures + 1, Math.random())));
   }
 }

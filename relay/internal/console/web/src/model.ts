@@ -1,7 +1,8 @@
 // What the page shows, derived from what is known. Pure; view.ts draws it.
 
+import { agentHolder, agentLabel, programOf } from './agents.ts';
 import { hasEnded, type Connection } from './connection.ts';
-import { controls, nameOf, type Control } from './control.ts';
+import { atWork, controls, nameOf, type Control } from './control.ts';
 import type { TerminalInfo } from './protocol.ts';
 
 export type Tone = 'good' | 'busy' | 'bad' | 'idle';
@@ -25,7 +26,7 @@ export interface Person {
   mayReceive: boolean; // by the viewer of this page, who has control
 }
 
-export type ControlKind = 'unknown' | 'free' | 'you' | 'other' | 'away';
+export type ControlKind = 'unknown' | 'free' | 'you' | 'other' | 'agent' | 'away';
 
 export interface ControlView {
   kind: ControlKind;
@@ -59,6 +60,16 @@ export interface Banner {
   kept: string; // what was typed and waits
 }
 
+export interface AgentView {
+  state: 'running' | 'paused' | 'stopped';
+  text: string; // empty: there never was one
+  detail: string;
+  start: boolean;
+  pause: boolean;
+  resume: boolean;
+  stop: boolean;
+}
+
 export interface Model {
   status: { tone: Tone; text: string };
   tabs: Tab[];
@@ -66,6 +77,7 @@ export interface Model {
   mayClose: boolean;
   people: { count: number; list: Person[] };
   control: ControlView;
+  agent: AgentView;
   requests: { id: string; name: string }[]; // for the controller to answer
   banner: Banner | null;
   live: boolean; // what is done now reaches the terminal
@@ -144,6 +156,10 @@ export const noControl: ControlView = { kind: 'unknown', id: '', text: '', detai
 export function controlOf(c: Control, live: boolean, now: number): ControlView {
   const base = { id: c.controller, detail: '', enabled: live, viewOnly: c.known && !c.canControl };
   if (!c.known) return { ...base, kind: 'unknown', text: '…', action: null };
+  if (atWork(c)) {
+    const action = c.requests.includes(c.you) ? 'cancel' : 'request';
+    return { ...base, id: agentHolder, kind: 'agent', text: `${agentLabel(c.agent)} has control`, action: c.canControl ? action : null };
+  }
   if (controls(c)) return { ...base, kind: 'you', text: 'You have control', action: 'release' };
   const may = (action: ControlView['action']) => (c.canControl ? action : null);
   if (c.controller === '') return { ...base, kind: 'free', text: 'Nobody has control', action: may('take') };
@@ -151,6 +167,22 @@ export function controlOf(c: Control, live: boolean, now: number): ControlView {
   const action = may(c.requests.includes(c.you) ? 'cancel' : 'request');
   if (c.graceUntil === null) return { ...base, kind: 'other', text: `${name} has control`, action };
   return { ...base, kind: 'away', text: `${name} is away`, detail: `${seconds(c.graceUntil, now)} s`, action };
+}
+
+export const noAgent: AgentView = { state: 'stopped', text: '', detail: '', start: false, pause: false, resume: false, stop: false };
+
+// agentOf says how the agent stands, and what may be done about it by somebody
+// who may steer agents.
+export function agentOf(c: Control, may: boolean): AgentView {
+  const label = agentLabel(c.agent);
+  switch (c.agentState) {
+    case 'running':
+      return { ...noAgent, state: 'running', text: `${label} is working`, detail: 'typing is paused', pause: may, stop: may };
+    case 'paused':
+      return { ...noAgent, state: 'paused', text: `${label} is paused`, detail: controls(c) ? 'you can type' : '', resume: may, stop: may };
+    default:
+      return { ...noAgent, text: c.agent === '' ? '' : `${label} has ended`, start: may && c.known };
+  }
 }
 
 export function peopleOf(c: Control, live: boolean): Model['people'] {
@@ -175,7 +207,7 @@ export function peopleOf(c: Control, live: boolean): Model['people'] {
 
 // labels names terminals by their program, numbered where that is not enough.
 export function labels(list: TerminalInfo[]): Map<string, string> {
-  const names = list.map((t) => programOf(t.command));
+  const names = list.map((t) => programOf(t.command) || 'shell');
   const seen = new Map<string, number>();
   const result = new Map<string, string>();
   list.forEach((terminal, i) => {
@@ -186,10 +218,4 @@ export function labels(list: TerminalInfo[]): Map<string, string> {
     result.set(terminal.id, several ? `${name} ${nth}` : name);
   });
   return result;
-}
-
-function programOf(command: string | undefined): string {
-  const first = command?.trim().split(/\s+/)[0] ?? '';
-  const name = first.slice(first.lastIndexOf('/') + 1).replace(/^-/, '');
-  return name === '' ? 'shell' : name.slice(0, 24);
 }

@@ -3,7 +3,7 @@
 import type { Ticket } from './api.ts';
 import { question } from './clipboard.ts';
 import type { Connection, Part } from './connection.ts';
-import { controls, nobody, notice, refusal, update, type Control } from './control.ts';
+import { atWork, controls, nobody, notice, refusal, update, type Control } from './control.ts';
 import type { ServerMessage } from './protocol.ts';
 import { Socket } from './socket.ts';
 import { Screen, type InputKind } from './terminal.ts';
@@ -15,6 +15,7 @@ export interface PaneHooks {
   moved(origin: string): void;
   changed(): void;
   notice(text: string): void;
+  refused(text: string): void; // an agent is at work: it could be paused
   skipped(part: Part): void; // output that this screen will not show
   confirm(title: string, text: string, yes: string): Promise<boolean>;
   leave(): void;
@@ -72,7 +73,7 @@ export class Pane {
   }
 
   get mine(): boolean {
-    return controls(this.control);
+    return controls(this.control) && !atWork(this.control);
   }
 
   show(shown: boolean): void {
@@ -101,7 +102,7 @@ export class Pane {
   // paste asks first where a program would take each line for typed.
   async paste(text: string): Promise<void> {
     const why = text === '' ? undefined : this.#unable();
-    if (why !== undefined) return this.hooks.notice(why);
+    if (why !== undefined) return this.#sayNo(why);
     const ask = question(text, this.screen.bracketed);
     if (ask === null || (await this.hooks.confirm(ask.title, ask.preview, 'Paste'))) this.screen.paste(text);
   }
@@ -135,6 +136,7 @@ export class Pane {
   #message(message: ServerMessage): void {
     if (message.type === 'input_ack') return this.hooks.changed(); // progress
     const before = this.control;
+    const had = this.mine;
     this.control = update(before, message, Date.now());
     this.#tell(before, message);
     if (message.type === 'recording') this.recording = message.id;
@@ -144,12 +146,16 @@ export class Pane {
       if (!this.#leads) this.#wanted = undefined;
     }
     this.#keepTerm();
-    if (controls(before) !== this.mine) this.layout(true);
+    if (had !== this.mine) this.layout(true);
     this.hooks.changed();
   }
 
   #tell(before: Control, message: ServerMessage): void {
     let text = notice(before, message);
+    if (message.type === 'input_refused' && message.reason === 'agent_running') {
+      this.socket.retain(null);
+      return this.hooks.refused(refusal(before, message.reason));
+    }
     if (message.type === 'input_refused' && message.reason !== 'waiting' && message.reason !== 'busy') {
       text = refusal(before, message.reason);
       this.socket.retain(null); // the rest of a paste with a hole in it
@@ -180,7 +186,7 @@ export class Pane {
     const data = kind === 'typed' ? this.hooks.modify(typed) : typed;
     const why = this.#unable();
     if (why !== undefined) {
-      if (kind === 'typed') this.hooks.notice(why);
+      if (kind === 'typed') this.#sayNo(why);
       return;
     }
     const { live } = this.socket;
@@ -197,12 +203,23 @@ export class Pane {
     }
   }
 
+  // mayPause says that an agent alone stands in the way.
+  get #mayPause(): boolean {
+    return this.control.canControl && atWork(this.control) && this.socket.state.phase.name === 'attached';
+  }
+
+  #sayNo(why: string): void {
+    if (this.#mayPause) this.hooks.refused(why);
+    else this.hooks.notice(why);
+  }
+
   // unable says why there is no use in typing. Without a connection there is:
   // keys are kept, and sent if control hasn't changed by then.
   #unable(): string | undefined {
     const { phase, exit, everAttached } = this.socket.state;
     if (exit !== null || (phase.name === 'over' && phase.why === 'ended')) return refusal(this.control, 'ended');
     if (phase.name === 'over' || !everAttached) return 'Not sent: there is no connection';
+    if (this.control.canControl && atWork(this.control)) return refusal(this.control, 'agent_running');
     return this.mine ? undefined : refusal(this.control, 'not_controller');
   }
 }

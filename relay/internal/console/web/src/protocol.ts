@@ -7,7 +7,8 @@ export interface ControlState {
   requests: string[];
   term: number;
   grace_ms?: number;
-  agent_state: string;
+  agent_state: string; // 'running', 'paused' or 'stopped'
+  agent?: string; // its name
   you: string;
   can_control: boolean;
 }
@@ -63,6 +64,7 @@ export type ServerMessage =
   | { type: 'input_ack'; seq: number }
   | { type: 'moved'; origin: string }
   | { type: 'recording'; id: string } // '' when not recorded
+  | { type: 'agent_state'; agent_state: string; agent: string }
   | { type: 'error'; name: string; message: string }
   | { type: 'waiting'; reason: string }
   | { type: 'reauthed'; expires_at: number };
@@ -78,6 +80,7 @@ const known = new Set<string>([
   'control_state', 'control_taken', 'control_requested', 'control_granted', 'control_revoked',
   'control_expired', 'attached', 'resync', 'resized', 'presence', 'pty_closed', 'input_refused',
   'error', 'waiting', 'reauthed', 'input_ack', 'moved', 'recording',
+  'agent_state',
 ]);
 
 // decode returns the message in a text frame, or undefined for one that a

@@ -2,8 +2,8 @@
 // grant that hasn't expired, at the relay in use or at the next one.
 
 import {
-  ApiError, closeTerminal, createTerminal, fetchLog, fetchRecording, listRecordings, listTerminals, obtainGrant, obtainTicket, record,
-  type Ticket,
+  ApiError, closeTerminal, createTerminal, fetchLog, fetchRecording, listRecordings, listTerminals, obtainGrant, obtainTicket, record, signOut, startAgent, steerAgent,
+  type AgentStart, type Ticket,
 } from './api.ts';
 import { backoff } from './backoff.ts';
 import type { Part } from './connection.ts';
@@ -29,6 +29,15 @@ export class Relay {
   }
 
   // elsewhere: the relay of a socket at url can't help.
+  // signOut makes the page's token worthless, which it may be already.
+  async signOut(token: string): Promise<void> {
+    try {
+      await signOut(this.origins.current, token);
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status !== 401) throw error;
+    }
+  }
+
   elsewhere(url: string): void {
     this.origins.failed(originOf(url));
   }
@@ -66,6 +75,14 @@ export class Relay {
 
   record(id: string, on: boolean): Promise<void> {
     return this.#change((origin, grant, key) => record(origin, grant, this.session, id, on, key));
+  }
+
+  startAgent(id: string, what: AgentStart): Promise<void> {
+    return this.#change((origin, grant, key) => startAgent(origin, grant, this.session, id, what, key));
+  }
+
+  steerAgent(id: string, verb: 'pause' | 'resume' | 'stop'): Promise<void> {
+    return this.#change((origin, grant, key) => steerAgent(origin, grant, this.session, id, verb, key));
   }
 
   recordings(): Promise<RecordingInfo[]> {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { controls, nameOf, nobody, notice, refusal, update, type Control } from '../src/control.ts';
-import { controlOf, labels, peopleOf } from '../src/model.ts';
+import { atWork, controls, nameOf, nobody, notice, refusal, update, type Control } from '../src/control.ts';
+import { agentOf, controlOf, labels, noAgent, peopleOf } from '../src/model.ts';
 import type { ControlState, ServerMessage } from '../src/protocol.ts';
 
 const state = (more: Partial<ControlState> = {}): ControlState => ({
@@ -70,6 +70,45 @@ test('the controller may hand over to whoever may type and has not asked', () =>
   assert.deepEqual(peopleOf(c, true).list.map((p) => p.mayReceive), [true, false, false]);
   assert.deepEqual(peopleOf(c, false).list.map((p) => p.mayReceive), [false, false, false]);
   assert.deepEqual(peopleOf(c, true).list.map((p) => p.note), ['', 'has control', 'view only']);
+});
+
+test('an agent at work has control, whatever came first', () => {
+  const running = { agent_state: 'running', agent: 'claude' };
+  const orders: ServerMessage[][] = [
+    [{ type: 'agent_state', ...running }],
+    [{ type: 'control_taken', controller: 'agent', term: 2 }],
+    [state({ ...running, controller: 'agent', term: 2 })],
+  ];
+  for (const messages of orders) {
+    const c = after(presence, state({ controller: 'usr_b', agent: 'claude' }), ...messages);
+    assert.deepEqual(view(c), { kind: 'agent', text: 'Claude has control', action: 'request' });
+    assert.ok(atWork(c));
+  }
+  const asked = after(presence, state({ ...running, controller: 'agent', requests: ['usr_b'] }));
+  assert.equal(view(asked).action, 'cancel');
+  assert.equal(view(after(state({ ...running, controller: 'agent', can_control: false }))).action, null);
+  assert.equal(nameOf(after(state({ controller: 'agent' })), 'agent'), 'The agent');
+});
+
+test('what may be done about an agent', () => {
+  const at = (agent_state: string, agent: string, more: Partial<ControlState> = {}) => agentOf(after(presence, state({ agent_state, agent, ...more })), true);
+  assert.deepEqual(agentOf(nobody('usr_b', 'bob'), true), noAgent);
+  assert.deepEqual(at('stopped', ''), { ...noAgent, start: true });
+  assert.deepEqual(at('stopped', 'codex'), { ...noAgent, text: 'Codex has ended', start: true });
+  assert.deepEqual(at('running', 'aider'), { ...noAgent, state: 'running', text: 'aider is working', detail: 'typing is paused', pause: true, stop: true });
+  assert.deepEqual(at('paused', 'opencode'), { ...noAgent, state: 'paused', text: 'OpenCode is paused', resume: true, stop: true });
+  assert.equal(at('paused', 'opencode', { controller: 'usr_b' }).detail, 'you can type');
+  const { start, pause, resume, stop } = agentOf(after(state({ agent_state: 'running', agent: 'claude' })), false);
+  assert.deepEqual([start, pause, resume, stop], [false, false, false, false]);
+});
+
+test('what an agent does is said once', () => {
+  const c = after(presence, state({ controller: 'usr_b' }));
+  const said = (...messages: ServerMessage[]) => messages.map((m) => notice(c, m)).filter((text) => text !== undefined);
+  assert.deepEqual(said({ type: 'control_taken', controller: 'agent', term: 2 }, { type: 'agent_state', agent_state: 'running', agent: 'claude' }), ['Claude is working: typing is paused']);
+  assert.deepEqual(said({ type: 'control_granted', from: 'agent', to: 'usr_b', controller: 'usr_b', term: 3 }, { type: 'agent_state', agent_state: 'paused', agent: 'claude' }), ['Claude is paused: you can type']);
+  assert.deepEqual(said({ type: 'control_revoked', from: 'agent', controller: '' }, { type: 'agent_state', agent_state: 'stopped', agent: '' }), ['The agent has ended: you can type']);
+  assert.equal(refusal(after(state({ agent_state: 'running', agent: 'gemini' })), 'agent_running'), 'Gemini is working here: pause it to type');
 });
 
 test('terminals are named by their program', () => {

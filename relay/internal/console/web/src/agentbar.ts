@@ -1,0 +1,88 @@
+// The agent's state below the terminal, with what can be done about it; and the
+// choice of which one to start.
+
+import { knownAgents, programOf } from './agents.ts';
+import { byId, h, setAttribute, setHidden, setText } from './dom.ts';
+import type { AgentView } from './model.ts';
+
+const menuPx = 252; // the menu and its distance from the window's edge
+
+export interface Start {
+  name: string;
+  command?: string;
+}
+
+export interface AgentActions {
+  start(what: Start): void;
+  pause(): void;
+  resume(): void;
+  stop(): void;
+}
+
+export class AgentBar {
+  readonly #bar = byId('agent', HTMLElement);
+  readonly #start = byId('agent-start', HTMLButtonElement);
+  readonly #menu = byId('agents', HTMLElement);
+  readonly #buttons = {
+    pause: byId('agent-pause', HTMLButtonElement),
+    resume: byId('agent-resume', HTMLButtonElement),
+    stop: byId('agent-stop', HTMLButtonElement),
+  };
+
+  // custom says whether any command may be started.
+  constructor(private readonly actions: AgentActions, custom: boolean) {
+    for (const name of ['pause', 'resume', 'stop'] as const) {
+      // The terminal keeps the focus.
+      this.#buttons[name].addEventListener('pointerdown', (event) => event.preventDefault());
+      this.#buttons[name].addEventListener('click', () => actions[name]());
+    }
+    this.#start.addEventListener('click', () => this.#open());
+    byId('custom-cancel', HTMLButtonElement).addEventListener('click', () => byId('custom', HTMLDialogElement).close('no'));
+    const item = (id: string, label: string, run: () => void) => {
+      const button = h('button', { class: 'item', type: 'button', 'data-testid': `agent-${id}` }, label);
+      button.addEventListener('click', () => {
+        this.#menu.hidePopover();
+        run();
+      });
+      this.#menu.append(button);
+    };
+    for (const { name, label } of knownAgents) item(name, label, () => actions.start({ name }));
+    if (custom) item('custom', 'Another command…', () => this.#custom());
+  }
+
+  draw(agent: AgentView, enabled: boolean): void {
+    setAttribute(this.#bar, 'data-state', agent.state);
+    setHidden(this.#bar, agent.text === '');
+    setText(byId('agent-text', HTMLElement), agent.text);
+    setText(byId('agent-detail', HTMLElement), agent.detail);
+    for (const [name, button] of Object.entries(this.#buttons)) {
+      setHidden(button, !agent[name as 'pause' | 'resume' | 'stop']);
+      button.disabled = !enabled;
+    }
+    setHidden(this.#start, !agent.start);
+    this.#start.disabled = !enabled;
+  }
+
+  // open shows the choice above the button, or where a phone's menu was.
+  #open(): void {
+    const tools = byId('tools', HTMLElement);
+    if (tools.matches(':popover-open')) tools.hidePopover();
+    const at = Math.min(this.#start.getBoundingClientRect().left, window.innerWidth - menuPx);
+    this.#menu.style.setProperty('--at', `${at}px`);
+    this.#menu.showPopover();
+    this.#menu.querySelector<HTMLElement>('.item')?.focus();
+  }
+
+  #custom(): void {
+    const dialog = byId('custom', HTMLDialogElement);
+    const field = byId('custom-command', HTMLInputElement);
+    dialog.returnValue = 'no';
+    dialog.showModal();
+    field.focus();
+    dialog.addEventListener('close', () => {
+      const command = field.value.trim();
+      if (dialog.returnValue !== 'yes' || command === '') return;
+      this.actions.start({ name: programOf(command), command });
+    }, { once: true });
+  }
+}

@@ -1,0 +1,154 @@
+package hub
+
+import (
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// enterDelay is how long after its text the Enter of an execute comes, so that
+// the program doesn't take both for a paste.
+const enterDelay = 50 * time.Millisecond
+
+// enter is what Enter types.
+const enter = "\r"
+
+// An execution is an execute whose text is on its way, or written, and whose
+// Enter is still to come. It holds the room for the Enter.
+type execution struct {
+	term    uint64    // of the text: the Enter is typed under this one or not at all
+	seq     uint64    // of the text
+	written bool      // the agent has written the text
+	due     time.Time // the Enter may follow, once the text is written
+}
+
+// enterCost is what an Enter takes of the viewer's credit and the hub's queue.
+const enterCost = int64(len(enter) + inputOverhead)
+
+// Execute types text and, a moment later under the same term, Enter. One at a
+// time: another one meanwhile is refused, as is one that there is no room for.
+func (v *Viewer) Execute(text string) {
+	intake := v.hub.intake
+	cost := int64(len(text)+inputOverhead) + enterCost
+	switch {
+	case len(text) == 0 || len(text) > protocol.MaxExecuteBytes:
+		v.Complain(protocol.Errorf(protocol.KindInvalid, "execute needs a text of 1 to %d bytes", protocol.MaxExecuteBytes))
+	case !v.credit.TryAcquire(cost):
+		v.Complain(errExecuteBusy)
+	case !intake.queue.TryAcquire(cost):
+		v.credit.Release(cost)
+		v.Complain(errExecuteBusy)
+	default:
+		intake.take(v, typed{input: []byte(text), cost: cost, execute: true})
+		v.hub.post(executed{}) // so that run wakes for the Enter
+	}
+}
+
+var (
+	errExecuteBusy = protocol.Errorf(protocol.KindTooMany, "too much input waits to be written")
+	errExecuteOnce = protocol.Errorf(protocol.KindTooMany, "the last execute is not done yet")
+)
+
+// execute queues the text of e on the link. The caller holds mu, and has checked
+// that v may type under term.
+func (in *intake) execute(v *Viewer, e typed, term uint64) *link {
+	if in.executions[v] != nil {
+		in.release(v, e.cost)
+		v.Complain(errExecuteOnce)
+		return nil
+	}
+	x := &execution{term: term, due: time.Now().Add(enterDelay)}
+	x.seq = in.send(v, e.input, e.cost-enterCost, term)
+	if in.executions == nil {
+		in.executions = map[*Viewer]*execution{}
+	}
+	in.executions[v] = x
+	in.executing.Store(true)
+	return in.link
+}
+
+// send queues input that the hub counts itself, apart from what v types, and
+// returns its number. Without a link it goes with the next one. The caller holds
+// mu.
+func (in *intake) send(v *Viewer, input []byte, cost int64, term uint64) uint64 {
+	in.executed++
+	m := protocol.Input{Term: term, Seq: in.executed, Client: in.executor, Bytes: input}
+	in.unacked = append(in.unacked, unackedInput{v, m, cost})
+	in.metrics.InputBytes.Add(float64(len(input)))
+	if in.link != nil {
+		in.link.queue(m)
+	}
+	return in.executed
+}
+
+// wrote: the agent wrote all texts up to seq. Their Enters follow, if they are
+// due. The caller holds mu.
+func (in *intake) wrote(seq uint64) {
+	now := time.Now()
+	for v, x := range in.executions {
+		if x.seq <= seq {
+			x.written = true
+			in.enter(v, x, now)
+		}
+	}
+}
+
+// enterDue types the Enters that are due.
+func (in *intake) enterDue(now time.Time) {
+	if !in.executing.Load() {
+		return
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for v, x := range in.executions {
+		in.enter(v, x, now)
+	}
+}
+
+// enter types an Enter if it is due. Who may no longer type under the term of
+// the text is told so instead. The caller holds mu.
+func (in *intake) enter(v *Viewer, x *execution, now time.Time) {
+	if !x.written || now.Before(x.due) {
+		return
+	}
+	in.forget(v)
+	if reason, ok := in.state.MayType(v.id, x.term); !ok {
+		in.release(v, enterCost)
+		in.refuse(v, reason, 0)
+		return
+	}
+	in.send(v, []byte(enter), enterCost, x.term)
+	if in.link != nil {
+		in.link.rouse()
+	}
+}
+
+// nextEnter returns how long after now an Enter is due, false when none is
+// waited for. The Enter of a text that isn't written by then comes with the
+// agent's word that it is.
+func (in *intake) nextEnter(now time.Time) (wait time.Duration, ok bool) {
+	if !in.executing.Load() {
+		return 0, false
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, x := range in.executions {
+		if due := x.due.Sub(now); (x.written || due > 0) && (!ok || due < wait) {
+			wait, ok = due, true
+		}
+	}
+	return wait, ok
+}
+
+// abandon drops v's Enter, if one is to come. The caller holds mu.
+func (in *intake) abandon(v *Viewer) {
+	if in.executions[v] != nil {
+		in.forget(v)
+		in.release(v, enterCost)
+	}
+}
+
+func (in *intake) forget(v *Viewer) {
+	delete(in.executions, v)
+	in.executing.Store(len(in.executions) > 0)
+}
