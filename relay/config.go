@@ -38,6 +38,10 @@ type Config struct {
 	Credential          string // the relay's secret at the control plane
 	Secret              []byte // QUIC reset and token keys are derived from it; empty: random
 
+	// KeysMaxAge is how long the control plane's keys are believed without
+	// news of them; then every token is refused. Default 1 h.
+	KeysMaxAge time.Duration
+
 	OnReady      func(Addresses) error // called once the relay takes traffic; may be nil
 	DrainTimeout time.Duration         // default 10 s
 }
@@ -58,6 +62,12 @@ func (c *Config) check() error {
 	}
 	if c.DrainTimeout <= 0 {
 		c.DrainTimeout = 10 * time.Second
+	}
+	if c.KeysMaxAge == 0 {
+		c.KeysMaxAge = time.Hour
+	}
+	if c.KeysMaxAge < 0 {
+		return fmt.Errorf("--keys-max-age must be more than 0")
 	}
 	for _, needed := range []struct{ name, value string }{
 		{"tunnel-cert", c.TunnelCert}, {"tunnel-key", c.TunnelKey},

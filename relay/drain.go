@@ -33,6 +33,7 @@ func (r *Relay) drain(public *http.Server) {
 		cancel()
 	}
 	r.hubs.Drain(ctx, origin)
+	r.pages.Close() // its streams would hold the server up
 	if public.Shutdown(ctx) != nil {
 		public.Close()
 	}

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,13 +20,10 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/access"
 	"github.com/fairlead/fairlead/relay/internal/admin"
-	"github.com/fairlead/fairlead/relay/internal/console"
-	"github.com/fairlead/fairlead/relay/internal/controlapi"
 	"github.com/fairlead/fairlead/relay/internal/dispatch"
 	"github.com/fairlead/fairlead/relay/internal/fleet"
-	"github.com/fairlead/fairlead/relay/internal/gateway"
 	"github.com/fairlead/fairlead/relay/internal/hub"
-	"github.com/fairlead/fairlead/relay/internal/sandboxapi"
+	"github.com/fairlead/fairlead/relay/internal/pagestream"
 	"github.com/fairlead/fairlead/relay/internal/uplink"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -43,9 +39,11 @@ type Relay struct {
 	registry   *prometheus.Registry
 	origins    *access.Origins
 	keys       *jws.Keys
+	revoked    *jws.RevocationSet
 	client     *http.Client // to the control plane
 	fleet      *fleet.Fleet
 	hubs       *hub.Set
+	pages      *pagestream.Pages
 	dispatcher *dispatch.Dispatcher
 	uplink     *uplink.Uplink
 
@@ -62,10 +60,17 @@ func New(cfg Config) (*Relay, error) {
 	}
 	r := &Relay{cfg: cfg, log: cfg.Logger, registry: prometheus.NewRegistry(), client: &http.Client{Timeout: 70 * time.Second}}
 	r.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	r.keys = jws.NewKeys(nil, jws.KeysOptions{Fetch: r.fetchKeys})
-	r.fleet = fleet.New(r.keys, r.log)
+	r.revoked = jws.NewRevocationSet()
+	r.keys = jws.NewKeys(nil, jws.KeysOptions{
+		Fetch: r.fetchKeys, MaxAge: cfg.KeysMaxAge, Revoked: r.revoked,
+	})
+	r.fleet = fleet.New(r.keys, r.revoked, r.log)
+	r.registry.MustRegister(r.fleet)
 	r.hubs = hub.NewSet(r.fleet, r.log, hub.NewMetrics(r.registry))
-	r.dispatcher = dispatch.New(r.keys, r.fleet, r.log)
+	r.pages = pagestream.New(r.revoked, r.registry)
+	r.dispatcher = dispatch.New(dispatch.Options{
+		Keys: r.keys, Tunnels: r.fleet, Pages: r.pages, Revoked: r.revoked, Log: r.log,
+	})
 	r.uplink = &uplink.Uplink{Address: cfg.ControlPlaneConnect, Log: r.log}
 	if err := r.listen(); err != nil {
 		r.closeListeners()
@@ -109,6 +114,7 @@ func (r *Relay) listenTunnels() error {
 	}
 	r.tunnels, err = tunnel.Listen(tunnel.ListenConfig{
 		Conn: udp, TLS: tlsConfig, RelayID: r.cfg.RelayID, Revision: r.cfg.Revision, Admit: r.fleet.Admit,
+		Connect: r.uplink.Dial, Connected: r.connected(),
 		Origin: r.origins.List()[0], Alternates: r.alternates, TrustOrigin: r.origins.Listed,
 		StatelessResetKey: r.cfg.resetKey(), TokenKey: r.cfg.tokenKey(), Logger: r.log,
 	})
@@ -117,6 +123,16 @@ func (r *Relay) listenTunnels() error {
 		return fmt.Errorf("tunnel listener: %w", err)
 	}
 	return nil
+}
+
+// connected counts what becomes of agents that aren't registered.
+func (r *Relay) connected() func(tunnel.ConnectOutcome) {
+	outcomes := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "fairlead_connects_total",
+		Help: "Connections of agents that aren't registered to the control plane, by what became of them.",
+	}, []string{"outcome"})
+	r.registry.MustRegister(outcomes)
+	return func(o tunnel.ConnectOutcome) { outcomes.WithLabelValues(string(o)).Inc() }
 }
 
 func (r *Relay) closeListeners() {
@@ -170,7 +186,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	serving.Go(func() { r.acceptTunnels(background) })
 	if err := r.awaitKeys(ctx); err == nil {
 		registering.Go(func() { r.stayRegistered(registered) })
-		serving.Go(func() { r.refreshKeys(background) })
+		serving.Go(func() { r.refresh(background) })
 		serve(publicServer, r.public)
 		r.ready.Store(true)
 		err = r.announce()
@@ -197,22 +213,10 @@ func (r *Relay) Run(ctx context.Context) error {
 
 // publicServer serves browsers and machines at the public origin.
 func (r *Relay) publicServer() (*http.Server, error) {
-	controlPlane, err := url.Parse(r.cfg.ControlPlaneURL)
-	if err != nil {
+	mux := http.NewServeMux()
+	if err := r.routes(mux); err != nil {
 		return nil, err
 	}
-	signer := &dispatch.Signer{URL: r.cfg.ControlPlaneURL, Credential: r.cfg.Credential, Client: r.client}
-	mux := http.NewServeMux()
-	(&gateway.Gateway{
-		Keys: r.keys, Origins: r.origins, Desk: access.NewDesk(time.Now), Hubs: r.hubs, Log: r.log,
-		Metrics: gateway.NewMetrics(r.registry),
-	}).Register(mux)
-	(&controlapi.API{Keys: r.keys, Dispatcher: r.dispatcher, ControlPlane: controlPlane, Log: r.log}).Register(mux)
-	(&sandboxapi.API{
-		Keys: r.keys, Tunnels: r.fleet, Signer: signer, Dispatcher: r.dispatcher, Revision: r.cfg.Revision, Log: r.log,
-	}).Register(mux)
-	mux.Handle("/", console.Handler(console.Options{ConnectOrigins: r.origins.List(), Revision: r.cfg.Revision}))
-
 	server := &http.Server{
 		Handler:           r.origins.Guard(r.origins.Share(mux)),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -245,7 +249,8 @@ func (r *Relay) adminServer() (*http.Server, error) {
 			}
 			return nil
 		},
-		Status: func() any { return map[string]any{"relay_id": r.cfg.RelayID, "sandboxes": r.fleet.List()} },
+		Status:    func() any { return map[string]any{"relay_id": r.cfg.RelayID, "sandboxes": r.fleet.List()} },
+		Sandboxes: func() any { return r.fleet.List() },
 	})
 	return &http.Server{Handler: names.Guard(handler), ReadHeaderTimeout: 10 * time.Second}, nil
 }

@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	keysPath = "/.well-known/jwks.json"
-	// maxKeys bounds a key set, in bytes.
+	keysPath        = "/.well-known/jwks.json"
+	revocationsPath = "/.well-known/revocations"
+	// maxKeys bounds a key set and a revocation list, in bytes.
 	maxKeys = 256 << 10
 	// maxAnswer bounds the answer to a registration, in bytes, and maxPeers
 	// how many other relays are taken from it.
@@ -23,17 +24,26 @@ const (
 	// registerInterval is how often the relay tells the control plane where
 	// it is; the control plane forgets it after three misses.
 	registerInterval = 10 * time.Second
-	// keysInterval is how often the relay looks for new or revoked keys.
-	keysInterval = 30 * time.Second
+	// keysInterval is how often the relay looks for new or revoked keys, and
+	// for what else was revoked. A token under a key that isn't known yet makes
+	// it look as well, see jws.KeysOptions.
+	keysInterval = 20 * time.Second
+	// fetchTimeout bounds a request for either.
+	fetchTimeout = 5 * time.Second
 	// retryInterval paces what must succeed before the relay is ready.
 	retryInterval = 200 * time.Millisecond
 )
 
 // fetchKeys gets the control plane's key set.
 func (r *Relay) fetchKeys(ctx context.Context) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	return r.fetch(ctx, keysPath, maxKeys)
+}
+
+// fetch gets a document of the control plane's, of so many bytes at most.
+func (r *Relay) fetch(ctx context.Context, path string, most int64) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.cfg.ControlPlaneURL+keysPath, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.cfg.ControlPlaneURL+path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -43,9 +53,27 @@ func (r *Relay) fetchKeys(ctx context.Context) ([]byte, error) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("relay: key set: status %d", resp.StatusCode)
+		return nil, fmt.Errorf("relay: %s: status %d", path, resp.StatusCode)
 	}
-	return io.ReadAll(io.LimitReader(resp.Body, maxKeys))
+	return io.ReadAll(io.LimitReader(resp.Body, most))
+}
+
+// refreshRevocations asks what is void. What was heard of before stays void
+// when that fails.
+func (r *Relay) refreshRevocations(ctx context.Context) error {
+	list, err := r.fetch(ctx, revocationsPath, maxKeys)
+	if err != nil {
+		return err
+	}
+	revocations, err := r.keys.Revocations(ctx, string(bytes.TrimSpace(list)))
+	if err != nil {
+		return fmt.Errorf("relay: %s: %w", revocationsPath, err)
+	}
+	if r.revoked.Apply(revocations) {
+		r.log.Info("revocations", "number", revocations.Number, "grants", len(revocations.Grants),
+			"subjects", len(revocations.Subjects), "certificates", len(revocations.Certificates))
+	}
+	return nil
 }
 
 // awaitKeys fetches the keys until it has them or ctx ends.
@@ -66,12 +94,19 @@ func (r *Relay) awaitKeys(ctx context.Context) error {
 	}
 }
 
-// refreshKeys keeps the key set fresh until ctx ends.
-func (r *Relay) refreshKeys(ctx context.Context) {
+// refresh keeps the key set and what is known to be void fresh until ctx ends.
+func (r *Relay) refresh(ctx context.Context) {
+	look := func() {
+		if err := r.refreshRevocations(ctx); err != nil && ctx.Err() == nil {
+			r.log.Warn("revocations not refreshed", "err", err)
+		}
+	}
+	look()
 	every(ctx, keysInterval, func() {
-		if err := r.keys.Refresh(ctx); err != nil {
+		if err := r.keys.Refresh(ctx); err != nil && ctx.Err() == nil {
 			r.log.Warn("keys not refreshed", "err", err)
 		}
+		look()
 	})
 }
 

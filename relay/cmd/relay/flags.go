@@ -35,6 +35,7 @@ func declare(c *program.Command) *flags {
 	c.Secret(&f.Credential, "credential", "the relay's credential at the control plane")
 	c.Secret(&f.secret, "relay-secret", "the secret that QUIC reset and token keys are derived from; shared by restarts of this relay")
 	c.String(&f.readyFile, "ready-file", "", "`file` to write the addresses to once the relay takes traffic")
+	c.Duration(&f.KeysMaxAge, "keys-max-age", time.Hour, "how long the control plane's keys are believed while it can't be reached, a `time`")
 	c.Duration(&f.DrainTimeout, "drain-timeout", 10*time.Second, "the `time` that a drain takes at most: sandboxes and viewers leave, commands end")
 	c.Require("tunnel-cert", "tunnel-key", "control-plane-url", "control-plane-connect", "credential")
 	return f

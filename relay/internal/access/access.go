@@ -84,6 +84,12 @@ func WriteJSON(w http.ResponseWriter, status int, v any) {
 	if err != nil {
 		status, body = http.StatusInternalServerError, []byte(`{"error":{"message":"internal error","name":"InternalError"}}`)
 	}
+	WriteVerbatim(w, status, body)
+}
+
+// WriteVerbatim answers with body, which is JSON, as it is: a signature may
+// cover its bytes.
+func WriteVerbatim(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")

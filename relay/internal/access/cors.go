@@ -5,9 +5,11 @@ import "net/http"
 const (
 	// What pages of the other relays may send and read. There are no
 	// credentials among it: a grant or ticket is presented by the page itself.
-	allowedMethods = "GET, POST, PUT, DELETE"
-	allowedHeaders = "Authorization, Content-Type, Idempotency-Key"
-	exposedHeaders = "Fairlead-Position"
+	allowedMethods = "GET, POST, PUT, PATCH, DELETE"
+	allowedHeaders = "Authorization, Content-Type, Idempotency-Key, If-Match"
+	exposedHeaders = "Fairlead-Position, Fairlead-Revision, Fairlead-Signature"
+	// What pages of any origin may send to a route that is open to them.
+	openHeaders = "Authorization, Content-Type, Fairlead-Signature"
 	// preflightAge is how long a browser may remember an answer, in seconds.
 	preflightAge = "600"
 )
@@ -25,10 +27,14 @@ func (o *Origins) Share(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+		methods, headers := allowedMethods, allowedHeaders
+		if method, open := o.open[r.URL.Path]; open {
+			methods, headers = method, openHeaders
+		}
 		h.Set("Access-Control-Allow-Origin", origin)
 		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
-			h.Set("Access-Control-Allow-Methods", allowedMethods)
-			h.Set("Access-Control-Allow-Headers", allowedHeaders)
+			h.Set("Access-Control-Allow-Methods", methods)
+			h.Set("Access-Control-Allow-Headers", headers)
 			h.Set("Access-Control-Max-Age", preflightAge)
 			w.WriteHeader(http.StatusNoContent)
 			return

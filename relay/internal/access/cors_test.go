@@ -47,7 +47,7 @@ func TestPreflight(t *testing.T) {
 	for name, want := range map[string]string{
 		"Access-Control-Allow-Origin":      "https://two.example:8443",
 		"Access-Control-Allow-Methods":     allowedMethods,
-		"Access-Control-Allow-Headers":     "Authorization, Content-Type, Idempotency-Key",
+		"Access-Control-Allow-Headers":     allowedHeaders,
 		"Access-Control-Max-Age":           preflightAge,
 		"Access-Control-Allow-Credentials": "",
 		"Vary":                             "Origin",
@@ -114,5 +114,52 @@ func TestListKeepsTheOrder(t *testing.T) {
 	}
 	if !o.Listed("https://one.example") || o.Listed("https://three.example") || o.Listed("") {
 		t.Error("Listed is wrong")
+	}
+}
+
+// A route that wants nothing but a bearer token is open to an extension, and
+// only it is.
+func TestOpenRoutes(t *testing.T) {
+	const extension = "chrome-extension://ekklpckfbbjnnmhdbajmjfnjmfblgpcb"
+	o, err := NewOrigins([]string{"https://one.example", "https://two.example:8443"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Open(http.MethodPost, "/control/callback")
+	h := o.Guard(o.Share(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Seen-Cookie", r.Header.Get("Cookie"))
+	})))
+	ask := func(method, path, host string, header ...string) *http.Response {
+		r := httptest.NewRequest(method, path, nil)
+		r.Host = host
+		for i := 0; i < len(header); i += 2 {
+			r.Header.Set(header[i], header[i+1])
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Result()
+	}
+	for _, origin := range []string{extension, "null", "https://evil.example"} {
+		resp := ask(http.MethodOptions, "/control/callback", "one.example", "Origin", origin,
+			"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization,content-type")
+		h := resp.Header
+		if resp.StatusCode != http.StatusNoContent || h.Get("Access-Control-Allow-Origin") != origin ||
+			h.Get("Access-Control-Allow-Methods") != "POST" || h.Get("Access-Control-Allow-Headers") != openHeaders ||
+			h.Get("Access-Control-Allow-Credentials") != "" {
+			t.Errorf("%s: preflight %d %v", origin, resp.StatusCode, h)
+		}
+		resp = ask(http.MethodPost, "/control/callback", "one.example", "Origin", origin, "Cookie", "fairlead_pty=secret")
+		if resp.StatusCode != http.StatusOK || resp.Header.Get("Access-Control-Allow-Origin") != origin || resp.Header.Get("Seen-Cookie") != "" {
+			t.Errorf("%s: %d %v", origin, resp.StatusCode, resp.Header)
+		}
+		if resp := ask(http.MethodPost, "/control/commands", "one.example", "Origin", origin); resp.StatusCode != http.StatusForbidden {
+			t.Errorf("%s at another route: %d", origin, resp.StatusCode)
+		}
+		if resp := ask(http.MethodPost, "/control/callback/x", "one.example", "Origin", origin); resp.StatusCode != http.StatusForbidden {
+			t.Errorf("%s below the route: %d", origin, resp.StatusCode)
+		}
+	}
+	if resp := ask(http.MethodPost, "/control/callback", "evil.example", "Origin", extension); resp.StatusCode != http.StatusForbidden {
+		t.Errorf("a foreign host: %d", resp.StatusCode)
 	}
 }

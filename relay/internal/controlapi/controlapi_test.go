@@ -1,6 +1,8 @@
 package controlapi
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -8,14 +10,19 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/access"
 	"github.com/fairlead/fairlead/relay/internal/dispatch"
+	"github.com/fairlead/fairlead/relay/internal/pagestream"
+	"github.com/fairlead/fairlead/relay/internal/rejects"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
 	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
@@ -29,12 +36,20 @@ type world struct {
 	authority *relaytest.Authority
 	mux       *http.ServeMux
 	api       *API
+	registry  *prometheus.Registry
+	logged    bytes.Buffer  // by Rejects
 	answering chan struct{} // the sandbox answers once it is closed
+	reached   atomic.Int32  // commands that the sandbox was sent
 }
 
 func newWorld(t *testing.T, controlPlane http.HandlerFunc) *world {
 	t.Helper()
-	w := &world{t: t, authority: relaytest.NewAuthority(t), mux: http.NewServeMux(), answering: make(chan struct{})}
+	return newWorldOf(t, relaytest.NewAuthority(t), controlPlane)
+}
+
+func newWorldOf(t *testing.T, authority *relaytest.Authority, controlPlane http.HandlerFunc) *world {
+	t.Helper()
+	w := &world{t: t, authority: authority, mux: http.NewServeMux(), answering: make(chan struct{})}
 	log := slog.New(slog.DiscardHandler)
 	agent, relay := tunneltest.Pair(t)
 	tunnels := &relaytest.Tunnels{}
@@ -49,7 +64,12 @@ func newWorld(t *testing.T, controlPlane http.HandlerFunc) *world {
 		case <-w.answering:
 		case <-agent.Done():
 		}
-		protocol.Write(stream, relaytest.OK("cmd_1", protocol.OpResult{PTYID: "pty_new"}))
+		w.reached.Add(1)
+		result := relaytest.OK("cmd_1", protocol.OpResult{PTYID: "pty_new"})
+		if _, err := authority.Keys.Command(context.Background(), in.Open.Command, jws.AudienceAgent); err != nil {
+			result = protocol.Result{Kind: protocol.KindOf(err), Callback: []byte(`{"status":"error"}`)}
+		}
+		protocol.Write(stream, result)
 	})
 	server := httptest.NewServer(controlPlane)
 	t.Cleanup(func() {
@@ -60,7 +80,20 @@ func newWorld(t *testing.T, controlPlane http.HandlerFunc) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.api = &API{Keys: w.authority.Keys, Dispatcher: dispatch.New(w.authority.Keys, tunnels, log), ControlPlane: base, Log: log}
+	origins, err := access.NewOrigins([]string{"https://relay.example", "https://other.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	revoked := w.authority.Revoked
+	pages := pagestream.New(revoked, registry)
+	w.api = &API{
+		Keys: w.authority.Keys, Pages: pages, Passes: access.NewStreamPasses(time.Now), Revoked: revoked, Origins: origins,
+		Dispatcher: dispatch.New(dispatch.Options{Keys: w.authority.Keys, Tunnels: tunnels, Pages: pages, Revoked: revoked, Log: log}),
+		Signer:     &dispatch.Signer{URL: server.URL, Credential: "relay-secret", Client: http.DefaultClient},
+		Rejects:    rejects.New(registry, slog.New(slog.NewTextHandler(&w.logged, nil))), ControlPlane: base, Log: log,
+	}
+	w.registry = registry
 	t.Cleanup(w.api.Dispatcher.Close)
 	w.api.Register(w.mux)
 	return w

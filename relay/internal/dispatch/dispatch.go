@@ -1,19 +1,18 @@
-// Package dispatch carries signed commands to sandboxes and keeps what became
-// of them. It can't make a command, and what it executes on is the signed
-// payload alone.
+// Package dispatch carries signed commands to where they are executed, in
+// sandboxes and in browsers, and keeps what became of them. It can't make a
+// command, and what it goes by is the signed payload alone.
 package dispatch
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/pagestream"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -31,46 +30,40 @@ type Tunnels interface {
 	Session(id protocol.SandboxID) (*tunnel.Session, error)
 }
 
+// Options are what a Dispatcher works with.
+type Options struct {
+	Keys    *jws.Keys
+	Tunnels Tunnels
+	Pages   *pagestream.Pages
+	Revoked *jws.RevocationSet // learns of the grants that a command revokes
+	Log     *slog.Logger
+}
+
 // Dispatcher routes commands.
 type Dispatcher struct {
 	// Static after construction.
-	keys    *jws.Keys
-	tunnels Tunnels
-	log     *slog.Logger
+	opts    Options
 	ctx     context.Context // outlives requests; ends with Close
 	cancel  context.CancelFunc
 	running sync.WaitGroup
+	patient time.Duration // how long a lost tunnel may take to come back
 
 	// Guarded by mu.
-	mu       sync.Mutex
-	closed   bool
-	records  map[protocol.CommandID]*Record
-	order    []protocol.CommandID // of records, oldest first
-	bytes    int                  // sum of the records' sizes
-	inFlight map[protocol.SandboxID]int
+	mu        sync.Mutex
+	closed    bool
+	records   map[protocol.CommandID]*Record
+	order     []protocol.CommandID // of records, oldest first
+	bytes     int                  // sum of the records' sizes
+	sandboxes map[protocol.SandboxID]*sandbox
 }
 
-// A Record is what the relay knows of one command. Done is closed when Result
-// or Err is set.
-type Record struct {
-	Command *jws.Command
-	Done    chan struct{}
-	Result  protocol.Result
-	Err     error // the command may or may not have reached the sandbox
-
-	expired error // the command came too late to be run: only its outcome may be had
-}
-
-// size returns about how much memory r takes, in bytes.
-func (r *Record) size() int { return len(r.Command.Op) + len(r.Result.Callback) }
-
-// New returns a Dispatcher that verifies commands with keys.
-func New(keys *jws.Keys, tunnels Tunnels, log *slog.Logger) *Dispatcher {
+// New returns a Dispatcher.
+func New(opts Options) *Dispatcher {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Dispatcher{
-		keys: keys, tunnels: tunnels, log: log, ctx: ctx, cancel: cancel,
-		records:  map[protocol.CommandID]*Record{},
-		inFlight: map[protocol.SandboxID]int{},
+		opts: opts, ctx: ctx, cancel: cancel, patient: reconnectTime,
+		records:   map[protocol.CommandID]*Record{},
+		sandboxes: map[protocol.SandboxID]*sandbox{},
 	}
 }
 
@@ -83,26 +76,38 @@ func (d *Dispatcher) Close() {
 	d.running.Wait()
 }
 
-// Submit verifies an envelope and sends its command to the sandbox. A command
-// that is known already is not sent again while it runs or has a result. The
-// outer fields must agree with the signed ones; a mismatch is an AuthError.
+// Submit verifies an envelope and sends its command on its way: to its sandbox,
+// or to the pages of its user. A command that is known already is not sent
+// again while it runs or has a result. The outer fields must agree with the
+// signed ones; a mismatch is an AuthError.
 //
-// An expired command is taken to the sandbox as well, since that may remember
-// its outcome; Submit then waits until ctx ends, and fails with kind expired
+// An expired command is taken to its sandbox as well, since that may remember
+// the outcome; Submit then waits until ctx ends, and fails with kind expired
 // when there is none.
 func (d *Dispatcher) Submit(ctx context.Context, env protocol.CommandEnvelope) (*Record, error) {
-	command, expired := d.keys.Command(ctx, env.JWS, jws.AudienceAgent)
+	audience := jws.AudienceAgent
+	if env.Target.SandboxID == "" {
+		audience = jws.AudienceExtension
+	}
+	command, expired := d.opts.Keys.Command(ctx, env.JWS, audience)
 	if command == nil {
 		return nil, expired
 	}
 	if env.Type != protocol.EnvelopeType {
 		return nil, protocol.Errorf(protocol.KindInvalid, "type must be %q", protocol.EnvelopeType)
 	}
-	if env.CommandID != command.CommandID || env.TraceID != command.TraceID || env.Target != command.Target ||
+	if env.CommandID != command.CommandID || env.TraceID != command.TraceID || !targets(env.Target, command.Target) ||
 		env.IssuedAt != command.IssuedAt || env.TTLMs != command.TTLMs {
 		return nil, protocol.Errorf(protocol.KindUnauthenticated, "the envelope differs from the signed command")
 	}
-	record, err := d.enter(command, env.JWS, expired)
+	d.heed(command)
+	if audience == jws.AudienceExtension {
+		return d.submitToPages(command, env, expired)
+	}
+	record, err := d.enter(command, func(record *Record) error {
+		record.expired = expired
+		return d.toSandbox(env.JWS, record)
+	})
 	if err != nil || expired == nil {
 		return record, err
 	}
@@ -112,9 +117,31 @@ func (d *Dispatcher) Submit(ctx context.Context, env protocol.CommandEnvelope) (
 	return record, nil
 }
 
-// enter returns the record of command. Unless one is known that runs or has
-// reached the sandbox, it makes one and sends the command.
-func (d *Dispatcher) enter(command *jws.Command, token string, expired error) (*Record, error) {
+// targets reports whether an envelope's target is the signed one. Seed 003 signs
+// the tab and leaves the extension's id to the envelope.
+func targets(outer, signed protocol.CommandTarget) bool {
+	if signed.SandboxID == "" && signed.ExtensionID == "" {
+		outer.ExtensionID = ""
+	}
+	return outer == signed
+}
+
+// heed takes note of what a verified command means for the relay itself. A
+// revocation that comes too late for its sandbox is still one.
+func (d *Dispatcher) heed(command *jws.Command) {
+	if command.Kind() != protocol.OpGrantRevoke || d.opts.Revoked == nil {
+		return
+	}
+	var op protocol.GrantRevoke
+	if json.Unmarshal(command.Op, &op) == nil && len(op.Grants) > 0 {
+		d.opts.Revoked.Add(op.Grants...)
+	}
+}
+
+// enter returns the record of command. Unless one is known that is under way or
+// has a result, it makes one, and start, which is called with mu held, sends
+// the command.
+func (d *Dispatcher) enter(command *jws.Command, start func(*Record) error) (*Record, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	known := d.records[command.CommandID]
@@ -127,16 +154,10 @@ func (d *Dispatcher) enter(command *jws.Command, token string, expired error) (*
 	if d.closed {
 		return nil, protocol.Fault(protocol.KindRestarting, nil)
 	}
-	sandbox := command.Target.SandboxID
-	session, err := d.tunnels.Session(sandbox)
-	if err != nil {
+	record := &Record{Command: command, Done: make(chan struct{})}
+	if err := start(record); err != nil {
 		return nil, err
 	}
-	if d.inFlight[sandbox] >= protocol.MaxCommandsInFlight {
-		return nil, protocol.Errorf(protocol.KindTooMany, "%d commands are under way to this sandbox", protocol.MaxCommandsInFlight)
-	}
-	d.inFlight[sandbox]++
-	record := &Record{Command: command, Done: make(chan struct{}), expired: expired}
 	d.records[command.CommandID] = record
 	d.bytes += record.size()
 	if known == nil {
@@ -145,23 +166,20 @@ func (d *Dispatcher) enter(command *jws.Command, token string, expired error) (*
 		d.bytes -= known.size()
 	}
 	d.trim()
-	d.running.Go(func() { d.run(session, token, record) })
 	return record, nil
 }
 
-// failed reports whether r is over and the sandbox's answer isn't known.
-func (r *Record) failed() bool {
-	select {
-	case <-r.Done:
-		return r.Err != nil
-	default:
-		return false
+// finish ends record with what became of it. The caller holds mu.
+func (d *Dispatcher) finish(record *Record, result protocol.Result, err error) {
+	record.Err = err
+	if err == nil {
+		record.Result = result
 	}
-}
-
-// same reports whether two commands of one id, both signed, say the same.
-func same(a, b *jws.Command) bool {
-	return a.Target == b.Target && a.IssuedAt == b.IssuedAt && a.TTLMs == b.TTLMs && bytes.Equal(a.Op, b.Op)
+	if d.records[record.Command.CommandID] == record {
+		d.bytes += len(record.Result.Callback)
+		d.trim()
+	}
+	close(record.Done)
 }
 
 // trim drops the oldest records beyond the bounds. The caller holds mu.
@@ -171,74 +189,6 @@ func (d *Dispatcher) trim() {
 		delete(d.records, d.order[0])
 		d.order = d.order[1:]
 	}
-}
-
-// run sends one command and waits for its RESULT.
-func (d *Dispatcher) run(session *tunnel.Session, token string, record *Record) {
-	ctx, cancel := context.WithTimeout(d.ctx, answerTimeout)
-	defer cancel()
-	result, err := exchange(ctx, session, token)
-	c := record.Command
-	d.mu.Lock()
-	if d.inFlight[c.Target.SandboxID]--; d.inFlight[c.Target.SandboxID] == 0 {
-		delete(d.inFlight, c.Target.SandboxID)
-	}
-	if err == nil && record.expired != nil && result.Kind == protocol.KindExpired {
-		err = record.expired // it never ran
-	}
-	record.Err = err
-	if err == nil {
-		record.Result = result
-	}
-	if d.records[c.CommandID] == record {
-		d.bytes += len(record.Result.Callback)
-		d.trim()
-	}
-	close(record.Done)
-	d.mu.Unlock()
-	d.log.Info("command", "id", c.CommandID, "trace", c.TraceID, "op", c.Kind(), "sandbox", c.Target.SandboxID,
-		"kind", result.Kind, "err", err)
-}
-
-// exchange sends token on a command stream and reads the answer.
-func exchange(ctx context.Context, session *tunnel.Session, token string) (protocol.Result, error) {
-	stream, _, err := session.Open(ctx, protocol.LaneControl, protocol.Open{Kind: protocol.StreamCommand, Command: token})
-	if err != nil {
-		return protocol.Result{}, err
-	}
-	defer stream.Close()
-	stop := context.AfterFunc(ctx, func() { stream.Close() })
-	defer stop()
-	frame, err := protocol.NewFrameReader(stream).Next()
-	if err != nil {
-		return protocol.Result{}, protocol.Fault(protocol.KindUpstream, fmt.Errorf("dispatch: %w", err))
-	}
-	message, err := protocol.Decode(frame)
-	if err != nil {
-		return protocol.Result{}, protocol.Fault(protocol.KindUpstream, err)
-	}
-	result, ok := message.(protocol.Result)
-	if !ok {
-		return protocol.Result{}, protocol.Fault(protocol.KindUpstream, fmt.Errorf("dispatch: %s for a RESULT", frame.Type))
-	}
-	return result, nil
-}
-
-// Wait returns the callback of a record once it is there.
-func (r *Record) Wait(ctx context.Context) (protocol.ExecutionCallback, protocol.Kind, error) {
-	select {
-	case <-r.Done:
-	case <-ctx.Done():
-		return protocol.ExecutionCallback{}, 0, protocol.Fault(protocol.KindUnavailable, ctx.Err())
-	}
-	if r.Err != nil {
-		return protocol.ExecutionCallback{}, 0, r.Err
-	}
-	var callback protocol.ExecutionCallback
-	if err := json.Unmarshal(r.Result.Callback, &callback); err != nil {
-		return callback, 0, protocol.Fault(protocol.KindUpstream, fmt.Errorf("dispatch: callback: %w", err))
-	}
-	return callback, r.Result.Kind, nil
 }
 
 // Lookup returns the record of a command.

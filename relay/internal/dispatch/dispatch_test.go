@@ -6,15 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/pagestream"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
 	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
@@ -27,6 +30,8 @@ type world struct {
 	t          *testing.T
 	authority  *relaytest.Authority
 	tunnels    *relaytest.Tunnels
+	revoked    *jws.RevocationSet
+	pages      *pagestream.Pages
 	dispatcher *Dispatcher
 	agent      *tunnel.Session
 	runs       atomic.Int32
@@ -42,7 +47,11 @@ type call struct {
 func newWorld(t *testing.T, answer func(w *world, c call) (protocol.Result, error)) *world {
 	t.Helper()
 	w := &world{t: t, authority: relaytest.NewAuthority(t), tunnels: &relaytest.Tunnels{}}
-	w.dispatcher = New(w.authority.Keys, w.tunnels, slog.New(slog.DiscardHandler))
+	w.revoked = jws.NewRevocationSet()
+	w.pages = pagestream.New(w.revoked, prometheus.NewRegistry())
+	w.dispatcher = New(Options{
+		Keys: w.authority.Keys, Tunnels: w.tunnels, Pages: w.pages, Revoked: w.revoked, Log: slog.New(slog.DiscardHandler),
+	})
 	w.connect(answer)
 	t.Cleanup(w.dispatcher.Close)
 	return w
@@ -146,6 +155,7 @@ func TestTheEnvelopeMustAgree(t *testing.T) {
 	env.Type = "control.callback"
 	w.refuses(env, protocol.KindInvalid)
 	w.refuses(w.authority.Command(func(c *jws.Command) { c.Audience = jws.AudienceExtension }), protocol.KindUnauthenticated)
+	w.refuses(w.authority.Command(func(c *jws.Command) { c.Target.SandboxID = "" }), protocol.KindUnauthenticated)
 	w.refuses(relaytest.NewAuthority(t).Command(nil), protocol.KindUnauthenticated)
 	if w.runs.Load() != 0 {
 		t.Error("something reached the sandbox")
@@ -156,7 +166,7 @@ func TestDuplicatesRunOnce(t *testing.T) {
 	w := newWorld(t, succeed)
 	env := w.authority.Command(nil)
 	var submitting sync.WaitGroup
-	for range 20 {
+	for range 100 {
 		submitting.Go(func() {
 			if callback, err := w.submit(env); err != nil || callback.Status != protocol.StatusOK {
 				t.Errorf("%+v, %v", callback, err)
@@ -186,12 +196,14 @@ func TestOneIDForTwoCommands(t *testing.T) {
 	}), protocol.KindConflict)
 }
 
+// TestInFlightBound: what is over the bound waits, and what is over that one's
+// bound is refused.
 func TestInFlightBound(t *testing.T) {
 	answer, release := hang()
 	w := newWorld(t, answer)
 	defer release()
 	var records []*Record
-	for range protocol.MaxCommandsInFlight {
+	for range protocol.MaxCommandsInFlight + maxQueued {
 		record, err := w.dispatcher.Submit(t.Context(), w.authority.Command(nil))
 		if err != nil {
 			t.Fatal(err)
@@ -199,6 +211,13 @@ func TestInFlightBound(t *testing.T) {
 		records = append(records, record)
 	}
 	w.refuses(w.authority.Command(nil), protocol.KindTooMany)
+	w.dispatcher.mu.Lock()
+	for _, s := range w.dispatcher.sandboxes {
+		if s.running != protocol.MaxCommandsInFlight || len(s.queue) != maxQueued {
+			t.Errorf("%d under way, %d wait", s.running, len(s.queue))
+		}
+	}
+	w.dispatcher.mu.Unlock()
 	release()
 	for _, record := range records {
 		if _, _, err := record.Wait(t.Context()); err != nil {
@@ -208,26 +227,85 @@ func TestInFlightBound(t *testing.T) {
 	if _, err := w.submit(w.authority.Command(nil)); err != nil {
 		t.Errorf("after the others: %v", err)
 	}
-	if len(w.dispatcher.inFlight) != 0 {
-		t.Errorf("in flight: %v", w.dispatcher.inFlight)
+	w.dispatcher.running.Wait()
+	if len(w.dispatcher.sandboxes) != 0 {
+		t.Errorf("under way: %v", w.dispatcher.sandboxes)
 	}
 }
 
-func TestALostTunnelMayBeRetried(t *testing.T) {
-	begun := make(chan struct{}, 1)
+// TestOrderOfATerminal: commands for one terminal reach the sandbox in the order
+// in which they came, each after the one before it is done.
+func TestOrderOfATerminal(t *testing.T) {
+	var mu sync.Mutex
+	var got []protocol.CommandID
+	running := 0
 	w := newWorld(t, func(w *world, c call) (protocol.Result, error) {
-		begun <- struct{}{}
-		<-c.agent.Done()
-		return protocol.Result{}, errors.New("lost")
+		mu.Lock()
+		if running++; running > 1 {
+			t.Error("two commands of one terminal at once")
+		}
+		mu.Unlock()
+		result, err := succeed(w, c)
+		var callback protocol.ExecutionCallback
+		err = errors.Join(err, json.Unmarshal(result.Callback, &callback))
+		mu.Lock()
+		got = append(got, callback.CommandID)
+		running--
+		mu.Unlock()
+		return result, err
 	})
+	var want []protocol.CommandID
+	var records []*Record
+	for range 2 * protocol.MaxCommandsInFlight {
+		env := w.authority.Command(func(c *jws.Command) { c.Target.PTYID = "pty_1" })
+		record, err := w.dispatcher.Submit(t.Context(), env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, records = append(want, env.CommandID), append(records, record)
+	}
+	for _, record := range records {
+		if _, _, err := record.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A sandbox that comes back soon gets the command again, and whoever waits
+// notices nothing.
+func TestALostTunnelIsReplaced(t *testing.T) {
+	w := newWorld(t, dies)
 	env := w.authority.Command(nil)
 	record, err := w.dispatcher.Submit(t.Context(), env)
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-begun
-	w.agent.Close()
-	if _, _, err := record.Wait(t.Context()); err == nil || protocol.KindOf(err) != protocol.KindUpstream {
+	<-w.agent.Done()
+	w.connect(succeed)
+	if callback, _, err := record.Wait(t.Context()); err != nil || callback.Status != protocol.StatusOK {
+		t.Errorf("%+v, %v", callback, err)
+	}
+	if n := w.runs.Load(); n != 2 {
+		t.Errorf("sent %d times", n)
+	}
+}
+
+// dies is an answer that never comes, since the tunnel ends.
+func dies(_ *world, c call) (protocol.Result, error) {
+	c.agent.Close()
+	return protocol.Result{}, errors.New("lost")
+}
+
+func TestALostTunnelMayBeRetried(t *testing.T) {
+	w := newWorld(t, dies)
+	w.dispatcher.patient = 50 * time.Millisecond
+	env := w.authority.Command(nil)
+	if _, err := w.submit(env); err == nil || protocol.KindOf(err).Status() < 500 {
 		t.Errorf("tunnel lost: %v", err)
 	}
 	w.connect(succeed)
@@ -275,7 +353,7 @@ func TestExpired(t *testing.T) {
 }
 
 func TestRecordsAreBounded(t *testing.T) {
-	d := New(nil, nil, slog.New(slog.DiscardHandler))
+	d := New(Options{Log: slog.New(slog.DiscardHandler)})
 	defer d.Close()
 	add := func(i int, bytes int) {
 		record := &Record{Command: &jws.Command{CommandID: protocol.CommandID(fmt.Sprint("cmd_", i)), Op: make([]byte, bytes)}}

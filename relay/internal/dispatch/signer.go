@@ -3,7 +3,9 @@ package dispatch
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,7 +17,8 @@ import (
 // maxAnswer bounds what is read of a control plane's answer, in bytes.
 const maxAnswer = 256 << 10
 
-// A Signer asks the control plane to sign what a browser wants done.
+// A Signer asks the control plane, which alone signs and knows outcomes: to sign
+// what a browser wants done, and to take note of what became of it.
 type Signer struct {
 	URL        string // of the control plane, without a path
 	Credential string // the relay's own
@@ -34,48 +37,67 @@ type SignRequest struct {
 // always the same. It fails with the control plane's answer, or unavailable
 // when that can't be had.
 func (s *Signer) Sign(ctx context.Context, req SignRequest) (protocol.CommandEnvelope, error) {
+	body, err := json.Marshal(req)
+	if err != nil {
+		return protocol.CommandEnvelope{}, protocol.Fault(protocol.KindUnavailable, err)
+	}
 	var answer struct {
 		Envelope protocol.CommandEnvelope `json:"envelope"`
-		Error    *protocol.ErrorBody      `json:"error"`
 	}
-	status, ours, err := s.post(ctx, "/internal/sign", req, &answer)
-	switch {
-	case err != nil:
-		return protocol.CommandEnvelope{}, protocol.Fault(protocol.KindUnavailable, err)
-	case status == http.StatusOK && answer.Envelope.JWS != "":
-		return answer.Envelope, nil
-	case answer.Error != nil && status < 500 && !ours:
-		return protocol.CommandEnvelope{}, &protocol.Error{Kind: protocol.KindByStatus(status), Message: answer.Error.Message}
+	err = s.post(ctx, "/internal/sign", http.Header{}, body, &answer)
+	if err == nil && answer.Envelope.JWS == "" {
+		err = protocol.Fault(protocol.KindUnavailable, errors.New("dispatch: sign: no envelope in the answer"))
 	}
-	return protocol.CommandEnvelope{}, protocol.Fault(protocol.KindUnavailable, fmt.Errorf("dispatch: sign: status %d", status))
+	return answer.Envelope, err
+}
+
+// Report tells the control plane of a callback. It fails with the control
+// plane's answer, or unavailable when that can't be had: then the executor has
+// to try again.
+func (s *Signer) Report(ctx context.Context, a Answer) error {
+	header := http.Header{}
+	header.Set(protocol.CallbackTokenHeader, a.Token)
+	if len(a.Signature) > 0 {
+		header.Set(protocol.SignatureHeader, base64.StdEncoding.EncodeToString(a.Signature))
+	}
+	return s.post(ctx, "/internal/callback", header, a.Body, nil)
 }
 
 // relayRealm is how the control plane says that the relay's own credential,
-// not the user's grant, is at fault.
+// not the user's grant, is at fault. That must not look like the user's fault.
 const relayRealm = `realm="relay credential"`
 
-// post sends body and decodes the answer. ours says that the failure is the
-// relay's, which must not look like the user's.
-func (s *Signer) post(ctx context.Context, path string, body, answer any) (status int, ours bool, err error) {
-	data, err := json.Marshal(body)
+// post sends body, JSON, and decodes a successful answer, unless that is nil.
+func (s *Signer) post(ctx context.Context, path string, header http.Header, body []byte, answer any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+path, bytes.NewReader(body))
 	if err != nil {
-		return 0, false, err
+		return protocol.Fault(protocol.KindUnavailable, err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+path, bytes.NewReader(data))
-	if err != nil {
-		return 0, false, err
-	}
+	req.Header = header
 	req.Header.Set("Authorization", "Bearer "+s.Credential)
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := s.Client.Do(req)
 	if err != nil {
-		return 0, false, err
+		return protocol.Fault(protocol.KindUnavailable, err)
 	}
 	defer resp.Body.Close()
-	data, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return 0, false, err
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	switch {
+	case err != nil:
+	case resp.StatusCode >= 300:
+		ours := strings.Contains(resp.Header.Get("WWW-Authenticate"), relayRealm)
+		var refusal struct {
+			Error *protocol.ErrorBody `json:"error"`
+		}
+		if json.Unmarshal(data, &refusal) == nil && refusal.Error != nil && resp.StatusCode < 500 && !ours {
+			return &protocol.Error{Kind: protocol.KindByStatus(resp.StatusCode), Message: refusal.Error.Message}
+		}
+		err = fmt.Errorf("dispatch: %s: status %d", path, resp.StatusCode)
+	case answer != nil:
+		err = json.Unmarshal(data, answer)
 	}
-	ours = strings.Contains(resp.Header.Get("WWW-Authenticate"), relayRealm)
-	return resp.StatusCode, ours, json.Unmarshal(data, answer)
+	if err != nil {
+		return protocol.Fault(protocol.KindUnavailable, err)
+	}
+	return nil
 }

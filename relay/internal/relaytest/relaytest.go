@@ -4,6 +4,11 @@ package relaytest
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"sync"
 	"testing"
@@ -28,12 +33,14 @@ type Authority struct {
 	Signer *jws.Signer
 	JWKS   []byte
 	Keys   *jws.Keys
+
+	Revoked *jws.RevocationSet // Keys refuses what is in it
 }
 
 // NewAuthority makes a fresh key.
 func NewAuthority(tb testing.TB) *Authority {
 	tb.Helper()
-	a := &Authority{tb: tb}
+	a := &Authority{tb: tb, Revoked: jws.NewRevocationSet()}
 	var err error
 	if a.Signer, err = jws.GenerateSigner(); err != nil {
 		tb.Fatal(err)
@@ -45,7 +52,7 @@ func NewAuthority(tb testing.TB) *Authority {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	a.Keys = jws.NewKeys(set, jws.KeysOptions{})
+	a.Keys = jws.NewKeys(set, jws.KeysOptions{Revoked: a.Revoked})
 	return a
 }
 
@@ -90,6 +97,39 @@ func (a *Authority) Command(change func(*jws.Command)) protocol.CommandEnvelope 
 		Type: protocol.EnvelopeType, CommandID: c.CommandID, TraceID: c.TraceID,
 		IssuedAt: c.IssuedAt, TTLMs: c.TTLMs, Target: c.Target, JWS: token,
 	}
+}
+
+// Sign signs payload as it is, right or wrong, as a command.
+func (a *Authority) Sign(payload []byte) string {
+	a.tb.Helper()
+	private, err := a.Signer.MarshalPrivate()
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	var key struct{ D string }
+	if err := json.Unmarshal(private, &key); err != nil {
+		a.tb.Fatal(err)
+	}
+	b64 := base64.RawURLEncoding
+	d, err := b64.DecodeString(key.D)
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	signer, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), d)
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	header := `{"alg":"ES256","kid":"` + a.Signer.Kid() + `","typ":"` + jws.TypeCommand + `"}`
+	input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString(payload)
+	sum := sha256.Sum256([]byte(input))
+	r, s, err := ecdsa.Sign(rand.Reader, signer, sum[:])
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	signature := make([]byte, 64)
+	r.FillBytes(signature[:32])
+	s.FillBytes(signature[32:])
+	return input + "." + b64.EncodeToString(signature)
 }
 
 // Answer runs handle for each stream that the peer of session opens. When the

@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/access"
 	"github.com/fairlead/fairlead/relay/internal/dispatch"
+	"github.com/fairlead/fairlead/relay/internal/rejects"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -35,16 +36,22 @@ type API struct {
 	Tunnels    Tunnels
 	Signer     *dispatch.Signer
 	Dispatcher *dispatch.Dispatcher
+	Rejects    *rejects.Rejects
 	Revision   string
 	Log        *slog.Logger
 }
 
 // Register adds the routes.
-func (a *API) Register(mux *http.ServeMux) {
+func (a *API) Register(mux access.Router) {
 	proxy := a.proxy()
 	mux.HandleFunc("GET /sessions/{sid}/ptys", a.read(protocol.CapView, proxy))
 	mux.HandleFunc("POST /sessions/{sid}/ptys", a.createPTY)
 	mux.HandleFunc("DELETE /sessions/{sid}/ptys/{pid}", a.closePTY)
+	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/signal", a.signal)
+	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/agent", a.startAgent)
+	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/agent/pause", a.steerAgent(protocol.OpAgentPause))
+	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/agent/resume", a.steerAgent(protocol.OpAgentResume))
+	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/agent/stop", a.steerAgent(protocol.OpAgentStop))
 	mux.HandleFunc("GET /sessions/{sid}/ptys/{pid}/log", a.readLog)
 	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/recording", a.startRecording)
 	mux.HandleFunc("DELETE /sessions/{sid}/ptys/{pid}/recording", a.stopRecording)
@@ -223,6 +230,7 @@ func (a *API) change(r *http.Request, grant string, op any, target protocol.Comm
 		return protocol.OpResult{}, err
 	}
 	record, err := a.Dispatcher.Submit(ctx, env)
+	a.Rejects.Count(rejects.Command, err)
 	if err != nil && protocol.KindOf(err) == protocol.KindUnauthenticated { // not the user's fault: the control plane made it
 		err = protocol.Fault(protocol.KindUpstream, err)
 	}

@@ -65,7 +65,7 @@ func newWorld(t *testing.T) *world {
 	w.tunnels.Connect(relay)
 	relaytest.Answer(t, agent, w.answer)
 	log := slog.New(slog.DiscardHandler)
-	dispatcher := dispatch.New(w.authority.Keys, w.tunnels, log)
+	dispatcher := dispatch.New(dispatch.Options{Keys: w.authority.Keys, Tunnels: w.tunnels, Log: log})
 	t.Cleanup(dispatcher.Close)
 	(&API{
 		Keys: w.authority.Keys, Tunnels: w.tunnels, Dispatcher: dispatcher, Revision: "r1", Log: log,

@@ -1,0 +1,106 @@
+package access
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+)
+
+// StreamCookieName is the cookie that opens the stream of commands, for pages
+// that use EventSource, which sends no Authorization.
+const StreamCookieName = "fairlead_control"
+
+const (
+	// maxStreamPasses bounds the passes of a relay; beyond it a new one is
+	// refused.
+	maxStreamPasses = 20_000
+	// maxStreamPassesPerUser bounds those of one user; beyond it the oldest
+	// goes, as that of a page which was closed long ago.
+	maxStreamPassesPerUser = 32
+)
+
+// StreamPasses hands out what the stream's cookie holds. A pass may be used
+// again, since EventSource comes back by itself, and ends with its grant.
+type StreamPasses struct {
+	now func() time.Time
+
+	// Guarded by mu.
+	mu     sync.Mutex
+	passes map[[sha256.Size]byte]*jws.Grant
+	byUser map[protocol.UserID][][sha256.Size]byte // oldest first
+}
+
+// NewStreamPasses returns StreamPasses that read the time from now.
+func NewStreamPasses(now func() time.Time) *StreamPasses {
+	return &StreamPasses{
+		now: now, passes: map[[sha256.Size]byte]*jws.Grant{}, byUser: map[protocol.UserID][][sha256.Size]byte{},
+	}
+}
+
+// Issue makes a pass for grant. A grant that is past its time is of kind
+// expired, also within the clocks' skew.
+func (p *StreamPasses) Issue(grant *jws.Grant) (cookie string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	if !now.Before(grant.Expires()) {
+		return "", protocol.Errorf(protocol.KindExpired, "the grant has expired")
+	}
+	user := grant.Subject
+	if own := p.byUser[user]; len(own) >= maxStreamPassesPerUser {
+		p.drop(user, own[0])
+	}
+	if len(p.passes) >= maxStreamPasses {
+		p.sweep(now)
+	}
+	if len(p.passes) >= maxStreamPasses {
+		return "", protocol.Errorf(protocol.KindTooMany, "too many control sessions")
+	}
+	cookie = rand.Text()
+	key := sha256.Sum256([]byte(cookie)) // secrets themselves aren't kept
+	p.passes[key] = grant
+	p.byUser[user] = append(p.byUser[user], key)
+	return cookie, nil
+}
+
+// Grant returns the grant behind a cookie.
+func (p *StreamPasses) Grant(cookie string) (*jws.Grant, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	grant := p.passes[sha256.Sum256([]byte(cookie))]
+	if grant == nil {
+		return nil, protocol.Fault(protocol.KindUnauthenticated, nil)
+	}
+	if !p.now().Before(grant.Expires()) {
+		return nil, protocol.Fault(protocol.KindExpired, nil)
+	}
+	return grant, nil
+}
+
+func (p *StreamPasses) drop(user protocol.UserID, key [sha256.Size]byte) {
+	delete(p.passes, key)
+	own := p.byUser[user]
+	for i, k := range own {
+		if k == key {
+			own = append(own[:i:i], own[i+1:]...)
+			break
+		}
+	}
+	if p.byUser[user] = own; len(own) == 0 {
+		delete(p.byUser, user)
+	}
+}
+
+// sweep drops what has expired. It runs only when the bound is reached, so
+// memory is bounded without a timer.
+func (p *StreamPasses) sweep(now time.Time) {
+	for key, grant := range p.passes {
+		if !now.Before(grant.Expires()) {
+			p.drop(grant.Subject, key)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package controlapi
+
+import (
+	"context"
+	"encoding/base64"
+	"net/http"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/access"
+	"github.com/fairlead/fairlead/relay/internal/dispatch"
+	"github.com/fairlead/fairlead/relay/internal/rejects"
+)
+
+const (
+	// maxEnvelope bounds the body of POST /control/commands, in bytes: a
+	// token and its routing hints.
+	maxEnvelope = protocol.MaxTokenBytes + 16<<10
+	// longestWait bounds ?wait=1.
+	longestWait = 60 * time.Second
+)
+
+// What a command's status is while there is no callback.
+const (
+	statusPending = "pending"
+	statusExpired = "expired" // nobody answered in time
+)
+
+// submit takes a signed command; with ?wait=1 it answers with the callback.
+func (a *API) submit(w http.ResponseWriter, r *http.Request) {
+	body, err := readBody(w, r, maxEnvelope)
+	if err != nil {
+		a.refuse(w, rejects.Command, err)
+		return
+	}
+	var env protocol.CommandEnvelope
+	if err := protocol.UnmarshalObject(body, &env); err != nil {
+		a.refuse(w, rejects.Command, protocol.Errorf(protocol.KindInvalid, "the body must be a command envelope"))
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), longestWait)
+	defer cancel()
+	record, err := a.Dispatcher.Submit(ctx, env)
+	if err != nil {
+		a.refuse(w, rejects.Command, err)
+		return
+	}
+	if r.URL.Query().Get("wait") != "1" {
+		writeStatus(w, http.StatusAccepted, record, statusPending)
+		return
+	}
+	if _, _, err := record.Wait(ctx); err != nil {
+		a.refuse(w, rejects.Command, err)
+		return
+	}
+	writeCallback(w, record)
+}
+
+// writeCallback passes on a callback as its executor wrote it.
+func writeCallback(w http.ResponseWriter, record *dispatch.Record) {
+	if signature := record.Result.Signature; len(signature) > 0 {
+		w.Header().Set(protocol.SignatureHeader, base64.StdEncoding.EncodeToString(signature))
+	}
+	access.WriteVerbatim(w, http.StatusOK, record.Result.Callback)
+}
+
+func writeStatus(w http.ResponseWriter, code int, record *dispatch.Record, status string) {
+	access.WriteJSON(w, code, map[string]any{"commandId": record.Command.CommandID, "status": status})
+}
+
+// status tells what became of a command, to a grant of its session.
+func (a *API) status(w http.ResponseWriter, r *http.Request) {
+	grant, _, err := access.Grant(r, a.Keys)
+	if err != nil {
+		access.WriteError(w, err)
+		return
+	}
+	record, ok := a.Dispatcher.Lookup(protocol.CommandID(r.PathValue("id")))
+	if !ok || !mayFollow(grant, record.Command) {
+		access.WriteError(w, protocol.Errorf(protocol.KindNotFound, "no such command"))
+		return
+	}
+	select {
+	case <-record.Done:
+	default:
+		writeStatus(w, http.StatusOK, record, statusPending)
+		return
+	}
+	switch {
+	case record.Err == nil:
+		writeCallback(w, record)
+	case protocol.KindOf(record.Err) == protocol.KindExpired: // the command's time, not the grant's
+		writeStatus(w, http.StatusOK, record, statusExpired)
+	default:
+		access.WriteError(w, record.Err)
+	}
+}
+
+// mayFollow reports whether a grant may know what becomes of a command: one of
+// its session may, and for what is done in a user's browser the user.
+func mayFollow(grant *jws.Grant, command *jws.Command) bool {
+	target := command.Target
+	if command.Audience == jws.AudienceExtension {
+		session := target.SessionID
+		if session == "" {
+			session = grant.Session
+		}
+		return grant.Subject == command.UserID && grant.Allows(session, "", protocol.CapView)
+	}
+	return grant.Sandbox == target.SandboxID && grant.Allows(target.SessionID, "", protocol.CapView)
+}

@@ -1,0 +1,120 @@
+package dispatch
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/pagestream"
+)
+
+// submitToPages is Submit for the audience of browsers.
+func (d *Dispatcher) submitToPages(command *jws.Command, env protocol.CommandEnvelope, expired error) (*Record, error) {
+	if expired != nil {
+		record, known := d.Lookup(command.CommandID)
+		if !known || record.failed() || !same(record.Command, command) {
+			return nil, expired
+		}
+		return record, nil
+	}
+	needs, known := protocol.OperationCapability[command.Kind()]
+	switch {
+	case !known:
+		return nil, protocol.Errorf(protocol.KindUnsupported, "%s is no operation that is known here", opName(command))
+	case command.UserID == "":
+		return nil, protocol.Errorf(protocol.KindInvalid, "a command to a browser must name its user")
+	case command.Reply == nil || command.Reply.CallbackToken == "":
+		return nil, protocol.Errorf(protocol.KindInvalid, "a command to a browser must say how it is answered")
+	}
+	return d.enter(command, func(record *Record) error {
+		if !time.Now().Before(command.Deadline()) { // the executor's clock may still think otherwise, but nothing it says would count
+			return protocol.Errorf(protocol.KindExpired, "command: expired")
+		}
+		withdraw, err := d.opts.Pages.Offer(command.UserID, pagestream.Scope{
+			Needs: needs, Session: command.Target.SessionID, Ends: command.Deadline(),
+		}, env)
+		if err != nil {
+			return err
+		}
+		d.running.Go(func() {
+			defer withdraw()
+			d.await(record)
+		})
+		return nil
+	})
+}
+
+// opName is the operation as it may be shown: what is no name is left out.
+func opName(command *jws.Command) string {
+	if kind := command.Kind(); len(kind) <= 64 {
+		return kind
+	}
+	return "this"
+}
+
+// await ends record when its time is over without an answer.
+func (d *Dispatcher) await(record *Record) {
+	c := record.Command
+	timer := time.NewTimer(time.Until(c.Deadline()))
+	defer timer.Stop()
+	err := error(protocol.Errorf(protocol.KindExpired, "nobody answered the command in time"))
+	select {
+	case <-record.Done:
+	case <-timer.C:
+	case <-d.ctx.Done():
+		err = protocol.Fault(protocol.KindRestarting, nil)
+	}
+	d.mu.Lock()
+	if !record.over() {
+		d.finish(record, protocol.Result{}, err)
+	}
+	d.mu.Unlock()
+	d.opts.Log.Info("command", "id", c.CommandID, "trace", c.TraceID, "op", c.Kind(), "user", c.UserID,
+		"kind", record.Result.Kind, "err", record.Err)
+}
+
+// An Answer is a callback as an executor posted it.
+type Answer struct {
+	Token     string // the bearer it was posted with
+	Body      []byte
+	Callback  protocol.ExecutionCallback // what Body says
+	Signature []byte                     // of the executor, if it has a key
+}
+
+// Answer takes the callback of a command that this Dispatcher sent. The first
+// one in time ends a command to a browser; a repetition or a late one changes
+// nothing. A sandbox's command is ended by its RESULT alone, which comes through
+// the sandbox's own tunnel, whereas whoever carried the command knows its
+// callback token. known is false when the command was not sent from here.
+func (d *Dispatcher) Answer(a Answer) (known bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	record := d.records[a.Callback.CommandID]
+	if record == nil {
+		return false, nil
+	}
+	c := record.Command
+	if c.Reply == nil || !equal(c.Reply.CallbackToken, a.Token) {
+		return true, protocol.Fault(protocol.KindUnauthenticated, nil)
+	}
+	if a.Callback.TraceID != "" && a.Callback.TraceID != c.TraceID {
+		return true, protocol.Errorf(protocol.KindInvalid, "traceId is not the command's")
+	}
+	if c.Audience != jws.AudienceExtension || record.over() || time.Now().After(c.Deadline()) {
+		return true, nil
+	}
+	result := protocol.Result{Callback: a.Body, Signature: a.Signature}
+	if a.Callback.Error != nil {
+		result.Kind = protocol.KindByName(a.Callback.Error.Name)
+	}
+	d.finish(record, result, nil)
+	return true, nil
+}
+
+// equal compares two secrets in a time that tells nothing about them.
+func equal(a, b string) bool {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return a != "" && subtle.ConstantTimeCompare(x[:], y[:]) == 1
+}

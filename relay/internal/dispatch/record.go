@@ -1,0 +1,60 @@
+package dispatch
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+)
+
+// A Record is what the relay knows of one command. Done is closed when Result
+// or Err is set.
+type Record struct {
+	Command *jws.Command
+	Done    chan struct{}
+	Result  protocol.Result
+	Err     error // the command may or may not have been executed
+
+	expired error // the command came too late to be run: only its outcome may be had
+}
+
+// size returns about how much memory r takes, in bytes.
+func (r *Record) size() int { return len(r.Command.Op) + len(r.Result.Callback) }
+
+// failed reports whether r is over and the executor's answer isn't known.
+func (r *Record) failed() bool { return r.over() && r.Err != nil }
+
+func (r *Record) over() bool {
+	select {
+	case <-r.Done:
+		return true
+	default:
+		return false
+	}
+}
+
+// same reports whether two commands of one id, both signed, say the same.
+func same(a, b *jws.Command) bool {
+	return a.Audience == b.Audience && a.Target == b.Target && a.UserID == b.UserID &&
+		a.IssuedAt == b.IssuedAt && a.TTLMs == b.TTLMs && bytes.Equal(a.Op, b.Op)
+}
+
+// Wait returns the callback of a record once it is there.
+func (r *Record) Wait(ctx context.Context) (protocol.ExecutionCallback, protocol.Kind, error) {
+	select {
+	case <-r.Done:
+	case <-ctx.Done():
+		return protocol.ExecutionCallback{}, 0, protocol.Fault(protocol.KindUnavailable, ctx.Err())
+	}
+	if r.Err != nil {
+		return protocol.ExecutionCallback{}, 0, r.Err
+	}
+	var callback protocol.ExecutionCallback
+	if err := json.Unmarshal(r.Result.Callback, &callback); err != nil {
+		return callback, 0, protocol.Fault(protocol.KindUpstream, fmt.Errorf("dispatch: callback: %w", err))
+	}
+	return callback, r.Result.Kind, nil
+}

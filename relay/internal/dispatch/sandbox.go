@@ -1,0 +1,195 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/tunnel"
+)
+
+const (
+	// reconnectTime is how long a sandbox whose tunnel was lost with a command
+	// under way may take to come back: an agent that still lives does so
+	// within seconds, and its ledger knows whether the command ran.
+	reconnectTime = 5 * time.Second
+	// reconnectLook is how often it is looked for in that time.
+	reconnectLook = 20 * time.Millisecond
+)
+
+// maxQueued and maxQueuedBytes bound the commands that wait for one sandbox, in
+// tokens, beyond those that are under way to it.
+const (
+	maxQueued      = 512
+	maxQueuedBytes = 4 << 20
+)
+
+// A sandbox is what is under way to one sandbox. The Dispatcher's mutex guards
+// it, and forgets it when there is nothing.
+type sandbox struct {
+	running int // at most protocol.MaxCommandsInFlight
+	queue   []errand
+	bytes   int // of the tokens in queue
+
+	last map[terminal]*Record // the newest command of each terminal
+}
+
+// A terminal names what commands are kept in order for.
+type terminal struct {
+	session protocol.SessionID
+	pty     protocol.PTYID
+}
+
+// An errand is a command on its way: after is the one of the same terminal that
+// goes before it, nil for none.
+type errand struct {
+	token  string
+	record *Record
+	after  *Record
+}
+
+// toSandbox sends token, which is record's command, to its sandbox, or has it
+// wait there until others are done. The caller holds mu.
+func (d *Dispatcher) toSandbox(token string, record *Record) error {
+	target := record.Command.Target
+	if _, err := d.opts.Tunnels.Session(target.SandboxID); err != nil {
+		return err
+	}
+	s := d.sandboxes[target.SandboxID]
+	if s == nil {
+		s = &sandbox{last: map[terminal]*Record{}}
+		d.sandboxes[target.SandboxID] = s
+	}
+	if len(s.queue) >= maxQueued || s.bytes+len(token) > maxQueuedBytes {
+		return protocol.Errorf(protocol.KindTooMany, "%d commands wait for this sandbox", len(s.queue))
+	}
+	e := errand{token: token, record: record}
+	if target.PTYID != "" {
+		place := terminal{target.SessionID, target.PTYID}
+		e.after = s.last[place]
+		s.last[place] = record
+	}
+	s.queue = append(s.queue, e)
+	s.bytes += len(token)
+	d.proceed(target.SandboxID)
+	return nil
+}
+
+// proceed starts what may be under way now. The caller holds mu.
+func (d *Dispatcher) proceed(id protocol.SandboxID) {
+	s := d.sandboxes[id]
+	for s.running < protocol.MaxCommandsInFlight && len(s.queue) > 0 {
+		e := s.queue[0]
+		s.queue[0] = errand{}
+		s.queue = s.queue[1:]
+		s.bytes -= len(e.token)
+		s.running++
+		d.running.Go(func() { d.run(e) })
+	}
+	if s.running == 0 {
+		delete(d.sandboxes, id)
+	}
+}
+
+// run sends one command and waits for its RESULT.
+func (d *Dispatcher) run(e errand) {
+	c := e.record.Command
+	result, err := d.inTurn(e)
+	d.mu.Lock()
+	if err == nil && e.record.expired != nil && result.Kind == protocol.KindExpired {
+		err = e.record.expired // it never ran
+	}
+	d.finish(e.record, result, err)
+	s := d.sandboxes[c.Target.SandboxID]
+	s.running--
+	if place := (terminal{c.Target.SessionID, c.Target.PTYID}); s.last[place] == e.record {
+		delete(s.last, place)
+	}
+	d.proceed(c.Target.SandboxID)
+	d.mu.Unlock()
+	d.opts.Log.Info("command", "id", c.CommandID, "trace", c.TraceID, "op", c.Kind(), "sandbox", c.Target.SandboxID,
+		"kind", result.Kind, "err", err)
+}
+
+// inTurn delivers e once the command of the same terminal before it is done.
+func (d *Dispatcher) inTurn(e errand) (protocol.Result, error) {
+	if e.after != nil {
+		select {
+		case <-e.after.Done:
+		case <-d.ctx.Done():
+			return protocol.Result{}, protocol.Fault(protocol.KindRestarting, nil)
+		}
+	}
+	sandbox := e.record.Command.Target.SandboxID
+	session, err := d.opts.Tunnels.Session(sandbox)
+	if err != nil {
+		return protocol.Result{}, err
+	}
+	return d.deliver(session, e.token, sandbox)
+}
+
+// deliver sends token until there is an answer. When the tunnel is lost before
+// that, nobody here knows whether the command ran; the sandbox does, so the same
+// command goes to it again as soon as it is back.
+func (d *Dispatcher) deliver(session *tunnel.Session, token string, sandbox protocol.SandboxID) (protocol.Result, error) {
+	ctx, cancel := context.WithTimeout(d.ctx, answerTimeout)
+	defer cancel()
+	for {
+		result, err := exchange(ctx, session, token)
+		if err == nil {
+			return result, nil
+		}
+		select {
+		case <-session.Done():
+		default:
+			return result, err
+		}
+		if session = d.successor(ctx, session, sandbox); session == nil {
+			return result, err
+		}
+	}
+}
+
+// successor returns the tunnel that takes the place of lost, nil if there is
+// none in time.
+func (d *Dispatcher) successor(ctx context.Context, lost *tunnel.Session, sandbox protocol.SandboxID) *tunnel.Session {
+	ctx, cancel := context.WithTimeout(ctx, d.patient)
+	defer cancel()
+	look := time.NewTicker(reconnectLook)
+	defer look.Stop()
+	for {
+		if session, err := d.opts.Tunnels.Session(sandbox); err == nil && session != lost {
+			return session
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// exchange sends token on a command stream and reads the answer.
+func exchange(ctx context.Context, session *tunnel.Session, token string) (protocol.Result, error) {
+	stream, _, err := session.Open(ctx, protocol.LaneControl, protocol.Open{Kind: protocol.StreamCommand, Command: token})
+	if err != nil {
+		return protocol.Result{}, err
+	}
+	defer stream.Close()
+	stop := context.AfterFunc(ctx, func() { stream.Close() })
+	defer stop()
+	frame, err := protocol.NewFrameReader(stream).Next()
+	if err != nil {
+		return protocol.Result{}, protocol.Fault(protocol.KindUpstream, fmt.Errorf("dispatch: %w", err))
+	}
+	message, err := protocol.Decode(frame)
+	if err != nil {
+		return protocol.Result{}, protocol.Fault(protocol.KindUpstream, err)
+	}
+	result, ok := message.(protocol.Result)
+	if !ok {
+		return protocol.Result{}, protocol.Fault(protocol.KindUpstream, fmt.Errorf("dispatch: %s for a RESULT", frame.Type))
+	}
+	return result, nil
+}

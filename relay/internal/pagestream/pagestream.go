@@ -1,0 +1,231 @@
+// Package pagestream brings commands to the pages of the user they are for, and
+// keeps those that nobody has answered for pages that connect later.
+package pagestream
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+)
+
+const (
+	// maxStreams bounds the open streams of a relay, and maxStreamsPerUser
+	// those of one user; beyond them a stream is refused as too_many.
+	maxStreams        = 4096
+	maxStreamsPerUser = 16
+	// maxWaitingBytes bounds the commands that wait for all users. Those for
+	// one user are bounded by [protocol.MaxCommandsInFlight].
+	maxWaitingBytes = 64 << 20
+)
+
+// Pages holds the open streams of all users and what waits for them. It is safe
+// for concurrent use.
+type Pages struct {
+	// Static after construction.
+	revoked *jws.RevocationSet
+	ended   *prometheus.CounterVec
+	now     func() time.Time
+
+	// Guarded by mu.
+	mu      sync.Mutex
+	closed  bool
+	boxes   map[protocol.UserID]*box
+	streams int
+	bytes   int // of all that waits
+}
+
+// A box is one user's. It exists while there is something in it or somebody
+// looks into it.
+type box struct {
+	user    protocol.UserID
+	epoch   string // of the counter, so that ids of a box that is gone mean nothing
+	counter uint64 // of the newest command
+	waiting []*command
+	streams map[*stream]struct{}
+}
+
+// A command waits until it is withdrawn.
+type command struct {
+	number   uint64
+	envelope []byte // JSON, without line breaks
+	scope    Scope
+}
+
+// A Scope says which of a user's streams get a command: those whose grant
+// carries Needs for Session, before Ends.
+type Scope struct {
+	Needs   protocol.Capability
+	Session protocol.SessionID // empty: the command is for none
+	Ends    time.Time
+}
+
+// covers reports whether a stream under grant gets what has s.
+func (s Scope) covers(grant *jws.Grant, now time.Time) bool {
+	session := s.Session
+	if session == "" {
+		session = grant.Session
+	}
+	return now.Before(s.Ends) && grant.Allows(session, "", s.Needs)
+}
+
+// New returns Pages that end the streams of grants in revoked.
+func New(revoked *jws.RevocationSet, reg prometheus.Registerer) *Pages {
+	p := &Pages{
+		revoked: revoked, now: time.Now, boxes: map[protocol.UserID]*box{},
+		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_control_streams_ended_total",
+			Help: "Streams of commands to pages that ended, by reason.",
+		}, []string{"reason"}),
+	}
+	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "fairlead_control_streams",
+		Help: "Open streams of commands to pages.",
+	}, func() float64 {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return float64(p.streams)
+	})
+	reg.MustRegister(p.ended, open)
+	revoked.OnChange(p.endRevoked)
+	return p
+}
+
+// Close ends all streams; none are opened any more.
+func (p *Pages) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, b := range p.boxes {
+		for s := range b.streams {
+			s.end(endedClosing)
+		}
+	}
+}
+
+// Offer gives a command to the streams of user within scope, now and as long as
+// it is not withdrawn. It fails with kind too_many when too much waits.
+func (p *Pages) Offer(user protocol.UserID, scope Scope, env protocol.CommandEnvelope) (withdraw func(), err error) {
+	envelope, err := json.Marshal(env)
+	if err != nil {
+		return nil, protocol.Fault(protocol.KindInvalid, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.box(user)
+	if len(b.waiting) >= protocol.MaxCommandsInFlight || p.bytes+len(envelope) > maxWaitingBytes {
+		p.tidy(b)
+		return nil, protocol.Errorf(protocol.KindTooMany, "too many commands wait for this user's pages")
+	}
+	b.counter++
+	c := &command{number: b.counter, envelope: envelope, scope: scope}
+	b.waiting = append(b.waiting, c)
+	p.bytes += len(envelope)
+	for s := range b.streams {
+		s.wake()
+	}
+	return sync.OnceFunc(func() { p.withdraw(b, c) }), nil
+}
+
+func (p *Pages) withdraw(b *box, c *command) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b.waiting = slices.DeleteFunc(b.waiting, func(other *command) bool { return other == c })
+	p.bytes -= len(c.envelope)
+	p.tidy(b)
+}
+
+// box returns the box of user, a new one if there is none. The caller holds mu.
+func (p *Pages) box(user protocol.UserID) *box {
+	b := p.boxes[user]
+	if b == nil {
+		b = &box{user: user, epoch: strings.ToLower(rand.Text()), streams: map[*stream]struct{}{}}
+		p.boxes[user] = b
+	}
+	return b
+}
+
+// tidy forgets b if nothing is in it. The caller holds mu.
+func (p *Pages) tidy(b *box) {
+	if len(b.waiting) == 0 && len(b.streams) == 0 {
+		delete(p.boxes, b.user)
+	}
+}
+
+// open adds a stream under grant that goes on behind the event with id after.
+func (p *Pages) open(grant *jws.Grant, after string) (*stream, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, protocol.Fault(protocol.KindRestarting, nil)
+	}
+	b := p.box(grant.Subject)
+	if p.streams >= maxStreams || len(b.streams) >= maxStreamsPerUser {
+		p.tidy(b)
+		return nil, protocol.Errorf(protocol.KindTooMany, "too many streams are open")
+	}
+	s := &stream{grant: grant, box: b, news: make(chan struct{}, 1), over: make(chan struct{}), reached: b.position(after)}
+	b.streams[s] = struct{}{}
+	p.streams++
+	if p.revoked.Grant(grant) { // since it was verified
+		s.end(endedRevoked)
+	}
+	return s, nil
+}
+
+// drop removes a stream that is over.
+func (p *Pages) drop(s *stream) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(s.box.streams, s)
+	p.streams--
+	p.tidy(s.box)
+}
+
+// position returns the number in an event id of this box, 0 for any other.
+func (b *box) position(id string) uint64 {
+	epoch, digits, _ := strings.Cut(id, "-")
+	number, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || epoch != b.epoch || number > b.counter {
+		return 0
+	}
+	return number
+}
+
+// take returns what s has not been given yet, as events.
+func (p *Pages) take(s *stream) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var events []byte
+	now := p.now()
+	for _, c := range s.box.waiting {
+		if c.number <= s.reached || !c.scope.covers(s.grant, now) {
+			continue
+		}
+		events = fmt.Appendf(events, "id: %s-%d\nevent: command\ndata: %s\n\n", s.box.epoch, c.number, c.envelope)
+	}
+	s.reached = s.box.counter
+	return events
+}
+
+// endRevoked ends the streams whose grant was revoked.
+func (p *Pages) endRevoked() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, b := range p.boxes {
+		for s := range b.streams {
+			if p.revoked.Grant(s.grant) {
+				s.end(endedRevoked)
+			}
+		}
+	}
+}

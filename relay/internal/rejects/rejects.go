@@ -1,0 +1,95 @@
+// Package rejects counts what the relay refuses and says so in the log, often
+// enough to be noticed and seldom enough not to be flooded.
+package rejects
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// What can be refused; the label "what" of the counter.
+const (
+	Command     = "command"
+	Callback    = "callback"
+	Revocations = "revocations"
+	Stream      = "stream"
+)
+
+// logInterval is the time between two log lines for refusals of one kind.
+const logInterval = 10 * time.Second
+
+// Rejects counts refusals. It is safe for concurrent use; nil counts nothing.
+type Rejects struct {
+	// Static after construction.
+	log   *slog.Logger
+	total *prometheus.CounterVec
+
+	// Guarded by mu.
+	mu     sync.Mutex
+	recent map[reason]*line
+}
+
+// A reason has one line in the log at a time. There are as many as there are
+// kinds of errors, for each thing that can be refused.
+type reason struct {
+	what string
+	kind protocol.Kind
+}
+
+// A line is when a reason was last logged, and what happened since.
+type line struct {
+	logged time.Time
+	silent int // refusals since then
+}
+
+// New returns Rejects that are registered with reg.
+func New(reg prometheus.Registerer, log *slog.Logger) *Rejects {
+	r := &Rejects{
+		log: log, recent: map[reason]*line{},
+		total: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_rejects_total",
+			Help: "What was refused, by kind of error and its name.",
+		}, []string{"what", "kind", "name"}),
+	}
+	reg.MustRegister(r.total)
+	return r
+}
+
+// Count counts the refusal of what for err. The error's message goes to the
+// log, so it must not quote what was refused; those of package jws never do.
+func (r *Rejects) Count(what string, err error) {
+	if r == nil || err == nil {
+		return
+	}
+	e := protocol.AsError(err)
+	r.total.WithLabelValues(what, e.Kind.String(), e.Kind.Name()).Inc()
+	silent, due := r.due(reason{what, e.Kind})
+	if due {
+		r.log.Warn("refused", "what", what, "kind", e.Kind, "name", e.Kind.Name(), "reason", e.Error(), "unlogged", silent)
+	}
+}
+
+// due reports whether a reason may be logged now, and how often it was not
+// since it last was.
+func (r *Rejects) due(why reason) (silent int, due bool) {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := r.recent[why]
+	if last == nil {
+		r.recent[why] = &line{logged: now}
+		return 0, true
+	}
+	if now.Sub(last.logged) < logInterval {
+		last.silent++
+		return 0, false
+	}
+	silent = last.silent
+	*last = line{logged: now}
+	return silent, true
+}

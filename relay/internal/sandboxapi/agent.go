@@ -1,0 +1,77 @@
+package sandboxapi
+
+import (
+	"net/http"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/access"
+)
+
+// startAgent is POST …/agent {name, command, args}: 200 {state}.
+func (a *API) startAgent(w http.ResponseWriter, r *http.Request) {
+	op := struct {
+		Kind string `json:"kind"`
+		protocol.AgentStart
+	}{Kind: protocol.OpAgentStart}
+	grant, token, err := a.authorize(r, protocol.CapAgent)
+	if err == nil && r.ContentLength != 0 {
+		err = access.ReadJSON(w, r, &op.AgentStart)
+	}
+	at := protocol.CommandTarget{}
+	if err == nil {
+		at = target(r, grant)
+		ownCommand := op.Command != "" || len(op.Args) > 0
+		if ownCommand && !grant.Allows(at.SessionID, at.PTYID, protocol.CapShell) {
+			err = protocol.Errorf(protocol.KindForbidden, "the grant does not allow to say what an agent runs: that needs %q", protocol.CapShell)
+		}
+	}
+	var result protocol.OpResult
+	if err == nil {
+		result, err = a.change(r, token, op, at)
+	}
+	writeState(w, result, err)
+}
+
+// steerAgent serves POST …/agent/pause, /resume and /stop: 200 {state}.
+func (a *API) steerAgent(kind string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		grant, token, err := a.authorize(r, protocol.CapAgent)
+		var result protocol.OpResult
+		if err == nil {
+			result, err = a.change(r, token, map[string]string{"kind": kind}, target(r, grant))
+		}
+		writeState(w, result, err)
+	}
+}
+
+// writeState answers with the state that an agent is in.
+func writeState(w http.ResponseWriter, result protocol.OpResult, err error) {
+	if err != nil {
+		access.WriteError(w, err)
+		return
+	}
+	access.WriteJSON(w, http.StatusOK, map[string]protocol.AgentState{"state": result.AgentState})
+}
+
+// signal is POST …/signal {signal}: 204.
+func (a *API) signal(w http.ResponseWriter, r *http.Request) {
+	op := struct {
+		Kind string `json:"kind"`
+		protocol.PTYSignal
+	}{Kind: protocol.OpPTYSignal}
+	grant, token, err := a.authorize(r, protocol.CapShell)
+	if err == nil {
+		err = access.ReadJSON(w, r, &op.PTYSignal)
+	}
+	if err == nil && op.Signal == "" {
+		err = protocol.Errorf(protocol.KindInvalid, "signal is missing")
+	}
+	if err == nil {
+		_, err = a.change(r, token, op, target(r, grant))
+	}
+	if err != nil {
+		access.WriteError(w, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}

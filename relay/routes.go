@@ -1,0 +1,42 @@
+package relay
+
+import (
+	"net/url"
+	"time"
+
+	"github.com/fairlead/fairlead/relay/internal/access"
+	"github.com/fairlead/fairlead/relay/internal/console"
+	"github.com/fairlead/fairlead/relay/internal/controlapi"
+	"github.com/fairlead/fairlead/relay/internal/dispatch"
+	"github.com/fairlead/fairlead/relay/internal/gateway"
+	"github.com/fairlead/fairlead/relay/internal/openapi"
+	"github.com/fairlead/fairlead/relay/internal/rejects"
+	"github.com/fairlead/fairlead/relay/internal/sandboxapi"
+)
+
+// routes registers everything that is served at the public origin, with the
+// console behind what is left.
+func (r *Relay) routes(router access.Router) error {
+	controlPlane, err := url.Parse(r.cfg.ControlPlaneURL)
+	if err != nil {
+		return err
+	}
+	refused := rejects.New(r.registry, r.log)
+	signer := &dispatch.Signer{URL: r.cfg.ControlPlaneURL, Credential: r.cfg.Credential, Client: r.client}
+	(&gateway.Gateway{
+		Keys: r.keys, Origins: r.origins, Desk: access.NewDesk(time.Now), Hubs: r.hubs, Revoked: r.revoked, Log: r.log,
+		Metrics: gateway.NewMetrics(r.registry),
+	}).Register(router)
+	(&controlapi.API{
+		Keys: r.keys, Dispatcher: r.dispatcher, Signer: signer, Pages: r.pages, Passes: access.NewStreamPasses(time.Now),
+		Revoked: r.revoked, Rejects: refused, Origins: r.origins,
+		ControlPlane: controlPlane, Log: r.log,
+	}).Register(router)
+	(&sandboxapi.API{
+		Keys: r.keys, Tunnels: r.fleet, Signer: signer, Dispatcher: r.dispatcher, Rejects: refused,
+		Revision: r.cfg.Revision, Log: r.log,
+	}).Register(router)
+	openapi.Register(router)
+	router.Handle("/", console.Handler(console.Options{ConnectOrigins: r.origins.List(), Revision: r.cfg.Revision}))
+	return nil
+}

@@ -1,0 +1,501 @@
+package relay
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/access"
+	"github.com/fairlead/fairlead/relay/internal/controlapi"
+	"github.com/fairlead/fairlead/relay/internal/relaytest"
+	"github.com/fairlead/fairlead/tunnel"
+)
+
+// A row is one line of the table of routes in protocol/README.md.
+type row struct {
+	route, servedBy, credential, operation, capability string
+}
+
+// routeTable reads the table.
+func routeTable(t *testing.T) []row {
+	t.Helper()
+	text, err := os.ReadFile("../protocol/README.md")
+	must(t, err)
+	_, rest, found := strings.Cut(string(text), "\n| route | served by | credential | operation | capability |\n")
+	if !found {
+		t.Fatal("protocol/README.md has no table of routes")
+	}
+	var rows []row
+	for line := range strings.Lines(rest) {
+		if !strings.HasPrefix(line, "|") {
+			break
+		}
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		for i := range cells {
+			cells[i] = strings.Trim(strings.TrimSpace(cells[i]), "`")
+		}
+		if !strings.HasPrefix(cells[0], "---") {
+			rows = append(rows, row{cells[0], cells[1], cells[2], cells[3], cells[4]})
+		}
+	}
+	return rows
+}
+
+func (r row) forwarded() bool { return r.servedBy == "control plane, forwarded" }
+func (r row) relays() bool    { return r.servedBy == "relay" || strings.HasPrefix(r.servedBy, "relay, ") }
+
+// A recorder is a mux that remembers what was registered.
+type recorder struct {
+	http.ServeMux
+	patterns []string
+}
+
+func (m *recorder) Handle(pattern string, h http.Handler) {
+	m.patterns = append(m.patterns, pattern)
+	m.ServeMux.Handle(pattern, h)
+}
+
+func (m *recorder) HandleFunc(pattern string, h func(http.ResponseWriter, *http.Request)) {
+	m.Handle(pattern, http.HandlerFunc(h))
+}
+
+// A routeWorld is a relay's public routes, with a sandbox and a control plane.
+type routeWorld struct {
+	t         *testing.T
+	authority *relaytest.Authority
+	relay     *Relay
+	mux       *recorder
+	handler   http.Handler
+
+	mu        sync.Mutex
+	signed    []string // kinds of the operations that the control plane signed
+	forwarded []string // "METHOD /path" as they reached the control plane
+}
+
+func newRouteWorld(t *testing.T) *routeWorld {
+	t.Helper()
+	w := &routeWorld{t: t, authority: relaytest.NewAuthority(t), mux: &recorder{}}
+	plane := httptest.NewServer(http.HandlerFunc(w.controlPlane))
+	cfg := complete()
+	must(t, cfg.check())
+	cfg.ControlPlaneURL, cfg.PublicOrigins = plane.URL, []string{"https://one.example"}
+	var dialler world
+	dialler.t, dialler.authority = t, w.authority
+	cfg.TunnelCert, cfg.TunnelKey, dialler.pool = certificate(t)
+	var err error
+	w.relay, err = New(cfg)
+	must(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	var accepting sync.WaitGroup
+	accepting.Go(func() { w.relay.acceptTunnels(ctx) })
+	t.Cleanup(func() {
+		stop()
+		w.relay.closeListeners()
+		accepting.Wait()
+		w.relay.pages.Close()
+		w.relay.dispatcher.Close()
+		w.relay.client.CloseIdleConnections()
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections() // the proxy's
+		plane.Close()
+	})
+	must(t, w.relay.keys.Refresh(t.Context()))
+	must(t, w.relay.routes(w.mux))
+	w.handler = w.relay.origins.Guard(w.relay.origins.Share(w.mux))
+	relaytest.Answer(t, dialler.dial(w.relay.Addresses().Tunnel), w.sandbox)
+	_, err = w.relay.fleet.Wait(t.Context(), relaytest.Sandbox)
+	must(t, err)
+	return w
+}
+
+func (w *routeWorld) controlPlane(rw http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/internal/sign":
+		var req struct {
+			Op     json.RawMessage        `json:"op"`
+			Target protocol.CommandTarget `json:"target"`
+		}
+		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+			w.t.Error(err)
+		}
+		var op struct{ Kind string }
+		if err := json.Unmarshal(req.Op, &op); err != nil {
+			w.t.Error(err)
+		}
+		w.mu.Lock()
+		w.signed = append(w.signed, op.Kind)
+		w.mu.Unlock()
+		env := w.authority.Command(func(c *jws.Command) { c.Op, c.Target = req.Op, req.Target })
+		json.NewEncoder(rw).Encode(map[string]any{"envelope": env})
+	case keysPath:
+		if r.Header.Get("X-Test") == "" { // the relay's own
+			rw.Write(w.authority.JWKS)
+			return
+		}
+		fallthrough
+	default:
+		w.mu.Lock()
+		w.forwarded = append(w.forwarded, r.Method+" "+r.URL.Path)
+		w.mu.Unlock()
+		if r.Header.Get("Cookie") != "" {
+			w.t.Errorf("%s %s: a cookie was forwarded", r.Method, r.URL.Path)
+		}
+		rw.WriteHeader(http.StatusTeapot)
+	}
+}
+
+// sandbox answers whatever it is asked, except that it has no terminals.
+func (w *routeWorld) sandbox(in *tunnel.Incoming) {
+	if in.Open.Kind == protocol.StreamTerminal || in.Open.Kind == protocol.StreamRead {
+		in.Refuse(protocol.Errorf(protocol.KindNotFound, "no such terminal"))
+		return
+	}
+	stream, err := in.Accept(protocol.Opened{})
+	if err != nil {
+		return
+	}
+	defer stream.Close()
+	if in.Open.Kind == protocol.StreamCommand {
+		protocol.Write(stream, relaytest.OK("cmd_1", protocol.OpResult{PTYID: "pty_1", AgentState: protocol.AgentRunning}))
+		return
+	}
+	buf := make([]byte, 4096)
+	stream.Read(buf)
+	fmt.Fprint(stream, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+}
+
+// grant returns a signed grant for everything after change.
+func (w *routeWorld) grant(change func(*jws.Grant)) string {
+	_, token := w.authority.Grant(func(g *jws.Grant) {
+		g.Caps = slices.Clone(protocol.Capabilities)
+		if change != nil {
+			change(g)
+		}
+	})
+	return token
+}
+
+// bodies are what routes need to be given.
+var bodies = map[string]string{
+	"POST /pty-session":                      `{"session_id":"ses_1","pty_id":"pty_1"}`,
+	"POST /control-session":                  `{"session_id":"ses_1"}`,
+	"POST /sessions/{sid}/ptys/{pid}/signal": `{"signal":"INT"}`,
+	"POST /control/commands":                 `{"type":"control.command","jws":"a.b.c"}`,
+	"POST /control/callback":                 `{"type":"control.callback","commandId":"cmd_x","status":"ok"}`,
+	"POST /control/revocations":              "not.a.list",
+}
+
+// ask requests a route with a bearer token, empty for none. Streams are left
+// after a moment.
+func (w *routeWorld) ask(route, bearer string, header ...string) *httptest.ResponseRecorder {
+	w.t.Helper()
+	method, path, _ := strings.Cut(route, " ")
+	path = strings.NewReplacer("{sid}", "ses_1", "{pid}", "pty_1", "{rid}", "rec_1", "{id}", "cmd_known").Replace(path)
+	if strings.HasSuffix(path, "/log") {
+		path += "?from=0000000000000001:0"
+	}
+	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Second)
+	defer cancel()
+	if path == "/control/stream" {
+		cancel() // what is asked is whether it opens
+	}
+	r := httptest.NewRequest(method, path, strings.NewReader(bodies[route])).WithContext(ctx)
+	r.Host = "one.example"
+	r.Header.Set("X-Test", "1")
+	if bearer != "" {
+		r.Header.Set("Authorization", "Bearer "+bearer)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	answer := httptest.NewRecorder()
+	w.handler.ServeHTTP(streamable{answer}, r)
+	return answer
+}
+
+// streamable is a recorder that takes deadlines.
+type streamable struct{ *httptest.ResponseRecorder }
+
+func (streamable) SetWriteDeadline(time.Time) error { return nil }
+
+// Every registered route is in the table, and the other way round.
+func TestEveryRouteIsInTheTable(t *testing.T) {
+	w := newRouteWorld(t)
+	var table, registered []string
+	for _, r := range routeTable(t) {
+		if r.relays() {
+			table = append(table, r.route)
+		}
+	}
+	var forwarding []string
+	for _, pattern := range w.mux.patterns {
+		switch {
+		case slices.Contains(controlapi.Forwarded, pattern):
+			forwarding = append(forwarding, pattern)
+		case pattern == "/":
+			registered = append(registered, "GET /")
+		default:
+			registered = append(registered, pattern)
+		}
+	}
+	slices.Sort(table)
+	slices.Sort(registered)
+	if !slices.Equal(table, registered) {
+		t.Errorf("in protocol/README.md:\n%s\nregistered:\n%s", strings.Join(table, "\n"), strings.Join(registered, "\n"))
+	}
+	if !slices.Equal(slices.Sorted(slices.Values(forwarding)), slices.Sorted(slices.Values(controlapi.Forwarded))) {
+		t.Errorf("forwarding %q", forwarding)
+	}
+	used := map[string]bool{}
+	for _, r := range routeTable(t) {
+		if !r.forwarded() {
+			continue
+		}
+		method, path, _ := strings.Cut(r.route, " ")
+		_, pattern := w.mux.Handler(httptest.NewRequest(method, strings.ReplaceAll(strings.ReplaceAll(path, "{", ""), "}", ""), nil))
+		if !slices.Contains(controlapi.Forwarded, pattern) {
+			t.Errorf("%s is not forwarded but served by %q", r.route, pattern)
+		}
+		used[pattern] = true
+	}
+	for _, pattern := range controlapi.Forwarded {
+		if !used[pattern] && pattern != "/dashboards/" {
+			t.Errorf("%s is forwarded, and nothing in protocol/README.md is below it", pattern)
+		}
+	}
+}
+
+// only returns what a grant is changed by to carry exactly one capability, and
+// all but that one.
+func only(c protocol.Capability) (with, without func(*jws.Grant)) {
+	return func(g *jws.Grant) { g.Caps = []protocol.Capability{c} }, func(g *jws.Grant) {
+		g.Caps = slices.DeleteFunc(g.Caps, func(other protocol.Capability) bool { return other == c })
+	}
+}
+
+// A trial is a credential and what a route makes of it.
+type trial struct {
+	name   string
+	bearer string
+	want   []int
+}
+
+// trials are all that a route with a grant must tell apart.
+func (w *routeWorld) trials(r row) []trial {
+	with, without := only(protocol.Capability(r.capability))
+	past := func(g *jws.Grant) {
+		g.IssuedAt, g.ExpiresAt = time.Now().Add(-20*time.Minute).Unix(), time.Now().Add(-11*time.Minute).Unix()
+	}
+	revoked := w.grant(func(g *jws.Grant) { g.ID = "gr_revoked" })
+	_, foreign := relaytest.NewAuthority(w.t).Grant(nil)
+	// Beyond the checks of the relay, a terminal may not be there.
+	good := []int{200, 201, 204, 404}
+	not := 403
+	if r.route == "GET /control/commands/{id}" { // which commands there are is nobody else's business
+		good, not = []int{200}, 404
+	}
+	list := []trial{
+		{"no credential", "", []int{401}},
+		{"a bearer that is none", "x", []int{401}},
+		{"a forged grant", foreign, []int{401}},
+		{"an expired grant", w.grant(past), []int{401}},
+		{"a revoked grant", revoked, []int{401}},
+		{"a grant for all but " + r.capability, w.grant(without), []int{not}},
+		{"a grant for " + r.capability + " alone", w.grant(with), good},
+		{"a grant for everything", w.grant(nil), good},
+	}
+	if r.route != "GET /control/stream" { // it is its user's, of whatever session
+		list = append(list, trial{"a grant of another session", w.grant(func(g *jws.Grant) { g.Session = "ses_2" }), []int{not}})
+	}
+	if strings.Contains(r.route, "{pid}") || r.route == "POST /pty-session" {
+		list = append(list, trial{"a grant of another terminal", w.grant(func(g *jws.Grant) { g.PTYs = []string{"pty_2"} }), []int{403}})
+	}
+	switch {
+	case r.route == "GET /control/commands/{id}":
+		list = append(list, trial{"a grant of another sandbox", w.grant(func(g *jws.Grant) { g.Sandbox = "sb_x" }), []int{404}})
+	case strings.HasPrefix(r.servedBy, "relay, "): // goes there, not here
+		list = append(list, trial{"a grant of another sandbox", w.grant(func(g *jws.Grant) { g.Sandbox = "sb_x" }), []int{503}})
+	}
+	return list
+}
+
+// Route × operation × capability: each route lets in what the table says, and
+// nothing else.
+func TestTheTableOfRoutes(t *testing.T) {
+	w := newRouteWorld(t)
+	w.relay.revoked.Add("gr_revoked")
+	known := w.authority.Command(func(c *jws.Command) { c.CommandID = "cmd_known" })
+	record, err := w.relay.dispatcher.Submit(t.Context(), known)
+	must(t, err)
+	_, _, err = record.Wait(t.Context())
+	must(t, err)
+	tried := map[string]int{}
+	for _, r := range routeTable(t) {
+		if !r.relays() {
+			continue
+		}
+		tried[r.credential]++
+		t.Run(r.route, func(t *testing.T) {
+			switch r.credential {
+			case "grant", "grant or cookie":
+				for _, try := range w.trials(r) {
+					w.tryGrant(t, r, try)
+				}
+			case "ticket or cookie":
+				w.tryTickets(t, r)
+			case "the signed command itself", "callback token", "the signed list itself":
+				for _, bearer := range []string{"", "x", w.grant(nil)} {
+					w.tryOwn(t, r, bearer)
+				}
+			case "none":
+				if answer := w.ask(r.route, ""); answer.Code != http.StatusOK {
+					t.Errorf("%d", answer.Code)
+				}
+			default:
+				t.Errorf("a credential that this test doesn't know: %s", r.credential)
+			}
+		})
+	}
+	if len(tried) < 7 || tried["grant"] < 15 {
+		t.Errorf("tried %v", tried)
+	}
+}
+
+// tryGrant tries one grant, and whether a change is the operation of the table.
+func (w *routeWorld) tryGrant(t *testing.T, r row, try trial) {
+	t.Helper()
+	w.mu.Lock()
+	w.signed = nil
+	w.mu.Unlock()
+	answer := w.ask(r.route, try.bearer)
+	if !slices.Contains(try.want, answer.Code) {
+		t.Errorf("%s: %d, want %d: %s", try.name, answer.Code, try.want, answer.Body)
+	}
+	if answer.Code >= 400 {
+		var body struct{ Error protocol.ErrorBody }
+		if err := json.Unmarshal(answer.Body.Bytes(), &body); err != nil || body.Error.Name == "" || body.Error.Message == "" {
+			t.Errorf("%s: %s", try.name, answer.Body)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	denied := answer.Code == 401 || answer.Code == 403
+	isCommand := r.servedBy == "relay, as a command"
+	switch {
+	case (denied || !isCommand) && len(w.signed) > 0:
+		t.Errorf("%s: the control plane was asked to sign %v", try.name, w.signed)
+	case isCommand && !denied && !slices.Equal(w.signed, []string{r.operation}):
+		t.Errorf("%s: signed %v, want %s", try.name, w.signed, r.operation)
+	}
+	if isCommand && protocol.OperationCapability[r.operation] != protocol.Capability(r.capability) {
+		t.Errorf("%s needs %s, not %s", r.operation, protocol.OperationCapability[r.operation], r.capability)
+	}
+}
+
+// tryTickets tries what opens a terminal's socket.
+func (w *routeWorld) tryTickets(t *testing.T, r row) {
+	t.Helper()
+	socket := func(header ...string) int {
+		header = append([]string{"Origin", "https://one.example", "Upgrade", "websocket", "Connection", "Upgrade"}, header...)
+		return w.ask(r.route, "", header...).Code
+	}
+	issue := func(change func(*jws.Grant)) (string, string) {
+		answer := w.ask("POST /pty-session", w.grant(change))
+		var body struct{ Ticket string }
+		if err := json.Unmarshal(answer.Body.Bytes(), &body); err != nil || body.Ticket == "" {
+			t.Fatalf("%d %s", answer.Code, answer.Body)
+		}
+		return "ticket." + body.Ticket, access.CookieName + "=" + answer.Result().Cookies()[0].Value
+	}
+	const protocols = "Sec-WebSocket-Protocol"
+	ticket, cookie := issue(nil)
+	if code := socket(protocols, ticket); code != 404 { // the sandbox has no such terminal
+		t.Errorf("a ticket: %d", code)
+	}
+	for name, code := range map[string]int{
+		"nothing":             socket(),
+		"a spent ticket":      socket(protocols, ticket),
+		"its cookie":          socket("Cookie", cookie),
+		"no ticket":           socket(protocols, "ticket.x"),
+		"a grant":             w.ask(r.route, w.grant(nil), "Origin", "https://one.example", "Upgrade", "websocket").Code,
+		"the stream's cookie": socket("Cookie", access.StreamCookieName+"=x"),
+	} {
+		if code != 401 {
+			t.Errorf("%s: %d", name, code)
+		}
+	}
+	ticket, cookie = issue(func(g *jws.Grant) { g.ID = "gr_later" })
+	w.relay.revoked.Add("gr_later")
+	for name, code := range map[string]int{"ticket": socket(protocols, ticket), "cookie": socket("Cookie", cookie)} {
+		if code != 401 {
+			t.Errorf("the %s of a revoked grant: %d", name, code)
+		}
+	}
+}
+
+// tryOwn tries a route whose credential is what it is sent: another one doesn't
+// replace it.
+func (w *routeWorld) tryOwn(t *testing.T, r row, bearer string) {
+	t.Helper()
+	answer := w.ask(r.route, bearer)
+	switch {
+	case r.credential == "callback token" && bearer != "": // of a command that the control plane has to know
+		if answer.Code < 400 {
+			t.Errorf("bearer %.5s: %d", bearer, answer.Code)
+		}
+	case answer.Code != http.StatusUnauthorized:
+		t.Errorf("bearer %.5s: %d %s", bearer, answer.Code, answer.Body)
+	}
+}
+
+// What is forwarded reaches the control plane as it is, whatever it bears.
+func TestForwardedRoutes(t *testing.T) {
+	w := newRouteWorld(t)
+	for _, r := range routeTable(t) {
+		if !r.forwarded() {
+			continue
+		}
+		answer := w.ask(r.route, "anything", "Cookie", "fairlead_pty=x; fairlead_control=y")
+		method, path, _ := strings.Cut(r.route, " ")
+		path = strings.ReplaceAll(path, "{id}", "cmd_known")
+		if answer.Code != http.StatusTeapot || !slices.Contains(w.forwarded, method+" "+path) && !strings.Contains(path, "{") {
+			t.Errorf("%s: %d, forwarded %q", r.route, answer.Code, w.forwarded[max(0, len(w.forwarded)-1):])
+		}
+	}
+	for _, path := range []string{"POST /internal/sign", "POST /internal/callback", "PUT /internal/relays/rl_1", "POST /enrol", "POST /certificate"} {
+		before := len(w.forwarded)
+		if answer := w.ask(path, "anything"); answer.Code < 400 || len(w.forwarded) != before || len(w.signed) != 0 {
+			t.Errorf("%s: %d, forwarded", path, answer.Code)
+		}
+	}
+}
+
+// An extension posts callbacks from an origin of its own, after a preflight. No
+// other route is open to it.
+func TestWhatAnExtensionMayReach(t *testing.T) {
+	w := newRouteWorld(t)
+	for _, r := range routeTable(t) {
+		if !r.relays() && !r.forwarded() {
+			continue
+		}
+		method, path, _ := strings.Cut(r.route, " ")
+		answer := w.ask("OPTIONS "+path, "", "Origin", "chrome-extension://ekklpckfbbjnnmhdbajmjfnjmfblgpcb",
+			"Access-Control-Request-Method", method, "Access-Control-Request-Headers", "authorization,content-type")
+		want := http.StatusForbidden
+		if r.route == "POST /control/callback" {
+			want = http.StatusNoContent
+		}
+		if answer.Code != want || (answer.Header().Get("Access-Control-Allow-Origin") != "") != (want == http.StatusNoContent) {
+			t.Errorf("%s: %d %v", r.route, answer.Code, answer.Header())
+		}
+	}
+}
