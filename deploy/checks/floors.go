@@ -28,7 +28,7 @@ var Floors = []struct {
 	Dirs  []string
 }{
 	{F0, []string{
-		"protocol", "protocol/jws", "protocol/bytelog", "protocol/lease", "protocol/seal",
+		"protocol", "protocol/jws", "protocol/bytelog", "protocol/lease", "protocol/audit", "protocol/seal",
 	}},
 	{F1, []string{
 		"tunnel", "tunnel/internal/...", "tunnel/tunneltest",
@@ -39,16 +39,17 @@ var Floors = []struct {
 	{F2, []string{
 		"relay/internal/hub", "relay/internal/fleet", "relay/internal/mesh", "relay/internal/access",
 		"relay/internal/dispatch", "relay/internal/uplink", "relay/internal/relaytest",
+		"relay/internal/pagestream", "relay/internal/rejects",
 		"sandbox-agent/internal/terminal", "sandbox-agent/internal/process", "sandbox-agent/internal/ledger",
 		"sandbox-agent/internal/spill",
 		"sandbox-agent/internal/approval", "sandbox-agent/internal/broker", "sandbox-agent/internal/egress",
 		"sandbox-agent/internal/workspace", "sandbox-agent/internal/hooks", "sandbox-agent/internal/chat",
 		"sandbox-agent/internal/cookies", "sandbox-agent/internal/browser", "sandbox-agent/internal/executor",
-		"sandbox-agent/internal/recording",
+		"sandbox-agent/internal/recording", "sandbox-agent/internal/audit",
 	}},
 	{F3, []string{
 		"relay/internal/gateway", "relay/internal/controlapi", "relay/internal/sandboxapi",
-		"relay/internal/console/...", "relay/internal/admin",
+		"relay/internal/console/...", "relay/internal/admin", "relay/internal/openapi",
 		"sandbox-agent/internal/mcp", "sandbox-agent/internal/services", "sandbox-agent/internal/link",
 	}},
 	{F4, []string{
@@ -61,7 +62,11 @@ var Floors = []struct {
 var Sideways = []struct{ From, To, Why string }{
 	{"tunnel/internal/quiclink", "tunnel/internal/carrier", "the interface it implements"},
 	{"tunnel/tunneltest", "tunnel/internal/carrier", "the interface it implements"},
+	{"deploy/controlplane/cmd/controlplane", "deploy/controlplane/internal/store", "its command line works on the database"},
+	{"relay/internal/dispatch", "relay/internal/pagestream", "some commands go to pages"},
 	{"sandbox-agent/internal/executor", "sandbox-agent/internal/ledger", "a command's id is stored before it runs"},
+	{"sandbox-agent/internal/executor", "sandbox-agent/internal/audit", "an executed command is recorded"},
+	{"sandbox-agent/internal/terminal", "sandbox-agent/internal/process", "what it hosts is signalled with all it started"},
 	{"sandbox-agent/internal/terminal", "sandbox-agent/internal/recording", "a running recording sets the pace"},
 	{"sandbox-agent/internal/terminal", "sandbox-agent/internal/spill", "a log outgrows its window in memory"},
 }

@@ -31,88 +31,116 @@ const dispatchMargin = 5 * time.Second
 // postCommand signs what a user wants done, has it done, and answers with its
 // outcome.
 func (s *Server) postCommand(w http.ResponseWriter, r *http.Request) error {
-	o, relays, err := s.orderFrom(w, r)
+	user, err := s.asUser(w, r)
 	if err != nil {
 		return err
 	}
-	o.origin = relays[0].PublicOrigin
-	cmd, err := s.sign(r.Context(), o)
+	var req commandRequest
+	if err := readBody(r, &req); err != nil {
+		return err
+	}
+	o, relays, err := s.order(r.Context(), user.ID, req, r.Header.Get("Idempotency-Key"))
 	if err != nil {
 		return err
 	}
-	if cmd.Outcome.Final() { // the key was used before, and we know how that went
-		return s.writeOutcome(w, cmd)
-	}
-	wait := time.Duration(cmd.Envelope.TTLMs)*time.Millisecond + dispatchMargin
+	wait := time.Duration(o.TTLMs)*time.Millisecond + dispatchMargin
 	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + writeTimeout)); err != nil {
 		return err
 	}
 	// The command runs to its end whether or not its browser waits for it.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), wait)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
-	if cmd.Outcome, err = s.dispatch(ctx, relays, cmd.Envelope); err != nil {
-		return err
-	}
-	if err := s.finish(context.WithoutCancel(ctx), cmd); err != nil {
+	cmd, err := s.execute(ctx, o, relays)
+	if err != nil {
 		return err
 	}
 	return s.writeOutcome(w, cmd)
 }
 
-// orderFrom reads and authorizes a request to POST /commands. It also returns
-// the relays to go through, at least one.
-func (s *Server) orderFrom(w http.ResponseWriter, r *http.Request) (order, []store.Relay, error) {
-	user, err := authenticate(w, r, realmUser, s.store.UserByToken)
-	if err != nil {
-		return order{}, nil, err
-	}
-	var req commandRequest
-	if err := readBody(r, &req); err != nil {
-		return order{}, nil, err
-	}
-	o := order{user: user.ID, key: r.Header.Get("Idempotency-Key")}
+// order checks what user wants done, under an idempotency key unless that is
+// empty. It also returns the relays to go through, at least one.
+func (s *Server) order(ctx context.Context, user protocol.UserID, req commandRequest, key string) (o order, relays []store.Relay, err error) {
+	o = order{user: user, key: key}
 	if o.key != "" {
 		if err := checkKey(o.key); err != nil {
-			return order{}, nil, err
+			return o, nil, err
 		}
 	}
-	if o.operation, err = parseOperation(req.Op, req.Target, req.TTLMs, user.ID); err != nil {
-		return order{}, nil, err
+	if o.operation, err = parseOperation(req.Op, req.Target, req.TTLMs, user); err != nil {
+		return o, nil, err
 	}
 	if o.requestHash, err = hashOf(o.operation); err != nil {
-		return order{}, nil, err
+		return o, nil, err
 	}
-	session, err := s.authorize(r.Context(), user.ID, &o.operation)
+	session, err := s.authorize(ctx, user, &o.operation)
 	if err != nil {
-		return order{}, nil, err
+		return o, nil, err
 	}
+	o.dashboard = session.Dashboard
 	if o.Kind == protocol.OpSessionCreate {
 		o.newSession = session.Dashboard
 	}
-	relays, err := s.store.Relays(r.Context(), s.now().Add(-relayLife))
+	relays, err = s.store.Relays(ctx, s.now().Add(-relayLife))
 	if err == nil && len(relays) == 0 {
 		err = protocol.Errorf(protocol.KindUnavailable, "no relay is connected")
 	}
 	return o, relays, err
 }
 
+// execute signs the command of o, has it done, and stores its outcome. When the
+// key was used before and we know how that went, that is the outcome.
+func (s *Server) execute(ctx context.Context, o order, relays []store.Relay) (store.Command, error) {
+	o.origin = relays[0].PublicOrigin
+	cmd, err := s.sign(ctx, o)
+	if err != nil || cmd.Outcome.Final() {
+		return cmd, err
+	}
+	wait, cancel := context.WithTimeout(ctx, time.Duration(cmd.Envelope.TTLMs)*time.Millisecond+dispatchMargin)
+	defer cancel()
+	if cmd.Outcome, err = s.dispatch(wait, relays, cmd.Envelope); err != nil {
+		return cmd, err
+	}
+	return cmd, s.finish(context.WithoutCancel(ctx), cmd)
+}
+
 // finish stores the outcome of cmd and what it means for its session.
 func (s *Server) finish(ctx context.Context, cmd store.Command) error {
 	id, session := cmd.Envelope.CommandID, cmd.Envelope.Target.SessionID
+	before, err := s.store.CallbackFor(ctx, id)
+	if err != nil {
+		return err
+	}
 	s.logger.Info("command finished", "command", id, "trace", cmd.Envelope.TraceID, "status", cmd.Outcome.Status)
 	if err := s.store.FinishCommand(ctx, id, cmd.Outcome, s.now()); err != nil {
 		return err
 	}
 	switch {
-	case cmd.Outcome.Status != protocol.StatusOK:
+	case before.Final: // the same outcome on its other way: nothing new
 		return nil
+	case cmd.Outcome.Status != protocol.StatusOK:
+		s.countOutcome(ctx, cmd, store.UsageCommandsFailed)
 	case cmd.Kind == protocol.OpSessionCreate:
 		return s.store.ActivateSession(ctx, session)
 	case cmd.Kind == protocol.OpSessionDelete:
 		return s.store.EndSession(ctx, session)
+	case cmd.Kind == protocol.OpPTYCreate:
+		s.countOutcome(ctx, cmd, store.UsageTerminals)
 	}
 	return nil
+}
+
+// countOutcome counts for the dashboard of the command's session; for none when
+// the session, or the user's part in it, is over by now.
+func (s *Server) countOutcome(ctx context.Context, cmd store.Command, counter string) {
+	if cmd.User == "" {
+		return
+	}
+	session, err := s.store.Session(ctx, cmd.User, cmd.Envelope.Target.SessionID)
+	if err != nil {
+		s.logger.Debug("outcome counted for no dashboard", "command", cmd.Envelope.CommandID, "error", err)
+	}
+	s.usage.count(session.Dashboard, cmd.User, counter)
 }
 
 // writeOutcome answers 200 for ok and unknown, and with the error's status for

@@ -12,8 +12,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -21,13 +23,17 @@ import (
 // A Config says how a control plane runs.
 type Config struct {
 	StateDir string // signing keys and database; made if it doesn't exist
+	Database string // URL or path, see [OpenStore]; empty: a file in StateDir
 	Listen   string // plain HTTP, a loopback "host:port"
 	DevSeed  string // file with development users; empty: none
+	Login    LoginConfig
 
 	// The second listener, for agents. Empty TLSListen: none.
 	TLSListen string // "host:port"
 	TLSCert   string // PEM file
 	TLSKey    string // PEM file
+
+	CertificateLife time.Duration // of those that sandboxes get; 0: DefaultCertificateLife
 
 	Revision string
 	Logger   *slog.Logger
@@ -47,10 +53,15 @@ type Server struct {
 	logger   *slog.Logger
 	now      func() time.Time
 	store    *store.Store
-	signer   *jws.Signer // the newest key
-	keys     *jws.Keys   // all keys, to verify our own grants
-	jwks     []byte      // all public keys
+	keys     *keyring.Ring      // what signs, and verifies our own signatures
+	revoked  *jws.RevocationSet // what is void before its time
+	list     *revocations       // the same, signed
+	spread   *spread            // tells relays and sandboxes of it
+	enrols   *enrols
 	relays   *http.Client
+	login    *login // nil: no sign-in provider
+	usage    *meter
+	refusals *refusals
 	public   net.Listener
 	agents   net.Listener // nil: no second listener
 
@@ -65,7 +76,10 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	s := &Server{revision: cfg.Revision, logger: cfg.Logger, now: cfg.Now, relays: newRelayClient()}
+	s := &Server{
+		revision: cfg.Revision, logger: cfg.Logger, now: cfg.Now,
+		relays: newRelayClient(), refusals: newRefusals(),
+	}
 	s.closing, s.close = context.WithCancel(context.WithoutCancel(ctx))
 	if err := s.open(ctx, cfg); err != nil {
 		s.close()
@@ -75,11 +89,11 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 }
 
 func (s *Server) open(ctx context.Context, cfg Config) error {
-	if err := s.loadKeys(cfg); err != nil {
+	if err := s.openState(ctx, cfg); err != nil {
 		return err
 	}
 	var err error
-	if s.store, err = store.Open(ctx, filepath.Join(cfg.StateDir, databaseFile)); err != nil {
+	if s.login, err = newLogin(cfg.Login, cfg.StateDir, s.now); err != nil {
 		return err
 	}
 	if cfg.DevSeed != "" {
@@ -90,21 +104,33 @@ func (s *Server) open(ctx context.Context, cfg Config) error {
 	return s.listen(cfg)
 }
 
-func (s *Server) loadKeys(cfg Config) error {
-	keys, err := openKeys(cfg.StateDir, s.now())
-	if err != nil {
+// openState opens the keys and the database.
+func (s *Server) openState(ctx context.Context, cfg Config) error {
+	if err := s.loadKeys(cfg); err != nil {
 		return err
 	}
-	s.signer = keys[len(keys)-1].Signer
-	if s.jwks, err = keySet(keys); err != nil {
+	var err error
+	if s.store, err = OpenStore(ctx, cfg.StateDir, cfg.Database, store.WithClock(s.now)); err != nil {
 		return err
 	}
-	set, err := jws.ParseKeySet(s.jwks)
-	if err != nil {
-		return err
-	}
-	s.keys = jws.NewKeys(set, jws.KeysOptions{Now: s.now})
+	s.usage = newMeter(s.store, s.logger, s.now)
+	s.list = newRevocations(s.store, s.keys, s.revoked, s.now, s.logger)
+	s.spread = newSpread(s)
+	s.enrols = newEnrols(cfg.StateDir, cfg.CertificateLife)
 	return nil
+}
+
+// OpenStore opens the database at url, a "postgres://…" URL or the path of an
+// SQLite file; empty: the file in stateDir.
+func OpenStore(ctx context.Context, stateDir, url string, options ...store.Option) (*store.Store, error) {
+	switch {
+	case url != "":
+	case stateDir != "":
+		url = filepath.Join(stateDir, databaseFile)
+	default:
+		return nil, errors.New("neither a state directory nor a database is named")
+	}
+	return store.Open(ctx, url, options...)
 }
 
 func (s *Server) listen(cfg Config) error {
@@ -158,13 +184,19 @@ func (s *Server) TLSAddr() string {
 // everything that [New] opened.
 func (s *Server) Run(ctx context.Context) error {
 	s.logger.Info("control plane ready", "url", s.URL(), "tls", s.TLSAddr(),
-		"kid", s.signer.Kid(), "revision", s.revision)
+		"kid", s.keys.Signer().Kid(), "revision", s.revision)
 	failed := make(chan error, 2)
 	serve := func(l net.Listener, h http.Handler) *http.Server {
 		srv := s.newHTTPServer(h)
 		go func() { failed <- srv.Serve(l) }() // awaited at the end of Run
 		return srv
 	}
+	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWork()
+	var workers sync.WaitGroup // awaited at the end of Run
+	workers.Go(func() { s.usage.run(work) })
+	workers.Go(func() { s.spread.run(work) })
+	workers.Go(func() { s.keys.Run(work) })
 	servers := []*http.Server{serve(s.public, s.handler())}
 	if s.agents != nil {
 		servers = append(servers, serve(s.agents, s.agentHandler()))
@@ -183,6 +215,8 @@ func (s *Server) Run(ctx context.Context) error {
 			err = errors.Join(err, e)
 		}
 	}
+	stopWork()
+	workers.Wait()
 	return errors.Join(err, s.closeResources())
 }
 
@@ -216,6 +250,7 @@ func (s *Server) closeResources() error {
 		}
 	}
 	s.relays.CloseIdleConnections()
+	s.login.close()
 	if s.store != nil {
 		err = errors.Join(err, s.store.Close())
 	}

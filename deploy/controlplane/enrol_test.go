@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -23,7 +24,7 @@ func enrolConfig(t *testing.T) (EnrolConfig, *jws.DeviceKey) {
 	cert, _, _ := testCertificate(t, "ca")
 	cfg := EnrolConfig{
 		StateDir: filepath.Join(dir, "state"), Sandbox: "sb_1", DeviceKey: filepath.Join(dir, "device.jwk"),
-		CA: cert, ServerName: "control.fairlead.test", Relays: []string{"127.0.0.1:4433"}, RelayCA: cert,
+		Reach:    Reach{CA: cert, ServerName: "control.fairlead.test", Relays: []string{"127.0.0.1:4433"}, RelayCA: cert},
 		ValidFor: time.Hour, Out: filepath.Join(dir, "enrolment.json"),
 	}
 	writeFile(t, cfg.DeviceKey, device.PublicJWK(), 0o644)
@@ -69,12 +70,12 @@ func TestEnrol(t *testing.T) {
 	}
 
 	// The server goes on with the keys that enrol made.
-	keys, err := openKeys(cfg.StateDir, time.Now())
-	if err != nil || len(keys) != 1 {
-		t.Fatalf("%d keys, %v", len(keys), err)
+	keys, err := openKeys(cfg.StateDir, keyring.Options{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if jwks, err := keySet(keys); err != nil || !strings.Contains(string(jwks), keys[0].Signer.Kid()) {
-		t.Errorf("key set %s, %v", jwks, err)
+	if kid := keys.Signer().Kid(); !strings.Contains(string(e.JWKS), kid) {
+		t.Errorf("the server signs with %s, the enrolment has %s", kid, e.JWKS)
 	}
 }
 

@@ -18,11 +18,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/pgtest"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main{M: m}) }
 
 const (
 	aliceToken  = "token-of-alice-0123456789"
@@ -45,7 +46,7 @@ func testSeed() store.Seed {
 			ID: "dash_1", SandboxID: "sb_1", SessionID: "ses_1",
 			Members: []store.SeedMember{
 				{UserID: "usr_alice", Role: store.RoleOwner},
-				{UserID: "usr_bob", Role: store.RoleController},
+				{UserID: "usr_bob", Role: store.RoleEditor, Capabilities: "view control"},
 				{UserID: "usr_carol", Role: store.RoleViewer},
 			},
 		}},
@@ -82,7 +83,9 @@ type plane struct {
 	handler http.Handler
 	clock   *clock
 	dir     string
-	log     *lockedBuffer
+
+	database string // empty: SQLite
+	log      *lockedBuffer
 }
 
 func newPlane(t *testing.T) *plane {
@@ -97,15 +100,55 @@ func newPlane(t *testing.T) *plane {
 		t: t, dir: dir, log: &lockedBuffer{},
 		clock: &clock{now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)},
 	}
+	if strings.HasPrefix(t.Name(), onPostgres) {
+		p.database = pgtest.New(t)
+	} else {
+		p.copyDatabase()
+	}
 	p.start()
 	return p
 }
+
+// migrated is an empty database of this build's schema: to copy it is quicker
+// than to make one for each test.
+var migrated = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "controlplane")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, databaseFile)
+	st, err := store.Open(context.Background(), path)
+	if err != nil {
+		return nil, err
+	}
+	if err := st.Close(); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
+
+func (p *plane) copyDatabase() {
+	p.t.Helper()
+	data, err := migrated()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	state := filepath.Join(p.dir, "state")
+	if err := os.Mkdir(state, 0o700); err != nil {
+		p.t.Fatal(err)
+	}
+	writeFile(p.t, filepath.Join(state, databaseFile), data, 0o600)
+}
+
+// onPostgres begins the names of the tests whose control plane is on Postgres.
+const onPostgres = "TestOnPostgres/"
 
 // start starts the control plane on p's state; it ends with the test.
 func (p *plane) start() {
 	p.t.Helper()
 	server, err := New(p.t.Context(), Config{
-		StateDir: filepath.Join(p.dir, "state"), Listen: "127.0.0.1:0",
+		StateDir: filepath.Join(p.dir, "state"), Database: p.database, Listen: "127.0.0.1:0",
 		DevSeed: filepath.Join(p.dir, "seed.json"), Revision: "rev1",
 		Logger: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Now:    p.clock.Now,
@@ -128,8 +171,8 @@ type call struct {
 	header              map[string]string
 }
 
-// do makes a request and returns the answer's status and body.
-func (p *plane) do(c call) (int, map[string]any, http.Header) {
+// serve makes a request.
+func (p *plane) serve(c call) *httptest.ResponseRecorder {
 	p.t.Helper()
 	r := httptest.NewRequestWithContext(p.t.Context(), c.method, c.path, strings.NewReader(c.body))
 	if c.token != "" {
@@ -140,6 +183,13 @@ func (p *plane) do(c call) (int, map[string]any, http.Header) {
 	}
 	w := &deadlineRecorder{httptest.NewRecorder()}
 	p.handler.ServeHTTP(w, r)
+	return w.ResponseRecorder
+}
+
+// do makes a request and returns the answer's status and body.
+func (p *plane) do(c call) (int, map[string]any, http.Header) {
+	p.t.Helper()
+	w := p.serve(c)
 	var body map[string]any
 	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
 		p.t.Errorf("%s %s: %q is not JSON: %v", c.method, c.path, w.Body, err)

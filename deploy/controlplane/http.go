@@ -7,14 +7,17 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/protocol"
 )
 
 const (
 	maxBodyBytes   = 64 << 10
+	maxCallback    = protocol.MaxFramePayload // what a RESULT can carry
 	maxHeaderBytes = 32 << 10
 	headerTimeout  = 5 * time.Second
 	readTimeout    = 15 * time.Second
@@ -48,42 +51,37 @@ type route struct {
 	serve        handlerFunc
 }
 
-func (s *Server) handler() http.Handler {
-	return s.mux([]route{
-		{http.MethodGet, "/healthz", s.getHealth},
-		{http.MethodGet, "/.well-known/jwks.json", s.getKeys},
-		{http.MethodGet, "/auth/me", s.getMe},
-		{http.MethodPost, "/grants", s.postGrant},
-		{http.MethodPost, "/commands", s.postCommand},
-		{http.MethodPost, "/internal/sign", s.postSign},
-		{http.MethodPut, "/internal/relays/{id}", s.putRelay},
-	})
-}
+func (s *Server) handler() http.Handler { return s.mux(s.routes()) }
 
-func (s *Server) agentHandler() http.Handler {
-	return s.mux([]route{
-		{http.MethodGet, "/.well-known/jwks.json", s.getKeys},
-	})
-}
+func (s *Server) agentHandler() http.Handler { return s.mux(s.agentRoutes()) }
 
 // mux serves the routes; every other method or path gets our error body.
 func (s *Server) mux(routes []route) http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, serve handlerFunc) {
+		limit := int64(maxBodyBytes)
+		if strings.HasSuffix(pattern, "/callback") {
+			limit = maxCallback
+		}
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set(revisionHeader, s.revision)
 			w.Header().Set("Cache-Control", "no-store")
 			w.Header().Set("X-Content-Type-Options", "nosniff")
-			r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
+			r.Body = http.MaxBytesReader(w, r.Body, limit)
 			if err := serve(w, r); err != nil {
 				s.fail(w, r, err)
 			}
 		})
 	}
+	allowed := make(map[string][]string)
 	for _, rt := range routes {
 		handle(rt.method+" "+rt.path, rt.serve)
-		handle(rt.path, func(w http.ResponseWriter, _ *http.Request) error {
-			w.Header().Set("Allow", rt.method)
+		allowed[rt.path] = append(allowed[rt.path], rt.method)
+	}
+	for path, methods := range allowed {
+		slices.Sort(methods)
+		handle(path, func(w http.ResponseWriter, _ *http.Request) error {
+			w.Header().Set("Allow", strings.Join(methods, ", "))
 			return protocol.Errorf(protocol.KindMethod, "method not allowed")
 		})
 	}
@@ -122,25 +120,44 @@ func (s *Server) write(w http.ResponseWriter, status int, v any) error {
 // fail answers with err in the form of its kind. What is our own fault is
 // logged, and the caller reads no more than that it is.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	e := protocol.AsError(err)
-	if e.Kind.Status() >= http.StatusInternalServerError {
-		s.logger.Error("request failed", "method", r.Method, "route", r.Pattern, "error", e, "cause", e.Err)
-	} else {
-		s.logger.Debug("request refused", "method", r.Method, "route", r.Pattern, "error", e)
-	}
+	e := s.note(r, err)
 	if err := s.write(w, e.Kind.Status(), errorAnswer{e.Body(), s.stamp()}); err != nil {
 		s.logger.Error("error body", "error", err)
 	}
 }
 
+// note logs why a request failed, and returns the error as its caller may read
+// it. Refusals are counted, with a line for each sort of them now and then.
+func (s *Server) note(r *http.Request, err error) *protocol.Error {
+	e := protocol.AsError(err)
+	if e.Kind.Status() >= http.StatusInternalServerError && e.Kind != protocol.KindUnsupported {
+		s.logger.Error("request failed", "method", r.Method, "route", r.Pattern, "error", e, "cause", e.Err)
+		return e
+	}
+	s.logger.Debug("request refused", "method", r.Method, "route", r.Pattern, "error", e)
+	if n := s.refusals.count(refusalSort{r.Pattern, e.Kind}, s.now()); n > 0 {
+		s.logger.Info("requests refused", "route", r.Pattern, "kind", e.Kind, "name", e.Kind.Name(), "count", n)
+	}
+	return e
+}
+
+// readAll returns the body as it was sent.
+func readAll(r *http.Request) ([]byte, error) {
+	data, err := io.ReadAll(r.Body)
+	if err == nil {
+		return data, nil
+	}
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, protocol.Errorf(protocol.KindTooLarge, "body larger than %d bytes", tooLarge.Limit)
+	}
+	return nil, protocol.Errorf(protocol.KindInvalid, "body could not be read")
+}
+
 // readBody decodes the body, which must be one strict JSON object, into v.
 func readBody(r *http.Request, v any) error {
-	data, err := io.ReadAll(r.Body)
+	data, err := readAll(r)
 	if err != nil {
-		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return protocol.Errorf(protocol.KindTooLarge, "body larger than %d bytes", tooLarge.Limit)
-		}
-		return protocol.Errorf(protocol.KindInvalid, "body could not be read")
+		return err
 	}
 	if err := protocol.UnmarshalStrict(data, v); err != nil {
 		return protocol.Errorf(protocol.KindInvalid, "body: %v", err)
@@ -154,15 +171,24 @@ func authenticate[T any](w http.ResponseWriter, r *http.Request, realm string,
 	find func(context.Context, string) (T, error),
 ) (T, error) {
 	var found T
-	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	token := bearer(r)
 	err := error(protocol.Errorf(protocol.KindUnauthenticated, "want Authorization: Bearer with a %s", realm))
-	if ok && strings.EqualFold(scheme, "Bearer") && token != "" {
+	if token != "" {
 		found, err = find(r.Context(), token)
 	}
 	if err != nil && protocol.KindOf(err) == protocol.KindUnauthenticated {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="`+realm+`"`)
 	}
 	return found, err
+}
+
+// bearer returns the bearer token of r, empty if it has none.
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return token
 }
 
 // The realms: whose token a route takes.
@@ -172,15 +198,24 @@ const (
 	realmGrant = "grant"
 )
 
+// asUser returns the user whose token r carries.
+func (s *Server) asUser(w http.ResponseWriter, r *http.Request) (store.User, error) {
+	user, err := authenticate(w, r, realmUser, s.store.UserByToken)
+	if err == nil {
+		s.usage.count("", user.ID, store.UsageAPIRequests)
+	}
+	return user, err
+}
+
+// none answers a request that leaves nothing to say.
+func none(w http.ResponseWriter) error {
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
 func (s *Server) getHealth(w http.ResponseWriter, _ *http.Request) error {
 	return s.write(w, http.StatusOK, struct {
 		Status string `json:"status"`
 		revised
 	}{"ok", s.stamp()})
-}
-
-// getKeys serves the public keys as they are, without members of ours.
-func (s *Server) getKeys(w http.ResponseWriter, _ *http.Request) error {
-	w.Header().Set("Cache-Control", "public, max-age=30")
-	return s.write(w, http.StatusOK, json.RawMessage(s.jwks))
 }

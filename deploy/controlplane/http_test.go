@@ -2,42 +2,54 @@ package controlplane
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// TestRoutes walks every route with a wrong method, without a token and with
-// the tokens of other routes.
+// TestRoutes walks every route of the plain listener with the wrong methods,
+// without a token and with the tokens of other routes.
 func TestRoutes(t *testing.T) {
 	p := newPlane(t)
 	grant := p.grant(aliceToken, `{"session_id":"ses_1"}`)
-	for _, tt := range []struct {
-		method, path string
-		wrong        []string // tokens that don't work here
-	}{
-		{"GET", "/healthz", nil},
-		{"GET", "/.well-known/jwks.json", nil},
-		{"GET", "/auth/me", []string{"", relayToken, grant, "x"}},
-		{"POST", "/grants", []string{"", relayToken, grant, "x"}},
-		{"POST", "/commands", []string{"", relayToken, grant, "x"}},
-		{"POST", "/internal/sign", []string{"", aliceToken, grant, "x"}},
-		{"PUT", "/internal/relays/rl_1", []string{"", aliceToken, grant, "x"}},
-	} {
-		for _, method := range []string{"GET", "POST", "PUT", "DELETE", "OPTIONS"} {
-			if method == tt.method {
+	methods := make(map[string][]string)
+	for _, rt := range p.server.routes() {
+		methods[rt.path] = append(methods[rt.path], rt.method)
+	}
+	for _, rt := range p.server.routes() {
+		path := strings.NewReplacer("/internal/relays/{id}", "/internal/relays/rl_1", "/dashboards/{id}", "/dashboards/dash_1",
+			"{user}", "usr_bob", "{item}", "itm_1", "{id}", "x_1").Replace(rt.path)
+		for _, token := range wrongTokens(rt.path, grant) {
+			p.want(call{rt.method, path, token, "{}", nil}, http.StatusUnauthorized, "AuthError")
+		}
+		allowed := slices.Sorted(slices.Values(methods[rt.path]))
+		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
+			if slices.Contains(allowed, method) {
 				continue
 			}
-			status, body, header := p.do(call{method, tt.path, aliceToken, "", nil})
-			if status != http.StatusMethodNotAllowed || header.Get("Allow") != tt.method || body["error"] == nil {
-				t.Errorf("%s %s: %d, Allow %q, %v", method, tt.path, status, header.Get("Allow"), body)
+			status, body, header := p.do(call{method, path, aliceToken, "", nil})
+			if status != http.StatusMethodNotAllowed || header.Get("Allow") != strings.Join(allowed, ", ") || body["error"] == nil {
+				t.Errorf("%s %s: %d, Allow %q, %v", method, path, status, header.Get("Allow"), body)
 			}
-		}
-		for _, token := range tt.wrong {
-			p.want(call{tt.method, tt.path, token, "{}", nil}, http.StatusUnauthorized, "AuthError")
 		}
 	}
 	p.want(call{"GET", "/", "", "", nil}, http.StatusNotFound, "TargetError")
 	p.want(call{"GET", "/auth/other", aliceToken, "", nil}, http.StatusNotFound, "TargetError")
+}
+
+// wrongTokens returns tokens that don't work on a route, if it takes any.
+func wrongTokens(path, grant string) []string {
+	switch {
+	case strings.HasPrefix(path, "/internal/"):
+		return []string{"", aliceToken, grant, "x"}
+	case strings.HasPrefix(path, "/.well-known/"):
+		return nil
+	}
+	switch path {
+	case "/healthz", "/openapi.json", "/auth/config", "/auth/login", "/auth/callback":
+		return nil
+	}
+	return []string{"", relayToken, grant, "x"}
 }
 
 // TestBodies sends every route that takes a body the same bad ones.
@@ -45,6 +57,10 @@ func TestBodies(t *testing.T) {
 	p := newPlane(t)
 	for _, rt := range []struct{ method, path, token string }{
 		{"POST", "/grants", aliceToken},
+		{"POST", "/dashboards", aliceToken},
+		{"PATCH", "/dashboards/dash_1", aliceToken},
+		{"PUT", "/dashboards/dash_1/members/usr_bob", aliceToken},
+		{"POST", "/dashboards/dash_1/items", aliceToken},
 		{"POST", "/commands", aliceToken},
 		{"POST", "/internal/sign", relayToken},
 		{"PUT", "/internal/relays/rl_1", relayToken},

@@ -1,43 +1,68 @@
 package controlplane
 
 import (
+	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
-	"syscall"
 	"time"
 
-	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
 
-// A SigningKey is one of the control plane's keys. Key files are named by the
-// second in which the key was made; the newest one signs, all of them verify.
-type SigningKey struct {
-	Signer *jws.Signer
-	File   string
-	Made   time.Time
-}
-
 const (
-	keysDir       = "keys"
-	keySuffix     = ".jwk"
-	keyTimeLayout = "20060102T150405Z"
-	maxKeyBytes   = 4 << 10
+	keysDir     = "keys"
+	maxKeyBytes = 4 << 10 // of a JWK
+	// jwksMaxAge is how long others may cache the key set. They refresh it
+	// within 20 s, so that a revoked key is dead everywhere within 30 s.
+	jwksMaxAge = "5"
 )
 
-// ListKeys returns the keys in stateDir, the signing one last. It makes none.
-func ListKeys(stateDir string) ([]SigningKey, error) {
-	return readKeys(filepath.Join(stateDir, keysDir))
+// DefaultPrepublish is how long a new key is published before it signs.
+const DefaultPrepublish = keyring.Prepublish
+
+// A SigningKey is one of the control plane's keys.
+type SigningKey = keyring.Key
+
+// ListKeys returns the keys in stateDir in the order in which they sign. It
+// makes none.
+func ListKeys(stateDir string, now time.Time) ([]SigningKey, error) {
+	return keyring.List(filepath.Join(stateDir, keysDir), now)
 }
 
-// openKeys returns the keys in stateDir, the signing one last, and makes the
-// first one when there is none.
-func openKeys(stateDir string, now time.Time) ([]SigningKey, error) {
+// RotateKey publishes a new key in stateDir that signs after the given time; 0:
+// at once. A control plane that runs there needs no restart. KindConflict says
+// that a new key is published already.
+func RotateKey(stateDir string, after time.Duration, now func() time.Time) (SigningKey, error) {
+	ring, err := openKeys(stateDir, keyring.Options{Now: now})
+	if err != nil {
+		return SigningKey{}, err
+	}
+	return ring.Rotate(after)
+}
+
+// RevokeKey takes a key in stateDir back and returns the one that signs from
+// now on. The only key is KindConflict unless replace makes another one.
+// Nothing that the revoked key signed is believed any more: sandboxes whose
+// certificates it signed renew them with their device keys.
+func RevokeKey(stateDir, kid string, replace bool, now func() time.Time) (SigningKey, error) {
+	dir := filepath.Join(stateDir, keysDir)
+	if _, err := os.Stat(dir); err != nil { // don't make a key to revoke
+		return SigningKey{}, err
+	}
+	ring, err := keyring.Open(dir, keyring.Options{Now: now})
+	if err != nil {
+		return SigningKey{}, err
+	}
+	return ring.Revoke(kid, replace)
+}
+
+// openKeys opens the keys in stateDir, and makes the first one when there is
+// none.
+func openKeys(stateDir string, opts keyring.Options) (*keyring.Ring, error) {
 	if err := prepareStateDir(stateDir); err != nil {
 		return nil, err
 	}
@@ -45,92 +70,18 @@ func openKeys(stateDir string, now time.Time) ([]SigningKey, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	unlock, err := lockDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	keys, err := readKeys(dir)
-	if err != nil || len(keys) > 0 {
-		return keys, err
-	}
-	key, err := makeKey(dir, now)
-	if err != nil {
-		return nil, err
-	}
-	return []SigningKey{key}, nil
+	return keyring.Open(dir, opts)
 }
 
-// lockDir keeps two processes that start together from making two first keys.
-func lockDir(dir string) (unlock func(), err error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), f.Close())
-	}
-	return func() { f.Close() }, nil // which unlocks; nothing was written
+func (s *Server) loadKeys(cfg Config) error {
+	s.revoked = jws.NewRevocationSet()
+	var err error
+	s.keys, err = openKeys(cfg.StateDir, keyring.Options{Now: s.now, Logger: s.logger, Revoked: s.revoked})
+	return err
 }
 
-func readKeys(dir string) ([]SigningKey, error) {
-	if err := checkPrivate(dir); err != nil {
-		return nil, err
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	var keys []SigningKey
-	for _, entry := range entries {
-		if !strings.HasSuffix(entry.Name(), keySuffix) {
-			continue
-		}
-		key, err := readKey(filepath.Join(dir, entry.Name()))
-		if err != nil {
-			return nil, err
-		}
-		keys = append(keys, key)
-	}
-	slices.SortStableFunc(keys, func(a, b SigningKey) int { return a.Made.Compare(b.Made) })
-	return keys, nil
-}
-
-func readKey(file string) (SigningKey, error) {
-	stamp, _, _ := strings.Cut(filepath.Base(file), "-")
-	made, err := time.Parse(keyTimeLayout, stamp)
-	if err != nil {
-		return SigningKey{}, fmt.Errorf("signing key %s: its name doesn't begin with a time like %s", file, keyTimeLayout)
-	}
-	data, err := readPrivate(file, maxKeyBytes)
-	if err != nil {
-		return SigningKey{}, fmt.Errorf("signing key: %w", err)
-	}
-	signer, err := jws.ParseSigner(data)
-	if err != nil {
-		return SigningKey{}, fmt.Errorf("signing key %s: %w", file, err)
-	}
-	return SigningKey{signer, file, made}, nil
-}
-
-func makeKey(dir string, now time.Time) (SigningKey, error) {
-	signer, err := jws.GenerateSigner()
-	if err != nil {
-		return SigningKey{}, err
-	}
-	data, err := signer.MarshalPrivate()
-	if err != nil {
-		return SigningKey{}, err
-	}
-	made := now.UTC().Truncate(time.Second)
-	file := filepath.Join(dir, made.Format(keyTimeLayout)+"-"+signer.Kid()+keySuffix)
-	return SigningKey{signer, file, made}, program.ReplaceFile(file, append(data, '\n'), privateMode)
-}
-
-func keySet(keys []SigningKey) ([]byte, error) {
-	var signers []*jws.Signer
-	for _, key := range keys {
-		signers = append(signers, key.Signer)
-	}
-	return jws.MarshalKeySet(signers...)
+// getKeys serves the public keys as they are, without members of ours.
+func (s *Server) getKeys(w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Cache-Control", "public, max-age="+jwksMaxAge)
+	return s.write(w, http.StatusOK, json.RawMessage(s.keys.JWKS()))
 }

@@ -2,47 +2,13 @@ package controlplane
 
 import (
 	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
 )
-
-// A target is a command's target as a caller may spell it.
-type target struct {
-	SandboxID  protocol.SandboxID `json:"sandboxId"`
-	SessionID  protocol.SessionID `json:"sessionId"`
-	PTYID      protocol.PTYID     `json:"ptyId"`
-	SandboxID2 protocol.SandboxID `json:"sandbox_id"`
-	SessionID2 protocol.SessionID `json:"session_id"`
-	PTYID2     protocol.PTYID     `json:"pty_id"`
-}
-
-func (t *target) resolve() (protocol.CommandTarget, error) {
-	sandbox, err := either("sandboxId", t.SandboxID, t.SandboxID2)
-	if err != nil {
-		return protocol.CommandTarget{}, err
-	}
-	session, err := either("sessionId", t.SessionID, t.SessionID2)
-	if err != nil {
-		return protocol.CommandTarget{}, err
-	}
-	pty, err := either("ptyId", t.PTYID, t.PTYID2)
-	return protocol.CommandTarget{SandboxID: sandbox, SessionID: session, PTYID: pty}, err
-}
-
-// either returns the one id that was given under its two names.
-func either[T ~string](field string, camel, snake T) (T, error) {
-	id := camel
-	if id == "" {
-		id = snake
-	}
-	switch {
-	case snake != "" && snake != id:
-		return "", protocol.Errorf(protocol.KindInvalid, "target.%s is given twice", field)
-	case id != "" && !protocol.ValidID(id):
-		return "", protocol.Errorf(protocol.KindInvalid, "target.%s is not an id", field)
-	}
-	return id, nil
-}
 
 // An operation is what a command is to do, with nothing in it that we don't
 // know.
@@ -54,23 +20,17 @@ type operation struct {
 	Needs  []protocol.Capability // all of them
 }
 
-type opCreate struct {
-	Kind string `json:"kind"`
-	protocol.PTYCreate
-}
-
-type opSignal struct {
-	Kind string `json:"kind"`
-	protocol.PTYSignal
-}
-
-type opPlain struct {
-	Kind string `json:"kind"`
+// audience says who executes the operation.
+func (op *operation) audience() string {
+	if op.Kind == protocol.OpCDPSend {
+		return jws.AudienceExtension
+	}
+	return jws.AudienceAgent
 }
 
 // parseOperation checks what user wants done. An operation that this version
 // doesn't know is KindUnsupported, everything else that is wrong KindInvalid,
-// and naming another creator than oneself KindForbidden.
+// and what no user may have done in this way KindForbidden.
 func parseOperation(raw json.RawMessage, t target, ttlMs *int64, user protocol.UserID) (operation, error) {
 	var plain opPlain
 	if err := protocol.UnmarshalObject(raw, &plain); err != nil {
@@ -80,7 +40,11 @@ func parseOperation(raw json.RawMessage, t target, ttlMs *int64, user protocol.U
 	if plain.Kind == "" {
 		return op, protocol.Errorf(protocol.KindInvalid, "op.kind is missing")
 	}
-	if _, known := protocol.OperationCapability[op.Kind]; !known {
+	form, known := opForms[op.Kind]
+	switch {
+	case op.Kind == protocol.OpGrantRevoke:
+		return op, protocol.Errorf(protocol.KindForbidden, "%s is made by the control plane alone: see DELETE /grants/{id}", op.Kind)
+	case !known:
 		return op, protocol.Errorf(protocol.KindUnsupported, "unknown operation %q", op.Kind)
 	}
 	if ttlMs != nil {
@@ -93,89 +57,185 @@ func parseOperation(raw json.RawMessage, t target, ttlMs *int64, user protocol.U
 	if op.Target, err = t.resolve(); err != nil {
 		return op, err
 	}
-	if err := checkTarget(op.Kind, op.Target); err != nil {
+	if err := checkTarget(op.Kind, form.target, op.Target); err != nil {
 		return op, err
 	}
-	op.Needs = []protocol.Capability{protocol.OperationCapability[op.Kind]}
-	op.Op, err = canonicalOp(op.Kind, raw, user)
-	if err == nil && records(op) {
-		op.Needs = append(op.Needs, protocol.CapRecord)
+	var more []protocol.Capability
+	if op.Op, more, err = form.canonical(raw, user); err != nil {
+		return op, err
 	}
-	return op, err
+	op.Needs = append([]protocol.Capability{protocol.OperationCapability[op.Kind]}, more...)
+	return op, nil
 }
 
-// records reports whether op makes a terminal that is recorded, which takes
-// more than making one.
-func records(op operation) bool {
-	var create opCreate
-	return op.Kind == protocol.OpPTYCreate && json.Unmarshal(op.Op, &create) == nil && create.Record
+// A canonicalFunc decodes an op strictly and encodes it anew, so that what is
+// signed is exactly what was checked. It returns the capabilities that the op's
+// members need beyond the one of its kind.
+type canonicalFunc func(raw json.RawMessage, user protocol.UserID) (json.RawMessage, []protocol.Capability, error)
+
+// opForms holds every operation that users may have done.
+var opForms = map[string]struct {
+	target    targetForm
+	canonical canonicalFunc
+}{
+	protocol.OpSessionCreate: {targetSandbox, canonical(checkPlain)},
+	protocol.OpSessionDelete: {targetSession, canonical(checkPlain)},
+	protocol.OpPTYCreate:     {targetNewPTY, canonical(checkCreate)},
+	protocol.OpPTYClose:      {targetPTY, canonical(checkPlain)},
+	protocol.OpPTYSignal:     {targetPTY, canonical(checkSignal)},
+	protocol.OpPTYResize:     {targetPTY, canonical(checkResize)},
+	protocol.OpRecordStart:   {targetPTY, canonical(checkPlain)},
+	protocol.OpRecordStop:    {targetPTY, canonical(checkPlain)},
+	protocol.OpAgentStart:    {targetPTY, canonical(checkStart)},
+	protocol.OpAgentPause:    {targetPTY, canonical(checkPlain)},
+	protocol.OpAgentResume:   {targetPTY, canonical(checkPlain)},
+	protocol.OpAgentStop:     {targetPTY, canonical(checkPlain)},
+	protocol.OpCDPSend:       {targetExtension, canonical(checkCDP)},
 }
 
-// checkTarget reports an id that the operation needs and lacks, or has and
-// must not.
-func checkTarget(kind string, t protocol.CommandTarget) error {
-	if kind == protocol.OpSessionCreate {
-		if t.SandboxID == "" || t.SessionID != "" || t.PTYID != "" {
-			return protocol.Errorf(protocol.KindInvalid, "%s wants target.sandboxId alone: the control plane makes session ids", kind)
+// canonical makes the function of one form of op from what checks it.
+func canonical[T any](check func(op *T, user protocol.UserID) ([]protocol.Capability, error)) canonicalFunc {
+	known := memberNames(reflect.TypeFor[T]())
+	return func(raw json.RawMessage, user protocol.UserID) (json.RawMessage, []protocol.Capability, error) {
+		var op T
+		if err := protocol.UnmarshalStrict(raw, &op); err != nil {
+			return nil, nil, protocol.Errorf(protocol.KindInvalid, "op: %v", err)
 		}
-		return nil
+		// encoding/json takes "Signal" for "signal", and an executor may not.
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &members); err != nil {
+			return nil, nil, protocol.Errorf(protocol.KindInvalid, "op: %v", err)
+		}
+		for name := range members {
+			if !slices.Contains(known, name) {
+				return nil, nil, protocol.Errorf(protocol.KindInvalid, "op: unknown field %q", name)
+			}
+		}
+		more, err := check(&op, user)
+		if err != nil {
+			return nil, nil, err
+		}
+		data, err := json.Marshal(op)
+		return data, more, err
 	}
-	needsPTY := false
-	switch kind {
-	case protocol.OpPTYClose, protocol.OpPTYSignal, protocol.OpRecordStart, protocol.OpRecordStop:
-		needsPTY = true
-	}
-	switch {
-	case t.SessionID == "":
-		return protocol.Errorf(protocol.KindInvalid, "%s wants target.sessionId", kind)
-	case needsPTY && t.PTYID == "":
-		return protocol.Errorf(protocol.KindInvalid, "%s wants target.ptyId", kind)
-	case kind == protocol.OpSessionDelete && t.PTYID != "":
-		return protocol.Errorf(protocol.KindInvalid, "%s takes no target.ptyId", kind)
-	}
-	return nil
 }
 
-// canonicalOp decodes the op strictly and encodes it anew, so that what is
-// signed is exactly what was checked.
-func canonicalOp(kind string, raw json.RawMessage, user protocol.UserID) (json.RawMessage, error) {
-	var err error
-	switch kind {
-	case protocol.OpPTYCreate:
-		var op opCreate
-		if err = strictOp(raw, &op); err != nil {
-			return nil, err
+// memberNames returns the names of a struct's members in JSON.
+func memberNames(t reflect.Type) (names []string) {
+	for field := range t.Fields() {
+		if field.Anonymous {
+			names = append(names, memberNames(field.Type)...)
+			continue
 		}
-		if op.CreatorID != "" && op.CreatorID != user {
-			return nil, protocol.Errorf(protocol.KindForbidden, "op.creatorId can only be yourself")
-		}
-		if op.Cols < 0 || op.Rows < 0 || op.Cols > maxUint16 || op.Rows > maxUint16 {
-			return nil, protocol.Errorf(protocol.KindInvalid, "op.cols and op.rows must be from 0 (default) to %d", maxUint16)
-		}
-		op.CreatorID = user
-		return json.Marshal(op)
-	case protocol.OpPTYSignal:
-		var op opSignal
-		if err = strictOp(raw, &op); err != nil {
-			return nil, err
-		}
-		if op.Signal == "" {
-			return nil, protocol.Errorf(protocol.KindInvalid, "op.signal is missing")
-		}
-		return json.Marshal(op)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		names = append(names, name)
 	}
-	var op opPlain
-	if err = strictOp(raw, &op); err != nil {
-		return nil, err
+	return names
+}
+
+type opPlain struct {
+	Kind string `json:"kind"`
+}
+
+func checkPlain(*opPlain, protocol.UserID) ([]protocol.Capability, error) { return nil, nil }
+
+type opCreate struct {
+	Kind string `json:"kind"`
+	protocol.PTYCreate
+}
+
+func checkCreate(op *opCreate, user protocol.UserID) ([]protocol.Capability, error) {
+	if op.CreatorID != "" && op.CreatorID != user {
+		return nil, protocol.Errorf(protocol.KindForbidden, "op.creatorId can only be yourself")
 	}
-	return json.Marshal(op)
+	if op.Cols < 0 || op.Rows < 0 || op.Cols > maxUint16 || op.Rows > maxUint16 {
+		return nil, protocol.Errorf(protocol.KindInvalid, "op.cols and op.rows must be from 0 (default) to %d", maxUint16)
+	}
+	op.CreatorID = user
+	if op.Record {
+		return []protocol.Capability{protocol.CapRecord}, nil
+	}
+	return nil, nil
 }
 
 const maxUint16 = 1<<16 - 1
 
-func strictOp(raw json.RawMessage, v any) error {
-	if err := protocol.UnmarshalStrict(raw, v); err != nil {
-		return protocol.Errorf(protocol.KindInvalid, "op: %v", err)
+type opSignal struct {
+	Kind string `json:"kind"`
+	protocol.PTYSignal
+}
+
+func checkSignal(op *opSignal, _ protocol.UserID) ([]protocol.Capability, error) {
+	if op.Signal == "" {
+		return nil, protocol.Errorf(protocol.KindInvalid, "op.signal is missing")
 	}
-	return nil
+	return nil, nil
+}
+
+type opResize struct {
+	Kind string `json:"kind"`
+	protocol.PTYResize
+}
+
+func checkResize(op *opResize, _ protocol.UserID) ([]protocol.Capability, error) {
+	if op.Cols < protocol.MinCols || op.Cols > protocol.MaxCols || op.Rows < protocol.MinRows || op.Rows > protocol.MaxRows {
+		return nil, protocol.Errorf(protocol.KindInvalid, "op.cols must be from %d to %d, op.rows from %d to %d",
+			protocol.MinCols, protocol.MaxCols, protocol.MinRows, protocol.MaxRows)
+	}
+	return nil, nil
+}
+
+type opStart struct {
+	Kind string `json:"kind"`
+	protocol.AgentStart
+}
+
+// checkStart: whoever says what is run has a shell.
+func checkStart(op *opStart, _ protocol.UserID) ([]protocol.Capability, error) {
+	if op.Name == "" && op.Command == "" {
+		return nil, protocol.Errorf(protocol.KindInvalid, "op.name or op.command is missing")
+	}
+	if len(op.Name) > protocol.MaxAgentNameBytes {
+		return nil, protocol.Errorf(protocol.KindInvalid, "op.name is longer than %d bytes", protocol.MaxAgentNameBytes)
+	}
+	if op.Command != "" || len(op.Args) > 0 {
+		return []protocol.Capability{protocol.CapShell}, nil
+	}
+	return nil, nil
+}
+
+type opCDP struct {
+	Kind string `json:"kind"`
+	protocol.CDPSend
+}
+
+// checkCDP wants a method of the debugger's protocol, "Domain.method", and an
+// object of parameters.
+func checkCDP(op *opCDP, _ protocol.UserID) ([]protocol.Capability, error) {
+	if !validCDPMethod(op.Method) {
+		return nil, protocol.Errorf(protocol.KindInvalid, "op.method must have the form Domain.method")
+	}
+	if op.Params == nil {
+		return nil, nil
+	}
+	if err := protocol.UnmarshalObject(op.Params, &map[string]json.RawMessage{}); err != nil {
+		return nil, protocol.Errorf(protocol.KindInvalid, "op.params must be an object")
+	}
+	return nil, nil
+}
+
+const maxCDPMethod = 128
+
+func validCDPMethod(method string) bool {
+	dots := 0
+	for i := range len(method) {
+		switch c := method[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9' && i > 0:
+		case c == '.' && i > 0 && i < len(method)-1:
+			dots++
+		default:
+			return false
+		}
+	}
+	return dots == 1 && len(method) <= maxCDPMethod
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -77,6 +78,7 @@ func (s *Server) putRelay(w http.ResponseWriter, r *http.Request) error {
 	}, seen); err != nil {
 		return err
 	}
+	s.spread.renew(id)
 	others, err := s.otherRelays(r.Context(), id, now)
 	if err != nil {
 		return err
@@ -141,15 +143,20 @@ const (
 )
 
 // dispatch offers a command to one relay after another until one of them
-// answers. Offering it twice is safe: the sandbox runs a command id once.
+// answers. Offering it twice is safe: the sandbox runs a command id once. What
+// a relay says in the sandbox's name counts only with the sandbox's signature.
 func (s *Server) dispatch(ctx context.Context, relays []store.Relay, env protocol.CommandEnvelope) (store.Outcome, error) {
 	body, err := json.Marshal(env)
 	if err != nil {
 		return store.Outcome{}, err
 	}
+	executor, err := s.executorOf(ctx, env.Target.SandboxID)
+	if err != nil {
+		return store.Outcome{}, err
+	}
 	delivered := false
 	for _, relay := range relays {
-		outcome, d := s.offer(ctx, relay, env.CommandID, body)
+		outcome, d := s.offer(ctx, relay, executor, env.CommandID, body)
 		switch d {
 		case answered, refused:
 			return outcome, nil
@@ -165,8 +172,25 @@ func (s *Server) dispatch(ctx context.Context, relays []store.Relay, env protoco
 	return store.Outcome{Status: store.StatusUndelivered, Error: &e}, nil
 }
 
+// An executor is the sandbox that runs a command.
+type executor struct {
+	sandbox protocol.SandboxID // empty: another kind of executor
+	jwk     []byte             // device key; empty: it isn't known
+}
+
+func (s *Server) executorOf(ctx context.Context, id protocol.SandboxID) (executor, error) {
+	if id == "" {
+		return executor{}, nil
+	}
+	sandbox, err := s.store.Sandbox(ctx, id)
+	if err != nil && protocol.KindOf(err) != protocol.KindNotFound {
+		return executor{}, err
+	}
+	return executor{id, sandbox.DeviceJWK}, nil
+}
+
 // offer posts a command to one relay and waits for its outcome.
-func (s *Server) offer(ctx context.Context, relay store.Relay, id protocol.CommandID, body []byte) (store.Outcome, delivery) {
+func (s *Server) offer(ctx context.Context, relay store.Relay, exec executor, id protocol.CommandID, body []byte) (store.Outcome, delivery) {
 	log := s.logger.With("command", id, "relay", relay.ID)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, relay.URL+"/control/commands?wait=1", bytes.NewReader(body))
 	if err != nil {
@@ -189,7 +213,7 @@ func (s *Server) offer(ctx context.Context, relay store.Relay, id protocol.Comma
 		return store.Outcome{}, lost
 	}
 	if outcome, ok := outcomeOf(data, id); ok {
-		return outcome, answered
+		return s.confirm(log, exec, outcome, data, res.Header.Get(protocol.SignatureHeader))
 	}
 	log.Info("relay didn't run the command", "status", res.StatusCode)
 	switch res.StatusCode {
@@ -199,6 +223,21 @@ func (s *Server) offer(ctx context.Context, relay store.Relay, id protocol.Comma
 		return store.Outcome{}, lost
 	}
 	return refusal(data), refused
+}
+
+// confirm returns the outcome in a callback if it is the executor's: without a
+// valid signature a relay may have made it up, and nothing is known.
+func (s *Server) confirm(log *slog.Logger, exec executor, outcome store.Outcome, callback []byte, signature string) (store.Outcome, delivery) {
+	outcome.Callback = callback
+	if len(exec.jwk) == 0 {
+		return outcome, answered
+	}
+	var err error
+	if outcome.Signature, err = checkExecutor(exec.sandbox, exec.jwk, callback, signature); err != nil {
+		log.Warn("relay's answer is not the sandbox's", "error", err)
+		return store.Outcome{}, lost
+	}
+	return outcome, answered
 }
 
 // outcomeOf reads the callback of command id.

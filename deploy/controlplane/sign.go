@@ -21,7 +21,8 @@ type order struct {
 	requestHash []byte
 	grant       protocol.GrantID // empty: asked for with the user's own token
 	origin      string           // public, where the executor calls back
-	newSession  string           // session.create: the dashboard of the session
+	dashboard   string
+	newSession  string // session.create: the dashboard of the session
 }
 
 // hashOf identifies what a caller asked for, before anything is filled in.
@@ -38,8 +39,10 @@ func (s *Server) authorize(ctx context.Context, user protocol.UserID, op *operat
 	var session store.Session
 	var err error
 	if op.Kind == protocol.OpSessionCreate {
-		session.Sandbox = op.Target.SandboxID
-		session.Dashboard, session.Role, err = s.store.Dashboard(ctx, user, session.Sandbox)
+		d, as, e := s.store.DashboardOf(ctx, user, op.Target.SandboxID)
+		session, err = store.Session{
+			Dashboard: d.ID, Sandbox: d.Sandbox, Role: as.Role, MemberCapabilities: as.Capabilities,
+		}, e
 	} else {
 		session, err = s.store.Session(ctx, user, op.Target.SessionID)
 	}
@@ -50,8 +53,12 @@ func (s *Server) authorize(ctx context.Context, user protocol.UserID, op *operat
 		return session, protocol.Errorf(protocol.KindNotFound, "no such session in that sandbox")
 	}
 	op.Target.SandboxID = session.Sandbox
+	if op.audience() == jws.AudienceExtension {
+		op.Target.SandboxID = "" // a relay takes a command that names one for the sandbox's
+	}
+	caps := capabilitiesOf(session.Role, session.MemberCapabilities)
 	for _, c := range op.Needs {
-		if !slices.Contains(capabilitiesOf(session.Role), c) {
+		if !slices.Contains(caps, c) {
 			return session, protocol.Errorf(protocol.KindForbidden, "you don't have the capability %q here", string(c))
 		}
 	}
@@ -61,12 +68,18 @@ func (s *Server) authorize(ctx context.Context, user protocol.UserID, op *operat
 // sign makes and stores the command of o. When the user's key stands for a
 // command already, it is that one: of several that are made at once, the store
 // keeps the first.
+//
+// The outcome comes back to o.origin, the public origin that a relay has
+// registered with its credential: nobody else can name where it goes.
 func (s *Server) sign(ctx context.Context, o order) (store.Command, error) {
+	if o.user == protocol.AgentHolder {
+		return store.Command{}, protocol.Errorf(protocol.KindForbidden, "%s is no user's id", o.user)
+	}
 	if o.newSession != "" {
 		o.Target.SessionID = protocol.NewSessionID()
 	}
 	c := jws.Command{
-		Audience:  jws.AudienceAgent,
+		Audience:  o.audience(),
 		CommandID: protocol.NewCommandID(),
 		TraceID:   protocol.NewTraceID(),
 		IssuedAt:  s.now().UnixMilli(),
@@ -77,19 +90,20 @@ func (s *Server) sign(ctx context.Context, o order) (store.Command, error) {
 		GrantID:   o.grant,
 		UserID:    o.user,
 	}
-	token, err := s.signer.SignCommand(c)
+	token, err := s.keys.Signer().SignCommand(c)
 	if err != nil {
 		return store.Command{}, err
 	}
 	cmd, err := s.store.AddCommand(ctx, store.Command{
 		User: o.user, Key: o.key, RequestHash: o.requestHash, Kind: o.Kind, Grant: o.grant,
-		NewSession: o.newSession,
+		NewSession: o.newSession, CallbackToken: c.Reply.CallbackToken,
 		Envelope: protocol.CommandEnvelope{
 			Type: protocol.EnvelopeType, CommandID: c.CommandID, TraceID: c.TraceID,
 			IssuedAt: c.IssuedAt, TTLMs: c.TTLMs, Target: c.Target, JWS: token,
 		},
 	})
 	if err == nil && cmd.Envelope.CommandID == c.CommandID {
+		s.usage.count(o.dashboard, o.user, store.UsageCommands)
 		s.logger.Info("command signed", "command", c.CommandID, "trace", c.TraceID, "kind", o.Kind,
 			"user", o.user, "session", o.Target.SessionID, "grant", o.grant)
 	}
@@ -124,7 +138,10 @@ func (s *Server) postSign(w http.ResponseWriter, r *http.Request) error {
 	if err := checkKey(req.IdempotencyKey); err != nil {
 		return err
 	}
-	grant, err := s.keys.Grant(r.Context(), req.Grant)
+	if err := s.list.refresh(r.Context()); err != nil {
+		return err
+	}
+	grant, err := s.keys.Keys().Grant(r.Context(), req.Grant)
 	if err != nil {
 		if protocol.KindOf(err).Status() == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="`+realmGrant+`", error="invalid_token"`)
@@ -178,6 +195,7 @@ func (s *Server) orderUnder(ctx context.Context, grant *jws.Grant, req signReque
 	}
 	return order{
 		operation: op, user: grant.Subject, key: req.IdempotencyKey, requestHash: hash, grant: grant.ID,
+		dashboard: session.Dashboard,
 	}, nil
 }
 

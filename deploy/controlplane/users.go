@@ -3,27 +3,12 @@ package controlplane
 import (
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
-
-// capabilitiesOf returns what a role allows, in the order of
-// [protocol.Capabilities].
-func capabilitiesOf(role store.Role) []protocol.Capability {
-	switch role {
-	case store.RoleOwner:
-		return slices.Clone(protocol.Capabilities)
-	case store.RoleController:
-		return []protocol.Capability{protocol.CapView, protocol.CapControl}
-	case store.RoleViewer:
-		return []protocol.Capability{protocol.CapView}
-	}
-	return nil
-}
 
 type meAnswer struct {
 	User     meUser      `json:"user"`
@@ -45,7 +30,7 @@ type meSession struct {
 
 // getMe tells a user who they are and which sessions they can reach.
 func (s *Server) getMe(w http.ResponseWriter, r *http.Request) error {
-	user, err := authenticate(w, r, realmUser, s.store.UserByToken)
+	user, err := s.asUser(w, r)
 	if err != nil {
 		return err
 	}
@@ -56,7 +41,7 @@ func (s *Server) getMe(w http.ResponseWriter, r *http.Request) error {
 	answer := meAnswer{User: meUser{user.ID, user.Name}, Sessions: []meSession{}, revised: s.stamp()}
 	for _, session := range sessions {
 		answer.Sessions = append(answer.Sessions, meSession{
-			session.ID, session.Dashboard, session.Sandbox, capabilitiesOf(session.Role),
+			session.ID, session.Dashboard, session.Sandbox, capabilitiesOf(session.Role, session.MemberCapabilities),
 		})
 	}
 	return s.write(w, http.StatusOK, answer)
@@ -112,7 +97,7 @@ type grantAnswer struct {
 
 // postGrant hands a user a grant for one of their sessions.
 func (s *Server) postGrant(w http.ResponseWriter, r *http.Request) error {
-	user, err := authenticate(w, r, realmUser, s.store.UserByToken)
+	user, err := s.asUser(w, r)
 	if err != nil {
 		return err
 	}
@@ -127,7 +112,7 @@ func (s *Server) postGrant(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	caps, err := req.narrow(capabilitiesOf(session.Role))
+	caps, err := req.narrow(capabilitiesOf(session.Role, session.MemberCapabilities))
 	if err != nil {
 		return err
 	}
@@ -143,27 +128,18 @@ func (s *Server) postGrant(w http.ResponseWriter, r *http.Request) error {
 	if req.PTYID != "" {
 		g.PTYs = []string{string(req.PTYID)}
 	}
-	token, err := s.signer.SignGrant(g)
+	token, err := s.keys.Signer().SignGrant(g)
 	if err != nil {
 		return err
 	}
 	if err := s.store.AddGrant(r.Context(), store.Grant{
 		ID: g.ID, User: user.ID, Session: session.ID, PTY: req.PTYID,
 		Capabilities: joinCapabilities(caps), IssuedAt: now, ExpiresAt: expires,
+		Role: session.Role, MemberCapabilities: session.MemberCapabilities,
 	}); err != nil {
 		return err
 	}
+	s.usage.count(session.Dashboard, user.ID, store.UsageGrants)
 	s.logger.Info("grant issued", "grant", g.ID, "user", user.ID, "session", session.ID)
 	return s.write(w, http.StatusOK, grantAnswer{token, expires, s.stamp()})
-}
-
-func joinCapabilities(caps []protocol.Capability) string {
-	var b strings.Builder
-	for i, c := range caps {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString(string(c))
-	}
-	return b.String()
 }

@@ -60,7 +60,8 @@ func (c *Command) Strings(p *[]string, name, usage string) {
 // Secret declares a secret. Its value never stands on a command line or in a
 // configuration file: --NAME-file (FAIRLEAD_NAME_FILE, key NAME-file) names the
 // file that holds it, or the variable FAIRLEAD_NAME is the value. The end of
-// line after it doesn't belong to it.
+// line after it doesn't belong to it. Where a value is secret only sometimes, a
+// String flag NAME for the same variable may stand before it.
 func (c *Command) Secret(p *string, name, usage string) {
 	s := &secret{name: name, value: p}
 	c.cobra.Flags().StringVar(&s.path, name+"-file", "", "`file` that holds "+usage)
@@ -97,6 +98,15 @@ func (c *Command) resolve(s *setting, file *configFile) error {
 			return nil
 		}
 		return s.secret.read()
+	}
+	if s.secret != nil {
+		switch plain := c.cobra.Flags().Lookup(s.secret.name); {
+		case plain == nil || !plain.Changed:
+		case flag.Changed:
+			return fmt.Errorf("both --%s and --%s are set", s.secret.name, s.name)
+		default:
+			return nil
+		}
 	}
 	if flag.Changed {
 		return fromFile()

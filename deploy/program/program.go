@@ -36,7 +36,7 @@ type Env struct {
 type RunFunc func(ctx context.Context, env *Env) error
 
 // Main runs the program name with the process's arguments and exits: with 0, or
-// with 1 after one line "name: error: …" (and, where one is known, a second
+// with 1 (see [WithStatus]) after one line "name: error: …" (and, where one is known, a second
 // line "name: hint: …") on stderr. build declares flags and subcommands.
 func Main(name, short string, build func(*Command)) {
 	os.Exit(Execute(context.Background(), System{
@@ -63,6 +63,9 @@ func Execute(ctx context.Context, sys System, name, short string, build func(*Co
 		return 0
 	}
 	printError(sys.Stderr, name, err)
+	if s, ok := errors.AsType[*statusError](err); ok {
+		return s.status
+	}
 	return 1
 }
 
@@ -109,6 +112,8 @@ type Command struct {
 	cobra    *cobra.Command
 	settings []*setting
 	required []string
+
+	arguments []argument
 }
 
 func (f *front) command(name, short string) *Command {

@@ -38,6 +38,29 @@ func buildDemo(c *Command) {
 			})
 		})
 	})
+	c.Sub("copy", "Copy a file", func(c *Command) {
+		var from, to string
+		c.Arg(&from, "FROM")
+		c.Arg(&to, "TO")
+		c.Run(func(_ context.Context, env *Env) error {
+			_, err := fmt.Fprintln(env.Stdout, from, "to", to)
+			return err
+		})
+	})
+	c.Sub("open", "Open a database", func(c *Command) {
+		var database string
+		c.String(&database, "database", "", "its URL")
+		c.Secret(&database, "database", "its URL")
+		c.Run(func(_ context.Context, env *Env) error {
+			_, err := fmt.Fprintln(env.Stdout, database)
+			return err
+		})
+	})
+	c.Sub("lose", "Fail with a status", func(c *Command) {
+		c.Run(func(context.Context, *Env) error {
+			return fmt.Errorf("wrapped: %w", WithStatus(errors.New("lost"), 3))
+		})
+	})
 	c.Sub("fail", "Fail", func(c *Command) {
 		c.Run(func(context.Context, *Env) error {
 			return Hint(errors.New("first\nsecond \x1b[31m"), "try again")
@@ -205,5 +228,51 @@ func TestLogging(t *testing.T) {
 func TestHintIsKeptInTheChain(t *testing.T) {
 	if err := Hint(os.ErrNotExist, "make it"); !errors.Is(err, os.ErrNotExist) {
 		t.Error("the hinted error lost its cause")
+	}
+}
+
+func TestArguments(t *testing.T) {
+	for _, tt := range []struct {
+		args           []string
+		status         int
+		stdout, stderr string
+	}{
+		{[]string{"copy", "a", "b"}, 0, "a to b\n", ""},
+		{[]string{"copy", "a"}, 1, "", "demo: error: TO is missing\ndemo: hint: --help shows what the command takes\n"},
+		{[]string{"copy", "a", "b", "c"}, 1, "", "demo: error: unexpected argument \"c\"\n"},
+		{[]string{"copy", "", "b"}, 1, "", "demo: error: FROM is missing\ndemo: hint: --help shows what the command takes\n"},
+		{[]string{"lose"}, 3, "", "demo: error: wrapped: lost\n"},
+	} {
+		status, stdout, stderr := demo(t.Context(), nil, tt.args...)
+		if status != tt.status || stdout != tt.stdout || stderr != tt.stderr {
+			t.Errorf("%q: %d %q %q, want %d %q %q", tt.args, status, stdout, stderr, tt.status, tt.stdout, tt.stderr)
+		}
+	}
+}
+
+// TestSometimesSecret: a value that may stand on the command line or in a file.
+func TestSometimesSecret(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "url")
+	if err := os.WriteFile(file, []byte("from-file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	variable := map[string]string{"FAIRLEAD_DATABASE": "from-env"}
+	for _, tt := range []struct {
+		env            map[string]string
+		args           []string
+		stdout, stderr string
+	}{
+		{nil, nil, "\n", ""},
+		{nil, []string{"--database", "plain"}, "plain\n", ""},
+		{nil, []string{"--database-file", file}, "from-file\n", ""},
+		{variable, nil, "from-env\n", ""},
+		{variable, []string{"--database", "plain"}, "plain\n", ""},
+		{variable, []string{"--database-file", file}, "from-file\n", ""},
+		{nil, []string{"--database", "plain", "--database-file", file}, "", "demo: error: both --database and --database-file are set\n"},
+	} {
+		_, stdout, stderr := demo(t.Context(), tt.env, append([]string{"open"}, tt.args...)...)
+		if stdout != tt.stdout || stderr != tt.stderr {
+			t.Errorf("%v %q: %q %q, want %q %q", tt.env, tt.args, stdout, stderr, tt.stdout, tt.stderr)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-// Command controlplane runs fairlead's control plane and enrols sandboxes.
+// Command controlplane runs fairlead's control plane and works on its state.
 package main
 
 import "github.com/fairlead/fairlead/deploy/program"
@@ -7,9 +7,15 @@ func main() {
 	program.Main("controlplane", "Say who may do what, and sign it", func(c *program.Command) {
 		serve(c)
 		c.Sub("serve", "Run the control plane (what happens without a subcommand)", serve)
+		c.Sub("user", "Add, list and remove users, make tokens", users)
+		c.Sub("dashboard", "Add, list and remove dashboards and their members", dashboards)
+		c.Sub("session", "List sessions", sessions)
+		c.Sub("command", "List and show commands, send one", commands)
 		c.Sub("enrol", "Certify a sandbox's key and write its enrolment", enrol)
-		c.Sub("keys", "Look at the signing keys", func(c *program.Command) {
-			c.Sub("list", "List the signing keys, the one that signs last", listKeys)
-		})
+		c.Sub("invite", "Let a sandbox enrol by itself, once", invite)
+		c.Sub("sandbox", "List and revoke sandboxes", sandboxes)
+		c.Sub("keys", "List, rotate and revoke the signing keys", keys)
+		c.Sub("grant", "List and revoke grants", grants)
+		c.Sub("audit", "Verify the audit logs of sandboxes", audits)
 	})
 }

@@ -4,6 +4,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,8 +19,19 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"controlplane": main})
 }
 
+// copyAuditLog copies the log that the format's own tests have.
+func copyAuditLog(env *testscript.Env) error {
+	const name = "audit-0000000000000001.jsonl"
+	log, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "protocol", "audit", "testdata", name))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(env.WorkDir, name), log, 0o600)
+}
+
 // TestScripts runs the program; $BUSY is an address that is taken, device.jwk
-// and other.jwk are the public keys of two sandboxes.
+// and other.jwk are the public keys of two sandboxes, and there is an audit log
+// of ten records.
 func TestScripts(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -27,6 +41,8 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"relay":  fakeRelay,
+			"status": exitStatus,
 			// waitfile waits until a file exists.
 			"waitfile": func(ts *testscript.TestScript, _ bool, args []string) {
 				deadline := time.Now().Add(10 * time.Second)
@@ -39,9 +55,26 @@ func TestScripts(t *testing.T) {
 					}
 				}
 			},
+			// kid sets a variable to the first kid of a list of keys.
+			"kid": func(ts *testscript.TestScript, _ bool, args []string) {
+				_, after, _ := strings.Cut(ts.ReadFile(args[1]), `"kid": "`)
+				kid, _, _ := strings.Cut(after, `"`)
+				ts.Setenv(args[0], kid)
+			},
+			// dropline copies a file without one line.
+			"dropline": func(ts *testscript.TestScript, _ bool, args []string) {
+				lines := strings.SplitAfter(ts.ReadFile(args[1]), "\n")
+				n, err := strconv.Atoi(args[0])
+				ts.Check(err)
+				text := strings.Join(slices.Delete(lines, n-1, n), "")
+				ts.Check(os.WriteFile(ts.MkAbs(args[2]), []byte(text), 0o600))
+			},
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("BUSY", busy.Addr().String())
+			if err := copyAuditLog(env); err != nil {
+				return err
+			}
 			for _, name := range []string{"device.jwk", "other.jwk"} {
 				key, err := jws.GenerateDeviceKey()
 				if err != nil {

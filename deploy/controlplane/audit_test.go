@@ -1,0 +1,190 @@
+package controlplane
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/audit"
+)
+
+// auditLog writes a log of n commands, with a head after every third and at the
+// end, and returns its lines and the newest head with its signature.
+func (b *testSandbox) auditLog(t *testing.T, n int) (lines [][]byte, head protocol.AuditHead, signature []byte) {
+	t.Helper()
+	key, err := audit.ParseKey(b.device.PublicJWK())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Unix(1000, 0)
+	var chain audit.Chain
+	log := chain.Append(nil, audit.Record{At: at.UnixMilli(), Opened: &audit.Opened{
+		Format: audit.Format, Sandbox: b.id, Device: key.Thumbprint(), Key: key,
+	}})
+	for i := range n {
+		log = chain.Append(log, audit.Record{At: at.UnixMilli(), Command: &audit.Command{
+			ID: protocol.CommandID(fmt.Sprintf("cmd_%d", i)), Trace: "tr_1", Op: "pty.create", Status: "ok",
+		}})
+		if i%3 == 2 || i == n-1 {
+			if log, head, signature, err = chain.AppendHead(log, b.id, at, b.device.Sign); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for line := range bytes.Lines(log) {
+		lines = append(lines, line)
+	}
+	return lines, head, signature
+}
+
+func TestAuditHead(t *testing.T) {
+	p := newPlane(t)
+	srv := p.agentListener()
+	b, other := p.enrolled(srv, "sb_1"), p.enrolled(srv, "sb_2")
+	a := connect(t, srv)
+	_, old, oldSignature := b.auditLog(t, 3)
+	_, head, signature := b.auditLog(t, 9)
+	forked := head
+	forked.Hash = old.Hash
+	request := func(b *testSandbox, head protocol.AuditHead, signature []byte) protocol.AuditHeadRequest {
+		return protocol.AuditHeadRequest{Certificate: b.certificate, Head: head, Signature: signature}
+	}
+	upper := head
+	upper.Hash = strings.ToUpper(head.Hash)
+	for _, tt := range []struct {
+		name   string
+		req    protocol.AuditHeadRequest
+		status int
+	}{
+		{"the first", request(b, old, oldSignature), http.StatusNoContent},
+		{"a later one", request(b, head, signature), http.StatusNoContent},
+		{"the same again", request(b, head, signature), http.StatusNoContent},
+		{"an older one", request(b, old, oldSignature), http.StatusConflict},
+		{"another hash", request(b, forked, b.sign(t, protocol.AuditTranscript("sb_1", forked.Sequence, forked.Hash))), http.StatusConflict},
+		{"signature of another record", request(b, head, oldSignature), http.StatusUnauthorized},
+		{"another sandbox's certificate", request(other, head, signature), http.StatusForbidden},
+		{"no certificate", protocol.AuditHeadRequest{Head: head, Signature: signature}, http.StatusUnauthorized},
+		{"another spelling", request(b, upper, signature), http.StatusBadRequest},
+		{"sequence 0", request(b, protocol.AuditHead{SandboxID: "sb_1", Hash: head.Hash}, signature), http.StatusBadRequest},
+	} {
+		if status, answer := a.post("/audit/head", tt.req); status != tt.status {
+			t.Errorf("%s: %d %s, want %d", tt.name, status, answer, tt.status)
+		}
+	}
+	kept, err := p.server.store.AuditHead(t.Context(), "sb_1")
+	if err != nil || kept.Hash != head.Hash || kept.Sequence != head.Sequence {
+		t.Errorf("kept %+v, %v", kept, err)
+	}
+}
+
+// auditFiles writes a head and the device key into dir.
+func (b *testSandbox) auditFiles(t *testing.T, dir string, head protocol.AuditHead) (headFile, keyFile string) {
+	t.Helper()
+	data, err := json.Marshal(head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	headFile, keyFile = filepath.Join(dir, "head.json"), filepath.Join(dir, "device.jwk")
+	writeFile(t, headFile, data, 0o600)
+	writeFile(t, keyFile, b.device.PublicJWK(), 0o600)
+	return headFile, keyFile
+}
+
+func TestVerifyAudit(t *testing.T) {
+	p := newPlane(t)
+	srv := p.agentListener()
+	b := p.enrolled(srv, "sb_1")
+	lines, head, signature := b.auditLog(t, 9) // records 1 to 13, heads 5, 9 and 13
+	if status, answer := connect(t, srv).post("/audit/head", protocol.AuditHeadRequest{
+		Certificate: b.certificate, Head: head, Signature: signature,
+	}); status != http.StatusNoContent {
+		t.Fatalf("%d %s", status, answer)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, audit.FileName(1))
+	headFile, keyFile := b.auditFiles(t, dir, head)
+	join := func(parts ...[][]byte) []byte {
+		var all []byte
+		for _, part := range parts {
+			all = append(all, bytes.Join(part, nil)...)
+		}
+		return all
+	}
+	changed := bytes.Replace(lines[6], []byte(`"ok"`), []byte(`"error"`), 1)
+	foreign, _, _ := newTestSandbox(t, "sb_1").auditLog(t, 9)
+	for _, tt := range []struct {
+		name     string
+		log      []byte
+		line     int // 0: as it was written
+		sequence uint64
+		nature   audit.Nature
+	}{
+		{"whole", join(lines), 0, 0, ""},
+		{"deleted", join(lines[:6], lines[7:]), 7, 7, audit.Deleted},
+		{"changed", join(lines[:6], [][]byte{changed}, lines[7:]), 7, 7, audit.Changed},
+		{"swapped", join(lines[:6], lines[7:8], lines[6:7], lines[8:]), 7, 7, audit.Reordered},
+		{"repeated", join(lines[:6], lines[4:]), 7, 5, audit.Reordered},
+		{"cut behind a head", join(lines[:9]), 10, 10, audit.CutOff},
+		{"cut elsewhere", join(lines[:8]), 9, 9, audit.CutOff},
+		{"of another device", join(foreign), 1, 1, audit.Foreign},
+		{"empty", nil, 1, 1, audit.CutOff},
+	} {
+		writeFile(t, file, tt.log, 0o600)
+		for against, cfg := range map[string]AuditConfig{
+			"the store": {Files: []string{dir}, StateDir: filepath.Join(p.dir, "state"), Sandbox: "sb_1"},
+			"files":     {Files: []string{file}, Head: headFile, DeviceKey: keyFile},
+		} {
+			report, err := VerifyAudit(t.Context(), cfg)
+			fault, _ := errors.AsType[*audit.Fault](err)
+			if tt.line == 0 {
+				if err != nil || report.Last != 13 {
+					t.Errorf("%s, against %s: %+v, %v", tt.name, against, report, err)
+				}
+				continue
+			}
+			if fault == nil || fault.Sequence != tt.sequence || fault.Nature != tt.nature || report.Line != tt.line ||
+				!strings.HasPrefix(err.Error(), fmt.Sprintf("%s:%d: record %d ", file, tt.line, tt.sequence)) {
+				t.Errorf("%s, against %s: line %d, %v; want line %d, record %d %s", tt.name, against, report.Line, err, tt.line, tt.sequence, tt.nature)
+			}
+		}
+	}
+}
+
+// TestVerifyAuditFiles: lines are counted in the file that they stand in.
+func TestVerifyAuditFiles(t *testing.T) {
+	b := newTestSandbox(t, "sb_1")
+	key, err := audit.ParseKey(b.device.PublicJWK())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	var chain audit.Chain
+	for range 3 {
+		name := audit.FileName(chain.Last() + 1)
+		log := chain.Append(nil, audit.Record{At: 1, Opened: &audit.Opened{
+			Format: audit.Format, Sandbox: b.id, Device: key.Thumbprint(), Key: key,
+		}})
+		log = chain.Append(log, audit.Record{At: 1, Lost: &audit.Lost{Leases: 2}})
+		if log, _, _, err = chain.AppendHead(log, b.id, time.Unix(0, 0), b.device.Sign); err != nil {
+			t.Fatal(err)
+		}
+		if name == audit.FileName(4) {
+			log = bytes.Replace(log, []byte(`"leases":2`), []byte(`"leases":3`), 1)
+		}
+		writeFile(t, filepath.Join(dir, name), log, 0o600)
+	}
+	report, err := VerifyAudit(t.Context(), AuditConfig{Files: []string{dir}})
+	if err == nil || report.Line != 2 || filepath.Base(report.File) != audit.FileName(4) || !strings.Contains(err.Error(), "record 5 ") {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if _, err := VerifyAudit(t.Context(), AuditConfig{Files: []string{t.TempDir()}}); err == nil {
+		t.Error("an empty directory is a log")
+	}
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/controlplane"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/protocol"
+)
+
+func commands(c *program.Command) {
+	c.Sub("list", "List commands, the newest first", listCommands)
+	c.Sub("show", "Show a command and what became of it", showCommand)
+	c.Sub("send", "Have something done in a user's name, and print the outcome", sendCommand)
+}
+
+type commandJSON struct {
+	ID         protocol.CommandID     `json:"id"`
+	Kind       string                 `json:"kind"`
+	Target     protocol.CommandTarget `json:"target"`
+	User       protocol.UserID        `json:"user,omitempty"`
+	Grant      protocol.GrantID       `json:"grant,omitempty"`
+	Trace      protocol.TraceID       `json:"trace"`
+	IssuedAt   time.Time              `json:"issued_at"`
+	TTLMs      int64                  `json:"ttlMs"`
+	Status     string                 `json:"status"`
+	Result     json.RawMessage        `json:"result,omitempty"`
+	Error      *protocol.ErrorBody    `json:"error,omitempty"`
+	FinishedAt *time.Time             `json:"finished_at,omitempty"`
+	Signed     bool                   `json:"signed"` // the outcome, by the executor
+	Callbacks  int64                  `json:"callbacks,omitempty"`
+	Late       int64                  `json:"late,omitempty"`
+}
+
+func newCommandJSON(cmd store.Command) commandJSON {
+	env := cmd.Envelope
+	return commandJSON{
+		ID: env.CommandID, Kind: cmd.Kind, Target: env.Target, User: cmd.User, Grant: cmd.Grant, Trace: env.TraceID,
+		IssuedAt: time.UnixMilli(env.IssuedAt).UTC(), TTLMs: env.TTLMs,
+		Status: cmd.Outcome.Status, Result: cmd.Outcome.Result, Error: cmd.Outcome.Error,
+		FinishedAt: known(cmd.FinishedAt), Signed: len(cmd.Outcome.Signature) > 0,
+		Callbacks: cmd.Callbacks, Late: cmd.Late,
+	}
+}
+
+func listCommands(c *program.Command) {
+	var at place
+	var filter store.CommandFilter
+	var session, user, before string
+	var asJSON bool
+	at.flags(c)
+	c.String(&session, "session", "", "only those of the session with this `id`")
+	c.String(&user, "user", "", "only those of the user with this `id`")
+	c.String(&before, "before", "", "only those older than the command with this `id`")
+	c.Int(&filter.Limit, "limit", store.DefaultLimit, "how many at most")
+	c.Bool(&asJSON, "json", false, jsonUsage)
+	c.Run(func(ctx context.Context, env *program.Env) error {
+		filter.Session, filter.User, filter.Before = protocol.SessionID(session), protocol.UserID(user), protocol.CommandID(before)
+		var found []store.Command
+		if err := at.use(ctx, func(st *store.Store) (err error) {
+			found, err = st.CommandsOf(ctx, filter)
+			return err
+		}); err != nil {
+			return err
+		}
+		list, all := listing{header: "COMMAND\tISSUED\tUSER\tSESSION\tKIND\tSTATUS\tERROR"}, []commandJSON{}
+		for _, cmd := range found {
+			j := newCommandJSON(cmd)
+			reason := "-"
+			if j.Error != nil {
+				reason = j.Error.Name
+			}
+			list.rows = append(list.rows, []string{
+				string(j.ID), stamp(j.IssuedAt), text(j.User), text(j.Target.SessionID), j.Kind, j.Status, reason,
+			})
+			all = append(all, j)
+		}
+		list.json = all
+		return list.print(env.Stdout, asJSON)
+	})
+}
+
+func showCommand(c *program.Command) {
+	var at place
+	var id string
+	var asJSON bool
+	at.flags(c)
+	c.Bool(&asJSON, "json", false, jsonUsage)
+	c.Arg(&id, "COMMAND")
+	c.Run(func(ctx context.Context, env *program.Env) error {
+		var cmd store.Command
+		if err := at.use(ctx, func(st *store.Store) (err error) {
+			cmd, err = st.Command(ctx, protocol.CommandID(id))
+			return err
+		}); err != nil {
+			return err
+		}
+		return printCommand(env.Stdout, newCommandJSON(cmd), asJSON)
+	})
+}
+
+// printCommand prints one command, a line for each thing that is known of it.
+func printCommand(w io.Writer, j commandJSON, asJSON bool) error {
+	list := listing{header: "COMMAND\t" + string(j.ID), json: j}
+	line := func(name, value string) {
+		if value != "" {
+			list.rows = append(list.rows, []string{name, value})
+		}
+	}
+	line("KIND", j.Kind)
+	line("SANDBOX", string(j.Target.SandboxID))
+	line("SESSION", string(j.Target.SessionID))
+	line("TERMINAL", string(j.Target.PTYID))
+	line("EXTENSION", j.Target.ExtensionID)
+	line("USER", string(j.User))
+	line("GRANT", string(j.Grant))
+	line("TRACE", string(j.Trace))
+	line("ISSUED", stamp(j.IssuedAt))
+	line("LIFE", (time.Duration(j.TTLMs) * time.Millisecond).String())
+	line("STATUS", j.Status)
+	if j.FinishedAt != nil {
+		line("FINISHED", stamp(*j.FinishedAt))
+	}
+	line("RESULT", string(j.Result))
+	if j.Error != nil {
+		line("ERROR", strings.TrimPrefix(j.Error.Name+": ", ": ")+j.Error.Message)
+	}
+	if j.Callbacks > 0 {
+		line("CALLBACKS", fmt.Sprintf("%d more, %d late", j.Callbacks, j.Late))
+	}
+	return list.print(w, asJSON)
+}
+
+// The exit statuses of command send beside 0, ok, and 1, not sent.
+const (
+	exitError       = 2
+	exitUnknown     = 3
+	exitUndelivered = 4
+)
+
+func sendCommand(c *program.Command) {
+	var cfg controlplane.SendConfig
+	var at place
+	var user, sandbox, session, pty, op string
+	var asJSON bool
+	at.flags(c)
+	c.Describe(fmt.Sprintf(`Sign a command in a user's name, send it through the relays that are connected,
+and print the outcome. OP is an operation, such as agent.pause, or a JSON object
+with its members: {"kind":"pty.signal","signal":"INT"}. The user can do no more
+in this way than in the console.
+
+Exit status: 0 done, %d an error of whoever executed it, %d the outcome is not
+known, %d no relay took it, 1 anything else.`, exitError, exitUnknown, exitUndelivered))
+	c.String(&user, "user", "", "`id` of the user in whose name it is done")
+	c.String(&session, "session", "", "`id` of the session")
+	c.String(&pty, "pty", "", "`id` of the terminal")
+	c.String(&sandbox, "sandbox", "", "`id` of the sandbox; session.create names nothing else")
+	c.Duration(&cfg.TTL, "ttl", protocol.DefaultCommandTTL, "how long it may take to arrive")
+	c.String(&cfg.Key, "key", "", "idempotency `key`: repeated, the same command is not done twice")
+	c.Bool(&asJSON, "json", false, jsonUsage)
+	c.Arg(&op, "OP")
+	c.Require("state-dir", "user")
+	c.Run(func(ctx context.Context, env *program.Env) error {
+		cfg.StateDir, cfg.Database, cfg.Logger = at.stateDir, at.database, env.Logger
+		cfg.User = protocol.UserID(user)
+		cfg.Target = protocol.CommandTarget{
+			SandboxID: protocol.SandboxID(sandbox), SessionID: protocol.SessionID(session), PTYID: protocol.PTYID(pty),
+		}
+		var err error
+		if cfg.Op, err = operation(op); err != nil {
+			return err
+		}
+		cmd, err := controlplane.Send(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		if err := printCommand(env.Stdout, newCommandJSON(cmd), asJSON); err != nil {
+			return err
+		}
+		return outcomeError(cmd.Outcome)
+	})
+}
+
+// operation reads OP: an object, or the kind of one without further members.
+func operation(op string) (json.RawMessage, error) {
+	if strings.HasPrefix(strings.TrimSpace(op), "{") {
+		return json.RawMessage(op), nil
+	}
+	return json.Marshal(map[string]string{"kind": op})
+}
+
+func outcomeError(o store.Outcome) error {
+	reason := ""
+	if o.Error != nil {
+		reason = ": " + o.Error.Message
+	}
+	switch o.Status {
+	case protocol.StatusOK:
+		return nil
+	case protocol.StatusError:
+		return program.WithStatus(errors.New("the command failed"+reason), exitError)
+	case store.StatusUndelivered:
+		return program.WithStatus(errors.New("the command was not delivered"+reason), exitUndelivered)
+	}
+	return program.WithStatus(errors.New("the outcome is not known"+reason), exitUnknown)
+}

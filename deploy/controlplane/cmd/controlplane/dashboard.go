@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/protocol"
+)
+
+func dashboards(c *program.Command) {
+	c.Sub("add", "Add a dashboard, and print its id", addDashboard)
+	c.Sub("list", "List dashboards", listDashboards)
+	c.Sub("member", "Add, change, list and remove members", members)
+	c.Sub("usage", "Show what was done in a dashboard, by day and user", showUsage)
+	c.Sub("remove", "Remove a dashboard with its items, and end its sessions", removeDashboard)
+}
+
+type dashboardJSON struct {
+	ID        string             `json:"id"`
+	Name      string             `json:"name"`
+	Sandbox   protocol.SandboxID `json:"sandbox,omitempty"`
+	CreatedAt *time.Time         `json:"created_at,omitempty"`
+}
+
+func addDashboard(c *program.Command) {
+	var at place
+	var d store.Dashboard
+	var owner, sandbox string
+	at.flags(c)
+	c.String(&d.ID, "id", "", "its `id`; empty: a new one")
+	c.String(&d.Name, "name", "", "what people call it")
+	c.String(&owner, "owner", "", "`id` of the user to whom it belongs")
+	c.String(&sandbox, "sandbox", "", "`id` of its sandbox; empty: none until one is invited")
+	c.Require("name", "owner")
+	c.Run(func(ctx context.Context, env *program.Env) error {
+		if d.ID == "" {
+			d.ID = "dash_" + strings.ToLower(rand.Text())
+		}
+		d.Sandbox = protocol.SandboxID(sandbox)
+		if err := at.use(ctx, func(st *store.Store) error {
+			return st.AddDashboard(ctx, d, protocol.UserID(owner))
+		}); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintln(env.Stdout, d.ID)
+		return err
+	})
+}
+
+func listDashboards(c *program.Command) {
+	var at place
+	var user, after string
+	var limit int
+	var asJSON bool
+	at.flags(c)
+	c.String(&user, "user", "", "only those of the user with this `id`")
+	c.String(&after, "after", "", "only those whose ids follow this `id`")
+	c.Int(&limit, "limit", store.DefaultLimit, "how many at most")
+	c.Bool(&asJSON, "json", false, jsonUsage)
+	c.Run(func(ctx context.Context, env *program.Env) error {
+		var found []store.Dashboard
+		if err := at.use(ctx, func(st *store.Store) (err error) {
+			if user == "" {
+				found, err = st.AllDashboards(ctx, after, limit)
+				return err
+			}
+			mine, err := st.Dashboards(ctx, protocol.UserID(user))
+			for _, m := range mine {
+				found = append(found, m.Dashboard)
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+		list, all := listing{header: "DASHBOARD\tNAME\tSANDBOX\tCREATED"}, []dashboardJSON{}
+		for _, d := range found {
+			list.rows = append(list.rows, []string{d.ID, text(d.Name), text(d.Sandbox), stamp(d.CreatedAt)})
+			all = append(all, dashboardJSON{d.ID, d.Name, d.Sandbox, known(d.CreatedAt)})
+		}
+		list.json = all
+		return list.print(env.Stdout, asJSON)
+	})
+}
+
+func removeDashboard(c *program.Command) {
+	var at place
+	var id string
+	at.flags(c)
+	c.Arg(&id, "DASHBOARD")
+	c.Run(func(ctx context.Context, _ *program.Env) error {
+		return at.use(ctx, func(st *store.Store) error {
+			members, err := st.Members(ctx, id)
+			if err != nil {
+				return err
+			}
+			if err := st.RemoveDashboard(ctx, id); err != nil {
+				return err
+			}
+			for _, m := range members {
+				if _, err := st.RevokeGrantsOf(ctx, m.User, id, time.Now()); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+func members(c *program.Command) {
+	c.Sub("list", "List the members of a dashboard", listMembers)
+	c.Sub("set", "Add a member, or change what they may do", setMember)
+	c.Sub("remove", "Remove a member, and revoke their grants", removeMember)
+}
+
+type memberJSON struct {
+	User         protocol.UserID `json:"user"`
+	Name         string          `json:"name"`
+	Role         store.Role      `json:"role"`
+	Capabilities string          `json:"capabilities,omitempty"` // absent: all of the role
+}
+
+func listMembers(c *program.Command) {
+	var at place
+	var id string
+	var asJSON bool
+	at.flags(c)
+	c.Bool(&asJSON, "json", false, jsonUsage)
+	c.Arg(&id, "DASHBOARD")
+	c.Run(func(ctx context.Context, env *program.Env) error {
+		var found []store.Member
+		if err := at.use(ctx, func(st *store.Store) (err error) {
+			found, err = st.Members(ctx, id)
+			return err
+		}); err != nil {
+			return err
+		}
+		list, all := listing{header: "USER\tNAME\tROLE\tONLY"}, []memberJSON{}
+		for _, m := range found {
+			list.rows = append(list.rows, []string{string(m.User), m.Name, string(m.Role), text(m.Capabilities)})
+			all = append(all, memberJSON(m))
+		}
+		list.json = all
+		return list.print(env.Stdout, asJSON)
+	})
+}
+
+func setMember(c *program.Command) {
+	var at place
+	var dashboard, user, role string
+	var only []string
+	at.flags(c)
+	c.String(&role, "role", "", "owner, editor or viewer")
+	c.Strings(&only, "only", "the capabilities, of those of the role, that the member has; absent: all")
+	c.Arg(&dashboard, "DASHBOARD")
+	c.Arg(&user, "USER")
+	c.Require("role")
+	c.Run(func(ctx context.Context, _ *program.Env) error {
+		if r := store.Role(role); r == store.RoleOwner && len(only) > 0 {
+			return fmt.Errorf("an owner's capabilities can't be narrowed")
+		}
+		return at.use(ctx, func(st *store.Store) error {
+			id := protocol.UserID(user)
+			if err := st.SetMember(ctx, dashboard, id, store.Role(role), strings.Join(only, " ")); err != nil {
+				return err
+			}
+			// Whether anything was lost isn't worth the question: who still may asks anew.
+			_, err := st.RevokeGrantsOf(ctx, id, dashboard, time.Now())
+			return err
+		})
+	})
+}
+
+func removeMember(c *program.Command) {
+	var at place
+	var dashboard, user string
+	at.flags(c)
+	c.Arg(&dashboard, "DASHBOARD")
+	c.Arg(&user, "USER")
+	c.Run(func(ctx context.Context, _ *program.Env) error {
+		return at.use(ctx, func(st *store.Store) error {
+			id := protocol.UserID(user)
+			if err := st.RemoveMember(ctx, dashboard, id); err != nil {
+				return err
+			}
+			_, err := st.RevokeGrantsOf(ctx, id, dashboard, time.Now())
+			return err
+		})
+	})
+}
+
+type usageJSON struct {
+	Day    string           `json:"day"`
+	User   protocol.UserID  `json:"user"`
+	Counts map[string]int64 `json:"counts"`
+}
+
+func showUsage(c *program.Command) {
+	var at place
+	var dashboard, from, to string
+	var asJSON bool
+	at.flags(c)
+	today := time.Now().UTC()
+	c.String(&dashboard, "dashboard", "", "its `id`; empty: what belongs to none, such as sign-ins")
+	c.String(&from, "from", today.AddDate(0, 0, -29).Format(time.DateOnly), "first `day`, UTC")
+	c.String(&to, "to", today.Format(time.DateOnly), "last `day`, UTC")
+	c.Bool(&asJSON, "json", false, jsonUsage)
+	c.Run(func(ctx context.Context, env *program.Env) error {
+		var found []store.Usage
+		if err := at.use(ctx, func(st *store.Store) (err error) {
+			found, err = st.Usage(ctx, dashboard, from, to)
+			return err
+		}); err != nil {
+			return err
+		}
+		list, all := listing{header: "DAY\tUSER\tCOUNTER\tCOUNT"}, []usageJSON{}
+		for _, u := range found {
+			for _, counter := range slices.Sorted(maps.Keys(u.Counts)) {
+				list.rows = append(list.rows, []string{u.Day, string(u.User), counter, fmt.Sprint(u.Counts[counter])})
+			}
+			all = append(all, usageJSON{u.Day, u.User, u.Counts})
+		}
+		list.json = all
+		return list.print(env.Stdout, asJSON)
+	})
+}

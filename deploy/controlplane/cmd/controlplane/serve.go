@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+
+	"github.com/fairlead/fairlead/deploy/controlplane"
+	"github.com/fairlead/fairlead/deploy/program"
+)
+
+func serve(c *program.Command) {
+	var cfg controlplane.Config
+	var readyFile string
+	c.String(&cfg.StateDir, "state-dir", "", stateUsage+"; made if it doesn't exist")
+	databaseFlags(c, &cfg.Database)
+	c.String(&cfg.Listen, "listen", "127.0.0.1:8081", "loopback `address` for plain HTTP")
+	c.String(&cfg.TLSListen, "tls-listen", "", "`address` for agents over TLS; empty: none")
+	c.String(&cfg.TLSCert, "tls-cert", "", "certificate `file` of --tls-listen, PEM")
+	c.String(&cfg.TLSKey, "tls-key", "", "key `file` of --tls-listen, PEM")
+	c.Duration(&cfg.CertificateLife, "certificate-life", controlplane.DefaultCertificateLife, "how long the certificates last that sandboxes get by invitation and renewal")
+	c.String(&cfg.DevSeed, "dev-seed", "", "`file` with development users, loaded at each start")
+	c.String(&readyFile, "ready-file", "", "`file` to write the addresses to, once they accept connections")
+	loginFlags(c, &cfg.Login)
+	c.Require("state-dir")
+	c.Run(func(ctx context.Context, env *program.Env) error {
+		cfg.Revision, cfg.Logger = env.Revision, env.Logger
+		server, err := controlplane.New(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		if readyFile != "" {
+			if err := writeReady(readyFile, env.Revision, server); err != nil {
+				return err
+			}
+		}
+		return server.Run(ctx)
+	})
+}
+
+// loginFlags declares how people sign in.
+func loginFlags(c *program.Command, cfg *controlplane.LoginConfig) {
+	c.String(&cfg.Issuer, "oidc-issuer", "", "`URL` of the OpenID Connect provider at which people sign in; empty: none")
+	c.String(&cfg.ClientID, "oidc-client-id", "", "what the provider calls this control plane")
+	c.Secret(&cfg.ClientSecret, "oidc-client-secret", "the secret that the provider gave with it")
+	c.String(&cfg.Name, "oidc-name", "", "what the button to sign in says")
+	c.String(&cfg.PublicURL, "public-url", "", "`origin` at which browsers find the relays; the provider sends them back to /auth/callback there")
+	c.Bool(&cfg.AllowSignUp, "oidc-allow-sign-up", false, "let everybody in whom the provider knows; else only who was added with an e-mail address")
+	c.Strings(&cfg.AllowedDomains, "oidc-allowed-domains", "let everybody in with a verified address in these domains")
+}
+
+func writeReady(file, revision string, server *controlplane.Server) error {
+	data, err := json.Marshal(struct {
+		Revision string `json:"revision"`
+		PID      int    `json:"pid"`
+		URL      string `json:"url"`
+		TLS      string `json:"tls,omitempty"` // "host:port"
+	}{revision, os.Getpid(), server.URL(), server.TLSAddr()})
+	if err != nil {
+		return err
+	}
+	return program.ReplaceFile(file, append(data, '\n'), 0o600)
+}

@@ -1,0 +1,148 @@
+package controlplane
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// A commandBody is a command and what became of it. What it was told in detail
+// is left out, and so is the signed command: both may hold secrets.
+type commandBody struct {
+	ID         protocol.CommandID  `json:"id"`
+	Kind       string              `json:"kind"`
+	Sandbox    protocol.SandboxID  `json:"sandbox,omitempty"`
+	Session    protocol.SessionID  `json:"session,omitempty"`
+	PTY        protocol.PTYID      `json:"pty,omitempty"`
+	User       protocol.UserID     `json:"user,omitempty"` // absent: the control plane
+	Grant      protocol.GrantID    `json:"grant,omitempty"`
+	Trace      protocol.TraceID    `json:"trace"`
+	IssuedAt   time.Time           `json:"issued_at"`
+	TTLMs      int64               `json:"ttlMs"`
+	Status     string              `json:"status"`
+	Result     json.RawMessage     `json:"result,omitempty"`
+	Error      *protocol.ErrorBody `json:"error,omitempty"`
+	FinishedAt *time.Time          `json:"finished_at,omitempty"`
+}
+
+func newCommandBody(cmd store.Command) commandBody {
+	env := cmd.Envelope
+	body := commandBody{
+		ID: env.CommandID, Kind: cmd.Kind,
+		Sandbox: env.Target.SandboxID, Session: env.Target.SessionID, PTY: env.Target.PTYID,
+		User: cmd.User, Grant: cmd.Grant, Trace: env.TraceID,
+		IssuedAt: time.UnixMilli(env.IssuedAt).UTC(), TTLMs: env.TTLMs,
+		Status: cmd.Outcome.Status, Result: cmd.Outcome.Result, Error: cmd.Outcome.Error,
+		FinishedAt: present(cmd.FinishedAt),
+	}
+	return body
+}
+
+// present returns a time as it is written, nil for one that isn't known.
+func present(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// getCommand tells what became of a command: whoever asked for it, and whoever
+// may see its session.
+func (s *Server) getCommand(w http.ResponseWriter, r *http.Request) error {
+	user, err := s.asUser(w, r)
+	if err != nil {
+		return err
+	}
+	id := protocol.CommandID(r.PathValue("id"))
+	if !protocol.ValidID(id) {
+		return protocol.Errorf(protocol.KindNotFound, "no such command")
+	}
+	cmd, err := s.store.Command(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	if cmd.User != user.ID {
+		if err := s.maySee(r.Context(), user.ID, cmd.Envelope.Target.SessionID); err != nil {
+			if protocol.KindOf(err).Status() < http.StatusInternalServerError {
+				err = protocol.Errorf(protocol.KindNotFound, "no such command")
+			}
+			return err
+		}
+	}
+	return s.write(w, http.StatusOK, struct {
+		Command commandBody `json:"command"`
+		revised
+	}{newCommandBody(cmd), s.stamp()})
+}
+
+// maySee fails with KindNotFound for whoever isn't a member of the session's
+// dashboard; what happened in a session can be seen after its end, too.
+func (s *Server) maySee(ctx context.Context, user protocol.UserID, id protocol.SessionID) error {
+	session, err := s.store.Session(ctx, user, id)
+	switch {
+	case err != nil && protocol.KindOf(err) == protocol.KindEnded:
+		return nil
+	case err != nil:
+		return err
+	case !slices.Contains(capabilitiesOf(session.Role, session.MemberCapabilities), protocol.CapView):
+		return protocol.Errorf(protocol.KindForbidden, "you don't have the capability %q here", string(protocol.CapView))
+	}
+	return nil
+}
+
+// getCommands lists the commands of a session, or one's own.
+func (s *Server) getCommands(w http.ResponseWriter, r *http.Request) error {
+	user, err := s.asUser(w, r)
+	if err != nil {
+		return err
+	}
+	filter, err := commandFilter(r)
+	if err != nil {
+		return err
+	}
+	if filter.Session == "" {
+		filter.User = user.ID
+	} else if err := s.maySee(r.Context(), user.ID, filter.Session); err != nil {
+		return err
+	}
+	commands, err := s.store.CommandsOf(r.Context(), filter)
+	if err != nil {
+		return err
+	}
+	answer := struct {
+		Commands []commandBody `json:"commands"`
+		revised
+	}{[]commandBody{}, s.stamp()}
+	for _, cmd := range commands {
+		answer.Commands = append(answer.Commands, newCommandBody(cmd))
+	}
+	return s.write(w, http.StatusOK, answer)
+}
+
+func commandFilter(r *http.Request) (store.CommandFilter, error) {
+	q := r.URL.Query()
+	f := store.CommandFilter{
+		Session: protocol.SessionID(q.Get("session_id")), Before: protocol.CommandID(q.Get("before")), Limit: store.DefaultLimit,
+	}
+	if f.Session != "" && !protocol.ValidID(f.Session) {
+		return f, protocol.Errorf(protocol.KindInvalid, "session_id is not an id")
+	}
+	if f.Before != "" && !protocol.ValidID(f.Before) {
+		return f, protocol.Errorf(protocol.KindInvalid, "before is not an id")
+	}
+	if text := q.Get("limit"); text != "" {
+		limit, err := strconv.Atoi(text)
+		if err != nil || limit < 1 || limit > store.MaxLimit {
+			return f, protocol.Errorf(protocol.KindInvalid, "limit: want 1 to %d", store.MaxLimit)
+		}
+		f.Limit = limit
+	}
+	return f, nil
+}

@@ -1,0 +1,126 @@
+package controlplane
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+)
+
+func itemCall(method, token, path, body, version string) call {
+	c := call{method, "/dashboards/dash_1/items" + path, token, body, nil}
+	if version != "" {
+		c.header = map[string]string{"If-Match": version}
+	}
+	return c
+}
+
+// editor makes bob an editor with everything that editors have.
+func (p *plane) editor() {
+	p.t.Helper()
+	p.want(call{"PUT", "/dashboards/dash_1/members/usr_bob", aliceToken, `{"role":"editor"}`, nil}, http.StatusOK, "")
+}
+
+func TestItems(t *testing.T) {
+	p := newPlane(t)
+	p.editor()
+	made := p.want(itemCall("POST", bobToken, "", `{"kind":"note","body":{"text":"hello","x":-3.5,"y":1}}`, ""), http.StatusCreated, "")["item"].(map[string]any)
+	id := made["id"].(string)
+	want := map[string]any{
+		"id": id, "kind": "note", "body": map[string]any{"text": "hello", "x": -3.5, "y": 1.0},
+		"version": 1.0, "updated_by": "usr_bob", "updated_at": "2026-11-20T12:00:00Z",
+	}
+	if !reflect.DeepEqual(made, want) {
+		t.Errorf("made %v, want %v", made, want)
+	}
+	status, body, header := p.do(itemCall("GET", carolToken, "/"+id, "", ""))
+	if status != http.StatusOK || !reflect.DeepEqual(body["item"], want) || header.Get("ETag") != `"1"` {
+		t.Errorf("%d %v, ETag %s", status, body, header.Get("ETag"))
+	}
+	p.want(itemCall("POST", aliceToken, "", `{"kind":"todo","body":{"title":"t","items":[{"text":"a","done":true}]}}`, ""), http.StatusCreated, "")
+	p.want(itemCall("POST", aliceToken, "", `{"kind":"layout","body":{"any":[1,{"thing":null}]}}`, ""), http.StatusCreated, "")
+	for query, n := range map[string]int{"": 3, "?kind=note": 1, "?kind=todo": 1, "?kind=layout": 1} {
+		if items := p.want(itemCall("GET", carolToken, query, "", ""), http.StatusOK, "")["items"].([]any); len(items) != n {
+			t.Errorf("%q: %d items, want %d", query, len(items), n)
+		}
+	}
+	p.want(itemCall("GET", carolToken, "?kind=x", "", ""), http.StatusBadRequest, "RequestError")
+
+	for _, c := range []call{ // viewers read
+		itemCall("POST", carolToken, "", `{"kind":"note","body":{"text":""}}`, ""),
+		itemCall("PUT", carolToken, "/"+id, `{"body":{"text":""}}`, `"1"`),
+		itemCall("DELETE", carolToken, "/"+id, "", ""),
+	} {
+		p.want(c, http.StatusForbidden, "AuthError")
+	}
+	p.nothing(itemCall("DELETE", bobToken, "/"+id, "", ""))
+	p.want(itemCall("GET", bobToken, "/"+id, "", ""), http.StatusNotFound, "TargetError")
+	p.want(itemCall("DELETE", bobToken, "/"+id, "", ""), http.StatusNotFound, "TargetError")
+}
+
+// TestItemVersion: of two who change the same version, one hears of the other.
+func TestItemVersion(t *testing.T) {
+	p := newPlane(t)
+	id := p.want(itemCall("POST", aliceToken, "", `{"kind":"note","body":{"text":"1"}}`, ""), http.StatusCreated, "")["item"].(map[string]any)["id"].(string)
+	change := `{"body":{"text":"2"}}`
+	for _, version := range []string{"", "1", `""`, `"0"`, `"-1"`, `"+1"`, `"x"`, `W/"1"`, `*`, `"99999999999999999999"`} {
+		p.want(itemCall("PUT", aliceToken, "/"+id, change, version), http.StatusBadRequest, "RequestError")
+	}
+	item := p.want(itemCall("PUT", aliceToken, "/"+id, change, `"1"`), http.StatusOK, "")["item"].(map[string]any)
+	if item["version"] != 2.0 || item["body"].(map[string]any)["text"] != "2" {
+		t.Errorf("item %v", item)
+	}
+	p.want(itemCall("PUT", aliceToken, "/"+id, change, `"1"`), http.StatusConflict, "RequestError")
+	p.want(itemCall("PUT", aliceToken, "/"+id, change, `"3"`), http.StatusConflict, "RequestError")
+	p.want(itemCall("PUT", aliceToken, "/"+id, `{"body":{"title":"a todo","items":[]}}`, `"2"`), http.StatusBadRequest, "RequestError")
+	p.want(itemCall("PUT", aliceToken, "/itm_none", change, `"1"`), http.StatusNotFound, "TargetError")
+}
+
+func TestItemBodies(t *testing.T) {
+	p := newPlane(t)
+	long := strings.Repeat("x", maxNoteBytes+1)
+	entries := strings.TrimSuffix(strings.Repeat(`{"text":"","done":false},`, maxTodoEntries+1), ",")
+	for _, bad := range []string{
+		`{"kind":"note"}`, `{"kind":"note","body":null}`, `{"kind":"note","body":[]}`, `{"kind":"note","body":"text"}`,
+		`{"kind":"note","body":{"text":1}}`, `{"kind":"note","body":{"text":"a","size":3}}`,
+		`{"kind":"note","body":{"text":"` + long + `"}}`,
+		`{"kind":"note","body":{"text":"a","color":"red; background: url(x)"}}`,
+		`{"kind":"note","body":{"text":"a","color":"#12345"}}`, `{"kind":"note","body":{"text":"a","color":"#+12345"}}`,
+		`{"kind":"note","body":{"text":"a","x":1e9}}`,
+		`{"kind":"note","body":{"text":"a","text":"b"}}`,
+		`{"kind":"todo","body":{"title":"t","items":[` + entries + `]}}`,
+		`{"kind":"todo","body":{"title":"` + long + `","items":[]}}`,
+		`{"kind":"todo","body":{"title":"t","items":[{"text":"` + long + `","done":false}]}}`,
+		`{"kind":"todo","body":{"title":"t","items":[{"text":"a","who":"b"}]}}`,
+		`{"kind":"layout","body":[]}`, `{"kind":"layout","body":{"a":1,"a":2}}`,
+		`{"kind":"picture","body":{}}`, `{"body":{}}`,
+	} {
+		p.want(itemCall("POST", aliceToken, "", bad, ""), http.StatusBadRequest, "RequestError")
+	}
+	for _, good := range []string{
+		`{"kind":"note","body":{"text":"","color":"#a1B2c3"}}`, `{"kind":"note","body":{"text":"ä","color":"teal"}}`,
+		`{"kind":"todo","body":{"title":""}}`, `{"kind":"layout","body":{}}`,
+	} {
+		p.want(itemCall("POST", aliceToken, "", good, ""), http.StatusCreated, "")
+	}
+}
+
+// FuzzItem: what an item form takes, it takes again and leaves as it is.
+func FuzzItem(f *testing.F) {
+	f.Add("note", []byte(`{"text":"a","color":"#abcdef","x":1,"y":2}`))
+	f.Add("todo", []byte(`{"title":"t","items":[{"text":"a","done":true}]}`))
+	f.Add("layout", []byte(`{"a": [1, {"b": null}]}`))
+	f.Fuzz(func(t *testing.T, kind string, raw []byte) {
+		form := func(raw []byte) (json.RawMessage, error) { return itemForm(store.ItemKind(kind), raw) }
+		once, err := form(raw)
+		if err != nil {
+			return
+		}
+		if twice, err := form(once); err != nil || string(twice) != string(once) {
+			t.Errorf("%q became %q, and that %q, %v", raw, once, twice, err)
+		}
+	})
+}

@@ -1,0 +1,185 @@
+package controlplane
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+)
+
+// TestEveryOperation: each operation of the protocol can be asked for, but the
+// one that is ours alone.
+func TestEveryOperation(t *testing.T) {
+	for kind := range protocol.OperationCapability {
+		if _, known := opForms[kind]; known == (kind == protocol.OpGrantRevoke) {
+			t.Errorf("%s: users may ask for it is %v", kind, known)
+		}
+	}
+	for kind := range opForms {
+		if protocol.OperationCapability[kind] == "" {
+			t.Errorf("%s needs no capability", kind)
+		}
+	}
+}
+
+const onPTY = `{"sessionId":"ses_1","ptyId":"pty_1"}`
+
+// TestOperations: what is signed of each operation, and what it needs.
+func TestOperations(t *testing.T) {
+	for _, tt := range []struct {
+		target, op string
+		signed     string // empty: as it was asked for
+		needs      []protocol.Capability
+	}{
+		{`{"sandboxId":"sb_1"}`, `{"kind":"session.create"}`, "", []protocol.Capability{"admin"}},
+		{`{"sessionId":"ses_1"}`, `{"kind":"session.delete"}`, "", []protocol.Capability{"admin"}},
+		{`{"sessionId":"ses_1"}`, `{"rows":2,"cols":3,"kind":"pty.create","record":true}`,
+			`{"kind":"pty.create","creatorId":"usr_a","cols":3,"rows":2,"record":true}`, []protocol.Capability{"shell", "record"}},
+		{onPTY, `{"kind":"pty.close"}`, "", []protocol.Capability{"shell"}},
+		{onPTY, `{"kind":"pty.signal","signal":"INT"}`, "", []protocol.Capability{"shell"}},
+		{onPTY, `{"kind":"pty.resize","cols":1,"rows":1000}`, "", []protocol.Capability{"shell"}},
+		{onPTY, `{"kind":"record.start"}`, "", []protocol.Capability{"record"}},
+		{onPTY, `{"kind":"record.stop"}`, "", []protocol.Capability{"record"}},
+		{onPTY, `{"kind":"agent.start","name":"claude"}`, "", []protocol.Capability{"agent"}},
+		{onPTY, `{"kind":"agent.start","name":"claude","args":["-p"]}`, "", []protocol.Capability{"agent", "shell"}},
+		{onPTY, `{"kind":"agent.start","command":"sleep 1"}`, "", []protocol.Capability{"agent", "shell"}},
+		{onPTY, `{"kind":"agent.pause"}`, "", []protocol.Capability{"agent"}},
+		{onPTY, `{"kind":"agent.resume"}`, "", []protocol.Capability{"agent"}},
+		{onPTY, `{"kind":"agent.stop"}`, "", []protocol.Capability{"agent"}},
+		{`{"session_id":"ses_1","extension_id":"abc","tab_id":7}`,
+			`{"kind":"cdp.send","method":"Runtime.evaluate","params":{"expression": "1+1"}}`,
+			`{"kind":"cdp.send","method":"Runtime.evaluate","params":{"expression":"1+1"}}`, []protocol.Capability{"mcp"}},
+	} {
+		var at target
+		if err := json.Unmarshal([]byte(tt.target), &at); err != nil {
+			t.Fatal(err)
+		}
+		if tt.signed == "" {
+			tt.signed = tt.op
+		}
+		op, err := parseOperation(json.RawMessage(tt.op), at, nil, "usr_a")
+		if err != nil || string(op.Op) != tt.signed || !slices.Equal(op.Needs, tt.needs) {
+			t.Errorf("%s: %s needs %v, %v; want %s needs %v", tt.op, op.Op, op.Needs, err, tt.signed, tt.needs)
+		}
+		again, err := parseOperation(op.Op, at, nil, "usr_a")
+		if err != nil || string(again.Op) != string(op.Op) {
+			t.Errorf("%s isn't canonical: %s, %v", op.Op, again.Op, err)
+		}
+	}
+}
+
+// TestOperationsRefused: bad input by its stated name, on both ways in.
+func TestOperationsRefused(t *testing.T) {
+	p := newPlane(t)
+	p.register("rl_1", relayToken, "http://127.0.0.1:1")
+	alice := p.grant(aliceToken, `{"session_id":"ses_1"}`)
+	const create = `"target":{"sessionId":"ses_1"},"op":{"kind":"pty.create"}`
+	pty := func(op string) string { return `"target":` + onPTY + `,"op":` + op }
+	cdp := func(op string) string { return `"target":{"sessionId":"ses_1","extensionId":"abc"},"op":` + op }
+	for _, tt := range []struct {
+		what, body string
+		status     int
+		name       string
+	}{
+		{"TTL 0", create + `,"ttlMs":0`, 400, "RequestError"},
+		{"negative TTL", create + `,"ttlMs":-1`, 400, "RequestError"},
+		{"TTL of 24 h", create + `,"ttlMs":86400000`, 400, "RequestError"},
+		{"one ms over the longest TTL", create + `,"ttlMs":600001`, 400, "RequestError"},
+		{"TTL that overflows", create + `,"ttlMs":9223372036854775808`, 400, "RequestError"},
+		{"largest TTL", create + `,"ttlMs":9223372036854775807`, 400, "RequestError"},
+		{"TTL that overflows as ns", create + `,"ttlMs":9223372036855`, 400, "RequestError"},
+		{"TTL with a fraction", create + `,"ttlMs":1.5`, 400, "RequestError"},
+		{"TTL as text", create + `,"ttlMs":"30000"`, 400, "RequestError"},
+		{"TTL twice", create + `,"ttlMs":1,"ttlMs":30000`, 400, "RequestError"},
+		{"unknown op", pty(`{"kind":"pty.dance"}`), 501, "UnsupportedError"},
+		{"op in other letters", pty(`{"kind":"PTY.close"}`), 501, "UnsupportedError"},
+		{"op of the next version", pty(`{"kind":"broker.decide"}`), 501, "UnsupportedError"},
+		{"no kind", pty(`{}`), 400, "RequestError"},
+		{"kind that isn't a text", pty(`{"kind":1}`), 400, "RequestError"},
+		{"two kinds", pty(`{"kind":"pty.close","kind":"pty.signal"}`), 400, "RequestError"},
+		{"op that isn't an object", pty(`["pty.close"]`), 400, "RequestError"},
+		{"unknown field", pty(`{"kind":"pty.close","force":true}`), 400, "RequestError"},
+		{"field of another op", pty(`{"kind":"pty.close","signal":"INT"}`), 400, "RequestError"},
+		{"field in other letters", pty(`{"kind":"pty.signal","Signal":"INT"}`), 400, "RequestError"},
+		{"another sandbox", `"target":{"sandboxId":"sb_2","sessionId":"ses_1"},"op":{"kind":"pty.create"}`, 404, "TargetError"},
+		{"no terminal", `"target":{"sessionId":"ses_1"},"op":{"kind":"agent.pause"}`, 400, "RequestError"},
+		{"a terminal too many", cdp(`{"kind":"pty.close"}`), 400, "RequestError"},
+		{"a tab too many", `"target":{"sessionId":"ses_1","tabId":1},"op":{"kind":"pty.create"}`, 400, "RequestError"},
+		{"no size", pty(`{"kind":"pty.resize"}`), 400, "RequestError"},
+		{"too large a size", pty(`{"kind":"pty.resize","cols":1001,"rows":10}`), 400, "RequestError"},
+		{"negative size", pty(`{"kind":"pty.resize","cols":-1,"rows":10}`), 400, "RequestError"},
+		{"no agent", pty(`{"kind":"agent.start"}`), 400, "RequestError"},
+		{"agent with a long name", pty(`{"kind":"agent.start","name":"` + strings.Repeat("x", 65) + `"}`), 400, "RequestError"},
+		{"agent with args of another type", pty(`{"kind":"agent.start","name":"claude","args":"-p"}`), 400, "RequestError"},
+		{"grant.revoke", pty(`{"kind":"grant.revoke","grants":["gr_1"]}`), 403, "AuthError"},
+		{"cdp.send to a terminal", pty(`{"kind":"cdp.send","method":"A.b"}`), 400, "RequestError"},
+		{"cdp.send to no extension", `"target":{"sessionId":"ses_1"},"op":{"kind":"cdp.send","method":"A.b"}`, 400, "RequestError"},
+		{"cdp.send without a method", cdp(`{"kind":"cdp.send"}`), 400, "RequestError"},
+		{"cdp.send with a strange method", cdp(`{"kind":"cdp.send","method":"A.b\nC.d"}`), 400, "RequestError"},
+		{"cdp.send with params that are a list", cdp(`{"kind":"cdp.send","method":"A.b","params":[1]}`), 400, "RequestError"},
+		{"cdp.send with params twice", cdp(`{"kind":"cdp.send","method":"A.b","params":{"a":1,"a":2}}`), 400, "RequestError"},
+		{"negative tab", `"target":{"sessionId":"ses_1","extensionId":"a","tabId":-1},"op":{"kind":"cdp.send","method":"A.b"}`, 400, "RequestError"},
+		{"two tabs", `"target":{"sessionId":"ses_1","extensionId":"a","tabId":1,"tab_id":2},"op":{"kind":"cdp.send","method":"A.b"}`, 400, "RequestError"},
+		{"too large", pty(`{"kind":"agent.start","name":"x","command":"` + strings.Repeat("x", maxBodyBytes) + `"}`), 413, "LimitError"},
+	} {
+		t.Run(tt.what, func(t *testing.T) {
+			p.t = t
+			p.want(commandCall(aliceToken, "{"+tt.body+"}"), tt.status, tt.name)
+			p.want(signCall(alice, "k", tt.body), tt.status, tt.name)
+		})
+	}
+}
+
+// TestNeedsShell: who says what an agent is has to have a shell.
+func TestNeedsShell(t *testing.T) {
+	p := newPlane(t)
+	p.register("rl_1", relayToken, "http://127.0.0.1:1")
+	grant := p.grant(aliceToken, `{"session_id":"ses_1","capabilities":["view","agent"]}`)
+	start := func(members string) string {
+		return `"target":` + onPTY + `,"op":{"kind":"agent.start","name":"claude"` + members + `}`
+	}
+	p.want(signCall(grant, "k1", start("")), http.StatusOK, "")
+	p.want(signCall(grant, "k2", start(`,"args":["-p"]`)), http.StatusForbidden, "AuthError")
+	p.want(signCall(grant, "k3", start(`,"command":"sh"`)), http.StatusForbidden, "AuthError")
+}
+
+// TestExtension: a command for a browser extension is signed for one, and names
+// no sandbox.
+func TestExtension(t *testing.T) {
+	p := newPlane(t)
+	p.register("rl_1", relayToken, "http://127.0.0.1:1")
+	grant := p.grant(aliceToken, `{"session_id":"ses_1"}`)
+	answer := p.want(signCall(grant, "k1",
+		`"target":{"sessionId":"ses_1","sandboxId":"sb_1","extensionId":"abc","tabId":7},"op":{"kind":"cdp.send","method":"Runtime.evaluate"}`), http.StatusOK, "")
+	token := answer["envelope"].(map[string]any)["jws"].(string)
+	cmd, err := p.keys().Command(t.Context(), token, jws.AudienceExtension)
+	want := protocol.CommandTarget{SessionID: "ses_1", ExtensionID: "abc", TabID: 7}
+	if err != nil || cmd.Target != want || cmd.UserID != "usr_alice" {
+		t.Fatalf("%+v, %v", cmd, err)
+	}
+	if _, err := p.keys().Command(t.Context(), token, jws.AudienceAgent); err == nil {
+		t.Error("an agent would take it")
+	}
+}
+
+// FuzzOperation: what is signed is canonical.
+func FuzzOperation(f *testing.F) {
+	f.Add([]byte(`{"kind":"pty.create","cols":80}`), "ses_1", "", "")
+	f.Add([]byte(`{"kind":"agent.start","name":"claude","args":["a"]}`), "ses_1", "pty_1", "")
+	f.Add([]byte(`{"kind":"cdp.send","method":"A.b","params":{"x":[1]}}`), "ses_1", "", "ext")
+	f.Fuzz(func(t *testing.T, raw []byte, session, pty, extension string) {
+		at := target{SessionID: protocol.SessionID(session), PTYID: protocol.PTYID(pty), ExtensionID: extension}
+		once, err := parseOperation(raw, at, nil, "usr_a")
+		if err != nil {
+			return
+		}
+		twice, err := parseOperation(once.Op, at, nil, "usr_a")
+		if err != nil || string(twice.Op) != string(once.Op) || !slices.Equal(once.Needs, twice.Needs) || twice.Kind != once.Kind {
+			t.Errorf("%q became %q, and that %q, %v", raw, once.Op, twice.Op, err)
+		}
+	})
+}

@@ -1,0 +1,297 @@
+package controlplane
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/protocol"
+)
+
+const (
+	spreadInterval  = 200 * time.Millisecond // between two looks at the store
+	spreadTimeout   = 2 * time.Second        // for one relay to take the list
+	spreadLists     = 32                     // lists under way to relays, at most
+	spreadTells     = 64                     // commands under way to sandboxes, at most
+	spreadMaxPause  = 2 * time.Second        // between two tries at one relay
+	grantsInCommand = 256                    // in one grant.revoke
+)
+
+// A spread makes sure that every relay has the newest revocation list, and
+// tells sandboxes at once which grants are void. A sandbox that isn't reached
+// fetches the list itself, so that is tried once.
+type spread struct {
+	// Static after construction.
+	list   func(context.Context) (signedList, error)
+	relays func(context.Context) ([]store.Relay, error)
+	tell   func(ctx context.Context, sandbox protocol.SandboxID, grants []protocol.GrantID) error
+	client *http.Client
+	now    func() time.Time
+	logger *slog.Logger
+	kicked chan struct{} // 1
+	lists  chan struct{} // one for each list under way
+	tells  chan struct{} // one for each command under way
+
+	// Owned by run.
+	told map[protocol.GrantID]time.Time // sandboxes know of them; until they expire
+
+	wg sync.WaitGroup // requests under way; run waits for them
+
+	mu sync.Mutex
+	// Guarded by mu.
+	targets map[protocol.RelayID]*spreadTarget
+}
+
+// A spreadTarget is what is known of one relay.
+type spreadTarget struct {
+	url     string
+	number  uint64 // it has, or is being sent
+	any     bool   // it has one
+	busy    bool   // it is being sent one
+	retryAt time.Time
+	pause   time.Duration
+}
+
+func newSpread(s *Server) *spread {
+	return &spread{
+		list: s.list.current,
+		relays: func(ctx context.Context) ([]store.Relay, error) {
+			return s.store.Relays(ctx, s.now().Add(-relayLife))
+		},
+		tell: s.tellRevoked, client: s.relays, now: time.Now, logger: s.logger,
+		kicked:  make(chan struct{}, 1),
+		lists:   make(chan struct{}, spreadLists),
+		tells:   make(chan struct{}, spreadTells),
+		told:    make(map[protocol.GrantID]time.Time),
+		targets: make(map[protocol.RelayID]*spreadTarget),
+	}
+}
+
+// kick makes run look now rather than in 200 ms.
+func (p *spread) kick() {
+	select {
+	case p.kicked <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+// run looks for changes until ctx ends, and then waits for what is under way.
+func (p *spread) run(ctx context.Context) {
+	defer p.wg.Wait()
+	ticker := time.NewTicker(spreadInterval)
+	defer ticker.Stop()
+	var reported time.Time
+	for {
+		if err := p.look(ctx); err != nil && ctx.Err() == nil && p.now().Sub(reported) >= time.Minute {
+			reported = p.now()
+			p.logger.Error("revocations can't be spread", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-p.kicked:
+		}
+	}
+}
+
+// look starts whatever is to be sent, and doesn't wait for it. What would be too
+// much at a time is left to the next look.
+func (p *spread) look(ctx context.Context) error {
+	list, err := p.list(ctx)
+	if err != nil {
+		return err
+	}
+	if list.number == 0 {
+		return nil // nothing was ever revoked
+	}
+	relays, err := p.relays(ctx)
+	if err != nil {
+		return err
+	}
+	p.dropGone(relays)
+	for _, relay := range relays {
+		p.send(ctx, relay, list)
+	}
+	if len(relays) > 0 {
+		p.tellSandboxes(ctx, list)
+	}
+	return nil
+}
+
+// dropGone forgets the relays that aren't registered any more.
+func (p *spread) dropGone(relays []store.Relay) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, t := range p.targets {
+		registered := slices.ContainsFunc(relays, func(r store.Relay) bool { return r.ID == id })
+		if !registered && !t.busy {
+			delete(p.targets, id)
+		}
+	}
+}
+
+// claim reports whether the list is to be sent to relay now, and marks it.
+func (p *spread) claim(relay store.Relay, number uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.targets[relay.ID]
+	if t == nil || t.url != relay.URL && !t.busy {
+		t = &spreadTarget{url: relay.URL}
+		p.targets[relay.ID] = t
+	}
+	if t.busy || t.any && t.number >= number || p.now().Before(t.retryAt) {
+		return false
+	}
+	t.busy, t.any, t.number = true, true, number
+	return true
+}
+
+// renew sends relay id the list again: whoever registers may have just started.
+func (p *spread) renew(id protocol.RelayID) {
+	p.mu.Lock()
+	if t := p.targets[id]; t != nil {
+		t.any = false
+	}
+	p.mu.Unlock()
+	p.kick()
+}
+
+// start runs f if a slot is free; run waits for it.
+func (p *spread) start(slots chan struct{}, f func()) bool {
+	select {
+	case slots <- struct{}{}:
+	default:
+		return false
+	}
+	p.wg.Go(func() {
+		defer func() { <-slots }()
+		f()
+	})
+	return true
+}
+
+// send posts the list to one relay, if that needs it.
+func (p *spread) send(ctx context.Context, relay store.Relay, list signedList) {
+	if !p.claim(relay, list.number) {
+		return
+	}
+	if !p.start(p.lists, func() { p.sent(relay.ID, list.number, p.post(ctx, relay, list.token)) }) {
+		p.sent(relay.ID, list.number, errBusy)
+	}
+}
+
+// errBusy says that enough is under way.
+var errBusy = errors.New("too many lists are under way")
+
+// sent notes how it went to send the list. A relay that has registered anew
+// meanwhile needs it again all the same.
+func (p *spread) sent(id protocol.RelayID, number uint64, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.targets[id]
+	t.busy = false
+	if err == nil {
+		t.pause, t.retryAt = 0, time.Time{}
+		return
+	}
+	t.any = false
+	if t.pause == 0 {
+		p.logger.Warn("a relay doesn't take the revocation list", "relay", id, "number", number, "error", err)
+	}
+	t.pause = min(max(2*t.pause, spreadInterval), spreadMaxPause)
+	t.retryAt = p.now().Add(t.pause)
+}
+
+func (p *spread) post(ctx context.Context, relay store.Relay, token string) error {
+	ctx, cancel := context.WithTimeout(ctx, spreadTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, relay.URL+"/control/revocations", strings.NewReader(token))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/jose")
+	res, err := p.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode/100 != 2 {
+		return fmt.Errorf("status %d", res.StatusCode)
+	}
+	return nil
+}
+
+// tellSandboxes tells each sandbox which grants are newly void there.
+func (p *spread) tellSandboxes(ctx context.Context, list signedList) {
+	now := p.now()
+	for id, until := range p.told {
+		if now.After(until) {
+			delete(p.told, id)
+		}
+	}
+	bySandbox := make(map[protocol.SandboxID][]protocol.GrantID)
+	for _, g := range list.grants {
+		if _, told := p.told[g.ID]; !told && g.Sandbox != "" {
+			p.told[g.ID] = g.ExpiresAt.Add(2 * protocol.ClockSkew)
+			bySandbox[g.Sandbox] = append(bySandbox[g.Sandbox], g.ID)
+		}
+	}
+	for sandbox, grants := range bySandbox {
+		for part := range slices.Chunk(grants, grantsInCommand) {
+			started := p.start(p.tells, func() {
+				if err := p.tell(ctx, sandbox, part); err != nil {
+					p.logger.Warn("a sandbox was not told of revoked grants", "sandbox", sandbox, "grants", len(part), "error", err)
+				}
+			})
+			for _, id := range part {
+				if !started {
+					delete(p.told, id)
+				}
+			}
+		}
+	}
+}
+
+// tellRevoked dispatches a grant.revoke to a sandbox.
+func (s *Server) tellRevoked(ctx context.Context, sandbox protocol.SandboxID, grants []protocol.GrantID) error {
+	data, err := json.Marshal(struct {
+		Kind string `json:"kind"`
+		protocol.GrantRevoke
+	}{protocol.OpGrantRevoke, protocol.GrantRevoke{Grants: grants}})
+	if err != nil {
+		return err
+	}
+	relays, err := s.store.Relays(ctx, s.now().Add(-relayLife))
+	if err != nil || len(relays) == 0 {
+		return err
+	}
+	o := order{
+		operation: operation{
+			Kind: protocol.OpGrantRevoke, Op: data, TTLMs: protocol.DefaultCommandTTL.Milliseconds(),
+			Target: protocol.CommandTarget{SandboxID: sandbox},
+		},
+		origin: relays[0].PublicOrigin,
+	}
+	if o.requestHash, err = hashOf(o.operation); err != nil {
+		return err
+	}
+	cmd, err := s.sign(ctx, o)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, protocol.DefaultCommandTTL)
+	defer cancel()
+	if cmd.Outcome, err = s.dispatch(ctx, relays, cmd.Envelope); err != nil {
+		return err
+	}
+	return s.finish(context.WithoutCancel(ctx), cmd)
+}

@@ -1,0 +1,69 @@
+package controlplane
+
+import (
+	"net/http"
+	"slices"
+)
+
+// routes are those of the plain listener: for people, who come through a relay,
+// and for relays. openapi.json documents each of them.
+func (s *Server) routes() []route {
+	return slices.Concat(s.peopleRoutes(), s.authorityRoutes())
+}
+
+// peopleRoutes take a user's token, or lead to one.
+func (s *Server) peopleRoutes() []route {
+	return []route{
+		{http.MethodGet, "/healthz", s.getHealth},
+		{http.MethodGet, "/openapi.json", s.getOpenAPI},
+		{http.MethodGet, "/auth/config", s.getLoginConfig},
+		{http.MethodGet, "/auth/login", s.getLogin},
+		{http.MethodGet, "/auth/callback", s.getLoginCallback},
+		{http.MethodPost, "/auth/logout", s.postLogout},
+		{http.MethodGet, "/auth/me", s.getMe},
+		{http.MethodPost, "/grants", s.postGrant},
+		{http.MethodGet, "/commands", s.getCommands},
+		{http.MethodPost, "/commands", s.postCommand},
+		{http.MethodGet, "/commands/{id}", s.getCommand},
+		{http.MethodGet, "/dashboards", s.getDashboards},
+		{http.MethodPost, "/dashboards", s.postDashboard},
+		{http.MethodGet, "/dashboards/{id}", s.getDashboard},
+		{http.MethodPatch, "/dashboards/{id}", s.patchDashboard},
+		{http.MethodDelete, "/dashboards/{id}", s.deleteDashboard},
+		{http.MethodGet, "/dashboards/{id}/members", s.getMembers},
+		{http.MethodPut, "/dashboards/{id}/members/{user}", s.putMember},
+		{http.MethodDelete, "/dashboards/{id}/members/{user}", s.deleteMember},
+		{http.MethodGet, "/dashboards/{id}/items", s.getItems},
+		{http.MethodPost, "/dashboards/{id}/items", s.postItem},
+		{http.MethodGet, "/dashboards/{id}/items/{item}", s.getItem},
+		{http.MethodPut, "/dashboards/{id}/items/{item}", s.putItem},
+		{http.MethodDelete, "/dashboards/{id}/items/{item}", s.deleteItem},
+		{http.MethodGet, "/dashboards/{id}/sessions", s.getSessions},
+		{http.MethodGet, "/dashboards/{id}/usage", s.getUsage},
+	}
+}
+
+// authorityRoutes are about keys, revocations and what relays ask for.
+func (s *Server) authorityRoutes() []route {
+	return []route{
+		{http.MethodGet, "/.well-known/jwks.json", s.getKeys},
+		{http.MethodGet, "/.well-known/revocations", s.getRevocations},
+		{http.MethodDelete, "/grants/{id}", s.deleteGrant},
+		{http.MethodPost, "/internal/sign", s.postSign},
+		{http.MethodPut, "/internal/relays/{id}", s.putRelay},
+		{http.MethodPost, "/internal/callback", s.postRelayedCallback},
+	}
+}
+
+// agentRoutes are those of the second listener, which agents reach through a
+// relay that can't read along.
+func (s *Server) agentRoutes() []route {
+	return []route{
+		{http.MethodGet, "/.well-known/jwks.json", s.getKeys},
+		{http.MethodGet, "/.well-known/revocations", s.getRevocations},
+		{http.MethodPost, "/enrol", s.postEnrol},
+		{http.MethodPost, "/certificate", s.postCertificate},
+		{http.MethodPost, "/control/callback", s.postCallback},
+		{http.MethodPost, "/audit/head", s.postAuditHead},
+	}
+}

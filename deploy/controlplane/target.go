@@ -1,0 +1,91 @@
+package controlplane
+
+import "github.com/fairlead/fairlead/protocol"
+
+// A target is a command's target as a caller may spell it.
+type target struct {
+	SandboxID    protocol.SandboxID `json:"sandboxId"`
+	SessionID    protocol.SessionID `json:"sessionId"`
+	PTYID        protocol.PTYID     `json:"ptyId"`
+	ExtensionID  string             `json:"extensionId"`
+	TabID        int64              `json:"tabId"`
+	SandboxID2   protocol.SandboxID `json:"sandbox_id"`
+	SessionID2   protocol.SessionID `json:"session_id"`
+	PTYID2       protocol.PTYID     `json:"pty_id"`
+	ExtensionID2 string             `json:"extension_id"`
+	TabID2       int64              `json:"tab_id"`
+}
+
+func (t *target) resolve() (resolved protocol.CommandTarget, err error) {
+	if resolved.SandboxID, err = either("sandboxId", t.SandboxID, t.SandboxID2); err != nil {
+		return resolved, err
+	}
+	if resolved.SessionID, err = either("sessionId", t.SessionID, t.SessionID2); err != nil {
+		return resolved, err
+	}
+	if resolved.PTYID, err = either("ptyId", t.PTYID, t.PTYID2); err != nil {
+		return resolved, err
+	}
+	if resolved.ExtensionID, err = either("extensionId", t.ExtensionID, t.ExtensionID2); err != nil {
+		return resolved, err
+	}
+	resolved.TabID = t.TabID
+	switch {
+	case t.TabID < 0 || t.TabID2 < 0:
+		return resolved, protocol.Errorf(protocol.KindInvalid, "target.tabId is negative")
+	case t.TabID == 0:
+		resolved.TabID = t.TabID2
+	case t.TabID2 != 0 && t.TabID2 != t.TabID:
+		return resolved, protocol.Errorf(protocol.KindInvalid, "target.tabId is given twice")
+	}
+	return resolved, nil
+}
+
+// either returns the one id that was given under its two names.
+func either[T ~string](field string, camel, snake T) (T, error) {
+	id := camel
+	if id == "" {
+		id = snake
+	}
+	switch {
+	case snake != "" && snake != id:
+		return "", protocol.Errorf(protocol.KindInvalid, "target.%s is given twice", field)
+	case id != "" && !protocol.ValidID(id):
+		return "", protocol.Errorf(protocol.KindInvalid, "target.%s is not an id", field)
+	}
+	return id, nil
+}
+
+// A targetForm says which ids an operation's target has.
+type targetForm uint8
+
+const (
+	targetSandbox   targetForm = iota // the sandbox alone
+	targetSession                     // a session
+	targetNewPTY                      // a session, and perhaps the id of a terminal to be
+	targetPTY                         // a terminal of a session
+	targetExtension                   // a browser extension, under a session
+)
+
+// checkTarget reports an id that form wants and t lacks, or has and must not.
+func checkTarget(kind string, form targetForm, t protocol.CommandTarget) error {
+	if form == targetSandbox {
+		if t.SandboxID == "" || t != (protocol.CommandTarget{SandboxID: t.SandboxID}) {
+			return protocol.Errorf(protocol.KindInvalid, "%s wants target.sandboxId alone: the control plane makes session ids", kind)
+		}
+		return nil
+	}
+	switch {
+	case t.SessionID == "":
+		return protocol.Errorf(protocol.KindInvalid, "%s wants target.sessionId", kind)
+	case form == targetPTY && t.PTYID == "":
+		return protocol.Errorf(protocol.KindInvalid, "%s wants target.ptyId", kind)
+	case (form == targetSession || form == targetExtension) && t.PTYID != "":
+		return protocol.Errorf(protocol.KindInvalid, "%s takes no target.ptyId", kind)
+	case form == targetExtension && t.ExtensionID == "":
+		return protocol.Errorf(protocol.KindInvalid, "%s wants target.extensionId", kind)
+	case form != targetExtension && (t.ExtensionID != "" || t.TabID != 0):
+		return protocol.Errorf(protocol.KindInvalid, "%s takes no target.extensionId or target.tabId", kind)
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// TestUsage does one of each thing that is counted.
+func TestUsage(t *testing.T) {
+	p := newPlane(t)
+	answer := `"status":"ok","result":{"kind":"pty.create"}`
+	relay := newFakeRelay(t, func(w http.ResponseWriter, env protocol.CommandEnvelope) { callback(answer)(w, env) })
+	p.register("rl_1", relayToken, relay.URL)
+	p.grant(aliceToken, `{"session_id":"ses_1"}`)
+	p.want(commandCall(aliceToken, createBody), http.StatusOK, "")
+	p.clock.Advance(24 * time.Hour)
+	p.register("rl_1", relayToken, relay.URL)
+	answer = `"status":"error","error":{"message":"m","name":"RequestError"}`
+	p.want(commandCall(aliceToken, createBody), http.StatusBadRequest, "RequestError")
+	p.want(getAs(carolToken, "/dashboards/dash_1"), http.StatusOK, "")
+
+	body := p.want(getAs(carolToken, "/dashboards/dash_1/usage?from=2026-11-20"), http.StatusOK, "")
+	want := []any{
+		map[string]any{"day": "2026-11-20", "user": "usr_alice", "counts": map[string]any{"commands": 1.0, "grants": 1.0, "terminals": 1.0}},
+		map[string]any{"day": "2026-11-21", "user": "usr_alice", "counts": map[string]any{"commands": 1.0, "commands_failed": 1.0}},
+		map[string]any{"day": "2026-11-21", "user": "usr_carol", "counts": map[string]any{"api_requests": 2.0}},
+	}
+	if !reflect.DeepEqual(body["usage"], want) || body["from"] != "2026-11-20" || body["to"] != "2026-11-21" {
+		t.Errorf("usage %v, want %v", body, want)
+	}
+	if body := p.want(getAs(carolToken, "/dashboards/dash_1/usage"), http.StatusOK, ""); body["from"] != "2026-10-23" {
+		t.Errorf("by default from %v", body["from"])
+	}
+	if body := p.want(getAs(carolToken, "/dashboards/dash_1/usage?to=2026-11-19"), http.StatusOK, ""); len(body["usage"].([]any)) != 0 {
+		t.Errorf("before all this: %v", body)
+	}
+	for _, bad := range []string{"from=x", "to=2026-13-01", "from=2026-11-22", "from=2025-11-20", "to=2026-11-20T00:00:00Z"} {
+		p.want(getAs(carolToken, "/dashboards/dash_1/usage?"+bad), http.StatusBadRequest, "RequestError")
+	}
+}
+
+// TestMeter: counts reach the store every few seconds and at the end, and no
+// more rows wait for that than there is room for.
+func TestMeter(t *testing.T) {
+	p := newPlane(t)
+	m := newMeter(p.server.store, p.server.logger, p.clock.Now)
+	stored := func() map[string]int64 {
+		rows, err := p.server.store.Usage(t.Context(), "dash_1", "2026-11-20", "2026-11-20")
+		if err != nil || len(rows) > 1 {
+			t.Fatalf("%v, %v", rows, err)
+		}
+		if len(rows) == 0 {
+			return nil
+		}
+		return rows[0].Counts
+	}
+	for range 3 {
+		m.count("dash_1", "usr_alice", store.UsageGrants)
+	}
+	m.flush(t.Context())
+	m.count("dash_1", "usr_alice", store.UsageGrants)
+	if got := stored()[store.UsageGrants]; got != 3 {
+		t.Errorf("%d grants after the first write, want 3", got)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	m.run(ended)
+	if got := stored()[store.UsageGrants]; got != 4 {
+		t.Errorf("%d grants at the end, want 4", got)
+	}
+
+	for i := range maxUsageRows + 5 {
+		m.count("dash_1", protocol.UserID(fmt.Sprint("usr_", i)), store.UsageGrants)
+	}
+	if len(m.rows) != maxUsageRows || m.dropped != 5 {
+		t.Errorf("%d rows wait, %d counts dropped", len(m.rows), m.dropped)
+	}
+}

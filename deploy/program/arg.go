@@ -1,0 +1,47 @@
+package program
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// An argument is one word after the flags.
+type argument struct {
+	name  string
+	value *string
+}
+
+// Arg declares a word that must follow the flags, by the NAME that the help
+// shows. Several are taken in the order of their declaration.
+func (c *Command) Arg(p *string, name string) {
+	c.arguments = append(c.arguments, argument{name, p})
+	c.cobra.Use += " " + name
+	c.cobra.Args = func(_ *cobra.Command, words []string) error {
+		for i, a := range c.arguments {
+			if i >= len(words) || words[i] == "" {
+				return Hint(fmt.Errorf("%s is missing", a.name), "--help shows what the command takes")
+			}
+			*a.value = words[i]
+		}
+		if extra := words[len(c.arguments):]; len(extra) > 0 {
+			return fmt.Errorf("unexpected argument %q", extra[0])
+		}
+		return nil
+	}
+}
+
+// Describe sets what the help says before the flags, instead of the short text.
+func (c *Command) Describe(text string) { c.cobra.Long = text }
+
+// A statusError makes the program exit with a status of its own.
+type statusError struct {
+	error
+	status int
+}
+
+func (s *statusError) Unwrap() error { return s.error }
+
+// WithStatus returns err with the exit status that stands for it, 1 to 125.
+// Errors without one exit with 1.
+func WithStatus(err error, status int) error { return &statusError{err, status} }
