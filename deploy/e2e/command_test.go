@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -19,14 +17,7 @@ import (
 // a control plane never would.
 func signer(t *testing.T, s *Stack) *jws.Signer {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(s.Dir, "controlplane", "keys", "*"))
-	must(t, err)
-	if len(files) == 0 {
-		t.Fatal("no signing key")
-	}
-	data, err := os.ReadFile(files[0])
-	must(t, err)
-	key, err := jws.ParseSigner(data)
+	key, err := s.Signer()
 	must(t, err)
 	return key
 }
@@ -51,12 +42,8 @@ func envelope(c jws.Command, token string) protocol.CommandEnvelope {
 // post sends an envelope and returns the status and the error's name, if any.
 func post(ctx context.Context, t *testing.T, s *Stack, env protocol.CommandEnvelope) (int, protocol.ExecutionCallback) {
 	t.Helper()
-	status, body, err := Call(ctx, http.MethodPost, s.Ready.Relays[0].URL+"/control/commands?wait=1", "", env)
+	status, callback, err := s.Post(ctx, http.DefaultClient, env)
 	must(t, err)
-	var callback protocol.ExecutionCallback
-	if err := json.Unmarshal(body, &callback); err != nil {
-		t.Fatalf("status %d: %s", status, body)
-	}
 	return status, callback
 }
 

@@ -20,8 +20,9 @@ type KeysOptions struct {
 	// Fetch returns the current JWK set. Its context ends after 10 s, not
 	// with the caller that happened to need it. Nil: the set never changes.
 	Fetch func(ctx context.Context) ([]byte, error)
-	// MinInterval is the time between two fetches that tokens provoke,
-	// counted from start to start; default 30 s.
+	// MinInterval is the time between two fetches that tokens provoke, counted
+	// from start to start; default 30 s. Those of Refresh don't count: so a new
+	// key is known at once, and garbage costs one fetch for each interval.
 	MinInterval time.Duration
 	// MaxAge is how long a set may be used after it was fetched; then tokens
 	// are refused with kind unavailable until a fetch succeeds. 0: no limit.
@@ -48,7 +49,7 @@ type Keys struct {
 	// Guarded by mu.
 	set     *KeySet
 	fetched time.Time // when the fetch of set began
-	tried   time.Time // when the last fetch began; zero before the first
+	tried   time.Time // when a token last provoked a fetch; zero before the first
 	flight  *flight   // the fetch under way, if any
 }
 
@@ -172,6 +173,7 @@ func (k *Keys) newer(ctx context.Context, used *KeySet) *KeySet {
 	f := k.flight
 	if f == nil && k.mayFetch() {
 		f = k.start(ctx)
+		k.tried = f.began
 	}
 	k.mu.Unlock()
 	if f == nil || f.wait(ctx) != nil {
@@ -190,7 +192,7 @@ func (k *Keys) mayFetch() bool {
 // start begins a fetch. Called with mu held and no flight under way.
 func (k *Keys) start(ctx context.Context) *flight {
 	f := &flight{began: k.opts.Now(), done: make(chan struct{})}
-	k.flight, k.tried = f, f.began
+	k.flight = f
 	// Whoever needs the result waits for f.done. The fetch outlives a caller
 	// that gives up, lest a token whose bearer hangs up spoils it for others,
 	// and ends with fetchTimeout at the latest.

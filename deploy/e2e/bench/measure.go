@@ -48,6 +48,7 @@ var measurements = []measurement{
 	{"stall", besideBaseline(func(ctx context.Context, stack *e2e.Stack, base *baseline, _ options) ([]*figure, error) {
 		return measureStall(ctx, stack, base)
 	})},
+	{"command", func(ctx context.Context, o options) ([]*figure, error) { return measureCommands(ctx, o.bin) }},
 	{"memory", func(ctx context.Context, o options) ([]*figure, error) { return measureMemory(ctx, o.bin) }},
 	{"restart", func(ctx context.Context, o options) ([]*figure, error) {
 		return measureFailover(ctx, o.bin, restartCase, o.kills)
