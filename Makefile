@@ -1,7 +1,7 @@
 # make dev    builds everything and serves a shared terminal on http://127.0.0.1:8080
 # make test   runs every test, the real-browser ones included
 # make build  puts the programs in bin/
-# make bench  measures echo, fan-out, memory and failover (BENCH="-only echo,rate")
+# make bench  measures echo, fan-out, commands, memory and failover (BENCH="-only echo,rate")
 # make fuzz   runs every fuzz target for FUZZTIME (default 20s)
 # make lint   runs go vet, staticcheck and golangci-lint
 
@@ -50,7 +50,7 @@ test: $(DIST)/index.html $(ORACLE)/node_modules/.stamp
 	$(GO) test -race -timeout 14m ./...
 
 bench: build
-	$(GO) test -run '^$$' -bench . -benchtime 0.3s ./protocol/... ./relay/internal/replay ./tunnel ./sandbox-agent/internal/screen ./sandbox-agent/internal/spill ./sandbox-agent/internal/terminal
+	$(GO) test -run '^$$' -bench . -benchtime 0.3s ./protocol/... ./relay/internal/replay ./tunnel ./sandbox-agent/internal/screen ./sandbox-agent/internal/spill ./sandbox-agent/internal/terminal ./sandbox-agent/internal/ledger ./sandbox-agent/internal/executor
 	$(GO) run ./deploy/e2e/bench $(BENCH)
 
 fuzz:

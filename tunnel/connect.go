@@ -56,7 +56,7 @@ func connect(ctx context.Context, conn carrier.Conn) (net.Conn, error) {
 	}
 	m, err := readOne(c)
 	if err != nil {
-		return nil, err
+		return nil, c.cause(ctx, err)
 	}
 	switch m := m.(type) {
 	case protocol.Opened:
@@ -93,6 +93,17 @@ func (c *connection) reason(err error) error {
 	case <-c.conn.Done():
 		return errors.Join(c.conn.Err(), err)
 	default:
+		return err
+	}
+}
+
+// cause returns why there was no answer: a stream that ends before it ends with
+// its carrier, which says why.
+func (c *connection) cause(ctx context.Context, err error) error {
+	select {
+	case <-c.conn.Done():
+		return errors.Join(c.conn.Err(), err)
+	case <-ctx.Done():
 		return err
 	}
 }

@@ -138,7 +138,7 @@ func TestACommandRunsOnce(t *testing.T) {
 	cmd := command(s, "")
 	token, err := signer(t, s).SignCommand(cmd)
 	must(t, err)
-	results := make([]string, 20)
+	results := make([]string, 100)
 	var posting sync.WaitGroup
 	for i := range results {
 		posting.Go(func() {

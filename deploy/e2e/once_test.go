@@ -34,8 +34,14 @@ func TestRetryAfterARelaysDeath(t *testing.T) {
 			body, _ := create()
 			first <- body
 		}()
-		time.AfterFunc(time.Duration(round)*3*time.Millisecond, func() { killRelay(t, s) })
+		pid := s.Ready.Relays[0].PID
+		killed := make(chan struct{})
+		time.AfterFunc(time.Duration(round)*3*time.Millisecond, func() {
+			defer close(killed)
+			syscall.Kill(pid, syscall.SIGKILL)
+		})
 		<-first
+		<-killed
 		var made string
 		poll := time.NewTicker(20 * time.Millisecond)
 		for done := false; !done; made, done = create() {
@@ -102,7 +108,8 @@ func TestAtMostOnceAcrossKill9(t *testing.T) {
 				told[env.CommandID] = callback.Status // empty: the sandbox was not there
 			})
 		}
-		time.AfterFunc(time.Duration(1+round*4)*time.Millisecond, func() { syscall.Kill(agent.Process.Pid, syscall.SIGKILL) })
+		pid := agent.Process.Pid
+		time.AfterFunc(time.Duration(1+round*4)*time.Millisecond, func() { syscall.Kill(pid, syscall.SIGKILL) })
 		agent.Wait()
 		// The next one answers for what the last one began.
 		agent, output = startAgent(t, state)

@@ -58,7 +58,7 @@ func (r *Register) Propose(p protocol.LeaseProposal, holderSockets int, now time
 		}
 		r.Sockets(next.Holder, holderSockets, now)
 	default:
-		r.claimed = true
+		r.claimed = r.claimed || next.Holder != protocol.AgentHolder
 		r.lease = protocol.Lease{
 			Revision: r.lease.Revision + 1, Term: r.lease.Term + 1,
 			Holder: next.Holder, GrantID: next.GrantID, State: protocol.LeaseHeld,
@@ -108,7 +108,8 @@ func (r *Register) Deadline() (time.Time, bool) {
 	return r.deadline, true
 }
 
-// Claimed reports whether somebody has ever held the lease.
+// Claimed reports whether somebody has ever held the lease: a coding agent is
+// nobody, so that its terminal's creator may still claim it.
 func (r *Register) Claimed() bool { return r.claimed }
 
 // Check reports whether input that was typed under term may be written, and if

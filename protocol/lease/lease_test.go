@@ -87,6 +87,23 @@ func TestPropose(t *testing.T) {
 	}
 }
 
+// TestAgentClaimsNothing: a coding agent that starts before anybody came leaves
+// the claim to the terminal's creator.
+func TestAgentClaimsNothing(t *testing.T) {
+	r := lease.New()
+	for revision, step := range []struct {
+		holder  protocol.UserID
+		claimed bool
+	}{{protocol.AgentHolder, false}, {"", false}, {alice, true}, {protocol.AgentHolder, true}} {
+		if _, err := r.Propose(to(uint64(revision), step.holder, "gr"), 1, start); err != nil {
+			t.Fatal(err)
+		}
+		if r.Claimed() != step.claimed {
+			t.Errorf("after %q: %t", step.holder, r.Claimed())
+		}
+	}
+}
+
 func TestProposeRefused(t *testing.T) {
 	for name, tt := range map[string]struct {
 		p    protocol.LeaseProposal

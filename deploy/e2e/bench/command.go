@@ -164,7 +164,7 @@ func (c *commander) sign(n int) ([]protocol.CommandEnvelope, error) {
 func (c *commander) post(ctx context.Context, env protocol.CommandEnvelope) error {
 	status, callback, err := c.stack.Post(ctx, c.client, env)
 	if err == nil && (status != http.StatusOK || callback.Status != protocol.StatusOK) {
-		err = fmt.Errorf("command: status %d: %+v", status, callback)
+		err = fmt.Errorf("command: status %d: %+v %v", status, callback, callback.Error)
 	}
 	return err
 }

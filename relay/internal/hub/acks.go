@@ -16,8 +16,8 @@ type window struct {
 	stint  stint
 }
 
-// A stint is the time that a viewer has stood at its limit, on and off, since
-// it last had all the output.
+// A stint is the time that a viewer has stood at its limit, or at what its
+// socket takes, on and off, since it last had all the output.
 type stint struct {
 	since time.Time // zero: it keeps up
 	acked uint64    // what it had acknowledged then
@@ -55,6 +55,21 @@ func (f *feed) stand(v *Viewer) {
 	v.held.Store(true)
 }
 
+// slow reports whether v, of whom there was an ack, had better see the present.
+// Whether it stands at its limit or its writer at the socket is the same: there
+// is output that it doesn't get.
+func (f *feed) slow(v *Viewer) bool {
+	p := &v.place
+	if p.state != following || p.cursor.Offset() == f.ring.Head() {
+		return false
+	}
+	now := time.Now()
+	if p.window.stint.since.IsZero() {
+		p.window.stint = stint{now, p.window.acked}
+	}
+	return p.window.slow(now)
+}
+
 // An ackOutcome says what follows from an ack.
 type ackOutcome struct {
 	wake  bool   // the writer may go on
@@ -78,16 +93,18 @@ func (f *feed) acked(v *Viewer, offset uint64) (out ackOutcome) {
 	}
 	w.debt = 0
 	out.paced = v.pace.reached(offset)
+	waited := p.waits
+	p.waits = false
 	switch {
 	case p.state == lost:
 		out.lost = f.report(v)
 		if out.lost == "" && !p.told {
 			p.told, out.lost = true, p.why
 		}
-	case !v.held.Load():
-	case !v.exact && w.slow(time.Now()):
+	case waited && f.ring.Head()-offset > protocol.AckBytes, !v.exact && f.slow(v):
 		f.lose(v, resyncUnacked)
 		p.told, out.lost = true, resyncUnacked
+	case !v.held.Load():
 	case p.room() >= protocol.MaxDataBytes:
 		v.held.Store(p.state != following)
 		out.wake = true

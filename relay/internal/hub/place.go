@@ -38,6 +38,7 @@ type place struct {
 
 	lead   net.Buffers // goes before anything else: a resync, a keyframe
 	resync bool        // lead begins with a resync
+	waits  bool        // nothing goes behind the keyframe until it is shown
 
 	window window
 }
@@ -91,6 +92,10 @@ func (f *feed) nextFollowing(v *Viewer, dst net.Buffers, out outcome) (net.Buffe
 	limit := maxWrite
 	if v.counts {
 		limit = min(limit, p.room())
+		if p.waits {
+			f.stand(v)
+			return dst, out
+		}
 		if limit < protocol.MaxDataBytes && p.cursor.Offset() < f.ring.Head() && f.ring.Holds(p.cursor) {
 			f.stand(v)
 			return dst, out
@@ -195,10 +200,14 @@ func (f *feed) sitAt(v *Viewer, offset uint64, lead ...[]byte) (cols, rows int) 
 }
 
 // sitBehind puts v where kf, which is of this run, ends, and has it sent kf
-// first, after lead. The caller holds mu.
+// first, after lead. A viewer that was too slow gets no more until it shows kf:
+// if there is much more by then, another keyframe is better. The caller holds
+// mu.
 func (f *feed) sitBehind(v *Viewer, kf *keyframe, lead ...[]byte) {
+	why := v.place.why
 	at := place{
 		cursor: kf.cursor, lead: append(lead, kf.frame), resync: len(lead) > 0,
+		waits:  v.counts && !v.exact && (why == resyncRing || why == resyncUnacked),
 		window: window{debt: kf.bytes, debtAt: kf.offset},
 	}
 	if !f.ring.Holds(kf.cursor) { // it shows kf all the same, and then the next one

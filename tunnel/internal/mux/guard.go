@@ -29,7 +29,7 @@ const (
 const (
 	pingsPerSecond = 10
 	pingBurst      = 64
-	opensPerSecond = 1000
+	opensPerSecond = 10_000 // a command takes one, and there are thousands a second
 	openBurst      = MaxStreams
 )
 

@@ -33,7 +33,7 @@ func enrol(c *program.Command) {
 		cfg.StateDir, cfg.Database, cfg.Sandbox = at.stateDir, at.database, protocol.SandboxID(sandbox)
 		err := controlplane.Enrol(ctx, cfg)
 		if err != nil && protocol.KindOf(err) == protocol.KindConflict {
-			return program.Hint(err, "--replace takes the new key; what the old one has is void then")
+			return program.Hint(err, "--replace takes the new key; the old one stays valid until its certificate expires, or until \"sandbox revoke\"")
 		}
 		if err != nil && protocol.KindOf(err) == protocol.KindTooMany {
 			return program.Hint(err, "a shorter --valid-for leaves fewer behind; sandbox revoke voids them")

@@ -33,7 +33,8 @@ func addSandbox(ctx context.Context, tx runner, id protocol.SandboxID) error {
 
 // EnrolSandbox binds a sandbox to a device key, whose public JWK may be nil.
 // KindConflict says that the sandbox has another key already, which only replace
-// overrides: then the old key's certificates are void.
+// overrides. The old key's certificates can't be renewed then, but hold until
+// they expire: whoever uses one is disturbed by [Store.RevokeSandbox] alone.
 func (s *Store) EnrolSandbox(ctx context.Context, id protocol.SandboxID, thumbprint string, jwk json.RawMessage, replace bool, now time.Time) error {
 	return s.transact(ctx, func(tx runner) error { return bindDevice(ctx, tx, id, thumbprint, jwk, replace, now) })
 }
@@ -49,13 +50,8 @@ func bindDevice(ctx context.Context, tx runner, id protocol.SandboxID, thumbprin
 	if err != nil {
 		return err
 	}
-	if old != "" && old != thumbprint {
-		if !replace {
-			return protocol.Errorf(protocol.KindConflict, "sandbox %s is enrolled with another device key", id)
-		}
-		if err := revokeCertificates(ctx, tx, id, now); err != nil {
-			return err
-		}
+	if old != "" && old != thumbprint && !replace {
+		return protocol.Errorf(protocol.KindConflict, "sandbox %s is enrolled with another device key", id)
 	}
 	_, err = tx.exec(ctx, `
 		UPDATE sandboxes SET device_key = ?, device_jwk = ?, enrolled_at = ?, revoked_at = NULL WHERE id = ?`,

@@ -5,27 +5,33 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
+	"time"
 
 	"github.com/pressly/goose/v3"
+	modernc "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 const (
 	sqliteReaders = 4
 	busyTimeoutMs = 5000 // how long a statement waits for another process's write
+	busyPause     = 20 * time.Millisecond
 )
 
 func openSQLite(ctx context.Context, path string) (*Store, error) {
-	// SQLite gives its -wal and -shm files the mode of the main file.
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
+	// SQLite gives its -wal and -shm files the mode of the main file. A file
+	// that is there isn't opened: closing it would take this process's locks.
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		err = file.Close()
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	if err := file.Close(); err != nil {
-		return nil, err
-	}
-	if err := migrateSQLite(ctx, path); err != nil {
+	if err := whileBusy(ctx, func() error { return migrateSQLite(ctx, path) }); err != nil {
 		return nil, err
 	}
 	s := &Store{sql: sqlite}
@@ -40,6 +46,28 @@ func openSQLite(ctx context.Context, path string) (*Store, error) {
 	s.write.SetMaxOpenConns(1)
 	s.read.SetMaxOpenConns(sqliteReaders)
 	return s, nil
+}
+
+// whileBusy calls open again while another process that opens or closes the
+// database is in the way, which the busy timeout of a connection doesn't cover.
+func whileBusy(ctx context.Context, open func() error) error {
+	deadline := time.NewTimer(busyTimeoutMs * time.Millisecond)
+	defer deadline.Stop()
+	again := time.NewTicker(busyPause)
+	defer again.Stop()
+	for {
+		err := open()
+		if e, ok := errors.AsType[*modernc.Error](err); !ok || e.Code()&0xff != sqlite3.SQLITE_BUSY {
+			return err
+		}
+		select {
+		case <-again.C:
+		case <-deadline.C:
+			return err
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // sqliteDSN asks for durable commits: a command that was handed out must be
