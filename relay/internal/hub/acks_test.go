@@ -154,6 +154,66 @@ func TestOneWhoStands(t *testing.T) {
 
 // One that acknowledges too little at a time is as slow as one that stands;
 // one that moves is not.
+// TestOneWhoseSocketIsFull: a writer that waits at the socket is as slow as one
+// that stands at its limit, and what is taken from it meanwhile says so.
+func TestOneWhoseSocketIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := still()
+		v := counting(h, 1)
+		says(t, h, 100_000)
+		takes(t, v)
+		says(t, h, 200_000) // which the writer has no chance to take
+		for at := uint64(10_000); at < 30_000; at += 10_000 {
+			if out := h.feed.acked(v, at); out.lost != "" {
+				t.Fatalf("%+v in time", out)
+			}
+			time.Sleep(protocol.SlowAfter - time.Millisecond)
+		}
+		if out := h.feed.acked(v, 30_000); out.lost != resyncUnacked {
+			t.Fatalf("%+v after %v", out, 2*protocol.SlowAfter)
+		}
+	})
+}
+
+// TestNothingBehindAKeyframe: who was too slow gets no more until the keyframe
+// is shown, and then the next one if that is better than what has come since.
+func TestNothingBehindAKeyframe(t *testing.T) {
+	for name, tt := range map[string]struct {
+		since uint64 // bytes behind the keyframe when it is shown
+		again bool
+	}{
+		"little": {protocol.AckBytes, false},
+		"much":   {protocol.AckBytes + 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := still()
+			v := counting(h, 1)
+			says(t, h, 300_000)
+			h.feed.mu.Lock()
+			h.feed.lose(v, resyncUnacked)
+			v.place.told = true
+			h.feed.mu.Unlock()
+			kf := &keyframe{offset: 300_000, bytes: 10, frame: []byte{0x82, 0}}
+			if err := h.feed.keyframe(kf); err != nil {
+				t.Fatal(err)
+			}
+			h.feed.moveBehind(v, kf)
+			says(t, h, 300_000+tt.since)
+			takes(t, v)
+			if at := v.place.sent(); at != 300_000 {
+				t.Fatalf("it was sent what is behind the keyframe, up to %d", at)
+			}
+			out := h.feed.acked(v, 300_000)
+			if again := out.lost == resyncUnacked; again != tt.again || out.wake == tt.again {
+				t.Errorf("%+v, %d bytes behind", out, tt.since)
+			}
+			if n, _ := takes(t, v); !tt.again && n != int(tt.since) {
+				t.Errorf("%d bytes follow, want %d", n, tt.since)
+			}
+		})
+	}
+}
+
 func TestHowSlowIsSlow(t *testing.T) {
 	for name, c := range map[string]struct {
 		rate int // bytes a second
