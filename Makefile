@@ -2,6 +2,7 @@
 # make test   runs every test, the real-browser ones included
 # make build  puts the programs in bin/
 # make bench  measures echo, fan-out, commands, memory and failover (BENCH="-only echo,rate")
+# make proofs runs the long proofs of deploy/e2e/README.md, about five minutes
 # make fuzz   runs every fuzz target for FUZZTIME (default 20s)
 # make lint   runs go vet, staticcheck and golangci-lint
 
@@ -16,7 +17,7 @@ ORACLE   := sandbox-agent/internal/screen/oracle
 DIST     := relay/internal/console/dist
 SOURCES  := $(shell find $(WEB)/src relay/internal/console/build -type f 2>/dev/null)
 
-.PHONY: dev build test bench fuzz lint clean tools
+.PHONY: dev build test bench proofs fuzz lint clean tools
 
 dev: build
 	@exec bin/devstack --listen 127.0.0.1:8080
@@ -52,6 +53,14 @@ test: $(DIST)/index.html $(ORACLE)/node_modules/.stamp
 bench: build
 	$(GO) test -run '^$$' -bench . -benchtime 0.3s ./protocol/... ./relay/internal/replay ./tunnel ./sandbox-agent/internal/screen ./sandbox-agent/internal/spill ./sandbox-agent/internal/terminal ./sandbox-agent/internal/ledger ./sandbox-agent/internal/executor
 	$(GO) run ./deploy/e2e/bench $(BENCH)
+
+proofs:
+	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/terminal -run 'TestAuthorityIsLinearizable|TestNothingAfterRevoke' -terminal.ops=100000 -terminal.revokes=1000000
+	$(GO) test -count=1 -v -timeout 30m ./relay/internal/hub -run '^TestLinearizable$$' -hub.ops=100000
+	$(GO) test -count=1 -v -timeout 30m ./relay/internal/turn -run TestKeysInFlight -turn.rounds=1000000
+	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/executor -run TestHostileRelay -attempts=100000
+	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/link -run TestHostileRelay -attempts=100000
+	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/ledger -run TestKilled -kills=200
 
 fuzz:
 	@$(GO) list ./... | while read pkg; do \
