@@ -244,7 +244,7 @@ func (s *Session) writeControl() {
 		select {
 		case frame := <-s.outgoing:
 			if _, err := s.control.Write(frame); err != nil {
-				s.end(fmt.Errorf("tunnel: control stream: %w", err))
+				s.endControl(err)
 				return
 			}
 		case <-s.done:
@@ -253,18 +253,23 @@ func (s *Session) writeControl() {
 	}
 }
 
+// endControl ends the session, whose control stream has failed. The connection
+// knows better why, if it is over.
+func (s *Session) endControl(err error) {
+	select {
+	case <-s.conn.Done():
+		err = s.conn.Err()
+	default:
+	}
+	s.end(fmt.Errorf("tunnel: control stream: %w", err))
+}
+
 // readControl obeys the peer's control frames until the stream ends.
 func (s *Session) readControl() {
 	for {
 		m, err := readMessage(s.frames)
 		if err != nil {
-			// The connection knows better why, if it is over.
-			select {
-			case <-s.conn.Done():
-				err = s.conn.Err()
-			default:
-			}
-			s.end(fmt.Errorf("tunnel: control stream: %w", err))
+			s.endControl(err)
 			return
 		}
 		if err := s.obey(m); err != nil {
