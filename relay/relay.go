@@ -24,6 +24,7 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/fleet"
 	"github.com/fairlead/fairlead/relay/internal/hub"
 	"github.com/fairlead/fairlead/relay/internal/pagestream"
+	"github.com/fairlead/fairlead/relay/internal/rejects"
 	"github.com/fairlead/fairlead/relay/internal/uplink"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -45,6 +46,7 @@ type Relay struct {
 	hubs       *hub.Set
 	pages      *pagestream.Pages
 	dispatcher *dispatch.Dispatcher
+	refused    *rejects.Rejects
 	uplink     *uplink.Uplink
 
 	ready    atomic.Bool // keys are known
@@ -68,14 +70,17 @@ func New(cfg Config) (*Relay, error) {
 	r.registry.MustRegister(r.fleet)
 	r.hubs = hub.NewSet(r.fleet, r.log, hub.NewMetrics(r.registry))
 	r.pages = pagestream.New(r.revoked, r.registry)
+	r.refused = rejects.New(r.registry, r.log)
 	r.dispatcher = dispatch.New(dispatch.Options{
 		Keys: r.keys, Tunnels: r.fleet, Pages: r.pages, Revoked: r.revoked, Log: r.log,
+		Refused: func(err error) { r.refused.Count(rejects.Command, err) },
 	})
 	r.uplink = &uplink.Uplink{Address: cfg.ControlPlaneConnect, Log: r.log}
 	if err := r.listen(); err != nil {
 		r.closeListeners()
 		return nil, err
 	}
+	r.origins.OnRefused(func(err error) { r.refused.Count(rejects.Origin, err) })
 	return r, nil
 }
 
@@ -214,9 +219,11 @@ func (r *Relay) Run(ctx context.Context) error {
 // publicServer serves browsers and machines at the public origin.
 func (r *Relay) publicServer() (*http.Server, error) {
 	mux := http.NewServeMux()
-	if err := r.routes(mux); err != nil {
+	methods := access.NewMethods(mux)
+	if err := r.routes(methods); err != nil {
 		return nil, err
 	}
+	methods.RefuseOthers()
 	server := &http.Server{
 		Handler:           r.origins.Guard(r.origins.Share(mux)),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -244,6 +251,8 @@ func (r *Relay) adminServer() (*http.Server, error) {
 			switch {
 			case r.draining.Load():
 				return errors.New("draining")
+			case r.ready.Load() && !r.keys.Usable():
+				return errors.New("the control plane's keys are too old")
 			case !r.ready.Load():
 				return errors.New("waiting for the control plane's keys")
 			}

@@ -10,7 +10,6 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/dispatch"
 	"github.com/fairlead/fairlead/relay/internal/gateway"
 	"github.com/fairlead/fairlead/relay/internal/openapi"
-	"github.com/fairlead/fairlead/relay/internal/rejects"
 	"github.com/fairlead/fairlead/relay/internal/sandboxapi"
 )
 
@@ -21,19 +20,18 @@ func (r *Relay) routes(router access.Router) error {
 	if err != nil {
 		return err
 	}
-	refused := rejects.New(r.registry, r.log)
 	signer := &dispatch.Signer{URL: r.cfg.ControlPlaneURL, Credential: r.cfg.Credential, Client: r.client}
 	(&gateway.Gateway{
-		Keys: r.keys, Origins: r.origins, Desk: access.NewDesk(time.Now), Hubs: r.hubs, Revoked: r.revoked, Log: r.log,
+		Keys: r.keys, Origins: r.origins, Desk: access.NewDesk(time.Now), Hubs: r.hubs, Revoked: r.revoked, Log: r.log, Rejects: r.refused,
 		Metrics: gateway.NewMetrics(r.registry),
 	}).Register(router)
 	(&controlapi.API{
 		Keys: r.keys, Dispatcher: r.dispatcher, Signer: signer, Pages: r.pages, Passes: access.NewStreamPasses(time.Now),
-		Revoked: r.revoked, Rejects: refused, Origins: r.origins,
+		Revoked: r.revoked, Rejects: r.refused, Origins: r.origins,
 		ControlPlane: controlPlane, Log: r.log,
 	}).Register(router)
 	(&sandboxapi.API{
-		Keys: r.keys, Tunnels: r.fleet, Signer: signer, Dispatcher: r.dispatcher, Rejects: refused,
+		Keys: r.keys, Tunnels: r.fleet, Signer: signer, Dispatcher: r.dispatcher, Rejects: r.refused,
 		Revision: r.cfg.Revision, Log: r.log,
 	}).Register(router)
 	openapi.Register(router)

@@ -104,22 +104,22 @@ func (s *Server) execute(ctx context.Context, o order, relays []store.Relay) (st
 	return cmd, s.finish(context.WithoutCancel(ctx), cmd)
 }
 
-// finish stores the outcome of cmd and what it means for its session.
+// finish stores the outcome of cmd and what it means for its session. A command
+// has failed once, however often it was tried: its first outcome counts.
 func (s *Server) finish(ctx context.Context, cmd store.Command) error {
 	id, session := cmd.Envelope.CommandID, cmd.Envelope.Target.SessionID
-	before, err := s.store.CallbackFor(ctx, id)
+	s.logger.Info("command finished", "command", id, "trace", cmd.Envelope.TraceID, "status", cmd.Outcome.Status)
+	news, err := s.store.FinishCommand(ctx, id, cmd.Outcome, s.now())
 	if err != nil {
 		return err
 	}
-	s.logger.Info("command finished", "command", id, "trace", cmd.Envelope.TraceID, "status", cmd.Outcome.Status)
-	if err := s.store.FinishCommand(ctx, id, cmd.Outcome, s.now()); err != nil {
-		return err
-	}
 	switch {
-	case before.Final: // the same outcome on its other way: nothing new
+	case news == store.NothingNew: // the same outcome on its other way
 		return nil
 	case cmd.Outcome.Status != protocol.StatusOK:
-		s.countOutcome(ctx, cmd, store.UsageCommandsFailed)
+		if news == store.FirstOutcome {
+			s.countOutcome(ctx, cmd, store.UsageCommandsFailed)
+		}
 	case cmd.Kind == protocol.OpSessionCreate:
 		return s.store.ActivateSession(ctx, session)
 	case cmd.Kind == protocol.OpSessionDelete:

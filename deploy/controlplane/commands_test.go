@@ -27,6 +27,10 @@ func TestCommand(t *testing.T) {
 			map[string]any{"status": "error", "error": map[string]any{"message": "no such directory", "name": "RequestError"}}},
 		{"error without a reason", `"status":"error"`, 500,
 			map[string]any{"status": "error", "error": map[string]any{"message": "the sandbox gave no reason", "name": "InternalError"}}},
+		{"refused before it ran", `"status":"error","error":{"message":"busy","name":"InternalError"},"telemetry":{"durationMs":1,"attempt":0}`, 503,
+			map[string]any{"status": "error", "error": map[string]any{"message": "busy", "name": "InternalError"}}},
+		{"too many before it ran", `"status":"error","error":{"message":"full","name":"LimitError"},"telemetry":{"durationMs":1,"attempt":0}`, 429,
+			map[string]any{"status": "error", "error": map[string]any{"message": "full", "name": "LimitError"}}},
 		{"unknown", `"status":"unknown"`, 200, map[string]any{"status": "unknown"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -126,6 +130,49 @@ func TestCommandKey(t *testing.T) {
 	p.want(c, http.StatusConflict, "RequestError")
 	c.header["Idempotency-Key"] = "not visible\x00"
 	p.want(c, http.StatusBadRequest, "RequestError")
+}
+
+// TestRefusedBeforeItRan: a refusal is the fate of a key unless the executor
+// hadn't begun and the reason passes.
+func TestRefusedBeforeItRan(t *testing.T) {
+	for _, tt := range []struct {
+		name, answer string
+		status       int
+		errName      string
+		again        bool
+	}{
+		{"a fault", `"error":{"message":"m","name":"InternalError"},"telemetry":{"durationMs":0,"attempt":0}`, 503, "InternalError", true},
+		{"a limit", `"error":{"message":"m","name":"LimitError"},"telemetry":{"durationMs":0,"attempt":0}`, 429, "LimitError", true},
+		{"no reason", `"telemetry":{"durationMs":0,"attempt":0}`, 503, "InternalError", true},
+		{"for good", `"error":{"message":"m","name":"RequestError"},"telemetry":{"durationMs":0,"attempt":0}`, 400, "RequestError", false},
+		{"it ran", `"error":{"message":"m","name":"InternalError"},"telemetry":{"durationMs":0,"attempt":1}`, 500, "InternalError", false},
+		{"attempts aren't counted", `"error":{"message":"m","name":"InternalError"},"telemetry":{"durationMs":0}`, 500, "InternalError", false},
+		{"no telemetry", `"error":{"message":"m","name":"InternalError"}`, 500, "InternalError", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPlane(t)
+			tries := 0
+			relay := newFakeRelay(t, func(w http.ResponseWriter, env protocol.CommandEnvelope) {
+				if tries++; tries == 1 {
+					callback(`"status":"error",`+tt.answer)(w, env)
+					return
+				}
+				callback(`"status":"ok"`)(w, env)
+			})
+			p.register("rl_1", relayToken, relay.URL)
+			c := commandCall(aliceToken, createBody)
+			c.header = map[string]string{"Idempotency-Key": "k1"}
+			p.want(c, tt.status, tt.errName)
+			if tt.again {
+				p.want(c, http.StatusOK, "")
+			} else {
+				p.want(c, tt.status, tt.errName)
+			}
+			if want := len(relay.got()); (want == 2) != tt.again {
+				t.Errorf("dispatched %d times", want)
+			}
+		})
+	}
 }
 
 func TestCommandRefused(t *testing.T) {

@@ -213,7 +213,17 @@ func none(w http.ResponseWriter) error {
 	return nil
 }
 
-func (s *Server) getHealth(w http.ResponseWriter, _ *http.Request) error {
+// healthTimeout is how long the database may take to answer a probe.
+const healthTimeout = time.Second
+
+// getHealth says whether requests can be answered: not while the database can't
+// be asked.
+func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) error {
+	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
+	defer cancel()
+	if err := s.store.Ping(ctx); err != nil {
+		return protocol.Fault(protocol.KindUnavailable, err)
+	}
 	return s.write(w, http.StatusOK, struct {
 		Status string `json:"status"`
 		revised

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -123,4 +124,22 @@ func TestNoSecretsInLog(t *testing.T) {
 	if !strings.Contains(log, "command signed") {
 		t.Errorf("the log doesn't tell of the commands:\n%s", log)
 	}
+}
+
+// TestDatabaseAway: what can't be asked now may be asked later, and a probe says
+// so too.
+func TestDatabaseAway(t *testing.T) {
+	p := newPlane(t)
+	p.want(call{"GET", "/healthz", "", "", nil}, http.StatusOK, "")
+	if err := p.server.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/healthz", "/auth/me", "/dashboards", "/dashboards/dash_1/items", "/.well-known/revocations"} {
+		body := p.want(getAs(aliceToken, path), http.StatusServiceUnavailable, "InternalError")
+		if text := fmt.Sprint(body); strings.Contains(text, "sql:") {
+			t.Errorf("%s tells the cause: %s", path, text)
+		}
+	}
+	p.want(commandCall(aliceToken, createBody), http.StatusServiceUnavailable, "InternalError")
+	p.want(call{"GET", "/.well-known/jwks.json", "", "", nil}, http.StatusOK, "")
 }

@@ -190,8 +190,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestInvitation: an address that isn't verified, or that two users have,
-// opens nothing; nor does one that somebody has come in by already.
+// TestInvitation: an address that isn't verified opens nothing; nor does one
+// that somebody has come in by already.
 func TestInvitation(t *testing.T) {
 	s := newSignIn(t, nil)
 	add := func(id protocol.UserID) {
@@ -202,16 +202,11 @@ func TestInvitation(t *testing.T) {
 	add("usr_one")
 	s.provider.SignIn(map[string]any{"sub": "mallory", "email": "erin@example.test", "email_verified": false})
 	s.refused(s.finish(s.begin("/")), http.StatusForbidden, "AuthError")
-	add("usr_two")
 	s.provider.SignIn(map[string]any{"sub": "erin-1", "email": "erin@example.test", "email_verified": true})
-	s.refused(s.finish(s.begin("/")), http.StatusForbidden, "AuthError")
-	if err := s.server.store.RemoveUser(t.Context(), "usr_two"); err != nil {
-		t.Fatal(err)
-	}
 	s.token(s.finish(s.begin("/")), "/")
 	s.provider.SignIn(map[string]any{"sub": "erin-2", "email": "erin@example.test", "email_verified": true})
 	s.refused(s.finish(s.begin("/")), http.StatusForbidden, "AuthError")
-	if err := s.server.store.RemoveUser(t.Context(), "usr_one"); err != nil {
+	if _, err := s.server.store.RemoveUser(t.Context(), "usr_one"); err != nil {
 		t.Fatal(err)
 	}
 	s.provider.SignIn(map[string]any{"sub": "erin-1", "email": "erin@example.test", "email_verified": true})

@@ -154,6 +154,9 @@ func (s *Server) dispatch(ctx context.Context, relays []store.Relay, env protoco
 	if err != nil {
 		return store.Outcome{}, err
 	}
+	if executor.sandbox == "" {
+		return s.dispatchToPages(ctx, relays, env.CommandID, body), nil
+	}
 	delivered := false
 	for _, relay := range relays {
 		outcome, d := s.offer(ctx, relay, executor, env.CommandID, body)
@@ -165,11 +168,47 @@ func (s *Server) dispatch(ctx context.Context, relays []store.Relay, env protoco
 		}
 	}
 	if delivered {
-		e := protocol.Errorf(protocol.KindUpstream, "the outcome was lost").Body()
-		return store.Outcome{Status: protocol.StatusUnknown, Error: &e}, nil
+		return outcomeLost(), nil
 	}
 	e := protocol.Errorf(protocol.KindUnavailable, "the sandbox is not connected").Body()
 	return store.Outcome{Status: store.StatusUndelivered, Error: &e}, nil
+}
+
+func outcomeLost() store.Outcome {
+	e := protocol.Errorf(protocol.KindUpstream, "the outcome was lost").Body()
+	return store.Outcome{Status: protocol.StatusUnknown, Error: &e}
+}
+
+// dispatchToPages offers a command to all relays at once, since its user's page
+// may be at any of them, and takes the first answer. Where a page may have had
+// it, and said nothing in time, the outcome is unknown.
+func (s *Server) dispatchToPages(ctx context.Context, relays []store.Relay, id protocol.CommandID, body []byte) store.Outcome {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		outcome store.Outcome
+		of      delivery
+	}
+	answers := make(chan answer, len(relays)) // whoever is late finds room
+	for _, relay := range relays {
+		go func() { // ends with ctx
+			outcome, d := s.offer(ctx, relay, executor{}, id, body)
+			answers <- answer{outcome, d}
+		}()
+	}
+	e := protocol.Errorf(protocol.KindUnavailable, "no relay can be reached").Body()
+	last := store.Outcome{Status: store.StatusUndelivered, Error: &e}
+	for range relays {
+		switch a := <-answers; a.of {
+		case answered:
+			return a.outcome
+		case refused:
+			last = a.outcome
+		case lost:
+			last = outcomeLost()
+		}
+	}
+	return last
 }
 
 // An executor is the sandbox that runs a command.
@@ -217,6 +256,10 @@ func (s *Server) offer(ctx context.Context, relay store.Relay, exec executor, id
 	}
 	log.Info("relay didn't run the command", "status", res.StatusCode)
 	switch res.StatusCode {
+	case http.StatusUnauthorized:
+		if exec.sandbox == "" { // its time is over: a page had it, perhaps
+			return store.Outcome{}, lost
+		}
 	case http.StatusNotFound, http.StatusServiceUnavailable:
 		return store.Outcome{}, elsewhere
 	case http.StatusBadGateway, http.StatusGatewayTimeout:
@@ -254,11 +297,30 @@ func outcomeOf(data []byte, id protocol.CommandID) (store.Outcome, bool) {
 			e := protocol.Errorf(protocol.KindInternal, "the sandbox gave no reason").Body()
 			cb.Error = &e
 		}
+		if refusedBefore(data, *cb.Error) {
+			return store.Outcome{Status: store.StatusUndelivered, Error: cb.Error}, true
+		}
 		return store.Outcome{Status: cb.Status, Error: cb.Error}, true
 	case protocol.StatusUnknown:
 		return store.Outcome{Status: cb.Status, Error: cb.Error}, true
 	}
 	return store.Outcome{}, false
+}
+
+// refusedBefore reports whether an executor says that it hasn't begun (attempt 0
+// of its telemetry), for a reason that passes. That isn't the fate of the
+// command: under the same idempotency key it may be tried again. An executor
+// that doesn't count its attempts may have begun.
+func refusedBefore(callback []byte, e protocol.ErrorBody) bool {
+	var cb struct {
+		Telemetry struct {
+			Attempt *int `json:"attempt"`
+		} `json:"telemetry"`
+	}
+	if err := protocol.UnmarshalObject(callback, &cb); err != nil || cb.Telemetry.Attempt == nil || *cb.Telemetry.Attempt != 0 {
+		return false
+	}
+	return e.Name == protocol.KindInternal.Name() || e.Name == protocol.KindTooMany.Name()
 }
 
 // refusal reads a relay's error body.

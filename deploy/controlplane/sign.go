@@ -142,6 +142,9 @@ func (s *Server) postSign(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	grant, err := s.keys.Keys().Grant(r.Context(), req.Grant)
+	if err == nil && !s.now().Before(grant.Expires()) { // by the clock that issued it
+		err = protocol.Errorf(protocol.KindExpired, "the grant has expired")
+	}
 	if err != nil {
 		if protocol.KindOf(err).Status() == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="`+realmGrant+`", error="invalid_token"`)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"sync"
 	"testing"
 	"time"
 
@@ -43,6 +44,37 @@ func TestUsage(t *testing.T) {
 	}
 	for _, bad := range []string{"from=x", "to=2026-13-01", "from=2026-11-22", "from=2025-11-20", "to=2026-11-20T00:00:00Z"} {
 		p.want(getAs(carolToken, "/dashboards/dash_1/usage?"+bad), http.StatusBadRequest, "RequestError")
+	}
+}
+
+// TestUsageOfOneKey: however often a command is tried, it is one command, and
+// failed once.
+func TestUsageOfOneKey(t *testing.T) {
+	p := newPlane(t)
+	down := true
+	relay := newFakeRelay(t, func(w http.ResponseWriter, env protocol.CommandEnvelope) {
+		if down {
+			status(503)(w, env)
+			return
+		}
+		callback(`"status":"error","error":{"message":"m","name":"RequestError"}`)(w, env)
+	})
+	p.register("rl_1", relayToken, relay.URL)
+	c := commandCall(aliceToken, createBody)
+	c.header = map[string]string{"Idempotency-Key": "k1"}
+	var posts sync.WaitGroup
+	for range 20 {
+		posts.Go(func() { p.want(c, http.StatusServiceUnavailable, "InternalError") })
+	}
+	posts.Wait()
+	down = false
+	for range 3 {
+		p.want(c, http.StatusBadRequest, "RequestError")
+	}
+	body := p.want(getAs(aliceToken, "/dashboards/dash_1/usage"), http.StatusOK, "")
+	counts := body["usage"].([]any)[0].(map[string]any)["counts"].(map[string]any)
+	if counts["commands"] != 1.0 || counts["commands_failed"] != 1.0 {
+		t.Errorf("counts %v, want 1 command that failed", counts)
 	}
 }
 

@@ -214,6 +214,11 @@ func TestKeysTurnOver(t *testing.T) {
 	old := signer(t, s)
 	before, err := alice.Grant(ctx, s.Ready.SessionID)
 	must(t, err)
+	ticket, err := alice.Ticket(ctx, before, s.Ready.SessionID, s.Ready.PTYID)
+	must(t, err)
+	open, err := Dial(ctx, ticket, alice.Base)
+	must(t, err)
+	t.Cleanup(open.Close)
 	if out, code := controlplane(t, s, "keys", "rotate", "--now"); code != 0 {
 		t.Fatalf("rotate: %d %s", code, out)
 	}
@@ -257,6 +262,9 @@ func TestKeysTurnOver(t *testing.T) {
 		cmd.Target.PTYID = protocol.NewPTYID()
 		<-poll.C
 	}
+	if code, err := open.ExpectClose(ctx); err != nil || code != websocket.StatusCode(4401) {
+		t.Errorf("the socket that the key had opened: %d, %v", code, err)
+	}
 	if took := time.Since(revoked); took > 30*time.Second {
 		t.Errorf("the revoked key was good for %v", took)
 	} else {
@@ -265,7 +273,18 @@ func TestKeysTurnOver(t *testing.T) {
 	if out, code := controlplane(t, s, "keys", "list"); code != 0 || !strings.Contains(out, "revoked") {
 		t.Errorf("list: %d %s", code, out)
 	}
-	newPTY(t, s, "cat")
+	// The sandbox, whose certificate the key had signed, comes back with another.
+	for {
+		if _, err := s.NewPTY(ctx, alice, "cat"); err == nil {
+			break
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			t.Fatal("the sandbox doesn't come back")
+		}
+	}
+	t.Logf("the sandbox was back after %v", time.Since(revoked))
 }
 
 func kid(t *testing.T, token string) string {

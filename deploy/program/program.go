@@ -59,6 +59,9 @@ func Execute(ctx context.Context, sys System, name, short string, build func(*Co
 	build(f.root)
 	f.root.cobra.SetArgs(sys.Args)
 	err := f.root.cobra.ExecuteContext(ctx)
+	if err == nil {
+		err = f.unknown
+	}
 	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return 0
 	}
@@ -78,6 +81,7 @@ type front struct {
 	config    string
 	logFormat string
 	logLevel  string
+	unknown   error // the word that named no subcommand
 }
 
 func newFront(sys System, name, short string) *front {
@@ -98,12 +102,27 @@ environment, which wins over the file.`, short, envPrefix)
 		return Hint(err, "--help lists the flags")
 	})
 
+	c.SetHelpFunc(f.help(c.HelpFunc()))
+
 	flags := c.PersistentFlags()
 	flags.StringVar(&f.config, "config", "", "YAML `file` with flags as keys")
 	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.common = []*setting{{name: "log-format"}, {name: "log-level"}}
 	return f
+}
+
+// help prints the help of a command. It is also where cobra ends up, without an
+// error, for a command that only has subcommands and was given another word.
+func (f *front) help(show func(*cobra.Command, []string)) func(*cobra.Command, []string) {
+	return func(c *cobra.Command, words []string) {
+		asked := c.Flags().Lookup("help")
+		if extra := c.Flags().Args(); !c.Runnable() && len(extra) > 0 && (asked == nil || !asked.Changed) {
+			f.unknown = fmt.Errorf("unknown command %q for %q", extra[0], c.CommandPath())
+			return
+		}
+		show(c, words)
+	}
 }
 
 // A Command is a program or one of its subcommands while it is declared.
@@ -129,7 +148,8 @@ func (c *Command) Sub(name, short string, build func(*Command)) {
 	c.cobra.AddCommand(sub.cobra)
 }
 
-// Run says what the command does. A command without it prints its help.
+// Run says what the command does. A command without it prints its help, and
+// refuses words that are no subcommand of it.
 func (c *Command) Run(run RunFunc) {
 	c.cobra.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := c.configure(); err != nil {

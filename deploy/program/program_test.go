@@ -37,6 +37,11 @@ func buildDemo(c *Command) {
 				return err
 			})
 		})
+		c.Sub("ring", "Work with rings of keys", func(c *Command) {
+			c.Sub("list", "List the rings", func(c *Command) {
+				c.Run(func(context.Context, *Env) error { return nil })
+			})
+		})
 	})
 	c.Sub("copy", "Copy a file", func(c *Command) {
 		var from, to string

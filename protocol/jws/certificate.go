@@ -19,6 +19,8 @@ type Certificate struct {
 	IssuedAt  int64              `json:"iat"` // Unix seconds
 	ExpiresAt int64              `json:"exp"` // Unix seconds
 	ID        string             `json:"jti"`
+
+	Kid string `json:"-"` // of a verified certificate: the key that signed it
 }
 
 var certificateNames = vocabularyOf(Certificate{})

@@ -75,6 +75,12 @@ func openCommand(t Token, audience string, now time.Time) (*Command, error) {
 	if err := checkParties(members, audience); err != nil {
 		return nil, refused("command: %s", err)
 	}
+	// What nobody here understands may be what was meant to hold us back. An op's
+	// executor says so itself.
+	if commandNames.foreign(members) != "" || targetNames.foreignIn(members, "target") != "" ||
+		replyNames.foreignIn(members, "reply") != "" {
+		return nil, protocol.Errorf(protocol.KindInvalid, "command: it has a member of no meaning here")
+	}
 	var c Command
 	if err := json.Unmarshal(t.Payload, &c); err != nil {
 		return nil, protocol.Errorf(protocol.KindInvalid, "command: a member has the wrong type")

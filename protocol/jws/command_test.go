@@ -112,7 +112,9 @@ func TestCommandMembers(t *testing.T) {
 		{"grant id", "grantId", "gr_1", fine},
 		{"bad grant id", "grantId", "gr 1", invalid},
 		{"bad user id", "userId", "-usr", invalid},
-		{"unknown member", "later", object{"a": 1}, fine},
+		{"unknown member", "later", object{"a": 1}, invalid},
+		{"unknown member of target", "target", object{"later": 1}, invalid},
+		{"unknown member of reply", "reply", object{"url": "https://x.test", "callbackToken": "ct", "later": 1}, invalid},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			token := k.typed(jws.TypeCommand, mustJSON(commandPayload().with(tt.member, tt.value)))
@@ -192,8 +194,8 @@ func TestTwins(t *testing.T) {
 		})
 	}
 	for name, payload := range map[string]string{
-		"same name in siblings": insert(`{`, `"x":[{"a":1},{"a":1},{"b":{"a":1},"a":1}],`),
-		"value equal to a name": insert(`{`, `"x":"op","y":["op","op"],`),
+		"same name in siblings": insert(`"op":{`, `"x":[{"a":1},{"a":1},{"b":{"a":1},"a":1}],`),
+		"value equal to a name": insert(`"op":{`, `"x":"op","y":["op","op"],`),
 		"params are not ours":   insert(`"op":{`, `"params":{"Kind":1,"URL":2},`),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,6 +28,8 @@ type Grant struct {
 	ExpiresAt int64                 `json:"exp"`               // Unix seconds, at most [protocol.MaxGrantTTL] after IssuedAt
 	ID        protocol.GrantID      `json:"jti"`
 	Confirm   json.RawMessage       `json:"cnf,omitempty"` // RFC 7800: a key that the holder must prove; not used yet
+
+	Kid string `json:"-"` // of a verified grant: the key that signed it
 }
 
 var grantNames = vocabularyOf(Grant{})
@@ -103,6 +105,9 @@ func openObject(t Token, typ string, names vocabulary, object any) error {
 	}
 	if err := checkParties(members, AudienceFairlead); err != nil {
 		return err
+	}
+	if names.foreign(members) != "" {
+		return errors.New("it has a member of no meaning here")
 	}
 	if err := json.Unmarshal(t.Payload, object); err != nil {
 		return errors.New("a member has the wrong type")

@@ -74,6 +74,9 @@ func NewKeys(initial *KeySet, opts KeysOptions) *Keys {
 	if opts.FetchedAt.IsZero() {
 		opts.FetchedAt = opts.Now()
 	}
+	if opts.Revoked != nil && initial.Len() > 0 {
+		opts.Revoked.trust(initial)
+	}
 	return &Keys{opts: opts, set: initial, fetched: opts.FetchedAt}
 }
 
@@ -97,6 +100,9 @@ func (k *Keys) Grant(ctx context.Context, token string) (*Grant, error) {
 		return nil, err
 	}
 	grant, err := openGrant(t, k.opts.Now())
+	if err == nil {
+		grant.Kid = t.Kid
+	}
 	if err == nil && k.opts.Revoked != nil && k.opts.Revoked.Grant(grant) {
 		return nil, refused("grant: it was revoked")
 	}
@@ -111,6 +117,9 @@ func (k *Keys) Certificate(ctx context.Context, token string) (*Certificate, err
 		return nil, err
 	}
 	certificate, err := openCertificate(t, k.opts.Now())
+	if err == nil {
+		certificate.Kid = t.Kid
+	}
 	if err == nil && k.opts.Revoked != nil && k.opts.Revoked.Certificate(certificate) {
 		return nil, refused("certificate: it was revoked")
 	}
@@ -152,6 +161,12 @@ func (k *Keys) verify(ctx context.Context, token string) (Token, error) {
 		return Token{}, err
 	}
 	return set.Verify(token)
+}
+
+// Usable reports whether the set is young enough for anything to be verified.
+func (k *Keys) Usable() bool {
+	_, usable := k.current()
+	return usable
 }
 
 // current returns the set, and whether it is young enough to be used.
@@ -208,6 +223,9 @@ func (k *Keys) fetch(ctx context.Context, f *flight) {
 		k.mu.Lock()
 		k.set, k.fetched = set, f.began
 		k.mu.Unlock()
+		if k.opts.Revoked != nil {
+			k.opts.Revoked.trust(set)
+		}
 		if k.opts.OnUpdate != nil {
 			k.opts.OnUpdate(jwks)
 		}

@@ -132,7 +132,8 @@ func (k *Keys) Revocations(ctx context.Context, token string) (*Revocations, err
 const maxExtraGrants = 4096
 
 // A RevocationSet is what is known to be void: the newest list that was seen,
-// and single grants that were heard of since. It is safe for concurrent use.
+// single grants that were heard of since, and all that was signed by a key that
+// is no longer published. It is safe for concurrent use.
 type RevocationSet struct {
 	mu sync.Mutex
 	// Guarded by mu.
@@ -141,6 +142,7 @@ type RevocationSet struct {
 	grants       map[protocol.GrantID]struct{}
 	certificates map[string]struct{}
 	extra        []protocol.GrantID
+	trusted      *KeySet // nil: not known yet
 	changed      []func()
 }
 
@@ -190,6 +192,38 @@ func (s *RevocationSet) Add(ids ...protocol.GrantID) {
 	}
 }
 
+// trust notes which keys are published now. What others have signed is void,
+// whoever holds it open: a key that was revoked must not go on through that.
+func (s *RevocationSet) trust(set *KeySet) {
+	s.mu.Lock()
+	lost := false
+	if s.trusted != nil {
+		for kid := range s.trusted.keys {
+			_, kept := set.keys[kid]
+			lost = lost || !kept
+		}
+	}
+	s.trusted = set
+	changed := s.changed
+	s.mu.Unlock()
+	if !lost {
+		return
+	}
+	for _, fn := range changed {
+		fn()
+	}
+}
+
+// signedByNobody reports whether the key kid, "" for none that is known, isn't
+// published any more. It is called with mu held.
+func (s *RevocationSet) signedByNobody(kid string) bool {
+	if kid == "" || s.trusted == nil {
+		return false
+	}
+	_, published := s.trusted.keys[kid]
+	return !published
+}
+
 // index rebuilds the maps. It is called with mu held.
 func (s *RevocationSet) index() {
 	clear(s.grants)
@@ -216,7 +250,7 @@ func (s *RevocationSet) Number() (uint64, bool) {
 func (s *RevocationSet) Grant(g *Grant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, void := s.grants[g.ID]; void {
+	if _, void := s.grants[g.ID]; void || s.signedByNobody(g.Kid) {
 		return true
 	}
 	return slices.ContainsFunc(s.list.Subjects, func(v RevokedSubject) bool { return v.covers(g) })
@@ -227,7 +261,7 @@ func (s *RevocationSet) Certificate(c *Certificate) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, void := s.certificates[c.ID]
-	return void
+	return void || s.signedByNobody(c.Kid)
 }
 
 // Extra returns the grants that Add was told of, for a copy on disk.

@@ -3,6 +3,7 @@ package jws_test
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -154,4 +155,32 @@ func TestOlderListIsIgnored(t *testing.T) {
 	if n := len(set.Extra()); n != 4096 {
 		t.Errorf("%d grants are remembered", n)
 	}
+}
+
+// TestKeyThatIsGone: with a key goes all that it signed, also what was verified
+// before and is held open since.
+func TestKeyThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before, after := newRawKey(t, "k1"), newRawKey(t, "k2")
+		src := &source{jwks: keySetOf(before.jwk(nil), after.jwk(nil))}
+		set, changes := jws.NewRevocationSet(), 0
+		set.OnChange(func() { changes++ })
+		keys := jws.NewKeys(nil, jws.KeysOptions{Fetch: src.fetch, Revoked: set})
+		noError(t, keys.Refresh(t.Context()))
+		old, err := keys.Grant(t.Context(), before.grantBy())
+		noError(t, err)
+		other, err := keys.Grant(t.Context(), after.grantBy())
+		noError(t, err)
+		if set.Grant(old) || set.Grant(other) || changes != 0 {
+			t.Fatalf("void at once; %d changes", changes)
+		}
+		src.publish(keySetOf(after.jwk(nil)), nil)
+		noError(t, keys.Refresh(t.Context()))
+		if !set.Grant(old) || set.Grant(other) || changes != 1 {
+			t.Errorf("void: %t, %t; %d changes", set.Grant(old), set.Grant(other), changes)
+		}
+		if !set.Certificate(&jws.Certificate{ID: "crt_1", Kid: "k1"}) || set.Certificate(&jws.Certificate{ID: "crt_1", Kid: "k2"}) {
+			t.Error("certificates don't follow")
+		}
+	})
 }

@@ -70,7 +70,7 @@ func TestSignRoundTrip(t *testing.T) {
 	g, err := keys.Grant(t.Context(), grant)
 	noError(t, err)
 	wantGrant := sampleGrant()
-	wantGrant.Issuer, wantGrant.Audience = jws.Issuer, jws.AudienceFairlead
+	wantGrant.Issuer, wantGrant.Audience, wantGrant.Kid = jws.Issuer, jws.AudienceFairlead, s.Kid()
 	if !reflect.DeepEqual(*g, wantGrant) {
 		t.Errorf("got %+v, want %+v", *g, wantGrant)
 	}

@@ -98,8 +98,9 @@ func vocabularyOf(structs ...any) vocabulary {
 	v := vocabulary{}
 	for _, s := range structs {
 		for field := range reflect.TypeOf(s).Fields() {
-			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			v[fold(name)] = name
+			if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "-" {
+				v[fold(name)] = name
+			}
 		}
 	}
 	return v
@@ -114,6 +115,25 @@ func (v vocabulary) check(members map[string]json.RawMessage) error {
 		}
 	}
 	return nil
+}
+
+// foreign returns a member that is none of ours, "" when there is none.
+func (v vocabulary) foreign(members map[string]json.RawMessage) string {
+	for name := range members {
+		if v[fold(name)] != name {
+			return name
+		}
+	}
+	return ""
+}
+
+// foreignIn is foreign for the object under name, if there is one.
+func (v vocabulary) foreignIn(members map[string]json.RawMessage, name string) string {
+	var inner map[string]json.RawMessage
+	if json.Unmarshal(members[name], &inner) != nil {
+		return ""
+	}
+	return v.foreign(inner)
 }
 
 // checkMember applies v to the object under name, if there is one.

@@ -18,12 +18,13 @@ type Origins struct {
 	origins map[string]bool
 	ordered []string          // as they were given
 	open    map[string]string // path → method of the routes that any origin may use
+	refused func(error)       // is told of what Guard refuses
 }
 
 // NewOrigins parses origins such as "https://relay.example" or
 // "http://127.0.0.1:8080": scheme, host and optional port, nothing else.
 func NewOrigins(origins []string) (*Origins, error) {
-	o := &Origins{hosts: map[string]string{}, origins: map[string]bool{}, open: map[string]string{}}
+	o := &Origins{hosts: map[string]string{}, origins: map[string]bool{}, open: map[string]string{}, refused: func(error) {}}
 	for _, s := range origins {
 		u, err := url.Parse(s)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" ||
@@ -55,6 +56,10 @@ func (o *Origins) addHost(host, origin string) {
 		o.hosts[host] = origin
 	}
 }
+
+// OnRefused has fn told of every request that Guard refuses. It is called before
+// the first.
+func (o *Origins) OnRefused(fn func(error)) { o.refused = fn }
 
 // List returns the origins in the order in which they were given.
 func (o *Origins) List() []string { return slices.Clone(o.ordered) }
@@ -96,6 +101,7 @@ func (o *Origins) Guard(next http.Handler) http.Handler {
 			err = o.CheckOrigin(r)
 		}
 		if err != nil {
+			o.refused(err)
 			WriteError(w, err)
 			return
 		}

@@ -73,12 +73,12 @@ func writeStatus(w http.ResponseWriter, code int, record *dispatch.Record, statu
 func (a *API) status(w http.ResponseWriter, r *http.Request) {
 	grant, _, err := access.Grant(r, a.Keys)
 	if err != nil {
-		access.WriteError(w, err)
+		a.refuse(w, rejects.Request, err)
 		return
 	}
 	record, ok := a.Dispatcher.Lookup(protocol.CommandID(r.PathValue("id")))
 	if !ok || !mayFollow(grant, record.Command) {
-		access.WriteError(w, protocol.Errorf(protocol.KindNotFound, "no such command"))
+		a.refuse(w, rejects.Request, protocol.Errorf(protocol.KindNotFound, "no such command"))
 		return
 	}
 	select {

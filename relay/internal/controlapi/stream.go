@@ -17,7 +17,7 @@ const streamPath = "/control/stream"
 func (a *API) openSession(w http.ResponseWriter, r *http.Request) {
 	grant, _, err := access.Grant(r, a.Keys)
 	if err != nil {
-		access.WriteError(w, err)
+		a.refuse(w, rejects.Request, err)
 		return
 	}
 	var body struct {
@@ -36,7 +36,7 @@ func (a *API) openSession(w http.ResponseWriter, r *http.Request) {
 		cookie, err = a.Passes.Issue(grant)
 	}
 	if err != nil {
-		access.WriteError(w, err)
+		a.refuse(w, rejects.Request, err)
 		return
 	}
 	http.SetCookie(w, &http.Cookie{

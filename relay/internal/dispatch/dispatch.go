@@ -36,6 +36,7 @@ type Options struct {
 	Tunnels Tunnels
 	Pages   *pagestream.Pages
 	Revoked *jws.RevocationSet // learns of the grants that a command revokes
+	Refused func(error)        // is told of every command that wasn't executed, and why
 	Log     *slog.Logger
 }
 
@@ -59,6 +60,9 @@ type Dispatcher struct {
 
 // New returns a Dispatcher.
 func New(opts Options) *Dispatcher {
+	if opts.Refused == nil {
+		opts.Refused = func(error) {}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Dispatcher{
 		opts: opts, ctx: ctx, cancel: cancel, patient: reconnectTime,

@@ -276,6 +276,67 @@ func TestOrderOfATerminal(t *testing.T) {
 	}
 }
 
+// TestASlowTerminalHoldsUpNoOther: what waits behind a slow command of one
+// terminal takes no place from others.
+func TestASlowTerminalHoldsUpNoOther(t *testing.T) {
+	proceed := make(chan struct{})
+	slow := protocol.PTYID("pty_slow")
+	w := newWorld(t, func(w *world, c call) (protocol.Result, error) {
+		command, err := w.authority.Keys.Command(context.Background(), c.token, jws.AudienceAgent)
+		if err == nil && command.Target.PTYID == slow {
+			<-proceed
+		}
+		return succeed(w, c)
+	})
+	var records []*Record
+	for range 2 * protocol.MaxCommandsInFlight {
+		record, err := w.dispatcher.Submit(t.Context(), w.authority.Command(func(c *jws.Command) { c.Target.PTYID = slow }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, record)
+	}
+	callback, err := w.submit(w.authority.Command(func(c *jws.Command) { c.Target.PTYID = "pty_quick" }))
+	if err != nil || callback.Status != protocol.StatusOK {
+		t.Errorf("another terminal's command: %+v, %v", callback, err)
+	}
+	close(proceed)
+	for _, record := range records {
+		if _, _, err := record.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestRefusedForNowMayBeTriedAgain: what a sandbox couldn't run at the moment is
+// no outcome to keep, and is not logged as a command that ran.
+func TestRefusedForNowMayBeTriedAgain(t *testing.T) {
+	var full atomic.Bool
+	full.Store(true)
+	w := newWorld(t, func(w *world, c call) (protocol.Result, error) {
+		if !full.Load() {
+			return succeed(w, c)
+		}
+		e := protocol.Errorf(protocol.KindUnavailable, "commands are refused: the disk is full").Body()
+		body, err := json.Marshal(protocol.ExecutionCallback{Type: protocol.CallbackType, Status: protocol.StatusError, Error: &e})
+		return protocol.Result{Callback: body, Kind: protocol.KindUnavailable}, err
+	})
+	var refused atomic.Int32
+	w.dispatcher.opts.Refused = func(error) { refused.Add(1) }
+	env := w.authority.Command(nil)
+	if callback, err := w.submit(env); err != nil || callback.Status != protocol.StatusError {
+		t.Fatalf("%+v, %v", callback, err)
+	}
+	full.Store(false)
+	if callback, err := w.submit(env); err != nil || callback.Status != protocol.StatusOK {
+		t.Errorf("%+v, %v", callback, err)
+	}
+	w.dispatcher.running.Wait()
+	if n := refused.Load(); n != 1 {
+		t.Errorf("%d refusals were told", n)
+	}
+}
+
 // A sandbox that comes back soon gets the command again, and whoever waits
 // notices nothing.
 func TestALostTunnelIsReplaced(t *testing.T) {

@@ -71,8 +71,7 @@ func (d *Dispatcher) await(record *Record) {
 		d.finish(record, protocol.Result{}, err)
 	}
 	d.mu.Unlock()
-	d.opts.Log.Info("command", "id", c.CommandID, "trace", c.TraceID, "op", c.Kind(), "user", c.UserID,
-		"kind", record.Result.Kind, "err", record.Err)
+	d.report(c, record.Result, record.Err)
 }
 
 // An Answer is a callback as an executor posted it.

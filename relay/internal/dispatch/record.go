@@ -24,8 +24,12 @@ type Record struct {
 // size returns about how much memory r takes, in bytes.
 func (r *Record) size() int { return len(r.Command.Op) + len(r.Result.Callback) }
 
-// failed reports whether r is over and the executor's answer isn't known.
-func (r *Record) failed() bool { return r.over() && r.Err != nil }
+// failed reports whether r is over and may be tried again: the executor's answer
+// isn't known, or was that it can't run anything now. If it did begin, it will
+// say so again.
+func (r *Record) failed() bool {
+	return r.over() && (r.Err != nil || r.Result.Kind == protocol.KindUnavailable || r.Result.Kind == protocol.KindTooMany)
+}
 
 func (r *Record) over() bool {
 	select {

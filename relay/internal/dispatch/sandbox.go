@@ -2,10 +2,13 @@ package dispatch
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -16,6 +19,8 @@ const (
 	reconnectTime = 5 * time.Second
 	// reconnectLook is how often it is looked for in that time.
 	reconnectLook = 20 * time.Millisecond
+	// endTime is how long after a stream its tunnel may end for the same reason.
+	endTime = 250 * time.Millisecond
 )
 
 // maxQueued and maxQueuedBytes bound the commands that wait for one sandbox, in
@@ -76,13 +81,17 @@ func (d *Dispatcher) toSandbox(token string, record *Record) error {
 	return nil
 }
 
-// proceed starts what may be under way now. The caller holds mu.
+// proceed starts what may be under way now: what waits for another command of
+// its terminal takes nobody else's place. The caller holds mu.
 func (d *Dispatcher) proceed(id protocol.SandboxID) {
 	s := d.sandboxes[id]
-	for s.running < protocol.MaxCommandsInFlight && len(s.queue) > 0 {
-		e := s.queue[0]
-		s.queue[0] = errand{}
-		s.queue = s.queue[1:]
+	for s.running < protocol.MaxCommandsInFlight {
+		i := slices.IndexFunc(s.queue, errand.isDue)
+		if i < 0 {
+			break
+		}
+		e := s.queue[i]
+		s.queue = slices.Delete(s.queue, i, i+1)
 		s.bytes -= len(e.token)
 		s.running++
 		d.running.Go(func() { d.run(e) })
@@ -92,10 +101,13 @@ func (d *Dispatcher) proceed(id protocol.SandboxID) {
 	}
 }
 
+// isDue reports whether the command of the same terminal before e is done.
+func (e errand) isDue() bool { return e.after == nil || e.after.over() }
+
 // run sends one command and waits for its RESULT.
 func (d *Dispatcher) run(e errand) {
 	c := e.record.Command
-	result, err := d.inTurn(e)
+	result, err := d.send(e)
 	d.mu.Lock()
 	if err == nil && e.record.expired != nil && result.Kind == protocol.KindExpired {
 		err = e.record.expired // it never ran
@@ -108,18 +120,32 @@ func (d *Dispatcher) run(e errand) {
 	}
 	d.proceed(c.Target.SandboxID)
 	d.mu.Unlock()
-	d.opts.Log.Info("command", "id", c.CommandID, "trace", c.TraceID, "op", c.Kind(), "sandbox", c.Target.SandboxID,
-		"kind", result.Kind, "err", err)
+	d.report(c, result, err)
 }
 
-// inTurn delivers e once the command of the same terminal before it is done.
-func (d *Dispatcher) inTurn(e errand) (protocol.Result, error) {
-	if e.after != nil {
-		select {
-		case <-e.after.Done:
-		case <-d.ctx.Done():
-			return protocol.Result{}, protocol.Fault(protocol.KindRestarting, nil)
-		}
+// report logs a command that was executed, and counts one that wasn't.
+func (d *Dispatcher) report(c *jws.Command, result protocol.Result, err error) {
+	var callback struct {
+		Status string `json:"status"`
+	}
+	if err == nil {
+		err = json.Unmarshal(result.Callback, &callback)
+	}
+	if err == nil && callback.Status == protocol.StatusError {
+		err = protocol.Errorf(result.Kind, "the executor refused it")
+	}
+	if err != nil {
+		d.opts.Refused(err)
+		return
+	}
+	d.opts.Log.Info("command", "id", c.CommandID, "trace", c.TraceID, "op", c.Kind(), "sandbox", c.Target.SandboxID,
+		"user", c.UserID)
+}
+
+// send delivers e through the tunnel that there is now.
+func (d *Dispatcher) send(e errand) (protocol.Result, error) {
+	if d.ctx.Err() != nil {
+		return protocol.Result{}, protocol.Fault(protocol.KindRestarting, nil)
 	}
 	sandbox := e.record.Command.Target.SandboxID
 	session, err := d.opts.Tunnels.Session(sandbox)
@@ -140,14 +166,25 @@ func (d *Dispatcher) deliver(session *tunnel.Session, token string, sandbox prot
 		if err == nil {
 			return result, nil
 		}
-		select {
-		case <-session.Done():
-		default:
+		if !over(session) {
 			return result, err
 		}
 		if session = d.successor(ctx, session, sandbox); session == nil {
 			return result, err
 		}
+	}
+}
+
+// over reports whether session has ended, or is about to: a stream that fails
+// does so a little earlier than its tunnel.
+func over(session *tunnel.Session) bool {
+	end := time.NewTimer(endTime)
+	defer end.Stop()
+	select {
+	case <-session.Done():
+		return true
+	case <-end.C:
+		return false
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/access"
 	"github.com/fairlead/fairlead/relay/internal/hub"
+	"github.com/fairlead/fairlead/relay/internal/rejects"
 	"github.com/fairlead/fairlead/relay/internal/replay"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -30,6 +31,7 @@ type Gateway struct {
 	Desk    *access.Desk
 	Hubs    *hub.Set
 	Revoked *jws.RevocationSet // ends open sockets as well; nil: nothing is revoked
+	Rejects *rejects.Rejects   // of requests; those of sockets are the Metrics'
 	Log     *slog.Logger
 	Metrics *Metrics
 }
@@ -43,11 +45,17 @@ func (g *Gateway) Register(mux access.Router) {
 	mux.HandleFunc("GET /sessions/{sid}/ptys/{pid}/ws", g.terminal)
 }
 
+// refuse answers a request with err and counts it.
+func (g *Gateway) refuse(w http.ResponseWriter, err error) {
+	g.Rejects.Count(rejects.Request, err)
+	access.WriteError(w, err)
+}
+
 // ptySession turns a grant into a ticket and a cookie for one socket.
 func (g *Gateway) ptySession(w http.ResponseWriter, r *http.Request) {
 	grant, token, err := access.Grant(r, g.Keys)
 	if err != nil {
-		access.WriteError(w, err)
+		g.refuse(w, err)
 		return
 	}
 	var body struct {
@@ -55,22 +63,22 @@ func (g *Gateway) ptySession(w http.ResponseWriter, r *http.Request) {
 		PTYID     protocol.PTYID     `json:"pty_id"`
 	}
 	if err := access.ReadJSON(w, r, &body); err != nil {
-		access.WriteError(w, err)
+		g.refuse(w, err)
 		return
 	}
 	if !protocol.ValidID(body.SessionID) || !protocol.ValidID(body.PTYID) {
-		access.WriteError(w, protocol.Errorf(protocol.KindInvalid, "session_id and pty_id must be ids"))
+		g.refuse(w, protocol.Errorf(protocol.KindInvalid, "session_id and pty_id must be ids"))
 		return
 	}
 	if !grant.Allows(body.SessionID, body.PTYID, protocol.CapView) {
-		access.WriteError(w, protocol.Errorf(protocol.KindForbidden, "the grant does not allow to view this terminal"))
+		g.refuse(w, protocol.Errorf(protocol.KindForbidden, "the grant does not allow to view this terminal"))
 		return
 	}
 	ticket, cookie, expires, err := g.Desk.Issue(access.Admission{
 		Grant: grant, Token: token, Session: body.SessionID, PTY: body.PTYID,
 	})
 	if err != nil {
-		access.WriteError(w, err)
+		g.refuse(w, err)
 		return
 	}
 	path := "/sessions/" + string(body.SessionID) + "/ptys/" + string(body.PTYID) + "/ws"
@@ -307,6 +315,9 @@ func (g *Gateway) typed(ctx context.Context, v *hub.Viewer, counts bool, data []
 // allow to view the terminal.
 func (g *Gateway) reauth(ctx context.Context, v *hub.Viewer, token string) {
 	grant, err := g.Keys.Grant(ctx, token)
+	if err == nil {
+		err = access.Current(grant)
+	}
 	if err == nil {
 		err = v.MayReauth(grant)
 	}

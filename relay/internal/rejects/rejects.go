@@ -18,6 +18,8 @@ const (
 	Callback    = "callback"
 	Revocations = "revocations"
 	Stream      = "stream"
+	Request     = "request" // with a grant
+	Origin      = "origin"  // of a Host or web origin that isn't ours
 )
 
 // logInterval is the time between two log lines for refusals of one kind.

@@ -29,7 +29,7 @@ func (a *API) startAgent(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		result, err = a.change(r, token, op, at)
 	}
-	writeState(w, result, err)
+	a.writeState(w, result, err)
 }
 
 // steerAgent serves POST …/agent/pause, /resume and /stop: 200 {state}.
@@ -40,14 +40,14 @@ func (a *API) steerAgent(kind string) http.HandlerFunc {
 		if err == nil {
 			result, err = a.change(r, token, map[string]string{"kind": kind}, target(r, grant))
 		}
-		writeState(w, result, err)
+		a.writeState(w, result, err)
 	}
 }
 
 // writeState answers with the state that an agent is in.
-func writeState(w http.ResponseWriter, result protocol.OpResult, err error) {
+func (a *API) writeState(w http.ResponseWriter, result protocol.OpResult, err error) {
 	if err != nil {
-		access.WriteError(w, err)
+		a.refuse(w, err)
 		return
 	}
 	access.WriteJSON(w, http.StatusOK, map[string]protocol.AgentState{"state": result.AgentState})
@@ -70,7 +70,7 @@ func (a *API) signal(w http.ResponseWriter, r *http.Request) {
 		_, err = a.change(r, token, op, target(r, grant))
 	}
 	if err != nil {
-		access.WriteError(w, err)
+		a.refuse(w, err)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/relay/internal/access"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -38,7 +37,7 @@ func (a *API) readLog(w http.ResponseWriter, r *http.Request) {
 		session, err = a.Tunnels.Session(grant.Sandbox)
 	}
 	if err != nil {
-		access.WriteError(w, err)
+		a.refuse(w, err)
 		return
 	}
 	at := target(r, grant)
@@ -46,7 +45,7 @@ func (a *API) readLog(w http.ResponseWriter, r *http.Request) {
 	stream, opened, err := openLog(r.Context(), session, token, params)
 	if err != nil {
 		a.Log.Info("log not served", "pty", at.PTYID, "err", err)
-		access.WriteError(w, err)
+		a.refuse(w, err)
 		return
 	}
 	defer stream.Close()

@@ -20,12 +20,12 @@ func (a *API) stopRecording(w http.ResponseWriter, r *http.Request) {
 func (a *API) record(w http.ResponseWriter, r *http.Request, op string) {
 	grant, token, err := a.authorize(r, protocol.CapRecord)
 	if err != nil {
-		access.WriteError(w, err)
+		a.refuse(w, err)
 		return
 	}
 	result, err := a.change(r, token, map[string]string{"kind": op}, target(r, grant))
 	if err != nil {
-		access.WriteError(w, err)
+		a.refuse(w, err)
 		return
 	}
 	access.WriteJSON(w, http.StatusOK, result)

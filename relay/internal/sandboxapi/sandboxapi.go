@@ -59,6 +59,12 @@ func (a *API) Register(mux access.Router) {
 	mux.HandleFunc("GET /sessions/{sid}/recordings/{rid}", a.read(protocol.CapView, proxy))
 }
 
+// refuse answers with err and counts it.
+func (a *API) refuse(w http.ResponseWriter, err error) {
+	a.Rejects.Count(rejects.Request, err)
+	access.WriteError(w, err)
+}
+
 // A passage is what a proxied request needs to reach its sandbox.
 type passage struct {
 	session *tunnel.Session
@@ -72,12 +78,12 @@ func (a *API) read(need protocol.Capability, next http.Handler) http.HandlerFunc
 	return func(w http.ResponseWriter, r *http.Request) {
 		grant, token, err := a.authorize(r, need)
 		if err != nil {
-			access.WriteError(w, err)
+			a.refuse(w, err)
 			return
 		}
 		session, err := a.Tunnels.Session(grant.Sandbox)
 		if err != nil {
-			access.WriteError(w, err)
+			a.refuse(w, err)
 			return
 		}
 		ctx := context.WithValue(r.Context(), passageKey{}, passage{session, token})
@@ -133,10 +139,10 @@ func (a *API) proxy() http.Handler {
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			a.Log.Info("sandbox not reached", "path", r.URL.Path, "err", err)
 			if e := protocol.AsError(err); e.Kind != protocol.KindInternal {
-				access.WriteError(w, e)
+				a.refuse(w, e)
 				return
 			}
-			access.WriteError(w, protocol.Fault(protocol.KindUpstream, err))
+			a.refuse(w, protocol.Fault(protocol.KindUpstream, err))
 		},
 		ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
 	}
@@ -169,7 +175,7 @@ func (a *API) createPTY(w http.ResponseWriter, r *http.Request) {
 		err = protocol.Errorf(protocol.KindInvalid, "pty_id must be an id")
 	}
 	if err != nil {
-		access.WriteError(w, err)
+		a.refuse(w, err)
 		return
 	}
 	op := struct {
@@ -183,7 +189,7 @@ func (a *API) createPTY(w http.ResponseWriter, r *http.Request) {
 	at.PTYID = body.PTYID
 	result, err := a.change(r, token, op, at)
 	if err != nil {
-		access.WriteError(w, err)
+		a.refuse(w, err)
 		return
 	}
 	access.WriteJSON(w, http.StatusCreated, map[string]string{"id": string(result.PTYID), "revision": a.Revision})
@@ -193,12 +199,12 @@ func (a *API) createPTY(w http.ResponseWriter, r *http.Request) {
 func (a *API) closePTY(w http.ResponseWriter, r *http.Request) {
 	grant, token, err := a.authorize(r, protocol.CapShell)
 	if err != nil {
-		access.WriteError(w, err)
+		a.refuse(w, err)
 		return
 	}
 	_, err = a.change(r, token, map[string]string{"kind": protocol.OpPTYClose}, target(r, grant))
 	if err != nil {
-		access.WriteError(w, err)
+		a.refuse(w, err)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -65,6 +65,9 @@ func listCommands(c *program.Command) {
 		filter.Session, filter.User, filter.Before = protocol.SessionID(session), protocol.UserID(user), protocol.CommandID(before)
 		var found []store.Command
 		if err := at.use(ctx, func(st *store.Store) (err error) {
+			if err := errors.Join(knownSession(ctx, st, session), knownUser(ctx, st, user)); err != nil {
+				return err
+			}
 			found, err = st.CommandsOf(ctx, filter)
 			return err
 		}); err != nil {
@@ -157,7 +160,7 @@ with its members: {"kind":"pty.signal","signal":"INT"}. The user can do no more
 in this way than in the console.
 
 Exit status: 0 done, %d an error of whoever executed it, %d the outcome is not
-known, %d no relay took it, 1 anything else.`, exitError, exitUnknown, exitUndelivered))
+known, %d nothing was done and it may be tried again, 1 anything else.`, exitError, exitUnknown, exitUndelivered))
 	c.String(&user, "user", "", "`id` of the user in whose name it is done")
 	c.String(&session, "session", "", "`id` of the session")
 	c.String(&pty, "pty", "", "`id` of the terminal")

@@ -71,6 +71,9 @@ func listDashboards(c *program.Command) {
 				found, err = st.AllDashboards(ctx, after, limit)
 				return err
 			}
+			if err := knownUser(ctx, st, user); err != nil {
+				return err
+			}
 			mine, err := st.Dashboards(ctx, protocol.UserID(user))
 			for _, m := range mine {
 				found = append(found, m.Dashboard)
@@ -136,6 +139,9 @@ func listMembers(c *program.Command) {
 	c.Run(func(ctx context.Context, env *program.Env) error {
 		var found []store.Member
 		if err := at.use(ctx, func(st *store.Store) (err error) {
+			if err := knownDashboard(ctx, st, id); err != nil {
+				return err
+			}
 			found, err = st.Members(ctx, id)
 			return err
 		}); err != nil {
@@ -214,6 +220,9 @@ func showUsage(c *program.Command) {
 	c.Run(func(ctx context.Context, env *program.Env) error {
 		var found []store.Usage
 		if err := at.use(ctx, func(st *store.Store) (err error) {
+			if err := knownDashboard(ctx, st, dashboard); err != nil {
+				return err
+			}
 			found, err = st.Usage(ctx, dashboard, from, to)
 			return err
 		}); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -46,6 +47,10 @@ func listGrants(c *program.Command) {
 		}
 		var found []store.Grant
 		if err := at.use(ctx, func(st *store.Store) (err error) {
+			if err := errors.Join(knownUser(ctx, st, user), knownSession(ctx, st, session),
+				knownDashboard(ctx, st, filter.Dashboard)); err != nil {
+				return err
+			}
 			found, err = st.Grants(ctx, filter)
 			return err
 		}); err != nil {
@@ -91,6 +96,9 @@ func revokeUser(c *program.Command) {
 	c.Arg(&user, "USER")
 	c.Run(func(ctx context.Context, env *program.Env) error {
 		return at.use(ctx, func(st *store.Store) error {
+			if err := errors.Join(knownUser(ctx, st, user), knownDashboard(ctx, st, dashboard)); err != nil {
+				return err
+			}
 			ids, err := st.RevokeGrantsOf(ctx, protocol.UserID(user), dashboard, time.Now())
 			if err == nil {
 				fmt.Fprintf(env.Stdout, "%d grants revoked\n", len(ids))

@@ -32,6 +32,9 @@ func listSessions(c *program.Command) {
 	c.Run(func(ctx context.Context, env *program.Env) error {
 		var found []store.Session
 		if err := at.use(ctx, func(st *store.Store) (err error) {
+			if err := knownDashboard(ctx, st, dashboard); err != nil {
+				return err
+			}
 			found, err = st.SessionsOf(ctx, dashboard)
 			return err
 		}); err != nil {

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/fairlead/fairlead/deploy/controlplane"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/protocol"
 )
 
 const stateUsage = "`directory` of signing keys and database"
@@ -38,5 +40,38 @@ func (p *place) use(ctx context.Context, f func(*store.Store) error) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(st), st.Close())
+	return errors.Join(cause(f(st)), st.Close())
+}
+
+// cause shows an administrator why the database can't be asked, which nobody
+// who comes by HTTP is told.
+func cause(err error) error {
+	if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.KindUnavailable && e.Err != nil {
+		return fmt.Errorf("%w: %w", err, e.Err)
+	}
+	return err
+}
+
+// knownUser, knownSession and knownDashboard fail when an id was named that
+// nothing ever had: an empty list would hide a typing error.
+
+func knownUser(ctx context.Context, st *store.Store, id string) error {
+	if id == "" {
+		return nil
+	}
+	return st.KnownUser(ctx, protocol.UserID(id))
+}
+
+func knownSession(ctx context.Context, st *store.Store, id string) error {
+	if id == "" {
+		return nil
+	}
+	return st.KnownSession(ctx, protocol.SessionID(id))
+}
+
+func knownDashboard(ctx context.Context, st *store.Store, id string) error {
+	if id == "" {
+		return nil
+	}
+	return st.KnownDashboard(ctx, id)
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
@@ -121,12 +122,16 @@ func removeUser(c *program.Command) {
 	var user string
 	at.flags(c)
 	c.Arg(&user, "USER")
-	c.Run(func(ctx context.Context, _ *program.Env) error {
+	c.Run(func(ctx context.Context, env *program.Env) error {
 		return at.use(ctx, func(st *store.Store) error {
-			if err := st.RemoveUser(ctx, protocol.UserID(user)); err != nil {
+			ownerless, err := st.RemoveUser(ctx, protocol.UserID(user))
+			if err != nil {
 				return err
 			}
-			_, err := st.RevokeGrantsOf(ctx, protocol.UserID(user), "", time.Now())
+			if len(ownerless) > 0 {
+				env.Logger.Warn("dashboards without an owner now", "dashboards", strings.Join(ownerless, " "))
+			}
+			_, err = st.RevokeGrantsOf(ctx, protocol.UserID(user), "", time.Now())
 			return err
 		})
 	})

@@ -15,7 +15,7 @@ import (
 // Statuses of a command beside those of [protocol.ExecutionCallback].
 const (
 	StatusSigned      = "signed"      // nothing is known about its fate
-	StatusUndelivered = "undelivered" // no relay took it
+	StatusUndelivered = "undelivered" // nothing ran: no relay took it, or its executor refused it before
 )
 
 // A Command is a signed command.
@@ -182,20 +182,45 @@ func (s *Store) CommandsOf(ctx context.Context, f CommandFilter) ([]Command, err
 	return collect(ctx, s.reads(), scanCommand, query+` ORDER BY c.issued_at DESC, c.id DESC LIMIT ?`, append(args, limited(f.Limit))...)
 }
 
+// News is what an outcome was to the store.
+type News uint8
+
+const (
+	NothingNew   News = iota // the command had a final outcome: that one stays
+	FirstOutcome             // nothing had been known
+	NextOutcome              // it took the place of one that wasn't final
+)
+
 // FinishCommand stores the fate of a command. A final outcome is never
-// replaced: what an executor said once stays.
-func (s *Store) FinishCommand(ctx context.Context, id protocol.CommandID, o Outcome, at time.Time) error {
+// replaced: what an executor said once stays. Of several calls at once for a
+// command one alone is told FirstOutcome, and one alone has the final outcome
+// and isn't told NothingNew.
+func (s *Store) FinishCommand(ctx context.Context, id protocol.CommandID, o Outcome, at time.Time) (News, error) {
 	var e protocol.ErrorBody
 	if o.Error != nil {
 		e = protocol.ErrorBody{Name: cleanText(o.Error.Name), Message: cleanText(o.Error.Message)}
 	}
-	_, err := s.exec(ctx, `
+	const update = `
 		UPDATE commands SET status = ?, result = ?, error_name = ?, error_message = ?, callback = ?,
 			executor_signature = ?, finished_at = ?
-		WHERE id = ? AND status NOT IN (?, ?)`,
+		WHERE id = ? AND status `
+	args := []any{
 		o.Status, nullableBytes(o.Result), nullable(e.Name), nullable(e.Message), nullableBytes(o.Callback),
-		nullableBytes(o.Signature), at.UnixMilli(), id, protocol.StatusOK, protocol.StatusError)
-	return err
+		nullableBytes(o.Signature), at.UnixMilli(), id,
+	}
+	// No command is ever StatusSigned again: between the two nothing is lost.
+	n, err := s.exec(ctx, update+`= ?`, append(args, StatusSigned)...)
+	if err != nil {
+		return NothingNew, err
+	}
+	if n > 0 {
+		return FirstOutcome, nil
+	}
+	n, err = s.exec(ctx, update+`NOT IN (?, ?, ?)`, append(args, StatusSigned, protocol.StatusOK, protocol.StatusError)...)
+	if err != nil || n == 0 {
+		return NothingNew, err
+	}
+	return NextOutcome, nil
 }
 
 // A Callback is what the callback of a command is checked against.

@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -122,14 +123,19 @@ func TestOutcome(t *testing.T) {
 	eachSeeded(t, func(t *testing.T, s *Store, _ *clock) {
 		first, err := s.AddCommand(t.Context(), command("k", "a"))
 		must(t, err)
-		for _, tt := range []struct{ set, want Outcome }{
-			{Outcome{Status: StatusUndelivered, Error: &protocol.ErrorBody{Message: "m", Name: "n"}}, Outcome{Status: StatusUndelivered}},
-			{Outcome{Status: protocol.StatusUnknown}, Outcome{Status: protocol.StatusUnknown}},
-			{Outcome{Status: protocol.StatusOK, Result: []byte(`{"a":1}`), Callback: []byte("cb"), Signature: []byte("sig")}, Outcome{Status: protocol.StatusOK}},
-			{Outcome{Status: protocol.StatusError, Callback: []byte("other")}, Outcome{Status: protocol.StatusOK}},
-			{Outcome{Status: protocol.StatusUnknown}, Outcome{Status: protocol.StatusOK}},
+		for _, tt := range []struct {
+			set, want Outcome
+			news      News
+		}{
+			{Outcome{Status: StatusUndelivered, Error: &protocol.ErrorBody{Message: "m", Name: "n"}}, Outcome{Status: StatusUndelivered}, FirstOutcome},
+			{Outcome{Status: protocol.StatusUnknown}, Outcome{Status: protocol.StatusUnknown}, NextOutcome},
+			{Outcome{Status: protocol.StatusOK, Result: []byte(`{"a":1}`), Callback: []byte("cb"), Signature: []byte("sig")}, Outcome{Status: protocol.StatusOK}, NextOutcome},
+			{Outcome{Status: protocol.StatusError, Callback: []byte("other")}, Outcome{Status: protocol.StatusOK}, NothingNew},
+			{Outcome{Status: protocol.StatusUnknown}, Outcome{Status: protocol.StatusOK}, NothingNew},
 		} {
-			must(t, s.FinishCommand(t.Context(), first.Envelope.CommandID, tt.set, epoch))
+			if news, err := s.FinishCommand(t.Context(), first.Envelope.CommandID, tt.set, epoch); err != nil || news != tt.news {
+				t.Errorf("%+v is news %d, %v", tt.set, news, err)
+			}
 			cmd, err := s.AddCommand(t.Context(), command("k", "a"))
 			if err != nil || cmd.Outcome.Status != tt.want.Status {
 				t.Errorf("after %+v: %+v, %v", tt.set, cmd.Outcome, err)
@@ -147,13 +153,21 @@ func TestOneOutcome(t *testing.T) {
 		cmd, err := s.AddCommand(t.Context(), command("", "a"))
 		must(t, err)
 		id := cmd.Envelope.CommandID
+		var first atomic.Int64
 		for _, err := range parallel(20, func(i int) error {
 			word := []byte(fmt.Sprint(i))
-			return s.FinishCommand(t.Context(), id, Outcome{
+			news, err := s.FinishCommand(t.Context(), id, Outcome{
 				Status: protocol.StatusOK, Result: word, Callback: word, Signature: word,
 			}, epoch)
+			if news != NothingNew {
+				first.Add(1)
+			}
+			return err
 		}) {
 			must(t, err)
+		}
+		if n := first.Load(); n != 1 {
+			t.Errorf("news to %d of them", n)
 		}
 		cmd, err = s.Command(t.Context(), id)
 		if o := cmd.Outcome; err != nil || len(o.Result) == 0 || string(o.Result) != string(o.Callback) || string(o.Callback) != string(o.Signature) {
@@ -184,7 +198,8 @@ func TestCallback(t *testing.T) {
 			string(cmd.Outcome.Signature) != "s1" || cmd.Callbacks != 2 || cmd.Late != 1 || !cmd.FinishedAt.IsZero() {
 			t.Errorf("%+v, %v", cmd, err)
 		}
-		must(t, s.FinishCommand(t.Context(), id, Outcome{Status: protocol.StatusOK, Callback: []byte("cb")}, epoch))
+		_, err = s.FinishCommand(t.Context(), id, Outcome{Status: protocol.StatusOK, Callback: []byte("cb")}, epoch)
+		must(t, err)
 		must(t, s.RecordCallback(t.Context(), id, []byte("again"), nil, false))
 		cmd, err = s.Command(t.Context(), id)
 		if err != nil || string(cmd.Outcome.Callback) != "cb" || cmd.Outcome.Signature != nil || cmd.Callbacks != 3 ||

@@ -298,3 +298,13 @@ func keepOwner(ctx context.Context, tx runner, dashboard string, change func() e
 	}
 	return err
 }
+
+// ownedBy lists the dashboards, in order of id, that have no other owner.
+func ownedBy(ctx context.Context, tx runner, user protocol.UserID) ([]string, error) {
+	return collect(ctx, tx, func(row scanner) (id string, err error) { return id, row.Scan(&id) }, `
+		SELECT m.dashboard_id FROM members m
+		WHERE m.user_id = ? AND m.role = ? AND NOT EXISTS (
+			SELECT 1 FROM members o
+			WHERE o.dashboard_id = m.dashboard_id AND o.user_id <> m.user_id AND o.role = ? AND o.capabilities = '')
+		ORDER BY m.dashboard_id`, user, RoleOwner, RoleOwner)
+}

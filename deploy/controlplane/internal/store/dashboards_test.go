@@ -3,8 +3,10 @@ package store
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -181,6 +183,30 @@ func TestItems(t *testing.T) {
 		wantKind(t, s.RemoveItem(t.Context(), "dash_2", note.ID), protocol.KindNotFound)
 		must(t, s.RemoveItem(t.Context(), "dash_1", note.ID))
 		wantKind(t, s.RemoveItem(t.Context(), "dash_1", note.ID), protocol.KindNotFound)
+	})
+}
+
+// TestItemsInOrder: items are listed as they were added, however ids fall and
+// whatever was changed since.
+func TestItemsInOrder(t *testing.T) {
+	eachSeeded(t, func(t *testing.T, s *Store, c *clock) {
+		want := []string{"i5", "i1", "i4", "i2", "i3"}
+		for _, id := range want {
+			_, err := s.AddItem(t.Context(), Item{ID: id, Dashboard: "dash_1", Kind: ItemNote, Body: []byte(`1`), UpdatedBy: "usr_alice"})
+			must(t, err)
+		}
+		c.Advance(time.Second)
+		_, err := s.UpdateItem(t.Context(), Item{ID: "i1", Dashboard: "dash_1", Body: []byte(`2`), UpdatedBy: "usr_alice"}, 1)
+		must(t, err)
+		items, err := s.Items(t.Context(), "dash_1")
+		must(t, err)
+		var got []string
+		for _, i := range items {
+			got = append(got, i.ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
 	})
 }
 

@@ -85,8 +85,12 @@ const (
 	stateEncoding   = "22021" // a character that the database can't hold
 )
 
-// explain gives a kind to those failures that a caller caused.
+// explain gives a kind to those failures that a caller caused, and to those that
+// last only as long as the database is away.
 func explain(err error) error {
+	if away(err) {
+		return &protocol.Error{Kind: protocol.KindUnavailable, Message: "the database can't be asked now", Err: err}
+	}
 	kind := protocol.KindInternal
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch e.Code {

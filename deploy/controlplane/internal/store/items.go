@@ -59,9 +59,9 @@ func scanItem(row scanner) (i Item, err error) {
 	return i, err
 }
 
-// Items lists the items of a dashboard in order of id.
+// Items lists the items of a dashboard in the order in which they were added.
 func (s *Store) Items(ctx context.Context, dashboard string) ([]Item, error) {
-	return collect(ctx, s.reads(), scanItem, itemColumns+` WHERE dashboard_id = ? ORDER BY id LIMIT ?`, dashboard, MaxItems)
+	return collect(ctx, s.reads(), scanItem, itemColumns+` WHERE dashboard_id = ? ORDER BY position, id LIMIT ?`, dashboard, MaxItems)
 }
 
 // Item returns one item of a dashboard; KindNotFound if it has none of the id.
@@ -90,17 +90,19 @@ func (s *Store) AddItem(ctx context.Context, i Item) (Item, error) {
 		if _, err := requireDashboard(ctx, tx, i.Dashboard); err != nil {
 			return err
 		}
-		var count int
-		if err := tx.row(ctx, `SELECT count(*) FROM items WHERE dashboard_id = ?`, i.Dashboard).Scan(&count); err != nil {
+		var count, last int64
+		if err := tx.row(ctx, `SELECT count(*), coalesce(max(position), 0) FROM items WHERE dashboard_id = ?`, i.Dashboard).
+			Scan(&count, &last); err != nil {
 			return err
 		}
 		if count >= MaxItems {
 			return protocol.Errorf(protocol.KindTooMany, "the dashboard has %d items already", MaxItems)
 		}
 		n, err := tx.exec(ctx, `
-			INSERT INTO items (id, dashboard_id, kind, body, version, updated_by, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?)
+			INSERT INTO items (id, dashboard_id, kind, body, version, updated_by, updated_at, position)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (id) DO NOTHING`,
-			i.ID, i.Dashboard, i.Kind, []byte(i.Body), i.Version, i.UpdatedBy, i.UpdatedAt.UnixMilli())
+			i.ID, i.Dashboard, i.Kind, []byte(i.Body), i.Version, i.UpdatedBy, i.UpdatedAt.UnixMilli(), last+1)
 		if err == nil && n == 0 {
 			err = protocol.Errorf(protocol.KindConflict, "item %s exists already", i.ID)
 		}

@@ -78,6 +78,41 @@ func TestFromFirstSchema(t *testing.T) {
 	}
 }
 
+// TestItemsOfSecondSchema: items that were there are listed in the order of their
+// last change, before new ones.
+func TestItemsOfSecondSchema(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	db, err := sql.Open("sqlite", sqliteDSN(path, "immediate", true))
+	must(t, err)
+	files, err := fs.Sub(migrations, "migrations/sqlite")
+	must(t, err)
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, files)
+	must(t, err)
+	_, err = p.UpTo(t.Context(), 2)
+	must(t, err)
+	_, err = db.ExecContext(t.Context(), `
+		INSERT INTO users (id, name, email, created_at) VALUES ('usr_alice', 'Alice', '', 0);
+		INSERT INTO dashboards (id, name, created_at) VALUES ('dash_1', 'One', 0), ('dash_2', 'Two', 0);
+		INSERT INTO items (id, dashboard_id, kind, body, version, updated_by, updated_at) VALUES
+			('i1', 'dash_1', 'note', X'31', 1, 'usr_alice', 20), ('i2', 'dash_1', 'note', X'31', 1, 'usr_alice', 10),
+			('i3', 'dash_2', 'note', X'31', 1, 'usr_alice', 15), ('i5', 'dash_1', 'note', X'31', 1, 'usr_alice', 20);`)
+	must(t, err)
+	must(t, db.Close())
+
+	s := open(t, path, &clock{})
+	_, err = s.AddItem(t.Context(), Item{ID: "i0", Dashboard: "dash_1", Kind: ItemNote, Body: []byte(`1`), UpdatedBy: "usr_alice"})
+	must(t, err)
+	items, err := s.Items(t.Context(), "dash_1")
+	must(t, err)
+	var got []string
+	for _, i := range items {
+		got = append(got, i.ID)
+	}
+	if want := []string{"i2", "i1", "i5", "i0"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // columns describes every table of a database: name, type, whether it may be
 // NULL, its default.
 func columns(t *testing.T, s *Store) map[string]string {

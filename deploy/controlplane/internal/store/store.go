@@ -2,8 +2,9 @@
 // commands, sandboxes, revocations and relays in a database: an SQLite file, or
 // Postgres.
 //
-// Failures that a caller can do something about are [protocol.Error]s; all
-// others mean that the store itself failed. No error quotes a secret.
+// Failures that a caller can do something about are [protocol.Error]s, of
+// KindUnavailable while the database can't be asked; all others mean that the
+// store itself failed. No error quotes a secret.
 package store
 
 import (
@@ -68,12 +69,18 @@ func (s *Store) transact(ctx context.Context, f func(tx runner) error) error {
 func (s *Store) concurrently(ctx context.Context, f func(tx runner) error) error {
 	tx, err := s.write.BeginTx(ctx, s.sql.txOptions())
 	if err != nil {
-		return err
+		return explain(err)
 	}
 	if err := f(runner{tx, s.sql}); err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
-	return tx.Commit()
+	return explain(tx.Commit())
+}
+
+// Ping asks the database something; KindUnavailable if it doesn't answer.
+func (s *Store) Ping(ctx context.Context) error {
+	_, err := s.reads().exists(ctx, `SELECT 1 FROM users LIMIT 1`)
+	return err
 }
 
 // exec runs one statement that writes, and returns how many rows it changed.

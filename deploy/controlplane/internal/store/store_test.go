@@ -164,7 +164,7 @@ func TestNewerSchema(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := Open(t.Context(), url)
-			if err == nil || !strings.Contains(err.Error(), ": schema 9999 is of a newer build; this one knows 2") {
+			if err == nil || !strings.Contains(err.Error(), ": schema 9999 is of a newer build; this one knows 3") {
 				t.Errorf("error %v", err)
 			}
 		})
@@ -308,10 +308,11 @@ func TestStrangeText(t *testing.T) {
 		}
 		cmd, err := s.AddCommand(t.Context(), command("k", "a"))
 		must(t, err)
-		must(t, s.FinishCommand(t.Context(), cmd.Envelope.CommandID, Outcome{
+		_, err = s.FinishCommand(t.Context(), cmd.Envelope.CommandID, Outcome{
 			Status: protocol.StatusError, Error: &protocol.ErrorBody{Name: "n", Message: "a\x00b\xffc"},
 			Result: []byte("\"\xff\""),
-		}, epoch))
+		}, epoch)
+		must(t, err)
 		cmd, err = s.Command(t.Context(), cmd.Envelope.CommandID)
 		if err != nil || cmd.Outcome.Error.Message != "a\uFFFDb\uFFFDc" || string(cmd.Outcome.Result) != "\"\xff\"" {
 			t.Errorf("%+v, %v", cmd.Outcome, err)

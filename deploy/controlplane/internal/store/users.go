@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"database/sql"
 	"errors"
+	"net/mail"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -21,9 +22,34 @@ type User struct {
 const maxTokens = 100
 
 // AddUser adds a user. KindConflict says that the id is taken, if only by a user
-// who was removed.
+// who was removed, or that the e-mail address is another user's, in whatever
+// case.
 func (s *Store) AddUser(ctx context.Context, u User) error {
-	return s.transact(ctx, func(tx runner) error { return s.addUser(ctx, tx, u) })
+	if u.Email != "" {
+		if a, err := mail.ParseAddress(u.Email); err != nil || a.Address != u.Email {
+			return protocol.Errorf(protocol.KindInvalid, "the e-mail address is not one")
+		}
+	}
+	return s.transact(ctx, func(tx runner) error {
+		if err := requireFreeEmail(ctx, tx, u); err != nil {
+			return err
+		}
+		return s.addUser(ctx, tx, u)
+	})
+}
+
+// requireFreeEmail keeps an invitation clear: by an address that several have,
+// nobody would be invited. Users that providers vouch for may share one.
+func requireFreeEmail(ctx context.Context, tx runner, u User) error {
+	if u.Email == "" {
+		return nil
+	}
+	taken, err := tx.exists(ctx, `
+		SELECT 1 FROM users WHERE lower(email) = lower(?) AND removed_at IS NULL AND id <> ? LIMIT 1`, u.Email, u.ID)
+	if err == nil && taken {
+		err = protocol.Errorf(protocol.KindConflict, "another user has this e-mail address")
+	}
+	return err
 }
 
 func (s *Store) addUser(ctx context.Context, tx runner, u User) error {
@@ -77,10 +103,14 @@ func (s *Store) Users(ctx context.Context, after protocol.UserID, limit int) ([]
 }
 
 // RemoveUser takes a user's tokens and memberships away, their name too. It
-// doesn't void their grants: see [Store.RevokeGrantsOf]. A dashboard may be left
-// without an owner: to lose access must never have to wait.
-func (s *Store) RemoveUser(ctx context.Context, id protocol.UserID) error {
-	return s.transact(ctx, func(tx runner) error {
+// doesn't void their grants: see [Store.RevokeGrantsOf]. To lose access must never
+// have to wait: dashboards may be left without an owner, and those are returned.
+func (s *Store) RemoveUser(ctx context.Context, id protocol.UserID) (ownerless []string, err error) {
+	err = s.transact(ctx, func(tx runner) error {
+		var err error
+		if ownerless, err = ownedBy(ctx, tx, id); err != nil {
+			return err
+		}
 		n, err := tx.exec(ctx, `UPDATE users SET name = '', email = '', removed_at = ? WHERE id = ? AND removed_at IS NULL`,
 			s.now().UnixMilli(), id)
 		if err != nil {
@@ -99,6 +129,10 @@ func (s *Store) RemoveUser(ctx context.Context, id protocol.UserID) error {
 		}
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	return ownerless, nil
 }
 
 // requireUser fails with KindNotFound unless the user exists.

@@ -1,0 +1,32 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// KnownUser fails with KindNotFound unless there is, or was, such a user.
+func (s *Store) KnownUser(ctx context.Context, id protocol.UserID) error {
+	return known(ctx, s.reads(), "user", `SELECT 1 FROM users WHERE id = ?`, id)
+}
+
+// KnownDashboard fails with KindNotFound unless there is, or was, such a
+// dashboard.
+func (s *Store) KnownDashboard(ctx context.Context, id string) error {
+	return known(ctx, s.reads(), "dashboard", `SELECT 1 FROM dashboards WHERE id = ?`, id)
+}
+
+// KnownSession fails with KindNotFound unless there is, or was, such a session.
+func (s *Store) KnownSession(ctx context.Context, id protocol.SessionID) error {
+	return known(ctx, s.reads(), "session", `SELECT 1 FROM sessions WHERE id = ?`, id)
+}
+
+func known(ctx context.Context, r runner, what, query string, id any) error {
+	ok, err := r.exists(ctx, query, id)
+	if err == nil && !ok {
+		err = absent(sql.ErrNoRows, what)
+	}
+	return err
+}
