@@ -60,6 +60,7 @@ type Agent struct {
 	status       *reporter
 
 	keysFetched atomic.Pointer[time.Time] // when there was last news of the keys
+	headProblem atomic.Pointer[string]    // what the control plane finds wrong with the audit log's head; nil or empty: nothing
 }
 
 // New reads the agent's state and prepares its terminals.

@@ -27,18 +27,39 @@ func (a *Agent) keepHeads(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		head, signature, err := a.audit.Head()
-		if err == nil && (head.Sequence == 0 || head.Sequence == posted) {
-			continue
-		}
-		if err == nil {
-			err = a.postHead(ctx, head, signature)
-		}
-		if err == nil {
-			posted = head.Sequence
-		} else if ctx.Err() == nil {
-			a.log.Warn("audit head not posted", "sequence", head.Sequence, "err", err)
-		}
+		posted = a.keepHead(ctx, posted)
+	}
+}
+
+// keepHead posts the head of the audit log unless that was posted already, and
+// returns the sequence of the newest posted.
+func (a *Agent) keepHead(ctx context.Context, posted uint64) uint64 {
+	head, signature, err := a.audit.Head()
+	if err == nil && (head.Sequence == 0 || head.Sequence == posted) {
+		return posted
+	}
+	if err == nil {
+		err = a.postHead(ctx, head, signature)
+	}
+	switch {
+	case err == nil:
+		a.noteHead("")
+		return head.Sequence
+	case answered(err) && protocol.KindOf(err) == protocol.KindConflict:
+		a.noteHead("the audit log does not go on where the control plane saw it last (" +
+			protocol.AsError(err).Message + "): records were removed or replaced; what happens is recorded, but not vouched for")
+	}
+	if ctx.Err() == nil {
+		a.log.Warn("audit head not posted", "sequence", head.Sequence, "err", err)
+	}
+	return posted
+}
+
+// noteHead sets what is wrong with the head of the audit log, empty when
+// nothing is, until the next.
+func (a *Agent) noteHead(problem string) {
+	if was := a.headProblem.Swap(&problem); was == nil || *was != problem {
+		a.status.look()
 	}
 }
 

@@ -158,6 +158,9 @@ func (a *Agent) state(now time.Time) Status {
 	if err := a.audit.Err(); err != nil {
 		stops(protocol.ProblemAudit, err.Error())
 	}
+	if message := a.headProblem.Load(); message != nil && *message != "" { // commands go on
+		s.Problems = append(s.Problems, protocol.Problem{Name: protocol.ProblemAudit, Message: *message})
+	}
 	if message := a.holder.problem(now); message != "" {
 		s.Problems = append(s.Problems, protocol.Problem{Name: protocol.ProblemCertificate, Message: message})
 	}

@@ -223,7 +223,7 @@ func (x *Executor) prior(ctx context.Context, command *jws.Command, entry *ledge
 	if entry.State == ledger.StateRunning {
 		finished, err := x.Ledger.Wait(ctx, command.CommandID)
 		if err != nil {
-			return x.failure(command, started, protocol.Fault(protocol.KindUnavailable, err))
+			return x.failure(command, started, attemptRan, protocol.Fault(protocol.KindUnavailable, err))
 		}
 		entry = &finished
 	}
@@ -231,7 +231,7 @@ func (x *Executor) prior(ctx context.Context, command *jws.Command, entry *ledge
 	if entry.State == ledger.StateDone && json.Unmarshal(entry.Result, &result) == nil {
 		return result
 	}
-	return x.callback(command, protocol.ExecutionCallback{Status: protocol.StatusUnknown}, started, protocol.KindUnavailable)
+	return x.callback(command, protocol.ExecutionCallback{Status: protocol.StatusUnknown}, started, attemptRan, protocol.KindUnavailable)
 }
 
 // digestOf names what was signed. The signature is left out, since ECDSA

@@ -200,13 +200,15 @@ func (b *bench) sign(c jws.Command) string {
 	return token
 }
 
-// execute runs token and returns the callback, whose form it checks.
+// execute runs token and returns the callback, whose form it checks. One that
+// says that nothing was tried must say that it failed.
 func (b *bench) execute(token string) (protocol.ExecutionCallback, protocol.Result) {
 	b.t.Helper()
 	result := b.Execute(b.t.Context(), token)
 	var c protocol.ExecutionCallback
 	must(b.t, json.Unmarshal(result.Callback, &c))
-	if c.Type != protocol.CallbackType || c.At == 0 || c.Telemetry == nil || (c.Error != nil) != (c.Status == protocol.StatusError) {
+	if c.Type != protocol.CallbackType || c.At == 0 || c.Telemetry == nil || (c.Error != nil) != (c.Status == protocol.StatusError) ||
+		c.Telemetry.Attempt != 1 && c.Status != protocol.StatusError {
 		b.t.Errorf("callback %s", result.Callback)
 	}
 	return c, result
@@ -219,6 +221,9 @@ func (b *bench) refuse(token, name string) {
 	c, result := b.execute(token)
 	if c.Error == nil || c.Error.Name != name || result.Kind.Name() != name {
 		b.t.Errorf("%s, kind %s; want %s", result.Callback, result.Kind, name)
+	}
+	if c.Telemetry.Attempt != 0 && name != "ExpiredError" { // of which TestForgotten tells
+		b.t.Errorf("attempt %d of what never ran: %s", c.Telemetry.Attempt, result.Callback)
 	}
 	if after := b.terminals.called(); len(after) != before {
 		b.t.Errorf("ran %q", after[before:])
@@ -354,6 +359,9 @@ func TestFailuresOfTheTerminals(t *testing.T) {
 		c, _ := b.execute(b.sign(b.command(`{"kind":"pty.create"}`)))
 		if c.Error == nil || *c.Error != tt.want {
 			t.Errorf("%v came out as %+v", tt.err, c.Error)
+		}
+		if c.Telemetry.Attempt != 1 {
+			t.Errorf("attempt %d of what ran", c.Telemetry.Attempt)
 		}
 	}
 }

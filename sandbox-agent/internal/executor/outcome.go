@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/ledger"
 )
 
 // rejectInterval is the time between two log lines about one kind of reject.
@@ -56,6 +57,13 @@ func (x *Executor) Rejects() map[protocol.Kind]uint64 {
 	return counts
 }
 
+// Attempts of an outcome: a command that was refused before anything ran may be
+// sent again, one that ran, or may have, is not run a second time.
+const (
+	attemptNone = 0
+	attemptRan  = 1
+)
+
 // reject answers a command that doesn't run. What is logged of it says nothing
 // of the token.
 func (x *Executor) reject(command *jws.Command, started time.Time, err error) protocol.Result {
@@ -64,7 +72,11 @@ func (x *Executor) reject(command *jws.Command, started time.Time, err error) pr
 		x.Log.Warn("command refused", "reason", e.Kind, "name", e.Kind.Name(), "err", e, "cause", e.Err,
 			"id", command.CommandID, "count", count)
 	})
-	return x.failure(command, started, err)
+	attempt := attemptNone
+	if e.Kind == protocol.KindExpired && x.Now().After(command.Deadline().Add(ledger.Retention)) {
+		attempt = attemptRan // so late that the ledger may have forgotten it
+	}
+	return x.failure(command, started, attempt, err)
 }
 
 // outcome is the answer to a command that ran, and its status.
@@ -73,28 +85,28 @@ func (x *Executor) outcome(command *jws.Command, started time.Time, result proto
 		if e := protocol.AsError(err); e.Kind == protocol.KindInternal || e.Kind == protocol.KindUnavailable { // its text says nothing
 			x.Log.Error("command failed", "id", command.CommandID, "op", command.Kind(), "err", e.Err)
 		}
-		return x.failure(command, started, err), protocol.StatusError
+		return x.failure(command, started, attemptRan, err), protocol.StatusError
 	}
 	body, err := json.Marshal(result)
 	if err != nil {
-		return x.failure(command, started, err), protocol.StatusError
+		return x.failure(command, started, attemptRan, err), protocol.StatusError
 	}
-	return x.callback(command, protocol.ExecutionCallback{Status: protocol.StatusOK, Result: body}, started, 0), protocol.StatusOK
+	return x.callback(command, protocol.ExecutionCallback{Status: protocol.StatusOK, Result: body}, started, attemptRan, 0), protocol.StatusOK
 }
 
-func (x *Executor) failure(command *jws.Command, started time.Time, err error) protocol.Result {
+func (x *Executor) failure(command *jws.Command, started time.Time, attempt int, err error) protocol.Result {
 	e := protocol.AsError(err)
 	body := e.Body()
-	return x.callback(command, protocol.ExecutionCallback{Status: protocol.StatusError, Error: &body}, started, e.Kind)
+	return x.callback(command, protocol.ExecutionCallback{Status: protocol.StatusError, Error: &body}, started, attempt, e.Kind)
 }
 
 // callback completes c (seed 003 §5.3) and signs it. What can't be verified has
 // no id, and its answer no signature: there is nothing to vouch for.
-func (x *Executor) callback(command *jws.Command, c protocol.ExecutionCallback, started time.Time, kind protocol.Kind) protocol.Result {
+func (x *Executor) callback(command *jws.Command, c protocol.ExecutionCallback, started time.Time, attempt int, kind protocol.Kind) protocol.Result {
 	now := x.Now()
 	c.Type, c.CommandID, c.TraceID = protocol.CallbackType, command.CommandID, command.TraceID
 	c.At = now.UnixMilli()
-	c.Telemetry = &protocol.Telemetry{DurationMs: now.Sub(started).Milliseconds(), Attempt: 1}
+	c.Telemetry = &protocol.Telemetry{DurationMs: now.Sub(started).Milliseconds(), Attempt: attempt}
 	body, err := json.Marshal(c)
 	if err != nil {
 		panic(fmt.Sprintf("executor: callback of plain values: %v", err))

@@ -17,6 +17,7 @@ import (
 	auditlog "github.com/fairlead/fairlead/protocol/audit"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/audit"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/ledger"
 )
 
 // wholeOps is one good op of each kind that an agent knows.
@@ -333,5 +334,26 @@ func TestLostAudited(t *testing.T) {
 	}
 	if got := b.recorded(dir); len(got) != 1 || got[0] != (auditlog.Command{ID: "cmd_lost", Status: protocol.StatusUnknown}) {
 		t.Errorf("recorded %+v", got)
+	}
+}
+
+// TestForgotten: what came too late ran at no time that the ledger remembers, and
+// later than that nobody can say so.
+func TestForgotten(t *testing.T) {
+	b := newBench(t)
+	ran := b.sign(b.command(`{"kind":"session.create"}`))
+	never := b.sign(b.command(`{"kind":"session.create"}`))
+	b.execute(ran)
+	b.advance(30*time.Second + ledger.Retention)
+	if c, result := b.execute(never); errorName(c) != "ExpiredError" || c.Telemetry.Attempt != 0 {
+		t.Errorf("%s", result.Callback)
+	}
+	b.advance(time.Millisecond)
+	must(t, b.Ledger.Close())
+	b.open() // which forgets
+	for _, token := range []string{ran, never} {
+		if c, result := b.execute(token); errorName(c) != "ExpiredError" || c.Telemetry.Attempt != 1 {
+			t.Errorf("%s", result.Callback)
+		}
 	}
 }

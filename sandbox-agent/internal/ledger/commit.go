@@ -306,7 +306,7 @@ func (l *Ledger) load() error {
 // disk held, and the directory locked.
 func (l *Ledger) compact() error {
 	forget := l.now().Add(-Retention)
-	var data []byte
+	data := header()
 	for id, e := range l.entries {
 		if e.commit != nil {
 			continue // its batch brings it

@@ -25,6 +25,7 @@ const (
 
 // Operations of a record.
 const (
+	opHeader = "header" // the first record, without an id
 	opBegin  = "begin"  // digest, expires
 	opFinish = "finish" // result
 	opNoted  = "noted"  // the result was lost, and that is recorded elsewhere
@@ -35,7 +36,7 @@ const (
 //	CRC-32C of the JSON, 8 hexadecimal digits | ":" | JSON | "\n"
 type record struct {
 	Op      string             `json:"op"`
-	ID      protocol.CommandID `json:"id"`
+	ID      protocol.CommandID `json:"id,omitempty"`
 	Digest  []byte             `json:"digest,omitempty"`  // SHA-256
 	Expires int64              `json:"expires,omitempty"` // Unix milliseconds
 	Result  []byte             `json:"result,omitempty"`
@@ -64,36 +65,67 @@ func decodeRecord(line []byte) (record, error) {
 		return record{}, errDamaged
 	}
 	var rec record
-	if err := json.Unmarshal(body, &rec); err != nil || !protocol.ValidID(rec.ID) {
+	if err := json.Unmarshal(body, &rec); err != nil || protocol.ValidID(rec.ID) == (rec.Op == opHeader) {
 		return record{}, errDamaged
 	}
 	switch {
-	case rec.Op == opBegin && len(rec.Digest) == 32, rec.Op == opFinish, rec.Op == opNoted:
+	case rec.Op == opBegin && len(rec.Digest) == 32, rec.Op == opFinish, rec.Op == opNoted, rec.Op == opHeader && rec.ID == "":
 		return rec, nil
 	}
 	return record{}, errDamaged
 }
 
-// decodeJournal decodes a whole journal. A crash may have cut the last write
-// short, or left zeros where a block never reached the disk (a record holds
-// none). From there on nothing was synced, so nothing there has run, and it is
-// dropped. Anything else that doesn't decode is damage.
+// header begins each journal, so that one that was emptied is not taken for one
+// that has nothing to say. Those of earlier builds have none.
+func header() []byte { return encodeRecord(record{Op: opHeader}) }
+
+// decodeJournal decodes a whole journal and returns its records but the header.
+// A crash may have cut the last write short, or left zeros where a block never
+// reached the disk (a record holds none). From there on nothing was synced, so
+// nothing there has run, and it is dropped, unless a whole record stands in it:
+// a crash leaves none behind such a place, so something else made it. That, a
+// journal without even a first record, and anything else that doesn't decode is
+// damage. What is cut off between two records can't be told from what was never
+// written.
 func decodeJournal(data []byte) ([]record, error) {
+	data = bytes.TrimRight(data, "\x00")
+	if len(data) == 0 {
+		return nil, fmt.Errorf("nothing is in it: %w", errDamaged)
+	}
 	var recs []record
 	for number := 1; len(data) > 0; number++ {
 		line, rest, whole := bytes.Cut(data, []byte("\n"))
 		rec, err := decodeRecord(line)
+		torn := number > 1 && (!whole || bytes.IndexByte(line, 0) >= 0)
 		switch {
-		case err == nil:
+		case err == nil && number == 1 && rec.Op == opHeader:
+		case err == nil && rec.Op != opHeader:
 			recs = append(recs, rec)
-		case !whole || bytes.IndexByte(line, 0) >= 0:
+		case err != nil && torn && !holdsRecord(data):
 			return recs, nil
 		default:
-			return nil, fmt.Errorf("line %d: %w", number, err)
+			return nil, fmt.Errorf("line %d: %w", number, errDamaged)
 		}
 		data = rest
 	}
 	return recs, nil
+}
+
+// holdsRecord reports whether a whole record stands anywhere in data, whatever
+// is around it.
+func holdsRecord(data []byte) bool {
+	for {
+		i := bytes.Index(data, []byte(":{"))
+		if i < 0 {
+			return false
+		}
+		var body json.RawMessage
+		if i >= sumDigits && json.NewDecoder(bytes.NewReader(data[i+1:])).Decode(&body) == nil &&
+			string(data[i-sumDigits:i]) == checksum(body) {
+			return true
+		}
+		data = data[i+1:]
+	}
 }
 
 // A journalFile is the journal, open for appending.
@@ -154,10 +186,15 @@ func (d *directory) locked(fn func() error) error {
 	return errors.Join(err, unix.Flock(fd, unix.LOCK_UN))
 }
 
+// readJournal returns no records where there is no journal yet. There must be one
+// once there is a generation: commands come over connections that have one.
 func (d *directory) readJournal() ([]record, error) {
 	path := filepath.Join(d.path, journalName)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
+		if generation, err := d.readGeneration(); generation > 0 || err != nil {
+			return nil, fmt.Errorf("%s is missing: %w", path, errDamaged)
+		}
 		return nil, nil
 	}
 	if err != nil {
@@ -168,6 +205,15 @@ func (d *directory) readJournal() ([]record, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return recs, nil
+}
+
+// makeJournal makes an empty journal where there is none.
+func (d *directory) makeJournal() error {
+	_, err := os.Stat(filepath.Join(d.path, journalName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return d.replace(journalName, header())
+	}
+	return err
 }
 
 func (d *directory) openJournal() (journalFile, error) {

@@ -89,9 +89,9 @@ type Ledger struct {
 
 // Open reads the ledger in dir, which it creates (0700) when missing, and
 // drops entries past their retention. Where the journal is damaged, other than
-// by a write that a crash cut short, or can't be read or written, the ledger
-// refuses all commands and Err says why; NextGeneration works. Open fails when
-// there can be no directory.
+// by a write that a crash cut short, is gone though there was one, or can't be
+// read or written, the ledger refuses all commands and Err says why;
+// NextGeneration works. Open fails when there can be no directory.
 func Open(dir string, now func() time.Time) (*Ledger, error) {
 	d, err := openDirectory(dir)
 	if err != nil {
@@ -265,7 +265,8 @@ func (l *Ledger) Noted(id protocol.CommandID) error {
 }
 
 // NextGeneration raises the stored generation by one and returns it, once it
-// is safe on disk.
+// is safe on disk. The first one also makes the journal, if Open couldn't: from
+// then on a missing one is a lost one.
 func (l *Ledger) NextGeneration() (uint64, error) {
 	l.disk.Lock()
 	defer l.disk.Unlock()
@@ -274,6 +275,11 @@ func (l *Ledger) NextGeneration() (uint64, error) {
 		stored, err := l.dir.readGeneration()
 		if err != nil {
 			return err
+		}
+		if stored == 0 {
+			if err := l.dir.makeJournal(); err != nil {
+				return err
+			}
 		}
 		next = stored + 1
 		return l.dir.replace(generationName, fmt.Appendf(nil, "%d\n", next))

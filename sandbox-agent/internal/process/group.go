@@ -18,20 +18,23 @@ const (
 var errEscapes = errors.New("process: something of the program is still running")
 
 // A Group is a program and everything it started: its session, what descends
-// from that, and the sessions of those. What leaves its session and its parent
-// before it is ever looked at is beyond reach. A Group is safe for concurrent
-// use.
+// from that, the sessions of those, and whoever bears its mark. Beyond reach is
+// what leaves its session and its parent before it is ever looked at and also
+// clears its environment, becomes another user, or hides its environment from
+// this process. A Group is safe for concurrent use.
 type Group struct {
-	leader int // pid of the program, which leads a session
+	// Static after construction.
+	leader int  // pid of the program, which leads a session
+	mark   Mark // what it was started with
 
 	mu       sync.Mutex
 	sessions map[int]struct{} // guarded by mu: beside the leader's, of descendants
 }
 
 // NewGroup returns the group of the program leader, which leads a session of
-// its own.
-func NewGroup(leader int) *Group {
-	return &Group{leader: leader, sessions: make(map[int]struct{})}
+// its own and was started with mark.
+func NewGroup(leader int, mark Mark) *Group {
+	return &Group{leader: leader, mark: mark, sessions: make(map[int]struct{})}
 }
 
 // members returns the processes of the group, and remembers their sessions: a
@@ -48,12 +51,16 @@ func (g *Group) members() []Stat {
 			found = append(found, s)
 		}
 	}
+	var strangers []Stat // who may bear the mark
 	Each(func(s Stat) {
 		children[s.Parent] = append(children[s.Parent], s)
 		if _, ours := g.sessions[s.Session]; ours || s.Session == g.leader {
 			add(s)
+		} else if s.UID == g.mark.UID {
+			strangers = append(strangers, s)
 		}
 	})
+	g.mark.find(strangers, add)
 	clear(g.sessions)
 	for i := 0; i < len(found); i++ {
 		g.sessions[found[i].Session] = struct{}{}
@@ -80,7 +87,8 @@ func (g *Group) send(sig syscall.Signal, s Stat) bool {
 }
 
 // Pause stops the whole group with SIGSTOP. Who is being forked meanwhile is
-// stopped, too: Pause returns when two looks in a row found nothing that runs.
+// stopped, too: Pause returns when two looks, lookAgain apart, found nothing that
+// runs.
 // It fails when the group forks faster than that; some of it is stopped then.
 func (g *Group) Pause() error {
 	quiet := 0
@@ -94,13 +102,12 @@ func (g *Group) Pause() error {
 		}
 		if running > 0 {
 			quiet = 0
-			time.Sleep(lookAgain)
-			continue
-		}
-		// The first look may have missed a child whose parent it saw stopped.
-		if quiet++; quiet == 2 {
+		} else if quiet++; quiet == 2 {
 			return nil
 		}
+		// A look may miss a child whose parent it saw stopped, or one that has no
+		// environment because it is becoming another program.
+		time.Sleep(lookAgain)
 	}
 	return errEscapes
 }

@@ -22,8 +22,15 @@ type script struct {
 
 func start(t *testing.T, text string) *script {
 	t.Helper()
+	return startAs(t, text, Mark{}, nil)
+}
+
+// startAs starts text with mark as the user who, nil: our own.
+func startAs(t *testing.T, text string, mark Mark, who *syscall.Credential) *script {
+	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", text)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Env = mark.Environ(cmd.Environ())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: who}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +38,7 @@ func start(t *testing.T, text string) *script {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s := &script{Group: NewGroup(cmd.Process.Pid), t: t, cmd: cmd, out: bufio.NewReader(out), done: make(chan struct{})}
+	s := &script{Group: NewGroup(cmd.Process.Pid, mark), t: t, cmd: cmd, out: bufio.NewReader(out), done: make(chan struct{})}
 	s.members() // so that those who leave are known
 	go func() { // the cleanup waits for it
 		defer close(s.done)

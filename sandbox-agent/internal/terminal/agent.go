@@ -62,6 +62,13 @@ func (s *stage) state() protocol.AgentState {
 	return s.agent.is
 }
 
+// locked reports whether no human may type, resize or take control: an agent
+// runs, or is about to be stopped, for which a paused one is continued.
+func (s *stage) locked() bool {
+	state := s.state()
+	return state == protocol.AgentRunning || state != protocol.AgentStopped && s.agent.stopping
+}
+
 // report returns how the agent stands, nil when there never was one.
 func (s *stage) report() *protocol.AgentReport {
 	if s.agent == nil {
@@ -168,7 +175,8 @@ func (h *Host) ResumeAgent(session protocol.SessionID, id protocol.PTYID) (proto
 
 // StopAgent ends the coding agent in front of the terminal id of session as
 // [process.Stop] does, and gives control back. It returns when nothing of the
-// agent is left. Of a stopped one nothing changes. It fails with KindNotFound
+// agent is left. Until then humans are refused as while it runs, of a paused one
+// too. Of a stopped one nothing changes. It fails with KindNotFound
 // when there never was one. When ctx ends first, the agent is killed at once.
 func (h *Host) StopAgent(ctx context.Context, session protocol.SessionID, id protocol.PTYID) (protocol.AgentReport, error) {
 	t, a, err := h.agentOf(session, id)
@@ -236,11 +244,13 @@ func (t *Terminal) resumeAgent(a *agent) (protocol.AgentReport, bool) {
 	return a.report(), paused
 }
 
-// stopAgent notes that a is to end, and reports whether it is paused.
+// stopAgent notes that a is to end, and reports whether it is paused. From here
+// on it is locked as a running one is: what humans typed doesn't reach it.
 func (t *Terminal) stopAgent(a *agent) (paused bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a.stopping = true
+	t.refuseStale()
 	return a.is == protocol.AgentPaused
 }
 

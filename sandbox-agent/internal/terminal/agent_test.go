@@ -398,3 +398,55 @@ func TestPausedAgentEnds(t *testing.T) {
 		}
 	})
 }
+
+// TestStopOfAPausedAgent: from the moment at which it is continued to end, humans
+// are refused as while it runs; who had control has it at the end.
+func TestStopOfAPausedAgent(t *testing.T) {
+	stageBubble(t, func(t *testing.T, r *stageRig) {
+		v := r.attach(t, nil)
+		v.propose(alice)
+		cli := r.start(t)
+		r.pause(t)
+		for range 4 {
+			v.next()
+		}
+		cli.dev.setRoom(2)
+		v.typed(3, 1, "yes\r")
+		stopped := make(chan error)
+		go func() { // received below
+			_, err := r.host.StopAgent(t.Context(), session, "pty_1")
+			stopped <- err
+		}()
+		synctest.Wait()
+		v.wantRefused(1, protocol.RefusedAgentRunning)
+		cli.dev.setRoom(1 << 10)
+		v.typed(3, 1, "yes\r") // again, by another relay say
+		v.wantRefused(1, protocol.RefusedAgentRunning)
+		for seq := range uint64(5) { // over all signals but the last
+			v.typed(3, seq+2, "x")
+			v.wantRefused(seq+2, protocol.RefusedAgentRunning)
+			v.Resize(protocol.Resize{Term: 3, Cols: 90, Rows: 30})
+			for _, next := range []protocol.LeaseNext{{}, {Holder: alice, GrantID: "gr_1"}} {
+				v.Propose(protocol.LeaseProposal{ID: 9, ExpectRevision: r.revision(), Next: next})
+				if m := want[protocol.Leased](v); m.ID != 9 || m.Refused != string(protocol.RefusedAgentRunning) {
+					t.Fatalf("%+v", m)
+				}
+			}
+			time.Sleep(450 * time.Millisecond)
+		}
+		v.silent()
+		if got := cli.dev.take() + r.dev.take(); got != "ye" || len(cli.dev.sizes)+len(r.dev.sizes) != 0 {
+			t.Errorf("wrote %q, sizes %v", got, cli.dev.sizes)
+		}
+		if err := <-stopped; err != nil {
+			t.Fatal(err)
+		}
+		v.wantAgent(protocol.AgentStopped)
+		v.wantLease(alice, 4)
+		v.typed(4, 7, "ls\r")
+		v.wantAck(7)
+		if got := r.dev.take(); got != "ls\r" {
+			t.Errorf("wrote %q", got)
+		}
+	})
+}

@@ -82,15 +82,16 @@ func (u *user) await(state protocol.AgentState) {
 	}
 }
 
-// TestPauseReachesAll pauses an agent whose helpers are in the background and in
-// sessions of their own, then stops it.
+// TestPauseReachesAll pauses an agent whose helpers are in the background, in
+// sessions of their own and daemons, then stops it.
 func TestPauseReachesAll(t *testing.T) {
 	isolations(t, func(t *testing.T, h *Host) {
 		u := sitDown(t, h, unechoed("echo up; cat"))
 		u.expect("up")
 		count := filepath.Join(h.config.Workspace, "count")
 		tick := `while :; do echo x >>` + count + `; sleep 0.002; done`
-		u.startAgent(h, protocol.AgentStart{Name: robot, Command: `(` + tick + `) & setsid sh -c '` + tick + `' & ` + tick})
+		u.startAgent(h, protocol.AgentStart{Name: robot, Command: `(` + tick + `) & setsid sh -c '` + tick + `' &
+			sh -c "setsid sh -c '` + tick + `' & exit"; ` + tick})
 		size := func() int64 {
 			st, err := os.Stat(count)
 			if err != nil {

@@ -35,7 +35,8 @@ type control struct {
 // Propose asks for a change of the lease. LEASED answers it, on this
 // attachment with p's id and on all others with none. The next holder needs a
 // grant of this attachment that allows to control the terminal; freeing the
-// lease needs none. Nothing changes while a coding agent runs. A relay proposes
+// lease needs none. Nothing changes while a coding agent runs or is being
+// stopped. A relay proposes
 // only those who are connected to it.
 func (a *Attachment) Propose(p protocol.LeaseProposal) {
 	t := a.terminal
@@ -50,7 +51,7 @@ func (a *Attachment) Propose(p protocol.LeaseProposal) {
 	case !t.ended.IsZero():
 		a.refuseProposal(p.ID, protocol.KindEnded.Text())
 		return
-	case t.stage.state() == protocol.AgentRunning:
+	case t.stage.locked():
 		a.refuseProposal(p.ID, string(protocol.RefusedAgentRunning))
 		return
 	case err != nil:
@@ -166,8 +167,8 @@ func (t *Terminal) leaseChanged(proposer *Attachment, id uint64) {
 }
 
 // Resize asks for another size under r's term; under any other, and while a
-// coding agent runs, nothing happens. The size becomes an event in the log once it is applied, which may
-// take a moment when sizes follow each other closely.
+// coding agent runs or is being stopped, nothing happens. The size becomes an
+// event in the log once it is applied, which may take a moment when sizes follow each other closely.
 func (a *Attachment) Resize(r protocol.Resize) {
 	t := a.terminal
 	t.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/screen"
 )
 
@@ -24,7 +25,7 @@ func (t *Terminal) reserveAgent() (launch, error) {
 	}
 	t.stage.starting = true
 	l := t.site.launched
-	l.front = true
+	l.front, l.mark = true, process.NewMark(l.account.uid, l.account.gid)
 	l.cols, l.rows = t.output.SizeAt(t.output.Head())
 	return l, nil
 }

@@ -135,7 +135,7 @@ func (t *Terminal) mayType(term uint64) (protocol.RefusalReason, bool) {
 	if !t.ended.IsZero() {
 		return protocol.RefusedEnded, false
 	}
-	if t.stage.state() == protocol.AgentRunning {
+	if t.stage.locked() {
 		return protocol.RefusedAgentRunning, false
 	}
 	return t.control.lease.Check(term)

@@ -3,6 +3,8 @@ package terminal
 import (
 	"sync"
 	"syscall"
+
+	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 )
 
 // A launch says what to start on a new PTY.
@@ -12,7 +14,8 @@ type launch struct {
 	env        []string
 	cols, rows int
 	account    account
-	front      bool // of a coding agent: not everything under account is its own
+	front      bool         // of a coding agent: not everything under account is its own
+	mark       process.Mark // of a coding agent: what it starts bears it
 }
 
 // A launcher starts a program on a PTY. Tests put an in-memory one in place of

@@ -43,7 +43,7 @@ func launchPTY(l launch) (device, child, error) {
 	cmd := &exec.Cmd{
 		Path: "/bin/sh",
 		Args: append([]string{"/bin/sh", "-c", umaskThenExec}, l.argv...),
-		Env:  l.env, Dir: l.dir,
+		Env:  l.mark.Environ(l.env), Dir: l.dir,
 		Stdin: slave, Stdout: slave, Stderr: slave,
 		SysProcAttr: &syscall.SysProcAttr{
 			Setsid: true, Setctty: true, Credential: l.account.credential(), PidFD: &pidfd,
@@ -52,7 +52,7 @@ func launchPTY(l launch) (device, child, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, nil, errors.Join(err, dev.Close())
 	}
-	p := &ptyProcess{cmd: cmd, pidfd: pidfd, dev: dev, uid: l.account.uid, group: process.NewGroup(cmd.Process.Pid)}
+	p := &ptyProcess{cmd: cmd, pidfd: pidfd, dev: dev, uid: l.account.uid, group: process.NewGroup(cmd.Process.Pid, l.mark)}
 	if l.front {
 		p.uid = -1
 	}
@@ -191,8 +191,7 @@ func (p *ptyProcess) Signal(sig syscall.Signal) int {
 }
 
 // SignalAll reaches everything under the PTY's own uid, or else the program and
-// what it started: a daemon that left both session and parent is beyond reach
-// then.
+// what it started, as far as a [process.Group] goes.
 func (p *ptyProcess) SignalAll(sig syscall.Signal) int {
 	if p.uid < 0 {
 		return p.group.Signal(sig)

@@ -1,0 +1,137 @@
+package process
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// markName is the variable whose value tells one program's processes from
+	// another's.
+	markName = "FAIRLEAD_AGENT"
+	// maxEnviron bounds what is read of an environment, in bytes; a mark behind
+	// that is not found.
+	maxEnviron = 256 << 10
+)
+
+// A Mark is an entry of a program's environment. What the program starts
+// inherits it, however far it goes away: a daemon that has left session and
+// parent is known by it. The zero Mark marks nothing.
+type Mark struct {
+	entry    string // "NAME=value"; empty: none
+	UID, GID int    // of who may bear it
+}
+
+// NewMark returns a mark that nobody bears yet, for a program of the user uid
+// and the group gid; −1: this process's own.
+func NewMark(uid, gid int) Mark {
+	if uid < 0 {
+		uid, gid = os.Getuid(), os.Getgid()
+	}
+	return Mark{entry: markName + "=" + rand.Text(), UID: uid, GID: gid}
+}
+
+// Environ returns env, which stays as it is, with the mark in front.
+func (m Mark) Environ(env []string) []string {
+	if m.entry == "" {
+		return env
+	}
+	return append([]string{m.entry}, env...)
+}
+
+// find calls found for each of among that bears m. Who can't be looked at
+// doesn't.
+func (m Mark) find(among []Stat, found func(Stat)) {
+	if m.entry == "" || len(among) == 0 {
+		return
+	}
+	var denied []Stat
+	look := func(s Stat) error {
+		env, err := environ(s.PID)
+		if err == nil && m.in(env) {
+			found(s)
+		}
+		return err
+	}
+	for _, s := range among {
+		if errors.Is(look(s), os.ErrPermission) {
+			denied = append(denied, s)
+		}
+	}
+	if len(denied) == 0 || os.Geteuid() != 0 {
+		return
+	}
+	// Without CAP_SYS_PTRACE, as in most containers, even root may look at those
+	// of its own user alone.
+	asUser(m.UID, m.GID, func() {
+		for _, s := range denied {
+			_ = look(s) // nothing else can be done
+		}
+	})
+}
+
+// in reports whether env, as Linux tells it, has the mark.
+func (m Mark) in(env []byte) bool {
+	for entry := range bytes.SplitSeq(env, []byte{0}) {
+		if string(entry) == m.entry {
+			return true
+		}
+	}
+	return false
+}
+
+// environ returns the environment that pid's program was started with, at most
+// maxEnviron bytes of it.
+func environ(pid int) ([]byte, error) {
+	f, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxEnviron))
+}
+
+// asUser calls fn on a thread that reads files as the user uid of the group gid
+// does, or doesn't call it where that can't be.
+func asUser(uid, gid int, fn func()) {
+	done := make(chan struct{})
+	go func() { // received below
+		defer close(done)
+		// A thread that can't be set back ends with this goroutine: it stays locked.
+		runtime.LockOSThread()
+		wasGID, err := unix.SetfsgidRetGid(gid)
+		if err != nil {
+			return
+		}
+		wasUID, err := unix.SetfsuidRetUid(uid)
+		if err != nil {
+			return
+		}
+		if isUser(uid, gid) {
+			fn()
+		}
+		_, errUID := unix.SetfsuidRetUid(wasUID)
+		_, errGID := unix.SetfsgidRetGid(wasGID)
+		if errUID == nil && errGID == nil && isUser(wasUID, wasGID) {
+			runtime.UnlockOSThread()
+		}
+	}()
+	<-done
+}
+
+// isUser reports whether this thread reads files as the user uid of the group
+// gid does. The kernel tells of no failure to set them.
+func isUser(uid, gid int) bool {
+	const ask = -1 // sets nothing
+	hasUID, errUID := unix.SetfsuidRetUid(ask)
+	hasGID, errGID := unix.SetfsgidRetGid(ask)
+	return errUID == nil && errGID == nil && hasUID == uid && hasGID == gid
+}
