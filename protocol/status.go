@@ -21,7 +21,7 @@ type Problem struct {
 // Names of problems.
 const (
 	ProblemLedger      = "ledger"      // commands are refused
-	ProblemAudit       = "audit"       // what happens is not recorded
+	ProblemAudit       = "audit"       // what happens is not recorded, or not believed
 	ProblemKeys        = "keys"        // the control plane's keys are too old
 	ProblemCertificate = "certificate" // it expires soon and can't be renewed
 )

@@ -243,7 +243,7 @@ func TestBrowser(t *testing.T) {
 		"paste": testPaste, "keyboard": testKeyboard, "flood": testFlood,
 		"exactly once": testExactlyOnce, "another relay": testAnotherRelay, "skipped": testSkipped,
 		"search": testSearch, "recordings": testRecordings, "phone": testPhone, "webgl": testWebGL,
-		"agent": testAgent, "sign in": testSignIn,
+		"agent": testAgent, "long names": testLongNames, "sign in": testSignIn,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, browser) })
 	}

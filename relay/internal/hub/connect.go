@@ -106,7 +106,7 @@ func (h *Hub) linked(l *link) {
 		h.feed = newFeed(l.opened, &h.finished, h.window())
 		h.shared.Store(h.feed)
 		h.feed.setWindow(h.window()) // which may have changed before the set saw the feed
-		h.state = turn.New(l.opened)
+		h.state, h.leasedAt = turn.New(l.opened), time.Now()
 		h.intake.follow(h.state)
 	} else if pos := h.feed.position(); pos != (protocol.Position{Epoch: l.opened.Epoch, Offset: l.opened.Offset}) {
 		h.feed.replace(protocol.Position{Epoch: l.opened.Epoch, Offset: l.opened.Offset}, l.opened.Cols, l.opened.Rows)

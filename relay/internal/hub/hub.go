@@ -57,6 +57,7 @@ type Hub struct {
 
 	// Owned by run.
 	state    turn.State
+	leasedAt time.Time // when the agent said how state's lease stands
 	viewers  map[turn.SocketID]*Viewer
 	grants   map[protocol.GrantID]int // users of each grant the agent knows: viewers, and bearer
 	link     *link                    // nil while the sandbox is away
@@ -173,7 +174,7 @@ func (h *Hub) handle(e event) bool {
 	case said:
 		h.obey(e.v, e.m)
 	case resynced:
-		e.v.tell(h.state.StateFor(e.v.id))
+		e.v.tell(h.stateFor(e.v))
 	case wentMissing:
 		h.missed(e.v, e.why)
 	case paced:
@@ -207,11 +208,16 @@ func (h *Hub) handle(e event) bool {
 // step feeds one event to the turn-taking rules and carries out what follows.
 func (h *Hub) step(e turn.Event) {
 	var effects []turn.Effect
+	revision := h.state.Revision()
 	h.state, effects = turn.Step(h.state, e)
+	if _, again := e.(turn.Reattached); again || h.state.Revision() != revision {
+		h.leasedAt = time.Now()
+	}
 	h.intake.follow(h.state)
 	for _, effect := range effects {
 		switch effect := effect.(type) {
 		case turn.Propose:
+			h.intake.resume() // what was typed before this wish is written before it
 			h.send(effect.Proposal)
 		case turn.ReportHolder:
 			h.send(effect.Holder)
@@ -223,15 +229,30 @@ func (h *Hub) step(e turn.Event) {
 			if v := h.viewers[effect.Socket]; v != nil {
 				v.tell(effect.Message)
 			}
+		case turn.SendState:
+			if v := h.viewers[effect.Socket]; v != nil {
+				v.tell(h.stateFor(v))
+			}
 		case turn.StateChanged:
 			for _, v := range h.viewers {
 				if v.greeted {
-					v.tell(h.state.StateFor(v.id))
+					v.tell(h.stateFor(v))
 				}
 			}
 		}
 	}
 	h.followController()
+	h.intake.resume() // after all were told why
+}
+
+// stateFor returns the control_state for v as it is now: of a grace the agent
+// said what was left then. One that must be over lasts until the agent says so.
+func (h *Hub) stateFor(v *Viewer) protocol.ControlState {
+	m := h.state.StateFor(v.id)
+	if m.GraceMS > 0 {
+		m.GraceMS = max(m.GraceMS-time.Since(h.leasedAt).Milliseconds(), 1)
+	}
+	return m
 }
 
 // send queues m for the agent. Without a link it is dropped: what matters is
@@ -297,7 +318,7 @@ func (h *Hub) welcome(v *Viewer, m protocol.Attached) {
 		h.metrics.KeyframesSent.Inc()
 	}
 	v.greeted, v.presence = true, h.presence.version
-	greeting := []protocol.ServerMessage{h.state.StateFor(v.id), m}
+	greeting := []protocol.ServerMessage{h.stateFor(v), m}
 	if h.link == nil && !h.finished.Load() {
 		greeting = append(greeting, protocol.Waiting{Reason: protocol.WaitingSandbox})
 	}
@@ -415,6 +436,9 @@ func (h *Hub) replaceBearer(token string, err error) bool {
 func (h *Hub) obey(v *Viewer, m protocol.ClientMessage) {
 	if h.viewers[v.id] != v {
 		return
+	}
+	if yields(m) {
+		h.intake.heard(v)
 	}
 	switch m.Type {
 	case protocol.ClientRequestControl:

@@ -15,7 +15,8 @@ import (
 // An intake is the way of keystrokes from viewers to the agent. It alone goes
 // past run, from the goroutine that read the socket straight to the tunnel: a
 // key is not worth two more goroutines' turns. run says who may type; the agent
-// checks again.
+// checks again. A viewer's frames stay in order all the same: what it types
+// behind its own wish to yield control waits here until run has decided that.
 type intake struct {
 	// Static after construction.
 	metrics  *Metrics
@@ -31,6 +32,7 @@ type intake struct {
 	link    *link // nil while the sandbox is away
 	ended   bool
 	unacked []unackedInput     // oldest first; sent again on the next link
+	yields  map[*Viewer]bool   // whose wish to yield control isn't decided
 	clients map[string]*Viewer // whose input is numbered by its client: of a client's sockets the newest
 
 	executions map[*Viewer]*execution
@@ -40,7 +42,7 @@ type intake struct {
 func newIntake(over context.Context, metrics *Metrics) *intake {
 	return &intake{
 		metrics: metrics, queue: semaphore.NewWeighted(protocol.MaxInputQueued), over: over,
-		clients: map[string]*Viewer{}, executor: rand.Text(),
+		yields: map[*Viewer]bool{}, clients: map[string]*Viewer{}, executor: rand.Text(),
 	}
 }
 
@@ -67,6 +69,7 @@ type typed struct {
 	term  uint64 // under which it was typed, if seq is not 0
 
 	execute bool // Enter is to follow; cost includes it
+	behind  int  // so many wishes of its viewer to yield control
 }
 
 // A refusedInput is the first input of a client that was refused for the moment
@@ -90,6 +93,7 @@ func (r *refusedInput) before(seq uint64) bool { return r.seq > 0 && seq > r.seq
 // not. It waits only for the tunnel.
 func (in *intake) take(v *Viewer, e typed) {
 	in.mu.Lock()
+	e.behind = v.wishes
 	l := in.accept(v, e)
 	in.mu.Unlock()
 	if l != nil {
@@ -108,8 +112,8 @@ func (in *intake) accept(v *Viewer, e typed) *link {
 	case v.gone:
 		in.release(v, e.cost)
 		return nil
-	case !v.admitted: // whether it has control is being decided
-		v.early = append(v.early, e)
+	case !v.admitted || e.behind > v.decided: // whether it has control is being decided
+		v.waiting = append(v.waiting, e)
 		return nil
 	case in.ended:
 		reason = protocol.RefusedEnded
@@ -128,7 +132,9 @@ func (in *intake) accept(v *Viewer, e typed) *link {
 	if e.execute {
 		return in.execute(v, e, term)
 	}
-	v.refused = refusedInput{}
+	if e.seq >= v.refused.seq { // what waited may be from before what was refused
+		v.refused = refusedInput{}
+	}
 	input := protocol.Input{Term: term, Seq: e.seq, Client: v.client, Bytes: e.input}
 	if e.seq == 0 {
 		v.nextSeq++
@@ -204,12 +210,49 @@ func (in *intake) admit(v *Viewer) {
 	if newest := in.clients[v.client]; v.counts && (newest == nil || newest.id < v.id) {
 		in.clients[v.client] = v
 	}
-	for _, e := range v.early {
+	in.judge(v)
+}
+
+// judge passes on or refuses what v has typed and had to wait for, unless it
+// still has to. The caller holds mu.
+func (in *intake) judge(v *Viewer) {
+	waiting := v.waiting
+	v.waiting = nil
+	for _, e := range waiting {
 		in.accept(v, e)
 	}
-	v.early = nil
-	if in.link != nil {
+	if in.link != nil && len(waiting) > 0 {
 		in.link.rouse()
+	}
+}
+
+// hold has what v types from now on wait for a wish that is about to be posted.
+func (in *intake) hold(v *Viewer) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	v.wishes++
+	if !v.gone {
+		in.yields[v] = true
+	}
+}
+
+// heard: a wish of v has reached run, which takes its step next.
+func (in *intake) heard(v *Viewer) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	v.heard++
+}
+
+// resume passes on what waited for wishes that are decided by now.
+func (in *intake) resume() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for v := range in.yields {
+		v.decided = v.heard - in.state.Undecided(v.id)
+		if v.decided == v.wishes {
+			delete(in.yields, v)
+		}
+		in.judge(v)
 	}
 }
 
@@ -221,10 +264,11 @@ func (in *intake) leave(v *Viewer) {
 	if in.clients[v.client] == v {
 		delete(in.clients, v.client)
 	}
-	for _, e := range v.early {
+	for _, e := range v.waiting {
 		in.release(v, e.cost)
 	}
-	v.early = nil
+	v.waiting = nil
+	delete(in.yields, v)
 	in.abandon(v)
 }
 

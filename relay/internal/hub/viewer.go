@@ -80,7 +80,10 @@ type Viewer struct {
 	// Guarded by the intake's mu.
 	admitted bool    // greeted: what it types is judged
 	gone     bool    // left
-	early    []typed // what it typed before it was greeted
+	waiting  []typed // what it typed before it was greeted, or behind a wish to yield
+	wishes   int     // to yield control, that its reader has seen
+	heard    int     // those that run knows
+	decided  int     // those that are done or refused
 	nextSeq  uint64
 	refused  refusedInput
 
@@ -363,8 +366,19 @@ func (v *Viewer) TypeNumbered(in protocol.BrowserInput) {
 	}
 }
 
-// Say hands the hub a text frame of the viewer.
-func (v *Viewer) Say(m protocol.ClientMessage) { v.hub.post(said{v, m}) }
+// Say hands the hub a text frame of the viewer. What it types behind a wish to
+// hand control over or to give it back is judged when that is decided.
+func (v *Viewer) Say(m protocol.ClientMessage) {
+	if yields(m) {
+		v.hub.intake.hold(v)
+	}
+	v.hub.post(said{v, m})
+}
+
+// yields reports whether who says m means to have control no longer.
+func yields(m protocol.ClientMessage) bool {
+	return m.Type == protocol.ClientGrantControl || m.Type == protocol.ClientRevokeControl
+}
 
 // Complain tells the viewer that a frame of its own could not be obeyed.
 func (v *Viewer) Complain(err error) {

@@ -287,3 +287,39 @@ func TestRaceOfRelays(t *testing.T) {
 	here.wantControl(bob)
 	there.wantControl(bob, carol)
 }
+
+// TestNoTornState: what the agent says in two messages, state and lease, is one
+// control_state, which doesn't contradict itself.
+func TestNoTornState(t *testing.T) {
+	w := scene(t, alice, bob)
+	for _, c := range []struct {
+		do         func(leaseFirst bool)
+		controller protocol.UserID
+		state      protocol.AgentState
+	}{
+		{func(leaseFirst bool) { w.start("claude", leaseFirst) }, coder, protocol.AgentRunning},
+		{w.pause, alice, protocol.AgentPaused},
+		{w.resume, coder, protocol.AgentRunning},
+		{w.stop, alice, protocol.AgentStopped},
+	} {
+		w.settle()
+		w.forget()
+		c.do(false)
+		w.hear()
+		if want := []protocol.ServerMessage{protocol.AgentStateMessage{AgentState: c.state, Agent: "claude"}}; !reflect.DeepEqual(w.said, want) || w.changes != 0 {
+			t.Fatalf("said %#v and %d control_states, want %#v alone", w.said, w.changes, want)
+		}
+		w.hear()
+		if s := w.s.StateFor(1); w.changes != 1 || s.Controller != c.controller || s.AgentState != string(c.state) {
+			t.Fatalf("%d control_states, %+v", w.changes, s)
+		}
+	}
+
+	// A coding agent that was paused and ends changes nothing but its state.
+	w.start("codex", false)
+	w.pause(false)
+	w.settle()
+	w.forget()
+	w.stop(false)
+	w.wantSaid(stopped("codex"))
+}

@@ -81,6 +81,8 @@ type (
 		Socket  SocketID
 		Message protocol.ServerMessage
 	}
+	// SendState: send [State.StateFor] to one socket.
+	SendState struct{ Socket SocketID }
 	// StateChanged: send [State.StateFor] to all greeted sockets.
 	StateChanged struct{}
 )
@@ -90,4 +92,5 @@ func (ReportHolder) effect() {}
 func (Greet) effect()        {}
 func (Broadcast) effect()    {}
 func (Send) effect()         {}
+func (SendState) effect()    {}
 func (StateChanged) effect() {}

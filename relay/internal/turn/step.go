@@ -106,7 +106,7 @@ func (t *step) renewed(e Renewed) {
 	}
 	t.lessOf(before)
 	if now.canControl != before.canControl {
-		t.emit(Send{now.id, t.StateFor(now.id)})
+		t.emit(SendState{now.id})
 	}
 }
 
@@ -209,10 +209,13 @@ func (t *step) announce(old protocol.Lease) {
 	}
 }
 
-// reported takes the agent's word on the coding agent.
+// reported takes the agent's word on the coding agent. When the lease is to
+// follow, so does the control_state: half of the change would contradict itself.
 func (t *step) reported(r protocol.AgentReport) {
 	if t.attached && t.follow(codingOf(&r)) {
-		t.emit(StateChanged{})
+		if !t.torn() {
+			t.emit(StateChanged{})
+		}
 		t.letClaim()
 	}
 }

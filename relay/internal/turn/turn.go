@@ -89,7 +89,7 @@ func codingOf(r *protocol.AgentReport) protocol.AgentStateMessage {
 func human(holder protocol.UserID) bool { return holder != "" && holder != protocol.AgentHolder }
 
 // StateFor returns the full control_state for one viewer. Its grace is what was
-// left when the agent last spoke.
+// left when the agent said that the lease is as it is; see [State.Revision].
 func (s State) StateFor(id SocketID) protocol.ControlState {
 	v, _ := s.socket(id)
 	return protocol.ControlState{
@@ -101,12 +101,37 @@ func (s State) StateFor(id SocketID) protocol.ControlState {
 // Controller returns who has control, "" when nobody has.
 func (s State) Controller() protocol.UserID { return s.lease.Holder }
 
+// Revision returns the revision of the lease. It changes with each [Leased] that
+// is news.
+func (s State) Revision() uint64 { return s.lease.Revision }
+
+// Undecided counts a viewer's wishes to hand control over or to give it back
+// that are neither done nor refused. They are decided in the order in which they
+// came.
+func (s State) Undecided(id SocketID) (n int) {
+	if s.proposal.ID != 0 && s.underway.yieldsOf(id) {
+		n++
+	}
+	for _, w := range s.queue {
+		if w.yieldsOf(id) {
+			n++
+		}
+	}
+	return n
+}
+
 // Term returns the term under which the controller types.
 func (s State) Term() uint64 { return s.lease.Term }
 
 // Locked reports whether a coding agent has the terminal to itself.
 func (s State) Locked() bool {
 	return s.coding.AgentState == protocol.AgentRunning || s.lease.Holder == protocol.AgentHolder
+}
+
+// torn reports whether the agent has said that a coding agent runs, or doesn't
+// any more, and is about to say who has control for that.
+func (s State) torn() bool {
+	return (s.coding.AgentState == protocol.AgentRunning) != (s.lease.Holder == protocol.AgentHolder)
 }
 
 // MayType reports whether what was typed into a socket under term may be passed

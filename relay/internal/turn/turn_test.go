@@ -441,3 +441,35 @@ func TestOtherWindow(t *testing.T) {
 		t.Fatalf("%+v", l)
 	}
 }
+
+// TestUndecided counts the wishes to yield control that have no answer.
+func TestUndecided(t *testing.T) {
+	w := scene(t, alice, bob)
+	check := func(id turn.SocketID, want int) {
+		t.Helper()
+		if n := w.s.Undecided(id); n != want {
+			t.Fatalf("%d wishes are undecided, want %d", n, want)
+		}
+	}
+	w.step(turn.Granted{Socket: 1, To: carol}) // who is not there
+	check(1, 0)
+	w.step(turn.Granted{Socket: 1, To: bob})
+	w.step(turn.Revoked{Socket: 1})
+	w.step(turn.Requested{Socket: 1})
+	w.step(turn.Requested{Socket: 2})
+	check(1, 2)
+	check(2, 0)
+	w.refusing = true
+	w.obey()
+	w.hear()
+	check(1, 1)
+	w.refusing = false
+	w.settle()
+	check(1, 0)
+	w.step(turn.Taken{Socket: 1})
+	w.settle()
+	w.step(turn.Revoked{Socket: 1})
+	check(1, 1)
+	w.detach()
+	check(1, 0)
+}

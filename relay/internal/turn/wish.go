@@ -31,6 +31,11 @@ type wish struct {
 	tries  int             // proposals made
 }
 
+// yieldsOf reports whether w is a viewer's, who means to have control no longer.
+func (w wish) yieldsOf(id SocketID) bool {
+	return w.socket == id && (w.kind == handOver || w.kind == giveBack)
+}
+
 // wants notes what a viewer asks for.
 func (t *step) wants(w wish) {
 	switch {
@@ -129,7 +134,7 @@ func (t *step) judgeViewer(w wish, v socket) {
 	case !v.canControl:
 		t.refuse(w, protocol.KindForbidden, "your access does not include control")
 	case hasControl && (w.kind == request || w.kind == take):
-		t.emit(Send{v.id, t.StateFor(v.id)}) // has it already
+		t.emit(SendState{v.id}) // has it already
 	case w.kind == request && t.Locked():
 		t.queueUp(w, v.user)
 	case t.Locked():
@@ -153,7 +158,7 @@ func (t *step) judgeHandOver(w wish) {
 	to, n := t.controlling(w.to)
 	switch {
 	case w.to == t.lease.Holder:
-		t.emit(Send{w.socket, t.StateFor(w.socket)})
+		t.emit(SendState{w.socket})
 	case n > 0:
 		t.propose(w, protocol.LeaseNext{Holder: to.user, GrantID: to.grant})
 	case t.connected(w.to):

@@ -117,6 +117,8 @@ func (w *world) carryOut(effect turn.Effect) {
 			w.t.Fatalf("%+v to socket %d, which is gone", effect.Message, effect.Socket)
 		}
 		w.sent[effect.Socket] = append(w.sent[effect.Socket], effect.Message)
+	case turn.SendState:
+		w.carryOut(turn.Send{Socket: effect.Socket, Message: w.s.StateFor(effect.Socket)})
 	case turn.StateChanged:
 		w.changes++
 	}

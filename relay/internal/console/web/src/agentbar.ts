@@ -2,7 +2,7 @@
 // choice of which one to start.
 
 import { knownAgents, programOf } from './agents.ts';
-import { byId, h, setAttribute, setHidden, setText } from './dom.ts';
+import { byId, h, setAttribute, setHidden, setNamed, setText } from './dom.ts';
 import type { AgentView } from './model.ts';
 
 const menuPx = 252; // the menu and its distance from the window's edge
@@ -53,7 +53,7 @@ export class AgentBar {
   draw(agent: AgentView, enabled: boolean): void {
     setAttribute(this.#bar, 'data-state', agent.state);
     setHidden(this.#bar, agent.text === '');
-    setText(byId('agent-text', HTMLElement), agent.text);
+    setNamed(byId('agent-text', HTMLElement), agent.name, agent.text);
     setText(byId('agent-detail', HTMLElement), agent.detail);
     for (const [name, button] of Object.entries(this.#buttons)) {
       setHidden(button, !agent[name as 'pause' | 'resume' | 'stop']);

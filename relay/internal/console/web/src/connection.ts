@@ -92,6 +92,12 @@ export function hasEnded(c: Connection): boolean {
   return c.exit !== null || (c.phase.name === 'over' && c.phase.why === 'ended');
 }
 
+// barred reports whether the person may not see the terminal any more, though it
+// may go on.
+export function barred(c: Connection): boolean {
+  return c.phase.name === 'over' && !hasEnded(c);
+}
+
 type Step = [Connection, Effect[]];
 
 export function step(c: Connection, e: Event, at: Moment): Step {

@@ -22,6 +22,15 @@ export function setText(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }
 
+// setNamed is setText for a text that begins with a name, which gives way where
+// there is too little room for both.
+export function setNamed(element: Element, name: string, text: string): void {
+  const first = element.firstElementChild;
+  if (element.textContent === text && (first?.textContent ?? '') === name) return;
+  const label = h('span', { class: 'name', title: name }, name);
+  element.replaceChildren(...(name === '' ? [text] : [label, text.slice(name.length)]));
+}
+
 export function setAttribute(element: Element, name: string, value: string | null): void {
   if (value === element.getAttribute(name)) return;
   if (value === null) element.removeAttribute(name);

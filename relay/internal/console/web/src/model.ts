@@ -31,6 +31,7 @@ export type ControlKind = 'unknown' | 'free' | 'you' | 'other' | 'agent' | 'away
 export interface ControlView {
   kind: ControlKind;
   id: string;
+  name: string; // whose, as text begins; empty: nobody's
   text: string;
   detail: string; // changes by the second: not read aloud
   action: 'take' | 'request' | 'cancel' | 'release' | null;
@@ -62,6 +63,7 @@ export interface Banner {
 
 export interface AgentView {
   state: 'running' | 'paused' | 'stopped';
+  name: string; // as text begins
   text: string; // empty: there never was one
   detail: string;
   start: boolean;
@@ -151,25 +153,26 @@ function exitText({ exit }: Connection): string {
 }
 
 // noControl is shown where there is nothing to control.
-export const noControl: ControlView = { kind: 'unknown', id: '', text: '', detail: '', action: null, enabled: false, viewOnly: false };
+export const noControl: ControlView = { kind: 'unknown', id: '', name: '', text: '', detail: '', action: null, enabled: false, viewOnly: false };
 
 export function controlOf(c: Control, live: boolean, now: number): ControlView {
-  const base = { id: c.controller, detail: '', enabled: live, viewOnly: c.known && !c.canControl };
+  const base = { id: c.controller, name: '', detail: '', enabled: live, viewOnly: c.known && !c.canControl };
   if (!c.known) return { ...base, kind: 'unknown', text: '…', action: null };
   if (atWork(c)) {
     const action = c.requests.includes(c.you) ? 'cancel' : 'request';
-    return { ...base, id: agentHolder, kind: 'agent', text: `${agentLabel(c.agent)} has control`, action: c.canControl ? action : null };
+    const name = agentLabel(c.agent);
+    return { ...base, id: agentHolder, name, kind: 'agent', text: `${name} has control`, action: c.canControl ? action : null };
   }
   if (controls(c)) return { ...base, kind: 'you', text: 'You have control', action: 'release' };
   const may = (action: ControlView['action']) => (c.canControl ? action : null);
   if (c.controller === '') return { ...base, kind: 'free', text: 'Nobody has control', action: may('take') };
   const name = nameOf(c, c.controller);
   const action = may(c.requests.includes(c.you) ? 'cancel' : 'request');
-  if (c.graceUntil === null) return { ...base, kind: 'other', text: `${name} has control`, action };
-  return { ...base, kind: 'away', text: `${name} is away`, detail: `${seconds(c.graceUntil, now)} s`, action };
+  if (c.graceUntil === null) return { ...base, name, kind: 'other', text: `${name} has control`, action };
+  return { ...base, name, kind: 'away', text: `${name} is away`, detail: `${seconds(c.graceUntil, now)} s`, action };
 }
 
-export const noAgent: AgentView = { state: 'stopped', text: '', detail: '', start: false, pause: false, resume: false, stop: false };
+export const noAgent: AgentView = { state: 'stopped', name: '', text: '', detail: '', start: false, pause: false, resume: false, stop: false };
 
 // agentOf says how the agent stands, and what may be done about it by somebody
 // who may steer agents.
@@ -177,11 +180,11 @@ export function agentOf(c: Control, may: boolean): AgentView {
   const label = agentLabel(c.agent);
   switch (c.agentState) {
     case 'running':
-      return { ...noAgent, state: 'running', text: `${label} is working`, detail: 'typing is paused', pause: may, stop: may };
+      return { ...noAgent, state: 'running', name: label, text: `${label} is working`, detail: 'typing is paused', pause: may, stop: may };
     case 'paused':
-      return { ...noAgent, state: 'paused', text: `${label} is paused`, detail: controls(c) ? 'you can type' : '', resume: may, stop: may };
+      return { ...noAgent, state: 'paused', name: label, text: `${label} is paused`, detail: controls(c) ? 'you can type' : '', resume: may, stop: may };
     default:
-      return { ...noAgent, text: c.agent === '' ? '' : `${label} has ended`, start: may && c.known };
+      return c.agent === '' ? { ...noAgent, start: may && c.known } : { ...noAgent, name: label, text: `${label} has ended`, start: may && c.known };
   }
 }
 

@@ -2,7 +2,7 @@
 
 import type { Ticket } from './api.ts';
 import { question } from './clipboard.ts';
-import type { Connection, Part } from './connection.ts';
+import { barred, type Connection, type Part } from './connection.ts';
 import { atWork, controls, nobody, notice, refusal, update, type Control } from './control.ts';
 import type { ServerMessage } from './protocol.ts';
 import { Socket } from './socket.ts';
@@ -84,13 +84,14 @@ export class Pane {
     this.layout(true);
   }
 
-  // layout fits the screen into its place. With ask, a controller who looks at
+  // layout fits the screen into its place, all of it where nobody can ask for
+  // another size. With ask, a controller who looks at
   // it also asks for the size that fills the place.
   layout(ask: boolean): void {
     if (!this.shown) return;
     ask &&= this.mine && this.socket.live && !document.hidden;
     this.#leads ||= ask;
-    const fits = this.screen.layout(this.mine && this.#leads);
+    const fits = this.screen.layout(this.mine && this.#leads && !barred(this.socket.state));
     this.hooks.changed();
     if (!ask || fits === undefined) return;
     const asked = this.#wanted?.cols === fits.cols && this.#wanted.rows === fits.rows;

@@ -1,6 +1,6 @@
 // Draws the model into the page and passes on what the person does.
 
-import { byId, h, hue, icon, initials, keyed, setAttribute, setHidden, setText } from './dom.ts';
+import { byId, h, hue, icon, initials, keyed, setAttribute, setHidden, setNamed, setText } from './dom.ts';
 import type { BannerAction, Banner, ControlView, Model, Person, Tab } from './model.ts';
 import { shortcut } from './shortcuts.ts';
 import { browser } from './storage.ts';
@@ -246,7 +246,7 @@ export class View {
     setAttribute(box, 'data-kind', control.kind);
     setAttribute(document.body, 'data-control', control.kind);
     const holder = byId('controller', HTMLElement);
-    setText(holder, control.text);
+    setNamed(holder, control.name, control.text);
     setText(byId('controller-detail', HTMLElement), control.detail);
     setAttribute(holder, 'data-user-id', control.id);
     setHidden(byId('view-only', HTMLElement), !control.viewOnly);

@@ -94,9 +94,9 @@ test('what may be done about an agent', () => {
   const at = (agent_state: string, agent: string, more: Partial<ControlState> = {}) => agentOf(after(presence, state({ agent_state, agent, ...more })), true);
   assert.deepEqual(agentOf(nobody('usr_b', 'bob'), true), noAgent);
   assert.deepEqual(at('stopped', ''), { ...noAgent, start: true });
-  assert.deepEqual(at('stopped', 'codex'), { ...noAgent, text: 'Codex has ended', start: true });
-  assert.deepEqual(at('running', 'aider'), { ...noAgent, state: 'running', text: 'aider is working', detail: 'typing is paused', pause: true, stop: true });
-  assert.deepEqual(at('paused', 'opencode'), { ...noAgent, state: 'paused', text: 'OpenCode is paused', resume: true, stop: true });
+  assert.deepEqual(at('stopped', 'codex'), { ...noAgent, name: 'Codex', text: 'Codex has ended', start: true });
+  assert.deepEqual(at('running', 'aider'), { ...noAgent, state: 'running', name: 'aider', text: 'aider is working', detail: 'typing is paused', pause: true, stop: true });
+  assert.deepEqual(at('paused', 'opencode'), { ...noAgent, state: 'paused', name: 'OpenCode', text: 'OpenCode is paused', resume: true, stop: true });
   assert.equal(at('paused', 'opencode', { controller: 'usr_b' }).detail, 'you can type');
   const { start, pause, resume, stop } = agentOf(after(state({ agent_state: 'running', agent: 'claude' })), false);
   assert.deepEqual([start, pause, resume, stop], [false, false, false, false]);
