@@ -139,8 +139,8 @@ func TestSoftLock(t *testing.T) {
 			v.Holder(protocol.Holder{User: protocol.AgentHolder, Sockets: 0})
 			time.Sleep(2 * protocol.ControlGrace)
 			v.silent()
-			if got := r.dev.take() + cli.dev.take(); got != "" || len(r.dev.sizes)+len(cli.dev.sizes) != 0 {
-				t.Fatalf("wrote %q, sizes %v", got, cli.dev.sizes)
+			if got := r.dev.take() + cli.dev.take(); got != "" || len(r.dev.sized())+len(cli.dev.sized()) != 0 {
+				t.Fatalf("wrote %q, sizes %v", got, cli.dev.sized())
 			}
 		}
 		locked()
@@ -435,8 +435,8 @@ func TestStopOfAPausedAgent(t *testing.T) {
 			time.Sleep(450 * time.Millisecond)
 		}
 		v.silent()
-		if got := cli.dev.take() + r.dev.take(); got != "ye" || len(cli.dev.sizes)+len(r.dev.sizes) != 0 {
-			t.Errorf("wrote %q, sizes %v", got, cli.dev.sizes)
+		if got := cli.dev.take() + r.dev.take(); got != "ye" || len(cli.dev.sized())+len(r.dev.sized()) != 0 {
+			t.Errorf("wrote %q, sizes %v", got, cli.dev.sized())
 		}
 		if err := <-stopped; err != nil {
 			t.Fatal(err)

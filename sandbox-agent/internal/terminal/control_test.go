@@ -118,11 +118,11 @@ func TestResize(t *testing.T) {
 		}
 		time.Sleep(resizeEvery)
 		synctest.Wait()
-		if n := len(r.dev.sizes); n < 3 || n > 4 {
-			t.Fatalf("%d sizes: %v", n, r.dev.sizes)
+		if n := len(r.dev.sized()); n < 3 || n > 4 {
+			t.Fatalf("%d sizes: %v", n, r.dev.sized())
 		}
-		if info := r.Info(); info.Cols != 200 || r.dev.sizes[len(r.dev.sizes)-1] != [2]int{200, 30} {
-			t.Fatalf("%+v, %v", info, r.dev.sizes)
+		if info := r.Info(); info.Cols != 200 || r.dev.sized()[len(r.dev.sized())-1] != [2]int{200, 30} {
+			t.Fatalf("%+v, %v", info, r.dev.sized())
 		}
 		if m := want[protocol.Resized](v); m.Cols != 200 { // at one offset the last is left
 			t.Fatalf("%+v", m)
@@ -138,8 +138,8 @@ func TestResizeIsClamped(t *testing.T) {
 		v := r.attach(t, nil)
 		term := v.propose(alice).Lease.Term
 		v.Resize(protocol.Resize{Term: term, Cols: 65535, Rows: 0})
-		if want := [][2]int{{protocol.MaxCols, protocol.MinRows}}; !reflect.DeepEqual(r.dev.sizes, want) {
-			t.Fatalf("%v", r.dev.sizes)
+		if want := [][2]int{{protocol.MaxCols, protocol.MinRows}}; !reflect.DeepEqual(r.dev.sized(), want) {
+			t.Fatalf("%v", r.dev.sized())
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -99,6 +100,13 @@ func (d *fakeDevice) Resize(cols, rows int) error {
 	defer d.mu.Unlock()
 	d.sizes = append(d.sizes, [2]int{cols, rows})
 	return nil
+}
+
+// sized returns the sizes that the device was given.
+func (d *fakeDevice) sized() [][2]int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.sizes)
 }
 
 func (d *fakeDevice) Close() error {

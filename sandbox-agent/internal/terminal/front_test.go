@@ -37,8 +37,8 @@ func TestOutputOfTheAgent(t *testing.T) {
 		v.nothing()
 		time.Sleep(redrawAfter)
 		synctest.Wait()
-		if want := [][2]int{{80, 23}, {80, 24}}; !slices.Equal(r.dev.sizes, want) {
-			t.Errorf("the program behind got sizes %v", r.dev.sizes)
+		if want := [][2]int{{80, 23}, {80, 24}}; !slices.Equal(r.dev.sized(), want) {
+			t.Errorf("the program behind got sizes %v", r.dev.sized())
 		}
 	})
 }
@@ -83,8 +83,8 @@ func TestSizes(t *testing.T) {
 		time.Sleep(redrawAfter)
 		synctest.Wait()
 		most := [2]int{protocol.MaxCols, 40}
-		if !slices.Equal(cli.dev.sizes, [][2]int{most}) || !slices.Equal(r.dev.sizes, [][2]int{{100, 30}, {protocol.MaxCols, 39}, most}) {
-			t.Errorf("sizes %v and %v", cli.dev.sizes, r.dev.sizes)
+		if !slices.Equal(cli.dev.sized(), [][2]int{most}) || !slices.Equal(r.dev.sized(), [][2]int{{100, 30}, {protocol.MaxCols, 39}, most}) {
+			t.Errorf("sizes %v and %v", cli.dev.sized(), r.dev.sized())
 		}
 		for _, bad := range [][2]int{{0, 24}, {80, 0}, {-1, -1}} {
 			wantKind(t, resize(bad[0], bad[1]), protocol.KindInvalid)
