@@ -81,7 +81,8 @@ func (s *Stack) startControlPlane(ctx, children context.Context) error {
 	}
 	s.controlPlane, err = s.launch(children, "controlplane", dir,
 		"--state-dir", dir, "--listen", "127.0.0.1:0", "--tls-listen", "127.0.0.1:0",
-		"--tls-cert", cert.cert, "--tls-key", cert.key, "--dev-seed", seed)
+		"--tls-cert", cert.cert, "--tls-key", cert.key, "--dev-seed", seed,
+		"--certificate-life", enrolmentLife.String())
 	if err != nil {
 		return err
 	}
@@ -132,6 +133,10 @@ func (s *Stack) writeSeed() (path string, err error) {
 	path = filepath.Join(s.cfg.StateDir, "seed.json")
 	return path, program.ReplaceFile(path, data, 0o600)
 }
+
+// enrolmentLife is short, since each start of the stack has new certificates
+// made and the control plane keeps a bounded number that are valid.
+const enrolmentLife = time.Hour
 
 // startSandbox invites and starts sandbox i, and waits until it has enrolled and
 // is connected.
