@@ -385,6 +385,21 @@ func TestTamper(t *testing.T) {
 	})
 }
 
+// TestRenamedSandbox: what is known is the heads alone, and they say whose log it
+// is: the record that names another sandbox is the one that was changed.
+func TestRenamedSandbox(t *testing.T) {
+	j := sample(t, newDevice(t))
+	name := []byte(`"sandbox":"`)
+	at := bytes.Index(j.files[0], name) + len(name)
+	bad := bytes.Clone(j.files[0])
+	bad[at] ^= 1
+	_, err := check(Expect{Heads: j.heads}, bad)
+	var f *Fault
+	if !errors.As(err, &f) || f.Sequence != 1 || f.Nature != Changed {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestResume: a writer goes on behind the last whole record, wherever a crash
 // has cut the file.
 func TestResume(t *testing.T) {

@@ -52,6 +52,9 @@ func NewVerifier(expect Expect) *Verifier {
 	v := &Verifier{expect: expect, heads: make(map[uint64]string), report: Report{Records: make(map[Kind]int)}}
 	for _, h := range expect.Heads {
 		v.heads[h.Sequence] = h.Hash
+		if v.expect.Sandbox == "" {
+			v.expect.Sandbox = h.SandboxID // whose they are
+		}
 	}
 	return v
 }
@@ -229,6 +232,9 @@ func (v *Verifier) opened(in *lines, l line, r *Record) error {
 		sandbox, device = v.report.Sandbox, v.report.Device
 	}
 	if sandbox != "" && o.Sandbox != sandbox {
+		if next := in.peek(); next != nil && next.Prev != lineHash(l.text) {
+			return fault(r.Sequence, Changed, "it is of sandbox %s", o.Sandbox)
+		}
 		return fault(r.Sequence, Foreign, "it is of sandbox %s", o.Sandbox)
 	}
 	if device != "" && o.Device != device {
