@@ -172,6 +172,7 @@ const (
 	ServerMoved            = "moved"
 	ServerRecording        = "recording"
 	ServerAgentState       = "agent_state"
+	ServerOutputHeld       = "output_held"
 )
 
 // A ServerMessage is a JSON text frame to a browser. Encode it with
@@ -307,6 +308,12 @@ type AgentStateMessage struct {
 	Agent      string     `json:"agent"` // its name, "" when there never was one
 }
 
+// OutputHeld goes to the controller: what was typed last may be the beginning of
+// a secret, so its echo waits for what comes next.
+type OutputHeld struct {
+	Held bool `json:"held"`
+}
+
 // ErrorMessage answers a frame that could not be obeyed.
 type ErrorMessage struct {
 	Name    string `json:"name"`
@@ -348,6 +355,7 @@ func (Moved) serverType() string            { return ServerMoved }
 func (RecordingState) serverType() string   { return ServerRecording }
 
 func (AgentStateMessage) serverType() string { return ServerAgentState }
+func (OutputHeld) serverType() string        { return ServerOutputHeld }
 
 // Lists are always present, empty rather than null: a browser iterates over
 // them, and seed 001's client keeps the old value of a missing one.

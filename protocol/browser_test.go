@@ -76,7 +76,7 @@ func serverMessages() []ServerMessage {
 	return []ServerMessage{
 		ControlState{}, ControlTaken{}, ControlRequested{}, ControlGranted{}, ControlRevoked{}, ControlExpired{},
 		Attached{}, Resync{}, SizeChanged{}, Presence{}, PTYClosed{}, InputDropped{}, ErrorMessage{}, Waiting{}, Reauthed{},
-		InputWritten{}, Moved{}, RecordingState{}, AgentStateMessage{},
+		InputWritten{}, Moved{}, RecordingState{}, AgentStateMessage{}, OutputHeld{},
 	}
 }
 

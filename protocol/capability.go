@@ -15,7 +15,7 @@ const (
 	CapFilesWrite Capability = "files.write" // change the workspace
 	CapChat       Capability = "chat"        // talk to a coding agent
 	CapMCP        Capability = "mcp"         // use the sandbox's tools
-	CapPlugins    Capability = "plugins"     // open plugin sockets
+	CapPlugins    Capability = "plugins"     // open plugin sockets and previews
 	CapApprove    Capability = "approve"     // answer approvals
 	CapRecord     Capability = "record"      // record terminals, exact viewing
 	CapAdmin      Capability = "admin"       // sessions, revocation, drain
@@ -47,6 +47,10 @@ const (
 	OpAgentStop     = "agent.stop"
 	OpGrantRevoke   = "grant.revoke"
 	OpCDPSend       = "cdp.send"
+	OpEnvApply      = "env.apply"
+	OpEgressDecide  = "egress.decide"
+	OpEgressRevoke  = "egress.revoke"
+	OpBrokerDecide  = "broker.decide"
 )
 
 // OperationCapability maps every known operation to the capability it needs.
@@ -65,4 +69,8 @@ var OperationCapability = map[string]Capability{
 	OpAgentStop:     CapAgent,
 	OpGrantRevoke:   CapAdmin,
 	OpCDPSend:       CapMCP,
+	OpEnvApply:      CapEnv,
+	OpEgressDecide:  CapApprove,
+	OpEgressRevoke:  CapApprove,
+	OpBrokerDecide:  CapApprove,
 }

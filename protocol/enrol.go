@@ -91,6 +91,12 @@ func AuditTranscript(sandbox SandboxID, sequence uint64, hash string) []byte {
 	return transcript("fairlead/1 audit", []byte(sandbox), binary.BigEndian.AppendUint64(nil, sequence), []byte(hash))
 }
 
+// ApprovalTranscript returns the bytes that an agent signs with an approval that
+// has changed, as it tells the control plane: the approval in JSON, and when.
+func ApprovalTranscript(sandbox SandboxID, approval []byte, at int64) []byte {
+	return transcript("fairlead/1 approval", []byte(sandbox), approval, binary.BigEndian.AppendUint64(nil, uint64(at)))
+}
+
 // transcript joins parts, each preceded by its length in 4 B, after what the
 // signature is for.
 func transcript(purpose string, parts ...[]byte) []byte {

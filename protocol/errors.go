@@ -29,6 +29,7 @@ const (
 	KindUpstream                    // the other side of a proxy failed
 	KindUnavailable                 // can't be done now, may work later
 	KindRestarting                  // this relay is going away, come back
+	KindNoSpace                     // the disk is full; what was there is as it was
 	kindCount
 )
 
@@ -60,6 +61,7 @@ var Kinds = [...]KindRow{
 	{KindUpstream, "upstream", http.StatusBadGateway, 4502, "InternalError", "upstream failed"},
 	{KindUnavailable, "unavailable", http.StatusServiceUnavailable, 1013, "InternalError", "try again later"},
 	{KindRestarting, "restarting", http.StatusServiceUnavailable, 1012, "InternalError", "restarting"},
+	{KindNoSpace, "no_space", http.StatusInsufficientStorage, 1013, "LimitError", "no space left"},
 }
 
 func (k Kind) row() KindRow {

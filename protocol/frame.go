@@ -53,11 +53,17 @@ const (
 	FramePace         FrameType = 0x42 // JSON Pace: relay → agent
 	FrameRecording    FrameType = 0x43 // JSON Recording: agent → relay
 	FrameAgent        FrameType = 0x44 // JSON AgentReport: agent → relay
+	FrameHeld         FrameType = 0x45 // JSON Held: agent → relay
 )
 
 // Frames of a command stream.
 const (
 	FrameResult FrameType = 0x30 // JSON Result: agent → relay, last
+)
+
+// Frames of an approval stream.
+const (
+	FrameApproval FrameType = 0x50 // JSON ApprovalEvent: agent → relay
 )
 
 // frameTypes names every frame type; README.md's table is compared with it.
@@ -72,8 +78,8 @@ var frameTypes = map[FrameType]string{
 	FrameLease: "LEASE", FrameLeased: "LEASED", FrameGrant: "GRANT",
 	FrameUngrant: "UNGRANT", FrameGranted: "GRANTED", FrameHolder: "HOLDER",
 	FrameWantKeyframe: "WANT_KEYFRAME", FrameKeyframe: "KEYFRAME", FramePace: "PACE", FrameRecording: "RECORDING",
-	FrameAgent:  "AGENT",
-	FrameResult: "RESULT",
+	FrameAgent: "AGENT", FrameHeld: "HELD",
+	FrameResult: "RESULT", FrameApproval: "APPROVAL",
 }
 
 func (t FrameType) String() string {

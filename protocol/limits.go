@@ -87,6 +87,10 @@ const (
 	// MaxConnectBytes bounds what an agent that isn't registered may send to
 	// the control plane, and what it may get.
 	MaxConnectBytes = 64 << 10
+	// MaxEnvNames bounds the variables of one env.apply.
+	MaxEnvNames = 500
+	// MaxApprovals bounds what waits for a decision in one sandbox.
+	MaxApprovals = 100
 )
 
 const (
@@ -114,6 +118,13 @@ const (
 	// stream while somebody watches a terminal, and otherwise.
 	PingWatched = 500 * time.Millisecond
 	PingIdle    = 5 * time.Second
+	// HeldNotice is how long output may be held back, since it may be the
+	// beginning of a secret, before its controller is told.
+	HeldNotice = time.Second
+	// EgressTTL is how long a connection is held for somebody's decision (seed
+	// 001), BrokerTTL how long one about a secret may take: nobody waits for it.
+	EgressTTL = 60 * time.Second
+	BrokerTTL = 10 * time.Minute
 	// HandshakeTimeout bounds the time from the first byte to WELCOME.
 	HandshakeTimeout = 5 * time.Second
 	// ConnectTimeout is the life of a connection of an agent that isn't

@@ -83,6 +83,15 @@ type Recording struct {
 func (Recording) FrameType() FrameType { return FrameRecording }
 func (Recording) check() error         { return nil }
 
+// Held says whether output has been held back for longer than HeldNotice, since
+// it may be the beginning of a secret: what comes next shows.
+type Held struct {
+	Held bool `json:"held"`
+}
+
+func (Held) FrameType() FrameType { return FrameHeld }
+func (Held) check() error         { return nil }
+
 // ReadParams are the params of OPEN for a part of a terminal's log.
 type ReadParams struct {
 	SessionID SessionID `json:"session_id"`

@@ -94,6 +94,8 @@ func decode(f Frame) (Message, error) {
 		return decodeJSON[Opened](f)
 	case FrameResult:
 		return decodeJSON[Result](f)
+	case FrameApproval:
+		return decodeJSON[ApprovalEvent](f)
 	}
 	return decodeTerminal(f)
 }
@@ -138,6 +140,8 @@ func decodeTerminal(f Frame) (Message, error) {
 		return decodeJSON[Recording](f)
 	case FrameAgent:
 		return decodeJSON[AgentReport](f)
+	case FrameHeld:
+		return decodeJSON[Held](f)
 	}
 	return nil, fmt.Errorf("%w: %s", ErrFrameUnknown, f.Type)
 }

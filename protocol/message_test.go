@@ -72,6 +72,12 @@ func messages() []Message {
 		Status{Problems: []Problem{{Name: ProblemLedger, Message: "no space"}}},
 		Status{Problems: []Problem{}},
 		AgentReport{State: AgentStopped, Name: "claude", ExitCode: new(2)},
+		Held{Held: true},
+		ApprovalEvent{Offset: 3, Approval: Approval{
+			ID: "ap_1", Revision: 2, Kind: ApprovalEgress, SessionID: "ses_1", Host: "example.com", Port: 443,
+			State: ApprovalDecided, Decision: AllowOnce, UserID: "usr_a", AskedAt: 1, EndsAt: 2,
+		}},
+		Open{Kind: StreamApproval, Grant: "a.b.c", Params: json.RawMessage(`{"session_id":"ses_1"}`)},
 		Leased{Lease: Lease{Term: 4, Holder: AgentHolder, State: LeaseHeld}},
 	}
 }

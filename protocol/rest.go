@@ -14,6 +14,8 @@ type PTYInfo struct {
 	Recording string  `json:"recording,omitempty"` // id of the recording that runs
 
 	Agent *AgentReport `json:"agent,omitempty"` // the coding agent that is or was in front
+
+	Egress EgressState `json:"egress,omitempty"` // absent: off
 }
 
 // A RecordingInfo describes one recording, an asciicast v2 file.
@@ -116,6 +118,7 @@ type PTYCreate struct {
 	Cols      int      `json:"cols,omitempty"`
 	Rows      int      `json:"rows,omitempty"`
 	Record    bool     `json:"record,omitempty"` // record it from its first byte
+	Egress    *bool    `json:"egress,omitempty"` // goes through the egress proxy; absent: as its session
 }
 
 // PTYSignal holds the members of op for pty.signal, beside "kind".
@@ -132,4 +135,7 @@ type OpResult struct {
 
 	RecordingID string     `json:"recordingId,omitempty"`
 	AgentState  AgentState `json:"agentState,omitempty"` // of agent.*
+
+	Approval *Approval `json:"approval,omitempty"` // of egress.decide and broker.decide: as it stands now
+	Applied  bool      `json:"applied,omitempty"`  // by this command, not an earlier one
 }

@@ -70,7 +70,8 @@ func TestSpecLimits(t *testing.T) {
 		"MaxGrantTTL": MaxGrantTTL, "TicketTTL": TicketTTL, "CookieTTL": CookieTTL,
 		"ControlGrace": ControlGrace, "PingWatched": PingWatched, "PingIdle": PingIdle,
 		"MaxAgentNameBytes": MaxAgentNameBytes, "MaxExecuteBytes": MaxExecuteBytes, "MaxConnectBytes": MaxConnectBytes,
-		"ConnectTimeout":   ConnectTimeout,
+		"ConnectTimeout":   ConnectTimeout, "MaxEnvNames": MaxEnvNames, "MaxApprovals": MaxApprovals,
+		"HeldNotice": HeldNotice, "EgressTTL": EgressTTL, "BrokerTTL": BrokerTTL,
 		"HandshakeTimeout": HandshakeTimeout,
 	}
 	want := [][]string{{code("MaxIDBytes"), strconv.Itoa(MaxIDBytes)}}
@@ -168,7 +169,8 @@ func TestSpecTunnelMessages(t *testing.T) {
 		{"LEASED", Leased{}}, {"GRANT", GrantAdd{}}, {"UNGRANT", GrantDrop{}}, {"GRANTED", Granted{}},
 		{"HOLDER", Holder{}}, {"WANT_KEYFRAME", WantKeyframe{}}, {"PACE", Pace{}}, {"RECORDING", Recording{}},
 		{"Pacer", Pacer{}}, {"ReadParams", ReadParams{}}, {"ReadOpened", ReadOpened{}}, {"RESULT", Result{}},
-		{"STATUS", Status{}}, {"Problem", Problem{}}, {"AGENT", AgentReport{}},
+		{"STATUS", Status{}}, {"Problem", Problem{}}, {"AGENT", AgentReport{}}, {"HELD", Held{}},
+		{"ApprovalParams", ApprovalParams{}}, {"ApprovalsOpened", ApprovalsOpened{}}, {"APPROVAL", ApprovalEvent{}}, {"Approval", Approval{}},
 	} {
 		if m, ok := part.of.(Message); ok && m.FrameType().String() != part.name {
 			t.Errorf("%T is %s", m, m.FrameType())

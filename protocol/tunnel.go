@@ -28,7 +28,7 @@ const NonceBytes = 32
 type Lane string
 
 const (
-	LaneControl   Lane = "control"    // commands, connect
+	LaneControl   Lane = "control"    // commands, connect, approvals
 	LaneTerminal0 Lane = "terminal-0" // terminal streams, see TerminalLane
 	LaneTerminal1 Lane = "terminal-1"
 	LaneTerminal2 Lane = "terminal-2"
@@ -246,6 +246,7 @@ const (
 	StreamCommand  StreamKind = "command"  // one RESULT, relay → agent
 	StreamRead     StreamKind = "read"     // DATA and RESIZED of a part of the log, relay → agent
 	StreamHTTP     StreamKind = "http"     // HTTP/1.1, relay → agent
+	StreamApproval StreamKind = "approval" // approvals of a session, relay → agent
 	StreamConnect  StreamKind = "connect"  // opaque bytes to the control plane, agent → relay
 )
 
@@ -261,7 +262,7 @@ func (Open) FrameType() FrameType { return FrameOpen }
 
 func (m Open) check() error {
 	switch m.Kind {
-	case StreamTerminal, StreamCommand, StreamRead, StreamHTTP, StreamConnect:
+	case StreamTerminal, StreamCommand, StreamRead, StreamHTTP, StreamApproval, StreamConnect:
 	default:
 		return fmt.Errorf("unknown stream kind %q", string(m.Kind))
 	}

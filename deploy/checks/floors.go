@@ -29,11 +29,13 @@ var Floors = []struct {
 }{
 	{F0, []string{
 		"protocol", "protocol/jws", "protocol/bytelog", "protocol/lease", "protocol/audit", "protocol/seal",
+		"protocol/envseal",
 	}},
 	{F1, []string{
 		"tunnel", "tunnel/internal/...", "tunnel/tunneltest",
 		"relay/internal/turn", "relay/internal/replay",
 		"sandbox-agent/internal/redact", "sandbox-agent/internal/screen", "sandbox-agent/internal/pace",
+		"sandbox-agent/internal/hostname",
 		"deploy/program",
 	}},
 	{F2, []string{
@@ -46,10 +48,11 @@ var Floors = []struct {
 		"sandbox-agent/internal/workspace", "sandbox-agent/internal/hooks", "sandbox-agent/internal/chat",
 		"sandbox-agent/internal/cookies", "sandbox-agent/internal/browser", "sandbox-agent/internal/executor",
 		"sandbox-agent/internal/recording", "sandbox-agent/internal/audit",
+		"sandbox-agent/internal/environment", "sandbox-agent/internal/outbound", "sandbox-agent/internal/peer",
 	}},
 	{F3, []string{
 		"relay/internal/gateway", "relay/internal/controlapi", "relay/internal/sandboxapi",
-		"relay/internal/console/...", "relay/internal/admin", "relay/internal/openapi",
+		"relay/internal/console/...", "relay/internal/admin", "relay/internal/openapi", "relay/internal/preview",
 		"sandbox-agent/internal/mcp", "sandbox-agent/internal/services", "sandbox-agent/internal/link",
 	}},
 	{F4, []string{

@@ -42,7 +42,8 @@ var (
 	targetNames  = vocabularyOf(protocol.CommandTarget{})
 	replyNames   = vocabularyOf(Reply{})
 	opNames      = vocabularyOf(opKind{}, protocol.PTYCreate{}, protocol.PTYSignal{}, protocol.PTYResize{},
-		protocol.AgentStart{}, protocol.GrantRevoke{}, protocol.CDPSend{})
+		protocol.AgentStart{}, protocol.GrantRevoke{}, protocol.CDPSend{}, protocol.SessionCreate{},
+		protocol.EnvApply{}, protocol.EnvCommand{}, protocol.EgressDecide{}, protocol.EgressRevoke{}, protocol.BrokerDecide{})
 )
 
 // Kind returns the operation, op.kind; empty when there is none.

@@ -1,6 +1,7 @@
 package jws
 
 import (
+	"crypto/ecdh"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -68,6 +69,15 @@ func (k *DeviceKey) Sign(transcript []byte) ([]byte, error) {
 		return nil, fmt.Errorf("device key: sign: %w", err)
 	}
 	return signature, nil
+}
+
+// ECDH returns the key for what is sealed to the device (package envseal).
+func (k *DeviceKey) ECDH() (*ecdh.PrivateKey, error) {
+	key, err := k.key.ECDH()
+	if err != nil {
+		return nil, fmt.Errorf("device key: %w", err)
+	}
+	return key, nil
 }
 
 // VerifyDevice reports whether signature is public's over transcript.

@@ -1,0 +1,167 @@
+package protocol
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// An ApprovalKind says what somebody is asked for.
+type ApprovalKind string
+
+const (
+	ApprovalEgress ApprovalKind = "egress" // a connection to a host and port that no rule knows
+	ApprovalBroker ApprovalKind = "broker" // sending a secret to a host for the first time
+)
+
+// Known reports whether k is a kind of this version.
+func (k ApprovalKind) Known() bool { return k == ApprovalEgress || k == ApprovalBroker }
+
+// An ApprovalState says how an approval stands.
+type ApprovalState string
+
+const (
+	ApprovalPending ApprovalState = "pending" // nobody has decided, and there is time
+	ApprovalDecided ApprovalState = "decided" // the first decision counts
+	ApprovalExpired ApprovalState = "expired" // nobody decided in time: denied
+)
+
+// A Decision answers an approval.
+type Decision string
+
+const (
+	AllowOnce   Decision = "allow_once"   // what waits now, nothing later
+	AllowAlways Decision = "allow_always" // and a rule of the session
+	Deny        Decision = "deny"         // what waits now
+	DenyAlways  Decision = "deny_always"  // and a rule of the session
+)
+
+// Known reports whether d is a decision of this version.
+func (d Decision) Known() bool {
+	return d == AllowOnce || d == AllowAlways || d == Deny || d == DenyAlways
+}
+
+// Allows reports whether d lets pass what it was asked for.
+func (d Decision) Allows() bool { return d == AllowOnce || d == AllowAlways }
+
+// Lasts reports whether d is a rule as well.
+func (d Decision) Lasts() bool { return d == AllowAlways || d == DenyAlways }
+
+// An Approval is something that a sandbox may do only when somebody allows it.
+// The agent owns it, and its clock alone says when it expires.
+type Approval struct {
+	ID        string        `json:"id"`
+	Revision  uint64        `json:"revision"` // 1, raised by every change; a decision names the one it saw
+	Kind      ApprovalKind  `json:"kind"`
+	SessionID SessionID     `json:"session_id"`
+	PTYID     PTYID         `json:"pty_id,omitempty"` // the first that asked
+	Host      string        `json:"host"`             // canonical
+	Port      int           `json:"port,omitempty"`   // egress
+	Secret    string        `json:"secret,omitempty"` // broker: name of the secret
+	State     ApprovalState `json:"state"`
+	Decision  Decision      `json:"decision,omitempty"`
+	UserID    UserID        `json:"user_id,omitempty"`    // who decided
+	AskedAt   int64         `json:"asked_at"`             // Unix milliseconds
+	EndsAt    int64         `json:"ends_at"`              // Unix milliseconds: when it expires, was decided or did expire
+	LeftMs    int64         `json:"left_ms,omitempty"`    // pending: milliseconds until it expires, when this was sent
+	GrantID   GrantID       `json:"grant_id,omitempty"`   // under which it was decided
+	CommandID CommandID     `json:"command_id,omitempty"` // by which it was decided
+}
+
+// ApprovalParams are the params of OPEN for the approvals of a session.
+type ApprovalParams struct {
+	SessionID SessionID `json:"session_id"`
+	Since     *Position `json:"since,omitempty"` // nil: from now on
+}
+
+// ApprovalsOpened is the result of OPENED for the approvals of a session.
+type ApprovalsOpened struct {
+	Epoch   Epoch      `json:"epoch"`
+	Offset  uint64     `json:"offset"`        // number of the event that comes next
+	Gap     bool       `json:"gap,omitempty"` // Since can't be served: events are missing before Offset
+	Pending []Approval `json:"pending"`       // as they stand at Offset
+}
+
+// ApprovalEvent is one change of an approval: what it was changed to.
+type ApprovalEvent struct {
+	Offset   uint64   `json:"offset"` // counts the events of a session
+	Approval Approval `json:"approval"`
+}
+
+func (ApprovalEvent) FrameType() FrameType { return FrameApproval }
+
+func (m ApprovalEvent) check() error {
+	a := m.Approval
+	if a.ID == "" || len(a.ID) > MaxIDBytes {
+		return errors.New("an approval without an id")
+	}
+	switch a.State {
+	case ApprovalPending, ApprovalExpired:
+	case ApprovalDecided:
+		if !a.Decision.Known() {
+			return fmt.Errorf("unknown decision %q", string(a.Decision))
+		}
+	default:
+		return fmt.Errorf("unknown state %q", string(a.State))
+	}
+	return nil
+}
+
+// An ApprovalList is the answer of GET /sessions/{sid}/approvals.
+type ApprovalList struct {
+	Approvals []Approval `json:"approvals"` // pending ones first, then the latest 100
+	Epoch     Epoch      `json:"epoch"`
+	Offset    uint64     `json:"offset"` // number of the next event
+}
+
+// EgressDecide holds the members of op for egress.decide, beside "kind". Either
+// it answers an approval, or it makes a rule for Pattern.
+type EgressDecide struct {
+	ApprovalID string   `json:"approvalId,omitempty"`
+	Revision   uint64   `json:"revision,omitempty"` // of the approval
+	Pattern    string   `json:"pattern,omitempty"`  // a host or *.host; Decision is allow_always or deny_always
+	Decision   Decision `json:"decision"`
+}
+
+// EgressRevoke holds the members of op for egress.revoke, beside "kind": the
+// rules of the session for Pattern go.
+type EgressRevoke struct {
+	Pattern string `json:"pattern"`
+}
+
+// BrokerDecide holds the members of op for broker.decide, beside "kind". Either
+// it answers an approval, or it says whether Secret may go to Domain from now on.
+type BrokerDecide struct {
+	ApprovalID string   `json:"approvalId,omitempty"`
+	Revision   uint64   `json:"revision,omitempty"` // of the approval
+	Secret     string   `json:"secret,omitempty"`
+	Domain     string   `json:"domain,omitempty"`
+	Decision   Decision `json:"decision"`
+}
+
+// CheckDecision reports what is wrong with a decision that either answers an
+// approval or makes a rule.
+func CheckDecision(approval string, revision uint64, rule bool, d Decision) error {
+	switch {
+	case !d.Known():
+		return Errorf(KindInvalid, "decision: allow_once, allow_always, deny or deny_always")
+	case approval == "" && !rule:
+		return Errorf(KindInvalid, "approvalId is missing")
+	case approval != "" && rule:
+		return Errorf(KindInvalid, "either an approval is answered or a rule is made")
+	case approval != "" && (!ValidID(approval) || revision == 0):
+		return Errorf(KindInvalid, "approvalId must be an id, revision that of the approval as it was shown")
+	case rule && !d.Lasts():
+		return Errorf(KindInvalid, "a rule is allow_always or deny_always")
+	}
+	return nil
+}
+
+// ApprovalNotice is the body of POST /approvals, by which an agent tells the
+// control plane of a change.
+type ApprovalNotice struct {
+	Certificate string          `json:"certificate"`
+	Approval    json.RawMessage `json:"approval"`  // an Approval
+	At          int64           `json:"at"`        // Unix milliseconds
+	Signature   []byte          `json:"signature"` // over ApprovalTranscript, by the certified key
+}

@@ -1,0 +1,31 @@
+package protocol
+
+// An EgressState says how far a terminal is kept to the egress proxy.
+type EgressState string
+
+const (
+	EgressOff      EgressState = "off"      // it goes where it likes
+	EgressAdvisory EgressState = "advisory" // its environment names the proxy; who ignores that gets out
+	EgressEnforced EgressState = "enforced" // the kernel lets it out by the proxy alone
+)
+
+// SessionCreate holds the members of op for session.create, beside "kind".
+type SessionCreate struct {
+	Egress *bool `json:"egress,omitempty"` // terminals go through the egress proxy; absent: as the sandbox is set up
+}
+
+// EgressRules is the answer of GET /sessions/{sid}/egress/allowlist.
+type EgressRules struct {
+	State    EgressState      `json:"state"`            // of new terminals
+	Why      string           `json:"why,omitempty"`    // why it is only advisory
+	Defaults []EgressCategory `json:"defaults"`         // for every session
+	User     []string         `json:"user"`             // allowed by decision
+	Denied   []string         `json:"denied"`           // denied by decision
+	Static   []string         `json:"static,omitempty"` // hosts that the operator has given addresses
+}
+
+// An EgressCategory is a part of the default allowlist.
+type EgressCategory struct {
+	Name     string   `json:"name"`
+	Patterns []string `json:"patterns"`
+}

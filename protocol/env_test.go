@@ -1,0 +1,78 @@
+package protocol
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestCheckEnv(t *testing.T) {
+	secret := func(value string) map[string]EnvSecret { return map[string]EnvSecret{"MY_KEY": {Value: value}} }
+	many := map[string]string{}
+	for i := range MaxEnvNames + 1 {
+		many["A"+strings.Repeat("B", i%100)+strings.Repeat("C", i/100)] = ""
+	}
+	for name, c := range map[string]struct {
+		apply EnvApply
+		want  Kind
+		says  string
+	}{
+		"nothing":         {EnvApply{ApplyNow: true}, KindInvalid, "nothing"},
+		"named twice":     {EnvApply{Set: map[string]string{"MY_KEY": "x"}, Unset: []string{"MY_KEY"}}, KindInvalid, "MY_KEY is named twice"},
+		"lower case":      {EnvApply{Set: map[string]string{"my_key": "x"}}, KindInvalid, "my_key"},
+		"a digit first":   {EnvApply{Unset: []string{"1A"}}, KindInvalid, "1A"},
+		"no name":         {EnvApply{Unset: []string{""}}, KindInvalid, "1 to"},
+		"PATH":            {EnvApply{Set: map[string]string{"PATH": "x"}}, KindInvalid, "PATH"},
+		"the loader":      {EnvApply{Set: map[string]string{"LD_PRELOAD": "x"}}, KindInvalid, "LD_PRELOAD"},
+		"our own":         {EnvApply{Unset: []string{"FAIRLEAD_PTY_ID"}}, KindInvalid, "FAIRLEAD_PTY_ID"},
+		"NUL":             {EnvApply{Set: map[string]string{"A": "x\x00y"}}, KindInvalid, "NUL"},
+		"NUL in a secret": {EnvApply{Secrets: secret("canary-canary\x00")}, KindInvalid, "NUL"},
+		"short secret":    {EnvApply{Secrets: secret("canary1")}, KindInvalid, "8 bytes"},
+		"blank secret":    {EnvApply{Secrets: secret("  canary1  ")}, KindInvalid, "8 bytes"},
+		"too many":        {EnvApply{Set: many}, KindTooLarge, "500"},
+		"no domain":       {EnvApply{ApprovedDomains: []ApprovedDomain{{Secret: "K"}}}, KindInvalid, "host"},
+		"two places": {EnvApply{ApprovedDomains: []ApprovedDomain{{Secret: "K", Domain: "a.com", HeaderFormat: "%s%s"}}},
+			KindInvalid, "once"},
+		"another verb": {EnvApply{ApprovedDomains: []ApprovedDomain{{Secret: "K", Domain: "a.com", HeaderFormat: "%s %d"}}},
+			KindInvalid, "once"},
+		"a line end": {EnvApply{ApprovedDomains: []ApprovedDomain{{Secret: "K", Domain: "a.com", HeaderName: "X\r\nY"}}},
+			KindInvalid, "header"},
+	} {
+		err := c.apply.Check()
+		if KindOf(err) != c.want || err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: %v, want %s and %q", name, err, c.want, c.says)
+		}
+	}
+	good := EnvApply{
+		Set: map[string]string{"EDITOR": "vi"}, Secrets: secret("12345678"), Unset: []string{"_OLD1"},
+		ApprovedDomains: []ApprovedDomain{{Secret: "MY_KEY", Domain: "api.example.com", HeaderName: "X-Key", HeaderFormat: "Token %s"}},
+	}
+	if err := good.Check(); err != nil {
+		t.Error(err)
+	}
+	if err := (EnvApply{ApprovedDomains: good.ApprovedDomains}).Check(); err != nil { // the control plane of seed 001 sends it
+		t.Error(err)
+	}
+}
+
+func TestCheckDecision(t *testing.T) {
+	for name, c := range map[string]struct {
+		approval string
+		revision uint64
+		rule     bool
+		decision Decision
+		ok       bool
+	}{
+		"an answer":           {"ap_1", 1, false, AllowOnce, true},
+		"a rule":              {"", 0, true, DenyAlways, true},
+		"neither":             {"", 0, false, Deny, false},
+		"both":                {"ap_1", 1, true, AllowAlways, false},
+		"no revision":         {"ap_1", 0, false, Deny, false},
+		"not an id":           {"../x", 1, false, Deny, false},
+		"a rule for once":     {"", 0, true, AllowOnce, false},
+		"an unknown decision": {"ap_1", 1, false, "maybe", false},
+	} {
+		if err := CheckDecision(c.approval, c.revision, c.rule, c.decision); (err == nil) != c.ok || err != nil && KindOf(err) != KindInvalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
