@@ -70,7 +70,7 @@ func TestSpecLimits(t *testing.T) {
 		"MaxGrantTTL": MaxGrantTTL, "TicketTTL": TicketTTL, "CookieTTL": CookieTTL,
 		"ControlGrace": ControlGrace, "PingWatched": PingWatched, "PingIdle": PingIdle,
 		"MaxAgentNameBytes": MaxAgentNameBytes, "MaxExecuteBytes": MaxExecuteBytes, "MaxConnectBytes": MaxConnectBytes,
-		"ConnectTimeout":   ConnectTimeout, "MaxEnvNames": MaxEnvNames, "MaxApprovals": MaxApprovals,
+		"ConnectTimeout": ConnectTimeout, "MaxEnvNames": MaxEnvNames, "MaxApprovals": MaxApprovals,
 		"HeldNotice": HeldNotice, "EgressTTL": EgressTTL, "BrokerTTL": BrokerTTL,
 		"HandshakeTimeout": HandshakeTimeout,
 	}

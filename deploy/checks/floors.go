@@ -41,7 +41,7 @@ var Floors = []struct {
 	{F2, []string{
 		"relay/internal/hub", "relay/internal/fleet", "relay/internal/mesh", "relay/internal/access",
 		"relay/internal/dispatch", "relay/internal/uplink", "relay/internal/relaytest",
-		"relay/internal/pagestream", "relay/internal/rejects",
+		"relay/internal/pagestream", "relay/internal/rejects", "relay/internal/passage",
 		"sandbox-agent/internal/terminal", "sandbox-agent/internal/process", "sandbox-agent/internal/ledger",
 		"sandbox-agent/internal/spill",
 		"sandbox-agent/internal/approval", "sandbox-agent/internal/broker", "sandbox-agent/internal/egress",
@@ -69,6 +69,7 @@ var Sideways = []struct{ From, To, Why string }{
 	{"relay/internal/dispatch", "relay/internal/pagestream", "some commands go to pages"},
 	{"sandbox-agent/internal/executor", "sandbox-agent/internal/ledger", "a command's id is stored before it runs"},
 	{"sandbox-agent/internal/executor", "sandbox-agent/internal/audit", "an executed command is recorded"},
+	{"sandbox-agent/internal/broker", "sandbox-agent/internal/outbound", "it dials nowhere else"},
 	{"sandbox-agent/internal/terminal", "sandbox-agent/internal/process", "what it hosts is signalled with all it started"},
 	{"sandbox-agent/internal/terminal", "sandbox-agent/internal/recording", "a running recording sets the pace"},
 	{"sandbox-agent/internal/terminal", "sandbox-agent/internal/spill", "a log outgrows its window in memory"},

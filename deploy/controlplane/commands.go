@@ -70,7 +70,7 @@ func (s *Server) order(ctx context.Context, user protocol.UserID, req commandReq
 	if o.operation, err = parseOperation(req.Op, req.Target, req.TTLMs, user); err != nil {
 		return o, nil, err
 	}
-	if o.requestHash, err = hashOf(o.operation); err != nil {
+	if o.requestHash, err = s.hashOf(o.operation); err != nil {
 		return o, nil, err
 	}
 	session, err := s.authorize(ctx, user, &o.operation)

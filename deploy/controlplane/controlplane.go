@@ -17,6 +17,7 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/webhook"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
 
@@ -27,6 +28,7 @@ type Config struct {
 	Listen   string // plain HTTP, a loopback "host:port"
 	DevSeed  string // file with development users; empty: none
 	Login    LoginConfig
+	Webhook  WebhookConfig // is told of approvals
 
 	// The second listener, for agents. Empty TLSListen: none.
 	TLSListen string // "host:port"
@@ -49,21 +51,24 @@ const (
 // A Server is a control plane with its listeners open.
 type Server struct {
 	// Static after construction.
-	revision string
-	logger   *slog.Logger
-	now      func() time.Time
-	store    *store.Store
-	keys     *keyring.Ring      // what signs, and verifies our own signatures
-	revoked  *jws.RevocationSet // what is void before its time
-	list     *revocations       // the same, signed
-	spread   *spread            // tells relays and sandboxes of it
-	enrols   *enrols
-	relays   *http.Client
-	login    *login // nil: no sign-in provider
-	usage    *meter
-	refusals *refusals
-	public   net.Listener
-	agents   net.Listener // nil: no second listener
+	revision   string
+	logger     *slog.Logger
+	now        func() time.Time
+	store      *store.Store
+	keys       *keyring.Ring      // what signs, and verifies our own signatures
+	requestKey []byte             // of the hashes of requests that hold secrets
+	revoked    *jws.RevocationSet // what is void before its time
+	list       *revocations       // the same, signed
+	spread     *spread            // tells relays and sandboxes of it
+	enrols     *enrols
+	notices    *notices // what sandboxes tell of approvals
+	relays     *http.Client
+	webhook    *webhook.Sender // nil: none
+	login      *login          // nil: no sign-in provider
+	usage      *meter
+	refusals   *refusals
+	public     net.Listener
+	agents     net.Listener // nil: no second listener
 
 	// closing ends with the server: dispatches don't end with their browser.
 	closing context.Context
@@ -78,7 +83,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		revision: cfg.Revision, logger: cfg.Logger, now: cfg.Now,
-		relays: newRelayClient(), refusals: newRefusals(),
+		relays: newRelayClient(), refusals: newRefusals(), notices: newNotices(),
 	}
 	s.closing, s.close = context.WithCancel(context.WithoutCancel(ctx))
 	if err := s.open(ctx, cfg); err != nil {
@@ -96,6 +101,9 @@ func (s *Server) open(ctx context.Context, cfg Config) error {
 	if s.login, err = newLogin(cfg.Login, cfg.StateDir, s.now); err != nil {
 		return err
 	}
+	if s.webhook, err = newWebhook(cfg.Webhook, cfg.Logger); err != nil {
+		return err
+	}
 	if cfg.DevSeed != "" {
 		if err := loadSeed(ctx, s.store, cfg.DevSeed); err != nil {
 			return err
@@ -110,6 +118,9 @@ func (s *Server) openState(ctx context.Context, cfg Config) error {
 		return err
 	}
 	var err error
+	if s.requestKey, err = openRequestKey(filepath.Join(cfg.StateDir, requestKeyFile)); err != nil {
+		return err
+	}
 	if s.store, err = OpenStore(ctx, cfg.StateDir, cfg.Database, store.WithClock(s.now)); err != nil {
 		return err
 	}
@@ -197,6 +208,9 @@ func (s *Server) Run(ctx context.Context) error {
 	workers.Go(func() { s.usage.run(work) })
 	workers.Go(func() { s.spread.run(work) })
 	workers.Go(func() { s.keys.Run(work) })
+	if s.webhook != nil {
+		workers.Go(func() { s.webhook.Run(work) })
+	}
 	servers := []*http.Server{serve(s.public, s.handler())}
 	if s.agents != nil {
 		servers = append(servers, serve(s.agents, s.agentHandler()))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -244,6 +245,9 @@ func (d *document) checkSchema(name string, v any) {
 			d.t.Errorf("%s: %v is required and not described", name, member)
 		}
 	}
+	if more, ok := schema["additionalProperties"].(map[string]any); ok {
+		d.checkSchema(name+".*", more)
+	}
 	if items, ok := schema["items"]; ok {
 		d.checkSchema(name+"[]", items)
 	}
@@ -380,6 +384,26 @@ func TestOpenAPIAnswers(t *testing.T) {
 	}
 }
 
+// TestOpenAPIMembers: the document has the members that are decoded.
+func TestOpenAPIMembers(t *testing.T) {
+	d := openDocument(t, newPlane(t))
+	schemas := d.root["components"].(map[string]any)["schemas"].(map[string]any)
+	for name, decoded := range map[string]reflect.Type{
+		"OpSessionCreate": reflect.TypeFor[opSession](), "OpEnvApply": reflect.TypeFor[opEnv](),
+		"OpEgressDecide": reflect.TypeFor[opEgress](), "OpEgressRevoke": reflect.TypeFor[opEgressRevoke](),
+		"OpBrokerDecide": reflect.TypeFor[opBroker](), "EnvSecret": reflect.TypeFor[protocol.EnvSecret](),
+		"ApprovedDomain": reflect.TypeFor[protocol.ApprovedDomain](), "Approval": reflect.TypeFor[protocol.Approval](),
+		"ApprovalNotice": reflect.TypeFor[protocol.ApprovalNotice](),
+	} {
+		documented := slices.Sorted(maps.Keys(schemas[name].(map[string]any)["properties"].(map[string]any)))
+		members := memberNames(decoded)
+		slices.Sort(members)
+		if !slices.Equal(documented, members) {
+			t.Errorf("%s: %v are documented, %v are decoded", name, documented, members)
+		}
+	}
+}
+
 // TestOpenAPIWords: the document lists what the protocol has.
 func TestOpenAPIWords(t *testing.T) {
 	d := openDocument(t, newPlane(t))
@@ -387,7 +411,15 @@ func TestOpenAPIWords(t *testing.T) {
 	if got, want := schemas["Capability"].(map[string]any)["enum"], words(protocol.Capabilities...); !slices.Equal(got.([]any), want) {
 		t.Errorf("capabilities %v, want %v", got, want)
 	}
-	kinds := schemas["Op"].(map[string]any)["properties"].(map[string]any)["kind"].(map[string]any)["enum"].([]any)
+	var kinds []any
+	for _, choice := range schemas["Op"].(map[string]any)["oneOf"].([]any) {
+		kind := d.follow(choice)["properties"].(map[string]any)["kind"].(map[string]any)
+		if only := kind["const"]; only != nil {
+			kinds = append(kinds, only)
+		}
+		several, _ := kind["enum"].([]any)
+		kinds = append(kinds, several...)
+	}
 	if len(kinds) != len(opForms) {
 		t.Errorf("%d operations, want %d", len(kinds), len(opForms))
 	}

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"encoding/json"
+	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,7 +15,7 @@ import (
 // know.
 type operation struct {
 	Kind   string
-	Op     json.RawMessage // as it is signed
+	Op     json.RawMessage // as it is signed; of env.apply with its values, until seal
 	Target protocol.CommandTarget
 	TTLMs  int64
 	Needs  []protocol.Capability // all of them
@@ -78,7 +79,7 @@ var opForms = map[string]struct {
 	target    targetForm
 	canonical canonicalFunc
 }{
-	protocol.OpSessionCreate: {targetSandbox, canonical(checkPlain)},
+	protocol.OpSessionCreate: {targetSandbox, canonical(checkSession)},
 	protocol.OpSessionDelete: {targetSession, canonical(checkPlain)},
 	protocol.OpPTYCreate:     {targetNewPTY, canonical(checkCreate)},
 	protocol.OpPTYClose:      {targetPTY, canonical(checkPlain)},
@@ -91,6 +92,10 @@ var opForms = map[string]struct {
 	protocol.OpAgentResume:   {targetPTY, canonical(checkPlain)},
 	protocol.OpAgentStop:     {targetPTY, canonical(checkPlain)},
 	protocol.OpCDPSend:       {targetExtension, canonical(checkCDP)},
+	protocol.OpEnvApply:      {targetTerminals, canonical(checkEnv)},
+	protocol.OpEgressDecide:  {targetSession, canonical(checkEgress)},
+	protocol.OpEgressRevoke:  {targetSession, canonical(checkEgressRevoke)},
+	protocol.OpBrokerDecide:  {targetSession, canonical(checkBroker)},
 }
 
 // canonical makes the function of one form of op from what checks it.
@@ -99,7 +104,7 @@ func canonical[T any](check func(op *T, user protocol.UserID) ([]protocol.Capabi
 	return func(raw json.RawMessage, user protocol.UserID) (json.RawMessage, []protocol.Capability, error) {
 		var op T
 		if err := protocol.UnmarshalStrict(raw, &op); err != nil {
-			return nil, nil, protocol.Errorf(protocol.KindInvalid, "op: %v", err)
+			return nil, nil, opError(err)
 		}
 		// encoding/json takes "Signal" for "signal", and an executor may not.
 		var members map[string]json.RawMessage
@@ -118,6 +123,15 @@ func canonical[T any](check func(op *T, user protocol.UserID) ([]protocol.Capabi
 		data, err := json.Marshal(op)
 		return data, more, err
 	}
+}
+
+// opError says why an op can't be decoded. encoding/json quotes a number that
+// stands where something else belongs, and that may be a secret.
+func opError(err error) error {
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return protocol.Errorf(protocol.KindInvalid, "op: %s has the wrong type", e.Field)
+	}
+	return protocol.Errorf(protocol.KindInvalid, "op: %v", err)
 }
 
 // memberNames returns the names of a struct's members in JSON.

@@ -26,6 +26,8 @@ func TestEveryOperation(t *testing.T) {
 	}
 }
 
+const inSession = `{"sessionId":"ses_1"}`
+
 const onPTY = `{"sessionId":"ses_1","ptyId":"pty_1"}`
 
 // TestOperations: what is signed of each operation, and what it needs.
@@ -36,7 +38,17 @@ func TestOperations(t *testing.T) {
 		needs      []protocol.Capability
 	}{
 		{`{"sandboxId":"sb_1"}`, `{"kind":"session.create"}`, "", []protocol.Capability{"admin"}},
+		{`{"sandboxId":"sb_1"}`, `{"egress":false,"kind":"session.create"}`, `{"kind":"session.create","egress":false}`, []protocol.Capability{"admin"}},
 		{`{"sessionId":"ses_1"}`, `{"kind":"session.delete"}`, "", []protocol.Capability{"admin"}},
+		{`{"sessionId":"ses_1"}`, `{"kind":"env.apply","unset":["B","A"],"applyNow":true,"set":{"Y":"1","X":""}}`,
+			`{"kind":"env.apply","set":{"X":"","Y":"1"},"unset":["A","B"],"applyNow":true}`, []protocol.Capability{"env"}},
+		{onPTY, `{"kind":"env.apply","secrets":{"KEY":{"value":"12345678","brokerProtected":true}},"approvedDomains":[{"secret":"KEY","domain":"a.example"}]}`,
+			"", []protocol.Capability{"env"}},
+		{inSession, `{"kind":"egress.decide","approvalId":"apr_1","revision":1,"decision":"allow_once"}`, "", []protocol.Capability{"approve"}},
+		{inSession, `{"kind":"egress.decide","pattern":"*.example.com","decision":"deny_always"}`, "", []protocol.Capability{"approve"}},
+		{inSession, `{"kind":"egress.revoke","pattern":"*.example.com"}`, "", []protocol.Capability{"approve"}},
+		{inSession, `{"kind":"broker.decide","approvalId":"apr_1","revision":7,"decision":"deny"}`, "", []protocol.Capability{"approve"}},
+		{inSession, `{"kind":"broker.decide","secret":"KEY","domain":"a.example","decision":"allow_always"}`, "", []protocol.Capability{"approve"}},
 		{`{"sessionId":"ses_1"}`, `{"rows":2,"cols":3,"kind":"pty.create","record":true}`,
 			`{"kind":"pty.create","creatorId":"usr_a","cols":3,"rows":2,"record":true}`, []protocol.Capability{"shell", "record"}},
 		{onPTY, `{"kind":"pty.close"}`, "", []protocol.Capability{"shell"}},
@@ -97,7 +109,7 @@ func TestOperationsRefused(t *testing.T) {
 		{"TTL twice", create + `,"ttlMs":1,"ttlMs":30000`, 400, "RequestError"},
 		{"unknown op", pty(`{"kind":"pty.dance"}`), 501, "UnsupportedError"},
 		{"op in other letters", pty(`{"kind":"PTY.close"}`), 501, "UnsupportedError"},
-		{"op of the next version", pty(`{"kind":"broker.decide"}`), 501, "UnsupportedError"},
+		{"op of the next version", pty(`{"kind":"chat.send"}`), 501, "UnsupportedError"},
 		{"no kind", pty(`{}`), 400, "RequestError"},
 		{"kind that isn't a text", pty(`{"kind":1}`), 400, "RequestError"},
 		{"two kinds", pty(`{"kind":"pty.close","kind":"pty.signal"}`), 400, "RequestError"},
@@ -130,6 +142,48 @@ func TestOperationsRefused(t *testing.T) {
 			p.t = t
 			p.want(commandCall(aliceToken, "{"+tt.body+"}"), tt.status, tt.name)
 			p.want(signCall(alice, "k", tt.body), tt.status, tt.name)
+		})
+	}
+}
+
+// TestServicesRefused: the same, of what the sandbox's services do.
+func TestServicesRefused(t *testing.T) {
+	p := newPlane(t)
+	p.register("rl_1", relayToken, "http://127.0.0.1:1")
+	alice := p.grant(aliceToken, `{"session_id":"ses_1"}`)
+	session := func(op string) string { return `"target":` + inSession + `,"op":` + op }
+	pty := func(op string) string { return `"target":` + onPTY + `,"op":` + op }
+	for what, body := range map[string]string{
+		"session with a text for egress":  `"target":{"sandboxId":"sb_1"},"op":{"kind":"session.create","egress":"on"}`,
+		"env.apply of nothing":            session(`{"kind":"env.apply"}`),
+		"env.apply to a sandbox":          `"target":{"sandboxId":"sb_1"},"op":{"kind":"env.apply","unset":["A"]}`,
+		"env.apply to a browser":          `"target":{"sessionId":"ses_1","extensionId":"abc"},"op":{"kind":"env.apply","unset":["A"]}`,
+		"env.apply that is sealed":        session(`{"kind":"env.apply","names":["A"],"sealed":"AAAA"}`),
+		"a short secret":                  session(`{"kind":"env.apply","secrets":{"A":{"value":"1234567"}}}`),
+		"a variable in other letters":     session(`{"kind":"env.apply","set":{"a":"1"}}`),
+		"a variable of the loader":        session(`{"kind":"env.apply","set":{"LD_PRELOAD":"1"}}`),
+		"a variable twice":                session(`{"kind":"env.apply","set":{"A":"1"},"unset":["A"]}`),
+		"a secret that is a text":         session(`{"kind":"env.apply","secrets":{"A":"12345678"}}`),
+		"decision about a terminal":       pty(`{"kind":"egress.decide","pattern":"a.example","decision":"deny_always"}`),
+		"decision about nothing":          session(`{"kind":"egress.decide","decision":"deny"}`),
+		"decision of nobody":              session(`{"kind":"egress.decide","approvalId":"apr_1","revision":1}`),
+		"unknown decision":                session(`{"kind":"egress.decide","approvalId":"apr_1","revision":1,"decision":"maybe"}`),
+		"decision without revision":       session(`{"kind":"egress.decide","approvalId":"apr_1","decision":"deny"}`),
+		"negative revision":               session(`{"kind":"egress.decide","approvalId":"apr_1","revision":-1,"decision":"deny"}`),
+		"revision of nothing":             session(`{"kind":"egress.decide","pattern":"a.example","revision":1,"decision":"deny_always"}`),
+		"rule for once":                   session(`{"kind":"egress.decide","pattern":"a.example","decision":"allow_once"}`),
+		"approval and rule":               session(`{"kind":"egress.decide","approvalId":"apr_1","revision":1,"pattern":"a.example","decision":"deny_always"}`),
+		"pattern with a space":            session(`{"kind":"egress.decide","pattern":"a. example","decision":"deny_always"}`),
+		"long pattern":                    session(`{"kind":"egress.decide","pattern":"` + strings.Repeat("a", 256) + `","decision":"deny_always"}`),
+		"revoking nothing":                session(`{"kind":"egress.revoke"}`),
+		"secret without domain":           session(`{"kind":"broker.decide","secret":"KEY","decision":"deny_always"}`),
+		"domain without secret":           session(`{"kind":"broker.decide","domain":"a.example","decision":"deny_always"}`),
+		"domain with a control character": session(`{"kind":"broker.decide","secret":"KEY","domain":"a\u0007","decision":"deny_always"}`),
+	} {
+		t.Run(what, func(t *testing.T) {
+			p.t = t
+			p.want(commandCall(aliceToken, "{"+body+"}"), http.StatusBadRequest, "RequestError")
+			p.want(signCall(alice, "k", body), http.StatusBadRequest, "RequestError")
 		})
 	}
 }
@@ -169,6 +223,8 @@ func TestExtension(t *testing.T) {
 // FuzzOperation: what is signed is canonical.
 func FuzzOperation(f *testing.F) {
 	f.Add([]byte(`{"kind":"pty.create","cols":80}`), "ses_1", "", "")
+	f.Add([]byte(`{"kind":"env.apply","set":{"A":"b"},"unset":["C"]}`), "ses_1", "pty_1", "")
+	f.Add([]byte(`{"kind":"egress.decide","approvalId":"a","revision":1,"decision":"deny"}`), "ses_1", "", "")
 	f.Add([]byte(`{"kind":"agent.start","name":"claude","args":["a"]}`), "ses_1", "pty_1", "")
 	f.Add([]byte(`{"kind":"cdp.send","method":"A.b","params":{"x":[1]}}`), "ses_1", "", "ext")
 	f.Fuzz(func(t *testing.T, raw []byte, session, pty, extension string) {

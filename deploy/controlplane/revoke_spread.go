@@ -281,7 +281,7 @@ func (s *Server) tellRevoked(ctx context.Context, sandbox protocol.SandboxID, gr
 		},
 		origin: relays[0].PublicOrigin,
 	}
-	if o.requestHash, err = hashOf(o.operation); err != nil {
+	if o.requestHash, err = s.hashOf(o.operation); err != nil {
 		return err
 	}
 	cmd, err := s.sign(ctx, o)

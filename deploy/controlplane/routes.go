@@ -65,5 +65,6 @@ func (s *Server) agentRoutes() []route {
 		{http.MethodPost, "/certificate", s.postCertificate},
 		{http.MethodPost, "/control/callback", s.postCallback},
 		{http.MethodPost, "/audit/head", s.postAuditHead},
+		{http.MethodPost, "/approvals", s.postApproval},
 	}
 }

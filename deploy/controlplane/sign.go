@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
@@ -25,11 +26,20 @@ type order struct {
 	newSession  string // session.create: the dashboard of the session
 }
 
-// hashOf identifies what a caller asked for, before anything is filled in.
-func hashOf(op operation) ([]byte, error) {
+// hashOf identifies what a caller asked for, before anything is filled in. Of
+// values that are secret it tells nothing to who doesn't have the key.
+func (s *Server) hashOf(op operation) ([]byte, error) {
 	data, err := json.Marshal(op)
+	if err != nil {
+		return nil, err
+	}
+	if op.Kind == protocol.OpEnvApply {
+		mac := hmac.New(sha256.New, s.requestKey)
+		mac.Write(data)
+		return mac.Sum(nil), nil
+	}
 	h := sha256.Sum256(data)
-	return h[:], err
+	return h[:], nil
 }
 
 // authorize checks op against what user may do at this moment, and completes
@@ -78,6 +88,10 @@ func (s *Server) sign(ctx context.Context, o order) (store.Command, error) {
 	if o.newSession != "" {
 		o.Target.SessionID = protocol.NewSessionID()
 	}
+	values, err := s.seal(ctx, &o.operation)
+	if err != nil {
+		return store.Command{}, err
+	}
 	c := jws.Command{
 		Audience:  o.audience(),
 		CommandID: protocol.NewCommandID(),
@@ -90,7 +104,7 @@ func (s *Server) sign(ctx context.Context, o order) (store.Command, error) {
 		GrantID:   o.grant,
 		UserID:    o.user,
 	}
-	token, err := s.keys.Signer().SignCommand(c)
+	token, err := s.signSealed(c, values)
 	if err != nil {
 		return store.Command{}, err
 	}
@@ -180,7 +194,7 @@ func (s *Server) orderUnder(ctx context.Context, grant *jws.Grant, req signReque
 	if op.Kind == protocol.OpSessionCreate || op.Kind == protocol.OpSessionDelete {
 		return order{}, protocol.Errorf(protocol.KindUnsupported, "%s goes through POST /commands", op.Kind)
 	}
-	hash, err := hashOf(op)
+	hash, err := s.hashOf(op)
 	if err != nil {
 		return order{}, err
 	}

@@ -64,6 +64,7 @@ const (
 	targetSession                     // a session
 	targetNewPTY                      // a session, and perhaps the id of a terminal to be
 	targetPTY                         // a terminal of a session
+	targetTerminals                   // a session, or one terminal of it
 	targetExtension                   // a browser extension, under a session
 )
 

@@ -57,6 +57,13 @@ func (c *Command) Strings(p *[]string, name, usage string) {
 	c.add(name)
 }
 
+// Texts declares a flag that may be repeated, whose values are taken as they
+// are. In a configuration file it is a list or one text.
+func (c *Command) Texts(p *[]string, name, usage string) {
+	c.cobra.Flags().Var(&list{values: p, whole: true}, name, usage)
+	c.add(name)
+}
+
 // Secret declares a secret. Its value never stands on a command line or in a
 // configuration file: --NAME-file (FAIRLEAD_NAME_FILE, key NAME-file) names the
 // file that holds it, or the variable FAIRLEAD_NAME is the value. The end of
@@ -185,7 +192,10 @@ func (s *secret) read() error {
 }
 
 // A list is the value of a flag that may be repeated.
-type list struct{ values *[]string }
+type list struct {
+	values *[]string
+	whole  bool // a comma doesn't separate values
+}
 
 func (l *list) String() string {
 	if l.values == nil {
@@ -197,6 +207,10 @@ func (l *list) String() string {
 func (l *list) Type() string { return "list" }
 
 func (l *list) Set(text string) error {
+	if l.whole {
+		*l.values = append(*l.values, text)
+		return nil
+	}
 	for item := range strings.SplitSeq(text, ",") {
 		if item = strings.TrimSpace(item); item == "" {
 			return fmt.Errorf("empty item in %q", text)

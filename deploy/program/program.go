@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,7 @@ import (
 type System struct {
 	Args      []string // without the program's own name
 	LookupEnv func(name string) (string, bool)
+	Stdin     io.Reader // nil: empty
 	Stdout    io.Writer
 	Stderr    io.Writer
 }
@@ -27,6 +29,7 @@ type System struct {
 // An Env is what a running command gets from the program around it.
 type Env struct {
 	Logger   *slog.Logger // writes to stderr
+	Stdin    io.Reader
 	Stdout   io.Writer
 	Revision string
 }
@@ -42,6 +45,7 @@ func Main(name, short string, build func(*Command)) {
 	os.Exit(Execute(context.Background(), System{
 		Args:      os.Args[1:],
 		LookupEnv: os.LookupEnv,
+		Stdin:     os.Stdin,
 		Stdout:    os.Stdout,
 		Stderr:    os.Stderr,
 	}, name, short, build))
@@ -85,6 +89,9 @@ type front struct {
 }
 
 func newFront(sys System, name, short string) *front {
+	if sys.Stdin == nil {
+		sys.Stdin = strings.NewReader("")
+	}
 	f := &front{sys: sys}
 	f.root = f.command(name, short)
 	c := f.root.cobra
@@ -161,6 +168,7 @@ func (c *Command) Run(run RunFunc) {
 		}
 		return run(cmd.Context(), &Env{
 			Logger:   logger,
+			Stdin:    c.front.sys.Stdin,
 			Stdout:   c.front.sys.Stdout,
 			Revision: Revision(),
 		})

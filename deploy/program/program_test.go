@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,6 +42,17 @@ func buildDemo(c *Command) {
 			c.Sub("list", "List the rings", func(c *Command) {
 				c.Run(func(context.Context, *Env) error { return nil })
 			})
+		})
+	})
+	c.Sub("say", "Say texts and what is on standard input", func(c *Command) {
+		var texts []string
+		c.Texts(&texts, "text", "what to say")
+		c.Run(func(_ context.Context, env *Env) error {
+			data, err := io.ReadAll(env.Stdin)
+			if err == nil {
+				_, err = fmt.Fprintf(env.Stdout, "%q %q\n", texts, data)
+			}
+			return err
 		})
 	})
 	c.Sub("copy", "Copy a file", func(c *Command) {

@@ -94,7 +94,7 @@ type Lease struct {
 	Cause    string              `json:"cause,omitempty"`
 }
 
-// An Approval is what somebody decided.
+// An Approval is what somebody decided, or nobody did in time.
 type Approval struct {
 	ID       string             `json:"id"`
 	Session  protocol.SessionID `json:"session,omitempty"`
@@ -107,7 +107,8 @@ type Approval struct {
 
 // Lost counts what should stand in this place and couldn't be kept.
 type Lost struct {
-	Leases uint64 `json:"leases"` // changes of leases
+	Leases    uint64 `json:"leases"`              // changes of leases
+	Approvals uint64 `json:"approvals,omitempty"` // approvals that were decided or have expired
 }
 
 // Head holds a signature by the device key over [protocol.AuditTranscript] of

@@ -148,52 +148,89 @@ const (
 	exitUndelivered = 4
 )
 
-func sendCommand(c *program.Command) {
-	var cfg controlplane.SendConfig
-	var at place
-	var user, sandbox, session, pty, op string
-	var asJSON bool
-	at.flags(c)
-	c.Describe(fmt.Sprintf(`Sign a command in a user's name, send it through the relays that are connected,
-and print the outcome. OP is an operation, such as agent.pause, or a JSON object
-with its members: {"kind":"pty.signal","signal":"INT"}. The user can do no more
-in this way than in the console.
+// A sending is how an operation is sent in a user's name, and what is printed of
+// it.
+type sending struct {
+	at      place
+	cfg     controlplane.SendConfig
+	user    string
+	sandbox string
+	session string
+	pty     string
+	asJSON  bool
+}
 
-Exit status: 0 done, %d an error of whoever executed it, %d the outcome is not
-known, %d nothing was done and it may be tried again, 1 anything else.`, exitError, exitUnknown, exitUndelivered))
-	c.String(&user, "user", "", "`id` of the user in whose name it is done")
-	c.String(&session, "session", "", "`id` of the session")
-	c.String(&pty, "pty", "", "`id` of the terminal")
-	c.String(&sandbox, "sandbox", "", "`id` of the sandbox; session.create names nothing else")
-	c.Duration(&cfg.TTL, "ttl", protocol.DefaultCommandTTL, "how long it may take to arrive")
-	c.String(&cfg.Key, "key", "", "idempotency `key`: repeated, the same command is not done twice")
-	c.Bool(&asJSON, "json", false, jsonUsage)
-	c.Arg(&op, "OP")
+const statusUsage = `Exit status: 0 done, %d an error of whoever executed it, %d the outcome is not
+known, %d nothing was done and it may be tried again, 1 anything else.`
+
+// flags declares them, and what the help says before them.
+func (s *sending) flags(c *program.Command, describe string) {
+	c.Describe(describe + "\n\n" + fmt.Sprintf(statusUsage, exitError, exitUnknown, exitUndelivered))
+	s.at.flags(c)
+	c.String(&s.user, "user", "", "`id` of the user in whose name it is done")
+	c.String(&s.session, "session", "", "`id` of the session")
+	c.Duration(&s.cfg.TTL, "ttl", protocol.DefaultCommandTTL, "how long it may take to arrive")
+	c.String(&s.cfg.Key, "key", "", "idempotency `key`: repeated, the same command is not done twice")
+	c.Bool(&s.asJSON, "json", false, jsonUsage)
 	c.Require("state-dir", "user")
+}
+
+func (s *sending) send(ctx context.Context, env *program.Env, op json.RawMessage) error {
+	s.cfg.StateDir, s.cfg.Database, s.cfg.Logger = s.at.stateDir, s.at.database, env.Logger
+	s.cfg.User, s.cfg.Op = protocol.UserID(s.user), op
+	s.cfg.Target = protocol.CommandTarget{
+		SandboxID: protocol.SandboxID(s.sandbox), SessionID: protocol.SessionID(s.session), PTYID: protocol.PTYID(s.pty),
+	}
+	cmd, err := controlplane.Send(ctx, s.cfg)
+	if err != nil {
+		return err
+	}
+	if err := printCommand(env.Stdout, newCommandJSON(cmd), s.asJSON); err != nil {
+		return err
+	}
+	return outcomeError(cmd.Outcome)
+}
+
+func sendCommand(c *program.Command) {
+	var s sending
+	var op string
+	s.flags(c, `Sign a command in a user's name, send it through the relays that are connected,
+and print the outcome. OP is an operation, such as agent.pause, or a JSON object
+with its members: {"kind":"pty.signal","signal":"INT"}. @FILE is an object in a
+file, - one on standard input: what holds values of env.apply is taken in these
+ways alone, since everybody on the machine can read a command line. The user can
+do no more in this way than in the console.`)
+	c.String(&s.pty, "pty", "", "`id` of the terminal")
+	c.String(&s.sandbox, "sandbox", "", "`id` of the sandbox; session.create names nothing else")
+	c.Arg(&op, "OP")
 	c.Run(func(ctx context.Context, env *program.Env) error {
-		cfg.StateDir, cfg.Database, cfg.Logger = at.stateDir, at.database, env.Logger
-		cfg.User = protocol.UserID(user)
-		cfg.Target = protocol.CommandTarget{
-			SandboxID: protocol.SandboxID(sandbox), SessionID: protocol.SessionID(session), PTYID: protocol.PTYID(pty),
-		}
-		var err error
-		if cfg.Op, err = operation(op); err != nil {
-			return err
-		}
-		cmd, err := controlplane.Send(ctx, cfg)
+		data, err := operation(op, env.Stdin)
 		if err != nil {
 			return err
 		}
-		if err := printCommand(env.Stdout, newCommandJSON(cmd), asJSON); err != nil {
-			return err
-		}
-		return outcomeError(cmd.Outcome)
+		return s.send(ctx, env, data)
 	})
 }
 
-// operation reads OP: an object, or the kind of one without further members.
-func operation(op string) (json.RawMessage, error) {
-	if strings.HasPrefix(strings.TrimSpace(op), "{") {
+// operation reads OP: an object, where there is one, or the kind of one without
+// further members.
+func operation(op string, stdin io.Reader) (json.RawMessage, error) {
+	path, inFile := strings.CutPrefix(op, "@")
+	switch {
+	case op == "-":
+		return readValue(stdin, "standard input")
+	case inFile:
+		return readFile(path)
+	case strings.HasPrefix(strings.TrimSpace(op), "{"):
+		var known struct {
+			Kind    string          `json:"kind"`
+			Secrets json.RawMessage `json:"secrets"`
+		}
+		// What can't be decoded is told of where it is checked.
+		if json.Unmarshal([]byte(op), &known) == nil && known.Kind == protocol.OpEnvApply && known.Secrets != nil {
+			return nil, program.Hint(errors.New("secrets on a command line can be read by everybody on this machine"),
+				"give the object as @FILE or on standard input as -, or use \"env set\"")
+		}
 		return json.RawMessage(op), nil
 	}
 	return json.Marshal(map[string]string{"kind": op})

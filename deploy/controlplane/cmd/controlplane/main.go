@@ -11,6 +11,8 @@ func main() {
 		c.Sub("dashboard", "Add, list and remove dashboards and their members", dashboards)
 		c.Sub("session", "List sessions", sessions)
 		c.Sub("command", "List and show commands, send one", commands)
+		c.Sub("env", "Set and unset variables and secrets of sessions", environment)
+		c.Sub("approval", "Decide what a sandbox asks for", approvals)
 		c.Sub("enrol", "Certify a sandbox's key and write its enrolment", enrol)
 		c.Sub("invite", "Let a sandbox enrol by itself, once", invite)
 		c.Sub("sandbox", "List and revoke sandboxes", sandboxes)

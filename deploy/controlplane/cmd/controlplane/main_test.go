@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -29,8 +30,30 @@ func copyAuditLog(env *testscript.Env) error {
 	return os.WriteFile(filepath.Join(env.WorkDir, name), log, 0o600)
 }
 
+// writeDeviceKeys writes the keys of two sandboxes.
+func writeDeviceKeys(dir string) error {
+	for _, name := range []string{"device.jwk", "other.jwk"} {
+		key, err := jws.GenerateDeviceKey()
+		if err != nil {
+			return err
+		}
+		private, err := key.MarshalPrivate()
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(
+			os.WriteFile(filepath.Join(dir, name), key.PublicJWK(), 0o600),
+			os.WriteFile(filepath.Join(dir, "private-"+name), private, 0o600),
+		); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // TestScripts runs the program; $BUSY is an address that is taken, device.jwk
-// and other.jwk are the public keys of two sandboxes, and there is an audit log
+// and other.jwk are the public keys of two sandboxes, private-device.jwk and
+// private-other.jwk their private halves, and there is an audit log
 // of ten records.
 func TestScripts(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
@@ -75,16 +98,7 @@ func TestScripts(t *testing.T) {
 			if err := copyAuditLog(env); err != nil {
 				return err
 			}
-			for _, name := range []string{"device.jwk", "other.jwk"} {
-				key, err := jws.GenerateDeviceKey()
-				if err != nil {
-					return err
-				}
-				if err := os.WriteFile(filepath.Join(env.WorkDir, name), key.PublicJWK(), 0o600); err != nil {
-					return err
-				}
-			}
-			return nil
+			return writeDeviceKeys(env.WorkDir)
 		},
 	})
 }

@@ -88,6 +88,27 @@ func TestOneSessionPerKey(t *testing.T) {
 	})
 }
 
+// TestFindSession: a session is found whatever its state, in the sandbox that
+// its dashboard has now.
+func TestFindSession(t *testing.T) {
+	eachSeeded(t, func(t *testing.T, s *Store, _ *clock) {
+		find := func(state string, sandbox protocol.SandboxID) {
+			t.Helper()
+			got, err := s.FindSession(t.Context(), "ses_1")
+			if err != nil || got.ID != "ses_1" || got.Dashboard != "dash_1" || got.State != state || got.Sandbox != sandbox || got.Role != "" {
+				t.Errorf("%+v, %v; want it %s in %q", got, err, state, sandbox)
+			}
+		}
+		find(StateActive, "sb_1")
+		must(t, s.EndSession(t.Context(), "ses_1"))
+		find(StateEnded, "sb_1")
+		must(t, s.RemoveDashboard(t.Context(), "dash_1"))
+		find(StateEnded, "")
+		_, err := s.FindSession(t.Context(), "ses_none")
+		wantKind(t, err, protocol.KindNotFound)
+	})
+}
+
 // TestKeyModel adds commands at random and compares with a map.
 func TestKeyModel(t *testing.T) {
 	eachSeeded(t, func(t *testing.T, s *Store, _ *clock) {

@@ -52,6 +52,16 @@ func (s *Store) SessionsOf(ctx context.Context, dashboard string) ([]Session, er
 		ORDER BY CASE s.state WHEN 'ended' THEN 1 ELSE 0 END, s.id LIMIT ?`, dashboard, MaxLimit)
 }
 
+// FindSession returns a session whatever its state, as no member sees it;
+// KindNotFound if there is none. Its sandbox is that of its dashboard now.
+func (s *Store) FindSession(ctx context.Context, id protocol.SessionID) (Session, error) {
+	session, err := scanSession(s.reads().row(ctx, `
+		SELECT s.id, s.dashboard_id, d.sandbox_id, s.state, s.created_at
+		FROM sessions s JOIN dashboards d ON d.id = s.dashboard_id
+		WHERE s.id = ?`, id))
+	return session, absent(err, "session")
+}
+
 // Session returns one active session. It is KindNotFound for whoever isn't a
 // member of its dashboard, and KindEnded after its end.
 func (s *Store) Session(ctx context.Context, user protocol.UserID, id protocol.SessionID) (Session, error) {

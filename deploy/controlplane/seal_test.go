@@ -1,0 +1,356 @@
+package controlplane
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/envseal"
+	"github.com/fairlead/fairlead/protocol/jws"
+)
+
+// openEnv returns the env.apply in a signed command, and its values.
+func (b *testSandbox) openEnv(t *testing.T, keys *jws.Keys, token string) (protocol.EnvCommand, protocol.EnvValues) {
+	t.Helper()
+	var op protocol.EnvCommand
+	if err := json.Unmarshal(verifyCommand(t, keys, token).Op, &op); err != nil {
+		t.Fatal(err)
+	}
+	private, err := b.device.ECDH()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, err := envseal.Open(private, b.id, op.Sealed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return op, values
+}
+
+// envPlane is a control plane with an enrolled sandbox and a relay.
+func envPlane(t *testing.T) (*plane, *testSandbox, *fakeRelay) {
+	t.Helper()
+	p := newPlane(t)
+	b := p.enrolled(p.agentListener(), "sb_1")
+	relay := newFakeRelay(t, callback(`"status":"ok","result":{"kind":"env.apply"}`))
+	p.register("rl_1", relayToken, relay.URL)
+	// What the relay answers counts as undelivered, for the sandbox hasn't
+	// signed it: these tests are about what is sent.
+	return p, b, relay
+}
+
+func envOp(members string) string {
+	return `"target":` + inSession + `,"op":{"kind":"env.apply",` + members + `}`
+}
+
+// TestSeal: what is signed of an env.apply names variables, and only the
+// sandbox reads values.
+func TestSeal(t *testing.T) {
+	p, b, _ := envPlane(t)
+	grant := p.grant(aliceToken, `{"session_id":"ses_1"}`)
+	for _, target := range []string{inSession, onPTY} {
+		answer := p.want(signCall(grant, "k"+strconv.Itoa(len(target)), `"target":`+target+`,"op":{"kind":"env.apply",
+			"set":{"ZONE":"eu","ARCH":"arm"},"unset":["OLD","GONE"],"applyNow":true,
+			"secrets":{"MY_KEY":{"value":"canary-0123456789","brokerProtected":true}},
+			"approvedDomains":[{"secret":"MY_KEY","domain":"api.example.com","headerFormat":"Token %s"}]}`), http.StatusOK, "")
+		token := answer["envelope"].(map[string]any)["jws"].(string)
+		op, values := b.openEnv(t, p.keys(), token)
+		want := protocol.EnvCommand{
+			Names: []string{"ARCH", "MY_KEY", "ZONE"}, Sealed: op.Sealed, Unset: []string{"GONE", "OLD"}, ApplyNow: true,
+		}
+		if !reflect.DeepEqual(op, want) {
+			t.Errorf("signed %+v", op)
+		}
+		if wantValues := (protocol.EnvValues{
+			Set:             map[string]string{"ZONE": "eu", "ARCH": "arm"},
+			Secrets:         map[string]protocol.EnvSecret{"MY_KEY": {Value: "canary-0123456789", BrokerProtected: true}},
+			ApprovedDomains: []protocol.ApprovedDomain{{Secret: "MY_KEY", Domain: "api.example.com", HeaderFormat: "Token %s"}},
+		}); !reflect.DeepEqual(values, wantValues) {
+			t.Errorf("sealed %+v", values)
+		}
+		var asked protocol.CommandTarget
+		if err := json.Unmarshal([]byte(target), &asked); err != nil {
+			t.Fatal(err)
+		}
+		if got := verifyCommand(t, p.keys(), token).Target; got.PTYID != asked.PTYID || got.SandboxID != "sb_1" {
+			t.Errorf("target %+v, want %+v", got, asked)
+		}
+	}
+}
+
+// TestSealedTwice: the same request under a key is the same command, also in the
+// next process; other values are another request.
+func TestSealedTwice(t *testing.T) {
+	p, _, _ := envPlane(t)
+	grant := p.grant(aliceToken, `{"session_id":"ses_1"}`)
+	secret := func(value string) string { return envOp(`"set":{"A":"1"},"secrets":{"KEY":{"value":"` + value + `"}}`) }
+	first := p.want(signCall(grant, "k1", secret("canary-1")), http.StatusOK, "")
+	p.start()
+	same := `"op":{"secrets":{"KEY":{"brokerProtected":false,"value":"canary-1"}},"kind":"env.apply","set":{"A":"1"}},"target":{"session_id":"ses_1"}`
+	if again := p.want(signCall(grant, "k1", same), http.StatusOK, ""); !reflect.DeepEqual(again, first) {
+		t.Errorf("again %v, want %v", again, first)
+	}
+	p.want(signCall(grant, "k1", secret("canary-2")), http.StatusConflict, "RequestError")
+	p.want(signCall(grant, "k1", envOp(`"set":{"A":"2"},"secrets":{"KEY":{"value":"canary-1"}}`)), http.StatusConflict, "RequestError")
+}
+
+// TestRequestHash: the hash of values can't be tried out without the key.
+func TestRequestHash(t *testing.T) {
+	op, err := parseOperation(json.RawMessage(`{"kind":"env.apply","set":{"PIN":"1234"}}`), target{SessionID: "ses_1"}, nil, "usr_a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := bytes.Repeat([]byte{7}, requestKeyBytes)
+	one, err := (&Server{requestKey: key}).hashOf(op)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := (&Server{requestKey: bytes.Repeat([]byte{8}, requestKeyBytes)}).hashOf(op)
+	if err != nil || bytes.Equal(one, two) {
+		t.Errorf("the hash doesn't depend on the key, %v", err)
+	}
+	if again, err := (&Server{requestKey: key}).hashOf(op); err != nil || !bytes.Equal(one, again) {
+		t.Errorf("the hash differs from time to time, %v", err)
+	}
+}
+
+func TestRequestKey(t *testing.T) {
+	path := filepath.Join(t.TempDir(), requestKeyFile)
+	keys := make([][]byte, 8)
+	var made sync.WaitGroup
+	for i := range keys {
+		made.Go(func() {
+			var err error
+			if keys[i], err = openRequestKey(path); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	made.Wait()
+	for _, key := range keys {
+		if !bytes.Equal(key, keys[0]) || len(key) != requestKeyBytes {
+			t.Fatal("who makes the key at a time doesn't get the same one")
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	for _, spoilt := range []struct {
+		data []byte
+		mode os.FileMode
+	}{{keys[0][:31], 0o600}, {append(keys[0], 0), 0o600}, {keys[0], 0o644}} {
+		writeFile(t, path, spoilt.data, spoilt.mode)
+		if err := os.Chmod(path, spoilt.mode); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := openRequestKey(path); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%d bytes of mode %v: %v", len(spoilt.data), spoilt.mode, err)
+		}
+	}
+}
+
+// TestNothingToSealTo: without the sandbox's key nothing is signed.
+func TestNothingToSealTo(t *testing.T) {
+	p := newPlane(t)
+	p.register("rl_1", relayToken, "http://127.0.0.1:1")
+	grant := p.grant(aliceToken, `{"session_id":"ses_1"}`)
+	refused := func() {
+		t.Helper()
+		answer := p.want(signCall(grant, "k", envOp(`"set":{"A":"1"}`)), http.StatusServiceUnavailable, "InternalError")
+		if text, _ := answer["error"].(map[string]any)["message"].(string); !strings.Contains(text, "sb_1 is not enrolled") {
+			t.Errorf("%q", text)
+		}
+	}
+	refused()
+	p.enrolled(p.agentListener(), "sb_1")
+	p.want(signCall(grant, "k", envOp(`"set":{"A":"1"}`)), http.StatusOK, "")
+	if err := p.server.store.RevokeSandbox(t.Context(), "sb_1", p.clock.Now()); err != nil {
+		t.Fatal(err)
+	}
+	grant = p.grant(aliceToken, `{"session_id":"ses_1"}`)
+	refused()
+}
+
+var allowedBytes = regexp.MustCompile(`the values take (\d+) bytes as JSON, beside these names (\d+) are allowed`)
+
+// TestTooLargeToSign: the error says how much would fit, and that much fits.
+func TestTooLargeToSign(t *testing.T) {
+	p, b, _ := envPlane(t)
+	grant := p.grant(aliceToken, `{"session_id":"ses_1"}`)
+	secret := func(size int) string { return envOp(`"secrets":{"KEY":{"value":"` + strings.Repeat("x", size) + `"}}`) }
+	answer := p.want(signCall(grant, "k", secret(50_000)), http.StatusRequestEntityTooLarge, "LimitError")
+	text, _ := answer["error"].(map[string]any)["message"].(string)
+	found := allowedBytes.FindStringSubmatch(text)
+	if found == nil {
+		t.Fatalf("%q", text)
+	}
+	take, err := strconv.Atoi(found[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed, err := strconv.Atoi(found[2])
+	if err != nil || allowed < 30_000 || allowed > 40_000 {
+		t.Fatalf("%q, %v", text, err)
+	}
+	frame := take - 50_000 // of JSON around the secret
+	fits := p.want(signCall(grant, "k", secret(allowed-frame)), http.StatusOK, "")
+	if _, values := b.openEnv(t, p.keys(), fits["envelope"].(map[string]any)["jws"].(string)); len(values.Secrets["KEY"].Value) != allowed-frame {
+		t.Error("other values were sealed")
+	}
+	t.Logf("%d bytes of values are allowed", allowed)
+	p.want(signCall(grant, "k2", secret(allowed-frame+32)), http.StatusRequestEntityTooLarge, "LimitError")
+}
+
+// TestCanary: a value is nowhere but in the box, whatever becomes of its command.
+func TestCanary(t *testing.T) {
+	const canary = "canary-7f3a9c51e0"
+	p, _, relay := envPlane(t)
+	grant := p.grant(aliceToken, `{"session_id":"ses_1"}`)
+	bob := p.grant(bobToken, `{"session_id":"ses_1"}`)
+	var answers bytes.Buffer
+	ask := func(c call) { answers.Write(p.serve(c).Body.Bytes()) }
+	for i, members := range []string{
+		`"secrets":{"KEY":{"value":"` + canary + `"}}`,
+		`"set":{"PLAIN":"` + canary + `"},"applyNow":true`,
+		`"set":{"PLAIN":"` + canary + `","HOME":"x"}`,
+		`"set":{"PLAIN":"` + canary + `\u0000"}`,
+		`"set":["` + canary + `"]`,
+		`"secrets":{"KEY":"` + canary + `"}`,
+		`"secrets":{"KEY":{"value":["` + canary + `"]}}`,
+		`"secrets":{"KEY":{"value":"` + canary + `","brokerProtected":"` + canary + `"}}`,
+		`"secrets":{"KEY":{"value":"` + canary + strings.Repeat("x", 50_000) + `"}}`,
+		`"secrets":{"KEY":{"value":"` + canary + `"}},"force":true`,
+		`"secrets":{"KEY":{"value":"` + canary + `"},"KEY":{"value":"` + canary + `"}}`,
+		`"secrets":{"KEY":{"value":"` + canary + `"}},"approvedDomains":[{"secret":"KEY","domain":"a","headerFormat":"` + canary + `"}]`,
+		`"secrets":{"KEY":{"value":"` + canary + `"`,
+	} {
+		key := "k" + strconv.Itoa(i)
+		ask(signCall(grant, key, envOp(members)))
+		ask(signCall(grant, key, envOp(members)))
+		ask(signCall(grant, "k0", envOp(members)))
+		ask(signCall(bob, key, envOp(members)))
+		c := commandCall(aliceToken, "{"+envOp(members)+"}")
+		c.header = map[string]string{"Idempotency-Key": "c" + strconv.Itoa(i)}
+		ask(c)
+	}
+	// A number is quoted by encoding/json where something else belongs.
+	const number = "73190284655501"
+	ask(signCall(grant, "n1", envOp(`"set":{"PIN":`+number+`}`)))
+	ask(signCall(grant, "n2", envOp(`"secrets":{"PIN":{"value":`+number+`}}`)))
+	ask(signCall(grant, "n3", envOp(`"secrets":`+number)))
+	ask(getAs(aliceToken, "/commands"))
+	ask(getAs(aliceToken, "/commands?session_id=ses_1"))
+	for _, env := range relay.got() {
+		ask(getAs(aliceToken, "/commands/"+string(env.CommandID)))
+		if data, err := json.Marshal(env); err != nil || containsAny(data, canary) {
+			t.Errorf("a relay reads the value, %v", err)
+		}
+	}
+	if len(relay.got()) < 2 || bytes.Contains(answers.Bytes(), []byte(`"too many`)) {
+		t.Fatalf("too little was tried:\n%s", &answers)
+	}
+	for _, secret := range []string{canary, number} {
+		for where, data := range p.everything() {
+			if containsAny(data, secret) {
+				t.Errorf("%s holds the value %s", where, secret)
+			}
+		}
+		if containsAny(answers.Bytes(), secret) {
+			t.Errorf("an answer holds the value %s", secret)
+		}
+	}
+	if log := p.log.String(); !strings.Contains(log, "command signed") || !strings.Contains(log, "request refused") {
+		t.Error("the log is not the one that was to be searched")
+	}
+}
+
+// everything returns what the control plane has written by now: its files, the
+// database's among them, and the log.
+func (p *plane) everything() map[string][]byte {
+	p.t.Helper()
+	all := map[string][]byte{"the log": []byte(p.log.String())}
+	var names []string
+	err := filepath.WalkDir(filepath.Join(p.dir, "state"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			names = append(names, d.Name())
+			all[path], err = os.ReadFile(path)
+		}
+		return err
+	})
+	if err != nil || !slices.Contains(names, databaseFile) || !slices.Contains(names, databaseFile+"-wal") {
+		p.t.Fatalf("%v, %v", names, errors.Join(err))
+	}
+	return all
+}
+
+// containsAny reports whether data holds text as it is, in base64 at whatever
+// position, or in the base64 of base64.
+func containsAny(data []byte, text string) bool {
+	if bytes.Contains(data, []byte(text)) {
+		return true
+	}
+	for range 2 {
+		next := ""
+		for skip := range 3 {
+			whole := base64.StdEncoding.EncodeToString(append(make([]byte, skip), text...))
+			inner := whole[4 : len(whole)-4] // what depends on the text alone
+			for _, form := range []string{inner, strings.NewReplacer("+", "-", "/", "_").Replace(inner)} {
+				if bytes.Contains(data, []byte(form)) {
+					return true
+				}
+			}
+			if skip == 0 {
+				next = inner
+			}
+		}
+		text = next
+	}
+	return false
+}
+
+func TestContainsAny(t *testing.T) {
+	const text = "canary-7f3a9c51e0"
+	for _, prefix := range []string{"", "a", "ab", "abc"} {
+		once := base64.RawURLEncoding.EncodeToString([]byte(prefix + text + "tail of it"))
+		twice := base64.RawURLEncoding.EncodeToString([]byte("x" + once))
+		if !containsAny([]byte("--"+once+"--"), text) || prefix == "" && !containsAny([]byte(twice), text) {
+			t.Errorf("not found after %q", prefix)
+		}
+	}
+	if containsAny([]byte("canary-7f3a9c51e1"), text) {
+		t.Error("found where it isn't")
+	}
+}
+
+// TestEnvDispatched: an env.apply goes its way as any command does.
+func TestEnvDispatched(t *testing.T) {
+	p, b, relay := envPlane(t)
+	p.clock.Advance(time.Second)
+	p.serve(commandCall(aliceToken, "{"+envOp(`"unset":["OLD"]`)+"}"))
+	envs := relay.got()
+	if len(envs) != 1 {
+		t.Fatalf("%d commands", len(envs))
+	}
+	op, values := b.openEnv(t, p.keys(), envs[0].JWS)
+	if len(op.Names) != 0 || !slices.Equal(op.Unset, []string{"OLD"}) || !reflect.DeepEqual(values, protocol.EnvValues{}) {
+		t.Errorf("%+v, %+v", op, values)
+	}
+	p.want(commandCall(bobToken, "{"+envOp(`"unset":["OLD"]`)+"}"), http.StatusForbidden, "AuthError")
+}
