@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
+	"strconv"
 	"sync"
 	"time"
 
@@ -63,8 +65,8 @@ type Log struct {
 	queue     []audit.Record
 	reserved  int           // places of commands that run
 	freed     chan struct{} // closed when the writer has taken the queue
-	lost      uint64        // lease changes since the last Lost record
-	lostEver  uint64        // lease changes since the start
+	lost      audit.Lost    // changes since the last Lost record
+	lostEver  uint64        // changes since the start
 	problem   error         // why nothing can be written
 	damage    error         // what was found at the start
 	head      protocol.AuditHead
@@ -169,17 +171,43 @@ func (l *Log) Command(c audit.Command) {
 // Lease records the lease of a terminal after a change. It never waits: what
 // finds no room is counted, and the log says how much is missing.
 func (l *Log) Lease(session protocol.SessionID, pty protocol.PTYID, lease protocol.Lease, cause string) {
-	l.notice(audit.Record{Lease: &audit.Lease{
+	l.notice(&l.lost.Leases, audit.Record{Lease: &audit.Lease{
 		Session: session, PTY: pty, Revision: lease.Revision, Term: lease.Term, State: lease.State,
 		Holder: lease.Holder, Grant: lease.GrantID, Cause: cause,
 	}})
 }
 
-func (l *Log) notice(r audit.Record) {
+// Approval records an approval that was decided or has expired; it passes over
+// one that is pending. Like Lease it never waits.
+func (l *Log) Approval(a protocol.Approval) {
+	record := audit.Approval{
+		ID: a.ID, Session: a.SessionID, PTY: a.PTYID, About: about(a),
+		Decision: string(a.Decision), User: a.UserID, Grant: a.GrantID,
+	}
+	switch a.State {
+	case protocol.ApprovalPending:
+		return
+	case protocol.ApprovalExpired:
+		record.Decision = string(a.State)
+	}
+	l.notice(&l.lost.Approvals, audit.Record{Approval: &record})
+}
+
+// about says what an approval is for.
+func about(a protocol.Approval) string {
+	if a.Kind == protocol.ApprovalEgress {
+		return fmt.Sprintf("%s %s", a.Kind, net.JoinHostPort(a.Host, strconv.Itoa(a.Port)))
+	}
+	return fmt.Sprintf("%s %s to %s", a.Kind, a.Secret, a.Host)
+}
+
+// notice records r unless there is no room, or something was lost that the log
+// doesn't tell of yet: then it raises lost, a member of l.lost.
+func (l *Log) notice(lost *uint64, r audit.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || l.lost > 0 || len(l.queue)+l.reserved >= maxQueued-commandRoom {
-		l.lost++
+	if l.closed || l.lost != (audit.Lost{}) || len(l.queue)+l.reserved >= maxQueued-commandRoom {
+		*lost++
 		l.lostEver++
 		return
 	}
@@ -201,9 +229,9 @@ func (l *Log) take() []audit.Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	taken := l.queue
-	if l.lost > 0 {
-		taken = append(taken, audit.Record{At: l.now().UnixMilli(), Lost: &audit.Lost{Leases: l.lost}})
-		l.lost = 0
+	if lost := l.lost; lost != (audit.Lost{}) {
+		taken = append(taken, audit.Record{At: l.now().UnixMilli(), Lost: &lost})
+		l.lost = audit.Lost{}
 	}
 	l.queue = nil
 	l.free()
@@ -221,7 +249,8 @@ func (l *Log) Err() error {
 	return l.damage
 }
 
-// Lost returns how many lease changes were not recorded since the start.
+// Lost returns how many changes of leases and approvals were not recorded since
+// the start.
 func (l *Log) Lost() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -372,6 +372,49 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
+// TestApproval: what was decided and what has expired is recorded, with nothing
+// of what is pending, and what finds no room is counted apart from leases.
+func TestApproval(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, Options{Dir: dir, Device: newDevice(t)})
+	egress := protocol.Approval{
+		ID: "apr_1", Revision: 1, Kind: protocol.ApprovalEgress, SessionID: "ses_1", PTYID: "pty_1",
+		Host: "2001:db8::1", Port: 443, State: protocol.ApprovalPending,
+	}
+	l.Approval(egress)
+	egress.State, egress.Decision, egress.UserID, egress.GrantID = protocol.ApprovalDecided, protocol.AllowOnce, "usr_1", "gr_1"
+	l.Approval(egress)
+	l.Approval(protocol.Approval{
+		ID: "apr_2", Kind: protocol.ApprovalBroker, SessionID: "ses_1", Host: "a.example", Secret: "TOKEN", State: protocol.ApprovalExpired,
+	})
+	for range maxQueued - commandRoom {
+		must(t, l.Reserve(t.Context()))
+	}
+	l.Approval(egress)
+	l.Lease("ses_1", "pty_1", lease, "granted")
+	l.Approval(egress)
+	must(t, l.Close())
+	if l.Lost() != 3 {
+		t.Errorf("lost %d", l.Lost())
+	}
+	data, err := os.ReadFile(filepath.Join(dir, audit.FileName(1)))
+	must(t, err)
+	for _, want := range []string{
+		`"approval":{"id":"apr_1","session":"ses_1","pty":"pty_1","about":"egress [2001:db8::1]:443","decision":"allow_once","user":"usr_1","grant":"gr_1"}`,
+		`"approval":{"id":"apr_2","session":"ses_1","about":"broker TOKEN to a.example","decision":"expired"}`,
+		`"lost":{"leases":1,"approvals":2}`,
+	} {
+		if n := strings.Count(string(data), want); n != 1 {
+			t.Errorf("%d times %s in\n%s", n, want, data)
+		}
+	}
+	report, err := verified(dir)
+	must(t, err)
+	if report.Records[audit.KindApproval] != 2 || report.Records[audit.KindLost] != 1 {
+		t.Errorf("%+v", report)
+	}
+}
+
 // TestReserveWaits: commands wait for room, as long as they may.
 func TestReserveWaits(t *testing.T) {
 	l := open(t, Options{Dir: t.TempDir(), Device: newDevice(t)})

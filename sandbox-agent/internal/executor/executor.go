@@ -63,6 +63,15 @@ type Executor struct {
 	Agents    Agents // nil: agent.* is unsupported
 	Recorder  Recorder
 	Revoker   Revoker // nil: grant.revoke is unsupported
+
+	Environment Environment                                  // nil: env.apply is unsupported
+	OpenEnv     func(box []byte) (protocol.EnvValues, error) // opens what is sealed to the device key
+	Approvals   Approvals                                    // nil: nothing can be decided
+	Egress      Egress                                       // nil: egress.* is unsupported
+	Broker      BrokerRules                                  // nil: broker.decide is unsupported
+	// Ended is called when a session was deleted and its terminals are closed;
+	// nil: nobody.
+	Ended func(session protocol.SessionID)
 	// Callback is called with the outcome of each run, before Execute returns
 	// it; nil: nobody. It must not wait for anything.
 	Callback func(command *jws.Command, result protocol.Result)

@@ -138,6 +138,7 @@ type bench struct {
 	t         testing.TB
 	signer    *jws.Signer
 	terminals *fakeTerminals
+	services  *fakeServices
 	dir       string // of the ledger
 
 	mu  sync.Mutex
@@ -157,6 +158,10 @@ func newBench(t testing.TB) *bench {
 		Sandbox: sandbox, Keys: jws.NewKeys(keys, jws.KeysOptions{Now: b.clock}),
 		Terminals: b.terminals, Agents: b.terminals, Recorder: b.terminals, Revoker: b.terminals, Now: b.clock, Log: slog.New(slog.DiscardHandler),
 	}
+	b.services = &fakeServices{fakeTerminals: b.terminals}
+	b.Environment, b.OpenEnv, b.Broker = b.services, openFake, fakeBroker{b.services}
+	b.Approvals, b.Egress = fakeApprovals{b.services}, fakeEgress{b.services}
+	b.Ended = func(s protocol.SessionID) { b.terminals.note("ended", string(s)) }
 	b.open()
 	t.Cleanup(func() { b.Ledger.Close() })
 	return b
@@ -302,6 +307,7 @@ func TestOperations(t *testing.T) {
 		failure string // error name
 	}{
 		{"", `{"kind":"session.create"}`, "", `{"kind":"session.create","sessionId":"ses_1"}`, ""},
+		{"", `{"kind":"session.create","egress":true}`, "egress ses_1 true", `{"kind":"session.create","sessionId":"ses_1"}`, ""},
 		{"", `{"kind":"pty.create","command":"top"}`, "create ses_1  top", `{"kind":"pty.create","sessionId":"ses_1","ptyId":"pty_made"}`, ""},
 		{"pty_1", `{"kind":"pty.create"}`, "create ses_1 pty_1 ", `{"kind":"pty.create","sessionId":"ses_1","ptyId":"pty_1"}`, ""},
 		{"pty_1", `{"kind":"pty.signal","signal":"INT"}`, "signal ses_1 pty_1 INT", `{"kind":"pty.signal","sessionId":"ses_1","ptyId":"pty_1"}`, ""},
@@ -318,7 +324,7 @@ func TestOperations(t *testing.T) {
 		{"pty_1", `{"kind":"agent.stop"}`, "stop agent ses_1 pty_1", `{"kind":"agent.stop","sessionId":"ses_1","ptyId":"pty_1","agentState":"stopped"}`, ""},
 		{"pty_none", `{"kind":"agent.stop"}`, "stop agent ses_1 pty_none", "", "TargetError"},
 		{"", `{"kind":"grant.revoke","grants":["gr_1","gr_2"]}`, "revoke [gr_1 gr_2]", `{"kind":"grant.revoke","sessionId":"ses_1"}`, ""},
-		{"", `{"kind":"session.delete"}`, "close session ses_1", `{"kind":"session.delete","sessionId":"ses_1"}`, ""},
+		{"", `{"kind":"session.delete"}`, "close session ses_1, ended ses_1", `{"kind":"session.delete","sessionId":"ses_1"}`, ""},
 	} {
 		before := len(b.terminals.called())
 		command := b.command(tt.op)

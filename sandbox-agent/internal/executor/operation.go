@@ -32,10 +32,14 @@ func (x *Executor) parse(command *jws.Command) (operation, error) {
 		return nil, protocol.Errorf(protocol.KindNotFound, "the target names no session")
 	}
 	switch kind {
-	case protocol.OpSessionCreate, protocol.OpSessionDelete:
-		return x.parseSession(command)
+	case protocol.OpSessionCreate:
+		return x.parseSessionCreate(command)
+	case protocol.OpSessionDelete:
+		return x.parseSessionDelete(command)
 	case protocol.OpPTYCreate:
 		return x.parseCreate(command)
+	case protocol.OpEnvApply, protocol.OpEgressDecide, protocol.OpEgressRevoke, protocol.OpBrokerDecide:
+		return x.parseService(command)
 	}
 	if !protocol.ValidID(target.PTYID) {
 		return nil, protocol.Errorf(protocol.KindNotFound, "the target names no terminal")
@@ -69,15 +73,58 @@ func done(command *jws.Command) protocol.OpResult {
 	return protocol.OpResult{Kind: command.Kind(), SessionID: command.Target.SessionID, PTYID: command.Target.PTYID}
 }
 
-func (x *Executor) parseSession(command *jws.Command) (operation, error) {
+// parseService returns the operation of a command for a service of the sandbox,
+// of which it may have none.
+func (x *Executor) parseService(command *jws.Command) (operation, error) {
+	switch command.Kind() {
+	case protocol.OpEnvApply:
+		if x.Environment == nil || x.OpenEnv == nil {
+			break
+		}
+		return x.parseEnv(command)
+	case protocol.OpBrokerDecide:
+		if x.Approvals != nil && x.Broker != nil {
+			return x.parseBrokerDecide(command)
+		}
+	default:
+		if x.Approvals != nil && x.Egress != nil {
+			return x.parseEgress(command)
+		}
+	}
+	return nil, protocol.Errorf(protocol.KindUnsupported, "this sandbox has no %s", command.Kind())
+}
+
+// parseSessionCreate needs nothing but egress to be noted: a session exists as
+// soon as the control plane signs for it.
+func (x *Executor) parseSessionCreate(command *jws.Command) (operation, error) {
+	var op struct {
+		plain
+		protocol.SessionCreate
+	}
+	if err := decode(command, &op); err != nil {
+		return nil, err
+	}
+	if op.Egress != nil && x.Egress == nil {
+		return nil, protocol.Errorf(protocol.KindUnsupported, "this sandbox has no egress proxy")
+	}
+	return func(context.Context) (protocol.OpResult, error) {
+		if op.Egress == nil {
+			return done(command), nil
+		}
+		return done(command), x.Egress.SetEnabled(command.Target.SessionID, op.Egress)
+	}, nil
+}
+
+func (x *Executor) parseSessionDelete(command *jws.Command) (operation, error) {
 	if err := decode(command, &plain{}); err != nil {
 		return nil, err
 	}
 	return func(context.Context) (protocol.OpResult, error) {
-		if command.Kind() == protocol.OpSessionDelete {
-			x.Terminals.CloseSession(command.Target.SessionID)
+		x.Terminals.CloseSession(command.Target.SessionID)
+		if x.Ended != nil {
+			x.Ended(command.Target.SessionID)
 		}
-		return done(command), nil // a session exists as soon as the control plane signs for it
+		return done(command), nil
 	}, nil
 }
 

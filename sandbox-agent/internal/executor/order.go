@@ -18,7 +18,8 @@ const (
 
 // order keeps the commands of one terminal in the order of their arrival, and
 // those of a whole session apart from all others of it. Different terminals
-// don't wait for each other.
+// don't wait for each other. Decisions about a session wait for each other and
+// for its end alone: somebody's connection hangs until they have run.
 type order struct {
 	mu sync.Mutex
 	// Guarded by mu.
@@ -34,6 +35,8 @@ type sessionOrder struct {
 	whole     *turn                    // the last one for all of the session
 	terminals map[protocol.PTYID]*turn // the last one of each
 	makers    map[*turn]struct{}       // of terminals that have no name yet
+	decision  *turn                    // the last one
+	deletion  *turn                    // the last one of the session
 }
 
 // A place is held from a command's arrival until it is known where it belongs.
@@ -119,16 +122,23 @@ func (o *order) line(t *turn, kind string) {
 		o.sessions[t.session] = s
 	}
 	s.turns++
-	if s.whole != nil {
-		t.after = append(t.after, s.whole)
+	if decides(kind) {
+		t.behind(s.deletion, s.decision)
+		s.decision = t
+		return
 	}
+	t.behind(s.whole)
 	switch {
-	case kind == protocol.OpSessionCreate, kind == protocol.OpSessionDelete:
+	case kind == protocol.OpSessionCreate, kind == protocol.OpSessionDelete, kind == protocol.OpEnvApply && t.pty == "":
 		for _, of := range s.terminals {
-			t.after = append(t.after, of)
+			t.behind(of)
 		}
 		for of := range s.makers {
-			t.after = append(t.after, of)
+			t.behind(of)
+		}
+		if kind == protocol.OpSessionDelete {
+			t.behind(s.decision)
+			s.deletion = t
 		}
 		s.whole = t
 		clear(s.terminals)
@@ -136,10 +146,22 @@ func (o *order) line(t *turn, kind string) {
 	case t.pty == "":
 		s.makers[t] = struct{}{}
 	default:
-		if of := s.terminals[t.pty]; of != nil {
+		t.behind(s.terminals[t.pty])
+		s.terminals[t.pty] = t
+	}
+}
+
+// decides reports whether operations of a kind are decisions.
+func decides(kind string) bool {
+	return kind == protocol.OpEgressDecide || kind == protocol.OpEgressRevoke || kind == protocol.OpBrokerDecide
+}
+
+// behind has t wait for others; nil is none.
+func (t *turn) behind(others ...*turn) {
+	for _, of := range others {
+		if of != nil {
 			t.after = append(t.after, of)
 		}
-		s.terminals[t.pty] = t
 	}
 }
 
@@ -165,6 +187,12 @@ func (t *turn) end() {
 	s.turns--
 	if s.whole == t {
 		s.whole = nil
+	}
+	if s.decision == t {
+		s.decision = nil
+	}
+	if s.deletion == t {
+		s.deletion = nil
 	}
 	if s.terminals[t.pty] == t {
 		delete(s.terminals, t.pty)

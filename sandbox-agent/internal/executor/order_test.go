@@ -34,13 +34,24 @@ func TestOrderModel(t *testing.T) {
 				s.kind = protocol.OpPTYCreate
 			case 2:
 				s.kind, s.session = protocol.OpGrantRevoke, ""
+			case 3:
+				s.kind = rapid.SampledFrom([]string{protocol.OpEgressDecide, protocol.OpEgressRevoke, protocol.OpBrokerDecide}).Draw(rt, "decision")
+			case 4:
+				s.kind = rapid.SampledFrom([]string{protocol.OpSessionCreate, protocol.OpEnvApply}).Draw(rt, "whole")
 			default:
 				s.pty = protocol.PTYID(rapid.SampledFrom([]string{"pty_1", "pty_2", "pty_3"}).Draw(rt, "pty"))
 			}
 			return s
 		}), 1, 40).Draw(rt, "steps")
 		excludes := func(a, b step) bool {
-			whole := a.kind == protocol.OpSessionDelete || b.kind == protocol.OpSessionDelete
+			deletes := a.kind == protocol.OpSessionDelete || b.kind == protocol.OpSessionDelete
+			if decides(a.kind) || decides(b.kind) {
+				return a.session != "" && a.session == b.session && (deletes || decides(a.kind) && decides(b.kind))
+			}
+			whole := deletes
+			for _, s := range []step{a, b} {
+				whole = whole || s.kind == protocol.OpSessionCreate || s.kind == protocol.OpEnvApply && s.pty == ""
+			}
 			return a.session != "" && a.session == b.session && (whole || a.pty != "" && a.pty == b.pty)
 		}
 		abandoned := rapid.SliceOfN(rapid.Bool(), len(steps), len(steps)).Draw(rt, "abandoned")
@@ -164,7 +175,7 @@ func TestParallelTerminals(t *testing.T) {
 	close(release)
 	slow.Wait()
 	whole.Wait()
-	if calls := strings.Join(b.terminals.called(), ", "); calls != "create ses_1 pty_1 , close ses_1 pty_2, close ses_2 pty_1, revoke [gr_1], close session ses_1" {
+	if calls := strings.Join(b.terminals.called(), ", "); calls != "create ses_1 pty_1 , close ses_1 pty_2, close ses_2 pty_1, revoke [gr_1], close session ses_1, ended ses_1" {
 		t.Errorf("ran %q", calls)
 	}
 }

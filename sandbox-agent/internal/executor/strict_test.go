@@ -22,9 +22,9 @@ import (
 
 // wholeOps is one good op of each kind that an agent knows.
 var wholeOps = map[string]string{
-	protocol.OpSessionCreate: `{"kind":"session.create"}`,
+	protocol.OpSessionCreate: `{"kind":"session.create","egress":true}`,
 	protocol.OpSessionDelete: `{"kind":"session.delete"}`,
-	protocol.OpPTYCreate:     `{"kind":"pty.create","creatorId":"usr_1","command":"top","args":["top"],"dir":"a","cols":80,"rows":24,"record":true}`,
+	protocol.OpPTYCreate:     `{"kind":"pty.create","creatorId":"usr_1","command":"top","args":["top"],"dir":"a","cols":80,"rows":24,"record":true,"egress":false}`,
 	protocol.OpPTYClose:      `{"kind":"pty.close"}`,
 	protocol.OpPTYSignal:     `{"kind":"pty.signal","signal":"INT"}`,
 	protocol.OpPTYResize:     `{"kind":"pty.resize","cols":80,"rows":24}`,
@@ -35,6 +35,10 @@ var wholeOps = map[string]string{
 	protocol.OpAgentResume:   `{"kind":"agent.resume"}`,
 	protocol.OpAgentStop:     `{"kind":"agent.stop"}`,
 	protocol.OpGrantRevoke:   `{"kind":"grant.revoke","grants":["gr_1"]}`,
+	protocol.OpEnvApply:      envApply(protocol.EnvCommand{Names: []string{"A"}, Unset: []string{"B"}, ApplyNow: true}, protocol.EnvValues{Set: map[string]string{"A": "b"}}),
+	protocol.OpEgressDecide:  `{"kind":"egress.decide","approvalId":"apr_1","revision":1,"decision":"deny"}`,
+	protocol.OpEgressRevoke:  `{"kind":"egress.revoke","pattern":"a.example"}`,
+	protocol.OpBrokerDecide:  `{"kind":"broker.decide","secret":"TOKEN","domain":"a.example","decision":"deny_always"}`,
 }
 
 // TestStrictOps: an op with a member that its kind doesn't have, or of another

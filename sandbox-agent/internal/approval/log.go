@@ -1,0 +1,461 @@
+// Package approval keeps what a sandbox may do only when somebody allows it:
+// the questions that are open, the first answer to each, and a log of both for
+// every session, on disk. When nobody answers in time, the answer is no.
+package approval
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+const (
+	// maxTTL bounds the life of a question.
+	maxTTL = time.Hour
+	// maxHostBytes is the longest host that can be asked about: a name of 253
+	// bytes and a port.
+	maxHostBytes = 260
+)
+
+// Options configure a [Log].
+type Options struct {
+	Dir    string // made when missing, 0700
+	Logger *slog.Logger
+	// OnEvent is called with each approval that was asked, decided or has
+	// expired, in order, after that was stored and before it takes effect. It
+	// must not block, nor call the Log. During Open it is called for what the
+	// end of the last process has let expire.
+	OnEvent func(protocol.Approval)
+}
+
+// A Log holds the approvals of a sandbox. It is safe for concurrent use.
+type Log struct {
+	// Static after construction.
+	disk    disk
+	log     *slog.Logger
+	onEvent func(protocol.Approval)
+
+	mu sync.Mutex
+	// Guarded by mu, which is held while the disk is written: what takes effect
+	// is stored first, in the order in which it does.
+	state    *state
+	sessions map[protocol.SessionID]*sessionLog
+	unknown  protocol.Epoch // of sessions that have no log yet
+	timer    *time.Timer    // runs to the next deadline; nil before the first question
+	stats    Stats
+	closed   bool
+}
+
+// Stats count what happened since the Log was opened.
+type Stats struct {
+	Asked     uint64 // questions that were opened
+	Coalesced uint64 // that waited for an open one instead
+	Refused   uint64 // over protocol.MaxApprovals were open
+	Unstored  uint64 // refused, or not decided, since the disk failed
+	Decided   uint64
+	Expired   uint64
+	Late      uint64 // decisions that came after the end
+	Lagging   uint64 // subscribers that were ended since they were too slow
+	Pending   int    // open now
+}
+
+// A Request is what a sandbox asks for.
+type Request struct {
+	Session protocol.SessionID
+	PTY     protocol.PTYID // that asks; may be empty
+	Kind    protocol.ApprovalKind
+	Host    string        // canonical, ASCII; broker: host or host:port
+	Port    int           // egress
+	Secret  string        // broker: name of the secret
+	TTL     time.Duration // at most 1 h; 0: what is usual for the kind
+}
+
+func (r *Request) check() error {
+	if r.TTL == 0 {
+		r.TTL = protocol.EgressTTL
+		if r.Kind == protocol.ApprovalBroker {
+			r.TTL = protocol.BrokerTTL
+		}
+	}
+	switch {
+	case !protocol.ValidID(r.Session), r.PTY != "" && !protocol.ValidID(r.PTY):
+		return protocol.Errorf(protocol.KindInvalid, "an approval belongs to a session")
+	case !r.Kind.Known():
+		return protocol.Errorf(protocol.KindInvalid, "unknown kind of approval")
+	case r.Host == "" || len(r.Host) > maxHostBytes || strings.ContainsFunc(r.Host, func(c rune) bool { return c <= ' ' || c > '~' }):
+		return protocol.Errorf(protocol.KindInvalid, "not a canonical host")
+	case r.Kind == protocol.ApprovalEgress && (r.Port < 1 || r.Port > 65535 || r.Secret != ""):
+		return protocol.Errorf(protocol.KindInvalid, "an egress approval has a host and a port")
+	case r.Kind == protocol.ApprovalBroker && (r.Port != 0 || protocol.CheckEnvName(r.Secret) != nil):
+		return protocol.Errorf(protocol.KindInvalid, "a broker approval has a host and a secret")
+	case r.TTL < 0 || r.TTL > maxTTL:
+		return protocol.Errorf(protocol.KindInvalid, "an approval may be pending for %v at most", maxTTL)
+	}
+	return nil
+}
+
+// Open reads the logs in o.Dir. What was pending when the last process ended
+// has expired. A file that can't be read, or is not as it was written, is put
+// aside, and its session begins anew: a sandbox that doesn't start is worse. It
+// fails when there is no directory.
+func Open(o Options) (*Log, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.OnEvent == nil {
+		o.OnEvent = func(protocol.Approval) {}
+	}
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("approvals: %w", err)
+	}
+	l := &Log{
+		disk: folder(o.Dir), log: o.Logger, onEvent: o.OnEvent,
+		state: newState(), sessions: map[protocol.SessionID]*sessionLog{}, unknown: newEpoch(),
+	}
+	names, err := folder(o.Dir).names()
+	if err != nil {
+		return nil, fmt.Errorf("approvals: %w", err)
+	}
+	for i, name := range names {
+		path := filepath.Join(o.Dir, name)
+		if i < maxFiles {
+			l.load(path)
+		} else if err := os.Remove(path); err != nil {
+			l.log.Warn("the approvals of an old session stay", "file", path, "err", err)
+		}
+	}
+	return l, nil
+}
+
+// load reads the log of one session.
+func (l *Log) load(path string) {
+	session := protocol.SessionID(strings.TrimSuffix(filepath.Base(path), suffix))
+	var s *sessionLog
+	var torn bool
+	data, err := os.ReadFile(path)
+	if err == nil {
+		s, torn, err = parse(session, data)
+	}
+	if err != nil {
+		aside := os.Rename(path, path+".damaged") // where that fails it is written over
+		l.log.Error("a session's approvals are of no use; it begins anew", "file", path, "err", err, "aside", aside)
+		return
+	}
+	s.rewrite, s.subs = torn, map[*Subscription]struct{}{}
+	l.sessions[session] = s
+	for _, a := range s.events {
+		if a.State != protocol.ApprovalPending {
+			l.state.over[a.ID] = a
+		}
+	}
+	var over []protocol.Approval
+	for _, a := range s.pendingAt(s.next()) {
+		over = append(over, expired(a, time.Now().UnixMilli()))
+	}
+	l.storeAnyway(s, over)
+	for _, a := range over {
+		l.state.over[a.ID] = a
+		l.stats.Expired++
+		l.onEvent(a)
+	}
+}
+
+// Ask asks somebody to allow what r says, or joins those who have asked for the
+// same and wait. It fails with KindTooMany when protocol.MaxApprovals questions
+// are open, with KindNoSpace or KindUnavailable when the question can't be
+// stored, and with KindInvalid: none of these is a yes.
+func (l *Log) Ask(r Request) (*Pending, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, errClosed
+	}
+	now := time.Now()
+	l.expire(now)
+	about := subject{r.Session, r.Kind, r.Host, r.Port, r.Secret}
+	if q := l.state.same[about]; q != nil {
+		l.stats.Coalesced++
+		return &Pending{q}, nil
+	}
+	if l.state.full() {
+		l.stats.Refused++
+		return nil, protocol.Errorf(protocol.KindTooMany, "over %d approvals are pending", protocol.MaxApprovals)
+	}
+	a := protocol.Approval{
+		ID: "apr_" + strings.ToLower(rand.Text()), Revision: 1, Kind: r.Kind, SessionID: r.Session, PTYID: r.PTY,
+		Host: r.Host, Port: r.Port, Secret: r.Secret, State: protocol.ApprovalPending,
+		AskedAt: now.UnixMilli(), EndsAt: now.Add(r.TTL).UnixMilli(),
+	}
+	s := l.session(r.Session)
+	if err := l.store(s, a); err != nil {
+		l.stats.Unstored++
+		l.drop(s)
+		return nil, err
+	}
+	q := l.state.add(about, a, now.Add(r.TTL))
+	l.stats.Asked++
+	l.onEvent(l.shown(a, now))
+	l.schedule()
+	return &Pending{q}, nil
+}
+
+var errClosed = protocol.Errorf(protocol.KindUnavailable, "the sandbox is shutting down")
+
+// A Pending is the wait for an answer.
+type Pending struct{ question *question }
+
+// ID returns the id of the approval that is waited for.
+func (p *Pending) ID() string { return p.question.approval.ID }
+
+// Wait returns the answer. AllowOnce and Deny are for those who hold a Pending
+// when somebody decides: who asks later asks anew. That others, or all, stop
+// waiting ends no question. Beside every error the answer is Deny: of
+// KindExpired when nobody has decided in time, KindUnavailable when the Log was
+// closed, or the cause of ctx's end.
+func (p *Pending) Wait(ctx context.Context) (protocol.Decision, error) {
+	select {
+	case <-p.question.settled:
+		return p.question.outcome, p.question.err
+	default:
+	}
+	select {
+	case <-p.question.settled:
+		return p.question.outcome, p.question.err
+	case <-ctx.Done():
+		return protocol.Deny, context.Cause(ctx)
+	}
+}
+
+// Await is Ask and Wait. Whatever error it returns, the decision is Deny then.
+func (l *Log) Await(ctx context.Context, r Request) (protocol.Decision, error) {
+	p, err := l.Ask(r)
+	if err != nil {
+		return protocol.Deny, err
+	}
+	return p.Wait(ctx)
+}
+
+// Decide answers an approval. Of answer count ID, Revision (as it was shown to
+// whoever decides), Kind, SessionID, Decision, UserID, GrantID and CommandID.
+// The first answer that comes in time is stored and takes effect: it is
+// returned with applied. For any other the approval is returned as it stands.
+// It fails with KindNotFound for an approval that the session doesn't have or
+// that is so old that it is forgotten, with KindConflict for a pending one of
+// another revision, with KindInvalid for one of another kind, and with
+// KindNoSpace or KindUnavailable when the answer can't be stored: then the
+// approval is as pending as before.
+func (l *Log) Decide(answer protocol.Approval) (as protocol.Approval, applied bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return protocol.Approval{}, false, errClosed
+	}
+	now := time.Now()
+	l.expire(now)
+	next, applied, err := l.state.answer(answer, now.UnixMilli())
+	if err != nil {
+		return protocol.Approval{}, false, err
+	}
+	if !applied {
+		l.stats.Late++
+		return next, false, nil
+	}
+	if err := l.store(l.session(next.SessionID), next); err != nil {
+		l.stats.Unstored++
+		return protocol.Approval{}, false, err
+	}
+	l.stats.Decided++
+	l.onEvent(next)
+	l.state.settle(next)
+	l.schedule()
+	return next, true, nil
+}
+
+// expire settles what is due. It is called with mu held.
+func (l *Log) expire(now time.Time) {
+	due := l.state.due(now)
+	for len(due) > 0 {
+		session := due[0].subject.session
+		var over []protocol.Approval
+		rest := due[:0]
+		for _, q := range due {
+			if q.subject.session == session {
+				over = append(over, expired(q.approval, now.UnixMilli()))
+			} else {
+				rest = append(rest, q)
+			}
+		}
+		due = rest
+		l.end(l.session(session), over)
+	}
+	l.schedule()
+}
+
+// end settles questions of a session that nobody has answered. It is called
+// with mu held.
+func (l *Log) end(s *sessionLog, over []protocol.Approval) {
+	l.storeAnyway(s, over)
+	for _, a := range over {
+		l.stats.Expired++
+		l.onEvent(a)
+		l.state.settle(a)
+	}
+}
+
+// schedule has the next deadline kept. It is called with mu held.
+func (l *Log) schedule() {
+	next := l.state.deadline()
+	switch {
+	case next.IsZero() && l.timer != nil:
+		l.timer.Stop()
+	case next.IsZero():
+	case l.timer == nil:
+		l.timer = time.AfterFunc(time.Until(next), func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if !l.closed {
+				l.expire(time.Now())
+			}
+		})
+	default:
+		l.timer.Reset(time.Until(next))
+	}
+}
+
+// store puts events on disk, and then into the session's log. It is called with
+// mu held.
+func (l *Log) store(s *sessionLog, events ...protocol.Approval) error {
+	if len(s.events)+len(events) > maxEvents {
+		l.forget(s.cut())
+		s.rewrite = true
+	}
+	var err error
+	if s.rewrite {
+		err = l.disk.Replace(s.file(), s.encode(events...))
+	} else {
+		err = l.disk.Append(s.file(), s.lines(events))
+	}
+	if err != nil {
+		l.log.Error("approvals can't be stored", "session", s.session, "err", err)
+		s.breakOff()
+		return unstored(err)
+	}
+	s.rewrite, s.apart = false, false
+	s.add(events)
+	return nil
+}
+
+// forget drops the outcomes in events that the log holds no more. It is called
+// with mu held.
+func (l *Log) forget(events []protocol.Approval) {
+	for _, a := range events {
+		if a.State != protocol.ApprovalPending {
+			delete(l.state.over, a.ID)
+		}
+	}
+}
+
+// storeAnyway is store for what happens whether or not it can be stored: an
+// agent that starts again finds it pending, and lets it expire.
+func (l *Log) storeAnyway(s *sessionLog, events []protocol.Approval) {
+	if len(events) > 0 && l.store(s, events...) != nil {
+		s.add(events)
+	}
+}
+
+// session returns the log of a session, made when there is none. It is called
+// with mu held.
+func (l *Log) session(id protocol.SessionID) *sessionLog {
+	s := l.sessions[id]
+	if s == nil {
+		s = &sessionLog{session: id, epoch: l.unknown, rewrite: true, apart: true, subs: map[*Subscription]struct{}{}}
+		l.sessions[id] = s
+	}
+	return s
+}
+
+// drop forgets the log of a session to which nothing has happened yet, unless
+// somebody waits for that. It is called with mu held.
+func (l *Log) drop(s *sessionLog) {
+	if s.next() == 0 && len(s.subs) == 0 && l.sessions[s.session] == s {
+		delete(l.sessions, s.session)
+	}
+}
+
+// Forget ends a session: what is pending expires, and its log goes.
+func (l *Log) Forget(session protocol.SessionID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.sessions[session]
+	if s == nil || l.closed {
+		return
+	}
+	var over []protocol.Approval
+	for _, q := range l.state.of(session) {
+		over = append(over, expired(q.approval, time.Now().UnixMilli()))
+	}
+	l.end(s, over)
+	l.schedule()
+	l.forget(s.events)
+	for sub := range s.subs {
+		sub.end(ErrEnded)
+	}
+	delete(l.sessions, session)
+	l.unknown = newEpoch() // should the session come back, it is another
+	if err := l.disk.Remove(s.file()); err != nil {
+		l.log.Warn("the approvals of an ended session stay", "session", session, "err", err)
+	}
+}
+
+// Stats returns what was counted.
+func (l *Log) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	stats := l.stats
+	stats.Pending = len(l.state.open)
+	return stats
+}
+
+// Close ends all waits, with Deny, and all subscriptions. What is pending is
+// found expired by the next Open.
+func (l *Log) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.closed = true
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	for _, q := range l.state.open {
+		q.fail(errClosed)
+	}
+	for _, s := range l.sessions {
+		for sub := range s.subs {
+			sub.end(ErrEnded)
+		}
+	}
+}
+
+// Errors that end a subscription.
+var (
+	// ErrLagging says that events are gone before the subscriber has taken them.
+	ErrLagging = errors.New("approval: the subscriber is too slow")
+	// ErrReset says that the log has another epoch now.
+	ErrReset = errors.New("approval: the log has begun another epoch")
+	// ErrEnded says that the session, or the agent, is over.
+	ErrEnded = errors.New("approval: the log has ended")
+)
