@@ -1,0 +1,114 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/hostname"
+)
+
+// An Approver asks people whether a connection may be made.
+type Approver interface {
+	// Ask returns what was decided about a host and port, for which others may
+	// be waiting already, within [protocol.EgressTTL]. It returns when ctx ends.
+	// An error denies: of KindExpired when nobody decided in time, KindTooMany
+	// when too much is being asked, any other when nobody can be asked. That a
+	// decision which lasts becomes a rule (see [Rules.Decide]) is the business
+	// of whoever takes it: nobody may be waiting for it any more.
+	Ask(ctx context.Context, session protocol.SessionID, pty protocol.PTYID, host hostname.Host) (protocol.Decision, error)
+}
+
+// holdLimit is how long an approver is waited for. Its clock decides whether a
+// decision came in time, so this one only ends what its clock should have.
+const holdLimit = protocol.EgressTTL + time.Second
+
+// errGone is the cause for which a request's context ends when its client has
+// left.
+var errGone = errors.New("the client is gone")
+
+// decide returns the verdict on a request of who to host, after however long
+// it takes to ask for it.
+func (p *Proxy) decide(ctx context.Context, who caller, host hostname.Host) (reason Reason, waited time.Duration) {
+	if host.IsLoopback() {
+		if host.Port == dnsPort || p.cfg.Forbidden != nil && p.cfg.Forbidden(host.Port) {
+			return DeniedPort, 0
+		}
+		return AllowedLoopback, 0
+	}
+	// Whoever were asked about an address that is refused anyway would be
+	// asked in vain.
+	if p.cfg.Check != nil && p.cfg.Check(host) != nil {
+		return DeniedPrivate, 0
+	}
+	changed := p.cfg.Rules.next() // before the rules are asked, or a change could be missed
+	if reason := p.cfg.Rules.verdict(who.session, host); reason != "" {
+		return reason, 0
+	}
+	start := time.Now()
+	reason = p.hold(ctx, who, host, changed)
+	return reason, time.Since(start)
+}
+
+// hold waits until somebody decides about host, a rule does, or it takes too
+// long.
+func (p *Proxy) hold(ctx context.Context, who caller, host hostname.Host, changed <-chan struct{}) Reason {
+	if p.cfg.Approver == nil {
+		return DeniedUnasked
+	}
+	p.counters.holding.Add(1)
+	defer p.counters.holding.Add(-1)
+	ctx, cancel := context.WithTimeout(ctx, holdLimit)
+	defer cancel()
+	answered := make(chan Reason, 1)
+	p.running.Go(func() { answered <- p.ask(ctx, who, host) })
+	for {
+		select {
+		case reason := <-answered:
+			// A rule may have come with the decision, or instead of it.
+			if rule := p.cfg.Rules.verdict(who.session, host); rule == DeniedByRule {
+				return rule
+			}
+			return reason
+		case <-changed:
+			changed = p.cfg.Rules.next()
+			if reason := p.cfg.Rules.verdict(who.session, host); reason != "" {
+				return reason
+			}
+		case <-ctx.Done():
+			return unanswered(ctx)
+		}
+	}
+}
+
+// ask asks the approver.
+func (p *Proxy) ask(ctx context.Context, who caller, host hostname.Host) Reason {
+	decision, err := p.cfg.Approver.Ask(ctx, who.session, who.pty, host)
+	switch {
+	case ctx.Err() != nil:
+		return unanswered(ctx)
+	case err == nil && decision.Allows():
+		return AllowedByPerson
+	case err == nil && decision.Known():
+		return DeniedByPerson
+	case protocol.KindOf(err) == protocol.KindExpired:
+		return DeniedExpired
+	case protocol.KindOf(err) == protocol.KindTooMany:
+		return DeniedTooMany
+	default:
+		return DeniedUnasked
+	}
+}
+
+// unanswered returns why ctx ended before an answer came.
+func unanswered(ctx context.Context) Reason {
+	switch {
+	case errors.Is(context.Cause(ctx), errGone):
+		return DeniedGone
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return DeniedExpired
+	default:
+		return DeniedUnasked // the proxy ends
+	}
+}
