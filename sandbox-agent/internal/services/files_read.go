@@ -1,0 +1,188 @@
+package services
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/workspace"
+)
+
+// maxListBytes bounds the JSON of a list, since paths can be long.
+const maxListBytes = 64 << 20
+
+// redactedHeader says that an answer is masked. It must not be written back.
+const redactedHeader = "Fairlead-Redacted"
+
+// read is GET /sessions/{sid}/file?path=, with ranges and conditions. With
+// redact=1 the content is masked whatever its name.
+func (s *Files) read(w http.ResponseWriter, r *http.Request, grant *jws.Grant) error {
+	redact, err := flag(r, "redact")
+	if err != nil {
+		return err
+	}
+	f, err := s.FS.Open(r.URL.Query().Get("path"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	asDownload(w, "application/octet-stream", f.Info.Name)
+	if s.Redact != nil && (redact || s.secret(grant, r, f.Name, f.Info.Name)) {
+		return s.readMasked(w, r, f)
+	}
+	w.Header().Set("ETag", f.Info.ETag)
+	http.ServeContent(w, r, "", f.Modified, f.File)
+	return nil
+}
+
+// readMasked sends f masked, from its beginning: an offset or an ETag would tell
+// of the content behind the mask.
+func (s *Files) readMasked(w http.ResponseWriter, r *http.Request, f *workspace.File) error {
+	w.Header().Set(redactedHeader, "true")
+	w.Header().Set("Accept-Ranges", "none")
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	if _, err := io.Copy(w, newMasked(f, s.Redact())); err != nil {
+		panic(http.ErrAbortHandler) // the client must not take it for all
+	}
+	return nil
+}
+
+// masked reads what a Masker makes of another reader.
+type masked struct {
+	from   io.Reader
+	masker Masker
+	in     []byte
+	out    []byte // what out[at:] holds is to be read
+	at     int
+	err    error
+}
+
+func newMasked(from io.Reader, masker Masker) *masked {
+	return &masked{from: from, masker: masker, in: make([]byte, 32<<10)}
+}
+
+func (m *masked) Read(p []byte) (int, error) {
+	for m.at == len(m.out) {
+		if m.err != nil {
+			return 0, m.err
+		}
+		m.at, m.out = 0, m.out[:0]
+		var n int
+		n, m.err = m.from.Read(m.in)
+		m.out = m.masker.Write(m.out, m.in[:n])
+		if errors.Is(m.err, io.EOF) {
+			m.out = m.masker.Flush(m.out)
+		}
+	}
+	n := copy(p, m.out[m.at:])
+	m.at += n
+	return n, nil
+}
+
+// stat is GET /sessions/{sid}/file/stat?path=.
+func (s *Files) stat(w http.ResponseWriter, r *http.Request, _ *jws.Grant) error {
+	info, err := s.FS.Stat(r.URL.Query().Get("path"))
+	if err == nil {
+		writeJSON(w, http.StatusOK, info)
+	}
+	return err
+}
+
+// list is GET /sessions/{sid}/files?path=&recursive=, a protocol.FileList.
+func (s *Files) list(w http.ResponseWriter, r *http.Request, _ *jws.Grant) error {
+	recursive, err := flag(r, "recursive")
+	if err != nil {
+		return err
+	}
+	var body bytes.Buffer
+	body.WriteString(`{"files":[`)
+	empty := body.Len()
+	err = s.FS.List(r.Context(), folderPath(r), recursive, func(info protocol.FileInfo) error {
+		if body.Len() > empty {
+			body.WriteByte(',')
+		}
+		text, err := json.Marshal(info)
+		if err != nil {
+			return err
+		}
+		body.Write(text)
+		if body.Len() > maxListBytes {
+			return protocol.Errorf(protocol.KindTooLarge, "the list is over %d bytes", maxListBytes)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	body.WriteString("]}\n")
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Length", strconv.Itoa(body.Len()))
+	w.Write(body.Bytes())
+	return nil
+}
+
+// archive is GET /sessions/{sid}/files/archive?path=&format=: the folder, packed
+// as it is read. A failure on the way cuts the answer off.
+func (s *Files) archive(w http.ResponseWriter, r *http.Request, grant *jws.Grant) error {
+	format := workspace.Format(r.URL.Query().Get("format"))
+	if format == "" {
+		format = workspace.TarGz
+	}
+	if !format.Known() {
+		return protocol.Errorf(protocol.KindInvalid, "format is neither tar.gz nor zip")
+	}
+	redact, err := flag(r, "redact")
+	if err != nil {
+		return err
+	}
+	info, err := s.FS.Archivable(folderPath(r))
+	if err != nil {
+		return err
+	}
+	name, kind := info.Name, "application/gzip"
+	if info.Path == "/" {
+		name = "workspace"
+	}
+	if format == workspace.Zip {
+		kind = "application/zip"
+	}
+	asDownload(w, kind, name+"."+string(format))
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	err = s.FS.Archive(r.Context(), folderPath(r), format, s.archiveFilter(r, grant, redact), w)
+	if err != nil {
+		if s.Log != nil {
+			s.Log.Debug("a download was cut off", "err", err)
+		}
+		panic(http.ErrAbortHandler)
+	}
+	return nil
+}
+
+// archiveFilter masks as read does. What stands before the content is its size,
+// so a masked file is read twice.
+func (s *Files) archiveFilter(r *http.Request, grant *jws.Grant, redact bool) workspace.Filter {
+	if s.Redact == nil {
+		return nil
+	}
+	return func(f *workspace.File) (io.Reader, int64, error) {
+		if !redact && !s.secret(grant, r, f.Name, f.Info.Name) {
+			return nil, 0, nil
+		}
+		size, err := io.Copy(io.Discard, newMasked(f, s.Redact()))
+		if err == nil {
+			_, err = f.Seek(0, io.SeekStart)
+		}
+		return newMasked(f, s.Redact()), size, err
+	}
+}
