@@ -1,0 +1,243 @@
+// Package broker puts API keys into the requests of programs in the sandbox,
+// so that these never hold a key: they speak plain HTTP to a loopback port,
+// and the broker speaks TLS to the provider.
+//
+// Every terminal has a capability of its own, which is part of its URLs and
+// reaches the secrets of its session alone. A secret that belongs to no known
+// provider goes only to hosts that somebody has approved for it.
+//
+// Answers are streamed as they come. A request ends when nothing was sent in
+// either direction for the idle timeout; there is no other limit to its time.
+// Redirects are never followed: one that stays on its host, port and scheme is
+// handed back pointing at the broker, any other is refused.
+package broker
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/hostname"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/outbound"
+)
+
+const (
+	// DefaultIdleTimeout is how long a request may go without a byte in either
+	// direction: models may think for minutes before they answer.
+	DefaultIdleTimeout = 15 * time.Minute
+	// MaxRequests bounds the requests of one terminal that are under way.
+	MaxRequests = 64
+	// maxConns bounds the connections of clients.
+	maxConns = 1024
+
+	headTimeout       = 10 * time.Second
+	maxHeadBytes      = 64 << 10
+	maxAnswerHead     = 256 << 10
+	bufferBytes       = 32 << 10
+	upstreamIdleConns = 16
+)
+
+// A Masker masks the secrets in one stream of bytes. *redact.Stream is one.
+type Masker interface {
+	Write(dst, p []byte) []byte // appends what may go out now
+	Flush(dst []byte) []byte    // appends what was held
+}
+
+// Options say how a Server works.
+type Options struct {
+	Listener net.Listener     // TCP on loopback; the Server closes it
+	Dialer   *outbound.Dialer // nil: one without exceptions
+	RootCAs  *x509.CertPool   // that answer for upstreams; nil: the system's
+	// PeerUID returns the user at the other end of a connection; peer.UID does.
+	// nil: terminals share a user, and the capability alone is looked at.
+	PeerUID func(local, remote netip.AddrPort) (int, error)
+	// Masker returns the masker of one answer; nil: nothing is masked.
+	Masker func() Masker
+	// Ask asks somebody whether a secret of a session may go to a domain, which
+	// is "host" or, at another port than 443, "host:port". It is called for
+	// every request that is refused for that, and must not block.
+	Ask func(session protocol.SessionID, pty protocol.PTYID, secret, domain string)
+	// Audit is told of each request of a known terminal when it is over. It
+	// must not block.
+	Audit func(Record)
+	// Insecure allows http for custom targets whose address the operator has
+	// given, on loopback.
+	Insecure    bool
+	IdleTimeout time.Duration // 0: DefaultIdleTimeout
+}
+
+// A Record is what is kept of a request: never its path, query or key.
+type Record struct {
+	At            time.Time // when it came
+	Duration      time.Duration
+	Session       protocol.SessionID
+	PTY           protocol.PTYID
+	Provider      string // or "custom"
+	Secret        string // the variable's name, "" where it got not that far
+	Host          string // host, or host:port; "" where it got not that far
+	Method        string
+	Status        int    // of the answer; 0: there was none
+	Error         string // why the broker refused or ended it, "" if it didn't
+	RequestBytes  int64  // of bodies
+	ResponseBytes int64
+}
+
+// A Snapshot counts what a Server has done.
+type Snapshot struct {
+	Active        int               // requests under way
+	Requests      uint64            // of known terminals, since the start
+	Refused       map[string]uint64 // requests, by reason; and conns_refused
+	RequestBytes  uint64
+	ResponseBytes uint64
+}
+
+// Server is the broker of one sandbox. It is safe for concurrent use.
+type Server struct {
+	// Static after construction.
+	opts      Options
+	port      int
+	hosts     map[string]bool // that a Host header may name
+	server    *http.Server
+	transport *http.Transport
+	conns     atomic.Int64
+
+	*registry
+	*counters
+}
+
+// NewServer returns a server on opts.Listener; [Server.Serve] starts it.
+func NewServer(opts Options) (*Server, error) {
+	addr, ok := opts.Listener.Addr().(*net.TCPAddr)
+	if !ok || !addr.IP.IsLoopback() {
+		return nil, errors.New("broker: the listener must be on loopback")
+	}
+	if opts.Dialer == nil {
+		opts.Dialer = &outbound.Dialer{}
+	}
+	if opts.IdleTimeout <= 0 {
+		opts.IdleTimeout = DefaultIdleTimeout
+	}
+	s := &Server{
+		opts: opts, port: addr.Port, hosts: make(map[string]bool),
+		registry: newRegistry("http://" + addr.String()), counters: newCounters(),
+	}
+	for _, name := range []string{"127.0.0.1", "localhost", "::1", addr.IP.String()} {
+		s.hosts[net.JoinHostPort(name, strconv.Itoa(addr.Port))] = true
+	}
+	s.server = &http.Server{
+		Handler: s, ReadHeaderTimeout: headTimeout, MaxHeaderBytes: maxHeadBytes,
+		ConnContext: withHead, ErrorLog: log.New(discard{}, "", 0), // it would quote what clients send
+		DisableGeneralOptionsHandler: true,
+	}
+	// One request per connection: nothing can be smuggled behind it.
+	s.server.SetKeepAlivesEnabled(false)
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	s.transport = &http.Transport{
+		DialContext:     s.dial, // and never through a proxy
+		TLSClientConfig: &tls.Config{RootCAs: opts.RootCAs, MinVersion: tls.VersionTLS12},
+		Protocols:       protocols, TLSHandshakeTimeout: outbound.DefaultTimeout,
+		MaxIdleConnsPerHost: upstreamIdleConns, IdleConnTimeout: 90 * time.Second,
+		DisableCompression: true, MaxResponseHeaderBytes: maxAnswerHead,
+		ReadBufferSize: bufferBytes, WriteBufferSize: bufferBytes,
+	}
+	return s, nil
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// Port returns the port of the listener.
+func (s *Server) Port() int { return s.port }
+
+// Serve answers requests until [Server.Close]. It returns nil then, otherwise
+// why the listener failed.
+func (s *Server) Serve() error {
+	err := s.server.Serve(boundedListener{s.opts.Listener, s})
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// Close ends the listener and all requests, and forgets all secrets.
+func (s *Server) Close() error {
+	s.registry.close()
+	err := s.server.Close()
+	if listenErr := s.opts.Listener.Close(); err == nil && !errors.Is(listenErr, net.ErrClosed) {
+		err = listenErr // Serve was never called
+	}
+	s.transport.CloseIdleConnections()
+	return err
+}
+
+func (s *Server) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	h, err := hostname.Parse(address, 0)
+	if err != nil {
+		return nil, protocol.Fault(protocol.KindInvalid, err)
+	}
+	return s.opts.Dialer.DialHost(ctx, h, h.Port)
+}
+
+// A boundedListener closes connections beyond maxConns as they come.
+type boundedListener struct {
+	net.Listener
+	server *Server
+}
+
+func (l boundedListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if l.server.conns.Add(1) <= maxConns {
+			return &headConn{Conn: conn, closed: sync.OnceFunc(func() { l.server.conns.Add(-1) })}, nil
+		}
+		l.server.conns.Add(-1)
+		l.server.countRefused("conns_refused")
+		conn.Close()
+	}
+}
+
+// counters count requests.
+type counters struct {
+	active, requests, in, out atomic.Int64
+
+	mu sync.Mutex
+	// Guarded by mu.
+	refused map[string]uint64
+}
+
+func newCounters() *counters { return &counters{refused: make(map[string]uint64)} }
+
+func (c *counters) countRefused(why reason) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused[string(why)]++
+}
+
+// Snapshot returns what has been counted.
+func (c *counters) Snapshot() Snapshot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	refused := make(map[string]uint64, len(c.refused))
+	for why, n := range c.refused {
+		refused[why] = n
+	}
+	return Snapshot{
+		Active: int(c.active.Load()), Requests: uint64(c.requests.Load()), Refused: refused,
+		RequestBytes: uint64(c.in.Load()), ResponseBytes: uint64(c.out.Load()),
+	}
+}
