@@ -1,0 +1,93 @@
+package redact
+
+import (
+	"encoding/binary"
+	"slices"
+	"sort"
+)
+
+// mask takes note of a secret in [from, to). Secrets that overlap count as one.
+func (m *matcher) mask(from, to int) {
+	if from >= m.countedTo {
+		m.matches++
+	}
+	m.countedTo = max(m.countedTo, to)
+	m.hide(from, to)
+}
+
+// hide takes note that [from, to) is to be masked.
+func (m *matcher) hide(from, to int) {
+	i := len(m.masks)
+	for i > 0 && m.masks[i-1].From > to {
+		i--
+	}
+	j := i
+	for i > 0 && m.masks[i-1].To >= from {
+		i--
+		from, to = min(from, m.masks[i].From), max(to, m.masks[i].To)
+	}
+	m.masks = slices.Replace(m.masks, i, j, Span{from, to})
+}
+
+// holds reports whether anything of what is followed is not out.
+func (m *matcher) holds() bool { return m.to > m.outTo }
+
+// hold returns from where on bytes are held; ok is false if none are.
+func (m *matcher) hold() (at int, ok bool) {
+	switch {
+	case m.depth == 0:
+		return 0, false
+	case m.holds():
+	case m.stray.n > 0 && m.stray.held:
+		return max(m.stray.at, m.outTo), true
+	default:
+		return 0, false
+	}
+	at = max(m.where[m.head], m.outTo)
+	i := sort.Search(len(m.segments), func(i int) bool { return m.segments[i].To > at })
+	if i < len(m.segments) {
+		at = max(at, m.segments[i].From)
+	}
+	return at, true
+}
+
+// released notes that everything before at is out.
+func (m *matcher) released(at int) {
+	m.outTo = max(m.outTo, at)
+	n := 0
+	for n < len(m.segments) && m.segments[n].To <= at {
+		n++
+	}
+	m.segments = slices.Delete(m.segments, 0, n)
+	n = 0
+	for n < len(m.masks) && m.masks[n].To <= at {
+		n++
+	}
+	m.masks = slices.Delete(m.masks, 0, n)
+}
+
+// cover masks what is held and all before to.
+func (m *matcher) cover(to int) {
+	if at, ok := m.hold(); ok {
+		m.hide(at, to)
+		m.outTo = max(m.outTo, to)
+	}
+}
+
+// end ends the text: what is followed is no secret.
+func (m *matcher) end(x *index) {
+	m.settle(x)
+	if m.depth > 0 {
+		t, where := m.run[m.head:], m.where[m.head:]
+		for k := 1; k+HoldFrom <= len(t); k++ {
+			if !x.may(binary.BigEndian.Uint32(t[k:])) {
+				continue
+			}
+			if _, _, whole := x.find(t[k:]); whole > 0 {
+				m.mask(where[k], where[k+whole-1]+1)
+			}
+		}
+		m.drop()
+	}
+	m.window, m.returned = 0, false
+}
