@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -33,6 +34,13 @@ type Config struct {
 
 	AdminListen string
 
+	// PreviewListen is where previews are served, by the same rules as Listen
+	// and with the same certificate; empty: there are none. Each has a name of
+	// its own below the host of PreviewOrigin, which must not be below a public
+	// origin's: pages of previews could set cookies for that.
+	PreviewListen string
+	PreviewOrigin string // default, of a loopback listener: preview.localhost
+
 	ControlPlaneURL     string // REST, for the relay itself and forwarded routes
 	ControlPlaneConnect string // "host:port" of the TLS listener, target of connect streams
 	Credential          string // the relay's secret at the control plane
@@ -51,6 +59,7 @@ type Addresses struct {
 	URL      string           `json:"url"`
 	Tunnel   string           `json:"tunnel"`
 	AdminURL string           `json:"admin_url"`
+	Preview  string           `json:"preview_url,omitempty"` // of the listener; the previews' own names are below its origin
 	RelayID  protocol.RelayID `json:"relay_id"`
 	Revision string           `json:"revision"`
 }
@@ -87,7 +96,57 @@ func (c *Config) check() error {
 	if c.Cert == "" && !c.BehindProxy && !loopback(c.Listen) {
 		return fmt.Errorf("--listen %s is not loopback: give --cert and --key, or --behind-proxy", c.Listen)
 	}
+	return c.checkPreviews()
+}
+
+func (c *Config) checkPreviews() error {
+	switch {
+	case c.PreviewListen == "" && c.PreviewOrigin == "":
+		return nil
+	case c.PreviewListen == "":
+		return fmt.Errorf("--preview-origin needs --preview-listen")
+	case !loopback(c.PreviewListen) && c.Cert == "" && !c.BehindProxy:
+		return fmt.Errorf("--preview-listen %s is not loopback: give --cert and --key, or --behind-proxy", c.PreviewListen)
+	case !loopback(c.PreviewListen) && c.PreviewOrigin == "":
+		return fmt.Errorf("--preview-listen %s is not loopback: give --preview-origin", c.PreviewListen)
+	case c.PreviewOrigin == "":
+		return nil
+	}
+	u, err := url.Parse(c.PreviewOrigin)
+	if err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https") || c.PreviewOrigin != u.Scheme+"://"+u.Host {
+		return fmt.Errorf("--preview-origin must be http(s)://host[:port]")
+	}
+	if _, err := netip.ParseAddr(u.Hostname()); err == nil {
+		return fmt.Errorf("--preview-origin %s is an address, which has no names below it", c.PreviewOrigin)
+	}
+	for _, origin := range c.PublicOrigins {
+		public, err := url.Parse(origin)
+		if err != nil {
+			continue // refused elsewhere
+		}
+		host, preview := strings.ToLower(public.Hostname()), strings.ToLower(u.Hostname())
+		if preview == host || host != "localhost" && strings.HasSuffix(preview, "."+host) {
+			return fmt.Errorf("--preview-origin %s is, or is below, the public origin %s", c.PreviewOrigin, origin)
+		}
+		if strings.HasSuffix(host, "."+preview) {
+			return fmt.Errorf("the public origin %s is below --preview-origin %s", origin, c.PreviewOrigin)
+		}
+	}
 	return nil
+}
+
+// previewOrigin returns the origin below whose host previews are, empty if there
+// are none.
+func (c *Config) previewOrigin(listening net.Addr) string {
+	if c.PreviewOrigin != "" || listening == nil {
+		return c.PreviewOrigin
+	}
+	scheme := "http"
+	if c.Cert != "" {
+		scheme = "https"
+	}
+	_, port, _ := net.SplitHostPort(listening.String())
+	return scheme + "://preview.localhost:" + port
 }
 
 // origins returns the public origins, by default those of a loopback listener.

@@ -45,6 +45,19 @@ func TestCheck(t *testing.T) {
 		"TLS beyond loopback":     {func(c *Config) { c.Listen, c.Cert, c.Key = ":443", "x", "y" }, ""},
 		"plain on ::1":            {func(c *Config) { c.Listen = "[::1]:80" }, ""},
 		"plain on localhost":      {func(c *Config) { c.Listen = "localhost:80" }, ""},
+
+		"previews":                      {func(c *Config) { c.PreviewListen = "127.0.0.1:0" }, ""},
+		"previews beyond loopback":      {func(c *Config) { c.PreviewListen, c.PreviewOrigin = ":81", "https://p.example" }, "not loopback"},
+		"previews behind a proxy":       {func(c *Config) { c.PreviewListen, c.PreviewOrigin, c.BehindProxy = ":81", "https://p.example", true }, ""},
+		"previews with TLS, no origin":  {func(c *Config) { c.PreviewListen, c.Cert, c.Key = ":81", "x", "y" }, "--preview-origin"},
+		"an origin without a listener":  {func(c *Config) { c.PreviewOrigin = "https://p.example" }, "--preview-listen"},
+		"previews at an address":        {func(c *Config) { c.PreviewListen, c.PreviewOrigin = "127.0.0.1:0", "http://127.0.0.1:81" }, "an address"},
+		"previews at no origin":         {func(c *Config) { c.PreviewListen, c.PreviewOrigin = "127.0.0.1:0", "p.example" }, "--preview-origin"},
+		"previews at the public origin": {previewsAt("https://one.example", "https://one.example:81"), "public origin"},
+		"previews below it":             {previewsAt("https://one.example", "https://p.one.example"), "public origin"},
+		"it below previews":             {previewsAt("https://one.p.example", "https://p.example"), "public origin"},
+		"previews beside it":            {previewsAt("https://one.example", "https://p.example"), ""},
+		"previews below localhost":      {previewsAt("http://localhost:80", "http://preview.localhost:81"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := complete()
@@ -57,6 +70,12 @@ func TestCheck(t *testing.T) {
 				t.Errorf("defaults: %q, %v", cfg.RelayID, cfg.DrainTimeout)
 			}
 		})
+	}
+}
+
+func previewsAt(public, origin string) func(*Config) {
+	return func(c *Config) {
+		c.PublicOrigins, c.PreviewListen, c.PreviewOrigin = []string{public}, "127.0.0.1:0", origin
 	}
 }
 

@@ -18,7 +18,7 @@ const (
 // make another relay theirs first, so that their viewers can follow at once;
 // then the other viewers are told to come back, and requests and commands under
 // way may end.
-func (r *Relay) drain(public *http.Server) {
+func (r *Relay) drain(servers ...*http.Server) {
 	// The rest is for the words that end the tunnels.
 	left := r.cfg.DrainTimeout - min(r.cfg.DrainTimeout/5, time.Second)
 	ctx, cancel := context.WithTimeout(context.Background(), left)
@@ -33,9 +33,12 @@ func (r *Relay) drain(public *http.Server) {
 		cancel()
 	}
 	r.hubs.Drain(ctx, origin)
-	r.pages.Close() // its streams would hold the server up
-	if public.Shutdown(ctx) != nil {
-		public.Close()
+	r.pages.Close()    // its streams would hold the servers up,
+	r.passages.Drain() // and so would those of events
+	for _, server := range servers {
+		if server.Shutdown(ctx) != nil {
+			server.Close()
+		}
 	}
 	r.fleet.AwaitEmpty(ctx) // agents leave when their commands are done
 	r.dispatcher.Close()

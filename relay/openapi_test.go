@@ -174,6 +174,10 @@ func TestSchemasOfTheDocument(t *testing.T) {
 		"PTYInfo": protocol.PTYInfo{}, "PTYList": protocol.PTYList{}, "RecordingInfo": protocol.RecordingInfo{},
 		"RecordingList": protocol.RecordingList{}, "AgentStart": protocol.AgentStart{}, "AgentReport": protocol.AgentReport{},
 		"Exited": protocol.Exited{}, "OpResult": protocol.OpResult{},
+		"FileInfo": protocol.FileInfo{}, "FileList": protocol.FileList{}, "FileMkdir": protocol.FileMkdir{}, "FileMove": protocol.FileMove{},
+		"EnvList": protocol.EnvList{}, "EnvVariable": protocol.EnvVariable{}, "Approval": protocol.Approval{},
+		"ApprovalList": protocol.ApprovalList{}, "EgressRules": protocol.EgressRules{}, "EgressCategory": protocol.EgressCategory{},
+		"SandboxMetrics": protocol.SandboxMetrics{}, "SystemMetrics": protocol.SystemMetrics{}, "ProcessMetrics": protocol.ProcessMetrics{},
 	} {
 		var want, got []string
 		for field := range reflect.TypeOf(v).Fields() {

@@ -24,6 +24,8 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/fleet"
 	"github.com/fairlead/fairlead/relay/internal/hub"
 	"github.com/fairlead/fairlead/relay/internal/pagestream"
+	"github.com/fairlead/fairlead/relay/internal/passage"
+	"github.com/fairlead/fairlead/relay/internal/preview"
 	"github.com/fairlead/fairlead/relay/internal/rejects"
 	"github.com/fairlead/fairlead/relay/internal/uplink"
 	"github.com/fairlead/fairlead/tunnel"
@@ -36,6 +38,7 @@ type Relay struct {
 	log        *slog.Logger
 	public     net.Listener
 	admin      net.Listener
+	preview    net.Listener // nil: there are no previews
 	tunnels    *tunnel.Listener
 	registry   *prometheus.Registry
 	origins    *access.Origins
@@ -46,6 +49,8 @@ type Relay struct {
 	hubs       *hub.Set
 	pages      *pagestream.Pages
 	dispatcher *dispatch.Dispatcher
+	passages   *passage.Passages
+	previews   *preview.Previews
 	refused    *rejects.Rejects
 	uplink     *uplink.Uplink
 
@@ -71,6 +76,7 @@ func New(cfg Config) (*Relay, error) {
 	r.hubs = hub.NewSet(r.fleet, r.log, hub.NewMetrics(r.registry))
 	r.pages = pagestream.New(r.revoked, r.registry)
 	r.refused = rejects.New(r.registry, r.log)
+	r.passages = passage.New(r.revoked, r.registry)
 	r.dispatcher = dispatch.New(dispatch.Options{
 		Keys: r.keys, Tunnels: r.fleet, Pages: r.pages, Revoked: r.revoked, Log: r.log,
 		Refused: func(err error) { r.refused.Count(rejects.Command, err) },
@@ -84,18 +90,11 @@ func New(cfg Config) (*Relay, error) {
 	return r, nil
 }
 
-// listen opens the three listeners.
+// listen opens the listeners.
 func (r *Relay) listen() error {
 	var err error
-	if r.public, err = net.Listen("tcp", r.cfg.Listen); err != nil {
+	if r.public, err = r.listenPublic(r.cfg.Listen); err != nil {
 		return fmt.Errorf("public listener: %w", err)
-	}
-	if r.cfg.Cert != "" {
-		config, err := loadTLS(r.cfg.Cert, r.cfg.Key)
-		if err != nil {
-			return fmt.Errorf("public listener: %w", err)
-		}
-		r.public = tls.NewListener(r.public, config)
 	}
 	if r.origins, err = access.NewOrigins(r.cfg.origins(r.public.Addr())); err != nil {
 		return err
@@ -103,7 +102,42 @@ func (r *Relay) listen() error {
 	if r.admin, err = net.Listen("tcp", r.cfg.AdminListen); err != nil {
 		return fmt.Errorf("admin listener: %w", err)
 	}
+	if err := r.listenPreviews(); err != nil {
+		return fmt.Errorf("preview listener: %w", err)
+	}
 	return r.listenTunnels()
+}
+
+// listenPublic opens a listener for browsers, with TLS if there is a
+// certificate.
+func (r *Relay) listenPublic(address string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil || r.cfg.Cert == "" {
+		return listener, err
+	}
+	config, err := loadTLS(r.cfg.Cert, r.cfg.Key)
+	if err != nil {
+		listener.Close()
+		return nil, err
+	}
+	return tls.NewListener(listener, config), nil
+}
+
+// listenPreviews opens the listener of the previews, if there are any.
+func (r *Relay) listenPreviews() error {
+	options := preview.Options{
+		Framers: r.origins.List(), Keys: r.keys, Revoked: r.revoked, Tunnels: r.fleet, Passages: r.passages,
+		Rejects: r.refused, Log: r.log,
+	}
+	var err error
+	if r.cfg.PreviewListen != "" {
+		if r.preview, err = r.listenPublic(r.cfg.PreviewListen); err != nil {
+			return err
+		}
+		options.Origin = r.cfg.previewOrigin(r.preview.Addr())
+	}
+	r.previews, err = preview.New(options)
+	return err
 }
 
 // listenTunnels opens the listener that agents dial.
@@ -141,7 +175,7 @@ func (r *Relay) connected() func(tunnel.ConnectOutcome) {
 }
 
 func (r *Relay) closeListeners() {
-	for _, l := range []net.Listener{r.public, r.admin} {
+	for _, l := range []net.Listener{r.public, r.admin, r.preview} {
 		if l != nil {
 			l.Close()
 		}
@@ -157,8 +191,12 @@ func (r *Relay) Addresses() Addresses {
 	if r.cfg.Cert != "" {
 		scheme = "https://"
 	}
+	previews := ""
+	if r.preview != nil {
+		previews = scheme + r.preview.Addr().String()
+	}
 	return Addresses{
-		URL: scheme + r.public.Addr().String(), Tunnel: r.tunnels.Addr().String(),
+		Preview: previews, URL: scheme + r.public.Addr().String(), Tunnel: r.tunnels.Addr().String(),
 		AdminURL: "http://" + r.admin.Addr().String(), RelayID: r.cfg.RelayID, Revision: r.cfg.Revision,
 	}
 }
@@ -175,7 +213,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	failed := make(chan error, 3) // one for each that can
+	previewServer := r.browserServer(r.previews.Handler())
+	failed := make(chan error, 4) // one for each that can
 	var serving sync.WaitGroup    // Run waits for it at the end
 	serve := func(s *http.Server, l net.Listener) {
 		serving.Go(func() {
@@ -193,6 +232,9 @@ func (r *Relay) Run(ctx context.Context) error {
 		registering.Go(func() { r.stayRegistered(registered) })
 		serving.Go(func() { r.refresh(background) })
 		serve(publicServer, r.public)
+		if r.preview != nil {
+			serve(previewServer, r.preview)
+		}
 		r.ready.Store(true)
 		err = r.announce()
 		if err != nil {
@@ -207,7 +249,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	r.draining.Store(true)
 	unregister()
 	registering.Wait()
-	r.drain(publicServer)
+	r.drain(publicServer, previewServer)
 	stop()
 	adminServer.Close()
 	r.tunnels.Close()
@@ -224,14 +266,19 @@ func (r *Relay) publicServer() (*http.Server, error) {
 		return nil, err
 	}
 	methods.RefuseOthers()
-	server := &http.Server{
-		Handler:           r.origins.Guard(r.origins.Share(mux)),
+	return r.browserServer(r.origins.Guard(r.origins.Share(mux))), nil
+}
+
+// browserServer serves handler to browsers. A request that has begun may last;
+// who sends its header or nothing at all doesn't.
+func (r *Relay) browserServer(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           handler,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    80 << 10, // a grant in a header, and room
 		ErrorLog:          slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
 	}
-	return server, nil
 }
 
 // adminServer serves operators. It answers only to its own names, as every

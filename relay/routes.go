@@ -31,9 +31,10 @@ func (r *Relay) routes(router access.Router) error {
 		ControlPlane: controlPlane, Log: r.log,
 	}).Register(router)
 	(&sandboxapi.API{
-		Keys: r.keys, Tunnels: r.fleet, Signer: signer, Dispatcher: r.dispatcher, Rejects: r.refused,
+		Keys: r.keys, Tunnels: r.fleet, Signer: signer, Dispatcher: r.dispatcher, Passages: r.passages, Rejects: r.refused,
 		Revision: r.cfg.Revision, Log: r.log,
 	}).Register(router)
+	r.previews.Register(router)
 	openapi.Register(router)
 	router.Handle("/", console.Handler(console.Options{ConnectOrigins: r.origins.List(), Revision: r.cfg.Revision}))
 	return nil

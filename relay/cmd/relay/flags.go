@@ -30,6 +30,8 @@ func declare(c *program.Command) *flags {
 	c.String(&f.TunnelCert, "tunnel-cert", "", "PEM `file` with the certificate that agents verify")
 	c.String(&f.TunnelKey, "tunnel-key", "", "PEM `file` with that certificate's key")
 	c.String(&f.AdminListen, "admin-listen", "127.0.0.1:9090", "`address` for health, metrics and profiles")
+	c.String(&f.PreviewListen, "preview-listen", "", "`address` of the listener for previews, with the public one's certificate (default: no previews)")
+	c.String(&f.PreviewOrigin, "preview-origin", "", "`origin` below whose host each preview has a name of its own (default on loopback: preview.localhost)")
 	c.String(&f.ControlPlaneURL, "control-plane-url", "", "`URL` of the control plane's REST listener")
 	c.String(&f.ControlPlaneConnect, "control-plane-connect", "", "`host:port` of the control plane's TLS listener, where connect streams go")
 	c.Secret(&f.Credential, "credential", "the relay's credential at the control plane")

@@ -53,18 +53,49 @@ func (m *Methods) note(pattern string) {
 // RefuseOthers registers, for each path, an answer to the methods that it hasn't.
 func (m *Methods) RefuseOthers() {
 	for _, path := range m.paths {
-		methods := m.of[path]
+		methods := slices.Clone(m.of[path])
 		if slices.Contains(methods, "") {
 			continue
 		}
-		if slices.Contains(methods, http.MethodGet) {
+		if slices.Contains(methods, http.MethodGet) && !slices.Contains(methods, http.MethodHead) {
 			methods = append(methods, http.MethodHead)
 		}
 		slices.Sort(methods)
 		allow := strings.Join(methods, ", ")
-		m.router.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+		refuse := func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Allow", allow)
 			WriteError(w, protocol.Errorf(protocol.KindMethod, "method not allowed"))
-		})
+		}
+		if !m.covered(path) {
+			m.router.HandleFunc(path, refuse)
+			continue
+		}
+		for _, method := range allMethods {
+			if !slices.Contains(methods, method) {
+				m.router.HandleFunc(method+" "+path, refuse)
+			}
+		}
 	}
+}
+
+// allMethods are those that are refused one by one where that must be.
+var allMethods = []string{
+	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
+}
+
+// covered reports whether another path has a wildcard for a part that path
+// spells out: a mux doesn't decide between a method there and any method here.
+func (m *Methods) covered(path string) bool {
+	return slices.ContainsFunc(m.paths, func(other string) bool {
+		ours, theirs := strings.Split(path, "/"), strings.Split(other, "/")
+		if other == path || len(ours) != len(theirs) {
+			return false
+		}
+		for i, part := range theirs {
+			if !strings.HasPrefix(part, "{") && part != ours[i] {
+				return false
+			}
+		}
+		return true
+	})
 }

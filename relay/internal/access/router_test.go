@@ -15,6 +15,9 @@ func TestOtherMethodsAreRefused(t *testing.T) {
 	m.HandleFunc("GET /a/{id}", ok)
 	m.HandleFunc("POST /a/{id}", ok)
 	m.HandleFunc("POST /b", ok)
+	m.HandleFunc("POST /e/{id}", ok)
+	m.HandleFunc("GET /e/events", ok)
+	m.HandleFunc("HEAD /f/{id}", ok)
 	m.Handle("/c", http.HandlerFunc(ok))
 	m.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
 	m.RefuseOthers()
@@ -25,6 +28,8 @@ func TestOtherMethodsAreRefused(t *testing.T) {
 	}{
 		{"GET", "/a/1", 204, ""}, {"HEAD", "/a/1", 204, ""}, {"POST", "/a/1", 204, ""},
 		{"PUT", "/a/1", 405, "GET, HEAD, POST"}, {"GET", "/b", 405, "POST"}, {"DELETE", "/c", 204, ""},
+		{"GET", "/e/events", 204, ""}, {"POST", "/e/events", 405, "GET, HEAD"}, {"DELETE", "/e/events", 405, "GET, HEAD"},
+		{"POST", "/e/1", 204, ""}, {"GET", "/e/1", 405, "POST"}, {"HEAD", "/f/1", 204, ""}, {"GET", "/f/1", 405, "HEAD"},
 		{"GET", "/d", 404, ""}, {"GET", "/a/1/2", 404, ""},
 	} {
 		answer := httptest.NewRecorder()

@@ -152,6 +152,7 @@ func (h *Hub) admit() {
 // seen the end.
 func (h *Hub) unlinked(err error) {
 	h.link = nil
+	h.hold(false)       // the next link says if it is so
 	h.catchingUp = true // another relay may show more meanwhile
 	h.intake.detach()
 	h.noKeyframes()
@@ -199,6 +200,8 @@ func (h *Hub) answer(m protocol.Message) {
 		h.granted(m)
 	case protocol.Recording:
 		h.recorded(m.ID)
+	case protocol.Held:
+		h.hold(m.Held)
 	}
 }
 

@@ -69,6 +69,7 @@ type Hub struct {
 	ticked   time.Time // the last tick
 
 	recording  string // id of the one that runs
+	held       bool   // output waits, by the agent's word
 	catchingUp bool   // the ring doesn't hold what OPENED announced
 }
 
@@ -325,6 +326,9 @@ func (h *Hub) welcome(v *Viewer, m protocol.Attached) {
 	greeting = append(greeting, h.presence.message())
 	if h.recording != "" {
 		greeting = append(greeting, protocol.RecordingState{ID: h.recording})
+	}
+	if h.held && h.typed(v) {
+		greeting = append(greeting, protocol.OutputHeld{Held: true})
 	}
 	h.intake.admit(v) // first, so that who was greeted may type
 	v.start(greeting)

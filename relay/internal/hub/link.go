@@ -176,7 +176,7 @@ func (r *linkReader) take(message protocol.Message) error {
 		r.intake.acked(m)
 	case protocol.InputRefused:
 		r.intake.refused(m)
-	case protocol.Leased, protocol.Granted, protocol.Recording, protocol.AgentReport:
+	case protocol.Leased, protocol.Granted, protocol.Recording, protocol.AgentReport, protocol.Held:
 		r.post(answered{r.link, m})
 	default:
 		return fmt.Errorf("hub: %s on a terminal stream", message.FrameType())

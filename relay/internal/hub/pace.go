@@ -94,6 +94,7 @@ func (h *Hub) followController() {
 	if next == last {
 		return
 	}
+	h.hold(false) // whoever typed that has left the keyboard
 	h.pacers.controller = next
 	for _, v := range h.viewers {
 		if v.user == next || v.user == last {

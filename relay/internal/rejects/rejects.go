@@ -20,6 +20,7 @@ const (
 	Stream      = "stream"
 	Request     = "request" // with a grant
 	Origin      = "origin"  // of a Host or web origin that isn't ours
+	Preview     = "preview" // of what a sandbox shows
 )
 
 // logInterval is the time between two log lines for refusals of one kind.

@@ -11,9 +11,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/dispatch"
+	"github.com/fairlead/fairlead/relay/internal/passage"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
 	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
@@ -60,7 +63,8 @@ func (p *pair) relay() *relayNode {
 	})
 	(&API{
 		Keys: p.authority.Keys, Tunnels: n.tunnels, Dispatcher: n.dispatcher, Revision: "r1", Log: log,
-		Signer: &dispatch.Signer{URL: plane.URL, Client: client},
+		Passages: passage.New(p.authority.Revoked, prometheus.NewRegistry()),
+		Signer:   &dispatch.Signer{URL: plane.URL, Client: client},
 	}).Register(n.mux)
 	return n
 }

@@ -8,16 +8,14 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/access"
 	"github.com/fairlead/fairlead/relay/internal/dispatch"
+	"github.com/fairlead/fairlead/relay/internal/passage"
 	"github.com/fairlead/fairlead/relay/internal/rejects"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -36,15 +34,20 @@ type API struct {
 	Tunnels    Tunnels
 	Signer     *dispatch.Signer
 	Dispatcher *dispatch.Dispatcher
+	Passages   *passage.Passages
 	Rejects    *rejects.Rejects
 	Revision   string
 	Log        *slog.Logger
+
+	followers followers
 }
 
 // Register adds the routes.
 func (a *API) Register(mux access.Router) {
 	proxy := a.proxy()
-	mux.HandleFunc("GET /sessions/{sid}/ptys", a.read(protocol.CapView, proxy))
+	for pattern, need := range proxied {
+		mux.HandleFunc(pattern, a.pass(need, proxy))
+	}
 	mux.HandleFunc("POST /sessions/{sid}/ptys", a.createPTY)
 	mux.HandleFunc("DELETE /sessions/{sid}/ptys/{pid}", a.closePTY)
 	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/signal", a.signal)
@@ -55,40 +58,45 @@ func (a *API) Register(mux access.Router) {
 	mux.HandleFunc("GET /sessions/{sid}/ptys/{pid}/log", a.readLog)
 	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/recording", a.startRecording)
 	mux.HandleFunc("DELETE /sessions/{sid}/ptys/{pid}/recording", a.stopRecording)
-	mux.HandleFunc("GET /sessions/{sid}/recordings", a.read(protocol.CapView, proxy))
-	mux.HandleFunc("GET /sessions/{sid}/recordings/{rid}", a.read(protocol.CapView, proxy))
+	mux.HandleFunc("POST /sessions/{sid}/env", a.applyEnv)
+	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/env", a.applyEnv)
+	mux.HandleFunc("GET /sessions/{sid}/approvals/events", a.followApprovals)
+	mux.HandleFunc("POST /sessions/{sid}/approvals/{aid}", a.decide)
+	mux.HandleFunc("POST /sessions/{sid}/egress/approve", a.approveEgress)
+	mux.HandleFunc("POST /sessions/{sid}/egress/revoke", a.revokeEgress)
+}
+
+// proxied are the routes that the sandbox itself answers, with the capability
+// that each needs.
+var proxied = map[string]protocol.Capability{
+	"GET /sessions/{sid}/ptys":             protocol.CapView,
+	"GET /sessions/{sid}/recordings":       protocol.CapView,
+	"GET /sessions/{sid}/recordings/{rid}": protocol.CapView,
+	"GET /sessions/{sid}/files":            protocol.CapFilesRead,
+	"GET /sessions/{sid}/files/archive":    protocol.CapFilesRead,
+	"GET /sessions/{sid}/files/watch":      protocol.CapFilesRead,
+	"POST /sessions/{sid}/files/mkdir":     protocol.CapFilesWrite,
+	"POST /sessions/{sid}/files/move":      protocol.CapFilesWrite,
+	"GET /sessions/{sid}/file":             protocol.CapFilesRead,
+	"PUT /sessions/{sid}/file":             protocol.CapFilesWrite,
+	"DELETE /sessions/{sid}/file":          protocol.CapFilesWrite,
+	"GET /sessions/{sid}/file/stat":        protocol.CapFilesRead,
+	"POST /sessions/{sid}/upload":          protocol.CapFilesWrite,
+	"POST /sessions/{sid}/uploads":         protocol.CapFilesWrite,
+	"HEAD /sessions/{sid}/uploads/{uid}":   protocol.CapFilesWrite,
+	"PATCH /sessions/{sid}/uploads/{uid}":  protocol.CapFilesWrite,
+	"DELETE /sessions/{sid}/uploads/{uid}": protocol.CapFilesWrite,
+	"GET /sessions/{sid}/env":              protocol.CapEnv,
+	"GET /sessions/{sid}/approvals":        protocol.CapApprove,
+	"GET /sessions/{sid}/egress/pending":   protocol.CapApprove,
+	"GET /sessions/{sid}/egress/allowlist": protocol.CapApprove,
+	"GET /sessions/{sid}/metrics":          protocol.CapView,
 }
 
 // refuse answers with err and counts it.
 func (a *API) refuse(w http.ResponseWriter, err error) {
 	a.Rejects.Count(rejects.Request, err)
 	access.WriteError(w, err)
-}
-
-// A passage is what a proxied request needs to reach its sandbox.
-type passage struct {
-	session *tunnel.Session
-	grant   string
-}
-
-type passageKey struct{}
-
-// read lets requests whose grant has need pass to the sandbox.
-func (a *API) read(need protocol.Capability, next http.Handler) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		grant, token, err := a.authorize(r, need)
-		if err != nil {
-			a.refuse(w, err)
-			return
-		}
-		session, err := a.Tunnels.Session(grant.Sandbox)
-		if err != nil {
-			a.refuse(w, err)
-			return
-		}
-		ctx := context.WithValue(r.Context(), passageKey{}, passage{session, token})
-		next.ServeHTTP(w, r.WithContext(ctx))
-	}
 }
 
 // authorize returns r's grant if it allows need on the session and terminal in
@@ -108,54 +116,6 @@ func (a *API) authorize(r *http.Request, need protocol.Capability) (*jws.Grant, 
 	return grant, token, nil
 }
 
-// proxy forwards to the agent over one stream per request. The stream carries
-// the grant, so nothing of the browser's credentials goes along.
-func (a *API) proxy() http.Handler {
-	transport := &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			p := ctx.Value(passageKey{}).(passage)
-			stream, _, err := p.session.Open(ctx, protocol.LaneBulk,
-				protocol.Open{Kind: protocol.StreamHTTP, Grant: p.grant})
-			if err != nil {
-				return nil, err
-			}
-			return stream, nil
-		},
-		ResponseHeaderTimeout: changeTimeout,
-	}
-	return &httputil.ReverseProxy{
-		Transport: transport,
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(&url.URL{Scheme: "http", Host: "sandbox"})
-			r.Out.Header.Del("Cookie")
-			r.Out.Header.Del("Authorization")
-		},
-		ModifyResponse: func(r *http.Response) error {
-			r.Header.Del("Set-Cookie")
-			confine(r.Header)
-			return nil
-		},
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			a.Log.Info("sandbox not reached", "path", r.URL.Path, "err", err)
-			if e := protocol.AsError(err); e.Kind != protocol.KindInternal {
-				a.refuse(w, e)
-				return
-			}
-			a.refuse(w, protocol.Fault(protocol.KindUpstream, err))
-		},
-		ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
-	}
-}
-
-// confine keeps what a sandbox sends from acting for the relay's origin
-// (DESIGN §7).
-func confine(h http.Header) {
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Security-Policy", "sandbox")
-	h.Set("Cache-Control", "no-store")
-}
-
 // createPTY is POST /sessions/{sid}/ptys (seed 001): 201 {id}.
 func (a *API) createPTY(w http.ResponseWriter, r *http.Request) {
 	var body struct {
@@ -166,6 +126,7 @@ func (a *API) createPTY(w http.ResponseWriter, r *http.Request) {
 		Cols      int             `json:"cols"`
 		Rows      int             `json:"rows"`
 		Record    bool            `json:"record"` // from its first byte; needs the capability record
+		Egress    *bool           `json:"egress_enabled"`
 	}
 	grant, token, err := a.authorize(r, protocol.CapShell)
 	if err == nil && r.ContentLength != 0 {
@@ -183,7 +144,7 @@ func (a *API) createPTY(w http.ResponseWriter, r *http.Request) {
 		protocol.PTYCreate
 	}{protocol.OpPTYCreate, protocol.PTYCreate{
 		CreatorID: grant.Subject, Command: body.Command, Dir: body.Dir, Cols: body.Cols, Rows: body.Rows,
-		Record: body.Record,
+		Record: body.Record, Egress: body.Egress,
 	}}
 	at := target(r, grant)
 	at.PTYID = body.PTYID
@@ -219,10 +180,33 @@ func target(r *http.Request, grant *jws.Grant) protocol.CommandTarget {
 	}
 }
 
+// times bound a change.
+type times struct {
+	sign time.Duration // the control plane's answer
+	all  time.Duration // from the request to the sandbox's answer
+}
+
+var (
+	changeTimes = times{changeTimeout, changeTimeout}
+	// Whoever decides is watched by a clock that runs: better to be told soon
+	// that it can't be.
+	decideTimes = times{4 * time.Second, changeTimeout}
+)
+
+// An unsignedError says that the control plane didn't sign.
+type unsignedError struct{ err error }
+
+func (e *unsignedError) Error() string { return e.err.Error() }
+func (e *unsignedError) Unwrap() error { return e.err }
+
 // change has op signed for grant, runs it in the sandbox and returns the
 // result. The request's Idempotency-Key makes a retry the same command.
 func (a *API) change(r *http.Request, grant string, op any, target protocol.CommandTarget) (protocol.OpResult, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), changeTimeout)
+	return a.changeWith(r, grant, op, target, changeTimes)
+}
+
+func (a *API) changeWith(r *http.Request, grant string, op any, target protocol.CommandTarget, within times) (protocol.OpResult, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), within.all)
 	defer cancel()
 	key := r.Header.Get("Idempotency-Key")
 	if key == "" {
@@ -231,9 +215,11 @@ func (a *API) change(r *http.Request, grant string, op any, target protocol.Comm
 	if len(key) > protocol.MaxIDBytes {
 		return protocol.OpResult{}, protocol.Errorf(protocol.KindInvalid, "Idempotency-Key is over %d bytes", protocol.MaxIDBytes)
 	}
-	env, err := a.Signer.Sign(ctx, dispatch.SignRequest{Grant: grant, Op: op, Target: target, IdempotencyKey: key})
+	signing, cancelSigning := context.WithTimeout(ctx, within.sign)
+	env, err := a.Signer.Sign(signing, dispatch.SignRequest{Grant: grant, Op: op, Target: target, IdempotencyKey: key})
+	cancelSigning()
 	if err != nil {
-		return protocol.OpResult{}, err
+		return protocol.OpResult{}, &unsignedError{err}
 	}
 	record, err := a.Dispatcher.Submit(ctx, env)
 	a.Rejects.Count(rejects.Command, err)

@@ -16,9 +16,12 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/dispatch"
+	"github.com/fairlead/fairlead/relay/internal/passage"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
 	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
@@ -32,8 +35,10 @@ type world struct {
 	authority *relaytest.Authority
 	tunnels   *relaytest.Tunnels
 	mux       *http.ServeMux
+	api       *API
 
 	log     func(*tunnel.Incoming)                              // the sandbox's, for READ
+	follow  func(*tunnel.Incoming)                              // the sandbox's, for approvals
 	http    http.HandlerFunc                                    // the sandbox's, under the grant in X-Grant
 	execute func(c *jws.Command) protocol.Result                // the sandbox's
 	sign    func(w http.ResponseWriter, r dispatch.SignRequest) // the control plane's
@@ -67,10 +72,12 @@ func newWorld(t *testing.T) *world {
 	log := slog.New(slog.DiscardHandler)
 	dispatcher := dispatch.New(dispatch.Options{Keys: w.authority.Keys, Tunnels: w.tunnels, Log: log})
 	t.Cleanup(dispatcher.Close)
-	(&API{
+	w.api = &API{
 		Keys: w.authority.Keys, Tunnels: w.tunnels, Dispatcher: dispatcher, Revision: "r1", Log: log,
-		Signer: &dispatch.Signer{URL: controlPlane.URL, Client: client},
-	}).Register(w.mux)
+		Passages: passage.New(w.authority.Revoked, prometheus.NewRegistry()),
+		Signer:   &dispatch.Signer{URL: controlPlane.URL, Client: client},
+	}
+	w.api.Register(w.mux)
 	return w
 }
 
@@ -82,6 +89,10 @@ func (w *world) answer(in *tunnel.Incoming) {
 	}
 	if in.Open.Kind == protocol.StreamRead {
 		w.log(in)
+		return
+	}
+	if in.Open.Kind == protocol.StreamApproval {
+		w.follow(in)
 		return
 	}
 	stream, err := in.Accept(protocol.Opened{})

@@ -1,0 +1,184 @@
+// Package passage carries requests to sandboxes over their tunnels, each on a
+// stream of its own and for no longer than the grant it is made under.
+package passage
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+)
+
+const (
+	// maxPerGrant bounds what is under way under one grant, and maxPassages what
+	// is at a relay; beyond them 429.
+	maxPerGrant = 128
+	maxPassages = 8192
+	// checkEvery is the longest time between two looks at the clock of the wall,
+	// by which grants end and which may jump.
+	checkEvery = time.Second
+)
+
+// Why a passage ended before its time; the cause of its context, and the label
+// of the counter.
+var (
+	ErrExpired = protocol.Errorf(protocol.KindExpired, "the grant has expired")
+	ErrRevoked = protocol.Errorf(protocol.KindUnauthenticated, "access was revoked")
+	ErrLeaving = protocol.Errorf(protocol.KindRestarting, "the relay is going away")
+)
+
+// Passages are all that is under way to sandboxes under grants.
+type Passages struct {
+	// Static after construction.
+	revoked *jws.RevocationSet
+	cut     *prometheus.CounterVec
+
+	// Guarded by mu.
+	mu       sync.Mutex
+	open     map[*Passage]struct{}
+	ofGrant  map[protocol.GrantID]int
+	draining bool // what has no end of its own is not let in
+}
+
+// A Passage is one request under way.
+type Passage struct {
+	// Static after construction.
+	passages *Passages
+	grant    *jws.Grant
+	end      context.CancelCauseFunc
+	timer    *time.Timer
+
+	// Guarded by passages.mu.
+	endless bool // it waits for events, so no drain waits for it
+	ended   bool // it was cut
+}
+
+// New returns Passages that end with what revoked says is void, and are counted
+// with reg.
+func New(revoked *jws.RevocationSet, reg prometheus.Registerer) *Passages {
+	p := &Passages{
+		revoked: revoked, open: map[*Passage]struct{}{}, ofGrant: map[protocol.GrantID]int{},
+		cut: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_passages_cut_total",
+			Help: "Requests to sandboxes and streams of events that the relay ended, by reason.",
+		}, []string{"reason"}),
+	}
+	reg.MustRegister(p.cut, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "fairlead_passages", Help: "Requests under way to sandboxes, and streams of their events.",
+	}, p.count))
+	revoked.OnChange(p.review)
+	return p
+}
+
+func (p *Passages) count() float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return float64(len(p.open))
+}
+
+// Enter begins a passage under g, which was just verified. Its context ends with
+// ctx, with g, or with the relay; the context's cause says which. Leave must be
+// called. It fails with kind expired, unauthenticated, too_many or restarting.
+func (p *Passages) Enter(ctx context.Context, g *jws.Grant) (context.Context, *Passage, error) {
+	left := time.Until(g.Expires())
+	if left <= 0 {
+		return nil, nil, ErrExpired
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.draining:
+		return nil, nil, ErrLeaving
+	case p.revoked.Grant(g):
+		return nil, nil, ErrRevoked
+	case p.ofGrant[g.ID] >= maxPerGrant, len(p.open) >= maxPassages:
+		return nil, nil, protocol.Errorf(protocol.KindTooMany, "too many requests are under way")
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	one := &Passage{passages: p, grant: g, end: end}
+	one.timer = time.AfterFunc(time.Hour, one.check)
+	one.timer.Reset(min(left, checkEvery))
+	p.open[one] = struct{}{}
+	p.ofGrant[g.ID]++
+	return ctx, one, nil
+}
+
+// check ends a passage whose grant has expired.
+func (one *Passage) check() {
+	p := one.passages
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, open := p.open[one]; !open {
+		return
+	}
+	left := time.Until(one.grant.Expires())
+	if left <= 0 {
+		one.cut(ErrExpired, "expired")
+		return
+	}
+	one.timer.Reset(min(left, checkEvery))
+}
+
+// Leave ends the passage.
+func (one *Passage) Leave() {
+	p := one.passages
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, open := p.open[one]; !open {
+		return
+	}
+	delete(p.open, one)
+	if p.ofGrant[one.grant.ID]--; p.ofGrant[one.grant.ID] == 0 {
+		delete(p.ofGrant, one.grant.ID)
+	}
+	one.timer.Stop()
+	one.end(nil)
+}
+
+// Endless says that the passage has no end of its own, so that a drain ends it
+// rather than wait.
+func (one *Passage) Endless() {
+	p := one.passages
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one.endless = true
+	if p.draining {
+		one.cut(ErrLeaving, "closing")
+	}
+}
+
+// cut ends the passage. The caller holds passages.mu.
+func (one *Passage) cut(cause error, reason string) {
+	if !one.ended {
+		one.ended = true
+		one.passages.cut.WithLabelValues(reason).Inc()
+		one.end(cause)
+	}
+}
+
+// review ends what is under way under grants that were revoked.
+func (p *Passages) review() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for one := range p.open {
+		if p.revoked.Grant(one.grant) {
+			one.cut(ErrRevoked, "revoked")
+		}
+	}
+}
+
+// Drain ends what has no end of its own, and lets nothing in any more.
+func (p *Passages) Drain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.draining = true
+	for one := range p.open {
+		if one.endless {
+			one.cut(ErrLeaving, "closing")
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package passage
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/relaytest"
+)
+
+// A download ends when its grant does, by the relay's clock, and is cut short
+// so that half of it doesn't pass for all.
+func TestDownloadEndsWithItsGrant(t *testing.T) {
+	ended := make(chan bool, 1)
+	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+		for {
+			if _, err := rw.Write(make([]byte, 1000)); err != nil || r.Context().Err() != nil {
+				ended <- true
+				return
+			}
+			http.NewResponseController(rw).Flush()
+		}
+	}, nil)
+	w.grant, w.token = w.authority.Grant(func(g *jws.Grant) { g.ExpiresAt = time.Now().Add(1200 * time.Millisecond).Unix() })
+	began := time.Now()
+	resp := w.do(w.request("GET", "/", nil))
+	if _, err := io.Copy(io.Discard, resp.Body); err == nil || time.Since(began) > 5*time.Second {
+		t.Errorf("%v after %s", err, time.Since(began))
+	}
+	<-ended
+	if resp := w.do(w.request("GET", "/", nil)); resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("an expired grant: %d", resp.StatusCode)
+	}
+}
+
+// Events come when they are sent, and a drain doesn't wait for their end.
+func TestEvents(t *testing.T) {
+	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(rw, "data: 1\n\n")
+		http.NewResponseController(rw).Flush()
+		<-r.Context().Done()
+	}, nil)
+	resp := w.do(w.request("GET", "/", nil))
+	event := make([]byte, 9)
+	if _, err := io.ReadFull(resp.Body, event); err != nil || string(event) != "data: 1\n\n" {
+		t.Errorf("%q %v", event, err)
+	}
+	w.passages.Drain()
+	if _, err := resp.Body.Read(event); err == nil {
+		t.Error("it goes on")
+	}
+	if resp := w.do(w.request("GET", "/", nil)); resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("while draining: %d", resp.StatusCode)
+	}
+}
+
+// Who sends half a body, or takes half an answer, and then does nothing, is cut
+// off; who waits for events isn't.
+func TestStalls(t *testing.T) {
+	defer func(before time.Duration) { stallTimeout = before }(stallTimeout)
+	stallTimeout = 300 * time.Millisecond
+	ended := make(chan string, 2)
+	events := make(chan bool)
+	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/up":
+			io.Copy(io.Discard, r.Body)
+		case "/down":
+			for {
+				if _, err := rw.Write(make([]byte, 64<<10)); err != nil {
+					break
+				}
+			}
+		default:
+			rw.Header().Set("Content-Type", "text/event-stream")
+			http.NewResponseController(rw).Flush()
+			<-events
+			io.WriteString(rw, "data: late\n\n")
+			return
+		}
+		ended <- r.URL.Path
+	}, nil)
+	listening := w.do(w.request("GET", "/events", nil))
+	body, feed := io.Pipe()
+	defer feed.Close()
+	go func() { // ends with the connection
+		if resp, err := w.client.RoundTrip(w.request("PUT", "/up", body)); err == nil {
+			resp.Body.Close()
+		}
+	}()
+	io.WriteString(feed, "half")
+	w.do(w.request("GET", "/down", nil))
+	began := time.Now()
+	for range 2 {
+		select {
+		case path := <-ended:
+			if took := time.Since(began); took < stallTimeout/2 {
+				t.Errorf("%s after %s", path, took)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("a stalled request goes on")
+		}
+	}
+	close(events)
+	if got, err := io.ReadAll(listening.Body); string(got) != "data: late\n\n" || err != nil {
+		t.Errorf("%q %v", got, err)
+	}
+}
+
+// There is an end to what is under way under one grant.
+func TestTooMany(t *testing.T) {
+	a := relaytest.NewAuthority(t)
+	p := New(a.Revoked, prometheus.NewRegistry())
+	grant, _ := a.Grant(nil)
+	var open []*Passage
+	for range maxPerGrant {
+		_, one, err := p.Enter(t.Context(), grant)
+		must(t, err)
+		open = append(open, one)
+	}
+	if _, _, err := p.Enter(t.Context(), grant); protocol.KindOf(err) != protocol.KindTooMany {
+		t.Errorf("%v", err)
+	}
+	open[0].Leave()
+	open[0].Leave()
+	_, one, err := p.Enter(t.Context(), grant)
+	must(t, err)
+	for _, one := range append(open, one) {
+		one.Leave()
+	}
+	if p.count() != 0 || len(p.ofGrant) != 0 {
+		t.Errorf("%v left", p.count())
+	}
+}
+
+// A connection is used again after a proxied answer, however late.
+func TestDeadlinesDontStay(t *testing.T) {
+	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) { io.Copy(rw, r.Body) }, nil)
+	var reads, writes deadlines
+	rw := &deadlined{httptest.NewRecorder(), &reads, &writes}
+	body := newPacedBody(io.NopCloser(strings.NewReader("abc")), http.NewResponseController(rw))
+	io.ReadAll(body)
+	body.Close()
+	body.Close()
+	out := newPacedWriter(t.Context(), rw)
+	io.WriteString(out, "x")
+	out.FlushError()
+	out.release()
+	for what, list := range map[string]deadlines{"read": reads, "write": writes} {
+		if len(list) == 0 || !list[len(list)-1].IsZero() || list[0].IsZero() {
+			t.Errorf("%s deadlines %v", what, list)
+		}
+	}
+	for range 3 { // on one connection
+		resp := w.do(w.request("POST", "/", strings.NewReader("abc")))
+		if body, err := io.ReadAll(resp.Body); string(body) != "abc" || err != nil {
+			t.Errorf("%q %v", body, err)
+		}
+	}
+}
+
+type deadlines []time.Time
+
+// deadlined notes deadlines.
+type deadlined struct {
+	*httptest.ResponseRecorder
+	reads, writes *deadlines
+}
+
+func (d *deadlined) SetReadDeadline(at time.Time) error { *d.reads = append(*d.reads, at); return nil }
+func (d *deadlined) SetWriteDeadline(at time.Time) error {
+	*d.writes = append(*d.writes, at)
+	return nil
+}

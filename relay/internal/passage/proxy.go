@@ -1,0 +1,211 @@
+package passage
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"mime"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/tunnel"
+)
+
+// openTimeout bounds the wait for the sandbox's answer to OPEN.
+const openTimeout = 10 * time.Second
+
+// Options say how a Proxy treats what passes.
+type Options struct {
+	Passages *Passages
+	// Rewrite shapes the request for the sandbox. What of the relay's own
+	// and of other proxies would go along is gone by then.
+	Rewrite func(*httputil.ProxyRequest)
+	// Response shapes the header of the sandbox's answer, upgrades included.
+	Response func(*http.Response)
+	Upgrades bool // WebSockets pass
+	// AnswerTimeout bounds the wait for an answer to a request that the sandbox
+	// has whole; 0: no longer than the grant.
+	AnswerTimeout time.Duration
+	Refuse        func(http.ResponseWriter, *http.Request, error)
+	Log           *slog.Logger
+}
+
+// A Proxy forwards requests to sandboxes. It buffers nothing: who reads or
+// writes slowly holds back the other side.
+type Proxy struct {
+	opts    Options
+	reverse *httputil.ReverseProxy
+}
+
+// A call is what a request needs to reach its sandbox.
+type call struct {
+	session *tunnel.Session
+	token   string // the grant as it was presented
+	passage *Passage
+}
+
+type callKey struct{}
+
+// NewProxy returns a Proxy.
+func NewProxy(opts Options) *Proxy {
+	p := &Proxy{opts: opts}
+	p.reverse = &httputil.ReverseProxy{
+		Transport: &http.Transport{
+			DisableKeepAlives: true, DisableCompression: true,
+			DialContext: dial, ResponseHeaderTimeout: opts.AnswerTimeout,
+			// A sandbox that doesn't say "continue" has no objection, either.
+			ExpectContinueTimeout:  5 * time.Second,
+			MaxResponseHeaderBytes: 256 << 10,
+		},
+		Rewrite:        p.rewrite,
+		ModifyResponse: p.modify,
+		ErrorHandler:   p.fail,
+		FlushInterval:  -1, // what the sandbox sends now is meant now
+		ErrorLog:       slog.NewLogLogger(opts.Log.Handler(), slog.LevelDebug),
+	}
+	return p
+}
+
+// Serve forwards r over session under grant, which was just verified and whose
+// compact form is token. A stream ends with its grant.
+func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, session *tunnel.Session, grant *jws.Grant, token string) {
+	ctx, passage, err := p.opts.Passages.Enter(r.Context(), grant)
+	if err != nil {
+		p.opts.Refuse(w, r, err)
+		return
+	}
+	defer passage.Leave()
+	out := newPacedWriter(ctx, w)
+	defer out.release()
+	defer context.AfterFunc(ctx, out.abort)()
+	out.control.EnableFullDuplex() // fails where it needs no enabling
+	r = r.WithContext(context.WithValue(ctx, callKey{}, call{session, token, passage}))
+	if r.Body != nil && r.Body != http.NoBody {
+		body := newPacedBody(r.Body, out.control)
+		defer body.Close()
+		r.Body = body
+	}
+	p.reverse.ServeHTTP(out, r)
+	out.FlushError() // while there is a deadline
+}
+
+// dial opens the stream for one request.
+func dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	c := ctx.Value(callKey{}).(call)
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	stream, _, err := c.session.Open(ctx, protocol.LaneBulk, protocol.Open{Kind: protocol.StreamHTTP, Grant: c.token})
+	if err != nil {
+		return nil, err
+	}
+	return stream, nil
+}
+
+// own are the headers that speak of the relay, its credentials, or proxies.
+var own = []string{"Fairlead-", "Proxy-", "X-Forwarded-", "Cf-", "X-Real-"}
+
+// isOwn reports whether a header speaks of the relay or proxies.
+func isOwn(name string) bool {
+	for _, prefix := range own {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return name == "Forwarded" || name == "Via" || name == "True-Client-Ip"
+}
+
+func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
+	r.SetURL(&url.URL{Scheme: "http", Host: "sandbox"})
+	r.Out.Trailer = r.In.Trailer // which is filled while the body is read
+	for name := range r.Out.Header {
+		if isOwn(name) {
+			r.Out.Header.Del(name)
+		}
+	}
+	if !p.opts.Upgrades {
+		r.Out.Header.Del("Upgrade")
+		r.Out.Header.Del("Connection")
+	}
+	if _, sent := r.Out.Header["User-Agent"]; !sent {
+		r.Out.Header.Set("User-Agent", "") // none, rather than the transport's
+	}
+	p.opts.Rewrite(r)
+}
+
+func (p *Proxy) modify(resp *http.Response) error {
+	if resp.StatusCode == http.StatusSwitchingProtocols && !p.opts.Upgrades {
+		return errors.New("passage: an upgrade that nobody asked for")
+	}
+	for name := range resp.Header {
+		if isOwn(name) && !strings.HasPrefix(name, "Fairlead-") {
+			resp.Header.Del(name)
+		}
+	}
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if media == "text/event-stream" || resp.StatusCode == http.StatusSwitchingProtocols {
+		resp.Request.Context().Value(callKey{}).(call).passage.Endless()
+	}
+	p.opts.Response(resp)
+	return nil
+}
+
+// fail answers a request that didn't reach its sandbox, or whose answer isn't
+// one.
+func (p *Proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if cause := context.Cause(r.Context()); cause != nil && protocol.AsError(cause).Kind != protocol.KindInternal {
+		err = cause // why it was ended, rather than how that showed
+	}
+	if r.Context().Err() == nil { // or whoever asked is gone
+		p.opts.Log.Info("sandbox not reached", "path", r.URL.Path, "err", err)
+	}
+	var tooLarge *http.MaxBytesError
+	switch e := protocol.AsError(err); {
+	case errors.As(err, &tooLarge):
+		err = protocol.Errorf(protocol.KindTooLarge, "the body is over %d bytes", tooLarge.Limit)
+	case e.Kind != protocol.KindInternal:
+		err = e
+	default:
+		err = protocol.Fault(protocol.KindUpstream, err)
+	}
+	p.opts.Refuse(w, r, err)
+}
+
+// A trailerFilter drops the trailers of an answer for which pass is false, once
+// they are known.
+type trailerFilter struct {
+	io.ReadCloser
+	resp *http.Response
+	pass func(name string) bool
+}
+
+func (f *trailerFilter) Read(b []byte) (int, error) {
+	n, err := f.ReadCloser.Read(b)
+	if err == io.EOF {
+		filter(f.resp.Trailer, f.pass)
+	}
+	return n, err
+}
+
+// FilterTrailers has only those trailers of resp pass for which pass is true.
+func FilterTrailers(resp *http.Response, pass func(name string) bool) {
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return // its body is the connection
+	}
+	filter(resp.Trailer, pass)
+	resp.Body = &trailerFilter{resp.Body, resp, pass}
+}
+
+func filter(h http.Header, pass func(string) bool) {
+	for name := range h {
+		if !pass(name) {
+			delete(h, name)
+		}
+	}
+}

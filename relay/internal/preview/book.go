@@ -1,0 +1,180 @@
+package preview
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+)
+
+const (
+	// maxPreviews bounds the previews of a relay, maxPerGrant those under one
+	// grant and maxPerUser those of one user. Beyond them 429, unless some have
+	// expired.
+	maxPreviews = 4096
+	maxPerGrant = 16
+	maxPerUser  = 64
+	// maxCookies bounds the browsers that one preview is open in; the oldest has
+	// to open it again.
+	maxCookies = 16
+	// maxTickets bounds the unused tickets of one preview; the oldest goes.
+	maxTickets = 8
+)
+
+// idBytes is the length of a preview's id: base32 of 130 random bits.
+const idBytes = 26
+
+// A place is what a preview shows, and to whom.
+type place struct {
+	sandbox protocol.SandboxID
+	session protocol.SessionID
+	port    int
+	user    protocol.UserID
+}
+
+// A key is what is kept of a secret.
+type key [sha256.Size]byte
+
+func keyOf(secret string) key { return sha256.Sum256([]byte(secret)) }
+
+// A preview is one host.
+type preview struct {
+	place
+	grant   *jws.Grant
+	token   string // the grant as it was presented
+	tickets []ticket
+	cookies []key // oldest first
+}
+
+// A ticket opens a preview once.
+type ticket struct {
+	key   key
+	ends  time.Time
+	start string
+}
+
+// A book holds previews by their ids.
+type book struct {
+	now func() time.Time
+
+	mu   *sync.Mutex
+	byID map[string]*preview // guarded by mu
+}
+
+func newBook(now func() time.Time) book {
+	return book{now: now, mu: new(sync.Mutex), byID: map[string]*preview{}}
+}
+
+// issue makes a preview, or has the one of that id go on under grant, and
+// returns a ticket to it. An id that isn't a preview of this place is of kind
+// not_found.
+func (b *book) issue(id string, at place, grant *jws.Grant, token, start string) (string, string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	p := b.byID[id]
+	switch {
+	case id == "":
+		if err := b.room(at.user, grant.ID, now); err != nil {
+			return "", "", err
+		}
+		id, p = strings.ToLower(rand.Text()), &preview{place: at}
+		b.byID[id] = p
+	case p == nil || p.place != at:
+		return "", "", protocol.Errorf(protocol.KindNotFound, "there is no such preview of this port")
+	}
+	if p.grant == nil || !grant.Expires().Before(p.grant.Expires()) { // of two answers that cross the later counts
+		p.grant, p.token = grant, token
+	}
+	secret := rand.Text()
+	if len(p.tickets) == maxTickets {
+		p.tickets = p.tickets[1:]
+	}
+	ends := now.Add(protocol.TicketTTL)
+	if grant.Expires().Before(ends) {
+		ends = grant.Expires()
+	}
+	p.tickets = append(p.tickets, ticket{keyOf(secret), ends, start})
+	return id, secret, nil
+}
+
+// room makes room for another preview, or fails with kind too_many. The caller
+// holds mu. It looks at all, but only when one is opened.
+func (b *book) room(user protocol.UserID, grant protocol.GrantID, now time.Time) error {
+	ofGrant, ofUser := 0, 0
+	for id, p := range b.byID {
+		over := !now.Before(p.grant.Expires())
+		if over && (len(b.byID) >= maxPreviews || p.user == user && now.Sub(p.grant.Expires()) > protocol.MaxGrantTTL) {
+			delete(b.byID, id)
+			continue
+		}
+		if p.user == user && !over {
+			ofUser++
+		}
+		if p.grant.ID == grant {
+			ofGrant++
+		}
+	}
+	if len(b.byID) >= maxPreviews || ofGrant >= maxPerGrant || ofUser >= maxPerUser {
+		return protocol.Errorf(protocol.KindTooMany, "too many previews are open")
+	}
+	return nil
+}
+
+// known reports whether there is a preview of that id.
+func (b *book) known(id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.byID[id] != nil
+}
+
+// redeem spends a ticket and returns what a browser's cookie is to hold, and
+// where it begins.
+func (b *book) redeem(id, secret string) (cookie, start string, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.byID[id]
+	if p == nil {
+		return "", "", false
+	}
+	want := keyOf(secret)
+	for i, t := range p.tickets {
+		if t.key != want {
+			continue
+		}
+		p.tickets = append(p.tickets[:i:i], p.tickets[i+1:]...)
+		if !b.now().Before(t.ends) {
+			return "", "", false
+		}
+		cookie = rand.Text()
+		if len(p.cookies) == maxCookies {
+			p.cookies = p.cookies[1:]
+		}
+		p.cookies = append(p.cookies, keyOf(cookie))
+		return cookie, t.start, true
+	}
+	return "", "", false
+}
+
+// enter returns what one of the cookies opens, and the grant that it is under
+// now.
+func (b *book) enter(id string, cookies []string) (at place, grant *jws.Grant, token string, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.byID[id]
+	if p == nil {
+		return place{}, nil, "", false
+	}
+	for _, cookie := range cookies {
+		for _, known := range p.cookies {
+			if known == keyOf(cookie) {
+				return p.place, p.grant, p.token, true
+			}
+		}
+	}
+	return place{}, nil, "", false
+}

@@ -1,0 +1,165 @@
+// Package preview shows what listens in a sandbox to whoever may see it, each
+// preview on a host of its own, so that its pages share nothing with the console.
+package preview
+
+import (
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/access"
+	"github.com/fairlead/fairlead/relay/internal/passage"
+	"github.com/fairlead/fairlead/relay/internal/rejects"
+	"github.com/fairlead/fairlead/tunnel"
+)
+
+const (
+	// openPath is where a ticket becomes a cookie. No application is asked for it.
+	openPath = "/.fairlead/open"
+	// maxPath bounds the path that a preview begins at, in bytes.
+	maxPath = 2048
+)
+
+// Tunnels finds the tunnel of a connected sandbox. Package fleet implements it.
+type Tunnels interface {
+	Session(id protocol.SandboxID) (*tunnel.Session, error)
+}
+
+// Options are what Previews work with.
+type Options struct {
+	// Origin is scheme://host[:port], under whose host each preview has a name
+	// of its own. Empty: there are no previews.
+	Origin  string
+	Framers []string // origins whose pages may show a preview in a frame
+	Keys    *jws.Keys
+	Revoked *jws.RevocationSet
+	Tunnels Tunnels
+
+	Passages *passage.Passages
+	Rejects  *rejects.Rejects
+	Log      *slog.Logger
+	Now      func() time.Time // default time.Now
+}
+
+// Previews are those that were opened at this relay.
+type Previews struct {
+	// Static after construction.
+	opts   Options
+	scheme string
+	suffix string // "." and host[:port], lower case
+	cookie string // its name
+	csp    string
+	proxy  *passage.Proxy
+
+	book book
+}
+
+// New returns Previews. It fails when Origin isn't one.
+func New(opts Options) (*Previews, error) {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	p := &Previews{opts: opts, book: newBook(opts.Now)}
+	if opts.Origin == "" {
+		return p, nil
+	}
+	u, err := url.Parse(opts.Origin)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || opts.Origin != u.Scheme+"://"+u.Host {
+		return nil, protocol.Errorf(protocol.KindInvalid, "preview origin %q must be scheme://host[:port]", opts.Origin)
+	}
+	p.scheme, p.suffix, p.cookie = u.Scheme, "."+strings.ToLower(u.Host), cookieName
+	if u.Scheme == "https" {
+		p.cookie = "__Host-" + cookieName // a browser lets nobody else set such a one
+	}
+	p.csp = strings.Join(append([]string{"frame-ancestors 'self'"}, opts.Framers...), " ")
+	p.proxy = p.newProxy()
+	return p, nil
+}
+
+// Register adds POST /sessions/{sid}/previews, which is served at the public
+// origin.
+func (p *Previews) Register(mux access.Router) {
+	mux.HandleFunc("POST /sessions/{sid}/previews", p.create)
+}
+
+// A request is the body of POST …/previews.
+type request struct {
+	Port int    `json:"port"`
+	Path string `json:"path"` // where it begins; default "/"
+	ID   string `json:"id"`   // of the preview that goes on under this grant; absent: another one
+}
+
+// create is POST /sessions/{sid}/previews: 200 {id, url, expires_at}. The url
+// opens the preview once, within seconds. A preview ends with the grant it was
+// made under; the same request with its id makes it go on under a newer one, in
+// whatever windows show it.
+func (p *Previews) create(w http.ResponseWriter, r *http.Request) {
+	answer, err := p.open(w, r)
+	if err != nil {
+		p.opts.Rejects.Count(rejects.Request, err)
+		access.WriteError(w, err)
+		return
+	}
+	access.WriteJSON(w, http.StatusOK, answer)
+}
+
+func (p *Previews) open(w http.ResponseWriter, r *http.Request) (map[string]string, error) {
+	grant, token, err := access.Grant(r, p.opts.Keys)
+	if err != nil {
+		return nil, err
+	}
+	session := protocol.SessionID(r.PathValue("sid"))
+	if !protocol.ValidID(session) {
+		return nil, protocol.Fault(protocol.KindInvalid, nil)
+	}
+	if !grant.Allows(session, "", protocol.CapPlugins) {
+		return nil, protocol.Errorf(protocol.KindForbidden, "the grant does not allow %q here", protocol.CapPlugins)
+	}
+	var body request
+	if err := access.ReadJSON(w, r, &body); err != nil {
+		return nil, err
+	}
+	start, err := startOf(body.Path)
+	if err != nil {
+		return nil, err
+	}
+	if body.Port < 1 || body.Port > 65535 {
+		return nil, protocol.Errorf(protocol.KindInvalid, "port: 1 to 65535")
+	}
+	if p.opts.Origin == "" {
+		return nil, protocol.Errorf(protocol.KindUnsupported, "this relay shows no previews: it has no --preview-listen")
+	}
+	if _, err := p.opts.Tunnels.Session(grant.Sandbox); err != nil {
+		return nil, err
+	}
+	id, ticket, err := p.book.issue(body.ID, place{grant.Sandbox, session, body.Port, grant.Subject}, grant, token, start)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{
+		"id":         id,
+		"url":        p.scheme + "://" + id + p.suffix + openPath + "?ticket=" + ticket,
+		"expires_at": grant.Expires().UTC().Format(time.RFC3339),
+	}, nil
+}
+
+// startOf returns path as one that leads nowhere but on the same host.
+func startOf(path string) (string, error) {
+	if path == "" {
+		return "/", nil
+	}
+	u, err := url.Parse(path)
+	bad := err != nil || len(path) > maxPath || !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") ||
+		strings.Contains(path, `\`)
+	if !bad {
+		bad = u.Scheme != "" || u.Host != "" || u.User != nil || u.Path == openPath
+	}
+	if bad {
+		return "", protocol.Errorf(protocol.KindInvalid, "path must begin with / and stay on its host")
+	}
+	return u.String(), nil
+}

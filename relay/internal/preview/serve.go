@@ -1,0 +1,225 @@
+package preview
+
+import (
+	"fmt"
+	"html"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/passage"
+	"github.com/fairlead/fairlead/relay/internal/rejects"
+)
+
+// cookieName is the cookie that opens a preview in one browser, on the
+// preview's host alone.
+const cookieName = "fairlead_preview"
+
+// maxCookieValues bounds the cookies of our name that are looked at: pages of
+// other previews may have planted some.
+const maxCookieValues = 8
+
+// Handler serves the previews' hosts.
+func (p *Previews) Handler() http.Handler { return http.HandlerFunc(p.serve) }
+
+func (p *Previews) serve(w http.ResponseWriter, r *http.Request) {
+	id, ours := p.idOf(r.Host)
+	switch {
+	case !ours || !p.book.known(id):
+		p.page(w, protocol.Errorf(protocol.KindNotFound, "There is no preview here. Open it again from the console."))
+	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
+		p.page(w, protocol.Errorf(protocol.KindMethod, "This method is not served."))
+	case r.URL.Path == openPath:
+		p.redeem(w, r, id)
+	default:
+		p.show(w, r, id)
+	}
+}
+
+// idOf returns the id of the preview whose host is asked for.
+func (p *Previews) idOf(host string) (id string, ours bool) {
+	id, ours = strings.CutSuffix(strings.ToLower(host), p.suffix)
+	return id, ours && len(id) == idBytes && !strings.Contains(id, ".")
+}
+
+// redeem turns a ticket into a cookie and goes on to where the preview begins.
+func (p *Previews) redeem(w http.ResponseWriter, r *http.Request, id string) {
+	cookie, start, ok := p.book.redeem(id, r.URL.Query().Get("ticket"))
+	if !ok || r.Method != http.MethodGet {
+		p.page(w, protocol.Errorf(protocol.KindUnauthenticated, "This link was used before, or is too old. Open the preview again from the console."))
+		return
+	}
+	http.SetCookie(w, &http.Cookie{
+		// Lax, for the first page is opened from the console, which is another
+		// site. It lasts as long as the browser runs; the grant decides.
+		Name: p.cookie, Value: cookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: p.scheme == "https",
+	})
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Location", start)
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// show forwards a request of the application's own.
+func (p *Previews) show(w http.ResponseWriter, r *http.Request, id string) {
+	var cookies []string
+	for _, cookie := range r.CookiesNamed(p.cookie) {
+		if cookies = append(cookies, cookie.Value); len(cookies) == maxCookieValues {
+			break
+		}
+	}
+	at, grant, token, ok := p.book.enter(id, cookies)
+	var err error
+	switch {
+	case !ok:
+		err = protocol.Errorf(protocol.KindUnauthenticated, "This preview is not open in this browser. Open it from the console.")
+	case foreign(r, p.scheme+"://"+strings.ToLower(r.Host)):
+		err = protocol.Errorf(protocol.KindForbidden, "Pages of another origin can't use a preview.")
+	case p.opts.Revoked.Grant(grant):
+		err = protocol.Errorf(protocol.KindUnauthenticated, "Access was revoked.")
+	case !p.opts.Now().Before(grant.Expires()):
+		err = protocol.Errorf(protocol.KindExpired, "The preview has expired. Open it again from the console.")
+	}
+	if err != nil {
+		p.page(w, err)
+		return
+	}
+	session, err := p.opts.Tunnels.Session(at.sandbox)
+	if err != nil {
+		p.page(w, protocol.Errorf(protocol.KindUnavailable, "The sandbox is not connected at the moment."))
+		return
+	}
+	if !strings.HasPrefix(r.URL.Path, "/") { // OPTIONS *
+		r.URL.Path, r.URL.RawPath = "/", ""
+	}
+	r.URL.Path, r.URL.RawPath = at.prefix()+r.URL.Path, at.prefix()+r.URL.EscapedPath()
+	p.proxy.Serve(w, r, session, grant, token)
+}
+
+// prefix is the path under which the sandbox serves what listens at a port.
+func (at place) prefix() string { return fmt.Sprintf("/sessions/%s/preview/%d", at.session, at.port) }
+
+// foreign reports whether a page of another origin than own asks, as browsers
+// tell. To be led here by a link is fine.
+func foreign(r *http.Request, own string) bool {
+	if origins, sent := r.Header["Origin"]; sent && (len(origins) != 1 || !strings.EqualFold(origins[0], own)) {
+		return true
+	}
+	site, mode := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Sec-Fetch-Mode")
+	return site != "" && site != "same-origin" && site != "none" && mode != "navigate"
+}
+
+func (p *Previews) newProxy() *passage.Proxy {
+	return passage.NewProxy(passage.Options{
+		Passages: p.opts.Passages, Upgrades: true, Log: p.opts.Log,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.RawQuery = r.In.URL.RawQuery // as the application's own page made it
+			p.hideCookie(r.Out.Header)
+		},
+		Response: func(r *http.Response) {
+			p.shape(r.Header)
+			r.Header.Add("Content-Security-Policy", p.csp)
+			if place, led := inside(r); led {
+				r.Header.Set("Location", place)
+			}
+			passage.FilterTrailers(r, func(name string) bool { return !unfit[name] && name != "Set-Cookie" })
+		},
+		Refuse: func(w http.ResponseWriter, _ *http.Request, err error) {
+			p.opts.Rejects.Count(rejects.Preview, err)
+			e := protocol.AsError(err)
+			p.page(w, protocol.Errorf(e.Kind, "The preview can't be shown: %s.", e.Error()))
+		},
+	})
+}
+
+// hideCookie takes our cookie out of what the application gets to see.
+func (p *Previews) hideCookie(h http.Header) {
+	var kept []string
+	for _, line := range h["Cookie"] {
+		for part := range strings.SplitSeq(line, ";") {
+			name, _, _ := strings.Cut(part, "=")
+			if part = strings.TrimSpace(part); part != "" && strings.TrimSpace(name) != p.cookie {
+				kept = append(kept, part)
+			}
+		}
+	}
+	if h.Del("Cookie"); len(kept) > 0 {
+		h.Set("Cookie", strings.Join(kept, "; "))
+	}
+}
+
+// unfit are headers that speak for more than one preview's host, or for the
+// connection to the relay.
+var unfit = map[string]bool{
+	"Alt-Svc": true, "Clear-Site-Data": true, "Expect-Ct": true, "Nel": true, "Public-Key-Pins": true,
+	"Report-To": true, "Reporting-Endpoints": true, "Strict-Transport-Security": true,
+	"Access-Control-Allow-Credentials": true, "Access-Control-Allow-Origin": true,
+}
+
+// shape drops what an application may not say here, and has its cookies stay on
+// its own host.
+func (p *Previews) shape(h http.Header) {
+	for name := range h {
+		if unfit[name] || strings.HasPrefix(name, "Fairlead-") {
+			h.Del(name)
+		}
+	}
+	lines := h["Set-Cookie"]
+	h.Del("Set-Cookie")
+	for _, line := range lines {
+		if kept, ok := p.ownCookie(line); ok {
+			h.Add("Set-Cookie", kept)
+		}
+	}
+	if h.Get("Referrer-Policy") == "" {
+		h.Set("Referrer-Policy", "same-origin") // the host's name is half of the way in
+	}
+	h.Set("X-Robots-Tag", "noindex, nofollow")
+}
+
+// ownCookie returns line, the value of a Set-Cookie, without a domain. One that
+// would take the place of ours is dropped.
+func (p *Previews) ownCookie(line string) (string, bool) {
+	parts := strings.Split(line, ";")
+	name, _, _ := strings.Cut(parts[0], "=")
+	if strings.EqualFold(strings.TrimSpace(name), p.cookie) {
+		return "", false
+	}
+	kept := parts[:1]
+	for _, part := range parts[1:] {
+		attribute, _, _ := strings.Cut(part, "=")
+		if !strings.EqualFold(strings.TrimSpace(attribute), "domain") {
+			kept = append(kept, part)
+		}
+	}
+	return strings.Join(kept, ";"), true
+}
+
+// inside returns where a redirect leads that names the sandbox's own paths.
+func inside(r *http.Response) (string, bool) {
+	location := r.Header.Get("Location")
+	u, err := url.Parse(location)
+	if location == "" || err != nil || u.Host != "" {
+		return "", false
+	}
+	parts := strings.SplitN(r.Request.URL.Path, "/", 6) // "", sessions, id, preview, port, …
+	prefix := strings.Join(parts[:min(5, len(parts))], "/")
+	rest, ok := strings.CutPrefix(location, prefix+"/")
+	return "/" + strings.TrimLeft(rest, "/"), ok
+}
+
+// page answers with what people can read.
+func (p *Previews) page(w http.ResponseWriter, err error) {
+	e := protocol.AsError(err)
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Content-Security-Policy", "default-src 'none'; "+p.csp)
+	w.WriteHeader(e.Kind.Status())
+	fmt.Fprintf(w, "<!doctype html><html lang=en><title>Preview</title><p>%s</p></html>\n", html.EscapeString(e.Error()))
+}

@@ -1,0 +1,149 @@
+package sandboxapi
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/access"
+)
+
+// errUndecidable is the answer while the control plane, which signs every
+// decision, is away.
+var errUndecidable = protocol.Errorf(protocol.KindUnavailable, "it can't be decided now: the control plane doesn't answer")
+
+// A decisionRequest is the body of POST …/approvals/{aid}.
+type decisionRequest struct {
+	Kind     protocol.ApprovalKind `json:"kind"`
+	Revision uint64                `json:"revision"`
+	Decision protocol.Decision     `json:"decision"`
+}
+
+// A decided is the answer to a decision: how the approval stands now, and
+// whether this is what it was decided by.
+type decided struct {
+	Approval *protocol.Approval `json:"approval"`
+	Applied  bool               `json:"applied"`
+}
+
+// An egressDecision is the operation that decides about egress, or takes a rule
+// back.
+type egressDecision struct {
+	Kind string `json:"kind"`
+	protocol.EgressDecide
+}
+
+type egressRevocation struct {
+	Kind string `json:"kind"`
+	protocol.EgressRevoke
+}
+
+type brokerDecision struct {
+	Kind string `json:"kind"`
+	protocol.BrokerDecide
+}
+
+// decide is POST /sessions/{sid}/approvals/{aid}: 200 {approval, applied}.
+func (a *API) decide(w http.ResponseWriter, r *http.Request) {
+	grant, token, err := a.authorize(r, protocol.CapApprove)
+	var body decisionRequest
+	if err == nil {
+		err = access.ReadJSON(w, r, &body)
+	}
+	id := r.PathValue("aid")
+	var op any
+	if err == nil {
+		switch body.Kind {
+		case protocol.ApprovalEgress:
+			op = egressDecision{protocol.OpEgressDecide, protocol.EgressDecide{ApprovalID: id, Revision: body.Revision, Decision: body.Decision}}
+		case protocol.ApprovalBroker:
+			op = brokerDecision{protocol.OpBrokerDecide, protocol.BrokerDecide{ApprovalID: id, Revision: body.Revision, Decision: body.Decision}}
+		default:
+			err = protocol.Errorf(protocol.KindInvalid, "kind: egress or broker")
+		}
+	}
+	if err == nil {
+		err = protocol.CheckDecision(id, body.Revision, false, body.Decision)
+	}
+	var result protocol.OpResult
+	if err == nil {
+		result, err = a.changeWith(r, token, op, target(r, grant), decideTimes)
+	}
+	if err != nil {
+		a.refuse(w, undecidable(err))
+		return
+	}
+	access.WriteJSON(w, http.StatusOK, decided{result.Approval, result.Applied})
+}
+
+// approveEgress is POST /sessions/{sid}/egress/approve (seed 001): 200
+// {approval, applied}. request_id names an approval; without it a rule is made
+// for domain.
+func (a *API) approveEgress(w http.ResponseWriter, r *http.Request) {
+	grant, token, err := a.authorize(r, protocol.CapApprove)
+	var body struct {
+		Domain    string            `json:"domain"`
+		RequestID string            `json:"request_id"`
+		Revision  uint64            `json:"revision"` // absent: 1, as it was asked
+		Decision  protocol.Decision `json:"decision"`
+	}
+	if err == nil {
+		err = access.ReadJSON(w, r, &body)
+	}
+	op := egressDecision{protocol.OpEgressDecide, protocol.EgressDecide{Decision: body.Decision}}
+	if body.RequestID != "" { // the domain is told for people; the approval knows it
+		op.ApprovalID, op.Revision = body.RequestID, max(body.Revision, 1)
+	} else {
+		op.Pattern = body.Domain
+	}
+	if err == nil {
+		err = protocol.CheckDecision(op.ApprovalID, op.Revision, op.Pattern != "", op.Decision)
+	}
+	var result protocol.OpResult
+	if err == nil {
+		result, err = a.changeWith(r, token, op, target(r, grant), decideTimes)
+	}
+	if err != nil {
+		a.refuse(w, undecidable(err))
+		return
+	}
+	access.WriteJSON(w, http.StatusOK, decided{result.Approval, result.Applied})
+}
+
+// revokeEgress is POST /sessions/{sid}/egress/revoke {domain} (seed 001) or
+// {pattern}: 204.
+func (a *API) revokeEgress(w http.ResponseWriter, r *http.Request) {
+	grant, token, err := a.authorize(r, protocol.CapApprove)
+	var body struct {
+		Domain  string `json:"domain"`
+		Pattern string `json:"pattern"`
+	}
+	if err == nil {
+		err = access.ReadJSON(w, r, &body)
+	}
+	pattern := body.Pattern
+	if pattern == "" {
+		pattern = body.Domain
+	}
+	if err == nil && (pattern == "" || body.Pattern != "" && body.Domain != "") {
+		err = protocol.Errorf(protocol.KindInvalid, "either domain or pattern names the rule")
+	}
+	if err == nil {
+		op := egressRevocation{protocol.OpEgressRevoke, protocol.EgressRevoke{Pattern: pattern}}
+		_, err = a.changeWith(r, token, op, target(r, grant), decideTimes)
+	}
+	if err != nil {
+		a.refuse(w, undecidable(err))
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// undecidable says for people that nothing is signed at the moment.
+func undecidable(err error) error {
+	var unsigned *unsignedError
+	if errors.As(err, &unsigned) && protocol.KindOf(err) == protocol.KindUnavailable {
+		return errUndecidable
+	}
+	return err
+}

@@ -1,0 +1,132 @@
+package sandboxapi
+
+import (
+	"mime"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/passage"
+)
+
+// answerTimeout bounds the wait for an answer to a request that the sandbox has
+// whole: it may have a large folder to delete.
+const answerTimeout = 2 * time.Minute
+
+// What a request takes along to the sandbox, which has its grant already.
+var requestHeaders = names(
+	"Accept", "Accept-Encoding", "Accept-Language", "Content-Encoding", "Content-Type", "Content-Disposition", "Expect",
+	"If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since", "Idempotency-Key",
+	"Last-Event-Id", "Range", "Te", "User-Agent",
+	"Tus-Resumable", "Upload-Checksum", "Upload-Concat", "Upload-Defer-Length", "Upload-Length", "Upload-Metadata", "Upload-Offset",
+)
+
+// What an answer may say with the console's origin. Location and
+// Content-Disposition are let through after a look at them.
+var responseHeaders = names(
+	"Accept-Ranges", "Allow", "Content-Digest", "Content-Encoding", "Content-Language", "Content-Length", "Content-Range",
+	"Content-Type", "Date", "Etag", "Fairlead-Position", "Fairlead-Redacted", "Fairlead-Revision", "Last-Modified", "Retry-After",
+	"Tus-Resumable", "Tus-Version", "Tus-Extension", "Tus-Max-Size", "Tus-Checksum-Algorithm",
+	"Upload-Expires", "Upload-Length", "Upload-Metadata", "Upload-Offset",
+)
+
+// What an answer may say behind its body.
+var responseTrailers = names("Content-Digest", "Etag", "Fairlead-Error")
+
+func names(list ...string) map[string]bool {
+	set := make(map[string]bool, len(list))
+	for _, name := range list {
+		set[http.CanonicalHeaderKey(name)] = true
+	}
+	return set
+}
+
+// proxy forwards to the agent over one stream per request. The stream carries
+// the grant, so nothing of the browser's credentials goes along.
+func (a *API) proxy() *passage.Proxy {
+	return passage.NewProxy(passage.Options{
+		Passages: a.Passages, AnswerTimeout: answerTimeout, Log: a.Log,
+		Rewrite: func(r *httputil.ProxyRequest) { keep(r.Out.Header, requestHeaders) },
+		Response: func(r *http.Response) {
+			limit(r)
+			confine(r.Header)
+		},
+		Refuse: func(w http.ResponseWriter, _ *http.Request, err error) { a.refuse(w, err) },
+	})
+}
+
+func keep(h http.Header, allowed map[string]bool) {
+	for name := range h {
+		if !allowed[name] {
+			h.Del(name)
+		}
+	}
+}
+
+// limit drops what a sandbox might say that acts for the console's origin, and
+// has whatever it sends kept as a file rather than shown.
+func limit(r *http.Response) {
+	location, disposition := r.Header.Get("Location"), r.Header.Get("Content-Disposition")
+	keep(r.Header, responseHeaders)
+	if place, ok := own(location, r.Request.URL); ok {
+		r.Header.Set("Location", place)
+	}
+	r.Header.Set("Content-Disposition", attachment(disposition))
+	passage.FilterTrailers(r, func(name string) bool { return responseTrailers[name] })
+}
+
+// own returns location as a path of the session whose route r is, if it is one.
+func own(location string, r *url.URL) (string, bool) {
+	u, err := url.Parse(location)
+	if err != nil || location == "" || u.Host != "" && u.Host != r.Host || u.Scheme != "" && u.Scheme != "http" || u.Opaque != "" {
+		return "", false
+	}
+	parts := strings.SplitN(r.Path, "/", 4) // "", "sessions", id, …
+	if len(parts) < 4 || !strings.HasPrefix(u.Path, "/sessions/"+parts[2]+"/") || path.Clean(u.Path) != strings.TrimSuffix(u.Path, "/") {
+		return "", false
+	}
+	return (&url.URL{Path: u.Path, RawPath: u.RawPath, RawQuery: u.RawQuery}).String(), true
+}
+
+// attachment returns a Content-Disposition that shows nothing, with the name of
+// the file in given, if there is one.
+func attachment(given string) string {
+	const kind = "attachment"
+	_, params, err := mime.ParseMediaType(given)
+	if name := params["filename"]; err == nil && name != "" {
+		if header := mime.FormatMediaType(kind, map[string]string{"filename": name}); header != "" {
+			return header
+		}
+	}
+	return kind
+}
+
+// confine keeps what a sandbox sends from acting for the relay's origin
+// (DESIGN §7).
+func confine(h http.Header) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "sandbox")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Cross-Origin-Resource-Policy", "same-site")
+}
+
+// pass lets requests whose grant has need reach the sandbox.
+func (a *API) pass(need protocol.Capability, proxy *passage.Proxy) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		grant, token, err := a.authorize(r, need)
+		if err != nil {
+			a.refuse(w, err)
+			return
+		}
+		session, err := a.Tunnels.Session(grant.Sandbox)
+		if err != nil {
+			a.refuse(w, err)
+			return
+		}
+		proxy.Serve(w, r, session, grant, token)
+	}
+}
