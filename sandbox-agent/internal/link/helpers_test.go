@@ -43,7 +43,7 @@ type rig struct {
 	watched []bool // guarded by mu: what the tunnel was told
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T, configure ...func(*Link)) *rig {
 	t.Helper()
 	signer, err := jws.GenerateSigner()
 	must(t, err)
@@ -64,6 +64,9 @@ func newRig(t *testing.T) *rig {
 		Sandbox: sandbox, Keys: jws.NewKeys(keys, jws.KeysOptions{}), Host: host, Recordings: recordings,
 		Arrive:   always(func(context.Context, string) protocol.Result { return protocol.Result{Callback: []byte(`{}`)} }),
 		Revision: "rev1", Log: slog.New(slog.DiscardHandler),
+	}
+	for _, f := range configure {
+		f(r.Link)
 	}
 	r.agent, r.relay = tunneltest.Pair(t)
 	go func() { // the test's end waits for it

@@ -16,22 +16,44 @@ import (
 	"github.com/fairlead/fairlead/tunnel"
 )
 
+// maxHeaderBytes bounds the header of a request.
+const maxHeaderBytes = 64 << 10
+
 type grantKey struct{}
+
+// GrantOf returns the verified grant under which a relay's request came. It is
+// nil for a request that came by another way.
+func GrantOf(r *http.Request) *jws.Grant {
+	grant, _ := r.Context().Value(grantKey{}).(*jws.Grant)
+	return grant
+}
+
+// routes are what relays may ask over HTTP, for all tunnels.
+type routes struct {
+	once sync.Once
+	mux  *http.ServeMux // set by once
+}
 
 // handler serves what relays may ask over HTTP.
 func (l *Link) handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /sessions/{sid}/ptys", l.listPTYs)
-	mux.HandleFunc("GET /sessions/{sid}/recordings", l.listRecordings)
-	mux.HandleFunc("GET /sessions/{sid}/recordings/{rid}", l.readRecording)
-	return mux
+	l.routes.once.Do(func() {
+		mux := http.NewServeMux()
+		mux.HandleFunc("GET /sessions/{sid}/ptys", l.listPTYs)
+		mux.HandleFunc("GET /sessions/{sid}/recordings", l.listRecordings)
+		mux.HandleFunc("GET /sessions/{sid}/recordings/{rid}", l.readRecording)
+		for _, service := range l.Services {
+			service.Register(mux)
+		}
+		l.routes.mux = mux
+	})
+	return l.routes.mux
 }
 
 // viewer returns the session of a request and the grant under which it came. It
 // answers the request itself when the grant doesn't allow to view the session.
 func viewer(w http.ResponseWriter, r *http.Request) (protocol.SessionID, *jws.Grant, bool) {
 	session := protocol.SessionID(r.PathValue("sid"))
-	grant := r.Context().Value(grantKey{}).(*jws.Grant)
+	grant := GrantOf(r)
 	if !grant.Allows(session, "", protocol.CapView) {
 		writeError(w, protocol.Errorf(protocol.KindForbidden, "the grant does not allow to view this session"))
 		return "", nil, false
@@ -94,39 +116,39 @@ func (l *Link) readRecording(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", content.Modified, content)
 }
 
-// http serves one HTTP/1.1 request on one stream, under the stream's grant. It
-// returns when the request's goroutine has ended.
+// http serves one HTTP/1.1 request on one stream, for as long as the stream's
+// grant is good. It returns when nothing is done with the stream any more, be it
+// by a handler that took it over.
 func (l *Link) http(ctx context.Context, in *tunnel.Incoming, handler http.Handler) error {
 	grant, err := l.grant(ctx, in.Open.Grant)
 	if err != nil {
 		return in.Refuse(err)
 	}
+	ctx, stop := l.ends.under(ctx, grant)
+	defer stop()
 	stream, err := in.Accept(protocol.Opened{})
 	if err != nil {
 		return err
 	}
-	defer stream.Close()
-	listener := newOneConn(stream)
+	conn := newOneConn(stream)
+	defer conn.Conn.Close()
 	server := &http.Server{
-		Handler:           handler,
+		Handler:           conn.serving(handler),
 		ReadHeaderTimeout: 10 * time.Second,
+		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return context.WithValue(ctx, grantKey{}, grant) },
-		ConnState: func(_ net.Conn, state http.ConnState) {
-			if state == http.StateClosed || state == http.StateHijacked {
-				close(listener.served)
-			}
-		},
-		ErrorLog: slog.NewLogLogger(l.Log.Handler(), slog.LevelDebug),
+		ConnState:         conn.state,
+		ErrorLog:          slog.NewLogLogger(l.Log.Handler(), slog.LevelDebug),
 	}
 	// A second request could come after the grant's end.
 	server.SetKeepAlivesEnabled(false)
-	stop := context.AfterFunc(ctx, func() {
+	end := context.AfterFunc(ctx, func() {
 		server.Close()
-		stream.Close() // also one that the server has not noted yet
+		conn.Conn.Close() // also one that the server has not noted yet, or has given away
 	})
-	defer stop()
-	err = server.Serve(listener)
-	listener.wait()
+	defer end()
+	err = server.Serve(conn)
+	conn.wait()
 	if !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
@@ -136,21 +158,55 @@ func (l *Link) http(ctx context.Context, in *tunnel.Incoming, handler http.Handl
 // A oneConn is a listener that accepts one connection, and then waits until
 // that is served.
 type oneConn struct {
-	conn     net.Conn
-	accepted bool          // used by the goroutine that calls Accept
-	served   chan struct{} // closed when nothing is done with conn any more
-	once     sync.Once
-	over     chan struct{} // closed by Close
+	// Static after construction.
+	Conn   *closeNoter
+	served chan struct{} // closed when the server is done with Conn
+	over   chan struct{} // closed by Close
+	once   sync.Once     // of over
+
+	accepted bool           // used by the goroutine that calls Accept
+	handling sync.WaitGroup // handlers that run
+	taken    bool           // a handler has taken Conn over; used by the server's goroutine until served
 }
 
 func newOneConn(c net.Conn) *oneConn {
-	return &oneConn{conn: c, served: make(chan struct{}), over: make(chan struct{})}
+	return &oneConn{
+		Conn: &closeNoter{Conn: c, closed: make(chan struct{})}, served: make(chan struct{}), over: make(chan struct{}),
+	}
+}
+
+// serving returns next as it is served on the connection: it may read and write
+// at the same time, and its context ends with the grant and when the peer is
+// gone, and with that also what it writes. An answer that was under way then
+// doesn't pass for a whole one.
+func (l *oneConn) serving(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		l.handling.Add(1)
+		defer l.handling.Done()
+		http.NewResponseController(w).EnableFullDuplex() // HTTP/1.1: it can
+		defer context.AfterFunc(r.Context(), func() { l.Conn.Close() })()
+		next.ServeHTTP(w, r)
+		if r.Context().Err() != nil {
+			panic(http.ErrAbortHandler)
+		}
+	})
+}
+
+// state follows the server: a connection that a handler has taken over isn't the
+// server's any more.
+func (l *oneConn) state(_ net.Conn, state http.ConnState) {
+	if state == http.StateHijacked {
+		l.taken = true
+	}
+	if state == http.StateHijacked || state == http.StateClosed {
+		close(l.served)
+	}
 }
 
 func (l *oneConn) Accept() (net.Conn, error) {
 	if !l.accepted {
 		l.accepted = true
-		return l.conn, nil
+		return l.Conn, nil
 	}
 	select {
 	case <-l.served:
@@ -159,11 +215,16 @@ func (l *oneConn) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// wait waits until an accepted connection is served.
+// wait waits until nothing is done with an accepted connection.
 func (l *oneConn) wait() {
-	if l.accepted {
-		<-l.served
+	if !l.accepted {
+		return
 	}
+	<-l.served
+	if l.taken {
+		<-l.Conn.closed
+	}
+	l.handling.Wait()
 }
 
 func (l *oneConn) Close() error {
@@ -171,7 +232,20 @@ func (l *oneConn) Close() error {
 	return nil
 }
 
-func (l *oneConn) Addr() net.Addr { return l.conn.LocalAddr() }
+func (l *oneConn) Addr() net.Addr { return l.Conn.LocalAddr() }
+
+// A closeNoter is a connection that says when it was closed.
+type closeNoter struct {
+	net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *closeNoter) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(func() { close(c.closed) })
+	return err
+}
 
 func writeError(w http.ResponseWriter, err error) {
 	e := protocol.AsError(err)

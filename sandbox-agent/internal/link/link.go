@@ -1,5 +1,6 @@
 // Package link answers the streams that a relay opens: terminals, parts of
-// their logs, commands and HTTP. Whoever asks, the grant or command in the stream is checked here again.
+// their logs, commands, approvals and HTTP. Whoever asks, the grant or command in
+// the stream is checked here again.
 package link
 
 import (
@@ -12,6 +13,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 	"github.com/fairlead/fairlead/tunnel"
@@ -29,12 +31,19 @@ type Link struct {
 	Keys       *jws.Keys
 	Host       *terminal.Host
 	Recordings *recording.Store
+	Approvals  *approval.Log  // nil: the sandbox asks for nothing
 	Arrive     func() Execute // called for each command in the order in which they come
 	Revision   string
 	Log        *slog.Logger
 
+	// Services serve further routes over HTTP. Register is called once, before
+	// the first request.
+	Services []interface{ Register(*http.ServeMux) }
+
 	commands sync.WaitGroup // those that run; they may outlive their tunnel
 	watch    watch
+	ends     grantEnds
+	routes   routes
 }
 
 // Serve answers streams until session or ctx ends. It returns when all of them
@@ -86,6 +95,8 @@ func (l *Link) answer(ctx context.Context, in *tunnel.Incoming, handler http.Han
 		return l.terminal(ctx, in)
 	case protocol.StreamRead:
 		return l.read(ctx, in)
+	case protocol.StreamApproval:
+		return l.approvals(ctx, in)
 	case protocol.StreamHTTP:
 		return l.http(ctx, in, handler)
 	}

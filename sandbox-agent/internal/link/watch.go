@@ -12,7 +12,8 @@ import (
 // another relay, which had better be alive.
 const watchLinger = protocol.ControlGrace + 5*time.Second
 
-// A watch tells all tunnels of the sandbox whether somebody watches a terminal,
+// A watch tells all tunnels of the sandbox whether somebody watches a terminal or
+// its approvals,
 // through whichever of them: then a dead relay has to be noticed soon, also one
 // that is only the standby. Its zero value is ready.
 type watch struct {

@@ -1,0 +1,373 @@
+package link
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/tunnel"
+)
+
+// A service is routes of a test.
+type service map[string]http.HandlerFunc
+
+func (s service) Register(mux *http.ServeMux) {
+	for pattern, handler := range s {
+		mux.HandleFunc(pattern, handler)
+	}
+}
+
+// serving is a rig whose link serves routes, and a transport through its tunnel
+// under a grant.
+func serving(t *testing.T, routes service, change ...func(*jws.Grant)) (*rig, *http.Transport) {
+	t.Helper()
+	r := newRig(t, func(l *Link) { l.Services = append(l.Services, routes) })
+	token, _ := r.grant(alice, view, change...)
+	transport := &http.Transport{
+		DisableKeepAlives: true, ExpectContinueTimeout: 10 * time.Second,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			stream, _, err := r.relay.Open(ctx, protocol.LaneBulk, protocol.Open{Kind: protocol.StreamHTTP, Grant: token})
+			if err != nil {
+				return nil, err
+			}
+			return stream, nil
+		},
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return r, transport
+}
+
+func request(t *testing.T, ctx context.Context, method, path string, body io.Reader) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, "http://sandbox"+path, body)
+	must(t, err)
+	return r
+}
+
+// TestGrantOf: a service knows on whose behalf it is asked.
+func TestGrantOf(t *testing.T) {
+	_, transport := serving(t, service{"GET /who": func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, string(GrantOf(r).Subject))
+	}})
+	resp, err := transport.RoundTrip(request(t, t.Context(), "GET", "/who", nil))
+	must(t, err)
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || string(body) != string(alice) {
+		t.Errorf("%q %v", body, err)
+	}
+	if GrantOf(request(t, t.Context(), "GET", "/who", nil)) != nil {
+		t.Error("a request from nowhere has a grant")
+	}
+}
+
+// TestBothWaysAtOnce: a handler answers while it is still being sent to, with
+// trailers at the end of both.
+func TestBothWaysAtOnce(t *testing.T) {
+	_, transport := serving(t, service{"POST /echo": func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Trailer", "Sum")
+		out := http.NewResponseController(w)
+		buf := make([]byte, 1)
+		n := 0
+		for {
+			if got, err := r.Body.Read(buf); got == 0 && err != nil {
+				break
+			}
+			w.Write(bytes.ToUpper(buf))
+			out.Flush()
+			n++
+		}
+		w.Header().Set("Sum", fmt.Sprint(n, r.Trailer.Get("Asked")))
+	}})
+	body, feed := io.Pipe()
+	req := request(t, t.Context(), "POST", "/echo", body)
+	req.Trailer = http.Header{"Asked": {"for"}}
+	go io.WriteString(feed, "a") // the answer waits for it
+	resp, err := transport.RoundTrip(req)
+	must(t, err)
+	defer resp.Body.Close()
+	answer := bufio.NewReader(resp.Body)
+	for _, letter := range "bcdefgh" {
+		if got, err := answer.ReadByte(); err != nil || rune(got) != letter-1-'a'+'A' {
+			t.Fatalf("%q %v", got, err)
+		}
+		_, err := io.WriteString(feed, string(letter))
+		must(t, err)
+	}
+	feed.Close()
+	rest, err := io.ReadAll(answer)
+	if err != nil || string(rest) != "H" || resp.Trailer.Get("Sum") != "8for" {
+		t.Errorf("%q %v %v", rest, err, resp.Trailer)
+	}
+}
+
+// TestSlowReaderHoldsBack: what the relay doesn't take the handler can't write,
+// and the other way round.
+func TestSlowReaderHoldsBack(t *testing.T) {
+	var written atomic.Int64
+	taken := make(chan struct{})
+	_, transport := serving(t, service{
+		"GET /flood": func(w http.ResponseWriter, r *http.Request) {
+			piece := make([]byte, 16<<10)
+			for {
+				n, err := w.Write(piece)
+				written.Add(int64(n))
+				if err != nil {
+					return
+				}
+			}
+		},
+		"PUT /slow": func(w http.ResponseWriter, r *http.Request) {
+			<-taken
+			io.Copy(io.Discard, r.Body)
+		},
+	})
+	resp, err := transport.RoundTrip(request(t, t.Context(), "GET", "/flood", nil))
+	must(t, err)
+	if n := settled(&written); n == 0 || n > 1<<20 {
+		t.Errorf("%d bytes were written, and nobody reads", n)
+	}
+	io.CopyN(io.Discard, resp.Body, 4<<20)
+	resp.Body.Close()
+
+	const size = 8 << 20
+	var sent atomic.Int64
+	req := request(t, t.Context(), "PUT", "/slow", io.LimitReader(counting{&sent}, size))
+	done := make(chan error, 1)
+	go func() { // received below
+		resp, err := transport.RoundTrip(req)
+		if err == nil {
+			resp.Body.Close()
+		}
+		done <- err
+	}()
+	if n := settled(&sent); n == 0 || n > 1<<20 {
+		t.Errorf("%d bytes were sent, and nobody reads", n)
+	}
+	close(taken)
+	if err := <-done; err != nil || sent.Load() != size {
+		t.Errorf("%d bytes, %v", sent.Load(), err)
+	}
+}
+
+// settled waits until n has grown and then stands still, and returns it.
+func settled(n *atomic.Int64) int64 {
+	last, still := int64(0), 0
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range 500 {
+		<-tick.C
+		now := n.Load()
+		if still++; now != last || now == 0 {
+			last, still = now, 0
+		}
+		if still == 15 {
+			break
+		}
+	}
+	return last
+}
+
+// counting is an endless source that counts what is taken.
+type counting struct{ n *atomic.Int64 }
+
+func (c counting) Read(p []byte) (int, error) {
+	c.n.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// TestPeerGone: when whoever asked is gone, the handler hears of it at once,
+// also one that is held back in a write.
+func TestPeerGone(t *testing.T) {
+	began, ended := make(chan bool, 2), make(chan error, 2)
+	_, transport := serving(t, service{
+		"GET /wait": func(w http.ResponseWriter, r *http.Request) {
+			began <- true
+			<-r.Context().Done()
+			ended <- r.Context().Err()
+		},
+		"GET /write": func(w http.ResponseWriter, r *http.Request) {
+			began <- true
+			for {
+				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+					ended <- err
+					return
+				}
+			}
+		},
+	})
+	for _, path := range []string{"/wait", "/write"} {
+		ctx, leave := context.WithCancel(t.Context())
+		asked := make(chan struct{})
+		go func() { // waited for below
+			defer close(asked)
+			if resp, err := transport.RoundTrip(request(t, ctx, "GET", path, nil)); err == nil {
+				<-ctx.Done()
+				resp.Body.Close()
+			}
+		}()
+		<-began
+		left := time.Now()
+		leave()
+		select {
+		case <-ended:
+			if took := time.Since(left); took > time.Second {
+				t.Errorf("%s: after %s", path, took)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s: it never heard", path)
+		}
+		<-asked
+	}
+}
+
+// TestHijack: a handler that takes the connection over keeps it after the
+// server is done with it.
+func TestHijack(t *testing.T) {
+	revoked := jws.NewRevocationSet()
+	r := newRig(t, func(l *Link) {
+		l.Heed(revoked)
+		l.Services = append(l.Services, service{"GET /socket": func(w http.ResponseWriter, r *http.Request) {
+			conn, buf, err := http.NewResponseController(w).Hijack()
+			must(t, err)
+			buf.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+			buf.Flush()
+			go func() { // ends with the connection; the rig waits for it
+				defer conn.Close()
+				io.Copy(conn, buf)
+			}()
+		}})
+	})
+	token, id := r.grant(alice, view)
+	socket := func() (*tunnel.Stream, *bufio.Reader) {
+		stream, _, err := r.open(protocol.LaneBulk, protocol.Open{Kind: protocol.StreamHTTP, Grant: token})
+		must(t, err)
+		_, err = io.WriteString(stream, "GET /socket HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nearly ")
+		must(t, err)
+		reader := bufio.NewReader(stream)
+		resp, err := http.ReadResponse(reader, nil)
+		must(t, err)
+		if resp.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatalf("%d", resp.StatusCode)
+		}
+		io.WriteString(stream, "late")
+		if got := make([]byte, 10); true {
+			if _, err := io.ReadFull(reader, got); err != nil || string(got) != "early late" {
+				t.Errorf("%q %v", got, err)
+			}
+		}
+		return stream, reader
+	}
+	one, reader := socket()
+	one.CloseWrite()
+	if _, err := reader.ReadByte(); err != io.EOF {
+		t.Errorf("after our end: %v", err)
+	}
+	_, reader = socket()
+	revoked.Add(id)
+	if _, err := reader.ReadByte(); err != io.EOF {
+		t.Errorf("after the grant was revoked: %v", err)
+	}
+}
+
+// TestGrantEnds: what is done under a grant ends with it, whatever the clock of
+// the wall does meanwhile.
+func TestGrantEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		revoked := jws.NewRevocationSet()
+		l := &Link{}
+		l.Heed(revoked)
+		grant := func(id protocol.GrantID) *jws.Grant {
+			return &jws.Grant{ID: id, ExpiresAt: time.Now().Add(time.Minute).Unix()}
+		}
+		one, stopOne := l.ends.under(t.Context(), grant("gr_1"))
+		defer stopOne()
+		two, stopTwo := l.ends.under(t.Context(), grant("gr_2"))
+		defer stopTwo()
+		three, stopThree := l.ends.under(t.Context(), grant("gr_3"))
+		revoked.Add("gr_2")
+		if one.Err() != nil || !errors.Is(context.Cause(two), errGrantRevoked) {
+			t.Errorf("%v, %v", one.Err(), context.Cause(two))
+		}
+		late, stopLate := l.ends.under(t.Context(), grant("gr_2"))
+		defer stopLate()
+		if !errors.Is(context.Cause(late), errGrantRevoked) {
+			t.Errorf("a void grant: %v", context.Cause(late))
+		}
+		stopThree()
+		time.Sleep(time.Minute + jws.Skew - time.Second)
+		synctest.Wait()
+		if one.Err() != nil {
+			t.Error("the skew isn't allowed for")
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if !errors.Is(context.Cause(one), errGrantExpired) || !errors.Is(context.Cause(three), context.Canceled) {
+			t.Errorf("%v, %v", context.Cause(one), context.Cause(three))
+		}
+	})
+}
+
+// TestExpiredDownload: a stream doesn't outlive its grant.
+func TestExpiredDownload(t *testing.T) {
+	skew := time.Now().Add(-jws.Skew)
+	_, transport := serving(t, service{"GET /drip": func(w http.ResponseWriter, r *http.Request) {
+		http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}}, func(g *jws.Grant) {
+		g.IssuedAt, g.ExpiresAt = skew.Add(-time.Minute).Unix(), skew.Add(1500*time.Millisecond).Unix()
+	})
+	began := time.Now()
+	resp, err := transport.RoundTrip(request(t, t.Context(), "GET", "/drip", nil))
+	must(t, err)
+	defer resp.Body.Close()
+	if _, err := io.ReadAll(resp.Body); err == nil || time.Since(began) > 5*time.Second {
+		t.Errorf("%v after %s", err, time.Since(began))
+	}
+}
+
+// TestExpectContinue: what is refused isn't sent first.
+func TestExpectContinue(t *testing.T) {
+	_, transport := serving(t, service{
+		"PUT /refused": func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusRequestEntityTooLarge) },
+		"PUT /taken":   func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) },
+	})
+	for path, status := range map[string]int{"/refused": 413, "/taken": 200} {
+		var sent atomic.Int64
+		req := request(t, t.Context(), "PUT", path, io.LimitReader(counting{&sent}, 1000))
+		req.ContentLength = 1000
+		req.Header.Set("Expect", "100-continue")
+		resp, err := transport.RoundTrip(req)
+		must(t, err)
+		body, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != status || (status == 200) != (sent.Load() >= 1000) || status == 200 && len(body) != 1000 {
+			t.Errorf("%s: %d, %d bytes sent, %d back", path, resp.StatusCode, sent.Load(), len(body))
+		}
+	}
+}
+
+// TestHeaderBound: a header has an end.
+func TestHeaderBound(t *testing.T) {
+	_, transport := serving(t, service{"GET /": func(http.ResponseWriter, *http.Request) {}})
+	req := request(t, t.Context(), "GET", "/", nil)
+	req.Header.Set("X-Long", strings.Repeat("x", maxHeaderBytes+8<<10))
+	resp, err := transport.RoundTrip(req)
+	if err == nil {
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("%d", resp.StatusCode)
+		}
+	}
+}

@@ -1,0 +1,209 @@
+package services
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+)
+
+// A previewWorld is an application on loopback, and what shows it.
+type previewWorld struct {
+	*Preview
+	t      *testing.T
+	port   int
+	server *httptest.Server
+	client *http.Transport
+	grant  *jws.Grant
+}
+
+func newPreviewWorld(t *testing.T, listen string, app http.HandlerFunc) *previewWorld {
+	t.Helper()
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		t.Skipf("no %s here: %v", listen, err)
+	}
+	application := &httptest.Server{Listener: listener, Config: &http.Server{Handler: app}}
+	application.Start()
+	w := &previewWorld{
+		t: t, port: listener.Addr().(*net.TCPAddr).Port, client: &http.Transport{DisableCompression: true},
+		grant: &jws.Grant{Session: "ses_1", Caps: []protocol.Capability{protocol.CapPlugins}},
+	}
+	w.Preview = &Preview{Grant: func(*http.Request) *jws.Grant { return w.grant }, Log: slog.New(slog.DiscardHandler)}
+	mux := http.NewServeMux()
+	w.Register(mux)
+	w.server = httptest.NewServer(mux)
+	t.Cleanup(func() {
+		w.client.CloseIdleConnections()
+		w.server.Close()
+		application.Close()
+	})
+	return w
+}
+
+// get asks for a path of the application.
+func (w *previewWorld) get(path string, header ...string) (*http.Response, string) {
+	w.t.Helper()
+	return w.getPort(strconv.Itoa(w.port), path, header...)
+}
+
+func (w *previewWorld) getPort(port, path string, header ...string) (*http.Response, string) {
+	w.t.Helper()
+	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.server.URL, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if r.URL, err = url.Parse(w.server.URL + "/sessions/ses_1/preview/" + port + path); err != nil {
+		w.t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	resp, err := w.client.RoundTrip(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	return resp, string(body)
+}
+
+// TestPreview: the application is asked as if by somebody on its own machine.
+func TestPreview(t *testing.T) {
+	for _, listen := range []string{"127.0.0.1:0", "[::1]:0"} {
+		w := newPreviewWorld(t, listen, func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set("Set-Cookie", "a=b")
+			fmt.Fprintf(rw, "%s %s host=%s origin=%s cookie=%s fwd=%q", r.Method, r.RequestURI, r.Host, r.Header.Get("Origin"), r.Header.Get("Cookie"), r.Header.Get("X-Forwarded-For"))
+		})
+		host := fmt.Sprint("localhost:", w.port)
+		resp, body := w.get("/a%2Fb/c%20d/?x=%zz;y", "Origin", "http://id.preview.localhost:8081", "Cookie", "c=d")
+		want := "GET /a%2Fb/c%20d/?x=%zz;y host=" + host + " origin=http://" + host + ` cookie=c=d fwd=""`
+		if body != want || resp.Header.Get("Set-Cookie") != "a=b" {
+			t.Errorf("%s, want %s", body, want)
+		}
+	}
+}
+
+// TestPreviewRefuses: only what a terminal of the session listens on is shown.
+func TestPreviewRefuses(t *testing.T) {
+	w := newPreviewWorld(t, "127.0.0.1:0", func(rw http.ResponseWriter, r *http.Request) { io.WriteString(rw, "seen") })
+	status := func(port string) int {
+		resp, _ := w.getPort(port, "/")
+		return resp.StatusCode
+	}
+	port := strconv.Itoa(w.port)
+	for given, want := range map[string]int{port: 200, "0" + port: 400, "0": 400, "65536": 400, "x": 400, "-1": 400, "+1": 400} {
+		if got := status(given); got != want {
+			t.Errorf("port %s: %d", given, got)
+		}
+	}
+	w.Forbidden = func(port int) bool { return port == w.port }
+	if got := status(port); got != http.StatusForbidden {
+		t.Errorf("the agent's own port: %d", got)
+	}
+	w.Forbidden = nil
+	owner, failure := 2001, error(nil)
+	w.Owner = func(int) (int, error) { return owner, failure }
+	w.UIDs = func(s protocol.SessionID) []int {
+		return map[protocol.SessionID][]int{"ses_1": {2000, 2001}, "ses_2": {2002}}[s]
+	}
+	if got := status(port); got != http.StatusOK {
+		t.Errorf("its own: %d", got)
+	}
+	if owner = 2002; status(port) != http.StatusForbidden {
+		t.Error("another session's is shown")
+	}
+	if owner = 0; status(port) != http.StatusForbidden {
+		t.Error("the agent's is shown")
+	}
+	if failure = errors.New("nobody"); status(port) != http.StatusBadGateway {
+		t.Error("nobody's is shown")
+	}
+	w.Owner = nil
+	for _, w.grant = range []*jws.Grant{
+		nil, {Session: "ses_2", Caps: protocol.Capabilities}, {Session: "ses_1", Caps: []protocol.Capability{protocol.CapView}},
+	} {
+		if got := status(port); got != http.StatusForbidden {
+			t.Errorf("%+v: %d", w.grant, got)
+		}
+	}
+}
+
+// TestNothingListens: who looks is told so.
+func TestNothingListens(t *testing.T) {
+	w := newPreviewWorld(t, "127.0.0.1:0", http.NotFound)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+	listener.Close()
+	resp, body := w.getPort(port, "/")
+	if resp.StatusCode != http.StatusBadGateway || !strings.Contains(body, "Nothing listens on port "+port) {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+}
+
+// TestPreviewRedirects: a redirect to the application's own address is one to
+// the preview.
+func TestPreviewRedirects(t *testing.T) {
+	var to string
+	w := newPreviewWorld(t, "127.0.0.1:0", func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Location", to)
+		rw.WriteHeader(http.StatusFound)
+	})
+	for given, want := range map[string]string{
+		fmt.Sprintf("http://localhost:%d/a?b=c#d", w.port): "/a?b=c#d",
+		fmt.Sprintf("http://127.0.0.1:%d", w.port):         "/",
+		fmt.Sprintf("http://localhost:%d//evil", w.port):   "/evil",
+		"http://localhost:1/a":                             "http://localhost:1/a",
+		"https://id.example/":                              "https://id.example/",
+		"/a":                                               "/a",
+	} {
+		to = given
+		if resp, _ := w.get("/"); resp.Header.Get("Location") != want {
+			t.Errorf("%s becomes %s", given, resp.Header.Get("Location"))
+		}
+	}
+}
+
+// TestPreviewUpgrade: a WebSocket of the application passes.
+func TestPreviewUpgrade(t *testing.T) {
+	w := newPreviewWorld(t, "127.0.0.1:0", func(rw http.ResponseWriter, r *http.Request) {
+		conn, buf, err := http.NewResponseController(rw).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		buf.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + r.Header.Get("Upgrade") + "\r\n\r\n")
+		buf.Flush()
+		io.Copy(conn, buf)
+	})
+	conn, err := net.Dial("tcp", w.server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET /sessions/ses_1/preview/%d/hmr HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", w.port)
+	reader := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(reader, nil)
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("%v %v", resp, err)
+	}
+	io.WriteString(conn, "hello")
+	got := make([]byte, 5)
+	if _, err := io.ReadFull(reader, got); err != nil || string(got) != "hello" {
+		t.Errorf("%q %v", got, err)
+	}
+}
