@@ -46,12 +46,12 @@ tools:
 	@sh deploy/setup/need.sh go git
 
 test: $(DIST)/index.html $(ORACLE)/node_modules/.stamp
-	@sh deploy/setup/need.sh chromium cc postgres
+	@sh deploy/setup/need.sh chromium cc postgres curl
 	$(GO) vet ./...
 	$(GO) test -race -timeout 14m ./...
 
 bench: build
-	$(GO) test -run '^$$' -bench . -benchtime 0.3s ./protocol/... ./relay/internal/replay ./tunnel ./sandbox-agent/internal/screen ./sandbox-agent/internal/spill ./sandbox-agent/internal/terminal ./sandbox-agent/internal/ledger ./sandbox-agent/internal/executor
+	$(GO) test -run '^$$' -bench . -benchtime 0.3s ./protocol/... ./relay/internal/replay ./tunnel ./sandbox-agent/internal/screen ./sandbox-agent/internal/spill ./sandbox-agent/internal/terminal ./sandbox-agent/internal/ledger ./sandbox-agent/internal/executor ./sandbox-agent/internal/redact ./sandbox-agent/internal/egress ./sandbox-agent/internal/broker ./sandbox-agent/internal/workspace
 	$(GO) run ./deploy/e2e/bench $(BENCH)
 
 proofs:
@@ -61,6 +61,7 @@ proofs:
 	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/executor -run TestHostileRelay -attempts=100000
 	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/link -run TestHostileRelay -attempts=100000
 	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/ledger -run TestKilled -kills=200
+	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/workspace -run TestSymlinkRace -workspace.race=60s
 
 fuzz:
 	@$(GO) list ./... | while read pkg; do \

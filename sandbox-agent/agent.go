@@ -58,6 +58,8 @@ type Agent struct {
 	link         *link.Link
 	tunnels      *tunnelSet
 	status       *reporter
+	masks        *masks
+	local        *local
 
 	keysFetched atomic.Pointer[time.Time] // when there was last news of the keys
 	headProblem atomic.Pointer[string]    // what the control plane finds wrong with the audit log's head; nil or empty: nothing
@@ -72,11 +74,15 @@ func New(cfg Config) (*Agent, error) {
 	if err := harden(); err != nil {
 		return nil, err
 	}
-	a := &Agent{cfg: cfg, log: cfg.Logger, instance: strings.ToLower(rand.Text())}
+	a := &Agent{cfg: cfg, instance: strings.ToLower(rand.Text()), masks: &masks{}}
+	a.log = slog.New(maskedHandler{cfg.Logger.Handler(), a.masks})
 	if err := a.load(); err != nil {
 		return nil, err
 	}
 	if err := a.build(); err != nil {
+		if a.local != nil {
+			err = errors.Join(err, a.local.close())
+		}
 		a.closeOutputs()
 		return nil, errors.Join(err, a.audit.Close(), a.ledger.Close())
 	}
@@ -158,9 +164,13 @@ func (a *Agent) build() error {
 	if err != nil {
 		return err
 	}
+	if a.local, err = newLocal(a, isolation); err != nil {
+		return err
+	}
 	a.host, err = terminal.NewHost(terminal.Config{
 		Workspace: a.cfg.Workspace, Homes: a.cfg.Homes, Isolation: isolation, Logger: a.log,
 		Recordings: a.recordings, Spill: a.spill, Revoked: a.revocations.set, OnLease: a.noteLease,
+		Environ: a.local.environ, OnEnd: a.local.ended,
 	})
 	if err != nil {
 		return err
@@ -171,16 +181,30 @@ func (a *Agent) build() error {
 			return err
 		}
 	}
+	if err := a.local.openFiles(); err != nil {
+		a.host.Shutdown(context.Background())
+		return err
+	}
 	run := &executor.Executor{
 		Sandbox: a.enrolment.SandboxID, Keys: a.keys, Device: a.device, Ledger: a.ledger, Audit: a.audit,
 		Terminals: a.host, Agents: a.host, Recorder: a.host, Revoker: a.revocations, Callback: a.callbacks.add,
+		Environment: a.local, OpenEnv: a.local.openEnv, Approvals: a.local.approvals, Egress: a.local.rules,
+		Broker: a.local.broker, Ended: a.local.sessionEnded,
 		Now: time.Now, Log: a.log,
 	}
 	a.noteLost(run)
+	a.local.rejects = run.Rejects
+	offered, err := a.local.register()
+	if err != nil {
+		a.host.Shutdown(context.Background())
+		return err
+	}
 	a.link = &link.Link{
 		Sandbox: a.enrolment.SandboxID, Keys: a.keys, Host: a.host, Arrive: func() link.Execute { return run.Arrive().Execute },
 		Recordings: a.recordings, Revision: a.cfg.Revision, Log: a.log,
+		Approvals: a.local.approvals, Services: offered,
 	}
+	a.link.Heed(a.revocations.set)
 	a.tunnels = newTunnelSet(a.cfg.Relays, a.ledger.NextGeneration, a.log)
 	a.log.Info("agent ready", "sandbox", a.enrolment.SandboxID, "instance", a.instance,
 		"isolation", isolation, "revision", a.cfg.Revision)
@@ -212,6 +236,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	keeping.Go(func() { a.status.keep(ctx) })
 	keeping.Go(func() { a.callbacks.keep(ctx) })
 	keeping.Go(func() { a.keepHeads(ctx) })
+	keeping.Go(func() { a.local.run(ctx) })
 	ended := make(chan error, maxTunnels)
 	for i := range maxTunnels {
 		keeping.Go(func() {
@@ -232,6 +257,9 @@ func (a *Agent) close() {
 	a.host.Shutdown(ctx)
 	a.link.Wait()
 	a.controlPlane.close()
+	if err := a.local.close(); err != nil {
+		a.log.Warn("the sandbox's services were not wholly closed", "err", err)
+	}
 	a.closeOutputs()
 	if err := a.audit.Close(); err != nil {
 		a.log.Warn("audit log not closed", "err", err)

@@ -29,6 +29,11 @@ type Config struct {
 	KeysMaxAge time.Duration // how long keys are believed without news; default DefaultKeysMaxAge
 	StatusFile string        // tells how the agent is, at each change; empty: none does
 
+	BrokerListen  string   // loopback "host:port"; default DefaultBrokerListen
+	EgressListen  string   // loopback "host:port"; default DefaultEgressListen
+	Egress        bool     // terminals go through the egress proxy, unless their session says otherwise
+	OutboundHosts []string // "name=ip[:port]"
+
 	SpillDir         string // keeps older output of terminals; empty: none is kept
 	SpillPerTerminal int    // bytes; default DefaultSpillPerTerminal
 	SpillTotal       int    // bytes; default DefaultSpillTotal
@@ -62,6 +67,7 @@ func (c *Config) check() error {
 	if err := c.checkSpill(); err != nil {
 		return err
 	}
+	c.BrokerListen, c.EgressListen = cmp.Or(c.BrokerListen, DefaultBrokerListen), cmp.Or(c.EgressListen, DefaultEgressListen)
 	c.KeysMaxAge = cmp.Or(c.KeysMaxAge, DefaultKeysMaxAge)
 	if c.KeysMaxAge < 0 {
 		return errors.New("--keys-max-age must be more than 0")

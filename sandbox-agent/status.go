@@ -22,6 +22,10 @@ type Status struct {
 	Ready    bool               `json:"ready"`
 	Problems []protocol.Problem `json:"problems"`
 	Relays   []RelayStatus      `json:"relays"` // that the agent is connected to
+	// Egress says how far new terminals are kept to the egress proxy, and
+	// EgressWhy why not further.
+	Egress    protocol.EgressState `json:"egress"`
+	EgressWhy string               `json:"egress_why,omitempty"`
 	// CertificateExpiresAt is absent where it isn't known.
 	CertificateExpiresAt time.Time `json:"certificate_expires_at,omitzero"`
 }
@@ -144,6 +148,7 @@ func (a *Agent) state(now time.Time) Status {
 	if held.expires.IsZero() {
 		s.CertificateExpiresAt = time.Time{}
 	}
+	s.Egress, s.EgressWhy = a.local.status()
 	s.Ready = len(s.Relays) > 0
 	stops := func(name, message string) { // commands are refused
 		s.Problems = append(s.Problems, protocol.Problem{Name: name, Message: message})

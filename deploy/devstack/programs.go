@@ -155,9 +155,18 @@ func (s *Stack) startSandbox(ctx, children context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	sb.child, err = start(children, name, s.log(name), s.program(name), "--state-dir", dir, "--invitation", invitation,
-		"--status-file", filepath.Join(dir, "status.json"),
-		"--workspace", filepath.Join(files, "workspace"), "--homes", filepath.Join(files, "homes"))
+	args := []string{
+		"--state-dir", dir, "--invitation", invitation, "--status-file", filepath.Join(dir, "status.json"),
+		"--workspace", filepath.Join(files, "workspace"), "--homes", filepath.Join(files, "homes"),
+		"--broker-listen", "127.0.0.1:0", "--egress-listen", "127.0.0.1:0",
+	}
+	if s.cfg.Egress {
+		args = append(args, "--egress")
+	}
+	for _, host := range s.cfg.OutboundHosts {
+		args = append(args, "--outbound-hosts", host)
+	}
+	sb.child, err = start(children, name, s.log(name), s.program(name), args...)
 	if err != nil {
 		return err
 	}

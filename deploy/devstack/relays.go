@@ -59,7 +59,7 @@ func origins(public []string, own int) []string {
 func (s *Stack) startRelay(ctx, children context.Context, i int) error {
 	r := &relay{
 		relayIdentity: s.identity.Relays[i], name: "relay-" + strconv.Itoa(i+1),
-		listen: s.public[i], tunnel: "127.0.0.1:0", admin: "127.0.0.1:0",
+		listen: s.public[i], tunnel: "127.0.0.1:0", admin: "127.0.0.1:0", preview: "127.0.0.1:0",
 	}
 	dir, err := s.private(r.name)
 	if err != nil {
@@ -79,6 +79,7 @@ func (s *Stack) startRelay(ctx, children context.Context, i int) error {
 	args := func() []string {
 		args := []string{
 			"--relay-id", string(r.ID), "--listen", r.listen, "--tunnel-listen", r.tunnel, "--admin-listen", r.admin,
+			"--preview-listen", r.preview,
 			"--tunnel-cert", cert.cert, "--tunnel-key", cert.key,
 			"--control-plane-url", s.cpReady.URL, "--control-plane-connect", s.cpReady.TLS,
 			"--credential-file", credential, "--relay-secret-file", secret,
@@ -98,7 +99,7 @@ func (s *Stack) startRelay(ctx, children context.Context, i int) error {
 		return err
 	}
 	r.listen, r.tunnel = hostPort(r.ready.URL), r.ready.Tunnel
-	r.admin = hostPort(r.ready.AdminURL)
+	r.admin, r.preview = hostPort(r.ready.AdminURL), "127.0.0.1:"+portOf(r.ready.PreviewURL)
 	r.say = s.say
 	r.keeper.start = func() (*child, error) { return s.launch(children, r.name, dir, args()...) }
 	r.started = func() { // the pid is another one now
@@ -112,4 +113,9 @@ func (s *Stack) startRelay(ctx, children context.Context, i int) error {
 func hostPort(url string) string {
 	_, addr, _ := strings.Cut(url, "://")
 	return addr
+}
+
+func portOf(url string) string {
+	_, port, _ := net.SplitHostPort(hostPort(url))
+	return port
 }

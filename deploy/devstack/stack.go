@@ -33,6 +33,9 @@ type Config struct {
 	ReadyFile string // written when everything runs
 	Revision  string
 	Out       io.Writer // what a person reads
+
+	Egress        bool     // terminals go through the egress proxy
+	OutboundHosts []string // "name=ip[:port]", addresses for names that no resolver knows
 }
 
 // A Stack is a running fairlead.
@@ -66,13 +69,15 @@ type relay struct {
 	keeper
 	name                  string
 	listen, tunnel, admin string
+	preview               string
 	ready                 relayReady
 }
 
 type relayReady struct {
-	URL      string `json:"url"`
-	Tunnel   string `json:"tunnel"`
-	AdminURL string `json:"admin_url"`
+	URL        string `json:"url"`
+	Tunnel     string `json:"tunnel"`
+	AdminURL   string `json:"admin_url"`
+	PreviewURL string `json:"preview_url"`
 }
 
 type sandbox struct {
@@ -253,6 +258,7 @@ type readyRelay struct {
 	Tunnel   string `json:"tunnel"`
 	AdminURL string `json:"admin_url"`
 	PID      int64  `json:"pid"`
+	Preview  string `json:"preview_url"`
 }
 
 type readySandbox struct {
@@ -293,7 +299,7 @@ func (s *Stack) writeReady() error {
 		Users:        map[string]readyUser{},
 	}
 	for _, r := range s.relays {
-		ready.Relays = append(ready.Relays, readyRelay{r.ready.URL, r.ready.Tunnel, r.ready.AdminURL, r.child().pid.Load()})
+		ready.Relays = append(ready.Relays, readyRelay{r.ready.URL, r.ready.Tunnel, r.ready.AdminURL, r.child().pid.Load(), r.ready.PreviewURL})
 	}
 	for _, sb := range s.sandboxes {
 		ready.Sandboxes = append(ready.Sandboxes, readySandbox{sb.ID, sb.child.pid.Load(), sb.stateDir, sb.Session, sb.pty})

@@ -57,5 +57,8 @@ func (s *Store) remove(session protocol.SessionID, id string) error {
 			return err
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.masking.masked, id)
 	return nil
 }

@@ -37,6 +37,7 @@ type Recording struct {
 	id      string
 	session protocol.SessionID
 	start   time.Time
+	term    string // TERM
 	file    *os.File
 
 	// Owned by the goroutine that writes.
@@ -44,9 +45,13 @@ type Recording struct {
 	begun   []byte        // the beginning of a character, at most 3 bytes
 	last    time.Duration // of the last event
 	written int64         // bytes in the file
+	checked uint64        // the round of secrets of the last Check
 
-	mu   sync.Mutex
-	info protocol.RecordingInfo // guarded by mu
+	mu sync.Mutex
+	// Guarded by mu.
+	info    protocol.RecordingInfo
+	round   uint64 // of the secrets that it was last looked through for
+	suspect bool   // it holds what must not be seen
 }
 
 // header is the first line of an asciicast v2 file.
@@ -65,19 +70,17 @@ func (s *Store) Create(p Params) (*Recording, error) {
 	if !protocol.ValidID(p.Session) {
 		return nil, protocol.Errorf(protocol.KindInvalid, "not a session id")
 	}
-	r := &Recording{store: s, id: newID(), session: p.Session, start: p.Start}
+	_, round := s.secrets()
+	r := &Recording{store: s, id: newID(), session: p.Session, start: p.Start, term: p.Term, round: round}
 	r.info = protocol.RecordingInfo{
 		ID: r.id, PTYID: p.PTY, Command: p.Command, Cols: p.Cols, Rows: p.Rows,
 		StartedAt: p.Start.UnixMilli(),
 	}
-	first, err := json.Marshal(header{
-		Version: 2, Width: p.Cols, Height: p.Rows, Timestamp: p.Start.Unix(), Title: p.Command,
-		Env: map[string]string{"TERM": p.Term},
-	})
+	first, err := headerLine(p)
 	if err != nil {
 		return nil, fmt.Errorf("recording: %w", err)
 	}
-	r.buf = append(first, '\n')
+	r.buf = first
 	if err := r.create(); err != nil {
 		return nil, fmt.Errorf("recording: %w", err)
 	}
@@ -85,6 +88,15 @@ func (s *Store) Create(p Params) (*Recording, error) {
 	defer s.mu.Unlock()
 	s.running[r.id] = r
 	return r, nil
+}
+
+// headerLine returns the first line of a recording.
+func headerLine(p Params) ([]byte, error) {
+	first, err := json.Marshal(header{
+		Version: 2, Width: p.Cols, Height: p.Rows, Timestamp: p.Start.Unix(), Title: p.Command,
+		Env: map[string]string{"TERM": p.Term},
+	})
+	return append(first, '\n'), err
 }
 
 // create makes the files. The info comes first, so that no recording is without.

@@ -57,8 +57,11 @@ type Store struct {
 	maxTotal int64
 	log      *slog.Logger
 
+	rewriting sync.Mutex // held while an ended recording is rewritten; before mu
+
 	mu      sync.Mutex
 	running map[string]*Recording // guarded by mu: by id
+	masking masking               // guarded by mu
 }
 
 // Open makes o.Dir, for its owner alone, unless it is there, and puts an end to
@@ -84,6 +87,7 @@ func Open(o Options) (*Store, error) {
 	for _, e := range sessions {
 		if session := protocol.SessionID(e.Name()); e.IsDir() && protocol.ValidID(session) {
 			s.recover(session)
+			s.removeAside(session)
 		}
 	}
 	return s, nil
@@ -238,12 +242,17 @@ type Content struct {
 // Close ends the use of the content.
 func (c *Content) Close() error { return c.file.Close() }
 
-// Read opens the recording id of session. It fails with KindNotFound when there
-// is none.
+// Read opens the recording id of session, which holds none of the store's
+// secrets. It fails with KindNotFound when there is none, and with
+// KindUnavailable while that can't be promised: a running one is looked through,
+// or the disk keeps an ended one from being masked.
 func (s *Store) Read(session protocol.SessionID, id string) (*Content, error) {
 	missing := protocol.Errorf(protocol.KindNotFound, "no such recording")
 	if !protocol.ValidID(session) || !protocol.ValidID(id) {
 		return nil, missing
+	}
+	if err := s.clearToRead(session, id); err != nil {
+		return nil, err
 	}
 	info, err := s.info(session, id)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -264,6 +273,24 @@ func (s *Store) Read(session protocol.SessionID, id string) (*Content, error) {
 		Info: info, Modified: modified,
 		SectionReader: io.NewSectionReader(f, 0, info.Bytes), file: f,
 	}, nil
+}
+
+// clearToRead masks an ended recording if that is still to be done, and fails
+// when a running one is still to be looked through.
+func (s *Store) clearToRead(session protocol.SessionID, id string) error {
+	s.mu.Lock()
+	r, round := s.running[id], s.masking.round
+	s.mu.Unlock()
+	if r != nil && !r.readable(round) {
+		return protocol.Errorf(protocol.KindUnavailable, "the recording is being looked through for secrets")
+	}
+	if round == 0 || r != nil {
+		return nil
+	}
+	if err := s.mask(session, id); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return protocol.Fault(protocol.KindUnavailable, fmt.Errorf("recording: %w", err))
+	}
+	return nil
 }
 
 // newID returns a name for a recording.

@@ -26,6 +26,7 @@ type buffer struct {
 	base  int   // held rows above the screen
 	lost  int   // rows that only a viewer still has
 
+	scrolled    int // rows that left the top of the screen and were not read yet
 	x, y        int // x is cols when the next character wraps
 	top, bottom int // margins, inclusive
 	tabs        tabStops
@@ -49,7 +50,7 @@ func newBuffer(cols, rows, scrollback int) *buffer {
 func (b *buffer) clear() {
 	b.limit = b.rows + b.scrollback
 	b.setCapacity()
-	b.start, b.count, b.base, b.lost = 0, 0, 0, 0
+	b.start, b.count, b.base, b.lost, b.scrolled = 0, 0, 0, 0, 0
 	b.x, b.y = 0, 0
 	b.top, b.bottom = 0, b.rows-1
 	b.tabs = tabStops{}
@@ -133,6 +134,7 @@ func (b *buffer) scroll(blank cell, wrapped bool) {
 	full := b.lost+b.count >= b.limit
 	held := b.lost
 	b.push()
+	b.scrolled++
 	b.base = b.count - b.rows
 	if full {
 		b.lost = held

@@ -23,8 +23,10 @@ func (s *Screen) execute(c rune) {
 	case lf, vt, ff:
 		s.lineFeed()
 	case cr:
+		s.returned = s.returned || b.x > 0
 		b.x = 0
 	case bs:
+		s.tangle()
 		s.backspace()
 	case ht:
 		if b.x < b.cols {
@@ -41,6 +43,8 @@ func (s *Screen) execute(c rune) {
 		s.index()
 	case c1HTS:
 		b.tabs.set(b.x)
+	default:
+		s.tangle() // it parts bytes of the output, and no cells
 	}
 	s.join, s.inRun = 0, false
 }
@@ -70,6 +74,7 @@ func (s *Screen) escapeSequence(final byte) {
 	case '7':
 		s.saveCursor()
 	case '8':
+		s.tangle()
 		s.restoreCursor()
 	case 'D':
 		s.index()
@@ -79,6 +84,7 @@ func (s *Screen) escapeSequence(final byte) {
 	case 'H':
 		b.tabs.set(b.x)
 	case 'M':
+		s.tangle()
 		s.reverseIndex()
 	case '=':
 		s.modes.keypad = true
@@ -161,11 +167,22 @@ func (s *Screen) dispatchCSI(final byte, i int) {
 	s.join = 0
 }
 
+// tangling has a bit, counted from '@', for each final of a control sequence
+// that moves the cursor other than forward, or what is on the screen, or that
+// prints.
+const tangling uint64 = 1<<('@'-'@') | 1<<('A'-'@') | 1<<('B'-'@') | 1<<('D'-'@') | 1<<('E'-'@') |
+	1<<('F'-'@') | 1<<('G'-'@') | 1<<('H'-'@') | 1<<('L'-'@') | 1<<('M'-'@') | 1<<('P'-'@') |
+	1<<('S'-'@') | 1<<('T'-'@') | 1<<('Z'-'@') | 1<<('`'-'@') | 1<<('b'-'@') | 1<<('d'-'@') |
+	1<<('e'-'@') | 1<<('f'-'@') | 1<<('r'-'@') | 1<<('u'-'@')
+
 // controlSequence obeys a control sequence without private marker and
 // intermediate characters.
 func (s *Screen) controlSequence(final byte) {
 	b, p := s.buf, &s.params
 	n := p.count()
+	if tangling>>(final-'@')&1 != 0 || b.x >= b.cols && final != 'm' { // many go back from there
+		s.tangle()
+	}
 	switch final {
 	case 'A', 'F':
 		s.up(n)
@@ -271,6 +288,7 @@ func (s *Screen) markedSequence(id uint32) {
 
 // shiftColumns inserts or removes columns between the margins.
 func (s *Screen) shiftColumns(id uint32) {
+	s.tangle()
 	b, n := s.buf, s.params.count()
 	if b.y < b.top || b.y > b.bottom {
 		return

@@ -43,6 +43,7 @@ func (s *Screen) setModes(set bool) {
 		switch p.get(i) {
 		case 4:
 			s.modes.insert = set
+			s.tangle()
 		case 20:
 			s.modes.newLine = set
 		}
@@ -55,6 +56,9 @@ func (s *Screen) setPrivateModes(set bool) {
 		mode := p.get(i)
 		if flag := s.modes.private(mode); flag != nil {
 			*flag = set
+			if mode == 7 || mode == 45 { // of wrapping
+				s.tangle()
+			}
 			continue
 		}
 		s.setPrivateMode(mode, set)
@@ -93,6 +97,7 @@ func (s *Screen) setPrivateMode(mode int, set bool) {
 		}
 	case 6:
 		m.origin = set
+		s.tangle()
 		s.goTo(0, 0)
 	case 9, 1000, 1002, 1003:
 		if m.mouse = 0; set {
@@ -109,6 +114,7 @@ func (s *Screen) setPrivateMode(mode int, set bool) {
 	case 1048:
 		s.saveOrRestore(set)
 	case 47, 1047, 1049:
+		s.tangle()
 		if set {
 			if mode == 1049 {
 				s.saveCursor()
@@ -127,6 +133,7 @@ func (s *Screen) saveOrRestore(save bool) {
 	if save {
 		s.saveCursor()
 	} else {
+		s.tangle()
 		s.restoreCursor()
 	}
 }
@@ -210,4 +217,5 @@ func (s *Screen) reset() {
 	s.resetModes()
 	s.modes.mouse, s.modes.mouseEncoding = 0, 0
 	s.charsets = charsets{}
+	s.tangled, s.returned = false, false
 }

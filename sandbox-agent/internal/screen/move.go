@@ -74,13 +74,17 @@ func (s *Screen) lineFeed() {
 	if s.modes.newLine {
 		b.x = 0
 	}
+	full := b.line(b.y).full(b.cols)
 	switch {
 	case b.y == b.bottom:
 		b.scroll(s.eraseCell(), false)
+		s.fed(full, true)
 	case b.y == b.rows-1:
+		s.tangle()
 	default:
 		b.y++
 		b.line(b.y).wrapped = false
+		s.fed(full, false)
 	}
 	if b.x >= b.cols {
 		b.x--
@@ -90,10 +94,13 @@ func (s *Screen) lineFeed() {
 func (s *Screen) index() {
 	b := s.buf
 	s.confine(b.cols - 1)
+	full := b.line(b.y).full(b.cols)
 	if b.y == b.bottom {
 		b.scroll(s.eraseCell(), false)
+		s.fed(full, true)
 	} else {
 		b.y = min(b.y+1, b.rows-1)
+		s.fed(full, false)
 	}
 	s.confine(b.cols - 1)
 }

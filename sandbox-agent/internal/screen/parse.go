@@ -58,6 +58,7 @@ func (s *Screen) ground(i int) int {
 		}
 	case c == del:
 		s.inRun = false
+		s.tangle()
 	default:
 		s.execute(rune(c))
 	}

@@ -43,6 +43,7 @@ func (s *Screen) printASCII(i int) int {
 
 // printSlowly is printASCII where something special is on.
 func (s *Screen) printSlowly(i int) int {
+	s.tangle()
 	s.beginRun()
 	n := 0
 	for _, c := range s.in[i:] {
@@ -96,6 +97,10 @@ func (s *Screen) beginRun() {
 		return
 	}
 	s.inRun = true
+	if s.returned {
+		s.returned = false
+		s.tangle()
+	}
 	if b := s.buf; b.x > 0 {
 		b.line(b.y).halve(b.x-1, s.penCell)
 	}

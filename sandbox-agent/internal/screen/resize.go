@@ -7,6 +7,7 @@ func (s *Screen) Resize(cols, rows int) {
 	if c, r := s.Size(); c == cols && r == rows {
 		return
 	}
+	s.tangle()
 	cols, rows = clampSize(cols, rows)
 	s.normal.resize(cols, rows)
 	s.alt.resize(cols, rows)

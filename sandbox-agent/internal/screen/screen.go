@@ -38,6 +38,11 @@ type Screen struct {
 	join     joint
 	inRun    bool // the byte before was printed
 
+	// What rows may read otherwise than the output did, see mask.go.
+	tangled    bool
+	wasTangled bool // and perhaps no more
+	returned   bool // the cursor went back to the first column, and nothing more yet
+
 	// Bytes not yet let out.
 	part      []byte // the beginning of a character, not parsed
 	held      []byte // the beginning of what may be a query, parsed

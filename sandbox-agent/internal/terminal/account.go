@@ -82,6 +82,12 @@ func (as *accounts) release(a account) error {
 	return err
 }
 
+// OwnsUID reports whether uid is one that terminals are given.
+func (h *Host) OwnsUID(uid uint32) bool {
+	first := uint32(h.accounts.firstUID)
+	return h.accounts.own && uid >= first && uid < first+uidRange
+}
+
 // reserve finds a uid that no other PTY has and under which nothing runs: an
 // agent that was killed may have left processes behind.
 func (as *accounts) reserve(a *account) error {
@@ -127,23 +133,6 @@ func lockUID(uid int) (*os.File, error) {
 	return nil, errors.Join(err, f.Close())
 }
 
-// Start files of a home. They give a short prompt, which doesn't ask for the
-// name of a user that has none.
-var startFiles = map[string]string{
-	".profile": `if [ -n "${BASH_VERSION-}" ]; then
-	. "$HOME/.bashrc"
-else
-	PS1='sandbox:$PWD$ '
-fi
-`,
-	".bashrc": `PS1='\[\e[1;32m\]sandbox\[\e[0m\]:\[\e[1;34m\]\W\[\e[0m\]\$ '
-HISTCONTROL=ignoreboth
-if command -v dircolors >/dev/null; then eval "$(dircolors -b)"; fi
-alias ls='ls --color=auto'
-alias grep='grep --color=auto'
-`,
-}
-
 // makeHome makes a.home anew. What a terminal of the same name left in an
 // earlier life of the agent belongs to another uid and is removed.
 func makeHome(a account) error {
@@ -153,9 +142,9 @@ func makeHome(a account) error {
 	if err := os.Mkdir(a.home, 0o700); err != nil {
 		return err
 	}
-	for name, text := range startFiles {
+	for name := range startFiles {
 		path := filepath.Join(a.home, name)
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(path, startFile(name), 0o644); err != nil {
 			return err
 		}
 		if err := chown(path, a); err != nil {

@@ -112,6 +112,11 @@ func (h *Host) StartAgent(ctx context.Context, session protocol.SessionID, id pr
 		return protocol.AgentReport{}, err
 	}
 	l.argv = argv
+	l.env, _, err = h.environ(session, id, l.account, t.site.created)
+	if err != nil {
+		t.giveUpAgent()
+		return protocol.AgentReport{}, protocol.AsError(err)
+	}
 	dev, proc, err := h.launchAgent(l, t.own.proc.Dir())
 	if err != nil {
 		t.giveUpAgent()

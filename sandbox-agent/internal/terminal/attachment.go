@@ -37,6 +37,7 @@ type Attachment struct {
 
 	// Guarded by terminal.mu.
 	cursor    bytelog.Cursor
+	cut       bool                // another epoch has begun, which it is to be told
 	outbox    []protocol.Message  // at most maxOutbox
 	space     [4]protocol.Message // of an outbox that is small, as it is when typing
 	present   map[protocol.UserID]int
@@ -92,6 +93,12 @@ func (t *Terminal) Attach(params protocol.TerminalParams) (*Attachment, protocol
 	if exited, ok := t.output.Exited(); ok {
 		opened.Exited = &exited
 	}
+	for i := range opened.Pacers { // they may not have heard of this epoch
+		opened.Pacers[i].Offset = min(opened.Pacers[i].Offset, opened.Head)
+	}
+	if t.mask.held.announced {
+		a.post(protocol.Held{Held: true})
+	}
 	t.attachments[a] = struct{}{}
 	t.flow.gate.Found()
 	t.paced()
@@ -111,8 +118,8 @@ func (t *Terminal) newcomer() bytelog.Cursor {
 
 // Next returns the next message for the relay and waits until there is one.
 // DATA, RESIZED, KEYFRAME and EXITED come in the order of the log; RESET when
-// the relay was so slow that the log lost its place. Messages beside the log
-// (LEASED, AGENT, INPUT_ACK, INPUT_REFUSED, RECORDING, those of [Attachment.Post])
+// the relay was so slow that the log lost its place, or when another epoch has
+// begun. Messages beside the log (LEASED, HELD, AGENT, INPUT_ACK, INPUT_REFUSED, RECORDING, those of [Attachment.Post])
 // overtake it, but don't part the pieces of a keyframe. A DATA's
 // bytes are valid until the next call, a KEYFRAME's for ever. After EXITED it returns io.EOF, after
 // Close net.ErrClosed, and [ErrNoGrant] when nobody may view the terminal any
@@ -153,6 +160,8 @@ func (a *Attachment) poll() (protocol.Message, error) {
 		return m, nil
 	case a.ended:
 		return nil, io.EOF
+	case a.cut:
+		return a.reset(), nil
 	}
 	offset, limit := a.cursor.Offset(), protocol.MaxDataBytes
 	if f := a.keyframe; f != nil {
@@ -189,7 +198,7 @@ func (a *Attachment) poll() (protocol.Message, error) {
 // fall out of the log like the last.
 func (a *Attachment) reset() protocol.Reset {
 	a.putOff()
-	a.cursor = a.terminal.newcomer()
+	a.cut, a.cursor = false, a.terminal.newcomer()
 	if a.terminal.keyframeAtHead(a, time.Now()) {
 		a.cursor = a.keyframe.at
 	}

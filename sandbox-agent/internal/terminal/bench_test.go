@@ -1,11 +1,16 @@
 package terminal
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 )
 
 // BenchmarkEcho types a byte into cat and waits until it is back: through a
@@ -93,4 +98,49 @@ func BenchmarkKey(b *testing.B) {
 	}
 	dev.Close()
 	term.own.reader.Wait()
+}
+
+// BenchmarkMasking takes output through the screens of a terminal, without
+// secrets, with some, and with as many as there may be, 4 KiB at a time as Linux
+// hands it out.
+func BenchmarkMasking(b *testing.B) {
+	var lines, tui bytes.Buffer
+	for i := range 500 {
+		fmt.Fprintf(&lines, "2026-11-21T12:00:%02d.%03dZ INFO request served path=/v1/items/%d status=200 took=%dms\r\n", i%60, i, i, i%97)
+	}
+	for i := range 40 {
+		for row := range 50 {
+			fmt.Fprintf(&tui, "\x1b[%d;1H\x1b[38;5;%dm%-6d\x1b[0;1;48;2;9;20;30m %s \x1b[m\x1b[K", row+1, i*row%256, i*row, strings.Repeat("text ", (i+row)%36))
+		}
+	}
+	for _, n := range []int{0, 100, redact.MaxSecrets} {
+		secrets := make([]string, n)
+		for i := range secrets {
+			secrets[i] = fmt.Sprintf("secret-%x-of-many", sha256.Sum256([]byte{byte(i), byte(i >> 8)}))
+		}
+		set := compile(b, secrets...)
+		for _, c := range []struct {
+			name   string
+			output []byte
+		}{{"log", lines.Bytes()}, {"tui", tui.Bytes()}} {
+			b.Run(fmt.Sprintf("%s/%dsecrets", c.name, n), func(b *testing.B) {
+				dev, proc := newFakeDevice(), newFakeProcess()
+				term := newTerminal(session, protocol.PTYInfo{ID: "pty_1", Cols: 200, Rows: 50}, newProgram(dev, proc),
+					site{secrets: set}, slog.New(slog.DiscardHandler))
+				var out, answers []byte
+				b.SetBytes(int64(len(c.output)))
+				for b.Loop() {
+					for rest := c.output; len(rest) > 0; {
+						piece := rest[:min(len(rest), 4<<10)]
+						rest = rest[len(piece):]
+						out, answers = term.grid().Write(out[:0], answers[:0], piece)
+						out = term.masked(term.own, out, false)
+						term.append(out)
+					}
+				}
+				dev.Close()
+				term.own.reader.Wait()
+			})
+		}
+	}
 }

@@ -252,6 +252,7 @@ func (t *Terminal) tick() time.Duration {
 	if deadline, ok := t.control.lease.Deadline(); ok {
 		next = min(next, deadline.Sub(now))
 	}
-	next = min(next, t.takeKeyframes(now), t.letGo(now), t.checkGrants(now))
+	next = min(next, t.takeKeyframes(now), t.letGo(now), t.checkGrants(now),
+		t.checkHeld(now), t.beginAnewIfDue(now))
 	return max(next, 0)
 }

@@ -193,6 +193,8 @@ func (p *fakeProcess) Freeze(on bool) error {
 	return nil
 }
 
+func (p *fakeProcess) PID() int { return 0 }
+
 func (p *fakeProcess) Dir() string { return "" }
 
 // exit ends the program by itself.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/bytelog"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 )
 
 // A follower reads the log inside the agent: a recording, or what is kept on
@@ -29,6 +30,10 @@ type followed struct {
 	bytes   []byte    // valid until the next call
 	resized *protocol.Resized
 	exited  bool
+
+	// Of a recording.
+	check   *redact.Set // it is to be looked through for these
+	restart bool        // what was recorded before is to be discarded
 }
 
 // next returns the next item, of at most limit bytes, false when there is none

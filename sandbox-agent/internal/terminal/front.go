@@ -122,10 +122,15 @@ func (t *Terminal) redraw() {
 // doesn't reach p: the screen gets the modes to, and switchTo returns those of
 // before. It is called with mu held.
 func (t *Terminal) switchTo(p *program, to screen.Modes) screen.Modes {
-	seq, was := t.keyframes.grid.AppendHandover(nil, to)
-	out, _ := t.keyframes.grid.Write(nil, nil, seq)
-	t.append(out)
+	seq, was := t.grid().AppendHandover(nil, to)
+	out, _ := t.grid().Write(nil, nil, seq)
+	if t.mask.raw != nil {
+		t.handOver(p, to)
+	} else {
+		t.append(out)
+	}
 	t.stage.front = p
+	t.notice(p, false)
 	t.paced()
 	return was
 }

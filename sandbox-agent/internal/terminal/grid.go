@@ -11,6 +11,10 @@ type grid interface {
 	Resize(cols, rows int)
 	AppendKeyframe(dst []byte, history int) []byte
 	AppendHandover(dst []byte, to screen.Modes) ([]byte, screen.Modes)
+	Fork() *screen.Screen
+	TakeTangled() bool
+	AppendNewText(dst []byte) []byte
+	Mask(secrets func(text []byte, mask func(from, to int))) (n int)
 }
 
 var _ grid = (*screen.Screen)(nil)

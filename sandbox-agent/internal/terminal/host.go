@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/spill"
 )
 
@@ -63,6 +64,17 @@ type Config struct {
 	// the other and a terminal's in their order. A change is left out, which
 	// its revision shows, when maxLeaseChanges wait for OnLease.
 	OnLease func(protocol.SessionID, protocol.PTYID, protocol.Lease)
+
+	// Environ, if any, returns what a program about to start has in its
+	// environment beyond what every terminal has, and how far it is kept to the
+	// egress proxy. uid is −1 where terminals run as the agent's user. It is
+	// called for a new terminal, which doesn't start when it fails, and again
+	// for each coding agent in front of one, with create as it was.
+	Environ func(session protocol.SessionID, pty protocol.PTYID, uid int, create protocol.PTYCreate) (env []string, egress protocol.EgressState, err error)
+	// OnEnd, if any, is called once for each terminal for which Environ didn't
+	// fail, when nothing of it runs any more and before another one can get its
+	// uid.
+	OnEnd func(session protocol.SessionID, pty protocol.PTYID, uid int)
 }
 
 // A Host runs the terminals of one sandbox. It is safe for concurrent use.
@@ -79,6 +91,7 @@ type Host struct {
 	unheed   func()        // stops what heedSignals began
 	leases   *leaseChanges // nil: nobody is told
 
+	secrets   secrets
 	terminals sync.WaitGroup // one for each terminal, until it is released
 
 	mu sync.Mutex
@@ -194,19 +207,29 @@ func (h *Host) Create(ctx context.Context, session protocol.SessionID, id protoc
 	if err := h.reserve(id); err != nil {
 		return protocol.PTYInfo{}, err
 	}
+	t, err := h.list(session, id, p, l)
+	if err != nil {
+		return protocol.PTYInfo{}, protocol.AsError(err)
+	}
+	h.catchUp(t, t.site.secrets)
+	return t.Info(), nil
+}
+
+// list starts a terminal whose name is reserved and lists it.
+func (h *Host) list(session protocol.SessionID, id protocol.PTYID, p protocol.PTYCreate, l launch) (*Terminal, error) {
 	t, err := h.start(session, id, p, l)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.starting, id)
 	if err != nil {
-		return protocol.PTYInfo{}, protocol.AsError(err)
+		return nil, err
 	}
 	h.listed[id] = t
 	if h.closed { // Shutdown didn't see it
 		t.close()
 	}
 	h.log.Info("terminal started", "session", session, "pty", id)
-	return t.Info(), nil
+	return t, nil
 }
 
 // reserve takes the name id and a place among the running terminals, which
@@ -240,18 +263,27 @@ func (h *Host) start(session protocol.SessionID, id protocol.PTYID, p protocol.P
 		return nil, err
 	}
 	l.account = a
-	l.env = environment(h.config, session, id, a)
 	info := protocol.PTYInfo{
 		ID: id, CreatorID: p.CreatorID, Command: commandLine(p, l), Cols: l.cols, Rows: l.rows,
 		CreatedAt: time.Now().UnixMilli(),
 	}
-	at := site{launched: l, spill: h.config.Spill, revoked: h.config.Revoked}
+	if l.env, info.Egress, err = h.environ(session, id, a, p); err != nil {
+		h.release(a)
+		return nil, err
+	}
+	end := func() {
+		if h.config.OnEnd != nil {
+			h.config.OnEnd(session, id, a.uid)
+		}
+		h.release(a)
+	}
+	at := site{launched: l, created: p, spill: h.config.Spill, revoked: h.config.Revoked, secrets: h.knownSecrets()}
 	if h.leases != nil {
 		at.leased = func(lease protocol.Lease) { h.leases.note(session, id, lease) }
 	}
 	if p.Record {
-		if at.tape, err = h.tape(session, info); err != nil {
-			h.release(a)
+		if at.tape, err = h.tape(session, info, at.secrets); err != nil {
+			end()
 			return nil, err
 		}
 	}
@@ -260,22 +292,23 @@ func (h *Host) start(session protocol.SessionID, id protocol.PTYID, p protocol.P
 		if at.tape != nil {
 			err = errors.Join(err, at.tape.Discard())
 		}
-		h.release(a)
+		end()
 		return nil, err
 	}
 	t = newTerminal(session, info, newProgram(dev, proc), at, h.log.With("pty", id))
 	go t.keep(func() { // Shutdown waits for it
-		h.release(a)
+		end()
 		h.terminals.Done()
 	})
 	return t, nil
 }
 
 // tape begins the recording of a terminal that is about to start.
-func (h *Host) tape(session protocol.SessionID, info protocol.PTYInfo) (*recording.Recording, error) {
+func (h *Host) tape(session protocol.SessionID, info protocol.PTYInfo, secrets *redact.Set) (*recording.Recording, error) {
 	if h.config.Recordings == nil {
 		return nil, errNoRecordings
 	}
+	info.Command = withoutSecrets(secrets, info.Command)
 	return h.config.Recordings.Create(tapeParams(session, info, time.Now()))
 }
 
@@ -427,6 +460,9 @@ func (h *Host) Shutdown(ctx context.Context) {
 	})
 	defer stop()
 	h.terminals.Wait()
+	h.secrets.changing.Lock()
+	h.stopMasking()
+	h.secrets.changing.Unlock()
 	h.leases.end()
 	h.unheed()
 }

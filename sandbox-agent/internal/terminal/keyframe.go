@@ -97,7 +97,7 @@ func (a *Attachment) WantKeyframe(history bool) {
 // long until the next are. It is called with mu held.
 func (t *Terminal) takeKeyframes(now time.Time) time.Duration {
 	k := &t.keyframes
-	if !t.keyframeWanted() {
+	if !t.keyframeWanted() || t.mask.due { // a new epoch pokes
 		return noDeadline
 	}
 	// The screen of an ended program stays as it is, so that one may be had
@@ -124,7 +124,7 @@ func (t *Terminal) takeKeyframes(now time.Time) time.Duration {
 // keyframeAtHead takes the keyframe that a asks for, due or not. It is called
 // with mu held.
 func (t *Terminal) keyframeAtHead(a *Attachment, now time.Time) (ok bool) {
-	if a.wants == wishNone {
+	if a.wants == wishNone || t.mask.due {
 		return false
 	}
 	if a.keyframe, ok = t.keyframes.at(t.head(), a.wants); ok {
@@ -158,6 +158,9 @@ func (t *Terminal) head() bytelog.Cursor {
 // called with mu held.
 func (t *Terminal) resized(cols, rows int) {
 	t.keyframes.grid.Resize(cols, rows)
+	if t.mask.raw != nil {
+		t.mask.raw.Resize(cols, rows)
+	}
 	t.keyframes.moved()
 	t.output.Resize(cols, rows)
 	for a := range t.attachments {

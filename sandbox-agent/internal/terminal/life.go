@@ -149,6 +149,7 @@ func (t *Terminal) finish(e exit) {
 	t.drain(t.own)
 	t.mu.Lock()
 	t.ended = time.Now()
+	t.beginAnewIfDue(t.ended)
 	t.output.Exit(e.code, e.signal)
 	t.refuseAll()
 	t.takeKeyframes(t.ended) // keep runs no deadlines any more

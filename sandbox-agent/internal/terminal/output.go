@@ -46,10 +46,12 @@ func (t *Terminal) read(p *program) {
 			<-p.proceed
 			t.mu.Lock()
 		}
-		out, answers = t.keyframes.grid.Write(out[:0], answers[:0], buf[:n])
-		if err != nil && p == t.own {
-			out = t.keyframes.grid.Flush(out)
+		out, answers = t.grid().Write(out[:0], answers[:0], buf[:n])
+		end := err != nil && p == t.own
+		if end {
+			out = t.grid().Flush(out)
 		}
+		out = t.masked(p, out, end)
 		if len(out)+len(answers) > 0 {
 			t.append(out)
 			p.answer(answers)
@@ -94,7 +96,7 @@ func (t *Terminal) wakeAll() {
 // holdBack reports whether the reader of p, which is in front, has to wait for
 // proceed. It is called with mu held.
 func (t *Terminal) holdBack(p *program) bool {
-	p.waiting = !p.lifted && !t.flow.gate.MayRead(t.output.Head(), time.Now())
+	p.waiting = !p.lifted && (t.mask.due || !t.flow.gate.MayRead(t.output.Head(), time.Now()))
 	if p.waiting {
 		t.poke()
 	}
@@ -108,6 +110,9 @@ func (t *Terminal) letGo(now time.Time) time.Duration {
 	p, gate := t.stage.front, &t.flow.gate
 	if !p.waiting {
 		return noDeadline
+	}
+	if t.mask.due && !p.lifted {
+		return noDeadline // the new epoch lets it go
 	}
 	if p.lifted || gate.MayRead(t.output.Head(), now) {
 		p.waiting = false

@@ -5,6 +5,7 @@ import (
 	"syscall"
 
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 )
 
 // A launch says what to start on a new PTY.
@@ -50,6 +51,8 @@ type child interface {
 	SignalAll(sig syscall.Signal) int
 	// Freeze stops the program and all that it started, or lets it go on.
 	Freeze(on bool) error
+	// PID returns the program's process id.
+	PID() int
 	// Dir returns the program's folder, empty when it can't be told.
 	Dir() string
 }
@@ -69,11 +72,13 @@ type program struct {
 	reader sync.WaitGroup // of its output
 
 	// Guarded by terminal.mu.
-	waiting  bool          // its reader waits for proceed
-	proceed  chan struct{} // 1 element
-	lifted   bool          // it has ended: nobody holds back what is left
-	answers  []byte        // to terminal queries, at most maxAnswerBytes
-	flushing bool          // flush runs
+	waiting  bool           // its reader waits for proceed
+	proceed  chan struct{}  // 1 element
+	lifted   bool           // it has ended: nobody holds back what is left
+	answers  []byte         // to terminal queries, at most maxAnswerBytes
+	flushing bool           // flush runs
+	stream   *redact.Stream // of what it prints; nil: there has never been a secret
+	loose    []byte         // let out by stream, and not shown yet
 }
 
 func newProgram(dev device, proc child) *program {

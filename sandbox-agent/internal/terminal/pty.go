@@ -207,6 +207,8 @@ func (p *ptyProcess) Freeze(on bool) error {
 	return nil
 }
 
+func (p *ptyProcess) PID() int { return p.cmd.Process.Pid }
+
 // Dir returns the folder that the program itself is in, not that of its
 // foreground job.
 func (p *ptyProcess) Dir() string {

@@ -6,16 +6,20 @@ import (
 	"io"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/spill"
 )
 
 // errSlid says that a reading was so slow that its place in the log is gone.
 var errSlid = errors.New("terminal: the log no longer holds the rest")
+
+var errOtherEpoch = protocol.Errorf(protocol.KindNotFound, "the terminal has another epoch")
 
 // A Reading is a part of a terminal's log that is read at leisure: it holds
 // nothing back. What the log has dropped comes from the disk, if it is there. A
 // Reading is for one goroutine.
 type Reading struct {
 	terminal   *Terminal
+	epoch      protocol.Epoch
 	offset     uint64
 	to         uint64
 	cols, rows int    // that the reader knows of
@@ -31,7 +35,7 @@ func (t *Terminal) Read(p protocol.ReadParams) (*Reading, protocol.ReadOpened, e
 	defer t.mu.Unlock()
 	switch {
 	case p.Epoch != t.output.Epoch():
-		return nil, protocol.ReadOpened{}, protocol.Errorf(protocol.KindNotFound, "the terminal has another epoch")
+		return nil, protocol.ReadOpened{}, errOtherEpoch
 	case p.From > t.output.Head():
 		return nil, protocol.ReadOpened{}, protocol.Errorf(protocol.KindNotFound, "the log ends at %d", t.output.Head())
 	case p.From > p.To:
@@ -39,7 +43,7 @@ func (t *Terminal) Read(p protocol.ReadParams) (*Reading, protocol.ReadOpened, e
 	}
 	from := max(p.From, t.oldest())
 	to := max(from, min(p.To, t.output.Head()))
-	r := &Reading{terminal: t, offset: from, to: to}
+	r := &Reading{terminal: t, epoch: p.Epoch, offset: from, to: to}
 	r.cols, r.rows = t.sizeAt(from)
 	return r, protocol.ReadOpened{From: from, To: to, Cols: r.cols, Rows: r.rows}, nil
 }
@@ -69,7 +73,8 @@ func (t *Terminal) sizeAt(offset uint64) (cols, rows int) {
 }
 
 // Next returns the next DATA or RESIZED of the part, and io.EOF at its end. It
-// fails when the rest was dropped meanwhile. A DATA's bytes are valid until the
+// fails when the rest was dropped meanwhile, with KindNotFound when
+// that was because another epoch has begun. A DATA's bytes are valid until the
 // next call.
 func (r *Reading) Next() (protocol.Message, error) {
 	if r.offset >= r.to {
@@ -91,7 +96,10 @@ func (r *Reading) fromMemory(limit int) (protocol.Message, error) {
 	t := r.terminal
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if r.offset < t.output.Oldest() {
+	switch {
+	case r.epoch != t.output.Epoch():
+		return nil, errOtherEpoch
+	case r.offset < t.output.Oldest():
 		return nil, nil
 	}
 	if cols, rows := t.output.SizeAt(r.offset); cols != r.cols || rows != r.rows {
@@ -114,9 +122,9 @@ func (r *Reading) fromMemory(limit int) (protocol.Message, error) {
 
 // fromDisk returns what comes next, which the log has dropped.
 func (r *Reading) fromDisk(limit int) (protocol.Message, error) {
-	file := r.terminal.spilled
-	if file == nil {
-		return nil, errSlid
+	file, err := r.file()
+	if err != nil {
+		return nil, err
 	}
 	cols, rows, ok := file.SizeAt(r.offset)
 	switch {
@@ -133,6 +141,20 @@ func (r *Reading) fromDisk(limit int) (protocol.Message, error) {
 		return nil, errors.Join(errSlid, err)
 	}
 	return protocol.Data{Offset: r.offset, Bytes: r.buf[:n]}, nil
+}
+
+// file returns where on disk the part is.
+func (r *Reading) file() (*spill.File, error) {
+	t := r.terminal
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case r.epoch != t.output.Epoch():
+		return nil, errOtherEpoch
+	case t.spilled == nil:
+		return nil, errSlid
+	}
+	return t.spilled, nil
 }
 
 func (r *Reading) resized(cols, rows int) protocol.Resized {

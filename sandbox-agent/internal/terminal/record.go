@@ -8,6 +8,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/pace"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 )
 
 const (
@@ -29,11 +30,15 @@ type recorder struct {
 	stream pace.Stream
 	done   chan struct{} // closed when the recording has ended
 
+	tainted bool // owned by run: what is recorded can't be discarded, and must be
+
 	// Guarded by terminal.mu.
 	tape     *recording.Recording // nil: it is about to begin
 	stopping bool
-	until    uint64 // where it stops
-	jumps    int    // over output that was lost
+	until    uint64      // where it stops
+	jumps    int         // over output that was lost
+	restart  bool        // what is recorded must be discarded
+	check    *redact.Set // or if one of these is in it; nil: there is nothing to check
 }
 
 // StartRecording records the terminal id of session from now on, beginning with
@@ -123,7 +128,7 @@ func (t *Terminal) beginRecording() (*recorder, recording.Params, []byte, error)
 	t.following[&r.follower] = struct{}{}
 	t.life.followers.Add(1)
 	t.paceRecording(r)
-	info := t.info
+	info := t.shownInfo()
 	info.Cols, info.Rows = t.output.SizeAt(cursor.Offset())
 	return r, tapeParams(t.session, info, time.Now()), first, nil
 }
@@ -190,7 +195,11 @@ func (t *Terminal) recordingOver(r *recorder) {
 func (r *recorder) run() {
 	t := r.terminal
 	err := r.record()
-	if end := r.tape.End(time.Now(), err); err == nil {
+	end := r.tape.End
+	if r.tainted { // nobody may read it
+		end = func(time.Time, error) error { return r.tape.Discard() }
+	}
+	if end := end(time.Now(), err); err == nil {
 		err = end
 	}
 	if err != nil {
@@ -211,6 +220,12 @@ func (r *recorder) record() error {
 		item, ok := r.take()
 		if item.exited {
 			return nil
+		}
+		if item.check != nil {
+			if err := r.lookThrough(item.check); err != nil {
+				return err
+			}
+			continue
 		}
 		if err := r.write(item); err != nil {
 			return err
@@ -241,12 +256,50 @@ func (r *recorder) record() error {
 }
 
 func (r *recorder) write(item followed) error {
-	if m := item.resized; m != nil {
+	if m := item.resized; item.restart {
+		r.tainted = true
+		if err := r.tape.Restart(m.Cols, m.Rows, r.terminal.command()); err != nil {
+			return err
+		}
+		r.tainted = false
+	} else if m != nil {
 		if err := r.tape.Resize(item.at, m.Cols, m.Rows); err != nil {
 			return err
 		}
 	}
 	return r.tape.Output(item.at, item.bytes)
+}
+
+// forget has the recorder discard what is recorded, if secrets isn't nil only
+// when one of these is in it. It is called with terminal.mu held.
+func (r *recorder) forget(secrets *redact.Set) {
+	if secrets == nil {
+		r.restart = true
+	} else {
+		r.check = secrets
+	}
+	if r.tape != nil {
+		r.tape.Suspect()
+	}
+	r.notify()
+}
+
+// lookThrough has what is recorded discarded if one of secrets is in it.
+func (r *recorder) lookThrough(secrets *redact.Set) error {
+	found, err := r.tape.Check(secrets)
+	if err != nil {
+		return err
+	}
+	t := r.terminal
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case found:
+		r.restart = true
+	case !r.restart && r.check == nil:
+		r.tape.Clear()
+	}
+	return nil
 }
 
 // take returns what is to be recorded next, false when there is nothing now.
@@ -256,6 +309,16 @@ func (r *recorder) take() (followed, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.paceRecording(r)
+	switch set := r.check; {
+	case r.restart:
+		r.restart, r.check = false, nil
+		item := r.ahead(wishHistory)
+		item.restart = true
+		return item, true
+	case set != nil:
+		r.check = nil
+		return followed{check: set}, true
+	}
 	limit := recordBytes
 	if r.stopping {
 		left := r.until - min(r.until, r.cursor.Offset())
@@ -279,9 +342,16 @@ func (r *recorder) jump() followed {
 	if r.jumps++; r.jumps == 1 {
 		t.log.Warn("a recording lacks output: the disk is too slow", "recording", r.tape.ID())
 	}
+	return r.ahead(wishScreen)
+}
+
+// ahead moves to the end of the log and returns the present screen. It is called
+// with terminal.mu held.
+func (r *recorder) ahead(w wish) followed {
+	t := r.terminal
 	r.cursor = t.head()
 	item := followed{offset: r.cursor.Offset(), at: time.Now()}
-	if screen, ok := t.keyframes.at(r.cursor, wishScreen); ok {
+	if screen, ok := t.keyframes.at(r.cursor, w); ok {
 		item.bytes = screen.bytes
 	} else {
 		r.cursor = t.newcomer()

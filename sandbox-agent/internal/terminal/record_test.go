@@ -317,23 +317,23 @@ func TestSpillGap(t *testing.T) {
 	defer store.Close()
 	bubble(t, func(t *testing.T, r *rig) {
 		wantHeld(t, r.flood(all), all)
-		s := &spiller{follower: newFollower(r.Terminal, bytelog.Cursor{}), file: store.Create("pty_1", 1)}
+		s := &spiller{follower: newFollower(r.Terminal, bytelog.Cursor{})}
 		r.mu.Lock()
-		r.spilled = s.file
+		r.spilled = store.Create("pty_1", 1)
 		r.mu.Unlock()
 		for range 2 {
-			item, ok := s.take()
+			item, file, ok := s.take()
 			if !ok {
 				t.Fatal("nothing to keep")
 			}
 			if item.resized != nil {
-				s.file.Resize(item.offset, item.resized.Cols, item.resized.Rows)
+				file.Resize(item.offset, item.resized.Cols, item.resized.Rows)
 			} else {
-				s.file.Append(item.offset, item.bytes)
+				file.Append(item.offset, item.bytes)
 			}
 		}
 		oldest := uint64(all - protocol.LogWindowBytes)
-		if at, ok := s.file.Oldest(); !ok || at != oldest || s.gaps != 1 {
+		if at, ok := r.spilled.Oldest(); !ok || at != oldest || s.gaps != 1 {
 			t.Errorf("begins at %d %v after %d gaps", at, ok, s.gaps)
 		}
 		r.flood(all)

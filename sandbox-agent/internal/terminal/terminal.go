@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/lease"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/screen"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/spill"
 )
@@ -30,7 +31,6 @@ type Terminal struct {
 	site    site
 	log     *slog.Logger
 	life    life
-	spilled *spill.File // what the window no longer holds, nil: nothing is kept
 
 	mu sync.Mutex
 	// Guarded by mu.
@@ -43,16 +43,22 @@ type Terminal struct {
 	size        sizeLimiter
 	keyframes   keyframer
 	flow        flow
+	mask        masker
 	following   map[*follower]struct{}
-	recorder    *recorder // nil: none
-	ended       time.Time // zero while the program runs
+	spilled     *spill.File   // what the window no longer holds; nil: nothing is kept
+	spiller     *spiller      // that writes it
+	stale       []*spill.File // of earlier epochs, to be removed
+	recorder    *recorder     // nil: none
+	ended       time.Time     // zero while the program runs
 }
 
 // A site is what a terminal's host provides for it. Any of it may be nil.
 type site struct {
 	launched launch               // how its own program was started
+	created  protocol.PTYCreate   // as it was asked for
 	tape     *recording.Recording // of it from its first byte
 	spill    *spill.Store
+	secrets  *redact.Set          // at the start
 	revoked  *jws.RevocationSet   // grants that are void
 	leased   func(protocol.Lease) // called with the terminal's mutex held; must not wait
 }
@@ -78,6 +84,7 @@ func newTerminal(session protocol.SessionID, info protocol.PTYInfo, own *program
 	t.output.Resize(info.Cols, info.Rows)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.use(at.secrets)
 	if at.tape != nil {
 		t.recordTo(at.tape)
 	}
@@ -98,7 +105,7 @@ func newEpoch() protocol.Epoch {
 func (t *Terminal) Info() protocol.PTYInfo {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	info := t.info
+	info := t.shownInfo()
 	info.Cols, info.Rows = t.output.SizeAt(t.output.Head())
 	info.Recording = t.recordingID()
 	info.Agent = t.stage.report()
@@ -106,6 +113,20 @@ func (t *Terminal) Info() protocol.PTYInfo {
 		info.Exited = &exited
 	}
 	return info
+}
+
+// shownInfo returns info as it may be seen. It is called with mu held.
+func (t *Terminal) shownInfo() protocol.PTYInfo {
+	info := t.info
+	info.Command = withoutSecrets(t.mask.set, info.Command)
+	return info
+}
+
+// command returns what a recording shows as the command.
+func (t *Terminal) command() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.shownInfo().Command
 }
 
 func (t *Terminal) endedAt() time.Time {

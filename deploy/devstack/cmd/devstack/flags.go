@@ -18,6 +18,8 @@ func run(c *program.Command) {
 	c.Int(&cfg.Sandboxes, "sandboxes", 1, "`number` of sandboxes")
 	c.String(&cfg.StateDir, "state-dir", "", "`directory` that keeps the stack between starts (default: fairlead/devstack in the user's state directory)")
 	c.String(&cfg.ReadyFile, "ready-file", "", "`file` to write addresses, ids and tokens to when everything runs")
+	c.Bool(&cfg.Egress, "egress", false, "terminals go through the egress proxy, which asks before it lets them reach a host that is not on the list")
+	c.Strings(&cfg.OutboundHosts, "outbound-hosts", "name=ip[:port] `addresses` of hosts that broker and egress proxy may reach wherever they are, for tests")
 	c.Run(func(ctx context.Context, env *program.Env) error {
 		self, err := os.Executable()
 		if err != nil {

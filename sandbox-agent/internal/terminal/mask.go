@@ -1,0 +1,220 @@
+package terminal
+
+import (
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/screen"
+)
+
+// contextBytes is how much of what was printed before decides about what comes
+// next when the first secret is set: enough for one of any usual length, with
+// colours in between.
+const contextBytes = 64 << 10
+
+// can is the control that ends a sequence without an effect.
+const can = 0x18
+
+// A masker keeps secrets out of a terminal's log. The terminal's mutex guards
+// it.
+//
+// Once there is a secret a terminal has two screens. What a program prints goes
+// to raw, which knows its true state and answers its queries at once; then
+// through the program's stream, which masks, and may hold bytes back; then to
+// the keyframer's screen, which is that of the log. Before the first secret
+// there is the latter alone.
+type masker struct {
+	set  *redact.Set
+	raw  grid   // nil: there has never been a secret
+	buf  []byte // what a stream let out
+	text []byte // of the screen
+	held holding
+
+	spans []redact.Span
+
+	// What was drawn on the screen out of order showed a secret, which is masked
+	// there. The log, which has not got that output, is about to begin anew.
+	due   bool
+	last  time.Time // when the log last did so
+	found int       // secrets that were drawn out of order
+}
+
+// holding says since when bytes of the program in front have been held back
+// without more output.
+type holding struct {
+	since     time.Time // zero: none are
+	announced bool
+}
+
+// grid returns the screen that output goes to first.
+func (t *Terminal) grid() grid {
+	if t.mask.raw != nil {
+		return t.mask.raw
+	}
+	return t.keyframes.grid
+}
+
+// masked takes what the screen let out of p's output and returns what the log
+// gets of it, which may be in the same place. With end it is p's last. It is
+// called with mu held.
+func (t *Terminal) masked(p *program, out []byte, end bool) []byte {
+	m := &t.mask
+	if m.raw == nil || len(out) == 0 && !end {
+		return out
+	}
+	m.buf = p.stream.Write(append(m.buf[:0], p.loose...), out)
+	p.loose = p.loose[:0]
+	if end {
+		m.buf = p.stream.Flush(m.buf)
+	}
+	t.notice(p, true)
+	return t.show(out[:0], m.buf, end)
+}
+
+// show writes masked output to the screen of the log and appends to dst what
+// the log gets. It is called with mu held.
+func (t *Terminal) show(dst, masked []byte, end bool) []byte {
+	m, k := &t.mask, &t.keyframes
+	dst, _ = k.grid.Write(dst, nil, masked)
+	if end {
+		dst = k.grid.Flush(dst)
+	}
+	k.moved()
+	if k.grid.TakeTangled() {
+		m.text = k.grid.AppendNewText(m.text[:0])
+		if m.spans = m.set.Find(m.spans[:0], m.text); len(m.spans) > 0 {
+			m.found++
+			k.mask(m.set)
+			m.due = true
+			t.beginAnewIfDue(time.Now())
+			t.poke()       // for when it has to wait
+			return dst[:0] // it is in the screen that the new epoch begins with
+		}
+	}
+	if m.due {
+		return dst[:0]
+	}
+	return dst
+}
+
+// mask masks the secrets of set in all that the screen holds, and reports
+// whether there were any.
+func (k *keyframer) mask(set *redact.Set) bool {
+	k.moved()
+	return 0 < k.grid.Mask(func(text []byte, mask func(from, to int)) {
+		for _, s := range set.Find(nil, text) {
+			mask(s.From, s.To)
+		}
+	})
+}
+
+// notice notes what p, if it is in front, has held back, after output of its or
+// not. It is called with mu held.
+func (t *Terminal) notice(p *program, printed bool) {
+	h := &t.mask.held
+	switch {
+	case p != t.stage.front:
+	case p.stream == nil || p.stream.Held() == 0:
+		if h.announced {
+			t.announceHeld(false)
+		}
+		*h = holding{}
+	case h.since.IsZero():
+		h.since = time.Now()
+		t.poke()
+	case printed:
+		h.since = time.Now() // the deadline that runs is early
+	}
+}
+
+// checkHeld tells everybody of output that has been held back for long, and
+// returns how long until that is due. It is called with mu held.
+func (t *Terminal) checkHeld(now time.Time) time.Duration {
+	h := &t.mask.held
+	if h.since.IsZero() || h.announced {
+		return noDeadline
+	}
+	if wait := h.since.Add(protocol.HeldNotice).Sub(now); wait > 0 {
+		return wait
+	}
+	t.announceHeld(true)
+	return noDeadline
+}
+
+func (t *Terminal) announceHeld(held bool) {
+	t.mask.held.announced = held
+	for a := range t.attachments {
+		a.post(protocol.Held{Held: held})
+	}
+}
+
+// use has the secrets of set masked in all that comes from now on, and what is
+// on the screen or above it. It reports whether anything was masked there: then
+// the log holds it, too. It is called with mu held.
+func (t *Terminal) use(set *redact.Set) (found bool) {
+	m := &t.mask
+	if m.raw == nil && set.Empty() {
+		return false
+	}
+	m.set = set
+	if m.raw == nil {
+		m.raw = t.keyframes.grid
+		t.keyframes.grid = m.raw.Fork()
+		t.keyframes.grid.TakeTangled()
+	}
+	var let []byte
+	for i, p := range []*program{t.own, t.stage.front} {
+		switch {
+		case i > 0 && p == t.own:
+		case p.stream != nil:
+			p.loose = p.stream.Use(p.loose, set)
+		case p == t.stage.front:
+			p.stream = set.NewStreamAfter(t.tail(contextBytes))
+		default:
+			p.stream = set.NewStream()
+		}
+	}
+	if p := t.stage.front; len(p.loose) > 0 {
+		let, p.loose = p.loose, nil
+	}
+	t.append(t.show(nil, let, false))
+	t.notice(t.stage.front, false)
+	return t.keyframes.mask(set)
+}
+
+// handOver is what switchTo does where there are secrets, with the screen of the
+// log. What a coding agent has held back is masked, since it has ended; what the
+// terminal's own program has, comes when that goes on. It is called with mu held.
+func (t *Terminal) handOver(p *program, to screen.Modes) {
+	m, from := &t.mask, t.stage.front
+	if p.stream == nil {
+		p.stream = m.set.NewStream()
+	}
+	m.buf = m.buf[:0]
+	if from == t.own {
+		from.loose = from.stream.Write(from.loose, []byte{can}) // it gave up what was unfinished
+	} else {
+		m.buf = from.stream.Flush(append(m.buf, from.loose...))
+	}
+	t.append(t.show(nil, m.buf, false))
+	seq, _ := t.keyframes.grid.AppendHandover(nil, to)
+	t.append(t.show(nil, seq, false))
+}
+
+// tail returns at most the last n bytes of the log. It is called with mu held.
+func (t *Terminal) tail(n int) (tail []byte) {
+	head := t.output.Head()
+	cursor, err := t.output.CursorAt(max(t.output.Oldest(), head-min(head, uint64(n))))
+	if err != nil {
+		return nil // it can't: the log holds that
+	}
+	for cursor.Offset() < head {
+		item, ok, err := t.output.Next(&cursor, n)
+		if !ok || err != nil {
+			return nil // the same
+		}
+		tail = append(tail, item.Bytes...)
+	}
+	return tail
+}

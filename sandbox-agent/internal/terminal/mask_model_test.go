@@ -1,0 +1,103 @@
+package terminal
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/screen"
+)
+
+// TestMaskModel: whatever a program prints in whatever pieces, and whenever
+// secrets come, sizes change and epochs end, the screen is that of who has the
+// log alone, and no secret can be read there.
+func TestMaskModel(t *testing.T) {
+	const short = "hunter22"
+	first, both := compile(t, short), compile(t, short, secretA)
+	pieces := []string{
+		short, secretA, short[:4], short[4:], secretA[:9], secretA[9:], "\r\n", "\r", " ", "x", "漢", "\x1b[31m", "\x1b[H", "\x1b[2;3H", "\x1b[2;7H",
+		"\x1b[2;12H", "\b", "\b\b\b\b", "\x1b[K", "\x1b[2J", "\x1b[?1049h", "\x1b[?1049l", "\x1b[4P", "\x1b[4@", "\x1b[6n", "\x1b]2;", "\a", "\x1b[",
+		"\x1b", "\xe6", "\x1b[3;5r", "\n\n\n", "\x1bM", "\x1bc", strings.Repeat("-", 15), coloured(short), "\x1b7", "\x1b8", "\x1b[?7l", "\x1b[4h", "\x1b[4l",
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		dev := newFakeDevice()
+		term := newTerminal(session, protocol.PTYInfo{ID: "pty_1", Cols: 20, Rows: 6}, newProgram(dev, newFakeProcess()), site{}, slog.New(slog.DiscardHandler))
+		defer term.own.reader.Wait()
+		defer dev.Close()
+		var set *redact.Set
+		var sized uint64
+		secrets := func(next *redact.Set) {
+			set = next
+			term.setSecrets(set)
+			term.search(set)
+		}
+		print := func(p string) {
+			term.mu.Lock()
+			defer term.mu.Unlock()
+			out, _ := term.grid().Write(nil, nil, []byte(p))
+			term.append(term.masked(term.own, out, false))
+			term.beginAnewIfDue(time.Now().Add(time.Hour))
+			term.mask.last = time.Time{}
+		}
+		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
+			look := true
+			switch rapid.IntRange(0, 20).Draw(rt, "step") {
+			case 0:
+				secrets(rapid.SampledFrom([]*redact.Set{first, both}).Draw(rt, "set"))
+			case 1:
+				look = false // what a size brings together is found with the next output
+				cols, rows := rapid.IntRange(10, 30).Draw(rt, "cols"), rapid.IntRange(3, 8).Draw(rt, "rows")
+				term.mu.Lock()
+				if head := term.output.Head(); head != sized { // of sizes at one place the log knows the last
+					term.resized(cols, rows)
+					sized = head
+				}
+				term.mu.Unlock()
+			default:
+				p := ""
+				for range rapid.IntRange(1, 4).Draw(rt, "pieces") {
+					p += rapid.SampledFrom(pieces).Draw(rt, "piece")
+				}
+				print(p)
+			}
+			checkMasked(rt, term, set, look)
+		}
+	})
+}
+
+// checkMasked checks the screen of term, and with look what can be read there.
+func checkMasked(t *rapid.T, term *Terminal, set *redact.Set, look bool) {
+	t.Helper()
+	term.mu.Lock()
+	defer term.mu.Unlock()
+	cursor, err := term.output.CursorAt(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := screen.New(term.output.SizeAt(0))
+	for {
+		item, ok, err := term.output.Next(&cursor, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			break
+		}
+		if item.Resized != nil {
+			s.Resize(item.Resized.Cols, item.Resized.Rows)
+		}
+		s.Write(nil, nil, item.Bytes)
+	}
+	if got, want := string(term.keyframes.grid.AppendKeyframe(nil, 1000)), string(s.AppendKeyframe(nil, 1000)); got != want {
+		t.Fatalf("the screen is not that of the log: keyframe\n%q, want\n%q", got, want)
+	}
+	s.AppendNewText(nil) // what is above was looked at when it was on the screen
+	if text := s.AppendNewText(nil); look && len(set.Find(nil, text)) > 0 {
+		t.Fatalf("the screen shows a secret: %q", text)
+	}
+}

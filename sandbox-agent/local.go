@@ -1,0 +1,367 @@
+package agent
+
+import (
+	"context"
+	"crypto/ecdh"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/envseal"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/broker"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/egress"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/environment"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/hostname"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/link"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/outbound"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/peer"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/services"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/workspace"
+)
+
+// Defaults of Config (seed 001). Loopback services take any other port as well,
+// 0 included: terminals learn it from their environment.
+const (
+	DefaultBrokerListen = "127.0.0.1:8082"
+	DefaultEgressListen = "127.0.0.1:8083"
+)
+
+// A local is what the agent does for its terminals' programs, and what people
+// see of them beside the terminals: variables and secrets, the broker, the
+// egress proxy, approvals and files.
+type local struct {
+	// Static after construction.
+	agent       *Agent
+	isolated    bool // each terminal has a uid of its own
+	private     *ecdh.PrivateKey
+	environment *environment.Store
+	broker      *broker.Server
+	rules       *egress.Rules
+	proxy       *egress.Proxy
+	approvals   *approval.Log
+	files       *workspace.FS
+	static      outbound.Static
+	notices     *notices
+	rejects     func() map[protocol.Kind]uint64 // commands that were refused
+
+	enforcing sync.Once        // makes enforcer when the first terminal needs it
+	enforcer  *egress.Enforcer // after enforcing
+}
+
+// newLocal opens what is kept in the state directory and the listeners.
+// Requests are served once it runs.
+func newLocal(a *Agent, isolation terminal.Isolation) (_ *local, err error) {
+	s := &local{agent: a, isolated: isolation == terminal.IsolationUID, notices: newNotices(a)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if s.private, err = a.device.ECDH(); err != nil {
+		return nil, err
+	}
+	if s.static, err = outbound.ParseStatic(a.cfg.OutboundHosts); err != nil {
+		return nil, fmt.Errorf("--outbound-hosts: %w", err)
+	}
+	s.approvals, err = approval.Open(approval.Options{
+		Dir: filepath.Join(a.cfg.StateDir, "approvals"), Logger: a.log, OnEvent: s.noteApproval,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.rules, err = egress.OpenRules(filepath.Join(a.cfg.StateDir, "egress.json"), a.cfg.Egress); err != nil {
+		return nil, err
+	}
+	dialer := &outbound.Dialer{Static: s.static}
+	if err := s.openBroker(dialer); err != nil {
+		return nil, err
+	}
+	s.environment = environment.New(environment.Options{Broker: s.broker, OnSecrets: s.mask, OnRunning: s.applyEnv})
+	return s, s.openProxy(dialer)
+}
+
+func (s *local) openBroker(dialer *outbound.Dialer) error {
+	listener, err := listenLoopback(s.agent.cfg.BrokerListen)
+	if err != nil {
+		return fmt.Errorf("--broker-listen: %w", err)
+	}
+	options := broker.Options{
+		Listener: listener, Dialer: dialer, Ask: s.askBroker, Audit: s.noteRequest,
+		Masker: func() broker.Masker { return s.agent.masks.stream() },
+	}
+	if s.isolated {
+		options.PeerUID = peer.UID
+	}
+	if s.broker, err = broker.NewServer(options); err != nil {
+		listener.Close()
+		return fmt.Errorf("--broker-listen: %w", err)
+	}
+	return nil
+}
+
+// listenLoopback listens where nobody outside the machine gets.
+func listenLoopback(address string) (net.Listener, error) {
+	at, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if !at.IP.IsLoopback() {
+		return nil, fmt.Errorf("%s is not a loopback address", address)
+	}
+	return net.ListenTCP("tcp", at)
+}
+
+func (s *local) openProxy(dialer *outbound.Dialer) error {
+	listener, err := listenLoopback(s.agent.cfg.EgressListen)
+	if err != nil {
+		return fmt.Errorf("--egress-listen: %w", err)
+	}
+	config := egress.Config{
+		Listener: listener, Rules: s.rules, Approver: s,
+		Dial:      func(ctx context.Context, host hostname.Host) (net.Conn, error) { return dialer.DialHost(ctx, host, 0) },
+		Check:     func(host hostname.Host) error { return dialer.Check(host, 0) },
+		Forbidden: s.forbidden, OnEvent: s.noteVerdict,
+	}
+	if s.isolated {
+		config.PeerUID = peer.UID
+	}
+	if s.proxy, err = egress.New(config); err != nil {
+		listener.Close()
+		return fmt.Errorf("--egress-listen: %w", err)
+	}
+	return nil
+}
+
+// forbidden reports whether the agent itself listens on a port of this machine:
+// nobody gets there but by the terminals' own connections.
+func (s *local) forbidden(port int) bool {
+	return port == s.broker.Port() || port == int(s.proxy.Addr().Port())
+}
+
+// openFiles opens the workspace, which the terminals' host has made.
+func (s *local) openFiles() (err error) {
+	options := workspace.Options{Dir: s.agent.cfg.Workspace, Logger: s.agent.log}
+	if s.isolated {
+		options.Own = s.agent.host.OwnsUID
+	}
+	s.files, err = workspace.Open(options)
+	return err
+}
+
+// run serves the sandbox's programs until ctx ends.
+func (s *local) run(ctx context.Context) {
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	serving.Go(func() {
+		if err := s.broker.Serve(); err != nil && ctx.Err() == nil {
+			s.agent.log.Error("the broker has ended", "err", err)
+		}
+	})
+	serving.Go(func() {
+		if err := s.proxy.Run(ctx); err != nil && ctx.Err() == nil {
+			s.agent.log.Error("the egress proxy has ended", "err", err)
+		}
+	})
+	serving.Go(func() { s.notices.keep(ctx) })
+	<-ctx.Done()
+	if err := s.broker.Close(); err != nil {
+		s.agent.log.Debug("broker", "err", err)
+	}
+}
+
+// close releases what is left when the terminals have ended. It is called after
+// run, and also when there was none.
+func (s *local) close() error {
+	var errs []error
+	if s.approvals != nil {
+		s.approvals.Close()
+	}
+	if s.files != nil {
+		errs = append(errs, s.files.Close())
+	}
+	if s.enforcer != nil {
+		errs = append(errs, s.enforcer.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// register returns what relays may ask of the sandbox over HTTP.
+func (s *local) register() ([]interface{ Register(*http.ServeMux) }, error) {
+	metrics, err := s.newMetrics()
+	if err != nil {
+		return nil, err
+	}
+	preview := &services.Preview{Grant: link.GrantOf, Forbidden: s.forbidden, Log: s.agent.log}
+	if s.isolated {
+		preview.Owner, preview.UIDs = peer.Listener, s.uids
+	}
+	return []interface{ Register(*http.ServeMux) }{
+		metrics, preview,
+		&services.Files{
+			FS: s.files, Grant: link.GrantOf, Log: s.agent.log,
+			Redact: func() services.Masker { return s.agent.masks.stream() },
+		},
+		&services.Approvals{List: s.approvals.List, Grant: link.GrantOf},
+		&services.Env{Names: s.environment.Names, Grant: link.GrantOf},
+		&services.Egress{Rules: s.egressRules, Grant: link.GrantOf},
+	}, nil
+}
+
+// openEnv opens the values of env.apply.
+func (s *local) openEnv(box []byte) (protocol.EnvValues, error) {
+	return envseal.Open(s.private, s.agent.enrolment.SandboxID, box)
+}
+
+// ApplyEnv implements [executor.Environment].
+func (s *local) ApplyEnv(_ context.Context, session protocol.SessionID, pty protocol.PTYID, values protocol.EnvValues, unset []string, now bool) error {
+	if pty != "" {
+		if _, ok := s.agent.host.UID(session, pty); !ok {
+			return protocol.Errorf(protocol.KindNotFound, "no such terminal")
+		}
+	}
+	return s.environment.Apply(session, pty, values, unset, now)
+}
+
+// mask has secrets masked from now on, wherever output may show them.
+func (s *local) mask(secrets []string) error {
+	set, err := redact.Compile(secrets)
+	switch {
+	case errors.Is(err, redact.ErrTooMany):
+		return protocol.Errorf(protocol.KindTooMany, "%w", redact.ErrTooMany)
+	case err != nil:
+		return protocol.Errorf(protocol.KindInvalid, "a secret is too short to be masked, without what can't be seen of it")
+	}
+	s.agent.masks.set.Store(set)
+	s.agent.host.SetSecrets(set)
+	return nil
+}
+
+func (s *local) applyEnv(session protocol.SessionID, pty protocol.PTYID, script []byte) error {
+	return s.agent.host.ApplyEnv(session, pty, script)
+}
+
+// environ returns what a new terminal, or a coding agent in front of one, has in
+// its environment.
+func (s *local) environ(session protocol.SessionID, pty protocol.PTYID, uid int, create protocol.PTYCreate) ([]string, protocol.EgressState, error) {
+	env, err := s.environment.Environ(session, pty, uid)
+	if err != nil || !s.goesThroughProxy(session, create) {
+		return env, "", err
+	}
+	state, _ := s.enforcement()
+	if uid > 0 && state == protocol.EgressEnforced {
+		if err := s.enforcer.Add(uid); err != nil { // better none than one that gets out
+			return nil, "", protocol.Fault(protocol.KindUnavailable, err)
+		}
+	}
+	return append(env, s.proxy.Environ(session, pty, uid, rand.Text())...), state, nil
+}
+
+// goesThroughProxy reports whether a terminal is sent through the egress proxy.
+// Whoever makes one can ask for that, but can't get around it.
+func (s *local) goesThroughProxy(session protocol.SessionID, create protocol.PTYCreate) bool {
+	return s.rules.Enabled(session) || create.Egress != nil && *create.Egress
+}
+
+// ended forgets a terminal.
+func (s *local) ended(session protocol.SessionID, pty protocol.PTYID, uid int) {
+	s.environment.Ended(session, pty)
+	s.proxy.Forget(session, pty)
+	if state, _ := s.enforcementNow(); uid > 0 && state == protocol.EgressEnforced {
+		if err := s.enforcer.Remove(uid); err != nil {
+			s.agent.log.Warn("a terminal's uid stays confined", "uid", uid, "err", err)
+		}
+	}
+}
+
+// sessionEnded forgets a session that was deleted.
+func (s *local) sessionEnded(session protocol.SessionID) {
+	s.approvals.Forget(session)
+	err := errors.Join(s.rules.Delete(session), s.environment.Forget(session))
+	if err != nil {
+		s.agent.log.Warn("an ended session was not wholly forgotten", "session", session, "err", err)
+	}
+}
+
+// enforcement returns how far terminals are kept to the proxy, and why not
+// further. The first call sets it up.
+func (s *local) enforcement() (protocol.EgressState, string) {
+	s.enforcing.Do(func() {
+		if s.isolated {
+			s.enforcer = egress.NewEnforcer(s.agent.enrolment.SandboxID)
+		}
+	})
+	return s.enforcementNow()
+}
+
+func (s *local) enforcementNow() (protocol.EgressState, string) {
+	switch {
+	case !s.isolated:
+		return protocol.EgressAdvisory, "terminals run as the agent's own user"
+	case s.enforcer == nil:
+		return protocol.EgressAdvisory, "nothing is enforced yet"
+	}
+	return s.enforcer.Status()
+}
+
+// status returns how far terminals are kept to the proxy where their session
+// doesn't say.
+func (s *local) status() (protocol.EgressState, string) {
+	if !s.agent.cfg.Egress {
+		return protocol.EgressOff, ""
+	}
+	return s.enforcement()
+}
+
+// egressRules is what people see of a session's rules.
+func (s *local) egressRules(session protocol.SessionID) protocol.EgressRules {
+	allow, deny := s.rules.List(session)
+	rules := protocol.EgressRules{
+		State: protocol.EgressOff, Defaults: s.rules.Defaults(), User: allow, Denied: deny, Static: s.static.Hosts(),
+	}
+	if s.rules.Enabled(session) {
+		rules.State, rules.Why = s.enforcement()
+	}
+	return rules
+}
+
+// Ask implements [egress.Approver].
+func (s *local) Ask(ctx context.Context, session protocol.SessionID, pty protocol.PTYID, host hostname.Host) (protocol.Decision, error) {
+	return s.approvals.Await(ctx, approval.Request{
+		Session: session, PTY: pty, Kind: protocol.ApprovalEgress, Host: host.Hostname(), Port: host.Port,
+	})
+}
+
+// askBroker asks whether a secret may go to a domain. Nobody waits for the
+// answer.
+func (s *local) askBroker(session protocol.SessionID, pty protocol.PTYID, secret, domain string) {
+	_, err := s.approvals.Ask(approval.Request{
+		Session: session, PTY: pty, Kind: protocol.ApprovalBroker, Host: domain, Secret: secret,
+	})
+	if err != nil {
+		s.agent.log.Warn("nobody is asked about a secret", "session", session, "secret", secret, "host", domain, "err", err)
+	}
+}
+
+// noteApproval records a change of an approval and tells the control plane. It
+// must not block.
+func (s *local) noteApproval(a protocol.Approval) {
+	s.agent.audit.Approval(a)
+	s.notices.add(a)
+}
+
+func (s *local) noteVerdict(e egress.Event) {
+	s.agent.log.Debug("egress", "session", e.Session, "pty", e.PTY, "host", e.Host, "reason", e.Reason, "waited", e.Waited)
+}
+
+func (s *local) noteRequest(r broker.Record) {
+	s.agent.log.Debug("broker", "session", r.Session, "pty", r.PTY, "provider", r.Provider, "host", r.Host,
+		"status", r.Status, "error", r.Error, "took", r.Duration)
+}
