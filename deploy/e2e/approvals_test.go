@@ -128,6 +128,16 @@ func TestApprovalInTheBrowser(t *testing.T) {
 	alice.untilScreen("\nhello 2")
 	alice.typeLine("curl -ksS https://" + up.host)
 	alice.untilScreen("\nhello 3")
+
+	// Without a control plane nobody can sign a decision, which the page says.
+	must(t, syscall.Kill(s.Ready.ControlPlane.PID, syscall.SIGKILL))
+	alice.typeLine("curl -ksS https://other.example")
+	fourth := awaitPending(ctx, t, s, grant)
+	began := time.Now()
+	alice.click("btn-allow-once-" + fourth.ID)
+	alice.untilText("approval-"+fourth.ID, "Nothing can be decided")
+	t.Logf("said after %v", time.Since(began))
+	alice.shoot("undecidable")
 }
 
 // TestDecisionAcrossAKilledRelay: the relay is killed between a click and the
