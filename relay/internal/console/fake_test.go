@@ -28,6 +28,7 @@ type fakeRelay struct {
 	users      map[string]fakeUser // by token
 	ptys       []*fakePTY
 	recordings []fakeRecording
+	files      *fakeFiles
 	tickets    map[string]fakeTicket
 	grants     int
 	signIn     string          // name of the provider, empty for none
@@ -37,6 +38,8 @@ type fakeRelay struct {
 	hosts      []string // where sockets were opened
 	reauths    []string // grants that sockets were renewed with
 	faults     []string // what the console should never do
+	approvals  fakeApprovals
+	env        fakeEnv
 }
 
 type fakeUser struct {
@@ -54,10 +57,11 @@ func newFakeRelay(t testing.TB) *fakeRelay {
 		session:  "ses_demo",
 		lifetime: protocol.MaxGrantTTL,
 		users: map[string]fakeUser{
-			"ut_alice": {"usr_alice", "alice", []protocol.Capability{"view", "control", "shell", "record", "agent"}},
-			"ut_bob":   {"usr_bob", "bob", []protocol.Capability{"view", "control"}},
+			"ut_alice": {"usr_alice", "alice", []protocol.Capability{"view", "control", "shell", "record", "agent", "files.read", "files.write"}},
+			"ut_bob":   {"usr_bob", "bob", []protocol.Capability{"view", "control", "files.read"}},
 			"ut_carol": {"usr_carol", "carol", []protocol.Capability{"view"}},
 		},
+		files:   newFakeFiles(),
 		tickets: make(map[string]fakeTicket),
 		down:    make(map[string]bool),
 	}
@@ -79,6 +83,15 @@ func newFakeRelay(t testing.TB) *fakeRelay {
 	mux.HandleFunc("DELETE /sessions/{sid}/ptys/{pid}/recording", f.record)
 	mux.HandleFunc("GET /sessions/{sid}/recordings", f.listRecordings)
 	mux.HandleFunc("GET /sessions/{sid}/recordings/{rid}", f.recording)
+	mux.HandleFunc("GET /sessions/{sid}/approvals", f.listApprovals)
+	mux.HandleFunc("GET /sessions/{sid}/approvals/events", f.followApprovals)
+	mux.HandleFunc("POST /sessions/{sid}/approvals/{aid}", f.decide)
+	mux.HandleFunc("GET /sessions/{sid}/egress/allowlist", f.allowlist)
+	mux.HandleFunc("POST /sessions/{sid}/egress/revoke", f.revokeEgress)
+	mux.HandleFunc("GET /sessions/{sid}/env", f.listEnv)
+	mux.HandleFunc("POST /sessions/{sid}/env", f.applyEnv)
+	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/env", f.applyEnv)
+	f.registerFiles(mux)
 	f.Server = httptest.NewServer(f.front(mux))
 	f.other = httptest.NewServer(f.front(mux))
 	t.Cleanup(f.Server.Close)
@@ -99,11 +112,11 @@ func (f *fakeRelay) front(next http.Handler) http.Handler {
 		}
 		if origin := r.Header.Get("Origin"); origin == f.URL || origin == f.other.URL {
 			w.Header().Set("Access-Control-Allow-Origin", origin)
-			w.Header().Set("Access-Control-Expose-Headers", "Fairlead-Position")
+			w.Header().Set("Access-Control-Expose-Headers", "ETag, Fairlead-Position, Location, Upload-Offset")
 		}
 		if r.Method == http.MethodOptions {
-			w.Header().Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
-			w.Header().Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key")
+			w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE")
+			w.Header().Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Range, Tus-Resumable, Upload-Length, Upload-Metadata, Upload-Offset")
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}

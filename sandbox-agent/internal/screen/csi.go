@@ -170,7 +170,7 @@ func (s *Screen) dispatchCSI(final byte, i int) {
 // tangling has a bit, counted from '@', for each final of a control sequence
 // that moves the cursor other than forward, or what is on the screen, or that
 // prints.
-const tangling uint64 = 1<<('@'-'@') | 1<<('A'-'@') | 1<<('B'-'@') | 1<<('D'-'@') | 1<<('E'-'@') |
+const tangling uint64 = 1 | 1<<('A'-'@') | 1<<('B'-'@') | 1<<('D'-'@') | 1<<('E'-'@') |
 	1<<('F'-'@') | 1<<('G'-'@') | 1<<('H'-'@') | 1<<('L'-'@') | 1<<('M'-'@') | 1<<('P'-'@') |
 	1<<('S'-'@') | 1<<('T'-'@') | 1<<('Z'-'@') | 1<<('`'-'@') | 1<<('b'-'@') | 1<<('d'-'@') |
 	1<<('e'-'@') | 1<<('f'-'@') | 1<<('r'-'@') | 1<<('u'-'@')

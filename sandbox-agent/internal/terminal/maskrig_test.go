@@ -52,8 +52,6 @@ func encodings(secret string) []string {
 
 var (
 	sequences = regexp.MustCompile(`\x1b\[[0-9;?:<=>]*[ -/]*[@-~]|\x1b[@-Z\\^_c]|[\r\n]`)
-	// leading is how many bytes of a secret may leave.
-	leading = redact.HoldFrom - 1
 )
 
 // wantClean checks that nothing of a secret is in what somebody got, however

@@ -32,16 +32,19 @@ export interface Ticket {
   ticket: string;
 }
 
-interface Call {
+export interface Call {
   method?: string;
   bearer?: string;
   body?: unknown;
   key?: string; // Idempotency-Key
   ms?: number; // how long it may take
+  signal?: AbortSignal; // ends it, instead of ms
+  headers?: Record<string, string>; // besides those of the others
 }
 
-async function call(url: string, { method = 'GET', bearer, body, key, ms = timeoutMs }: Call): Promise<Response> {
-  const headers: Record<string, string> = bearer === undefined ? {} : { Authorization: `Bearer ${bearer}` };
+// call fails with an ApiError on any answer that isn't a success.
+export async function call(url: string, { method = 'GET', bearer, body, key, ms = timeoutMs, signal = AbortSignal.timeout(ms), headers: more }: Call): Promise<Response> {
+  const headers: Record<string, string> = { ...more, ...(bearer === undefined ? {} : { Authorization: `Bearer ${bearer}` }) };
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   if (key !== undefined) headers['Idempotency-Key'] = key;
   let answer: Response;
@@ -52,7 +55,7 @@ async function call(url: string, { method = 'GET', bearer, body, key, ms = timeo
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       cache: 'no-store',
       credentials: 'omit', // the ticket opens the socket
-      signal: AbortSignal.timeout(ms),
+      signal,
     });
   } catch {
     throw new ApiError(0, 'The relay does not answer.');
@@ -72,7 +75,7 @@ async function reason(answer: Response): Promise<string> {
   return `The relay answered ${answer.status}.`;
 }
 
-const sessionAt = (origin: string, session: string) => `${origin}/sessions/${encodeURIComponent(session)}`;
+export const sessionAt = (origin: string, session: string) => `${origin}/sessions/${encodeURIComponent(session)}`;
 const terminalsAt = (origin: string, session: string) => `${sessionAt(origin, session)}/ptys`;
 const terminalAt = (origin: string, session: string, id: string) => `${terminalsAt(origin, session)}/${encodeURIComponent(id)}`;
 

@@ -4,12 +4,17 @@
 import { AgentBar, type Start } from './agentbar.ts';
 import { agentLabel } from './agents.ts';
 import { ApiError } from './api.ts';
+import { Approvals } from './approvalsfeed.ts';
 import { backoff } from './backoff.ts';
 import { hasEnded, type Part } from './connection.ts';
+import { nameOf, nobody } from './control.ts';
 import { byId, h } from './dom.ts';
 import { Earlier } from './earlier.ts';
+import { terminalEgress } from './egress.ts';
+import { EnvDialog } from './envdialog.ts';
+import { Files } from './files.ts';
 import { Keybar } from './keybar.ts';
-import { agentOf, bannerOf, controlOf, labels, noAgent, noControl, overdue, peopleOf, progressOf, statusOf, type Model } from './model.ts';
+import { agentOf, bannerOf, controlOf, labels, noAgent, noControl, overdue, peopleOf, progressOf, statusOf, titleOf, type Model } from './model.ts';
 import type { Origins } from './origins.ts';
 import { Pane } from './pane.ts';
 import type { ClientMessage, Me, SessionInfo, TerminalInfo } from './protocol.ts';
@@ -34,6 +39,7 @@ export class App {
   readonly #agent: AgentBar;
   readonly #earlier = new Earlier();
   readonly #recordings: Recordings;
+  readonly #approvals: Approvals | undefined;
   readonly #panes = new Map<string, Pane>(); // least recently shown first
   readonly #dismissed = new Set<string>(); // requests that the person put off: pane and user
   #list: TerminalInfo[] = [];
@@ -80,6 +86,10 @@ export class App {
       arrow: (final) => this.#pane?.screen.type(this.#pane.screen.arrow(final)),
       paste: () => void this.#paste(),
     });
+    const env = new EnvDialog(this.#relay, {
+      terminals: () => this.#list.filter((t) => !t.exited).map(({ id }) => ({ id, label: labels(this.#list).get(id) ?? id })),
+      confirm: (title, text, yes) => this.#view.ask(title, text, yes),
+    });
     this.#tools = new Tools({
       earlier: () => this.#showEarlier('Earlier output', this.#pane?.earlier),
       find: () => this.#find(),
@@ -88,6 +98,8 @@ export class App {
       size: (step) => this.#size(step),
       record: () => void this.#record(),
       recordings: () => void this.#recordings.open(),
+      env: this.#may('env') ? () => env.open() : undefined,
+      approvals: this.#may('approve') ? () => this.#approvals?.open() : undefined,
     });
     this.#agent = new AgentBar({
       start: (what) => void this.#startAgent(what),
@@ -100,6 +112,22 @@ export class App {
       fetch: (id) => this.#relay.recording(id),
       label: ({ pty_id, command }) => labels(this.#list).get(pty_id) ?? [...labels([{ id: pty_id, cols: 0, rows: 0, created_at: 0, ...(command ? { command } : {}) }]).values()][0] ?? pty_id,
     });
+    if (this.#may('approve')) {
+      this.#approvals = new Approvals(this.#relay, {
+        naming: { you: me.user.id, name: (id) => this.#name(id), terminal: (id) => labels(this.#list).get(id) },
+        select: (id) => this.#select(id, true),
+        focusTerminal: () => this.#pane?.screen.focus(),
+        changed: () => this.#draw(),
+      });
+    }
+    if (this.#may('files.read')) {
+      new Files(this.#relay, {
+        mayWrite: this.#may('files.write'),
+        ask: (title, text, yes) => this.#view.ask(title, text, yes),
+        hint: (text) => this.#view.hint(text),
+        leave: () => this.#pane?.screen.focus(),
+      });
+    }
     this.#view.sessions(me.sessions.map(({ id, dashboard }) => ({ id, label: dashboard || id })), session.id);
   }
 
@@ -127,6 +155,7 @@ export class App {
   async start(wanted: string | null): Promise<void> {
     document.body.classList.add('ready');
     await this.#firstList();
+    this.#approvals?.start();
     const running = this.#list.filter((t) => !t.exited);
     const first = this.#list.find((t) => t.id === wanted) ?? running[0] ?? this.#list[0];
     if (first === undefined) this.#empty();
@@ -213,7 +242,7 @@ export class App {
         if (pane.shown) this.#view.hint('Some output was skipped: the connection was too slow.', show);
       },
       confirm: (title, text, yes) => this.#view.ask(title, text, yes),
-      leave: () => this.#view.leave(),
+      leave: () => this.#approvals?.focus() || this.#view.leave(),
       find: () => this.#find(),
       found: (index, count) => {
         if (this.#search.target === pane.screen) this.#search.found(index, count);
@@ -377,6 +406,7 @@ export class App {
     this.#view.draw(model);
     this.#tools.draw(model.tools);
     this.#agent.draw(model.agent, model.live);
+    this.#approvals?.draw();
     // Countdowns need a draw now and then, everything else draws when it changes.
     const counting = (this.#pane?.socket.state.lostAt ?? null) !== null || model.control.kind === 'away';
     clearTimeout(this.#ticker);
@@ -407,6 +437,7 @@ export class App {
           ended: this.#ended(t, open),
           unseen: open?.unseen ?? false,
           mine: open?.mine ?? false,
+          egress: terminalEgress(t.egress),
         };
       }),
       mayCreate: this.#may('shell'),
@@ -424,10 +455,17 @@ export class App {
         recording: Boolean(pane?.recording),
         typeSize: font().base,
       },
+      held: pane !== undefined && pane.held && pane.mine && live,
       progress: pane === undefined ? null : progressOf(pane.socket.progress),
       detail: pane === undefined ? '' : this.#detail(pane),
-      title: asking === undefined ? `${label} · fairlead` : `${asking.name} asks for control · fairlead`,
+      title: titleOf(label, this.#approvals?.asking ?? '', asking?.name),
     };
+  }
+
+  // name is what somebody is called in any terminal that is open.
+  #name(id: string): string {
+    const known = [...this.#panes.values()].find(({ control }) => control.names.has(id));
+    return known === undefined ? nameOf(nobody('', ''), id) : nameOf(known.control, id);
   }
 
   #ended(info: TerminalInfo | undefined, pane: Pane | undefined): boolean {
@@ -446,6 +484,7 @@ export class App {
 
   #detail({ screen }: Pane): string {
     const scale = Math.round(screen.scale * 100);
-    return `${screen.cols} × ${screen.rows}${scale === 100 ? '' : ` · ${scale} %`}`;
+    const egress = terminalEgress(this.#list.find((t) => t.id === this.#shown)?.egress);
+    return [`${screen.cols} × ${screen.rows}`, ...(scale === 100 ? [] : [`${scale} %`]), ...(egress === '' ? [] : [egress])].join(' · ');
   }
 }

@@ -15,6 +15,7 @@ export interface Tab {
   ended: boolean;
   unseen: boolean;
   mine: boolean;
+  egress: string; // '' where it connects to any host
 }
 
 export interface Person {
@@ -85,6 +86,7 @@ export interface Model {
   live: boolean; // what is done now reaches the terminal
   stale: boolean; // the screen may be behind
   tools: Tools;
+  held: boolean; // what was typed last may be the beginning of a secret
   progress: number | null; // of a paste, in percent
   detail: string;
   title: string;
@@ -144,6 +146,12 @@ export function overdue(c: Connection, now: number): boolean {
 export function progressOf({ waiting, done }: { waiting: number; done: number }): number | null {
   const all = waiting / (1 - done);
   return waiting > 0 && all >= progressBytes ? Math.floor(done * 100) : null;
+}
+
+// titleOf is the window's title: in a list of tabs it says what waits here.
+export function titleOf(label: string, host: string, asks: string | undefined): string {
+  if (host !== '') return `● ${host} waits for approval · fairlead`;
+  return asks === undefined ? `${label} · fairlead` : `${asks} asks for control · fairlead`;
 }
 
 function exitText({ exit }: Connection): string {

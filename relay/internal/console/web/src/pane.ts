@@ -34,6 +34,7 @@ export class Pane {
   unseen = false; // output came while another terminal was shown
   shown = false;
   recording = ''; // id of the recording that runs
+  held = false; // the echo of what was typed waits: it may be the beginning of a secret
   earlier: Part | null = null; // what was before the screen that was received first
   #wanted: { cols: number; rows: number } | undefined; // the size last asked for
   #leads = true; // of its controller's windows, this one gives the size
@@ -141,7 +142,8 @@ export class Pane {
     this.control = update(before, message, Date.now());
     this.#tell(before, message);
     if (message.type === 'recording') this.recording = message.id;
-    if (message.type === 'attached') this.recording = ''; // said anew when one runs
+    if (message.type === 'output_held') this.held = message.held;
+    if (message.type === 'attached') [this.recording, this.held] = ['', false]; // said anew
     if (message.type === 'resized') {
       this.#leads = message.cols === this.#wanted?.cols && message.rows === this.#wanted.rows;
       if (!this.#leads) this.#wanted = undefined;

@@ -65,6 +65,7 @@ export type ServerMessage =
   | { type: 'moved'; origin: string }
   | { type: 'recording'; id: string } // '' when not recorded
   | { type: 'agent_state'; agent_state: string; agent: string }
+  | { type: 'output_held'; held: boolean }
   | { type: 'error'; name: string; message: string }
   | { type: 'waiting'; reason: string }
   | { type: 'reauthed'; expires_at: number };
@@ -80,7 +81,7 @@ const known = new Set<string>([
   'control_state', 'control_taken', 'control_requested', 'control_granted', 'control_revoked',
   'control_expired', 'attached', 'resync', 'resized', 'presence', 'pty_closed', 'input_refused',
   'error', 'waiting', 'reauthed', 'input_ack', 'moved', 'recording',
-  'agent_state',
+  'agent_state', 'output_held',
 ]);
 
 // decode returns the message in a text frame, or undefined for one that a
@@ -133,6 +134,7 @@ export interface TerminalInfo {
   cols: number;
   rows: number;
   created_at: number; // Unix milliseconds
+  egress?: string; // 'advisory' or 'enforced'; absent: it connects to any host
   exited?: { exit_code?: number; signal?: string } | null;
 }
 

@@ -132,5 +132,6 @@ export function duration(ms: number): string {
 export function size(bytes: number): string {
   if (bytes < 1024) return `${bytes} B`;
   const kib = bytes / 1024;
-  return kib < 1024 ? `${kib < 10 ? kib.toFixed(1) : Math.round(kib)} KiB` : `${(kib / 1024).toFixed(1)} MiB`;
+  if (kib < 1024) return `${kib < 10 ? kib.toFixed(1) : Math.round(kib)} KiB`;
+  return kib < 1024 * 1024 ? `${(kib / 1024).toFixed(1)} MiB` : `${(kib / 1024 / 1024).toFixed(1)} GiB`;
 }

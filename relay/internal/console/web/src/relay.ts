@@ -11,7 +11,8 @@ import { Grants } from './grants.ts';
 import { originOf, type Origins } from './origins.ts';
 import type { RecordingInfo, TerminalInfo } from './protocol.ts';
 
-type Request<T> = (origin: string, grant: string) => Promise<T>;
+export type Request<T> = (origin: string, grant: string) => Promise<T>;
+export type Change<T> = (origin: string, grant: string, key: string) => Promise<T>; // key: Idempotency-Key
 
 const attempts = 3; // of a change
 
@@ -21,7 +22,7 @@ export class Relay {
   // renewed is called with every grant but the first.
   constructor(
     token: string,
-    private readonly session: string,
+    readonly session: string,
     private readonly origins: Origins,
     renewed: (grant: string) => void,
   ) {
@@ -47,7 +48,7 @@ export class Relay {
   }
 
   list(): Promise<TerminalInfo[]> {
-    return this.#ask((origin, grant) => listTerminals(origin, grant, this.session));
+    return this.ask((origin, grant) => listTerminals(origin, grant, this.session));
   }
 
   // ticket is what a connection begins with: a relay that has none now is left
@@ -55,7 +56,7 @@ export class Relay {
   async ticket(id: string, freshGrant: boolean): Promise<Ticket> {
     let asked = this.origins.current;
     try {
-      return await this.#ask((origin, grant) => {
+      return await this.ask((origin, grant) => {
         asked = origin;
         return obtainTicket(origin, grant, this.session, id);
       }, freshGrant);
@@ -66,39 +67,40 @@ export class Relay {
   }
 
   create(): Promise<string> {
-    return this.#change((origin, grant, key) => createTerminal(origin, grant, this.session, key));
+    return this.change((origin, grant, key) => createTerminal(origin, grant, this.session, key));
   }
 
   close(id: string): Promise<void> {
-    return this.#change((origin, grant, key) => closeTerminal(origin, grant, this.session, id, key));
+    return this.change((origin, grant, key) => closeTerminal(origin, grant, this.session, id, key));
   }
 
   record(id: string, on: boolean): Promise<void> {
-    return this.#change((origin, grant, key) => record(origin, grant, this.session, id, on, key));
+    return this.change((origin, grant, key) => record(origin, grant, this.session, id, on, key));
   }
 
   startAgent(id: string, what: AgentStart): Promise<void> {
-    return this.#change((origin, grant, key) => startAgent(origin, grant, this.session, id, what, key));
+    return this.change((origin, grant, key) => startAgent(origin, grant, this.session, id, what, key));
   }
 
   steerAgent(id: string, verb: 'pause' | 'resume' | 'stop'): Promise<void> {
-    return this.#change((origin, grant, key) => steerAgent(origin, grant, this.session, id, verb, key));
+    return this.change((origin, grant, key) => steerAgent(origin, grant, this.session, id, verb, key));
   }
 
   recordings(): Promise<RecordingInfo[]> {
-    return this.#ask((origin, grant) => listRecordings(origin, grant, this.session));
+    return this.ask((origin, grant) => listRecordings(origin, grant, this.session));
   }
 
   recording(id: string): Promise<Blob> {
-    return this.#ask((origin, grant) => fetchRecording(origin, grant, this.session, id));
+    return this.ask((origin, grant) => fetchRecording(origin, grant, this.session, id));
   }
 
   log(id: string, part: Part): Promise<{ from: number; bytes: Uint8Array }> {
-    return this.#ask((origin, grant) => fetchLog(origin, grant, this.session, id, part));
+    return this.ask((origin, grant) => fetchLog(origin, grant, this.session, id, part));
   }
 
-  // ask asks the relay in use, and at once the others when it doesn't answer.
-  async #ask<T>(request: Request<T>, freshGrant = false): Promise<T> {
+  // ask asks the relay in use, and at once the others when it doesn't answer. It
+  // and change are for what other modules ask for as well.
+  async ask<T>(request: Request<T>, freshGrant = false): Promise<T> {
     for (let left = this.origins.count; ; left--) {
       const origin = this.origins.current;
       try {
@@ -113,11 +115,11 @@ export class Relay {
 
   // change repeats a change under the same key, so that it is made once even
   // when only its answer was lost.
-  async #change<T>(request: (origin: string, grant: string, key: string) => Promise<T>): Promise<T> {
+  async change<T>(request: Change<T>): Promise<T> {
     const key = crypto.randomUUID();
     for (let failures = 1; ; failures++) {
       try {
-        return await this.#ask((origin, grant) => request(origin, grant, key));
+        return await this.ask((origin, grant) => request(origin, grant, key));
       } catch (error) {
         if (!(error instanceof ApiError) || !error.passing || failures === attempts) throw error;
         await new Promise((resolve) => setTimeout(resolve, backoff(failures, Math.random())));

@@ -13,6 +13,8 @@ export interface ToolActions {
   size(step: SizeStep): void;
   record(): void;
   recordings(): void;
+  env: (() => void) | undefined; // undefined: not for this person
+  approvals: (() => void) | undefined;
 }
 
 export class Tools {
@@ -41,6 +43,9 @@ export class Tools {
     tool('bigger', () => actions.size('bigger'), true);
     this.#record = tool('record', actions.record);
     tool('recordings', actions.recordings);
+    for (const [id, press] of [['env', actions.env], ['egress', actions.approvals]] as const) {
+      if (press !== undefined) setHidden(tool(id, press), false);
+    }
   }
 
   draw({ earlier, mayRecord, recording, typeSize }: Model['tools']): void {

@@ -91,6 +91,7 @@ export class View {
     this.#drawBanner(model.banner, model.live);
     this.#drawProgress(model.progress);
     setText(byId('detail', HTMLElement), model.detail);
+    setText(byId('held', HTMLElement), model.held ? 'What you typed last may be the beginning of a secret; it shows with the next key.' : '');
     if (document.title !== model.title) document.title = model.title;
   }
 
@@ -161,7 +162,8 @@ export class View {
       element.classList.toggle('unseen', tab.unseen);
       element.classList.toggle('mine', tab.mine);
       setText(button.lastElementChild ?? button, tab.label);
-      setAttribute(button, 'title', tab.hint);
+      setAttribute(button, 'title', [tab.hint, tab.egress].filter((text) => text !== '').join(' · '));
+      setAttribute(element, 'data-egress', tab.egress || null);
       setAttribute(button, 'aria-selected', String(tab.active));
       setAttribute(button, 'tabindex', tab.active ? '0' : '-1');
       setAttribute(close, 'aria-label', `Close ${tab.label}`);
@@ -172,7 +174,7 @@ export class View {
 
   #makeTab({ id }: Tab): HTMLElement {
     const dot = h('span', { class: 'dot', 'aria-hidden': 'true' });
-    const button = h('button', { class: 'tab', type: 'button', role: 'tab', 'aria-controls': 'stage', 'data-testid': `tab-${id}` }, dot, h('span', {}));
+    const button = h('button', { class: 'tab', type: 'button', role: 'tab', 'aria-controls': 'stage', 'data-testid': `tab-${id}` }, dot, icon('shield'), h('span', {}));
     const close = h('button', { class: 'plain', type: 'button', tabindex: '-1', title: 'Close', 'data-testid': `btn-close-${id}` }, icon('close'));
     button.addEventListener('click', () => this.actions.select(id));
     close.addEventListener('click', () => this.actions.close(id));
