@@ -189,9 +189,9 @@ func (l *Log) Ask(r Request) (*Pending, error) {
 		l.stats.Coalesced++
 		return &Pending{q}, nil
 	}
-	if l.state.full() {
+	if l.state.full(r.Kind) {
 		l.stats.Refused++
-		return nil, protocol.Errorf(protocol.KindTooMany, "over %d approvals are pending", protocol.MaxApprovals)
+		return nil, protocol.Errorf(protocol.KindTooMany, "too many approvals are pending")
 	}
 	a := protocol.Approval{
 		ID: "apr_" + strings.ToLower(rand.Text()), Revision: 1, Kind: r.Kind, SessionID: r.Session, PTYID: r.PTY,

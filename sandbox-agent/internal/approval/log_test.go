@@ -358,6 +358,31 @@ func TestTooMany(t *testing.T) {
 	})
 }
 
+// TestSecretsLeaveRoom: questions about secrets, which stay for minutes, leave
+// half of the places to connections.
+func TestSecretsLeaveRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		secret := func(i int) Request {
+			return Request{Session: session, Kind: protocol.ApprovalBroker, Host: fmt.Sprintf("h%d.example", i), Secret: "KEY"}
+		}
+		for i := range protocol.MaxApprovals {
+			_, err := r.Ask(secret(i))
+			if i < protocol.MaxApprovals/2 {
+				must(t, err)
+			} else {
+				wantKind(t, err, protocol.KindTooMany)
+			}
+		}
+		for i := range protocol.MaxApprovals / 2 {
+			_, err := r.Ask(egress(fmt.Sprintf("h%d.example", i)))
+			must(t, err)
+		}
+		_, err := r.Ask(egress("more.example"))
+		wantKind(t, err, protocol.KindTooMany)
+	})
+}
+
 // TestForgottenBound: the outcomes that are remembered are as bounded as the log.
 func TestForgottenBound(t *testing.T) {
 	r := newRig(t)

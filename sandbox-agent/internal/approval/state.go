@@ -43,7 +43,27 @@ func newState() *state {
 	return &state{open: map[string]*question{}, same: map[subject]*question{}, over: map[string]protocol.Approval{}}
 }
 
-func (s *state) full() bool { return len(s.open) >= protocol.MaxApprovals }
+// maxBroker bounds the questions about secrets that are open: nobody waits for
+// them, they stay for minutes, and they must not keep connections from being
+// asked about.
+const maxBroker = protocol.MaxApprovals / 2
+
+// full reports whether no question of kind can be opened.
+func (s *state) full(kind protocol.ApprovalKind) bool {
+	if len(s.open) >= protocol.MaxApprovals {
+		return true
+	}
+	if kind != protocol.ApprovalBroker {
+		return false
+	}
+	n := 0
+	for about := range s.same {
+		if about.kind == kind {
+			n++
+		}
+	}
+	return n >= maxBroker
+}
 
 // add opens a question, which must not be open yet.
 func (s *state) add(about subject, a protocol.Approval, deadline time.Time) *question {
