@@ -113,7 +113,8 @@ func (e EnvApply) checkDomains() error {
 // trailing * stands for any ending.
 var reservedEnv = []string{
 	"FAIRLEAD_*", "LD_*", "HOME", "USER", "LOGNAME", "SHELL", "PATH", "TERM", "BASH_ENV", "ENV", "PROMPT_COMMAND",
-	"IFS", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
+	"IFS", "PS4", "ZDOTDIR", "UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO",
+	"HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "NO_PROXY",
 }
 
 // CheckEnvName reports whether name may be set: [A-Z_][A-Z0-9_]* (seed 001), at

@@ -23,6 +23,7 @@ func TestCheckEnv(t *testing.T) {
 		"no name":         {EnvApply{Unset: []string{""}}, KindInvalid, "1 to"},
 		"PATH":            {EnvApply{Set: map[string]string{"PATH": "x"}}, KindInvalid, "PATH"},
 		"the loader":      {EnvApply{Set: map[string]string{"LD_PRELOAD": "x"}}, KindInvalid, "LD_PRELOAD"},
+		"read by bash":    {EnvApply{Set: map[string]string{"SHELLOPTS": "xtrace"}}, KindInvalid, "SHELLOPTS"},
 		"our own":         {EnvApply{Unset: []string{"FAIRLEAD_PTY_ID"}}, KindInvalid, "FAIRLEAD_PTY_ID"},
 		"NUL":             {EnvApply{Set: map[string]string{"A": "x\x00y"}}, KindInvalid, "NUL"},
 		"NUL in a secret": {EnvApply{Secrets: secret("canary-canary\x00")}, KindInvalid, "NUL"},

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/protocol"
@@ -62,7 +64,19 @@ type AuditConfig struct {
 
 	Head      string // file with a protocol.AuditHead; empty: none
 	DeviceKey string // file with a public JWK; empty: none
+
+	// Settle is how long an agent that is writing at this moment gets to write
+	// the head that its last records lack; default 1.5 s, negative: none. It has
+	// one within a second.
+	Settle time.Duration
 }
+
+// Bounds of the wait for a log that is being written.
+const (
+	auditSettle   = 1500 * time.Millisecond
+	auditAttempts = 3
+	auditFresh    = 5 * time.Second // when a file was written last that may be
+)
 
 // An AuditReport is what was found.
 type AuditReport struct {
@@ -73,13 +87,49 @@ type AuditReport struct {
 
 // VerifyAudit verifies an audit log. An error with an [*audit.Fault] in its
 // chain says which record is the first at fault; the report is valid then too.
+//
+// The last records of a log that is being written have no head yet, which looks
+// as if the next one had been cut off. Such a log is read again, and when it goes
+// on being written and its heads do, too, a note says how many records are not
+// vouched for yet.
 func VerifyAudit(ctx context.Context, cfg AuditConfig) (AuditReport, error) {
-	var report AuditReport
 	expect, err := cfg.expect(ctx)
 	if err != nil {
-		return report, err
+		return AuditReport{}, err
 	}
-	files, err := auditFiles(cfg.Files)
+	var head uint64
+	for attempt := 1; ; attempt++ {
+		report, err := verifyAudit(expect, cfg.Files)
+		fault, _ := errors.AsType[*audit.Fault](err)
+		if fault == nil || fault.Nature != audit.CutOff || report.Head.Sequence == report.Last || cfg.Settle < 0 || !fresh(report.File) {
+			return report, err
+		}
+		if attempt > 1 && report.Head.Sequence > head { // whoever cuts it off can't sign another
+			report.Notes = append(report.Notes, fmt.Sprintf("it is being written: records %d to %d have no signed head yet", report.Head.Sequence+1, report.Last))
+			report.Line = 0
+			return report, nil
+		}
+		if attempt == auditAttempts {
+			return report, err
+		}
+		head = report.Head.Sequence
+		select {
+		case <-time.After(cmp.Or(cfg.Settle, auditSettle)):
+		case <-ctx.Done():
+			return report, ctx.Err()
+		}
+	}
+}
+
+// fresh reports whether a file may be written at this moment.
+func fresh(file string) bool {
+	info, err := os.Stat(file)
+	return err == nil && time.Since(info.ModTime()) < auditFresh
+}
+
+func verifyAudit(expect audit.Expect, names []string) (AuditReport, error) {
+	var report AuditReport
+	files, err := auditFiles(names)
 	if err != nil {
 		return report, err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -138,8 +139,8 @@ func TestVerifyAudit(t *testing.T) {
 	} {
 		writeFile(t, file, tt.log, 0o600)
 		for against, cfg := range map[string]AuditConfig{
-			"the store": {Files: []string{dir}, StateDir: filepath.Join(p.dir, "state"), Sandbox: "sb_1"},
-			"files":     {Files: []string{file}, Head: headFile, DeviceKey: keyFile},
+			"the store": {Files: []string{dir}, StateDir: filepath.Join(p.dir, "state"), Sandbox: "sb_1", Settle: -1},
+			"files":     {Files: []string{file}, Head: headFile, DeviceKey: keyFile, Settle: -1},
 		} {
 			report, err := VerifyAudit(t.Context(), cfg)
 			fault, _ := errors.AsType[*audit.Fault](err)
@@ -154,6 +155,42 @@ func TestVerifyAudit(t *testing.T) {
 				t.Errorf("%s, against %s: line %d, %v; want line %d, record %d %s", tt.name, against, report.Line, err, tt.line, tt.sequence, tt.nature)
 			}
 		}
+	}
+}
+
+// TestVerifyWhileWritten: the last records of a log that an agent is writing have
+// no head yet. That is no fault as long as its heads go on.
+func TestVerifyWhileWritten(t *testing.T) {
+	b := newTestSandbox(t, "sb_1")
+	lines, _, _ := b.auditLog(t, 9) // heads are 5, 9 and 13
+	file := filepath.Join(t.TempDir(), audit.FileName(1))
+	write := func(n int) { writeFile(t, file, bytes.Join(lines[:n], nil), 0o600) }
+	verify := func() (AuditReport, error) {
+		return VerifyAudit(t.Context(), AuditConfig{Files: []string{file}, Settle: 50 * time.Millisecond})
+	}
+	for name, c := range map[string]struct{ at, then, last int }{
+		"a head comes":                 {7, 9, 9},
+		"a head, and more behind it":   {7, 11, 11},
+		"one after the other, no head": {7, 8, 0},
+		"nothing":                      {7, 7, 0},
+	} {
+		write(c.at)
+		writing := time.AfterFunc(20*time.Millisecond, func() { write(c.then) })
+		report, err := verify()
+		writing.Stop()
+		if c.last > 0 && (err != nil || report.Last != uint64(c.last) || report.Line != 0) {
+			t.Errorf("%s: %+v, %v", name, report, err)
+		}
+		if fault, _ := errors.AsType[*audit.Fault](err); c.last == 0 && (fault == nil || fault.Nature != audit.CutOff) {
+			t.Errorf("%s: %+v, %v", name, report, err)
+		}
+	}
+	write(7)
+	if err := os.Chtimes(file, time.Time{}, time.Now().Add(-time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := verify(); err == nil {
+		t.Error("a log that nobody writes is whole without a head")
 	}
 }
 

@@ -84,8 +84,7 @@ func (as *accounts) release(a account) error {
 
 // OwnsUID reports whether uid is one that terminals are given.
 func (h *Host) OwnsUID(uid uint32) bool {
-	first := uint32(h.accounts.firstUID)
-	return h.accounts.own && uid >= first && uid < first+uidRange
+	return h.accounts.has(int(uid))
 }
 
 // reserve finds a uid that no other PTY has and under which nothing runs: an
@@ -140,6 +139,12 @@ func makeHome(a account) error {
 		return err
 	}
 	if err := os.Mkdir(a.home, 0o700); err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Join(a.home, envDir), 0o700); err != nil { // by which clearHome knows it, too
+		return err
+	}
+	if err := chown(filepath.Join(a.home, envDir), a); err != nil {
 		return err
 	}
 	for name := range startFiles {

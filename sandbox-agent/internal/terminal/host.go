@@ -109,6 +109,7 @@ func NewHost(config Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.accounts.clearLeftovers(h.log)
 	h.unheed = heedSignals()
 	keepDescriptors()
 	return h, nil

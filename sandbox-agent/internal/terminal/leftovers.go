@@ -1,0 +1,122 @@
+package terminal
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
+)
+
+// leftoverPatience bounds how long one uid's leftovers may take to end.
+const leftoverPatience = 2 * time.Second
+
+// clearLeftovers ends what an agent that was killed has left running, and removes
+// the homes that it left in this one's: nobody watches, records, masks or
+// confines that any more, and its uids are to be used again. It touches only uids
+// that some agent of this machine has used and none uses now, and only homes that
+// makeHome made.
+func (as *accounts) clearLeftovers(log *slog.Logger) {
+	if as.own {
+		as.endLeftovers(log)
+	}
+	entries, err := os.ReadDir(as.homes)
+	if err != nil {
+		log.Warn("homes of an earlier life can't be looked for", "err", err)
+	}
+	for _, entry := range entries {
+		if !entry.IsDir() || !protocol.ValidID(entry.Name()) {
+			continue
+		}
+		if err := as.clearHome(entry); err != nil {
+			log.Warn("a home of an earlier life can't be removed", "pty", entry.Name(), "err", err)
+		}
+	}
+}
+
+// endLeftovers kills all processes of uids that a dead agent has had.
+func (as *accounts) endLeftovers(log *slog.Logger) {
+	names, err := os.ReadDir(uidLocks)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			log.Warn("processes of an earlier life can't be looked for", "err", err)
+		}
+		return
+	}
+	for _, name := range names {
+		uid, err := strconv.Atoi(name.Name())
+		if err != nil || !as.has(uid) {
+			continue
+		}
+		err = whileUnused(uid, func() error {
+			if n := killAll(uid); n > 0 {
+				log.Warn("processes of an earlier life were ended", "uid", uid, "processes", n)
+			}
+			return nil
+		})
+		if err != nil {
+			log.Warn("processes of an earlier life can't be ended", "uid", uid, "err", err)
+		}
+	}
+}
+
+// has reports whether uid is one that terminals are given.
+func (as *accounts) has(uid int) bool {
+	return as.own && uid >= as.firstUID && uid < as.firstUID+uidRange
+}
+
+// whileUnused calls fn unless an agent uses uid, and keeps others from using it
+// meanwhile.
+func whileUnused(uid int, fn func() error) error {
+	lock, err := lockUID(uid)
+	if lock == nil || err != nil {
+		return err
+	}
+	return errors.Join(fn(), lock.Close())
+}
+
+// killAll kills the processes of uid until there are none, and returns how many
+// there were at first.
+func killAll(uid int) int {
+	match := func(s process.Stat) bool { return s.UID == uid }
+	n := process.Signal(syscall.SIGKILL, match)
+	end := time.Now().Add(leftoverPatience)
+	for left := n; left > 0 && time.Now().Before(end); left = process.Signal(syscall.SIGKILL, match) {
+		<-time.After(sweepEvery) // what was killed needs a moment
+	}
+	return n
+}
+
+// clearHome removes a home that an earlier life left. Of homes that belong to the
+// agent's own user, which may be another agent's, only the values go.
+func (as *accounts) clearHome(entry fs.DirEntry) error {
+	home := filepath.Join(as.homes, entry.Name())
+	info, err := entry.Info()
+	if err != nil {
+		return err
+	}
+	if st, err := os.Lstat(filepath.Join(home, envDir)); err != nil || !st.IsDir() {
+		return nil // not of our making
+	}
+	owner := int(info.Sys().(*syscall.Stat_t).Uid)
+	switch {
+	case as.has(owner):
+		return whileUnused(owner, func() error { return os.RemoveAll(home) })
+	case !as.own && owner == os.Geteuid():
+		root, err := os.OpenRoot(home)
+		if err != nil {
+			return err
+		}
+		defer root.Close()
+		if err := root.Remove(filepath.Join(envDir, envFile)); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
