@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"sync"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -337,6 +338,32 @@ func (s *local) Ask(ctx context.Context, session protocol.SessionID, pty protoco
 	return s.approvals.Await(ctx, approval.Request{
 		Session: session, PTY: pty, Kind: protocol.ApprovalEgress, Host: host.Hostname(), Port: host.Port,
 	})
+}
+
+// ruled settles the connections that wait for an answer and have one by a rule
+// that was made: nobody need be asked about them any more, nor could decide
+// otherwise.
+func (s *local) ruled(by protocol.Approval) {
+	for _, a := range s.approvals.List(by.SessionID).Approvals {
+		if a.State != protocol.ApprovalPending || a.Kind != protocol.ApprovalEgress {
+			continue
+		}
+		host, err := hostname.Parse(net.JoinHostPort(a.Host, strconv.Itoa(a.Port)), 0)
+		if err != nil {
+			continue // it never is
+		}
+		allowed, known := s.rules.Verdict(a.SessionID, host)
+		if !known {
+			continue
+		}
+		by.ID, by.Revision, by.Decision = a.ID, a.Revision, protocol.Deny
+		if allowed {
+			by.Decision = protocol.AllowOnce
+		}
+		if _, _, err := s.approvals.Decide(by); err != nil {
+			s.agent.log.Warn("an approval that a rule has answered stays open", "id", a.ID, "err", err)
+		}
+	}
 }
 
 // askBroker asks whether a secret may go to a domain. Nobody waits for the

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -233,4 +234,69 @@ func grantSoon(ctx context.Context, s *Stack) (string, error) {
 		}
 		pause(ctx, 20*time.Millisecond)
 	}
+}
+
+// TestRuleAnswersWhoWaits: a rule that is made while a connection is held decides
+// about it, and whoever was asked need not answer any more.
+func TestRuleAnswersWhoWaits(t *testing.T) {
+	up := newUpstream(t, "unknown.example")
+	s := own(t, up.flags()...)
+	ctx := within(t)
+	grant, err := s.Ready.User("alice").Grant(ctx, s.Ready.SessionID)
+	must(t, err)
+	base := fmt.Sprintf("%s/sessions/%s", s.Ready.Relays[0].URL, s.Ready.SessionID)
+	for i, decision := range []protocol.Decision{protocol.DenyAlways, protocol.AllowAlways} {
+		term := attach(t, s, "alice", newPTY(t, s, "curl -ksS https://"+up.host+"; echo curl-ended-$?; sleep 1000"))
+		asked := awaitPending(ctx, t, s, grant)
+		must(t, call(ctx, http.StatusOK, nil, http.MethodPost, base+"/egress/approve", grant, map[string]any{"domain": up.host, "decision": decision}))
+		must(t, term.Expect(ctx, []string{"curl-ended-56", "curl-ended-0"}[i]))
+		list, err := approvals(ctx, s, grant)
+		must(t, err)
+		if a := list.Approvals[0]; a.ID != asked.ID || a.State != protocol.ApprovalDecided || a.Decision.Allows() != decision.Allows() || a.UserID != s.Ready.Users["alice"].ID {
+			t.Errorf("%s: it stands at %+v", decision, a)
+		}
+		must(t, call(ctx, http.StatusOK, nil, http.MethodGet, base+"/egress/allowlist", grant, nil))
+		status, body, err := Call(ctx, http.MethodPost, base+"/egress/revoke", grant, map[string]any{"pattern": up.host})
+		must(t, err)
+		if status != http.StatusNoContent {
+			t.Fatalf("revoke: status %d: %s", status, body)
+		}
+	}
+}
+
+// TestSandboxMetrics: what the sandbox does, as JSON and for Prometheus.
+func TestSandboxMetrics(t *testing.T) {
+	s := shared(t)
+	ctx := within(t)
+	grant, err := s.Ready.User("carol").Grant(ctx, s.Ready.SessionID)
+	must(t, err)
+	id := newPTY(t, s, "while :; do :; done")
+	url := fmt.Sprintf("%s/sessions/%s/metrics", s.Ready.Relays[0].URL, s.Ready.SessionID)
+	var metrics protocol.SandboxMetrics
+	await(t, "a busy process", func() bool {
+		must(t, call(ctx, http.StatusOK, &metrics, http.MethodGet, url, grant, nil))
+		return len(metrics.TopProcesses) > 0 && metrics.TopProcesses[0].PTYID == id && metrics.TopProcesses[0].CPUPercent > 20
+	})
+	if metrics.PTYCount < 2 || metrics.SessionCount != 1 || metrics.HeapBytes == 0 || metrics.MemTotal == 0 || metrics.UptimeMs == 0 || metrics.Revision == "" {
+		t.Errorf("%+v", metrics)
+	}
+	status, text, err := Call(ctx, http.MethodGet, url+"?format=prometheus", grant, nil)
+	must(t, err)
+	for _, want := range []string{"fairlead_sandbox_terminals ", "fairlead_approvals_pending 0", "fairlead_egress_connections 0", "go_goroutines "} {
+		if status != http.StatusOK || !strings.Contains(string(text), want) {
+			t.Errorf("status %d, no %q", status, want)
+		}
+	}
+	status, body, err := Call(ctx, http.MethodDelete, fmt.Sprintf("%s/sessions/%s/ptys/%s", s.Ready.Relays[0].URL, s.Ready.SessionID, id),
+		mustGrant(ctx, t, s, "alice"), nil)
+	if err != nil || status != http.StatusNoContent {
+		t.Errorf("status %d: %s, %v", status, body, err)
+	}
+}
+
+func mustGrant(ctx context.Context, t *testing.T, s *Stack, user string) string {
+	t.Helper()
+	grant, err := s.Ready.User(user).Grant(ctx, s.Ready.SessionID)
+	must(t, err)
+	return grant
 }

@@ -237,6 +237,13 @@ func (r *Rules) verdict(session protocol.SessionID, host hostname.Host) Reason {
 	return ""
 }
 
+// Verdict returns whether the rules let host pass, and whether they say anything
+// about it: otherwise somebody has to be asked.
+func (r *Rules) Verdict(session protocol.SessionID, host hostname.Host) (allowed, known bool) {
+	reason := r.verdict(session, host)
+	return reason.Allowed(), reason != ""
+}
+
 // next returns a channel that is closed when any rule changes.
 func (r *Rules) next() <-chan struct{} {
 	r.mu.Lock()

@@ -56,7 +56,7 @@ func (x *Executor) parseEgress(command *jws.Command) (operation, error) {
 	session := command.Target.SessionID
 	if op.Pattern != "" {
 		return func(context.Context) (protocol.OpResult, error) {
-			return done(command), x.Egress.Decide(session, op.Pattern, op.Decision)
+			return done(command), x.rule(command, session, op.Pattern, op.Decision)
 		}, nil
 	}
 	answer := answerOf(command, protocol.ApprovalEgress, op.ApprovalID, op.Revision, op.Decision)
@@ -65,9 +65,20 @@ func (x *Executor) parseEgress(command *jws.Command) (operation, error) {
 			if !a.Decision.Lasts() {
 				return nil
 			}
-			return x.Egress.Decide(session, patternOf(a), a.Decision)
+			return x.rule(command, session, patternOf(a), a.Decision)
 		})
 	}, nil
+}
+
+// rule makes a rule of egress and has what it answers settled.
+func (x *Executor) rule(command *jws.Command, session protocol.SessionID, pattern string, decision protocol.Decision) error {
+	if err := x.Egress.Decide(session, pattern, decision); err != nil {
+		return err
+	}
+	if x.Ruled != nil {
+		x.Ruled(answerOf(command, protocol.ApprovalEgress, "", 0, ""))
+	}
+	return nil
 }
 
 // patternOf returns the rule that a lasting decision about an egress approval

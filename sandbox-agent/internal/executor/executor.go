@@ -72,6 +72,10 @@ type Executor struct {
 	// Ended is called when a session was deleted and its terminals are closed;
 	// nil: nobody.
 	Ended func(session protocol.SessionID)
+	// Ruled is called when a rule of egress was made, with the session, the kind
+	// and whoever made it, so that what waits for an answer and has one now is
+	// settled; nil: nobody.
+	Ruled func(by protocol.Approval)
 	// Callback is called with the outcome of each run, before Execute returns
 	// it; nil: nobody. It must not wait for anything.
 	Callback func(command *jws.Command, result protocol.Result)
