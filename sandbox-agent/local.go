@@ -141,6 +141,16 @@ func (s *local) openProxy(dialer *outbound.Dialer) error {
 	return nil
 }
 
+// fileOwner returns the uid that files have which people put into the workspace:
+// a terminal's, so that programs may change their mode. Any will do, for
+// terminals share the workspace.
+func (s *local) fileOwner() (uid int, ok bool) {
+	for _, t := range s.agent.host.Running() {
+		return t.UID, true
+	}
+	return terminal.DefaultFirstUID, true
+}
+
 // forbidden reports whether the agent itself listens on a port of this machine:
 // nobody gets there but by the terminals' own connections.
 func (s *local) forbidden(port int) bool {
@@ -151,7 +161,7 @@ func (s *local) forbidden(port int) bool {
 func (s *local) openFiles() (err error) {
 	options := workspace.Options{Dir: s.agent.cfg.Workspace, Logger: s.agent.log}
 	if s.isolated {
-		options.Own = s.agent.host.OwnsUID
+		options.Own, options.Owner = s.agent.host.OwnsUID, s.fileOwner
 	}
 	s.files, err = workspace.Open(options)
 	return err

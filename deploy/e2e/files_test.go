@@ -98,6 +98,9 @@ func TestFiles(t *testing.T) {
 	if got := r.want(http.StatusOK, http.MethodGet, "/file"+at("/a/b/one.txt"), nil); string(got) != "0123456789more\n" {
 		t.Errorf("%q", got)
 	}
+	must(t, shell.Type(r.ctx, "chmod +x a/b/one.txt && ln a/b/one.txt a/hard && echo mode-changed-$((1))\r"))
+	must(t, shell.Expect(r.ctx, "mode-changed-1"))
+	r.want(http.StatusOK, http.MethodGet, "/file"+at("/a/b/one.txt"), nil)
 	for _, path := range []string{"/a/fifo", "/a/out", "/../../etc/passwd", "/a/out/x"} {
 		resp, err := r.do(http.MethodGet, "/file"+at(path), nil)
 		must(t, err)

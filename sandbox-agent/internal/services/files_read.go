@@ -131,7 +131,7 @@ func (s *Files) list(w http.ResponseWriter, r *http.Request, _ *jws.Grant) error
 }
 
 // archive is GET /sessions/{sid}/files/archive?path=&format=: the folder, packed
-// as it is read. A failure on the way cuts the answer off.
+// as it is read. A failure behind the first byte cuts the answer off.
 func (s *Files) archive(w http.ResponseWriter, r *http.Request, grant *jws.Grant) error {
 	format := workspace.Format(r.URL.Query().Get("format"))
 	if format == "" {
@@ -159,7 +159,11 @@ func (s *Files) archive(w http.ResponseWriter, r *http.Request, grant *jws.Grant
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	err = s.FS.Archive(r.Context(), folderPath(r), format, s.archiveFilter(r, grant, redact), w)
+	body := &begun{w: w}
+	err = s.FS.Archive(r.Context(), folderPath(r), format, s.archiveFilter(r, grant, redact), body)
+	if err != nil && !body.any {
+		return err
+	}
 	if err != nil {
 		if s.Log != nil {
 			s.Log.Debug("a download was cut off", "err", err)
@@ -167,6 +171,17 @@ func (s *Files) archive(w http.ResponseWriter, r *http.Request, grant *jws.Grant
 		panic(http.ErrAbortHandler)
 	}
 	return nil
+}
+
+// A begun notes whether anything was written.
+type begun struct {
+	w   io.Writer
+	any bool
+}
+
+func (b *begun) Write(p []byte) (int, error) {
+	b.any = true
+	return b.w.Write(p)
 }
 
 // archiveFilter masks as read does. What stands before the content is its size,

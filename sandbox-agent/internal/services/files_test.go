@@ -4,8 +4,6 @@ import (
 	"archive/zip"
 	"bufio"
 	"bytes"
-	"crypto/sha1"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -361,47 +359,42 @@ func TestMultipartUpload(t *testing.T) {
 	}
 }
 
-func TestResumableUpload(t *testing.T) {
-	r := newFilesRig(t)
-	version, content := "Tus-Resumable: 1.0.0", "Content-Type: "+tusContent
-	metadata := "Upload-Metadata: filename " + base64.StdEncoding.EncodeToString([]byte("big.bin")) + ",empty"
-	resp, _ := r.do("POST /uploads?path=/to", nil, version, "Upload-Length: 10", metadata)
-	location := strings.TrimPrefix(resp.Header.Get("Location"), "/sessions/"+filesSession)
-	if resp.StatusCode != 201 || !strings.HasPrefix(location, "/uploads/") || resp.Header.Get("Tus-Resumable") != "1.0.0" || resp.Header.Get("Upload-Expires") == "" {
-		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
-	}
-	r.want(412, "HEAD "+location, "")
-	r.want(415, "PATCH "+location, "0123", version, "Upload-Offset: 0")
-	r.want(409, "PATCH "+location, "0123", version, content, "Upload-Offset: 1")
-	r.want(400, "PATCH "+location, "0123", version, content)
-	sum := sha1.Sum([]byte("0123"))
-	checksum := "Upload-Checksum: sha1 " + base64.StdEncoding.EncodeToString(sum[:])
-	r.want(460, "PATCH "+location, "01X3", version, content, "Upload-Offset: 0", checksum)
-	r.want(400, "PATCH "+location, "0123", version, content, "Upload-Offset: 0", "Upload-Checksum: crc AAAA")
-	r.want(204, "PATCH "+location, "0123", version, content, "Upload-Offset: 0", checksum)
-	resp, _ = r.do("HEAD "+location, nil, version)
-	if h := resp.Header; resp.StatusCode != 200 || h.Get("Upload-Offset") != "4" || h.Get("Upload-Length") != "10" || h.Get("Cache-Control") != "no-store" {
-		t.Errorf("%d %v", resp.StatusCode, h)
-	}
-	r.want(413, "PATCH "+location, "4567890", version, content, "Upload-Offset: 4")
-	r.want(204, "PATCH "+location, "456789", version, content, "Upload-Offset: 4")
-	if r.content("to/big.bin") != "0123456789" {
-		t.Errorf("%q", r.content("to/big.bin"))
-	}
-	r.grant.Subject = "usr_2"
-	r.want(404, "HEAD "+location, "", version)
-	r.grant.Subject = "usr_1"
-	r.want(204, "DELETE "+location, "", version)
-	r.want(404, "DELETE "+location, "", version)
+// vanishing removes a folder between the check and the walk: when the answer's
+// headers are first touched.
+type vanishing struct {
+	*httptest.ResponseRecorder
+	remove func()
+}
 
-	r.want(413, "POST /uploads?path=x", "", version, "Upload-Length: 99999999")
-	r.want(400, "POST /uploads?path=x", "", version)
-	r.want(400, "POST /uploads", "", version, "Upload-Length: 1")
-	r.want(400, "POST /uploads", "", version, "Upload-Length: 1", "Upload-Metadata: path !")
-	r.want(409, "POST /uploads?path=to/big.bin&overwrite=false", "", version, "Upload-Length: 1")
-	resp, _ = r.do("POST /uploads?path=at/once", strings.NewReader("text"), version, content, "Upload-Length: 4")
-	if resp.StatusCode != 201 || resp.Header.Get("Upload-Offset") != "4" || r.content("at/once") != "text" {
-		t.Errorf("%d %v", resp.StatusCode, resp.Header)
+func (w *vanishing) Header() http.Header {
+	w.remove()
+	return w.ResponseRecorder.Header()
+}
+
+func TestArchiveOfAFolderThatVanishes(t *testing.T) {
+	for _, format := range []string{"zip", "tar.gz"} {
+		r := newFilesRig(t)
+		r.put("d/f", "x")
+		w := &vanishing{httptest.NewRecorder(), func() { os.RemoveAll(filepath.Join(r.dir, "d")) }}
+		r.server.Config.Handler.ServeHTTP(w, httptest.NewRequest("GET", "/sessions/"+filesSession+"/files/archive?path=d&format="+format, nil))
+		if h := w.Result().Header; w.Code != 404 || h.Get("Content-Type") != "application/json" || h.Get("Content-Disposition") != "" {
+			t.Errorf("%s: %d %s %v", format, w.Code, w.Body, h)
+		}
+	}
+}
+
+func TestAWatchThatOutgrowsTheLimitSaysSo(t *testing.T) {
+	r := newFilesRig(t, func(o *workspace.Options) { o.MaxWatched = 2 })
+	resp := r.open("GET /files/watch?recursive=true", nil)
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() && lines.Text() != `data: {"path":"/"}` {
+	}
+	r.put("a/b/c/f", "x")
+	for lines.Scan() && lines.Text() != "event: overflow" {
+	}
+	if !lines.Scan() || lines.Text() != `data: {"partial":true}` {
+		t.Errorf("%q, %v", lines.Text(), lines.Err())
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"hash"
 	"net/http"
 	"strconv"
@@ -41,7 +42,8 @@ func resumable(handle func(http.ResponseWriter, *http.Request, *jws.Grant) error
 
 // createUpload is POST /sessions/{sid}/uploads. Upload-Metadata names the file
 // by "path", or by "filename" in the folder of the query's path; with the
-// query's overwrite=false there must be none.
+// query's overwrite=false there must be none. If-Match and If-None-Match: * must
+// hold now, and when the file takes its place.
 func (s *Files) createUpload(w http.ResponseWriter, r *http.Request, grant *jws.Grant) error {
 	size, err := strconv.ParseInt(r.Header.Get("Upload-Length"), 10, 64)
 	if err != nil || size < 0 {
@@ -51,12 +53,13 @@ func (s *Files) createUpload(w http.ResponseWriter, r *http.Request, grant *jws.
 	if err != nil {
 		return err
 	}
-	target, err := uploadTarget(r)
+	metadata := strings.Join(r.Header.Values("Upload-Metadata"), ",")
+	target, err := uploadTarget(r, metadata)
 	if err != nil {
 		return err
 	}
 	state, err := s.FS.CreateUpload(workspace.UploadRequest{
-		Path: target, Size: size, Subject: string(grant.Subject), NoReplace: o.NoReplace,
+		Path: target, Size: size, Subject: string(grant.Subject), WriteOptions: o, Metadata: metadata,
 	})
 	if err != nil {
 		return err
@@ -67,6 +70,9 @@ func (s *Files) createUpload(w http.ResponseWriter, r *http.Request, grant *jws.
 		// said by a HEAD, for the upload is there.
 		if more, err := s.FS.Append(state.ID, string(grant.Subject), 0, r.Body, nil); err == nil {
 			state = more
+		} else if errors.Is(err, workspace.ErrPrecondition) {
+			w.Header().Del("Location") // it is gone again
+			return err
 		} else if state, err = s.FS.Upload(state.ID, string(grant.Subject)); err != nil {
 			return err
 		}
@@ -77,8 +83,8 @@ func (s *Files) createUpload(w http.ResponseWriter, r *http.Request, grant *jws.
 }
 
 // uploadTarget returns the path that a creation names.
-func uploadTarget(r *http.Request) (string, error) {
-	metadata, err := parseMetadata(r.Header.Get("Upload-Metadata"))
+func uploadTarget(r *http.Request, header string) (string, error) {
+	metadata, err := parseMetadata(header)
 	if err != nil {
 		return "", err
 	}
@@ -128,12 +134,17 @@ func (s *Files) headUpload(w http.ResponseWriter, r *http.Request, grant *jws.Gr
 	}
 	describe(w.Header(), state)
 	w.Header().Set("Upload-Length", strconv.FormatInt(state.Size, 10))
+	if state.Metadata != "" {
+		w.Header().Set("Upload-Metadata", state.Metadata)
+	}
 	w.WriteHeader(http.StatusOK)
 	return nil
 }
 
 // patchUpload is PATCH /sessions/{sid}/uploads/{uid}. The one that brings the
-// last byte gives the file its place.
+// last byte gives the file its place. When a condition of the creation doesn't
+// hold then, the answer is 412, also to overwrite=false since 409 is about the
+// offset, and the upload is no more: its offset would say that it is done.
 func (s *Files) patchUpload(w http.ResponseWriter, r *http.Request, grant *jws.Grant) error {
 	if r.Header.Get("Content-Type") != tusContent {
 		writeStatus(w, http.StatusUnsupportedMediaType, protocol.Errorf(protocol.KindInvalid, "the content must be %s", tusContent))
@@ -148,6 +159,10 @@ func (s *Files) patchUpload(w http.ResponseWriter, r *http.Request, grant *jws.G
 		return err
 	}
 	state, err := s.FS.Append(r.PathValue("uid"), string(grant.Subject), offset, r.Body, sum)
+	if errors.Is(err, workspace.ErrPrecondition) {
+		writeStatus(w, http.StatusPreconditionFailed, err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -18,10 +18,16 @@ type watchReady struct {
 	Partial bool   `json:"partial,omitempty"` // there are more folders than can be watched
 }
 
+// A watchOverflow is the data of the event "overflow".
+type watchOverflow struct {
+	Partial bool `json:"partial,omitempty"` // as of watchReady, by now
+}
+
 // watch is GET /sessions/{sid}/files/watch?path=&recursive=, a stream of events:
 // "ready" when the folder is watched, "changed" with a protocol.FileChange each,
-// "overflow" when the folder must be listed again, and "gone", the last, when it
-// is no more. While nothing changes there is a comment now and then.
+// "overflow" when the folder must be listed again, also once when it has come to
+// hold more folders than can be watched, and "gone", the last, when it is no
+// more. While nothing changes there is a comment now and then.
 func (s *Files) watch(w http.ResponseWriter, r *http.Request, _ *jws.Grant) error {
 	recursive, err := flag(r, "recursive")
 	if err != nil {
@@ -68,7 +74,7 @@ func (s *Files) nextChanges(ctx context.Context, watch *workspace.Watch, events 
 		return err
 	}
 	if changes.Overflow {
-		if err := events.write("overflow", struct{}{}); err != nil {
+		if err := events.write("overflow", watchOverflow{Partial: watch.Partial()}); err != nil {
 			return err
 		}
 	}

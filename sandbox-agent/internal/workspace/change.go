@@ -147,7 +147,8 @@ func (s *FS) makeFolders(clean string) (folder, error) {
 	return at, nil
 }
 
-// makeFolder makes the folder name in d, for d's owner and group. It is made
+// makeFolder makes the folder name in d, for d's owner and group, or for
+// Options.Owner. It is made
 // among our own first: nobody can put another in its place before it is given
 // away. That it is there already is no error.
 func (s *FS) makeFolder(d folder, name string) error {
@@ -166,7 +167,8 @@ func (s *FS) makeFolder(d folder, name string) error {
 	defer made.close()
 	st, err := d.stat()
 	if err == nil {
-		give(made.f, st.Uid, st.Gid)
+		uid, gid := s.owner(&st)
+		give(made.f, uid, gid)
 		err = retry(func() error { return unix.Fchmod(made.fd(), folderMode) })
 	}
 	if err == nil {

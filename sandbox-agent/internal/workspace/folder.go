@@ -29,7 +29,7 @@ type folder struct{ f *os.File }
 // folder opens the folder that a clean path names, through symlinks that stay
 // inside.
 func (s *FS) folder(clean string) (folder, error) {
-	f, err := s.root.OpenFile(clean, openFolder, 0)
+	f, err := inside(s, clean, func(p string) (*os.File, error) { return s.root.OpenFile(p, openFolder, 0) })
 	if err != nil {
 		return folder{}, err
 	}
@@ -73,8 +73,12 @@ func (s *FS) target(clean string, makeParents bool) (folder, string, error) {
 		}
 		d.close()
 		makeParents = false // a symlink into nowhere stays one
+		if path.IsAbs(link) {
+			dir = "."
+			link = strings.Join(s.within(link), "/")
+		}
 		to, last := path.Split(link)
-		if path.IsAbs(link) || last == "" || last == "." || last == ".." || reserved(last) {
+		if last == "" || last == "." || last == ".." || reserved(last) {
 			return folder{}, "", protocol.Errorf(protocol.KindInvalid, "a symlink leads to no file of the workspace")
 		}
 		// Not path.Join: what ".." means depends on the symlinks before it.

@@ -37,8 +37,8 @@ const (
 )
 
 // TestSymlinkRace lets goroutines put files, folders, symlinks to outside and to
-// inside, FIFOs, devices and hard links in each other's place while every verb
-// works on the same names. Nothing outside is read, changed, made or removed,
+// inside, FIFOs, devices and hard links in each other's place, and now and then
+// in the staging folder's, while every verb works on the same names. Nothing outside is read, changed, made or removed,
 // and nothing blocks.
 func TestSymlinkRace(t *testing.T) {
 	seed := *raceSeed
@@ -70,6 +70,7 @@ func TestSymlinkRace(t *testing.T) {
 		start(i, r.swap)
 	}
 	start(5, r.exchange)
+	start(6, r.unseat)
 	for i := range uint64(6) { // most of them wait for the disk
 		start(10+i, r.verb)
 	}
@@ -147,8 +148,27 @@ func (r *racer) exchange(rnd *rand.Rand) {
 	}
 }
 
+// unseat moves the staging folder away, as a terminal may, which can't remove it
+// with what it holds; and puts something in its place, 20 times a second.
+func (r *racer) unseat(rnd *rand.Rand) {
+	made := filepath.Join(r.dir, "pool", fmt.Sprint("unseat-", rnd.Uint64()))
+	os.Rename(filepath.Join(r.dir, Staging), made)
+	r.make(rnd, filepath.Join(r.dir, Staging))
+	r.swaps.Add(1)
+	select {
+	case <-r.ctx.Done():
+	case <-time.After(50 * time.Millisecond):
+	}
+	os.Remove(filepath.Join(made, ignoreName))
+	os.Remove(made) // unless a write goes on in it
+	aside, _ := filepath.Glob(filepath.Join(r.dir, asidePrefix+"*"))
+	for _, path := range aside {
+		os.RemoveAll(path)
+	}
+}
+
 func (r *racer) make(rnd *rand.Rand, path string) {
-	switch rnd.IntN(12) {
+	switch rnd.IntN(14) {
 	case 0, 1:
 		os.WriteFile(path, []byte("inside"), 0o664)
 	case 2, 3, 4:
@@ -172,6 +192,10 @@ func (r *racer) make(rnd *rand.Rand, path string) {
 	case 10:
 		unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))) // has no end
 	case 11:
+		os.Symlink(filepath.Join(r.dir, pick(rnd)), path)
+	case 12: // begins below the workspace, and ends outside
+		os.Symlink(r.dir+[]string{"/../outside", "/a/../../outside", "/../outside/canary-file", "/a/x/../../../outside/canary-folder"}[rnd.IntN(4)], path)
+	case 13:
 		if r.alien {
 			os.Link(filepath.Join(r.outside, "canary-file"), path)
 		}

@@ -75,7 +75,7 @@ func (s *FS) Open(path string) (*File, error) {
 
 func (s *FS) open(clean string) (*File, error) {
 	// To open a FIFO or a device can have effects.
-	look, err := s.root.Stat(clean)
+	look, err := inside(s, clean, s.root.Stat)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,9 @@ func (s *FS) open(clean string) (*File, error) {
 	if !look.Mode().IsRegular() {
 		return nil, errSpecial
 	}
-	return s.settle(clean, func() (*os.File, error) { return s.root.OpenFile(clean, openFile, 0) })
+	return s.settle(clean, func() (*os.File, error) {
+		return inside(s, clean, func(p string) (*os.File, error) { return s.root.OpenFile(p, openFile, 0) })
+	})
 }
 
 var (

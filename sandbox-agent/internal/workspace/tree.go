@@ -135,7 +135,7 @@ func (t *tree) explore(queue []found, report bool) {
 		if st, err := d.stat(); err == nil && inodeOf(&st) == next.inode && t.add(d, next.clean) {
 			queue = append(queue, t.content(d, next.clean, report)...)
 			if room := int(t.s.watches.folders.Load()); len(queue) > room {
-				t.partial.Store(true)
+				t.outgrow()
 				queue = queue[:max(room, 0)]
 			}
 		}
@@ -158,7 +158,7 @@ func (t *tree) content(d folder, clean string, report bool) []found {
 		}
 		if isDir(&st) {
 			if int64(len(folders)) >= room {
-				t.partial.Store(true)
+				t.outgrow()
 				return report
 			}
 			folders = append(folders, found{path, inodeOf(&st)})
@@ -166,7 +166,7 @@ func (t *tree) content(d folder, clean string, report bool) []found {
 		return !t.stopped.Load()
 	})
 	if err != nil {
-		t.partial.Store(true)
+		t.outgrow()
 	}
 	return folders
 }
@@ -175,7 +175,7 @@ func (t *tree) content(d folder, clean string, report bool) []found {
 func (t *tree) add(d folder, clean string) bool {
 	wd, err := unix.InotifyAddWatch(t.fd, descriptor(d.f), watchMask)
 	if err != nil {
-		t.partial.Store(true)
+		t.outgrow()
 		return false
 	}
 	id := int32(wd)
@@ -185,7 +185,7 @@ func (t *tree) add(d folder, clean string) bool {
 		}
 	} else if t.s.watches.folders.Add(-1) < 0 {
 		t.s.watches.folders.Add(1)
-		t.partial.Store(true)
+		t.outgrow()
 		_, _ = unix.InotifyRmWatch(t.fd, uint32(id))
 		return false
 	}
@@ -317,6 +317,12 @@ func (t *tree) restart() error {
 		t.forget(wd)
 	}
 	err := t.begin()
+	t.lose()
+	return err
+}
+
+// lose tells all Watches that something went unseen.
+func (t *tree) lose() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for w := range t.watches {
@@ -324,5 +330,17 @@ func (t *tree) restart() error {
 		w.lose()
 		w.mu.Unlock()
 	}
-	return err
+}
+
+// outgrow notes that there are folders that aren't watched. Who watches since
+// before is told; the others find it in Partial.
+func (t *tree) outgrow() {
+	if t.partial.Swap(true) {
+		return
+	}
+	select {
+	case <-t.ready:
+		t.lose()
+	default:
+	}
 }

@@ -24,20 +24,22 @@ const (
 
 // An UploadRequest says what is to be uploaded in pieces.
 type UploadRequest struct {
-	Path      string
-	Size      int64  // of the whole, in bytes
-	Subject   string // who alone may go on with it
-	NoReplace bool
+	Path    string
+	Size    int64  // of the whole, in bytes
+	Subject string // who alone may go on with it
+	WriteOptions
+	Metadata string // kept as it is, at most 16 KiB
 }
 
 // An UploadState is how far an upload is.
 type UploadState struct {
-	ID      string
-	Path    string // "/…"
-	Size    int64
-	Offset  int64 // of the next byte; Size when the file has its place, or could take it
-	Expires time.Time
-	Done    *Written // by this call
+	ID       string
+	Path     string // "/…"
+	Size     int64
+	Offset   int64 // of the next byte; Size when the file has its place, or could take it
+	Metadata string
+	Expires  time.Time
+	Done     *Written // by this call
 }
 
 // A Checksum is what the bytes of one Append must come to. When they don't they
@@ -59,7 +61,8 @@ type upload struct {
 	id    string
 	state uploadFile
 
-	busy sync.Mutex // held by the one request that adds to it, with TryLock
+	busy sync.Mutex // held, with TryLock, by who works on its files
+	dir  folder     // guarded by busy: where they are
 
 	mu      sync.Mutex
 	offset  int64     // guarded by mu
@@ -69,7 +72,8 @@ type upload struct {
 
 // CreateUpload makes an upload without bytes. An empty one takes its place at
 // once. Over MaxUploadBytes is KindTooLarge, over what is free on the disk
-// KindNoSpace, and over MaxUploads uploads KindTooMany.
+// KindNoSpace, and over MaxUploads uploads KindTooMany. Its conditions must hold
+// now, and again when it takes its place.
 func (s *FS) CreateUpload(r UploadRequest) (UploadState, error) {
 	clean, err := Clean(r.Path)
 	if err != nil {
@@ -80,20 +84,20 @@ func (s *FS) CreateUpload(r UploadRequest) (UploadState, error) {
 		return UploadState{}, protocol.Errorf(protocol.KindInvalid, "the size is negative")
 	case r.Size > s.o.MaxUploadBytes:
 		return UploadState{}, protocol.Errorf(protocol.KindTooLarge, "the file is over %d bytes", s.o.MaxUploadBytes)
+	case len(r.Metadata) > maxMetadataBytes || len(r.IfMatch) > maxConditionBytes:
+		return UploadState{}, protocol.Errorf(protocol.KindTooLarge, "the metadata or conditions are too long")
 	}
-	if err := s.foresee(clean, WriteOptions{NoReplace: r.NoReplace}); err != nil {
+	if err := s.foresee(clean, r.WriteOptions); err != nil {
 		return UploadState{}, s.fault(err)
 	}
 	s.expire(time.Now())
 	u := &upload{
 		id: rand.Text(), touched: time.Now(),
-		state: uploadFile{Path: clean, Size: r.Size, Subject: r.Subject, NoReplace: r.NoReplace},
+		state: uploadFile{
+			Path: clean, Size: r.Size, Subject: r.Subject, NoReplace: r.NoReplace, IfMatch: r.IfMatch, Metadata: []byte(r.Metadata),
+		},
 	}
-	if err := s.admit(u); err != nil {
-		return UploadState{}, err
-	}
-	if err := s.begin(u); err != nil {
-		s.forget(u)
+	if err := s.start(u); err != nil {
 		return UploadState{}, s.fault(err)
 	}
 	if u.state.Size == 0 {
@@ -102,12 +106,28 @@ func (s *FS) CreateUpload(r UploadRequest) (UploadState, error) {
 	return s.uploadState(u), nil
 }
 
-// begin makes u's files.
-func (s *FS) begin(u *upload) error {
+// start holds u, with its files.
+func (s *FS) start(u *upload) error {
 	d, err := s.stagingFolder()
 	if err != nil {
 		return err
 	}
+	u.dir = d
+	u.busy.Lock()
+	defer u.busy.Unlock()
+	if err := s.admit(u); err != nil {
+		return err
+	}
+	err = u.begin()
+	if err != nil {
+		s.forget(u)
+	}
+	return err
+}
+
+// begin makes u's files.
+func (u *upload) begin() error {
+	d := u.dir
 	var disk unix.Statfs_t
 	if err := retry(func() error { return unix.Fstatfs(d.fd(), &disk) }); err != nil {
 		return err
@@ -136,7 +156,10 @@ func (s *FS) Upload(id, subject string) (UploadState, error) {
 // there: otherwise it is KindConflict, as it is when another call adds to it.
 // Bytes that come before body or the disk fails are kept. The last one gives the
 // file its place as [FS.Write] does; when that can't be done, an empty Append
-// tries again.
+// tries again. A condition of the upload that doesn't hold then is an
+// [ErrPrecondition] and ends the upload: its bytes are dropped, since whoever
+// reads its offset would take it for done. KindEnded says that somebody removed
+// its bytes: it must begin anew.
 func (s *FS) Append(id, subject string, offset int64, body io.Reader, sum *Checksum) (UploadState, error) {
 	u, err := s.held(id, subject)
 	if err != nil {
@@ -152,32 +175,48 @@ func (s *FS) Append(id, subject string, offset int64, body io.Reader, sum *Check
 	if u.isDone() {
 		return s.uploadState(u), nil
 	}
-	d, err := s.stagingFolder()
+	s.house(u)
+	t, err := s.resume(u)
 	if err != nil {
 		return UploadState{}, s.fault(err)
 	}
-	f, err := d.open(u.id+partSuffix, unix.O_RDWR, 0)
-	if err != nil {
-		if errors.Is(err, unix.ENOENT) {
-			s.forget(u)
-		}
-		return UploadState{}, s.fault(err)
-	}
-	t := &staged{f: f, dir: d, name: u.id + partSuffix}
+	defer s.house(u) // its folder may be moved while the bytes come
 	defer func() { t.f.Close() }()
-	if err := s.extend(u, f, offset, body, sum); err != nil {
+	if err := s.extend(u, t.f, offset, body, sum); err != nil {
 		return UploadState{}, s.fault(err)
 	}
 	state := s.uploadState(u)
 	if state.Offset == state.Size {
-		w, err := s.put(t, u.state.Path, WriteOptions{NoReplace: u.state.NoReplace})
+		w, err := s.putUpload(t, u)
 		if err != nil {
 			return UploadState{}, s.fault(err)
 		}
-		s.finish(d, u)
 		state.Done = &w
 	}
 	return state, nil
+}
+
+// resume opens the bytes of u.
+func (s *FS) resume(u *upload) (*staged, error) {
+	name := u.id + partSuffix
+	f, err := u.dir.open(name, unix.O_RDWR, 0)
+	if errors.Is(err, unix.ENOENT) {
+		s.forget(u)
+		err = protocol.Errorf(protocol.KindEnded, "the bytes of this upload are gone: it must begin anew")
+	}
+	return &staged{f: f, dir: u.dir, name: name}, err
+}
+
+// putUpload gives t, the bytes of u, its place.
+func (s *FS) putUpload(t *staged, u *upload) (Written, error) {
+	w, err := s.put(t, u.state.Path, WriteOptions{IfMatch: u.state.IfMatch, NoReplace: u.state.NoReplace})
+	switch {
+	case err == nil:
+		s.finish(t.dir, u)
+	case errors.Is(err, ErrPrecondition):
+		s.forget(u)
+	}
+	return w, err
 }
 
 // extend writes body to f behind offset. u's offset is what f then holds.
@@ -241,7 +280,7 @@ func (s *FS) uploadState(u *upload) UploadState {
 	defer u.mu.Unlock()
 	return UploadState{
 		ID: u.id, Path: shown(u.state.Path), Size: u.state.Size, Offset: u.offset,
-		Expires: u.touched.Add(s.o.UploadTTL),
+		Expires: u.touched.Add(s.o.UploadTTL), Metadata: string(u.state.Metadata),
 	}
 }
 

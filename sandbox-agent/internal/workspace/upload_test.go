@@ -92,7 +92,7 @@ func TestUploadLimits(t *testing.T) {
 	_, err = s.CreateUpload(UploadRequest{Path: "../f", Size: 1})
 	wantKind(t, err, protocol.KindInvalid)
 	put(t, dir, "there=x")
-	_, err = s.CreateUpload(UploadRequest{Path: "there", Size: 1, NoReplace: true})
+	_, err = s.CreateUpload(UploadRequest{Path: "there", Size: 1, WriteOptions: WriteOptions{NoReplace: true}})
 	wantKind(t, err, protocol.KindConflict)
 	for range 5 { // those that are done make room
 		up, err := s.CreateUpload(UploadRequest{Path: "empty"})
@@ -176,4 +176,66 @@ func TestAnUploadThatCannotTakeItsPlaceTriesAgain(t *testing.T) {
 	if err != nil || up.Done == nil || content(t, dir+"/f") != "good" {
 		t.Errorf("%+v, %v", up, err)
 	}
+}
+
+func TestUploadsKeepTheirMetadata(t *testing.T) {
+	s, dir := open(t)
+	const metadata = "filename Zg==,kind\xff dGV4dA==, empty"
+	half, err := s.CreateUpload(UploadRequest{Path: "f", Size: 4, Metadata: metadata})
+	want(t, err)
+	whole, err := s.CreateUpload(UploadRequest{Path: "g", Metadata: metadata})
+	if err != nil || whole.Done == nil {
+		t.Fatalf("%+v, %v", whole, err)
+	}
+	for range 2 {
+		for _, id := range []string{half.ID, whole.ID} {
+			if up, err := s.Upload(id, ""); err != nil || up.Metadata != metadata {
+				t.Errorf("%+v, %v", up, err)
+			}
+		}
+		s = reopen(t, dir)
+	}
+	_, err = s.CreateUpload(UploadRequest{Path: "f", Size: 4, Metadata: strings.Repeat("x", maxMetadataBytes+1)})
+	wantKind(t, err, protocol.KindTooLarge)
+	_, err = s.CreateUpload(UploadRequest{Path: "f", Size: 4, Metadata: strings.Repeat("\x01", maxMetadataBytes), Subject: strings.Repeat("\x01", 8<<10)})
+	wantKind(t, err, protocol.KindTooLarge)
+	if n := len(stagedFiles(t, dir)); n != 3 {
+		t.Errorf("%d files are staged", n)
+	}
+}
+
+func TestUploadConditions(t *testing.T) {
+	s, dir := open(t)
+	put(t, dir, "f=old")
+	e, err := s.Stat("f")
+	want(t, err)
+	_, err = s.CreateUpload(UploadRequest{Path: "f", Size: 1, WriteOptions: WriteOptions{IfMatch: `"other"`}})
+	if !errors.Is(err, ErrPrecondition) {
+		t.Error(err)
+	}
+	create := func(path string, o WriteOptions) string {
+		t.Helper()
+		up, err := s.CreateUpload(UploadRequest{Path: path, Size: 1, WriteOptions: o})
+		want(t, err)
+		return up.ID
+	}
+	met, lost, fresh := create("f", WriteOptions{IfMatch: e.ETag}), create("f", WriteOptions{IfMatch: e.ETag}), create("g", WriteOptions{NoReplace: true})
+	s = reopen(t, dir) // the conditions are on disk
+	if up, err := s.Append(met, "", 0, strings.NewReader("1"), nil); err != nil || up.Done == nil {
+		t.Errorf("%+v, %v", up, err)
+	}
+	put(t, dir, "g=theirs")
+	for _, id := range []string{lost, fresh} {
+		_, err := s.Append(id, "", 0, strings.NewReader("2"), nil)
+		wantKind(t, err, protocol.KindConflict)
+		if !errors.Is(err, ErrPrecondition) {
+			t.Error(err)
+		}
+		_, err = s.Upload(id, "")
+		wantKind(t, err, protocol.KindNotFound)
+	}
+	if content(t, dir+"/f")+content(t, dir+"/g") != "1theirs" {
+		t.Error("another's change was lost")
+	}
+	wantPaths(t, stagedFiles(t, dir), met+stateSuffix)
 }

@@ -14,10 +14,14 @@ import (
 )
 
 const (
-	// sweepInterval is how often expired uploads are looked for, at most.
-	sweepInterval = time.Hour
+	// sweepInterval is how often expired uploads are looked for, and whether
+	// the staging folder is where the next process will look for it.
+	sweepInterval = time.Minute
 	// maxStateBytes bounds an upload's state file.
 	maxStateBytes = 64 << 10
+	// What an upload keeps of its creation.
+	maxMetadataBytes  = 16 << 10
+	maxConditionBytes = 4 << 10
 )
 
 // An uploadFile is the JSON form of what an upload is to become.
@@ -26,6 +30,8 @@ type uploadFile struct {
 	Size      int64  `json:"size"`
 	Subject   string `json:"subject"`
 	NoReplace bool   `json:"no_replace,omitempty"`
+	IfMatch   string `json:"if_match,omitempty"`
+	Metadata  []byte `json:"metadata,omitempty"` // may be no UTF-8
 }
 
 // uploads are those that may be resumed.
@@ -78,7 +84,7 @@ func (s *FS) recoverUpload(d folder, id string) {
 		s.log.Warn("an upload can't be resumed", "err", err)
 		return
 	}
-	u := &upload{id: id, state: state, touched: modified(&st)}
+	u := &upload{id: id, state: state, dir: d, touched: modified(&st)}
 	part, err := d.lstat(id + partSuffix)
 	switch {
 	case err == nil && isRegular(&part) && part.Size <= state.Size:
@@ -124,6 +130,9 @@ func saveUpload(d folder, id string, state uploadFile) error {
 	if err != nil {
 		return err
 	}
+	if len(text) > maxStateBytes {
+		return protocol.Errorf(protocol.KindTooLarge, "the upload's description is over %d bytes", maxStateBytes)
+	}
 	temp := writePrefix + rand.Text()
 	f, err := d.open(temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
 	if err != nil {
@@ -163,8 +172,9 @@ func (s *FS) admit(u *upload) error {
 	}
 	us.held[u.id] = u
 	us.mu.Unlock()
-	if oldest != nil {
+	if oldest != nil && oldest.busy.TryLock() {
 		s.forget(oldest)
+		oldest.busy.Unlock()
 	}
 	return nil
 }
@@ -191,21 +201,54 @@ func (s *FS) expired(u *upload, now time.Time) bool {
 }
 
 // forget drops u and removes its files: its state first, so that what is left by
-// a crash doesn't seem to have its place.
+// a crash doesn't seem to have its place. u.busy is held.
 func (s *FS) forget(u *upload) {
 	s.uploads.mu.Lock()
 	delete(s.uploads.held, u.id)
 	s.uploads.mu.Unlock()
-	d, err := s.stagingFolder()
-	if err == nil {
-		for _, suffix := range []string{stateSuffix, partSuffix} {
-			if e := d.unlink(u.id + suffix); e != nil && !errors.Is(e, unix.ENOENT) {
-				err = errors.Join(err, e)
-			}
+	var err error
+	for _, suffix := range []string{stateSuffix, partSuffix} {
+		if e := u.dir.unlink(u.id + suffix); e != nil && !errors.Is(e, unix.ENOENT) {
+			err = errors.Join(err, e)
 		}
 	}
 	if err != nil {
 		s.log.Warn("an upload can't be removed", "err", err)
+	}
+}
+
+// house brings u to the staging folder, if that isn't where it is. u.busy is
+// held.
+func (s *FS) house(u *upload) {
+	d, err := s.stagingFolder()
+	if err != nil {
+		s.log.Warn("there is no staging folder", "err", err)
+		return // u goes on where it is
+	}
+	s.moveUpload(u, d)
+}
+
+// moveUpload moves the files of u to d. When that fails they stay where they are,
+// and are lost to the next process. u.busy is held.
+func (s *FS) moveUpload(u *upload, d folder) {
+	if u.dir == d {
+		return
+	}
+	// The state comes last: alone it would say that the file has its place.
+	err := u.dir.rename(u.id+partSuffix, d, u.id+partSuffix, true)
+	if err == nil || errors.Is(err, unix.ENOENT) {
+		err = u.dir.rename(u.id+stateSuffix, d, u.id+stateSuffix, true)
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			_ = d.rename(u.id+partSuffix, u.dir, u.id+partSuffix, true) // or its next Append ends it
+		}
+	}
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		s.log.Warn("an upload can't follow the staging folder", "err", err)
+		return
+	}
+	u.dir = d
+	if err := d.sync(); err != nil {
+		s.log.Warn("the staging folder can't be synced", "err", err)
 	}
 }
 
@@ -233,6 +276,9 @@ func (s *FS) sweep() {
 		select {
 		case now := <-ticker.C:
 			s.expire(now)
+			if _, err := s.stagingFolder(); err != nil {
+				s.log.Warn("there is no staging folder", "err", err)
+			}
 		case <-s.uploads.stop:
 			return
 		}

@@ -163,7 +163,8 @@ func (ws *watches) close() {
 }
 
 // Partial reports whether the folder holds more folders than can be watched, so
-// that changes may go unseen.
+// that changes may go unseen. When that comes to be so, the next Changes have
+// Overflow.
 func (w *Watch) Partial() bool { return w.tree.partial.Load() }
 
 // Path returns the watched folder as answers spell it.

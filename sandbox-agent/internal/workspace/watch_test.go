@@ -172,6 +172,29 @@ func TestWatchLimit(t *testing.T) {
 	}
 }
 
+func TestAWatchThatOutgrowsTheLimitSaysSo(t *testing.T) {
+	s, dir := open(t, func(o *Options) { o.MaxWatched = 3 })
+	w := watching(t, s, "/", true)
+	if w.Partial() {
+		t.Error("it seems to see less than everything")
+	}
+	put(t, dir, "a/", "b/", "c/", "d/")
+	ctx, cancel := context.WithTimeout(background, 10*time.Second)
+	defer cancel()
+	for {
+		changes, err := w.Next(ctx)
+		want(t, err)
+		if changes.Overflow {
+			break
+		}
+	}
+	if !w.Partial() {
+		t.Error("it seems to see everything")
+	}
+	put(t, dir, "f=x") // what is watched goes on
+	wantChanges(t, w, "created /f")
+}
+
 // What the kernel lost is made up for by looking anew.
 func TestWatchAfterLostEvents(t *testing.T) {
 	s, dir := open(t)

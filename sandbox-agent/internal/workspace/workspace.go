@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -35,6 +34,12 @@ type Options struct {
 	// names whose owner it isn't is refused: it may be a hard link to a file
 	// outside. nil: any uid is.
 	Own func(uid uint32) bool
+
+	// Owner returns the uid to which new files and folders go whose folder has
+	// an owner that isn't the sandbox's, so that its programs may change them.
+	// They keep the folder's group. nil or !ok: the folder's owner, as in all
+	// other folders. It is called while other writes wait.
+	Owner func() (uid int, ok bool)
 
 	MaxFileBytes   int64         // of one write; default: DefaultMaxFileBytes
 	MaxUploadBytes int64         // of one resumable upload; default: DefaultMaxUploadBytes
@@ -81,7 +86,8 @@ type FS struct {
 	// Static after construction.
 	o       Options
 	root    *os.Root
-	escapes error // what os.Root says of a path that leads outside
+	escapes error      // what os.Root says of a path that leads outside
+	homes   [][]string // the names of the workspace's own absolute paths
 	log     *slog.Logger
 
 	// commit is held from the look at what a write replaces to its rename, so
@@ -101,7 +107,7 @@ func Open(o Options) (*FS, error) {
 	if err != nil {
 		return nil, fmt.Errorf("workspace: %w", err)
 	}
-	s := &FS{o: o, root: root, log: o.Logger}
+	s := &FS{o: o, root: root, homes: homes(o.Dir), log: o.Logger}
 	s.watches.folders.Store(int64(o.MaxWatched))
 	var outside *fs.PathError
 	if _, err := root.Lstat(".."); errors.As(err, &outside) {
@@ -119,9 +125,12 @@ func Open(o Options) (*FS, error) {
 func (s *FS) Close() error {
 	s.watches.close()
 	s.uploads.close()
-	if d := s.staging.open.Swap(nil); d != nil {
-		d.close()
+	if s.staging.open.Load() != nil {
+		if _, err := s.stagingFolder(); err != nil { // where the next Open looks for it
+			s.log.Warn("uploads may be lost", "err", err)
+		}
 	}
+	s.staging.close()
 	return s.root.Close()
 }
 
@@ -142,102 +151,12 @@ func (s *FS) refuseAlien(st *unix.Stat_t) error {
 // alien reports whether the owner of a file is outside of the sandbox.
 func (s *FS) alien(st *unix.Stat_t) bool { return s.o.Own != nil && !s.o.Own(st.Uid) }
 
-// A staging is the agent's own folder, in which new content is made.
-type staging struct {
-	mu    sync.Mutex // held to make it
-	open  atomic.Pointer[folder]
-	ident atomic.Pointer[inode]
-}
-
-const (
-	// stagingMode lets others see that the staging folder holds nothing for
-	// them: git reads every folder, and complains of those that it can't.
-	stagingMode = 0o755
-	ignoreName  = ".gitignore"
-)
-
-// An inode identifies a file while it is open.
-type inode struct{ dev, ino uint64 }
-
-func inodeOf(st *unix.Stat_t) inode { return inode{st.Dev, st.Ino} }
-
-// stagingFolder returns the staging folder. Programs may remove it when it is
-// empty, and then it is made anew; one that they have moved is used as it is.
-func (s *FS) stagingFolder() (folder, error) {
-	s.staging.mu.Lock()
-	defer s.staging.mu.Unlock()
-	if d := s.staging.open.Load(); d != nil {
-		if st, err := d.stat(); err == nil && st.Nlink > 0 {
-			return *d, nil
+// owner returns to whom something new in the folder dir goes.
+func (s *FS) owner(dir *unix.Stat_t) (uid, gid uint32) {
+	if s.o.Owner != nil && s.alien(dir) {
+		if uid, ok := s.o.Owner(); ok && uid >= 0 {
+			return uint32(uid), dir.Gid
 		}
 	}
-	top, err := s.folder(".")
-	if err != nil {
-		return folder{}, err
-	}
-	defer top.close()
-	for range 3 {
-		d, st, err := adoptStaging(top)
-		if err == nil {
-			// One that was in use is left to the garbage collector: others
-			// may be about to work in it.
-			id := inodeOf(&st)
-			s.staging.ident.Store(&id)
-			s.staging.open.Store(&d)
-			return d, nil
-		}
-		if !errors.Is(err, unix.EEXIST) {
-			return folder{}, err
-		}
-		// Something of that name is not ours.
-		if err := s.removeAll(neverDone, top, Staging, 0); err != nil {
-			return folder{}, err
-		}
-	}
-	return folder{}, unix.EEXIST
-}
-
-// adoptStaging opens the staging folder in top, made when missing. It returns
-// EEXIST when what has its name can't be trusted.
-func adoptStaging(top folder) (folder, unix.Stat_t, error) {
-	if err := top.mkdir(Staging, stagingMode); err != nil && !errors.Is(err, unix.EEXIST) {
-		return folder{}, unix.Stat_t{}, err
-	}
-	d, err := top.child(Staging)
-	if err != nil {
-		return folder{}, unix.Stat_t{}, unix.EEXIST
-	}
-	st, err := d.stat()
-	if err == nil && (int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0) {
-		err = unix.EEXIST
-	}
-	if err != nil {
-		d.close()
-		return folder{}, st, err
-	}
-	d.hide()
-	return d, st, nil
-}
-
-// hide keeps the staging folder d out of a repository that the workspace is.
-// That it can't be done is no error.
-func (d folder) hide() {
-	_ = d.f.Chmod(stagingMode) // the umask may have taken some of it
-	f, err := d.open(ignoreName, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o644)
-	if err != nil {
-		return
-	}
-	defer f.Close()
-	_ = f.Chmod(0o644)
-	_, _ = f.WriteString("*\n")
-}
-
-func (s *FS) isStaging(d folder) bool {
-	st, err := d.stat()
-	return err == nil && s.isStagingInode(&st)
-}
-
-func (s *FS) isStagingInode(st *unix.Stat_t) bool {
-	id := s.staging.ident.Load()
-	return id != nil && *id == inodeOf(st)
+	return dir.Uid, dir.Gid
 }

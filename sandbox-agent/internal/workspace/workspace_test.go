@@ -60,12 +60,12 @@ func TestModes(t *testing.T) {
 func TestRead(t *testing.T) {
 	s, dir := open(t)
 	put(t, dir, "a/f=text", "link=->a/f", "up=->a/../a/f", "out=->../outside", "abs=->"+dir+"/a/f", "loop=->loop", "../outside=secret")
-	for _, path := range []string{"a/f", "/a/f", "link", "up"} {
+	for _, path := range []string{"a/f", "/a/f", "link", "up", "abs"} {
 		if text, err := read(s, path); text != "text" || err != nil {
 			t.Errorf("%s: %q, %v", path, text, err)
 		}
 	}
-	for _, path := range []string{"out", "abs", "loop", "a", "/", "a/../a/f", "a/f/", "link/"} {
+	for _, path := range []string{"out", "loop", "a", "/", "a/../a/f", "a/f/", "link/"} {
 		_, err := read(s, path)
 		wantKind(t, err, protocol.KindInvalid)
 	}
@@ -308,5 +308,57 @@ func TestOwners(t *testing.T) {
 		if got := [3]uint32{st.Uid, st.Gid, st.Mode & 0o7777}; got != expect {
 			t.Errorf("%s: %d:%d %o, want %d:%d %o", path, got[0], got[1], got[2], expect[0], expect[1], expect[2])
 		}
+	}
+}
+
+// What comes by REST into a folder of root must be a terminal's: those can
+// neither chmod nor link another's file without locking it.
+func TestOwnersBelowForeignFolders(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	owner, known := 20005, true
+	s, dir := open(t, func(o *Options) {
+		o.Own = func(uid uint32) bool { return uid >= 20000 && uid < 20010 }
+		o.Owner = func() (int, bool) { return owner, known }
+	})
+	want(t, os.Chown(dir, 0, 20000))
+	put(t, dir, "old=x", "theirs/")
+	want(t, os.Chown(dir+"/theirs", 20001, 20000))
+	wantOwner := func(path string, uid, gid uint32) {
+		t.Helper()
+		var st syscall.Stat_t
+		want(t, syscall.Lstat(filepath.Join(dir, path), &st))
+		if st.Uid != uid || st.Gid != gid {
+			t.Errorf("%s: %d:%d, want %d:%d", path, st.Uid, st.Gid, uid, gid)
+		}
+	}
+	_, _, err := s.Mkdir("made/inner")
+	want(t, err)
+	for _, path := range []string{"f", "dir/f", "theirs/f", "old"} {
+		_, err := s.Write(path, strings.NewReader("x"), WriteOptions{})
+		want(t, err)
+	}
+	up, err := s.CreateUpload(UploadRequest{Path: "up/f", Size: 1})
+	want(t, err)
+	_, err = s.Append(up.ID, "", 0, strings.NewReader("x"), nil)
+	want(t, err)
+	for _, path := range []string{"made", "made/inner", "f", "dir", "dir/f", "up", "up/f"} {
+		wantOwner(path, 20005, 20000)
+	}
+	wantOwner("theirs/f", 20001, 20000)
+	wantOwner("old", 0, 0) // what is replaced keeps its owner
+	want(t, os.Link(dir+"/f", dir+"/linked"))
+	if text, err := read(s, "f"); text != "x" || err != nil {
+		t.Errorf("a link locks it: %q, %v", text, err)
+	}
+	_, err = s.Write("linked", strings.NewReader("y"), WriteOptions{})
+	want(t, err)
+	for _, owner = range []int{-1, 20005} {
+		known = owner < 0
+		_, err = s.Write("g", strings.NewReader("x"), WriteOptions{NoReplace: true})
+		want(t, err)
+		wantOwner("g", 0, 20000)
+		want(t, os.Remove(dir+"/g"))
 	}
 }

@@ -41,7 +41,7 @@ type Written struct {
 // Write makes content the file path, in one step: whoever reads it reads the old
 // content or the new one. Missing folders above are made. A symlink that stays
 // inside is followed. The new file has the owner and permissions of the one that
-// it replaces, or the owner of its folder.
+// it replaces, or the owner of its folder, see [Options].
 //
 // More than MaxFileBytes are KindTooLarge, a full disk is KindNoSpace, a
 // condition that isn't met KindConflict: in all cases, and when content ends
@@ -227,13 +227,13 @@ func (s *FS) place(t *staged, clean string, o WriteOptions) (folder, *unix.Stat_
 	}
 	old, err := s.replaceable(d, name, o)
 	if err == nil {
-		err = dress(t.f, d, old)
+		err = s.dress(t.f, d, old)
 	}
 	if err == nil {
 		err = t.dir.rename(t.name, d, name, !o.NoReplace)
 	}
 	if errors.Is(err, unix.EXDEV) {
-		err = t.carry(d, name, old, !o.NoReplace)
+		err = s.carry(t, d, name, old, !o.NoReplace)
 	}
 	if err != nil {
 		d.close()
@@ -248,7 +248,7 @@ func (s *FS) place(t *staged, clean string, o WriteOptions) (folder, *unix.Stat_
 
 // dress gives f the owner and permissions of old, or of a new file in d. The
 // agent may not be allowed to give files away, then they are its own.
-func dress(f *os.File, d folder, old *unix.Stat_t) error {
+func (s *FS) dress(f *os.File, d folder, old *unix.Stat_t) error {
 	uid, gid, mode := uint32(0), uint32(0), uint32(fileMode)
 	if old != nil {
 		uid, gid, mode = old.Uid, old.Gid, old.Mode&0o777
@@ -257,7 +257,7 @@ func dress(f *os.File, d folder, old *unix.Stat_t) error {
 		if err != nil {
 			return err
 		}
-		uid, gid = st.Uid, st.Gid
+		uid, gid = s.owner(&st)
 	}
 	give(f, uid, gid)
 	return f.Chmod(os.FileMode(mode))
@@ -272,7 +272,7 @@ func give(f *os.File, uid, gid uint32) {
 }
 
 // carry is for a folder on another filesystem: t becomes a file there first.
-func (t *staged) carry(d folder, name string, old *unix.Stat_t, replace bool) error {
+func (s *FS) carry(t *staged, d folder, name string, old *unix.Stat_t, replace bool) error {
 	temp := tempPrefix + rand.Text()
 	f, err := d.open(temp, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600)
 	if err != nil {
@@ -282,7 +282,7 @@ func (t *staged) carry(d folder, name string, old *unix.Stat_t, replace bool) er
 		_, err = copyTo(f, t.f)
 	}
 	if err == nil {
-		err = errors.Join(dress(f, d, old), f.Sync())
+		err = errors.Join(s.dress(f, d, old), f.Sync())
 	}
 	if err == nil {
 		err = d.rename(temp, d, name, replace)
