@@ -3,12 +3,16 @@ package passage
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fairlead/fairlead/protocol"
 )
 
 // stallTimeout is how long a client may take nothing of what it is sent, or send
@@ -16,9 +20,14 @@ import (
 // nobody owes anything. A test has less patience.
 var stallTimeout = 60 * time.Second
 
-// discardTimeout bounds how long the rest of a body is read that nobody wants,
-// so that the connection can be used again.
-const discardTimeout = 5 * time.Second
+// After an early answer the rest of the body is read and dropped for a while: a
+// client that sends all before it reads would find its connection reset, and not
+// the answer. The bounds are those between two pieces, of the whole, and in bytes.
+const (
+	lingerPause   = 5 * time.Second
+	lingerTimeout = 30 * time.Second
+	lingerBytes   = 64 << 20
+)
 
 // A pacedWriter ends the connection of a client that takes nothing. It lets no
 // early hints of a sandbox through.
@@ -26,13 +35,20 @@ type pacedWriter struct {
 	http.ResponseWriter
 	ctx     context.Context          // the passage's
 	control *http.ResponseController // of the ResponseWriter
+	body    *pacedBody               // the request's; nil: it has none
 	outer   http.Header              // what was set before us, which early hints wipe out
 	began   atomic.Bool              // the header is written
+	refused atomic.Bool              // the answer is the relay's own
 	taken   bool                     // the connection is the proxy's own: it was upgraded
+	bounded bool                     // where the answer ends is known before it is over
 }
 
-func newPacedWriter(ctx context.Context, w http.ResponseWriter) *pacedWriter {
-	return &pacedWriter{ResponseWriter: w, ctx: ctx, control: http.NewResponseController(w), outer: w.Header().Clone()}
+func newPacedWriter(ctx context.Context, w http.ResponseWriter, r *http.Request) *pacedWriter {
+	out := &pacedWriter{ResponseWriter: w, ctx: ctx, control: http.NewResponseController(w), outer: w.Header().Clone()}
+	if r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0 {
+		out.body = newPacedBody(r.Body, out.control, r.Header.Get("Expect") != "")
+	}
+	return out
 }
 
 // Unwrap is for [http.ResponseController].
@@ -51,6 +67,10 @@ func (w *pacedWriter) WriteHeader(status int) {
 			h[name] = values
 		}
 	}
+	w.bounded = h.Get("Content-Length") != "" || status == http.StatusNoContent || status == http.StatusNotModified
+	if w.body != nil && !w.body.ended.Load() && status != http.StatusSwitchingProtocols {
+		h.Set("Connection", "close") // what is left of the body must not pass for the next request
+	}
 	w.began.Store(true)
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -67,6 +87,9 @@ func (w *pacedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 }
 
 func (w *pacedWriter) Write(p []byte) (int, error) {
+	if !w.began.Load() {
+		w.WriteHeader(http.StatusOK)
+	}
 	w.control.SetWriteDeadline(time.Now().Add(stallTimeout)) // where the connection has any
 	return w.ResponseWriter.Write(p)
 }
@@ -83,7 +106,7 @@ func (w *pacedWriter) FlushError() error {
 // abort ends what is being written, if there is no other way to say that it is
 // over.
 func (w *pacedWriter) abort() {
-	if w.began.Load() {
+	if w.began.Load() && !w.refused.Load() {
 		w.control.SetWriteDeadline(time.Unix(1, 0))
 	}
 }
@@ -91,46 +114,107 @@ func (w *pacedWriter) abort() {
 // release takes the deadline away, for the connection may be used again.
 func (w *pacedWriter) release() { w.control.SetWriteDeadline(time.Time{}) }
 
+// finish sends what is left of an answer that is complete, and lets a client that
+// is still sending come to read it.
+func (w *pacedWriter) finish() {
+	w.FlushError() // while there is a deadline
+	if w.body != nil && w.bounded && !w.taken {
+		w.body.linger()
+	}
+}
+
+// errStalled is what a body's reader finds when its client sent nothing for too
+// long.
+var errStalled = protocol.Errorf(protocol.KindInvalid, "the body of the request stalled: nothing of it came for %s", stallTimeout)
+
 // A pacedBody fails when its client sends nothing for too long. The deadline is
 // the connection's, so it is only there while the body is read.
 type pacedBody struct {
+	// Static after construction.
 	body    io.ReadCloser
 	control *http.ResponseController
+	expects bool // the client waits to be told to send
+
+	begun   atomic.Bool // it was read from
+	ended   atomic.Bool // it was read to its end
+	stalled atomic.Bool
 
 	mu     sync.Mutex
-	closed bool // guarded by mu: the connection isn't ours any more
+	closed bool // guarded by mu: the connection isn't the reader's any more
 }
 
-func newPacedBody(body io.ReadCloser, control *http.ResponseController) *pacedBody {
-	return &pacedBody{body: body, control: control}
+func newPacedBody(body io.ReadCloser, control *http.ResponseController, expects bool) *pacedBody {
+	return &pacedBody{body: body, control: control, expects: expects}
 }
 
 func (b *pacedBody) Read(p []byte) (int, error) {
-	b.deadline(time.Now().Add(stallTimeout))
+	if !b.deadline(time.Now().Add(stallTimeout)) {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	b.begun.Store(true)
 	n, err := b.body.Read(p)
-	b.deadline(time.Time{})
+	open := b.deadline(time.Time{})
+	switch {
+	case errors.Is(err, io.EOF):
+		b.ended.Store(true)
+	case open && errors.Is(err, os.ErrDeadlineExceeded):
+		b.stalled.Store(true)
+		err = errStalled
+	}
 	return n, err
 }
 
-func (b *pacedBody) deadline(at time.Time) {
+// deadline sets the deadline of reads, unless somebody else reads by now.
+func (b *pacedBody) deadline(at time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.closed {
 		b.control.SetReadDeadline(at)
 	}
+	return !b.closed
 }
 
-// Close ends reading. The transport may be at it yet when a handler returns.
-func (b *pacedBody) Close() error {
+// close takes the connection from the reader, which may be at it yet when a
+// handler returns. It reports whether it was open.
+func (b *pacedBody) close() bool {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	first := !b.closed
 	b.closed = true
 	if first {
-		b.control.SetReadDeadline(time.Now().Add(discardTimeout)) // also for who reads at this moment
+		b.control.SetReadDeadline(time.Now().Add(lingerPause)) // also for who reads at this moment
 	}
-	b.mu.Unlock()
-	if !first {
-		return nil
+	return first
+}
+
+// linger drops what the client still sends, for a while. Who was not told to
+// send, or doesn't, is not waited for.
+func (b *pacedBody) linger() {
+	if b.ended.Load() || b.stalled.Load() || b.expects && !b.begun.Load() || !b.close() {
+		return
+	}
+	end := time.Now().Add(lingerTimeout)
+	piece := make([]byte, 32<<10)
+	for left := lingerBytes; left > 0 && time.Now().Before(end); {
+		n, err := b.body.Read(piece)
+		if left -= n; err != nil {
+			return
+		}
+		b.control.SetReadDeadline(earlier(time.Now().Add(lingerPause), end))
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// Close ends reading.
+func (b *pacedBody) Close() error {
+	if !b.close() {
+		b.control.SetReadDeadline(time.Unix(1, 0)) // it was waited for
 	}
 	defer b.control.SetReadDeadline(time.Time{})
 	return b.body.Close()

@@ -68,6 +68,7 @@ func TestStalls(t *testing.T) {
 	defer func(before time.Duration) { stallTimeout = before }(stallTimeout)
 	stallTimeout = 300 * time.Millisecond
 	ended := make(chan string, 2)
+	answered := make(chan string, 1)
 	events := make(chan bool)
 	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -92,9 +93,14 @@ func TestStalls(t *testing.T) {
 	body, feed := io.Pipe()
 	defer feed.Close()
 	go func() { // ends with the connection
-		if resp, err := w.client.RoundTrip(w.request("PUT", "/up", body)); err == nil {
-			resp.Body.Close()
+		resp, err := w.client.RoundTrip(w.request("PUT", "/up", body))
+		if err != nil {
+			answered <- err.Error()
+			return
 		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		answered <- resp.Status + " " + string(text)
 	}()
 	io.WriteString(feed, "half")
 	w.do(w.request("GET", "/down", nil))
@@ -108,6 +114,9 @@ func TestStalls(t *testing.T) {
 		case <-time.After(10 * time.Second):
 			t.Fatal("a stalled request goes on")
 		}
+	}
+	if got := <-answered; !strings.HasPrefix(got, "400 ") || !strings.Contains(got, "stalled") {
+		t.Errorf("who stalls is told %q", got)
 	}
 	close(events)
 	if got, err := io.ReadAll(listening.Body); string(got) != "data: late\n\n" || err != nil {
@@ -146,11 +155,11 @@ func TestDeadlinesDontStay(t *testing.T) {
 	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) { io.Copy(rw, r.Body) }, nil)
 	var reads, writes deadlines
 	rw := &deadlined{httptest.NewRecorder(), &reads, &writes}
-	body := newPacedBody(io.NopCloser(strings.NewReader("abc")), http.NewResponseController(rw))
+	body := newPacedBody(io.NopCloser(strings.NewReader("abc")), http.NewResponseController(rw), false)
 	io.ReadAll(body)
 	body.Close()
 	body.Close()
-	out := newPacedWriter(t.Context(), rw)
+	out := newPacedWriter(t.Context(), rw, httptest.NewRequest("GET", "/", nil))
 	io.WriteString(out, "x")
 	out.FlushError()
 	out.release()

@@ -49,6 +49,7 @@ type call struct {
 	session *tunnel.Session
 	token   string // the grant as it was presented
 	passage *Passage
+	out     *pacedWriter
 }
 
 type callKey struct{}
@@ -78,22 +79,37 @@ func NewProxy(opts Options) *Proxy {
 func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, session *tunnel.Session, grant *jws.Grant, token string) {
 	ctx, passage, err := p.opts.Passages.Enter(r.Context(), grant)
 	if err != nil {
-		p.opts.Refuse(w, r, err)
+		p.Refuse(w, r, err)
 		return
 	}
 	defer passage.Leave()
-	out := newPacedWriter(ctx, w)
+	p.exchange(ctx, w, r, func(out *pacedWriter, r *http.Request) {
+		c := call{session, token, passage, out}
+		p.reverse.ServeHTTP(out, r.WithContext(context.WithValue(ctx, callKey{}, c)))
+	})
+}
+
+// Refuse answers r with err, in place of Serve.
+func (p *Proxy) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	p.exchange(r.Context(), w, r, func(out *pacedWriter, r *http.Request) {
+		out.refused.Store(true)
+		p.opts.Refuse(out, r, err)
+	})
+}
+
+// exchange has r answered, while its body is read and after.
+func (p *Proxy) exchange(ctx context.Context, w http.ResponseWriter, r *http.Request, answer func(*pacedWriter, *http.Request)) {
+	out := newPacedWriter(ctx, w, r)
 	defer out.release()
 	defer context.AfterFunc(ctx, out.abort)()
 	out.control.EnableFullDuplex() // fails where it needs no enabling
-	r = r.WithContext(context.WithValue(ctx, callKey{}, call{session, token, passage}))
-	if r.Body != nil && r.Body != http.NoBody {
-		body := newPacedBody(r.Body, out.control)
-		defer body.Close()
-		r.Body = body
+	if out.body != nil {
+		defer out.body.Close()
+		r = r.WithContext(ctx)
+		r.Body = out.body
 	}
-	p.reverse.ServeHTTP(out, r)
-	out.FlushError() // while there is a deadline
+	answer(out, r)
+	out.finish()
 }
 
 // dial opens the stream for one request.
@@ -159,6 +175,8 @@ func (p *Proxy) modify(resp *http.Response) error {
 // fail answers a request that didn't reach its sandbox, or whose answer isn't
 // one.
 func (p *Proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
+	out := r.Context().Value(callKey{}).(call).out
+	out.refused.Store(true)
 	if cause := context.Cause(r.Context()); cause != nil && protocol.AsError(cause).Kind != protocol.KindInternal {
 		err = cause // why it was ended, rather than how that showed
 	}
@@ -167,6 +185,8 @@ func (p *Proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	var tooLarge *http.MaxBytesError
 	switch e := protocol.AsError(err); {
+	case out.body != nil && out.body.stalled.Load(): // which ends the request's context as well
+		err = errStalled
 	case errors.As(err, &tooLarge):
 		err = protocol.Errorf(protocol.KindTooLarge, "the body is over %d bytes", tooLarge.Limit)
 	case e.Kind != protocol.KindInternal:

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -58,7 +59,9 @@ func newWorld(t *testing.T, handler http.HandlerFunc, change func(*Options)) *wo
 		Passages: w.passages, Upgrades: true, Log: slog.New(slog.DiscardHandler),
 		Rewrite: func(*httputil.ProxyRequest) {}, Response: func(*http.Response) {},
 		Refuse: func(w http.ResponseWriter, _ *http.Request, err error) {
-			http.Error(w, err.Error(), protocol.AsError(err).Kind.Status())
+			w.Header().Set("Content-Length", strconv.Itoa(len(err.Error())))
+			w.WriteHeader(protocol.AsError(err).Kind.Status())
+			io.WriteString(w, err.Error())
 		},
 	}
 	if change != nil {

@@ -3,6 +3,7 @@ package preview
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,8 +22,10 @@ const (
 	// maxCookies bounds the browsers that one preview is open in; the oldest has
 	// to open it again.
 	maxCookies = 16
-	// maxTickets bounds the unused tickets of one preview; the oldest goes.
-	maxTickets = 8
+	// maxTickets bounds the tickets of one preview that are unused and still good;
+	// the oldest goes. Each renewal makes one that nobody uses, and a browser may
+	// take seconds to use another.
+	maxTickets = 64
 )
 
 // idBytes is the length of a preview's id: base32 of 130 random bits.
@@ -91,6 +94,7 @@ func (b *book) issue(id string, at place, grant *jws.Grant, token, start string)
 		p.grant, p.token = grant, token
 	}
 	secret := rand.Text()
+	p.tickets = slices.DeleteFunc(p.tickets, func(t ticket) bool { return !now.Before(t.ends) })
 	if len(p.tickets) == maxTickets {
 		p.tickets = p.tickets[1:]
 	}

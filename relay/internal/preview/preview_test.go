@@ -241,8 +241,19 @@ func TestWhoMayNot(t *testing.T) {
 	if resp := w.do("TRACE", host+"/", nil, "Cookie", cookie); resp.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("TRACE: %d", resp.StatusCode)
 	}
-	if resp := w.do("POST", w.post(token, `{"port":3000,"id":"`+o.ID+`"}`).URL, nil); resp.StatusCode != http.StatusUnauthorized {
-		t.Errorf("a ticket by POST: %d", resp.StatusCode)
+	looked := w.post(token, `{"port":3000,"id":"`+o.ID+`"}`).URL
+	for _, method := range []string{"HEAD", "POST"} {
+		if resp := w.do(method, looked, nil); resp.StatusCode != http.StatusMethodNotAllowed || len(resp.Cookies()) != 0 {
+			t.Errorf("a ticket by %s: %d", method, resp.StatusCode)
+		}
+	}
+	if resp := w.get(looked); resp.StatusCode != http.StatusSeeOther {
+		t.Errorf("a ticket that was only looked at: %d", resp.StatusCode)
+	}
+	resp := w.get(host+"/", "Accept", "application/json")
+	var answer struct{ Error protocol.ErrorBody }
+	if err := json.Unmarshal([]byte(text(resp)), &answer); err != nil || resp.StatusCode != http.StatusUnauthorized || answer.Error.Name != "AuthError" {
+		t.Errorf("as JSON: %d %+v %v", resp.StatusCode, answer, err)
 	}
 	w.authority.Revoked.Add(grant.ID)
 	if resp := w.get(host+"/", "Cookie", cookie); resp.StatusCode != http.StatusUnauthorized || !strings.Contains(text(resp), "revoked") {

@@ -3,12 +3,15 @@ package preview
 import (
 	"fmt"
 	"html"
+	"io"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/access"
 	"github.com/fairlead/fairlead/relay/internal/passage"
 	"github.com/fairlead/fairlead/relay/internal/rejects"
 )
@@ -28,9 +31,9 @@ func (p *Previews) serve(w http.ResponseWriter, r *http.Request) {
 	id, ours := p.idOf(r.Host)
 	switch {
 	case !ours || !p.book.known(id):
-		p.page(w, protocol.Errorf(protocol.KindNotFound, "There is no preview here. Open it again from the console."))
+		p.page(w, r, protocol.Errorf(protocol.KindNotFound, "There is no preview here. Open it again from the console."))
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
-		p.page(w, protocol.Errorf(protocol.KindMethod, "This method is not served."))
+		p.page(w, r, protocol.Errorf(protocol.KindMethod, "This method is not served."))
 	case r.URL.Path == openPath:
 		p.redeem(w, r, id)
 	default:
@@ -46,9 +49,13 @@ func (p *Previews) idOf(host string) (id string, ours bool) {
 
 // redeem turns a ticket into a cookie and goes on to where the preview begins.
 func (p *Previews) redeem(w http.ResponseWriter, r *http.Request, id string) {
+	if r.Method != http.MethodGet { // the ticket stays good: what looks at a link first asks by HEAD
+		p.page(w, r, protocol.Errorf(protocol.KindMethod, "This link is opened by GET."))
+		return
+	}
 	cookie, start, ok := p.book.redeem(id, r.URL.Query().Get("ticket"))
-	if !ok || r.Method != http.MethodGet {
-		p.page(w, protocol.Errorf(protocol.KindUnauthenticated, "This link was used before, or is too old. Open the preview again from the console."))
+	if !ok {
+		p.page(w, r, protocol.Errorf(protocol.KindUnauthenticated, "This link was used before, or is too old. Open the preview again from the console."))
 		return
 	}
 	http.SetCookie(w, &http.Cookie{
@@ -84,19 +91,32 @@ func (p *Previews) show(w http.ResponseWriter, r *http.Request, id string) {
 		err = protocol.Errorf(protocol.KindExpired, "The preview has expired. Open it again from the console.")
 	}
 	if err != nil {
-		p.page(w, err)
+		p.page(w, r, err)
 		return
 	}
 	session, err := p.opts.Tunnels.Session(at.sandbox)
 	if err != nil {
-		p.page(w, protocol.Errorf(protocol.KindUnavailable, "The sandbox is not connected at the moment."))
+		p.page(w, r, protocol.Errorf(protocol.KindUnavailable, "The sandbox is not connected at the moment."))
 		return
 	}
-	if !strings.HasPrefix(r.URL.Path, "/") { // OPTIONS *
-		r.URL.Path, r.URL.RawPath = "/", ""
-	}
-	r.URL.Path, r.URL.RawPath = at.prefix()+r.URL.Path, at.prefix()+r.URL.EscapedPath()
+	r.URL = at.url(r)
 	p.proxy.Serve(w, r, session, grant, token)
+}
+
+// url returns where the sandbox serves what r asks for: below our prefix the
+// application's own path and query follow byte for byte.
+func (at place) url(r *http.Request) *url.URL {
+	target := r.RequestURI
+	if !strings.HasPrefix(target, "/") { // with a scheme and a host, or OPTIONS *
+		target = r.URL.RequestURI()
+	}
+	raw, query, asked := strings.Cut(target, "?")
+	if !strings.HasPrefix(raw, "/") {
+		raw = "/"
+	}
+	return &url.URL{
+		Path: at.prefix() + raw, Opaque: at.prefix() + raw, RawQuery: query, ForceQuery: asked && query == "",
+	}
 }
 
 // prefix is the path under which the sandbox serves what listens at a port.
@@ -127,10 +147,10 @@ func (p *Previews) newProxy() *passage.Proxy {
 			}
 			passage.FilterTrailers(r, func(name string) bool { return !unfit[name] && name != "Set-Cookie" })
 		},
-		Refuse: func(w http.ResponseWriter, _ *http.Request, err error) {
+		Refuse: func(w http.ResponseWriter, r *http.Request, err error) {
 			p.opts.Rejects.Count(rejects.Preview, err)
 			e := protocol.AsError(err)
-			p.page(w, protocol.Errorf(e.Kind, "The preview can't be shown: %s.", e.Error()))
+			p.page(w, r, protocol.Errorf(e.Kind, "The preview can't be shown: %s.", e.Error()))
 		},
 	})
 }
@@ -211,15 +231,21 @@ func inside(r *http.Response) (string, bool) {
 	return "/" + strings.TrimLeft(rest, "/"), ok
 }
 
-// page answers with what people can read.
-func (p *Previews) page(w http.ResponseWriter, err error) {
+// page answers with what people can read, or with JSON where that is asked for.
+func (p *Previews) page(w http.ResponseWriter, r *http.Request, err error) {
 	e := protocol.AsError(err)
 	h := w.Header()
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Content-Security-Policy", "default-src 'none'; "+p.csp)
+	if accept := r.Header.Get("Accept"); strings.Contains(accept, "json") && !strings.Contains(accept, "text/html") {
+		access.WriteError(w, err)
+		return
+	}
+	text := fmt.Sprintf("<!doctype html><html lang=en><title>Preview</title><p>%s</p></html>\n", html.EscapeString(e.Error()))
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Content-Security-Policy", "default-src 'none'; "+p.csp)
+	h.Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(e.Kind.Status())
-	fmt.Fprintf(w, "<!doctype html><html lang=en><title>Preview</title><p>%s</p></html>\n", html.EscapeString(e.Error()))
+	io.WriteString(w, text)
 }

@@ -1,11 +1,15 @@
 package sandboxapi
 
 import (
+	"bytes"
+	"encoding/json"
+	"io"
 	"mime"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,7 +23,8 @@ const answerTimeout = 2 * time.Minute
 
 // What a request takes along to the sandbox, which has its grant already.
 var requestHeaders = names(
-	"Accept", "Accept-Encoding", "Accept-Language", "Content-Encoding", "Content-Type", "Content-Disposition", "Expect",
+	"Accept", "Accept-Encoding", "Accept-Language", "Content-Disposition", "Content-Encoding",
+	"Content-Range", "Content-Type", "Expect",
 	"If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since", "Idempotency-Key",
 	"Last-Event-Id", "Range", "Te", "User-Agent",
 	"Tus-Resumable", "Upload-Checksum", "Upload-Concat", "Upload-Defer-Length", "Upload-Length", "Upload-Metadata", "Upload-Offset",
@@ -54,6 +59,9 @@ func (a *API) proxy() *passage.Proxy {
 		Response: func(r *http.Response) {
 			limit(r)
 			confine(r.Header)
+			if r.StatusCode == http.StatusRequestedRangeNotSatisfiable {
+				explainRange(r)
+			}
 		},
 		Refuse: func(w http.ResponseWriter, _ *http.Request, err error) { a.refuse(w, err) },
 	})
@@ -77,6 +85,23 @@ func limit(r *http.Response) {
 	}
 	r.Header.Set("Content-Disposition", attachment(disposition))
 	passage.FilterTrailers(r, func(name string) bool { return responseTrailers[name] })
+}
+
+// explainRange gives a 416, which file servers send as plain text, the form of
+// other errors.
+func explainRange(r *http.Response) {
+	body, err := json.Marshal(map[string]protocol.ErrorBody{
+		"error": protocol.Errorf(protocol.KindInvalid, "the range is not within the file").Body(),
+	})
+	if err != nil || r.Request.Method == http.MethodHead {
+		return
+	}
+	r.Body.Close()
+	r.Body, r.ContentLength, r.Trailer = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+	r.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Del("Content-Encoding")
+	r.Header.Del("Content-Disposition")
 }
 
 // own returns location as a path of the session whose route r is, if it is one.
@@ -119,12 +144,12 @@ func (a *API) pass(need protocol.Capability, proxy *passage.Proxy) http.HandlerF
 	return func(w http.ResponseWriter, r *http.Request) {
 		grant, token, err := a.authorize(r, need)
 		if err != nil {
-			a.refuse(w, err)
+			proxy.Refuse(w, r, err)
 			return
 		}
 		session, err := a.Tunnels.Session(grant.Sandbox)
 		if err != nil {
-			a.refuse(w, err)
+			proxy.Refuse(w, r, err)
 			return
 		}
 		proxy.Serve(w, r, session, grant, token)

@@ -1,12 +1,17 @@
 package sandboxapi
 
 import (
+	"encoding/json"
 	"io"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -138,6 +143,96 @@ func TestProxiedRoutes(t *testing.T) {
 		}
 		if answer := w.do(method, path, without, body); answer.Code != http.StatusForbidden {
 			t.Errorf("%s without %s: %d", pattern, capability, answer.Code)
+		}
+	}
+}
+
+// filesHeaders are those of a request that the sandbox's files act on: without
+// one of them a request would ask for something else.
+var filesHeaders = []string{
+	"Accept", "Content-Disposition", "Content-Range", "Content-Type", "If-Match", "If-Modified-Since", "If-None-Match", "If-Range",
+	"If-Unmodified-Since", "Last-Event-Id", "Range", "Tus-Resumable", "Upload-Checksum", "Upload-Length", "Upload-Metadata", "Upload-Offset",
+}
+
+// What the agent's code reads of a request passes, as it was sent.
+func TestWhatFilesActOn(t *testing.T) {
+	sources, err := filepath.Glob("../../../sandbox-agent/internal/services/files*.go")
+	if err != nil || len(sources) < 4 {
+		t.Fatalf("%v %v", sources, err)
+	}
+	reads := regexp.MustCompile(`\b(?:r|part)\.Header\.(?:Get|Values)\("([^"]+)"\)`)
+	found := 0
+	for _, source := range sources {
+		if strings.HasSuffix(source, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range reads.FindAllStringSubmatch(string(text), -1) {
+			if found++; !slices.Contains(filesHeaders, http.CanonicalHeaderKey(match[1])) {
+				t.Errorf("%s reads %s, which this test doesn't know", source, match[1])
+			}
+		}
+	}
+	if found < 8 {
+		t.Errorf("%d headers found in the agent's code", found)
+	}
+	w := newWorld(t)
+	_, token := w.authority.Grant(everything)
+	var seen http.Header
+	w.http = func(_ http.ResponseWriter, r *http.Request) { seen = r.Header.Clone() }
+	var sent []string
+	for _, name := range filesHeaders {
+		sent = append(sent, name, "value of "+name)
+	}
+	for pattern, need := range proxied {
+		if need != protocol.CapFilesRead && need != protocol.CapFilesWrite {
+			continue
+		}
+		method, path, _ := strings.Cut(pattern, " ")
+		w.do(method, strings.NewReplacer("{sid}", "ses_1", "{uid}", "upl_1").Replace(path), token, "", sent...)
+		for _, name := range filesHeaders {
+			if got := seen.Get(name); got != "value of "+name {
+				t.Errorf("%s: %s: %q", pattern, name, got)
+			}
+		}
+	}
+}
+
+// A range that a file hasn't is an error like others.
+func TestRangeBeyond(t *testing.T) {
+	w := newWorld(t)
+	_, token := w.authority.Grant(everything)
+	w.http = func(answer http.ResponseWriter, r *http.Request) {
+		http.ServeContent(answer, r, "", time.Time{}, strings.NewReader("0123456789"))
+	}
+	answer := w.do(http.MethodGet, "/sessions/ses_1/file?path=/a", token, "", "Range", "bytes=20-")
+	var body struct{ Error protocol.ErrorBody }
+	if err := json.Unmarshal(answer.Body.Bytes(), &body); err != nil || body.Error.Name != protocol.KindInvalid.Name() || body.Error.Message == "" {
+		t.Errorf("%v: %s", err, answer.Body)
+	}
+	if h := answer.Header(); answer.Code != 416 || h.Get("Content-Range") != "bytes */10" || h.Get("Content-Type") != "application/json" {
+		t.Errorf("%d %v", answer.Code, h)
+	}
+}
+
+// Which uploads can be resumed is said before anybody has a credential.
+func TestTusOptions(t *testing.T) {
+	w := newWorld(t)
+	for _, path := range []string{"/sessions/ses_1/uploads", "/sessions/ses_1/uploads/upl_1"} {
+		answer := w.do(http.MethodOptions, path, "", "")
+		if answer.Code != http.StatusNoContent || answer.Body.Len() != 0 {
+			t.Errorf("%s: %d %s", path, answer.Code, answer.Body)
+		}
+		for name, want := range map[string]string{
+			"Tus-Resumable": "1.0.0", "Tus-Version": "1.0.0", "Tus-Max-Size": "10737418240", "Tus-Checksum-Algorithm": "sha1,sha256",
+			"Tus-Extension": "creation,creation-with-upload,expiration,termination,checksum",
+		} {
+			if got := answer.Header().Get(name); got != want {
+				t.Errorf("%s: %s: %q", path, name, got)
+			}
 		}
 	}
 }

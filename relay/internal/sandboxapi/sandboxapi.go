@@ -48,6 +48,8 @@ func (a *API) Register(mux access.Router) {
 	for pattern, need := range proxied {
 		mux.HandleFunc(pattern, a.pass(need, proxy))
 	}
+	mux.HandleFunc("OPTIONS /sessions/{sid}/uploads", tusOptions)
+	mux.HandleFunc("OPTIONS /sessions/{sid}/uploads/{uid}", tusOptions)
 	mux.HandleFunc("POST /sessions/{sid}/ptys", a.createPTY)
 	mux.HandleFunc("DELETE /sessions/{sid}/ptys/{pid}", a.closePTY)
 	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/signal", a.signal)

@@ -30,8 +30,14 @@ func GrantOf(r *http.Request) *jws.Grant {
 
 // routes are what relays may ask over HTTP, for all tunnels.
 type routes struct {
-	once sync.Once
-	mux  *http.ServeMux // set by once
+	once    sync.Once
+	handler http.Handler // set by once
+}
+
+// A front is a service that sees requests before the mux does, which cleans
+// paths: some are another's.
+type front interface {
+	Front(next http.Handler) http.Handler
 }
 
 // handler serves what relays may ask over HTTP.
@@ -41,12 +47,15 @@ func (l *Link) handler() http.Handler {
 		mux.HandleFunc("GET /sessions/{sid}/ptys", l.listPTYs)
 		mux.HandleFunc("GET /sessions/{sid}/recordings", l.listRecordings)
 		mux.HandleFunc("GET /sessions/{sid}/recordings/{rid}", l.readRecording)
+		l.routes.handler = mux
 		for _, service := range l.Services {
 			service.Register(mux)
+			if f, ok := service.(front); ok {
+				l.routes.handler = f.Front(l.routes.handler)
+			}
 		}
-		l.routes.mux = mux
 	})
-	return l.routes.mux
+	return l.routes.handler
 }
 
 // viewer returns the session of a request and the grant under which it came. It

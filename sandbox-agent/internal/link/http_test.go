@@ -72,6 +72,37 @@ func TestGrantOf(t *testing.T) {
 	}
 }
 
+// fronted is a service that answers some requests before the mux.
+type fronted struct{ service }
+
+func (fronted) Front(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.RequestURI, "/raw/") {
+			io.WriteString(w, r.RequestURI)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// TestFront: a service that wants to sees paths as they were sent.
+func TestFront(t *testing.T) {
+	r := newRig(t, func(l *Link) {
+		l.Services = append(l.Services, fronted{service{"GET /clean": func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "mux") }}})
+	})
+	token, _ := r.grant(alice, view)
+	for target, want := range map[string]string{"/raw/..//a%2Fb/./?": "/raw/..//a%2Fb/./?", "/clean": "mux"} {
+		stream, _, err := r.open(protocol.LaneBulk, protocol.Open{Kind: protocol.StreamHTTP, Grant: token})
+		must(t, err)
+		fmt.Fprintf(stream, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", target)
+		resp, err := http.ReadResponse(bufio.NewReader(stream), nil)
+		must(t, err)
+		if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK || string(body) != want {
+			t.Errorf("%s: %d %q %v", target, resp.StatusCode, body, err)
+		}
+	}
+}
+
 // TestBothWaysAtOnce: a handler answers while it is still being sent to, with
 // trailers at the end of both.
 func TestBothWaysAtOnce(t *testing.T) {
@@ -185,6 +216,37 @@ type counting struct{ n *atomic.Int64 }
 func (c counting) Read(p []byte) (int, error) {
 	c.n.Add(int64(len(p)))
 	return len(p), nil
+}
+
+// TestEarlyAnswer: an answer that comes while there is much to be sent yet gets
+// through, whoever notices first.
+func TestEarlyAnswer(t *testing.T) {
+	const length = 40 << 20
+	_, transport := serving(t, service{"PUT /refused": func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "too large", http.StatusRequestEntityTooLarge)
+	}})
+	answers := make(chan error, 20)
+	for range cap(answers) {
+		req := request(t, t.Context(), "PUT", "/refused", io.LimitReader(counting{new(atomic.Int64)}, length))
+		req.ContentLength = length
+		go func() { // received below
+			resp, err := transport.RoundTrip(req)
+			if err == nil {
+				var body []byte
+				body, err = io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if err == nil && (resp.StatusCode != http.StatusRequestEntityTooLarge || string(body) != "too large\n" || resp.ContentLength < 0) {
+					err = fmt.Errorf("%d %q of %d bytes", resp.StatusCode, body, resp.ContentLength)
+				}
+			}
+			answers <- err
+		}()
+	}
+	for range cap(answers) {
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // TestPeerGone: when whoever asked is gone, the handler hears of it at once,

@@ -37,7 +37,7 @@ type Link struct {
 	Log        *slog.Logger
 
 	// Services serve further routes over HTTP. Register is called once, before
-	// the first request.
+	// the first request, and with it Front of those that have it.
 	Services []interface{ Register(*http.ServeMux) }
 
 	commands sync.WaitGroup // those that run; they may outlive their tunnel

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,17 +41,53 @@ type Preview struct {
 	UIDs  func(protocol.SessionID) []int      // of the session's terminals
 }
 
-// Register adds the route to mux.
+// Register adds the route to mux, which must be behind Front.
 func (p *Preview) Register(mux *http.ServeMux) {
 	proxy := p.proxy()
 	mux.HandleFunc("/sessions/{sid}/preview/{port}/", func(w http.ResponseWriter, r *http.Request) {
 		target, err := p.target(r)
 		if err != nil {
-			writeError(w, err)
+			p.refuse(w, r, protocol.KindOf(err).Status(), err)
+			return
+		}
+		if err := p.mayShow(target); err != nil {
+			p.refuse(w, r, mayShowStatus(err), err)
 			return
 		}
 		proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), previewKey{}, target)))
 	})
+}
+
+// mayShowStatus returns the status of why a port isn't shown: that there is
+// nothing is said like a failure of the application, whose own 404 means a page.
+func mayShowStatus(err error) int {
+	if kind := protocol.KindOf(err); kind != protocol.KindNotFound {
+		return kind.Status()
+	}
+	return http.StatusBadGateway
+}
+
+// Front has next, which is a mux or leads to one, see of a preview's path only
+// what comes before the application's own, which a mux would clean.
+func (p *Preview) Front(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if prefix, _, ok := splitPreview(r.RequestURI); ok {
+			r = r.WithContext(r.Context())
+			r.URL = &url.URL{Path: prefix + "/"}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// splitPreview splits the target of a request after /sessions/{sid}/preview/{port}.
+// What follows begins with a slash.
+func splitPreview(target string) (prefix, rest string, ok bool) {
+	parts := strings.SplitN(target, "/", 6) // "", sessions, id, preview, port, …
+	if len(parts) < 6 || parts[0] != "" || parts[1] != "sessions" || parts[3] != "preview" {
+		return "", "", false
+	}
+	prefix = strings.Join(parts[:5], "/")
+	return prefix, "/" + parts[5], path.Clean(prefix) == prefix && !strings.ContainsAny(prefix, "%?")
 }
 
 type previewKey struct{}
@@ -58,7 +96,7 @@ type previewKey struct{}
 type previewTarget struct {
 	session protocol.SessionID
 	port    int
-	path    string // as it was escaped, below the preview's
+	url     *url.URL // what the application is asked for
 }
 
 // origin is where the application believes to be asked at.
@@ -70,33 +108,61 @@ func (p *Preview) target(r *http.Request) (previewTarget, error) {
 	t := previewTarget{session: protocol.SessionID(r.PathValue("sid"))}
 	grant := p.Grant(r)
 	if grant == nil || !protocol.ValidID(t.session) || !grant.Allows(t.session, "", protocol.CapPlugins) {
-		return t, protocol.Errorf(protocol.KindForbidden, "the grant does not allow %s in this session", protocol.CapPlugins)
+		return t, protocol.Errorf(protocol.KindForbidden, "The grant does not allow %s in this session.", protocol.CapPlugins)
 	}
 	digits := r.PathValue("port")
 	port, err := strconv.ParseUint(digits, 10, 16)
 	if err != nil || port == 0 || digits[0] == '0' {
-		return t, protocol.Errorf(protocol.KindInvalid, "a port is a number from 1 to 65535")
+		return t, protocol.Errorf(protocol.KindInvalid, "A port is a number from 1 to 65535.")
+	}
+	_, rest, ok := splitPreview(r.RequestURI)
+	if !ok {
+		return t, protocol.Errorf(protocol.KindInvalid, "This is no path of a preview.")
 	}
 	t.port = int(port)
-	_, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.EscapedPath(), "/sessions/"), "/preview/"+digits)
-	t.path = rest
-	return t, p.mayShow(t)
+	t.url = verbatim(t.host(), rest)
+	return t, nil
+}
+
+// verbatim returns the URL at host whose request has target, a path and perhaps
+// a query, byte for byte. Where both odd things come together, a path that begins
+// with // and bytes that no URL may have, these bytes are escaped.
+func verbatim(host, target string) *url.URL {
+	raw, query, asked := strings.Cut(target, "?")
+	u := &url.URL{Scheme: "http", Host: host, RawQuery: query, ForceQuery: asked && query == ""}
+	if !strings.HasPrefix(raw, "//") {
+		u.Opaque = raw // of one with // a client makes a host
+		return u
+	}
+	var escaped strings.Builder
+	for _, c := range []byte(raw) {
+		if c > '~' || strings.IndexByte("\"<>\\^`{|}#", c) >= 0 {
+			fmt.Fprintf(&escaped, "%%%02X", c)
+		} else {
+			escaped.WriteByte(c)
+		}
+	}
+	u.RawPath = escaped.String()
+	if path, err := url.PathUnescape(u.RawPath); err == nil {
+		u.Path = path
+	}
+	return u
 }
 
 // mayShow reports whether what listens at t is the session's own.
 func (p *Preview) mayShow(t previewTarget) error {
 	if p.Forbidden != nil && p.Forbidden(t.port) {
-		return protocol.Errorf(protocol.KindForbidden, "port %d is not shown", t.port)
+		return protocol.Errorf(protocol.KindForbidden, "Port %d is not shown.", t.port)
 	}
 	if p.Owner == nil {
 		return nil
 	}
 	uid, err := p.Owner(t.port)
 	if err != nil {
-		return protocol.Errorf(protocol.KindUpstream, "nothing that can be shown listens on port %d", t.port)
+		return protocol.Errorf(protocol.KindNotFound, "Nothing that can be shown listens on port %d.", t.port)
 	}
 	if !slices.Contains(p.UIDs(t.session), uid) {
-		return protocol.Errorf(protocol.KindForbidden, "what listens on port %d does not belong to a terminal of this session", t.port)
+		return protocol.Errorf(protocol.KindForbidden, "What listens on port %d does not belong to a terminal of this session.", t.port)
 	}
 	return nil
 }
@@ -111,11 +177,7 @@ func (p *Preview) proxy() *httputil.ReverseProxy {
 		},
 		Rewrite: func(r *httputil.ProxyRequest) {
 			t := r.In.Context().Value(previewKey{}).(previewTarget)
-			path, err := url.PathUnescape(t.path)
-			if err != nil {
-				path = t.path
-			}
-			r.Out.URL = &url.URL{Scheme: "http", Host: t.host(), Path: path, RawPath: t.path, RawQuery: r.In.URL.RawQuery}
+			r.Out.URL = t.url
 			r.Out.Host = t.host()
 			r.Out.Trailer = r.In.Trailer // which is filled while the body is read
 			if r.Out.Header.Get("Origin") != "" {
@@ -166,18 +228,29 @@ func (p *Preview) dial(ctx context.Context, network, addr string) (net.Conn, err
 	return conn, err
 }
 
-// fail says to people why there is nothing to see.
+// fail says why there is nothing to see.
 func (p *Preview) fail(w http.ResponseWriter, r *http.Request, err error) {
 	t := r.Context().Value(previewKey{}).(previewTarget)
 	p.Log.Debug("preview not shown", "port", t.port, "err", err)
-	h := w.Header()
-	h.Set("Content-Type", "text/plain; charset=utf-8")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusBadGateway)
-	what := "What listens on port %d did not answer.\n"
+	said := protocol.Errorf(protocol.KindUpstream, "What listens on port %d did not answer.", t.port)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		what = "Nothing listens on port %d.\n"
+		said = protocol.Errorf(protocol.KindNotFound, "Nothing listens on port %d.", t.port)
 	}
-	fmt.Fprintf(w, what, t.port)
+	p.refuse(w, r, http.StatusBadGateway, said)
+}
+
+// refuse answers with err, as a page or as JSON, whichever r accepts.
+func (p *Preview) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	if accept := r.Header.Get("Accept"); strings.Contains(accept, "json") && !strings.Contains(accept, "text/html") {
+		writeStatus(w, status, err)
+		return
+	}
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Content-Security-Policy", "default-src 'none'")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, "<!doctype html><html lang=en><title>Preview</title><p>%s</p></html>\n", html.EscapeString(protocol.AsError(err).Error()))
 }

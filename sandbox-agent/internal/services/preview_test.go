@@ -2,6 +2,7 @@ package services
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -43,7 +44,7 @@ func newPreviewWorld(t *testing.T, listen string, app http.HandlerFunc) *preview
 	w.Preview = &Preview{Grant: func(*http.Request) *jws.Grant { return w.grant }, Log: slog.New(slog.DiscardHandler)}
 	mux := http.NewServeMux()
 	w.Register(mux)
-	w.server = httptest.NewServer(mux)
+	w.server = httptest.NewServer(w.Front(mux))
 	t.Cleanup(func() {
 		w.client.CloseIdleConnections()
 		w.server.Close()
@@ -92,6 +93,58 @@ func TestPreview(t *testing.T) {
 		if body != want || resp.Header.Get("Set-Cookie") != "a=b" {
 			t.Errorf("%s, want %s", body, want)
 		}
+	}
+}
+
+// oddTargets are what a mux or a URL would make another target of.
+var oddTargets = []string{
+	"/proxy/https://example.com/x", "//", "//a", "///a//b", "/a/../b", "/..", "/../../x", "/./a/.", "/a%2Fb%2f..%2F", "/%2e%2e/a", "/%41",
+	"/a|b%2Fc", "/a\"<>`{}^\\[]", "/caf\xc3\xa9/%C3%A9", "/a;b=c,d", "/a?", "/a??", "/?x=%zz;y&z=//..", "/a#b", "/sessions/ses_1/preview/1//",
+	"//a%2Fb?c=/../d", "/a:b@c", "/*", "/" + strings.Repeat("a/", 3000),
+}
+
+// TestOddTargets: the application is asked for what was sent, byte for byte,
+// WebSockets too.
+func TestOddTargets(t *testing.T) {
+	w := newPreviewWorld(t, "127.0.0.1:0", func(rw http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") == "" {
+			io.WriteString(rw, r.RequestURI)
+			return
+		}
+		conn, buf, err := http.NewResponseController(rw).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		fmt.Fprintf(buf, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Target: %s\r\n\r\n", r.RequestURI)
+		buf.Flush()
+	})
+	ask := func(target, header string) (*http.Response, string) {
+		conn, err := net.Dial("tcp", w.server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "GET /sessions/ses_1/preview/%d%s HTTP/1.1\r\nHost: x\r\n%s\r\n", w.port, target, header)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		return resp, string(body)
+	}
+	for _, target := range oddTargets {
+		if resp, body := ask(target, "Connection: close\r\n"); resp.StatusCode != http.StatusOK || body != target {
+			t.Errorf("%.60q: %d, %.60q", target, resp.StatusCode, body)
+		}
+		resp, _ := ask(target, "Connection: Upgrade\r\nUpgrade: websocket\r\n")
+		if got := resp.Header.Get("X-Target"); resp.StatusCode != http.StatusSwitchingProtocols || got != target {
+			t.Errorf("a WebSocket at %.60q: %d, %.60q", target, resp.StatusCode, got)
+		}
+	}
+	if _, body := ask("//a|b%2Fc", "Connection: close\r\n"); body != "//a%7Cb%2Fc" {
+		t.Errorf("both at once: %q", body)
 	}
 }
 
@@ -149,9 +202,21 @@ func TestNothingListens(t *testing.T) {
 	}
 	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 	listener.Close()
-	resp, body := w.getPort(port, "/")
-	if resp.StatusCode != http.StatusBadGateway || !strings.Contains(body, "Nothing listens on port "+port) {
-		t.Errorf("%d %s", resp.StatusCode, body)
+	const said = "Nothing listens on port "
+	resp, body := w.getPort(port, "/", "Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")
+	if h := resp.Header; resp.StatusCode != http.StatusBadGateway || !strings.Contains(body, "<p>"+said+port) || !strings.HasPrefix(h.Get("Content-Type"), "text/html") ||
+		h.Get("Content-Security-Policy") != "default-src 'none'" {
+		t.Errorf("%d %v %s", resp.StatusCode, h, body)
+	}
+	w.Owner = func(int) (int, error) { return 0, errors.New("nobody") }
+	for range 2 {
+		resp, body = w.getPort(port, "/", "Accept", "application/json")
+		var answer struct{ Error protocol.ErrorBody }
+		if err := json.Unmarshal([]byte(body), &answer); err != nil || resp.StatusCode != http.StatusBadGateway ||
+			answer.Error.Name != protocol.KindNotFound.Name() || !strings.Contains(answer.Error.Message, port) {
+			t.Errorf("%d %v %s", resp.StatusCode, err, body)
+		}
+		w.Owner = nil
 	}
 }
 
