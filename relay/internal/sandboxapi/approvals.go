@@ -22,7 +22,7 @@ type decisionRequest struct {
 // A decided is the answer to a decision: how the approval stands now, and
 // whether this is what it was decided by.
 type decided struct {
-	Approval *protocol.Approval `json:"approval"`
+	Approval *protocol.Approval `json:"approval,omitempty"` // absent: a rule was made
 	Applied  bool               `json:"applied"`
 }
 
@@ -78,7 +78,7 @@ func (a *API) decide(w http.ResponseWriter, r *http.Request) {
 
 // approveEgress is POST /sessions/{sid}/egress/approve (seed 001): 200
 // {approval, applied}. request_id names an approval; without it a rule is made
-// for domain.
+// for domain, which is applied.
 func (a *API) approveEgress(w http.ResponseWriter, r *http.Request) {
 	grant, token, err := a.authorize(r, protocol.CapApprove)
 	var body struct {
@@ -107,7 +107,7 @@ func (a *API) approveEgress(w http.ResponseWriter, r *http.Request) {
 		a.refuse(w, undecidable(err))
 		return
 	}
-	access.WriteJSON(w, http.StatusOK, decided{result.Approval, result.Applied})
+	access.WriteJSON(w, http.StatusOK, decided{result.Approval, result.Applied || op.Pattern != ""})
 }
 
 // revokeEgress is POST /sessions/{sid}/egress/revoke {domain} (seed 001) or

@@ -63,7 +63,7 @@ func (a *API) applyEnv(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err == nil {
-		_, err = a.change(r, token, op, target(r, grant))
+		_, err = a.changeWith(r, token, op, target(r, grant), decideTimes)
 	}
 	if err != nil {
 		a.refuse(w, err)

@@ -190,8 +190,8 @@ type times struct {
 
 var (
 	changeTimes = times{changeTimeout, changeTimeout}
-	// Whoever decides is watched by a clock that runs: better to be told soon
-	// that it can't be.
+	// Whoever decides is watched by a clock that runs, and a secret is best kept
+	// nowhere for long: better to be told soon that it can't be.
 	decideTimes = times{4 * time.Second, changeTimeout}
 )
 
