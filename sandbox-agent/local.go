@@ -251,7 +251,7 @@ func (s *local) mask(secrets []string) error {
 		return protocol.Errorf(protocol.KindInvalid, "a secret is too short to be masked, without what can't be seen of it")
 	}
 	s.agent.masks.set.Store(set)
-	s.agent.host.SetSecrets(set)
+	s.agent.host.SetSecrets(set, secrets)
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +23,7 @@ const maskSuffix = ".masked"
 
 // masking is what a store knows of secrets. The store's mutex guards it.
 type masking struct {
-	set    *redact.Set
+	sets   []*redact.Set     // each of which takes what the one before it has left
 	round  uint64            // of SetSecrets; 0: there has never been a secret
 	masked map[string]uint64 // the round in which an ended recording was last masked, by id
 }
@@ -30,22 +31,27 @@ type masking struct {
 // SetSecrets says what recordings must not hold. From now on an ended one is
 // read only after it has been masked, see [Store.Mask], and a running one only
 // after [Recording.Check] or [Recording.Restart]. New ones are expected to get
-// masked output.
-func (s *Store) SetSecrets(set *redact.Set) {
+// masked output. Of several sets each is for what the one before it has left.
+func (s *Store) SetSecrets(sets ...*redact.Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.masking.set = set
+	s.masking.sets = filled(sets)
 	s.masking.round++
 	if s.masking.masked == nil {
 		s.masking.masked = make(map[string]uint64)
 	}
 }
 
-// secrets returns the present secrets and their round.
-func (s *Store) secrets() (*redact.Set, uint64) {
+// filled returns the sets that mask something.
+func filled(sets []*redact.Set) []*redact.Set {
+	return slices.DeleteFunc(slices.Clone(sets), (*redact.Set).Empty)
+}
+
+// secretsRound returns the round of the present secrets.
+func (s *Store) secretsRound() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.masking.set, s.masking.round
+	return s.masking.round
 }
 
 // Mask masks the secrets in all ended recordings, until ctx ends. Each is
@@ -80,14 +86,14 @@ func (s *Store) mask(session protocol.SessionID, id string) error {
 	s.rewriting.Lock()
 	defer s.rewriting.Unlock()
 	s.mu.Lock()
-	set, round := s.masking.set, s.masking.round
+	sets, round := s.masking.sets, s.masking.round
 	done := s.running[id] != nil || s.masking.masked[id] == round
 	s.mu.Unlock()
 	if done {
 		return nil
 	}
-	if !set.Empty() {
-		if err := s.rewrite(session, id, set); err != nil {
+	if len(sets) > 0 {
+		if err := s.rewrite(session, id, sets); err != nil {
 			return err
 		}
 	}
@@ -97,13 +103,13 @@ func (s *Store) mask(session protocol.SessionID, id string) error {
 	return nil
 }
 
-// rewrite masks the secrets of set in an ended recording.
-func (s *Store) rewrite(session protocol.SessionID, id string, set *redact.Set) error {
+// rewrite masks the secrets of sets in an ended recording.
+func (s *Store) rewrite(session protocol.SessionID, id string, sets []*redact.Set) error {
 	info, err := s.load(session, id)
 	if err != nil {
 		return err
 	}
-	if command := string(set.Mask([]byte(info.Command))); command != info.Command {
+	if command := string(maskText(sets, []byte(info.Command))); command != info.Command {
 		info.Command = command
 		if err := s.store(session, info); err != nil {
 			return err
@@ -115,7 +121,7 @@ func (s *Store) rewrite(session protocol.SessionID, id string, set *redact.Set) 
 		return err
 	}
 	defer in.Close()
-	found, err := holds(in, set)
+	found, err := holds(in, sets)
 	if err != nil || !found {
 		return err
 	}
@@ -123,7 +129,7 @@ func (s *Store) rewrite(session protocol.SessionID, id string, set *redact.Set) 
 		return err
 	}
 	aside := s.path(session, id, maskSuffix)
-	if err := s.copyMasked(aside, in, set); err != nil {
+	if err := s.copyMasked(aside, in, sets); err != nil {
 		return errors.Join(err, removeIfThere(aside))
 	}
 	if err := os.Rename(aside, path); err != nil {
@@ -143,8 +149,8 @@ func removeIfThere(path string) error {
 }
 
 // copyMasked writes what in, a recording, holds to a new file, without the
-// secrets of set.
-func (s *Store) copyMasked(path string, in io.Reader, set *redact.Set) (err error) {
+// secrets of sets.
+func (s *Store) copyMasked(path string, in io.Reader, sets []*redact.Set) (err error) {
 	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
@@ -155,8 +161,8 @@ func (s *Store) copyMasked(path string, in io.Reader, set *redact.Set) (err erro
 	if err != nil {
 		return err
 	}
-	r := &Recording{store: s, file: out, buf: set.Mask(first)}
-	stream, buf := set.NewStream(), []byte(nil)
+	r := &Recording{store: s, file: out, buf: maskText(sets, first)}
+	masked := newChain(sets)
 	for {
 		e, err := events.next()
 		if err == io.EOF {
@@ -167,8 +173,7 @@ func (s *Store) copyMasked(path string, in io.Reader, set *redact.Set) (err erro
 		}
 		at := r.start.Add(e.at)
 		if e.code == "o" {
-			buf = stream.Write(buf[:0], []byte(e.data))
-			err = r.Output(at, buf)
+			err = r.Output(at, masked.write([]byte(e.data)))
 		} else {
 			err = r.event(at, e.code[0], []byte(e.data))
 		}
@@ -177,26 +182,25 @@ func (s *Store) copyMasked(path string, in io.Reader, set *redact.Set) (err erro
 		}
 	}
 	end := r.start.Add(r.last)
-	buf = stream.Flush(buf[:0])
-	if err := errors.Join(r.Output(end, buf), r.event(end, 'o', r.begun), r.Flush()); err != nil && !errors.Is(err, ErrFull) {
+	if err := errors.Join(r.Output(end, masked.flush()), r.event(end, 'o', r.begun), r.Flush()); err != nil && !errors.Is(err, ErrFull) {
 		return err
 	}
 	return out.Sync()
 }
 
-// holds reports whether a recording holds a secret of set, in its header or its
+// holds reports whether a recording holds a secret of sets, in its header or its
 // output.
-func holds(in io.Reader, set *redact.Set) (bool, error) {
+func holds(in io.Reader, sets []*redact.Set) (bool, error) {
 	events := newEventReader(in)
 	first, err := events.header()
 	if err != nil {
 		return false, err
 	}
-	if !bytes.Equal(set.Mask(first), first) {
+	if !bytes.Equal(maskText(sets, first), first) {
 		return true, nil
 	}
-	stream, buf := set.NewStream(), []byte(nil)
-	for stream.Matches() == 0 {
+	streams, buf := newChain(sets).streams, []byte(nil)
+	for {
 		e, err := events.next()
 		if err == io.EOF {
 			return false, nil
@@ -204,17 +208,22 @@ func holds(in io.Reader, set *redact.Set) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if e.code == "o" {
-			buf = stream.Write(buf[:0], []byte(e.data))
+		if e.code != "o" {
+			continue
+		}
+		for _, s := range streams { // while none finds any, each leaves all to the next
+			buf = s.Write(buf[:0], []byte(e.data))
+			if s.Matches() > 0 {
+				return true, nil
+			}
 		}
 	}
-	return true, nil
 }
 
-// Check reports whether the recording, which runs, holds a secret of set. When
+// Check reports whether the recording, which runs, holds a secret of sets. When
 // it doesn't, [Recording.Clear] may follow.
-func (r *Recording) Check(set *redact.Set) (found bool, err error) {
-	_, r.checked = r.store.secrets()
+func (r *Recording) Check(sets ...*redact.Set) (found bool, err error) {
+	r.checked = r.store.secretsRound()
 	if err := r.Flush(); err != nil {
 		return false, err
 	}
@@ -223,7 +232,7 @@ func (r *Recording) Check(set *redact.Set) (found bool, err error) {
 		return false, err
 	}
 	defer in.Close()
-	return holds(in, set)
+	return holds(in, filled(sets))
 }
 
 // Clear says that the recording holds no secret, by the last [Recording.Check],
@@ -259,7 +268,7 @@ func (r *Recording) readable(round uint64) bool {
 // and by the same clock, with a terminal of the size cols × rows. It fails when
 // the disk does.
 func (r *Recording) Restart(cols, rows int, command string) error {
-	_, round := r.store.secrets()
+	round := r.store.secretsRound()
 	first, err := headerLine(Params{
 		Command: command, Cols: cols, Rows: rows, Term: r.term, Start: r.start,
 	})

@@ -70,7 +70,7 @@ func (s *Store) Create(p Params) (*Recording, error) {
 	if !protocol.ValidID(p.Session) {
 		return nil, protocol.Errorf(protocol.KindInvalid, "not a session id")
 	}
-	_, round := s.secrets()
+	round := s.secretsRound()
 	r := &Recording{store: s, id: newID(), session: p.Session, start: p.Start, term: p.Term, round: round}
 	r.info = protocol.RecordingInfo{
 		ID: r.id, PTYID: p.PTY, Command: p.Command, Cols: p.Cols, Rows: p.Rows,

@@ -56,6 +56,9 @@ func (c *cell) width() int { return int(c.content>>widthShift) ^ 1 }
 
 func (c *cell) empty() bool { return c.content&contentMask == 0 }
 
+// blank reports whether c shows nothing.
+func (c *cell) blank() bool { return c.empty() || c.content == ' '|narrow }
+
 // isSecond reports whether c is the right half of a wide character.
 func (c *cell) isSecond() bool { return c.content == second }
 

@@ -21,7 +21,7 @@ func (s *Screen) Clone() *Screen {
 	c.clusters.text, c.clusters.free = slices.Clone(s.clusters.text), slices.Clone(s.clusters.free)
 	c.clusters.number, c.clusters.scratch = maps.Clone(s.clusters.number), nil
 	c.str, c.part, c.held = slices.Clone(s.str), slices.Clone(s.part), slices.Clone(s.held)
-	c.in, c.out, c.answers, c.joined = nil, nil, nil, nil
+	c.in, c.out, c.answers, c.joined, c.places = nil, nil, nil, nil, nil
 	return &c
 }
 

@@ -11,6 +11,7 @@ const masked = '*' | narrow
 // A textPlace says which cell a byte of a screen's text is of.
 type textPlace struct {
 	row *row // nil: the end of a line
+	y   int  // counted from the top of the screen
 	x   int
 }
 
@@ -21,22 +22,27 @@ type textPlace struct {
 func (s *Screen) TakeTangled() bool {
 	was := s.tangled || s.wasTangled
 	s.wasTangled = s.tangled
-	if !was {
-		s.buf.scrolled = 0
-	}
 	return was
 }
 
+// SkipNewText has the next [Screen.AppendNewText] leave out the rows that have
+// scrolled off the top so far.
+func (s *Screen) SkipNewText() { s.buf.scrolled = 0 }
+
+// Tangle has [Screen.TakeTangled] report true as if the cursor had gone
+// somewhere else.
+func (s *Screen) Tangle() { s.tangle() }
+
 // AppendNewText appends the text of the screen, and of the rows that scrolled
-// off its top since it was last called or [Screen.TakeTangled] returned false.
+// off its top since it was last called or [Screen.SkipNewText] was.
 // Lines end with a line feed; a row that continues the one above, or that comes
 // after one of the full width, is of the same line. Empty cells are spaces, but
 // for those at the end of a line.
 func (s *Screen) AppendNewText(dst []byte) []byte {
 	b := s.buf
-	from := b.base - min(b.scrolled, b.base)
+	s.newRows = min(b.scrolled, b.base)
 	b.scrolled = 0
-	return s.appendRows(dst, b, from, b.cols, nil)
+	return s.appendRows(dst, b, b.base-s.newRows, b.cols, nil)
 }
 
 // Mask shows each text that the screen holds to secrets, which calls mask for
@@ -116,6 +122,9 @@ func (s *Screen) appendRows(dst []byte, b *buffer, first, cols int, places *[]te
 		r := b.at(i)
 		visible := row{cells: r.cells[:min(cols, len(r.cells))]}
 		end := min(visible.length(), len(visible.cells))
+		if end == b.cols && i+1 < b.count && r.cells[end-1].blank() && b.at(i + 1).cells[0].width() == 2 {
+			end-- // a line editor left out the last column, in which the next had no room
+		}
 		for x := 0; x < end; {
 			c := &r.cells[x]
 			before := len(dst)
@@ -128,12 +137,12 @@ func (s *Screen) appendRows(dst []byte, b *buffer, first, cols int, places *[]te
 			}
 			if places != nil {
 				for range len(dst) - before {
-					*places = append(*places, textPlace{row: r, x: x})
+					*places = append(*places, textPlace{row: r, y: i - b.base, x: x})
 				}
 			}
 			x += max(c.width(), 1)
 		}
-		if i+1 < b.count && (b.at(i+1).wrapped || end >= b.cols) {
+		if i+1 < b.count && (b.at(i+1).wrapped || visible.length() >= b.cols) {
 			continue
 		}
 		dst = append(dst, '\n')
@@ -142,6 +151,89 @@ func (s *Screen) appendRows(dst []byte, b *buffer, first, cols int, places *[]te
 		}
 	}
 	return dst
+}
+
+// MaskAsIn masks what raw, a screen of the same output without asterisks,
+// shows to secrets as [Screen.Mask] does: the text that raw's last
+// [Screen.AppendNewText] returned, or with whole all of both screens. A row's
+// part of such a text is masked where s has the same characters there or
+// asterisks, which it hasn't where it is behind raw or was shifted. It counts
+// only texts of which more than few characters were no asterisks yet.
+func (s *Screen) MaskAsIn(raw *Screen, whole bool, few int, secrets func(text []byte, mask func(from, to int))) (n int) {
+	type pair struct {
+		raw, masked *buffer
+		first       int
+	}
+	pairs := []pair{{raw.normal, s.normal, 0}, {raw.alt, s.alt, 0}}
+	if !whole {
+		k := 0
+		if raw.buf == raw.alt {
+			k = 1
+		}
+		pairs = pairs[k : k+1]
+		pairs[0].first = max(raw.buf.base-raw.newRows, 0)
+	}
+	for _, p := range pairs {
+		s.places = s.places[:0]
+		text := raw.appendRows(nil, p.raw, p.first, p.raw.cols, &s.places)
+		secrets(text, func(from, to int) {
+			found := s.unmasked(raw, p.masked, s.places[from:to])
+			if len(found) <= few {
+				return
+			}
+			n++
+			for _, c := range found {
+				c.row.mask(c.x)
+			}
+		})
+	}
+	if whole {
+		s.places = nil // it was large
+	}
+	return n
+}
+
+// unmasked returns where b, of s, shows the same characters as raw does at
+// places, of those rows that differ in nothing but asterisks.
+func (s *Screen) unmasked(raw *Screen, b *buffer, places []textPlace) (found []textPlace) {
+	for i := 0; i < len(places); {
+		if places[i].row == nil {
+			i++
+			continue
+		}
+		row, known := places[i].row, len(found)
+		y, same := b.base+places[i].y, true
+		for x := -1; i < len(places) && places[i].row == row; i++ {
+			if places[i].x == x {
+				continue // another byte of the same character
+			}
+			x = places[i].x
+			if y < 0 || y >= b.count || x >= len(b.at(y).cells) {
+				same = false
+				continue
+			}
+			r := b.at(y)
+			switch theirs, ours := &row.cells[x], &r.cells[x]; {
+			case ours.content == masked, theirs.blank() && ours.blank():
+			case s.sameText(ours, raw, theirs):
+				found = append(found, textPlace{row: r, x: x})
+			default:
+				same = false
+			}
+		}
+		if !same {
+			found = found[:known]
+		}
+	}
+	return found
+}
+
+// sameText reports whether the cell c shows the same as d, of another screen.
+func (s *Screen) sameText(c *cell, other *Screen, d *cell) bool {
+	if (c.content|d.content)&clusterBit == 0 {
+		return c.content == d.content
+	}
+	return c.width() == d.width() && string(s.appendText(nil, c.content)) == string(other.appendText(nil, d.content))
 }
 
 // tangle says that the screen may read otherwise than the output did, until a

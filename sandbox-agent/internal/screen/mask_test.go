@@ -98,6 +98,78 @@ func TestNewText(t *testing.T) {
 	}
 }
 
+// TestWideAtTheEdge: the last column, in which a wide character had no room, is
+// no part of the text, whatever is there.
+func TestWideAtTheEdge(t *testing.T) {
+	for _, test := range []struct{ output, want string }{
+		{strings.Repeat("x", 19) + "漢字", strings.Repeat("x", 19) + "漢字\n"},
+		{strings.Repeat("x", 19) + " 漢字", strings.Repeat("x", 19) + "漢字\n"},           // by a line editor
+		{strings.Repeat("x", 19) + " \r\n漢字", strings.Repeat("x", 19) + "漢字\n"},       // and line by line
+		{strings.Repeat("x", 19) + "漢字\x1b[1;20H ", strings.Repeat("x", 19) + "漢字\n"}, // put there later
+		{strings.Repeat("x", 19) + " x", strings.Repeat("x", 19) + " x\n"},
+		{strings.Repeat("x", 20) + "漢", strings.Repeat("x", 20) + "漢\n"},
+	} {
+		s := New(20, 4)
+		s.Write(nil, nil, []byte(test.output))
+		if got := strings.TrimRight(string(s.AppendNewText(nil)), "\n") + "\n"; got != test.want {
+			t.Errorf("%q: got %q, want %q", test.output, got, test.want)
+		}
+	}
+}
+
+// TestMaskAsIn: the screen of masked output has asterisks where that of all
+// output shows a secret, unless it differs there in more than asterisks.
+func TestMaskAsIn(t *testing.T) {
+	const secret = "ab-cd-ef"
+	for _, test := range []struct {
+		raw, masked string
+		n           int
+		want        string
+	}{
+		{"x " + secret, "x " + secret, 1, "x ********"},
+		{"x " + secret, "x **-cd-ef", 1, "x ********"},
+		{"x " + secret, "x *****-ef", 0, "x *****-ef"}, // as few may pass
+		{"x " + secret, "x ********", 0, "x ********"},
+		{"x " + secret, "x **-cd-e", 0, "x **-cd-e"}, // the rest is held
+		{"x " + secret, "x", 0, "x"},
+		{secret + "\n", secret, 1, "********"}, // the line feed is held
+		{"\n\n\n\n" + secret, secret, 0, secret},
+		{strings.Repeat("x", 16) + secret, strings.Repeat("x", 16) + "**" + secret[2:], 1, strings.Repeat("x", 16) + "********"},
+		{secret + "\r\n\n\n\n\nlast", secret[:8] + "\r\n\n\n\n\nlast", 1, "********\n\n\n\n\nlast"},
+		{"\x1b[?1049h" + secret, "\x1b[?1049h" + secret, 1, ""},
+		{"\x1b[?1049h\x1b[H" + secret, secret, 0, secret},
+		{"e\u0301" + secret, "e\u0301" + secret, 1, "e\u0301********"},
+	} {
+		for _, whole := range []bool{false, true} {
+			raw, s := New(20, 4), New(20, 4)
+			raw.Write(nil, nil, []byte(test.raw))
+			s.Write(nil, nil, []byte(test.masked))
+			raw.AppendNewText(nil)
+			if n := s.MaskAsIn(raw, whole, 3, hide(secret)); n != test.n {
+				t.Errorf("%q, %q: masked %d", test.raw, test.masked, n)
+			}
+			if got := strings.TrimRight(string(s.appendRows(nil, s.normal, 0, 20, nil)), "\n"); got != test.want {
+				t.Errorf("%q, %q: got %q", test.raw, test.masked, got)
+			}
+			if s.MaskAsIn(raw, whole, 3, hide(secret)) != 0 {
+				t.Errorf("%q, %q: masked again", test.raw, test.masked)
+			}
+		}
+	}
+}
+
+// TestMaskAsInClusters: numbers of clusters differ between screens.
+func TestMaskAsInClusters(t *testing.T) {
+	const secret = "pa\u0301sswo\u0301rd"
+	raw, s := New(20, 4), New(20, 4)
+	raw.Write(nil, nil, []byte("\x1b[2;1Ho\u0301a\u0301\x1b[1;1H"+secret))
+	s.Write(nil, nil, []byte(secret+"\x1b[2;1Ho\u0301a\u0301"))
+	raw.AppendNewText(nil)
+	if n := s.MaskAsIn(raw, false, 3, hide(secret)); n != 1 || s.Line(0) != "********" {
+		t.Errorf("masked %d, got %q", n, s.Line(0))
+	}
+}
+
 func TestTangled(t *testing.T) {
 	for _, test := range []struct {
 		output string

@@ -40,8 +40,10 @@ type Screen struct {
 
 	// What rows may read otherwise than the output did, see mask.go.
 	tangled    bool
-	wasTangled bool // and perhaps no more
-	returned   bool // the cursor went back to the first column, and nothing more yet
+	wasTangled bool        // and perhaps no more
+	returned   bool        // the cursor went back to the first column, and nothing more yet
+	newRows    int         // rows above the screen in what AppendNewText returned last
+	places     []textPlace // room for MaskAsIn
 
 	// Bytes not yet let out.
 	part      []byte // the beginning of a character, not parsed

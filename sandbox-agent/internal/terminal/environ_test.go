@@ -273,7 +273,7 @@ func TestHostSecrets(t *testing.T) {
 	say.Command += " # " + secretA
 	first := sitDown(t, h, say)
 	first.expect("up")
-	h.SetSecrets(compile(t, secretA))
+	h.SetSecrets(compile(t, secretA), []string{secretA})
 	second := sitDown(t, h, say)
 	second.expect("up")
 	for _, u := range []*user{first, second} {
@@ -285,7 +285,7 @@ func TestHostSecrets(t *testing.T) {
 	for _, info := range h.List(session) {
 		wantClean(t, "the list", []byte(info.Command), secretA)
 	}
-	h.SetSecrets(nil)
+	h.SetSecrets(nil, nil)
 	third := sitDown(t, h, say)
 	third.expect("up")
 	first.enter("plain " + secretA)

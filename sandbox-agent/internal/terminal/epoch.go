@@ -3,6 +3,7 @@ package terminal
 import (
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -89,12 +90,12 @@ func (a *Attachment) cutOff() {
 }
 
 // setSecrets has the secrets of set masked in all that the terminal prints from
-// now on, and drops what it shows and holds if one of them is in it. The caller
-// runs search afterwards.
-func (t *Terminal) setSecrets(set *redact.Set) {
+// now on, and drops what it shows and holds if one of them is in it, or one of
+// veiled. The caller runs search afterwards.
+func (t *Terminal) setSecrets(set *redact.Set, veiled ...*redact.Set) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.use(set) || t.mask.due { // also what is found by looking at the screen doesn't wait
+	if t.use(set, veiled...) || t.mask.due { // also what is found by looking at the screen doesn't wait
 		t.beginAnew()
 		if r := t.recorder; r != nil {
 			r.forget(nil)
@@ -103,23 +104,25 @@ func (t *Terminal) setSecrets(set *redact.Set) {
 }
 
 // search drops what the log holds, in memory and on disk, if one of the secrets
-// of set is in it, and has the recording that runs looked through. Spilled
+// of sets is in it, and has the recording that runs looked through. Spilled
 // output that is dropped is gone when it returns.
-func (t *Terminal) search(set *redact.Set) {
+func (t *Terminal) search(sets ...*redact.Set) {
 	t.mu.Lock()
 	epoch, to := t.output.Epoch(), t.output.Head()
 	t.mu.Unlock()
-	found := t.holds(set, epoch, to)
+	found := slices.ContainsFunc(sets, func(set *redact.Set) bool { return t.holds(set, epoch, to) })
 	t.mu.Lock()
 	if found && t.output.Epoch() == epoch {
-		t.keyframes.mask(set)
+		for _, set := range sets {
+			t.keyframes.mask(set)
+		}
 		t.beginAnew()
 	}
 	if r := t.recorder; r != nil {
 		if found { // it may have recorded that just now
-			set = nil
+			sets = nil
 		}
-		r.forget(set)
+		r.forget(sets)
 	}
 	t.mu.Unlock()
 	t.dropSpilled()

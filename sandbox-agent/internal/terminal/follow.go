@@ -32,8 +32,8 @@ type followed struct {
 	exited  bool
 
 	// Of a recording.
-	check   *redact.Set // it is to be looked through for these
-	restart bool        // what was recorded before is to be discarded
+	check   []*redact.Set // it is to be looked through for these
+	restart bool          // what was recorded before is to be discarded
 }
 
 // next returns the next item, of at most limit bytes, false when there is none

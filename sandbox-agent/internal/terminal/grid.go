@@ -13,8 +13,10 @@ type grid interface {
 	AppendHandover(dst []byte, to screen.Modes) ([]byte, screen.Modes)
 	Fork() *screen.Screen
 	TakeTangled() bool
+	SkipNewText()
 	AppendNewText(dst []byte) []byte
 	Mask(secrets func(text []byte, mask func(from, to int))) (n int)
+	MaskAsIn(raw *screen.Screen, whole bool, few int, secrets func(text []byte, mask func(from, to int))) (n int)
 }
 
 var _ grid = (*screen.Screen)(nil)

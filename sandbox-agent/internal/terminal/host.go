@@ -212,7 +212,7 @@ func (h *Host) Create(ctx context.Context, session protocol.SessionID, id protoc
 	if err != nil {
 		return protocol.PTYInfo{}, protocol.AsError(err)
 	}
-	h.catchUp(t, t.site.secrets)
+	h.catchUp(t)
 	return t.Info(), nil
 }
 
@@ -463,6 +463,7 @@ func (h *Host) Shutdown(ctx context.Context) {
 	h.terminals.Wait()
 	h.secrets.changing.Lock()
 	h.stopMasking()
+	h.secrets.stopFreeing()
 	h.secrets.changing.Unlock()
 	h.leases.end()
 	h.unheed()

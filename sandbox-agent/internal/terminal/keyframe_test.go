@@ -44,8 +44,13 @@ func (g *fakeGrid) Write(out, answers, p []byte) (o, a []byte) {
 
 func (g *fakeGrid) Fork() *screen.Screen                                { return nil }
 func (g *fakeGrid) TakeTangled() bool                                   { return false }
+func (g *fakeGrid) SkipNewText()                                        {}
 func (g *fakeGrid) AppendNewText(dst []byte) []byte                     { return dst }
 func (g *fakeGrid) Mask(func(text []byte, mask func(from, to int))) int { return 0 }
+
+func (g *fakeGrid) MaskAsIn(*screen.Screen, bool, int, func([]byte, func(from, to int))) int {
+	return 0
+}
 
 func (g *fakeGrid) Flush(out []byte) []byte { return out }
 func (g *fakeGrid) Resize(cols, rows int)   { g.cols, g.rows = cols, rows }

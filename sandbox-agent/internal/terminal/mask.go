@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -26,12 +27,19 @@ const can = 0x18
 // there is the latter alone.
 type masker struct {
 	set  *redact.Set
-	raw  grid   // nil: there has never been a secret
-	buf  []byte // what a stream let out
-	text []byte // of the screen
+	raw  *screen.Screen // nil: there has never been a secret
+	buf  []byte         // what a stream let out
+	text []byte         // of the screen
+	read []byte         // of raw
 	held holding
 
 	spans []redact.Span
+
+	// The screen must be looked at whatever comes: what was held back when raw was
+	// may have come since; and a secret may go on in the bytes of output that come
+	// next, line by line.
+	again bool
+	watch int
 
 	// What was drawn on the screen out of order showed a secret, which is masked
 	// there. The log, which has not got that output, is about to begin anew.
@@ -81,16 +89,12 @@ func (t *Terminal) show(dst, masked []byte, end bool) []byte {
 		dst = k.grid.Flush(dst)
 	}
 	k.moved()
-	if k.grid.TakeTangled() {
-		m.text = k.grid.AppendNewText(m.text[:0])
-		if m.spans = m.set.Find(m.spans[:0], m.text); len(m.spans) > 0 {
-			m.found++
-			k.mask(m.set)
-			m.due = true
-			t.beginAnewIfDue(time.Now())
-			t.poke()       // for when it has to wait
-			return dst[:0] // it is in the screen that the new epoch begins with
-		}
+	if t.drawn(len(masked)) {
+		m.found++
+		m.due = true
+		t.beginAnewIfDue(time.Now())
+		t.poke()       // for when it has to wait
+		return dst[:0] // it is in the screen that the new epoch begins with
 	}
 	if m.due {
 		return dst[:0]
@@ -98,15 +102,64 @@ func (t *Terminal) show(dst, masked []byte, end bool) []byte {
 	return dst
 }
 
+// drawn masks a secret that the screen has come to show though the stream, which
+// looks at the order of output, let it pass, and reports whether there was one.
+// It looks at both screens: that of the log has asterisks for parts of it that
+// are secrets themselves. It is called with mu held, after n bytes of output.
+func (t *Terminal) drawn(n int) bool {
+	m, k := &t.mask, &t.keyframes
+	tangled, rawTangled := k.grid.TakeTangled(), m.raw.TakeTangled()
+	switch {
+	case tangled || rawTangled:
+		m.watch = 2 * m.set.MaxBytes() // there is more than the secret
+	case m.watch > 0 || m.again:
+		m.watch -= n
+	default:
+		k.grid.SkipNewText()
+		m.raw.SkipNewText()
+		return false
+	}
+	m.again = t.holdsBack()
+	m.text, m.read = k.grid.AppendNewText(m.text[:0]), m.raw.AppendNewText(m.read[:0])
+	found := false
+	if m.spans = m.set.Find(m.spans[:0], m.text); len(m.spans) > 0 {
+		k.mask(m.set)
+		found = true
+	}
+	if bytes.Equal(m.text, m.read) {
+		return found
+	}
+	if m.spans = m.set.Find(m.spans[:0], m.read); len(m.spans) > 0 {
+		// The stream lets as few characters pass when they come alone.
+		if k.grid.MaskAsIn(m.raw, false, redact.HoldFrom-1, finder(m.set)) > 0 {
+			k.moved()
+			found = true
+		}
+	}
+	return found
+}
+
+// holdsBack reports whether output of the program in front is held back. It is
+// called with mu held.
+func (t *Terminal) holdsBack() bool {
+	p := t.stage.front
+	return p.stream != nil && p.stream.Held() > 0
+}
+
 // mask masks the secrets of set in all that the screen holds, and reports
 // whether there were any.
 func (k *keyframer) mask(set *redact.Set) bool {
 	k.moved()
-	return 0 < k.grid.Mask(func(text []byte, mask func(from, to int)) {
+	return k.grid.Mask(finder(set)) > 0
+}
+
+// finder shows a screen where in its text the secrets of set are.
+func finder(set *redact.Set) func(text []byte, mask func(from, to int)) {
+	return func(text []byte, mask func(from, to int)) {
 		for _, s := range set.Find(nil, text) {
 			mask(s.From, s.To)
 		}
-	})
+	}
 }
 
 // notice notes what p, if it is in front, has held back, after output of its or
@@ -115,7 +168,7 @@ func (t *Terminal) notice(p *program, printed bool) {
 	h := &t.mask.held
 	switch {
 	case p != t.stage.front:
-	case p.stream == nil || p.stream.Held() == 0:
+	case !t.holdsBack():
 		if h.announced {
 			t.announceHeld(false)
 		}
@@ -150,16 +203,16 @@ func (t *Terminal) announceHeld(held bool) {
 }
 
 // use has the secrets of set masked in all that comes from now on, and what is
-// on the screen or above it. It reports whether anything was masked there: then
-// the log holds it, too. It is called with mu held.
-func (t *Terminal) use(set *redact.Set) (found bool) {
+// on the screen or above it, with those of veiled. It reports whether anything
+// was masked there: then the log holds it, too. It is called with mu held.
+func (t *Terminal) use(set *redact.Set, veiled ...*redact.Set) (found bool) {
 	m := &t.mask
+	m.set = set
 	if m.raw == nil && set.Empty() {
 		return false
 	}
-	m.set = set
 	if m.raw == nil {
-		m.raw = t.keyframes.grid
+		m.raw = t.keyframes.grid.(*screen.Screen) // nothing else ever has secrets
 		t.keyframes.grid = m.raw.Fork()
 		t.keyframes.grid.TakeTangled()
 	}
@@ -180,7 +233,13 @@ func (t *Terminal) use(set *redact.Set) (found bool) {
 	}
 	t.append(t.show(nil, let, false))
 	t.notice(t.stage.front, false)
-	return t.keyframes.mask(set)
+	m.raw.Tangle() // a secret may be half printed
+	m.again = t.holdsBack()
+	found = t.keyframes.mask(set)
+	for _, v := range veiled {
+		found = t.keyframes.mask(v) || found
+	}
+	return t.keyframes.grid.MaskAsIn(m.raw, true, redact.HoldFrom-1, finder(set)) > 0 || found
 }
 
 // handOver is what switchTo does where there are secrets, with the screen of the
@@ -196,6 +255,7 @@ func (t *Terminal) handOver(p *program, to screen.Modes) {
 		from.loose = from.stream.Write(from.loose, []byte{can}) // it gave up what was unfinished
 	} else {
 		m.buf = from.stream.Flush(append(m.buf, from.loose...))
+		from.stream = nil // it has ended, and needs no secrets
 	}
 	t.append(t.show(nil, m.buf, false))
 	seq, _ := t.keyframes.grid.AppendHandover(nil, to)

@@ -18,9 +18,10 @@ import (
 // log alone, and no secret can be read there.
 func TestMaskModel(t *testing.T) {
 	const short = "hunter22"
-	first, both := compile(t, short), compile(t, short, secretA)
+	const long = short + "/pass-Word" // of which the rest must not be seen either
+	first, both := compile(t, short), compile(t, short, secretA, long)
 	pieces := []string{
-		short, secretA, short[:4], short[4:], secretA[:9], secretA[9:], "\r\n", "\r", " ", "x", "漢", "\x1b[31m", "\x1b[H", "\x1b[2;3H", "\x1b[2;7H",
+		short, short[4:], long[8:], long[8:12], long[12:], long[:12], secretA, short[:4], short[4:], secretA[:9], secretA[9:], "\r\n", "\r", " ", "x", "漢", "\x1b[31m", "\x1b[H", "\x1b[2;3H", "\x1b[2;7H",
 		"\x1b[2;12H", "\b", "\b\b\b\b", "\x1b[K", "\x1b[2J", "\x1b[?1049h", "\x1b[?1049l", "\x1b[4P", "\x1b[4@", "\x1b[6n", "\x1b]2;", "\a", "\x1b[",
 		"\x1b", "\xe6", "\x1b[3;5r", "\n\n\n", "\x1bM", "\x1bc", strings.Repeat("-", 15), coloured(short), "\x1b7", "\x1b8", "\x1b[?7l", "\x1b[4h", "\x1b[4l",
 	}
@@ -36,13 +37,14 @@ func TestMaskModel(t *testing.T) {
 			term.setSecrets(set)
 			term.search(set)
 		}
-		print := func(p string) {
+		print := func(p string) (shown bool) {
 			term.mu.Lock()
 			defer term.mu.Unlock()
 			out, _ := term.grid().Write(nil, nil, []byte(p))
 			term.append(term.masked(term.own, out, false))
 			term.beginAnewIfDue(time.Now().Add(time.Hour))
 			term.mask.last = time.Time{}
+			return len(out) > 0
 		}
 		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
 			look := true
@@ -63,7 +65,7 @@ func TestMaskModel(t *testing.T) {
 				for range rapid.IntRange(1, 4).Draw(rt, "pieces") {
 					p += rapid.SampledFrom(pieces).Draw(rt, "piece")
 				}
-				print(p)
+				look = print(p)
 			}
 			checkMasked(rt, term, set, look)
 		}
@@ -99,5 +101,14 @@ func checkMasked(t *rapid.T, term *Terminal, set *redact.Set, look bool) {
 	s.AppendNewText(nil) // what is above was looked at when it was on the screen
 	if text := s.AppendNewText(nil); look && len(set.Find(nil, text)) > 0 {
 		t.Fatalf("the screen shows a secret: %q", text)
+	}
+	if term.mask.raw == nil || term.holdsBack() || !look {
+		return
+	}
+	raw := term.mask.raw.Clone()
+	raw.AppendNewText(nil)
+	raw.AppendNewText(nil)
+	if s.MaskAsIn(raw, false, redact.HoldFrom-1, finder(set)) > 0 {
+		t.Fatalf("of a secret more is seen than its part that is one: %q, of %q", s.AppendNewText(nil), raw.AppendNewText(nil))
 	}
 }

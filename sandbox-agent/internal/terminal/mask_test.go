@@ -119,15 +119,17 @@ func TestLateSecretAfterTheEnd(t *testing.T) {
 	})
 }
 
-// TestLateSecretHalfPrinted: the rest of it is masked.
+// TestLateSecretHalfPrinted: the rest of it is masked, and then the first half.
 func TestLateSecretHalfPrinted(t *testing.T) {
 	withMaskRig(t, 80, 24, nil, func(t *testing.T, m *maskRig) {
 		m.print("$ " + secretA[:10])
 		m.late(compile(t, secretA))
 		m.print(secretA[10:] + " end\r\n")
-		if got := m.seen.String(); m.resets != 0 || strings.Contains(got, secretA[10:14]) || !strings.HasSuffix(got, " end\r\n") {
+		m.print("after")
+		if got := m.seen.String(); m.resets != 1 || strings.Contains(got, secretA[10:14]) || !strings.Contains(got, " end") || !strings.HasSuffix(got, "after") {
 			t.Errorf("%d resets, got %q", m.resets, got)
 		}
+		m.wantAllClean(secretA)
 	})
 }
 

@@ -157,10 +157,11 @@ func (m *maskRig) slowly(s string) {
 }
 
 // late sets secrets, as a host does.
-func (m *maskRig) late(set *redact.Set) {
-	m.setSecrets(set)
-	m.recordings.SetSecrets(set)
-	m.search(set)
+func (m *maskRig) late(set *redact.Set, veiled ...*redact.Set) {
+	sets := append([]*redact.Set{set}, veiled...)
+	m.setSecrets(set, veiled...)
+	m.recordings.SetSecrets(sets...)
+	m.search(sets...)
 	m.drain()
 }
 

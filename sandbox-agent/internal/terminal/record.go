@@ -35,10 +35,10 @@ type recorder struct {
 	// Guarded by terminal.mu.
 	tape     *recording.Recording // nil: it is about to begin
 	stopping bool
-	until    uint64      // where it stops
-	jumps    int         // over output that was lost
-	restart  bool        // what is recorded must be discarded
-	check    *redact.Set // or if one of these is in it; nil: there is nothing to check
+	until    uint64        // where it stops
+	jumps    int           // over output that was lost
+	restart  bool          // what is recorded must be discarded
+	check    []*redact.Set // or if one of these is in it; nil: there is nothing to check
 }
 
 // StartRecording records the terminal id of session from now on, beginning with
@@ -272,7 +272,7 @@ func (r *recorder) write(item followed) error {
 
 // forget has the recorder discard what is recorded, if secrets isn't nil only
 // when one of these is in it. It is called with terminal.mu held.
-func (r *recorder) forget(secrets *redact.Set) {
+func (r *recorder) forget(secrets []*redact.Set) {
 	if secrets == nil {
 		r.restart = true
 	} else {
@@ -285,8 +285,8 @@ func (r *recorder) forget(secrets *redact.Set) {
 }
 
 // lookThrough has what is recorded discarded if one of secrets is in it.
-func (r *recorder) lookThrough(secrets *redact.Set) error {
-	found, err := r.tape.Check(secrets)
+func (r *recorder) lookThrough(secrets []*redact.Set) error {
+	found, err := r.tape.Check(secrets...)
 	if err != nil {
 		return err
 	}
@@ -309,15 +309,15 @@ func (r *recorder) take() (followed, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.paceRecording(r)
-	switch set := r.check; {
+	switch sets := r.check; {
 	case r.restart:
 		r.restart, r.check = false, nil
 		item := r.ahead(wishHistory)
 		item.restart = true
 		return item, true
-	case set != nil:
+	case sets != nil:
 		r.check = nil
-		return followed{check: set}, true
+		return followed{check: sets}, true
 	}
 	limit := recordBytes
 	if r.stopping {

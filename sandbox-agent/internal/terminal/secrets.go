@@ -16,24 +16,35 @@ const maskAgain = time.Minute
 type secrets struct {
 	changing sync.Mutex // held by SetSecrets
 
-	set  *redact.Set // guarded by Host.mu
-	stop func()      // guarded by changing: ends the masking of recordings; nil: none began
+	set *redact.Set // guarded by Host.mu
+
+	// Guarded by changing.
+	values []string      // of set
+	former []string      // that were masked before, newest last: at most maxFormerBytes
+	veiled []*redact.Set // values as they read where others were masked, see veil
+	stop   func()        // ends the masking of recordings; nil: none began
+	free   *time.Timer   // for freeMemory; nil: there was nothing to free yet
 
 	masking sync.WaitGroup // of recordings
 }
 
-// SetSecrets has the secrets of set, and no others, masked in all that present
-// and future terminals print. A terminal whose log holds one of them, in memory,
+// SetSecrets has the secrets of set, which are values, and no others masked in
+// all that present and future terminals print. Values must not change any more.
+// A terminal whose log holds one of them, in memory,
 // on disk or on the screen, begins a new epoch. When SetSecrets returns nothing
 // of that is there any more; what a running recording holds is discarded, if a
 // secret is in it, before it can be read again. Ended recordings are masked in
 // the background, as often as it takes, and not read before.
-func (h *Host) SetSecrets(set *redact.Set) {
+//
+// A value that another one is a part of is also found where that was masked when
+// it was printed.
+func (h *Host) SetSecrets(set *redact.Set, values []string) {
 	if set == nil {
 		set = &redact.Set{}
 	}
 	h.secrets.changing.Lock()
 	defer h.secrets.changing.Unlock()
+	sets := append([]*redact.Set{set}, h.secrets.change(values)...)
 	h.mu.Lock()
 	h.secrets.set = set
 	ts := make([]*Terminal, 0, len(h.listed))
@@ -42,13 +53,13 @@ func (h *Host) SetSecrets(set *redact.Set) {
 	}
 	h.mu.Unlock()
 	for _, t := range ts {
-		t.setSecrets(set)
+		t.setSecrets(sets[0], sets[1:]...)
 	}
 	if h.config.Recordings != nil {
-		h.config.Recordings.SetSecrets(set)
+		h.config.Recordings.SetSecrets(sets...)
 	}
 	for _, t := range ts {
-		t.search(set)
+		t.search(sets...)
 	}
 	h.maskRecordings()
 }
@@ -68,13 +79,16 @@ func withoutSecrets(set *redact.Set, text string) string {
 	return string(set.Mask([]byte(text)))
 }
 
-// catchUp gives t, which began with the secrets of began, those of now.
-func (h *Host) catchUp(t *Terminal, began *redact.Set) {
+// catchUp gives t, which began with the secrets of a while ago, those of now.
+func (h *Host) catchUp(t *Terminal) {
 	h.secrets.changing.Lock()
 	defer h.secrets.changing.Unlock()
+	t.mu.Lock()
+	began := t.mask.set
+	t.mu.Unlock()
 	if set := h.knownSecrets(); set != began {
-		t.setSecrets(set)
-		t.search(set)
+		t.setSecrets(set, h.secrets.veiled...)
+		t.search(append([]*redact.Set{set}, h.secrets.veiled...)...)
 	}
 }
 

@@ -85,6 +85,7 @@ func newTerminal(session protocol.SessionID, info protocol.PTYInfo, own *program
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.use(at.secrets)
+	t.site.secrets = nil // they change
 	if at.tape != nil {
 		t.recordTo(at.tape)
 	}
