@@ -31,11 +31,6 @@ const (
 // printable reports whether c is an ASCII character that takes a cell.
 func printable(c byte) bool { return c-' ' < del-' ' }
 
-// unseen reports whether a viewer shows nothing for r, which is no control.
-func unseen(r rune) bool {
-	return r >= 0x200b && r <= 0x200f || r == 0x2060 || r == 0xfeff
-}
-
 // decode returns the character at the beginning of p, which begins with a byte
 // from 0x80 on. n is 0 if p ends within the character. A byte that is none of
 // UTF-8 is what it is in a terminal with 8-bit controls, which leaves -1 for

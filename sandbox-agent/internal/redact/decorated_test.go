@@ -22,6 +22,7 @@ type drawing struct {
 	must     map[int]int // where a byte of a secret stands: the least place in it
 	may      [][2]int    // where secrets are, with all that is between
 	visible  map[int]bool
+	erased   bool // the rest of a line: two within HoldFrom bytes are not found
 }
 
 func (d *drawing) print(s *screenText, c byte) {
@@ -48,12 +49,12 @@ func (d *drawing) erase(s *screenText) {
 
 // sequences print nothing.
 var sequences = []string{"", "", "", "\x1b[31m", "\x1b[K", "\x1b(B", "\x1b7", "\x1b[3\x1b[m", "\x1b[1\x18", "\r\n", "\n", "\x0f", "\x00",
-	"\x7f", "\u009b1m", "\x9b1m", "\xff", "\x1b[1;2H", "\u2060"}
+	"\x7f", "\u009b1m", "\x9b1m", "\xff", "\x1b[1;2H"}
 
 // decorate writes text with decorations. Within a string there are few.
 func (d *drawing) decorate(t *rapid.T, s *screenText, text string, inside bool) {
 	for i := range len(text) {
-		switch k := rapid.IntRange(0, 12).Draw(t, "decoration"); {
+		switch k := rapid.IntRange(0, 13).Draw(t, "decoration"); {
 		case inside && k > 2:
 		case inside:
 			d.in.WriteString(rapid.SampledFrom([]string{"\x00", "\n", "\x7f"}).Draw(t, "control"))
@@ -75,6 +76,11 @@ func (d *drawing) decorate(t *rapid.T, s *screenText, text string, inside bool) 
 			d.in.WriteString(intro)
 			d.decorate(t, new(screenText), rapid.SampledFrom([]string{"", "#"}).Draw(t, "gap")+rapid.SampledFrom(d.patterns).Draw(t, "title"), true)
 			d.in.WriteString(end)
+		case k == 4 && !d.erased: // a line editor before a wide character
+			d.erased = true
+			d.print(s, ' ')
+			d.in.WriteString(rapid.SampledFrom([]string{"\x1b[K", "\x1b[0K", "\x1b[m\x1b[K", "\x9bK"}).Draw(t, "erasure"))
+			d.erase(s)
 		case k < 9:
 			d.in.WriteString(rapid.SampledFrom(sequences).Draw(t, "sequence"))
 		}
@@ -122,7 +128,7 @@ func checkDecorated(t *rapid.T, d *drawing) {
 		out = r.Write(out, []byte(p[:n]))
 		p = p[n:]
 	}
-	check("pieces", string(r.Flush(out)), HoldFrom-1)
+	check("pieces", string(r.Flush(out)), strayFrom-1)
 }
 
 func (d *drawing) within(i int) bool {

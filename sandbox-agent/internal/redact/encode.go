@@ -15,35 +15,72 @@ const (
 
 // An encoder makes the forms of one secret after the other.
 type encoder struct {
-	forms [][]byte // of the secret at hand, each once, as a terminal shows them
-	buf   []byte   // in which the forms lie
+	forms []form // of the secret at hand, each once
+	buf   []byte // in which the forms lie
 	tmp   []byte
+	open  int // how much of tmp tells no more than HoldFrom-1 bytes of the secret
+}
+
+// A form is a secret in one encoding.
+type form struct {
+	text []byte // as a terminal shows it
+	hold uint8  // so many bytes of it are held
 }
 
 // encode sets forms to the forms of secret, the plain one first.
 func (e *encoder) encode(secret []byte) {
 	e.forms, e.buf = e.forms[:0], e.buf[:0]
-	e.add(secret)
+	e.addPlain(secret)
 	e.base64(secret)
-	e.hex(secret)
+	e.dumps(secret)
 	e.percent(secret)
 	e.json(secret)
 	e.shell(secret)
+	e.escapes(secret)
 }
 
-// add adds a form, unless there is an equal one.
-func (e *encoder) add(form []byte) {
+// note takes note that tmp ends behind so many bytes of the secret, and whatever
+// is before the next.
+func (e *encoder) note(bytes int) {
+	if bytes < HoldFrom {
+		e.open = len(e.tmp)
+	}
+}
+
+// add adds a form that note was told of. It is held from the first byte on that
+// may tell more than HoldFrom-1 bytes of the secret.
+func (e *encoder) add(text []byte) {
+	e.addFrom(text, len(visible(e.buf[len(e.buf):], text[:e.open]))+1)
+}
+
+// addPlain adds a form that has a byte or more for each of the secret and is held
+// as that.
+func (e *encoder) addPlain(text []byte) { e.addFrom(text, HoldFrom) }
+
+// addFrom adds a form that is held from hold bytes on, unless there is an equal
+// one, or a terminal shows too little of it: what ended a sequence in the secret is
+// escaped, or most of it stands in words that others have a part of.
+func (e *encoder) addFrom(text []byte, hold int) {
+	h := uint8(max(hold, HoldFrom))
 	from := len(e.buf)
-	e.buf = visible(e.buf, form)
-	f := e.buf[from:len(e.buf):len(e.buf)]
-	for _, other := range e.forms {
-		if bytes.Equal(f, other) {
+	e.buf = visible(e.buf, text)
+	f := form{e.buf[from:len(e.buf):len(e.buf)], h}
+	if len(f.text) < MinSecretBytes {
+		e.buf = e.buf[:from]
+		return
+	}
+	for i, other := range e.forms {
+		if bytes.Equal(f.text, other.text) {
+			e.forms[i].hold = min(other.hold, h)
 			e.buf = e.buf[:from]
 			return
 		}
 	}
 	e.forms = append(e.forms, f)
 }
+
+// base64Hold is where four characters have told three bytes.
+const base64Hold = 5
 
 // base64 adds what stands in the base64 encoding of any text with the secret in
 // it: the characters that depend on nothing else. Behind them comes one that
@@ -56,24 +93,8 @@ func (e *encoder) base64(secret []byte) {
 		from, to := (8*phase+5)/6, 8*len(text)/6
 		for _, alphabet := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 			e.tmp = alphabet.AppendEncode(e.tmp[:0], text)
-			e.add(e.tmp[from:to])
-			e.add(e.tmp[from:])
-		}
-	}
-}
-
-// hex adds digits in a row and in pairs, as dumps and fingerprints have them.
-func (e *encoder) hex(secret []byte) {
-	for _, digits := range []string{lowerHex, upperHex} {
-		for _, mark := range []string{"", ":", " ", `\x`} {
-			e.tmp = e.tmp[:0]
-			for _, c := range secret {
-				e.tmp = append(append(e.tmp, mark...), digits[c>>4], digits[c&15])
-			}
-			if mark != `\x` {
-				e.tmp = e.tmp[len(mark):]
-			}
-			e.add(e.tmp)
+			e.addFrom(e.tmp[from:to], base64Hold)
+			e.addFrom(e.tmp[from:], base64Hold)
 		}
 	}
 }
@@ -104,7 +125,8 @@ func (e *encoder) percent(secret []byte) {
 
 func (e *encoder) escape(secret []byte, digits, space string, plain func(byte) bool) {
 	e.tmp = e.tmp[:0]
-	for _, c := range secret {
+	for i, c := range secret {
+		e.note(i)
 		switch {
 		case c == ' ':
 			e.tmp = append(e.tmp, space...)
@@ -158,6 +180,7 @@ func (e *encoder) json(secret []byte) {
 func (e *encoder) jsonString(secret []byte, style jsonStyle) {
 	e.tmp = e.tmp[:0]
 	for i := 0; i < len(secret); {
+		e.note(i)
 		r, n := utf8.DecodeRune(secret[i:])
 		e.tmp = style.append(e.tmp, r, secret[i:i+n])
 		i += n
@@ -194,8 +217,8 @@ func (e *encoder) shell(secret []byte) {
 	if !special(secret, unreserved) {
 		return
 	}
-	e.add(bytes.ReplaceAll(secret, []byte(`'`), []byte(`'\''`)))
-	e.add(bytes.ReplaceAll(secret, []byte(`'`), []byte(`'"'"'`)))
+	e.addPlain(bytes.ReplaceAll(secret, []byte(`'`), []byte(`'\''`)))
+	e.addPlain(bytes.ReplaceAll(secret, []byte(`'`), []byte(`'"'"'`)))
 	e.backslash(secret, func(c byte) bool { return strings.IndexByte("\"$`\\", c) >= 0 })
 	e.backslash(secret, func(c byte) bool { return strings.IndexByte("'\\\n\r\t", c) >= 0 })
 	e.backslash(secret, func(c byte) bool {
@@ -209,7 +232,8 @@ func (e *encoder) shell(secret []byte) {
 // backslash adds the secret with a backslash before the bytes that are special.
 func (e *encoder) backslash(secret []byte, special func(byte) bool) {
 	e.tmp = e.tmp[:0]
-	for _, c := range secret {
+	for i, c := range secret {
+		e.note(i)
 		if special(c) {
 			e.tmp = append(e.tmp, '\\')
 			switch c {

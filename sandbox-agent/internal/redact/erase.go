@@ -7,7 +7,7 @@ import (
 
 // back takes a backspace: the newest visible character is not there any more.
 func (m *matcher) back(x *index) {
-	m.returned = false
+	m.edge, m.indented = noEdge, false
 	if m.stray.n > 0 {
 		m.takeBack(x)
 		return
@@ -70,63 +70,5 @@ func (m *matcher) recover(x *index) {
 			m.take(n)
 			return
 		}
-	}
-}
-
-// carriageReturn takes one. A space before it that doesn't go on is none of the
-// text.
-func (m *matcher) carriageReturn() {
-	switch {
-	case m.stray.n == 1 && m.stray.c[0] == ' ':
-		m.stray.n = 0
-		m.unsegment(m.stray.at)
-	default:
-		m.returned = true
-	}
-}
-
-// rejoin takes a byte behind a carriage return, with which nothing goes on, if
-// what was printed just before that was for the terminal only: c as well, or a
-// space that also goes on.
-func (m *matcher) rejoin(x *index, c byte, at int) bool {
-	last := len(m.run) - 1
-	if m.run[last] == c {
-		return true
-	}
-	if m.run[last] != ' ' || m.depth < 2 {
-		return false
-	}
-	lo, hi, _ := x.find(m.run[m.head:last])
-	if lo, hi = x.narrow(lo, hi, m.depth-1, c); hi == 0 {
-		return false
-	}
-	m.run[last], m.where[last] = c, at
-	m.lo, m.hi, m.to = lo, hi, at+1
-	m.pop()
-	m.push(c, at)
-	m.arrive(x, at)
-	return true
-}
-
-// lineFeed takes one.
-func (m *matcher) lineFeed() { m.returned = false }
-
-// wrapped takes the space that a line editor wrote before its carriage return out
-// of the window.
-func (m *matcher) wrapped() {
-	m.returned = false
-	if byte(m.window) == ' ' {
-		m.pop()
-	}
-}
-
-// unsegment takes the byte at, which is the last one, out of segments.
-func (m *matcher) unsegment(at int) {
-	n := len(m.segments) - 1
-	if n < 0 || m.segments[n].To != at+1 {
-		return // it is out
-	}
-	if m.segments[n].To = at; m.segments[n].From == at {
-		m.segments = m.segments[:n]
 	}
 }

@@ -29,21 +29,27 @@ func (m *matcher) hide(from, to int) {
 	m.masks = slices.Replace(m.masks, i, j, Span{from, to})
 }
 
-// holds reports whether anything of what is followed is not out.
-func (m *matcher) holds() bool { return m.to > m.outTo }
+// holds reports whether what is followed is held: enough of it is there, and
+// something of it is not out.
+func (m *matcher) holds(x *index) bool {
+	return m.to > m.outTo && x.holds(m.lo, m.hi, m.depth)
+}
 
 // hold returns from where on bytes are held; ok is false if none are.
-func (m *matcher) hold() (at int, ok bool) {
+func (m *matcher) hold(x *index) (at int, ok bool) {
 	switch {
 	case m.depth == 0:
 		return 0, false
-	case m.holds():
-	case m.stray.n > 0 && m.stray.held:
-		return max(m.stray.at, m.outTo), true
+	case m.stray.n > 0:
+		if !m.stray.held {
+			return 0, false
+		}
+		at = max(m.stray.from, m.outTo)
+	case m.holds(x):
+		at = max(m.where[m.head], m.outTo)
 	default:
 		return 0, false
 	}
-	at = max(m.where[m.head], m.outTo)
 	i := sort.Search(len(m.segments), func(i int) bool { return m.segments[i].To > at })
 	if i < len(m.segments) {
 		at = max(at, m.segments[i].From)
@@ -67,8 +73,8 @@ func (m *matcher) released(at int) {
 }
 
 // cover masks what is held and all before to.
-func (m *matcher) cover(to int) {
-	if at, ok := m.hold(); ok {
+func (m *matcher) cover(x *index, to int) {
+	if at, ok := m.hold(x); ok {
 		m.hide(at, to)
 		m.outTo = max(m.outTo, to)
 	}
@@ -89,5 +95,5 @@ func (m *matcher) end(x *index) {
 		}
 		m.drop()
 	}
-	m.window, m.returned = 0, false
+	m.window, m.edge, m.gap, m.indented = 0, noEdge, 0, false
 }

@@ -15,6 +15,7 @@ type index struct {
 	patterns []pattern
 	parent   []int32 // the longest other pattern that this one begins with, or -1
 	longest  int     // bytes
+	hold     []uint8 // the least one of each holdBlock patterns
 
 	// filter holds a bit for each first HoldFrom bytes, slots which patterns
 	// begin with them. Both are found by the top bits of a product.
@@ -26,7 +27,13 @@ type index struct {
 }
 
 // A pattern lies in the arena.
-type pattern struct{ offset, length uint32 }
+type pattern struct {
+	offset, length uint32
+	hold           uint8 // so many bytes of it are held, at least HoldFrom
+}
+
+// holdBlock is for how many patterns a least hold is kept.
+const holdBlock = 64
 
 // A slot is the patterns [lo, hi), which begin with key. It is empty if hi is 0.
 type slot struct{ key, lo, hi uint32 }
@@ -59,6 +66,11 @@ func newIndex(arena []byte, patterns []pattern) *index {
 			x.patterns = append(x.patterns, p.pattern)
 			x.longest = max(x.longest, int(p.length))
 		}
+		last := &x.patterns[len(x.patterns)-1]
+		last.hold = min(last.hold, p.hold)
+	}
+	for block := range slices.Chunk(x.patterns, holdBlock) {
+		x.hold = append(x.hold, leastHold(block))
 	}
 	x.link()
 	x.hash()
@@ -116,6 +128,35 @@ func (x *index) hash() {
 func (x *index) at(i int) []byte {
 	p := x.patterns[i]
 	return x.arena[p.offset : p.offset+p.length]
+}
+
+// leastHold returns the least hold of any of the patterns.
+func leastHold(patterns []pattern) uint8 {
+	least := patterns[0].hold
+	for _, p := range patterns[1:] {
+		least = min(least, p.hold)
+	}
+	return least
+}
+
+// holds reports whether one of the patterns [lo, hi) is held when depth bytes of
+// it are there.
+func (x *index) holds(lo, hi, depth int) bool {
+	for lo < hi {
+		n := min(hi, lo+holdBlock) - lo
+		if whole := lo%holdBlock == 0 && n == holdBlock; whole {
+			if int(x.hold[lo/holdBlock]) <= depth {
+				return true
+			}
+		} else {
+			n = min(n, holdBlock-lo%holdBlock)
+			if int(leastHold(x.patterns[lo:lo+n])) <= depth {
+				return true
+			}
+		}
+		lo += n
+	}
+	return false
 }
 
 // size returns the length of a pattern.

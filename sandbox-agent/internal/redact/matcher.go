@@ -23,10 +23,12 @@ type matcher struct {
 	// under is where a character stands that was erased to print visible byte i.
 	under [recent]Span
 	seen  uint // visible bytes
-	// returned is set behind a carriage return without a line feed. A line editor
-	// at the right edge writes a space or the next character, then one, then goes
-	// on.
-	returned bool
+	// edge is what stands behind the newest visible byte. What filled the line
+	// before it is gap bytes back if that may be none of the text, else gap is 0.
+	// indented is set where a line has begun.
+	edge     edge
+	gap      uint8
+	indented bool
 
 	// The end of the text that is followed: patterns [lo, hi) begin with
 	// run[head:], whose bytes stand at where[head:]. None if depth is 0.
@@ -54,6 +56,7 @@ type stray struct {
 	n    int // bytes; 0 if there is none
 	at   int
 	held bool
+	from int // where what is held begins
 }
 
 // push takes a visible byte into the window.
@@ -69,6 +72,9 @@ func (m *matcher) pop() {
 		c := byte(m.window)
 		m.window >>= 8
 		m.seen--
+		if m.gap > 0 {
+			m.gap--
+		}
 		if c&0xc0 != 0x80 {
 			at := m.at[m.seen%recent]
 			m.under[m.seen%recent] = Span{at, at + n}
@@ -80,8 +86,11 @@ func (m *matcher) pop() {
 // scan takes the printable characters that p begins with, as long as nothing is
 // followed. It returns how many bytes that were.
 func (m *matcher) scan(x *index, p []byte, at int) int {
-	if m.returned {
-		m.wrapped()
+	if m.edge != noEdge {
+		m.pass()
+	}
+	if m.gap > 0 {
+		return m.scanGap(x, p, at)
 	}
 	w := uint32(m.window)
 	filter, shift := x.filter, x.filterShift
@@ -117,13 +126,36 @@ func (m *matcher) scan(x *index, p []byte, at int) int {
 	return i
 }
 
+// scanGap takes the character that p begins with, behind a gap, for scan.
+func (m *matcher) scanGap(x *index, p []byte, at int) int {
+	r, n := utf8.DecodeRune(p)
+	if r == utf8.RuneError && n < 2 || r >= del && r < 0xa0 || unseen(r) {
+		return 0
+	}
+	m.steps(x, p[:n], at)
+	return n
+}
+
+// steps takes bytes of a character that stays.
+func (m *matcher) steps(x *index, c []byte, at int) {
+	for i, b := range c {
+		if m.depth > 0 {
+			m.segment(at+i, 1)
+		}
+		m.step(x, b, at+i)
+	}
+}
+
 // scanCharacter takes the character p[i:], which is not ASCII, for scan, whose
 // window is w. It returns the length of the character, 0 if it doesn't print or is
 // not complete, and whether something is followed now.
 func (m *matcher) scanCharacter(x *index, p []byte, i, at int, w *uint32) (n int, hit bool) {
-	r, n := utf8.DecodeRune(p[i:])
-	if r == utf8.RuneError && n < 2 || r < 0xa0 || unseen(r) {
-		return 0, false
+	if n = common(p[i:]); n == 0 {
+		var r rune
+		r, n = utf8.DecodeRune(p[i:])
+		if r == utf8.RuneError && n < 2 || r < 0xa0 || unseen(r) {
+			return 0, false
+		}
 	}
 	for j := i; j < i+n; j++ {
 		if *w = *w<<8 | uint32(p[j]); !x.may(*w) {
@@ -132,9 +164,7 @@ func (m *matcher) scanCharacter(x *index, p []byte, i, at int, w *uint32) (n int
 		if lo, hi := x.begin(*w); hi > 0 {
 			m.skip(p[:j+1], at)
 			m.follow(lo, hi)
-			for j++; j < i+n; j++ {
-				m.step(x, p[j], at+j)
-			}
+			m.steps(x, p[j+1:i+n], at+j+1)
 			return n, true
 		}
 	}
@@ -154,6 +184,7 @@ func (m *matcher) skip(p []byte, at int) {
 // follow begins to follow the last HoldFrom bytes.
 func (m *matcher) follow(lo, hi int) {
 	m.lo, m.hi, m.depth = lo, hi, HoldFrom
+	m.gap, m.indented = 0, false
 	m.take(HoldFrom)
 }
 
@@ -195,14 +226,17 @@ func (m *matcher) chase(x *index, p []byte, at int) int {
 				return i
 			}
 		}
-		m.segment(at+i, 1)
-		returned := m.returned
-		m.returned = false
-		if lo, hi := x.narrow(m.lo, m.hi, m.depth, p[i]); hi > 0 {
-			m.advance(x, lo, hi, p[i], at+i)
-		} else if returned && m.rejoin(x, p[i], at+i) {
+		e, indented := m.edge, m.indented
+		m.edge, m.indented = noEdge, indented && p[i] == ' '
+		lo, hi := x.narrow(m.lo, m.hi, m.depth, p[i])
+		if hi == 0 && m.indented {
+			m.edge = e
 			continue
-		} else {
+		}
+		m.segment(at+i, 1)
+		if hi > 0 {
+			m.advance(x, lo, hi, p[i], at+i)
+		} else if !m.rejoin(x, e, p[i], at+i) {
 			m.wait(x, p[i:i+1], at+i)
 		}
 		if m.depth == 0 {
@@ -218,33 +252,42 @@ func (m *matcher) character(x *index, c []byte, at int) {
 	if m.stray.n > 0 {
 		m.settle(x)
 	}
-	m.returned = false
+	e := m.edge
+	m.edge, m.indented = noEdge, false
 	if m.depth > 0 {
 		m.segment(at, len(c))
 		lo, hi := m.lo, m.hi
 		for i, b := range c {
-			if lo, hi = x.narrow(lo, hi, m.depth+i, b); hi == 0 {
+			if lo, hi = x.narrow(lo, hi, m.depth+i, b); hi > 0 {
+				continue
+			}
+			if !m.rejoin(x, e, c[0], at) {
 				m.wait(x, c, at)
 				return
 			}
+			c, at = c[1:], at+1
+			break
 		}
 	}
-	for i, b := range c {
-		m.step(x, b, at+i)
-	}
+	m.steps(x, c, at)
 }
 
-// wait makes c, which doesn't go on, the stray character. It is held if all
-// before it is, and if another beginning goes on with it.
+// strayFrom is from how many bytes of a pattern on a stray character is held with
+// them. Fewer are mostly there by accident.
+const strayFrom = 8
+
+// wait makes c, which doesn't go on, the stray character. It is held if all before
+// it is, and if another beginning that is goes on with it.
 func (m *matcher) wait(x *index, c []byte, at int) {
-	m.stray = stray{at: at, held: m.holds()}
+	m.stray = stray{at: at, held: m.depth >= strayFrom && m.holds(x), from: m.where[m.head]}
 	m.stray.n = copy(m.stray.c[:], c)
 	t := append(m.run[m.head:], c...)
 	for k, tries := 1, 0; k+HoldFrom <= len(t) && !m.stray.held; k++ {
 		if x.may(binary.BigEndian.Uint32(t[k:])) {
-			_, hi, _ := x.find(t[k:])
+			lo, hi, _ := x.find(t[k:])
 			tries++
-			m.stray.held = hi > 0 || tries == maxTries
+			m.stray.held = hi > 0 && x.holds(lo, hi, len(t)-k) || tries == maxTries
+			m.stray.from = m.where[m.head+min(k, m.depth-1)]
 		}
 	}
 }
@@ -265,7 +308,11 @@ func (m *matcher) step(x *index, c byte, at int) {
 		if w := uint32(m.window); x.may(w) {
 			if lo, hi := x.begin(w); hi > 0 {
 				m.follow(lo, hi)
+				return
 			}
+		}
+		if m.gap > 0 {
+			m.leap(x)
 		}
 		return
 	}

@@ -13,7 +13,7 @@ func setOf(patterns ...string) *Set {
 	var arena []byte
 	var all []pattern
 	for _, p := range patterns {
-		all = append(all, pattern{uint32(len(arena)), uint32(len(p))})
+		all = append(all, pattern{uint32(len(arena)), uint32(len(p)), HoldFrom})
 		arena = append(arena, p...)
 	}
 	return &Set{newIndex(arena, all)}

@@ -7,21 +7,22 @@ import (
 )
 
 const (
-	// MinSecretBytes is the least number of bytes, without controls, of a secret.
+	// MinSecretBytes is the least number of bytes of a secret, without controls and
+	// characters without width.
 	MinSecretBytes = 8
-	// HoldFrom is the number of bytes from which on the beginning of a secret is
-	// held.
+	// HoldFrom is the number of bytes of a secret from which on its beginning is
+	// held, in whatever form.
 	HoldFrom = 4
 	// MaxSecrets is the greatest number of secrets in a Set.
 	MaxSecrets = 10000
 	// MaxSetBytes is the greatest number of bytes of all secrets of a Set. The
-	// memory a Set takes is 50 to 70 times that of its secrets.
+	// memory a Set takes is 100 to 150 times that of its secrets.
 	MaxSetBytes = 2 << 20
 )
 
 var (
 	// ErrTooShort is the error of Compile for a secret that is blank or has fewer
-	// than MinSecretBytes bytes besides controls.
+	// than MinSecretBytes bytes that count.
 	ErrTooShort = errors.New("too short to be masked")
 	// ErrTooMany is the error of Compile for more than MaxSecrets secrets or
 	// MaxSetBytes bytes.
@@ -55,20 +56,20 @@ func Compile(secrets []string) (*Set, error) {
 	if len(secrets) == 0 {
 		return &Set{}, nil
 	}
-	perByte := 52 // enough for nearly all
+	perByte := 80 // enough for nearly all
 	if special([]byte(strings.Join(secrets, "")), unreserved) {
-		perByte = 72
+		perByte = 92
 	}
 	var (
 		e        encoder
 		arena    = make([]byte, 0, perByte*size)
-		patterns = make([]pattern, 0, 24*len(secrets))
+		patterns = make([]pattern, 0, 48*len(secrets))
 	)
 	for _, s := range secrets {
 		e.encode([]byte(s))
 		for _, form := range e.forms {
-			patterns = append(patterns, pattern{uint32(len(arena)), uint32(len(form))})
-			arena = append(arena, form...)
+			patterns = append(patterns, pattern{uint32(len(arena)), uint32(len(form.text)), form.hold})
+			arena = append(arena, form.text...)
 		}
 	}
 	return &Set{newIndex(arena, patterns)}, nil

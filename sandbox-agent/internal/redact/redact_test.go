@@ -74,19 +74,23 @@ func TestHeld(t *testing.T) {
 	}
 	for name, steps := range map[string][]step{
 		"three bytes":            {{"> Kx7", "> Kx7", 0}, {"!", "!", 0}},
-		"ruled out":              {{"> Kx7#", "> ", 4}, {"mQ", "", 6}, {"!", "", 7}, {" ", "Kx7#mQ! ", 0}},
+		"ruled out":              {{"> Kx7#", "> ", 4}, {"mQ", "", 6}, {"!", "Kx7#mQ!", 0}, {" ", " ", 0}},
+		"ruled out late":         {{"Kx7#mQ2vPP", "********", 2}, {"x", "", 3}, {" ", "PPx ", 0}},
 		"complete":               {{"Kx7#mQ2", "", 7}, {"v", "********", 0}},
 		"longer":                 {{"Kx7#mQ2v", "********", 0}, {"PP", "", 2}, {"PPzzz", "", 7}, {"z.", "********.", 0}},
 		"longer ruled out":       {{"Kx7#mQ2vPPP", "********", 3}, {"$ ", "PPP$ ", 0}},
 		"prompt behind it":       {{"Kx7#mQ2v$", "********$", 0}},
 		"two in a row":           {{"Kx7#mQ2vKx7#", "********", 4}, {"mQ2v", "********", 0}},
 		"sequences":              {{"\x1b[1mKx7#\x1b[m\r\n", "\x1b[1m", 9}, {"mQ2v", "****\x1b[m\r\n****", 0}},
-		"erased":                 {{"Kx7#", "", 4}, {"x", "", 5}, {"\b", "", 6}, {"mQ2v", "*****\b****", 0}},
+		"erased":                 {{"Kx7#", "", 4}, {"x", "Kx7#x", 0}, {"\b", "\b", 0}, {"mQ2v", "****", 0}},
+		"erased late":            {{"Kx7#mQ2vPP", "********", 2}, {"x", "", 3}, {"\b", "", 4}, {"PPzzzz", "***\b******", 0}},
+		"another begins":         {{"Kx7#Kx7", "Kx7#Kx7", 0}, {"#", "", 1}, {"mQ2v", "*****", 0}},
+		"another began":          {{"Kx7#m", "", 5}, {"Z", "K", 5}, {"Z", "", 6}, {"ZZ.", "********.", 0}},
 		"string ends":            {{"\x1b]0;Kx7#m", "\x1b]0;", 5}, {"\a", "Kx7#m\a", 0}},
 		"cut character":          {{"\xe2", "", 1}, {"\x82", "", 2}, {"\xac", "€", 0}},
-		"cut character, no more": {{"Kx7#\xe2", "", 5}, {"x", "", 6}, {"y", "Kx7#\xe2xy", 0}},
+		"cut character, no more": {{"Kx7#\xe2", "", 5}, {"x", "Kx7#\xe2x", 0}, {"y", "y", 0}},
 	} {
-		r := compile(t, short, long).NewStream()
+		r := compile(t, short, long, "x7#mZZZZ").NewStream()
 		for i, s := range steps {
 			if out := string(r.Write(nil, []byte(s.in))); out != s.out || r.Held() != s.held {
 				t.Errorf("%s, %d: Write(%q) = %q, %d held; want %q, %d", name, i, s.in, out, r.Held(), s.out, s.held)
@@ -199,6 +203,45 @@ func TestSingleBytesAreSeenBothWays(t *testing.T) {
 		}
 		if found := s.Find(nil, []byte(in)); len(found) != 1 || !s.MatchesIn([]byte(in)) {
 			t.Errorf("Find(%q) = %v", in, found)
+		}
+	}
+}
+
+// TestHoldBeginsBehindThreeBytes types forms of secrets a byte at a time and looks
+// where they begin to be held.
+func TestHoldBeginsBehindThreeBytes(t *testing.T) {
+	set := compile(t, token, "\u00e4\u00f6-password")
+	for form, want := range map[string]int{
+		token:                        4,
+		"6768705f5a7838":             7,
+		"67:68:70:5f:5a":             10,
+		"67 68 70 5f 5a":             10,
+		"6768 705f 5a78":             8,
+		"0x67, 0x68, 0x70, 0x5f, ":   21,
+		`\x67\x68\x70\x5f\x5a`:       15,
+		"Z2hwX1p4ODFr":               5,
+		"%67%68%70%5F%5A":            10,
+		`\u0067\u0068\u0070\u005f`:   19,
+		"\u00e4\u00f6-password":      4,
+		`\u00e4\u00f6-password`:      7,
+		`\303\244\303\266-password`:  9,
+		`M-CM-$M-CM-6-password`:      7,
+		"%C3%A4%C3%B6-password":      10,
+		"C:\\Users> " + token:        14,
+		"c3a4c3b62d70":               7,
+		"<c3><a4><c3><b6>-passwords": 9,
+	} {
+		r := set.NewStream()
+		n := 0
+		for ; n < len(form) && r.Held() == 0; n++ {
+			r.Write(nil, []byte(form[n:n+1]))
+			if r.Held() > 0 && form[n] >= 0x80 && want > n+1 {
+				r.Write(nil, []byte(form[n+1:n+2])) // a cut character
+				n++
+			}
+		}
+		if n != want {
+			t.Errorf("%q is held from byte %d on, want %d", form, n, want)
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package redact
 
-import "slices"
+import (
+	"slices"
+	"unicode/utf8"
+)
 
 const (
 	// maxDecoration is how many bytes of sequences and controls are held within
@@ -100,7 +103,7 @@ func (r *Stream) write(dst, p []byte) []byte {
 	if r.base+len(src)-to > r.set.MaxBytes()+maxDecoration {
 		r.overruns++
 		for _, m := range r.matchers() {
-			m.cover(r.view.at)
+			m.cover(r.set.index, r.view.at)
 		}
 		to = r.hold()
 	}
@@ -131,7 +134,7 @@ func (r *Stream) matchers() []*matcher { return r.view.all(r.all[:0]) }
 func (r *Stream) hold() int {
 	to := r.view.at
 	for _, m := range r.matchers() {
-		if at, ok := m.hold(); ok {
+		if at, ok := m.hold(r.set.index); ok {
 			to = min(to, at)
 		}
 	}
@@ -185,14 +188,27 @@ func (r *Stream) mask(dst, src []byte, from, to int) []byte {
 			continue
 		}
 		dst = append(dst, src[from-r.base:part.From-r.base]...)
-		for _, c := range src[part.From-r.base : part.To-r.base] {
-			if c&0xc0 != 0x80 {
-				dst = append(dst, '*')
-			}
-		}
+		dst = asterisks(dst, src[part.From-r.base:part.To-r.base])
 		from = part.To
 	}
 	return append(dst, src[from-r.base:to-r.base]...)
+}
+
+// asterisks appends one for each character of p that has a width. The others were
+// of the character before.
+func asterisks(dst, p []byte) []byte {
+	for i, c := range p {
+		if c&0xc0 == 0x80 {
+			continue
+		}
+		if c >= utf8.RuneSelf {
+			if r, _ := utf8.DecodeRune(p[i:]); unseen(r) {
+				continue
+			}
+		}
+		dst = append(dst, '*')
+	}
+	return dst
 }
 
 // masks reports whether anything is to be masked.
@@ -233,7 +249,7 @@ func (r *Stream) Flush(dst []byte) []byte {
 func (r *Stream) finish(end int) {
 	for _, m := range r.matchers() {
 		m.settle(r.set.index)
-		m.cover(r.view.at)
+		m.cover(r.set.index, r.view.at)
 		m.end(r.set.index)
 	}
 	r.view.at = end

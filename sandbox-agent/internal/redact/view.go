@@ -6,6 +6,7 @@ import "slices"
 // are in strings.
 type view struct {
 	state   state
+	erase   erase   // of the control sequence it is in
 	screen  matcher // what is printed
 	strings matcher // the string of an OSC, DCS, APC, PM or SOS
 	at      int     // where the output was looked at up to
@@ -17,6 +18,23 @@ type view struct {
 	other     *view
 }
 
+// An erase is what a control sequence erases of a line if it ends with K.
+type erase uint8
+
+const (
+	eraseRight erase = iota // to the right: it has no parameter
+	eraseZero               // so, too: the parameter is 0
+	eraseOther              // something else
+)
+
+// after returns the erase behind the next byte of the sequence.
+func (e erase) after(c byte) erase {
+	if e == eraseRight && c == '0' {
+		return eraseZero
+	}
+	return eraseOther
+}
+
 // begins reports whether the C1 control c begins a sequence.
 func begins(c rune) bool {
 	return c == csi || c == osc || c == dcs || c == sos || c == pm || c == apc
@@ -24,7 +42,7 @@ func begins(c rune) bool {
 
 // clone returns a multibyte view that goes on at.
 func (v *view) clone(at int) *view {
-	return &view{state: v.state, screen: v.screen.clone(), strings: v.strings.clone(), at: at, multibyte: true}
+	return &view{state: v.state, erase: v.erase, screen: v.screen.clone(), strings: v.strings.clone(), at: at, multibyte: true}
 }
 
 // clone returns a matcher that goes on where m stands.
@@ -37,13 +55,13 @@ func (m *matcher) clone() matcher {
 
 // agree reports whether nothing makes a difference any more.
 func (v *view) agree(w *view) bool {
-	return v.state == w.state && v.screen.agrees(&w.screen) && v.strings.agrees(&w.strings)
+	return v.state == w.state && v.erase == w.erase && v.screen.agrees(&w.screen) && v.strings.agrees(&w.strings)
 }
 
 // agrees reports whether m and n find the same from here on, and nothing but what
 // was found is left of either.
 func (m *matcher) agrees(n *matcher) bool {
-	return m.window == n.window && m.depth == 0 && n.depth == 0 && m.returned == n.returned &&
+	return m.window == n.window && m.depth == 0 && n.depth == 0 && m.edge == n.edge && m.gap == n.gap &&
 		len(m.masks) == 0 && len(n.masks) == 0
 }
 
@@ -92,9 +110,12 @@ func (v *view) look(x *index, src []byte, base int) {
 func (v *view) printable(x *index, p []byte, at int) int {
 	m := &v.screen
 	switch v.state {
-	case escape, control:
+	case escape:
 		v.state = v.state.afterByte(p[0])
+		v.erase = eraseRight
 		return 1
+	case control:
+		return v.sequence(p)
 	case text:
 		m = &v.strings
 	}
@@ -102,6 +123,24 @@ func (v *view) printable(x *index, p []byte, at int) int {
 		return m.chase(x, p, at)
 	}
 	return m.scan(x, p, at)
+}
+
+// sequence takes what p has of a control sequence and returns how much that is.
+func (v *view) sequence(p []byte) int {
+	for i, c := range p {
+		switch {
+		case !printable(c):
+			return i
+		case c == 'K' && v.erase != eraseOther:
+			v.screen.eraseLine()
+			fallthrough
+		case c >= '@':
+			v.state = ground
+			return i + 1
+		}
+		v.erase = v.erase.after(c)
+	}
+	return len(p)
 }
 
 // control takes a C0 or C1 control.
@@ -120,6 +159,9 @@ func (v *view) control(x *index, c rune) {
 	default:
 		before := v.state
 		v.state = before.afterControl(c)
+		if c == csi {
+			v.erase = eraseRight
+		}
 		if before == text && v.state != text {
 			m.end(x)
 		}
@@ -145,7 +187,11 @@ func (v *view) character(x *index, p []byte, at int) int {
 	switch {
 	case n == 0:
 		return 0
-	case c < 0 || unseen(c):
+	case c < 0:
+	case unseen(c):
+		if v.state == ground || v.state == text {
+			m.accompany(at, n)
+		}
 	case c < 0xa0 && n == 1 && v.multibyte:
 	case c < 0xa0:
 		if n == 1 && v.other == nil && begins(c) {

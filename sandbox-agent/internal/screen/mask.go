@@ -157,9 +157,10 @@ func (s *Screen) appendRows(dst []byte, b *buffer, first, cols int, places *[]te
 // shows to secrets as [Screen.Mask] does: the text that raw's last
 // [Screen.AppendNewText] returned, or with whole all of both screens. A row's
 // part of such a text is masked where s has the same characters there or
-// asterisks, which it hasn't where it is behind raw or was shifted. It counts
-// only texts of which more than few characters were no asterisks yet.
-func (s *Screen) MaskAsIn(raw *Screen, whole bool, few int, secrets func(text []byte, mask func(from, to int))) (n int) {
+// asterisks, which it hasn't where it is behind raw or was shifted. Of a text of
+// which few characters at most are no asterisks yet nothing is masked, and it
+// doesn't count.
+func (s *Screen) MaskAsIn(raw *Screen, whole bool, secrets func(text []byte, mask func(from, to, few int))) (n int) {
 	type pair struct {
 		raw, masked *buffer
 		first       int
@@ -176,7 +177,7 @@ func (s *Screen) MaskAsIn(raw *Screen, whole bool, few int, secrets func(text []
 	for _, p := range pairs {
 		s.places = s.places[:0]
 		text := raw.appendRows(nil, p.raw, p.first, p.raw.cols, &s.places)
-		secrets(text, func(from, to int) {
+		secrets(text, func(from, to, few int) {
 			found := s.unmasked(raw, p.masked, s.places[from:to])
 			if len(found) <= few {
 				return

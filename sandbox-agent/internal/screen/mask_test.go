@@ -145,16 +145,23 @@ func TestMaskAsIn(t *testing.T) {
 			raw.Write(nil, nil, []byte(test.raw))
 			s.Write(nil, nil, []byte(test.masked))
 			raw.AppendNewText(nil)
-			if n := s.MaskAsIn(raw, whole, 3, hide(secret)); n != test.n {
+			if n := s.MaskAsIn(raw, whole, few(3, hide(secret))); n != test.n {
 				t.Errorf("%q, %q: masked %d", test.raw, test.masked, n)
 			}
 			if got := strings.TrimRight(string(s.appendRows(nil, s.normal, 0, 20, nil)), "\n"); got != test.want {
 				t.Errorf("%q, %q: got %q", test.raw, test.masked, got)
 			}
-			if s.MaskAsIn(raw, whole, 3, hide(secret)) != 0 {
+			if s.MaskAsIn(raw, whole, few(3, hide(secret))) != 0 {
 				t.Errorf("%q, %q: masked again", test.raw, test.masked)
 			}
 		}
+	}
+}
+
+// few allows n characters of each text that secrets finds to be seen.
+func few(n int, secrets func([]byte, func(from, to int))) func([]byte, func(from, to, few int)) {
+	return func(text []byte, mask func(from, to, few int)) {
+		secrets(text, func(from, to int) { mask(from, to, n) })
 	}
 }
 
@@ -165,7 +172,7 @@ func TestMaskAsInClusters(t *testing.T) {
 	raw.Write(nil, nil, []byte("\x1b[2;1Ho\u0301a\u0301\x1b[1;1H"+secret))
 	s.Write(nil, nil, []byte(secret+"\x1b[2;1Ho\u0301a\u0301"))
 	raw.AppendNewText(nil)
-	if n := s.MaskAsIn(raw, false, 3, hide(secret)); n != 1 || s.Line(0) != "********" {
+	if n := s.MaskAsIn(raw, false, few(3, hide(secret))); n != 1 || s.Line(0) != "********" {
 		t.Errorf("masked %d, got %q", n, s.Line(0))
 	}
 }

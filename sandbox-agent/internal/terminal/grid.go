@@ -16,7 +16,7 @@ type grid interface {
 	SkipNewText()
 	AppendNewText(dst []byte) []byte
 	Mask(secrets func(text []byte, mask func(from, to int))) (n int)
-	MaskAsIn(raw *screen.Screen, whole bool, few int, secrets func(text []byte, mask func(from, to int))) (n int)
+	MaskAsIn(raw *screen.Screen, whole bool, secrets func(text []byte, mask func(from, to, few int))) (n int)
 }
 
 var _ grid = (*screen.Screen)(nil)

@@ -48,7 +48,7 @@ func (g *fakeGrid) SkipNewText()                                        {}
 func (g *fakeGrid) AppendNewText(dst []byte) []byte                     { return dst }
 func (g *fakeGrid) Mask(func(text []byte, mask func(from, to int))) int { return 0 }
 
-func (g *fakeGrid) MaskAsIn(*screen.Screen, bool, int, func([]byte, func(from, to int))) int {
+func (g *fakeGrid) MaskAsIn(*screen.Screen, bool, func([]byte, func(from, to, few int))) int {
 	return 0
 }
 

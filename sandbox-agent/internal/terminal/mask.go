@@ -3,6 +3,7 @@ package terminal
 import (
 	"bytes"
 	"time"
+	"unicode/utf8"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
@@ -130,8 +131,7 @@ func (t *Terminal) drawn(n int) bool {
 		return found
 	}
 	if m.spans = m.set.Find(m.spans[:0], m.read); len(m.spans) > 0 {
-		// The stream lets as few characters pass when they come alone.
-		if k.grid.MaskAsIn(m.raw, false, redact.HoldFrom-1, finder(m.set)) > 0 {
+		if k.grid.MaskAsIn(m.raw, false, leaving(m.set)) > 0 {
 			k.moved()
 			found = true
 		}
@@ -160,6 +160,28 @@ func finder(set *redact.Set) func(text []byte, mask func(from, to int)) {
 			mask(s.From, s.To)
 		}
 	}
+}
+
+// leaving is finder, and tells of each secret how many characters of it a stream
+// lets out when they come one by one: what it has let out is no find.
+func leaving(set *redact.Set) func(text []byte, mask func(from, to, few int)) {
+	return func(text []byte, mask func(from, to, few int)) {
+		for _, s := range set.Find(nil, text) {
+			mask(s.From, s.To, letOut(set, text[s.From:s.To]))
+		}
+	}
+}
+
+// letOut returns how many characters of secrets that stand one behind the other
+// a stream lets out.
+func letOut(set *redact.Set, secrets []byte) int {
+	stream := set.NewStream()
+	var out []byte
+	for i := range secrets {
+		out = stream.Write(out, secrets[i:i+1])
+	}
+	out = stream.Flush(out)
+	return utf8.RuneCount(out) - bytes.Count(out, []byte{'*'})
 }
 
 // notice notes what p, if it is in front, has held back, after output of its or
@@ -239,7 +261,7 @@ func (t *Terminal) use(set *redact.Set, veiled ...*redact.Set) (found bool) {
 	for _, v := range veiled {
 		found = t.keyframes.mask(v) || found
 	}
-	return t.keyframes.grid.MaskAsIn(m.raw, true, redact.HoldFrom-1, finder(set)) > 0 || found
+	return t.keyframes.grid.MaskAsIn(m.raw, true, leaving(set)) > 0 || found
 }
 
 // handOver is what switchTo does where there are secrets, with the screen of the
