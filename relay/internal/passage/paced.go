@@ -117,8 +117,8 @@ func (w *pacedWriter) release() { w.control.SetWriteDeadline(time.Time{}) }
 // finish sends what is left of an answer that is complete, and lets a client that
 // is still sending come to read it.
 func (w *pacedWriter) finish() {
-	w.FlushError() // while there is a deadline
-	if w.body != nil && w.bounded && !w.taken {
+	err := w.FlushError() // while there is a deadline
+	if err == nil && w.body != nil && w.bounded && !w.taken {
 		w.body.linger()
 	}
 }

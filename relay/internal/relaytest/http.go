@@ -25,8 +25,9 @@ func HTTP(in *tunnel.Incoming, handler http.HandlerFunc) {
 		handler(w, r)
 	})}
 	server.SetKeepAlivesEnabled(false)
-	server.Serve(l)
-	<-l.closed
+	if err := server.Serve(l); err != nil { // always: the listener has one connection
+		<-l.closed
+	}
 }
 
 // A onceListener accepts the connection that it is.

@@ -334,7 +334,7 @@ func newEventWriter(w http.ResponseWriter) eventWriter {
 	h.Set("X-Accel-Buffering", "no") // proxies must not wait for more
 	w.WriteHeader(http.StatusOK)
 	e := eventWriter{w: w, out: http.NewResponseController(w)}
-	e.write([]byte(followOpening))
+	_ = e.write([]byte(followOpening)) // the next write fails as well
 	return e
 }
 

@@ -165,7 +165,7 @@ func (s *Store) copyMasked(path string, in io.Reader, sets []*redact.Set) (err e
 	masked := newChain(sets)
 	for {
 		e, err := events.next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
@@ -202,7 +202,7 @@ func holds(in io.Reader, sets []*redact.Set) (bool, error) {
 	streams, buf := newChain(sets).streams, []byte(nil)
 	for {
 		e, err := events.next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return false, nil
 		}
 		if err != nil {
@@ -327,7 +327,7 @@ func newEventReader(in io.Reader) *eventReader { return &eventReader{bufio.NewRe
 // header returns the first line, with its end.
 func (r *eventReader) header() ([]byte, error) {
 	line, err := r.lines.ReadBytes('\n')
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return nil, errors.New("no header")
 	}
 	return line, err

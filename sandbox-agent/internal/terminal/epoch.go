@@ -151,7 +151,7 @@ func (r *Reading) holds(set *redact.Set) (bool, error) {
 	stream, buf := set.NewStream(), []byte(nil)
 	for stream.Matches() == 0 {
 		m, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return false, nil
 		}
 		if err != nil {
