@@ -208,6 +208,7 @@ func TestCommandToAnExtension(t *testing.T) {
 // TestKeysTurnOver: a new key signs, the old one verifies until it is revoked,
 // and then it is dead within half a minute, at relay and agent.
 func TestKeysTurnOver(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := own(t)
 	ctx := within(t)
 	alice := s.Ready.User("alice")

@@ -261,3 +261,6 @@ func coloured(s string) string {
 	}
 	return b.String() + "\x1b[m"
 }
+
+// pass lets time pass, which is the bubble's.
+func (m *maskRig) pass(d time.Duration) { time.Sleep(d) }

@@ -194,7 +194,7 @@ func TestDrawnAroundAnother(t *testing.T) {
 				for _, p := range pieces {
 					m.print(p)
 				}
-				time.Sleep(epochEvery)
+				m.pass(epochEvery)
 				m.drain()
 				m.print("after")
 				if m.resets != 1 {
@@ -232,7 +232,7 @@ func TestRedrawnSecret(t *testing.T) {
 					for _, p := range redraw(i) {
 						m.print(p)
 					}
-					time.Sleep(50 * time.Millisecond)
+					m.pass(50 * time.Millisecond)
 				}
 				if m.resets != 0 || m.mask.found != 0 {
 					t.Errorf("%d resets", m.resets)
