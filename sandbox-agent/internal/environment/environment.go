@@ -20,11 +20,12 @@ import (
 // Bounds of what one session or one terminal may have.
 const (
 	// MaxVariables is how many variables one scope may have.
-	MaxVariables = 1000
+	MaxVariables = 10_000
 	// MaxValueBytes bounds "NAME=value": execve takes no longer string.
 	MaxValueBytes = 128<<10 - 1
-	// MaxScopeBytes bounds all variables of one scope.
-	MaxScopeBytes = 512 << 10
+	// MaxScopeBytes bounds all variables of one scope: execve takes 2 MiB of
+	// arguments and environment, and a terminal has two scopes.
+	MaxScopeBytes = 768 << 10
 	// MaxScopes bounds the sessions and terminals that have variables.
 	MaxScopes = 4 * protocol.MaxPTYs
 )

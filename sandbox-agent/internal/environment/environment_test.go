@@ -314,12 +314,13 @@ func TestTooManySecrets(t *testing.T) {
 
 func TestTooManyVariables(t *testing.T) {
 	f := newFixture()
-	for i := range 3 {
+	const full = MaxVariables / protocol.MaxEnvNames
+	for i := range full + 1 {
 		values := set()
 		for j := range protocol.MaxEnvNames {
 			values.Set[fmt.Sprintf("V%d_%d", i, j)] = "x"
 		}
-		if err := f.Apply(sid, "", values, nil, false); (err != nil) != (i == 2) || err != nil && protocol.KindOf(err) != protocol.KindTooMany {
+		if err := f.Apply(sid, "", values, nil, false); (err != nil) != (i == full) || err != nil && protocol.KindOf(err) != protocol.KindTooMany {
 			t.Fatalf("%d: %v", i, err)
 		}
 	}
