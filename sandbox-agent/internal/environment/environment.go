@@ -25,7 +25,7 @@ const (
 	MaxValueBytes = 128<<10 - 1
 	// MaxScopeBytes bounds all variables of one scope: execve takes 2 MiB of
 	// arguments and environment, and a terminal has two scopes.
-	MaxScopeBytes = 768 << 10
+	MaxScopeBytes = 512 << 10
 	// MaxScopes bounds the sessions and terminals that have variables.
 	MaxScopes = 4 * protocol.MaxPTYs
 )
