@@ -24,6 +24,7 @@ type index struct {
 	tails       []uint64 // like filter, for the last HoldFrom bytes
 	slots       []slot
 	slotShift   uint
+	wideHeads   bool // some begin with HoldFrom bytes that are not all ASCII
 }
 
 // A pattern lies in the arena.
@@ -114,6 +115,7 @@ func (x *index) hash() {
 		x.tails[h>>6] |= 1 << (h & 63)
 	}
 	for _, k := range keys {
+		x.wideHeads = x.wideHeads || k.key&0x80808080 != 0
 		h := k.key * filterFactor >> x.filterShift
 		x.filter[h>>6] |= 1 << (h & 63)
 		i := k.key * slotFactor >> x.slotShift

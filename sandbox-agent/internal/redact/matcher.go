@@ -157,6 +157,10 @@ func (m *matcher) scanCharacter(x *index, p []byte, i, at int, w *uint32) (n int
 			return 0, false
 		}
 	}
+	if !x.wideHeads { // nothing begins with a part of it
+		*w = uint32(p[i+n-1])
+		return n, false
+	}
 	for j := i; j < i+n; j++ {
 		if *w = *w<<8 | uint32(p[j]); !x.may(*w) {
 			continue
