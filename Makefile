@@ -46,7 +46,7 @@ tools:
 	@sh deploy/setup/need.sh go git
 
 test: $(DIST)/index.html $(ORACLE)/node_modules/.stamp
-	@sh deploy/setup/need.sh chromium cc postgres curl
+	@sh deploy/setup/need.sh chromium cc postgres curl zsh
 	$(GO) vet ./...
 	$(GO) test -race -timeout 14m ./...
 
