@@ -90,7 +90,7 @@ func (w *pacedWriter) Write(p []byte) (int, error) {
 	if !w.began.Load() {
 		w.WriteHeader(http.StatusOK)
 	}
-	w.control.SetWriteDeadline(time.Now().Add(stallTimeout)) // where the connection has any
+	w.extend()
 	return w.ResponseWriter.Write(p)
 }
 
@@ -99,8 +99,16 @@ func (w *pacedWriter) FlushError() error {
 	if w.taken {
 		return nil
 	}
-	w.control.SetWriteDeadline(time.Now().Add(stallTimeout))
+	w.extend()
 	return w.control.Flush()
+}
+
+// extend gives the client time to take something, unless the passage is over.
+func (w *pacedWriter) extend() {
+	w.control.SetWriteDeadline(time.Now().Add(stallTimeout)) // where the connection has any
+	if w.ctx.Err() != nil {
+		w.abort() // which may have been called before the line above
+	}
 }
 
 // abort ends what is being written, if there is no other way to say that it is
@@ -116,7 +124,14 @@ func (w *pacedWriter) release() { w.control.SetWriteDeadline(time.Time{}) }
 
 // finish sends what is left of an answer that is complete, and lets a client that
 // is still sending come to read it.
+//
+// A sandbox that sees its stream end may still finish its answer in good form,
+// and that can arrive: what ends after its passage is never complete, and the
+// connection is cut so that nobody takes it for that.
 func (w *pacedWriter) finish() {
+	if w.ctx.Err() != nil && w.began.Load() && !w.refused.Load() && !w.taken {
+		panic(http.ErrAbortHandler)
+	}
 	err := w.FlushError() // while there is a deadline
 	if err == nil && w.body != nil && w.bounded && !w.taken {
 		w.body.linger()

@@ -40,6 +40,39 @@ func TestDownloadEndsWithItsGrant(t *testing.T) {
 	}
 }
 
+// A sandbox that finishes its answer properly when it sees the end of its grant
+// doesn't make half of a download pass for all of it.
+func TestFinishedAfterItsGrant(t *testing.T) {
+	for range 30 { // a race between the end and what is being written
+		finished := make(chan bool)
+		w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+			defer close(finished)
+			for r.Context().Err() == nil {
+				rw.Write(make([]byte, 1000))
+				http.NewResponseController(rw).Flush()
+			}
+		}, nil)
+		resp := w.do(w.request("GET", "/", nil))
+		if _, err := io.ReadFull(resp.Body, make([]byte, 10_000)); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error)
+		go func() {
+			_, err := io.Copy(io.Discard, resp.Body)
+			ended <- err
+		}()
+		w.passages.mu.Lock()
+		for one := range w.passages.open {
+			one.cut(ErrRevoked, "revoked")
+		}
+		w.passages.mu.Unlock()
+		<-finished
+		if err := <-ended; err == nil {
+			t.Fatal("a proper end")
+		}
+	}
+}
+
 // Events come when they are sent, and a drain doesn't wait for their end.
 func TestEvents(t *testing.T) {
 	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
@@ -65,8 +98,9 @@ func TestEvents(t *testing.T) {
 // Who sends half a body, or takes half an answer, and then does nothing, is cut
 // off; who waits for events isn't.
 func TestStalls(t *testing.T) {
-	defer func(before time.Duration) { stallTimeout = before }(stallTimeout)
+	before := stallTimeout
 	stallTimeout = 300 * time.Millisecond
+	t.Cleanup(func() { stallTimeout = before }) // after the server, whose requests read it
 	ended := make(chan string, 2)
 	answered := make(chan string, 1)
 	events := make(chan bool)
