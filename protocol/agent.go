@@ -11,6 +11,7 @@ type AgentState string
 
 const (
 	AgentRunning AgentState = "running" // it works: what humans type is refused
+	AgentWaiting AgentState = "waiting" // it has finished its turn and waits for a prompt: humans may type
 	AgentPaused  AgentState = "paused"  // its processes are stopped: humans may type
 	AgentStopped AgentState = "stopped" // there is none
 )
@@ -32,7 +33,7 @@ func (AgentReport) FrameType() FrameType { return FrameAgent }
 
 func (m AgentReport) check() error {
 	switch m.State {
-	case AgentRunning, AgentPaused, AgentStopped:
+	case AgentRunning, AgentWaiting, AgentPaused, AgentStopped:
 	default:
 		return fmt.Errorf("unknown agent state %q", string(m.State))
 	}

@@ -173,6 +173,8 @@ const (
 	ServerRecording        = "recording"
 	ServerAgentState       = "agent_state"
 	ServerOutputHeld       = "output_held"
+	ServerAgentStopped     = "agent_stopped"
+	ServerToolsChanged     = "tools_changed"
 )
 
 // A ServerMessage is a JSON text frame to a browser. Encode it with
@@ -190,6 +192,8 @@ type ControlState struct {
 	You        UserID   `json:"you"`                // the viewer's own id
 	CanControl bool     `json:"can_control"`        // the viewer's grant carries "control"
 	Agent      string   `json:"agent,omitempty"`    // name of the coding agent that is or was in front
+
+	LastTurn *AgentStoppedMessage `json:"last_turn,omitempty"` // the last one that a coding agent finished
 }
 
 // ControlTaken: Controller took a free terminal.
@@ -314,6 +318,22 @@ type OutputHeld struct {
 	Held bool `json:"held"`
 }
 
+// AgentStoppedMessage is "agent_stopped": a coding agent has finished a turn.
+type AgentStoppedMessage struct {
+	Agent       string     `json:"agent"`
+	LastMessage string     `json:"lastMessage"`
+	Reason      StopReason `json:"reason"`
+	Timestamp   int64      `json:"timestamp"` // Unix milliseconds
+}
+
+// ToolCountChanged is "tools_changed": the tools of the terminal's programs are
+// others than before.
+type ToolCountChanged struct {
+	OldCount  int   `json:"oldCount"`
+	NewCount  int   `json:"newCount"`
+	Timestamp int64 `json:"timestamp"` // Unix milliseconds
+}
+
 // ErrorMessage answers a frame that could not be obeyed.
 type ErrorMessage struct {
 	Name    string `json:"name"`
@@ -354,8 +374,10 @@ func (InputWritten) serverType() string     { return ServerInputAck }
 func (Moved) serverType() string            { return ServerMoved }
 func (RecordingState) serverType() string   { return ServerRecording }
 
-func (AgentStateMessage) serverType() string { return ServerAgentState }
-func (OutputHeld) serverType() string        { return ServerOutputHeld }
+func (AgentStateMessage) serverType() string   { return ServerAgentState }
+func (OutputHeld) serverType() string          { return ServerOutputHeld }
+func (AgentStoppedMessage) serverType() string { return ServerAgentStopped }
+func (ToolCountChanged) serverType() string    { return ServerToolsChanged }
 
 // Lists are always present, empty rather than null: a browser iterates over
 // them, and seed 001's client keeps the old value of a missing one.

@@ -51,6 +51,8 @@ const (
 	OpEgressDecide  = "egress.decide"
 	OpEgressRevoke  = "egress.revoke"
 	OpBrokerDecide  = "broker.decide"
+
+	OpIntegrationsChanged = "integrations.changed"
 )
 
 // OperationCapability maps every known operation to the capability it needs.
@@ -73,4 +75,6 @@ var OperationCapability = map[string]Capability{
 	OpEgressDecide:  CapApprove,
 	OpEgressRevoke:  CapApprove,
 	OpBrokerDecide:  CapApprove,
+
+	OpIntegrationsChanged: CapAdmin, // only the control plane itself makes it
 }

@@ -97,6 +97,14 @@ func ApprovalTranscript(sandbox SandboxID, approval []byte, at int64) []byte {
 	return transcript("fairlead/1 approval", []byte(sandbox), approval, binary.BigEndian.AppendUint64(nil, uint64(at)))
 }
 
+// DeviceTranscript returns the bytes that an agent signs for a request to the
+// control plane: the method, the path with its query, the SHA-256 of the body,
+// and when.
+func DeviceTranscript(sandbox SandboxID, method, target string, body [32]byte, at int64) []byte {
+	return transcript("fairlead/1 request", []byte(sandbox), []byte(method), []byte(target), body[:],
+		binary.BigEndian.AppendUint64(nil, uint64(at)))
+}
+
 // transcript joins parts, each preceded by its length in 4 B, after what the
 // signature is for.
 func transcript(purpose string, parts ...[]byte) []byte {

@@ -54,6 +54,8 @@ const (
 	FrameRecording    FrameType = 0x43 // JSON Recording: agent → relay
 	FrameAgent        FrameType = 0x44 // JSON AgentReport: agent → relay
 	FrameHeld         FrameType = 0x45 // JSON Held: agent → relay
+	FrameAgentTurn    FrameType = 0x46 // JSON AgentTurn: agent → relay
+	FrameTools        FrameType = 0x47 // JSON ToolsChanged: agent → relay
 )
 
 // Frames of a command stream.
@@ -78,7 +80,7 @@ var frameTypes = map[FrameType]string{
 	FrameLease: "LEASE", FrameLeased: "LEASED", FrameGrant: "GRANT",
 	FrameUngrant: "UNGRANT", FrameGranted: "GRANTED", FrameHolder: "HOLDER",
 	FrameWantKeyframe: "WANT_KEYFRAME", FrameKeyframe: "KEYFRAME", FramePace: "PACE", FrameRecording: "RECORDING",
-	FrameAgent: "AGENT", FrameHeld: "HELD",
+	FrameAgent: "AGENT", FrameHeld: "HELD", FrameAgentTurn: "AGENT_TURN", FrameTools: "TOOLS",
 	FrameResult: "RESULT", FrameApproval: "APPROVAL",
 }
 

@@ -130,4 +130,14 @@ const (
 	// ConnectTimeout is the life of a connection of an agent that isn't
 	// registered.
 	ConnectTimeout = 10 * time.Second
+
+	// MaxLastMessage bounds what an AgentTurn tells of an agent's last message.
+	MaxLastMessage = 4096
+	// MaxMCPBody bounds a request of MCP, MaxMCPBatch the messages in one, and
+	// MaxMCPDepth how deep its JSON may nest.
+	MaxMCPBody  = 4 << 20
+	MaxMCPBatch = 100
+	MaxMCPDepth = 100
+	// MaxGatewayAnswer bounds an answer of the integration gateway.
+	MaxGatewayAnswer = 4 << 20
 )

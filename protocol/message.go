@@ -142,6 +142,10 @@ func decodeTerminal(f Frame) (Message, error) {
 		return decodeJSON[AgentReport](f)
 	case FrameHeld:
 		return decodeJSON[Held](f)
+	case FrameAgentTurn:
+		return decodeJSON[AgentTurn](f)
+	case FrameTools:
+		return decodeJSON[ToolsChanged](f)
 	}
 	return nil, fmt.Errorf("%w: %s", ErrFrameUnknown, f.Type)
 }

@@ -138,4 +138,6 @@ type OpResult struct {
 
 	Approval *Approval `json:"approval,omitempty"` // of egress.decide and broker.decide: as it stands now
 	Applied  bool      `json:"applied,omitempty"`  // by this command, not an earlier one
+
+	CDP json.RawMessage `json:"cdp,omitempty"` // of cdp.send: what Chromium answered
 }

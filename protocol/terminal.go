@@ -72,6 +72,7 @@ type TerminalOpened struct {
 	Recording string  `json:"recording,omitempty"` // id of the recording that runs
 
 	Agent *AgentReport `json:"agent,omitempty"` // the coding agent that is or was in front
+	Turn  *AgentTurn   `json:"turn,omitempty"`  // the last one that a coding agent finished
 }
 
 // Data carries output that starts at Offset.

@@ -35,7 +35,7 @@ var Floors = []struct {
 		"tunnel", "tunnel/internal/...", "tunnel/tunneltest",
 		"relay/internal/turn", "relay/internal/replay",
 		"sandbox-agent/internal/redact", "sandbox-agent/internal/screen", "sandbox-agent/internal/pace",
-		"sandbox-agent/internal/hostname",
+		"sandbox-agent/internal/hostname", "sandbox-agent/internal/toolbox",
 		"deploy/program",
 	}},
 	{F2, []string{
@@ -49,11 +49,12 @@ var Floors = []struct {
 		"sandbox-agent/internal/cookies", "sandbox-agent/internal/browser", "sandbox-agent/internal/executor",
 		"sandbox-agent/internal/recording", "sandbox-agent/internal/audit",
 		"sandbox-agent/internal/environment", "sandbox-agent/internal/outbound", "sandbox-agent/internal/peer",
+		"sandbox-agent/internal/integration",
 	}},
 	{F3, []string{
 		"relay/internal/gateway", "relay/internal/controlapi", "relay/internal/sandboxapi",
 		"relay/internal/console/...", "relay/internal/admin", "relay/internal/openapi", "relay/internal/preview",
-		"sandbox-agent/internal/mcp", "sandbox-agent/internal/services", "sandbox-agent/internal/link",
+		"sandbox-agent/internal/mcp/...", "sandbox-agent/internal/bridge", "sandbox-agent/internal/tools", "sandbox-agent/internal/services", "sandbox-agent/internal/link",
 	}},
 	{F4, []string{
 		"relay", "relay/cmd/...", "sandbox-agent", "sandbox-agent/cmd/...", "loadtest/...",

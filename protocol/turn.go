@@ -1,0 +1,74 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+)
+
+// A StopReason says why a coding agent's turn ended.
+type StopReason string
+
+const (
+	StopComplete    StopReason = "complete"    // it has done what it was asked, or has a question
+	StopInterrupted StopReason = "interrupted" // a person interrupted it
+	StopError       StopReason = "error"       // it could not go on
+	StopUnknown     StopReason = "unknown"     // its hook didn't say
+)
+
+// Known reports whether r is a reason of this version.
+func (r StopReason) Known() bool {
+	return r == StopComplete || r == StopInterrupted || r == StopError || r == StopUnknown
+}
+
+// An AgentTurn says that a coding agent in a terminal, in front or started by
+// hand, has finished a turn, as its stop hook tells.
+type AgentTurn struct {
+	Agent       string     `json:"agent"`                  // "claude-code", …
+	LastMessage string     `json:"last_message,omitempty"` // the end of what it said; at most MaxLastMessage
+	Reason      StopReason `json:"reason"`
+	At          int64      `json:"at"` // Unix milliseconds, by the agent's clock
+}
+
+func (AgentTurn) FrameType() FrameType { return FrameAgentTurn }
+
+func (m AgentTurn) check() error {
+	switch {
+	case m.Agent == "" || len(m.Agent) > MaxAgentNameBytes:
+		return errors.New("a turn of no agent, or of one with too long a name")
+	case len(m.LastMessage) > MaxLastMessage:
+		return errors.New("last message too long")
+	case !m.Reason.Known():
+		return fmt.Errorf("unknown reason %q", string(m.Reason))
+	}
+	return nil
+}
+
+// ToolsChanged says that the tools of a terminal's programs are others than
+// before.
+type ToolsChanged struct {
+	Old int   `json:"old"` // how many there were
+	New int   `json:"new"` // how many there are
+	At  int64 `json:"at"`  // Unix milliseconds, by the agent's clock
+}
+
+func (ToolsChanged) FrameType() FrameType { return FrameTools }
+func (ToolsChanged) check() error         { return nil }
+
+// AgentStoppedReport is the body of POST /sessions/{sid}/ptys/{pid}/agent-stopped
+// on the agent's loopback MCP listener (seed 001).
+type AgentStoppedReport struct {
+	Agent       string     `json:"agent"`
+	LastMessage string     `json:"lastMessage"`
+	Reason      StopReason `json:"reason"` // default complete
+}
+
+// PTYCompleted is the body of POST /pty-completed, by which an agent tells the
+// control plane of a finished turn. The request is signed, see DeviceTranscript.
+type PTYCompleted struct {
+	SessionID   SessionID  `json:"session_id"`
+	PTYID       PTYID      `json:"pty_id"`
+	Agent       string     `json:"agent"`
+	Status      StopReason `json:"status"`
+	LastMessage string     `json:"last_message,omitempty"`
+	At          int64      `json:"at"` // Unix milliseconds
+}
