@@ -72,6 +72,7 @@ func messages() []Message {
 		Status{Problems: []Problem{{Name: ProblemLedger, Message: "no space"}}},
 		Status{Problems: []Problem{}},
 		AgentReport{State: AgentStopped, Name: "claude", ExitCode: new(2)},
+		AgentTurn{Agent: "claude-code", LastMessage: "done", Reason: StopComplete, At: 1}, ToolsChanged{Old: 3, New: 9, At: 2},
 		Held{Held: true},
 		ApprovalEvent{Offset: 3, Approval: Approval{
 			ID: "ap_1", Revision: 2, Kind: ApprovalEgress, SessionID: "ses_1", Host: "example.com", Port: 443,

@@ -72,7 +72,8 @@ func TestSpecLimits(t *testing.T) {
 		"MaxAgentNameBytes": MaxAgentNameBytes, "MaxExecuteBytes": MaxExecuteBytes, "MaxConnectBytes": MaxConnectBytes,
 		"ConnectTimeout": ConnectTimeout, "MaxEnvNames": MaxEnvNames, "MaxApprovals": MaxApprovals,
 		"HeldNotice": HeldNotice, "EgressTTL": EgressTTL, "BrokerTTL": BrokerTTL,
-		"HandshakeTimeout": HandshakeTimeout,
+		"HandshakeTimeout": HandshakeTimeout, "MaxLastMessage": MaxLastMessage,
+		"MaxMCPBody": MaxMCPBody, "MaxMCPBatch": MaxMCPBatch, "MaxMCPDepth": MaxMCPDepth, "MaxGatewayAnswer": MaxGatewayAnswer,
 	}
 	want := [][]string{{code("MaxIDBytes"), strconv.Itoa(MaxIDBytes)}}
 	for _, c := range constants(t, "limits.go", "") {
@@ -169,7 +170,8 @@ func TestSpecTunnelMessages(t *testing.T) {
 		{"LEASED", Leased{}}, {"GRANT", GrantAdd{}}, {"UNGRANT", GrantDrop{}}, {"GRANTED", Granted{}},
 		{"HOLDER", Holder{}}, {"WANT_KEYFRAME", WantKeyframe{}}, {"PACE", Pace{}}, {"RECORDING", Recording{}},
 		{"Pacer", Pacer{}}, {"ReadParams", ReadParams{}}, {"ReadOpened", ReadOpened{}}, {"RESULT", Result{}},
-		{"STATUS", Status{}}, {"Problem", Problem{}}, {"AGENT", AgentReport{}}, {"HELD", Held{}},
+		{"STATUS", Status{}}, {"Problem", Problem{}}, {"AGENT", AgentReport{}},
+		{"AGENT_TURN", AgentTurn{}}, {"TOOLS", ToolsChanged{}}, {"HELD", Held{}},
 		{"ApprovalParams", ApprovalParams{}}, {"ApprovalsOpened", ApprovalsOpened{}}, {"APPROVAL", ApprovalEvent{}}, {"Approval", Approval{}},
 	} {
 		if m, ok := part.of.(Message); ok && m.FrameType().String() != part.name {
