@@ -1,6 +1,7 @@
 # make dev    builds everything and serves a shared terminal on http://127.0.0.1:8080
 # make test   runs every test, the real-browser ones included
 # make build  puts the programs in bin/
+# make race   runs the end-to-end tests with race-built programs, about ten minutes
 # make bench  measures echo, fan-out, commands, memory and failover (BENCH="-only echo,rate")
 # make proofs runs the long proofs of deploy/e2e/README.md, about five minutes
 # make fuzz   runs every fuzz target for FUZZTIME (default 20s)
@@ -17,7 +18,11 @@ ORACLE   := sandbox-agent/internal/screen/oracle
 DIST     := relay/internal/console/dist
 SOURCES  := $(shell find $(WEB)/src relay/internal/console/build -type f 2>/dev/null)
 
-.PHONY: dev build test bench proofs fuzz lint clean tools
+# What make test runs of deploy/e2e a second time, the programs built with the
+# race detector: what has most at once.
+RACED := ^(TestTwoPeopleShareATerminal|TestChaosWithoutPaceSetters|TestAgentInFront|TestManyJoin|TestDrainMovesTerminals|TestSecretThatComesLate|TestWatchFiles)$$
+
+.PHONY: dev build test race bench proofs fuzz lint clean tools
 
 dev: build
 	@exec bin/devstack --listen 127.0.0.1:8080
@@ -48,7 +53,13 @@ tools:
 test: $(DIST)/index.html $(ORACLE)/node_modules/.stamp
 	@sh deploy/setup/need.sh chromium cc postgres curl zsh
 	$(GO) vet ./...
-	$(GO) test -race -timeout 14m ./...
+	$(GO) test -race -timeout 14m $$($(GO) list ./... | grep -v /deploy/e2e)
+	$(GO) test -timeout 14m ./deploy/e2e/...
+	$(GO) test -race -timeout 14m -run '$(RACED)' ./deploy/e2e
+
+# The real programs with the race detector, all of it: three times as long.
+race: $(DIST)/index.html
+	$(GO) test -race -timeout 40m ./deploy/e2e/...
 
 bench: build
 	$(GO) test -run '^$$' -bench . -benchtime 0.3s ./protocol/... ./relay/internal/replay ./tunnel ./sandbox-agent/internal/screen ./sandbox-agent/internal/spill ./sandbox-agent/internal/terminal ./sandbox-agent/internal/ledger ./sandbox-agent/internal/executor ./sandbox-agent/internal/redact ./sandbox-agent/internal/egress ./sandbox-agent/internal/broker ./sandbox-agent/internal/workspace
