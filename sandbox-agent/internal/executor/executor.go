@@ -69,6 +69,11 @@ type Executor struct {
 	Approvals   Approvals                                    // nil: nothing can be decided
 	Egress      Egress                                       // nil: egress.* is unsupported
 	Broker      BrokerRules                                  // nil: broker.decide is unsupported
+	Browser     Browser                                      // nil: cdp.send is unsupported
+	// IntegrationsChanged is called when other accounts are attached to a
+	// terminal than before, or "" to any of its session; nil: it is unsupported.
+	// It must not wait for anything.
+	IntegrationsChanged func(session protocol.SessionID, pty protocol.PTYID)
 	// Ended is called when a session was deleted and its terminals are closed;
 	// nil: nobody.
 	Ended func(session protocol.SessionID)

@@ -161,6 +161,10 @@ func newBench(t testing.TB) *bench {
 	b.services = &fakeServices{fakeTerminals: b.terminals}
 	b.Environment, b.OpenEnv, b.Broker = b.services, openFake, fakeBroker{b.services}
 	b.Approvals, b.Egress = fakeApprovals{b.services}, fakeEgress{b.services}
+	b.Browser = fakeBrowser{b.services}
+	b.IntegrationsChanged = func(s protocol.SessionID, pty protocol.PTYID) {
+		b.terminals.note("integrations", string(s), string(pty))
+	}
 	b.Ended = func(s protocol.SessionID) { b.terminals.note("ended", string(s)) }
 	b.open()
 	t.Cleanup(func() { b.Ledger.Close() })

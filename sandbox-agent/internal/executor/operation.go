@@ -19,7 +19,7 @@ type operation func(context.Context) (protocol.OpResult, error)
 func (x *Executor) parse(command *jws.Command) (operation, error) {
 	kind, target := command.Kind(), command.Target
 	unsupported := protocol.Errorf(protocol.KindUnsupported, "unknown operation %.64q", kind)
-	if _, known := protocol.OperationCapability[kind]; !known || kind == protocol.OpCDPSend {
+	if _, known := protocol.OperationCapability[kind]; !known {
 		return nil, unsupported
 	}
 	if kind == protocol.OpGrantRevoke {
@@ -38,7 +38,8 @@ func (x *Executor) parse(command *jws.Command) (operation, error) {
 		return x.parseSessionDelete(command)
 	case protocol.OpPTYCreate:
 		return x.parseCreate(command)
-	case protocol.OpEnvApply, protocol.OpEgressDecide, protocol.OpEgressRevoke, protocol.OpBrokerDecide:
+	case protocol.OpEnvApply, protocol.OpEgressDecide, protocol.OpEgressRevoke, protocol.OpBrokerDecide,
+		protocol.OpCDPSend, protocol.OpIntegrationsChanged:
 		return x.parseService(command)
 	}
 	if !protocol.ValidID(target.PTYID) {
@@ -82,6 +83,14 @@ func (x *Executor) parseService(command *jws.Command) (operation, error) {
 			break
 		}
 		return x.parseEnv(command)
+	case protocol.OpCDPSend:
+		if x.Browser != nil {
+			return x.parseCDP(command)
+		}
+	case protocol.OpIntegrationsChanged:
+		if x.IntegrationsChanged != nil {
+			return x.parseIntegrationsChanged(command)
+		}
 	case protocol.OpBrokerDecide:
 		if x.Approvals != nil && x.Broker != nil {
 			return x.parseBrokerDecide(command)

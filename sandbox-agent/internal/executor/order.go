@@ -104,7 +104,7 @@ func (p place) enter(command *jws.Command) (*turn, error) {
 	}
 	o.waiting++
 	t := &turn{order: o, ended: make(chan struct{})}
-	if command.Kind() != protocol.OpGrantRevoke { // which waits for nobody
+	if kind := command.Kind(); kind != protocol.OpGrantRevoke && kind != protocol.OpIntegrationsChanged { // which wait for nobody
 		t.session, t.pty = command.Target.SessionID, command.Target.PTYID
 		o.line(t, command.Kind())
 	}
