@@ -41,6 +41,10 @@ type reach func(ctx context.Context) (net.Conn, error)
 type controlPlane struct {
 	tls    *tls.Config
 	client *http.Client // through tunnels
+
+	// patient is client for requests whose callers say how long they wait: what
+	// the control plane asks others for takes longer than what it knows.
+	patient *http.Client
 }
 
 // newControlPlane returns the control plane that e describes, reached through
@@ -60,6 +64,7 @@ func newControlPlane(e protocol.EnrolledControlPlane, way reach) (*controlPlane,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+	c.patient = &http.Client{Transport: c.client.Transport, CheckRedirect: c.client.CheckRedirect}
 	return c, nil
 }
 

@@ -50,7 +50,7 @@ type local struct {
 	approvals   *approval.Log
 	files       *workspace.FS
 	static      outbound.Static
-	notices     *notices
+	notices     *outbox[protocol.Approval]
 	rejects     func() map[protocol.Kind]uint64 // commands that were refused
 
 	enforcing sync.Once        // makes enforcer when the first terminal needs it
@@ -60,7 +60,7 @@ type local struct {
 // newLocal opens what is kept in the state directory and the listeners.
 // Requests are served once it runs.
 func newLocal(a *Agent, isolation terminal.Isolation) (_ *local, err error) {
-	s := &local{agent: a, isolated: isolation == terminal.IsolationUID, notices: newNotices(a)}
+	s := &local{agent: a, isolated: isolation == terminal.IsolationUID, notices: newOutbox("notices of approvals", a.log, a.postApproval)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
