@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -30,16 +29,9 @@ type printer struct {
 // on the agent's command line.
 func workspace(t *testing.T, pid int) string {
 	t.Helper()
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	dir, err := flagOf(pid, "--workspace")
 	must(t, err)
-	args := strings.Split(string(data), "\x00")
-	for i, arg := range args[:len(args)-1] {
-		if arg == "--workspace" {
-			return args[i+1]
-		}
-	}
-	t.Fatalf("no workspace in %q", args)
-	return ""
+	return dir
 }
 
 // install puts a program into the workspace, where terminals may run it.
