@@ -1,5 +1,6 @@
 // Package agent is the sandbox's side: it dials out to a relay, hosts the
-// terminals, and runs what the control plane has signed. It listens nowhere.
+// terminals, and runs what the control plane has signed. It listens on loopback alone, for its
+// terminals' programs.
 package agent
 
 import (
@@ -171,6 +172,7 @@ func (a *Agent) build() error {
 		Workspace: a.cfg.Workspace, Homes: a.cfg.Homes, Isolation: isolation, Logger: a.log,
 		Recordings: a.recordings, Spill: a.spill, Revoked: a.revocations.set, OnLease: a.noteLease,
 		Environ: a.local.environ, OnEnd: a.local.ended,
+		Credentials: a.local.workshop.credentialsOf, Wire: a.local.workshop.wire, OnTurn: a.local.workshop.noteTurn,
 	})
 	if err != nil {
 		return err
@@ -181,7 +183,7 @@ func (a *Agent) build() error {
 			return err
 		}
 	}
-	if err := a.local.openFiles(); err != nil {
+	if err := a.local.open(); err != nil {
 		a.host.Shutdown(context.Background())
 		return err
 	}
@@ -190,6 +192,7 @@ func (a *Agent) build() error {
 		Terminals: a.host, Agents: a.host, Recorder: a.host, Revoker: a.revocations, Callback: a.callbacks.add,
 		Environment: a.local, OpenEnv: a.local.openEnv, Approvals: a.local.approvals, Egress: a.local.rules,
 		Broker: a.local.broker, Ended: a.local.sessionEnded, Ruled: a.local.ruled,
+		Browser: a.local.workshop.browser, IntegrationsChanged: a.local.workshop.changed,
 		Now: time.Now, Log: a.log,
 	}
 	a.noteLost(run)

@@ -31,6 +31,7 @@ type Config struct {
 
 	BrokerListen  string   // loopback "host:port"; default DefaultBrokerListen
 	EgressListen  string   // loopback "host:port"; default DefaultEgressListen
+	MCPListen     string   // loopback "host:port"; default DefaultMCPListen
 	Egress        bool     // terminals go through the egress proxy, unless their session says otherwise
 	OutboundHosts []string // "name=ip[:port]"
 
@@ -68,6 +69,7 @@ func (c *Config) check() error {
 		return err
 	}
 	c.BrokerListen, c.EgressListen = cmp.Or(c.BrokerListen, DefaultBrokerListen), cmp.Or(c.EgressListen, DefaultEgressListen)
+	c.MCPListen = cmp.Or(c.MCPListen, DefaultMCPListen)
 	c.KeysMaxAge = cmp.Or(c.KeysMaxAge, DefaultKeysMaxAge)
 	if c.KeysMaxAge < 0 {
 		return errors.New("--keys-max-age must be more than 0")

@@ -59,7 +59,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, log: &lockedBuffer{}, routes: map[string]http.HandlerFunc{}}
 	w.cfg = Config{
 		StateDir: filepath.Join(dir, "state"), Workspace: filepath.Join(dir, "workspace"), Homes: filepath.Join(dir, "homes"),
-		BrokerListen: "127.0.0.1:0", EgressListen: "127.0.0.1:0",
+		BrokerListen: "127.0.0.1:0", EgressListen: "127.0.0.1:0", MCPListen: "127.0.0.1:0",
 		Revision: "rev1", Logger: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	must(t, os.Mkdir(w.cfg.StateDir, 0o700))

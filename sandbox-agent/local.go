@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/envseal"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
@@ -31,6 +33,7 @@ import (
 // Defaults of Config (seed 001). Loopback services take any other port as well,
 // 0 included: terminals learn it from their environment.
 const (
+	DefaultMCPListen    = "127.0.0.1:8081"
 	DefaultBrokerListen = "127.0.0.1:8082"
 	DefaultEgressListen = "127.0.0.1:8083"
 )
@@ -51,6 +54,8 @@ type local struct {
 	files       *workspace.FS
 	static      outbound.Static
 	notices     *outbox[protocol.Approval]
+	workshop    *workshop
+	registry    *prometheus.Registry            // of the tools' metrics
 	rejects     func() map[protocol.Kind]uint64 // commands that were refused
 
 	enforcing sync.Once        // makes enforcer when the first terminal needs it
@@ -60,7 +65,10 @@ type local struct {
 // newLocal opens what is kept in the state directory and the listeners.
 // Requests are served once it runs.
 func newLocal(a *Agent, isolation terminal.Isolation) (_ *local, err error) {
-	s := &local{agent: a, isolated: isolation == terminal.IsolationUID, notices: newOutbox("notices of approvals", a.log, a.postApproval)}
+	s := &local{
+		agent: a, isolated: isolation == terminal.IsolationUID, registry: prometheus.NewRegistry(),
+		notices: newOutbox("notices of approvals", a.log, a.postApproval),
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -83,6 +91,9 @@ func newLocal(a *Agent, isolation terminal.Isolation) (_ *local, err error) {
 	}
 	dialer := &outbound.Dialer{Static: s.static}
 	if err := s.openBroker(dialer); err != nil {
+		return nil, err
+	}
+	if s.workshop, err = newWorkshop(s); err != nil {
 		return nil, err
 	}
 	s.environment = environment.New(environment.Options{Broker: s.broker, OnSecrets: s.mask, OnRunning: s.applyEnv})
@@ -154,17 +165,20 @@ func (s *local) fileOwner() (uid int, ok bool) {
 // forbidden reports whether the agent itself listens on a port of this machine:
 // nobody gets there but by the terminals' own connections.
 func (s *local) forbidden(port int) bool {
-	return port == s.broker.Port() || port == int(s.proxy.Addr().Port())
+	return port == s.broker.Port() || port == int(s.proxy.Addr().Port()) || port == s.workshop.port()
 }
 
-// openFiles opens the workspace, which the terminals' host has made.
-func (s *local) openFiles() (err error) {
+// open opens the workspace, which the terminals' host has made, and what works in
+// it.
+func (s *local) open() (err error) {
 	options := workspace.Options{Dir: s.agent.cfg.Workspace, Logger: s.agent.log}
 	if s.isolated {
 		options.Own, options.Owner = s.agent.host.OwnsUID, s.fileOwner
 	}
-	s.files, err = workspace.Open(options)
-	return err
+	if s.files, err = workspace.Open(options); err != nil {
+		return err
+	}
+	return s.workshop.open()
 }
 
 // run serves the sandbox's programs until ctx ends.
@@ -182,6 +196,7 @@ func (s *local) run(ctx context.Context) {
 		}
 	})
 	serving.Go(func() { s.notices.keep(ctx) })
+	serving.Go(func() { s.workshop.run(ctx) })
 	<-ctx.Done()
 	if err := s.broker.Close(); err != nil {
 		s.agent.log.Debug("broker", "err", err)
@@ -192,6 +207,9 @@ func (s *local) run(ctx context.Context) {
 // run, and also when there was none.
 func (s *local) close() error {
 	var errs []error
+	if s.workshop != nil {
+		s.workshop.close()
+	}
 	if s.approvals != nil {
 		s.approvals.Close()
 	}
@@ -214,7 +232,7 @@ func (s *local) register() ([]interface{ Register(*http.ServeMux) }, error) {
 	if s.isolated {
 		preview.Owner, preview.UIDs = peer.Listener, s.uids
 	}
-	return []interface{ Register(*http.ServeMux) }{
+	return append(s.workshop.services(),
 		metrics, preview,
 		&services.Files{
 			FS: s.files, Grant: link.GrantOf, Log: s.agent.log,
@@ -223,7 +241,7 @@ func (s *local) register() ([]interface{ Register(*http.ServeMux) }, error) {
 		&services.Approvals{List: s.approvals.List, Grant: link.GrantOf},
 		&services.Env{Names: s.environment.Names, Grant: link.GrantOf},
 		&services.Egress{Rules: s.egressRules, Grant: link.GrantOf},
-	}, nil
+	), nil
 }
 
 // openEnv opens the values of env.apply.
@@ -283,6 +301,7 @@ func (s *local) goesThroughProxy(session protocol.SessionID, create protocol.PTY
 
 // ended forgets a terminal.
 func (s *local) ended(session protocol.SessionID, pty protocol.PTYID, uid int) {
+	s.workshop.ended(session, pty)
 	s.environment.Ended(session, pty)
 	s.proxy.Forget(session, pty)
 	if state, _ := s.enforcementNow(); uid > 0 && state == protocol.EgressEnforced {
@@ -294,6 +313,7 @@ func (s *local) ended(session protocol.SessionID, pty protocol.PTYID, uid int) {
 
 // sessionEnded forgets a session that was deleted.
 func (s *local) sessionEnded(session protocol.SessionID) {
+	s.workshop.sessionEnded(session)
 	s.approvals.Forget(session)
 	err := errors.Join(s.rules.Delete(session), s.environment.Forget(session))
 	if err != nil {
@@ -345,6 +365,9 @@ func (s *local) egressRules(session protocol.SessionID) protocol.EgressRules {
 
 // Ask implements [egress.Approver].
 func (s *local) Ask(ctx context.Context, session protocol.SessionID, pty protocol.PTYID, host hostname.Host) (protocol.Decision, error) {
+	if pty == browserPTY {
+		pty = ""
+	}
 	return s.approvals.Await(ctx, approval.Request{
 		Session: session, PTY: pty, Kind: protocol.ApprovalEgress, Host: host.Hostname(), Port: host.Port,
 	})

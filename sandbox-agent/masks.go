@@ -18,6 +18,9 @@ type masks struct {
 // stream returns a masker for one stream of bytes.
 func (m *masks) stream() *redact.Stream { return m.set.Load().NewStream() }
 
+// mask returns text without secrets; it may be text itself.
+func (m *masks) mask(text []byte) []byte { return m.set.Load().Mask(text) }
+
 // A maskedHandler masks secrets in what is logged: an error may quote what a
 // program or a server said.
 type maskedHandler struct {

@@ -15,7 +15,7 @@ import (
 // newMetrics returns what GET /sessions/{sid}/metrics serves.
 func (s *local) newMetrics() (*services.Metrics, error) {
 	return services.NewMetrics(services.MetricsOptions{
-		Grant: link.GrantOf, State: s.metricsState, Collectors: []prometheus.Collector{counts{s}},
+		Grant: link.GrantOf, State: s.metricsState, Collectors: []prometheus.Collector{counts{s}, s.registry},
 		Workspace: s.agent.cfg.Workspace, Revision: s.agent.cfg.Revision, Started: time.Now(), Log: s.agent.log,
 	})
 }

@@ -79,10 +79,19 @@ func (s *Stack) startControlPlane(ctx, children context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.controlPlane, err = s.launch(children, "controlplane", dir,
+	vault, err := s.vaultKey()
+	if err != nil {
+		return err
+	}
+	args := []string{
 		"--state-dir", dir, "--listen", "127.0.0.1:0", "--tls-listen", "127.0.0.1:0",
 		"--tls-cert", cert.cert, "--tls-key", cert.key, "--dev-seed", seed,
-		"--certificate-life", enrolmentLife.String())
+		"--certificate-life", enrolmentLife.String(), "--vault-key-file", vault,
+	}
+	if s.cfg.Integrations != "" {
+		args = append(args, "--integrations", s.cfg.Integrations)
+	}
+	s.controlPlane, err = s.launch(children, "controlplane", dir, args...)
 	if err != nil {
 		return err
 	}
@@ -158,7 +167,7 @@ func (s *Stack) startSandbox(ctx, children context.Context, i int) error {
 	args := []string{
 		"--state-dir", dir, "--invitation", invitation, "--status-file", filepath.Join(dir, "status.json"),
 		"--workspace", filepath.Join(files, "workspace"), "--homes", filepath.Join(files, "homes"),
-		"--broker-listen", "127.0.0.1:0", "--egress-listen", "127.0.0.1:0",
+		"--broker-listen", "127.0.0.1:0", "--egress-listen", "127.0.0.1:0", "--mcp-listen", "127.0.0.1:0",
 	}
 	if s.cfg.Egress {
 		args = append(args, "--egress")

@@ -36,6 +36,7 @@ type Config struct {
 
 	Egress        bool     // terminals go through the egress proxy
 	OutboundHosts []string // "name=ip[:port]", addresses for names that no resolver knows
+	Integrations  string   // file: how to reach the providers of integrations; empty: there are none
 }
 
 // A Stack is a running fairlead.

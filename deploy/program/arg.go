@@ -24,11 +24,24 @@ func (c *Command) Arg(p *string, name string) {
 			}
 			*a.value = words[i]
 		}
-		if extra := words[len(c.arguments):]; len(extra) > 0 {
+		extra := words[len(c.arguments):]
+		if c.rest != nil {
+			*c.rest = extra
+			return nil
+		}
+		if len(extra) > 0 {
 			return fmt.Errorf("unexpected argument %q", extra[0])
 		}
 		return nil
 	}
+}
+
+// Rest declares that any number of words may follow those of Arg, of which there
+// must be one. They are taken as they are, even if they begin with a dash.
+func (c *Command) Rest(p *[]string, name string) {
+	c.rest = p
+	c.cobra.Use += " [" + name + "...]"
+	c.cobra.Flags().SetInterspersed(false)
 }
 
 // Describe sets what the help says before the flags, instead of the short text.

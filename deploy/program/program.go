@@ -140,6 +140,7 @@ type Command struct {
 	required []string
 
 	arguments []argument
+	rest      *[]string // what follows them; nil: nothing may
 }
 
 func (f *front) command(name, short string) *Command {

@@ -17,7 +17,7 @@ const (
 	// take, p50.
 	toolBound = 2
 	// benchTool is what is called: it asks the agent for what it knows.
-	benchTool = "terminal_list"
+	benchTool = "browser_status"
 )
 
 // measureTools times tool calls client → relay → agent and back, beside the same

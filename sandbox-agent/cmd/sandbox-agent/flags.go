@@ -24,6 +24,7 @@ func declare(c *program.Command) *agent.Config {
 	c.String(&cfg.StatusFile, "status-file", "", "`file` that tells whether the agent is ready and what is wrong, written at each change")
 	c.String(&cfg.BrokerListen, "broker-listen", agent.DefaultBrokerListen, "loopback `address` of the broker, which puts keys into requests")
 	c.String(&cfg.EgressListen, "egress-listen", agent.DefaultEgressListen, "loopback `address` of the egress proxy")
+	c.String(&cfg.MCPListen, "mcp-listen", agent.DefaultMCPListen, "loopback `address` of the tools for the terminals' coding agents, and of their hooks")
 	c.Bool(&cfg.Egress, "egress", false, "terminals go through the egress proxy unless their session says otherwise")
 	c.Strings(&cfg.OutboundHosts, "outbound-hosts", "name=ip[:port] `addresses` of hosts that broker and egress proxy reach there, also in private networks")
 	c.Require("state-dir")

@@ -20,6 +20,7 @@ func run(c *program.Command) {
 	c.String(&cfg.ReadyFile, "ready-file", "", "`file` to write addresses, ids and tokens to when everything runs")
 	c.Bool(&cfg.Egress, "egress", false, "terminals go through the egress proxy, which asks before it lets them reach a host that is not on the list")
 	c.Strings(&cfg.OutboundHosts, "outbound-hosts", "name=ip[:port] `addresses` of hosts that broker and egress proxy may reach wherever they are, for tests")
+	c.String(&cfg.Integrations, "integrations", "", "`file` for the control plane that says how accounts are connected (GitHub, Gmail, …)")
 	c.Run(func(ctx context.Context, env *program.Env) error {
 		self, err := os.Executable()
 		if err != nil {

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/bridge"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/hooks"
+)
+
+// credentialsFile is where a terminal's home says how its programs reach the
+// agent.
+const credentialsFile = ".fairlead/mcp.json"
+
+// mcpBridge is the subcommand that coding agents start as their MCP server.
+func mcpBridge(c *program.Command) {
+	o := bridge.Options{Getenv: os.Getenv}
+	c.Describe(`Speaks MCP on standard input and output for a coding agent in a terminal, and
+passes everything on to the sandbox's agent. It knows from its environment, or
+from ~/` + credentialsFile + `, where that is. An agent that restarts is waited for.`)
+	url, session, pty := "", "", ""
+	c.String(&url, "mcp-url", "", "`URL` of the agent's MCP server (default: the terminal's)")
+	c.String(&session, "session-id", "", "`id` of the session (default: the terminal's)")
+	c.String(&pty, "pty-id", "", "`id` of the terminal (default: its own)")
+	c.Secret(&o.Flags.Secret, "mcp-secret", "the terminal's secret (default: its own)")
+	c.String(&o.Credentials, "credentials", "", "`file` with all of this (default: ~/"+credentialsFile+")")
+	c.Run(func(ctx context.Context, env *program.Env) error {
+		o.Flags.URL, o.In, o.Out, o.Log = url, env.Stdin, env.Stdout, env.Logger
+		o.Flags.SessionID, o.Flags.PTYID = protocol.SessionID(session), protocol.PTYID(pty)
+		if home, err := os.UserHomeDir(); err == nil && o.Credentials == "" {
+			o.Credentials = filepath.Join(home, credentialsFile)
+		}
+		return bridge.Run(ctx, o)
+	})
+}
+
+// hook is the subcommand that coding agents' hooks run.
+func hook(c *program.Command) {
+	o := hooks.ReportOptions{Getenv: os.Getenv}
+	c.Describe(`Tells the sandbox's agent what the coding agent AGENT does: EVENT is start, stop,
+ask, fail, interrupt or ready. Its hooks run this. It prints nothing and never
+fails, for the coding agent would take that for its own.`)
+	c.Arg(&o.Agent, "AGENT")
+	c.Arg(&o.Event, "EVENT")
+	c.Rest(&o.Args, "JSON")
+	c.Run(func(ctx context.Context, env *program.Env) error {
+		if len(o.Args) == 0 {
+			o.Stdin = env.Stdin
+		}
+		if err := hooks.Report(ctx, o); err != nil {
+			env.Logger.Debug("hook", "agent", o.Agent, "event", o.Event, "err", err)
+		}
+		return nil
+	})
+}
+
+// wiring is the subcommand by which people look after the settings of coding
+// agents.
+func wiring(c *program.Command) {
+	c.Describe(`The settings of the coding agents in a home: terminals have fairlead's tools and
+hooks in them from their start.`)
+	c.Sub("status", "Tells how each coding agent stands", func(c *program.Command) {
+		wiringCommand(c, func(home *os.Root, o hooks.Options, env *program.Env) error {
+			all, err := hooks.Status(home, o)
+			for _, s := range all {
+				state := "not wired"
+				switch {
+				case s.Err != nil:
+					state = s.Err.Error()
+				case s.Wired:
+					state = "wired"
+				}
+				fmt.Fprintf(env.Stdout, "%-9s %s (%s)\n", s.Agent, state, strings.Join(s.Files, ", "))
+			}
+			return err
+		})
+	})
+	c.Sub("add", "Puts fairlead's tools and hooks into the settings", func(c *program.Command) {
+		wiringCommand(c, func(home *os.Root, o hooks.Options, _ *program.Env) error { return hooks.Wire(home, o) })
+	})
+	c.Sub("remove", "Takes them out of the settings", func(c *program.Command) {
+		wiringCommand(c, func(home *os.Root, o hooks.Options, _ *program.Env) error { return hooks.Unwire(home, o) })
+	})
+}
+
+func wiringCommand(c *program.Command, act func(*os.Root, hooks.Options, *program.Env) error) {
+	var o hooks.Options
+	var dir string
+	c.String(&o.Agent, "agent", "", "claude, gemini, opencode, codex, droid or openclaw (default: all)")
+	c.String(&dir, "home", "", "`directory` with the settings (default: the home)")
+	c.Run(func(_ context.Context, env *program.Env) (err error) {
+		if dir == "" {
+			if dir, err = os.UserHomeDir(); err != nil {
+				return err
+			}
+		}
+		if o.Command, err = os.Executable(); err != nil {
+			return err
+		}
+		home, err := os.OpenRoot(dir)
+		if err != nil {
+			return err
+		}
+		return errors.Join(act(home, o, env), home.Close())
+	})
+}
