@@ -45,6 +45,8 @@ type Keys struct {
 	// Static after construction.
 	opts KeysOptions
 
+	opened openedGrants
+
 	mu sync.Mutex
 	// Guarded by mu.
 	set     *KeySet
@@ -95,18 +97,33 @@ func (k *Keys) Command(ctx context.Context, token, audience string) (*Command, e
 // Grant verifies a grant. Failures are of kind unauthenticated, expired or
 // unavailable.
 func (k *Keys) Grant(ctx context.Context, token string) (*Grant, error) {
+	grant, err := k.grant(ctx, token)
+	if err == nil && k.opts.Revoked != nil && k.opts.Revoked.Grant(grant) {
+		return nil, refused("grant: it was revoked")
+	}
+	return grant, err
+}
+
+// grant is Grant but for revocations. One grant comes with many requests, so its
+// signature is looked at once for each key set; its time, each time.
+func (k *Keys) grant(ctx context.Context, token string) (*Grant, error) {
+	set, usable := k.current()
+	if known, ok := k.opened.get(set, token); ok && usable {
+		return &known, checkLife("grant", known.IssuedAt, known.ExpiresAt, k.opts.Now())
+	}
 	t, err := k.verify(ctx, token)
 	if err != nil {
 		return nil, err
 	}
 	grant, err := openGrant(t, k.opts.Now())
-	if err == nil {
-		grant.Kid = t.Kid
+	if err != nil {
+		return nil, err
 	}
-	if err == nil && k.opts.Revoked != nil && k.opts.Revoked.Grant(grant) {
-		return nil, refused("grant: it was revoked")
+	grant.Kid = t.Kid
+	if now, _ := k.current(); now == set { // the one that verified it
+		k.opened.put(set, token, *grant)
 	}
-	return grant, err
+	return grant, nil
 }
 
 // Certificate verifies a certificate. Failures are of kind unauthenticated,

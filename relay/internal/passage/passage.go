@@ -41,7 +41,8 @@ type Passages struct {
 	mu       sync.Mutex
 	open     map[*Passage]struct{}
 	ofGrant  map[protocol.GrantID]int
-	draining bool // what has no end of its own is not let in
+	draining bool                                  // what has no end of its own is not let in
+	kept     []interface{ CloseIdleConnections() } // whose streams may wait for requests
 }
 
 // A Passage is one request under way.
@@ -137,6 +138,23 @@ func (one *Passage) Leave() {
 	}
 	one.timer.Stop()
 	one.end(nil)
+	if p.draining {
+		p.closeKept()
+	}
+}
+
+// keep has a drain close the streams that wait for requests.
+func (p *Passages) keep(streams interface{ CloseIdleConnections() }) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kept = append(p.kept, streams)
+}
+
+// closeKept closes the streams that wait for requests. The caller holds mu.
+func (p *Passages) closeKept() {
+	for _, streams := range p.kept {
+		streams.CloseIdleConnections()
+	}
 }
 
 // Endless says that the passage has no end of its own, so that a drain ends it
@@ -181,4 +199,5 @@ func (p *Passages) Drain() {
 			one.cut(ErrLeaving, "closing")
 		}
 	}
+	p.closeKept()
 }

@@ -2,7 +2,9 @@ package passage
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"mime"
@@ -18,8 +20,25 @@ import (
 	"github.com/fairlead/fairlead/tunnel"
 )
 
-// openTimeout bounds the wait for the sandbox's answer to OPEN.
-const openTimeout = 10 * time.Second
+const (
+	// openTimeout bounds the wait for the sandbox's answer to OPEN.
+	openTimeout = 10 * time.Second
+	// maxKept bounds the streams that wait for another request, and
+	// maxKeptPerGrant those under one grant.
+	maxKept         = 1024
+	maxKeptPerGrant = 4
+)
+
+// Host is what sandboxes are called in requests to them.
+const Host = "sandbox"
+
+// A stream that no request uses is closed after idleStream; sooner where there
+// are maxIdlePerGrant under one grant, or maxIdleStreams in all.
+const (
+	idleStream      = 10 * time.Second
+	maxIdlePerGrant = 4
+	maxIdleStreams  = 1024
+)
 
 // Options say how a Proxy treats what passes.
 type Options struct {
@@ -30,6 +49,9 @@ type Options struct {
 	// Response shapes the header of the sandbox's answer, upgrades included.
 	Response func(*http.Response)
 	Upgrades bool // WebSockets pass
+	// Keep is how long a stream waits for the next request under the same grant;
+	// 0: each request has one of its own.
+	Keep time.Duration
 	// AnswerTimeout bounds the wait for an answer to a request that the sandbox
 	// has whole; 0: no longer than the grant.
 	AnswerTimeout time.Duration
@@ -54,12 +76,26 @@ type call struct {
 
 type callKey struct{}
 
+// sandboxHost is the host that requests to sandboxes are for.
+const sandboxHost = "sandbox"
+
+// host returns what names the streams that the call may use: those of its tunnel
+// that were opened under its grant.
+func (c call) host() string {
+	sum := sha256.Sum256([]byte(c.token))
+	return fmt.Sprintf("%x.%p", sum[:16], c.session)
+}
+
 // NewProxy returns a Proxy.
 func NewProxy(opts Options) *Proxy {
 	p := &Proxy{opts: opts}
 	p.reverse = &httputil.ReverseProxy{
 		Transport: &http.Transport{
-			DisableKeepAlives: true, DisableCompression: true,
+			DisableCompression: true,
+			// A stream serves one request after the other under its grant: opening
+			// one takes longer than most answers. Each is used by one request at a
+			// time, and closed long before the agent would.
+			IdleConnTimeout: idleStream, MaxIdleConns: maxIdleStreams, MaxIdleConnsPerHost: maxIdlePerGrant,
 			DialContext: dial, ResponseHeaderTimeout: opts.AnswerTimeout,
 			// A sandbox that doesn't say "continue" has no objection, either.
 			ExpectContinueTimeout:  5 * time.Second,
@@ -124,6 +160,13 @@ func dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return stream, nil
 }
 
+// poolOf names the streams that may serve c: those of its tunnel under its
+// grant.
+func poolOf(c call) string {
+	digest := sha256.Sum256([]byte(c.token))
+	return fmt.Sprintf("%x.%d", digest[:16], c.session.Hello().Generation)
+}
+
 // own are the headers that speak of the relay, its credentials, or proxies.
 var own = []string{"Fairlead-", "Proxy-", "X-Forwarded-", "Cf-", "X-Real-"}
 
@@ -138,7 +181,9 @@ func isOwn(name string) bool {
 }
 
 func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
-	r.SetURL(&url.URL{Scheme: "http", Host: "sandbox"})
+	c := r.In.Context().Value(callKey{}).(call)
+	r.SetURL(&url.URL{Scheme: "http", Host: poolOf(c)})
+	r.Out.Host = Host
 	r.Out.Trailer = r.In.Trailer // which is filled while the body is read
 	for name := range r.Out.Header {
 		if isOwn(name) {
@@ -165,7 +210,8 @@ func (p *Proxy) modify(resp *http.Response) error {
 		}
 	}
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if media == "text/event-stream" || resp.StatusCode == http.StatusSwitchingProtocols {
+	events := media == "text/event-stream" || media == "multipart/x-mixed-replace"
+	if events && resp.Request.Method != http.MethodPost || resp.StatusCode == http.StatusSwitchingProtocols {
 		resp.Request.Context().Value(callKey{}).(call).passage.Endless()
 	}
 	p.opts.Response(resp)

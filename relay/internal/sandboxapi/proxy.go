@@ -21,12 +21,16 @@ import (
 // whole: it may have a large folder to delete.
 const answerTimeout = 2 * time.Minute
 
+// keepStream is how long a stream to a sandbox's tools waits for the next call.
+// The sandbox waits longer, so that no call comes upon its end.
+const keepStream = 10 * time.Second
+
 // What a request takes along to the sandbox, which has its grant already.
 var requestHeaders = names(
 	"Accept", "Accept-Encoding", "Accept-Language", "Content-Disposition", "Content-Encoding",
 	"Content-Range", "Content-Type", "Expect",
 	"If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since", "Idempotency-Key",
-	"Last-Event-Id", "Range", "Te", "User-Agent",
+	"Last-Event-Id", "Mcp-Method", "Mcp-Name", "Mcp-Protocol-Version", "Mcp-Session-Id", "Range", "Te", "User-Agent",
 	"Tus-Resumable", "Upload-Checksum", "Upload-Concat", "Upload-Defer-Length", "Upload-Length", "Upload-Metadata", "Upload-Offset",
 )
 
@@ -34,7 +38,8 @@ var requestHeaders = names(
 // Content-Disposition are let through after a look at them.
 var responseHeaders = names(
 	"Accept-Ranges", "Allow", "Content-Digest", "Content-Encoding", "Content-Language", "Content-Length", "Content-Range",
-	"Content-Type", "Date", "Etag", "Fairlead-Position", "Fairlead-Redacted", "Fairlead-Revision", "Last-Modified", "Retry-After",
+	"Content-Type", "Date", "Etag", "Fairlead-Position", "Fairlead-Redacted", "Fairlead-Revision", "Last-Modified",
+	"Mcp-Protocol-Version", "Mcp-Session-Id", "Retry-After",
 	"Tus-Resumable", "Tus-Version", "Tus-Extension", "Tus-Max-Size", "Tus-Checksum-Algorithm",
 	"Upload-Expires", "Upload-Length", "Upload-Metadata", "Upload-Offset",
 )
@@ -51,11 +56,13 @@ func names(list ...string) map[string]bool {
 }
 
 // proxy forwards to the agent over one stream per request. The stream carries
-// the grant, so nothing of the browser's credentials goes along.
-func (a *API) proxy() *passage.Proxy {
+// the grant, so nothing of the browser's credentials goes along. An answer may
+// take so long, or with 0 as long as the grant is good, and a stream waits so
+// long for another request.
+func (a *API) proxy(within, keep time.Duration) *passage.Proxy {
 	return passage.NewProxy(passage.Options{
-		Passages: a.Passages, AnswerTimeout: answerTimeout, Log: a.Log,
-		Rewrite: func(r *httputil.ProxyRequest) { keep(r.Out.Header, requestHeaders) },
+		Passages: a.Passages, AnswerTimeout: within, Keep: keep, Log: a.Log,
+		Rewrite: func(r *httputil.ProxyRequest) { only(r.Out.Header, requestHeaders) },
 		Response: func(r *http.Response) {
 			limit(r)
 			confine(r.Header)
@@ -67,7 +74,7 @@ func (a *API) proxy() *passage.Proxy {
 	})
 }
 
-func keep(h http.Header, allowed map[string]bool) {
+func only(h http.Header, allowed map[string]bool) {
 	for name := range h {
 		if !allowed[name] {
 			h.Del(name)
@@ -79,8 +86,8 @@ func keep(h http.Header, allowed map[string]bool) {
 // has whatever it sends kept as a file rather than shown.
 func limit(r *http.Response) {
 	location, disposition := r.Header.Get("Location"), r.Header.Get("Content-Disposition")
-	keep(r.Header, responseHeaders)
-	if place, ok := own(location, r.Request.URL); ok {
+	only(r.Header, responseHeaders)
+	if place, ok := own(location, r.Request.URL.Path); ok {
 		r.Header.Set("Location", place)
 	}
 	r.Header.Set("Content-Disposition", attachment(disposition))
@@ -104,13 +111,13 @@ func explainRange(r *http.Response) {
 	r.Header.Del("Content-Disposition")
 }
 
-// own returns location as a path of the session whose route r is, if it is one.
-func own(location string, r *url.URL) (string, bool) {
+// own returns location as a path of the session whose route is at, if it is one.
+func own(location, at string) (string, bool) {
 	u, err := url.Parse(location)
-	if err != nil || location == "" || u.Host != "" && u.Host != r.Host || u.Scheme != "" && u.Scheme != "http" || u.Opaque != "" {
+	if err != nil || location == "" || u.Host != "" && u.Host != passage.Host || u.Scheme != "" && u.Scheme != "http" || u.Opaque != "" {
 		return "", false
 	}
-	parts := strings.SplitN(r.Path, "/", 4) // "", "sessions", id, …
+	parts := strings.SplitN(at, "/", 4) // "", "sessions", id, …
 	if len(parts) < 4 || !strings.HasPrefix(u.Path, "/sessions/"+parts[2]+"/") || path.Clean(u.Path) != strings.TrimSuffix(u.Path, "/") {
 		return "", false
 	}

@@ -16,8 +16,12 @@ import (
 	"github.com/fairlead/fairlead/tunnel"
 )
 
-// maxHeaderBytes bounds the header of a request.
-const maxHeaderBytes = 64 << 10
+const (
+	// maxHeaderBytes bounds the header of a request.
+	maxHeaderBytes = 64 << 10
+	// idleTimeout is how long a relay may keep a stream for another request.
+	idleTimeout = 30 * time.Second
+)
 
 type grantKey struct{}
 
@@ -125,8 +129,12 @@ func (l *Link) readRecording(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", content.Modified, content)
 }
 
-// http serves one HTTP/1.1 request on one stream, for as long as the stream's
-// grant is good. It returns when nothing is done with the stream any more, be it
+// idleStream is how long a stream may be without a request. A relay closes it
+// sooner, so that none comes just then.
+const idleStream = 60 * time.Second
+
+// http serves HTTP/1.1 requests, one after the other, on one stream, for as long
+// as the stream's grant is good. It returns when nothing is done with the stream any more, be it
 // by a handler that took it over.
 func (l *Link) http(ctx context.Context, in *tunnel.Incoming, handler http.Handler) error {
 	grant, err := l.grant(ctx, in.Open.Grant)
@@ -144,13 +152,12 @@ func (l *Link) http(ctx context.Context, in *tunnel.Incoming, handler http.Handl
 	server := &http.Server{
 		Handler:           conn.serving(handler),
 		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       idleStream,
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return context.WithValue(ctx, grantKey{}, grant) },
 		ConnState:         conn.state,
 		ErrorLog:          slog.NewLogLogger(l.Log.Handler(), slog.LevelDebug),
 	}
-	// A second request could come after the grant's end.
-	server.SetKeepAlivesEnabled(false)
 	end := context.AfterFunc(ctx, func() {
 		server.Close()
 		conn.Conn.Close() // also one that the server has not noted yet, or has given away

@@ -433,3 +433,48 @@ func TestHeaderBound(t *testing.T) {
 		}
 	}
 }
+
+// TestKeptStream: a stream serves one request after the other, and none after its
+// grant's end.
+func TestKeptStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		r, transport := serving(t, service{"POST /": func(w http.ResponseWriter, r *http.Request) {
+			asked++
+			io.Copy(w, r.Body)
+		}})
+		dials := 0
+		dial := transport.DialContext
+		transport.DisableKeepAlives = false
+		transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if dials++; dials > 1 {
+				return nil, errors.New("another stream")
+			}
+			return dial(ctx, network, address)
+		}
+		post := func() error {
+			resp, err := transport.RoundTrip(request(t, t.Context(), "POST", "/", strings.NewReader("body")))
+			if err != nil {
+				return err
+			}
+			defer resp.Body.Close()
+			if body, err := io.ReadAll(resp.Body); err != nil || string(body) != "body" {
+				t.Errorf("%q, %v", body, err)
+			}
+			return nil
+		}
+		for range 5 {
+			must(t, post())
+			time.Sleep(time.Second)
+		}
+		r.ends.mu.Lock()
+		for use := range r.ends.uses {
+			use.end(errGrantRevoked)
+		}
+		r.ends.mu.Unlock()
+		synctest.Wait()
+		if err := post(); err == nil || asked != 5 {
+			t.Errorf("%v after its end, asked %d times", err, asked)
+		}
+	})
+}
