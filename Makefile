@@ -4,7 +4,9 @@
 # make race   runs the end-to-end tests with race-built programs, about ten minutes
 # make bench  measures echo, fan-out, commands, memory and failover (BENCH="-only echo,rate")
 # make proofs runs the long proofs of deploy/e2e/README.md, about five minutes
+# make conformance  runs the official MCP suite against the agent's MCP server
 # make fuzz   runs every fuzz target for FUZZTIME (default 20s)
+# make test-agents installs real coding agents from npm, about 1.4 GB, and has them use our tools
 # make lint   runs go vet, staticcheck and golangci-lint
 
 GO       ?= go
@@ -15,6 +17,8 @@ PROGRAMS := ./relay/cmd/relay ./sandbox-agent/cmd/sandbox-agent ./deploy/control
 
 WEB      := relay/internal/console/web
 ORACLE   := sandbox-agent/internal/screen/oracle
+AGENTS   := deploy/e2e/agents
+SUITE    := sandbox-agent/internal/mcp/conformance
 DIST     := relay/internal/console/dist
 SOURCES  := $(shell find $(WEB)/src relay/internal/console/build -type f 2>/dev/null)
 
@@ -22,7 +26,7 @@ SOURCES  := $(shell find $(WEB)/src relay/internal/console/build -type f 2>/dev/
 # race detector: what has most at once.
 RACED := ^(TestTwoPeopleShareATerminal|TestChaosWithoutPaceSetters|TestAgentInFront|TestManyJoin|TestDrainMovesTerminals|TestSecretThatComesLate|TestWatchFiles)$$
 
-.PHONY: dev build test race bench proofs fuzz lint clean tools
+.PHONY: dev build test race bench proofs conformance fuzz test-agents lint clean tools
 
 dev: build
 	@exec bin/devstack --listen 127.0.0.1:8080
@@ -46,6 +50,16 @@ $(ORACLE)/node_modules/.stamp: $(ORACLE)/package.json $(ORACLE)/package-lock.jso
 	@sh deploy/setup/need.sh npm
 	cd $(ORACLE) && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
+
+# The MCP conformance suite, with the Node.js 22 that it needs.
+$(SUITE)/node_modules/.stamp: $(SUITE)/package.json $(SUITE)/package-lock.json | tools
+	@sh deploy/setup/need.sh npm
+	cd $(SUITE) && npm ci --no-audit --no-fund --loglevel=error
+	@cd $(SUITE) && node_modules/.bin/node --version >/dev/null 2>&1 || npm rebuild node
+	@touch $@
+
+conformance: $(SUITE)/node_modules/.stamp
+	$(GO) test -count=1 -v ./sandbox-agent/internal/mcp -run '^TestConformance$$' -mcp.suite $(CURDIR)/$(SUITE)/node_modules/.bin
 
 tools:
 	@sh deploy/setup/need.sh go git
@@ -74,6 +88,15 @@ proofs:
 	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/ledger -run TestKilled -kills=200
 	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/workspace -run TestSymlinkRace -workspace.race=60s
 
+# Coding agents as their makers publish them.
+$(AGENTS)/node_modules/.stamp: $(AGENTS)/package.json | tools
+	@sh deploy/setup/need.sh npm
+	cd $(AGENTS) && npm install --no-package-lock --no-audit --no-fund --loglevel=error
+	@touch $@
+
+test-agents: $(DIST)/index.html $(AGENTS)/node_modules/.stamp
+	FAIRLEAD_AGENTS=$(CURDIR)/$(AGENTS) $(GO) test -count=1 -v -timeout 20m ./deploy/e2e -run '^TestRealAgents$$'
+
 fuzz:
 	@$(GO) list ./... | while read pkg; do \
 	  for target in $$($(GO) test -list '^Fuzz' $$pkg 2>/dev/null | grep '^Fuzz'); do \
@@ -86,5 +109,5 @@ lint: $(DIST)/index.html
 	$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run ./...
 
 clean:
-	rm -rf bin $(WEB)/node_modules $(ORACLE)/node_modules
+	rm -rf bin $(WEB)/node_modules $(ORACLE)/node_modules $(SUITE)/node_modules $(AGENTS)/node_modules
 	find $(DIST) -type f ! -name .gitignore -delete

@@ -1,0 +1,192 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	// maxHeldBytes bounds what is kept for clients that come back, of all
+	// sessions, and maxHeldPerSession of one. The oldest answers go first.
+	maxHeldBytes      = 32 << 20
+	maxHeldPerSession = 4 << 20
+	maxHeldStreams    = 64 // of a session
+	// heldFor is how long an answer is kept.
+	heldFor = 15 * time.Minute
+)
+
+var errGone = errors.New("those events are not kept any more")
+
+// An eventStore keeps the last events of each stream, so that a client whose
+// connection broke, or whose relay died, gets the answers to its calls. It is an
+// sdk.EventStore.
+type eventStore struct {
+	mu sync.Mutex
+	// Guarded by mu.
+	sessions map[string]*heldSession
+	bytes    int
+}
+
+type heldSession struct {
+	streams []*heldStream // the oldest first
+	bytes   int
+}
+
+// A heldStream is what was sent in answer to one request, or, without an id,
+// beside all answers.
+type heldStream struct {
+	id     string
+	first  int // index of the first event that is kept
+	events [][]byte
+	bytes  int
+	at     time.Time // of the last event
+}
+
+func newEventStore() *eventStore { return &eventStore{sessions: make(map[string]*heldSession)} }
+
+// Open prepares for a stream.
+func (s *eventStore) Open(_ context.Context, session, stream string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open(session, stream)
+	return nil
+}
+
+func (s *eventStore) open(session, stream string) (*heldSession, *heldStream) {
+	in := s.sessions[session]
+	if in == nil {
+		in = &heldSession{}
+		s.sessions[session] = in
+	}
+	for _, h := range slices.Backward(in.streams) {
+		if h.id == stream {
+			return in, h
+		}
+	}
+	h := &heldStream{id: stream, at: time.Now()}
+	in.streams = append(in.streams, h)
+	return in, h
+}
+
+// Append keeps an event.
+func (s *eventStore) Append(_ context.Context, session, stream string, data []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	in, h := s.open(session, stream)
+	if stream == "" {
+		// All that is sent here says that a list is old: the last says it for those before.
+		s.forget(in, h)
+	}
+	h.events, h.at = append(h.events, data), time.Now()
+	s.count(in, h, len(data))
+	for in.bytes > maxHeldPerSession || len(in.streams) > maxHeldStreams {
+		if !s.dropOldest(in, h) {
+			break
+		}
+	}
+	for s.bytes > maxHeldBytes {
+		var largest *heldSession
+		for _, other := range s.sessions {
+			if largest == nil || other.bytes > largest.bytes {
+				largest = other
+			}
+		}
+		if !s.dropOldest(largest, h) {
+			break
+		}
+	}
+	return nil
+}
+
+func (s *eventStore) count(in *heldSession, h *heldStream, n int) {
+	s.bytes, in.bytes, h.bytes = s.bytes+n, in.bytes+n, h.bytes+n
+}
+
+// forget drops what is kept of h, which stays.
+func (s *eventStore) forget(in *heldSession, h *heldStream) {
+	s.count(in, h, -h.bytes)
+	h.first += len(h.events)
+	h.events = nil
+}
+
+// dropOldest drops the oldest answer of a session, but for that in use.
+func (s *eventStore) dropOldest(in *heldSession, used *heldStream) bool {
+	for i, h := range in.streams {
+		if h != used && h.id != "" {
+			s.forget(in, h)
+			in.streams = slices.Delete(in.streams, i, i+1)
+			return true
+		}
+	}
+	return false
+}
+
+// After yields the events of a stream that come after index.
+func (s *eventStore) After(_ context.Context, session, stream string, index int) iter.Seq2[[]byte, error] {
+	events, err := s.after(session, stream, index)
+	return func(yield func([]byte, error) bool) {
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for _, data := range events {
+			if !yield(data, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (s *eventStore) after(session, stream string, index int) ([][]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	in := s.sessions[session]
+	if in == nil {
+		return nil, errGone
+	}
+	for _, h := range in.streams {
+		if h.id != stream {
+			continue
+		}
+		from := index + 1 - h.first
+		if from < 0 && stream != "" {
+			return nil, errGone
+		}
+		return slices.Clone(h.events[min(max(from, 0), len(h.events)):]), nil
+	}
+	return nil, errGone
+}
+
+// SessionClosed forgets a session.
+func (s *eventStore) SessionClosed(_ context.Context, session string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if in := s.sessions[session]; in != nil {
+		s.bytes -= in.bytes
+		delete(s.sessions, session)
+	}
+	return nil
+}
+
+// sweep drops old answers.
+func (s *eventStore) sweep(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, in := range s.sessions {
+		in.streams = slices.DeleteFunc(in.streams, func(h *heldStream) bool {
+			old := h.id != "" && now.Sub(h.at) >= heldFor
+			if old {
+				s.forget(in, h)
+			}
+			return old
+		})
+	}
+}
+
+var _ sdk.EventStore = (*eventStore)(nil)

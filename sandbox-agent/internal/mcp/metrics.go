@@ -1,0 +1,68 @@
+package mcp
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// How calls end, as they are counted.
+const (
+	resultOK      = "ok"
+	resultError   = "error"
+	resultUnknown = "unknown" // there was no such tool
+)
+
+// metrics count what a Server does.
+type metrics struct {
+	calls   *prometheus.CounterVec // by tool and result
+	seconds prometheus.Histogram
+	refused *prometheus.CounterVec // by reason
+	evicted prometheus.Counter
+	pushed  prometheus.Counter
+}
+
+// newMetrics registers with registry, unless it is nil.
+func newMetrics(registry prometheus.Registerer, s *Server) *metrics {
+	const prefix = "fairlead_sandbox_mcp_"
+	m := &metrics{
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: prefix + "calls_total", Help: "Calls of tools, by tool and result.",
+		}, []string{"tool", "result"}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: prefix + "call_seconds", Help: "Time that calls of tools took.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 11),
+		}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: prefix + "refused_total", Help: "Requests that were refused, by reason.",
+		}, []string{"reason"}),
+		evicted: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: prefix + "evicted_total", Help: "Idle MCP sessions that ended for new ones.",
+		}),
+		pushed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: prefix + "list_changed_total", Help: "Clients that were told of other tools.",
+		}),
+	}
+	for _, reason := range refusals {
+		m.refused.WithLabelValues(reason)
+	}
+	if registry != nil {
+		registry.MustRegister(m.calls, m.seconds, m.refused, m.evicted, m.pushed, prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{Name: prefix + "sessions", Help: "MCP sessions that are open."}, s.openSessions))
+	}
+	return m
+}
+
+// called counts a call. The names of tools are those of the sets: few.
+func (m *metrics) called(tool, result string, took time.Duration) {
+	m.calls.WithLabelValues(tool, result).Inc()
+	if result != resultUnknown {
+		m.seconds.Observe(took.Seconds())
+	}
+}
+
+func (s *Server) openSessions() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return float64(s.sessions)
+}

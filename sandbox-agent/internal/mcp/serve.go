@@ -1,0 +1,239 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+const (
+	sessionHeader = "Mcp-Session-Id"
+	versionHeader = "Mcp-Protocol-Version"
+	// bodyTimeout bounds the time that a body takes to come.
+	bodyTimeout = time.Minute
+	// codeBusy says that a request was all right, and may be later.
+	codeBusy = -32000
+)
+
+// A route says which server of the SDK answers a request, and for whom.
+type route struct {
+	server *sdk.Server
+	*exchange
+}
+
+type routeKey struct{}
+
+func routeOf(r *http.Request) route {
+	at, _ := r.Context().Value(routeKey{}).(route)
+	return at
+}
+
+// transports returns the SDK's transports. Who asks was found out before: the
+// SDK's own check of tokens serves to carry it to the handlers of messages.
+func (s *Server) transports() (stateful, stateless http.Handler) {
+	server := func(r *http.Request) *sdk.Server { return routeOf(r).server }
+	carry := auth.RequireBearerToken(
+		func(_ context.Context, _ string, r *http.Request) (*auth.TokenInfo, error) {
+			return routeOf(r).carry(), nil
+		},
+		&auth.RequireBearerTokenOptions{AllowMissingExpiration: true},
+	)
+	opts := sdk.StreamableHTTPOptions{
+		EventStore: s.events, DisableLocalhostProtection: true, MaxRequestBodyBytes: protocol.MaxMCPBody,
+	}
+	stateful = carry(sdk.NewStreamableHTTPHandler(server, &opts))
+	opts.Stateless, opts.EventStore, opts.PropagateRequestCancellation = true, nil, true
+	stateless = carry(sdk.NewStreamableHTTPHandler(server, &opts))
+	return stateful, stateless
+}
+
+// serveMCP answers one request of streamable HTTP.
+func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request, x *exchange) {
+	ctx, cancel := contextOf(r, x.owner)
+	defer cancel()
+	x.sink = newSink(w, r.Method == http.MethodGet)
+	defer x.sink.finish()
+	r = r.WithContext(ctx)
+	var err error
+	switch r.Method {
+	case http.MethodPost:
+		err = s.post(x, r)
+	case http.MethodGet, http.MethodDelete:
+		err = s.inSession(x, r)
+	default:
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		err = &fault{refusedRequest, http.StatusMethodNotAllowed, "use GET, POST or DELETE"}
+	}
+	if err != nil {
+		s.refuse(x.sink, err)
+	}
+}
+
+// contextOf returns a context that ends with the request, or with its owner.
+func contextOf(r *http.Request, o *owner) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(r.Context())
+	stop := context.AfterFunc(o.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// post hands messages to the SDK, or says why not.
+func (s *Server) post(x *exchange, r *http.Request) error {
+	body, err := s.readBody(x, x.sink, r)
+	if err != nil {
+		return err
+	}
+	version := r.Header.Get(versionHeader)
+	if version != "" && version < versionNoSessions && !slices.Contains(sdk.SupportedProtocolVersions(), version) {
+		return rpcErrorf(nil, jsonrpc.CodeInvalidRequest, "version %.32q of the protocol is not known", version)
+	}
+	p, err := parse(body, version)
+	if err != nil {
+		return err
+	}
+	if p.empty {
+		x.sink.WriteHeader(http.StatusAccepted)
+		return nil
+	}
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	switch {
+	case version >= versionNoSessions, p.discover:
+		s.forward(s.stateless, r, route{s.sharedServer(x.owner), x})
+		return nil
+	case r.Header.Get(sessionHeader) != "" || !p.initialize:
+		return s.inSession(x, r)
+	}
+	began, err := s.newSession(x.owner)
+	if err != nil {
+		return err
+	}
+	defer s.releaseSession(began)
+	s.forward(s.stateful, r, route{began.mcp, x})
+	return nil
+}
+
+// inSession hands a request to the session that it names.
+func (s *Server) inSession(x *exchange, r *http.Request) error {
+	id := r.Header.Get(sessionHeader)
+	if id == "" {
+		return &fault{refusedSession, http.StatusBadRequest, sessionHeader + " is missing: begin with initialize"}
+	}
+	in, ok := s.useSession(x.owner, id)
+	if !ok {
+		return &fault{refusedSession, http.StatusNotFound, "there is no such MCP session: begin with initialize"}
+	}
+	defer s.releaseSession(in)
+	if r.Method == http.MethodDelete {
+		in.end() // the SDK waits for calls under way
+	}
+	s.forward(s.stateful, r, route{in.mcp, x})
+	return nil
+}
+
+// sharedServer returns the server for requests of o without a session.
+func (s *Server) sharedServer(o *owner) *sdk.Server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o.shared == nil {
+		o.shared = s.newServer(o.ctx, "")
+	}
+	return o.shared
+}
+
+func (s *Server) forward(to http.Handler, r *http.Request, at route) {
+	r = r.WithContext(context.WithValue(r.Context(), routeKey{}, at))
+	r.Header = r.Header.Clone()
+	r.Header.Del(protocol.MCPSecretHeader)
+	r.Header.Set("Authorization", "Bearer -") // looked at by carry alone
+	to.ServeHTTP(at.sink, r)
+}
+
+// readBody returns the body of a POST, which is held for the rest of x.
+func (s *Server) readBody(x *exchange, w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if !isJSON(r) {
+		return nil, errType
+	}
+	if r.ContentLength > protocol.MaxMCPBody {
+		return nil, errSize
+	}
+	if r.ContentLength > smallBody || r.ContentLength < 0 {
+		if err := s.holdLarge(x); err != nil {
+			return nil, err
+		}
+	}
+	control := http.NewResponseController(w)
+	control.SetReadDeadline(time.Now().Add(bodyTimeout))
+	defer control.SetReadDeadline(time.Time{})
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, protocol.MaxMCPBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, errSize
+	case err != nil:
+		return nil, errBody
+	}
+	return body, nil
+}
+
+// refuse answers a request of streamable HTTP with err, which a client of
+// JSON-RPC and one of our REST routes can both read.
+func (s *Server) refuse(w http.ResponseWriter, err error) {
+	status, reason, name := http.StatusBadRequest, refusedMessage, protocol.KindInvalid.Name()
+	var rpc *rpcError
+	ok := errors.As(err, &rpc)
+	if ok && rpc.code == jsonrpc.CodeMethodNotFound {
+		status = http.StatusOK // the message was understood
+	}
+	if !ok {
+		status, reason, name = explain(err)
+		rpc = &rpcError{code: jsonrpc.CodeInvalidRequest, message: err.Error()}
+		if reason == refusedLimit {
+			rpc.code = codeBusy
+		}
+	}
+	s.metrics.refused.WithLabelValues(reason).Inc()
+	type body struct {
+		Code int64 `json:"code"`
+		protocol.ErrorBody
+	}
+	id := rpc.id
+	if id == nil {
+		id = json.RawMessage("null")
+	}
+	writeJSON(w, status, map[string]any{
+		"jsonrpc": "2.0", "id": id, "error": body{rpc.code, protocol.ErrorBody{Message: rpc.message, Name: name}},
+	})
+}
+
+// explain returns how an error is answered and counted.
+func explain(err error) (status int, reason, name string) {
+	var f *fault
+	if errors.As(err, &f) {
+		return f.status, f.reason, protocol.KindByStatus(f.status).Name()
+	}
+	kind := protocol.AsError(err).Kind
+	reason = refusedRequest
+	if kind == protocol.KindTooMany || kind == protocol.KindUnavailable {
+		reason = refusedLimit
+	}
+	return kind.Status(), reason, kind.Name()
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(v)
+}
