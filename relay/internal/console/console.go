@@ -16,11 +16,13 @@ import (
 	"fmt"
 	"html"
 	"io/fs"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -56,43 +58,64 @@ func Handler(opts Options) http.Handler {
 	if err != nil {
 		panic("console: " + err.Error())
 	}
-	content, err := fs.Sub(dist, "dist")
-	if err != nil {
-		panic("console: " + err.Error()) // the folder is embedded
-	}
-	h, err := newHandler(content, policy, opts)
+	built, err := embedded()
 	if err != nil {
 		panic("console: " + err.Error()) // embedded files can be read
 	}
-	return h
+	return newHandler(built, policy, opts)
 }
 
-func newHandler(content fs.FS, policy string, opts Options) (http.Handler, error) {
-	h := &handler{policy: policy, files: make(map[string]*file)}
+// embedded reads what is built into this program, once for all handlers:
+// compressing it takes a while.
+var embedded = sync.OnceValues(func() (site, error) {
+	content, err := fs.Sub(dist, "dist")
+	if err != nil {
+		return site{}, err
+	}
+	return read(content)
+})
+
+// A site is what the build has made.
+type site struct {
+	page   []byte           // index.html with its marks; nil: the page wasn't built
+	assets map[string]*file // what it refers to, by URL path
+}
+
+func read(content fs.FS) (site, error) {
 	page, err := fs.ReadFile(content, "index.html")
 	if errors.Is(err, fs.ErrNotExist) {
-		return h, nil // not built: answered with that
+		return site{}, nil
+	} else if err != nil {
+		return site{}, err
 	}
+	entries, err := fs.ReadDir(content, "assets")
 	if err != nil {
-		return nil, err
+		return site{}, err
 	}
+	s := site{page, make(map[string]*file)}
+	for _, entry := range entries {
+		data, err := fs.ReadFile(content, path.Join("assets", entry.Name()))
+		if err != nil {
+			return site{}, err
+		}
+		s.assets[AssetPrefix+entry.Name()] = newFile(entry.Name(), data, "public, max-age=31536000, immutable")
+	}
+	return s, nil
+}
+
+func newHandler(s site, policy string, opts Options) http.Handler {
+	h := &handler{policy: policy, files: make(map[string]*file)}
+	if s.page == nil {
+		return h // not built: answered with that
+	}
+	page := s.page
 	for mark, value := range map[string]string{"%REVISION%": opts.Revision, "%ORIGINS%": strings.Join(opts.ConnectOrigins, " ")} {
 		page = bytes.ReplaceAll(page, []byte(mark), []byte(html.EscapeString(value)))
 	}
+	maps.Copy(h.files, s.assets)
 	// The page names its assets by content, so it alone must be asked for anew.
 	h.files["/"] = newFile("index.html", page, "no-cache")
-	assets, err := fs.ReadDir(content, "assets")
-	if err != nil {
-		return nil, err
-	}
-	for _, entry := range assets {
-		data, err := fs.ReadFile(content, path.Join("assets", entry.Name()))
-		if err != nil {
-			return nil, err
-		}
-		h.files[AssetPrefix+entry.Name()] = newFile(entry.Name(), data, "public, max-age=31536000, immutable")
-	}
-	return h, nil
+	return h
 }
 
 // contentPolicy returns the Content-Security-Policy: nothing but our own files

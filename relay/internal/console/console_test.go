@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-func site(t *testing.T, files map[string]string, origins ...string) http.Handler {
+func handlerOf(t *testing.T, files map[string]string, origins ...string) http.Handler {
 	t.Helper()
 	policy, err := contentPolicy(origins)
 	if err != nil {
@@ -24,11 +24,11 @@ func site(t *testing.T, files map[string]string, origins ...string) http.Handler
 	for name, data := range files {
 		content[name] = &fstest.MapFile{Data: []byte(data)}
 	}
-	h, err := newHandler(content, policy, Options{Revision: `r1"<x>`, ConnectOrigins: origins})
+	site, err := read(content)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h
+	return newHandler(site, policy, Options{Revision: `r1"<x>`, ConnectOrigins: origins})
 }
 
 var built = map[string]string{
@@ -58,7 +58,7 @@ func text(t *testing.T, r io.Reader) string {
 }
 
 func TestServe(t *testing.T) {
-	h := site(t, built)
+	h := handlerOf(t, built)
 	for _, test := range []struct{ path, contentType, cache string }{
 		{"/", "text/html; charset=utf-8", "no-cache"},
 		{"/assets/main-1.js", "text/javascript; charset=utf-8", "public, max-age=31536000, immutable"},
@@ -88,7 +88,7 @@ func TestServe(t *testing.T) {
 }
 
 func TestConditional(t *testing.T) {
-	h := site(t, built)
+	h := handlerOf(t, built)
 	tags := make(map[string]bool)
 	for _, accept := range []string{"", "gzip, br"} {
 		tag := get(h, "GET", "/assets/main-1.js", "Accept-Encoding", accept).Header.Get("Etag")
@@ -109,7 +109,7 @@ func TestConditional(t *testing.T) {
 }
 
 func TestGzip(t *testing.T) {
-	h := site(t, built)
+	h := handlerOf(t, built)
 	for accept, want := range map[string]string{
 		"": "", "br": "", "gzip": "gzip", "deflate, gzip;q=0.5": "gzip", "gzip;q=0": "", "gzip; q=0.000": "", "xgzip": "",
 	} {
@@ -133,7 +133,7 @@ func TestGzip(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	h := site(t, built)
+	h := handlerOf(t, built)
 	for _, test := range []struct {
 		method, path string
 		kind         protocol.Kind
@@ -155,14 +155,14 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestNotBuilt(t *testing.T) {
-	r := get(site(t, map[string]string{".gitignore": "*"}), "GET", "/")
+	r := get(handlerOf(t, map[string]string{".gitignore": "*"}), "GET", "/")
 	if body := text(t, r.Body); r.StatusCode != http.StatusServiceUnavailable || body != "The console was not built into this relay: run make build.\n" {
 		t.Errorf("%d %q", r.StatusCode, body)
 	}
 }
 
 func TestPolicy(t *testing.T) {
-	r := get(site(t, built, "https://a.example", "http://127.0.0.1:8081"), "GET", "/")
+	r := get(handlerOf(t, built, "https://a.example", "http://127.0.0.1:8081"), "GET", "/")
 	if page := text(t, r.Body); !strings.Contains(page, `content="https://a.example http://127.0.0.1:8081"`) {
 		t.Errorf("the page isn't told the origins: %s", page)
 	}

@@ -40,6 +40,8 @@ type fakeRelay struct {
 	faults     []string // what the console should never do
 	approvals  fakeApprovals
 	env        fakeEnv
+	board      fakeBoard
+	chromium   fakeChromium
 }
 
 type fakeUser struct {
@@ -92,6 +94,8 @@ func newFakeRelay(t testing.TB) *fakeRelay {
 	mux.HandleFunc("POST /sessions/{sid}/env", f.applyEnv)
 	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/env", f.applyEnv)
 	f.registerFiles(mux)
+	f.registerBoard(mux)
+	f.registerChromium(mux)
 	f.Server = httptest.NewServer(f.front(mux))
 	f.other = httptest.NewServer(f.front(mux))
 	t.Cleanup(f.Server.Close)
@@ -159,6 +163,16 @@ func (f *fakeRelay) pty(id string) *fakePTY {
 		}
 	}
 	return nil
+}
+
+// check complains about what the console should never have done.
+func (f *fakeRelay) check(t testing.TB) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, fault := range f.faults {
+		t.Errorf("the relay complains: %s", fault)
+	}
 }
 
 func answer(w http.ResponseWriter, status int, body any) {

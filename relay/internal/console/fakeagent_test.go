@@ -107,3 +107,21 @@ func (p *fakePTY) rest(state protocol.AgentState) {
 	p.agent.AgentState = state
 	p.changed(p.agent)
 }
+
+// finish has the agent end its turn: one in front waits for a prompt then.
+func (f *fakeRelay) finish(p *fakePTY, turn protocol.AgentStoppedMessage) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p.turn = &turn
+	p.broadcast(turn)
+	if p.agent.AgentState == protocol.AgentRunning {
+		p.rest(protocol.AgentWaiting)
+	}
+}
+
+// prompt has the agent begin another turn.
+func (f *fakeRelay) prompt(p *fakePTY) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p.work(p.agent.Agent)
+}

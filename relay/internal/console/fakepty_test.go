@@ -28,7 +28,8 @@ type fakePTY struct {
 	recording  string            // id
 	agent      protocol.AgentStateMessage
 	started    []protocol.AgentStart
-	before     protocol.UserID // who had control before the agent
+	turn       *protocol.AgentStoppedMessage // the last one
+	before     protocol.UserID               // who had control before the agent
 	requests   []protocol.UserID
 	were       map[protocol.UserID]bool // controllers so far
 	sockets    map[*fakeSocket]struct{}
@@ -106,7 +107,7 @@ func (p *fakePTY) state(s *fakeSocket) protocol.ControlState {
 		requests = []protocol.UserID{}
 	}
 	return protocol.ControlState{
-		Controller: p.controller, Requests: requests, Term: p.term, AgentState: string(p.agent.AgentState), Agent: p.agent.Agent,
+		Controller: p.controller, Requests: requests, Term: p.term, AgentState: string(p.agent.AgentState), Agent: p.agent.Agent, LastTurn: p.turn,
 		You: protocol.UserID(s.user.id), CanControl: slices.Contains(s.user.caps, protocol.CapControl),
 	}
 }

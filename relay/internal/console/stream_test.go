@@ -14,7 +14,7 @@ import (
 // untilRelay waits for something that the relay's own state tells.
 func (f *fakeRelay) until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(untilTime)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {

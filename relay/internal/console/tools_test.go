@@ -8,7 +8,6 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
-	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp/kb"
 )
 
@@ -144,9 +143,7 @@ func phone() []step {
 // WebGL draws under the page's policy, and the DOM goes on where it fails.
 func testWebGL(t *testing.T, browser context.Context) {
 	relay := newFakeRelay(t)
-	alice := newTab(t, browser, command(page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
-		Source: `try { localStorage.setItem('fairlead.renderer', 'webgl') } catch {}`,
-	}))
+	alice := newTab(t, browser, renderer("webgl"))
 	alice.open(relay.link("alice"))
 	alice.untilText("controller", "You have control")
 	relay.output(relay.pty("pty_1"), "drawn\r\n")

@@ -17,6 +17,7 @@ export interface AgentActions {
   pause(): void;
   resume(): void;
   stop(): void;
+  details(): void;
 }
 
 export class AgentBar {
@@ -27,11 +28,12 @@ export class AgentBar {
     pause: byId('agent-pause', HTMLButtonElement),
     resume: byId('agent-resume', HTMLButtonElement),
     stop: byId('agent-stop', HTMLButtonElement),
+    details: byId('agent-details', HTMLButtonElement),
   };
 
   // custom says whether any command may be started.
   constructor(private readonly actions: AgentActions, custom: boolean) {
-    for (const name of ['pause', 'resume', 'stop'] as const) {
+    for (const name of ['pause', 'resume', 'stop', 'details'] as const) {
       // The terminal keeps the focus.
       this.#buttons[name].addEventListener('pointerdown', (event) => event.preventDefault());
       this.#buttons[name].addEventListener('click', () => actions[name]());
@@ -56,8 +58,8 @@ export class AgentBar {
     setNamed(byId('agent-text', HTMLElement), agent.name, agent.text);
     setText(byId('agent-detail', HTMLElement), agent.detail);
     for (const [name, button] of Object.entries(this.#buttons)) {
-      setHidden(button, !agent[name as 'pause' | 'resume' | 'stop']);
-      button.disabled = !enabled;
+      setHidden(button, !agent[name as 'pause' | 'resume' | 'stop' | 'details']);
+      button.disabled = !enabled && name !== 'details';
     }
     setHidden(this.#start, !agent.start);
     this.#start.disabled = !enabled;

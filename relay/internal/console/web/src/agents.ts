@@ -1,4 +1,8 @@
-// The coding agents that can be started in a terminal, and what they are called.
+// The coding agents that can be started in a terminal, what they are called, and
+// what is said about a turn that one of them has finished. Pure.
+
+import type { Turn } from './protocol.ts';
+import { visible } from './visible.ts';
 
 // What the relay calls the holder of control while an agent has it.
 export const agentHolder = 'agent';
@@ -17,9 +21,33 @@ export const knownAgents: readonly KnownAgent[] = [
   { name: 'openclaw', label: 'OpenClaw' },
 ];
 
-// agentLabel is what people call an agent.
+// agentLabel is what people call an agent; "claude-code" is Claude too.
 export function agentLabel(name: string): string {
-  return knownAgents.find((agent) => agent.name === name)?.label ?? (name || 'The agent');
+  return knownAgents.find((agent) => agent.name === name || name.startsWith(`${agent.name}-`))?.label ?? (name || 'The agent');
+}
+
+// turnText says in a few words how a turn ended.
+export function turnText({ agent, reason }: Turn): string {
+  const label = agentLabel(agent);
+  switch (reason) {
+    case 'interrupted':
+      return `${label} was interrupted`;
+    case 'error':
+      return `${label} could not go on`;
+    default:
+      return `${label} has finished its turn`;
+  }
+}
+
+// callText calls somebody who looks elsewhere.
+export function callText(turn: Turn): string {
+  const over = turn.reason === 'interrupted' || turn.reason === 'error';
+  return over ? turnText(turn) : `${agentLabel(turn.agent)} is waiting for you`;
+}
+
+// messageText is what an agent said, with what would be invisible spelled out.
+export function messageText({ lastMessage }: Turn): string {
+  return lastMessage.replace(/\r\n?/g, '\n').split('\n').map((line) => visible(line.replaceAll('\t', '    '))).join('\n').trim();
 }
 
 // programOf is the name of the program that a command begins with.

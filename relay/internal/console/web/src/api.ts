@@ -22,6 +22,10 @@ export class ApiError extends Error {
   }
 }
 
+// Unwanted is why a request is aborted whose answer nobody waits for any more:
+// its relay has done nothing wrong.
+export class Unwanted extends Error {}
+
 export interface Grant {
   grant: string;
   lifetimeMs: number;
@@ -40,10 +44,11 @@ export interface Call {
   ms?: number; // how long it may take
   signal?: AbortSignal; // ends it, instead of ms
   headers?: Record<string, string>; // besides those of the others
+  cookies?: boolean; // the page's own origin may leave some
 }
 
 // call fails with an ApiError on any answer that isn't a success.
-export async function call(url: string, { method = 'GET', bearer, body, key, ms = timeoutMs, signal = AbortSignal.timeout(ms), headers: more }: Call): Promise<Response> {
+export async function call(url: string, { method = 'GET', bearer, body, key, ms = timeoutMs, signal = AbortSignal.timeout(ms), headers: more, cookies = false }: Call): Promise<Response> {
   const headers: Record<string, string> = { ...more, ...(bearer === undefined ? {} : { Authorization: `Bearer ${bearer}` }) };
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   if (key !== undefined) headers['Idempotency-Key'] = key;
@@ -54,10 +59,11 @@ export async function call(url: string, { method = 'GET', bearer, body, key, ms 
       headers,
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       cache: 'no-store',
-      credentials: 'omit', // the ticket opens the socket
+      credentials: cookies ? 'same-origin' : 'omit', // the ticket opens the socket
       signal,
     });
   } catch {
+    if (signal.reason instanceof Unwanted) throw signal.reason;
     throw new ApiError(0, 'The relay does not answer.');
   }
   if (!answer.ok) throw new ApiError(answer.status, await reason(answer));

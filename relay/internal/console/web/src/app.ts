@@ -2,7 +2,7 @@
 // is shown, and what the buttons do.
 
 import { AgentBar, type Start } from './agentbar.ts';
-import { agentLabel } from './agents.ts';
+import { agentLabel, callText } from './agents.ts';
 import { ApiError } from './api.ts';
 import { Approvals } from './approvalsfeed.ts';
 import { backoff } from './backoff.ts';
@@ -12,16 +12,16 @@ import { byId, h } from './dom.ts';
 import { Earlier } from './earlier.ts';
 import { terminalEgress } from './egress.ts';
 import { EnvDialog } from './envdialog.ts';
-import { Files } from './files.ts';
 import { Keybar } from './keybar.ts';
 import { agentOf, bannerOf, controlOf, labels, noAgent, noControl, overdue, peopleOf, progressOf, statusOf, titleOf, type Model } from './model.ts';
 import type { Origins } from './origins.ts';
 import { Pane } from './pane.ts';
-import type { ClientMessage, Me, SessionInfo, TerminalInfo } from './protocol.ts';
+import { Panels } from './panels.ts';
+import type { ClientMessage, Me, SessionInfo, TerminalInfo, Turn } from './protocol.ts';
 import { Recordings } from './recordings.ts';
 import { Relay } from './relay.ts';
 import { SearchBar } from './search.ts';
-import { tab } from './storage.ts';
+import { forgetLink, otherSession, tab } from './storage.ts';
 import { font, touch } from './theme.ts';
 import { Tools } from './tools.ts';
 import { choose, chosen, resized, type SizeStep } from './typesize.ts';
@@ -40,6 +40,7 @@ export class App {
   readonly #earlier = new Earlier();
   readonly #recordings: Recordings;
   readonly #approvals: Approvals | undefined;
+  readonly #side: Panels;
   readonly #panes = new Map<string, Pane>(); // least recently shown first
   readonly #dismissed = new Set<string>(); // requests that the person put off: pane and user
   #list: TerminalInfo[] = [];
@@ -48,9 +49,10 @@ export class App {
   #shown: string | null = null;
   #ticker: number | undefined;
   #busy = false; // a terminal is being made or closed
+  #called = ''; // what an agent did while nobody looked
 
   constructor(
-    private readonly token: string,
+    token: string,
     private readonly me: Me,
     private readonly session: SessionInfo,
     origins: Origins,
@@ -74,11 +76,7 @@ export class App {
       focusTerminal: () => this.#pane?.screen.focus(),
       find: () => this.#find(),
       readAloud: (on) => this.#panes.forEach((pane) => pane.screen.readAloud(on)),
-      session: (id) => {
-        tab.set('session', id);
-        tab.set('pty', null);
-        location.reload();
-      },
+      session: otherSession,
     });
     this.#view.stage.prepend(this.#search.element);
     this.#keybar = new Keybar({
@@ -106,6 +104,7 @@ export class App {
       pause: () => void this.#steer('pause'),
       resume: () => void this.#steer('resume'),
       stop: () => void this.#stopAgent(),
+      details: () => this.#side.toggleAgent(),
     }, this.#may('shell'));
     this.#recordings = new Recordings({
       list: () => this.#relay.recordings(),
@@ -120,14 +119,12 @@ export class App {
         changed: () => this.#draw(),
       });
     }
-    if (this.#may('files.read')) {
-      new Files(this.#relay, {
-        mayWrite: this.#may('files.write'),
-        ask: (title, text, yes) => this.#view.ask(title, text, yes),
-        hint: (text) => this.#view.hint(text),
-        leave: () => this.#pane?.screen.focus(),
-      });
-    }
+    this.#side = new Panels(this.#relay, session, {
+      you: me.user.id,
+      ask: (title, text, yes) => this.#view.ask(title, text, yes),
+      hint: (text) => this.#view.hint(text),
+      leave: () => this.#pane?.screen.focus(),
+    });
     this.#view.sessions(me.sessions.map(({ id, dashboard }) => ({ id, label: dashboard || id })), session.id);
   }
 
@@ -141,9 +138,8 @@ export class App {
     const button = byId('sign-out', HTMLButtonElement);
     button.hidden = false;
     button.addEventListener('click', () => void this.#once(async () => {
-      await this.#relay.signOut(this.token);
-      for (const name of ['token', 'session', 'pty']) tab.set(name, null);
-      location.reload();
+      await this.#relay.signOut();
+      forgetLink();
     }));
   }
 
@@ -191,6 +187,7 @@ export class App {
 
   // returned: the person looks at the page again. Timers may have slept.
   #returned(): void {
+    this.#called = '';
     for (const pane of this.#panes.values()) {
       if (pane.socket.state.phase.name === 'lost') pane.socket.retry();
     }
@@ -237,6 +234,7 @@ export class App {
       refused: (text) => {
         if (pane.shown) this.#view.hint(text, this.#may('agent') ? { label: 'Pause', run: () => void this.#steer('pause') } : undefined);
       },
+      stopped: (turn) => this.#stopped(pane, turn),
       skipped: (part) => {
         const show = { label: 'Show it', run: () => this.#showEarlier('Skipped output', part) };
         if (pane.shown) this.#view.hint('Some output was skipped: the connection was too slow.', show);
@@ -254,6 +252,14 @@ export class App {
     });
     pane.socket.start();
     return pane;
+  }
+
+  // stopped: an agent has finished a turn, which nobody may have seen.
+  #stopped(pane: Pane, turn: Turn): void {
+    if (document.hidden) this.#called = callText(turn);
+    if (pane.shown) return;
+    const where = labels(this.#list).get(pane.id) ?? 'another terminal';
+    this.#view.hint(`${callText(turn)} in ${where}`, { label: 'Show', run: () => this.#select(pane.id, true) });
   }
 
   // evict disconnects the terminal that wasn't shown for longest, rather one
@@ -406,6 +412,7 @@ export class App {
     this.#view.draw(model);
     this.#tools.draw(model.tools);
     this.#agent.draw(model.agent, model.live);
+    this.#side.draw(this.#pane, labels(this.#list), model.agent);
     this.#approvals?.draw();
     // Countdowns need a draw now and then, everything else draws when it changes.
     const counting = (this.#pane?.socket.state.lostAt ?? null) !== null || model.control.kind === 'away';
@@ -458,7 +465,7 @@ export class App {
       held: pane !== undefined && pane.held && pane.mine && live,
       progress: pane === undefined ? null : progressOf(pane.socket.progress),
       detail: pane === undefined ? '' : this.#detail(pane),
-      title: titleOf(label, this.#approvals?.asking ?? '', asking?.name),
+      title: titleOf(label, this.#approvals?.asking ?? '', asking?.name, this.#called),
     };
   }
 

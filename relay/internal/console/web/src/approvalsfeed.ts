@@ -9,9 +9,10 @@ import {
 import { ApprovalCards } from './approvalscards.ts';
 import { backoff } from './backoff.ts';
 import { EgressDialog } from './egress.ts';
-import { Follow, overdueMs } from './follow.ts';
+import { Follow } from './follow.ts';
 import type { Relay } from './relay.ts';
 import type { ServerEvent } from './sse.ts';
+import { overdueMs } from './stream.ts';
 
 const tickMs = 250;
 

@@ -1,16 +1,18 @@
 // Who has control of a terminal, who asks for it and who watches, as the relay
 // tells it. Pure.
 
-import { agentHolder, agentLabel } from './agents.ts';
-import type { ServerMessage, Viewer } from './protocol.ts';
+import { agentHolder, agentLabel, turnText } from './agents.ts';
+import type { ServerMessage, Turn, Viewer } from './protocol.ts';
 
 export interface Control {
   known: boolean; // a control_state has come
   controller: string; // '' when nobody has control
   term: number; // of the controller; what is typed counts under it alone
   requests: string[];
-  agentState: string; // 'running', 'paused' or 'stopped'
+  agentState: string; // 'running', 'waiting', 'paused' or 'stopped'
   agent: string; // name of the agent that is or was there, '' when there never was one
+  lastTurn: Turn | null; // the last one that a coding agent finished
+  tools: number | null; // of the terminal's programs; null: not told yet
   graceUntil: number | null; // the controller is away; control is kept for them until then
   you: string;
   canControl: boolean;
@@ -27,6 +29,8 @@ export function nobody(you: string, yourName: string): Control {
     requests: [],
     agentState: 'stopped',
     agent: '',
+    lastTurn: null,
+    tools: null,
     graceUntil: null,
     you,
     canControl: false,
@@ -48,6 +52,7 @@ export function update(c: Control, m: ServerMessage, now: number): Control {
         requests: m.requests,
         agentState: m.agent_state,
         agent: m.agent ?? '',
+        lastTurn: m.last_turn ?? c.lastTurn,
         graceUntil: m.grace_ms === undefined ? null : now + m.grace_ms,
         you: m.you,
         canControl: m.can_control,
@@ -63,6 +68,10 @@ export function update(c: Control, m: ServerMessage, now: number): Control {
       };
     case 'agent_state':
       return { ...c, agentState: m.agent_state, agent: m.agent };
+    case 'agent_stopped':
+      return { ...c, lastTurn: { agent: m.agent, lastMessage: m.lastMessage, reason: m.reason, timestamp: m.timestamp } };
+    case 'tools_changed':
+      return { ...c, tools: m.newCount };
     case 'control_requested':
       return { ...c, requests: m.requests };
     case 'control_revoked':
@@ -78,8 +87,9 @@ export function update(c: Control, m: ServerMessage, now: number): Control {
   }
 }
 
-// atWork reports whether an agent has the terminal to itself.
-export const atWork = (c: Control): boolean => c.agentState === 'running' || c.controller === agentHolder;
+// atWork reports whether an agent has the terminal to itself: not while it waits
+// for a prompt.
+export const atWork = (c: Control): boolean => c.agentState === 'running' || (c.controller === agentHolder && c.agentState !== 'waiting');
 
 export const controls = (c: Control): boolean => c.controller !== '' && c.controller === c.you;
 
@@ -97,6 +107,8 @@ export function notice(before: Control, m: ServerMessage): string | undefined {
   switch (m.type) {
     case 'agent_state':
       return agentNotice(before, m.agent_state, agentLabel(m.agent));
+    case 'agent_stopped': // of an agent in front, agent_state says it
+      return before.agentState === 'stopped' || m.reason === 'error' ? turnText(m) : undefined;
     case 'control_granted':
       if (m.from === agentHolder) return undefined; // agent_state says it
       if (m.to === you) return `${name(m.from)} gave you control`;
@@ -114,8 +126,10 @@ export function notice(before: Control, m: ServerMessage): string | undefined {
   }
 }
 
-function agentNotice(c: Control, state: string, label: string): string {
+function agentNotice(c: Control, state: string, label: string): string | undefined {
   const mine = controls(c) ? ': you can type' : '';
+  if (state === 'waiting') return `${label} is waiting for ${c.canControl ? 'you' : 'a prompt'}${mine}`;
+  if (state === 'running' && c.agentState === 'waiting') return undefined; // somebody has just answered it
   if (state === 'running') return `${label} is working: typing is paused`;
   return state === 'paused' ? `${label} is paused${mine}` : `${label} has ended${mine}`;
 }

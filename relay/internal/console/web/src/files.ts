@@ -12,6 +12,7 @@ import { join, nameOf, nameProblem, parentOf, Tree, within, type Entry } from '.
 import { counted, problem, some } from './fileswords.ts';
 import { Follow } from './follow.ts';
 import type { Relay } from './relay.ts';
+import type { Side, SidePanel } from './side.ts';
 import type { ServerEvent } from './sse.ts';
 import { foldersOf, outage, pause, Upload, type Batch, type Outcome } from './upload.ts';
 import { dropped, hasFiles } from './uploaddrop.ts';
@@ -21,7 +22,6 @@ export interface FilesHooks {
   mayWrite: boolean;
   ask(title: string, text: string, yes: string): Promise<boolean>;
   hint(text: string): void;
-  leave(): void; // the focus goes to the terminal
 }
 
 // Where not every folder can be watched, what is shown is read again so often.
@@ -29,9 +29,8 @@ const rereadMs = 10_000;
 // A folder that an outage kept from being read is tried again so often.
 const retryMs = 2_000;
 
-export class Files {
+export class Files implements SidePanel {
   readonly #panel = byId('files', HTMLElement);
-  readonly #button = byId('tool-files', HTMLButtonElement);
   readonly #form = byId('files-form', HTMLFormElement);
   readonly #name = byId('files-name', HTMLInputElement);
   readonly #tree = new Tree();
@@ -43,7 +42,7 @@ export class Files {
   #commit: ((name: string) => Promise<void>) | undefined;
   #drawing = false;
 
-  constructor(relay: Relay, private readonly hooks: FilesHooks) {
+  constructor(relay: Relay, side: Side, private readonly hooks: FilesHooks) {
     this.#api = new FilesAPI(relay);
     this.#view = new FilesView({
       toggle: (folder, open) => this.#toggle(folder, open),
@@ -61,19 +60,11 @@ export class Files {
     }, hooks.mayWrite);
     this.#tree.enter('/');
     this.#wire();
+    side.add('files', this);
   }
 
   #wire(): void {
-    setHidden(this.#button, false);
-    this.#button.addEventListener('pointerdown', (event) => event.preventDefault());
-    this.#button.addEventListener('click', () => {
-      const menu = byId('tools', HTMLElement);
-      if (menu.matches(':popover-open')) menu.hidePopover();
-      if (this.#panel.hidden) this.#open();
-      else this.#close();
-    });
     const press = (id: string, run: () => void) => byId(id, HTMLButtonElement).addEventListener('click', run);
-    press('files-close', () => this.#close());
     press('files-up', () => this.#up());
     byId('files-archive', HTMLButtonElement).addEventListener('click', (event) => void this.#download(this.#rootEntry(), event.shiftKey));
     press('files-new', () => this.#newFolder());
@@ -106,17 +97,15 @@ export class Files {
 
   #key(event: KeyboardEvent): void {
     if (event.key === 'Escape') {
-      if (!this.#form.hidden) this.#endForm(true);
-      else this.#close();
+      if (this.#form.hidden) return; // the panel closes
+      this.#endForm(true);
     } else if (event.key === 'ArrowUp' && event.altKey) this.#up();
     else return;
     event.preventDefault();
     event.stopPropagation();
   }
 
-  #open(): void {
-    setHidden(this.#panel, false);
-    this.#button.setAttribute('aria-pressed', 'true');
+  opened(): void {
     this.#again();
     this.#follow = new Follow({
       open: (_, signal, freshGrant) => this.#api.watch(signal, freshGrant),
@@ -131,14 +120,11 @@ export class Files {
     this.#view.focus();
   }
 
-  #close(): void {
+  closed(): void {
     this.#follow?.stop();
     this.#poll(false);
     this.#endForm(false);
     note('');
-    setHidden(this.#panel, true);
-    this.#button.setAttribute('aria-pressed', 'false');
-    this.hooks.leave();
   }
 
   // event: what was missed before the watch began is made up for by a list.

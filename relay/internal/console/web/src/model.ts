@@ -1,6 +1,6 @@
 // What the page shows, derived from what is known. Pure; view.ts draws it.
 
-import { agentHolder, agentLabel, programOf } from './agents.ts';
+import { agentHolder, agentLabel, programOf, turnText } from './agents.ts';
 import { hasEnded, type Connection } from './connection.ts';
 import { atWork, controls, nameOf, type Control } from './control.ts';
 import type { TerminalInfo } from './protocol.ts';
@@ -63,7 +63,7 @@ export interface Banner {
 }
 
 export interface AgentView {
-  state: 'running' | 'paused' | 'stopped';
+  state: 'running' | 'waiting' | 'paused' | 'stopped';
   name: string; // as text begins
   text: string; // empty: there never was one
   detail: string;
@@ -71,6 +71,7 @@ export interface AgentView {
   pause: boolean;
   resume: boolean;
   stop: boolean;
+  details: boolean; // there is more to say
 }
 
 export interface Model {
@@ -148,9 +149,11 @@ export function progressOf({ waiting, done }: { waiting: number; done: number })
   return waiting > 0 && all >= progressBytes ? Math.floor(done * 100) : null;
 }
 
-// titleOf is the window's title: in a list of tabs it says what waits here.
-export function titleOf(label: string, host: string, asks: string | undefined): string {
+// titleOf is the window's title: in a list of tabs it says what waits here. turn
+// is what an agent did while nobody looked.
+export function titleOf(label: string, host: string, asks: string | undefined, turn: string): string {
   if (host !== '') return `● ${host} waits for approval · fairlead`;
+  if (turn !== '') return `● ${turn} · fairlead`;
   return asks === undefined ? `${label} · fairlead` : `${asks} asks for control · fairlead`;
 }
 
@@ -180,20 +183,34 @@ export function controlOf(c: Control, live: boolean, now: number): ControlView {
   return { ...base, name, kind: 'away', text: `${name} is away`, detail: `${seconds(c.graceUntil, now)} s`, action };
 }
 
-export const noAgent: AgentView = { state: 'stopped', name: '', text: '', detail: '', start: false, pause: false, resume: false, stop: false };
+export const noAgent: AgentView = { state: 'stopped', name: '', text: '', detail: '', start: false, pause: false, resume: false, stop: false, details: false };
 
 // agentOf says how the agent stands, and what may be done about it by somebody
 // who may steer agents.
 export function agentOf(c: Control, may: boolean): AgentView {
   const label = agentLabel(c.agent);
+  const details = c.lastTurn !== null;
   switch (c.agentState) {
+    case 'waiting':
+      return { ...noAgent, details, state: 'waiting', name: label, text: `${label} is waiting for ${c.canControl ? 'you' : 'a prompt'}`, detail: whoAnswers(c), stop: may };
     case 'running':
-      return { ...noAgent, state: 'running', name: label, text: `${label} is working`, detail: 'typing is paused', pause: may, stop: may };
+      return { ...noAgent, details, state: 'running', name: label, text: `${label} is working`, detail: 'typing is paused', pause: may, stop: may };
     case 'paused':
-      return { ...noAgent, state: 'paused', name: label, text: `${label} is paused`, detail: controls(c) ? 'you can type' : '', resume: may, stop: may };
+      return { ...noAgent, details, state: 'paused', name: label, text: `${label} is paused`, detail: controls(c) ? 'you can type' : '', resume: may, stop: may };
     default:
-      return c.agent === '' ? { ...noAgent, start: may && c.known } : { ...noAgent, name: label, text: `${label} has ended`, start: may && c.known };
+      break;
   }
+  const ended = { ...noAgent, details, start: may && c.known };
+  if (c.agent !== '') return { ...ended, name: label, text: `${label} has ended` };
+  // One that somebody has started by hand.
+  return c.lastTurn === null ? ended : { ...ended, name: agentLabel(c.lastTurn.agent), text: turnText(c.lastTurn) };
+}
+
+// whoAnswers says who can type to an agent that waits.
+function whoAnswers(c: Control): string {
+  if (controls(c)) return 'you can type';
+  if (c.controller === '') return c.canControl ? 'take control to type' : '';
+  return `${nameOf(c, c.controller)} can type`;
 }
 
 export function peopleOf(c: Control, live: boolean): Model['people'] {

@@ -4,7 +4,7 @@ import type { Ticket } from './api.ts';
 import { question } from './clipboard.ts';
 import { barred, type Connection, type Part } from './connection.ts';
 import { atWork, controls, nobody, notice, refusal, update, type Control } from './control.ts';
-import type { ServerMessage } from './protocol.ts';
+import type { ServerMessage, Turn } from './protocol.ts';
 import { Socket } from './socket.ts';
 import { Screen, type InputKind } from './terminal.ts';
 import type { SizeStep } from './typesize.ts';
@@ -15,6 +15,7 @@ export interface PaneHooks {
   moved(origin: string): void;
   changed(): void;
   notice(text: string): void;
+  stopped(turn: Turn): void; // an agent has finished a turn
   refused(text: string): void; // an agent is at work: it could be paused
   skipped(part: Part): void; // output that this screen will not show
   confirm(title: string, text: string, yes: string): Promise<boolean>;
@@ -141,6 +142,7 @@ export class Pane {
     const had = this.mine;
     this.control = update(before, message, Date.now());
     this.#tell(before, message);
+    if (message.type === 'agent_stopped') this.hooks.stopped(message);
     if (message.type === 'recording') this.recording = message.id;
     if (message.type === 'output_held') this.held = message.held;
     if (message.type === 'attached') [this.recording, this.held] = ['', false]; // said anew

@@ -7,10 +7,18 @@ export interface ControlState {
   requests: string[];
   term: number;
   grace_ms?: number;
-  agent_state: string; // 'running', 'paused' or 'stopped'
+  agent_state: string; // 'running', 'waiting', 'paused' or 'stopped'
   agent?: string; // its name
+  last_turn?: Turn; // the last one that a coding agent finished
   you: string;
   can_control: boolean;
+}
+
+export interface Turn {
+  agent: string;
+  lastMessage: string; // the end of what it said
+  reason: string; // 'complete', 'interrupted', 'error' or 'unknown'
+  timestamp: number; // Unix milliseconds
 }
 
 export interface Attached {
@@ -66,6 +74,8 @@ export type ServerMessage =
   | { type: 'recording'; id: string } // '' when not recorded
   | { type: 'agent_state'; agent_state: string; agent: string }
   | { type: 'output_held'; held: boolean }
+  | ({ type: 'agent_stopped' } & Turn)
+  | { type: 'tools_changed'; oldCount: number; newCount: number; timestamp: number }
   | { type: 'error'; name: string; message: string }
   | { type: 'waiting'; reason: string }
   | { type: 'reauthed'; expires_at: number };
@@ -81,7 +91,7 @@ const known = new Set<string>([
   'control_state', 'control_taken', 'control_requested', 'control_granted', 'control_revoked',
   'control_expired', 'attached', 'resync', 'resized', 'presence', 'pty_closed', 'input_refused',
   'error', 'waiting', 'reauthed', 'input_ack', 'moved', 'recording',
-  'agent_state', 'output_held',
+  'agent_state', 'output_held', 'agent_stopped', 'tools_changed',
 ]);
 
 // decode returns the message in a text frame, or undefined for one that a

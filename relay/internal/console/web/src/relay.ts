@@ -21,7 +21,7 @@ export class Relay {
 
   // renewed is called with every grant but the first.
   constructor(
-    token: string,
+    private readonly token: string,
     readonly session: string,
     private readonly origins: Origins,
     renewed: (grant: string) => void,
@@ -29,16 +29,16 @@ export class Relay {
     this.#grants = new Grants(() => obtainGrant(origins.current, token, session), renewed);
   }
 
-  // elsewhere: the relay of a socket at url can't help.
   // signOut makes the page's token worthless, which it may be already.
-  async signOut(token: string): Promise<void> {
+  async signOut(): Promise<void> {
     try {
-      await signOut(this.origins.current, token);
+      await signOut(this.origins.current, this.token);
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 401) throw error;
     }
   }
 
+  // elsewhere: the relay of a socket at url can't help.
   elsewhere(url: string): void {
     this.origins.failed(originOf(url));
   }
@@ -98,13 +98,23 @@ export class Relay {
     return this.ask((origin, grant) => fetchLog(origin, grant, this.session, id, part));
   }
 
-  // ask asks the relay in use, and at once the others when it doesn't answer. It
-  // and change are for what other modules ask for as well.
-  async ask<T>(request: Request<T>, freshGrant = false): Promise<T> {
+  // ask asks the relay in use, and at once the others when it doesn't answer. It,
+  // change and askControlPlane are for what other modules ask for as well.
+  ask<T>(request: Request<T>, freshGrant = false): Promise<T> {
+    return this.#anywhere(async (origin) => request(origin, await this.#grants.current(freshGrant)));
+  }
+
+  // askControlPlane is for what relays forward: the person asks there, under the
+  // link's token and not under the session's grant.
+  askControlPlane<T>(request: (origin: string, token: string) => Promise<T>): Promise<T> {
+    return this.#anywhere((origin) => request(origin, this.token));
+  }
+
+  async #anywhere<T>(request: (origin: string) => Promise<T>): Promise<T> {
     for (let left = this.origins.count; ; left--) {
       const origin = this.origins.current;
       try {
-        return await request(origin, await this.#grants.current(freshGrant));
+        return await request(origin);
       } catch (error) {
         if (!(error instanceof ApiError) || error.status !== 0) throw error;
         this.origins.failed(origin);

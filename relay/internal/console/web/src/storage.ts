@@ -24,4 +24,17 @@ function keep(area: () => Storage) {
 }
 
 export const tab = keep(() => sessionStorage); // token, session, pty, origin
+// otherSession shows another session, and its first terminal.
+export function otherSession(id: string): void {
+  tab.set('session', id);
+  tab.set('pty', null);
+  location.reload();
+}
+
+// forgetLink leaves the page as it is without a link.
+export function forgetLink(): void {
+  for (const name of ['token', 'session', 'pty']) tab.set(name, null);
+  location.reload();
+}
+
 export const browser = keep(() => localStorage); // preferences

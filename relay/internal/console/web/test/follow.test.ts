@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
-import { ApiError } from '../src/api.ts';
+import { ApiError, Unwanted } from '../src/api.ts';
 import { Follow } from '../src/follow.ts';
 
 const turns = async () => {
@@ -60,4 +60,19 @@ test('an outage is told late, and once', async () => {
   assert.deepEqual(told.filter((t) => t === 'lost').length >= 1, true);
   assert.equal(told[0], 'lost');
   assert.equal(told[1], 'connected');
+});
+
+test('what is stopped is no relay’s fault', async () => {
+  let reason: unknown;
+  const follow = new Follow({
+    open: (_, signal) => new Promise((_, reject) => signal.addEventListener('abort', () => {
+      reason = signal.reason;
+      reject(signal.reason as Error);
+    })),
+    event: () => {}, connected: () => {}, over: () => {},
+  });
+  follow.start();
+  await turns();
+  follow.stop();
+  assert.ok(reason instanceof Unwanted);
 });

@@ -1,0 +1,99 @@
+// Keeps an answer that has no end flowing, by fetch since a grant is a bearer:
+// it is asked for again with growing pauses.
+
+import { ApiError, Unwanted } from './api.ts';
+import { backoff } from './backoff.ts';
+
+const openMs = 10_000;
+// A grant ends a stream now and then: nobody needs to hear of that.
+export const overdueMs = 1_500;
+// A stream that held for so long was no failure.
+const heldMs = 5_000;
+
+export interface StreamHooks {
+  silenceMs: number; // a stream that says nothing for so long is lost
+  // open asks for the answer. freshGrant: the last grant was no good.
+  open(signal: AbortSignal, freshGrant: boolean): Promise<Response>;
+  // begin returns what takes the bytes of one answer.
+  begin(answer: Response): (bytes: Uint8Array<ArrayBuffer>) => void;
+  connected(connected: boolean): void; // changes that lasted
+  over(error: ApiError): void; // there is no use in trying again
+}
+
+export class Stream {
+  #stop = new AbortController();
+  #overdue: ReturnType<typeof setTimeout> | undefined;
+  #refused = false; // a grant, once
+
+  constructor(private readonly hooks: StreamHooks) {}
+
+  start(): void {
+    this.#lost();
+    void this.#run(this.#stop.signal);
+  }
+
+  stop(): void {
+    clearTimeout(this.#overdue);
+    this.#stop.abort();
+  }
+
+  async #run(stop: AbortSignal): Promise<void> {
+    for (let failures = 0; !stop.aborted; ) {
+      const began = performance.now();
+      try {
+        await this.#once(stop);
+      } catch (error) {
+        if (stop.aborted) return;
+        if (error instanceof ApiError && !error.passing && (error.status !== 401 || this.#refused)) return this.#give(error);
+        this.#refused = error instanceof ApiError && error.status === 401;
+      }
+      if (stop.aborted) return;
+      this.#lost();
+      failures = performance.now() - began >= heldMs ? 0 : failures + 1;
+      await new Promise((resolve) => setTimeout(resolve, backoff(failures, Math.random())));
+    }
+  }
+
+  #give(error: ApiError): void {
+    clearTimeout(this.#overdue);
+    this.hooks.over(error);
+  }
+
+  // once reads one answer to its end.
+  async #once(stop: AbortSignal): Promise<void> {
+    const ended = new AbortController();
+    const end = () => ended.abort();
+    const leave = () => ended.abort(new Unwanted());
+    stop.addEventListener('abort', leave);
+    let timer = setTimeout(end, openMs);
+    try {
+      const answer = await this.hooks.open(ended.signal, this.#refused);
+      const reader = answer.body?.getReader();
+      if (reader === undefined) return;
+      this.#found();
+      const take = this.hooks.begin(answer);
+      for (;;) {
+        clearTimeout(timer);
+        timer = setTimeout(end, this.hooks.silenceMs);
+        const { value, done } = await reader.read();
+        if (done || stop.aborted) return;
+        take(value);
+      }
+    } finally {
+      clearTimeout(timer);
+      stop.removeEventListener('abort', leave);
+      end(); // a stream that sent nonsense
+    }
+  }
+
+  #found(): void {
+    clearTimeout(this.#overdue);
+    this.#overdue = undefined;
+    this.#refused = false;
+    this.hooks.connected(true);
+  }
+
+  #lost(): void {
+    this.#overdue ??= setTimeout(() => this.hooks.connected(false), overdueMs);
+  }
+}
