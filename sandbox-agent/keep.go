@@ -146,6 +146,7 @@ func (a *Agent) serve(ctx context.Context, addr string, session *tunnel.Session)
 		a.link.Serve(ctx, session)
 	}()
 	a.status.greet(session)
+	a.local.workshop.integrations.RefreshAll() // what was pushed meanwhile is lost
 	refreshed := make(chan struct{})
 	go func() { // serve waits for it below
 		defer close(refreshed)

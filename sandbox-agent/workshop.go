@@ -27,6 +27,7 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/services"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/tools"
 )
 
 // browserPTY stands for a session's browser where the egress proxy wants a
@@ -90,6 +91,8 @@ func (w *workshop) open() (err error) {
 	}
 	options := mcp.Options{
 		Sets: []toolbox.Set{
+			&tools.Terminals{Host: s.agent.host},
+			&tools.Files{FS: s.files, Redact: func() tools.Masker { return s.agent.masks.stream() }},
 			w.browser, w.integrations,
 		},
 		Secrets: w.secret, Grant: link.GrantOf, Port: w.port, Mask: s.agent.masks.mask,

@@ -18,6 +18,13 @@ import (
 // agent.
 const credentialsFile = ".fairlead/mcp.json"
 
+// forCodingAgents declares what runs in terminals.
+func forCodingAgents(c *program.Command) {
+	c.Sub("mcp-bridge", "Gives a coding agent in a terminal the sandbox's tools", mcpBridge)
+	c.Sub("hook", "Tells what a coding agent in a terminal does", hook)
+	c.Sub("wiring", "Looks after the settings of a terminal's coding agents", wiring)
+}
+
 // mcpBridge is the subcommand that coding agents start as their MCP server.
 func mcpBridge(c *program.Command) {
 	o := bridge.Options{Getenv: os.Getenv}

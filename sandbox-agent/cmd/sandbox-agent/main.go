@@ -23,8 +23,6 @@ func main() {
 			return a.Run(ctx)
 		})
 		c.Sub("keygen", "Prints the sandbox's public key, which the control plane certifies", keygen)
-		c.Sub("mcp-bridge", "Gives a coding agent in a terminal the sandbox's tools", mcpBridge)
-		c.Sub("hook", "Tells what a coding agent in a terminal does", hook)
-		c.Sub("wiring", "Looks after the settings of a terminal's coding agents", wiring)
+		forCodingAgents(c)
 	})
 }
