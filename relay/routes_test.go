@@ -178,7 +178,7 @@ func (w *routeWorld) sandbox(in *tunnel.Incoming) {
 	}
 	buf := make([]byte, 4096)
 	stream.Read(buf)
-	fmt.Fprint(stream, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+	fmt.Fprint(stream, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
 }
 
 // grant returns a signed grant for everything after change.

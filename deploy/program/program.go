@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -166,6 +167,11 @@ func (c *Command) Run(run RunFunc) {
 		logger, err := newLogger(c.front.sys.Stderr, c.front.logFormat, c.front.logLevel)
 		if err != nil {
 			return err
+		}
+		if c.front.sys.Stderr == io.Writer(os.Stderr) {
+			// What libraries print by themselves may quote whoever they talk to.
+			log.SetFlags(0)
+			log.SetOutput(slog.NewLogLogger(logger.Handler(), slog.LevelDebug).Writer())
 		}
 		return run(cmd.Context(), &Env{
 			Logger:   logger,
