@@ -343,6 +343,30 @@ func TestHijack(t *testing.T) {
 	}
 }
 
+// TestIdleStreamEndsWithItsGrant: a stream that waits for the next request takes
+// none any more when its grant is void.
+func TestIdleStreamEndsWithItsGrant(t *testing.T) {
+	revoked := jws.NewRevocationSet()
+	r := newRig(t, func(l *Link) {
+		l.Heed(revoked)
+		l.Services = append(l.Services, service{"GET /": func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "here") }})
+	})
+	token, id := r.grant(alice, view)
+	stream, _, err := r.open(protocol.LaneBulk, protocol.Open{Kind: protocol.StreamHTTP, Grant: token})
+	must(t, err)
+	io.WriteString(stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	reader := bufio.NewReader(stream)
+	resp, err := http.ReadResponse(reader, nil)
+	must(t, err)
+	if body, err := io.ReadAll(resp.Body); string(body) != "here" || err != nil {
+		t.Errorf("%q %v", body, err)
+	}
+	revoked.Add(id)
+	if _, err := reader.ReadByte(); err != io.EOF {
+		t.Errorf("after the grant was revoked: %v", err)
+	}
+}
+
 // TestGrantEnds: what is done under a grant ends with it, whatever the clock of
 // the wall does meanwhile.
 func TestGrantEnds(t *testing.T) {
