@@ -164,7 +164,12 @@ func TestVerifyWhileWritten(t *testing.T) {
 	b := newTestSandbox(t, "sb_1")
 	lines, _, _ := b.auditLog(t, 9) // heads are 5, 9 and 13
 	file := filepath.Join(t.TempDir(), audit.FileName(1))
-	write := func(n int) { writeFile(t, file, bytes.Join(lines[:n], nil), 0o600) }
+	write := func(n int) { // never seen half done
+		writeFile(t, file+".new", bytes.Join(lines[:n], nil), 0o600)
+		if err := os.Rename(file+".new", file); err != nil {
+			t.Error(err)
+		}
+	}
 	verify := func() (AuditReport, error) {
 		return VerifyAudit(t.Context(), AuditConfig{Files: []string{file}, Settle: 50 * time.Millisecond})
 	}

@@ -28,7 +28,9 @@ type Config struct {
 	Listen   string // plain HTTP, a loopback "host:port"
 	DevSeed  string // file with development users; empty: none
 	Login    LoginConfig
-	Webhook  WebhookConfig // is told of approvals
+	Webhook  WebhookConfig // is told of approvals and of turns that end
+
+	Integrations IntegrationsConfig
 
 	// The second listener, for agents. Empty TLSListen: none.
 	TLSListen string // "host:port"
@@ -51,24 +53,25 @@ const (
 // A Server is a control plane with its listeners open.
 type Server struct {
 	// Static after construction.
-	revision   string
-	logger     *slog.Logger
-	now        func() time.Time
-	store      *store.Store
-	keys       *keyring.Ring      // what signs, and verifies our own signatures
-	requestKey []byte             // of the hashes of requests that hold secrets
-	revoked    *jws.RevocationSet // what is void before its time
-	list       *revocations       // the same, signed
-	spread     *spread            // tells relays and sandboxes of it
-	enrols     *enrols
-	notices    *notices // what sandboxes tell of approvals
-	relays     *http.Client
-	webhook    *webhook.Sender // nil: none
-	login      *login          // nil: no sign-in provider
-	usage      *meter
-	refusals   *refusals
-	public     net.Listener
-	agents     net.Listener // nil: no second listener
+	revision     string
+	logger       *slog.Logger
+	now          func() time.Time
+	store        *store.Store
+	keys         *keyring.Ring      // what signs, and verifies our own signatures
+	requestKey   []byte             // of the hashes of requests that hold secrets
+	revoked      *jws.RevocationSet // what is void before its time
+	list         *revocations       // the same, signed
+	spread       *spread            // tells relays and sandboxes of it
+	enrols       *enrols
+	notices      *notices // what sandboxes tell of approvals
+	relays       *http.Client
+	webhook      *webhook.Sender // nil: none
+	integrations *integrations
+	login        *login // nil: no sign-in provider
+	usage        *meter
+	refusals     *refusals
+	public       net.Listener
+	agents       net.Listener // nil: no second listener
 
 	// closing ends with the server: dispatches don't end with their browser.
 	closing context.Context
@@ -102,6 +105,9 @@ func (s *Server) open(ctx context.Context, cfg Config) error {
 		return err
 	}
 	if s.webhook, err = newWebhook(cfg.Webhook, cfg.Logger); err != nil {
+		return err
+	}
+	if s.integrations, err = s.newIntegrations(cfg.Integrations, cfg.Login.PublicURL); err != nil {
 		return err
 	}
 	if cfg.DevSeed != "" {
@@ -265,6 +271,7 @@ func (s *Server) closeResources() error {
 	}
 	s.relays.CloseIdleConnections()
 	s.login.close()
+	s.integrations.close()
 	if s.store != nil {
 		err = errors.Join(err, s.store.Close())
 	}

@@ -136,7 +136,7 @@ func (p *plane) invite(id protocol.SandboxID, more func(*InviteConfig)) string {
 	p.t.Helper()
 	cert, _, _ := testCertificate(p.t, "ca")
 	cfg := InviteConfig{
-		StateDir: filepath.Join(p.dir, "state"), Sandbox: id, TTL: DefaultInvitationLife,
+		StateDir: filepath.Join(p.dir, "state"), Database: p.database, Sandbox: id, TTL: DefaultInvitationLife,
 		Reach: Reach{CA: cert, ServerName: "control.fairlead.test", Relays: []string{"127.0.0.1:4433"}, RelayCA: cert},
 		Out:   filepath.Join(p.t.TempDir(), "invitation.json"), Now: p.clock.Now,
 	}

@@ -84,11 +84,18 @@ type plane struct {
 	clock   *clock
 	dir     string
 
-	database string // empty: SQLite
-	log      *lockedBuffer
+	database  string // empty: SQLite
+	configure func(*Config)
+	log       *lockedBuffer
 }
 
 func newPlane(t *testing.T) *plane {
+	t.Helper()
+	return newPlaneWith(t, func(*Config) {})
+}
+
+// newPlaneWith returns a control plane whose configuration is changed first.
+func newPlaneWith(t *testing.T, configure func(*Config)) *plane {
 	t.Helper()
 	dir := t.TempDir()
 	seed, err := json.Marshal(testSeed())
@@ -97,7 +104,7 @@ func newPlane(t *testing.T) *plane {
 	}
 	writeFile(t, filepath.Join(dir, "seed.json"), seed, 0o600)
 	p := &plane{
-		t: t, dir: dir, log: &lockedBuffer{},
+		t: t, dir: dir, log: &lockedBuffer{}, configure: configure,
 		clock: &clock{now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)},
 	}
 	if strings.HasPrefix(t.Name(), onPostgres) {
@@ -147,12 +154,14 @@ const onPostgres = "TestOnPostgres/"
 // start starts the control plane on p's state; it ends with the test.
 func (p *plane) start() {
 	p.t.Helper()
-	server, err := New(p.t.Context(), Config{
+	cfg := Config{
 		StateDir: filepath.Join(p.dir, "state"), Database: p.database, Listen: "127.0.0.1:0",
 		DevSeed: filepath.Join(p.dir, "seed.json"), Revision: "rev1",
 		Logger: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Now:    p.clock.Now,
-	})
+	}
+	p.configure(&cfg)
+	server, err := New(p.t.Context(), cfg)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/oauth"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -60,8 +61,11 @@ func (s *Server) mux(routes []route) http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, serve handlerFunc) {
 		limit := int64(maxBodyBytes)
-		if strings.HasSuffix(pattern, "/callback") {
+		switch {
+		case strings.HasSuffix(pattern, "/callback"):
 			limit = maxCallback
+		case strings.HasSuffix(pattern, "/execute"):
+			limit = maxGatewayBody
 		}
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set(revisionHeader, s.revision)
@@ -74,7 +78,7 @@ func (s *Server) mux(routes []route) http.Handler {
 		})
 	}
 	allowed := make(map[string][]string)
-	for _, rt := range routes {
+	for _, rt := range spelledOut(routes) {
 		handle(rt.method+" "+rt.path, rt.serve)
 		allowed[rt.path] = append(allowed[rt.path], rt.method)
 	}
@@ -89,6 +93,26 @@ func (s *Server) mux(routes []route) http.Handler {
 		return protocol.Errorf(protocol.KindNotFound, "no such route")
 	})
 	return mux
+}
+
+// spelledOut names each provider in the routes below /integrations, where a mux
+// couldn't tell a wildcard from "accounts".
+func spelledOut(routes []route) (all []route) {
+	const wildcard = "/integrations/{provider}/"
+	for _, rt := range routes {
+		rest, is := strings.CutPrefix(rt.path, wildcard)
+		if !is {
+			all = append(all, rt)
+			continue
+		}
+		for _, name := range oauth.Providers() {
+			all = append(all, route{rt.method, "/integrations/" + name + "/" + rest, func(w http.ResponseWriter, r *http.Request) error {
+				r.SetPathValue("provider", name)
+				return rt.serve(w, r)
+			}})
+		}
+	}
+	return all
 }
 
 // revised is part of every JSON answer of ours.

@@ -16,15 +16,29 @@ const (
 	maxNoteBytes   = 16 << 10
 	maxTodoEntries = 500
 	maxEntryBytes  = 1 << 10
-	maxPlace       = 1e6 // of a note, in either direction
+	maxPlace       = 1e6 // of an item, in either direction
 )
+
+// A place is where an item is on the board.
+type place struct {
+	X *float64 `json:"x,omitempty"`
+	Y *float64 `json:"y,omitempty"`
+}
+
+func (p *place) check() error {
+	for _, v := range []*float64{p.X, p.Y} {
+		if v != nil && (*v < -maxPlace || *v > maxPlace) {
+			return protocol.Errorf(protocol.KindInvalid, "body.x and body.y must be within ±%g", maxPlace)
+		}
+	}
+	return nil
+}
 
 // A noteBody is a piece of text on the board.
 type noteBody struct {
-	Text  string   `json:"text"`
-	Color string   `json:"color,omitempty"` // "#rrggbb" or a name of letters
-	X     *float64 `json:"x,omitempty"`
-	Y     *float64 `json:"y,omitempty"`
+	Text  string `json:"text"`
+	Color string `json:"color,omitempty"` // "#rrggbb" or a name of letters
+	place
 }
 
 func (n *noteBody) check() error {
@@ -34,12 +48,7 @@ func (n *noteBody) check() error {
 	case !validColor(n.Color):
 		return protocol.Errorf(protocol.KindInvalid, "body.color: want #rrggbb or a name")
 	}
-	for _, v := range []*float64{n.X, n.Y} {
-		if v != nil && (*v < -maxPlace || *v > maxPlace) {
-			return protocol.Errorf(protocol.KindInvalid, "body.x and body.y must be within ±%g", maxPlace)
-		}
-	}
-	return nil
+	return n.place.check()
 }
 
 // validColor: what a console may put into a style without another look.
@@ -61,6 +70,7 @@ func validColor(color string) bool {
 type todoBody struct {
 	Title string      `json:"title"`
 	Items []todoEntry `json:"items"`
+	place
 }
 
 type todoEntry struct {
@@ -83,7 +93,7 @@ func (t *todoBody) check() error {
 	if t.Items == nil {
 		t.Items = []todoEntry{}
 	}
-	return nil
+	return t.place.check()
 }
 
 // itemForm checks the body of one kind of item and encodes it anew, so that
@@ -94,6 +104,14 @@ func itemForm(kind store.ItemKind, raw json.RawMessage) (json.RawMessage, error)
 		return itemBody(raw, (*noteBody).check)
 	case store.ItemTodo:
 		return itemBody(raw, (*todoBody).check)
+	case store.ItemBrowser:
+		return itemBody(raw, (*browserBody).check)
+	case store.ItemTerminal:
+		return itemBody(raw, (*terminalBody).check)
+	case store.ItemIntegration:
+		return itemBody(raw, (*integrationBody).check)
+	case store.ItemEdge:
+		return itemBody(raw, (*edgeBody).check)
 	case store.ItemLayout: // the console's own
 		var compact bytes.Buffer
 		if err := protocol.UnmarshalStrict(raw, &map[string]any{}); err != nil {
@@ -102,7 +120,15 @@ func itemForm(kind store.ItemKind, raw json.RawMessage) (json.RawMessage, error)
 		err := json.Compact(&compact, raw)
 		return compact.Bytes(), err
 	}
-	return nil, protocol.Errorf(protocol.KindInvalid, "kind: want note, todo or layout")
+	return nil, errItemKind()
+}
+
+func errItemKind() error {
+	kinds := make([]string, len(store.ItemKinds))
+	for i, kind := range store.ItemKinds {
+		kinds[i] = string(kind)
+	}
+	return protocol.Errorf(protocol.KindInvalid, "kind: want one of %s", strings.Join(kinds, ", "))
 }
 
 func itemBody[T any](raw json.RawMessage, check func(*T) error) (json.RawMessage, error) {
@@ -147,7 +173,7 @@ func (s *Server) getItems(w http.ResponseWriter, r *http.Request) error {
 	}
 	kind := store.ItemKind(r.URL.Query().Get("kind"))
 	if kind != "" && !kind.Known() {
-		return protocol.Errorf(protocol.KindInvalid, "kind: want note, todo or layout")
+		return errItemKind()
 	}
 	items, err := s.store.Items(r.Context(), m.dashboard.ID)
 	if err != nil {

@@ -96,22 +96,67 @@ func TestItemBodies(t *testing.T) {
 		`{"kind":"todo","body":{"title":"t","items":[{"text":"` + long + `","done":false}]}}`,
 		`{"kind":"todo","body":{"title":"t","items":[{"text":"a","who":"b"}]}}`,
 		`{"kind":"layout","body":[]}`, `{"kind":"layout","body":{"a":1,"a":2}}`,
+		`{"kind":"browser","body":{"url":"javascript:alert(1)"}}`, `{"kind":"browser","body":{"url":"http://u:p@h"}}`, `{"kind":"browser","body":{}}`,
+		`{"kind":"terminal","body":{"name":"a\tb"}}`, `{"kind":"terminal","body":{"name":"a","pty_id":"pty_1"}}`,
+		`{"kind":"terminal","body":{"name":"a","session_id":"a b"}}`, `{"kind":"terminal","body":{"name":"a","command":"a\u200bb"}}`,
+		`{"kind":"integration","body":{"provider":"x"}}`, `{"kind":"edge","body":{"from":"a"}}`, `{"kind":"edge","body":{"from":"a","to":"a"}}`,
 		`{"kind":"picture","body":{}}`, `{"body":{}}`,
 	} {
 		p.want(itemCall("POST", aliceToken, "", bad, ""), http.StatusBadRequest, "RequestError")
 	}
 	for _, good := range []string{
 		`{"kind":"note","body":{"text":"","color":"#a1B2c3"}}`, `{"kind":"note","body":{"text":"ä","color":"teal"}}`,
-		`{"kind":"todo","body":{"title":""}}`, `{"kind":"layout","body":{}}`,
+		`{"kind":"todo","body":{"title":"","x":2,"y":-2}}`, `{"kind":"layout","body":{}}`,
+		`{"kind":"browser","body":{"url":"https://example.com:8443/ä?q#f","title":"ä","x":1}}`,
+		`{"kind":"terminal","body":{"name":"","session_id":"ses_1","pty_id":"pty_1","command":"make"}}`,
+		`{"kind":"integration","body":{"provider":"google_drive","y":1}}`,
 	} {
 		p.want(itemCall("POST", aliceToken, "", good, ""), http.StatusCreated, "")
 	}
+}
+
+// TestEdges: an edge joins two items of its dashboard, once, and goes with them.
+func TestEdges(t *testing.T) {
+	p := newPlane(t)
+	add := func(kind, body string) string {
+		t.Helper()
+		made := p.want(itemCall("POST", aliceToken, "", `{"kind":"`+kind+`","body":`+body+`}`, ""), http.StatusCreated, "")
+		return made["item"].(map[string]any)["id"].(string)
+	}
+	a, b, c := add("note", `{"text":"a"}`), add("browser", `{"url":"https://b"}`), add("terminal", `{"name":"c"}`)
+	layout := add("layout", `{}`)
+	edge := func(from, to string) string { return `{"from":"` + from + `","to":"` + to + `"}` }
+	ab, bc := add("edge", edge(a, b)), add("edge", edge(b, c))
+	add("edge", edge(b, a))
+	for body, status := range map[string]int{
+		edge(a, b): http.StatusConflict, edge(a, a): http.StatusBadRequest, edge(a, ab): http.StatusBadRequest,
+		edge(layout, a): http.StatusBadRequest, edge(a, "itm_none"): http.StatusNotFound,
+	} {
+		if got, answer, _ := p.do(itemCall("POST", aliceToken, "", `{"kind":"edge","body":`+body+`}`, "")); got != status {
+			t.Errorf("%s: %d %v, want %d", body, got, answer, status)
+		}
+		if got, answer, _ := p.do(itemCall("PUT", aliceToken, "/"+bc, `{"body":`+body+`}`, `"1"`)); got != status {
+			t.Errorf("%s: %d %v, want %d", body, got, answer, status)
+		}
+	}
+	p.want(itemCall("PUT", aliceToken, "/"+ab, `{"body":{"from":"`+a+`","to":"`+b+`","label":"l"}}`, `"1"`), http.StatusOK, "")
+	p.nothing(itemCall("DELETE", aliceToken, "/"+a, "", ""))
+	items := p.want(itemCall("GET", aliceToken, "?kind=edge", "", ""), http.StatusOK, "")["items"].([]any)
+	if len(items) != 1 || items[0].(map[string]any)["id"] != bc {
+		t.Errorf("%v", items)
+	}
+	p.nothing(itemCall("DELETE", aliceToken, "/"+bc, "", ""))
+	p.want(itemCall("GET", aliceToken, "/"+c, "", ""), http.StatusOK, "")
 }
 
 // FuzzItem: what an item form takes, it takes again and leaves as it is.
 func FuzzItem(f *testing.F) {
 	f.Add("note", []byte(`{"text":"a","color":"#abcdef","x":1,"y":2}`))
 	f.Add("todo", []byte(`{"title":"t","items":[{"text":"a","done":true}]}`))
+	f.Add("browser", []byte(`{"url":"https://a.b/c?d#e","title":"t","x":1}`))
+	f.Add("terminal", []byte(`{"name":"n","command":"c","session_id":"s","pty_id":"p","y":2}`))
+	f.Add("integration", []byte(`{"provider":"gmail"}`))
+	f.Add("edge", []byte(`{"from":"a","to":"b","label":"l"}`))
 	f.Add("layout", []byte(`{"a": [1, {"b": null}]}`))
 	f.Fuzz(func(t *testing.T, kind string, raw []byte) {
 		form := func(raw []byte) (json.RawMessage, error) { return itemForm(store.ItemKind(kind), raw) }

@@ -136,6 +136,11 @@ func (s *Server) putMember(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
+	if req.Role == store.RoleViewer {
+		if err := s.detachAll(r.Context(), user, m.dashboard.ID); err != nil {
+			return err
+		}
+	}
 	return s.write(w, http.StatusOK, struct {
 		User         protocol.UserID       `json:"user"`
 		Role         store.Role            `json:"role"`
@@ -185,6 +190,9 @@ func (s *Server) deleteMember(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.logger.Info("member removed", "dashboard", m.dashboard.ID, "member", user, "user", m.user.ID)
 	if err := s.revokeGrantsOf(r.Context(), user, m.dashboard.ID); err != nil {
+		return err
+	}
+	if err := s.detachAll(r.Context(), user, m.dashboard.ID); err != nil {
 		return err
 	}
 	return none(w)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/policy"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -324,7 +325,7 @@ func typeOf(v any) string {
 // TestOpenAPIAnswers asks the routes, and compares what they answer with what
 // the document says.
 func TestOpenAPIAnswers(t *testing.T) {
-	p := newPlane(t)
+	p, up := newIntegratedPlane(t)
 	d := openDocument(t, p)
 	relay := newFakeRelay(t, callback(`"status":"ok","result":{"kind":"pty.create","ptyId":"pty_9"}`))
 	p.register("rl_1", relayToken, relay.URL)
@@ -333,6 +334,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 	grant := p.grant(aliceToken, `{"session_id":"ses_1"}`)
 	item := p.want(itemCall("POST", aliceToken, "", `{"kind":"note","body":{"text":"a","x":1}}`, ""), http.StatusCreated, "")["item"].(map[string]any)["id"].(string)
 	command := p.want(commandCall(aliceToken, createBody), http.StatusOK, "")["commandId"].(string)
+	p.integrate(up)
 	for _, tt := range []struct {
 		path   string // in the document
 		call   call
@@ -363,6 +365,13 @@ func TestOpenAPIAnswers(t *testing.T) {
 		{"/dashboards/{id}/items/{item}", itemCall("PUT", aliceToken, "/"+item, `{"body":{"text":"b"}}`, `"1"`), 409},
 		{"/dashboards/{id}/sessions", getAs(aliceToken, "/dashboards/dash_1/sessions"), 200},
 		{"/dashboards/{id}/usage", getAs(aliceToken, "/dashboards/dash_1/usage"), 200},
+		{"/dashboards/{id}/turns", getAs(aliceToken, "/dashboards/dash_1/turns?session_id=ses_1"), 200},
+		{"/dashboards/{id}/integrations", getAs(aliceToken, "/dashboards/dash_1/integrations"), 200},
+		{"/dashboards/{id}/integrations/audit", getAs(aliceToken, "/dashboards/dash_1/integrations/audit"), 200},
+		{"/dashboards/{id}/terminals/{pty}/integrations/{provider}", attachCall(aliceToken, "pty_1", "github", "acc_9", ""), 400},
+		{"/integrations", getAs(aliceToken, "/integrations"), 200},
+		{"/integrations/{provider}/connect", call{"POST", "/integrations/github/connect", aliceToken, `{}`, nil}, 200},
+		{"/integrations/accounts/{id}", call{"DELETE", "/integrations/accounts/acc_9", aliceToken, "", nil}, 404},
 		{"/.well-known/jwks.json", getAs("", "/.well-known/jwks.json"), 200},
 		{"/internal/sign", signCall(grant, "k", createPTY), 200},
 		{"/internal/sign", signCall("x", "k", createPTY), 401},
@@ -393,7 +402,10 @@ func TestOpenAPIMembers(t *testing.T) {
 		"OpEgressDecide": reflect.TypeFor[opEgress](), "OpEgressRevoke": reflect.TypeFor[opEgressRevoke](),
 		"OpBrokerDecide": reflect.TypeFor[opBroker](), "EnvSecret": reflect.TypeFor[protocol.EnvSecret](),
 		"ApprovedDomain": reflect.TypeFor[protocol.ApprovedDomain](), "Approval": reflect.TypeFor[protocol.Approval](),
-		"ApprovalNotice": reflect.TypeFor[protocol.ApprovalNotice](),
+		"ApprovalNotice": reflect.TypeFor[protocol.ApprovalNotice](), "Policy": reflect.TypeFor[policy.Policy](),
+		"Attachment": reflect.TypeFor[attachmentBody](), "Account": reflect.TypeFor[accountBody](),
+		"GatewayRequest": reflect.TypeFor[protocol.GatewayRequest](), "GatewayAnswer": reflect.TypeFor[protocol.GatewayAnswer](),
+		"IntegrationList": reflect.TypeFor[protocol.IntegrationList](), "PTYCompleted": reflect.TypeFor[protocol.PTYCompleted](),
 	} {
 		documented := slices.Sorted(maps.Keys(schemas[name].(map[string]any)["properties"].(map[string]any)))
 		members := memberNames(decoded)

@@ -23,7 +23,7 @@ type operation struct {
 
 // audience says who executes the operation.
 func (op *operation) audience() string {
-	if op.Kind == protocol.OpCDPSend {
+	if op.Target.ExtensionID != "" {
 		return jws.AudienceExtension
 	}
 	return jws.AudienceAgent
@@ -45,6 +45,8 @@ func parseOperation(raw json.RawMessage, t target, ttlMs *int64, user protocol.U
 	switch {
 	case op.Kind == protocol.OpGrantRevoke:
 		return op, protocol.Errorf(protocol.KindForbidden, "%s is made by the control plane alone: see DELETE /grants/{id}", op.Kind)
+	case op.Kind == protocol.OpIntegrationsChanged:
+		return op, protocol.Errorf(protocol.KindForbidden, "%s is made by the control plane alone", op.Kind)
 	case !known:
 		return op, protocol.Errorf(protocol.KindUnsupported, "unknown operation %q", op.Kind)
 	}
@@ -91,7 +93,7 @@ var opForms = map[string]struct {
 	protocol.OpAgentPause:    {targetPTY, canonical(checkPlain)},
 	protocol.OpAgentResume:   {targetPTY, canonical(checkPlain)},
 	protocol.OpAgentStop:     {targetPTY, canonical(checkPlain)},
-	protocol.OpCDPSend:       {targetExtension, canonical(checkCDP)},
+	protocol.OpCDPSend:       {targetBrowser, canonical(checkCDP)},
 	protocol.OpEnvApply:      {targetTerminals, canonical(checkEnv)},
 	protocol.OpEgressDecide:  {targetSession, canonical(checkEgress)},
 	protocol.OpEgressRevoke:  {targetSession, canonical(checkEgressRevoke)},

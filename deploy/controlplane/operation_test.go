@@ -11,11 +11,12 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 )
 
-// TestEveryOperation: each operation of the protocol can be asked for, but the
-// one that is ours alone.
+// TestEveryOperation: each operation of the protocol can be asked for, but those
+// that are ours alone.
 func TestEveryOperation(t *testing.T) {
 	for kind := range protocol.OperationCapability {
-		if _, known := opForms[kind]; known == (kind == protocol.OpGrantRevoke) {
+		ours := kind == protocol.OpGrantRevoke || kind == protocol.OpIntegrationsChanged
+		if _, known := opForms[kind]; known == ours {
 			t.Errorf("%s: users may ask for it is %v", kind, known)
 		}
 	}
@@ -129,7 +130,9 @@ func TestOperationsRefused(t *testing.T) {
 		{"agent with args of another type", pty(`{"kind":"agent.start","name":"claude","args":"-p"}`), 400, "RequestError"},
 		{"grant.revoke", pty(`{"kind":"grant.revoke","grants":["gr_1"]}`), 403, "AuthError"},
 		{"cdp.send to a terminal", pty(`{"kind":"cdp.send","method":"A.b"}`), 400, "RequestError"},
-		{"cdp.send to no extension", `"target":{"sessionId":"ses_1"},"op":{"kind":"cdp.send","method":"A.b"}`, 400, "RequestError"},
+		{"cdp.send to a tab of no extension", `"target":{"sessionId":"ses_1","tabId":1},"op":{"kind":"cdp.send","method":"A.b"}`, 400, "RequestError"},
+		{"cdp.send to no session", `"target":{"extensionId":"abc"},"op":{"kind":"cdp.send","method":"A.b"}`, 400, "RequestError"},
+		{"integrations.changed", pty(`{"kind":"integrations.changed"}`), 403, "AuthError"},
 		{"cdp.send without a method", cdp(`{"kind":"cdp.send"}`), 400, "RequestError"},
 		{"cdp.send with a strange method", cdp(`{"kind":"cdp.send","method":"A.b\nC.d"}`), 400, "RequestError"},
 		{"cdp.send with params that are a list", cdp(`{"kind":"cdp.send","method":"A.b","params":[1]}`), 400, "RequestError"},

@@ -7,7 +7,9 @@ import "testing"
 func TestOnPostgres(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"Members": TestMembers, "ItemVersion": TestItemVersion, "Usage": TestUsage, "SignIn": TestSignIn,
+		"BoardAtOnce": TestBoardAtOnce, "Edges": TestEdges,
 		"CommandKey": TestCommandKey, "SignParallel": TestSignParallel,
+		"Connect": TestConnect, "Attach": TestAttach, "Gateway": TestGateway, "Renewal": TestRenewal,
 	} {
 		t.Run(name, test)
 	}

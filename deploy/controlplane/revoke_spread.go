@@ -270,28 +270,8 @@ func (s *Server) tellRevoked(ctx context.Context, sandbox protocol.SandboxID, gr
 	if err != nil {
 		return err
 	}
-	relays, err := s.store.Relays(ctx, s.now().Add(-relayLife))
-	if err != nil || len(relays) == 0 {
-		return err
-	}
-	o := order{
-		operation: operation{
-			Kind: protocol.OpGrantRevoke, Op: data, TTLMs: protocol.DefaultCommandTTL.Milliseconds(),
-			Target: protocol.CommandTarget{SandboxID: sandbox},
-		},
-		origin: relays[0].PublicOrigin,
-	}
-	if o.requestHash, err = s.hashOf(o.operation); err != nil {
-		return err
-	}
-	cmd, err := s.sign(ctx, o)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, protocol.DefaultCommandTTL)
-	defer cancel()
-	if cmd.Outcome, err = s.dispatch(ctx, relays, cmd.Envelope); err != nil {
-		return err
-	}
-	return s.finish(context.WithoutCancel(ctx), cmd)
+	return s.tellSandbox(ctx, operation{
+		Kind: protocol.OpGrantRevoke, Op: data, TTLMs: protocol.DefaultCommandTTL.Milliseconds(),
+		Target: protocol.CommandTarget{SandboxID: sandbox},
+	})
 }

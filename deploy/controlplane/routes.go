@@ -8,7 +8,7 @@ import (
 // routes are those of the plain listener: for people, who come through a relay,
 // and for relays. openapi.json documents each of them.
 func (s *Server) routes() []route {
-	return slices.Concat(s.peopleRoutes(), s.authorityRoutes())
+	return slices.Concat(s.peopleRoutes(), s.integrationRoutes(), s.authorityRoutes())
 }
 
 // peopleRoutes take a user's token, or lead to one.
@@ -43,6 +43,22 @@ func (s *Server) peopleRoutes() []route {
 	}
 }
 
+// integrationRoutes are about accounts at providers and the terminals that may
+// use them; they take a user's token, or bring its user back from a provider.
+func (s *Server) integrationRoutes() []route {
+	return []route{
+		{http.MethodGet, "/integrations", s.getIntegrations},
+		{http.MethodPost, "/integrations/{provider}/connect", s.postConnect},
+		{http.MethodGet, "/integrations/{provider}/callback", s.getConnectCallback},
+		{http.MethodDelete, "/integrations/accounts/{id}", s.deleteAccount},
+		{http.MethodGet, "/dashboards/{id}/integrations", s.getAttachments},
+		{http.MethodGet, "/dashboards/{id}/integrations/audit", s.getGatewayAudit},
+		{http.MethodPut, "/dashboards/{id}/terminals/{pty}/integrations/{provider}", s.putAttachment},
+		{http.MethodDelete, "/dashboards/{id}/terminals/{pty}/integrations/{provider}", s.deleteAttachment},
+		{http.MethodGet, "/dashboards/{id}/turns", s.getTurns},
+	}
+}
+
 // authorityRoutes are about keys, revocations and what relays ask for.
 func (s *Server) authorityRoutes() []route {
 	return []route{
@@ -66,5 +82,8 @@ func (s *Server) agentRoutes() []route {
 		{http.MethodPost, "/control/callback", s.postCallback},
 		{http.MethodPost, "/audit/head", s.postAuditHead},
 		{http.MethodPost, "/approvals", s.postApproval},
+		{http.MethodGet, "/internal/terminals/{pty}/integrations", s.getTerminalIntegrations},
+		{http.MethodPost, "/internal/gateway/{provider}/execute", coded(s, s.postExecute)},
+		{http.MethodPost, "/pty-completed", s.postPTYCompleted},
 	}
 }

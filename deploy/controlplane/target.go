@@ -65,7 +65,7 @@ const (
 	targetNewPTY                      // a session, and perhaps the id of a terminal to be
 	targetPTY                         // a terminal of a session
 	targetTerminals                   // a session, or one terminal of it
-	targetExtension                   // a browser extension, under a session
+	targetBrowser                     // a session's own browser, or a browser extension under the session
 )
 
 // checkTarget reports an id that form wants and t lacks, or has and must not.
@@ -81,11 +81,11 @@ func checkTarget(kind string, form targetForm, t protocol.CommandTarget) error {
 		return protocol.Errorf(protocol.KindInvalid, "%s wants target.sessionId", kind)
 	case form == targetPTY && t.PTYID == "":
 		return protocol.Errorf(protocol.KindInvalid, "%s wants target.ptyId", kind)
-	case (form == targetSession || form == targetExtension) && t.PTYID != "":
+	case (form == targetSession || form == targetBrowser) && t.PTYID != "":
 		return protocol.Errorf(protocol.KindInvalid, "%s takes no target.ptyId", kind)
-	case form == targetExtension && t.ExtensionID == "":
-		return protocol.Errorf(protocol.KindInvalid, "%s wants target.extensionId", kind)
-	case form != targetExtension && (t.ExtensionID != "" || t.TabID != 0):
+	case form == targetBrowser && t.ExtensionID == "" && t.TabID != 0:
+		return protocol.Errorf(protocol.KindInvalid, "%s wants target.extensionId beside target.tabId", kind)
+	case form != targetBrowser && (t.ExtensionID != "" || t.TabID != 0):
 		return protocol.Errorf(protocol.KindInvalid, "%s takes no target.extensionId or target.tabId", kind)
 	}
 	return nil

@@ -18,6 +18,8 @@ func main() {
 		c.Sub("sandbox", "List and revoke sandboxes", sandboxes)
 		c.Sub("keys", "List, rotate and revoke the signing keys", keys)
 		c.Sub("grant", "List and revoke grants", grants)
+		c.Sub("integrations", "List connected accounts and where they are attached", integrations)
+		c.Sub("vault", "Make and rotate the keys of the tokens of connected accounts", vaults)
 		c.Sub("audit", "Verify the audit logs of sandboxes", audits)
 	})
 }

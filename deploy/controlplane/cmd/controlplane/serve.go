@@ -22,8 +22,10 @@ func serve(c *program.Command) {
 	c.String(&cfg.DevSeed, "dev-seed", "", "`file` with development users, loaded at each start")
 	c.String(&readyFile, "ready-file", "", "`file` to write the addresses to, once they accept connections")
 	loginFlags(c, &cfg.Login)
-	c.String(&cfg.Webhook.URL, "approval-webhook", "", "`URL` that is told, by POST, of approvals that are asked for, decided or expired; https, or http on loopback")
+	c.String(&cfg.Webhook.URL, "approval-webhook", "", "`URL` that is told, by POST, of approvals that are asked for, decided or expired, and of turns that coding agents finish; https, or http on loopback")
 	c.Secret(&cfg.Webhook.Secret, "approval-webhook-secret", "the secret that signs what it is told, of 16 bytes at least")
+	c.String(&cfg.Integrations.File, "integrations", "", "`file` that says of which providers people can connect accounts, YAML; empty: none")
+	c.String(&cfg.Integrations.VaultKeyFile, "vault-key-file", "", vaultKeyUsage+"; needed with --integrations")
 	c.Require("state-dir")
 	c.Run(func(ctx context.Context, env *program.Env) error {
 		cfg.Revision, cfg.Logger = env.Revision, env.Logger

@@ -152,8 +152,8 @@ func (s *Store) RenameDashboard(ctx context.Context, id, name string) error {
 	return err
 }
 
-// RemoveDashboard takes a dashboard from its members, with its items; its
-// sessions end and its sandbox is free for another. Grants stay valid: see
+// RemoveDashboard takes a dashboard from its members, with its items, tasks
+// and memory; its sessions end and its sandbox is free for another. Grants stay valid: see
 // [Store.RevokeGrantsOf].
 func (s *Store) RemoveDashboard(ctx context.Context, id string) error {
 	return s.transact(ctx, func(tx runner) error {
@@ -166,6 +166,9 @@ func (s *Store) RemoveDashboard(ctx context.Context, id string) error {
 		for _, query := range []string{
 			`DELETE FROM members WHERE dashboard_id = ?`,
 			`DELETE FROM items WHERE dashboard_id = ?`,
+			`DELETE FROM tasks WHERE dashboard_id = ?`,
+			`DELETE FROM memory WHERE dashboard_id = ?`,
+			`DELETE FROM attachments WHERE session_id IN (SELECT id FROM sessions WHERE dashboard_id = ?)`,
 		} {
 			if _, err := tx.exec(ctx, query, id); err != nil {
 				return err

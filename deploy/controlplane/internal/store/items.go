@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,13 +16,20 @@ import (
 type ItemKind string
 
 const (
-	ItemNote   ItemKind = "note"
-	ItemTodo   ItemKind = "todo"
-	ItemLayout ItemKind = "layout"
+	ItemNote        ItemKind = "note"
+	ItemTodo        ItemKind = "todo"
+	ItemLayout      ItemKind = "layout"
+	ItemBrowser     ItemKind = "browser"
+	ItemTerminal    ItemKind = "terminal"
+	ItemIntegration ItemKind = "integration"
+	ItemEdge        ItemKind = "edge" // between two items
 )
 
+// ItemKinds lists every kind.
+var ItemKinds = []ItemKind{ItemNote, ItemTodo, ItemLayout, ItemBrowser, ItemTerminal, ItemIntegration, ItemEdge}
+
 // Known reports whether k is a kind.
-func (k ItemKind) Known() bool { return k == ItemNote || k == ItemTodo || k == ItemLayout }
+func (k ItemKind) Known() bool { return slices.Contains(ItemKinds, k) }
 
 // An Item is something that the members of a dashboard keep there.
 type Item struct {
@@ -71,7 +79,9 @@ func (s *Store) Item(ctx context.Context, dashboard, id string) (Item, error) {
 }
 
 // AddItem adds an item in its first version; with an empty id it gets one.
-// KindConflict says that the id is taken, KindTooMany that the dashboard is full.
+// KindConflict says that the id is taken, or that the edge is there already,
+// KindTooMany that the dashboard is full. An edge whose ends aren't there is
+// KindNotFound.
 func (s *Store) AddItem(ctx context.Context, i Item) (Item, error) {
 	if i.ID == "" {
 		i.ID = "itm_" + strings.ToLower(rand.Text())
@@ -97,6 +107,9 @@ func (s *Store) AddItem(ctx context.Context, i Item) (Item, error) {
 		}
 		if count >= MaxItems {
 			return protocol.Errorf(protocol.KindTooMany, "the dashboard has %d items already", MaxItems)
+		}
+		if err := checkEdge(ctx, tx, i); err != nil {
+			return err
 		}
 		n, err := tx.exec(ctx, `
 			INSERT INTO items (id, dashboard_id, kind, body, version, updated_by, updated_at, position)
@@ -132,6 +145,9 @@ func (s *Store) UpdateItem(ctx context.Context, update Item, expectVersion int64
 		}
 		i.Body, i.Version, i.UpdatedBy = update.Body, i.Version+1, update.UpdatedBy
 		i.UpdatedAt = s.now().UTC().Truncate(time.Millisecond)
+		if err := checkEdge(ctx, tx, i); err != nil {
+			return err
+		}
 		_, err = tx.exec(ctx, `UPDATE items SET body = ?, version = ?, updated_by = ?, updated_at = ? WHERE id = ?`,
 			[]byte(i.Body), i.Version, i.UpdatedBy, i.UpdatedAt.UnixMilli(), i.ID)
 		updated = i
@@ -143,11 +159,17 @@ func (s *Store) UpdateItem(ctx context.Context, update Item, expectVersion int64
 	return updated, nil
 }
 
-// RemoveItem removes an item of a dashboard; KindNotFound if it has none of the id.
+// RemoveItem removes an item of a dashboard and the edges that join it with
+// others; KindNotFound if the dashboard has none of the id.
 func (s *Store) RemoveItem(ctx context.Context, dashboard, id string) error {
-	n, err := s.exec(ctx, `DELETE FROM items WHERE dashboard_id = ? AND id = ?`, dashboard, id)
-	if err == nil && n == 0 {
-		err = absent(sql.ErrNoRows, "item")
-	}
-	return err
+	return s.transact(ctx, func(tx runner) error {
+		n, err := tx.exec(ctx, `DELETE FROM items WHERE dashboard_id = ? AND id = ?`, dashboard, id)
+		if err == nil && n == 0 {
+			err = absent(sql.ErrNoRows, "item")
+		}
+		if err != nil {
+			return err
+		}
+		return removeEdgesOf(ctx, tx, dashboard, id)
+	})
 }

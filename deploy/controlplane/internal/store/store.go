@@ -1,6 +1,6 @@
 // Package store keeps the control plane's users, dashboards, sessions, grants,
-// commands, sandboxes, revocations and relays in a database: an SQLite file, or
-// Postgres.
+// commands, sandboxes, revocations, relays and connected accounts in a database:
+// an SQLite file, or Postgres.
 //
 // Failures that a caller can do something about are [protocol.Error]s, of
 // KindUnavailable while the database can't be asked; all others mean that the

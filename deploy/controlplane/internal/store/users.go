@@ -102,9 +102,10 @@ func (s *Store) Users(ctx context.Context, after protocol.UserID, limit int) ([]
 		ORDER BY u.id LIMIT ?`, after, limited(limit))
 }
 
-// RemoveUser takes a user's tokens and memberships away, their name too. It
-// doesn't void their grants: see [Store.RevokeGrantsOf]. To lose access must never
-// have to wait: dashboards may be left without an owner, and those are returned.
+// RemoveUser takes a user's tokens and memberships away, their name and accounts
+// too. It doesn't void their grants: see [Store.RevokeGrantsOf]. To lose access
+// must never have to wait: dashboards may be left without an owner, and those are
+// returned.
 func (s *Store) RemoveUser(ctx context.Context, id protocol.UserID) (ownerless []string, err error) {
 	err = s.transact(ctx, func(tx runner) error {
 		var err error
@@ -122,6 +123,9 @@ func (s *Store) RemoveUser(ctx context.Context, id protocol.UserID) (ownerless [
 		for _, query := range []string{
 			`DELETE FROM tokens WHERE user_id = ?`,
 			`DELETE FROM members WHERE user_id = ?`,
+			`DELETE FROM connects WHERE user_id = ?`,
+			`DELETE FROM attachments WHERE account_id IN (SELECT id FROM accounts WHERE user_id = ?)`,
+			`DELETE FROM accounts WHERE user_id = ?`,
 		} {
 			if _, err := tx.exec(ctx, query, id); err != nil {
 				return err

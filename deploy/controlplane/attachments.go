@@ -1,0 +1,225 @@
+package controlplane
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/policy"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/protocol"
+)
+
+type attachmentBody struct {
+	Session        protocol.SessionID `json:"session_id"`
+	PTY            protocol.PTYID     `json:"pty_id"`
+	Provider       string             `json:"provider"`
+	Account        string             `json:"account_id"`
+	AccountName    string             `json:"account_name"`
+	AccountUser    protocol.UserID    `json:"account_user"`
+	NeedsReconnect bool               `json:"needs_reconnect"`
+	PolicyID       string             `json:"policy_id"`
+	PolicyVersion  int64              `json:"policy_version"`
+	Policy         json.RawMessage    `json:"policy"`
+	AttachedBy     protocol.UserID    `json:"attached_by"`
+	AttachedAt     time.Time          `json:"attached_at"`
+}
+
+func newAttachmentBody(t store.Attachment) attachmentBody {
+	return attachmentBody{
+		t.Session, t.PTY, t.Provider, t.Account, t.AccountName, t.AccountUser, !t.AccountFailed.IsZero(),
+		t.PolicyID, t.PolicyVersion, t.Policy, t.AttachedBy, t.AttachedAt.UTC(),
+	}
+}
+
+// getAttachments lists what is attached to the terminals of a dashboard's
+// sessions, or with ?session_id= of one.
+func (s *Server) getAttachments(w http.ResponseWriter, r *http.Request) error {
+	m, err := s.member(w, r, protocol.CapView)
+	if err != nil {
+		return err
+	}
+	session := protocol.SessionID(r.URL.Query().Get("session_id"))
+	attached, err := s.store.AttachmentsIn(r.Context(), m.dashboard.ID)
+	if err != nil {
+		return err
+	}
+	answer := struct {
+		Attachments []attachmentBody `json:"attachments"`
+		revised
+	}{[]attachmentBody{}, s.stamp()}
+	for _, t := range attached {
+		if session == "" || t.Session == session {
+			answer.Attachments = append(answer.Attachments, newAttachmentBody(t))
+		}
+	}
+	return s.write(w, http.StatusOK, answer)
+}
+
+// An attachTarget is the terminal and the provider in a route's path.
+type attachTarget struct {
+	membership
+	session  store.Session
+	pty      protocol.PTYID
+	provider string
+}
+
+// attachTarget returns what r is about, if its user may change it.
+func (s *Server) attachTarget(r *http.Request, m membership, id protocol.SessionID) (attachTarget, error) {
+	at := attachTarget{membership: m, pty: protocol.PTYID(r.PathValue("pty")), provider: r.PathValue("provider")}
+	if _, known := actionsOf(at.provider); !known {
+		return at, protocol.Errorf(protocol.KindNotFound, "no such provider")
+	}
+	if !protocol.ValidID(at.pty) {
+		return at, protocol.Errorf(protocol.KindNotFound, "no such terminal")
+	}
+	if !protocol.ValidID(id) {
+		return at, protocol.Errorf(protocol.KindInvalid, "session_id is missing or not an id: a terminal's is only unique within its session")
+	}
+	var err error
+	at.session, err = s.store.Session(r.Context(), m.user.ID, id)
+	if err == nil && at.session.Dashboard != m.dashboard.ID {
+		err = protocol.Errorf(protocol.KindNotFound, "no such session in this dashboard")
+	}
+	return at, err
+}
+
+// putAttachment attaches one of the caller's own accounts to a terminal, with a
+// policy; without one, the account is for reading only.
+func (s *Server) putAttachment(w http.ResponseWriter, r *http.Request) error {
+	m, err := s.writer(w, r)
+	if err != nil {
+		return err
+	}
+	var req struct {
+		Session protocol.SessionID `json:"session_id"`
+		Account string             `json:"account_id"`
+		Policy  json.RawMessage    `json:"policy"`
+	}
+	if err := readBody(r, &req); err != nil {
+		return err
+	}
+	at, err := s.attachTarget(r, m, req.Session)
+	if err != nil {
+		return err
+	}
+	if _, err := s.integrations.provider(at.provider); err != nil {
+		return err
+	}
+	if err := s.ownAccount(r.Context(), m.user.ID, at.provider, req.Account); err != nil {
+		return err
+	}
+	rules, err := canonicalPolicy(at.provider, req.Policy)
+	if err != nil {
+		return err
+	}
+	t, changed, err := s.store.Attach(r.Context(), store.Attachment{
+		Session: req.Session, PTY: at.pty, Provider: at.provider, Account: req.Account, Policy: rules, AttachedBy: m.user.ID,
+	})
+	if err != nil {
+		return err
+	}
+	if changed {
+		s.logger.Info("account attached", "account", t.Account, "provider", t.Provider, "session", t.Session, "pty", t.PTY,
+			"policy", t.PolicyID, "version", t.PolicyVersion, "user", m.user.ID)
+		s.pushAttachments([]store.Attachment{t})
+	}
+	return s.write(w, http.StatusOK, struct {
+		Attachment attachmentBody `json:"attachment"`
+		revised
+	}{newAttachmentBody(t), s.stamp()})
+}
+
+// ownAccount fails unless the user has the account, at that provider.
+func (s *Server) ownAccount(ctx context.Context, user protocol.UserID, provider, id string) error {
+	missing := protocol.Errorf(protocol.KindInvalid, "account_id: want one of your own accounts of %s", provider)
+	if !protocol.ValidID(id) {
+		return missing
+	}
+	account, err := s.store.Account(ctx, id)
+	if err != nil && protocol.KindOf(err) == protocol.KindNotFound {
+		return missing
+	}
+	if err == nil && (account.User != user || account.Provider != provider) {
+		err = missing
+	}
+	return err
+}
+
+// canonicalPolicy returns a policy as it is kept: what was checked, encoded anew.
+func canonicalPolicy(provider string, raw json.RawMessage) (json.RawMessage, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return policy.Default().JSON()
+	}
+	actions, _ := actionsOf(provider)
+	p, err := policy.Parse(provider, actions, raw)
+	if err != nil {
+		return nil, err
+	}
+	return p.JSON()
+}
+
+// deleteAttachment detaches an account, whoever's it is: it only takes away.
+func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error {
+	m, err := s.writer(w, r)
+	if err != nil {
+		return err
+	}
+	at, err := s.attachTarget(r, m, protocol.SessionID(r.URL.Query().Get("session_id")))
+	if err != nil {
+		return err
+	}
+	if err := s.store.Detach(r.Context(), at.session.ID, at.pty, at.provider); err != nil {
+		return err
+	}
+	s.logger.Info("account detached", "provider", at.provider, "session", at.session.ID, "pty", at.pty, "user", m.user.ID)
+	s.integrations.pushes.add(pushTarget{at.session.Sandbox, at.session.ID, at.pty})
+	return none(w)
+}
+
+// detachAll detaches a user's accounts from a dashboard's terminals: after they
+// were removed, or became a viewer.
+func (s *Server) detachAll(ctx context.Context, user protocol.UserID, dashboard string) error {
+	attached, err := s.store.AttachmentsOf(ctx, user, dashboard)
+	if err != nil {
+		return err
+	}
+	for _, t := range attached {
+		if err := s.store.Detach(ctx, t.Session, t.PTY, t.Provider); err != nil && protocol.KindOf(err) != protocol.KindNotFound {
+			return err
+		}
+	}
+	s.pushAttachments(attached)
+	return nil
+}
+
+// getTerminalIntegrations tells a sandbox what is attached to a terminal.
+func (s *Server) getTerminalIntegrations(w http.ResponseWriter, r *http.Request) error {
+	sandbox, _, err := s.fromDevice(r)
+	if err != nil {
+		return err
+	}
+	session, err := s.sessionIn(r.Context(), sandbox, protocol.SessionID(r.URL.Query().Get("session_id")))
+	if err != nil {
+		return err
+	}
+	pty := protocol.PTYID(r.PathValue("pty"))
+	if !protocol.ValidID(pty) {
+		return protocol.Errorf(protocol.KindInvalid, "the terminal's id is not an id")
+	}
+	attached, err := s.store.Attachments(r.Context(), session.ID, pty)
+	if err != nil {
+		return err
+	}
+	answer := protocol.IntegrationList{Integrations: []protocol.Integration{}}
+	for _, t := range attached {
+		if s.integrations.providers[t.Provider] == nil {
+			continue // set up no more
+		}
+		answer.Integrations = append(answer.Integrations, protocol.Integration{
+			Provider: t.Provider, ActivePolicyID: t.PolicyID, AccountEmail: t.AccountName,
+		})
+	}
+	return s.write(w, http.StatusOK, answer)
+}

@@ -1,0 +1,74 @@
+package controlplane
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/protocol"
+)
+
+type gatewayRecordBody struct {
+	ID            string                   `json:"id"`
+	At            time.Time                `json:"at"`
+	Session       protocol.SessionID       `json:"session_id"`
+	PTY           protocol.PTYID           `json:"pty_id,omitempty"`
+	User          protocol.UserID          `json:"user_id,omitempty"` // absent: a program in the sandbox
+	Account       string                   `json:"account_id,omitempty"`
+	Provider      string                   `json:"provider"`
+	Action        string                   `json:"action"`
+	Decision      protocol.GatewayDecision `json:"decision"`
+	Reason        string                   `json:"reason,omitempty"`
+	Outcome       string                   `json:"outcome,omitempty"` // absent: done
+	PolicyID      string                   `json:"policy_id,omitempty"`
+	PolicyVersion int64                    `json:"policy_version,omitempty"`
+}
+
+func newGatewayRecordBody(r store.GatewayRecord) gatewayRecordBody {
+	return gatewayRecordBody{
+		r.ID, r.At.UTC(), r.Session, r.PTY, r.User, r.Account, r.Provider, r.Action, r.Decision, r.Reason, r.Outcome,
+		r.PolicyID, r.PolicyVersion,
+	}
+}
+
+// limitOf returns ?limit=, or the default.
+func limitOf(r *http.Request) (int, error) {
+	text := r.URL.Query().Get("limit")
+	if text == "" {
+		return store.DefaultLimit, nil
+	}
+	limit, err := strconv.Atoi(text)
+	if err != nil || limit < 1 || limit > store.MaxLimit {
+		return 0, protocol.Errorf(protocol.KindInvalid, "limit: want 1 to %d", store.MaxLimit)
+	}
+	return limit, nil
+}
+
+// getGatewayAudit lists what was asked of the gateway in a dashboard.
+func (s *Server) getGatewayAudit(w http.ResponseWriter, r *http.Request) error {
+	m, err := s.writer(w, r)
+	if err != nil {
+		return err
+	}
+	limit, err := limitOf(r)
+	if err != nil {
+		return err
+	}
+	before := r.URL.Query().Get("before")
+	if before != "" && !protocol.ValidID(before) {
+		return protocol.Errorf(protocol.KindInvalid, "before is not an id")
+	}
+	records, err := s.store.GatewayRecords(r.Context(), m.dashboard.ID, before, limit)
+	if err != nil {
+		return err
+	}
+	answer := struct {
+		Records []gatewayRecordBody `json:"records"`
+		revised
+	}{[]gatewayRecordBody{}, s.stamp()}
+	for _, record := range records {
+		answer.Records = append(answer.Records, newGatewayRecordBody(record))
+	}
+	return s.write(w, http.StatusOK, answer)
+}

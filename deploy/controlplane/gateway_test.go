@@ -1,0 +1,418 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// TestGateway: what a policy makes of requests, and what is recorded of them.
+func TestGateway(t *testing.T) {
+	p, up := newIntegratedPlane(t)
+	b := p.enrolled(p.agentListener(), "sb_1")
+	account := p.connectAccount(up, aliceToken, "github")
+	up.calls()
+
+	if status, answer := b.execute(p, "pty_1", "github.list_repos", `{}`); status != http.StatusForbidden || codeIn(answer) != codeNotAttached {
+		t.Errorf("%d %v", status, answer)
+	}
+	p.want(attachCall(aliceToken, "pty_1", "github", account, ""), http.StatusOK, "")
+	if status, answer := b.execute(p, "pty_2", "github.list_repos", `{}`); status != http.StatusForbidden || codeIn(answer) != codeNotAttached {
+		t.Errorf("another terminal: %d %v", status, answer)
+	}
+
+	status, answer := b.execute(p, "pty_1", "github.list_repos", `{}`)
+	if status != http.StatusOK || answer["allowed"] != true || answer["decision"] != "allowed" || answer["policyVersion"] != 1.0 ||
+		!strings.Contains(fmt.Sprint(answer["filteredResponse"]), "evil/site") {
+		t.Errorf("%d %v", status, answer)
+	}
+	if got := up.calls(); got != "GET /user/repos" {
+		t.Errorf("asked %q", got)
+	}
+	status, answer = b.execute(p, "pty_1", "github.create_issue", `{"owner":"acme","repo":"site","title":"t"}`)
+	if status != http.StatusOK || answer["allowed"] != false || answer["decision"] != "denied" || !strings.Contains(answer["reason"].(string), "reading only") {
+		t.Errorf("%d %v", status, answer)
+	}
+
+	p.want(attachCall(aliceToken, "pty_1", "github", account, `{"github":{"repos":["acme/*"]}}`), http.StatusOK, "")
+	status, answer = b.execute(p, "pty_1", "github.list_repos", `{}`)
+	if status != http.StatusOK || answer["decision"] != "filtered" || answer["policyVersion"] != 2.0 || !strings.Contains(answer["reason"].(string), "withholds 1") ||
+		strings.Contains(fmt.Sprint(answer), "evil") || !strings.Contains(fmt.Sprint(answer), "acme/site") {
+		t.Errorf("%d %v", status, answer)
+	}
+	up.calls()
+	status, answer = b.execute(p, "pty_1", "github.get_repo", `{"owner":"evil","repo":"site"}`)
+	if status != http.StatusOK || answer["decision"] != "denied" || up.calls() != "" {
+		t.Errorf("%d %v", status, answer)
+	}
+
+	records := p.want(getAs(aliceToken, "/dashboards/dash_1/integrations/audit"), http.StatusOK, "")["records"].([]any)
+	var got []string
+	for _, v := range records {
+		r := v.(map[string]any)
+		got = append(got, fmt.Sprint(r["pty_id"], " ", r["action"], " ", r["decision"], " ", r["policy_version"], " ", r["outcome"]))
+		if (r["account_id"] == account) == (r["outcome"] == codeNotAttached) || r["user_id"] != nil || strings.Contains(fmt.Sprint(r), "title") {
+			t.Errorf("%v", r)
+		}
+	}
+	slices.Sort(got) // all are of one moment
+	want := []string{
+		"pty_1 github.create_issue denied 1 <nil>", "pty_1 github.get_repo denied 2 <nil>", "pty_1 github.list_repos allowed 1 <nil>",
+		"pty_1 github.list_repos denied <nil> NOT_ATTACHED", "pty_1 github.list_repos filtered 2 <nil>",
+		"pty_2 github.list_repos denied <nil> NOT_ATTACHED",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	first := records[0].(map[string]any)["id"].(string)
+	if rest := p.want(getAs(bobToken, "/dashboards/dash_1/integrations/audit?limit=2&before="+first), http.StatusOK, "")["records"].([]any); len(rest) != 2 {
+		t.Errorf("%v", rest)
+	}
+	p.want(getAs(carolToken, "/dashboards/dash_1/integrations/audit"), http.StatusForbidden, "AuthError")
+	p.want(getAs(aliceToken, "/dashboards/dash_1/integrations/audit?limit=0"), http.StatusBadRequest, "RequestError")
+}
+
+// TestTerminalIntegrations: a sandbox learns what its own terminals have.
+func TestTerminalIntegrations(t *testing.T) {
+	p, up := newIntegratedPlane(t)
+	srv := p.agentListener()
+	b, other := p.enrolled(srv, "sb_1"), p.enrolled(srv, "sb_2")
+	account := p.connectAccount(up, aliceToken, "github")
+	attached := p.want(attachCall(aliceToken, "pty_1", "github", account, ""), http.StatusOK, "")["attachment"].(map[string]any)
+	const path = "/internal/terminals/pty_1/integrations?session_id=ses_1"
+	status, answer := b.send(p, "GET", path, nil)
+	want := map[string]any{"provider": "github", "activePolicyId": attached["policy_id"], "accountEmail": "octo"}
+	if list, _ := answer["integrations"].([]any); status != http.StatusOK || len(list) != 1 || fmt.Sprint(list[0]) != fmt.Sprint(want) || len(answer) != 1 {
+		t.Errorf("%d %v", status, answer)
+	}
+	status, answer = b.send(p, "GET", strings.Replace(path, "pty_1", "pty_2", 1), nil)
+	if list, ok := answer["integrations"].([]any); status != http.StatusOK || !ok || len(list) != 0 {
+		t.Errorf("%d %v", status, answer)
+	}
+	for target, status := range map[string]int{
+		strings.Replace(path, "ses_1", "ses_9", 1): 404,
+		"/internal/terminals/pty_1/integrations":   404,
+		strings.Replace(path, "pty_1", "a%20b", 1): 400,
+	} {
+		if got, answer := b.send(p, "GET", target, nil); got != status {
+			t.Errorf("%s: %d %v", target, got, answer)
+		}
+	}
+	if status, answer := other.send(p, "GET", path, nil); status != http.StatusNotFound {
+		t.Errorf("another sandbox: %d %v", status, answer)
+	}
+	if err := p.server.store.EndSession(t.Context(), "ses_1"); err != nil {
+		t.Fatal(err)
+	}
+	if status, answer := b.send(p, "GET", path, nil); status != http.StatusGone {
+		t.Errorf("after its end: %d %v", status, answer)
+	}
+}
+
+// TestDeviceRequests: a request counts if the whole of it is signed, now.
+func TestDeviceRequests(t *testing.T) {
+	p, _ := newIntegratedPlane(t)
+	srv := p.agentListener()
+	b, other := p.enrolled(srv, "sb_1"), p.enrolled(srv, "sb_2")
+	const path = "/internal/gateway/tasks/execute"
+	body := []byte(`{"session_id":"ses_1","action":"tasks.list"}`)
+	now := p.clock.Now()
+	good := func() map[string]string { return b.headers(t, "POST", path, body, now) }
+	with := func(name, value string) map[string]string {
+		h := good()
+		h[name] = value
+		return h
+	}
+	for _, tt := range []struct {
+		name    string
+		body    string
+		headers map[string]string
+		status  int
+	}{
+		{"good", string(body), good(), 200},
+		{"just in time", string(body), b.headers(t, "POST", path, body, now.Add(-protocol.ClockSkew)), 200},
+		{"unsigned", string(body), nil, 401},
+		{"no certificate", string(body), with(protocol.CertificateHeader, ""), 401},
+		{"another's certificate", string(body), with(protocol.CertificateHeader, other.certificate), 401},
+		{"no signature", string(body), with(protocol.SignatureHeader, ""), 401},
+		{"not base64", string(body), with(protocol.SignatureHeader, "?"), 401},
+		{"no time", string(body), with(protocol.SignedAtHeader, ""), 401},
+		{"another time", string(body), with(protocol.SignedAtHeader, "1"), 401},
+		{"another body", strings.Replace(string(body), "list", "get", 1), good(), 401},
+		{"another method", string(body), b.headers(t, "GET", path, body, now), 401},
+		{"another path", string(body), b.headers(t, "POST", strings.Replace(path, "tasks", "memory", 1), body, now), 401},
+		{"a query that is not signed", string(body), b.headers(t, "POST", path+"?x=1", body, now), 401},
+		{"too old", string(body), b.headers(t, "POST", path, body, now.Add(-protocol.ClockSkew-time.Millisecond)), 401},
+		{"of the future", string(body), b.headers(t, "POST", path, body, now.Add(protocol.ClockSkew+time.Millisecond)), 401},
+		{"time that overflows", string(body), b.headers(t, "POST", path, body, time.UnixMilli(-1<<63)), 401},
+		{"another sandbox", string(body), other.headers(t, "POST", path, body, now), 404},
+	} {
+		if status, answer := p.sendSigned("POST", path, []byte(tt.body), tt.headers); status != tt.status {
+			t.Errorf("%s: %d %v, want %d", tt.name, status, answer, tt.status)
+		}
+	}
+	if err := p.server.store.RevokeSandbox(t.Context(), "sb_1", p.clock.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if status, answer := p.sendSigned("POST", path, body, good()); status != http.StatusUnauthorized {
+		t.Errorf("after its revocation: %d %v", status, answer)
+	}
+}
+
+func TestGatewayInvalid(t *testing.T) {
+	p, up := newIntegratedPlane(t)
+	b := p.enrolled(p.agentListener(), "sb_1")
+	account := p.connectAccount(up, aliceToken, "github")
+	p.want(attachCall(aliceToken, "pty_1", "github", account, ""), http.StatusOK, "")
+	up.calls()
+	const of = `"session_id":"ses_1","pty_id":"pty_1","action":"github.get_repo"`
+	for _, tt := range []struct {
+		name, provider, body string
+		status               int
+		code                 string
+	}{
+		{"no body", "github", ``, 400, codeInvalid},
+		{"not an object", "github", `[]`, 400, codeInvalid},
+		{"unknown member", "github", `{` + of + `,"token":"x"}`, 400, codeInvalid},
+		{"a member twice", "github", `{` + of + `,"action":"github.get_repo"}`, 400, codeInvalid},
+		{"args that are a list", "github", `{` + of + `,"args":[]}`, 400, codeInvalid},
+		{"args that lack something", "github", `{` + of + `,"args":{"owner":"acme"}}`, 400, codeInvalid},
+		{"args that are too many", "github", `{` + of + `,"args":{"owner":"acme","repo":"site","x":1}}`, 400, codeInvalid},
+		{"no action", "github", `{"session_id":"ses_1","pty_id":"pty_1"}`, 400, codeInvalid},
+		{"another provider's action", "github", `{"session_id":"ses_1","pty_id":"pty_1","action":"gmail.search"}`, 400, codeInvalid},
+		{"unknown action", "github", `{"session_id":"ses_1","pty_id":"pty_1","action":"github.delete_repo"}`, 400, codeInvalid},
+		{"no terminal", "github", `{"session_id":"ses_1","action":"github.list_repos"}`, 400, codeInvalid},
+		{"strange terminal", "github", `{"session_id":"ses_1","pty_id":"/","action":"github.list_repos"}`, 400, codeInvalid},
+		{"no session", "github", `{"pty_id":"pty_1","action":"github.list_repos"}`, 404, ""},
+		{"unknown provider", "gitlab", `{"session_id":"ses_1","pty_id":"pty_1","action":"gitlab.list"}`, 404, ""},
+		{"a user who isn't a member", "github", `{` + of + `,"user_id":"usr_dave"}`, 403, codeDenied},
+		{"a user without mcp", "github", `{` + of + `,"user_id":"usr_bob"}`, 403, codeDenied},
+		{"nested too deep", "github", `{` + of + `,"args":{"owner":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}}`, 400, codeInvalid},
+		{"too large", "github", `{"x":"` + strings.Repeat("a", maxGatewayBody) + `"}`, 413, codeInvalid},
+	} {
+		target := "/internal/gateway/" + tt.provider + "/execute"
+		if status, answer := b.send(p, "POST", target, []byte(tt.body)); status != tt.status || codeIn(answer) != tt.code {
+			t.Errorf("%s: %d %v, want %d %s", tt.name, status, answer, tt.status, tt.code)
+		}
+	}
+	if got := up.calls(); got != "" {
+		t.Errorf("the provider was asked %s", got)
+	}
+}
+
+// TestGatewayUpstream: whatever a provider answers, no token gets out.
+func TestGatewayUpstream(t *testing.T) {
+	p, up := newIntegratedPlane(t)
+	b := p.enrolled(p.agentListener(), "sb_1")
+	account := p.connectAccount(up, aliceToken, "github")
+	p.want(attachCall(aliceToken, "pty_1", "github", account, `{}`), http.StatusOK, "")
+	for _, tt := range []struct {
+		name   string
+		answer func(w http.ResponseWriter, r *http.Request)
+		status int
+		code   string
+	}{
+		{"garbage", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") }, 502, codeAPI},
+		{"nothing", func(http.ResponseWriter, *http.Request) {}, 502, codeAPI},
+		{"a fault of its own", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, 502, codeAPI},
+		{"an error that echoes the token", func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(403)
+			fmt.Fprintf(w, `{"message":"not for %s"}`, r.Header.Get("Authorization"))
+		}, 502, codeAPI},
+		{"an answer that echoes the token", func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprintf(w, `[{"full_name":"acme/site","description":"%s"}]`, r.Header.Get("Authorization"))
+		}, 200, ""},
+		{"a redirect elsewhere", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/steal", http.StatusFound)
+		}, 502, codeAPI},
+		{"too much", func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, `[{"full_name":"a/b","description":"`+strings.Repeat("x", 5<<20)+`"}]`)
+		}, 502, codeAPI},
+		{"too fast", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(429) }, 429, codeLimit},
+		{"a connection that breaks", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 502, codeAPI},
+	} {
+		up.set(func() { up.answer = tt.answer })
+		status, answer := b.execute(p, "pty_1", "github.list_repos", `{}`)
+		if status != tt.status || codeIn(answer) != tt.code || strings.Contains(fmt.Sprint(answer), "access-") {
+			t.Errorf("%s: %d %v, want %d %s", tt.name, status, answer, tt.status, tt.code)
+		}
+	}
+	p.checkSecrecy("access-", "refresh-")
+}
+
+// TestRenewal: a token is renewed before it ends, and one that is refused, once
+// for all who wait.
+func TestRenewal(t *testing.T) {
+	p, up := newIntegratedPlane(t)
+	b := p.enrolled(p.agentListener(), "sb_1")
+	account := p.connectAccount(up, aliceToken, "github")
+	p.want(attachCall(aliceToken, "pty_1", "github", account, ""), http.StatusOK, "")
+	ask := func(status int, code string) {
+		t.Helper()
+		if got, answer := b.execute(p, "pty_1", "github.list_repos", `{}`); got != status || codeIn(answer) != code {
+			t.Errorf("%d %v, want %d %s", got, answer, status, code)
+		}
+	}
+	renewals := func(want int) {
+		t.Helper()
+		if up.renewals != want {
+			t.Errorf("%d renewals, want %d", up.renewals, want)
+		}
+	}
+	ask(http.StatusOK, "")
+	renewals(0)
+	p.clock.Advance(58 * time.Minute) // of 60
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() { ask(http.StatusOK, "") })
+	}
+	wg.Wait()
+	renewals(1)
+	up.set(func() { up.valid = "another" }) // refused before its time
+	ask(http.StatusOK, "")
+	renewals(2)
+
+	// While the provider doesn't renew, the token serves until its end.
+	p.clock.Advance(59 * time.Minute)
+	up.set(func() { up.refuse = "temporarily_unavailable" })
+	ask(http.StatusOK, "")
+	p.clock.Advance(2 * time.Minute)
+	ask(http.StatusBadGateway, codeAPI)
+	up.set(func() { up.refuse = "" })
+	ask(http.StatusOK, "")
+
+	// A grant that is void is asked about no more, until it is connected again.
+	p.clock.Advance(2 * time.Hour)
+	up.set(func() { up.refuse, up.renewals = "invalid_grant", 0 })
+	ask(http.StatusBadGateway, codeAPI)
+	ask(http.StatusBadGateway, codeAPI)
+	renewals(1)
+	a := p.want(getAs(aliceToken, "/integrations"), http.StatusOK, "")["accounts"].([]any)[0].(map[string]any)
+	if a["needs_reconnect"] != true {
+		t.Errorf("%v", a)
+	}
+	up.set(func() { up.refuse = "" })
+	p.connectAccount(up, aliceToken, "github")
+	ask(http.StatusOK, "")
+}
+
+// TestBoardCall: what needs no integration is recorded, too.
+func TestBoardCall(t *testing.T) {
+	p, _ := newIntegratedPlane(t)
+	b := p.enrolled(p.agentListener(), "sb_1")
+	status, answer := b.execute(p, "", "tasks.create", `{"title":"Write it down"}`)
+	if status != http.StatusOK || answer["decision"] != "allowed" || answer["filteredResponse"] == nil {
+		t.Fatalf("%d %v", status, answer)
+	}
+	if tasks, err := p.server.store.Tasks(t.Context(), "dash_1", ""); err != nil || len(tasks) != 1 || tasks[0].Title != "Write it down" {
+		t.Errorf("%+v, %v", tasks, err)
+	}
+	if status, answer := b.execute(p, "", "tasks.destroy", `{}`); status/100 != 4 && status != 501 || codeIn(answer) != codeInvalid {
+		t.Errorf("%d %v", status, answer)
+	}
+	records := p.want(getAs(aliceToken, "/dashboards/dash_1/integrations/audit"), http.StatusOK, "")["records"].([]any)
+	if len(records) != 2 {
+		t.Errorf("%v", records)
+	}
+}
+
+// TestGatewayLimit: a sandbox asks for no more than it may.
+func TestGatewayLimit(t *testing.T) {
+	l := newGatewayLimits()
+	now := time.Unix(1, 0)
+	var leaves []func()
+	for range gatewayAtOnce {
+		leave, err := l.enter("sb_1", now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaves = append(leaves, leave)
+	}
+	if _, err := l.enter("sb_1", now); protocol.KindOf(err) != protocol.KindTooMany || err == nil {
+		t.Errorf("%v", err)
+	}
+	if leave, err := l.enter("sb_2", now); err != nil {
+		t.Error(err)
+	} else {
+		leave()
+	}
+	for _, leave := range leaves {
+		leave()
+	}
+	n := 0
+	for ; n < 2*gatewayBurst; n++ {
+		leave, err := l.enter("sb_1", now)
+		if err != nil {
+			break
+		}
+		leave()
+	}
+	if n != gatewayBurst-gatewayAtOnce-1 {
+		t.Errorf("%d more at once", n)
+	}
+	if leave, err := l.enter("sb_1", now.Add(time.Second)); err != nil {
+		t.Error(err)
+	} else {
+		leave()
+	}
+}
+
+// TestPushes: changes of a terminal that wait are one, terminals don't wait for
+// each other, and nothing is left behind.
+func TestPushes(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	begun, goOn := make(chan pushTarget), make(chan struct{})
+	p := newPushes(ctx, func(_ context.Context, at pushTarget) error {
+		begun <- at
+		<-goOn
+		return nil
+	}, func(at pushTarget, err error) { t.Errorf("%v: %v", at, err) })
+	slow, other := pushTarget{"sb_1", "ses_1", "pty_1"}, pushTarget{"sb_1", "ses_1", "pty_2"}
+	p.add(slow)
+	<-begun
+	for range 1000 {
+		p.add(slow)
+	}
+	p.add(other)
+	if at := <-begun; at != other {
+		t.Errorf("%v while %v is told", at, slow)
+	}
+	p.add(pushTarget{session: "ses_1"}) // of a dashboard without a sandbox
+	goOn <- struct{}{}
+	goOn <- struct{}{}
+	if at := <-begun; at != slow {
+		t.Errorf("%v, want %v once more", at, slow)
+	}
+	goOn <- struct{}{}
+	p.close()
+	p.add(slow)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.workers != 0 || len(p.waiting)+len(p.order)+len(p.busy) != 0 || p.dropped != 0 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestMask: a token is masked in each way in which an answer may spell it.
+func TestMask(t *testing.T) {
+	const token = `ya29.a/b+c<d>&"e"`
+	for _, tt := range []struct{ text, want string }{
+		{"nothing", "nothing"},
+		{"Bearer " + token + ".", "Bearer [token]."},
+		{`{"a":"ya29.a/b+c\u003cd\u003e\u0026\"e\"","b":1}`, `{"a":"[token]","b":1}`},
+		{"https://h/?t=ya29.a%2Fb%2Bc%3Cd%3E%26%22e%22", "https://h/?t=[token]"},
+	} {
+		if got := string(mask([]byte(tt.text), []string{token, "other"})); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.text, got, tt.want)
+		}
+	}
+}

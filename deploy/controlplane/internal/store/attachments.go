@@ -1,0 +1,194 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// An Attachment is an account that the programs of a terminal may use, and the
+// policy that says what for.
+type Attachment struct {
+	Session       protocol.SessionID
+	PTY           protocol.PTYID // only unique within the session
+	Provider      string
+	Account       string
+	PolicyID      string
+	PolicyVersion int64
+	Policy        json.RawMessage // valid JSON
+	AttachedBy    protocol.UserID
+	AttachedAt    time.Time
+
+	// In attachments that were read.
+	AccountName   string
+	AccountUser   protocol.UserID
+	AccountFailed time.Time // zero: the provider takes its tokens
+	Dashboard     string
+	Sandbox       protocol.SandboxID // empty: the dashboard has none
+}
+
+const (
+	// MaxAttachments bounds those of one session.
+	MaxAttachments = 500
+	// MaxPolicyBytes bounds a policy.
+	MaxPolicyBytes = 32 << 10
+)
+
+const attachmentColumns = `t.session_id, t.pty_id, t.provider, t.account_id, t.policy_id, t.policy_version, p.body,
+	t.attached_by, t.attached_at, a.name, a.user_id, a.failed_at, s.dashboard_id, d.sandbox_id`
+
+const attachmentTables = `
+	FROM attachments t
+	JOIN accounts a ON a.id = t.account_id
+	JOIN policies p ON p.id = t.policy_id AND p.version = t.policy_version
+	JOIN sessions s ON s.id = t.session_id
+	JOIN dashboards d ON d.id = s.dashboard_id`
+
+const attachments = `SELECT ` + attachmentColumns + attachmentTables
+
+// usable are the attachments that hold: whoever owns the account may still work
+// in the dashboard, whose session isn't over.
+const usable = attachments + `
+	JOIN members m ON m.dashboard_id = s.dashboard_id AND m.user_id = a.user_id AND m.role IN ('owner', 'editor')
+	WHERE s.state = 'active'`
+
+func scanAttachment(row scanner) (t Attachment, err error) {
+	var body []byte
+	var attached, failed sql.NullInt64
+	var sandbox sql.NullString
+	err = row.Scan(&t.Session, &t.PTY, &t.Provider, &t.Account, &t.PolicyID, &t.PolicyVersion, &body,
+		&t.AttachedBy, &attached, &t.AccountName, &t.AccountUser, &failed, &t.Dashboard, &sandbox)
+	t.Policy, t.AttachedAt, t.AccountFailed = body, timeOf(attached), timeOf(failed)
+	t.Sandbox = protocol.SandboxID(sandbox.String)
+	return t, err
+}
+
+// Attachments lists the attachments of a terminal that hold, by provider.
+func (s *Store) Attachments(ctx context.Context, session protocol.SessionID, pty protocol.PTYID) ([]Attachment, error) {
+	return collect(ctx, s.reads(), scanAttachment, usable+`
+		AND t.session_id = ? AND t.pty_id = ? ORDER BY t.provider LIMIT ?`, session, pty, MaxAttachments)
+}
+
+// Attachment returns the attachment of a provider to a terminal; KindNotFound
+// if there is none that holds.
+func (s *Store) Attachment(ctx context.Context, session protocol.SessionID, pty protocol.PTYID, provider string) (Attachment, error) {
+	t, err := scanAttachment(s.reads().row(ctx, usable+`
+		AND t.session_id = ? AND t.pty_id = ? AND t.provider = ?`, session, pty, provider))
+	return t, absent(err, "attachment")
+}
+
+// AttachmentsIn lists the attachments that hold in a dashboard's sessions, by
+// session, terminal and provider.
+func (s *Store) AttachmentsIn(ctx context.Context, dashboard string) ([]Attachment, error) {
+	return collect(ctx, s.reads(), scanAttachment, usable+`
+		AND s.dashboard_id = ? ORDER BY t.session_id, t.pty_id, t.provider LIMIT ?`, dashboard, MaxLimit)
+}
+
+// AttachmentsOf lists where a user's accounts are attached in a dashboard,
+// whether or not that holds.
+func (s *Store) AttachmentsOf(ctx context.Context, user protocol.UserID, dashboard string) ([]Attachment, error) {
+	return collect(ctx, s.reads(), scanAttachment, attachments+`
+		WHERE a.user_id = ? AND s.dashboard_id = ? LIMIT ?`, user, dashboard, MaxLimit)
+}
+
+// Attach attaches an account to a terminal of an active session, in place of the
+// one of the same provider. The policy has the version 1 of a new id, or, where
+// the same account is attached already, the next version; the same policy again
+// changes nothing. Who may do so is for the caller to know. It reports whether
+// anything changed.
+func (s *Store) Attach(ctx context.Context, t Attachment) (attached Attachment, changed bool, err error) {
+	if err := checkID("the terminal's id", t.PTY); err != nil {
+		return Attachment{}, false, err
+	}
+	if len(t.Policy) > MaxPolicyBytes {
+		return Attachment{}, false, protocol.Errorf(protocol.KindTooLarge, "the policy is longer than %d bytes", MaxPolicyBytes)
+	}
+	if !json.Valid(t.Policy) {
+		return Attachment{}, false, protocol.Errorf(protocol.KindInvalid, "the policy is not JSON")
+	}
+	err = s.transact(ctx, func(tx runner) error {
+		attached, changed, err = s.attach(ctx, tx, t)
+		return err
+	})
+	if err != nil {
+		return Attachment{}, false, err
+	}
+	return attached, changed, nil
+}
+
+func (s *Store) attach(ctx context.Context, tx runner, t Attachment) (Attachment, bool, error) {
+	const of = ` WHERE t.session_id = ? AND t.pty_id = ? AND t.provider = ?`
+	where := []any{t.Session, t.PTY, t.Provider}
+	olds, err := collect(ctx, tx, scanAttachment, attachments+of, where...)
+	if err != nil {
+		return Attachment{}, false, err
+	}
+	if len(olds) == 0 {
+		if err := requireRoom(ctx, tx, t.Session); err != nil {
+			return Attachment{}, false, err
+		}
+	}
+	t.PolicyID, t.PolicyVersion = "pol_"+strings.ToLower(rand.Text()), 1
+	if len(olds) == 1 && olds[0].Account == t.Account {
+		if string(olds[0].Policy) == string(t.Policy) {
+			return olds[0], false, nil
+		}
+		t.PolicyID, t.PolicyVersion = olds[0].PolicyID, olds[0].PolicyVersion+1
+	}
+	now := s.now().UnixMilli()
+	if _, err := tx.exec(ctx, `INSERT INTO policies (id, version, body, made_by, made_at) VALUES (?, ?, ?, ?, ?)`,
+		t.PolicyID, t.PolicyVersion, []byte(t.Policy), t.AttachedBy, now); err != nil {
+		return Attachment{}, false, err
+	}
+	if _, err := tx.exec(ctx, `
+		INSERT INTO attachments (session_id, pty_id, provider, account_id, policy_id, policy_version, attached_by, attached_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (session_id, pty_id, provider) DO UPDATE SET account_id = excluded.account_id,
+			policy_id = excluded.policy_id, policy_version = excluded.policy_version,
+			attached_by = excluded.attached_by, attached_at = excluded.attached_at`,
+		t.Session, t.PTY, t.Provider, t.Account, t.PolicyID, t.PolicyVersion, t.AttachedBy, now); err != nil {
+		return Attachment{}, false, err
+	}
+	attached, err := scanAttachment(tx.row(ctx, attachments+of, where...))
+	return attached, true, err
+}
+
+// requireRoom fails unless the session is active and may have one more.
+func requireRoom(ctx context.Context, tx runner, session protocol.SessionID) error {
+	var state string
+	var count int
+	if err := tx.row(ctx, `SELECT state, (SELECT count(*) FROM attachments WHERE session_id = ?) FROM sessions WHERE id = ?`,
+		session, session).Scan(&state, &count); err != nil {
+		return absent(err, "session")
+	}
+	switch {
+	case state == StateEnded:
+		return protocol.Errorf(protocol.KindEnded, "session ended")
+	case state != StateActive:
+		return absent(sql.ErrNoRows, "session")
+	case count >= MaxAttachments:
+		return protocol.Errorf(protocol.KindTooMany, "the session has %d attachments already", MaxAttachments)
+	}
+	return nil
+}
+
+// Detach removes an attachment; KindNotFound if there is none.
+func (s *Store) Detach(ctx context.Context, session protocol.SessionID, pty protocol.PTYID, provider string) error {
+	n, err := s.exec(ctx, `DELETE FROM attachments WHERE session_id = ? AND pty_id = ? AND provider = ?`, session, pty, provider)
+	if err == nil && n == 0 {
+		err = absent(sql.ErrNoRows, "attachment")
+	}
+	return err
+}
+
+// PolicyAt returns a version of a policy; KindNotFound if there is none.
+func (s *Store) PolicyAt(ctx context.Context, id string, version int64) (json.RawMessage, error) {
+	var body []byte
+	err := s.reads().row(ctx, `SELECT body FROM policies WHERE id = ? AND version = ?`, id, version).Scan(&body)
+	return body, absent(err, "policy")
+}
