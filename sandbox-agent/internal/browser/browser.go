@@ -1,0 +1,328 @@
+package browser
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// States of protocol.BrowserStatus.
+const (
+	stateStopped  = "stopped"
+	stateStarting = "starting"
+	stateRunning  = "running"
+)
+
+// A Browser keeps the Chromiums of all sessions. It is safe for concurrent use.
+type Browser struct {
+	// Static after construction.
+	opts   Options
+	own    *ports
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wait   sync.WaitGroup // what goes on beside calls
+
+	// Guarded by mu.
+	mu     sync.Mutex
+	seats  map[protocol.SessionID]*seat
+	taken  int // Chromiums that run, start or end
+	closed bool
+}
+
+// A seat is where a session's Chromium runs, when it does. Guarded by the
+// Browser's mu, but for what is static.
+type seat struct {
+	session protocol.SessionID // static
+	account *Account           // nil before the first start
+	running *chromium          // nil: there is none
+	busy    *attempt           // a start or an end under way
+	ended   bool               // the session is over
+	uses    int                // calls under way
+	idle    *time.Timer        // since the last call; nil: none yet
+	failed  string             // why the last start failed
+	viewers map[*viewer]struct{}
+	last    Frame // of the running Chromium, for new viewers
+}
+
+// An attempt is to start a Chromium or to end one.
+type attempt struct {
+	starts bool
+	done   chan struct{}
+	err    error // of a start; valid when done is closed
+}
+
+// New returns a Browser without any Chromium. It removes what is in opts.Dir.
+func New(opts Options) (*Browser, error) {
+	opts.IdleTimeout = cmp.Or(opts.IdleTimeout, DefaultIdleTimeout)
+	opts.Max = cmp.Or(opts.Max, DefaultMax)
+	if err := os.RemoveAll(opts.Dir); err != nil {
+		return nil, fmt.Errorf("clear the browsers' folder: %w", err)
+	}
+	if err := os.MkdirAll(opts.Dir, 0o711); err != nil { // users pass through and see nothing
+		return nil, fmt.Errorf("make the browsers' folder: %w", err)
+	}
+	if err := os.Chmod(opts.Dir, 0o711); err != nil { // whatever the umask
+		return nil, err
+	}
+	b := &Browser{opts: opts, own: &ports{listen: make(map[int]bool)}, seats: make(map[protocol.SessionID]*seat)}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	return b, nil
+}
+
+// seat returns the session's, which is made if need be. The caller holds mu.
+func (b *Browser) seat(session protocol.SessionID) *seat {
+	s := b.seats[session]
+	if s == nil {
+		s = &seat{session: session, viewers: make(map[*viewer]struct{})}
+		b.seats[session] = s
+	}
+	return s
+}
+
+// tidy forgets a seat that nothing is on. The caller holds mu.
+func (b *Browser) tidy(s *seat) {
+	if s.account == nil && s.running == nil && s.busy == nil && len(s.viewers) == 0 && s.failed == "" && b.seats[s.session] == s {
+		delete(b.seats, s.session)
+	}
+}
+
+var errClosed = protocol.Errorf(protocol.KindEnded, "the session is over")
+
+// use returns the session's Chromium, which is started if need be. It is not
+// idle before release is called.
+func (b *Browser) use(ctx context.Context, session protocol.SessionID) (c *chromium, release func(), err error) {
+	for {
+		b.mu.Lock()
+		s := b.seat(session)
+		if b.closed || s.ended {
+			b.mu.Unlock()
+			return nil, nil, errClosed
+		}
+		if c = s.running; c != nil && c.dead() {
+			b.mu.Unlock()
+			b.end(s, func() bool { return s.running == c })
+			continue
+		}
+		if c != nil {
+			s.uses++
+			b.mu.Unlock()
+			return c, sync.OnceFunc(func() { b.release(s) }), nil
+		}
+		if s.busy == nil {
+			if b.taken >= b.opts.Max {
+				b.tidy(s)
+				b.mu.Unlock()
+				return nil, nil, protocol.Errorf(protocol.KindTooMany, "%d browsers run in this sandbox already", b.opts.Max)
+			}
+			b.taken++
+			s.busy = &attempt{starts: true, done: make(chan struct{})}
+			b.wait.Go(func() { b.start(s) })
+		}
+		wait := s.busy
+		b.mu.Unlock()
+		select {
+		case <-wait.done:
+			if wait.starts && wait.err != nil {
+				return nil, nil, wait.err
+			}
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+}
+
+// release ends a use.
+func (b *Browser) release(s *seat) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.uses--
+	if s.uses > 0 || s.running == nil {
+		return
+	}
+	if s.idle != nil {
+		s.idle.Stop()
+	}
+	c := s.running
+	var timer *time.Timer // compared under mu: it may fire while another takes its place
+	timer = time.AfterFunc(b.opts.IdleTimeout, func() {
+		b.end(s, func() bool { return s.running == c && s.uses == 0 && s.idle == timer })
+	})
+	s.idle = timer
+}
+
+// start carries out a seat's attempt to start.
+func (b *Browser) start(s *seat) {
+	c, err := b.launch(s)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.busy.err = err
+	close(s.busy.done)
+	s.busy, s.failed = nil, ""
+	if err != nil {
+		s.failed = protocol.AsError(err).Message
+		b.taken--
+		return
+	}
+	s.running = c
+	b.cast(s)
+	b.wait.Go(func() {
+		<-c.gone
+		b.end(s, func() bool { return s.running == c })
+	})
+}
+
+// launch starts a seat's Chromium.
+func (b *Browser) launch(s *seat) (*chromium, error) {
+	b.mu.Lock()
+	known := s.account
+	b.mu.Unlock()
+	if known == nil {
+		a, err := b.opts.account(s.session)
+		if err != nil {
+			return nil, err
+		}
+		known = &a
+		b.mu.Lock()
+		s.account = known
+		b.mu.Unlock()
+	}
+	return start(b.ctx, s.session, b.profile(s.session), *known, &b.opts, b.own)
+}
+
+// profile is the folder of a session's Chromium.
+func (b *Browser) profile(session protocol.SessionID) string {
+	return filepath.Join(b.opts.Dir, string(session))
+}
+
+// end ends a seat's Chromium, if there is one and sure still returns true under
+// mu, and waits for that.
+func (b *Browser) end(s *seat, sure func() bool) {
+	b.mu.Lock()
+	if s.running == nil || !sure() {
+		b.mu.Unlock()
+		return
+	}
+	c := s.running
+	s.running, s.last = nil, Frame{}
+	s.busy = &attempt{done: make(chan struct{})}
+	if s.idle != nil {
+		s.idle.Stop()
+		s.idle = nil
+	}
+	b.mu.Unlock()
+	c.Close()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.taken--
+	close(s.busy.done)
+	s.busy = nil
+}
+
+// stop ends a seat's Chromium after what is under way.
+func (b *Browser) stop(ctx context.Context, s *seat) error {
+	for {
+		b.end(s, func() bool { return true })
+		b.mu.Lock()
+		wait := s.busy
+		over := s.running == nil && wait == nil
+		b.mu.Unlock()
+		if over {
+			return nil
+		}
+		if wait == nil {
+			continue
+		}
+		select {
+		case <-wait.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// End ends the session's Chromium for good, and removes what it kept.
+func (b *Browser) End(session protocol.SessionID) {
+	b.mu.Lock()
+	s := b.seats[session]
+	if s == nil {
+		b.mu.Unlock()
+		return
+	}
+	s.ended = true
+	for v := range s.viewers {
+		v.leave()
+	}
+	b.mu.Unlock()
+	_ = b.stop(context.Background(), s) // which has no deadline
+	b.mu.Lock()
+	account := s.account
+	delete(b.seats, session)
+	b.mu.Unlock()
+	if err := os.RemoveAll(b.profile(session)); err != nil {
+		b.opts.Log.Warn("a browser's folder could not be removed", "session", session, "error", err)
+	}
+	if account != nil {
+		account.release()
+	}
+}
+
+// Close ends all Chromiums and waits for that.
+func (b *Browser) Close() {
+	b.cancel()
+	b.mu.Lock()
+	b.closed = true
+	var sessions []protocol.SessionID
+	for session := range b.seats {
+		sessions = append(sessions, session)
+	}
+	b.mu.Unlock()
+	var all sync.WaitGroup
+	for _, session := range sessions {
+		all.Go(func() { b.End(session) })
+	}
+	all.Wait()
+	b.wait.Wait()
+}
+
+// Stop ends the session's Chromium. What it keeps stays for the next one.
+func (b *Browser) Stop(ctx context.Context, session protocol.SessionID) error {
+	b.mu.Lock()
+	s := b.seats[session]
+	b.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	return b.stop(ctx, s)
+}
+
+// Status tells how the session's Chromium stands. It starts none.
+func (b *Browser) Status(ctx context.Context, session protocol.SessionID) protocol.BrowserStatus {
+	b.mu.Lock()
+	status := protocol.BrowserStatus{State: stateStopped}
+	var c *chromium
+	if s := b.seats[session]; s != nil {
+		c = s.running
+		status.Error = s.failed
+		if s.busy != nil && s.busy.starts {
+			status.State = stateStarting
+		}
+	}
+	b.mu.Unlock()
+	if c == nil {
+		return status
+	}
+	status.State = stateRunning
+	address, title, err := c.page.where(ctx)
+	if errors.Is(err, errGone) {
+		return protocol.BrowserStatus{State: stateStopped}
+	}
+	status.URL, status.Title = address, title // empty while it is too busy to say
+	return status
+}

@@ -1,0 +1,322 @@
+package browser
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+const (
+	// startTimeout bounds a start, until the first page can be used.
+	startTimeout = time.Minute
+	// quitGrace is how long Chromium may take to end by itself, which writes its
+	// cookies.
+	quitGrace = 3 * time.Second
+	// maxOutput bounds what is kept of Chromium's output, in bytes.
+	maxOutput = 8 << 10
+	// minSharedMemory is how much /dev/shm must have free, in bytes, for
+	// Chromium to use it.
+	minSharedMemory = 512 << 20
+	// viewWidth and viewHeight are a page's size, in pixels.
+	viewWidth, viewHeight = 1280, 800
+)
+
+// errNoSandbox says that Chromium found no way to confine its renderers.
+var errNoSandbox = errors.New("browser: no usable sandbox")
+
+// A chromium is one running Chromium and its only page.
+type chromium struct {
+	// Static after construction.
+	session   protocol.SessionID
+	opts      *Options
+	guard     *guard
+	kill      func()
+	pipe      *pipe
+	temp      string          // folder
+	sandboxed bool            // its renderers are confined by user namespaces
+	ctx       context.Context // chromedp's, of the page; ends with the Chromium
+	cancel    context.CancelFunc
+	gone      chan struct{} // closed when the process has been reaped
+	output    *bytes.Buffer // of the process, at most maxOutput; complete when gone is closed
+	closing   sync.Once
+	crashed   atomic.Bool // its tab is gone
+
+	page page
+}
+
+// flags are Chromium's, beside those that depend on where it runs.
+var flags = []string{
+	"--headless", "--remote-debugging-pipe", "--no-startup-window", "--no-first-run", "--no-default-browser-check",
+	"--mute-audio", "--disable-gpu", "--password-store=basic", "--use-mock-keychain", "--noerrdialogs",
+	"--disk-cache-size=33554432", "--media-cache-size=33554432",
+	fmt.Sprintf("--window-size=%d,%d", viewWidth, viewHeight),
+	// A page can't leave by anything that isn't a connection through the guard.
+	"--proxy-bypass-list=<-loopback>", "--disable-quic",
+	"--webrtc-ip-handling-policy=disable_non_proxied_udp",
+	"--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+	// Windows that pages open are not made; where they lead is followed in the tab.
+	"--block-new-web-contents",
+	// Nothing that Chromium does on its own. Of its maker's two hosts that it asks
+	// all the same it is told another address, where nobody listens.
+	"--gaia-url=http://127.0.0.1:1", "--component-updater=url-source=http://127.0.0.1:1/",
+	"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-default-apps",
+	"--disable-extensions", "--disable-breakpad", "--disable-crash-reporter", "--disable-domain-reliability",
+	"--disable-client-side-phishing-detection", "--no-pings", "--metrics-recording-only", "--deny-permission-prompts",
+	"--disable-print-preview", "--disable-notifications", "--disable-speech-api",
+	"--disable-field-trial-config", "--no-service-autorun", "--disable-search-engine-choice-screen", "--allow-browser-signin=false",
+	"--disable-features=NetworkTimeServiceQuerying,HttpsUpgrades,HttpsFirstBalancedModeAutoEnable,Translate,MediaRouter,DialMediaRouteProvider,OptimizationHints,AutofillServerCommunication," +
+		"CertificateTransparencyComponentUpdater,WebOTP,WebUSB,WebBluetooth,WebTransport",
+}
+
+// start starts a Chromium in profile as the user a. It is over when ctx ends,
+// or Close is called, or it ends by itself.
+func start(ctx context.Context, session protocol.SessionID, profile string, a Account, opts *Options, own *ports) (*chromium, error) {
+	find := opts.Exec
+	if find == nil {
+		find = FindChromium
+	}
+	path, err := find()
+	if err != nil {
+		return nil, err
+	}
+	if err := makeProfile(profile, a); err != nil {
+		return nil, err
+	}
+	c, err := launch(ctx, path, session, profile, a, opts, own, true)
+	if errors.Is(err, errNoSandbox) {
+		opts.Log.Warn("this machine has no user namespaces for Chromium's sandbox: pages are confined by its user alone", "session", session)
+		c, err = launch(ctx, path, session, profile, a, opts, own, false)
+	}
+	return c, err
+}
+
+// launch starts a Chromium once, with its own sandbox or without.
+func launch(ctx context.Context, path string, session protocol.SessionID, profile string, a Account, opts *Options, own *ports, sandboxed bool) (*chromium, error) {
+	g, err := newGuard(session, a.UID, opts, own)
+	if err != nil {
+		return nil, err
+	}
+	temp, err := makeTemp(a)
+	if err != nil {
+		g.close()
+		return nil, err
+	}
+	c := &chromium{
+		session: session, opts: opts, guard: g, temp: temp, sandboxed: sandboxed, gone: make(chan struct{}), output: &bytes.Buffer{},
+	}
+	cmd := exec.Command(path, c.arguments(profile)...)
+	cmd.Dir, cmd.Env = profile, environment(profile, temp)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Credential: a.credential()}
+	if err := c.run(cmd); err != nil {
+		g.close()
+		c.clear()
+		return nil, &protocol.Error{Kind: protocol.KindUnavailable, Message: "the browser can't be started", Err: err}
+	}
+	if err := c.open(ctx); err != nil {
+		c.Close()
+		if sandboxed && strings.Contains(c.output.String(), "No usable sandbox") {
+			return nil, errNoSandbox
+		}
+		opts.Log.Warn("a browser did not start", "session", session, "error", err, "output", lastLines(c.output.String()))
+		return nil, &protocol.Error{Kind: protocol.KindUnavailable, Message: "the browser did not start", Err: err}
+	}
+	return c, nil
+}
+
+// arguments returns the command line behind the program.
+func (c *chromium) arguments(profile string) []string {
+	args := append([]string{"--user-data-dir=" + profile, "--proxy-server=http://" + c.guard.address()}, flags...)
+	if !c.sandboxed {
+		args = append(args, "--no-sandbox")
+	}
+	var disk unix.Statfs_t
+	if unix.Statfs("/dev/shm", &disk) != nil || disk.Bavail*uint64(disk.Bsize) < minSharedMemory {
+		args = append(args, "--disable-dev-shm-usage") // then it uses TMPDIR
+	}
+	return args
+}
+
+// environment is the whole environment of a Chromium: the agent's own may hold
+// secrets.
+func environment(profile, temp string) []string {
+	env := []string{
+		"HOME=" + profile, "TMPDIR=" + temp, "LANG=C.UTF-8",
+		"PATH=/usr/local/bin:/usr/bin:/bin",
+	}
+	if zone, ok := os.LookupEnv("TZ"); ok {
+		env = append(env, "TZ="+zone)
+	}
+	return env
+}
+
+// run starts the process, with the ends of its pipes.
+func (c *chromium) run(cmd *exec.Cmd) error {
+	var files []*os.File
+	pair := func() (r, w *os.File, err error) {
+		if r, w, err = os.Pipe(); err == nil {
+			files = append(files, r, w)
+		}
+		return r, w, err
+	}
+	commandsR, commandsW, err1 := pair()
+	answersR, answersW, err2 := pair()
+	outputR, outputW, err3 := pair()
+	if err := errors.Join(err1, err2, err3); err != nil {
+		closeAll(files)
+		return err
+	}
+	cmd.ExtraFiles = []*os.File{commandsR, answersW} // descriptors 3 and 4
+	cmd.Stdout, cmd.Stderr = outputW, outputW
+	started := make(chan error)
+	go c.reap(cmd, outputR, started) // closes gone
+	if err := <-started; err != nil {
+		closeAll(files)
+		return err
+	}
+	closeAll([]*os.File{commandsR, answersW, outputW})
+	c.pipe = newPipe(answersR, commandsW)
+	return nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// reap starts the process and waits for it on one thread: the kernel kills the
+// process when the thread that started it ends, not when the agent does.
+func (c *chromium) reap(cmd *exec.Cmd, output *os.File, started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	begin := c.opts.Start
+	if begin == nil {
+		begin = startAlone
+	}
+	var err error
+	c.kill, err = begin(cmd)
+	started <- err
+	if err != nil {
+		return
+	}
+	read := make(chan struct{})
+	go func() { // waited for below
+		defer close(read)
+		kept := &tail{max: maxOutput}
+		_, _ = io.Copy(kept, output) // until nobody writes any more
+		c.output.Write(kept.text)
+	}()
+	awaitEnd(cmd.Process.Pid)
+	c.kill()       // what it leaves behind, while its number is still taken
+	_ = cmd.Wait() // however it ended
+	timer := time.AfterFunc(time.Second, func() { output.Close() })
+	<-read
+	timer.Stop()
+	output.Close()
+	close(c.gone)
+}
+
+// awaitEnd returns when a child has ended, and doesn't reap it.
+func awaitEnd(pid int) {
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+func lastLines(text string) string {
+	const lines = 5
+	all := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// An allocator hands chromedp the Chromium that runs.
+type allocator struct{ c *chromium }
+
+func (a allocator) Allocate(ctx context.Context, opts ...chromedp.BrowserOption) (*chromedp.Browser, error) {
+	return chromedp.NewBrowserTransport(ctx, a.c.pipe, opts...)
+}
+
+// Wait has nothing to wait for: see Close.
+func (allocator) Wait() {}
+
+// Attaches says that the process is not chromedp's to end.
+func (allocator) Attaches() bool { return true }
+
+// open connects to the started process and makes its page.
+func (c *chromium) open(ctx context.Context) error {
+	base, cancelBase := chromedp.NewAllocatorContext(context.Background(), allocator{c})
+	log := func(format string, args ...any) {
+		c.opts.Log.Debug("browser", "session", c.session, "said", fmt.Sprintf(format, args...))
+	}
+	tab, cancelTab := chromedp.NewContext(base, chromedp.WithLogf(log), chromedp.WithErrorf(log))
+	c.ctx, c.cancel = tab, func() { cancelTab(); cancelBase() }
+	timer := time.AfterFunc(startTimeout, func() { _ = c.pipe.Close() }) // chromedp's context must have no deadline of its own
+	defer timer.Stop()
+	defer context.AfterFunc(ctx, func() { _ = c.pipe.Close() })()
+	if err := c.page.attach(c); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return err
+	}
+	return nil
+}
+
+// crash ends a Chromium that has lost its tab.
+func (c *chromium) crash() {
+	c.crashed.Store(true)
+	c.kill()
+}
+
+// dead reports whether the Chromium is of no use any more.
+func (c *chromium) dead() bool {
+	select {
+	case <-c.page.browser.LostConnection:
+		return true
+	case <-c.gone:
+		return true
+	default:
+		return c.crashed.Load()
+	}
+}
+
+// Close ends the Chromium with all that it has started, and waits for that. It
+// may end by itself first.
+func (c *chromium) Close() { c.closing.Do(c.close) }
+
+func (c *chromium) close() {
+	_ = c.pipe.Close() // whereupon Chromium quits
+	timer := time.AfterFunc(quitGrace, c.kill)
+	<-c.gone
+	timer.Stop()
+	if c.cancel != nil {
+		c.cancel()
+	}
+	c.guard.close()
+	c.clear()
+}
+
+// clear removes what Chromium had for a while.
+func (c *chromium) clear() {
+	if err := os.RemoveAll(c.temp); err != nil {
+		c.opts.Log.Warn("a browser's temporary files stay", "dir", c.temp, "err", err)
+	}
+}

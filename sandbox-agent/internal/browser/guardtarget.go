@@ -1,0 +1,128 @@
+package browser
+
+import (
+	"context"
+	"io"
+	"log"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// maxAddrs bounds the addresses of one host that are tried.
+const maxAddrs = 8
+
+// discardLog is for what net/http says of requests that pages made.
+var discardLog = log.New(io.Discard, "", 0)
+
+// ports are those that guards listen on.
+type ports struct {
+	mu     sync.Mutex
+	listen map[int]bool // guarded by mu
+}
+
+func (p *ports) add(port int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listen[port] = true
+}
+
+func (p *ports) remove(port int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.listen, port)
+}
+
+func (p *ports) has(port int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.listen[port]
+}
+
+// port is where the guard listens.
+func (g *guard) port() int {
+	addr, err := netip.ParseAddrPort(g.address())
+	if err != nil {
+		return 0 // can't be
+	}
+	return int(addr.Port())
+}
+
+// splitTarget splits the host and port that a connection is wanted to.
+func splitTarget(target string) (host string, port int, err error) {
+	host, digits, err := net.SplitHostPort(target)
+	if err == nil {
+		port, err = strconv.Atoi(digits)
+	}
+	if err != nil || host == "" || port < 1 || port > 65535 {
+		return "", 0, protocol.Errorf(protocol.KindInvalid, "not a host and a port")
+	}
+	return host, port, nil
+}
+
+// namesThisMachine reports whether host is a name or an address of this machine,
+// as far as that is known without resolving it.
+func namesThisMachine(host string) bool {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return isLocal(addr)
+	}
+	return isLocalhost(host)
+}
+
+// isLocalhost reports whether host is a name that is never resolved (RFC 6761).
+func isLocalhost(host string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	return host == "localhost" || strings.HasSuffix(host, ".localhost")
+}
+
+// isLocal reports whether addr is this machine's, whatever the interface.
+func isLocal(addr netip.Addr) bool {
+	addr = addr.Unmap().WithZone("")
+	if addr.IsLoopback() || addr.IsUnspecified() {
+		return true
+	}
+	interfaces, err := net.InterfaceAddrs()
+	if err != nil {
+		return true // nothing is let through that isn't known
+	}
+	for _, own := range interfaces {
+		if prefix, err := netip.ParsePrefix(own.String()); err == nil && prefix.Addr().Unmap().WithZone("") == addr {
+			return true
+		}
+	}
+	return false
+}
+
+// resolve returns the addresses of host.
+func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+	if isLocalhost(host) {
+		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}, nil
+	}
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{addr}, nil
+	}
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil || len(addrs) == 0 {
+		return nil, &protocol.Error{Kind: protocol.KindUpstream, Message: host + " can't be resolved", Err: err}
+	}
+	return addrs[:min(len(addrs), maxAddrs)], nil
+}
+
+// judge returns why a page may not connect to port of addr.
+func (g *guard) judge(addr netip.Addr, port int) error {
+	if !isLocal(addr) {
+		return nil
+	}
+	refused := protocol.Errorf(protocol.KindForbidden, "port %d of this machine is not for pages", port)
+	if g.opts.Local == nil || g.own.has(port) {
+		return refused
+	}
+	if err := g.opts.Local(g.session, port); err != nil {
+		return refused
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+// Package browser runs a Chromium for each session that asks for one, as a user
+// of its own, and gives coding agents and people tools to drive it.
+package browser
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+const (
+	// DefaultIdleTimeout is how long a Chromium that no tool uses stays.
+	DefaultIdleTimeout = 5 * time.Minute
+	// DefaultMax bounds the Chromiums that run at a time.
+	DefaultMax = 8
+	// nobody is the user and the group of that name.
+	nobody = 65534
+)
+
+// Options are what a Browser works with. Dir and Log must be set.
+type Options struct {
+	// Exec returns the program to start; nil: FindChromium.
+	Exec func() (path string, err error)
+	// Dir is where profiles are kept while their session lasts. It is made,
+	// emptied by New, and the users that Account gives must be able to pass
+	// through its parents.
+	Dir string
+	// Account returns the user that a session's Chromium runs as. It is asked
+	// before the first start, and Release is called when the session has ended.
+	// nil: nobody where the agent is root, else the agent's own user.
+	Account func(protocol.SessionID) (Account, error)
+	// Start starts cmd, which leads a session of its own, and returns how to kill
+	// it and all that it has started. It may add to cmd's environment. nil: it is
+	// started as it is, and its process group killed.
+	Start func(cmd *exec.Cmd) (kill func(), err error)
+	// Proxy returns the session's egress proxy with its credentials, or nil when
+	// it has none at the moment. It is asked for each connection. The agent
+	// itself connects there, not Chromium's user. nil: there is none.
+	Proxy func(protocol.SessionID) *url.URL
+	// Local decides whether a session's pages may connect to a port of this
+	// machine, whatever its address: the agent's own must be refused. nil: none
+	// may be.
+	Local func(session protocol.SessionID, port int) error
+	// PeerUID returns the user at the other end of a loopback connection, as
+	// package peer tells. nil: not checked.
+	PeerUID func(local, remote netip.AddrPort) (int, error)
+	// IdleTimeout is how long a Chromium that no tool uses stays; 0:
+	// DefaultIdleTimeout. Watching is no use.
+	IdleTimeout time.Duration
+	// Max bounds the Chromiums that run at a time; 0: DefaultMax.
+	Max int
+	Log *slog.Logger
+
+	leave time.Duration // in tests: how long a page may take to be able to be left; 0: leaveTimeout
+}
+
+// An Account is a user. Its Chromium must be the only program that it runs
+// where sessions are to be kept apart.
+type Account struct {
+	UID, GID int    // −1: the agent's own, which root's can't be
+	Release  func() // nil: nothing to do
+}
+
+func (a Account) credential() *syscall.Credential {
+	if a.UID < 0 {
+		return nil
+	}
+	return &syscall.Credential{Uid: uint32(a.UID), Gid: uint32(a.GID)}
+}
+
+// own gives a file or folder to the account.
+func (a Account) own(path string) error {
+	if a.UID < 0 {
+		return nil
+	}
+	return os.Lchown(path, a.UID, a.GID)
+}
+
+var errRoot = protocol.Errorf(protocol.KindUnavailable, "the browser has no user to run as, and is never run as root")
+
+// account returns the user of a session's Chromium.
+func (o *Options) account(session protocol.SessionID) (Account, error) {
+	a := Account{UID: -1, GID: -1}
+	if o.Account != nil {
+		var err error
+		if a, err = o.Account(session); err != nil {
+			return Account{}, err
+		}
+	} else if os.Geteuid() == 0 {
+		a.UID, a.GID = nobody, nobody
+	}
+	if a.UID == 0 || a.GID == 0 || a.UID < 0 && os.Geteuid() == 0 {
+		a.release()
+		return Account{}, errRoot
+	}
+	return a, nil
+}
+
+func (a Account) release() {
+	if a.Release != nil {
+		a.Release()
+	}
+}
+
+// programs are the names under which Chromium is installed.
+var programs = []string{"chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome"}
+
+// folders are where they are looked for, whatever the agent's PATH is.
+var folders = []string{"/usr/local/bin", "/usr/bin", "/bin", "/snap/bin", "/opt/google/chrome"}
+
+// FindChromium returns the path of the installed Chromium or Chrome. Its error,
+// of kind unavailable, says what to install.
+func FindChromium() (string, error) {
+	for _, folder := range folders {
+		for _, name := range programs {
+			path := filepath.Join(folder, name)
+			if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
+				return path, nil
+			}
+		}
+	}
+	return "", protocol.Errorf(protocol.KindUnavailable,
+		"there is no browser in this sandbox: install the package chromium (or google-chrome-stable) in its image")
+}
+
+// startAlone starts cmd without the façade's help.
+func startAlone(cmd *exec.Cmd) (func(), error) {
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	pid := cmd.Process.Pid
+	return func() { _ = syscall.Kill(-pid, syscall.SIGKILL) }, nil // it may have ended
+}
+
+// makeProfile makes the folder of a session's Chromium, if need be.
+func makeProfile(dir string, a Account) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("make the browser's folder: %w", err)
+	}
+	if err := a.own(dir); err != nil {
+		return fmt.Errorf("make the browser's folder: %w", err)
+	}
+	return nil
+}
+
+// makeTemp makes a folder for what one Chromium has for a while. Its path is
+// short, wherever profiles are: Chromium has a socket in it, whose path may be
+// 107 bytes long.
+func makeTemp(a Account) (dir string, err error) {
+	if dir, err = os.MkdirTemp("/tmp", "fairlead-chromium-"); err != nil {
+		return "", fmt.Errorf("make the browser's folder: %w", err)
+	}
+	if err := a.own(dir); err != nil {
+		return "", errors.Join(fmt.Errorf("make the browser's folder: %w", err), os.RemoveAll(dir))
+	}
+	return dir, nil
+}
+
+// A tail keeps the last bytes that are written to it.
+type tail struct {
+	text []byte
+	max  int
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.text = append(t.text, p...)
+	if over := len(t.text) - t.max; over > 0 {
+		t.text = append(t.text[:0], t.text[over:]...)
+	}
+	return len(p), nil
+}
+
+var _ io.Writer = (*tail)(nil)

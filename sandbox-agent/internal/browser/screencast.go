@@ -1,0 +1,160 @@
+package browser
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	cdppage "github.com/chromedp/cdproto/page"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+const (
+	// maxViewers bounds who watches one session's browser at a time.
+	maxViewers = 64
+	// frameEvery is the least time between two frames.
+	frameEvery = time.Second / 15
+	// frameQuality is that of JPEG.
+	frameQuality = 60
+	// maxFrame bounds a frame, in bytes; larger ones are not shown.
+	maxFrame = 2 << 20
+)
+
+// A Frame is a picture of the tab.
+type Frame struct {
+	JPEG []byte
+}
+
+// A viewer watches a session's browser.
+type viewer struct {
+	frames chan Frame // one element: the newest
+	leave  func()     // ends the watching
+}
+
+// show puts f in place of a frame that was not taken. The caller holds the
+// Browser's mu.
+func (v *viewer) show(f Frame) {
+	select {
+	case <-v.frames:
+	default:
+	}
+	v.frames <- f // there is room: nobody else puts anything in
+}
+
+// Frames returns pictures of the session's tab as it changes, from now on and
+// whenever there is one: the newest, older ones that were not taken are dropped.
+// It starts no Chromium and keeps none from being idle. The channel is closed
+// when ctx ends or the session.
+func (b *Browser) Frames(ctx context.Context, session protocol.SessionID) (<-chan Frame, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.seat(session)
+	if b.closed || s.ended {
+		return nil, errClosed
+	}
+	if len(s.viewers) >= maxViewers {
+		return nil, protocol.Errorf(protocol.KindTooMany, "%d people watch already", maxViewers)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	v := &viewer{frames: make(chan Frame, 1), leave: cancel}
+	s.viewers[v] = struct{}{}
+	if len(s.last.JPEG) > 0 {
+		v.show(s.last)
+	}
+	if len(s.viewers) == 1 {
+		b.cast(s)
+	}
+	b.wait.Go(func() {
+		<-ctx.Done()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(s.viewers, v)
+		close(v.frames)
+		if len(s.viewers) == 0 {
+			s.last = Frame{} // it would be old when the next one comes
+			b.cast(s)
+		}
+		b.tidy(s)
+	})
+	return v.frames, nil
+}
+
+// cast has the screencast run while somebody watches. The caller holds mu.
+func (b *Browser) cast(s *seat) {
+	c := s.running
+	if c == nil {
+		return
+	}
+	var show func([]byte)
+	if len(s.viewers) > 0 {
+		show = func(jpeg []byte) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if s.running != c || len(s.viewers) == 0 {
+				return
+			}
+			s.last = Frame{JPEG: jpeg}
+			for v := range s.viewers {
+				v.show(s.last)
+			}
+		}
+	}
+	c.page.cast(show)
+}
+
+// A screencast is whether the tab is being shown.
+type screencast struct {
+	mu   sync.Mutex
+	show func(jpeg []byte) // guarded by mu; nil: to nobody
+	next time.Time         // guarded by mu: when the next frame may be asked for
+
+	switching sync.Mutex // held while Chromium is told
+	on        bool       // guarded by switching
+}
+
+// cast shows the tab by show from now on; nil: no more. It doesn't wait.
+func (p *page) cast(show func([]byte)) {
+	p.screen.mu.Lock()
+	p.screen.show = show
+	p.screen.mu.Unlock()
+	p.later(func(ctx context.Context) {
+		p.screen.switching.Lock()
+		defer p.screen.switching.Unlock()
+		p.screen.mu.Lock()
+		on := p.screen.show != nil
+		p.screen.mu.Unlock()
+		if on == p.screen.on {
+			return
+		}
+		p.screen.on = on
+		if !on {
+			_, _ = cdp.Call(ctx, p.target, cdppage.StopScreencast, cdp.Empty{}) // or the tab is gone
+			return
+		}
+		quality, newest := int64(frameQuality), true
+		_, _ = cdp.Call(ctx, p.target, cdppage.StartScreencast, cdppage.StartScreencastParams{
+			Format: cdppage.StartScreencastFormatJpeg, Quality: &quality, MaxWidth: viewWidth, MaxHeight: viewHeight,
+			EveryNthFrame: 1, MaxFramesInFlight: 1, SendLastFrame: &newest,
+		})
+	})
+}
+
+// showFrame shows a frame, and asks for the next one in due time.
+func (p *page) showFrame(e *cdppage.EventScreencastFrame) {
+	p.screen.mu.Lock()
+	show := p.screen.show
+	now := time.Now()
+	pause := max(0, p.screen.next.Sub(now))
+	p.screen.next = now.Add(pause + frameEvery)
+	p.screen.mu.Unlock()
+	time.AfterFunc(pause, func() {
+		p.later(func(ctx context.Context) {
+			_, _ = cdp.Call(ctx, p.target, cdppage.ScreencastFrameAck, cdppage.ScreencastFrameAckParams{SessionID: e.SessionID})
+		})
+	})
+	if show != nil && len(e.Data) > 0 && len(e.Data) <= maxFrame {
+		show(e.Data)
+	}
+}
