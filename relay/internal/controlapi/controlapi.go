@@ -20,9 +20,10 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/rejects"
 )
 
-// loginCookie ties a sign-in to the browser that began it. The control plane
-// sets it, for /auth/ alone.
-const loginCookie = "fairlead_login"
+// ownCookies are the control plane's own, by the paths below which it reads
+// them: they tie a sign-in, and an account that is being connected at a provider,
+// to the browser that began it.
+var ownCookies = map[string]string{"fairlead_login": "/auth/", "fairlead_connect": "/integrations/"}
 
 // API serves the routes.
 type API struct {
@@ -44,6 +45,7 @@ type API struct {
 // authenticates their callers itself.
 var Forwarded = []string{
 	"/auth/", "/grants", "/grants/{id}", "/commands", "/commands/{id}", "/dashboards", "/dashboards/",
+	"/integrations", "/integrations/",
 	"/.well-known/jwks.json", "/.well-known/revocations",
 }
 
@@ -87,8 +89,10 @@ func (a *API) forward() http.Handler {
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(a.ControlPlane)
 			r.Out.Header.Del("Cookie")
-			if cookie, err := r.In.Cookie(loginCookie); err == nil && strings.HasPrefix(r.In.URL.Path, "/auth/") {
-				r.Out.AddCookie(cookie)
+			for name, below := range ownCookies {
+				if cookie, err := r.In.Cookie(name); err == nil && strings.HasPrefix(r.In.URL.Path, below) {
+					r.Out.AddCookie(cookie)
+				}
 			}
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
