@@ -311,7 +311,7 @@ func TestBrowserTools(t *testing.T) {
 	c := tools(ctx, t, s, "alice")
 	c.want(ctx, t, "", "browser_navigate", map[string]any{"url": fmt.Sprintf("http://127.0.0.1:%d/", port)})
 	c.want(ctx, t, "", "browser_get_title", map[string]any{})
-	c.want(ctx, t, "42", "browser_evaluate", map[string]any{"expression": "6*7"})
+	c.want(ctx, t, "42", "browser_evaluate", map[string]any{"script": "6*7"})
 	result, err := c.Request(ctx, "tools/call", map[string]any{"name": "browser_screenshot", "arguments": map[string]any{}})
 	must(t, err)
 	if !bytes.Contains(result, []byte(`"type":"image"`)) {
