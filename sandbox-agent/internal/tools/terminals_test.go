@@ -1,0 +1,182 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
+)
+
+var _ Host = (*terminal.Host)(nil)
+
+// A desk is a Host that notes what is asked of it.
+type desk struct {
+	typed  string
+	by     terminal.Typist
+	lines  int
+	run    func(ctx context.Context) (terminal.RunResult, error)
+	refuse error
+}
+
+func (d *desk) List(protocol.SessionID) []protocol.PTYInfo {
+	return []protocol.PTYInfo{{ID: "p1", Cols: 80, Rows: 24}, {ID: "p2", Cols: 80, Rows: 24}}
+}
+
+func (d *desk) Screen(_ protocol.SessionID, id protocol.PTYID, lines int) (string, protocol.PTYInfo, error) {
+	d.lines = lines
+	return "$ ls\n", protocol.PTYInfo{ID: id}, d.refuse
+}
+
+func (d *desk) TypeFor(_ context.Context, _ protocol.SessionID, id protocol.PTYID, by terminal.Typist, text []byte) error {
+	d.typed, d.by = string(id)+":"+string(text), by
+	return d.refuse
+}
+
+func (d *desk) Run(ctx context.Context, _ protocol.SessionID, _ protocol.PTYID, by terminal.Typist, command string) (terminal.RunResult, error) {
+	d.typed, d.by = command, by
+	return d.run(ctx)
+}
+
+func TestTerminalList(t *testing.T) {
+	set := &Terminals{Host: &desk{}}
+	for _, test := range []struct {
+		ptys []string
+		want int
+	}{{[]string{"*"}, 2}, {[]string{"p2"}, 1}, {[]string{"p3"}, 0}} {
+		texts, err := call(t, set, person(test.ptys, protocol.CapView), "terminal_list", `{}`)
+		works(t, err)
+		var got terminalListing
+		if err := json.Unmarshal([]byte(texts[0]), &got); err != nil || len(got.Terminals) != test.want {
+			t.Errorf("%v sees %s, want %d", test.ptys, texts[0], test.want)
+		}
+	}
+	texts, err := call(t, set, program, "terminal_list", ``)
+	if works(t, err); !strings.Contains(texts[0], `"own":"p1"`) {
+		t.Errorf("got %s", texts[0])
+	}
+}
+
+func TestTerminalRead(t *testing.T) {
+	d := &desk{}
+	set := &Terminals{Host: d}
+	texts, err := call(t, set, program, "terminal_read", `{}`)
+	works(t, err)
+	if texts[0] != "$ ls\n" || !strings.Contains(texts[1], `"id":"p1"`) || d.lines != defaultLines {
+		t.Errorf("got %q with %d lines", texts, d.lines)
+	}
+	_, err = call(t, set, program, "terminal_read", `{"pty_id":"p2","lines":0}`)
+	if works(t, err); d.lines != 0 {
+		t.Errorf("%d lines were asked for, want none", d.lines)
+	}
+	_, err = call(t, set, program, "terminal_read", `{"lines":2001}`)
+	fails(t, err, protocol.KindInvalid, "lines")
+	_, err = call(t, set, person([]string{"*"}, protocol.CapView), "terminal_read", `{}`)
+	fails(t, err, protocol.KindInvalid, "pty_id")
+	_, err = call(t, set, person([]string{"p1"}, protocol.CapView), "terminal_read", `{"pty_id":"p2"}`)
+	fails(t, err, protocol.KindForbidden, "view")
+	_, err = call(t, set, person([]string{"*"}, protocol.CapControl), "terminal_read", `{"pty_id":"p2"}`)
+	fails(t, err, protocol.KindForbidden, "view")
+	d.refuse = protocol.Errorf(protocol.KindNotFound, "no such terminal")
+	_, err = call(t, set, program, "terminal_read", `{"pty_id":"p9"}`)
+	fails(t, err, protocol.KindNotFound, "no such terminal")
+}
+
+func TestTerminalSend(t *testing.T) {
+	d := &desk{}
+	set := &Terminals{Host: d}
+	_, err := call(t, set, program, "terminal_send", `{"pty_id":"p2","text":"ls","enter":true}`)
+	works(t, err)
+	if d.typed != "p2:ls\r" || d.by.Grant != nil || d.by.PTY != "p1" {
+		t.Errorf("typed %q by %+v", d.typed, d.by)
+	}
+	who := person([]string{"*"}, protocol.CapControl)
+	_, err = call(t, set, who, "terminal_send", `{"pty_id":"p1","text":"\u0003"}`)
+	works(t, err)
+	if d.typed != "p1:\x03" || d.by.Grant != who.Grant {
+		t.Errorf("typed %q by %+v", d.typed, d.by)
+	}
+	d.typed = ""
+	_, err = call(t, set, program, "terminal_send", `{"pty_id":"p1","text":"ls"}`)
+	fails(t, err, protocol.KindForbidden, "own")
+	_, err = call(t, set, program, "terminal_send", `{"pty_id":"p2"}`)
+	fails(t, err, protocol.KindInvalid, "text")
+	_, err = call(t, set, program, "terminal_send", `{"text":"x"}`)
+	fails(t, err, protocol.KindInvalid, "pty_id")
+	_, err = call(t, set, person([]string{"*"}, protocol.CapView), "terminal_send", `{"pty_id":"p2","text":"ls"}`)
+	fails(t, err, protocol.KindForbidden, "control")
+	_, err = call(t, set, person([]string{"p1"}, protocol.CapControl), "terminal_send", `{"pty_id":"p2","text":"ls"}`)
+	fails(t, err, protocol.KindForbidden, "control")
+	if d.typed != "" {
+		t.Errorf("%q was typed", d.typed)
+	}
+	d.refuse = protocol.Errorf(protocol.KindConflict, "bob has control of the terminal")
+	_, err = call(t, set, program, "terminal_send", `{"pty_id":"p2","text":"ls"}`)
+	fails(t, err, protocol.KindConflict, "bob")
+	d.refuse = context.Canceled
+	_, err = call(t, set, program, "terminal_send", `{"pty_id":"p2","text":"ls"}`)
+	fails(t, err, protocol.KindInternal, protocol.KindInternal.Text())
+}
+
+func TestTerminalRun(t *testing.T) { synctest.Test(t, testTerminalRun) }
+
+func testTerminalRun(t *testing.T) {
+	d := &desk{}
+	set := &Terminals{Host: d}
+	const args = `{"pty_id":"p2","command":"make","timeout_seconds":1}`
+	d.run = func(context.Context) (terminal.RunResult, error) {
+		return terminal.RunResult{Output: "no\n", ExitCode: 2, Truncated: true}, nil
+	}
+	texts, err := call(t, set, program, "terminal_run", args)
+	if works(t, err); texts[0] != `{"exit_code":2,"output":"no\n","truncated":true}` || d.typed != "make" {
+		t.Errorf("got %s", texts[0])
+	}
+	d.run = func(ctx context.Context) (terminal.RunResult, error) {
+		<-ctx.Done()
+		return terminal.RunResult{Output: "half"}, protocol.Errorf(protocol.KindUnavailable, "it goes on")
+	}
+	_, err = call(t, set, program, "terminal_run", args)
+	fails(t, err, protocol.KindUnavailable, "within 1s")
+	fails(t, err, protocol.KindUnavailable, `"output":"half"`)
+	d.run = func(context.Context) (terminal.RunResult, error) {
+		return terminal.RunResult{Output: "bye", ExitCode: 3}, protocol.Errorf(protocol.KindEnded, "ended")
+	}
+	_, err = call(t, set, program, "terminal_run", args)
+	fails(t, err, protocol.KindUnavailable, `"exit_code":3,"output":"bye"`)
+	d.run = func(context.Context) (terminal.RunResult, error) {
+		return terminal.RunResult{}, protocol.Errorf(protocol.KindConflict, "the shell isn't at its prompt")
+	}
+	_, err = call(t, set, program, "terminal_run", args)
+	fails(t, err, protocol.KindConflict, "prompt")
+
+	// Whose grant ends while the command runs sees nothing of it.
+	who := person([]string{"*"}, protocol.CapControl, protocol.CapView)
+	d.run = func(context.Context) (terminal.RunResult, error) {
+		who.Grant.ExpiresAt = time.Now().Unix() - 1
+		return terminal.RunResult{Output: "secret"}, nil
+	}
+	texts, err = call(t, set, who, "terminal_run", args)
+	fails(t, err, protocol.KindExpired, "")
+	if len(texts) > 0 {
+		t.Errorf("it was told %q", texts)
+	}
+	d.run = func(context.Context) (terminal.RunResult, error) {
+		t.Error("it ran")
+		return terminal.RunResult{}, nil
+	}
+	for _, bad := range []string{
+		`{"pty_id":"p2"}`, `{"command":"x"}`, `{"pty_id":"p2","command":"x","timeout_seconds":0}`,
+		`{"pty_id":"p2","command":"x","timeout_seconds":601}`, `{"pty_id":"p2","command":["x"]}`,
+	} {
+		_, err = call(t, set, program, "terminal_run", bad)
+		fails(t, err, protocol.KindInvalid, "")
+	}
+	_, err = call(t, set, program, "terminal_run", `{"pty_id":"p1","command":"x"}`)
+	fails(t, err, protocol.KindForbidden, "own")
+	_, err = call(t, set, person([]string{"*"}, protocol.CapControl), "terminal_run", args)
+	fails(t, err, protocol.KindForbidden, "view")
+}
