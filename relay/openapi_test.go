@@ -178,6 +178,8 @@ func TestSchemasOfTheDocument(t *testing.T) {
 		"EnvList": protocol.EnvList{}, "EnvVariable": protocol.EnvVariable{}, "Approval": protocol.Approval{},
 		"ApprovalList": protocol.ApprovalList{}, "EgressRules": protocol.EgressRules{}, "EgressCategory": protocol.EgressCategory{},
 		"SandboxMetrics": protocol.SandboxMetrics{}, "SystemMetrics": protocol.SystemMetrics{}, "ProcessMetrics": protocol.ProcessMetrics{},
+		"Tool": protocol.Tool{}, "ToolList": protocol.ToolList{}, "ToolCall": protocol.ToolCall{}, "ToolResult": protocol.ToolResult{},
+		"ToolContent": protocol.ToolContent{}, "BrowserStatus": protocol.BrowserStatus{},
 	} {
 		var want, got []string
 		for field := range reflect.TypeOf(v).Fields() {

@@ -6,10 +6,11 @@ const (
 	// What pages of the other relays may send and read. There are no
 	// credentials among it: a grant or ticket is presented by the page itself.
 	allowedMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
-	allowedHeaders = "Authorization, Content-Range, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Range, " +
+	allowedHeaders = "Authorization, Content-Range, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, " +
+		"Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id, Range, " +
 		"Tus-Resumable, Upload-Checksum, Upload-Length, Upload-Metadata, Upload-Offset"
 	exposedHeaders = "Accept-Ranges, Content-Disposition, Content-Range, ETag, Fairlead-Position, Fairlead-Redacted, Fairlead-Revision, " +
-		"Fairlead-Signature, Location, Retry-After, Tus-Checksum-Algorithm, Tus-Extension, Tus-Max-Size, Tus-Resumable, Tus-Version, " +
+		"Fairlead-Signature, Location, Mcp-Session-Id, Retry-After, Tus-Checksum-Algorithm, Tus-Extension, Tus-Max-Size, Tus-Resumable, Tus-Version, " +
 		"Upload-Expires, Upload-Length, Upload-Offset"
 	// What pages of any origin may send to a route that is open to them.
 	openHeaders = "Authorization, Content-Type, Fairlead-Signature"

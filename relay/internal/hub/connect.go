@@ -122,8 +122,12 @@ func (h *Hub) linked(l *link) {
 			h.send(protocol.GrantAdd{Grant: v.token})
 		}
 	}
+	missed := h.follow(l.opened.Turn) && !first
 	if !first {
 		h.step(turn.Reattached{Opened: l.opened}) // tells everybody control_state, which ends "waiting"
+	}
+	if missed {
+		h.broadcast(*h.lastTurn)
 	}
 	h.intake.attach(l)
 	h.recorded(l.opened.Recording)
@@ -202,6 +206,10 @@ func (h *Hub) answer(m protocol.Message) {
 		h.recorded(m.ID)
 	case protocol.Held:
 		h.hold(m.Held)
+	case protocol.AgentTurn:
+		h.turned(m)
+	case protocol.ToolsChanged:
+		h.broadcast(protocol.ToolCountChanged{OldCount: m.Old, NewCount: m.New, Timestamp: m.At})
 	}
 }
 

@@ -68,9 +68,10 @@ type Hub struct {
 	pacers   pacers
 	ticked   time.Time // the last tick
 
-	recording  string // id of the one that runs
-	held       bool   // output waits, by the agent's word
-	catchingUp bool   // the ring doesn't hold what OPENED announced
+	lastTurn   *protocol.AgentStoppedMessage // that a coding agent finished; nil: none
+	recording  string                        // id of the one that runs
+	held       bool                          // output waits, by the agent's word
+	catchingUp bool                          // the ring doesn't hold what OPENED announced
 }
 
 // A bearer is the grant under which the hub opens its stream. It stays on the
@@ -250,6 +251,7 @@ func (h *Hub) step(e turn.Event) {
 // said what was left then. One that must be over lasts until the agent says so.
 func (h *Hub) stateFor(v *Viewer) protocol.ControlState {
 	m := h.state.StateFor(v.id)
+	m.LastTurn = h.lastTurn
 	if m.GraceMS > 0 {
 		m.GraceMS = max(m.GraceMS-time.Since(h.leasedAt).Milliseconds(), 1)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/tunnel"
 )
 
-// HTTP accepts in and serves one request on it as an agent does: reading and
+// HTTP accepts in and serves requests on it as an agent does: reading and
 // writing at the same time, and with a context that ends when the relay is gone.
 // It returns when the connection was closed, whoever has it by then.
 func HTTP(in *tunnel.Incoming, handler http.HandlerFunc) {
@@ -24,7 +24,6 @@ func HTTP(in *tunnel.Incoming, handler http.HandlerFunc) {
 		defer context.AfterFunc(r.Context(), func() { l.Close() })()
 		handler(w, r)
 	})}
-	server.SetKeepAlivesEnabled(false)
 	if err := server.Serve(l); err != nil { // always: the listener has one connection
 		<-l.closed
 	}

@@ -40,13 +40,18 @@ type API struct {
 	Log        *slog.Logger
 
 	followers followers
+	verified  verified
 }
 
 // Register adds the routes.
 func (a *API) Register(mux access.Router) {
-	proxy := a.proxy()
+	proxy := a.proxy(answerTimeout, 0)
 	for pattern, need := range proxied {
 		mux.HandleFunc(pattern, a.pass(need, proxy))
+	}
+	tools := a.proxy(0, keepStream)
+	for _, pattern := range toolRoutes {
+		mux.HandleFunc(pattern, a.pass(protocol.CapMCP, tools))
 	}
 	mux.HandleFunc("OPTIONS /sessions/{sid}/uploads", tusOptions)
 	mux.HandleFunc("OPTIONS /sessions/{sid}/uploads/{uid}", tusOptions)
@@ -93,6 +98,15 @@ var proxied = map[string]protocol.Capability{
 	"GET /sessions/{sid}/egress/pending":   protocol.CapApprove,
 	"GET /sessions/{sid}/egress/allowlist": protocol.CapApprove,
 	"GET /sessions/{sid}/metrics":          protocol.CapView,
+	"GET /sessions/{sid}/browser":          protocol.CapView,
+	"GET /sessions/{sid}/browser/frames":   protocol.CapView,
+}
+
+// toolRoutes are those of the sandbox's tools. They need the capability mcp, and
+// an answer takes as long as a tool does.
+var toolRoutes = []string{
+	"GET /sessions/{sid}/mcp", "POST /sessions/{sid}/mcp", "DELETE /sessions/{sid}/mcp",
+	"GET /sessions/{sid}/mcp/tools", "POST /sessions/{sid}/mcp/tools/call", "GET /sessions/{sid}/mcp/items",
 }
 
 // refuse answers with err and counts it.
@@ -105,17 +119,23 @@ func (a *API) refuse(w http.ResponseWriter, err error) {
 // the path.
 func (a *API) authorize(r *http.Request, need protocol.Capability) (*jws.Grant, string, error) {
 	grant, token, err := access.Grant(r, a.Keys)
-	if err != nil {
-		return nil, "", err
+	if err == nil {
+		err = allows(r, grant, need)
 	}
+	return grant, token, err
+}
+
+// allows reports whether grant allows need on the session and terminal in the
+// path.
+func allows(r *http.Request, grant *jws.Grant, need protocol.Capability) error {
 	session, pty := protocol.SessionID(r.PathValue("sid")), protocol.PTYID(r.PathValue("pid"))
 	if !protocol.ValidID(session) || (pty != "" && !protocol.ValidID(pty)) {
-		return nil, "", protocol.Fault(protocol.KindInvalid, nil)
+		return protocol.Fault(protocol.KindInvalid, nil)
 	}
 	if !grant.Allows(session, pty, need) {
-		return nil, "", protocol.Errorf(protocol.KindForbidden, "the grant does not allow %q here", need)
+		return protocol.Errorf(protocol.KindForbidden, "the grant does not allow %q here", need)
 	}
-	return grant, token, nil
+	return nil
 }
 
 // createPTY is POST /sessions/{sid}/ptys (seed 001): 201 {id}.

@@ -18,6 +18,10 @@ func paused(name string) protocol.AgentStateMessage {
 	return protocol.AgentStateMessage{AgentState: protocol.AgentPaused, Agent: name}
 }
 
+func waiting(name string) protocol.AgentStateMessage {
+	return protocol.AgentStateMessage{AgentState: protocol.AgentWaiting, Agent: name}
+}
+
 func stopped(name string) protocol.AgentStateMessage {
 	return protocol.AgentStateMessage{AgentState: protocol.AgentStopped, Agent: name}
 }
@@ -62,6 +66,78 @@ func TestCodingAgent(t *testing.T) {
 	}
 }
 
+// TestTurns: who had control types the prompts, and nobody while the agent works
+// on them. A pause in between changes nothing, whatever happens during it.
+func TestTurns(t *testing.T) {
+	for _, leaseFirst := range []bool{true, false} {
+		w := scene(t, alice, bob)
+		mayType := func(id turn.SocketID, want bool) {
+			t.Helper()
+			if reason, may := w.s.MayType(id, w.s.Term()); may != want {
+				t.Fatalf("socket %d may type: %v, %q", id, may, reason)
+			}
+		}
+		w.start("claude", leaseFirst)
+		for range 3 {
+			w.settle()
+			mayType(1, false)
+			w.endTurn(leaseFirst)
+			w.settle()
+			if s := w.s.StateFor(2); s.AgentState != "waiting" || s.Controller != alice {
+				t.Fatalf("%+v", s)
+			}
+			mayType(1, true)
+			mayType(2, false)
+			w.pause(leaseFirst)
+			w.settle()
+			mayType(1, true)
+			w.resume(leaseFirst)
+			w.beginTurn(leaseFirst)
+		}
+		w.settle()
+		w.forget()
+		w.endTurn(leaseFirst)
+		w.settle()
+		w.step(turn.Granted{Socket: 1, To: bob})
+		w.settle()
+		mayType(2, true)
+		w.forget()
+		w.pause(leaseFirst)
+		w.beginTurn(leaseFirst) // its hook was late
+		w.wantSaid(paused("claude"))
+		mayType(2, true)
+		w.resume(leaseFirst)
+		w.settle()
+		mayType(2, false)
+		w.endTurn(leaseFirst)
+		w.settle()
+		w.wantControl(bob)
+	}
+}
+
+// TestProgramTypes: one that types for a tool has control for a moment, and
+// nobody gets in between.
+func TestProgramTypes(t *testing.T) {
+	w := scene(t, alice, bob)
+	w.step(turn.Revoked{Socket: 1})
+	w.settle()
+	w.forget()
+	w.toolTakes()
+	w.wantSaid(protocol.ControlTaken{Controller: coder, Term: 2})
+	w.step(turn.Taken{Socket: 2})
+	if m := w.sent[2]; len(m) != 1 || m[0].(protocol.ErrorMessage).Message != "a program of the sandbox has control for a moment" {
+		t.Fatalf("%#v", m)
+	}
+	w.toolGives()
+	w.wantSaid(protocol.ControlRevoked{From: coder})
+	w.step(turn.Taken{Socket: 2})
+	w.settle()
+	w.wantControl(bob)
+	w.toolTakes() // refused: it is bob's
+	w.settle()
+	w.wantControl(bob)
+}
+
 // TestLineWhileCodingAgentWorks: requests are kept, and whoever has control
 // afterwards sees them.
 func TestLineWhileCodingAgentWorks(t *testing.T) {
@@ -97,7 +173,7 @@ func TestRefusalsWhileCodingAgentWorks(t *testing.T) {
 			w.hear() // that it runs, and not yet that it has control
 			w.forget()
 			w.step(e)
-			if m := w.sent[1]; name != "take" && (len(m) != 1 || m[0].(protocol.ErrorMessage).Message != "claude has control until it is paused or done") {
+			if m := w.sent[1]; name != "take" && (len(m) != 1 || m[0].(protocol.ErrorMessage).Message != "claude has control until its turn is over, or it is paused") {
 				t.Fatalf("%#v", m)
 			}
 			w.settle()
@@ -132,7 +208,7 @@ func TestCodingAgentOvertakes(t *testing.T) {
 			w.step(c.e)
 			w.start("", true)
 			w.settle()
-			if m := w.sent[1]; c.kind != 0 && (len(m) != 1 || m[0].(protocol.ErrorMessage).Message != "a coding agent has control until it is paused or done") {
+			if m := w.sent[1]; c.kind != 0 && (len(m) != 1 || m[0].(protocol.ErrorMessage).Message != "a coding agent has control until its turn is over, or it is paused") {
 				t.Fatalf("%#v", m)
 			}
 			if c.kind == 0 {

@@ -14,7 +14,7 @@ import (
 // them.
 type op struct{ relay, kind, a, b uint8 }
 
-const opKinds = 24
+const opKinds = 30
 
 // scenes are two relays of one sandbox.
 type scenes [2]*world
@@ -34,7 +34,7 @@ func (s scenes) do(o op) {
 	w.do(o)
 }
 
-// code has somebody type, or the coding agent do something.
+// code has somebody type, or the coding agent or another program do something.
 func (w *world) code(kind uint8, o op) {
 	leaseFirst := o.b%2 == 0
 	switch kind {
@@ -47,6 +47,14 @@ func (w *world) code(kind uint8, o op) {
 	case 21:
 		w.stop(leaseFirst)
 	case 22, 23:
+		w.endTurn(leaseFirst)
+	case 24, 25:
+		w.beginTurn(leaseFirst)
+	case 26:
+		w.toolTakes()
+	case 27:
+		w.toolGives()
+	case 28, 29:
 		for id := range w.sockets {
 			w.types(id)
 		}
@@ -119,6 +127,7 @@ func (s scenes) end() {
 	}
 	s.checkSettled()
 	b.stop(true)
+	b.toolGives()
 	for _, w := range s {
 		w.checkHome()
 		for id := range w.sockets {
@@ -177,7 +186,8 @@ func TestAnyOrder(t *testing.T) {
 func FuzzStep(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 0, 12, 0, 0, 0, 0, 1, 1, 0, 4, 1, 0, 0, 8, 0, 1, 0, 12, 0, 0, 0, 9, 1, 0, 0, 12, 0, 0})
 	f.Add([]byte{0, 0, 0, 1, 0, 14, 0, 0, 0, 15, 0, 0, 0, 0, 1, 1, 0, 2, 0, 0, 0, 13, 3, 0, 0, 12, 0, 0, 0, 6, 1, 0})
-	f.Add([]byte{0, 0, 0, 1, 1, 0, 1, 1, 0, 12, 0, 0, 0, 17, 0, 0, 1, 4, 0, 0, 0, 19, 0, 1, 0, 12, 0, 0, 0, 22, 0, 0, 0, 21, 0, 0})
+	f.Add([]byte{0, 0, 0, 1, 1, 0, 1, 1, 0, 12, 0, 0, 0, 17, 0, 0, 1, 4, 0, 0, 0, 19, 0, 1, 0, 12, 0, 0, 0, 28, 0, 0, 0, 21, 0, 0})
+	f.Add([]byte{0, 0, 0, 1, 0, 12, 0, 0, 0, 17, 0, 0, 0, 22, 0, 0, 0, 12, 0, 0, 0, 28, 0, 0, 0, 24, 0, 0, 0, 12, 0, 0})
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		s := newScenes(t)
 		for ; len(ops) >= 4 && s[0].nextID+s[1].nextID < 200; ops = ops[4:] {

@@ -20,6 +20,8 @@ type sandbox struct {
 
 	coding *protocol.AgentReport // nil: there never was one
 	before protocol.LeaseNext    // who had control before it
+
+	resumes protocol.AgentState // what it is when it is paused no more
 }
 
 func newSandbox(t failer) *sandbox {
@@ -152,20 +154,71 @@ func (b *sandbox) start(name string, leaseFirst bool) {
 }
 
 func (b *sandbox) pause(leaseFirst bool) {
-	if b.running() {
-		b.yields(protocol.AgentReport{State: protocol.AgentPaused, Name: b.coding.Name}, leaseFirst)
+	if b.coding == nil || b.coding.State != protocol.AgentRunning && b.coding.State != protocol.AgentWaiting {
+		return
 	}
+	b.resumes = b.coding.State
+	b.yields(b.as(protocol.AgentPaused), leaseFirst)
 }
 
 func (b *sandbox) resume(leaseFirst bool) {
-	if b.coding != nil && b.coding.State == protocol.AgentPaused {
-		b.takes(protocol.AgentReport{State: protocol.AgentRunning, Name: b.coding.Name}, leaseFirst)
+	switch {
+	case b.coding == nil || b.coding.State != protocol.AgentPaused:
+	case b.resumes == protocol.AgentWaiting:
+		b.yields(b.as(protocol.AgentWaiting), leaseFirst)
+	default:
+		b.takes(b.as(protocol.AgentRunning), leaseFirst)
+	}
+}
+
+// endTurn has the coding agent wait for a prompt.
+func (b *sandbox) endTurn(leaseFirst bool) {
+	switch {
+	case b.running():
+		b.yields(b.as(protocol.AgentWaiting), leaseFirst)
+	case b.coding != nil && b.coding.State == protocol.AgentPaused:
+		b.resumes = protocol.AgentWaiting
+	}
+}
+
+// beginTurn has the coding agent work on one.
+func (b *sandbox) beginTurn(leaseFirst bool) {
+	switch {
+	case b.coding == nil:
+	case b.coding.State == protocol.AgentWaiting:
+		b.takes(b.as(protocol.AgentRunning), leaseFirst)
+	case b.coding.State == protocol.AgentPaused:
+		b.resumes = protocol.AgentRunning
 	}
 }
 
 func (b *sandbox) stop(leaseFirst bool) {
 	if b.coding != nil && b.coding.State != protocol.AgentStopped {
-		b.yields(protocol.AgentReport{State: protocol.AgentStopped, Name: b.coding.Name, ExitCode: new(int)}, leaseFirst)
+		now := b.as(protocol.AgentStopped)
+		now.ExitCode = new(int)
+		b.yields(now, leaseFirst)
+	}
+}
+
+// as returns the coding agent in another state.
+func (b *sandbox) as(state protocol.AgentState) protocol.AgentReport {
+	return protocol.AgentReport{State: state, Name: b.coding.Name}
+}
+
+// toolTakes has a program take control to type, if nobody has it.
+func (b *sandbox) toolTakes() {
+	b.wait(0)
+	if b.register.Lease(b.now).Holder == "" && !b.running() {
+		b.assign(protocol.LeaseNext{Holder: protocol.AgentHolder})
+		b.changed(nil)
+	}
+}
+
+// toolGives has it give control back.
+func (b *sandbox) toolGives() {
+	if b.register.Lease(b.now).Holder == protocol.AgentHolder && !b.running() {
+		b.assign(protocol.LeaseNext{})
+		b.changed(nil)
 	}
 }
 
@@ -173,12 +226,16 @@ func (b *sandbox) takes(now protocol.AgentReport, leaseFirst bool) {
 	b.wait(0) // or a grace that is over would be in the way
 	l := b.register.Lease(b.now)
 	b.before = protocol.LeaseNext{Holder: l.Holder, GrantID: l.GrantID}
+	if l.Holder == protocol.AgentHolder { // a program, which gets nothing back
+		b.before = protocol.LeaseNext{}
+		b.assign(protocol.LeaseNext{})
+	}
 	b.turn(now, protocol.LeaseNext{Holder: protocol.AgentHolder}, leaseFirst)
 }
 
 // yields gives control back to who had it and is still there.
 func (b *sandbox) yields(now protocol.AgentReport, leaseFirst bool) {
-	if b.register.Lease(b.now).Holder != protocol.AgentHolder {
+	if !b.running() {
 		b.coding = &now
 		b.tell(now, nil)
 		return
@@ -190,12 +247,18 @@ func (b *sandbox) yields(now protocol.AgentReport, leaseFirst bool) {
 	b.turn(now, next, leaseFirst)
 }
 
-func (b *sandbox) turn(now protocol.AgentReport, next protocol.LeaseNext, leaseFirst bool) {
+// assign makes next the holder.
+func (b *sandbox) assign(next protocol.LeaseNext) {
 	b.t.Helper()
 	p := protocol.LeaseProposal{ExpectRevision: b.register.Lease(b.now).Revision, Next: next}
 	if _, err := b.register.Propose(p, 1, b.now); err != nil {
 		b.t.Fatalf("%+v: %v", p, err)
 	}
+}
+
+func (b *sandbox) turn(now protocol.AgentReport, next protocol.LeaseNext, leaseFirst bool) {
+	b.t.Helper()
+	b.assign(next)
 	b.coding = &now
 	if leaseFirst {
 		b.changed(nil)

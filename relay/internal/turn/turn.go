@@ -12,9 +12,11 @@
 // which the agent times.
 //
 // A coding agent in the terminal needs no request: the agent gives it the lease
-// and takes it back when it is paused or ends. While it has the lease or runs,
-// nobody types, takes, hands over or gives back. The line stays, and whoever has
-// control afterwards sees it.
+// and takes it back when its turn is over, it is paused or ends. While it has the
+// lease or runs, nobody types, takes, hands over or gives back; while it waits
+// for a prompt, everything is as without it. The line stays, and whoever has
+// control afterwards sees it. A program that types for a tool has the lease in
+// the same way, for a moment.
 //
 // The line is this relay's own, as are the viewers to whom control can be handed
 // over. Of what happens at another relay this one learns by the lease alone.
@@ -178,13 +180,16 @@ func (s *State) connected(user protocol.UserID) bool {
 	return slices.ContainsFunc(s.sockets, func(v socket) bool { return v.user == user })
 }
 
-// agentHas says in a message that a coding agent has control.
+// agentHas says in a message that a coding agent has control, or a program.
 func (s *State) agentHas() string {
+	if s.coding.AgentState != protocol.AgentRunning && s.lease.Holder == protocol.AgentHolder {
+		return "a program of the sandbox has control for a moment"
+	}
 	name := s.coding.Agent
 	if name == "" {
 		name = "a coding agent"
 	}
-	return name + " has control until it is paused or done"
+	return name + " has control until its turn is over, or it is paused"
 }
 
 // nameOf returns what to call a user in a message.

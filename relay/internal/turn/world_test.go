@@ -340,7 +340,7 @@ func (w *world) checkSettled() {
 	if w.coding != nil {
 		state = w.coding.State
 	}
-	if protocol.AgentState(w.s.StateFor(0).AgentState) != state || (state == protocol.AgentRunning) != (l.Holder == protocol.AgentHolder) {
+	if protocol.AgentState(w.s.StateFor(0).AgentState) != state || state == protocol.AgentRunning && l.Holder != protocol.AgentHolder {
 		w.t.Fatalf("relay: %+v; coding agent %s, %+v", w.s.StateFor(0), state, l)
 	}
 	if here := w.controlling(l.Holder); here > 0 && l.State != protocol.LeaseHeld {

@@ -22,7 +22,7 @@ var CLIs = []CLI{
 	{"gemini", "gemini", "npm install -g @google/gemini-cli"},
 	{"opencode", "opencode", "npm install -g opencode-ai"},
 	{"codex", "codex", "npm install -g @openai/codex"},
-	{"droid", "droid", "the installer of Factory's droid"},
+	{"droid", "droid", "npm install -g droid"},
 	{"openclaw", "openclaw", "npm install -g openclaw"},
 }
 
@@ -33,6 +33,19 @@ func Find(name string) (CLI, bool) {
 		return CLI{}, false
 	}
 	return CLIs[i], true
+}
+
+// KnownAgent returns the name of the known coding agent that goes by name: its own
+// name, its program's, or one with "-code" or "-cli" behind it, as hooks and
+// users write them. It is empty when there is none.
+func KnownAgent(name string) string {
+	name = strings.ToLower(name)
+	for _, c := range CLIs {
+		if base := strings.TrimSuffix(strings.TrimSuffix(name, "-code"), "-cli"); base == c.Name || name == c.Command {
+			return c.Name
+		}
+	}
+	return ""
 }
 
 // installed reports whether program, a name or a path, can be run with

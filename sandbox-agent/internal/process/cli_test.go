@@ -54,3 +54,14 @@ func TestProgram(t *testing.T) {
 		}
 	}
 }
+
+func TestKnownAgent(t *testing.T) {
+	for name, want := range map[string]string{
+		"claude": "claude", "claude-code": "claude", "Claude-Code": "claude", "gemini-cli": "gemini", "codex": "codex", "openclaw": "openclaw",
+		"opencode": "opencode", "droid": "droid", "": "", "robot": "", "code": "", "claude-code-x": "", "-cli": "",
+	} {
+		if got := KnownAgent(name); got != want {
+			t.Errorf("%q is %q, want %q", name, got, want)
+		}
+	}
+}

@@ -37,17 +37,21 @@ type agent struct {
 	// Static after construction.
 	*program
 	name   string
+	cli    string        // of a known coding agent; "": of none
 	exited chan struct{} // closed when the program itself has ended
 	gone   chan struct{} // closed when nothing of it is left
 
-	turn sync.Mutex // held while it is paused, resumed or stopped
+	steering sync.Mutex // held while it is paused, resumed or stopped
 
 	// Guarded by terminal.mu.
 	is       protocol.AgentState
-	how      exit         // it ended
-	stopping bool         // it is being stopped
-	before   *jws.Grant   // of the human who gets control back; nil: nobody does
-	modes    screen.Modes // of the program behind
+	resumes  protocol.AgentState // what it is when it is paused no more: running or waiting
+	prompted bool                // it has begun a turn
+	promptBy time.Time           // it waits for its first prompt from then on; zero: who knows
+	how      exit                // it ended
+	stopping bool                // it is being stopped
+	before   *jws.Grant          // of the human who gets control back; nil: nobody does
+	modes    screen.Modes        // of the program behind
 }
 
 // Signal and Done are what [process.Stop] needs.
@@ -100,7 +104,7 @@ func (h *Host) StartAgent(ctx context.Context, session protocol.SessionID, id pr
 	if err != nil {
 		return protocol.AgentReport{}, err
 	}
-	name, argv, err := h.planAgent(s)
+	plan, err := h.planAgent(s)
 	if err != nil {
 		return protocol.AgentReport{}, err
 	}
@@ -111,7 +115,11 @@ func (h *Host) StartAgent(ctx context.Context, session protocol.SessionID, id pr
 	if err != nil {
 		return protocol.AgentReport{}, err
 	}
-	l.argv = argv
+	if err := h.wireAgent(session, id, l.account, plan.cli); err != nil {
+		t.giveUpAgent()
+		return protocol.AgentReport{}, err
+	}
+	l.argv = plan.argv
 	l.env, _, err = h.environ(session, id, l.account, t.site.created)
 	if err != nil {
 		t.giveUpAgent()
@@ -122,7 +130,7 @@ func (h *Host) StartAgent(ctx context.Context, session protocol.SessionID, id pr
 		t.giveUpAgent()
 		return protocol.AgentReport{}, protocol.AsError(err)
 	}
-	return t.bringForward(name, newProgram(dev, proc), l), nil
+	return t.bringForward(plan, newProgram(dev, proc), l), nil
 }
 
 // launchAgent starts l in dir, or where the terminal began if it can't be there
@@ -139,17 +147,17 @@ func (h *Host) launchAgent(l launch, dir string) (device, child, error) {
 }
 
 // PauseAgent stops the coding agent in front of the terminal id of session and
-// everything it started, and gives control back. Of a paused one nothing
-// changes. It fails with KindNotFound when there is none, and with
+// everything it started, and gives control back unless it waits and nobody has
+// lost it. Of a paused one nothing changes. It fails with KindNotFound when there is none, and with
 // KindUnavailable when something of it can't be stopped: then it goes on.
 func (h *Host) PauseAgent(session protocol.SessionID, id protocol.PTYID) (protocol.AgentReport, error) {
 	t, a, err := h.agentOf(session, id)
 	if err != nil {
 		return protocol.AgentReport{}, err
 	}
-	a.turn.Lock()
-	defer a.turn.Unlock()
-	if r := t.reportOf(a); r.State != protocol.AgentRunning {
+	a.steering.Lock()
+	defer a.steering.Unlock()
+	if r := t.reportOf(a); r.State != protocol.AgentRunning && r.State != protocol.AgentWaiting {
 		return r, noneLeft(r)
 	}
 	if err := a.proc.Freeze(true); err != nil {
@@ -159,15 +167,15 @@ func (h *Host) PauseAgent(session protocol.SessionID, id protocol.PTYID) (protoc
 	return r, noneLeft(r)
 }
 
-// ResumeAgent lets a paused coding agent go on, and takes control for it. Of a
-// running one nothing changes. It fails with KindNotFound when there is none.
+// ResumeAgent lets a paused coding agent go on as what it was, and takes control
+// for one that works. Of one that isn't paused nothing changes. It fails with KindNotFound when there is none.
 func (h *Host) ResumeAgent(session protocol.SessionID, id protocol.PTYID) (protocol.AgentReport, error) {
 	t, a, err := h.agentOf(session, id)
 	if err != nil {
 		return protocol.AgentReport{}, err
 	}
-	a.turn.Lock()
-	defer a.turn.Unlock()
+	a.steering.Lock()
+	defer a.steering.Unlock()
 	r, resumed := t.resumeAgent(a)
 	if resumed {
 		err = a.proc.Freeze(false)
@@ -188,8 +196,8 @@ func (h *Host) StopAgent(ctx context.Context, session protocol.SessionID, id pro
 	if err != nil {
 		return protocol.AgentReport{}, err
 	}
-	a.turn.Lock()
-	defer a.turn.Unlock()
+	a.steering.Lock()
+	defer a.steering.Unlock()
 	paused := t.stopAgent(a)
 	if err := process.Stop(ctx, a, paused); err != nil {
 		return t.reportOf(a), protocol.Fault(protocol.KindUnavailable, err)
@@ -230,20 +238,28 @@ func noneLeft(r protocol.AgentReport) error {
 func (t *Terminal) pauseAgent(a *agent) protocol.AgentReport {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if a.is == protocol.AgentRunning {
-		a.is = protocol.AgentPaused
+	switch was := a.is; was {
+	case protocol.AgentRunning, protocol.AgentWaiting:
+		a.is, a.resumes = protocol.AgentPaused, was
 		t.announceAgent()
-		t.yield(a)
+		if was == protocol.AgentRunning {
+			t.yield(a)
+		}
 	}
 	return a.report()
 }
 
-// resumeAgent takes control for a, which is paused, and reports whether it was.
+// resumeAgent has a, if it is paused, be what it was, takes control for it if
+// that was running, and reports whether it was paused.
 func (t *Terminal) resumeAgent(a *agent) (protocol.AgentReport, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	paused := a.is == protocol.AgentPaused
-	if paused {
+	switch {
+	case paused && a.resumes == protocol.AgentWaiting:
+		a.is = protocol.AgentWaiting
+		t.announceAgent()
+	case paused:
 		t.takeOver(a)
 	}
 	return a.report(), paused
@@ -262,7 +278,9 @@ func (t *Terminal) stopAgent(a *agent) (paused bool) {
 // takeOver lets a run and takes control for it, whoever has it: a clean cut, as
 // every change of control is. It is called with mu held.
 func (t *Terminal) takeOver(a *agent) {
-	a.before = t.control.grant
+	if a.before = t.control.grant; t.lent() {
+		a.before = nil
+	}
 	a.is = protocol.AgentRunning
 	t.announceAgent()
 	t.assign(protocol.LeaseNext{Holder: protocol.AgentHolder}, nil)

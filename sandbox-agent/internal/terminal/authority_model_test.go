@@ -38,6 +38,8 @@ const (
 	opType
 	opPause
 	opResume
+	opTurn  // the coding agent's is over
+	opStart // it begins another one
 	opLook
 	opPrint
 	clientOps
@@ -66,6 +68,8 @@ type authority struct {
 	round          int           // of the grant under which they have it
 	leftAt         time.Duration // when their last socket went, −1: they are there
 	running        bool          // the coding agent
+	paused         bool          // it
+	waits          bool          // it, when it is resumed
 	before         int           // who gets control back from it
 	beforeRound    int
 	rounds         int // how many grants there were
@@ -75,7 +79,7 @@ type authority struct {
 }
 
 // newAuthority is a terminal whose coding agent was started and paused.
-var newAuthority = authority{revision: 2, term: 1, leftAt: -1}
+var newAuthority = authority{revision: 2, term: 1, leftAt: -1, paused: true}
 
 // refusedConflict stands for every refusal of a proposal but that of the soft
 // lock, whose texts don't matter.
@@ -135,11 +139,22 @@ func (m authority) step(o authorityOp) (authority, authorityResult) {
 			m.typed++
 		}
 	case opPause:
-		m.pause()
+		if !m.paused {
+			m.paused, m.waits = true, !m.running
+			m.yield()
+		}
 	case opResume:
-		if !m.running {
-			m.running, m.before, m.beforeRound = true, m.user, m.round
-			m.to(modelAgent, 0)
+		if m.paused {
+			if m.paused = false; !m.waits {
+				m.takeOver()
+			}
+		}
+	case opTurn:
+		m.waits = m.waits || m.paused
+		m.yield()
+	case opStart:
+		if m.waits = m.waits && !m.paused; !m.paused && !m.running {
+			m.takeOver()
 		}
 	case opLook:
 		r.lease, r.at = m.view(o.now), m.printed
@@ -207,7 +222,14 @@ func (m *authority) mayType(term uint64) protocol.RefusalReason {
 	return ""
 }
 
-func (m *authority) pause() {
+// takeOver has the coding agent work.
+func (m *authority) takeOver() {
+	m.running, m.before, m.beforeRound = true, m.user, m.round
+	m.to(modelAgent, 0)
+}
+
+// yield has it do so no longer.
+func (m *authority) yield() {
 	if !m.running {
 		return
 	}

@@ -126,7 +126,7 @@ func (c *racer) do(o authorityOp, call func() authorityResult) {
 // calls are those that a client makes, the usual ones more often.
 var calls = []authorityOpKind{
 	opPropose, opPropose, opPropose, opPropose, opSockets, opSockets, opSockets, opRevoke, opType, opType, opType, opType, opType,
-	opPause, opPause, opPause, opResume, opLook, opPrint,
+	opPause, opPause, opResume, opTurn, opTurn, opStart, opLook, opPrint,
 }
 
 // run makes the calls of one round.
@@ -180,6 +180,10 @@ func (c *racer) change(o authorityOp) authorityResult {
 		_, err = c.host.PauseAgent(session, c.term.info.ID)
 	case opResume:
 		_, err = c.host.ResumeAgent(session, c.term.info.ID)
+	case opTurn:
+		err = c.host.AgentTurn(session, c.term.info.ID, protocol.AgentTurn{Agent: robot})
+	case opStart:
+		err = c.host.AgentStarted(session, c.term.info.ID, robot)
 	}
 	if err != nil {
 		c.t.Error(err)
@@ -324,6 +328,9 @@ func (r *race) renew(t *testing.T, d time.Duration) {
 			c.mayControlFor(modelUser(user), modelGrant(r.n, user, r.round), patience*time.Hour)
 		}
 	}
+	r.term.mu.Lock()
+	r.term.hooks.spent = time.Time{} // reports are made faster here than hooks may
+	r.term.mu.Unlock()
 	now := time.Since(r.start)
 	r.history = append(r.history, porcupine.Operation{
 		ClientId: terminals*modelClients + r.n, Input: authorityOp{terminal: r.n, kind: opRound, now: now}, Output: authorityResult{},
@@ -333,7 +340,8 @@ func (r *race) renew(t *testing.T, d time.Duration) {
 
 // TestAuthorityIsLinearizable is case 43: it has the clients of several terminals take, hand
 // over, give back, revoke, leave, come back, type, print, and pause and resume a
-// coding agent, all at once, and time pass in between. What each of them saw
+// coding agent, whose turns begin and end, all at once, and time pass in between.
+// What each of them saw
 // must be explained by one order of the calls: who had control, under which
 // term, and where in input and output things went.
 func TestAuthorityIsLinearizable(t *testing.T) {
@@ -399,7 +407,7 @@ func check(t *testing.T, races []*race) {
 
 func outcomeOf(operation porcupine.Operation) string {
 	o, r := operation.Input.(authorityOp), operation.Output.(authorityResult)
-	what := []string{"propose", "sockets", "revoke", "type", "pause", "resume", "look", "print", "", "round"}[o.kind]
+	what := []string{"propose", "sockets", "revoke", "type", "pause", "resume", "turn", "start", "look", "print", "", "round"}[o.kind]
 	if o.kind == opLook {
 		return what + " " + string(r.lease.state)
 	}

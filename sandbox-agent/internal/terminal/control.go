@@ -29,6 +29,7 @@ type sizeLimiter struct {
 type control struct {
 	lease *lease.Register
 	grant *jws.Grant // under which the lease is held; nil: it is free, or a coding agent's
+	lent  uint64     // the term under which somebody types for a tool, if that took control for it
 	due   time.Time  // when a grant ends or somebody is out of grants; zero: never
 }
 
@@ -253,6 +254,6 @@ func (t *Terminal) tick() time.Duration {
 		next = min(next, deadline.Sub(now))
 	}
 	next = min(next, t.takeKeyframes(now), t.letGo(now), t.checkGrants(now),
-		t.checkHeld(now), t.beginAnewIfDue(now))
+		t.checkHeld(now), t.beginAnewIfDue(now), t.awaitPromptIfDue(now))
 	return max(next, 0)
 }

@@ -1,13 +1,11 @@
 package terminal
 
 import (
-	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -26,6 +24,9 @@ const (
 // terminal id, and how far it is kept to the egress proxy.
 func (h *Host) environ(session protocol.SessionID, id protocol.PTYID, a account, create protocol.PTYCreate) ([]string, protocol.EgressState, error) {
 	env := environment(h.config, session, id, a)
+	if h.config.Credentials != nil {
+		env = append(env, credentialVariables(h.config.Credentials(session, id))...)
+	}
 	if h.config.Environ == nil {
 		return env, "", nil
 	}
@@ -91,7 +92,7 @@ func (h *Host) ApplyEnv(session protocol.SessionID, id protocol.PTYID, script []
 		if t.released() {
 			continue
 		}
-		if err := writeEnv(t.site.launched.account, script); err != nil && !t.hasEnded() {
+		if err := writePrivate(t.site.launched.account, envFile, script); err != nil && !t.hasEnded() {
 			errs = append(errs, fmt.Errorf("terminal %s: %w", t.info.ID, err))
 		}
 	}
@@ -101,10 +102,10 @@ func (h *Host) ApplyEnv(session protocol.SessionID, id protocol.PTYID, script []
 	return nil
 }
 
-// writeEnv puts script where the shells of a look for it. The home is its user's
-// who may put anything there at any time: whatever is done stays within it, and
-// is done to what was just made or opened.
-func writeEnv(a account, script []byte) (err error) {
+// writePrivate puts content into a file of a's folder of ours, for a alone. The
+// home is its user's who may put anything there at any time: whatever is done
+// stays within it, and is done to what was just made or opened.
+func writePrivate(a account, name string, content []byte) (err error) {
 	home, err := os.OpenRoot(a.home)
 	if err != nil {
 		return err
@@ -115,17 +116,17 @@ func writeEnv(a account, script []byte) (err error) {
 		return err
 	}
 	defer dir.Close()
-	aside := envFile + "." + rand.Text()
+	aside := name + "." + rand.Text()
 	out, err := dir.OpenFile(aside, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = out.Write(script)
+	_, err = out.Write(content)
 	if a.uid >= 0 {
 		err = errors.Join(err, out.Chown(a.uid, a.gid))
 	}
 	if err = errors.Join(err, out.Close()); err == nil {
-		err = dir.Rename(aside, envFile)
+		err = dir.Rename(aside, name)
 	}
 	if err != nil {
 		return errors.Join(err, dir.Remove(aside))
@@ -165,49 +166,4 @@ func openEnvDir(home *os.Root, a account) (*os.Root, error) {
 		return nil, errors.Join(err, dir.Close())
 	}
 	return dir, nil
-}
-
-// startFiles are those of a home. They give a short prompt, which doesn't ask
-// for the name of a user that has none, and read [envFile] when it has changed,
-// without a trace of it on the terminal.
-var startFiles = map[string]string{
-	".profile": `if [ -n "${BASH_VERSION-}" ]; then
-	. "$HOME/.bashrc"
-else
-	PS1='sandbox:$PWD$ '
-	if [ -r "$HOME/@ENV@" ]; then . "$HOME/@ENV@"; fi
-fi
-`,
-	".bashrc": `PS1='\[\e[1;32m\]sandbox\[\e[0m\]:\[\e[1;34m\]\W\[\e[0m\]\$ '
-HISTCONTROL=ignoreboth
-if command -v dircolors >/dev/null; then eval "$(dircolors -b)"; fi
-alias ls='ls --color=auto'
-alias grep='grep --color=auto'
-__fairlead_env() {
-	{ local status=$? line= -; set +xv; } 2>/dev/null
-	if [ -r "$HOME/@ENV@" ] && IFS= read -r line <"$HOME/@ENV@" && [ "$line" != "${__fairlead_seen-}" ]; then
-		__fairlead_seen=$line
-		. "$HOME/@ENV@"
-	fi
-	return $status
-}
-PROMPT_COMMAND="__fairlead_env${PROMPT_COMMAND:+;$PROMPT_COMMAND}"
-`,
-	".zshrc": `PROMPT='%B%F{green}sandbox%f%b:%B%F{blue}%1~%f%b%# '
-__fairlead_env() {
-	{ setopt localoptions noxtrace noverbose; } 2>/dev/null
-	local line=
-	if [[ -r $HOME/@ENV@ ]] && IFS= read -r line <$HOME/@ENV@ && [[ $line != ${__fairlead_seen-} ]]; then
-		typeset -g __fairlead_seen=$line
-		. $HOME/@ENV@
-	fi
-}
-precmd_functions+=(__fairlead_env)
-`,
-}
-
-// startFile returns the text of a start file.
-func startFile(name string) []byte {
-	path := filepath.Join(envDir, envFile)
-	return bytes.ReplaceAll([]byte(startFiles[name]), []byte("@ENV@"), []byte(path))
 }

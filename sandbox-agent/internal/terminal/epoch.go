@@ -95,6 +95,7 @@ func (a *Attachment) cutOff() {
 func (t *Terminal) setSecrets(set *redact.Set, veiled ...*redact.Set) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	defer t.remaskTurn()
 	if t.use(set, veiled...) || t.mask.due { // also what is found by looking at the screen doesn't wait
 		t.beginAnew()
 		if r := t.recorder; r != nil {

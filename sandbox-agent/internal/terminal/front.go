@@ -40,8 +40,14 @@ func (t *Terminal) giveUpAgent() {
 
 // bringForward puts p, a coding agent that was started as l says, in front of
 // the terminal's own program.
-func (t *Terminal) bringForward(name string, p *program, l launch) protocol.AgentReport {
-	a := &agent{program: p, name: name, exited: make(chan struct{}), gone: make(chan struct{})}
+func (t *Terminal) bringForward(plan agentPlan, p *program, l launch) protocol.AgentReport {
+	a := &agent{
+		program: p, name: plan.name, cli: plan.cli,
+		exited: make(chan struct{}), gone: make(chan struct{}),
+	}
+	if plan.idle {
+		a.promptBy = time.Now().Add(firstPromptAfter)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stage.starting, t.stage.agent = false, a
@@ -50,9 +56,10 @@ func (t *Terminal) bringForward(name string, p *program, l launch) protocol.Agen
 		t.sizeFront(cols, rows)
 	}
 	t.takeOver(a)
+	t.poke()                                 // for its first prompt
 	p.reader.Go(func() { t.read(p) })        // attend waits for it
 	t.life.agents.Go(func() { t.attend(a) }) // finish waits for it
-	t.log.Info("coding agent started", "name", name)
+	t.log.Info("coding agent started", "name", a.name)
 	return a.report()
 }
 
@@ -143,15 +150,20 @@ func (t *Terminal) sizeFront(cols, rows int) {
 	}
 }
 
-// renewTerm gives the human who has control a new term: keys that were typed at
-// a coding agent must not reach the program behind it. It is called with mu
+// renewTerm gives the human who has control a new term, and who types for a tool
+// none: keys that were typed at a coding agent must not reach the program behind
+// it. It is called with mu
 // held.
 func (t *Terminal) renewTerm() {
 	g := t.control.grant
-	if g == nil {
-		return
-	}
 	held := t.control.lease.Lease(time.Now())
-	t.assign(protocol.LeaseNext{Holder: held.Holder, GrantID: held.GrantID}, g)
+	switch {
+	case held.Holder == "":
+		return
+	case t.lent():
+		t.assign(protocol.LeaseNext{}, nil)
+	default:
+		t.assign(protocol.LeaseNext{Holder: held.Holder, GrantID: held.GrantID}, g)
+	}
 	t.leaseChanged(nil, 0)
 }

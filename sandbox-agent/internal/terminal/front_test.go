@@ -195,7 +195,7 @@ func TestStartWhileClosing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.bringForward(robot, newProgram(dev, proc), l)
+		r.bringForward(agentPlan{name: robot}, newProgram(dev, proc), l)
 		<-r.life.gone
 		if r.host.launched[1].proc.running {
 			t.Error("the agent runs on")

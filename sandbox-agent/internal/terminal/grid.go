@@ -10,6 +10,8 @@ type grid interface {
 	Flush(out []byte) []byte
 	Resize(cols, rows int)
 	AppendKeyframe(dst []byte, history int) []byte
+	AppendPlain(dst []byte, history int) []byte
+	BracketedPaste() bool
 	AppendHandover(dst []byte, to screen.Modes) ([]byte, screen.Modes)
 	Fork() *screen.Screen
 	TakeTangled() bool

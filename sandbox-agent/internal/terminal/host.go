@@ -65,6 +65,21 @@ type Config struct {
 	// its revision shows, when maxLeaseChanges wait for OnLease.
 	OnLease func(protocol.SessionID, protocol.PTYID, protocol.Lease)
 
+	// OnTurn, if any, is told of each turn that a coding agent has finished, as
+	// everybody sees it.
+	OnTurn func(protocol.SessionID, protocol.PTYID, protocol.AgentTurn)
+
+	// Credentials, if any, returns those of a new terminal for the agent's MCP
+	// listener. Its programs have them in their environment, and in its home.
+	Credentials func(protocol.SessionID, protocol.PTYID) protocol.MCPCredentials
+	// Wire, if any, has the coding agents of a terminal find the agent's tools
+	// and report to it: writes into home what they read. It is called for a new
+	// terminal, which starts whatever it returns and shows that, with agent "",
+	// and again for each known coding agent, which doesn't start when it fails;
+	// the error must name the file that is in the way. uid and gid are −1 where
+	// terminals run as the agent's user.
+	Wire func(home *os.Root, uid, gid int, session protocol.SessionID, pty protocol.PTYID, agent string) error
+
 	// Environ, if any, returns what a program about to start has in its
 	// environment beyond what every terminal has, and how far it is kept to the
 	// egress proxy. uid is −1 where terminals run as the agent's user. It is
@@ -278,7 +293,8 @@ func (h *Host) start(session protocol.SessionID, id protocol.PTYID, p protocol.P
 		}
 		h.release(a)
 	}
-	at := site{launched: l, created: p, spill: h.config.Spill, revoked: h.config.Revoked, secrets: h.knownSecrets()}
+	notice := h.wireNew(session, id, a)
+	at := site{launched: l, notice: notice, created: p, spill: h.config.Spill, revoked: h.config.Revoked, secrets: h.knownSecrets()}
 	if h.leases != nil {
 		at.leased = func(lease protocol.Lease) { h.leases.note(session, id, lease) }
 	}

@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"bytes"
+	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/lease"
@@ -19,11 +20,18 @@ const (
 	maxClients = 1 << 10
 )
 
+// A source is where input comes from, and who is told what became of it. Its
+// methods are called with terminal.mu held.
+type source interface {
+	ack(client string, seq uint64)
+	refuseInput(client string, seq uint64, reason protocol.RefusalReason)
+}
+
 // A queuedInput is input that waits for room in the PTY.
 type queuedInput struct {
-	from   *Attachment // gets the ack or refusal
+	from   source // gets the ack or refusal
 	term   uint64
-	client string
+	client string // "": it isn't counted
 	seq    uint64
 	rest   []byte // not written yet
 	begun  bool   // some of it is
@@ -38,10 +46,15 @@ type inputQueue struct {
 	// Input is taken in once and written once, in this order.
 	accepted *lease.Window
 	written  *lease.Window
+
+	// What the terminal's own program was given: when last, by the clock of
+	// files, and whether that was nothing, or ended with Enter.
+	last    time.Time
+	entered bool
 }
 
 func newInputQueue() inputQueue {
-	return inputQueue{accepted: lease.NewWindow(maxClients), written: lease.NewWindow(maxClients)}
+	return inputQueue{accepted: lease.NewWindow(maxClients), written: lease.NewWindow(maxClients), entered: true}
 }
 
 // answer queues the answer to a query of p's. It is called with terminal.mu
@@ -184,6 +197,9 @@ func (t *Terminal) writeInput() (done bool) {
 			p = q.items[0].rest
 		}
 		n, err := front.dev.Offer(p)
+		if n > 0 && !answering && front == t.own {
+			q.last, q.entered = fileClock(), p[n-1] == '\r' || p[n-1] == '\n'
+		}
 		switch {
 		case err != nil: // the PTY is closed, its end will be recorded
 			t.refuseAll()
@@ -199,7 +215,9 @@ func (t *Terminal) writeInput() (done bool) {
 		}
 		if !answering {
 			item := q.pop()
-			q.written.Accept(item.client, item.seq)
+			if item.client != "" {
+				q.written.Accept(item.client, item.seq)
+			}
 			item.from.ack(item.client, item.seq)
 		}
 	}

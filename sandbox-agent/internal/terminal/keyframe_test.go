@@ -43,9 +43,11 @@ func (g *fakeGrid) Write(out, answers, p []byte) (o, a []byte) {
 }
 
 func (g *fakeGrid) Fork() *screen.Screen                                { return nil }
+func (g *fakeGrid) BracketedPaste() bool                                { return false }
 func (g *fakeGrid) TakeTangled() bool                                   { return false }
 func (g *fakeGrid) SkipNewText()                                        {}
 func (g *fakeGrid) AppendNewText(dst []byte) []byte                     { return dst }
+func (g *fakeGrid) AppendPlain(dst []byte, _ int) []byte                { return dst }
 func (g *fakeGrid) Mask(func(text []byte, mask func(from, to int))) int { return 0 }
 
 func (g *fakeGrid) MaskAsIn(*screen.Screen, bool, func([]byte, func(from, to, few int))) int {

@@ -114,9 +114,13 @@ func (as *accounts) clearHome(entry fs.DirEntry) error {
 			return err
 		}
 		defer root.Close()
-		if err := root.Remove(filepath.Join(envDir, envFile)); !errors.Is(err, fs.ErrNotExist) {
-			return err
+		var errs []error
+		for _, name := range []string{envFile, credentialsFile} {
+			if err := root.Remove(filepath.Join(envDir, name)); !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
 		}
+		return errors.Join(errs...)
 	}
 	return nil
 }

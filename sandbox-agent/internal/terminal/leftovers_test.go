@@ -26,7 +26,7 @@ func TestEarlierLife(t *testing.T) {
 	start := func(pty protocol.PTYID) (account, *exec.Cmd) {
 		a, err := as.acquire(pty)
 		must(t, err)
-		must(t, writeEnv(a, []byte("export CANARY=value\n")))
+		must(t, writePrivate(a, envFile, []byte("export CANARY=value\n")))
 		cmd := exec.Command("sleep", "1007")
 		cmd.Env = []string{}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid)}}
@@ -66,10 +66,13 @@ func TestLeftoverValues(t *testing.T) {
 	as := &accounts{homes: dir}
 	a, err := as.acquire("pty_1")
 	must(t, err)
-	must(t, writeEnv(a, []byte("export CANARY=value\n")))
+	must(t, writePrivate(a, envFile, []byte("export CANARY=value\n")))
+	must(t, writePrivate(a, credentialsFile, []byte("{}")))
 	as.clearLeftovers(slog.New(slog.DiscardHandler))
-	if _, err := os.Stat(filepath.Join(a.home, envDir, envFile)); !os.IsNotExist(err) {
-		t.Errorf("the values stay: %v", err)
+	for _, name := range []string{envFile, credentialsFile} {
+		if _, err := os.Stat(filepath.Join(a.home, envDir, name)); !os.IsNotExist(err) {
+			t.Errorf("%s stays: %v", name, err)
+		}
 	}
 	if _, err := os.Stat(filepath.Join(a.home, ".bashrc")); err != nil {
 		t.Error(err)

@@ -124,34 +124,43 @@ func findShell() string {
 	return "/bin/sh"
 }
 
-// planAgent checks s and returns the agent's name and what to start for it.
-func (h *Host) planAgent(s protocol.AgentStart) (name string, argv []string, err error) {
+// An agentPlan says which coding agent to start, and how.
+type agentPlan struct {
+	name string // shown to viewers
+	cli  string // of a known coding agent; "": of none
+	argv []string
+	idle bool // it has nothing to do before somebody tells it
+}
+
+// planAgent checks s and returns what to start for it.
+func (h *Host) planAgent(s protocol.AgentStart) (plan agentPlan, err error) {
 	program := s.Command
 	switch {
 	case s.Command == "":
 		cli, known := process.Find(s.Name)
 		if !known {
-			return "", nil, protocol.Errorf(protocol.KindInvalid, "no command, and not the name of a known coding agent")
+			return agentPlan{}, protocol.Errorf(protocol.KindInvalid, "no command, and not the name of a known coding agent")
 		}
-		program = cli.Command
-		argv = append([]string{program}, s.Args...)
+		program, plan.idle = cli.Command, len(s.Args) == 0
+		plan.argv = append([]string{program}, s.Args...)
 	case len(s.Args) == 0:
 		program, _ = process.Program(s.Command)
-		argv = []string{"/bin/sh", "-c", s.Command}
+		plan.argv = []string{"/bin/sh", "-c", s.Command}
 	default:
-		argv = append([]string{program}, s.Args...)
+		plan.argv = append([]string{program}, s.Args...)
 	}
-	if strings.HasPrefix(argv[0], "-") || slices.ContainsFunc(argv, hasNUL) {
-		return "", nil, protocol.Errorf(protocol.KindInvalid, "not a command")
+	if strings.HasPrefix(plan.argv[0], "-") || slices.ContainsFunc(plan.argv, hasNUL) {
+		return agentPlan{}, protocol.Errorf(protocol.KindInvalid, "not a command")
 	}
 	if program != "" {
 		if err := process.CheckInstalled(program, h.config.SearchPath); err != nil {
-			return "", nil, err
+			return agentPlan{}, err
 		}
 	}
-	name = cmp.Or(s.Name, filepath.Base(program), "agent")
-	if len(name) > protocol.MaxAgentNameBytes || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return "", nil, protocol.Errorf(protocol.KindInvalid, "not a name for a coding agent")
+	plan.name = cmp.Or(s.Name, filepath.Base(program), "agent")
+	if len(plan.name) > protocol.MaxAgentNameBytes || strings.ContainsFunc(plan.name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return agentPlan{}, protocol.Errorf(protocol.KindInvalid, "not a name for a coding agent")
 	}
-	return name, argv, nil
+	plan.cli = cmp.Or(process.KnownAgent(filepath.Base(program)), process.KnownAgent(plan.name))
+	return plan, nil
 }

@@ -31,6 +31,8 @@ type Terminal struct {
 	site    site
 	log     *slog.Logger
 	life    life
+	typing  chan struct{} // 1 element: somebody types for a tool
+	running chan struct{} // 1 element: a command is waited for
 
 	mu sync.Mutex
 	// Guarded by mu.
@@ -45,6 +47,7 @@ type Terminal struct {
 	flow        flow
 	mask        masker
 	following   map[*follower]struct{}
+	hooks       hooks
 	spilled     *spill.File   // what the window no longer holds; nil: nothing is kept
 	spiller     *spiller      // that writes it
 	stale       []*spill.File // of earlier epochs, to be removed
@@ -56,6 +59,7 @@ type Terminal struct {
 type site struct {
 	launched launch               // how its own program was started
 	created  protocol.PTYCreate   // as it was asked for
+	notice   string               // shown before anything that its program prints
 	tape     *recording.Recording // of it from its first byte
 	spill    *spill.Store
 	secrets  *redact.Set          // at the start
@@ -73,6 +77,8 @@ func newTerminal(session protocol.SessionID, info protocol.PTYInfo, own *program
 			killing: latch{c: make(chan struct{})},
 			gone:    make(chan struct{}),
 		},
+		typing:      make(chan struct{}, 1),
+		running:     make(chan struct{}, 1),
 		stage:       stage{front: own},
 		output:      bytelog.New(newEpoch(), protocol.LogWindowBytes),
 		control:     control{lease: lease.New()},
@@ -92,6 +98,7 @@ func newTerminal(session protocol.SessionID, info protocol.PTYInfo, own *program
 	if at.spill != nil {
 		t.spillTo(at.spill.Create(string(info.ID), t.output.Epoch()))
 	}
+	t.say(at.notice)
 	own.reader.Go(func() { t.read(own) }) // finish waits for it
 	return t
 }

@@ -1,0 +1,59 @@
+package passage
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol/jws"
+)
+
+// TestKeptStreams: requests under one grant share a stream, one after the other;
+// those under another one never do; and a drain leaves none behind.
+func TestKeptStreams(t *testing.T) {
+	waiting, release := make(chan struct{}), make(chan struct{})
+	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+		if r.Host != sandboxHost {
+			t.Errorf("host %q", r.Host)
+		}
+		if r.URL.Path == "/wait" {
+			close(waiting)
+			<-release
+		}
+		io.Copy(rw, r.Body)
+	}, func(o *Options) { o.Keep = time.Minute })
+	defer w.passages.Drain()
+	post := func(path, body string) {
+		t.Helper()
+		resp := w.do(w.request(http.MethodPost, path, strings.NewReader(body)))
+		got, err := io.ReadAll(resp.Body)
+		if err != nil || string(got) != body || resp.StatusCode != http.StatusOK {
+			t.Errorf("%d %q, %v", resp.StatusCode, got, err)
+		}
+	}
+	for range 20 {
+		post("/", "again")
+	}
+	if n := w.streams.Load(); n != 1 {
+		t.Errorf("%d streams", n)
+	}
+	done := make(chan struct{})
+	go func() { // waited for below
+		defer close(done)
+		post("/wait", "slow")
+	}()
+	<-waiting
+	post("/", "beside it")
+	close(release)
+	<-done
+	if n := w.streams.Load(); n != 2 {
+		t.Errorf("%d streams", n)
+	}
+	w.grant, w.token = w.authority.Grant(func(g *jws.Grant) { g.ID = "gr_other" })
+	post("/", "under another grant")
+	if n := w.streams.Load(); n != 3 {
+		t.Errorf("%d streams", n)
+	}
+}

@@ -1,0 +1,66 @@
+package terminal
+
+import (
+	"bytes"
+	"unicode/utf8"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// maxScrollback bounds what [Host.Scrollback] returns.
+const maxScrollback = 16 << 10
+
+// Screen returns what the terminal id of session shows, with the newest lines
+// rows above its screen, at most protocol.MaxKeyframeHistory, as plain text
+// without secrets, and how the terminal stands. Lines end with a line feed and
+// are whole however the screen wraps them; what is empty at their end, and at the
+// end of all, is left out. It fails with KindNotFound when there is no such
+// terminal.
+func (h *Host) Screen(session protocol.SessionID, id protocol.PTYID, lines int) (string, protocol.PTYInfo, error) {
+	t, err := h.Get(session, id)
+	if err != nil {
+		return "", protocol.PTYInfo{}, err
+	}
+	text := t.plain(min(lines, protocol.MaxKeyframeHistory))
+	return string(text), t.Info(), nil
+}
+
+// Scrollback returns the last 16 KiB of what [Host.Screen] returns with as many
+// lines as there are, from the beginning of a line if there is one.
+func (h *Host) Scrollback(session protocol.SessionID, id protocol.PTYID) ([]byte, error) {
+	t, err := h.Get(session, id)
+	if err != nil {
+		return nil, err
+	}
+	return lastLines(t.plain(protocol.MaxKeyframeHistory), maxScrollback), nil
+}
+
+// plain returns the screen and as many rows above it as plain text.
+func (t *Terminal) plain(history int) []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text := t.keyframes.grid.AppendPlain(nil, history)
+	if t.mask.set.Empty() {
+		return text
+	}
+	return t.mask.set.Mask(text)
+}
+
+// lastLines returns the end of text, of n bytes at most, from the beginning of a
+// line, or of a character where the last line is longer.
+func lastLines(text []byte, n int) []byte {
+	if len(text) <= n {
+		return text
+	}
+	tail := text[len(text)-n:]
+	if text[len(text)-n-1] == '\n' {
+		return tail
+	}
+	if i := bytes.IndexByte(tail, '\n'); i >= 0 && i+1 < len(tail) {
+		return tail[i+1:]
+	}
+	for !utf8.RuneStart(tail[0]) {
+		tail = tail[1:]
+	}
+	return tail
+}

@@ -1,0 +1,160 @@
+package terminal
+
+import (
+	"context"
+	"crypto/rand"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+const (
+	// maxRunOutput bounds the output of a command that [Host.Run] returns, and
+	// maxCommandBytes the command.
+	maxRunOutput    = 256 << 10
+	maxCommandBytes = 16 << 10
+	// promptWithin is how long a shell may take to show the prompt that it has
+	// said it would, and promptEvery how often it is looked for.
+	promptWithin = time.Second
+	promptEvery  = 20 * time.Millisecond
+)
+
+// A RunResult is what became of a command.
+type RunResult struct {
+	Output    string // plain text, without secrets; the end of it where it is longer than 256 KiB
+	ExitCode  int    // as the shell tells it: 128 + n for one that a signal n ended
+	Truncated bool   // something before Output is missing
+}
+
+// Run types command at the prompt of the shell in the terminal id of session and
+// waits until it is done, which bash and zsh tell. It has control of the terminal
+// while it types, as [Host.TypeFor] has, and nobody needs it after that. When
+// ctx ends first the command goes on; Run returns what it has printed so far,
+// and KindUnavailable. It returns KindEnded and the exit status of the shell
+// when that ends.
+//
+// Further errors are those of TypeFor, KindUnsupported where no shell tells when
+// a command is done, and KindConflict where the shell isn't at its prompt,
+// somebody has typed at it, or another command is waited for. A command is at
+// most 16 KiB, without controls but for tabs and, where the shell takes pastes,
+// line feeds: KindTooLarge, KindInvalid.
+func (h *Host) Run(ctx context.Context, session protocol.SessionID, id protocol.PTYID, by Typist, command string) (RunResult, error) {
+	if err := checkCommand(command); err != nil {
+		return RunResult{}, err
+	}
+	t, err := h.typable(session, id, by)
+	if err != nil {
+		return RunResult{}, err
+	}
+	select {
+	case t.running <- struct{}{}:
+		defer func() { <-t.running }()
+	default:
+		return RunResult{}, protocol.Errorf(protocol.KindConflict, "another command is waited for in the terminal")
+	}
+	name := rand.Text()
+	out, err := t.begin(ctx, by, command, name)
+	if err != nil {
+		return RunResult{}, err
+	}
+	defer out.close()
+	return out.await(ctx)
+}
+
+func checkCommand(command string) error {
+	switch {
+	case strings.TrimSpace(command) == "":
+		return protocol.Errorf(protocol.KindInvalid, "no command")
+	case len(command) > maxCommandBytes:
+		return protocol.Errorf(protocol.KindTooLarge, "a command of over %d bytes", maxCommandBytes)
+	case strings.ContainsFunc(command, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }):
+		return protocol.Errorf(protocol.KindInvalid, "controls in the command")
+	}
+	return nil
+}
+
+// begin types command, which is called name, at the shell's prompt and returns
+// what follows its output. The caller closes that.
+func (t *Terminal) begin(ctx context.Context, by Typist, command, name string) (*runOutput, error) {
+	if err := t.seat(ctx); err != nil {
+		return nil, err
+	}
+	defer t.leave()
+	ctx, cancel := context.WithTimeout(ctx, givenBackAfter)
+	defer cancel()
+	var out *runOutput
+	var text string
+	term, err := t.takeAtPrompt(ctx, by, func(begun bool) (err error) {
+		if text, err = t.commandText(command, begun); err != nil {
+			return err
+		}
+		if err := writePrivate(t.site.launched.account, runFile, []byte(name+"\n")); err != nil {
+			return protocol.Fault(protocol.KindUnavailable, err)
+		}
+		out = t.newRunOutput(command, name)
+		return nil
+	})
+	if err == nil {
+		defer t.giveBack()
+		err = t.typeAll(ctx, term, []byte(text))
+	}
+	if err != nil && out != nil {
+		out.close()
+	}
+	return out, err
+}
+
+// takeAtPrompt is takeFor once the shell is at its prompt, for which it waits a
+// moment if it isn't. Then begin is called, with mu held.
+func (t *Terminal) takeAtPrompt(ctx context.Context, by Typist, begin func(begun bool) error) (term uint64, err error) {
+	again := time.NewTicker(promptEvery)
+	defer again.Stop()
+	for patience := time.Now().Add(promptWithin); ; {
+		term, err = t.takeFor(by, func() error {
+			begun, err := t.atPrompt()
+			if err != nil {
+				return err
+			}
+			return begin(begun)
+		})
+		if err != errNotAtPrompt && err != errNoPaste || time.Now().After(patience) {
+			return term, err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return 0, err
+		}
+	}
+}
+
+var errNoPaste = protocol.Errorf(protocol.KindInvalid, "the shell takes no command of several lines, or with tabs")
+
+// commandText returns what to type for command, where the shell's line may have
+// been begun. It is called with mu held.
+func (t *Terminal) commandText(command string, begun bool) (string, error) {
+	if strings.ContainsAny(command, "\n\t") {
+		if !t.grid().BracketedPaste() {
+			return "", errNoPaste
+		}
+		command = "\x1b[200~" + command + "\x1b[201~"
+	}
+	if begun {
+		command = "\x01\x0b" + command // to the beginning, and the rest goes
+	}
+	return command + "\r", nil
+}
+
+// status returns the exit status of the command called name, if it has ended.
+func (t *Terminal) status(name string) (code int, ended bool) {
+	note, _, err := readNote(t.site.launched.account, ranFile)
+	rest, found := strings.CutPrefix(note, name+" ")
+	if err != nil || !found {
+		return 0, false
+	}
+	code, err = strconv.Atoi(strings.TrimSpace(rest))
+	return code, err == nil
+}

@@ -1,0 +1,69 @@
+package terminal
+
+import "strings"
+
+// startFiles are those of a home. They give a short prompt, which doesn't ask
+// for the name of a user that has none, and read [envFile] when it has changed,
+// without a trace of it on the terminal.
+//
+// Before each prompt bash and zsh write their process id into [promptFile]. If
+// [runFile] names a command, what comes next on the terminal is the end of it:
+// they take the name, note it with the exit status in [ranFile], and print both
+// in the mark for the end of a command that terminals know, OSC 133 D.
+var startFiles = map[string]string{
+	".profile": `if [ -n "${BASH_VERSION-}" ]; then
+	. "$HOME/.bashrc"
+else
+	PS1='sandbox:$PWD$ '
+	if [ -r "$HOME/@DIR@/@ENV@" ]; then . "$HOME/@DIR@/@ENV@"; fi
+fi
+`,
+	".bashrc": `PS1='\[\e[1;32m\]sandbox\[\e[0m\]:\[\e[1;34m\]\W\[\e[0m\]\$ '
+HISTCONTROL=ignoreboth
+if command -v dircolors >/dev/null; then eval "$(dircolors -b)"; fi
+alias ls='ls --color=auto'
+alias grep='grep --color=auto'
+__fairlead_env() {
+	{ local status=$? line= -; set +xv; } 2>/dev/null
+	if [ -r "$HOME/@DIR@/@ENV@" ] && IFS= read -r line <"$HOME/@DIR@/@ENV@" && [ "$line" != "${__fairlead_seen-}" ]; then
+		__fairlead_seen=$line
+		. "$HOME/@DIR@/@ENV@"
+	fi
+	if [ -d "$HOME/@DIR@" ]; then
+		{ printf '%s\n' "$$" >|"$HOME/@DIR@/@PROMPT@"; } 2>/dev/null || :
+		if [ -s "$HOME/@DIR@/@RUN@" ] && IFS= read -r line <"$HOME/@DIR@/@RUN@"; then
+			: >|"$HOME/@DIR@/@RUN@"
+			printf '%s %s\n' "$line" "$status" >|"$HOME/@DIR@/@RAN@"
+			printf '\033]133;D;%s;%s\033\\' "$status" "$line"
+		fi
+	fi
+	return $status
+}
+PROMPT_COMMAND="__fairlead_env${PROMPT_COMMAND:+;$PROMPT_COMMAND}"
+`,
+	".zshrc": `PROMPT='%B%F{green}sandbox%f%b:%B%F{blue}%1~%f%b%# '
+PROMPT_EOL_MARK=
+__fairlead_env() {
+	{ local code=$? line=; setopt localoptions noxtrace noverbose; } 2>/dev/null
+	if [[ -r $HOME/@DIR@/@ENV@ ]] && IFS= read -r line <$HOME/@DIR@/@ENV@ && [[ $line != ${__fairlead_seen-} ]]; then
+		typeset -g __fairlead_seen=$line
+		. $HOME/@DIR@/@ENV@
+	fi
+	if [[ -d $HOME/@DIR@ ]]; then
+		{ print -r -- $$ >|$HOME/@DIR@/@PROMPT@ } 2>/dev/null
+		if [[ -s $HOME/@DIR@/@RUN@ ]] && IFS= read -r line <$HOME/@DIR@/@RUN@; then
+			: >|$HOME/@DIR@/@RUN@
+			print -r -- $line $code >|$HOME/@DIR@/@RAN@
+			printf '\033]133;D;%s;%s\033\\' $code $line
+		fi
+	fi
+}
+precmd_functions+=(__fairlead_env)
+`,
+}
+
+// startFile returns the text of a start file.
+func startFile(name string) []byte {
+	names := strings.NewReplacer("@DIR@", envDir, "@ENV@", envFile, "@PROMPT@", promptFile, "@RUN@", runFile, "@RAN@", ranFile)
+	return []byte(names.Replace(startFiles[name]))
+}
