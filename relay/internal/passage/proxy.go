@@ -20,14 +20,8 @@ import (
 	"github.com/fairlead/fairlead/tunnel"
 )
 
-const (
-	// openTimeout bounds the wait for the sandbox's answer to OPEN.
-	openTimeout = 10 * time.Second
-	// maxKept bounds the streams that wait for another request, and
-	// maxKeptPerGrant those under one grant.
-	maxKept         = 1024
-	maxKeptPerGrant = 4
-)
+// openTimeout bounds the wait for the sandbox's answer to OPEN.
+const openTimeout = 10 * time.Second
 
 // Host is what sandboxes are called in requests to them.
 const Host = "sandbox"
@@ -49,9 +43,6 @@ type Options struct {
 	// Response shapes the header of the sandbox's answer, upgrades included.
 	Response func(*http.Response)
 	Upgrades bool // WebSockets pass
-	// Keep is how long a stream waits for the next request under the same grant;
-	// 0: each request has one of its own.
-	Keep time.Duration
 	// AnswerTimeout bounds the wait for an answer to a request that the sandbox
 	// has whole; 0: no longer than the grant.
 	AnswerTimeout time.Duration
@@ -75,16 +66,6 @@ type call struct {
 }
 
 type callKey struct{}
-
-// sandboxHost is the host that requests to sandboxes are for.
-const sandboxHost = "sandbox"
-
-// host returns what names the streams that the call may use: those of its tunnel
-// that were opened under its grant.
-func (c call) host() string {
-	sum := sha256.Sum256([]byte(c.token))
-	return fmt.Sprintf("%x.%p", sum[:16], c.session)
-}
 
 // NewProxy returns a Proxy.
 func NewProxy(opts Options) *Proxy {

@@ -21,10 +21,6 @@ import (
 // whole: it may have a large folder to delete.
 const answerTimeout = 2 * time.Minute
 
-// keepStream is how long a stream to a sandbox's tools waits for the next call.
-// The sandbox waits longer, so that no call comes upon its end.
-const keepStream = 10 * time.Second
-
 // What a request takes along to the sandbox, which has its grant already.
 var requestHeaders = names(
 	"Accept", "Accept-Encoding", "Accept-Language", "Content-Disposition", "Content-Encoding",
@@ -55,13 +51,12 @@ func names(list ...string) map[string]bool {
 	return set
 }
 
-// proxy forwards to the agent over one stream per request. The stream carries
-// the grant, so nothing of the browser's credentials goes along. An answer may
-// take so long, or with 0 as long as the grant is good, and a stream waits so
-// long for another request.
-func (a *API) proxy(within, keep time.Duration) *passage.Proxy {
+// proxy forwards to the agent over streams that carry the grant, so nothing of
+// the browser's credentials goes along. An answer may take so long, or with 0 as
+// long as the grant is good.
+func (a *API) proxy(within time.Duration) *passage.Proxy {
 	return passage.NewProxy(passage.Options{
-		Passages: a.Passages, AnswerTimeout: within, Keep: keep, Log: a.Log,
+		Passages: a.Passages, AnswerTimeout: within, Log: a.Log,
 		Rewrite: func(r *httputil.ProxyRequest) { only(r.Out.Header, requestHeaders) },
 		Response: func(r *http.Response) {
 			limit(r)
@@ -149,10 +144,7 @@ func confine(h http.Header) {
 // pass lets requests whose grant has need reach the sandbox.
 func (a *API) pass(need protocol.Capability, proxy *passage.Proxy) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		grant, token, err := a.verified.grant(r, a.Keys)
-		if err == nil {
-			err = allows(r, grant, need)
-		}
+		grant, token, err := a.authorize(r, need)
 		if err != nil {
 			proxy.Refuse(w, r, err)
 			return

@@ -40,16 +40,15 @@ type API struct {
 	Log        *slog.Logger
 
 	followers followers
-	verified  verified
 }
 
 // Register adds the routes.
 func (a *API) Register(mux access.Router) {
-	proxy := a.proxy(answerTimeout, 0)
+	proxy := a.proxy(answerTimeout)
 	for pattern, need := range proxied {
 		mux.HandleFunc(pattern, a.pass(need, proxy))
 	}
-	tools := a.proxy(0, keepStream)
+	tools := a.proxy(0)
 	for _, pattern := range toolRoutes {
 		mux.HandleFunc(pattern, a.pass(protocol.CapMCP, tools))
 	}
@@ -119,23 +118,17 @@ func (a *API) refuse(w http.ResponseWriter, err error) {
 // the path.
 func (a *API) authorize(r *http.Request, need protocol.Capability) (*jws.Grant, string, error) {
 	grant, token, err := access.Grant(r, a.Keys)
-	if err == nil {
-		err = allows(r, grant, need)
+	if err != nil {
+		return nil, "", err
 	}
-	return grant, token, err
-}
-
-// allows reports whether grant allows need on the session and terminal in the
-// path.
-func allows(r *http.Request, grant *jws.Grant, need protocol.Capability) error {
 	session, pty := protocol.SessionID(r.PathValue("sid")), protocol.PTYID(r.PathValue("pid"))
 	if !protocol.ValidID(session) || (pty != "" && !protocol.ValidID(pty)) {
-		return protocol.Fault(protocol.KindInvalid, nil)
+		return nil, "", protocol.Fault(protocol.KindInvalid, nil)
 	}
 	if !grant.Allows(session, pty, need) {
-		return protocol.Errorf(protocol.KindForbidden, "the grant does not allow %q here", need)
+		return nil, "", protocol.Errorf(protocol.KindForbidden, "the grant does not allow %q here", need)
 	}
-	return nil
+	return grant, token, nil
 }
 
 // createPTY is POST /sessions/{sid}/ptys (seed 001): 201 {id}.

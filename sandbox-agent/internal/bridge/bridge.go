@@ -196,15 +196,18 @@ func (b *bridge) write(m []byte) {
 }
 
 // drain waits for the answers to calls that the program made before its input
-// ended.
+// ended. What it has cancelled, and what only listens, has none to come.
 func (b *bridge) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, b.limits.drain)
 	defer cancel()
 	for {
 		b.mu.Lock()
-		left, changed := len(b.calls), b.changed
+		left, changed := false, b.changed
+		for _, c := range b.calls {
+			left = left || !c.endless && !c.quiet
+		}
 		b.mu.Unlock()
-		if left == 0 {
+		if !left {
 			return
 		}
 		select {

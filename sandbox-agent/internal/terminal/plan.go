@@ -96,12 +96,22 @@ func environment(config Config, session protocol.SessionID, id protocol.PTYID, a
 		"FAIRLEAD_SESSION_ID=" + string(session),
 		"FAIRLEAD_PTY_ID=" + string(id),
 	}
+	if a.uid >= 0 && !shared(os.TempDir()) {
+		// Some programs end without a word when they can't write there.
+		env = append(env, "TMPDIR="+a.home, "CLAUDE_CODE_TMPDIR="+a.home)
+	}
 	for _, name := range inherited {
 		if value, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+value)
 		}
 	}
 	return env
+}
+
+// shared reports whether everybody may write to dir.
+func shared(dir string) bool {
+	st, err := os.Stat(dir)
+	return err == nil && st.Mode().Perm()&0o003 == 0o003
 }
 
 // commandLine returns what a list of terminals shows as the command.

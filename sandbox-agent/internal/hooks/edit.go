@@ -1,0 +1,226 @@
+package hooks
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tailscale/hujson"
+)
+
+// A file is one that a coding agent reads, and what Wire has in it.
+type file struct {
+	name  string // relative to the home
+	other string // in whose place it is there instead, if only that exists
+	format
+}
+
+// A format keeps our entries in a text.
+type format interface {
+	// wire returns text (nil: there is no file) with the entries, and what it
+	// made around them. Text that has them already is returned as it is.
+	wire(text []byte) (after []byte, made []string, err error)
+	// unwire returns text without the entries and without what record says that
+	// was made for them, if nothing else is in it; nil if nothing is left.
+	unwire(text []byte, record fileRecord) ([]byte, error)
+}
+
+// A jsonFile has members and elements of ours.
+type jsonFile []entry
+
+// An entry is a value in a JSON file: a member at path or, if listed, an element
+// of the array at path.
+type entry struct {
+	path   []string
+	listed bool
+	value  any
+	mine   func(json.RawMessage) bool // reports whether Wire has put a value there, perhaps an earlier one
+	unless func(*hujson.Value) bool   // nil, or reports of the whole file that the entry would do harm
+}
+
+// find returns what is ours at the path of e: where it is, in what, and it.
+func (e entry) find(root *hujson.Value) (in *hujson.Value, at int, found *hujson.Value, err error) {
+	to := e.path
+	if !e.listed {
+		to = to[:len(to)-1]
+	}
+	in, err = lookup(root, to)
+	if err != nil || in == nil {
+		return nil, 0, nil, err
+	}
+	if !e.listed {
+		o, ok := in.Value.(*hujson.Object)
+		if !ok {
+			return nil, 0, nil, fmt.Errorf("%s is not an object", strings.Join(to, "."))
+		}
+		if at = member(o, e.path[len(to)]); at < 0 {
+			return nil, 0, nil, nil
+		}
+		found = &o.Members[at].Value
+		if !e.mine(plain(found)) {
+			return nil, 0, nil, fmt.Errorf("%s is there already and is something else", strings.Join(e.path, "."))
+		}
+		return in, at, found, nil
+	}
+	a, ok := in.Value.(*hujson.Array)
+	if !ok {
+		return nil, 0, nil, fmt.Errorf("%s is not an array", strings.Join(to, "."))
+	}
+	for i := range a.Elements {
+		if e.mine(plain(&a.Elements[i])) {
+			return in, i, &a.Elements[i], nil
+		}
+	}
+	return nil, 0, nil, nil
+}
+
+func (f jsonFile) wire(text []byte) (after []byte, made []string, err error) {
+	fresh := len(bytes.TrimSpace(text)) == 0
+	if fresh {
+		made = append(made, "")
+		if text == nil {
+			text = []byte("\n")
+		}
+		text = append([]byte("{\n}"), text...)
+	}
+	doc := jsonDoc(text)
+	for _, e := range f {
+		root, err := parseJSON(doc)
+		if err != nil {
+			return nil, nil, err
+		}
+		_, _, found, err := e.find(root)
+		if err != nil {
+			return nil, nil, err
+		}
+		value, err := json.Marshal(e.value)
+		if err != nil {
+			return nil, nil, err
+		}
+		var more []string
+		switch {
+		case found == nil && e.unless != nil && e.unless(root):
+		case found != nil && equal(plain(found), value):
+		case found != nil:
+			doc = doc.replace(root, found, value)
+		case e.listed:
+			doc, more, err = doc.add(e.path, value)
+		default:
+			doc, more, err = doc.set(e.path, value)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		made = append(made, more...)
+	}
+	if _, err := parseJSON(doc); err != nil {
+		return nil, nil, fmt.Errorf("an edit would have broken it: %w", err)
+	}
+	return doc, made, nil
+}
+
+func (f jsonFile) unwire(text []byte, r fileRecord) ([]byte, error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return text, nil
+	}
+	doc := jsonDoc(text)
+	for _, e := range slices.Backward(f) {
+		for {
+			root, err := parseJSON(doc)
+			if err != nil {
+				return nil, err
+			}
+			in, at, found, err := e.find(root)
+			if err != nil || found == nil {
+				break // what isn't ours stays
+			}
+			doc = doc.remove(in, at)
+		}
+	}
+	return doc.unmake(r)
+}
+
+// unmake takes out the objects and arrays that Wire made, innermost first, and
+// with the outermost the file, where they are empty.
+func (d jsonDoc) unmake(r fileRecord) ([]byte, error) {
+	made := slices.Clone(r.Made)
+	slices.SortFunc(made, func(a, b string) int { return strings.Count(b, "\t") - strings.Count(a, "\t") })
+	made = slices.DeleteFunc(made, func(m string) bool { return m == "" })
+	for _, m := range made {
+		root, err := parseJSON(d)
+		if err != nil {
+			return nil, err
+		}
+		path := strings.Split(m, "\t")
+		v, err := lookup(root, path)
+		if err != nil || v == nil || !empty(v) {
+			continue
+		}
+		in, err := lookup(root, path[:len(path)-1])
+		if err != nil {
+			return nil, err
+		}
+		d = d.remove(in, member(in.Value.(*hujson.Object), path[len(path)-1]))
+	}
+	if !slices.Contains(r.Made, "") {
+		return d, nil
+	}
+	root, err := parseJSON(d)
+	if err != nil {
+		return nil, err
+	}
+	if !empty(root) || len(bytes.TrimSpace(root.BeforeExtra)) > 0 || len(bytes.TrimSpace(root.AfterExtra)) > 0 {
+		return d, nil
+	}
+	if r.Created {
+		return nil, nil
+	}
+	return slices.Delete(slices.Clone(d), root.StartOffset, root.EndOffset), nil
+}
+
+// empty reports whether an object or array holds nothing, not even a comment.
+func empty(v *hujson.Value) bool {
+	e := elementsOf(v)
+	return len(e.starts) == 0 && len(bytes.TrimSpace(e.last)) == 0
+}
+
+// An ownFile is ours as a whole; its text contains ownMark.
+type ownFile string
+
+// ownMark is how Unwire knows such a file.
+const ownMark = "written by fairlead's sandbox-agent"
+
+func (f ownFile) wire(text []byte) ([]byte, []string, error) {
+	if text != nil && !bytes.Contains(text, []byte(ownMark)) {
+		return nil, nil, errors.New("there is another file of this name already")
+	}
+	return []byte(f), nil, nil
+}
+
+func (f ownFile) unwire(text []byte, _ fileRecord) ([]byte, error) {
+	if bytes.Contains(text, []byte(ownMark)) {
+		return nil, nil
+	}
+	return text, nil
+}
+
+// A defaultFile is made where there is none, and taken away if it is still as it
+// was made.
+type defaultFile string
+
+func (f defaultFile) wire(text []byte) ([]byte, []string, error) {
+	if text != nil {
+		return text, nil, nil
+	}
+	return []byte(f), nil, nil
+}
+
+func (f defaultFile) unwire(text []byte, r fileRecord) ([]byte, error) {
+	if r.Created && string(text) == string(f) {
+		return nil, nil
+	}
+	return text, nil
+}

@@ -1,0 +1,251 @@
+package hooks
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+const (
+	// reportTimeout bounds a report: a coding agent waits for its hooks.
+	reportTimeout = 5 * time.Second
+	// maxInput bounds what a coding agent tells its hook.
+	maxInput = 4 << 20
+	// inputVariable holds that where it isn't given on standard input.
+	inputVariable = "FAIRLEAD_HOOK_INPUT"
+)
+
+// credentialsFile is where a terminal's credentials are, relative to its home.
+const credentialsFile = ".fairlead/mcp.json"
+
+// ReportOptions say what a hook reports.
+type ReportOptions struct {
+	Agent  string // as in Options
+	Event  string // start, stop, ask, fail, interrupt or ready
+	Args   []string
+	Stdin  io.Reader // nil: nothing
+	Getenv func(string) string
+	// Client sends it; nil: one that uses no proxy and follows no redirect.
+	Client *http.Client
+}
+
+// Report tells the agent what a coding agent's hook is called for. Whoever runs
+// it for a hook should neither print its error nor fail with it: the coding
+// agent would take it for its own. The secret goes to a loopback address only,
+// and is in no error. It takes 5 s at most.
+func Report(ctx context.Context, o ReportOptions) error {
+	a, ok := agentCalled(o.Agent)
+	if !ok {
+		return ErrUnknownAgent
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	m, err := o.message(ctx, a)
+	if err != nil {
+		return err
+	}
+	if o.Client == nil {
+		o.Client = &http.Client{
+			Transport:     &http.Transport{Proxy: nil},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+		defer o.Client.CloseIdleConnections()
+	}
+	err = errors.New("no credentials")
+	for _, c := range o.credentials() {
+		if err = c.post(ctx, o.Client, m); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// A message is one request of a report.
+type message struct {
+	path string
+	body any
+}
+
+// message makes the request of an event.
+func (o ReportOptions) message(ctx context.Context, a agent) (message, error) {
+	var reason protocol.StopReason
+	switch o.Event {
+	case eventStart:
+		return message{"agent-started", map[string]string{"agent": a.reported}}, nil
+	case eventReady:
+		return message{"agent-ready", map[string]string{"agent": a.reported}}, nil
+	case eventStop, eventAsk:
+		reason = protocol.StopComplete
+	case eventFail:
+		reason = protocol.StopError
+	case eventInterrupt:
+		reason = protocol.StopInterrupted
+	default:
+		return message{}, fmt.Errorf("no such event: %q", o.Event)
+	}
+	in := o.input(ctx)
+	if a.name == "codex" && in.Type != "agent-turn-complete" {
+		return message{}, fmt.Errorf("codex notifies of something else: %q", in.Type)
+	}
+	return message{"agent-stopped", protocol.AgentStoppedReport{
+		Agent: a.reported, LastMessage: clip(in.last(o.Event)), Reason: reason,
+	}}, nil
+}
+
+// hookInput is what coding agents tell their hooks, each with some of it.
+type hookInput struct {
+	Type         string `json:"type"`                   // codex
+	LastMessage  string `json:"last_assistant_message"` // claude, ours
+	LastDashed   string `json:"last-assistant-message"` // codex
+	Response     string `json:"prompt_response"`        // gemini
+	Notification string `json:"message"`                // of a notification: claude, gemini, droid
+	Transcript   string `json:"transcript_path"`        // claude, gemini, droid
+}
+
+// last returns what the agent said last, or asks.
+func (in hookInput) last(event string) string {
+	if event == eventAsk && in.Notification != "" {
+		return in.Notification
+	}
+	for _, said := range []string{in.LastMessage, in.LastDashed, in.Response} {
+		if said != "" {
+			return said
+		}
+	}
+	if in.Transcript != "" && event != eventAsk {
+		return lastInTranscript(in.Transcript)
+	}
+	return ""
+}
+
+// input reads what the coding agent tells: in the environment, as the last
+// argument, or on standard input. What can't be read counts as nothing.
+func (o ReportOptions) input(ctx context.Context) (in hookInput) {
+	text := []byte(o.Getenv(inputVariable))
+	if len(text) == 0 && len(o.Args) > 0 {
+		text = []byte(o.Args[len(o.Args)-1])
+	}
+	if len(text) == 0 && o.Stdin != nil {
+		text = readAll(ctx, o.Stdin)
+	}
+	if json.Unmarshal(text, &in) != nil {
+		return hookInput{}
+	}
+	return in
+}
+
+// readAll reads r to its end, or until ctx is over: then the goroutine that
+// reads ends with r.
+func readAll(ctx context.Context, r io.Reader) []byte {
+	done := make(chan []byte, 1)
+	go func() {
+		text, _ := io.ReadAll(io.LimitReader(r, maxInput)) // half of it is no JSON
+		done <- text
+	}()
+	select {
+	case text := <-done:
+		return text
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// clip returns the end of s, as much as a report may have.
+func clip(s string) string {
+	s = strings.TrimSpace(strings.ToValidUTF8(s, "\uFFFD"))
+	if len(s) <= protocol.MaxLastMessage {
+		return s
+	}
+	s = s[len(s)-protocol.MaxLastMessage:]
+	for len(s) > 0 && !utf8.RuneStart(s[0]) {
+		s = s[1:]
+	}
+	return s
+}
+
+// credentials are a terminal's, to be tried in order: the environment's may be
+// those of an agent that is no longer there, and some coding agents take the
+// secret out of it.
+type credentials protocol.MCPCredentials
+
+func (o ReportOptions) credentials() (all []credentials) {
+	env := func(name string) string {
+		if v := o.Getenv("FAIRLEAD_" + name); v != "" {
+			return v
+		}
+		return o.Getenv("ORCABOT_" + name)
+	}
+	c := credentials{
+		URL: env("MCP_URL"), Secret: env("MCP_SECRET"),
+		SessionID: protocol.SessionID(env("SESSION_ID")), PTYID: protocol.PTYID(env("PTY_ID")),
+	}
+	if c.complete() {
+		all = append(all, c)
+	}
+	var kept credentials
+	if home := o.Getenv("HOME"); home != "" {
+		text, err := os.ReadFile(filepath.Join(home, credentialsFile))
+		if err == nil && json.Unmarshal(text, &kept) == nil && kept.complete() && kept != c {
+			all = append(all, kept)
+		}
+	}
+	return all
+}
+
+func (c credentials) complete() bool {
+	return c.URL != "" && c.Secret != "" && c.SessionID != "" && c.PTYID != ""
+}
+
+// target returns where a request goes to.
+func (c credentials) target(name string) (string, error) {
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return "", errors.New("the address of the agent is malformed")
+	}
+	ip := net.ParseIP(u.Hostname())
+	if u.Scheme != "http" || u.User != nil || !(u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()) {
+		return "", errors.New("the address of the agent is not on this machine")
+	}
+	at := url.URL{Scheme: "http", Host: u.Host}
+	return at.JoinPath("sessions", string(c.SessionID), "ptys", string(c.PTYID), name).String(), nil
+}
+
+// post sends m.
+func (c credentials) post(ctx context.Context, client *http.Client, m message) error {
+	target, err := c.target(m.path)
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(m.body)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(protocol.MCPSecretHeader, c.Secret)
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		return fmt.Errorf("the agent answered %d", resp.StatusCode)
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package hooks
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// A tomlDoc is the text of a settings file in TOML. Edits are whole lines.
+type tomlDoc []byte
+
+// parseTOML returns what the text says.
+func parseTOML(text []byte) (map[string]any, error) {
+	var v map[string]any
+	if err := toml.Unmarshal(text, &v); err != nil {
+		return nil, errors.New(strings.TrimPrefix(err.Error(), "toml: "))
+	}
+	if v == nil {
+		v = map[string]any{}
+	}
+	return v, nil
+}
+
+// tomlAt returns what is at path, nil if there is nothing.
+func tomlAt(v map[string]any, path ...string) any {
+	var at any = v
+	for _, name := range path {
+		m, ok := at.(map[string]any)
+		if !ok {
+			return nil
+		}
+		if at, ok = m[name]; !ok {
+			return nil
+		}
+	}
+	return at
+}
+
+// prepend puts a line before everything else: for keys of the root, which must
+// come before the first table.
+func (d tomlDoc) prepend(line string) tomlDoc {
+	return append([]byte(line+"\n"), d...)
+}
+
+// appendTable puts a table after everything else, apart from it by an empty
+// line.
+func (d tomlDoc) appendTable(text string) tomlDoc {
+	return append(append(slices.Clone(d), '\n'), text...)
+}
+
+// A tomlLine is where a line begins that an expression begins.
+type tomlLine struct {
+	at    int
+	kind  unstable.Kind
+	table []string // the one that it is in, or begins
+	key   []string // of a key and its value
+}
+
+// lines returns the expressions of d in order; comments on lines of their own
+// count.
+func (d tomlDoc) lines() ([]tomlLine, error) {
+	p := unstable.Parser{KeepComments: true}
+	p.Reset(d)
+	var all []tomlLine
+	var table []string
+	for p.NextExpression() {
+		node := p.Expression()
+		l := tomlLine{kind: node.Kind}
+		offset := int(node.Raw.Offset)
+		if node.Kind != unstable.Comment {
+			var key []string
+			first := true
+			for it := node.Key(); it.Next(); {
+				if first {
+					offset, first = int(it.Node().Raw.Offset), false
+				}
+				key = append(key, string(it.Node().Data))
+			}
+			if node.Kind == unstable.KeyValue {
+				l.key = key
+			} else {
+				table = key
+			}
+		}
+		l.table = table
+		l.at = bytes.LastIndexByte(d[:offset], '\n') + 1
+		if node.Kind == unstable.Comment && len(bytes.TrimSpace(d[l.at:offset])) > 0 {
+			continue // it stands after something else
+		}
+		all = append(all, l)
+	}
+	return all, p.Error()
+}
+
+// cut takes out the lines of the expressions that ours says yes to, each up to
+// the next expression but for empty lines. The line before a table that was cut
+// off goes, too, as appendTable has put it there.
+func (d tomlDoc) cut(ours func(tomlLine) bool) (tomlDoc, error) {
+	lines, err := d.lines()
+	if err != nil {
+		return nil, err
+	}
+	out := slices.Clone([]byte(d))
+	for i := len(lines) - 1; i >= 0; i-- {
+		if !ours(lines[i]) {
+			continue
+		}
+		from, to := lines[i].at, len(d)
+		if i+1 < len(lines) {
+			to = lines[i+1].at
+		}
+		if rest := trailing(d[from:to]); rest > 0 { // the end of the line itself belongs to it
+			to -= rest
+			to += bytes.IndexByte(d[to:], '\n') + 1
+		}
+		if lines[i].kind == unstable.Table && from > 0 {
+			from--
+		}
+		out = append(out[:from], out[to:]...)
+	}
+	return out, nil
+}
