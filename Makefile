@@ -76,7 +76,7 @@ race: $(DIST)/index.html
 	$(GO) test -race -timeout 40m ./deploy/e2e/...
 
 bench: build
-	$(GO) test -run '^$$' -bench . -benchtime 0.3s ./protocol/... ./relay/internal/replay ./tunnel ./sandbox-agent/internal/screen ./sandbox-agent/internal/spill ./sandbox-agent/internal/terminal ./sandbox-agent/internal/ledger ./sandbox-agent/internal/executor ./sandbox-agent/internal/redact ./sandbox-agent/internal/egress ./sandbox-agent/internal/broker ./sandbox-agent/internal/workspace
+	$(GO) test -run '^$$' -bench . -benchtime 0.3s ./protocol/... ./relay/internal/replay ./tunnel ./sandbox-agent/internal/screen ./sandbox-agent/internal/spill ./sandbox-agent/internal/terminal ./sandbox-agent/internal/ledger ./sandbox-agent/internal/executor ./sandbox-agent/internal/redact ./sandbox-agent/internal/egress ./sandbox-agent/internal/broker ./sandbox-agent/internal/workspace ./sandbox-agent/internal/mcp
 	$(GO) run ./deploy/e2e/bench $(BENCH)
 
 proofs:

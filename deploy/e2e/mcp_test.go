@@ -3,11 +3,8 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/cookiejar"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -190,8 +187,10 @@ func TestIntegration(t *testing.T) {
 	must(t, err)
 	s := own(t, "--integrations", setup)
 	ctx := within(t)
-	alice := s.Ready.User("alice")
-	account := connectGitHub(ctx, t, alice)
+	account, err := hub.Connect(ctx, s.Ready.User("alice"))
+	must(t, err)
+	github, err := s.GitHubAt(ctx, "alice", account, s.Ready.PTYID)
+	must(t, err)
 	credentials, err := Credentials(s.Ready.Sandboxes[0].PID, s.Ready.PTYID)
 	must(t, err)
 	program, err := LocalTools(ctx, credentials)
@@ -199,13 +198,8 @@ func TestIntegration(t *testing.T) {
 	defer program.Close()
 	heard, err := program.Listen(ctx)
 	must(t, err)
-	dashboard := dashboardOf(ctx, t, s)
-	at := fmt.Sprintf("%s/dashboards/%s/terminals/%s/integrations/github", alice.Base, dashboard, s.Ready.PTYID)
-
 	began := time.Now()
-	must(t, call(ctx, http.StatusOK, nil, http.MethodPut, at, alice.Token, map[string]any{
-		"session_id": s.Ready.SessionID, "account_id": account, "policy": map[string]any{"read_only": true},
-	}))
+	must(t, github.Attach(ctx))
 	awaitChange(ctx, t, heard)
 	t.Logf("tools/list_changed after %s", time.Since(began).Round(time.Millisecond))
 	names, err := program.List(ctx)
@@ -218,7 +212,7 @@ func TestIntegration(t *testing.T) {
 		t.Errorf("a change under a policy that reads: %q %v", text, err)
 	}
 
-	must(t, call(ctx, http.StatusNoContent, nil, http.MethodDelete, at+"?session_id="+string(s.Ready.SessionID), alice.Token, nil))
+	must(t, github.Detach(ctx))
 	awaitChange(ctx, t, heard)
 	if names, err = program.List(ctx); err != nil || slices.Contains(names, "github_list_repos") {
 		t.Errorf("detached: %v %v", names, err)
@@ -241,62 +235,6 @@ func awaitChange(ctx context.Context, t *testing.T, heard <-chan string) {
 			t.Fatal("no tools/list_changed")
 		}
 	}
-}
-
-// connectGitHub goes the way of OAuth as alice's browser does and returns the
-// account's id.
-func connectGitHub(ctx context.Context, t *testing.T, alice User) string {
-	t.Helper()
-	jar, err := cookiejar.New(nil)
-	must(t, err)
-	browser := &http.Client{Jar: jar}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, alice.Base+"/integrations/github/connect", strings.NewReader(`{}`))
-	must(t, err)
-	req.Header.Set("Authorization", "Bearer "+alice.Token)
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := browser.Do(req)
-	must(t, err)
-	defer resp.Body.Close()
-	var begun struct {
-		URL string `json:"url"`
-	}
-	must(t, json.NewDecoder(resp.Body).Decode(&begun))
-	if _, err := url.Parse(begun.URL); err != nil || begun.URL == "" {
-		t.Fatalf("connect: %s %q", resp.Status, begun.URL)
-	}
-	page, err := browser.Get(begun.URL)
-	must(t, err)
-	defer page.Body.Close()
-	if page.StatusCode != http.StatusOK {
-		var text bytes.Buffer
-		text.ReadFrom(page.Body)
-		t.Fatalf("callback: %s %s", page.Status, text.String())
-	}
-	var list struct {
-		Accounts []struct{ ID, Provider string } `json:"accounts"`
-	}
-	must(t, call(ctx, http.StatusOK, &list, http.MethodGet, alice.Base+"/integrations", alice.Token, nil))
-	if len(list.Accounts) != 1 || list.Accounts[0].Provider != "github" {
-		t.Fatalf("accounts: %+v", list)
-	}
-	return list.Accounts[0].ID
-}
-
-// dashboardOf returns the dashboard of the stack's first session.
-func dashboardOf(ctx context.Context, t *testing.T, s *Stack) string {
-	t.Helper()
-	var me struct {
-		Sessions []struct{ ID, Dashboard string } `json:"sessions"`
-	}
-	alice := s.Ready.User("alice")
-	must(t, call(ctx, http.StatusOK, &me, http.MethodGet, alice.Base+"/auth/me", alice.Token, nil))
-	for _, session := range me.Sessions {
-		if session.ID == string(s.Ready.SessionID) {
-			return session.Dashboard
-		}
-	}
-	t.Fatalf("no session in %+v", me)
-	return ""
 }
 
 // TestBrowserTools drives the sandbox's Chromium at a page of the sandbox, and

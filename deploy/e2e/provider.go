@@ -1,18 +1,23 @@
 package e2e
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/fairlead/fairlead/protocol"
 )
 
 // A FakeGitHub is a local server that speaks as much of GitHub's OAuth and REST
@@ -48,6 +53,92 @@ func (g *FakeGitHub) Setup(dir string) (path string, err error) {
 	text := fmt.Sprintf("github:\n  client_id: fairlead-test\n  client_secret_file: %s\n  auth_url: %s/login/oauth/authorize\n  token_url: %s/login/oauth/access_token\n  api_url: %s\n",
 		secret, g.URL, g.URL, g.URL)
 	return path, os.WriteFile(path, []byte(text), 0o600)
+}
+
+// Connect goes the way of OAuth as u's browser does, and returns the id of the
+// account that is u's then.
+func (g *FakeGitHub) Connect(ctx context.Context, u User) (account string, err error) {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		return "", err
+	}
+	browser := &http.Client{Jar: jar}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.Base+"/integrations/github/connect", strings.NewReader(`{}`))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Authorization", "Bearer "+u.Token)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := browser.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	var begun struct {
+		URL string `json:"url"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&begun); err != nil || begun.URL == "" {
+		return "", fmt.Errorf("connect: %s: %w", resp.Status, err)
+	}
+	page, err := browser.Get(begun.URL)
+	if err != nil {
+		return "", err
+	}
+	defer page.Body.Close()
+	if page.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(page.Body)
+		return "", fmt.Errorf("callback: %s: %s", page.Status, text)
+	}
+	var list struct {
+		Accounts []struct{ ID, Provider string } `json:"accounts"`
+	}
+	if err := call(ctx, http.StatusOK, &list, http.MethodGet, u.Base+"/integrations", u.Token, nil); err != nil {
+		return "", err
+	}
+	if len(list.Accounts) != 1 || list.Accounts[0].Provider != "github" {
+		return "", fmt.Errorf("accounts: %+v", list)
+	}
+	return list.Accounts[0].ID, nil
+}
+
+// An Attachment is an account at a terminal, or its absence.
+type Attachment struct {
+	user User
+	url  string
+	body map[string]any
+}
+
+// GitHubAt returns the attachment of an account to a terminal of the stack's
+// first session.
+func (s *Stack) GitHubAt(ctx context.Context, user, account string, pty protocol.PTYID) (*Attachment, error) {
+	u := s.Ready.User(user)
+	var me struct {
+		Sessions []struct{ ID, Dashboard string } `json:"sessions"`
+	}
+	if err := call(ctx, http.StatusOK, &me, http.MethodGet, u.Base+"/auth/me", u.Token, nil); err != nil {
+		return nil, err
+	}
+	for _, session := range me.Sessions {
+		if session.ID == string(s.Ready.SessionID) {
+			return &Attachment{
+				user: u, url: fmt.Sprintf("%s/dashboards/%s/terminals/%s/integrations/github", u.Base, session.Dashboard, pty),
+				body: map[string]any{
+					"session_id": s.Ready.SessionID, "account_id": account, "policy": map[string]any{"read_only": true},
+				},
+			}, nil
+		}
+	}
+	return nil, fmt.Errorf("no session %s in %+v", s.Ready.SessionID, me)
+}
+
+// Attach attaches the account to the terminal, for reading.
+func (a *Attachment) Attach(ctx context.Context) error {
+	return call(ctx, http.StatusOK, nil, http.MethodPut, a.url, a.user.Token, a.body)
+}
+
+// Detach takes it away.
+func (a *Attachment) Detach(ctx context.Context) error {
+	return call(ctx, http.StatusNoContent, nil, http.MethodDelete, fmt.Sprintf("%s?session_id=%s", a.url, a.body["session_id"]), a.user.Token, nil)
 }
 
 // Asked returns the paths of the API that were asked for with the token.

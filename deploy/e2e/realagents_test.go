@@ -151,18 +151,15 @@ func offers(model *fakemodel.Server, tool string) bool {
 	return false
 }
 
+// wiredAgents are those that new terminals have settings for.
+var wiredAgents = []string{"claude", "gemini", "opencode", "codex", "droid", "openclaw"}
+
 // TestWiredAgents has stand-ins for all six agents read the settings that a new
 // terminal has, each by its own rules, use a tool and run their hooks.
 func TestWiredAgents(t *testing.T) {
-	dir := t.TempDir()
-	must(t, os.Chmod(dir, 0o755))
-	for parent := filepath.Dir(dir); parent != filepath.Dir(parent) && strings.HasPrefix(parent, os.TempDir()+"/"); parent = filepath.Dir(parent) {
-		must(t, os.Chmod(parent, 0o755)) // terminals are other users
-	}
-	must(t, build(filepath.Join("..", ".."), dir, []string{"./deploy/e2e/agents/fakecli"}))
+	dir := standIns(t)
 	s := shared(t)
-	for _, name := range []string{"claude", "gemini", "opencode", "codex", "droid", "openclaw"} {
-		must(t, os.Symlink("fakecli", filepath.Join(dir, name)))
+	for _, name := range wiredAgents {
 		t.Run(name, func(t *testing.T) {
 			ctx := within(t)
 			id := newPTY(t, s, "")

@@ -51,6 +51,7 @@ var measurements = []measurement{
 	{"command", func(ctx context.Context, o options) ([]*figure, error) { return measureCommands(ctx, o.bin) }},
 	{"redact", func(ctx context.Context, o options) ([]*figure, error) { return measureRedaction(ctx, o.bin) }},
 	{"tools", func(ctx context.Context, o options) ([]*figure, error) { return measureTools(ctx, o.bin) }},
+	{"changes", func(ctx context.Context, o options) ([]*figure, error) { return measureChanges(ctx, o.bin) }},
 	{"memory", func(ctx context.Context, o options) ([]*figure, error) { return measureMemory(ctx, o.bin) }},
 	{"restart", func(ctx context.Context, o options) ([]*figure, error) {
 		return measureFailover(ctx, o.bin, restartCase, o.kills)

@@ -13,6 +13,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -82,6 +83,7 @@ func NewProxy(opts Options) *Proxy {
 			ExpectContinueTimeout:  5 * time.Second,
 			MaxResponseHeaderBytes: 256 << 10,
 		},
+		BufferPool:     &buffers{},
 		Rewrite:        p.rewrite,
 		ModifyResponse: p.modify,
 		ErrorHandler:   p.fail,
@@ -140,6 +142,21 @@ func dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 	return stream, nil
 }
+
+// copyBytes is the size of the buffers through which answers pass.
+const copyBytes = 32 << 10
+
+// buffers are used again from answer to answer.
+type buffers struct{ pool sync.Pool }
+
+func (b *buffers) Get() []byte {
+	if p, ok := b.pool.Get().(*[copyBytes]byte); ok {
+		return p[:]
+	}
+	return make([]byte, copyBytes)
+}
+
+func (b *buffers) Put(p []byte) { b.pool.Put((*[copyBytes]byte)(p)) }
 
 // poolOf names the streams that may serve c: those of its tunnel under its
 // grant.

@@ -11,6 +11,9 @@ const (
 	// beatEvery is how often a stream of events without any says that it is
 	// there: clients and proxies give up on silence after minutes.
 	beatEvery = 20 * time.Second
+	// flushAfter is how long a piece of an answer may wait for the rest. Most are
+	// complete by then, and are one write with a length, which travels as one.
+	flushAfter = 2 * time.Millisecond
 	// writeTimeout bounds the time that a client takes to read an event.
 	writeTimeout = 30 * time.Second
 )
@@ -28,6 +31,8 @@ type sink struct {
 	mu sync.Mutex
 	// Guarded by mu.
 	finished bool
+	flushing *time.Timer // of what waits for the rest; nil: nothing has
+	flushed  bool        // a piece of the answer is out: the others follow at once
 	timer    *time.Timer // of the next comment
 	beats    int         // who wants comments
 }
@@ -61,10 +66,26 @@ func (s *sink) Write(p []byte) (int, error) {
 func (s *sink) FlushError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.finished {
+	switch {
+	case s.finished:
 		return errFinished
+	case s.endless || s.flushed:
+		return s.control.Flush()
+	case s.flushing == nil:
+		s.flushing = time.AfterFunc(flushAfter, s.flush)
 	}
-	return s.control.Flush()
+	return nil
+}
+
+// flush sends what has waited for the rest long enough.
+func (s *sink) flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.finished {
+		s.flushed = true
+		s.control.SetWriteDeadline(time.Now().Add(writeTimeout))
+		s.control.Flush()
+	}
 }
 
 // Unwrap is for http.ResponseController.
@@ -104,6 +125,7 @@ func (s *sink) comment() {
 	}
 	s.control.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if _, err := s.ResponseWriter.Write([]byte(": working\n\n")); err == nil {
+		s.flushed = true
 		s.control.Flush()
 	}
 	s.timer.Reset(beatEvery)
@@ -115,8 +137,10 @@ func (s *sink) finish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.finished = true
-	if s.timer != nil {
-		s.timer.Stop()
+	for _, timer := range []*time.Timer{s.timer, s.flushing} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	s.control.SetWriteDeadline(time.Time{})
 }
