@@ -159,7 +159,7 @@ func (c *ToolClient) Listen(ctx context.Context) (<-chan string, error) {
 	}
 	req.Header = c.header.Clone()
 	req.Header.Set("Accept", "text/event-stream")
-	resp, err := c.client.Do(req)
+	resp, err := c.client.Do(req) //nolint:bodyclose // closed with the stream
 	if err != nil {
 		return nil, err
 	}

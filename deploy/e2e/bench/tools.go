@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/e2e"
-	"github.com/fairlead/fairlead/protocol"
 )
 
 const (
@@ -28,7 +27,7 @@ func measureTools(ctx context.Context, bin string) ([]*figure, error) {
 		return nil, err
 	}
 	defer stop()
-	credentials, err := e2e.Credentials(stack.Ready.Sandboxes[0].PID, protocol.PTYID(stack.Ready.PTYID))
+	credentials, err := e2e.Credentials(stack.Ready.Sandboxes[0].PID, stack.Ready.PTYID)
 	if err != nil {
 		return nil, err
 	}

@@ -62,7 +62,7 @@ func measureChanges(ctx context.Context, bin string) ([]*figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer cli.stop()
+	defer func() { _ = cli.stop() }() // it has told all it could
 	delay := &figure{name: "a change of tools to a running program, p99", bound: changeBound, unit: "ms"}
 	for n := 0; n < blocks || n < maxBlocks && !delay.decided(); n++ {
 		var took []time.Duration

@@ -56,3 +56,13 @@ func TestKeptStreams(t *testing.T) {
 		t.Errorf("%d streams", n)
 	}
 }
+
+// TestDrainLeavesNoStream: a relay that is going away doesn't wait for requests
+// that may not come.
+func TestDrainLeavesNoStream(t *testing.T) {
+	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) { io.Copy(rw, r.Body) }, nil)
+	resp := w.do(w.request(http.MethodPost, "/", strings.NewReader("x")))
+	io.Copy(io.Discard, resp.Body)
+	w.passages.Drain()
+	eventually(t, "the end of the stream", func() bool { return w.over.Load() == 1 })
+}

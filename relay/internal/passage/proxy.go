@@ -71,18 +71,20 @@ type callKey struct{}
 // NewProxy returns a Proxy.
 func NewProxy(opts Options) *Proxy {
 	p := &Proxy{opts: opts}
+	streams := &http.Transport{
+		DisableCompression: true,
+		// A stream serves one request after the other under its grant: opening one
+		// takes longer than most answers. Each is used by one request at a time, and
+		// closed long before the agent would.
+		IdleConnTimeout: idleStream, MaxIdleConns: maxIdleStreams, MaxIdleConnsPerHost: maxIdlePerGrant,
+		DialContext: dial, ResponseHeaderTimeout: opts.AnswerTimeout,
+		// A sandbox that doesn't say "continue" has no objection, either.
+		ExpectContinueTimeout:  5 * time.Second,
+		MaxResponseHeaderBytes: 256 << 10,
+	}
+	opts.Passages.keep(streams)
 	p.reverse = &httputil.ReverseProxy{
-		Transport: &http.Transport{
-			DisableCompression: true,
-			// A stream serves one request after the other under its grant: opening
-			// one takes longer than most answers. Each is used by one request at a
-			// time, and closed long before the agent would.
-			IdleConnTimeout: idleStream, MaxIdleConns: maxIdleStreams, MaxIdleConnsPerHost: maxIdlePerGrant,
-			DialContext: dial, ResponseHeaderTimeout: opts.AnswerTimeout,
-			// A sandbox that doesn't say "continue" has no objection, either.
-			ExpectContinueTimeout:  5 * time.Second,
-			MaxResponseHeaderBytes: 256 << 10,
-		},
+		Transport:      streams,
 		BufferPool:     &buffers{},
 		Rewrite:        p.rewrite,
 		ModifyResponse: p.modify,

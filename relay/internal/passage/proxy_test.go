@@ -38,6 +38,7 @@ type world struct {
 	server    *httptest.Server
 	client    *http.Transport
 	streams   atomic.Int32 // that the sandbox was asked for
+	over      atomic.Int32 // of these
 
 	grant *jws.Grant
 	token string
@@ -56,6 +57,7 @@ func newWorld(t *testing.T, handler http.HandlerFunc, change func(*Options)) *wo
 			t.Errorf("under another grant: %.10s", in.Open.Grant)
 		}
 		relaytest.HTTP(in, handler)
+		w.over.Add(1)
 	})
 	opts := Options{
 		Passages: w.passages, Upgrades: true, Log: slog.New(slog.DiscardHandler),

@@ -18,10 +18,6 @@ func paused(name string) protocol.AgentStateMessage {
 	return protocol.AgentStateMessage{AgentState: protocol.AgentPaused, Agent: name}
 }
 
-func waiting(name string) protocol.AgentStateMessage {
-	return protocol.AgentStateMessage{AgentState: protocol.AgentWaiting, Agent: name}
-}
-
 func stopped(name string) protocol.AgentStateMessage {
 	return protocol.AgentStateMessage{AgentState: protocol.AgentStopped, Agent: name}
 }

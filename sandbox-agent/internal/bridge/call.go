@@ -227,7 +227,7 @@ func (b *bridge) receive(ctx context.Context, s *session, c *call, r *http.Respo
 		case at.id == "":
 			return errBroken
 		}
-		if r, err = b.resume(ctx, s, at); err != nil {
+		if r, err = b.resume(ctx, s, at); err != nil { //nolint:bodyclose // messages closes it
 			return err
 		}
 	}
@@ -268,12 +268,12 @@ func (b *bridge) answer(ctx context.Context, s *session, c *call, m *message) bo
 		c.fault = m.fault
 		return c.fault != nil
 	}
-	any := false
+	wanted := false
 	for _, one := range m.parts() {
 		_, ok := b.claim(c, one.id)
-		any = any || ok
+		wanted = wanted || ok
 	}
-	if any {
+	if wanted {
 		b.write(m.raw)
 	}
 	b.mu.Lock()

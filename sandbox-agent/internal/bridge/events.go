@@ -23,7 +23,7 @@ type place struct {
 func readEvents(r io.Reader, limit int, at *place, each func(data []byte) (done bool)) error {
 	in := bufio.NewReaderSize(r, 32<<10)
 	var data []byte
-	var any bool
+	var begun bool
 	for {
 		text, over, err := readLine(in, limit)
 		if over || len(data) > limit {
@@ -34,20 +34,20 @@ func readEvents(r io.Reader, limit int, at *place, each func(data []byte) (done 
 		}
 		text = bytes.TrimSuffix(text, []byte("\r"))
 		if len(text) == 0 {
-			if any && len(data) > 0 && each(data) {
+			if begun && len(data) > 0 && each(data) {
 				return nil
 			}
-			data, any = nil, false
+			data, begun = nil, false
 			continue
 		}
 		name, value, _ := bytes.Cut(text, []byte(":"))
 		value = bytes.TrimPrefix(value, []byte(" "))
 		switch string(name) {
 		case "data":
-			if any {
+			if begun {
 				data = append(data, '\n')
 			}
-			data, any = append(data, value...), true
+			data, begun = append(data, value...), true
 		case "id":
 			if !bytes.ContainsRune(value, 0) {
 				at.id = string(value)

@@ -323,9 +323,10 @@ func (p *program) renewed(id int) (answer said) {
 	p.t.Helper()
 	for told := false; !told || answer.ID == nil; {
 		m := p.until(func(m said) bool { return m.Method != "" || string(m.ID) == fmt.Sprint(id) })
-		if m.Method == "notifications/tools/list_changed" {
+		switch m.Method {
+		case "notifications/tools/list_changed":
 			told = true
-		} else if m.Method == "" {
+		case "":
 			answer = m
 		}
 	}

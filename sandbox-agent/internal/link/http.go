@@ -16,12 +16,8 @@ import (
 	"github.com/fairlead/fairlead/tunnel"
 )
 
-const (
-	// maxHeaderBytes bounds the header of a request.
-	maxHeaderBytes = 64 << 10
-	// idleTimeout is how long a relay may keep a stream for another request.
-	idleTimeout = 30 * time.Second
-)
+// maxHeaderBytes bounds the header of a request.
+const maxHeaderBytes = 64 << 10
 
 type grantKey struct{}
 

@@ -3,6 +3,7 @@ package terminal
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -120,7 +121,7 @@ func (t *Terminal) takeAtPrompt(ctx context.Context, by Typist, begin func(begun
 			}
 			return begin(begun)
 		})
-		if err != errNotAtPrompt && err != errNoPaste || time.Now().After(patience) {
+		if !errors.Is(err, errNotAtPrompt) && !errors.Is(err, errNoPaste) || time.Now().After(patience) {
 			return term, err
 		}
 		select {

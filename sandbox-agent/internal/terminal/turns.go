@@ -214,10 +214,10 @@ func (t *Terminal) waits(a *agent) {
 }
 
 // NoteTools tells everybody who watches the terminal id of session, with an
-// empty id those of all its terminals, that its programs have new tools, and had
-// old.
-func (h *Host) NoteTools(session protocol.SessionID, id protocol.PTYID, old, new int) {
-	m := protocol.ToolsChanged{Old: old, New: new, At: time.Now().UnixMilli()}
+// empty id those of all its terminals, how many tools its programs had before and
+// have now.
+func (h *Host) NoteTools(session protocol.SessionID, id protocol.PTYID, before, now int) {
+	m := protocol.ToolsChanged{Old: before, New: now, At: time.Now().UnixMilli()}
 	for _, t := range h.of(session) {
 		if id == "" || t.info.ID == id {
 			t.tellTools(m)
