@@ -49,7 +49,7 @@ func (x *exchange) forward(ctx context.Context, p plan) *refusal {
 		return refused
 	}
 	x.head(answer)
-	return x.copy(ctx, p, body)
+	return x.copy(ctx, p, body, answer.ContentLength)
 }
 
 // request returns what goes upstream.
@@ -140,6 +140,7 @@ func (x *exchange) readable(answer *http.Response) (io.Reader, *refusal) {
 			return nil, refuse(reasonEncoding, "the answer is not the gzip that it says")
 		}
 		answer.Header.Del("Content-Encoding")
+		answer.ContentLength = -1 // of the text, which nobody announced
 		return text, nil
 	}
 	return nil, refuse(reasonEncoding, "the answer has an encoding that can't be masked")
@@ -170,8 +171,9 @@ func (x *exchange) head(answer *http.Response) {
 // write.
 func (x *exchange) flush() { _ = x.control.Flush() }
 
-// copy sends a body on as it comes.
-func (x *exchange) copy(ctx context.Context, p plan, body io.Reader) *refusal {
+// copy sends a body on as it comes. length is what was announced, −1 if nothing
+// was.
+func (x *exchange) copy(ctx context.Context, p plan, body io.Reader, length int64) *refusal {
 	var masker Masker
 	if x.server.opts.Masker != nil {
 		masker = x.server.opts.Masker()
@@ -183,9 +185,14 @@ func (x *exchange) copy(ctx context.Context, p plan, body io.Reader) *refusal {
 	for {
 		n, err := body.Read(*buf)
 		out := (*buf)[:n]
+		length -= int64(n)
+		whole := length == 0 // whoever goes now has all of it
+		if whole && err == nil {
+			err = io.EOF
+		}
 		if masker != nil {
 			out = masker.Write((*masked)[:0], out)
-			if err == io.EOF && ctx.Err() == nil {
+			if err == io.EOF && (whole || ctx.Err() == nil) {
 				out = masker.Flush(out)
 			}
 			*masked = out[:cap(out)]
@@ -199,7 +206,7 @@ func (x *exchange) copy(ctx context.Context, p plan, body io.Reader) *refusal {
 			x.touch()
 		}
 		// An upstream that sees us go may still end its answer in good form.
-		if ended := context.Cause(ctx); ended != nil {
+		if ended := context.Cause(ctx); ended != nil && !whole {
 			return x.failure(ctx, p, ended)
 		}
 		if err == io.EOF {
