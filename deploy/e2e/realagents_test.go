@@ -72,7 +72,7 @@ var realAgents = []realAgent{
 
 // TestRealAgents runs published coding agents in front of a shared terminal. Each
 // keeps its person's settings, lists our tools, has one called, and says so to
-// everybody when its turn is over. FAIRLEAD_AGENTS is the folder that `make
+// everybody when its turn is over; of Claude Code a browser shows it. FAIRLEAD_AGENTS is the folder that `make
 // test-agents` has installed them in.
 func TestRealAgents(t *testing.T) {
 	dir := os.Getenv("FAIRLEAD_AGENTS")
@@ -105,6 +105,11 @@ func runRealAgent(t *testing.T, s *Stack, agent realAgent, bin string) {
 	_, err := a.ExpectMessage(ctx, protocol.ServerControlState, controller(s.Ready.User("alice").ID))
 	must(t, err)
 	b := attach(t, s, "bob", id)
+	var carol *window
+	if agent.name == "claude" && chromiumInstalled() {
+		carol = openWindow(t, "realclaude", linkTo(s, "carol", id), 1440, 900)
+		carol.untilText("controller", "alice has control")
+	}
 	folder := filepath.Dir(agent.file)
 	must(t, a.Type(ctx, fmt.Sprintf("mkdir -p ~/%s && cat >~/%s <<'END' && echo set-$((1+1))\n%s\nEND\n", folder, agent.file, at(agent.settings))))
 	must(t, a.Expect(ctx, "set-2\r\n"))
@@ -126,6 +131,12 @@ func runRealAgent(t *testing.T, s *Stack, agent realAgent, bin string) {
 	}
 	if said, _ := stopped["lastMessage"].(string); !strings.Contains(said, "the-terminals-are") || !strings.Contains(said, string(id)) {
 		t.Errorf("it said %q last, not the id of terminal %s", said, id)
+	}
+	if carol != nil {
+		carol.tool("btn-agent-panel")
+		carol.untilText("agent-message", "the-terminals-are")
+		carol.untilText("agent-turn-reason", "Claude has finished its turn")
+		carol.shoot("stopped")
 	}
 	must(t, b.Expect(ctx, "it-ended-0"))
 	results := model.Results()
@@ -158,7 +169,7 @@ var wiredAgents = []string{"claude", "gemini", "opencode", "codex", "droid", "op
 // terminal has, each by its own rules, use a tool and run their hooks.
 func TestWiredAgents(t *testing.T) {
 	dir := standIns(t)
-	s := shared(t)
+	s := own(t) // few terminals, so that a list of them fits a last message
 	for _, name := range wiredAgents {
 		t.Run(name, func(t *testing.T) {
 			ctx := within(t)

@@ -19,13 +19,19 @@ type Signer struct {
 	kid string
 }
 
-// GenerateSigner makes a new P-256 key, whose kid is its RFC 7638 thumbprint.
+// GenerateSigner makes a new P-256 key, whose kid is its RFC 7638 thumbprint. It
+// doesn't begin with a dash, for people write it on command lines.
 func GenerateSigner() (*Signer, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("signing key: %w", err)
+	for {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			return nil, fmt.Errorf("signing key: %w", err)
+		}
+		signer, err := newSigner(key, "")
+		if err != nil || signer.kid[0] != '-' {
+			return signer, err
+		}
 	}
-	return newSigner(key, "")
 }
 
 // ParseSigner reads a private JWK, as [Signer.MarshalPrivate] writes it. A key

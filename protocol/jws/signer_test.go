@@ -197,3 +197,14 @@ func TestParseSignerRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A key's id can be written on a command line.
+func TestGeneratedKidIsNoFlag(t *testing.T) {
+	for range 500 {
+		signer, err := jws.GenerateSigner()
+		noError(t, err)
+		if signer.Kid()[0] == '-' {
+			t.Fatalf("kid %s", signer.Kid())
+		}
+	}
+}
