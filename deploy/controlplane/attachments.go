@@ -181,16 +181,11 @@ func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error 
 // detachAll detaches a user's accounts from a dashboard's terminals: after they
 // were removed, or became a viewer.
 func (s *Server) detachAll(ctx context.Context, user protocol.UserID, dashboard string) error {
-	attached, err := s.store.AttachmentsOf(ctx, user, dashboard)
+	detached, err := s.store.DetachAll(ctx, user, dashboard)
 	if err != nil {
 		return err
 	}
-	for _, t := range attached {
-		if err := s.store.Detach(ctx, t.Session, t.PTY, t.Provider); err != nil && protocol.KindOf(err) != protocol.KindNotFound {
-			return err
-		}
-	}
-	s.pushAttachments(attached)
+	s.pushAttachments(detached)
 	return nil
 }
 

@@ -117,12 +117,13 @@ func (s *Server) executeUnder(ctx context.Context, c attachedCall) (protocol.Gat
 	}
 	up := provider.Call{
 		Provider: c.Provider, Action: c.Action, Args: c.Args, BaseURL: c.provider.APIURL,
-		Client: &http.Client{Transport: bearer, Timeout: upstreamTimeout},
+		NameRoot: c.rules.Drive != nil && slices.Contains(c.rules.Drive.Folders, "root"),
+		Client:   &http.Client{Transport: bearer, Timeout: upstreamTimeout},
 	}
 	if c.rules.Limited() {
 		found, err := provider.Lookup(ctx, up)
 		if err != nil {
-			return protocol.GatewayAnswer{}, upstreamError(err, bearer.seen)
+			return protocol.GatewayAnswer{}, upstreamError(err, bearer.secrets())
 		}
 		if d := c.rules.Decide(c.action, append(touched, touches(found)...)); !d.Allowed {
 			return deniedAnswer(d), nil
@@ -130,10 +131,13 @@ func (s *Server) executeUnder(ctx context.Context, c attachedCall) (protocol.Gat
 	}
 	response, err := provider.Execute(ctx, up)
 	if err != nil {
-		return protocol.GatewayAnswer{}, upstreamError(err, bearer.seen)
+		return protocol.GatewayAnswer{}, upstreamError(err, bearer.secrets())
 	}
-	return c.filter(response, bearer.seen)
+	return c.filter(response, bearer.secrets())
 }
+
+// aroundResponse bounds what an answer holds beside a provider's response.
+const aroundResponse = 4 << 10
 
 // filter withholds what the policy excludes, and masks tokens that the provider
 // has echoed.
@@ -151,7 +155,11 @@ func (c *attachedCall) filter(response json.RawMessage, secrets []string) (proto
 		}
 	}
 	response = mask(response, secrets)
-	if !json.Valid(response) || len(response) > protocol.MaxGatewayAnswer {
+	if len(response) > protocol.MaxGatewayAnswer-aroundResponse {
+		return answer, codedErrorf(codeAPI, protocol.KindUpstream, "the answer of %s is larger than %d bytes: ask for less",
+			c.Provider, protocol.MaxGatewayAnswer-aroundResponse)
+	}
+	if !json.Valid(response) {
 		return answer, codedErrorf(codeAPI, protocol.KindUpstream, "the answer of %s can't be passed on", c.Provider)
 	}
 	answer.Response = response
@@ -177,7 +185,7 @@ func upstreamError(err error, secrets []string) error {
 		provider.CodeInvalid: protocol.KindInvalid, provider.CodeLimit: protocol.KindTooMany,
 		provider.CodeAPI: protocol.KindUpstream, provider.CodeTimeout: protocol.KindUpstream,
 	}
-	return codedErrorf(e.Code, kinds[e.Code], "%s", mask([]byte(e.Message), secrets))
+	return codedErrorf(e.Code, kinds[e.Code], "%s", provider.Cut(string(mask([]byte(e.Message), secrets))))
 }
 
 // masked stands where a provider echoed a token.

@@ -2,9 +2,11 @@ package controlplane
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -227,6 +229,11 @@ func TestGatewayUpstream(t *testing.T) {
 			w.WriteHeader(403)
 			fmt.Fprintf(w, `{"message":"not for %s"}`, r.Header.Get("Authorization"))
 		}, 502, codeAPI},
+		{"an error in which the token is cut", func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(400)
+			token := strings.ReplaceAll(r.Header.Get("Authorization"), "-", `\u002d`)
+			fmt.Fprintf(w, `{"message":"%s %s"}`, strings.Repeat("x", 300-len("github answered 400:  Bearer access-1")), token)
+		}, 502, codeAPI},
 		{"an answer that echoes the token", func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(w, `[{"full_name":"acme/site","description":"%s"}]`, r.Header.Get("Authorization"))
 		}, 200, ""},
@@ -235,6 +242,9 @@ func TestGatewayUpstream(t *testing.T) {
 		}, 502, codeAPI},
 		{"too much", func(w http.ResponseWriter, _ *http.Request) {
 			io.WriteString(w, `[{"full_name":"a/b","description":"`+strings.Repeat("x", 5<<20)+`"}]`)
+		}, 502, codeAPI},
+		{"too much beside what is said of it", func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, `[{"full_name":"a/b","description":"`+strings.Repeat("x", protocol.MaxGatewayAnswer-150)+`"}]`)
 		}, 502, codeAPI},
 		{"too fast", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(429) }, 429, codeLimit},
 		{"a connection that breaks", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 502, codeAPI},
@@ -302,6 +312,63 @@ func TestRenewal(t *testing.T) {
 	up.set(func() { up.refuse = "" })
 	p.connectAccount(up, aliceToken, "github")
 	ask(http.StatusOK, "")
+}
+
+// TestRenewalAtOnce: of several requests of one action that are refused, each
+// is made again with the token that one of them brought.
+func TestRenewalAtOnce(t *testing.T) {
+	p, up := newIntegratedPlane(t)
+	b := p.enrolled(p.agentListener(), "sb_1")
+	account := p.connectAccount(up, aliceToken, "gmail")
+	p.want(attachCall(aliceToken, "pty_1", "gmail", account, ""), http.StatusOK, "")
+	up.set(func() {
+		up.answer = func(w http.ResponseWriter, r *http.Request) {
+			id := path.Base(r.URL.Path)
+			if id != "messages" {
+				fmt.Fprintf(w, `{"id":%q}`, id)
+				return
+			}
+			io.WriteString(w, `{"messages":[{"id":"m1"},{"id":"m2"},{"id":"m3"},{"id":"m4"},{"id":"m5"},{"id":"m6"}]}`)
+			up.set(func() { up.valid = "another" })
+		}
+	})
+	status, answer := b.execute(p, "pty_1", "gmail.search", `{}`)
+	response, _ := answer["filteredResponse"].(map[string]any)
+	if found, _ := response["messages"].([]any); status != http.StatusOK || len(found) != 6 {
+		t.Errorf("%d %v", status, answer)
+	}
+	if up.renewals != 1 {
+		t.Errorf("%d renewals", up.renewals)
+	}
+}
+
+// TestEcho: an echo of the token that isn't text, or is taken for scopes.
+func TestEcho(t *testing.T) {
+	p, up := newIntegratedPlane(t)
+	b := p.enrolled(p.agentListener(), "sb_1")
+	up.set(func() { up.echoScope = true })
+	account := p.connectAccount(up, aliceToken, "github")
+	if answer := p.want(getAs(aliceToken, "/integrations"), http.StatusOK, ""); strings.Contains(fmt.Sprint(answer), "access-") {
+		t.Errorf("%v", answer)
+	}
+	p.want(attachCall(aliceToken, "pty_1", "github", account, ""), http.StatusOK, "")
+	up.set(func() {
+		up.answer = func(w http.ResponseWriter, r *http.Request) {
+			if strings.Contains(r.Header.Get("Accept"), "raw") {
+				io.WriteString(w, "\xff\xff\xff"+strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+				return
+			}
+			io.WriteString(w, `{"type":"file","encoding":"none","content":""}`)
+		}
+	})
+	status, answer := b.execute(p, "pty_1", "github.get_file", `{"owner":"acme","repo":"site","path":"x"}`)
+	response, _ := answer["filteredResponse"].(map[string]any)
+	content, _ := response["content"].(string)
+	data, err := base64.StdEncoding.DecodeString(content)
+	if status != http.StatusOK || err != nil || string(data) != "\xff\xff\xff[token]" {
+		t.Errorf("%d %v, %v", status, answer, err)
+	}
+	p.checkSecrecy("access-", "refresh-")
 }
 
 // TestBoardCall: what needs no integration is recorded, too.

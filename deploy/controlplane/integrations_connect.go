@@ -174,7 +174,7 @@ func (s *Server) addAccount(ctx context.Context, p *oauth.Provider, user protoco
 			token.Refresh = old.Refresh
 		}
 	}
-	a.Scopes = token.Scopes
+	a.Scopes = string(mask([]byte(token.Scopes), secretsOf(token)))
 	if a.KeyID, a.Sealed, err = s.integrations.sealTokens(a, token); err != nil {
 		return store.Account{}, err
 	}
@@ -193,9 +193,9 @@ func (s *Server) accountName(ctx context.Context, p *oauth.Provider, token oauth
 	}
 	name, err := provider.Account(ctx, p.Name, &http.Client{Transport: bearer, Timeout: upstreamTimeout}, p.APIURL)
 	if err != nil {
-		return "", upstreamError(err, bearer.seen)
+		return "", upstreamError(err, bearer.secrets())
 	}
-	if name != string(mask([]byte(name), bearer.seen)) {
+	if strings.Contains(string(mask([]byte(name), bearer.secrets())), masked) {
 		return "", protocol.Errorf(protocol.KindUpstream, "%s did not tell whose account it is", p.Name)
 	}
 	return name, nil

@@ -37,6 +37,7 @@ type upstream struct {
 	tokens    int    // how many it has given
 	renewals  int
 	refuse    string // error of the token endpoint; empty: none
+	echoScope bool   // it names the access token among the scopes
 	noRefresh bool   // it gives no refresh tokens
 	expiresIn int    // seconds
 	valid     string // the access token that it takes
@@ -91,6 +92,9 @@ func (u *upstream) token(w http.ResponseWriter, r *http.Request) {
 	u.tokens++
 	u.valid = fmt.Sprintf("access-%d-0123456789", u.tokens)
 	answer := map[string]any{"access_token": u.valid, "token_type": "Bearer", "scope": "repo read:user"}
+	if u.echoScope {
+		answer["scope"] = "repo " + u.valid
+	}
 	if !u.noRefresh {
 		answer["refresh_token"], answer["expires_in"] = fmt.Sprintf("refresh-%d", u.tokens), u.expiresIn
 	}

@@ -1,14 +1,19 @@
 package controlplane
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/oauth"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/provider"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -121,7 +126,8 @@ type bearerTransport struct {
 	api     *url.URL
 	account string
 
-	// One request at a time uses it.
+	mu sync.Mutex // a search asks for several messages at once
+	// Guarded by mu.
 	token oauth.Token
 	seen  []string // every token that was sent
 }
@@ -146,11 +152,12 @@ func (b *bearerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != b.api.Scheme || r.URL.Host != b.api.Host {
 		return nil, errors.New("the token is for another host")
 	}
-	res, err := b.send(r)
+	token := b.current()
+	res, err := b.send(r, token)
 	if err != nil || res.StatusCode != http.StatusUnauthorized || r.Body != nil && r.GetBody == nil {
 		return res, err
 	}
-	renewed, err := b.server.token(r.Context(), b.to, b.account, b.token.Access)
+	renewed, err := b.server.token(r.Context(), b.to, b.account, token)
 	if err != nil {
 		b.server.logger.Info("a refused token was not renewed", "account", b.account, "error", err)
 		return res, nil // the provider's refusal says it all
@@ -158,12 +165,37 @@ func (b *bearerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := res.Body.Close(); err != nil {
 		return nil, err
 	}
-	b.token = renewed
-	b.seen = append(b.seen, secretsOf(renewed)...)
-	return b.send(r)
+	b.use(renewed)
+	return b.send(r, renewed.Access)
 }
 
-func (b *bearerTransport) send(r *http.Request) (*http.Response, error) {
+func (b *bearerTransport) current() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.token.Access
+}
+
+// use takes a renewed token, unless another request has brought it already.
+func (b *bearerTransport) use(renewed oauth.Token) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.token.Access == renewed.Access {
+		return
+	}
+	b.token = renewed
+	b.seen = append(b.seen, secretsOf(renewed)...)
+}
+
+// secrets returns every token that was sent, and what renews them.
+func (b *bearerTransport) secrets() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.seen)
+}
+
+// send sends a request with a token, and masks in the bytes of the answer each
+// token that was sent: later they may be cut, or written as base64.
+func (b *bearerTransport) send(r *http.Request, token string) (*http.Response, error) {
 	out := r.Clone(r.Context())
 	if r.GetBody != nil {
 		body, err := r.GetBody()
@@ -172,6 +204,18 @@ func (b *bearerTransport) send(r *http.Request) (*http.Response, error) {
 		}
 		out.Body = body
 	}
-	out.Header.Set("Authorization", "Bearer "+b.token.Access)
-	return b.server.integrations.upstream.RoundTrip(out)
+	out.Header.Set("Authorization", "Bearer "+token)
+	res, err := b.server.integrations.upstream.RoundTrip(out)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(res.Body, provider.MaxAnswer+1))
+	if err = errors.Join(err, res.Body.Close()); err != nil {
+		return nil, err
+	}
+	if len(data) <= provider.MaxAnswer { // more of it is refused
+		data = mask(data, b.secrets())
+	}
+	res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(data)), -1
+	return res, nil
 }

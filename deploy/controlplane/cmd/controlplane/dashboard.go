@@ -176,6 +176,11 @@ func setMember(c *program.Command) {
 			if err := st.SetMember(ctx, dashboard, id, store.Role(role), strings.Join(only, " ")); err != nil {
 				return err
 			}
+			if store.Role(role) == store.RoleViewer {
+				if _, err := st.DetachAll(ctx, id, dashboard); err != nil {
+					return err
+				}
+			}
 			// Whether anything was lost isn't worth the question: who still may asks anew.
 			_, err := st.RevokeGrantsOf(ctx, id, dashboard, time.Now())
 			return err
@@ -193,6 +198,9 @@ func removeMember(c *program.Command) {
 		return at.use(ctx, func(st *store.Store) error {
 			id := protocol.UserID(user)
 			if err := st.RemoveMember(ctx, dashboard, id); err != nil {
+				return err
+			}
+			if _, err := st.DetachAll(ctx, id, dashboard); err != nil {
 				return err
 			}
 			_, err := st.RevokeGrantsOf(ctx, id, dashboard, time.Now())

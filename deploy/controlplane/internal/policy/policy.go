@@ -256,7 +256,7 @@ func matches(kind, rule, value string) bool {
 		if strings.Count(value, "@") != 1 || strings.ContainsAny(value, " \t\r\n,;<>\"") {
 			return false
 		}
-		return glob(strings.ToLower(rule), strings.ToLower(value), '@')
+		return glob(lower(rule), lower(value), '@')
 	case Repo:
 		if strings.Count(value, "/") != 1 {
 			return false
@@ -264,11 +264,22 @@ func matches(kind, rule, value string) bool {
 		if rule == "*" {
 			return true
 		}
-		return glob(strings.ToLower(rule), strings.ToLower(value), '/')
+		return glob(lower(rule), lower(value), '/')
 	case Calendar:
-		return strings.EqualFold(rule, value)
+		return lower(rule) == lower(value)
 	}
 	return rule == value
+}
+
+// lower returns text with its ASCII letters in lower case. Others stay: the
+// Kelvin sign is a letter of its own in an address, though Unicode has k for it.
+func lower(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, text)
 }
 
 // glob reports whether pattern covers all of text: "*" stands for any number of

@@ -46,6 +46,7 @@ func TestDecide(t *testing.T) {
 		{"two addresses in one", "gmail", `{"gmail":{"recipients":["*@example.com"]}}`, "gmail.send", []Resource{{Recipient, "a@evil.example,b@example.com"}}, "excludes"},
 		{"star takes no at sign", "gmail", `{"gmail":{"recipients":["*@example.com"]}}`, "gmail.send", []Resource{{Recipient, "a@b@example.com"}}, "excludes"},
 		{"address with a name", "gmail", `{"gmail":{"recipients":["*@example.com"]}}`, "gmail.send", []Resource{{Recipient, "<a@evil.example> x@example.com"}}, "excludes"},
+		{"Kelvin sign for k", "gmail", `{"gmail":{"recipients":["mike@example.com"]}}`, "gmail.send", []Resource{{Recipient, "mi\u212ae@example.com"}}, "excludes"},
 		{"no recipient", "gmail", `{"gmail":{"recipients":["*@example.com"]}}`, "gmail.send", nil, "can't be told"},
 		{"sender of what is changed", "gmail", `{"gmail":{"senders":["boss@example.com"]}}`, "gmail.archive", []Resource{{Sender, "boss@example.com"}}, ""},
 		{"another sender", "gmail", `{"gmail":{"senders":["boss@example.com"]}}`, "gmail.archive", []Resource{{Sender, "x@example.com"}}, "excludes"},
@@ -64,6 +65,7 @@ func TestDecide(t *testing.T) {
 		{"no folder", "google_drive", `{"google_drive":{"folders":["f1"]}}`, "google_drive.create", []Resource{{Folder, ""}}, "excludes"},
 		{"folder in another case", "google_drive", `{"google_drive":{"folders":["f1"]}}`, "google_drive.create", []Resource{{Folder, "F1"}}, "excludes"},
 		{"calendar", "google_calendar", `{"google_calendar":{"calendars":["primary"]}}`, "google_calendar.delete_event", []Resource{{Calendar, "primary"}}, ""},
+		{"calendar with a Kelvin sign", "google_calendar", `{"google_calendar":{"calendars":["work"]}}`, "google_calendar.list_events", []Resource{{Calendar, "wor\u212a"}}, "excludes"},
 		{"another calendar", "google_calendar", `{"google_calendar":{"calendars":["primary"]}}`, "google_calendar.list_events", []Resource{{Calendar, "team"}}, "excludes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

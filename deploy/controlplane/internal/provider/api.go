@@ -17,11 +17,12 @@ import (
 type api struct {
 	provider string
 	base     string
+	nameRoot bool
 	client   http.Client
 }
 
 func newAPI(c Call) *api {
-	a := &api{provider: c.Provider, base: strings.TrimSuffix(c.BaseURL, "/")}
+	a := &api{provider: c.Provider, nameRoot: c.NameRoot, base: strings.TrimSuffix(c.BaseURL, "/")}
 	if a.base == "" {
 		a.base = DefaultBaseURL(c.Provider)
 	}
@@ -158,7 +159,7 @@ func (a *api) refusal(resp *http.Response, data []byte) error {
 	case text == "":
 		text = strings.ToLower(http.StatusText(resp.StatusCode))
 	}
-	e.Message = words(a.provider + " answered " + strconv.Itoa(resp.StatusCode) + ": " + text)
+	e.Message = printable(a.provider + " answered " + strconv.Itoa(resp.StatusCode) + ": " + text)
 	return e
 }
 

@@ -26,6 +26,17 @@ func isAlnum(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
+// lower returns text with its ASCII letters in lower case. Others stay: the
+// Kelvin sign is a letter of its own in an address, though Unicode has k for it.
+func lower(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, text)
+}
+
 // checkText takes text of up to limit bytes.
 func checkText(name, text string, limit int) error {
 	if len(text) > limit {

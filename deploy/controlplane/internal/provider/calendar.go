@@ -35,7 +35,7 @@ func (c *calendarID) id() string { return or(c.Calendar, "primary") }
 func (c *calendarID) resources() []Resource { return []Resource{{KindCalendar, c.id()}} }
 
 func (c *calendarID) check() error {
-	if id := c.id(); id == "." || id == ".." || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+	if id := c.id(); id == "." || id == ".." || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '/' }) {
 		return invalid("calendar_id is not an id")
 	}
 	return checkText("calendar_id", c.Calendar, 256)

@@ -29,7 +29,7 @@ func TestCalendarList(t *testing.T) {
 		t.Errorf("%v, %v", touched, err)
 	}
 	for _, args := range []string{
-		`{"calendar_id":".."}`, `{"calendar_id":"a b"}`, `{"time_min":"2026-11-21"}`, `{"time_max":"tomorrow"}`, `{"max_results":251}`, `{"max_results":-1}`,
+		`{"calendar_id":".."}`, `{"calendar_id":"../users/me"}`, `{"calendar_id":"a b"}`, `{"time_min":"2026-11-21"}`, `{"time_max":"tomorrow"}`, `{"max_results":251}`, `{"max_results":-1}`,
 	} {
 		if e := u.refused("google_calendar.list_events", args); e.Code != CodeInvalid {
 			t.Errorf("%s: %+v", args, e)

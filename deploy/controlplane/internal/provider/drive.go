@@ -140,8 +140,33 @@ func listFiles(ctx context.Context, a *api, args *listFilesArgs) (*files, error)
 	}
 	setUnlessEmpty(q, "pageToken", args.PageToken)
 	found := &files{Files: []file{}}
-	_, err := a.json(ctx, request{method: http.MethodGet, path: driveFiles, query: q}, nil, found)
-	return found, err
+	if _, err := a.json(ctx, request{method: http.MethodGet, path: driveFiles, query: q}, nil, found); err != nil {
+		return nil, err
+	}
+	return found, a.callRoot(ctx, found.Files)
+}
+
+// callRoot names the top folder of files "root" where that is wanted: Drive
+// takes that name, but answers with the folder's id.
+func (a *api) callRoot(ctx context.Context, list []file) error {
+	if !a.nameRoot || !slices.ContainsFunc(list, func(f file) bool { return len(f.Parents) > 0 }) {
+		return nil
+	}
+	var root struct {
+		ID string `json:"id"`
+	}
+	q := url.Values{"fields": {"id"}}
+	if _, err := a.json(ctx, request{method: http.MethodGet, path: driveFiles + "/root", query: q}, nil, &root); err != nil {
+		return err
+	}
+	for _, f := range list {
+		for i, id := range f.Parents {
+			if id == root.ID {
+				f.Parents[i] = "root"
+			}
+		}
+	}
+	return nil
 }
 
 type fileID struct {
@@ -159,8 +184,10 @@ func oneFile() url.Values {
 
 func getDriveFile(ctx context.Context, a *api, args *fileID) (*file, error) {
 	found := &file{}
-	_, err := a.json(ctx, request{method: http.MethodGet, path: args.path(), query: oneFile()}, nil, found)
-	return found, err
+	if _, err := a.json(ctx, request{method: http.MethodGet, path: args.path(), query: oneFile()}, nil, found); err != nil {
+		return nil, err
+	}
+	return found, a.callRoot(ctx, []file{*found}) // they share their parents
 }
 
 // folders looks up where a file is.

@@ -150,6 +150,35 @@ func TestDriveCreate(t *testing.T) {
 	}
 }
 
+// TestDriveRoot: Drive tells a top folder by its id; policies call it "root".
+func TestDriveRoot(t *testing.T) {
+	u := newUpstream(t)
+	u.on("GET /drive/v3/files/root", 200, `{"id":"0Root"}`)
+	u.on("GET /drive/v3/files/9", 200, `{"id":"9","parents":["0Root"]}`)
+	u.on("GET /drive/v3/files", 200, `{"files":[{"id":"8","parents":["0A"]},{"id":"9","parents":["0Root"]}]}`)
+	c := u.call("google_drive.list", `{"folder_id":"root"}`)
+	c.NameRoot = true
+	answer, err := Execute(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest, withheld, err := Filter(GoogleDrive, c.Action, answer, func(_, value string) bool { return value == "root" })
+	if err != nil || withheld != 1 {
+		t.Errorf("%d withheld, %v", withheld, err)
+	}
+	sameJSON(t, c.Action, rest, `{"files":[{"id":"9","parents":["root"]}]}`)
+	c = u.call("google_drive.delete", `{"file_id":"9"}`)
+	c.NameRoot = true
+	if touched, err := Lookup(t.Context(), c); err != nil || !slices.Equal(touched, []Resource{{KindFolder, "root"}}) {
+		t.Errorf("%v, %v", touched, err)
+	}
+	u.take()
+	u.want("google_drive.get", `{"file_id":"9"}`, `{"id":"9","parents":["0Root"]}`) // nobody asked for the name
+	if n := len(u.take()); n != 1 {
+		t.Errorf("%d requests", n)
+	}
+}
+
 func TestDriveUpdate(t *testing.T) {
 	u := newUpstream(t)
 	u.on("GET /drive/v3/files/9", 200, `{"id":"9","mimeType":"text/markdown","parents":["0A"]}`)

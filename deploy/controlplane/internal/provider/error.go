@@ -19,9 +19,9 @@ const (
 // maxMessage bounds what is passed on of a provider's own words.
 const maxMessage = 300
 
-// An Error says why an action failed. Message holds the provider's own words in
-// part, made printable: it may echo what was sent to it, so its reader masks the
-// token.
+// An Error says why an action failed. Message holds the provider's own words,
+// made printable: it may echo what was sent to it, so its reader masks the token
+// and only then cuts it, see [Cut].
 type Error struct {
 	Code    string
 	Status  int // of the provider's answer; 0: there was none
@@ -57,9 +57,12 @@ func asError(ctx context.Context, err error) error {
 	return &Error{Code: CodeAPI, Message: "the provider can't be reached"}
 }
 
-// words returns text of a provider as one printable line of bounded length.
-func words(text string) string {
-	text = strings.Map(func(r rune) rune {
+// words returns text as one printable line of bounded length.
+func words(text string) string { return Cut(printable(text)) }
+
+// printable returns text of others as one printable line.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t' || r == '\r':
 			return ' '
@@ -68,6 +71,11 @@ func words(text string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(text, "\uFFFD"))
+}
+
+// Cut returns text at a length that can be passed on. What is to be masked in it
+// has been: part of a token can't be told from other text.
+func Cut(text string) string {
 	if len(text) <= maxMessage {
 		return text
 	}

@@ -82,7 +82,7 @@ func senderIn(from string) string {
 	if err != nil || len(list) != 1 {
 		return ""
 	}
-	return strings.ToLower(list[0].Address)
+	return lower(list[0].Address)
 }
 
 type messages struct {
@@ -339,7 +339,7 @@ func (s *sendArgs) resources() []Resource {
 	for _, list := range [][]string{s.To, s.Cc, s.Bcc} {
 		for _, who := range list {
 			if addr, err := mail.ParseAddress(who); err == nil {
-				touched = append(touched, Resource{KindRecipient, strings.ToLower(addr.Address)})
+				touched = append(touched, Resource{KindRecipient, lower(addr.Address)})
 			}
 		}
 	}

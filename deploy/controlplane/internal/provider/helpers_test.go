@@ -129,7 +129,10 @@ func (u *upstream) lines() []string {
 
 func (u *upstream) call(action, args string) Call {
 	provider, _, _ := strings.Cut(action, ".")
-	return Call{provider, action, json.RawMessage(args), &http.Client{Transport: withToken{u.server.Client().Transport}}, u.server.URL}
+	return Call{
+		Provider: provider, Action: action, Args: json.RawMessage(args),
+		Client: &http.Client{Transport: withToken{u.server.Client().Transport}}, BaseURL: u.server.URL,
+	}
 }
 
 // do executes an action that must succeed.

@@ -42,6 +42,7 @@ type Call struct {
 	Action   string          // "gmail.search", …
 	Args     json.RawMessage // an object; empty stands for {}
 	Client   *http.Client    // adds the account's token; its redirects are not followed
+	NameRoot bool            // of files in Drive's top folder it is called "root", as in a [Resource]; its id otherwise
 	BaseURL  string          // empty: the provider's own, see [DefaultBaseURL]
 }
 
@@ -56,7 +57,7 @@ const (
 	KindSender    = "sender"    // address of who sent a message, lower-case
 	KindRecipient = "recipient" // address of who gets one, lower-case
 	KindRepo      = "repo"      // owner/name, lower-case
-	KindFolder    = "folder"    // id of the folder in which a file is, "" for none that can be seen, "root" for the top one
+	KindFolder    = "folder"    // id of the folder in which a file is, "" for none that can be seen, "root" for the top one, see [Call]
 	KindCalendar  = "calendar"  // id of a calendar, or "primary"
 )
 

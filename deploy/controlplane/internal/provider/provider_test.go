@@ -194,7 +194,7 @@ func TestHang(t *testing.T) {
 	defer server.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	call := Call{Gmail, "gmail.get", []byte(`{"message_id":"m1"}`), server.Client(), server.URL}
+	call := Call{Provider: Gmail, Action: "gmail.get", Args: []byte(`{"message_id":"m1"}`), Client: server.Client(), BaseURL: server.URL}
 	_, err := Execute(ctx, call)
 	var e *Error
 	if !errors.As(err, &e) || e.Code != CodeTimeout {
@@ -258,7 +258,7 @@ func FuzzUpstream(f *testing.F) {
 			return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(string(body)))}, nil
 		})}
 		for one := range strings.SplitSeq(args, "|") {
-			answer, err := Execute(t.Context(), Call{provider, act.Name, []byte(one), client, ""})
+			answer, err := Execute(t.Context(), Call{Provider: provider, Action: act.Name, Args: []byte(one), Client: client})
 			if err != nil {
 				var e *Error
 				if !errors.As(err, &e) || strings.ContainsAny(e.Message, "\n\r\x1b") {

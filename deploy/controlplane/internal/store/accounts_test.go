@@ -208,9 +208,13 @@ func TestAttachments(t *testing.T) {
 		if list, err := s.Attachments(t.Context(), "ses_1", "pty_1"); err != nil || len(list) != 0 {
 			t.Errorf("%+v, %v", list, err)
 		}
-		if list, err := s.AttachmentsOf(t.Context(), "usr_bob", "dash_1"); err != nil || len(list) != 1 {
+		if list, err := s.DetachAll(t.Context(), "usr_bob", "dash_2"); err != nil || len(list) != 0 {
 			t.Errorf("%+v, %v", list, err)
 		}
+		if list, err := s.DetachAll(t.Context(), "usr_bob", "dash_1"); err != nil || len(list) != 1 || list[0].PTY != "pty_1" {
+			t.Errorf("%+v, %v", list, err)
+		}
+		wantKind(t, s.Detach(t.Context(), "ses_1", "pty_1", "github"), protocol.KindNotFound)
 		must1(t)(s.RemoveAccount(t.Context(), "usr_bob", "acc_2"))
 		wantKind(t, s.Detach(t.Context(), "ses_1", "pty_1", "github"), protocol.KindNotFound)
 

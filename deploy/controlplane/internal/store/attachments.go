@@ -89,13 +89,6 @@ func (s *Store) AttachmentsIn(ctx context.Context, dashboard string) ([]Attachme
 		AND s.dashboard_id = ? ORDER BY t.session_id, t.pty_id, t.provider LIMIT ?`, dashboard, MaxLimit)
 }
 
-// AttachmentsOf lists where a user's accounts are attached in a dashboard,
-// whether or not that holds.
-func (s *Store) AttachmentsOf(ctx context.Context, user protocol.UserID, dashboard string) ([]Attachment, error) {
-	return collect(ctx, s.reads(), scanAttachment, attachments+`
-		WHERE a.user_id = ? AND s.dashboard_id = ? LIMIT ?`, user, dashboard, MaxLimit)
-}
-
 // Attach attaches an account to a terminal of an active session, in place of the
 // one of the same provider. The policy has the version 1 of a new id, or, where
 // the same account is attached already, the next version; the same policy again
@@ -184,6 +177,25 @@ func (s *Store) Detach(ctx context.Context, session protocol.SessionID, pty prot
 		err = absent(sql.ErrNoRows, "attachment")
 	}
 	return err
+}
+
+// DetachAll takes all accounts of a user from a dashboard's terminals, and
+// returns where they were attached.
+func (s *Store) DetachAll(ctx context.Context, user protocol.UserID, dashboard string) (detached []Attachment, err error) {
+	err = s.transact(ctx, func(tx runner) error {
+		if detached, err = collect(ctx, tx, scanAttachment, attachments+`
+			WHERE a.user_id = ? AND s.dashboard_id = ? LIMIT ?`, user, dashboard, MaxLimit); err != nil {
+			return err
+		}
+		_, err := tx.exec(ctx, `
+			DELETE FROM attachments WHERE account_id IN (SELECT id FROM accounts WHERE user_id = ?)
+			AND session_id IN (SELECT id FROM sessions WHERE dashboard_id = ?)`, user, dashboard)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return detached, nil
 }
 
 // PolicyAt returns a version of a policy; KindNotFound if there is none.
