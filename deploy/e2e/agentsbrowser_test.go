@@ -3,7 +3,9 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +35,14 @@ func standIns(t *testing.T) (dir string) {
 // linkTo opens a terminal in the console.
 func linkTo(s *Stack, user string, id protocol.PTYID) string {
 	return fmt.Sprintf("%s/#token=%s&session=%s&pty=%s", s.Ready.Relays[0].URL, s.Ready.Users[user].Token, s.Ready.SessionID, id)
+}
+
+// chromiumInstalled reports whether openWindow finds one.
+func chromiumInstalled() bool {
+	return slices.ContainsFunc([]string{"chromium", "chromium-browser", "google-chrome"}, func(name string) bool {
+		_, err := exec.LookPath(name)
+		return err == nil
+	})
 }
 
 // untilState waits for the state of the agent below the terminal.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -79,8 +80,7 @@ func TestRealAgents(t *testing.T) {
 	if dir == "" {
 		t.Skip("make test-agents installs and runs them")
 	}
-	bin, err := filepath.Abs(filepath.Join(dir, "node_modules", ".bin"))
-	must(t, err)
+	bin := filepath.Join(reachable(t, dir), "node_modules", ".bin")
 	s := shared(t)
 	for _, agent := range realAgents {
 		t.Run(agent.name, func(t *testing.T) {
@@ -90,6 +90,36 @@ func TestRealAgents(t *testing.T) {
 			runRealAgent(t, s, agent, bin)
 		})
 	}
+}
+
+// reachable returns where the users of terminals find what is in dir: there, or,
+// where dir is in somebody's closed home, elsewhere as links or copies.
+func reachable(t *testing.T, dir string) string {
+	t.Helper()
+	dir, err := filepath.Abs(dir)
+	must(t, err)
+	closed := false
+	for at := filepath.Join(dir, "node_modules"); at != filepath.Dir(at); at = filepath.Dir(at) {
+		st, err := os.Stat(at)
+		must(t, err)
+		closed = closed || st.Mode()&0o001 == 0
+	}
+	if !closed || os.Geteuid() != 0 { // without root there is one user
+		return dir
+	}
+	open, err := os.MkdirTemp("/var/tmp", "fairlead-agents-")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(open) })
+	must(t, os.Chmod(open, 0o755))
+	from := filepath.Join(dir, "node_modules")
+	if exec.Command("cp", "-al", from, open).Run() != nil { // another file system
+		output, err := exec.Command("cp", "-a", from, open).CombinedOutput()
+		if err != nil {
+			t.Fatalf("cp: %v: %s", err, output)
+		}
+	}
+	must(t, exec.Command("chmod", "-R", "a+rX", open).Run())
+	return open
 }
 
 func runRealAgent(t *testing.T, s *Stack, agent realAgent, bin string) {

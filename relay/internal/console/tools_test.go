@@ -156,6 +156,7 @@ func testWebGL(t *testing.T, browser context.Context) {
 	alice.eval(`document.querySelectorAll('.xterm canvas').forEach((c) => c.getContext('webgl2')?.getExtension('WEBGL_lose_context')?.loseContext())`)
 	alice.until(`!window.fairlead.webgl()`)
 	alice.until(`document.querySelector('.xterm-rows')?.innerText.includes('drawn')`)
+	alice.until(`getComputedStyle(document.querySelector('.xterm-rows > div')).overflowY === 'visible'`) // or underscores are cut off
 	alice.check()
 	relay.check(t)
 }

@@ -295,6 +295,20 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
+// TestUnquoted: of a key without its quotes nothing is in the error, only where
+// it is.
+func TestUnquoted(t *testing.T) {
+	for name, text := range map[string]string{
+		".claude.json":       "{\n  \"apiKey\": sk-ant-sesame}",
+		".codex/config.toml": "model = \"x\"\nkey = sk-ant-sesame\n",
+	} {
+		err := Wire(newHome(t, map[string]string{name: text}), Options{Command: command})
+		if err == nil || strings.Contains(err.Error(), "sesame") || !strings.Contains(err.Error(), "line 2, column ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestTheirServer: an MCP server of our name that is a person's stays.
 func TestTheirServer(t *testing.T) {
 	for agent, files := range map[string]map[string]string{

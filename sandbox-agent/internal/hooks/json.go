@@ -15,11 +15,16 @@ import (
 // keeps every byte.
 type jsonDoc []byte
 
-// parseJSON fails unless text is an object.
+// parseJSON fails unless text is an object. Its error quotes nothing: what isn't
+// understood may be a key that somebody forgot to quote.
 func parseJSON(text []byte) (*hujson.Value, error) {
 	v, err := hujson.Parse(text)
 	if err != nil {
-		return nil, errors.New(strings.TrimPrefix(err.Error(), "hujson: "))
+		reason := strings.TrimPrefix(err.Error(), "hujson: ")
+		if where, _, quoted := strings.Cut(reason, "invalid literal"); quoted {
+			reason = where + "invalid literal"
+		}
+		return nil, errors.New(reason)
 	}
 	if _, ok := v.Value.(*hujson.Object); !ok {
 		return nil, errors.New("not an object")

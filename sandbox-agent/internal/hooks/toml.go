@@ -3,6 +3,7 @@ package hooks
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -17,7 +18,13 @@ type tomlDoc []byte
 func parseTOML(text []byte) (map[string]any, error) {
 	var v map[string]any
 	if err := toml.Unmarshal(text, &v); err != nil {
-		return nil, errors.New(strings.TrimPrefix(err.Error(), "toml: "))
+		reason := strings.TrimPrefix(err.Error(), "toml: ")
+		var at *toml.DecodeError
+		if errors.As(err, &at) {
+			line, column := at.Position()
+			reason = fmt.Sprintf("line %d, column %d: %s", line, column, reason)
+		}
+		return nil, errors.New(reason)
 	}
 	if v == nil {
 		v = map[string]any{}

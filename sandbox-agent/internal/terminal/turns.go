@@ -77,29 +77,35 @@ func (h *Host) AgentTurn(session protocol.SessionID, id protocol.PTYID, turn pro
 // refused from then on. Of one that is paused it is remembered. Errors are those
 // of [Host.AgentTurn].
 func (h *Host) AgentStarted(session protocol.SessionID, id protocol.PTYID, name string) error {
-	return h.report(session, id, name, (*Terminal).beginTurn)
+	return h.report(session, id, name, func(a *agent) bool { return a.prompted && a.is == protocol.AgentRunning }, (*Terminal).beginTurn)
 }
 
 // AgentReady notes that the coding agent called name in the terminal id of
 // session waits for its first prompt, if it is the one in front and has had
 // none. Errors are those of [Host.AgentTurn].
 func (h *Host) AgentReady(session protocol.SessionID, id protocol.PTYID, name string) error {
-	return h.report(session, id, name, (*Terminal).awaitPrompt)
+	return h.report(session, id, name, func(a *agent) bool { return a.prompted }, (*Terminal).awaitPrompt)
 }
 
 // report has act done to a terminal and the agent in front of it, if that is the
-// one called name.
-func (h *Host) report(session protocol.SessionID, id protocol.PTYID, name string, act func(*Terminal, *agent)) error {
+// one called name. What is known of it changes nothing and may be said any number
+// of times: some agents report after each of their tools, and the end of their
+// turn must not be one report too many.
+func (h *Host) report(session protocol.SessionID, id protocol.PTYID, name string, known func(*agent) bool, act func(*Terminal, *agent)) error {
 	t, err := h.reportable(session, id, name)
 	if err != nil {
 		return err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	a := t.stage.working(name)
+	if t.ended.IsZero() && (a == nil || known(a)) {
+		return nil
+	}
 	if err := t.mayReport(); err != nil {
 		return err
 	}
-	if a := t.stage.working(name); a != nil {
+	if a != nil {
 		act(t, a)
 	}
 	return nil

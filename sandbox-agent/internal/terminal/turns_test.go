@@ -286,13 +286,33 @@ func TestReports(t *testing.T) {
 		if wantKind(t, err, protocol.KindTooMany); n > reportBurst+1 {
 			t.Errorf("%d reports", n)
 		}
-		wantKind(t, r.host.AgentStarted(session, "pty_1", robot), protocol.KindTooMany)
+		must(t, r.host.AgentStarted(session, "pty_1", robot)) // of none that is in front
 		time.Sleep(reportEvery)
 		must(t, report(robotTurn("")))
 		wantKind(t, report(robotTurn("")), protocol.KindTooMany)
 		time.Sleep(time.Hour)
 		r.host.end(0)
 		wantKind(t, report(robotTurn("")), protocol.KindEnded)
+	})
+}
+
+// TestManyTools: an agent that reports after each of many tools can still say that
+// its turn is over.
+func TestManyTools(t *testing.T) {
+	stageBubble(t, func(t *testing.T, r *stageRig) {
+		v := r.attach(t, nil)
+		term := v.propose(alice).Lease.Term
+		r.start(t)
+		v.wantAgent(protocol.AgentRunning)
+		v.wantLease(protocol.AgentHolder, term+1)
+		for range 10 * reportBurst {
+			r.begin(t)
+		}
+		r.ready(t)
+		r.finish(t, "done")
+		want[protocol.AgentTurn](v)
+		v.wantAgent(protocol.AgentWaiting)
+		v.wantLease(alice, term+2)
 	})
 }
 
