@@ -171,7 +171,8 @@ func (a *Agent) build() error {
 	a.host, err = terminal.NewHost(terminal.Config{
 		Workspace: a.cfg.Workspace, Homes: a.cfg.Homes, Isolation: isolation, Logger: a.log,
 		Recordings: a.recordings, Spill: a.spill, Revoked: a.revocations.set, OnLease: a.noteLease,
-		Environ: a.local.environ, OnEnd: a.local.ended,
+		SearchPath: terminal.DefaultSearchPath + ":" + filepath.Dir(a.local.workshop.program),
+		Environ:    a.local.environ, OnEnd: a.local.ended,
 		Credentials: a.local.workshop.credentialsOf, Wire: a.local.workshop.wire, OnTurn: a.local.workshop.noteTurn,
 	})
 	if err != nil {
@@ -192,7 +193,7 @@ func (a *Agent) build() error {
 		Terminals: a.host, Agents: a.host, Recorder: a.host, Revoker: a.revocations, Callback: a.callbacks.add,
 		Environment: a.local, OpenEnv: a.local.openEnv, Approvals: a.local.approvals, Egress: a.local.rules,
 		Broker: a.local.broker, Ended: a.local.sessionEnded, Ruled: a.local.ruled,
-		Browser: a.local.workshop.browser, IntegrationsChanged: a.local.workshop.changed,
+		Browser: maskedBrowser{a.local.workshop.browser, a.masks}, IntegrationsChanged: a.local.workshop.changed,
 		Now: time.Now, Log: a.log,
 	}
 	a.noteLost(run)

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -104,7 +105,9 @@ func (w *workshop) open() (err error) {
 		options.PeerUID, options.UID = peer.UID, s.agent.host.UID
 	}
 	w.server = mcp.New(options)
-	w.loopback = &http.Server{Handler: w.server.Loopback(), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
+	w.loopback = &http.Server{
+		Handler: w.server.Loopback(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 64 << 10,
+	}
 	return nil
 }
 
@@ -114,7 +117,7 @@ func (w *workshop) port() int { return w.listener.Addr().(*net.TCPAddr).Port }
 func (w *workshop) run(ctx context.Context) {
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := w.loopback.Serve(w.listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := w.loopback.Serve(w.server.Bounded(w.listener)); !errors.Is(err, http.ErrServerClosed) {
 			w.local.agent.log.Error("the listener for tools has ended", "err", err)
 		}
 	})
@@ -140,8 +143,29 @@ func (w *workshop) close() {
 func (w *workshop) services() []interface{ Register(*http.ServeMux) } {
 	return []interface{ Register(*http.ServeMux) }{
 		w.server,
-		&services.Browser{Grant: link.GrantOf, Status: w.browser.Status, Frames: w.browser.Frames},
+		&services.Browser{Grant: link.GrantOf, Status: w.status, Frames: w.browser.Frames},
 	}
+}
+
+// status is how a session's browser stands, for people.
+func (w *workshop) status(ctx context.Context, session protocol.SessionID) protocol.BrowserStatus {
+	s := w.browser.Status(ctx, session)
+	for _, text := range []*string{&s.URL, &s.Title, &s.Error} {
+		*text = string(w.local.agent.masks.mask([]byte(*text)))
+	}
+	return s
+}
+
+// A maskedBrowser is what commands have of browsers: without secrets.
+type maskedBrowser struct {
+	browser *browser.Browser
+	masks   *masks
+}
+
+// CDP implements [executor.Browser].
+func (m maskedBrowser) CDP(ctx context.Context, session protocol.SessionID, send protocol.CDPSend) (json.RawMessage, error) {
+	answer, err := m.browser.CDP(ctx, session, send)
+	return m.masks.mask(answer), err
 }
 
 // credentialsOf returns the credentials of a terminal that runs, or is about to.
