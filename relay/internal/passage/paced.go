@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,10 @@ const (
 	lingerBytes   = 64 << 20
 )
 
+// shortAnswer is up to how many bytes an answer is sent in one piece, where its
+// length is known: its header alone is of no use to anybody, and costs a write.
+const shortAnswer = 4 << 10
+
 // A pacedWriter ends the connection of a client that takes nothing. It lets no
 // early hints of a sandbox through.
 type pacedWriter struct {
@@ -41,6 +46,7 @@ type pacedWriter struct {
 	refused atomic.Bool              // the answer is the relay's own
 	taken   bool                     // the connection is the proxy's own: it was upgraded
 	bounded bool                     // where the answer ends is known before it is over
+	short   bool                     // the answer is sent at once when it is over
 }
 
 func newPacedWriter(ctx context.Context, w http.ResponseWriter, r *http.Request) *pacedWriter {
@@ -66,6 +72,9 @@ func (w *pacedWriter) WriteHeader(status int) {
 		if _, there := h[name]; !there {
 			h[name] = values
 		}
+	}
+	if length, err := strconv.Atoi(h.Get("Content-Length")); err == nil {
+		w.short = length <= shortAnswer
 	}
 	w.bounded = h.Get("Content-Length") != "" || status == http.StatusNoContent || status == http.StatusNotModified
 	if w.body != nil && !w.body.ended.Load() && status != http.StatusSwitchingProtocols {
@@ -96,6 +105,13 @@ func (w *pacedWriter) Write(p []byte) (int, error) {
 
 // FlushError is for [http.ResponseController].
 func (w *pacedWriter) FlushError() error {
+	if w.short {
+		return nil
+	}
+	return w.flush()
+}
+
+func (w *pacedWriter) flush() error {
 	if w.taken {
 		return nil
 	}
@@ -132,7 +148,7 @@ func (w *pacedWriter) finish() {
 	if w.ctx.Err() != nil && w.began.Load() && !w.refused.Load() && !w.taken {
 		panic(http.ErrAbortHandler)
 	}
-	err := w.FlushError() // while there is a deadline
+	err := w.flush() // while there is a deadline
 	if err == nil && w.body != nil && w.bounded && !w.taken {
 		w.body.linger()
 	}

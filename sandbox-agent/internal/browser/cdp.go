@@ -17,13 +17,13 @@ const (
 	// cdpTimeout bounds a method that a person calls.
 	cdpTimeout = 30 * time.Second
 	// maxCDPAnswer bounds its answer, in bytes: it travels in one frame.
-	maxCDPAnswer = 96 << 10
+	maxCDPAnswer = 64 << 10
 )
 
 // CDP carries out cdp.send on the session's tab, and returns what Chromium
 // answered. Its errors are of kind forbidden for a method that isn't allowed,
 // invalid for params that aren't, upstream for what Chromium itself refuses,
-// and too large for an answer over 96 KiB.
+// and too large for an answer over 64 KiB.
 func (b *Browser) CDP(ctx context.Context, session protocol.SessionID, send protocol.CDPSend) (json.RawMessage, error) {
 	params, err := checkCDP(send)
 	if err != nil {

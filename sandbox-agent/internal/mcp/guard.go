@@ -52,6 +52,7 @@ var (
 	errID     = &fault{refusedRequest, http.StatusBadRequest, "the session's id is none"}
 	errSecret = &fault{refusedSecret, http.StatusForbidden, "the secret is not that of this terminal"}
 	errUser   = &fault{refusedUser, http.StatusForbidden, errSecret.message} // who guesses learns nothing
+	errEnded  = &fault{refusedRequest, http.StatusNotFound, "there is no such terminal"}
 	errGrant  = &fault{refusedGrant, http.StatusForbidden, "the grant does not allow mcp here"}
 	errType   = &fault{refusedType, http.StatusUnsupportedMediaType, "the body must be application/json"}
 	errSize   = &fault{refusedSize, http.StatusRequestEntityTooLarge, "the body has more than " + strconv.Itoa(protocol.MaxMCPBody) + " bytes"}
@@ -166,6 +167,11 @@ func (s *Server) granted(r *http.Request) (toolbox.Caller, error) {
 	}
 	if caller.Grant == nil || !caller.Grant.Allows(caller.Session, caller.PTY, protocol.CapMCP) {
 		return toolbox.Caller{}, errGrant
+	}
+	if caller.PTY != "" {
+		if _, known := s.opts.Secrets(caller.Session, caller.PTY); !known {
+			return toolbox.Caller{}, errEnded // made-up ones would fill what is kept of callers
+		}
 	}
 	return caller, nil
 }

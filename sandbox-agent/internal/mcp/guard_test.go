@@ -192,6 +192,8 @@ func TestBadMessages(t *testing.T) {
 		{"null", `null`, nil, 400, -32600},
 		{"version 1", `{"jsonrpc":"1.0","id":1,"method":"tools/list"}`, nil, 400, -32600},
 		{"id of another type", `{"jsonrpc":"2.0","id":{},"method":"tools/list"}`, nil, 400, -32600},
+		{"id that is no integer", `{"jsonrpc":"2.0","id":1.5,"method":"tools/list"}`, nil, 400, -32600},
+		{"id of many digits", `{"jsonrpc":"2.0","id":123456789012345678901234567890,"method":"tools/list"}`, nil, 400, -32600},
 		{"method of another type", `{"jsonrpc":"2.0","id":1,"method":7}`, nil, 400, -32600},
 		{"call without an id", `{"jsonrpc":"2.0","method":"tools/list"}`, nil, 400, -32600},
 		{"no params", `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`, nil, 400, -32602},

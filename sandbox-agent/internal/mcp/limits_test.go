@@ -3,7 +3,11 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +105,119 @@ func TestUnknownTerminals(t *testing.T) {
 	if n := known(); n != 0 || w.openSessions() != 0 {
 		t.Errorf("%d terminals are known, %v sessions open", n, w.openSessions())
 	}
+}
+
+// Terminals that a person makes up are not kept, and however many people there
+// are, a terminal's programs are let in.
+func TestMadeUpTerminals(t *testing.T) {
+	w := newWorld(t)
+	w.grants["ann"] = grantOf("usr_ann", "*", protocol.CapMCP)
+	ask := func(p protocol.PTYID) int {
+		path := "/relay/sessions/ses_1/mcp/tools?pty_id=" + string(p)
+		status, _, _ := w.do(t, request{method: "GET", path: path, header: map[string]string{"X-Test-Grant": "ann"}})
+		return status
+	}
+	for _, p := range []protocol.PTYID{"pty_8", "pty_9"} {
+		if status := ask(p); status != http.StatusNotFound {
+			t.Errorf("a terminal that is none: %d", status)
+		}
+	}
+	w.Server.mu.Lock()
+	if n := len(w.owners); n != 0 {
+		t.Errorf("%d callers are kept", n)
+	}
+	for i := range maxOwners {
+		w.newOwner(ownerKey{session: sessionID, user: protocol.UserID(fmt.Sprint("usr_", i))})
+	}
+	w.Server.mu.Unlock()
+	if status := ask(pty1); status != http.StatusTooManyRequests {
+		t.Errorf("one person too many: %d", status)
+	}
+	if status, _, _ := w.do(t, request{method: "GET", path: toolsPath}); status != http.StatusOK {
+		t.Errorf("a terminal's program among so many people: %d", status)
+	}
+}
+
+// A client that reads nothing before it has sent everything is told that it is
+// too much: its body is read, up to a point.
+func TestTooLargeIsTold(t *testing.T) {
+	w := newWorld(t)
+	for name, tt := range map[string]struct {
+		length, known int64
+		expect        string
+		least, most   int64 // that is read
+	}{
+		"of a known length":   {length: 5 << 20, known: 5 << 20, least: 5 << 20, most: 5 << 20},
+		"of none":             {length: 5 << 20, known: -1, least: 5 << 20, most: 5 << 20},
+		"far too large":       {length: 1 << 30, known: 1 << 30, least: maxDiscarded, most: maxDiscarded + 1<<20},
+		"of who waits for us": {length: 5 << 20, known: 5 << 20, expect: "100-continue"},
+	} {
+		body := &io.LimitedReader{R: endless{}, N: tt.length}
+		r := httptest.NewRequest("POST", w.url+callPath, body)
+		r.ContentLength = tt.known
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set(secret, "secret-of-1")
+		if tt.expect != "" {
+			r.Header.Set("Expect", tt.expect)
+		}
+		answer := httptest.NewRecorder()
+		w.Loopback().ServeHTTP(answer, r)
+		if read := tt.length - body.N; answer.Code != http.StatusRequestEntityTooLarge || read < tt.least || read > tt.most {
+			t.Errorf("%s: %d %s, %d bytes are read", name, answer.Code, answer.Body, read)
+		}
+	}
+}
+
+// endless reads as text without end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'x'
+	}
+	return len(p), nil
+}
+
+// Connections beyond the limit are closed, and make room when they are.
+func TestBounded(t *testing.T) {
+	w := newWorld(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bounded := w.Bounded(l).(*boundedListener)
+	defer bounded.Close()
+	bounded.open.Store(maxConns - 1)
+	accepted := make(chan net.Conn, 1)
+	go func() { // ends with the listener
+		for {
+			conn, err := bounded.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- conn
+		}
+	}()
+	dial := func() net.Conn {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+	dial()
+	first := await(t, accepted, "connection")
+	if _, err := dial().Read(make([]byte, 1)); err == nil {
+		t.Error("one too many is served")
+	}
+	first.Close()
+	first.Close()
+	if n := bounded.open.Load(); n != maxConns-1 {
+		t.Errorf("%d connections are counted", n)
+	}
+	dial()
+	await(t, accepted, "connection after one was closed").Close()
 }
 
 // After Close nothing is answered, and nothing waits.

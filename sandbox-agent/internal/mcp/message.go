@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -130,8 +131,11 @@ func parseOne(body []byte) (parcel, *rpcError) {
 	if string(m.ID) == "null" {
 		m.ID = nil
 	}
-	if len(m.ID) > 0 && m.ID[0] != '"' && m.ID[0] != '-' && (m.ID[0] < '0' || m.ID[0] > '9') {
-		return parcel{}, rpcErrorf(nil, jsonrpc.CodeInvalidRequest, "an id is a string or a number")
+	if len(m.ID) > 0 && m.ID[0] != '"' {
+		// The SDK would answer to another number.
+		if _, err := strconv.ParseInt(string(m.ID), 10, 64); err != nil {
+			return parcel{}, rpcErrorf(nil, jsonrpc.CodeInvalidRequest, "an id is a string or an integer of 64 bits")
+		}
 	}
 	if m.Method == nil {
 		if m.ID == nil || (m.Result == nil) == (m.Error == nil) {

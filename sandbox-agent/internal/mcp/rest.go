@@ -28,6 +28,9 @@ func (s *Server) Loopback() http.Handler {
 	add := func(pattern string, inPath bool, refuse answer, next handler) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			caller, err := s.admit(r, inPath)
+			if err != nil {
+				w.Header().Set("Connection", "close") // places are for those who have a secret
+			}
 			s.serve(w, r, caller, err, refuse, next)
 		})
 	}

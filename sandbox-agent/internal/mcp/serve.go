@@ -22,6 +22,9 @@ const (
 	versionHeader = "Mcp-Protocol-Version"
 	// bodyTimeout bounds the time that a body takes to come.
 	bodyTimeout = time.Minute
+	// So much of a body that is too large is read all the same, for so long.
+	maxDiscarded   = 16 << 20
+	discardTimeout = 5 * time.Second
 	// codeBusy says that a request was all right, and may be later.
 	codeBusy = -32000
 )
@@ -164,6 +167,7 @@ func (s *Server) readBody(x *exchange, w http.ResponseWriter, r *http.Request) (
 		return nil, errType
 	}
 	if r.ContentLength > protocol.MaxMCPBody {
+		s.discard(w, r)
 		return nil, errSize
 	}
 	if r.ContentLength > smallBody || r.ContentLength < 0 {
@@ -178,11 +182,24 @@ func (s *Server) readBody(x *exchange, w http.ResponseWriter, r *http.Request) (
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
+		s.discard(w, r)
 		return nil, errSize
 	case err != nil:
 		return nil, errBody
 	}
 	return body, nil
+}
+
+// discard reads a body that is too large, if it isn't far too large: many clients
+// read no answer before they have sent everything.
+func (s *Server) discard(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Expect") != "" {
+		return // the client waits for our word
+	}
+	control := http.NewResponseController(w)
+	control.SetReadDeadline(time.Now().Add(discardTimeout))
+	defer control.SetReadDeadline(time.Time{})
+	io.CopyN(io.Discard, r.Body, maxDiscarded)
 }
 
 // refuse answers a request of streamable HTTP with err, which a client of
@@ -219,7 +236,11 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 func explain(err error) (status int, reason, name string) {
 	var f *fault
 	if errors.As(err, &f) {
-		return f.status, f.reason, protocol.KindByStatus(f.status).Name()
+		kind := protocol.KindByStatus(f.status)
+		if kind == protocol.KindInternal {
+			kind = protocol.KindInvalid // no kind has that status; it is not our fault
+		}
+		return f.status, f.reason, kind.Name()
 	}
 	kind := protocol.AsError(err).Kind
 	reason = refusedRequest

@@ -26,7 +26,7 @@ const (
 // file_search, file_write, file_mkdir, file_move and file_delete. People need the
 // capability files.read or files.write.
 //
-// A file whose name is marked is read masked by people who may not set secrets,
+// No secret is told, and where one was left out the answer says so. A file whose name is marked is read masked by people who may not set secrets,
 // see [protocol.CapEnv]. They can't rename it to a name that isn't, either.
 type Files struct {
 	FS     *workspace.FS
@@ -115,7 +115,8 @@ func folder(p string) string {
 var fileRead = protocol.Tool{
 	Name: "file_read",
 	Description: "Read a file of the workspace. The answer's second part says where to go on when there is more, " +
-		"and the etag with which file_write replaces just what was read.",
+		"and the etag with which file_write replaces just what was read. There is none where it says masked: " +
+		"secrets are asterisks then, which must not be written back.",
 	InputSchema: json.RawMessage(`{"type":"object","properties":{
 		"path":{"type":"string","description":"The file, from the workspace on."},
 		"offset":{"type":"integer","minimum":0,"description":"The first byte to read. Default: 0."},
@@ -166,12 +167,26 @@ func (s *Files) read(ctx context.Context, caller toolbox.Caller, args json.RawMe
 		return protocol.ToolResult{}, told(err)
 	}
 	if a.Encoding == "base64" {
-		return withNote(base64.StdEncoding.EncodeToString(piece), note)
+		return withNote(base64.StdEncoding.EncodeToString(s.hide(piece, &note)), note)
 	}
 	if !whole(&piece, &note) {
 		return protocol.ToolResult{}, protocol.Errorf(protocol.KindInvalid, "this is not text: read it with the encoding base64")
 	}
-	return withNote(string(piece), note)
+	return withNote(string(s.hide(piece, &note)), note)
+}
+
+// hide masks what is told of a file to somebody who may know its secrets: they
+// leave in no answer, and who would write that back has to know.
+func (s *Files) hide(piece []byte, note *fileNote) []byte {
+	if note.Masked || s.Redact == nil {
+		return piece
+	}
+	masker := s.Redact()
+	told := masker.Flush(masker.Write(nil, piece))
+	if !bytes.Equal(told, piece) {
+		note.Masked, note.Size, note.ETag = true, nil, ""
+	}
+	return told
 }
 
 // whole cuts a character off the end of piece that goes on behind it. It returns

@@ -123,9 +123,16 @@ func TestFileMasked(t *testing.T) {
 				}
 			}
 		}
+		// Who may set secrets isn't told one either, and learns that it was left out.
 		texts, err := call(t, s, person(all, protocol.CapFilesRead, protocol.CapEnv), "file_read", `{"path":"`+name+`"}`)
-		if works(t, err); !strings.Contains(texts[0], hidden) || noteOf(t, texts).Masked {
+		note := noteOf(t, texts)
+		if works(t, err); strings.Contains(texts[0], hidden) || !note.Masked || note.ETag != "" {
 			t.Errorf("who may set secrets was told %q", texts)
+		}
+		texts, err = call(t, s, program, "file_read", `{"path":"`+name+`","limit":4}`)
+		note = noteOf(t, texts)
+		if works(t, err); texts[0] != "A=1\n" || note.Masked || note.ETag == "" || note.Next != 4 {
+			t.Errorf("a program was told %q of what holds no secret", texts)
 		}
 	}
 	texts, err := call(t, s, person(all, protocol.CapFilesRead), "file_search", `{"query":"KEY="}`)
