@@ -26,7 +26,7 @@ SOURCES  := $(shell find $(WEB)/src relay/internal/console/build -type f 2>/dev/
 # race detector: what has most at once.
 RACED := ^(TestTwoPeopleShareATerminal|TestChaosWithoutPaceSetters|TestAgentInFront|TestManyJoin|TestDrainMovesTerminals|TestSecretThatComesLate|TestWatchFiles)$$
 
-.PHONY: dev build test race bench proofs conformance fuzz test-agents lint clean tools
+.PHONY: dev build test test-packages test-programs race bench proofs conformance fuzz test-agents lint clean tools
 
 dev: build
 	@exec bin/devstack --listen 127.0.0.1:8080
@@ -67,7 +67,14 @@ tools:
 test: $(DIST)/index.html $(ORACLE)/node_modules/.stamp
 	@sh deploy/setup/need.sh chromium cc postgres curl zsh
 	$(GO) vet ./...
+	@$(MAKE) --no-print-directory -j2 -k -Oline test-packages test-programs
+
+# The two halves of make test, which it runs at the same time: the programs' wait
+# a lot.
+test-packages:
 	$(GO) test -race -timeout 14m $$($(GO) list ./... | grep -v /deploy/e2e)
+
+test-programs:
 	$(GO) test -timeout 14m ./deploy/e2e/...
 	$(GO) test -race -timeout 14m -run '$(RACED)' ./deploy/e2e
 
