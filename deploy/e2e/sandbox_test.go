@@ -3,7 +3,9 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -76,11 +78,18 @@ func awaitText(ctx context.Context, t *testing.T, read func() string, text strin
 	}
 }
 
-// copyState copies the state directory of the stack's agent.
-func copyState(t *testing.T, s *Stack) string {
+// copyState copies the state directory of the stack's agent, which goes on
+// writing: what it is about to put in place may be gone while we look.
+func copyState(t *testing.T, s *Stack) (dir string) {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "copy")
-	must(t, os.CopyFS(dir, os.DirFS(s.Ready.Sandboxes[0].StateDir)))
+	await(t, "a copy of the state", func() bool {
+		dir = filepath.Join(t.TempDir(), "copy")
+		err := os.CopyFS(dir, os.DirFS(s.Ready.Sandboxes[0].StateDir))
+		if !errors.Is(err, fs.ErrNotExist) {
+			must(t, err)
+		}
+		return err == nil
+	})
 	must(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
 			return os.Chmod(path, 0o700)
