@@ -76,12 +76,22 @@ func (c *child) wasReady() bool {
 
 // environment returns what children inherit: no FAIRLEAD_ variable of ours
 // may configure them behind the stack's back.
+//
+// All of them are on one machine, and who uses them as well: each leaves half of
+// the cores to the others, unless GOMAXPROCS says otherwise. On two cores that
+// makes a tool call through the relay take 1.8 instead of 2.2 times a direct one,
+// and the highest paced rate to 1,000 viewers 4 instead of 3 times the baseline's.
 func environment() []string {
 	var env []string
+	limited := false
 	for _, kv := range os.Environ() {
 		if !strings.HasPrefix(kv, "FAIRLEAD_") {
 			env = append(env, kv)
+			limited = limited || strings.HasPrefix(kv, "GOMAXPROCS=")
 		}
+	}
+	if !limited {
+		env = append(env, fmt.Sprintf("GOMAXPROCS=%d", max(1, runtime.NumCPU()/2)))
 	}
 	return env
 }
