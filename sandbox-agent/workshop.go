@@ -20,6 +20,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/browser"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/executor"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hooks"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/integration"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/link"
@@ -149,16 +150,20 @@ func (w *workshop) services() []interface{ Register(*http.ServeMux) } {
 
 // status is how a session's browser stands, for people.
 func (w *workshop) status(ctx context.Context, session protocol.SessionID) protocol.BrowserStatus {
-	s := w.browser.Status(ctx, session)
+	return w.local.agent.masks.status(w.browser.Status(ctx, session))
+}
+
+// status returns s without secrets.
+func (m *masks) status(s protocol.BrowserStatus) protocol.BrowserStatus {
 	for _, text := range []*string{&s.URL, &s.Title, &s.Error} {
-		*text = string(w.local.agent.masks.mask([]byte(*text)))
+		*text = string(m.mask([]byte(*text)))
 	}
 	return s
 }
 
 // A maskedBrowser is what commands have of browsers: without secrets.
 type maskedBrowser struct {
-	browser *browser.Browser
+	browser executor.Browser
 	masks   *masks
 }
 

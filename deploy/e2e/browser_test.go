@@ -30,24 +30,27 @@ type window struct {
 
 type step = chromedp.Action[chromedp.Void]
 
+// findChromium returns where Chromium is. Without, the test is skipped, or fails
+// where all tests must run.
+func findChromium(t *testing.T) string {
+	t.Helper()
+	for _, candidate := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(candidate); err == nil {
+			return path
+		}
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatal("Chromium is missing")
+	}
+	t.Skip("Chromium is missing: apt-get install chromium")
+	return ""
+}
+
 // openWindow starts a browser with a window of the given size.
 func openWindow(t *testing.T, name, url string, width, height int64) *window {
 	t.Helper()
-	var chromium string
-	for _, candidate := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(candidate); err == nil {
-			chromium = path
-			break
-		}
-	}
-	if chromium == "" {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("Chromium is missing")
-		}
-		t.Skip("Chromium is missing: apt-get install chromium")
-	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(chromium), chromedp.UserDataDir(t.TempDir()), chromedp.Flag("headless", "new"),
+		chromedp.ExecPath(findChromium(t)), chromedp.UserDataDir(t.TempDir()), chromedp.Flag("headless", "new"),
 		chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
 	)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -240,9 +239,7 @@ func awaitChange(ctx context.Context, t *testing.T, heard <-chan string) {
 // TestBrowserTools drives the sandbox's Chromium at a page of the sandbox, and
 // looks at its picture as a viewer does.
 func TestBrowserTools(t *testing.T) {
-	if _, err := os.Stat("/usr/bin/chromium"); err != nil {
-		t.Skip("no Chromium")
-	}
+	findChromium(t)
 	s := own(t)
 	ctx := within(t)
 	_, port := startWebapp(t, s)

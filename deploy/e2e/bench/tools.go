@@ -62,8 +62,12 @@ func toolCalls(ctx context.Context, client *e2e.ToolClient) ([]time.Duration, er
 	var took []time.Duration
 	for range toolRounds {
 		began := time.Now()
-		if text, failed, err := client.Call(ctx, benchTool, map[string]any{}); err != nil || failed {
-			return nil, fmt.Errorf("%s: %s %w", benchTool, text, err)
+		text, failed, err := client.Call(ctx, benchTool, map[string]any{})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", benchTool, err)
+		}
+		if failed {
+			return nil, fmt.Errorf("%s: %s", benchTool, text)
 		}
 		took = append(took, time.Since(began))
 	}
