@@ -91,6 +91,8 @@ const (
 	MaxEnvNames = 500
 	// MaxApprovals bounds what waits for a decision in one sandbox.
 	MaxApprovals = 100
+	// MaxTraceparentBytes bounds a traceparent; a longer one is ignored.
+	MaxTraceparentBytes = 128
 )
 
 const (
@@ -117,7 +119,10 @@ const (
 	// PingWatched and PingIdle are the intervals of PING on the control
 	// stream while somebody watches a terminal, and otherwise.
 	PingWatched = 500 * time.Millisecond
-	PingIdle    = 5 * time.Second
+	PingIdle    = 4 * time.Second
+	// StreamStall is how long the reader of a stream in the tunnel may take
+	// nothing while its window is full; then the writer resets the stream.
+	StreamStall = 30 * time.Second
 	// HeldNotice is how long output may be held back, since it may be the
 	// beginning of a secret, before its controller is told.
 	HeldNotice = time.Second

@@ -36,6 +36,7 @@ func messages() []Message {
 		GoAway{Reason: KindInternal},
 		Open{Kind: StreamTerminal, Grant: "a.b.c", Params: json.RawMessage(`{"pty_id":"pty_1"}`)},
 		Open{Kind: StreamCommand, Command: "a.b.c"},
+		Open{Kind: StreamCommand, Command: "a.b.c", Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
 		Open{Kind: StreamHTTP},
 		Open{Kind: StreamConnect},
 		Open{Kind: StreamRead, Grant: "a.b.c", Params: json.RawMessage(`{"pty_id":"pty_1"}`)},

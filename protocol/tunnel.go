@@ -256,6 +256,8 @@ type Open struct {
 	Grant   string          `json:"grant,omitempty"`   // compact JWS: on whose behalf
 	Command string          `json:"command,omitempty"` // compact JWS: what to run
 	Params  json.RawMessage `json:"params,omitempty"`  // TerminalParams for "terminal", ReadParams for "read"
+
+	Traceparent string `json:"traceparent,omitempty"` // of "command": a hint that nobody signs, ignored where it is none
 }
 
 func (Open) FrameType() FrameType { return FrameOpen }

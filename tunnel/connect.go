@@ -9,18 +9,17 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/tunnel/internal/carrier"
-	"github.com/fairlead/fairlead/tunnel/internal/quiclink"
 )
 
 // Connect reaches the control plane through a relay, for an agent that isn't
-// registered there. cfg.Hello isn't used. What the connection carries is
+// registered there, by the carrier that gets there first. cfg.Hello isn't used. What the connection carries is
 // opaque to the relay, which bounds it: [protocol.MaxConnectBytes] each way,
 // [protocol.ConnectTimeout] in all. A relay that refuses, or ends it later, is
 // a *protocol.Error of its kind.
 func Connect(ctx context.Context, cfg DialConfig) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, protocol.ConnectTimeout)
 	defer cancel()
-	conn, err := quiclink.Dial(ctx, cfg.Addr, cfg.TLS)
+	conn, err := race(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -284,6 +284,7 @@ func TestConnectAtOnce(t *testing.T) {
 		if _, err := d.connect(99); protocol.KindOf(err) != protocol.KindTooMany {
 			t.Errorf("one too many: %v", err)
 		}
+		synctest.Wait() // it is counted after the agent has heard
 		if d.counted(tunnel.ConnectBusy) != 1 {
 			t.Errorf("outcomes %v", d.outcomes)
 		}

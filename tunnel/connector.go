@@ -48,6 +48,13 @@ const (
 	ConnectTime        ConnectOutcome = "time"         // ended: open for too long
 )
 
+// ConnectOutcomes returns all there can be.
+func ConnectOutcomes() []ConnectOutcome {
+	return []ConnectOutcome{
+		ConnectDone, ConnectUnsupported, ConnectUnreachable, ConnectBusy, ConnectRate, ConnectAddressRate, ConnectBytes, ConnectTime,
+	}
+}
+
 // A connector pipes connections of agents that aren't registered to the
 // control plane, within bounds.
 type connector struct {
@@ -134,11 +141,11 @@ func (c *connector) limiter(addr net.Addr) *rate.Limiter {
 // keyOf returns what counts as one address: a whole IPv6 network is one
 // subscriber's.
 func keyOf(addr net.Addr) netip.Prefix {
-	udp, ok := addr.(*net.UDPAddr)
+	at, ok := addr.(interface{ AddrPort() netip.AddrPort }) // UDP and TCP
 	if !ok {
 		return netip.Prefix{}
 	}
-	ip := udp.AddrPort().Addr().Unmap()
+	ip := at.AddrPort().Addr().Unmap()
 	bits := 32
 	if ip.Is6() {
 		bits = 64

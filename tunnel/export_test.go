@@ -2,8 +2,11 @@ package tunnel
 
 import (
 	"context"
+	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/tunnel/internal/carrier"
+	"github.com/fairlead/fairlead/tunnel/internal/mux"
 )
 
 // The bounds that tests reach for.
@@ -16,6 +19,14 @@ const (
 	RefusalTime          = refusalTime
 	AddressConnectPerSec = addressConnectsPerSecond
 )
+
+// Impatient has tunnels that begin from now on wait less for readers, for
+// readers of piped streams, and for carriers, until the test is over.
+func Impatient(tb testing.TB, stall, piped, stuck time.Duration) {
+	a, b, c := streamStall, pipedStall, mux.WriteTimeout
+	streamStall, pipedStall, mux.WriteTimeout = stall, piped, stuck
+	tb.Cleanup(func() { streamStall, pipedStall, mux.WriteTimeout = a, b, c })
+}
 
 // A Connector serves connect streams on any carrier.
 type Connector struct{ c *connector }
@@ -41,3 +52,28 @@ func (c *Connector) Addresses() int {
 	defer c.c.mu.Unlock()
 	return len(c.c.addresses)
 }
+
+// Hurry has a climb look for the way up every so often, and wait for quiet for
+// so long.
+func (c *Climb) Hurry(probe, quiet time.Duration) *Climb {
+	c.pace = &climbPace{probe: probe, most: 4 * probe, confirm: probe, quiet: quiet}
+	return c
+}
+
+// Ended, Failed and Pause are the Ladder's own.
+func (l *Ladder) Ended(c Carrier, lived time.Duration, err error) { l.ended(c, lived, err) }
+func (l *Ladder) Failed()                                         { l.failed() }
+func (l *Ladder) HeadStart(c Carrier) time.Duration               { return l.headStart(c) }
+func (l *Ladder) Doubt()                                          { l.doubt() }
+func (l *Ladder) Pause() time.Duration                            { return l.pause(usualPace) }
+func (l *Ladder) Skip(c Carrier) bool                             { return l.skip(c) }
+
+// Turns are what registrations wait for.
+type Turns struct{ t *turns }
+
+func NewTurns(perSecond float64) Turns { return Turns{newTurns(perSecond)} }
+
+func (t Turns) Take(now time.Time) (wait time.Duration, ok bool) { return t.t.take(now) }
+
+// Ration has Admit keep to cfg.Registrations, as a Listener does.
+func Ration(cfg *ListenConfig) { cfg.ration() }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/tunnel/internal/carrier"
-	"github.com/fairlead/fairlead/tunnel/internal/quiclink"
 )
 
 // A DialConfig says how an agent reaches and registers at a relay.
@@ -19,26 +18,35 @@ type DialConfig struct {
 	Addr string      // "host:port"
 	TLS  *tls.Config // RootCAs; the server's name defaults to Addr's host
 	// Hello signs a registration. exporter is empty on carriers without TLS.
-	Hello  func(c protocol.Challenge, exporter []byte) (protocol.Hello, error)
+	Hello func(c protocol.Challenge, exporter []byte) (protocol.Hello, error)
+	// Carriers are those that may be used; empty: QUIC and WebSocket.
+	Carriers []Carrier
+	// Ladder remembers what dials have found out; nil: each begins anew.
+	Ladder *Ladder
+	Events *Events // nil: nobody counts
 	Logger *slog.Logger
 }
 
-// Dial connects to a relay and registers. A relay that refuses is a
-// *protocol.Error of its kind.
+// Dial connects to a relay by the carrier that gets there first, and registers.
+// A relay that refuses is a *protocol.Error of its kind.
 func Dial(ctx context.Context, cfg DialConfig) (*Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, protocol.HandshakeTimeout)
 	defer cancel()
-	conn, err := quiclink.Dial(ctx, cfg.Addr, cfg.TLS)
+	conn, err := race(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return Register(ctx, conn, cfg)
+	s, err := Register(ctx, conn, cfg)
+	if err != nil && ctx.Err() != nil {
+		cfg.Ladder.stalled(carrierOf(conn))
+	}
+	return s, err
 }
 
 // Register makes a Session of a carrier at the agent's end, and closes the
 // carrier if that fails. It is Dial for other carriers than QUIC.
 func Register(ctx context.Context, conn carrier.Conn, cfg DialConfig) (*Session, error) {
-	s := newSession(conn, true, cfg.Logger)
+	s := newSession(conn, true, cfg.Events, cfg.Logger)
 	abort := context.AfterFunc(ctx, func() {
 		conn.Close(protocol.Errorf(protocol.KindUnavailable, "the handshake took too long"))
 	})
@@ -65,8 +73,7 @@ func (s *Session) register(ctx context.Context, cfg DialConfig) error {
 	if _, err := s.control.Write(protocol.AppendPreface(nil, preface)); err != nil {
 		return s.reason(err)
 	}
-	s.frames = protocol.NewFrameReader(s.control)
-	m, err := readMessage(s.frames)
+	m, err := readOne(s.control)
 	if err != nil {
 		return s.reason(err)
 	}
@@ -84,11 +91,15 @@ func (s *Session) register(ctx context.Context, cfg DialConfig) error {
 	if err := protocol.Write(s.control, s.hello); err != nil {
 		return s.reason(err)
 	}
-	if m, err = readMessage(s.frames); err != nil {
+	if m, err = readOne(s.control); err != nil {
 		return s.reason(err)
 	}
 	switch m := m.(type) {
 	case protocol.Welcome:
+		if joiner, ok := s.conn.(carrier.Joiner); ok {
+			joiner.Join(m.LaneSecret)
+		}
+		m.LaneSecret = nil // nobody else needs it
 		s.welcome = m
 		return nil
 	case protocol.Refused:
@@ -116,25 +127,39 @@ type Registration struct {
 	// Session is the tunnel as it will be. Its use waits until the agent is
 	// welcome.
 	Session *Session
+
+	turns *turns
+}
+
+// AwaitTurn waits until a registration that is otherwise in order may be
+// accepted, for at most 2 s: agents come at [ListenConfig.Registrations]. An
+// error is for the agent. Whoever has no right to register must not get this
+// far, and use up the turns of others.
+func (r *Registration) AwaitTurn(ctx context.Context) error {
+	waited, err := r.turns.await(ctx)
+	if err == nil {
+		r.Session.events.waited(waited)
+	}
+	return err
 }
 
 // admit is the relay's half of the handshake, on the control stream.
-func (s *Session) admit(ctx context.Context, cfg *ListenConfig) error {
+func (s *Session) admit(ctx context.Context, cfg *ListenConfig, heard func()) error {
 	challenge := protocol.Challenge{Nonce: make([]byte, protocol.NonceBytes), RelayID: cfg.RelayID}
 	rand.Read(challenge.Nonce)
 	if err := protocol.Write(s.control, challenge); err != nil {
 		return err
 	}
-	s.frames = protocol.NewFrameReader(s.control)
-	m, err := readMessage(s.frames)
+	m, err := readOne(s.control)
 	if err != nil {
 		return err
 	}
 	hello, ok := m.(protocol.Hello)
 	if !ok {
-		return protocol.Errorf(protocol.KindInvalid, "tunnel: %s for a HELLO", m.FrameType())
+		return fmt.Errorf("%w: %s for a HELLO", errHello, m.FrameType())
 	}
 	s.hello = hello
+	heard()
 	exporter, err := s.conn.Exporter()
 	if err != nil {
 		return err
@@ -145,7 +170,11 @@ func (s *Session) admit(ctx context.Context, cfg *ListenConfig) error {
 		e := protocol.AsError(err)
 		return errors.Join(err, protocol.Write(s.control, protocol.Refused{Kind: e.Kind, Message: e.Error()}))
 	}
-	return protocol.Write(s.control, s.welcome)
+	welcome := s.welcome
+	if joiner, ok := s.conn.(carrier.Joiner); ok {
+		welcome.LaneSecret = joiner.Secret()
+	}
+	return protocol.Write(s.control, welcome)
 }
 
 // decide checks the version and asks who owns the fleet.
@@ -159,5 +188,14 @@ func (s *Session) decide(ctx context.Context, cfg *ListenConfig, r *Registration
 	if cfg.Alternates != nil {
 		s.welcome.Alternates = cfg.Alternates()
 	}
+	if cfg.admitting != nil {
+		select {
+		case cfg.admitting <- struct{}{}:
+			defer func() { <-cfg.admitting }()
+		default:
+			return errCrowded
+		}
+	}
+	r.turns = cfg.turns
 	return cfg.Admit(ctx, r)
 }

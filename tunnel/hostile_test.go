@@ -34,10 +34,24 @@ func handmadeAgent(t *testing.T) (conn *tunneltest.Conn, relay *tunnel.Session) 
 	protocol.ReadFrame(control)
 	must(t, protocol.Write(control, tunneltest.Hello()))
 	protocol.ReadFrame(control)
-	go io.Copy(io.Discard, control) // ends with the tunnel
+	go answerPings(control) // ends with the tunnel
 	relay = <-admitted
 	t.Cleanup(func() { relay.Close() })
 	return near, relay
+}
+
+// answerPings answers the PINGs of a control stream until it ends.
+func answerPings(control carrier.Stream) {
+	for {
+		frame, err := protocol.ReadFrame(control)
+		if err != nil {
+			return
+		}
+		m, err := protocol.Decode(frame)
+		if ping, ok := m.(protocol.Ping); ok && err == nil && protocol.Write(control, protocol.Pong(ping)) != nil {
+			return
+		}
+	}
 }
 
 // openLane opens a terminal lane by hand. The rest of it is up to the caller.

@@ -74,8 +74,15 @@ type opening struct {
 	err    error
 }
 
+// openLane opens the carrier stream of a lane. That of the bulk lane is apart
+// where the carrier can do that, since whoever types shouldn't wait for what a
+// download has lost.
 func (s *Session) openLane(ctx context.Context, name protocol.Lane) opening {
-	stream, err := s.conn.Open(ctx)
+	open := s.conn.Open
+	if parting, ok := s.conn.(carrier.Parting); ok && name == protocol.LaneBulk {
+		open = parting.OpenApart
+	}
+	stream, err := open(ctx)
 	if err != nil {
 		return opening{err: err}
 	}
@@ -115,10 +122,8 @@ func (s *Session) settle(l *lane, name protocol.Lane, o opening) {
 
 // acceptLanes takes the lanes that the agent opens.
 func (s *Session) acceptLanes() {
-	ctx, cancel := s.context()
-	defer cancel()
 	for {
-		stream, err := s.conn.Accept(ctx)
+		stream, err := s.conn.Accept(s.ctx)
 		if err != nil {
 			return
 		}
@@ -148,27 +153,12 @@ func (s *Session) adopt(stream carrier.Stream) {
 	s.settle(l, preface.Lane, opening{stream: stream})
 }
 
-// context returns a context that ends with the session.
-func (s *Session) context() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(context.Background())
-	s.running.Go(func() {
-		select {
-		case <-s.done:
-			cancel()
-		case <-ctx.Done():
-		}
-	})
-	return ctx, cancel
-}
-
 // acceptStreams reads the OPEN of each stream that the peer opens on a lane.
 // The end of a lane is the end of the tunnel: what it carried can't go on.
 func (s *Session) acceptStreams(name protocol.Lane, m *mux.Session) {
-	ctx, cancel := s.context()
-	defer cancel()
 	defer m.Close()
 	for {
-		raw, err := m.Accept(ctx)
+		raw, err := m.Accept(s.ctx)
 		if err != nil {
 			if objection := m.Err(); objection != nil {
 				err = objection
@@ -176,7 +166,13 @@ func (s *Session) acceptStreams(name protocol.Lane, m *mux.Session) {
 			s.end(fmt.Errorf("tunnel: lane %s: %w", name, err))
 			return
 		}
-		s.running.Go(func() { s.receive(name, newStream(s, m, raw, name)) })
+		stream := newStream(s, m, raw, name)
+		if s.unopened.Add(1) > maxIncoming {
+			s.unopened.Add(-1)
+			stream.Reset()
+			continue
+		}
+		s.running.Go(func() { s.receive(name, stream) })
 	}
 }
 
@@ -186,13 +182,15 @@ func (s *Session) receive(name protocol.Lane, stream *Stream) {
 	s.served.Add(1)
 	stream.SetDeadline(time.Now().Add(openTimeout))
 	m, err := readOne(stream)
+	s.unopened.Add(-1)
 	open, ok := m.(protocol.Open)
 	if err != nil || !ok {
 		s.log.Debug("stream without OPEN", "lane", name, "err", err)
-		stream.Close()
+		stream.Reset()
 		return
 	}
 	stream.SetDeadline(time.Time{})
+	s.noteFleeting(open.Kind, stream)
 	in := &Incoming{Open: open, Lane: name, stream: stream}
 	select {
 	case s.incoming <- in:

@@ -4,29 +4,41 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/tunnel/internal/carrier"
 	"github.com/fairlead/fairlead/tunnel/internal/quiclink"
+	"github.com/fairlead/fairlead/tunnel/internal/wsslink"
 )
 
 const (
-	// maxHandshakes bounds the connections that have not said HELLO yet.
+	// maxHandshakes bounds the connections that have not said HELLO yet, and
+	// maxAdmitting those that have and wait for the answer.
 	maxHandshakes = 256
+	maxAdmitting  = 1024
 	// refusalTime is how long a refused agent gets to read why.
 	refusalTime = time.Second
 )
 
+// errHello is the end of a handshake in which something else came.
+var errHello = protocol.Errorf(protocol.KindInvalid, "tunnel: not a registration")
+
 // A ListenConfig says how a relay takes tunnels.
 type ListenConfig struct {
-	Conn     net.PacketConn // the Listener owns it
-	TLS      *tls.Config
-	RelayID  protocol.RelayID
-	Revision string
+	Conn net.PacketConn // for QUIC; the Listener owns it
+	// WebSocket is where agents are taken whose way QUIC doesn't get through;
+	// the Listener owns it. nil: nowhere, unless WebSocketHandler is mounted.
+	WebSocket net.Listener
+	TLS       *tls.Config // of both
+	RelayID   protocol.RelayID
+	Revision  string
 	// Origin is the relay's public origin and Alternates the other relays'
 	// tunnel addresses ("host:port") at the moment, for WELCOME; either may be
 	// empty.
@@ -46,13 +58,23 @@ type ListenConfig struct {
 	// StatelessResetKey and TokenKey, 32 bytes each or empty, let a restarted
 	// relay be known to its predecessor's agents.
 	StatelessResetKey, TokenKey []byte
-	Logger                      *slog.Logger
+	// Registrations is how many agents may register per second, a tenth of that
+	// at once; 0: any number. Admit awaits their turns, see
+	// [Registration.AwaitTurn].
+	Registrations float64
+	Events        *Events // nil: nobody counts
+	Logger        *slog.Logger
+
+	turns     *turns        // of Registrations
+	admitting chan struct{} // one for each that waits for an answer; nil: any number
 }
 
 // A Listener takes tunnels from agents.
 type Listener struct {
 	cfg       ListenConfig
 	quic      *quiclink.Listener
+	sockets   *wsslink.Listener
+	waiting   *waitingRoom
 	connector *connector
 	sessions  chan *Session
 	ctx       context.Context // ends with Close
@@ -60,7 +82,7 @@ type Listener struct {
 	running   sync.WaitGroup
 }
 
-// Listen takes tunnels on cfg.Conn.
+// Listen takes tunnels on cfg.Conn and cfg.WebSocket.
 func Listen(cfg ListenConfig) (*Listener, error) {
 	q, err := quiclink.Listen(cfg.Conn, cfg.TLS, cfg.StatelessResetKey, cfg.TokenKey)
 	if err != nil {
@@ -68,15 +90,40 @@ func Listen(cfg ListenConfig) (*Listener, error) {
 	}
 	l := newListener(cfg)
 	l.quic = q
-	l.running.Go(l.accept)
+	l.running.Go(func() { l.accept(q) })
+	l.running.Go(func() { l.accept(l.sockets) })
+	if cfg.WebSocket != nil {
+		l.sockets.Serve(cfg.WebSocket, cfg.TLS)
+	}
 	return l, nil
+}
+
+// WebSocketPath is where agents look for WebSocketHandler.
+const WebSocketPath = wsslink.Path
+
+// WebSocketHandler takes tunnels over WebSocket from an HTTP server at
+// WebSocketPath, before anything that checks names: browsers are refused.
+// ownTLS says that TLS ends at that server; otherwise registrations aren't bound
+// to a TLS connection, which ends at a proxy in front.
+func (l *Listener) WebSocketHandler(ownTLS bool) http.Handler { return l.sockets.Handler(ownTLS) }
+
+// ration makes what bounds the registrations.
+func (cfg *ListenConfig) ration() {
+	cfg.turns, cfg.admitting = newTurns(cfg.Registrations), make(chan struct{}, maxAdmitting)
 }
 
 func newListener(cfg ListenConfig) *Listener {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	l := &Listener{cfg: cfg, connector: newConnector(cfg.Connect, cfg.Connected), sessions: make(chan *Session)}
+	if cfg.Events == nil {
+		cfg.Events = &Events{}
+	}
+	cfg.ration()
+	l := &Listener{
+		cfg: cfg, connector: newConnector(cfg.Connect, cfg.Connected), sessions: make(chan *Session),
+		sockets: wsslink.NewListener(cfg.Events.socket, cfg.Logger), waiting: newWaitingRoom(maxHandshakes),
+	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
@@ -84,44 +131,91 @@ func newListener(cfg ListenConfig) *Listener {
 // Addr returns the address that agents dial.
 func (l *Listener) Addr() net.Addr { return l.quic.Addr() }
 
+// An acceptor yields the connections of one carrier.
+type acceptor interface {
+	Accept(ctx context.Context) (carrier.Conn, error)
+}
+
 // accept takes connections and runs their handshakes, a bounded number at a
 // time.
-func (l *Listener) accept() {
-	room := make(chan struct{}, maxHandshakes)
+func (l *Listener) accept(from acceptor) {
 	for {
-		conn, err := l.quic.Accept(l.ctx)
+		conn, err := from.Accept(l.ctx)
 		if err != nil {
 			return
 		}
-		select {
-		case room <- struct{}{}:
-		default:
-			conn.Close(protocol.Errorf(protocol.KindTooMany, "too many handshakes"))
+		newcomer := &newcomer{Conn: conn}
+		if newcomer.place = l.waiting.enter(conn.RemoteAddr(), newcomer.evict); newcomer.place == nil {
+			l.cfg.Events.handshake(carrierOf(conn), HandshakeBusy, 0)
+			l.running.Go(func() { conn.Close(errCrowded) }) // a peer that reads nothing must not hold up others
 			continue
 		}
 		l.running.Go(func() {
-			next := l.handshake(conn)
-			<-room // whatever comes next has bounds of its own
+			next := l.handshake(newcomer)
+			newcomer.place.leave()
 			next()
 		})
 	}
 }
 
-// handshake admits the agent on conn, or closes conn. It returns what is left
-// to do with it.
-func (l *Listener) handshake(conn carrier.Conn) (next func()) {
+// A newcomer is a connection whose agent hasn't said HELLO yet.
+type newcomer struct {
+	carrier.Conn
+	place   *place
+	evicted atomic.Bool // somebody else had to have the place
+}
+
+func (n *newcomer) evict(e *protocol.Error) {
+	n.evicted.Store(true)
+	n.Close(e)
+}
+
+// handshake admits the agent, or closes its connection, and returns what is left
+// to do.
+func (l *Listener) handshake(n *newcomer) (next func()) {
+	conn := n.Conn
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(l.ctx, protocol.HandshakeTimeout)
 	defer cancel()
 	stream, name, err := greet(ctx, conn)
 	if err == nil && name == protocol.ConnectStream {
 		return func() { l.connector.serve(l.ctx, conn, stream) }
 	}
-	s, err := admit(ctx, conn, &l.cfg, stream, err)
+	s, err := admit(ctx, conn, &l.cfg, stream, n.place.leave, err)
+	outcome := outcomeOf(ctx, s, err)
+	if err != nil && n.evicted.Load() {
+		outcome = HandshakeBusy
+	}
+	l.cfg.Events.handshake(s.Carrier(), outcome, time.Since(began))
 	if err != nil {
-		l.cfg.Logger.Info("tunnel refused", "addr", conn.RemoteAddr(), "sandbox", s.hello.SandboxID, "err", err)
+		level := slog.LevelInfo
+		if outcome == HandshakeAbandoned {
+			level = slog.LevelDebug
+		}
+		l.cfg.Logger.Log(ctx, level, "tunnel refused", "addr", conn.RemoteAddr(), "carrier", s.Carrier(),
+			"sandbox", s.hello.SandboxID, "outcome", outcome, "err", err)
 		return func() {}
 	}
 	return func() { l.serve(s) }
+}
+
+// outcomeOf says how the handshake of s ended.
+func outcomeOf(ctx context.Context, s *Session, err error) HandshakeOutcome {
+	switch {
+	case err == nil:
+		return HandshakeRegistered
+	case errors.Is(err, errRate):
+		return HandshakeRate
+	case errors.Is(err, errCrowded):
+		return HandshakeBusy
+	case s.hello.SandboxID != "":
+		return HandshakeOutcome(protocol.KindOf(err).String())
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return HandshakeTimeout
+	case errors.Is(err, errHello):
+		return HandshakeOutcome(protocol.KindInvalid.String())
+	}
+	return HandshakeAbandoned
 }
 
 // greet takes the first stream that the agent opens, and returns what it is
@@ -135,7 +229,7 @@ func greet(ctx context.Context, conn carrier.Conn) (stream carrier.Stream, name 
 	stream.SetDeadline(time.Now().Add(protocol.HandshakeTimeout))
 	preface, err := protocol.ReadPreface(stream)
 	if err == nil && preface.Lane != protocol.ControlStream && preface.Lane != protocol.ConnectStream {
-		err = protocol.Errorf(protocol.KindInvalid, "tunnel: the first stream is no control stream")
+		err = fmt.Errorf("%w: the first stream is no control stream", errHello)
 	}
 	return stream, preface.Lane, err
 }
@@ -148,19 +242,22 @@ func Admit(ctx context.Context, conn carrier.Conn, cfg *ListenConfig) (*Session,
 	if err == nil && name != protocol.ControlStream {
 		err = protocol.Errorf(protocol.KindUnsupported, "tunnel: only registered agents here")
 	}
-	return admit(ctx, conn, cfg, stream, err)
+	return admit(ctx, conn, cfg, stream, func() {}, err)
 }
 
-// admit is Admit once the control stream is there, or why it isn't.
-func admit(ctx context.Context, conn carrier.Conn, cfg *ListenConfig, control carrier.Stream, err error) (*Session, error) {
-	s := newSession(conn, false, cfg.Logger)
+// admit is Admit once the control stream is there, or why it isn't. It calls
+// hello when HELLO has come.
+func admit(
+	ctx context.Context, conn carrier.Conn, cfg *ListenConfig, control carrier.Stream, hello func(), err error,
+) (*Session, error) {
+	s := newSession(conn, false, cfg.Events, cfg.Logger)
 	s.control, s.role.trust = control, cfg.TrustOrigin
 	if err != nil {
 		s.end(err)
 		return s, err
 	}
 	abort := context.AfterFunc(ctx, func() { conn.Close(protocol.Errorf(protocol.KindUnavailable, "no HELLO in time")) })
-	err = s.admit(ctx, cfg)
+	err = s.admit(ctx, cfg, hello)
 	if !abort() && err == nil {
 		err = ctx.Err()
 	}
@@ -181,6 +278,9 @@ func admit(ctx context.Context, conn carrier.Conn, cfg *ListenConfig, control ca
 
 // serve hands a session to Accept and waits for its end.
 func (l *Listener) serve(s *Session) {
+	began := time.Now()
+	l.cfg.Events.opened(s.Carrier())
+	defer func() { l.cfg.Events.closed(s.Carrier(), protocol.KindOf(s.Err()), time.Since(began)) }()
 	select {
 	case l.sessions <- s:
 		select {
@@ -209,6 +309,7 @@ func (l *Listener) Accept(ctx context.Context) (*Session, error) {
 func (l *Listener) Close() error {
 	l.cancel()
 	l.running.Wait() // while the socket still works, so that agents hear why
+	l.sockets.Close()
 	var err error
 	if l.quic != nil {
 		err = l.quic.Close()

@@ -5,13 +5,27 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/tunnel/internal/carrier"
 )
 
 const (
-	// A peer may leave a PING unanswered for so many intervals, and at least
-	// for leastSilence.
-	silenceIntervals = 2
-	leastSilence     = 1200 * time.Millisecond
+	// A peer from which nothing has come since a PING, for so long, is gone:
+	// watchedSilence while somebody watches and idleSilence otherwise, so that
+	// an idle tunnel's end is known within 6 s of it. On a long path it is
+	// silenceTrips round trips, which is enough for a PING and its PONG to be
+	// lost once each and sent again, and maxSilence at most.
+	watchedSilence = 1200 * time.Millisecond
+	idleSilence    = 1800 * time.Millisecond
+	silenceTrips   = 4
+	maxSilence     = 10 * time.Second
+	// A peer whose packets come while it answers no PING for hungSilences such
+	// times is stuck, or takes us for fools.
+	hungSilences = 4
+	// listenEvery is how often the carrier is asked whether packets still come
+	// while a PING is unanswered.
+	listenEvery = 200 * time.Millisecond
+	// maxFirstTrip bounds what is taken for a round trip before there was one.
+	maxFirstTrip = time.Second
 	// lateAsk is how late a peer's PING may be before that is suspicious.
 	lateAsk = 50 * time.Millisecond
 )
@@ -28,11 +42,15 @@ type pinger struct {
 	due     time.Time // of the next PING
 	next    uint64
 	sent    map[uint64]time.Time // unanswered, few
-	rtt     time.Duration
+	rtt     time.Duration        // the last
+	longest time.Duration        // round trip, which fades with each one that is shorter
+	heardAt time.Time            // when something last came from the peer
+	packets uint64               // that had come then
 }
 
+// newPinger is called when the handshake begins.
 func newPinger() pinger {
-	return pinger{changed: make(chan struct{}, 1), mu: &sync.Mutex{}, sent: map[uint64]time.Time{}}
+	return pinger{changed: make(chan struct{}, 1), mu: &sync.Mutex{}, sent: map[uint64]time.Time{}, heardAt: time.Now()}
 }
 
 // SetWatched says whether somebody watches a terminal of this sandbox: then a
@@ -77,6 +95,7 @@ func (s *Session) RTT() time.Duration {
 
 // ping sends PINGs and ends the session when the peer is silent.
 func (s *Session) ping() {
+	s.pinger.begin(time.Now())
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -86,7 +105,7 @@ func (s *Session) ping() {
 		case <-s.done:
 			return
 		}
-		id, wait, dead := s.pinger.tick(time.Now())
+		id, wait, dead := s.pinger.tick(time.Now(), s.packets())
 		if dead {
 			s.end(protocol.Errorf(protocol.KindUpstream, "tunnel: the peer is silent"))
 			return
@@ -98,15 +117,45 @@ func (s *Session) ping() {
 	}
 }
 
-// tick returns the id of a PING that is due now, 0 when none is, and the time
-// until there is something to do again; or that the peer has been silent for
-// too long.
-func (p *pinger) tick(now time.Time) (id uint64, wait time.Duration, dead bool) {
+// packets returns how many packets have come, if the carrier counts them.
+func (s *Session) packets() uint64 {
+	if counting, ok := s.conn.(carrier.Counting); ok {
+		return counting.Stats().PacketsReceived
+	}
+	return 0
+}
+
+// begin takes the handshake, which was a round trip or two, for the first one.
+func (p *pinger) begin(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.longest = min(now.Sub(p.heardAt), maxFirstTrip)
+	p.heardAt = now
+}
+
+// silence returns for how long nothing may come after a PING. The caller holds
+// mu.
+func (p *pinger) silence(often bool) time.Duration {
+	least := idleSilence
+	if often {
+		least = watchedSilence
+	}
+	return min(max(silenceTrips*p.longest, least), maxSilence)
+}
+
+// tick returns the id of a PING that is due now, 0 when none is, and the time
+// until there is something to do again; or that the peer is gone. packets is how
+// many have come so far.
+func (p *pinger) tick(now time.Time, packets uint64) (id uint64, wait time.Duration, dead bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if packets != p.packets {
+		p.packets, p.heardAt = packets, now
+	}
 	matching := now.Before(p.mirror)
+	often := p.watched || matching
 	interval := protocol.PingIdle
-	if p.watched || matching {
+	if often {
 		interval = protocol.PingWatched
 	}
 	if !now.Before(p.due) {
@@ -119,14 +168,30 @@ func (p *pinger) tick(now time.Time) (id uint64, wait time.Duration, dead bool) 
 		}
 	}
 	wait = p.due.Sub(now)
-	for _, at := range p.sent {
-		left := at.Add(max(silenceIntervals*interval, leastSilence)).Sub(now)
-		if left <= 0 {
-			return 0, 0, true
-		}
-		wait = min(wait, left)
+	if len(p.sent) == 0 {
+		return id, wait, false
 	}
-	return id, wait, false
+	left := p.left(now, p.silence(often))
+	if left <= 0 {
+		return 0, 0, true
+	}
+	return id, min(wait, left, listenEvery), false
+}
+
+// left returns the time until the peer counts as gone: silent since the oldest
+// PING that it left unanswered, or stuck. The caller holds mu.
+func (p *pinger) left(now time.Time, silence time.Duration) time.Duration {
+	oldest := now
+	for _, at := range p.sent {
+		if at.Before(oldest) {
+			oldest = at
+		}
+	}
+	since := oldest
+	if p.heardAt.After(since) {
+		since = p.heardAt
+	}
+	return min(since.Add(silence).Sub(now), oldest.Add(hungSilences*silence).Sub(now))
 }
 
 // asked notes a PING of the relay. While it pings often, somebody watches, and
@@ -156,9 +221,17 @@ func (p *pinger) asked(now time.Time) {
 func (p *pinger) heard(id uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if at, ok := p.sent[id]; ok {
-		p.rtt = time.Since(at)
+	now := time.Now()
+	at, ok := p.sent[id]
+	if !ok {
+		return // an answer to nothing is no sign of life
 	}
+	if p.rtt == 0 {
+		p.longest = 0 // it was a guess
+	}
+	p.rtt = max(now.Sub(at), 1)
+	p.longest = max(p.rtt, (7*p.longest+p.rtt)/8)
+	p.heardAt = now
 	for sent := range p.sent {
 		if sent <= id {
 			delete(p.sent, sent)

@@ -3,8 +3,10 @@ package tunnel
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
+	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/tunnel/internal/backoff"
 )
 
@@ -13,10 +15,14 @@ type RunConfig struct {
 	// Next returns the relay to dial, "host:port", once there is one.
 	Next func(ctx context.Context) (addr string, err error)
 	Dial func(ctx context.Context, addr string) (*Session, error)
-	// Serve uses a tunnel; it returns when the tunnel is over.
+	// Serve uses a tunnel; it returns when the tunnel is over. With a Climb it
+	// is called for a tunnel while another one is served, which the new one
+	// replaces.
 	Serve func(ctx context.Context, addr string, s *Session) error
 	// Fatal says of an error of Dial or Serve that trying again is pointless.
 	Fatal func(error) bool
+	// Climb, unless nil, leads tunnels over WebSocket back to QUIC.
+	Climb *Climb
 	// Hurry ends a pause: there is somewhere new to go. It may be nil.
 	Hurry  <-chan struct{}
 	Logger *slog.Logger
@@ -25,7 +31,8 @@ type RunConfig struct {
 // Run keeps a tunnel up until ctx ends or an error is fatal, which it returns.
 // Between attempts it waits with full jitter, at first up to 50 ms and in the
 // end up to 5 s; a tunnel that lived longer than the next pause can be counts
-// as success, and after a shorter life the pause is 0.8 s at most.
+// as success, and after a shorter life the pause is 0.8 s at most. After a refusal
+// for too many registrations it is 1 to 5 s.
 func Run(ctx context.Context, cfg RunConfig) error {
 	var pause backoff.Backoff
 	for {
@@ -42,6 +49,9 @@ func Run(ctx context.Context, cfg RunConfig) error {
 		}
 		pause.Lived(lived)
 		wait := pause.Next()
+		if lived == 0 && protocol.KindOf(err) == protocol.KindTooMany {
+			wait = crowdPause()
+		}
 		if err != nil {
 			cfg.Logger.Info("no tunnel", "addr", addr, "again_in", wait.Round(time.Millisecond), "err", err)
 		}
@@ -59,6 +69,12 @@ func Run(ctx context.Context, cfg RunConfig) error {
 	}
 }
 
+// A relay that has too many registrations is left alone for a while.
+const minCrowdPause, maxCrowdPause = time.Second, 5 * time.Second
+
+// crowdPause returns that while.
+func crowdPause() time.Duration { return minCrowdPause + rand.N(maxCrowdPause-minCrowdPause) }
+
 // runOnce dials and serves one tunnel. lived is how long it was up, 0 when it
 // never was: a dial that times out is no success, however long it took.
 func runOnce(ctx context.Context, cfg RunConfig, addr string) (lived time.Duration, err error) {
@@ -66,8 +82,7 @@ func runOnce(ctx context.Context, cfg RunConfig, addr string) (lived time.Durati
 	if err != nil {
 		return 0, err
 	}
-	defer s.Close()
 	began := time.Now()
-	err = cfg.Serve(ctx, addr, s)
+	err = cfg.stay(ctx, addr, s)
 	return time.Since(began), err
 }

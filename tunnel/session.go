@@ -20,7 +20,8 @@ import (
 
 const (
 	// maxIncoming bounds the streams whose OPEN has come and that nobody has
-	// accepted yet; more are refused.
+	// accepted yet; more are refused. As many may wait for their OPEN; more are
+	// reset.
 	maxIncoming = 256
 	// openTimeout bounds the time a stream gets for its OPEN.
 	openTimeout = 10 * time.Second
@@ -41,14 +42,16 @@ type Session struct {
 	// Static after the handshake.
 	conn    carrier.Conn
 	control carrier.Stream
-	frames  *protocol.FrameReader // of control
-	agent   bool                  // this end is the agent
+	agent   bool // this end is the agent
 	hello   protocol.Hello
 	welcome protocol.Welcome
+	events  *Events // not nil
 	log     *slog.Logger
 
-	started  chan struct{} // closed when the session may be used
-	done     chan struct{} // closed when it is over
+	started  chan struct{}   // closed when the session may be used
+	done     chan struct{}   // closed when it is over
+	ctx      context.Context // ends with it
+	cancel   context.CancelFunc
 	incoming chan *Incoming
 	goAways  chan protocol.GoAway
 	running  sync.WaitGroup // everything that the session started
@@ -61,11 +64,13 @@ type Session struct {
 	saidBye  atomic.Bool  // GOAWAY was sent
 	leaving  atomic.Bool  // CloseWith waits for the peer to leave
 	served   atomic.Int64 // streams of the peer's that are not closed here
+	unopened atomic.Int64 // those of them whose OPEN hasn't come
 
 	// Guarded by mu.
-	mu    sync.Mutex
-	lanes map[protocol.Lane]*lane
-	err   error // why the session is over
+	mu       sync.Mutex
+	lanes    map[protocol.Lane]*lane
+	fleeting fleeting
+	err      error // why the session is over
 }
 
 // A lane is one yamux session, or the wait for it.
@@ -76,12 +81,16 @@ type lane struct {
 	err     error
 }
 
-func newSession(conn carrier.Conn, agent bool, log *slog.Logger) *Session {
+func newSession(conn carrier.Conn, agent bool, events *Events, log *slog.Logger) *Session {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	if events == nil {
+		events = &Events{}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
 	return &Session{
-		conn: conn, agent: agent, log: log,
+		conn: conn, agent: agent, events: events, log: log, ctx: ctx, cancel: cancel,
 		started:  make(chan struct{}),
 		done:     make(chan struct{}),
 		incoming: make(chan *Incoming, maxIncoming),
@@ -119,6 +128,9 @@ func (s *Session) Hello() protocol.Hello { return s.hello }
 
 // Welcome returns what the relay answered.
 func (s *Session) Welcome() protocol.Welcome { return s.welcome }
+
+// Carrier returns what the tunnel runs over.
+func (s *Session) Carrier() Carrier { return carrierOf(s.conn) }
 
 // RemoteAddr returns the peer's address as it was at the handshake.
 func (s *Session) RemoteAddr() net.Addr { return s.conn.RemoteAddr() }
@@ -195,8 +207,12 @@ func (s *Session) end(err error) {
 	lanes := s.lanes
 	s.lanes = nil
 	s.mu.Unlock()
+	if objection, ok := errors.AsType[*mux.Objection](err); ok {
+		s.events.objected(string(objection.Reason))
+	}
 	s.conn.Close(protocol.AsError(err)) // before a lane closes, so that the peer hears why
 	close(s.done)
+	s.cancel()
 	for _, l := range lanes {
 		select {
 		case <-l.ready:
@@ -264,10 +280,11 @@ func (s *Session) endControl(err error) {
 	s.end(fmt.Errorf("tunnel: control stream: %w", err))
 }
 
-// readControl obeys the peer's control frames until the stream ends.
+// readControl obeys the peer's control frames until the stream ends. They are
+// few, and a buffer for them would be the largest thing that an idle tunnel has.
 func (s *Session) readControl() {
 	for {
-		m, err := readMessage(s.frames)
+		m, err := readOne(s.control)
 		if err != nil {
 			s.endControl(err)
 			return
@@ -277,14 +294,6 @@ func (s *Session) readControl() {
 			return
 		}
 	}
-}
-
-func readMessage(frames *protocol.FrameReader) (protocol.Message, error) {
-	frame, err := frames.Next()
-	if err != nil {
-		return nil, err
-	}
-	return protocol.Decode(frame)
 }
 
 func (s *Session) obey(m protocol.Message) error {

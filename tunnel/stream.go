@@ -2,12 +2,11 @@ package tunnel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
 	"time"
-
-	"github.com/hashicorp/yamux"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/tunnel/internal/mux"
@@ -16,17 +15,35 @@ import (
 // refuseTimeout bounds the writing of an answer to OPEN.
 const refuseTimeout = 5 * time.Second
 
+// How long a reader may take nothing while the window is full. pipedStall is for
+// streams whose reader hands on what it reads, at somebody else's pace, and has
+// a limit of its own for that: yamux tells the writer of every half window only,
+// and so much is read within it at 0.5 KiB/s. A test has less patience.
+var (
+	streamStall = protocol.StreamStall
+	pipedStall  = 5 * time.Minute
+)
+
 // A Stream is one opened stream, as a net.Conn.
 type Stream struct {
-	*yamux.Stream
+	*mux.Stream
 	session *Session
 	mux     *mux.Session
 	lane    protocol.Lane
 	served  atomic.Bool // the peer has opened it, and it isn't closed yet
 }
 
-func newStream(s *Session, m *mux.Session, raw *yamux.Stream, lane protocol.Lane) *Stream {
+func newStream(s *Session, m *mux.Session, raw *mux.Stream, lane protocol.Lane) *Stream {
+	raw.OnReset(s.wasReset)
+	raw.SetPatience(streamStall)
 	return &Stream{Stream: raw, session: s, mux: m, lane: lane}
+}
+
+// serves gives the stream the patience of its kind.
+func (s *Stream) serves(kind protocol.StreamKind) {
+	if kind == protocol.StreamHTTP || kind == protocol.StreamConnect {
+		s.SetPatience(pipedStall)
+	}
 }
 
 // Read reads what the peer wrote. io.EOF means that the peer has closed the
@@ -34,6 +51,10 @@ func newStream(s *Session, m *mux.Session, raw *yamux.Stream, lane protocol.Lane
 // or half an answer would pass for a whole one.
 func (s *Stream) Read(p []byte) (int, error) {
 	n, err := s.Stream.Read(p)
+	if err == nil {
+		return n, nil
+	}
+	s.session.stuck(err)
 	if err == io.EOF {
 		select {
 		case <-s.mux.Done():
@@ -48,29 +69,45 @@ func (s *Stream) Read(p []byte) (int, error) {
 func (s *Stream) Lane() protocol.Lane { return s.lane }
 
 // Write writes p in pieces of at most [protocol.MaxStreamWrite] bytes: each is
-// one yamux frame, which nothing else on the lane can overtake.
+// one yamux frame, which nothing else on the lane can overtake. A stream whose
+// window is full and of which the peer takes nothing for
+// [protocol.StreamStall] is reset; one that the peer hands on gets longer.
+//
+// An error may come late: what was written before it, and a piece more, may
+// have arrived.
 func (s *Stream) Write(p []byte) (written int, err error) {
-	for len(p) > 0 {
-		n, err := s.Stream.Write(p[:min(len(p), protocol.MaxStreamWrite)])
-		written += n
-		if err != nil {
-			return written, err
-		}
-		p = p[n:]
-	}
-	return written, nil
+	written, err = s.Stream.Write(p)
+	s.session.stuck(err)
+	return written, err
 }
 
-// CloseWrite says that nothing more will be written; reading goes on.
-func (s *Stream) CloseWrite() error { return s.Stream.Close() }
+// stuck ends the session when err says that a lane takes nothing any more.
+// Whether what was written still arrives can't be known, so nothing may be said
+// again on it: everybody goes on by offset on the next tunnel.
+func (s *Session) stuck(err error) {
+	if errors.Is(err, mux.ErrStuck) {
+		s.end(protocol.Fault(protocol.KindUpstream, fmt.Errorf("tunnel: %w", err)))
+	}
+}
 
-// Close ends both directions, and with them reads and writes under way.
+// Close ends both directions, and with them reads and writes under way. The
+// peer reads the end of what was written; it doesn't wait for that.
 func (s *Stream) Close() error {
+	s.release()
+	return s.Stream.Close()
+}
+
+// Reset is Close for a stream that broke off: the peer reads an error, so that
+// it takes nothing for whole.
+func (s *Stream) Reset() {
+	s.release()
+	s.Stream.Reset()
+}
+
+func (s *Stream) release() {
 	if s.served.CompareAndSwap(true, false) {
 		s.session.served.Add(-1)
 	}
-	s.Stream.SetDeadline(time.Unix(1, 0)) // yamux's own Close leaves readers waiting
-	return s.Stream.Close()
 }
 
 // Open opens a stream on a lane and waits for the peer's answer until ctx
@@ -125,9 +162,11 @@ type answer struct {
 func (s *Session) open(ctx context.Context, m *mux.Session, name protocol.Lane, open protocol.Open) answer {
 	raw, err := m.Open()
 	if err != nil {
+		s.stuck(err)
 		return answer{err: protocol.Fault(protocol.KindUnavailable, fmt.Errorf("tunnel: open: %w", err))}
 	}
 	stream := newStream(s, m, raw, name)
+	stream.serves(open.Kind)
 	opened, err := stream.negotiate(ctx, open)
 	if err != nil {
 		stream.Close()
@@ -186,6 +225,7 @@ func (in *Incoming) Accept(opened protocol.Opened) (*Stream, error) {
 		in.stream.Close()
 		return nil, err
 	}
+	in.stream.serves(in.Open.Kind)
 	return in.stream, nil
 }
 

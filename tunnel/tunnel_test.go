@@ -200,7 +200,8 @@ func TestRefusedRegistration(t *testing.T) {
 	}
 }
 
-func TestNoHello(t *testing.T) {
+// Who says no HELLO is gone after 5 s.
+func TestCase02HelloNeverSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := tunneltest.Conns()
 		control, err := near.Open(t.Context())
@@ -405,28 +406,41 @@ func certificate(t testing.TB) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
 }
 
-// BenchmarkEcho times 16 bytes there and back through a terminal stream over
-// QUIC on loopback.
-func BenchmarkEcho(b *testing.B) {
-	agent, relay := quicPair(b)
-	answer(b, agent, echo)
-	stream, _, err := relay.Open(within(b), protocol.LaneTerminal0, protocol.Open{Kind: protocol.StreamTerminal})
-	must(b, err)
-	for b.Loop() {
-		must(b, pingPong(stream))
+// byCarrier runs a benchmark with a stream over each carrier on loopback.
+func byCarrier(b *testing.B, serve func(*tunnel.Incoming, *tunnel.Stream), measure func(*testing.B, *tunnel.Stream)) {
+	for _, carrier := range []tunnel.Carrier{tunnel.CarrierQUIC, tunnel.CarrierWebSocket} {
+		b.Run(string(carrier), func(b *testing.B) {
+			listener, cfg := listenBoth(b, nil)
+			agent, err := tunnel.Dial(within(b), by(cfg, []tunnel.Carrier{carrier}))
+			must(b, err)
+			defer agent.Close()
+			relay, err := listener.Accept(within(b))
+			must(b, err)
+			answer(b, agent, serve)
+			stream, _, err := relay.Open(within(b), protocol.LaneTerminal0, protocol.Open{Kind: protocol.StreamTerminal})
+			must(b, err)
+			measure(b, stream)
+		})
 	}
 }
 
-// BenchmarkThroughput moves bytes one way through a stream over QUIC.
+// BenchmarkEcho times 16 bytes there and back through a terminal stream.
+func BenchmarkEcho(b *testing.B) {
+	byCarrier(b, echo, func(b *testing.B, stream *tunnel.Stream) {
+		for b.Loop() {
+			must(b, pingPong(stream))
+		}
+	})
+}
+
+// BenchmarkThroughput moves bytes one way through a stream.
 func BenchmarkThroughput(b *testing.B) {
-	agent, relay := quicPair(b)
-	answer(b, agent, func(_ *tunnel.Incoming, s *tunnel.Stream) { io.Copy(io.Discard, s) })
-	stream, _, err := relay.Open(within(b), protocol.LaneTerminal0, protocol.Open{Kind: protocol.StreamTerminal})
-	must(b, err)
-	data := make([]byte, protocol.MaxStreamWrite)
-	b.SetBytes(int64(len(data)))
-	for b.Loop() {
-		_, err := stream.Write(data)
-		must(b, err)
-	}
+	byCarrier(b, func(_ *tunnel.Incoming, s *tunnel.Stream) { io.Copy(io.Discard, s) }, func(b *testing.B, stream *tunnel.Stream) {
+		data := make([]byte, protocol.MaxStreamWrite)
+		b.SetBytes(int64(len(data)))
+		for b.Loop() {
+			_, err := stream.Write(data)
+			must(b, err)
+		}
+	})
 }

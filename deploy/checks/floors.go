@@ -32,11 +32,12 @@ var Floors = []struct {
 		"protocol/envseal",
 	}},
 	{F1, []string{
-		"tunnel", "tunnel/internal/...", "tunnel/tunneltest",
+		"tunnel", "tunnel/internal/...", "tunnel/tunneltest", "tunnel/tunneltest/impair",
 		"relay/internal/turn", "relay/internal/replay",
 		"sandbox-agent/internal/redact", "sandbox-agent/internal/screen", "sandbox-agent/internal/pace",
 		"sandbox-agent/internal/hostname", "sandbox-agent/internal/toolbox",
-		"deploy/program",
+		"deploy/program", "deploy/program/instrument", "deploy/program/telemetry",
+		"loadtest/internal/pattern", "loadtest/internal/measure",
 	}},
 	{F2, []string{
 		"relay/internal/hub", "relay/internal/fleet", "relay/internal/mesh", "relay/internal/access",
@@ -50,21 +51,26 @@ var Floors = []struct {
 		"sandbox-agent/internal/recording", "sandbox-agent/internal/audit",
 		"sandbox-agent/internal/environment", "sandbox-agent/internal/outbound", "sandbox-agent/internal/peer",
 		"sandbox-agent/internal/integration",
+		"loadtest/internal/client", "loadtest/internal/generator", "loadtest/internal/enrol",
+		"loadtest/internal/source", "loadtest/internal/baseline", "loadtest/internal/stack",
 	}},
 	{F3, []string{
 		"relay/internal/gateway", "relay/internal/controlapi", "relay/internal/sandboxapi",
 		"relay/internal/console/...", "relay/internal/admin", "relay/internal/openapi", "relay/internal/preview",
 		"sandbox-agent/internal/mcp/...", "sandbox-agent/internal/bridge", "sandbox-agent/internal/tools", "sandbox-agent/internal/services", "sandbox-agent/internal/link",
+		"loadtest/internal/crowd", "loadtest/internal/simagent", "loadtest/internal/agents", "loadtest/internal/report", "loadtest/internal/impair",
 	}},
 	{F4, []string{
-		"relay", "relay/cmd/...", "sandbox-agent", "sandbox-agent/cmd/...", "loadtest/...",
-		"deploy/controlplane/...", "deploy/devstack/...", "deploy/e2e/...", "deploy/checks/...",
+		"relay", "relay/cmd/...", "sandbox-agent", "sandbox-agent/cmd/...",
+		"loadtest", "loadtest/cmd/...", "loadtest/internal/scenario",
+		"deploy/controlplane/...", "deploy/devstack/...", "deploy/e2e/...", "deploy/checks/...", "deploy/grafana/...",
 	}},
 }
 
 // Sideways are the imports on one floor that are meant.
 var Sideways = []struct{ From, To, Why string }{
 	{"tunnel/internal/quiclink", "tunnel/internal/carrier", "the interface it implements"},
+	{"tunnel/internal/wsslink", "tunnel/internal/carrier", "the interface it implements"},
 	{"tunnel/tunneltest", "tunnel/internal/carrier", "the interface it implements"},
 	{"deploy/controlplane/cmd/controlplane", "deploy/controlplane/internal/store", "its command line works on the database"},
 	{"relay/internal/dispatch", "relay/internal/pagestream", "some commands go to pages"},
@@ -73,6 +79,7 @@ var Sideways = []struct{ From, To, Why string }{
 	{"sandbox-agent/internal/broker", "sandbox-agent/internal/outbound", "it dials nowhere else"},
 	{"sandbox-agent/internal/terminal", "sandbox-agent/internal/process", "what it hosts is signalled with all it started"},
 	{"sandbox-agent/internal/terminal", "sandbox-agent/internal/recording", "a running recording sets the pace"},
+	{"loadtest/internal/agents", "loadtest/internal/simagent", "it runs a fleet of them as a generator"},
 	{"sandbox-agent/internal/terminal", "sandbox-agent/internal/spill", "a log outgrows its window in memory"},
 }
 
@@ -107,8 +114,9 @@ type Restriction struct {
 
 // Restrictions is the table of who alone may use what.
 var Restrictions = []Restriction{
+	{Import: "go.opentelemetry.io", Only: []string{"deploy/program/telemetry"}, Why: "one package makes spans, where it is built to"},
 	{Import: "github.com/go-jose", Only: []string{"protocol/jws"}, Why: "one package keeps the closed profile"},
-	{Import: "github.com/creack/pty", Only: []string{"sandbox-agent/internal/terminal"}, Why: "one package hosts terminals"},
+	{Import: "github.com/creack/pty", Only: []string{"sandbox-agent/internal/terminal", "loadtest/internal/baseline"}, Why: "one package hosts terminals, beside the bare one that it is compared with"},
 	{Import: Module + "/relay", Never: []string{"sandbox-agent/..."}, InTests: true, Why: "they meet on the wire"},
 	{Import: Module + "/sandbox-agent", Never: []string{"relay/..."}, InTests: true, Why: "they meet on the wire"},
 	{Import: Module + "/relay", Never: []string{"loadtest/..."}, InTests: true, Why: "it uses what a user has"},

@@ -40,3 +40,24 @@ type Conn interface {
 	Exporter() ([]byte, error)
 	RemoteAddr() net.Addr
 }
+
+// Named is a Conn that says what it runs over. The others are in memory.
+type Named interface {
+	Carrier() string
+}
+
+// A Joiner is a Conn whose further streams are connections of their own, which a
+// secret joins to it.
+type Joiner interface {
+	// Secret makes up the secret, at the relay; from then on it is accepted.
+	Secret() []byte
+	// Join makes Open use the secret that the relay gave the agent.
+	Join(secret []byte)
+}
+
+// A Parting is a Conn that can open a stream apart from the others, so that
+// what is lost on it holds none of them up. It is one stream like the others
+// where that doesn't work.
+type Parting interface {
+	OpenApart(ctx context.Context) (Stream, error)
+}

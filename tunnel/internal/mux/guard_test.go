@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/fairlead/fairlead/protocol"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -22,48 +24,118 @@ func header(version, typ byte, flags uint16, stream, length uint32) []byte {
 	return binary.BigEndian.AppendUint32(b, length)
 }
 
+// A step is bytes from the peer, or a frame of ours.
+type step struct {
+	in  []byte
+	out []byte // the header of one
+}
+
+func in(pieces ...[]byte) step { return step{in: bytes.Join(pieces, nil)} }
+
+// feed has a fresh guard see steps, what comes in cut into pieces of size bytes.
+func feed(size int, steps []step) error {
+	g := newGuard(nopConn{}, clientParity)
+	w := &wire{guard: g}
+	for _, s := range steps {
+		if s.out != nil {
+			w.body = 0
+			w.Write(bytes.Clone(s.out))
+		}
+		for rest := s.in; len(rest) > 0; {
+			n := min(size, len(rest))
+			if bad := g.inspect(rest[:n]); bad != nil {
+				return bad
+			}
+			rest = rest[n:]
+		}
+	}
+	return nil
+}
+
 func TestGuardObjects(t *testing.T) {
 	syn := func(id uint32) []byte { return header(0, typeWindow, flagSYN, id, 0) }
-	opens := func(n int) (all []byte) {
+	data := func(id uint32, n int) []byte {
+		return append(header(0, typeData, 0, id, uint32(n)), make([]byte, n)...)
+	}
+	many := func(n int, frames func(id uint32) []byte) (all []byte) {
 		for i := range n {
-			all = append(all, syn(uint32(2*i+1))...)
+			all = append(all, frames(uint32(2*i+1))...)
 		}
 		return all
 	}
+	ours := func(id uint32) step { return step{out: header(0, typeWindow, flagSYN, id, 0)} }
+	var unacked, rounds []step
+	for i := range maxUnacked + 1 {
+		unacked = append(unacked, ours(uint32(2*i+2)), step{out: header(0, typeWindow, flagFIN, uint32(2*i+2), 0)},
+			in(header(0, typeWindow, flagFIN, uint32(2*i+2), 0)))
+	}
+	for i := range 3 * maxUnacked {
+		id := uint32(2*i + 2)
+		rounds = append(rounds, ours(id), in(header(0, typeWindow, flagACK, id, 0), data(id, 100), header(0, typeWindow, flagFIN, id, 0)),
+			step{out: header(0, typeWindow, flagFIN, id, 0)}, in(data(id, 10)))
+	}
 	cases := []struct {
-		name string
-		in   []byte
-		want string // "" when the guard lets it pass
+		name  string
+		steps []step
+		want  Reason // "" when the guard lets it pass
 	}{
-		{"open and data", append(syn(1), append(header(0, typeData, 0, 1, 3), "abc"...)...), ""},
-		{"our parity", syn(2), "not its to open"},
-		{"stream 0", syn(0), "not its to open"},
-		{"version", header(1, typeData, 0, 1, 0), "version 1"},
-		{"type", header(0, 9, 0, 1, 0), "type 9"},
-		{"4 GiB frame", header(0, typeData, 0, 1, 1<<32-1), "window"},
-		{"a full window", append(header(0, typeData, 0, 1, Window), make([]byte, Window)...), ""},
-		{"few pings", bytes.Repeat(header(0, typePing, flagSYN, 0, 1), pingBurst), ""},
-		{"many pings", bytes.Repeat(header(0, typePing, flagSYN, 0, 1), 200), "pings"},
-		{"many streams", opens(2 * openBurst), "streams"},
-		{"header look-alike in a body", append(header(0, typeData, 0, 1, headerBytes), header(7, 7, 7, 7, 7)...), ""},
+		{"open and data", []step{in(syn(1), data(1, 3))}, ""},
+		{"our parity", []step{in(syn(2))}, ReasonStreamID},
+		{"stream 0", []step{in(syn(0))}, ReasonStreamID},
+		{"a stream that is open", []step{in(syn(1), syn(1))}, ReasonStreamID},
+		{"version", []step{in(header(1, typeData, 0, 1, 0))}, ReasonMalformed},
+		{"type", []step{in(header(0, 9, 0, 1, 0))}, ReasonMalformed},
+		{"4 GiB frame", []step{in(header(0, typeData, 0, 1, 1<<32-1))}, ReasonFrameSize},
+		{"a full window", []step{in(syn(1), data(1, Window))}, ""},
+		{"few pings", []step{in(bytes.Repeat(header(0, typePing, flagSYN, 0, 1), pingBurst))}, ""},
+		{"many pings", []step{in(bytes.Repeat(header(0, typePing, flagSYN, 0, 1), 200))}, ReasonPings},
+		{"many answers", []step{in(bytes.Repeat(header(0, typePing, flagACK, 0, 1), 200))}, ReasonPings},
+		{"many streams", []step{in(many(openBurst*3/2, syn))}, ReasonOpens},
+		{"streams taken back at once", []step{in(many(openBurst, func(id uint32) []byte {
+			return bytes.Join([][]byte{syn(id), header(0, typeWindow, flagRST, id, 0)}, nil)
+		}), many(200, func(id uint32) []byte { return header(0, typeWindow, flagRST, id, 0) }))}, ReasonResets},
+		{"header look-alike in a body", []step{in(syn(1), header(0, typeData, 0, 1, headerBytes), header(7, 7, 7, 7, 7))}, ""},
+		{"two ends of a stream", []step{in(syn(1), header(0, typeData, flagFIN, 1, 0), header(0, typeWindow, flagFIN, 1, 0))}, ReasonMalformed},
+		{"its own ACK", []step{in(header(0, typeWindow, flagSYN|flagACK, 1, 0))}, ReasonMalformed},
+		{"two ACKs", []step{ours(2), in(header(0, typeWindow, flagACK, 2, 0), header(0, typeData, flagACK, 2, 0))}, ReasonMalformed},
+		{"no ACK ever", unacked, ReasonUnacked},
+		{"streams that end well", rounds, ""},
+		{"a window that wraps", []step{ours(2), in(bytes.Repeat(header(0, typeWindow, 0, 2, 1<<25), 3))}, ReasonWindow},
+		{"the window comes back", []step{
+			ours(2), {out: header(0, typeData, 0, 2, Window)}, in(header(0, typeWindow, flagACK, 2, Window)),
+		}, ""},
+		{"data for no stream", []step{in(bytes.Repeat(data(9, 1<<10), 1025))}, ReasonStray},
+		{"a farewell", []step{in(header(0, typeGoAway, 0, 0, 0))}, ReasonGoAway},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			for _, size := range []int{1, 7, 4096} { // wherever it is cut
-				g := newGuard(struct {
-					io.Reader
-					io.Writer
-					io.Closer
-				}{bytes.NewReader(c.in), io.Discard, io.NopCloser(nil)}, clientParity)
-				_, err := io.CopyBuffer(io.Discard, struct{ io.Reader }{g}, make([]byte, size))
+				err := feed(size, c.steps)
+				o, _ := errors.AsType[*Objection](err)
 				switch {
 				case c.want == "" && err != nil:
 					t.Errorf("cut at %d: %v", size, err)
-				case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+				case c.want != "" && (o == nil || o.Reason != c.want):
 					t.Errorf("cut at %d: %v, want %q", size, err, c.want)
+				case o != nil && protocol.KindOf(o) != protocol.KindInvalid:
+					t.Errorf("the peer is told %v", protocol.KindOf(o))
 				}
 			}
 		})
+	}
+}
+
+// A peer that fills many more windows than anybody reads is shown the door.
+func TestGuardBoundsWhatIsUnread(t *testing.T) {
+	f := newFlows(clientParity)
+	for id := uint32(1); ; id += 2 {
+		f.in(frame{flags: flagSYN, stream: id})
+		_, bad := f.in(frame{data: true, stream: id, length: Window})
+		if held := int(id/2+1) * Window; bad != nil && (bad.Reason != ReasonUnread || held <= hardUnread) || bad == nil && held > hardUnread {
+			t.Fatalf("%v with %d bytes", bad, held)
+		} else if bad != nil {
+			return
+		}
 	}
 }
 
@@ -125,18 +197,15 @@ func TestGuardPassesErrors(t *testing.T) {
 	}
 }
 
+// Whatever comes is judged the same wherever it is cut, and what is counted
+// stays sound.
 func FuzzGuard(f *testing.F) {
 	f.Add(header(0, typeData, flagSYN, 1, 5), uint8(3))
+	f.Add(append(header(0, typeWindow, flagSYN, 1, 0), header(0, typeWindow, flagRST|flagFIN, 1, 7)...), uint8(1))
 	f.Fuzz(func(t *testing.T, in []byte, cut uint8) {
-		g := &guard{peer: clientParity}
-		fresh := newGuard(struct {
-			io.Reader
-			io.Writer
-			io.Closer
-		}{nil, nil, io.NopCloser(nil)}, clientParity)
+		g, fresh := newGuard(nopConn{}, clientParity), newGuard(nopConn{}, clientParity)
 		whole := fresh.inspect(in)
-		g.pings, g.opens = newGuard(nopConn{}, clientParity).pings, newGuard(nopConn{}, clientParity).opens
-		var pieces error
+		var pieces *Objection
 		for rest := in; len(rest) > 0 && pieces == nil; {
 			n := min(int(cut)+1, len(rest))
 			pieces = g.inspect(rest[:n])
@@ -144,6 +213,14 @@ func FuzzGuard(f *testing.F) {
 		}
 		if (whole == nil) != (pieces == nil) {
 			t.Errorf("whole: %v, in pieces: %v", whole, pieces)
+		}
+		unread := 0
+		for _, one := range g.flows.open {
+			unread += one.unread
+		}
+		if g.flows.unread < unread || g.flows.stray < -Window-frameCost || g.flows.unacked != 0 {
+			t.Errorf("%d unread, of them %d in open streams, %d stray, %d unacked",
+				g.flows.unread, unread, g.flows.stray, g.flows.unacked)
 		}
 	})
 }

@@ -6,13 +6,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/quic-go/quic-go"
-	"golang.org/x/time/rate"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/tunnel/internal/carrier"
@@ -52,155 +49,80 @@ func config() *quic.Config {
 	}
 }
 
-func withALPN(config *tls.Config) *tls.Config {
+func withALPN(config *tls.Config, alpn string) *tls.Config {
 	config = config.Clone()
-	config.NextProtos = []string{protocol.ALPN}
+	config.NextProtos = []string{alpn}
 	return config
 }
 
 // Dial connects to a relay at addr ("host:port").
 func Dial(ctx context.Context, addr string, tlsConfig *tls.Config) (carrier.Conn, error) {
-	remote, err := net.ResolveUDPAddr("udp", addr)
+	remote, err := resolve(ctx, addr)
 	if err != nil {
 		return nil, fmt.Errorf("quiclink: %w", err)
 	}
-	socket, err := connectedSocket(remote)
-	if err != nil {
-		return nil, fmt.Errorf("quiclink: %w", err)
-	}
-	tlsConfig = withALPN(tlsConfig)
+	tlsConfig = tlsConfig.Clone()
 	if tlsConfig.ServerName == "" {
 		tlsConfig.ServerName, _, _ = net.SplitHostPort(addr)
 	}
-	transport := &quic.Transport{Conn: socket}
-	conn, err := transport.Dial(ctx, remote, tlsConfig, config())
+	if tlsConfig.ClientSessionCache == nil { // lanes come back to the same relay
+		tlsConfig.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+	}
+	d := &dialer{remote: remote, tls: tlsConfig}
+	conn, err := d.dial(ctx, protocol.ALPN, 0)
+	if err != nil {
+		return nil, err
+	}
+	return newLink(conn, d, nil), nil
+}
+
+// resolve finds the address of a relay.
+func resolve(ctx context.Context, addr string) (*net.UDPAddr, error) {
+	host, service, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	port, err := net.DefaultResolver.LookupPort(ctx, "udp", service)
+	if err != nil {
+		return nil, err
+	}
+	ips, err := net.DefaultResolver.LookupIPAddr(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	for _, ip := range ips { // as net.ResolveUDPAddr does
+		if ip.IP.To4() != nil {
+			return &net.UDPAddr{IP: ip.IP, Port: port}, nil
+		}
+	}
+	return &net.UDPAddr{IP: ips[0].IP, Port: port, Zone: ips[0].Zone}, nil
+}
+
+// A dialer makes connections to one relay.
+type dialer struct {
+	remote  *net.UDPAddr
+	tls     *tls.Config
+	quality quality
+}
+
+// dial makes a connection over a socket of its own.
+func (d *dialer) dial(ctx context.Context, alpn string, keepAlive time.Duration) (*quic.Conn, error) {
+	socket, err := connectedSocket(d.remote)
+	if err != nil {
+		return nil, fmt.Errorf("quiclink: %w", err)
+	}
+	repeating := newRepeater(socket)
+	transport := &quic.Transport{Conn: repeating}
+	options := config()
+	options.KeepAlivePeriod = keepAlive
+	conn, err := transport.Dial(ctx, d.remote, withALPN(d.tls, alpn), options)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("quiclink: %w", err), transport.Close(), socket.Close())
 	}
+	repeating.watch(conn, &d.quality)
 	context.AfterFunc(conn.Context(), func() { // the socket serves this connection alone
 		transport.Close()
 		socket.Close()
 	})
-	return &link{conn}, nil
-}
-
-// A Listener accepts connections from agents.
-type Listener struct {
-	transport *quic.Transport
-	listener  *quic.Listener
-	socket    net.PacketConn
-}
-
-// Listen accepts connections on socket, which it owns from then on. The keys
-// are 32 bytes each, or empty; with the same keys a restarted relay ends its
-// predecessor's connections at once (RFC 9000 §10.3).
-func Listen(socket net.PacketConn, tlsConfig *tls.Config, resetKey, tokenKey []byte) (*Listener, error) {
-	free := rate.NewLimiter(freeHandshakesPerSecond, freeHandshakeBurst)
-	transport := &quic.Transport{
-		Conn:                socket,
-		ConnectionIDLength:  connectionIDBytes,
-		VerifySourceAddress: func(net.Addr) bool { return !free.Allow() },
-	}
-	if len(resetKey) == len(quic.StatelessResetKey{}) {
-		transport.StatelessResetKey = (*quic.StatelessResetKey)(resetKey)
-	}
-	if len(tokenKey) == len(quic.TokenGeneratorKey{}) {
-		transport.TokenGeneratorKey = (*quic.TokenGeneratorKey)(tokenKey)
-	}
-	listener, err := transport.Listen(withALPN(tlsConfig), config())
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("quiclink: %w", err), transport.Close())
-	}
-	return &Listener{transport, listener, socket}, nil
-}
-
-// Accept returns the next connection whose TLS handshake is done.
-func (l *Listener) Accept(ctx context.Context) (carrier.Conn, error) {
-	conn, err := l.listener.Accept(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &link{conn}, nil
-}
-
-// Addr returns the local address.
-func (l *Listener) Addr() net.Addr { return l.socket.LocalAddr() }
-
-// Close ends the listener and all its connections.
-func (l *Listener) Close() error {
-	return errors.Join(l.listener.Close(), l.transport.Close(), l.socket.Close())
-}
-
-// A link is a QUIC connection as a carrier.
-type link struct{ conn *quic.Conn }
-
-func (l *link) Open(ctx context.Context) (carrier.Stream, error) {
-	s, err := l.conn.OpenStreamSync(ctx)
-	if err != nil {
-		return nil, translate(err)
-	}
-	return &stream{s}, nil
-}
-
-func (l *link) Accept(ctx context.Context) (carrier.Stream, error) {
-	s, err := l.conn.AcceptStream(ctx)
-	if err != nil {
-		return nil, translate(err)
-	}
-	return &stream{s}, nil
-}
-
-// Close tells the peer the kind as the application's error code and the
-// message as its reason.
-func (l *link) Close(e *protocol.Error) {
-	reason := e.Error()
-	if len(reason) > maxReason {
-		reason = strings.ToValidUTF8(reason[:maxReason], "")
-	}
-	l.conn.CloseWithError(quic.ApplicationErrorCode(e.Kind), reason)
-}
-
-func (l *link) Done() <-chan struct{} { return l.conn.Context().Done() }
-
-func (l *link) Err() error { return translate(context.Cause(l.conn.Context())) }
-
-// Exporter returns keying material of the TLS connection (RFC 5705).
-func (l *link) Exporter() ([]byte, error) {
-	state := l.conn.ConnectionState().TLS
-	return state.ExportKeyingMaterial(exporterLabel, nil, exporterBytes)
-}
-
-func (l *link) RemoteAddr() net.Addr { return l.conn.RemoteAddr() }
-
-// A stream is a QUIC stream whose Close ends both directions.
-type stream struct{ *quic.Stream }
-
-func (s *stream) Read(p []byte) (int, error) {
-	n, err := s.Stream.Read(p)
-	return n, translate(err)
-}
-
-func (s *stream) Write(p []byte) (int, error) {
-	n, err := s.Stream.Write(p)
-	return n, translate(err)
-}
-
-func (s *stream) Close() error {
-	s.CancelRead(0)
-	return s.Stream.Close()
-}
-
-// CloseWrite ends the direction to the peer.
-func (s *stream) CloseWrite() error { return s.Stream.Close() }
-
-// translate turns the peer's application error back into a protocol.Error.
-func translate(err error) error {
-	if err == nil || err == io.EOF { // the common cases, at no cost
-		return err
-	}
-	var app *quic.ApplicationError
-	if errors.As(err, &app) && app.Remote {
-		return protocol.Errorf(protocol.Kind(app.ErrorCode), "peer: %s", app.ErrorMessage)
-	}
-	return err
+	return conn, nil
 }

@@ -1,0 +1,231 @@
+package mux
+
+import (
+	"encoding/binary"
+	"sync"
+)
+
+const (
+	// maxUnread bounds what has come on all streams of a session and that nobody
+	// has read, in bytes: 64 full windows. Beyond it a stream that holds over
+	// half a window and brings more is reset; with hardUnread the session ends.
+	maxUnread  = 64 * Window
+	hardUnread = 4 * maxUnread
+	// maxGrant is how far a peer's window may be, in bytes. It is far beyond any
+	// that is used, and far below where yamux's counter would wrap.
+	maxGrant = 64 << 20
+	// maxUnacked bounds the streams of ours that ended without the peer's ACK,
+	// over the session's life: yamux keeps a little of each.
+	maxUnacked = 1000
+	// What may still come for a stream that is over: a window when we reset it,
+	// and a piece or two when both ends closed it. firstStray is there from the
+	// beginning. Each frame counts as frameCost bytes beside its body.
+	firstStray  = 1 << 20
+	frameCost   = 256
+	strayReset  = Window
+	strayClosed = 32 << 10
+)
+
+// flows follow the streams of a session by their frames, both ways.
+type flows struct {
+	ours parity // of the streams that this end opens
+
+	// Guarded by mu.
+	mu      sync.Mutex
+	open    map[uint32]*flow
+	unread  int // in all streams
+	unacked int // streams of ours that ended without an ACK
+	stray   int // bytes that may still come for streams that are over
+}
+
+// A flow is what is known of one stream.
+type flow struct {
+	// Guarded by flows.mu.
+	stream  *Stream // nil until somebody has it
+	sent    int64   // bytes to the peer
+	granted int64   // bytes, beyond the first window, that the peer has room for
+	unread  int     // bytes of the peer's that nobody has read
+	acked   bool    // the peer knows the stream
+	finIn   bool    // nothing more comes
+	finOut  bool    // nothing more goes
+	abort   bool    // this end closes it by RST, so that nobody takes it for whole
+	over    bool    // it is not in open any more
+	dropped bool    // nobody here reads it any more
+}
+
+func newFlows(peer parity) *flows {
+	return &flows{ours: 1 - peer, open: map[uint32]*flow{}, stray: firstStray}
+}
+
+// A frame is the header of one.
+type frame struct {
+	data   bool // or else a window update
+	flags  uint16
+	stream uint32
+	length uint32
+}
+
+func parseFrame(header []byte) frame {
+	return frame{
+		data: header[1] == typeData, flags: binary.BigEndian.Uint16(header[2:]),
+		stream: binary.BigEndian.Uint32(header[4:]), length: binary.BigEndian.Uint32(header[8:]),
+	}
+}
+
+// in notes a frame that has come. spill is a stream that was not read for so
+// long that all together hold too much: it must be reset.
+func (f *flows) in(fr frame) (spill *Stream, bad *Objection) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fr.flags&flagSYN != 0 {
+		if f.open[fr.stream] != nil {
+			return nil, object(ReasonStreamID, "opened stream %d, which is open", fr.stream)
+		}
+		f.open[fr.stream] = &flow{acked: true}
+	}
+	one := f.open[fr.stream]
+	if one == nil {
+		return nil, f.astray(fr)
+	}
+	if fr.flags&flagACK != 0 {
+		if one.acked {
+			return nil, object(ReasonMalformed, "acknowledged stream %d for nothing", fr.stream)
+		}
+		one.acked = true
+	}
+	if fr.data {
+		if spill, bad = f.arrived(one, int(fr.length)); bad != nil {
+			return nil, bad
+		}
+	} else if one.granted += int64(fr.length); one.granted-one.sent > maxGrant {
+		return nil, object(ReasonWindow, "opened the window of stream %d to %d bytes", fr.stream, one.granted-one.sent)
+	}
+	if fr.flags&flagFIN != 0 {
+		if one.finIn {
+			return nil, object(ReasonMalformed, "closed stream %d twice", fr.stream)
+		}
+		one.finIn = true
+	}
+	if fr.flags&flagRST != 0 {
+		one.dropped = true // what came before can't be read either
+	}
+	if fr.flags&flagRST != 0 || one.finIn && one.finOut {
+		return nil, f.end(fr.stream, one, strayClosed)
+	}
+	return spill, nil
+}
+
+// astray judges a frame for a stream that is over, or never was. The caller
+// holds mu.
+func (f *flows) astray(fr frame) *Objection {
+	f.stray -= frameCost
+	if fr.data {
+		f.stray -= int(fr.length)
+	}
+	if f.stray < 0 {
+		return object(ReasonStray, "floods with frames for no stream")
+	}
+	return nil
+}
+
+// arrived counts what has come for a stream, and returns it if it must go. The
+// caller holds mu.
+func (f *flows) arrived(one *flow, n int) (spill *Stream, bad *Objection) {
+	one.unread += n
+	f.unread += n
+	switch {
+	case f.unread > hardUnread:
+		return nil, object(ReasonUnread, "sent %d bytes that nobody has read yet", f.unread)
+	case f.unread > maxUnread && one.unread > Window/2 && !one.abort:
+		return one.stream, nil
+	}
+	return nil, nil
+}
+
+// out notes a frame that is about to be sent, and turns the FIN of a stream that
+// is given up into a RST.
+func (f *flows) out(header []byte) {
+	fr := parseFrame(header)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fr.flags&flagSYN != 0 {
+		f.open[fr.stream] = &flow{}
+	}
+	one := f.open[fr.stream]
+	if one == nil {
+		return
+	}
+	if fr.data {
+		one.sent += int64(fr.length)
+	}
+	if fr.flags&flagFIN != 0 && one.abort {
+		fr.flags = fr.flags&^flagFIN | flagRST
+		binary.BigEndian.PutUint16(header[2:], fr.flags)
+	}
+	if fr.flags&flagFIN != 0 {
+		one.finOut = true
+	}
+	switch {
+	case fr.flags&flagRST != 0:
+		one.dropped = true
+		f.end(fr.stream, one, strayReset)
+	case one.finIn && one.finOut:
+		f.end(fr.stream, one, strayClosed)
+	}
+}
+
+// end forgets a stream. The caller holds mu.
+func (f *flows) end(id uint32, one *flow, stray int) *Objection {
+	delete(f.open, id)
+	one.over = true
+	f.release(one)
+	f.stray = min(f.stray+stray+4*frameCost, maxUnread)
+	if id&1 == uint32(f.ours) && !one.acked {
+		if f.unacked++; f.unacked > maxUnacked {
+			return object(ReasonUnacked, "acknowledges no stream")
+		}
+	}
+	return nil
+}
+
+// take returns the flow of a stream that somebody has from now on.
+func (f *flows) take(id uint32, s *Stream) *flow {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	one := f.open[id]
+	if one == nil {
+		one = &flow{over: true} // the peer has taken it back already
+	}
+	one.stream = s
+	return one
+}
+
+// read counts what was read.
+func (f *flows) read(one *flow, n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n = min(n, one.unread)
+	one.unread -= n
+	f.unread -= n
+}
+
+// drop says that nobody reads a stream any more. With abort the peer is told by
+// RST. It reports whether that is new.
+func (f *flows) drop(one *flow, abort bool) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	first := abort && !one.abort
+	one.abort = one.abort || abort
+	one.dropped, one.stream = true, nil
+	f.release(one)
+	return first
+}
+
+// release forgets what a stream holds once nothing more comes and nobody reads:
+// yamux keeps it until then. The caller holds mu.
+func (f *flows) release(one *flow) {
+	if one.over && one.dropped {
+		f.unread -= one.unread
+		one.unread = 0
+	}
+}

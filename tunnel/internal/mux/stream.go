@@ -1,0 +1,233 @@
+package mux
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/yamux"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// maxPiece bounds one frame of data in bytes, which nothing else in the session
+// can overtake.
+const maxPiece = protocol.MaxStreamWrite
+
+var (
+	// ErrStalled is what a writer gets whose reader took nothing for too long.
+	// The stream is reset.
+	ErrStalled = errors.New("mux: the reader took nothing for too long: the stream was reset")
+	// ErrStuck is what a writer gets when the carrier takes nothing for too
+	// long. What was written may still arrive, so nobody may send it again on
+	// this session, which is of no more use.
+	ErrStuck = errors.New("mux: the carrier takes nothing")
+
+	errClosed = errors.New("mux: the stream is closed")
+)
+
+// A ResetReason says why this end reset a stream.
+type ResetReason string
+
+const (
+	ResetStalled ResetReason = "stalled"  // the peer took nothing of it for too long
+	ResetUnread  ResetReason = "unread"   // nobody here read it, and too much had come in all
+	ResetGivenUp ResetReason = "given_up" // its owner said so
+)
+
+// ResetReasons returns all reasons.
+func ResetReasons() []ResetReason { return []ResetReason{ResetStalled, ResetUnread, ResetGivenUp} }
+
+// A Stream is a stream of a Session.
+type Stream struct {
+	raw     *yamux.Stream
+	session *Session
+	flow    *flow
+
+	// Guarded by mu.
+	mu       sync.Mutex
+	deadline time.Time // of writes
+	patience time.Duration
+	onReset  func(ResetReason)
+	closed   bool
+	stuck    bool // a write failed with ErrStuck
+}
+
+func (s *Session) stream(raw *yamux.Stream) *Stream {
+	one := &Stream{raw: raw, session: s, patience: protocol.StreamStall}
+	one.flow = s.guard.flows.take(raw.StreamID(), one)
+	return one
+}
+
+// SetPatience says for how long the peer may take nothing while the window is
+// full; protocol.StreamStall unless it is set.
+func (s *Stream) SetPatience(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.patience = d
+}
+
+// OnReset has f told when this end resets the stream. f must not block.
+func (s *Stream) OnReset(f func(ResetReason)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onReset = f
+}
+
+// Read reads what the peer wrote.
+func (s *Stream) Read(p []byte) (int, error) {
+	n, err := s.raw.Read(p)
+	if n > 0 {
+		s.session.guard.flows.read(s.flow, n)
+	}
+	return n, stuck(err)
+}
+
+// stuck gives yamux's word for a carrier that takes nothing its name here.
+func stuck(err error) error {
+	if errors.Is(err, yamux.ErrConnectionWriteTimeout) {
+		return ErrStuck
+	}
+	return err
+}
+
+// Write writes p in pieces. It fails with [ErrStalled] when the peer takes
+// nothing for the stream's patience, and with [ErrStuck] when the carrier
+// doesn't; more than it says may then arrive.
+func (s *Stream) Write(p []byte) (written int, err error) {
+	for len(p) > 0 && err == nil {
+		var n int
+		n, err = s.writePiece(p[:min(len(p), maxPiece)])
+		written += n
+		p = p[n:]
+	}
+	return written, err
+}
+
+func (s *Stream) writePiece(p []byte) (written int, err error) {
+	for {
+		stalls, err := s.arm()
+		if err != nil {
+			return written, err
+		}
+		n, err := s.raw.Write(p)
+		written += n
+		if err == nil {
+			return written, nil
+		}
+		p = p[n:]
+		if !errors.Is(err, yamux.ErrTimeout) || s.overdue() {
+			return written, s.broke(err)
+		}
+		if n == 0 && !time.Now().Before(stalls) {
+			s.reset(ResetStalled)
+			return written, ErrStalled
+		}
+	}
+}
+
+// arm has a write that waits for the peer return when its patience, or the
+// caller's, is over. It returns when the first is.
+func (s *Stream) arm() (stalls time.Time, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return stalls, errClosed
+	case s.stuck:
+		return stalls, ErrStuck
+	}
+	stalls = time.Now().Add(s.patience)
+	s.raw.SetWriteDeadline(earlier(s.deadline, stalls))
+	return stalls, nil
+}
+
+// broke is stuck for a write: the piece is in yamux's queue and may go out yet,
+// so none may follow.
+func (s *Stream) broke(err error) error {
+	err = stuck(err)
+	if errors.Is(err, ErrStuck) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.stuck = true
+	}
+	return err
+}
+
+// earlier returns the earlier of two times; a zero a is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// overdue reports whether the caller's deadline has passed.
+func (s *Stream) overdue() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.deadline.IsZero() && !time.Now().Before(s.deadline)
+}
+
+// LocalAddr and RemoteAddr are those of the carrier, if it has any.
+func (s *Stream) LocalAddr() net.Addr  { return s.raw.LocalAddr() }
+func (s *Stream) RemoteAddr() net.Addr { return s.raw.RemoteAddr() }
+
+// SetDeadline is SetReadDeadline and SetWriteDeadline.
+func (s *Stream) SetDeadline(t time.Time) error {
+	return errors.Join(s.SetReadDeadline(t), s.SetWriteDeadline(t))
+}
+
+// SetReadDeadline is for reads, also for one that waits.
+func (s *Stream) SetReadDeadline(t time.Time) error { return s.raw.SetReadDeadline(t) }
+
+// SetWriteDeadline is for writes, also for one that waits for the peer to take
+// something. It doesn't end the wait for the carrier.
+func (s *Stream) SetWriteDeadline(t time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deadline = t
+	return s.raw.SetWriteDeadline(earlier(t, time.Now().Add(s.patience)))
+}
+
+// CloseWrite says that nothing more will be written. The peer has closeTimeout
+// to end its direction too; reading goes on until then.
+func (s *Stream) CloseWrite() error { return stuck(s.raw.Close()) }
+
+// Close ends both directions, and with them reads and writes under way. It
+// doesn't wait for the carrier.
+func (s *Stream) Close() error {
+	s.close(false)
+	return nil
+}
+
+// Reset is Close, so that the peer reads an error instead of an end.
+func (s *Stream) Reset() { s.reset(ResetGivenUp) }
+
+func (s *Stream) reset(why ResetReason) {
+	if !s.close(true) {
+		return
+	}
+	s.mu.Lock()
+	told := s.onReset
+	s.mu.Unlock()
+	if told != nil {
+		told(why)
+	}
+}
+
+// close reports whether abort is news.
+func (s *Stream) close(abort bool) bool {
+	s.mu.Lock()
+	first := !s.closed
+	s.closed = true
+	s.mu.Unlock()
+	news := s.session.guard.flows.drop(s.flow, abort) && first
+	past := time.Unix(1, 0)
+	s.SetDeadline(past) // yamux's own Close leaves readers waiting
+	if first {
+		go s.raw.Close() // ends when the carrier has taken the FIN, or with the session
+	}
+	return news
+}

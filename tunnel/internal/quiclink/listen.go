@@ -1,0 +1,170 @@
+package quiclink
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"golang.org/x/time/rate"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/tunnel/internal/carrier"
+)
+
+// A Listener accepts connections from agents.
+type Listener struct {
+	// Static after construction.
+	transport *quic.Transport
+	listener  *quic.Listener
+	socket    net.PacketConn
+	repeater  *repeater     // nil where the socket is none of the kernel's
+	joining   chan struct{} // one for each connection that is about to join a link
+	running   sync.WaitGroup
+
+	// Guarded by mu.
+	mu    sync.Mutex
+	links map[string]*link // that may be joined, by the protocol name for that
+}
+
+// Listen accepts connections on socket, which it owns from then on. The keys
+// are 32 bytes each, or empty; with the same keys a restarted relay ends its
+// predecessor's connections at once (RFC 9000 §10.3).
+func Listen(socket net.PacketConn, tlsConfig *tls.Config, resetKey, tokenKey []byte) (*Listener, error) {
+	l := &Listener{socket: socket, joining: make(chan struct{}, maxJoining), links: map[string]*link{}}
+	free := rate.NewLimiter(freeHandshakesPerSecond, freeHandshakeBurst)
+	l.transport = &quic.Transport{
+		Conn:                socket,
+		ConnectionIDLength:  connectionIDBytes,
+		VerifySourceAddress: func(net.Addr) bool { return !free.Allow() },
+	}
+	if udp, ok := socket.(*net.UDPConn); ok {
+		l.repeater = newRepeater(udp)
+		l.transport.Conn = l.repeater
+	}
+	if len(resetKey) == len(quic.StatelessResetKey{}) {
+		l.transport.StatelessResetKey = (*quic.StatelessResetKey)(resetKey)
+	}
+	if len(tokenKey) == len(quic.TokenGeneratorKey{}) {
+		l.transport.TokenGeneratorKey = (*quic.TokenGeneratorKey)(tokenKey)
+	}
+	tlsConfig = withALPN(tlsConfig, protocol.ALPN)
+	tlsConfig.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		return l.joinable(tlsConfig, hello.SupportedProtos)
+	}
+	var err error
+	if l.listener, err = l.transport.Listen(tlsConfig, config()); err != nil {
+		return nil, errors.Join(fmt.Errorf("quiclink: %w", err), l.transport.Close())
+	}
+	return l, nil
+}
+
+// joinable returns the configuration for a connection that wants to join a
+// link, nil for others. One whose link isn't here fails at once: the agent then
+// opens its stream on the connection that it has.
+func (l *Listener) joinable(base *tls.Config, protocols []string) (*tls.Config, error) {
+	if len(protocols) != 1 || !strings.HasPrefix(protocols[0], joinALPN) {
+		return nil, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.links[protocols[0]] == nil {
+		return nil, errors.New("quiclink: no such link")
+	}
+	config := withALPN(base, protocols[0])
+	config.GetConfigForClient = nil
+	return config, nil
+}
+
+// Accept returns the next connection whose TLS handshake is done.
+func (l *Listener) Accept(ctx context.Context) (carrier.Conn, error) {
+	for {
+		conn, err := l.listener.Accept(ctx)
+		if err != nil {
+			return nil, err
+		}
+		alpn := conn.ConnectionState().TLS.NegotiatedProtocol
+		if alpn == protocol.ALPN {
+			k := newLink(conn, nil, l)
+			l.watch(conn, k)
+			return k, nil
+		}
+		select {
+		case l.joining <- struct{}{}:
+			l.running.Go(func() {
+				defer func() { <-l.joining }()
+				l.join(alpn, conn)
+			})
+		default:
+			conn.CloseWithError(quic.ApplicationErrorCode(protocol.KindTooMany), "too many handshakes")
+		}
+	}
+}
+
+// join makes the first stream of conn one of the link that it names, if it has
+// that link's secret.
+func (l *Listener) join(alpn string, conn *quic.Conn) {
+	ctx, cancel := context.WithTimeout(conn.Context(), protocol.HandshakeTimeout)
+	defer cancel()
+	s, err := conn.AcceptStream(ctx)
+	if err != nil {
+		conn.CloseWithError(quic.ApplicationErrorCode(protocol.KindInvalid), "no stream in time")
+		return
+	}
+	secret := make([]byte, secretBytes)
+	s.SetReadDeadline(time.Now().Add(protocol.HandshakeTimeout))
+	_, err = io.ReadFull(s, secret)
+	s.SetReadDeadline(time.Time{})
+	l.mu.Lock()
+	to := l.links[alpn]
+	l.mu.Unlock()
+	if err != nil || to == nil || !to.adopt(secret, conn, s) {
+		conn.CloseWithError(quic.ApplicationErrorCode(protocol.KindForbidden), "no such link")
+		return
+	}
+	l.watch(conn, to)
+}
+
+// watch has small packets of k's connection repeated where some are lost.
+func (l *Listener) watch(conn *quic.Conn, k *link) {
+	if l.repeater != nil {
+		l.repeater.watch(conn, &k.quality)
+	}
+}
+
+// offer lets connections join k until it is over.
+func (l *Listener) offer(k *link, secret []byte) {
+	alpn := joinName(secret)
+	l.mu.Lock()
+	l.links[alpn] = k
+	l.mu.Unlock()
+	context.AfterFunc(k.conn.Context(), func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.links, alpn)
+	})
+}
+
+// joinName returns the protocol name under which a link's further connections
+// come. It is seen on the path, so it says nothing of the secret.
+func joinName(secret []byte) string {
+	sum := sha256.Sum256(append([]byte("fairlead lane "), secret...))
+	return joinALPN + encoding.EncodeToString(sum[:])
+}
+
+// Addr returns the local address.
+func (l *Listener) Addr() net.Addr { return l.socket.LocalAddr() }
+
+// Close ends the listener and all its connections.
+func (l *Listener) Close() error {
+	err := errors.Join(l.listener.Close(), l.transport.Close(), l.socket.Close())
+	l.running.Wait()
+	return err
+}

@@ -1,0 +1,104 @@
+package quiclink
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"golang.org/x/time/rate"
+)
+
+const (
+	// repeatBytes is the longest packet that is repeated: a keystroke, its echo,
+	// an acknowledgement.
+	repeatBytes = 256
+	// repeatAfter is how long after a packet its copy follows: losses come in
+	// bursts, and half a frame of a screen isn't noticed.
+	repeatAfter = 5 * time.Millisecond
+	// repeatFor is how long after a lost packet small ones are repeated. It is
+	// long since copies hide the losses.
+	repeatFor = time.Minute
+	// repeatsPerSecond and repeatBurst bound a path's copies: typing is well
+	// below, and together they are less than a thin line has.
+	repeatsPerSecond = 50
+	repeatBurst      = 20
+	// repeatLook is how often a path is asked for its losses.
+	repeatLook = 100 * time.Millisecond
+)
+
+// A repeater is a socket that sends small packets twice on paths that lose
+// some. A lone packet that is lost is noticed late, since nothing that follows
+// it tells, and whoever typed waits for two or three round trips; the receiver
+// drops the second copy by its packet number (RFC 9000 §12.3).
+type repeater struct {
+	*net.UDPConn // not only a net.PacketConn: quic-go looks for batches and offloads
+
+	paths sync.Map // of *path, by netip.AddrPort
+}
+
+func newRepeater(socket *net.UDPConn) *repeater { return &repeater{UDPConn: socket} }
+
+// watch repeats packets to conn's peer from now on, when some are lost on any
+// connection that shares quality.
+func (r *repeater) watch(conn *quic.Conn, shared *quality) {
+	addr, ok := conn.RemoteAddr().(*net.UDPAddr)
+	if !ok {
+		return
+	}
+	key := peerOf(addr)
+	p := &path{stats: conn.ConnectionStats, quality: shared, copies: rate.NewLimiter(repeatsPerSecond, repeatBurst)}
+	r.paths.Store(key, p)
+	context.AfterFunc(conn.Context(), func() { r.paths.CompareAndDelete(key, p) })
+}
+
+func peerOf(addr *net.UDPAddr) netip.AddrPort {
+	a := addr.AddrPort()
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}
+
+// WriteMsgUDP implements quic.OOBCapablePacketConn.
+func (r *repeater) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (int, int, error) {
+	if len(b) <= repeatBytes && addr != nil {
+		if p, ok := r.paths.Load(peerOf(addr)); ok && p.(*path).repeats(time.Now()) {
+			b, oob := append([]byte(nil), b...), append([]byte(nil), oob...)
+			time.AfterFunc(repeatAfter, func() { r.UDPConn.WriteMsgUDP(b, oob, addr) })
+		}
+	}
+	return r.UDPConn.WriteMsgUDP(b, oob, addr)
+}
+
+// A path is the way of one connection to its peer.
+type path struct {
+	// Static after construction.
+	stats   func() quic.ConnectionStats
+	quality *quality
+	copies  *rate.Limiter
+
+	// Guarded by mu.
+	mu   sync.Mutex
+	look time.Time // when to ask for losses again
+	lost uint64    // as it was then
+}
+
+// quality is what the connections between two ends find out about the network.
+type quality struct {
+	lossy atomic.Int64 // until then, in Unix nanoseconds
+}
+
+// repeats reports whether a small packet that is sent now is to be sent again.
+func (p *path) repeats(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !now.Before(p.look) {
+		p.look = now.Add(repeatLook)
+		if lost := p.stats().PacketsLost; lost > p.lost {
+			p.lost = lost
+			p.quality.lossy.Store(now.Add(repeatFor).UnixNano())
+		}
+	}
+	return now.UnixNano() < p.quality.lossy.Load() && p.copies.AllowN(now, 1)
+}

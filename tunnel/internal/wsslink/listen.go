@@ -1,0 +1,323 @@
+package wsslink
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/tunnel/internal/carrier"
+)
+
+const (
+	// maxPending bounds the links that wait for Accept.
+	maxPending = 64
+	// maxUpgrades bounds the connections of a listener that are no WebSockets
+	// yet.
+	maxUpgrades = 256
+	// upgradeTime bounds the time until a connection has sent its request.
+	upgradeTime = 5 * time.Second
+	// maxHeader bounds the header of a request in bytes.
+	maxHeader = 8 << 10
+	// libraryWrites is the size of the library's write buffer in bytes: it
+	// writes nothing but control frames.
+	libraryWrites = 256
+)
+
+// An Outcome says what became of a request for a WebSocket.
+type Outcome string
+
+const (
+	First  Outcome = "first"  // it began a link
+	Lane   Outcome = "lane"   // it joined one
+	Origin Outcome = "origin" // refused: it came from a browser
+	Secret Outcome = "secret" // refused: no link has that secret
+	Many   Outcome = "many"   // refused: the link has enough, or too many wait
+	Broken Outcome = "broken" // refused: not a WebSocket of ours
+)
+
+// A Listener takes links from agents, on a listener of its own and wherever its
+// Handler is mounted.
+type Listener struct {
+	// Static after construction.
+	outcome func(Outcome)
+	pending chan *link
+	room    chan struct{} // one for each link that waits for Accept
+	done    chan struct{}
+	log     *slog.Logger
+	running sync.WaitGroup // servers, and the sockets of all links
+
+	// Guarded by mu.
+	mu      sync.Mutex
+	closed  bool
+	links   map[*link]struct{}
+	secrets map[[32]byte]*link
+	servers []*http.Server
+	waiting int // connections that are no WebSockets yet
+}
+
+// NewListener returns a Listener that tells outcome, which may be nil, of every
+// request.
+func NewListener(outcome func(Outcome), log *slog.Logger) *Listener {
+	if outcome == nil {
+		outcome = func(Outcome) {}
+	}
+	return &Listener{
+		outcome: outcome, pending: make(chan *link, maxPending), room: make(chan struct{}, maxPending),
+		done: make(chan struct{}), log: log, links: map[*link]struct{}{}, secrets: map[[32]byte]*link{},
+	}
+}
+
+// Serve takes links on tcp, which it owns from then on, until Close.
+func (l *Listener) Serve(tcp net.Listener, tlsConfig *tls.Config) {
+	mux := http.NewServeMux()
+	mux.Handle("GET "+Path, l.Handler(true))
+	server := &http.Server{
+		Handler: mux, ReadHeaderTimeout: upgradeTime, IdleTimeout: upgradeTime, MaxHeaderBytes: maxHeader,
+		ConnState: l.bound, ErrorLog: slog.NewLogLogger(l.log.Handler(), slog.LevelDebug),
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		tcp.Close()
+		return
+	}
+	l.servers = append(l.servers, server)
+	l.running.Go(func() { // ends with Close
+		if err := server.Serve(tls.NewListener(tcp, forHTTP(tlsConfig))); !errors.Is(err, http.ErrServerClosed) {
+			l.log.Error("no more tunnels over WebSocket", "addr", tcp.Addr(), "err", err)
+		}
+	})
+}
+
+// bound closes connections over maxUpgrades that are no WebSockets yet.
+func (l *Listener) bound(conn net.Conn, state http.ConnState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		l.waiting++
+		if l.waiting > maxUpgrades {
+			conn.(*tls.Conn).NetConn().Close()
+		}
+	case http.StateHijacked, http.StateClosed:
+		l.waiting--
+	}
+}
+
+// Handler takes links from an HTTP server. ownTLS says that TLS ends at that
+// server, so that registrations are bound to the connection; otherwise a proxy
+// is in front.
+func (l *Listener) Handler(ownTLS bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		outcome, status := l.take(w, r, ownTLS)
+		if status != 0 {
+			http.Error(w, http.StatusText(status), status)
+		}
+		l.outcome(outcome)
+	})
+}
+
+// take upgrades one request, or returns the status that refuses it.
+func (l *Listener) take(w http.ResponseWriter, r *http.Request, ownTLS bool) (outcome Outcome, status int) {
+	if len(r.Header.Values("Origin")) > 0 {
+		return Origin, http.StatusForbidden
+	}
+	secret, err := parseSecret(r.Header)
+	if err != nil {
+		return Secret, http.StatusForbidden
+	}
+	if secret != nil {
+		return l.join(w, r, secret)
+	}
+	select {
+	case l.room <- struct{}{}:
+	default:
+		return Many, http.StatusTooManyRequests
+	}
+	next, err := l.begin(w, r, ownTLS)
+	if err != nil {
+		<-l.room
+		return Broken, 0
+	}
+	l.pending <- next // there is room
+	return First, 0
+}
+
+// begin makes a link of a request.
+func (l *Listener) begin(w http.ResponseWriter, r *http.Request, ownTLS bool) (*link, error) {
+	var exporter []byte
+	if ownTLS && r.TLS != nil {
+		var err error
+		if exporter, err = r.TLS.ExportKeyingMaterial(exporterLabel, nil, exporterBytes); err != nil {
+			http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+			return nil, err
+		}
+	} else {
+		w.Header().Set(exporterHeader, exporterNone)
+	}
+	s, err := upgrade(w, r)
+	if err != nil {
+		return nil, err
+	}
+	next := newLink(exporter, s.raw.RemoteAddr())
+	next.listener, next.opener = l, s
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		s.raw.Close()
+		return nil, net.ErrClosed
+	}
+	l.links[next] = struct{}{}
+	next.incoming <- s
+	return next, next.add(s) // can't fail: it is new
+}
+
+// join adds a socket to the link that has the secret.
+func (l *Listener) join(w http.ResponseWriter, r *http.Request, secret []byte) (Outcome, int) {
+	l.mu.Lock()
+	to := l.secrets[fingerprint(secret)]
+	l.mu.Unlock()
+	if to == nil || !to.has(secret) {
+		return Secret, http.StatusForbidden
+	}
+	if to.full() {
+		return Many, http.StatusTooManyRequests
+	}
+	s, err := upgrade(w, r)
+	if err != nil {
+		return Broken, 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || to.add(s) != nil {
+		s.raw.Close()
+		return Many, 0
+	}
+	select {
+	case to.incoming <- s:
+	default: // sockets were closed that nobody has accepted yet
+		s.Close()
+	}
+	return Lane, 0
+}
+
+// has reports whether secret is the link's.
+func (l *link) has(secret []byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err == nil && subtle.ConstantTimeCompare(l.secret, secret) == 1
+}
+
+// upgrade makes a WebSocket of a request. If it can't, the request is answered.
+func upgrade(w http.ResponseWriter, r *http.Request) (*socket, error) {
+	keeper := &keepingWriter{ResponseWriter: w}
+	ws, err := websocket.Accept(keeper, r, &websocket.AcceptOptions{
+		Subprotocols: []string{Subprotocol}, CompressionMode: websocket.CompressionDisabled,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if ws.Subprotocol() != Subprotocol {
+		keeper.raw.Close()
+		return nil, errors.New("wsslink: the peer doesn't speak " + Subprotocol)
+	}
+	keeper.raw.SetDeadline(time.Time{})
+	return newSocket(ws, keeper.raw, false), nil
+}
+
+// A keepingWriter keeps the connection that is taken over.
+type keepingWriter struct {
+	http.ResponseWriter
+	raw *rawConn
+}
+
+// Unwrap lets http.ResponseController reach the original.
+func (w *keepingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Hijack implements http.Hijacker.
+func (w *keepingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	w.raw = &rawConn{Conn: conn, tcp: conn}
+	if over, ok := conn.(*tls.Conn); ok {
+		w.raw.tcp = over.NetConn()
+	}
+	return w.raw, bufio.NewReadWriter(rw.Reader, bufio.NewWriterSize(w.raw, libraryWrites)), nil
+}
+
+// Accept returns the next link.
+func (l *Listener) Accept(ctx context.Context) (carrier.Conn, error) {
+	select {
+	case next := <-l.pending:
+		<-l.room
+		return next, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// remember makes up the secret of a link, once.
+func (l *Listener) remember(k *link) []byte {
+	secret := make([]byte, secretBytes)
+	rand.Read(secret)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err != nil || k.secret != nil {
+		return k.secret
+	}
+	k.secret = secret
+	l.secrets[fingerprint(secret)] = k
+	return secret
+}
+
+// forget takes away a link that is over.
+func (l *Listener) forget(k *link, secret []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.links, k)
+	if secret != nil {
+		delete(l.secrets, fingerprint(secret))
+	}
+}
+
+// Close ends the listener and all its links, and waits for them.
+func (l *Listener) Close() error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return net.ErrClosed
+	}
+	l.closed = true
+	close(l.done)
+	servers := l.servers
+	links := make([]*link, 0, len(l.links))
+	for k := range l.links {
+		links = append(links, k)
+	}
+	l.mu.Unlock()
+	for _, server := range servers {
+		server.Close()
+	}
+	for _, k := range links {
+		k.Close(protocol.Errorf(protocol.KindRestarting, "the relay is going away"))
+	}
+	l.running.Wait()
+	return nil
+}

@@ -1,0 +1,287 @@
+package wsslink
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// A socket is one WebSocket as a stream of bytes. coder/websocket makes the
+// handshake, reads, and answers control frames; what is written is framed here,
+// each message in one write, and both go through raw, which writes them whole.
+//
+// A deadline that passes ends the socket, and its link with it. So does the loss
+// of the connection, as soon as everything before it is read but one message.
+type socket struct {
+	// Static after construction.
+	link   *link
+	ws     *websocket.Conn
+	raw    *rawConn
+	client bool // this end masks
+
+	messages chan *message // the pump's, one at a time
+	gone     chan struct{} // closed when nothing more is read; err is set before
+	closing  chan struct{} // closed when nobody wants to read any more
+
+	// Owned by whoever reads.
+	readMu sync.Mutex
+	held   *message // being read, or nil
+	ended  bool     // the peer has said that it writes no more
+
+	// Owned by whoever writes.
+	writeMu sync.Mutex
+	frames  []byte
+	said    bool // this end has said that it writes no more
+
+	// Guarded by mu.
+	mu   sync.Mutex
+	over bool  // closing is closed
+	err  error // why nothing more is read
+}
+
+func newSocket(ws *websocket.Conn, raw *rawConn, client bool) *socket {
+	ws.SetReadLimit(maxMessage)
+	return &socket{
+		ws: ws, raw: raw, client: client, messages: make(chan *message),
+		gone: make(chan struct{}), closing: make(chan struct{}),
+	}
+}
+
+// A message is what has come of one and isn't read yet.
+type message struct {
+	rest   []byte
+	buffer [maxMessage]byte
+}
+
+// messages that nobody holds.
+var messages = sync.Pool{New: func() any { return new(message) }}
+
+// receive reads the rest of r into a message.
+func (s *socket) receive(r io.Reader) (*message, error) {
+	m := messages.Get().(*message)
+	n, err := io.ReadFull(r, m.buffer[:])
+	if err == nil { // the library has to see its end
+		_, err = io.Copy(io.Discard, r)
+	} else if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+		// To the library the loss of the connection at a certain point is the
+		// end of a message, and an empty message would be the end of the stream.
+		if n == 0 && s.raw.failed.Load() {
+			err = io.ErrUnexpectedEOF
+		}
+	}
+	m.rest = m.buffer[:n]
+	return m, err
+}
+
+// start starts the pump. It ends with the connection, which leave bounds; the
+// relay's Listener waits for it.
+func (s *socket) start() {
+	if l := s.link.listener; l != nil {
+		l.running.Go(s.pump)
+		return
+	}
+	go s.pump()
+}
+
+// pump reads messages until the connection is over, and then closes it. It
+// reads although nobody else does, so that the end is noticed at once; but not
+// ahead of the reader by more than one message.
+func (s *socket) pump() {
+	err := s.readMessages()
+	s.mu.Lock()
+	s.err = err
+	s.mu.Unlock()
+	close(s.gone)
+	s.raw.Close()
+	s.ws.CloseNow() // only frees it
+	if websocket.CloseStatus(err) != websocket.StatusNormalClosure {
+		s.link.lost(translate(err))
+	} else if s.isFirst() {
+		s.link.lost(protocol.Errorf(protocol.KindUnavailable, "peer: closed"))
+	}
+	s.link.remove(s)
+}
+
+func (s *socket) readMessages() error {
+	for {
+		kind, r, err := s.ws.Reader(context.Background())
+		if err != nil {
+			return err
+		}
+		if kind != websocket.MessageBinary {
+			return protocol.Errorf(protocol.KindInvalid, "wsslink: a text message")
+		}
+		m, err := s.receive(r)
+		if err != nil {
+			return err
+		}
+		select {
+		case s.messages <- m:
+		case <-s.closing:
+			// The connection is being closed: what comes until the other end
+			// closes it too is thrown away, or the kernel would throw away what
+			// was said.
+			messages.Put(m)
+		}
+	}
+}
+
+// Read reads what the peer wrote. io.EOF means that it writes no more.
+func (s *socket) Read(p []byte) (int, error) {
+	s.readMu.Lock()
+	defer s.readMu.Unlock()
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for !s.ended {
+		if s.held == nil {
+			select {
+			case s.held = <-s.messages:
+				s.ended = len(s.held.rest) == 0 // an empty message is the end
+			case <-s.closing:
+				return 0, s.cause(errClosed)
+			case <-s.gone:
+				return 0, s.cause(s.reading())
+			}
+		}
+		n := copy(p, s.held.rest)
+		if s.held.rest = s.held.rest[n:]; len(s.held.rest) == 0 {
+			messages.Put(s.held)
+			s.held = nil
+		}
+		if n > 0 {
+			return n, nil
+		}
+	}
+	return 0, io.EOF
+}
+
+// reading returns why nothing more is read.
+func (s *socket) reading() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if websocket.CloseStatus(s.err) == websocket.StatusNormalClosure {
+		return io.EOF
+	}
+	return translate(s.err)
+}
+
+// cause prefers the link's word over a socket's.
+func (s *socket) cause(err error) error {
+	if err == io.EOF {
+		return err
+	}
+	if over := s.link.Err(); over != nil {
+		return over
+	}
+	return err
+}
+
+// Write writes p as messages.
+func (s *socket) Write(p []byte) (written int, err error) {
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
+	if s.said {
+		return 0, errClosed
+	}
+	for len(p) > 0 {
+		s.frames = s.frames[:0]
+		n := 0
+		for n < len(p) && len(s.frames) < maxWrite {
+			piece := p[n:min(n+maxMessage, len(p))]
+			s.frames = appendFrame(s.frames, opBinary, s.client, piece)
+			n += len(piece)
+		}
+		if _, err := s.raw.Write(s.frames); err != nil {
+			return written, s.cause(err)
+		}
+		written += n
+		p = p[n:]
+	}
+	return written, nil
+}
+
+// CloseWrite says that nothing more will be written; reading goes on.
+func (s *socket) CloseWrite() error {
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
+	if s.said {
+		return nil
+	}
+	s.said = true
+	if _, err := s.raw.Write(appendFrame(nil, opBinary, s.client, nil)); err != nil {
+		return s.cause(err)
+	}
+	return nil
+}
+
+// Close ends both directions. The end of the first socket is that of its link.
+func (s *socket) Close() error {
+	if s.leave() {
+		s.bid(int(websocket.StatusNormalClosure), "")
+	}
+	return nil
+}
+
+// leave lets nothing wait for the peer any more: it has closingTime to take
+// what is being written, and leavingTime to close its end. It reports whether
+// that is news.
+func (s *socket) leave() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return false
+	}
+	s.over = true
+	now := time.Now()
+	s.raw.SetWriteDeadline(now.Add(closingTime))
+	s.raw.SetReadDeadline(now.Add(leavingTime))
+	close(s.closing)
+	return true
+}
+
+// bid writes a close frame, if the peer takes it.
+func (s *socket) bid(code int, reason string) {
+	_, _ = s.raw.Write(appendFrame(nil, opClose, s.client, closePayload(code, reason)))
+}
+
+// isFirst reports whether s is the socket that the link began with.
+func (s *socket) isFirst() bool { return s.link.opener == s }
+
+// SetDeadline ends the socket at t, unless t is zero or is moved in time.
+func (s *socket) SetDeadline(t time.Time) error { return s.deadline(s.raw.SetDeadline, t) }
+
+// SetReadDeadline is SetDeadline, when nothing is read until t.
+func (s *socket) SetReadDeadline(t time.Time) error { return s.deadline(s.raw.SetReadDeadline, t) }
+
+// SetWriteDeadline is SetDeadline, when something is still being written at t.
+func (s *socket) SetWriteDeadline(t time.Time) error { return s.deadline(s.raw.SetWriteDeadline, t) }
+
+// deadline leaves alone a socket that is being closed: it has its own.
+func (s *socket) deadline(set func(time.Time) error, t time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return errClosed
+	}
+	return set(t)
+}
+
+// translate turns the peer's close code back into a protocol.Error.
+func translate(err error) error {
+	closed, ok := errors.AsType[websocket.CloseError](err)
+	if !ok {
+		return err
+	}
+	if kind := int(closed.Code) - kindCloseCode; kind >= 0 && kind < len(protocol.Kinds) {
+		return protocol.Errorf(protocol.Kind(kind), "peer: %s", closed.Reason)
+	}
+	return err
+}

@@ -1,0 +1,80 @@
+package tunnel
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+const (
+	// maxTurnWait is how long a registration waits for its turn.
+	maxTurnWait = 2 * time.Second
+	// burstFraction is the part of a second's registrations that may come at
+	// once.
+	burstFraction = 10
+)
+
+// errRate refuses a registration for which there is no turn.
+var errRate = protocol.Errorf(protocol.KindTooMany, "too many registrations at the moment")
+
+// turns space out registrations: a crowd that lost the same relay is let in one
+// after the other. nil lets in everybody.
+type turns struct {
+	// Static after construction.
+	interval time.Duration
+	slack    time.Duration // how early the turns of a burst are
+
+	// Guarded by mu.
+	mu  sync.Mutex
+	due time.Time // of the next turn, without a burst
+}
+
+// newTurns returns turns at a rate per second, nil for 0.
+func newTurns(perSecond float64) *turns {
+	if perSecond <= 0 {
+		return nil
+	}
+	interval := time.Duration(float64(time.Second) / perSecond)
+	burst := max(int(perSecond/burstFraction), 1)
+	return &turns{interval: interval, slack: time.Duration(burst-1) * interval}
+}
+
+// take reserves the next turn and returns how long it is until then; none when
+// that is too long.
+func (t *turns) take(now time.Time) (wait time.Duration, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	due := t.due
+	if due.Before(now) {
+		due = now
+	}
+	if wait = due.Add(-t.slack).Sub(now); wait > maxTurnWait {
+		return 0, false
+	}
+	t.due = due.Add(t.interval)
+	return max(wait, 0), true
+}
+
+// await waits for a turn.
+func (t *turns) await(ctx context.Context) (waited time.Duration, err error) {
+	if t == nil {
+		return 0, nil
+	}
+	wait, ok := t.take(time.Now())
+	if !ok {
+		return 0, errRate
+	}
+	if wait == 0 {
+		return 0, nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return wait, nil
+	case <-ctx.Done():
+		return wait, ctx.Err()
+	}
+}
