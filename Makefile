@@ -2,6 +2,8 @@
 # make test   runs every test, the real-browser ones included
 # make build  puts the programs in bin/
 # make race   runs the end-to-end tests with race-built programs, about ten minutes
+# make load   measures fan-out, echo and failover with bin/loadtest, about four minutes
+# make soak   runs the mix of all loads for SOAK (default 10m; 4h before a release)
 # make bench  measures echo, fan-out, commands, memory and failover (BENCH="-only echo,rate")
 # make proofs runs the long proofs of deploy/e2e/README.md, about five minutes
 # make conformance  runs the official MCP suite against the agent's MCP server
@@ -11,9 +13,11 @@
 
 GO       ?= go
 FUZZTIME ?= 20s
+SOAK     ?= 10m
 REVISION := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
 LDFLAGS  := -X github.com/fairlead/fairlead/deploy/program.revision=$(REVISION)
-PROGRAMS := ./relay/cmd/relay ./sandbox-agent/cmd/sandbox-agent ./deploy/controlplane/cmd/controlplane ./deploy/devstack/cmd/devstack
+PROGRAMS := ./relay/cmd/relay ./sandbox-agent/cmd/sandbox-agent ./deploy/controlplane/cmd/controlplane ./deploy/devstack/cmd/devstack \
+            ./loadtest/cmd/loadtest
 
 WEB      := relay/internal/console/web
 ORACLE   := sandbox-agent/internal/screen/oracle
@@ -26,7 +30,7 @@ SOURCES  := $(shell find $(WEB)/src relay/internal/console/build -type f 2>/dev/
 # race detector: what has most at once.
 RACED := ^(TestTwoPeopleShareATerminal|TestChaosWithoutPaceSetters|TestAgentInFront|TestManyJoin|TestDrainMovesTerminals|TestSecretThatComesLate|TestWatchFiles)$$
 
-.PHONY: dev build test test-packages test-programs race bench proofs conformance fuzz test-agents lint clean tools
+.PHONY: dev build test test-packages test-programs race load soak bench proofs conformance fuzz test-agents lint clean tools
 
 dev: build
 	@exec bin/devstack --listen 127.0.0.1:8080
@@ -81,6 +85,14 @@ test-programs:
 # The real programs with the race detector, all of it: three times as long.
 race: $(DIST)/index.html
 	$(GO) test -race -timeout 40m ./deploy/e2e/...
+
+load: build
+	bin/loadtest run fanout --local --viewers 1000 --slo 'lost_bytes==0'
+	bin/loadtest run echo --local
+	bin/loadtest run failover --local --kills 20 --slo 'lost_bytes==0'
+
+soak: build
+	bin/loadtest run soak --local --duration $(SOAK)
 
 bench: build
 	$(GO) test -run '^$$' -bench . -benchtime 0.3s ./protocol/... ./relay/internal/replay ./tunnel ./sandbox-agent/internal/screen ./sandbox-agent/internal/spill ./sandbox-agent/internal/terminal ./sandbox-agent/internal/ledger ./sandbox-agent/internal/executor ./sandbox-agent/internal/redact ./sandbox-agent/internal/egress ./sandbox-agent/internal/broker ./sandbox-agent/internal/workspace ./sandbox-agent/internal/mcp

@@ -1,0 +1,200 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+const (
+	// openTimeout bounds the time from the request for a terminal to the first
+	// word of the program in it.
+	openTimeout = 30 * time.Second
+	// maxLines bounds what is kept of a terminal's answers, in bytes.
+	maxLines = 64 << 10
+)
+
+// A Program is this executable in the workspace of a session, where it prints
+// what a load test watches (package source).
+type Program struct {
+	// Static after construction.
+	user  *User
+	name  string     // in the workspace
+	first sync.Mutex // held while a terminal is opened: the first one makes the copy
+}
+
+// Install puts this executable into the workspace of the user's session.
+func Install(ctx context.Context, user *User) (*Program, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("path of this program: %w", err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("this program: %w", err)
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return nil, fmt.Errorf("this program: %w", err)
+	}
+	p := &Program{user: user, name: ".loadtest-" + hex.EncodeToString(sum.Sum(nil)[:8])}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	if err := user.PutFile(ctx, p.name, io.NopCloser(f)); err != nil {
+		return nil, fmt.Errorf("putting this program into the workspace: %w", err)
+	}
+	return p, nil
+}
+
+// Simulated returns what every terminal of a simulated sandbox runs anyway.
+func Simulated(user *User) *Program { return &Program{user: user} }
+
+// Remove removes it from the workspace again.
+func (p *Program) Remove(ctx context.Context) error {
+	if p.name == "" {
+		return nil
+	}
+	return errors.Join(p.user.DeleteFile(ctx, p.name), p.user.DeleteFile(ctx, p.name+"x"))
+}
+
+// command starts the program. What the files API has written isn't executable,
+// so the first one makes a copy that is.
+func (p *Program) command() string {
+	if p.name == "" {
+		return "source"
+	}
+	return fmt.Sprintf(`stty raw -echo; if ! test -x %[1]sx; then cp %[1]s %[1]sx.$$ && chmod 755 %[1]sx.$$ && mv -f %[1]sx.$$ %[1]sx; fi; exec ./%[1]sx source`, p.name)
+}
+
+// A Terminal runs the source, under the control of this process.
+type Terminal struct {
+	// Static after construction.
+	PTY    protocol.PTYID
+	Viewer *Viewer
+	user   *User
+
+	// Guarded by the viewer's lock.
+	next  Handler // gets everything as well; may be nil
+	lines []byte  // of answers, without what was taken
+	total int
+}
+
+// Open opens a terminal in which the source runs, and takes control of it.
+func (p *Program) Open(ctx context.Context, loop *Loop) (*Terminal, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	p.first.Lock()
+	defer p.first.Unlock()
+	pty, err := p.user.CreatePTY(ctx, protocol.PTYCreate{Command: p.command(), Cols: 120, Rows: 40})
+	if err != nil {
+		return nil, fmt.Errorf("opening a terminal: %w", err)
+	}
+	t := &Terminal{PTY: pty, user: p.user}
+	t.Viewer = Watch(context.WithoutCancel(ctx), loop, p.user, Options{PTY: pty, Controls: true}, t)
+	if _, err = t.AwaitLine(ctx, "ready"); err == nil {
+		err = t.Viewer.AwaitControl(ctx)
+	}
+	if err != nil {
+		t.Close(context.WithoutCancel(ctx))
+		return nil, fmt.Errorf("starting the source in a terminal of %s/%s: %w", runtime.GOOS, runtime.GOARCH, err)
+	}
+	return t, nil
+}
+
+// Follow has h hear all that comes, too; nil ends it.
+func (t *Terminal) Follow(h Handler) { t.Viewer.Do(func() { t.next = h }) }
+
+// Output implements [Handler].
+func (t *Terminal) Output(p []byte, at time.Time) {
+	t.total += len(p)
+	if t.next != nil {
+		t.next.Output(p, at)
+		return
+	}
+	if room := maxLines - len(t.lines); room < len(p) {
+		t.lines = t.lines[:0] // a stream, not an answer
+		p = p[max(0, len(p)-maxLines):]
+	}
+	t.lines = append(t.lines, p...)
+}
+
+// Jump implements [Handler].
+func (t *Terminal) Jump(j Jump) {
+	if t.next != nil {
+		t.next.Jump(j)
+	}
+}
+
+// Lost implements [Handler].
+func (t *Terminal) Lost(at time.Time, why error) {
+	if t.next != nil {
+		t.next.Lost(at, why)
+	}
+}
+
+// Order gives the source an order and waits until it was written to the
+// terminal.
+func (t *Terminal) Order(ctx context.Context, order string) error {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	if err := t.Viewer.Type(ctx, order+"\n", nil); err != nil {
+		return fmt.Errorf("order %q to the source: %w", order, err)
+	}
+	if err := t.Viewer.AwaitWritten(ctx); err != nil {
+		return fmt.Errorf("order %q to the source: %w", order, err)
+	}
+	return nil
+}
+
+// Ask gives an order and returns the rest of the answer, a line that begins
+// with prefix. Nobody may [Terminal.Follow] meanwhile.
+func (t *Terminal) Ask(ctx context.Context, order, prefix string) (string, error) {
+	t.Viewer.Do(func() { t.lines = nil })
+	if err := t.Order(ctx, order); err != nil {
+		return "", err
+	}
+	return t.AwaitLine(ctx, prefix)
+}
+
+// AwaitLine waits for a line that begins with prefix and returns the rest of it.
+func (t *Terminal) AwaitLine(ctx context.Context, prefix string) (rest string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	err = t.Viewer.Await(ctx, fmt.Sprintf("a line %q of the source", prefix), func() bool {
+		for from := 0; ; {
+			i := bytes.Index(t.lines[from:], []byte("\r\n"))
+			if i < 0 {
+				return false
+			}
+			line := string(t.lines[from : from+i])
+			from += i + 2
+			if found, ok := strings.CutPrefix(line, prefix); ok {
+				rest = strings.TrimSpace(found)
+				t.lines = append([]byte(nil), t.lines[from:]...)
+				return true
+			}
+		}
+	})
+	return rest, err
+}
+
+// Close ends the terminal.
+func (t *Terminal) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	t.Viewer.Close()
+	return t.user.ClosePTY(ctx, t.PTY)
+}

@@ -1,0 +1,298 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"go.uber.org/goleak"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A fakeRelay sells tickets, and hands each socket to a test.
+type fakeRelay struct {
+	*httptest.Server
+	sockets chan *fakeSocket
+
+	mu     sync.Mutex
+	grants int // sold; guarded by mu
+	refuse int // requests for a ticket that are answered with 401; guarded by mu
+}
+
+type fakeSocket struct {
+	*websocket.Conn
+	query map[string][]string
+	done  chan struct{}
+}
+
+func newFakeRelay(t *testing.T) *fakeRelay {
+	r := &fakeRelay{sockets: make(chan *fakeSocket)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /grants", func(w http.ResponseWriter, _ *http.Request) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.grants++
+		json.NewEncoder(w).Encode(map[string]any{"grant": fmt.Sprintf("grant-%d", r.grants)})
+	})
+	mux.HandleFunc("POST /pty-session", func(w http.ResponseWriter, _ *http.Request) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.refuse > 0 {
+			r.refuse--
+			http.Error(w, "no", http.StatusUnauthorized)
+			return
+		}
+		json.NewEncoder(w).Encode(map[string]any{"ws_url": "ws" + strings.TrimPrefix(r.URL, "http") + "/ws", "ticket": "t1"})
+	})
+	mux.HandleFunc("GET /ws", func(w http.ResponseWriter, req *http.Request) {
+		conn, err := websocket.Accept(w, req, &websocket.AcceptOptions{Subprotocols: []string{protocol.SubprotocolTerminal}})
+		if err != nil {
+			return
+		}
+		s := &fakeSocket{conn, req.URL.Query(), make(chan struct{})}
+		r.sockets <- s
+		<-s.done
+	})
+	r.Server = httptest.NewServer(mux)
+	t.Cleanup(r.Server.Close)
+	return r
+}
+
+// next returns the next socket that is opened.
+func (r *fakeRelay) next(t *testing.T) *fakeSocket {
+	t.Helper()
+	select {
+	case s := <-r.sockets:
+		t.Cleanup(func() { s.end() })
+		return s
+	case <-time.After(5 * time.Second):
+		t.Fatal("no socket was opened")
+		return nil
+	}
+}
+
+func (s *fakeSocket) end() {
+	select {
+	case <-s.done:
+	default:
+		s.CloseNow()
+		close(s.done)
+	}
+}
+
+func (s *fakeSocket) say(t *testing.T, messages ...protocol.ServerMessage) {
+	t.Helper()
+	for _, m := range messages {
+		must(t, s.Write(t.Context(), websocket.MessageText, protocol.EncodeServerMessage(m)))
+	}
+}
+
+// hear returns the next message of that kind.
+func (s *fakeSocket) hear(t *testing.T, want websocket.MessageType) []byte {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	for {
+		kind, data, err := s.Read(ctx)
+		must(t, err)
+		if kind == want {
+			return data
+		}
+	}
+}
+
+// heard remembers what a viewer gets.
+type heard struct {
+	output []byte
+	jumps  []Jump
+	lost   int
+}
+
+func (h *heard) Output(p []byte, _ time.Time) { h.output = append(h.output, p...) }
+func (h *heard) Jump(j Jump)                  { h.jumps = append(h.jumps, j) }
+func (h *heard) Lost(time.Time, error)        { h.lost++ }
+
+func watchFake(t *testing.T, r *fakeRelay) (*Viewer, *heard) {
+	t.Helper()
+	loop, err := NewLoop(nil)
+	must(t, err)
+	user := NewUser("token", "ses_1", r.URL)
+	h := &heard{}
+	v := Watch(t.Context(), loop, user, Options{PTY: "pty_1"}, h)
+	t.Cleanup(func() { v.Close(); loop.Close(); user.Close() })
+	return v, h
+}
+
+var mine = protocol.ControlState{Controller: "usr_1", You: "usr_1", Term: 7, CanControl: true, AgentState: "stopped"}
+
+func TestViewerComesBackWithItsPositionAndInput(t *testing.T) {
+	r := newFakeRelay(t)
+	v, h := watchFake(t, r)
+	ctx := t.Context()
+
+	s := r.next(t)
+	if s.query["since"] != nil {
+		t.Errorf("a newcomer asks for %q", s.query["since"])
+	}
+	s.say(t, mine, protocol.Attached{Epoch: 5, Offset: 100, Mode: protocol.ModeKeyframe, KeyframeBytes: 3})
+	must(t, s.Write(ctx, websocket.MessageBinary, []byte("key")))
+	must(t, s.Write(ctx, websocket.MessageBinary, []byte("hello")))
+	if _, err := v.AwaitJoined(ctx); err != nil {
+		t.Fatal(err)
+	}
+	must(t, v.Type(ctx, "a", nil))
+	in, err := protocol.DecodeBrowserInput(s.hear(t, websocket.MessageBinary))
+	must(t, err)
+	if in.Seq != 1 || in.Term != 7 || string(in.Bytes) != "a" {
+		t.Errorf("input %+v", in)
+	}
+	must(t, v.Await(ctx, "output", func() bool { return string(h.output) == "hello" }))
+	must(t, s.Close(websocket.StatusServiceRestart, ""))
+	s.end()
+
+	s = r.next(t)
+	if got, want := s.query["since"][0], (protocol.Position{Epoch: 5, Offset: 105}).String(); got != want {
+		t.Errorf("comes back with since %q, want %q", got, want)
+	}
+	s.say(t, mine, protocol.Attached{Epoch: 5, Offset: 105, Mode: protocol.ModeResume})
+	again, err := protocol.DecodeBrowserInput(s.hear(t, websocket.MessageBinary))
+	must(t, err)
+	if again.Seq != 1 || string(again.Bytes) != "a" {
+		t.Errorf("sends again %+v", again)
+	}
+	s.say(t, protocol.InputWritten{Seq: 1})
+	must(t, v.AwaitWritten(ctx))
+	must(t, s.Write(ctx, websocket.MessageBinary, []byte(" world")))
+	must(t, v.Await(ctx, "output", func() bool { return string(h.output) == "hello world" }))
+	if n := v.Counts(); n.Sockets != 2 || n.Gaps != 0 {
+		t.Errorf("counts %+v", n)
+	}
+	v.Do(func() {
+		if h.lost != 1 || len(h.jumps) != 2 || !h.jumps[1].Continues() {
+			t.Errorf("lost %d times, jumps %+v", h.lost, h.jumps)
+		}
+	})
+	s.say(t, protocol.PTYClosed{})
+	must(t, s.Close(4004, "over"))
+	select {
+	case <-v.Ended():
+	case <-time.After(5 * time.Second):
+		t.Error("the viewer of a closed terminal goes on")
+	}
+}
+
+func TestViewerAcknowledges(t *testing.T) {
+	r := newFakeRelay(t)
+	_, _ = watchFake(t, r)
+	s := r.next(t)
+	s.say(t, mine, protocol.Attached{Epoch: 5, Offset: 100, Mode: protocol.ModeKeyframe, KeyframeBytes: 3})
+	must(t, s.Write(t.Context(), websocket.MessageBinary, []byte("key")))
+	ack := func(want uint64) {
+		t.Helper()
+		m, err := protocol.DecodeClientMessage(s.hear(t, websocket.MessageText))
+		must(t, err)
+		if m.Type != protocol.ClientAck || m.Offset != want {
+			t.Errorf("says %+v, want the acknowledgement of %d", m, want)
+		}
+	}
+	ack(100) // the keyframe, at once
+	must(t, s.Write(t.Context(), websocket.MessageBinary, make([]byte, protocol.AckBytes/2)))
+	ack(100 + protocol.AckBytes/2) // half of what may be owed
+	must(t, s.Write(t.Context(), websocket.MessageBinary, []byte("x")))
+	ack(101 + protocol.AckBytes/2) // all, when nothing more comes
+	s.say(t, protocol.Resync{Epoch: 5, Offset: 500_000, KeyframeBytes: 2})
+	must(t, s.Write(t.Context(), websocket.MessageBinary, []byte("ky")))
+	ack(500_000)
+}
+
+func TestViewerSendsRefusedInputAgain(t *testing.T) {
+	r := newFakeRelay(t)
+	v, _ := watchFake(t, r)
+	s := r.next(t)
+	s.say(t, mine, protocol.Attached{Epoch: 5, Mode: protocol.ModeResume})
+	must(t, v.Type(t.Context(), "a", nil))
+	must(t, v.Type(t.Context(), "b", nil))
+	for range 2 {
+		s.hear(t, websocket.MessageBinary)
+	}
+	s.say(t, protocol.InputDropped{Reason: protocol.RefusedBusy, Seq: 1}, protocol.InputDropped{Reason: protocol.RefusedBusy, Seq: 2})
+	for _, want := range []string{"a", "b"} {
+		in, err := protocol.DecodeBrowserInput(s.hear(t, websocket.MessageBinary))
+		must(t, err)
+		if string(in.Bytes) != want {
+			t.Errorf("sends %q again, want %q", in.Bytes, want)
+		}
+	}
+	s.say(t, protocol.InputDropped{Reason: protocol.RefusedStaleTerm, Seq: 2}, protocol.InputWritten{Seq: 1})
+	if err := v.AwaitWritten(t.Context()); err == nil {
+		t.Error("input of an old term counts as written")
+	}
+}
+
+func TestViewerBuysAnotherGrant(t *testing.T) {
+	r := newFakeRelay(t)
+	r.refuse = 1
+	_, _ = watchFake(t, r)
+	s := r.next(t)
+	s.say(t, mine)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.grants != 2 {
+		t.Errorf("%d grants were bought, want another one after the first was refused", r.grants)
+	}
+}
+
+func TestWaitsAreBounded(t *testing.T) {
+	r := newFakeRelay(t)
+	v, _ := watchFake(t, r)
+	r.next(t) // says nothing
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err := v.AwaitJoined(ctx)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "greeting") {
+		t.Errorf("waiting for a silent relay: %v", err)
+	}
+}
+
+func TestSlowReaderTakesItsRateOnly(t *testing.T) {
+	const rate = 64 << 10
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		conn, err := websocket.Accept(w, req, nil)
+		if err != nil {
+			return
+		}
+		defer conn.CloseNow()
+		for conn.Write(req.Context(), websocket.MessageBinary, make([]byte, 16<<10)) == nil {
+		}
+	}))
+	defer server.Close()
+	loop, err := NewLoop(nil)
+	must(t, err)
+	defer loop.Close()
+	h := &heard{}
+	v := Watch(t.Context(), loop, NewUser("", ""), Options{URL: "ws" + strings.TrimPrefix(server.URL, "http"), Rate: rate, Receive: 4 << 10}, h)
+	defer v.Close()
+	began := time.Now()
+	must(t, v.Await(t.Context(), "output", func() bool { return len(h.output) > rate/2 }))
+	if took := time.Since(began); took < 300*time.Millisecond {
+		t.Errorf("half of a second's bytes came after %v", took)
+	}
+}

@@ -1,0 +1,100 @@
+package measure
+
+// An Outcome says what a difference between two results means.
+type Outcome string
+
+// The outcomes.
+const (
+	// Better and Worse: neither interval reaches the other.
+	Better Outcome = "better"
+	Worse  Outcome = "worse"
+	// Equal: there is no difference.
+	Equal Outcome = "equal"
+	// Same: the intervals overlap, so chance may have made the difference.
+	Same Outcome = "within the spread"
+	// Unknown: one of the figures has no interval, or no value.
+	Unknown Outcome = "spread unknown"
+	// Changed: a difference of which nobody said what is better.
+	Changed Outcome = "changed"
+)
+
+// A Difference compares one figure of two results.
+type Difference struct {
+	Name          string
+	Unit          string
+	Headline      bool
+	A, B          *float64  // the medians of the blocks, else the values
+	SpreadA       *Interval // nil if not known
+	SpreadB       *Interval
+	Ratio         *float64  // of B to A
+	RatioInterval *Interval // with a confidence of 95 %, nil if not known
+	Outcome       Outcome
+}
+
+// Compare returns the differences of b from a, for every figure that either
+// has, in the order of a.
+func Compare(a, b *Result) []Difference {
+	var all []Difference
+	for i := range a.Figures {
+		all = append(all, difference(&a.Figures[i], b.Figure(a.Figures[i].Name)))
+	}
+	for i := range b.Figures {
+		if a.Figure(b.Figures[i].Name) == nil {
+			all = append(all, difference(nil, &b.Figures[i]))
+		}
+	}
+	return all
+}
+
+// difference compares two figures, of which one may be nil.
+func difference(a, b *Figure) Difference {
+	either := a
+	if either == nil {
+		either = b
+	}
+	d := Difference{Name: either.Name, Unit: either.Unit, Headline: either.Headline, Outcome: Unknown}
+	var blocksA, blocksB []float64
+	if a != nil {
+		d.A, d.SpreadA, blocksA = a.Typical(), a.Interval, a.Blocks
+	}
+	if b != nil {
+		d.B, d.SpreadB, blocksB = b.Typical(), b.Interval, b.Blocks
+	}
+	if d.A == nil || d.B == nil || a.Unit != b.Unit {
+		return d
+	}
+	d.Ratio = optional(*d.B / *d.A, *d.A != 0)
+	d.RatioInterval = ratioInterval(blocksB, blocksA)
+	d.Outcome = outcome(d, either)
+	return d
+}
+
+// outcome says what a difference between two values means.
+func outcome(d Difference, f *Figure) Outcome {
+	less := *d.B < *d.A
+	switch {
+	case *d.A == *d.B:
+		return Equal
+	case f.MustBeZero && less:
+		return Better
+	case f.MustBeZero:
+		return Worse
+	case d.SpreadA == nil || d.SpreadB == nil:
+		return Unknown
+	case d.SpreadA.Low <= d.SpreadB.High && d.SpreadB.Low <= d.SpreadA.High:
+		return Same
+	case !f.Headline && !f.LowerIsBetter:
+		return Changed
+	case less == f.LowerIsBetter:
+		return Better
+	}
+	return Worse
+}
+
+// Typical returns the figure's median over the blocks, else its value.
+func (f *Figure) Typical() *float64 {
+	if f.Median != nil {
+		return f.Median
+	}
+	return f.Value
+}

@@ -1,0 +1,143 @@
+package scenario
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/loadtest/internal/generator"
+	"github.com/fairlead/fairlead/loadtest/internal/measure"
+)
+
+// A server is a baseline of the test's own, which can be made to misbehave.
+type server struct {
+	mu     sync.Mutex
+	files  map[string][]byte
+	status int                   // of every answer; 0: ok
+	change func(b []byte) []byte // what is read; nil: as it was written
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	body, _ := io.ReadAll(r.Body)
+	if s.status != 0 {
+		w.WriteHeader(s.status)
+		return
+	}
+	switch r.Method {
+	case http.MethodPut:
+		s.files[r.URL.Path] = body
+	case http.MethodGet:
+		b := s.files[r.URL.Path]
+		if s.change != nil {
+			b = s.change(b)
+		}
+		w.Write(b)
+	}
+}
+
+// callingAt makes a caller of s and a function that gives it orders.
+func callingAt(t *testing.T, s *server) (*measure.Recorder, func(order string, a calling) (called, error)) {
+	t.Helper()
+	s.files = make(map[string][]byte)
+	web := httptest.NewServer(s)
+	t.Cleanup(web.Close)
+	spec, err := json.Marshal(callsSpec{Command: web.URL + "/command", Files: web.URL + "/files", Prefix: "direct_", Seed: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := measure.NewRecorder()
+	rec.Begin(time.Now().Add(-time.Hour))
+	w, err := newCaller(t.Context(), &generator.Job{Spec: spec, Of: 1, Rec: rec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return rec, func(order string, a calling) (called, error) {
+		arg, err := json.Marshal(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := w.Do(t.Context(), order, arg)
+		got, _ := answer.(called)
+		return got, err
+	}
+}
+
+// Calls are made at their rate, timed, and counted.
+func TestCalls(t *testing.T) {
+	rec, do := callingAt(t, &server{})
+	got, err := do(orderCommands, calling{Rate: 200, Duration: 100 * time.Millisecond})
+	if err != nil || got.Calls != 20 || got.Took < 90*time.Millisecond {
+		t.Errorf("%+v %v", got, err)
+	}
+	if got, err = do(orderFlood, calling{Clients: 4, Duration: 30 * time.Millisecond}); err != nil || got.Calls < 4 {
+		t.Errorf("%+v %v", got, err)
+	}
+	for _, order := range []string{orderUpload, orderDownload} {
+		if got, err = do(order, calling{Bytes: 100_000}); err != nil || got.Took <= 0 {
+			t.Errorf("%s: %+v %v", order, got, err)
+		}
+	}
+	if got, err = do(orderSmall, calling{Rate: 500, Duration: 100 * time.Millisecond, Bytes: 100}); err != nil || got.Calls != 50 {
+		t.Errorf("%+v %v", got, err)
+	}
+	s := rec.Snapshot()
+	for _, name := range []string{"direct_command", "direct_small_upload", "direct_small_download"} {
+		if _, ok := s.Latencies[name]; !ok {
+			t.Errorf("%s wasn't timed", name)
+		}
+	}
+	if s.Counters["failed_calls"] != 0 || s.Counters["corrupt_files"] != 0 {
+		t.Errorf("%v %v", s.Counters, s.Failures)
+	}
+	if _, err := do("dance", calling{}); err == nil {
+		t.Error("an unknown order was obeyed")
+	}
+}
+
+// A file that comes back as another one is corrupt, whichever way it was read.
+func TestCorruptFiles(t *testing.T) {
+	rec, do := callingAt(t, &server{change: func(b []byte) []byte { return append([]byte("x"), b[1:]...) }})
+	if _, err := do(orderUpload, calling{Bytes: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := do(orderDownload, calling{Bytes: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	if n := rec.Snapshot().Counters["corrupt_files"]; n != 1 {
+		t.Errorf("%d large files are corrupt, want 1", n)
+	}
+	if _, err := do(orderSmall, calling{Rate: 1000, Duration: 20 * time.Millisecond, Bytes: 100}); err != nil {
+		t.Fatal(err)
+	}
+	if n := rec.Snapshot().Counters["corrupt_files"]; n != 10 {
+		t.Errorf("%d small files are corrupt, want 10", n)
+	}
+}
+
+// What fails is counted with its reason, which holds no address: that is a
+// secret of the baseline's.
+func TestFailedCalls(t *testing.T) {
+	s := &server{status: http.StatusTooManyRequests}
+	rec, do := callingAt(t, s)
+	if _, err := do(orderCommands, calling{Rate: 100, Duration: 50 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	snapshot := rec.Snapshot()
+	if snapshot.Counters["failed_calls"] != 5 {
+		t.Errorf("%v", snapshot.Counters)
+	}
+	if text, err := json.Marshal(snapshot.Failures); err != nil || !strings.Contains(string(text), "429") || strings.Contains(string(text), "127.0.0.1") {
+		t.Errorf("%s %v", text, err)
+	}
+	if _, err := do(orderUpload, calling{Bytes: 10}); err == nil {
+		t.Error("an upload that failed didn't")
+	}
+}

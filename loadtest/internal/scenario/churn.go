@@ -1,0 +1,261 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/loadtest/internal/client"
+	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/protocol"
+)
+
+var churn = &Scenario{
+	Name:    "churn",
+	Summary: "short sessions, and what is left of them",
+	Long: `Somebody attaches to a terminal, types a word, reads its echo and leaves, again and
+again; now and then a terminal is opened and closed as well. Then all is idle, and
+relay and agent must be as they were before: no goroutine, descriptor or memory
+more than a little.`,
+	Example: `  loadtest run churn --local
+  loadtest run churn --local --sessions 10000 --slo 'relay_goroutines_growth<=10' --slo 'relay_fds_growth<=5' --slo 'relay_heap_growth<=5MiB'`,
+	Metrics: []measure.Metric{
+		{Name: "session", Kind: measure.KindLatency, Help: "from the request for a ticket to the echo of what was typed", Headline: true},
+		{Name: "sessions", Kind: measure.KindCounter, Help: "short sessions that went well", Headline: true},
+		{Name: "session_failures", Kind: measure.KindCounter, Help: "short sessions that didn't", LowerIsBetter: true, MustBeZero: true},
+		{Name: "sessions_rate", Unit: "1/s", Help: "short sessions per second"},
+		{Name: "relay_goroutines_growth", Help: "goroutines of the relay afterwards, less those before", Headline: true, LowerIsBetter: true},
+		{Name: "relay_fds_growth", Help: "open descriptors of the relay afterwards, less those before", Headline: true, LowerIsBetter: true},
+		{Name: "relay_heap_growth", Unit: "B", Help: "heap in use of the relay afterwards, less that before", Headline: true, LowerIsBetter: true},
+		{Name: "relay_memory_growth", Unit: "B", Help: "resident memory of the relay afterwards, less that before", LowerIsBetter: true},
+		{Name: "agent_goroutines_growth", Help: "goroutines of the agent afterwards, less those before", LowerIsBetter: true},
+		{Name: "agent_fds_growth", Help: "open descriptors of the agent afterwards, less those before", Headline: true, LowerIsBetter: true},
+		{Name: "agent_heap_growth", Unit: "B", Help: "heap in use of the agent afterwards, less that before", LowerIsBetter: true},
+		{Name: "agent_memory_growth", Unit: "B", Help: "resident memory of the agent afterwards, less that before", Headline: true, LowerIsBetter: true},
+	},
+	Defaults: Options{Terminals: 4, Seed: 1},
+	Flags: func(c *program.Command, o *Options) {
+		own := &churnOptions{}
+		o.Own = own
+		c.Int(&own.Sessions, "sessions", 500, "`number` of short sessions")
+		c.Int(&own.Open, "open-every", 50, "each so many sessions (`number`) a terminal is opened and closed; 0: never")
+		c.Duration(&own.Idle, "idle", 45*time.Second, "the longest `time` until relay and agent are as before")
+	},
+	Run: runChurn,
+}
+
+type churnOptions struct {
+	Sessions, Open int
+	Idle           time.Duration
+}
+
+const (
+	// sessionWait bounds one short session.
+	sessionWait = 20 * time.Second
+	// warmSessions is how many come before the baseline is taken: pools and
+	// connections that stay are there then.
+	warmSessions = 50
+	// The bounds within which a process is as before: it isn't waited for longer.
+	sameGoroutines, sameFDs, sameHeap = 10, 5, 5 << 20
+)
+
+// churning is the scenario's state.
+type churning struct {
+	*stage
+	own  *churnOptions
+	rec  *measure.Recorder
+	done atomic.Int64
+}
+
+func runChurn(ctx context.Context, env *Env) error {
+	s, err := newStage(ctx, env, max(1, env.Options.Terminals))
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	c := &churning{stage: s, own: env.Options.Own.(*churnOptions), rec: measure.NewRecorder()}
+	for _, t := range s.terminal {
+		if _, err := t.Ask(ctx, "echo", "echoing"); err != nil {
+			return err
+		}
+		t.Viewer.Close() // the sessions are the only ones
+	}
+	if err := c.run(ctx, "warm-up", warmSessions); err != nil {
+		return err
+	}
+	before, err := c.usage(ctx, nil)
+	if err != nil {
+		return err
+	}
+	c.rec = measure.NewRecorder() // the warm-up's is done with
+	c.rec.Begin(time.Now())
+	c.rec.Counter("session_failures") // which is 0 if nothing fails
+	began := time.Now()
+	err = c.run(ctx, "sessions", c.own.Sessions)
+	env.Out.Merge("sessions", -1, c.rec.Snapshot())
+	if err != nil {
+		return err
+	}
+	env.Out.Value("sessions_rate", float64(c.own.Sessions)/time.Since(began).Seconds())
+	after, err := c.usage(ctx, before)
+	if err != nil {
+		return err
+	}
+	for name, now := range after {
+		was := before[name]
+		if was.Goroutines > 0 && now.Goroutines > 0 {
+			env.Out.Value(name+"_goroutines_growth", float64(now.Goroutines-was.Goroutines))
+			env.Out.Value(name+"_heap_growth", float64(now.HeapBytes-was.HeapBytes))
+		}
+		if was.FDs > 0 && now.FDs > 0 {
+			env.Out.Value(name+"_fds_growth", float64(now.FDs-was.FDs))
+		}
+		env.Out.Value(name+"_memory_growth", float64(now.RSSBytes-was.RSSBytes))
+	}
+	return nil
+}
+
+// run has so many sessions, one at a time on each terminal.
+func (c *churning) run(ctx context.Context, phase string, sessions int) error {
+	c.done.Store(0)
+	var running sync.WaitGroup
+	work := make(chan int)
+	for i := range c.terminal {
+		running.Go(func() {
+			for n := range work {
+				c.one(ctx, c.terminal[i].PTY, n)
+				c.env.Progress(phase, float64(c.done.Add(1)), float64(sessions))
+			}
+		})
+	}
+	var err error
+	for n := range sessions {
+		select {
+		case work <- n:
+			continue
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		break
+	}
+	close(work)
+	running.Wait()
+	return err
+}
+
+// one has one session.
+func (c *churning) one(ctx context.Context, pty protocol.PTYID, n int) {
+	ctx, cancel := context.WithTimeout(ctx, sessionWait)
+	defer cancel()
+	began := time.Now()
+	err := c.session(ctx, pty, n)
+	if err == nil && c.own.Open > 0 && n%c.own.Open == 0 {
+		err = c.openAndClose(ctx)
+	}
+	if err != nil {
+		if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			c.rec.Counter("session_failures").Add(1)
+			c.rec.Fail("a short session", err)
+		}
+		return
+	}
+	c.rec.Counter("sessions").Add(1)
+	c.rec.Latency("session").Record(began, time.Now())
+}
+
+// session attaches, types a word, waits for its echo, and leaves.
+func (c *churning) session(ctx context.Context, pty protocol.PTYID, n int) error {
+	word := fmt.Sprintf("<%d.%d>", n, time.Now().UnixNano())
+	heard := &listener{}
+	v := client.Watch(ctx, c.loop, c.owner, client.Options{PTY: pty, Controls: true}, heard)
+	defer v.Close()
+	if _, err := v.AwaitJoined(ctx); err != nil {
+		return err
+	}
+	if err := v.Type(ctx, word, nil); err != nil {
+		return err
+	}
+	return v.Await(ctx, "the echo of what was typed", func() bool { return strings.Contains(heard.text, word) })
+}
+
+// openAndClose has a terminal of its own.
+func (c *churning) openAndClose(ctx context.Context) error {
+	pty, err := c.owner.CreatePTY(ctx, protocol.PTYCreate{Command: "cat"})
+	if err != nil {
+		return err
+	}
+	return c.owner.ClosePTY(ctx, pty)
+}
+
+// A listener keeps the end of what came.
+type listener struct{ text string }
+
+const maxHeard = 4 << 10
+
+// Output implements [client.Handler].
+func (l *listener) Output(p []byte, _ time.Time) {
+	l.text += string(p)
+	l.text = l.text[max(0, len(l.text)-maxHeard):]
+}
+
+// Jump implements [client.Handler].
+func (l *listener) Jump(client.Jump) {}
+
+// Lost implements [client.Handler].
+func (l *listener) Lost(time.Time, error) {}
+
+// usage returns what relay and agent use, once that is as before or doesn't
+// change any more, or the time is over.
+func (c *churning) usage(ctx context.Context, before map[string]measure.Resource) (map[string]measure.Resource, error) {
+	c.owner.Close() // idle connections are ours to end
+	deadline := time.Now().Add(c.own.Idle)
+	const pause = 2 * time.Second
+	var last map[string]measure.Resource
+	for {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		now := make(map[string]measure.Resource)
+		target := c.env.Target
+		relay := target.Relays[0]
+		if relay.PID == 0 {
+			return nil, errors.New("churn: the relay's process isn't known")
+		}
+		var err error
+		if now["relay"], err = settled(ctx, relay.PID, relay.AdminURL); err != nil {
+			return nil, err
+		}
+		if pid := target.SandboxPID(); pid != 0 {
+			if now["agent"], err = settled(ctx, pid, ""); err != nil {
+				return nil, err
+			}
+		}
+		if same(before, now) || before == nil && last != nil && same(last, now) || time.Now().After(deadline) {
+			return now, nil
+		}
+		last = now
+		c.env.Progress("idle", 1-math.Max(0, time.Until(deadline).Seconds()/c.own.Idle.Seconds()), 1)
+	}
+}
+
+// same reports whether processes use as much as before, or less.
+func same(before, now map[string]measure.Resource) bool {
+	if before == nil {
+		return false
+	}
+	for name, n := range now {
+		b := before[name]
+		if n.Goroutines > b.Goroutines+sameGoroutines || n.FDs > b.FDs+sameFDs || n.HeapBytes > b.HeapBytes+sameHeap {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,110 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/loadtest/internal/generator"
+	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/protocol"
+)
+
+var commands = &Scenario{
+	Name:    "commands",
+	Summary: "signed commands: how long one takes at a rate, and how many a second",
+	Long: `Commands are posted at the relay, signed by the control plane, executed by the
+agent and answered. Each sends a signal that changes nothing to a terminal. First
+they come at a fixed rate and are timed from when they were due; then so many
+clients post one after the other for the highest rate. In turn the same is done
+to a bare server that makes one record durable for each before it answers.`,
+	Example: `loadtest run commands --local --rate 50 --slo 'command_p99<50ms'
+loadtest run commands --local --clients 32 --slo 'commands_rate>200'`,
+	Metrics: []measure.Metric{
+		{Name: "command", Kind: measure.KindLatency, Headline: true, Baseline: "direct_command", Help: "from when a command was due to its outcome"},
+		{Name: "commands_rate", Unit: "1/s", Headline: true, Baseline: "direct_commands_rate", Help: "commands done a second by --clients that post one after the other"},
+		{Name: "failed_calls", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "commands without the outcome ok"},
+	},
+	Defaults: Options{Rate: 50, Duration: 2 * time.Second, Warmup: time.Second, Blocks: 9},
+	Flags: func(c *program.Command, o *Options) {
+		own := &commandsOptions{}
+		o.Own = own
+		c.Int(&own.clients, "clients", 16, "`number` of clients for the highest rate")
+	},
+	Prepare: func(o *Options) error {
+		if n := o.Own.(*commandsOptions).clients; n < 1 || n > protocol.MaxCommandsInFlight {
+			return fmt.Errorf("--clients must be from 1 to %d, which an agent executes at once", protocol.MaxCommandsInFlight)
+		}
+		return nil
+	},
+	Run: runCommands,
+}
+
+type commandsOptions struct{ clients int }
+
+func runCommands(ctx context.Context, env *Env) error {
+	s, err := newStage(ctx, env, 1)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	near, bare, err := callers(ctx, s)
+	if err != nil {
+		return err
+	}
+	a := calling{Rate: env.Options.Rate, Clients: env.Options.Own.(*commandsOptions).clients, Duration: env.Options.Duration}
+	warm := a
+	warm.Duration = env.Options.Warmup
+	env.Progress("warm up", 0, 1)
+	for _, g := range groups(bare, near) {
+		if _, err := ask(ctx, g, orderCommands, warm); err != nil {
+			return err
+		}
+		if err := g.Begin(ctx, time.Now()); err != nil {
+			return err
+		}
+	}
+	return env.EachBlock(ctx, "commands", func(ctx context.Context, block int) error {
+		for _, g := range turned(groups(bare, near), block) {
+			phase, figure := "commands", "commands_rate"
+			if g == bare {
+				phase, figure = "direct", "direct_commands_rate"
+			}
+			if err := g.Phase(ctx, phase, block); err != nil {
+				return err
+			}
+			if _, err := ask(ctx, g, orderCommands, a); err != nil {
+				return err
+			}
+			if err := g.Phase(ctx, phase+" flood", block); err != nil {
+				return err
+			}
+			done, err := ask(ctx, g, orderFlood, a)
+			if err != nil {
+				return err
+			}
+			env.Out.BlockAt(figure, block, float64(done.Calls)/done.Took.Seconds())
+		}
+		return nil
+	})
+}
+
+// groups returns those that there are.
+func groups(all ...*generator.Group) []*generator.Group {
+	var some []*generator.Group
+	for _, g := range all {
+		if g != nil {
+			some = append(some, g)
+		}
+	}
+	return some
+}
+
+// turned returns the sides of a block in the order of that block.
+func turned[T any](sides []T, block int) []T {
+	if mirrored(block) && len(sides) == 2 {
+		return []T{sides[1], sides[0]}
+	}
+	return sides
+}

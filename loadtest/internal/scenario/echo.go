@@ -1,0 +1,298 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/loadtest/internal/client"
+	"github.com/fairlead/fairlead/loadtest/internal/generator"
+	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/tunnel"
+	"github.com/fairlead/fairlead/tunnel/tunneltest/impair"
+)
+
+var echo = &Scenario{
+	Name:    "echo",
+	Summary: "keystroke to echo, alone or while bulk is moved",
+	Long: `Somebody types at a fixed rate into a program that echoes each byte at once, and
+each keystroke is timed from when it was due until its echo is back. In turn the
+same is typed into the same program in a terminal wired straight to a WebSocket.
+
+With --bulk another terminal of the sandbox prints as fast as it is taken, and a
+file is downloaded again and again, all through the same tunnel.
+
+With --impair there is a bad network between the sandbox and the relay. The echo
+is then also told in round trips of that network (echo_p50_rtt, echo_p99_rtt),
+and there is no baseline. --block-udp takes QUIC away, so that the tunnel goes
+over WebSocket.`,
+	Example: `loadtest run echo --local --slo 'echo_p50_ratio<3'
+loadtest run echo --local --bulk --impair delay=25ms,loss=2% --slo 'echo_p50_rtt<=1.3' --slo 'echo_p99_rtt<=3'
+loadtest run echo --local --block-udp --impair delay=25ms --slo 'echo_p50_rtt<=1.5'`,
+	Metrics: append([]measure.Metric{
+		{Name: "echo", Kind: measure.KindLatency, Headline: true, Baseline: "direct_echo", Help: "from when a key was due to its echo at the viewer"},
+		{Name: "echo_p50_rtt", Unit: "", Headline: true, LowerIsBetter: true, Help: "echo_p50 of each block in round trips of --impair"},
+		{Name: "echo_p99_rtt", Unit: "", Headline: true, LowerIsBetter: true, Help: "echo_p99 of each block in round trips of --impair"},
+		{Name: "bulk_output", Kind: measure.KindCounter, Unit: "B", Help: "printed by the flooding terminal and received"},
+		{Name: "bulk_download", Kind: measure.KindCounter, Unit: "B", Help: "downloaded meanwhile"},
+		{Name: "lost_keys", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "keystrokes whose echo wasn't back after 10 s"},
+		{Name: "garbled_keys", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "bytes that came and weren't the next key"},
+	}, exactness()...),
+	Defaults:  Options{Rate: 50, Duration: 4 * time.Second, Warmup: 2 * time.Second, Blocks: 9},
+	Simulated: true,
+	Flags: func(c *program.Command, o *Options) {
+		own := &echoOptions{}
+		o.Own = own
+		c.Bool(&own.bulk, "bulk", false, "flood another terminal and download a file meanwhile")
+		c.Bool(&own.sameLane, "same-lane", false, "with --bulk: the flooding terminal shares the lane of the one that is measured")
+		c.Bool(&own.blockUDP, "block-udp", false, "take QUIC away; needs --local")
+	},
+	Prepare: prepareEcho,
+	Run:     runEcho,
+}
+
+type echoOptions struct {
+	bulk, sameLane, blockUDP bool
+}
+
+func prepareEcho(o *Options) error {
+	own := o.Own.(*echoOptions)
+	switch {
+	case own.sameLane && !own.bulk:
+		return errors.New("--same-lane needs --bulk")
+	case o.Simulated && own.bulk:
+		return errors.New("--bulk needs a real agent: a simulated one has no files")
+	}
+	if o.Impair != "" {
+		o.NoBaseline = true // it has no such network
+	}
+	if own.blockUDP && o.Impair == "" {
+		o.Impair = impair.Profile{}.String()
+	}
+	return nil
+}
+
+// An echoing is a run of the scenario.
+type echoing struct {
+	*stage
+	own  *echoOptions
+	rec  *measure.Recorder
+	near *typist // at the deployment
+	bare *typist // at the baseline; nil without
+	bulk *generator.Group
+}
+
+func runEcho(ctx context.Context, env *Env) error {
+	e := &echoing{own: env.Options.Own.(*echoOptions), rec: measure.NewRecorder()}
+	e.rec.Process("generator-0")
+	for _, m := range exactness() { // 0 without bulk
+		e.rec.Counter(m.Name)
+	}
+	restore, err := env.unimpaired()
+	if err != nil {
+		return err
+	}
+	if e.stage, err = newStage(ctx, env, 1); err != nil {
+		return err
+	}
+	defer e.stage.close()
+	defer func() { env.Out.Merge("rest", -1, e.rec.Snapshot()) }() // of a block that was cut off
+	end, err := e.open(ctx)
+	defer end()
+	if err := errors.Join(err, restore()); err != nil {
+		return err
+	}
+	if err := e.degrade(ctx); err != nil {
+		return err
+	}
+	if e.bulk != nil {
+		if _, err := e.bulk.Ask(ctx, orderBulk); err != nil {
+			return err
+		}
+	}
+	if err := e.warmUp(ctx); err != nil {
+		return err
+	}
+	if err := env.EachBlock(ctx, "typing", e.block); err != nil {
+		return err
+	}
+	e.tellCarrier(ctx)
+	return e.endBulk(ctx)
+}
+
+// tellCarrier notes what the tunnel went over at the end.
+func (e *echoing) tellCarrier(ctx context.Context) {
+	if e.env.Local == nil {
+		return
+	}
+	tunnels, err := readTunnels(ctx, e.env.Local.Target().Relays[0].AdminURL)
+	if err != nil {
+		e.env.Log.Warn("the carrier isn't known", "err", err)
+		return
+	}
+	for carrier := range tunnels {
+		e.env.Out.Note("at the end the tunnel went over " + carrier)
+	}
+}
+
+// endBulk ends the bulk, of which there must have been some.
+func (e *echoing) endBulk(ctx context.Context) error {
+	if e.bulk == nil {
+		return nil
+	}
+	if err := e.bulk.Phase(ctx, "end", -1); err != nil {
+		return err
+	}
+	if _, err := e.bulk.Ask(ctx, orderBulkEnd); err != nil {
+		return err
+	}
+	if e.env.Out.Count("bulk_output", -1) == 0 || e.env.Out.Count("bulk_download", -1) == 0 {
+		return errors.New("no bulk was moved, so the echo wasn't beside any")
+	}
+	return nil
+}
+
+// open has both programs echo, and the bulk ready to begin.
+func (e *echoing) open(ctx context.Context) (end func(), err error) {
+	var open []func()
+	end = func() {
+		for _, f := range open {
+			f()
+		}
+	}
+	t := e.terminal[0]
+	if e.near, err = echoIn(ctx, t, e.rec); err != nil {
+		return end, err
+	}
+	if e.env.Baseline != nil {
+		if e.bare, err = echoBare(ctx, e.stage, e.rec); err != nil {
+			return end, err
+		}
+		open = append(open, e.bare.viewer.Close)
+	}
+	if e.own.bulk {
+		target := e.env.Target
+		e.bulk, err = e.env.Generators.Start(ctx, bulkKind, []any{bulkSpec{
+			Token: target.Owner().Token, Session: target.Session, Relays: origins(e.env),
+			Lane: protocol.TerminalLane(t.PTY), SameLane: e.own.sameLane, Seed: e.env.Options.Seed,
+		}})
+		if err != nil {
+			return end, err
+		}
+		open = append(open, e.bulk.Close)
+	}
+	return end, nil
+}
+
+// echoIn has the source in a terminal echo, and a typist listen.
+func echoIn(ctx context.Context, t *client.Terminal, rec *measure.Recorder) (*typist, error) {
+	if _, err := t.Ask(ctx, "echo", "echoing"); err != nil {
+		return nil, err
+	}
+	near := newTypist(rec, "echo")
+	near.viewer = t.Viewer
+	t.Follow(near)
+	near.listen()
+	return near, nil
+}
+
+// echoBare has the same program echo in a terminal that is wired straight to a
+// WebSocket.
+func echoBare(ctx context.Context, s *stage, rec *measure.Recorder) (*typist, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	waiting := &answers{}
+	viewer := client.Watch(ctx, s.loop, s.owner, client.Options{URL: s.env.Baseline.TerminalURL("exec '" + self + "' source")}, waiting)
+	waiting.viewer = viewer
+	if err = waiting.await(ctx, "ready"); err == nil {
+		if err = viewer.Type(ctx, "echo\n", nil); err == nil {
+			err = waiting.await(ctx, "echoing\r\n")
+		}
+	}
+	if err != nil {
+		viewer.Close()
+		return nil, fmt.Errorf("the baseline's terminal: %w", err)
+	}
+	t := newTypist(rec, "direct_echo")
+	t.viewer = viewer
+	viewer.Do(func() { waiting.next = t })
+	t.listen()
+	return t, nil
+}
+
+// degrade takes UDP away if that was asked for, and waits for the other carrier.
+func (e *echoing) degrade(ctx context.Context) error {
+	if !e.own.blockUDP {
+		return nil
+	}
+	e.env.Progress("waiting for WebSocket", 0, 1)
+	e.env.Local.Shaper().UDP.Blackhole(impair.Duplex, true)
+	e.env.Out.Event(time.Now(), "UDP blocked")
+	return awaitCarrier(ctx, e.env, tunnel.CarrierWebSocket)
+}
+
+// warmUp types for a while without measuring.
+func (e *echoing) warmUp(ctx context.Context) error {
+	e.env.Progress("warm up", 0, 1)
+	for _, t := range []*typist{e.bare, e.near} {
+		if t == nil {
+			continue
+		}
+		if err := t.typeFor(ctx, e.env.Options.Rate, e.env.Options.Warmup); err != nil {
+			return err
+		}
+	}
+	e.env.Out.Merge("warm up", -1, e.rec.Snapshot())
+	e.rec.Begin(time.Now())
+	if e.bulk != nil {
+		return e.bulk.Begin(ctx, time.Now())
+	}
+	return nil
+}
+
+// block types on both sides.
+func (e *echoing) block(ctx context.Context, block int) error {
+	sides := []*typist{e.bare, e.near}
+	if mirrored(block) {
+		sides[0], sides[1] = sides[1], sides[0]
+	}
+	for _, t := range sides {
+		if t == nil {
+			continue
+		}
+		phase := "echo"
+		if t == e.bare {
+			phase = "direct"
+		}
+		if e.bulk != nil {
+			if err := e.bulk.Phase(ctx, phase, block); err != nil {
+				return err
+			}
+		}
+		if err := t.typeFor(ctx, e.env.Options.Rate, e.env.Options.Duration); err != nil {
+			return err
+		}
+		e.env.Out.Merge(phase, block, e.rec.Snapshot())
+	}
+	e.roundTrips(block)
+	return nil
+}
+
+// roundTrips tells the block's echo in round trips of the impairment.
+func (e *echoing) roundTrips(block int) {
+	if e.env.Local == nil || e.env.Local.Shaper() == nil || e.env.Local.Shaper().RTT() == 0 {
+		return
+	}
+	rtt := e.env.Local.Shaper().RTT().Seconds()
+	for _, name := range []string{"echo_p50", "echo_p99"} {
+		if values := e.env.Out.Blocks(name); len(values) > 0 {
+			e.env.Out.BlockAt(name+"_rtt", block, values[len(values)-1]/rtt)
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fairlead/fairlead/loadtest/internal/crowd"
+	"github.com/fairlead/fairlead/loadtest/internal/generator"
+	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/pattern"
+)
+
+var fanout = &Scenario{
+	Name:    "fanout",
+	Summary: "one terminal, many viewers",
+	Long: `A program in a real terminal prints numbered chunks at fixed times, and every
+viewer checks each byte and times each chunk from the moment it was due. Blocks
+alternate with those of a bare loop that writes the same chunks to as many bare
+sockets: the least that can be done.
+
+A viewer that lacks its last bytes 10 s after the source's end has lost them.`,
+	Example: `  loadtest run fanout --local --viewers 1000 --slo 'lost_bytes==0'
+  loadtest run fanout --local --viewers 5000 --generators 3 --rate 10 --slo 'delivery_p99<=250ms'`,
+	Metrics: append([]measure.Metric{
+		received(),
+		{Name: "delivery", Kind: measure.KindLatency, Help: "from when a chunk was due to its arrival at a viewer", Headline: true, Baseline: "baseline_delivery"},
+		{Name: "throughput", Unit: "B/s", Help: "delivered to all viewers together", Headline: true},
+		{Name: "relay_cpu_per_chunk", Unit: "s", Help: "CPU time of the relays for each chunk delivered to a viewer", Headline: true, Baseline: "baseline_cpu_per_chunk", LowerIsBetter: true},
+		{Name: "relay_memory_per_viewer", Unit: "B", Help: "what the relays' resident memory grew by as they came", Headline: true, LowerIsBetter: true},
+		{Name: "join", Kind: measure.KindLatency, Help: "from the request for a ticket to the whole screen, all coming at once"},
+		{Name: "join_failures", Kind: measure.KindCounter, Help: "viewers that didn't get in", LowerIsBetter: true, MustBeZero: true},
+		{Name: "resyncs", Help: "viewers moved ahead because they fell behind", LowerIsBetter: true},
+	}, exactness()...),
+	Defaults:  Options{Viewers: 200, Rate: 50, Chunk: 1024, Duration: 3 * time.Second, Warmup: time.Second, Blocks: 9, Seed: 1},
+	Simulated: true,
+	Run:       runFanout,
+}
+
+// A watching is a terminal's output and who watches it.
+type watching struct {
+	*stage
+	group *generator.Group // of the relay's viewers
+	bare  *generator.Group // of the baseline's; nil without
+	total int              // viewers of each
+}
+
+func runFanout(ctx context.Context, env *Env) error {
+	return watchBlocks(ctx, env, 1, env.Options.Viewers)
+}
+
+// watchBlocks has so many terminals watched by so many viewers each, in blocks
+// that alternate with the baseline's.
+func watchBlocks(ctx context.Context, env *Env, terminals, each int) error {
+	s, err := newStage(ctx, env, terminals)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	w := &watching{stage: s, total: each * terminals}
+	if err := w.come(ctx, each); err != nil {
+		return err
+	}
+	if err := w.warmUp(ctx); err != nil {
+		return err
+	}
+	err = env.EachBlock(ctx, "blocks", func(ctx context.Context, block int) error {
+		sides := []func(context.Context, int) error{w.block, w.bareBlock}
+		if mirrored(block) {
+			sides[0], sides[1] = sides[1], sides[0]
+		}
+		for _, side := range sides {
+			if err := side(ctx, block); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return w.count(ctx)
+}
+
+// come has everybody join.
+func (w *watching) come(ctx context.Context, each int) (err error) {
+	extra := 0
+	if w.env.Baseline != nil {
+		extra = w.total
+	}
+	v := viewers{each: each, rate: w.env.Options.Rate, extra: extra}
+	if w.group, err = w.crowd(ctx, v); err != nil {
+		return err
+	}
+	if err := w.group.Phase(ctx, "join", -1); err != nil {
+		return err
+	}
+	if err := w.group.Begin(ctx, time.Now()); err != nil {
+		return err
+	}
+	before := memory(w.env.relayPIDs()...)
+	if err := w.join(ctx, w.group, w.total, 0); err != nil {
+		return err
+	}
+	if after := memory(w.env.relayPIDs()...); before > 0 && after > 0 {
+		w.env.Out.Value("relay_memory_per_viewer", (after-before)/float64(w.total))
+	}
+	if w.env.Baseline == nil {
+		return nil
+	}
+	v.each, v.spec = w.total, crowd.Spec{URL: w.env.Baseline.ViewerURL(), Prefix: "baseline_"}
+	if w.bare, err = w.crowd(ctx, v); err != nil {
+		return err
+	}
+	if err := w.bare.Phase(ctx, "baseline join", -1); err != nil {
+		return err
+	}
+	return w.join(ctx, w.bare, w.total, 0)
+}
+
+// warmUp prints for a while without measuring time. Every byte is checked.
+func (w *watching) warmUp(ctx context.Context) error {
+	w.env.Progress("warm-up", 0, 1)
+	for _, g := range w.groups() {
+		if err := g.Phase(ctx, "warm-up", -1); err != nil {
+			return err
+		}
+		if err := g.Begin(ctx, time.Now().Add(never)); err != nil {
+			return err
+		}
+	}
+	if warmup := w.env.Options.Warmup; warmup > 0 {
+		if _, err := w.watch(ctx, warmup); err != nil {
+			return err
+		}
+		if w.bare != nil {
+			if _, err := w.watchBare(ctx, warmup); err != nil {
+				return err
+			}
+		}
+	}
+	for _, g := range w.groups() {
+		if err := g.Begin(ctx, time.Now()); err != nil {
+			return err
+		}
+	}
+	w.env.Progress("warm-up", 1, 1)
+	return nil
+}
+
+func (w *watching) groups() []*generator.Group {
+	if w.bare == nil {
+		return []*generator.Group{w.group}
+	}
+	return []*generator.Group{w.group, w.bare}
+}
+
+// watch has all terminals print for so long and returns what their viewers got.
+func (w *watching) watch(ctx context.Context, lasts time.Duration) (crowd.Tally, error) {
+	o := w.env.Options
+	var streams []pattern.Spec
+	for range w.terminal {
+		streams = append(streams, w.stream(o.Rate, o.Chunk, lasts))
+	}
+	// Orders to many terminals take their time; all begin together.
+	start := time.Now().Add(lead + time.Duration(len(streams))*5*time.Millisecond).Truncate(time.Microsecond)
+	for i := range streams {
+		// Not all in the same moment, as no terminals are.
+		shift := time.Duration(float64(i) / float64(len(streams)) / o.Rate * float64(time.Second))
+		streams[i].Start = start.Add(shift.Truncate(time.Microsecond))
+	}
+	if err := arm(ctx, w.group, crowd.Arm{Streams: streams}); err != nil {
+		return crowd.Tally{}, err
+	}
+	for i, spec := range streams {
+		if err := w.print(ctx, i, spec); err != nil {
+			return crowd.Tally{}, err
+		}
+	}
+	return finish(ctx, w.group, endOf(streams...))
+}
+
+// block measures fairlead.
+func (w *watching) block(ctx context.Context, block int) error {
+	if err := w.group.Phase(ctx, "fairlead", block); err != nil {
+		return err
+	}
+	pids := w.env.relayPIDs()
+	before, known := cpuTime(pids...)
+	tally, err := w.watch(ctx, w.env.Options.Duration)
+	if err != nil {
+		return err
+	}
+	if after, ok := cpuTime(pids...); ok && known && tally.Chunks > 0 {
+		w.env.Out.BlockAt("relay_cpu_per_chunk", block, (after-before).Seconds()/float64(tally.Chunks))
+	}
+	w.env.Out.BlockAt("throughput", block, float64(tally.Bytes)/w.env.Options.Duration.Seconds())
+	w.complain(block, tally)
+	return nil
+}
+
+// complain says at once what is wrong with a block.
+func (w *watching) complain(block int, t crowd.Tally) {
+	if bad := t.Viewers - t.Clean; bad > 0 {
+		w.env.Say("block %d: %d of %d viewers didn't get exactly what was printed: %d bytes lost, %d doubled, %d corrupt", block+1, bad, t.Viewers, t.Lost, t.Duplicate, t.Corrupt)
+	}
+}
+
+// watchBare has the loop of the baseline print for so long.
+func (w *watching) watchBare(ctx context.Context, lasts time.Duration) (crowd.Tally, error) {
+	o := w.env.Options
+	// As many deliveries as from many terminals: each chunk of the loop goes to
+	// everybody.
+	spec := w.stream(o.Rate, o.Chunk, lasts)
+	if err := arm(ctx, w.bare, crowd.Arm{Streams: []pattern.Spec{spec}}); err != nil {
+		return crowd.Tally{}, err
+	}
+	if _, err := w.env.Baseline.Send(ctx, spec); err != nil {
+		return crowd.Tally{}, err
+	}
+	return finish(ctx, w.bare, endOf(spec))
+}
+
+// bareBlock measures the baseline.
+func (w *watching) bareBlock(ctx context.Context, block int) error {
+	if w.bare == nil {
+		return nil
+	}
+	if err := w.bare.Phase(ctx, "baseline", block); err != nil {
+		return err
+	}
+	before, known := cpuTime(w.env.Baseline.PID())
+	tally, err := w.watchBare(ctx, w.env.Options.Duration)
+	if err != nil {
+		return err
+	}
+	if tally.Clean != tally.Viewers {
+		return fmt.Errorf("the baseline itself loses bytes: %s", tally.Worst)
+	}
+	if after, ok := cpuTime(w.env.Baseline.PID()); ok && known && tally.Chunks > 0 {
+		w.env.Out.BlockAt("baseline_cpu_per_chunk", block, (after-before).Seconds()/float64(tally.Chunks))
+	}
+	return nil
+}
+
+// count adds what is known at the end.
+func (w *watching) count(ctx context.Context) error {
+	counts, err := countsOf(ctx, w.group)
+	if err != nil {
+		return err
+	}
+	w.env.Out.Value("resyncs", float64(counts.Resyncs))
+	return nil
+}
+
+// countsOf adds up what has happened to a group's viewers.
+func countsOf(ctx context.Context, g *generator.Group) (crowd.Counts, error) {
+	answers, err := generator.Ask[crowd.Counts](ctx, g, crowd.OrderCounts)
+	var sum crowd.Counts
+	for _, a := range answers {
+		sum.Add(a)
+	}
+	return sum, err
+}

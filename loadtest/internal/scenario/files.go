@@ -1,0 +1,154 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/loadtest/internal/generator"
+	"github.com/fairlead/fairlead/loadtest/internal/measure"
+)
+
+var files = &Scenario{
+	Name:    "files",
+	Summary: "files up and down, large and small, beside somebody who types",
+	Long: `Uploads and downloads a large file through the relay, then writes and reads small
+ones at a fixed rate, each timed from when it was due; in turn the same with a
+bare HTTP server that has a directory. Every file that comes back is compared.
+Meanwhile somebody types: echo is while files are moved, echo_alone before.`,
+	Example: `loadtest run files --local
+loadtest run files --local --bytes 268435456 --slo 'upload_throughput>50MB' --slo 'echo_p99<100ms'`,
+	Metrics: []measure.Metric{
+		{Name: "upload_throughput", Unit: "B/s", Headline: true, Baseline: "direct_upload_throughput", Help: "one large file, until it is answered"},
+		{Name: "download_throughput", Unit: "B/s", Headline: true, Baseline: "direct_download_throughput", Help: "one large file, until its last byte"},
+		{Name: "small_upload", Kind: measure.KindLatency, Headline: true, Baseline: "direct_small_upload", Help: "a small file, from when it was due to the answer"},
+		{Name: "small_download", Kind: measure.KindLatency, Headline: true, Baseline: "direct_small_download", Help: "a small file, from when it was due to its last byte"},
+		{Name: "echo", Kind: measure.KindLatency, Baseline: "echo_alone", Help: "keystroke to echo while files are moved"},
+		{Name: "echo_alone", Kind: measure.KindLatency, Help: "keystroke to echo while nothing else happens"},
+		{Name: "corrupt_files", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "files that came back as others"},
+		{Name: "failed_calls", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "requests that failed"},
+		{Name: "lost_keys", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "keystrokes whose echo wasn't back after 10 s"},
+		{Name: "garbled_keys", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "bytes that came and weren't the next key"},
+	},
+	Defaults: Options{Rate: 50, Duration: 2 * time.Second, Warmup: time.Second, Blocks: 9},
+	Flags: func(c *program.Command, o *Options) {
+		own := &filesOptions{}
+		o.Own = own
+		c.Int(&own.large, "bytes", 32<<20, "`size` of the large file")
+		c.Int(&own.small, "small-bytes", 4<<10, "`size` of the small ones")
+	},
+	Prepare: func(o *Options) error {
+		own := o.Own.(*filesOptions)
+		if own.large < 1 || own.small < 1 || own.large > maxLarge || own.small > own.large {
+			return errors.New("--bytes and --small-bytes must be from 1 to 1 GiB, the small ones smaller")
+		}
+		return nil
+	},
+	Run: runFiles,
+}
+
+const (
+	maxLarge = 1 << 30
+	// filesKeys is how fast is typed beside the files, in keystrokes a second.
+	filesKeys = 20
+)
+
+type filesOptions struct{ large, small int }
+
+// A filing is a run of the scenario.
+type filing struct {
+	*stage
+	own        *filesOptions
+	near, bare *generator.Group
+	rec        *measure.Recorder
+	busy, idle *typist // the same person, recorded apart
+}
+
+func runFiles(ctx context.Context, env *Env) error {
+	f := &filing{own: env.Options.Own.(*filesOptions), rec: measure.NewRecorder()}
+	f.rec.Process("generator-0")
+	var err error
+	if f.stage, err = newStage(ctx, env, 1); err != nil {
+		return err
+	}
+	defer f.stage.close()
+	if f.near, f.bare, err = callers(ctx, f.stage); err != nil {
+		return err
+	}
+	t := f.terminal[0]
+	if _, err := t.Ask(ctx, "echo", "echoing"); err != nil {
+		return err
+	}
+	f.busy, f.idle = newTypist(f.rec, "echo"), newTypist(f.rec, "echo_alone")
+	f.busy.viewer, f.idle.viewer = t.Viewer, t.Viewer
+	f.busy.listening, f.idle.listening = true, true
+	env.Progress("warm up", 0, 1)
+	for _, g := range groups(f.bare, f.near) {
+		if _, err := ask(ctx, g, orderUpload, calling{Bytes: f.own.large}); err != nil {
+			return err
+		}
+		if err := g.Begin(ctx, time.Now()); err != nil {
+			return err
+		}
+	}
+	f.rec.Begin(time.Now())
+	return env.EachBlock(ctx, "files", f.block)
+}
+
+// block moves files on both sides.
+func (f *filing) block(ctx context.Context, block int) error {
+	if err := f.typed(ctx, "alone", block, f.idle, func(context.Context) error { return nil }); err != nil {
+		return err
+	}
+	for _, g := range turned(groups(f.bare, f.near), block) {
+		if g == f.bare {
+			if err := f.move(ctx, g, "direct", "direct_", block); err != nil {
+				return err
+			}
+			continue
+		}
+		err := f.typed(ctx, "files", block, f.busy, func(ctx context.Context) error { return f.move(ctx, g, "files", "", block) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// typed has somebody type until do has returned, at least for a second.
+func (f *filing) typed(ctx context.Context, phase string, block int, t *typist, do func(context.Context) error) error {
+	f.terminal[0].Follow(t)
+	done := make(chan error, 1)
+	go func() { done <- do(ctx) }() // received below
+	var err error
+	for over := false; !over; {
+		typing := t.typeFor(ctx, filesKeys, time.Second)
+		select {
+		case err = <-done:
+			over = true
+		default:
+			if typing != nil {
+				err, over = errors.Join(typing, <-done), true
+			}
+		}
+	}
+	f.env.Out.Merge(phase, block, f.rec.Snapshot())
+	return err
+}
+
+// move moves the files of one side in a block.
+func (f *filing) move(ctx context.Context, g *generator.Group, phase, prefix string, block int) error {
+	if err := g.Phase(ctx, phase, block); err != nil {
+		return err
+	}
+	for _, way := range []struct{ order, figure string }{{orderUpload, "upload_throughput"}, {orderDownload, "download_throughput"}} {
+		done, err := ask(ctx, g, way.order, calling{Bytes: f.own.large})
+		if err != nil {
+			return err
+		}
+		f.env.Out.BlockAt(prefix+way.figure, block, float64(f.own.large)/done.Took.Seconds())
+	}
+	_, err := ask(ctx, g, orderSmall, calling{Rate: f.env.Options.Rate, Duration: f.env.Options.Duration, Bytes: f.own.small})
+	return err
+}

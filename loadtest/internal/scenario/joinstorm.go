@@ -1,0 +1,189 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/loadtest/internal/crowd"
+	"github.com/fairlead/fairlead/loadtest/internal/generator"
+	"github.com/fairlead/fairlead/loadtest/internal/measure"
+)
+
+var joinStorm = &Scenario{
+	Name:    "join-storm",
+	Summary: "many viewers who come while a terminal prints",
+	Long: `While a program in a real terminal prints, viewers arrive at fixed times, each
+with a grant, a ticket and a socket, and want to see the screen. Those who were
+there before must not notice. From where a newcomer was put, it must get every
+byte. In the baseline's blocks as many bare sockets are opened.`,
+	Example: `  loadtest run join-storm --local --viewers 500 --join-rate 250
+  loadtest run join-storm --local --slo 'join_p99<=1s' --slo 'delivery_p99<=100ms'`,
+	Metrics: append([]measure.Metric{
+		received(),
+		{Name: "join", Kind: measure.KindLatency, Help: "from when a viewer was due to come to its whole screen", Headline: true, Baseline: "baseline_join"},
+		{Name: "join_failures", Kind: measure.KindCounter, Help: "viewers that didn't get in", Headline: true, LowerIsBetter: true, MustBeZero: true},
+		{Name: "delivery", Kind: measure.KindLatency, Help: "from when a chunk was due to its arrival at a viewer who was there before", Headline: true},
+		{Name: "late_delivery", Kind: measure.KindLatency, Help: "the same at a newcomer"},
+		{Name: "late_lost_bytes", Kind: measure.KindCounter, Unit: "B", Help: "bytes behind its screen that a newcomer didn't get", LowerIsBetter: true, MustBeZero: true},
+		{Name: "late_duplicate_bytes", Kind: measure.KindCounter, Unit: "B", Help: "bytes that a newcomer got twice", LowerIsBetter: true, MustBeZero: true},
+		{Name: "late_corrupt_streams", Kind: measure.KindCounter, Help: "newcomers whose bytes are not the source's", LowerIsBetter: true, MustBeZero: true},
+		{Name: "relay_cpu_per_join", Unit: "s", Help: "CPU time of the relays for each newcomer, output included", LowerIsBetter: true},
+	}, exactness()...),
+	Defaults: Options{Viewers: 300, Rate: 20, Chunk: 1024, Duration: 3 * time.Second, Blocks: 5, Seed: 1},
+	Flags: func(c *program.Command, o *Options) {
+		own := &joinOptions{}
+		o.Own = own
+		c.Float(&own.Rate, "join-rate", 150, "viewers that come per second; 0: all at once")
+		c.Int(&own.Steady, "steady", 20, "`number` of viewers that are there all the time")
+	},
+	Simulated: true,
+	Run:       runJoinStorm,
+}
+
+type joinOptions struct {
+	Rate   float64
+	Steady int
+}
+
+func runJoinStorm(ctx context.Context, env *Env) error {
+	own := env.Options.Own.(*joinOptions)
+	if own.Steady < 1 {
+		return fmt.Errorf("--steady %d must be more than 0", own.Steady)
+	}
+	s, err := newStage(ctx, env, 1)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	j := &joining{stage: s, own: own}
+	o := env.Options
+	if j.steady, err = s.crowd(ctx, viewers{each: own.Steady, rate: o.Rate, spec: crowd.Spec{Prefix: ""}}); err != nil {
+		return err
+	}
+	late := crowd.Spec{Prefix: "late_", Join: "join"}
+	if j.late, err = s.crowd(ctx, viewers{each: o.Viewers, rate: o.Rate, spec: late}); err != nil {
+		return err
+	}
+	if env.Baseline != nil {
+		bare := crowd.Spec{URL: env.Baseline.ViewerURL(), Prefix: "baseline_"}
+		if j.bare, err = s.crowd(ctx, viewers{each: o.Viewers, spec: bare}); err != nil {
+			return err
+		}
+		if err := j.bare.Begin(ctx, time.Now()); err != nil {
+			return err
+		}
+	}
+	// Those who are there before come in the warm-up: how long they take isn't
+	// what is measured.
+	if err := j.join(ctx, j.steady, own.Steady, 0); err != nil {
+		return err
+	}
+	for _, g := range []*generator.Group{j.steady, j.late} {
+		if err := g.Begin(ctx, time.Now()); err != nil {
+			return err
+		}
+	}
+	return env.EachBlock(ctx, "blocks", func(ctx context.Context, block int) error {
+		sides := []func(context.Context, int) error{j.storm, j.bareStorm}
+		if mirrored(block) {
+			sides[0], sides[1] = sides[1], sides[0]
+		}
+		for _, side := range sides {
+			if err := side(ctx, block); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// joining is the scenario's state.
+type joining struct {
+	*stage
+	own                *joinOptions
+	steady, late, bare *generator.Group
+}
+
+// lasts returns how long a storm takes.
+func (j *joining) lasts() time.Duration {
+	if j.own.Rate <= 0 {
+		return j.env.Options.Duration
+	}
+	return max(j.env.Options.Duration, time.Duration(float64(j.env.Options.Viewers)/j.own.Rate*float64(time.Second))+time.Second)
+}
+
+// storm has everybody come while the terminal prints.
+func (j *joining) storm(ctx context.Context, block int) error {
+	o := j.env.Options
+	for _, g := range []*generator.Group{j.steady, j.late} {
+		if err := g.Phase(ctx, "storm", block); err != nil {
+			return err
+		}
+	}
+	spec, base := j.stream(o.Rate, o.Chunk, j.lasts()), j.base()
+	if err := arm(ctx, j.steady, crowd.Arm{Streams: streams(spec)}); err != nil {
+		return err
+	}
+	if err := arm(ctx, j.late, crowd.Arm{Streams: streams(spec), Base: base, Late: true}); err != nil {
+		return err
+	}
+	if err := j.print(ctx, 0, spec); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(time.Until(spec.Start)):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	pids := j.env.relayPIDs()
+	before, known := cpuTime(pids...)
+	in, err := j.comeAll(ctx, j.late)
+	if err != nil {
+		return err
+	}
+	if after, ok := cpuTime(pids...); ok && known && in > 0 {
+		j.env.Out.BlockAt("relay_cpu_per_join", block, (after-before).Seconds()/float64(in))
+	}
+	for _, g := range []*generator.Group{j.steady, j.late} {
+		tally, err := finish(ctx, g, endOf(spec))
+		if err != nil {
+			return err
+		}
+		if bad := tally.Viewers - tally.Clean; bad > 0 {
+			j.env.Say("block %d: %d of %d viewers didn't get exactly what was printed: %d bytes lost, %d doubled, %d corrupt", block+1, bad, tally.Viewers, tally.Lost, tally.Duplicate, tally.Corrupt)
+		}
+	}
+	_, err = j.late.Ask(ctx, crowd.OrderLeave)
+	return err
+}
+
+// comeAll has a group come, and returns how many got in. Who doesn't is
+// counted.
+func (j *joining) comeAll(ctx context.Context, g *generator.Group) (int, error) {
+	rate := j.own.Rate / float64(g.Size())
+	answers, err := generator.Ask[crowd.Joined](ctx, g, crowd.OrderJoin, crowd.Join{
+		Rate: rate, Start: time.Now(), Within: j.lasts() + joinWait, Together: j.env.Options.Viewers,
+	})
+	in := 0
+	for _, a := range answers {
+		in += a.In
+	}
+	return in, err
+}
+
+// bareStorm opens as many bare sockets.
+func (j *joining) bareStorm(ctx context.Context, block int) error {
+	if j.bare == nil {
+		return nil
+	}
+	if err := j.bare.Phase(ctx, "baseline", block); err != nil {
+		return err
+	}
+	if _, err := j.comeAll(ctx, j.bare); err != nil {
+		return err
+	}
+	_, err := j.bare.Ask(ctx, crowd.OrderLeave)
+	return err
+}

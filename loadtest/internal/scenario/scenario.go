@@ -1,0 +1,143 @@
+// Package scenario says what loadtest can do to a deployment: each scenario
+// makes one kind of load, and measures and verifies what comes of it.
+package scenario
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/loadtest/internal/baseline"
+	"github.com/fairlead/fairlead/loadtest/internal/generator"
+	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/stack"
+)
+
+// A Scenario is one kind of load.
+type Scenario struct {
+	Name    string
+	Summary string // one line without a final stop, for the table of scenarios
+	Long    string // what it does and measures, for --help
+	Example string // command lines, one each line, for --help
+
+	// Metrics are all that a run may say, so that a bound on an unknown one is
+	// refused before anything starts.
+	Metrics []measure.Metric
+
+	// Defaults are those of the common flags. A size that is 0 here isn't used
+	// by the scenario: its flag doesn't exist.
+	Defaults Options
+	// Simulated says that it can run against a simulated agent.
+	Simulated bool
+	// NoTarget scenarios load no deployment, only the baseline's process.
+	NoTarget bool
+	// NeedsLocal says why it runs with --local only; empty: anywhere.
+	NeedsLocal string
+	// Stack is what --local starts beside the defaults.
+	Stack stack.Options
+	// Flags declares flags of its own, which it keeps in Options.Own. May be nil.
+	Flags func(c *program.Command, o *Options)
+
+	// Prepare completes the options once all flags are known, and checks those
+	// of its own. May be nil.
+	Prepare func(o *Options) error
+
+	// Run makes the load. What it measures goes to env.Out. It returns an error
+	// when it couldn't be carried out, not for figures that are bad or bytes
+	// that are lost.
+	Run func(ctx context.Context, env *Env) error
+}
+
+// Options are the sizes of a run.
+type Options struct {
+	Viewers    int
+	Terminals  int
+	Agents     int
+	Rate       float64       // chunks (or keystrokes, commands) a second of each source
+	Chunk      int           // bytes
+	Duration   time.Duration // of each block where there are blocks, else of the whole
+	Warmup     time.Duration // excluded from the figures
+	Blocks     int           // interleaved blocks of fairlead and its baseline, at least
+	Generators int           // processes; 0: chosen by the load
+	Seed       uint64
+
+	NoBaseline bool
+	Simulated  bool
+	Impair     string // a profile of tunnel/tunneltest/impair, in front of the relay's tunnel; empty: none
+
+	// SLOs are what the run is judged by: blocks go on while one on a ratio is
+	// undecided.
+	SLOs []measure.SLO
+	// Own is what the scenario's Flags set it to: a pointer to a struct of the
+	// scenario's.
+	Own any
+}
+
+// An Env is what a running scenario has.
+type Env struct {
+	Target     *stack.Target // nil for a NoTarget scenario
+	Local      *stack.Local  // nil when the deployment isn't ours
+	Options    *Options
+	Out        *measure.Collection
+	Generators *generator.Pool
+	Baseline   *baseline.Server // nil with --no-baseline
+	Log        *slog.Logger     // for who debugs; a person reads Say
+
+	// Say tells a person something in one line, beside the progress.
+	Say func(format string, args ...any)
+	// Progress says how far the run is in its present phase.
+	Progress func(phase string, done, total float64)
+}
+
+// All returns every scenario in the order of the table.
+func All() []*Scenario {
+	return []*Scenario{fanout, terminals, joinStorm, slowViewers, failover, outage, reconnectStorm, churn, tunnelThroughput, echo, commands, files, soak}
+}
+
+// Find returns the scenario of that name, nil if there is none.
+func Find(name string) *Scenario {
+	for _, s := range All() {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// maxBlocks is where a ratio that is still undecided counts as missed.
+const maxBlocks = 30
+
+// EachBlock runs block 0, 1, … until there are as many as wanted and every bound
+// on a ratio is decided, 30 at most. run measures both sides, in turn.
+func (e *Env) EachBlock(ctx context.Context, phase string, run func(ctx context.Context, block int) error) error {
+	wanted := max(e.Options.Blocks, 1)
+	for block := 0; block < wanted; block++ {
+		e.Progress(phase, float64(block), float64(wanted))
+		if err := run(ctx, block); err != nil {
+			return err
+		}
+		if block == wanted-1 && wanted < maxBlocks && e.undecided() {
+			wanted++
+		}
+	}
+	e.Progress(phase, float64(wanted), float64(wanted))
+	return nil
+}
+
+// undecided reports whether more blocks would tell whether a bound holds.
+func (e *Env) undecided() bool {
+	if len(e.Options.SLOs) == 0 {
+		return false
+	}
+	for _, v := range measure.Judge(e.Out.Result(measure.Info{Start: time.Now()}), e.Options.SLOs) {
+		if v.Undecided {
+			return true
+		}
+	}
+	return false
+}
+
+// mirrored reports whether the baseline comes first in a block: the order is
+// turned each time, so that a machine that slows down favours nobody.
+func mirrored(block int) bool { return block%2 == 1 }

@@ -1,0 +1,179 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/loadtest/internal/crowd"
+	"github.com/fairlead/fairlead/loadtest/internal/generator"
+	"github.com/fairlead/fairlead/loadtest/internal/measure"
+)
+
+var slowViewers = &Scenario{
+	Name:    "slow-viewers",
+	Summary: "viewers on slow lines beside fast ones",
+	Long: `A terminal prints faster than some of its viewers can read. Those skip ahead and
+are told so; the others must get every byte, as fast as in the blocks in which the
+slow ones are away.
+
+A byte that a slow viewer was not told it would miss is lost like any other. It
+hears that it was moved ahead when it has read what is on its way to it, up to
+256 KiB: a block (--duration) must last longer than that takes at --slow-rate.`,
+	Example: `  loadtest run slow-viewers --local --viewers 100 --slow 50 --slow-rate 16384 --duration 30s
+  loadtest run slow-viewers --local --slo 'delivery_p99_ratio<=1.2' --slo 'slow_lost_bytes==0'`,
+	Metrics: append([]measure.Metric{
+		received(),
+		{Name: "delivery", Kind: measure.KindLatency, Help: "from when a chunk was due to its arrival at a fast viewer, slow ones beside", Headline: true, Baseline: "alone_delivery"},
+		{Name: "alone_delivery", Kind: measure.KindLatency, Help: "the same without slow viewers"},
+		{Name: "slow_lost_bytes", Kind: measure.KindCounter, Unit: "B", Help: "bytes that a slow viewer missed and wasn't told of", Headline: true, LowerIsBetter: true, MustBeZero: true},
+		{Name: "slow_duplicate_bytes", Kind: measure.KindCounter, Unit: "B", Help: "bytes that a slow viewer got twice", LowerIsBetter: true, MustBeZero: true},
+		{Name: "slow_skipped_bytes", Kind: measure.KindCounter, Unit: "B", Help: "bytes that slow viewers were told they would miss"},
+		{Name: "slow_resyncs", Help: "times that a slow viewer was moved ahead"},
+		{Name: "slow_behind", Kind: measure.KindLatency, Help: "how old a chunk is when a slow viewer gets it: from when it was due"},
+		{Name: "fast_resyncs", Help: "times that a fast viewer was moved ahead", LowerIsBetter: true, MustBeZero: true},
+		{Name: "relay_memory_growth", Unit: "B", Help: "what the relays' resident memory grew by while slow viewers were there", LowerIsBetter: true},
+	}, exactness()...),
+	Defaults: Options{Viewers: 50, Rate: 200, Chunk: 4096, Duration: 5 * time.Second, Blocks: 5, Seed: 1},
+	Flags: func(c *program.Command, o *Options) {
+		own := &slowOptions{}
+		o.Own = own
+		c.Int(&own.Slow, "slow", 20, "`number` of slow viewers")
+		c.Int(&own.Rate, "slow-rate", 128<<10, "`bytes` per second that each of them reads")
+	},
+	Run: runSlowViewers,
+}
+
+type slowOptions struct{ Slow, Rate int }
+
+// slowReceive is the kernel's receive buffer of a slow viewer, in bytes: else
+// the kernel would hide for megabytes that it reads slowly.
+const slowReceive = 4 << 10
+
+func runSlowViewers(ctx context.Context, env *Env) error {
+	own := env.Options.Own.(*slowOptions)
+	if own.Slow < 1 || own.Rate < 1 {
+		return fmt.Errorf("--slow %d and --slow-rate %d must be more than 0", own.Slow, own.Rate)
+	}
+	s, err := newStage(ctx, env, 1)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	o := env.Options
+	m := &mixed{stage: s, own: own}
+	if m.fast, err = s.crowd(ctx, viewers{each: o.Viewers, rate: o.Rate}); err != nil {
+		return err
+	}
+	slow := crowd.Spec{Slow: true, Rate: own.Rate, Receive: slowReceive, Prefix: "slow_"}
+	if m.slow, err = s.crowd(ctx, viewers{each: own.Slow, spec: slow}); err != nil {
+		return err
+	}
+	for _, g := range []*generator.Group{m.fast, m.slow} {
+		if err := g.Begin(ctx, time.Now()); err != nil {
+			return err
+		}
+	}
+	if err := s.join(ctx, m.fast, o.Viewers, 0); err != nil {
+		return err
+	}
+	before := memory(env.relayPIDs()...)
+	err = env.EachBlock(ctx, "blocks", func(ctx context.Context, block int) error {
+		sides := []func(context.Context, int) error{m.alone, m.beside}
+		if mirrored(block) {
+			sides[0], sides[1] = sides[1], sides[0]
+		}
+		for _, side := range sides {
+			if err := side(ctx, block); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if after := memory(env.relayPIDs()...); before > 0 && after > 0 {
+		env.Out.Value("relay_memory_growth", after-before)
+	}
+	counts, err := countsOf(ctx, m.fast)
+	env.Out.Value("fast_resyncs", float64(counts.Resyncs))
+	env.Out.Value("slow_resyncs", float64(m.resyncs))
+	if m.resyncs == 0 {
+		env.Out.Note("no slow viewer fell so far behind that it was moved ahead: --rate or --duration is too low, or --slow-rate too high, to show anything")
+	}
+	return err
+}
+
+// mixed is the scenario's state.
+type mixed struct {
+	*stage
+	own        *slowOptions
+	fast, slow *generator.Group
+	resyncs    int // of slow viewers
+}
+
+// alone is a block without slow viewers.
+func (m *mixed) alone(ctx context.Context, block int) error {
+	if err := m.fast.Phase(ctx, "alone", block); err != nil {
+		return err
+	}
+	_, err := m.watch(ctx, "alone_", m.fast)
+	return err
+}
+
+// beside is a block with slow viewers.
+func (m *mixed) beside(ctx context.Context, block int) error {
+	for _, g := range []*generator.Group{m.fast, m.slow} {
+		if err := g.Phase(ctx, "beside slow ones", block); err != nil {
+			return err
+		}
+	}
+	if err := m.join(ctx, m.slow, m.own.Slow, 0); err != nil {
+		return err
+	}
+	if _, err := m.watch(ctx, "", m.fast, m.slow); err != nil {
+		return err
+	}
+	counts, err := countsOf(ctx, m.slow)
+	if err != nil {
+		return err
+	}
+	m.resyncs += counts.Resyncs
+	_, err = m.slow.Ask(ctx, crowd.OrderLeave)
+	return err
+}
+
+// watch prints a stream that all groups check. The first one's viewers must get
+// all of it.
+func (m *mixed) watch(ctx context.Context, prefix string, groups ...*generator.Group) (crowd.Tally, error) {
+	o := m.env.Options
+	spec := m.stream(o.Rate, o.Chunk, o.Duration)
+	for i, g := range groups {
+		a := crowd.Arm{Streams: streams(spec), Delivery: prefix + "delivery"}
+		if i > 0 {
+			a.Delivery = "slow_behind"
+		}
+		if err := arm(ctx, g, a); err != nil {
+			return crowd.Tally{}, err
+		}
+	}
+	if err := m.print(ctx, 0, spec); err != nil {
+		return crowd.Tally{}, err
+	}
+	tally, err := finish(ctx, groups[0], endOf(spec))
+	if err != nil {
+		return tally, err
+	}
+	if bad := tally.Viewers - tally.Clean; bad > 0 {
+		m.env.Say("%d of %d fast viewers didn't get exactly what was printed: %d bytes lost, %d doubled, %d corrupt", bad, tally.Viewers, tally.Lost, tally.Duplicate, tally.Corrupt)
+	}
+	for _, g := range groups[1:] {
+		// Slow viewers are judged by what they got so far.
+		if _, err := finishBy(ctx, g, time.Now()); err != nil {
+			return tally, err
+		}
+	}
+	return tally, nil
+}

@@ -1,0 +1,315 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fairlead/fairlead/loadtest/internal/client"
+	"github.com/fairlead/fairlead/loadtest/internal/generator"
+	"github.com/fairlead/fairlead/loadtest/internal/measure"
+)
+
+var soak = &Scenario{
+	Name:    "soak",
+	Summary: "a mix of everything for long: leaks and drift",
+	Long: `Terminals print and are watched, somebody types, people come and go, commands run
+and small files are written and read, all at once and for as long as --duration
+says: 10m finds what grows fast, 4h what grows slowly. In turn the same is typed
+into a terminal wired straight to a WebSocket, so that a machine that becomes
+slower isn't taken for a relay that does.
+
+Drift is by how much the median echo, as a ratio to the direct one, rose from the
+first quarter of the time to the last, as far as that is beyond chance. Growth is
+the median of the last quarter less that of the second, for what a process needs
+at first isn't a leak.`,
+	Example: `loadtest run soak --local --duration 10m
+loadtest run soak --local --duration 4h --viewers 200 --slo 'relay_growth<8MiB'`,
+	Metrics: append([]measure.Metric{
+		{Name: "echo", Kind: measure.KindLatency, Headline: true, Baseline: "direct_echo", Help: "keystroke to echo"},
+		{Name: "delivery", Kind: measure.KindLatency, Headline: true, Help: "from when a chunk was due to its arrival at a viewer"},
+		{Name: "command", Kind: measure.KindLatency, Help: "from when a command was due to its outcome"},
+		{Name: "small_upload", Kind: measure.KindLatency, Help: "a small file, from when it was due to the answer"},
+		{Name: "small_download", Kind: measure.KindLatency, Help: "a small file, from when it was due to its last byte"},
+		{Name: "visit", Kind: measure.KindLatency, Help: "from when somebody was due to come to the whole screen"},
+		{Name: "echo_drift", Headline: true, LowerIsBetter: true, Help: "rise of the median echo ratio from the first quarter to the last, beyond chance; 0: none"},
+		{Name: "relay_growth", Unit: "B", Headline: true, LowerIsBetter: true, Help: "resident memory of the relays, last quarter less second"},
+		{Name: "agent_growth", Unit: "B", Headline: true, LowerIsBetter: true, Help: "resident memory of the agents, last quarter less second"},
+		{Name: "controlplane_growth", Unit: "B", Headline: true, LowerIsBetter: true, Help: "resident memory of the control plane, last quarter less second"},
+		{Name: "relay_goroutines_growth", LowerIsBetter: true, Help: "goroutines of the relays, last quarter less second"},
+		{Name: "relay_descriptors_growth", LowerIsBetter: true, Help: "open descriptors of the relays, last quarter less second"},
+		{Name: "agent_descriptors_growth", LowerIsBetter: true, Help: "open descriptors of the agents, last quarter less second"},
+		{Name: "delivered_chunks", Kind: measure.KindCounter, Help: "chunks that arrived whole, at all viewers together"},
+		{Name: "failed_calls", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "commands, files and visits that failed"},
+		{Name: "corrupt_files", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "files that came back as others"},
+		{Name: "lost_keys", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "keystrokes whose echo wasn't back after 10 s"},
+		{Name: "garbled_keys", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "bytes that came and weren't the next key"},
+	}, exactness()...),
+	Defaults: Options{
+		Viewers: 20, Terminals: 2, Rate: 10, Chunk: 512, Duration: time.Minute, Warmup: 5 * time.Second,
+		SLOs: []measure.SLO{
+			{Metric: "echo_drift", Op: "<=", Number: 0},
+			{Metric: "relay_growth", Op: "<", Number: 16, Unit: "MiB"},
+			{Metric: "agent_growth", Op: "<", Number: 16, Unit: "MiB"},
+			{Metric: "controlplane_growth", Op: "<", Number: 32, Unit: "MiB"},
+		},
+	},
+	Run: runSoak,
+}
+
+// What happens in a soak, a second, beside what the flags say.
+const (
+	soakKeys     = 10.0
+	soakCommands = 2.0
+	soakFiles    = 4.0
+	soakVisits   = 1.0
+	soakBytes    = 4 << 10 // of a small file
+)
+
+// A slice is one block of a soak. There are about sixty, within these bounds.
+const (
+	soakSlices   = 60
+	leastSlice   = 3 * time.Second
+	longestSlice = 5 * time.Minute
+	// typedShare is the part of a slice in which is typed at the deployment, and
+	// then at the baseline.
+	typedShare, bareShare = 0.6, 0.3
+)
+
+// A soaking is a run of the scenario.
+type soaking struct {
+	*watching
+	rec   *measure.Recorder
+	shell *client.Terminal // echoes
+	near  *typist
+	bare  *typist // nil without baseline
+	calls *generator.Group
+	ended func() // closes what open opened
+}
+
+func runSoak(ctx context.Context, env *Env) error {
+	o := env.Options
+	s, err := newStage(ctx, env, o.Terminals)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	k := &soaking{watching: &watching{stage: s, total: o.Viewers * o.Terminals}, rec: measure.NewRecorder(), ended: func() {}}
+	k.rec.Process("generator-0")
+	err = k.open(ctx)
+	defer func() { k.ended() }()
+	if err != nil {
+		return err
+	}
+	slice := min(max(o.Duration/soakSlices, leastSlice), longestSlice)
+	if err := k.warmUp(ctx); err != nil {
+		return err
+	}
+	began := time.Now()
+	for block := 0; time.Since(began) < o.Duration; block++ {
+		env.Progress("mix", time.Since(began).Seconds(), o.Duration.Seconds())
+		if err := k.slice(ctx, block, slice); err != nil {
+			return err
+		}
+	}
+	k.conclude(began, time.Now())
+	return nil
+}
+
+// open brings everybody in.
+func (k *soaking) open(ctx context.Context) (err error) {
+	o := k.env.Options
+	if k.group, err = k.crowd(ctx, viewers{each: o.Viewers, rate: o.Rate}); err != nil {
+		return err
+	}
+	if err := k.join(ctx, k.group, k.total, 0); err != nil {
+		return err
+	}
+	if k.shell, err = k.program.Open(ctx, k.loop); err != nil {
+		return err
+	}
+	k.ended = func() {
+		ctx, cancel := context.WithTimeout(context.Background(), endWait)
+		defer cancel()
+		if err := k.shell.Close(ctx); err != nil {
+			k.env.Log.Warn("cleaning up", "err", err)
+		}
+	}
+	if k.near, err = echoIn(ctx, k.shell, k.rec); err != nil {
+		return err
+	}
+	if k.env.Baseline != nil {
+		if k.bare, err = echoBare(ctx, k.stage, k.rec); err != nil {
+			return err
+		}
+		closeShell := k.ended
+		k.ended = func() {
+			k.bare.viewer.Close()
+			closeShell()
+		}
+	}
+	k.calls, err = callsAt(ctx, k.stage, k.shell.PTY)
+	return err
+}
+
+// warmUp does everything once without measuring it.
+func (k *soaking) warmUp(ctx context.Context) error {
+	k.env.Progress("warm up", 0, 1)
+	if err := k.slice(ctx, -1, max(k.env.Options.Warmup, leastSlice)); err != nil {
+		return err
+	}
+	now := time.Now()
+	k.rec.Begin(now)
+	return errors.Join(k.group.Begin(ctx, now), k.calls.Begin(ctx, now))
+}
+
+// slice does everything at once for a while.
+func (k *soaking) slice(ctx context.Context, block int, lasts time.Duration) error {
+	phase := "mix"
+	if block < 0 {
+		phase = "warm up"
+	}
+	for _, g := range []*generator.Group{k.group, k.calls} {
+		if err := g.Phase(ctx, phase, block); err != nil {
+			return err
+		}
+	}
+	all, ctx := errgroup.WithContext(ctx)
+	all.Go(func() error {
+		tally, err := k.watch(ctx, lasts)
+		if err == nil {
+			k.complain(max(block, 0), tally)
+		}
+		return err
+	})
+	all.Go(func() error {
+		_, err := ask(ctx, k.calls, orderCommands, calling{Rate: soakCommands, Duration: lasts})
+		return err
+	})
+	all.Go(func() error {
+		_, err := ask(ctx, k.calls, orderSmall, calling{Rate: soakFiles, Duration: lasts, Bytes: soakBytes})
+		return err
+	})
+	all.Go(func() error { return k.visits(ctx, lasts) })
+	all.Go(func() error { return k.keys(ctx, lasts) })
+	err := all.Wait()
+	k.env.Out.Merge(phase, block, k.rec.Snapshot())
+	return err
+}
+
+// keys types at the deployment, then at the baseline.
+func (k *soaking) keys(ctx context.Context, lasts time.Duration) error {
+	if err := k.near.typeFor(ctx, soakKeys, time.Duration(typedShare*float64(lasts))); err != nil || k.bare == nil {
+		return err
+	}
+	return k.bare.typeFor(ctx, soakKeys, time.Duration(bareShare*float64(lasts)))
+}
+
+// visits has people come to a terminal, one after the other, and go.
+func (k *soaking) visits(ctx context.Context, lasts time.Duration) error {
+	start, visit, failed := time.Now(), k.rec.Latency("visit"), k.rec.Counter("failed_calls")
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for n := range int(soakVisits * lasts.Seconds()) {
+		due := start.Add(time.Duration(float64(n) / soakVisits * float64(time.Second)))
+		timer.Reset(time.Until(due))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		joining, cancel := context.WithTimeout(ctx, callTimeout)
+		v := client.Watch(joining, k.loop, k.owner, client.Options{PTY: k.terminal[n%len(k.terminal)].PTY}, ignoring{})
+		j, err := v.AwaitJoined(joining)
+		v.Close()
+		cancel()
+		switch {
+		case err == nil:
+			visit.Record(due, j.Complete)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		default:
+			failed.Add(1)
+			k.rec.Fail("visit", err)
+		}
+	}
+	return nil
+}
+
+// ignoring hears nothing.
+type ignoring struct{}
+
+func (ignoring) Output([]byte, time.Time) {}
+func (ignoring) Jump(client.Jump)         {}
+func (ignoring) Lost(time.Time, error)    {}
+
+// conclude tells drift and growth.
+func (k *soaking) conclude(from, to time.Time) {
+	figure := "echo_p50_ratio"
+	if k.bare == nil {
+		figure = "echo_p50"
+	}
+	values := k.env.Out.Blocks(figure)
+	if quarter := len(values) / 4; quarter > 0 {
+		_, interval, ok := measure.Change(values[:quarter], values[len(values)-quarter:])
+		switch {
+		case !ok || interval == nil:
+			k.env.Out.Note("the run was too short to tell drift from chance: three slices in each quarter are the least")
+			k.env.Out.Value("echo_drift", 0)
+		default:
+			k.env.Out.Value("echo_drift", max(0, interval.Low-1))
+		}
+	}
+	for _, g := range []struct {
+		figure, process string
+		count           int
+		of              func(measure.ResourcePoint) float64
+	}{
+		{"relay_growth", "relay", len(k.env.Target.Relays), resident},
+		{"agent_growth", "sandbox-agent", len(k.env.Target.Sandboxes), resident},
+		{"controlplane_growth", "controlplane", 0, resident},
+		{"relay_goroutines_growth", "relay", len(k.env.Target.Relays), func(p measure.ResourcePoint) float64 { return float64(p.Goroutines) }},
+		{"relay_descriptors_growth", "relay", len(k.env.Target.Relays), descriptors},
+		{"agent_descriptors_growth", "sandbox-agent", len(k.env.Target.Sandboxes), descriptors},
+	} {
+		k.growth(g.figure, g.process, g.count, g.of, from, to)
+	}
+}
+
+func resident(p measure.ResourcePoint) float64    { return float64(p.RSSBytes) }
+func descriptors(p measure.ResourcePoint) float64 { return float64(p.FDs) }
+
+// growth tells by how much what processes use was more in the last quarter of
+// the time than in the second. There are count of them, numbered; 0: one without
+// a number.
+func (k *soaking) growth(figure, process string, count int, of func(measure.ResourcePoint) float64, from, to time.Time) {
+	names := []string{process}
+	if count > 0 {
+		names = nil
+		for i := range count {
+			names = append(names, fmt.Sprintf("%s-%d", process, i+1))
+		}
+	}
+	total, known := 0.0, false
+	length := to.Sub(from).Seconds()
+	for _, name := range names {
+		var second, last []float64
+		for _, p := range k.env.Out.Usage(name, from) {
+			switch part := p.Seconds / length; {
+			case part >= 0.25 && part < 0.5:
+				second = append(second, of(p))
+			case part >= 0.75 && part <= 1:
+				last = append(last, of(p))
+			}
+		}
+		if len(second) > 0 && len(last) > 0 {
+			total, known = total+measure.Median(last)-measure.Median(second), true
+		}
+	}
+	if known {
+		k.env.Out.Value(figure, total)
+	}
+}

@@ -1,0 +1,374 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/loadtest/internal/client"
+	"github.com/fairlead/fairlead/loadtest/internal/crowd"
+	"github.com/fairlead/fairlead/loadtest/internal/generator"
+	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/pattern"
+	"github.com/fairlead/fairlead/loadtest/internal/stack"
+	"github.com/fairlead/fairlead/protocol"
+)
+
+const (
+	// lead is how long before its first chunk the source is told of a stream.
+	lead = 500 * time.Millisecond
+	// stragglers is how long after the end of a stream is waited for its rest,
+	// which is lost then.
+	stragglers = 10 * time.Second
+	// settle is how long after that nothing may come any more.
+	settle = 300 * time.Millisecond
+	// endWait bounds what is done after a scenario, or after its context ended.
+	endWait = 15 * time.Second
+	// joinWait bounds the coming of a thousand viewers.
+	joinWait = 60 * time.Second
+	// never is longer than any run.
+	never = 24 * time.Hour
+)
+
+// A stage is terminals in which the source runs, and who watches them.
+type stage struct {
+	// Static after construction.
+	env      *Env
+	owner    *client.User
+	loop     *client.Loop
+	program  *client.Program
+	skew     time.Duration // of the source's clock to ours
+	streams  int           // made so far: no two have the same seed
+	terminal []*client.Terminal
+}
+
+// newStage opens terminals.
+func newStage(ctx context.Context, env *Env, terminals int) (_ *stage, err error) {
+	s := &stage{env: env}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if s.loop, err = client.NewLoop(nil); err != nil {
+		return nil, err
+	}
+	s.owner = client.NewUser(env.Target.Owner().Token, env.Target.Session, origins(env)...)
+	env.Progress("terminals", 0, float64(terminals))
+	if env.Options.Simulated {
+		s.program = client.Simulated(s.owner)
+	} else if s.program, err = client.Install(ctx, s.owner); err != nil {
+		return nil, err
+	}
+	for i := range terminals {
+		t, err := s.program.Open(ctx, s.loop)
+		if err != nil {
+			return nil, err
+		}
+		s.terminal = append(s.terminal, t)
+		env.Progress("terminals", float64(i+1), float64(terminals))
+	}
+	if env.Local == nil && terminals > 0 {
+		s.skew, err = clockSkew(ctx, s.terminal[0])
+	}
+	return s, err
+}
+
+// origins returns the relays' public origins.
+func origins(env *Env) []string {
+	var all []string
+	for _, r := range env.Target.Relays {
+		all = append(all, r.URL)
+	}
+	return all
+}
+
+// watcherOf returns who watches: somebody who doesn't control the terminal, since
+// a controller's viewers hold it back, where there is somebody.
+func watcherOf(env *Env) stack.User {
+	owner := env.Target.Owner()
+	if env.Options.Simulated {
+		return owner // whose session it is
+	}
+	for _, name := range slices.Sorted(maps.Keys(env.Target.Users)) {
+		if u := env.Target.Users[name]; u.Token != owner.Token {
+			return u
+		}
+	}
+	return owner
+}
+
+// clockSkew estimates by how much the source's clock is ahead of ours.
+func clockSkew(ctx context.Context, t *client.Terminal) (time.Duration, error) {
+	best, skew := time.Duration(0), time.Duration(0)
+	for range 7 {
+		asked := time.Now()
+		answer, err := t.Ask(ctx, "clock", "clock")
+		if err != nil {
+			return 0, err
+		}
+		took := time.Since(asked)
+		micros, err := strconv.ParseInt(answer, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("the source's clock says %q", answer)
+		}
+		if best == 0 || took < best {
+			best, skew = took, time.UnixMicro(micros).Sub(asked.Add(took/2))
+		}
+	}
+	return skew, nil
+}
+
+// close ends the terminals and removes what was put into the workspace. It
+// works after the scenario's context has ended.
+func (s *stage) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), endWait)
+	defer cancel()
+	var errs []error
+	for _, t := range s.terminal {
+		errs = append(errs, t.Close(ctx))
+	}
+	if s.program != nil {
+		errs = append(errs, s.program.Remove(ctx))
+	}
+	if s.owner != nil {
+		s.owner.Close()
+	}
+	if s.loop != nil {
+		s.loop.Close()
+	}
+	if err := errors.Join(errs...); err != nil {
+		s.env.Log.Warn("cleaning up", "err", err)
+	}
+}
+
+// ptys returns the terminals' ids.
+func (s *stage) ptys() []protocol.PTYID {
+	var all []protocol.PTYID
+	for _, t := range s.terminal {
+		all = append(all, t.PTY)
+	}
+	return all
+}
+
+// stream returns the next stream, for so long as that.
+func (s *stage) stream(rate float64, chunk int, lasts time.Duration) pattern.Spec {
+	s.streams++
+	return pattern.Spec{
+		Seed: s.env.Options.Seed<<16 + uint64(s.streams), Chunk: chunk, Rate: rate, Burst: 1,
+		Start: time.Now().Add(lead).Truncate(time.Microsecond), Chunks: max(1, int(rate*lasts.Seconds()+0.5)),
+	}
+}
+
+// print has terminal i print the stream.
+func (s *stage) print(ctx context.Context, i int, spec pattern.Spec) error {
+	spec.Start = spec.Start.Add(s.skew)
+	return s.terminal[i].Order(ctx, spec.Order())
+}
+
+// base returns where the next byte of each terminal stands in its log.
+func (s *stage) base() []uint64 {
+	var all []uint64
+	for _, t := range s.terminal {
+		all = append(all, t.Viewer.Position().Offset)
+	}
+	return all
+}
+
+// viewers is what [stage.crowd] takes.
+type viewers struct {
+	each  int // of each terminal
+	spec  crowd.Spec
+	rate  float64 // messages per second that each gets, to choose the number of processes
+	extra int     // sockets of other groups
+}
+
+// crowd starts generator processes for viewers, without having them join.
+func (s *stage) crowd(ctx context.Context, v viewers) (*generator.Group, error) {
+	spec := v.spec
+	terminals := 1
+	if spec.URL == "" {
+		spec.Token, spec.Session, spec.Relays = watcherOf(s.env).Token, s.env.Target.Session, origins(s.env)
+		spec.PTYs = s.ptys()
+		terminals = len(spec.PTYs)
+	}
+	total := v.each * terminals
+	processes := s.env.Options.Generators
+	if processes <= 0 {
+		processes = generator.Processes(total, v.rate)
+	}
+	processes = max(1, min(processes, v.each))
+	if err := generator.Fits(total+v.extra, processes); err != nil {
+		return nil, err
+	}
+	var specs []any
+	for i := range processes {
+		share := spec
+		share.Viewers = v.each*(i+1)/processes - v.each*i/processes
+		specs = append(specs, share)
+	}
+	return s.env.Generators.Start(ctx, crowd.Kind, specs)
+}
+
+// join has a group's viewers come, and fails unless all are in.
+func (s *stage) join(ctx context.Context, g *generator.Group, total int, rate float64) error {
+	within := joinWait + time.Duration(total)*20*time.Millisecond
+	if rate > 0 {
+		within += time.Duration(float64(total) / rate * float64(time.Second))
+	}
+	order := crowd.Join{Rate: rate / float64(g.Size()), Start: time.Now(), Within: within}
+	watching, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { // ends with watching
+		defer close(done)
+		s.watchJoin(watching, g, total)
+	}()
+	answers, err := generator.Ask[crowd.Joined](ctx, g, crowd.OrderJoin, order)
+	stop()
+	<-done
+	if err != nil {
+		return err
+	}
+	in, why := 0, ""
+	for _, a := range answers {
+		in += a.In
+		if a.Why != "" {
+			why = a.Why
+		}
+	}
+	if in != total {
+		return fmt.Errorf("%d of %d viewers are in after %v: %s", in, total, within, why)
+	}
+	s.env.Progress("joining", float64(total), float64(total))
+	return nil
+}
+
+// watchJoin shows the progress of a join until ctx ends.
+func (s *stage) watchJoin(ctx context.Context, g *generator.Group, total int) {
+	ticker := time.NewTicker(500 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		answers, err := generator.Ask[crowd.Counts](ctx, g, crowd.OrderCounts)
+		if err != nil {
+			return
+		}
+		var sum crowd.Counts
+		for _, a := range answers {
+			sum.Add(a)
+		}
+		s.env.Progress("joining", float64(sum.Connected), float64(total))
+	}
+}
+
+// arm begins a check by a group.
+func arm(ctx context.Context, g *generator.Group, a crowd.Arm) error {
+	_, err := g.Ask(ctx, crowd.OrderArm, a)
+	return err
+}
+
+// finish ends the check, at the latest when stragglers have had their time after
+// end, and returns what all viewers got.
+func finish(ctx context.Context, g *generator.Group, end time.Time) (crowd.Tally, error) {
+	return finishBy(ctx, g, end.Add(stragglers))
+}
+
+func finishBy(ctx context.Context, g *generator.Group, deadline time.Time) (crowd.Tally, error) {
+	answers, err := generator.Ask[crowd.Tally](ctx, g, crowd.OrderFinish, crowd.Finish{Deadline: deadline, Settle: settle})
+	var sum crowd.Tally
+	for _, a := range answers {
+		sum.Add(a)
+	}
+	return sum, err
+}
+
+// streams is a check of one terminal.
+func streams(spec ...pattern.Spec) []pattern.Spec { return spec }
+
+// endOf returns when the last chunk of all streams is due.
+func endOf(streams ...pattern.Spec) time.Time {
+	var last time.Time
+	for _, s := range streams {
+		if end, ok := s.End(); ok && end.After(last) {
+			last = end
+		}
+	}
+	return last
+}
+
+// cpuTime returns the time that all threads of processes have run so far; ok is
+// false when one of them isn't known.
+func cpuTime(pids ...int) (total time.Duration, ok bool) {
+	for _, pid := range pids {
+		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+		if pid == 0 || err != nil || len(files) == 0 {
+			return 0, false
+		}
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				continue // the thread has just ended
+			}
+			running, _, _ := strings.Cut(string(data), " ")
+			n, err := strconv.ParseInt(running, 10, 64)
+			if err != nil {
+				return 0, false
+			}
+			total += time.Duration(n)
+		}
+	}
+	return total, len(pids) > 0
+}
+
+// relayPIDs returns the relays' processes as they are now.
+func (e *Env) relayPIDs() []int {
+	target := e.Target
+	if e.Local != nil {
+		target = e.Local.Target()
+	}
+	var pids []int
+	for _, r := range target.Relays {
+		if r.PID != 0 {
+			pids = append(pids, r.PID)
+		}
+	}
+	return pids
+}
+
+// memory returns the resident memory of processes in bytes, 0 when it isn't
+// known.
+func memory(pids ...int) (total float64) {
+	for _, pid := range pids {
+		r, err := measure.ReadProcess(pid)
+		if err != nil {
+			return 0
+		}
+		total += float64(r.RSSBytes)
+	}
+	return total
+}
+
+// received is the metric that progress and plots show of output.
+func received() measure.Metric {
+	return measure.Metric{Name: "received_bytes", Kind: measure.KindCounter, Unit: "B", Help: "output that came, at all viewers together"}
+}
+
+// exactness are the metrics of every scenario whose viewers must get every byte.
+func exactness() []measure.Metric {
+	return []measure.Metric{
+		{Name: "lost_bytes", Kind: measure.KindCounter, Unit: "B", Help: "bytes that the source wrote and a viewer didn't get, announced or not", Headline: true, LowerIsBetter: true, MustBeZero: true},
+		{Name: "duplicate_bytes", Kind: measure.KindCounter, Unit: "B", Help: "bytes that a viewer got twice", LowerIsBetter: true, MustBeZero: true},
+		{Name: "corrupt_streams", Kind: measure.KindCounter, Help: "streams of a viewer whose bytes or SHA-256 are not the source's", LowerIsBetter: true, MustBeZero: true},
+	}
+}

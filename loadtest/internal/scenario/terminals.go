@@ -1,0 +1,29 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+var terminals = &Scenario{
+	Name:    "terminals",
+	Summary: "many terminals of one sandbox, each with its viewers",
+	Long: `Programs in so many real terminals print, each a stream of its own, and so many
+viewers of each check every byte and time every chunk. Blocks alternate with those
+of a bare loop that delivers as many chunks to as many sockets.`,
+	Example: `  loadtest run terminals --local --terminals 16 --viewers 10
+  loadtest run terminals --local --terminals 64 --viewers 4 --rate 10 --slo 'delivery_p99<=100ms'`,
+	Metrics:   fanout.Metrics,
+	Defaults:  Options{Terminals: 16, Viewers: 10, Rate: 20, Chunk: 1024, Duration: 3 * time.Second, Warmup: time.Second, Blocks: 9, Seed: 1},
+	Simulated: true,
+	Run: func(ctx context.Context, env *Env) error {
+		// One is the session's own.
+		if most := protocol.MaxPTYs - 1; env.Options.Terminals > most {
+			return fmt.Errorf("%d terminals: a sandbox has at most %d", env.Options.Terminals, most)
+		}
+		return watchBlocks(ctx, env, env.Options.Terminals, env.Options.Viewers)
+	},
+}

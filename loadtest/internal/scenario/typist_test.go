@@ -1,0 +1,205 @@
+package scenario
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairlead/fairlead/loadtest/internal/client"
+	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// typing makes a typist who has typed n keys.
+func typing(n int) (*typist, *measure.Recorder) {
+	rec := measure.NewRecorder()
+	rec.Begin(time.Now().Add(-time.Hour))
+	t := newTypist(rec, "echo")
+	t.listening = true
+	for range n {
+		t.due = append(t.due, time.Now())
+	}
+	t.typed = n
+	return t, rec
+}
+
+// Echoes are matched with keys in order; what is missing, doubled or another
+// byte shows.
+func TestTypistCompares(t *testing.T) {
+	const keys = "abcdefghijklmnopqrstuvwxyzab"
+	for _, row := range []struct {
+		name, echoed  string
+		garbled, open int64
+	}{
+		{"all", keys, 0, 0},
+		{"some", keys[:5], 0, int64(len(keys)) - 5},
+		{"one doubled", "aabc", 1, int64(len(keys)) - 3},
+		{"one lost", "acd", 2, int64(len(keys)) - 1},
+		{"too many", keys + "c", 1, 0},
+		{"another", "A", 1, int64(len(keys))},
+	} {
+		typist, rec := typing(len(keys))
+		for _, b := range []byte(row.echoed) { // cut anywhere
+			typist.Output([]byte{b}, time.Now())
+		}
+		if open := int64(len(typist.due)); open != row.open {
+			t.Errorf("%s: %d keys are open, want %d", row.name, open, row.open)
+		}
+		typist.giveUp()
+		s := rec.Snapshot()
+		if s.Counters["garbled_keys"] != row.garbled || s.Counters["lost_keys"] != row.open {
+			t.Errorf("%s: %v", row.name, s.Counters)
+		}
+		typist.due = append(typist.due, time.Now())
+		typist.Output([]byte{keyOf(len(keys))}, time.Now())
+		if len(typist.due) != 0 {
+			t.Errorf("%s: what was typed after the loss isn't recognised", row.name)
+		}
+	}
+}
+
+// A jump that leaves something out takes what was echoed in it; a resumption
+// doesn't.
+func TestTypistJumps(t *testing.T) {
+	typist, rec := typing(3)
+	here := protocol.Position{Epoch: 5, Offset: 7}
+	typist.Jump(client.Jump{From: here, To: here, Socket: 2})
+	typist.Jump(client.Jump{From: here, To: protocol.Position{Epoch: 5, Offset: 9}, Socket: 2})
+	if n := rec.Snapshot().Counters["lost_keys"]; n != 3 {
+		t.Errorf("%d keys are lost, want 3", n)
+	}
+}
+
+// Waits end when they should, and with their context.
+func TestPreciseWait(t *testing.T) {
+	wait, end := preciseWait()
+	defer end()
+	for range 5 {
+		at := time.Now().Add(3 * time.Millisecond)
+		if err := wait(t.Context(), at); err != nil || time.Now().Before(at) {
+			t.Errorf("ended %v early: %v", time.Until(at), err)
+		}
+	}
+}
+
+// The answers of a program are heard wherever they are cut, and then somebody
+// else hears it.
+func TestAnswers(t *testing.T) {
+	a := &answers{}
+	for _, b := range []byte("ready\r\n") {
+		a.Output([]byte{b}, time.Now())
+	}
+	if string(a.text) != "ready\r\n" {
+		t.Errorf("%q", a.text)
+	}
+	next := &answers{}
+	a.next = next
+	a.Output([]byte("more"), time.Now())
+	if string(a.text) != "ready\r\n" || string(next.text) != "more" {
+		t.Errorf("%q %q", a.text, next.text)
+	}
+}
+
+// testEnv is an environment whose figures are collected.
+func testEnv(o Options, metrics ...measure.Metric) *Env {
+	return &Env{
+		Options: &o, Out: measure.NewCollection(metrics),
+		Progress: func(string, float64, float64) {}, Say: func(string, ...any) {},
+	}
+}
+
+// While a bound is undecided more blocks follow, up to thirty.
+func TestEachBlock(t *testing.T) {
+	bound := func(number float64) []measure.SLO {
+		return []measure.SLO{{Metric: "x", Op: "<", Number: number}}
+	}
+	for _, row := range []struct {
+		name   string
+		slos   []measure.SLO
+		value  func(block int) float64
+		blocks int
+	}{
+		{"no bound", nil, func(b int) float64 { return float64(b) }, 9},
+		{"clear", bound(100), func(b int) float64 { return float64(b) }, 9},
+		{"broken", bound(-1), func(b int) float64 { return float64(b) }, 9},
+		{"never decided", bound(5), func(b int) float64 { return float64(b % 11) }, maxBlocks},
+		{"decided later", bound(5), func(b int) float64 {
+			if b < 9 {
+				return float64(b)
+			}
+			return 1
+		}, 0},
+	} {
+		env := testEnv(Options{Blocks: 9, SLOs: row.slos}, measure.Metric{Name: "x"})
+		n := 0
+		err := env.EachBlock(t.Context(), "test", func(_ context.Context, block int) error {
+			env.Out.BlockAt("x", block, row.value(block))
+			n++
+			return nil
+		})
+		switch {
+		case err != nil:
+			t.Errorf("%s: %v", row.name, err)
+		case row.blocks == 0 && (n <= 9 || n >= maxBlocks), row.blocks > 0 && n != row.blocks:
+			t.Errorf("%s: %d blocks, want %d", row.name, n, row.blocks)
+		}
+	}
+}
+
+// Every scenario says what a reader needs, and has names of its own.
+func TestScenarios(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, s := range All() {
+		switch {
+		case s.Name == "" || s.Summary == "" || s.Long == "" || s.Example == "" || s.Run == nil || len(s.Metrics) == 0:
+			t.Errorf("%s lacks something", s.Name)
+		case seen[s.Name]:
+			t.Errorf("%s is there twice", s.Name)
+		case strings.HasSuffix(s.Summary, ".") || len(s.Summary) > 90:
+			t.Errorf("%s: summary %q", s.Name, s.Summary)
+		}
+		seen[s.Name] = true
+		for _, m := range s.Metrics {
+			if m.Help == "" {
+				t.Errorf("%s: nothing says what %s is", s.Name, m.Name)
+			}
+		}
+		for _, slo := range s.Defaults.SLOs {
+			if err := slo.Check(s.Metrics); err != nil {
+				t.Errorf("%s: %v", s.Name, err)
+			}
+		}
+		if Find(s.Name) != s {
+			t.Errorf("%s isn't found", s.Name)
+		}
+	}
+	if Find("none") != nil {
+		t.Error("a scenario was found that isn't there")
+	}
+}
+
+// Growth is told from the second quarter to the last, of all processes of a kind.
+func TestGrowth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := testEnv(Options{})
+		k := &soaking{watching: &watching{stage: &stage{env: env}}}
+		from := time.Now()
+		for i := range 100 {
+			for _, name := range []string{"relay-1", "relay-2"} {
+				env.Out.Resource(name, time.Now(), measure.Resource{RSSBytes: int64(1000 + 10*i), CPUSeconds: float64(i)})
+			}
+			time.Sleep(time.Second)
+		}
+		k.growth("relay_growth", "relay", 2, resident, from, time.Now())
+		k.growth("agent_growth", "sandbox-agent", 1, resident, from, time.Now())
+		result := env.Out.Result(measure.Info{Start: from})
+		if f := result.Figure("relay_growth"); f == nil || f.Value == nil || *f.Value != 2*500 {
+			t.Errorf("relays grew by %+v, want 1000", f)
+		}
+		if f := result.Figure("agent_growth"); f != nil {
+			t.Errorf("agents that nobody knows grew by %v", *f.Value)
+		}
+	})
+}
