@@ -44,6 +44,12 @@ func (c *Command) Int(p *int, name string, value int, usage string) {
 	c.add(name)
 }
 
+// Float declares a flag that holds a number.
+func (c *Command) Float(p *float64, name string, value float64, usage string) {
+	c.cobra.Flags().Float64Var(p, name, value, usage)
+	c.add(name)
+}
+
 // Duration declares a flag that holds a time such as 1m30s.
 func (c *Command) Duration(p *time.Duration, name string, value time.Duration, usage string) {
 	c.cobra.Flags().DurationVar(p, name, value, usage)

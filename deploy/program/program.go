@@ -16,6 +16,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/fairlead/fairlead/deploy/program/telemetry"
 )
 
 // A System is what a program gets from the operating system.
@@ -71,8 +73,12 @@ func Execute(ctx context.Context, sys System, name, short string, build func(*Co
 		return 0
 	}
 	printError(sys.Stderr, name, err)
-	if s, ok := errors.AsType[*statusError](err); ok {
+	s, ok := errors.AsType[*statusError](err)
+	switch {
+	case ok:
 		return s.status
+	case !f.began:
+		return f.usageStatus
 	}
 	return 1
 }
@@ -87,13 +93,16 @@ type front struct {
 	logFormat string
 	logLevel  string
 	unknown   error // the word that named no subcommand
+
+	usageStatus int  // of errors before a command began
+	began       bool // a command is running or has run
 }
 
 func newFront(sys System, name, short string) *front {
 	if sys.Stdin == nil {
 		sys.Stdin = strings.NewReader("")
 	}
-	f := &front{sys: sys}
+	f := &front{sys: sys, usageStatus: 1}
 	f.root = f.command(name, short)
 	c := f.root.cobra
 	c.Long = fmt.Sprintf(`%s.
@@ -126,11 +135,22 @@ func (f *front) help(show func(*cobra.Command, []string)) func(*cobra.Command, [
 	return func(c *cobra.Command, words []string) {
 		asked := c.Flags().Lookup("help")
 		if extra := c.Flags().Args(); !c.Runnable() && len(extra) > 0 && (asked == nil || !asked.Changed) {
-			f.unknown = fmt.Errorf("unknown command %q for %q", extra[0], c.CommandPath())
+			f.unknown = Hint(fmt.Errorf("unknown command %q for %q", extra[0], c.CommandPath()), "there are "+subcommands(c))
 			return
 		}
 		show(c, words)
 	}
+}
+
+// subcommands names those of c that people use.
+func subcommands(c *cobra.Command) string {
+	var names []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // A Command is a program or one of its subcommands while it is declared.
@@ -148,6 +168,23 @@ func (f *front) command(name, short string) *Command {
 	c := &Command{front: f, cobra: &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs}}
 	f.commands = append(f.commands, c)
 	return c
+}
+
+// UsageStatus makes the program exit with status instead of 1 when it was called
+// wrongly: an unknown command or flag, a missing argument, a malformed value.
+func (c *Command) UsageStatus(status int) { c.front.usageStatus = status }
+
+// Hide keeps the command out of the help: programs start it, not people.
+func (c *Command) Hide() { c.cobra.Hidden = true }
+
+// Each tells every flag of the command with its value as text, in the order of
+// their declaration.
+func (c *Command) Each(tell func(name, value string)) {
+	for _, s := range c.settings {
+		if flag := c.cobra.Flags().Lookup(s.name); flag != nil {
+			tell(s.name, flag.Value.String())
+		}
+	}
 }
 
 // Sub declares a subcommand.
@@ -173,6 +210,12 @@ func (c *Command) Run(run RunFunc) {
 			log.SetFlags(0)
 			log.SetOutput(slog.NewLogLogger(logger.Handler(), slog.LevelDebug).Writer())
 		}
+		c.front.began = true
+		stop, err := telemetry.Init(cmd.Context(), "fairlead-"+c.front.root.cobra.Name(), Revision(), logger)
+		if err != nil { // no reason not to run
+			logger.Warn("no traces", "err", err)
+		}
+		defer stop()
 		return run(cmd.Context(), &Env{
 			Logger:   logger,
 			Stdin:    c.front.sys.Stdin,

@@ -267,6 +267,41 @@ func TestArguments(t *testing.T) {
 	}
 }
 
+// TestUsageStatus: how the program was called is told apart from what it met.
+func TestUsageStatus(t *testing.T) {
+	for _, tt := range []struct {
+		args   string
+		status int
+	}{
+		{"run", 1},
+		{"run --rate 0.5", 1},
+		{"run --rate much", 2},
+		{"run --unknown", 2},
+		{"run word", 2},
+		{"walk", 2},
+		{"hidden", 0},
+	} {
+		var out, errs bytes.Buffer
+		status := Execute(t.Context(), System{
+			Args: strings.Fields(tt.args), LookupEnv: func(string) (string, bool) { return "", false }, Stdout: &out, Stderr: &errs,
+		}, "demo", "Fails", func(c *Command) {
+			c.UsageStatus(2)
+			c.Sub("run", "Fail", func(c *Command) {
+				var rate float64
+				c.Float(&rate, "rate", 1, "how often")
+				c.Run(func(context.Context, *Env) error { return errors.New("met something") })
+			})
+			c.Sub("hidden", "Work", func(c *Command) {
+				c.Hide()
+				c.Run(func(context.Context, *Env) error { return nil })
+			})
+		})
+		if status != tt.status {
+			t.Errorf("%s: status %d, want %d: %s", tt.args, status, tt.status, errs.String())
+		}
+	}
+}
+
 // TestSometimesSecret: a value that may stand on the command line or in a file.
 func TestSometimesSecret(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "url")

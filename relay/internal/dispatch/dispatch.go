@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/pagestream"
@@ -37,6 +38,7 @@ type Options struct {
 	Pages   *pagestream.Pages
 	Revoked *jws.RevocationSet // learns of the grants that a command revokes
 	Refused func(error)        // is told of every command that wasn't executed, and why
+	Metrics *Metrics           // nil: nothing is counted
 	Log     *slog.Logger
 }
 
@@ -106,9 +108,9 @@ func (d *Dispatcher) Submit(ctx context.Context, env protocol.CommandEnvelope) (
 	}
 	d.heed(command)
 	if audience == jws.AudienceExtension {
-		return d.submitToPages(command, env, expired)
+		return d.submitToPages(ctx, command, env, expired)
 	}
-	record, err := d.enter(command, func(record *Record) error {
+	record, err := d.enter(ctx, command, func(record *Record) error {
 		record.expired = expired
 		return d.toSandbox(env.JWS, record)
 	})
@@ -145,7 +147,7 @@ func (d *Dispatcher) heed(command *jws.Command) {
 // enter returns the record of command. Unless one is known that is under way or
 // has a result, it makes one, and start, which is called with mu held, sends
 // the command.
-func (d *Dispatcher) enter(command *jws.Command, start func(*Record) error) (*Record, error) {
+func (d *Dispatcher) enter(ctx context.Context, command *jws.Command, start func(*Record) error) (*Record, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	known := d.records[command.CommandID]
@@ -153,13 +155,17 @@ func (d *Dispatcher) enter(command *jws.Command, start func(*Record) error) (*Re
 		if !same(known.Command, command) {
 			return nil, protocol.Errorf(protocol.KindConflict, "the command id was used for another command")
 		}
+		d.opts.Metrics.known()
 		return known, nil
 	}
 	if d.closed {
 		return nil, protocol.Fault(protocol.KindRestarting, nil)
 	}
-	record := &Record{Command: command, Done: make(chan struct{})}
+	record := &Record{Command: command, Done: make(chan struct{}), came: time.Now()}
+	ctx, record.span = telemetry.Start(ctx, "dispatch command", telemetry.Operation(command.Kind()))
+	record.traceparent = telemetry.Inject(ctx)
 	if err := start(record); err != nil {
+		record.span.End(err)
 		return nil, err
 	}
 	d.records[command.CommandID] = record

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/pagestream"
@@ -41,6 +42,7 @@ type world struct {
 type call struct {
 	agent *tunnel.Session
 	token string
+	trace string // beside it
 }
 
 // newWorld makes a sandbox that answers each command with answer.
@@ -69,7 +71,7 @@ func (w *world) connect(answer func(w *world, c call) (protocol.Result, error)) 
 		}
 		defer stream.Close()
 		w.runs.Add(1)
-		if result, err := answer(w, call{agent, in.Open.Command}); err == nil {
+		if result, err := answer(w, call{agent, in.Open.Command, in.Open.Traceparent}); err == nil {
 			protocol.Write(stream, result)
 		}
 	})
@@ -129,6 +131,40 @@ func TestACommandAndItsResult(t *testing.T) {
 	}
 	if _, ok := w.dispatcher.Lookup("cmd_other"); ok {
 		t.Error("Lookup of an unknown command")
+	}
+}
+
+// TestTraceparentGoesAlong: to the sandbox, where it is one, and again when its
+// tunnel was lost.
+func TestTraceparentGoesAlong(t *testing.T) {
+	const good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	seen := make(chan string, 4)
+	note := func(w *world, c call) (protocol.Result, error) {
+		seen <- c.trace
+		return succeed(w, c)
+	}
+	w := newWorld(t, note)
+	submit := func(traceparent string) {
+		t.Helper()
+		record, err := w.dispatcher.Submit(telemetry.Extract(t.Context(), traceparent), w.authority.Command(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-record.Done
+	}
+	for text, want := range map[string]string{"": "", good: good, "00-x": ""} {
+		submit(text)
+		if got := <-seen; got != want {
+			t.Errorf("of %q the sandbox sees %q", text, got)
+		}
+	}
+	w.connect(func(_ *world, c call) (protocol.Result, error) {
+		w.connect(note)
+		return dies(w, c)
+	})
+	submit(good)
+	if got := <-seen; got != good {
+		t.Errorf("sent again with %q", got)
 	}
 }
 

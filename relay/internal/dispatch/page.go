@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"time"
@@ -11,7 +12,7 @@ import (
 )
 
 // submitToPages is Submit for the audience of browsers.
-func (d *Dispatcher) submitToPages(command *jws.Command, env protocol.CommandEnvelope, expired error) (*Record, error) {
+func (d *Dispatcher) submitToPages(ctx context.Context, command *jws.Command, env protocol.CommandEnvelope, expired error) (*Record, error) {
 	if expired != nil {
 		record, known := d.Lookup(command.CommandID)
 		if !known || record.failed() || !same(record.Command, command) {
@@ -28,7 +29,7 @@ func (d *Dispatcher) submitToPages(command *jws.Command, env protocol.CommandEnv
 	case command.Reply == nil || command.Reply.CallbackToken == "":
 		return nil, protocol.Errorf(protocol.KindInvalid, "a command to a browser must say how it is answered")
 	}
-	return d.enter(command, func(record *Record) error {
+	return d.enter(ctx, command, func(record *Record) error {
 		if !time.Now().Before(command.Deadline()) { // the executor's clock may still think otherwise, but nothing it says would count
 			return protocol.Errorf(protocol.KindExpired, "command: expired")
 		}
@@ -71,7 +72,7 @@ func (d *Dispatcher) await(record *Record) {
 		d.finish(record, protocol.Result{}, err)
 	}
 	d.mu.Unlock()
-	d.report(c, record.Result, record.Err)
+	d.report(record, record.Result, record.Err)
 }
 
 // An Answer is a callback as an executor posted it.

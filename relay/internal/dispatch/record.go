@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -18,7 +20,11 @@ type Record struct {
 	Result  protocol.Result
 	Err     error // the command may or may not have been executed
 
+	came    time.Time
 	expired error // the command came too late to be run: only its outcome may be had
+
+	span        telemetry.Span // until the outcome is known
+	traceparent string         // of span; empty: none
 }
 
 // size returns about how much memory r takes, in bytes.

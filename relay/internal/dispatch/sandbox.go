@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -77,6 +77,7 @@ func (d *Dispatcher) toSandbox(token string, record *Record) error {
 	}
 	s.queue = append(s.queue, e)
 	s.bytes += len(token)
+	d.opts.Metrics.queued(1)
 	d.proceed(target.SandboxID)
 	return nil
 }
@@ -94,6 +95,8 @@ func (d *Dispatcher) proceed(id protocol.SandboxID) {
 		s.queue = slices.Delete(s.queue, i, i+1)
 		s.bytes -= len(e.token)
 		s.running++
+		d.opts.Metrics.queued(-1)
+		d.opts.Metrics.sent(1)
 		d.running.Go(func() { d.run(e) })
 	}
 	if s.running == 0 {
@@ -115,25 +118,30 @@ func (d *Dispatcher) run(e errand) {
 	d.finish(e.record, result, err)
 	s := d.sandboxes[c.Target.SandboxID]
 	s.running--
+	d.opts.Metrics.sent(-1)
 	if place := (terminal{c.Target.SessionID, c.Target.PTYID}); s.last[place] == e.record {
 		delete(s.last, place)
 	}
 	d.proceed(c.Target.SandboxID)
 	d.mu.Unlock()
-	d.report(c, result, err)
+	d.report(e.record, result, err)
 }
 
 // report logs a command that was executed, and counts one that wasn't.
-func (d *Dispatcher) report(c *jws.Command, result protocol.Result, err error) {
+func (d *Dispatcher) report(record *Record, result protocol.Result, err error) {
+	c := record.Command
 	var callback struct {
 		Status string `json:"status"`
 	}
 	if err == nil {
 		err = json.Unmarshal(result.Callback, &callback)
 	}
-	if err == nil && callback.Status == protocol.StatusError {
+	refused := err == nil && callback.Status == protocol.StatusError
+	d.opts.Metrics.done(c, time.Since(record.came), refused, err)
+	if refused {
 		err = protocol.Errorf(result.Kind, "the executor refused it")
 	}
+	record.span.End(err)
 	if err != nil {
 		d.opts.Refused(err)
 		return
@@ -152,17 +160,17 @@ func (d *Dispatcher) send(e errand) (protocol.Result, error) {
 	if err != nil {
 		return protocol.Result{}, err
 	}
-	return d.deliver(session, e.token, sandbox)
+	return d.deliver(session, e, sandbox)
 }
 
-// deliver sends token until there is an answer. When the tunnel is lost before
+// deliver sends e until there is an answer. When the tunnel is lost before
 // that, nobody here knows whether the command ran; the sandbox does, so the same
 // command goes to it again as soon as it is back.
-func (d *Dispatcher) deliver(session *tunnel.Session, token string, sandbox protocol.SandboxID) (protocol.Result, error) {
-	ctx, cancel := context.WithTimeout(d.ctx, answerTimeout)
+func (d *Dispatcher) deliver(session *tunnel.Session, e errand, sandbox protocol.SandboxID) (protocol.Result, error) {
+	ctx, cancel := context.WithTimeout(telemetry.Extract(d.ctx, e.record.traceparent), answerTimeout)
 	defer cancel()
 	for {
-		result, err := exchange(ctx, session, token)
+		result, err := exchange(ctx, session, e.token)
 		if err == nil {
 			return result, nil
 		}
@@ -172,6 +180,7 @@ func (d *Dispatcher) deliver(session *tunnel.Session, token string, sandbox prot
 		if session = d.successor(ctx, session, sandbox); session == nil {
 			return result, err
 		}
+		d.opts.Metrics.again()
 	}
 }
 
@@ -208,8 +217,12 @@ func (d *Dispatcher) successor(ctx context.Context, lost *tunnel.Session, sandbo
 }
 
 // exchange sends token on a command stream and reads the answer.
-func exchange(ctx context.Context, session *tunnel.Session, token string) (protocol.Result, error) {
-	stream, _, err := session.Open(ctx, protocol.LaneControl, protocol.Open{Kind: protocol.StreamCommand, Command: token})
+func exchange(ctx context.Context, session *tunnel.Session, token string) (result protocol.Result, err error) {
+	ctx, span := telemetry.Call(ctx, "send command")
+	defer func() { span.End(err) }()
+	stream, _, err := session.Open(ctx, protocol.LaneControl, protocol.Open{
+		Kind: protocol.StreamCommand, Command: token, Traceparent: telemetry.Inject(ctx),
+	})
 	if err != nil {
 		return protocol.Result{}, err
 	}

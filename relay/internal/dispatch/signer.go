@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -36,7 +37,9 @@ type SignRequest struct {
 // Sign returns the signed command for req: for one user and idempotency key
 // always the same. It fails with the control plane's answer, or unavailable
 // when that can't be had.
-func (s *Signer) Sign(ctx context.Context, req SignRequest) (protocol.CommandEnvelope, error) {
+func (s *Signer) Sign(ctx context.Context, req SignRequest) (env protocol.CommandEnvelope, err error) {
+	ctx, span := telemetry.Call(ctx, "ask for signature")
+	defer func() { span.End(err) }()
 	body, err := json.Marshal(req)
 	if err != nil {
 		return protocol.CommandEnvelope{}, protocol.Fault(protocol.KindUnavailable, err)
@@ -44,7 +47,11 @@ func (s *Signer) Sign(ctx context.Context, req SignRequest) (protocol.CommandEnv
 	var answer struct {
 		Envelope protocol.CommandEnvelope `json:"envelope"`
 	}
-	err = s.post(ctx, "/internal/sign", http.Header{}, body, &answer)
+	header := http.Header{}
+	if traceparent := telemetry.Inject(ctx); traceparent != "" {
+		header.Set(telemetry.Header, traceparent)
+	}
+	err = s.post(ctx, "/internal/sign", header, body, &answer)
 	if err == nil && answer.Envelope.JWS == "" {
 		err = protocol.Fault(protocol.KindUnavailable, errors.New("dispatch: sign: no envelope in the answer"))
 	}

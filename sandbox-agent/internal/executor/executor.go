@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 	auditlog "github.com/fairlead/fairlead/protocol/audit"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -118,13 +119,25 @@ func (x *Executor) Arrive() Arrival {
 
 // Execute is [Executor.Execute] for the command that arrived then.
 func (a Arrival) Execute(ctx context.Context, token string) protocol.Result {
+	ctx, span := telemetry.Serve(ctx, "execute command")
+	result := a.execute(ctx, span, token)
+	if span.Recording() {
+		span.End(failureOf(result))
+	}
+	return result
+}
+
+func (a Arrival) execute(ctx context.Context, span telemetry.Span, token string) protocol.Result {
 	x, started := a.x, a.x.Now()
 	defer a.place.pass()
 	defer a.timer.Stop()
-	command, err := x.Keys.Command(ctx, token, jws.AudienceAgent)
+	verifying, verification := telemetry.Start(ctx, "verify")
+	command, err := x.Keys.Command(verifying, token, jws.AudienceAgent)
+	verification.End(err)
 	if command == nil {
 		return x.reject(&jws.Command{}, started, err)
 	}
+	span.Set(telemetry.Operation(command.Kind()))
 	if command.Target.SandboxID != x.Sandbox {
 		return x.reject(command, started, protocol.Errorf(protocol.KindNotFound, "the command is for another sandbox"))
 	}
@@ -151,7 +164,9 @@ func (a Arrival) Execute(ctx context.Context, token string) protocol.Result {
 
 // begin records the command, waits for its turn and runs it.
 func (x *Executor) begin(ctx context.Context, command *jws.Command, digest [sha256.Size]byte, run operation, turn *turn, started time.Time) protocol.Result {
-	prior, err := x.record(ctx, command, digest)
+	recording, record := telemetry.Start(ctx, "journal")
+	prior, err := x.record(recording, command, digest)
+	record.End(err)
 	turn.wait()
 	switch {
 	case err != nil:
@@ -185,7 +200,10 @@ func (x *Executor) record(ctx context.Context, command *jws.Command, digest [sha
 
 // run executes a command that the ledger has begun, and records the outcome.
 func (x *Executor) run(ctx context.Context, command *jws.Command, run operation, started time.Time) protocol.Result {
-	opResult, err := run(ctx)
+	running, span := telemetry.Start(ctx, "run")
+	opResult, err := run(running)
+	span.End(err)
+	_, span = telemetry.Start(ctx, "result")
 	result, status := x.outcome(command, started, opResult, err)
 	x.Log.Info("command run", "id", command.CommandID, "trace", command.TraceID, "op", command.Kind(),
 		"session", command.Target.SessionID, "err", err)
@@ -193,6 +211,7 @@ func (x *Executor) run(ctx context.Context, command *jws.Command, run operation,
 	if encodeErr == nil {
 		encodeErr = x.Ledger.Finish(command.CommandID, record)
 	}
+	span.End(encodeErr)
 	if encodeErr != nil { // it ran; a replay will hear "unknown"
 		x.Log.Error("outcome not recorded", "id", command.CommandID, "err", encodeErr)
 	}

@@ -79,6 +79,16 @@ func (x *Executor) reject(command *jws.Command, started time.Time, err error) pr
 	return x.failure(command, started, attempt, err)
 }
 
+// failureOf returns why a command has no result that is known, nil when it has
+// one.
+func failureOf(result protocol.Result) error {
+	var callback protocol.ExecutionCallback
+	if err := json.Unmarshal(result.Callback, &callback); err == nil && callback.Status == protocol.StatusOK {
+		return nil
+	}
+	return protocol.Fault(result.Kind, nil)
+}
+
 // outcome is the answer to a command that ran, and its status.
 func (x *Executor) outcome(command *jws.Command, started time.Time, result protocol.OpResult, err error) (protocol.Result, string) {
 	if err != nil {

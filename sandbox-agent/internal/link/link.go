@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
@@ -113,7 +114,8 @@ func (l *Link) command(ctx context.Context, in *tunnel.Incoming, execute Execute
 	// A command that has begun is finished even when the tunnel dies, but the
 	// next tunnel doesn't wait for it.
 	done := make(chan protocol.Result, 1)
-	l.commands.Go(func() { done <- execute(ctx, in.Open.Command) })
+	traced := telemetry.Extract(ctx, in.Open.Traceparent)
+	l.commands.Go(func() { done <- execute(traced, in.Open.Command) })
 	select {
 	case result := <-done:
 		return protocol.Write(stream, result)

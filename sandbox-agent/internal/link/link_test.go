@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 
+	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/tunnel"
@@ -39,6 +41,25 @@ func TestCommand(t *testing.T) {
 	}
 	if _, err := stream.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("after the result: %v", err)
+	}
+}
+
+// TestTraceparentIsAHint: a command runs whatever stands beside it, and what is a
+// traceparent reaches it.
+func TestTraceparentIsAHint(t *testing.T) {
+	const good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	r := newRig(t)
+	r.Arrive = always(func(ctx context.Context, _ string) protocol.Result {
+		return protocol.Result{Callback: []byte(`{"of":"` + telemetry.Inject(ctx) + `"}`)}
+	})
+	for text, want := range map[string]string{
+		"": "", good: good, "00-x": "", good + "-00": "", strings.Repeat("a", protocol.MaxFramePayload/2): "",
+	} {
+		stream, _, err := r.open(protocol.LaneControl, protocol.Open{Kind: protocol.StreamCommand, Command: "a.b.c", Traceparent: text})
+		must(t, err)
+		if got := readResult(t, stream); string(got.Callback) != `{"of":"`+want+`"}` {
+			t.Errorf("beside %.80q: %s", text, got.Callback)
+		}
 	}
 }
 
