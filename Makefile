@@ -81,6 +81,9 @@ test-packages:
 test-programs:
 	$(GO) test -timeout 14m ./deploy/e2e/...
 	$(GO) test -race -timeout 14m -run '$(RACED)' ./deploy/e2e
+	$(GO) vet -tags otel ./deploy/program/telemetry ./deploy/e2e
+	$(GO) test -timeout 5m -tags otel ./deploy/program/telemetry
+	$(GO) test -timeout 5m -tags otel -run '^TestOneTraceForEachCommand$$' ./deploy/e2e
 
 # The real programs with the race detector, all of it: three times as long.
 race: $(DIST)/index.html
@@ -95,7 +98,7 @@ soak: build
 	bin/loadtest run soak --local --duration $(SOAK)
 
 bench: build
-	$(GO) test -run '^$$' -bench . -benchtime 0.3s ./protocol/... ./relay/internal/replay ./tunnel ./sandbox-agent/internal/screen ./sandbox-agent/internal/spill ./sandbox-agent/internal/terminal ./sandbox-agent/internal/ledger ./sandbox-agent/internal/executor ./sandbox-agent/internal/redact ./sandbox-agent/internal/egress ./sandbox-agent/internal/broker ./sandbox-agent/internal/workspace ./sandbox-agent/internal/mcp
+	$(GO) test -run '^$$' -bench . -benchtime 0.3s ./protocol/... ./relay/internal/replay ./tunnel ./sandbox-agent/internal/screen ./sandbox-agent/internal/spill ./sandbox-agent/internal/terminal ./sandbox-agent/internal/ledger ./sandbox-agent/internal/executor ./sandbox-agent/internal/redact ./sandbox-agent/internal/egress ./sandbox-agent/internal/broker ./sandbox-agent/internal/workspace ./sandbox-agent/internal/mcp ./loadtest/internal/pattern ./loadtest/internal/crowd ./tunnel/tunneltest/impair
 	$(GO) run ./deploy/e2e/bench $(BENCH)
 
 proofs:

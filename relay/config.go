@@ -31,6 +31,14 @@ type Config struct {
 	// certificate they verify.
 	TunnelListen          string
 	TunnelCert, TunnelKey string
+	// TunnelWebSocketListen is the TCP address of agents to which UDP doesn't
+	// get through, with the same certificate; WebSocketOff: they have no other
+	// way. Default: the port of TunnelListen, unless the public listener has it.
+	// The public listener takes them too, at /tunnel, if it is reached by TLS.
+	TunnelWebSocketListen string
+	// RegistrationsPerSecond is how many agents may register; default 200, less
+	// than 0: any number.
+	RegistrationsPerSecond float64
 
 	AdminListen string
 
@@ -54,14 +62,23 @@ type Config struct {
 	DrainTimeout time.Duration         // default 10 s
 }
 
+// WebSocketOff as an address: no tunnels over WebSocket.
+const WebSocketOff = "off"
+
+// defaultRegistrations is RegistrationsPerSecond of a Config that says nothing.
+const defaultRegistrations = 200
+
 // Addresses say where a relay is.
 type Addresses struct {
-	URL      string           `json:"url"`
-	Tunnel   string           `json:"tunnel"`
-	AdminURL string           `json:"admin_url"`
-	Preview  string           `json:"preview_url,omitempty"` // of the listener; the previews' own names are below its origin
-	RelayID  protocol.RelayID `json:"relay_id"`
-	Revision string           `json:"revision"`
+	URL    string `json:"url"`
+	Tunnel string `json:"tunnel"`
+	// TunnelWebSocket is where tunnels come over WebSocket, besides the public
+	// listener.
+	TunnelWebSocket string           `json:"tunnel_websocket,omitempty"`
+	AdminURL        string           `json:"admin_url"`
+	Preview         string           `json:"preview_url,omitempty"` // of the listener; the previews' own names are below its origin
+	RelayID         protocol.RelayID `json:"relay_id"`
+	Revision        string           `json:"revision"`
 }
 
 // check completes c and reports what is missing or contradictory.
@@ -71,6 +88,9 @@ func (c *Config) check() error {
 	}
 	if c.DrainTimeout <= 0 {
 		c.DrainTimeout = 10 * time.Second
+	}
+	if c.RegistrationsPerSecond == 0 {
+		c.RegistrationsPerSecond = defaultRegistrations
 	}
 	if c.KeysMaxAge == 0 {
 		c.KeysMaxAge = time.Hour

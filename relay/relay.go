@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/fairlead/fairlead/deploy/program/instrument"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/access"
 	"github.com/fairlead/fairlead/relay/internal/admin"
@@ -40,7 +40,9 @@ type Relay struct {
 	admin      net.Listener
 	preview    net.Listener // nil: there are no previews
 	tunnels    *tunnel.Listener
+	websocket  net.Addr // of tunnels; nil: only at the public listener, if at all
 	registry   *prometheus.Registry
+	metrics    *metrics
 	origins    *access.Origins
 	keys       *jws.Keys
 	revoked    *jws.RevocationSet
@@ -54,9 +56,10 @@ type Relay struct {
 	refused    *rejects.Rejects
 	uplink     *uplink.Uplink
 
-	ready    atomic.Bool // keys are known
-	draining atomic.Bool
-	peers    atomic.Pointer[[]peer] // the other relays, as the control plane last said
+	ready      atomic.Bool // keys are known
+	draining   atomic.Bool
+	registered atomic.Bool            // the control plane knows this relay
+	peers      atomic.Pointer[[]peer] // the other relays, as the control plane last said
 }
 
 // New opens the relay's listeners, so that a busy port or an unreadable key is
@@ -65,29 +68,37 @@ func New(cfg Config) (*Relay, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	r := &Relay{cfg: cfg, log: cfg.Logger, registry: prometheus.NewRegistry(), client: &http.Client{Timeout: 70 * time.Second}}
-	r.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	r.revoked = jws.NewRevocationSet()
-	r.keys = jws.NewKeys(nil, jws.KeysOptions{
-		Fetch: r.fetchKeys, MaxAge: cfg.KeysMaxAge, Revoked: r.revoked,
-	})
-	r.fleet = fleet.New(r.keys, r.revoked, r.log)
-	r.registry.MustRegister(r.fleet)
-	r.hubs = hub.NewSet(r.fleet, r.log, hub.NewMetrics(r.registry))
-	r.pages = pagestream.New(r.revoked, r.registry)
-	r.refused = rejects.New(r.registry, r.log)
-	r.passages = passage.New(r.revoked, r.registry)
-	r.dispatcher = dispatch.New(dispatch.Options{
-		Keys: r.keys, Tunnels: r.fleet, Pages: r.pages, Revoked: r.revoked, Log: r.log,
-		Refused: func(err error) { r.refused.Count(rejects.Command, err) },
-	})
-	r.uplink = &uplink.Uplink{Address: cfg.ControlPlaneConnect, Log: r.log}
+	r := assemble(cfg)
 	if err := r.listen(); err != nil {
 		r.closeListeners()
 		return nil, err
 	}
 	r.origins.OnRefused(func(err error) { r.refused.Count(rejects.Origin, err) })
 	return r, nil
+}
+
+// assemble makes everything that needs no listener, metrics included.
+func assemble(cfg Config) *Relay {
+	r := &Relay{cfg: cfg, log: cfg.Logger, registry: instrument.NewRegistry("fairlead_relay_info", cfg.Revision)}
+	r.metrics = newMetrics(r.registry)
+	r.client = &http.Client{Timeout: 70 * time.Second, Transport: &meteredTransport{http.DefaultTransport, r.metrics}}
+	r.revoked = jws.NewRevocationSet()
+	r.keys = jws.NewKeys(nil, jws.KeysOptions{
+		Fetch: r.fetchKeys, MaxAge: cfg.KeysMaxAge, Revoked: r.revoked,
+	})
+	r.fleet = fleet.New(r.keys, r.revoked, r.log)
+	r.registry.MustRegister(r.fleet, r.fleet.Traffic())
+	r.hubs = hub.NewSet(r.fleet, r.log, hub.NewMetrics(r.registry))
+	r.pages = pagestream.New(r.revoked, r.registry)
+	r.refused = rejects.New(r.registry, r.log)
+	r.passages = passage.New(r.revoked, r.registry)
+	r.dispatcher = dispatch.New(dispatch.Options{
+		Keys: r.keys, Tunnels: r.fleet, Pages: r.pages, Revoked: r.revoked, Log: r.log,
+		Refused: func(err error) { r.refused.Count(rejects.Command, err) }, Metrics: r.metrics.dispatch,
+	})
+	r.uplink = &uplink.Uplink{Address: cfg.ControlPlaneConnect, Log: r.log}
+	r.ofState()
+	return r
 }
 
 // listen opens the listeners.
@@ -140,40 +151,6 @@ func (r *Relay) listenPreviews() error {
 	return err
 }
 
-// listenTunnels opens the listener that agents dial.
-func (r *Relay) listenTunnels() error {
-	tlsConfig, err := loadTLS(r.cfg.TunnelCert, r.cfg.TunnelKey)
-	if err != nil {
-		return fmt.Errorf("tunnel listener: %w", err)
-	}
-	tlsConfig.NextProtos = nil // the tunnel names its own
-	udp, err := net.ListenPacket("udp", r.cfg.TunnelListen)
-	if err != nil {
-		return fmt.Errorf("tunnel listener: %w", err)
-	}
-	r.tunnels, err = tunnel.Listen(tunnel.ListenConfig{
-		Conn: udp, TLS: tlsConfig, RelayID: r.cfg.RelayID, Revision: r.cfg.Revision, Admit: r.fleet.Admit,
-		Connect: r.uplink.Dial, Connected: r.connected(),
-		Origin: r.origins.List()[0], Alternates: r.alternates, TrustOrigin: r.origins.Listed,
-		StatelessResetKey: r.cfg.resetKey(), TokenKey: r.cfg.tokenKey(), Logger: r.log,
-	})
-	if err != nil {
-		udp.Close()
-		return fmt.Errorf("tunnel listener: %w", err)
-	}
-	return nil
-}
-
-// connected counts what becomes of agents that aren't registered.
-func (r *Relay) connected() func(tunnel.ConnectOutcome) {
-	outcomes := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "fairlead_connects_total",
-		Help: "Connections of agents that aren't registered to the control plane, by what became of them.",
-	}, []string{"outcome"})
-	r.registry.MustRegister(outcomes)
-	return func(o tunnel.ConnectOutcome) { outcomes.WithLabelValues(string(o)).Inc() }
-}
-
 func (r *Relay) closeListeners() {
 	for _, l := range []net.Listener{r.public, r.admin, r.preview} {
 		if l != nil {
@@ -191,12 +168,17 @@ func (r *Relay) Addresses() Addresses {
 	if r.cfg.Cert != "" {
 		scheme = "https://"
 	}
+	websocket := ""
+	if r.websocket != nil {
+		websocket = r.websocket.String()
+	}
 	previews := ""
 	if r.preview != nil {
 		previews = scheme + r.preview.Addr().String()
 	}
 	return Addresses{
-		Preview: previews, URL: scheme + r.public.Addr().String(), Tunnel: r.tunnels.Addr().String(),
+		Preview: previews, URL: scheme + r.public.Addr().String(),
+		Tunnel: r.tunnels.Addr().String(), TunnelWebSocket: websocket,
 		AdminURL: "http://" + r.admin.Addr().String(), RelayID: r.cfg.RelayID, Revision: r.cfg.Revision,
 	}
 }
@@ -266,7 +248,7 @@ func (r *Relay) publicServer() (*http.Server, error) {
 		return nil, err
 	}
 	methods.RefuseOthers()
-	return r.browserServer(r.origins.Guard(r.origins.Share(mux))), nil
+	return r.browserServer(r.withTunnels(r.origins.Guard(r.origins.Share(mux)))), nil
 }
 
 // browserServer serves handler to browsers. A request that has begun may last;
@@ -292,23 +274,26 @@ func (r *Relay) adminServer() (*http.Server, error) {
 		return nil, err
 	}
 	handler := admin.Handler(admin.Options{
-		Revision: r.cfg.Revision,
-		Registry: r.registry,
-		Ready: func() error {
-			switch {
-			case r.draining.Load():
-				return errors.New("draining")
-			case r.ready.Load() && !r.keys.Usable():
-				return errors.New("the control plane's keys are too old")
-			case !r.ready.Load():
-				return errors.New("waiting for the control plane's keys")
-			}
-			return nil
-		},
+		Revision:  r.cfg.Revision,
+		Registry:  r.registry,
+		Ready:     r.notReady,
 		Status:    func() any { return map[string]any{"relay_id": r.cfg.RelayID, "sandboxes": r.fleet.List()} },
 		Sandboxes: func() any { return r.fleet.List() },
 	})
 	return &http.Server{Handler: names.Guard(handler), ReadHeaderTimeout: 10 * time.Second}, nil
+}
+
+// notReady says why the relay takes no traffic, nil when it does.
+func (r *Relay) notReady() error {
+	switch {
+	case r.draining.Load():
+		return errors.New("draining")
+	case r.ready.Load() && !r.keys.Usable():
+		return errors.New("the control plane's keys are too old")
+	case !r.ready.Load():
+		return errors.New("waiting for the control plane's keys")
+	}
+	return nil
 }
 
 // acceptTunnels serves each registered tunnel until the listener closes.

@@ -117,6 +117,7 @@ func (r *Relay) stayRegistered(ctx context.Context) {
 		err := r.register(ctx)
 		if known != (err == nil) {
 			known = err == nil
+			r.registered.Store(known)
 			r.log.Info("registration at the control plane", "ok", known, "err", err)
 		}
 	}

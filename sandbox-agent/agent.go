@@ -29,6 +29,7 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/spill"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
+	"github.com/fairlead/fairlead/tunnel"
 )
 
 // noteTimeout bounds the recording of what an earlier process left undone.
@@ -58,6 +59,7 @@ type Agent struct {
 	host         *terminal.Host
 	link         *link.Link
 	tunnels      *tunnelSet
+	tunnelEvents *tunnel.Events // nil: nobody counts
 	status       *reporter
 	masks        *masks
 	local        *local

@@ -209,7 +209,7 @@ func (a *Agent) anyWay(ctx context.Context) (net.Conn, error) {
 	}
 	var last error = protocol.Errorf(protocol.KindUnavailable, "no relay is known")
 	for _, addr := range a.tunnels.known() {
-		conn, err := tunnel.Connect(ctx, tunnel.DialConfig{Addr: addr, TLS: a.relayTLS()})
+		conn, err := tunnel.Connect(ctx, tunnel.DialConfig{Addr: addr, TLS: a.relayTLS(), Carriers: a.cfg.carriers()})
 		if err == nil {
 			return conn, nil
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/tunnel"
 )
 
 // Config is what an agent is told at its start.
@@ -22,6 +23,7 @@ type Config struct {
 	Workspace string   // what terminals start in
 	Homes     string   // one home below it for each terminal
 	Relays    []string // "host:port"; default: the enrolment's
+	Carrier   string   // how relays are reached: CarrierAuto (the default), "quic" or "websocket"
 	Revision  string
 	Logger    *slog.Logger
 
@@ -39,6 +41,21 @@ type Config struct {
 	SpillPerTerminal int    // bytes; default DefaultSpillPerTerminal
 	SpillTotal       int    // bytes; default DefaultSpillTotal
 }
+
+// CarrierAuto reaches relays by QUIC where that gets through and by WebSocket
+// elsewhere.
+const CarrierAuto = "auto"
+
+// carriers returns those by which relays may be reached; none: by any.
+func (c *Config) carriers() []tunnel.Carrier {
+	if c.Carrier == CarrierAuto || c.Carrier == "" {
+		return nil
+	}
+	return []tunnel.Carrier{tunnel.Carrier(c.Carrier)}
+}
+
+// mayClimb reports whether a tunnel over WebSocket may be replaced.
+func (c *Config) mayClimb() bool { return len(c.carriers()) == 0 }
 
 // Names of the files in the state directory.
 const (
@@ -79,6 +96,10 @@ func (c *Config) check() error {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.Carrier = cmp.Or(c.Carrier, CarrierAuto)
+	if c.Carrier != CarrierAuto && c.Carrier != string(tunnel.CarrierQUIC) && c.Carrier != string(tunnel.CarrierWebSocket) {
+		return fmt.Errorf("--carrier: %q is none of %s, %s and %s", c.Carrier, CarrierAuto, tunnel.CarrierQUIC, tunnel.CarrierWebSocket)
 	}
 	for _, addr := range c.Relays {
 		if err := protocol.CheckAddr(addr); err != nil {

@@ -22,6 +22,7 @@ func TestStartErrors(t *testing.T) {
 		{"no workspace", func(w *world) { w.cfg.Workspace = "" }, []string{"--workspace"}},
 		{"no homes", func(w *world) { w.cfg.Homes = "" }, []string{"--homes"}},
 		{"bad relay", func(w *world) { w.cfg.Relays = []string{"relay"} }, []string{"--relays", `"relay"`}},
+		{"unknown carrier", func(w *world) { w.cfg.Carrier = "pigeon" }, []string{"--carrier", "pigeon"}},
 		{"no enrolment", func(w *world) { os.Remove(filepath.Join(w.cfg.StateDir, enrolmentFile)) }, []string{"enrolment", enrolmentFile}},
 		{"named enrolment", func(w *world) { w.cfg.Enrolment = "/none/such" }, []string{"enrolment", "/none/such"}},
 		{"garbled enrolment", func(w *world) { w.write(enrolmentFile, "{") }, []string{enrolmentFile}},

@@ -135,7 +135,7 @@ func (e *enrolling) exchange(ctx context.Context, relay string) (*protocol.Enrol
 	ctx, cancel := context.WithTimeout(ctx, protocol.ConnectTimeout)
 	defer cancel()
 	way := func(ctx context.Context) (net.Conn, error) {
-		return tunnel.Connect(ctx, tunnel.DialConfig{Addr: relay, TLS: e.relayTLS})
+		return tunnel.Connect(ctx, tunnel.DialConfig{Addr: relay, TLS: e.relayTLS, Carriers: e.cfg.carriers()})
 	}
 	answer, err := e.controlPlane.prove(ctx, way, enrolPath, func(exporter []byte) (any, error) {
 		signature, err := e.device.Sign(protocol.EnrolTranscript(e.invitation.SandboxID, exporter))

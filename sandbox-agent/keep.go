@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -22,27 +23,37 @@ const (
 	// farewellTicks is how many of these looks an agent stays when nothing
 	// keeps it, so that what it said last arrives.
 	farewellTicks = 3
-	// firstPatience is how long the first registration may take; each that took
-	// too long is followed by one that may take twice as long, up to
-	// protocol.HandshakeTimeout. A relay that is killed in the middle of one
-	// and started again knows nothing of it, and doesn't say so.
+	// firstPatience is how long the first dial may wait for a relay's CHALLENGE;
+	// each that took too long is followed by one that may take twice as long, up
+	// to protocol.HandshakeTimeout. A relay that is killed in the middle of a
+	// dial and started again knows nothing of it, and doesn't say so. One that
+	// has said CHALLENGE may have many others to let in first.
 	firstPatience = time.Second
+	// replacedTime is how long a tunnel that a newer one of ours replaces waits
+	// for that, which is known here a little later than at the relay.
+	replacedTime = time.Second
 )
 
 // A keeper keeps one of the agent's tunnels up.
 type keeper struct {
-	agent *Agent
+	// Static after construction.
+	agent  *Agent
+	ladder *tunnel.Ladder
 
 	// Owned by tunnel.Run.
 	addr     string // dialled last
-	again    bool   // it was up: try it first
 	refused  int    // times in a row that a newer registration was there
 	patience time.Duration
+
+	// Guarded by mu.
+	mu     sync.Mutex
+	latest *tunnel.Session // served last
+	again  bool            // it was up: try its address first
 }
 
 // keep keeps the tunnel number i up until ctx ends or an error is fatal.
 func (a *Agent) keep(ctx context.Context, i int) error {
-	k := &keeper{agent: a, patience: firstPatience}
+	k := &keeper{agent: a, ladder: &tunnel.Ladder{}, patience: firstPatience}
 	if i > 0 {
 		select {
 		case <-a.tunnels.begun:
@@ -50,24 +61,37 @@ func (a *Agent) keep(ctx context.Context, i int) error {
 			return ctx.Err()
 		}
 	}
-	return tunnel.Run(ctx, tunnel.RunConfig{
+	cfg := tunnel.RunConfig{
 		Next: k.next, Dial: k.dial, Serve: k.serve, Fatal: k.fatal, Hurry: a.tunnels.hurry[i], Logger: a.log,
-	})
+	}
+	if a.cfg.mayClimb() {
+		cfg.Climb = &tunnel.Climb{Probe: k.probe, Dial: k.climb, Ladder: k.ladder, Events: a.tunnelEvents}
+	}
+	return tunnel.Run(ctx, cfg)
 }
 
 // next returns the address to dial: the one that was up, or else another one
 // in turn.
 func (k *keeper) next(ctx context.Context) (string, error) {
 	k.agent.tunnels.release(k.addr)
-	addr, err := k.agent.tunnels.take(ctx, k.addr, k.again)
-	k.addr, k.again = addr, false
+	k.mu.Lock()
+	again := k.again
+	k.again = false
+	k.mu.Unlock()
+	addr, err := k.agent.tunnels.take(ctx, k.addr, again)
+	k.addr = addr
 	return addr, err
 }
 
 func (k *keeper) dial(ctx context.Context, addr string) (*tunnel.Session, error) {
-	hurried, cancel := context.WithTimeout(ctx, k.patience)
+	hurried, cancel := context.WithCancel(ctx)
 	defer cancel()
-	session, err := k.agent.dial(hurried, addr)
+	late := time.AfterFunc(k.patience, cancel)
+	defer late.Stop()
+	session, err := k.agent.dial(hurried, addr, k.ladder, func(c protocol.Challenge) error {
+		late.Stop()
+		return k.agent.tunnels.meet(addr, c.RelayID)
+	})
 	switch {
 	case err == nil:
 		k.patience = firstPatience
@@ -88,9 +112,34 @@ func (k *keeper) dial(ctx context.Context, addr string) (*tunnel.Session, error)
 	return session, err
 }
 
+// probe finds out whether QUIC gets through.
+func (k *keeper) probe(ctx context.Context, addr string) error {
+	return tunnel.Probe(ctx, tunnel.DialConfig{Addr: addr, TLS: k.agent.relayTLS()})
+}
+
+// errOtherRelay is the end of a climb whose address has come to lead elsewhere.
+var errOtherRelay = errors.New("another relay answers over QUIC")
+
+// climb registers again over QUIC, at the relay that from leads to.
+func (k *keeper) climb(ctx context.Context, addr string, from *tunnel.Session) (*tunnel.Session, error) {
+	return k.agent.dial(ctx, addr, k.ladder, func(c protocol.Challenge) error {
+		if c.RelayID != from.Welcome().RelayID {
+			return errOtherRelay
+		}
+		return nil
+	}, tunnel.CarrierQUIC)
+}
+
 func (k *keeper) serve(ctx context.Context, addr string, session *tunnel.Session) error {
+	k.mu.Lock()
+	k.latest = session
+	k.mu.Unlock()
 	again, err := k.agent.serve(ctx, addr, session)
-	k.again = again
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.latest == session { // not one that has been replaced
+		k.again = again
+	}
 	return err
 }
 
@@ -108,18 +157,28 @@ func (a *Agent) relayTLS() *tls.Config {
 	return &tls.Config{RootCAs: a.relayCA, MinVersion: tls.VersionTLS13}
 }
 
-// dial opens and registers a tunnel under a new generation.
-func (a *Agent) dial(ctx context.Context, addr string) (*tunnel.Session, error) {
+// dial opens and registers a tunnel under a new generation, at a relay that meet
+// doesn't object to. The carriers are those of the configuration, if none are
+// named.
+func (a *Agent) dial(
+	ctx context.Context, addr string, ladder *tunnel.Ladder, meet func(protocol.Challenge) error, by ...tunnel.Carrier,
+) (*tunnel.Session, error) {
 	generation, err := a.ledger.NextGeneration()
 	if err != nil {
 		return nil, err
 	}
+	if len(by) == 0 {
+		by = a.cfg.carriers()
+	}
 	return tunnel.Dial(ctx, tunnel.DialConfig{
-		Addr:   addr,
-		TLS:    a.relayTLS(),
-		Logger: a.log,
+		Addr:     addr,
+		TLS:      a.relayTLS(),
+		Carriers: by,
+		Ladder:   ladder,
+		Events:   a.tunnelEvents,
+		Logger:   a.log,
 		Hello: func(c protocol.Challenge, exporter []byte) (protocol.Hello, error) {
-			if err := a.tunnels.meet(addr, c.RelayID); err != nil {
+			if err := meet(c); err != nil {
 				return protocol.Hello{}, err
 			}
 			signature, err := a.device.Sign(protocol.HelloTranscript(c.RelayID, c.Nonce, exporter))
@@ -137,7 +196,7 @@ func (a *Agent) dial(ctx context.Context, addr string) (*tunnel.Session, error) 
 // is the first to try afterwards.
 func (a *Agent) serve(ctx context.Context, addr string, session *tunnel.Session) (again bool, err error) {
 	c := a.tunnels.arrive(session, addr)
-	a.log.Info("connected", "relay", session.Welcome().RelayID, "addr", session.RemoteAddr())
+	a.log.Info("connected", "relay", session.Welcome().RelayID, "addr", session.RemoteAddr(), "carrier", session.Carrier())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	served := make(chan struct{})
@@ -195,6 +254,9 @@ func (a *Agent) superseded(m protocol.GoAway) error {
 // given up, which happens when its streams are over, or at the deadline.
 func (a *Agent) leave(ctx context.Context, c *connection, m protocol.GoAway) error {
 	if err := a.superseded(m); err != nil || m.Reason == protocol.KindSuperseded {
+		if err == nil {
+			a.tunnels.awaitReplaced(ctx, c)
+		}
 		return err
 	}
 	a.tunnels.learn(m.Alternates)

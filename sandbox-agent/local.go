@@ -74,6 +74,8 @@ func newLocal(a *Agent, isolation terminal.Isolation) (_ *local, err error) {
 			err = errors.Join(err, s.close())
 		}
 	}()
+	s.registry.MustRegister(&tunnelState{a.tunnelSessions})
+	a.tunnelEvents = newTunnelMetrics(s.registry).events()
 	if s.private, err = a.device.ECDH(); err != nil {
 		return nil, err
 	}

@@ -35,6 +35,7 @@ type RelayStatus struct {
 	ID      protocol.RelayID `json:"id"`
 	Address string           `json:"address"` // "host:port"
 	Primary bool             `json:"primary"`
+	Carrier tunnel.Carrier   `json:"carrier"` // what the tunnel runs over
 }
 
 // MarshalJSON writes empty lists as [], not null.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
 )
 
@@ -39,7 +40,7 @@ func TestStatusFile(t *testing.T) {
 	must(t, err)
 	said("ready", func(s Status) bool {
 		return s.Ready && s.Problems != nil && len(s.Problems) == 0 && len(s.Relays) == 1 &&
-			s.Relays[0] == RelayStatus{ID: "rl_1", Address: w.cfg.Relays[0], Primary: true} &&
+			s.Relays[0] == RelayStatus{ID: "rl_1", Address: w.cfg.Relays[0], Primary: true, Carrier: tunnel.CarrierQUIC} &&
 			s.CertificateExpiresAt.Equal(a.holder.credential().expires)
 	})
 	waitFor(t, "a STATUS", func() bool {

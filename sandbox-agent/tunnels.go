@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/tunnel"
@@ -96,7 +97,9 @@ func (t *tunnelSet) relayStatus() []RelayStatus {
 	defer t.mu.Unlock()
 	var list []RelayStatus
 	for _, c := range t.up {
-		list = append(list, RelayStatus{ID: c.session.Welcome().RelayID, Address: c.addr, Primary: c == t.primary})
+		list = append(list, RelayStatus{
+			ID: c.session.Welcome().RelayID, Address: c.addr, Primary: c == t.primary, Carrier: c.session.Carrier(),
+		})
 	}
 	return list
 }
@@ -220,17 +223,52 @@ func (t *tunnelSet) meet(addr string, relay protocol.RelayID) error {
 // so that the first relay known is primary where all can be reached.
 func (t *tunnelSet) dialled() { t.begin.Do(func() { close(t.begun) }) }
 
-// arrive adds a registered tunnel and says its role.
+// arrive adds a registered tunnel and says its role. One that leads to a relay
+// to which there is a tunnel takes the place and the role of that one, which the
+// relay ends.
 func (t *tunnelSet) arrive(session *tunnel.Session, addr string) *connection {
 	c := &connection{session: session, addr: addr}
 	defer t.dialled()
 	t.learn(session.Welcome().Alternates)
 	t.mu.Lock()
-	t.up = append(t.up, c)
+	if i := slices.IndexFunc(t.up, func(o *connection) bool {
+		return o.session.Welcome().RelayID == session.Welcome().RelayID
+	}); i >= 0 {
+		if t.primary == t.up[i] {
+			t.primary = c
+		}
+		t.up[i] = c
+	} else {
+		t.up = append(t.up, c)
+	}
 	t.assign()
 	t.mu.Unlock()
 	t.refill()
 	return c
+}
+
+// awaitReplaced waits until another tunnel has taken c's place, c is over, or it
+// takes too long.
+func (t *tunnelSet) awaitReplaced(ctx context.Context, c *connection) {
+	timer := time.NewTimer(replacedTime)
+	defer timer.Stop()
+	for {
+		t.mu.Lock()
+		there, changed := slices.Contains(t.up, c), t.changed
+		t.mu.Unlock()
+		if !there {
+			return
+		}
+		select {
+		case <-changed:
+		case <-c.session.Done():
+			return
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // depart removes a tunnel that is over. If it was the primary one, another is

@@ -244,3 +244,49 @@ func TestLearnedAddressesAreBounded(t *testing.T) {
 		t.Errorf("%d addresses are kept", n)
 	}
 }
+
+// A tunnel to a relay that has one takes its place and its role: viewers aren't
+// sent to the standby in between.
+func TestATunnelReplacesAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set := newSet("one:1", "two:1")
+		a, one := connect(t, "rl_1", originOne)
+		b, two := connect(t, "rl_2", originTwo)
+		lower := set.arrive(a, "one:1")
+		one.hears(true, "")
+		set.arrive(b, "two:1")
+		standby := two.hears(false, originOne)
+		replaced := make(chan time.Duration)
+		began := time.Now()
+		go func() { // ends with the wait
+			set.awaitReplaced(t.Context(), lower)
+			replaced <- time.Since(began)
+		}()
+		synctest.Wait()
+		time.Sleep(100 * time.Millisecond)
+		c, upper := connect(t, "rl_1", originOne)
+		third := set.arrive(c, "one:1")
+		upper.hears(true, "")
+		if waited := <-replaced; waited != 100*time.Millisecond {
+			t.Errorf("waited %s", waited)
+		}
+		set.depart(lower) // is nothing any more
+		if set.current() != c || len(set.sessions()) != 2 {
+			t.Errorf("%d tunnels, the primary is %v", len(set.sessions()), set.current())
+		}
+		synctest.Wait()
+		if role, _, _ := two.session.Role(); role.Generation != standby {
+			t.Errorf("the standby heard %+v", role)
+		}
+		began = time.Now()
+		set.awaitReplaced(t.Context(), third)
+		if waited := time.Since(began); waited != replacedTime {
+			t.Errorf("waited %s for nothing", waited)
+		}
+		c.Close()
+		set.awaitReplaced(t.Context(), third)
+		if waited := time.Since(began); waited != replacedTime {
+			t.Errorf("waited %s for a tunnel that is over", waited-replacedTime)
+		}
+	})
+}

@@ -261,9 +261,13 @@ func (w *workshop) newBrowser() (*browser.Browser, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
+	metrics := browser.NewMetrics()
+	if err := s.registry.Register(metrics); err != nil {
+		return nil, err
+	}
 	return browser.New(browser.Options{
 		Dir: filepath.Join(dir, "browser"), Account: w.browserAccount, Start: startMarked,
-		Proxy: w.browserProxy, Local: w.browserMay, PeerUID: peer.UID, Log: s.agent.log,
+		Proxy: w.browserProxy, Local: w.browserMay, PeerUID: peer.UID, Metrics: metrics, Log: s.agent.log,
 	})
 }
 

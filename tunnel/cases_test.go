@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"net"
 	"runtime"
 	"testing"
 	"time"
@@ -79,6 +80,23 @@ func TestCase01SilentConnections(t *testing.T) {
 	}
 	began := time.Now()
 	agent, err := dial(t, listener, pool)
+	must(t, err)
+	defer agent.Close()
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// Connections for WebSockets that say nothing at all make room, too.
+func TestCase01SilentTCP(t *testing.T) {
+	_, cfg := listenBoth(t, nil)
+	for range 400 { // more than may wait
+		conn, err := net.Dial("tcp", cfg.Addr)
+		must(t, err)
+		defer conn.Close()
+	}
+	began := time.Now()
+	agent, err := tunnel.Dial(within(t), by(cfg, onlyWebSocket))
 	must(t, err)
 	defer agent.Close()
 	if took := time.Since(began); took > time.Second {

@@ -122,7 +122,7 @@ func newListener(cfg ListenConfig) *Listener {
 	cfg.ration()
 	l := &Listener{
 		cfg: cfg, connector: newConnector(cfg.Connect, cfg.Connected), sessions: make(chan *Session),
-		sockets: wsslink.NewListener(cfg.Events.socket, cfg.Logger), waiting: newWaitingRoom(maxHandshakes),
+		sockets: wsslink.NewListener(cfg.Events.socket, upgrades(), cfg.Logger), waiting: newWaitingRoom(maxHandshakes),
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l

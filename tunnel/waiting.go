@@ -7,11 +7,16 @@ import (
 	"sync"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/tunnel/internal/wsslink"
 )
 
-// maxWaitingPerAddress bounds the connections from one address that have not
-// said HELLO yet. Many agents may share one.
-const maxWaitingPerAddress = maxHandshakes / 2
+const (
+	// maxUpgrades bounds the connections for WebSockets that are none yet.
+	maxUpgrades = maxHandshakes
+	// maxWaitingPerAddress bounds the connections from one address in a
+	// waitingRoom. Many agents may share one.
+	maxWaitingPerAddress = maxHandshakes / 2
+)
 
 // A waitingRoom bounds the connections that have not said HELLO yet, so that
 // those who never do keep nobody out: when it is full, or has too many from one
@@ -68,6 +73,15 @@ func (r *waitingRoom) oldest(address netip.Prefix, its bool) *place {
 
 // errCrowded is what a connection is told that had to make room.
 var errCrowded = protocol.Errorf(protocol.KindTooMany, "too many handshakes")
+
+// upgrades returns what gives places to connections that are no WebSockets yet:
+// a room of their own, since they come before those without HELLO and cost less.
+func upgrades() wsslink.Enter {
+	room := newWaitingRoom(maxUpgrades)
+	return func(from net.Addr, evict func()) (leave func()) {
+		return room.enter(from, func(*protocol.Error) { evict() }).leave
+	}
+}
 
 // leave gives the place up: HELLO was said, or the connection is over. It may be
 // called again.

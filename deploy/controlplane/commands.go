@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -35,27 +36,36 @@ func (s *Server) postCommand(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	r, span := traced(r)
+	cmd, err := s.runCommand(w, r, user.ID, span)
+	if err != nil {
+		span.End(err)
+		return err
+	}
+	span.End(failureOf(cmd.Outcome))
+	return s.writeOutcome(w, cmd)
+}
+
+// runCommand has done what the body of r asks for.
+func (s *Server) runCommand(w http.ResponseWriter, r *http.Request, user protocol.UserID, span telemetry.Span) (cmd store.Command, err error) {
 	var req commandRequest
 	if err := readBody(r, &req); err != nil {
-		return err
+		return cmd, err
 	}
-	o, relays, err := s.order(r.Context(), user.ID, req, r.Header.Get("Idempotency-Key"))
+	o, relays, err := s.order(r.Context(), user, req, r.Header.Get("Idempotency-Key"))
 	if err != nil {
-		return err
+		return cmd, err
 	}
+	span.Set(telemetry.Operation(o.Kind))
 	wait := time.Duration(o.TTLMs)*time.Millisecond + dispatchMargin
 	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + writeTimeout)); err != nil {
-		return err
+		return cmd, err
 	}
 	// The command runs to its end whether or not its browser waits for it.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
-	cmd, err := s.execute(ctx, o, relays)
-	if err != nil {
-		return err
-	}
-	return s.writeOutcome(w, cmd)
+	return s.execute(ctx, o, relays)
 }
 
 // order checks what user wants done, under an idempotency key unless that is
@@ -91,6 +101,7 @@ func (s *Server) order(ctx context.Context, user protocol.UserID, req commandReq
 // execute signs the command of o, has it done, and stores its outcome. When the
 // key was used before and we know how that went, that is the outcome.
 func (s *Server) execute(ctx context.Context, o order, relays []store.Relay) (store.Command, error) {
+	began := time.Now()
 	o.origin = relays[0].PublicOrigin
 	cmd, err := s.sign(ctx, o)
 	if err != nil || cmd.Outcome.Final() {
@@ -101,7 +112,9 @@ func (s *Server) execute(ctx context.Context, o order, relays []store.Relay) (st
 	if cmd.Outcome, err = s.dispatch(wait, relays, cmd.Envelope); err != nil {
 		return cmd, err
 	}
-	return cmd, s.finish(context.WithoutCancel(ctx), cmd)
+	err = s.finish(context.WithoutCancel(ctx), cmd)
+	s.metrics.command.Observe(time.Since(began).Seconds())
+	return cmd, err
 }
 
 // finish stores the outcome of cmd and what it means for its session. A command
@@ -112,6 +125,9 @@ func (s *Server) finish(ctx context.Context, cmd store.Command) error {
 	news, err := s.store.FinishCommand(ctx, id, cmd.Outcome, s.now())
 	if err != nil {
 		return err
+	}
+	if news == store.FirstOutcome {
+		s.metrics.outcomes.WithLabelValues(cmd.Outcome.Status).Inc()
 	}
 	switch {
 	case news == store.NothingNew: // the same outcome on its other way

@@ -37,6 +37,8 @@ type Config struct {
 	TLSCert   string // PEM file
 	TLSKey    string // PEM file
 
+	AdminListen string // of the listener for operators, "host:port"; empty: none
+
 	CertificateLife time.Duration // of those that sandboxes get; 0: DefaultCertificateLife
 
 	Revision string
@@ -72,6 +74,8 @@ type Server struct {
 	refusals     *refusals
 	public       net.Listener
 	agents       net.Listener // nil: no second listener
+	admin        net.Listener // nil: none for operators
+	metrics      *metrics
 
 	// closing ends with the server: dispatches don't end with their browser.
 	closing context.Context
@@ -120,6 +124,7 @@ func (s *Server) open(ctx context.Context, cfg Config) error {
 
 // openState opens the keys and the database.
 func (s *Server) openState(ctx context.Context, cfg Config) error {
+	s.metrics = newMetrics()
 	if err := s.loadKeys(cfg); err != nil {
 		return err
 	}
@@ -157,6 +162,11 @@ func (s *Server) listen(cfg Config) error {
 	var err error
 	if s.public, err = net.Listen("tcp", cfg.Listen); err != nil {
 		return err
+	}
+	if cfg.AdminListen != "" {
+		if s.admin, err = net.Listen("tcp", cfg.AdminListen); err != nil {
+			return fmt.Errorf("admin listener: %w", err)
+		}
 	}
 	if cfg.TLSListen == "" {
 		return nil
@@ -200,11 +210,10 @@ func (s *Server) TLSAddr() string {
 // Run serves until ctx ends, gives requests under way some seconds, and closes
 // everything that [New] opened.
 func (s *Server) Run(ctx context.Context) error {
-	s.logger.Info("control plane ready", "url", s.URL(), "tls", s.TLSAddr(),
+	s.logger.Info("control plane ready", "url", s.URL(), "tls", s.TLSAddr(), "admin", s.AdminURL(),
 		"kid", s.keys.Signer().Kid(), "revision", s.revision)
-	failed := make(chan error, 2)
-	serve := func(l net.Listener, h http.Handler) *http.Server {
-		srv := s.newHTTPServer(h)
+	failed := make(chan error, 3) // one for each server
+	serve := func(l net.Listener, srv *http.Server) *http.Server {
 		go func() { failed <- srv.Serve(l) }() // awaited at the end of Run
 		return srv
 	}
@@ -217,9 +226,12 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.webhook != nil {
 		workers.Go(func() { s.webhook.Run(work) })
 	}
-	servers := []*http.Server{serve(s.public, s.handler())}
+	servers := []*http.Server{serve(s.public, s.newHTTPServer(s.handler()))}
 	if s.agents != nil {
-		servers = append(servers, serve(s.agents, s.agentHandler()))
+		servers = append(servers, serve(s.agents, s.newHTTPServer(s.agentHandler())))
+	}
+	if s.admin != nil { // the last to end
+		servers = append(servers, serve(s.admin, s.newAdminServer()))
 	}
 
 	var err error
@@ -262,7 +274,7 @@ func (s *Server) shutdown(servers []*http.Server) {
 
 func (s *Server) closeResources() error {
 	var err error
-	for _, l := range []net.Listener{s.public, s.agents} {
+	for _, l := range []net.Listener{s.public, s.agents, s.admin} {
 		if l != nil {
 			if e := l.Close(); !errors.Is(e, net.ErrClosed) {
 				err = errors.Join(err, e)

@@ -84,6 +84,7 @@ func (s *Server) postEnrol(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) addCertificate(ctx context.Context, sandbox protocol.SandboxID, device deviceKey, cert certificate) error {
+	s.metrics.signed.WithLabelValues(signedCertificate).Inc()
 	return s.store.AddCertificate(ctx, store.Certificate{
 		ID: cert.ID, Sandbox: sandbox, DeviceKey: device.thumbprint, ExpiresAt: cert.Expires(),
 	})
@@ -108,6 +109,7 @@ func (s *Server) postCertificate(w http.ResponseWriter, r *http.Request) error {
 		return protocol.Errorf(protocol.KindUnauthenticated, "the signature is not the certified key's over this connection")
 	}
 	if !s.enrols.mayRenew(sandbox, s.now()) {
+		s.metrics.renewals.Inc()
 		return protocol.Errorf(protocol.KindTooMany, "too many renewals")
 	}
 	reached, err := loadReach(s.enrols.stateDir)

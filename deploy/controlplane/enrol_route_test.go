@@ -277,8 +277,8 @@ func TestEnrolRefused(t *testing.T) {
 	}
 }
 
-// TestEnrolOnce uses one invitation 50 times at once.
-func TestEnrolOnce(t *testing.T) {
+// TestCase13EnrolmentTokenInParallel uses one invitation 50 times at once.
+func TestCase13EnrolmentTokenInParallel(t *testing.T) {
 	p := newPlane(t)
 	srv := p.agentListener()
 	token := p.invite("sb_once", nil)
@@ -428,6 +428,15 @@ func TestInviteInvalid(t *testing.T) {
 		{"relay", func(cfg *InviteConfig) string { cfg.Relays = []string{"nowhere"}; return `"nowhere"` }},
 		{"CA", func(cfg *InviteConfig) string { cfg.CA = "missing.pem"; return "missing.pem" }},
 		{"dashboard", func(cfg *InviteConfig) string { cfg.Dashboard = "dash_none"; return "dashboard" }},
+		{"one and many", func(cfg *InviteConfig) string { cfg.Count = 1; return "either one sandbox" }},
+		{"none", func(cfg *InviteConfig) string { cfg.Sandbox = ""; return "from 1 to" }},
+		{"too many", func(cfg *InviteConfig) string { cfg.Sandbox, cfg.Count = "", MaxInvitations+1; return "from 1 to" }},
+		{"one dashboard", func(cfg *InviteConfig) string {
+			cfg.Sandbox, cfg.Count, cfg.Dashboard = "", 2, "dash_1"
+			return "a dashboard has one"
+		}},
+		{"owner of one", func(cfg *InviteConfig) string { cfg.Owner = "usr_1"; return "new sandboxes alone" }},
+		{"nobody knows where", func(cfg *InviteConfig) string { cfg.Reach = Reach{}; return "nobody has been invited" }},
 	} {
 		cfg := InviteConfig{
 			StateDir: filepath.Join(t.TempDir(), "state"), Sandbox: "sb_1", TTL: time.Hour,

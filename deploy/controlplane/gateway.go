@@ -260,6 +260,7 @@ func (s *Server) auditRefusal(ctx context.Context, c boardCall, err error) {
 // audit keeps the record of a call, which was made by now: whoever asked needn't
 // wait for it.
 func (s *Server) audit(ctx context.Context, r store.GatewayRecord) {
+	s.metrics.gateway.WithLabelValues(string(r.Decision)).Inc()
 	s.logger.Debug("gateway", "provider", r.Provider, "action", r.Action, "decision", string(r.Decision), "outcome", r.Outcome,
 		"session", r.Session, "pty", r.PTY, "user", r.User, "policy", r.PolicyID, "version", r.PolicyVersion)
 	if err := s.store.AddGatewayRecord(context.WithoutCancel(ctx), r); err != nil {

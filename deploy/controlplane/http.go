@@ -52,14 +52,15 @@ type route struct {
 	serve        handlerFunc
 }
 
-func (s *Server) handler() http.Handler { return s.mux(s.routes()) }
+func (s *Server) handler() http.Handler { return s.mux(s.routes(), false) }
 
-func (s *Server) agentHandler() http.Handler { return s.mux(s.agentRoutes()) }
+func (s *Server) agentHandler() http.Handler { return s.mux(s.agentRoutes(), true) }
 
-// mux serves the routes; every other method or path gets our error body.
-func (s *Server) mux(routes []route) http.Handler {
+// mux serves the routes, of agents or of everybody else; every other method or
+// path gets our error body.
+func (s *Server) mux(routes []route, agents bool) http.Handler {
 	mux := http.NewServeMux()
-	handle := func(pattern string, serve handlerFunc) {
+	handle := func(pattern, label string, serve handlerFunc) {
 		limit := int64(maxBodyBytes)
 		switch {
 		case strings.HasSuffix(pattern, "/callback"):
@@ -67,7 +68,7 @@ func (s *Server) mux(routes []route) http.Handler {
 		case strings.HasSuffix(pattern, "/execute"):
 			limit = maxGatewayBody
 		}
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		mux.HandleFunc(pattern, s.metrics.measured(label, whose(agents, label), func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set(revisionHeader, s.revision)
 			w.Header().Set("Cache-Control", "no-store")
 			w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -75,21 +76,21 @@ func (s *Server) mux(routes []route) http.Handler {
 			if err := serve(w, r); err != nil {
 				s.fail(w, r, err)
 			}
-		})
+		}))
 	}
 	allowed := make(map[string][]string)
 	for _, rt := range spelledOut(routes) {
-		handle(rt.method+" "+rt.path, rt.serve)
+		handle(rt.method+" "+rt.path, rt.method+" "+rt.path, rt.serve)
 		allowed[rt.path] = append(allowed[rt.path], rt.method)
 	}
 	for path, methods := range allowed {
 		slices.Sort(methods)
-		handle(path, func(w http.ResponseWriter, _ *http.Request) error {
+		handle(path, otherRoute, func(w http.ResponseWriter, _ *http.Request) error {
 			w.Header().Set("Allow", strings.Join(methods, ", "))
 			return protocol.Errorf(protocol.KindMethod, "method not allowed")
 		})
 	}
-	handle("/", func(http.ResponseWriter, *http.Request) error {
+	handle("/", otherRoute, func(http.ResponseWriter, *http.Request) error {
 		return protocol.Errorf(protocol.KindNotFound, "no such route")
 	})
 	return mux

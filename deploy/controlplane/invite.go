@@ -15,17 +15,22 @@ import (
 
 // An InviteConfig says which sandbox to invite, and what to tell it.
 type InviteConfig struct {
-	StateDir string // the control plane's
-	Database string // as Config.Database
-	Sandbox  protocol.SandboxID
-	Reach
-	Dashboard string        // bound to the sandbox; empty: none
-	TTL       time.Duration // of the invitation
-	Replace   bool          // let it enrol with another device key than the sandbox has
-	Out       string        // file to write
+	StateDir  string             // the control plane's
+	Database  string             // as Config.Database
+	Sandbox   protocol.SandboxID // empty: Count new ones
+	Count     int
+	Reach                     // empty: as whoever was invited or enrolled last
+	Dashboard string          // bound to the sandbox; empty: none
+	Owner     protocol.UserID // of a dashboard that is made for each new sandbox; empty: none is made
+	TTL       time.Duration   // of the invitation
+	Replace   bool            // let it enrol with another device key than the sandbox has
+	Out       string          // file to write
 
 	Now func() time.Time // nil: time.Now
 }
+
+// MaxInvitations bounds the sandboxes that are invited at once.
+const MaxInvitations = 10000
 
 // DefaultInvitationLife and MaxInvitationLife bound how long an invitation waits
 // to be used.
@@ -35,7 +40,8 @@ const (
 )
 
 // Invite writes an invitation, for its owner alone: the sandbox that holds it
-// may enrol once. An earlier one of the same sandbox is void.
+// may enrol once. An earlier one of the same sandbox is void. Invitations of
+// several new sandboxes are one on each line.
 func Invite(ctx context.Context, cfg InviteConfig) error {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -43,18 +49,14 @@ func Invite(ctx context.Context, cfg InviteConfig) error {
 	if cfg.TTL <= 0 || cfg.TTL > MaxInvitationLife {
 		return protocol.Errorf(protocol.KindInvalid, "an invitation lives from 1ns to %s", MaxInvitationLife)
 	}
-	reached, err := cfg.Reach.read()
+	if err := cfg.checkCount(); err != nil {
+		return err
+	}
+	reached, err := cfg.reached()
 	if err != nil {
 		return err
 	}
-	data, err := json.MarshalIndent(protocol.Invitation{
-		SandboxID: cfg.Sandbox, Token: "inv_" + strings.ToLower(rand.Text()),
-		ControlPlane: reached.ControlPlane, Relays: reached.Relays, RelayCAPEM: reached.RelayCAPEM,
-	}, "", "  ")
-	if err != nil {
-		return err
-	}
-	invitation, err := protocol.ParseInvitation(data) // what can't be read mustn't be written
+	text, invitations, err := cfg.make(reached)
 	if err != nil {
 		return err
 	}
@@ -65,12 +67,68 @@ func Invite(ctx context.Context, cfg InviteConfig) error {
 	if err != nil {
 		return err
 	}
-	err = st.AddInvitation(ctx, cfg.Sandbox, invitation.Token, cfg.Now().Add(cfg.TTL), cfg.Replace, cfg.Dashboard)
+	err = st.AddInvitations(ctx, invitations, cfg.Owner)
 	if err := errors.Join(err, st.Close()); err != nil {
 		return err
 	}
 	if err := reached.save(cfg.StateDir); err != nil {
 		return err
 	}
-	return program.ReplaceFile(cfg.Out, append(data, '\n'), privateMode)
+	return program.ReplaceFile(cfg.Out, text, privateMode)
+}
+
+// checkCount reports what of one sandbox and many doesn't go together.
+func (cfg *InviteConfig) checkCount() error {
+	one := cfg.Sandbox != ""
+	switch {
+	case one && cfg.Count != 0:
+		return protocol.Errorf(protocol.KindInvalid, "either one sandbox is invited or a number of new ones")
+	case !one && (cfg.Count < 1 || cfg.Count > MaxInvitations):
+		return protocol.Errorf(protocol.KindInvalid, "from 1 to %d new sandboxes are invited at once", MaxInvitations)
+	case one && cfg.Owner != "":
+		return protocol.Errorf(protocol.KindInvalid, "dashboards are made for new sandboxes alone")
+	case !one && cfg.Dashboard != "":
+		return protocol.Errorf(protocol.KindInvalid, "a dashboard has one sandbox")
+	}
+	return nil
+}
+
+// reached returns what the sandboxes are told of where to go.
+func (cfg *InviteConfig) reached() (reach, error) {
+	if r := cfg.Reach; r.CA == "" && r.ServerName == "" && len(r.Relays) == 0 && r.RelayCA == "" {
+		return loadReach(cfg.StateDir)
+	}
+	return cfg.Reach.read()
+}
+
+// make returns the invitations, as text and as they are stored.
+func (cfg *InviteConfig) make(reached reach) (text []byte, invitations []store.Invitation, err error) {
+	for range max(cfg.Count, 1) {
+		i := protocol.Invitation{
+			SandboxID: cfg.Sandbox, Token: "inv_" + strings.ToLower(rand.Text()),
+			ControlPlane: reached.ControlPlane, Relays: reached.Relays, RelayCAPEM: reached.RelayCAPEM,
+		}
+		dashboard := cfg.Dashboard
+		var data []byte
+		if cfg.Sandbox == "" {
+			i.SandboxID = protocol.NewSandboxID()
+			if cfg.Owner != "" {
+				dashboard = newDashboardID()
+			}
+			data, err = json.Marshal(i)
+		} else {
+			data, err = json.MarshalIndent(i, "", "  ")
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if _, err := protocol.ParseInvitation(data); err != nil { // what can't be read mustn't be written
+			return nil, nil, err
+		}
+		text = append(append(text, data...), '\n')
+		invitations = append(invitations, store.Invitation{
+			Sandbox: i.SandboxID, Token: i.Token, Expires: cfg.Now().Add(cfg.TTL), Replace: cfg.Replace, Dashboard: dashboard,
+		})
+	}
+	return text, invitations, nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -160,6 +161,7 @@ func (s *Server) dispatch(ctx context.Context, relays []store.Relay, env protoco
 	delivered := false
 	for _, relay := range relays {
 		outcome, d := s.offer(ctx, relay, executor, env.CommandID, body)
+		s.metrics.offers.WithLabelValues(d.String()).Inc()
 		switch d {
 		case answered, refused:
 			return outcome, nil
@@ -193,6 +195,7 @@ func (s *Server) dispatchToPages(ctx context.Context, relays []store.Relay, id p
 	for _, relay := range relays {
 		go func() { // ends with ctx
 			outcome, d := s.offer(ctx, relay, executor{}, id, body)
+			s.metrics.offers.WithLabelValues(d.String()).Inc()
 			answers <- answer{outcome, d}
 		}()
 	}
@@ -229,7 +232,9 @@ func (s *Server) executorOf(ctx context.Context, id protocol.SandboxID) (executo
 }
 
 // offer posts a command to one relay and waits for its outcome.
-func (s *Server) offer(ctx context.Context, relay store.Relay, exec executor, id protocol.CommandID, body []byte) (store.Outcome, delivery) {
+func (s *Server) offer(ctx context.Context, relay store.Relay, exec executor, id protocol.CommandID, body []byte) (_ store.Outcome, d delivery) {
+	ctx, span := telemetry.Call(ctx, "offer", telemetry.Relay(relay.ID))
+	defer func() { span.End(d.failure()) }()
 	log := s.logger.With("command", id, "relay", relay.ID)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, relay.URL+"/control/commands?wait=1", bytes.NewReader(body))
 	if err != nil {
@@ -237,6 +242,7 @@ func (s *Server) offer(ctx context.Context, relay store.Relay, exec executor, id
 		return store.Outcome{}, elsewhere
 	}
 	req.Header.Set("Content-Type", "application/json")
+	passOn(ctx, req.Header)
 	res, err := s.relays.Do(req)
 	if err != nil {
 		log.Warn("relay can't be reached", "error", err)

@@ -36,6 +36,7 @@ type spread struct {
 	client *http.Client
 	now    func() time.Time
 	logger *slog.Logger
+	counts *metrics
 	kicked chan struct{} // 1
 	lists  chan struct{} // one for each list under way
 	tells  chan struct{} // one for each command under way
@@ -66,7 +67,7 @@ func newSpread(s *Server) *spread {
 		relays: func(ctx context.Context) ([]store.Relay, error) {
 			return s.store.Relays(ctx, s.now().Add(-relayLife))
 		},
-		tell: s.tellRevoked, client: s.relays, now: time.Now, logger: s.logger,
+		tell: s.tellRevoked, client: s.relays, now: time.Now, logger: s.logger, counts: s.metrics,
 		kicked:  make(chan struct{}, 1),
 		lists:   make(chan struct{}, spreadLists),
 		tells:   make(chan struct{}, spreadTells),
@@ -199,6 +200,7 @@ func (p *spread) sent(id protocol.RelayID, number uint64, err error) {
 	defer p.mu.Unlock()
 	t := p.targets[id]
 	t.busy = false
+	p.counts.lists.WithLabelValues(howItWent(err)).Inc()
 	if err == nil {
 		t.pause, t.retryAt = 0, time.Time{}
 		return
@@ -209,6 +211,31 @@ func (p *spread) sent(id protocol.RelayID, number uint64, err error) {
 	}
 	t.pause = min(max(2*t.pause, spreadInterval), spreadMaxPause)
 	t.retryAt = p.now().Add(t.pause)
+}
+
+// howItWent returns err as a label.
+func howItWent(err error) string {
+	if err == nil {
+		return "ok"
+	}
+	return "failed"
+}
+
+// behind returns how many relays haven't taken the list that they were sent
+// last.
+func (p *spread) behind() int {
+	if p == nil {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for _, t := range p.targets {
+		if t.pause > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 func (p *spread) post(ctx context.Context, relay store.Relay, token string) error {
@@ -248,7 +275,9 @@ func (p *spread) tellSandboxes(ctx context.Context, list signedList) {
 	for sandbox, grants := range bySandbox {
 		for part := range slices.Chunk(grants, grantsInCommand) {
 			started := p.start(p.tells, func() {
-				if err := p.tell(ctx, sandbox, part); err != nil {
+				err := p.tell(ctx, sandbox, part)
+				p.counts.told.WithLabelValues(howItWent(err)).Inc()
+				if err != nil {
 					p.logger.Warn("a sandbox was not told of revoked grants", "sandbox", sandbox, "grants", len(part), "error", err)
 				}
 			})

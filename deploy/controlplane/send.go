@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -53,7 +54,12 @@ func Send(ctx context.Context, cfg SendConfig) (cmd store.Command, err error) {
 	if err != nil {
 		return cmd, err
 	}
-	cmd, err = s.execute(ctx, o, relays)
+	ctx, span := telemetry.Start(ctx, "send command", telemetry.Operation(o.Kind))
+	if cmd, err = s.execute(ctx, o, relays); err != nil {
+		span.End(err)
+	} else {
+		span.End(failureOf(cmd.Outcome))
+	}
 	s.usage.flush(context.WithoutCancel(ctx))
 	return cmd, err
 }

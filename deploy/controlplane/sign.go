@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -81,7 +82,9 @@ func (s *Server) authorize(ctx context.Context, user protocol.UserID, op *operat
 //
 // The outcome comes back to o.origin, the public origin that a relay has
 // registered with its credential: nobody else can name where it goes.
-func (s *Server) sign(ctx context.Context, o order) (store.Command, error) {
+func (s *Server) sign(ctx context.Context, o order) (cmd store.Command, err error) {
+	ctx, span := telemetry.Start(ctx, "sign")
+	defer func() { span.End(err) }()
 	if o.user == protocol.AgentHolder {
 		return store.Command{}, protocol.Errorf(protocol.KindForbidden, "%s is no user's id", o.user)
 	}
@@ -108,7 +111,7 @@ func (s *Server) sign(ctx context.Context, o order) (store.Command, error) {
 	if err != nil {
 		return store.Command{}, err
 	}
-	cmd, err := s.store.AddCommand(ctx, store.Command{
+	cmd, err = s.store.AddCommand(ctx, store.Command{
 		User: o.user, Key: o.key, RequestHash: o.requestHash, Kind: o.Kind, Grant: o.grant,
 		NewSession: o.newSession, CallbackToken: c.Reply.CallbackToken,
 		Envelope: protocol.CommandEnvelope{
@@ -118,6 +121,7 @@ func (s *Server) sign(ctx context.Context, o order) (store.Command, error) {
 	})
 	if err == nil && cmd.Envelope.CommandID == c.CommandID {
 		s.usage.count(o.dashboard, o.user, store.UsageCommands)
+		s.metrics.signed.WithLabelValues(signedCommand).Inc()
 		s.logger.Info("command signed", "command", c.CommandID, "trace", c.TraceID, "kind", o.Kind,
 			"user", o.user, "session", o.Target.SessionID, "grant", o.grant)
 	}
@@ -145,6 +149,14 @@ func (s *Server) postSign(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	r, span := traced(r)
+	err = s.signFor(w, r, relay, span)
+	span.End(err)
+	return err
+}
+
+// signFor signs what the body of r, which is relay's, asks for.
+func (s *Server) signFor(w http.ResponseWriter, r *http.Request, relay protocol.RelayID, span telemetry.Span) error {
 	var req signRequest
 	if err := readBody(r, &req); err != nil {
 		return err
@@ -169,6 +181,7 @@ func (s *Server) postSign(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	span.Set(telemetry.Operation(o.Kind))
 	registered, err := s.store.Relay(r.Context(), relay)
 	if err != nil {
 		return err

@@ -140,6 +140,7 @@ func (s *Server) postGrant(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.usage.count(session.Dashboard, user.ID, store.UsageGrants)
+	s.metrics.signed.WithLabelValues(signedGrant).Inc()
 	s.logger.Info("grant issued", "grant", g.ID, "user", user.ID, "session", session.ID)
 	return s.write(w, http.StatusOK, grantAnswer{token, expires, s.stamp()})
 }

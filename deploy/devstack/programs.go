@@ -84,7 +84,7 @@ func (s *Stack) startControlPlane(ctx, children context.Context) error {
 		return err
 	}
 	args := []string{
-		"--state-dir", dir, "--listen", "127.0.0.1:0", "--tls-listen", "127.0.0.1:0",
+		"--state-dir", dir, "--listen", "127.0.0.1:0", "--tls-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
 		"--tls-cert", cert.cert, "--tls-key", cert.key, "--dev-seed", seed,
 		"--certificate-life", enrolmentLife.String(), "--vault-key-file", vault,
 	}
@@ -195,8 +195,8 @@ func (s *Stack) invite(ctx context.Context, sb *sandbox) (invitation string, err
 		"invite", "--state-dir", filepath.Join(s.cfg.StateDir, "controlplane"), "--sandbox", string(sb.ID),
 		"--ca", s.ca.file, "--server-name", controlPlaneName, "--relay-ca", s.ca.file, "--replace", "--out", invitation,
 	}
-	for _, r := range s.relays {
-		args = append(args, "--relay", r.ready.Tunnel)
+	for _, addr := range s.dialled() {
+		args = append(args, "--relay", addr)
 	}
 	_, err = s.tool(ctx, "controlplane", args...)
 	return invitation, err
@@ -226,7 +226,7 @@ func (s *Stack) awaitConnected(ctx context.Context, sb *sandbox) error {
 				connected++
 			}
 		}
-		if connected >= min(len(s.relays), agentTunnels) {
+		if connected >= min(len(s.dialled()), agentTunnels) {
 			return nil
 		}
 		select {

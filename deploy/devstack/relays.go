@@ -61,6 +61,9 @@ func (s *Stack) startRelay(ctx, children context.Context, i int) error {
 		relayIdentity: s.identity.Relays[i], name: "relay-" + strconv.Itoa(i+1),
 		listen: s.public[i], tunnel: "127.0.0.1:0", admin: "127.0.0.1:0", preview: "127.0.0.1:0",
 	}
+	if i == 0 && s.cfg.TunnelListen != "" {
+		r.tunnel = s.cfg.TunnelListen
+	}
 	dir, err := s.private(r.name)
 	if err != nil {
 		return err
@@ -108,6 +111,18 @@ func (s *Stack) startRelay(ctx, children context.Context, i int) error {
 		}
 	}
 	return nil
+}
+
+// dialled returns where sandboxes reach the relays.
+func (s *Stack) dialled() []string {
+	if len(s.cfg.SandboxRelays) > 0 {
+		return s.cfg.SandboxRelays
+	}
+	var list []string
+	for _, r := range s.relays {
+		list = append(list, r.ready.Tunnel)
+	}
+	return list
 }
 
 func hostPort(url string) string {

@@ -44,3 +44,16 @@ func TestSeveralRelays(t *testing.T) {
 		t.Errorf("a busy address: %v", err)
 	}
 }
+
+// TestSandboxRelays: sandboxes dial the relays, unless something stands in
+// between.
+func TestSandboxRelays(t *testing.T) {
+	s := &Stack{relays: []*relay{{ready: relayReady{Tunnel: "127.0.0.1:1"}}, {ready: relayReady{Tunnel: "127.0.0.1:2"}}}}
+	if got := s.dialled(); !slices.Equal(got, []string{"127.0.0.1:1", "127.0.0.1:2"}) {
+		t.Errorf("they dial %q", got)
+	}
+	s.cfg.SandboxRelays = []string{"127.0.0.1:3"}
+	if got := s.dialled(); !slices.Equal(got, s.cfg.SandboxRelays) {
+		t.Errorf("they dial %q", got)
+	}
+}

@@ -34,6 +34,9 @@ type Config struct {
 	Revision  string
 	Out       io.Writer // what a person reads
 
+	TunnelListen  string   // where the first relay takes tunnels, UDP and TCP; empty: a free port
+	SandboxRelays []string // "host:port" that sandboxes dial instead of the relays' own
+
 	Egress        bool     // terminals go through the egress proxy
 	OutboundHosts []string // "name=ip[:port]", addresses for names that no resolver knows
 	Integrations  string   // file: how to reach the providers of integrations; empty: there are none
@@ -59,8 +62,9 @@ type Stack struct {
 }
 
 type controlPlaneReady struct {
-	URL string `json:"url"`
-	TLS string `json:"tls"`
+	URL      string `json:"url"`
+	TLS      string `json:"tls"`
+	AdminURL string `json:"admin_url"`
 }
 
 // A relay is one of the stack's relays. After its first start it keeps its
@@ -241,7 +245,7 @@ func (s *Stack) welcome() {
 // readyStack is the ready file of DESIGN §9.
 type readyStack struct {
 	Revision     string               `json:"revision"`
-	ControlPlane readyProcess         `json:"control_plane"`
+	ControlPlane readyControlPlane    `json:"control_plane"`
 	Relays       []readyRelay         `json:"relays"`
 	Sandboxes    []readySandbox       `json:"sandboxes"`
 	SessionID    protocol.SessionID   `json:"session_id"`
@@ -249,9 +253,10 @@ type readyStack struct {
 	Users        map[string]readyUser `json:"users"`
 }
 
-type readyProcess struct {
-	URL string `json:"url"`
-	PID int64  `json:"pid"`
+type readyControlPlane struct {
+	URL      string `json:"url"`
+	AdminURL string `json:"admin_url"`
+	PID      int64  `json:"pid"`
 }
 
 type readyRelay struct {
@@ -294,7 +299,7 @@ func (s *Stack) writeReady() error {
 	defer s.readyMu.Unlock()
 	ready := readyStack{
 		Revision:     s.cfg.Revision,
-		ControlPlane: readyProcess{s.cpReady.URL, s.controlPlane.pid.Load()},
+		ControlPlane: readyControlPlane{s.cpReady.URL, s.cpReady.AdminURL, s.controlPlane.pid.Load()},
 		SessionID:    s.sandboxes[0].Session,
 		PTYID:        s.sandboxes[0].pty,
 		Users:        map[string]readyUser{},

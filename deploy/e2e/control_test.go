@@ -30,7 +30,8 @@ func TestControlOutlivesTheRelay(t *testing.T) {
 	must(t, bob.AwaitLive(ctx))
 	term := alice.Control().Term
 
-	line.Bar(true)
+	line.Refuse(true)
+	line.Cut()
 	killed := time.Now()
 	pid := s.Ready.Relays[0].PID
 	must(t, syscall.Kill(pid, syscall.SIGKILL))
@@ -49,7 +50,7 @@ func TestControlOutlivesTheRelay(t *testing.T) {
 	_, err = intruder.ExpectMessage(ctx, protocol.ServerInputRefused, nil)
 	must(t, err)
 
-	line.Bar(false)
+	line.Refuse(false)
 	must(t, alice.Await(ctx, "back", func() bool { return alice.live && alice.present().Greeted.After(killed) }))
 	alices := time.Since(killed)
 	if got := alice.Control(); got.Controller != s.Ready.User("alice").ID || got.Term != term {

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead/fairlead/deploy/e2e/internal/link"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/tunnel/tunneltest/impair"
 )
 
 var (
@@ -54,10 +54,10 @@ func metric(ctx context.Context, t *testing.T, s *Stack, name string) float64 {
 }
 
 // slowLine dials the stack's relay through a line of its own.
-func slowLine(t *testing.T, s *Stack) *link.TCP {
+func slowLine(t *testing.T, s *Stack) *impair.TCP {
 	t.Helper()
 	_, addr, _ := strings.Cut(s.Ready.Relays[0].URL, "://")
-	l, err := link.ListenTCP(addr)
+	l, err := impair.ListenTCP(impair.TCPConfig{Target: addr})
 	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
@@ -101,7 +101,7 @@ func TestSlowLineShowsThePresent(t *testing.T) {
 	must(t, fast.AwaitOffset(ctx, p.stop()-mostHeld))
 
 	line := slowLine(t, s)
-	line.SetRate(*flowRate)
+	must(t, line.SetProfile(impair.Both(impair.Path{Rate: 8 * int64(*flowRate), Queue: 4 << 10})))
 	var got []time.Time // when a frame came
 	var sizes []int
 	slow := p.watch(ctx, s, "bob", Viewing{Dial: line.Dial, Render: func(b []byte) {
@@ -163,7 +163,7 @@ func TestViewerWhoStandsStill(t *testing.T) {
 	for _, v := range append(others, stalled) {
 		must(t, v.AwaitLive(ctx))
 	}
-	line.Stall(true)
+	line.Stall(impair.Duplex, true)
 	began := time.Now()
 	p.rate(1_000_000 / slowdown)
 	must(t, others[0].AwaitOffset(ctx, 5_000_000/slowdown))
@@ -173,7 +173,7 @@ func TestViewerWhoStandsStill(t *testing.T) {
 	}
 	t.Logf("%d viewers had %d bytes after %v", len(others), end, time.Since(began).Round(time.Millisecond))
 	behind := stalled.Position()
-	line.Stall(false)
+	line.Stall(impair.Duplex, false)
 	must(t, stalled.AwaitOffset(ctx, end))
 	for i, v := range others {
 		transcript := v.Close()

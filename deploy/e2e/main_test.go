@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		programs = dir
-		if err := Build(filepath.Join("..", ".."), dir, buildFlags...); err != nil {
+		if err := Build(filepath.Join("..", ".."), dir, slices.Concat(buildFlags, tags)...); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead/fairlead/deploy/e2e/internal/link"
+	"github.com/fairlead/fairlead/tunnel/tunneltest/impair"
 )
 
 var (
@@ -23,6 +23,13 @@ var (
 
 // key is the i-th keystroke: no two are alike.
 func key(i int) string { return fmt.Sprintf("%06d;", i) }
+
+// recorder is a command that keeps what is typed in the file typed. What is
+// typed before it says ready may be echoed by the terminal too.
+const (
+	recorder = "stty raw -echo -opost; printf " + ready + "; exec tee typed"
+	ready    = "ready"
+)
 
 // typeAll types keystrokes [from, to).
 func typeAll(ctx context.Context, t *testing.T, v *Viewer, from, to int) {
@@ -57,21 +64,22 @@ func TestEveryKeystrokeOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Duration(*typingCuts)*5*time.Second)
 	defer cancel()
 	s := own(t)
-	lossy, err := link.ListenUDP(s.Ready.Relays[0].Tunnel, *typingSeed)
+	lossy, err := impair.ListenUDP(impair.UDPConfig{Target: s.Ready.Relays[0].Tunnel, Seed: *typingSeed})
 	must(t, err)
 	t.Cleanup(func() { lossy.Close() })
 	agent, output := startAgent(t, copyState(t, s), "--relays", lossy.Addr())
 	awaitText(ctx, t, output.String, "connected")
 	awaitText(ctx, t, func() string { return s.Logs("sandbox-agent-1") }, "took over")
 
-	id := newPTY(t, s, "stty raw -echo -opost; exec tee typed")
+	id := newPTY(t, s, recorder)
 	line := slowLine(t, s)
 	alice := s.Ready.User("alice").Watch(ctx, Viewing{
 		Session: s.Ready.SessionID, PTY: id, Dial: line.Dial, Keep: 16 * *typingKeys,
 	})
 	t.Cleanup(func() { alice.Close() })
 	must(t, alice.Await(ctx, "control", func() bool { return alice.control.Controller == alice.user.ID }))
-	lossy.SetLoss(*typingLoss)
+	must(t, alice.AwaitOffset(ctx, uint64(len(ready))))
+	must(t, lossy.SetProfile(impair.Both(impair.Path{Loss: *typingLoss})))
 	began := time.Now()
 	for cut := range *typingCuts {
 		from, to := cut**typingKeys / *typingCuts, (cut+1)**typingKeys / *typingCuts
@@ -84,18 +92,19 @@ func TestEveryKeystrokeOnce(t *testing.T) {
 	refused, err := alice.AwaitWritten(ctx)
 	must(t, err)
 	took := time.Since(began)
-	lossy.SetLoss(0)
+	must(t, lossy.SetProfile(impair.Profile{}))
 	if len(refused) > 0 {
 		t.Fatalf("%d keystrokes were refused, the first as %v", len(refused), refused[0])
 	}
-	must(t, alice.AwaitOffset(ctx, uint64(*typingKeys*len(key(0)))))
+	must(t, alice.AwaitOffset(ctx, uint64(len(ready)+*typingKeys*len(key(0)))))
 	typed, err := os.ReadFile(filepath.Join(workspace(t, agent.Process.Pid), "typed"))
 	must(t, err)
 	compareKeys(t, typed, *typingKeys)
 	transcript := alice.Close()
 	must(t, transcript.Verify())
-	compareKeys(t, transcript.Kept(), *typingKeys)
-	passed, lost := lossy.Counts()
+	compareKeys(t, bytes.TrimPrefix(transcript.Kept(), []byte(ready)), *typingKeys)
+	counts := lossy.Counts()
+	passed, lost := counts.Up.Passed+counts.Down.Passed, counts.Up.Lost+counts.Down.Lost
 	t.Logf("%d keystrokes over %d sockets in %v, %d of %d datagrams lost", *typingKeys, len(alice.Connections()), took.Round(time.Millisecond), lost, passed+lost)
 }
 
@@ -104,10 +113,11 @@ func TestEveryKeystrokeOnce(t *testing.T) {
 func TestTypingAcrossAKill(t *testing.T) {
 	ctx := within(t)
 	s := own(t)
-	id := newPTY(t, s, "stty raw -echo -opost; exec tee typed")
+	id := newPTY(t, s, recorder)
 	alice := s.Ready.User("alice").Watch(ctx, Viewing{Session: s.Ready.SessionID, PTY: id, Keep: 1 << 20})
 	t.Cleanup(func() { alice.Close() })
 	must(t, alice.Await(ctx, "control", func() bool { return alice.control.Controller == alice.user.ID }))
+	must(t, alice.AwaitOffset(ctx, uint64(len(ready))))
 	const kills, keys = 3, 200
 	for i := range kills {
 		typeAll(ctx, t, alice, i*keys, i*keys+keys/2)
@@ -121,7 +131,7 @@ func TestTypingAcrossAKill(t *testing.T) {
 	if len(refused) > 0 {
 		t.Fatalf("%d keystrokes were refused, the first as %v", len(refused), refused[0])
 	}
-	must(t, alice.AwaitOffset(ctx, uint64(kills*keys*len(key(0)))))
+	must(t, alice.AwaitOffset(ctx, uint64(len(ready)+kills*keys*len(key(0)))))
 	typed, err := os.ReadFile(filepath.Join(workspace(t, s.Ready.Sandboxes[0].PID), "typed"))
 	must(t, err)
 	compareKeys(t, typed, kills*keys)

@@ -82,8 +82,10 @@ func TestDashboards(t *testing.T) {
 			if asked := inQuery.FindStringSubmatch(fmt.Sprint(v.Query)); v.Type == "query" {
 				if asked == nil {
 					t.Errorf("%s: variable %s: %v", file, v.Name, v.Query)
-				} else if _, known := all[asked[1]]; !known {
+				} else if f, known := all[asked[1]]; !known {
 					t.Errorf("%s: variable %s: there is no metric %s", file, v.Name, asked[1])
+				} else if !slices.Contains(targetLabels, asked[2]) && !slices.Contains(f.labels, asked[2]) {
+					t.Errorf("%s: variable %s: %s has no label %s", file, v.Name, asked[1], asked[2])
 				}
 			}
 		}
@@ -204,6 +206,8 @@ func readme(t *testing.T) string {
 var (
 	heading  = regexp.MustCompile(`(?m)^### (Fairlead\w+)$`)
 	template = regexp.MustCompile(`{{ \$labels\.(\w+) }}`)
+	// boardLink is a link of the README to a dashboard.
+	boardLink = regexp.MustCompile(`\((dashboards/[^)]+)\)`)
 )
 
 // TestAlerts: every metric, label and value that an alert names exists, and the
@@ -327,9 +331,15 @@ func TestReadme(t *testing.T) {
 	for row := range rows {
 		t.Errorf("README: no metric is as it says:\n%s", row)
 	}
-	for file := range dashboards(t) {
+	files := dashboards(t)
+	for file := range files {
 		if !strings.Contains(text, "("+file+")") {
 			t.Errorf("README: nothing about %s", file)
+		}
+	}
+	for _, m := range boardLink.FindAllStringSubmatch(text, -1) {
+		if _, there := files[m[1]]; !there {
+			t.Errorf("README: there is no %s", m[1])
 		}
 	}
 }

@@ -296,7 +296,10 @@ func (l *Local) clean() error {
 	l.mu.Lock()
 	dir, keep := l.target.Dir, l.keep
 	l.mu.Unlock()
-	err := os.RemoveAll(sandboxFiles(dir))
+	sandboxes, err := filepath.Glob(filepath.Join(dir, "sandbox-agent-*"))
+	for _, sandbox := range sandboxes {
+		err = errors.Join(err, os.RemoveAll(sandboxFiles(sandbox)))
+	}
 	if !keep {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
@@ -310,8 +313,9 @@ func (l *Local) clean() error {
 	return err
 }
 
-// sandboxFiles returns where devstack keeps the workspaces and homes of a stack,
-// which terminals' users must be able to reach, outside its state directory.
+// sandboxFiles returns where devstack keeps the workspace and the homes of the
+// sandbox with that state directory, which terminals' users must be able to
+// reach: outside of it.
 func sandboxFiles(stateDir string) string {
 	sum := sha256.Sum256([]byte(stateDir))
 	return filepath.Join("/var/tmp", fmt.Sprintf("fairlead-%d-%s", os.Getuid(), hex.EncodeToString(sum[:6])))

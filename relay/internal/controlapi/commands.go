@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/access"
@@ -41,7 +42,7 @@ func (a *API) submit(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), longestWait)
 	defer cancel()
-	record, err := a.Dispatcher.Submit(ctx, env)
+	record, err := a.Dispatcher.Submit(telemetry.Extract(ctx, r.Header.Get(telemetry.Header)), env)
 	if err != nil {
 		a.refuse(w, rejects.Command, err)
 		return

@@ -30,6 +30,7 @@ type Fleet struct {
 	keys    *jws.Keys
 	revoked *jws.RevocationSet
 	log     *slog.Logger
+	traffic *traffic
 
 	// Guarded by mu.
 	mu       sync.Mutex
@@ -51,7 +52,7 @@ type member struct {
 // tunnels of those that revoked comes to name.
 func New(keys *jws.Keys, revoked *jws.RevocationSet, log *slog.Logger) *Fleet {
 	f := &Fleet{
-		keys: keys, revoked: revoked, log: log,
+		keys: keys, revoked: revoked, log: log, traffic: newTraffic(),
 		members: map[protocol.SandboxID]*member{}, changed: make(chan struct{}),
 	}
 	revoked.OnChange(f.endRevoked)
@@ -78,6 +79,9 @@ func (f *Fleet) Admit(ctx context.Context, reg *tunnel.Registration) error {
 	transcript := protocol.HelloTranscript(reg.Challenge.RelayID, reg.Challenge.Nonce, reg.Exporter)
 	if !jws.VerifyDevice(key, transcript, hello.Signature) {
 		return protocol.Errorf(protocol.KindUnauthenticated, "the registration is not signed by the certified key")
+	}
+	if err := reg.AwaitTurn(ctx); err != nil {
+		return err
 	}
 	m := &member{session: reg.Session, hello: hello, certificate: cert, key: key, since: time.Now()}
 	if err := f.register(m); err != nil {
@@ -123,6 +127,7 @@ func (f *Fleet) register(next *member) error {
 		}
 	}
 	f.members[id] = next
+	f.traffic.begin(next.session)
 	f.announce()
 	f.mu.Unlock()
 
@@ -134,6 +139,7 @@ func (f *Fleet) register(next *member) error {
 	// Ends with the session, which Listener.Close ends at the latest.
 	go func() {
 		<-next.session.Done()
+		f.traffic.end(next.session)
 		f.unregister(next)
 	}()
 	return nil

@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"reflect"
 	"strings"
@@ -156,7 +158,7 @@ func TestRegistration(t *testing.T) {
 	list[0].ConnectedAt = 0
 	want := Status{
 		SandboxID: "sb_a", InstanceID: "instance1", Generation: 1, Revision: "r1", Isolation: "none",
-		Problems: []protocol.Problem{},
+		Carrier: tunnel.CarrierMemory, Problems: []protocol.Problem{},
 	}
 	if !reflect.DeepEqual(list[0], want) {
 		t.Errorf("List()[0] = %+v, want %+v", list[0], want)
@@ -236,10 +238,13 @@ func TestExpiredCertificate(t *testing.T) {
 	w.refuses(s, protocol.KindExpired, "expired")
 }
 
-func TestHigherGenerationWins(t *testing.T) {
+// Of two copies the newer one wins. What the older one had open is cut, and
+// nothing that it still sends gets in.
+func TestCase11SameIDAndKeyTwice(t *testing.T) {
 	w := newWorld(t)
 	first := w.sandbox("sb_a")
-	agent, _ := w.mustDial(first)
+	agent, old := w.mustDial(first)
+	stream, far := w.stream(agent, old)
 	_, relay := w.mustDial(first.again(2, "instance2"))
 	w.holds("sb_a", relay)
 
@@ -250,11 +255,66 @@ func TestHigherGenerationWins(t *testing.T) {
 		}
 	case <-t.Context().Done():
 	}
+	<-old.Done()
+	far.Write([]byte("old"))
+	if n, err := stream.Read(make([]byte, 3)); n > 0 || err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("of the older copy's stream %d bytes were read, and %v", n, err)
+	}
+	if _, _, err := old.Open(t.Context(), protocol.LaneControl, protocol.Open{Kind: protocol.StreamCommand}); err == nil {
+		t.Error("the older copy gets a command")
+	}
 	<-agent.Done()
 	if kind := protocol.KindOf(agent.Err()); kind != protocol.KindSuperseded {
 		t.Errorf("the loser's tunnel ended with %s: %v", kind, agent.Err())
 	}
 	w.holds("sb_a", relay) // its end doesn't unregister the winner
+	w.refuses(first, protocol.KindSuperseded, "instance2")
+	w.holds("sb_a", relay)
+}
+
+// stream returns both ends of a terminal stream.
+func (w *world) stream(agent, relay *tunnel.Session) (near, far *tunnel.Stream) {
+	w.t.Helper()
+	accepted := make(chan *tunnel.Stream, 1)
+	go func() { // received below
+		in, err := agent.Accept(w.t.Context())
+		if err == nil {
+			if s, err := in.Accept(protocol.Opened{}); err == nil {
+				accepted <- s
+			}
+		}
+		close(accepted)
+	}()
+	near, _, err := relay.Open(w.t.Context(), protocol.LaneTerminal0, protocol.Open{Kind: protocol.StreamTerminal})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return near, <-accepted
+}
+
+// Another key never gets a sandbox's id, whatever generation it says, and the
+// incumbent's streams don't notice.
+func TestCase12SameIDOtherKey(t *testing.T) {
+	w := newWorld(t)
+	agent, relay := w.mustDial(w.sandbox("sb_a"))
+	near, far := w.stream(agent, relay)
+	for _, generation := range []uint64{1, 9, 1<<63 - 1} {
+		thief := w.sandbox("sb_a")
+		thief.generation, thief.instance = generation, "thief"
+		w.refuses(thief, protocol.KindForbidden, "another key")
+		if _, err := far.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(near, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		w.holds("sb_a", relay)
+	}
+	select {
+	case m := <-agent.GoAways():
+		t.Errorf("the incumbent is told %+v", m)
+	default:
+	}
 }
 
 func TestLowerGenerationIsRefused(t *testing.T) {
@@ -310,4 +370,40 @@ func TestWaitGivesUp(t *testing.T) {
 			t.Errorf("Wait = %v", err)
 		}
 	})
+}
+
+// A certificate whose maker's clock is off is good within 60 s of difference at
+// either end of its life, and no further.
+func TestCase14ClockSkew(t *testing.T) {
+	const life = 10 * time.Minute
+	for _, c := range []struct {
+		issued time.Duration // after now
+		want   protocol.Kind // KindInternal: let in
+	}{
+		{59 * time.Second, protocol.KindInternal},
+		{61 * time.Second, protocol.KindUnauthenticated},
+		{time.Hour, protocol.KindUnauthenticated},
+		{-life - 59*time.Second, protocol.KindInternal},
+		{-life - 61*time.Second, protocol.KindExpired},
+		{-life - time.Hour, protocol.KindExpired},
+	} {
+		t.Run(c.issued.String(), func(t *testing.T) {
+			w := newWorld(t)
+			s := w.sandbox("sb_a")
+			issued := time.Now().Add(c.issued)
+			var err error
+			s.certificate, err = w.authority.Signer.SignCertificate(jws.Certificate{
+				Subject: "sb_a", JWK: s.key.PublicJWK(), IssuedAt: issued.Unix(), ExpiresAt: issued.Add(life).Unix(), ID: "cert_1",
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.want != protocol.KindInternal {
+				w.refuses(s, c.want, "")
+				return
+			}
+			_, relay := w.mustDial(s)
+			w.holds("sb_a", relay)
+		})
+	}
 }

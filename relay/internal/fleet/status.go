@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/tunnel"
 )
 
 // A Status describes one connected sandbox.
@@ -17,7 +18,8 @@ type Status struct {
 	Generation  uint64             `json:"generation"`
 	Revision    string             `json:"revision"`
 	Isolation   string             `json:"isolation"`
-	Role        string             `json:"role"` // primary, standby, or empty: not said yet
+	Carrier     tunnel.Carrier     `json:"carrier"` // what the tunnel runs over
+	Role        string             `json:"role"`    // primary, standby, or empty: not said yet
 	Primary     bool               `json:"primary"`
 	Problems    []protocol.Problem `json:"problems"` // what the agent last said
 }
@@ -28,7 +30,7 @@ func (m *member) status() Status {
 	s := Status{
 		SandboxID: m.hello.SandboxID, ConnectedAt: m.since.UnixMilli(), InstanceID: m.hello.InstanceID,
 		Generation: m.hello.Generation, Revision: m.hello.Revision, Isolation: m.hello.Isolation,
-		Role: role, Primary: role == rolePrimary, Problems: slices.Clone(reported.Problems),
+		Carrier: m.session.Carrier(), Role: role, Primary: role == rolePrimary, Problems: slices.Clone(reported.Problems),
 	}
 	if s.Problems == nil {
 		s.Problems = []protocol.Problem{} // [], not null

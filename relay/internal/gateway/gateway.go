@@ -100,6 +100,7 @@ func socketURL(origin, path string) string { return "ws" + strings.TrimPrefix(or
 // terminal attaches a socket. All that can be refused is refused before the
 // upgrade, with the kind's status and text alone.
 func (g *Gateway) terminal(w http.ResponseWriter, r *http.Request) {
+	asked := time.Now()
 	offer := offered(r)
 	guest, handle, err := g.admit(r, offer)
 	if elsewhere, ok := errors.AsType[*tunnel.StandbyError](err); ok && elsewhere.Origin != "" {
@@ -119,7 +120,7 @@ func (g *Gateway) terminal(w http.ResponseWriter, r *http.Request) {
 		g.Log.Debug("upgrade failed", "err", err) // the library has answered
 		return
 	}
-	guest.Socket = c
+	guest.Socket, guest.Asked = c, asked
 	// On a goroutine of its own, or the request's would keep its headers, its
 	// buffers and a deep stack for as long as the viewer stays. The hubs'
 	// Close waits for the handle.

@@ -1,6 +1,10 @@
 package gateway
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead/fairlead/protocol"
+)
 
 // Metrics counts whom the gateway turns away.
 type Metrics struct {
@@ -19,6 +23,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "fairlead_sockets_moved_total",
 			Help: "Terminal sockets that were opened at the wrong relay and sent to another.",
 		}),
+	}
+	for _, row := range protocol.Kinds {
+		m.Refused.WithLabelValues(row.Label)
 	}
 	reg.MustRegister(m.Refused, m.Moved)
 	return m

@@ -102,8 +102,12 @@ func demoted(session *tunnel.Session) error {
 func (h *Hub) linked(l *link) {
 	h.link = l
 	first := h.feed == nil
+	if !h.lostAt.IsZero() {
+		h.metrics.Resume.Observe(time.Since(h.lostAt).Seconds())
+		h.lostAt = time.Time{}
+	}
 	if first {
-		h.feed = newFeed(l.opened, &h.finished, h.window())
+		h.feed = newFeed(l.opened, &h.finished, h.window(), h.metrics)
 		h.shared.Store(h.feed)
 		h.feed.setWindow(h.window()) // which may have changed before the set saw the feed
 		h.state, h.leasedAt = turn.New(l.opened), time.Now()
@@ -166,6 +170,9 @@ func (h *Hub) unlinked(err error) {
 		return
 	}
 	h.metrics.LinksLost.Inc()
+	if len(h.viewers) > 0 {
+		h.lostAt = time.Now()
+	}
 	h.log.Info("terminal stream lost", "sandbox", h.key.Sandbox, "pty", h.key.PTY, "err", err)
 	h.broadcast(protocol.Waiting{Reason: protocol.WaitingSandbox})
 	h.step(turn.Detached{}) // whoever this greets hears of the waiting there
@@ -241,7 +248,7 @@ func (h *Hub) granted(m protocol.Granted) {
 	}
 	for _, v := range h.viewers {
 		if v.grant.ID == m.GrantID {
-			h.cut(v, "grant_refused", protocol.KindForbidden, "the sandbox does not accept this grant")
+			h.cut(v, cutRefused, protocol.KindForbidden, "the sandbox does not accept this grant")
 		}
 	}
 }

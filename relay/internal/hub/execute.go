@@ -73,7 +73,7 @@ func (in *intake) execute(v *Viewer, e typed, term uint64) *link {
 func (in *intake) send(v *Viewer, input []byte, cost int64, term uint64) uint64 {
 	in.executed++
 	m := protocol.Input{Term: term, Seq: in.executed, Client: in.executor, Bytes: input}
-	in.unacked = append(in.unacked, unackedInput{v, m, cost})
+	in.unacked = append(in.unacked, unackedInput{v, m, cost, time.Now()})
 	in.metrics.InputBytes.Add(float64(len(input)))
 	if in.link != nil {
 		in.link.queue(m)

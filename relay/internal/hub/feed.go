@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/replay"
@@ -14,7 +15,12 @@ import (
 // what a socket doesn't take at once its writer delivers, from its own cursor.
 // Appending costs the same however slow any viewer is.
 type feed struct {
+	// Static after construction.
 	finished *atomic.Bool // the hub's: set before a viewer can see the end
+	metrics  *Metrics
+
+	// Owned by the stream's reader.
+	arrived time.Time // the oldest output that deliver has not handed out; zero: there is none
 
 	// Guarded by mu.
 	mu      sync.Mutex
@@ -27,12 +33,12 @@ type feed struct {
 	newest  [2]*keyframe // of each sort
 }
 
-func newFeed(opened protocol.TerminalOpened, finished *atomic.Bool, window int) *feed {
+func newFeed(opened protocol.TerminalOpened, finished *atomic.Bool, window int, metrics *Metrics) *feed {
 	return &feed{
-		finished: finished,
-		ring:     replay.New(opened.Epoch, opened.Offset, opened.Cols, opened.Rows, window),
-		begin:    opened.Offset,
-		window:   window,
+		finished: finished, metrics: metrics,
+		ring:   replay.New(opened.Epoch, opened.Offset, opened.Cols, opened.Rows, window),
+		begin:  opened.Offset,
+		window: window,
 	}
 }
 
@@ -55,6 +61,10 @@ func (f *feed) position() protocol.Position {
 
 // data appends output. deliver must follow.
 func (f *feed) data(m protocol.Data) error {
+	if f.arrived.IsZero() {
+		f.arrived = time.Now()
+	}
+	f.metrics.TerminalBytes.Add(float64(len(m.Bytes)))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.ring.Data(m.Offset, m.Bytes)
@@ -70,6 +80,10 @@ func (f *feed) deliver() {
 			v.push()
 		}
 	}
+	if len(viewers) > 0 {
+		f.metrics.Delivery.Observe(time.Since(f.arrived).Seconds())
+	}
+	f.arrived = time.Time{}
 }
 
 // resized appends a change of size, unless it changes nothing.

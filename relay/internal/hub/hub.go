@@ -72,6 +72,7 @@ type Hub struct {
 	recording  string                        // id of the one that runs
 	held       bool                          // output waits, by the agent's word
 	catchingUp bool                          // the ring doesn't hold what OPENED announced
+	lostAt     time.Time                     // when viewers began to be without a link; zero: they aren't
 }
 
 // A bearer is the grant under which the hub opens its stream. It stays on the
@@ -293,7 +294,7 @@ func (h *Hub) cut(v *Viewer, why string, kind protocol.Kind, cause string) {
 func (h *Hub) join(v *Viewer) {
 	if h.void(v.grant) { // since its ticket was made
 		h.intake.leave(v)
-		h.cut(v, "grant_revoked", protocol.KindUnauthenticated, revokedCause)
+		h.cut(v, cutRevoked, protocol.KindUnauthenticated, revokedCause)
 		return
 	}
 	h.viewers[v.id] = v
@@ -317,6 +318,7 @@ func (h *Hub) greet(v *Viewer) {
 // messages and lets output flow.
 func (h *Hub) welcome(v *Viewer, m protocol.Attached) {
 	h.metrics.Attached.WithLabelValues(m.Mode).Inc()
+	h.metrics.Join.WithLabelValues(m.Mode).Observe(time.Since(v.asked).Seconds())
 	if m.KeyframeBytes > 0 {
 		h.metrics.KeyframesSent.Inc()
 	}
@@ -359,7 +361,7 @@ func (h *Hub) renew(v *Viewer, grant *jws.Grant, token string) {
 		return
 	}
 	if h.void(grant) { // since the gateway has verified it
-		h.cut(v, "grant_revoked", protocol.KindUnauthenticated, revokedCause)
+		h.cut(v, cutRevoked, protocol.KindUnauthenticated, revokedCause)
 		return
 	}
 	old := v.grant
@@ -432,7 +434,7 @@ func (h *Hub) replaceBearer(token string, err error) bool {
 	e := protocol.AsError(err)
 	for _, v := range h.viewers {
 		if v.token == token {
-			h.cut(v, "grant_refused", e.Kind, e.Kind.Text())
+			h.cut(v, cutRefused, e.Kind, e.Kind.Text())
 		}
 	}
 	return h.bearer.Load().token != token

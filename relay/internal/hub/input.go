@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 
@@ -24,7 +25,8 @@ type intake struct {
 	over     context.Context     // ends with the hub
 	executor string              // the client as which executes are typed
 
-	executing atomic.Bool // there are executions; set under mu
+	executing atomic.Bool  // there are executions; set under mu
+	typedAt   atomic.Int64 // the oldest key since the terminal last showed something, Unix nanoseconds; 0: none
 
 	// Guarded by mu.
 	mu      sync.Mutex
@@ -51,6 +53,7 @@ type unackedInput struct {
 	v     *Viewer
 	input protocol.Input
 	cost  int64
+	at    time.Time // when it came
 }
 
 // seq returns what the viewer's client calls the input, 0 for nothing.
@@ -67,6 +70,7 @@ type typed struct {
 	cost  int64  // what it took of the viewer's credit and the hub's queue
 	seq   uint64 // counted by the client; 0 when the hub is to count
 	term  uint64 // under which it was typed, if seq is not 0
+	at    time.Time
 
 	execute bool // Enter is to follow; cost includes it
 	behind  int  // so many wishes of its viewer to yield control
@@ -92,6 +96,7 @@ func (r *refusedInput) before(seq uint64) bool { return r.seq > 0 && seq > r.seq
 // take passes on what v typed, under the term of this moment, or tells v why
 // not. It waits only for the tunnel.
 func (in *intake) take(v *Viewer, e typed) {
+	e.at = time.Now()
 	in.mu.Lock()
 	e.behind = v.wishes
 	l := in.accept(v, e)
@@ -140,8 +145,9 @@ func (in *intake) accept(v *Viewer, e typed) *link {
 		v.nextSeq++
 		input.Seq = v.nextSeq
 	}
-	in.unacked = append(in.unacked, unackedInput{v, input, e.cost})
+	in.unacked = append(in.unacked, unackedInput{v, input, e.cost, e.at})
 	in.metrics.InputBytes.Add(float64(len(e.input)))
+	in.typedAt.CompareAndSwap(0, e.at.UnixNano())
 	in.link.queue(input)
 	return in.link
 }
@@ -200,6 +206,18 @@ func (in *intake) follow(state turn.State) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.state = state
+}
+
+// shown notes that the terminal has shown something, which is taken for the echo
+// of what was typed before.
+func (in *intake) shown() {
+	if in.typedAt.Load() == 0 { // as for most output
+		return
+	}
+	took := time.Since(time.Unix(0, in.typedAt.Swap(0)))
+	if 0 <= took && took <= longestEcho { // the clock may have jumped
+		in.metrics.Echo.Observe(took.Seconds())
+	}
 }
 
 // admit lets v type, beginning with what it typed before it was greeted.
@@ -308,7 +326,14 @@ func (in *intake) acked(m protocol.InputAck) {
 	if v := in.clients[m.Client]; v != nil {
 		v.confirm(m.Seq)
 	}
-	in.settle(func(u unackedInput) bool { return u.input.Client == m.Client && u.input.Seq <= m.Seq })
+	now := time.Now()
+	in.settle(func(u unackedInput) bool {
+		written := u.input.Client == m.Client && u.input.Seq <= m.Seq
+		if written {
+			in.metrics.Input.Observe(now.Sub(u.at).Seconds())
+		}
+		return written
+	})
 	if m.Client == in.executor {
 		in.wrote(m.Seq)
 	}

@@ -190,6 +190,7 @@ func (r *linkReader) data(m protocol.Data) error {
 		return err
 	}
 	r.undelivered = true
+	r.intake.shown()
 	if r.behind && m.Offset+uint64(len(m.Bytes)) >= r.link.opened.Head {
 		r.behind = false
 		r.post(inRing{})

@@ -1,6 +1,25 @@
 package hub
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead/fairlead/deploy/program/instrument"
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// Why the relay ends a socket: labels of a metric.
+const (
+	cutNotices = "notices" // what it was told piled up
+	cutExpired = "grant_expired"
+	cutRefused = "grant_refused" // by the agent
+	cutRevoked = "grant_revoked"
+)
+
+// longestEcho bounds what counts as the echo of a key: of what is shown later
+// that key wasn't the reason.
+const longestEcho = 5 * time.Second
 
 // Metrics counts what hubs do. Every byte or socket that a hub drops is
 // counted here with its reason.
@@ -21,43 +40,71 @@ type Metrics struct {
 	BackfillBytes   prometheus.Counter
 	PaceSetters     prometheus.Gauge
 	Acks            prometheus.Counter
+
+	// Times. Nothing here is observed for each viewer of a chunk: that is the
+	// one path where it would cost something.
+	TerminalBytes prometheus.Counter       // from agents, once however many watch
+	Deferred      prometheus.Counter       // offers that a socket didn't take at once
+	Delivery      prometheus.Histogram     // of chunks
+	Echo          prometheus.Histogram     // of the first key since something was shown
+	Input         prometheus.Histogram     // of messages
+	Join          *prometheus.HistogramVec // by mode
+	Resume        prometheus.Histogram     // of terminals
 }
 
 // NewMetrics returns Metrics registered with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		Viewers: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "fairlead_viewers", Help: "Sockets attached to terminals."}),
-		Hubs: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "fairlead_hubs", Help: "Terminals with a hub."}),
-		OutputBytes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "fairlead_output_bytes_total", Help: "Bytes written to viewers, frames included."}),
-		InputBytes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "fairlead_input_bytes_total", Help: "Keystroke bytes handed to agents."}),
-		InputRefused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_input_refused_total", Help: "Input messages that were not written, by reason."}, []string{"reason"}),
-		ViewersCut: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_viewers_cut_total", Help: "Sockets that the relay ended, by reason."}, []string{"reason"}),
-		Resyncs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_resyncs_total", Help: "Times a viewer was moved ahead, by reason."}, []string{"reason"}),
-		Attached: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_viewers_attached_total", Help: "Viewers that were greeted, by mode."}, []string{"mode"}),
-		Moved: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "fairlead_viewers_moved_total", Help: "Viewers that were sent to another relay."}),
-		LinksLost: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "fairlead_terminal_streams_lost_total", Help: "Terminal streams that ended while they were in use."}),
-		KeyframesWanted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "fairlead_keyframes_requested_total", Help: "Keyframes that agents were asked for."}),
-		KeyframesSent: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "fairlead_keyframes_sent_total", Help: "Keyframes that viewers were sent."}),
-		BackfillBytes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "fairlead_backfill_bytes_total", Help: "Output read from agents' logs for viewers older than the ring."}),
-		PaceSetters: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "fairlead_pace_setters", Help: "Viewers who hold a terminal back."}),
-		Acks: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "fairlead_output_acks_total", Help: "Acknowledgements of output by viewers."}),
+		Viewers:     gauge("fairlead_viewers", "Sockets attached to terminals."),
+		Hubs:        gauge("fairlead_hubs", "Terminals with a hub."),
+		OutputBytes: counter("fairlead_output_bytes_total", "Bytes written to viewers, frames included."),
+		InputBytes:  counter("fairlead_input_bytes_total", "Keystroke bytes handed to agents."),
+		InputRefused: instrument.Counters("fairlead_input_refused_total", "Input messages that were not written, by reason.", "reason",
+			protocol.RefusedNotController, protocol.RefusedStaleTerm, protocol.RefusedAgentRunning,
+			protocol.RefusedBusy, protocol.RefusedEnded, protocol.RefusedWaiting),
+		ViewersCut: instrument.Counters("fairlead_viewers_cut_total", "Sockets that the relay ended, by reason.", "reason",
+			cutNotices, cutExpired, cutRefused, cutRevoked),
+		Resyncs: instrument.Counters("fairlead_resyncs_total", "Times a viewer was moved ahead, by reason.", "reason",
+			resyncRing, resyncUnacked, resyncLog, resyncReset),
+		Attached: instrument.Counters("fairlead_viewers_attached_total", "Viewers that were greeted, by mode.", "mode",
+			protocol.ModeResume, protocol.ModeKeyframe, protocol.ModeGap),
+		Moved:           counter("fairlead_viewers_moved_total", "Viewers that were sent to another relay."),
+		LinksLost:       counter("fairlead_terminal_streams_lost_total", "Terminal streams that ended while they were in use."),
+		KeyframesWanted: counter("fairlead_keyframes_requested_total", "Keyframes that agents were asked for."),
+		KeyframesSent:   counter("fairlead_keyframes_sent_total", "Keyframes that viewers were sent."),
+		BackfillBytes:   counter("fairlead_backfill_bytes_total", "Output read from agents' logs for viewers older than the ring."),
+		PaceSetters:     gauge("fairlead_pace_setters", "Viewers who hold a terminal back."),
+		Acks:            counter("fairlead_output_acks_total", "Acknowledgements of output by viewers."),
+		TerminalBytes:   counter("fairlead_terminal_output_bytes_total", "Output bytes that agents sent, once however many watch."),
+		Deferred: counter("fairlead_deliveries_deferred_total",
+			"Deliveries to a viewer that its socket didn't take at once, so that they wait for a writer of its own."),
 	}
+	m.times()
 	reg.MustRegister(m.Viewers, m.Hubs, m.OutputBytes, m.InputBytes, m.InputRefused, m.ViewersCut, m.Resyncs, m.LinksLost,
-		m.Attached, m.Moved, m.KeyframesWanted, m.KeyframesSent, m.BackfillBytes, m.PaceSetters, m.Acks)
+		m.Attached, m.Moved, m.KeyframesWanted, m.KeyframesSent, m.BackfillBytes, m.PaceSetters, m.Acks,
+		m.TerminalBytes, m.Deferred, m.Delivery, m.Echo, m.Input, m.Join, m.Resume)
 	return m
+}
+
+// times makes the histograms.
+func (m *Metrics) times() {
+	m.Delivery = prometheus.NewHistogram(instrument.ShortTimes("fairlead_delivery_seconds",
+		"Time from the arrival of output at the relay until it was written to all viewers who keep up, observed once for all of them."))
+	m.Echo = prometheus.NewHistogram(instrument.ShortTimes("fairlead_echo_seconds",
+		"Time from the arrival of a key at the relay until the terminal shows something, up to 5 s, observed for one key at a time."))
+	m.Input = prometheus.NewHistogram(instrument.ShortTimes("fairlead_input_ack_seconds",
+		"Time from the arrival of input at the relay until the agent says that it was written to the terminal."))
+	m.Join = instrument.Times(instrument.ShortTimes("fairlead_join_seconds",
+		"Time from a viewer's request until its first frames are on their way, by mode."), "mode",
+		protocol.ModeResume, protocol.ModeKeyframe, protocol.ModeGap)
+	m.Resume = prometheus.NewHistogram(instrument.LongTimes("fairlead_resume_seconds",
+		"Time that a terminal in use was without a stream to its sandbox."))
+}
+
+func counter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+}
+
+func gauge(name, help string) prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 }

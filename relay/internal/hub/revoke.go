@@ -31,7 +31,7 @@ func (h *Hub) void(g *jws.Grant) bool { return h.revoked != nil && h.revoked.Gra
 func (h *Hub) cutRevoked() {
 	for _, v := range h.viewers {
 		if h.void(v.grant) {
-			h.cut(v, "grant_revoked", protocol.KindUnauthenticated, revokedCause)
+			h.cut(v, cutRevoked, protocol.KindUnauthenticated, revokedCause)
 		}
 	}
 }

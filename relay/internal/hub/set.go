@@ -268,6 +268,7 @@ type Guest struct {
 	Exact  bool               // it gets every byte, if the grant allows to record
 	Client string             // names its client across sockets; may be empty
 	Counts bool               // it speaks terminal.v2
+	Asked  time.Time          // when its request came; zero: when it joins
 }
 
 // Join attaches a socket. The gateway then runs the Viewer's Serve, hands it
@@ -286,6 +287,10 @@ func (h *Handle) Join(g Guest) *Viewer {
 		grant:  g.Grant,
 		token:  g.Token,
 		fill:   backfill{taken: make(chan struct{}, 1)},
+		asked:  g.Asked,
+	}
+	if v.asked.IsZero() {
+		v.asked = time.Now()
 	}
 	v.pacer, v.client = g.names()
 	v.wantsAll = g.Exact && v.hub.mayRecord(g.Grant)

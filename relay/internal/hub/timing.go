@@ -39,7 +39,7 @@ func (h *Hub) tick(now time.Time) {
 	}
 	for _, v := range h.viewers {
 		if !now.Before(v.grant.Expires()) {
-			h.cut(v, "grant_expired", protocol.KindExpired, "the grant has expired")
+			h.cut(v, cutExpired, protocol.KindExpired, "the grant has expired")
 		}
 	}
 }

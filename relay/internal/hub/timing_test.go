@@ -19,7 +19,7 @@ import (
 // still returns a hub that no goroutine runs: a test calls what run would.
 func still() *Hub {
 	h := newHub(testKey, nil, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
-	h.feed = newFeed(protocol.TerminalOpened{Epoch: 7, Cols: 80, Rows: 24}, &h.finished, protocol.RingBytes)
+	h.feed = newFeed(protocol.TerminalOpened{Epoch: 7, Cols: 80, Rows: 24}, &h.finished, protocol.RingBytes, h.metrics)
 	h.state = turn.New(protocol.TerminalOpened{Claimed: true, Lease: held(3, 2)})
 	h.bearer.Store(&bearer{token: "opener"})
 	return h

@@ -65,6 +65,7 @@ type Viewer struct {
 	sink   Sink
 	offer  Offerer // sink, if it is one
 	since  since
+	asked  time.Time // when it came
 	hub    *Hub
 	wake   chan struct{}
 	credit *semaphore.Weighted // input under way
@@ -136,7 +137,7 @@ func (v *Viewer) tell(m protocol.ServerMessage) {
 	}
 	v.notices = replay.AppendTextFrame(v.notices, protocol.EncodeServerMessage(m))
 	if len(v.notices) > maxNotices {
-		v.hub.metrics.ViewersCut.WithLabelValues("notices").Inc()
+		v.hub.metrics.ViewersCut.WithLabelValues(cutNotices).Inc()
 		v.notices = nil
 		v.closeLocked(protocol.KindTooMany, "too far behind")
 	}
@@ -231,22 +232,32 @@ func (v *Viewer) drain() (fill, ok bool) {
 // would have to wait is left to the writer.
 func (v *Viewer) push() {
 	if v.offer == nil || !v.writing.TryLock() {
-		v.nudge()
+		v.postpone()
 		return
 	}
 	defer v.writing.Unlock()
 	if !v.offer.Begin() {
-		v.nudge()
+		v.postpone()
 		return
 	}
 	batch, state := v.collect()
 	drained, err := v.offer.Offer(batch)
 	v.keep(batch)
-	if err != nil || !drained || state.more || state.closing || state.done || state.fill {
+	if !drained {
+		v.postpone()
+		return
+	}
+	if err != nil || state.more || state.closing || state.done || state.fill {
 		v.nudge() // the writer meets the error, too
 		return
 	}
 	v.written()
+}
+
+// postpone leaves what is new to the writer, for the socket doesn't take it now.
+func (v *Viewer) postpone() {
+	v.hub.metrics.Deferred.Inc()
+	v.nudge()
 }
 
 // flush writes what waits: notices first, then one piece of output. !ok says

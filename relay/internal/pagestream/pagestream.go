@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairlead/fairlead/deploy/program/instrument"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -82,10 +83,8 @@ func (s Scope) covers(grant *jws.Grant, now time.Time) bool {
 func New(revoked *jws.RevocationSet, reg prometheus.Registerer) *Pages {
 	p := &Pages{
 		revoked: revoked, now: time.Now, boxes: map[protocol.UserID]*box{},
-		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_control_streams_ended_total",
-			Help: "Streams of commands to pages that ended, by reason.",
-		}, []string{"reason"}),
+		ended: instrument.Counters("fairlead_control_streams_ended_total", "Streams of commands to pages that ended, by reason.", "reason",
+			endedLeft, endedSlow, endedExpired, endedRevoked, endedClosing),
 	}
 	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fairlead_control_streams",

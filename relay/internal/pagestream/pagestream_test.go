@@ -246,8 +246,10 @@ func TestEnds(t *testing.T) {
 				if err := <-served; err != nil {
 					t.Error(err)
 				}
-				if n := testutil.ToFloat64(p.ended.WithLabelValues(reason)); n != 1 || testutil.CollectAndCount(p.ended) != 1 {
-					t.Errorf("counted %v as %s", n, reason)
+				for _, other := range []string{endedLeft, endedSlow, endedExpired, endedRevoked, endedClosing} {
+					if n := testutil.ToFloat64(p.ended.WithLabelValues(other)); (n == 1) != (reason == other) || n > 1 {
+						t.Errorf("ended as %s, counted %v as %s", reason, n, other)
+					}
 				}
 				if len(p.boxes) != 0 || p.streams != 0 || p.bytes != 0 {
 					t.Errorf("left behind: %d boxes, %d streams, %d bytes", len(p.boxes), p.streams, p.bytes)

@@ -38,7 +38,8 @@ const shortAnswer = 4 << 10
 // early hints of a sandbox through.
 type pacedWriter struct {
 	http.ResponseWriter
-	ctx     context.Context          // the passage's
+	ctx     context.Context // the passage's
+	tally   *tally
 	control *http.ResponseController // of the ResponseWriter
 	body    *pacedBody               // the request's; nil: it has none
 	outer   http.Header              // what was set before us, which early hints wipe out
@@ -49,10 +50,10 @@ type pacedWriter struct {
 	short   bool                     // the answer is sent at once when it is over
 }
 
-func newPacedWriter(ctx context.Context, w http.ResponseWriter, r *http.Request) *pacedWriter {
-	out := &pacedWriter{ResponseWriter: w, ctx: ctx, control: http.NewResponseController(w), outer: w.Header().Clone()}
+func newPacedWriter(ctx context.Context, w http.ResponseWriter, r *http.Request, tally *tally) *pacedWriter {
+	out := &pacedWriter{ResponseWriter: w, ctx: ctx, tally: tally, control: http.NewResponseController(w), outer: w.Header().Clone()}
 	if r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0 {
-		out.body = newPacedBody(r.Body, out.control, r.Header.Get("Expect") != "")
+		out.body = newPacedBody(r.Body, out.control, tally, r.Header.Get("Expect") != "")
 	}
 	return out
 }
@@ -100,7 +101,9 @@ func (w *pacedWriter) Write(p []byte) (int, error) {
 		w.WriteHeader(http.StatusOK)
 	}
 	w.extend()
-	return w.ResponseWriter.Write(p)
+	n, err := w.ResponseWriter.Write(p)
+	w.tally.down.Add(float64(n))
+	return n, err
 }
 
 // FlushError is for [http.ResponseController].
@@ -164,6 +167,7 @@ type pacedBody struct {
 	// Static after construction.
 	body    io.ReadCloser
 	control *http.ResponseController
+	tally   *tally
 	expects bool // the client waits to be told to send
 
 	begun   atomic.Bool // it was read from
@@ -174,8 +178,8 @@ type pacedBody struct {
 	closed bool // guarded by mu: the connection isn't the reader's any more
 }
 
-func newPacedBody(body io.ReadCloser, control *http.ResponseController, expects bool) *pacedBody {
-	return &pacedBody{body: body, control: control, expects: expects}
+func newPacedBody(body io.ReadCloser, control *http.ResponseController, tally *tally, expects bool) *pacedBody {
+	return &pacedBody{body: body, control: control, tally: tally, expects: expects}
 }
 
 func (b *pacedBody) Read(p []byte) (int, error) {
@@ -184,6 +188,7 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	}
 	b.begun.Store(true)
 	n, err := b.body.Read(p)
+	b.tally.up.Add(float64(n))
 	open := b.deadline(time.Time{})
 	switch {
 	case errors.Is(err, io.EOF):

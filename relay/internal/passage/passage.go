@@ -35,7 +35,7 @@ var (
 type Passages struct {
 	// Static after construction.
 	revoked *jws.RevocationSet
-	cut     *prometheus.CounterVec
+	metrics *metrics
 
 	// Guarded by mu.
 	mu       sync.Mutex
@@ -63,12 +63,9 @@ type Passage struct {
 func New(revoked *jws.RevocationSet, reg prometheus.Registerer) *Passages {
 	p := &Passages{
 		revoked: revoked, open: map[*Passage]struct{}{}, ofGrant: map[protocol.GrantID]int{},
-		cut: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_passages_cut_total",
-			Help: "Requests to sandboxes and streams of events that the relay ended, by reason.",
-		}, []string{"reason"}),
+		metrics: newMetrics(reg),
 	}
-	reg.MustRegister(p.cut, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fairlead_passages", Help: "Requests under way to sandboxes, and streams of their events.",
 	}, p.count))
 	revoked.OnChange(p.review)
@@ -118,7 +115,7 @@ func (one *Passage) check() {
 	}
 	left := time.Until(one.grant.Expires())
 	if left <= 0 {
-		one.cut(ErrExpired, "expired")
+		one.cut(ErrExpired, cutExpired)
 		return
 	}
 	one.timer.Reset(min(left, checkEvery))
@@ -165,7 +162,7 @@ func (one *Passage) Endless() {
 	defer p.mu.Unlock()
 	one.endless = true
 	if p.draining {
-		one.cut(ErrLeaving, "closing")
+		one.cut(ErrLeaving, cutClosing)
 	}
 }
 
@@ -173,7 +170,7 @@ func (one *Passage) Endless() {
 func (one *Passage) cut(cause error, reason string) {
 	if !one.ended {
 		one.ended = true
-		one.passages.cut.WithLabelValues(reason).Inc()
+		one.passages.metrics.cut.WithLabelValues(reason).Inc()
 		one.end(cause)
 	}
 }
@@ -184,7 +181,7 @@ func (p *Passages) review() {
 	defer p.mu.Unlock()
 	for one := range p.open {
 		if p.revoked.Grant(one.grant) {
-			one.cut(ErrRevoked, "revoked")
+			one.cut(ErrRevoked, cutRevoked)
 		}
 	}
 }
@@ -196,7 +193,7 @@ func (p *Passages) Drain() {
 	p.draining = true
 	for one := range p.open {
 		if one.endless {
-			one.cut(ErrLeaving, "closing")
+			one.cut(ErrLeaving, cutClosing)
 		}
 	}
 	p.closeKept()

@@ -187,13 +187,15 @@ func TestTooMany(t *testing.T) {
 // A connection is used again after a proxied answer, however late.
 func TestDeadlinesDontStay(t *testing.T) {
 	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) { io.Copy(rw, r.Body) }, nil)
+	counting := w.passages.metrics.tally(API)
+	counted := &counting
 	var reads, writes deadlines
 	rw := &deadlined{httptest.NewRecorder(), &reads, &writes}
-	body := newPacedBody(io.NopCloser(strings.NewReader("abc")), http.NewResponseController(rw), false)
+	body := newPacedBody(io.NopCloser(strings.NewReader("abc")), http.NewResponseController(rw), counted, false)
 	io.ReadAll(body)
 	body.Close()
 	body.Close()
-	out := newPacedWriter(t.Context(), rw, httptest.NewRequest("GET", "/", nil))
+	out := newPacedWriter(t.Context(), rw, httptest.NewRequest("GET", "/", nil), counted)
 	io.WriteString(out, "x")
 	out.FlushError()
 	out.release()

@@ -38,6 +38,7 @@ const (
 // Options say how a Proxy treats what passes.
 type Options struct {
 	Passages *Passages
+	What     string // API or Preview, for the metrics; empty: API
 	// Rewrite shapes the request for the sandbox. What of the relay's own
 	// and of other proxies would go along is gone by then.
 	Rewrite func(*httputil.ProxyRequest)
@@ -56,6 +57,7 @@ type Options struct {
 type Proxy struct {
 	opts    Options
 	reverse *httputil.ReverseProxy
+	tally   tally
 }
 
 // A call is what a request needs to reach its sandbox.
@@ -64,13 +66,14 @@ type call struct {
 	token   string // the grant as it was presented
 	passage *Passage
 	out     *pacedWriter
+	began   time.Time
 }
 
 type callKey struct{}
 
 // NewProxy returns a Proxy.
 func NewProxy(opts Options) *Proxy {
-	p := &Proxy{opts: opts}
+	p := &Proxy{opts: opts, tally: opts.Passages.metrics.tally(opts.What)}
 	streams := &http.Transport{
 		DisableCompression: true,
 		// A stream serves one request after the other under its grant: opening one
@@ -98,6 +101,7 @@ func NewProxy(opts Options) *Proxy {
 // Serve forwards r over session under grant, which was just verified and whose
 // compact form is token. A stream ends with its grant.
 func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, session *tunnel.Session, grant *jws.Grant, token string) {
+	began := time.Now()
 	ctx, passage, err := p.opts.Passages.Enter(r.Context(), grant)
 	if err != nil {
 		p.Refuse(w, r, err)
@@ -105,7 +109,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, session *tunnel.Se
 	}
 	defer passage.Leave()
 	p.exchange(ctx, w, r, func(out *pacedWriter, r *http.Request) {
-		c := call{session, token, passage, out}
+		c := call{session, token, passage, out, began}
 		p.reverse.ServeHTTP(out, r.WithContext(context.WithValue(ctx, callKey{}, c)))
 	})
 }
@@ -120,7 +124,7 @@ func (p *Proxy) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 
 // exchange has r answered, while its body is read and after.
 func (p *Proxy) exchange(ctx context.Context, w http.ResponseWriter, r *http.Request, answer func(*pacedWriter, *http.Request)) {
-	out := newPacedWriter(ctx, w, r)
+	out := newPacedWriter(ctx, w, r, &p.tally)
 	defer out.release()
 	defer context.AfterFunc(ctx, out.abort)()
 	out.control.EnableFullDuplex() // fails where it needs no enabling
@@ -214,6 +218,7 @@ func (p *Proxy) modify(resp *http.Response) error {
 	if events && resp.Request.Method != http.MethodPost || resp.StatusCode == http.StatusSwitchingProtocols {
 		resp.Request.Context().Value(callKey{}).(call).passage.Endless()
 	}
+	p.tally.answered(resp.StatusCode, resp.Request.Context().Value(callKey{}).(call).began)
 	p.opts.Response(resp)
 	return nil
 }
@@ -223,6 +228,7 @@ func (p *Proxy) modify(resp *http.Response) error {
 func (p *Proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
 	out := r.Context().Value(callKey{}).(call).out
 	out.refused.Store(true)
+	p.tally.failed()
 	if cause := context.Cause(r.Context()); cause != nil && protocol.AsError(cause).Kind != protocol.KindInternal {
 		err = cause // why it was ended, rather than how that showed
 	}

@@ -134,7 +134,7 @@ func foreign(r *http.Request, own string) bool {
 
 func (p *Previews) newProxy() *passage.Proxy {
 	return passage.NewProxy(passage.Options{
-		Passages: p.opts.Passages, Upgrades: true, Log: p.opts.Log,
+		Passages: p.opts.Passages, What: passage.Preview, Upgrades: true, Log: p.opts.Log,
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // as the application's own page made it
 			p.hideCookie(r.Out.Header)

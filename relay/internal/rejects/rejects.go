@@ -23,6 +23,8 @@ const (
 	Preview     = "preview" // of what a sandbox shows
 )
 
+var all = []string{Command, Callback, Revocations, Stream, Request, Origin, Preview}
+
 // logInterval is the time between two log lines for refusals of one kind.
 const logInterval = 10 * time.Second
 
@@ -58,6 +60,11 @@ func New(reg prometheus.Registerer, log *slog.Logger) *Rejects {
 			Name: "fairlead_rejects_total",
 			Help: "What was refused, by kind of error and its name.",
 		}, []string{"what", "kind", "name"}),
+	}
+	for _, what := range all {
+		for _, row := range protocol.Kinds {
+			r.total.WithLabelValues(what, row.Label, row.Name)
+		}
 	}
 	reg.MustRegister(r.total)
 	return r

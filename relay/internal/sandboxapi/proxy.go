@@ -56,7 +56,7 @@ func names(list ...string) map[string]bool {
 // long as the grant is good.
 func (a *API) proxy(within time.Duration) *passage.Proxy {
 	return passage.NewProxy(passage.Options{
-		Passages: a.Passages, AnswerTimeout: within, Log: a.Log,
+		Passages: a.Passages, What: passage.API, AnswerTimeout: within, Log: a.Log,
 		Rewrite: func(r *httputil.ProxyRequest) { only(r.Out.Header, requestHeaders) },
 		Response: func(r *http.Response) {
 			limit(r)

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/access"
@@ -220,8 +221,10 @@ func (a *API) change(r *http.Request, grant string, op any, target protocol.Comm
 	return a.changeWith(r, grant, op, target, changeTimes)
 }
 
-func (a *API) changeWith(r *http.Request, grant string, op any, target protocol.CommandTarget, within times) (protocol.OpResult, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), within.all)
+func (a *API) changeWith(r *http.Request, grant string, op any, target protocol.CommandTarget, within times) (result protocol.OpResult, err error) {
+	ctx, span := telemetry.Serve(telemetry.Extract(r.Context(), r.Header.Get(telemetry.Header)), r.Pattern)
+	defer func() { span.End(err) }()
+	ctx, cancel := context.WithTimeout(ctx, within.all)
 	defer cancel()
 	key := r.Header.Get("Idempotency-Key")
 	if key == "" {

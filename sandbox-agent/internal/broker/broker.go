@@ -206,7 +206,7 @@ func (l boundedListener) Accept() (net.Conn, error) {
 			return &headConn{Conn: conn, closed: sync.OnceFunc(func() { l.server.conns.Add(-1) })}, nil
 		}
 		l.server.conns.Add(-1)
-		l.server.countRefused("conns_refused")
+		l.server.countRefused(connsRefused)
 		conn.Close()
 	}
 }
@@ -220,7 +220,16 @@ type counters struct {
 	refused map[string]uint64
 }
 
-func newCounters() *counters { return &counters{refused: make(map[string]uint64)} }
+// connsRefused counts connections, which have nobody to tell why.
+const connsRefused reason = "conns_refused"
+
+func newCounters() *counters {
+	c := &counters{refused: map[string]uint64{string(connsRefused): 0}}
+	for why := range reasons {
+		c.refused[string(why)] = 0
+	}
+	return c
+}
 
 func (c *counters) countRefused(why reason) {
 	c.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -105,4 +106,14 @@ func (r *refusal) write(w http.ResponseWriter) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(r.status())
 	w.Write(body)
+}
+
+// Refusals returns all reasons that are counted, sorted.
+func Refusals() []string {
+	all := []string{string(connsRefused)}
+	for why := range reasons {
+		all = append(all, string(why))
+	}
+	slices.Sort(all)
+	return all
 }

@@ -119,6 +119,7 @@ func (l guardListener) Accept() (net.Conn, error) {
 		select {
 		case l.g.slots <- struct{}{}:
 		default:
+			l.g.opts.Metrics.refused(refusedTooMany)
 			conn.Close()
 			continue
 		}
@@ -128,6 +129,7 @@ func (l guardListener) Accept() (net.Conn, error) {
 			l.g.running.Done()
 		})}
 		if !l.g.isChromium(conn) {
+			l.g.opts.Metrics.refused(refusedForeign)
 			guarded.Close()
 			continue
 		}
@@ -168,6 +170,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Scheme == "http" && r.URL.Host != "":
 		g.forward.ServeHTTP(w, r)
 	default:
+		g.opts.Metrics.refused(refusedRequest)
 		http.Error(w, "this is the proxy of a browser", http.StatusBadRequest)
 	}
 }
@@ -184,6 +187,7 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if e := (*protocol.Error)(nil); errors.As(err, &e) {
 		known = e
 	}
+	g.opts.Metrics.refused(reasonOf(err))
 	g.mu.Lock()
 	g.refused = refusal{withPort(r.URL), known}
 	g.mu.Unlock()

@@ -59,7 +59,9 @@ type Options struct {
 	IdleTimeout time.Duration
 	// Max bounds the Chromiums that run at a time; 0: DefaultMax.
 	Max int
-	Log *slog.Logger
+	// Metrics count what is refused; nil: nothing is counted.
+	Metrics *Metrics
+	Log     *slog.Logger
 
 	leave time.Duration // in tests: how long a page may take to be able to be left; 0: leaveTimeout
 }

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -55,6 +56,9 @@ var reasons = []Reason{
 	DeniedNotTLS, DeniedNoName, DeniedOtherName, DeniedHello, DeniedHelloTimeout, DeniedAuthorization, DeniedBusy, DeniedRevoked,
 	Challenged, RefusedInvalid, FailedDial, FailedUpstream,
 }
+
+// Reasons returns all there are.
+func Reasons() []Reason { return slices.Clone(reasons) }
 
 // Allowed reports whether r lets a request through.
 func (r Reason) Allowed() bool {

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead/fairlead/deploy/program/instrument"
 )
 
 // How calls end, as they are counted.
@@ -29,10 +31,7 @@ func newMetrics(registry prometheus.Registerer, s *Server) *metrics {
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "calls_total", Help: "Calls of tools, by tool and result.",
 		}, []string{"tool", "result"}),
-		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: prefix + "call_seconds", Help: "Time that calls of tools took.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 11),
-		}),
+		seconds: prometheus.NewHistogram(instrument.ShortTimes(prefix+"call_seconds", "Time that calls of tools took.")),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "refused_total", Help: "Requests that were refused, by reason.",
 		}, []string{"reason"}),
@@ -52,6 +51,10 @@ func newMetrics(registry prometheus.Registerer, s *Server) *metrics {
 	}
 	return m
 }
+
+// RegisterMetrics registers the metrics of a Server at which nothing has
+// happened yet, so that whoever asks for some by name can be checked.
+func RegisterMetrics(registry prometheus.Registerer) { newMetrics(registry, &Server{}) }
 
 // called counts a call. The names of tools are those of the sets: few.
 func (m *metrics) called(tool, result string, took time.Duration) {

@@ -64,10 +64,11 @@ type MetricsOptions struct {
 // Prometheus has it.
 type Metrics struct {
 	// Static after construction.
-	opts    MetricsOptions
-	fs      procfs.FS
-	scraper http.Handler
-	memory  uint64 // of the machine, in bytes
+	opts     MetricsOptions
+	fs       procfs.FS
+	registry *prometheus.Registry
+	scraper  http.Handler
+	memory   uint64 // of the machine, in bytes
 
 	// Guarded by mu.
 	mu      sync.Mutex
@@ -98,6 +99,7 @@ func NewMetrics(opts MetricsOptions) (*Metrics, error) {
 	}
 	m := &Metrics{opts: opts, fs: fs, cpuTime: map[processID]float64{}}
 	registry := prometheus.NewRegistry()
+	m.registry = registry
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, collector := range opts.Collectors {
 		if err := registry.Register(collector); err != nil {
@@ -110,6 +112,9 @@ func NewMetrics(opts MetricsOptions) (*Metrics, error) {
 	})
 	return m, nil
 }
+
+// Registry returns all the metrics.
+func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
 
 // gauges registers what the JSON form tells as well.
 func (m *Metrics) gauges(registry *prometheus.Registry) {

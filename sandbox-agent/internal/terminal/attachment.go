@@ -284,6 +284,7 @@ func (a *Attachment) ack(client string, seq uint64) {
 }
 
 func (a *Attachment) refuseInput(client string, seq uint64, reason protocol.RefusalReason) {
+	a.terminal.site.counts.refused(reason)
 	a.post(protocol.InputRefused{Seq: seq, Client: client, Reason: reason})
 }
 

@@ -105,6 +105,7 @@ type Host struct {
 	launch   launcher
 	unheed   func()        // stops what heedSignals began
 	leases   *leaseChanges // nil: nobody is told
+	counts   *counts
 
 	secrets   secrets
 	terminals sync.WaitGroup // one for each terminal, until it is released
@@ -172,6 +173,7 @@ func newHost(config Config, launch launcher) (*Host, error) {
 		},
 		launch:   launch,
 		unheed:   func() {},
+		counts:   newCounts(),
 		listed:   make(map[protocol.PTYID]*Terminal),
 		starting: make(map[protocol.PTYID]struct{}),
 	}
@@ -287,14 +289,16 @@ func (h *Host) start(session protocol.SessionID, id protocol.PTYID, p protocol.P
 		h.release(a)
 		return nil, err
 	}
+	h.counts.add(func(sum *Counts) { sum.Started++ })
 	end := func() {
+		h.counts.add(func(sum *Counts) { sum.Ended++ })
 		if h.config.OnEnd != nil {
 			h.config.OnEnd(session, id, a.uid)
 		}
 		h.release(a)
 	}
 	notice := h.wireNew(session, id, a)
-	at := site{launched: l, notice: notice, created: p, spill: h.config.Spill, revoked: h.config.Revoked, secrets: h.knownSecrets()}
+	at := site{counts: h.counts, launched: l, notice: notice, created: p, spill: h.config.Spill, revoked: h.config.Revoked, secrets: h.knownSecrets()}
 	if h.leases != nil {
 		at.leased = func(lease protocol.Lease) { h.leases.note(session, id, lease) }
 	}

@@ -209,6 +209,7 @@ func (t *Terminal) writeInput() (done bool) {
 		default:
 			q.items[0].rest, q.items[0].begun = p[n:], q.items[0].begun || n > 0
 			q.bytes -= n
+			t.site.counts.typed(n)
 		}
 		if n < len(p) {
 			return false

@@ -79,6 +79,7 @@ func (t *Terminal) append(out []byte) {
 	t.printed = time.Now()
 	t.keyframes.moved()
 	t.output.Append(out)
+	t.site.counts.output(len(out))
 	t.wakeAll()
 }
 

@@ -57,6 +57,7 @@ type Terminal struct {
 
 // A site is what a terminal's host provides for it. Any of it may be nil.
 type site struct {
+	counts   *counts
 	launched launch               // how its own program was started
 	created  protocol.PTYCreate   // as it was asked for
 	notice   string               // shown before anything that its program prints

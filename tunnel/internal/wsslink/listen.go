@@ -22,9 +22,6 @@ import (
 const (
 	// maxPending bounds the links that wait for Accept.
 	maxPending = 64
-	// maxUpgrades bounds the connections of a listener that are no WebSockets
-	// yet.
-	maxUpgrades = 256
 	// upgradeTime bounds the time until a connection has sent its request.
 	upgradeTime = 5 * time.Second
 	// maxHeader bounds the header of a request in bytes.
@@ -55,6 +52,7 @@ type Listener struct {
 	room    chan struct{} // one for each link that waits for Accept
 	done    chan struct{}
 	log     *slog.Logger
+	enter   Enter
 	running sync.WaitGroup // servers, and the sockets of all links
 
 	// Guarded by mu.
@@ -63,18 +61,24 @@ type Listener struct {
 	links   map[*link]struct{}
 	secrets map[[32]byte]*link
 	servers []*http.Server
-	waiting int // connections that are no WebSockets yet
+	waiting map[net.Conn]func() // connections that are no WebSockets yet, and how their places are left
 }
 
+// Enter gives a place to a connection from an address that is no WebSocket yet;
+// leave gives it back. evict is called, perhaps at once and on another goroutine,
+// when somebody else has to have it.
+type Enter func(from net.Addr, evict func()) (leave func())
+
 // NewListener returns a Listener that tells outcome, which may be nil, of every
-// request.
-func NewListener(outcome func(Outcome), log *slog.Logger) *Listener {
+// request. The connections of its own listener wait in places that enter gives.
+func NewListener(outcome func(Outcome), enter Enter, log *slog.Logger) *Listener {
 	if outcome == nil {
 		outcome = func(Outcome) {}
 	}
 	return &Listener{
 		outcome: outcome, pending: make(chan *link, maxPending), room: make(chan struct{}, maxPending),
 		done: make(chan struct{}), log: log, links: map[*link]struct{}{}, secrets: map[[32]byte]*link{},
+		enter: enter, waiting: map[net.Conn]func(){},
 	}
 }
 
@@ -86,6 +90,7 @@ func (l *Listener) Serve(tcp net.Listener, tlsConfig *tls.Config) {
 		Handler: mux, ReadHeaderTimeout: upgradeTime, IdleTimeout: upgradeTime, MaxHeaderBytes: maxHeader,
 		ConnState: l.bound, ErrorLog: slog.NewLogLogger(l.log.Handler(), slog.LevelDebug),
 	}
+	server.SetKeepAlivesEnabled(false) // one request, and it is a WebSocket or over
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -100,18 +105,22 @@ func (l *Listener) Serve(tcp net.Listener, tlsConfig *tls.Config) {
 	})
 }
 
-// bound closes connections over maxUpgrades that are no WebSockets yet.
+// bound keeps those connections that are no WebSockets yet few.
 func (l *Listener) bound(conn net.Conn, state http.ConnState) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	switch state {
 	case http.StateNew:
-		l.waiting++
-		if l.waiting > maxUpgrades {
-			conn.(*tls.Conn).NetConn().Close()
-		}
+		leave := l.enter(conn.RemoteAddr(), func() { conn.(*tls.Conn).NetConn().Close() })
+		l.mu.Lock()
+		l.waiting[conn] = leave
+		l.mu.Unlock()
 	case http.StateHijacked, http.StateClosed:
-		l.waiting--
+		l.mu.Lock()
+		leave := l.waiting[conn]
+		delete(l.waiting, conn)
+		l.mu.Unlock()
+		if leave != nil {
+			leave()
+		}
 	}
 }
 

@@ -63,6 +63,21 @@ type world struct {
 
 	mu       sync.Mutex
 	outcomes map[Outcome]int
+	waiting  int // places that are taken
+}
+
+// enter has places for all.
+func (w *world) enter(net.Addr, func()) (leave func()) {
+	w.waits(1)
+	return func() { w.waits(-1) }
+}
+
+// waits changes the number of places that are taken, and returns it.
+func (w *world) waits(change int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting += change
+	return w.waiting
 }
 
 func newWorld(t testing.TB) *world {
@@ -72,7 +87,7 @@ func newWorld(t testing.TB) *world {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.outcomes[o]++
-	}, slog.New(slog.DiscardHandler))
+	}, w.enter, slog.New(slog.DiscardHandler))
 	var server *tls.Config
 	server, w.tls = certificate(t)
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")

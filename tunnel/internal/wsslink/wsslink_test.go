@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -414,35 +415,35 @@ func TestDialFailures(t *testing.T) {
 	}
 }
 
-// Connections that send no request don't pile up.
-func TestIdleConnections(t *testing.T) {
+// A connection has a place until it is a WebSocket, or over; a request that is
+// refused is its last.
+func TestPlaces(t *testing.T) {
 	w := newWorld(t)
-	var all []net.Conn
-	for range maxUpgrades {
-		conn, err := net.Dial("tcp", w.addr)
-		must(t, err)
-		defer conn.Close()
-		all = append(all, conn)
-	}
-	last, err := net.Dial("tcp", w.addr)
-	must(t, err)
-	defer last.Close()
-	last.SetReadDeadline(time.Now().Add(5 * time.Second))
-	if _, err := last.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Error("one connection too many stays")
-	}
-	for _, conn := range all {
-		conn.Close()
-	}
-	ctx := within(t)
-	for ctx.Err() == nil {
-		agent, err := Dial(ctx, w.addr, w.tls)
-		if err == nil {
-			agent.Close(protocol.Errorf(protocol.KindUnavailable, "done"))
-			return
+	becomes := func(n int) {
+		t.Helper()
+		for ctx := within(t); w.waits(0) != n; runtime.Gosched() {
+			if ctx.Err() != nil {
+				t.Fatalf("%d places are taken, want %d", w.waits(0), n)
+			}
 		}
 	}
-	t.Error("nobody gets in any more")
+	silent, err := net.Dial("tcp", w.addr)
+	must(t, err)
+	defer silent.Close()
+	becomes(1)
+	w.pair(t)
+	becomes(1)
+	stranger, err := tls.Dial("tcp", w.addr, w.tls)
+	must(t, err)
+	defer stranger.Close()
+	becomes(2)
+	_, err = io.WriteString(stranger, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	must(t, err)
+	stranger.SetReadDeadline(time.Now().Add(upgradeTime - time.Second))
+	_, err = io.ReadAll(stranger)
+	must(t, err)
+	silent.Close()
+	becomes(0)
 }
 
 // The end of the Listener is heard.

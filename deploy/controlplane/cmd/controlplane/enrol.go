@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/fairlead/fairlead/deploy/controlplane"
 	"github.com/fairlead/fairlead/deploy/program"
@@ -13,7 +14,6 @@ func reachFlags(c *program.Command, r *controlplane.Reach) {
 	c.String(&r.ServerName, "server-name", "", "`name` in the control plane's certificate")
 	c.Strings(&r.Relays, "relay", "host:port of the relays' tunnels")
 	c.String(&r.RelayCA, "relay-ca", "", "`file` with the relays' CA certificates, PEM")
-	c.Require("ca", "server-name", "relay", "relay-ca")
 }
 
 func enrol(c *program.Command) {
@@ -28,7 +28,7 @@ func enrol(c *program.Command) {
 	c.String(&cfg.Out, "out", "", "`file` to write, for its owner alone")
 	c.Require("state-dir", "sandbox", "device-key")
 	reachFlags(c, &cfg.Reach)
-	c.Require("out")
+	c.Require("ca", "server-name", "relay", "relay-ca", "out")
 	c.Run(func(ctx context.Context, _ *program.Env) error {
 		cfg.StateDir, cfg.Database, cfg.Sandbox = at.stateDir, at.database, protocol.SandboxID(sandbox)
 		err := controlplane.Enrol(ctx, cfg)
@@ -45,18 +45,29 @@ func enrol(c *program.Command) {
 func invite(c *program.Command) {
 	var cfg controlplane.InviteConfig
 	var at place
-	var sandbox string
+	var sandbox, owner string
 	at.flags(c)
+	c.Describe(`Let a sandbox enrol by itself, once, with the invitation in the file --out; or
+--count new sandboxes, whose invitations are one on each line of it.
+
+Where sandboxes find the control plane and the relays (--ca, --server-name,
+--relay, --relay-ca) needn't be said again: without any of these they are told
+what the last one was.`)
 	c.String(&sandbox, "sandbox", "", "`id` of the sandbox")
+	c.Int(&cfg.Count, "count", 0, "invite so many new sandboxes, instead of --sandbox")
 	c.String(&cfg.Dashboard, "dashboard", "", "`id` of the dashboard whose sandbox it is to be")
+	c.String(&owner, "owner", "", "with --count: make a dashboard for each sandbox, for the user with this `id`")
 	c.Duration(&cfg.TTL, "ttl", controlplane.DefaultInvitationLife, "how long the invitation waits to be used")
 	c.Bool(&cfg.Replace, "replace", false, "let it take another device key than the sandbox has")
 	c.String(&cfg.Out, "out", "", "`file` to write, for its owner alone")
-	c.Require("state-dir", "sandbox")
 	reachFlags(c, &cfg.Reach)
-	c.Require("out")
+	c.Require("state-dir", "out")
 	c.Run(func(ctx context.Context, _ *program.Env) error {
-		cfg.StateDir, cfg.Database, cfg.Sandbox = at.stateDir, at.database, protocol.SandboxID(sandbox)
+		cfg.StateDir, cfg.Database = at.stateDir, at.database
+		cfg.Sandbox, cfg.Owner = protocol.SandboxID(sandbox), protocol.UserID(owner)
+		if sandbox == "" && cfg.Count == 0 {
+			return errors.New("--sandbox or --count is required")
+		}
 		return controlplane.Invite(ctx, cfg)
 	})
 }

@@ -18,6 +18,7 @@ func serve(c *program.Command) {
 	c.String(&cfg.TLSListen, "tls-listen", "", "`address` for agents over TLS; empty: none")
 	c.String(&cfg.TLSCert, "tls-cert", "", "certificate `file` of --tls-listen, PEM")
 	c.String(&cfg.TLSKey, "tls-key", "", "key `file` of --tls-listen, PEM")
+	c.String(&cfg.AdminListen, "admin-listen", "", "`address` for health, metrics and profiles, which ask nobody who they are; empty: none")
 	c.Duration(&cfg.CertificateLife, "certificate-life", controlplane.DefaultCertificateLife, "how long the certificates last that sandboxes get by invitation and renewal")
 	c.String(&cfg.DevSeed, "dev-seed", "", "`file` with development users, loaded at each start")
 	c.String(&readyFile, "ready-file", "", "`file` to write the addresses to, once they accept connections")
@@ -59,7 +60,8 @@ func writeReady(file, revision string, server *controlplane.Server) error {
 		PID      int    `json:"pid"`
 		URL      string `json:"url"`
 		TLS      string `json:"tls,omitempty"` // "host:port"
-	}{revision, os.Getpid(), server.URL(), server.TLSAddr()})
+		Admin    string `json:"admin_url,omitempty"`
+	}{revision, os.Getpid(), server.URL(), server.TLSAddr(), server.AdminURL()})
 	if err != nil {
 		return err
 	}

@@ -61,21 +61,25 @@ func (s *Store) AddDashboard(ctx context.Context, d Dashboard, owner protocol.Us
 		if err := requireUser(ctx, tx, owner); err != nil {
 			return err
 		}
-		n, err := tx.exec(ctx, `INSERT INTO dashboards (id, name, created_at) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING`,
-			d.ID, d.Name, s.now().UnixMilli())
-		if err != nil {
+		return s.addDashboard(ctx, tx, d, owner)
+	})
+}
+
+func (s *Store) addDashboard(ctx context.Context, tx runner, d Dashboard, owner protocol.UserID) error {
+	n, err := tx.exec(ctx, `INSERT INTO dashboards (id, name, created_at) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+		d.ID, d.Name, s.now().UnixMilli())
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return protocol.Errorf(protocol.KindConflict, "dashboard %s exists already", d.ID)
+	}
+	if d.Sandbox != "" {
+		if err := bindSandbox(ctx, tx, d.ID, d.Sandbox); err != nil {
 			return err
 		}
-		if n == 0 {
-			return protocol.Errorf(protocol.KindConflict, "dashboard %s exists already", d.ID)
-		}
-		if d.Sandbox != "" {
-			if err := bindSandbox(ctx, tx, d.ID, d.Sandbox); err != nil {
-				return err
-			}
-		}
-		return setMember(ctx, tx, d.ID, owner, RoleOwner, "")
-	})
+	}
+	return setMember(ctx, tx, d.ID, owner, RoleOwner, "")
 }
 
 const dashboardColumns = `d.id, d.name, d.sandbox_id, d.created_at`

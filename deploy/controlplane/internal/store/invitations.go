@@ -14,43 +14,73 @@ import (
 // invitationsKeptFor is how long a used invitation is remembered.
 const invitationsKeptFor = 30 * 24 * time.Hour
 
-// AddInvitation makes token, which is kept as its SHA-256, the only open
-// invitation of a sandbox: until expires, one device key may become the
-// sandbox's by it, and with replace take the place of another. The sandbox is
-// bound to the dashboard, unless that is empty; KindConflict says that it is
-// another's, or that the dashboard has another sandbox.
-func (s *Store) AddInvitation(ctx context.Context, sandbox protocol.SandboxID, token string, expires time.Time, replace bool, dashboard string) error {
-	if len(token) < MinSecretBytes {
-		return protocol.Errorf(protocol.KindInvalid, "the token is shorter than %d bytes", MinSecretBytes)
-	}
-	now := s.now()
-	return s.transact(ctx, func(tx runner) error {
-		if err := addSandbox(ctx, tx, sandbox); err != nil {
-			return err
+// An Invitation lets a sandbox enrol, once.
+type Invitation struct {
+	Sandbox   protocol.SandboxID
+	Token     string // kept as its SHA-256
+	Expires   time.Time
+	Replace   bool   // of another device key
+	Dashboard string // that the sandbox is bound to; empty: none
+}
+
+// AddInvitations makes each the only open invitation of its sandbox: until it
+// expires, one device key may become the sandbox's by it. The sandbox is bound
+// to the dashboard; KindConflict says that it is another's, or that the
+// dashboard has another sandbox. With an owner, who must exist, the dashboards
+// are made: they mustn't exist yet. All of that is done, or nothing.
+func (s *Store) AddInvitations(ctx context.Context, invitations []Invitation, owner protocol.UserID) error {
+	for _, i := range invitations {
+		if len(i.Token) < MinSecretBytes {
+			return protocol.Errorf(protocol.KindInvalid, "the token is shorter than %d bytes", MinSecretBytes)
 		}
-		if dashboard != "" {
-			if err := joinSandbox(ctx, tx, dashboard, sandbox); err != nil {
+	}
+	return s.transact(ctx, func(tx runner) error {
+		if owner != "" {
+			if err := requireUser(ctx, tx, owner); err != nil {
 				return err
 			}
 		}
-		if _, err := tx.exec(ctx, `
-			DELETE FROM invitations WHERE (sandbox_id = ? AND used_at IS NULL) OR expires_at < ?`,
-			sandbox, now.Add(-invitationsKeptFor).UnixMilli()); err != nil {
+		if _, err := tx.exec(ctx, `DELETE FROM invitations WHERE expires_at < ?`, s.now().Add(-invitationsKeptFor).UnixMilli()); err != nil {
 			return err
 		}
-		var replaces int64
-		if replace {
-			replaces = 1
+		for _, i := range invitations {
+			if owner != "" {
+				if err := s.addDashboard(ctx, tx, Dashboard{ID: i.Dashboard, Name: string(i.Sandbox)}, owner); err != nil {
+					return err
+				}
+			}
+			if err := addInvitation(ctx, tx, i); err != nil {
+				return err
+			}
 		}
-		n, err := tx.exec(ctx, `
-			INSERT INTO invitations (token_hash, sandbox_id, replaces, expires_at) VALUES (?, ?, ?, ?)
-			ON CONFLICT (token_hash) DO NOTHING`,
-			hashToken(token), sandbox, replaces, expires.UnixMilli())
-		if err == nil && n == 0 {
-			err = protocol.Errorf(protocol.KindConflict, "the token is in use")
-		}
-		return err
+		return nil
 	})
+}
+
+func addInvitation(ctx context.Context, tx runner, i Invitation) error {
+	if err := addSandbox(ctx, tx, i.Sandbox); err != nil {
+		return err
+	}
+	if i.Dashboard != "" {
+		if err := joinSandbox(ctx, tx, i.Dashboard, i.Sandbox); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.exec(ctx, `DELETE FROM invitations WHERE sandbox_id = ? AND used_at IS NULL`, i.Sandbox); err != nil {
+		return err
+	}
+	var replaces int64
+	if i.Replace {
+		replaces = 1
+	}
+	n, err := tx.exec(ctx, `
+		INSERT INTO invitations (token_hash, sandbox_id, replaces, expires_at) VALUES (?, ?, ?, ?)
+		ON CONFLICT (token_hash) DO NOTHING`,
+		hashToken(i.Token), i.Sandbox, replaces, i.Expires.UnixMilli())
+	if err == nil && n == 0 {
+		err = protocol.Errorf(protocol.KindConflict, "the token is in use")
+	}
+	return err
 }
 
 // joinSandbox binds a sandbox to a dashboard that has none.

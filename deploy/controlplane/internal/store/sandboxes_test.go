@@ -15,13 +15,37 @@ import (
 
 const invitation = "an-invitation-of-sandbox-one"
 
+// TestManyInvitations: a batch is taken whole or not at all.
+func TestManyInvitations(t *testing.T) {
+	eachSeeded(t, func(t *testing.T, s *Store, c *clock) {
+		batch := func(dashboards ...string) (list []Invitation) {
+			for i, d := range dashboards {
+				list = append(list, Invitation{
+					Sandbox: protocol.SandboxID(fmt.Sprintf("sb_new_%d", i)), Token: fmt.Sprintf("invitation-of-new-%d", i),
+					Expires: c.Now().Add(time.Hour), Dashboard: d,
+				})
+			}
+			return list
+		}
+		wantKind(t, s.AddInvitations(t.Context(), batch("dash_a", "dash_b"), "usr_none"), protocol.KindNotFound)
+		wantKind(t, s.AddInvitations(t.Context(), batch("dash_a", "dash_1"), "usr_alice"), protocol.KindConflict) // it exists
+		must(t, s.AddInvitations(t.Context(), batch("dash_a", "dash_b"), "usr_alice"))
+		d, m, err := s.DashboardOf(t.Context(), "usr_alice", "sb_new_1")
+		must(t, err)
+		if d.ID != "dash_b" || d.Name != "sb_new_1" || m.Role != RoleOwner {
+			t.Errorf("dashboard %+v, member %+v", d, m)
+		}
+		must(t, s.UseInvitation(t.Context(), "sb_new_0", "invitation-of-new-0", "thumb", nil, c.Now()))
+	})
+}
+
 // TestOneUse: of 50 uses of one invitation at a time, by one device or by many,
 // one succeeds, and its device has the sandbox.
 func TestOneUse(t *testing.T) {
 	for _, devices := range []int{1, 50} {
 		t.Run(fmt.Sprintf("%d devices", devices), func(t *testing.T) {
 			eachSeeded(t, func(t *testing.T, s *Store, c *clock) {
-				must(t, s.AddInvitation(t.Context(), "sb_1", invitation, epoch.Add(time.Minute), true, ""))
+				must(t, s.AddInvitations(t.Context(), []Invitation{{"sb_1", invitation, epoch.Add(time.Minute), true, ""}}, ""))
 				winner := ""
 				for i, err := range parallel(50, func(i int) error {
 					return s.UseInvitation(t.Context(), "sb_1", invitation, fmt.Sprint("key", i%devices), []byte(`{}`), c.Now())
@@ -51,7 +75,7 @@ func TestInvitation(t *testing.T) {
 		}
 		invite := func(token string, replace bool) {
 			t.Helper()
-			must(t, s.AddInvitation(t.Context(), "sb_1", token, c.Now().Add(time.Minute), replace, "dash_1"))
+			must(t, s.AddInvitations(t.Context(), []Invitation{{"sb_1", token, c.Now().Add(time.Minute), replace, "dash_1"}}, ""))
 		}
 		wantKind(t, use("sb_1", invitation, "key1"), protocol.KindUnauthenticated) // unknown
 		invite("an-invitation-before-it", false)
@@ -77,12 +101,12 @@ func TestInvitation(t *testing.T) {
 		}
 
 		later := c.Now().Add(time.Minute)
-		wantKind(t, s.AddInvitation(t.Context(), "sb_1", "short", later, false, ""), protocol.KindInvalid)
-		wantKind(t, s.AddInvitation(t.Context(), "a b", invitation, later, false, ""), protocol.KindInvalid)
-		wantKind(t, s.AddInvitation(t.Context(), "sb_9", invitation, later, false, ""), protocol.KindConflict) // a token twice
-		wantKind(t, s.AddInvitation(t.Context(), "sb_9", "a-good-invitation", later, false, "dash_9"), protocol.KindNotFound)
-		wantKind(t, s.AddInvitation(t.Context(), "sb_9", "a-good-invitation", later, false, "dash_1"), protocol.KindConflict)
-		wantKind(t, s.AddInvitation(t.Context(), "sb_2", "a-good-invitation", later, false, "dash_1"), protocol.KindConflict)
+		wantKind(t, s.AddInvitations(t.Context(), []Invitation{{"sb_1", "short", later, false, ""}}, ""), protocol.KindInvalid)
+		wantKind(t, s.AddInvitations(t.Context(), []Invitation{{"a b", invitation, later, false, ""}}, ""), protocol.KindInvalid)
+		wantKind(t, s.AddInvitations(t.Context(), []Invitation{{"sb_9", invitation, later, false, ""}}, ""), protocol.KindConflict) // a token twice
+		wantKind(t, s.AddInvitations(t.Context(), []Invitation{{"sb_9", "a-good-invitation", later, false, "dash_9"}}, ""), protocol.KindNotFound)
+		wantKind(t, s.AddInvitations(t.Context(), []Invitation{{"sb_9", "a-good-invitation", later, false, "dash_1"}}, ""), protocol.KindConflict)
+		wantKind(t, s.AddInvitations(t.Context(), []Invitation{{"sb_2", "a-good-invitation", later, false, "dash_1"}}, ""), protocol.KindConflict)
 	})
 }
 
@@ -107,7 +131,7 @@ func TestInvitationModel(t *testing.T) {
 						c.Now().Add(time.Duration(rapid.IntRange(1, 3).Draw(rt, "minutes")) * time.Minute),
 						rapid.Bool().Draw(rt, "replace"),
 					}
-					if err := s.AddInvitation(t.Context(), sandbox, o.token, o.expires, o.replace, ""); err != nil {
+					if err := s.AddInvitations(t.Context(), []Invitation{{sandbox, o.token, o.expires, o.replace, ""}}, ""); err != nil {
 						rt.Fatal(err)
 					}
 					last, tokens = &o, append(tokens, o.token)
@@ -189,7 +213,7 @@ func TestRevokeSandbox(t *testing.T) {
 		wantKind(t, s.AddCertificate(t.Context(), Certificate{ID: "crt_1", Sandbox: "sb_1", DeviceKey: "key1"}), protocol.KindConflict)
 		wantKind(t, s.AddCertificate(t.Context(), Certificate{ID: "crt_9", Sandbox: "sb_1", DeviceKey: "key2"}), protocol.KindForbidden)
 		wantKind(t, s.AddCertificate(t.Context(), Certificate{ID: "crt_9", Sandbox: "sb_2"}), protocol.KindForbidden)
-		must(t, s.AddInvitation(t.Context(), "sb_1", invitation, c.Now().Add(time.Hour), true, ""))
+		must(t, s.AddInvitations(t.Context(), []Invitation{{"sb_1", invitation, c.Now().Add(time.Hour), true, ""}}, ""))
 		c.Advance(30 * time.Minute)
 		must(t, s.RevokeSandbox(t.Context(), "sb_1", c.Now()))
 		wantKind(t, s.RevokeSandbox(t.Context(), "sb_none", c.Now()), protocol.KindNotFound)

@@ -67,6 +67,7 @@ type Counts struct {
 	Delivered uint64
 	Tries     uint64
 	Dropped   map[Reason]uint64
+	Waiting   int // at the moment, those under way too
 }
 
 // A Sender delivers notices. What it has not delivered is gone with it.
@@ -186,6 +187,7 @@ func (s *Sender) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.counts
+	c.Waiting = len(s.queue) + s.sending
 	c.Dropped = make(map[Reason]uint64, len(s.counts.Dropped))
 	for reason, n := range s.counts.Dropped {
 		c.Dropped[reason] = n

@@ -14,6 +14,8 @@ import (
 func run(c *program.Command) {
 	var cfg devstack.Config
 	c.String(&cfg.Listen, "listen", "127.0.0.1:8080", "loopback `address` that browsers open")
+	c.String(&cfg.TunnelListen, "tunnel-listen", "", "loopback `address` where the first relay takes sandboxes' tunnels (default: a free port)")
+	c.Strings(&cfg.SandboxRelays, "sandbox-relays", "`addresses` that sandboxes dial instead of the relays' own, to put something in between")
 	c.Int(&cfg.Relays, "relays", 1, "`number` of relays")
 	c.Int(&cfg.Sandboxes, "sandboxes", 1, "`number` of sandboxes")
 	c.String(&cfg.StateDir, "state-dir", "", "`directory` that keeps the stack between starts (default: fairlead/devstack in the user's state directory)")

@@ -1,0 +1,98 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// loadtest builds the harness into the directory of the programs, and returns
+// where it is.
+func loadtest(t *testing.T) string {
+	t.Helper()
+	must(t, build(filepath.Join("..", ".."), programs, []string{"./loadtest/cmd/loadtest"}))
+	return filepath.Join(programs, "loadtest")
+}
+
+// smallFanout is the least that shows whether every byte gets to every viewer.
+var smallFanout = []string{
+	"run", "fanout", "--local", "--viewers", "20", "--blocks", "1", "--no-baseline", "--duration", "2s", "--slo", "lost_bytes==0",
+	"--progress", "none", "--report-dir", "",
+}
+
+// runLoadtest runs the harness and returns what it says and its exit code.
+func runLoadtest(t *testing.T, program string, args ...string) (string, int) {
+	t.Helper()
+	cmd := exec.CommandContext(within(t), program, args...)
+	out, err := cmd.CombinedOutput()
+	if err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// TestLoadtestPasses: the harness finds nothing wrong with these programs, and
+// leaves a report.
+func TestLoadtestPasses(t *testing.T) {
+	program := loadtest(t)
+	dir := t.TempDir()
+	results, page := filepath.Join(dir, "result.json"), filepath.Join(dir, "report.html")
+	out, code := runLoadtest(t, program, append(smallFanout, "--json", results, "--html", page)...)
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, out)
+	}
+	data, err := os.ReadFile(results)
+	must(t, err)
+	if !json.Valid(data) {
+		t.Errorf("%s", data)
+	}
+	html, err := os.ReadFile(page)
+	must(t, err)
+	for _, part := range []string{"lost_bytes", "<svg", "run fanout"} {
+		if !bytes.Contains(html, []byte(part)) {
+			t.Errorf("the report has no %q", part)
+		}
+	}
+}
+
+// TestLoadtestFindsBrokenHubs: relays whose hub changes or drops something are
+// found out.
+func TestLoadtestFindsBrokenHubs(t *testing.T) {
+	program := loadtest(t)
+	file, err := filepath.Abs(filepath.Join("..", "..", "relay", "internal", "replay", "replay.go"))
+	must(t, err)
+	source, err := os.ReadFile(file)
+	must(t, err)
+	const frame = "s.frames = AppendBinaryFrame(s.frames, p[:n])"
+	const loop = "\tfor len(p) > 0 {\n\t\ts := r.last()"
+	for name, fault := range map[string][2]string{
+		"a byte changes":     {frame, "p[n/2] ^= 1; " + frame},
+		"a byte is dropped":  {frame, "cut := n; if n > 500 { cut-- }; s.frames = AppendBinaryFrame(s.frames, p[:cut])"},
+		"a chunk is dropped": {loop, "\tif offset > 20_000 && offset < 22_000 { r.head += uint64(len(p)); return nil }\n" + loop},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if strings.Count(string(source), fault[0]) != 1 {
+				t.Fatalf("%s has no %q", file, fault[0])
+			}
+			bin := t.TempDir()
+			broken, overlay := filepath.Join(bin, "replay.go"), filepath.Join(bin, "overlay.json")
+			must(t, os.WriteFile(broken, []byte(strings.Replace(string(source), fault[0], fault[1], 1)), 0o600))
+			data, err := json.Marshal(map[string]map[string]string{"Replace": {file: broken}})
+			must(t, err)
+			must(t, os.WriteFile(overlay, data, 0o600))
+			for _, name := range []string{"devstack", "controlplane", "sandbox-agent"} {
+				must(t, os.Link(filepath.Join(programs, name), filepath.Join(bin, name))) // devstack looks where it really is
+			}
+			must(t, build(filepath.Join("..", ".."), bin, []string{"./relay/cmd/relay"}, "-overlay", overlay))
+			out, code := runLoadtest(t, program, append(smallFanout, "--bin", bin)...)
+			if code != 1 {
+				t.Errorf("exit %d: %s", code, out)
+			}
+		})
+	}
+}

@@ -1,0 +1,129 @@
+package hub
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/turn"
+)
+
+// observed returns how often a histogram was.
+func observed(t *testing.T, h prometheus.Collector) (n uint64) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(h)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, series := range families[0].GetMetric() {
+		n += series.GetHistogram().GetSampleCount()
+	}
+	return n
+}
+
+// TestTimes: joining, a key, its echo and output are each observed once, however
+// many watch, and so is the time without a stream.
+func TestTimes(t *testing.T) {
+	w := newWorld(t, protocol.TerminalOpened{Epoch: 7, Lease: held(3, 2)})
+	x, y := w.join(alice, nil), w.join(carol, nil)
+	x.greeted()
+	y.greeted()
+	a := w.attached()
+	m := w.set.metrics
+	if n := observed(t, m.Join); n != 2 {
+		t.Errorf("%d joins", n)
+	}
+	end := a.data(0, "$ ")
+	x.reads("$ ")
+	y.reads("$ ")
+	if n := observed(t, m.Echo); n != 0 {
+		t.Errorf("%d echoes of no key", n)
+	}
+	x.types("l")
+	in := hears[protocol.Input](a)
+	a.say(protocol.InputAck{Client: in.Client, Seq: in.Seq})
+	end = a.data(end, "l")
+	x.reads("l")
+	y.reads("l")
+	end = a.data(end, "s")
+	x.reads("s")
+	if n := observed(t, m.Echo); n != 1 {
+		t.Errorf("%d echoes of a key", n)
+	}
+	if n := observed(t, m.Input); n != 1 {
+		t.Errorf("%d inputs", n)
+	}
+	if n := testutil.ToFloat64(m.TerminalBytes); n != float64(end) {
+		t.Errorf("%v bytes of %d", n, end)
+	}
+
+	w.opens(protocol.TerminalOpened{Epoch: 7, Offset: end, Head: end, Cols: 80, Rows: 24, Lease: held(3, 2)}, nil)
+	a.stream.Close()
+	x.gets(protocol.ServerWaiting)
+	a = w.attached()
+	x.gets(protocol.ServerControlState)
+	a.data(end, "again")
+	x.reads("again")
+	if n := observed(t, m.Resume); n != 1 {
+		t.Errorf("back %d times", n)
+	}
+}
+
+// TestDeliveryIsObservedOnce: for a chunk, and not for each of its viewers, nor
+// where there is none.
+func TestDeliveryIsObservedOnce(t *testing.T) {
+	h := still()
+	deliver := func() {
+		t.Helper()
+		if err := h.feed.data(protocol.Data{Offset: h.feed.position().Offset, Bytes: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+		h.feed.deliver()
+	}
+	deliver()
+	if n := observed(t, h.metrics.Delivery); n != 0 {
+		t.Errorf("%d deliveries to nobody", n)
+	}
+	for i := range 5 {
+		seat(h, turn.SocketID(i), "usr_1", time.Now().Add(time.Hour))
+	}
+	deliver()
+	deliver()
+	if n := observed(t, h.metrics.Delivery); n != 2 {
+		t.Errorf("%d deliveries of two chunks", n)
+	}
+}
+
+// TestLateOutputIsNoEcho: what comes long after a key isn't taken for its echo.
+func TestLateOutputIsNoEcho(t *testing.T) {
+	h := still()
+	h.intake.typedAt.Store(time.Now().Add(-longestEcho - time.Second).UnixNano())
+	h.intake.shown()
+	h.intake.typedAt.Store(time.Now().Add(time.Hour).UnixNano()) // the clock has jumped
+	h.intake.shown()
+	if n := observed(t, h.metrics.Echo); n != 0 {
+		t.Errorf("%d echoes", n)
+	}
+	h.intake.typedAt.Store(time.Now().Add(-time.Second).UnixNano())
+	h.intake.shown()
+	h.intake.shown()
+	if n := observed(t, h.metrics.Echo); n != 1 {
+		t.Errorf("%d echoes", n)
+	}
+}
+
+// BenchmarkObserving is what a chunk costs beside its writes, once for all
+// viewers.
+func BenchmarkObserving(b *testing.B) {
+	m := NewMetrics(prometheus.NewRegistry())
+	for b.Loop() {
+		began := time.Now()
+		m.TerminalBytes.Add(1000)
+		m.Delivery.Observe(time.Since(began).Seconds())
+	}
+}
