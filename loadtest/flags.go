@@ -18,6 +18,10 @@ import (
 	"github.com/fairlead/fairlead/tunnel/tunneltest/impair"
 )
 
+// maxGenerators bounds the processes that make the load: more only take the
+// machine from each other.
+const maxGenerators = 64
+
 // flags are what a run is told, beside the scenario's options.
 type flags struct {
 	target targetFlags
@@ -108,6 +112,8 @@ func declareSizes(c *program.Command, s *scenario.Scenario, o *scenario.Options)
 	duration(&o.Warmup, d.Warmup, "warmup", "load before anything is measured")
 	if d.Blocks > 0 {
 		c.Int(&o.Blocks, "blocks", d.Blocks, "`number` of blocks at least, of fairlead and its baseline in turn; while a bound is undecided more follow, up to 30")
+	}
+	if hasBaseline(s) {
 		c.Bool(&o.NoBaseline, "no-baseline", false, "measure fairlead alone")
 	}
 	if !s.NoTarget {
@@ -172,8 +178,8 @@ func positive(s *scenario.Scenario, o *scenario.Options) error {
 		return fmt.Errorf("--chunk must be from %d to %d bytes", pattern.MinChunk, pattern.MaxChunk)
 	case o.Warmup < 0:
 		return errors.New("--warmup can't be negative")
-	case o.Generators < 0:
-		return errors.New("--generators can't be negative")
+	case o.Generators < 0 || o.Generators > maxGenerators:
+		return fmt.Errorf("--generators must be from 0 to %d", maxGenerators)
 	}
 	return nil
 }

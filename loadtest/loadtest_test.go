@@ -66,6 +66,10 @@ func TestUsage(t *testing.T) {
 		{"run commands --local --clients 1000", "--clients must be from 1 to"},
 		{"run files --local --bytes 0", "--bytes"},
 		{"run fanout --local --chunk 1", "--chunk must be from"},
+		{"run fanout --local --generators 1000", "--generators must be from 0 to 64"},
+		{"run failover --local --kills 0", "--kills 0 must be more than 0"},
+		{"run churn --local --sessions 0", "--sessions 0 must be more than 0"},
+		{"run outage --local --no-baseline", "unknown flag: --no-baseline"},
 		{"run tunnel --local", "unknown flag: --local"},
 		{"run tunnel --carriers pigeon", "want quic or websocket"},
 		{"compare a", "B.json is missing"},
@@ -172,5 +176,18 @@ func TestNoStack(t *testing.T) {
 	}
 	if found, _ := os.ReadDir(dir); len(found) != 0 {
 		t.Errorf("%d reports of nothing", len(found))
+	}
+}
+
+// The report of a run that allows a saturated generator says what the exit
+// status says.
+func TestAllowSaturated(t *testing.T) {
+	r := &measure.Result{Generator: measure.Generator{Saturated: true, Why: []string{"it was late"}}}
+	if ok, _ := r.OK(); ok {
+		t.Error("a saturated generator is as good as any")
+	}
+	allowSaturated(r)
+	if ok, why := r.OK(); !ok || len(r.Notes) != 1 || len(r.Generator.Why) != 1 {
+		t.Errorf("%v %q, notes %q", ok, why, r.Notes)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -164,7 +165,8 @@ func (r *run) load(ctx context.Context) (err error) {
 	defer m.stop()
 	r.began = true
 	err = r.scenario.Run(ctx, &r.env)
-	if r.local != nil && r.local.Shaper() != nil {
+	// A scenario that changes the network itself tells what that did.
+	if r.local != nil && r.local.Shaper() != nil && r.scenario.Stack.Impair == "" {
 		r.env.Out.Note(r.local.Shaper().Describe())
 	}
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, context.Canceled) {
@@ -197,12 +199,12 @@ func (r *run) wantsBaseline() bool {
 	case r.options.NoBaseline:
 		return false
 	}
-	for _, m := range r.scenario.Metrics {
-		if m.Baseline != "" {
-			return true
-		}
-	}
-	return false
+	return hasBaseline(r.scenario)
+}
+
+// hasBaseline says whether a scenario compares any figure to a baseline's.
+func hasBaseline(s *scenario.Scenario) bool {
+	return slices.ContainsFunc(s.Metrics, func(m measure.Metric) bool { return m.Baseline != "" })
 }
 
 // closeLocal ends the local stack. After a failure its logs stay.
@@ -224,13 +226,13 @@ func (r *run) conclude(failure error) error {
 	}
 	result := r.env.Out.Result(r.info)
 	result.Verdicts = measure.Judge(result, r.options.SLOs)
-	files, err := r.write(result)
-	if err != nil {
-		return errors.Join(failure, err)
+	if r.flags.allowSaturated {
+		allowSaturated(result)
 	}
+	files, unwritten := r.write(result)
 	options := report.TextOptions{Color: report.Color(r.program.Stdout), Files: files}
-	if err := report.Text(r.program.Stdout, result, options); err != nil {
-		return err
+	if err := errors.Join(report.Text(r.program.Stdout, result, options), unwritten); err != nil {
+		return program.WithStatus(errors.Join(failure, err), statusFailed)
 	}
 	if r.info.Interrupted {
 		return program.WithStatus(errors.New("interrupted"), statusInterrupted)
@@ -238,13 +240,18 @@ func (r *run) conclude(failure error) error {
 	if failure != nil {
 		return program.WithStatus(failure, statusFailed)
 	}
-	if r.flags.allowSaturated {
-		result.Generator.Saturated = false
-	}
 	if ok, why := result.OK(); !ok {
 		return program.WithStatus(errors.New(strings.Join(why, "; ")), statusFailed)
 	}
 	return nil
+}
+
+// allowSaturated takes a result's figures whosever they are, and says so.
+func allowSaturated(r *measure.Result) {
+	if r.Generator.Saturated {
+		r.Generator.Saturated = false
+		r.Notes = append(r.Notes, "the generator was saturated, which --allow-saturated allowed: the figures may be its own")
+	}
 }
 
 // write writes the files that were asked for and returns their names.

@@ -191,10 +191,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	adminServer, err := r.adminServer()
-	if err != nil {
-		return err
-	}
+	adminServer := r.adminServer()
 	previewServer := r.browserServer(r.previews.Handler())
 	failed := make(chan error, 4) // one for each that can
 	var serving sync.WaitGroup    // Run waits for it at the end
@@ -263,16 +260,10 @@ func (r *Relay) browserServer(handler http.Handler) *http.Server {
 	}
 }
 
-// adminServer serves operators. It answers only to its own names, as every
+// adminServer serves operators, who come by an address: Prometheus finds relays
+// by theirs, which need not be the one that is listened on, as every
 // listener does.
-func (r *Relay) adminServer() (*http.Server, error) {
-	_, port, _ := net.SplitHostPort(r.admin.Addr().String())
-	names, err := access.NewOrigins([]string{
-		"http://" + r.admin.Addr().String(), "http://127.0.0.1:" + port, "http://localhost:" + port,
-	})
-	if err != nil {
-		return nil, err
-	}
+func (r *Relay) adminServer() *http.Server {
 	handler := admin.Handler(admin.Options{
 		Revision:  r.cfg.Revision,
 		Registry:  r.registry,
@@ -280,7 +271,7 @@ func (r *Relay) adminServer() (*http.Server, error) {
 		Status:    func() any { return map[string]any{"relay_id": r.cfg.RelayID, "sandboxes": r.fleet.List()} },
 		Sandboxes: func() any { return r.fleet.List() },
 	})
-	return &http.Server{Handler: names.Guard(handler), ReadHeaderTimeout: 10 * time.Second}, nil
+	return &http.Server{Handler: instrument.GuardNames(r.admin.Addr(), handler), ReadHeaderTimeout: 10 * time.Second}
 }
 
 // notReady says why the relay takes no traffic, nil when it does.

@@ -73,7 +73,12 @@ func awaitTrip(t *testing.T, s *tunnel.Session) {
 	}
 }
 
-func watch(_ *testing.T, _, relay *tunnel.Session) { relay.SetWatched(true) }
+// watch has the relay ping often, and waits until the agent does so as well,
+// which takes two of the relay's PINGs.
+func watch(_ *testing.T, _, relay *tunnel.Session) {
+	relay.SetWatched(true)
+	<-time.After(3 * protocol.PingWatched)
+}
 
 // flood has the agent send as much as it can, until the tunnel's end.
 func flood(t *testing.T, agent, relay *tunnel.Session) {

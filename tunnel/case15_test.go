@@ -27,7 +27,7 @@ func TestCase15SourcePortChanges(t *testing.T) {
 		for range changes {
 			<-ticker.C
 			peers, err := network.Rebind()
-			if err != nil || peers != 1 {
+			if err != nil || peers < 2 { // the tunnel's connection, and one for each lane
 				t.Errorf("the network has %d peers: %v", peers, err)
 			}
 			// Both directions work again. A peer need not follow one who moves on

@@ -10,6 +10,7 @@ import (
 	"net"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -19,6 +20,7 @@ import (
 	"github.com/fairlead/fairlead/tunnel/internal/carrier"
 	"github.com/fairlead/fairlead/tunnel/internal/mux"
 	"github.com/fairlead/fairlead/tunnel/internal/quiclink"
+	"github.com/fairlead/fairlead/tunnel/tunneltest"
 )
 
 // The cases of the battery of threats that are the tunnel's; README.md says
@@ -101,6 +103,47 @@ func TestCase01SilentTCP(t *testing.T) {
 	defer agent.Close()
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("it took %v", took)
+	}
+}
+
+// conns are connections that come to a Listener.
+type conns chan carrier.Conn
+
+func (c conns) Accept(ctx context.Context) (carrier.Conn, error) {
+	select {
+	case conn := <-c:
+		return conn, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// A Listener ends a connection whose HELLO doesn't come, wherever the agent
+// stops, after HandshakeTimeout.
+func TestCase02ListenerDoesNotWait(t *testing.T) {
+	preface := protocol.AppendPreface(nil, protocol.Preface{Version: 1, Lane: protocol.ControlStream})
+	for name, sent := range map[string][]byte{
+		"no stream": nil, "an empty stream": {}, "half a preface": preface[:3], "no HELLO": preface,
+		"half a HELLO": append(bytes.Clone(preface), byte(protocol.Hello{}.FrameType()), 0),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			came := make(conns)
+			listener := tunnel.ListenTo(came, tunnel.ListenConfig{RelayID: tunneltest.RelayID})
+			defer listener.Close()
+			near, far := tunneltest.Conns()
+			if sent != nil {
+				stream, err := near.Open(t.Context())
+				must(t, err)
+				go stream.Write(sent)
+				go io.Copy(io.Discard, stream)
+			}
+			began := time.Now()
+			came <- far
+			<-near.Done()
+			if took := time.Since(began); took != protocol.HandshakeTimeout {
+				t.Errorf("%s: ended after %v: %v", name, took, near.Err())
+			}
+		})
 	}
 }
 

@@ -117,7 +117,11 @@ func (c *Climb) run(looking, all context.Context, addr string, s *Session, log *
 		if !rest(looking, c.Ladder.pause(pace)) {
 			return nil
 		}
-		if c.Probe(looking, addr) != nil || !rest(looking, pace.confirm) || c.Probe(looking, addr) != nil {
+		if c.Probe(looking, addr) != nil {
+			continue
+		}
+		seen := time.Now()
+		if !rest(looking, pace.confirm) || c.Probe(looking, addr) != nil {
 			continue
 		}
 		s.awaitQuiet(looking, pace.quiet)
@@ -126,7 +130,7 @@ func (c *Climb) run(looking, all context.Context, addr string, s *Session, log *
 		}
 		next, err := c.Dial(all, addr, s)
 		if c.Events != nil && c.Events.Climbed != nil {
-			c.Events.Climbed(err)
+			c.Events.Climbed(err, time.Since(seen))
 		}
 		if err == nil {
 			log.Info("back on QUIC", "addr", addr)

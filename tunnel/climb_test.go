@@ -3,6 +3,7 @@ package tunnel_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -152,7 +153,12 @@ func (m *mountain) run() {
 					return m.dial(ctx, tunnel.CarrierQUIC)
 				},
 				Ladder: m.cfg.Ladder,
-				Events: &tunnel.Events{Climbed: func(err error) { m.climbs <- err }},
+				Events: &tunnel.Events{Climbed: func(err error, took time.Duration) {
+					if took <= 0 || took > time.Minute {
+						err = errors.Join(err, fmt.Errorf("that took %s", took))
+					}
+					m.climbs <- err
+				}},
 			}).Hurry(m.probe, m.quiet),
 		})
 	}()

@@ -42,8 +42,9 @@ type Events struct {
 	// carrier ended, lost races (context.Canceled) too.
 	Dialled func(c Carrier, err error, took time.Duration)
 	// Climbed hears of each registration over QUIC that is to replace a tunnel
-	// over WebSocket.
-	Climbed func(err error)
+	// over WebSocket, and how long it took since QUIC was first seen to get
+	// through: the second look, waiting for what passes, and the registration.
+	Climbed func(err error, took time.Duration)
 }
 
 // A HandshakeOutcome says how a handshake ended at the relay: one of the

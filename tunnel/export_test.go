@@ -77,3 +77,12 @@ func (t Turns) Take(now time.Time) (wait time.Duration, ok bool) { return t.t.ta
 
 // Ration has Admit keep to cfg.Registrations, as a Listener does.
 func Ration(cfg *ListenConfig) { cfg.ration() }
+
+// ListenTo returns a Listener for the connections of another carrier.
+func ListenTo(from interface {
+	Accept(ctx context.Context) (carrier.Conn, error)
+}, cfg ListenConfig) *Listener {
+	l := newListener(cfg)
+	l.running.Go(func() { l.accept(from) })
+	return l
+}

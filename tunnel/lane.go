@@ -74,12 +74,13 @@ type opening struct {
 	err    error
 }
 
-// openLane opens the carrier stream of a lane. That of the bulk lane is apart
-// where the carrier can do that, since whoever types shouldn't wait for what a
-// download has lost.
+// openLane opens the carrier stream of a lane: apart from the others where the
+// carrier can do that, since whoever types shouldn't wait for what a download or
+// another terminal's flood has lost. The control lane is rarely used, and what
+// every idle tunnel would have must be cheap.
 func (s *Session) openLane(ctx context.Context, name protocol.Lane) opening {
 	open := s.conn.Open
-	if parting, ok := s.conn.(carrier.Parting); ok && name == protocol.LaneBulk {
+	if parting, ok := s.conn.(carrier.Parting); ok && name != protocol.LaneControl {
 		open = parting.OpenApart
 	}
 	stream, err := open(ctx)

@@ -111,13 +111,6 @@ func (s *Session) start() {
 	s.running.Go(s.readControl)
 	s.running.Go(s.writeControl)
 	s.running.Go(s.ping)
-	s.running.Go(func() { // a connection that ends by itself ends the session
-		select {
-		case <-s.conn.Done():
-			s.end(fmt.Errorf("tunnel: connection lost: %w", s.conn.Err()))
-		case <-s.done:
-		}
-	})
 	if !s.agent {
 		s.running.Go(s.acceptLanes)
 	}
@@ -137,6 +130,9 @@ func (s *Session) RemoteAddr() net.Addr { return s.conn.RemoteAddr() }
 
 // Done is closed when the session is over; Err then says why.
 func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Context returns a context that ends with the session.
+func (s *Session) Context() context.Context { return s.ctx }
 
 // Err returns why the session is over, nil while it isn't.
 func (s *Session) Err() error {
@@ -254,7 +250,8 @@ func (s *Session) write(m protocol.Message) error {
 	}
 }
 
-// writeControl writes what write queues until the session is over.
+// writeControl writes what write queues until the session is over, which it is
+// when its connection ends by itself.
 func (s *Session) writeControl() {
 	for {
 		select {
@@ -263,6 +260,9 @@ func (s *Session) writeControl() {
 				s.endControl(err)
 				return
 			}
+		case <-s.conn.Done():
+			s.end(fmt.Errorf("tunnel: connection lost: %w", s.conn.Err()))
+			return
 		case <-s.done:
 			return
 		}

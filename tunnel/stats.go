@@ -6,7 +6,7 @@ import (
 	"github.com/fairlead/fairlead/tunnel/internal/carrier"
 )
 
-// PathStats are the packets of a tunnel's connection so far, at this end.
+// PathStats are what a tunnel's connection has carried so far, at this end.
 type PathStats = carrier.Stats
 
 // Stats are what a tunnel carries at the moment, and what its connection has
@@ -16,8 +16,8 @@ type Stats struct {
 	Lanes   int           // that are open
 	Streams int           // that are open, in all lanes and by either end
 
-	// Path is what is known of the connection below; zero where that doesn't
-	// count, as over a WebSocket.
+	// Path is what is known of the connection below: of WebSockets the bytes
+	// inside TLS alone, in memory nothing.
 	Path PathStats
 }
 

@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -36,8 +37,9 @@ func newTurns(perSecond float64) *turns {
 	if perSecond <= 0 {
 		return nil
 	}
-	interval := time.Duration(float64(time.Second) / perSecond)
 	burst := max(int(perSecond/burstFraction), 1)
+	// No second has more turns than perSecond, one that begins with a burst either.
+	interval := time.Duration(math.Ceil(float64(time.Second) / (perSecond - float64(burst-1))))
 	return &turns{interval: interval, slack: time.Duration(burst-1) * interval}
 }
 

@@ -17,7 +17,7 @@ import (
 // Registrations keep to their rate; who would wait for too long is refused, and
 // pauses.
 func TestTurns(t *testing.T) {
-	turns, now := tunnel.NewTurns(100), time.Now()
+	turns, now := tunnel.NewTurns(109), time.Now()
 	var last time.Duration
 	for i := range 1000 {
 		wait, ok := turns.Take(now)
@@ -40,13 +40,37 @@ func TestTurns(t *testing.T) {
 	}
 }
 
+// In no second there are more turns than the rate, however the crowd comes.
+func TestTurnsOfASecond(t *testing.T) {
+	for _, rate := range []int{1, 9, 10, 19, 20, 100, 200, 1000} {
+		turns, began := tunnel.NewTurns(float64(rate)), time.Now()
+		var at []time.Duration
+		for ms := range 5000 {
+			now := time.Duration(ms) * time.Millisecond
+			for range 3 {
+				if wait, ok := turns.Take(began.Add(now)); ok {
+					at = append(at, now+wait)
+				}
+			}
+		}
+		if len(at) < 4*rate {
+			t.Errorf("rate %d: %d turns in 5 s", rate, len(at))
+		}
+		for i := range len(at) - rate {
+			if within := at[i+rate] - at[i]; within < time.Second {
+				t.Fatalf("rate %d: %d turns in %v", rate, rate+1, within)
+			}
+		}
+	}
+}
+
 // A crowd comes in at the rate, and who would wait for too long is refused.
 func TestCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const agents = 300
 		var waited atomic.Int32
 		cfg := tunnel.ListenConfig{
-			RelayID: tunneltest.RelayID, Registrations: 100,
+			RelayID: tunneltest.RelayID, Registrations: 109,
 			Admit: func(ctx context.Context, r *tunnel.Registration) error { return r.AwaitTurn(ctx) },
 			Events: &tunnel.Events{Waited: func(d time.Duration) {
 				if d > 0 {

@@ -1,11 +1,7 @@
 package controlplane
 
 import (
-	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
-	"strings"
 
 	"github.com/fairlead/fairlead/deploy/program/instrument"
 	"github.com/fairlead/fairlead/protocol"
@@ -32,7 +28,7 @@ func (s *Server) adminHandler() http.Handler {
 		}{"ok", s.stamp()})
 	})
 	handle("GET /readyz", s.getReadiness)
-	return guardNames(s.admin.Addr(), mux)
+	return instrument.GuardNames(s.admin.Addr(), mux)
 }
 
 // newAdminServer returns a server for operators, who may ask for a profile of any
@@ -49,22 +45,6 @@ func (s *Server) getReadiness(w http.ResponseWriter, r *http.Request) error {
 		return protocol.Errorf(protocol.KindUnavailable, "shutting down")
 	}
 	return s.getHealth(w, r)
-}
-
-// guardNames has next serve only who asked for an address, or for localhost: a
-// page in an operator's browser may have a name that leads here, but no address.
-func guardNames(at net.Addr, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := r.Host
-		if name, _, err := net.SplitHostPort(host); err == nil {
-			host = name
-		}
-		if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err != nil && host != "localhost" {
-			http.Error(w, fmt.Sprintf("ask for %s, or another address of it", at), http.StatusMisdirectedRequest)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 // AdminURL returns the URL of the admin listener, empty if there is none.

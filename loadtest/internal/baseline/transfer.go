@@ -129,7 +129,7 @@ func drain(c io.ReadWriter) error {
 			got.Corrupt = got.Corrupt || !bytes.Equal(buf[:n], want[got.Bytes%payloadBytes:][:n])
 			got.Bytes += int64(n)
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return json.NewEncoder(c).Encode(got)
 		}
 		if err != nil {

@@ -145,6 +145,7 @@ func upgrade(conn net.Conn, u *url.URL, o opening) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening a socket: %w", err)
 	}
+	defer resp.Body.Close() // it is the connection's, which goes on
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 512))
 		return nil, &StatusError{"GET " + u.Path, resp.StatusCode, string(body)}
@@ -156,8 +157,8 @@ func upgrade(conn net.Conn, u *url.URL, o opening) ([]byte, error) {
 		return nil, fmt.Errorf("opening a socket: %s was not selected", o.subprotocols[0])
 	}
 	early := make([]byte, in.Buffered())
-	io.ReadFull(in, early) // which is there
-	return early, nil
+	_, err = io.ReadFull(in, early) // which is there
+	return early, err
 }
 
 func acceptOf(key string) string {

@@ -80,7 +80,7 @@ func (l *Loop) Close() {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
-	unix.Write(l.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // has room
+	_, _ = unix.Write(l.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // has room
 	<-l.done
 }
 
@@ -309,7 +309,8 @@ func (s *polled) wantLocked(event uint32, on bool) {
 	}
 	if s.fd >= 0 && wanted != s.wanted {
 		s.wanted = wanted
-		unix.EpollCtl(s.loop.poll, unix.EPOLL_CTL_MOD, s.fd, &unix.EpollEvent{Events: wanted, Fd: int32(s.fd)})
+		// It fails for a descriptor that is closed alone, which fd is not.
+		_ = unix.EpollCtl(s.loop.poll, unix.EPOLL_CTL_MOD, s.fd, &unix.EpollEvent{Events: wanted, Fd: int32(s.fd)})
 	}
 }
 

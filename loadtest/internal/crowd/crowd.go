@@ -208,8 +208,9 @@ func (c *crowd) finish(ctx context.Context, f Finish) (Tally, error) {
 	c.armed = nil
 	c.mu.Unlock()
 	var sum Tally
+	cut := ctx.Err() != nil
 	for _, w := range c.all() {
-		w.viewer.Do(func() { sum.Add(w.finish()) })
+		w.viewer.Do(func() { sum.Add(w.finish(cut)) })
 	}
 	prefix := c.spec.Prefix
 	for name, n := range map[string]int64{

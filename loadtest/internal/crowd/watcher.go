@@ -37,6 +37,7 @@ type check struct {
 	late    bool   // answers only for what comes after its greeting
 	placed  bool   // the first chunk is known
 	done    bool
+	back    uint64 // bytes by which it was moved back: no relay may
 }
 
 // arm begins a check. The caller holds the viewer's lock, here and below.
@@ -93,6 +94,8 @@ func (w *watcher) Jump(j client.Jump) {
 		c.checker.Expect(int((j.To.Offset - c.base + size - 1) / size))
 	case j.From.Epoch == j.To.Epoch && j.To.Offset > j.From.Offset && j.From != (protocol.Position{}):
 		c.checker.Skip(j.From.Offset, j.To.Offset)
+	case j.From.Epoch == j.To.Epoch && j.To.Offset < j.From.Offset:
+		c.back += j.From.Offset - j.To.Offset
 	}
 	w.ifDone()
 }
@@ -104,8 +107,10 @@ func (w *watcher) Lost(at time.Time, _ error) {
 	}
 }
 
-// finish ends the check and says what came of it.
-func (w *watcher) finish() Tally {
+// finish ends the check and says what came of it. One that is cut short, before
+// all that is printed had its time, doesn't take for lost what is missing at the
+// end.
+func (w *watcher) finish(cut bool) Tally {
 	c := w.check
 	if c == nil {
 		return Tally{}
@@ -118,7 +123,7 @@ func (w *watcher) finish() Tally {
 		return Tally{} // it didn't get in, which is counted there
 	}
 	var r pattern.Report
-	if w.slow {
+	if cut || w.slow {
 		r = c.checker.Report() // what it hasn't read yet may still come
 	} else {
 		r = c.checker.Finish()
@@ -133,17 +138,21 @@ func (w *watcher) finish() Tally {
 	} else {
 		t.Lost += r.SkippedBytes
 	}
-	if !c.done && !w.slow {
+	if !c.done && !cut && !w.slow {
 		t.Incomplete = 1
 	}
 	if r.First < 0 {
 		t.Silent = 1
 	}
-	if t.Lost == 0 && t.Duplicate == 0 && t.Corrupt == 0 && t.Incomplete == 0 && r.SumOK {
+	if cut && r.First < 0 {
+		t.Clean = 1 // nothing was due, or nothing says otherwise
+		return t
+	}
+	if t.Lost == 0 && t.Duplicate == 0 && t.Corrupt == 0 && t.Incomplete == 0 && c.back == 0 && r.SumOK {
 		t.Clean = 1
 		return t
 	}
-	t.Worst = fmt.Sprintf("of a stream of %d bytes: %d lost, %d announced as skipped, %d doubled, %d corrupt, %d behind the end; chunks %d to %d of %d",
-		c.spec.Size(), r.LostBytes, r.SkippedBytes, r.DuplicateBytes, r.CorruptBytes, r.AfterBytes, r.First, r.Last, c.spec.Chunks)
+	t.Worst = fmt.Sprintf("of a stream of %d bytes: %d lost, %d announced as skipped, %d doubled, %d corrupt, %d behind the end, moved back by %d; chunks %d to %d of %d",
+		c.spec.Size(), r.LostBytes, r.SkippedBytes, r.DuplicateBytes, r.CorruptBytes, r.AfterBytes, c.back, r.First, r.Last, c.spec.Chunks)
 	return t
 }

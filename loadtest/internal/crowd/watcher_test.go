@@ -53,7 +53,7 @@ func TestWatcherMissesNothing(t *testing.T) {
 		for _, p := range test.pieces {
 			w.Output(p, spec.Start)
 		}
-		got := w.finish()
+		got := w.finish(false)
 		if (got.Clean == 1) != (got.Worst == "") {
 			t.Errorf("%s: %d clean, and %q", name, got.Clean, got.Worst)
 		}
@@ -67,6 +67,41 @@ func TestWatcherMissesNothing(t *testing.T) {
 	}
 }
 
+// A run that is interrupted hasn't lost what wasn't printed yet.
+func TestCutShort(t *testing.T) {
+	all := whole()
+	for name, test := range map[string]struct {
+		pieces [][]byte
+		want   Tally
+	}{
+		"in the middle":             {[][]byte{all[:250]}, Tally{Clean: 1, Bytes: 250}},
+		"before anything came":      {nil, Tally{Clean: 1, Silent: 1}},
+		"after a byte was lost":     {[][]byte{all[:150], all[151:350]}, Tally{Bytes: 349, Lost: 1}},
+		"after a chunk was doubled": {[][]byte{all[:200], all[100:300]}, Tally{Bytes: 300, Duplicate: 100}},
+	} {
+		w := newWatcher(Arm{})
+		for _, p := range test.pieces {
+			w.Output(p, spec.Start)
+		}
+		got := w.finish(true)
+		got.Worst, got.Viewers, got.Chunks = "", 0, 0
+		if got != test.want {
+			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
+	}
+}
+
+// All bytes come, but the offset that the relay names is not theirs.
+func TestFalseOffsetIsNotClean(t *testing.T) {
+	w, all := newWatcher(Arm{}), whole()
+	w.Output(all[:200], spec.Start)
+	w.Jump(client.Jump{From: protocol.Position{Epoch: 1, Offset: 240}, To: protocol.Position{Epoch: 1, Offset: 140}, Socket: 1})
+	w.Output(all[200:], spec.Start)
+	if got := w.finish(false); got.Clean != 0 || got.Worst == "" {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestAnnouncedSkipIsLostToAFastViewer(t *testing.T) {
 	all := whole()
 	for _, slow := range []bool{false, true} {
@@ -75,7 +110,7 @@ func TestAnnouncedSkipIsLostToAFastViewer(t *testing.T) {
 		w.Output(all[:200], spec.Start)
 		w.Jump(client.Jump{From: protocol.Position{Epoch: 1, Offset: 240}, To: protocol.Position{Epoch: 1, Offset: 390}, Mode: protocol.ServerResync, Socket: 1})
 		w.Output(all[350:], spec.Start)
-		got := w.finish()
+		got := w.finish(false)
 		want := [2]int64{150, 0}
 		if slow {
 			want = [2]int64{0, 150}
@@ -103,12 +138,12 @@ func TestNewcomerAnswersForWhatComesAfterIt(t *testing.T) {
 		w := newWatcher(Arm{Late: true, Base: []uint64{40}})
 		w.Jump(client.Jump{To: protocol.Position{Epoch: 1, Offset: test.offset}, Mode: protocol.ModeKeyframe, Socket: 1})
 		w.Output(test.output, spec.Start)
-		if got := w.finish(); got.Lost != test.lost {
+		if got := w.finish(false); got.Lost != test.lost {
 			t.Errorf("%s: %+v, want %d lost", name, got, test.lost)
 		}
 	}
 	w := newWatcher(Arm{Late: true, Base: []uint64{40}})
-	if got := w.finish(); got != (Tally{}) {
+	if got := w.finish(false); got != (Tally{}) {
 		t.Errorf("somebody who didn't get in: %+v", got)
 	}
 }

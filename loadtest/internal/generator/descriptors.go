@@ -15,7 +15,7 @@ func raiseDescriptors() {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil && limit.Cur < limit.Max {
 		limit.Cur = limit.Max
-		syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
+		_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
 	}
 }
 

@@ -45,8 +45,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	s := &server{rec: measure.NewRecorder(), out: json.NewEncoder(out)}
 	lines := bufio.NewReaderSize(in, 64<<10)
 	if err := s.begin(ctx, lines); err != nil {
-		s.write(message{Fatal: err.Error()})
-		return err
+		return errors.Join(err, s.write(message{Fatal: err.Error()}))
 	}
 	defer s.worker.Close()
 	defer s.orders.Wait()
@@ -116,10 +115,10 @@ func (s *server) carryOut(ctx context.Context, r request) {
 	switch r.Order {
 	case orderPhase:
 		s.turn(r.Phase, r.Block)
-		s.write(message{ID: r.ID})
+		s.answer(message{ID: r.ID})
 	case orderBegin:
 		s.rec.Begin(r.Begin)
-		s.write(message{ID: r.ID})
+		s.answer(message{ID: r.ID})
 	default:
 		s.orders.Go(func() {
 			answer, err := s.do(ctx, r)
@@ -127,8 +126,8 @@ func (s *server) carryOut(ctx context.Context, r request) {
 			if err != nil {
 				m.Error = err.Error()
 			}
-			s.snapshot() // what the answer is about has arrived when it does
-			s.write(m)
+			_ = s.snapshot() // what the answer is about has arrived when it does
+			s.answer(m)
 		})
 	}
 }
@@ -146,7 +145,7 @@ func (s *server) do(ctx context.Context, r request) (json.RawMessage, error) {
 func (s *server) turn(phase string, block int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.snapshotLocked()
+	_ = s.snapshotLocked() // a parent that is gone is noticed by the end of its lines
 	s.phase, s.block = phase, block
 }
 
@@ -159,6 +158,9 @@ func (s *server) snapshot() error {
 func (s *server) snapshotLocked() error {
 	return s.out.Encode(message{Snapshot: &taken{Phase: s.phase, Block: s.block, What: s.rec.Snapshot()}})
 }
+
+// answer writes m. A parent that is gone is noticed by the end of its lines.
+func (s *server) answer(m message) { _ = s.write(m) }
 
 func (s *server) write(m message) error {
 	s.mu.Lock()

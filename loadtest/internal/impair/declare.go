@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"net/netip"
 	"strconv"
 
 	"github.com/fairlead/fairlead/deploy/program"
@@ -90,6 +92,9 @@ func declare(c *program.Command, validate func(network.Profile) error, open func
 		if o.seed, err = parseSeed(seed); err != nil {
 			return program.WithStatus(err, usageStatus)
 		}
+		if err = checkControl(o.control); err != nil {
+			return program.WithStatus(err, usageStatus)
+		}
 		l, err := open(o)
 		if err != nil {
 			return err
@@ -101,6 +106,24 @@ func declare(c *program.Command, validate func(network.Profile) error, open func
 
 // usageStatus is the exit status of a wrong call, as of all of loadtest.
 const usageStatus = 2
+
+// checkControl refuses an address at which others than this machine's programs
+// could give orders. Empty is none.
+func checkControl(addr string) error {
+	if addr == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return program.Hint(fmt.Errorf("--control %q is not HOST:PORT", addr), controlHint)
+	}
+	if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.Unmap().IsLoopback()) {
+		return program.Hint(fmt.Errorf("--control %q is not a loopback address", addr), controlHint)
+	}
+	return nil
+}
+
+const controlHint = "orders have no password: give it 127.0.0.1:PORT or [::1]:PORT, and reach it from elsewhere through ssh -L"
 
 func parseSeed(text string) (uint64, error) {
 	if text == "" {

@@ -236,7 +236,13 @@ func TestWrongCalls(t *testing.T) {
 		{"udp --target 127.0.0.1:1 --seed x", 2, `seed "x" is not a whole number`},
 		{"tcp --target 127.0.0.1:1 --profile loss=1%", 2, "for UDP"},
 		{"udp --target nowhere", 1, "target"},
-		{"udp --target 127.0.0.1:1 --control 256.0.0.1:0", 1, "control"},
+		{"udp --target 127.0.0.1:1 --control 256.0.0.1:0", 2, "not a loopback address"},
+		{"udp --target 127.0.0.1:1 --control :8080", 2, "hint: orders have no password"},
+		{"tcp --target 127.0.0.1:1 --control 0.0.0.0:0", 2, "not a loopback address"},
+		{"tcp --target 127.0.0.1:1 --control [::]:0", 2, "not a loopback address"},
+		{"tcp --target 127.0.0.1:1 --control 192.0.2.1:0", 2, "not a loopback address"},
+		{"tcp --target 127.0.0.1:1 --control localhost.example:0", 2, "not a loopback address"},
+		{"tcp --target 127.0.0.1:1 --control 127.0.0.1", 2, "not HOST:PORT"},
 	} {
 		var out bytes.Buffer
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

@@ -54,11 +54,11 @@ func (c *Collection) Live(now time.Time) Live {
 	return live
 }
 
-// first returns the first metric that is as it should be, nil if none is.
+// first returns the first declared metric that is as it should be, nil if none
+// is.
 func (c *Collection) first(ok func(Metric) bool) *Metric {
-	all := c.metrics()
-	if i := slices.IndexFunc(all, ok); i >= 0 {
-		return &all[i]
+	if i := slices.IndexFunc(c.declared, ok); i >= 0 {
+		return &c.declared[i]
 	}
 	return nil
 }

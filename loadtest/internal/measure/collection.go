@@ -101,14 +101,14 @@ func (c *Collection) Merge(phase string, block int, s Snapshot) {
 }
 
 // named returns the series of that name, made if there is room.
-func named[T any](c *Collection, all map[string]*T, name string, make func() *T) *T {
+func named[T any](c *Collection, all map[string]*T, name string, fresh func() *T) *T {
 	s := all[name]
 	if s == nil {
 		if len(all) >= maxNames {
 			c.note(fmt.Sprintf("more than %d names: the others were dropped", maxNames))
 			return nil
 		}
-		s = make()
+		s = fresh()
 		all[name] = s
 	}
 	return s

@@ -318,12 +318,22 @@ func TestLive(t *testing.T) {
 		c.Merge("", -1, snap(second, func(r *Recorder) {
 			latencies("echo", float64(second))(r)
 			r.Counter("bytes").Add(int64(100 * second))
+			r.Counter("another_bytes").Add(1) // nobody declared it
 			r.Fail("refused", nil)
 		}))
 	}
 	l := c.Live(epoch.Add(10 * time.Second))
 	if l.P50 == nil || *l.P50 < 0.006 || *l.P50 > 0.0085 || l.Failures != 10 || l.Rate != 700 {
 		t.Errorf("Live = %+v (p50 %v)", l, l.P50)
+	}
+}
+
+// Progress shows what a scenario declared, and nothing else.
+func TestLiveIsOfDeclared(t *testing.T) {
+	c := NewCollection([]Metric{{Name: "command", Kind: KindLatency}})
+	c.Merge("", -1, snap(0, func(r *Recorder) { r.Counter("corrupt_files") }))
+	if l := c.Live(epoch); l.Counter != "" {
+		t.Errorf("Live = %+v", l)
 	}
 }
 

@@ -73,7 +73,7 @@ func incomparable(a, b *measure.Result) []string {
 		}
 	}
 	for name, r := range map[string]*measure.Result{"A": a, "B": b} {
-		if r.Generator.Saturated {
+		if len(r.Generator.Why) > 0 {
 			why = append(why, "the generator of "+name+" was saturated")
 		}
 	}

@@ -200,7 +200,7 @@ func TestCompareText(t *testing.T) {
 	a, b := short(1, 1), short(2, 3)
 	b.Info.Parameters[0].Value = "2000"
 	b.Info.Machine.Cores = 8
-	b.Generator.Saturated = true
+	b.Generator.Saturated, b.Generator.Why = true, []string{"generator 1 was late"}
 	var out bytes.Buffer
 	if err := report.Compare(&out, a, b, report.TextOptions{}); err != nil {
 		t.Fatal(err)

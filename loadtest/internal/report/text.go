@@ -180,13 +180,17 @@ func (p *printer) failures(r *measure.Result) {
 func (p *printer) generator(r *measure.Result) {
 	g := r.Generator
 	if g.Processes > 0 || g.LagP99 != nil {
-		p.line("  generator: %d processes, %s %% of their cores at most, lag p99 %s",
-			g.Processes, number(g.CPU*100), optional(g.LagP99, "s"))
+		noun := "processes"
+		if g.Processes == 1 {
+			noun = "process"
+		}
+		p.line("  generator: %d %s, %s %% of their cores at most, lag p99 %s",
+			g.Processes, noun, number(g.CPU*100), optional(g.LagP99, "s"))
 	}
 	for _, why := range g.Why {
 		p.line("  %s", p.paint(red, "saturated: "+clean(why)))
 	}
-	if g.Saturated {
+	if len(g.Why) > 0 {
 		p.line("  %s", p.paint(red, "the figures may be the generator's own, not those of what it measured"))
 	}
 	p.line("")

@@ -116,7 +116,7 @@ func (b *bulkWorker) open(ctx context.Context, spec *bulkSpec) (err error) {
 func noise(seed uint64, n int) []byte {
 	random := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(seed >> 24)})
 	b := make([]byte, n)
-	random.Read(b) // never fails
+	_, _ = random.Read(b) // never fails
 	return b
 }
 

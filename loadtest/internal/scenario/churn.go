@@ -22,7 +22,7 @@ var churn = &Scenario{
 	Long: `Somebody attaches to a terminal, types a word, reads its echo and leaves, again and
 again; now and then a terminal is opened and closed as well. Then all is idle, and
 relay and agent must be as they were before: no goroutine, descriptor or memory
-more than a little.`,
+more than a little. It fails beyond 10 goroutines, 5 descriptors or 5 MiB of heap.`,
 	Example: `  loadtest run churn --local
   loadtest run churn --local --sessions 10000 --slo 'relay_goroutines_growth<=10' --slo 'relay_fds_growth<=5' --slo 'relay_heap_growth<=5MiB'`,
 	Metrics: []measure.Metric{
@@ -34,18 +34,31 @@ more than a little.`,
 		{Name: "relay_fds_growth", Help: "open descriptors of the relay afterwards, less those before", Headline: true, LowerIsBetter: true},
 		{Name: "relay_heap_growth", Unit: "B", Help: "heap in use of the relay afterwards, less that before", Headline: true, LowerIsBetter: true},
 		{Name: "relay_memory_growth", Unit: "B", Help: "resident memory of the relay afterwards, less that before", LowerIsBetter: true},
-		{Name: "agent_goroutines_growth", Help: "goroutines of the agent afterwards, less those before", LowerIsBetter: true},
 		{Name: "agent_fds_growth", Help: "open descriptors of the agent afterwards, less those before", Headline: true, LowerIsBetter: true},
-		{Name: "agent_heap_growth", Unit: "B", Help: "heap in use of the agent afterwards, less that before", LowerIsBetter: true},
 		{Name: "agent_memory_growth", Unit: "B", Help: "resident memory of the agent afterwards, less that before", Headline: true, LowerIsBetter: true},
 	},
-	Defaults: Options{Terminals: 4, Seed: 1},
+	Defaults: Options{
+		Terminals: 4, Seed: 1,
+		SLOs: []measure.SLO{
+			{Metric: "relay_goroutines_growth", Op: "<=", Number: sameGoroutines},
+			{Metric: "relay_fds_growth", Op: "<=", Number: sameFDs},
+			{Metric: "relay_heap_growth", Op: "<=", Number: sameHeap >> 20, Unit: "MiB"},
+			{Metric: "agent_fds_growth", Op: "<=", Number: sameFDs},
+		},
+	},
 	Flags: func(c *program.Command, o *Options) {
 		own := &churnOptions{}
 		o.Own = own
 		c.Int(&own.Sessions, "sessions", 500, "`number` of short sessions")
 		c.Int(&own.Open, "open-every", 50, "each so many sessions (`number`) a terminal is opened and closed; 0: never")
 		c.Duration(&own.Idle, "idle", 45*time.Second, "the longest `time` until relay and agent are as before")
+	},
+	Prepare: func(o *Options) error {
+		own := o.Own.(*churnOptions)
+		if own.Sessions < 1 || own.Open < 0 {
+			return fmt.Errorf("--sessions %d must be more than 0, and --open-every %d not negative", own.Sessions, own.Open)
+		}
+		return nil
 	},
 	Run: runChurn,
 }

@@ -52,6 +52,12 @@ itself.`,
 		c.Int(&own.Kills, "kills", 5, "`number` of kills")
 		c.String(&own.Command, "kill-command", "", "`command` for sh that kills a relay, without --local")
 	},
+	Prepare: func(o *Options) error {
+		if n := o.Own.(*failoverOptions).Kills; n < 1 {
+			return fmt.Errorf("--kills %d must be more than 0", n)
+		}
+		return nil
+	},
 	Run: runFailover,
 }
 
@@ -99,6 +105,12 @@ func runFailover(ctx context.Context, env *Env) error {
 			return fmt.Errorf("kill %d: %w", i+1, err)
 		}
 	}
+	if f.affected == 0 {
+		return errors.New("no viewer lost its socket by any kill, so nothing was tried")
+	}
+	if f.unseen > 0 {
+		env.Out.Note(fmt.Sprintf("%d of %d kills hit a relay through which nobody watched", f.unseen, own.Kills))
+	}
 	env.Progress("kills", float64(own.Kills), float64(own.Kills))
 	env.Out.Value("kills", float64(own.Kills))
 	return nil
@@ -111,6 +123,9 @@ type failing struct {
 	group  *generator.Group
 	random *rand.Rand
 	rec    *measure.Recorder // of the typist
+
+	affected int // viewers that lost their socket by a kill, counted at each
+	unseen   int // kills by which none did
 }
 
 // round prints a stream, kills a relay at a random moment of it, and says what
@@ -192,6 +207,10 @@ func (f *failing) awaitResumed(ctx context.Context, killed time.Time) error {
 		sum.Affected += a.Affected
 		sum.Back += a.Back
 		sum.Untouched += a.Untouched
+	}
+	f.affected += sum.Affected
+	if sum.Affected == 0 {
+		f.unseen++
 	}
 	f.rec.Counter("not_resumed").Add(int64(sum.Affected - sum.Back))
 	if sum.Back < sum.Affected {

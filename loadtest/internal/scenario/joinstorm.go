@@ -71,16 +71,21 @@ func runJoinStorm(ctx context.Context, env *Env) error {
 		if j.bare, err = s.crowd(ctx, viewers{each: o.Viewers, spec: bare}); err != nil {
 			return err
 		}
-		if err := j.bare.Begin(ctx, time.Now()); err != nil {
-			return err
-		}
 	}
-	// Those who are there before come in the warm-up: how long they take isn't
-	// what is measured.
+	// Those who are there before come in the warm-up, as does everybody once: how
+	// long that takes isn't what is measured.
 	if err := j.join(ctx, j.steady, own.Steady, 0); err != nil {
 		return err
 	}
-	for _, g := range []*generator.Group{j.steady, j.late} {
+	for _, g := range groups(j.late, j.bare) {
+		if _, err := j.comeAll(ctx, g); err != nil {
+			return err
+		}
+		if _, err := g.Ask(ctx, crowd.OrderLeave); err != nil {
+			return err
+		}
+	}
+	for _, g := range groups(j.steady, j.late, j.bare) {
 		if err := g.Begin(ctx, time.Now()); err != nil {
 			return err
 		}

@@ -37,6 +37,7 @@ every byte all the time.`,
 		{Name: "rebind_gap", Unit: "s", Help: "the longest silence after the agent's source port changed", Headline: true, LowerIsBetter: true},
 		{Name: "delivery", Kind: measure.KindLatency, Help: "from when a chunk was due to its arrival at a viewer, in all phases"},
 		{Name: "lossy_delivery", Kind: measure.KindLatency, Help: "the same under loss, reordering and duplication"},
+		{Name: "lossy_datagrams", Help: "datagrams that were lost meanwhile"},
 	}, exactness()...),
 	Defaults:   Options{Viewers: 10, Rate: 50, Chunk: 512, Duration: 6 * time.Second, Blocks: 1, Seed: 1},
 	NeedsLocal: "the network between agent and relay is made here",
@@ -265,6 +266,12 @@ func (u *outing) lossy(ctx context.Context, block int) error {
 		}
 	}
 	u.env.Out.Event(time.Now(), "they end")
+	lost := u.shaper.Lost()
+	if lost == 0 {
+		return errors.New("not one datagram was lost under loss: the tunnel went elsewhere")
+	}
+	u.env.Out.BlockAt("lossy_datagrams", block, float64(lost))
+	u.env.Out.Note(fmt.Sprintf("under loss, %s", u.shaper.Describe()))
 	return u.shaper.SetProfile(before)
 }
 

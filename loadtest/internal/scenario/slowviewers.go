@@ -35,7 +35,7 @@ hears that it was moved ahead when it has read what is on its way to it, up to
 		{Name: "fast_resyncs", Help: "times that a fast viewer was moved ahead", LowerIsBetter: true, MustBeZero: true},
 		{Name: "relay_memory_growth", Unit: "B", Help: "what the relays' resident memory grew by while slow viewers were there", LowerIsBetter: true},
 	}, exactness()...),
-	Defaults: Options{Viewers: 50, Rate: 200, Chunk: 4096, Duration: 5 * time.Second, Blocks: 5, Seed: 1},
+	Defaults: Options{Viewers: 50, Rate: 200, Chunk: 4096, Duration: 5 * time.Second, Warmup: time.Second, Blocks: 5, Seed: 1},
 	Flags: func(c *program.Command, o *Options) {
 		own := &slowOptions{}
 		o.Own = own
@@ -70,13 +70,16 @@ func runSlowViewers(ctx context.Context, env *Env) error {
 	if m.slow, err = s.crowd(ctx, viewers{each: own.Slow, spec: slow}); err != nil {
 		return err
 	}
+	if err := s.join(ctx, m.fast, o.Viewers, 0); err != nil {
+		return err
+	}
+	if _, err := m.watch(ctx, o.Warmup, "alone_", m.fast); err != nil {
+		return err
+	}
 	for _, g := range []*generator.Group{m.fast, m.slow} {
 		if err := g.Begin(ctx, time.Now()); err != nil {
 			return err
 		}
-	}
-	if err := s.join(ctx, m.fast, o.Viewers, 0); err != nil {
-		return err
 	}
 	before := memory(env.relayPIDs()...)
 	err = env.EachBlock(ctx, "blocks", func(ctx context.Context, block int) error {
@@ -119,7 +122,7 @@ func (m *mixed) alone(ctx context.Context, block int) error {
 	if err := m.fast.Phase(ctx, "alone", block); err != nil {
 		return err
 	}
-	_, err := m.watch(ctx, "alone_", m.fast)
+	_, err := m.watch(ctx, m.env.Options.Duration, "alone_", m.fast)
 	return err
 }
 
@@ -133,7 +136,7 @@ func (m *mixed) beside(ctx context.Context, block int) error {
 	if err := m.join(ctx, m.slow, m.own.Slow, 0); err != nil {
 		return err
 	}
-	if _, err := m.watch(ctx, "", m.fast, m.slow); err != nil {
+	if _, err := m.watch(ctx, m.env.Options.Duration, "", m.fast, m.slow); err != nil {
 		return err
 	}
 	counts, err := countsOf(ctx, m.slow)
@@ -145,11 +148,11 @@ func (m *mixed) beside(ctx context.Context, block int) error {
 	return err
 }
 
-// watch prints a stream that all groups check. The first one's viewers must get
+// watch prints a stream of that length that all groups check. The first one's viewers must get
 // all of it.
-func (m *mixed) watch(ctx context.Context, prefix string, groups ...*generator.Group) (crowd.Tally, error) {
+func (m *mixed) watch(ctx context.Context, lasts time.Duration, prefix string, groups ...*generator.Group) (crowd.Tally, error) {
 	o := m.env.Options
-	spec := m.stream(o.Rate, o.Chunk, o.Duration)
+	spec := m.stream(o.Rate, o.Chunk, lasts)
 	for i, g := range groups {
 		a := crowd.Arm{Streams: streams(spec), Delivery: prefix + "delivery"}
 		if i > 0 {

@@ -83,16 +83,21 @@ func (s *Shaper) Addr() string { return s.addr }
 // RTT returns the round trip that the profile given at the start adds.
 func (s *Shaper) RTT() time.Duration { return s.rtt }
 
+// Lost returns how many datagrams were lost by chance under the present profile.
+func (s *Shaper) Lost() int64 {
+	udp := s.UDP.Counts()
+	return udp.Up.Lost + udp.Down.Lost - s.before.Up.Lost - s.before.Down.Lost
+}
+
 // Describe says what the links did under the present profile, and how late they
 // were at all.
 func (s *Shaper) Describe() string {
 	udp, tcp := s.UDP.Counts(), s.TCP.Counts()
-	lost := udp.Up.Lost + udp.Down.Lost - s.before.Up.Lost - s.before.Down.Lost
 	full := udp.Up.Full + udp.Down.Full - s.before.Up.Full - s.before.Down.Full
 	received := udp.Up.Received + udp.Down.Received - s.before.Up.Received - s.before.Down.Received
 	late := max(udp.Up.Late.P99, udp.Down.Late.P99, tcp.UpLate.P99, tcp.DownLate.P99)
 	return fmt.Sprintf("the impaired network lost %d of %d datagrams by chance and %d to a full queue, and was itself up to %v too late at p99",
-		lost, received, full, late.Round(10*time.Microsecond))
+		s.Lost(), received, full, late.Round(10*time.Microsecond))
 }
 
 func (s *Shaper) close() {

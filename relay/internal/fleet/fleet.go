@@ -136,12 +136,10 @@ func (f *Fleet) register(next *member) error {
 	if incumbent != nil {
 		f.dismiss(incumbent, next)
 	}
-	// Ends with the session, which Listener.Close ends at the latest.
-	go func() {
-		<-next.session.Done()
+	context.AfterFunc(next.session.Context(), func() {
 		f.traffic.end(next.session)
 		f.unregister(next)
-	}()
+	})
 	return nil
 }
 

@@ -127,6 +127,40 @@ func (w *world) refuses(s *sandbox, kind protocol.Kind, words string) {
 	}
 }
 
+// A registration is bound to the TLS connection that it came by: one that was
+// signed for another, or for none, is worth nothing here.
+func TestRegistrationOfAnotherConnection(t *testing.T) {
+	w := newWorld(t)
+	s := w.sandbox("sb_bound")
+	_, relay := tunneltest.Pair(t)
+	here := protocol.Challenge{Nonce: make([]byte, protocol.NonceBytes), RelayID: tunneltest.RelayID}
+	for _, c := range []struct {
+		name          string
+		signed, found string // what was signed, and what the relay's end is
+		relay         protocol.RelayID
+		fine          bool
+	}{
+		{"of this connection", "this", "this", tunneltest.RelayID, true},
+		{"of another connection", "another", "this", tunneltest.RelayID, false},
+		{"for a proxy that ends TLS, where there is none", "", "this", tunneltest.RelayID, false},
+		{"of a connection, behind a proxy", "another", "", tunneltest.RelayID, false},
+		{"for another relay", "this", "this", "rl_another", false},
+	} {
+		s.generation++
+		signature, err := s.key.Sign(protocol.HelloTranscript(c.relay, here.Nonce, []byte(c.signed)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = w.fleet.Admit(t.Context(), &tunnel.Registration{
+			Challenge: here, Exporter: []byte(c.found), Session: relay,
+			Hello: protocol.Hello{SandboxID: s.id, Certificate: s.certificate, Generation: s.generation, InstanceID: s.instance, Signature: signature},
+		})
+		if fine := err == nil; fine != c.fine || !fine && protocol.KindOf(err) != protocol.KindUnauthenticated {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
 // holds checks whose tunnel is registered, and that it lives.
 func (w *world) holds(id protocol.SandboxID, want *tunnel.Session) {
 	w.t.Helper()

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -17,11 +18,14 @@ type traffic struct {
 	// Guarded by mu.
 	mu    sync.Mutex
 	live  map[*tunnel.Session]struct{}
-	ended tunnel.PathStats // sum of the tunnels that are over
-	told  tunnel.PathStats // by the last Collect: a packet that was thought lost may come after all, but a counter doesn't go back
+	ended paths            // sums of the tunnels that are over
+	told  tunnel.PathStats // of QUIC, by the last Collect: a packet that was thought lost may come after all, but a counter doesn't go back
 }
 
-func newTraffic() *traffic { return &traffic{live: map[*tunnel.Session]struct{}{}} }
+// paths are sums of what tunnels carried, by carrier.
+type paths map[tunnel.Carrier]tunnel.PathStats
+
+func newTraffic() *traffic { return &traffic{live: map[*tunnel.Session]struct{}{}, ended: paths{}} }
 
 // begin counts s from now on; end must follow.
 func (t *traffic) begin(s *tunnel.Session) {
@@ -36,7 +40,7 @@ func (t *traffic) end(s *tunnel.Session) {
 	defer t.mu.Unlock()
 	if _, there := t.live[s]; there {
 		delete(t.live, s)
-		t.ended = sum(t.ended, s.Stats().Path)
+		t.ended[s.Carrier()] = sum(t.ended[s.Carrier()], s.Stats().Path)
 	}
 }
 
@@ -49,24 +53,26 @@ func sum(a, b tunnel.PathStats) tunnel.PathStats {
 	}
 }
 
-// read returns the sum of all tunnels' packets and what those that are up do.
-func (t *traffic) read() (path tunnel.PathStats, lanes, streams int, rtts []time.Duration) {
+// read returns the sums of what all tunnels carried, and what those that are up
+// do.
+func (t *traffic) read() (all paths, lanes, streams int, rtts []time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	path = t.ended
+	all = maps.Clone(t.ended)
 	for s := range t.live {
 		stats := s.Stats()
-		path = sum(path, stats.Path)
+		all[s.Carrier()] = sum(all[s.Carrier()], stats.Path)
 		lanes += stats.Lanes
 		streams += stats.Streams
 		if stats.RTT > 0 {
 			rtts = append(rtts, stats.RTT)
 		}
 	}
-	path.PacketsLost = max(path.PacketsLost, t.told.PacketsLost)
-	path.BytesLost = max(path.BytesLost, t.told.BytesLost)
-	t.told = path
-	return path, lanes, streams, rtts
+	quic := all[tunnel.CarrierQUIC]
+	quic.PacketsLost = max(quic.PacketsLost, t.told.PacketsLost)
+	quic.BytesLost = max(quic.BytesLost, t.told.BytesLost)
+	t.told, all[tunnel.CarrierQUIC] = quic, quic
+	return all, lanes, streams, rtts
 }
 
 var (
@@ -74,6 +80,9 @@ var (
 		"QUIC packets of tunnels, by what became of them at this end.", []string{"event"}, nil)
 	bytesDesc = prometheus.NewDesc("fairlead_quic_bytes_total",
 		"Bytes of tunnels' QUIC packets, by what became of them at this end.", []string{"event"}, nil)
+	tunnelBytesDesc = prometheus.NewDesc("fairlead_tunnel_bytes_total",
+		"Bytes that tunnels carried, by carrier and direction: of QUIC those of its packets, of WebSockets those inside TLS.",
+		[]string{"carrier", "direction"}, nil)
 	lanesDesc   = prometheus.NewDesc("fairlead_tunnel_lanes", "Open lanes of all tunnels.", nil, nil)
 	streamsDesc = prometheus.NewDesc("fairlead_tunnel_streams", "Open streams of all tunnels.", nil, nil)
 	rttDesc     = prometheus.NewDesc("fairlead_tunnel_rtt_seconds",
@@ -86,26 +95,31 @@ func (f *Fleet) Traffic() prometheus.Collector { return f.traffic }
 
 // Describe implements [prometheus.Collector].
 func (t *traffic) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{packetsDesc, bytesDesc, lanesDesc, streamsDesc, rttDesc} {
+	for _, desc := range []*prometheus.Desc{packetsDesc, bytesDesc, tunnelBytesDesc, lanesDesc, streamsDesc, rttDesc} {
 		descs <- desc
 	}
 }
 
 // Collect implements [prometheus.Collector].
 func (t *traffic) Collect(metrics chan<- prometheus.Metric) {
-	path, lanes, streams, rtts := t.read()
-	count := func(desc *prometheus.Desc, n uint64, event string) {
-		metrics <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), event)
+	all, lanes, streams, rtts := t.read()
+	count := func(desc *prometheus.Desc, n uint64, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), labels...)
 	}
 	gauge := func(desc *prometheus.Desc, v float64, labels ...string) {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, labels...)
 	}
+	path := all[tunnel.CarrierQUIC]
 	count(packetsDesc, path.PacketsSent, "sent")
 	count(packetsDesc, path.PacketsReceived, "received")
 	count(packetsDesc, path.PacketsLost, "lost")
 	count(bytesDesc, path.BytesSent, "sent")
 	count(bytesDesc, path.BytesReceived, "received")
 	count(bytesDesc, path.BytesLost, "lost")
+	for _, c := range []tunnel.Carrier{tunnel.CarrierQUIC, tunnel.CarrierWebSocket} {
+		count(tunnelBytesDesc, all[c].BytesSent, string(c), "sent")
+		count(tunnelBytesDesc, all[c].BytesReceived, string(c), "received")
+	}
 	gauge(lanesDesc, float64(lanes))
 	gauge(streamsDesc, float64(streams))
 	slices.Sort(rtts)

@@ -1,11 +1,15 @@
 package fleet
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/fairlead/fairlead/tunnel"
 )
 
 // TestTraffic: tunnels that are up are counted, and a tunnel that took the place
@@ -42,15 +46,38 @@ func TestTraffic(t *testing.T) {
 // counter go back.
 func TestTrafficIsMonotonic(t *testing.T) {
 	traffic := newTraffic()
-	traffic.ended.PacketsLost = 5
+	traffic.ended[tunnel.CarrierQUIC] = tunnel.PathStats{PacketsLost: 5}
 	traffic.read()
-	traffic.ended.PacketsLost = 3
-	if path, _, _, _ := traffic.read(); path.PacketsLost != 5 {
-		t.Errorf("%d packets are lost, after 5 were", path.PacketsLost)
+	traffic.ended[tunnel.CarrierQUIC] = tunnel.PathStats{PacketsLost: 3}
+	if all, _, _, _ := traffic.read(); all[tunnel.CarrierQUIC].PacketsLost != 5 {
+		t.Errorf("%d packets are lost, after 5 were", all[tunnel.CarrierQUIC].PacketsLost)
 	}
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(traffic)
 	if _, err := registry.Gather(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTrafficByCarrier: what WebSockets carry counts as that, and not as QUIC's.
+func TestTrafficByCarrier(t *testing.T) {
+	traffic := newTraffic()
+	traffic.ended[tunnel.CarrierQUIC] = tunnel.PathStats{BytesSent: 1, BytesReceived: 2}
+	traffic.ended[tunnel.CarrierWebSocket] = tunnel.PathStats{BytesSent: 30, BytesReceived: 40}
+	err := testutil.CollectAndCompare(traffic, strings.NewReader(`
+# HELP fairlead_quic_bytes_total Bytes of tunnels' QUIC packets, by what became of them at this end.
+# TYPE fairlead_quic_bytes_total counter
+fairlead_quic_bytes_total{event="lost"} 0
+fairlead_quic_bytes_total{event="received"} 2
+fairlead_quic_bytes_total{event="sent"} 1
+# HELP fairlead_tunnel_bytes_total Bytes that tunnels carried, by carrier and direction: of QUIC those of its packets, of WebSockets those inside TLS.
+# TYPE fairlead_tunnel_bytes_total counter
+fairlead_tunnel_bytes_total{carrier="quic",direction="received"} 2
+fairlead_tunnel_bytes_total{carrier="quic",direction="sent"} 1
+fairlead_tunnel_bytes_total{carrier="websocket",direction="received"} 40
+fairlead_tunnel_bytes_total{carrier="websocket",direction="sent"} 30
+`), "fairlead_quic_bytes_total", "fairlead_tunnel_bytes_total")
+	if err != nil {
 		t.Error(err)
 	}
 }

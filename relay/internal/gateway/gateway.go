@@ -53,6 +53,7 @@ func (g *Gateway) refuse(w http.ResponseWriter, err error) {
 
 // ptySession turns a grant into a ticket and a cookie for one socket.
 func (g *Gateway) ptySession(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
 	grant, token, err := access.Grant(r, g.Keys)
 	if err != nil {
 		g.refuse(w, err)
@@ -92,6 +93,7 @@ func (g *Gateway) ptySession(w http.ResponseWriter, r *http.Request) {
 		"ticket":     ticket,
 		"expires_at": expires.UTC().Format(time.RFC3339),
 	})
+	g.Metrics.Session.Observe(time.Since(began).Seconds())
 }
 
 // socketURL returns the absolute URL of path at the public origin.

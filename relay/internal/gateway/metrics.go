@@ -3,13 +3,15 @@ package gateway
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairlead/fairlead/deploy/program/instrument"
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// Metrics counts whom the gateway turns away.
+// Metrics counts whom the gateway turns away, and times how others get in.
 type Metrics struct {
 	Refused *prometheus.CounterVec // terminal sockets refused before the upgrade, by kind
 	Moved   prometheus.Counter     // terminal sockets sent to another relay
+	Session prometheus.Histogram   // of POST /pty-session
 }
 
 // NewMetrics returns Metrics registered with reg.
@@ -23,10 +25,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "fairlead_sockets_moved_total",
 			Help: "Terminal sockets that were opened at the wrong relay and sent to another.",
 		}),
+		Session: prometheus.NewHistogram(instrument.ShortTimes("fairlead_pty_session_seconds",
+			"Time that requests for a terminal's ticket took which were granted.")),
 	}
 	for _, row := range protocol.Kinds {
 		m.Refused.WithLabelValues(row.Label)
 	}
-	reg.MustRegister(m.Refused, m.Moved)
+	reg.MustRegister(m.Refused, m.Moved, m.Session)
 	return m
 }

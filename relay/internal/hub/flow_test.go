@@ -71,10 +71,12 @@ func TestASlowViewerHoldsNobodyUp(t *testing.T) {
 	if want := a.answersKeyframe(total); want.History {
 		t.Error("one who merely was slow gets what was above")
 	}
+	had := 0
 	for it := slow.next(); it.kind != protocol.ServerResync; it = slow.next() {
 		if it.kind != output {
 			t.Fatalf("%s before the resync", it)
 		}
+		had += len(it.bytes)
 	}
 	// What follows is the screen, and a full control_state comes.
 	slow.reads(screen(total, false))
@@ -83,6 +85,9 @@ func TestASlowViewerHoldsNobodyUp(t *testing.T) {
 	slow.reads("on")
 	if n := testutil.ToFloat64(w.set.metrics.Resyncs.WithLabelValues(resyncRing)); n != 1 {
 		t.Errorf("%v resyncs are counted", n)
+	}
+	if n := testutil.ToFloat64(w.set.metrics.Skipped); n != float64(total-had) {
+		t.Errorf("%v bytes were skipped by one who had %d of %d", n, had, total)
 	}
 	if n := testutil.ToFloat64(w.set.metrics.OutputBytes); n < total {
 		t.Errorf("%v bytes of output are counted", n)

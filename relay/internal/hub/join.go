@@ -162,29 +162,42 @@ func (f *feed) whole() bool {
 	return f.begin == 0 && f.ring.Oldest() == 0 && f.ring.Head() <= wholeBytes
 }
 
-// moveBehind moves v ahead to where kf ends. It reports false when kf is of
-// another log.
-func (f *feed) moveBehind(v *Viewer, kf *keyframe) bool {
+// moveBehind moves v ahead to where kf ends, and returns how many bytes it thus
+// skips. It reports false when kf is of another log.
+func (f *feed) moveBehind(v *Viewer, kf *keyframe) (skipped uint64, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if kf.run != f.run {
-		return false
+		return 0, false
 	}
+	skipped = f.skips(v, kf.offset)
 	f.sitBehind(v, kf, resyncFrame(protocol.Resync{
 		Epoch: f.ring.Epoch(), Offset: kf.offset, Head: f.ring.Head(), Cols: kf.cols, Rows: kf.rows, KeyframeBytes: kf.bytes,
 	}))
-	return true
+	return skipped, true
 }
 
-// moveAhead moves v ahead without a keyframe, to the start of a line.
-func (f *feed) moveAhead(v *Viewer) {
+// moveAhead moves v ahead without a keyframe, to the start of a line, and
+// returns how many bytes it thus skips.
+func (f *feed) moveAhead(v *Viewer) (skipped uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	offset := f.start()
+	skipped = f.skips(v, offset)
 	cols, rows := f.ring.SizeAt(offset)
 	f.sitAt(v, offset, resyncFrame(protocol.Resync{
 		Epoch: f.ring.Epoch(), Offset: offset, Head: f.ring.Head(), Cols: cols, Rows: rows,
 	}))
+	return skipped
+}
+
+// skips returns how many bytes v never gets when it goes on at offset: none that
+// is known when the log is another one. The caller holds mu.
+func (f *feed) skips(v *Viewer, offset uint64) uint64 {
+	if at := v.place.sent(); v.place.epoch == f.ring.Epoch() && at < offset {
+		return offset - at
+	}
+	return 0
 }
 
 func resyncFrame(m protocol.Resync) []byte {
@@ -304,13 +317,15 @@ func (h *Hub) moveOn(v *Viewer, w want, kf *keyframe) {
 		m, _ := h.feed.join(v, false)
 		h.welcome(v, m)
 	case kf == nil:
-		h.feed.moveAhead(v)
-		h.movedAhead(v, w.why)
-	case h.feed.moveBehind(v, kf):
+		h.movedAhead(v, w.why, h.feed.moveAhead(v))
+	default:
+		skipped, ok := h.feed.moveBehind(v, kf)
+		if !ok { // it is of another log
+			h.wait(v, w)
+			return
+		}
 		h.metrics.KeyframesSent.Inc()
-		h.movedAhead(v, w.why)
-	default: // it is of another log
-		h.wait(v, w)
+		h.movedAhead(v, w.why, skipped)
 	}
 }
 
@@ -327,9 +342,10 @@ func (f *feed) greetBehind(v *Viewer, kf *keyframe) (protocol.Attached, bool) {
 	return m, true
 }
 
-// movedAhead counts why v was moved ahead, and lets it go on.
-func (h *Hub) movedAhead(v *Viewer, why string) {
+// movedAhead counts why v was moved ahead and past how much, and lets it go on.
+func (h *Hub) movedAhead(v *Viewer, why string, skipped uint64) {
 	h.metrics.Resyncs.WithLabelValues(why).Inc()
+	h.metrics.Skipped.Add(float64(skipped))
 	v.nudge()
 }
 

@@ -31,6 +31,7 @@ type Metrics struct {
 	InputRefused *prometheus.CounterVec // by reason
 	ViewersCut   *prometheus.CounterVec // by reason
 	Resyncs      *prometheus.CounterVec // by reason
+	Skipped      prometheus.Counter     // bytes, by resyncs
 	Attached     *prometheus.CounterVec // by mode
 	Moved        prometheus.Counter
 	LinksLost    prometheus.Counter
@@ -66,6 +67,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			cutNotices, cutExpired, cutRefused, cutRevoked),
 		Resyncs: instrument.Counters("fairlead_resyncs_total", "Times a viewer was moved ahead, by reason.", "reason",
 			resyncRing, resyncUnacked, resyncLog, resyncReset),
+		Skipped: counter("fairlead_resync_skipped_bytes_total",
+			"Output bytes that viewers never get since they were moved ahead of them, those of a log that began anew excepted."),
 		Attached: instrument.Counters("fairlead_viewers_attached_total", "Viewers that were greeted, by mode.", "mode",
 			protocol.ModeResume, protocol.ModeKeyframe, protocol.ModeGap),
 		Moved:           counter("fairlead_viewers_moved_total", "Viewers that were sent to another relay."),
@@ -80,7 +83,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			"Deliveries to a viewer that its socket didn't take at once, so that they wait for a writer of its own."),
 	}
 	m.times()
-	reg.MustRegister(m.Viewers, m.Hubs, m.OutputBytes, m.InputBytes, m.InputRefused, m.ViewersCut, m.Resyncs, m.LinksLost,
+	reg.MustRegister(m.Viewers, m.Hubs, m.OutputBytes, m.InputBytes, m.InputRefused, m.ViewersCut, m.Resyncs, m.Skipped, m.LinksLost,
 		m.Attached, m.Moved, m.KeyframesWanted, m.KeyframesSent, m.BackfillBytes, m.PaceSetters, m.Acks,
 		m.TerminalBytes, m.Deferred, m.Delivery, m.Echo, m.Input, m.Join, m.Resume)
 	return m

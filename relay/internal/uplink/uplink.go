@@ -30,7 +30,7 @@ type Uplink struct {
 // Serve accepts the streams that a sandbox opens until its session ends. It
 // returns when all of them are over.
 func (u *Uplink) Serve(session *tunnel.Session) {
-	ctx, cancel := sessionContext(session)
+	ctx, cancel := context.WithCancel(session.Context())
 	defer cancel()
 	room := make(chan struct{}, maxStreams)
 	var running sync.WaitGroup
@@ -54,19 +54,6 @@ func (u *Uplink) Serve(session *tunnel.Session) {
 			in.Refuse(protocol.Errorf(protocol.KindTooMany, "over %d connect streams", maxStreams))
 		}
 	}
-}
-
-// sessionContext returns a context that ends with session.
-func sessionContext(session *tunnel.Session) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() { // ends with the session or cancel, whichever is first
-		select {
-		case <-session.Done():
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
 }
 
 // Dial reaches the control plane, for an agent at from that isn't registered.

@@ -1,6 +1,7 @@
 package carrier
 
-// Stats are the packets of a connection so far, at this end.
+// Stats are what a connection has carried so far, at this end. Where the kernel
+// makes the packets there are bytes alone.
 type Stats struct {
 	PacketsSent, PacketsReceived uint64
 	PacketsLost                  uint64 // of those sent, as far as is known
@@ -8,7 +9,7 @@ type Stats struct {
 	BytesLost                    uint64 // sent again, as far as they still mattered
 }
 
-// Counting is a Conn that counts its packets.
+// Counting is a Conn that counts what it carries.
 type Counting interface {
 	// Stats may be asked for at any time, after the connection's end as well.
 	Stats() Stats

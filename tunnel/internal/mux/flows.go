@@ -168,9 +168,9 @@ func (f *flows) out(header []byte) {
 	switch {
 	case fr.flags&flagRST != 0:
 		one.dropped = true
-		f.end(fr.stream, one, strayReset)
+		_ = f.end(fr.stream, one, strayReset) // an objection is for the next frame that comes
 	case one.finIn && one.finOut:
-		f.end(fr.stream, one, strayClosed)
+		_ = f.end(fr.stream, one, strayClosed)
 	}
 }
 

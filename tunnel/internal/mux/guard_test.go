@@ -188,6 +188,44 @@ func TestHostilePeerEndsTheSession(t *testing.T) {
 	far.Close()
 }
 
+// Who opens streams at a pace that is no flood has MaxStreams of them at most.
+func TestGuardBoundsLiveStreams(t *testing.T) {
+	near, far := net.Pipe()
+	server, err := Server(near)
+	must(t, err)
+	defer server.Close()
+	defer far.Close()
+	done := make(chan struct{}, 2)
+	go func() { // ends when the session closes the pipe
+		io.Copy(io.Discard, far)
+		done <- struct{}{}
+	}()
+	go func() { // ends with the session
+		for err := error(nil); err == nil; {
+			_, err = server.Accept(t.Context())
+		}
+		done <- struct{}{}
+	}()
+	pace := time.NewTicker(20 * time.Millisecond) // in which opensPerSecond allows 200
+	defer pace.Stop()
+	opened := 0
+	for ; opened < 2*MaxStreams; opened++ {
+		if opened%100 == 99 {
+			<-pace.C
+		}
+		if _, err := far.Write(header(0, typeWindow, flagSYN, uint32(2*opened+1), 0)); err != nil {
+			break
+		}
+	}
+	far.Close()
+	<-done
+	<-done
+	o, ok := errors.AsType[*Objection](server.Err())
+	if !ok || o.Reason != ReasonStreams || opened > MaxStreams+1 {
+		t.Errorf("ended by %v after %d streams", server.Err(), opened)
+	}
+}
+
 func TestGuardPassesErrors(t *testing.T) {
 	near, far := net.Pipe()
 	far.Close()

@@ -51,7 +51,10 @@ type link struct {
 	secret  []byte       // nil: nothing joins
 	streams chan *stream // at the relay, once something may join: those to accept
 	joined  []*quic.Conn
+	ended   []*quic.Conn // had joined, until the link was over
 	closed  *protocol.Error
+	// interrupt has Accept look for what has joined; nil: nobody accepts.
+	interrupt context.CancelFunc
 }
 
 func newLink(conn *quic.Conn, d *dialer, l *Listener) *link {
@@ -67,7 +70,6 @@ func (l *link) Secret() []byte {
 	l.mu.Lock()
 	l.secret, l.streams = secret, make(chan *stream, maxStreams)
 	l.mu.Unlock()
-	go l.acceptOwn() // ends with the connection
 	l.listener.offer(l, secret)
 	return secret
 }
@@ -156,45 +158,41 @@ func (l *link) adopt(secret []byte, conn *quic.Conn, s *quic.Stream) bool {
 func (l *link) deliver(s *stream) bool {
 	select {
 	case l.streams <- s:
-		return true
 	default:
 		return false
 	}
-}
-
-// acceptOwn delivers the streams of the link's own connection.
-func (l *link) acceptOwn() {
-	for {
-		s, err := l.conn.AcceptStream(l.conn.Context())
-		if err != nil {
-			return
-		}
-		if !l.deliver(&stream{s}) {
-			l.Close(protocol.Errorf(protocol.KindTooMany, "too many streams"))
-			return
-		}
-	}
-}
-
-// Accept returns the next stream that the peer opens.
-func (l *link) Accept(ctx context.Context) (carrier.Stream, error) {
 	l.mu.Lock()
-	streams := l.streams
-	l.mu.Unlock()
-	if streams == nil {
-		s, err := l.conn.AcceptStream(ctx)
-		if err != nil {
+	defer l.mu.Unlock()
+	if l.interrupt != nil {
+		l.interrupt()
+	}
+	return true
+}
+
+// Accept returns the next stream that the peer opens, in the link's own
+// connection or one that has joined. One goroutine at a time may call it.
+func (l *link) Accept(ctx context.Context) (carrier.Stream, error) {
+	for {
+		waiting, cancel := context.WithCancel(ctx)
+		l.mu.Lock()
+		streams := l.streams
+		l.interrupt = cancel // from now on a delivery wakes us
+		l.mu.Unlock()
+		select {
+		case s := <-streams:
+			cancel()
+			return s, nil
+		default:
+		}
+		s, err := l.conn.AcceptStream(waiting)
+		interrupted := err != nil && waiting.Err() != nil && ctx.Err() == nil && l.conn.Context().Err() == nil
+		cancel()
+		switch {
+		case err == nil:
+			return &stream{s}, nil
+		case !interrupted:
 			return nil, translate(err)
 		}
-		return &stream{s}, nil
-	}
-	select {
-	case s := <-streams:
-		return s, nil
-	case <-l.conn.Context().Done():
-		return nil, l.Err()
-	case <-ctx.Done():
-		return nil, ctx.Err()
 	}
 }
 
@@ -217,7 +215,7 @@ func (l *link) closeJoined() {
 		l.closed = protocol.AsError(l.Err())
 	}
 	e, joined := l.closed, l.joined
-	l.joined = nil
+	l.ended, l.joined = append(l.ended, joined...), nil // what they carried still counts
 	l.mu.Unlock()
 	for _, conn := range joined {
 		closeConn(conn, e)

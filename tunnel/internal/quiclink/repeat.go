@@ -65,7 +65,7 @@ func (r *repeater) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (int, int, erro
 	if len(b) <= repeatBytes && addr != nil {
 		if p, ok := r.paths.Load(peerOf(addr)); ok && p.(*path).repeats(time.Now()) {
 			b, oob := append([]byte(nil), b...), append([]byte(nil), oob...)
-			time.AfterFunc(repeatAfter, func() { r.UDPConn.WriteMsgUDP(b, oob, addr) })
+			time.AfterFunc(repeatAfter, func() { _, _, _ = r.UDPConn.WriteMsgUDP(b, oob, addr) })
 		}
 	}
 	return r.UDPConn.WriteMsgUDP(b, oob, addr)

@@ -9,10 +9,10 @@ import (
 // Stats implements carrier.Counting; the connections that joined are included.
 func (l *link) Stats() carrier.Stats {
 	l.mu.Lock()
-	joined := l.joined
+	joined := append(append([]*quic.Conn{l.conn}, l.joined...), l.ended...)
 	l.mu.Unlock()
 	var all carrier.Stats
-	for _, conn := range append([]*quic.Conn{l.conn}, joined...) {
+	for _, conn := range joined {
 		s := conn.ConnectionStats()
 		all.PacketsSent += s.PacketsSent
 		all.PacketsReceived += s.PacketsReceived

@@ -129,14 +129,23 @@ type rawConn struct {
 	net.Conn
 	tcp    net.Conn
 	failed atomic.Bool // reading has
+
+	sent, received atomic.Uint64 // bytes inside TLS
 }
 
 func (c *rawConn) Close() error { return c.tcp.Close() }
 
 func (c *rawConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
+	c.received.Add(uint64(n))
 	if err != nil {
 		c.failed.Store(true)
 	}
+	return n, err
+}
+
+func (c *rawConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.sent.Add(uint64(n))
 	return n, err
 }

@@ -68,7 +68,8 @@ type link struct {
 	first   *socket // at the agent: the socket that Open returns first
 	secret  []byte
 	sockets map[*socket]struct{}
-	err     error // why the link is over
+	past    carrier.Stats // of the sockets that were removed
+	err     error         // why the link is over
 }
 
 func newLink(exporter []byte, remote net.Addr) *link {
@@ -99,7 +100,28 @@ func (l *link) add(s *socket) error {
 func (l *link) remove(s *socket) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.sockets, s)
+	if _, there := l.sockets[s]; there {
+		delete(l.sockets, s)
+		s.raw.count(&l.past)
+	}
+}
+
+// Stats implements carrier.Counting: bytes of frames, before TLS has them, and
+// no packets. Those that are lost TCP repeats unseen.
+func (l *link) Stats() carrier.Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.past
+	for s := range l.sockets {
+		s.raw.count(&all)
+	}
+	return all
+}
+
+// count adds what c has carried to all.
+func (c *rawConn) count(all *carrier.Stats) {
+	all.BytesSent += c.sent.Load()
+	all.BytesReceived += c.received.Load()
 }
 
 // full reports whether there is no room for another socket.
