@@ -15,6 +15,10 @@ import (
 // and TCP.
 const portAttempts = 16
 
+// registrationMargin keeps registrations below their rate also where they are
+// counted by agents: what leaves evenly arrives in lumps.
+const registrationMargin = 0.95
+
 // listenTunnels opens the listeners that agents dial.
 func (r *Relay) listenTunnels() error {
 	tlsConfig, err := loadTLS(r.cfg.TunnelCert, r.cfg.TunnelKey)
@@ -31,7 +35,7 @@ func (r *Relay) listenTunnels() error {
 		Connect: r.uplink.Dial, Connected: r.metrics.connected, Events: r.metrics.events(),
 		Origin: r.origins.List()[0], Alternates: r.alternates, TrustOrigin: r.origins.Listed,
 		StatelessResetKey: r.cfg.resetKey(), TokenKey: r.cfg.tokenKey(), Logger: r.log,
-		Registrations: r.cfg.RegistrationsPerSecond,
+		Registrations: registrationMargin * r.cfg.RegistrationsPerSecond,
 	}
 	if tcp != nil {
 		cfg.WebSocket, r.websocket = tcp, tcp.Addr()

@@ -15,13 +15,14 @@ import (
 
 // TestDialsAreCounted: a carrier that merely was slower has not failed.
 func TestDialsAreCounted(t *testing.T) {
-	m := newTunnelMetrics(prometheus.NewRegistry())
+	registry := prometheus.NewRegistry()
+	m := newTunnelMetrics(registry)
 	events := m.events()
 	events.Dialled(tunnel.CarrierQUIC, nil, time.Millisecond)
 	events.Dialled(tunnel.CarrierWebSocket, context.Canceled, time.Millisecond)
 	events.Dialled(tunnel.CarrierWebSocket, errors.New("refused"), time.Millisecond)
-	events.Climbed(nil)
-	events.Climbed(errors.New("timeout"))
+	events.Climbed(nil, time.Second)
+	events.Climbed(errors.New("timeout"), time.Second)
 	events.Closed(tunnel.CarrierQUIC, protocol.KindRestarting, time.Hour)
 	for _, tt := range []struct {
 		c    prometheus.Collector
@@ -34,6 +35,18 @@ func TestDialsAreCounted(t *testing.T) {
 	} {
 		if got := testutil.ToFloat64(tt.c); got != tt.want {
 			t.Errorf("%v, want %v", got, tt.want)
+		}
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "fairlead_agent_climb_seconds" {
+			continue
+		}
+		if took := f.GetMetric()[0].GetHistogram(); took.GetSampleCount() != 1 || took.GetSampleSum() != 1 {
+			t.Errorf("%d climbs took %v s", took.GetSampleCount(), took.GetSampleSum())
 		}
 	}
 }

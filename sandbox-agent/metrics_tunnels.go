@@ -24,9 +24,10 @@ type tunnelMetrics struct {
 	dials   *prometheus.CounterVec   // by carrier and outcome
 	dial    *prometheus.HistogramVec // by carrier
 	climbs  *prometheus.CounterVec   // by outcome
-	closed  *prometheus.CounterVec   // by carrier and kind
-	objects *prometheus.CounterVec   // by reason
-	resets  *prometheus.CounterVec   // by reason
+	climb   prometheus.Histogram
+	closed  *prometheus.CounterVec // by carrier and kind
+	objects *prometheus.CounterVec // by reason
+	resets  *prometheus.CounterVec // by reason
 }
 
 var agentCarriers = []tunnel.Carrier{tunnel.CarrierQUIC, tunnel.CarrierWebSocket}
@@ -41,6 +42,8 @@ func newTunnelMetrics(reg prometheus.Registerer) *tunnelMetrics {
 			"carrier", agentCarriers...),
 		climbs: instrument.Counters(prefix+"climbs_total", "Registrations over QUIC in place of a tunnel over WebSocket, by how they ended.",
 			"outcome", dialOK, dialFailed),
+		climb: prometheus.NewHistogram(instrument.LongTimes(prefix+"climb_seconds",
+			"Time from when QUIC was first seen to get through until a tunnel over it had replaced one over WebSocket.")),
 		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "tunnels_closed_total", Help: "Registered tunnels that ended, by carrier and the kind of error that ended them.",
 		}, []string{"carrier", "kind"}),
@@ -57,7 +60,7 @@ func newTunnelMetrics(reg prometheus.Registerer) *tunnelMetrics {
 			m.closed.WithLabelValues(string(c), row.Label)
 		}
 	}
-	reg.MustRegister(m.dials, m.dial, m.climbs, m.closed, m.objects, m.resets)
+	reg.MustRegister(m.dials, m.dial, m.climbs, m.climb, m.closed, m.objects, m.resets)
 	return m
 }
 
@@ -76,10 +79,12 @@ func (m *tunnelMetrics) events() *tunnel.Events {
 			}
 			m.dials.WithLabelValues(string(c), outcome).Inc()
 		},
-		Climbed: func(err error) {
+		Climbed: func(err error, took time.Duration) {
 			outcome := dialOK
 			if err != nil {
 				outcome = dialFailed
+			} else {
+				m.climb.Observe(took.Seconds())
 			}
 			m.climbs.WithLabelValues(outcome).Inc()
 		},

@@ -74,6 +74,7 @@ type Turns struct{ t *turns }
 func NewTurns(perSecond float64) Turns { return Turns{newTurns(perSecond)} }
 
 func (t Turns) Take(now time.Time) (wait time.Duration, ok bool) { return t.t.take(now) }
+func (t Turns) Begin(now time.Time) (wait time.Duration)         { return t.t.begin(now) }
 
 // Ration has Admit keep to cfg.Registrations, as a Listener does.
 func Ration(cfg *ListenConfig) { cfg.ration() }

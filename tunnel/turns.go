@@ -28,8 +28,10 @@ type turns struct {
 	slack    time.Duration // how early the turns of a burst are
 
 	// Guarded by mu.
-	mu  sync.Mutex
-	due time.Time // of the next turn, without a burst
+	mu     sync.Mutex
+	due    time.Time   // of the next turn, without a burst
+	taken  []time.Time // when the last turns began, as many as a second may have
+	oldest int         // of taken
 }
 
 // newTurns returns turns at a rate per second, nil for 0.
@@ -40,7 +42,9 @@ func newTurns(perSecond float64) *turns {
 	burst := max(int(perSecond/burstFraction), 1)
 	// No second has more turns than perSecond, one that begins with a burst either.
 	interval := time.Duration(math.Ceil(float64(time.Second) / (perSecond - float64(burst-1))))
-	return &turns{interval: interval, slack: time.Duration(burst-1) * interval}
+	return &turns{
+		interval: interval, slack: time.Duration(burst-1) * interval, taken: make([]time.Time, max(int(perSecond), 1)),
+	}
 }
 
 // take reserves the next turn and returns how long it is until then; none when
@@ -59,6 +63,20 @@ func (t *turns) take(now time.Time) (wait time.Duration, ok bool) {
 	return max(wait, 0), true
 }
 
+// begin begins a turn that has come, or returns how long it is until a second
+// has passed since as many began as it may have: on a busy machine they come
+// late, several at once.
+func (t *turns) begin(now time.Time) (wait time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if wait = t.taken[t.oldest].Add(time.Second).Sub(now); wait > 0 {
+		return wait
+	}
+	t.taken[t.oldest] = now
+	t.oldest = (t.oldest + 1) % len(t.taken)
+	return 0
+}
+
 // await waits for a turn.
 func (t *turns) await(ctx context.Context) (waited time.Duration, err error) {
 	if t == nil {
@@ -68,15 +86,28 @@ func (t *turns) await(ctx context.Context) (waited time.Duration, err error) {
 	if !ok {
 		return 0, errRate
 	}
-	if wait == 0 {
-		return 0, nil
+	for {
+		if wait == 0 {
+			if wait = t.begin(time.Now()); wait == 0 {
+				return waited, nil
+			}
+		}
+		if err := pause(ctx, wait); err != nil {
+			return waited, err
+		}
+		waited += wait
+		wait = 0
 	}
-	timer := time.NewTimer(wait)
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return wait, nil
+		return nil
 	case <-ctx.Done():
-		return wait, ctx.Err()
+		return ctx.Err()
 	}
 }

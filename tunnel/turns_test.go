@@ -64,6 +64,25 @@ func TestTurnsOfASecond(t *testing.T) {
 	}
 }
 
+// Turns that come late, all at once, still begin at the rate.
+func TestLateTurns(t *testing.T) {
+	turns, now := tunnel.NewTurns(10), time.Now()
+	for i := range 10 {
+		if wait := turns.Begin(now.Add(time.Duration(i) * time.Millisecond)); wait != 0 {
+			t.Fatalf("turn %d waits %v", i, wait)
+		}
+	}
+	if wait := turns.Begin(now.Add(400 * time.Millisecond)); wait != 600*time.Millisecond {
+		t.Errorf("the eleventh within a second waits %v", wait)
+	}
+	if wait := turns.Begin(now.Add(time.Second)); wait != 0 {
+		t.Errorf("after a second it waits %v", wait)
+	}
+	if wait := turns.Begin(now.Add(time.Second)); wait != time.Millisecond {
+		t.Errorf("the next waits %v", wait)
+	}
+}
+
 // A crowd comes in at the rate, and who would wait for too long is refused.
 func TestCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

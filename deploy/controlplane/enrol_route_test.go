@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -448,8 +450,29 @@ func TestInviteInvalid(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: error %v, want one line with %q", tt.name, err, want)
 		}
-		if _, err := os.Stat(cfg.Out); err == nil {
-			t.Errorf("%s: an invitation was written", tt.name)
+		if left, err := os.ReadDir(filepath.Dir(cfg.Out)); err != nil || len(left) > 0 {
+			t.Errorf("%s: something was written: %v, %v", tt.name, left, err)
 		}
+	}
+}
+
+// TestInviteUnwritable: an invitation that can't be written doesn't make the
+// earlier one void.
+func TestInviteUnwritable(t *testing.T) {
+	p := newPlane(t)
+	srv := p.agentListener()
+	token := p.invite("sb_1", nil)
+	for _, out := range []string{t.TempDir(), filepath.Join(t.TempDir(), "missing", "invitation.json")} {
+		err := Invite(t.Context(), InviteConfig{
+			StateDir: filepath.Join(p.dir, "state"), Database: p.database, Sandbox: "sb_1", TTL: DefaultInvitationLife,
+			Out: out, Now: p.clock.Now,
+		})
+		if _, ok := errors.AsType[*fs.PathError](err); !ok {
+			t.Errorf("error %v", err)
+		}
+	}
+	a := connect(t, srv)
+	if status, answer := a.post("/enrol", newTestSandbox(t, "sb_1").enrolRequest(t, token, a.exporter)); status != http.StatusOK {
+		t.Errorf("enrol: %d %s", status, answer)
 	}
 }

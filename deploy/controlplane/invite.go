@@ -63,6 +63,18 @@ func Invite(ctx context.Context, cfg InviteConfig) error {
 	if err := prepareStateDir(cfg.StateDir); err != nil {
 		return err
 	}
+	out, err := program.PrepareFile(cfg.Out, text, privateMode) // an invitation that nobody can read mustn't be stored
+	if err != nil {
+		return err
+	}
+	if err := cfg.store(ctx, invitations, reached); err != nil {
+		return errors.Join(err, out.Discard())
+	}
+	return out.Commit()
+}
+
+// store makes the control plane know of the invitations.
+func (cfg *InviteConfig) store(ctx context.Context, invitations []store.Invitation, reached reach) error {
 	st, err := OpenStore(ctx, cfg.StateDir, cfg.Database, store.WithClock(cfg.Now))
 	if err != nil {
 		return err
@@ -71,10 +83,7 @@ func Invite(ctx context.Context, cfg InviteConfig) error {
 	if err := errors.Join(err, st.Close()); err != nil {
 		return err
 	}
-	if err := reached.save(cfg.StateDir); err != nil {
-		return err
-	}
-	return program.ReplaceFile(cfg.Out, text, privateMode)
+	return reached.save(cfg.StateDir)
 }
 
 // checkCount reports what of one sandbox and many doesn't go together.

@@ -328,3 +328,40 @@ func TestSometimesSecret(t *testing.T) {
 		}
 	}
 }
+
+// TestPreparedFile: until it is committed the file is as it was, and a
+// replacement that is discarded leaves nothing.
+func TestPreparedFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	holds := func(want string) {
+		t.Helper()
+		data, err := os.ReadFile(path)
+		entries, _ := os.ReadDir(dir)
+		if err != nil || string(data) != want || len(entries) != 1 {
+			t.Errorf("%q, %v, beside %d others", data, err, len(entries)-1)
+		}
+	}
+	must(ReplaceFile(path, []byte("old"), 0o600))
+	r, err := PrepareFile(path, []byte("new"), 0o600)
+	must(err)
+	must(r.Discard())
+	holds("old")
+	r, err = PrepareFile(path, []byte("new"), 0o600)
+	must(err)
+	must(r.Commit())
+	holds("new")
+	if _, err := PrepareFile(dir, nil, 0o600); !errors.Is(err, syscall.EISDIR) {
+		t.Errorf("of a directory: %v", err)
+	}
+	if _, err := PrepareFile(filepath.Join(dir, "none", "file"), nil, 0o600); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("in no directory: %v", err)
+	}
+	holds("new")
+}

@@ -88,12 +88,12 @@ func (g *Gateway) ptySession(w http.ResponseWriter, r *http.Request) {
 		Name: access.CookieName, Value: cookie, Path: path, MaxAge: int(protocol.CookieTTL / time.Second),
 		HttpOnly: true, Secure: strings.HasPrefix(origin, "https:"), SameSite: http.SameSiteStrictMode,
 	})
+	g.Metrics.Session.Observe(time.Since(began).Seconds())
 	access.WriteJSON(w, http.StatusOK, map[string]string{
 		"ws_url":     socketURL(origin, path),
 		"ticket":     ticket,
 		"expires_at": expires.UTC().Format(time.RFC3339),
 	})
-	g.Metrics.Session.Observe(time.Since(began).Seconds())
 }
 
 // socketURL returns the absolute URL of path at the public origin.

@@ -81,6 +81,13 @@ func TestPTYSessionRefuses(t *testing.T) {
 	if resp := w.ptySession(w.grant(nil), good, "Origin", "https://evil.example"); resp.StatusCode != 403 {
 		t.Errorf("from another origin: status %d", resp.StatusCode)
 	}
+	if n := w.timed(); n != 0 {
+		t.Errorf("%d refusals are timed", n)
+	}
+	w.ptySession(w.grant(nil), good)
+	if n := w.timed(); n != 1 {
+		t.Errorf("%d tickets are timed, of 1", n)
+	}
 }
 
 // All that can be refused is refused before the upgrade, with the kind's text.

@@ -26,7 +26,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "Terminal sockets that were opened at the wrong relay and sent to another.",
 		}),
 		Session: prometheus.NewHistogram(instrument.ShortTimes("fairlead_pty_session_seconds",
-			"Time that requests for a terminal's ticket took which were granted.")),
+			"Time that POST /pty-session took where it gave a ticket.")),
 	}
 	for _, row := range protocol.Kinds {
 		m.Refused.WithLabelValues(row.Label)

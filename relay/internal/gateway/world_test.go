@@ -41,6 +41,7 @@ type world struct {
 	revoked   *jws.RevocationSet
 	server    *httptest.Server
 	path      string
+	metrics   *prometheus.Registry
 }
 
 func newWorld(t *testing.T, start func(*httptest.Server)) *world {
@@ -61,6 +62,7 @@ func newWorldWith(t *testing.T, start func(*httptest.Server), fleet hub.Tunnels)
 	relaytest.Answer(t, agent, w.terminal)
 	log := slog.New(slog.DiscardHandler)
 	registry := prometheus.NewRegistry()
+	w.metrics = registry
 	if fleet == nil {
 		fleet = tunnels
 	}
@@ -191,6 +193,22 @@ func (w *world) ptySession(token, body string, headers ...string) *http.Response
 	}
 	w.t.Cleanup(func() { resp.Body.Close() })
 	return resp
+}
+
+// timed returns how many requests for a ticket were timed.
+func (w *world) timed() uint64 {
+	w.t.Helper()
+	families, err := w.metrics.Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "fairlead_pty_session_seconds" {
+			return f.GetMetric()[0].GetHistogram().GetSampleCount()
+		}
+	}
+	w.t.Fatal("no histogram")
+	return 0
 }
 
 // ticket returns a ticket and a cookie for a terminal.

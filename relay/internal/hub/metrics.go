@@ -68,7 +68,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Resyncs: instrument.Counters("fairlead_resyncs_total", "Times a viewer was moved ahead, by reason.", "reason",
 			resyncRing, resyncUnacked, resyncLog, resyncReset),
 		Skipped: counter("fairlead_resync_skipped_bytes_total",
-			"Output bytes that viewers never get since they were moved ahead of them, those of a log that began anew excepted."),
+			"Output bytes that viewers never got because they were moved ahead, where their log went on."),
 		Attached: instrument.Counters("fairlead_viewers_attached_total", "Viewers that were greeted, by mode.", "mode",
 			protocol.ModeResume, protocol.ModeKeyframe, protocol.ModeGap),
 		Moved:           counter("fairlead_viewers_moved_total", "Viewers that were sent to another relay."),

@@ -59,7 +59,8 @@ func certificate(t testing.TB) (server, client *tls.Config) {
 type world struct {
 	*Listener
 	addr string
-	tls  *tls.Config // of agents
+	tls  *tls.Config   // of agents
+	told chan struct{} // after an outcome
 
 	mu       sync.Mutex
 	outcomes map[Outcome]int
@@ -82,11 +83,15 @@ func (w *world) waits(change int) int {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{outcomes: map[Outcome]int{}}
+	w := &world{outcomes: map[Outcome]int{}, told: make(chan struct{}, 1)}
 	w.Listener = NewListener(func(o Outcome) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.outcomes[o]++
+		select {
+		case w.told <- struct{}{}:
+		default:
+		}
 	}, w.enter, slog.New(slog.DiscardHandler))
 	var server *tls.Config
 	server, w.tls = certificate(t)
@@ -102,6 +107,19 @@ func (w *world) counted(o Outcome) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.outcomes[o]
+}
+
+// awaits waits until an outcome has been counted.
+func (w *world) awaits(t testing.TB, o Outcome) {
+	t.Helper()
+	late := within(t)
+	for w.counted(o) == 0 {
+		select {
+		case <-w.told:
+		case <-late.Done():
+			t.Fatalf("no outcome %s", o)
+		}
+	}
 }
 
 // pair returns both ends of a link and of its first stream.
