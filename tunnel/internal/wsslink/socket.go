@@ -102,11 +102,26 @@ func (s *socket) pump() {
 	s.raw.Close()
 	s.ws.CloseNow() // only frees it
 	if websocket.CloseStatus(err) != websocket.StatusNormalClosure {
+		s.hearOthers(err)
 		s.link.lost(translate(err))
 	} else if s.isFirst() {
 		s.link.lost(protocol.Errorf(protocol.KindUnavailable, "peer: closed"))
 	}
 	s.link.remove(s)
+}
+
+// hearOthers gives the link's other sockets a moment when this one was cut off:
+// its peer may have closed them all, with a reason, and this one took nothing.
+func (s *socket) hearOthers(err error) {
+	if s.isFirst() || websocket.CloseStatus(err) >= 0 {
+		return
+	}
+	moment := time.NewTimer(closingTime)
+	defer moment.Stop()
+	select {
+	case <-s.link.done:
+	case <-moment.C:
+	}
 }
 
 func (s *socket) readMessages() error {
