@@ -196,9 +196,10 @@ func (t *Terminal) writeInput() (done bool) {
 		if !answering {
 			p = q.items[0].rest
 		}
+		now := fileClock() // before: the shell may be at its next prompt as soon as it has this
 		n, err := front.dev.Offer(p)
 		if n > 0 && !answering && front == t.own {
-			q.last, q.entered = fileClock(), p[n-1] == '\r' || p[n-1] == '\n'
+			q.last, q.entered = now, p[n-1] == '\r' || p[n-1] == '\n'
 		}
 		switch {
 		case err != nil: // the PTY is closed, its end will be recorded

@@ -200,16 +200,17 @@ func (l *Listener) join(w http.ResponseWriter, r *http.Request, secret []byte) (
 	if to == nil || !to.has(secret) {
 		return Secret, http.StatusForbidden
 	}
-	if to.full() {
+	if !to.reserve() {
 		return Many, http.StatusTooManyRequests
 	}
 	s, err := upgrade(w, r)
 	if err != nil {
+		to.release()
 		return Broken, 0
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || to.add(s) != nil {
+	if to.settle(s) != nil || l.closed {
 		s.raw.Close()
 		return Many, 0
 	}

@@ -68,6 +68,7 @@ type link struct {
 	first   *socket // at the agent: the socket that Open returns first
 	secret  []byte
 	sockets map[*socket]struct{}
+	coming  int           // at the relay: sockets that are being upgraded
 	past    carrier.Stats // of the sockets that were removed
 	err     error         // why the link is over
 }
@@ -84,6 +85,18 @@ func newLink(exporter []byte, remote net.Addr) *link {
 func (l *link) add(s *socket) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.addLocked(s)
+}
+
+// settle is add for a socket whose place was reserved.
+func (l *link) settle(s *socket) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.coming--
+	return l.addLocked(s)
+}
+
+func (l *link) addLocked(s *socket) error {
 	if l.err != nil {
 		return l.err
 	}
@@ -124,11 +137,23 @@ func (c *rawConn) count(all *carrier.Stats) {
 	all.BytesReceived += c.received.Load()
 }
 
-// full reports whether there is no room for another socket.
-func (l *link) full() bool {
+// reserve keeps a place for a socket that is being upgraded: whoever is over the
+// limit must hear that before there is a socket, whose end would be the link's.
+// settle fills it, release gives it back.
+func (l *link) reserve() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.err != nil || len(l.sockets) >= maxSockets
+	if l.err != nil || len(l.sockets)+l.coming >= maxSockets {
+		return false
+	}
+	l.coming++
+	return true
+}
+
+func (l *link) release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.coming--
 }
 
 // Open returns the first socket, and afterwards dials one more each time, with
