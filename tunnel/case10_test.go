@@ -12,7 +12,6 @@ import (
 // TestCase10UDPBlackhole: when nothing gets through any more, in one direction
 // or both, both ends know soon, whatever the tunnel was doing.
 func TestCase10UDPBlackhole(t *testing.T) {
-	t.Parallel()
 	var waiting []func()
 	for _, c := range []struct {
 		name   string

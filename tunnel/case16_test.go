@@ -10,7 +10,6 @@ import (
 // TestCase16LossReorderingDuplication: nothing that a bad network does to
 // datagrams changes the bytes of a stream, and the tunnel stays.
 func TestCase16LossReorderingDuplication(t *testing.T) {
-	t.Parallel()
 	seed := chance(t)
 	agent, relay, network := impaired(t, seed)
 	list := flows(t, agent, relay, seed)
