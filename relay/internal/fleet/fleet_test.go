@@ -30,14 +30,17 @@ type world struct {
 	fleet     *Fleet
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { return newWorldAt(t, time.Now) }
+
+// newWorldAt is newWorld with another clock to judge signed times by.
+func newWorldAt(t *testing.T, clock func() time.Time) *world {
 	a := relaytest.NewAuthority(t)
 	set, err := jws.ParseKeySet(a.JWKS)
 	if err != nil {
 		t.Fatal(err)
 	}
 	revoked := jws.NewRevocationSet()
-	keys := jws.NewKeys(set, jws.KeysOptions{Revoked: revoked})
+	keys := jws.NewKeys(set, jws.KeysOptions{Revoked: revoked, Now: clock})
 	return &world{t, a, revoked, New(keys, revoked, slog.New(slog.DiscardHandler))}
 }
 
@@ -410,21 +413,22 @@ func TestWaitGivesUp(t *testing.T) {
 // either end of its life, and no further.
 func TestCase14ClockSkew(t *testing.T) {
 	const life = 10 * time.Minute
+	now := time.Now().Truncate(time.Second) // stands still: what is signed has whole seconds
 	for _, c := range []struct {
 		issued time.Duration // after now
 		want   protocol.Kind // KindInternal: let in
 	}{
-		{59 * time.Second, protocol.KindInternal},
+		{60 * time.Second, protocol.KindInternal},
 		{61 * time.Second, protocol.KindUnauthenticated},
 		{time.Hour, protocol.KindUnauthenticated},
-		{-life - 59*time.Second, protocol.KindInternal},
+		{-life - 60*time.Second, protocol.KindInternal},
 		{-life - 61*time.Second, protocol.KindExpired},
 		{-life - time.Hour, protocol.KindExpired},
 	} {
 		t.Run(c.issued.String(), func(t *testing.T) {
-			w := newWorld(t)
+			w := newWorldAt(t, func() time.Time { return now })
 			s := w.sandbox("sb_a")
-			issued := time.Now().Add(c.issued)
+			issued := now.Add(c.issued)
 			var err error
 			s.certificate, err = w.authority.Signer.SignCertificate(jws.Certificate{
 				Subject: "sb_a", JWK: s.key.PublicJWK(), IssuedAt: issued.Unix(), ExpiresAt: issued.Add(life).Unix(), ID: "cert_1",
