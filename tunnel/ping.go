@@ -28,6 +28,10 @@ const (
 	maxFirstTrip = time.Second
 	// lateAsk is how late a peer's PING may be before that is suspicious.
 	lateAsk = 50 * time.Millisecond
+	// standstill is how late a look at the peer is when this process itself
+	// stood still: stopped, paused with its machine, or starved. What the peer
+	// sent meanwhile is yet to be read.
+	standstill = 200 * time.Millisecond
 )
 
 // A pinger measures whether and how fast the peer answers.
@@ -40,6 +44,7 @@ type pinger struct {
 	lastAsk time.Time // the peer's last PING
 	mirror  time.Time // until then the peer's frequent PINGs are matched
 	due     time.Time // of the next PING
+	look    time.Time // when tick wants to be called again, at the latest
 	next    uint64
 	sent    map[uint64]time.Time // unanswered, few
 	rtt     time.Duration        // the last
@@ -149,9 +154,13 @@ func (p *pinger) silence(often bool) time.Duration {
 func (p *pinger) tick(now time.Time, packets uint64) (id uint64, wait time.Duration, dead bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if late := now.Sub(p.look); late > standstill && !p.look.IsZero() {
+		p.excuse(now, late)
+	}
 	if packets != p.packets {
 		p.packets, p.heardAt = packets, now
 	}
+	defer func() { p.look = now.Add(wait) }()
 	matching := now.Before(p.mirror)
 	often := p.watched || matching
 	interval := protocol.PingIdle
@@ -176,6 +185,17 @@ func (p *pinger) tick(now time.Time, packets uint64) (id uint64, wait time.Durat
 		return 0, 0, true
 	}
 	return id, min(wait, left, listenEvery), false
+}
+
+// excuse leaves out the time d until now, in which nobody listened: it is
+// neither the peer's silence nor a round trip. The caller holds mu.
+func (p *pinger) excuse(now time.Time, d time.Duration) {
+	if p.heardAt = p.heardAt.Add(d); p.heardAt.After(now) {
+		p.heardAt = now
+	}
+	for id, at := range p.sent {
+		p.sent[id] = at.Add(d)
+	}
 }
 
 // left returns the time until the peer counts as gone: silent since the oldest
