@@ -61,12 +61,15 @@ type flow struct {
 	seed     uint64
 }
 
+// flowLanes are the lanes of flows.
+var flowLanes = []protocol.Lane{protocol.LaneControl, protocol.LaneTerminal0, protocol.LaneTerminal1}
+
 // flows opens a stream on each of some lanes, and returns both directions of
 // each.
 func flows(t *testing.T, agent, relay *tunnel.Session, seed uint64) []flow {
 	t.Helper()
 	var list []flow
-	for i, lane := range []protocol.Lane{protocol.LaneControl, protocol.LaneTerminal0, protocol.LaneTerminal1} {
+	for i, lane := range flowLanes {
 		far, near := streamPair(t, agent, relay, lane)
 		seed := seed + 2*uint64(i)
 		list = append(list, flow{fmt.Sprintf("%s up", lane), far, near, seed}, flow{fmt.Sprintf("%s down", lane), near, far, seed + 1})
