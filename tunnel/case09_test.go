@@ -54,19 +54,19 @@ func (s *stuckStream) Read(p []byte) (int, error) {
 // A tunnel whose lane takes nothing ends, since nobody can know what of it still
 // arrives; who goes on by offset on the next one loses and repeats nothing.
 func TestCase09WriteTimeout(t *testing.T) {
-	tunnel.Impatient(t, noStall, noStall, 100*time.Millisecond)
+	tunnel.Impatient(t, noStall, noStall, time.Second) // much longer than any of it takes
 	data := make([]byte, 8<<20)
 	for i := range len(data) / 8 {
 		binary.BigEndian.PutUint64(data[8*i:], uint64(i))
 	}
 	var got []byte
-	for range 4 { // times that the lane is stuck in the middle
+	for range 3 { // times that the lane is stuck in the middle
 		got = append(got, part(t, data, len(got), true)...)
 	}
 	if len(got) >= len(data) {
 		t.Fatal("it was never stuck")
 	}
-	tunnel.Impatient(t, noStall, noStall, 10*time.Second) // the rest may take its time
+	tunnel.Impatient(t, noStall, noStall, time.Minute) // the rest may take its time
 	got = append(got, part(t, data, len(got), false)...)
 	if !bytes.Equal(got, data) {
 		t.Errorf("%d bytes arrived of %d, and not each once", len(got), len(data))

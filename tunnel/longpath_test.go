@@ -9,14 +9,16 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/internal/carrier"
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
 )
 
-// A farConn is a carrier over a path of 1 s there and back, on which some
-// things take twice that, as when a packet is lost and sent again.
+// A farConn is a carrier over a path on which some things take a round trip
+// longer, as when a packet is lost and sent again.
 type farConn struct {
 	*tunneltest.Conn
+	way  time.Duration // in each direction
 	seed uint64
 	dark <-chan struct{} // closed when nothing gets through any more
 }
@@ -71,9 +73,9 @@ func (c *farConn) carry(to, from carrier.Stream, random *rand.Rand) {
 		if err != nil {
 			return
 		}
-		delay := 500 * time.Millisecond
+		delay := c.way
 		if random.IntN(20) == 0 {
-			delay += time.Second // sent again after as long as a round trip
+			delay += 2 * c.way
 		}
 		pieces <- piece{time.Now().Add(delay), data[:n]}
 	}
@@ -87,7 +89,7 @@ func TestCase10LongPath(t *testing.T) {
 			near, far := tunneltest.Conns()
 			dark := make(chan struct{})
 			const seed = 10
-			agent, relay := register(t, &farConn{near, seed, dark}, far, nil)
+			agent, relay := register(t, &farConn{near, 500 * time.Millisecond, seed, dark}, far, nil)
 			relay.SetWatched(watched)
 			time.Sleep(time.Hour)
 			if agent.Err() != nil || relay.Err() != nil {
@@ -107,5 +109,35 @@ func TestCase10LongPath(t *testing.T) {
 			relay.Close()
 			time.Sleep(time.Minute) // what was under way is over
 		})
+	}
+}
+
+// On a path as most are, both ends know within 6 s that it is dead, and within
+// 2 s while somebody watches, wherever between two PINGs it dies.
+func TestCase10ShortPath(t *testing.T) {
+	for _, c := range []struct {
+		watched bool
+		within  time.Duration
+	}{{false, 6 * time.Second}, {true, 2 * time.Second}} {
+		for after := range 20 { // tenths of what lies between two PINGs
+			synctest.Test(t, func(t *testing.T) {
+				near, far := tunneltest.Conns()
+				dark := make(chan struct{})
+				agent, relay := register(t, &farConn{near, 10 * time.Millisecond, 10, dark}, far, nil)
+				relay.SetWatched(c.watched)
+				time.Sleep(time.Minute + time.Duration(after)*protocol.PingIdle/10)
+				close(dark)
+				began := time.Now()
+				for _, s := range []*tunnel.Session{agent, relay} {
+					<-s.Done()
+					if took := time.Since(began); took > c.within {
+						t.Errorf("watched %t, dark after %d tenths: noticed after %v", c.watched, after, took)
+					}
+				}
+				agent.Close()
+				relay.Close()
+				time.Sleep(time.Minute) // what was under way is over
+			})
+		}
 	}
 }
