@@ -13,7 +13,8 @@ import (
 func declareCompare(c *program.Command) {
 	var before, after string
 	c.Describe(`Prints how the figures of B.json differ from those of A.json, as ratios with
-their 95 % intervals, and marks the differences that are more than chance.
+their 95 % intervals, and marks the differences that are more than chance. Fewer
+than six blocks have no such interval: then it is the range that is told.
 
   loadtest run echo --local --json before.json
   loadtest run echo --local --json after.json

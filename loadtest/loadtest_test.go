@@ -146,8 +146,8 @@ func TestRun(t *testing.T) {
 	if status, stdout, _ := execute(t.Context(), "compare", result, result); status != 0 || !strings.Contains(stdout, "tunnel_throughput") {
 		t.Errorf("compare: %d %s", status, stdout)
 	}
-	status, stdout, stderr = execute(t.Context(), append(args, "--report-dir", "", "--slo", "tunnel_throughput<1B")...)
-	if status != statusFailed || !strings.Contains(stdout, "FAIL") || !strings.Contains(stderr, "tunnel_throughput<1B") || strings.Contains(stdout, "report:") {
+	status, stdout, stderr = execute(t.Context(), append(args, "--report-dir", "", "--slo", "tunnel_throughput<0B")...)
+	if status != statusFailed || !strings.Contains(stdout, "FAIL") || !strings.Contains(stderr, "tunnel_throughput<0B") || strings.Contains(stdout, "report:") {
 		t.Errorf("status %d\n%s\n%s", status, stdout, stderr)
 	}
 }

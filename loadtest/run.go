@@ -80,6 +80,8 @@ type run struct {
 	local *stack.Local
 	show  *report.Progress
 	began bool // the scenario was run
+
+	interrupted *interruption
 }
 
 // unimportant flags don't change what is measured.
@@ -109,7 +111,11 @@ func (r *run) do(ctx context.Context) error {
 		Progress: show.Phase,
 		Say:      func(format string, args ...any) { fmt.Fprintf(show, format+"\n", args...) },
 	}
+	r.interrupted = listen(r.env.Say)
 	err := r.load(ctx)
+	if r.interrupted.stop() && r.local != nil {
+		err = errors.Join(err, r.local.Clean()) // nothing is left now that could write there
+	}
 	show.Close()
 	r.info.End = time.Now()
 	switch {
@@ -124,12 +130,13 @@ func (r *run) do(ctx context.Context) error {
 // load starts what is needed, runs the scenario, and ends what was started.
 func (r *run) load(ctx context.Context) (err error) {
 	r.env.Progress("start", 0, 1)
+	outer := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if err := r.open(ctx); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.closeLocal(err)) }()
+	defer func() { err = errors.Join(err, r.closeLocal(err, outer.Err() != nil)) }()
 	if r.local != nil {
 		watching := make(chan struct{})
 		defer func() { cancel(nil); <-watching }()
@@ -161,7 +168,7 @@ func (r *run) load(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	m := startMonitor(ctx, &r.env)
+	m := startMonitor(ctx, &r.env, r.scenario.TellsAgent)
 	defer m.stop()
 	r.began = true
 	err = r.scenario.Run(ctx, &r.env)
@@ -188,6 +195,7 @@ func (r *run) open(ctx context.Context) (err error) {
 	if r.local, err = stack.StartLocal(ctx, options); err != nil {
 		return err
 	}
+	r.interrupted.atLast(func() { _ = r.local.Clean() }) // there is nobody left to tell
 	r.env.Local, r.env.Target = r.local, r.local.Target()
 	return nil
 }
@@ -207,12 +215,13 @@ func hasBaseline(s *scenario.Scenario) bool {
 	return slices.ContainsFunc(s.Metrics, func(m measure.Metric) bool { return m.Baseline != "" })
 }
 
-// closeLocal ends the local stack. After a failure its logs stay.
-func (r *run) closeLocal(failure error) error {
+// closeLocal ends the local stack. After a failure its logs stay, unless the
+// failure may well come from an interruption.
+func (r *run) closeLocal(failure error, interrupted bool) error {
 	if r.local == nil {
 		return nil
 	}
-	if failure != nil && !errors.Is(failure, context.Canceled) {
+	if failure != nil && !interrupted && !errors.Is(failure, context.Canceled) {
 		r.local.Keep()
 		r.env.Say("the logs of the programs are in %s", r.local.Logs())
 	}

@@ -52,7 +52,7 @@ var Floors = []struct {
 		"sandbox-agent/internal/environment", "sandbox-agent/internal/outbound", "sandbox-agent/internal/peer",
 		"sandbox-agent/internal/integration",
 		"loadtest/internal/client", "loadtest/internal/generator", "loadtest/internal/enrol",
-		"loadtest/internal/source", "loadtest/internal/baseline", "loadtest/internal/stack",
+		"loadtest/internal/source", "loadtest/internal/baseline", "loadtest/internal/stack", "loadtest/internal/offspring",
 	}},
 	{F3, []string{
 		"relay/internal/gateway", "relay/internal/controlapi", "relay/internal/sandboxapi",

@@ -37,7 +37,7 @@ func must(t testing.TB, err error) {
 
 func start(t testing.TB) (context.Context, *Server) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	self, err := os.Executable()
 	must(t, err)

@@ -204,6 +204,9 @@ func (f *Figure) spread(blocks []float64) {
 	f.Blocks = blocks
 	m := median(blocks)
 	f.Median, f.Interval = &m, interval(blocks)
+	if f.Interval != nil && confident(len(blocks)) {
+		f.Confidence = confidence
+	}
 }
 
 // baseline returns the name of the figure that a metric's figure is divided by,

@@ -1,8 +1,9 @@
 package measure
 
 // Change returns the ratio of the medians of after and before, and the interval
-// that holds it with a confidence of 95 %: nil when there are too few values. ok
-// is false when there is no ratio.
+// that holds it with a confidence of 95 %. With few values that is the range of
+// the ratios of any two, with too few it is nil. ok is false when there is no
+// ratio.
 func Change(before, after []float64) (ratio float64, i *Interval, ok bool) {
 	if len(before) == 0 || len(after) == 0 || median(before) == 0 {
 		return 0, nil, false

@@ -5,12 +5,13 @@ type Outcome string
 
 // The outcomes.
 const (
-	// Better and Worse: neither interval reaches the other.
+	// Better and Worse: neither spread (an interval, or the range of a few
+	// blocks) reaches the other.
 	Better Outcome = "better"
 	Worse  Outcome = "worse"
 	// Equal: there is no difference.
 	Equal Outcome = "equal"
-	// Same: the intervals overlap, so chance may have made the difference.
+	// Same: the spreads overlap, so chance may have made the difference.
 	Same Outcome = "within the spread"
 	// Unknown: one of the figures has no interval, or no value.
 	Unknown Outcome = "spread unknown"
@@ -26,8 +27,10 @@ type Difference struct {
 	A, B          *float64  // the medians of the blocks, else the values
 	SpreadA       *Interval // nil if not known
 	SpreadB       *Interval
+	RangeA        int // as [Figure.Ranges] of A
+	RangeB        int
 	Ratio         *float64  // of B to A
-	RatioInterval *Interval // with a confidence of 95 %, nil if not known
+	RatioInterval *Interval // nil if not known; a range when SpreadA or SpreadB is
 	Outcome       Outcome
 }
 
@@ -55,10 +58,10 @@ func difference(a, b *Figure) Difference {
 	d := Difference{Name: either.Name, Unit: either.Unit, Headline: either.Headline, Outcome: Unknown}
 	var blocksA, blocksB []float64
 	if a != nil {
-		d.A, d.SpreadA, blocksA = a.Typical(), a.Interval, a.Blocks
+		d.A, d.SpreadA, d.RangeA, blocksA = a.Typical(), a.Interval, a.Ranges(), a.Blocks
 	}
 	if b != nil {
-		d.B, d.SpreadB, blocksB = b.Typical(), b.Interval, b.Blocks
+		d.B, d.SpreadB, d.RangeB, blocksB = b.Typical(), b.Interval, b.Ranges(), b.Blocks
 	}
 	if d.A == nil || d.B == nil || a.Unit != b.Unit {
 		return d

@@ -9,7 +9,8 @@
 //
 // A latency is the time from when something was due to when it had happened,
 // not from when a generator got round to it. So a stalled server cannot hide
-// behind a generator that waits for it.
+// behind a generator that waits for it. Where a scenario is a closed loop, its
+// metrics' help says so by what they are timed from.
 //
 // # Figures
 //

@@ -26,6 +26,8 @@ type Resource struct {
 	Threads    int     `json:"threads,omitempty"`    // of the operating system
 	Goroutines int     `json:"goroutines,omitempty"` // from its metrics
 	HeapBytes  int64   `json:"heap_bytes,omitempty"` // in use, from its metrics
+
+	Collections int64 `json:"collections,omitempty"` // of the heap since it started, from its metrics
 }
 
 // ticksPerSecond of the times in /proc. Linux has it at 100 on every platform
@@ -102,8 +104,8 @@ func parseStat(line string) (Resource, error) {
 // maxMetricsBytes bounds what is read of a process's metrics.
 const maxMetricsBytes = 8 << 20
 
-// ReadMetrics adds to r the goroutines and the heap that the admin listener at
-// url ("http://127.0.0.1:9090") tells at /metrics.
+// ReadMetrics adds to r what the admin listener at url
+// ("http://127.0.0.1:9090") tells at /metrics, as [Resource.ParseMetrics] does.
 func (r *Resource) ReadMetrics(ctx context.Context, client *http.Client, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, "/")+"/metrics", nil)
 	if err != nil {
@@ -117,26 +119,51 @@ func (r *Resource) ReadMetrics(ctx context.Context, client *http.Client, url str
 	if res.StatusCode != http.StatusOK {
 		return fmt.Errorf("read metrics: status %d", res.StatusCode)
 	}
-	lines := bufio.NewScanner(io.LimitReader(res.Body, maxMetricsBytes))
+	return r.ParseMetrics(res.Body)
+}
+
+// ParseMetrics adds to r the goroutines, the heap and its collections that a Go
+// program tells in the text format of Prometheus, and the descriptors and the
+// resident memory if they aren't known yet.
+func (r *Resource) ParseMetrics(text io.Reader) error {
+	known := *r
+	lines := bufio.NewScanner(io.LimitReader(text, maxMetricsBytes))
 	for lines.Scan() {
-		name, text, _ := strings.Cut(lines.Text(), " ")
-		switch name {
-		case "go_goroutines", "go_memstats_heap_inuse_bytes":
-		default:
+		name, number, _ := strings.Cut(lines.Text(), " ")
+		set := r.metric(name, known)
+		if set == nil {
 			continue
 		}
-		v, err := strconv.ParseFloat(text, 64)
+		v, err := strconv.ParseFloat(number, 64)
 		if err != nil {
 			return fmt.Errorf("read metrics: %s: %w", name, err)
 		}
-		if name == "go_goroutines" {
-			r.Goroutines = int(v)
-		} else {
-			r.HeapBytes = int64(v)
-		}
+		set(v)
 	}
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("read metrics: %w", err)
+	}
+	return nil
+}
+
+// metric returns what takes the metric of that name, nil if nothing does. What
+// is known from elsewhere stays.
+func (r *Resource) metric(name string, known Resource) func(v float64) {
+	switch name {
+	case "go_goroutines":
+		return func(v float64) { r.Goroutines = int(v) }
+	case "go_memstats_heap_inuse_bytes":
+		return func(v float64) { r.HeapBytes = int64(v) }
+	case "go_gc_duration_seconds_count":
+		return func(v float64) { r.Collections = int64(v) }
+	case "process_open_fds":
+		if known.FDs == 0 {
+			return func(v float64) { r.FDs = int(v) }
+		}
+	case "process_resident_memory_bytes":
+		if known.RSSBytes == 0 {
+			return func(v float64) { r.RSSBytes = int64(v) }
+		}
 	}
 	return nil
 }

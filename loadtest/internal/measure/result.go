@@ -59,7 +59,10 @@ type Figure struct {
 	// Median and Interval are over the blocks.
 	Median   *float64  `json:"median,omitempty"`
 	Interval *Interval `json:"interval,omitempty"`
-	Blocks   []float64 `json:"blocks,omitempty"` // a value each, in order
+	// Confidence is that with which Interval holds the median: 0.95, or 0 when
+	// Interval is no more than the range of the blocks, of which there are few.
+	Confidence float64   `json:"confidence,omitempty"`
+	Blocks     []float64 `json:"blocks,omitempty"` // a value each, in order
 	// Baseline is the name of the figure that this one is compared to, Ratio
 	// the name of the figure that says how.
 	Baseline string `json:"baseline,omitempty"`
@@ -72,7 +75,17 @@ type Figure struct {
 	Exact bool `json:"exact,omitempty"`
 }
 
-// An Interval holds the median of the blocks with a confidence of 95 %.
+// Ranges returns how many blocks the figure's interval is the range of, 0 when
+// it is an interval with a confidence of 95 %, or none.
+func (f *Figure) Ranges() int {
+	if f.Interval == nil || confident(len(f.Blocks)) {
+		return 0
+	}
+	return len(f.Blocks)
+}
+
+// An Interval holds the median of the blocks with a confidence of 95 %, or is
+// their range ([Figure.Ranges]).
 type Interval struct {
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`

@@ -11,9 +11,13 @@ const (
 	resamples = 2000
 	// confidence of every interval.
 	confidence = 0.95
-	// minBlocks is how many blocks an interval takes: what fewer say of their
-	// spread means nothing.
+	// minBlocks is how many blocks a spread takes: what fewer say of it means
+	// nothing.
 	minBlocks = 3
+	// confidentBlocks is how many blocks an interval with that confidence takes:
+	// even the whole range of n values misses their median with a chance of
+	// 2^(1-n), which is 6 % for five of them and 3 % for six.
+	confidentBlocks = 6
 )
 
 // bootstrapSeed is fixed so that a result always has the same intervals.
@@ -32,11 +36,18 @@ func medianOf(v []float64) float64 {
 	return v[n/2-1] + (v[n/2]-v[n/2-1])/2
 }
 
+// confident says whether so many blocks have an interval with a confidence, or
+// their range only.
+func confident(blocks int) bool { return blocks >= confidentBlocks }
+
 // interval returns the percentile bootstrap interval of the median of blocks,
-// nil when there are too few of them.
+// their range when they are too few for one, nil when they are too few at all.
 func interval(blocks []float64) *Interval {
 	if len(blocks) < minBlocks {
 		return nil
+	}
+	if !confident(len(blocks)) {
+		return &Interval{slices.Min(blocks), slices.Max(blocks)}
 	}
 	rng := rand.New(rand.NewPCG(bootstrapSeed, uint64(len(blocks))))
 	medians := make([]float64, resamples)
@@ -49,11 +60,14 @@ func interval(blocks []float64) *Interval {
 }
 
 // ratioInterval returns the bootstrap interval of the ratio of the medians of
-// two independent sets of blocks, nil when there are too few of either or it
-// has no bound.
+// two independent sets of blocks, the range of the ratios of any two of them when
+// either are too few for one, nil when they are too few at all or it has no bound.
 func ratioInterval(a, b []float64) *Interval {
 	if len(a) < minBlocks || len(b) < minBlocks {
 		return nil
+	}
+	if !confident(min(len(a), len(b))) {
+		return ratioRange(a, b)
 	}
 	rng := rand.New(rand.NewPCG(bootstrapSeed, uint64(len(a)+len(b))))
 	ratios := make([]float64, resamples)
@@ -67,6 +81,21 @@ func ratioInterval(a, b []float64) *Interval {
 		}
 	}
 	return middle(ratios)
+}
+
+// ratioRange returns the range of the ratios of any two blocks, nil when it has
+// no bound.
+func ratioRange(a, b []float64) *Interval {
+	r := Interval{math.Inf(1), math.Inf(-1)}
+	for _, x := range []float64{slices.Min(a), slices.Max(a)} {
+		for _, y := range b { // all: 0 may lie between two of them
+			r.Low, r.High = min(r.Low, x/y), max(r.High, x/y)
+		}
+	}
+	if !finite(r.Low) || !finite(r.High) {
+		return nil
+	}
+	return &r
 }
 
 // draw fills into with values of from, each drawn anew.

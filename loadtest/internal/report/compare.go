@@ -24,21 +24,37 @@ func Compare(w io.Writer, a, b *measure.Result, o TextOptions) error {
 	}
 	p.line("")
 	var t table
-	t.row(faint, "", "A", "95 % interval", "B", "95 % interval", "B/A", "95 % interval", "")
-	for _, d := range measure.Compare(a, b) {
+	var ofA, ofB, ofRatio spreadColumn
+	all := measure.Compare(a, b)
+	for _, d := range all {
+		ofA.add(d.SpreadA, d.RangeA)
+		ofB.add(d.SpreadB, d.RangeB)
+		ofRatio.add(d.RatioInterval, fewest(d))
+	}
+	t.row(faint, "", "A", ofA.heading(), "B", ofB.heading(), "B/A", ofRatio.heading(), "")
+	for _, d := range all {
 		if d.A == nil && d.B == nil {
 			continue
 		}
 		t.row(outcomeColor(d.Outcome),
-			clean(d.Name), optional(d.A, d.Unit), between(d.SpreadA, d.Unit),
-			optional(d.B, d.Unit), between(d.SpreadB, d.Unit),
-			ratio(d.Ratio), ratioBetween(d.RatioInterval), string(d.Outcome))
+			clean(d.Name), optional(d.A, d.Unit), ofA.cell(between(d.SpreadA, d.Unit), d.RangeA),
+			optional(d.B, d.Unit), ofB.cell(between(d.SpreadB, d.Unit), d.RangeB),
+			ratio(d.Ratio), ofRatio.cell(ratioBetween(d.RatioInterval), fewest(d)), string(d.Outcome))
 	}
 	p.print(&t)
 	if _, err := io.WriteString(w, p.b.String()); err != nil {
 		return fmt.Errorf("write comparison: %w", err)
 	}
 	return nil
+}
+
+// fewest returns how many blocks the side has that makes the interval of the
+// ratio a range, 0 when neither does.
+func fewest(d measure.Difference) int {
+	if d.RangeA == 0 || d.RangeB == 0 {
+		return max(d.RangeA, d.RangeB)
+	}
+	return min(d.RangeA, d.RangeB)
 }
 
 func outcomeColor(o measure.Outcome) string {

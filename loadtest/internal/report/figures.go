@@ -84,7 +84,7 @@ func rowOf(r *measure.Result, f *measure.Figure) figureRow {
 	row := figureRow{
 		Name:     strings.TrimPrefix(strings.TrimPrefix(f.Name, f.Metric), "_"),
 		Value:    optional(f.Value, f.Unit),
-		Interval: between(f.Interval, f.Unit),
+		Interval: ranged(between(f.Interval, f.Unit), f.Ranges()),
 		Few:      few(r, f),
 	}
 	if f.Median != nil {
@@ -95,7 +95,7 @@ func rowOf(r *measure.Result, f *measure.Figure) figureRow {
 		row.Baseline = optional(base.Typical(), base.Unit)
 	}
 	if q := r.Figure(f.Ratio); q != nil {
-		row.Ratio, row.RatioInterval = ratio(q.Value), ratioBetween(q.Interval)
+		row.Ratio, row.RatioInterval = ratio(q.Value), ranged(ratioBetween(q.Interval), q.Ranges())
 	}
 	row.Strip = stripOf(f, base)
 	return row

@@ -4,6 +4,7 @@
 package report
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -145,4 +146,64 @@ func ratioBetween(i *measure.Interval) string {
 		return ""
 	}
 	return number(i.Low) + " … " + number(i.High)
+}
+
+// ranged says of a formatted interval of how many blocks it is the range, if it
+// is (0: it isn't).
+func ranged(text string, blocks int) string {
+	if blocks == 0 || text == "" {
+		return text
+	}
+	return rangeWord(blocks) + ": " + text
+}
+
+func rangeWord(blocks int) string { return fmt.Sprintf("range of %d blocks", blocks) }
+
+// A spreadColumn is a column of intervals. A few blocks have only their range:
+// the heading says so when that is all there is, else each cell.
+type spreadColumn struct {
+	intervals bool
+	ranges    map[int]bool // of so many blocks
+}
+
+// add says that there will be a cell with an interval that is the range of so
+// many blocks (0: it isn't).
+func (c *spreadColumn) add(i *measure.Interval, blocks int) {
+	switch {
+	case i == nil:
+	case blocks == 0:
+		c.intervals = true
+	default:
+		if c.ranges == nil {
+			c.ranges = make(map[int]bool)
+		}
+		c.ranges[blocks] = true
+	}
+}
+
+// uniform returns of how many blocks every cell is the range, 0 if that can't be
+// said.
+func (c *spreadColumn) uniform() int {
+	if !c.intervals && len(c.ranges) == 1 {
+		for blocks := range c.ranges {
+			return blocks
+		}
+	}
+	return 0
+}
+
+// heading returns what stands above the column.
+func (c *spreadColumn) heading() string {
+	if n := c.uniform(); n > 0 {
+		return rangeWord(n)
+	}
+	return "95 % interval"
+}
+
+// cell returns a formatted interval as it stands in the column.
+func (c *spreadColumn) cell(text string, blocks int) string {
+	if blocks == c.uniform() {
+		return text
+	}
+	return ranged(text, blocks)
 }

@@ -175,7 +175,10 @@ func boundOf(r *measure.Result, v measure.Verdict) bound {
 	b := bound{Text: v.Bound, Measured: none, State: "fail", Word: v.Why}
 	if f := r.Figure(v.Metric); f != nil {
 		b.Measured = optional(v.Value, f.Unit)
-		if f.Interval != nil {
+		switch {
+		case f.Ranges() > 0:
+			b.Measured += ", " + ranged(between(f.Interval, f.Unit), f.Ranges())
+		case f.Interval != nil:
 			b.Measured += ", blocks " + between(f.Interval, f.Unit)
 		}
 	}

@@ -176,7 +176,7 @@ func TestText(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"delivery_p99", "95 % interval", "ratio", "lost_bytes==0", "holds", "broken: the bound is broken",
+		"delivery_p99", "range of 4 blocks", "ratio", "lost_bytes==0", "holds", "broken: the bound is broken",
 		"FAIL  delivery_p99<1us", "report: reports/fanout.html", "too many joins", "generator: 3 processes",
 	} {
 		if !strings.Contains(b.String(), want) {

@@ -114,9 +114,16 @@ func (p *printer) print(t *table) {
 // figures prints the headline figures, or all when there is no headline.
 func (p *printer) figures(r *measure.Result) {
 	var t table
-	t.row(faint, "", "all samples", "median of blocks", "95 % interval", "baseline", "ratio", "95 % interval")
+	var own, ratios spreadColumn
 	for _, f := range headlines(r) {
-		t.row("", f.row(r)...)
+		own.add(f.Interval, f.Ranges())
+		if q := r.Figure(f.Ratio); q != nil {
+			ratios.add(q.Interval, q.Ranges())
+		}
+	}
+	t.row(faint, "", "all samples", "median of blocks", own.heading(), "baseline", "ratio", ratios.heading())
+	for _, f := range headlines(r) {
+		t.row("", f.row(r, &own, &ratios)...)
 	}
 	p.print(&t)
 	p.line("")
@@ -145,18 +152,19 @@ func headlines(r *measure.Result) []shown {
 	return top
 }
 
-// row returns the cells of a figure.
-func (f shown) row(r *measure.Result) []string {
+// row returns the cells of a figure, of which two are intervals: its own and its
+// ratio's.
+func (f shown) row(r *measure.Result, own, ratios *spreadColumn) []string {
 	cells := []string{f.Name, optional(f.Value, f.Unit), "", "", "", "", ""}
 	if f.Median != nil {
 		cells[2] = format(*f.Median, f.Unit)
 	}
-	cells[3] = between(f.Interval, f.Unit)
+	cells[3] = own.cell(between(f.Interval, f.Unit), f.Ranges())
 	if base := r.Figure(f.Baseline); base != nil {
 		cells[4] = optional(base.Typical(), base.Unit)
 	}
 	if q := r.Figure(f.Ratio); q != nil {
-		cells[5], cells[6] = ratio(q.Value), ratioBetween(q.Interval)
+		cells[5], cells[6] = ratio(q.Value), ratios.cell(ratioBetween(q.Interval), q.Ranges())
 	}
 	return cells
 }

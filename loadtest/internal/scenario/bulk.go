@@ -28,6 +28,7 @@ const (
 	bulkFile      = ".loadtest-bulk"
 	bulkFileBytes = 16 << 20
 	bulkChunk     = 1024
+	bulkSkipped   = "bulk_skipped_bytes"
 	// bulkQuiet is how long nothing more may come after the end of the output.
 	bulkQuiet = time.Second
 	// maxLaneTries bounds the terminals that are opened to find one on the lane
@@ -56,6 +57,7 @@ type bulkWorker struct {
 	seed     uint64
 	output   *measure.Counter
 	download *measure.Counter
+	skipped  *measure.Counter
 	exact    [3]*measure.Counter // lost and doubled bytes, corrupt streams
 	rec      *measure.Recorder
 
@@ -73,16 +75,21 @@ func newBulk(ctx context.Context, job *generator.Job) (generator.Worker, error) 
 	if err := job.Decode(&spec); err != nil {
 		return nil, err
 	}
-	b := &bulkWorker{
-		user: client.NewUser(spec.Token, spec.Session, spec.Relays...), seed: spec.Seed, rec: job.Rec,
-		output: job.Rec.Counter("bulk_output"), download: job.Rec.Counter("bulk_download"),
-		exact: [3]*measure.Counter{job.Rec.Counter("lost_bytes"), job.Rec.Counter("duplicate_bytes"), job.Rec.Counter("corrupt_streams")},
-	}
+	b := bulkCounting(job.Rec)
+	b.user, b.seed = client.NewUser(spec.Token, spec.Session, spec.Relays...), spec.Seed
 	if err := b.open(ctx, &spec); err != nil {
 		b.Close()
 		return nil, err
 	}
 	return b, nil
+}
+
+// bulkCounting returns a worker with its counters.
+func bulkCounting(rec *measure.Recorder) *bulkWorker {
+	return &bulkWorker{
+		rec: rec, output: rec.Counter("bulk_output"), download: rec.Counter("bulk_download"), skipped: rec.Counter(bulkSkipped),
+		exact: [3]*measure.Counter{rec.Counter("lost_bytes"), rec.Counter("duplicate_bytes"), rec.Counter("corrupt_streams")},
+	}
 }
 
 func (b *bulkWorker) open(ctx context.Context, spec *bulkSpec) (err error) {
@@ -174,16 +181,20 @@ func (b *bulkWorker) end(ctx context.Context) error {
 	if err := b.quiet(ctx); err != nil {
 		return err
 	}
-	b.terminal.Viewer.Do(func() {
-		r := b.checker.Report()
-		b.exact[0].Add(r.LostBytes)
-		b.exact[1].Add(r.DuplicateBytes)
-		if r.CorruptBytes > 0 {
-			b.exact[2].Add(1)
-		}
-	})
+	b.terminal.Viewer.Do(b.tell)
 	b.terminal.Follow(nil)
 	return nil
+}
+
+// tell counts what came of the flood. The caller holds the viewer's lock.
+func (b *bulkWorker) tell() {
+	r := b.checker.Report()
+	b.skipped.Add(r.SkippedBytes)
+	b.exact[0].Add(r.LostBytes)
+	b.exact[1].Add(r.DuplicateBytes)
+	if r.CorruptBytes > 0 {
+		b.exact[2].Add(1)
+	}
 }
 
 // quiet waits until no output has come for a while.
@@ -222,7 +233,7 @@ func (b *bulkWorker) Output(p []byte, at time.Time) {
 }
 
 // Jump implements [client.Handler]. What was skipped for a viewer that can't
-// keep up was announced.
+// keep up was announced: it isn't lost, but counted.
 func (b *bulkWorker) Jump(j client.Jump) {
 	if !j.Continues() && j.To.Epoch == j.From.Epoch {
 		b.checker.Skip(j.From.Offset, j.To.Offset)

@@ -1,7 +1,9 @@
 package scenario
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +21,7 @@ type server struct {
 	mu     sync.Mutex
 	files  map[string][]byte
 	status int                   // of every answer; 0: ok
+	asked  func()                // at each request; nil: nothing
 	change func(b []byte) []byte // what is read; nil: as it was written
 }
 
@@ -26,6 +29,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	body, _ := io.ReadAll(r.Body)
+	if s.asked != nil {
+		s.asked()
+	}
 	if s.status != 0 {
 		w.WriteHeader(s.status)
 		return
@@ -45,6 +51,13 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // callingAt makes a caller of s and a function that gives it orders.
 func callingAt(t *testing.T, s *server) (*measure.Recorder, func(order string, a calling) (called, error)) {
 	t.Helper()
+	rec, do := callingWhile(t, s)
+	return rec, func(order string, a calling) (called, error) { return do(t.Context(), order, a) }
+}
+
+// callingWhile is callingAt with a context for each order.
+func callingWhile(t *testing.T, s *server) (*measure.Recorder, func(ctx context.Context, order string, a calling) (called, error)) {
+	t.Helper()
 	s.files = make(map[string][]byte)
 	web := httptest.NewServer(s)
 	t.Cleanup(web.Close)
@@ -59,12 +72,12 @@ func callingAt(t *testing.T, s *server) (*measure.Recorder, func(order string, a
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Close)
-	return rec, func(order string, a calling) (called, error) {
+	return rec, func(ctx context.Context, order string, a calling) (called, error) {
 		arg, err := json.Marshal(a)
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := w.Do(t.Context(), order, arg)
+		answer, err := w.Do(ctx, order, arg)
 		got, _ := answer.(called)
 		return got, err
 	}
@@ -77,7 +90,7 @@ func TestCalls(t *testing.T) {
 	if err != nil || got.Calls != 20 || got.Took < 90*time.Millisecond {
 		t.Errorf("%+v %v", got, err)
 	}
-	if got, err = do(orderFlood, calling{Clients: 4, Duration: 30 * time.Millisecond}); err != nil || got.Calls < 4 {
+	if got, err = do(orderFlood, calling{Clients: 4, Duration: 30 * time.Millisecond}); err != nil || got.Took < 30*time.Millisecond {
 		t.Errorf("%+v %v", got, err)
 	}
 	for _, order := range []string{orderUpload, orderDownload} {
@@ -99,6 +112,27 @@ func TestCalls(t *testing.T) {
 	}
 	if _, err := do("dance", calling{}); err == nil {
 		t.Error("an unknown order was obeyed")
+	}
+}
+
+// As many calls are made as clients get done, until there is no more time.
+func TestFlood(t *testing.T) {
+	const clients, most = 4, 100
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	asked := 0
+	s := &server{asked: func() {
+		if asked++; asked == most {
+			cancel()
+		}
+	}}
+	rec, do := callingWhile(t, s)
+	got, err := do(ctx, orderFlood, calling{Clients: clients, Duration: time.Hour})
+	if !errors.Is(err, context.Canceled) || got.Calls < most-clients || got.Calls > most+clients {
+		t.Errorf("%+v %v", got, err)
+	}
+	if n := rec.Snapshot().Counters["failed_calls"]; n != 0 {
+		t.Errorf("%d calls failed", n)
 	}
 }
 

@@ -22,7 +22,15 @@ var churn = &Scenario{
 	Long: `Somebody attaches to a terminal, types a word, reads its echo and leaves, again and
 again; now and then a terminal is opened and closed as well. Then all is idle, and
 relay and agent must be as they were before: no goroutine, descriptor or memory
-more than a little. It fails beyond 10 goroutines, 5 descriptors or 5 MiB of heap.`,
+more than a little. It fails beyond 10 goroutines, 5 descriptors or 5 MiB of heap,
+of the relay or of the agent.
+
+Heaps are compared after two collections. The relay is told to collect; the agent,
+which tells of itself through the relay, is waited for, both before and after.
+
+The sessions are a closed loop: on each terminal the next one begins when the one
+before has ended, so session says how long one takes and not how long somebody
+would have waited at a given rate.`,
 	Example: `  loadtest run churn --local
   loadtest run churn --local --sessions 10000 --slo 'relay_goroutines_growth<=10' --slo 'relay_fds_growth<=5' --slo 'relay_heap_growth<=5MiB'`,
 	Metrics: []measure.Metric{
@@ -34,7 +42,9 @@ more than a little. It fails beyond 10 goroutines, 5 descriptors or 5 MiB of hea
 		{Name: "relay_fds_growth", Help: "open descriptors of the relay afterwards, less those before", Headline: true, LowerIsBetter: true},
 		{Name: "relay_heap_growth", Unit: "B", Help: "heap in use of the relay afterwards, less that before", Headline: true, LowerIsBetter: true},
 		{Name: "relay_memory_growth", Unit: "B", Help: "resident memory of the relay afterwards, less that before", LowerIsBetter: true},
+		{Name: "agent_goroutines_growth", Help: "goroutines of the agent afterwards, less those before", Headline: true, LowerIsBetter: true},
 		{Name: "agent_fds_growth", Help: "open descriptors of the agent afterwards, less those before", Headline: true, LowerIsBetter: true},
+		{Name: "agent_heap_growth", Unit: "B", Help: "heap in use of the agent afterwards, less that before", Headline: true, LowerIsBetter: true},
 		{Name: "agent_memory_growth", Unit: "B", Help: "resident memory of the agent afterwards, less that before", Headline: true, LowerIsBetter: true},
 	},
 	Defaults: Options{
@@ -43,7 +53,9 @@ more than a little. It fails beyond 10 goroutines, 5 descriptors or 5 MiB of hea
 			{Metric: "relay_goroutines_growth", Op: "<=", Number: sameGoroutines},
 			{Metric: "relay_fds_growth", Op: "<=", Number: sameFDs},
 			{Metric: "relay_heap_growth", Op: "<=", Number: sameHeap >> 20, Unit: "MiB"},
+			{Metric: "agent_goroutines_growth", Op: "<=", Number: sameGoroutines},
 			{Metric: "agent_fds_growth", Op: "<=", Number: sameFDs},
+			{Metric: "agent_heap_growth", Op: "<=", Number: sameHeap >> 20, Unit: "MiB"},
 		},
 	},
 	Flags: func(c *program.Command, o *Options) {
@@ -51,7 +63,7 @@ more than a little. It fails beyond 10 goroutines, 5 descriptors or 5 MiB of hea
 		o.Own = own
 		c.Int(&own.Sessions, "sessions", 500, "`number` of short sessions")
 		c.Int(&own.Open, "open-every", 50, "each so many sessions (`number`) a terminal is opened and closed; 0: never")
-		c.Duration(&own.Idle, "idle", 45*time.Second, "the longest `time` until relay and agent are as before")
+		c.Duration(&own.Idle, "idle", 45*time.Second, "the longest `time` until relay and agent are as before, from when the agent's heap was collected")
 	},
 	Prepare: func(o *Options) error {
 		own := o.Own.(*churnOptions)
@@ -81,9 +93,10 @@ const (
 // churning is the scenario's state.
 type churning struct {
 	*stage
-	own  *churnOptions
-	rec  *measure.Recorder
-	done atomic.Int64
+	own   *churnOptions
+	rec   *measure.Recorder
+	agent *Agent
+	done  atomic.Int64
 }
 
 func runChurn(ctx context.Context, env *Env) error {
@@ -92,7 +105,8 @@ func runChurn(ctx context.Context, env *Env) error {
 		return err
 	}
 	defer s.close()
-	c := &churning{stage: s, own: env.Options.Own.(*churnOptions), rec: measure.NewRecorder()}
+	c := &churning{stage: s, own: env.Options.Own.(*churnOptions), rec: measure.NewRecorder(), agent: NewAgent(env)}
+	defer c.agent.Close()
 	for _, t := range s.terminal {
 		if _, err := t.Ask(ctx, "echo", "echoing"); err != nil {
 			return err
@@ -121,17 +135,27 @@ func runChurn(ctx context.Context, env *Env) error {
 		return err
 	}
 	for name, now := range after {
-		was := before[name]
-		if was.Goroutines > 0 && now.Goroutines > 0 {
-			env.Out.Value(name+"_goroutines_growth", float64(now.Goroutines-was.Goroutines))
-			env.Out.Value(name+"_heap_growth", float64(now.HeapBytes-was.HeapBytes))
-		}
-		if was.FDs > 0 && now.FDs > 0 {
-			env.Out.Value(name+"_fds_growth", float64(now.FDs-was.FDs))
-		}
-		env.Out.Value(name+"_memory_growth", float64(now.RSSBytes-was.RSSBytes))
+		tellGrowth(env.Out, name, before[name], now)
 	}
 	return nil
+}
+
+// tellGrowth tells by how much a process uses more than before, as far as that
+// is known.
+func tellGrowth(out *measure.Collection, name string, was, now measure.Resource) {
+	for _, g := range []struct {
+		figure   string
+		was, now int64
+	}{
+		{"goroutines", int64(was.Goroutines), int64(now.Goroutines)},
+		{"heap", was.HeapBytes, now.HeapBytes},
+		{"fds", int64(was.FDs), int64(now.FDs)},
+		{"memory", was.RSSBytes, now.RSSBytes},
+	} {
+		if g.was > 0 && g.now > 0 {
+			out.Value(name+"_"+g.figure+"_growth", float64(g.now-g.was))
+		}
+	}
 }
 
 // run has so many sessions, one at a time on each terminal.
@@ -191,7 +215,9 @@ func (c *churning) session(ctx context.Context, pty protocol.PTYID, n int) error
 	if _, err := v.AwaitJoined(ctx); err != nil {
 		return err
 	}
-	if err := v.Type(ctx, word, nil); err != nil {
+	// All in one line: else the terminals' history, which is bounded and not empty
+	// afterwards, would be taken for something that sessions leave behind.
+	if err := v.Type(ctx, "\r"+word, nil); err != nil {
 		return err
 	}
 	return v.Await(ctx, "the echo of what was typed", func() bool { return strings.Contains(heard.text, word) })
@@ -227,8 +253,8 @@ func (l *listener) Lost(time.Time, error) {}
 // change any more, or the time is over.
 func (c *churning) usage(ctx context.Context, before map[string]measure.Resource) (map[string]measure.Resource, error) {
 	c.owner.Close() // idle connections are ours to end
-	deadline := time.Now().Add(c.own.Idle)
 	const pause = 2 * time.Second
+	var deadline time.Time // from the first look on, which may have to wait for the agent
 	var last map[string]measure.Resource
 	for {
 		select {
@@ -236,20 +262,12 @@ func (c *churning) usage(ctx context.Context, before map[string]measure.Resource
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		now := make(map[string]measure.Resource)
-		target := c.env.Target
-		relay := target.Relays[0]
-		if relay.PID == 0 {
-			return nil, errors.New("churn: the relay's process isn't known")
-		}
-		var err error
-		if now["relay"], err = settled(ctx, relay.PID, relay.AdminURL); err != nil {
+		now, err := c.look(ctx)
+		if err != nil {
 			return nil, err
 		}
-		if pid := target.SandboxPID(); pid != 0 {
-			if now["agent"], err = settled(ctx, pid, ""); err != nil {
-				return nil, err
-			}
+		if deadline.IsZero() {
+			deadline = time.Now().Add(c.own.Idle)
 		}
 		if same(before, now) || before == nil && last != nil && same(last, now) || time.Now().After(deadline) {
 			return now, nil
@@ -257,6 +275,26 @@ func (c *churning) usage(ctx context.Context, before map[string]measure.Resource
 		last = now
 		c.env.Progress("idle", 1-math.Max(0, time.Until(deadline).Seconds()/c.own.Idle.Seconds()), 1)
 	}
+}
+
+// look returns what relay and agent use, both after collections of their heaps.
+func (c *churning) look(ctx context.Context) (map[string]measure.Resource, error) {
+	relay := c.env.Target.Relays[0]
+	if relay.PID == 0 && relay.AdminURL == "" {
+		return nil, errors.New("churn: neither the relay's process nor its admin listener is known")
+	}
+	const waiting = "waiting for the agent's garbage collection"
+	c.env.Progress(waiting, 0, wantedCollections)
+	agent, complete, err := collected(ctx, c.agent.Read, func(n int64) { c.env.Progress(waiting, float64(n), wantedCollections) })
+	if err != nil {
+		return nil, err
+	}
+	if !complete {
+		c.env.Out.Note(fmt.Sprintf("the agent didn't collect its heap within %v: agent_heap_growth may be garbage", collectionWait))
+	}
+	c.agent.Close() // the relay is looked at without the connection
+	now, err := settled(ctx, relay.PID, relay.AdminURL)
+	return map[string]measure.Resource{"relay": now, "agent": agent}, err
 }
 
 // same reports whether processes use as much as before, or less.

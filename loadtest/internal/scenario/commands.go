@@ -16,9 +16,10 @@ var commands = &Scenario{
 	Summary: "signed commands: how long one takes at a rate, and how many a second",
 	Long: `Commands are posted at the relay, signed by the control plane, executed by the
 agent and answered. Each sends a signal that changes nothing to a terminal. First
-they come at a fixed rate and are timed from when they were due; then so many
-clients post one after the other for the highest rate. In turn the same is done
-to a bare server that makes one record durable for each before it answers.`,
+they come at a fixed rate (--rate) and are timed from when they were due; then so
+many clients post one after the other, a closed loop, for the highest rate. In
+turn the same is done to a bare server that makes one record durable for each
+before it answers.`,
 	Example: `loadtest run commands --local --rate 50 --slo 'command_p99<50ms'
 loadtest run commands --local --clients 32 --slo 'commands_rate>200'`,
 	Metrics: []measure.Metric{

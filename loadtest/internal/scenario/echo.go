@@ -39,6 +39,7 @@ loadtest run echo --local --block-udp --impair delay=25ms --slo 'echo_p50_rtt<=1
 		{Name: "echo_p99_rtt", Unit: "", Headline: true, LowerIsBetter: true, Help: "echo_p99 of each block in round trips of --impair"},
 		{Name: "bulk_output", Kind: measure.KindCounter, Unit: "B", Help: "printed by the flooding terminal and received"},
 		{Name: "bulk_download", Kind: measure.KindCounter, Unit: "B", Help: "downloaded meanwhile"},
+		{Name: bulkSkipped, Kind: measure.KindCounter, Unit: "B", LowerIsBetter: true, Help: "output of the flooding terminal that its viewer was told it would miss, being too slow"},
 		{Name: "lost_keys", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "keystrokes whose echo wasn't back after 10 s"},
 		{Name: "garbled_keys", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "bytes that came and weren't the next key"},
 	}, exactness()...),
@@ -149,6 +150,9 @@ func (e *echoing) endBulk(ctx context.Context) error {
 	}
 	if _, err := e.bulk.Ask(ctx, orderBulkEnd); err != nil {
 		return err
+	}
+	if n := e.env.Out.Count(bulkSkipped, -1); n > 0 {
+		e.env.Out.Note(fmt.Sprintf("the viewer of the flood was moved ahead over %d bytes, and told so", n))
 	}
 	if e.env.Out.Count("bulk_output", -1) == 0 || e.env.Out.Count("bulk_download", -1) == 0 {
 		return errors.New("no bulk was moved, so the echo wasn't beside any")

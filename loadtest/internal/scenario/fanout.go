@@ -27,7 +27,7 @@ A viewer that lacks its last bytes 10 s after the source's end has lost them.`,
 		{Name: "delivery", Kind: measure.KindLatency, Help: "from when a chunk was due to its arrival at a viewer", Headline: true, Baseline: "baseline_delivery"},
 		{Name: "throughput", Unit: "B/s", Help: "delivered to all viewers together", Headline: true},
 		{Name: "relay_cpu_per_chunk", Unit: "s", Help: "CPU time of the relays for each chunk delivered to a viewer", Headline: true, Baseline: "baseline_cpu_per_chunk", LowerIsBetter: true},
-		{Name: "relay_memory_per_viewer", Unit: "B", Help: "what the relays' resident memory grew by as they came", Headline: true, LowerIsBetter: true},
+		{Name: "relay_memory_per_viewer", Unit: "B", Help: "what the relays' resident memory grew by as they came, before anything is printed", Headline: true, LowerIsBetter: true},
 		{Name: "join", Kind: measure.KindLatency, Help: "from the request for a ticket to the whole screen, all coming at once"},
 		{Name: "join_failures", Kind: measure.KindCounter, Help: "viewers that didn't get in", LowerIsBetter: true, MustBeZero: true},
 		{Name: "resyncs", Help: "viewers moved ahead because they fell behind", LowerIsBetter: true},
@@ -98,11 +98,11 @@ func (w *watching) come(ctx context.Context, each int) (err error) {
 	if err := w.group.Begin(ctx, time.Now()); err != nil {
 		return err
 	}
-	before := memory(w.env.relayPIDs()...)
+	before, known := w.env.settledMemory(ctx)
 	if err := w.join(ctx, w.group, w.total, 0); err != nil {
 		return err
 	}
-	if after := memory(w.env.relayPIDs()...); before > 0 && after > 0 {
+	if after, ok := w.env.settledMemory(ctx); ok && known {
 		w.env.Out.Value("relay_memory_per_viewer", (after-before)/float64(w.total))
 	}
 	if w.env.Baseline == nil {
@@ -261,4 +261,25 @@ func countsOf(ctx context.Context, g *generator.Group) (crowd.Counts, error) {
 		sum.Add(a)
 	}
 	return sum, err
+}
+
+// settledMemory returns the resident memory of the relays in bytes, after a
+// collection where they have admin listeners; ok is false when it isn't known.
+func (e *Env) settledMemory(ctx context.Context) (total float64, ok bool) {
+	target := e.Target
+	if e.Local != nil {
+		target = e.Local.Target()
+	}
+	for _, r := range target.Relays {
+		if r.PID == 0 {
+			continue
+		}
+		used, err := settled(ctx, r.PID, r.AdminURL)
+		if err != nil {
+			e.Log.Warn("the memory of a relay isn't known", "err", err)
+			return 0, false
+		}
+		total, ok = total+float64(used.RSSBytes), true
+	}
+	return total, ok
 }

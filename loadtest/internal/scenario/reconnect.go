@@ -176,7 +176,7 @@ func (s *storming) relay(ctx context.Context) (measure.Resource, error) {
 }
 
 // settled returns what a process uses, after a collection of its heap when it
-// has an admin listener.
+// has an admin listener. One of pid and admin must be known (not 0, not empty).
 func settled(ctx context.Context, pid int, admin string) (measure.Resource, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -190,14 +190,20 @@ func settled(ctx context.Context, pid int, admin string) (measure.Resource, erro
 			}
 			resp, err := http.DefaultClient.Do(req)
 			if err != nil {
-				return measure.Resource{}, fmt.Errorf("collecting the heap of process %d: %w", pid, err)
+				return measure.Resource{}, fmt.Errorf("collecting the relay's heap: %w", err)
 			}
 			resp.Body.Close()
 		}
 	}
-	r, err := measure.ReadProcess(pid)
-	if err != nil || admin == "" {
-		return r, err
+	var r measure.Resource
+	if pid != 0 {
+		var err error
+		if r, err = measure.ReadProcess(pid); err != nil {
+			return r, err
+		}
+	}
+	if admin == "" {
+		return r, nil
 	}
 	return r, r.ReadMetrics(ctx, http.DefaultClient, admin)
 }

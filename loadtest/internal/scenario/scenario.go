@@ -34,6 +34,9 @@ type Scenario struct {
 	NoTarget bool
 	// NeedsLocal says why it runs with --local only; empty: anywhere.
 	NeedsLocal string
+	// TellsAgent says that what the agent tells of itself is recorded as well,
+	// which is a request to it now and then.
+	TellsAgent bool
 	// Stack is what --local starts beside the defaults.
 	Stack stack.Options
 	// Flags declares flags of its own, which it keeps in Options.Own. May be nil.
@@ -92,7 +95,7 @@ type Env struct {
 
 // All returns every scenario in the order of the table.
 func All() []*Scenario {
-	return []*Scenario{fanout, terminals, joinStorm, slowViewers, failover, outage, reconnectStorm, churn, tunnelThroughput, echo, commands, files, soak}
+	return []*Scenario{fanout, highestRate, terminals, joinStorm, slowViewers, failover, outage, reconnectStorm, churn, tunnelThroughput, echo, commands, files, soak}
 }
 
 // Find returns the scenario of that name, nil if there is none.

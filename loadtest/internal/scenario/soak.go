@@ -42,6 +42,8 @@ loadtest run soak --local --duration 4h --viewers 200 --slo 'relay_growth<8MiB'`
 		{Name: "controlplane_growth", Unit: "B", Headline: true, LowerIsBetter: true, Help: "resident memory of the control plane, last quarter less second"},
 		{Name: "relay_goroutines_growth", LowerIsBetter: true, Help: "goroutines of the relays, last quarter less second"},
 		{Name: "relay_descriptors_growth", LowerIsBetter: true, Help: "open descriptors of the relays, last quarter less second"},
+		{Name: "agent_goroutines_growth", LowerIsBetter: true, Help: "goroutines of the agent, last quarter less second"},
+		{Name: "agent_heap_growth", Unit: "B", LowerIsBetter: true, Help: "heap in use of the agent at its lowest, last quarter less second"},
 		{Name: "agent_descriptors_growth", LowerIsBetter: true, Help: "open descriptors of the agents, last quarter less second"},
 		{Name: "delivered_chunks", Kind: measure.KindCounter, Help: "chunks that arrived whole, at all viewers together"},
 		{Name: "failed_calls", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "commands, files and visits that failed"},
@@ -58,8 +60,9 @@ loadtest run soak --local --duration 4h --viewers 200 --slo 'relay_growth<8MiB'`
 			{Metric: "controlplane_growth", Op: "<", Number: 32, Unit: "MiB"},
 		},
 	},
-	Prepare: prepareSoak,
-	Run:     runSoak,
+	TellsAgent: true,
+	Prepare:    prepareSoak,
+	Run:        runSoak,
 }
 
 // What happens in a soak, a second, beside what the flags say.
@@ -277,53 +280,65 @@ func (k *soaking) conclude(from, to time.Time) {
 			k.env.Out.Value("echo_drift", max(0, interval.Low-1))
 		}
 	}
-	for _, g := range []struct {
-		figure, process string
-		count           int
-		of              func(measure.ResourcePoint) float64
-	}{
-		{"relay_growth", "relay", len(k.env.Target.Relays), resident},
-		{"agent_growth", "sandbox-agent", len(k.env.Target.Sandboxes), resident},
-		{"controlplane_growth", "controlplane", 0, resident},
-		{"relay_goroutines_growth", "relay", len(k.env.Target.Relays), func(p measure.ResourcePoint) float64 { return float64(p.Goroutines) }},
-		{"relay_descriptors_growth", "relay", len(k.env.Target.Relays), descriptors},
-		{"agent_descriptors_growth", "sandbox-agent", len(k.env.Target.Sandboxes), descriptors},
+	relays, agents := numbered("relay", len(k.env.Target.Relays)), numbered("sandbox-agent", max(1, len(k.env.Target.Sandboxes)))
+	for _, g := range []growing{
+		{"relay_growth", relays, resident, measure.Median},
+		{"agent_growth", agents, resident, measure.Median},
+		{"controlplane_growth", []string{"controlplane"}, resident, measure.Median},
+		{"relay_goroutines_growth", relays, goroutines, measure.Median},
+		{"relay_descriptors_growth", relays, descriptors, measure.Median},
+		{"agent_goroutines_growth", agents, goroutines, measure.Median},
+		// A heap rises and falls with its collections.
+		{"agent_heap_growth", agents, heap, slices.Min[[]float64]},
+		{"agent_descriptors_growth", agents, descriptors, measure.Median},
 	} {
-		k.growth(g.figure, g.process, g.count, g.of, from, to)
+		k.growth(g, from, to)
 	}
 }
 
+// A growing figure is by how much more processes use of something.
+type growing struct {
+	figure    string
+	processes []string
+	of        func(measure.ResourcePoint) float64 // 0: not known
+	typical   func([]float64) float64             // of what is used over time, of which there is some
+}
+
+func numbered(process string, count int) []string {
+	var names []string
+	for i := range count {
+		names = append(names, fmt.Sprintf("%s-%d", process, i+1))
+	}
+	return names
+}
+
 func resident(p measure.ResourcePoint) float64    { return float64(p.RSSBytes) }
+func heap(p measure.ResourcePoint) float64        { return float64(p.HeapBytes) }
+func goroutines(p measure.ResourcePoint) float64  { return float64(p.Goroutines) }
 func descriptors(p measure.ResourcePoint) float64 { return float64(p.FDs) }
 
 // growth tells by how much what processes use was more in the last quarter of
-// the time than in the second. There are count of them, numbered; 0: one without
-// a number.
-func (k *soaking) growth(figure, process string, count int, of func(measure.ResourcePoint) float64, from, to time.Time) {
-	names := []string{process}
-	if count > 0 {
-		names = nil
-		for i := range count {
-			names = append(names, fmt.Sprintf("%s-%d", process, i+1))
-		}
-	}
+// the time than in the second, if that is known.
+func (k *soaking) growth(g growing, from, to time.Time) {
 	total, known := 0.0, false
 	length := to.Sub(from).Seconds()
-	for _, name := range names {
+	for _, name := range g.processes {
 		var second, last []float64
 		for _, p := range k.env.Out.Usage(name, from) {
+			v := g.of(p)
 			switch part := p.Seconds / length; {
+			case v == 0:
 			case part >= 0.25 && part < 0.5:
-				second = append(second, of(p))
+				second = append(second, v)
 			case part >= 0.75 && part <= 1:
-				last = append(last, of(p))
+				last = append(last, v)
 			}
 		}
 		if len(second) > 0 && len(last) > 0 {
-			total, known = total+measure.Median(last)-measure.Median(second), true
+			total, known = total+g.typical(last)-g.typical(second), true
 		}
 	}
 	if known {
-		k.env.Out.Value(figure, total)
+		k.env.Out.Value(g.figure, total)
 	}
 }

@@ -192,14 +192,17 @@ func TestGrowth(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		k.growth("relay_growth", "relay", 2, resident, from, time.Now())
-		k.growth("agent_growth", "sandbox-agent", 1, resident, from, time.Now())
+		k.growth(growing{"relay_growth", numbered("relay", 2), resident, measure.Median}, from, time.Now())
+		k.growth(growing{"agent_growth", numbered("sandbox-agent", 1), resident, measure.Median}, from, time.Now())
+		k.growth(growing{"relay_goroutines_growth", numbered("relay", 2), goroutines, measure.Median}, from, time.Now())
 		result := env.Out.Result(measure.Info{Start: from})
 		if f := result.Figure("relay_growth"); f == nil || f.Value == nil || *f.Value != 2*500 {
 			t.Errorf("relays grew by %+v, want 1000", f)
 		}
-		if f := result.Figure("agent_growth"); f != nil {
-			t.Errorf("agents that nobody knows grew by %v", *f.Value)
+		for _, unknown := range []string{"agent_growth", "relay_goroutines_growth"} {
+			if f := result.Figure(unknown); f != nil {
+				t.Errorf("%s, which nobody knows, is %v", unknown, *f.Value)
+			}
 		}
 	})
 }

@@ -45,7 +45,7 @@ func must(t *testing.T, err error) {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	signer, err := jws.GenerateSigner()
 	must(t, err)

@@ -269,7 +269,7 @@ func (l *Local) Logs() string { return filepath.Join(l.Target().Dir, "logs") }
 func (l *Local) Stop() error {
 	var err error
 	l.stopped.Do(func() {
-		err = errors.Join(l.end(), l.clean())
+		err = errors.Join(l.end(), l.Clean())
 		l.shaper.close()
 	})
 	return err
@@ -292,7 +292,9 @@ func (l *Local) end() error {
 	}
 }
 
-func (l *Local) clean() error {
+// Clean removes the stack's state, as Stop does. It does so again when something
+// was still written meanwhile.
+func (l *Local) Clean() error {
 	l.mu.Lock()
 	dir, keep := l.target.Dir, l.keep
 	l.mu.Unlock()

@@ -81,7 +81,7 @@ func local(t *testing.T, script string, o Options) (*Local, error) {
 	o.Bin = filepath.Dir(write(t, "devstack", `#!/bin/sh
 while [ $# -gt 0 ]; do [ "$1" = --ready-file ] && READY="$2"; [ "$1" = --state-dir ] && STATE="$2"; shift; done
 `+script, 0o700))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	return StartLocal(ctx, o)
 }
@@ -95,7 +95,7 @@ func left(t *testing.T) []string {
 
 // A stack that has run leaves nothing behind.
 func TestStartAndStop(t *testing.T) {
-	l, err := local(t, `mkdir "$STATE/logs"; printf '`+fmt.Sprintf(ready, 7)+`' > "$READY.part"; mv "$READY.part" "$READY"; trap exit TERM; while :; do sleep 0.01; done`, Options{})
+	l, err := local(t, `mkdir "$STATE/logs"; printf '`+fmt.Sprintf(ready, 7)+`' > "$READY.part"; trap exit TERM; mv "$READY.part" "$READY"; while :; do sleep 0.01; done`, Options{})
 	must(t, err)
 	if l.Target().Relays[0].PID != 7 || l.Err() != nil {
 		t.Errorf("%+v %v", l.Target(), l.Err())
@@ -109,7 +109,7 @@ func TestStartAndStop(t *testing.T) {
 
 // What devstack keeps for a sandbox outside its state directory goes as well.
 func TestSandboxFilesAreRemoved(t *testing.T) {
-	l, err := local(t, `mkdir "$STATE/sandbox-agent-1"; dir=/var/tmp/fairlead-$(id -u)-$(printf %s "$STATE/sandbox-agent-1" | sha256sum | cut -c1-12); mkdir -p "$dir/workspace" "$dir/homes"; echo "$dir"; printf '`+fmt.Sprintf(ready, 7)+`' > "$READY.part"; mv "$READY.part" "$READY"; trap exit TERM; while :; do sleep 0.01; done`, Options{})
+	l, err := local(t, `mkdir "$STATE/sandbox-agent-1"; dir=/var/tmp/fairlead-$(id -u)-$(printf %s "$STATE/sandbox-agent-1" | sha256sum | cut -c1-12); mkdir -p "$dir/workspace" "$dir/homes"; echo "$dir"; printf '`+fmt.Sprintf(ready, 7)+`' > "$READY.part"; trap exit TERM; mv "$READY.part" "$READY"; while :; do sleep 0.01; done`, Options{})
 	must(t, err)
 	dir := lastLine(l.log)
 	_, before := os.Stat(filepath.Join(dir, "homes"))
@@ -121,7 +121,7 @@ func TestSandboxFilesAreRemoved(t *testing.T) {
 
 // After a failure the logs stay, and only they.
 func TestKeep(t *testing.T) {
-	l, err := local(t, `mkdir "$STATE/logs" "$STATE/relay-1"; echo text > "$STATE/logs/relay-1.log"; printf '`+fmt.Sprintf(ready, 7)+`' > "$READY.part"; mv "$READY.part" "$READY"; trap exit TERM; while :; do sleep 0.01; done`, Options{})
+	l, err := local(t, `mkdir "$STATE/logs" "$STATE/relay-1"; echo text > "$STATE/logs/relay-1.log"; printf '`+fmt.Sprintf(ready, 7)+`' > "$READY.part"; trap exit TERM; mv "$READY.part" "$READY"; while :; do sleep 0.01; done`, Options{})
 	must(t, err)
 	l.Keep()
 	must(t, l.Stop())
@@ -140,8 +140,9 @@ func TestEndsEarly(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "no port") {
 		t.Error(err)
 	}
-	l, err := local(t, `printf '`+fmt.Sprintf(ready, 7)+`' > "$READY.part"; mv "$READY.part" "$READY"; sleep 0.05; echo "devstack: error: gone"; exit 1`, Options{})
+	l, err := local(t, `printf '`+fmt.Sprintf(ready, 7)+`' > "$READY.part"; mv "$READY.part" "$READY"; until [ -e "$STATE/end" ]; do sleep 0.01; done; echo "devstack: error: gone"; exit 1`, Options{})
 	must(t, err)
+	must(t, os.WriteFile(filepath.Join(l.Target().Dir, "end"), nil, 0o600))
 	<-l.Done()
 	if err := l.Err(); err == nil || !strings.Contains(err.Error(), "gone") {
 		t.Error(err)
@@ -157,7 +158,7 @@ func TestNoDevstack(t *testing.T) {
 
 // Kill kills the relay, and what it returns waits for another process.
 func TestKill(t *testing.T) {
-	l, err := local(t, `sleep 60 & printf '`+ready+`' $! > "$READY.part"; mv "$READY.part" "$READY"; trap exit TERM; wait; while :; do sleep 0.01; done`, Options{})
+	l, err := local(t, `sleep 60 & printf '`+ready+`' $! > "$READY.part"; trap exit TERM; mv "$READY.part" "$READY"; wait; while :; do sleep 0.01; done`, Options{})
 	must(t, err)
 	defer l.Stop()
 	victim := l.Target().Relays[0].PID
@@ -192,7 +193,7 @@ func TestShaper(t *testing.T) {
 	conn, err := net.Dial("tcp", s.addr)
 	must(t, err)
 	defer conn.Close()
-	must(t, conn.SetDeadline(time.Now().Add(5*time.Second)))
+	must(t, conn.SetDeadline(time.Now().Add(time.Minute)))
 	behind, err := relay.Accept()
 	must(t, err)
 	defer behind.Close()

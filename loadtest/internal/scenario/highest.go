@@ -1,0 +1,215 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/loadtest/internal/crowd"
+	"github.com/fairlead/fairlead/loadtest/internal/generator"
+	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/pattern"
+)
+
+var highestRate = &Scenario{
+	Name:    "highest-rate",
+	Summary: "one terminal, many viewers: the most chunks a second that come in time",
+	Long: `A program in a real terminal prints numbered chunks at a fixed rate, to which all
+viewers must get each byte, 99 % of the chunks within --within of when they were
+due, and none may be moved ahead. What holds is tried 15 % faster, what doesn't
+(twice) as much slower, until the highest rate is found; --rate is where the
+search begins, and each block begins where the one before it ended. In turn the same is found
+for a bare loop that writes each chunk to as many bare sockets.
+
+Viewers that are moved ahead when a rate was too high are no fault; bytes that
+nobody said would be left out are.`,
+	Example: `loadtest run highest-rate --local --viewers 1000 --slo 'highest_rate_ratio>=3'
+loadtest run highest-rate --local --within 50ms --duration 3s`,
+	Metrics: []measure.Metric{
+		received(),
+		{Name: "highest_rate", Unit: "chunks/s", Headline: true, Baseline: "baseline_highest_rate", Help: "printed by the terminal, while every viewer gets each of them in time"},
+		{Name: "delivery", Kind: measure.KindLatency, Help: "from when a chunk was due to its arrival at a viewer, at all rates that were tried"},
+		{Name: "baseline_delivery", Kind: measure.KindLatency, Help: "the same of the baseline"},
+		{Name: "lost_bytes", Kind: measure.KindCounter, Unit: "B", Headline: true, LowerIsBetter: true, MustBeZero: true, Help: "bytes that a viewer didn't get and wasn't told of"},
+		{Name: "duplicate_bytes", Kind: measure.KindCounter, Unit: "B", LowerIsBetter: true, MustBeZero: true, Help: "bytes that a viewer got twice"},
+		{Name: "skipped_bytes", Kind: measure.KindCounter, Unit: "B", Help: "bytes that viewers were told they would miss, at rates that were too high"},
+	},
+	Defaults: Options{Viewers: 200, Rate: 40, Chunk: 1024, Duration: 1500 * time.Millisecond, Blocks: 9, Seed: 1},
+	Flags: func(c *program.Command, o *Options) {
+		own := &highestOptions{}
+		o.Own = own
+		c.Duration(&own.Within, "within", 100*time.Millisecond, "the 99th percentile of delivery up to which a rate counts")
+	},
+	Prepare: func(o *Options) error {
+		if o.Own.(*highestOptions).Within <= 0 {
+			return errors.New("--within must be more than 0")
+		}
+		return nil
+	},
+	Run: runHighestRate,
+}
+
+type highestOptions struct{ Within time.Duration }
+
+const (
+	// rung is how much faster the next rate that is tried is.
+	rung = 1.15
+	// The rates between which is searched, in chunks a second.
+	lowestRate, mostRate = 1.0, 1e5
+)
+
+// A climber finds the highest rate of one side.
+type climber struct {
+	group  *generator.Group
+	prefix string // of what its viewers record
+	// send has the source of its viewers print; it returns when the order is
+	// given, or carried out.
+	send func(context.Context, pattern.Spec) error
+	// settle waits until the source has printed all.
+	settle func(context.Context) error
+	rate   float64 // where the next block begins
+}
+
+// climbing is the scenario's state.
+type climbing struct {
+	*stage
+	own   *highestOptions
+	tried int // rates so far, of both sides
+}
+
+func runHighestRate(ctx context.Context, env *Env) error {
+	s, err := newStage(ctx, env, 1)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	c := &climbing{stage: s, own: env.Options.Own.(*highestOptions)}
+	sides, err := c.come(ctx)
+	if err != nil {
+		return err
+	}
+	// Where the first block begins is found before anything counts.
+	for _, side := range sides {
+		if _, err := c.climb(ctx, side); err != nil {
+			return err
+		}
+	}
+	return env.EachBlock(ctx, "blocks", func(ctx context.Context, block int) error {
+		for _, side := range turned(sides, block) {
+			rate, err := c.climb(ctx, side)
+			if err != nil {
+				return err
+			}
+			env.Out.BlockAt(side.prefix+"highest_rate", block, rate)
+		}
+		return nil
+	})
+}
+
+// come has everybody join, on both sides.
+func (c *climbing) come(ctx context.Context) ([]*climber, error) {
+	o, baseline := c.env.Options, c.env.Baseline
+	sides := []*climber{{
+		rate: o.Rate,
+		send: func(ctx context.Context, spec pattern.Spec) error { return c.print(ctx, 0, spec) },
+		settle: func(ctx context.Context) error {
+			_, err := c.terminal[0].Ask(ctx, "lag", "lag ") // obeyed after what is under way
+			return err
+		},
+	}}
+	// Slow viewers are those that may be moved ahead.
+	specs := []crowd.Spec{{Slow: true}}
+	extra := 0
+	if baseline != nil {
+		extra = o.Viewers
+		specs = append(specs, crowd.Spec{Slow: true, URL: baseline.ViewerURL(), Prefix: "baseline_"})
+		sides = append(sides, &climber{
+			rate: o.Rate, prefix: "baseline_",
+			send: func(ctx context.Context, spec pattern.Spec) error {
+				_, err := baseline.Send(ctx, spec)
+				return err
+			},
+			settle: func(context.Context) error { return nil },
+		})
+	}
+	for i, side := range sides {
+		var err error
+		if side.group, err = c.crowd(ctx, viewers{each: o.Viewers, spec: specs[i], rate: o.Rate, extra: extra}); err != nil {
+			return nil, err
+		}
+		if err := c.join(ctx, side.group, o.Viewers, 0); err != nil {
+			return nil, err
+		}
+		if err := side.group.Begin(ctx, time.Now()); err != nil {
+			return nil, err
+		}
+	}
+	return sides, nil
+}
+
+// climb finds the highest rate of a side, from where it ended the last time.
+func (c *climbing) climb(ctx context.Context, side *climber) (float64, error) {
+	rate, err := highest(side.rate, func(rate float64) (bool, error) {
+		ok, err := c.holds(ctx, side, rate)
+		if err == nil && !ok {
+			return c.holds(ctx, side, rate) // the machine may have been elsewhere
+		}
+		return ok, err
+	})
+	side.rate = max(rate, lowestRate)
+	return rate, err
+}
+
+// highest searches for the highest rate that holds, in steps of a rung; 0 when
+// none does.
+func highest(from float64, holds func(rate float64) (bool, error)) (float64, error) {
+	ok, err := holds(from)
+	if err != nil {
+		return 0, err
+	}
+	for rate := from; ok; rate *= rung {
+		if rate*rung > mostRate {
+			return rate, nil
+		}
+		if ok, err = holds(rate * rung); err != nil || !ok {
+			return rate, err
+		}
+	}
+	for rate := from / rung; rate >= lowestRate; rate /= rung {
+		if ok, err = holds(rate); err != nil || ok {
+			return rate, err
+		}
+	}
+	return 0, nil
+}
+
+// holds reports whether all viewers get all chunks in time at a rate.
+func (c *climbing) holds(ctx context.Context, side *climber, rate float64) (bool, error) {
+	o := c.env.Options
+	name := side.prefix + "delivery"
+	c.tried++ // the block of the latency: each rate has its own
+	if err := side.group.Phase(ctx, fmt.Sprintf("%shighest rate", side.prefix), c.tried); err != nil {
+		return false, err
+	}
+	spec := c.stream(rate, o.Chunk, o.Duration)
+	if err := arm(ctx, side.group, crowd.Arm{Streams: streams(spec), Delivery: name}); err != nil {
+		return false, err
+	}
+	if err := side.send(ctx, spec); err != nil {
+		return false, err
+	}
+	tally, err := finish(ctx, side.group, endOf(spec))
+	if err != nil {
+		return false, err
+	}
+	if err := side.settle(ctx); err != nil {
+		return false, err
+	}
+	if tally.Chunks < int64(o.Viewers)*int64(spec.Chunks) {
+		return false, nil
+	}
+	p99 := c.env.Out.Blocks(name + "_p99")
+	return len(p99) > 0 && p99[len(p99)-1] <= c.own.Within.Seconds(), nil
+}
