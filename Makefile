@@ -4,7 +4,7 @@
 # make race   runs the end-to-end tests with race-built programs, about ten minutes
 # make load   measures fan-out, echo and failover with bin/loadtest, about four minutes
 # make soak   runs the mix of all loads for SOAK (default 10m; 4h before a release)
-# make bench  measures echo, fan-out, commands, memory and failover (BENCH="-only echo,rate")
+# make bench  runs the Go benchmarks: of packages, then of the programs (BENCH=ToolCall: those of that name)
 # make proofs runs the long proofs of deploy/e2e/README.md, about five minutes
 # make conformance  runs the official MCP suite against the agent's MCP server
 # make fuzz   runs every fuzz target for FUZZTIME (default 20s)
@@ -14,6 +14,7 @@
 GO       ?= go
 FUZZTIME ?= 20s
 SOAK     ?= 10m
+BENCH    ?= .
 REVISION := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
 LDFLAGS  := -X github.com/fairlead/fairlead/deploy/program.revision=$(REVISION)
 PROGRAMS := ./relay/cmd/relay ./sandbox-agent/cmd/sandbox-agent ./deploy/controlplane/cmd/controlplane ./deploy/devstack/cmd/devstack \
@@ -97,9 +98,9 @@ load: build
 soak: build
 	bin/loadtest run soak --local --duration $(SOAK)
 
-bench: build
-	$(GO) test -run '^$$' -bench . -benchtime 0.3s ./protocol/... ./relay/internal/replay ./tunnel ./sandbox-agent/internal/screen ./sandbox-agent/internal/spill ./sandbox-agent/internal/terminal ./sandbox-agent/internal/ledger ./sandbox-agent/internal/executor ./sandbox-agent/internal/redact ./sandbox-agent/internal/egress ./sandbox-agent/internal/broker ./sandbox-agent/internal/workspace ./sandbox-agent/internal/mcp ./loadtest/internal/pattern ./loadtest/internal/crowd ./tunnel/tunneltest/impair
-	$(GO) run ./deploy/e2e/bench $(BENCH)
+bench: $(DIST)/index.html
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime 0.3s ./protocol/... ./relay/internal/replay ./tunnel ./sandbox-agent/internal/screen ./sandbox-agent/internal/spill ./sandbox-agent/internal/terminal ./sandbox-agent/internal/ledger ./sandbox-agent/internal/executor ./sandbox-agent/internal/redact ./sandbox-agent/internal/egress ./sandbox-agent/internal/broker ./sandbox-agent/internal/workspace ./sandbox-agent/internal/mcp ./loadtest/internal/pattern ./loadtest/internal/crowd ./tunnel/tunneltest/impair
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime 3s ./deploy/e2e
 
 proofs:
 	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/terminal -run 'TestAuthorityIsLinearizable|TestNothingAfterRevoke' -terminal.ops=100000 -terminal.revokes=1000000

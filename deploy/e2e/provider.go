@@ -28,7 +28,6 @@ type FakeGitHub struct {
 
 	mu         sync.Mutex
 	challenges map[string]string // by code; guarded by mu
-	asked      []string          // paths of the API, guarded by mu
 }
 
 // NewFakeGitHub starts one. Close it.
@@ -141,13 +140,6 @@ func (a *Attachment) Detach(ctx context.Context) error {
 	return call(ctx, http.StatusNoContent, nil, http.MethodDelete, fmt.Sprintf("%s?session_id=%s", a.url, a.body["session_id"]), a.user.Token, nil)
 }
 
-// Asked returns the paths of the API that were asked for with the token.
-func (g *FakeGitHub) Asked() []string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return append([]string(nil), g.asked...)
-}
-
 // authorize consents for the person at once.
 func (g *FakeGitHub) authorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
@@ -187,9 +179,6 @@ func (g *FakeGitHub) api(answer string) http.HandlerFunc {
 			fmt.Fprintln(w, `{"message":"Bad credentials"}`)
 			return
 		}
-		g.mu.Lock()
-		g.asked = append(g.asked, r.URL.Path)
-		g.mu.Unlock()
 		fmt.Fprintln(w, answer)
 	}
 }
