@@ -12,9 +12,14 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/fairlead/fairlead/relay/internal/relaytest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	deregisterTimeout = slowly
+	goleak.VerifyTestMain(relaytest.Patient(m))
+}
 
 // complete returns a configuration with nothing missing.
 func complete() Config {

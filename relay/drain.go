@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-const (
-	// handoverTime bounds the wait for agents to make another relay's tunnel
-	// their primary one.
-	handoverTime = time.Second
-	// deregisterTimeout bounds the last words to the control plane.
-	deregisterTimeout = 500 * time.Millisecond
-)
+// handoverTime bounds the wait for agents to make another relay's tunnel their
+// primary one.
+const handoverTime = time.Second
+
+// deregisterTimeout bounds the last words to the control plane. A test has more
+// patience.
+var deregisterTimeout = 500 * time.Millisecond
 
 // drain ends what runs within the drain timeout. Sandboxes are asked to go and
 // make another relay theirs first, so that their viewers can follow at once;

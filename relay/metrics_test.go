@@ -18,7 +18,14 @@ import (
 // ended, and no path is a label.
 func TestRequestsToTheControlPlane(t *testing.T) {
 	status := http.StatusOK
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == revocationsPath {
+			panic(http.ErrAbortHandler) // an answer of nobody
+		}
+		w.WriteHeader(status)
+	}))
+	defer server.Close()
+	defer http.DefaultClient.CloseIdleConnections()
 	m := newMetrics(prometheus.NewRegistry())
 	client := &http.Client{Transport: &meteredTransport{http.DefaultTransport, m}}
 	ask := func(path string, answer int) {
@@ -35,8 +42,6 @@ func TestRequestsToTheControlPlane(t *testing.T) {
 	ask("/internal/sign", 403)
 	ask("/internal/callback", 502)
 	ask("/whatever/somebody/asks", 404)
-	client.CloseIdleConnections()
-	server.Close()
 	if _, err := client.Get(server.URL + revocationsPath); err == nil {
 		t.Error("an answer of nobody")
 	}

@@ -208,8 +208,8 @@ var bodies = map[string]string{
 	"POST /control/revocations":              "not.a.list",
 }
 
-// ask requests a route with a bearer token, empty for none. Streams are left
-// after a moment.
+// ask requests a route with a bearer token, empty for none. Streams are left once
+// they are open.
 func (w *routeWorld) ask(route, bearer string, header ...string) *httptest.ResponseRecorder {
 	w.t.Helper()
 	method, path, _ := strings.Cut(route, " ")
@@ -217,14 +217,11 @@ func (w *routeWorld) ask(route, bearer string, header ...string) *httptest.Respo
 	if strings.HasSuffix(path, "/log") {
 		path += "?from=0000000000000001:0"
 	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), slowly)
 	defer cancel()
-	if path == "/control/stream" {
-		cancel() // what is asked is whether it opens
-	}
-	if strings.HasSuffix(path, "/approvals/events") {
-		ctx, cancel = context.WithTimeout(ctx, 50*time.Millisecond) // the same, of a sandbox
-		defer cancel()
+	answer := streamable{ResponseRecorder: httptest.NewRecorder()}
+	if path == "/control/stream" || strings.HasSuffix(path, "/approvals/events") {
+		answer.opened = cancel // what is asked is whether it opens
 	}
 	r := httptest.NewRequest(method, path, strings.NewReader(bodies[route])).WithContext(ctx)
 	r.Host = "one.example"
@@ -235,15 +232,27 @@ func (w *routeWorld) ask(route, bearer string, header ...string) *httptest.Respo
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	answer := httptest.NewRecorder()
-	w.handler.ServeHTTP(streamable{answer}, r)
-	return answer
+	w.handler.ServeHTTP(answer, r)
+	return answer.ResponseRecorder
 }
 
-// streamable is a recorder that takes deadlines.
-type streamable struct{ *httptest.ResponseRecorder }
+// streamable is a recorder that takes deadlines and, where opened is set, says
+// that something of the answer is sent.
+type streamable struct {
+	*httptest.ResponseRecorder
+	opened func()
+}
 
 func (streamable) SetWriteDeadline(time.Time) error { return nil }
+
+// FlushError is for [http.ResponseController].
+func (s streamable) FlushError() error {
+	s.Flush()
+	if s.opened != nil {
+		s.opened()
+	}
+	return nil
+}
 
 // Every registered route is in the table, and the other way round.
 func TestEveryRouteIsInTheTable(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/tunnel"
@@ -39,9 +38,7 @@ func TestTunnelWebSocketListen(t *testing.T) {
 	if a := r.Addresses(); a.TunnelWebSocket != "" {
 		t.Errorf("switched off, and at %s", a.TunnelWebSocket)
 	}
-	busy, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer busy.Close()
+	busy := busyPort(t)
 	if _, err := open(func(c *Config) { c.TunnelWebSocketListen = busy.Addr().String() }); err == nil || !strings.Contains(err.Error(), "tunnel listener") {
 		t.Errorf("a busy port: %v", err)
 	}
@@ -55,6 +52,23 @@ func TestTunnelWebSocketListen(t *testing.T) {
 	if a := r.Addresses(); a.TunnelWebSocket == "" || a.TunnelWebSocket == a.Tunnel {
 		t.Errorf("at another port: %s and %q", a.Tunnel, a.TunnelWebSocket)
 	}
+}
+
+// busyPort returns a listener whose port nobody has for UDP.
+func busyPort(t *testing.T) net.Listener {
+	t.Helper()
+	for range portAttempts {
+		busy, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		t.Cleanup(func() { busy.Close() })
+		udp, err := net.ListenPacket("udp", busy.Addr().String())
+		if err == nil {
+			udp.Close()
+			return busy
+		}
+	}
+	t.Fatal("no port is free for UDP alone")
+	return nil
 }
 
 func TestSharesPublicPort(t *testing.T) {
@@ -132,7 +146,7 @@ func TestTunnelThroughAProxy(t *testing.T) {
 	front.StartTLS()
 	defer front.Close()
 	defer r.closeListeners()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), slowly)
 	defer cancel()
 	said := false
 	_, err = tunnel.Dial(ctx, tunnel.DialConfig{

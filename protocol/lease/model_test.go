@@ -321,7 +321,7 @@ func TestLinearizable(t *testing.T) {
 			outcomes[outcome(operation)]++
 		}
 	}
-	if result := porcupine.CheckOperationsTimeout(registerModel, history, 30*time.Second); result != porcupine.Ok {
+	if result := porcupine.CheckOperationsTimeout(registerModel, history, 3*time.Minute); result != porcupine.Ok {
 		t.Fatalf("history of %d calls: %s", len(history), result)
 	}
 	t.Log(outcomes)

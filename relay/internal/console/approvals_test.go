@@ -26,13 +26,14 @@ func testApprovals(t *testing.T, browser context.Context) {
 	alice.untilText("controller", "You have control")
 	alice.focusTerminal()
 	alice.typing("a")
-	relay.ask(protocol.Approval{ID: "apr_1", PTYID: "pty_1", Host: "unknown.example", Port: 443}, time.Minute)
+	ends := time.Now().Add(110 * time.Second) // less than what is shown in minutes
+	relay.ask(protocol.Approval{ID: "apr_1", PTYID: "pty_1", Host: "unknown.example", Port: 443}, time.Until(ends))
 	for _, b := range []*tab{alice, bob} {
 		b.untilText("approval-apr_1", "unknown.example:443")
 		b.untilText("approval-apr_1", "shell wants to connect to")
 		b.untilText("approvals-count", "1 approval")
 		b.until(`document.title.startsWith('● unknown.example')`)
-		b.until(`/\b(60|5\d) s/.test(document.querySelector('[data-testid=approval-apr_1] .left').innerText)`)
+		b.until(fmt.Sprintf(`Math.abs(/\b(\d+) s/.exec(document.querySelector('[data-testid=approval-apr_1] .left').innerText)?.[1] - (%d - Date.now()) / 1000) < 3`, ends.UnixMilli()))
 	}
 	alice.typing("b")
 	alice.untilScreen("$ ab") // the focus stayed
@@ -44,7 +45,7 @@ func testApprovals(t *testing.T, browser context.Context) {
 	alice.until(`!document.title.startsWith('●')`)
 
 	// Two at once: bob is first, alice is told.
-	relay.ask(protocol.Approval{ID: "apr_2", Host: "xn--e1afmkfd.xn--p1ai", Port: 8443}, time.Minute)
+	relay.ask(protocol.Approval{ID: "apr_2", Host: "xn--e1afmkfd.xn--p1ai", Port: 8443}, 10*time.Minute)
 	alice.untilText("approval-apr_2", "xn--e1afmkfd.xn--p1ai:8443")
 	alice.untilText("approval-apr_2", "reads as пример.рф")
 	relay.mu.Lock()
@@ -62,7 +63,7 @@ func testApprovals(t *testing.T, browser context.Context) {
 	alice.untilText("approval-apr_3", "Expired: denied")
 
 	// Whoever isn't sure puts it off.
-	relay.ask(protocol.Approval{ID: "apr_5", PTYID: "pty_1", Host: "later.example", Port: 22}, time.Minute)
+	relay.ask(protocol.Approval{ID: "apr_5", PTYID: "pty_1", Host: "later.example", Port: 22}, 10*time.Minute)
 	alice.click("btn-later-apr_5")
 	alice.until(`document.querySelector('[data-testid=approval-apr_5]') === null`)
 	alice.untilText("approvals-count", "1 approval")
@@ -71,7 +72,7 @@ func testApprovals(t *testing.T, browser context.Context) {
 	alice.untilText("approval-apr_5", "You allowed it once")
 
 	// Keys alone: F6 leads to the card, Escape back.
-	relay.ask(protocol.Approval{ID: "apr_4", PTYID: "pty_1", Host: "keys.example", Port: 22}, time.Minute)
+	relay.ask(protocol.Approval{ID: "apr_4", PTYID: "pty_1", Host: "keys.example", Port: 22}, 10*time.Minute)
 	alice.untilText("approval-apr_4", "keys.example:22")
 	alice.focusTerminal()
 	alice.typing(kb.F6)
@@ -100,13 +101,13 @@ func testApprovals(t *testing.T, browser context.Context) {
 func testApprovalOutage(t *testing.T, browser context.Context) {
 	relay := newFakeRelay(t)
 	relay.give("ut_alice", protocol.CapApprove)
-	relay.ask(protocol.Approval{ID: "apr_0", PTYID: "pty_1", Host: "before.example", Port: 443}, time.Minute)
+	relay.ask(protocol.Approval{ID: "apr_0", PTYID: "pty_1", Host: "before.example", Port: 443}, 10*time.Minute)
 	relay.settle("apr_0", "usr_bob", protocol.AllowAlways)
 	alice := newTab(t, browser)
 	alice.open(relay.link("alice"))
 	alice.untilText("controller", "You have control")
-	relay.ask(protocol.Approval{ID: "apr_1", PTYID: "pty_1", Host: "one.example", Port: 443}, time.Minute)
-	relay.ask(protocol.Approval{ID: "apr_2", PTYID: "pty_1", Host: "two.example", Port: 443}, time.Minute)
+	relay.ask(protocol.Approval{ID: "apr_1", PTYID: "pty_1", Host: "one.example", Port: 443}, 10*time.Minute)
+	relay.ask(protocol.Approval{ID: "apr_2", PTYID: "pty_1", Host: "two.example", Port: 443}, 10*time.Minute)
 	alice.untilText("approval-apr_2", "two.example")
 	set := func(refused error) {
 		relay.mu.Lock()
@@ -135,8 +136,9 @@ func testApprovalOutage(t *testing.T, browser context.Context) {
 		t.Errorf("keys %q", keys)
 	}
 
+	relay.until(t, "all is told", func() bool { return relay.approvals.told == len(relay.approvals.events) })
 	relay.cutApprovals()
-	relay.ask(protocol.Approval{ID: "apr_3", PTYID: "pty_1", Host: "three.example", Port: 443}, time.Minute)
+	relay.ask(protocol.Approval{ID: "apr_3", PTYID: "pty_1", Host: "three.example", Port: 443}, 10*time.Minute)
 	alice.untilText("approval-apr_3", "three.example")
 	relay.until(t, "a second stream", func() bool { return len(relay.approvals.sinces) > 1 })
 	relay.mu.Lock()
@@ -149,7 +151,7 @@ func testApprovalOutage(t *testing.T, browser context.Context) {
 	relay.cut(relay.pty("pty_1"), true)
 	relay.cutApprovals()
 	alice.untilText("approvals", "Not connected: what is asked for now is not shown")
-	relay.ask(protocol.Approval{ID: "apr_4", PTYID: "pty_1", Host: "four.example", Port: 443}, time.Minute)
+	relay.ask(protocol.Approval{ID: "apr_4", PTYID: "pty_1", Host: "four.example", Port: 443}, 10*time.Minute)
 	relay.expire("apr_3")
 	relay.reopen()
 	alice.untilText("approval-apr_4", "four.example")

@@ -36,6 +36,7 @@ type fakeRelay struct {
 	down       map[string]bool // hosts that don't answer at all
 	sinces     []string
 	hosts      []string // where sockets were opened
+	admits     []string // grants that tickets were given for
 	reauths    []string // grants that sockets were renewed with
 	faults     []string // what the console should never do
 	approvals  fakeApprovals
@@ -292,6 +293,7 @@ func (f *fakeRelay) ticket(w http.ResponseWriter, r *http.Request) {
 	}
 	f.mu.Lock()
 	ticket := "t" + strconv.Itoa(len(f.tickets))
+	f.admits = append(f.admits, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 	f.tickets[ticket] = fakeTicket{u, p}
 	f.mu.Unlock()
 	answer(w, 200, map[string]any{

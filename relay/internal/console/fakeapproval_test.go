@@ -19,6 +19,7 @@ type fakeApprovals struct {
 	changed chan struct{} // closed at the next change
 	cut     chan struct{} // closed to end the streams
 	sinces  []string      // where streams began
+	told    int           // events that were sent on the newest stream, and before it
 	keys    []string      // of decisions
 	refused error         // the answer to every decision
 	lost    int           // decisions that are taken, and not answered
@@ -159,6 +160,9 @@ func (f *fakeRelay) followApprovals(w http.ResponseWriter, r *http.Request) {
 			at++
 			f.write(w, "approval", at, protocol.ApprovalEvent{Offset: uint64(at - 1), Approval: withLeft(a)})
 		}
+		f.mu.Lock()
+		f.approvals.told = at
+		f.mu.Unlock()
 		select {
 		case <-changed:
 		case <-cut:

@@ -28,7 +28,7 @@ import (
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(relaytest.Patient(m)) }
 
 // A world is the API with a sandbox and a control plane behind it.
 type world struct {
@@ -48,6 +48,31 @@ func newWorld(t *testing.T, controlPlane http.HandlerFunc) *world {
 }
 
 func newWorldOf(t *testing.T, authority *relaytest.Authority, controlPlane http.HandlerFunc) *world {
+	t.Helper()
+	server := httptest.NewServer(controlPlane)
+	t.Cleanup(func() {
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+		server.Close()
+	})
+	return newWorldAt(t, authority, server.URL, http.DefaultClient)
+}
+
+// inMemory is a client of a control plane that isn't on any network.
+func inMemory(controlPlane http.HandlerFunc) *http.Client {
+	return &http.Client{Transport: handled(controlPlane)}
+}
+
+type handled http.HandlerFunc
+
+// RoundTrip implements [http.RoundTripper].
+func (h handled) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer := httptest.NewRecorder()
+	h(answer, r)
+	return answer.Result(), nil
+}
+
+// newWorldAt is newWorldOf with a control plane that client reaches at address.
+func newWorldAt(t *testing.T, authority *relaytest.Authority, address string, client *http.Client) *world {
 	t.Helper()
 	w := &world{t: t, authority: authority, mux: http.NewServeMux(), answering: make(chan struct{})}
 	log := slog.New(slog.DiscardHandler)
@@ -71,12 +96,7 @@ func newWorldOf(t *testing.T, authority *relaytest.Authority, controlPlane http.
 		}
 		protocol.Write(stream, result)
 	})
-	server := httptest.NewServer(controlPlane)
-	t.Cleanup(func() {
-		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-		server.Close()
-	})
-	base, err := url.Parse(server.URL)
+	base, err := url.Parse(address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,10 +110,12 @@ func newWorldOf(t *testing.T, authority *relaytest.Authority, controlPlane http.
 	w.api = &API{
 		Keys: w.authority.Keys, Pages: pages, Passes: access.NewStreamPasses(time.Now), Revoked: revoked, Origins: origins,
 		Dispatcher: dispatch.New(dispatch.Options{Keys: w.authority.Keys, Tunnels: tunnels, Pages: pages, Revoked: revoked, Log: log}),
-		Signer:     &dispatch.Signer{URL: server.URL, Credential: "relay-secret", Client: http.DefaultClient},
+		Signer:     &dispatch.Signer{URL: address, Credential: "relay-secret", Client: client},
 		Rejects:    rejects.New(registry, slog.New(slog.NewTextHandler(&w.logged, nil))), ControlPlane: base, Log: log,
 	}
 	w.registry = registry
+	began := time.Now()
+	w.api.Rejects.Now = func() time.Time { return began } // so each reason is logged once
 	t.Cleanup(w.api.Dispatcher.Close)
 	w.api.Register(w.mux)
 	return w

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -335,14 +336,13 @@ func TestRevocationLists(t *testing.T) {
 
 // What nobody answered in time is not an error of whoever asks, and an answer
 // that comes late changes nothing here.
-func TestStatusOfWhatExpired(t *testing.T) {
+func TestStatusOfWhatExpired(t *testing.T) { synctest.Test(t, testStatusOfWhatExpired) }
+
+func testStatusOfWhatExpired(t *testing.T) {
 	plane, reports := keepReports(http.StatusNoContent)
-	w := newWorld(t, plane)
+	w := newWorldAt(t, relaytest.NewAuthority(t), "http://plane.example", inMemory(plane))
 	_, token := w.authority.Grant(mayMCP)
-	env := w.authority.Command(func(c *jws.Command) {
-		forPage(c)
-		c.TTLMs = 100
-	})
+	env := w.authority.Command(forPage)
 	expect(t, w.post("/control/commands?wait=1", env), http.StatusUnauthorized, "ExpiredError")
 	path := "/control/commands/" + string(env.CommandID)
 	expect(t, w.do(http.MethodGet, path, token, ""), http.StatusOK, `"status":"expired"`)

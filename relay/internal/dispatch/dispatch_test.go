@@ -24,7 +24,7 @@ import (
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(relaytest.Patient(m)) }
 
 // A world is a dispatcher and a sandbox that runs commands.
 type world struct {
@@ -48,12 +48,12 @@ type call struct {
 // newWorld makes a sandbox that answers each command with answer.
 func newWorld(t *testing.T, answer func(w *world, c call) (protocol.Result, error)) *world {
 	t.Helper()
-	w := &world{t: t, authority: relaytest.NewAuthority(t), tunnels: &relaytest.Tunnels{}}
-	w.revoked = jws.NewRevocationSet()
+	w := &world{t: t, authority: relaytest.NewAuthority(t), tunnels: &relaytest.Tunnels{}, revoked: jws.NewRevocationSet()}
 	w.pages = pagestream.New(w.revoked, prometheus.NewRegistry())
 	w.dispatcher = New(Options{
 		Keys: w.authority.Keys, Tunnels: w.tunnels, Pages: w.pages, Revoked: w.revoked, Log: slog.New(slog.DiscardHandler),
 	})
+	w.dispatcher.patient = time.Minute
 	w.connect(answer)
 	t.Cleanup(w.dispatcher.Close)
 	return w
@@ -100,7 +100,7 @@ func hang() (answer func(*world, call) (protocol.Result, error), release func())
 
 // submit sends env and waits for what became of it.
 func (w *world) submit(env protocol.CommandEnvelope) (protocol.ExecutionCallback, error) {
-	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
 	record, err := w.dispatcher.Submit(ctx, env)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(relaytest.Patient(m)) }
 
 // A world is a fleet and who certifies its sandboxes.
 type world struct {
@@ -202,7 +202,7 @@ func TestRegistration(t *testing.T) {
 	}
 
 	agentA.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := w.gone(ctx, "sb_a"); err != nil {
 		t.Error("a tunnel that ended stays registered")

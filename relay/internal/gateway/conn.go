@@ -15,12 +15,12 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// How much of a message that is too large is read after it was refused, and for
-// how long.
-const (
-	lingerBytes = 4 << 20
-	lingerTime  = time.Second
-)
+// lingerBytes is how much of a message that is too large is read after it was
+// refused.
+const lingerBytes = 4 << 20
+
+// lingerTime is how long that may take. A test has more patience.
+var lingerTime = time.Second
 
 // The library's buffers. It writes nothing but control frames, which must go in
 // one piece; what it reads is mostly keys.

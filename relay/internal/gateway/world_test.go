@@ -24,10 +24,13 @@ import (
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	lingerTime = patience
+	goleak.VerifyTestMain(relaytest.Patient(m))
+}
 
 // patience bounds what would hang if it failed.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // flood is how much output the terminal makes when "flood" is typed.
 const flood = 2 << 20
@@ -300,12 +303,22 @@ func (w *world) dialWith(query string, subprotocols ...string) *client {
 func (c *client) text(want string) map[string]any {
 	c.t.Helper()
 	for {
+		if m := c.next(); m["type"] == want {
+			return m
+		}
+	}
+}
+
+// next returns the next text frame; output is passed over.
+func (c *client) next() map[string]any {
+	c.t.Helper()
+	for {
 		kind, data, err := c.Read(c.ctx)
 		if err != nil {
-			c.t.Fatalf("%s: %v", want, err)
+			c.t.Fatal(err)
 		}
 		var m map[string]any
-		if kind == websocket.MessageText && json.Unmarshal(data, &m) == nil && m["type"] == want {
+		if kind == websocket.MessageText && json.Unmarshal(data, &m) == nil {
 			return m
 		}
 	}

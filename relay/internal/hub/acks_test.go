@@ -348,8 +348,11 @@ func TestASlowViewerIsShownThePresent(t *testing.T) {
 	fast := reads(w.joinAs(carol, Guest{Counts: true, Since: at(0)}))
 	fast.ack = true
 	a := w.attached()
-	head := a.prints(0, 400_000)
-	fast.to(head)
+	var head uint64
+	for range 4 { // the fast one has nothing to stand still for
+		head = a.prints(head, head+100_000)
+		fast.to(head)
+	}
 	r := reads(x)
 	for r.at < protocol.MaxOutputUnacked-protocol.MaxDataBytes {
 		r.step()
@@ -367,9 +370,12 @@ func TestASlowViewerIsShownThePresent(t *testing.T) {
 		r.step()
 	}
 	r.to(head)
-	head = a.prints(head, head+400_000)
-	r.to(head)
 	fast.to(head)
+	for range 4 {
+		head = a.prints(head, head+100_000)
+		r.to(head)
+		fast.to(head)
+	}
 	if r.keyed != 1 || fast.resyncs != 0 {
 		t.Errorf("%d keyframes, %d resyncs of the fast one", r.keyed, fast.resyncs)
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -98,7 +99,9 @@ func (e *executing) leased(l protocol.Lease) {
 	e.h.step(turn.Leased{Leased: protocol.Leased{Lease: l}})
 }
 
-func TestExecute(t *testing.T) {
+func TestExecute(t *testing.T) { synctest.Test(t, testExecute) }
+
+func testExecute(t *testing.T) {
 	e := newExecuting(t)
 	e.v.Execute("make test")
 	text, due := e.passed("make test", 2), time.Now().Add(enterDelay)
@@ -124,7 +127,9 @@ func TestExecute(t *testing.T) {
 
 // TestExecuteWaitsForTheText: Enter never comes before the agent has written the
 // text, however long that takes.
-func TestExecuteWaitsForTheText(t *testing.T) {
+func TestExecuteWaitsForTheText(t *testing.T) { synctest.Test(t, testExecuteWaitsForTheText) }
+
+func testExecuteWaitsForTheText(t *testing.T) {
 	e := newExecuting(t)
 	e.v.Execute("x")
 	text := e.passed("x", 2)

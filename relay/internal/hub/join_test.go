@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -156,7 +157,9 @@ func TestSinceThatNeverWas(t *testing.T) {
 
 // Without a keyframe a newcomer begins at a line, when it has waited enough. The
 // agent is asked again for the next one.
-func TestNoKeyframeComes(t *testing.T) {
+func TestNoKeyframeComes(t *testing.T) { synctest.Test(t, testNoKeyframeComes) }
+
+func testNoKeyframeComes(t *testing.T) {
 	h, now := still(), time.Now()
 	h.feed.replace(protocol.Position{Epoch: testEpoch, Offset: 100}, 80, 24)
 	h.link = deafLink(t)

@@ -19,11 +19,13 @@ import (
 const (
 	// idleTime is how long a hub without viewers keeps its stream.
 	idleTime = 30 * time.Second
-	// openTimeout bounds the wait for a terminal that nobody watches yet.
-	openTimeout = 5 * time.Second
 	// maxName bounds a viewer's name, in bytes.
 	maxName = 128
 )
+
+// openTimeout bounds the wait for a terminal that nobody watches yet. A test has
+// more patience.
+var openTimeout = 5 * time.Second
 
 // A Set holds the hubs of a relay, one for each terminal that is watched.
 type Set struct {

@@ -18,10 +18,13 @@ import (
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	keyframeWait, openTimeout = patience, patience
+	goleak.VerifyTestMain(relaytest.Patient(m))
+}
 
 // patience bounds what would hang if it failed.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 var testKey = Key{Sandbox: relaytest.Sandbox, Session: relaytest.Session, PTY: relaytest.PTY}
 

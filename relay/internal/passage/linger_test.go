@@ -47,7 +47,7 @@ func (w *world) sendFirst(size int) (int, error) {
 	conn, err := net.Dial("tcp", w.server.Listener.Addr().String())
 	must(w.t, err)
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	conn.SetDeadline(time.Now().Add(2 * patience))
 	fmt.Fprintf(conn, "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", size)
 	piece := make([]byte, 64<<10)
 	for sent := 0; sent < size; sent += len(piece) {
@@ -91,7 +91,9 @@ func TestRestIsNoRequest(t *testing.T) {
 	}
 	io.WriteString(conn, rest)
 	io.Copy(io.Discard, reader)
-	if len(asked) != 1 || <-asked != "PUT" {
-		t.Error("the rest of the body was taken for a request")
+	for len(asked) > 0 { // nothing, if its stream ended before the sandbox had read it
+		if method := <-asked; method != "PUT" {
+			t.Errorf("the rest of the body was taken for a request: %s", method)
+		}
 	}
 }

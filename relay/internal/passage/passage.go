@@ -33,6 +33,10 @@ var (
 
 // Passages are all that is under way to sandboxes under grants.
 type Passages struct {
+	// Now is the clock of the wall, by which grants end. Another one is set before
+	// the first passage.
+	Now func() time.Time
+
 	// Static after construction.
 	revoked *jws.RevocationSet
 	metrics *metrics
@@ -62,7 +66,7 @@ type Passage struct {
 // with reg.
 func New(revoked *jws.RevocationSet, reg prometheus.Registerer) *Passages {
 	p := &Passages{
-		revoked: revoked, open: map[*Passage]struct{}{}, ofGrant: map[protocol.GrantID]int{},
+		Now: time.Now, revoked: revoked, open: map[*Passage]struct{}{}, ofGrant: map[protocol.GrantID]int{},
 		metrics: newMetrics(reg),
 	}
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -82,7 +86,7 @@ func (p *Passages) count() float64 {
 // ctx, with g, or with the relay; the context's cause says which. Leave must be
 // called. It fails with kind expired, unauthenticated, too_many or restarting.
 func (p *Passages) Enter(ctx context.Context, g *jws.Grant) (context.Context, *Passage, error) {
-	left := time.Until(g.Expires())
+	left := g.Expires().Sub(p.Now())
 	if left <= 0 {
 		return nil, nil, ErrExpired
 	}
@@ -113,7 +117,7 @@ func (one *Passage) check() {
 	if _, open := p.open[one]; !open {
 		return
 	}
-	left := time.Until(one.grant.Expires())
+	left := one.grant.Expires().Sub(p.Now())
 	if left <= 0 {
 		one.cut(ErrExpired, cutExpired)
 		return

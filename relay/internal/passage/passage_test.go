@@ -5,13 +5,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
 )
 
@@ -28,13 +29,20 @@ func TestDownloadEndsWithItsGrant(t *testing.T) {
 			http.NewResponseController(rw).Flush()
 		}
 	}, nil)
-	w.grant, w.token = w.authority.Grant(func(g *jws.Grant) { g.ExpiresAt = time.Now().Add(1200 * time.Millisecond).Unix() })
-	began := time.Now()
+	var later atomic.Int64 // how far the relay's clock has moved
+	w.passages.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
 	resp := w.do(w.request("GET", "/", nil))
-	if _, err := io.Copy(io.Discard, resp.Body); err == nil || time.Since(began) > 5*time.Second {
-		t.Errorf("%v after %s", err, time.Since(began))
+	if _, err := io.ReadFull(resp.Body, make([]byte, 10_000)); err != nil {
+		t.Fatal(err)
+	}
+	later.Store(int64(time.Until(w.grant.Expires())))
+	if _, err := io.Copy(io.Discard, resp.Body); err == nil {
+		t.Error("a proper end")
 	}
 	<-ended
+	if n := testutil.ToFloat64(w.passages.metrics.cut.WithLabelValues(cutExpired)); n != 1 {
+		t.Errorf("%v ended with their grant", n)
+	}
 	if resp := w.do(w.request("GET", "/", nil)); resp.StatusCode != http.StatusUnauthorized {
 		t.Errorf("an expired grant: %d", resp.StatusCode)
 	}
@@ -124,6 +132,7 @@ func TestStalls(t *testing.T) {
 		ended <- r.URL.Path
 	}, nil)
 	listening := w.do(w.request("GET", "/events", nil))
+	began := time.Now() // before anything can stall
 	body, feed := io.Pipe()
 	defer feed.Close()
 	go func() { // ends with the connection
@@ -138,14 +147,13 @@ func TestStalls(t *testing.T) {
 	}()
 	io.WriteString(feed, "half")
 	w.do(w.request("GET", "/down", nil))
-	began := time.Now()
 	for range 2 {
 		select {
 		case path := <-ended:
 			if took := time.Since(began); took < stallTimeout/2 {
 				t.Errorf("%s after %s", path, took)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("a stalled request goes on")
 		}
 	}

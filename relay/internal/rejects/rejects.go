@@ -30,6 +30,10 @@ const logInterval = 10 * time.Second
 
 // Rejects counts refusals. It is safe for concurrent use; nil counts nothing.
 type Rejects struct {
+	// Now is the clock by which the log is kept short. Another one is set before
+	// the first refusal.
+	Now func() time.Time
+
 	// Static after construction.
 	log   *slog.Logger
 	total *prometheus.CounterVec
@@ -55,7 +59,7 @@ type line struct {
 // New returns Rejects that are registered with reg.
 func New(reg prometheus.Registerer, log *slog.Logger) *Rejects {
 	r := &Rejects{
-		log: log, recent: map[reason]*line{},
+		Now: time.Now, log: log, recent: map[reason]*line{},
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_rejects_total",
 			Help: "What was refused, by kind of error and its name.",
@@ -87,7 +91,7 @@ func (r *Rejects) Count(what string, err error) {
 // due reports whether a reason may be logged now, and how often it was not
 // since it last was.
 func (r *Rejects) due(why reason) (silent int, due bool) {
-	now := time.Now()
+	now := r.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last := r.recent[why]

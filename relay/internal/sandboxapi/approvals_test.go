@@ -79,25 +79,23 @@ func TestControlPlaneAway(t *testing.T) {
 	const body = `{"kind":"egress","revision":1,"decision":"deny"}`
 	w.sign = func(answer http.ResponseWriter, _ dispatch.SignRequest) { answer.WriteHeader(http.StatusBadGateway) }
 	expect(t, w.do(http.MethodPost, "/sessions/ses_1/approvals/apr_1", token, body), http.StatusServiceUnavailable, "can't be decided now")
-	defer func(before times) { decideTimes = before }(decideTimes)
-	if decideTimes.sign >= 5*time.Second {
-		t.Errorf("a decision waits for %s", decideTimes.sign)
+	before := decideTimes
+	defer func() { decideTimes = before }()
+	if productTimes.sign >= 5*time.Second {
+		t.Errorf("a decision waits for %s", productTimes.sign)
 	}
 	decideTimes.sign = 50 * time.Millisecond
-	proceed, over := make(chan struct{}), make(chan struct{})
-	w.sign = func(answer http.ResponseWriter, _ dispatch.SignRequest) {
-		<-proceed
-		close(over)
-	}
+	proceed := make(chan struct{})
+	w.signs(func(http.ResponseWriter, dispatch.SignRequest) { <-proceed }) // unless nobody asks in time
 	expect(t, w.do(http.MethodPost, "/sessions/ses_1/egress/revoke", token, `{"domain":"a"}`), http.StatusServiceUnavailable, "can't be decided now")
 	close(proceed)
-	<-over
-	w.sign = func(answer http.ResponseWriter, _ dispatch.SignRequest) { // it is there, and says no
+	decideTimes = before
+	w.signs(func(answer http.ResponseWriter, _ dispatch.SignRequest) { // it is there, and says no
 		answer.WriteHeader(http.StatusForbidden)
 		answer.Write([]byte(`{"error":{"message":"no longer a member","name":"AuthError"}}`))
-	}
+	})
 	expect(t, w.do(http.MethodPost, "/sessions/ses_1/approvals/apr_1", token, body), http.StatusForbidden, "no longer a member")
-	w.sign = w.signAll
+	w.signs(w.signAll)
 	w.tunnels.Connect(nil)
 	answer := w.do(http.MethodPost, "/sessions/ses_1/approvals/apr_1", token, body)
 	if expect(t, answer, http.StatusServiceUnavailable, "not connected"); answer.Code != 503 {

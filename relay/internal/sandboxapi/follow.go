@@ -139,16 +139,16 @@ func (f *follow) run(ctx context.Context, session *tunnel.Session, source *appro
 		if ctx.Err() != nil || f.out.err != nil {
 			return err
 		}
-		select {
-		case <-session.Done():
+		away := isOver(session)
+		if away {
 			err = f.await()
-		default: // the sandbox ended the stream, or its tunnel is about to
+		} else { // the sandbox ended the stream, or its tunnel is about to end
 			err = f.pause(ctx, again)
 		}
 		if err != nil {
 			return err
 		}
-		if session, source, err = f.reopen(ctx, session); err != nil {
+		if session, source, err = f.reopen(ctx, away); err != nil {
 			return err
 		}
 	}
@@ -160,9 +160,8 @@ func (f *follow) await() error {
 }
 
 // reopen opens the stream where it has ended, over the tunnel that there is, or
-// will be.
-func (f *follow) reopen(ctx context.Context, last *tunnel.Session) (*tunnel.Session, *approvals, error) {
-	waiting := isOver(last)
+// will be. waiting says that the page knows that there is none.
+func (f *follow) reopen(ctx context.Context, waiting bool) (*tunnel.Session, *approvals, error) {
 	for {
 		session, err := f.api.Tunnels.Session(f.grant.Sandbox)
 		if err == nil && !isOver(session) {

@@ -7,11 +7,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
 	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
@@ -22,6 +22,7 @@ type source struct {
 	t      *testing.T
 	params protocol.ApprovalParams
 	stream *tunnel.Stream
+	left   chan struct{} // closed when the relay has left
 }
 
 // answerFollows has the sandbox answer approval streams, as opened says, and
@@ -50,7 +51,9 @@ func (w *world) answerFollows(opened func(protocol.ApprovalParams) (protocol.App
 			return
 		}
 		defer stream.Close()
-		sources <- &source{w.t, params, stream}
+		s := &source{w.t, params, stream, make(chan struct{})}
+		defer close(s.left)
+		sources <- s
 		stream.Read(make([]byte, 1)) // until the relay leaves
 	}
 	return sources
@@ -191,6 +194,25 @@ func (w *world) connect() {
 	w.tunnels.Connect(relay)
 }
 
+// TestFollowTunnelEndsLate: that the sandbox is away is told also where the stream
+// ends first, and its tunnel a moment later.
+func TestFollowTunnelEndsLate(t *testing.T) {
+	w := newWorld(t)
+	sources := w.answerFollows(openedAt)
+	_, token := w.authority.Grant(everything)
+	p := w.page(w.serve(), token, "")
+	p.expect("opened", epoch+":5")
+	s := <-sources
+	lost, _ := w.tunnels.Session("")
+	w.tunnels.Connect(nil)
+	s.stream.CloseWrite()
+	<-s.left
+	lost.Close()
+	p.expect("waiting", "", `"reason":"sandbox_offline"`)
+	w.connect()
+	p.expect("opened", epoch+":5")
+}
+
 // A page goes on where it says that it stands.
 func TestFollowSince(t *testing.T) {
 	w := newWorld(t)
@@ -219,7 +241,7 @@ func TestFollowSince(t *testing.T) {
 // Who may not follow is told before anything is sent.
 func TestFollowRefuses(t *testing.T) {
 	w := newWorld(t)
-	w.answerFollows(openedAt)
+	sources := w.answerFollows(openedAt)
 	grant, token := w.authority.Grant(everything)
 	_, viewer := w.authority.Grant(nil)
 	server := w.serve()
@@ -231,6 +253,7 @@ func TestFollowRefuses(t *testing.T) {
 		if got := status(token); got != http.StatusOK {
 			t.Fatalf("%d", got)
 		}
+		<-sources
 	}
 	if got := status(token); got != http.StatusTooManyRequests {
 		t.Errorf("one too many: %d", got)
@@ -238,6 +261,7 @@ func TestFollowRefuses(t *testing.T) {
 	_, other := w.authority.Grant(everything)
 	p := w.page(server, other, "")
 	p.expect("opened", epoch+":5")
+	<-sources
 	w.authority.Revoked.Add(grant.ID)
 	if got := status(token); got != http.StatusUnauthorized {
 		t.Errorf("under a void grant: %d", got)
@@ -256,12 +280,14 @@ func TestFollowRefuses(t *testing.T) {
 // The stream ends with its grant, and with the relay.
 func TestFollowEnds(t *testing.T) {
 	w := newWorld(t)
+	var later atomic.Int64 // how far the relay's clock has moved
+	w.api.Passages.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
 	w.answerFollows(openedAt)
 	server := w.serve()
 	ended := func(p *page) {
 		t.Helper()
 		began := time.Now()
-		if _, err := io.Copy(io.Discard, p.resp.Body); time.Since(began) > 5*time.Second {
+		if _, err := io.Copy(io.Discard, p.resp.Body); time.Since(began) > 30*time.Second {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}
 	}
@@ -270,13 +296,12 @@ func TestFollowEnds(t *testing.T) {
 	p.expect("opened", epoch+":5")
 	w.authority.Revoked.Add(grant.ID)
 	ended(p)
-	_, token = w.authority.Grant(func(g *jws.Grant) {
-		everything(g)
-		g.ExpiresAt = time.Now().Add(1200 * time.Millisecond).Unix()
-	})
+	grant, token = w.authority.Grant(everything)
 	p = w.page(server, token, "")
 	p.expect("opened", epoch+":5")
+	later.Store(int64(time.Until(grant.Expires())))
 	ended(p)
+	later.Store(0)
 	_, token = w.authority.Grant(everything)
 	p = w.page(server, token, "")
 	p.expect("opened", epoch+":5")

@@ -27,7 +27,13 @@ import (
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// productTimes are those that decisions have outside of tests.
+var productTimes = decideTimes
+
+func TestMain(m *testing.M) {
+	decideTimes = changeTimes
+	goleak.VerifyTestMain(relaytest.Patient(m))
+}
 
 // A world is the API between a control plane that signs and a sandbox.
 type world struct {
@@ -58,8 +64,9 @@ func newWorld(t *testing.T) *world {
 		}
 		w.mu.Lock()
 		w.signed = append(w.signed, req)
+		sign := w.sign
 		w.mu.Unlock()
-		w.sign(answer, req)
+		sign(answer, req)
 	}))
 	client := controlPlane.Client()
 	t.Cleanup(func() {
@@ -137,6 +144,13 @@ func (c *oneConn) Accept() (net.Conn, error) {
 func (c *oneConn) Close() error {
 	c.once.Do(func() { close(c.closed) })
 	return c.Conn.Close()
+}
+
+// signs changes what the control plane does with requests that may be under way.
+func (w *world) signs(sign func(http.ResponseWriter, dispatch.SignRequest)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sign = sign
 }
 
 // signAll signs whatever is asked for.

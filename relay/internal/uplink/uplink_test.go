@@ -16,14 +16,15 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/relaytest"
 	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(relaytest.Patient(m)) }
 
 // patience bounds what would hang if it failed.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // serve returns the agent's end of a tunnel whose connect streams go to handle.
 func serve(t *testing.T, handle func(net.Conn)) *tunnel.Session {

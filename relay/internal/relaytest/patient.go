@@ -1,0 +1,25 @@
+package relaytest
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// leakPatience is how long goroutines that are about to end may take to.
+const leakPatience = 30 * time.Second
+
+// Patient is m for goleak.VerifyTestMain, which looks for goroutines for half a
+// second only: on a busy machine one that has nothing left to do may need longer
+// to end.
+func Patient(m *testing.M) interface{ Run() int } { return patient{m} }
+
+type patient struct{ m *testing.M }
+
+func (p patient) Run() int {
+	code := p.m.Run()
+	for end := time.Now().Add(leakPatience); code == 0 && goleak.Find() != nil && time.Now().Before(end); {
+	}
+	return code
+}
