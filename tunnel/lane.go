@@ -141,7 +141,7 @@ func (s *Session) adopt(stream carrier.Stream) {
 	}
 	if err != nil {
 		stream.Close()
-		s.end(protocol.Errorf(protocol.KindInvalid, "bad lane: %v", err))
+		s.end(s.because(protocol.Errorf(protocol.KindInvalid, "bad lane: %v", err)))
 		return
 	}
 	stream.SetDeadline(time.Time{})
@@ -163,6 +163,8 @@ func (s *Session) acceptStreams(name protocol.Lane, m *mux.Session) {
 		if err != nil {
 			if objection := m.Err(); objection != nil {
 				err = objection
+			} else {
+				err = s.because(err)
 			}
 			s.end(fmt.Errorf("tunnel: lane %s: %w", name, err))
 			return

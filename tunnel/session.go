@@ -272,12 +272,18 @@ func (s *Session) writeControl() {
 // endControl ends the session, whose control stream has failed. The connection
 // knows better why, if it is over.
 func (s *Session) endControl(err error) {
+	s.end(fmt.Errorf("tunnel: control stream: %w", s.because(err)))
+}
+
+// because returns why a stream of the carrier ended with err: for the reason that
+// the carrier gives, if it is over.
+func (s *Session) because(err error) error {
 	select {
 	case <-s.conn.Done():
-		err = s.conn.Err()
+		return s.conn.Err()
 	default:
+		return err
 	}
-	s.end(fmt.Errorf("tunnel: control stream: %w", err))
 }
 
 // readControl obeys the peer's control frames until the stream ends. They are
