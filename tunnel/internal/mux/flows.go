@@ -3,6 +3,7 @@ package mux
 import (
 	"encoding/binary"
 	"sync"
+	"time"
 )
 
 const (
@@ -208,6 +209,20 @@ func (f *flows) read(one *flow, n int) {
 	one.unread -= n
 	f.unread -= n
 }
+
+// wake ends the reads and writes that wait: nothing more comes.
+func (f *flows) wake() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, one := range f.open {
+		if one.stream != nil {
+			one.stream.raw.SetDeadline(past)
+		}
+	}
+}
+
+// past is a deadline that is over.
+var past = time.Unix(1, 0)
 
 // drop says that nobody reads a stream any more. With abort the peer is told by
 // RST. It reports whether that is new.

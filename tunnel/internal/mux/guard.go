@@ -88,6 +88,7 @@ type guard struct {
 	over  chan struct{} // closed by Close
 	dry   chan struct{} // closed when the carrier yields nothing more
 
+	drying  atomic.Bool   // dry is about to be closed
 	waits   atomic.Uint64 // the number of the fetch in the middle of a frame, 0 when there is none
 	watched atomic.Bool   // watch looks at waits from time to time
 	once    sync.Once     // of over
@@ -154,18 +155,19 @@ func (g *guard) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// dried says that Read returns nothing more.
+// dried says that Read returns nothing more. From when yamux begins to end the
+// session until it has told the last stream, each one's readers and writers would
+// spin, and a thousand of them take all cores from it; so they are to wait in
+// [Session.ending].
 func (g *guard) dried() {
-	select {
-	case <-g.dry:
-	default: // nobody else closes it
-		close(g.dry)
+	if g.drying.CompareAndSwap(false, true) {
+		g.flows.wake()
+		close(g.dry) // not before all are awake, or the first would end the session
 	}
 }
 
 // shut closes the carrier and lets yamux's receiving goroutine notice before
-// anybody else ends the session: until that goroutine is done, each reader of a
-// stream spins, and a thousand of them would take all cores from it.
+// anybody else ends the session.
 func (g *guard) shut() {
 	g.Close()
 	timer := time.NewTimer(shutTimeout)

@@ -97,6 +97,16 @@ func (s *Session) Err() error {
 	return nil
 }
 
+// ending reports whether the session is about to be over, and waits until it is.
+func (s *Session) ending() bool {
+	if !s.guard.drying.Load() {
+		return false
+	}
+	<-s.guard.dry
+	s.yamux.Close() // waits for who was first
+	return true
+}
+
 // Close ends the session and its streams.
 func (s *Session) Close() error {
 	s.guard.shut()

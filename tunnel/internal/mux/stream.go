@@ -78,6 +78,9 @@ func (s *Stream) OnReset(f func(ResetReason)) {
 // Read reads what the peer wrote.
 func (s *Stream) Read(p []byte) (int, error) {
 	n, err := s.raw.Read(p)
+	if errors.Is(err, yamux.ErrTimeout) && s.session.ending() {
+		n, err = s.raw.Read(p) // what became of it
+	}
 	if n > 0 {
 		s.session.guard.flows.read(s.flow, n)
 	}
@@ -117,6 +120,9 @@ func (s *Stream) writePiece(p []byte) (written int, err error) {
 			return written, nil
 		}
 		p = p[n:]
+		if errors.Is(err, yamux.ErrTimeout) && s.session.ending() {
+			continue // and hears what became of it
+		}
 		if !errors.Is(err, yamux.ErrTimeout) || s.overdue() {
 			return written, s.broke(err)
 		}
@@ -224,7 +230,6 @@ func (s *Stream) close(abort bool) bool {
 	s.closed = true
 	s.mu.Unlock()
 	news := s.session.guard.flows.drop(s.flow, abort) && first
-	past := time.Unix(1, 0)
 	s.SetDeadline(past) // yamux's own Close leaves readers waiting
 	if first {
 		go s.raw.Close() // ends when the carrier has taken the FIN, or with the session
