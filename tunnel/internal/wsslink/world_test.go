@@ -30,7 +30,7 @@ func must(t testing.TB, err error) {
 
 func within(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -109,15 +109,16 @@ func (w *world) counted(o Outcome) int {
 	return w.outcomes[o]
 }
 
-// awaits waits until an outcome has been counted.
-func (w *world) awaits(t testing.TB, o Outcome) {
+// awaits waits until an outcome has been counted so often: the agent's end may
+// know first.
+func (w *world) awaits(t testing.TB, o Outcome, n int) {
 	t.Helper()
 	late := within(t)
-	for w.counted(o) == 0 {
+	for w.counted(o) < n {
 		select {
 		case <-w.told:
 		case <-late.Done():
-			t.Fatalf("no outcome %s", o)
+			t.Fatalf("%d times %s, want %d", w.counted(o), o, n)
 		}
 	}
 }

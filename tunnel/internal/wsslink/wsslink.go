@@ -225,9 +225,11 @@ func (l *link) end(err error, code int, reason string) {
 	for _, s := range sockets { // all at once: the writes that wait end together
 		s.leave()
 	}
-	for _, s := range sockets {
-		s.bid(code, reason)
+	var bidding sync.WaitGroup
+	for _, s := range sockets { // or what takes nothing would leave the others no time
+		bidding.Go(func() { s.bid(code, reason) })
 	}
+	bidding.Wait()
 }
 
 // lost ends the link, one of whose sockets is gone.
