@@ -330,18 +330,18 @@ func TestConnectRefusals(t *testing.T) {
 // TestConnectIsNoTunnel: whatever an agent that isn't registered sends, and
 // however many streams it opens, none becomes a lane or a registration.
 func TestConnectIsNoTunnel(t *testing.T) {
+	hello, err := protocol.Append(nil, tunneltest.Hello())
+	must(t, err)
 	said := make(chan []byte, 1)
 	l, cfg := listenConnect(t, func(conn net.Conn) {
-		buf := make([]byte, 4096)
-		n, _ := conn.Read(buf)
+		buf := make([]byte, len(hello))
+		n, _ := io.ReadFull(conn, buf)
 		said <- buf[:n]
 		io.Copy(io.Discard, conn)
 	})
 	conn, err := tunnel.Connect(within(t), cfg)
 	must(t, err)
 	defer conn.Close()
-	hello, err := protocol.Append(nil, tunneltest.Hello())
-	must(t, err)
 	_, err = conn.Write(hello) // to the control plane, who makes nothing of it
 	must(t, err)
 	if got := <-said; !bytes.Equal(got, hello) {

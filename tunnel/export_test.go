@@ -28,6 +28,14 @@ func Impatient(tb testing.TB, stall, piped, stuck time.Duration) {
 	tb.Cleanup(func() { streamStall, pipedStall, mux.WriteTimeout = a, b, c })
 }
 
+// Patient has dials that begin from now on not try another carrier while one is
+// under way, until the test is over.
+func Patient(tb testing.TB) {
+	short, long := headStart, longHeadStart
+	headStart, longHeadStart = time.Hour, time.Hour
+	tb.Cleanup(func() { headStart, longHeadStart = short, long })
+}
+
 // A Connector serves connect streams on any carrier.
 type Connector struct{ c *connector }
 

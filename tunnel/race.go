@@ -13,11 +13,11 @@ import (
 	"github.com/fairlead/fairlead/tunnel/internal/wsslink"
 )
 
-const (
-	// headStart is how long one carrier is tried before the other is too, and
-	// longHeadStart how long one of which it is known that packets get through:
-	// a relay to which a whole crowd returns may be slow to answer, and is not
-	// helped by everybody's coming twice.
+// headStart is how long one carrier is tried before the other is too, and
+// longHeadStart how long one of which it is known that packets get through:
+// a relay to which a whole crowd returns may be slow to answer, and is not
+// helped by everybody's coming twice. A test has more patience.
+var (
 	headStart     = 250 * time.Millisecond
 	longHeadStart = 750 * time.Millisecond
 )

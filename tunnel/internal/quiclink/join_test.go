@@ -17,7 +17,7 @@ import (
 )
 
 func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -56,7 +56,7 @@ func hear(t *testing.T, relay *link, words string) carrier.Stream {
 	s, err := relay.Accept(within(t))
 	must(t, err)
 	got := make([]byte, len(words))
-	s.SetReadDeadline(time.Now().Add(10 * time.Second))
+	s.SetReadDeadline(time.Now().Add(time.Minute))
 	_, err = io.ReadFull(s, got)
 	must(t, err)
 	if string(got) != words {
@@ -187,7 +187,7 @@ func TestCloseUnderAWrite(t *testing.T) {
 		s.Close()
 		select {
 		case <-ended:
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("the write lasts")
 		}
 	}
@@ -246,7 +246,7 @@ func TestCopiesAreDropped(t *testing.T) {
 			_, err := end[0].Write([]byte{byte(i)})
 			must(t, err)
 			got := make([]byte, 2)
-			end[1].SetReadDeadline(time.Now().Add(10 * time.Second))
+			end[1].SetReadDeadline(time.Now().Add(time.Minute))
 			n, err := end[1].Read(got)
 			must(t, err)
 			if n != 1 || got[0] != byte(i) {

@@ -84,7 +84,7 @@ func exchange(t testing.TB, conn *net.UDPConn, n int, all func(back int) bool) [
 			back = append(back, int(binary.BigEndian.Uint32(buf[:k])))
 		case all(len(back)):
 			return back
-		case time.Since(began) > 5*time.Second:
+		case time.Since(began) > time.Minute:
 			t.Fatalf("%d came back in time", len(back))
 		}
 	}
@@ -112,13 +112,13 @@ func TestUDPDelays(t *testing.T) {
 	began := time.Now()
 	_, err := conn.Write(make([]byte, 4))
 	must(t, err)
-	must(t, conn.SetReadDeadline(began.Add(5*time.Second)))
+	must(t, conn.SetReadDeadline(began.Add(time.Minute)))
 	_, err = conn.Read(make([]byte, 4))
 	must(t, err)
 	if took := time.Since(began); took < 15*ms-2*slack {
 		t.Errorf("it came back after %v", took)
 	}
-	if c := u.Counts(); c.Up.Late.Max > 5*time.Second {
+	if c := u.Counts(); c.Up.Late.Max > time.Minute {
 		t.Errorf("%+v", c)
 	}
 }
@@ -188,7 +188,7 @@ func TestUDPTargetComesBack(t *testing.T) {
 	defer listener.Close()
 	_, err = conn.Write([]byte("now"))
 	must(t, err)
-	must(t, listener.SetReadDeadline(time.Now().Add(5*time.Second)))
+	must(t, listener.SetReadDeadline(time.Now().Add(time.Minute)))
 	buf := make([]byte, 16)
 	if n, err := listener.Read(buf); err != nil || string(buf[:n]) != "now" {
 		t.Errorf("%q, %v", buf[:n], err)
