@@ -77,8 +77,7 @@ func TestAnotherCopy(t *testing.T) {
 	session, err := l.Accept(within(t))
 	must(t, err)
 	must(t, session.GoAway(protocol.GoAway{Reason: protocol.KindSuperseded, InstanceID: "another"}))
-	session.CloseWith(protocol.Errorf(protocol.KindSuperseded, "superseded"))
-	err = <-ended
+	err = <-ended // by itself: the words could be lost in the relay's own end of it
 	if protocol.KindOf(err) != protocol.KindSuperseded {
 		t.Fatalf("Run: %v", err)
 	}

@@ -77,10 +77,15 @@ func TestRenewal(t *testing.T) {
 	must(t, err)
 	asked := w.renewals(a, "crt_new", time.Hour)
 	w.runUntilEnd(a)
+	first, err := l.Accept(within(t))
+	must(t, err)
+	w.answerConnect(first, certify(t, &w.ca, serverName)) // if it goes through the tunnel
+	<-hellos
 	if got := <-asked; got != old {
 		t.Errorf("renewed %q", got)
 	}
 	waitFor(t, "the new certificate", func() bool { return a.holder.credential().token != old })
+	first.CloseWith(protocol.Errorf(protocol.KindRestarting, "again"))
 	waitFor(t, "a registration with it", func() bool {
 		session, err := l.Accept(within(t))
 		must(t, err)

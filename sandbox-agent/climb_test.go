@@ -67,7 +67,7 @@ func TestClimb(t *testing.T) {
 	if low.Carrier() != tunnel.CarrierWebSocket || a.cfg.mayClimb() {
 		t.Errorf("the first tunnel is on %s", low.Carrier())
 	}
-	must(t, k.probe(ctx, addr))
+	waitFor(t, "QUIC", func() bool { return k.probe(ctx, addr) == nil })
 	high, err := k.climb(ctx, addr, low)
 	must(t, err)
 	go func() { ended <- k.serve(ctx, addr, high) }() // received below

@@ -28,11 +28,17 @@ import (
 	"github.com/fairlead/fairlead/tunnel"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	firstPatience = protocol.HandshakeTimeout // a slow machine has no relay that was killed
+	goleak.VerifyTestMain(m)
+}
 
 const (
 	sandbox    = protocol.SandboxID("sb_1")
 	serverName = "controlplane.test"
+
+	// patience is how long tests wait for what must come.
+	patience = time.Minute
 )
 
 // A world is what an agent deals with: its directories, and a control plane
@@ -277,7 +283,7 @@ func waitFor(t *testing.T, what string, until func() bool) {
 // within returns a context that ends before a test would hang.
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -23,16 +23,17 @@ const (
 	// farewellTicks is how many of these looks an agent stays when nothing
 	// keeps it, so that what it said last arrives.
 	farewellTicks = 3
-	// firstPatience is how long the first dial may wait for a relay's CHALLENGE;
-	// each that took too long is followed by one that may take twice as long, up
-	// to protocol.HandshakeTimeout. A relay that is killed in the middle of a
-	// dial and started again knows nothing of it, and doesn't say so. One that
-	// has said CHALLENGE may have many others to let in first.
-	firstPatience = time.Second
 	// replacedTime is how long a tunnel that a newer one of ours replaces waits
 	// for that, which is known here a little later than at the relay.
 	replacedTime = time.Second
 )
+
+// firstPatience is how long the first dial may wait for a relay's CHALLENGE; each
+// that took too long is followed by one that may take twice as long, up to
+// protocol.HandshakeTimeout. A relay that is killed in the middle of a dial and
+// started again knows nothing of it, and doesn't say so. One that has said
+// CHALLENGE may have many others to let in first. A variable for tests.
+var firstPatience = time.Second
 
 // A keeper keeps one of the agent's tunnels up.
 type keeper struct {

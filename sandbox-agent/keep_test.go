@@ -59,11 +59,13 @@ func TestAlternates(t *testing.T) {
 	w.run()
 	first := accept(t, one)
 	first.hears(true, "")
+	stream := w.openHTTP(first.session) // keeps the tunnel, however slow the machine; see TestHandover
 	must(t, first.session.GoAway(protocol.GoAway{
-		Reason: protocol.KindRestarting, Alternates: []string{two.Addr().String()}, DeadlineMS: 20_000,
+		Reason: protocol.KindRestarting, Alternates: []string{two.Addr().String()}, DeadlineMS: patience.Milliseconds(),
 	}))
 	accept(t, two).hears(true, "") // before the first is given up
 	first.hears(false, originTwo)
+	stream.Close()
 	<-first.session.Done()
 	accept(t, one).hears(false, originTwo) // it stands by when it is back
 }
@@ -105,10 +107,7 @@ func TestFarewell(t *testing.T) {
 			w.run()
 			relay := accept(t, l).session
 			w.answerConnect(relay, certify(t, &w.ca, serverName))
-			stream, _, err := relay.Open(within(t), protocol.LaneBulk, protocol.Open{
-				Kind: protocol.StreamHTTP, Grant: signGrant(t, w.signer),
-			})
-			must(t, err)
+			stream := w.openHTTP(relay)
 			defer stream.Close()
 			began := time.Now()
 			must(t, relay.GoAway(protocol.GoAway{Reason: protocol.KindRestarting, DeadlineMS: c.deadline.Milliseconds()}))
@@ -126,6 +125,16 @@ func TestFarewell(t *testing.T) {
 			}
 		})
 	}
+}
+
+// openHTTP opens a stream as the relay of a tunnel, which is in use by that.
+func (w *world) openHTTP(relay *tunnel.Session) *tunnel.Stream {
+	w.t.Helper()
+	stream, _, err := relay.Open(within(w.t), protocol.LaneBulk, protocol.Open{
+		Kind: protocol.StreamHTTP, Grant: signGrant(w.t, w.signer),
+	})
+	must(w.t, err)
+	return stream
 }
 
 func awaitLog(t *testing.T, w *world, text string) {

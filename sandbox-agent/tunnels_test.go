@@ -49,7 +49,7 @@ func connect(t *testing.T, id protocol.RelayID, origin string, alternates ...str
 // hears waits for the next role and checks it.
 func (r *fakeRelay) hears(primary bool, origin string) uint64 {
 	r.t.Helper()
-	timeout := time.NewTimer(10 * time.Second)
+	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
 	for {
 		role, _, changed := r.session.Role()
@@ -172,6 +172,38 @@ func TestMakeBeforeBreak(t *testing.T) {
 			t.Error("not handed over")
 		}
 	})
+}
+
+// A tunnel that carries nothing is kept until there is another one, and its relay
+// has heard so, or for a while.
+func TestHandover(t *testing.T) {
+	for _, c := range []struct {
+		what          string
+		another, kept time.Duration // another 0: none comes
+	}{{"in vain", 0, handoverTime}, {"to another one", time.Second, time.Second}} {
+		t.Run(c.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				set := newSet("one:1", "two:1")
+				a := &Agent{tunnels: set, log: slog.New(slog.DiscardHandler)}
+				near, one := connect(t, "rl_1", originOne)
+				other, two := connect(t, "rl_2", originTwo)
+				leaving := set.arrive(near, "one:1")
+				one.hears(true, "")
+				if c.another > 0 {
+					time.AfterFunc(c.another, func() { set.arrive(other, "two:1") })
+				}
+				began := time.Now()
+				must(t, a.leave(t.Context(), leaving, protocol.GoAway{Reason: protocol.KindRestarting, DeadlineMS: 20_000}))
+				if took := time.Since(began); took < c.kept || took > c.kept+(farewellTicks+2)*streamsInterval {
+					t.Errorf("left after %s", took)
+				}
+				if c.another > 0 {
+					two.hears(true, "")
+					one.hears(false, originTwo)
+				}
+			})
+		})
+	}
 }
 
 func TestTheOnlyRelayIsNotWaitedFor(t *testing.T) {

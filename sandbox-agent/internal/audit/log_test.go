@@ -19,7 +19,6 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/audit"
-	"github.com/fairlead/fairlead/protocol/jws"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,72 +26,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const sandbox = protocol.SandboxID("sb_1")
 
 var lease = protocol.Lease{Revision: 3, Term: 2, Holder: "usr_1", GrantID: "gr_1", State: protocol.LeaseHeld}
-
-func newDevice(t testing.TB) *jws.DeviceKey {
-	t.Helper()
-	device, err := jws.GenerateDeviceKey()
-	must(t, err)
-	return device
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func open(t testing.TB, o Options) *Log {
-	t.Helper()
-	o.Sandbox = sandbox
-	l, err := Open(o)
-	must(t, err)
-	t.Cleanup(func() { l.Close() })
-	return l
-}
-
-func command(t testing.TB, l *Log, id protocol.CommandID) {
-	t.Helper()
-	must(t, l.Reserve(t.Context()))
-	l.Command(audit.Command{ID: id, Op: "pty.create", Session: "ses_1", Status: protocol.StatusOK})
-}
-
-// written is command, and waits until the record is in the file.
-func written(t testing.TB, l *Log, id protocol.CommandID) {
-	t.Helper()
-	taken := l.freedNow()
-	command(t, l, id)
-	<-taken
-	done := make(chan error)
-	l.syncs <- done
-	must(t, <-done)
-}
-
-// verified reads all files of dir as a control plane would.
-func verified(dir string, heads ...protocol.AuditHead) (audit.Report, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "audit-*.jsonl"))
-	if err != nil {
-		return audit.Report{}, err
-	}
-	v := audit.NewVerifier(audit.Expect{Sandbox: sandbox, Heads: heads})
-	for _, path := range files {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return audit.Report{}, err
-		}
-		if err := v.File(bytes.NewReader(data)); err != nil {
-			break
-		}
-	}
-	return v.Report()
-}
-
-func wantKind(t testing.TB, err error, kind protocol.Kind) {
-	t.Helper()
-	if err == nil || protocol.KindOf(err) != kind {
-		t.Errorf("error %v; want kind %s", err, kind)
-	}
-}
 
 // TestOneLog: what several processes wrote after each other is one chain.
 func TestOneLog(t *testing.T) {
@@ -157,12 +90,14 @@ func TestHeadSoon(t *testing.T) {
 
 // TestHeadOften: in a flood a head comes every 256 records.
 func TestHeadOften(t *testing.T) {
-	dir := t.TempDir()
-	l := open(t, Options{Dir: dir, Device: newDevice(t)})
-	for i := range 1000 {
-		command(t, l, protocol.CommandID(fmt.Sprintf("cmd_%d", i)))
-	}
-	must(t, l.Close())
+	dir, device := t.TempDir(), newDevice(t)
+	synctest.Test(t, func(t *testing.T) { // where a slow machine is no silence
+		l := open(t, Options{Dir: dir, Device: device})
+		for i := range 1000 {
+			command(t, l, protocol.CommandID(fmt.Sprintf("cmd_%d", i)))
+		}
+		must(t, l.Close())
+	})
 	report, err := verified(dir)
 	must(t, err)
 	if report.Records[audit.KindCommand] != 1000 || report.Records[audit.KindHead] != 4 {
@@ -293,11 +228,9 @@ func TestSecondProcess(t *testing.T) {
 	older := open(t, Options{Dir: dir, Device: device})
 	written(t, older, "cmd_1")
 	newer := open(t, Options{Dir: dir, Device: device})
-	changed := older.freedNow()
 	older.Lease("ses_1", "pty_1", lease, "granted")
-	<-changed
-	for older.Err() == nil {
-		<-older.freedNow()
+	for told := older.freedNow(); older.Err() == nil; told = older.freedNow() {
+		<-told
 	}
 	wantKind(t, older.Reserve(t.Context()), protocol.KindSuperseded)
 	command(t, newer, "cmd_2")
@@ -308,12 +241,6 @@ func TestSecondProcess(t *testing.T) {
 	if report, err := verified(dir); err != nil || report.Records[audit.KindCommand] != 2 {
 		t.Errorf("%+v, %v", report, err)
 	}
-}
-
-func (l *Log) freedNow() chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.freed
 }
 
 // A fullDisk takes only so many bytes.
@@ -347,7 +274,9 @@ func TestFullDisk(t *testing.T) {
 		must(t, l.Reserve(t.Context())) // a command that runs while the disk fills up
 		time.Sleep(2 * headDelay)
 		room.Store(10)
-		for range 3 * maxQueued {
+		l.Lease("ses_1", "pty_1", lease, "granted")
+		synctest.Wait() // the writer has failed, and takes nothing more
+		for range 3*maxQueued - 1 {
 			l.Lease("ses_1", "pty_1", lease, "granted")
 		}
 		time.Sleep(2 * retryDelay)

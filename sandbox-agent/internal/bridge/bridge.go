@@ -41,6 +41,8 @@ type Options struct {
 	Flags       protocol.MCPCredentials
 	Getenv      func(string) string // nil: there are no variables
 	Credentials string              // "": there is no file
+
+	dial dialFunc // in tests; nil: over TCP
 }
 
 // limits bound what a bridge waits for and holds.
@@ -129,7 +131,7 @@ type bridge struct {
 
 func newBridge(o Options, l limits) (*bridge, error) {
 	b := &bridge{
-		limits: l, log: o.Log, client: newClient(), file: o.Credentials, out: o.Out,
+		limits: l, log: o.Log, client: newClient(o.dial), file: o.Credentials, out: o.Out,
 		changed: make(chan struct{}), calls: make(map[string]*call), asked: make(map[string]question),
 	}
 	if b.log == nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -18,7 +19,9 @@ func TestClient(t *testing.T) {
 	in, toBridge := io.Pipe()
 	fromBridge, out := io.Pipe()
 	ended := make(chan error, 1)
-	go func() { ended <- Run(t.Context(), Options{In: in, Out: out, Flags: a.credentials()}); out.Close() }()
+	l := usual()
+	l.drain, l.leave = patience, patience
+	go func() { ended <- run(t.Context(), Options{In: in, Out: out, Flags: a.credentials()}, l); out.Close() }()
 
 	changed := make(chan time.Time, 1)
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "0"}, &mcp.ClientOptions{
@@ -51,14 +54,12 @@ func TestClient(t *testing.T) {
 			t.Fatal("the program was not told of another tool")
 		}
 	}
-	if best > 200*time.Millisecond {
+	if best > time.Second {
 		t.Errorf("the program knew of another tool after %v", best)
 	}
-	if result, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "new"}); err != nil {
-		t.Fatal(err)
-	}
-	if text := result.Content[0].(*mcp.TextContent).Text; text != "accept" {
-		t.Errorf("a question to the program got %q", text)
+	result, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "new"})
+	if err != nil || result.Content[0].(*mcp.TextContent).Text != "accept" {
+		t.Fatalf("a question to the program got %v, %v", result, err)
 	}
 	if n := a.count("GET"); n != 1 {
 		t.Errorf("%d streams were opened, want 1", n)
@@ -113,31 +114,35 @@ func TestRestartInFlight(t *testing.T) {
 }
 
 func TestAway(t *testing.T) {
-	a := newAgent(t).start()
-	l := usual()
-	l.away = 400 * time.Millisecond
-	p := start(t, Options{Flags: a.credentials()}, l)
-	a.stop()
-	wants(t, p.answer(p.ask("initialize", hello)), codeFailed)
-	a.start()
-	p.greet()
-	a.stop()
-	began := time.Now()
-	m := p.call("echo", `{}`)
-	wants(t, m, codeFailed)
-	if !strings.Contains(m.Error.Message, "not there") || time.Since(began) < l.away {
-		t.Errorf("after %v: %s", time.Since(began), m.text)
-	}
-	// What was cancelled while it waited is neither answered nor sent.
-	id := p.ask("tools/call", `{"name":"echo","arguments":{}}`)
-	p.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id))
-	p.say("garbage") // what is answered behind the cancellation
-	wants(t, p.hear(), codeParse)
-	a.start()
-	succeeds(t, p.call("echo", `{}`))
-	if n := a.echoed.Load(); n != 1 {
-		t.Errorf("%d calls were made, want 1", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgent(t)
+		a.network = &network{}
+		a.start()
+		l := usual()
+		l.away = 400 * time.Millisecond
+		p := start(t, Options{Flags: a.credentials(), dial: a.network.dial}, l)
+		a.stop()
+		wants(t, p.answer(p.ask("initialize", hello)), codeFailed)
+		a.start()
+		p.greet()
+		a.stop()
+		began := time.Now()
+		m := p.call("echo", `{}`)
+		wants(t, m, codeFailed)
+		if !strings.Contains(m.Error.Message, "not there") || time.Since(began) < l.away {
+			t.Errorf("after %v: %s", time.Since(began), m.text)
+		}
+		// What was cancelled while it waited is neither answered nor sent.
+		id := p.ask("tools/call", `{"name":"echo","arguments":{}}`)
+		p.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id))
+		p.say("garbage") // what is answered behind the cancellation
+		wants(t, p.hear(), codeParse)
+		a.start()
+		succeeds(t, p.call("echo", `{}`))
+		if n := a.echoed.Load(); n != 1 {
+			t.Errorf("%d calls were made, want 1", n)
+		}
+	})
 }
 
 func TestCancel(t *testing.T) {
@@ -166,19 +171,25 @@ func (p *program) lastAnswer(id int) said {
 }
 
 func TestSilence(t *testing.T) {
-	a := newAgent(t).start()
-	l := usual()
-	l.silence = 500 * time.Millisecond
-	p := start(t, Options{Flags: a.credentials()}, l)
-	p.greet()
-	wants(t, p.call("hold", `{}`), codeFailed)
-	succeeds(t, p.call("echo", `{}`))
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgent(t)
+		a.network = &network{}
+		a.start()
+		l := usual()
+		l.silence = 500 * time.Millisecond
+		p := start(t, Options{Flags: a.credentials(), dial: a.network.dial}, l)
+		p.greet()
+		wants(t, p.call("hold", `{}`), codeFailed)
+		succeeds(t, p.call("echo", `{}`))
+	})
 }
 
 // The end of input waits for answers, a moment.
 func TestEnd(t *testing.T) {
 	a := newAgent(t).start()
-	p := start(t, Options{Flags: a.credentials()}, usual())
+	l := usual()
+	l.drain, l.leave = patience, patience
+	p := start(t, Options{Flags: a.credentials()}, l)
 	p.greet()
 	id := p.ask("tools/call", `{"name":"hold","arguments":{}}`)
 	<-a.held

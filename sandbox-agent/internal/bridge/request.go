@@ -51,13 +51,18 @@ func (r *refused) Error() string {
 	return text
 }
 
+// A dialFunc makes connections as [net.Dialer.DialContext] does.
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
 // newClient returns a client that keeps no connection: so none is used at whose
 // other end nobody may be left, which would leave open what became of a call.
-func newClient() *http.Client {
-	dialer := &net.Dialer{Timeout: 5 * time.Second}
+func newClient(dial dialFunc) *http.Client {
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: 5 * time.Second}).DialContext
+	}
 	return &http.Client{
 		Transport: &http.Transport{ // no proxy: the terminal's would lead into the sandbox's egress
-			DialContext:            dialer.DialContext,
+			DialContext:            dial,
 			DisableKeepAlives:      true,
 			DisableCompression:     true,
 			MaxResponseHeaderBytes: 64 << 10,

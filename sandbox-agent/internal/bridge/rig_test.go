@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	testSecret = "a secret of this terminal"
-	patience   = 10 * time.Second
+	patience   = time.Minute
 )
 
 // An agent is a real MCP server where the agent's is, and can be restarted.
@@ -35,6 +35,7 @@ type agent struct {
 	events  mcp.EventStore
 	secret  atomic.Pointer[string]
 	wrap    func(http.Handler) http.Handler // nil: as it is
+	network *network                        // in which it is; nil: loopback
 
 	server *mcp.Server
 	http   *http.Server
@@ -63,15 +64,7 @@ func newAgent(t testing.TB) *agent {
 // start serves at the same address each time.
 func (a *agent) start() *agent {
 	a.t.Helper()
-	address := a.address
-	if address == "" {
-		address = "127.0.0.1:0"
-	}
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	a.address = l.Addr().String()
+	l := a.listen()
 	a.dead = make(chan struct{})
 	a.server = mcp.NewServer(&mcp.Implementation{Name: "agent", Version: "1"}, nil)
 	a.server.AddTool(&mcp.Tool{Name: "echo", InputSchema: json.RawMessage(`{"type":"object"}`)}, a.echo)
@@ -88,6 +81,24 @@ func (a *agent) start() *agent {
 	}
 	go a.http.Serve(l)
 	return a
+}
+
+// listen returns a listener at the agent's address, which nobody else gets while
+// there is none.
+func (a *agent) listen() net.Listener {
+	a.t.Helper()
+	if a.network != nil {
+		a.address = a.network.Addr().String()
+		return a.network.listen()
+	}
+	if a.address == "" {
+		a.address = reserve(a.t)
+	}
+	l, err := net.Listen("tcp", a.address)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return l
 }
 
 func (a *agent) stop() {
@@ -129,21 +140,32 @@ func (a *agent) count(method string) int {
 	return a.requests[method]
 }
 
-// cut breaks the connections of open requests of a method.
+// cut breaks the connections of open requests of a method, once there are some.
 func (a *agent) cut(method string) {
 	a.t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for late := time.After(patience); !a.broken(method); {
+		select {
+		case <-tick.C:
+		case <-late:
+			a.t.Fatalf("no %s is open", method)
+		}
+	}
+}
+
+// broken breaks what is open of a method, and reports whether something was.
+func (a *agent) broken(method string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	n := 0
+	n := len(a.open)
 	for c, of := range a.open {
 		if of == method {
 			c.Close()
-			n++
+			delete(a.open, c) // its handler may be slow to hear of it
 		}
 	}
-	if n == 0 {
-		a.t.Fatalf("no %s is open", method)
-	}
+	return len(a.open) < n
 }
 
 func (a *agent) echo(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -178,7 +179,11 @@ func TestCredentials(t *testing.T) {
 // answering is a server that isn't the SDK's.
 func answering(t testing.TB, h http.HandlerFunc, adjust ...func(*limits)) (*agent, *program) {
 	t.Helper()
-	a := newAgent(t)
+	return newAgent(t).answering(h, adjust...)
+}
+
+func (a *agent) answering(h http.HandlerFunc, adjust ...func(*limits)) (*agent, *program) {
+	a.t.Helper()
 	a.wrap = func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
@@ -198,11 +203,15 @@ func answering(t testing.TB, h http.HandlerFunc, adjust ...func(*limits)) (*agen
 	}
 	a.start()
 	l := usual()
-	l.line, l.silence = 1<<16, time.Second
+	l.line = 1 << 16
 	for _, f := range adjust {
 		f(&l)
 	}
-	p := start(t, Options{Flags: a.credentials()}, l)
+	o := Options{Flags: a.credentials()}
+	if a.network != nil {
+		o.dial = a.network.dial
+	}
+	p := start(a.t, o, l)
 	p.greet()
 	return a, p
 }
@@ -268,20 +277,24 @@ func TestTooLarge(t *testing.T) {
 
 // What is said of a call, or its progress elsewhere, keeps it alive.
 func TestAlive(t *testing.T) {
-	_, p := answering(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		for range 6 {
-			select {
-			case <-time.After(200 * time.Millisecond):
-			case <-r.Context().Done():
-				return
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgent(t)
+		a.network = &network{}
+		_, p := a.answering(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			for range 6 {
+				select {
+				case <-time.After(200 * time.Millisecond):
+				case <-r.Context().Done():
+					return
+				}
+				io.WriteString(w, ": it goes on\n\n")
+				http.NewResponseController(w).Flush()
 			}
-			io.WriteString(w, ": it goes on\n\n")
-			http.NewResponseController(w).Flush()
-		}
-		io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}\n\n")
+			io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}\n\n")
+		}, func(l *limits) { l.silence = time.Second })
+		succeeds(t, p.call("x", `{}`))
 	})
-	succeeds(t, p.call("x", `{}`))
 }
 
 // The server's questions reach the program, whose answers reach the session that

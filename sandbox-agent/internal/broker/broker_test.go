@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -204,6 +205,10 @@ func TestAudit(t *testing.T) {
 		t.Errorf("kept: %s", text)
 	}
 	snap := s.Snapshot()
+	for late := time.Now().Add(time.Minute); snap.Active > 0 && time.Now().Before(late); { // a request is over a little after its record
+		runtime.Gosched()
+		snap = s.Snapshot()
+	}
 	if snap.Requests != 2 || snap.Active != 0 || snap.RequestBytes != 5 || snap.ResponseBytes == 0 || snap.Refused["domain_approval_required"] != 1 {
 		t.Errorf("%+v", snap)
 	}
@@ -246,8 +251,7 @@ func TestClosed(t *testing.T) {
 	if _, err := s.Environ(sid, pid, 1, []string{"A"}); protocol.KindOf(err) != protocol.KindUnavailable {
 		t.Error(err)
 	}
-	deadline := time.Now().Add(time.Second)
-	if _, err := net.DialTimeout("tcp", s.opts.Listener.Addr().String(), time.Until(deadline)); err == nil {
-		t.Error("it still listens")
+	if _, err := s.opts.Listener.Accept(); !errors.Is(err, net.ErrClosed) { // another may have its port by now
+		t.Errorf("it still listens: %v", err)
 	}
 }

@@ -136,24 +136,6 @@ func stalled(gone chan<- struct{}) http.Handler {
 	})
 }
 
-func TestIdle(t *testing.T) {
-	gone := make(chan struct{}, 2)
-	s := withUpstream(t, stalled(gone), func(o *Options) { o.IdleTimeout = 250 * time.Millisecond })
-	url := env(t, s, sid, pid)["OPENAI_BASE_URL"]
-	if got := do(t, "GET", url+"/silent", "", nil); got.status != http.StatusGatewayTimeout || got.reason() != reasonIdle {
-		t.Errorf("%d %s", got.status, got.body)
-	}
-	<-gone
-	resp := open(t, "GET", url+"/x", nil)
-	if data, err := io.ReadAll(resp.Body); err == nil || string(data) != "begin\n" {
-		t.Errorf("%q, %v: a cut answer looks whole", data, err)
-	}
-	<-gone
-	if snap := s.Snapshot(); snap.Refused[string(reasonIdle)] != 2 {
-		t.Errorf("counted %+v", snap)
-	}
-}
-
 // TestEndOfTerminal ends what its processes have open.
 func TestEndOfTerminal(t *testing.T) {
 	gone := make(chan struct{}, 1)
@@ -244,7 +226,7 @@ func TestWebSocket(t *testing.T) {
 		}
 	}), func(o *Options) { o.Masker = newStars(realKey) })
 	url := "ws" + strings.TrimPrefix(env(t, s, sid, pid)["OPENAI_BASE_URL"], "http") + "/realtime?model=m"
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	c, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{
 		HTTPClient: client, CompressionMode: websocket.CompressionContextTakeover,

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -29,7 +28,7 @@ func through(t *testing.T, opts Options) (*guard, *http.Client) {
 	t.Cleanup(g.close)
 	transport := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: g.address()})}
 	t.Cleanup(transport.CloseIdleConnections)
-	return g, &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	return g, &http.Client{Transport: transport, Timeout: patience}
 }
 
 // connectTo asks a guard for a tunnel, and returns the first line of the answer.
@@ -352,7 +351,7 @@ func TestGuardClose(t *testing.T) {
 	defer idle.Close()
 	eventually(t, "two", func() bool { return len(g.slots) == 2 })
 	closed := make(chan struct{})
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	go func() {
 		defer close(closed)

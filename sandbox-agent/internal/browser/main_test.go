@@ -24,7 +24,12 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
-const session = protocol.SessionID("ses_1")
+const (
+	session = protocol.SessionID("ses_1")
+
+	// patience is how long tests wait for what must come.
+	patience = time.Minute
+)
 
 // shared is the world of all tests that only need a Chromium: a start takes half
 // a second and more.
@@ -79,7 +84,7 @@ func theWorld(t *testing.T) *world {
 	t.Helper()
 	needChromium(t)
 	shared.once.Do(func() {
-		w, err := newWorld(Options{leave: time.Second})
+		w, err := newWorld(Options{leave: patience}) // no page hangs but that of TestLoop
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +169,7 @@ func (w *world) call(name string, pairs ...any) (protocol.ToolResult, error) {
 	caller := toolbox.Caller{Session: session, PTY: "pty_1"}
 	for _, tool := range w.Tools(caller) {
 		if tool.Name == name {
-			ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 			defer cancel()
 			return tool.Call(ctx, caller, text)
 		}
@@ -199,9 +204,9 @@ func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
-	for deadline := time.Now().Add(10 * time.Second); !is(); <-ticker.C {
+	for deadline := time.Now().Add(patience); !is(); <-ticker.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("not %s in 10 s", what)
+			t.Fatalf("not %s in %s", what, patience)
 		}
 	}
 }

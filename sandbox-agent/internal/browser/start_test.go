@@ -146,6 +146,16 @@ func TestCrash(t *testing.T) {
 	w.visit(t, "/again")
 }
 
+// hold keeps the session's Chromium from being idle, as a call does.
+func (w *world) hold(t *testing.T) (release func()) {
+	t.Helper()
+	_, release, err := w.use(t.Context(), session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return release
+}
+
 // TestLife: a Chromium ends when it is idle, with all its processes, and with
 // its session its folder goes, too.
 func TestLife(t *testing.T) {
@@ -175,6 +185,7 @@ func TestLife(t *testing.T) {
 		})
 	}
 	calls.Wait()
+	release := w.hold(t) // until all is looked at
 	w.visit(t, "/here")
 	w.evaluate(t, `document.cookie = "kept=1; max-age=1000"; localStorage.kept = "2"; new Promise((done) => setTimeout(done, 400, 1))`) // longer than it may be idle
 	if status := w.Status(t.Context(), session); status.State != stateRunning || status.URL != w.site.URL+"/here" || status.Title != "/here" {
@@ -183,6 +194,7 @@ func TestLife(t *testing.T) {
 	if _, _, err := w.use(t.Context(), "ses_2"); protocol.KindOf(err) != protocol.KindTooMany {
 		t.Errorf("a second one: %v", err)
 	}
+	release()
 	eventually(t, "idle", func() bool {
 		w.Browser.mu.Lock()
 		defer w.Browser.mu.Unlock()
@@ -191,10 +203,12 @@ func TestLife(t *testing.T) {
 	if left := processes(w.Browser.opts.Dir); len(left) > 0 {
 		t.Errorf("%v are left", left)
 	}
+	release = w.hold(t)
 	w.visit(t, "/here")
 	if got := w.evaluate(t, "document.cookie + localStorage.kept"); got != `"kept=12"` {
 		t.Error(got)
 	}
+	release()
 	w.End(session)
 	released.Wait()
 	if left := processes(w.Browser.opts.Dir); len(left) > 0 {

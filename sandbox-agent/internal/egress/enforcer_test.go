@@ -220,7 +220,7 @@ func (w *world) expect(t *testing.T, uid int, network, host string, port int, ou
 		t.Errorf("user %d, %s to %v: %q", uid, network, target, result)
 	}
 	w.sendAs(t, free, "udp", marker)
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for seen := false; ; {
 		select {
 		case packet := <-w.packets:

@@ -94,12 +94,15 @@ func TestForwardKeepsConnections(t *testing.T) {
 		fmt.Fprint(w, r.Method, n)
 	})
 	s := h.socket(t)
-	for i, lines := range [][]string{
+	rounds := [][]string{
 		{"GET http://a.com/ HTTP/1.1", "Host: a.com", "$AUTH", ""},
 		{"HEAD http://a.com/ HTTP/1.1", "Host: a.com", "$AUTH", ""},
 		{"GET http://denied.com/ HTTP/1.1", "Host: denied.com", "Proxy-Authorization: Basic eDp5", ""},
 		{"DELETE http://a.com/ HTTP/1.1", "Host: a.com", "$AUTH", ""},
-	} {
+	}
+	const times = 5
+	for i, lines := range slices.Repeat(rounds, times) {
+		i %= len(rounds)
 		s.say(lines...)
 		method, _, _ := strings.Cut(lines[0], " ")
 		response := s.response(method)
@@ -114,7 +117,9 @@ func TestForwardKeepsConnections(t *testing.T) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !slices.Equal(h.dialed, []string{"a.com:80"}) {
+	// net/http gives up a connection whose own goroutine is slow to tell that it
+	// has written; of the requests for a.com most must share one all the same.
+	if n := len(h.dialed); n == 0 || n > times || slices.ContainsFunc(h.dialed, func(host string) bool { return host != "a.com:80" }) {
 		t.Errorf("dialled %q", h.dialed)
 	}
 }

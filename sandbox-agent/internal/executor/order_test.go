@@ -125,25 +125,27 @@ func TestOrderModel(t *testing.T) {
 // TestArrivalOrder: commands for one terminal run as they arrived, whichever
 // is verified first, and others don't wait for them.
 func TestArrivalOrder(t *testing.T) {
-	b := newBench(t)
-	arrivals := make([]Arrival, 50)
-	tokens := make([]string, len(arrivals))
-	for i := range arrivals {
-		c := b.command(fmt.Sprintf(`{"kind":"pty.resize","cols":%d,"rows":24}`, i+1))
-		c.Target.PTYID = "pty_1"
-		arrivals[i], tokens[i] = b.Arrive(), b.sign(c)
-	}
-	var all sync.WaitGroup
-	for i := range arrivals {
-		i = len(arrivals) - 1 - i
-		all.Go(func() { arrivals[i].Execute(t.Context(), tokens[i]) })
-	}
-	all.Wait()
-	for i, call := range b.terminals.called() {
-		if call != fmt.Sprintf("resize ses_1 pty_1 %d 24", i+1) {
-			t.Fatalf("call %d: %s", i, call)
+	synctest.Test(t, func(t *testing.T) { // where no place is given up because the machine is slow
+		b := newBench(t)
+		arrivals := make([]Arrival, 50)
+		tokens := make([]string, len(arrivals))
+		for i := range arrivals {
+			c := b.command(fmt.Sprintf(`{"kind":"pty.resize","cols":%d,"rows":24}`, i+1))
+			c.Target.PTYID = "pty_1"
+			arrivals[i], tokens[i] = b.Arrive(), b.sign(c)
 		}
-	}
+		var all sync.WaitGroup
+		for i := range arrivals {
+			i = len(arrivals) - 1 - i
+			all.Go(func() { arrivals[i].Execute(t.Context(), tokens[i]) })
+		}
+		all.Wait()
+		for i, call := range b.terminals.called() {
+			if call != fmt.Sprintf("resize ses_1 pty_1 %d 24", i+1) {
+				t.Fatalf("call %d: %s", i, call)
+			}
+		}
+	})
 }
 
 // TestParallelTerminals: one terminal's command doesn't hold up another's, but

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/envseal"
@@ -212,37 +213,39 @@ func TestPatternOf(t *testing.T) {
 // TestDecisionOvertakes: a decision doesn't wait for a terminal that is slow to
 // start, nor for what waits for that.
 func TestDecisionOvertakes(t *testing.T) {
-	b := newBench(t)
-	held, release := make(chan struct{}), make(chan struct{})
-	b.terminals.create = func(context.Context) error {
-		close(held)
-		<-release
-		return nil
-	}
-	create := b.command(`{"kind":"pty.create"}`)
-	create.Target.PTYID = "pty_1"
-	var slow sync.WaitGroup
-	slow.Go(func() { b.Execute(t.Context(), b.sign(create)) })
-	<-held
-	for _, op := range []string{
-		`{"kind":"session.create","egress":true}`, envApply(protocol.EnvCommand{Names: []string{"A"}}, protocol.EnvValues{Set: map[string]string{"A": ""}}),
-	} {
-		arrival := b.Arrive()
-		slow.Go(func() { arrival.Execute(t.Context(), b.sign(b.command(op))) })
-	}
-	decision := b.command(`{"kind":"egress.decide","approvalId":"apr_1","revision":1,"decision":"allow_once"}`)
-	decision.Target.PTYID = "pty_1"
-	if c, _ := b.execute(b.sign(decision)); c.Status != protocol.StatusOK {
-		t.Errorf("%+v", c.Error)
-	}
-	if calls := b.terminals.called(); len(calls) != 2 {
-		t.Errorf("ran %q", calls)
-	}
-	close(release)
-	slow.Wait()
-	if calls := b.terminals.called(); len(calls) != 4 || calls[2] != "egress ses_1 true" {
-		t.Errorf("ran %q", calls)
-	}
+	synctest.Test(t, func(t *testing.T) { // where no place is given up because the machine is slow
+		b := newBench(t)
+		held, release := make(chan struct{}), make(chan struct{})
+		b.terminals.create = func(context.Context) error {
+			close(held)
+			<-release
+			return nil
+		}
+		create := b.command(`{"kind":"pty.create"}`)
+		create.Target.PTYID = "pty_1"
+		var slow sync.WaitGroup
+		slow.Go(func() { b.Execute(t.Context(), b.sign(create)) })
+		<-held
+		for _, op := range []string{
+			`{"kind":"session.create","egress":true}`, envApply(protocol.EnvCommand{Names: []string{"A"}}, protocol.EnvValues{Set: map[string]string{"A": ""}}),
+		} {
+			arrival := b.Arrive()
+			slow.Go(func() { arrival.Execute(t.Context(), b.sign(b.command(op))) })
+		}
+		decision := b.command(`{"kind":"egress.decide","approvalId":"apr_1","revision":1,"decision":"allow_once"}`)
+		decision.Target.PTYID = "pty_1"
+		if c, _ := b.execute(b.sign(decision)); c.Status != protocol.StatusOK {
+			t.Errorf("%+v", c.Error)
+		}
+		if calls := b.terminals.called(); len(calls) != 2 {
+			t.Errorf("ran %q", calls)
+		}
+		close(release)
+		slow.Wait()
+		if calls := b.terminals.called(); len(calls) != 4 || calls[2] != "egress ses_1 true" {
+			t.Errorf("ran %q", calls)
+		}
+	})
 }
 
 func TestEnvApply(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -117,16 +116,17 @@ func TestApprovalsRefused(t *testing.T) {
 // and with the log.
 func TestApprovalsEnd(t *testing.T) {
 	r, revoked := newApprovalRig(t)
-	open := func(change ...func(*jws.Grant)) (*terminalEnd, protocol.GrantID) {
-		token, id := r.grant(alice, approve, change...)
+	open := func() (*terminalEnd, protocol.GrantID) {
+		token, id := r.grant(alice, approve)
 		e, _, err := r.openApprovals(token, nil)
 		must(t, err)
 		return e, id
 	}
 	void, id := open()
-	expiring, _ := open(func(g *jws.Grant) { // within a second, skew included
-		now := time.Now()
-		g.IssuedAt, g.ExpiresAt = now.Unix()-300, now.Add(-jws.Skew).Unix()+1
+	var expiring *terminalEnd
+	r.expiring(approve, func(token string) (err error) {
+		expiring, _, err = r.openApprovals(token, nil)
+		return err
 	})
 	talking, _ := open()
 	staying, _ := open()

@@ -87,7 +87,6 @@ func TestHostileRelay(t *testing.T) {
 	h.attack()
 	h.stream.Close()
 	<-h.stream.over
-	h.connect()
 
 	ran.mu.Lock()
 	defer ran.mu.Unlock()
@@ -102,7 +101,14 @@ func TestHostileRelay(t *testing.T) {
 		}
 	}
 	token, id := h.grant(alice, control)
-	owner := h.attach(h.pty, token)
+	var owner *terminalEnd
+	for owner == nil {
+		h.connect()
+		var err error
+		if owner, err = h.openTerminal(h.pty, token); err != nil && !h.ended() {
+			t.Fatal(err)
+		}
+	}
 	if o := owner.opened; o.Lease.Revision != 0 || o.Cols != protocol.DefaultCols || o.Rows != protocol.DefaultRows {
 		t.Errorf("opened %+v", o)
 	}
@@ -174,6 +180,17 @@ func (h *hostile) connect() {
 	h.relay = relay
 }
 
+// ended reports, of a stream that has failed, whether its tunnel is over as well,
+// which this end may notice a little later.
+func (h *hostile) ended() bool {
+	select {
+	case <-h.relay.Done():
+		return true
+	case <-time.After(patience):
+		return false
+	}
+}
+
 // follow attaches as a viewer, and reads on.
 func (h *hostile) follow() {
 	var stream *tunnel.Stream
@@ -181,7 +198,7 @@ func (h *hostile) follow() {
 		h.connect()
 		var err error
 		stream, _, err = h.relay.Open(context.Background(), protocol.TerminalLane(h.pty), protocol.Open{Kind: protocol.StreamTerminal, Grant: h.mayView, Params: h.params()})
-		if err != nil && h.relay.Err() == nil {
+		if err != nil && !h.ended() {
 			h.t.Fatal(err)
 		}
 	}
@@ -260,7 +277,7 @@ func (h *hostile) try(lane protocol.Lane, open protocol.Open) {
 		h.t.Errorf("a terminal was opened with %q", open.Grant)
 		return
 	}
-	if _, err := protocol.NewFrameReader(stream).Next(); err != nil && h.relay.Err() == nil {
+	if _, err := protocol.NewFrameReader(stream).Next(); err != nil && !h.ended() {
 		h.t.Errorf("no RESULT: %v", err)
 	}
 }

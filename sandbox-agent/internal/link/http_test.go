@@ -31,12 +31,17 @@ func (s service) Register(mux *http.ServeMux) {
 
 // serving is a rig whose link serves routes, and a transport through its tunnel
 // under a grant.
-func serving(t *testing.T, routes service, change ...func(*jws.Grant)) (*rig, *http.Transport) {
+func serving(t *testing.T, routes service) (*rig, *http.Transport) {
 	t.Helper()
 	r := newRig(t, func(l *Link) { l.Services = append(l.Services, routes) })
-	token, _ := r.grant(alice, view, change...)
+	token, _ := r.grant(alice, view)
+	return r, r.transport(token)
+}
+
+// transport returns one through the tunnel, under a grant.
+func (r *rig) transport(token string) *http.Transport {
 	transport := &http.Transport{
-		DisableKeepAlives: true, ExpectContinueTimeout: 10 * time.Second,
+		DisableKeepAlives: true, ExpectContinueTimeout: patience,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			stream, _, err := r.relay.Open(ctx, protocol.LaneBulk, protocol.Open{Kind: protocol.StreamHTTP, Grant: token})
 			if err != nil {
@@ -45,8 +50,8 @@ func serving(t *testing.T, routes service, change ...func(*jws.Grant)) (*rig, *h
 			return stream, nil
 		},
 	}
-	t.Cleanup(transport.CloseIdleConnections)
-	return r, transport
+	r.t.Cleanup(transport.CloseIdleConnections)
+	return transport
 }
 
 func request(t *testing.T, ctx context.Context, method, path string, body io.Reader) *http.Request {
@@ -197,7 +202,7 @@ func settled(n *atomic.Int64) int64 {
 	last, still := int64(0), 0
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for range 500 {
+	for range 6000 { // a minute, where nothing moves
 		<-tick.C
 		now := n.Load()
 		if still++; now != last || now == 0 {
@@ -280,14 +285,10 @@ func TestPeerGone(t *testing.T) {
 			}
 		}()
 		<-began
-		left := time.Now()
 		leave()
 		select {
 		case <-ended:
-			if took := time.Since(left); took > time.Second {
-				t.Errorf("%s: after %s", path, took)
-			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second): // half of what ends an idle stream
 			t.Errorf("%s: it never heard", path)
 		}
 		<-asked
@@ -407,19 +408,18 @@ func TestGrantEnds(t *testing.T) {
 
 // TestExpiredDownload: a stream doesn't outlive its grant.
 func TestExpiredDownload(t *testing.T) {
-	skew := time.Now().Add(-jws.Skew)
-	_, transport := serving(t, service{"GET /drip": func(w http.ResponseWriter, r *http.Request) {
+	r, _ := serving(t, service{"GET /drip": func(w http.ResponseWriter, r *http.Request) {
 		http.NewResponseController(w).Flush()
 		<-r.Context().Done()
-	}}, func(g *jws.Grant) {
-		g.IssuedAt, g.ExpiresAt = skew.Add(-time.Minute).Unix(), skew.Add(1500*time.Millisecond).Unix()
+	}})
+	var resp *http.Response
+	ends := r.expiring(view, func(token string) (err error) {
+		resp, err = r.transport(token).RoundTrip(request(t, t.Context(), "GET", "/drip", nil)) //nolint:bodyclose // below
+		return err
 	})
-	began := time.Now()
-	resp, err := transport.RoundTrip(request(t, t.Context(), "GET", "/drip", nil))
-	must(t, err)
 	defer resp.Body.Close()
-	if _, err := io.ReadAll(resp.Body); err == nil || time.Since(began) > 5*time.Second {
-		t.Errorf("%v after %s", err, time.Since(began))
+	if _, err := io.ReadAll(resp.Body); err == nil || time.Since(ends) > 30*time.Second {
+		t.Errorf("%v, %s after its end", err, time.Since(ends))
 	}
 }
 

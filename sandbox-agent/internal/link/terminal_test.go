@@ -3,7 +3,6 @@ package link
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -133,13 +132,6 @@ func TestLeaseNeedsControl(t *testing.T) {
 	}
 }
 
-// aboutToEnd has a grant end within two seconds, by the skew that its
-// verification allows.
-func aboutToEnd(g *jws.Grant) {
-	g.ExpiresAt = time.Now().Add(2*time.Second - jws.Skew).Unix()
-	g.IssuedAt = g.ExpiresAt - 60
-}
-
 func TestGrantsOfAStream(t *testing.T) {
 	r := newRig(t)
 	first, _ := r.grant(alice, view)
@@ -177,12 +169,17 @@ func TestEndOfTheLastGrant(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			token, id := r.grant(alice, view, func(g *jws.Grant) {
-				if what == "expires" {
-					aboutToEnd(g)
-				}
-			})
-			e := r.attach(r.pty(), token)
+			pty := r.pty()
+			token, id := r.grant(alice, view)
+			e := (*terminalEnd)(nil)
+			if what == "expires" {
+				r.expiring(view, func(token string) (err error) {
+					e, err = r.openTerminal(pty, token)
+					return err
+				})
+			} else {
+				e = r.attach(pty, token)
+			}
 			end(r, e, id)
 			e.ended()
 			if what == "is revoked" {

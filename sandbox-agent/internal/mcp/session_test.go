@@ -100,7 +100,7 @@ func (s *stream) until(t testing.TB, text string) string {
 // ended waits for the end of the stream.
 func (s *stream) ended(t testing.TB) {
 	t.Helper()
-	for deadline := time.After(5 * time.Second); ; {
+	for deadline := time.After(patience); ; {
 		select {
 		case _, ok := <-s.lines:
 			if !ok {
@@ -375,6 +375,11 @@ func TestAnswerIsResumed(t *testing.T) {
 	await(t, began, "call")
 	call.cancel()
 	call.ended(t)
+	eventually(t, "end of the request", func() bool { // before that the next one is a conflict
+		w.Server.mu.Lock()
+		defer w.Server.mu.Unlock()
+		return w.owners[ownerKey{session: sessionID, pty: pty1}].requests == 0
+	})
 	finish <- true
 	header["Last-Event-ID"] = event
 	again := w.open(t, "GET", "", header)

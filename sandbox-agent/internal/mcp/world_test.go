@@ -279,24 +279,27 @@ func (c *client) call(t testing.TB, name string, args any) (string, bool) {
 	return text.String(), result.IsError
 }
 
-// await returns what ch gives within seconds.
+// patience is how long tests wait for what must come.
+const patience = time.Minute
+
+// await returns what ch gives.
 func await[T any](t testing.TB, ch <-chan T, what string) T {
 	t.Helper()
 	select {
 	case v := <-ch:
 		return v
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("no %s", what)
 		panic("unreachable")
 	}
 }
 
-// eventually waits until ok holds, seconds at most.
+// eventually waits until ok holds.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.After(5 * time.Second); !ok(); {
+	for deadline := time.After(patience); !ok(); {
 		select {
 		case <-tick.C:
 		case <-deadline:

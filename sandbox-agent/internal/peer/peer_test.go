@@ -176,10 +176,20 @@ func TestListener(t *testing.T) {
 			t.Errorf("%s: uid %d, %v", address, uid, err)
 		}
 	}
-	l := listen(t, "tcp", "127.0.0.1:0")
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
-	if uid, err := Listener(port); !errors.Is(err, ErrUnknown) {
+	// Taken, so that nobody else listens there meanwhile.
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if uid, err := Listener(at.(*unix.SockaddrInet4).Port); !errors.Is(err, ErrUnknown) {
 		t.Errorf("nobody: uid %d, %v", uid, err)
 	}
 	for _, bad := range []int{0, -1, 65536} {

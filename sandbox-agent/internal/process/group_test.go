@@ -2,6 +2,7 @@ package process
 
 import (
 	"bufio"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -18,6 +19,8 @@ type script struct {
 	cmd  *exec.Cmd
 	out  *bufio.Reader
 	done chan struct{}
+
+	ended *os.ProcessState // once done is closed
 }
 
 func start(t *testing.T, text string) *script {
@@ -42,7 +45,7 @@ func startAs(t *testing.T, text string, mark Mark, who *syscall.Credential) *scr
 	s.members() // so that those who leave are known
 	go func() { // the cleanup waits for it
 		defer close(s.done)
-		cmd.Process.Wait() // reports how it was killed
+		s.ended, _ = cmd.Process.Wait()
 	}()
 	t.Cleanup(func() {
 		for range 100 {
@@ -149,11 +152,12 @@ func TestStopPrograms(t *testing.T) {
 	for name, tt := range map[string]struct {
 		script string
 		paused bool
+		by     syscall.Signal // ends it
 		least  time.Duration
 	}{
-		"obedient":         {`echo up; exec sleep 1009`, false, 0},
-		"obedient, paused": {`echo up; exec sleep 1009`, true, 0},
-		"without SIGINT":   {`trap '' INT; echo up; exec sleep 1009`, false, interrupts * interruptEvery},
+		"obedient":         {`echo up; exec sleep 1009`, false, syscall.SIGINT, 0},
+		"obedient, paused": {`echo up; exec sleep 1009`, true, syscall.SIGINT, 0},
+		"without SIGINT":   {`trap '' INT; echo up; exec sleep 1009`, false, syscall.SIGTERM, interrupts * interruptEvery},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -168,8 +172,11 @@ func TestStopPrograms(t *testing.T) {
 			if err := Stop(t.Context(), s, tt.paused); err != nil {
 				t.Fatal(err)
 			}
-			if took := time.Since(begin); took < tt.least || took > tt.least+interruptEvery*interrupts {
+			if took := time.Since(begin); took < tt.least {
 				t.Errorf("took %v", took)
+			}
+			if status := s.ended.Sys().(syscall.WaitStatus); status.Signal() != tt.by {
+				t.Errorf("ended by %v, want %v", status.Signal(), tt.by)
 			}
 		})
 	}

@@ -36,7 +36,7 @@ func startDaemon(t *testing.T, text string, mark Mark, who *syscall.Credential) 
 	}
 	file := filepath.Join(dir, "pid")
 	s := startAs(t, "set -- "+file+"; "+text, mark, who)
-	late := time.After(10 * time.Second)
+	late := time.After(time.Minute)
 	for {
 		if data, err := os.ReadFile(file); err == nil {
 			pid, err := strconv.Atoi(string(data[:len(data)-1]))

@@ -118,7 +118,7 @@ func TestMetrics(t *testing.T) {
 		if p := w.process(w.read()); p.CPUPercent > 0 && p.Combined >= p.CPUPercent {
 			break
 		}
-		if time.Since(began) > 10*time.Second {
+		if time.Since(began) > time.Minute {
 			t.Fatal("a loop takes no CPU")
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -193,15 +194,29 @@ func TestPreviewRefuses(t *testing.T) {
 	}
 }
 
-// TestNothingListens: who looks is told so.
-func TestNothingListens(t *testing.T) {
-	w := newPreviewWorld(t, "127.0.0.1:0", http.NotFound)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+// quietPort returns a port at which nothing listens, and nothing else will until
+// the test ends.
+func quietPort(t *testing.T) int {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
-	listener.Close()
+	t.Cleanup(func() { syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at.(*syscall.SockaddrInet4).Port
+}
+
+// TestNothingListens: who looks is told so.
+func TestNothingListens(t *testing.T) {
+	w := newPreviewWorld(t, "127.0.0.1:0", http.NotFound)
+	port := strconv.Itoa(quietPort(t))
 	const said = "Nothing listens on port "
 	resp, body := w.getPort(port, "/", "Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")
 	if h := resp.Header; resp.StatusCode != http.StatusBadGateway || !strings.Contains(body, "<p>"+said+port) || !strings.HasPrefix(h.Get("Content-Type"), "text/html") ||

@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -89,36 +90,34 @@ func TestPauseReachesAll(t *testing.T) {
 		u := sitDown(t, h, unechoed("echo up; cat"))
 		u.expect("up")
 		count := filepath.Join(h.config.Workspace, "count")
-		tick := `while :; do echo x >>` + count + `; sleep 0.002; done`
-		u.startAgent(h, protocol.AgentStart{Name: robot, Command: `(` + tick + `) & setsid sh -c '` + tick + `' &
-			sh -c "setsid sh -c '` + tick + `' & exit"; ` + tick})
-		size := func() int64 {
-			st, err := os.Stat(count)
-			if err != nil {
-				return 0
-			}
-			return st.Size()
-		}
-		grows := func() bool {
-			before := size()
-			for range 5000 {
-				<-time.After(time.Millisecond)
-				if size() > before {
-					return true
+		tick := func(n int) string { return fmt.Sprintf(`while :; do echo x >>%s%d; sleep 0.002; done`, count, n) }
+		u.startAgent(h, protocol.AgentStart{Name: robot, Command: `(` + tick(0) + `) & setsid sh -c '` + tick(1) + `' &
+			sh -c "setsid sh -c '` + tick(2) + `' & exit"; ` + tick(3)})
+		sizes := func() (all [4]int64) {
+			for i := range all {
+				if st, err := os.Stat(fmt.Sprint(count, i)); err == nil {
+					all[i] = st.Size()
 				}
 			}
-			return false
+			return all
 		}
 		for range 2 {
-			if !grows() {
-				t.Fatal("the agent does nothing")
+			begun, late := sizes(), time.After(time.Minute)
+			for i := range begun {
+				for sizes()[i] == begun[i] {
+					select {
+					case <-time.After(time.Millisecond):
+					case <-late:
+						t.Fatalf("part %d of the agent does nothing", i)
+					}
+				}
 			}
 			if _, err := h.PauseAgent(session, u.id); err != nil {
 				t.Fatal(err)
 			}
-			before := size()
+			before := sizes()
 			<-time.After(30 * time.Millisecond)
-			if size() != before {
+			if sizes() != before {
 				t.Fatal("something of a paused agent runs")
 			}
 			if _, err := h.ResumeAgent(session, u.id); err != nil {

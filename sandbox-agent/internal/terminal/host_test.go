@@ -199,23 +199,25 @@ func TestClose(t *testing.T) {
 }
 
 func TestShutdown(t *testing.T) {
-	hostBubble(t, func(t *testing.T, h *fakeHost) {
-		h.create(t, "pty_1")
-		h.create(t, "pty_2")
-		h.launched[1].proc.stubborn = true
-		start := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		h.Shutdown(ctx)
-		if took := time.Since(start); took != time.Second+drainFor {
-			t.Errorf("took %v", took)
-		}
-		_, err := h.Create(t.Context(), session, "pty_3", protocol.PTYCreate{})
-		wantKind(t, err, protocol.KindUnavailable)
-		if list := h.List(session); len(list) != 2 || list[1].Exited.Signal != "SIGKILL" {
-			t.Errorf("%+v", list)
-		}
-	})
+	for _, patience := range []time.Duration{time.Second, 0} {
+		hostBubble(t, func(t *testing.T, h *fakeHost) {
+			h.create(t, "pty_1")
+			h.create(t, "pty_2")
+			h.launched[1].proc.stubborn = true
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			h.Shutdown(ctx)
+			if took := time.Since(start); took != patience+drainFor {
+				t.Errorf("with a patience of %v it took %v", patience, took)
+			}
+			_, err := h.Create(t.Context(), session, "pty_3", protocol.PTYCreate{})
+			wantKind(t, err, protocol.KindUnavailable)
+			if list := h.List(session); len(list) != 2 || list[1].Exited.Signal != "SIGKILL" {
+				t.Errorf("%+v", list)
+			}
+		})
+	}
 }
 
 func TestNewHost(t *testing.T) {

@@ -255,24 +255,24 @@ func TestSpill(t *testing.T) {
 	defer store.Close()
 	h := realHost(t, IsolationNone)
 	h.config.Spill = store
-	const lines = 1_000_000
-	p := unechoed(fmt.Sprintf("stty size; seq %d; read x", lines))
+	const parts, lines = 10, 1_000_000
+	p := unechoed(fmt.Sprintf("stty size; for i in $(seq 0 %d); do seq $((i * %[2]d + 1)) $(((i + 1) * %[2]d)); read x; done", parts-1, lines/parts))
 	p.Cols, p.Rows = 90, 30
 	u := sitDown(t, h, p)
-	u.Pace(protocol.Pace{ID: "a"}) // a test wants it whole
-	for u.head() < 6_000_000 {
-		u.read()
-		u.Pace(protocol.Pace{ID: "a", Offset: u.head()})
-	}
-	u.Resize(protocol.Resize{Term: u.term, Cols: 100, Rows: 30})
-	for !strings.HasSuffix(u.seen.String(), fmt.Sprintf("%d\n", lines)) {
-		u.read()
-		u.Pace(protocol.Pace{ID: "a", Offset: u.head()})
-		if u.seen.Len() > 2000 {
-			u.seen.Next(u.seen.Len() - 2000)
+	for part := range parts { // each after the disk has the one before
+		last := fmt.Sprintf("\n%d\n", (part+1)*lines/parts)
+		for !strings.HasSuffix(u.seen.String(), last) {
+			u.read()
+			u.seen.Next(max(0, u.seen.Len()-2000))
 		}
+		for u.terminal.spilledTo() < u.head() {
+			<-time.After(time.Millisecond)
+		}
+		if part == parts-2 {
+			u.Resize(protocol.Resize{Term: u.term, Cols: 100, Rows: 30})
+		}
+		u.enter("\n")
 	}
-	u.enter("\n")
 	<-u.terminal.life.gone // it waits for the disk
 	reading, opened, err := u.terminal.Read(protocol.ReadParams{Epoch: u.opened.Epoch, To: 1 << 60})
 	if err != nil || opened.From != 0 || opened.To != u.head() || opened.Cols != 90 {
@@ -299,6 +299,13 @@ func TestSpill(t *testing.T) {
 	if m, err := reading.Next(); err != io.EOF {
 		t.Error(m, err)
 	}
+}
+
+// spilledTo returns up to where the log is on disk.
+func (t *Terminal) spilledTo() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.spilled.Head()
 }
 
 // head returns how much output the user has got.

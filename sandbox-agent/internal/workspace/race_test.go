@@ -33,7 +33,7 @@ const (
 	alienUID = 54321    // owns what is outside, when the test may give it away
 
 	// stuckAfter is when a verb counts as blocked.
-	stuckAfter = 10 * time.Second
+	stuckAfter = time.Minute
 )
 
 // TestSymlinkRace lets goroutines put files, folders, symlinks to outside and to
