@@ -2,41 +2,85 @@ package devstack
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/fairlead/fairlead/deploy/program"
 )
 
-// publicAddresses returns where the relays will listen for browsers. Of
-// several, each must know the others' before it starts, so their ports are
-// found beforehand.
+// publicAddresses returns where the relays will listen for browsers. Each must
+// know the others' before it starts, so their ports are found beforehand.
 func publicAddresses(first string, n int) ([]string, error) {
 	list := []string{first}
 	for len(list) < n {
-		list = append(list, "127.0.0.1:0")
+		list = append(list, anyPort)
 	}
-	if n == 1 {
-		return list, nil
-	}
-	var held []net.Listener // all at once, or the same port could come twice
-	defer func() {
-		for _, l := range held {
-			l.Close()
-		}
-	}()
 	for i, addr := range list {
-		l, err := net.Listen("tcp", addr)
-		if err != nil {
+		var err error
+		if list[i], err = freeAddress(addr, list[:i]); err != nil {
 			return nil, fmt.Errorf("relay %d: %w", i+1, err)
 		}
-		held = append(held, l)
-		list[i] = l.Addr().String()
 	}
 	return list, nil
+}
+
+// anyPort is the address of a listener that was given none.
+const anyPort = "127.0.0.1:0"
+
+// Relays get ports below those that the system gives to whoever wants any, from
+// 32768 on: what a relay was given must still be free when it starts, and again
+// each time it is started after a crash.
+const (
+	firstPort = 20_000
+	ports     = 12_000
+	portTries = 100
+)
+
+// freeAddress returns addr, with another port in the place of 0: one that is free
+// for TCP and UDP, and not among taken. It fails if addr is in use.
+func freeAddress(addr string, taken []string) (string, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", err
+	}
+	if port != "0" {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			return "", err
+		}
+		return addr, l.Close()
+	}
+	for range portTries {
+		addr = net.JoinHostPort(host, strconv.Itoa(firstPort+rand.IntN(ports)))
+		if slices.Contains(taken, addr) {
+			continue
+		}
+		if err = free(addr); err == nil || !errors.Is(err, syscall.EADDRINUSE) {
+			return addr, err
+		}
+	}
+	return "", fmt.Errorf("no port from %d on is free: %w", firstPort, err)
+}
+
+// free reports why addr is not free for TCP and UDP.
+func free(addr string) error {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	conn, err := net.ListenPacket("udp", addr)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
 
 // origins returns the origins of all relays, those of relay own first.
@@ -59,10 +103,13 @@ func origins(public []string, own int) []string {
 func (s *Stack) startRelay(ctx, children context.Context, i int) error {
 	r := &relay{
 		relayIdentity: s.identity.Relays[i], name: "relay-" + strconv.Itoa(i+1),
-		listen: s.public[i], tunnel: "127.0.0.1:0", admin: "127.0.0.1:0", preview: "127.0.0.1:0",
+		listen: s.public[i],
 	}
-	if i == 0 && s.cfg.TunnelListen != "" {
+	if i == 0 {
 		r.tunnel = s.cfg.TunnelListen
+	}
+	if err := s.choosePorts(r); err != nil {
+		return err
 	}
 	dir, err := s.private(r.name)
 	if err != nil {
@@ -109,6 +156,22 @@ func (s *Stack) startRelay(ctx, children context.Context, i int) error {
 		if err := s.writeReady(); err != nil {
 			s.say("ready file: %v", err)
 		}
+	}
+	return nil
+}
+
+// choosePorts gives a relay the addresses that it was not told to have.
+func (s *Stack) choosePorts(r *relay) error {
+	taken := append(slices.Clone(s.public), r.tunnel)
+	for _, addr := range []*string{&r.tunnel, &r.admin, &r.preview} {
+		if *addr != "" {
+			continue
+		}
+		var err error
+		if *addr, err = freeAddress(anyPort, taken); err != nil {
+			return fmt.Errorf("%s: %w", r.name, err)
+		}
+		taken = append(taken, *addr)
 	}
 	return nil
 }

@@ -3,15 +3,38 @@ package devstack
 import (
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
 
 func TestOneRelayKeepsItsAddress(t *testing.T) {
-	list, err := publicAddresses("127.0.0.1:0", 1)
+	addr, err := freeAddress(anyPort, nil)
 	must(t, err)
-	if !slices.Equal(list, []string{"127.0.0.1:0"}) {
+	list, err := publicAddresses(addr, 1)
+	must(t, err)
+	if !slices.Equal(list, []string{addr}) {
 		t.Errorf("addresses %q", list)
+	}
+}
+
+// TestPorts: nobody else is given a port that a relay will want back.
+func TestPorts(t *testing.T) {
+	public, err := publicAddresses(anyPort, 2)
+	must(t, err)
+	s := &Stack{public: public}
+	r := &relay{listen: s.public[0], tunnel: "127.0.0.1:7"}
+	must(t, s.choosePorts(r))
+	seen := map[int]bool{}
+	for _, addr := range append(s.public, r.admin, r.preview) {
+		port, err := strconv.Atoi(portOf("http://" + addr))
+		if err != nil || port < firstPort || port >= firstPort+ports || seen[port] {
+			t.Errorf("a relay gets %s", addr)
+		}
+		seen[port] = true
+	}
+	if r.tunnel != "127.0.0.1:7" {
+		t.Errorf("a relay that was told its tunnel's address gets %s", r.tunnel)
 	}
 }
 
