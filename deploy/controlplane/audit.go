@@ -69,6 +69,8 @@ type AuditConfig struct {
 	// the head that its last records lack; default 1.5 s, negative: none. It has
 	// one within a second.
 	Settle time.Duration
+
+	wait func(context.Context, time.Duration) error // for Settle; nil: as long as it says
 }
 
 // Bounds of the wait for a log that is being written.
@@ -113,11 +115,23 @@ func VerifyAudit(ctx context.Context, cfg AuditConfig) (AuditReport, error) {
 			return report, err
 		}
 		head = report.Head.Sequence
-		select {
-		case <-time.After(cmp.Or(cfg.Settle, auditSettle)):
-		case <-ctx.Done():
-			return report, ctx.Err()
+		if err := cfg.settle(ctx); err != nil {
+			return report, err
 		}
+	}
+}
+
+// settle waits until an agent has written what it is writing.
+func (cfg *AuditConfig) settle(ctx context.Context) error {
+	long := cmp.Or(cfg.Settle, auditSettle)
+	if cfg.wait != nil {
+		return cfg.wait(ctx, long)
+	}
+	select {
+	case <-time.After(long):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -170,8 +171,14 @@ func TestVerifyWhileWritten(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	verify := func() (AuditReport, error) {
-		return VerifyAudit(t.Context(), AuditConfig{Files: []string{file}, Settle: 50 * time.Millisecond})
+	verify := func(then int) (AuditReport, error) {
+		return VerifyAudit(t.Context(), AuditConfig{Files: []string{file}, wait: func(_ context.Context, long time.Duration) error {
+			if long != auditSettle {
+				t.Errorf("an agent gets %v", long)
+			}
+			write(then)
+			return nil
+		}})
 	}
 	for name, c := range map[string]struct{ at, then, last int }{
 		"a head comes":                 {7, 9, 9},
@@ -180,9 +187,7 @@ func TestVerifyWhileWritten(t *testing.T) {
 		"nothing":                      {7, 7, 0},
 	} {
 		write(c.at)
-		writing := time.AfterFunc(20*time.Millisecond, func() { write(c.then) })
-		report, err := verify()
-		writing.Stop()
+		report, err := verify(c.then)
 		if c.last > 0 && (err != nil || report.Last != uint64(c.last) || report.Line != 0) {
 			t.Errorf("%s: %+v, %v", name, report, err)
 		}
@@ -194,8 +199,13 @@ func TestVerifyWhileWritten(t *testing.T) {
 	if err := os.Chtimes(file, time.Time{}, time.Now().Add(-time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := verify(); err == nil {
+	if _, err := verify(9); err == nil {
 		t.Error("a log that nobody writes is whole without a head")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := (&AuditConfig{}).settle(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("who is told to end waits for an agent: %v", err)
 	}
 }
 

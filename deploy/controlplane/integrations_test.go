@@ -259,7 +259,7 @@ func TestAttach(t *testing.T) {
 // wantPushes waits until the relay got n commands, and checks the last one.
 func (p *plane) wantPushes(relay *fakeRelay, n int) {
 	p.t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for len(relay.got()) < n && time.Now().Before(deadline) {
 		select {
 		case <-time.After(time.Millisecond):

@@ -35,6 +35,7 @@ type spread struct {
 	tell   func(ctx context.Context, sandbox protocol.SandboxID, grants []protocol.GrantID) error
 	client *http.Client
 	now    func() time.Time
+	most   time.Duration // for one relay to take the list
 	logger *slog.Logger
 	counts *metrics
 	kicked chan struct{} // 1
@@ -67,7 +68,7 @@ func newSpread(s *Server) *spread {
 		relays: func(ctx context.Context) ([]store.Relay, error) {
 			return s.store.Relays(ctx, s.now().Add(-relayLife))
 		},
-		tell: s.tellRevoked, client: s.relays, now: time.Now, logger: s.logger, counts: s.metrics,
+		tell: s.tellRevoked, client: s.relays, now: time.Now, most: spreadTimeout, logger: s.logger, counts: s.metrics,
 		kicked:  make(chan struct{}, 1),
 		lists:   make(chan struct{}, spreadLists),
 		tells:   make(chan struct{}, spreadTells),
@@ -239,7 +240,7 @@ func (p *spread) behind() int {
 }
 
 func (p *spread) post(ctx context.Context, relay store.Relay, token string) error {
-	ctx, cancel := context.WithTimeout(ctx, spreadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.most)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, relay.URL+"/control/revocations", strings.NewReader(token))
 	if err != nil {

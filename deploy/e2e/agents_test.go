@@ -188,7 +188,7 @@ func TestAgentThatWontStop(t *testing.T) {
 	ctx := within(t)
 	id := newPTY(t, s, "cat")
 	a := attach(t, s, "alice", id)
-	body := map[string]any{"name": "stubborn", "command": `trap "echo no" INT TERM HUP; echo stubborn-$((1)); while :; do sleep 0.1; done`}
+	body := map[string]any{"name": "stubborn", "command": `trap "echo no" INT; trap "echo never" TERM; trap "" HUP; echo stubborn-$((1)); while :; do sleep 0.1; done`}
 	if status, answer := agentOp(ctx, t, s, "alice", "", id, body); status != http.StatusOK {
 		t.Fatalf("start: %d %s", status, answer)
 	}
@@ -197,13 +197,13 @@ func TestAgentThatWontStop(t *testing.T) {
 	if status, answer := agentOp(ctx, t, s, "alice", "/stop", id, nil); status != http.StatusOK {
 		t.Fatalf("stop: %d %s", status, answer)
 	}
-	took := time.Since(began)
-	if took < 2*time.Second || took > 8*time.Second {
+	if took := time.Since(began); took < 2*time.Second || took > 30*time.Second {
 		t.Errorf("SIGINT three times, SIGTERM and SIGKILL took %v", took)
 	}
-	must(t, a.Await(ctx, "four refusals", func(output []byte, _ []Message, _ error) bool {
-		return bytes.Count(output, []byte("no\r\n")) >= 4
-	}))
+	// Of two signals a program that gets no time notices one.
+	for _, refusal := range []string{"no\r\n", "never\r\n"} {
+		must(t, a.Expect(ctx, refusal))
+	}
 	agentState(ctx, t, a, protocol.AgentStopped)
 }
 

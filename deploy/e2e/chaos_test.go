@@ -86,7 +86,7 @@ func newChaos(t *testing.T, viewers int, sorts []string) *chaos {
 
 func (c *chaos) run(kills int) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute+time.Duration(kills)*10*time.Second)
+	ctx, cancel := context.WithTimeout(c.t.Context(), 2*patience+time.Duration(kills)*10*time.Second)
 	defer cancel()
 	for _, st := range c.seats {
 		c.sit(ctx, st, "")
@@ -196,7 +196,7 @@ func (c *chaos) round(ctx context.Context) {
 	if c.rng.IntN(2) == 0 {
 		return // the next kill finds some on their way back
 	}
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for _, st := range c.seats {
 		first := func() time.Time {
@@ -233,7 +233,7 @@ func (c *chaos) comeAndGo(ctx context.Context, st *seat, before, after time.Dura
 // arrive waits until everybody has everything, and sees them off.
 func (c *chaos) arrive(ctx context.Context, end uint64) {
 	c.t.Helper()
-	within, cancel := context.WithTimeout(ctx, 60*time.Second)
+	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for i, st := range c.seats {
 		if err := st.viewer.AwaitOffset(within, end); err != nil {

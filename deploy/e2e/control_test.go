@@ -86,8 +86,9 @@ func TestControlIsReleasedOnce(t *testing.T) {
 	_, err = bob.ExpectMessage(ctx, protocol.ServerControlExpired, nil)
 	must(t, err)
 	after := time.Since(killed)
-	// The agent's grace begins when it notices, or when the new relay tells it.
-	if after < protocol.ControlGrace-time.Second || after > protocol.ControlGrace+3*time.Second {
+	// The agent's grace begins when it notices, or when the new relay tells it,
+	// which may be late on a busy machine, and never early.
+	if after < protocol.ControlGrace-time.Second || after > 3*protocol.ControlGrace {
 		t.Errorf("control was released %v after the kill", after)
 	}
 	must(t, bob.Say(ctx, Message{"type": "take_control"}))
@@ -135,7 +136,7 @@ func TestDrain(t *testing.T) {
 		return !alive(before.PID)
 	})
 	ended := time.Since(told)
-	if ended > drainTimeout {
+	if ended > drainTimeout+held {
 		t.Errorf("the relay ended %v after SIGTERM", ended)
 	}
 	var away []time.Duration

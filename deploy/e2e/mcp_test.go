@@ -41,6 +41,8 @@ func TestTools(t *testing.T) {
 	must(t, a.Type(ctx, "echo ready-$((40+2))\r"))
 	must(t, a.Expect(ctx, "ready-42\r\n"))
 	must(t, a.Say(ctx, Message{"type": "revoke_control"}))
+	_, err := a.ExpectMessage(ctx, protocol.ServerControlRevoked, nil)
+	must(t, err)
 
 	credentials, err := Credentials(s.Ready.Sandboxes[0].PID, id)
 	must(t, err)
@@ -152,6 +154,10 @@ func TestAgentStopped(t *testing.T) {
 	ctx := within(t)
 	id := newPTY(t, s, "")
 	a, c := attach(t, s, "alice", id), attach(t, s, "carol", id)
+	for _, term := range []*Terminal{a, c} { // who comes later is told otherwise
+		_, err := term.ExpectMessage(ctx, protocol.ServerAttached, nil)
+		must(t, err)
+	}
 	credentials, err := Credentials(s.Ready.Sandboxes[0].PID, id)
 	must(t, err)
 	at := strings.TrimSuffix(credentials.URL, "/mcp") + "/ptys/" + string(id) + "/agent-stopped"

@@ -56,7 +56,7 @@ func TestRetryAfterARelaysDeath(t *testing.T) {
 		if !ok || again != made {
 			t.Errorf("round %d: %s, then %s", round, made, again)
 		}
-		must(t, s.Reload(10*time.Second))
+		awaitRelay(ctx, t, s, 0, pid)
 	}
 	var list protocol.PTYList
 	must(t, call(ctx, http.StatusOK, &list, http.MethodGet, url, grant, nil))

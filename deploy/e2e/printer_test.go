@@ -70,7 +70,7 @@ func startPrinterIn(t *testing.T, seed uint64, pid int, open func(command string
 	must(t, os.Chmod(filepath.Join(dir, name), 0o777))
 	p := &printer{Stream: source.New(seed), t: t}
 	p.id = open(fmt.Sprintf("stty raw -echo -opost; exec ./printer %s %d", name, seed))
-	must(t, listener.(*net.UnixListener).SetDeadline(time.Now().Add(10*time.Second)))
+	must(t, listener.(*net.UnixListener).SetDeadline(time.Now().Add(patience)))
 	p.conn, err = listener.Accept()
 	must(t, err)
 	t.Cleanup(func() { p.conn.Close() })
@@ -91,9 +91,9 @@ func (p *printer) rate(n int) { p.t.Helper(); p.order("rate %d", n) }
 func (p *printer) burst(n int) { p.t.Helper(); p.order("burst %d", n) }
 
 // at waits for its answer: how much it has printed.
-func (p *printer) at(within time.Duration) (n uint64) {
+func (p *printer) at() (n uint64) {
 	p.t.Helper()
-	must(p.t, p.conn.SetReadDeadline(time.Now().Add(within)))
+	must(p.t, p.conn.SetReadDeadline(time.Now().Add(patience)))
 	_, err := fmt.Fscanf(p.reply, "at %d\n", &n)
 	must(p.t, err)
 	return n
@@ -103,7 +103,7 @@ func (p *printer) at(within time.Duration) (n uint64) {
 func (p *printer) stop() uint64 {
 	p.t.Helper()
 	p.order("stop")
-	return p.at(30 * time.Second)
+	return p.at()
 }
 
 // finish has it stop at the end of a page, and returns how much it has
@@ -111,7 +111,7 @@ func (p *printer) stop() uint64 {
 func (p *printer) finish() uint64 {
 	p.t.Helper()
 	p.order("finish")
-	return p.at(30 * time.Second)
+	return p.at()
 }
 
 // watch has a user watch the printer's terminal until the test ends.

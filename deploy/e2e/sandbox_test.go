@@ -223,9 +223,7 @@ func TestStartErrorsAreOneLine(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			defer cancel()
-			cmd := exec.CommandContext(ctx, filepath.Join(programs, c.args[0]), c.args[1:]...)
+			cmd := exec.CommandContext(within(t), filepath.Join(programs, c.args[0]), c.args[1:]...)
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
 			err := cmd.Run()

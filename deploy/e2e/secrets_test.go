@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -166,12 +167,11 @@ func TestSecretsAreMasked(t *testing.T) {
 	must(t, err)
 	_, log, err := Call(ctx, http.MethodGet, fmt.Sprintf("%s/ptys/%s/log?from=%s:0", base, id, attached["epoch"]), grant, nil)
 	must(t, err)
-	var recordings protocol.RecordingList
-	must(t, call(ctx, http.StatusOK, &recordings, http.MethodGet, base+"/recordings", grant, nil))
-	if len(recordings.Recordings) != 1 {
-		t.Fatalf("%d recordings", len(recordings.Recordings))
+	recordings := awaitRecordings(ctx, t, base, grant)
+	if len(recordings) != 1 {
+		t.Fatalf("%d recordings", len(recordings))
 	}
-	_, cast, err := Call(ctx, http.MethodGet, base+"/recordings/"+recordings.Recordings[0].ID, grant, nil)
+	_, cast, err := Call(ctx, http.MethodGet, base+"/recordings/"+recordings[0].ID, grant, nil)
 	must(t, err)
 	for name, transcript := range map[string][]byte{
 		"alice's": alice.Output(), "carol's": carol.Output(), "who came late": late.Output(), "the log": log, "the recording": castOutput(t, cast),
@@ -188,6 +188,19 @@ func TestSecretsAreMasked(t *testing.T) {
 	if !bytes.Contains(log, []byte("after every byte")) {
 		t.Error("what is no secret is masked")
 	}
+}
+
+// awaitRecordings returns the recordings of a session once all have ended: one
+// may have more to write than its terminal.
+func awaitRecordings(ctx context.Context, t *testing.T, base, grant string) []protocol.RecordingInfo {
+	t.Helper()
+	var list protocol.RecordingList
+	await(t, "the end of the recordings", func() bool {
+		list = protocol.RecordingList{}
+		must(t, call(ctx, http.StatusOK, &list, http.MethodGet, base+"/recordings", grant, nil))
+		return !slices.ContainsFunc(list.Recordings, func(r protocol.RecordingInfo) bool { return r.EndedAt == 0 })
+	})
+	return list.Recordings
 }
 
 // castOutput returns what an asciicast shows.
@@ -246,9 +259,7 @@ func TestSecretThatComesLate(t *testing.T) {
 	must(t, alice.Type(ctx, "\r"))
 	_, err = alice.ExpectMessage(ctx, protocol.ServerPTYClosed, nil)
 	must(t, err)
-	var recordings protocol.RecordingList
-	must(t, call(ctx, http.StatusOK, &recordings, http.MethodGet, base+"/recordings", grant, nil))
-	for _, r := range recordings.Recordings {
+	for _, r := range awaitRecordings(ctx, t, base, grant) {
 		_, cast, err := Call(ctx, http.MethodGet, base+"/recordings/"+r.ID, grant, nil)
 		must(t, err)
 		if shown := reveals(castOutput(t, cast), secret); shown != "" {
@@ -300,25 +311,11 @@ func TestEnvironment(t *testing.T) {
 	third := attach(t, s, "alice", newPTY(t, s, ""))
 	must(t, third.Type(ctx, "sleep 1000 & echo mine:${#MINE}:\r"))
 	must(t, third.Expect(ctx, "mine:0:"))
-	holders := map[string]bool{}
-	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	for _, dir := range dirs {
-		environ, err := os.ReadFile(filepath.Join(dir, "environ"))
-		if err != nil {
-			continue
-		}
-		if bytes.Contains(environ, []byte(protected)) {
-			t.Errorf("the brokered key is in the environment of a process")
-		}
-		if bytes.Contains(environ, []byte(other)) {
-			_, after, _ := bytes.Cut(environ, []byte("FAIRLEAD_PTY_ID="))
-			pty, _, _ := bytes.Cut(after, []byte{0})
-			holders[string(pty)] = true
-		}
-		if line, err := os.ReadFile(filepath.Join(dir, "cmdline")); err == nil && (bytes.Contains(line, []byte(canary)) || bytes.Contains(line, []byte(protected))) {
-			t.Errorf("a value is in the arguments of %s", line)
-		}
-	}
+	var holders map[string]bool
+	await(t, "a process with the secret of "+string(id), func() bool { // sleep may not have begun
+		holders = holdersOf(t, other, canary, protected)
+		return len(holders) > 0
+	})
 	if len(holders) != 1 || !holders[string(id)] {
 		t.Errorf("the secret of %s is in the environment of %v", id, holders)
 	}
@@ -335,6 +332,33 @@ func TestEnvironment(t *testing.T) {
 		}
 	}
 	nowhere(t, s.Dir, canary, other, protected)
+}
+
+// holdersOf returns the terminals of the processes that have mine in their
+// environment. Nobody may have protected there, and nobody either of two others
+// among the arguments.
+func holdersOf(t *testing.T, mine, canary, protected string) map[string]bool {
+	t.Helper()
+	holders := map[string]bool{}
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		environ, err := os.ReadFile(filepath.Join(dir, "environ"))
+		if err != nil {
+			continue
+		}
+		if bytes.Contains(environ, []byte(protected)) {
+			t.Errorf("the brokered key is in the environment of a process")
+		}
+		if bytes.Contains(environ, []byte(mine)) {
+			_, after, _ := bytes.Cut(environ, []byte("FAIRLEAD_PTY_ID="))
+			pty, _, _ := bytes.Cut(after, []byte{0})
+			holders[string(pty)] = true
+		}
+		if line, err := os.ReadFile(filepath.Join(dir, "cmdline")); err == nil && (bytes.Contains(line, []byte(canary)) || bytes.Contains(line, []byte(protected))) {
+			t.Errorf("a value is in the arguments of %s", line)
+		}
+	}
+	return holders
 }
 
 // nowhere fails the test when a file below dir holds one of values.

@@ -138,8 +138,8 @@ func (s *Stack) Stop() error {
 			return fmt.Errorf("devstack: %w: %s", err, s.output)
 		}
 		return nil
-	case <-time.After(30 * time.Second):
-		return errors.Join(errors.New("devstack did not end within 30 s of SIGTERM"), s.cmd.Process.Kill())
+	case <-time.After(time.Minute):
+		return errors.Join(errors.New("devstack did not end within a minute of SIGTERM"), s.cmd.Process.Kill())
 	}
 }
 

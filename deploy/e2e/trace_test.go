@@ -87,7 +87,7 @@ func (c *traceCollector) trace(id string) (paths []string, spans []seenSpan) {
 func (c *traceCollector) awaitTrace(t *testing.T, id string, want []string) []seenSpan {
 	t.Helper()
 	slices.Sort(want)
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()

@@ -57,11 +57,25 @@ func compareKeys(t *testing.T, read []byte, n int) {
 	t.Errorf("%d bytes were read, %d typed; they differ from %d on: %.40q, want %.40q", len(read), want.Len(), at, read[at:], want.Bytes()[at:])
 }
 
+// typed returns what recorder has kept, once that is n keystrokes: what it shows
+// of them may be there before they are in its file.
+func typed(t *testing.T, agent, n int) (read []byte) {
+	t.Helper()
+	path := filepath.Join(workspace(t, agent), "typed")
+	await(t, "what was typed", func() bool {
+		var err error
+		read, err = os.ReadFile(path)
+		must(t, err)
+		return len(read) >= n*len(key(0))
+	})
+	return read
+}
+
 // TestEveryKeystrokeOnce: the browser's socket is cut again and again while
 // somebody types, and datagrams between relay and agent get lost. The program
 // reads every keystroke once, in order.
 func TestEveryKeystrokeOnce(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Duration(*typingCuts)*5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience+time.Duration(*typingCuts)*5*time.Second)
 	defer cancel()
 	s := own(t)
 	lossy, err := impair.ListenUDP(impair.UDPConfig{Target: s.Ready.Relays[0].Tunnel, Seed: *typingSeed})
@@ -97,9 +111,7 @@ func TestEveryKeystrokeOnce(t *testing.T) {
 		t.Fatalf("%d keystrokes were refused, the first as %v", len(refused), refused[0])
 	}
 	must(t, alice.AwaitOffset(ctx, uint64(len(ready)+*typingKeys*len(key(0)))))
-	typed, err := os.ReadFile(filepath.Join(workspace(t, agent.Process.Pid), "typed"))
-	must(t, err)
-	compareKeys(t, typed, *typingKeys)
+	compareKeys(t, typed(t, agent.Process.Pid, *typingKeys), *typingKeys)
 	transcript := alice.Close()
 	must(t, transcript.Verify())
 	compareKeys(t, bytes.TrimPrefix(transcript.Kept(), []byte(ready)), *typingKeys)
@@ -132,9 +144,7 @@ func TestTypingAcrossAKill(t *testing.T) {
 		t.Fatalf("%d keystrokes were refused, the first as %v", len(refused), refused[0])
 	}
 	must(t, alice.AwaitOffset(ctx, uint64(len(ready)+kills*keys*len(key(0)))))
-	typed, err := os.ReadFile(filepath.Join(workspace(t, s.Ready.Sandboxes[0].PID), "typed"))
-	must(t, err)
-	compareKeys(t, typed, kills*keys)
+	compareKeys(t, typed(t, s.Ready.Sandboxes[0].PID, kills*keys), kills*keys)
 	if got := alice.Control(); got.Controller != s.Ready.User("alice").ID {
 		t.Errorf("control is now %+v", got)
 	}

@@ -68,7 +68,7 @@ func TestScripts(t *testing.T) {
 			"status": exitStatus,
 			// waitfile waits until a file exists.
 			"waitfile": func(ts *testscript.TestScript, _ bool, args []string) {
-				deadline := time.Now().Add(10 * time.Second)
+				deadline := time.Now().Add(time.Minute)
 				for range time.Tick(5 * time.Millisecond) {
 					if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
 						return
