@@ -90,7 +90,7 @@ func (t *Terminal) keep(release func()) {
 			again = time.After(hangUpEvery)
 			t.signalAll(syscall.SIGHUP, syscall.SIGCONT)
 		case <-killing:
-			killing = nil
+			closing, killing = nil, nil // raised together, and seen in any order
 			patience = time.After(0)
 		case <-patience:
 			// Again until it has ended: what is forked meanwhile escapes one round.
