@@ -65,7 +65,7 @@ type fleet struct {
 
 	mu         sync.Mutex
 	registered map[protocol.SandboxID][]time.Time // guarded by mu
-	lost       error                              // guarded by mu: the last tunnel's end
+	lost       error                              // guarded by mu: the last tunnel's end, or why the last dial failed
 }
 
 // New makes simulated agents, which is a [generator.Kind].
@@ -84,7 +84,7 @@ func New(_ context.Context, job *generator.Job) (generator.Worker, error) {
 	w := &fleet{rec: job.Rec, count: spec.Last - spec.First, registered: make(map[protocol.SandboxID][]time.Time)}
 	w.fleet, err = simagent.New(simagent.Config{
 		Identities: identities[spec.First:spec.Last], Relays: spec.Relays,
-		Registered: w.noteRegistered, Lost: w.noteLost,
+		Registered: w.noteRegistered, Failed: w.noteLost, Lost: w.noteLost,
 	})
 	if err != nil {
 		return nil, err

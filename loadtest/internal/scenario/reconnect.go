@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/enrol"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/protocol"
 )
 
 var reconnectStorm = &Scenario{
@@ -31,7 +33,7 @@ killed and started again, and all come back.`,
 		{Name: "agents_missing", Kind: measure.KindCounter, Help: "agents that didn't come back", Headline: true, LowerIsBetter: true, MustBeZero: true},
 		{Name: "relay_memory_per_agent", Unit: "B", Help: "what the relay's resident memory grew by for each idle agent", Headline: true, LowerIsBetter: true},
 		{Name: "relay_heap_per_agent", Unit: "B", Help: "the same of its heap in use, right after a collection", LowerIsBetter: true},
-		{Name: "relay_cpu_idle", Unit: "%", Help: "of a core that the relay needs while all are idle", LowerIsBetter: true},
+		{Name: "relay_cpu_idle", Unit: "%", Help: "of a core that the relay needs while all are idle", Headline: true, LowerIsBetter: true},
 		{Name: "first_registration", Kind: measure.KindLatency, Help: "from the start until an agent is registered for the first time"},
 		{Name: "enrolment", Unit: "s", Help: "time to enrol all agents", LowerIsBetter: true},
 	},
@@ -41,14 +43,12 @@ killed and started again, and all come back.`,
 		own := &stormOptions{}
 		o.Own = own
 		c.Duration(&own.Idle, "idle", 10*time.Second, "`time` for which agents are idle before their cost is measured")
-		c.String(&own.Identities, "identities", "", "`directory` in which the agents' identities are kept, and used again")
 	},
 	Run: runReconnectStorm,
 }
 
 type stormOptions struct {
-	Idle       time.Duration
-	Identities string
+	Idle time.Duration
 }
 
 const (
@@ -67,20 +67,15 @@ type storming struct {
 
 func runReconnectStorm(ctx context.Context, env *Env) error {
 	s := &storming{env: env, own: env.Options.Own.(*stormOptions)}
-	dir := s.own.Identities
-	if dir == "" {
-		made, err := os.MkdirTemp("", "fairlead-agents-")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(made)
-		dir = made
+	dir, err := os.MkdirTemp("", "fairlead-agents-")
+	if err != nil {
+		return err
 	}
+	defer os.RemoveAll(dir)
 	if err := s.enrol(ctx, dir); err != nil {
 		return err
 	}
 	o := env.Options
-	var err error
 	spec := agents.Spec{Identities: dir, Last: o.Agents, Relays: []string{env.Target.Relays[0].Tunnel}}
 	if s.group, err = env.Generators.Start(ctx, agents.Kind, []any{spec}); err != nil {
 		return err
@@ -94,15 +89,12 @@ func runReconnectStorm(ctx context.Context, env *Env) error {
 	return env.EachBlock(ctx, "storms", s.storm)
 }
 
-// enrol gets the agents their identities.
+// enrol gets the agents their identities, in dir.
 func (s *storming) enrol(ctx context.Context, dir string) error {
 	n := s.env.Options.Agents
 	s.env.Progress("enrolment", 0, float64(n))
 	ctx, cancel := context.WithTimeout(ctx, enrolWait+time.Duration(n)*50*time.Millisecond)
 	defer cancel()
-	if known, err := enrol.Load(dir, time.Now()); err == nil && len(known) >= n {
-		return nil
-	}
 	// The control plane's own program lies where its process was started from.
 	path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", s.env.Target.ControlPlane.PID))
 	if err != nil {
@@ -151,7 +143,7 @@ func (s *storming) connect(ctx context.Context) error {
 	}
 	pids := s.env.relayPIDs()
 	cpuBefore, known := cpuTime(pids...)
-	const watch = 3 * time.Second
+	const watch = 3 * protocol.PingIdle // each agent does the same things in it
 	select {
 	case <-time.After(watch):
 	case <-ctx.Done():
@@ -216,7 +208,7 @@ func (s *storming) await(ctx context.Context, order string, at time.Time, latenc
 	}
 	back := answers[0]
 	if len(back.After) < back.Agents {
-		return back, fmt.Errorf("%d of %d agents are not registered after %v: %s", back.Agents-len(back.After), back.Agents, backWait, back.Why)
+		return back, fmt.Errorf("%d of %d agents are not registered after %v: %s", back.Agents-len(back.After), back.Agents, backWait, cmp.Or(back.Why, "nobody said why"))
 	}
 	slices.Sort(back.After)
 	return back, nil

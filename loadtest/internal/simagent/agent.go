@@ -76,6 +76,9 @@ func (a *agent) dial(ctx context.Context, addr string, by ...tunnel.Carrier) (*t
 	})
 	if err != nil {
 		f.count(func(s *Stats) { s.Failures++ })
+		if f.cfg.Failed != nil {
+			f.cfg.Failed(a.sandbox, time.Now(), err)
+		}
 	}
 	return session, err
 }

@@ -44,9 +44,10 @@ type Config struct {
 	// Window is how much output each terminal keeps, in bytes; 0:
 	// protocol.LogWindowBytes.
 	Window int
-	// Registered is told of each registration, Lost of each tunnel's end; they
-	// may be nil, and must not wait.
+	// Registered is told of each registration, Failed of each dial that came to
+	// nothing, Lost of each tunnel's end; they may be nil, and must not wait.
 	Registered func(sandbox protocol.SandboxID, at time.Time)
+	Failed     func(sandbox protocol.SandboxID, at time.Time, err error)
 	Lost       func(sandbox protocol.SandboxID, at time.Time, err error)
 	Logger     *slog.Logger // nil: nobody reads it
 }
