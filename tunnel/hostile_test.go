@@ -234,3 +234,61 @@ func TestAgentMatchesFrequentPings(t *testing.T) {
 		agent.Close()
 	})
 }
+
+// A relay spares itself PINGs while nobody watches and the agent's come; when they
+// don't any more it asks, and ends the tunnel within 6 s of the last.
+func TestIdleRelayLeavesPingsToTheAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := tunneltest.Conns()
+		admitted := make(chan *tunnel.Session, 1)
+		go func() { // received below
+			s, _ := tunnel.Admit(context.Background(), far, &tunnel.ListenConfig{
+				RelayID: "rl_x", Admit: func(context.Context, *tunnel.Registration) error { return nil },
+			})
+			admitted <- s
+		}()
+		control, err := near.Open(t.Context())
+		must(t, err)
+		control.Write(protocol.AppendPreface(nil, protocol.Preface{Version: 1, Lane: protocol.ControlStream}))
+		protocol.ReadFrame(control)
+		must(t, protocol.Write(control, tunneltest.Hello()))
+		protocol.ReadFrame(control)
+		relay := <-admitted
+		defer relay.Close()
+		var asked atomic.Int32
+		var quiet atomic.Bool
+		go func() { // ends with the tunnel
+			for {
+				frame, err := protocol.ReadFrame(control)
+				if err != nil {
+					return
+				}
+				if m, err := protocol.Decode(frame); err == nil {
+					if ping, ok := m.(protocol.Ping); ok {
+						asked.Add(1)
+						if !quiet.Load() {
+							protocol.Write(control, protocol.Pong(ping))
+						}
+					}
+				}
+			}
+		}()
+		for id := range uint64(20) {
+			must(t, protocol.Write(control, protocol.Ping{ID: id}))
+			time.Sleep(protocol.PingIdle)
+		}
+		if n := asked.Load(); n != 1 {
+			t.Errorf("%d PINGs of the relay, want the first one only", n)
+		}
+		must(t, protocol.Write(control, protocol.Ping{ID: 20}))
+		quiet.Store(true)
+		last := time.Now()
+		<-relay.Done()
+		if took := time.Since(last); took > 6*time.Second {
+			t.Errorf("noticed after %v", took)
+		}
+		if n := asked.Load(); n != 2 {
+			t.Errorf("%d PINGs, want one more when the agent's was late", n)
+		}
+	})
+}

@@ -26,7 +26,7 @@ const (
 	listenEvery = 200 * time.Millisecond
 	// maxFirstTrip bounds what is taken for a round trip before there was one.
 	maxFirstTrip = time.Second
-	// lateAsk is how late a peer's PING may be before that is suspicious.
+	// lateAsk is how late a peer's PING may be before one of ours is due.
 	lateAsk = 50 * time.Millisecond
 	// standstill is how late a look at the peer is when this process itself
 	// stood still: stopped, paused with its machine, or starved. What the peer
@@ -43,6 +43,7 @@ type pinger struct {
 	watched bool
 	lastAsk time.Time // the peer's last PING
 	mirror  time.Time // until then the peer's frequent PINGs are matched
+	spare   time.Time // until then the peer's PINGs stand for ours, if nobody watches
 	due     time.Time // of the next PING
 	look    time.Time // when tick wants to be called again, at the latest
 	next    uint64
@@ -167,6 +168,9 @@ func (p *pinger) tick(now time.Time, packets uint64) (id uint64, wait time.Durat
 	if often {
 		interval = protocol.PingWatched
 	}
+	if !often && p.next > 0 && p.due.Before(p.spare) {
+		p.due = p.spare
+	}
 	if !now.Before(p.due) {
 		p.next++
 		id = p.next
@@ -235,6 +239,16 @@ func (p *pinger) asked(now time.Time) {
 	} else {
 		p.ask(now.Add(protocol.PingWatched / 2))
 	}
+}
+
+// spared notes a PING of the agent, which while nobody watches tells a relay with
+// a thousand of them as much as an answer to one of its own: that packets come
+// from there. Whether they get there the agent notices as soon, and says so. The
+// relay's own PING is due when the agent's next one is late.
+func (p *pinger) spared(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.spare = now.Add(protocol.PingIdle + lateAsk)
 }
 
 // heard notes an answer: it stands for all earlier PINGs too.

@@ -307,6 +307,8 @@ func (s *Session) obey(m protocol.Message) error {
 	case protocol.Ping:
 		if s.agent {
 			s.pinger.asked(time.Now())
+		} else {
+			s.pinger.spared(time.Now())
 		}
 		return s.write(protocol.Pong(m))
 	case protocol.Pong:
