@@ -394,6 +394,12 @@ func (v *Viewer) Await(ctx context.Context, what string, done func() bool) error
 	return v.await(ctx, what, done)
 }
 
+// AwaitOffset waits until the viewer stands there in the terminal's output, or
+// beyond.
+func (v *Viewer) AwaitOffset(ctx context.Context, offset uint64) error {
+	return v.await(ctx, fmt.Sprintf("offset %d", offset), func() bool { return v.position.Offset >= offset })
+}
+
 // Connected reports whether there is a socket that was greeted.
 func (v *Viewer) Connected() bool {
 	v.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/client"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/protocol"
 )
 
 var soak = &Scenario{
@@ -26,7 +27,8 @@ slower isn't taken for a relay that does.
 Drift is by how much the median echo, as a ratio to the direct one, rose from the
 first quarter of the time to the last, as far as that is beyond chance. Growth is
 the median of the last quarter less that of the second, for what a process needs
-at first isn't a leak.`,
+at first isn't a leak; beforehand the terminals print as much as is kept of their
+output, or that would look like one.`,
 	Example: `loadtest run soak --local --duration 10m
 loadtest run soak --local --duration 4h --viewers 200 --slo 'relay_growth<8MiB'`,
 	Metrics: append([]measure.Metric{
@@ -117,7 +119,10 @@ func runSoak(ctx context.Context, env *Env) error {
 	defer s.close()
 	k := &soaking{watching: &watching{stage: s, total: o.Viewers * o.Terminals}, rec: measure.NewRecorder(), ended: func() {}}
 	k.rec.Process("generator-0")
-	err = k.open(ctx)
+	err = k.fill(ctx)
+	if err == nil {
+		err = k.open(ctx)
+	}
 	defer func() { k.ended() }()
 	if err != nil {
 		return err
@@ -134,6 +139,35 @@ func runSoak(ctx context.Context, env *Env) error {
 		}
 	}
 	k.conclude(began, time.Now())
+	return nil
+}
+
+// How fast terminals are filled, in chunks a second of so many bytes, and how
+// long that may take.
+const (
+	fillRate, fillChunk = 500, 16 << 10
+	fillWait            = 5 * time.Minute
+)
+
+// fill has each terminal print as much as an agent keeps of it at most, and a
+// relay: what they hold grows until then, and nothing that grows later may.
+func (k *soaking) fill(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, fillWait)
+	defer cancel()
+	k.env.Progress("filling the terminals' history", 0, float64(len(k.terminal)))
+	chunks := 2 * max(protocol.LogWindowBytes, protocol.RingBytes) / fillChunk
+	for i, t := range k.terminal {
+		spec := k.stream(fillRate, fillChunk, time.Second)
+		spec.Chunks = chunks
+		end := t.Viewer.Position().Offset + uint64(chunks*fillChunk)
+		if err := k.print(ctx, i, spec); err != nil {
+			return err
+		}
+		if err := t.Viewer.AwaitOffset(ctx, end); err != nil {
+			return fmt.Errorf("filling the history of a terminal: %w", err)
+		}
+		k.env.Progress("filling the terminals' history", float64(i+1), float64(len(k.terminal)))
+	}
 	return nil
 }
 
