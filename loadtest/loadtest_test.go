@@ -186,7 +186,7 @@ func TestAllowSaturated(t *testing.T) {
 	if ok, _ := r.OK(); ok {
 		t.Error("a saturated generator is as good as any")
 	}
-	allowSaturated(r)
+	takeSaturated(r, "nobody minds")
 	if ok, why := r.OK(); !ok || len(r.Notes) != 1 || len(r.Generator.Why) != 1 {
 		t.Errorf("%v %q, notes %q", ok, why, r.Notes)
 	}

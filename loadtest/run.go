@@ -235,8 +235,11 @@ func (r *run) conclude(failure error) error {
 	}
 	result := r.env.Out.Result(r.info)
 	result.Verdicts = measure.Judge(result, r.options.SLOs)
-	if r.flags.allowSaturated {
-		allowSaturated(result)
+	switch {
+	case r.flags.allowSaturated:
+		takeSaturated(result, "--allow-saturated allowed it: the figures may be its own")
+	case r.scenario.FindsLimit:
+		takeSaturated(result, "as must be where a limit is looked for: without that the limit may be higher, not lower")
 	}
 	files, unwritten := r.write(result)
 	options := report.TextOptions{Color: report.Color(r.program.Stdout), Files: files}
@@ -255,11 +258,12 @@ func (r *run) conclude(failure error) error {
 	return nil
 }
 
-// allowSaturated takes a result's figures whosever they are, and says so.
-func allowSaturated(r *measure.Result) {
+// takeSaturated takes a result's figures although the generator was saturated,
+// and says why.
+func takeSaturated(r *measure.Result, why string) {
 	if r.Generator.Saturated {
 		r.Generator.Saturated = false
-		r.Notes = append(r.Notes, "the generator was saturated, which --allow-saturated allowed: the figures may be its own")
+		r.Notes = append(r.Notes, "the generator was saturated; "+why)
 	}
 }
 

@@ -48,7 +48,8 @@ loadtest run highest-rate --local --within 50ms --duration 3s`,
 		}
 		return nil
 	},
-	Run: runHighestRate,
+	FindsLimit: true,
+	Run:        runHighestRate,
 }
 
 type highestOptions struct{ Within time.Duration }

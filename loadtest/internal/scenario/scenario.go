@@ -37,6 +37,9 @@ type Scenario struct {
 	// TellsAgent says that what the agent tells of itself is recorded as well,
 	// which is a request to it now and then.
 	TellsAgent bool
+	// FindsLimit says that load grows until something gives way, which may be the
+	// generator: that makes the figures worse, never better.
+	FindsLimit bool
 	// Stack is what --local starts beside the defaults.
 	Stack stack.Options
 	// Flags declares flags of its own, which it keeps in Options.Own. May be nil.
