@@ -19,7 +19,12 @@ type patient struct{ m *testing.M }
 
 func (p patient) Run() int {
 	code := p.m.Run()
-	for end := time.Now().Add(leakPatience); code == 0 && goleak.Find() != nil && time.Now().Before(end); {
+	if code != 0 {
+		return code // nobody looks for goroutines then
+	}
+	end := time.Now().Add(leakPatience)
+	for left := goleak.Find(); left != nil && time.Now().Before(end); {
+		left = goleak.Find()
 	}
 	return code
 }

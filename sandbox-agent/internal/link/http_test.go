@@ -414,7 +414,7 @@ func TestExpiredDownload(t *testing.T) {
 	}})
 	var resp *http.Response
 	ends := r.expiring(view, func(token string) (err error) {
-		resp, err = r.transport(token).RoundTrip(request(t, t.Context(), "GET", "/drip", nil)) //nolint:bodyclose // below
+		resp, err = r.transport(token).RoundTrip(request(t, t.Context(), "GET", "/drip", nil))
 		return err
 	})
 	defer resp.Body.Close()
