@@ -41,8 +41,8 @@ const (
 
 // overrun writes frames to a lane until the relay has enough, and checks that the
 // tunnel ends for it. It returns how many went out, which is more than the relay
-// read by what the path holds, and the most goroutines there
-// were meanwhile beyond those before.
+// read by what the path holds, and the most goroutines there were meanwhile
+// beyond those before.
 func overrun(t *testing.T, relay *tunnel.Session, lane carrier.Stream, frames int, frame func(i int) []byte) (taken, goroutines int) {
 	t.Helper()
 	before := runtime.NumGoroutine()

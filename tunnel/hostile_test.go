@@ -20,6 +20,16 @@ import (
 // handmadeAgent registers by hand, so that it can misbehave afterwards.
 func handmadeAgent(t *testing.T) (conn *tunneltest.Conn, relay *tunnel.Session) {
 	t.Helper()
+	conn, control, relay := registeredByHand(t)
+	go answerPings(control) // ends with the tunnel
+	t.Cleanup(func() { relay.Close() })
+	return conn, relay
+}
+
+// registeredByHand is such an agent that doesn't even answer PINGs. The caller
+// closes the tunnel.
+func registeredByHand(t *testing.T) (conn *tunneltest.Conn, control carrier.Stream, relay *tunnel.Session) {
+	t.Helper()
 	near, far := tunneltest.Conns()
 	admitted := make(chan *tunnel.Session, 1)
 	go func() { // ends with the handshake
@@ -34,10 +44,7 @@ func handmadeAgent(t *testing.T) (conn *tunneltest.Conn, relay *tunnel.Session) 
 	protocol.ReadFrame(control)
 	must(t, protocol.Write(control, tunneltest.Hello()))
 	protocol.ReadFrame(control)
-	go answerPings(control) // ends with the tunnel
-	relay = <-admitted
-	t.Cleanup(func() { relay.Close() })
-	return near, relay
+	return near, control, <-admitted
 }
 
 // answerPings answers the PINGs of a control stream until it ends.
@@ -239,21 +246,7 @@ func TestAgentMatchesFrequentPings(t *testing.T) {
 // don't any more it asks, and ends the tunnel within 6 s of the last.
 func TestIdleRelayLeavesPingsToTheAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := tunneltest.Conns()
-		admitted := make(chan *tunnel.Session, 1)
-		go func() { // received below
-			s, _ := tunnel.Admit(context.Background(), far, &tunnel.ListenConfig{
-				RelayID: "rl_x", Admit: func(context.Context, *tunnel.Registration) error { return nil },
-			})
-			admitted <- s
-		}()
-		control, err := near.Open(t.Context())
-		must(t, err)
-		control.Write(protocol.AppendPreface(nil, protocol.Preface{Version: 1, Lane: protocol.ControlStream}))
-		protocol.ReadFrame(control)
-		must(t, protocol.Write(control, tunneltest.Hello()))
-		protocol.ReadFrame(control)
-		relay := <-admitted
+		_, control, relay := registeredByHand(t)
 		defer relay.Close()
 		var asked atomic.Int32
 		var quiet atomic.Bool
