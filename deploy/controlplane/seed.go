@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-const maxSeedBytes = 1 << 20
+const maxSeedBytes = 64 << 20
 
 // loadSeed loads the development users in the file at path. Errors name the
 // file and quote no secret.

@@ -45,16 +45,15 @@ type relayIdentity struct {
 }
 
 // loadIdentity reads the stack's identity from dir, and completes it to the
-// wanted number of relays and sandboxes.
-func loadIdentity(dir string, relays, sandboxes int) (*identity, error) {
+// wanted number of relays, sandboxes, and people beside the three of every stack.
+func loadIdentity(dir string, relays, sandboxes, more int) (*identity, error) {
 	path := filepath.Join(dir, "identity.json")
 	id := &identity{}
 	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		for _, u := range people {
-			u.ID, u.Token = protocol.NewUserID(), "ut_"+rand.Text()
-			id.Users = append(id.Users, u)
+			id.add(u)
 		}
 	case err != nil:
 		return nil, fmt.Errorf("the stack's identity: %w", err)
@@ -67,6 +66,9 @@ func loadIdentity(dir string, relays, sandboxes int) (*identity, error) {
 			return nil, program.Hint(fmt.Errorf("the stack's identity %s: %w", path, err),
 				"without the state directory a new stack begins")
 		}
+	}
+	for len(id.Users) < len(people)+more {
+		id.add(onlooker(len(id.Users) - len(people)))
 	}
 	for len(id.Relays) < relays {
 		id.Relays = append(id.Relays, relayIdentity{protocol.NewRelayID(), "rc_" + rand.Text(), rand.Text()})
@@ -85,12 +87,32 @@ func loadIdentity(dir string, relays, sandboxes int) (*identity, error) {
 // people are the users of every stack, but for ids and tokens.
 var people = []user{{Name: "alice", Role: "owner"}, {Name: "bob", Role: "controller"}, {Name: "carol", Role: "viewer"}}
 
+// MaxPeople bounds the members beside those of every stack.
+const MaxPeople = 10_000
+
+// onlooker returns member i beside the people of every stack, but for id and
+// token.
+func onlooker(i int) user { return user{Name: fmt.Sprintf("p%d", i+1), Role: "viewer"} }
+
+// add gives u an id and a token.
+func (id *identity) add(u user) {
+	u.ID, u.Token = protocol.NewUserID(), "ut_"+rand.Text()
+	id.Users = append(id.Users, u)
+}
+
 // check reports what can't be right in an identity that was read. It quotes no
 // secret.
 func (id *identity) check() error {
-	for _, p := range people {
-		u := id.user(p.Name)
-		if u.Role != p.Role || !protocol.ValidID(u.ID) || len(u.Token) < minSecret {
+	for i := range max(len(people), len(id.Users)) {
+		p := onlooker(i - len(people))
+		if i < len(people) {
+			p = people[i]
+		}
+		var u user
+		if i < len(id.Users) {
+			u = id.Users[i]
+		}
+		if u.Name != p.Name || u.Role != p.Role || !protocol.ValidID(u.ID) || len(u.Token) < minSecret {
 			return fmt.Errorf("no %s %s with an id and a token", p.Role, p.Name)
 		}
 	}

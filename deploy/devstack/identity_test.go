@@ -11,19 +11,19 @@ import (
 // TestIdentity: it is kept, and completed when more is wanted.
 func TestIdentity(t *testing.T) {
 	dir := t.TempDir()
-	first, err := loadIdentity(dir, 1, 1)
+	first, err := loadIdentity(dir, 1, 1, 0)
 	must(t, err)
-	again, err := loadIdentity(dir, 1, 1)
+	again, err := loadIdentity(dir, 1, 1, 0)
 	must(t, err)
 	if !reflect.DeepEqual(first, again) {
 		t.Errorf("%+v became %+v", first, again)
 	}
-	more, err := loadIdentity(dir, 2, 3)
+	more, err := loadIdentity(dir, 2, 3, 0)
 	must(t, err)
 	if len(more.Relays) != 2 || len(more.Sandboxes) != 3 || more.Relays[0] != first.Relays[0] || more.Sandboxes[0] != first.Sandboxes[0] {
 		t.Errorf("%+v was completed to %+v", first, more)
 	}
-	fewer, err := loadIdentity(dir, 1, 1)
+	fewer, err := loadIdentity(dir, 1, 1, 0)
 	must(t, err)
 	if !reflect.DeepEqual(more, fewer) {
 		t.Errorf("with fewer, %+v became %+v", more, fewer)
@@ -42,9 +42,27 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
+// TestPeople: more members come after the three of every stack, and stay who
+// they are.
+func TestPeople(t *testing.T) {
+	dir := t.TempDir()
+	first, err := loadIdentity(dir, 1, 1, 2)
+	must(t, err)
+	more, err := loadIdentity(dir, 1, 1, 12)
+	must(t, err)
+	fewer, err := loadIdentity(dir, 1, 1, 0)
+	must(t, err)
+	if len(first.Users) != 5 || !reflect.DeepEqual(more.Users[:5], first.Users) || !reflect.DeepEqual(fewer, more) {
+		t.Errorf("%+v, then %+v, then %+v", first.Users, more.Users, fewer.Users)
+	}
+	if u := more.Users[14]; u.Name != "p12" || u.Role != "viewer" {
+		t.Errorf("the last one is %+v", u)
+	}
+}
+
 func TestSpoiltIdentity(t *testing.T) {
 	dir := t.TempDir()
-	_, err := loadIdentity(dir, 1, 1)
+	_, err := loadIdentity(dir, 1, 1, 0)
 	must(t, err)
 	path := filepath.Join(dir, "identity.json")
 	good, err := os.ReadFile(path)
@@ -59,10 +77,11 @@ func TestSpoiltIdentity(t *testing.T) {
 		"another role":    strings.Replace(string(good), `"owner"`, `"viewer"`, 1),
 		"a bad id":        strings.Replace(string(good), `"sb_`, `"sb `, 1),
 		"a short token":   strings.Replace(string(good), `"token": "`, `"token": "x", "old": "`, 1),
+		"a stranger":      strings.Replace(string(good), `"carol"`, `"p1"`, 1),
 		"no secret":       strings.Replace(string(good), `"secret": "`, `"secret": "", "name": "`, 1),
 	} {
 		must(t, os.WriteFile(path, []byte(text), 0o600))
-		if _, err := loadIdentity(dir, 1, 1); err == nil || !strings.Contains(err.Error(), path) {
+		if _, err := loadIdentity(dir, 1, 1, 0); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if kept, err := os.ReadFile(path); err != nil || string(kept) != text {

@@ -88,6 +88,9 @@ func (s *Stack) startControlPlane(ctx, children context.Context) error {
 		"--tls-cert", cert.cert, "--tls-key", cert.key, "--dev-seed", seed,
 		"--certificate-life", enrolmentLife.String(), "--vault-key-file", vault,
 	}
+	if n := s.cfg.GrantsPerPerson; n > 0 {
+		args = append(args, "--grants-per-person", strconv.Itoa(n))
+	}
 	if s.cfg.Integrations != "" {
 		args = append(args, "--integrations", s.cfg.Integrations)
 	}

@@ -134,6 +134,9 @@ func (s *Stack) startRelay(ctx, children context.Context, i int) error {
 			"--control-plane-url", s.cpReady.URL, "--control-plane-connect", s.cpReady.TLS,
 			"--credential-file", credential, "--relay-secret-file", secret,
 		}
+		if n := s.cfg.SocketsPerPerson; n > 0 {
+			args = append(args, "--sockets-per-person", strconv.Itoa(n))
+		}
 		if len(s.public) > 1 { // alone it knows its own
 			args = append(args, "--public-origins", strings.Join(origins(s.public, i), ","))
 		}

@@ -29,10 +29,14 @@ type Config struct {
 	Listen    string // public address of the first relay
 	Relays    int
 	Sandboxes int
+	People    int // members p1, p2, … beside alice, bob and carol, at most MaxPeople
 	StateDir  string
 	ReadyFile string // written when everything runs
 	Revision  string
 	Out       io.Writer // what a person reads
+
+	GrantsPerPerson  int // live ones, at the control plane; 0: its own default
+	SocketsPerPerson int // at one relay; 0: its own default
 
 	TunnelListen  string   // where the first relay takes tunnels, UDP and TCP; empty: a free port
 	SandboxRelays []string // "host:port" that sandboxes dial instead of the relays' own
@@ -153,7 +157,7 @@ func prepare(cfg Config) (*Stack, io.Closer, error) {
 		return nil, nil, errors.Join(fmt.Errorf("state directory %s: another devstack uses it", cfg.StateDir), lock.Close())
 	}
 	s.removeReady() // it would speak of an earlier stack
-	if s.identity, err = loadIdentity(cfg.StateDir, cfg.Relays, cfg.Sandboxes); err == nil {
+	if s.identity, err = loadIdentity(cfg.StateDir, cfg.Relays, cfg.Sandboxes, cfg.People); err == nil {
 		s.ca, err = newAuthority(cfg.StateDir, time.Now())
 	}
 	if err != nil {
@@ -235,10 +239,13 @@ func (s *Stack) welcome() {
 	defer s.sayMu.Unlock()
 	out := s.cfg.Out
 	fmt.Fprintf(out, "\nfairlead is running. Open a link in a browser, and another one in a second browser or a private window:\n\n")
-	for _, u := range s.identity.Users {
+	for _, u := range s.identity.Users[:len(people)] {
 		fmt.Fprintf(out, "  %-6s %s/#token=%s\n", u.Name, s.relays[0].ready.URL, u.Token)
 	}
 	fmt.Fprintf(out, "\nalice controls the first terminal, bob may ask for control, carol may watch.\n")
+	if s.cfg.People > 0 {
+		fmt.Fprintf(out, "So may p1 to p%d, whose tokens are in the ready file.\n", s.cfg.People)
+	}
 	fmt.Fprintf(out, "Logs are in %s. Ctrl-C ends everything.\n\n", s.logs)
 }
 
@@ -310,7 +317,7 @@ func (s *Stack) writeReady() error {
 	for _, sb := range s.sandboxes {
 		ready.Sandboxes = append(ready.Sandboxes, readySandbox{sb.ID, sb.child.pid.Load(), sb.stateDir, sb.Session, sb.pty})
 	}
-	for _, u := range s.identity.Users {
+	for _, u := range s.identity.Users[:len(people)+s.cfg.People] {
 		ready.Users[u.Name] = readyUser{u.ID, u.Token}
 	}
 	data, err := json.MarshalIndent(ready, "", "  ")

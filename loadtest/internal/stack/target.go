@@ -61,7 +61,7 @@ type User struct {
 }
 
 // maxTargetBytes bounds a target file.
-const maxTargetBytes = 1 << 20
+const maxTargetBytes = 16 << 20
 
 // Load reads a target from a file like the ready file of devstack.
 func Load(path string) (*Target, error) {

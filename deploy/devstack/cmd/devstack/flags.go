@@ -18,6 +18,9 @@ func run(c *program.Command) {
 	c.Strings(&cfg.SandboxRelays, "sandbox-relays", "`addresses` that sandboxes dial instead of the relays' own, to put something in between")
 	c.Int(&cfg.Relays, "relays", 1, "`number` of relays")
 	c.Int(&cfg.Sandboxes, "sandboxes", 1, "`number` of sandboxes")
+	c.Int(&cfg.People, "people", 0, "`number` of members beside alice, bob and carol: p1, p2, …, who may only watch")
+	c.Int(&cfg.GrantsPerPerson, "grants-per-person", 0, "`number` of live grants that the control plane lets one person have; 0: its own default")
+	c.Int(&cfg.SocketsPerPerson, "sockets-per-person", 0, "`number` of sockets that a relay lets one person have; 0: its own default")
 	c.String(&cfg.StateDir, "state-dir", "", "`directory` that keeps the stack between starts (default: fairlead/devstack in the user's state directory)")
 	c.String(&cfg.ReadyFile, "ready-file", "", "`file` to write addresses, ids and tokens to when everything runs")
 	c.Bool(&cfg.Egress, "egress", false, "terminals go through the egress proxy, which asks before it lets them reach a host that is not on the list")
@@ -30,6 +33,12 @@ func run(c *program.Command) {
 		}
 		if cfg.Relays < 1 || cfg.Sandboxes < 1 {
 			return fmt.Errorf("--relays and --sandboxes must be at least 1")
+		}
+		if cfg.People < 0 || cfg.People > devstack.MaxPeople {
+			return fmt.Errorf("--people must be from 0 to %d", devstack.MaxPeople)
+		}
+		if cfg.GrantsPerPerson < 0 || cfg.SocketsPerPerson < 0 {
+			return fmt.Errorf("--grants-per-person and --sockets-per-person must not be negative")
 		}
 		if cfg.StateDir == "" {
 			if cfg.StateDir, err = defaultStateDir(); err != nil {
