@@ -73,8 +73,9 @@ func (x *Executor) reject(command *jws.Command, started time.Time, err error) pr
 			"id", command.CommandID, "count", count)
 	})
 	attempt := attemptNone
-	if e.Kind == protocol.KindExpired && x.Now().After(command.Deadline().Add(ledger.Retention)) {
-		attempt = attemptRan // so late that the ledger may have forgotten it
+	deadline := command.Deadline()
+	if e.Kind == protocol.KindExpired && (x.Ledger.Forgotten(deadline) || x.Now().After(deadline.Add(ledger.Retention))) {
+		attempt = attemptRan // it may have been, which the ledger has forgotten or soon will
 	}
 	return x.failure(command, started, attempt, err)
 }

@@ -363,3 +363,34 @@ func TestForgotten(t *testing.T) {
 		}
 	}
 }
+
+// TestFound25ClockCorrected: the clock jumps an hour ahead, the agent starts
+// again, the clock is corrected. What ran before is still valid by it, and
+// doesn't run again, nor does what the ledger can't tell from it; what is signed
+// then does.
+func TestFound25ClockCorrected(t *testing.T) {
+	b := newBench(t)
+	ran := b.sign(b.command(`{"kind":"session.create"}`))
+	never := b.sign(b.command(`{"kind":"session.create"}`))
+	if c, result := b.execute(ran); c.Status != protocol.StatusOK {
+		t.Fatalf("%s", result.Callback)
+	}
+	b.advance(time.Hour)
+	must(t, b.Ledger.Close())
+	b.open()
+	b.advance(-time.Hour)
+	for range 2 {
+		for _, token := range []string{ran, never} {
+			b.refuse(token, "ExpiredError")
+			if c, result := b.execute(token); c.Telemetry.Attempt != 1 {
+				t.Errorf("it can't be said that it never ran: %s", result.Callback)
+			}
+		}
+		must(t, b.Ledger.Close())
+		b.open()
+	}
+	b.advance(time.Millisecond)
+	if c, result := b.execute(b.sign(b.command(`{"kind":"session.create"}`))); c.Status != protocol.StatusOK {
+		t.Errorf("refused with a clock that is right: %s", result.Callback)
+	}
+}

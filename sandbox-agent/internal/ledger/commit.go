@@ -277,10 +277,11 @@ func (l *Ledger) open() {
 // load fills entries from the journal on disk. What was running in another
 // process is unknown here.
 func (l *Ledger) load() error {
-	recs, err := l.dir.readJournal()
+	horizon, recs, err := l.dir.readJournal()
 	if err != nil {
 		return err
 	}
+	l.horizon = max(l.horizon, horizon)
 	ended := make(chan struct{})
 	close(ended)
 	for _, rec := range recs {
@@ -301,19 +302,27 @@ func (l *Ledger) load() error {
 	return nil
 }
 
+// forget drops entries past their retention. Called with mu held.
+func (l *Ledger) forget() {
+	before := l.now().Add(-Retention)
+	for id, e := range l.entries {
+		if e.commit == nil && e.State != StateRunning && e.expires.Before(before) {
+			l.horizon = max(l.horizon, e.expires.UnixMilli())
+			delete(l.entries, id)
+		}
+	}
+}
+
 // compact drops entries past their retention and replaces the journal by one
-// that holds the others. A running command is never dropped. Called with mu and
-// disk held, and the directory locked.
+// that holds the others, and begins with the horizon of what was dropped. A
+// running command is never dropped. Called with mu and disk held, and the
+// directory locked.
 func (l *Ledger) compact() error {
-	forget := l.now().Add(-Retention)
-	data := header()
+	l.forget()
+	data := header(l.horizon)
 	for id, e := range l.entries {
 		if e.commit != nil {
 			continue // its batch brings it
-		}
-		if e.State != StateRunning && e.expires.Before(forget) {
-			delete(l.entries, id)
-			continue
 		}
 		data = append(data, encodeRecord(record{Op: opBegin, ID: id, Digest: e.digest[:], Expires: e.expires.UnixMilli()})...)
 		switch {

@@ -25,7 +25,7 @@ const (
 
 // Operations of a record.
 const (
-	opHeader = "header" // the first record, without an id
+	opHeader = "header" // the first record, without an id; expires: the latest of what was forgotten
 	opBegin  = "begin"  // digest, expires
 	opFinish = "finish" // result
 	opNoted  = "noted"  // the result was lost, and that is recorded elsewhere
@@ -76,10 +76,11 @@ func decodeRecord(line []byte) (record, error) {
 }
 
 // header begins each journal, so that one that was emptied is not taken for one
-// that has nothing to say. Those of earlier builds have none.
-func header() []byte { return encodeRecord(record{Op: opHeader}) }
+// that has nothing to say, and bears the horizon of what was forgotten. Those of
+// earlier builds have none.
+func header(horizon int64) []byte { return encodeRecord(record{Op: opHeader, Expires: horizon}) }
 
-// decodeJournal decodes a whole journal and returns its records but the header.
+// decodeJournal decodes a whole journal and returns its horizon and its records.
 // A crash may have cut the last write short, or left zeros where a block never
 // reached the disk (a record holds none). From there on nothing was synced, so
 // nothing there has run, and it is dropped, unless a whole record stands in it:
@@ -87,28 +88,28 @@ func header() []byte { return encodeRecord(record{Op: opHeader}) }
 // journal without even a first record, and anything else that doesn't decode is
 // damage. What is cut off between two records can't be told from what was never
 // written.
-func decodeJournal(data []byte) ([]record, error) {
+func decodeJournal(data []byte) (horizon int64, recs []record, err error) {
 	data = bytes.TrimRight(data, "\x00")
 	if len(data) == 0 {
-		return nil, fmt.Errorf("nothing is in it: %w", errDamaged)
+		return 0, nil, fmt.Errorf("nothing is in it: %w", errDamaged)
 	}
-	var recs []record
 	for number := 1; len(data) > 0; number++ {
 		line, rest, whole := bytes.Cut(data, []byte("\n"))
 		rec, err := decodeRecord(line)
 		torn := number > 1 && (!whole || bytes.IndexByte(line, 0) >= 0)
 		switch {
 		case err == nil && number == 1 && rec.Op == opHeader:
+			horizon = rec.Expires
 		case err == nil && rec.Op != opHeader:
 			recs = append(recs, rec)
 		case err != nil && torn && !holdsRecord(data):
-			return recs, nil
+			return horizon, recs, nil
 		default:
-			return nil, fmt.Errorf("line %d: %w", number, errDamaged)
+			return 0, nil, fmt.Errorf("line %d: %w", number, errDamaged)
 		}
 		data = rest
 	}
-	return recs, nil
+	return horizon, recs, nil
 }
 
 // holdsRecord reports whether a whole record stands anywhere in data, whatever
@@ -188,30 +189,30 @@ func (d *directory) locked(fn func() error) error {
 
 // readJournal returns no records where there is no journal yet. There must be one
 // once there is a generation: commands come over connections that have one.
-func (d *directory) readJournal() ([]record, error) {
+func (d *directory) readJournal() (horizon int64, recs []record, err error) {
 	path := filepath.Join(d.path, journalName)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if generation, err := d.readGeneration(); generation > 0 || err != nil {
-			return nil, fmt.Errorf("%s is missing: %w", path, errDamaged)
+			return 0, nil, fmt.Errorf("%s is missing: %w", path, errDamaged)
 		}
-		return nil, nil
+		return 0, nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
-	recs, err := decodeJournal(data)
+	horizon, recs, err = decodeJournal(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return 0, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return recs, nil
+	return horizon, recs, nil
 }
 
 // makeJournal makes an empty journal where there is none.
 func (d *directory) makeJournal() error {
 	_, err := os.Stat(filepath.Join(d.path, journalName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return d.replace(journalName, header())
+		return d.replace(journalName, header(0))
 	}
 	return err
 }

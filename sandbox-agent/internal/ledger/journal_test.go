@@ -19,7 +19,7 @@ func sample() ([]record, []byte) {
 		{Op: opFinish, ID: "cmd_1", Result: []byte("made\n")},
 		{Op: opBegin, ID: "cmd_2", Digest: digest[:], Expires: 2},
 	}
-	data := header()
+	data := header(0)
 	for _, rec := range recs {
 		data = append(data, encodeRecord(rec)...)
 	}
@@ -31,14 +31,14 @@ func sample() ([]record, []byte) {
 // its name, so a journal without a whole one is damaged.
 func TestCutJournal(t *testing.T) {
 	recs, data := sample()
-	lines := len(header())
+	lines := len(header(0))
 	for _, data := range [][]byte{data, data[lines:]} { // as this build writes it, and as earlier ones did
 		first := bytes.IndexByte(data, '\n')
 		for n := range len(data) + 1 {
 			zeroed := bytes.Clone(data)
 			clear(zeroed[n:])
 			for _, cut := range [][]byte{data[:n], zeroed, append(data[:n:n], 0)} {
-				got, err := decodeJournal(cut)
+				_, got, err := decodeJournal(cut)
 				if n < first {
 					if !errors.Is(err, errDamaged) {
 						t.Fatalf("prefix of %d: %d records, %v", n, len(got), err)
@@ -67,8 +67,8 @@ func TestZeroed(t *testing.T) {
 		for to := from + 1; to < len(data); to++ {
 			bad := bytes.Clone(data)
 			clear(bad[from:to])
-			got, err := decodeJournal(bad)
-			if from < last && (to <= last || data[from] == '\n') || from < len(header()) {
+			_, got, err := decodeJournal(bad)
+			if from < last && (to <= last || data[from] == '\n') || from < len(header(0)) {
 				if !errors.Is(err, errDamaged) {
 					t.Fatalf("[%d, %d): %d records, %v", from, to, len(got), err)
 				}
@@ -90,10 +90,10 @@ func TestNothingWholeIsDropped(t *testing.T) {
 		"zeros, whole, torn":          "\x00\n" + last + last[:20],
 		"zeros, whole, junk":          "\x00" + strings.TrimSuffix(last, "\n") + "\b" + last[:20],
 		"junk on a line of its own":   "junk\n",
-		"a second header":             string(header()),
+		"a second header":             string(header(0)),
 		"zeros, then another journal": "\x00\n" + string(data),
 	} {
-		if got, err := decodeJournal(append(bytes.Clone(data), tail...)); !errors.Is(err, errDamaged) {
+		if _, got, err := decodeJournal(append(bytes.Clone(data), tail...)); !errors.Is(err, errDamaged) {
 			t.Errorf("%s: %d records, %v", name, len(got), err)
 		}
 	}
@@ -101,7 +101,7 @@ func TestNothingWholeIsDropped(t *testing.T) {
 		"torn": last[:20], "zeros": "\x00\x00", "torn and zeros": last[:20] + "\x00\x00", "zeros and torn": "\x00\x00" + last[20:],
 		"zeros between": last[:20] + "\x00\x00" + last[22:],
 	} {
-		if got, err := decodeJournal(append(bytes.Clone(data), tail...)); err != nil || !reflect.DeepEqual(got, recs) {
+		if _, got, err := decodeJournal(append(bytes.Clone(data), tail...)); err != nil || !reflect.DeepEqual(got, recs) {
 			t.Errorf("%s: %d records, %v", name, len(got), err)
 		}
 	}
@@ -119,7 +119,7 @@ func TestEmptiedJournal(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			data[len(header())+20] = 0
+			data[len(header(0))+20] = 0
 			return os.WriteFile(path, data, 0o600)
 		},
 	} {
@@ -170,7 +170,7 @@ func TestFirstJournal(t *testing.T) {
 	l = open(t, dir) // the one before was killed
 	must(t, l.Err())
 	begin(t, l, "cmd_1")
-	if data, err := os.ReadFile(filepath.Join(dir, journalName)); err != nil || !bytes.HasPrefix(data, header()) {
+	if data, err := os.ReadFile(filepath.Join(dir, journalName)); err != nil || !bytes.HasPrefix(data, header(0)) {
 		t.Errorf("begins with %.40q, %v", data, err)
 	}
 }
@@ -184,7 +184,7 @@ func TestEarlierBuild(t *testing.T) {
 	must(t, os.WriteFile(path, old, 0o600))
 	l := open(t, dir)
 	wantPrior(t, l, "cmd_1", StateUnknown, "")
-	if data, err := os.ReadFile(path); err != nil || string(data) != string(header())+string(old) {
+	if data, err := os.ReadFile(path); err != nil || string(data) != string(header(0))+string(old) {
 		t.Errorf("left %q, %v", data, err)
 	}
 }
@@ -196,7 +196,7 @@ func TestDamagedJournal(t *testing.T) {
 	for i := range len(data) - 1 {
 		bad := bytes.Clone(data)
 		bad[i] ^= 2
-		if _, err := decodeJournal(bad); !errors.Is(err, errDamaged) {
+		if _, _, err := decodeJournal(bad); !errors.Is(err, errDamaged) {
 			t.Fatalf("byte %d: %v", i, err)
 		}
 	}
@@ -231,12 +231,12 @@ func FuzzDecodeJournal(f *testing.F) {
 	_, data := sample()
 	f.Add(data)
 	f.Add(data[:len(data)-7])
-	f.Add(data[len(header()):])
+	f.Add(data[len(header(0)):])
 	f.Add(append(data[:len(data)-7:len(data)-7], 0, 0, '\n', 'x'))
 	f.Add(append(data[:len(data)-7:len(data)-7], data...))
 	f.Add(make([]byte, 20))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		recs, err := decodeJournal(data)
+		_, recs, err := decodeJournal(data)
 		if err != nil {
 			return
 		}
@@ -249,11 +249,11 @@ func FuzzDecodeJournal(f *testing.F) {
 		if whole > len(recs) {
 			t.Fatalf("%d records of %d", len(recs), whole)
 		}
-		again := header()
+		again := header(0)
 		for _, rec := range recs {
 			again = append(again, encodeRecord(rec)...)
 		}
-		back, err := decodeJournal(again)
+		_, back, err := decodeJournal(again)
 		if err != nil || len(back) != len(recs) {
 			t.Fatalf("%d records, then %d, %v", len(recs), len(back), err)
 		}

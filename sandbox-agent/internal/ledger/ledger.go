@@ -20,7 +20,8 @@ import (
 
 // Retention is how long an entry outlives its command's expiry: a command is
 // accepted within one clock skew past its time, by a clock that may itself
-// have moved by another.
+// have moved by another. A clock that moves further makes the ledger forget too
+// early, but see [Ledger.Forgotten].
 const Retention = 2 * protocol.ClockSkew
 
 // MaxResultBytes bounds a stored result.
@@ -72,6 +73,7 @@ type Ledger struct {
 	mu sync.Mutex
 	// Guarded by mu.
 	entries    map[protocol.CommandID]*entry
+	horizon    int64  // the latest expiry of what was forgotten, Unix milliseconds
 	collecting *batch // what the next commit takes; nil: nothing
 	committing bool   // somebody commits
 	opened     bool   // entries are those of the journal, which is open
@@ -156,6 +158,10 @@ func (l *Ledger) Begin(id protocol.CommandID, digest [32]byte, expires time.Time
 		l.mu.Unlock()
 		return prior, err
 	}
+	if l.forgotten(expires) {
+		l.mu.Unlock()
+		return nil, ErrForgotten
+	}
 	if err := l.crowded(); err != nil {
 		l.mu.Unlock()
 		return nil, err
@@ -166,6 +172,22 @@ func (l *Ledger) Begin(id protocol.CommandID, digest [32]byte, expires time.Time
 	}
 	return nil, l.await(b) // which unlocks
 }
+
+// ErrForgotten refuses a command that may have run before.
+var ErrForgotten = protocol.Errorf(protocol.KindExpired, "command: others of its time are forgotten already, so it may have run")
+
+// Forgotten reports whether a command with this expiry, of which nothing is
+// known, may have run all the same: one that ended no earlier is forgotten. No
+// clock has a say in that, so that one that was wrong for a while, and had the
+// ledger forget what is still valid, doesn't have it run again.
+func (l *Ledger) Forgotten(expires time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.forgotten(expires)
+}
+
+// forgotten is called with mu held.
+func (l *Ledger) forgotten(expires time.Time) bool { return expires.UnixMilli() <= l.horizon }
 
 // Lookup returns what is known of the command id, nil when it was never begun
 // or is forgotten. Like Begin it fails with KindConflict on another digest.
