@@ -40,6 +40,10 @@ type Config struct {
 	// than 0: any number.
 	RegistrationsPerSecond float64
 
+	// SocketsPerPerson is how many terminal sockets one person may have here;
+	// default 256.
+	SocketsPerPerson int
+
 	AdminListen string
 
 	// PreviewListen is where previews are served, by the same rules as Listen
@@ -94,6 +98,9 @@ func (c *Config) check() error {
 	}
 	if c.KeysMaxAge == 0 {
 		c.KeysMaxAge = time.Hour
+	}
+	if c.SocketsPerPerson < 0 {
+		return fmt.Errorf("--sockets-per-person must be more than 0")
 	}
 	if c.KeysMaxAge < 0 {
 		return fmt.Errorf("--keys-max-age must be more than 0")

@@ -23,7 +23,7 @@ func (r *Relay) routes(router access.Router) error {
 	signer := &dispatch.Signer{URL: r.cfg.ControlPlaneURL, Credential: r.cfg.Credential, Client: r.client}
 	(&gateway.Gateway{
 		Keys: r.keys, Origins: r.origins, Desk: access.NewDesk(time.Now), Hubs: r.hubs, Revoked: r.revoked, Log: r.log, Rejects: r.refused,
-		Metrics: r.metrics.gateway,
+		Metrics: r.metrics.gateway, SocketsPerPerson: r.cfg.SocketsPerPerson,
 	}).Register(router)
 	(&controlapi.API{
 		Keys: r.keys, Dispatcher: r.dispatcher, Signer: signer, Pages: r.pages, Passes: access.NewStreamPasses(time.Now),

@@ -34,12 +34,20 @@ type Gateway struct {
 	Rejects *rejects.Rejects   // of requests; those of sockets are the Metrics'
 	Log     *slog.Logger
 	Metrics *Metrics
+	// SocketsPerPerson bounds the terminal sockets of one person; default
+	// [DefaultSocketsPerPerson].
+	SocketsPerPerson int
+
+	crowd crowd
 }
 
 // Register adds the gateway's routes. It is called once, before any is used.
 func (g *Gateway) Register(mux access.Router) {
 	if g.Revoked != nil {
 		g.Hubs.Heed(g.Revoked)
+	}
+	if g.SocketsPerPerson == 0 {
+		g.SocketsPerPerson = DefaultSocketsPerPerson
 	}
 	mux.HandleFunc("POST /pty-session", g.ptySession)
 	mux.HandleFunc("GET /sessions/{sid}/ptys/{pid}/ws", g.terminal)
@@ -104,9 +112,16 @@ func socketURL(origin, path string) string { return "ws" + strings.TrimPrefix(or
 func (g *Gateway) terminal(w http.ResponseWriter, r *http.Request) {
 	asked := time.Now()
 	offer := offered(r)
-	guest, handle, err := g.admit(r, offer)
+	guest, seat, err := g.admit(r, offer)
 	if elsewhere, ok := errors.AsType[*tunnel.StandbyError](err); ok && elsewhere.Origin != "" {
-		g.sendAway(w, r, offer, elsewhere.Origin)
+		g.Metrics.Moved.Inc()
+		g.endAtOnce(w, r, offer, protocol.Moved{Origin: elsewhere.Origin}, protocol.KindRestarting, "the terminal is at another relay")
+		return
+	}
+	if errors.Is(err, errCrowded) {
+		g.Metrics.Refused.WithLabelValues(protocol.KindTooMany.String()).Inc()
+		g.Metrics.Crowded.Inc()
+		g.endAtOnce(w, r, offer, nil, protocol.KindTooMany, "too many sockets of one person")
 		return
 	}
 	if err != nil {
@@ -118,7 +133,7 @@ func (g *Gateway) terminal(w http.ResponseWriter, r *http.Request) {
 	}
 	c, err := accept(w, r, offer.selectable)
 	if err != nil {
-		handle.Release()
+		seat.leave()
 		g.Log.Debug("upgrade failed", "err", err) // the library has answered
 		return
 	}
@@ -127,47 +142,61 @@ func (g *Gateway) terminal(w http.ResponseWriter, r *http.Request) {
 	// buffers and a deep stack for as long as the viewer stays. The hubs'
 	// Close waits for the handle.
 	go func() {
-		defer handle.Release()
+		defer seat.leave()
 		defer c.ws.CloseNow()
-		g.serve(c, handle.Join(guest), guest.Counts)
+		g.serve(c, seat.handle.Join(guest), guest.Counts)
 	}()
 }
 
-// sendAway upgrades only to say where the terminal is to be had: a browser
-// can't read what a refused upgrade says.
-func (g *Gateway) sendAway(w http.ResponseWriter, r *http.Request, offer offer, origin string) {
-	g.Metrics.Moved.Inc()
+// endAtOnce upgrades only to say why not: a browser can't read what a refused
+// upgrade says. m comes before the end, unless it is nil.
+func (g *Gateway) endAtOnce(
+	w http.ResponseWriter, r *http.Request, offer offer, m protocol.ServerMessage, kind protocol.Kind, cause string,
+) {
 	c, err := accept(w, r, offer.selectable)
 	if err != nil {
 		g.Log.Debug("upgrade failed", "err", err) // the library has answered
 		return
 	}
 	defer c.ws.CloseNow()
-	moved := replay.AppendTextFrame(nil, protocol.EncodeServerMessage(protocol.Moved{Origin: origin}))
-	if c.WriteFrames(net.Buffers{moved}) == nil {
-		c.Close(protocol.KindRestarting.CloseCode(), "the terminal is at another relay")
+	if m != nil && c.WriteFrames(net.Buffers{replay.AppendTextFrame(nil, protocol.EncodeServerMessage(m))}) != nil {
+		return
 	}
+	c.Close(kind.CloseCode(), cause)
+}
+
+// A seat is what a socket has while it is there: a terminal's hub, and a place
+// among those of its person.
+type seat struct {
+	handle *hub.Handle
+	free   func() // the place among the person's
+}
+
+func (s seat) leave() {
+	s.handle.Release()
+	s.free()
 }
 
 // admit checks, in this order: Origin (Host was checked for every route), the
-// request's form, ticket or cookie, and the terminal itself.
-func (g *Gateway) admit(r *http.Request, offer offer) (guest hub.Guest, handle *hub.Handle, err error) {
+// request's form, ticket or cookie, how many sockets the person has, and the
+// terminal itself.
+func (g *Gateway) admit(r *http.Request, offer offer) (guest hub.Guest, s seat, err error) {
 	if err := g.Origins.CheckOrigin(r); err != nil {
-		return guest, nil, err
+		return guest, s, err
 	}
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		return guest, nil, protocol.Fault(protocol.KindInvalid, nil) // before it could spend a ticket
+		return guest, s, protocol.Fault(protocol.KindInvalid, nil) // before it could spend a ticket
 	}
 	session, pty := protocol.SessionID(r.PathValue("sid")), protocol.PTYID(r.PathValue("pid"))
 	if !protocol.ValidID(session) || !protocol.ValidID(pty) {
-		return guest, nil, protocol.Fault(protocol.KindInvalid, nil)
+		return guest, s, protocol.Fault(protocol.KindInvalid, nil)
 	}
 	if guest, err = asked(r.URL.Query()); err != nil {
-		return guest, nil, err
+		return guest, s, err
 	}
 	guest.Counts = offer.counts
 	if offer.hasTicket && offer.ticket == "" { // an empty one decides as well
-		return guest, nil, protocol.Fault(protocol.KindUnauthenticated, nil)
+		return guest, s, protocol.Fault(protocol.KindUnauthenticated, nil)
 	}
 	var cookie string
 	if c, err := r.Cookie(access.CookieName); err == nil {
@@ -175,18 +204,23 @@ func (g *Gateway) admit(r *http.Request, offer offer) (guest hub.Guest, handle *
 	}
 	admission, err := g.Desk.Redeem(offer.ticket, cookie, session, pty)
 	if err != nil {
-		return guest, nil, err
+		return guest, s, err
 	}
 	if g.Revoked != nil && g.Revoked.Grant(admission.Grant) {
-		return guest, nil, protocol.Fault(protocol.KindUnauthenticated, errors.New("the grant was revoked"))
+		return guest, s, protocol.Fault(protocol.KindUnauthenticated, errors.New("the grant was revoked"))
 	}
 	if guest.Exact && !admission.Grant.Allows(session, pty, protocol.CapRecord) {
-		return guest, nil, protocol.Errorf(protocol.KindForbidden, "the grant does not allow exact viewing")
+		return guest, s, protocol.Errorf(protocol.KindForbidden, "the grant does not allow exact viewing")
 	}
 	guest.Grant, guest.Token = admission.Grant, admission.Token
+	if s.free, err = g.crowd.enter(admission.Grant.Subject, g.SocketsPerPerson); err != nil {
+		return guest, s, err
+	}
 	key := hub.Key{Sandbox: admission.Grant.Sandbox, Session: session, PTY: pty}
-	handle, err = g.Hubs.Open(r.Context(), key, admission.Token)
-	return guest, handle, err
+	if s.handle, err = g.Hubs.Open(r.Context(), key, admission.Token); err != nil {
+		s.free()
+	}
+	return guest, s, err
 }
 
 // asked returns what the query asks for. A position that can't be read is no

@@ -9,8 +9,9 @@ import (
 
 // Metrics counts whom the gateway turns away, and times how others get in.
 type Metrics struct {
-	Refused *prometheus.CounterVec // terminal sockets refused before the upgrade, by kind
+	Refused *prometheus.CounterVec // terminal sockets refused, by kind
 	Moved   prometheus.Counter     // terminal sockets sent to another relay
+	Crowded prometheus.Counter     // terminal sockets beyond those that one person may have
 	Session prometheus.Histogram   // of POST /pty-session
 }
 
@@ -19,11 +20,15 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_sockets_refused_total",
-			Help: "Terminal sockets refused before the upgrade, by kind of error.",
+			Help: "Terminal sockets refused, by kind of error.",
 		}, []string{"kind"}),
 		Moved: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fairlead_sockets_moved_total",
 			Help: "Terminal sockets that were opened at the wrong relay and sent to another.",
+		}),
+		Crowded: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fairlead_sockets_over_person_limit_total",
+			Help: "Terminal sockets that were closed at once because their person had as many as one may have.",
 		}),
 		Session: prometheus.NewHistogram(instrument.ShortTimes("fairlead_pty_session_seconds",
 			"Time that POST /pty-session took where it gave a ticket.")),
@@ -31,6 +36,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, row := range protocol.Kinds {
 		m.Refused.WithLabelValues(row.Label)
 	}
-	reg.MustRegister(m.Refused, m.Moved, m.Session)
+	reg.MustRegister(m.Refused, m.Moved, m.Crowded, m.Session)
 	return m
 }

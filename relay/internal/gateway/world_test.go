@@ -45,6 +45,7 @@ type world struct {
 	server    *httptest.Server
 	path      string
 	metrics   *prometheus.Registry
+	gateway   *Gateway
 }
 
 func newWorld(t *testing.T, start func(*httptest.Server)) *world {
@@ -77,10 +78,11 @@ func newWorldWith(t *testing.T, start func(*httptest.Server), fleet hub.Tunnels)
 	if err != nil {
 		t.Fatal(err)
 	}
-	(&Gateway{
+	w.gateway = &Gateway{
 		Keys: w.authority.Keys, Origins: origins, Desk: access.NewDesk(time.Now), Hubs: w.hubs,
 		Revoked: w.revoked, Log: log, Metrics: NewMetrics(registry),
-	}).Register(mux)
+	}
+	w.gateway.Register(mux)
 	w.server.Config.Handler = origins.Guard(mux)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
