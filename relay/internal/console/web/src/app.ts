@@ -133,6 +133,10 @@ export class App {
     return this.#pane?.screen.text(all) ?? '';
   }
 
+  hint(text: string): void {
+    this.#view.hint(text);
+  }
+
   // offerSignOut shows the way out to somebody who could sign in again.
   offerSignOut(): void {
     const button = byId('sign-out', HTMLButtonElement);

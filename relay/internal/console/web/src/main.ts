@@ -5,9 +5,12 @@ import { ApiError, loginConfig, whoAmI, type Login } from './api.ts';
 import { App } from './app.ts';
 import { backoff } from './backoff.ts';
 import { byId, setText } from './dom.ts';
+import { heed, takeLink, type Heeded, type Link } from './link.ts';
 import { Origins } from './origins.ts';
-import { tab } from './storage.ts';
+import type { Person } from './protocol.ts';
+import { remember, tab } from './storage.ts';
 import { touch } from './theme.ts';
+import { visible } from './visible.ts';
 import './style/index.css';
 
 declare global {
@@ -15,18 +18,6 @@ declare global {
     // What tests and scripts may use.
     fairlead?: { screenText(all?: boolean): string; webgl(): boolean };
   }
-}
-
-// takeLink moves the token out of the address bar, where it would be copied,
-// bookmarked and synchronised, into this tab's storage.
-function takeLink(): void {
-  const link = new URLSearchParams(location.hash.slice(1));
-  const token = link.get('token');
-  if (token !== null) {
-    tab.set('token', token);
-    for (const name of ['session', 'pty']) tab.set(name, link.get(name));
-  }
-  if (location.hash !== '') history.replaceState(null, '', location.pathname);
 }
 
 function card(title: string, text: string): void {
@@ -57,10 +48,61 @@ function relays(): Origins {
   return new Origins(location.origin, listed.split(' ').filter((origin) => origin !== ''), tab.get('origin'), (origin) => tab.set('origin', origin));
 }
 
+// show says who one is, for as long as the page is open.
+function show({ id, name }: Person): void {
+  const me = byId('me', HTMLElement);
+  setText(byId('me-name', HTMLElement), visible(name));
+  me.title = `You are ${visible(name)} (${visible(id)})`;
+  me.hidden = false;
+}
+
+// app is the page once it is known whose it is.
+let app: App | undefined;
+
+// say tells why a link has changed nothing.
+function say(heeded: Heeded | undefined): void {
+  if (heeded === 'invalid') app?.hint('The link that was opened is not valid any more');
+}
+
+function unreachable(): void {
+  status('Not connected', 'bad');
+  card('The relay can’t be reached', 'Trying again by itself.');
+}
+
+// settle heeds a link, for as long as it takes until a relay answers.
+async function settle(link: Link, origins: Origins): Promise<Heeded> {
+  for (let failures = 1; ; failures++) {
+    try {
+      return await heed(link, origins);
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      if (app === undefined) unreachable();
+      await new Promise((resolve) => setTimeout(resolve, backoff(failures, Math.random())));
+    }
+  }
+}
+
+// heedLater heeds links that are opened in this tab while the page is there. One
+// that comes while another is being asked about is dropped.
+function heedLater(origins: Origins): void {
+  let asking = false;
+  window.addEventListener('hashchange', async () => {
+    const link = takeLink();
+    if (link === undefined || asking) return;
+    asking = true;
+    const heeded = await settle(link, origins);
+    if (heeded === 'taken') location.reload();
+    else say(heeded);
+    asking = false;
+  });
+}
+
 // begin returns whether it is worth trying again.
-async function begin(token: string, origins: Origins, login: Promise<Login | undefined>): Promise<boolean> {
+async function begin(token: string, origins: Origins, login: Promise<Login | undefined>, heeded: Heeded | undefined): Promise<boolean> {
   try {
     const me = await whoAmI(origins.current, token);
+    remember(me.user);
+    show(me.user);
     const wanted = tab.get('session');
     const session = me.sessions.find((s) => s.id === wanted) ?? me.sessions[0];
     if (session === undefined) {
@@ -68,11 +110,13 @@ async function begin(token: string, origins: Origins, login: Promise<Login | und
       card(`Hello ${me.user.name}`, 'There is no session that you can see. Ask for an invitation.');
       return false;
     }
-    const app = new App(token, me, session, origins);
-    window.fairlead = { screenText: (all) => app.text(all), webgl: () => app.webgl };
-    void login.then((found) => found?.oidc === true && app.offerSignOut());
+    const shown = new App(token, me, session, origins);
+    app = shown;
+    window.fairlead = { screenText: (all) => shown.text(all), webgl: () => shown.webgl };
+    void login.then((found) => found?.oidc === true && shown.offerSignOut());
     byId('card', HTMLElement).hidden = true;
-    await app.start(tab.get('pty'));
+    say(heeded);
+    await shown.start(tab.get('pty'));
     return false;
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
@@ -83,8 +127,7 @@ async function begin(token: string, origins: Origins, login: Promise<Login | und
       return false;
     }
     origins.failed(origins.current);
-    status('Not connected', 'bad');
-    card('The relay can’t be reached', 'Trying again by itself.');
+    unreachable();
     return true;
   }
 }
@@ -109,15 +152,12 @@ function aboveKeyboard(): void {
 }
 
 async function main(): Promise<void> {
-  takeLink();
+  const link = takeLink();
   aboveKeyboard();
-  window.addEventListener('hashchange', () => {
-    if (!location.hash.includes('token=')) return;
-    takeLink();
-    location.reload();
-  });
-  const token = tab.get('token');
   const origins = relays();
+  heedLater(origins);
+  const heeded = link === undefined ? undefined : await settle(link, origins);
+  const token = tab.get('token');
   // Without an answer there are the links, as ever.
   const login = loginConfig(location.origin).catch(() => undefined);
   if (token === null) {
@@ -126,7 +166,7 @@ async function main(): Promise<void> {
     offerSignIn(login);
     return;
   }
-  for (let failures = 0; await begin(token, origins, login); failures++) {
+  for (let failures = 0; await begin(token, origins, login, heeded); failures++) {
     await new Promise((resolve) => setTimeout(resolve, backoff(failures + 1, Math.random())));
   }
 }

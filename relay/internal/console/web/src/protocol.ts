@@ -132,8 +132,13 @@ export interface SessionInfo {
   capabilities: string[];
 }
 
+export interface Person {
+  id: string;
+  name: string;
+}
+
 export interface Me {
-  user: { id: string; name: string };
+  user: Person;
   sessions: SessionInfo[];
 }
 

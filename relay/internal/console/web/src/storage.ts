@@ -1,6 +1,8 @@
 // What this tab, or this browser, remembers. A browser that forbids storage
 // still shows the terminal: then nothing outlives the page.
 
+import type { Person } from './protocol.ts';
+
 function keep(area: () => Storage) {
   const memory = new Map<string, string>();
   return {
@@ -23,7 +25,24 @@ function keep(area: () => Storage) {
   };
 }
 
-export const tab = keep(() => sessionStorage); // token, session, pty, origin
+export const tab = keep(() => sessionStorage); // token, person, session, pty, origin
+
+// person is who the tab's token was last found to be for.
+export function person(): Person | undefined {
+  const known = tab.get('person');
+  return known === null ? undefined : (JSON.parse(known) as Person);
+}
+
+export function remember(known: Person): void {
+  tab.set('person', JSON.stringify({ id: known.id, name: known.name }));
+}
+
+// become makes the tab that of a link.
+export function become(link: { token: string; session: string | null; pty: string | null }): void {
+  for (const name of ['token', 'session', 'pty'] as const) tab.set(name, link[name]);
+  tab.set('person', null);
+}
+
 // otherSession shows another session, and its first terminal.
 export function otherSession(id: string): void {
   tab.set('session', id);
@@ -33,7 +52,7 @@ export function otherSession(id: string): void {
 
 // forgetLink leaves the page as it is without a link.
 export function forgetLink(): void {
-  for (const name of ['token', 'session', 'pty']) tab.set(name, null);
+  for (const name of ['token', 'person', 'session', 'pty']) tab.set(name, null);
   location.reload();
 }
 
