@@ -119,7 +119,11 @@ func TestSpecRoutes(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, row := range rows {
-		route, operation, capability := row[0], strings.Trim(row[3], "`"), strings.Trim(row[4], "`")
+		needs, body, _ := strings.Cut(row[4], "; ")
+		route, operation, capability := row[0], strings.Trim(row[3], "`"), strings.Trim(needs, "`")
+		if tells := strings.HasPrefix(route, "`GET ") && strings.Contains(route, "/commands"); tells != (body == "result and error: of the operation") {
+			t.Errorf("%s: the body is %q", route, body)
+		}
 		if seen[route] {
 			t.Errorf("%s stands there twice", route)
 		}

@@ -45,7 +45,8 @@ func routeTable(t *testing.T) []row {
 			cells[i] = strings.Trim(strings.TrimSpace(cells[i]), "`")
 		}
 		if !strings.HasPrefix(cells[0], "---") {
-			rows = append(rows, row{cells[0], cells[1], cells[2], cells[3], cells[4]})
+			needs, _, _ := strings.Cut(cells[4], "; ") // what follows is about the body
+			rows = append(rows, row{cells[0], cells[1], cells[2], cells[3], strings.Trim(needs, "`")})
 		}
 	}
 	return rows

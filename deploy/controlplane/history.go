@@ -13,7 +13,8 @@ import (
 )
 
 // A commandBody is a command and what became of it. What it was told in detail
-// is left out, and so is the signed command: both may hold secrets.
+// is left out, and so is the signed command: both may hold secrets. Result and
+// Error are for who may read them alone: see [protocol.MayReadOutcome].
 type commandBody struct {
 	ID         protocol.CommandID  `json:"id"`
 	Kind       string              `json:"kind"`
@@ -31,17 +32,55 @@ type commandBody struct {
 	FinishedAt *time.Time          `json:"finished_at,omitempty"`
 }
 
-func newCommandBody(cmd store.Command) commandBody {
+func newCommandBody(cmd store.Command, mayRead bool) commandBody {
 	env := cmd.Envelope
 	body := commandBody{
 		ID: env.CommandID, Kind: cmd.Kind,
 		Sandbox: env.Target.SandboxID, Session: env.Target.SessionID, PTY: env.Target.PTYID,
 		User: cmd.User, Grant: cmd.Grant, Trace: env.TraceID,
 		IssuedAt: time.UnixMilli(env.IssuedAt).UTC(), TTLMs: env.TTLMs,
-		Status: cmd.Outcome.Status, Result: cmd.Outcome.Result, Error: cmd.Outcome.Error,
-		FinishedAt: present(cmd.FinishedAt),
+		Status: cmd.Outcome.Status, FinishedAt: present(cmd.FinishedAt),
+	}
+	if mayRead {
+		body.Result, body.Error = cmd.Outcome.Result, cmd.Outcome.Error
 	}
 	return body
+}
+
+// A commandReader is somebody who asks what became of commands.
+type commandReader struct {
+	store *store.Store
+	user  protocol.UserID
+	caps  map[string][]protocol.Capability // by dashboard, as far as they were asked for
+}
+
+func (s *Server) commandReader(user protocol.UserID) *commandReader {
+	return &commandReader{s.store, user, make(map[string][]protocol.Capability)}
+}
+
+// body returns cmd as the reader may see it.
+func (rd *commandReader) body(ctx context.Context, cmd store.Command) (commandBody, error) {
+	caps, err := rd.capabilities(ctx, cmd.Dashboard)
+	has := func(c protocol.Capability) bool { return slices.Contains(caps, c) }
+	return newCommandBody(cmd, protocol.MayReadOutcome(cmd.Kind, cmd.Envelope.Target, cmd.User, rd.user, has)), err
+}
+
+// capabilities returns what the reader may do in a dashboard now, whether or not
+// its sessions have ended; nothing in one of others, or in none.
+func (rd *commandReader) capabilities(ctx context.Context, dashboard string) ([]protocol.Capability, error) {
+	caps, known := rd.caps[dashboard]
+	if known || dashboard == "" {
+		return caps, nil
+	}
+	_, as, err := rd.store.DashboardFor(ctx, rd.user, dashboard)
+	switch {
+	case err == nil:
+		caps = capabilitiesOf(as.Role, as.Capabilities)
+	case protocol.KindOf(err) != protocol.KindNotFound:
+		return nil, err
+	}
+	rd.caps[dashboard] = caps
+	return caps, nil
 }
 
 // present returns a time as it is written, nil for one that isn't known.
@@ -53,8 +92,8 @@ func present(t time.Time) *time.Time {
 	return &t
 }
 
-// getCommand tells what became of a command: whoever asked for it, and whoever
-// may see its session.
+// getCommand tells that there is a command and its status: whoever asked for it,
+// and whoever may see its session.
 func (s *Server) getCommand(w http.ResponseWriter, r *http.Request) error {
 	user, err := s.asUser(w, r)
 	if err != nil {
@@ -76,10 +115,14 @@ func (s *Server) getCommand(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
+	body, err := s.commandReader(user.ID).body(r.Context(), cmd)
+	if err != nil {
+		return err
+	}
 	return s.write(w, http.StatusOK, struct {
 		Command commandBody `json:"command"`
 		revised
-	}{newCommandBody(cmd), s.stamp()})
+	}{body, s.stamp()})
 }
 
 // maySee fails with KindNotFound for whoever isn't a member of the session's
@@ -120,8 +163,13 @@ func (s *Server) getCommands(w http.ResponseWriter, r *http.Request) error {
 		Commands []commandBody `json:"commands"`
 		revised
 	}{[]commandBody{}, s.stamp()}
+	reader := s.commandReader(user.ID)
 	for _, cmd := range commands {
-		answer.Commands = append(answer.Commands, newCommandBody(cmd))
+		body, err := reader.body(r.Context(), cmd)
+		if err != nil {
+			return err
+		}
+		answer.Commands = append(answer.Commands, body)
 	}
 	return s.write(w, http.StatusOK, answer)
 }

@@ -70,7 +70,8 @@ func writeStatus(w http.ResponseWriter, code int, record *dispatch.Record, statu
 	access.WriteJSON(w, code, map[string]any{"commandId": record.Command.CommandID, "status": status})
 }
 
-// status tells what became of a command, to a grant of its session.
+// status tells what became of a command, to a grant of its session: the callback
+// to who may read it, the status to the others.
 func (a *API) status(w http.ResponseWriter, r *http.Request) {
 	grant, _, err := access.Grant(r, a.Keys)
 	if err != nil {
@@ -89,17 +90,31 @@ func (a *API) status(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch {
-	case record.Err == nil:
+	case record.Err == nil && mayRead(grant, record.Command):
 		writeCallback(w, record)
+	case record.Err == nil:
+		writeStatus(w, http.StatusOK, record, record.Status())
 	case protocol.KindOf(record.Err) == protocol.KindExpired: // the command's time, not the grant's
 		writeStatus(w, http.StatusOK, record, statusExpired)
-	default:
+	case mayRead(grant, record.Command):
 		access.WriteError(w, record.Err)
+	default:
+		writeStatus(w, http.StatusOK, record, protocol.StatusUnknown)
 	}
 }
 
-// mayFollow reports whether a grant may know what becomes of a command: one of
-// its session may, and for what is done in a user's browser the user.
+// mayRead reports whether a grant that may follow a command may also have its
+// result and the text of its error.
+func mayRead(grant *jws.Grant, command *jws.Command) bool {
+	target := command.Target
+	return protocol.MayReadOutcome(command.Kind(), target, command.UserID, grant.Subject, func(c protocol.Capability) bool {
+		return grant.Allows(target.SessionID, target.PTYID, c)
+	})
+}
+
+// mayFollow reports whether a grant may know that there is a command, and its
+// status: one of its session may, and for what is done in a user's browser the
+// user.
 func mayFollow(grant *jws.Grant, command *jws.Command) bool {
 	target := command.Target
 	if command.Audience == jws.AudienceExtension {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -190,6 +191,36 @@ func TestStatusIsForTheSession(t *testing.T) {
 		})
 	}
 	expect(t, w.do(http.MethodGet, "/control/commands/"+string(env.CommandID), "", ""), http.StatusUnauthorized, "AuthError")
+}
+
+// TestFound01StatusOrCallback: who may see the session gets the status, who has
+// the capability of the operation, in its terminal, the callback.
+func TestFound01StatusOrCallback(t *testing.T) {
+	w := newWorld(t, http.NotFound)
+	close(w.answering)
+	env := w.authority.Command(func(c *jws.Command) { c.Target.PTYID = "pty_1" }) // pty.create
+	expect(t, w.post("/control/commands?wait=1", env), http.StatusOK, `"pty_new"`)
+	for name, c := range map[string]struct {
+		change func(*jws.Grant)
+		whole  bool
+	}{
+		"all":  {nil, true},
+		"view": {func(g *jws.Grant) { g.Caps = []protocol.Capability{protocol.CapView} }, false},
+		"all but shell": {func(g *jws.Grant) {
+			g.Caps = slices.DeleteFunc(g.Caps, func(c protocol.Capability) bool { return c == protocol.CapShell })
+		}, false},
+		"shell":            {func(g *jws.Grant) { g.Caps = []protocol.Capability{protocol.CapView, protocol.CapShell} }, true},
+		"another terminal": {func(g *jws.Grant) { g.PTYs = []string{"pty_2"} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, token := w.authority.Grant(c.change)
+			answer := w.do(http.MethodGet, "/control/commands/"+string(env.CommandID), token, "")
+			expect(t, answer, http.StatusOK, `"status":"ok"`)
+			if whole := strings.Contains(answer.Body.String(), "pty_new"); whole != c.whole {
+				t.Errorf("%s: want the result: %v", answer.Body, c.whole)
+			}
+		})
+	}
 }
 
 func TestSubmitRefuses(t *testing.T) {

@@ -46,6 +46,20 @@ func (r *Record) over() bool {
 	}
 }
 
+// Status returns what the callback says became of the command. It is for a
+// record that is over, without Err.
+func (r *Record) Status() string {
+	var callback protocol.ExecutionCallback
+	if json.Unmarshal(r.Result.Callback, &callback) != nil {
+		return protocol.StatusUnknown
+	}
+	switch callback.Status {
+	case protocol.StatusOK, protocol.StatusError:
+		return callback.Status
+	}
+	return protocol.StatusUnknown
+}
+
 // same reports whether two commands of one id, both signed, say the same.
 func same(a, b *jws.Command) bool {
 	return a.Audience == b.Audience && a.Target == b.Target && a.UserID == b.UserID &&

@@ -1,0 +1,15 @@
+package protocol
+
+// MayReadOutcome reports whether reader may have the result of a command and
+// the text of its error. What was done in somebody's own browser is theirs
+// alone; what was done in a sandbox is for who may have it done there: has says
+// which capabilities the reader has in the command's session and terminal.
+//
+// A command that names no sandbox is executed by a browser.
+func MayReadOutcome(op string, target CommandTarget, user, reader UserID, has func(Capability) bool) bool {
+	if target.SandboxID == "" {
+		return user != "" && user == reader
+	}
+	needs, known := OperationCapability[op]
+	return known && has(needs)
+}
