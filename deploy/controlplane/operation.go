@@ -226,16 +226,14 @@ type opCDP struct {
 }
 
 // checkCDP wants a method of the debugger's protocol, "Domain.method", and an
-// object of parameters.
+// object of parameters, both as the list that the executors have allows them:
+// nobody's key signs what no browser may be asked.
 func checkCDP(op *opCDP, _ protocol.UserID) ([]protocol.Capability, error) {
 	if !validCDPMethod(op.Method) {
 		return nil, protocol.Errorf(protocol.KindInvalid, "op.method must have the form Domain.method")
 	}
-	if op.Params == nil {
-		return nil, nil
-	}
-	if err := protocol.UnmarshalObject(op.Params, &map[string]json.RawMessage{}); err != nil {
-		return nil, protocol.Errorf(protocol.KindInvalid, "op.params must be an object")
+	if _, err := protocol.CheckCDP(op.CDPSend); err != nil {
+		return nil, protocol.Errorf(protocol.KindOf(err), "op: %v", err)
 	}
 	return nil, nil
 }

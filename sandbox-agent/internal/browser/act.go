@@ -44,7 +44,7 @@ const (
 // navigate opens address, and returns whether all the document needs came in
 // time.
 func (p *page) navigate(ctx context.Context, address string) (loaded bool, err error) {
-	if err := checkURL(address); err != nil {
+	if err := protocol.CheckBrowserURL(address); err != nil {
 		return false, err
 	}
 	if err := p.c.guard.foresee(address); err != nil {

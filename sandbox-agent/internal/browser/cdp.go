@@ -1,7 +1,6 @@
 package browser
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,34 +64,14 @@ func tooLarge(err error) bool {
 }
 
 // checkCDP returns the params to send, or why they aren't.
-func checkCDP(send protocol.CDPSend) (any, error) {
-	allowed, ok := allowedCDP[send.Method]
-	if !ok {
-		return nil, protocol.Errorf(protocol.KindForbidden, "the method %.100q is not allowed on the sandbox's browser", send.Method)
+func checkCDP(send protocol.CDPSend) (map[string]jsonv2.Value, error) {
+	params, err := protocol.CheckCDP(send)
+	if err != nil {
+		return nil, err
 	}
-	params := map[string]json.RawMessage{}
-	if text := bytes.TrimSpace(send.Params); len(text) > 0 && !bytes.Equal(text, []byte("null")) {
-		if err := protocol.UnmarshalStrict(text, &params); err != nil {
-			return nil, protocol.Errorf(protocol.KindInvalid, "params must be an object")
-		}
-	}
-	// Only what is known of a method is sent: the next Chromium may add a member
-	// that reads files.
 	kept := make(map[string]jsonv2.Value, len(params))
 	for name, value := range params {
-		if !allowed.has(name) {
-			return nil, protocol.Errorf(protocol.KindForbidden, "%s may not be called with the member %.100q", send.Method, name)
-		}
 		kept[name] = jsonv2.Value(value)
-	}
-	if allowed.url != "" {
-		var address string
-		if err := json.Unmarshal(params[allowed.url], &address); err != nil {
-			return nil, protocol.Errorf(protocol.KindInvalid, "%s needs a URL", send.Method)
-		}
-		if err := checkURL(address); err != nil {
-			return nil, err
-		}
 	}
 	return kept, nil
 }

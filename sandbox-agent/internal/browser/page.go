@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -116,7 +115,7 @@ func (p *page) hear(event any) {
 			_, _ = cdp.Call(ctx, p.target, cdppage.HandleJavaScriptDialog, cdppage.HandleJavaScriptDialogParams{Accept: leave})
 		})
 	case *cdppage.EventWindowOpen:
-		if e.UserGesture && checkURL(e.URL) == nil {
+		if e.UserGesture && protocol.CheckBrowserURL(e.URL) == nil {
 			p.later(func(ctx context.Context) {
 				_, _ = cdp.Call(ctx, p.target, cdppage.Navigate, cdppage.NavigateParams{URL: e.URL})
 			})
@@ -223,18 +222,6 @@ func (p *page) where(ctx context.Context) (address, title string, err error) {
 		return "", "", p.why(ctx, err)
 	}
 	return cut(res.TargetInfo.URL, maxURL), cut(res.TargetInfo.Title, maxTitle), nil
-}
-
-// checkURL returns why a tool may not open address.
-func checkURL(address string) error {
-	if strings.EqualFold(address, blank) {
-		return nil
-	}
-	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || len(address) > 64<<10 {
-		return protocol.Errorf(protocol.KindInvalid, "not an http or https URL, nor %s", blank)
-	}
-	return nil
 }
 
 // mayShow reports whether the tab may stay at address, to which a page went by

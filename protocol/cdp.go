@@ -1,6 +1,68 @@
-package browser
+package protocol
 
-import "strings"
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// blankPage is the one address a browser may be sent to that no site answers.
+const blankPage = "about:blank"
+
+// maxBrowserURL bounds an address to open, in bytes.
+const maxBrowserURL = 64 << 10
+
+// CheckCDP returns the params of a cdp.send that may be sent to a browser, the
+// sandbox's own or one with an extension, or why it may not: kind forbidden for
+// a method or a member that isn't on the list, invalid for params that are
+// malformed. Only what is known of a method passes: the next Chromium may add a
+// member that reads files.
+func CheckCDP(send CDPSend) (map[string]json.RawMessage, error) {
+	allowed, ok := allowedCDP[send.Method]
+	if !ok {
+		return nil, Errorf(KindForbidden, "the method %.100q is not allowed on a browser", send.Method)
+	}
+	params := map[string]json.RawMessage{}
+	if text := bytes.TrimSpace(send.Params); len(text) > 0 && !bytes.Equal(text, []byte("null")) {
+		if err := UnmarshalStrict(text, &params); err != nil {
+			return nil, Errorf(KindInvalid, "params must be an object")
+		}
+	}
+	for name := range params {
+		if !allowed.has(name) {
+			return nil, Errorf(KindForbidden, "%s may not be called with the member %.100q", send.Method, name)
+		}
+	}
+	if allowed.url != "" {
+		var address string
+		if err := json.Unmarshal(params[allowed.url], &address); err != nil {
+			return nil, Errorf(KindInvalid, "%s needs a URL", send.Method)
+		}
+		if err := CheckBrowserURL(address); err != nil {
+			return nil, err
+		}
+	}
+	return params, nil
+}
+
+// CheckBrowserURL returns why nobody may have a browser opened at address: it
+// may be at sites, never in files or in what runs as script.
+func CheckBrowserURL(address string) error {
+	if strings.EqualFold(address, blankPage) {
+		return nil
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || len(address) > maxBrowserURL {
+		return Errorf(KindInvalid, "not an http or https URL, nor %s", blankPage)
+	}
+	return nil
+}
+
+// AllowedCDPMethods lists the methods that [CheckCDP] knows, in no order.
+func AllowedCDPMethods() []string { return slices.Collect(maps.Keys(allowedCDP)) }
 
 // An allowance says with which members a method of the DevTools protocol may be
 // called.
@@ -10,15 +72,11 @@ type allowance struct {
 }
 
 func (a allowance) has(member string) bool {
-	for known := range strings.FieldsSeq(a.members) {
-		if known == member {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(strings.Fields(a.members), member)
 }
 
-// The methods that cdp.send may call. What isn't here is refused, above all:
+// The methods that cdp.send may call, of the sandbox's browser and of one with an
+// extension alike. What isn't here is refused, above all:
 //
 //   - Browser, Target, SystemInfo, Tethering, Extensions, PWA: they reach beyond
 //     the tab, to the process, its flags, other tabs and ports.
