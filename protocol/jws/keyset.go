@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -19,31 +20,88 @@ type KeySet struct {
 
 // ParseKeySet reads a JWK set (RFC 7517 §5). It decodes keys one by one and
 // ignores those that it can't use, so that a key of a future kind doesn't take
-// the others with it. Of keys that share a kid, the first counts. A set without
-// "keys" is empty. What is no JWK set at all is of kind invalid, more than
+// the others with it. Of keys that share a kid none counts, whichever of them
+// could be used: readers would differ about which one it is. A set without "keys"
+// is empty. What is no JWK set at all is of kind invalid, more than
 // [MaxKeySetBytes] of kind too_large.
 func ParseKeySet(jwks []byte) (*KeySet, error) {
 	if len(jwks) > MaxKeySetBytes {
 		return nil, protocol.Errorf(protocol.KindTooLarge, "key set: larger than %d bytes", MaxKeySetBytes)
 	}
-	var set map[string]json.RawMessage // not a struct: names match exactly
-	if err := protocol.UnmarshalObject(jwks, &set); err != nil {
-		return nil, protocol.Errorf(protocol.KindInvalid, "key set: not a JSON object")
-	}
-	var keys []json.RawMessage
-	if raw, present := set["keys"]; present && json.Unmarshal(raw, &keys) != nil {
-		return nil, protocol.Errorf(protocol.KindInvalid, "key set: keys must be an array")
+	_, keys, err := splitKeySet(jwks)
+	if err != nil {
+		return nil, err
 	}
 	ks := &KeySet{keys: make(map[string]*ecdsa.PublicKey, len(keys))}
+	holders := countKids(keys)
 	for _, jwk := range keys {
 		kid, key, err := parsePublicJWK(jwk)
-		if _, taken := ks.keys[kid]; err != nil || taken || !validKid(kid) {
+		if err != nil || holders[kid] > 1 || !validKid(kid) {
 			ks.ignored++
 			continue
 		}
 		ks.keys[kid] = key
 	}
 	return ks, nil
+}
+
+// splitKeySet returns the members of a JWK set, and those of "keys".
+func splitKeySet(jwks []byte) (set map[string]json.RawMessage, keys []json.RawMessage, err error) {
+	// Not a struct: names match exactly.
+	if err := protocol.UnmarshalObject(jwks, &set); err != nil {
+		return nil, nil, protocol.Errorf(protocol.KindInvalid, "key set: not a JSON object")
+	}
+	if raw, present := set["keys"]; present && json.Unmarshal(raw, &keys) != nil {
+		return nil, nil, protocol.Errorf(protocol.KindInvalid, "key set: keys must be an array")
+	}
+	return set, keys, nil
+}
+
+// countKids returns how many of the keys have each kid. What is no JWK at all has
+// none.
+func countKids(keys []json.RawMessage) map[string]int {
+	count := make(map[string]int, len(keys))
+	for _, jwk := range keys {
+		if kid := kidOf(jwk); kid != "" {
+			count[kid]++
+		}
+	}
+	return count
+}
+
+// kidOf returns the kid of a key of whatever type, empty if it has none. Other
+// libraries read a member's name in any case.
+func kidOf(jwk []byte) string {
+	members, err := parseObject(jwk)
+	if err != nil {
+		return ""
+	}
+	for name := range members {
+		if fold(name) == fold("kid") {
+			kid, _ := stringMember(members, name)
+			return kid
+		}
+	}
+	return ""
+}
+
+// WithoutSharedKids returns a JWK set of any key types for a library that would
+// try each key of a kid: without the keys that share theirs, and without what is
+// no JWK.
+func WithoutSharedKids(jwks []byte) ([]byte, error) {
+	set, keys, err := splitKeySet(jwks)
+	if err != nil {
+		return nil, err
+	}
+	holders := countKids(keys)
+	set["keys"], err = json.Marshal(slices.DeleteFunc(keys, func(jwk json.RawMessage) bool {
+		_, err := parseObject(jwk)
+		return err != nil || holders[kidOf(jwk)] > 1
+	}))
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(set)
 }
 
 // Len returns the number of usable keys.

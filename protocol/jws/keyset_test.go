@@ -77,16 +77,57 @@ func TestParseKeySetUsable(t *testing.T) {
 	}
 }
 
-func TestParseKeySetSameKid(t *testing.T) {
-	first, second := newRawKey(t, "k1"), newRawKey(t, "k1")
-	ks := set(t, first.jwk(nil), second.jwk(nil))
-	if ks.Len() != 1 || ks.Ignored() != 1 {
-		t.Fatalf("%d keys, %d ignored", ks.Len(), ks.Ignored())
+// TestFound08SharedKid: of two keys with one kid neither verifies anything, in
+// whatever order they come and whatever the other one is; a third key does.
+func TestFound08SharedKid(t *testing.T) {
+	first, second, third := newRawKey(t, "k1"), newRawKey(t, "k1"), newRawKey(t, "k2")
+	for name, other := range map[string]object{
+		"another key":      second.jwk(nil),
+		"the same key":     first.jwk(nil),
+		"of another type":  {"kty": "RSA", "kid": "k1", "n": "AQAB", "e": "AQAB"},
+		"for encryption":   second.jwk(object{"use": "enc"}),
+		"of a future type": {"kty": "AKP2", "kid": "k1"},
+		"that is private":  second.jwk(object{"d": "AA"}),
+	} {
+		for order, ks := range map[string]*jws.KeySet{
+			"before": set(t, other, first.jwk(nil), third.jwk(nil)),
+			"after":  set(t, first.jwk(nil), third.jwk(nil), other),
+		} {
+			if ks.Len() != 1 || ks.Ignored() != 2 {
+				t.Errorf("%s %s: %d keys, %d ignored", name, order, ks.Len(), ks.Ignored())
+			}
+			for _, key := range []rawKey{first, second} {
+				_, err := ks.Verify(key.typed("", "{}"))
+				wantKind(t, err, protocol.KindUnauthenticated)
+			}
+			_, err := ks.Verify(third.typed("", "{}"))
+			noError(t, err)
+		}
 	}
-	_, err := ks.Verify(first.typed("", "{}"))
-	noError(t, err)
-	_, err = ks.Verify(second.typed("", "{}"))
-	wantKind(t, err, protocol.KindUnauthenticated)
+}
+
+// TestFound08SharedKidOfOthers: what another library is given of a set has no key
+// that shares its kid, nor what could be read in two ways.
+func TestFound08SharedKidOfOthers(t *testing.T) {
+	const good = `{"kty":"RSA","kid":"good","n":"AQAB","e":"AQAB"}`
+	for _, c := range []struct{ keys, want string }{
+		{good, good},
+		{`{"kty":"EC","kid":"a"},` + good + `,{"kty":"RSA","kid":"a"}`, good},
+		{`{"kty":"EC","KID":"a"},` + good + `,{"kty":"EC","kid":"a"}`, good},
+		{`{"kty":"EC","kid":"good","kid":"b"},` + good, good},
+		{`1,"x",null,` + good, good},
+		{`{"kty":"EC"},{"kty":"RSA"},` + good, `{"kty":"EC"},{"kty":"RSA"},` + good},
+	} {
+		got, err := jws.WithoutSharedKids([]byte(`{"keys":[` + c.keys + `]}`))
+		noError(t, err)
+		if want := `{"keys":[` + c.want + `]}`; string(got) != want {
+			t.Errorf("%s: %s, want %s", c.keys, got, want)
+		}
+	}
+	for _, none := range []string{``, `[]`, `{"keys":1}`} {
+		_, err := jws.WithoutSharedKids([]byte(none))
+		wantKind(t, err, protocol.KindInvalid)
+	}
 }
 
 func TestParseKeySetShape(t *testing.T) {

@@ -44,6 +44,7 @@ type Provider struct {
 	// Static after construction.
 	cfg    Config
 	client *http.Client
+	finder *http.Client // for discovery and keys
 
 	// Guarded by mu.
 	mu       sync.Mutex
@@ -76,7 +77,11 @@ func New(cfg Config) (*Provider, error) {
 		IdleConnTimeout:     time.Minute,
 		ForceAttemptHTTP2:   true,
 	}
-	return &Provider{cfg: cfg, client: &http.Client{Transport: limited{transport}, Timeout: requestTimeout}}, nil
+	plain := limited{transport}
+	return &Provider{
+		cfg: cfg, client: &http.Client{Transport: plain, Timeout: requestTimeout},
+		finder: &http.Client{Transport: uniqueKids{plain}, Timeout: requestTimeout},
+	}, nil
 }
 
 func loopback(host string) bool {
@@ -97,7 +102,7 @@ func (p *Provider) discover(ctx context.Context) (*discovered, error) {
 	if p.found != nil || p.failure != nil && now.Sub(p.failedAt) < retryAfter {
 		return p.found, p.failure
 	}
-	ctx, cancel := context.WithTimeout(upstream.ClientContext(ctx, p.client), requestTimeout)
+	ctx, cancel := context.WithTimeout(upstream.ClientContext(ctx, p.finder), requestTimeout)
 	defer cancel()
 	provider, err := upstream.NewProvider(ctx, p.cfg.Issuer)
 	if err != nil {

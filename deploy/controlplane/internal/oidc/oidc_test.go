@@ -152,6 +152,22 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestFound08SharedKid: the provider has two keys of one kid. Neither is known to
+// be the one that the token names.
+func TestFound08SharedKid(t *testing.T) {
+	server := oidctest.New(t, func() time.Time { return now })
+	server.SignIn(ada)
+	server.Spoil(oidctest.Wrong{SharedKid: true})
+	p := newProvider(t, server.Issuer())
+	if got, err := p.Finish(t.Context(), attempt, code(t, p, attempt)); protocol.KindOf(err) != protocol.KindUnauthenticated {
+		t.Errorf("%+v, %v", got, err)
+	}
+	server.SignIn(ada) // the provider has mended its set
+	if _, err := p.Finish(t.Context(), attempt, code(t, p, attempt)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestCode(t *testing.T) {
 	server := oidctest.New(t, func() time.Time { return now })
 	server.SignIn(ada)

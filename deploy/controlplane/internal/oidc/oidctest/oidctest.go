@@ -51,6 +51,7 @@ type Wrong struct {
 	Algorithm string         // "none": no signature
 	Key       *ecdsa.PrivateKey
 	NoToken   bool
+	SharedKid bool // the key set has another key of the same kid
 }
 
 // New starts a provider, which ends with the test.
@@ -108,10 +109,17 @@ func (p *Provider) keys(w http.ResponseWriter, _ *http.Request) {
 	if err != nil {
 		p.t.Error(err)
 	}
-	p.write(w, http.StatusOK, map[string]any{"keys": []any{map[string]any{
+	key := map[string]any{
 		"kty": "EC", "crv": "P-256", "use": "sig", "alg": "ES256", "kid": "k1",
 		"x": encode(point[1:33]), "y": encode(point[33:]),
-	}}})
+	}
+	keys := []any{key}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.wrong.SharedKid {
+		keys = append(keys, map[string]any{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "k1", "n": key["x"], "e": "AQAB"})
+	}
+	p.write(w, http.StatusOK, map[string]any{"keys": keys})
 }
 
 // authorize sends the browser back with a code, as if Person had agreed.
