@@ -112,6 +112,18 @@ func (v *Viewer) AwaitWritten(ctx context.Context) ([]protocol.InputDropped, err
 	return refused, err
 }
 
+// Say sends a message without members by the socket that is attached.
+func (v *Viewer) Say(ctx context.Context, typ string) error {
+	err := v.Await(ctx, "a socket to say "+typ, func() bool {
+		if v.live {
+			v.words = append(v.words, fmt.Appendf(nil, `{"type":%q}`, typ))
+		}
+		return v.live
+	})
+	v.signal()
+	return err
+}
+
 // Control returns who controls the terminal, as the viewer was told.
 func (v *Viewer) Control() protocol.ControlState {
 	v.mu.Lock()
@@ -128,9 +140,9 @@ func (v *Viewer) write(ctx context.Context, conn *websocket.Conn) {
 	defer timer.Stop()
 	armed, all := true, false
 	for {
-		ack, input := v.next(all)
+		texts, input := v.next(all)
 		all = false
-		if ack == nil && len(input) == 0 {
+		if len(texts)+len(input) == 0 {
 			select {
 			case <-ctx.Done():
 				return
@@ -149,19 +161,23 @@ func (v *Viewer) write(ctx context.Context, conn *websocket.Conn) {
 				return // the reading side hears of it
 			}
 		}
-		if ack != nil && conn.Write(ctx, websocket.MessageText, ack) != nil {
-			return
+		for _, text := range texts {
+			if conn.Write(ctx, websocket.MessageText, text) != nil {
+				return
+			}
 		}
 	}
 }
 
-// next returns what is to be written: an acknowledgement when one is due (or,
-// if all, owed), and input that this socket hasn't been given.
-func (v *Viewer) next(all bool) (ack []byte, input []protocol.BrowserInput) {
+// next returns what is to be written: what is to be said, an acknowledgement
+// when one is due (or, if all, owed), and input that this socket hasn't been
+// given.
+func (v *Viewer) next(all bool) (texts [][]byte, input []protocol.BrowserInput) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	texts, v.words = v.words, nil
 	if v.live && (v.acks.due() || all && v.acks.owed) {
-		ack = fmt.Appendf(nil, `{"type":%q,"offset":%d}`, protocol.ClientAck, v.acks.done)
+		texts = append(texts, fmt.Appendf(nil, `{"type":%q,"offset":%d}`, protocol.ClientAck, v.acks.done))
 		v.acks.said, v.acks.owed, v.acks.frame = v.acks.done, false, false
 	}
 	v.typing.held = v.typing.held && !all
@@ -169,5 +185,5 @@ func (v *Viewer) next(all bool) (ack []byte, input []protocol.BrowserInput) {
 		input = append(input, v.typing.queue[v.typing.sent:]...)
 		v.typing.sent = len(v.typing.queue)
 	}
-	return ack, input
+	return texts, input
 }

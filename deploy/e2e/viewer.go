@@ -73,6 +73,7 @@ type Viewer struct {
 	refused     []protocol.InputDropped
 	errors      []protocol.ErrorMessage
 	typing      typing
+	words       [][]byte // text frames for the present socket
 	acks        acks
 
 	pass pass // owned by run
@@ -243,7 +244,7 @@ func (v *Viewer) query() (string, *protocol.Position) {
 func (v *Viewer) serve(ctx context.Context, conn *websocket.Conn, since *protocol.Position, began time.Time) (final bool) {
 	v.update(func() {
 		v.connections = append(v.connections, Connection{Began: began, Opened: time.Now()})
-		v.typing.sent, v.acks = 0, acks{}
+		v.typing.sent, v.acks, v.words = 0, acks{}, nil
 	})
 	writing, stop := context.WithCancel(ctx)
 	var written sync.WaitGroup

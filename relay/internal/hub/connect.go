@@ -101,6 +101,7 @@ func demoted(session *tunnel.Session) error {
 // linked starts to use a link.
 func (h *Hub) linked(l *link) {
 	h.link = l
+	h.intake.expect(l)
 	first := h.feed == nil
 	if !h.lostAt.IsZero() {
 		h.metrics.Resume.Observe(time.Since(h.lostAt).Seconds())

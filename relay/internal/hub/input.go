@@ -29,13 +29,15 @@ type intake struct {
 	typedAt   atomic.Int64 // the oldest key since the terminal last showed something, Unix nanoseconds; 0: none
 
 	// Guarded by mu.
-	mu      sync.Mutex
-	state   turn.State
-	link    *link // nil while the sandbox is away
-	ended   bool
-	unacked []unackedInput     // oldest first; sent again on the next link
-	yields  map[*Viewer]bool   // whose wish to yield control isn't decided
-	clients map[string]*Viewer // whose input is numbered by its client: of a client's sockets the newest
+	mu        sync.Mutex
+	state     turn.State
+	link      *link // nil while the sandbox is away
+	next      *link // about to be link: what there is to know of it comes with the next state
+	ended     bool
+	unacked   []unackedInput     // oldest first; sent again on the next link
+	overtaken []unackedInput     // by another term, while there was no link; about to be refused
+	yields    map[*Viewer]bool   // whose wish to yield control isn't decided
+	clients   map[string]*Viewer // whose input is numbered by its client: of a client's sockets the newest
 
 	executions map[*Viewer]*execution
 	executed   uint64 // inputs of executor
@@ -76,23 +78,6 @@ type typed struct {
 	behind  int  // so many wishes of its viewer to yield control
 }
 
-// A refusedInput is the first input of a client that was refused for the moment
-// only. Nothing behind it may overtake it: the agent would take it for a
-// repetition when it comes again. Its client numbers its input.
-type refusedInput struct {
-	seq    uint64 // 0: there is none
-	reason protocol.RefusalReason
-}
-
-func (r *refusedInput) add(seq uint64, reason protocol.RefusalReason) {
-	if seq > 0 && (r.seq == 0 || seq < r.seq) {
-		*r = refusedInput{seq, reason}
-	}
-}
-
-// before reports whether seq is behind refused input.
-func (r *refusedInput) before(seq uint64) bool { return r.seq > 0 && seq > r.seq }
-
 // take passes on what v typed, under the term of this moment, or tells v why
 // not. It waits only for the tunnel.
 func (in *intake) take(v *Viewer, e typed) {
@@ -122,8 +107,8 @@ func (in *intake) accept(v *Viewer, e typed) *link {
 		return nil
 	case in.ended:
 		reason = protocol.RefusedEnded
-	case v.refused.before(e.seq):
-		reason = v.refused.reason
+	case v.gate.behind(e.seq):
+		reason = v.gate.reason
 	case in.link == nil:
 		reason = protocol.RefusedWaiting
 	default:
@@ -137,9 +122,7 @@ func (in *intake) accept(v *Viewer, e typed) *link {
 	if e.execute {
 		return in.execute(v, e, term)
 	}
-	if e.seq >= v.refused.seq { // what waited may be from before what was refused
-		v.refused = refusedInput{}
-	}
+	v.gate.passed(e.seq)
 	input := protocol.Input{Term: term, Seq: e.seq, Client: v.client, Bytes: e.input}
 	if e.seq == 0 {
 		v.nextSeq++
@@ -174,14 +157,12 @@ func (in *intake) release(v *Viewer, cost int64) {
 // one that its client has now. The caller holds mu.
 func (in *intake) refuse(v *Viewer, reason protocol.RefusalReason, seq uint64) {
 	in.metrics.InputRefused.WithLabelValues(string(reason)).Inc()
-	if reason == protocol.RefusedBusy || reason == protocol.RefusedWaiting {
-		v.refused.add(seq, reason)
-	}
 	if !v.counts {
 		seq = 0
 	} else if newest := in.clients[v.client]; newest != nil && v.gone {
 		v = newest
 	}
+	v.gate.refused(seq, reason)
 	v.tell(protocol.InputDropped{Reason: reason, Seq: seq})
 }
 
@@ -201,11 +182,23 @@ func (in *intake) drop(v *Viewer, reason protocol.RefusalReason, seq uint64) {
 	in.refuse(v, reason, seq)
 }
 
-// follow takes over who may type, after each turn.
+// follow takes over who may type, after each turn and before anybody is told of
+// it: a client that hears that the sandbox is back sends again what was refused,
+// and there must be a link by then.
 func (in *intake) follow(state turn.State) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.state = state
+	if in.next != nil {
+		in.use(in.next)
+	}
+}
+
+// expect has l used from the next state on, which is the one that came with l.
+func (in *intake) expect(l *link) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.next = l
 }
 
 // shown notes that the terminal has shown something, which is taken for the echo
@@ -290,32 +283,48 @@ func (in *intake) leave(v *Viewer) {
 	in.abandon(v)
 }
 
-// attach uses l from now on. Unacknowledged input goes first: the agent knows
-// what it has written, so nothing is typed twice. What was typed under another
-// term is refused.
+// attach uses l, if it isn't used yet, and refuses what l has overtaken.
 func (in *intake) attach(l *link) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.link = l
-	term, overtaken := in.state.Term(), protocol.RefusedStaleTerm
-	if in.state.Locked() {
-		overtaken = protocol.RefusedAgentRunning
+	if in.link != l {
+		in.use(l)
 	}
-	in.settle(func(u unackedInput) bool {
-		if u.input.Term != term {
-			in.undo(u, overtaken)
-			return true
+	reason := protocol.RefusedStaleTerm
+	if in.state.Locked() {
+		reason = protocol.RefusedAgentRunning
+	}
+	overtaken := in.overtaken
+	in.overtaken = nil
+	for _, u := range overtaken {
+		in.undo(u, reason)
+		in.release(u.v, u.cost)
+	}
+	l.rouse()
+}
+
+// use has l carry the input from now on. Unacknowledged input goes first: the
+// agent knows what it has written, so nothing is typed twice. What was typed
+// under another term will be refused. The caller holds mu.
+func (in *intake) use(l *link) {
+	in.link, in.next = l, nil
+	kept := in.unacked[:0]
+	for _, u := range in.unacked {
+		if u.input.Term != in.state.Term() {
+			in.overtaken = append(in.overtaken, u)
+			continue
 		}
 		l.queue(u.input)
-		return false
-	})
-	l.rouse()
+		kept = append(kept, u)
+	}
+	clear(in.unacked[len(kept):])
+	in.unacked = kept
 }
 
 func (in *intake) detach() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.link = nil
+	in.link, in.next = nil, nil
 }
 
 // acked: the agent wrote all input of a client up to a sequence number. The
@@ -324,6 +333,7 @@ func (in *intake) acked(m protocol.InputAck) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if v := in.clients[m.Client]; v != nil {
+		v.gate.written(m.Seq)
 		v.confirm(m.Seq)
 	}
 	now := time.Now()

@@ -86,7 +86,7 @@ type Viewer struct {
 	heard    int     // those that run knows
 	decided  int     // those that are done or refused
 	nextSeq  uint64
-	refused  refusedInput
+	gate     gate
 
 	// Guarded by writing, which the writer holds while it writes, or the
 	// stream's reader while it offers.
