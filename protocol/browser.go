@@ -175,6 +175,7 @@ const (
 	ServerOutputHeld       = "output_held"
 	ServerAgentStopped     = "agent_stopped"
 	ServerToolsChanged     = "tools_changed"
+	ServerShared           = "shared"
 )
 
 // A ServerMessage is a JSON text frame to a browser. Encode it with

@@ -52,6 +52,8 @@ const (
 	OpEgressRevoke  = "egress.revoke"
 	OpBrokerDecide  = "broker.decide"
 
+	OpTerminalShare = "terminal.share"
+
 	OpIntegrationsChanged = "integrations.changed"
 )
 
@@ -75,6 +77,8 @@ var OperationCapability = map[string]Capability{
 	OpEgressDecide:  CapApprove,
 	OpEgressRevoke:  CapApprove,
 	OpBrokerDecide:  CapApprove,
+
+	OpTerminalShare: CapControl,
 
 	OpIntegrationsChanged: CapAdmin, // only the control plane itself makes it
 }

@@ -56,6 +56,7 @@ const (
 	FrameHeld         FrameType = 0x45 // JSON Held: agent → relay
 	FrameAgentTurn    FrameType = 0x46 // JSON AgentTurn: agent → relay
 	FrameTools        FrameType = 0x47 // JSON ToolsChanged: agent → relay
+	FrameShared       FrameType = 0x81 // JSON Shared: agent → relay
 )
 
 // Frames of a command stream.
@@ -80,7 +81,7 @@ var frameTypes = map[FrameType]string{
 	FrameLease: "LEASE", FrameLeased: "LEASED", FrameGrant: "GRANT",
 	FrameUngrant: "UNGRANT", FrameGranted: "GRANTED", FrameHolder: "HOLDER",
 	FrameWantKeyframe: "WANT_KEYFRAME", FrameKeyframe: "KEYFRAME", FramePace: "PACE", FrameRecording: "RECORDING",
-	FrameAgent: "AGENT", FrameHeld: "HELD", FrameAgentTurn: "AGENT_TURN", FrameTools: "TOOLS",
+	FrameAgent: "AGENT", FrameHeld: "HELD", FrameAgentTurn: "AGENT_TURN", FrameTools: "TOOLS", FrameShared: "SHARED",
 	FrameResult: "RESULT", FrameApproval: "APPROVAL",
 }
 

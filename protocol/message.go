@@ -146,6 +146,8 @@ func decodeTerminal(f Frame) (Message, error) {
 		return decodeJSON[AgentTurn](f)
 	case FrameTools:
 		return decodeJSON[ToolsChanged](f)
+	case FrameShared:
+		return decodeJSON[Shared](f)
 	}
 	return nil, fmt.Errorf("%w: %s", ErrFrameUnknown, f.Type)
 }

@@ -48,6 +48,8 @@ func messages() []Message {
 		Pace{ID: "c", Gone: true},
 		Recording{ID: "rec_1"},
 		Recording{},
+		Shared{With: ShareNone},
+		Shared{With: "pty_1"},
 		Opened{Result: json.RawMessage(`{"head":1}`)},
 		Opened{},
 		Data{Offset: math.MaxUint64, Bytes: []byte("\x1b[0m\xff\x00")},

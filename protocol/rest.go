@@ -16,6 +16,7 @@ type PTYInfo struct {
 	Agent *AgentReport `json:"agent,omitempty"` // the coding agent that is or was in front
 
 	Egress EgressState `json:"egress,omitempty"` // absent: off
+	Shared Share       `json:"shared,omitempty"` // to whose programs it is open; absent: to its own alone
 }
 
 // A RecordingInfo describes one recording, an asciicast v2 file.
@@ -140,4 +141,6 @@ type OpResult struct {
 	Applied  bool      `json:"applied,omitempty"`  // by this command, not an earlier one
 
 	CDP json.RawMessage `json:"cdp,omitempty"` // of cdp.send: what Chromium answered
+
+	With Share `json:"with,omitempty"` // of terminal.share: as the terminal is open now
 }

@@ -70,6 +70,7 @@ type TerminalOpened struct {
 	// ControlGrace.
 	Pacers    []Pacer `json:"pacers,omitempty"`
 	Recording string  `json:"recording,omitempty"` // id of the recording that runs
+	Shared    Share   `json:"shared,omitempty"`    // to whose programs it is open; empty: ShareNone
 
 	Agent *AgentReport `json:"agent,omitempty"` // the coding agent that is or was in front
 	Turn  *AgentTurn   `json:"turn,omitempty"`  // the last one that a coding agent finished

@@ -198,6 +198,7 @@ var bodies = map[string]string{
 	"POST /pty-session":                      `{"session_id":"ses_1","pty_id":"pty_1"}`,
 	"POST /control-session":                  `{"session_id":"ses_1"}`,
 	"POST /sessions/{sid}/ptys/{pid}/signal": `{"signal":"INT"}`,
+	"POST /sessions/{sid}/ptys/{pid}/share":  `{"with":"session"}`,
 	"POST /sessions/{sid}/env":               `{"set":{"A":"b"}}`,
 	"POST /sessions/{sid}/ptys/{pid}/env":    `{"unset":["A"]}`,
 	"POST /sessions/{sid}/approvals/{aid}":   `{"kind":"egress","revision":1,"decision":"deny"}`,

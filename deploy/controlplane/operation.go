@@ -60,6 +60,11 @@ func parseOperation(raw json.RawMessage, t target, ttlMs *int64, user protocol.U
 	if op.Target, err = t.resolve(); err != nil {
 		return op, err
 	}
+	if op.Kind == protocol.OpTerminalShare {
+		if err := nameShared(raw, &op.Target); err != nil {
+			return op, err
+		}
+	}
 	if err := checkTarget(op.Kind, form.target, op.Target); err != nil {
 		return op, err
 	}
@@ -98,6 +103,7 @@ var opForms = map[string]struct {
 	protocol.OpEgressDecide:  {targetSession, canonical(checkEgress)},
 	protocol.OpEgressRevoke:  {targetSession, canonical(checkEgressRevoke)},
 	protocol.OpBrokerDecide:  {targetSession, canonical(checkBroker)},
+	protocol.OpTerminalShare: {targetPTY, canonical(checkShare)},
 }
 
 // canonical makes the function of one form of op from what checks it.

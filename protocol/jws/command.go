@@ -43,7 +43,8 @@ var (
 	replyNames   = vocabularyOf(Reply{})
 	opNames      = vocabularyOf(opKind{}, protocol.PTYCreate{}, protocol.PTYSignal{}, protocol.PTYResize{},
 		protocol.AgentStart{}, protocol.GrantRevoke{}, protocol.CDPSend{}, protocol.SessionCreate{},
-		protocol.EnvApply{}, protocol.EnvCommand{}, protocol.EgressDecide{}, protocol.EgressRevoke{}, protocol.BrokerDecide{})
+		protocol.EnvApply{}, protocol.EnvCommand{}, protocol.EgressDecide{}, protocol.EgressRevoke{}, protocol.BrokerDecide{},
+		protocol.TerminalShare{})
 )
 
 // Kind returns the operation, op.kind; empty when there is none.

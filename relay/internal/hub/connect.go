@@ -136,6 +136,7 @@ func (h *Hub) linked(l *link) {
 	}
 	h.intake.attach(l)
 	h.recorded(l.opened.Recording)
+	h.noteShare(l.opened.Shared)
 	for _, v := range h.pacers.newest {
 		h.tellPace(v)
 	}
@@ -212,6 +213,8 @@ func (h *Hub) answer(m protocol.Message) {
 		h.granted(m)
 	case protocol.Recording:
 		h.recorded(m.ID)
+	case protocol.Shared:
+		h.noteShare(m.With)
 	case protocol.Held:
 		h.hold(m.Held)
 	case protocol.AgentTurn:
@@ -227,6 +230,18 @@ func (h *Hub) recorded(id string) {
 	if id != h.recording {
 		h.recording = id
 		h.broadcast(protocol.RecordingState{ID: id})
+	}
+}
+
+// noteShare tells everybody to which programs what they see is open, when that has
+// changed.
+func (h *Hub) noteShare(with protocol.Share) {
+	if with == "" {
+		with = protocol.ShareNone
+	}
+	if with != h.openTo {
+		h.openTo = with
+		h.broadcast(protocol.SharedMessage{With: with})
 	}
 }
 

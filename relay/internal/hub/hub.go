@@ -70,6 +70,7 @@ type Hub struct {
 
 	lastTurn   *protocol.AgentStoppedMessage // that a coding agent finished; nil: none
 	recording  string                        // id of the one that runs
+	openTo     protocol.Share                // whose programs may read and type here
 	held       bool                          // output waits, by the agent's word
 	catchingUp bool                          // the ring doesn't hold what OPENED announced
 	lostAt     time.Time                     // when viewers began to be without a link; zero: they aren't
@@ -98,6 +99,7 @@ func newHub(key Key, tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Hub {
 		window:  func() int { return protocol.RingBytes },
 		reads:   make(chan struct{}, maxReads),
 		revised: make(chan struct{}, 1),
+		openTo:  protocol.ShareNone,
 		wants:   wants{of: map[*Viewer]want{}},
 		pacers:  pacers{newest: map[string]*Viewer{}},
 	}
@@ -330,6 +332,9 @@ func (h *Hub) welcome(v *Viewer, m protocol.Attached) {
 	greeting = append(greeting, h.presence.message())
 	if h.recording != "" {
 		greeting = append(greeting, protocol.RecordingState{ID: h.recording})
+	}
+	if h.openTo != protocol.ShareNone {
+		greeting = append(greeting, protocol.SharedMessage{With: h.openTo})
 	}
 	if h.held && h.typed(v) {
 		greeting = append(greeting, protocol.OutputHeld{Held: true})

@@ -311,6 +311,31 @@ func TestAheadOfARelayThatCatchesUp(t *testing.T) {
 	}
 }
 
+func TestShareIsTold(t *testing.T) {
+	opened := older()
+	opened.Shared = "pty_2"
+	w := newWorld(t, opened)
+	x := w.joinAs(bob, Guest{Since: at(100_000)})
+	a := w.attached()
+	shared := func(m protocol.SharedMessage) protocol.Share {
+		t.Helper()
+		x.until(protocol.ServerShared).decode(t, &m)
+		return m.With
+	}
+	if with := shared(protocol.SharedMessage{}); with != "pty_2" {
+		t.Errorf("greeted with %q", with)
+	}
+	a.say(protocol.Shared{With: "pty_2"}, protocol.Shared{With: protocol.ShareSession}) // the first changes nothing
+	if with := shared(protocol.SharedMessage{}); with != protocol.ShareSession {
+		t.Errorf("told %q", with)
+	}
+	a.stream.Close()
+	w.attached() // whose OPENED says pty_2 again
+	if with := shared(protocol.SharedMessage{}); with != "pty_2" {
+		t.Errorf("told %q after another OPENED", with)
+	}
+}
+
 func TestRecordingIsTold(t *testing.T) {
 	opened := older()
 	opened.Recording = "rec_1"

@@ -176,7 +176,7 @@ func (r *linkReader) take(message protocol.Message) error {
 		r.intake.acked(m)
 	case protocol.InputRefused:
 		r.intake.refused(m)
-	case protocol.Leased, protocol.Granted, protocol.Recording, protocol.Held,
+	case protocol.Leased, protocol.Granted, protocol.Recording, protocol.Shared, protocol.Held,
 		protocol.AgentReport, protocol.AgentTurn, protocol.ToolsChanged:
 		r.post(answered{r.link, m})
 	default:

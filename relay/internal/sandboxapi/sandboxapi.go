@@ -58,6 +58,7 @@ func (a *API) Register(mux access.Router) {
 	mux.HandleFunc("POST /sessions/{sid}/ptys", a.createPTY)
 	mux.HandleFunc("DELETE /sessions/{sid}/ptys/{pid}", a.closePTY)
 	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/signal", a.signal)
+	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/share", a.share)
 	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/agent", a.startAgent)
 	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/agent/pause", a.steerAgent(protocol.OpAgentPause))
 	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/agent/resume", a.steerAgent(protocol.OpAgentResume))

@@ -48,6 +48,12 @@ type Recorder interface {
 	StopRecording(session protocol.SessionID, id protocol.PTYID) (recording string, err error)
 }
 
+// A Sharer opens terminals to the programs of others. Package terminal implements
+// it.
+type Sharer interface {
+	Share(session protocol.SessionID, id protocol.PTYID, with protocol.Share) error
+}
+
 // A Revoker makes grants void at once, and for good.
 type Revoker interface {
 	Revoke(grants []protocol.GrantID) error
@@ -63,6 +69,7 @@ type Executor struct {
 	Terminals Terminals
 	Agents    Agents // nil: agent.* is unsupported
 	Recorder  Recorder
+	Sharer    Sharer  // nil: terminal.share is unsupported
 	Revoker   Revoker // nil: grant.revoke is unsupported
 
 	Environment Environment                                  // nil: env.apply is unsupported

@@ -124,6 +124,14 @@ func (f *fakeTerminals) StopAgent(_ context.Context, s protocol.SessionID, id pr
 	return f.agent("stop agent", protocol.AgentStopped, s, id)
 }
 
+func (f *fakeTerminals) Share(s protocol.SessionID, id protocol.PTYID, with protocol.Share) error {
+	f.note("share", string(s), string(id), string(with))
+	if id == "pty_none" {
+		return protocol.Errorf(protocol.KindNotFound, "no such terminal")
+	}
+	return nil
+}
+
 func (f *fakeTerminals) Revoke(grants []protocol.GrantID) error {
 	f.note("revoke", fmt.Sprint(grants))
 	return nil
@@ -156,7 +164,7 @@ func newBench(t testing.TB) *bench {
 	must(t, err)
 	b.Executor = &Executor{
 		Sandbox: sandbox, Keys: jws.NewKeys(keys, jws.KeysOptions{Now: b.clock}),
-		Terminals: b.terminals, Agents: b.terminals, Recorder: b.terminals, Revoker: b.terminals, Now: b.clock, Log: slog.New(slog.DiscardHandler),
+		Terminals: b.terminals, Agents: b.terminals, Recorder: b.terminals, Sharer: b.terminals, Revoker: b.terminals, Now: b.clock, Log: slog.New(slog.DiscardHandler),
 	}
 	b.services = &fakeServices{fakeTerminals: b.terminals}
 	b.Environment, b.OpenEnv, b.Broker = b.services, openFake, fakeBroker{b.services}
@@ -326,6 +334,8 @@ func TestOperations(t *testing.T) {
 		{"pty_1", `{"kind":"agent.pause"}`, "pause agent ses_1 pty_1", `{"kind":"agent.pause","sessionId":"ses_1","ptyId":"pty_1","agentState":"paused"}`, ""},
 		{"pty_1", `{"kind":"agent.resume"}`, "resume agent ses_1 pty_1", `{"kind":"agent.resume","sessionId":"ses_1","ptyId":"pty_1","agentState":"running"}`, ""},
 		{"pty_1", `{"kind":"agent.stop"}`, "stop agent ses_1 pty_1", `{"kind":"agent.stop","sessionId":"ses_1","ptyId":"pty_1","agentState":"stopped"}`, ""},
+		{"pty_1", `{"kind":"terminal.share","with":"pty_2"}`, "share ses_1 pty_1 pty_2", `{"kind":"terminal.share","sessionId":"ses_1","ptyId":"pty_1","with":"pty_2"}`, ""},
+		{"pty_none", `{"kind":"terminal.share","with":"none"}`, "share ses_1 pty_none none", "", "TargetError"},
 		{"pty_none", `{"kind":"agent.stop"}`, "stop agent ses_1 pty_none", "", "TargetError"},
 		{"", `{"kind":"grant.revoke","grants":["gr_1","gr_2"]}`, "revoke [gr_1 gr_2]", `{"kind":"grant.revoke","sessionId":"ses_1"}`, ""},
 		{"", `{"kind":"session.delete"}`, "close session ses_1, ended ses_1", `{"kind":"session.delete","sessionId":"ses_1"}`, ""},

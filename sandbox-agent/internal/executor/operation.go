@@ -51,6 +51,11 @@ func (x *Executor) parse(command *jws.Command) (operation, error) {
 			return nil, unsupported
 		}
 		return x.parseAgent(command)
+	case protocol.OpTerminalShare:
+		if x.Sharer == nil {
+			return nil, unsupported
+		}
+		return x.parseShare(command)
 	}
 	return x.parseTerminal(command)
 }
@@ -186,6 +191,25 @@ func (x *Executor) parseTerminal(command *jws.Command) (operation, error) {
 		}
 		return result, err
 	}, decode(command, &plain{})
+}
+
+func (x *Executor) parseShare(command *jws.Command) (operation, error) {
+	var op struct {
+		plain
+		protocol.TerminalShare
+	}
+	if err := decode(command, &op); err != nil {
+		return nil, err
+	}
+	session, id := command.Target.SessionID, command.Target.PTYID
+	if op.PTY != "" && op.PTY != id {
+		return nil, protocol.Errorf(protocol.KindInvalid, "pty: not the target's terminal")
+	}
+	return func(context.Context) (protocol.OpResult, error) {
+		result := done(command)
+		result.With = op.With
+		return result, x.Sharer.Share(session, id, op.With)
+	}, nil
 }
 
 func (x *Executor) parseAgent(command *jws.Command) (operation, error) {

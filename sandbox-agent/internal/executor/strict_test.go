@@ -41,6 +41,8 @@ var wholeOps = map[string]string{
 	protocol.OpBrokerDecide:  `{"kind":"broker.decide","secret":"TOKEN","domain":"a.example","decision":"deny_always"}`,
 	protocol.OpCDPSend:       `{"kind":"cdp.send","method":"Page.navigate"}`,
 
+	protocol.OpTerminalShare: `{"kind":"terminal.share","pty":"pty_1","with":"session"}`,
+
 	protocol.OpIntegrationsChanged: `{"kind":"integrations.changed"}`,
 }
 

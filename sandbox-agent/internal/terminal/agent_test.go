@@ -26,6 +26,7 @@ func stageBubble(t *testing.T, f func(t *testing.T, r *stageRig)) {
 	t.Helper()
 	hostBubble(t, func(t *testing.T, h *fakeHost) {
 		h.create(t, "pty_1")
+		must(t, h.Share(session, "pty_1", protocol.ShareSession)) // elsewhere types into it
 		term, err := h.Get(session, "pty_1")
 		if err != nil {
 			t.Fatal(err)

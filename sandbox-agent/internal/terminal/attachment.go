@@ -87,6 +87,7 @@ func (t *Terminal) Attach(params protocol.TerminalParams) (*Attachment, protocol
 		Pacers:  t.flow.gate.Pacers(time.Now()),
 
 		Recording: t.recordingID(),
+		Shared:    t.shared(),
 		Agent:     t.stage.report(),
 		Turn:      t.hooks.turn,
 	}
@@ -120,7 +121,7 @@ func (t *Terminal) newcomer() bytelog.Cursor {
 // Next returns the next message for the relay and waits until there is one.
 // DATA, RESIZED, KEYFRAME and EXITED come in the order of the log; RESET when
 // the relay was so slow that the log lost its place, or when another epoch has
-// begun. Messages beside the log (LEASED, HELD, AGENT, AGENT_TURN, TOOLS, INPUT_ACK, INPUT_REFUSED, RECORDING,
+// begun. Messages beside the log (LEASED, HELD, AGENT, AGENT_TURN, TOOLS, SHARED, INPUT_ACK, INPUT_REFUSED, RECORDING,
 // those of [Attachment.Post])
 // overtake it, but don't part the pieces of a keyframe. A DATA's
 // bytes are valid until the next call, a KEYFRAME's for ever. After EXITED it returns io.EOF, after

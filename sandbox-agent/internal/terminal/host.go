@@ -291,6 +291,7 @@ func (h *Host) start(session protocol.SessionID, id protocol.PTYID, p protocol.P
 	}
 	h.counts.add(func(sum *Counts) { sum.Started++ })
 	end := func() {
+		h.closeTo(session, id)
 		h.counts.add(func(sum *Counts) { sum.Ended++ })
 		if h.config.OnEnd != nil {
 			h.config.OnEnd(session, id, a.uid)

@@ -56,8 +56,21 @@ func (h *Host) Run(ctx context.Context, session protocol.SessionID, id protocol.
 	default:
 		return RunResult{}, protocol.Errorf(protocol.KindConflict, "another command is waited for in the terminal")
 	}
-	name := rand.Text()
-	out, err := t.begin(ctx, by, command, name)
+	open, leave, err := t.whileOpen(ctx, by)
+	if err != nil {
+		return RunResult{}, err
+	}
+	defer leave()
+	result, err := t.run(open, by, command)
+	if shutOut(open) { // what the command has printed since is not its to read
+		return RunResult{}, errNotOpen
+	}
+	return result, err
+}
+
+// run is Run once it is known who may.
+func (t *Terminal) run(ctx context.Context, by Typist, command string) (RunResult, error) {
+	out, err := t.begin(ctx, by, command, rand.Text())
 	if err != nil {
 		return RunResult{}, err
 	}

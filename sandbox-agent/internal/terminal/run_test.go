@@ -28,6 +28,7 @@ func shells(t *testing.T, f func(t *testing.T, h *Host, id protocol.PTYID)) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			must(t, h.Share(session, info.ID, protocol.ShareSession))
 			f(t, h, info.ID)
 		})
 	}
@@ -114,6 +115,8 @@ func TestRunRefused(t *testing.T) {
 		_, err := h.Run(t.Context(), session, u.id, by, command)
 		return err
 	}
+	wantRefusal(t, run(elsewhere, "echo never"), protocol.KindForbidden, "not open")
+	must(t, h.Share(session, u.id, protocol.ShareSession))
 	wantRefusal(t, run(elsewhere, "echo never"), protocol.KindConflict, string(alice)+" has control")
 	other := Typist{Grant: grantOf(bob, "gr_2", time.Minute, protocol.CapControl)}
 	wantRefusal(t, run(other, "echo never"), protocol.KindConflict, string(alice)+" has control")

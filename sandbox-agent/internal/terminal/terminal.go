@@ -40,6 +40,7 @@ type Terminal struct {
 	output      *bytelog.Log
 	printed     time.Time // when output was last appended
 	control     control
+	sharing     sharing
 	attachments map[*Attachment]struct{}
 	input       inputQueue
 	size        sizeLimiter
@@ -118,6 +119,9 @@ func (t *Terminal) Info() protocol.PTYInfo {
 	info.Cols, info.Rows = t.output.SizeAt(t.output.Head())
 	info.Recording = t.recordingID()
 	info.Agent = t.stage.report()
+	if with := t.shared(); with != protocol.ShareNone {
+		info.Shared = with
+	}
 	if exited, ok := t.output.Exited(); ok {
 		info.Exited = &exited
 	}

@@ -41,7 +41,8 @@ func (by Typist) holder() protocol.LeaseNext {
 // It fails with KindConflict, which names who has control or the coding agent
 // that works, also when control goes to somebody else in the middle; with
 // KindForbidden when a person's grant doesn't allow to control the terminal,
-// and for a program that would type into its own; with KindInvalid and
+// for a program whose terminal it is not open to, see [Host.Share], or no longer,
+// and for one that would type into its own; with KindInvalid and
 // KindTooLarge for a text of no or over 64 KiB; with KindEnded, and with
 // KindUnavailable when ctx ends, or the program doesn't read for 10 seconds,
 // before all was typed: then some of it may have been.
@@ -56,6 +57,19 @@ func (h *Host) TypeFor(ctx context.Context, session protocol.SessionID, id proto
 	if err != nil {
 		return err
 	}
+	open, leave, err := t.whileOpen(ctx, by)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err = t.typeFor(open, by, text); err != nil && shutOut(open) {
+		return errNotOpen
+	}
+	return err
+}
+
+// typeFor is TypeFor once it is known who may.
+func (t *Terminal) typeFor(ctx context.Context, by Typist, text []byte) error {
 	if err := t.seat(ctx); err != nil {
 		return err
 	}
@@ -139,6 +153,8 @@ func (t *Terminal) mayTypeFor(by Typist, now time.Time) error {
 	switch g := by.Grant; {
 	case !t.ended.IsZero():
 		return protocol.Errorf(protocol.KindEnded, "the program has ended")
+	case g == nil && !t.sharing.with.Opens(by.PTY):
+		return errNotOpen
 	case g != nil && (next.Holder == protocol.AgentHolder || !t.controls(g, g.Subject, now)):
 		return protocol.Errorf(protocol.KindForbidden, "the grant does not allow to control this terminal")
 	case g != nil && t.void(g):
@@ -187,12 +203,14 @@ var errNotTyped = protocol.Errorf(protocol.KindUnavailable, "the program in the 
 // typeAll types p under term and returns when it is written, or refused. What
 // isn't written when ctx ends isn't later, either.
 func (t *Terminal) typeAll(ctx context.Context, term uint64, p []byte) error {
-	s := &typed{outcome: make(chan error, 1)}
+	s := &typed{ctx: ctx, outcome: make(chan error, 1)}
 	t.mu.Lock()
 	reason, ok := t.mayType(term)
 	q := &t.input
 	switch {
 	case !ok:
+	case shutOut(ctx):
+		reason, ok = protocol.RefusedNotController, false
 	case len(q.items) == maxQueuedItems || q.bytes+len(p) > protocol.MaxInputQueued:
 		reason, ok = protocol.RefusedBusy, false
 	default:
@@ -218,7 +236,10 @@ func (t *Terminal) typeAll(ctx context.Context, term uint64, p []byte) error {
 }
 
 // typed is input for a tool that waits in the queue.
-type typed struct{ outcome chan error } // 1 element
+type typed struct {
+	ctx     context.Context // of who waits
+	outcome chan error      // 1 element
+}
 
 func (s *typed) ack(string, uint64) { s.outcome <- nil }
 

@@ -26,6 +26,7 @@ func TestShell(t *testing.T) {
 	defer host.Shutdown(context.Background())
 	_, err = host.Create(t.Context(), "s1", "p2", protocol.PTYCreate{Cols: 80, Rows: 24})
 	works(t, err)
+	works(t, host.Share("s1", "p2", protocol.ShareSession))
 	set := &Terminals{Host: host}
 	for round, caller := range []toolbox.Caller{program, person([]string{"p2"}, protocol.CapControl, protocol.CapView)} {
 		var texts []string

@@ -21,6 +21,7 @@ const (
 // A Host has terminals, as terminal.Host does.
 type Host interface {
 	List(session protocol.SessionID) []protocol.PTYInfo
+	OpenTo(session protocol.SessionID, id, programs protocol.PTYID) bool
 	Screen(session protocol.SessionID, id protocol.PTYID, lines int) (string, protocol.PTYInfo, error)
 	TypeFor(ctx context.Context, session protocol.SessionID, id protocol.PTYID, by terminal.Typist, text []byte) error
 	Run(ctx context.Context, session protocol.SessionID, id protocol.PTYID, by terminal.Typist, command string) (terminal.RunResult, error)
@@ -28,9 +29,19 @@ type Host interface {
 
 // Terminals are the tools that read and use the terminals of the caller's
 // session: terminal_list, terminal_read, terminal_send and terminal_run. People
-// need the capability view, and control to type. Who has control otherwise keeps
-// it: then typing is refused, and the error says who it is.
+// need the capability view, and control to type. Programs have their own terminal,
+// and those that somebody has opened to them. Who has control otherwise keeps it:
+// then typing is refused, and the error says who it is.
 type Terminals struct{ Host Host }
+
+// permit reports, as an error, what caller may not do.
+func (s *Terminals) permit(caller toolbox.Caller, pty protocol.PTYID, need protocol.Capability) error {
+	if caller.Grant == nil && !s.Host.OpenTo(caller.Session, pty, caller.PTY) {
+		return protocol.Errorf(protocol.KindForbidden,
+			"that terminal is not open to your programs: somebody who may control it can open it to them, in the console or by terminal.share")
+	}
+	return permit(caller, pty, need)
+}
 
 // Tools returns the tools, which are always the same.
 func (s *Terminals) Tools(toolbox.Caller) []toolbox.Tool {
@@ -44,7 +55,8 @@ func (s *Terminals) Tools(toolbox.Caller) []toolbox.Tool {
 
 var terminalList = protocol.Tool{
 	Name: "terminal_list",
-	Description: "List the terminals of this session: id, command, size, the coding agent in front if there is one, " +
+	Description: "List the terminals of this session that you may use: your own, and those that somebody has opened to you. " +
+		"For each, its id, command, size, the coding agent in front if there is one, " +
 		"and whether the program has ended.",
 	InputSchema: json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`),
 }
@@ -63,7 +75,7 @@ func (s *Terminals) list(_ context.Context, caller toolbox.Caller, args json.Raw
 	}
 	answer := terminalListing{Terminals: []protocol.PTYInfo{}, Own: caller.PTY}
 	for _, info := range s.Host.List(caller.Session) {
-		if caller.Allows(info.ID, protocol.CapView) {
+		if s.permit(caller, info.ID, protocol.CapView) == nil {
 			answer.Terminals = append(answer.Terminals, info)
 		}
 	}
@@ -103,10 +115,13 @@ func (s *Terminals) read(_ context.Context, caller toolbox.Caller, args json.Raw
 	if a.PTY == "" {
 		return protocol.ToolResult{}, missing("pty_id")
 	}
-	if err := permit(caller, a.PTY, protocol.CapView); err != nil {
+	if err := s.permit(caller, a.PTY, protocol.CapView); err != nil {
 		return protocol.ToolResult{}, err
 	}
 	text, info, err := s.Host.Screen(caller.Session, a.PTY, lines)
+	if err == nil {
+		err = s.permit(caller, a.PTY, protocol.CapView) // it may have been closed to them just now
+	}
 	if err != nil {
 		return protocol.ToolResult{}, told(err)
 	}
@@ -126,7 +141,7 @@ var terminalSend = protocol.Tool{
 		"then this fails and says who has. \\u0003 is Ctrl+C, \\u001b Escape. It doesn't wait for what the program does: " +
 		"read that with terminal_read.",
 	InputSchema: json.RawMessage(`{"type":"object","properties":{
-		"pty_id":{"type":"string","description":"The terminal, as terminal_list names it. Not your own."},
+		"pty_id":{"type":"string","description":"The terminal, as terminal_list names it. Not your own, and only one that is open to you."},
 		"text":{"type":"string","description":"What to type, at most 64 KiB."},
 		"enter":{"type":"boolean","description":"Press Enter at the end. Default: false."}
 	},"required":["pty_id","text"],"additionalProperties":false}`),
@@ -168,7 +183,7 @@ func (s *Terminals) typable(caller toolbox.Caller, pty protocol.PTYID) error {
 	case caller.Grant == nil && pty == caller.PTY:
 		return protocol.Errorf(protocol.KindForbidden, "%s is your own terminal: nothing can be typed into it", pty)
 	}
-	return permit(caller, pty, protocol.CapControl)
+	return s.permit(caller, pty, protocol.CapControl)
 }
 
 func typist(caller toolbox.Caller) terminal.Typist {
@@ -181,7 +196,7 @@ var terminalRun = protocol.Tool{
 		"is done: its exit code and what it printed. When the time is over it goes on in the terminal, " +
 		"where terminal_read shows it and terminal_send can end it.",
 	InputSchema: json.RawMessage(`{"type":"object","properties":{
-		"pty_id":{"type":"string","description":"The terminal, as terminal_list names it. Not your own."},
+		"pty_id":{"type":"string","description":"The terminal, as terminal_list names it. Not your own, and only one that is open to you."},
 		"command":{"type":"string","description":"What to type at the prompt, at most 16 KiB."},
 		"timeout_seconds":{"type":"integer","minimum":1,"maximum":600,"description":"How long to wait. Default: 60."}
 	},"required":["pty_id","command"],"additionalProperties":false}`),
@@ -219,7 +234,7 @@ func (s *Terminals) run(ctx context.Context, caller toolbox.Caller, args json.Ra
 	if err := s.typable(caller, a.PTY); err != nil {
 		return protocol.ToolResult{}, err
 	}
-	if err := permit(caller, a.PTY, protocol.CapView); err != nil {
+	if err := s.permit(caller, a.PTY, protocol.CapView); err != nil {
 		return protocol.ToolResult{}, err // the output is what a viewer sees
 	}
 	limited, cancel := context.WithTimeout(ctx, timeout)

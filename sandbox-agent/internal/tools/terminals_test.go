@@ -21,6 +21,11 @@ type desk struct {
 	lines  int
 	run    func(ctx context.Context) (terminal.RunResult, error)
 	refuse error
+	open   protocol.Share // of each terminal
+}
+
+func (d *desk) OpenTo(_ protocol.SessionID, id, programs protocol.PTYID) bool {
+	return id == programs || d.open.Opens(programs)
 }
 
 func (d *desk) List(protocol.SessionID) []protocol.PTYInfo {
@@ -55,14 +60,34 @@ func TestTerminalList(t *testing.T) {
 			t.Errorf("%v sees %s, want %d", test.ptys, texts[0], test.want)
 		}
 	}
-	texts, err := call(t, set, program, "terminal_list", ``)
-	if works(t, err); !strings.Contains(texts[0], `"own":"p1"`) {
-		t.Errorf("got %s", texts[0])
+	for open, want := range map[protocol.Share]bool{"": false, protocol.ShareNone: false, "p3": false, "p1": true, protocol.ShareSession: true} {
+		texts, err := call(t, &Terminals{Host: &desk{open: open}}, program, "terminal_list", ``)
+		works(t, err)
+		if !strings.Contains(texts[0], `"own":"p1"`) || !strings.Contains(texts[0], `"id":"p1"`) || strings.Contains(texts[0], `"id":"p2"`) != want {
+			t.Errorf("open to %q: got %s", open, texts[0])
+		}
+	}
+}
+
+// A program is asked for nothing that isn't open to it.
+func TestTerminalsOfOthers(t *testing.T) {
+	d := &desk{open: "p3"}
+	set := &Terminals{Host: d}
+	for tool, args := range map[string]string{
+		"terminal_read": `{"pty_id":"p2"}`,
+		"terminal_send": `{"pty_id":"p2","text":"x"}`,
+		"terminal_run":  `{"pty_id":"p2","command":"ls"}`,
+	} {
+		_, err := call(t, set, program, tool, args)
+		fails(t, err, protocol.KindForbidden, "not open to your programs")
+	}
+	if d.typed != "" || d.lines != 0 {
+		t.Errorf("the host was asked for %q, %d lines", d.typed, d.lines)
 	}
 }
 
 func TestTerminalRead(t *testing.T) {
-	d := &desk{}
+	d := &desk{open: protocol.ShareSession}
 	set := &Terminals{Host: d}
 	texts, err := call(t, set, program, "terminal_read", `{}`)
 	works(t, err)
@@ -87,7 +112,7 @@ func TestTerminalRead(t *testing.T) {
 }
 
 func TestTerminalSend(t *testing.T) {
-	d := &desk{}
+	d := &desk{open: protocol.ShareSession}
 	set := &Terminals{Host: d}
 	_, err := call(t, set, program, "terminal_send", `{"pty_id":"p2","text":"ls","enter":true}`)
 	works(t, err)
@@ -125,7 +150,7 @@ func TestTerminalSend(t *testing.T) {
 func TestTerminalRun(t *testing.T) { synctest.Test(t, testTerminalRun) }
 
 func testTerminalRun(t *testing.T) {
-	d := &desk{}
+	d := &desk{open: protocol.ShareSession}
 	set := &Terminals{Host: d}
 	const args = `{"pty_id":"p2","command":"make","timeout_seconds":1}`
 	d.run = func(context.Context) (terminal.RunResult, error) {

@@ -1,0 +1,57 @@
+package protocol
+
+import "fmt"
+
+// A Share says which programs may read a terminal and type into it, beside those
+// that run in it: nobody's, those of one other terminal, which it names, or
+// those of all terminals of the session. People are not concerned.
+type Share string
+
+const (
+	ShareNone    Share = "none"    // how a terminal begins
+	ShareSession Share = "session" // the programs of all terminals of the session
+)
+
+// Valid reports whether s is one of the constants, or names a terminal.
+func (s Share) Valid() bool { return ValidID(s) }
+
+// Terminal returns the one terminal whose programs s names, "" for none.
+func (s Share) Terminal() PTYID {
+	if s == ShareNone || s == ShareSession {
+		return ""
+	}
+	return PTYID(s)
+}
+
+// Opens reports whether the programs of the terminal id are among those that s
+// names. The empty Share is ShareNone.
+func (s Share) Opens(id PTYID) bool {
+	return s == ShareSession || id != "" && s.Terminal() == id
+}
+
+// TerminalShare holds the members of op for terminal.share, beside "kind".
+type TerminalShare struct {
+	PTY  PTYID `json:"pty,omitempty"` // the terminal that is opened: the target's
+	With Share `json:"with"`
+}
+
+// Shared says to which programs the terminal is open from now on.
+type Shared struct {
+	With Share `json:"with"`
+}
+
+func (Shared) FrameType() FrameType { return FrameShared }
+
+func (m Shared) check() error {
+	if !m.With.Valid() {
+		return fmt.Errorf("shared with %.64q", string(m.With))
+	}
+	return nil
+}
+
+// SharedMessage is "shared": to which programs the terminal is open.
+type SharedMessage struct {
+	With Share `json:"with"`
+}
+
+func (SharedMessage) serverType() string { return ServerShared }

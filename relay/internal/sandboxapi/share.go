@@ -1,0 +1,36 @@
+package sandboxapi
+
+import (
+	"net/http"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/access"
+)
+
+// share is POST …/share {with}: 200 {with}.
+func (a *API) share(w http.ResponseWriter, r *http.Request) {
+	op := struct {
+		Kind string `json:"kind"`
+		protocol.TerminalShare
+	}{Kind: protocol.OpTerminalShare}
+	var body struct {
+		With protocol.Share `json:"with"`
+	}
+	grant, token, err := a.authorize(r, protocol.CapControl)
+	if err == nil {
+		err = access.ReadJSON(w, r, &body)
+	}
+	if err == nil && !body.With.Valid() {
+		err = protocol.Errorf(protocol.KindInvalid, "with must be the id of a terminal, %q or %q", protocol.ShareSession, protocol.ShareNone)
+	}
+	var result protocol.OpResult
+	if err == nil {
+		op.With = body.With
+		result, err = a.change(r, token, op, target(r, grant))
+	}
+	if err != nil {
+		a.refuse(w, err)
+		return
+	}
+	access.WriteJSON(w, http.StatusOK, protocol.Shared{With: result.With})
+}
