@@ -68,6 +68,21 @@ type Agent struct {
 	headProblem atomic.Pointer[string]    // what the control plane finds wrong with the audit log's head; nil or empty: nothing
 }
 
+// Run enrols the sandbox where that is still to be done, and runs its agent
+// until ctx ends. From its beginning on the status file is its own: what an
+// agent that was killed has left there says nothing any more.
+func Run(ctx context.Context, cfg Config) error {
+	cfg.say(Status{})
+	if err := Enrol(ctx, cfg); err != nil {
+		return err
+	}
+	a, err := New(cfg)
+	if err != nil {
+		return err
+	}
+	return a.Run(ctx)
+}
+
 // New reads the agent's state and prepares its terminals.
 func New(cfg Config) (*Agent, error) {
 	if err := cfg.check(); err != nil {

@@ -121,7 +121,7 @@ func (e *enrolling) run(ctx context.Context) error {
 		}
 		wait := pause.next()
 		log.Warn("not enrolled yet", "relay", relay, "again_in", wait.Round(time.Millisecond), "err", err)
-		e.cfg.writeStatus(Status{Problems: []protocol.Problem{{
+		e.cfg.say(Status{Problems: []protocol.Problem{{
 			Name: protocol.ProblemCertificate, Message: "not enrolled yet: " + err.Error(),
 		}}})
 		if err := sleep(ctx, wait); err != nil {

@@ -3,10 +3,15 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
 	"reflect"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
@@ -50,16 +55,30 @@ func (s Status) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(s))
 }
 
-// writeStatus replaces the status file, if there is to be one.
-func (c *Config) writeStatus(s Status) {
+// writeStatus replaces the status file, if there is to be one. Where the disk is
+// full the old file goes first: no file is better than one that is wrong.
+func (c *Config) writeStatus(s Status) error {
 	if c.StatusFile == "" {
-		return
+		return nil
 	}
 	data, err := json.MarshalIndent(s, "", "  ")
-	if err == nil {
-		err = program.ReplaceFile(c.StatusFile, append(data, '\n'), 0o600)
-	}
 	if err != nil {
+		return err
+	}
+	data = append(data, '\n')
+	err = program.ReplaceFile(c.StatusFile, data, 0o600)
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		if gone := os.Remove(c.StatusFile); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
+			return errors.Join(err, gone)
+		}
+		err = program.ReplaceFile(c.StatusFile, data, 0o600)
+	}
+	return err
+}
+
+// say writes the status file, and logs where that fails.
+func (c *Config) say(s Status) {
+	if err := c.writeStatus(s); err != nil {
 		c.Logger.Warn("status file not written", "err", err)
 	}
 }
@@ -103,14 +122,21 @@ func (r *reporter) send(session *tunnel.Session) {
 func (r *reporter) keep(ctx context.Context) {
 	ticker := time.NewTicker(statusInterval)
 	defer ticker.Stop()
-	var last *Status
+	var last *Status // nil: the file doesn't say it
+	failed := false
 	for {
 		changed := r.agent.tunnels.watch()
 		next := r.agent.state(time.Now())
 		r.tell(next.Problems)
 		if last == nil || !reflect.DeepEqual(*last, next) {
-			r.agent.cfg.writeStatus(next)
-			last = &next
+			err := r.agent.cfg.writeStatus(next)
+			if last = &next; err != nil {
+				last = nil // again soon
+			}
+			if err != nil && !failed {
+				r.agent.log.Warn("status file not written", "err", err)
+			}
+			failed = err != nil
 		}
 		select {
 		case <-changed:
@@ -118,7 +144,7 @@ func (r *reporter) keep(ctx context.Context) {
 		case <-ticker.C:
 		case <-ctx.Done():
 			next.Ready, next.Relays = false, nil
-			r.agent.cfg.writeStatus(next)
+			r.agent.cfg.say(next)
 			return
 		}
 	}

@@ -1,7 +1,10 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,6 +68,35 @@ func TestStatusFile(t *testing.T) {
 	})
 	l.Close()
 	said("no relay", func(s Status) bool { return !s.Ready && len(s.Relays) == 0 })
+}
+
+// TestFound26StatusFromTheStart: what a killed agent left in the status file is
+// gone before the next one has heard from anybody, here a relay that is silent.
+func TestFound26StatusFromTheStart(t *testing.T) {
+	w := newWorld(t)
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
+	must(t, err)
+	defer silent.Close()
+	w.invite(func(i *protocol.Invitation) { i.Relays = []string{silent.LocalAddr().String()} })
+	w.cfg.StatusFile = filepath.Join(w.cfg.StateDir, "status.json")
+	w.write("status.json", `{"ready":true,"problems":[],"relays":[{"id":"rl_1"}]}`)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, w.cfg) }()
+	_, _, err = silent.ReadFrom(make([]byte, 2048)) // it asks to be enrolled
+	must(t, err)
+	var s Status
+	data, err := os.ReadFile(w.cfg.StatusFile)
+	must(t, err)
+	must(t, json.Unmarshal(data, &s))
+	if s.Ready || len(s.Relays) != 0 {
+		t.Errorf("the file says %s", data)
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
+	}
 }
 
 // TestDamagedLedger: the agent starts and its terminals work, commands are

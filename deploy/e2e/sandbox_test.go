@@ -45,13 +45,21 @@ func TestAgentListensNowhere(t *testing.T) {
 	}
 }
 
-// startAgent runs another agent on a state directory.
-func startAgent(t *testing.T, stateDir string, flags ...string) (*exec.Cmd, *lockedBuffer) {
+// terminalFiles makes a directory for workspaces and homes, which terminals'
+// users can reach.
+func terminalFiles(t *testing.T) string {
 	t.Helper()
 	files, err := os.MkdirTemp("/var/tmp", "fairlead-e2e-")
 	must(t, err)
 	must(t, os.Chmod(files, 0o711)) // terminals run under users of their own
 	t.Cleanup(func() { os.RemoveAll(files) })
+	return files
+}
+
+// startAgent runs another agent on a state directory.
+func startAgent(t *testing.T, stateDir string, flags ...string) (*exec.Cmd, *lockedBuffer) {
+	t.Helper()
+	files := terminalFiles(t)
 	cmd := exec.Command(filepath.Join(programs, "sandbox-agent"), append([]string{"--state-dir", stateDir,
 		"--workspace", filepath.Join(files, "workspace"), "--homes", filepath.Join(files, "homes")}, flags...)...)
 	output := &lockedBuffer{}

@@ -13,14 +13,7 @@ func main() {
 		cfg := declare(c)
 		c.Run(func(ctx context.Context, env *program.Env) error {
 			cfg.Logger, cfg.Revision = env.Logger, env.Revision
-			if err := agent.Enrol(ctx, *cfg); err != nil {
-				return err
-			}
-			a, err := agent.New(*cfg)
-			if err != nil {
-				return err
-			}
-			return a.Run(ctx)
+			return agent.Run(ctx, *cfg)
 		})
 		c.Sub("keygen", "Prints the sandbox's public key, which the control plane certifies", keygen)
 		forCodingAgents(c)

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -140,7 +138,7 @@ func refusal(err error) error {
 	switch {
 	case errors.Is(err, errDamaged):
 		refused.Message = "commands are refused: the ledger is damaged"
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+	case full(err):
 		refused.Message = "commands are refused: the disk is full"
 	}
 	return refused

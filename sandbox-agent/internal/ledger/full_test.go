@@ -44,6 +44,8 @@ func TestReallyFullDisk(t *testing.T) {
 func fillDisk(t *testing.T, dir string) {
 	state := filepath.Join(dir, "state")
 	l := open(t, state)
+	generation, err := l.NextGeneration()
+	must(t, err)
 	begin(t, l, "cmd_before")
 	must(t, l.Finish("cmd_before", []byte("made")))
 	filler, err := os.Create(filepath.Join(dir, "filler"))
@@ -71,6 +73,11 @@ func fillDisk(t *testing.T, dir string) {
 	again := open(t, state) // an agent that starts now
 	if err := again.Err(); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("said %v", err)
+	}
+	for i := range uint64(20) { // it dials all the same, also when its number gets longer
+		if n, err := again.NextGeneration(); err != nil || n != generation+1+i {
+			t.Fatalf("generation %d, %v", n, err)
+		}
 	}
 	must(t, os.Remove(filler.Name()))
 	must(t, again.Err())

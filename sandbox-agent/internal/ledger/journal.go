@@ -244,6 +244,30 @@ func (d *directory) readGeneration() (uint64, error) {
 	return n, nil
 }
 
+// writeGeneration stores n, which is more than what is stored. On a full disk,
+// where no other file can take the place of the old one, its digits are
+// overwritten: they stay within the block that the file has, and within a
+// sector, which a disk writes wholly or not at all.
+func (d *directory) writeGeneration(n uint64) error {
+	data := fmt.Appendf(nil, "%d\n", n)
+	err := d.replace(generationName, data)
+	if !full(err) {
+		return err
+	}
+	f, openErr := os.OpenFile(filepath.Join(d.path, generationName), os.O_WRONLY, 0)
+	if openErr != nil {
+		return errors.Join(err, openErr)
+	}
+	_, err = f.WriteAt(data, 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// full reports whether err says that the disk has no room.
+func full(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+
 // replace puts data under name in one step that survives a crash: it is there
 // whole, or the old file is.
 func (d *directory) replace(name string, data []byte) error {

@@ -287,8 +287,8 @@ func (l *Ledger) Noted(id protocol.CommandID) error {
 }
 
 // NextGeneration raises the stored generation by one and returns it, once it
-// is safe on disk. The first one also makes the journal, if Open couldn't: from
-// then on a missing one is a lost one.
+// is safe on disk, also on a full one. The first one also makes the journal, if
+// Open couldn't: from then on a missing one is a lost one.
 func (l *Ledger) NextGeneration() (uint64, error) {
 	l.disk.Lock()
 	defer l.disk.Unlock()
@@ -304,7 +304,7 @@ func (l *Ledger) NextGeneration() (uint64, error) {
 			}
 		}
 		next = stored + 1
-		return l.dir.replace(generationName, fmt.Appendf(nil, "%d\n", next))
+		return l.dir.writeGeneration(next)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("ledger: generation: %w", err)
