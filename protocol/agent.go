@@ -69,3 +69,14 @@ type CDPSend struct {
 	Method string          `json:"method"`
 	Params json.RawMessage `json:"params,omitempty"`
 }
+
+// SessionAgent names the terminal of the coding agent that belongs to a session
+// rather than to one of its terminals: clients of seed 001 start one without
+// naming any.
+func SessionAgent(session SessionID) PTYID { return PTYID(session) + "-agent" }
+
+// A SessionAgentInfo is the answer of GET /sessions/{sid}/agent.
+type SessionAgentInfo struct {
+	ID    PTYID      `json:"id"`
+	State AgentState `json:"state"`
+}

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"net/http"
 	"net/url"
 	"time"
 
@@ -36,6 +37,13 @@ func (r *Relay) routes(router access.Router) error {
 	}).Register(router)
 	r.previews.Register(router)
 	openapi.Register(router)
+	router.HandleFunc("GET /health", r.health)
 	router.Handle("/", console.Handler(console.Options{ConnectOrigins: r.origins.List(), Revision: r.cfg.Revision}))
 	return nil
+}
+
+// health is GET /health: that the relay answers, and which one it is. It is for
+// anybody, so it says nothing else (seed 000's gave a token away).
+func (r *Relay) health(w http.ResponseWriter, _ *http.Request) {
+	access.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok", "revision": r.cfg.Revision})
 }

@@ -52,6 +52,11 @@ func (s *Server) runCommand(w http.ResponseWriter, r *http.Request, user protoco
 	if err := readBody(r, &req); err != nil {
 		return cmd, err
 	}
+	return s.runRequest(w, r, user, req, span)
+}
+
+// runRequest has done what req asks for, under the Idempotency-Key of r.
+func (s *Server) runRequest(w http.ResponseWriter, r *http.Request, user protocol.UserID, req commandRequest, span telemetry.Span) (cmd store.Command, err error) {
 	o, relays, err := s.order(r.Context(), user, req, r.Header.Get("Idempotency-Key"))
 	if err != nil {
 		return cmd, err

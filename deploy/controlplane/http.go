@@ -190,6 +190,14 @@ func readBody(r *http.Request, v any) error {
 	return nil
 }
 
+// readOptionalBody is readBody for a body that may be left out.
+func readOptionalBody(r *http.Request, v any) error {
+	if r.ContentLength == 0 {
+		return nil
+	}
+	return readBody(r, v)
+}
+
 // authenticate asks find who the bearer token of r stands for. realm tells the
 // caller which token the route takes.
 func authenticate[T any](w http.ResponseWriter, r *http.Request, realm string,

@@ -25,6 +25,8 @@ func (s *Server) peopleRoutes() []route {
 		{http.MethodGet, "/commands", s.getCommands},
 		{http.MethodPost, "/commands", s.postCommand},
 		{http.MethodGet, "/commands/{id}", s.getCommand},
+		{http.MethodPost, "/sessions", s.postSession},
+		{http.MethodDelete, "/sessions/{id}", s.deleteSession},
 		{http.MethodGet, "/dashboards", s.getDashboards},
 		{http.MethodPost, "/dashboards", s.postDashboard},
 		{http.MethodGet, "/dashboards/{id}", s.getDashboard},

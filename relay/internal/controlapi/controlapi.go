@@ -44,7 +44,7 @@ type API struct {
 // Forwarded are the patterns of the routes that are the control plane's own. It
 // authenticates their callers itself.
 var Forwarded = []string{
-	"/auth/", "/grants", "/grants/{id}", "/commands", "/commands/{id}", "/dashboards", "/dashboards/",
+	"/auth/", "/grants", "/grants/{id}", "/sessions", "/sessions/{id}", "/commands", "/commands/{id}", "/dashboards", "/dashboards/",
 	"/integrations", "/integrations/",
 	"/.well-known/jwks.json", "/.well-known/revocations",
 }

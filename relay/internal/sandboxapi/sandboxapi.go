@@ -63,6 +63,7 @@ func (a *API) Register(mux access.Router) {
 	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/agent/pause", a.steerAgent(protocol.OpAgentPause))
 	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/agent/resume", a.steerAgent(protocol.OpAgentResume))
 	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/agent/stop", a.steerAgent(protocol.OpAgentStop))
+	a.registerSessionAgent(mux)
 	mux.HandleFunc("GET /sessions/{sid}/ptys/{pid}/log", a.readLog)
 	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/recording", a.startRecording)
 	mux.HandleFunc("DELETE /sessions/{sid}/ptys/{pid}/recording", a.stopRecording)
@@ -78,6 +79,7 @@ func (a *API) Register(mux access.Router) {
 // that each needs.
 var proxied = map[string]protocol.Capability{
 	"GET /sessions/{sid}/ptys":             protocol.CapView,
+	"GET /sessions/{sid}/agent":            protocol.CapView,
 	"GET /sessions/{sid}/recordings":       protocol.CapView,
 	"GET /sessions/{sid}/recordings/{rid}": protocol.CapView,
 	"GET /sessions/{sid}/files":            protocol.CapFilesRead,

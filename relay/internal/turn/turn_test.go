@@ -148,7 +148,8 @@ func TestRequestWhenFree(t *testing.T) {
 			w.wantControl(bob)
 			w.step(event) // has it already
 			w.settle()
-			if m := []protocol.ServerMessage{w.s.StateFor(1)}; !reflect.DeepEqual(w.sent[1], m) || len(w.said) > 0 {
+			m := []protocol.ServerMessage{protocol.ControlTaken{Controller: bob, Term: 1}, w.s.StateFor(1)}
+			if !reflect.DeepEqual(w.sent[1], m) || len(w.said) > 0 {
 				t.Fatalf("%#v, %#v", w.sent, w.said)
 			}
 		})

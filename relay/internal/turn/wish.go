@@ -134,7 +134,9 @@ func (t *step) judgeViewer(w wish, v socket) {
 	case !v.canControl:
 		t.refuse(w, protocol.KindForbidden, "your access does not include control")
 	case hasControl && (w.kind == request || w.kind == take):
-		t.emit(SendState{v.id}) // has it already
+		// Has it already: seed 001's client waits for the word all the same.
+		t.emit(Send{v.id, protocol.ControlTaken{Controller: t.lease.Holder, Term: t.lease.Term}})
+		t.emit(SendState{v.id})
 	case w.kind == request && t.Locked():
 		t.queueUp(w, v.user)
 	case t.Locked():

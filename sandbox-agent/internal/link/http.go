@@ -45,6 +45,7 @@ func (l *Link) handler() http.Handler {
 	l.routes.once.Do(func() {
 		mux := http.NewServeMux()
 		mux.HandleFunc("GET /sessions/{sid}/ptys", l.listPTYs)
+		mux.HandleFunc("GET /sessions/{sid}/agent", l.sessionAgent)
 		mux.HandleFunc("GET /sessions/{sid}/recordings", l.listRecordings)
 		mux.HandleFunc("GET /sessions/{sid}/recordings/{rid}", l.readRecording)
 		l.routes.handler = mux
@@ -83,6 +84,23 @@ func (l *Link) listPTYs(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	writeJSON(w, http.StatusOK, list)
+}
+
+// sessionAgent is GET /sessions/{sid}/agent: the state of the agent that belongs
+// to the session itself, 404 when there is none.
+func (l *Link) sessionAgent(w http.ResponseWriter, r *http.Request) {
+	session, grant, ok := viewer(w, r)
+	if !ok {
+		return
+	}
+	id := protocol.SessionAgent(session)
+	for _, info := range l.Host.List(session) {
+		if info.ID == id && info.Exited == nil && info.Agent != nil && grant.Allows(session, id, protocol.CapView) {
+			writeJSON(w, http.StatusOK, protocol.SessionAgentInfo{ID: id, State: info.Agent.State})
+			return
+		}
+	}
+	writeError(w, protocol.Errorf(protocol.KindNotFound, "the session has no agent of its own"))
 }
 
 // listRecordings is GET /sessions/{sid}/recordings.

@@ -1,0 +1,121 @@
+package controlplane
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// sessionRequest is the body of POST /sessions, which may be left out.
+type sessionRequest struct {
+	Dashboard string `json:"dashboard_id"`
+	MCPToken  string `json:"mcp_token"` // of seed 001's clients; a sandbox needs none
+	protocol.SessionCreate
+}
+
+type sessionAnswer struct {
+	ID        protocol.SessionID `json:"id"`
+	MachineID protocol.SandboxID `json:"machine_id"`
+	revised
+}
+
+// postSession makes a session in the sandbox of a dashboard: the command
+// session.create, for clients of seed 001.
+func (s *Server) postSession(w http.ResponseWriter, r *http.Request) error {
+	user, err := s.asUser(w, r)
+	if err != nil {
+		return err
+	}
+	var req sessionRequest
+	if err := readOptionalBody(r, &req); err != nil {
+		return err
+	}
+	sandbox, err := s.sandboxFor(r.Context(), user.ID, req.Dashboard)
+	if err != nil {
+		return err
+	}
+	cmd, err := s.sessionCommand(w, r, user.ID, target{SandboxID: sandbox}, struct {
+		Kind string `json:"kind"`
+		protocol.SessionCreate
+	}{protocol.OpSessionCreate, req.SessionCreate})
+	if err != nil {
+		return err
+	}
+	return s.write(w, http.StatusCreated, sessionAnswer{cmd.Envelope.Target.SessionID, sandbox, s.stamp()})
+}
+
+// deleteSession ends a session with all that runs in it: session.delete.
+func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request) error {
+	user, err := s.asUser(w, r)
+	if err != nil {
+		return err
+	}
+	session := protocol.SessionID(r.PathValue("id"))
+	_, err = s.sessionCommand(w, r, user.ID, target{SessionID: session}, map[string]string{"kind": protocol.OpSessionDelete})
+	if err != nil {
+		return err
+	}
+	return none(w)
+}
+
+// sessionCommand has op done as POST /commands would. It fails unless the
+// sandbox has answered that it is done.
+func (s *Server) sessionCommand(w http.ResponseWriter, r *http.Request, user protocol.UserID, at target, op any) (cmd store.Command, err error) {
+	data, err := json.Marshal(op)
+	if err != nil {
+		return cmd, err
+	}
+	r, span := traced(r)
+	defer func() { span.End(err) }()
+	cmd, err = s.runRequest(w, r, user, commandRequest{Target: at, Op: data}, span)
+	if err != nil {
+		return cmd, err
+	}
+	outcome := cmd.Outcome
+	switch {
+	case outcome.Status == protocol.StatusOK:
+		return cmd, nil
+	case outcome.Error == nil:
+		return cmd, protocol.Errorf(protocol.KindUpstream, "whether it was done is unknown: GET /commands/%s tells", cmd.Envelope.CommandID)
+	case outcome.Status == store.StatusUndelivered && protocol.KindByName(outcome.Error.Name) == protocol.KindInternal:
+		return cmd, protocol.Errorf(protocol.KindUnavailable, "%s", outcome.Error.Message)
+	}
+	return cmd, protocol.Errorf(protocol.KindByName(outcome.Error.Name), "%s", outcome.Error.Message)
+}
+
+// sandboxFor returns the sandbox that a new session of user is for: that of the
+// dashboard, or, where none is named, of the oldest one in which the user may
+// make sessions, their own before others'.
+func (s *Server) sandboxFor(ctx context.Context, user protocol.UserID, dashboard string) (protocol.SandboxID, error) {
+	if dashboard != "" {
+		d, _, err := s.store.DashboardFor(ctx, user, dashboard)
+		if err == nil && d.Sandbox == "" {
+			err = protocol.Errorf(protocol.KindUnavailable, "the dashboard has no sandbox yet")
+		}
+		return d.Sandbox, err
+	}
+	all, err := s.store.Dashboards(ctx, user)
+	if err != nil {
+		return "", err
+	}
+	all = slices.DeleteFunc(all, func(m store.Membership) bool {
+		return m.Sandbox == "" || !slices.Contains(capabilitiesOf(m.Role, m.Capabilities), protocol.CapAdmin)
+	})
+	if len(all) == 0 {
+		return "", protocol.Errorf(protocol.KindForbidden, "there is no dashboard in which you may make sessions")
+	}
+	return slices.MinFunc(all, func(a, b store.Membership) int {
+		others := func(m store.Membership) int {
+			if m.Role == store.RoleOwner {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(others(a), others(b)), a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Dashboard.ID, b.Dashboard.ID))
+	}).Sandbox, nil
+}

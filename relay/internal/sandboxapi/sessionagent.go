@@ -1,0 +1,110 @@
+package sandboxapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/access"
+)
+
+// defaultAgent is what runs where a client of seed 001 starts an agent without
+// saying which.
+var defaultAgent = protocol.AgentStart{Name: "shell", Command: `exec "${SHELL:-/bin/sh}"`}
+
+// registerSessionAgent adds the routes of the agent that belongs to a session
+// itself. It has a terminal of its own, [protocol.SessionAgent], and what these
+// routes do is done there.
+func (a *API) registerSessionAgent(mux access.Router) {
+	mux.HandleFunc("POST /sessions/{sid}/agent", inItsTerminal(a.startSessionAgent))
+	mux.HandleFunc("POST /sessions/{sid}/agent/pause", inItsTerminal(a.steerAgent(protocol.OpAgentPause)))
+	mux.HandleFunc("POST /sessions/{sid}/agent/resume", inItsTerminal(a.steerAgent(protocol.OpAgentResume)))
+	mux.HandleFunc("POST /sessions/{sid}/agent/stop", inItsTerminal(a.stopSessionAgent))
+}
+
+// inItsTerminal has a handler see the terminal of the session's agent, as if the
+// path named it.
+func inItsTerminal(handler http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		r.SetPathValue("pid", string(protocol.SessionAgent(protocol.SessionID(r.PathValue("sid")))))
+		handler(w, r)
+	}
+}
+
+// startSessionAgent is POST /sessions/{sid}/agent: 201 {id, state}. It makes the
+// terminal and starts the agent in it; a terminal without an agent is closed
+// again.
+func (a *API) startSessionAgent(w http.ResponseWriter, r *http.Request) {
+	grant, token, err := a.authorize(r, protocol.CapAgent)
+	if err == nil {
+		_, _, err = a.authorize(r, protocol.CapShell)
+	}
+	start := protocol.AgentStart{}
+	if err == nil && r.ContentLength != 0 {
+		err = access.ReadJSON(w, r, &start)
+	}
+	if err != nil {
+		a.refuse(w, err)
+		return
+	}
+	if start.Name == "" && start.Command == "" {
+		start = defaultAgent
+	}
+	at := target(r, grant)
+	_, err = a.change(keyed(r, protocol.OpPTYCreate), token, struct {
+		Kind string `json:"kind"`
+		protocol.PTYCreate
+	}{protocol.OpPTYCreate, protocol.PTYCreate{CreatorID: grant.Subject}}, at)
+	if err != nil {
+		a.refuse(w, err)
+		return
+	}
+	result, err := a.change(keyed(r, protocol.OpAgentStart), token, struct {
+		Kind string `json:"kind"`
+		protocol.AgentStart
+	}{protocol.OpAgentStart, start}, at)
+	if err != nil {
+		undo := keyed(r, protocol.OpPTYClose).WithContext(context.WithoutCancel(r.Context()))
+		if _, failed := a.change(undo, token, map[string]string{"kind": protocol.OpPTYClose}, at); failed != nil {
+			a.Log.Info("the terminal of an agent that didn't start stays", "session", at.SessionID, "err", failed)
+		}
+		a.refuse(w, err)
+		return
+	}
+	access.WriteJSON(w, http.StatusCreated, protocol.SessionAgentInfo{ID: at.PTYID, State: result.AgentState})
+}
+
+// stopSessionAgent is POST /sessions/{sid}/agent/stop: 204. Its terminal goes
+// with it.
+func (a *API) stopSessionAgent(w http.ResponseWriter, r *http.Request) {
+	grant, token, err := a.authorize(r, protocol.CapAgent)
+	if err == nil {
+		_, _, err = a.authorize(r, protocol.CapShell)
+	}
+	if err == nil {
+		_, err = a.change(keyed(r, protocol.OpAgentStop), token, map[string]string{"kind": protocol.OpAgentStop}, target(r, grant))
+	}
+	if err == nil {
+		_, err = a.change(keyed(r, protocol.OpPTYClose), token, map[string]string{"kind": protocol.OpPTYClose}, target(r, grant))
+	}
+	if err != nil {
+		a.refuse(w, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// keyed returns r with an Idempotency-Key for one of the commands that it comes
+// to: one key stands for one command.
+func keyed(r *http.Request, kind string) *http.Request {
+	key := r.Header.Get("Idempotency-Key")
+	if key == "" {
+		return r
+	}
+	r = r.Clone(r.Context())
+	sum := sha256.Sum256([]byte(kind + "\x00" + key))
+	r.Header.Set("Idempotency-Key", hex.EncodeToString(sum[:]))
+	return r
+}
