@@ -141,6 +141,36 @@ func testExactlyOnce(t *testing.T, browser context.Context) {
 
 // A page follows its terminal to another relay, and finds one by itself when
 // its own is gone.
+// What was under way when control was lost is refused for good, key by key. The
+// page says how much that was, and what is typed under control taken anew arrives.
+func testRefusedForGood(t *testing.T, browser context.Context) {
+	relay := newFakeRelay(t)
+	alice := newTab(t, browser)
+	alice.open(relay.link("alice"))
+	alice.untilText("controller", "You have control")
+	pty := relay.pty("pty_1")
+	relay.mu.Lock()
+	pty.deaf = true
+	relay.mu.Unlock()
+	alice.focusTerminal()
+	alice.typing("lost")
+	relay.cut(pty, true)
+	relay.mu.Lock()
+	pty.deaf = false
+	pty.hold("")
+	relay.mu.Unlock()
+	relay.reopen()
+	alice.untilText("hint", "4 characters you typed were not sent: control had changed meanwhile. Please type it again")
+	alice.untilText("controller", "You have control") // claimed anew
+	alice.typing("kept")
+	alice.untilScreen("$ kept")
+	relay.mu.Lock()
+	defer relay.mu.Unlock()
+	if got := string(pty.input); got != "kept" {
+		t.Errorf("the program reads %q", got)
+	}
+}
+
 func testAnotherRelay(t *testing.T, browser context.Context) {
 	relay := newFakeRelay(t)
 	first, second := relay.host(), relay.other.Listener.Addr().String()

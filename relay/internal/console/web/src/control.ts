@@ -134,6 +134,18 @@ function agentNotice(c: Control, state: string, label: string): string | undefin
   return state === 'paused' ? `${label} is paused${mine}` : `${label} has ended${mine}`;
 }
 
+// dropped says that what was typed some time ago was refused for good, and what
+// to do about it.
+export function dropped(c: Control, bytes: number, reason: string): string {
+  const what = bytes === 1 ? '1 character you typed was not sent' : `${bytes} characters you typed were not sent`;
+  if (reason === 'ended') return `${what}: this terminal has ended`;
+  if (reason === 'agent_running') return `${what}: ${agentLabel(c.agent)} was at work`;
+  if (!c.canControl) return `${what}: your link does not allow typing`;
+  if (controls(c)) return `${what}: control had changed meanwhile. Please type it again`;
+  if (c.controller === '') return `${what}: you had lost control meanwhile. Take control and type it again`;
+  return `${what}: ${nameOf(c, c.controller)} has control now`;
+}
+
 // refusal says why typing had no effect.
 export function refusal(c: Control, reason: string): string {
   switch (reason) {

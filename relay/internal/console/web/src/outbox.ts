@@ -108,9 +108,12 @@ export class Outbox {
     this.#forget((frame) => frame.seq <= seq);
   }
 
-  // refused: seq was not written and never will be.
-  refused(seq: number): void {
+  // refused: seq was not written and never will be. It returns how many bytes
+  // that were.
+  refused(seq: number): number {
+    const before = this.#sentBytes;
     this.#forget((frame) => frame.seq === seq);
+    return before - this.#sentBytes;
   }
 
   #forget(which: (frame: Frame) => boolean): void {

@@ -3,11 +3,13 @@
 import type { Ticket } from './api.ts';
 import { question } from './clipboard.ts';
 import { barred, type Connection, type Part } from './connection.ts';
-import { atWork, controls, nobody, notice, refusal, update, type Control } from './control.ts';
-import type { ServerMessage, Turn } from './protocol.ts';
+import { atWork, controls, dropped, nobody, notice, refusal, update, type Control } from './control.ts';
+import { momentary, type ServerMessage, type Turn } from './protocol.ts';
 import { Socket } from './socket.ts';
 import { Screen, type InputKind } from './terminal.ts';
 import type { SizeStep } from './typesize.ts';
+
+const lostTogetherMs = 3_000; // between two refusals that are told as one
 
 export interface PaneHooks {
   prepare(freshGrant: boolean): Promise<Ticket>;
@@ -38,6 +40,7 @@ export class Pane {
   held = false; // the echo of what was typed waits: it may be the beginning of a secret
   earlier: Part | null = null; // what was before the screen that was received first
   #wanted: { cols: number; rows: number } | undefined; // the size last asked for
+  #lost = { bytes: 0, at: 0 }; // what was refused for good, and when last
   #leads = true; // of its controller's windows, this one gives the size
   readonly #encoder = new TextEncoder();
 
@@ -66,6 +69,7 @@ export class Pane {
       moved: hooks.moved,
       changed: (state) => this.#connection(state),
       message: (message) => this.#message(message),
+      dropped: (bytes, reason) => this.#dropped(bytes, reason),
       clear: () => this.screen.clear(),
       unseen: (part, skipped) => this.#missed(part, skipped),
       head: (offset) => this.screen.head(offset),
@@ -161,11 +165,20 @@ export class Pane {
       this.socket.retain(null);
       return this.hooks.refused(refusal(before, message.reason));
     }
-    if (message.type === 'input_refused' && message.reason !== 'waiting' && message.reason !== 'busy') {
-      text = refusal(before, message.reason);
-      this.socket.retain(null); // the rest of a paste with a hole in it
+    if (message.type === 'input_refused' && !momentary(message.reason)) {
+      const rest = this.socket.retain(null); // of a paste with a hole in it
+      if (rest > 0) this.#dropped(rest, message.reason);
+      if (message.seq === undefined) text = refusal(before, message.reason);
     }
     if (text !== undefined) this.hooks.notice(text);
+  }
+
+  // dropped tells how much was refused for good, all together: it was refused one
+  // key at a time.
+  #dropped(bytes: number, reason: string): void {
+    const now = Date.now();
+    this.#lost = { bytes: bytes + (now - this.#lost.at < lostTogetherMs ? this.#lost.bytes : 0), at: now };
+    this.hooks.notice(dropped(this.control, this.#lost.bytes, reason));
   }
 
   // keepTerm drops what was typed under an earlier term and not sent.

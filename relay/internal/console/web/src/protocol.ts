@@ -115,6 +115,9 @@ export const subprotocol = 'terminal.v2';
 // The most input that fits into one frame on its way to the sandbox.
 export const maxInputBytes = 16_298;
 
+// momentary says that input which was refused for this reason is to be sent again.
+export const momentary = (reason: string): boolean => reason === 'waiting' || reason === 'busy';
+
 // encodeInput is a binary frame: sequence and term, 8 bytes each, then the input.
 export function encodeInput(seq: number, term: number, bytes: Uint8Array): Uint8Array<ArrayBuffer> {
   const frame = new Uint8Array(16 + bytes.length);

@@ -6,7 +6,7 @@ import type { Ticket } from './api.ts';
 import { ApiError } from './api.ts';
 import { initial, step, type Connection, type Effect, type Event, type Part } from './connection.ts';
 import { Outbox } from './outbox.ts';
-import { decode, encodeInput, subprotocol, type ClientMessage, type ServerMessage } from './protocol.ts';
+import { decode, encodeInput, momentary, subprotocol, type ClientMessage, type ServerMessage } from './protocol.ts';
 
 // Intermediaries close a connection that says nothing for a minute.
 const pingMs = 25_000;
@@ -18,6 +18,7 @@ export interface Hooks {
   prepare(freshGrant: boolean): Promise<Ticket>;
   changed(state: Connection): void;
   message(message: ServerMessage): void;
+  dropped(bytes: number, reason: string): void; // typed, sent, and refused for good
   elsewhere(url: string): void;
   moved(origin: string): void;
   clear(): void;
@@ -28,7 +29,7 @@ export interface Hooks {
   write(bytes: Uint8Array, offset: number | null, rendered: () => void): void;
 }
 
-const busyPauseMs = 250; // before input is sent again that there was no room for
+const busyPauseMs = 250; // before input is sent again that was refused for the moment
 
 export class Socket {
   readonly #outbox = new Outbox();
@@ -111,11 +112,14 @@ export class Socket {
     this.hooks.message(message);
   }
 
-  // What the sandbox wasn't there for is sent again when it is back, and what
-  // there was no room for in a moment; nothing behind it overtakes it.
+  // What is refused for the moment is sent again, when the sandbox is back or a
+  // moment later; nothing behind it overtakes it. Anything else is forgotten.
   #refused(reason: string, seq: number): void {
-    if (reason === 'waiting') return;
-    if (reason !== 'busy') return this.#outbox.refused(seq);
+    if (!momentary(reason)) {
+      const bytes = this.#outbox.refused(seq);
+      if (bytes > 0) this.hooks.dropped(bytes, reason);
+      return;
+    }
     clearTimeout(this.#busyTimer);
     this.#busyTimer = window.setTimeout(() => this.live && this.#sendAgain(), busyPauseMs);
   }

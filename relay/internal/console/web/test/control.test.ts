@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { atWork, controls, nameOf, nobody, notice, refusal, update, type Control } from '../src/control.ts';
+import { atWork, controls, dropped, nameOf, nobody, notice, refusal, update, type Control } from '../src/control.ts';
 import { agentOf, controlOf, labels, noAgent, peopleOf } from '../src/model.ts';
 import type { ControlState, ServerMessage } from '../src/protocol.ts';
 
@@ -114,4 +114,13 @@ test('what an agent does is said once', () => {
 test('terminals are named by their program', () => {
   const list = ['', '/usr/bin/htop -d 5', undefined, '-bash'].map((command, i) => ({ id: `p${i}`, cols: 80, rows: 24, created_at: i, ...(command === undefined ? {} : { command }) }));
   assert.deepEqual([...labels(list).values()], ['shell 1', 'htop', 'shell 2', 'bash']);
+});
+
+test('what was refused for good is said, with what to do about it', () => {
+  assert.equal(dropped(after(presence, state({ controller: '' })), 1, 'not_controller'), '1 character you typed was not sent: you had lost control meanwhile. Take control and type it again');
+  assert.equal(dropped(after(presence, state({ controller: 'usr_b' })), 12, 'stale_term'), '12 characters you typed were not sent: control had changed meanwhile. Please type it again');
+  assert.equal(dropped(after(presence, state()), 2, 'stale_term'), '2 characters you typed were not sent: alice has control now');
+  assert.match(dropped(after(presence, state()), 2, 'ended'), /has ended/);
+  assert.match(dropped(after(presence, state({ agent: 'claude' })), 2, 'agent_running'), /at work/);
+  assert.match(dropped(after(presence, state({ can_control: false })), 2, 'not_controller'), /does not allow typing/);
 });

@@ -32,7 +32,8 @@ test('what was not acknowledged is sent again, with its numbers, before anything
   outbox.push(bytes('d'), 1, false);
   assert.deepEqual(outbox.again().map((f) => f.seq), [2, 3]);
   assert.deepEqual(sent(outbox).map((f) => f.seq), [4]);
-  outbox.refused(3);
+  assert.equal(outbox.refused(3), 1);
+  assert.equal(outbox.refused(3), 0);
   assert.equal(text(outbox.again()), 'bd');
   outbox.acked(9);
   assert.equal(outbox.pending, 0);
