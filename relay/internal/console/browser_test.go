@@ -267,7 +267,7 @@ func TestBrowser(t *testing.T) {
 		"two people": testTwoPeople, "long session": testLongSession, "queries": testQueries,
 		"paste": testPaste, "keyboard": testKeyboard, "flood": testFlood,
 		"exactly once": testExactlyOnce, "another relay": testAnotherRelay, "skipped": testSkipped,
-		"search": testSearch, "recordings": testRecordings, "phone": testPhone, "webgl": testWebGL,
+		"search": testSearch, "recordings": testRecordings, "share": testShare, "phone": testPhone, "webgl": testWebGL,
 		"agent": testAgent, "approvals": testApprovals, "approval outage": testApprovalOutage,
 		"egress": testEgress, "environment": testEnvironment, "held": testHeld, "long names": testLongNames, "sign in": testSignIn,
 		"file tree": testFileTree, "file transfers": testFileTransfers, "file names": testFileNames, "file rights": testFileRights, "file outages": testFileOutages,

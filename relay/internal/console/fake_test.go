@@ -84,6 +84,7 @@ func newFakeRelay(t testing.TB) *fakeRelay {
 	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/agent/{verb}", f.steerAgent)
 	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/recording", f.record)
 	mux.HandleFunc("DELETE /sessions/{sid}/ptys/{pid}/recording", f.record)
+	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/share", f.share)
 	mux.HandleFunc("GET /sessions/{sid}/recordings", f.listRecordings)
 	mux.HandleFunc("GET /sessions/{sid}/recordings/{rid}", f.recording)
 	mux.HandleFunc("GET /sessions/{sid}/approvals", f.listApprovals)

@@ -26,6 +26,7 @@ type fakePTY struct {
 	deaf       bool              // input gets lost on its way
 	mute       bool              // acknowledgements get lost on their way
 	recording  string            // id
+	shared     protocol.Share    // to whose programs it is open; empty: to none
 	agent      protocol.AgentStateMessage
 	started    []protocol.AgentStart
 	turn       *protocol.AgentStoppedMessage // the last one
@@ -76,6 +77,9 @@ func (f *fakeRelay) attach(s *fakeSocket, p *fakePTY, since string) {
 	}
 	if p.recording != "" {
 		s.send(protocol.RecordingState{ID: p.recording})
+	}
+	if p.shared != "" && p.shared != protocol.ShareNone {
+		s.send(protocol.SharedMessage{With: p.shared})
 	}
 	s.output(offset, bytes.Clone(p.log[offset:]))
 	if p.info.Exited != nil {

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -55,6 +56,23 @@ func (f *fakeRelay) record(w http.ResponseWriter, r *http.Request) {
 	}
 	p.broadcast(protocol.RecordingState{ID: p.recording})
 	answer(w, 200, map[string]any{"recordingId": p.recording})
+}
+
+// share answers POST …/share.
+func (f *fakeRelay) share(w http.ResponseWriter, r *http.Request) {
+	if _, ok := f.user(w, r, true); !ok {
+		return
+	}
+	var body protocol.Shared
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil || r.Header.Get("Idempotency-Key") == "" {
+		f.fault("share: %v", err)
+	}
+	p := f.pty(r.PathValue("pid"))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p.shared = body.With
+	p.broadcast(protocol.SharedMessage(body))
+	answer(w, 200, body)
 }
 
 // addRecording adds one that still runs. It is called with mu held.

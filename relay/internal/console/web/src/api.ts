@@ -83,7 +83,7 @@ async function reason(answer: Response): Promise<string> {
 
 export const sessionAt = (origin: string, session: string) => `${origin}/sessions/${encodeURIComponent(session)}`;
 const terminalsAt = (origin: string, session: string) => `${sessionAt(origin, session)}/ptys`;
-const terminalAt = (origin: string, session: string, id: string) => `${terminalsAt(origin, session)}/${encodeURIComponent(id)}`;
+export const terminalAt = (origin: string, session: string, id: string) => `${terminalsAt(origin, session)}/${encodeURIComponent(id)}`;
 
 export async function whoAmI(origin: string, token: string): Promise<Me> {
   return (await (await call(`${origin}/auth/me`, { bearer: token })).json()) as Me;

@@ -21,6 +21,7 @@ import type { ClientMessage, Me, SessionInfo, TerminalInfo, Turn } from './proto
 import { Recordings } from './recordings.ts';
 import { Relay } from './relay.ts';
 import { SearchBar } from './search.ts';
+import { closedToOthers, noShare, openTo, shareOf, warning } from './share.ts';
 import { forgetLink, otherSession, tab } from './storage.ts';
 import { font, touch } from './theme.ts';
 import { Tools } from './tools.ts';
@@ -96,6 +97,7 @@ export class App {
       size: (step) => this.#size(step),
       record: () => void this.#record(),
       recordings: () => void this.#recordings.open(),
+      share: (to) => void this.#share(to),
       env: this.#may('env') ? () => env.open() : undefined,
       approvals: this.#may('approve') ? () => this.#approvals?.open() : undefined,
     });
@@ -337,6 +339,14 @@ export class App {
     });
   }
 
+  async #share(to: string): Promise<void> {
+    const pane = this.#pane;
+    if (pane === undefined) return;
+    if (to === closedToOthers || (await this.#view.ask(warning.title, warning.text, warning.yes))) {
+      await this.#once(() => openTo(this.#relay, pane.id, to));
+    } else this.#draw();
+  }
+
   async #startAgent({ name, command }: Start): Promise<void> {
     const pane = this.#pane;
     if (pane === undefined) return;
@@ -464,6 +474,7 @@ export class App {
         earlier: pane?.earlier != null,
         mayRecord: pane !== undefined && this.#may('record') && !ended,
         recording: Boolean(pane?.recording),
+        share: pane === undefined || ended ? noShare : shareOf(pane.id, pane.shared, this.#list, names, pane.control.canControl),
         typeSize: font().base,
       },
       held: pane !== undefined && pane.held && pane.mine && live,

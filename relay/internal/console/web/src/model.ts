@@ -4,6 +4,7 @@ import { agentHolder, agentLabel, programOf, turnText } from './agents.ts';
 import { hasEnded, type Connection } from './connection.ts';
 import { atWork, controls, nameOf, type Control } from './control.ts';
 import type { TerminalInfo } from './protocol.ts';
+import type { ShareView } from './share.ts';
 
 export type Tone = 'good' | 'busy' | 'bad' | 'idle';
 
@@ -51,6 +52,7 @@ export interface Tools {
   earlier: boolean; // there is output that the screen has never had
   mayRecord: boolean;
   recording: boolean;
+  share: ShareView;
   typeSize: number; // pixels
 }
 

@@ -5,6 +5,7 @@ import { question } from './clipboard.ts';
 import { barred, type Connection, type Part } from './connection.ts';
 import { atWork, controls, dropped, nobody, notice, refusal, update, type Control } from './control.ts';
 import { momentary, type ServerMessage, type Turn } from './protocol.ts';
+import { closedToOthers } from './share.ts';
 import { Socket } from './socket.ts';
 import { Screen, type InputKind } from './terminal.ts';
 import type { SizeStep } from './typesize.ts';
@@ -37,6 +38,7 @@ export class Pane {
   unseen = false; // output came while another terminal was shown
   shown = false;
   recording = ''; // id of the recording that runs
+  shared = closedToOthers; // to whose programs the terminal is open
   held = false; // the echo of what was typed waits: it may be the beginning of a secret
   earlier: Part | null = null; // what was before the screen that was received first
   #wanted: { cols: number; rows: number } | undefined; // the size last asked for
@@ -148,8 +150,9 @@ export class Pane {
     this.#tell(before, message);
     if (message.type === 'agent_stopped') this.hooks.stopped(message);
     if (message.type === 'recording') this.recording = message.id;
+    if (message.type === 'shared') this.shared = message.with;
     if (message.type === 'output_held') this.held = message.held;
-    if (message.type === 'attached') [this.recording, this.held] = ['', false]; // said anew
+    if (message.type === 'attached') [this.recording, this.shared, this.held] = ['', closedToOthers, false]; // said anew
     if (message.type === 'resized') {
       this.#leads = message.cols === this.#wanted?.cols && message.rows === this.#wanted.rows;
       if (!this.#leads) this.#wanted = undefined;

@@ -72,6 +72,7 @@ export type ServerMessage =
   | { type: 'input_ack'; seq: number }
   | { type: 'moved'; origin: string }
   | { type: 'recording'; id: string } // '' when not recorded
+  | { type: 'shared'; with: string } // id of a terminal, 'session' or 'none'
   | { type: 'agent_state'; agent_state: string; agent: string }
   | { type: 'output_held'; held: boolean }
   | ({ type: 'agent_stopped' } & Turn)
@@ -90,7 +91,7 @@ export type ClientMessage =
 const known = new Set<string>([
   'control_state', 'control_taken', 'control_requested', 'control_granted', 'control_revoked',
   'control_expired', 'attached', 'resync', 'resized', 'presence', 'pty_closed', 'input_refused',
-  'error', 'waiting', 'reauthed', 'input_ack', 'moved', 'recording',
+  'error', 'waiting', 'reauthed', 'input_ack', 'moved', 'recording', 'shared',
   'agent_state', 'output_held', 'agent_stopped', 'tools_changed',
 ]);
 

@@ -3,6 +3,7 @@
 
 import { byId, setAttribute, setHidden, setText } from './dom.ts';
 import type { Model } from './model.ts';
+import { ShareTool } from './share.ts';
 import type { SizeStep } from './typesize.ts';
 
 export interface ToolActions {
@@ -13,6 +14,7 @@ export interface ToolActions {
   size(step: SizeStep): void;
   record(): void;
   recordings(): void;
+  share(to: string): void;
   env: (() => void) | undefined; // undefined: not for this person
   approvals: (() => void) | undefined;
 }
@@ -21,6 +23,7 @@ export class Tools {
   readonly #earlier: HTMLButtonElement;
   readonly #record: HTMLButtonElement;
   readonly #normal: HTMLButtonElement;
+  readonly #share: ShareTool;
 
   constructor(actions: ToolActions) {
     const menu = byId('tools', HTMLElement);
@@ -43,12 +46,13 @@ export class Tools {
     tool('bigger', () => actions.size('bigger'), true);
     this.#record = tool('record', actions.record);
     tool('recordings', actions.recordings);
+    this.#share = new ShareTool(actions.share);
     for (const [id, press] of [['env', actions.env], ['egress', actions.approvals]] as const) {
       if (press !== undefined) setHidden(tool(id, press), false);
     }
   }
 
-  draw({ earlier, mayRecord, recording, typeSize }: Model['tools']): void {
+  draw({ earlier, mayRecord, recording, share, typeSize }: Model['tools']): void {
     setHidden(this.#earlier, !earlier);
     setHidden(this.#record, !mayRecord);
     setAttribute(this.#record, 'aria-pressed', String(recording));
@@ -56,5 +60,6 @@ export class Tools {
     setText(this.#normal, String(typeSize));
     setAttribute(this.#normal, 'aria-label', `Text size ${typeSize}; back to the normal size`);
     setHidden(byId('rec', HTMLElement), !recording);
+    this.#share.draw(share);
   }
 }
