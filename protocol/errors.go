@@ -30,6 +30,7 @@ const (
 	KindUnavailable                 // can't be done now, may work later
 	KindRestarting                  // this relay is going away, come back
 	KindNoSpace                     // the disk is full; what was there is as it was
+	KindUnknown                     // it may have been done: ask by the same Idempotency-Key
 	kindCount
 )
 
@@ -62,6 +63,7 @@ var Kinds = [...]KindRow{
 	{KindUnavailable, "unavailable", http.StatusServiceUnavailable, 1013, "InternalError", "try again later"},
 	{KindRestarting, "restarting", http.StatusServiceUnavailable, 1012, "InternalError", "restarting"},
 	{KindNoSpace, "no_space", http.StatusInsufficientStorage, 1013, "LimitError", "no space left"},
+	{KindUnknown, "unknown", http.StatusBadGateway, 4502, "InternalError", "it isn't known whether this was done"},
 }
 
 func (k Kind) row() KindRow {

@@ -110,8 +110,13 @@ func (s *Stream) release() {
 	}
 }
 
+// ErrUnanswered is in the chain of an error of [Session.Open] when OPEN may have
+// reached the peer, who may do what it asks for.
+var ErrUnanswered = errors.New("tunnel: OPEN was not answered")
+
 // Open opens a stream on a lane and waits for the peer's answer until ctx
-// ends. A refusal is a *protocol.Error of the peer's kind.
+// ends. A refusal is a *protocol.Error of the peer's kind. Without
+// [ErrUnanswered] the peer doesn't do what it was asked.
 func (s *Session) Open(ctx context.Context, name protocol.Lane, open protocol.Open) (*Stream, protocol.Opened, error) {
 	m, err := s.lane(ctx, name)
 	if err != nil {
@@ -144,8 +149,13 @@ func (s *Session) Open(ctx context.Context, name protocol.Lane, open protocol.Op
 	case a := <-answers:
 		return a.stream, a.opened, a.err
 	case <-ctx.Done():
-		return nil, protocol.Opened{}, tooLate(ctx, open)
+		return nil, protocol.Opened{}, unanswered(open, ctx.Err())
 	}
+}
+
+// unanswered says that the peer may have open.
+func unanswered(open protocol.Open, err error) error {
+	return protocol.Fault(protocol.KindUnavailable, fmt.Errorf("%w: %s: %w", ErrUnanswered, open.Kind, err))
 }
 
 func tooLate(ctx context.Context, open protocol.Open) error {
@@ -179,15 +189,15 @@ func (s *Session) open(ctx context.Context, m *mux.Session, name protocol.Lane, 
 func (s *Stream) negotiate(ctx context.Context, open protocol.Open) (protocol.Opened, error) {
 	interrupt := context.AfterFunc(ctx, func() { s.Close() })
 	defer interrupt()
-	if err := protocol.Write(s, open); err != nil {
-		return protocol.Opened{}, protocol.Fault(protocol.KindUnavailable, err)
+	if err := protocol.Write(s, open); err != nil { // what timed out may still be delivered
+		return protocol.Opened{}, unanswered(open, err)
 	}
 	m, err := readOne(s)
 	if err == nil && !interrupt() && ctx.Err() != nil {
 		err = ctx.Err() // the answer came too late: the stream is closed
 	}
 	if err != nil {
-		return protocol.Opened{}, protocol.Fault(protocol.KindUnavailable, fmt.Errorf("tunnel: open %s: %w", open.Kind, err))
+		return protocol.Opened{}, unanswered(open, err)
 	}
 	switch m := m.(type) {
 	case protocol.Opened:
@@ -195,7 +205,7 @@ func (s *Stream) negotiate(ctx context.Context, open protocol.Open) (protocol.Op
 	case protocol.Refused:
 		return protocol.Opened{}, m.Err()
 	}
-	return protocol.Opened{}, protocol.Fault(protocol.KindUpstream, fmt.Errorf("tunnel: %s answers OPEN", m.FrameType()))
+	return protocol.Opened{}, protocol.Fault(protocol.KindUpstream, fmt.Errorf("%w: with %s", ErrUnanswered, m.FrameType()))
 }
 
 // An Incoming is a stream that the peer wants to open. Exactly one of Accept

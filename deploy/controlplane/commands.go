@@ -104,7 +104,9 @@ func (s *Server) order(ctx context.Context, user protocol.UserID, req commandReq
 }
 
 // execute signs the command of o, has it done, and stores its outcome. When the
-// key was used before and we know how that went, that is the outcome.
+// key was used before and we know how that went, that is the outcome. An error
+// means that nothing was sent; what was sent has an outcome, which is unknown
+// where it can't be stored: then it isn't known next time either.
 func (s *Server) execute(ctx context.Context, o order, relays []store.Relay) (store.Command, error) {
 	began := time.Now()
 	o.origin = relays[0].PublicOrigin
@@ -114,12 +116,16 @@ func (s *Server) execute(ctx context.Context, o order, relays []store.Relay) (st
 	}
 	wait, cancel := context.WithTimeout(ctx, time.Duration(cmd.Envelope.TTLMs)*time.Millisecond+dispatchMargin)
 	defer cancel()
-	if cmd.Outcome, err = s.dispatch(wait, relays, cmd.Envelope); err != nil {
+	if cmd.Outcome, err = s.dispatch(wait, relays, cmd); err != nil {
 		return cmd, err
 	}
-	err = s.finish(context.WithoutCancel(ctx), cmd)
 	s.metrics.command.Observe(time.Since(began).Seconds())
-	return cmd, err
+	if err = s.finish(context.WithoutCancel(ctx), cmd); err == nil || cmd.Outcome.Status == store.StatusUndelivered {
+		return cmd, err
+	}
+	s.logger.Error("outcome not stored", "command", cmd.Envelope.CommandID, "error", err)
+	cmd.Outcome = outcomeLost()
+	return cmd, nil
 }
 
 // finish stores the outcome of cmd and what it means for its session. A command

@@ -1,9 +1,13 @@
 package controlplane
 
 import (
+	"fmt"
+	"io"
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -271,4 +275,51 @@ func TestRelays(t *testing.T) {
 	p.want(commandCall(aliceToken, createBody), http.StatusOK, "")
 	p.clock.Advance(time.Millisecond)
 	p.want(commandCall(aliceToken, createBody), http.StatusServiceUnavailable, "InternalError")
+}
+
+// TestFound23AskedAgain: 503 is for what nobody has had. What a relay may have got
+// when it was asked for first stays unknown, whatever can't be reached since, until
+// the executor itself says what became of it, or that it came too late to be run.
+func TestFound23AskedAgain(t *testing.T) {
+	p := newPlane(t)
+	var answer atomic.Pointer[func(http.ResponseWriter, protocol.CommandEnvelope)]
+	say := func(f func(http.ResponseWriter, protocol.CommandEnvelope)) { answer.Store(&f) }
+	relay := newFakeRelay(t, func(w http.ResponseWriter, env protocol.CommandEnvelope) { (*answer.Load())(w, env) })
+	p.register("rl_1", relayToken, relay.URL)
+	ask := func(key string) string {
+		t.Helper()
+		code, body, _ := p.do(call{"POST", "/commands", aliceToken, `{` + createPTY + `}`, map[string]string{"Idempotency-Key": key}})
+		return fmt.Sprint(code, " ", body["status"])
+	}
+	expired := func(w http.ResponseWriter, _ protocol.CommandEnvelope) {
+		w.WriteHeader(http.StatusUnauthorized)
+		io.WriteString(w, `{"error":{"message":"too late","name":"ExpiredError"}}`)
+	}
+	type step struct {
+		answer func(http.ResponseWriter, protocol.CommandEnvelope)
+		want   string
+	}
+	done := callback(`"status":"ok","result":{"kind":"pty.create","ptyId":"pty_9"}`)
+	for name, steps := range map[string][]step{
+		"never sent":        {{status(503), "503 error"}, {status(404), "503 error"}, {done, "200 ok"}, {status(503), "200 ok"}},
+		"lost, then away":   {{status(502), "200 unknown"}, {status(503), "200 unknown"}, {status(429), "200 unknown"}, {done, "200 ok"}},
+		"lost, then late":   {{status(502), "200 unknown"}, {expired, "401 error"}},
+		"lost, not begun":   {{status(502), "200 unknown"}, {callback(`"status":"error","error":{"name":"InternalError","message":"m"},"telemetry":{"attempt":0}`), "503 error"}},
+		"away, then lost":   {{status(503), "503 error"}, {status(504), "200 unknown"}, {status(503), "200 unknown"}},
+		"unknown, and away": {{callback(`"status":"unknown"`), "200 unknown"}, {status(503), "200 unknown"}},
+	} {
+		for i, s := range steps {
+			say(s.answer)
+			if got := ask(strings.ReplaceAll(name, " ", "-")); got != s.want {
+				t.Errorf("%s, step %d: %s, want %s", name, i+1, got, s.want)
+			}
+		}
+	}
+	// A command that was signed, and whose outcome nobody stored: the control plane
+	// was killed under it, or a relay had it signed and dispatches it itself.
+	p.want(signCall(p.grant(aliceToken, `{"session_id":"ses_1"}`), "signed", createPTY), http.StatusOK, "")
+	say(status(503))
+	if got := ask("signed"); got != "200 unknown" {
+		t.Errorf("signed, and nothing known: %s", got)
+	}
 }

@@ -157,7 +157,7 @@ func (s *Server) tellSandbox(ctx context.Context, op operation) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, protocol.DefaultCommandTTL)
 	defer cancel()
-	if cmd.Outcome, err = s.dispatch(ctx, relays, cmd.Envelope); err != nil {
+	if cmd.Outcome, err = s.dispatch(ctx, relays, cmd); err != nil {
 		return err
 	}
 	return s.finish(context.WithoutCancel(ctx), cmd)

@@ -146,7 +146,25 @@ const (
 // dispatch offers a command to one relay after another until one of them
 // answers. Offering it twice is safe: the sandbox runs a command id once. What
 // a relay says in the sandbox's name counts only with the sandbox's signature.
-func (s *Server) dispatch(ctx context.Context, relays []store.Relay, env protocol.CommandEnvelope) (store.Outcome, error) {
+// That nobody has it now is no outcome of a command that somebody may have had
+// when it was asked for before.
+func (s *Server) dispatch(ctx context.Context, relays []store.Relay, cmd store.Command) (store.Outcome, error) {
+	outcome, err := s.offerAll(ctx, relays, cmd.Envelope)
+	had := cmd.Repeated && cmd.Outcome.Status != store.StatusUndelivered
+	if err == nil && had && outcome.Status == store.StatusUndelivered && !neverRan(outcome) {
+		outcome = outcomeLost()
+	}
+	return outcome, err
+}
+
+// neverRan reports whether who would have run the command says so: its time was
+// over before it came, or it wasn't begun.
+func neverRan(outcome store.Outcome) bool {
+	return outcome.Callback != nil || outcome.Error != nil && outcome.Error.Name == protocol.KindExpired.Name()
+}
+
+// offerAll is dispatch for a command that nobody has had.
+func (s *Server) offerAll(ctx context.Context, relays []store.Relay, env protocol.CommandEnvelope) (store.Outcome, error) {
 	body, err := json.Marshal(env)
 	if err != nil {
 		return store.Outcome{}, err
@@ -200,7 +218,7 @@ func (s *Server) dispatchToPages(ctx context.Context, relays []store.Relay, id p
 		}()
 	}
 	e := protocol.Errorf(protocol.KindUnavailable, "no relay can be reached").Body()
-	last := store.Outcome{Status: store.StatusUndelivered, Error: &e}
+	last, delivered := store.Outcome{Status: store.StatusUndelivered, Error: &e}, false
 	for range relays {
 		switch a := <-answers; a.of {
 		case answered:
@@ -208,8 +226,11 @@ func (s *Server) dispatchToPages(ctx context.Context, relays []store.Relay, id p
 		case refused:
 			last = a.outcome
 		case lost:
-			last = outcomeLost()
+			delivered = true
 		}
+	}
+	if delivered { // whatever another relay said
+		return outcomeLost()
 	}
 	return last
 }

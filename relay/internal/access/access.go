@@ -82,7 +82,11 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, v any) error {
 // not shown.
 func WriteError(w http.ResponseWriter, err error) {
 	e := protocol.AsError(err)
-	WriteJSON(w, e.Kind.Status(), map[string]protocol.ErrorBody{"error": e.Body()})
+	answer := map[string]any{"error": e.Body()}
+	if e.Kind == protocol.KindUnknown {
+		answer["status"] = protocol.StatusUnknown
+	}
+	WriteJSON(w, e.Kind.Status(), answer)
 }
 
 // WriteJSON answers with v as JSON.

@@ -8,9 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
-	"strings"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -80,25 +78,4 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 		return nil, protocol.Fault(protocol.KindInvalid, err)
 	}
 	return body, nil
-}
-
-// forward proxies to the control plane. Cookies are ours, so they stay here,
-// except that who signs in comes back from the provider with nothing else.
-func (a *API) forward() http.Handler {
-	return &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(a.ControlPlane)
-			r.Out.Header.Del("Cookie")
-			for name, below := range ownCookies {
-				if cookie, err := r.In.Cookie(name); err == nil && strings.HasPrefix(r.In.URL.Path, below) {
-					r.Out.AddCookie(cookie)
-				}
-			}
-		},
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			a.Log.Warn("control plane not reached", "path", r.URL.Path, "err", err)
-			access.WriteError(w, protocol.Errorf(protocol.KindUnavailable, "the control plane can't be reached at the moment"))
-		},
-		ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
-	}
 }

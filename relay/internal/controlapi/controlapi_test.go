@@ -271,6 +271,38 @@ func TestForwarding(t *testing.T) {
 	expect(t, w.do(http.MethodPost, "/internal/sign", "", "{}"), http.StatusNotFound)
 }
 
+// TestFound23ForwardedOrNot: 503 is for what the control plane never had. What it
+// had, and didn't answer, may have been done, unless the request only asks.
+func TestFound23ForwardedOrNot(t *testing.T) {
+	w := newWorld(t, func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		panic(http.ErrAbortHandler) // as if it were killed: the connection ends
+	})
+	gone := newWorld(t, http.NotFound)
+	*gone.api.ControlPlane = url.URL{Scheme: "http", Host: "127.0.0.1:1"}
+	for _, c := range []struct {
+		method, target string
+		want           int
+		unknown        bool
+	}{
+		{http.MethodPost, "/commands", http.StatusOK, true},
+		{http.MethodPost, "/grants", http.StatusBadGateway, true},
+		{http.MethodDelete, "/grants/gr_1", http.StatusBadGateway, true},
+		{http.MethodPut, "/dashboards/dash_1/members/usr_bob", http.StatusBadGateway, true},
+		{http.MethodGet, "/commands", http.StatusServiceUnavailable, false},
+		{http.MethodGet, "/auth/me", http.StatusServiceUnavailable, false},
+	} {
+		answer := w.do(c.method, c.target, "token", "{}")
+		if expect(t, answer, c.want, `"error"`); strings.Contains(answer.Body.String(), `"status":"unknown"`) != c.unknown {
+			t.Errorf("%s %s: %s", c.method, c.target, answer.Body)
+		}
+		answer = gone.do(c.method, c.target, "token", "{}")
+		if expect(t, answer, http.StatusServiceUnavailable, `"error"`); strings.Contains(answer.Body.String(), "unknown") {
+			t.Errorf("%s %s, not sent: %s", c.method, c.target, answer.Body)
+		}
+	}
+}
+
 func TestForwardingToNobody(t *testing.T) {
 	w := newWorld(t, http.NotFound)
 	*w.api.ControlPlane = url.URL{Scheme: "http", Host: "127.0.0.1:1"}

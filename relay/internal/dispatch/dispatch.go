@@ -158,15 +158,16 @@ func (d *Dispatcher) enter(ctx context.Context, command *jws.Command, start func
 		d.opts.Metrics.known()
 		return known, nil
 	}
-	if d.closed {
-		return nil, protocol.Fault(protocol.KindRestarting, nil)
-	}
 	record := &Record{Command: command, Done: make(chan struct{}), came: time.Now()}
+	record.tried = known != nil && protocol.KindOf(known.Err) == protocol.KindUnknown
+	if d.closed {
+		return nil, record.unsent(protocol.Fault(protocol.KindRestarting, nil))
+	}
 	ctx, record.span = telemetry.Start(ctx, "dispatch command", telemetry.Operation(command.Kind()))
 	record.traceparent = telemetry.Inject(ctx)
 	if err := start(record); err != nil {
 		record.span.End(err)
-		return nil, err
+		return nil, record.unsent(err)
 	}
 	d.records[command.CommandID] = record
 	d.bytes += record.size()

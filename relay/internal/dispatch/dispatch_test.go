@@ -411,6 +411,52 @@ func TestALostTunnelMayBeRetried(t *testing.T) {
 	}
 }
 
+// TestFound23SentOrNot: a command that was sent and not answered may have run,
+// however it goes on; one that was never sent has not.
+func TestFound23SentOrNot(t *testing.T) {
+	w := newWorld(t, dies)
+	w.dispatcher.patient = 50 * time.Millisecond
+	env := w.authority.Command(nil)
+	w.refuses(env, protocol.KindUnknown) // the tunnel was lost after it was sent
+	w.refuses(env, protocol.KindUnknown) // there is no tunnel: this time nothing is sent
+	w.refuses(w.authority.Command(nil), protocol.KindUnavailable)
+	w.connect(func(_ *world, c call) (protocol.Result, error) { return protocol.Result{}, errors.New("nothing") })
+	w.refuses(env, protocol.KindUnknown)
+	w.connect(succeed)
+	if callback, err := w.submit(env); err != nil || callback.Status != protocol.StatusOK {
+		t.Errorf("asked again: %+v, %v", callback, err)
+	}
+	w.dispatcher.Close()
+	w.refuses(w.authority.Command(nil), protocol.KindRestarting)
+}
+
+// TestFound23ClosedWhileItRuns: the relay ends while a command is at a sandbox, and
+// another perhaps at a page.
+func TestFound23ClosedWhileItRuns(t *testing.T) {
+	began := make(chan struct{}, 1)
+	answer, release := hang()
+	defer release()
+	w := newWorld(t, func(w *world, c call) (protocol.Result, error) {
+		began <- struct{}{}
+		return answer(w, c)
+	})
+	var records []*Record
+	for _, env := range []protocol.CommandEnvelope{w.authority.Command(nil), w.authority.Command(forPage)} {
+		record, err := w.dispatcher.Submit(t.Context(), env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, record)
+	}
+	<-began
+	w.dispatcher.Close()
+	for _, record := range records {
+		if _, _, err := record.Wait(t.Context()); err == nil || protocol.KindOf(err) != protocol.KindUnknown {
+			t.Errorf("%s: %v", record.Command.Audience, err)
+		}
+	}
+}
+
 func TestAnswersThatAreNone(t *testing.T) {
 	for name, answer := range map[string]func(*world, call) (protocol.Result, error){
 		"none":         func(*world, call) (protocol.Result, error) { return protocol.Result{}, errors.New("nothing") },
@@ -421,7 +467,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, answer)
-			w.refuses(w.authority.Command(nil), protocol.KindUpstream)
+			w.refuses(w.authority.Command(nil), protocol.KindUnknown)
 		})
 	}
 }
@@ -494,7 +540,7 @@ func TestWaitGivesUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	record := &Record{Done: make(chan struct{})}
-	if _, _, err := record.Wait(ctx); err == nil || protocol.KindOf(err) != protocol.KindUnavailable {
+	if _, _, err := record.Wait(ctx); err == nil || protocol.KindOf(err) != protocol.KindUnknown {
 		t.Errorf("Wait = %v", err)
 	}
 }

@@ -65,7 +65,7 @@ func (d *Dispatcher) await(record *Record) {
 	case <-record.Done:
 	case <-timer.C:
 	case <-d.ctx.Done():
-		err = protocol.Fault(protocol.KindRestarting, nil)
+		err = unknown(d.ctx.Err()) // a page may have it
 	}
 	d.mu.Lock()
 	if !record.over() {

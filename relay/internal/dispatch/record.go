@@ -18,10 +18,11 @@ type Record struct {
 	Command *jws.Command
 	Done    chan struct{}
 	Result  protocol.Result
-	Err     error // the command may or may not have been executed
+	Err     error // of kind unknown: the command may have been executed
 
 	came    time.Time
 	expired error // the command came too late to be run: only its outcome may be had
+	tried   bool  // an earlier record of the command had no answer: it may have been executed
 
 	span        telemetry.Span // until the outcome is known
 	traceparent string         // of span; empty: none
@@ -29,6 +30,15 @@ type Record struct {
 
 // size returns about how much memory r takes, in bytes.
 func (r *Record) size() int { return len(r.Command.Op) + len(r.Result.Callback) }
+
+// unsent returns err, why r was not sent this time, as it is for whoever asks: of
+// a command that was sent before, that says nothing.
+func (r *Record) unsent(err error) error {
+	if r.tried {
+		return unknown(err)
+	}
+	return err
+}
 
 // failed reports whether r is over and may be tried again: the executor's answer
 // isn't known, or was that it can't run anything now. If it did begin, it will
@@ -66,19 +76,20 @@ func same(a, b *jws.Command) bool {
 		a.IssuedAt == b.IssuedAt && a.TTLMs == b.TTLMs && bytes.Equal(a.Op, b.Op)
 }
 
-// Wait returns the callback of a record once it is there.
+// Wait returns the callback of a record once it is there. An error is of kind
+// unknown unless the command is known not to have been executed.
 func (r *Record) Wait(ctx context.Context) (protocol.ExecutionCallback, protocol.Kind, error) {
 	select {
 	case <-r.Done:
 	case <-ctx.Done():
-		return protocol.ExecutionCallback{}, 0, protocol.Fault(protocol.KindUnavailable, ctx.Err())
+		return protocol.ExecutionCallback{}, 0, unknown(ctx.Err()) // it is on its way
 	}
 	if r.Err != nil {
 		return protocol.ExecutionCallback{}, 0, r.Err
 	}
 	var callback protocol.ExecutionCallback
 	if err := json.Unmarshal(r.Result.Callback, &callback); err != nil {
-		return callback, 0, protocol.Fault(protocol.KindUpstream, fmt.Errorf("dispatch: callback: %w", err))
+		return callback, 0, unknown(fmt.Errorf("dispatch: callback: %w", err))
 	}
 	return callback, r.Result.Kind, nil
 }

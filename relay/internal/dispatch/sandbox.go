@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -111,6 +112,9 @@ func (e errand) isDue() bool { return e.after == nil || e.after.over() }
 func (d *Dispatcher) run(e errand) {
 	c := e.record.Command
 	result, err := d.send(e)
+	if err != nil {
+		err = e.record.unsent(err)
+	}
 	d.mu.Lock()
 	if err == nil && e.record.expired != nil && result.Kind == protocol.KindExpired {
 		err = e.record.expired // it never ran
@@ -163,16 +167,28 @@ func (d *Dispatcher) send(e errand) (protocol.Result, error) {
 	return d.deliver(session, e, sandbox)
 }
 
+// unknown says that a command may have been executed, and why nobody here knows.
+func unknown(err error) error {
+	if protocol.KindOf(err) == protocol.KindUnknown {
+		return err
+	}
+	return protocol.Fault(protocol.KindUnknown, err)
+}
+
 // deliver sends e until there is an answer. When the tunnel is lost before
 // that, nobody here knows whether the command ran; the sandbox does, so the same
-// command goes to it again as soon as it is back.
+// command goes to it again as soon as it is back. An error is of kind unknown
+// unless nothing was sent.
 func (d *Dispatcher) deliver(session *tunnel.Session, e errand, sandbox protocol.SandboxID) (protocol.Result, error) {
 	ctx, cancel := context.WithTimeout(telemetry.Extract(d.ctx, e.record.traceparent), answerTimeout)
 	defer cancel()
-	for {
+	for sent := false; ; {
 		result, err := exchange(ctx, session, e.token)
 		if err == nil {
 			return result, nil
+		}
+		if sent = sent || errors.Is(err, tunnel.ErrUnanswered); sent {
+			err = unknown(err)
 		}
 		if !over(session) {
 			return result, err
@@ -216,7 +232,8 @@ func (d *Dispatcher) successor(ctx context.Context, lost *tunnel.Session, sandbo
 	}
 }
 
-// exchange sends token on a command stream and reads the answer.
+// exchange sends token on a command stream and reads the answer. An error has
+// [tunnel.ErrUnanswered] in its chain unless nothing was sent.
 func exchange(ctx context.Context, session *tunnel.Session, token string) (result protocol.Result, err error) {
 	ctx, span := telemetry.Call(ctx, "send command")
 	defer func() { span.End(err) }()
@@ -229,17 +246,25 @@ func exchange(ctx context.Context, session *tunnel.Session, token string) (resul
 	defer stream.Close()
 	stop := context.AfterFunc(ctx, func() { stream.Close() })
 	defer stop()
+	if result, err = readResult(stream); err != nil {
+		return result, protocol.Fault(protocol.KindUpstream, fmt.Errorf("%w: dispatch: %w", tunnel.ErrUnanswered, err))
+	}
+	return result, nil
+}
+
+// readResult reads the one frame that answers a command.
+func readResult(stream *tunnel.Stream) (result protocol.Result, err error) {
 	frame, err := protocol.NewFrameReader(stream).Next()
 	if err != nil {
-		return protocol.Result{}, protocol.Fault(protocol.KindUpstream, fmt.Errorf("dispatch: %w", err))
+		return result, err
 	}
 	message, err := protocol.Decode(frame)
 	if err != nil {
-		return protocol.Result{}, protocol.Fault(protocol.KindUpstream, err)
+		return result, err
 	}
 	result, ok := message.(protocol.Result)
 	if !ok {
-		return protocol.Result{}, protocol.Fault(protocol.KindUpstream, fmt.Errorf("dispatch: %s for a RESULT", frame.Type))
+		return result, fmt.Errorf("%s for a RESULT", frame.Type)
 	}
 	return result, nil
 }

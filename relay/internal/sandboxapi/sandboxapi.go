@@ -265,8 +265,16 @@ func outcome(callback protocol.ExecutionCallback, kind protocol.Kind) (result pr
 			return result, protocol.Fault(protocol.KindUpstream, err)
 		}
 		return result, nil
+	case callback.Error != nil && kind.Status() == http.StatusServiceUnavailable && begun(callback):
+		return result, &protocol.Error{Kind: protocol.KindUpstream, Message: callback.Error.Message}
 	case callback.Error != nil:
 		return result, &protocol.Error{Kind: kind, Message: callback.Error.Message}
 	}
-	return result, protocol.Errorf(protocol.KindUnavailable, "the sandbox restarted in the middle; whether it was done is unknown")
+	return result, protocol.Errorf(protocol.KindUnknown, "the sandbox restarted in the middle; whether it was done is unknown")
+}
+
+// begun reports whether the sandbox had begun what failed: 503 is for what
+// nobody began.
+func begun(callback protocol.ExecutionCallback) bool {
+	return callback.Telemetry != nil && callback.Telemetry.Attempt > 0
 }

@@ -338,7 +338,9 @@ func TestWhatTheSandboxSays(t *testing.T) {
 	}{
 		"conflict":   {fails(protocol.KindConflict, `{"status":"error","error":{"message":"pty_1 exists","name":"RequestError"}}`), 409, "pty_1 exists"},
 		"not found":  {fails(protocol.KindNotFound, `{"status":"error","error":{"message":"no such terminal","name":"TargetError"}}`), 404, "no such terminal"},
-		"unknown":    {fails(protocol.KindUnavailable, `{"status":"unknown"}`), 503, "unknown"},
+		"unknown":    {fails(protocol.KindUnavailable, `{"status":"unknown"}`), 502, `"status":"unknown"`},
+		"begun":      {fails(protocol.KindUnavailable, `{"status":"error","error":{"name":"InternalError","message":"m"},"telemetry":{"attempt":1}}`), 502, "m"},
+		"not begun":  {fails(protocol.KindUnavailable, `{"status":"error","error":{"name":"InternalError","message":"m"},"telemetry":{"attempt":0}}`), 503, "m"},
 		"bad result": {fails(0, `{"status":"ok","result":[]}`), 502, "upstream failed"},
 	} {
 		t.Run(name, func(t *testing.T) {

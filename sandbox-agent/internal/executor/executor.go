@@ -266,8 +266,8 @@ func (x *Executor) NoteLost(ctx context.Context) error {
 func (x *Executor) prior(ctx context.Context, command *jws.Command, entry *ledger.Entry, started time.Time) protocol.Result {
 	if entry.State == ledger.StateRunning {
 		finished, err := x.Ledger.Wait(ctx, command.CommandID)
-		if err != nil {
-			return x.failure(command, started, attemptRan, protocol.Fault(protocol.KindUnavailable, err))
+		if err != nil { // it still runs: that is no error of its own
+			return x.callback(command, protocol.ExecutionCallback{Status: protocol.StatusUnknown}, started, attemptRan, protocol.KindUnavailable)
 		}
 		entry = &finished
 	}

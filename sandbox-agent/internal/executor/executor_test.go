@@ -471,7 +471,7 @@ func TestDuplicateWaits(t *testing.T) {
 	cancel()
 	var c protocol.ExecutionCallback
 	must(t, json.Unmarshal(b.Execute(impatient, token).Callback, &c))
-	if errorName(c) != "InternalError" {
+	if c.Status != protocol.StatusUnknown { // it still runs
 		t.Errorf("gave up with %+v", c)
 	}
 	second := make(chan protocol.Result, 1)

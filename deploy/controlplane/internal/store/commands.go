@@ -36,6 +36,9 @@ type Command struct {
 	// Envelope.Target.SessionID, pending until ActivateSession.
 	NewSession string
 
+	// Repeated says, of what AddCommand returns, that the command was there before.
+	Repeated bool
+
 	// In commands that were read.
 	Dashboard  string    // of its session; empty: it has none
 	FinishedAt time.Time // zero: not yet
@@ -125,6 +128,7 @@ func (s *Store) repeated(ctx context.Context, cmd Command) (Command, error) {
 	case !bytes.Equal(cmd.RequestHash, old.RequestHash):
 		return Command{}, protocol.Errorf(protocol.KindConflict, "the idempotency key was used for another request")
 	}
+	old.Repeated = true
 	return old, nil
 }
 

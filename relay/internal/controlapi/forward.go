@@ -1,0 +1,69 @@
+package controlapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptrace"
+	"net/http/httputil"
+	"strings"
+	"sync/atomic"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/access"
+)
+
+// commandsPath is where people have commands run by the control plane.
+const commandsPath = "/commands"
+
+var (
+	errNotReached = protocol.Errorf(protocol.KindUnavailable, "the control plane can't be reached at the moment")
+	errNoAnswer   = protocol.Errorf(protocol.KindUnknown, "the control plane was lost before it answered: it isn't known whether this was done")
+)
+
+// sentKey is under which the context of a forwarded request says whether a
+// connection took it: an *atomic.Bool.
+type sentKey struct{}
+
+// forward proxies to the control plane. Cookies are ours, so they stay here,
+// except that who signs in comes back from the provider with nothing else.
+func (a *API) forward() http.Handler {
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(a.ControlPlane)
+			r.Out.Header.Del("Cookie")
+			for name, below := range ownCookies {
+				if cookie, err := r.In.Cookie(name); err == nil && strings.HasPrefix(r.In.URL.Path, below) {
+					r.Out.AddCookie(cookie)
+				}
+			}
+		},
+		ErrorHandler: a.notForwarded,
+		ErrorLog:     slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent := &atomic.Bool{}
+		ctx := context.WithValue(r.Context(), sentKey{}, sent)
+		proxy.ServeHTTP(w, r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+			GotConn: func(httptrace.GotConnInfo) { sent.Store(true) },
+		})))
+	})
+}
+
+// notForwarded answers r, which err kept from being answered. 503 is for what
+// the control plane never had, and for what changes nothing. Everything else may
+// have been done: of a command that is what the answer is, as if the control
+// plane itself didn't know.
+func (a *API) notForwarded(w http.ResponseWriter, r *http.Request, err error) {
+	sent, _ := r.Context().Value(sentKey{}).(*atomic.Bool)
+	lost := sent == nil || sent.Load()
+	a.Log.Warn("control plane not reached", "path", r.URL.Path, "sent", lost, "err", err)
+	switch {
+	case !lost, r.Method == http.MethodGet, r.Method == http.MethodHead, r.Method == http.MethodOptions:
+		access.WriteError(w, errNotReached)
+	case r.Method == http.MethodPost && r.URL.Path == a.ControlPlane.Path+commandsPath:
+		access.WriteJSON(w, http.StatusOK, map[string]any{"status": protocol.StatusUnknown, "error": errNoAnswer.Body()})
+	default:
+		access.WriteError(w, errNoAnswer)
+	}
+}
