@@ -23,6 +23,8 @@ const (
 	MaxBrowserMessage = 64 << 10
 	// MaxTokenBytes bounds a compact JWS.
 	MaxTokenBytes = 64 << 10
+	// MaxRevocationBytes bounds a revocation list, of however many compact JWS.
+	MaxRevocationBytes = 16 << 20
 
 	// MaxInputUnacked is how much input of one client may be under way
 	// between the relay and write(2) in the sandbox.

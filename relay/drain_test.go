@@ -70,6 +70,10 @@ func newWorld(t *testing.T, drain time.Duration) *world {
 }
 
 func (w *world) controlPlane(rw http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == revocationsPath {
+		io.WriteString(rw, w.authority.Revocations(0))
+		return
+	}
 	if r.Method != http.MethodPut {
 		rw.Write(w.authority.JWKS)
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -144,6 +145,12 @@ func (w *routeWorld) controlPlane(rw http.ResponseWriter, r *http.Request) {
 	case keysPath:
 		if r.Header.Get("X-Test") == "" { // the relay's own
 			rw.Write(w.authority.JWKS)
+			return
+		}
+		fallthrough
+	case revocationsPath:
+		if r.URL.Path == revocationsPath && r.Header.Get("X-Test") == "" {
+			io.WriteString(rw, w.authority.Revocations(0))
 			return
 		}
 		fallthrough

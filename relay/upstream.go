@@ -15,7 +15,7 @@ import (
 const (
 	keysPath        = "/.well-known/jwks.json"
 	revocationsPath = "/.well-known/revocations"
-	// maxKeys bounds a key set and a revocation list, in bytes.
+	// maxKeys bounds a key set, in bytes.
 	maxKeys = 256 << 10
 	// maxAnswer bounds the answer to a registration, in bytes, and maxPeers
 	// how many other relays are taken from it.
@@ -61,25 +61,31 @@ func (r *Relay) fetch(ctx context.Context, path string, most int64) ([]byte, err
 // refreshRevocations asks what is void. What was heard of before stays void
 // when that fails.
 func (r *Relay) refreshRevocations(ctx context.Context) error {
-	list, err := r.fetch(ctx, revocationsPath, maxKeys)
+	text, err := r.fetch(ctx, revocationsPath, protocol.MaxRevocationBytes)
 	if err != nil {
 		return err
 	}
-	revocations, err := r.keys.Revocations(ctx, string(bytes.TrimSpace(list)))
+	lists, err := r.keys.RevocationLists(ctx, string(text))
+	for _, list := range lists {
+		if r.revoked.Apply(list) {
+			r.log.Info("revocations", "number", list.Number, "grants", len(list.Grants),
+				"subjects", len(list.Subjects), "certificates", len(list.Certificates))
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("relay: %s: %w", revocationsPath, err)
-	}
-	if r.revoked.Apply(revocations) {
-		r.log.Info("revocations", "number", revocations.Number, "grants", len(revocations.Grants),
-			"subjects", len(revocations.Subjects), "certificates", len(revocations.Certificates))
 	}
 	return nil
 }
 
-// awaitKeys fetches the keys until it has them or ctx ends.
+// awaitKeys fetches the keys, and what is void, until it has both or ctx ends: a
+// relay that was just started must not believe a grant that was revoked.
 func (r *Relay) awaitKeys(ctx context.Context) error {
 	for first := true; ; first = false {
 		err := r.keys.Refresh(ctx)
+		if err == nil {
+			err = r.refreshRevocations(ctx)
+		}
 		if err == nil {
 			return nil
 		}
@@ -96,17 +102,13 @@ func (r *Relay) awaitKeys(ctx context.Context) error {
 
 // refresh keeps the key set and what is known to be void fresh until ctx ends.
 func (r *Relay) refresh(ctx context.Context) {
-	look := func() {
-		if err := r.refreshRevocations(ctx); err != nil && ctx.Err() == nil {
-			r.log.Warn("revocations not refreshed", "err", err)
-		}
-	}
-	look()
 	every(ctx, keysInterval, func() {
 		if err := r.keys.Refresh(ctx); err != nil && ctx.Err() == nil {
 			r.log.Warn("keys not refreshed", "err", err)
 		}
-		look()
+		if err := r.refreshRevocations(ctx); err != nil && ctx.Err() == nil {
+			r.log.Warn("revocations not refreshed", "err", err)
+		}
 	})
 }
 

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -33,7 +32,9 @@ func (p *plane) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		rw.WriteHeader(http.StatusBadGateway)
 	case r.URL.Path == keysPath:
 		rw.Write(p.authority.JWKS)
-	case r.URL.Path == revocationsPath && list != nil:
+	case r.URL.Path == revocationsPath && list == nil:
+		io.WriteString(rw, p.authority.Revocations(0))
+	case r.URL.Path == revocationsPath:
 		io.WriteString(rw, *list)
 	default:
 		rw.WriteHeader(http.StatusNotFound)
@@ -43,12 +44,7 @@ func (p *plane) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 // revoke publishes a list that the authority by has signed.
 func (p *plane) revoke(t *testing.T, by *relaytest.Authority, number uint64, grants ...protocol.GrantID) {
 	t.Helper()
-	r := jws.Revocations{Number: number, IssuedAt: time.Now().Unix()}
-	for _, id := range grants {
-		r.Grants = append(r.Grants, jws.RevokedGrant{ID: id, ExpiresAt: time.Now().Add(time.Hour).Unix()})
-	}
-	list, err := by.Signer.SignRevocations(r)
-	must(t, err)
+	list := by.Revocations(number, grants...)
 	p.revocations.Store(&list)
 }
 
@@ -101,7 +97,8 @@ func TestRevocationsArePolled(t *testing.T) {
 	r, p := idle(t, func(*Config) {})
 	must(t, r.keys.Refresh(t.Context()))
 	g, grant := p.authority.Grant(nil)
-	if err := r.refreshRevocations(t.Context()); err == nil || !strings.Contains(err.Error(), "404") {
+	p.revocations.Store(new(string))
+	if err := r.refreshRevocations(t.Context()); err == nil || !strings.Contains(err.Error(), "no list") {
 		t.Errorf("no list: %v", err)
 	}
 	void := func() bool {

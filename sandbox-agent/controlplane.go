@@ -84,11 +84,20 @@ func (c *controlPlane) url(path string) string { return "https://" + c.tls.Serve
 
 // get fetches a document. A refusal is an *answerError.
 func (c *controlPlane) get(ctx context.Context, path string) ([]byte, error) {
+	return c.getUpTo(ctx, path, maxAnswer)
+}
+
+// getUpTo is get of an answer of so many bytes at most.
+func (c *controlPlane) getUpTo(ctx context.Context, path string, most int64) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url(path), nil)
 	if err != nil {
 		return nil, err
 	}
-	return c.do(req)
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	return read(resp, most)
 }
 
 // post sends a body of JSON. A refusal is an *answerError.
@@ -110,7 +119,7 @@ func (c *controlPlane) do(req *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return read(resp)
+	return read(resp, maxAnswer)
 }
 
 // prove posts what body makes of the keying material of the connection, on a
@@ -155,18 +164,18 @@ func (c *controlPlane) prove(ctx context.Context, way reach, path string, body f
 	if err != nil {
 		return nil, fmt.Errorf("control plane: %w", err)
 	}
-	return read(resp)
+	return read(resp, maxAnswer)
 }
 
-// read returns the body of a good answer.
-func read(resp *http.Response) ([]byte, error) {
+// read returns the body of a good answer, of so many bytes at most.
+func read(resp *http.Response, most int64) ([]byte, error) {
 	defer resp.Body.Close()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return nil, refusal(resp)
 	}
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
-	if err == nil && len(data) > maxAnswer {
-		err = fmt.Errorf("control plane: an answer over %d bytes", maxAnswer)
+	data, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("control plane: an answer over %d bytes", most)
 	}
 	return data, err
 }

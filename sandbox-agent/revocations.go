@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,15 +30,14 @@ type revocations struct {
 
 	// Guarded by mu, which is held while the file is written.
 	mu    sync.Mutex
-	list  *jws.Revocations // the newest; nil: none was seen
-	dirty bool             // the file is older than the set
+	dirty bool // the file is older than the set
 }
 
 // stored is the file's content. It was verified before it was written, and the
 // state directory is the agent's own.
 type stored struct {
-	List   *jws.Revocations   `json:"list,omitempty"`
-	Grants []protocol.GrantID `json:"grants"` // that commands have revoked
+	List   *jws.Revocations   `json:"list,omitempty"` // all that is known
+	Grants []protocol.GrantID `json:"grants"`         // of earlier builds: that commands have revoked
 }
 
 // openRevocations reads what was known when the agent last ran.
@@ -60,26 +58,25 @@ func openRevocations(stateDir string, log *slog.Logger) (*revocations, error) {
 		return r, nil
 	}
 	if known.List != nil {
-		r.list = known.List
 		r.set.Apply(known.List)
 	}
-	if len(known.Grants) > 0 {
-		r.set.Add(known.Grants...)
-	}
+	r.set.Add(known.Grants...)
 	return r, nil
 }
 
-// apply takes a verified list, unless a newer one was seen, and stores it.
-func (r *revocations) apply(list *jws.Revocations) error {
-	if r.set.Apply(list) { // first of all: what is void is void now
-		r.log.Info("revocations", "number", list.Number, "grants", len(list.Grants),
-			"subjects", len(list.Subjects), "certificates", len(list.Certificates))
+// apply adds what verified lists say to what is known, and stores it.
+func (r *revocations) apply(lists ...*jws.Revocations) error {
+	news := false
+	for _, list := range lists {
+		if r.set.Apply(list) { // first of all: what is void is void now
+			news = true
+			r.log.Info("revocations", "number", list.Number, "grants", len(list.Grants),
+				"subjects", len(list.Subjects), "certificates", len(list.Certificates))
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.list == nil || list.Number > r.list.Number {
-		r.list, r.dirty = list, true
-	}
+	r.dirty = r.dirty || news
 	return r.store()
 }
 
@@ -98,7 +95,7 @@ func (r *revocations) store() error {
 	if !r.dirty {
 		return nil
 	}
-	data, err := json.Marshal(stored{r.list, r.set.Extra()})
+	data, err := json.Marshal(stored{r.set.Known(), []protocol.GrantID{}})
 	if err == nil {
 		err = program.ReplaceFile(r.path, data, 0o600)
 	}
@@ -111,13 +108,10 @@ func (r *revocations) store() error {
 
 // fetchRevocations asks the control plane what is void.
 func (a *Agent) fetchRevocations(ctx context.Context) error {
-	token, err := a.controlPlane.get(ctx, revocationsPath)
+	text, err := a.controlPlane.getUpTo(ctx, revocationsPath, protocol.MaxRevocationBytes)
 	if err != nil {
 		return err
 	}
-	list, err := a.keys.Revocations(ctx, string(bytes.TrimSpace(token)))
-	if err != nil {
-		return err
-	}
-	return a.revocations.apply(list)
+	lists, err := a.keys.RevocationLists(ctx, string(text))
+	return errors.Join(a.revocations.apply(lists...), err)
 }

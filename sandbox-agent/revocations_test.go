@@ -24,6 +24,16 @@ func (w *world) connected() *Agent {
 	return a
 }
 
+// TestFound02EarlierFile: what an earlier build has stored counts.
+func TestFound02EarlierFile(t *testing.T) {
+	w := newWorld(t)
+	const file = `{"list":{"iss":"control-server","aud":"fairlead","number":3,"iat":1,"grants":[{"jti":"gr_1","exp":5000000000}],"subjects":[],"certificates":[]},"grants":["gr_2"]}`
+	must(t, os.WriteFile(filepath.Join(w.cfg.StateDir, revocationsFile), []byte(file), 0o600))
+	if a := w.start(); !void(a, "gr_1") || !void(a, "gr_2") || void(a, "gr_3") {
+		t.Error("the agent knows something else")
+	}
+}
+
 // publish has the control plane say what is void.
 func (w *world) publish(signer *jws.Signer, number uint64, grants ...protocol.GrantID) {
 	w.t.Helper()
@@ -76,10 +86,10 @@ func TestRevocations(t *testing.T) {
 	if number, _ := next.revocations.set.Number(); number != 7 || !void(next, "gr_1") {
 		t.Errorf("the next agent goes back to %d", number)
 	}
-	w.publish(w.signer, 8)
+	w.publish(w.signer, 8, "gr_8")
 	must(t, next.fetchRevocations(within(t)))
-	if void(next, "gr_1") {
-		t.Error("the newer list doesn't count")
+	if !void(next, "gr_8") || !void(next, "gr_1") {
+		t.Error("the newer list doesn't count, or took something back")
 	}
 }
 

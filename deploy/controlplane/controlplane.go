@@ -3,6 +3,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -40,11 +41,15 @@ type Config struct {
 	AdminListen string // of the listener for operators, "host:port"; empty: none
 
 	CertificateLife time.Duration // of those that sandboxes get; 0: DefaultCertificateLife
+	GrantsPerPerson int           // live ones; 0: DefaultGrantsPerPerson
 
 	Revision string
 	Logger   *slog.Logger
 	Now      func() time.Time // nil: time.Now
 }
+
+// DefaultGrantsPerPerson is how many live grants one person may have.
+const DefaultGrantsPerPerson = 64
 
 const (
 	databaseFile  = "controlplane.db"
@@ -77,6 +82,8 @@ type Server struct {
 	admin        net.Listener // nil: none for operators
 	metrics      *metrics
 
+	grantsPerPerson int
+
 	// closing ends with the server: dispatches don't end with their browser.
 	closing context.Context
 	close   context.CancelFunc
@@ -91,6 +98,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	s := &Server{
 		revision: cfg.Revision, logger: cfg.Logger, now: cfg.Now,
 		relays: newRelayClient(), refusals: newRefusals(), notices: newNotices(),
+		grantsPerPerson: cmp.Or(cfg.GrantsPerPerson, DefaultGrantsPerPerson),
 	}
 	s.closing, s.close = context.WithCancel(context.WithoutCancel(ctx))
 	if err := s.open(ctx, cfg); err != nil {

@@ -74,7 +74,7 @@ func openKeys(stateDir string, opts keyring.Options) (*keyring.Ring, error) {
 }
 
 func (s *Server) loadKeys(cfg Config) error {
-	s.revoked = jws.NewRevocationSet()
+	s.revoked = jws.NewRevocationSetBy(s.now)
 	var err error
 	s.keys, err = openKeys(cfg.StateDir, keyring.Options{Now: s.now, Logger: s.logger, Revoked: s.revoked})
 	return err

@@ -36,6 +36,13 @@ const (
 	signedCertificate = "certificate"
 )
 
+// What somebody may have so many of: labels of a metric.
+const (
+	boundGrants      = "grants"
+	boundInvitations = "invitations"
+	boundSignIns     = "sign_ins"
+)
+
 // metrics count what a Server does.
 type metrics struct {
 	requests  *prometheus.CounterVec   // by route and class
@@ -49,6 +56,7 @@ type metrics struct {
 	told      *prometheus.CounterVec // by outcome
 	gateway   *prometheus.CounterVec // by decision
 	renewals  prometheus.Counter
+	bounds    *prometheus.CounterVec // by what of
 	collected []prometheus.Collector
 }
 
@@ -75,9 +83,11 @@ func newMetrics() *metrics {
 			protocol.GatewayAllowed, protocol.GatewayDenied, protocol.GatewayFiltered),
 		renewals: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: prefix + "renewals_refused_total", Help: "Renewals of certificates that were refused because there were too many."}),
+		bounds: instrument.Counters(prefix+"bounds_total", "Requests refused, or what was given up for them, because one person or address had as many as they may, by what of.",
+			"of", boundGrants, boundInvitations, boundSignIns),
 	}
 	m.collected = []prometheus.Collector{
-		m.requests, m.seconds, m.underWay, m.signed, m.outcomes, m.command, m.offers, m.lists, m.told, m.gateway, m.renewals,
+		m.requests, m.seconds, m.underWay, m.signed, m.outcomes, m.command, m.offers, m.lists, m.told, m.gateway, m.renewals, m.bounds,
 	}
 	return m
 }

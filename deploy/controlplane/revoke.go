@@ -1,13 +1,12 @@
 package controlplane
 
 import (
-	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
-	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,7 +40,7 @@ type revocations struct {
 type signedList struct {
 	number uint64
 	grants []store.Grant // what it voids and that would be valid
-	token  string        // compact JWS
+	tokens []string      // compact JWS, of which each is a part
 	kid    string
 	signed time.Time
 }
@@ -77,90 +76,67 @@ func (v *revocations) current(ctx context.Context) (signedList, error) {
 	if err != nil {
 		return signedList{}, err
 	}
-	fold(&list, grants)
 	list.IssuedAt = now.Unix()
 	v.set.Apply(&list) // here it holds even if it can't be signed
-	if out := trim(&list); out > 0 {
-		v.logger.Error("the revocation list is too long: relays and agents aren't told of all", "left_out", out)
-	}
-	token, err := signer.SignRevocations(list)
+	tokens, err := signParts(signer, list)
 	if err != nil {
 		return signedList{}, fmt.Errorf("revocation list %d: %w", list.Number, err)
 	}
 	if !v.known || v.list.number != list.Number {
 		v.logger.Info("revocation list", "number", list.Number, "grants", len(list.Grants),
-			"subjects", len(list.Subjects), "certificates", len(list.Certificates))
+			"subjects", len(list.Subjects), "certificates", len(list.Certificates), "parts", len(tokens))
 	}
-	v.list, v.known = signedList{list.Number, grants, token, signer.Kid(), now}, true
+	v.list, v.known = signedList{list.Number, grants, tokens, signer.Kid(), now}, true
 	return v.list, nil
 }
 
-// maxListedGrants bounds the single grants on a list, which has to fit a token.
-const maxListedGrants = 256
+// maxPartBytes bounds the entries of one object, so that it fits a token once it
+// is signed: base64url makes four bytes of three.
+const maxPartBytes = 44 << 10
 
-// Beyond these a list could outgrow a token.
-const (
-	maxListedSubjects     = 128
-	maxListedCertificates = 256
-)
-
-// trim takes what is too much off a list, first what expires first, and returns
-// how many that were. A list that misses something is better than none: here
-// all of it holds.
-func trim(list *jws.Revocations) (out int) {
-	if over := len(list.Subjects) - maxListedSubjects; over > 0 {
-		slices.SortFunc(list.Subjects, func(a, b jws.RevokedSubject) int { return cmp.Compare(a.ExpiresAt, b.ExpiresAt) })
-		list.Subjects, out = list.Subjects[over:], out+over
-	}
-	if over := len(list.Certificates) - maxListedCertificates; over > 0 {
-		slices.SortFunc(list.Certificates, func(a, b jws.RevokedCertificate) int { return cmp.Compare(a.ExpiresAt, b.ExpiresAt) })
-		list.Certificates, out = list.Certificates[over:], out+over
-	}
-	return out
-}
-
-// A holding is what one user has in one dashboard.
-type holding struct {
-	user      protocol.UserID
-	dashboard string
-}
-
-// fold takes single grants off a list that has too many, and voids all that
-// their users got in that dashboard so far instead: who still may do something
-// there asks for a new grant. Users with the most go first, so that nobody can
-// crowd others out.
-func fold(list *jws.Revocations, grants []store.Grant) {
-	if len(list.Grants) <= maxListedGrants {
-		return
-	}
-	holdings := make(map[protocol.GrantID]holding, len(grants))
-	subjects := make(map[holding]*jws.RevokedSubject)
-	for _, g := range grants {
-		at := holding{g.User, g.Dashboard}
-		holdings[g.ID] = at
-		if subjects[at] == nil {
-			subjects[at] = &jws.RevokedSubject{Subject: g.User, Dashboard: g.Dashboard}
+// parts divides a list into such as fit a token, each with the list's number;
+// there is one at least.
+func parts(list jws.Revocations) []jws.Revocations {
+	empty := jws.Revocations{Number: list.Number, IssuedAt: list.IssuedAt}
+	all, used := []jws.Revocations{empty}, 0
+	part := func(entry any) *jws.Revocations { // the one that takes it
+		data, err := json.Marshal(entry)
+		if err != nil {
+			panic(err) // no entry holds what JSON lacks
 		}
-		subjects[at].Before = max(subjects[at].Before, g.IssuedAt.Unix()+1)
-		subjects[at].ExpiresAt = max(subjects[at].ExpiresAt, g.ExpiresAt.Unix()+1)
-	}
-	counts := make(map[holding]int)
-	for _, g := range list.Grants {
-		counts[holdings[g.ID]]++
-	}
-	most := slices.SortedFunc(maps.Keys(subjects), func(a, b holding) int {
-		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a.user, b.user), cmp.Compare(a.dashboard, b.dashboard))
-	})
-	for _, at := range most {
-		if len(list.Grants) <= maxListedGrants {
-			return
+		if used += len(data) + 1; used > maxPartBytes {
+			all, used = append(all, empty), len(data)+1
 		}
-		list.Subjects = append(list.Subjects, *subjects[at])
-		list.Grants = slices.DeleteFunc(list.Grants, func(g jws.RevokedGrant) bool { return holdings[g.ID] == at })
+		return &all[len(all)-1]
 	}
+	for _, v := range list.Subjects {
+		p := part(v)
+		p.Subjects = append(p.Subjects, v)
+	}
+	for _, v := range list.Grants {
+		p := part(v)
+		p.Grants = append(p.Grants, v)
+	}
+	for _, v := range list.Certificates {
+		p := part(v)
+		p.Certificates = append(p.Certificates, v)
+	}
+	return all
 }
 
-// getRevocations serves the signed list as it is.
+// signParts signs all parts of a list.
+func signParts(signer *jws.Signer, list jws.Revocations) (tokens []string, err error) {
+	for _, part := range parts(list) {
+		token, err := signer.SignRevocations(part)
+		if err != nil {
+			return nil, err
+		}
+		tokens = append(tokens, token)
+	}
+	return tokens, nil
+}
+
+// getRevocations serves the signed list as it is, one part on each line.
 func (s *Server) getRevocations(w http.ResponseWriter, r *http.Request) error {
 	list, err := s.list.current(r.Context())
 	if err != nil {
@@ -174,7 +150,7 @@ func (s *Server) getRevocations(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	w.Header().Set("Content-Type", "application/jose")
-	if _, err := w.Write([]byte(list.token)); err != nil {
+	if _, err := w.Write([]byte(strings.Join(list.tokens, "\n"))); err != nil {
 		s.logger.Debug("an answer was not taken", "error", err)
 	}
 	return nil
@@ -187,8 +163,10 @@ func (s *Server) revokeGrantsOf(ctx context.Context, user protocol.UserID, dashb
 	if err != nil {
 		return err
 	}
-	s.logger.Info("grants revoked", "user", user, "dashboard", dashboard, "grants", len(ids))
-	s.spread.kick()
+	if len(ids) > 0 {
+		s.logger.Info("grants revoked", "user", user, "dashboard", dashboard, "grants", len(ids))
+		s.spread.kick()
+	}
 	return nil
 }
 

@@ -18,7 +18,7 @@ import (
 
 const (
 	spreadInterval  = 200 * time.Millisecond // between two looks at the store
-	spreadTimeout   = 2 * time.Second        // for one relay to take the list
+	spreadTimeout   = 2 * time.Second        // for one relay to take a part of the list
 	spreadLists     = 32                     // lists under way to relays, at most
 	spreadTells     = 64                     // commands under way to sandboxes, at most
 	spreadMaxPause  = 2 * time.Second        // between two tries at one relay
@@ -35,7 +35,7 @@ type spread struct {
 	tell   func(ctx context.Context, sandbox protocol.SandboxID, grants []protocol.GrantID) error
 	client *http.Client
 	now    func() time.Time
-	most   time.Duration // for one relay to take the list
+	most   time.Duration // for one relay to take a part of the list
 	logger *slog.Logger
 	counts *metrics
 	kicked chan struct{} // 1
@@ -186,7 +186,7 @@ func (p *spread) send(ctx context.Context, relay store.Relay, list signedList) {
 	if !p.claim(relay, list.number) {
 		return
 	}
-	if !p.start(p.lists, func() { p.sent(relay.ID, list.number, p.post(ctx, relay, list.token)) }) {
+	if !p.start(p.lists, func() { p.sent(relay.ID, list.number, p.post(ctx, relay, list.tokens)) }) {
 		p.sent(relay.ID, list.number, errBusy)
 	}
 }
@@ -239,7 +239,17 @@ func (p *spread) behind() int {
 	return n
 }
 
-func (p *spread) post(ctx context.Context, relay store.Relay, token string) error {
+// post gives a relay the list, part by part.
+func (p *spread) post(ctx context.Context, relay store.Relay, tokens []string) error {
+	for _, token := range tokens {
+		if err := p.postPart(ctx, relay, token); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *spread) postPart(ctx context.Context, relay store.Relay, token string) error {
 	ctx, cancel := context.WithTimeout(ctx, p.most)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, relay.URL+"/control/revocations", strings.NewReader(token))

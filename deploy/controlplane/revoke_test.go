@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -109,7 +108,7 @@ func TestRevokeGrant(t *testing.T) {
 	if body, _ := p.text("/.well-known/revocations", "If-None-Match", etag); body != "" {
 		t.Errorf("an unchanged list was sent again: %s", body)
 	}
-	p.clock.Advance(protocol.MaxGrantTTL + 2*protocol.ClockSkew)
+	p.clock.Advance(protocol.MaxGrantTTL + 2*protocol.ClockSkew + 2*time.Second)
 	if list := p.revocations(); len(list.Grants) != 0 {
 		t.Errorf("what expired is still on the list: %+v", list)
 	}
@@ -121,7 +120,7 @@ func TestRevokeGrantsOf(t *testing.T) {
 	p := newPlane(t)
 	p.register("rl_1", relayToken, "http://127.0.0.1:1")
 	var before []string
-	for range 70 { // more than are listed one by one
+	for range 60 {
 		before = append(before, p.grant(aliceToken, `{"session_id":"ses_1"}`))
 	}
 	p.clock.Advance(time.Second)
@@ -142,73 +141,73 @@ func TestRevokeGrantsOf(t *testing.T) {
 	p.want(signCall(after, "k1", createPTY), http.StatusOK, "")
 }
 
-// TestFold: a list that would be too long for a token voids by user instead.
-func TestFold(t *testing.T) {
-	signer, err := jws.GenerateSigner()
+// TestFound02LongList: a list of any length is signed whole, in objects that
+// readers take one by one.
+func TestFound02LongList(t *testing.T) {
+	p := newPlane(t)
+	const far = 99_999_999_999
+	list := jws.Revocations{Number: 1 << 60, IssuedAt: p.clock.Now().Unix()}
+	id := strings.Repeat("a", 127) // the longest kind
+	for i := range 1000 {
+		list.Subjects = append(list.Subjects, jws.RevokedSubject{
+			Subject: protocol.NewUserID(), Dashboard: "d" + id, Before: far, ExpiresAt: far,
+		})
+		list.Grants = append(list.Grants, jws.RevokedGrant{ID: protocol.NewGrantID(), ExpiresAt: far})
+		list.Certificates = append(list.Certificates, jws.RevokedCertificate{ID: fmt.Sprint("c", i), ExpiresAt: far})
+	}
+	tokens, err := signParts(p.server.keys.Signer(), list)
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := jws.Revocations{Number: 1}
-	var grants []store.Grant
-	add := func(user protocol.UserID, n int) {
-		for range n {
-			g := store.Grant{
-				ID: protocol.NewGrantID(), User: user, Dashboard: "dash_1",
-				IssuedAt: time.Unix(1000, 0), ExpiresAt: time.Unix(1600, 0),
-			}
-			grants = append(grants, g)
-			list.Grants = append(list.Grants, jws.RevokedGrant{ID: g.ID, ExpiresAt: 1600})
-		}
-	}
-	add("usr_quiet", 3)
-	add("usr_loud", 2000)
-	add("usr_second", 250)
-	fold(&list, grants)
-	if _, err := signer.SignRevocations(list); err != nil {
+	read, err := p.keys().RevocationLists(t.Context(), strings.Join(tokens, "\n"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, g := range grants {
-		if !list.Revokes(&jws.Grant{Subject: g.User, Dashboard: g.Dashboard, ID: g.ID, IssuedAt: g.IssuedAt.Unix()}) {
-			t.Fatalf("grant of %s is not void", g.User)
+	var all jws.Revocations
+	for _, part := range read {
+		if part.Number != list.Number {
+			t.Errorf("a part has number %d", part.Number)
 		}
+		all.Subjects, all.Grants, all.Certificates = append(all.Subjects, part.Subjects...), append(all.Grants, part.Grants...), append(all.Certificates, part.Certificates...)
 	}
-	for _, user := range []protocol.UserID{"usr_quiet", "usr_second"} {
-		if list.Revokes(&jws.Grant{Subject: user, Dashboard: "dash_1", ID: "gr_other", IssuedAt: 1000}) {
-			t.Errorf("another grant of %s is void", user)
-		}
+	if !slices.Equal(all.Subjects, list.Subjects) || !slices.Equal(all.Grants, list.Grants) || !slices.Equal(all.Certificates, list.Certificates) {
+		t.Errorf("of %d, %d and %d entries %d, %d and %d are left", len(list.Subjects), len(list.Grants), len(list.Certificates), len(all.Subjects), len(all.Grants), len(all.Certificates))
 	}
-	if len(list.Subjects) != 1 {
-		t.Errorf("subjects %+v", list.Subjects)
+	t.Logf("%d objects", len(tokens))
+	if tokens, err := signParts(p.server.keys.Signer(), jws.Revocations{}); err != nil || len(tokens) != 1 {
+		t.Errorf("an empty list: %d objects, %v", len(tokens), err)
 	}
 }
 
-// TestTrim: the longest list fits a token, with ids of the longest kind that we
-// make.
-func TestTrim(t *testing.T) {
-	signer, err := jws.GenerateSigner()
-	if err != nil {
-		t.Fatal(err)
+// TestFound02NothingIsForgotten: what people make and remove without a grant
+// adds nothing, and what is on the list stays there until it has expired.
+func TestFound02NothingIsForgotten(t *testing.T) {
+	p := newPlane(t)
+	bob := p.grant(bobToken, `{"session_id":"ses_1"}`)
+	p.clock.Advance(time.Second)
+	w := p.serve(call{"DELETE", "/dashboards/dash_1/members/usr_bob", aliceToken, "", nil})
+	if w.Code != http.StatusNoContent {
+		t.Fatalf("%d %s", w.Code, w.Body)
 	}
-	const far = 99_999_999_999
-	list := jws.Revocations{Number: 1 << 60, IssuedAt: far}
-	for i := range 2000 {
-		list.Subjects = append(list.Subjects, jws.RevokedSubject{
-			Subject: protocol.NewUserID(), Dashboard: "dash_" + strings.Repeat("a", 26), Before: far, ExpiresAt: far + int64(i),
-		})
-		list.Certificates = append(list.Certificates, jws.RevokedCertificate{ID: "crt_" + strings.Repeat("a", 26), ExpiresAt: far + int64(i)})
+	before := p.revocations()
+	for range 140 {
+		made := p.want(call{"POST", "/dashboards", carolToken, `{"name":"short-lived"}`, nil}, http.StatusCreated, "")
+		id, _ := made["dashboard"].(map[string]any)["id"].(string)
+		if w := p.serve(call{"DELETE", "/dashboards/" + id, carolToken, "", nil}); w.Code != http.StatusNoContent {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
 	}
-	for range maxListedGrants {
-		list.Grants = append(list.Grants, jws.RevokedGrant{ID: protocol.NewGrantID(), ExpiresAt: far})
+	after := p.revocations()
+	if after.Number != before.Number || !slices.Equal(after.Subjects, before.Subjects) || len(after.Subjects) != 1 {
+		t.Errorf("%+v, then %+v", before, after)
 	}
-	want := 4000 - maxListedSubjects - maxListedCertificates
-	if out := trim(&list); out != want {
-		t.Errorf("%d left out, want %d", out, want)
+	p.clock.Advance(protocol.MaxGrantTTL - time.Second)
+	g := &jws.Grant{Subject: "usr_bob", Dashboard: "dash_1", IssuedAt: after.Subjects[0].Before - 1}
+	if list := p.revocations(); !list.Revokes(g) || !p.server.revoked.Grant(g) {
+		t.Errorf("before its end it is forgotten: %+v", list)
 	}
-	if list.Subjects[0].ExpiresAt != far+2000-maxListedSubjects {
-		t.Error("what expires last was left out")
-	}
-	if token, err := signer.SignRevocations(list); err != nil {
-		t.Errorf("%d bytes, %v", len(token), err)
+	if bob == "" {
+		t.Error("there was no grant")
 	}
 }
 

@@ -1,8 +1,10 @@
 package controlplane
 
 import (
+	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
@@ -95,6 +97,12 @@ type grantAnswer struct {
 	revised
 }
 
+// retryAfter tells a client how long to wait, a second at least.
+func retryAfter(w http.ResponseWriter, wait time.Duration) {
+	seconds := int64((wait + time.Second - 1) / time.Second)
+	w.Header().Set("Retry-After", strconv.FormatInt(max(seconds, 1), 10))
+}
+
 // postGrant hands a user a grant for one of their sessions.
 func (s *Server) postGrant(w http.ResponseWriter, r *http.Request) error {
 	user, err := s.asUser(w, r)
@@ -132,11 +140,16 @@ func (s *Server) postGrant(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.store.AddGrant(r.Context(), store.Grant{
+	err = s.store.AddGrant(r.Context(), store.Grant{
 		ID: g.ID, User: user.ID, Session: session.ID, PTY: req.PTYID,
 		Capabilities: joinCapabilities(caps), IssuedAt: now, ExpiresAt: expires,
-		Role: session.Role, MemberCapabilities: session.MemberCapabilities,
-	}); err != nil {
+		Role: session.Role, MemberCapabilities: session.MemberCapabilities, Most: s.grantsPerPerson,
+	})
+	if full, ok := errors.AsType[*store.FullError](err); ok {
+		s.metrics.bounds.WithLabelValues(boundGrants).Inc()
+		retryAfter(w, full.Until.Sub(s.now()))
+	}
+	if err != nil {
 		return err
 	}
 	s.usage.count(session.Dashboard, user.ID, store.UsageGrants)

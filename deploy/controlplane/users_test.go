@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -91,4 +92,30 @@ func TestGrantRefused(t *testing.T) {
 	} {
 		p.want(call{"POST", "/grants", tt.token, tt.body, nil}, tt.status, tt.name)
 	}
+}
+
+// TestFound10GrantsPerPerson: beyond so many live grants a person is told when
+// to come back, and nothing is voided for them.
+func TestFound10GrantsPerPerson(t *testing.T) {
+	p := newPlane(t)
+	const ses1 = `{"session_id":"ses_1"}`
+	first := p.grant(carolToken, ses1)
+	p.clock.Advance(time.Minute)
+	for range DefaultGrantsPerPerson - 1 {
+		p.grant(carolToken, ses1)
+	}
+	status, _, header := p.do(call{"POST", "/grants", carolToken, ses1, nil})
+	wait, err := strconv.Atoi(header.Get("Retry-After"))
+	if left := protocol.MaxGrantTTL - time.Minute; status != http.StatusTooManyRequests || err != nil || wait != int(left/time.Second) {
+		t.Errorf("status %d, Retry-After %q, want %v", status, header.Get("Retry-After"), left)
+	}
+	if list := p.revocations(); list.Number != 0 {
+		t.Errorf("something was voided: %+v", list)
+	}
+	if _, err := p.keys().Grant(t.Context(), first); err != nil {
+		t.Errorf("the first one: %v", err)
+	}
+	p.grant(bobToken, ses1)
+	p.clock.Advance(time.Duration(wait) * time.Second)
+	p.grant(carolToken, ses1)
 }

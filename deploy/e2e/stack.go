@@ -83,7 +83,10 @@ func build(root, bin string, packages []string, flags ...string) error {
 // Start starts a devstack with the programs in bin and its state in dir.
 func Start(bin, dir string, flags ...string) (*Stack, error) {
 	ready := filepath.Join(dir, "ready.json")
-	args := append([]string{"--listen", "127.0.0.1:0", "--state-dir", dir, "--ready-file", ready}, flags...)
+	args := append([]string{
+		"--listen", "127.0.0.1:0", "--state-dir", dir, "--ready-file", ready,
+		"--grants-per-person", "4096", // all tests are the same three people
+	}, flags...)
 	s := &Stack{Dir: dir, cmd: exec.Command(filepath.Join(bin, "devstack"), args...), output: &lockedBuffer{}, done: make(chan error, 1)}
 	s.cmd.Stdout, s.cmd.Stderr = s.output, s.output
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM} // it must not outlive a test that panics

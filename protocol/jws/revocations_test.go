@@ -126,35 +126,124 @@ func TestRevokedIsRefused(t *testing.T) {
 	}
 }
 
-// TestOlderListIsIgnored: nobody can bring a grant back with an old list.
-func TestOlderListIsIgnored(t *testing.T) {
+// TestFound02ListsAreMerged: nothing that was void is valid again, whatever
+// later and earlier lists leave out.
+func TestFound02ListsAreMerged(t *testing.T) {
 	set, changes := jws.NewRevocationSet(), 0
 	set.OnChange(func() { changes++ })
 	if _, known := set.Number(); known {
 		t.Error("an empty set has a number")
 	}
+	subject := func(number uint64, before int64) jws.Revocations {
+		r := revocations(number)
+		r.Subjects = []jws.RevokedSubject{{Subject: "usr_a", Dashboard: "d1", Before: before, ExpiresAt: now.Unix() + 300}}
+		r.Certificates = []jws.RevokedCertificate{{ID: "crt_a", ExpiresAt: now.Unix() + 900}}
+		return r
+	}
 	for _, tt := range []struct {
-		list  jws.Revocations
-		taken bool
+		list jws.Revocations
+		news bool
 	}{
-		{revocations(5, "gr_a"), true}, {revocations(5), false}, {revocations(4), false}, {revocations(6, "gr_a"), true},
+		{revocations(5, "gr_a"), true}, {revocations(5, "gr_a"), false}, {revocations(6), false},
+		{revocations(4, "gr_b"), true}, // late, and true all the same
+		{subject(6, 100), true}, {subject(7, 90), false}, {subject(8, 101), true}, {revocations(9), false},
 	} {
-		if got := set.Apply(&tt.list); got != tt.taken {
-			t.Errorf("number %d: %t", tt.list.Number, got)
+		if got := set.Apply(&tt.list); got != tt.news {
+			t.Errorf("%+v: news is %t", tt.list, got)
 		}
 		if !set.Grant(&jws.Grant{ID: "gr_a"}) {
-			t.Errorf("number %d: valid again", tt.list.Number)
+			t.Errorf("after list %d it is valid again", tt.list.Number)
 		}
 	}
-	if n, _ := set.Number(); n != 6 || changes != 2 {
+	if n, _ := set.Number(); n != 9 || changes != 4 {
 		t.Errorf("number %d after %d changes", n, changes)
 	}
-	for range 2 * 4096 {
+	of := func(user protocol.UserID, dashboard string, issued int64) *jws.Grant {
+		return &jws.Grant{ID: "gr_x", Subject: user, Dashboard: dashboard, IssuedAt: issued}
+	}
+	if !set.Grant(of("usr_a", "d1", 100)) || set.Grant(of("usr_a", "d1", 101)) || set.Grant(of("usr_a", "d2", 1)) || set.Grant(of("usr_b", "d1", 1)) {
+		t.Error("the subject's entry covers something else")
+	}
+	if !set.Grant(&jws.Grant{ID: "gr_b"}) || !set.Certificate(&jws.Certificate{ID: "crt_a"}) {
+		t.Error("forgotten")
+	}
+	for range 5000 { // whoever is told of many forgets none
 		set.Add(protocol.NewGrantID())
 	}
-	if n := len(set.Extra()); n != 4096 {
+	if n := len(set.Known().Grants); n != 5002 {
 		t.Errorf("%d grants are remembered", n)
 	}
+	next := jws.NewRevocationSet()
+	next.Apply(set.Known())
+	if n, _ := next.Number(); n != 9 || !next.Grant(of("usr_a", "d1", 100)) || !next.Certificate(&jws.Certificate{ID: "crt_a"}) || len(next.Known().Grants) != 5002 {
+		t.Error("a copy knows something else")
+	}
+}
+
+// TestFound02EntriesLiveUntilTheirExp: not shorter, also where the clock jumps,
+// and not for ever.
+func TestFound02EntriesLiveUntilTheirExp(t *testing.T) {
+	at := now
+	set := jws.NewRevocationSetBy(func() time.Time { return at })
+	list := revocations(1, "gr_a") // for 300 s
+	list.Subjects = []jws.RevokedSubject{{Subject: "usr_a", Before: now.Unix(), ExpiresAt: now.Unix() + 600}}
+	list.Certificates = []jws.RevokedCertificate{{ID: "crt_a", ExpiresAt: now.Unix() + 86400}}
+	set.Apply(&list)
+	set.Add("gr_b")
+	subject := &jws.Grant{ID: "gr_c", Subject: "usr_a", Dashboard: "d", IssuedAt: now.Unix() - 1}
+	const hold = protocol.MaxGrantTTL + 2*jws.Skew
+	for _, tt := range []struct {
+		after                       time.Duration
+		grant, other, subject, cert bool
+	}{
+		{299 * time.Second, true, true, true, true},
+		{hold, true, true, true, true},
+		{hold + 2*time.Minute, false, false, false, true},
+		{86400*time.Second + 2*jws.Skew, false, false, false, true},
+		{86400*time.Second + 2*jws.Skew + 2*time.Minute, false, false, false, false},
+	} {
+		at = now.Add(tt.after)
+		set.Apply(&jws.Revocations{Number: 2})
+		if a, b, c, d := set.Grant(&jws.Grant{ID: "gr_a"}), set.Grant(&jws.Grant{ID: "gr_b"}), set.Grant(subject), set.Certificate(&jws.Certificate{ID: "crt_a"}); a != tt.grant || b != tt.other || c != tt.subject || d != tt.cert {
+			t.Errorf("after %v: %t %t %t %t, want %+v", tt.after, a, b, c, d, tt)
+		}
+	}
+	if known := set.Known(); len(known.Grants)+len(known.Subjects)+len(known.Certificates) != 0 {
+		t.Errorf("left: %+v", known)
+	}
+	synctest.Test(t, func(t *testing.T) { // wall and monotonic time, apart
+		set, ahead := jws.NewRevocationSet(), jws.Revocations{Number: 1, Grants: []jws.RevokedGrant{{ID: "gr_a", ExpiresAt: time.Now().Unix() - 3600}}}
+		set.Apply(&ahead) // for our clock it has expired an hour ago
+		time.Sleep(protocol.MaxGrantTTL)
+		set.Apply(&jws.Revocations{Number: 2})
+		if !set.Grant(&jws.Grant{ID: "gr_a"}) {
+			t.Error("a clock that is ahead brought a grant back")
+		}
+	})
+}
+
+// TestFound02SeveralObjects: a list may stand in several objects; one that is
+// spoilt doesn't hold up the others.
+func TestFound02SeveralObjects(t *testing.T) {
+	signer := newSigner(t)
+	keys := keysOf(t, signer, nil)
+	token := func(s *jws.Signer, id protocol.GrantID) string {
+		token, err := s.SignRevocations(revocations(3, id))
+		noError(t, err)
+		return token
+	}
+	lists, err := keys.RevocationLists(t.Context(), token(signer, "gr_a")+"\n"+token(signer, "gr_b")+"\n")
+	noError(t, err)
+	if len(lists) != 2 || lists[1].Grants[0].ID != "gr_b" {
+		t.Errorf("%+v", lists)
+	}
+	lists, err = keys.RevocationLists(t.Context(), token(newSigner(t), "gr_a")+"\n"+token(signer, "gr_b"))
+	wantKind(t, err, protocol.KindUnauthenticated)
+	if len(lists) != 1 || lists[0].Grants[0].ID != "gr_b" {
+		t.Errorf("%+v", lists)
+	}
+	_, err = keys.RevocationLists(t.Context(), "\n")
+	wantKind(t, err, protocol.KindUnauthenticated)
 }
 
 // TestKeyThatIsGone: with a key goes all that it signed, also what was verified

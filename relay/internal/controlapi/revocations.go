@@ -8,7 +8,7 @@ import (
 )
 
 // revocations takes a revocation list, whose signature is its only credential.
-// One that is not newer than the last changes nothing.
+// It adds to what is known, and takes nothing back.
 func (a *API) revocations(w http.ResponseWriter, r *http.Request) {
 	body, err := readBody(w, r, protocol.MaxTokenBytes)
 	if err != nil {

@@ -56,6 +56,20 @@ func NewAuthority(tb testing.TB) *Authority {
 	return a
 }
 
+// Revocations returns a signed list of these grants.
+func (a *Authority) Revocations(number uint64, grants ...protocol.GrantID) string {
+	a.tb.Helper()
+	r := jws.Revocations{Number: number, IssuedAt: time.Now().Unix()}
+	for _, id := range grants {
+		r.Grants = append(r.Grants, jws.RevokedGrant{ID: id, ExpiresAt: time.Now().Add(time.Hour).Unix()})
+	}
+	list, err := a.Signer.SignRevocations(r)
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	return list
+}
+
 // Grant returns a grant of User for everything, valid for five minutes, after
 // change (may be nil), and its signed form.
 func (a *Authority) Grant(change func(*jws.Grant)) (*jws.Grant, string) {

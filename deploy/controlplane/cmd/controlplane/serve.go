@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 
 	"github.com/fairlead/fairlead/deploy/controlplane"
@@ -20,6 +21,7 @@ func serve(c *program.Command) {
 	c.String(&cfg.TLSKey, "tls-key", "", "key `file` of --tls-listen, PEM")
 	c.String(&cfg.AdminListen, "admin-listen", "", "`address` for health, metrics and profiles, which ask nobody who they are; empty: none")
 	c.Duration(&cfg.CertificateLife, "certificate-life", controlplane.DefaultCertificateLife, "how long the certificates last that sandboxes get by invitation and renewal")
+	c.Int(&cfg.GrantsPerPerson, "grants-per-person", controlplane.DefaultGrantsPerPerson, "`number` of live grants that one person may have")
 	c.String(&cfg.DevSeed, "dev-seed", "", "`file` with development users, loaded at each start")
 	c.String(&readyFile, "ready-file", "", "`file` to write the addresses to, once they accept connections")
 	loginFlags(c, &cfg.Login)
@@ -29,6 +31,9 @@ func serve(c *program.Command) {
 	c.String(&cfg.Integrations.VaultKeyFile, "vault-key-file", "", vaultKeyUsage+"; needed with --integrations")
 	c.Require("state-dir")
 	c.Run(func(ctx context.Context, env *program.Env) error {
+		if cfg.GrantsPerPerson < 1 {
+			return fmt.Errorf("--grants-per-person must be at least 1")
+		}
 		cfg.Revision, cfg.Logger = env.Revision, env.Logger
 		server, err := controlplane.New(ctx, cfg)
 		if err != nil {

@@ -28,12 +28,29 @@ type Grant struct {
 	// empty role that isn't checked.
 	Role               Role
 	MemberCapabilities string
+	// Most is how many live grants the user may have with this one; 0: any number.
+	Most int
 }
+
+// revokedPerLive is how many grants that haven't expired a user may have for each
+// live one: what is revoked makes room for another, but not for any number. It
+// bounds what one person can put on the revocation list.
+const revokedPerLive = 4
+
+// A FullError says that a user has as many grants as they may.
+type FullError struct {
+	Err   error     // of KindTooMany
+	Until time.Time // when the first of them expires
+}
+
+func (e *FullError) Error() string { return e.Err.Error() }
+func (e *FullError) Unwrap() error { return e.Err }
 
 // AddGrant remembers a grant, and forgets those that expired long ago. The user
 // must still be a member of the session's dashboard, as for [Store.Session], and
 // still be what g says: KindConflict. So no grant appears after what it rests on
-// was taken away and what was handed out was revoked.
+// was taken away and what was handed out was revoked. Who has too many gets a
+// [FullError].
 func (s *Store) AddGrant(ctx context.Context, g Grant) error {
 	return s.transact(ctx, func(tx runner) error {
 		session, err := sessionOf(ctx, tx, g.User, g.Session)
@@ -47,6 +64,9 @@ func (s *Store) AddGrant(ctx context.Context, g Grant) error {
 			g.IssuedAt.Add(-grantsKeptFor).UnixMilli()); err != nil {
 			return err
 		}
+		if err := checkRoom(ctx, tx, g); err != nil {
+			return err
+		}
 		_, err = tx.exec(ctx, `
 			INSERT INTO grants (id, user_id, session_id, pty_id, capabilities, issued_at, expires_at, sandbox_id)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -54,6 +74,35 @@ func (s *Store) AddGrant(ctx context.Context, g Grant) error {
 			nullable(session.Sandbox))
 		return err
 	})
+}
+
+// checkRoom fails with a [FullError] when the user has as many grants as they
+// may when g is issued.
+func checkRoom(ctx context.Context, tx runner, g Grant) error {
+	if g.Most <= 0 {
+		return nil
+	}
+	for _, bound := range []struct {
+		most  int
+		which string
+		what  string
+	}{
+		{g.Most, ` AND revoked_at IS NULL`, "valid grants"},
+		{g.Most * revokedPerLive, ``, "grants, revoked ones among them, that haven't expired"},
+	} {
+		var count int
+		var first sql.NullInt64
+		// The index is by the time of issue, and no grant lives longer than that.
+		err := tx.row(ctx, `SELECT count(*), min(expires_at) FROM grants WHERE user_id = ? AND issued_at >= ? AND expires_at > ?`+bound.which,
+			g.User, g.IssuedAt.Add(-protocol.MaxGrantTTL).UnixMilli(), g.IssuedAt.UnixMilli()).Scan(&count, &first)
+		if err != nil {
+			return err
+		}
+		if count >= bound.most {
+			return &FullError{protocol.Errorf(protocol.KindTooMany, "you have %d %s already", count, bound.what), timeOf(first)}
+		}
+	}
+	return nil
 }
 
 // Grant returns a grant; KindNotFound if none is remembered.

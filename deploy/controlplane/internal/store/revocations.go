@@ -15,10 +15,6 @@ const (
 	voidCertificate = "certificate"
 )
 
-// maxVoidGrants bounds the single grants on the list. Beyond it one entry voids
-// all grants that a user has.
-const maxVoidGrants = 1000
-
 // A void is an entry of the list.
 type void struct {
 	kind      string
@@ -39,8 +35,10 @@ func addVoids(ctx context.Context, tx runner, now time.Time, voids ...void) erro
 	for _, v := range voids {
 		n, err := tx.exec(ctx, `
 			INSERT INTO revocations (kind, id, dashboard_id, before, expires_at) VALUES (?, ?, ?, ?, ?)
-			ON CONFLICT (kind, id, dashboard_id) DO UPDATE SET before = excluded.before, expires_at = excluded.expires_at
-			WHERE revocations.before < excluded.before`,
+			ON CONFLICT (kind, id, dashboard_id) DO UPDATE SET
+				before = CASE WHEN revocations.before < excluded.before THEN excluded.before ELSE revocations.before END,
+				expires_at = CASE WHEN revocations.expires_at < excluded.expires_at THEN excluded.expires_at ELSE revocations.expires_at END
+			WHERE revocations.before < excluded.before OR revocations.expires_at < excluded.expires_at`,
 			v.kind, v.id, v.dashboard, v.before, v.expires)
 		if err != nil {
 			return err
@@ -56,15 +54,15 @@ func addVoids(ctx context.Context, tx runner, now time.Time, voids ...void) erro
 }
 
 // expiredBefore returns the Unix second before which what expired needs no
-// revocation any more: verifiers allow for the skew of their clocks.
-func expiredBefore(now time.Time) int64 { return now.Add(-protocol.ClockSkew).Unix() - 1 }
+// revocation any more: verifiers allow for the skew, and theirs may be the clock
+// that is behind.
+func expiredBefore(now time.Time) int64 { return now.Add(-2*protocol.ClockSkew).Unix() - 1 }
 
 // secondsUp returns t in Unix seconds, rounded up.
 func secondsUp(t time.Time) int64 { return t.Add(time.Second - 1).Unix() }
 
 // RevokeGrant voids one grant. It is KindNotFound if no such grant is
-// remembered, and does nothing if it has expired or was revoked before. When the
-// list is full it voids all grants that the user has.
+// remembered, and does nothing if it has expired or was revoked before.
 func (s *Store) RevokeGrant(ctx context.Context, id protocol.GrantID, now time.Time) error {
 	return s.transact(ctx, func(tx runner) error {
 		g, err := scanGrant(tx.row(ctx, grantColumns+` WHERE g.id = ?`, id))
@@ -74,15 +72,6 @@ func (s *Store) RevokeGrant(ctx context.Context, id protocol.GrantID, now time.T
 		if !g.RevokedAt.IsZero() || now.After(g.ExpiresAt.Add(protocol.ClockSkew)) {
 			return nil
 		}
-		var count int
-		if err := tx.row(ctx, `SELECT count(*) FROM revocations WHERE kind = ? AND expires_at >= ?`,
-			voidGrant, expiredBefore(now)).Scan(&count); err != nil {
-			return err
-		}
-		if count >= maxVoidGrants {
-			_, err := revokeGrantsOf(ctx, tx, g.User, "", now)
-			return err
-		}
 		if _, err := tx.exec(ctx, `UPDATE grants SET revoked_at = ? WHERE id = ?`, now.UnixMilli(), id); err != nil {
 			return err
 		}
@@ -91,8 +80,9 @@ func (s *Store) RevokeGrant(ctx context.Context, id protocol.GrantID, now time.T
 }
 
 // RevokeGrantsOf voids the grants of a user in a dashboard, or everywhere if
-// that is empty, and returns those that were still valid. A grant that is issued
-// afterwards is valid, in the same second too.
+// that is empty, and returns those that were still valid: where there are none,
+// nothing is put on the list. A grant that is issued afterwards is valid, in the
+// same second too.
 func (s *Store) RevokeGrantsOf(ctx context.Context, user protocol.UserID, dashboard string, now time.Time) (ids []protocol.GrantID, err error) {
 	err = s.transact(ctx, func(tx runner) error {
 		ids, err = revokeGrantsOf(ctx, tx, user, dashboard, now)
@@ -114,21 +104,24 @@ func revokeGrantsOf(ctx context.Context, tx runner, user protocol.UserID, dashbo
 	if err != nil {
 		return nil, err
 	}
-	voids := []void{{
-		kind: voidSubject, id: string(user), dashboard: dashboard,
-		before: now.Unix(), expires: secondsUp(now.Add(protocol.MaxGrantTTL)),
-	}}
+	var voids []void
 	var ids []protocol.GrantID
+	earlier := void{kind: voidSubject, id: string(user), dashboard: dashboard, before: now.Unix()}
 	for _, g := range live {
 		ids = append(ids, g.ID)
 		// Grants count whole seconds: the subject's entry covers those of earlier
 		// ones, those of this one must be named.
 		if g.IssuedAt.Unix() >= now.Unix() {
 			voids = append(voids, void{kind: voidGrant, id: string(g.ID), expires: secondsUp(g.ExpiresAt)})
+		} else {
+			earlier.expires = max(earlier.expires, secondsUp(g.ExpiresAt))
 		}
 		if _, err := tx.exec(ctx, `UPDATE grants SET revoked_at = ? WHERE id = ?`, now.UnixMilli(), g.ID); err != nil {
 			return nil, err
 		}
+	}
+	if earlier.expires > 0 {
+		voids = append(voids, earlier)
 	}
 	return ids, addVoids(ctx, tx, now, voids...)
 }
@@ -142,7 +135,7 @@ func (s *Store) RevocationNumber(ctx context.Context) (uint64, error) {
 }
 
 // Revocations returns the list of what is void at now, without issuer, audience
-// and time. What has expired by itself, by a clock that is behind by
+// and time. What has expired by itself, whoever's clock is behind by
 // [protocol.ClockSkew], isn't on it.
 func (s *Store) Revocations(ctx context.Context, now time.Time) (list jws.Revocations, err error) {
 	// An entry that is added after the number was read comes again with the next.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -118,7 +119,7 @@ func TestRevokeGrant(t *testing.T) {
 		}
 		expires := epoch.Add(protocol.MaxGrantTTL).Unix()
 		want := []jws.RevokedGrant{{ID: "gr_0", ExpiresAt: expires}, {ID: "gr_1", ExpiresAt: expires}}
-		c.Advance(protocol.MaxGrantTTL + protocol.ClockSkew) // clocks may be behind
+		c.Advance(protocol.MaxGrantTTL + 2*protocol.ClockSkew) // clocks may be behind
 		if list, err := s.Revocations(t.Context(), c.Now()); err != nil || !slices.Equal(list.Grants, want) {
 			t.Errorf("%+v, %v", list, err)
 		}
@@ -188,7 +189,7 @@ func TestRevokeGrantsOf(t *testing.T) {
 		if number(t, s) <= n {
 			t.Error("the number didn't rise")
 		}
-		c.Advance(protocol.MaxGrantTTL + protocol.ClockSkew + 3*time.Second)
+		c.Advance(protocol.MaxGrantTTL + 2*protocol.ClockSkew + 3*time.Second)
 		if list, err := s.Revocations(t.Context(), c.Now()); err != nil || len(list.Subjects)+len(list.Grants) != 0 {
 			t.Errorf("%+v, %v", list, err)
 		}
@@ -228,34 +229,100 @@ func TestRevokeRace(t *testing.T) {
 	})
 }
 
-// TestFullList: whoever revokes grant by grant ends with all revoked.
-func TestFullList(t *testing.T) {
+// TestFound02NoEntryWithoutAGrant: who holds nothing puts nothing on the list,
+// and an entry lasts as long as the last grant that it voids.
+func TestFound02NoEntryWithoutAGrant(t *testing.T) {
 	eachSeeded(t, func(t *testing.T, s *Store, c *clock) {
-		must(t, s.AddGrant(t.Context(), grant("gr_1", "usr_alice", "ses_1", c.Now())))
-		must(t, s.AddGrant(t.Context(), grant("gr_2", "usr_alice", "ses_2", c.Now())))
-		var filler []void
-		for i := range maxVoidGrants {
-			filler = append(filler, void{kind: voidGrant, id: fmt.Sprint("f", i), expires: epoch.Unix() + 600})
+		revoke := func(user protocol.UserID, dashboard string) jws.Revocations {
+			t.Helper()
+			_, err := s.RevokeGrantsOf(t.Context(), user, dashboard, c.Now())
+			must(t, err)
+			list, err := s.Revocations(t.Context(), c.Now())
+			must(t, err)
+			return list
 		}
+		if list := revoke("usr_alice", "dash_1"); list.Number != 0 || len(list.Subjects) != 0 {
+			t.Errorf("without a grant: %+v", list)
+		}
+		old := grant("gr_1", "usr_alice", "ses_1", c.Now())
+		must(t, s.AddGrant(t.Context(), old))
+		c.Advance(time.Minute)
+		list := revoke("usr_alice", "dash_1")
+		if len(list.Subjects) != 1 || list.Subjects[0].ExpiresAt != old.ExpiresAt.Unix() {
+			t.Errorf("%+v, want the end of %+v", list, old)
+		}
+		if again := revoke("usr_alice", "dash_1"); again.Number != list.Number {
+			t.Errorf("what is void already was put there again: %d, was %d", again.Number, list.Number)
+		}
+		// An entry of the same second may have to last longer.
 		must(t, s.transact(t.Context(), func(tx runner) error {
-			for part := range slices.Chunk(filler, 200) {
-				query, args := `INSERT INTO revocations (kind, id, dashboard_id, before, expires_at) VALUES `, []any(nil)
-				for i, v := range part {
-					if i > 0 {
-						query += `, `
-					}
-					query, args = query+`(?, ?, ?, ?, ?)`, append(args, v.kind, v.id, v.dashboard, v.before, v.expires)
-				}
-				if _, err := tx.exec(t.Context(), query, args...); err != nil {
-					return err
-				}
-			}
-			return nil
+			v := void{voidSubject, "usr_alice", "dash_1", list.Subjects[0].Before, list.Subjects[0].ExpiresAt + 60}
+			return addVoids(t.Context(), tx, c.Now(), v, void{voidSubject, "usr_alice", "dash_1", v.before - 9, v.expires - 30})
 		}))
-		must(t, s.RevokeGrant(t.Context(), "gr_1", c.Now()))
-		list, err := s.Revocations(t.Context(), c.Now())
-		if err != nil || len(list.Subjects) != 1 || list.Subjects[0].Subject != "usr_alice" {
-			t.Errorf("%+v, %v", list.Subjects, err)
+		after, err := s.Revocations(t.Context(), c.Now())
+		must(t, err)
+		want := list.Subjects[0]
+		want.ExpiresAt += 60
+		if len(after.Subjects) != 1 || after.Subjects[0] != want || after.Number == list.Number {
+			t.Errorf("%+v, want %+v", after, want)
+		}
+		c.Advance(protocol.MaxGrantTTL + 3*time.Minute)
+		must(t, s.AddGrant(t.Context(), grant("gr_2", "usr_bob", "ses_1", c.Now().Add(-protocol.MaxGrantTTL-2*time.Minute))))
+		if list := revoke("usr_bob", "dash_1"); list.Number != after.Number {
+			t.Errorf("a grant that has expired: %+v", list)
+		}
+	})
+}
+
+// TestFound10GrantsPerPerson: a person has so many live ones, and nobody else's
+// count; what is revoked makes room, but not without end.
+func TestFound10GrantsPerPerson(t *testing.T) {
+	eachSeeded(t, func(t *testing.T, s *Store, c *clock) {
+		n := 0
+		add := func(user protocol.UserID) (protocol.GrantID, error) {
+			n++
+			g := grant(fmt.Sprint("gr_", n), user, "ses_1", c.Now())
+			g.Most = 3
+			return g.ID, s.AddGrant(t.Context(), g)
+		}
+		full := func(user protocol.UserID, until time.Time) {
+			t.Helper()
+			_, err := add(user)
+			wantKind(t, err, protocol.KindTooMany)
+			if full, ok := errors.AsType[*FullError](err); !ok || !full.Until.Equal(until) {
+				t.Errorf("%v: %+v, want until %v", err, full, until)
+			}
+		}
+		first, err := add("usr_alice")
+		must(t, err)
+		c.Advance(time.Minute)
+		for range 2 {
+			_, err := add("usr_alice")
+			must(t, err)
+		}
+		end := epoch.Truncate(time.Second).Add(protocol.MaxGrantTTL)
+		full("usr_alice", end)
+		_, err = add("usr_bob")
+		must(t, err)
+		if number(t, s) != 0 {
+			t.Error("something was voided")
+		}
+		c.Advance(protocol.MaxGrantTTL - time.Minute) // the first one has expired
+		last, err := add("usr_alice")
+		must(t, err)
+		full("usr_alice", end.Add(time.Minute))
+		wantKind(t, s.RevokeGrant(t.Context(), "gr_none", c.Now()), protocol.KindNotFound)
+		made := 3 // that haven't expired
+		for ; err == nil; made++ {
+			must(t, s.RevokeGrant(t.Context(), last, c.Now()))
+			last, err = add("usr_alice")
+		}
+		wantKind(t, err, protocol.KindTooMany)
+		if made-1 != 3*revokedPerLive {
+			t.Errorf("%d grants in one life", made-1)
+		}
+		if g, err := s.Grant(t.Context(), first); err != nil || !g.RevokedAt.IsZero() {
+			t.Errorf("%+v, %v", g, err)
 		}
 	})
 }
