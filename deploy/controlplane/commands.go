@@ -74,7 +74,7 @@ func (s *Server) runRequest(w http.ResponseWriter, r *http.Request, user protoco
 }
 
 // order checks what user wants done, under an idempotency key unless that is
-// empty. It also returns the relays to go through, at least one.
+// empty. It also returns the relays to go through, if there are any.
 func (s *Server) order(ctx context.Context, user protocol.UserID, req commandRequest, key string) (o order, relays []store.Relay, err error) {
 	o = order{user: user, key: key}
 	if o.key != "" {
@@ -97,17 +97,20 @@ func (s *Server) order(ctx context.Context, user protocol.UserID, req commandReq
 		o.newSession = session.Dashboard
 	}
 	relays, err = s.store.Relays(ctx, s.now().Add(-relayLife))
-	if err == nil && len(relays) == 0 {
-		err = protocol.Errorf(protocol.KindUnavailable, "no relay is connected")
-	}
 	return o, relays, err
 }
 
+// errNoRelay says that there is nobody to take a command.
+var errNoRelay = protocol.Errorf(protocol.KindUnavailable, "no relay is connected")
+
 // execute signs the command of o, has it done, and stores its outcome. When the
 // key was used before and we know how that went, that is the outcome. An error
-// means that nothing was sent; what was sent has an outcome, which is unknown
-// where it can't be stored: then it isn't known next time either.
+// means that nobody has had the command; of what somebody may have had the
+// outcome is unknown, if nothing better is known.
 func (s *Server) execute(ctx context.Context, o order, relays []store.Relay) (store.Command, error) {
+	if len(relays) == 0 {
+		return s.askedBefore(ctx, o)
+	}
 	began := time.Now()
 	o.origin = relays[0].PublicOrigin
 	cmd, err := s.sign(ctx, o)
@@ -116,16 +119,60 @@ func (s *Server) execute(ctx context.Context, o order, relays []store.Relay) (st
 	}
 	wait, cancel := context.WithTimeout(ctx, time.Duration(cmd.Envelope.TTLMs)*time.Millisecond+dispatchMargin)
 	defer cancel()
-	if cmd.Outcome, err = s.dispatch(wait, relays, cmd); err != nil {
+	id := cmd.Envelope.CommandID
+	if other, own := s.flights.join(id); !own {
+		select {
+		case <-other.done:
+			cmd.Outcome, err = other.outcome, other.err
+		case <-wait.Done():
+			cmd.Outcome = outcomeLost()
+		}
 		return cmd, err
 	}
+	cmd.Outcome, err = s.fly(ctx, wait, relays, cmd)
+	s.flights.land(id, cmd.Outcome, err)
 	s.metrics.command.Observe(time.Since(began).Seconds())
-	if err = s.finish(context.WithoutCancel(ctx), cmd); err == nil || cmd.Outcome.Status == store.StatusUndelivered {
-		return cmd, err
+	return cmd, err
+}
+
+// fly dispatches cmd until wait ends, and stores what became of it.
+func (s *Server) fly(ctx, wait context.Context, relays []store.Relay, cmd store.Command) (store.Outcome, error) {
+	if cmd.Repeated { // another flight may have landed since it was read
+		now, err := s.store.Command(ctx, cmd.Envelope.CommandID)
+		if err != nil || now.Outcome.Final() {
+			return now.Outcome, err
+		}
+		cmd.Outcome = now.Outcome
 	}
-	s.logger.Error("outcome not stored", "command", cmd.Envelope.CommandID, "error", err)
-	cmd.Outcome = outcomeLost()
-	return cmd, nil
+	var err error
+	if cmd.Outcome, err = s.dispatch(wait, relays, cmd); err != nil {
+		return cmd.Outcome, err
+	}
+	err = s.finish(context.WithoutCancel(ctx), cmd)
+	if err != nil && cmd.Outcome.Status != store.StatusUndelivered {
+		s.logger.Error("outcome not stored", "command", cmd.Envelope.CommandID, "error", err)
+		return outcomeLost(), nil
+	}
+	return cmd.Outcome, err
+}
+
+// askedBefore is execute while there is no relay: what is known of a command
+// that was asked for before is its outcome.
+func (s *Server) askedBefore(ctx context.Context, o order) (store.Command, error) {
+	cmd, err := s.store.CommandOfKey(ctx, o.user, o.key, o.requestHash)
+	switch {
+	case err != nil && protocol.KindOf(err) == protocol.KindNotFound, err == nil && !hadBefore(cmd) && !cmd.Outcome.Final():
+		err = errNoRelay
+	case err == nil && !cmd.Outcome.Final():
+		cmd.Outcome = outcomeLost()
+	}
+	return cmd, err
+}
+
+// hadBefore reports whether somebody may have had cmd when it was asked for
+// before.
+func hadBefore(cmd store.Command) bool {
+	return cmd.Repeated && cmd.Outcome.Status != store.StatusUndelivered
 }
 
 // finish stores the outcome of cmd and what it means for its session. A command

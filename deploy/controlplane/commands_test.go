@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -322,4 +323,35 @@ func TestFound23AskedAgain(t *testing.T) {
 	if got := ask("signed"); got != "200 unknown" {
 		t.Errorf("signed, and nothing known: %s", got)
 	}
+	// All relays are gone: nothing else can be said of what was asked for before.
+	p.clock.Advance(relayLife + time.Second)
+	for key, want := range map[string]string{
+		"lost,-then-away": "200 ok", "signed": "200 unknown", "away,-then-lost": "200 unknown", "never-asked": "503 <nil>",
+	} {
+		if got := ask(key); got != want {
+			t.Errorf("%s, without a relay: %s, want %s", key, got, want)
+		}
+	}
+}
+
+// TestFound23AskedMeanwhile: who asks by the same key while the command is under
+// way gets what it comes to, which isn't unknown where nobody has had it.
+func TestFound23AskedMeanwhile(t *testing.T) {
+	p := newPlane(t)
+	asked, free := make(chan struct{}, 20), make(chan struct{})
+	relay := newFakeRelay(t, func(w http.ResponseWriter, env protocol.CommandEnvelope) {
+		asked <- struct{}{}
+		<-free
+		status(503)(w, env)
+	})
+	p.register("rl_1", relayToken, relay.URL)
+	c := commandCall(aliceToken, createBody)
+	c.header = map[string]string{"Idempotency-Key": "k1"}
+	var posts sync.WaitGroup
+	for range 20 {
+		posts.Go(func() { p.want(c, http.StatusServiceUnavailable, "InternalError") })
+	}
+	<-asked
+	close(free)
+	posts.Wait()
 }

@@ -81,6 +81,7 @@ type Server struct {
 	agents       net.Listener // nil: no second listener
 	admin        net.Listener // nil: none for operators
 	metrics      *metrics
+	flights      flights // dispatches under way
 
 	grantsPerPerson int
 

@@ -150,8 +150,7 @@ const (
 // when it was asked for before.
 func (s *Server) dispatch(ctx context.Context, relays []store.Relay, cmd store.Command) (store.Outcome, error) {
 	outcome, err := s.offerAll(ctx, relays, cmd.Envelope)
-	had := cmd.Repeated && cmd.Outcome.Status != store.StatusUndelivered
-	if err == nil && had && outcome.Status == store.StatusUndelivered && !neverRan(outcome) {
+	if err == nil && hadBefore(cmd) && outcome.Status == store.StatusUndelivered && !neverRan(outcome) {
 		outcome = outcomeLost()
 	}
 	return outcome, err

@@ -132,6 +132,16 @@ func (s *Store) repeated(ctx context.Context, cmd Command) (Command, error) {
 	return old, nil
 }
 
+// CommandOfKey returns the command that a user's key stands for; KindNotFound if
+// it stands for none, KindConflict if for another request.
+func (s *Store) CommandOfKey(ctx context.Context, user protocol.UserID, key string, requestHash []byte) (Command, error) {
+	if key == "" {
+		return Command{}, absent(sql.ErrNoRows, "command")
+	}
+	cmd, err := s.repeated(ctx, Command{User: user, Key: key, RequestHash: requestHash})
+	return cmd, absent(err, "command")
+}
+
 const commandColumns = `
 	SELECT c.user_id, c.idempotency_key, c.request_hash, c.kind, c.grant_id, c.envelope, c.status, c.result,
 		c.error_name, c.error_message, c.callback, c.executor_signature, c.finished_at, c.callbacks, c.late, s.dashboard_id
