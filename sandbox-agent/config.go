@@ -31,9 +31,11 @@ type Config struct {
 	KeysMaxAge time.Duration // how long keys are believed without news; default DefaultKeysMaxAge
 	StatusFile string        // tells how the agent is, at each change; empty: none does
 
-	BrokerListen  string   // loopback "host:port"; default DefaultBrokerListen
-	EgressListen  string   // loopback "host:port"; default DefaultEgressListen
-	MCPListen     string   // loopback "host:port"; default DefaultMCPListen
+	BrokerListen    string // loopback "host:port"; default DefaultBrokerListen
+	EgressListen    string // loopback "host:port"; default DefaultEgressListen
+	MCPListen       string // loopback "host:port"; default DefaultMCPListen
+	AllowPrivileges bool   // terminals' programs may gain privileges, by sudo or the like
+
 	Egress        bool     // terminals go through the egress proxy, unless their session says otherwise
 	OutboundHosts []string // "name=ip[:port]"
 

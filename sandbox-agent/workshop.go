@@ -266,7 +266,7 @@ func (w *workshop) newBrowser() (*browser.Browser, error) {
 		return nil, err
 	}
 	return browser.New(browser.Options{
-		Dir: filepath.Join(dir, "browser"), Account: w.browserAccount, Start: startMarked,
+		Dir: filepath.Join(dir, "browser"), Account: w.browserAccount, Start: w.startBrowser,
 		Proxy: w.browserProxy, Local: w.browserMay, PeerUID: peer.UID, Metrics: metrics, Log: s.agent.log,
 	})
 }
@@ -293,6 +293,17 @@ func (w *workshop) browserAccount(session protocol.SessionID) (browser.Account, 
 		}
 		release()
 	}}, nil
+}
+
+// startBrowser starts a session's browser so that all it starts is found again,
+// and gains no privileges. The thread is the browser's own.
+func (w *workshop) startBrowser(cmd *exec.Cmd) (kill func(), err error) {
+	if !w.local.agent.cfg.AllowPrivileges {
+		if err := process.Confine(); err != nil {
+			return nil, err
+		}
+	}
+	return startMarked(cmd)
 }
 
 // startMarked starts a program so that all it starts is found again.

@@ -41,9 +41,10 @@ type Config struct {
 	TunnelListen  string   // where the first relay takes tunnels, UDP and TCP; empty: a free port
 	SandboxRelays []string // "host:port" that sandboxes dial instead of the relays' own
 
-	Egress        bool     // terminals go through the egress proxy
-	OutboundHosts []string // "name=ip[:port]", addresses for names that no resolver knows
-	Integrations  string   // file: how to reach the providers of integrations; empty: there are none
+	Egress          bool     // terminals go through the egress proxy
+	AllowPrivileges bool     // terminals' programs may gain privileges
+	OutboundHosts   []string // "name=ip[:port]", addresses for names that no resolver knows
+	Integrations    string   // file: how to reach the providers of integrations; empty: there are none
 }
 
 // A Stack is a running fairlead.

@@ -71,6 +71,9 @@ var flags = []string{
 	"--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 	// Windows that pages open are not made; where they lead is followed in the tab.
 	"--block-new-web-contents",
+	// Its sandbox is made of user namespaces alone: here no program of root's gains
+	// privileges.
+	"--disable-setuid-sandbox",
 	// Nothing that Chromium does on its own. Of its maker's two hosts that it asks
 	// all the same it is told another address, where nobody listens.
 	"--gaia-url=http://127.0.0.1:1", "--component-updater=url-source=http://127.0.0.1:1/",
@@ -200,10 +203,10 @@ func closeAll(files []*os.File) {
 }
 
 // reap starts the process and waits for it on one thread: the kernel kills the
-// process when the thread that started it ends, not when the agent does.
+// process when the thread that started it ends, not when the agent does. The
+// thread ends with it, for Start may have given up its rights.
 func (c *chromium) reap(cmd *exec.Cmd, output *os.File, started chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	runtime.LockOSThread() // for ever
 	begin := c.opts.Start
 	if begin == nil {
 		begin = startAlone

@@ -40,7 +40,8 @@ type Options struct {
 	// nil: nobody where the agent is root, else the agent's own user.
 	Account func(protocol.SessionID) (Account, error)
 	// Start starts cmd, which leads a session of its own, and returns how to kill
-	// it and all that it has started. It may add to cmd's environment. nil: it is
+	// it and all that it has started. It may add to cmd's environment. It is called
+	// on a thread of its own, which ends with the program. nil: it is
 	// started as it is, and its process group killed.
 	Start func(cmd *exec.Cmd) (kill func(), err error)
 	// Proxy returns the session's egress proxy with its credentials, or nil when

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 )
 
@@ -40,7 +41,7 @@ func BenchmarkEcho(b *testing.B) {
 			b.Fatal(err)
 		}
 		l.account = account{uid: -1}
-		dev, proc, err := launchPTY(l)
+		dev, proc, err := launchPTY(l, process.StartConfined)
 		if err != nil {
 			b.Fatal(err)
 		}

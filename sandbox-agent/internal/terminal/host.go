@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/spill"
@@ -52,6 +54,10 @@ type Config struct {
 	GID       int          // default DefaultGID
 	Shell     string       // default: $SHELL, /bin/bash or /bin/sh
 	Logger    *slog.Logger // default: nowhere
+
+	// AllowPrivileges lets terminals' programs gain privileges by what they run,
+	// as sudo has to.
+	AllowPrivileges bool
 
 	SearchPath string // PATH of terminals; default DefaultSearchPath
 
@@ -121,7 +127,11 @@ type Host struct {
 // It fails when they can't be made, or when config asks for an isolation that
 // needs root.
 func NewHost(config Config) (*Host, error) {
-	h, err := newHost(config, launchPTY)
+	start := process.StartConfined
+	if config.AllowPrivileges {
+		start = (*exec.Cmd).Start
+	}
+	h, err := newHost(config, ptys(start))
 	if err != nil {
 		return nil, err
 	}

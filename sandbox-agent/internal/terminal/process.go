@@ -20,7 +20,7 @@ type launch struct {
 }
 
 // A launcher starts a program on a PTY. Tests put an in-memory one in place of
-// [launchPTY].
+// [ptys].
 type launcher func(launch) (device, child, error)
 
 // A device is a PTY as the agent sees it. No method pins a thread, and Close

@@ -20,8 +20,13 @@ import (
 // umask of a child alone.
 const umaskThenExec = `umask 002; exec "$0" "$@"`
 
+// ptys returns the launcher of real programs, which start starts.
+func ptys(start func(*exec.Cmd) error) launcher {
+	return func(l launch) (device, child, error) { return launchPTY(l, start) }
+}
+
 // launchPTY starts l on a new PTY, as the leader of a session of its own.
-func launchPTY(l launch) (device, child, error) {
+func launchPTY(l launch, start func(*exec.Cmd) error) (device, child, error) {
 	master, slave, err := pty.Open()
 	if err != nil {
 		return nil, nil, fmt.Errorf("open pty: %w", err)
@@ -49,7 +54,7 @@ func launchPTY(l launch) (device, child, error) {
 			Setsid: true, Setctty: true, Credential: l.account.credential(), PidFD: &pidfd,
 		},
 	}
-	if err := cmd.Start(); err != nil {
+	if err := start(cmd); err != nil {
 		return nil, nil, errors.Join(err, dev.Close())
 	}
 	p := &ptyProcess{cmd: cmd, pidfd: pidfd, dev: dev, uid: l.account.uid, group: process.NewGroup(cmd.Process.Pid, l.mark)}

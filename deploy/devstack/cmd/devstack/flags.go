@@ -23,6 +23,7 @@ func run(c *program.Command) {
 	c.Int(&cfg.SocketsPerPerson, "sockets-per-person", 0, "`number` of sockets that a relay lets one person have; 0: its own default")
 	c.String(&cfg.StateDir, "state-dir", "", "`directory` that keeps the stack between starts (default: fairlead/devstack in the user's state directory)")
 	c.String(&cfg.ReadyFile, "ready-file", "", "`file` to write addresses, ids and tokens to when everything runs")
+	c.Bool(&cfg.AllowPrivileges, "allow-privileges", false, "programs of terminals may gain privileges by what they run, as sudo needs")
 	c.Bool(&cfg.Egress, "egress", false, "terminals go through the egress proxy, which asks before it lets them reach a host that is not on the list")
 	c.Strings(&cfg.OutboundHosts, "outbound-hosts", "name=ip[:port] `addresses` of hosts that broker and egress proxy may reach wherever they are, for tests")
 	c.String(&cfg.Integrations, "integrations", "", "`file` for the control plane that says how accounts are connected (GitHub, Gmail, …)")
