@@ -2,8 +2,6 @@ package devstack
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
@@ -140,25 +137,4 @@ func (id *identity) user(name string) user {
 		}
 	}
 	return user{}
-}
-
-// sandboxFiles returns the directory, outside the state directory, that holds
-// the workspaces and homes of the stack in stateDir: terminals run under users
-// of their own and must be able to reach it.
-func sandboxFiles(stateDir string) (string, error) {
-	sum := sha256.Sum256([]byte(stateDir))
-	dir := filepath.Join("/var/tmp", fmt.Sprintf("fairlead-%d-%s", os.Getuid(), hex.EncodeToString(sum[:6])))
-	// The mode is what PTY users need to pass through, whatever our umask.
-	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", err
-	}
-	info, err := os.Lstat(dir)
-	if err != nil {
-		return "", err
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || !info.IsDir() || int(stat.Uid) != os.Getuid() {
-		return "", fmt.Errorf("%s is not a directory of ours", dir)
-	}
-	return dir, os.Chmod(dir, 0o711)
 }

@@ -163,7 +163,7 @@ func (s *Stack) startSandbox(ctx, children context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	files, err := sandboxFiles(dir)
+	files, err := s.makeFiles(dir)
 	if err != nil {
 		return err
 	}

@@ -31,6 +31,7 @@ type Config struct {
 	Sandboxes int
 	People    int // members p1, p2, … beside alice, bob and carol, at most MaxPeople
 	StateDir  string
+	Temporary bool   // workspaces and homes go with the stack
 	ReadyFile string // written when everything runs
 	Revision  string
 	Out       io.Writer // what a person reads
@@ -61,6 +62,7 @@ type Stack struct {
 	public       []string // addresses of the relays' public listeners, or port 0
 	relays       []*relay
 	sandboxes    []*sandbox
+	files        []string // directories that go with a temporary stack
 
 	sayMu   sync.Mutex // one line of Out at a time
 	readyMu sync.Mutex // one writer of the ready file at a time
@@ -105,6 +107,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer lock.Close()
 	defer s.removeReady()
+	defer s.removeFiles()
 	children, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer s.wait()
 	defer end()
@@ -150,7 +153,7 @@ func prepare(cfg Config) (*Stack, io.Closer, error) {
 			return nil, nil, fmt.Errorf("state directory: %w", err)
 		}
 	}
-	lock, err := os.OpenFile(filepath.Join(cfg.StateDir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := os.OpenFile(filepath.Join(cfg.StateDir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, nil, fmt.Errorf("state directory: %w", err)
 	}
@@ -158,6 +161,9 @@ func prepare(cfg Config) (*Stack, io.Closer, error) {
 		return nil, nil, errors.Join(fmt.Errorf("state directory %s: another devstack uses it", cfg.StateDir), lock.Close())
 	}
 	s.removeReady() // it would speak of an earlier stack
+	if err := sweep(); err != nil {
+		s.say("what killed stacks have left: %v", err)
+	}
 	if s.identity, err = loadIdentity(cfg.StateDir, cfg.Relays, cfg.Sandboxes, cfg.People); err == nil {
 		s.ca, err = newAuthority(cfg.StateDir, time.Now())
 	}

@@ -80,3 +80,47 @@ func TestSandboxFiles(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 }
+
+// TestFound21FilesOfAUser: what isn't temporary stays, also when another stack
+// starts; what is temporary goes at the end, and with a stack that was killed.
+func TestFound21FilesOfAUser(t *testing.T) {
+	made := func(cfg Config) (*Stack, string) {
+		cfg.Bin, cfg.Relays, cfg.Sandboxes, cfg.Out = programs(t, "controlplane", "relay", "sandbox-agent"), 1, 1, &bytes.Buffer{}
+		s, lock, err := prepare(cfg)
+		must(t, err)
+		dir, err := s.makeFiles(filepath.Join(s.cfg.StateDir, "sandbox-agent-1"))
+		must(t, err)
+		t.Cleanup(func() {
+			lock.Close()
+			os.RemoveAll(dir)
+		})
+		must(t, os.WriteFile(filepath.Join(dir, "work"), nil, 0o600))
+		return s, dir
+	}
+	there := func(what, dir string, want bool) {
+		t.Helper()
+		if _, err := os.Stat(filepath.Join(dir, "work")); (err == nil) != want {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	user, users := made(Config{StateDir: t.TempDir()})
+	ended, endeds := made(Config{StateDir: t.TempDir(), Temporary: true})
+	_, runnings := made(Config{StateDir: t.TempDir(), Temporary: true})
+	gone := t.TempDir()
+	_, killeds := made(Config{StateDir: gone, Temporary: true})
+	kept := t.TempDir()
+	_, adopteds := made(Config{StateDir: kept, Temporary: true})
+	for _, dir := range []string{gone, kept} { // what a kill does to their locks
+		must(t, os.Remove(filepath.Join(dir, lockName)))
+	}
+	user.removeFiles()
+	ended.removeFiles()
+	made(Config{StateDir: kept}) // a user takes it over
+	there("a user's", users, true)
+	there("an ended stack's", endeds, false)
+	there("a running stack's", runnings, true)
+	there("a killed stack's", killeds, false)
+	there("one that is no longer temporary", adopteds, true)
+	made(Config{StateDir: t.TempDir()})
+	there("one that is no longer temporary, later", adopteds, true)
+}

@@ -113,11 +113,12 @@ func TestTwoOfEach(t *testing.T) {
 	}
 }
 
-// TestKilledStack: nothing outlives a devstack, however it ends.
-func TestKilledStack(t *testing.T) {
+// TestFound21KilledStack: nothing outlives a devstack, however it ends. The files
+// of its terminals go at its end, or when it was killed at the start of another.
+func TestFound21KilledStack(t *testing.T) {
 	s, err := Start(programs, t.TempDir())
 	must(t, err)
-	all := pids(s.Ready)
+	all, killed := pids(s.Ready), filesOf(t, s)
 	must(t, s.cmd.Process.Kill())
 	<-s.done
 	await(t, "the end of its programs", func() bool {
@@ -128,4 +129,30 @@ func TestKilledStack(t *testing.T) {
 		}
 		return true
 	})
+	if _, err := os.Stat(killed); err != nil {
+		t.Errorf("a devstack that is killed can't have removed its files: %v", err)
+	}
+	next, err := Start(programs, t.TempDir())
+	must(t, err)
+	if _, err := os.Stat(killed); !os.IsNotExist(err) {
+		t.Errorf("the next one has left the killed one's files: %v", err)
+	}
+	ended := filesOf(t, next)
+	must(t, next.Stop())
+	if _, err := os.Stat(ended); !os.IsNotExist(err) {
+		t.Errorf("it left its files: %v", err)
+	}
+}
+
+// filesOf returns the directory with the workspace and the homes of the stack's
+// first sandbox.
+func filesOf(t *testing.T, s *Stack) string {
+	t.Helper()
+	workspace, err := flagOf(s.Ready.Sandboxes[0].PID, "--workspace")
+	must(t, err)
+	dir := filepath.Dir(workspace)
+	if _, err := os.Stat(filepath.Join(dir, "homes")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }

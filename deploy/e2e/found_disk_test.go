@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -60,20 +58,6 @@ wait`
 	}
 }
 
-// until polls what a program does by itself.
-func until(ctx context.Context, t *testing.T, what string, done func() bool) {
-	t.Helper()
-	poll := time.NewTicker(20 * time.Millisecond)
-	defer poll.Stop()
-	for !done() {
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-			t.Fatalf("waiting for %s", what)
-		}
-	}
-}
-
 // agentStatus is what a status file says; none: the zero value.
 type agentStatus struct {
 	Ready    bool               `json:"ready"`
@@ -106,12 +90,12 @@ func TestFound26FullDiskAtStart(t *testing.T) {
 		must(t, err)
 		return string(body)
 	}
-	until(ctx, t, "the relay to miss the agent", func() bool { return !strings.Contains(health(), `"primary":true`) })
+	await(t, "the relay to miss the agent", func() bool { return !strings.Contains(health(), `"primary":true`) })
 	if was, _ := readStatus(t, state); !was.Ready {
 		t.Fatal("a killed agent has changed its status file")
 	}
 	mount, makeRoom := onAFullDisk(t, state)
-	until(ctx, t, "the agent at its relay", func() bool { return strings.Contains(health(), `"name":"ledger"`) })
+	await(t, "the agent at its relay", func() bool { return strings.Contains(health(), `"name":"ledger"`) })
 	if now, there := readStatus(t, mount); there && (now.Ready || len(now.Problems) == 0) {
 		t.Errorf("the status file says %+v on a full disk", now)
 	}
@@ -130,7 +114,7 @@ func TestFound26FullDiskAtStart(t *testing.T) {
 		t.Errorf("a command that can't be recorded: %d %+v", status, callback)
 	}
 	makeRoom()
-	until(ctx, t, "a status file that says ready", func() bool {
+	await(t, "a status file that says ready", func() bool {
 		now, _ := readStatus(t, mount)
 		return now.Ready && len(now.Problems) == 0
 	})

@@ -2,11 +2,13 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,7 +28,8 @@ var programs string
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "fairlead-e2e-")
+		sweep()
+		dir, err := os.MkdirTemp("", tempName())
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
@@ -51,6 +54,37 @@ func TestMain(m *testing.M) {
 	}())
 }
 
+// tempPrefix begins the names of what these tests leave when they are killed.
+// The number of the process that made it follows.
+const tempPrefix = "fairlead-e2e-"
+
+// openTemp is where terminals' users can reach what tests make.
+const openTemp = "/var/tmp"
+
+func tempName() string { return fmt.Sprintf("%s%d-", tempPrefix, os.Getpid()) }
+
+// sweep removes what tests that were killed have left. What is somebody else's
+// can't be removed, and is not looked at.
+func sweep() {
+	for _, parent := range []string{os.TempDir(), openTemp} {
+		dirs, _ := filepath.Glob(filepath.Join(parent, tempPrefix+"*"))
+		for _, dir := range dirs {
+			var pid int
+			info, err := os.Lstat(dir)
+			if _, scanErr := fmt.Sscanf(filepath.Base(dir), tempPrefix+"%d-", &pid); err != nil || scanErr != nil {
+				continue
+			}
+			stat, ok := info.Sys().(*syscall.Stat_t)
+			if ok && info.IsDir() && int(stat.Uid) == os.Getuid() && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+				os.RemoveAll(dir)
+			}
+		}
+	}
+}
+
+// stackDir makes a directory for the state of a stack.
+func stackDir() (string, error) { return os.MkdirTemp("", tempName()) }
+
 // sharedStack is the stack of all tests that break nothing.
 var sharedStack struct {
 	once  sync.Once
@@ -63,7 +97,7 @@ func shared(t *testing.T) *Stack {
 	t.Helper()
 	s := &sharedStack
 	s.once.Do(func() {
-		if s.dir, s.err = os.MkdirTemp("", "fairlead-stack-"); s.err == nil {
+		if s.dir, s.err = stackDir(); s.err == nil {
 			s.stack, s.err = Start(programs, s.dir)
 		}
 	})
@@ -85,7 +119,12 @@ func stopShared() error {
 // own starts a stack for one test that breaks something.
 func own(t testing.TB, flags ...string) *Stack {
 	t.Helper()
-	s, err := Start(programs, t.TempDir(), flags...)
+	dir, err := stackDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s, err := Start(programs, dir, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}

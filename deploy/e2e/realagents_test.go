@@ -107,7 +107,7 @@ func reachable(t *testing.T, dir string) string {
 	if !closed || os.Geteuid() != 0 { // without root there is one user
 		return dir
 	}
-	open, err := os.MkdirTemp("/var/tmp", "fairlead-agents-")
+	open, err := os.MkdirTemp(openTemp, tempName())
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(open) })
 	must(t, os.Chmod(open, 0o755))

@@ -49,7 +49,7 @@ func TestAgentListensNowhere(t *testing.T) {
 // users can reach.
 func terminalFiles(t *testing.T) string {
 	t.Helper()
-	files, err := os.MkdirTemp("/var/tmp", "fairlead-e2e-")
+	files, err := os.MkdirTemp(openTemp, tempName())
 	must(t, err)
 	must(t, os.Chmod(files, 0o711)) // terminals run under users of their own
 	t.Cleanup(func() { os.RemoveAll(files) })

@@ -80,11 +80,12 @@ func build(root, bin string, packages []string, flags ...string) error {
 	return nil
 }
 
-// Start starts a devstack with the programs in bin and its state in dir.
+// Start starts a devstack with the programs in bin and its state in dir, which
+// goes with the test.
 func Start(bin, dir string, flags ...string) (*Stack, error) {
 	ready := filepath.Join(dir, "ready.json")
 	args := append([]string{
-		"--listen", "127.0.0.1:0", "--state-dir", dir, "--ready-file", ready,
+		"--listen", "127.0.0.1:0", "--state-dir", dir, "--temporary", "--ready-file", ready,
 		"--grants-per-person", "4096", // all tests are the same three people
 	}, flags...)
 	s := &Stack{Dir: dir, cmd: exec.Command(filepath.Join(bin, "devstack"), args...), output: &lockedBuffer{}, done: make(chan error, 1)}

@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,7 +70,7 @@ func StartLocal(ctx context.Context, o Options) (*Local, error) {
 	}
 	l := &Local{log: filepath.Join(dir, "devstack.log"), done: make(chan struct{}), target: Target{Dir: dir}}
 	flags := append([]string{
-		"--listen", "127.0.0.1:0", "--state-dir", dir, "--ready-file", filepath.Join(dir, readyFile),
+		"--listen", "127.0.0.1:0", "--state-dir", dir, "--temporary", "--ready-file", filepath.Join(dir, readyFile),
 		"--relays", strconv.Itoa(max(o.Relays, 1)), "--sandboxes", strconv.Itoa(max(o.Sandboxes, 1)),
 	}, o.Flags...)
 	if o.Impair != "" {
@@ -298,29 +296,16 @@ func (l *Local) Clean() error {
 	l.mu.Lock()
 	dir, keep := l.target.Dir, l.keep
 	l.mu.Unlock()
-	sandboxes, err := filepath.Glob(filepath.Join(dir, "sandbox-agent-*"))
-	for _, sandbox := range sandboxes {
-		err = errors.Join(err, os.RemoveAll(sandboxFiles(sandbox)))
-	}
 	if !keep {
-		return errors.Join(err, os.RemoveAll(dir))
+		return os.RemoveAll(dir)
 	}
-	entries, err2 := os.ReadDir(dir)
-	err = errors.Join(err, err2)
+	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
 		if name := e.Name(); name != "logs" && name != filepath.Base(l.log) {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, name)))
 		}
 	}
 	return err
-}
-
-// sandboxFiles returns where devstack keeps the workspace and the homes of the
-// sandbox with that state directory, which terminals' users must be able to
-// reach: outside of it.
-func sandboxFiles(stateDir string) string {
-	sum := sha256.Sum256([]byte(stateDir))
-	return filepath.Join("/var/tmp", fmt.Sprintf("fairlead-%d-%s", os.Getuid(), hex.EncodeToString(sum[:6])))
 }
 
 // maxLine bounds what is told of a log, in bytes.

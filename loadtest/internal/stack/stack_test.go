@@ -107,18 +107,6 @@ func TestStartAndStop(t *testing.T) {
 	}
 }
 
-// What devstack keeps for a sandbox outside its state directory goes as well.
-func TestSandboxFilesAreRemoved(t *testing.T) {
-	l, err := local(t, `mkdir "$STATE/sandbox-agent-1"; dir=/var/tmp/fairlead-$(id -u)-$(printf %s "$STATE/sandbox-agent-1" | sha256sum | cut -c1-12); mkdir -p "$dir/workspace" "$dir/homes"; echo "$dir"; printf '`+fmt.Sprintf(ready, 7)+`' > "$READY.part"; trap exit TERM; mv "$READY.part" "$READY"; while :; do sleep 0.01; done`, Options{})
-	must(t, err)
-	dir := lastLine(l.log)
-	_, before := os.Stat(filepath.Join(dir, "homes"))
-	must(t, l.Stop())
-	if _, err := os.Stat(dir); before != nil || !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s: before %v, after %v", dir, before, err)
-	}
-}
-
 // After a failure the logs stay, and only they.
 func TestKeep(t *testing.T) {
 	l, err := local(t, `mkdir "$STATE/logs" "$STATE/relay-1"; echo text > "$STATE/logs/relay-1.log"; printf '`+fmt.Sprintf(ready, 7)+`' > "$READY.part"; trap exit TERM; mv "$READY.part" "$READY"; while :; do sleep 0.01; done`, Options{})

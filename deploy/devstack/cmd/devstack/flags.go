@@ -22,6 +22,7 @@ func run(c *program.Command) {
 	c.Int(&cfg.GrantsPerPerson, "grants-per-person", 0, "`number` of live grants that the control plane lets one person have; 0: its own default")
 	c.Int(&cfg.SocketsPerPerson, "sockets-per-person", 0, "`number` of sockets that a relay lets one person have; 0: its own default")
 	c.String(&cfg.StateDir, "state-dir", "", "`directory` that keeps the stack between starts (default: fairlead/devstack in the user's state directory)")
+	c.Bool(&cfg.Temporary, "temporary", false, "workspaces and homes, which lie outside the state directory, are removed at the end; after a kill at the start of another devstack")
 	c.String(&cfg.ReadyFile, "ready-file", "", "`file` to write addresses, ids and tokens to when everything runs")
 	c.Bool(&cfg.AllowPrivileges, "allow-privileges", false, "programs of terminals may gain privileges by what they run, as sudo needs")
 	c.Bool(&cfg.Egress, "egress", false, "terminals go through the egress proxy, which asks before it lets them reach a host that is not on the list")
