@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/coder/websocket"
@@ -60,6 +61,17 @@ func Call(ctx context.Context, method, url, bearer string, body any, header ...s
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, 4<<20))
 	return resp.StatusCode, data, err
+}
+
+// newRequest makes a request with a bearer token and a JSON body.
+func newRequest(ctx context.Context, method, url, bearer, body string) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+bearer)
+	req.Header.Set("Content-Type", "application/json")
+	return req, nil
 }
 
 // call is Call that wants a status and decodes the answer into out.

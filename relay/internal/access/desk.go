@@ -28,7 +28,8 @@ type Admission struct {
 
 // Desk hands out admissions, each as a ticket and a cookie, and takes them
 // back. Ticket and cookie are spent together: the use of one ends the other
-// (DESIGN §7).
+// (DESIGN §7). Who came with the cookie gets another one to come back with: see
+// [Pass].
 type Desk struct {
 	now func() time.Time
 
@@ -36,6 +37,8 @@ type Desk struct {
 	mu       sync.Mutex
 	byTicket map[[sha256.Size]byte]*admission
 	byCookie map[[sha256.Size]byte]*admission
+	bySpent  map[[sha256.Size]byte]spent // by cookies that were used before
+	stolen   func()                      // is told of a cookie that two have used
 	perUser  map[protocol.UserID]int
 }
 
@@ -44,6 +47,19 @@ type admission struct {
 	ticket, cookie [sha256.Size]byte // keys of the two maps; secrets themselves aren't kept
 	ticketEnds     time.Time
 	cookieEnds     time.Time
+
+	// What a page has that comes back with cookies.
+	client string              // whose cookies they are, once one was used
+	holder *Pass               // of the last socket; nil: none yet
+	spent  [][sha256.Size]byte // oldest first, at most maxSpent
+}
+
+// Presented is what somebody opens a socket with.
+type Presented struct {
+	Ticket, Cookie string
+	Client         string // the page's name of itself; empty: it has none
+	Session        protocol.SessionID
+	PTY            protocol.PTYID
 }
 
 // NewDesk returns an empty Desk that reads the time from now.
@@ -52,6 +68,8 @@ func NewDesk(now func() time.Time) *Desk {
 		now:      now,
 		byTicket: map[[sha256.Size]byte]*admission{},
 		byCookie: map[[sha256.Size]byte]*admission{},
+		bySpent:  map[[sha256.Size]byte]spent{},
+		stolen:   func() {},
 		perUser:  map[protocol.UserID]int{},
 	}
 }
@@ -87,34 +105,61 @@ func (d *Desk) Issue(a Admission) (ticket, cookie string, ticketEnds time.Time, 
 	return ticket, cookie, entry.ticketEnds, nil
 }
 
-// Redeem spends the admission behind ticket, or, when none is presented,
-// behind cookie. It must have been issued for this session and terminal. A
-// presented ticket alone decides: a bad one isn't saved by a good cookie.
-func (d *Desk) Redeem(ticket, cookie string, session protocol.SessionID, pty protocol.PTYID) (Admission, error) {
+// OnStolen has fn told of every cookie that turns out to be in two hands. It is
+// called before the first request.
+func (d *Desk) OnStolen(fn func()) { d.stolen = fn }
+
+// Redeem spends the admission behind the ticket, or, when none is presented,
+// behind the cookie. It must have been issued for this session and terminal. A
+// presented ticket alone decides: a bad one isn't saved by a good cookie. A
+// cookie leaves a Pass, which whoever opens nothing with it restores; a ticket
+// leaves none.
+func (d *Desk) Redeem(with Presented) (Admission, *Pass, error) {
+	a, pass, end, err := d.redeem(with)
+	if end != nil {
+		end()
+	}
+	return a, pass, err
+}
+
+func (d *Desk) redeem(with Presented) (a Admission, pass *Pass, end func(), err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	now := d.now()
 	var entry *admission
 	var ends time.Time
+	cookie := sha256.Sum256([]byte(with.Cookie))
 	switch {
-	case ticket != "":
-		if entry = d.byTicket[sha256.Sum256([]byte(ticket))]; entry != nil {
+	case with.Ticket != "":
+		if entry = d.byTicket[sha256.Sum256([]byte(with.Ticket))]; entry != nil {
 			ends = entry.ticketEnds
 		}
-	case cookie != "":
-		if entry = d.byCookie[sha256.Sum256([]byte(cookie))]; entry != nil {
+	case with.Cookie != "":
+		if entry = d.byCookie[cookie]; entry != nil {
 			ends = entry.cookieEnds
 		}
 	}
-	if entry == nil || !d.now().Before(ends) || entry.Session != session || entry.PTY != pty {
-		return Admission{}, protocol.Fault(protocol.KindUnauthenticated, nil)
+	another := entry != nil && with.Ticket == "" && entry.holder != nil && entry.client != with.Client
+	if entry == nil || !now.Before(ends) || entry.Session != with.Session || entry.PTY != with.PTY || another {
+		if with.Ticket == "" {
+			end = d.replayed(cookie, now)
+		}
+		return Admission{}, nil, end, protocol.Fault(protocol.KindUnauthenticated, nil)
 	}
-	d.drop(entry)
-	return entry.Admission, nil
+	if with.Ticket != "" {
+		d.drop(entry)
+		return entry.Admission, nil, nil, nil
+	}
+	entry.client = with.Client
+	return entry.Admission, d.rotate(entry, now), nil, nil
 }
 
 func (d *Desk) drop(entry *admission) {
 	delete(d.byTicket, entry.ticket)
 	delete(d.byCookie, entry.cookie)
+	for _, spent := range entry.spent {
+		delete(d.bySpent, spent)
+	}
 	user := entry.Grant.Subject
 	if d.perUser[user]--; d.perUser[user] == 0 {
 		delete(d.perUser, user)

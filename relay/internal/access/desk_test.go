@@ -31,14 +31,14 @@ func issue(t *testing.T, d *Desk, a Admission) (ticket, cookie string) {
 }
 
 func redeems(d *Desk, ticket, cookie string) bool {
-	_, err := d.Redeem(ticket, cookie, "ses_1", "pty_1")
+	_, _, err := d.Redeem(Presented{Ticket: ticket, Cookie: cookie, Session: "ses_1", PTY: "pty_1"})
 	return err == nil
 }
 
 func TestTicketAndCookieAreSpentTogether(t *testing.T) {
 	d := NewDesk(time.Now)
 	ticket, cookie := issue(t, d, admit("usr_1"))
-	if got, err := d.Redeem(ticket, "", "ses_1", "pty_1"); err != nil || got.Token != "token" {
+	if got, pass, err := d.Redeem(Presented{Ticket: ticket, Session: "ses_1", PTY: "pty_1"}); err != nil || got.Token != "token" || pass != nil {
 		t.Errorf("ticket: %+v, %v", got, err)
 	}
 	if redeems(d, ticket, "") || redeems(d, "", cookie) {
@@ -48,8 +48,8 @@ func TestTicketAndCookieAreSpentTogether(t *testing.T) {
 	if !redeems(d, "", cookie) || redeems(d, ticket, "") {
 		t.Error("the cookie must work, and spend the ticket")
 	}
-	if len(d.byTicket)+len(d.byCookie)+len(d.perUser) != 0 {
-		t.Error("something is left")
+	if len(d.byTicket) != 0 || len(d.byCookie) != 1 || d.perUser["usr_1"] != 1 {
+		t.Error("something is left beside the cookie to come back with")
 	}
 }
 
@@ -131,7 +131,7 @@ func TestAWrongPathSpendsNothing(t *testing.T) {
 		pty     protocol.PTYID
 	}{{"ses_1", "pty_2"}, {"ses_2", "pty_1"}, {"", ""}} {
 		for _, secret := range [][2]string{{ticket, ""}, {"", cookie}} {
-			if _, err := d.Redeem(secret[0], secret[1], path.session, path.pty); err == nil {
+			if _, _, err := d.Redeem(Presented{Ticket: secret[0], Cookie: secret[1], Session: path.session, PTY: path.pty}); err == nil {
 				t.Errorf("opens %v", path)
 			}
 		}

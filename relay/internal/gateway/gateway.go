@@ -46,6 +46,7 @@ func (g *Gateway) Register(mux access.Router) {
 	if g.Revoked != nil {
 		g.Hubs.Heed(g.Revoked)
 	}
+	g.Desk.OnStolen(g.Metrics.Stolen.Inc)
 	if g.SocketsPerPerson == 0 {
 		g.SocketsPerPerson = DefaultSocketsPerPerson
 	}
@@ -92,15 +93,21 @@ func (g *Gateway) ptySession(w http.ResponseWriter, r *http.Request) {
 	}
 	path := "/sessions/" + string(body.SessionID) + "/ptys/" + string(body.PTYID) + "/ws"
 	origin := g.Origins.Public(r)
-	http.SetCookie(w, &http.Cookie{
-		Name: access.CookieName, Value: cookie, Path: path, MaxAge: int(protocol.CookieTTL / time.Second),
-		HttpOnly: true, Secure: strings.HasPrefix(origin, "https:"), SameSite: http.SameSiteStrictMode,
-	})
+	setCookie(w, origin, path, cookie, protocol.CookieTTL)
 	g.Metrics.Session.Observe(time.Since(began).Seconds())
 	access.WriteJSON(w, http.StatusOK, map[string]string{
 		"ws_url":     socketURL(origin, path),
 		"ticket":     ticket,
 		"expires_at": expires.UTC().Format(time.RFC3339),
+	})
+}
+
+// setCookie leaves a terminal's cookie with the browser: for its socket's path
+// alone, and for no script.
+func setCookie(w http.ResponseWriter, origin, path, value string, life time.Duration) {
+	http.SetCookie(w, &http.Cookie{
+		Name: access.CookieName, Value: value, Path: path, MaxAge: max(1, int(life/time.Second)),
+		HttpOnly: true, Secure: strings.HasPrefix(origin, "https:"), SameSite: http.SameSiteStrictMode,
 	})
 }
 
@@ -131,6 +138,10 @@ func (g *Gateway) terminal(w http.ResponseWriter, r *http.Request) {
 		access.WriteError(w, protocol.Fault(kind, nil))
 		return
 	}
+	if seat.pass != nil {
+		cookie, life := seat.pass.Cookie()
+		setCookie(w, g.Origins.Public(r), r.URL.Path, cookie, life)
+	}
 	c, err := accept(w, r, offer.selectable)
 	if err != nil {
 		seat.leave()
@@ -144,7 +155,7 @@ func (g *Gateway) terminal(w http.ResponseWriter, r *http.Request) {
 	go func() {
 		defer seat.leave()
 		defer c.ws.CloseNow()
-		g.serve(c, seat.handle.Join(guest), guest.Counts)
+		g.serve(c, seat.handle.Join(guest), guest.Counts, seat.pass)
 	}()
 }
 
@@ -169,7 +180,8 @@ func (g *Gateway) endAtOnce(
 // among those of its person.
 type seat struct {
 	handle *hub.Handle
-	free   func() // the place among the person's
+	free   func()       // the place among the person's
+	pass   *access.Pass // what the page comes back with; nil: it came with a ticket
 }
 
 func (s seat) leave() {
@@ -202,10 +214,18 @@ func (g *Gateway) admit(r *http.Request, offer offer) (guest hub.Guest, s seat, 
 	if c, err := r.Cookie(access.CookieName); err == nil {
 		cookie = c.Value
 	}
-	admission, err := g.Desk.Redeem(offer.ticket, cookie, session, pty)
+	admission, pass, err := g.Desk.Redeem(access.Presented{
+		Ticket: offer.ticket, Cookie: cookie, Client: guest.Client, Session: session, PTY: pty,
+	})
 	if err != nil {
 		return guest, s, err
 	}
+	s.pass = pass
+	defer func() {
+		if err != nil && pass != nil {
+			pass.Restore() // it opens nothing
+		}
+	}()
 	if g.Revoked != nil && g.Revoked.Grant(admission.Grant) {
 		return guest, s, protocol.Fault(protocol.KindUnauthenticated, errors.New("the grant was revoked"))
 	}
@@ -278,16 +298,20 @@ func offered(r *http.Request) (o offer) {
 }
 
 // serve runs an attached socket until it ends.
-func (g *Gateway) serve(c *conn, v *hub.Viewer, counts bool) {
+func (g *Gateway) serve(c *conn, v *hub.Viewer, counts bool, pass *access.Pass) {
 	ctx, cancel := context.WithCancel(context.Background()) // the request's ends with the hijack
 	defer cancel()
+	if pass != nil {
+		pass.Opened(cancel)
+		defer pass.Closed()
+	}
 	written := make(chan struct{})
 	go func() { // serve waits for it below
 		defer close(written)
 		v.Serve(ctx)
 		cancel()
 	}()
-	err := g.read(ctx, c, v, counts)
+	err := g.read(ctx, c, v, counts, pass)
 	v.Leave()
 	if websocket.CloseStatus(err) == -1 && !errors.Is(err, context.Canceled) {
 		g.Log.Debug("terminal socket ended", "err", err)
@@ -301,7 +325,7 @@ func (g *Gateway) serve(c *conn, v *hub.Viewer, counts bool) {
 }
 
 // read hands the viewer's frames to the hub until the socket ends.
-func (g *Gateway) read(ctx context.Context, c *conn, v *hub.Viewer, counts bool) error {
+func (g *Gateway) read(ctx context.Context, c *conn, v *hub.Viewer, counts bool, pass *access.Pass) error {
 	for {
 		kind, data, err := c.ws.Read(ctx)
 		if err != nil {
@@ -324,7 +348,7 @@ func (g *Gateway) read(ctx context.Context, c *conn, v *hub.Viewer, counts bool)
 		case protocol.ClientAck:
 			v.Ack(m.Offset)
 		case protocol.ClientReauth:
-			g.reauth(ctx, v, m.Grant)
+			g.reauth(ctx, v, m.Grant, pass)
 		case protocol.ClientExecute:
 			v.Execute(m.Text)
 		default:
@@ -350,7 +374,7 @@ func (g *Gateway) typed(ctx context.Context, v *hub.Viewer, counts bool, data []
 
 // reauth puts the socket under a newer grant of the same user, which must still
 // allow to view the terminal.
-func (g *Gateway) reauth(ctx context.Context, v *hub.Viewer, token string) {
+func (g *Gateway) reauth(ctx context.Context, v *hub.Viewer, token string, pass *access.Pass) {
 	grant, err := g.Keys.Grant(ctx, token)
 	if err == nil {
 		err = access.Current(grant)
@@ -363,4 +387,7 @@ func (g *Gateway) reauth(ctx context.Context, v *hub.Viewer, token string) {
 		return
 	}
 	v.Reauth(grant, token)
+	if pass != nil {
+		pass.Renew(grant, token)
+	}
 }

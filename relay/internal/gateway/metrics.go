@@ -12,6 +12,7 @@ type Metrics struct {
 	Refused *prometheus.CounterVec // terminal sockets refused, by kind
 	Moved   prometheus.Counter     // terminal sockets sent to another relay
 	Crowded prometheus.Counter     // terminal sockets beyond those that one person may have
+	Stolen  prometheus.Counter     // cookies that were in two hands
 	Session prometheus.Histogram   // of POST /pty-session
 }
 
@@ -30,12 +31,16 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "fairlead_sockets_over_person_limit_total",
 			Help: "Terminal sockets that were closed at once because their person had as many as one may have.",
 		}),
+		Stolen: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fairlead_cookies_replayed_total",
+			Help: "Cookies of terminal sockets that were presented again long after their use: what came after them was voided, its socket closed.",
+		}),
 		Session: prometheus.NewHistogram(instrument.ShortTimes("fairlead_pty_session_seconds",
 			"Time that POST /pty-session took where it gave a ticket.")),
 	}
 	for _, row := range protocol.Kinds {
 		m.Refused.WithLabelValues(row.Label)
 	}
-	reg.MustRegister(m.Refused, m.Moved, m.Crowded, m.Session)
+	reg.MustRegister(m.Refused, m.Moved, m.Crowded, m.Stolen, m.Session)
 	return m
 }

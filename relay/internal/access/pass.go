@@ -1,0 +1,123 @@
+package access
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+)
+
+const (
+	// maxSpent is how many cookies of one page are remembered after their use,
+	// so that somebody who presents one again is noticed.
+	maxSpent = 16
+	// raceTime is how long after its use a cookie may be presented again by
+	// accident: by two windows that share their cookies and come back at once,
+	// or by a client whom the answer with the next one hasn't reached.
+	raceTime = 30 * time.Second
+)
+
+// A Pass is what remains of an admission that a cookie has opened a socket with:
+// the next cookie, for the page to come back with. It is good once, under the
+// same client id, for as long as the first one would have been; what was used
+// before is dead at once.
+type Pass struct {
+	desk   *Desk
+	entry  *admission
+	spent  [sha256.Size]byte
+	cookie string
+
+	// Guarded by the desk's mu.
+	end func() // closes the socket; nil: none is open
+}
+
+// A spent cookie, and when it was used.
+type spent struct {
+	by *admission
+	at time.Time
+}
+
+// rotate replaces the cookie of entry by a new one.
+func (d *Desk) rotate(entry *admission, now time.Time) *Pass {
+	p := &Pass{desk: d, entry: entry, spent: entry.cookie, cookie: rand.Text()}
+	delete(d.byTicket, entry.ticket)
+	delete(d.byCookie, entry.cookie)
+	entry.ticketEnds = time.Time{}
+	d.bySpent[entry.cookie] = spent{entry, now}
+	if entry.spent = append(entry.spent, entry.cookie); len(entry.spent) > maxSpent {
+		delete(d.bySpent, entry.spent[0])
+		entry.spent = append(entry.spent[:0:0], entry.spent[1:]...)
+	}
+	entry.cookie = sha256.Sum256([]byte(p.cookie))
+	entry.holder = p
+	d.byCookie[entry.cookie] = entry
+	return p
+}
+
+// replayed is told of a cookie that nobody can have but one who had it before.
+// Long after its use that is no accident: either has stolen it from the other,
+// so neither may go on. It returns what ends the socket.
+func (d *Desk) replayed(key [sha256.Size]byte, now time.Time) (end func()) {
+	used, known := d.bySpent[key]
+	if !known || now.Sub(used.at) < raceTime {
+		return nil
+	}
+	entry := used.by
+	d.drop(entry)
+	d.stolen()
+	if entry.holder == nil {
+		return nil
+	}
+	return entry.holder.end
+}
+
+// Cookie is the next cookie, and for how long a browser should keep it.
+func (p *Pass) Cookie() (value string, life time.Duration) {
+	p.desk.mu.Lock()
+	defer p.desk.mu.Unlock()
+	return p.cookie, p.entry.cookieEnds.Sub(p.desk.now())
+}
+
+// Opened says what ends the socket that the cookie has opened.
+func (p *Pass) Opened(end func()) {
+	p.desk.mu.Lock()
+	defer p.desk.mu.Unlock()
+	if p.desk.byCookie[p.entry.cookie] != p.entry { // stolen in the meantime
+		defer end()
+	}
+	p.end = end
+}
+
+// Closed says that the socket has ended.
+func (p *Pass) Closed() {
+	p.desk.mu.Lock()
+	defer p.desk.mu.Unlock()
+	p.end = nil
+}
+
+// Renew puts what comes after the socket under its newer grant.
+func (p *Pass) Renew(grant *jws.Grant, token string) {
+	p.desk.mu.Lock()
+	defer p.desk.mu.Unlock()
+	if p.entry.holder == p {
+		p.entry.Grant, p.entry.Token = grant, token
+		p.entry.cookieEnds = earlier(p.desk.now().Add(protocol.CookieTTL), grant.Expires())
+	}
+}
+
+// Restore makes the cookie good again that has opened nothing.
+func (p *Pass) Restore() {
+	p.desk.mu.Lock()
+	defer p.desk.mu.Unlock()
+	d, entry := p.desk, p.entry
+	if entry.holder != p || d.byCookie[entry.cookie] != entry {
+		return
+	}
+	delete(d.byCookie, entry.cookie)
+	delete(d.bySpent, p.spent)
+	entry.spent = entry.spent[:len(entry.spent)-1]
+	entry.cookie, entry.holder = p.spent, nil
+	d.byCookie[entry.cookie] = entry
+}
