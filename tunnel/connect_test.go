@@ -299,6 +299,59 @@ func TestConnectAtOnce(t *testing.T) {
 	})
 }
 
+// TestFound13PlacesOfUnregisteredAgents: one address may have all places while
+// nobody else comes, and keeps nobody out: it gives up those that carry nothing,
+// to others at once, and to itself once they have been quiet for a while.
+func TestFound13PlacesOfUnregisteredAgents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		var held []net.Conn
+		for i := range tunnel.MaxConnects {
+			if i%40 == 39 {
+				time.Sleep(3 * time.Second) // or it would come too often
+			}
+			conn, err := d.connect(1)
+			must(t, err)
+			held = append(held, conn)
+		}
+		lives, upstream := held[0], <-d.upstreams // the oldest, and not idle
+		says := func() error {
+			go lives.Write([]byte("x")) // ends with the connection at the latest
+			_, err := io.ReadFull(upstream, make([]byte, 1))
+			return err
+		}
+		must(t, says())
+		for at := range 20 { // each from an address of its own
+			conn, err := d.connect(100 + at)
+			if err != nil {
+				t.Fatalf("address %d: %v", at, err)
+			}
+			held = append(held, conn)
+		}
+		synctest.Wait()
+		if n := d.counted(tunnel.ConnectBusy); n != 20 {
+			t.Errorf("%d gave way", n)
+		}
+		if err := says(); err != nil {
+			t.Errorf("the one that was not idle: %v", err)
+		}
+		if _, err := held[1].Read(make([]byte, 1)); protocol.KindOf(err) != protocol.KindTooMany {
+			t.Errorf("the one that was idle for longest: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		conn, err := d.connect(1)
+		if err != nil {
+			t.Errorf("its own address, later: %v", err)
+		} else {
+			conn.Close()
+		}
+		for _, c := range held {
+			c.Close()
+		}
+		d.serving.Wait()
+	})
+}
+
 // TestConnectRefusals: the agent hears why.
 func TestConnectRefusals(t *testing.T) {
 	for _, tt := range []struct {

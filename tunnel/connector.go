@@ -41,7 +41,7 @@ const (
 	ConnectDone        ConnectOutcome = "done"         // either side ended it
 	ConnectUnsupported ConnectOutcome = "unsupported"  // refused: there is no way to the control plane here
 	ConnectUnreachable ConnectOutcome = "unreachable"  // refused: the control plane can't be reached
-	ConnectBusy        ConnectOutcome = "busy"         // refused: too many at once
+	ConnectBusy        ConnectOutcome = "busy"         // refused, or ended for another: too many at once
 	ConnectRate        ConnectOutcome = "rate"         // refused: too many lately
 	ConnectAddressRate ConnectOutcome = "address_rate" // refused: too many lately from this address
 	ConnectBytes       ConnectOutcome = "bytes"        // ended: too many bytes
@@ -59,11 +59,11 @@ func ConnectOutcomes() []ConnectOutcome {
 // control plane, within bounds.
 type connector struct {
 	// Static after construction.
-	dial  func(ctx context.Context, from net.Addr) (net.Conn, error)
-	ended func(ConnectOutcome)
-	room  chan struct{} // one for each connection
-	all   *rate.Limiter
-	rest  *rate.Limiter // of the addresses that have none of their own
+	dial   func(ctx context.Context, from net.Addr) (net.Conn, error)
+	ended  func(ConnectOutcome)
+	places *places
+	all    *rate.Limiter
+	rest   *rate.Limiter // of the addresses that have none of their own
 
 	// Guarded by mu.
 	mu        sync.Mutex
@@ -76,7 +76,7 @@ func newConnector(dial func(context.Context, net.Addr) (net.Conn, error), ended 
 		ended = func(ConnectOutcome) {}
 	}
 	return &connector{
-		dial: dial, ended: ended, room: make(chan struct{}, maxConnects),
+		dial: dial, ended: ended, places: newPlaces(maxConnects),
 		all:       rate.NewLimiter(connectsPerSecond, connectBurst),
 		rest:      rate.NewLimiter(addressConnectsPerSecond, addressConnectBurst),
 		addresses: map[netip.Prefix]*rate.Limiter{},
@@ -86,31 +86,40 @@ func newConnector(dial func(context.Context, net.Addr) (net.Conn, error), ended 
 // serve pipes one connection, or refuses it. What is over a limit is closed
 // with its kind and costs nothing more.
 func (c *connector) serve(ctx context.Context, conn carrier.Conn, stream carrier.Stream) {
-	outcome, e := c.enter(conn.RemoteAddr())
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	place, outcome, e := c.enter(conn.RemoteAddr(), func() {
+		conn.Close(errPlaces)
+		cancel() // also while the control plane is dialled
+	})
 	if e == nil {
-		outcome, e = c.connect(ctx, conn, stream)
-		<-c.room
+		outcome, e = c.connect(ctx, conn, stream, place)
+		c.places.leave(place)
+		if place.evicted.Load() {
+			outcome = ConnectBusy
+		}
 	}
 	conn.Close(e)
 	c.ended(outcome)
 }
 
+// errPlaces is the end of a connection that has no place, or had to give it up.
+var errPlaces = protocol.Errorf(protocol.KindTooMany, "over %d connections of agents that aren't registered", maxConnects)
+
 // enter takes a place for a connection from addr, unless it is over a limit.
-func (c *connector) enter(addr net.Addr) (ConnectOutcome, *protocol.Error) {
-	select {
-	case c.room <- struct{}{}:
-	default:
-		return ConnectBusy, protocol.Errorf(protocol.KindTooMany, "over %d connections of agents that aren't registered", maxConnects)
+func (c *connector) enter(addr net.Addr, evict func()) (*connectPlace, ConnectOutcome, *protocol.Error) {
+	tooOften := protocol.Errorf(protocol.KindTooMany, "too many connections of agents that aren't registered")
+	if !c.limiter(addr).Allow() { // first: one address must not use up everybody's
+		return nil, ConnectAddressRate, tooOften
 	}
-	outcome := ConnectAddressRate
-	if c.limiter(addr).Allow() { // first: one address must not use up everybody's
-		if c.all.Allow() {
-			return "", nil
-		}
-		outcome = ConnectRate
+	if !c.all.Allow() {
+		return nil, ConnectRate, tooOften
 	}
-	<-c.room
-	return outcome, protocol.Errorf(protocol.KindTooMany, "too many connections of agents that aren't registered")
+	place := c.places.enter(keyOf(addr), evict)
+	if place == nil {
+		return nil, ConnectBusy, errPlaces
+	}
+	return place, "", nil
 }
 
 // limiter returns what bounds the connections from addr.
@@ -159,7 +168,7 @@ func keyOf(addr net.Addr) netip.Prefix {
 
 // connect serves a connection that has a place, and returns the end that the
 // agent is told.
-func (c *connector) connect(ctx context.Context, conn carrier.Conn, stream carrier.Stream) (ConnectOutcome, *protocol.Error) {
+func (c *connector) connect(ctx context.Context, conn carrier.Conn, stream carrier.Stream, place *connectPlace) (ConnectOutcome, *protocol.Error) {
 	ctx, cancel := context.WithTimeout(ctx, protocol.ConnectTimeout)
 	defer cancel()
 	stream.SetDeadline(time.Now().Add(protocol.ConnectTimeout + refusalTime)) // after ctx
@@ -175,7 +184,7 @@ func (c *connector) connect(ctx context.Context, conn carrier.Conn, stream carri
 	if err := protocol.Write(stream, protocol.Opened{}); err != nil {
 		return ConnectDone, protocol.AsError(err)
 	}
-	return pipe(ctx, conn, stream, upstream)
+	return pipe(ctx, conn, stream, upstream, place)
 }
 
 // turnAway says REFUSED and lets the agent read it.
@@ -202,12 +211,14 @@ var errTooMuch = errors.New("tunnel: over the bytes of a connect stream")
 
 // pipe carries bytes both ways until one side has ended it, or a limit is
 // reached.
-func pipe(ctx context.Context, conn carrier.Conn, stream carrier.Stream, upstream net.Conn) (ConnectOutcome, *protocol.Error) {
+func pipe(
+	ctx context.Context, conn carrier.Conn, stream carrier.Stream, upstream net.Conn, place *connectPlace,
+) (ConnectOutcome, *protocol.Error) {
 	up, down := make(chan error, 1), make(chan error, 1)
 	var moving sync.WaitGroup
 	defer moving.Wait()
-	moving.Go(func() { up <- move(upstream, stream) })
-	moving.Go(func() { down <- move(stream, upstream) })
+	moving.Go(func() { up <- move(upstream, place.watch(stream)) })
+	moving.Go(func() { down <- move(stream, place.watch(upstream)) })
 	outcome, e := ConnectDone, protocol.Errorf(protocol.KindUnavailable, "the connection to the control plane is over")
 	for waiting := true; waiting; {
 		select {
