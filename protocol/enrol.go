@@ -121,6 +121,11 @@ func transcript(purpose string, parts ...[]byte) []byte {
 // callback is the body of an HTTP message.
 const SignatureHeader = "Fairlead-Signature"
 
+// ClientAddressHeader tells the control plane the address of the client whose
+// request a relay forwards, so that it can bound each of those that it doesn't
+// know. A relay sets it on every such request, whatever the client says.
+const ClientAddressHeader = "Fairlead-Client-Address"
+
 // CallbackTokenHeader carries a callback's bearer token from a relay to the
 // control plane, beside the relay's own credential.
 const CallbackTokenHeader = "Fairlead-Callback-Token"

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead/fairlead/deploy/program/instrument"
+	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/access"
 	"github.com/fairlead/fairlead/relay/internal/admin"
@@ -55,6 +57,7 @@ type Relay struct {
 	previews   *preview.Previews
 	refused    *rejects.Rejects
 	uplink     *uplink.Uplink
+	bodies     *intake.Bodies // of requests to any listener
 
 	ready      atomic.Bool // keys are known
 	draining   atomic.Bool
@@ -91,6 +94,7 @@ func assemble(cfg Config) *Relay {
 	r.hubs = hub.NewSet(r.fleet, r.log, hub.NewMetrics(r.registry))
 	r.pages = pagestream.New(r.revoked, r.registry)
 	r.refused = rejects.New(r.registry, r.log)
+	r.bodies = intake.NewBodies(r.address, func(err error) { r.refused.Count(rejects.Body, err) })
 	r.passages = passage.New(r.revoked, r.registry)
 	r.dispatcher = dispatch.New(dispatch.Options{
 		Keys: r.keys, Tunnels: r.fleet, Pages: r.pages, Revoked: r.revoked, Log: r.log,
@@ -197,7 +201,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	var serving sync.WaitGroup    // Run waits for it at the end
 	serve := func(s *http.Server, l net.Listener) {
 		serving.Go(func() {
-			if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			if err := intake.Serve(s, l, r.unclear); !errors.Is(err, http.ErrServerClosed) {
 				failed <- err
 			}
 		})
@@ -237,6 +241,12 @@ func (r *Relay) Run(ctx context.Context) error {
 	return err
 }
 
+// address returns where a request comes from.
+func (r *Relay) address(req *http.Request) netip.Addr { return intake.Address(req, r.cfg.BehindProxy) }
+
+// unclear counts a request that programs could read differently.
+func (r *Relay) unclear(err error) { r.refused.Count(rejects.Framing, err) }
+
 // publicServer serves browsers and machines at the public origin.
 func (r *Relay) publicServer() (*http.Server, error) {
 	mux := http.NewServeMux()
@@ -252,7 +262,7 @@ func (r *Relay) publicServer() (*http.Server, error) {
 // who sends its header or nothing at all doesn't.
 func (r *Relay) browserServer(handler http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           handler,
+		Handler:           r.bodies.Handler(handler),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    80 << 10, // a grant in a header, and room
@@ -271,7 +281,7 @@ func (r *Relay) adminServer() *http.Server {
 		Status:    func() any { return map[string]any{"relay_id": r.cfg.RelayID, "sandboxes": r.fleet.List()} },
 		Sandboxes: func() any { return r.fleet.List() },
 	})
-	return &http.Server{Handler: instrument.GuardNames(r.admin.Addr(), handler), ReadHeaderTimeout: 10 * time.Second}
+	return &http.Server{Handler: r.bodies.Handler(instrument.GuardNames(r.admin.Addr(), handler)), ReadHeaderTimeout: 10 * time.Second}
 }
 
 // notReady says why the relay takes no traffic, nil when it does.

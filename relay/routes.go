@@ -29,7 +29,7 @@ func (r *Relay) routes(router access.Router) error {
 	(&controlapi.API{
 		Keys: r.keys, Dispatcher: r.dispatcher, Signer: signer, Pages: r.pages, Passes: access.NewStreamPasses(time.Now),
 		Revoked: r.revoked, Rejects: r.refused, Origins: r.origins,
-		ControlPlane: controlPlane, Log: r.log,
+		ControlPlane: controlPlane, Address: r.address, Log: r.log,
 	}).Register(router)
 	(&sandboxapi.API{
 		Keys: r.keys, Tunnels: r.fleet, Signer: signer, Dispatcher: r.dispatcher, Passages: r.passages, Rejects: r.refused,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/browser"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/executor"
@@ -106,8 +108,9 @@ func (w *workshop) open() (err error) {
 		options.PeerUID, options.UID = peer.UID, s.agent.host.UID
 	}
 	w.server = mcp.New(options)
+	here := func(r *http.Request) netip.Addr { return intake.Address(r, false) }
 	w.loopback = &http.Server{
-		Handler: w.server.Loopback(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: intake.NewBodies(here, nil).Handler(w.server.Loopback()), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
 	return nil
 }
@@ -118,7 +121,7 @@ func (w *workshop) port() int { return w.listener.Addr().(*net.TCPAddr).Port }
 func (w *workshop) run(ctx context.Context) {
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := w.loopback.Serve(w.server.Bounded(w.listener)); !errors.Is(err, http.ErrServerClosed) {
+		if err := intake.Serve(w.loopback, w.server.Bounded(w.listener), nil); !errors.Is(err, http.ErrServerClosed) {
 			w.local.agent.log.Error("the listener for tools has ended", "err", err)
 		}
 	})

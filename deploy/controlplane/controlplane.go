@@ -19,6 +19,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/webhook"
+	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
 
@@ -223,7 +224,7 @@ func (s *Server) Run(ctx context.Context) error {
 		"kid", s.keys.Signer().Kid(), "revision", s.revision)
 	failed := make(chan error, 3) // one for each server
 	serve := func(l net.Listener, srv *http.Server) *http.Server {
-		go func() { failed <- srv.Serve(l) }() // awaited at the end of Run
+		go func() { failed <- intake.Serve(srv, l, nil) }() // awaited at the end of Run
 		return srv
 	}
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -45,6 +46,7 @@ func Grant(r *http.Request, keys *jws.Keys) (*jws.Grant, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
+	intake.Admitted(r)
 	return grant, token, nil
 }
 
@@ -64,18 +66,29 @@ const maxBody = 64 << 10
 // ReadJSON decodes r's body, one JSON object without unknown or repeated
 // members, into v.
 func ReadJSON(w http.ResponseWriter, r *http.Request, v any) error {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := ReadBody(w, r, maxBody)
 	if err != nil {
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
-			return protocol.Errorf(protocol.KindTooLarge, "the body is over %d bytes", maxBody)
-		}
-		return protocol.Fault(protocol.KindInvalid, err)
+		return err
 	}
 	if protocol.UnmarshalStrict(body, v) != nil {
 		return protocol.Errorf(protocol.KindInvalid, "the body must be one JSON object of the documented form")
 	}
 	return nil
+}
+
+// ReadBody returns r's body, at most limit bytes.
+func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if err == nil {
+		return body, nil
+	}
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		return nil, protocol.Errorf(protocol.KindTooLarge, "the body is over %d bytes", limit)
+	}
+	if known, ok := errors.AsType[*protocol.Error](err); ok { // it took too long
+		return nil, known
+	}
+	return nil, protocol.Fault(protocol.KindInvalid, err)
 }
 
 // WriteError answers with err's status and its JSON form. What err wraps is

@@ -16,19 +16,30 @@ const (
 	callbackPath = "/control/callback"
 	// maxCallback bounds a callback, in bytes: as much as a RESULT may hold.
 	maxCallback = protocol.MaxFramePayload
-	// maxReports bounds the callbacks on their way to the control plane, which
-	// must be asked about each that names a command of elsewhere, and
+	// maxReports bounds the callbacks on their way to the control plane, and
 	// reportTimeout how long one may take.
 	maxReports    = 64
 	reportTimeout = 10 * time.Second
+	// callbacksPerSecond and callbackBurst bound the callbacks from one address.
+	callbacksPerSecond = 20
+	callbackBurst      = 100
 )
 
 // callback takes the outcome of a command from its executor and passes it on to
-// the control plane. 204 means that both have it.
+// the control plane. 204 means that both have it. The executor had the command
+// from here, and shows its token: what strangers post goes nowhere.
 func (a *API) callback(w http.ResponseWriter, r *http.Request) {
+	if !a.callbacks.Allow(a.Address(r), time.Now()) {
+		a.refuse(w, rejects.Callback, protocol.Errorf(protocol.KindTooMany, "too many callbacks from this address"))
+		return
+	}
 	answer, err := readAnswer(w, r)
+	known := false
 	if err == nil {
-		_, err = a.Dispatcher.Answer(answer)
+		known, err = a.Dispatcher.Answer(answer)
+	}
+	if err == nil && !known {
+		err = protocol.Errorf(protocol.KindNotFound, "no such command here")
 	}
 	if err == nil {
 		err = a.report(r.Context(), answer)
@@ -45,7 +56,7 @@ func readAnswer(w http.ResponseWriter, r *http.Request) (answer dispatch.Answer,
 	if answer.Token, err = access.Bearer(r); err != nil {
 		return answer, err
 	}
-	if answer.Body, err = readBody(w, r, maxCallback); err != nil {
+	if answer.Body, err = access.ReadBody(w, r, maxCallback); err != nil {
 		return answer, err
 	}
 	if protocol.UnmarshalObject(answer.Body, &answer.Callback) != nil || !wellFormed(answer.Callback) {
@@ -76,8 +87,7 @@ func wellFormed(c protocol.ExecutionCallback) bool {
 	return c.Type == protocol.CallbackType && protocol.ValidID(c.CommandID)
 }
 
-// report passes a callback on to the control plane, which also knows the
-// commands that others dispatched.
+// report passes a callback on to the control plane.
 func (a *API) report(ctx context.Context, answer dispatch.Answer) error {
 	select {
 	case a.reports <- struct{}{}:

@@ -30,7 +30,7 @@ const (
 
 // submit takes a signed command; with ?wait=1 it answers with the callback.
 func (a *API) submit(w http.ResponseWriter, r *http.Request) {
-	body, err := readBody(w, r, maxEnvelope)
+	body, err := access.ReadBody(w, r, maxEnvelope)
 	if err != nil {
 		a.refuse(w, rejects.Command, err)
 		return

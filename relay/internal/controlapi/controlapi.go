@@ -4,13 +4,12 @@
 package controlapi
 
 import (
-	"errors"
-	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 
-	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/access"
 	"github.com/fairlead/fairlead/relay/internal/dispatch"
@@ -34,9 +33,11 @@ type API struct {
 	Rejects      *rejects.Rejects
 	Origins      *access.Origins
 	ControlPlane *url.URL
+	Address      func(*http.Request) netip.Addr // where a request comes from
 	Log          *slog.Logger
 
-	reports chan struct{} // as many as may be under way
+	reports   chan struct{} // as many as may be under way
+	callbacks *intake.Rates
 }
 
 // Forwarded are the patterns of the routes that are the control plane's own. It
@@ -50,6 +51,7 @@ var Forwarded = []string{
 // Register adds the routes.
 func (a *API) Register(mux access.Router) {
 	a.reports = make(chan struct{}, maxReports)
+	a.callbacks = intake.NewRates(callbacksPerSecond, callbackBurst)
 	a.Origins.Open(http.MethodPost, callbackPath)
 	mux.HandleFunc("POST /control/commands", a.submit)
 	mux.HandleFunc("GET /control/commands/{id}", a.status)
@@ -67,15 +69,4 @@ func (a *API) Register(mux access.Router) {
 func (a *API) refuse(w http.ResponseWriter, what string, err error) {
 	a.Rejects.Count(what, err)
 	access.WriteError(w, err)
-}
-
-// readBody returns r's body, at most limit bytes.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		return nil, protocol.Errorf(protocol.KindTooLarge, "the body is over %d bytes", limit)
-	} else if err != nil {
-		return nil, protocol.Fault(protocol.KindInvalid, err)
-	}
-	return body, nil
 }

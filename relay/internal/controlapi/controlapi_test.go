@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/access"
@@ -113,6 +115,7 @@ func newWorldAt(t *testing.T, authority *relaytest.Authority, address string, cl
 		Dispatcher: dispatch.New(dispatch.Options{Keys: w.authority.Keys, Tunnels: tunnels, Pages: pages, Revoked: revoked, Log: log}),
 		Signer:     &dispatch.Signer{URL: address, Credential: "relay-secret", Client: client},
 		Rejects:    rejects.New(registry, slog.New(slog.NewTextHandler(&w.logged, nil))), ControlPlane: base, Log: log,
+		Address: func(r *http.Request) netip.Addr { return intake.Address(r, false) },
 	}
 	w.registry = registry
 	began := time.Now()

@@ -1,7 +1,9 @@
 package controlapi
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptrace"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/access"
+	"github.com/fairlead/fairlead/relay/internal/rejects"
 )
 
 // commandsPath is where people have commands run by the control plane.
@@ -25,13 +28,21 @@ var (
 // connection took it: an *atomic.Bool.
 type sentKey struct{}
 
-// forward proxies to the control plane. Cookies are ours, so they stay here,
-// except that who signs in comes back from the provider with nothing else.
+// maxForwarded bounds the bodies of forwarded requests, in bytes: more than the
+// control plane takes of any.
+const maxForwarded = 128 << 10
+
+// forward proxies to the control plane what has come whole: whoever begins to
+// send something, and doesn't go on, holds nothing there. Cookies are ours, so
+// they stay here, except that who signs in comes back from the provider with
+// nothing else. The control plane is told of the client's address, by which it
+// bounds those that it doesn't know.
 func (a *API) forward() http.Handler {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(a.ControlPlane)
 			r.Out.Header.Del("Cookie")
+			r.Out.Header.Set(protocol.ClientAddressHeader, a.Address(r.In).String())
 			for name, below := range ownCookies {
 				if cookie, err := r.In.Cookie(name); err == nil && strings.HasPrefix(r.In.URL.Path, below) {
 					r.Out.AddCookie(cookie)
@@ -42,6 +53,14 @@ func (a *API) forward() http.Handler {
 		ErrorLog:     slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			body, err := access.ReadBody(w, r, maxForwarded)
+			if err != nil {
+				a.refuse(w, rejects.Request, err)
+				return
+			}
+			r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+		}
 		sent := &atomic.Bool{}
 		ctx := context.WithValue(r.Context(), sentKey{}, sent)
 		proxy.ServeHTTP(w, r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{

@@ -4,13 +4,14 @@ import (
 	"net/http"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/access"
 	"github.com/fairlead/fairlead/relay/internal/rejects"
 )
 
 // revocations takes a revocation list, whose signature is its only credential.
 // It adds to what is known, and takes nothing back.
 func (a *API) revocations(w http.ResponseWriter, r *http.Request) {
-	body, err := readBody(w, r, protocol.MaxTokenBytes)
+	body, err := access.ReadBody(w, r, protocol.MaxTokenBytes)
 	if err != nil {
 		a.refuse(w, rejects.Revocations, err)
 		return

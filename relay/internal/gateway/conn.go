@@ -12,6 +12,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -119,6 +120,7 @@ func (w *lockingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	raw = intake.Raw(raw) // what is written goes straight to the socket
 	w.conn = &lockedConn{Conn: raw}
 	return w.conn, bufio.NewReadWriter(smallReader(rw.Reader, raw), bufio.NewWriterSize(w.conn, libraryWrites)), nil
 }

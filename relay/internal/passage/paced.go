@@ -159,7 +159,7 @@ func (w *pacedWriter) finish() {
 
 // errStalled is what a body's reader finds when its client sent nothing for too
 // long.
-var errStalled = protocol.Errorf(protocol.KindInvalid, "the body of the request stalled: nothing of it came for %s", stallTimeout)
+var errStalled = protocol.Errorf(protocol.KindInvalid, "the body of the request stalled: nothing of it came for %s, or too little", stallTimeout)
 
 // A pacedBody fails when its client sends nothing for too long. The deadline is
 // the connection's, so it is only there while the body is read.
@@ -169,6 +169,11 @@ type pacedBody struct {
 	control *http.ResponseController
 	tally   *tally
 	expects bool // the client waits to be told to send
+	rate    int  // bytes a second that have to come on average; 0: any number
+
+	// Owned by the reader.
+	came   int64
+	waited time.Duration // for the client, so far
 
 	begun   atomic.Bool // it was read from
 	ended   atomic.Bool // it was read to its end
@@ -183,12 +188,15 @@ func newPacedBody(body io.ReadCloser, control *http.ResponseController, tally *t
 }
 
 func (b *pacedBody) Read(p []byte) (int, error) {
-	if !b.deadline(time.Now().Add(stallTimeout)) {
+	began := time.Now()
+	if !b.deadline(began.Add(b.patience())) {
 		return 0, http.ErrBodyReadAfterClose
 	}
 	b.begun.Store(true)
 	n, err := b.body.Read(p)
 	b.tally.up.Add(float64(n))
+	b.came += int64(n)
+	b.waited += time.Since(began)
 	open := b.deadline(time.Time{})
 	switch {
 	case errors.Is(err, io.EOF):
@@ -198,6 +206,16 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 		err = errStalled
 	}
 	return n, err
+}
+
+// patience returns how long the client may send nothing now. What it takes the
+// sandbox doesn't count.
+func (b *pacedBody) patience() time.Duration {
+	if b.rate == 0 {
+		return stallTimeout
+	}
+	left := stallTimeout + time.Duration(b.came/int64(b.rate))*time.Second - b.waited
+	return max(0, min(stallTimeout, left))
 }
 
 // deadline sets the deadline of reads, unless somebody else reads by now.

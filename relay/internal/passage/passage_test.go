@@ -1,12 +1,15 @@
 package passage
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -219,6 +222,68 @@ func TestDeadlinesDontStay(t *testing.T) {
 		}
 	}
 }
+
+// TestFound13BodiesThatTrickle: a byte now and then isn't progress where a body
+// has a rate to keep to; what takes its time on the sandbox's side is.
+func TestFound13BodiesThatTrickle(t *testing.T) {
+	w := newWorld(t, http.NotFound, nil)
+	tally := w.passages.metrics.tally(API)
+	for _, c := range []struct {
+		piece, rate  int
+		pause, think time.Duration
+		pieces, want int
+	}{
+		{1, 4 << 10, 10 * time.Second, 0, 100, 6},                // a minute
+		{64 << 10, 4 << 10, 15 * time.Second, 0, 100, 100},       // just fast enough
+		{64 << 10, 4 << 10, 20 * time.Second, 0, 100, 11},        // not quite: 16 s of each piece are earned
+		{1 << 10, 4 << 10, time.Second / 8, time.Hour, 100, 100}, // waits for the sandbox
+		{1, 0, 10 * time.Second, 0, 100, 100},                    // no rate
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			trickle := &trickle{c.piece, c.pause, c.pieces, time.Time{}}
+			body := newPacedBody(io.NopCloser(trickle), http.NewResponseController(trickle), &tally, false)
+			body.rate = c.rate
+			got, err := 0, error(nil)
+			for {
+				if _, err = body.Read(make([]byte, 64<<10)); err != nil {
+					break
+				}
+				got++
+				time.Sleep(c.think)
+			}
+			if got < c.want || got > c.want+1 || (got < c.pieces) != errors.Is(err, errStalled) {
+				t.Errorf("%+v: %d pieces came, then %v", c, got, err)
+			}
+		})
+	}
+}
+
+// A trickle is a body whose pieces come after a pause each, and the connection
+// with its deadline.
+type trickle struct {
+	piece    int
+	pause    time.Duration
+	left     int
+	deadline time.Time
+}
+
+func (b *trickle) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, io.EOF
+	}
+	if rest := time.Until(b.deadline); !b.deadline.IsZero() && rest < b.pause {
+		time.Sleep(max(0, rest))
+		return 0, os.ErrDeadlineExceeded
+	}
+	time.Sleep(b.pause)
+	b.left--
+	return min(b.piece, len(p)), nil
+}
+
+func (b *trickle) SetReadDeadline(at time.Time) error { b.deadline = at; return nil }
+func (b *trickle) Header() http.Header                { return http.Header{} }
+func (b *trickle) Write(p []byte) (int, error)        { return len(p), nil }
+func (b *trickle) WriteHeader(int)                    {}
 
 type deadlines []time.Time
 

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/tunnel"
@@ -48,8 +49,11 @@ type Options struct {
 	// AnswerTimeout bounds the wait for an answer to a request that the sandbox
 	// has whole; 0: no longer than the grant.
 	AnswerTimeout time.Duration
-	Refuse        func(http.ResponseWriter, *http.Request, error)
-	Log           *slog.Logger
+	// BodyRate is how many bytes a second a client has to send on average of a
+	// body that it has begun, beyond a minute of patience; 0: any number.
+	BodyRate int
+	Refuse   func(http.ResponseWriter, *http.Request, error)
+	Log      *slog.Logger
 }
 
 // A Proxy forwards requests to sandboxes. It buffers nothing: who reads or
@@ -102,6 +106,7 @@ func NewProxy(opts Options) *Proxy {
 // compact form is token. A stream ends with its grant.
 func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, session *tunnel.Session, grant *jws.Grant, token string) {
 	began := time.Now()
+	intake.Admitted(r)
 	ctx, passage, err := p.opts.Passages.Enter(r.Context(), grant)
 	if err != nil {
 		p.Refuse(w, r, err)
@@ -130,6 +135,7 @@ func (p *Proxy) exchange(ctx context.Context, w http.ResponseWriter, r *http.Req
 	out.control.EnableFullDuplex() // fails where it needs no enabling
 	if out.body != nil {
 		defer out.body.Close()
+		out.body.rate = p.opts.BodyRate
 		r = r.WithContext(ctx)
 		r.Body = out.body
 	}

@@ -51,12 +51,16 @@ func names(list ...string) map[string]bool {
 	return set
 }
 
+// bodyRate is what a client that has begun to send a file, in bytes a second, has
+// to keep to on average.
+const bodyRate = 4 << 10
+
 // proxy forwards to the agent over streams that carry the grant, so nothing of
 // the browser's credentials goes along. An answer may take so long, or with 0 as
 // long as the grant is good.
 func (a *API) proxy(within time.Duration) *passage.Proxy {
 	return passage.NewProxy(passage.Options{
-		Passages: a.Passages, What: passage.API, AnswerTimeout: within, Log: a.Log,
+		Passages: a.Passages, What: passage.API, AnswerTimeout: within, BodyRate: bodyRate, Log: a.Log,
 		Rewrite: func(r *httputil.ProxyRequest) { only(r.Out.Header, requestHeaders) },
 		Response: func(r *http.Response) {
 			limit(r)

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -87,7 +88,7 @@ func newGuard(session protocol.SessionID, uid int, opts *Options, own *ports) (*
 		ErrorLog: discardLog,
 	}
 	own.add(g.port())
-	g.running.Go(func() { _ = g.server.Serve(guardListener{listener, g}) }) // until close
+	g.running.Go(func() { _ = intake.Serve(g.server, guardListener{listener, g}, nil) }) // until close
 	return g, nil
 }
 

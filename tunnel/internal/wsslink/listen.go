@@ -87,7 +87,7 @@ func (l *Listener) Serve(tcp net.Listener, tlsConfig *tls.Config) {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+Path, l.Handler(true))
 	server := &http.Server{
-		Handler: mux, ReadHeaderTimeout: upgradeTime, IdleTimeout: upgradeTime, MaxHeaderBytes: maxHeader,
+		Handler: bodiless(mux), ReadHeaderTimeout: upgradeTime, IdleTimeout: upgradeTime, MaxHeaderBytes: maxHeader,
 		ConnState: l.bound, ErrorLog: slog.NewLogLogger(l.log.Handler(), slog.LevelDebug),
 	}
 	server.SetKeepAlivesEnabled(false) // one request, and it is a WebSocket or over
@@ -102,6 +102,18 @@ func (l *Listener) Serve(tcp net.Listener, tlsConfig *tls.Config) {
 		if err := server.Serve(tls.NewListener(tcp, forHTTP(tlsConfig))); !errors.Is(err, http.ErrServerClosed) {
 			l.log.Error("no more tunnels over WebSocket", "addr", tcp.Addr(), "err", err)
 		}
+	})
+}
+
+// bodiless refuses requests with a body, which nothing here takes: a program in
+// front may see it end elsewhere.
+func bodiless(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 || len(r.TransferEncoding) > 0 {
+			http.Error(w, http.StatusText(http.StatusBadRequest), http.StatusBadRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 
@@ -262,7 +274,7 @@ func (w *keepingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	w.raw = &rawConn{Conn: conn, tcp: conn}
-	if over, ok := conn.(*tls.Conn); ok {
+	if over, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS, or what watches it
 		w.raw.tcp = over.NetConn()
 	}
 	return w.raw, bufio.NewReadWriter(rw.Reader, bufio.NewWriterSize(w.raw, libraryWrites)), nil
