@@ -318,3 +318,21 @@ func TestTheRelayGoesAway(t *testing.T) {
 	}
 	<-closed
 }
+
+// TestFound28ReauthWithAGrantThatIsOver: a grant whose time is over by a moment,
+// which its verification forgives for clocks that nobody keeps, buys no ticket
+// and doesn't carry a socket on.
+func TestFound28ReauthWithAGrantThatIsOver(t *testing.T) {
+	w := newWorld(t, (*httptest.Server).Start)
+	over := w.grant(func(g *jws.Grant) {
+		g.IssuedAt, g.ExpiresAt = time.Now().Add(-5*time.Minute).Unix(), time.Now().Add(-time.Second).Unix()
+	})
+	c := w.dial(nil)
+	c.text(protocol.ServerAttached)
+	c.send(websocket.MessageText, mustJSON(t, map[string]string{"type": "reauth", "grant": over}))
+	if m := c.text(protocol.ServerError); m["name"] != protocol.KindExpired.Name() {
+		t.Errorf("%v", m)
+	}
+	c.send(websocket.MessageBinary, "still under the old one")
+	c.output(len("still under the old one"))
+}

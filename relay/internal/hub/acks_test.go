@@ -458,3 +458,75 @@ func floods(a *attach, from, to uint64, progress chan uint64) {
 		}
 	}
 }
+
+// TestFound28KeyframeDebtIsNotPaidEarly: only an ack that nobody can send who has
+// not shown the keyframe gives back what it took. One that was under way before,
+// or is of an offset before it, doesn't, however the window came to be so.
+func TestFound28KeyframeDebtIsNotPaidEarly(t *testing.T) {
+	behind := func(t *testing.T, h *Hub, v *Viewer) int {
+		says(t, h, 100_000)
+		takes(t, v)
+		h.feed.mu.Lock()
+		h.feed.lose(v, resyncUnacked)
+		v.place.told = true
+		h.feed.mu.Unlock()
+		says(t, h, 300_000)
+		kf := &keyframe{offset: 300_000, bytes: 10_000, frame: []byte{0x82, 0}}
+		if err := h.feed.keyframe(kf); err != nil {
+			t.Fatal(err)
+		}
+		h.feed.moveBehind(v, kf)
+		return v.place.window.debt
+	}
+	for name, c := range map[string]struct {
+		before func(v *Viewer)
+		ack    uint64
+		paid   bool
+	}{
+		"the keyframe isn't sent": {func(*Viewer) {}, 300_000, false},
+		"of what came before": {func(v *Viewer) {
+			takes(t, v)
+			v.place.window.acked = 50_000
+		}, 100_000, false},
+		"a byte before it": {func(v *Viewer) {
+			takes(t, v)
+			v.place.window.acked = 0
+		}, 299_999, false},
+		"older than the last": {func(v *Viewer) { takes(t, v) }, 299_999, false},
+		"of another log": {func(v *Viewer) {
+			takes(t, v)
+			v.place.run++
+		}, 300_000, false},
+		"of the keyframe": {func(v *Viewer) { takes(t, v) }, 300_000, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := still()
+			v := counting(h, 1)
+			debt := behind(t, h, v)
+			if debt < 10_000 {
+				t.Fatalf("a debt of %d", debt)
+			}
+			c.before(v)
+			out := h.feed.acked(v, c.ack)
+			if got := v.place.window.debt; (got == 0) != c.paid || got != 0 && got != debt {
+				t.Errorf("%d of %d are owed after an ack of %d: %+v", got, debt, c.ack, out)
+			}
+			if !c.paid && out != (ackOutcome{}) {
+				t.Errorf("%+v", out)
+			}
+		})
+	}
+}
+
+// TestFound28AcksDontGoBack: an ack that was overtaken by a later one takes
+// nothing back.
+func TestFound28AcksDontGoBack(t *testing.T) {
+	h := still()
+	v := counting(h, 1)
+	says(t, h, 200_000)
+	takes(t, v)
+	h.feed.acked(v, 150_000)
+	if out := h.feed.acked(v, 100_000); out != (ackOutcome{}) || v.place.unacked() != 50_000 {
+		t.Errorf("%+v, %d bytes are unacknowledged", out, v.place.unacked())
+	}
+}
