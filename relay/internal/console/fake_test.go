@@ -43,6 +43,9 @@ type fakeRelay struct {
 	env        fakeEnv
 	board      fakeBoard
 	chromium   fakeChromium
+
+	unknown int                       // so many answers to a change are lost
+	made    map[string]protocol.PTYID // terminals, by the key under which they were asked for
 }
 
 type fakeUser struct {
@@ -67,6 +70,7 @@ func newFakeRelay(t testing.TB) *fakeRelay {
 		files:   newFakeFiles(),
 		tickets: make(map[string]fakeTicket),
 		down:    make(map[string]bool),
+		made:    make(map[string]protocol.PTYID),
 	}
 	f.add("pty_1", "usr_alice", "")
 	mux := http.NewServeMux()
@@ -251,11 +255,26 @@ func (f *fakeRelay) create(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if r.Header.Get("Idempotency-Key") == "" {
+	key := r.Header.Get("Idempotency-Key")
+	if key == "" {
 		f.fault("POST ptys without Idempotency-Key")
 	}
-	p := f.add(protocol.NewPTYID(), protocol.UserID(u.id), "")
-	answer(w, 201, map[string]any{"id": p.info.ID})
+	f.mu.Lock()
+	id, known := f.made[key]
+	lost := f.unknown > 0
+	f.unknown = max(f.unknown-1, 0)
+	f.mu.Unlock()
+	if !known {
+		id = f.add(protocol.NewPTYID(), protocol.UserID(u.id), "").info.ID
+		f.mu.Lock()
+		f.made[key] = id
+		f.mu.Unlock()
+	}
+	if lost {
+		refuse(w, protocol.KindUnknown)
+		return
+	}
+	answer(w, 201, map[string]any{"id": id})
 }
 
 func (f *fakeRelay) remove(w http.ResponseWriter, r *http.Request) {

@@ -20,6 +20,11 @@ export class ApiError extends Error {
   get passing(): boolean {
     return this.status === 0 || this.status === 429 || this.status >= 500;
   }
+
+  // unknown reports whether the request may have been carried out all the same.
+  get unknown(): boolean {
+    return this.status === 0 || this.status === 502 || this.status === 504;
+  }
 }
 
 // Unwanted is why a request is aborted whose answer nobody waits for any more:

@@ -6,6 +6,7 @@ import { agentLabel, callText } from './agents.ts';
 import { ApiError } from './api.ts';
 import { Approvals } from './approvalsfeed.ts';
 import { backoff } from './backoff.ts';
+import { Unsettled } from './changes.ts';
 import { hasEnded, type Part } from './connection.ts';
 import { nameOf, nobody } from './control.ts';
 import { byId, h } from './dom.ts';
@@ -308,14 +309,16 @@ export class App {
     });
   }
 
-  // once does one change at a time and says what went wrong.
+  // once does one change at a time and says what went wrong. Of what may have
+  // been done all the same it offers to ask, and nothing else.
   async #once(change: () => Promise<void>): Promise<void> {
     if (this.#busy) return;
     this.#busy = true;
     try {
       await change();
     } catch (error) {
-      this.#view.hint(error instanceof Error ? error.message : String(error));
+      const ask = error instanceof Unsettled ? { label: 'Ask again', run: () => void this.#once(change) } : undefined;
+      this.#view.hint(error instanceof Error ? error.message : String(error), ask);
     } finally {
       this.#busy = false;
       this.#draw();

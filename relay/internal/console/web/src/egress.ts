@@ -115,7 +115,7 @@ export class EgressDialog {
     button.disabled = true;
     setText(this.#note, '');
     try {
-      await this.relay.change((origin, grant, key) => revoke(origin, grant, this.relay.session, pattern, key));
+      await this.relay.change(`revoke ${pattern}`, (origin, grant, key) => revoke(origin, grant, this.relay.session, pattern, key));
       await this.refresh();
     } catch (error) {
       button.disabled = false;

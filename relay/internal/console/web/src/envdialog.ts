@@ -108,7 +108,7 @@ export class EnvDialog {
     this.#save.disabled = true;
     this.#problem('');
     try {
-      await this.relay.change((origin, grant, key) => postEnv(origin, grant, this.relay.session, pty, request, key));
+      await this.relay.change('', (origin, grant, key) => postEnv(origin, grant, this.relay.session, pty, request, key));
       await this.#refresh();
       setText(this.#note, done);
       return true;

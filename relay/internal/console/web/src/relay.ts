@@ -5,7 +5,7 @@ import {
   ApiError, closeTerminal, createTerminal, fetchLog, fetchRecording, listRecordings, listTerminals, obtainGrant, obtainTicket, record, signOut, startAgent, steerAgent,
   type AgentStart, type Ticket,
 } from './api.ts';
-import { backoff } from './backoff.ts';
+import { Changes } from './changes.ts';
 import type { Part } from './connection.ts';
 import { Grants } from './grants.ts';
 import { originOf, type Origins } from './origins.ts';
@@ -14,10 +14,9 @@ import type { RecordingInfo, TerminalInfo } from './protocol.ts';
 export type Request<T> = (origin: string, grant: string) => Promise<T>;
 export type Change<T> = (origin: string, grant: string, key: string) => Promise<T>; // key: Idempotency-Key
 
-const attempts = 3; // of a change
-
 export class Relay {
   readonly #grants: Grants;
+  readonly #changes = new Changes();
 
   // renewed is called with every grant but the first.
   constructor(
@@ -67,23 +66,23 @@ export class Relay {
   }
 
   create(): Promise<string> {
-    return this.change((origin, grant, key) => createTerminal(origin, grant, this.session, key));
+    return this.change('create', (origin, grant, key) => createTerminal(origin, grant, this.session, key));
   }
 
   close(id: string): Promise<void> {
-    return this.change((origin, grant, key) => closeTerminal(origin, grant, this.session, id, key));
+    return this.change(`close ${id}`, (origin, grant, key) => closeTerminal(origin, grant, this.session, id, key));
   }
 
   record(id: string, on: boolean): Promise<void> {
-    return this.change((origin, grant, key) => record(origin, grant, this.session, id, on, key));
+    return this.change(`record ${id} ${on}`, (origin, grant, key) => record(origin, grant, this.session, id, on, key));
   }
 
   startAgent(id: string, what: AgentStart): Promise<void> {
-    return this.change((origin, grant, key) => startAgent(origin, grant, this.session, id, what, key));
+    return this.change(`start ${id} ${JSON.stringify(what)}`, (origin, grant, key) => startAgent(origin, grant, this.session, id, what, key));
   }
 
   steerAgent(id: string, verb: 'pause' | 'resume' | 'stop'): Promise<void> {
-    return this.change((origin, grant, key) => steerAgent(origin, grant, this.session, id, verb, key));
+    return this.change(`${verb} ${id}`, (origin, grant, key) => steerAgent(origin, grant, this.session, id, verb, key));
   }
 
   recordings(): Promise<RecordingInfo[]> {
@@ -123,17 +122,8 @@ export class Relay {
     }
   }
 
-  // change repeats a change under the same key, so that it is made once even
-  // when only its answer was lost.
-  async change<T>(request: Change<T>): Promise<T> {
-    const key = crypto.randomUUID();
-    for (let failures = 1; ; failures++) {
-      try {
-        return await this.ask((origin, grant) => request(origin, grant, key));
-      } catch (error) {
-        if (!(error instanceof ApiError) || !error.passing || failures === attempts) throw error;
-        await new Promise((resolve) => setTimeout(resolve, backoff(failures, Math.random())));
-      }
-    }
+  // change makes what is named so, once: see Changes.
+  change<T>(what: string, request: Change<T>): Promise<T> {
+    return this.#changes.make(what, (key) => this.ask((origin, grant) => request(origin, grant, key)));
   }
 }

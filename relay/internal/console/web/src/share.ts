@@ -39,7 +39,7 @@ export function shareOf(id: string, shared: string, list: TerminalInfo[], labels
 
 // openTo has the terminal id opened to the programs of others, or closed to them.
 export async function openTo(relay: Relay, id: string, to: string): Promise<void> {
-  await relay.change(async (origin, grant, key) => {
+  await relay.change(`share ${id} ${to}`, async (origin, grant, key) => {
     await call(`${terminalAt(origin, relay.session, id)}/share`, { method: 'POST', bearer: grant, body: { with: to }, key });
   });
 }
