@@ -14,7 +14,7 @@ import (
 
 const (
 	maxNameBytes  = 128
-	maxDashboards = 100 // of which one user is a member
+	maxDashboards = 100 // that one user owns
 )
 
 // A membership is a user in one of their dashboards.
@@ -142,8 +142,9 @@ func (s *Server) postDashboard(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	has = slices.DeleteFunc(has, func(m store.Membership) bool { return m.Role != store.RoleOwner })
 	if len(has) >= maxDashboards {
-		return protocol.Errorf(protocol.KindTooMany, "you are in %d dashboards already", len(has))
+		return protocol.Errorf(protocol.KindTooMany, "you own %d dashboards already", len(has))
 	}
 	m := membership{
 		user: user, dashboard: store.Dashboard{ID: newDashboardID(), Name: name},
@@ -181,13 +182,9 @@ func (s *Server) patchDashboard(w http.ResponseWriter, r *http.Request) error {
 	return s.write(w, http.StatusOK, dashboardAnswer{m.body(), s.stamp()})
 }
 
-// deleteDashboard removes a dashboard, and revokes what its members hold.
+// deleteDashboard removes a dashboard, and revokes what people hold for it.
 func (s *Server) deleteDashboard(w http.ResponseWriter, r *http.Request) error {
 	m, err := s.owner(w, r)
-	if err != nil {
-		return err
-	}
-	members, err := s.store.Members(r.Context(), m.dashboard.ID)
 	if err != nil {
 		return err
 	}
@@ -195,8 +192,12 @@ func (s *Server) deleteDashboard(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.logger.Info("dashboard removed", "dashboard", m.dashboard.ID, "user", m.user.ID)
-	for _, member := range members {
-		if err := s.revokeGrantsOf(r.Context(), member.User, m.dashboard.ID); err != nil {
+	holders, err := s.store.GrantHolders(r.Context(), m.dashboard.ID, s.now()) // nobody gets another one
+	if err != nil {
+		return err
+	}
+	for _, user := range holders {
+		if err := s.revokeGrantsOf(r.Context(), user, m.dashboard.ID); err != nil {
 			return err
 		}
 	}

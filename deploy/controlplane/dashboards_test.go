@@ -76,6 +76,8 @@ func TestMembers(t *testing.T) {
 		p.want(call{"PATCH", "/dashboards/dash_1", token, `{"name":"x"}`, nil}, http.StatusForbidden, "AuthError")
 		p.want(call{"DELETE", "/dashboards/dash_1", token, "", nil}, http.StatusForbidden, "AuthError")
 	}
+	p.want(put(aliceToken, "usr_dave", `{"role":"viewer"}`), http.StatusOK, "")
+	p.want(call{"POST", "/invitations/dash_1/accept", daveToken, "", nil}, http.StatusOK, "")
 	body := p.want(put(aliceToken, "usr_dave", `{"role":"editor"}`), http.StatusOK, "")
 	if !reflect.DeepEqual(body["capabilities"], editorCaps) {
 		t.Errorf("an editor may do %v, want %v", body["capabilities"], editorCaps)
@@ -85,7 +87,7 @@ func TestMembers(t *testing.T) {
 		t.Errorf("a narrowed editor may do %v", body["capabilities"])
 	}
 	members := p.want(getAs(carolToken, "/dashboards/dash_1/members"), http.StatusOK, "")["members"].([]any)
-	want := map[string]any{"user": "usr_bob", "name": "Bob", "role": "editor", "capabilities": []any{"view", "control"}}
+	want := map[string]any{"user": "usr_bob", "name": "Bob", "role": "editor", "capabilities": []any{"view", "control"}, "state": "accepted"}
 	if len(members) != 4 || !reflect.DeepEqual(members[1], want) {
 		t.Errorf("members %v, want second %v", members, want)
 	}

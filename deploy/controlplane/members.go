@@ -44,10 +44,18 @@ type memberBody struct {
 	User         protocol.UserID       `json:"user"`
 	Name         string                `json:"name"`
 	Role         store.Role            `json:"role"`
-	Capabilities []protocol.Capability `json:"capabilities"` // in effect
+	Capabilities []protocol.Capability `json:"capabilities"` // in effect; of who is invited: if they accept
+	State        string                `json:"state"`
 }
 
-// getMembers lists the members of a dashboard, to each of them.
+// What became of somebody whom an owner wants as a member.
+const (
+	StateAccepted = "accepted" // is one
+	StateInvited  = "invited"  // was asked, and may do nothing yet that they couldn't before
+)
+
+// getMembers lists the members of a dashboard, and who was asked to be one, to
+// each member.
 func (s *Server) getMembers(w http.ResponseWriter, r *http.Request) error {
 	m, err := s.member(w, r, protocol.CapView)
 	if err != nil {
@@ -57,14 +65,22 @@ func (s *Server) getMembers(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	invited, err := s.store.InvitedTo(r.Context(), m.dashboard.ID)
+	if err != nil {
+		return err
+	}
 	answer := struct {
 		Members []memberBody `json:"members"`
 		revised
 	}{[]memberBody{}, s.stamp()}
+	add := func(m store.Member, state string) {
+		answer.Members = append(answer.Members, memberBody{m.User, m.Name, m.Role, capabilitiesOf(m.Role, m.Capabilities), state})
+	}
 	for _, member := range members {
-		answer.Members = append(answer.Members, memberBody{
-			member.User, member.Name, member.Role, capabilitiesOf(member.Role, member.Capabilities),
-		})
+		add(member, StateAccepted)
+	}
+	for _, i := range invited {
+		add(i.Member, StateInvited)
 	}
 	return s.write(w, http.StatusOK, answer)
 }
@@ -103,8 +119,9 @@ func (m *memberRequest) list() (string, error) {
 	return joinCapabilities(list), nil
 }
 
-// putMember adds a user to a dashboard, or changes what they may do there. Who
-// loses a capability by it loses the grants that hold it.
+// putMember asks a user to join a dashboard, or to own it, or changes what a
+// member may do there. Who loses a capability by it loses the grants that hold
+// it.
 func (s *Server) putMember(w http.ResponseWriter, r *http.Request) error {
 	m, err := s.owner(w, r)
 	if err != nil {
@@ -126,10 +143,18 @@ func (s *Server) putMember(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.store.SetMember(r.Context(), m.dashboard.ID, user, req.Role, list); err != nil {
+	member, err := s.store.Invite(r.Context(), m.user.ID, m.dashboard.ID, user, req.Role, list)
+	if err != nil {
+		if protocol.KindOf(err) == protocol.KindTooMany {
+			s.metrics.bounds.WithLabelValues(boundInvitations).Inc()
+		}
 		return err
 	}
 	after := capabilitiesOf(req.Role, list)
+	if !member {
+		s.logger.Info("member invited", "dashboard", m.dashboard.ID, "member", user, "role", req.Role, "user", m.user.ID)
+		return s.write(w, http.StatusOK, memberAnswer{user, req.Role, after, StateInvited, s.stamp()})
+	}
 	s.logger.Info("member set", "dashboard", m.dashboard.ID, "member", user, "role", req.Role, "user", m.user.ID)
 	if slices.ContainsFunc(before, func(c protocol.Capability) bool { return !slices.Contains(after, c) }) {
 		if err := s.revokeGrantsOf(r.Context(), user, m.dashboard.ID); err != nil {
@@ -141,12 +166,15 @@ func (s *Server) putMember(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	return s.write(w, http.StatusOK, struct {
-		User         protocol.UserID       `json:"user"`
-		Role         store.Role            `json:"role"`
-		Capabilities []protocol.Capability `json:"capabilities"`
-		revised
-	}{user, req.Role, after, s.stamp()})
+	return s.write(w, http.StatusOK, memberAnswer{user, req.Role, after, StateAccepted, s.stamp()})
+}
+
+type memberAnswer struct {
+	User         protocol.UserID       `json:"user"`
+	Role         store.Role            `json:"role"`
+	Capabilities []protocol.Capability `json:"capabilities"`
+	State        string                `json:"state"`
+	revised
 }
 
 // pathUser returns the user in r's path.
@@ -171,8 +199,8 @@ func (s *Server) capabilitiesIn(r *http.Request, dashboard string, user protocol
 	return nil, err
 }
 
-// deleteMember takes a user out of a dashboard: by an owner, or the user
-// themself. The last owner stays.
+// deleteMember takes a user out of a dashboard, or an invitation back: by an
+// owner, or the user themself. The last owner stays.
 func (s *Server) deleteMember(w http.ResponseWriter, r *http.Request) error {
 	m, err := s.member(w, r, protocol.CapView)
 	if err != nil {

@@ -250,6 +250,7 @@ func TestDashboards(t *testing.T) {
 		t.Errorf("bob sees what isn't shared: %d, %v", status, err)
 	}
 	must(t, call(ctx, http.StatusOK, nil, http.MethodPut, url+"/members/"+string(bob.ID), alice.Token, map[string]any{"role": "viewer"}))
+	must(t, call(ctx, http.StatusOK, nil, http.MethodPost, bob.Base+"/invitations/"+made.Dashboard.ID+"/accept", bob.Token, nil))
 	var item struct {
 		Item struct {
 			ID string `json:"id"`

@@ -44,6 +44,7 @@ type API struct {
 // authenticates their callers itself.
 var Forwarded = []string{
 	"/auth/", "/grants", "/grants/{id}", "/sessions", "/sessions/{id}", "/commands", "/commands/{id}", "/dashboards", "/dashboards/",
+	"/invitations", "/invitations/",
 	"/integrations", "/integrations/",
 	"/.well-known/jwks.json", "/.well-known/revocations",
 }

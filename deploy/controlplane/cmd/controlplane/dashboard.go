@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
@@ -99,15 +100,15 @@ func removeDashboard(c *program.Command) {
 	c.Arg(&id, "DASHBOARD")
 	c.Run(func(ctx context.Context, _ *program.Env) error {
 		return at.use(ctx, func(st *store.Store) error {
-			members, err := st.Members(ctx, id)
-			if err != nil {
-				return err
-			}
 			if err := st.RemoveDashboard(ctx, id); err != nil {
 				return err
 			}
-			for _, m := range members {
-				if _, err := st.RevokeGrantsOf(ctx, m.User, id, time.Now()); err != nil {
+			holders, err := st.GrantHolders(ctx, id, time.Now())
+			if err != nil {
+				return err
+			}
+			for _, user := range holders {
+				if _, err := st.RevokeGrantsOf(ctx, user, id, time.Now()); err != nil {
 					return err
 				}
 			}
@@ -117,9 +118,9 @@ func removeDashboard(c *program.Command) {
 }
 
 func members(c *program.Command) {
-	c.Sub("list", "List the members of a dashboard", listMembers)
-	c.Sub("set", "Add a member, or change what they may do", setMember)
-	c.Sub("remove", "Remove a member, and revoke their grants", removeMember)
+	c.Sub("list", "List the members of a dashboard, and who was asked to be one", listMembers)
+	c.Sub("set", "Add a member without asking them, or change what they may do", setMember)
+	c.Sub("remove", "Remove a member and revoke their grants, or take an invitation back", removeMember)
 }
 
 type memberJSON struct {
@@ -127,6 +128,7 @@ type memberJSON struct {
 	Name         string          `json:"name"`
 	Role         store.Role      `json:"role"`
 	Capabilities string          `json:"capabilities,omitempty"` // absent: all of the role
+	State        string          `json:"state"`                  // accepted or invited
 }
 
 func listMembers(c *program.Command) {
@@ -138,19 +140,29 @@ func listMembers(c *program.Command) {
 	c.Arg(&id, "DASHBOARD")
 	c.Run(func(ctx context.Context, env *program.Env) error {
 		var found []store.Member
+		var invited []store.MemberInvitation
 		if err := at.use(ctx, func(st *store.Store) (err error) {
 			if err := knownDashboard(ctx, st, id); err != nil {
 				return err
 			}
-			found, err = st.Members(ctx, id)
+			if found, err = st.Members(ctx, id); err != nil {
+				return err
+			}
+			invited, err = st.InvitedTo(ctx, id)
 			return err
 		}); err != nil {
 			return err
 		}
-		list, all := listing{header: "USER\tNAME\tROLE\tONLY"}, []memberJSON{}
+		list, all := listing{header: "USER\tNAME\tROLE\tONLY\tSTATE"}, []memberJSON{}
+		add := func(m store.Member, state string) {
+			list.rows = append(list.rows, []string{string(m.User), m.Name, string(m.Role), text(m.Capabilities), state})
+			all = append(all, memberJSON{m.User, m.Name, m.Role, m.Capabilities, state})
+		}
 		for _, m := range found {
-			list.rows = append(list.rows, []string{string(m.User), m.Name, string(m.Role), text(m.Capabilities)})
-			all = append(all, memberJSON(m))
+			add(m, controlplane.StateAccepted)
+		}
+		for _, i := range invited {
+			add(i.Member, controlplane.StateInvited)
 		}
 		list.json = all
 		return list.print(env.Stdout, asJSON)

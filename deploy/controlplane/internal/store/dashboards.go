@@ -44,7 +44,7 @@ type Member struct {
 }
 
 const (
-	maxDashboards = 500 // of one user
+	maxDashboards = 500 // that one user owns
 	maxMembers    = 500 // of one dashboard
 )
 
@@ -169,6 +169,7 @@ func (s *Store) RemoveDashboard(ctx context.Context, id string) error {
 		}
 		for _, query := range []string{
 			`DELETE FROM members WHERE dashboard_id = ?`,
+			`DELETE FROM member_invitations WHERE dashboard_id = ?`,
 			`DELETE FROM items WHERE dashboard_id = ?`,
 			`DELETE FROM tasks WHERE dashboard_id = ?`,
 			`DELETE FROM memory WHERE dashboard_id = ?`,
@@ -215,71 +216,6 @@ func bindSandbox(ctx context.Context, tx runner, dashboard string, sandbox proto
 	}
 	_, err = tx.exec(ctx, `UPDATE dashboards SET sandbox_id = ? WHERE id = ?`, nullable(sandbox), dashboard)
 	return err
-}
-
-// Members lists the members of a dashboard in order of id.
-func (s *Store) Members(ctx context.Context, dashboard string) ([]Member, error) {
-	return collect(ctx, s.reads(), func(row scanner) (m Member, err error) {
-		return m, row.Scan(&m.User, &m.Name, &m.Role, &m.Capabilities)
-	}, `
-		SELECT u.id, u.name, m.role, m.capabilities FROM members m JOIN users u ON u.id = m.user_id
-		WHERE m.dashboard_id = ? ORDER BY u.id LIMIT ?`, dashboard, MaxLimit)
-}
-
-// SetMember makes a user a member of a dashboard, or changes what they are
-// there; capabilities narrow the role unless they are empty. The last owner who
-// isn't narrowed can't be changed: KindConflict. Grants stay valid: see
-// [Store.RevokeGrantsOf].
-func (s *Store) SetMember(ctx context.Context, dashboard string, user protocol.UserID, role Role, capabilities string) error {
-	if !role.Known() {
-		return protocol.Errorf(protocol.KindInvalid, "unknown role")
-	}
-	capabilities, err := normalCapabilities(capabilities)
-	if err != nil {
-		return err
-	}
-	return s.transact(ctx, func(tx runner) error {
-		if _, err := requireDashboard(ctx, tx, dashboard); err != nil {
-			return err
-		}
-		if err := requireUser(ctx, tx, user); err != nil {
-			return err
-		}
-		return keepOwner(ctx, tx, dashboard, func() error { return setMember(ctx, tx, dashboard, user, role, capabilities) })
-	})
-}
-
-func setMember(ctx context.Context, tx runner, dashboard string, user protocol.UserID, role Role, capabilities string) error {
-	if _, err := tx.exec(ctx, `
-		INSERT INTO members (dashboard_id, user_id, role, capabilities) VALUES (?, ?, ?, ?)
-		ON CONFLICT (dashboard_id, user_id) DO UPDATE SET role = excluded.role, capabilities = excluded.capabilities`,
-		dashboard, user, role, capabilities); err != nil {
-		return err
-	}
-	var members, dashboards int
-	if err := tx.row(ctx, `
-		SELECT (SELECT count(*) FROM members WHERE dashboard_id = ?), (SELECT count(*) FROM members WHERE user_id = ?)`,
-		dashboard, user).Scan(&members, &dashboards); err != nil {
-		return err
-	}
-	if members > maxMembers {
-		return protocol.Errorf(protocol.KindTooMany, "the dashboard has %d members already", maxMembers)
-	}
-	if dashboards > maxDashboards {
-		return protocol.Errorf(protocol.KindTooMany, "user %s is in %d dashboards already", user, maxDashboards)
-	}
-	return nil
-}
-
-// RemoveMember takes a dashboard from a user, who needn't be a member. The last
-// owner can't go: KindConflict. Grants stay valid: see [Store.RevokeGrantsOf].
-func (s *Store) RemoveMember(ctx context.Context, dashboard string, user protocol.UserID) error {
-	return s.transact(ctx, func(tx runner) error {
-		return keepOwner(ctx, tx, dashboard, func() error {
-			_, err := tx.exec(ctx, `DELETE FROM members WHERE dashboard_id = ? AND user_id = ?`, dashboard, user)
-			return err
-		})
-	})
 }
 
 // keepOwner runs change, which must not take the last owner away.

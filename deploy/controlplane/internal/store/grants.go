@@ -111,6 +111,15 @@ func (s *Store) Grant(ctx context.Context, id protocol.GrantID) (Grant, error) {
 	return g, absent(err, "grant")
 }
 
+// GrantHolders lists the users who hold a grant for a dashboard that is valid at
+// a time, or was up to the skew of clocks before.
+func (s *Store) GrantHolders(ctx context.Context, dashboard string, at time.Time) ([]protocol.UserID, error) {
+	return collect(ctx, s.reads(), func(row scanner) (id protocol.UserID, err error) { return id, row.Scan(&id) }, `
+		SELECT DISTINCT g.user_id FROM grants g JOIN sessions s ON s.id = g.session_id
+		WHERE s.dashboard_id = ? AND g.expires_at >= ? AND g.revoked_at IS NULL ORDER BY g.user_id`,
+		dashboard, at.Add(-protocol.ClockSkew).UnixMilli())
+}
+
 // A GrantFilter says which grants to list; what is empty says nothing.
 type GrantFilter struct {
 	User      protocol.UserID

@@ -164,7 +164,7 @@ func TestNewerSchema(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := Open(t.Context(), url)
-			if err == nil || !strings.Contains(err.Error(), ": schema 9999 is of a newer build; this one knows 4") {
+			if err == nil || !strings.Contains(err.Error(), ": schema 9999 is of a newer build; this one knows 5") {
 				t.Errorf("error %v", err)
 			}
 		})

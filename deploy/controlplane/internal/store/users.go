@@ -123,6 +123,8 @@ func (s *Store) RemoveUser(ctx context.Context, id protocol.UserID) (ownerless [
 		for _, query := range []string{
 			`DELETE FROM tokens WHERE user_id = ?`,
 			`DELETE FROM members WHERE user_id = ?`,
+			`DELETE FROM member_invitations WHERE user_id = ?`,
+			`DELETE FROM member_invitations WHERE invited_by = ?`,
 			`DELETE FROM connects WHERE user_id = ?`,
 			`DELETE FROM attachments WHERE account_id IN (SELECT id FROM accounts WHERE user_id = ?)`,
 			`DELETE FROM accounts WHERE user_id = ?`,
