@@ -187,8 +187,8 @@ func (a *Agent) build() error {
 	}
 	a.host, err = terminal.NewHost(terminal.Config{
 		Workspace: a.cfg.Workspace, Homes: a.cfg.Homes, Isolation: isolation, Logger: a.log,
-		AllowPrivileges: a.cfg.AllowPrivileges,
-		Recordings:      a.recordings, Spill: a.spill, Revoked: a.revocations.set, OnLease: a.noteLease,
+		AllowPrivileges: a.cfg.AllowPrivileges, Passwd: a.userList(isolation),
+		Recordings: a.recordings, Spill: a.spill, Revoked: a.revocations.set, OnLease: a.noteLease,
 		SearchPath: terminal.DefaultSearchPath + ":" + filepath.Dir(a.local.workshop.program),
 		Environ:    a.local.environ, OnEnd: a.local.ended,
 		Credentials: a.local.workshop.credentialsOf, Wire: a.local.workshop.wire, OnTurn: a.local.workshop.noteTurn,

@@ -34,6 +34,7 @@ type Config struct {
 	BrokerListen    string // loopback "host:port"; default DefaultBrokerListen
 	EgressListen    string // loopback "host:port"; default DefaultEgressListen
 	MCPListen       string // loopback "host:port"; default DefaultMCPListen
+	UserEntries     bool   // users of terminals have entries in /etc/passwd while they run
 	AllowPrivileges bool   // terminals' programs may gain privileges, by sudo or the like
 
 	Egress        bool     // terminals go through the egress proxy, unless their session says otherwise

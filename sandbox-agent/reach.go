@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/passwd"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 )
 
@@ -53,4 +54,18 @@ func barrier(dir string) string {
 			return closed
 		}
 	}
+}
+
+// userList returns the system's list of users where terminals have users of their
+// own that should be in it, else nil. Terminals run without, too.
+func (a *Agent) userList(isolation terminal.Isolation) *passwd.File {
+	if isolation != terminal.IsolationUID || !a.cfg.UserEntries {
+		return nil
+	}
+	list, err := passwd.Open(passwd.Path)
+	if err != nil {
+		a.log.Warn("the users of terminals have no names", "err", err)
+		return nil
+	}
+	return list
 }

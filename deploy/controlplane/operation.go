@@ -170,6 +170,9 @@ func checkCreate(op *opCreate, user protocol.UserID) ([]protocol.Capability, err
 	if op.CreatorID != "" && op.CreatorID != user {
 		return nil, protocol.Errorf(protocol.KindForbidden, "op.creatorId can only be yourself")
 	}
+	if op.CreatorName != "" {
+		return nil, protocol.Errorf(protocol.KindForbidden, "op.creatorName is not yours to say")
+	}
 	if op.Cols < 0 || op.Rows < 0 || op.Cols > maxUint16 || op.Rows > maxUint16 {
 		return nil, protocol.Errorf(protocol.KindInvalid, "op.cols and op.rows must be from 0 (default) to %d", maxUint16)
 	}

@@ -92,6 +92,9 @@ func (s *Server) sign(ctx context.Context, o order) (cmd store.Command, err erro
 		o.Target.SessionID = protocol.NewSessionID()
 	}
 	values, err := s.seal(ctx, &o.operation)
+	if err == nil {
+		err = s.nameCreator(ctx, &o)
+	}
 	if err != nil {
 		return store.Command{}, err
 	}
@@ -126,6 +129,24 @@ func (s *Server) sign(ctx context.Context, o order) (cmd store.Command, err erro
 			"user", o.user, "session", o.Target.SessionID, "grant", o.grant)
 	}
 	return cmd, err
+}
+
+// nameCreator says in pty.create what its user is called.
+func (s *Server) nameCreator(ctx context.Context, o *order) error {
+	if o.Kind != protocol.OpPTYCreate {
+		return nil
+	}
+	user, err := s.store.User(ctx, o.user)
+	if err != nil {
+		return err
+	}
+	var op opCreate
+	if err := json.Unmarshal(o.Op, &op); err != nil {
+		return err
+	}
+	op.CreatorName = user.Name
+	o.Op, err = json.Marshal(op)
+	return err
 }
 
 type signRequest struct {

@@ -38,7 +38,7 @@ func TestSign(t *testing.T) {
 		Issuer: jws.Issuer, Audience: jws.AudienceAgent, CommandID: cmd.CommandID, TraceID: cmd.TraceID,
 		IssuedAt: p.clock.Now().UnixMilli(), TTLMs: 5000,
 		Target:  protocol.CommandTarget{SandboxID: "sb_1", SessionID: "ses_1"},
-		Op:      json.RawMessage(`{"kind":"pty.create","creatorId":"usr_alice","cols":80,"rows":24}`),
+		Op:      json.RawMessage(`{"kind":"pty.create","creatorId":"usr_alice","creatorName":"Alice","cols":80,"rows":24}`),
 		Reply:   cmd.Reply,
 		GrantID: grant.ID, UserID: "usr_alice",
 	}
@@ -130,6 +130,7 @@ func TestSignRefused(t *testing.T) {
 		{"its own terminal", narrow, closePTY("pty_1"), 200, ""},
 		{"another session", alice, `"target":{"sessionId":"ses_2"},"op":{"kind":"pty.create"}`, 403, "AuthError"},
 		{"another sandbox", alice, `"target":{"sessionId":"ses_1","sandboxId":"sb_2"},"op":{"kind":"pty.create"}`, 404, "TargetError"},
+		{"a name of one's own", alice, `"target":{"sessionId":"ses_1"},"op":{"kind":"pty.create","creatorName":"Bob"}`, 403, "AuthError"},
 		{"another creator", alice, `"target":{"sessionId":"ses_1"},"op":{"kind":"pty.create","creatorId":"usr_bob"}`, 403, "AuthError"},
 		{"session.delete", alice, `"target":{"sessionId":"ses_1"},"op":{"kind":"session.delete"}`, 501, "UnsupportedError"},
 		{"no op", alice, `"target":{"sessionId":"ses_1"}`, 400, "RequestError"},

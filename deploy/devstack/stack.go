@@ -43,6 +43,7 @@ type Config struct {
 	SandboxRelays []string // "host:port" that sandboxes dial instead of the relays' own
 
 	Egress          bool     // terminals go through the egress proxy
+	UserEntries     bool     // users of terminals have entries in /etc/passwd while they run
 	AllowPrivileges bool     // terminals' programs may gain privileges
 	OutboundHosts   []string // "name=ip[:port]", addresses for names that no resolver knows
 	Integrations    string   // file: how to reach the providers of integrations; empty: there are none

@@ -125,3 +125,37 @@ func TestFound06WhoNeedsSudo(t *testing.T) {
 		}
 	}
 }
+
+// TestFound17UserExists: a terminal's user has a name, a home and a shell, so
+// that ssh, whoami and git work, and git knows on whose behalf.
+func TestFound17UserExists(t *testing.T) {
+	isolated(t)
+	s := shared(t)
+	ctx := within(t)
+	before, err := os.ReadFile("/etc/passwd")
+	must(t, err)
+	_, a := newShell(ctx, t, s)
+	run := func(command, want string) {
+		t.Helper()
+		from := len(a.Output())
+		must(t, a.Type(ctx, command+"; echo ran-$((40+2))\r"))
+		must(t, a.Await(ctx, command, func(output []byte, _ []Message, _ error) bool {
+			return strings.Contains(string(output[from:]), "ran-42\r\n")
+		}))
+		if got := string(a.Output()[from:]); !strings.Contains(got, want) {
+			t.Errorf("%s: %q, without %q", command, got, want)
+		}
+	}
+	run(`test "$(id -un)" = "$(whoami)" && echo named-$((1+1))`, "named-2")
+	run(`test "$(getent passwd $(id -u) | cut -d: -f6)" = "$HOME" && echo home-$((1+1))`, "home-2")
+	run(`ssh -G example.org >/dev/null && echo ssh-$((1+1))`, "ssh-2")
+	run(`cd "$(mktemp -d)" && git init -q . && git commit -q --allow-empty -m x && git log -1 --format='by %an %ae.'`, "by alice ")
+	run(`git log -1 --format=%ae | grep -q '^[^@ ]*@[^@ ]*$' && echo mail-$((1+1))`, "mail-2")
+	after, err := os.ReadFile("/etc/passwd")
+	must(t, err)
+	for line := range strings.Lines(string(before)) {
+		if !strings.Contains(line, ":fairlead") && !strings.Contains(string(after), line) {
+			t.Errorf("/etc/passwd has lost %q", line)
+		}
+	}
+}

@@ -26,6 +26,7 @@ func declare(c *program.Command) *agent.Config {
 	c.String(&cfg.BrokerListen, "broker-listen", agent.DefaultBrokerListen, "loopback `address` of the broker, which puts keys into requests")
 	c.String(&cfg.EgressListen, "egress-listen", agent.DefaultEgressListen, "loopback `address` of the egress proxy")
 	c.String(&cfg.MCPListen, "mcp-listen", agent.DefaultMCPListen, "loopback `address` of the tools for the terminals' coding agents, and of their hooks")
+	c.Bool(&cfg.UserEntries, "user-entries", true, "as root, the users of terminals have entries in /etc/passwd while they run, without which ssh and others refuse to work")
 	c.Bool(&cfg.AllowPrivileges, "allow-privileges", false, "programs of terminals may gain privileges by what they run, as sudo needs; they can't otherwise")
 	c.Bool(&cfg.Egress, "egress", false, "terminals go through the egress proxy unless their session says otherwise")
 	c.Strings(&cfg.OutboundHosts, "outbound-hosts", "name=ip[:port] `addresses` of hosts that broker and egress proxy reach there, also in private networks")

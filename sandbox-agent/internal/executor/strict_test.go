@@ -24,7 +24,7 @@ import (
 var wholeOps = map[string]string{
 	protocol.OpSessionCreate: `{"kind":"session.create","egress":true}`,
 	protocol.OpSessionDelete: `{"kind":"session.delete"}`,
-	protocol.OpPTYCreate:     `{"kind":"pty.create","creatorId":"usr_1","command":"top","args":["top"],"dir":"a","cols":80,"rows":24,"record":true,"egress":false}`,
+	protocol.OpPTYCreate:     `{"kind":"pty.create","creatorId":"usr_1","creatorName":"a b","command":"top","args":["top"],"dir":"a","cols":80,"rows":24,"record":true,"egress":false}`,
 	protocol.OpPTYClose:      `{"kind":"pty.close"}`,
 	protocol.OpPTYSignal:     `{"kind":"pty.signal","signal":"INT"}`,
 	protocol.OpPTYResize:     `{"kind":"pty.resize","cols":80,"rows":24}`,

@@ -3,6 +3,7 @@ package terminal
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/passwd"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 )
 
@@ -53,6 +55,9 @@ type accounts struct {
 	own      bool // each PTY has a uid of its own
 	firstUID int
 	gid      int
+	users    *passwd.File // nil: the users of PTYs have no names
+	shell    string
+	log      *slog.Logger
 
 	mu   sync.Mutex
 	next int // guarded by mu: where in the range the search begins
@@ -70,12 +75,14 @@ func (as *accounts) acquire(id protocol.PTYID) (account, error) {
 	if err := makeHome(a); err != nil {
 		return account{}, errors.Join(err, as.release(a))
 	}
+	as.named(a)
 	return a, nil
 }
 
 // release removes the home and frees the uid, which the next terminal may get.
 func (as *accounts) release(a account) error {
 	err := os.RemoveAll(a.home)
+	as.unnamed(a) // while nobody else can have the uid
 	if a.lock != nil {
 		err = errors.Join(err, a.lock.Close())
 	}

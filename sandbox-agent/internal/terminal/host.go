@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/passwd"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
@@ -58,6 +59,10 @@ type Config struct {
 	// AllowPrivileges lets terminals' programs gain privileges by what they run,
 	// as sudo has to.
 	AllowPrivileges bool
+
+	// Passwd is the list of users in which those of terminals have an entry while
+	// they run; nil: they have none.
+	Passwd *passwd.File
 
 	SearchPath string // PATH of terminals; default DefaultSearchPath
 
@@ -180,6 +185,7 @@ func newHost(config Config, launch launcher) (*Host, error) {
 		accounts: &accounts{
 			homes: config.Homes, own: config.Isolation == IsolationUID,
 			firstUID: config.FirstUID, gid: config.GID,
+			users: config.Passwd, shell: config.Shell, log: config.Logger,
 		},
 		launch:   launch,
 		unheed:   func() {},
@@ -291,6 +297,10 @@ func (h *Host) start(session protocol.SessionID, id protocol.PTYID, p protocol.P
 		return nil, err
 	}
 	l.account = a
+	if err := introduce(a, p); err != nil {
+		h.release(a)
+		return nil, err
+	}
 	info := protocol.PTYInfo{
 		ID: id, CreatorID: p.CreatorID, Command: commandLine(p, l), Cols: l.cols, Rows: l.rows,
 		CreatedAt: time.Now().UnixMilli(),

@@ -25,6 +25,7 @@ const leftoverPatience = 2 * time.Second
 func (as *accounts) clearLeftovers(log *slog.Logger) {
 	if as.own {
 		as.endLeftovers(log)
+		as.clearNames(log)
 	}
 	entries, err := os.ReadDir(as.homes)
 	if err != nil {

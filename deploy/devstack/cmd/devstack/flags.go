@@ -24,6 +24,7 @@ func run(c *program.Command) {
 	c.String(&cfg.StateDir, "state-dir", "", "`directory` that keeps the stack between starts (default: fairlead/devstack in the user's state directory)")
 	c.Bool(&cfg.Temporary, "temporary", false, "workspaces and homes, which lie outside the state directory, are removed at the end; after a kill at the start of another devstack")
 	c.String(&cfg.ReadyFile, "ready-file", "", "`file` to write addresses, ids and tokens to when everything runs")
+	c.Bool(&cfg.UserEntries, "user-entries", true, "as root, the users of terminals have entries in /etc/passwd while they run")
 	c.Bool(&cfg.AllowPrivileges, "allow-privileges", false, "programs of terminals may gain privileges by what they run, as sudo needs")
 	c.Bool(&cfg.Egress, "egress", false, "terminals go through the egress proxy, which asks before it lets them reach a host that is not on the list")
 	c.Strings(&cfg.OutboundHosts, "outbound-hosts", "name=ip[:port] `addresses` of hosts that broker and egress proxy may reach wherever they are, for tests")

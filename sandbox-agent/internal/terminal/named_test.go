@@ -1,0 +1,90 @@
+package terminal
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/passwd"
+)
+
+// TestGitKnowsWho: git reads back the name that a person has, whatever is in it.
+func TestGitKnowsWho(t *testing.T) {
+	git, err := exec.LookPath("git")
+	if err != nil {
+		t.Skip("no git here")
+	}
+	for name, want := range map[string]string{
+		"Alice": "Alice", "": "usr_1", "  \n ": "usr_1", `Al "the \ one" #1; x`: `Al "the \ one" #1; x`,
+		"a\n[core]\n\tpager = evil": "a [core] pager = evil", "Ålice 世界": "Ålice 世界", "\xff\xfebob": "bob",
+		strings.Repeat("é", 500): strings.Repeat("é", maxGitName),
+	} {
+		home := t.TempDir()
+		must(t, introduce(account{uid: -1, home: home}, protocol.PTYCreate{CreatorID: "usr_1", CreatorName: name}))
+		for key, want := range map[string]string{"user.name": want, "user.email": "usr_1@fairlead.invalid", "core.pager": ""} {
+			got, _ := exec.Command(git, "config", "--file", filepath.Join(home, gitConfig), key).Output()
+			if strings.TrimSuffix(string(got), "\n") != want {
+				t.Errorf("%q: %s is %q, want %q", name, key, got, want)
+			}
+		}
+	}
+	home := t.TempDir()
+	must(t, introduce(account{uid: -1, home: home}, protocol.PTYCreate{}))
+	if _, err := os.Stat(filepath.Join(home, gitConfig)); !os.IsNotExist(err) {
+		t.Errorf("settings for nobody: %v", err)
+	}
+}
+
+// TestNames: a terminal's user is in the list while it runs; what an earlier life
+// has left goes, and what another agent's terminals need stays.
+func TestNames(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	path := filepath.Join(t.TempDir(), "passwd")
+	const others = "root:x:0:0:root:/root:/bin/bash\n"
+	must(t, os.WriteFile(path, []byte(others), 0o644))
+	list, err := passwd.Open(path)
+	must(t, err)
+	must(t, os.MkdirAll(uidLocks, 0o700))
+	var used int
+	lock := func() (lock *os.File) {
+		for uid := DefaultFirstUID + uidRange - 1; ; uid-- { // where nobody begins
+			if lock, err = lockUID(uid); err != nil || lock != nil {
+				used = uid
+				return lock
+			}
+		}
+	}()
+	must(t, err)
+	defer lock.Close()
+	unused := used - 1
+	for _, uid := range []int{used, unused} {
+		must(t, list.Set(passwd.Entry{UID: uid, GID: DefaultGID, Home: "/old", Shell: "/bin/sh"}))
+	}
+	h := realHost(t, IsolationUID)
+	h.accounts.users = list
+	h.accounts.clearNames(h.log)
+	names := func() string {
+		text, err := os.ReadFile(path)
+		must(t, err)
+		return string(text)
+	}
+	kept := passwd.Entry{UID: used}.Name()
+	if got := names(); !strings.HasPrefix(got, others) || !strings.Contains(got, kept+":") || strings.Contains(got, passwd.Entry{UID: unused}.Name()) {
+		t.Errorf("after the start: %q", got)
+	}
+	info, err := h.Create(t.Context(), session, "", protocol.PTYCreate{})
+	must(t, err)
+	uid, ok := h.UID(session, info.ID)
+	if want := ":" + filepath.Join(h.config.Homes, string(info.ID)) + ":/bin/bash\n"; !ok || !strings.Contains(names(), passwd.Entry{UID: uid}.Name()+":*:") || !strings.Contains(names(), want) {
+		t.Errorf("of uid %d: %q", uid, names())
+	}
+	must(t, h.Close(session, info.ID))
+	if got := names(); strings.Contains(got, passwd.Entry{UID: uid}.Name()) {
+		t.Errorf("after the end: %q", got)
+	}
+}
