@@ -23,7 +23,7 @@ const (
 	ClientGrantControl   = "grant_control"   // to; the controller only
 	ClientRevokeControl  = "revoke_control"  // give control back; the controller only
 	ClientReauth         = "reauth"          // grant: renews the socket's grant
-	ClientPing           = "ping"            // keeps intermediaries awake, no answer
+	ClientPing           = "ping"            // answered by ServerPong
 	ClientAck            = "ack"             // offset: terminal.v2, what has been rendered
 	ClientExecute        = "execute"         // text: typed, and Enter after a moment; the controller only
 )
@@ -175,6 +175,7 @@ const (
 	ServerOutputHeld       = "output_held"
 	ServerAgentStopped     = "agent_stopped"
 	ServerToolsChanged     = "tools_changed"
+	ServerPong             = "pong"
 	ServerShared           = "shared"
 )
 
@@ -327,6 +328,9 @@ type AgentStoppedMessage struct {
 	Timestamp   int64      `json:"timestamp"` // Unix milliseconds
 }
 
+// PongMessage is "pong": the relay is there. It answers each ping, or several at once.
+type PongMessage struct{}
+
 // ToolCountChanged is "tools_changed": the tools of the terminal's programs are
 // others than before.
 type ToolCountChanged struct {
@@ -379,6 +383,7 @@ func (AgentStateMessage) serverType() string   { return ServerAgentState }
 func (OutputHeld) serverType() string          { return ServerOutputHeld }
 func (AgentStoppedMessage) serverType() string { return ServerAgentStopped }
 func (ToolCountChanged) serverType() string    { return ServerToolsChanged }
+func (PongMessage) serverType() string         { return ServerPong }
 
 // Lists are always present, empty rather than null: a browser iterates over
 // them, and seed 001's client keeps the old value of a missing one.

@@ -77,14 +77,14 @@ func serverMessages() []ServerMessage {
 		ControlState{}, ControlTaken{}, ControlRequested{}, ControlGranted{}, ControlRevoked{}, ControlExpired{},
 		Attached{}, Resync{}, SizeChanged{}, Presence{}, PTYClosed{}, InputDropped{}, ErrorMessage{}, Waiting{}, Reauthed{},
 		InputWritten{}, Moved{}, RecordingState{}, AgentStateMessage{}, OutputHeld{},
-		AgentStoppedMessage{}, ToolCountChanged{}, SharedMessage{},
+		AgentStoppedMessage{}, ToolCountChanged{}, PongMessage{}, SharedMessage{},
 	}
 }
 
 func TestEncodeServerMessage(t *testing.T) {
 	for _, m := range serverMessages() {
 		got := EncodeServerMessage(m)
-		if want := `{"type":"` + m.serverType() + `",`; !bytes.HasPrefix(got, []byte(want)) {
+		if want := `{"type":"` + m.serverType() + `"`; !bytes.HasPrefix(got, []byte(want)) {
 			t.Errorf("%T: %s", m, got)
 		}
 		back := reflect.New(reflect.TypeOf(m))

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,6 +30,9 @@ type Viewing struct {
 	Grant   string // used for all sockets; empty: bought when needed
 	Source  Source // compared with what comes; may be nil
 	Keep    int    // bytes of output to keep
+	// Relays are where to go, one after the other, when the socket's relay is
+	// silent; empty: it is waited for.
+	Relays []string
 	// Dial makes the connections, default [net.Dialer.DialContext].
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Render is called with every binary frame before it counts as rendered;
@@ -46,6 +50,8 @@ type Connection struct {
 	Ended    time.Time
 	Code     websocket.StatusCode // −1: without a close frame
 	Moved    string               // the origin that was named before the end
+	Silent   time.Duration        // it was left because nothing had come for so long
+	Relay    string               // its origin
 }
 
 // A Viewer watches a terminal and comes back by itself when its socket ends,
@@ -73,7 +79,9 @@ type Viewer struct {
 	refused     []protocol.InputDropped
 	errors      []protocol.ErrorMessage
 	typing      typing
-	words       [][]byte // text frames for the present socket
+	words       [][]byte             // text frames for the present socket
+	heard       time.Time            // anything came on it
+	left        map[string]time.Time // relays that were silent, and when
 	acks        acks
 
 	pass pass // owned by run
@@ -132,7 +140,10 @@ func (v *Viewer) run(ctx context.Context) {
 				return
 			}
 		} else if ctx.Err() == nil {
-			v.update(func() { v.failures = append(v.failures, err) })
+			v.update(func() {
+				v.failures = append(v.failures, err)
+				v.leave()
+			})
 			if v.opts.Once {
 				return
 			}
@@ -150,7 +161,11 @@ const grantLife = 4 * time.Minute
 
 // connect opens a socket with the position reached so far.
 func (v *Viewer) connect(ctx context.Context) (*websocket.Conn, *protocol.Position, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	within := 10 * time.Second
+	if len(v.opts.Relays) > 1 {
+		within = attempt
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	if v.opts.Grant == "" && time.Since(v.pass.granted) > grantLife {
 		var answer struct {
@@ -243,12 +258,16 @@ func (v *Viewer) query() (string, *protocol.Position) {
 // back for.
 func (v *Viewer) serve(ctx context.Context, conn *websocket.Conn, since *protocol.Position, began time.Time) (final bool) {
 	v.update(func() {
-		v.connections = append(v.connections, Connection{Began: began, Opened: time.Now()})
+		v.connections = append(v.connections, Connection{Began: began, Opened: time.Now(), Relay: v.pass.base})
 		v.typing.sent, v.acks, v.words = 0, acks{}, nil
+		v.heard = time.Now()
 	})
 	writing, stop := context.WithCancel(ctx)
 	var written sync.WaitGroup
 	written.Go(func() { v.write(writing, conn) })
+	if len(v.opts.Relays) > 1 {
+		written.Go(func() { v.listen(writing, conn) })
+	}
 	var err error
 	for err == nil {
 		var kind websocket.MessageType
@@ -264,7 +283,10 @@ func (v *Viewer) serve(ctx context.Context, conn *websocket.Conn, since *protoco
 		v.live = false
 		c := v.present()
 		c.Ended, c.Code = time.Now(), websocket.CloseStatus(err)
-		if c.Moved != "" {
+		switch {
+		case c.Silent > 0:
+			v.leave()
+		case c.Moved != "" && time.Since(v.left[c.Moved]) > shunned:
 			v.pass.base = c.Moved
 		}
 		switch c.Code {
@@ -297,7 +319,61 @@ func (v *Viewer) signal() {
 	}
 }
 
+// A relay that has said nothing for askAfter is asked whether it is there, and
+// left after silence. For shunned nobody goes back to it on another one's word.
+const (
+	askAfter = 1500 * time.Millisecond
+	silence  = 3 * time.Second
+	shunned  = 10 * time.Second
+	// attempt is how long a relay may take to let somebody in, where there are
+	// others.
+	attempt = 4 * time.Second
+)
+
+// listen asks a silent relay for a sign of life, and ends the socket when none
+// comes.
+func (v *Viewer) listen(ctx context.Context, conn *websocket.Conn) {
+	tick := time.NewTicker(silence / 12)
+	defer tick.Stop()
+	asked := time.Time{}
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		v.mu.Lock()
+		heard := v.heard
+		v.mu.Unlock()
+		switch quiet := time.Since(heard); {
+		case quiet >= silence && time.Since(asked) >= silence-askAfter:
+			v.update(func() { v.present().Silent = quiet })
+			conn.CloseNow()
+			return
+		case quiet >= askAfter && asked.Before(heard):
+			asked = time.Now()
+			_ = conn.Write(ctx, websocket.MessageText, []byte(`{"type":"ping"}`)) // the reading side hears of it
+		}
+	}
+}
+
+// leave goes on to the next relay, where there is one. The caller holds mu.
+func (v *Viewer) leave() {
+	if len(v.opts.Relays) < 2 {
+		return
+	}
+	if v.left == nil {
+		v.left = map[string]time.Time{}
+	}
+	v.left[v.pass.base] = time.Now()
+	next := (slices.Index(v.opts.Relays, v.pass.base) + 1) % len(v.opts.Relays)
+	v.pass.base = v.opts.Relays[next]
+}
+
 func (v *Viewer) received(kind websocket.MessageType, data []byte, since *protocol.Position) {
+	v.mu.Lock()
+	v.heard = time.Now()
+	v.mu.Unlock()
 	if kind == websocket.MessageBinary {
 		v.output(data)
 		return

@@ -27,6 +27,7 @@ type socket struct {
 	link    link
 	greeted chan struct{} // closed when output may follow
 	over    chan struct{} // closed at its end
+	silent  chan struct{} // closed when nothing comes any more
 	why     error         // set before over is closed
 
 	// Guarded by the viewer's mu.
@@ -37,6 +38,8 @@ type socket struct {
 	out      []byte    // reused for what is sent
 	at       time.Time // what is being taken came then
 	moved    bool      // something worth telling those who wait came with this read
+	asked    time.Time // whether the relay is there
+	given    bool      // it isn't
 }
 
 // acks knows what is to be acknowledged.
@@ -92,6 +95,7 @@ func (s *socket) swept(at time.Time) {
 	_ = s.acknowledge(at.Sub(s.acks.heard) >= quiet)
 	v.typing.held = false
 	_ = s.sendInput()
+	s.listen(at)
 }
 
 // ended implements receiver.

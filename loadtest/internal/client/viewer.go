@@ -7,7 +7,6 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -117,6 +116,7 @@ type Viewer struct {
 
 	// Owned by run.
 	relay int
+	left  map[int]time.Time // relays that were silent, and when
 }
 
 // Watch begins to watch; Close ends it. The loop must outlive the viewer. ctx
@@ -172,6 +172,11 @@ func (v *Viewer) stay(ctx context.Context, s *socket) {
 		select {
 		case <-s.over:
 			return
+		case <-s.silent:
+			v.shun()
+			v.failed(errSilent)
+			s.close()
+			return
 		case <-ctx.Done():
 			s.close()
 			return
@@ -226,7 +231,7 @@ func (v *Viewer) connect(ctx context.Context) (*socket, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	s := &socket{viewer: v, over: make(chan struct{}), greeted: make(chan struct{})}
+	s := &socket{viewer: v, over: make(chan struct{}), greeted: make(chan struct{}), silent: make(chan struct{})}
 	joining := Joining{Asked: time.Now()}
 	o, err := v.opening(ctx)
 	if err != nil {
@@ -275,11 +280,7 @@ func (v *Viewer) opening(ctx context.Context) (opening, error) {
 		query.Set(protocol.QuerySince, v.position.String())
 	}
 	v.mu.Unlock()
-	if i := slices.Index(v.user.relays, origin); i >= 0 {
-		v.relay = i
-	} else {
-		origin = v.user.relays[v.relay%len(v.user.relays)]
-	}
+	origin = v.choose(origin)
 	if v.opts.Exact {
 		query.Set(protocol.QueryMode, protocol.ViewExact)
 	}

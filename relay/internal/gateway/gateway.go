@@ -345,6 +345,7 @@ func (g *Gateway) read(ctx context.Context, c *conn, v *hub.Viewer, counts bool,
 		}
 		switch m.Type {
 		case protocol.ClientPing:
+			v.Pinged()
 		case protocol.ClientAck:
 			v.Ack(m.Offset)
 		case protocol.ClientReauth:

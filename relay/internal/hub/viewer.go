@@ -106,6 +106,7 @@ type Viewer struct {
 	mu         sync.Mutex
 	notices    []byte // framed text that waits
 	refusing   bool   // an input_refused waits among the notices
+	pinged     bool   // it asked whether we are there
 	typedUpTo  uint64 // its input up to this sequence was written
 	ackedInput uint64 // what it was told of that
 	live       bool   // it was greeted, and place is set
@@ -142,6 +143,20 @@ func (v *Viewer) tell(m protocol.ServerMessage) {
 		v.closeLocked(protocol.KindTooMany, "too far behind")
 	}
 	v.nudge()
+}
+
+// pongFrame answers pings, however many came since the last one: so many viewers
+// ask that each answer has to cost next to nothing.
+var pongFrame = replay.AppendTextFrame(nil, protocol.EncodeServerMessage(protocol.PongMessage{}))
+
+// Pinged answers a ping of the viewer.
+func (v *Viewer) Pinged() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.pinged {
+		v.pinged = true
+		v.nudge()
+	}
 }
 
 // confirm tells the viewer that all its input up to seq was written.
@@ -299,6 +314,10 @@ func (v *Viewer) collect() (batch net.Buffers, state batchState) {
 			v.ackedInput = v.typedUpTo
 			notices = replay.AppendTextFrame(notices,
 				protocol.EncodeServerMessage(protocol.InputWritten{Seq: v.ackedInput}))
+		}
+		if v.pinged {
+			v.pinged = false
+			notices = append(notices, pongFrame...)
 		}
 	}
 	v.mu.Unlock()
