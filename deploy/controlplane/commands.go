@@ -184,6 +184,9 @@ func (s *Server) finish(ctx context.Context, cmd store.Command) error {
 	if err != nil {
 		return err
 	}
+	if news != store.NothingNew && cmd.Envelope.Target.SandboxID == "" && cmd.Outcome.Callback != nil {
+		s.settled.add(cmd) // its executor is a page, at whatever relay
+	}
 	if news == store.FirstOutcome {
 		s.metrics.outcomes.WithLabelValues(cmd.Outcome.Status).Inc()
 	}

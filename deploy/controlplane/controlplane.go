@@ -83,6 +83,7 @@ type Server struct {
 	admin        net.Listener // nil: none for operators
 	metrics      *metrics
 	flights      flights // dispatches under way
+	settled      *settlements
 
 	grantsPerPerson int
 
@@ -148,6 +149,7 @@ func (s *Server) openState(ctx context.Context, cfg Config) error {
 	s.usage = newMeter(s.store, s.logger, s.now)
 	s.list = newRevocations(s.store, s.keys, s.revoked, s.now, s.logger)
 	s.spread = newSpread(s)
+	s.settled = newSettlements(s.closing, s.metrics, s.settle)
 	s.enrols = newEnrols(cfg.StateDir, cfg.CertificateLife)
 	return nil
 }
@@ -291,6 +293,7 @@ func (s *Server) closeResources() error {
 			}
 		}
 	}
+	s.settled.close()
 	s.relays.CloseIdleConnections()
 	s.login.close()
 	s.integrations.close()

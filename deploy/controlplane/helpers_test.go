@@ -257,6 +257,8 @@ type fakeRelay struct {
 	*httptest.Server
 	mu        sync.Mutex
 	envelopes []protocol.CommandEnvelope
+	settled   []string // "TOKEN BODY" of each /control/settled
+	unsettled int      // so many of them are answered 404
 }
 
 func newFakeRelay(t *testing.T, answer func(w http.ResponseWriter, env protocol.CommandEnvelope)) *fakeRelay {
@@ -265,6 +267,10 @@ func newFakeRelay(t *testing.T, answer func(w http.ResponseWriter, env protocol.
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var env protocol.CommandEnvelope
 		data, err := io.ReadAll(r.Body)
+		if r.URL.Path == "/control/settled" {
+			w.WriteHeader(f.settle(bearer(r) + " " + string(data)))
+			return
+		}
 		if err != nil || r.URL.String() != "/control/commands?wait=1" || json.Unmarshal(data, &env) != nil {
 			t.Errorf("relay got %s %s %q, %v", r.Method, r.URL, data, err)
 		}
@@ -275,6 +281,18 @@ func newFakeRelay(t *testing.T, answer func(w http.ResponseWriter, env protocol.
 	}))
 	t.Cleanup(f.Close)
 	return f
+}
+
+// settle takes what is posted to /control/settled, and returns the status.
+func (f *fakeRelay) settle(what string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.settled = append(f.settled, what)
+	if f.unsettled > 0 {
+		f.unsettled--
+		return http.StatusNotFound
+	}
+	return http.StatusNoContent
 }
 
 func (f *fakeRelay) got() []protocol.CommandEnvelope {

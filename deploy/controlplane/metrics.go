@@ -52,6 +52,7 @@ type metrics struct {
 	outcomes  *prometheus.CounterVec // by outcome
 	command   prometheus.Histogram
 	offers    *prometheus.CounterVec // by delivery
+	settled   *prometheus.CounterVec // by outcome
 	lists     *prometheus.CounterVec // by outcome
 	told      *prometheus.CounterVec // by outcome
 	gateway   *prometheus.CounterVec // by decision
@@ -77,6 +78,8 @@ func newMetrics() *metrics {
 			"Time from a person's request for a command until its outcome is stored.")),
 		offers: instrument.Counters(prefix+"relay_offers_total", "Offers of a command to one relay, by what became of it.", "outcome",
 			answered.String(), refused.String(), elsewhere.String(), lost.String()),
+		settled: instrument.Counters(prefix+"settled_total", "Relays told how a command for pages was answered, by what became of that.", "outcome",
+			settleTold, settleUnknown, settleFailed, settleDropped),
 		lists: instrument.Counters(prefix+"revocation_lists_total", "Revocation lists sent to a relay, by whether it took it.", "outcome", "ok", "failed"),
 		told:  instrument.Counters(prefix+"revocation_commands_total", "Sandboxes told of void grants, by whether they heard it.", "outcome", "ok", "failed"),
 		gateway: instrument.Counters(prefix+"gateway_calls_total", "Requests of sandboxes to integrations, by what the policy said.", "decision",
@@ -87,7 +90,7 @@ func newMetrics() *metrics {
 			"of", boundGrants, boundInvitations, boundSignIns),
 	}
 	m.collected = []prometheus.Collector{
-		m.requests, m.seconds, m.underWay, m.signed, m.outcomes, m.command, m.offers, m.lists, m.told, m.gateway, m.renewals, m.bounds,
+		m.requests, m.seconds, m.underWay, m.signed, m.outcomes, m.command, m.offers, m.settled, m.lists, m.told, m.gateway, m.renewals, m.bounds,
 	}
 	return m
 }

@@ -51,6 +51,24 @@ func (a *API) callback(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
+// settled takes the callback of a command for pages from the control plane: it was
+// answered, perhaps by way of another relay, and no page is to have it any more.
+func (a *API) settled(w http.ResponseWriter, r *http.Request) {
+	answer, err := readAnswer(w, r)
+	known := false
+	if err == nil {
+		known, err = a.Dispatcher.Answer(answer)
+	}
+	if err == nil && !known {
+		err = protocol.Errorf(protocol.KindNotFound, "no such command here")
+	}
+	if err != nil {
+		a.refuse(w, rejects.Callback, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
 // readAnswer reads a callback and what it is posted with.
 func readAnswer(w http.ResponseWriter, r *http.Request) (answer dispatch.Answer, err error) {
 	if answer.Token, err = access.Bearer(r); err != nil {

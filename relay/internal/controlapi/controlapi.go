@@ -59,6 +59,7 @@ func (a *API) Register(mux access.Router) {
 	mux.HandleFunc("POST /control-session", a.openSession)
 	mux.HandleFunc("GET "+streamPath, a.stream)
 	mux.HandleFunc("POST "+callbackPath, a.callback)
+	mux.HandleFunc("POST /control/settled", a.settled)
 	mux.HandleFunc("POST /control/revocations", a.revocations)
 	forward := a.forward()
 	for _, pattern := range Forwarded {

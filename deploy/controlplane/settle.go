@@ -1,0 +1,170 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+)
+
+const (
+	settleWorkers = 16   // commands that relays are told of at a time
+	maxSettled    = 4096 // that wait for it, at most; further ones are dropped
+	settleTimeout = 2 * time.Second
+)
+
+// settlePauses are the waits between tries to tell a relay. One that doesn't
+// know the command yet may have its offer under way.
+var settlePauses = []time.Duration{50 * time.Millisecond, 250 * time.Millisecond, time.Second}
+
+// What became of telling one relay, the label of the counter.
+const (
+	settleTold    = "told"
+	settleUnknown = "unknown" // it never had the command, or has it no more
+	settleFailed  = "failed"  // it wasn't reached, or refused
+	settleDropped = "dropped" // too many waited: no relay was told
+)
+
+// settlements tell all relays the answer to a command for pages, which were all
+// offered it: those that don't know would go on giving it to pages until its
+// time is over, and have no room for others.
+type settlements struct {
+	// Static after construction.
+	tell   func(ctx context.Context, cmd store.Command)
+	ctx    context.Context
+	counts *metrics
+
+	wg sync.WaitGroup // workers
+
+	mu sync.Mutex
+	// Guarded by mu.
+	closed  bool
+	waiting []store.Command
+	workers int
+}
+
+func newSettlements(ctx context.Context, counts *metrics, tell func(context.Context, store.Command)) *settlements {
+	return &settlements{tell: tell, ctx: ctx, counts: counts}
+}
+
+// add has the relays told of cmd, soon.
+func (q *settlements) add(cmd store.Command) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed || len(q.waiting) >= maxSettled {
+		q.counts.settled.WithLabelValues(settleDropped).Inc()
+		return
+	}
+	q.waiting = append(q.waiting, cmd)
+	if q.workers < settleWorkers {
+		q.workers++
+		q.wg.Go(q.work) // close waits for it
+	}
+}
+
+// work tells what waits until nothing does.
+func (q *settlements) work() {
+	for {
+		q.mu.Lock()
+		if len(q.waiting) == 0 {
+			q.workers--
+			q.mu.Unlock()
+			return
+		}
+		cmd := q.waiting[0]
+		q.waiting = q.waiting[1:]
+		q.mu.Unlock()
+		q.tell(q.ctx, cmd)
+	}
+}
+
+// close takes nothing more, and waits for what there is. That ends with ctx.
+func (q *settlements) close() {
+	if q == nil {
+		return
+	}
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	q.wg.Wait()
+}
+
+// settle tells every relay how a command for pages was answered.
+func (s *Server) settle(ctx context.Context, cmd store.Command) {
+	log := s.logger.With("command", cmd.Envelope.CommandID)
+	command, err := s.keys.Keys().Command(ctx, cmd.Envelope.JWS, jws.AudienceExtension)
+	if command == nil || command.Reply == nil {
+		log.Warn("no token to tell relays of the answer with", "error", err)
+		return
+	}
+	relays, err := s.store.Relays(ctx, s.now().Add(-relayLife))
+	if err != nil {
+		log.Warn("relays aren't told of the answer", "error", err)
+		return
+	}
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	for _, relay := range relays {
+		telling.Go(func() {
+			outcome := s.tellSettled(ctx, relay, command, cmd.Outcome)
+			s.metrics.settled.WithLabelValues(outcome).Inc()
+			log.Debug("relay told of the answer", "relay", relay.ID, "outcome", outcome)
+		})
+	}
+}
+
+// tellSettled tells one relay, and returns what became of that. Once the command
+// is over there is nothing to tell.
+func (s *Server) tellSettled(ctx context.Context, relay store.Relay, command *jws.Command, outcome store.Outcome) string {
+	for try := 0; ; try++ {
+		status := s.postSettled(ctx, relay, command.Reply.CallbackToken, outcome)
+		switch {
+		case status == http.StatusNoContent:
+			return settleTold
+		case try < len(settlePauses) && s.now().Before(command.Deadline()) && pause(ctx, settlePauses[try]):
+		case status == http.StatusNotFound:
+			return settleUnknown
+		default:
+			return settleFailed
+		}
+	}
+}
+
+// pause waits for d, and reports whether ctx lasted.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// postSettled returns the status of a relay's answer, 0 if there is none.
+func (s *Server) postSettled(ctx context.Context, relay store.Relay, token string, outcome store.Outcome) int {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, relay.URL+"/control/settled", bytes.NewReader(outcome.Callback))
+	if err != nil {
+		return 0
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Content-Type", "application/json")
+	if len(outcome.Signature) > 0 {
+		req.Header.Set(protocol.SignatureHeader, base64.StdEncoding.EncodeToString(outcome.Signature))
+	}
+	res, err := s.relays.Do(req)
+	if err != nil {
+		return 0
+	}
+	res.Body.Close()
+	return res.StatusCode
+}

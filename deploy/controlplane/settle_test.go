@@ -1,0 +1,63 @@
+package controlplane
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// TestFound14EveryRelayIsTold: a command for pages is answered at one relay; the
+// others are told, by the command's own token, also one whose offer is still
+// under way. What a sandbox ran is nobody else's business.
+func TestFound14EveryRelayIsTold(t *testing.T) {
+	p := newPlane(t)
+	answer := callback(`"status":"ok","result":{"kind":"cdp.send"}`)
+	first := newFakeRelay(t, answer)
+	second := newFakeRelay(t, func(_ http.ResponseWriter, _ protocol.CommandEnvelope) { panic(http.ErrAbortHandler) })
+	second.unsettled = 2
+	p.register("rl_1", relayToken, first.URL)
+	p.register("rl_2", relay2Token, second.URL)
+	p.want(commandCall(aliceToken, `{"target":{"sessionId":"ses_1","extensionId":"abc"},"op":{"kind":"cdp.send","method":"Page.reload"}}`), http.StatusOK, "")
+	p.want(commandCall(aliceToken, createBody), http.StatusOK, "") // to the sandbox
+	p.server.settled.close()
+
+	command, err := p.keys().Command(t.Context(), first.got()[0].JWS, "browser-extension")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for relay, times := range map[*fakeRelay]int{first: 1, second: 3} {
+		for _, told := range relay.settled {
+			if token, body, _ := strings.Cut(told, " "); token != command.Reply.CallbackToken || !strings.Contains(body, string(command.CommandID)) {
+				t.Errorf("told %s", told)
+			}
+		}
+		if len(relay.settled) != times {
+			t.Errorf("told %d times, want %d: %v", len(relay.settled), times, relay.settled)
+		}
+	}
+	if n := testutil.ToFloat64(p.server.metrics.settled.WithLabelValues(settleTold)); n != 2 {
+		t.Errorf("%v relays were told", n)
+	}
+}
+
+// TestFound14SettlementsAreBounded: what is too much is dropped and counted, and
+// so is what comes after the end.
+func TestFound14SettlementsAreBounded(t *testing.T) {
+	counts, free := newMetrics(), make(chan struct{})
+	q := newSettlements(t.Context(), counts, func(context.Context, store.Command) { <-free })
+	for range settleWorkers + maxSettled + 7 {
+		q.add(store.Command{})
+	}
+	close(free)
+	q.close()
+	q.add(store.Command{})
+	if n := testutil.ToFloat64(counts.settled.WithLabelValues(settleDropped)); n < 8 || n > 8+settleWorkers {
+		t.Errorf("%v dropped, want 8 or what the workers had not taken yet", n)
+	}
+}
