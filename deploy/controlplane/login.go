@@ -14,13 +14,13 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/oauth2"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/oidc"
 	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -38,13 +38,11 @@ type LoginConfig struct {
 }
 
 const (
-	loginCookie      = "fairlead_login"
-	loginLife        = 10 * time.Minute // of one attempt
-	loginKeyFile     = "login.key"
-	tokenLife        = 12 * time.Hour // of a user token that a sign-in gives
-	maxReturnTo      = 1024           // bytes
-	maxSpentAttempts = 10_000
-	maxRedemptions   = 32 // at once, each a request to the provider
+	loginCookie  = "fairlead_login"
+	loginLife    = 10 * time.Minute // of one attempt
+	loginKeyFile = "login.key"
+	tokenLife    = 12 * time.Hour // of a user token that a sign-in gives
+	maxReturnTo  = 1024           // bytes
 )
 
 // A login turns a provider's word into user tokens.
@@ -55,10 +53,7 @@ type login struct {
 	seal     cipher.AEAD // of the cookie
 	now      func() time.Time
 
-	redeeming chan struct{} // one element for each redemption under way
-
-	mu    sync.Mutex
-	spent map[string]time.Time // guarded by mu: states that came back, until their attempts expire
+	people *signIns // who come back
 }
 
 // newLogin returns nil when cfg names no provider.
@@ -95,8 +90,7 @@ func newLogin(cfg LoginConfig, stateDir string, now func() time.Time) (*login, e
 		return nil, fmt.Errorf("sign-in provider: %w", err)
 	}
 	return &login{
-		provider: provider, cfg: cfg, seal: seal, now: now,
-		redeeming: make(chan struct{}, maxRedemptions), spent: make(map[string]time.Time),
+		provider: provider, cfg: cfg, seal: seal, now: now, people: newSignIns(),
 	}, nil
 }
 
@@ -181,29 +175,6 @@ func (l *login) open(r *http.Request) (attempt, bool) {
 		return a, false
 	}
 	return a, true
-}
-
-// spend takes a state once. The provider takes a code once, too; this keeps
-// whoever finds an old address and its cookie from even asking it.
-func (l *login) spend(a attempt) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, spent := l.spent[a.State]; spent {
-		return refusedLogin("this sign-in is over: begin again")
-	}
-	if len(l.spent) >= maxSpentAttempts {
-		now := l.now()
-		for state, until := range l.spent {
-			if now.After(until) {
-				delete(l.spent, state)
-			}
-		}
-	}
-	if len(l.spent) >= maxSpentAttempts {
-		return protocol.Errorf(protocol.KindTooMany, "too many people sign in at this moment")
-	}
-	l.spent[a.State] = time.Unix(a.ExpiresAt, 0)
-	return nil
 }
 
 func refusedLogin(text string) error {
@@ -298,13 +269,18 @@ func (s *Server) getLoginCallback(w http.ResponseWriter, r *http.Request) error 
 		redirect(w, to)
 		return nil
 	}
+	if protocol.KindOf(err) == protocol.KindTooMany {
+		s.metrics.bounds.WithLabelValues(boundSignIns).Inc()
+		retryAfter(w, time.Second)
+	}
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		return err
 	}
 	return s.writeLoginPage(w, r, err)
 }
 
-// finishLogin returns the console's address for whoever came back.
+// finishLogin returns the console's address for whoever came back. Who comes
+// without a code has nothing to spend.
 func (s *Server) finishLogin(r *http.Request) (string, error) {
 	l, q := s.login, r.URL.Query()
 	a, ok := l.open(r)
@@ -314,19 +290,18 @@ func (s *Server) finishLogin(r *http.Request) (string, error) {
 	case l.now().Unix() >= a.ExpiresAt:
 		return "", protocol.Errorf(protocol.KindExpired, "the sign-in took too long: begin again")
 	}
-	if err := l.spend(a); err != nil {
-		return "", err
-	}
 	if q.Get("error") != "" || q.Get("code") == "" {
 		return "", refusedLogin("the provider didn't sign you in")
 	}
-	select {
-	case l.redeeming <- struct{}{}:
-		defer func() { <-l.redeeming }()
-	default:
-		return "", protocol.Errorf(protocol.KindTooMany, "too many people sign in at this moment")
+	ctx, done, err := l.people.redeem(r.Context(), intake.Relayed(r), a, l.now())
+	if err != nil {
+		return "", err
 	}
-	identity, err := l.provider.Finish(r.Context(), a.Attempt, q.Get("code"))
+	defer done()
+	identity, err := l.provider.Finish(ctx, a.Attempt, q.Get("code"))
+	if ctx.Err() != nil && r.Context().Err() == nil {
+		return "", protocol.Errorf(protocol.KindTooMany, "too many people sign in from this address at the moment")
+	}
 	if err != nil {
 		return "", err
 	}

@@ -1,17 +1,21 @@
 package controlplane
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/oidc/oidctest"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -348,26 +352,110 @@ func TestLoginConfig(t *testing.T) {
 	}
 }
 
-// TestManyAttempts: what came back is forgotten only once it has expired.
-func TestManyAttempts(t *testing.T) {
-	now := time.Now()
-	l := &login{now: func() time.Time { return now }, spent: make(map[string]time.Time)}
-	a := func(i int) attempt {
-		var a attempt
-		a.State, a.ExpiresAt = string(rune(i)), now.Add(loginLife).Unix()
-		return a
+// TestFound13SignInStaysOpen: who comes back without a code spends nothing, and
+// who comes back with any number of false ones locks out nobody elsewhere.
+func TestFound13SignInStaysOpen(t *testing.T) {
+	s := newSignIn(t, func(cfg *LoginConfig) { cfg.AllowSignUp = true })
+	from := func(address, path string, cookie *http.Cookie) *httptest.ResponseRecorder {
+		header := map[string]string{protocol.ClientAddressHeader: address}
+		if cookie != nil {
+			header["Cookie"] = cookie.Name + "=" + cookie.Value
+		}
+		return s.serve(call{"GET", path, "", "", header})
 	}
-	for i := range maxSpentAttempts {
-		if err := l.spend(a(i)); err != nil {
-			t.Fatal(err)
+	begin := func() (state string, cookie *http.Cookie) {
+		t.Helper()
+		w := from("203.0.113.1", "/auth/login", nil)
+		to, err := url.Parse(w.Header().Get("Location"))
+		if err != nil || w.Code != http.StatusSeeOther {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		return to.Query().Get("state"), w.Result().Cookies()[0]
+	}
+	for i := range 10_001 {
+		state, cookie := begin()
+		if w := from("203.0.113.1", "/auth/callback?error=access_denied&state="+state, cookie); w.Code != http.StatusUnauthorized {
+			t.Fatalf("return %d without a code: %d %s", i, w.Code, w.Body)
 		}
 	}
-	if err := l.spend(a(maxSpentAttempts)); protocol.KindOf(err) != protocol.KindTooMany {
-		t.Errorf("one too many: %v", err)
+	s.token(s.finish(s.begin("/")), "/")
+	refused := 0
+	for range 2 * returnsBurst {
+		state, cookie := begin()
+		w := from("203.0.113.1", "/auth/callback?code=false&state="+state, cookie)
+		if w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") == "1" {
+			refused++
+		}
+	}
+	if refused != returnsBurst {
+		t.Errorf("of %d false codes from one address at once %d were refused unasked, want %d", 2*returnsBurst, refused, returnsBurst)
+	}
+	s.token(s.finish(s.begin("/")), "/")
+	s.clock.Advance(time.Second)
+	back := s.begin("/")
+	s.token(from("203.0.113.1", back, s.cookie), "/")
+	if w := from("203.0.113.1", back, s.cookie); w.Code != http.StatusUnauthorized { // no state counts twice
+		t.Errorf("the same return again: %d %s", w.Code, w.Body)
+	}
+}
+
+// TestFound13SignIns: the bounds, each with what gives way.
+func TestFound13SignIns(t *testing.T) {
+	now := time.Now()
+	s := newSignIns()
+	made := 0
+	redeem := func(last byte) (context.Context, func(), string) {
+		t.Helper()
+		made++
+		var a attempt
+		a.State, a.ExpiresAt = strconv.Itoa(made), now.Add(loginLife).Unix()
+		now = now.Add(time.Second / returnsPerSecond)
+		ctx, done, err := s.redeem(t.Context(), netip.AddrFrom4([4]byte{192, 0, 2, last}), a, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ctx, done, a.State
+	}
+	var all []context.Context
+	for range redemptionsPerAddress + 2 {
+		ctx, _, _ := redeem(1)
+		all = append(all, ctx)
+	}
+	for i, ctx := range all {
+		if gone := ctx.Err() != nil; gone != (i < 2) {
+			t.Errorf("of one address number %d is gone: %t", i, gone)
+		}
+	}
+	for last := range byte(3) {
+		for range redemptionsPerAddress {
+			redeem(10 + last)
+		}
+	}
+	other, done, _ := redeem(20) // all places are taken: the oldest of who has the most gives way
+	if len(s.redeeming.all) != maxRedemptions || other.Err() != nil {
+		t.Errorf("%d at once, %v", len(s.redeeming.all), other.Err())
+	}
+	done()
+	done() // nothing is given back twice
+	if len(s.redeeming.all) != maxRedemptions-1 {
+		t.Errorf("%d at once", len(s.redeeming.all))
+	}
+	_, done, first := redeem(30)
+	done()
+	for range spentPerAddress + 5 {
+		_, done, _ := redeem(31)
+		done()
+	}
+	if n := s.states.count[intake.Share(netip.AddrFrom4([4]byte{192, 0, 2, 31}))]; n != spentPerAddress || len(s.spent) != len(s.states.all) {
+		t.Errorf("one address has %d states; %d are spent, %d listed", n, len(s.spent), len(s.states.all))
+	}
+	if _, known := s.spent[first]; !known {
+		t.Error("another address's state gave way")
 	}
 	now = now.Add(loginLife + time.Second)
-	if err := l.spend(a(maxSpentAttempts)); err != nil || len(l.spent) != 1 {
-		t.Errorf("%v, %d left", err, len(l.spent))
+	redeem(40)
+	if len(s.spent) != 1 || len(s.states.count) != 1 {
+		t.Errorf("%d states are left of %d addresses", len(s.spent), len(s.states.count))
 	}
 }
 

@@ -47,6 +47,9 @@ func parse(text string) netip.Addr {
 	return ip.Unmap().WithZone("")
 }
 
+// Share returns what counts as one address.
+func Share(ip netip.Addr) netip.Prefix { return share(ip) }
+
 // share is what counts as one address: a whole IPv6 network is one subscriber's.
 func share(ip netip.Addr) netip.Prefix {
 	bits := 32
