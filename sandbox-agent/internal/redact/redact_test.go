@@ -245,3 +245,28 @@ func TestHoldBeginsBehindThreeBytes(t *testing.T) {
 		}
 	}
 }
+
+// TestFound27NothingJoins: bytes that are no UTF-8 stay what they are where the
+// characters without width between them are taken out.
+func TestFound27NothingJoins(t *testing.T) {
+	const secret = "S3cr3t/Key+0"
+	s := compile(t, secret)
+	for _, between := range []string{"\xcc\u0301\x88", "\xe2\u0301\x80\x8b", "\xe2\x80\u0301\u0300\x8b", "\xc2\u0301\x9b", "\xf0\u0301\x9f\u0301\x98\u0301\x80"} {
+		p := []byte(secret[:6] + between + secret[6:] + ".")
+		want := countWide(p)
+		for piece := 1; piece <= len(p); piece++ {
+			r := s.NewStream()
+			var out []byte
+			for i := 0; i < len(p); i += piece {
+				out = r.Write(out, p[i:min(len(p), i+piece)])
+			}
+			out = r.Flush(out)
+			if got := countWide(out); got != want || bytes.Contains(out, []byte("\u0301")) {
+				t.Errorf("%q in pieces of %d became %q, %d characters and not %d", p, piece, out, got, want)
+			}
+		}
+		if masked := s.Mask(p); countWide(masked) != want {
+			t.Errorf("%q masked is %q", p, masked)
+		}
+	}
+}

@@ -13,6 +13,9 @@ const (
 	maxPiece = 64 << 10
 	// minHistory is how many bytes that are out a Stream knows at least.
 	minHistory = 4 << 10
+	// joint stands where characters without width were taken out between bytes
+	// that are no UTF-8, and would be together: a word joiner, which shows nothing.
+	joint = "\u2060"
 )
 
 // A Stream masks the secrets of a Set in one stream of terminal output. It is
@@ -24,6 +27,7 @@ type Stream struct {
 	base     int    // where held begins in the input
 	held     []byte // of the input
 	skip     int    // bytes of held that are out: a character was cut there
+	gap      bool   // what was last let out is followed by what was taken out, without an asterisk
 	history  []byte // the newest bytes of the input that are out
 	matched  uint64 // secrets that were found by views that are gone
 	overruns uint64
@@ -69,7 +73,7 @@ func (r *Stream) resume(context []byte) {
 // on, as far back as the stream knows: 4 KiB, or twice MaxBytes of the set so far
 // if that is more.
 func (r *Stream) Use(dst []byte, s *Set) []byte {
-	next := &Stream{set: s, overruns: r.overruns}
+	next := &Stream{set: s, overruns: r.overruns, gap: r.gap}
 	next.resume(r.history)
 	next.matched = r.Matches()
 	held := r.held[r.skip:]
@@ -81,7 +85,7 @@ func (r *Stream) Use(dst []byte, s *Set) []byte {
 func (r *Stream) Write(dst, p []byte) []byte {
 	if r.set.Empty() {
 		r.remember(p)
-		return append(dst, p...)
+		return r.keep(dst, p)
 	}
 	for len(p) > 0 {
 		n := min(len(p), maxPiece)
@@ -165,7 +169,7 @@ func (r *Stream) release(dst, src []byte, to int) []byte {
 // mask appends the input [from, to), masked. src begins at base.
 func (r *Stream) mask(dst, src []byte, from, to int) []byte {
 	if !r.masks() {
-		return append(dst, src[from-r.base:to-r.base]...)
+		return r.keep(dst, src[from-r.base:to-r.base])
 	}
 	var walks [4]hidden
 	all := r.matchers()
@@ -187,11 +191,26 @@ func (r *Stream) mask(dst, src []byte, from, to int) []byte {
 		if part.From >= part.To {
 			continue
 		}
-		dst = append(dst, src[from-r.base:part.From-r.base]...)
+		dst = r.keep(dst, src[from-r.base:part.From-r.base])
+		shown := len(dst)
 		dst = asterisks(dst, src[part.From-r.base:part.To-r.base])
+		r.gap = len(dst) == shown
 		from = part.To
 	}
-	return append(dst, src[from-r.base:to-r.base]...)
+	return r.keep(dst, src[from-r.base:to-r.base])
+}
+
+// keep appends p, which is not masked. A byte of p that continues no character
+// must not continue one that was begun before a gap.
+func (r *Stream) keep(dst, p []byte) []byte {
+	if len(p) == 0 {
+		return dst
+	}
+	if r.gap && !utf8.RuneStart(p[0]) {
+		dst = append(dst, joint...)
+	}
+	r.gap = false
+	return append(dst, p...)
 }
 
 // asterisks appends one for each character of p that has a width. The others were
