@@ -334,6 +334,17 @@ func TestFound23AskedAgain(t *testing.T) {
 	}
 }
 
+// TestFound23SessionMayBeMade: of a route that makes a session the outcome isn't
+// known either.
+func TestFound23SessionMayBeMade(t *testing.T) {
+	p := newPlane(t)
+	relay := newFakeRelay(t, status(http.StatusBadGateway))
+	p.register("rl_1", relayToken, relay.URL)
+	if code, body, _ := p.do(call{"POST", "/sessions", aliceToken, "", nil}); code != http.StatusBadGateway || body["status"] != "unknown" {
+		t.Errorf("%d %v", code, body)
+	}
+}
+
 // TestFound23AskedMeanwhile: who asks by the same key while the command is under
 // way gets what it comes to, which isn't unknown where nobody has had it.
 func TestFound23AskedMeanwhile(t *testing.T) {

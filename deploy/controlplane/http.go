@@ -122,7 +122,8 @@ type revised struct {
 }
 
 type errorAnswer struct {
-	Error protocol.ErrorBody `json:"error"`
+	Error  protocol.ErrorBody `json:"error"`
+	Status string             `json:"status,omitempty"` // unknown: it may have been done
 	revised
 }
 
@@ -146,7 +147,11 @@ func (s *Server) write(w http.ResponseWriter, status int, v any) error {
 // logged, and the caller reads no more than that it is.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	e := s.note(r, err)
-	if err := s.write(w, e.Kind.Status(), errorAnswer{e.Body(), s.stamp()}); err != nil {
+	answer := errorAnswer{Error: e.Body(), revised: s.stamp()}
+	if e.Kind == protocol.KindUnknown {
+		answer.Status = protocol.StatusUnknown
+	}
+	if err := s.write(w, e.Kind.Status(), answer); err != nil {
 		s.logger.Error("error body", "error", err)
 	}
 }

@@ -80,8 +80,8 @@ func (s *Server) sessionCommand(w http.ResponseWriter, r *http.Request, user pro
 	switch {
 	case outcome.Status == protocol.StatusOK:
 		return cmd, nil
-	case outcome.Error == nil:
-		return cmd, protocol.Errorf(protocol.KindUpstream, "whether it was done is unknown: GET /commands/%s tells", cmd.Envelope.CommandID)
+	case outcome.Status == protocol.StatusUnknown || outcome.Error == nil:
+		return cmd, protocol.Errorf(protocol.KindUnknown, "whether it was done is unknown: GET /commands/%s tells", cmd.Envelope.CommandID)
 	case outcome.Status == store.StatusUndelivered && protocol.KindByName(outcome.Error.Name) == protocol.KindInternal:
 		return cmd, protocol.Errorf(protocol.KindUnavailable, "%s", outcome.Error.Message)
 	}
