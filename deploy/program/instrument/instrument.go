@@ -84,13 +84,14 @@ func NewRegistry(name, revision string) *prometheus.Registry {
 }
 
 // Routes adds GET /metrics and /debug/pprof/ to mux. They tell everybody who
-// asks, so they belong on an operator's listener only.
+// asks, so they belong on an operator's listener only. Its command line a program
+// doesn't tell: other listeners are named there.
 func Routes(mux *http.ServeMux, metrics prometheus.Gatherer) {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
 		EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes,
 	}))
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.Handle("GET /debug/pprof/cmdline", http.NotFoundHandler())
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
