@@ -119,6 +119,9 @@ func declareSizes(c *program.Command, s *scenario.Scenario, o *scenario.Options)
 	if !s.NoTarget {
 		c.Int(&o.Generators, "generators", 0, "`number` of processes that make the load (0: by its size)")
 	}
+	if d.Viewers > 0 {
+		c.Bool(&o.OwnGrants, "own-grants", false, "a grant of its own for each viewer, instead of one for all of a person's")
+	}
 	if s.Simulated {
 		c.Bool(&o.Simulated, "simulated", false, "use a simulated agent instead of a real one")
 	}

@@ -28,7 +28,8 @@ const (
 )
 
 // A User is somebody with a token, who uses one session of a deployment. It is
-// safe for concurrent use, and all of somebody's viewers share one.
+// safe for concurrent use, and all of somebody's viewers share one, and so its
+// grant, unless they are to be apart.
 type User struct {
 	// Static after construction.
 	token   string
@@ -51,6 +52,12 @@ func NewUser(token string, session protocol.SessionID, relays ...string) *User {
 			IdleConnTimeout: time.Minute, DisableCompression: true,
 		}},
 	}
+}
+
+// Apart returns the same somebody with grants of its own, over the same
+// connections. It lives no longer than u, and needs no Close.
+func (u *User) Apart() *User {
+	return &User{token: u.token, session: u.session, relays: u.relays, http: u.http}
 }
 
 // Close ends the connections that wait for use.

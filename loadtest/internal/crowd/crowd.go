@@ -30,7 +30,7 @@ type crowd struct {
 	of     int
 	rec    *measure.Recorder
 	loop   *client.Loop
-	user   *client.User
+	users  []*client.User  // take turns; of a URL one, who is nobody
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	open   atomic.Int64 // checks that aren't done
@@ -50,8 +50,8 @@ func New(_ context.Context, job *generator.Job) (generator.Worker, error) {
 }
 
 func newCrowd(spec Spec, index, of int, rec *measure.Recorder) (*crowd, error) {
-	if spec.URL == "" && (len(spec.PTYs) == 0 || len(spec.Relays) == 0) {
-		return nil, errors.New("a crowd without a terminal or a relay")
+	if spec.URL == "" && (len(spec.PTYs) == 0 || len(spec.Relays) == 0 || len(spec.Tokens) == 0) {
+		return nil, errors.New("a crowd without a terminal, a relay or people")
 	}
 	c := &crowd{spec: spec, index: index, of: of, rec: rec}
 	loop, err := client.NewLoop(rec.Latency(measure.LagName).Record)
@@ -59,16 +59,35 @@ func newCrowd(spec Spec, index, of int, rec *measure.Recorder) (*crowd, error) {
 		return nil, err
 	}
 	c.loop = loop
-	c.user = client.NewUser(spec.Token, spec.Session, spec.Relays...)
+	for _, token := range share(spec.Tokens, index, of) {
+		c.users = append(c.users, client.NewUser(token, spec.Session, spec.Relays...))
+	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
+}
+
+// share returns whom of the people one of several crowds has: some of its own, so
+// that a person's grants are few, or all where they are fewer than crowds.
+func share(tokens []string, index, of int) (own []string) {
+	if len(tokens) == 0 {
+		return []string{""}
+	}
+	if len(tokens) < of {
+		return tokens
+	}
+	for i := index; i < len(tokens); i += of {
+		own = append(own, tokens[i])
+	}
+	return own
 }
 
 // Close implements [generator.Worker].
 func (c *crowd) Close() {
 	c.cancel()
 	c.leave()
-	c.user.Close()
+	for _, user := range c.users {
+		user.Close()
+	}
 	c.loop.Close()
 }
 
@@ -174,7 +193,11 @@ func (c *crowd) come(i int, dialing chan struct{}) *watcher {
 	if c.armed != nil {
 		w.arm(*c.armed) // nobody calls the watcher yet
 	}
-	w.viewer = client.Watch(c.ctx, c.loop, c.user, o, w)
+	user := c.users[i%len(c.users)]
+	if c.spec.OwnGrants {
+		user = user.Apart()
+	}
+	w.viewer = client.Watch(c.ctx, c.loop, user, o, w)
 	c.watchers = append(c.watchers, w)
 	return w
 }

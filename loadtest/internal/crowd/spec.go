@@ -25,9 +25,9 @@ const (
 
 // A Spec says who watches what.
 type Spec struct {
-	// Token is a user's, of the session at the relays (origins). Not used with
-	// URL.
-	Token   string             `json:"token"`
+	// Tokens are of people, who share the viewers of the session at the relays
+	// (origins). Not used with URL.
+	Tokens  []string           `json:"tokens"`
 	Session protocol.SessionID `json:"session"`
 	Relays  []string           `json:"relays"`
 	// PTYs are watched by Viewers each.
@@ -36,6 +36,8 @@ type Spec struct {
 	// URL is a WebSocket without tickets, as a baseline's, in place of all
 	// terminals.
 	URL string `json:"url,omitempty"`
+
+	OwnGrants bool `json:"own_grants,omitempty"` // each viewer has a grant of its own
 
 	Exact   bool `json:"exact,omitempty"`
 	Rate    int  `json:"rate,omitempty"`    // bytes per second that each reads; 0: no limit

@@ -1,6 +1,7 @@
 package crowd
 
 import (
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -160,5 +161,21 @@ func TestWatcherKnowsWhenItIsBack(t *testing.T) {
 	w.Output([]byte("y"), at.Add(3*time.Second))
 	if w.waiting || !w.backAt.Equal(at.Add(3*time.Second)) {
 		t.Errorf("back at %v, waiting %v", w.backAt, w.waiting)
+	}
+}
+
+// Crowds have people of their own, where there are enough.
+func TestFound10CrowdsSharePeople(t *testing.T) {
+	people := []string{"a", "b", "c", "d", "e"}
+	for _, tt := range []struct {
+		people    []string
+		index, of int
+		want      string
+	}{
+		{people, 0, 1, "[a b c d e]"}, {people, 0, 2, "[a c e]"}, {people, 1, 2, "[b d]"}, {people[:2], 2, 3, "[a b]"}, {nil, 0, 1, "[]"},
+	} {
+		if got := fmt.Sprint(share(tt.people, tt.index, tt.of)); got != tt.want {
+			t.Errorf("crowd %d of %d has %s of %v, want %s", tt.index, tt.of, got, tt.people, tt.want)
+		}
 	}
 }

@@ -86,6 +86,40 @@ func (a Account) Session(ctx context.Context, sandbox protocol.SandboxID) (proto
 	return result.SessionID, err
 }
 
+// Dashboard returns the dashboard of a session.
+func (a Account) Dashboard(ctx context.Context, session protocol.SessionID) (string, error) {
+	var me struct {
+		Sessions []struct {
+			ID        protocol.SessionID `json:"id"`
+			Dashboard string             `json:"dashboard"`
+		} `json:"sessions"`
+	}
+	if err := a.Do(ctx, http.MethodGet, "/auth/me", nil, &me); err != nil {
+		return "", err
+	}
+	for _, s := range me.Sessions {
+		if s.ID == session {
+			return s.Dashboard, nil
+		}
+	}
+	return "", fmt.Errorf("session %s is not among the user's", session)
+}
+
+// Do makes a request with a body of JSON (nil: none) and decodes the answer into
+// out, which may be nil.
+func (a Account) Do(ctx context.Context, method, path string, body, out any) error {
+	status, answer, err := a.exchange(ctx, method, path, body)
+	switch {
+	case err != nil:
+		return err
+	case status < 200 || status > 299:
+		return fmt.Errorf("%s %s: status %d: %.200s", method, path, status, answer)
+	case out == nil:
+		return nil
+	}
+	return json.Unmarshal(answer, out)
+}
+
 // Terminal opens a terminal that runs command; "": what the sandbox runs by
 // itself.
 func (a Account) Terminal(ctx context.Context, session protocol.SessionID, command string) (protocol.PTYID, error) {
@@ -101,13 +135,26 @@ func (a Account) Terminal(ctx context.Context, session protocol.SessionID, comma
 func (a Account) command(ctx context.Context, target, op map[string]any) (protocol.OpResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	body, err := json.Marshal(map[string]any{"target": target, "op": op})
+	status, answer, err := a.exchange(ctx, http.MethodPost, "/commands", map[string]any{"target": target, "op": op})
 	if err != nil {
 		return protocol.OpResult{}, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(a.URL, "/")+"/commands", bytes.NewReader(body))
+	return outcome(op["kind"], status, answer)
+}
+
+// exchange makes a request and returns what came of it.
+func (a Account) exchange(ctx context.Context, method, path string, body any) (status int, answer []byte, err error) {
+	var payload io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return 0, nil, err
+		}
+		payload = bytes.NewReader(data)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(a.URL, "/")+path, payload)
 	if err != nil {
-		return protocol.OpResult{}, err
+		return 0, nil, err
 	}
 	req.Header.Set("Authorization", "Bearer "+a.Token)
 	req.Header.Set("Content-Type", "application/json")
@@ -117,14 +164,11 @@ func (a Account) command(ctx context.Context, target, op map[string]any) (protoc
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return protocol.OpResult{}, err
+		return 0, nil, err
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return protocol.OpResult{}, err
-	}
-	return outcome(op["kind"], resp.StatusCode, answer)
+	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	return resp.StatusCode, answer, err
 }
 
 // outcome reads the answer to a command.

@@ -68,6 +68,7 @@ type Options struct {
 	Generators int           // processes; 0: chosen by the load
 	Seed       uint64
 
+	OwnGrants  bool // each viewer has a grant of its own
 	NoBaseline bool
 	Simulated  bool
 	Impair     string // a profile of tunnel/tunneltest/impair, in front of the relay's tunnel; empty: none
@@ -89,6 +90,8 @@ type Env struct {
 	Generators *generator.Pool
 	Baseline   *baseline.Server // nil with --no-baseline
 	Log        *slog.Logger     // for who debugs; a person reads Say
+
+	admitted []stack.User // to a simulated sandbox's session, beside its owner
 
 	// Say tells a person something in one line, beside the progress.
 	Say func(format string, args ...any)

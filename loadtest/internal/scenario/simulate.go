@@ -60,6 +60,9 @@ func (e *Env) Simulate(ctx context.Context, bin string) error {
 	if err != nil {
 		return err
 	}
+	if err := e.admit(ctx, session, e.Options.People()); err != nil {
+		return err
+	}
 	target := *e.Target
 	target.Session, target.PTY, target.Sandboxes = session, "", nil
 	e.Target = &target

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +15,6 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/pattern"
-	"github.com/fairlead/fairlead/loadtest/internal/stack"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -88,21 +85,6 @@ func origins(env *Env) []string {
 		all = append(all, r.URL)
 	}
 	return all
-}
-
-// watcherOf returns who watches: somebody who doesn't control the terminal, since
-// a controller's viewers hold it back, where there is somebody.
-func watcherOf(env *Env) stack.User {
-	owner := env.Target.Owner()
-	if env.Options.Simulated {
-		return owner // whose session it is
-	}
-	for _, name := range slices.Sorted(maps.Keys(env.Target.Users)) {
-		if u := env.Target.Users[name]; u.Token != owner.Token {
-			return u
-		}
-	}
-	return owner
 }
 
 // clockSkew estimates by how much the source's clock is ahead of ours.
@@ -195,9 +177,16 @@ func (s *stage) crowd(ctx context.Context, v viewers) (*generator.Group, error) 
 	spec := v.spec
 	terminals := 1
 	if spec.URL == "" {
-		spec.Token, spec.Session, spec.Relays = watcherOf(s.env).Token, s.env.Target.Session, origins(s.env)
-		spec.PTYs = s.ptys()
+		spec.Session, spec.Relays = s.env.Target.Session, origins(s.env)
+		spec.PTYs, spec.OwnGrants = s.ptys(), s.env.Options.OwnGrants
 		terminals = len(spec.PTYs)
+		people, err := s.env.watchers(v.each * terminals)
+		if err != nil {
+			return nil, err
+		}
+		for _, u := range people {
+			spec.Tokens = append(spec.Tokens, u.Token)
+		}
 	}
 	total := v.each * terminals
 	processes := s.env.Options.Generators

@@ -36,6 +36,7 @@ type Options struct {
 	Bin       string // directory with the programs
 	Relays    int    // 0: one
 	Sandboxes int    // 0: one
+	People    int    // members beside the three of every stack
 	Impair    string // a profile for what lies between the sandboxes and the first relay; empty: nothing
 	Seed      uint64 // of the impairment
 	Flags     []string
@@ -72,6 +73,7 @@ func StartLocal(ctx context.Context, o Options) (*Local, error) {
 	flags := append([]string{
 		"--listen", "127.0.0.1:0", "--state-dir", dir, "--temporary", "--ready-file", filepath.Join(dir, readyFile),
 		"--relays", strconv.Itoa(max(o.Relays, 1)), "--sandboxes", strconv.Itoa(max(o.Sandboxes, 1)),
+		"--people", strconv.Itoa(o.People),
 	}, o.Flags...)
 	if o.Impair != "" {
 		if l.shaper, err = startShaper(o.Impair, o.Seed); err != nil {

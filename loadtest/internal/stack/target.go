@@ -3,12 +3,14 @@
 package stack
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -154,6 +156,31 @@ func (t *Target) Owner() User {
 	}
 	slices.Sort(names)
 	return t.Users[names[0]]
+}
+
+// Others returns the users beside the owner by name, those of numbered names, of
+// whom there may be thousands, last and in the order of their numbers.
+func (t *Target) Others() []User {
+	owner := t.Owner()
+	var names []string
+	for name, u := range t.Users {
+		if u.Token != owner.Token {
+			names = append(names, name)
+		}
+	}
+	number := func(name string) int {
+		n, err := strconv.Atoi(strings.TrimPrefix(name, "p"))
+		if err != nil || !strings.HasPrefix(name, "p") {
+			return 0
+		}
+		return n
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(number(a), number(b)), cmp.Compare(a, b)) })
+	var others []User
+	for _, name := range names {
+		others = append(others, t.Users[name])
+	}
+	return others
 }
 
 // SandboxPID returns the process of the first sandbox's agent, 0 if it isn't
