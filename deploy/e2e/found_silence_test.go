@@ -78,3 +78,26 @@ func TestFound24ARelayStandsStill(t *testing.T) {
 		t.Errorf("what was typed was executed %d times", n)
 	}
 }
+
+// The console leaves a relay that stands still, keeps control, and what was typed
+// meanwhile is executed.
+func TestFound24BrowserLeavesASilentRelay(t *testing.T) {
+	s := own(t, "--relays", "2")
+	alice := openWindow(t, "silence", s.Ready.Relays[0].URL+"/#token="+s.Ready.Users["alice"].Token, 1440, 900)
+	alice.untilText("controller", "You have control")
+	alice.typeLine("echo here-$((6*7))")
+	alice.untilScreen("\nhere-42")
+	// The page is at whichever relay has the terminal.
+	i := 0
+	if eval[string](alice, `sessionStorage.getItem("fairlead.origin") ?? location.origin`) == s.Ready.Relays[1].URL {
+		i = 1
+	}
+	must(t, syscall.Kill(s.Ready.Relays[i].PID, syscall.SIGSTOP))
+	stopped := time.Now()
+	t.Cleanup(func() { _ = syscall.Kill(s.Ready.Relays[i].PID, syscall.SIGCONT) })
+	alice.typeLine("echo still-$((7*7))")
+	alice.untilScreen("\nstill-49")
+	t.Logf("echoed %v after the relay stood still", time.Since(stopped).Round(time.Millisecond))
+	alice.untilText("controller", "You have control")
+	alice.shoot("left")
+}

@@ -197,6 +197,7 @@ export class App {
     this.#called = '';
     for (const pane of this.#panes.values()) {
       if (pane.socket.state.phase.name === 'lost') pane.socket.retry();
+      pane.socket.look();
     }
     this.#pane?.layout(true);
     this.#refresh().catch(() => {}); // the list stays as it was; the banner tells about the connection
@@ -234,6 +235,8 @@ export class App {
       prepare: (fresh) => this.#relay.ticket(id, fresh),
       elsewhere: (url) => this.#relay.elsewhere(url),
       moved: (origin) => this.#relay.moved(origin),
+      silent: (url) => this.#relay.silent(url),
+      others: () => this.#relay.others,
       changed: () => this.#draw(),
       notice: (text) => {
         if (pane.shown) this.#view.hint(text);

@@ -12,7 +12,7 @@ export type Phase =
   | { name: 'idle' }
   | { name: 'preparing' } // asking for a grant and a ticket
   | { name: 'opening'; url: string } // the socket, until it is attached
-  | { name: 'attached'; at: number }
+  | { name: 'attached'; at: number; url: string }
   | { name: 'lost'; retryAt: number }
   | { name: 'over'; why: Why };
 
@@ -39,6 +39,7 @@ export type Event =
   | { type: 'timer' }
   | { type: 'retry' } // the person asks for it
   | { type: 'online' } // the network has changed
+  | { type: 'silent' } // the relay doesn't answer any more
   | { type: 'stop' };
 
 export type Effect =
@@ -48,6 +49,7 @@ export type Effect =
   | { type: 'timer'; ms: number } // replaces the timer that runs
   | { type: 'no-timer' }
   | { type: 'elsewhere'; url: string } // the socket's relay can't help: try another
+  | { type: 'silent'; url: string } // the socket's relay stands still: try another, and don't come back soon
   | { type: 'moved'; origin: string }
   | { type: 'clear' } // what follows doesn't continue the screen
   | { type: 'unseen'; part: Part; skipped: boolean } // output that the screen doesn't have
@@ -147,12 +149,21 @@ function connected(c: Connection, e: Event, at: Moment): Step {
       return closed(c, e.code, at);
     case 'timer': // not attached in time
       return c.phase.name === 'opening' && c.waiting === null ? hangUp(lose(c, at)) : [c, []];
+    case 'silent': {
+      const [next, effects] = prepare({ ...c, lostAt: c.lostAt ?? at.now, waiting: null }, false);
+      return hangUp([next, [{ type: 'silent', url: urlOf(c) }, ...effects]]);
+    }
     case 'retry':
     case 'online':
       return hangUp(prepare({ ...c, lostAt: c.lostAt ?? at.now }, false));
     default:
       return [c, []];
   }
+}
+
+// urlOf is the address of the present socket.
+function urlOf({ phase }: Connection): string {
+  return phase.name === 'opening' || phase.name === 'attached' ? phase.url : '';
 }
 
 function hangUp([c, effects]: Step): Step {
@@ -163,7 +174,7 @@ function frame(c: Connection, m: ServerMessage, at: Moment): Step {
   switch (m.type) {
     case 'attached': {
       const continues = m.mode === 'resume' && c.position?.epoch === m.epoch && c.position.offset === m.offset;
-      const next: Connection = { ...c, phase: { name: 'attached', at: at.now }, lostAt: null, everAttached: true };
+      const next: Connection = { ...c, phase: { name: 'attached', at: at.now, url: urlOf(c) }, lostAt: null, everAttached: true };
       return place(next, m, continues, [{ type: 'no-timer' }]);
     }
     case 'resync':

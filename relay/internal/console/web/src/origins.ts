@@ -1,7 +1,11 @@
 // The relays that this page may use, and the one it uses now. Pure but for
 // what remember does.
 
+// How long nobody goes back, on another relay's word, to one that stood still.
+const shunnedMs = 10_000;
+
 export class Origins {
+  readonly #silent = new Map<string, number>(); // and when
   readonly #list: readonly string[];
   #current: string;
 
@@ -27,8 +31,9 @@ export class Origins {
 
   // moved: a relay says which other one has the terminal. The page may connect
   // to no others than it was told by its own (Content-Security-Policy).
-  moved(origin: string): boolean {
-    if (!this.#list.includes(origin)) return false;
+  // It may not know yet that the other one stands still.
+  moved(origin: string, now: number): boolean {
+    if (!this.#list.includes(origin) || now - (this.#silent.get(origin) ?? -Infinity) < shunnedMs) return false;
     this.#use(origin);
     return true;
   }
@@ -39,6 +44,12 @@ export class Origins {
     if (origin !== this.#current) return;
     const next = this.#list[(this.#list.indexOf(origin) + 1) % this.#list.length];
     if (next !== undefined) this.#use(next);
+  }
+
+  // silent: the relay at origin doesn't answer any more.
+  silent(origin: string, now: number): void {
+    this.#silent.set(origin, now);
+    this.failed(origin);
   }
 
   #use(origin: string): void {

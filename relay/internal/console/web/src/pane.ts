@@ -5,6 +5,7 @@ import { question } from './clipboard.ts';
 import { barred, type Connection, type Part } from './connection.ts';
 import { atWork, controls, dropped, nobody, notice, refusal, update, type Control } from './control.ts';
 import { momentary, type ServerMessage, type Turn } from './protocol.ts';
+import { alone, idle, seen, unseen, type Patience } from './pulse.ts';
 import { closedToOthers } from './share.ts';
 import { Socket } from './socket.ts';
 import { Screen, type InputKind } from './terminal.ts';
@@ -16,6 +17,8 @@ export interface PaneHooks {
   prepare(freshGrant: boolean): Promise<Ticket>;
   elsewhere(url: string): void;
   moved(origin: string): void;
+  silent(url: string): void;
+  others(): boolean; // there is another relay to go to
   changed(): void;
   notice(text: string): void;
   stopped(turn: Turn): void; // an agent has finished a turn
@@ -69,6 +72,8 @@ export class Pane {
       prepare: hooks.prepare,
       elsewhere: hooks.elsewhere,
       moved: hooks.moved,
+      silent: hooks.silent,
+      patience: () => this.#patience(),
       changed: (state) => this.#connection(state),
       message: (message) => this.#message(message),
       dropped: (bytes, reason) => this.#dropped(bytes, reason),
@@ -87,6 +92,7 @@ export class Pane {
   show(shown: boolean): void {
     this.shown = shown;
     this.screen.show(shown);
+    this.socket.look();
     if (!shown) return;
     this.unseen = false;
     this.layout(true);
@@ -131,6 +137,11 @@ export class Pane {
   close(): void {
     this.socket.stop();
     this.screen.dispose();
+  }
+
+  #patience(): Patience {
+    if (this.shown && !document.hidden) return this.hooks.others() ? seen : alone;
+    return this.mine && this.hooks.others() ? unseen : idle;
   }
 
   #connection(state: Connection): void {

@@ -79,6 +79,7 @@ export type ServerMessage =
   | { type: 'tools_changed'; oldCount: number; newCount: number; timestamp: number }
   | { type: 'error'; name: string; message: string }
   | { type: 'waiting'; reason: string }
+  | { type: 'pong' }
   | { type: 'reauthed'; expires_at: number };
 
 export type ClientMessage =
@@ -92,7 +93,7 @@ const known = new Set<string>([
   'control_state', 'control_taken', 'control_requested', 'control_granted', 'control_revoked',
   'control_expired', 'attached', 'resync', 'resized', 'presence', 'pty_closed', 'input_refused',
   'error', 'waiting', 'reauthed', 'input_ack', 'moved', 'recording', 'shared',
-  'agent_state', 'output_held', 'agent_stopped', 'tools_changed',
+  'agent_state', 'output_held', 'agent_stopped', 'tools_changed', 'pong',
 ]);
 
 // decode returns the message in a text frame, or undefined for one that a

@@ -43,7 +43,17 @@ export class Relay {
   }
 
   moved(origin: string): void {
-    this.origins.moved(origin);
+    this.origins.moved(origin, Date.now());
+  }
+
+  // silent: the relay of a socket at url stands still.
+  silent(url: string): void {
+    this.origins.silent(originOf(url), Date.now());
+  }
+
+  // others says that there is another relay to go to.
+  get others(): boolean {
+    return this.origins.count > 1;
   }
 
   list(): Promise<TerminalInfo[]> {

@@ -7,12 +7,7 @@ import { ApiError } from './api.ts';
 import { initial, step, type Connection, type Effect, type Event, type Part } from './connection.ts';
 import { Outbox } from './outbox.ts';
 import { decode, encodeInput, momentary, subprotocol, type ClientMessage, type ServerMessage } from './protocol.ts';
-
-// Intermediaries close a connection that says nothing for a minute.
-const pingMs = 25_000;
-// Pings that are so late mean that the machine has slept: the connection may
-// be dead without anybody having said so.
-const sleptMs = 150_000;
+import { Pulse, type Patience } from './pulse.ts';
 
 export interface Hooks {
   prepare(freshGrant: boolean): Promise<Ticket>;
@@ -20,7 +15,9 @@ export interface Hooks {
   message(message: ServerMessage): void;
   dropped(bytes: number, reason: string): void; // typed, sent, and refused for good
   elsewhere(url: string): void;
+  silent(url: string): void;
   moved(origin: string): void;
+  patience(): Patience; // with a relay that says nothing
   clear(): void;
   unseen(part: Part, skipped: boolean): void;
   head(offset: number): void;
@@ -40,7 +37,8 @@ export class Socket {
   #timer: number | undefined;
   #ackTimer: number | undefined;
   #busyTimer: number | undefined;
-  #ping: number | undefined;
+  #pulse = new Pulse(); // of the present socket
+  #beat: number | undefined;
   #attempt = 0; // answers to earlier attempts are void
   #place = 0; // raised when the bytes don't continue what was received
 
@@ -102,6 +100,7 @@ export class Socket {
     for (const effect of effects) this.#run(effect, bytes);
     if (event.type === 'frame') this.#received(event.message);
     if (changed) this.hooks.changed(next);
+    if (event.type === 'frame' && event.message.type === 'attached') this.look();
     if (this.live && !wasLive) this.#sendAgain();
     this.#pump();
   }
@@ -139,6 +138,8 @@ export class Socket {
         return;
       case 'elsewhere':
         return this.hooks.elsewhere(effect.url);
+      case 'silent':
+        return this.hooks.silent(effect.url);
       case 'moved':
         return this.hooks.moved(effect.origin);
       case 'clear':
@@ -216,16 +217,17 @@ export class Socket {
     // Every handler checks that the socket is still the one in use.
     socket.onopen = () => {
       if (socket !== this.#socket) return;
-      this.#keepAwake();
       this.#handle({ type: 'opened' });
     };
     socket.onmessage = ({ data }: MessageEvent<string | ArrayBuffer>) => {
       if (socket !== this.#socket) return;
       if (typeof data !== 'string') {
+        this.#pulse.heard(Date.now(), false);
         this.#handle({ type: 'bytes', length: data.byteLength }, new Uint8Array(data));
         return;
       }
       const message = decode(data);
+      this.#pulse.heard(Date.now(), message?.type === 'pong');
       if (message !== undefined) this.#handle({ type: 'frame', message });
     };
     socket.onclose = ({ code }) => {
@@ -235,19 +237,21 @@ export class Socket {
     };
   }
 
-  #keepAwake(): void {
-    let last = Date.now();
-    this.#ping = window.setInterval(() => {
-      const slept = Date.now() - last > sleptMs;
-      last = Date.now();
-      if (slept) this.online();
-      else this.send({ type: 'ping' });
-    }, pingMs);
+  // look asks the relay for a sign of life when it is time to, and leaves one
+  // that gives none. Whoever changes how patient the page is calls it, too.
+  look(): void {
+    clearTimeout(this.#beat);
+    if (this.#state.phase.name !== 'attached') return;
+    const { act, laterMs } = this.#pulse.due(Date.now(), this.hooks.patience());
+    if (act === 'leave') return this.#handle({ type: 'silent' });
+    if (act === 'ask') this.send({ type: 'ping' });
+    this.#beat = window.setTimeout(() => this.look(), laterMs);
   }
 
   #hangUp(): void {
     this.#attempt++;
-    clearInterval(this.#ping);
+    clearTimeout(this.#beat);
+    this.#pulse = new Pulse();
     clearTimeout(this.#ackTimer);
     const socket = this.#socket;
     this.#socket = undefined;

@@ -190,3 +190,12 @@ test('stop ends everything', () => {
   assert.equal(names(effects), 'no-timer hang-up');
   assert.deepEqual(run(c, [{ type: 'timer' }, { type: 'closed', code: 1006 }, { type: 'online' }])[0], c);
 });
+
+test('a relay that stands still is left at once, for another', () => {
+  const [c, effects] = run(initial(), [...live, { type: 'bytes', length: 23 }, { type: 'silent', at: 5_000 }]);
+  assert.equal(names(effects), 'hang-up silent no-timer prepare');
+  assert.deepEqual(effects[1], { type: 'silent', url: 'wss://relay.test/ws?a=b' });
+  assert.equal(c.lostAt, 5_000);
+  const [, next] = run(c, [prepared]);
+  assert.ok(next.some((e) => e.type === 'open' && e.url.includes('since=e1%3A123')));
+});

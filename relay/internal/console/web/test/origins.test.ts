@@ -33,9 +33,9 @@ test('several terminals that fail at one relay move on once', () => {
 
 test('a move is followed to known relays only', () => {
   const { origins } = make();
-  assert.ok(origins.moved(c));
+  assert.ok(origins.moved(c, 0));
   assert.equal(origins.current, c);
-  assert.ok(!origins.moved('https://evil.test'));
+  assert.ok(!origins.moved('https://evil.test', 0));
   assert.equal(origins.current, c);
 });
 
@@ -49,4 +49,14 @@ test('one relay is tried again and again', () => {
 test('the origin of a socket', () => {
   assert.equal(originOf('wss://a.test/sessions/s/ptys/p/ws?client=x'), a);
   assert.equal(originOf('ws://127.0.0.1:8080/ws'), 'http://127.0.0.1:8080');
+});
+
+test('nobody goes back soon to a relay that stood still, whoever says so', () => {
+  const { origins } = make();
+  origins.silent(b, 1_000);
+  assert.equal(origins.current, a);
+  assert.ok(!origins.moved(b, 10_999));
+  assert.equal(origins.current, a);
+  assert.ok(origins.moved(b, 11_000));
+  assert.equal(origins.current, b);
 });

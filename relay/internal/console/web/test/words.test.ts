@@ -24,7 +24,7 @@ test('a short outage is not worth a word, a longer one says what is tried and wh
   const banner = bannerOf(lost({ failures: 3 }), 2000, false, 5);
   assert.deepEqual(banner, { kind: 'lost', text: 'Connection lost. Reconnecting…', detail: 'Attempt 3 in 2 s', action: 'retry', kept: '5 characters you typed will be sent.' });
   assert.equal(bannerOf(lost({ phase: { name: 'preparing' } }), 9000, false, 1)?.kept, '1 character you typed will be sent.');
-  assert.equal(bannerOf(lost({ phase: { name: 'attached', at: 0 }, lostAt: null }), 9000, false, 5), null);
+  assert.equal(bannerOf(lost({ phase: { name: 'attached', at: 0, url: '' }, lostAt: null }), 9000, false, 5), null);
 });
 
 test('a large paste has progress, keys have none', () => {
