@@ -67,6 +67,9 @@ func DecodeClientMessage(data []byte) (ClientMessage, error) {
 	if err := UnmarshalObject(data, &raw); err != nil || raw.Type == nil {
 		return ClientMessage{}, Errorf(KindInvalid, "a text frame must be a JSON object with a type")
 	}
+	if checkDistinct(data) != nil { // two readers could take it for different messages
+		return ClientMessage{}, Errorf(KindInvalid, "a text frame must name each member once")
+	}
 	m := ClientMessage{Type: *raw.Type}
 	var err error
 	switch m.Type {

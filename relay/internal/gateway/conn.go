@@ -121,15 +121,12 @@ func (w *lockingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	raw = intake.Raw(raw) // what is written goes straight to the socket
-	w.conn = &lockedConn{Conn: raw}
-	return w.conn, bufio.NewReadWriter(smallReader(rw.Reader, raw), bufio.NewWriterSize(w.conn, libraryWrites)), nil
-}
-
-// smallReader returns a reader that goes on where r is, with a buffer of its
-// own: r's, made for requests, is as large as everything else about a viewer.
-func smallReader(r *bufio.Reader, raw net.Conn) *bufio.Reader {
-	early, _ := r.Peek(r.Buffered()) // can't fail
-	small := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(early), raw), max(libraryReads, len(early)))
-	_, _ = small.Peek(len(early)) // buffers it; from memory
-	return small
+	w.conn = &lockedConn{Conn: raw, in: frameReader{source: raw}}
+	w.conn.in.found = func(f *frameFault) { w.conn.Write(f.closeFrame()) }
+	if early, _ := rw.Reader.Peek(rw.Reader.Buffered()); len(early) > 0 { // can't fail
+		w.conn.in.source = io.MultiReader(bytes.NewReader(bytes.Clone(early)), raw)
+	}
+	// The library reads from the connection. Its buffer is a small one: the one
+	// made for requests is as large as everything else about a viewer.
+	return w.conn, bufio.NewReadWriter(bufio.NewReaderSize(w.conn, libraryReads), bufio.NewWriterSize(w.conn, libraryWrites)), nil
 }

@@ -317,7 +317,8 @@ func (g *Gateway) serve(c *conn, v *hub.Viewer, counts bool, pass *access.Pass) 
 		g.Log.Debug("terminal socket ended", "err", err)
 	}
 	cancel()
-	if errors.Is(err, websocket.ErrMessageTooBig) {
+	if fault, ok := errors.AsType[*frameFault](err); ok {
+		g.Rejects.Count(rejects.Frame, protocol.Fault(fault.kind(), fault))
 		c.linger()
 	}
 	c.ws.CloseNow()

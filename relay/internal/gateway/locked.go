@@ -24,9 +24,11 @@ const (
 )
 
 // A lockedConn makes each write atomic, so that frames of two writers don't
-// mix, gives each the same time, and can write without waiting.
+// mix, gives each the same time, and can write without waiting. It reads up to
+// the first frame that must not be.
 type lockedConn struct {
 	net.Conn
+	in frameReader // owned by whoever reads
 
 	// Guarded by mu, which is held for each write.
 	mu       sync.Mutex
@@ -71,6 +73,9 @@ func (c *lockedConn) allow() {
 		c.SetWriteDeadline(c.deadline)
 	}
 }
+
+// Read implements net.Conn.
+func (c *lockedConn) Read(p []byte) (int, error) { return c.in.Read(p) }
 
 // Write implements net.Conn.
 func (c *lockedConn) Write(p []byte) (int, error) {

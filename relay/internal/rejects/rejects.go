@@ -22,10 +22,11 @@ const (
 	Origin      = "origin"  // of a Host or web origin that isn't ours
 	Preview     = "preview" // of what a sandbox shows
 	Body        = "body"    // that didn't come
+	Frame       = "frame"   // of a WebSocket, that ended it
 	Framing     = "framing" // of a request whose length programs could read differently
 )
 
-var all = []string{Command, Callback, Revocations, Stream, Request, Origin, Preview, Body, Framing}
+var all = []string{Command, Callback, Revocations, Stream, Request, Origin, Preview, Body, Frame, Framing}
 
 // logInterval is the time between two log lines for refusals of one kind.
 const logInterval = 10 * time.Second
