@@ -76,6 +76,9 @@ const (
 	// says another.
 	DefaultCols, DefaultRows = 80, 24
 
+	// MaxPersonGrants bounds the grants of one person on the list of a terminal
+	// stream.
+	MaxPersonGrants = 64
 	// MaxPresenceViewers bounds the viewers a presence message names.
 	MaxPresenceViewers = 50
 	// MaxCommandsInFlight bounds the commands under way to one sandbox.
@@ -125,6 +128,9 @@ const (
 	// StreamStall is how long the reader of a stream in the tunnel may take
 	// nothing while its window is full; then the writer resets the stream.
 	StreamStall = 30 * time.Second
+	// GrantWait is how long somebody sees a terminal on a new stream, or waits to
+	// see it, without an answer to the grant.
+	GrantWait = 5 * time.Second
 	// HeldNotice is how long output may be held back, since it may be the
 	// beginning of a secret, before its controller is told.
 	HeldNotice = time.Second

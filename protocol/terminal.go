@@ -284,7 +284,8 @@ func (m Leased) check() error       { return m.Lease.check() }
 
 // GrantAdd adds a viewer's grant to the stream.
 type GrantAdd struct {
-	Grant string `json:"grant"`
+	Handle uint64 `json:"handle,omitempty"` // comes back with GRANTED
+	Grant  string `json:"grant"`
 }
 
 func (GrantAdd) FrameType() FrameType { return FrameGrant }
@@ -304,9 +305,11 @@ type GrantDrop struct {
 func (GrantDrop) FrameType() FrameType { return FrameUngrant }
 func (m GrantDrop) check() error       { return checkID("jti", m.GrantID) }
 
-// Granted answers GrantAdd; Refused is empty when the grant was taken.
+// Granted answers GrantAdd; Refused is empty when the grant was taken. One that
+// was taken and then revoked is refused by another Granted with its handle.
 type Granted struct {
-	GrantID GrantID `json:"jti,omitempty"`
+	Handle  uint64  `json:"handle,omitempty"` // of GrantAdd, whatever was in that
+	GrantID GrantID `json:"jti,omitempty"`    // empty where the grant could not be read
 	Refused string  `json:"refused,omitempty"`
 }
 

@@ -33,7 +33,7 @@ var Floors = []struct {
 	}},
 	{F1, []string{
 		"tunnel", "tunnel/internal/...", "tunnel/tunneltest", "tunnel/tunneltest/impair",
-		"relay/internal/turn", "relay/internal/replay",
+		"relay/internal/turn", "relay/internal/replay", "relay/internal/roster",
 		"sandbox-agent/internal/redact", "sandbox-agent/internal/screen", "sandbox-agent/internal/pace",
 		"sandbox-agent/internal/hostname", "sandbox-agent/internal/toolbox",
 		"deploy/program", "deploy/program/instrument", "deploy/program/intake", "deploy/program/telemetry",

@@ -219,7 +219,7 @@ func (a *attachment) obey(m protocol.Message, verify func(token string) (*jws.Gr
 		return nil
 	case protocol.GrantAdd:
 		g, err := verify(m.Grant)
-		answer := protocol.Granted{}
+		answer := protocol.Granted{Handle: m.Handle}
 		if err == nil {
 			answer.GrantID = g.ID
 			err = a.addGrant(g)

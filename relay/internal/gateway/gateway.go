@@ -237,7 +237,7 @@ func (g *Gateway) admit(r *http.Request, offer offer) (guest hub.Guest, s seat, 
 		return guest, s, err
 	}
 	key := hub.Key{Sandbox: admission.Grant.Sandbox, Session: session, PTY: pty}
-	if s.handle, err = g.Hubs.Open(r.Context(), key, admission.Token); err != nil {
+	if s.handle, err = g.Hubs.Open(r.Context(), key, admission.Grant, admission.Token); err != nil {
 		s.free()
 	}
 	return guest, s, err

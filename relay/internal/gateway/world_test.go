@@ -158,6 +158,9 @@ func (w *world) terminal(in *tunnel.Incoming) {
 			w.t.Error(err)
 			return
 		}
+		if m, ok := m.(protocol.GrantAdd); ok {
+			protocol.Write(stream, protocol.Granted{Handle: m.Handle})
+		}
 		if m, ok := m.(protocol.Input); ok {
 			echo := m.Bytes
 			if string(echo) == "flood" {

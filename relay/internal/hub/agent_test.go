@@ -57,11 +57,13 @@ func screen(offset uint64, history bool) string {
 // keyframe sends a keyframe, in pieces.
 func (a *attach) keyframe(offset uint64, history bool) {
 	a.t.Helper()
+	var pieces []protocol.Message
 	for rest := []byte(screen(offset, history)); len(rest) > 0; {
 		n := min(len(rest), protocol.MaxKeyframePiece)
-		a.say(protocol.Keyframe{Offset: offset, History: history, Left: len(rest) - n, Bytes: rest[:n]})
+		pieces = append(pieces, protocol.Keyframe{Offset: offset, History: history, Left: len(rest) - n, Bytes: rest[:n]})
 		rest = rest[n:]
 	}
+	a.say(pieces...)
 }
 
 // answersKeyframe waits for a request and answers it.

@@ -301,7 +301,7 @@ func (v *Viewer) openLog(ctx context.Context, session *tunnel.Session, g gap) (*
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	stream, answer, err := session.Open(ctx, protocol.LaneBulk,
-		protocol.Open{Kind: protocol.StreamRead, Grant: h.bearer.Load().token, Params: params})
+		protocol.Open{Kind: protocol.StreamRead, Grant: h.bearer.Load().grant.Token, Params: params})
 	if err != nil {
 		return nil, err
 	}

@@ -120,13 +120,7 @@ func (h *Hub) linked(l *link) {
 		// offset is the ring's head, so this can't fail.
 		h.feed.resized(protocol.Resized{Offset: l.opened.Offset, Cols: l.opened.Cols, Rows: l.opened.Rows})
 	}
-	told := map[protocol.GrantID]bool{}
-	for _, v := range h.viewers {
-		if !told[v.grant.ID] {
-			told[v.grant.ID] = true
-			h.send(protocol.GrantAdd{Grant: v.token})
-		}
-	}
+	arrive := h.reopened(l)
 	missed := h.follow(l.opened.Turn) && !first
 	if !first {
 		h.step(turn.Reattached{Opened: l.opened}) // tells everybody control_state, which ends "waiting"
@@ -141,6 +135,7 @@ func (h *Hub) linked(l *link) {
 		h.tellPace(v)
 	}
 	h.followController()
+	arrive()
 	h.wants.asked, h.wants.open = [2]time.Time{}, [2]bool{}
 	h.askKeyframes(time.Now())
 	h.catchingUp = true
@@ -166,6 +161,7 @@ func (h *Hub) unlinked(err error) {
 	h.catchingUp = true // another relay may show more meanwhile
 	h.intake.detach()
 	h.noKeyframes()
+	h.deserted()
 	if h.finished.Load() {
 		h.admit()
 		h.step(turn.Detached{}) // greets those who wait for an answer
@@ -249,22 +245,10 @@ func (h *Hub) noteShare(with protocol.Share) {
 // is empty, nobody knows where.
 func (h *Hub) sendAway(origin string) {
 	if origin != "" {
-		h.metrics.Moved.Add(float64(len(h.viewers)))
-		for _, v := range h.viewers {
+		for v := range h.everybody() {
+			h.metrics.Moved.Inc()
 			v.tell(protocol.Moved{Origin: origin})
 		}
 	}
 	h.closeAll(protocol.KindRestarting, "the relay is going away")
-}
-
-// granted cuts the viewers whose grant the agent doesn't accept.
-func (h *Hub) granted(m protocol.Granted) {
-	if m.Refused == "" {
-		return
-	}
-	for _, v := range h.viewers {
-		if v.grant.ID == m.GrantID {
-			h.cut(v, cutRefused, protocol.KindForbidden, "the sandbox does not accept this grant")
-		}
-	}
 }

@@ -49,9 +49,9 @@ type (
 	linkFailed struct{ err error } // no link will come
 	// The agent refuses the bearer. again gets whether there is another.
 	bearerRefused struct {
-		token string
-		err   error
-		again chan bool
+		bearer *bearer
+		err    error
+		again  chan bool
 	}
 	answered struct {
 		l *link

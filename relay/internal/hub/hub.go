@@ -12,6 +12,8 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/replay"
+	"github.com/fairlead/fairlead/relay/internal/roster"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -57,11 +59,13 @@ type Hub struct {
 
 	// Owned by run.
 	state    turn.State
-	leasedAt time.Time // when the agent said how state's lease stands
-	viewers  map[turn.SocketID]*Viewer
-	grants   map[protocol.GrantID]int // users of each grant the agent knows: viewers, and bearer
-	link     *link                    // nil while the sandbox is away
-	open     bool                     // ready is closed
+	leasedAt time.Time                 // when the agent said how state's lease stands
+	viewers  map[turn.SocketID]*Viewer // those who may see
+	door     door                      // those who don't yet
+	roster   *roster.Roster            // who may
+	admitter Admitter                  // nil: there is nobody to ask
+	link     *link                     // nil while the sandbox is away
+	open     bool                      // ready is closed
 	presence presence
 	resize   pendingResize
 	wants    wants
@@ -76,18 +80,18 @@ type Hub struct {
 	lostAt     time.Time                     // when viewers began to be without a link; zero: they aren't
 }
 
-// A bearer is the grant under which the hub opens its stream. It stays on the
-// stream when its viewer leaves, until another viewer's takes its place: the
-// agent ends a stream without grants.
+// A bearer is the grant under which the hub opens its stream: one that stands for
+// viewers, while there are any.
 type bearer struct {
-	id      protocol.GrantID // empty before anybody joined
-	token   string
-	expires time.Time
+	key   roster.Key
+	grant roster.Grant
 }
 
-func newHub(key Key, tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Hub {
+// newHub returns a hub whose first stream is opened under a grant.
+func newHub(key Key, first *jws.Grant, token string, tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Hub {
 	over, finish := context.WithCancel(context.Background())
-	return &Hub{
+	set, grant := key.setOf(first), asked(first, token)
+	h := &Hub{
 		over: over, finish: finish,
 		key: key, tunnels: tunnels, log: log, metrics: metrics,
 		events:  make(chan event, 64),
@@ -95,7 +99,8 @@ func newHub(key Key, tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Hub {
 		ready:   make(chan struct{}),
 		done:    make(chan struct{}),
 		viewers: map[turn.SocketID]*Viewer{},
-		grants:  map[protocol.GrantID]int{},
+		door:    door{},
+		roster:  roster.New(grantWait, set, grant),
 		window:  func() int { return protocol.RingBytes },
 		reads:   make(chan struct{}, maxReads),
 		revised: make(chan struct{}, 1),
@@ -103,6 +108,8 @@ func newHub(key Key, tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Hub {
 		wants:   wants{of: map[*Viewer]want{}},
 		pacers:  pacers{newest: map[string]*Viewer{}},
 	}
+	h.bearer.Store(&bearer{set, grant})
+	return h
 }
 
 // post hands e to run. It waits while run is busy and gives up when the hub is
@@ -114,9 +121,8 @@ func (h *Hub) post(e event) {
 	}
 }
 
-// run owns the hub until ctx ends or the terminal can't be reached. grant opens
-// the first stream.
-func (h *Hub) run(ctx context.Context, grant string) {
+// run owns the hub until ctx ends or the terminal can't be reached.
+func (h *Hub) run(ctx context.Context) {
 	defer close(h.done)
 	defer h.finish()
 	h.metrics.Hubs.Inc()
@@ -125,7 +131,6 @@ func (h *Hub) run(ctx context.Context, grant string) {
 		h.metrics.Viewers.Sub(float64(len(h.viewers)))
 		h.metrics.PaceSetters.Sub(float64(len(h.pacers.newest)))
 	}()
-	h.bearer.Store(&bearer{token: grant})
 	linkCtx, stopLink := context.WithCancel(ctx)
 	linkOver := make(chan struct{})
 	go func() { // run waits for it below
@@ -196,7 +201,7 @@ func (h *Hub) handle(e event) bool {
 	case linkDown:
 		h.unlinked(e.err)
 	case bearerRefused:
-		e.again <- h.replaceBearer(e.token, e.err)
+		e.again <- h.replaceBearer(e.bearer, e.err)
 	case linkFailed:
 		return h.unreachable(e.err)
 	case answered:
@@ -223,6 +228,7 @@ func (h *Hub) step(e turn.Event) {
 		switch effect := effect.(type) {
 		case turn.Propose:
 			h.intake.resume() // what was typed before this wish is written before it
+			h.carry(h.roster.Hurry(effect.Proposal.Next.GrantID))
 			h.send(effect.Proposal)
 		case turn.ReportHolder:
 			h.send(effect.Holder)
@@ -270,15 +276,16 @@ func (h *Hub) send(m protocol.Message) {
 }
 
 func (h *Hub) broadcast(m protocol.ServerMessage) {
+	frame := replay.AppendTextFrame(nil, protocol.EncodeServerMessage(m))
 	for _, v := range h.viewers {
 		if v.greeted {
-			v.tell(m)
+			v.tellFrame(frame)
 		}
 	}
 }
 
 func (h *Hub) closeAll(kind protocol.Kind, cause string) {
-	for _, v := range h.viewers {
+	for v := range h.everybody() {
 		v.close(kind, cause)
 	}
 }
@@ -289,23 +296,6 @@ func (h *Hub) cut(v *Viewer, why string, kind protocol.Kind, cause string) {
 	h.metrics.ViewersCut.WithLabelValues(why).Inc()
 	v.close(kind, cause)
 	h.leave(v)
-}
-
-// join adds a viewer. What it sees first is up to the turn-taking rules, which
-// greet it at once or after its claim is answered.
-func (h *Hub) join(v *Viewer) {
-	if h.void(v.grant) { // since its ticket was made
-		h.intake.leave(v)
-		h.cut(v, cutRevoked, protocol.KindUnauthenticated, revokedCause)
-		return
-	}
-	h.viewers[v.id] = v
-	h.metrics.Viewers.Inc()
-	h.presence.enter(v, h.mayControl(v.grant))
-	h.addGrant(v)
-	h.step(turn.Joined{
-		Socket: v.id, User: v.user, Name: v.name, GrantID: v.grant.ID, CanControl: h.mayControl(v.grant),
-	})
 }
 
 // greet lets v see the terminal, as soon as it can be placed.
@@ -344,110 +334,12 @@ func (h *Hub) welcome(v *Viewer, m protocol.Attached) {
 	h.repace(v)
 }
 
-func (h *Hub) leave(v *Viewer) {
-	if h.viewers[v.id] != v {
-		return
-	}
-	delete(h.viewers, v.id)
-	h.metrics.Viewers.Dec()
-	h.presence.leave(v, h.mayControl(v.grant))
-	h.wants.drop(v)
-	h.unpace(v)
-	h.feed.leave(v)
-	h.intake.leave(v)
-	h.step(turn.Left{Socket: v.id})
-	h.dropGrant(v.grant.ID)
-	h.chooseBearer()
-}
-
-// renew puts a viewer under another grant of the same user.
-func (h *Hub) renew(v *Viewer, grant *jws.Grant, token string) {
-	if h.viewers[v.id] != v {
-		return
-	}
-	if h.void(grant) { // since the gateway has verified it
-		h.cut(v, cutRevoked, protocol.KindUnauthenticated, revokedCause)
-		return
-	}
-	old := v.grant
-	v.grant, v.token = grant, token
-	if v.wantsAll && !h.mayRecord(grant) {
-		v.wantsAll = false
-		h.feed.setExact(v, false)
-		h.repace(v)
-	}
-	h.addGrant(v)
-	h.step(turn.Renewed{Socket: v.id, GrantID: grant.ID, CanControl: h.mayControl(grant)})
-	h.dropGrant(old.ID)
-	h.chooseBearer()
-	if h.mayControl(old) != h.mayControl(grant) {
-		h.presence.leave(v, h.mayControl(old))
-		h.presence.enter(v, h.mayControl(grant))
-	}
-	v.tell(protocol.Reauthed{ExpiresAt: grant.Expires().Unix()})
-}
-
-func (h *Hub) mayControl(g *jws.Grant) bool {
-	return g.Allows(h.key.Session, h.key.PTY, protocol.CapControl)
-}
-
-func (h *Hub) mayRecord(g *jws.Grant) bool {
-	return g.Allows(h.key.Session, h.key.PTY, protocol.CapRecord)
-}
-
-// addGrant makes v's grant known to the agent, once for all its users.
-func (h *Hub) addGrant(v *Viewer) {
-	if h.grants[v.grant.ID]++; h.grants[v.grant.ID] == 1 {
-		h.send(protocol.GrantAdd{Grant: v.token})
-	}
-	h.chooseBearer()
-}
-
-func (h *Hub) dropGrant(id protocol.GrantID) {
-	if h.grants[id]--; h.grants[id] <= 0 {
-		delete(h.grants, id)
-		h.send(protocol.GrantDrop{GrantID: id})
-	}
-}
-
-// chooseBearer makes the viewers' grant that lives longest the bearer. Without
-// viewers it stays as it is.
-func (h *Hub) chooseBearer() {
-	old := h.bearer.Load()
-	var best *Viewer
-	for _, v := range h.viewers {
-		if best == nil || v.grant.ExpiresAt > best.grant.ExpiresAt {
-			best = v
-		}
-	}
-	if best == nil || best.grant.ID == old.id {
-		return
-	}
-	if h.grants[old.id] > 1 && !best.grant.Expires().After(old.expires) {
-		return // a viewer still has the old one, which is as good
-	}
-	h.grants[best.grant.ID]++
-	h.bearer.Store(&bearer{best.grant.ID, best.token, best.grant.Expires()})
-	if old.id != "" {
-		h.dropGrant(old.id)
-	}
-}
-
-// replaceBearer: the agent doesn't accept the bearer's token any more. It cuts
-// the viewers who came with it, and reports whether there is another to try.
-func (h *Hub) replaceBearer(token string, err error) bool {
-	e := protocol.AsError(err)
-	for _, v := range h.viewers {
-		if v.token == token {
-			h.cut(v, cutRefused, e.Kind, e.Kind.Text())
-		}
-	}
-	return h.bearer.Load().token != token
-}
-
 // obey acts on a text frame of a viewer.
 func (h *Hub) obey(v *Viewer, m protocol.ClientMessage) {
 	if h.viewers[v.id] != v {
+		if h.door.has(v) {
+			h.keep(v, m)
+		}
 		return
 	}
 	if yields(m) {

@@ -128,10 +128,21 @@ func TestTheEndOfTheProcess(t *testing.T) {
 	if it := x.gets(closed); it.code != 4004 {
 		t.Errorf("%s", it)
 	}
+	// Who comes later is asked about by another stream, which shows the same.
+	w.opens(protocol.TerminalOpened{Epoch: 7, Head: end, Lease: held(3, 2)}, nil)
+	again := make(chan struct{})
+	go func() { // waited for below
+		defer close(again)
+		b := w.attached()
+		b.data(0, "last words")
+		b.say(protocol.Exited{Offset: end, Code: 3})
+		b.stream.Close()
+	}()
 	late := w.join(alice, nil)
 	late.greeted()
 	late.reads("last words")
 	late.gets(protocol.ServerPTYClosed, closed)
+	<-again
 	slow.sink.block(false)
 	slow.reads("last words")
 	slow.gets(protocol.ServerPTYClosed, closed)
@@ -188,9 +199,6 @@ func TestReauth(t *testing.T) {
 	x := w.join(bob, nil)
 	x.greeted()
 	a := w.attached()
-	if m := hears[protocol.GrantAdd](a); m.Grant != x.token {
-		t.Error("the viewer's grant is not the one that was added")
-	}
 	grant, token := w.authority.Grant(func(g *jws.Grant) { bob(g); g.ID, g.ExpiresAt = "gr_bob2", g.ExpiresAt+60 })
 	if err := x.v.MayReauth(grant); err != nil {
 		t.Fatal(err)

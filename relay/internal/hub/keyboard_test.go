@@ -73,13 +73,19 @@ func newKeyboard(t *rapid.T, client typingClient) *keyboard {
 	k := &keyboard{
 		t: t, client: client, now: time.Unix(1_800_000_000, 0),
 		register: lease.New(), window: lease.NewWindow(16),
-		hub: newHub(testKey, nil, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry())),
+		hub: newHub(testKey, typistGrant(), "typist", nil, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry())),
 	}
-	k.hub.bearer.Store(&bearer{})
 	k.propose(typist)
 	k.linkUp()
 	k.connect()
 	return k
+}
+
+func typistGrant() *jws.Grant {
+	return &jws.Grant{
+		ID: "gr_typist", Subject: typist, PTYs: []string{jws.AllPTYs}, ExpiresAt: time.Now().Add(time.Hour).Unix(),
+		Caps: []protocol.Capability{protocol.CapView, protocol.CapControl},
+	}
 }
 
 // settle has the hub take what was posted.
@@ -100,7 +106,7 @@ func (k *keyboard) linkUp() {
 	}
 	abandon, giveUp := context.WithCancel(context.Background())
 	k.t.Cleanup(giveUp)
-	k.link = &link{ready: make(chan struct{}, 1), abandon: abandon, giveUp: giveUp, writing: true} // nothing is written by itself
+	k.link = &link{bearer: k.hub.bearer.Load(), ready: make(chan struct{}, 1), abandon: abandon, giveUp: giveUp, writing: true} // nothing is written by itself
 	k.link.opened = protocol.TerminalOpened{
 		Epoch: testEpoch, Cols: 80, Rows: 24, Claimed: true, Lease: k.register.Lease(k.now), Agent: k.report(),
 	}
@@ -125,10 +131,7 @@ func (k *keyboard) connect() {
 	v := &Viewer{
 		id: k.sockets, user: typist, name: "Typist", counts: true, hub: k.hub, client: "page", pacer: "page",
 		wake: make(chan struct{}, 1), credit: semaphore.NewWeighted(protocol.MaxInputUnacked),
-		grant: &jws.Grant{
-			ID: "gr_typist", Subject: typist, PTYs: []string{jws.AllPTYs}, ExpiresAt: time.Now().Add(time.Hour).Unix(),
-			Caps: []protocol.Capability{protocol.CapView, protocol.CapControl},
-		},
+		grant: typistGrant(), token: "typist",
 		fill: backfill{taken: make(chan struct{}, 1)}, asked: time.Now(),
 	}
 	k.socket, k.toRelay, k.toClient = v, nil, nil
@@ -255,6 +258,8 @@ func (k *keyboard) agentTakes() bool {
 	m := k.toAgent[0]
 	k.toAgent = k.toAgent[1:]
 	switch m := m.(type) {
+	case protocol.GrantAdd:
+		k.fromAgent = append(k.fromAgent, protocol.Granted{Handle: m.Handle, GrantID: "gr_typist"})
 	case protocol.Input:
 		k.input(m)
 	case protocol.Holder:

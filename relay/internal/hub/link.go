@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/roster"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -22,6 +23,7 @@ type link struct {
 	session *tunnel.Session
 	stream  *tunnel.Stream
 	opened  protocol.TerminalOpened
+	bearer  *bearer // under whose grant it was opened
 
 	ready   chan struct{}      // something waits in out
 	giveUp  context.CancelFunc // ends the stream, without waiting for it
@@ -30,22 +32,23 @@ type link struct {
 	// Guarded by mu.
 	mu      sync.Mutex
 	out     []byte // frames that wait to be written
+	aside   int    // bytes of out that maxOutbox doesn't count
 	spare   []byte // the buffer that was written last
 	writing bool   // somebody writes
 }
 
 // openLink opens a terminal stream.
-func openLink(ctx context.Context, session *tunnel.Session, key Key, grant string, since *protocol.Position) (*link, error) {
+func openLink(ctx context.Context, session *tunnel.Session, key Key, b *bearer, since *protocol.Position) (*link, error) {
 	params, err := json.Marshal(protocol.TerminalParams{SessionID: key.Session, PTYID: key.PTY, Since: since})
 	if err != nil {
 		return nil, err
 	}
 	stream, answer, err := session.Open(ctx, protocol.TerminalLane(key.PTY),
-		protocol.Open{Kind: protocol.StreamTerminal, Grant: grant, Params: params})
+		protocol.Open{Kind: protocol.StreamTerminal, Grant: b.grant.Token, Params: params})
 	if err != nil {
 		return nil, err
 	}
-	l := &link{session: session, stream: stream, ready: make(chan struct{}, 1)}
+	l := &link{session: session, stream: stream, bearer: b, ready: make(chan struct{}, 1)}
 	l.abandon, l.giveUp = context.WithCancel(context.Background())
 	if err := json.Unmarshal(answer.Result, &l.opened); err != nil {
 		l.giveUp()
@@ -68,12 +71,31 @@ func (l *link) queue(m protocol.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out, err := protocol.Append(l.out, m)
-	if err != nil || len(out) > maxOutbox {
+	if err != nil || len(out)-l.aside > maxOutbox {
 		l.giveUp()
 		return
 	}
 	l.out = out
 }
+
+// Ask implements [Admitter]. What is asked is bounded by the roster's window,
+// and not by the outbox: a crowd that comes back with a stream must not end it.
+func (l *link) Ask(h roster.Handle, token string) {
+	m := protocol.GrantAdd{Handle: uint64(h), Grant: token}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out, err := protocol.Append(l.out, m)
+	if err != nil {
+		l.giveUp()
+		return
+	}
+	l.aside += len(out) - len(l.out)
+	l.out = out
+	l.rouse()
+}
+
+// Forget implements [Admitter].
+func (l *link) Forget(id protocol.GrantID) { l.send(protocol.GrantDrop{GrantID: id}) }
 
 // rouse has the link's own writer flush.
 func (l *link) rouse() {
@@ -90,7 +112,7 @@ func (l *link) flush() {
 	defer l.mu.Unlock()
 	for !l.writing && len(l.out) > 0 {
 		buf := l.out
-		l.out, l.writing = l.spare[:0], true
+		l.out, l.aside, l.writing = l.spare[:0], 0, true
 		l.mu.Unlock()
 		_, err := l.stream.Write(buf)
 		l.mu.Lock()
@@ -234,14 +256,14 @@ func (h *Hub) redial(ctx context.Context, since *protocol.Position, pause time.D
 // when the agent refuses that one.
 func (h *Hub) openOnce(ctx context.Context, session *tunnel.Session, since *protocol.Position) (*link, error) {
 	for {
-		token := h.bearer.Load().token
+		b := h.bearer.Load()
 		attempt, cancel := context.WithTimeout(ctx, openTimeout)
-		l, err := openLink(attempt, session, h.key, token, since)
+		l, err := openLink(attempt, session, h.key, b, since)
 		cancel()
 		if !aboutGrant(err) {
 			return l, err
 		}
-		refused := bearerRefused{token, err, make(chan bool, 1)}
+		refused := bearerRefused{b, err, make(chan bool, 1)}
 		h.post(refused)
 		select {
 		case again := <-refused.again:

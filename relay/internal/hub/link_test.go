@@ -31,12 +31,8 @@ func TestWaitingAndResume(t *testing.T) {
 	})
 	a.stream.Close()
 	x.gets(protocol.ServerWaiting)
-	late := w.join(carol, &protocol.Position{Epoch: 7, Offset: 3}) // joins what stands still
-	if m := late.greeted(); m.Offset != 3 || m.Head != end {
-		t.Errorf("%+v", m)
-	}
+	late := w.join(carol, &protocol.Position{Epoch: 7, Offset: 3}) // new: it sees nothing yet
 	late.gets(protocol.ServerWaiting)
-	late.reads("ore the loss")
 
 	w.connect()
 	a = w.attached()
@@ -44,7 +40,11 @@ func TestWaitingAndResume(t *testing.T) {
 	control(t, x.gets(protocol.ServerControlState), relaytest.User, 3)
 	x.reads(" after")
 	control(t, late.gets(protocol.ServerControlState), relaytest.User, 3)
-	late.reads(" after")
+	var m protocol.Attached
+	if late.gets(protocol.ServerAttached).decode(t, &m); m.Offset != 3 {
+		t.Errorf("%+v", m)
+	}
+	late.reads("ore the loss after")
 	y.sink.block(false)
 	var read string
 	for len(read) < len("before the loss after") {
@@ -214,9 +214,6 @@ func TestTheLastGrantStays(t *testing.T) {
 	x.leave()
 	y := w.join(alice, nil) // takes its place
 	y.greeted()
-	if m := hears[protocol.GrantAdd](a); m.Grant != x.token {
-		t.Error("another grant was added")
-	}
 	for added := false; !added; { // before the first is dropped
 		switch m := (<-a.heard).(type) {
 		case protocol.GrantAdd:

@@ -11,10 +11,11 @@ import (
 
 // Why the relay ends a socket: labels of a metric.
 const (
-	cutNotices = "notices" // what it was told piled up
-	cutExpired = "grant_expired"
-	cutRefused = "grant_refused" // by the agent
-	cutRevoked = "grant_revoked"
+	cutNotices    = "notices" // what it was told piled up
+	cutExpired    = "grant_expired"
+	cutRefused    = "grant_refused" // by the agent
+	cutRevoked    = "grant_revoked"
+	cutUnanswered = "grant_unanswered"
 )
 
 // longestEcho bounds what counts as the echo of a key: of what is shown later
@@ -64,7 +65,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			protocol.RefusedNotController, protocol.RefusedStaleTerm, protocol.RefusedAgentRunning,
 			protocol.RefusedBusy, protocol.RefusedEnded, protocol.RefusedWaiting),
 		ViewersCut: instrument.Counters("fairlead_viewers_cut_total", "Sockets that the relay ended, by reason.", "reason",
-			cutNotices, cutExpired, cutRefused, cutRevoked),
+			cutNotices, cutExpired, cutRefused, cutRevoked, cutUnanswered),
 		Resyncs: instrument.Counters("fairlead_resyncs_total", "Times a viewer was moved ahead, by reason.", "reason",
 			resyncRing, resyncUnacked, resyncLog, resyncReset),
 		Skipped: counter("fairlead_resync_skipped_bytes_total",

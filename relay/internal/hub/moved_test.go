@@ -35,8 +35,8 @@ func (standby) Wait(context.Context, protocol.SandboxID) (*tunnel.Session, error
 func TestAStandbyOpensNothing(t *testing.T) {
 	w := newWorld(t, protocol.TerminalOpened{Epoch: testEpoch, Lease: held(3, 2)})
 	w.set.tunnels = standby{w.tunnels}
-	_, token := w.authority.Grant(alice)
-	_, err := w.set.Open(t.Context(), testKey, token)
+	grant, token := w.authority.Grant(alice)
+	_, err := w.set.Open(t.Context(), testKey, grant, token)
 	if moved, ok := errors.AsType[*tunnel.StandbyError](err); !ok || moved.Origin != elsewhere {
 		t.Errorf("%v", err)
 	}

@@ -115,6 +115,8 @@ func (l *lessor) obey(stream *tunnel.Stream, present map[protocol.UserID]int, m 
 		if err == nil {
 			l.tell(stream)
 		}
+	case protocol.GrantAdd:
+		protocol.Write(stream, protocol.Granted{Handle: m.Handle})
 	case protocol.Input:
 		if reason, ok := l.register.Check(m.Term); !ok {
 			protocol.Write(stream, protocol.InputRefused{Client: m.Client, Seq: m.Seq, Reason: reason})
@@ -177,7 +179,7 @@ func (l *lessor) sit(set *Set, user protocol.UserID) *watcher {
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	handle, err := set.Open(ctx, testKey, token)
+	handle, err := set.Open(ctx, testKey, grant, token)
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func (h *Hub) void(g *jws.Grant) bool { return h.revoked != nil && h.revoked.Gra
 
 // cutRevoked cuts the viewers whose grants were revoked.
 func (h *Hub) cutRevoked() {
-	for _, v := range h.viewers {
+	for v := range h.everybody() {
 		if h.void(v.grant) {
 			h.cut(v, cutRevoked, protocol.KindUnauthenticated, revokedCause)
 		}

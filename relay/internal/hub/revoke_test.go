@@ -65,7 +65,7 @@ func TestRevokedOnTheWayIn(t *testing.T) {
 	grant, token := w.authority.Grant(alice)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	handle, err := w.set.Open(ctx, testKey, token)
+	handle, err := w.set.Open(ctx, testKey, grant, token)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/roster"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -44,8 +45,9 @@ type Set struct {
 	mu      sync.Mutex
 	closed  bool
 	hubs    map[Key]*tenancy
-	held    int           // handles that are not released
-	free    chan struct{} // closed when the set is closed and held is 0
+	spent   map[*tenancy]struct{} // whose place among hubs another has taken
+	held    int                   // handles that are not released
+	free    chan struct{}         // closed when the set is closed and held is 0
 	watched map[*tunnel.Session]int
 }
 
@@ -53,7 +55,7 @@ type Set struct {
 type tenancy struct {
 	hub   *Hub
 	stop  context.CancelFunc
-	grant string // of who came first
+	first protocol.GrantID // of who came first
 	refs  int
 	idle  *time.Timer // runs while refs is 0
 }
@@ -63,7 +65,7 @@ func NewSet(tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Set {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := &Set{
 		tunnels: tunnels, log: log, metrics: metrics, ctx: ctx, cancel: cancel,
-		hubs: map[Key]*tenancy{}, free: make(chan struct{}), watched: map[*tunnel.Session]int{},
+		hubs: map[Key]*tenancy{}, spent: map[*tenancy]struct{}{}, free: make(chan struct{}), watched: map[*tunnel.Session]int{},
 	}
 	s.ring.Store(protocol.RingBytes)
 	return s
@@ -102,11 +104,11 @@ type Handle struct {
 // the terminal for grant. It fails with the agent's answer, with a
 // [tunnel.StandbyError] when the terminal is to be had at another relay, or
 // unavailable when the sandbox isn't connected.
-func (s *Set) Open(ctx context.Context, key Key, grant string) (*Handle, error) {
+func (s *Set) Open(ctx context.Context, key Key, grant *jws.Grant, token string) (*Handle, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	for {
-		t := s.enter(key, grant)
+		t := s.enter(key, grant, token)
 		if t == nil {
 			return nil, protocol.Fault(protocol.KindRestarting, nil)
 		}
@@ -116,7 +118,7 @@ func (s *Set) Open(ctx context.Context, key Key, grant string) (*Handle, error) 
 			return handle, nil
 		}
 		handle.Release()
-		if t.grant == grant || !aboutGrant(err) {
+		if t.first == grant.ID || !aboutGrant(err) {
 			return nil, err
 		} // else it was another one's grant
 	}
@@ -156,22 +158,28 @@ func (h *Hub) dead() bool {
 
 // enter counts a user of key's hub, which it starts when there is none. It
 // returns nil when the set is closed.
-func (s *Set) enter(key Key, grant string) *tenancy {
+func (s *Set) enter(key Key, grant *jws.Grant, token string) *tenancy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil
 	}
 	t := s.hubs[key]
+	// The stream of a terminal that is over says nothing any more, also not who
+	// else may see it.
+	if t != nil && t.hub.finished.Load() {
+		s.spent[t] = struct{}{}
+		t = nil
+	}
 	if t == nil || t.hub.dead() {
 		ctx, stop := context.WithCancel(s.ctx)
-		t = &tenancy{hub: newHub(key, s.tunnels, s.log, s.metrics), stop: stop, grant: grant}
+		t = &tenancy{hub: newHub(key, grant, token, s.tunnels, s.log, s.metrics), stop: stop, first: grant.ID}
 		t.hub.watch, t.hub.window, t.hub.revoked = s.watch, s.window, s.revoked
 		s.hubs[key] = t
 		s.share()
 		s.running.Go(func() {
 			defer stop()
-			t.hub.run(ctx, grant)
+			t.hub.run(ctx)
 			s.forget(key, t)
 		})
 	}
@@ -188,10 +196,11 @@ func (s *Set) enter(key Key, grant string) *tenancy {
 func (s *Set) forget(key Key, t *tenancy) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.spent, t)
 	if s.hubs[key] == t {
 		delete(s.hubs, key)
-		s.share()
 	}
+	s.share()
 }
 
 // windowStep is the unit in which rings shrink and grow, and what each has at
@@ -204,7 +213,7 @@ func (s *Set) window() int { return int(s.ring.Load()) }
 // share divides what rings may take among the hubs that there are. The caller
 // holds mu.
 func (s *Set) share() {
-	window := protocol.RelayRingBytes / max(len(s.hubs), 1)
+	window := protocol.RelayRingBytes / max(len(s.hubs)+len(s.spent), 1)
 	window = min(max(window-window%windowStep, windowStep), protocol.RingBytes)
 	if s.ring.Swap(int64(window)) == int64(window) {
 		return
@@ -295,7 +304,7 @@ func (h *Handle) Join(g Guest) *Viewer {
 		v.asked = time.Now()
 	}
 	v.pacer, v.client = g.names()
-	v.wantsAll = g.Exact && v.hub.mayRecord(g.Grant)
+	v.wantsAll = g.Exact && roster.RightsOf(g.Grant, v.hub.key.Session, v.hub.key.PTY)&roster.Record != 0
 	v.exact = v.wantsAll
 	v.offer, _ = g.Socket.(Offerer)
 	v.hub.post(joined{v})

@@ -22,8 +22,8 @@ func TestOpenTellsTheAgentsAnswer(t *testing.T) {
 		t.Run(kind.String(), func(t *testing.T) {
 			w := newWorld(t, protocol.TerminalOpened{})
 			w.opens(protocol.TerminalOpened{}, protocol.Errorf(kind, "because"))
-			_, token := w.authority.Grant(nil)
-			_, err := w.set.Open(t.Context(), testKey, token)
+			grant, token := w.authority.Grant(nil)
+			_, err := w.set.Open(t.Context(), testKey, grant, token)
 			if err == nil || protocol.KindOf(err) != kind || err.Error() != "because" {
 				t.Errorf("Open = %v", err)
 			}
@@ -36,8 +36,8 @@ func TestOpenTellsTheAgentsAnswer(t *testing.T) {
 // A grant that the agent refuses is its bearer's misfortune alone.
 func TestAnothersRefusedGrant(t *testing.T) {
 	w := newWorld(t, protocol.TerminalOpened{})
-	_, bad := w.authority.Grant(bob)
-	_, good := w.authority.Grant(alice)
+	voided, bad := w.authority.Grant(bob)
+	grant, good := w.authority.Grant(alice)
 	asked, answer := make(chan struct{}), make(chan struct{})
 	w.opensWith(func(o protocol.Open, _ protocol.TerminalParams) (protocol.TerminalOpened, error) {
 		if o.Grant == bad {
@@ -48,19 +48,19 @@ func TestAnothersRefusedGrant(t *testing.T) {
 		return protocol.TerminalOpened{Epoch: 7, Cols: 80, Rows: 24, Lease: free(1)}, nil
 	})
 	results := make(chan error, 2)
-	open := func(token string) {
-		handle, err := w.set.Open(t.Context(), testKey, token)
+	open := func(grant *jws.Grant, token string) {
+		handle, err := w.set.Open(t.Context(), testKey, grant, token)
 		if err == nil {
 			handle.Release()
 		}
 		results <- err
 	}
-	go open(bad) // received below
+	go open(voided, bad) // received below
 	<-asked
 	w.set.mu.Lock()
 	hub := w.set.hubs[testKey]
 	w.set.mu.Unlock()
-	go open(good) // received below
+	go open(grant, good) // received below
 	for waiting := 0; waiting < 2; {
 		w.set.mu.Lock()
 		waiting = hub.refs
@@ -100,7 +100,7 @@ func TestClose(t *testing.T) {
 	x.greeted()
 	y.greeted()
 	grant, token := w.authority.Grant(carol)
-	handle, err := w.set.Open(t.Context(), testKey, token)
+	handle, err := w.set.Open(t.Context(), testKey, grant, token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestClose(t *testing.T) {
 	if it := late.ends(); it.code != 1013 {
 		t.Errorf("%s", it)
 	}
-	if _, err := w.set.Open(t.Context(), testKey, token); err == nil || protocol.KindOf(err) != protocol.KindRestarting {
+	if _, err := w.set.Open(t.Context(), testKey, grant, token); err == nil || protocol.KindOf(err) != protocol.KindRestarting {
 		t.Errorf("Open = %v", err)
 	}
 	for _, x := range []*watcher{x, y, late} {
@@ -132,7 +132,7 @@ func TestAnIdleHubEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewSet(&relaytest.Tunnels{}, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
 		began := time.Now()
-		_, err := s.Open(t.Context(), testKey, "grant")
+		_, err := s.Open(t.Context(), testKey, &jws.Grant{ID: "gr_1"}, "grant")
 		if err == nil || protocol.KindOf(err) != protocol.KindUnavailable || time.Since(began) != openTimeout {
 			t.Errorf("Open without a sandbox = %v after %v", err, time.Since(began))
 		}
@@ -146,7 +146,7 @@ func TestAnIdleHubEnds(t *testing.T) {
 		if hubs() != 1 {
 			t.Error("the hub ended early")
 		}
-		_, err = s.Open(t.Context(), testKey, "grant") // keeps it
+		_, err = s.Open(t.Context(), testKey, &jws.Grant{ID: "gr_1"}, "grant") // keeps it
 		if err == nil || hubs() != 1 {
 			t.Errorf("Open = %v, %d hubs", err, hubs())
 		}
@@ -187,9 +187,9 @@ func TestManyOpenAtOnce(t *testing.T) {
 	w := newWorld(t, protocol.TerminalOpened{Epoch: 7, Lease: held(3, 2)})
 	results := make(chan error, 50)
 	for range cap(results) {
-		_, token := w.authority.Grant(func(g *jws.Grant) { bob(g); g.ID = protocol.NewGrantID() })
+		grant, token := w.authority.Grant(func(g *jws.Grant) { bob(g); g.ID = protocol.NewGrantID() })
 		go func() { // received below
-			handle, err := w.set.Open(t.Context(), testKey, token)
+			handle, err := w.set.Open(t.Context(), testKey, grant, token)
 			if err == nil {
 				defer handle.Release()
 			}

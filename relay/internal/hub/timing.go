@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/replay"
 )
 
 const (
@@ -37,21 +38,22 @@ func (h *Hub) tick(now time.Time) {
 		h.send(*h.resize.wish)
 		h.resize = pendingResize{sent: now}
 	}
-	for _, v := range h.viewers {
-		if !now.Before(v.grant.Expires()) {
+	for v := range h.everybody() {
+		if expired(v.grant, now) {
 			h.cut(v, cutExpired, protocol.KindExpired, "the grant has expired")
 		}
 	}
+	h.carry(h.roster.Late(now))
 }
 
 // tellPresence tells who watches to those who don't know it from their
 // greeting.
 func (h *Hub) tellPresence(now time.Time) {
 	h.presence.told, h.presence.sent = h.presence.version, now
-	message := h.presence.message()
+	frame := replay.AppendTextFrame(nil, protocol.EncodeServerMessage(h.presence.message()))
 	for _, v := range h.viewers {
 		if v.greeted && v.presence != h.presence.version {
-			v.tell(message)
+			v.tellFrame(frame)
 		}
 	}
 }
@@ -62,7 +64,7 @@ func (h *Hub) resizeWaits() bool { return h.resize.wish != nil && h.link != nil 
 
 // untilTick returns how long after now tick has something to do.
 func (h *Hub) untilTick(now time.Time) time.Duration {
-	if len(h.viewers) == 0 {
+	if len(h.viewers)+len(h.door) == 0 {
 		return time.Hour
 	}
 	wait := longestTick - now.Sub(h.ticked) // and not from now: events come often
@@ -71,6 +73,9 @@ func (h *Hub) untilTick(now time.Time) time.Duration {
 	}
 	if h.resizeWaits() {
 		wait = min(wait, resizeInterval-now.Sub(h.resize.sent))
+	}
+	if due := h.roster.Due(); !due.IsZero() {
+		wait = min(wait, due.Sub(now))
 	}
 	if due, needed := h.intake.nextEnter(now); needed {
 		wait = min(wait, due)

@@ -13,17 +13,26 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/roster"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 )
 
 // still returns a hub that no goroutine runs: a test calls what run would.
 func still() *Hub {
-	h := newHub(testKey, nil, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+	h := newHub(testKey, &jws.Grant{ID: "gr_opener"}, "opener", nil, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
 	h.feed = newFeed(protocol.TerminalOpened{Epoch: 7, Cols: 80, Rows: 24}, &h.finished, protocol.RingBytes, h.metrics)
+	h.admitter = takesAll{h}
+	h.carry(h.roster.Opened(h.bearer.Load().key, h.bearer.Load().grant, "", time.Now()))
+	h.carry(h.roster.Pump())
 	h.state = turn.New(protocol.TerminalOpened{Claimed: true, Lease: held(3, 2)})
-	h.bearer.Store(&bearer{token: "opener"})
 	return h
 }
+
+// takesAll admits everybody at once.
+type takesAll struct{ hub *Hub }
+
+func (a takesAll) Ask(h roster.Handle, _ string) { a.hub.granted(protocol.Granted{Handle: uint64(h)}) }
+func (takesAll) Forget(protocol.GrantID)         {}
 
 // seat adds a greeted viewer to a still hub.
 func seat(h *Hub, id turn.SocketID, user protocol.UserID, expires time.Time) *Viewer {
@@ -58,7 +67,7 @@ func told(t *testing.T, v *Viewer) (kinds []string) {
 func deafLink(t *testing.T) *link {
 	ctx, giveUp := context.WithCancel(t.Context())
 	t.Cleanup(giveUp)
-	return &link{ready: make(chan struct{}, 1), abandon: ctx, giveUp: giveUp}
+	return &link{bearer: &bearer{grant: roster.Grant{ID: "gr_opener"}}, ready: make(chan struct{}, 1), abandon: ctx, giveUp: giveUp}
 }
 
 // sent returns what waits to be written to a deaf link.
@@ -170,7 +179,7 @@ func TestAnExpiredGrantIsNoticedInTime(t *testing.T) {
 	if !v.closing || v.closeCode != 4401 || len(h.viewers) != 1 {
 		t.Errorf("closing %v with %d, %d viewers", v.closing, v.closeCode, len(h.viewers))
 	}
-	if h.bearer.Load().token != "token of usr_2" {
+	if h.bearer.Load().grant.Token != "token of usr_2" {
 		t.Errorf("the bearer is %+v", h.bearer.Load())
 	}
 }

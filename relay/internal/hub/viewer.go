@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/replay"
+	"github.com/fairlead/fairlead/relay/internal/roster"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 )
 
@@ -73,6 +74,9 @@ type Viewer struct {
 	// Owned by the hub's run.
 	grant    *jws.Grant
 	token    string
+	set      roster.Key               // of its grant
+	rights   roster.Rights            // that it has: no more than the grant's
+	early    []protocol.ClientMessage // what it said before it was admitted
 	greeted  bool
 	asking   bool   // the agent is being asked whether its log has what it wants
 	presence uint64 // version of the presence in its greeting
@@ -105,6 +109,7 @@ type Viewer struct {
 	// Guarded by mu.
 	mu         sync.Mutex
 	notices    []byte // framed text that waits
+	ahead      []byte // framed text that doesn't wait for the greeting
 	refusing   bool   // an input_refused waits among the notices
 	pinged     bool   // it asked whether we are there
 	typedUpTo  uint64 // its input up to this sequence was written
@@ -137,6 +142,23 @@ func (v *Viewer) tell(m protocol.ServerMessage) {
 		v.refusing = true
 	}
 	v.notices = replay.AppendTextFrame(v.notices, protocol.EncodeServerMessage(m))
+	v.boundNotices()
+}
+
+// tellFrame queues a text frame that is the same for many.
+func (v *Viewer) tellFrame(frame []byte) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closing {
+		return
+	}
+	v.notices = append(v.notices, frame...)
+	v.boundNotices()
+}
+
+// boundNotices ends a viewer for whom too much waits, and wakes the writer. The
+// caller holds mu.
+func (v *Viewer) boundNotices() {
 	if len(v.notices) > maxNotices {
 		v.hub.metrics.ViewersCut.WithLabelValues(cutNotices).Inc()
 		v.notices = nil
@@ -157,6 +179,14 @@ func (v *Viewer) Pinged() {
 		v.pinged = true
 		v.nudge()
 	}
+}
+
+// hint has m written at once, whether the viewer was greeted or not.
+func (v *Viewer) hint(m protocol.ServerMessage) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.ahead = replay.AppendTextFrame(v.ahead, protocol.EncodeServerMessage(m))
+	v.nudge()
 }
 
 // confirm tells the viewer that all its input up to seq was written.
@@ -307,18 +337,23 @@ func (v *Viewer) collect() (batch net.Buffers, state batchState) {
 	v.mu.Lock()
 	var notices []byte
 	live := v.live
+	notices, v.ahead = v.ahead, nil
 	if state.closing = v.closing; live || state.closing {
-		notices = v.notices
+		if notices == nil {
+			notices = v.notices
+		} else {
+			notices = append(notices, v.notices...)
+		}
 		v.notices, v.refusing = nil, false
 		if v.typedUpTo > v.ackedInput {
 			v.ackedInput = v.typedUpTo
 			notices = replay.AppendTextFrame(notices,
 				protocol.EncodeServerMessage(protocol.InputWritten{Seq: v.ackedInput}))
 		}
-		if v.pinged {
-			v.pinged = false
-			notices = append(notices, pongFrame...)
-		}
+	}
+	if v.pinged { // also one that isn't greeted must know that we are there
+		v.pinged = false
+		notices = append(notices, pongFrame...)
 	}
 	v.mu.Unlock()
 

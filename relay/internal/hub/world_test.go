@@ -19,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	keyframeWait, openTimeout = patience, patience
+	keyframeWait, openTimeout, grantWait = patience, patience, patience
 	goleak.VerifyTestMain(relaytest.Patient(m))
 }
 
@@ -47,9 +47,10 @@ type world struct {
 	agent     *tunnel.Session // the sandbox's end of its last tunnel
 
 	// Guarded by mu.
-	mu   sync.Mutex
-	open func(o protocol.Open, p protocol.TerminalParams) (protocol.TerminalOpened, error)
-	log  func(in *tunnel.Incoming, p protocol.ReadParams) // serves READ
+	mu    sync.Mutex
+	open  func(o protocol.Open, p protocol.TerminalParams) (protocol.TerminalOpened, error)
+	takes func(m protocol.GrantAdd) *protocol.Granted      // answers GRANT; nil: all are taken
+	log   func(in *tunnel.Incoming, p protocol.ReadParams) // serves READ
 }
 
 func newWorld(t *testing.T, opened protocol.TerminalOpened) *world {
@@ -122,7 +123,7 @@ func (w *world) answer(in *tunnel.Incoming) {
 		return
 	}
 	defer stream.Close()
-	a := &attach{t: w.t, params: params, grant: in.Open.Grant, stream: stream, heard: make(chan protocol.Message, 4096)}
+	a := &attach{t: w.t, params: params, world: w, grant: in.Open.Grant, stream: stream, heard: make(chan protocol.Message, 4096)}
 	defer close(a.heard)
 	w.attaches <- a
 	frames := protocol.NewFrameReader(stream)
@@ -141,6 +142,9 @@ func (w *world) answer(in *tunnel.Incoming) {
 			m = in
 		}
 		a.heard <- m
+		if m, ok := m.(protocol.GrantAdd); ok {
+			a.takes(m)
+		}
 	}
 }
 
@@ -151,6 +155,25 @@ type attach struct {
 	grant  string
 	stream *tunnel.Stream
 	heard  chan protocol.Message
+	world  *world
+
+	writing sync.Mutex // the pieces of a keyframe follow each other
+}
+
+// takes answers a grant.
+func (a *attach) takes(m protocol.GrantAdd) {
+	a.world.mu.Lock()
+	takes := a.world.takes
+	a.world.mu.Unlock()
+	answer := &protocol.Granted{Handle: m.Handle}
+	if takes != nil {
+		answer = takes(m)
+	}
+	if answer != nil {
+		a.writing.Lock()
+		defer a.writing.Unlock()
+		protocol.Write(a.stream, *answer) // which may be over
+	}
 }
 
 // attached returns the next stream that a hub opens.
@@ -167,6 +190,8 @@ func (w *world) attached() *attach {
 
 func (a *attach) say(messages ...protocol.Message) {
 	a.t.Helper()
+	a.writing.Lock()
+	defer a.writing.Unlock()
 	for _, m := range messages {
 		if err := protocol.Write(a.stream, m); err != nil {
 			a.t.Fatalf("%s to the hub: %v", m.FrameType(), err)
@@ -229,7 +254,7 @@ func (w *world) join(who func(*jws.Grant), since *protocol.Position) *watcher {
 	grant, token := w.authority.Grant(who)
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
-	handle, err := w.set.Open(ctx, testKey, token)
+	handle, err := w.set.Open(ctx, testKey, grant, token)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -242,7 +267,7 @@ func (w *world) joinAs(who func(*jws.Grant), g Guest) *watcher {
 	grant, token := w.authority.Grant(who)
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
-	handle, err := w.set.Open(ctx, testKey, token)
+	handle, err := w.set.Open(ctx, testKey, grant, token)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -371,7 +371,7 @@ func TestGraceRunsDown(t *testing.T) {
 
 		h.link = deafLink(t)
 		away.MSLeft = 2_500 // the same revision, after another tunnel
-		h.linked(&link{ready: make(chan struct{}, 1), giveUp: func() {}, opened: protocol.TerminalOpened{Epoch: 7, Cols: 80, Rows: 24, Claimed: true, Lease: away}})
+		h.linked(&link{bearer: h.bearer.Load(), ready: make(chan struct{}, 1), giveUp: func() {}, opened: protocol.TerminalOpened{Epoch: 7, Cols: 80, Rows: 24, Claimed: true, Lease: away}})
 		check(bob, 2_500)
 		h.answer(protocol.Leased{Lease: held(5, 2)})
 		check(bob, 0)

@@ -25,6 +25,8 @@ type (
 		GrantID    protocol.GrantID
 		CanControl bool
 	}
+	// Succeeded: another grant stands for all viewers for whom one did.
+	Succeeded struct{ From, To protocol.GrantID }
 
 	// Requested: a viewer wants control, now or later.
 	Requested struct{ Socket SocketID }
@@ -53,6 +55,7 @@ type (
 func (Joined) event()     {}
 func (Left) event()       {}
 func (Renewed) event()    {}
+func (Succeeded) event()  {}
 func (Requested) event()  {}
 func (Taken) event()      {}
 func (Cancelled) event()  {}

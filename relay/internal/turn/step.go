@@ -17,6 +17,8 @@ func Step(s State, e Event) (State, []Effect) {
 		t.left(e.Socket)
 	case Renewed:
 		t.renewed(e)
+	case Succeeded:
+		t.succeeded(e)
 	case Requested:
 		t.wants(wish{kind: request, socket: e.Socket})
 	case Taken:
@@ -107,6 +109,19 @@ func (t *step) renewed(e Renewed) {
 	t.lessOf(before)
 	if now.canControl != before.canControl {
 		t.emit(SendState{now.id})
+	}
+}
+
+// succeeded puts the viewers of one grant under another, and the lease with them.
+func (t *step) succeeded(e Succeeded) {
+	t.sockets = slices.Clone(t.sockets)
+	for i := range t.sockets {
+		if t.sockets[i].grant == e.From {
+			t.sockets[i].grant = e.To
+		}
+	}
+	if t.lease.GrantID == e.From && human(t.lease.Holder) {
+		t.renewLease()
 	}
 }
 

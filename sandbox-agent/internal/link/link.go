@@ -157,7 +157,7 @@ func (l *Link) terminal(ctx context.Context, in *tunnel.Incoming) error {
 	if err != nil {
 		return in.Refuse(err)
 	}
-	if err := attachment.AddGrant(grant); err != nil {
+	if err := attachment.AddGrant(grant, 0); err != nil {
 		attachment.Close()
 		return in.Refuse(err)
 	}

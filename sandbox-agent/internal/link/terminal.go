@@ -102,7 +102,7 @@ func (s *terminalStream) obey(ctx context.Context, m protocol.Message) error {
 	case protocol.LeaseProposal:
 		s.attachment.Propose(m)
 	case protocol.GrantAdd:
-		s.attachment.Post(s.add(ctx, m.Grant))
+		s.attachment.Post(s.add(ctx, m))
 	case protocol.GrantDrop:
 		s.attachment.DropGrant(m.GrantID)
 	default:
@@ -112,11 +112,12 @@ func (s *terminalStream) obey(ctx context.Context, m protocol.Message) error {
 }
 
 // add verifies a viewer's grant and adds it to those of the stream.
-func (s *terminalStream) add(ctx context.Context, token string) (answer protocol.Granted) {
-	grant, err := s.link.grant(ctx, token)
+func (s *terminalStream) add(ctx context.Context, m protocol.GrantAdd) (answer protocol.Granted) {
+	answer.Handle = m.Handle
+	grant, err := s.link.grant(ctx, m.Grant)
 	if err == nil {
 		answer.GrantID = grant.ID
-		err = s.attachment.AddGrant(grant)
+		err = s.attachment.AddGrant(grant, m.Handle)
 	}
 	if err != nil {
 		answer.Refused = err.Error()

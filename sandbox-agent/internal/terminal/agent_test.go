@@ -333,7 +333,7 @@ func TestYield(t *testing.T) {
 	}{
 		"there":           {func(*stageRig, *viewer) {}, alice, "gr_1"},
 		"away":            {func(_ *stageRig, v *viewer) { v.Holder(protocol.Holder{User: alice, Sockets: 0}) }, "", ""},
-		"revoked":         {func(r *stageRig, _ *viewer) { r.host.RevokeGrants("gr_1") }, "", ""},
+		"revoked":         {func(r *stageRig, v *viewer) { r.host.RevokeGrants("gr_1"); want[protocol.Granted](v) }, "", ""},
 		"expired":         {func(*stageRig, *viewer) { time.Sleep(11 * time.Minute) }, "", ""},
 		"grant not there": {func(_ *stageRig, v *viewer) { v.DropGrant("gr_1") }, alice, "gr_1"},
 		"renewed": {func(r *stageRig, v *viewer) {
@@ -342,16 +342,17 @@ func TestYield(t *testing.T) {
 			time.Sleep(6 * time.Minute)
 		}, alice, "gr_2"},
 		"renewed to view": {func(r *stageRig, v *viewer) {
-			if err := v.AddGrant(grantOf(alice, "gr_2", time.Hour)); err != nil {
+			if err := v.AddGrant(grantOf(alice, "gr_2", time.Hour), 0); err != nil {
 				t.Error(err)
 			}
 			r.host.RevokeGrants("gr_1")
+			want[protocol.Granted](v)
 		}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stageBubble(t, func(t *testing.T, r *stageRig) {
 				v := r.attach(t, nil)
-				if err := v.AddGrant(grantOf(bob, "gr_b", time.Hour)); err != nil { // keeps the stream
+				if err := v.AddGrant(grantOf(bob, "gr_b", time.Hour), 0); err != nil { // keeps the stream
 					t.Fatal(err)
 				}
 				v.propose(alice)

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/bytelog"
-	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/pace"
 )
 
@@ -41,13 +41,14 @@ type Attachment struct {
 	outbox    []protocol.Message  // at most maxOutbox
 	space     [4]protocol.Message // of an outbox that is small, as it is when typing
 	present   map[protocol.UserID]int
-	grants    map[protocol.GrantID]*jws.Grant // at most maxGrants; nil: none yet
-	bareSince time.Time                       // when they ran out; zero: they haven't
-	wants     wish                            // the keyframe asked for and not taken yet
-	keyframe  *keyframe                       // taken and not delivered yet
-	sent      int                             // bytes of it that are
-	ended     bool                            // EXITED was returned
-	err       error                           // why it is over
+	grants    grantList
+	bareSince time.Time // when they ran out; zero: they haven't
+	muted     bool      // the last was revoked: only answers about grants are returned
+	wants     wish      // the keyframe asked for and not taken yet
+	keyframe  *keyframe // taken and not delivered yet
+	sent      int       // bytes of it that are
+	ended     bool      // EXITED was returned
+	err       error     // why it is over
 }
 
 // Attach opens a stream to the terminal, at params.Since where the log still
@@ -152,6 +153,8 @@ func (a *Attachment) poll() (protocol.Message, error) {
 	switch {
 	case a.err != nil:
 		return nil, a.err
+	case a.muted:
+		return a.aboutGrants(), nil
 	case a.sent > 0: // the pieces of a keyframe follow each other directly
 		return a.piece(), nil
 	case len(a.outbox) > 0:
@@ -194,6 +197,21 @@ func (a *Attachment) poll() (protocol.Message, error) {
 	}
 	a.buf = append(a.buf[:0], item.Bytes...)
 	return protocol.Data{Offset: offset, Bytes: a.buf}, nil
+}
+
+// aboutGrants returns the next answer about a grant, nil when there is none or it
+// has to wait for a keyframe.
+func (a *Attachment) aboutGrants() protocol.Message {
+	if a.sent > 0 {
+		return nil
+	}
+	at := slices.IndexFunc(a.outbox, func(m protocol.Message) bool { _, ok := m.(protocol.Granted); return ok })
+	if at < 0 {
+		return nil
+	}
+	m := a.outbox[at]
+	a.outbox = slices.Delete(a.outbox, at, at+1)
+	return m
 }
 
 // reset moves the cursor to where a newcomer begins. Who waits for a keyframe

@@ -104,7 +104,7 @@ func (h *fakeHost) newRace(t *testing.T, n int, clock *atomic.Int64, seed uint64
 	}
 	for i := range modelClients {
 		c := &racer{race: r, viewer: attach(t, term, nil), id: i, random: rand.New(rand.NewPCG(seed, uint64(n*modelClients+i)))}
-		if err := c.AddGrant(grantOf(modelKeeper, firstOfRound, patience*time.Hour)); err != nil {
+		if err := c.AddGrant(grantOf(modelKeeper, firstOfRound, patience*time.Hour), 0); err != nil {
 			t.Fatal(err)
 		}
 		c.seen = c.opened.Lease

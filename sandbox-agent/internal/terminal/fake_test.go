@@ -301,7 +301,7 @@ func (v *viewer) mayControl(user protocol.UserID, id protocol.GrantID) {
 
 func (v *viewer) mayControlFor(user protocol.UserID, id protocol.GrantID, d time.Duration) {
 	v.t.Helper()
-	if err := v.AddGrant(grantOf(user, id, d, protocol.CapControl)); err != nil {
+	if err := v.AddGrant(grantOf(user, id, d, protocol.CapControl), 0); err != nil {
 		v.t.Fatal(err)
 	}
 }

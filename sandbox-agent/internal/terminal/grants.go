@@ -9,8 +9,6 @@ import (
 )
 
 const (
-	// maxGrants bounds the grants of an attachment.
-	maxGrants = 4096
 	// bareFor is how long an attachment may be without a grant, while its relay
 	// presents another one.
 	bareFor = time.Second
@@ -23,13 +21,14 @@ const (
 // more.
 var ErrNoGrant = errors.New("terminal: no valid view grant remains")
 
-// AddGrant adds a grant, which the caller has verified, to those under which
-// the attachment is used. It fails with KindForbidden for one that does not
-// allow to view this terminal, with KindUnauthenticated for a revoked one, with
-// KindExpired, and with KindTooMany beyond 4096. From the first grant on the
-// attachment ends with [ErrNoGrant] soon after the last has ended, at once when
-// that was revoked.
-func (a *Attachment) AddGrant(g *jws.Grant) error {
+// AddGrant adds a grant, which the caller has verified and the relay calls by a
+// handle, to those under which the attachment is used. It fails with
+// KindForbidden for one that does not allow to view this terminal, with
+// KindUnauthenticated for a revoked one, with KindExpired, and with KindTooMany
+// when 4096 people have one. From the first grant on the attachment ends with
+// [ErrNoGrant] soon after the last has ended. When that was revoked, nothing of
+// the terminal is returned in between.
+func (a *Attachment) AddGrant(g *jws.Grant, handle uint64) error {
 	t := a.terminal
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -44,17 +43,17 @@ func (a *Attachment) AddGrant(g *jws.Grant) error {
 	case over(g, now):
 		return protocol.Errorf(protocol.KindExpired, "the grant has expired")
 	}
-	if len(a.grants) >= maxGrants {
+	if len(a.grants.of) >= maxGrants {
 		a.sweepGrants(now)
 	}
-	if len(a.grants) >= maxGrants {
+	if !a.grants.add(g, handle, t.control.grant) {
 		return protocol.Errorf(protocol.KindTooMany, "over %d grants", maxGrants)
 	}
-	if a.grants == nil {
-		a.grants = make(map[protocol.GrantID]*jws.Grant)
-	}
-	a.grants[g.ID] = g
 	a.bareSince = time.Time{}
+	if a.muted {
+		a.muted = false
+		a.notify()
+	}
 	t.grantsDue(end(g))
 	t.poke()
 	return nil
@@ -66,13 +65,13 @@ func (a *Attachment) DropGrant(id protocol.GrantID) {
 	t := a.terminal
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(a.grants, id)
+	a.grants.drop(id)
 	a.noteBare(time.Now())
 }
 
 // noteBare notes that a has run out of grants.
 func (a *Attachment) noteBare(now time.Time) {
-	if a.grants != nil && len(a.grants) == 0 && a.bareSince.IsZero() {
+	if a.grants.bare() && a.bareSince.IsZero() {
 		a.bareSince = now
 		a.terminal.grantsDue(now.Add(bareFor))
 		a.terminal.poke()
@@ -81,12 +80,9 @@ func (a *Attachment) noteBare(now time.Time) {
 
 // sweepGrants drops expired grants and says when the next has to be looked at.
 func (a *Attachment) sweepGrants(now time.Time) {
-	for id, g := range a.grants {
-		if over(g, now) {
-			delete(a.grants, id)
-		} else {
-			a.terminal.grantsDue(end(g))
-		}
+	a.grants.expire(now)
+	for _, g := range a.grants.of {
+		a.terminal.grantsDue(end(g.Grant))
 	}
 	a.noteBare(now)
 }
@@ -97,7 +93,7 @@ func (a *Attachment) mayHold(next protocol.LeaseNext, now time.Time) (*jws.Grant
 	if next.Holder == "" {
 		return nil, nil
 	}
-	g := a.grants[next.GrantID]
+	g := a.grants.of[next.GrantID].Grant
 	if g == nil || !a.terminal.controls(g, next.Holder, now) {
 		return nil, protocol.Errorf(protocol.KindForbidden, "the grant does not allow to control this terminal")
 	}
@@ -190,9 +186,9 @@ func (t *Terminal) checkHolder(now time.Time) {
 // the one that is good for longest; nil when there is none.
 func (t *Terminal) anotherGrant(user protocol.UserID, now time.Time) (best *jws.Grant) {
 	for a := range t.attachments {
-		for _, g := range a.grants {
-			if t.controls(g, user, now) && (best == nil || g.ExpiresAt > best.ExpiresAt) {
-				best = g
+		for _, g := range a.grants.of {
+			if t.controls(g.Grant, user, now) && (best == nil || g.ExpiresAt > best.ExpiresAt) {
+				best = g.Grant
 			}
 		}
 	}
@@ -219,24 +215,15 @@ func (h *Host) dropRevoked() {
 	}
 }
 
-// dropRevoked drops the grants that are void, ends the attachments that have no
-// other, and frees the lease if it is held under one, without grace. Whoever held
+// dropRevoked drops the grants that are void, has nothing more shown by the
+// attachments that have no other, and frees the lease if it is held under one, without grace. Whoever held
 // it so before a coding agent doesn't get it back. All of that happens at one
 // moment: until then the grants count, for whatever else is done.
 func (t *Terminal) dropRevoked() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for a := range t.attachments {
-		dropped := false
-		for id, g := range a.grants {
-			if t.void(g) {
-				delete(a.grants, id)
-				dropped = true
-			}
-		}
-		if dropped && len(a.grants) == 0 {
-			a.fail(ErrNoGrant)
-		}
+		a.dropRevoked()
 	}
 	if a := t.stage.agent; a != nil && a.before != nil && t.void(a.before) {
 		a.before = nil
@@ -244,5 +231,29 @@ func (t *Terminal) dropRevoked() {
 	if g := t.control.grant; g != nil && t.ended.IsZero() && t.void(g) {
 		t.assign(protocol.LeaseNext{}, nil)
 		t.leaseChanged(nil, 0)
+	}
+}
+
+// dropRevoked drops the grants that are void and tells the relay of each. One
+// that has another for those viewers may present it: nothing is returned before,
+// and soon all is over.
+func (a *Attachment) dropRevoked() {
+	t := a.terminal
+	dropped := false
+	for id, g := range a.grants.of {
+		if !t.void(g.Grant) {
+			continue
+		}
+		a.grants.drop(id)
+		a.post(protocol.Granted{Handle: g.handle, GrantID: id, Refused: "the grant was revoked"})
+		dropped = true
+	}
+	switch {
+	case !dropped || !a.grants.bare():
+	case !t.ended.IsZero(): // nobody looks at the clock for it
+		a.fail(ErrNoGrant)
+	default:
+		a.muted = true
+		a.noteBare(time.Now())
 	}
 }

@@ -40,34 +40,105 @@ func TestAddGrant(t *testing.T) {
 		} {
 			g := grantOf(alice, "gr_x", time.Hour, protocol.CapControl)
 			tt.change(g)
-			if err := v.AddGrant(g); protocol.KindOf(err) != tt.kind {
+			if err := v.AddGrant(g, 0); protocol.KindOf(err) != tt.kind {
 				t.Errorf("%s: %v", tt.what, err)
 			}
 		}
 		time.Sleep(time.Hour)
 		v.nothing() // it never had one, and stays
 		for i := range maxGrants {
-			if err := v.AddGrant(grantOf(bob, protocol.GrantID(fmt.Sprintf("gr_%d", i)), time.Duration(2+i)*time.Minute)); err != nil {
+			user := protocol.UserID(fmt.Sprintf("usr_%d", i))
+			if err := v.AddGrant(grantOf(user, protocol.GrantID(fmt.Sprintf("gr_%d", i)), time.Duration(2+i)*time.Minute), 0); err != nil {
 				t.Fatal(err)
 			}
 		}
 		more := grantOf(alice, "gr_more", time.Hour)
-		if err := v.AddGrant(more); protocol.KindOf(err) != protocol.KindTooMany {
+		if err := v.AddGrant(more, 0); protocol.KindOf(err) != protocol.KindTooMany {
 			t.Error(err)
 		}
 		time.Sleep(3 * time.Minute)
-		if err := v.AddGrant(more); err != nil {
+		if err := v.AddGrant(more, 0); err != nil {
 			t.Error(err)
 		}
 		v.Close()
-		if err := v.AddGrant(more); protocol.KindOf(err) != protocol.KindUnavailable {
+		if err := v.AddGrant(more, 0); protocol.KindOf(err) != protocol.KindUnavailable {
 			t.Error(err)
 		}
 	})
 }
 
-// TestEndOfGrants: a stream ends a second after its last grant was dropped or
-// has expired, and at once when it was revoked.
+// TestFound10GrantsOfOnePerson: however many grants one person presents, the
+// others have room for theirs, and what the person is given up of first is what
+// ends first, but never what the lease is held under.
+func TestFound10GrantsOfOnePerson(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		v := r.attach(t, nil)
+		lease := v.propose(bob).Lease
+		for i := range 2 * maxGrants {
+			if err := v.AddGrant(grantOf(bob, protocol.GrantID(fmt.Sprintf("gr_%d", i)), time.Hour+time.Duration(i)*time.Second), 0); err != nil {
+				t.Fatalf("grant %d: %v", i, err)
+			}
+		}
+		if n := len(v.grants.of); n != protocol.MaxPersonGrants {
+			t.Errorf("%d grants of one person", n)
+		}
+		if _, there := v.grants.of[lease.GrantID]; !there {
+			t.Error("the grant under which the lease is held has given way")
+		}
+		if _, there := v.grants.of[protocol.GrantID(fmt.Sprintf("gr_%d", 2*maxGrants-1))]; !there {
+			t.Error("the newest grant has no place")
+		}
+		// Many people who have a few each: who has most gives way to one who has none.
+		for i := range maxGrants / 2 {
+			for j := range 2 {
+				id := protocol.GrantID(fmt.Sprintf("gr_%d_%d", i, j))
+				if err := v.AddGrant(grantOf(protocol.UserID(fmt.Sprintf("usr_%d", i)), id, time.Hour), 0); err != nil && j == 0 {
+					t.Fatalf("grant %s: %v", id, err)
+				}
+			}
+		}
+		if err := v.AddGrant(grantOf(alice, "gr_owner", time.Hour, protocol.CapControl), 0); err != nil {
+			t.Errorf("the owner: %v", err)
+		}
+		if n := len(v.grants.of); n > maxGrants {
+			t.Errorf("%d grants", n)
+		}
+	})
+}
+
+// TestFound10TheNextGrant: when the last grant of a stream is revoked nothing
+// more comes by it, until another is presented; the relay hears which one.
+func TestFound10TheNextGrant(t *testing.T) {
+	stageBubble(t, func(t *testing.T, r *stageRig) {
+		v := r.attach(t, nil)
+		if err := v.AddGrant(grantOf(alice, "gr_1", time.Hour), 7); err != nil {
+			t.Fatal(err)
+		}
+		r.print("before")
+		want[protocol.Data](v)
+		r.host.RevokeGrants("gr_1")
+		r.print("meanwhile")
+		if m := want[protocol.Granted](v); m.Handle != 7 || m.GrantID != "gr_1" || m.Refused == "" {
+			t.Errorf("%+v", m)
+		}
+		v.nothing()
+		if err := v.AddGrant(grantOf(alice, "gr_1", time.Hour), 8); protocol.KindOf(err) != protocol.KindUnauthenticated {
+			t.Error(err)
+		}
+		v.nothing()
+		if err := v.AddGrant(grantOf(alice, "gr_2", time.Hour), 9); err != nil {
+			t.Fatal(err)
+		}
+		if m := want[protocol.Data](v); string(m.Bytes) != "meanwhile" {
+			t.Errorf("%q", m.Bytes)
+		}
+		time.Sleep(2 * bareFor)
+		v.nothing() // and it goes on
+	})
+}
+
+// TestEndOfGrants: a stream ends a second after its last grant was dropped, has
+// expired or was revoked.
 func TestEndOfGrants(t *testing.T) {
 	for name, tt := range map[string]struct {
 		end  func(r *stageRig, v *viewer)
@@ -75,16 +146,16 @@ func TestEndOfGrants(t *testing.T) {
 	}{
 		"expired": {func(*stageRig, *viewer) {}, time.Minute + bareFor},
 		"dropped": {func(_ *stageRig, v *viewer) { v.DropGrant("gr_1"); v.DropGrant("gr_1") }, bareFor},
-		"revoked": {func(r *stageRig, _ *viewer) { r.host.RevokeGrants("gr_1", "gr_none") }, 0},
+		"revoked": {func(r *stageRig, _ *viewer) { r.host.RevokeGrants("gr_1", "gr_none") }, bareFor},
 		"renewed": {func(_ *stageRig, v *viewer) {
 			v.DropGrant("gr_1")
 			time.Sleep(bareFor - time.Millisecond)
-			if err := v.AddGrant(grantOf(alice, "gr_2", time.Minute)); err != nil {
+			if err := v.AddGrant(grantOf(alice, "gr_2", time.Minute), 0); err != nil {
 				t.Error(err)
 			}
 		}, time.Minute + bareFor}, // grants count in whole seconds
 		"one of two": {func(r *stageRig, v *viewer) {
-			if err := v.AddGrant(grantOf(bob, "gr_2", 2*time.Minute)); err != nil {
+			if err := v.AddGrant(grantOf(bob, "gr_2", 2*time.Minute), 0); err != nil {
 				t.Error(err)
 			}
 			r.host.RevokeGrants("gr_1")
@@ -100,7 +171,7 @@ func TestEndOfGrants(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stageBubble(t, func(t *testing.T, r *stageRig) {
 				v := r.attach(t, nil)
-				if err := v.AddGrant(grantOf(alice, "gr_1", time.Minute)); err != nil {
+				if err := v.AddGrant(grantOf(alice, "gr_1", time.Minute), 0); err != nil {
 					t.Fatal(err)
 				}
 				start := time.Now()
@@ -130,7 +201,7 @@ func TestExpiredController(t *testing.T) {
 		"hidden":          {func(_ *testing.T, v, _ *viewer) { v.DropGrant("gr_1"); v.sockets(alice, 1) }, ""},
 		"hidden, renewed": {func(_ *testing.T, v, _ *viewer) { v.mayControl(alice, "gr_2"); v.DropGrant("gr_1") }, "gr_2"},
 		"to view only": {func(t *testing.T, v, _ *viewer) {
-			if err := v.AddGrant(grantOf(alice, "gr_2", time.Hour)); err != nil {
+			if err := v.AddGrant(grantOf(alice, "gr_2", time.Hour), 0); err != nil {
 				t.Error(err)
 			}
 		}, ""},
@@ -138,7 +209,7 @@ func TestExpiredController(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				v, other := r.attach(t, nil), r.attach(t, nil)
-				if err := other.AddGrant(grantOf(bob, "gr_b", time.Hour)); err != nil {
+				if err := other.AddGrant(grantOf(bob, "gr_b", time.Hour), 0); err != nil {
 					t.Fatal(err)
 				}
 				held := v.propose(alice).Lease
@@ -168,7 +239,7 @@ func TestExpiredController(t *testing.T) {
 func TestRevokedController(t *testing.T) {
 	stageBubble(t, func(t *testing.T, r *stageRig) {
 		v, other := r.attach(t, nil), r.attach(t, nil)
-		if err := other.AddGrant(grantOf(bob, "gr_b", time.Hour)); err != nil {
+		if err := other.AddGrant(grantOf(bob, "gr_b", time.Hour), 0); err != nil {
 			t.Fatal(err)
 		}
 		term := v.propose(alice).Lease.Term
@@ -190,7 +261,7 @@ func TestRevokedController(t *testing.T) {
 		if got := r.dev.take(); got != "rm " {
 			t.Errorf("wrote %q", got)
 		}
-		if err := other.AddGrant(grantOf(alice, "gr_1", time.Hour, protocol.CapControl)); protocol.KindOf(err) != protocol.KindUnauthenticated {
+		if err := other.AddGrant(grantOf(alice, "gr_1", time.Hour, protocol.CapControl), 0); protocol.KindOf(err) != protocol.KindUnauthenticated {
 			t.Error(err)
 		}
 	})

@@ -231,7 +231,7 @@ func TestRevokeBeforeEnter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stageBubble(t, func(t *testing.T, r *stageRig) {
 				v := r.attach(t, nil)
-				if err := v.AddGrant(grantOf(bob, "gr_b", time.Hour)); err != nil { // keeps the stream
+				if err := v.AddGrant(grantOf(bob, "gr_b", time.Hour), 0); err != nil { // keeps the stream
 					t.Fatal(err)
 				}
 				term := v.propose(alice).Lease.Term

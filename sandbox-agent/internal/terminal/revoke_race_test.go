@@ -71,7 +71,7 @@ func newTypingRace(t *testing.T, seed uint64) *typingRace {
 	go r.keep(func() {}) // end waits for it
 	r.v, r.typist = attach(t, r.Terminal, nil), attach(t, r.Terminal, nil)
 	for _, each := range []*viewer{r.v, r.typist} {
-		if err := each.AddGrant(grantOf(bob, "gr_b", time.Hour)); err != nil {
+		if err := each.AddGrant(grantOf(bob, "gr_b", time.Hour), 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -104,7 +104,7 @@ func (r *typingRace) press(term uint64) {
 // run takes control under a grant that is then revoked.
 func (r *typingRace) run(id protocol.GrantID) {
 	r.t.Helper()
-	if err := r.v.AddGrant(grantOf(alice, id, time.Hour, protocol.CapControl)); err != nil {
+	if err := r.v.AddGrant(grantOf(alice, id, time.Hour, protocol.CapControl), 0); err != nil {
 		r.t.Fatal(err)
 	}
 	r.revoked.Store(false)

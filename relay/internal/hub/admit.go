@@ -1,0 +1,327 @@
+package hub
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/roster"
+	"github.com/fairlead/fairlead/relay/internal/turn"
+)
+
+// grantWait is how long somebody waits for an answer to a grant. A test has more
+// patience.
+var grantWait = protocol.GrantWait
+
+// maxEarly bounds what a viewer says before it is admitted.
+const maxEarly = 64
+
+// An Admitter says who may see a terminal. It never waits: it answers each
+// question later, by its handle, to [Hub.granted]. The agent is one, through the
+// hub's stream to it.
+type Admitter interface {
+	// Ask asks about a grant, and about no other by this handle.
+	Ask(h roster.Handle, token string)
+	// Forget says that a grant isn't needed any more.
+	Forget(id protocol.GrantID)
+}
+
+// A door is where viewers wait until somebody has said that their grants are
+// good, by the sets of their grants. Who waits because of another grant is among
+// those who may see all the same. Owned by run.
+type door map[roster.Key]map[*Viewer]struct{}
+
+func (d door) has(v *Viewer) bool {
+	_, waits := d[v.set][v]
+	return waits
+}
+
+func (d door) add(v *Viewer) {
+	if d[v.set] == nil {
+		d[v.set] = map[*Viewer]struct{}{}
+	}
+	d[v.set][v] = struct{}{}
+}
+
+func (d door) drop(v *Viewer) {
+	if delete(d[v.set], v); len(d[v.set]) == 0 {
+		delete(d, v.set)
+	}
+}
+
+// of returns who waits of a set, in the order in which they came.
+func (d door) of(set roster.Key) []*Viewer {
+	return slices.SortedFunc(maps.Keys(d[set]), func(a, b *Viewer) int { return cmp.Compare(a.id, b.id) })
+}
+
+// setOf returns the set of g's kind at this terminal.
+func (k Key) setOf(g *jws.Grant) roster.Key {
+	return roster.Key{User: g.Subject, Rights: roster.RightsOf(g, k.Session, k.PTY)}
+}
+
+// asked returns g as the roster knows it.
+func asked(g *jws.Grant, token string) roster.Grant {
+	return roster.Grant{ID: g.ID, Ends: g.ExpiresAt, Token: token}
+}
+
+// may reports whether v has a right.
+func (v *Viewer) may(right roster.Rights) bool { return v.rights&right != 0 }
+
+// everybody yields those who may see and those who may not yet. The loop may
+// have them leave.
+func (h *Hub) everybody() iter.Seq[*Viewer] {
+	return func(yield func(*Viewer) bool) {
+		for _, v := range h.viewers {
+			if !yield(v) {
+				return
+			}
+		}
+		for set := range h.door {
+			for v := range h.door[set] {
+				if h.viewers[v.id] != v && !yield(v) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// join takes in a viewer, which sees nothing before its grant, or one of the
+// same set, was taken.
+func (h *Hub) join(v *Viewer) {
+	if h.void(v.grant) { // since its ticket was made
+		h.intake.leave(v)
+		h.metrics.ViewersCut.WithLabelValues(cutRevoked).Inc()
+		v.close(protocol.KindUnauthenticated, revokedCause)
+		return
+	}
+	v.set = h.key.setOf(v.grant)
+	v.rights = v.set.Rights
+	admitted, effects := h.roster.Join(v.set, asked(v.grant, v.token), time.Now())
+	if admitted {
+		h.enter(v)
+	} else {
+		h.door.add(v)
+		h.explain(v)
+	}
+	h.carry(effects)
+}
+
+// explain tells one who waits at the door that nobody can be asked.
+func (h *Hub) explain(v *Viewer) {
+	switch {
+	case h.admitter != nil:
+	case h.finished.Load(): // there won't be anybody; another hub can ask
+		h.cut(v, cutUnanswered, protocol.KindUnavailable, protocol.KindUnavailable.Text())
+	default:
+		v.hint(protocol.Waiting{Reason: protocol.WaitingSandbox})
+	}
+}
+
+// enter lets in a viewer whose grant, or one of the same set, was taken. What it
+// sees first is up to the turn-taking rules, which greet it at once or after its
+// claim is answered.
+func (h *Hub) enter(v *Viewer) {
+	h.door.drop(v)
+	if h.viewers[v.id] == v {
+		h.widen(v)
+		return
+	}
+	h.viewers[v.id] = v
+	h.metrics.Viewers.Inc()
+	h.presence.enter(v, v.may(roster.Control))
+	h.step(turn.Joined{
+		Socket: v.id, User: v.user, Name: v.name, GrantID: h.roster.Front(v.set), CanControl: v.may(roster.Control),
+	})
+	early := v.early
+	v.early = nil
+	for _, m := range early {
+		h.obey(v, m)
+	}
+}
+
+// widen gives a viewer the rights of its newer grant, which was taken.
+func (h *Hub) widen(v *Viewer) {
+	could := v.may(roster.Control)
+	v.rights = v.set.Rights
+	h.present(v, could)
+	h.step(turn.Renewed{Socket: v.id, GrantID: h.roster.Front(v.set), CanControl: v.may(roster.Control)})
+}
+
+// present notes that v, who could have control or not, now can or not.
+func (h *Hub) present(v *Viewer, could bool) {
+	if can := v.may(roster.Control); can != could {
+		h.presence.leave(v, could)
+		h.presence.enter(v, can)
+	}
+}
+
+// keep notes what a viewer says before it is admitted.
+func (h *Hub) keep(v *Viewer, m protocol.ClientMessage) {
+	if len(v.early) == maxEarly {
+		h.cut(v, cutNotices, protocol.KindTooMany, "too many messages before the first answer")
+		return
+	}
+	v.early = append(v.early, m)
+}
+
+func (h *Hub) leave(v *Viewer) {
+	sees, now := h.viewers[v.id] == v, time.Now()
+	if !sees && !h.door.has(v) {
+		return
+	}
+	h.door.drop(v)
+	if sees {
+		delete(h.viewers, v.id)
+		h.metrics.Viewers.Dec()
+		h.presence.leave(v, v.may(roster.Control))
+		h.wants.drop(v)
+		h.unpace(v)
+		h.feed.leave(v)
+	}
+	h.intake.leave(v)
+	if sees {
+		h.step(turn.Left{Socket: v.id})
+	}
+	h.carry(h.roster.Leave(v.set, v.grant.ID, h.void(v.grant) || expired(v.grant, now), now))
+}
+
+// expired reports whether g's time is over at now.
+func expired(g *jws.Grant, now time.Time) bool { return !now.Before(g.Expires()) }
+
+// renew puts a viewer under another grant of the same user. What it may do less
+// counts at once; what more, when the grant was taken.
+func (h *Hub) renew(v *Viewer, grant *jws.Grant, token string) {
+	sees, now := h.viewers[v.id] == v, time.Now()
+	if !sees && !h.door.has(v) {
+		return
+	}
+	if h.void(grant) { // since the gateway has verified it
+		h.cut(v, cutRevoked, protocol.KindUnauthenticated, revokedCause)
+		return
+	}
+	h.door.drop(v)
+	old, set, could := v.grant, v.set, v.may(roster.Control)
+	v.grant, v.token, v.set = grant, token, h.key.setOf(grant)
+	admitted, effects := h.roster.Join(v.set, asked(grant, token), now)
+	if v.rights &= v.set.Rights; admitted || !sees {
+		v.rights = v.set.Rights
+	}
+	if !admitted {
+		h.door.add(v)
+	}
+	h.carry(effects)
+	switch {
+	case sees:
+		h.renewed(v, could)
+	case admitted:
+		h.enter(v)
+	}
+	h.carry(h.roster.Leave(set, old.ID, false, now))
+	v.tell(protocol.Reauthed{ExpiresAt: grant.Expires().Unix()})
+}
+
+// renewed follows a newer grant of a viewer who could have control or not.
+func (h *Hub) renewed(v *Viewer, could bool) {
+	if v.wantsAll && !v.may(roster.Record) {
+		v.wantsAll = false
+		h.feed.setExact(v, false)
+		h.repace(v)
+	}
+	front := h.roster.Front(v.set)
+	if front == "" {
+		front = v.grant.ID // it is being asked about
+	}
+	h.step(turn.Renewed{Socket: v.id, GrantID: front, CanControl: v.may(roster.Control)})
+	h.present(v, could)
+}
+
+// carry carries out what the roster wants.
+func (h *Hub) carry(effects []roster.Effect) {
+	for _, e := range effects {
+		switch e := e.(type) {
+		case roster.Ask:
+			if h.admitter != nil {
+				h.admitter.Ask(e.Handle, e.Token)
+			}
+		case roster.Forget:
+			if h.admitter != nil {
+				h.admitter.Forget(e.ID)
+			}
+		case roster.Admit:
+			for _, v := range h.door.of(e.Key) {
+				h.enter(v)
+			}
+		case roster.Refuse:
+			h.turnAway(cutRefused, protocol.KindForbidden, "the sandbox does not accept this grant",
+				func(v *Viewer) bool { return v.set == e.Key && v.grant.ID == e.ID })
+		case roster.GiveUp:
+			h.turnAway(cutUnanswered, protocol.KindUnavailable, "the sandbox does not answer",
+				func(v *Viewer) bool { return v.set == e.Key })
+		case roster.Succeed:
+			h.step(turn.Succeeded{From: e.From, To: e.To})
+		}
+	}
+	if key, g := h.roster.Bearer(); g.ID != "" && g.ID != h.bearer.Load().grant.ID {
+		h.bearer.Store(&bearer{key, g})
+	}
+}
+
+// turnAway cuts the viewers for whom pick holds.
+func (h *Hub) turnAway(why string, kind protocol.Kind, cause string, pick func(*Viewer) bool) {
+	for v := range h.everybody() {
+		if pick(v) {
+			h.cut(v, why, kind, cause)
+		}
+	}
+}
+
+// granted notes an answer of who admits.
+func (h *Hub) granted(m protocol.Granted) {
+	h.carry(h.roster.Answer(roster.Handle(m.Handle), m.GrantID, m.Refused == "", time.Now()))
+}
+
+// reopened has those asked about whom the new stream needs first: its bearer was
+// taken with it, and who has control may go on typing. arrive must follow, once
+// the turn-taking rules know of the stream.
+func (h *Hub) reopened(l *link) (arrive func()) {
+	h.admitter = l
+	var admits, others []roster.Effect
+	for _, e := range h.roster.Opened(l.bearer.key, l.bearer.grant, l.opened.Lease.Holder, time.Now()) {
+		if _, ok := e.(roster.Admit); ok {
+			admits = append(admits, e)
+		} else {
+			others = append(others, e)
+		}
+	}
+	h.carry(others)
+	return func() {
+		h.carry(admits)
+		h.carry(h.roster.Pump())
+	}
+}
+
+// deserted: there is nobody to ask any more.
+func (h *Hub) deserted() {
+	h.admitter = nil
+	h.carry(h.roster.Lost(h.finished.Load()))
+	for v := range h.everybody() {
+		if h.viewers[v.id] != v {
+			h.explain(v)
+		}
+	}
+}
+
+// replaceBearer: the agent doesn't accept the bearer's grant any more. It cuts
+// the viewers who came with it, and reports whether there is another to try.
+func (h *Hub) replaceBearer(b *bearer, err error) (another bool) {
+	kind := protocol.AsError(err).Kind
+	h.turnAway(cutRefused, kind, kind.Text(), func(v *Viewer) bool { return v.grant.ID == b.grant.ID })
+	another, effects := h.roster.RefuseBearer(b.key, b.grant.ID, time.Now())
+	h.carry(effects)
+	return another
+}
