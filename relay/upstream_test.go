@@ -23,10 +23,17 @@ type plane struct {
 	pool        *x509.CertPool // of the relay's tunnel listener
 	away        atomic.Bool
 	revocations atomic.Pointer[string]
+	asked       chan struct{} // for the revocations, as far as there is room
 }
 
 func (p *plane) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	list := p.revocations.Load()
+	if r.URL.Path == revocationsPath {
+		select {
+		case p.asked <- struct{}{}:
+		default:
+		}
+	}
 	switch {
 	case p.away.Load():
 		rw.WriteHeader(http.StatusBadGateway)
@@ -51,7 +58,7 @@ func (p *plane) revoke(t *testing.T, by *relaytest.Authority, number uint64, gra
 // idle returns a relay that listens and doesn't run, and its control plane.
 func idle(t *testing.T, change func(*Config)) (*Relay, *plane) {
 	t.Helper()
-	p := &plane{authority: relaytest.NewAuthority(t)}
+	p := &plane{authority: relaytest.NewAuthority(t), asked: make(chan struct{}, 2)}
 	server := httptest.NewServer(p)
 	cfg := complete()
 	cfg.ControlPlaneURL = server.URL
@@ -125,6 +132,28 @@ func TestRevocationsArePolled(t *testing.T) {
 	}
 	if !void() {
 		t.Error("it is believed again")
+	}
+}
+
+// TestFound02ListBeforeReady: a relay that was just started believes nobody before
+// it knows what is void.
+func TestFound02ListBeforeReady(t *testing.T) {
+	r, p := idle(t, func(*Config) {})
+	g, grant := p.authority.Grant(nil)
+	p.revocations.Store(new(string)) // it says nothing of use
+	done := make(chan error, 1)
+	go func() { done <- r.awaitKeys(t.Context()) }() // received below
+	for range 2 {
+		select {
+		case err := <-done:
+			t.Fatalf("without a list it is content: %v", err)
+		case <-p.asked:
+		}
+	}
+	p.revoke(t, p.authority, 1, g.ID)
+	must(t, <-done)
+	if _, err := r.keys.Grant(t.Context(), grant); err == nil {
+		t.Error("the grant is believed")
 	}
 }
 
