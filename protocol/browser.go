@@ -179,6 +179,7 @@ const (
 	ServerAgentStopped     = "agent_stopped"
 	ServerToolsChanged     = "tools_changed"
 	ServerPong             = "pong"
+	ServerTerminals        = "terminals_changed"
 	ServerShared           = "shared"
 )
 
@@ -331,6 +332,12 @@ type AgentStoppedMessage struct {
 	Timestamp   int64      `json:"timestamp"` // Unix milliseconds
 }
 
+// ListChanged is "terminals_changed": the session has other terminals than
+// before, which GET /sessions/{sid}/ptys lists.
+type ListChanged struct {
+	Timestamp int64 `json:"timestamp"` // Unix milliseconds
+}
+
 // PongMessage is "pong": the relay is there. It answers each ping, or several at once.
 type PongMessage struct{}
 
@@ -387,6 +394,7 @@ func (OutputHeld) serverType() string          { return ServerOutputHeld }
 func (AgentStoppedMessage) serverType() string { return ServerAgentStopped }
 func (ToolCountChanged) serverType() string    { return ServerToolsChanged }
 func (PongMessage) serverType() string         { return ServerPong }
+func (ListChanged) serverType() string         { return ServerTerminals }
 
 // Lists are always present, empty rather than null: a browser iterates over
 // them, and seed 001's client keeps the old value of a missing one.

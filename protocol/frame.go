@@ -57,6 +57,7 @@ const (
 	FrameAgentTurn    FrameType = 0x46 // JSON AgentTurn: agent → relay
 	FrameTools        FrameType = 0x47 // JSON ToolsChanged: agent → relay
 	FrameShared       FrameType = 0x81 // JSON Shared: agent → relay
+	FrameTerminals    FrameType = 0x82 // JSON TerminalsChanged: agent → relay
 )
 
 // Frames of a command stream.
@@ -81,7 +82,7 @@ var frameTypes = map[FrameType]string{
 	FrameLease: "LEASE", FrameLeased: "LEASED", FrameGrant: "GRANT",
 	FrameUngrant: "UNGRANT", FrameGranted: "GRANTED", FrameHolder: "HOLDER",
 	FrameWantKeyframe: "WANT_KEYFRAME", FrameKeyframe: "KEYFRAME", FramePace: "PACE", FrameRecording: "RECORDING",
-	FrameAgent: "AGENT", FrameHeld: "HELD", FrameAgentTurn: "AGENT_TURN", FrameTools: "TOOLS", FrameShared: "SHARED",
+	FrameAgent: "AGENT", FrameHeld: "HELD", FrameAgentTurn: "AGENT_TURN", FrameTools: "TOOLS", FrameShared: "SHARED", FrameTerminals: "TERMINALS",
 	FrameResult: "RESULT", FrameApproval: "APPROVAL",
 }
 

@@ -148,6 +148,8 @@ func decodeTerminal(f Frame) (Message, error) {
 		return decodeJSON[ToolsChanged](f)
 	case FrameShared:
 		return decodeJSON[Shared](f)
+	case FrameTerminals:
+		return decodeJSON[TerminalsChanged](f)
 	}
 	return nil, fmt.Errorf("%w: %s", ErrFrameUnknown, f.Type)
 }

@@ -50,6 +50,7 @@ func messages() []Message {
 		Recording{},
 		Shared{With: ShareNone},
 		Shared{With: "pty_1"},
+		TerminalsChanged{At: 3},
 		Opened{Result: json.RawMessage(`{"head":1}`)},
 		Opened{},
 		Data{Offset: math.MaxUint64, Bytes: []byte("\x1b[0m\xff\x00")},

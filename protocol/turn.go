@@ -54,6 +54,15 @@ type ToolsChanged struct {
 func (ToolsChanged) FrameType() FrameType { return FrameTools }
 func (ToolsChanged) check() error         { return nil }
 
+// TerminalsChanged says that the terminals of the session are others than before:
+// one was made, has ended or was closed.
+type TerminalsChanged struct {
+	At int64 `json:"at"` // Unix milliseconds, by the agent's clock
+}
+
+func (TerminalsChanged) FrameType() FrameType { return FrameTerminals }
+func (TerminalsChanged) check() error         { return nil }
+
 // AgentStoppedReport is the body of POST /sessions/{sid}/ptys/{pid}/agent-stopped
 // on the agent's loopback MCP listener (seed 001).
 type AgentStoppedReport struct {

@@ -217,6 +217,9 @@ func (h *Hub) answer(m protocol.Message) {
 		h.turned(m)
 	case protocol.ToolsChanged:
 		h.broadcast(protocol.ToolCountChanged{OldCount: m.Old, NewCount: m.New, Timestamp: m.At})
+	case protocol.TerminalsChanged:
+		h.news.latest = m.At
+		h.tellNews(time.Now())
 	}
 }
 

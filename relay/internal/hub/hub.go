@@ -67,6 +67,7 @@ type Hub struct {
 	link     *link                     // nil while the sandbox is away
 	open     bool                      // ready is closed
 	presence presence
+	news     news
 	resize   pendingResize
 	wants    wants
 	pacers   pacers

@@ -199,7 +199,7 @@ func (r *linkReader) take(message protocol.Message) error {
 	case protocol.InputRefused:
 		r.intake.refused(m)
 	case protocol.Leased, protocol.Granted, protocol.Recording, protocol.Shared, protocol.Held,
-		protocol.AgentReport, protocol.AgentTurn, protocol.ToolsChanged:
+		protocol.AgentReport, protocol.AgentTurn, protocol.ToolsChanged, protocol.TerminalsChanged:
 		r.post(answered{r.link, m})
 	default:
 		return fmt.Errorf("hub: %s on a terminal stream", message.FrameType())

@@ -34,6 +34,7 @@ func (h *Hub) tick(now time.Time) {
 	if wait, needed := h.presence.dueIn(now); needed && wait <= 0 {
 		h.tellPresence(now)
 	}
+	h.tellNews(now)
 	if h.resizeWaits() && now.Sub(h.resize.sent) >= resizeInterval {
 		h.send(*h.resize.wish)
 		h.resize = pendingResize{sent: now}
@@ -69,6 +70,9 @@ func (h *Hub) untilTick(now time.Time) time.Duration {
 	}
 	wait := longestTick - now.Sub(h.ticked) // and not from now: events come often
 	if due, needed := h.presence.dueIn(now); needed {
+		wait = min(wait, due)
+	}
+	if due, needed := h.news.dueIn(now); needed {
 		wait = min(wait, due)
 	}
 	if h.resizeWaits() {

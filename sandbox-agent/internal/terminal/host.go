@@ -246,6 +246,7 @@ func (h *Host) Create(ctx context.Context, session protocol.SessionID, id protoc
 		return protocol.PTYInfo{}, protocol.AsError(err)
 	}
 	h.catchUp(t)
+	h.noteList(session)
 	return t.Info(), nil
 }
 
@@ -340,6 +341,7 @@ func (h *Host) start(session protocol.SessionID, id protocol.PTYID, p protocol.P
 	t = newTerminal(session, info, newProgram(dev, proc), at, h.log.With("pty", id))
 	go t.keep(func() { // Shutdown waits for it
 		end()
+		h.noteList(session)
 		h.terminals.Done()
 	})
 	return t, nil
@@ -470,6 +472,7 @@ func (h *Host) forget(t *Terminal) {
 	h.mu.Unlock()
 	if listed { // else somebody else does
 		t.discard()
+		h.noteList(t.session)
 	}
 }
 

@@ -239,6 +239,26 @@ func (t *Terminal) tellTools(m protocol.ToolsChanged) {
 	}
 }
 
+// noteList tells everybody who watches a terminal of session that these are
+// others than before.
+func (h *Host) noteList(session protocol.SessionID) {
+	m := protocol.TerminalsChanged{At: time.Now().UnixMilli()}
+	for _, t := range h.of(session) {
+		t.tellList(m)
+	}
+}
+
+func (t *Terminal) tellList(m protocol.TerminalsChanged) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ended := t.output.Exited(); ended {
+		return // nothing follows EXITED
+	}
+	for a := range t.attachments {
+		a.postNewest(m)
+	}
+}
+
 // postNewest queues m in place of a message of its type that waits: who is slow
 // needs the newest only. It is called with mu held.
 func (a *Attachment) postNewest(m protocol.Message) {

@@ -29,6 +29,13 @@ import { Tools } from './tools.ts';
 import { choose, chosen, resized, type SizeStep } from './typesize.ts';
 import { View } from './view.ts';
 
+// Everybody who watches hears of a new terminal at once. So many of them ask for
+// the list over a moment that grows with their number.
+const newsPerViewerMs = 2;
+const newsMostMs = 5_000;
+// How often a page without a terminal, which nobody tells, looks for one.
+const emptyMs = 3_000;
+
 // Terminals that stay connected while another is shown.
 const mostOpen = 8;
 
@@ -50,6 +57,7 @@ export class App {
   #listShown = 0;
   #shown: string | null = null;
   #ticker: number | undefined;
+  #newsTimer: number | undefined;
   #busy = false; // a terminal is being made or closed
   #called = ''; // what an agent did while nobody looked
 
@@ -203,6 +211,30 @@ export class App {
     this.#refresh().catch(() => {}); // the list stays as it was; the banner tells about the connection
   }
 
+  // news: the session has other terminals than before. What is heard until the
+  // list is asked for is answered by it as well.
+  #news(): void {
+    if (this.#newsTimer !== undefined) return;
+    const crowd = Math.min(newsMostMs, (this.#pane?.control.count ?? 0) * newsPerViewerMs);
+    this.#newsTimer = window.setTimeout(() => {
+      this.#newsTimer = undefined;
+      this.#refresh().catch(() => {}); // the next one will do
+    }, Math.random() * crowd);
+  }
+
+  // lookOut waits for the first terminal of a session that has none.
+  #lookOut(): void {
+    clearTimeout(this.#newsTimer);
+    this.#newsTimer = window.setTimeout(async () => {
+      this.#newsTimer = undefined;
+      if (!document.hidden) await this.#refresh().catch(() => {});
+      const first = this.#list.find((t) => !t.exited);
+      if (this.#shown !== null) return;
+      if (first === undefined) this.#lookOut();
+      else this.#select(first.id, false);
+    }, emptyMs);
+  }
+
   async #refresh(): Promise<void> {
     const turn = ++this.#listAsked;
     const list = await this.#relay.list();
@@ -258,6 +290,7 @@ export class App {
       size: (step) => this.#size(step),
       link: (url) => void this.#follow(url),
       relist: () => this.#refresh().catch(() => {}), // the next one will do
+      news: () => this.#news(),
       modify: (data) => this.#keybar.modify(data),
     });
     pane.socket.start();
@@ -397,6 +430,7 @@ export class App {
   }
 
   #empty(): void {
+    this.#lookOut();
     this.#view.card({
       title: 'No terminal is open',
       text: this.#may('shell') ? 'Open one: everybody in this session can watch it.' : 'Wait until somebody opens one.',

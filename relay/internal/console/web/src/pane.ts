@@ -31,6 +31,7 @@ export interface PaneHooks {
   size(step: SizeStep): void;
   link(url: string): void;
   relist(): void; // there may be other terminals now
+  news(): void; // there are
   modify(data: string): string; // what the on-screen Ctrl makes of a key
 }
 
@@ -154,6 +155,8 @@ export class Pane {
   }
 
   #message(message: ServerMessage): void {
+    if (message.type === 'pong') return;
+    if (message.type === 'terminals_changed') return this.hooks.news();
     if (message.type === 'input_ack') return this.hooks.changed(); // progress
     const before = this.control;
     const had = this.mine;

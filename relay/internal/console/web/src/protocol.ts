@@ -80,6 +80,7 @@ export type ServerMessage =
   | { type: 'error'; name: string; message: string }
   | { type: 'waiting'; reason: string }
   | { type: 'pong' }
+  | { type: 'terminals_changed'; timestamp: number }
   | { type: 'reauthed'; expires_at: number };
 
 export type ClientMessage =
@@ -93,7 +94,7 @@ const known = new Set<string>([
   'control_state', 'control_taken', 'control_requested', 'control_granted', 'control_revoked',
   'control_expired', 'attached', 'resync', 'resized', 'presence', 'pty_closed', 'input_refused',
   'error', 'waiting', 'reauthed', 'input_ack', 'moved', 'recording', 'shared',
-  'agent_state', 'output_held', 'agent_stopped', 'tools_changed', 'pong',
+  'agent_state', 'output_held', 'agent_stopped', 'tools_changed', 'pong', 'terminals_changed',
 ]);
 
 // decode returns the message in a text frame, or undefined for one that a
