@@ -251,7 +251,10 @@ func TestHoldBeginsBehindThreeBytes(t *testing.T) {
 func TestFound27NothingJoins(t *testing.T) {
 	const secret = "S3cr3t/Key+0"
 	s := compile(t, secret)
-	for _, between := range []string{"\xcc\u0301\x88", "\xe2\u0301\x80\x8b", "\xe2\x80\u0301\u0300\x8b", "\xc2\u0301\x9b", "\xf0\u0301\x9f\u0301\x98\u0301\x80"} {
+	for between, joints := range map[string]int{ // how many there must be
+		"\xcc\u0301\x88": 1, "\xe2\u0301\x80\x8b": 1, "\xe2\x80\u0301\u0300\x8b": 1, "\xc2\u0301\x9b": 1,
+		"\xf0\u0301\x9f\u0301\x98\u0301\x80": 3,
+	} {
 		p := []byte(secret[:6] + between + secret[6:] + ".")
 		want := countWide(p)
 		for piece := 1; piece <= len(p); piece++ {
@@ -261,7 +264,7 @@ func TestFound27NothingJoins(t *testing.T) {
 				out = r.Write(out, p[i:min(len(p), i+piece)])
 			}
 			out = r.Flush(out)
-			if got := countWide(out); got != want || bytes.Contains(out, []byte("\u0301")) {
+			if got := countWide(out); got != want || bytes.Contains(out, []byte("\u0301")) || bytes.Count(out, []byte("\u2060")) != joints {
 				t.Errorf("%q in pieces of %d became %q, %d characters and not %d", p, piece, out, got, want)
 			}
 		}

@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,5 +117,53 @@ func TestShareEndsWithTheGuest(t *testing.T) {
 		h.launched[3].proc.exit(0)
 		time.Sleep(2 * drainFor)
 		wantKind(t, h.Share(session, "pty_1", "pty_2"), protocol.KindEnded)
+	})
+}
+
+// TestShareEndsBetween: a program that has just been let in types nothing if it
+// is out again by then.
+func TestShareEndsBetween(t *testing.T) {
+	stageBubble(t, func(t *testing.T, r *stageRig) {
+		open, leave, err := r.whileOpen(t.Context(), elsewhere)
+		must(t, err)
+		defer leave()
+		term, err := r.takeFor(elsewhere, nil)
+		must(t, err)
+		must(t, r.host.Share(session, "pty_1", protocol.ShareNone))
+		if err := r.typeAll(open, term, []byte("x")); err == nil || r.dev.take() != "" {
+			t.Errorf("typed: %v", err)
+		}
+	})
+}
+
+// TestShareEndsARun: a program whose command runs on learns nothing of it once it
+// is shut out.
+func TestShareEndsARun(t *testing.T) {
+	shells(t, func(t *testing.T, h *Host, id protocol.PTYID) {
+		if _, err := runs(t, h, id, elsewhere, "true"); err != nil { // it is at its prompt
+			t.Fatal(err)
+		}
+		type outcome struct {
+			RunResult
+			error
+		}
+		ended := make(chan outcome, 1)
+		go func() { // received below
+			r, err := runs(t, h, id, elsewhere, "echo begun-$((1+1)); read x")
+			ended <- outcome{r, err}
+		}()
+		look := time.NewTicker(10 * time.Millisecond)
+		defer look.Stop()
+		for range look.C {
+			text, _, err := h.Screen(session, id, 0)
+			must(t, err)
+			if strings.Contains(text, "begun-2") {
+				break
+			}
+		}
+		must(t, h.Share(session, id, protocol.ShareNone))
+		if got := <-ended; got.error != errNotOpen || got.RunResult != (RunResult{}) {
+			t.Errorf("%+v", got)
+		}
 	})
 }
