@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -116,4 +117,121 @@ func TestCase42DeflateBomb(t *testing.T) {
 	if grown := residentOf(t, s.Ready.Relays[0].PID) - before; grown > size/2 {
 		t.Errorf("the relay has grown by %d bytes", grown)
 	}
+}
+
+// TestCase36BadText: text that is no JSON, or too much of it, is answered with an
+// error and ends nothing.
+func TestCase36BadText(t *testing.T) {
+	s := shared(t)
+	ctx := within(t)
+	a := attach(t, s, "alice", newPTY(t, s, ""))
+	bad := []string{
+		"{\"type\":\"\xff\"}", "\xc3\x28", `{"type":"resize","cols":1e400,"rows":24}`, `{"type":"resize","cols":-1e400,"rows":24}`,
+		strings.Repeat(`{"a":`, 10_000) + "1" + strings.Repeat("}", 10_000), strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000),
+		`{"type":"ping","type":"resize"}`, "\u0000",
+	}
+	for i, text := range bad {
+		must(t, a.Text(ctx, text))
+		must(t, a.Await(ctx, fmt.Sprintf("an error for %.30q", text), func(_ []byte, messages []Message, _ error) bool {
+			n := 0
+			for _, m := range messages {
+				if m.Type() == protocol.ServerError {
+					n++
+				}
+			}
+			return n == i+1
+		}))
+	}
+	must(t, a.Type(ctx, "echo still-$((40+2))\r"))
+	must(t, a.Expect(ctx, "still-42\r\n"))
+}
+
+// TestCase38ViewerTypes: what a viewer types is dropped, told once and counted;
+// the terminal's program reads none of it.
+func TestCase38ViewerTypes(t *testing.T) {
+	s := shared(t)
+	ctx := within(t)
+	id := newPTY(t, s, "stty -echo; echo reads; cat -v")
+	a := attach(t, s, "alice", id)
+	must(t, a.Expect(ctx, "reads\r\n"))
+	refused := func() int {
+		_, text, err := Call(ctx, http.MethodGet, s.Ready.Relays[0].AdminURL+"/metrics", "", nil)
+		must(t, err)
+		n := 0
+		for line := range strings.Lines(string(text)) {
+			if rest, found := strings.CutPrefix(line, `fairlead_input_refused_total{reason="not_controller"} `); found {
+				_, err := fmt.Sscan(rest, &n)
+				must(t, err)
+			}
+		}
+		return n
+	}
+	before := refused()
+	const tries = 20
+	for _, name := range []string{"carol", "bob"} {
+		viewer := attach(t, s, name, id)
+		_, err := viewer.ExpectMessage(ctx, protocol.ServerAttached, nil)
+		must(t, err)
+		for range tries {
+			must(t, viewer.Type(ctx, "intruder\r"))
+		}
+		must(t, viewer.Say(ctx, Message{"type": "input", "user_id": string(s.Ready.User("alice").ID), "data": "aW50cnVkZXI="}))
+		m, err := viewer.ExpectMessage(ctx, protocol.ServerInputRefused, nil)
+		must(t, err)
+		if m["reason"] != string(protocol.RefusedNotController) {
+			t.Errorf("%s is told %v", name, m)
+		}
+		await(t, "what was refused to be counted", func() bool { return refused() >= before+tries })
+		before += tries
+	}
+	must(t, a.Type(ctx, "end-of-it\r"))
+	must(t, a.Expect(ctx, "end-of-it"))
+	if bytes.Contains(a.Output(), []byte("intruder")) {
+		t.Errorf("the program read what a viewer typed: %q", a.Output())
+	}
+}
+
+// TestCase39Sizes: sizes that can't be are refused, those that are too large are
+// cut to 1000, and those that come quickly reach the program 20 times a second at
+// most, the last one among them.
+func TestCase39Sizes(t *testing.T) {
+	s := shared(t)
+	ctx := within(t)
+	id := newPTY(t, s, `n=0; trap 'n=$((n+1))' WINCH; echo reads; while :; do read -r x && echo "$n sizes, $(stty size)"; done`)
+	a := attach(t, s, "alice", id)
+	must(t, a.Expect(ctx, "reads\r\n"))
+	for i, size := range []string{`0,"rows":24`, `-1,"rows":24`, `65536,"rows":24`, `"80","rows":24`, `80,"rows":0`} {
+		must(t, a.Text(ctx, `{"type":"resize","cols":`+size+`}`))
+		must(t, a.Await(ctx, "an error for "+size, func(_ []byte, messages []Message, _ error) bool {
+			n := 0
+			for _, m := range messages {
+				if m.Type() == protocol.ServerError {
+					n++
+				}
+			}
+			return n == i+1
+		}))
+	}
+	must(t, a.Say(ctx, Message{"type": "resize", "cols": 65535, "rows": 65535}))
+	_, err := a.ExpectMessage(ctx, protocol.ServerResized, func(m Message) bool { return m["cols"] == 1000.0 && m["rows"] == 1000.0 })
+	must(t, err)
+	began := time.Now()
+	for i := range 1000 {
+		must(t, a.Say(ctx, Message{"type": "resize", "cols": 100 + i%2, "rows": 30}))
+	}
+	must(t, a.Say(ctx, Message{"type": "resize", "cols": 77, "rows": 22}))
+	_, err = a.ExpectMessage(ctx, protocol.ServerResized, func(m Message) bool { return m["cols"] == 77.0 && m["rows"] == 22.0 })
+	must(t, err)
+	sizes := 0
+	for _, m := range a.Messages() {
+		if m.Type() == protocol.ServerResized {
+			sizes++
+		}
+	}
+	if most := 20*int(time.Since(began).Seconds()+1) + 4; sizes > most {
+		t.Errorf("%d sizes in %v, more than %d", sizes, time.Since(began), most)
+	}
+	must(t, a.Type(ctx, "\r"))
+	must(t, a.Expect(ctx, "sizes, 22 77\r\n"))
+	t.Logf("%d sizes", sizes)
 }

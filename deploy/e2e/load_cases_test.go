@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -298,4 +299,15 @@ func TestCase104RegistryLost(t *testing.T) {
 	again := attach(t, s, "alice", s.Ready.PTYID)
 	must(t, again.Type(ctx, "echo $mark-$((1+1))\r"))
 	must(t, again.Expect(ctx, "kept-2\r\n"))
+}
+
+// TestCase101Storm: the relay of many sandboxes is killed. They come back in their
+// own time, and soon.
+func TestCase101Storm(t *testing.T) {
+	out, code := runLoadtest(t, loadtest(t), "run", "reconnect-storm", "--local", "--agents", strconv.Itoa(size(100, 1000)),
+		"--blocks", "1", "--idle", "1s", "--slo", "all_back<=30s", "--slo", "registrations_peak<=200", "--progress", "none", "--report-dir", "", "--allow-saturated")
+	if code != 0 {
+		t.Errorf("exit %d: %s", code, out)
+	}
+	t.Log(out)
 }
