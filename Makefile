@@ -1,6 +1,7 @@
 # make dev    builds everything and serves a shared terminal on http://127.0.0.1:8080
 # make test   runs every test, the real-browser ones included
 # make build  puts the programs in bin/
+# make test-security runs the tests of every case of the threat model and of every fault found, less than ten minutes (LONG=1: hours)
 # make race   runs the end-to-end tests with race-built programs, about ten minutes
 # make load   measures fan-out, echo and failover with bin/loadtest, about four minutes
 # make soak   runs the mix of all loads for SOAK (default 10m; 4h before a release)
@@ -31,7 +32,7 @@ SOURCES  := $(shell find $(WEB)/src relay/internal/console/build -type f 2>/dev/
 # race detector: what has most at once.
 RACED := ^(TestTwoPeopleShareATerminal|TestChaosWithoutPaceSetters|TestAgentInFront|TestManyJoin|TestDrainMovesTerminals|TestSecretThatComesLate|TestWatchFiles)$$
 
-.PHONY: dev build test test-packages test-programs race load soak bench proofs conformance fuzz test-agents lint clean tools
+.PHONY: dev build test test-packages test-programs test-security race load soak bench proofs conformance fuzz test-agents lint clean tools
 
 dev: build
 	@exec bin/devstack --listen 127.0.0.1:8080
@@ -85,6 +86,11 @@ test-programs:
 	$(GO) vet -tags otel ./deploy/program/telemetry ./deploy/e2e
 	$(GO) test -timeout 5m -tags otel ./deploy/program/telemetry
 	$(GO) test -timeout 5m -tags otel -run '^TestOneTraceForEachCommand$$' ./deploy/e2e
+
+# A line for each case in deploy/e2e/README.md, which says what proves it.
+test-security: $(DIST)/index.html
+	@sh deploy/setup/need.sh chromium
+	@$(GO) run ./deploy/checks/battery/cmd/battery --go $(GO) $(if $(LONG),--long)
 
 # The real programs with the race detector, all of it: three times as long.
 race: $(DIST)/index.html
