@@ -19,6 +19,7 @@ const (
 	ClientResize         = "resize"          // cols, rows; the controller only
 	ClientRequestControl = "request_control" // take control when free, else ask for it
 	ClientTakeControl    = "take_control"    // take control when free
+	ClientTakeBack       = "take_back"       // take control from whoever has it; the owner only
 	ClientCancelRequest  = "cancel_request"  // withdraw a request
 	ClientGrantControl   = "grant_control"   // to; the controller only
 	ClientRevokeControl  = "revoke_control"  // give control back; the controller only
@@ -98,7 +99,7 @@ func DecodeClientMessage(data []byte) (ClientMessage, error) {
 			return ClientMessage{}, Errorf(KindInvalid, "execute needs a text of 1 to %d bytes", MaxExecuteBytes)
 		}
 		m.Text = *raw.Text
-	case ClientRequestControl, ClientTakeControl, ClientCancelRequest, ClientRevokeControl, ClientPing:
+	case ClientRequestControl, ClientTakeControl, ClientTakeBack, ClientCancelRequest, ClientRevokeControl, ClientPing:
 	default:
 		err = Errorf(KindUnsupported, "unknown message type")
 	}
@@ -129,6 +130,14 @@ type BrowserInput struct {
 	Term  uint64
 	Bytes []byte
 }
+
+// freeTerm marks the term of input that was typed when nobody had control.
+const freeTerm = 1 << 63
+
+// FreeTerm returns the term of input that was typed when nobody had control any
+// more, after term. It takes the terminal, and counts under the term that begins
+// with that; under no other.
+func FreeTerm(term uint64) uint64 { return term | freeTerm }
 
 // DecodeBrowserInput decodes a binary frame of terminal.v2. Bytes aliases data.
 // Its errors are of kind invalid.
@@ -200,6 +209,8 @@ type ControlState struct {
 	Agent      string   `json:"agent,omitempty"`    // name of the coding agent that is or was in front
 
 	LastTurn *AgentStoppedMessage `json:"last_turn,omitempty"` // the last one that a coding agent finished
+
+	CanTakeBack bool `json:"can_take_back,omitempty"` // the viewer owns the session
 }
 
 // ControlTaken: Controller took a free terminal.
@@ -214,12 +225,14 @@ type ControlRequested struct {
 	Requests []UserID `json:"requests"`
 }
 
-// ControlGranted: From handed control to To.
+// ControlGranted: From handed control to To, or lost it to To for a reason.
 type ControlGranted struct {
 	From       UserID `json:"from"`
 	To         UserID `json:"to"`
 	Controller UserID `json:"controller"`
 	Term       uint64 `json:"term"`
+
+	Reason LeaseReason `json:"reason,omitempty"`
 }
 
 // ControlRevoked: From gave control back; the terminal is free.

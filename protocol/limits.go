@@ -116,6 +116,9 @@ const (
 	// ControlGrace is how long control is kept for a controller whose last
 	// socket is gone (seed 001).
 	ControlGrace = 10 * time.Second
+	// ControlIdle is how long a controller may type nothing while somebody asks
+	// for control.
+	ControlIdle = 30 * time.Second
 	// SlowAfter is how long a viewer may stand at its limit before it is moved
 	// ahead by a keyframe, or a slow pace-setter loses the role.
 	SlowAfter = 2 * time.Second

@@ -69,7 +69,7 @@ func TestSpecLimits(t *testing.T) {
 		"MaxPersonGrants": MaxPersonGrants, "MaxPresenceViewers": MaxPresenceViewers, "MaxCommandsInFlight": MaxCommandsInFlight, "MaxPTYs": MaxPTYs,
 		"ClockSkew": ClockSkew, "MaxCommandTTL": MaxCommandTTL, "DefaultCommandTTL": DefaultCommandTTL,
 		"MaxGrantTTL": MaxGrantTTL, "TicketTTL": TicketTTL, "CookieTTL": CookieTTL,
-		"ControlGrace": ControlGrace, "PingWatched": PingWatched, "PingIdle": PingIdle, "StreamStall": StreamStall,
+		"ControlGrace": ControlGrace, "ControlIdle": ControlIdle, "PingWatched": PingWatched, "PingIdle": PingIdle, "StreamStall": StreamStall,
 		"MaxAgentNameBytes": MaxAgentNameBytes, "MaxExecuteBytes": MaxExecuteBytes, "MaxConnectBytes": MaxConnectBytes,
 		"ConnectTimeout": ConnectTimeout, "MaxEnvNames": MaxEnvNames, "MaxApprovals": MaxApprovals, "MaxTraceparentBytes": MaxTraceparentBytes,
 		"GrantWait": GrantWait, "HeldNotice": HeldNotice, "EgressTTL": EgressTTL, "BrokerTTL": BrokerTTL,

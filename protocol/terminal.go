@@ -16,6 +16,15 @@ const (
 	LeaseGrace LeaseState = "grace" // the holder's last socket is gone; MSLeft runs
 )
 
+// A LeaseReason says why somebody has control whom the holder before didn't hand
+// it to.
+type LeaseReason string
+
+const (
+	ReasonOwner LeaseReason = "owner" // who owns the session took it back
+	ReasonIdle  LeaseReason = "idle"  // the holder typed nothing for ControlIdle, and somebody asked
+)
+
 // A Lease says who controls a terminal. The agent owns it: every change raises
 // Revision, and only a new holder raises Term.
 type Lease struct {
@@ -25,6 +34,9 @@ type Lease struct {
 	GrantID  GrantID    `json:"grant_id,omitempty"`
 	State    LeaseState `json:"state"`
 	MSLeft   int64      `json:"ms_left,omitempty"` // of grace, in milliseconds
+	Idle     bool       `json:"idle,omitempty"`    // a human holder has typed nothing for ControlIdle
+
+	Reason LeaseReason `json:"reason,omitempty"` // why the holder has it; empty: it was free, or handed over
 }
 
 func (l Lease) check() error {
@@ -247,6 +259,8 @@ func decodeResize(f Frame) (Message, error) {
 type LeaseNext struct {
 	Holder  UserID  `json:"holder,omitempty"`
 	GrantID GrantID `json:"grant_id,omitempty"` // the holder's grant, which must carry "control"
+
+	Reason LeaseReason `json:"reason,omitempty"` // owner: the grant must carry "admin" too; idle: the lease must be
 }
 
 // LeaseProposal asks for a change of the lease as it stood at ExpectRevision.
@@ -267,6 +281,9 @@ func (m LeaseProposal) check() error {
 	}
 	if err := checkID("grant_id", m.Next.GrantID); err != nil {
 		return err
+	}
+	if r := m.Next.Reason; r != "" && r != ReasonOwner && r != ReasonIdle {
+		return fmt.Errorf("unknown reason %q", string(r))
 	}
 	return checkID("holder", m.Next.Holder)
 }

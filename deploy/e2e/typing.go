@@ -94,7 +94,11 @@ func (v *Viewer) Type(ctx context.Context, keys string) (uint64, error) {
 		}
 		v.typing.last++
 		seq = v.typing.last
-		v.typing.queue = append(v.typing.queue, protocol.BrowserInput{Seq: seq, Term: v.control.Term, Bytes: []byte(keys)})
+		term := v.control.Term
+		if v.control.Controller == "" { // and so it takes the terminal
+			term = protocol.FreeTerm(term)
+		}
+		v.typing.queue = append(v.typing.queue, protocol.BrowserInput{Seq: seq, Term: term, Bytes: []byte(keys)})
 		return true
 	})
 	v.signal()

@@ -15,6 +15,7 @@ import (
 type Register struct {
 	lease    protocol.Lease // without MSLeft
 	deadline time.Time      // of the grace
+	typed    time.Time      // when the holder typed last, or became it
 	claimed  bool
 }
 
@@ -39,13 +40,16 @@ func (r *Register) Lease(now time.Time) protocol.Lease {
 // has; with none the grace begins at once. A holder that is proposed again
 // changes the grant, not the term, and a grace that runs goes on unless there
 // are sockets. It returns the lease as it stands, and an error of kind conflict
-// when nothing changed because the revision did, or because the grace is over
-// and Expire is due.
+// when nothing changed because the revision did, because the grace is over and
+// Expire is due, or because p calls a holder idle who isn't.
 func (r *Register) Propose(p protocol.LeaseProposal, holderSockets int, now time.Time) (protocol.Lease, error) {
 	if p.ExpectRevision != r.lease.Revision || r.over(now) {
 		return r.Lease(now), protocol.Errorf(protocol.KindConflict, "the lease has changed")
 	}
 	next := p.Next
+	if next.Reason == protocol.ReasonIdle && !r.lease.Idle {
+		return r.Lease(now), protocol.Errorf(protocol.KindConflict, "the holder is not idle")
+	}
 	switch {
 	case next.Holder == "":
 		if r.lease.Holder != "" {
@@ -61,8 +65,9 @@ func (r *Register) Propose(p protocol.LeaseProposal, holderSockets int, now time
 		r.claimed = r.claimed || next.Holder != protocol.AgentHolder
 		r.lease = protocol.Lease{
 			Revision: r.lease.Revision + 1, Term: r.lease.Term + 1,
-			Holder: next.Holder, GrantID: next.GrantID, State: protocol.LeaseHeld,
+			Holder: next.Holder, GrantID: next.GrantID, State: protocol.LeaseHeld, Reason: next.Reason,
 		}
+		r.typed = now
 		r.Sockets(next.Holder, holderSockets, now)
 	}
 	return r.Lease(now), nil
@@ -98,6 +103,34 @@ func (r *Register) Expire(now time.Time) bool {
 	}
 	r.free()
 	return true
+}
+
+// Typed notes that the holder has typed. It returns whether the lease changed.
+func (r *Register) Typed(now time.Time) bool {
+	r.typed = now
+	if !r.lease.Idle {
+		return false
+	}
+	r.lease.Idle = false
+	r.lease.Revision++
+	return true
+}
+
+// Rest calls the holder idle who has typed nothing for so long. It returns whether
+// the lease changed.
+func (r *Register) Rest(now time.Time) bool {
+	if due, waits := r.Rests(); !waits || now.Before(due) {
+		return false
+	}
+	r.lease.Idle = true
+	r.lease.Revision++
+	return true
+}
+
+// Rests returns when Rest is due, unless the holder types.
+func (r *Register) Rests() (due time.Time, ok bool) {
+	l := r.lease
+	return r.typed.Add(protocol.ControlIdle), l.State == protocol.LeaseHeld && l.Holder != protocol.AgentHolder && !l.Idle
 }
 
 // Deadline returns when Expire will free the lease, unless the holder returns.

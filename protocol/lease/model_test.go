@@ -23,6 +23,8 @@ const (
 	opPropose opKind = iota
 	opSockets
 	opExpire
+	opTyped
+	opRest
 	opKinds
 )
 
@@ -34,6 +36,7 @@ type op struct {
 	expect  int64 // propose: the revision, relative to the model's in model tests
 	sockets int
 	now     time.Duration // since start
+	idle    bool          // propose: because the holder is idle
 }
 
 var (
@@ -56,6 +59,8 @@ type model struct {
 	revision, term uint64
 	user           int
 	leftAt         time.Duration // −1: present
+	typedAt        time.Duration
+	idle, taken    bool // taken: from one who was idle
 }
 
 func (m model) over(now time.Duration) bool {
@@ -63,7 +68,10 @@ func (m model) over(now time.Duration) bool {
 }
 
 func (m model) lease(now time.Duration) protocol.Lease {
-	l := protocol.Lease{Revision: m.revision, Term: m.term, Holder: users[m.user], GrantID: grants[m.user]}
+	l := protocol.Lease{Revision: m.revision, Term: m.term, Holder: users[m.user], GrantID: grants[m.user], Idle: m.idle}
+	if m.taken {
+		l.Reason = protocol.ReasonIdle
+	}
 	switch {
 	case m.user == 0:
 		l.State = protocol.LeaseFree
@@ -83,10 +91,13 @@ func (m model) step(o op) (model, result) {
 	switch o.kind {
 	case opPropose:
 		switch {
-		case uint64(o.expect) != m.revision || m.over(o.now):
+		case uint64(o.expect) != m.revision || m.over(o.now) || o.idle && !m.idle:
 			res.failed, res.kind = true, protocol.KindConflict
 		case o.user != m.user:
-			m.user, m.leftAt = o.user, -1
+			m.user, m.leftAt, m.idle, m.taken = o.user, -1, false, o.idle && o.user != 0
+			if o.user != 0 {
+				m.typedAt = o.now
+			}
 			if o.user != 0 {
 				m.term++
 			}
@@ -101,8 +112,19 @@ func (m model) step(o op) (model, result) {
 		}
 	case opExpire:
 		m = m.expire(o.now)
+	case opTyped:
+		m.typedAt = o.now
+		if m.idle {
+			m.idle = false
+			m.revision++
+		}
+	case opRest:
+		if m.user != 0 && m.leftAt < 0 && !m.idle && o.now-m.typedAt >= protocol.ControlIdle {
+			m.idle = true
+			m.revision++
+		}
 	}
-	res.changed = m != before
+	res.changed = m.revision != before.revision
 	res.lease = m.lease(o.now)
 	return m, res
 }
@@ -122,7 +144,7 @@ func (m model) count(o op) model {
 
 func (m model) expire(now time.Duration) model {
 	if m.over(now) {
-		m.user, m.leftAt = 0, -1
+		m.user, m.leftAt, m.idle, m.taken = 0, -1, false, false
 		m.revision++
 	}
 	return m
@@ -135,7 +157,11 @@ func apply(r *lease.Register, o op) result {
 	var res result
 	switch o.kind {
 	case opPropose:
-		_, err := r.Propose(to(uint64(o.expect), users[o.user], grants[o.user]), o.sockets, now)
+		p := to(uint64(o.expect), users[o.user], grants[o.user])
+		if o.idle {
+			p.Next.Reason = protocol.ReasonIdle
+		}
+		_, err := r.Propose(p, o.sockets, now)
 		if err != nil {
 			res.failed, res.kind = true, protocol.KindOf(err)
 		}
@@ -143,6 +169,10 @@ func apply(r *lease.Register, o op) result {
 		r.Sockets(users[o.user], o.sockets, now)
 	case opExpire:
 		r.Expire(now)
+	case opTyped:
+		r.Typed(now)
+	case opRest:
+		r.Rest(now)
 	}
 	res.lease = r.Lease(now)
 	res.changed = res.lease.Revision != before.Revision
@@ -210,6 +240,7 @@ func (c *checker) input(t rapid.TB, l protocol.Lease) {
 var steps = []time.Duration{
 	0, 1, time.Millisecond, time.Second, 9999 * time.Millisecond,
 	protocol.ControlGrace - 1, protocol.ControlGrace, protocol.ControlGrace + 1, 10_001 * time.Millisecond,
+	protocol.ControlIdle - 1, protocol.ControlIdle,
 }
 
 func TestModel(t *testing.T) {
@@ -221,13 +252,15 @@ func TestModel(t *testing.T) {
 			c.run(t, op{
 				kind: kind, user: rapid.IntRange(0, len(users)-1).Draw(t, "user"),
 				expect:  int64(rapid.SampledFrom([]int{0, 0, 0, -1, 1}).Draw(t, "expect")),
-				sockets: rapid.IntRange(0, 2).Draw(t, "sockets"), now: now,
+				sockets: rapid.IntRange(0, 2).Draw(t, "sockets"), now: now, idle: rapid.IntRange(0, 3).Draw(t, "idle") == 0,
 			})
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"propose": func(t *rapid.T) { draw(t, opPropose) },
 			"sockets": func(t *rapid.T) { draw(t, opSockets) },
 			"expire":  func(t *rapid.T) { draw(t, opExpire) },
+			"typed":   func(t *rapid.T) { draw(t, opTyped) },
+			"rest":    func(t *rapid.T) { draw(t, opRest) },
 		})
 	})
 }
@@ -243,7 +276,7 @@ func FuzzRegister(f *testing.F) {
 		for ; len(data) >= 2 && c.m.revision < 100; data = data[2:] {
 			now += steps[int(data[1]>>5)*len(steps)/8]
 			c.run(t, op{
-				kind: opKind(data[0]&3) % opKinds, expect: int64(data[0]>>2&3) % 3 * (1 - int64(data[0]>>4&1)*2) % 2,
+				kind: opKind(data[0]&7) % opKinds, idle: data[0]&32 > 0, expect: int64(data[0]>>3&1) * (1 - int64(data[0]>>4&1)*2),
 				user: int(data[1] >> 2 & 3), sockets: int(data[1]>>4&1) + int(data[1]&1), now: now,
 			})
 		}
@@ -294,7 +327,7 @@ func TestLinearizable(t *testing.T) {
 			for range calls {
 				seen := shared.lease() // may be old by the time of the call
 				o := op{
-					kind:    []opKind{opPropose, opSockets, opSockets, opExpire}[random.IntN(4)],
+					kind:    []opKind{opPropose, opSockets, opSockets, opExpire, opTyped, opRest}[random.IntN(6)],
 					user:    random.IntN(len(users)),
 					sockets: random.IntN(2),
 					expect:  int64(seen.Revision),

@@ -136,6 +136,7 @@ func (h *Hub) enter(v *Viewer) {
 	h.presence.enter(v, v.may(roster.Control))
 	h.step(turn.Joined{
 		Socket: v.id, User: v.user, Name: v.name, GrantID: h.roster.Front(v.set), CanControl: v.may(roster.Control),
+		Owns: v.may(roster.Own),
 	})
 	early := v.early
 	v.early = nil
@@ -149,7 +150,7 @@ func (h *Hub) widen(v *Viewer) {
 	could := v.may(roster.Control)
 	v.rights = v.set.Rights
 	h.present(v, could)
-	h.step(turn.Renewed{Socket: v.id, GrantID: h.roster.Front(v.set), CanControl: v.may(roster.Control)})
+	h.step(turn.Renewed{Socket: v.id, GrantID: h.roster.Front(v.set), CanControl: v.may(roster.Control), Owns: v.may(roster.Own)})
 }
 
 // present notes that v, who could have control or not, now can or not.
@@ -236,7 +237,7 @@ func (h *Hub) renewed(v *Viewer, could bool) {
 	if front == "" {
 		front = v.grant.ID // it is being asked about
 	}
-	h.step(turn.Renewed{Socket: v.id, GrantID: front, CanControl: v.may(roster.Control)})
+	h.step(turn.Renewed{Socket: v.id, GrantID: front, CanControl: v.may(roster.Control), Owns: v.may(roster.Own)})
 	h.present(v, could)
 }
 

@@ -39,7 +39,7 @@ func (v *Viewer) Execute(text string) {
 		v.credit.Release(cost)
 		v.Complain(errExecuteBusy)
 	default:
-		intake.take(v, typed{input: []byte(text), cost: cost, execute: true})
+		intake.accept(v, typed{input: []byte(text), cost: cost, execute: true})
 		v.hub.post(executed{}) // so that run wakes for the Enter
 	}
 }

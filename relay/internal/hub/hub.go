@@ -157,6 +157,8 @@ func (h *Hub) run(ctx context.Context) {
 			if !h.handle(e) {
 				return
 			}
+		case <-h.intake.asks:
+			h.takeForKeys()
 		case <-h.revised:
 			h.cutRevoked()
 		case <-timer.C:
@@ -351,6 +353,8 @@ func (h *Hub) obey(v *Viewer, m protocol.ClientMessage) {
 		h.step(turn.Requested{Socket: v.id})
 	case protocol.ClientTakeControl:
 		h.step(turn.Taken{Socket: v.id})
+	case protocol.ClientTakeBack:
+		h.step(turn.TakenBack{Socket: v.id})
 	case protocol.ClientCancelRequest:
 		h.step(turn.Cancelled{Socket: v.id})
 	case protocol.ClientGrantControl:

@@ -25,6 +25,8 @@ type intake struct {
 	over     context.Context     // ends with the hub
 	executor string              // the client as which executes are typed
 
+	asks chan struct{} // run is to look at takers
+
 	executing atomic.Bool  // there are executions; set under mu
 	typedAt   atomic.Int64 // the oldest key since the terminal last showed something, Unix nanoseconds; 0: none
 
@@ -37,6 +39,7 @@ type intake struct {
 	unacked   []unackedInput     // oldest first; sent again on the next link
 	overtaken []unackedInput     // by another term, while there was no link; about to be refused
 	yields    map[*Viewer]bool   // whose wish to yield control isn't decided
+	takers    map[*Viewer]bool   // whose key is to take the terminal
 	clients   map[string]*Viewer // whose input is numbered by its client: of a client's sockets the newest
 
 	executions map[*Viewer]*execution
@@ -46,6 +49,7 @@ type intake struct {
 func newIntake(over context.Context, metrics *Metrics) *intake {
 	return &intake{
 		metrics: metrics, queue: semaphore.NewWeighted(protocol.MaxInputQueued), over: over,
+		asks: make(chan struct{}, 1), takers: map[*Viewer]bool{},
 		yields: map[*Viewer]bool{}, clients: map[string]*Viewer{}, executor: rand.Text(),
 	}
 }
@@ -76,33 +80,32 @@ type typed struct {
 
 	execute bool // Enter is to follow; cost includes it
 	behind  int  // so many wishes of its viewer to yield control
+	late    bool // it takes no free terminal: it has asked for it, or was typed behind a wish to yield
 }
 
-// take passes on what v typed, under the term of this moment, or tells v why
+// accept passes on what v typed, under the term of this moment, or tells v why
 // not. It waits only for the tunnel.
-func (in *intake) take(v *Viewer, e typed) {
+func (in *intake) accept(v *Viewer, e typed) {
 	e.at = time.Now()
 	in.mu.Lock()
 	e.behind = v.wishes
-	l := in.accept(v, e)
+	l := in.pass(v, e)
 	in.mu.Unlock()
 	if l != nil {
 		l.flush()
 	}
 }
 
-// accept queues e on the link, which it returns, or refuses it. The caller
-// holds mu.
-func (in *intake) accept(v *Viewer, e typed) *link {
-	reason, ok, term := protocol.RefusalReason(""), false, e.term
-	if e.seq == 0 {
-		term = in.state.Term()
-	}
+// pass queues e on the link, which it returns, or refuses it, or has it wait. The
+// caller holds mu.
+func (in *intake) pass(v *Viewer, e typed) *link {
+	reason, ok, term := protocol.RefusalReason(""), false, in.termOf(e)
 	switch {
 	case v.gone:
 		in.release(v, e.cost)
 		return nil
-	case !v.admitted || e.behind > v.decided: // whether it has control is being decided
+	case !v.admitted || e.behind > v.decided || v.taking != takesNothing: // whether it has control is being decided
+		e.late = e.late || e.behind > v.decided
 		v.waiting = append(v.waiting, e)
 		return nil
 	case in.ended:
@@ -111,6 +114,9 @@ func (in *intake) accept(v *Viewer, e typed) *link {
 		reason = v.gate.reason
 	case in.link == nil:
 		reason = protocol.RefusedWaiting
+	case in.takes(v, e):
+		in.take(v, e)
+		return nil
 	default:
 		reason, ok = in.state.MayType(v.id, term)
 	}
@@ -230,7 +236,7 @@ func (in *intake) judge(v *Viewer) {
 	waiting := v.waiting
 	v.waiting = nil
 	for _, e := range waiting {
-		in.accept(v, e)
+		in.pass(v, e)
 	}
 	if in.link != nil && len(waiting) > 0 {
 		in.link.rouse()
@@ -265,6 +271,7 @@ func (in *intake) resume() {
 		}
 		in.judge(v)
 	}
+	in.takenBy()
 }
 
 // leave forgets v. What it has typed is still written, but no Enter follows.
@@ -280,6 +287,8 @@ func (in *intake) leave(v *Viewer) {
 	}
 	v.waiting = nil
 	delete(in.yields, v)
+	delete(in.takers, v)
+	v.taking = takesNothing
 	in.abandon(v)
 }
 

@@ -94,6 +94,8 @@ func (k *keyboard) settle() {
 		select {
 		case e := <-k.hub.events:
 			k.hub.handle(e)
+		case <-k.hub.intake.asks:
+			k.hub.takeForKeys()
 		default:
 			return
 		}
@@ -554,6 +556,14 @@ func (m *mind) types(term uint64) uint64 {
 
 func (m *mind) may() (uint64, bool) { return m.term, m.holder == typist }
 
+// may lets the console's user type at a free terminal, too.
+func (c *consoleTyping) may() (uint64, bool) {
+	if c.holder == "" && c.known {
+		return protocol.FreeTerm(c.term), true
+	}
+	return c.mind.may()
+}
+
 func (m *mind) acked(seq uint64) {
 	n := 0
 	for n < len(m.queue) && m.queue[n].Seq <= seq {
@@ -624,6 +634,7 @@ type consoleTyping struct {
 	mind
 	there   bool // attached
 	waiting bool
+	known   bool // who has control
 	again   bool // a timer runs, after which all is sent again
 }
 
@@ -638,7 +649,7 @@ func (c *consoleTyping) changed() {
 }
 
 func (c *consoleTyping) control(holder protocol.UserID, term uint64) {
-	c.holder, c.term, c.waiting = holder, term, false
+	c.holder, c.term, c.waiting, c.known = holder, term, false, true
 	c.changed()
 }
 

@@ -91,6 +91,7 @@ type Viewer struct {
 	decided  int     // those that are done or refused
 	nextSeq  uint64
 	gate     gate
+	taking   taking
 
 	// Guarded by writing, which the writer holds while it writes, or the
 	// stream's reader while it offers.
@@ -406,7 +407,7 @@ func (v *Viewer) Type(ctx context.Context, input []byte) error {
 		if err := intake.reserve(ctx, intake.queue, cost); err != nil {
 			return err
 		}
-		intake.take(v, typed{input: piece, cost: cost})
+		intake.accept(v, typed{input: piece, cost: cost})
 	}
 	return nil
 }
@@ -427,7 +428,7 @@ func (v *Viewer) TypeNumbered(in protocol.BrowserInput) {
 		v.credit.Release(cost)
 		intake.drop(v, protocol.RefusedBusy, in.Seq)
 	default:
-		intake.take(v, typed{input: in.Bytes, cost: cost, seq: in.Seq, term: in.Term})
+		intake.accept(v, typed{input: in.Bytes, cost: cost, seq: in.Seq, term: in.Term})
 	}
 }
 

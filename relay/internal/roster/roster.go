@@ -35,6 +35,7 @@ type Rights uint8
 const (
 	Control Rights = 1 << iota
 	Record
+	Own // control can be taken back from whoever has it
 )
 
 // RightsOf returns what g allows at a terminal.
@@ -44,6 +45,9 @@ func RightsOf(g *jws.Grant, session protocol.SessionID, pty protocol.PTYID) (r R
 	}
 	if g.Allows(session, pty, protocol.CapRecord) {
 		r |= Record
+	}
+	if g.Allows(session, "", protocol.CapAdmin) {
+		r |= Own
 	}
 	return r
 }

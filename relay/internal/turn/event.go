@@ -16,6 +16,7 @@ type (
 		Name       string
 		GrantID    protocol.GrantID
 		CanControl bool
+		Owns       bool // the session: it may take control back
 	}
 	// Left: a viewer's socket is gone.
 	Left struct{ Socket SocketID }
@@ -24,6 +25,7 @@ type (
 		Socket     SocketID
 		GrantID    protocol.GrantID
 		CanControl bool
+		Owns       bool
 	}
 	// Succeeded: another grant stands for all viewers for whom one did.
 	Succeeded struct{ From, To protocol.GrantID }
@@ -32,6 +34,11 @@ type (
 	Requested struct{ Socket SocketID }
 	// Taken: a viewer wants control, if nobody has it.
 	Taken struct{ Socket SocketID }
+	// TakenBack: a viewer wants control, whoever has it.
+	TakenBack struct{ Socket SocketID }
+	// Keyed: a viewer has typed at a terminal that nobody had control of. It gets
+	// no answer beyond what becomes of its input; see [State.Taking].
+	Keyed struct{ Socket SocketID }
 	// Cancelled: a viewer no longer wants control.
 	Cancelled struct{ Socket SocketID }
 	// Granted: a viewer hands control over.
@@ -58,6 +65,8 @@ func (Renewed) event()    {}
 func (Succeeded) event()  {}
 func (Requested) event()  {}
 func (Taken) event()      {}
+func (TakenBack) event()  {}
+func (Keyed) event()      {}
 func (Cancelled) event()  {}
 func (Granted) event()    {}
 func (Revoked) event()    {}

@@ -14,7 +14,7 @@ import (
 // them.
 type op struct{ relay, kind, a, b uint8 }
 
-const opKinds = 30
+const opKinds = 35
 
 // scenes are two relays of one sandbox.
 type scenes [2]*world
@@ -27,11 +27,31 @@ func newScenes(t failer) scenes {
 // do lets o happen at one of the relays. a and b pick who.
 func (s scenes) do(o op) {
 	w := s[o.relay%2]
-	if kind := o.kind % opKinds; kind >= 17 {
+	switch kind := o.kind % opKinds; {
+	case kind > 30:
+		w.takeAnyhow(kind, o)
+	case kind >= 17:
 		w.code(kind, o)
-		return
+	default:
+		w.do(o)
 	}
-	w.do(o)
+}
+
+// takeAnyhow has the owner take control back, somebody type at a free terminal,
+// or everybody be idle.
+func (w *world) takeAnyhow(kind uint8, o op) {
+	socket := turn.SocketID(0)
+	if w.nextID > 0 {
+		socket = turn.SocketID(o.a)%w.nextID + 1
+	}
+	switch kind {
+	case 31:
+		w.step(turn.TakenBack{Socket: socket})
+	case 32, 33:
+		w.step(turn.Keyed{Socket: socket})
+	case 34:
+		w.wait(protocol.ControlIdle)
+	}
 }
 
 // code has somebody type, or the coding agent or another program do something.
@@ -54,7 +74,7 @@ func (w *world) code(kind uint8, o op) {
 		w.toolTakes()
 	case 27:
 		w.toolGives()
-	case 28, 29:
+	case 28, 29, 30:
 		for id := range w.sockets {
 			w.types(id)
 		}

@@ -15,6 +15,7 @@ type sandbox struct {
 	now      time.Time
 	register *lease.Register
 	refusing bool                      // it accepts no grants
+	refused  bool                      // it has not, at some time
 	was      map[uint64]protocol.Lease // by revision
 	written  int                       // inputs
 
@@ -97,6 +98,9 @@ func (b *sandbox) hears(w *world, m protocol.Message) {
 			b.t.Fatalf("%s typed in term %d, and now it is %+v", m.Client, m.Term, l)
 		}
 		b.written++
+		if b.register.Typed(b.now) {
+			b.changed(nil)
+		}
 	}
 }
 
@@ -121,7 +125,11 @@ func (b *sandbox) propose(m protocol.LeaseProposal, sockets int) (protocol.Lease
 	case b.running():
 		return protocol.Lease{}, protocol.Errorf(protocol.KindConflict, "a coding agent runs")
 	case b.refusing:
+		b.refused = true
 		return protocol.Lease{}, protocol.Errorf(protocol.KindForbidden, "no such grant")
+	}
+	if m.Next.Reason == protocol.ReasonOwner && m.Next.Holder != alice {
+		b.t.Fatalf("%+v, which is not the owner's", m)
 	}
 	return b.register.Propose(m, sockets, b.now)
 }
@@ -140,7 +148,7 @@ func (b *sandbox) elsewhere(next protocol.LeaseNext) {
 // wait lets time pass.
 func (b *sandbox) wait(d time.Duration) {
 	b.now = b.now.Add(d)
-	if b.register.Expire(b.now) {
+	if b.register.Expire(b.now) || b.register.Rest(b.now) {
 		b.changed(nil)
 	}
 }

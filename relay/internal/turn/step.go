@@ -23,6 +23,10 @@ func Step(s State, e Event) (State, []Effect) {
 		t.wants(wish{kind: request, socket: e.Socket})
 	case Taken:
 		t.wants(wish{kind: take, socket: e.Socket})
+	case TakenBack:
+		t.wants(wish{kind: takeBack, socket: e.Socket})
+	case Keyed:
+		t.keyed(e.Socket)
 	case Cancelled:
 		t.wants(wish{kind: cancel, socket: e.Socket})
 	case Granted:
@@ -70,7 +74,7 @@ func (t *step) joined(e Joined) {
 	if known {
 		return
 	}
-	v := socket{e.Socket, e.User, e.Name, e.GrantID, e.CanControl && human(e.User)}
+	v := socket{e.Socket, e.User, e.Name, e.GrantID, e.CanControl && human(e.User), e.Owns}
 	t.sockets = slices.Insert(slices.Clip(t.sockets), at, v)
 	if _, n := t.controlling(v.user); v.canControl && n == 1 {
 		t.report(v.user, n)
@@ -100,14 +104,14 @@ func (t *step) renewed(e Renewed) {
 	}
 	before := t.sockets[at]
 	now := before
-	now.grant, now.canControl = e.GrantID, e.CanControl && human(before.user)
+	now.grant, now.canControl, now.owns = e.GrantID, e.CanControl && human(before.user), e.Owns
 	t.sockets = slices.Clone(t.sockets)
 	t.sockets[at] = now
 	if _, n := t.controlling(now.user); now.canControl && !before.canControl && n == 1 {
 		t.report(now.user, n)
 	}
 	t.lessOf(before)
-	if now.canControl != before.canControl {
+	if now.canControl != before.canControl || now.owns != before.owns {
 		t.emit(SendState{now.id})
 	}
 }
@@ -198,6 +202,7 @@ func (t *step) adopt(l protocol.Lease) {
 	if _, n := t.controlling(l.Holder); n > 0 && l.Holder != old.Holder {
 		t.report(l.Holder, n) // came before this stream, perhaps
 	}
+	t.yieldIdle()
 	switch {
 	case old.Holder == protocol.AgentHolder:
 		t.renewLease() // whom it yields to may live under another grant by now
@@ -220,7 +225,7 @@ func (t *step) announce(old protocol.Lease) {
 	case old.Holder == "" || old.Holder == l.Holder || l.Holder == protocol.AgentHolder:
 		t.emit(Broadcast{protocol.ControlTaken{Controller: l.Holder, Term: l.Term}})
 	default:
-		t.emit(Broadcast{protocol.ControlGranted{From: old.Holder, To: l.Holder, Controller: l.Holder, Term: l.Term}})
+		t.emit(Broadcast{protocol.ControlGranted{From: old.Holder, To: l.Holder, Controller: l.Holder, Term: l.Term, Reason: l.Reason}})
 	}
 }
 
@@ -271,6 +276,7 @@ func (t *step) reattached(o protocol.TerminalOpened) {
 		t.reportAll()
 	}
 	t.letClaim()
+	t.yieldIdle()
 }
 
 // reportAll tells the agent of everybody who is present: whom a coding agent has

@@ -3,11 +3,14 @@
 // viewers. The agent's lease decides; nothing is announced before the agent
 // has confirmed it.
 //
-// The rules are those of seed 001. Control of a new terminal goes to its
-// creator. A viewer who asks gets a free terminal at once and otherwise waits in
-// line until the controller hands over; nobody moves up by themselves, not even
-// when the grace is over, for then "control becomes available (no controller)":
-// whoever asks next has it, in line or not. A user counts as present while a
+// The rules are those of seed 001, and three more. Control of a new terminal goes
+// to its creator. A viewer who asks gets a free terminal at once, as does one who
+// types, and otherwise waits in line until the controller hands over. Who owns
+// the session takes control back from anybody, and a controller who has typed
+// nothing for so long that the agent calls them idle yields to the first in line.
+// Beside that nobody moves up by themselves, not even when the grace is over, for
+// then "control becomes available (no controller)": whoever asks next has it, in
+// line or not. A user counts as present while a
 // socket of theirs may control, and only presence ends or averts the grace,
 // which the agent times.
 //
@@ -64,6 +67,7 @@ type socket struct {
 	name       string
 	grant      protocol.GrantID
 	canControl bool
+	owns       bool
 }
 
 // New returns the state of a terminal whose stream to the agent was just
@@ -97,6 +101,7 @@ func (s State) StateFor(id SocketID) protocol.ControlState {
 	return protocol.ControlState{
 		Controller: s.lease.Holder, Requests: s.requests, Term: s.lease.Term, GraceMS: s.lease.MSLeft,
 		AgentState: string(s.coding.AgentState), Agent: s.coding.Agent, You: v.user, CanControl: v.canControl,
+		CanTakeBack: v.canControl && v.owns,
 	}
 }
 
@@ -120,6 +125,23 @@ func (s State) Undecided(id SocketID) (n int) {
 		}
 	}
 	return n
+}
+
+// Free reports whether the first key of a viewer who may control takes the
+// terminal.
+func (s State) Free() bool { return s.attached && s.lease.Holder == "" && !s.Locked() }
+
+// MayControl reports whether a viewer could have control.
+func (s State) MayControl(id SocketID) bool {
+	v, _ := s.socket(id)
+	return v.canControl
+}
+
+// Taking reports whether it isn't decided yet if a viewer's key takes the
+// terminal.
+func (s State) Taking(id SocketID) bool {
+	takes := func(w wish) bool { return w.kind == key && w.socket == id }
+	return s.proposal.ID != 0 && takes(s.underway) || slices.ContainsFunc(s.queue, takes)
 }
 
 // Term returns the term under which the controller types.

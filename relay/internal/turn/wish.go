@@ -12,15 +12,18 @@ type wishKind uint8
 const (
 	request  wishKind = iota + 1 // control, or a place in line
 	take                         // control, if it is free
+	takeBack                     // control, whoever has it
 	cancel                       // the place in line is not needed any more
 	handOver                     // another controller
 	giveBack                     // no controller
+	key                          // control, if it is free, for what was typed; decided without a word
 	claim                        // the creator as the first controller
 	renew                        // another grant of the same controller
+	yield                        // an idle controller's place for the first in line
 )
 
 // ofViewer reports whether a viewer has asked, and gets an answer.
-func (k wishKind) ofViewer() bool { return k < claim }
+func (k wishKind) ofViewer() bool { return k < key }
 
 // A wish waits for the agent or for its turn. Wishes are granted one at a time
 // and each is judged by the lease as it is then.
@@ -56,6 +59,26 @@ func (t *step) first(w wish) {
 func (t *step) hasWish(k wishKind) bool {
 	return t.proposal.ID != 0 && t.underway.kind == k ||
 		slices.ContainsFunc(t.queue, func(w wish) bool { return w.kind == k })
+}
+
+// keyed notes that a viewer's key is to take the terminal.
+func (t *step) keyed(id SocketID) {
+	if t.Free() && t.MayControl(id) && len(t.queue) < maxQueued {
+		t.queue = append(slices.Clip(t.queue), wish{kind: key, socket: id})
+	}
+}
+
+// idle reports whether the controller yields to the first in line.
+func (t *step) idle() bool {
+	return t.attached && t.lease.Idle && t.lease.State == protocol.LeaseHeld && human(t.lease.Holder) && len(t.requests) > 0
+}
+
+// yieldIdle lets an idle controller yield. It follows what can make one: the
+// agent's word, or another request.
+func (t *step) yieldIdle() {
+	if t.idle() && !t.hasWish(yield) {
+		t.queue = append(slices.Clip(t.queue), wish{kind: yield})
+	}
 }
 
 // proceed grants wishes until one needs the agent.
@@ -117,6 +140,15 @@ func (t *step) judge(w wish) {
 			v, _ := t.controlling(t.lease.Holder)
 			t.propose(w, protocol.LeaseNext{Holder: v.user, GrantID: v.grant})
 		}
+	case key:
+		if v, there := t.socket(w.socket); there && v.canControl && t.Free() {
+			t.propose(w, protocol.LeaseNext{Holder: v.user, GrantID: v.grant})
+		}
+	case yield:
+		if t.idle() {
+			v, _ := t.controlling(t.requests[0])
+			t.propose(w, protocol.LeaseNext{Holder: v.user, GrantID: v.grant, Reason: protocol.ReasonIdle})
+		}
 	default:
 		if v, there := t.socket(w.socket); there {
 			t.judgeViewer(w, v)
@@ -133,7 +165,9 @@ func (t *step) judgeViewer(w wish, v socket) {
 		}
 	case !v.canControl:
 		t.refuse(w, protocol.KindForbidden, "your access does not include control")
-	case hasControl && (w.kind == request || w.kind == take):
+	case w.kind == takeBack && !v.owns:
+		t.refuse(w, protocol.KindForbidden, "only who owns the session can take control back")
+	case hasControl && (w.kind == request || w.kind == take || w.kind == takeBack):
 		// Has it already: seed 001's client waits for the word all the same.
 		t.emit(Send{v.id, protocol.ControlTaken{Controller: t.lease.Holder, Term: t.lease.Term}})
 		t.emit(SendState{v.id})
@@ -149,6 +183,8 @@ func (t *step) judgeViewer(w wish, v socket) {
 		t.refuse(w, protocol.KindForbidden, "only the controller can do this")
 	case t.lease.Holder == "":
 		t.propose(w, protocol.LeaseNext{Holder: v.user, GrantID: v.grant})
+	case w.kind == takeBack:
+		t.propose(w, protocol.LeaseNext{Holder: v.user, GrantID: v.grant, Reason: protocol.ReasonOwner})
 	case w.kind == take:
 		t.refuse(w, protocol.KindConflict, t.nameOf(t.lease.Holder)+" has control")
 	default:
@@ -180,5 +216,6 @@ func (t *step) queueUp(w wish, user protocol.UserID) {
 		t.requests = append(slices.Clip(t.requests), user)
 		t.emit(Broadcast{protocol.ControlRequested{From: user, Requests: t.requests}})
 		t.emit(StateChanged{})
+		t.yieldIdle()
 	}
 }

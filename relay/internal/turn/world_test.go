@@ -216,6 +216,7 @@ func (w *world) joinAs(user protocol.UserID, canControl bool) turn.SocketID {
 	v := turn.Joined{
 		Socket: id, User: user, Name: string(user[len("usr_"):]),
 		GrantID: protocol.GrantID(fmt.Sprintf("gr_%d", id)), CanControl: canControl,
+		Owns: user == alice,
 	}
 	w.sockets[id] = v
 	w.step(v)
@@ -233,7 +234,7 @@ func (w *world) renew(id turn.SocketID, grant protocol.GrantID, canControl bool)
 	v := w.sockets[id]
 	v.GrantID, v.CanControl = grant, canControl
 	w.sockets[id] = v
-	w.step(turn.Renewed{Socket: id, GrantID: grant, CanControl: canControl})
+	w.step(turn.Renewed{Socket: id, GrantID: grant, CanControl: canControl, Owns: v.Owns})
 }
 
 // types has a socket type, which reaches the agent if the relay lets it pass.
@@ -342,6 +343,9 @@ func (w *world) checkSettled() {
 	}
 	if protocol.AgentState(w.s.StateFor(0).AgentState) != state || state == protocol.AgentRunning && l.Holder != protocol.AgentHolder {
 		w.t.Fatalf("relay: %+v; coding agent %s, %+v", w.s.StateFor(0), state, l)
+	}
+	if s := w.s.StateFor(0); l.Idle && l.State == protocol.LeaseHeld && len(s.Requests) > 0 && !w.refused && !w.running() {
+		w.t.Fatalf("%v wait for one who is idle: %+v", s.Requests, l)
 	}
 	if here := w.controlling(l.Holder); here > 0 && l.State != protocol.LeaseHeld {
 		w.t.Fatalf("%d sockets, but %+v", here, l)

@@ -58,6 +58,9 @@ func (a *Attachment) Propose(p protocol.LeaseProposal) {
 	case err != nil:
 		a.refuseProposal(p.ID, err.Error())
 		return
+	case p.Next.Reason == protocol.ReasonOwner && !t.owns(grant):
+		a.refuseProposal(p.ID, "the grant does not allow to take control back")
+		return
 	}
 	next := p.Next.Holder
 	if _, err := t.control.lease.Propose(p, max(t.sockets(next), 1), now); err != nil {
@@ -243,7 +246,7 @@ func (t *Terminal) tick() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	if t.control.lease.Expire(now) {
+	if t.control.lease.Expire(now) || t.control.lease.Rest(now) {
 		t.leaseChanged(nil, 0)
 	}
 	next := noDeadline
@@ -252,6 +255,9 @@ func (t *Terminal) tick() time.Duration {
 	}
 	if deadline, ok := t.control.lease.Deadline(); ok {
 		next = min(next, deadline.Sub(now))
+	}
+	if due, ok := t.control.lease.Rests(); ok {
+		next = min(next, due.Sub(now))
 	}
 	next = min(next, t.takeKeyframes(now), t.letGo(now), t.checkGrants(now),
 		t.checkHeld(now), t.beginAnewIfDue(now), t.awaitPromptIfDue(now))

@@ -179,3 +179,62 @@ func TestCleanCut(t *testing.T) {
 	close(stop)
 	<-done
 }
+
+// TestFound16IdleByTheAgentsClock: who has typed nothing for so long is idle, and
+// may be replaced for that alone; typing ends it. Only the owner's grant takes
+// control back.
+func TestFound16IdleByTheAgentsClock(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.dev.setRoom(100)
+		v := r.attach(t, nil)
+		held := v.propose(alice).Lease
+		if err := v.AddGrant(grantOf(bob, "gr_bob", 10*time.Minute, protocol.CapControl), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := v.AddGrant(grantOf("usr_owner", "gr_owner", 10*time.Minute, protocol.CapControl, protocol.CapAdmin), 0); err != nil {
+			t.Fatal(err)
+		}
+		asks := func(user protocol.UserID, grant protocol.GrantID, reason protocol.LeaseReason) protocol.Leased {
+			t.Helper()
+			v.Propose(protocol.LeaseProposal{ID: 3, ExpectRevision: held.Revision, Next: protocol.LeaseNext{Holder: user, GrantID: grant, Reason: reason}})
+			l := want[protocol.Leased](v)
+			if l.ID != 3 {
+				t.Fatalf("%+v", l)
+			}
+			held = l.Lease
+			return l
+		}
+		if l := asks(bob, "gr_bob", protocol.ReasonIdle); l.Refused == "" || l.Lease.Holder != alice {
+			t.Fatalf("%+v, though nobody is idle", l)
+		}
+		time.Sleep(protocol.ControlIdle - time.Second)
+		v.typed(held.Term, 1, "x")
+		v.wantAck(1)
+		time.Sleep(protocol.ControlIdle - time.Millisecond)
+		synctest.Wait()
+		if m, err := v.poll(); m != nil || err != nil {
+			t.Fatalf("too early: %+v, %v", m, err)
+		}
+		time.Sleep(time.Millisecond)
+		l := want[protocol.Leased](v)
+		if !l.Lease.Idle || l.ID != 0 || l.Lease.Revision != held.Revision+1 || l.Lease.Term != held.Term {
+			t.Fatalf("%+v after %+v", l, held)
+		}
+		v.typed(held.Term, 2, "y")
+		if again := want[protocol.Leased](v); again.Lease.Idle || again.Lease.Revision != l.Lease.Revision+1 {
+			t.Fatalf("%+v after a key", again)
+		}
+		v.wantAck(2)
+		time.Sleep(protocol.ControlIdle)
+		held = want[protocol.Leased](v).Lease
+		if l := asks(bob, "gr_bob", protocol.ReasonIdle); l.Refused != "" || l.Lease.Holder != bob || l.Lease.Reason != protocol.ReasonIdle || l.Lease.Idle {
+			t.Fatalf("%+v", l)
+		}
+		if l := asks(alice, "gr_1", protocol.ReasonOwner); l.Refused == "" || l.Lease.Holder != bob {
+			t.Fatalf("taken back by one who doesn't own the session: %+v", l)
+		}
+		if l := asks("usr_owner", "gr_owner", protocol.ReasonOwner); l.Refused != "" || l.Lease.Holder != "usr_owner" || l.Lease.Reason != protocol.ReasonOwner {
+			t.Fatalf("%+v", l)
+		}
+	})
+}

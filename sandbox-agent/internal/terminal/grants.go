@@ -105,6 +105,12 @@ func (t *Terminal) controls(g *jws.Grant, user protocol.UserID, now time.Time) b
 	return g.Subject == user && !over(g, now) && g.Allows(t.session, t.info.ID, protocol.CapControl)
 }
 
+// owns reports whether g's user owns the session, and may take control back from
+// whoever has it.
+func (t *Terminal) owns(g *jws.Grant) bool {
+	return g != nil && g.Allows(t.session, "", protocol.CapAdmin)
+}
+
 // end returns the last moment of g's life. It allows for the skew that its
 // verification allowed for: a grant that was just taken must not be dropped at
 // once.

@@ -116,6 +116,9 @@ func (a *Attachment) Input(in protocol.Input) {
 	q.accepted.Accept(in.Client, in.Seq)
 	q.items = append(q.items, queuedInput{from: a, term: in.Term, client: in.Client, seq: in.Seq, rest: in.Bytes})
 	q.bytes += len(in.Bytes)
+	if t.control.lease.Typed(time.Now()) {
+		t.leaseChanged(nil, 0)
+	}
 	t.pump()
 	if n := len(q.items); n > 0 { // in is not written, and still the last
 		q.items[n-1].rest = bytes.Clone(q.items[n-1].rest)
