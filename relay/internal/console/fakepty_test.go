@@ -274,6 +274,11 @@ func (f *fakeRelay) receive(s *fakeSocket, p *fakePTY, text bool, data []byte) {
 			p.requests = append(p.requests, you)
 			p.changed(protocol.ControlRequested{From: you, Requests: p.requests})
 		}
+	case protocol.ClientTakeBack:
+		from := p.controller
+		p.hold(you)
+		p.were[you] = true
+		p.changed(protocol.ControlGranted{From: from, To: you, Controller: you, Term: p.term, Reason: protocol.ReasonOwner})
 	case protocol.ClientCancelRequest:
 		p.requests = slices.DeleteFunc(p.requests, func(id protocol.UserID) bool { return id == you })
 		p.changed(protocol.Presence{Count: 0, Viewers: []protocol.PresentViewer{}})
@@ -301,6 +306,14 @@ func (f *fakeRelay) typed(s *fakeSocket, p *fakePTY, data []byte) {
 		return
 	}
 	p.largest = max(p.largest, len(in.Bytes))
+	if you := protocol.UserID(s.user.id); p.controller == "" && in.Term == protocol.FreeTerm(p.term) && !p.deaf {
+		p.hold(you)
+		p.were[you] = true
+		p.changed(protocol.ControlTaken{Controller: you, Term: p.term})
+	}
+	if in.Term == protocol.FreeTerm(p.term-1) {
+		in.Term = p.term
+	}
 	switch {
 	case p.deaf:
 		return

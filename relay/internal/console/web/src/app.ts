@@ -78,6 +78,7 @@ export class App {
       request: () => this.#send({ type: 'request_control' }),
       cancel: () => this.#send({ type: 'cancel_request' }),
       release: () => this.#send({ type: 'revoke_control' }),
+      takeBack: () => this.#send({ type: 'take_back' }),
       grant: (to) => this.#send({ type: 'grant_control', to }),
       dismiss: (user) => this.#dismiss(user),
       retry: () => this.#pane?.socket.retry(),

@@ -2,7 +2,7 @@
 // tells it. Pure.
 
 import { agentHolder, agentLabel, turnText } from './agents.ts';
-import type { ServerMessage, Turn, Viewer } from './protocol.ts';
+import { freeTerm, type ServerMessage, type Turn, type Viewer } from './protocol.ts';
 
 export interface Control {
   known: boolean; // a control_state has come
@@ -16,6 +16,7 @@ export interface Control {
   graceUntil: number | null; // the controller is away; control is kept for them until then
   you: string;
   canControl: boolean;
+  canTakeBack: boolean; // from whoever has it: you own the session
   count: number; // people who watch
   viewers: Viewer[];
   names: ReadonlyMap<string, string>; // of everyone seen so far
@@ -34,6 +35,7 @@ export function nobody(you: string, yourName: string): Control {
     graceUntil: null,
     you,
     canControl: false,
+    canTakeBack: false,
     count: 0,
     viewers: [],
     names: new Map([[you, yourName]]),
@@ -56,6 +58,7 @@ export function update(c: Control, m: ServerMessage, now: number): Control {
         graceUntil: m.grace_ms === undefined ? null : now + m.grace_ms,
         you: m.you,
         canControl: m.can_control,
+        canTakeBack: m.can_take_back ?? false,
       };
     case 'control_taken':
     case 'control_granted':
@@ -93,6 +96,14 @@ export const atWork = (c: Control): boolean => c.agentState === 'running' || (c.
 
 export const controls = (c: Control): boolean => c.controller !== '' && c.controller === c.you;
 
+// terms are those under which typing counts: the first for what is typed now, the
+// others for what was typed before one knew. None: there is no use in typing.
+export function terms(c: Control): number[] {
+  if (!c.known || !c.canControl || atWork(c)) return [];
+  if (controls(c)) return [c.term, freeTerm(c.term - 1)];
+  return c.controller === '' ? [freeTerm(c.term)] : [];
+}
+
 // nameOf falls back to an id's last characters: presence names at most fifty.
 export function nameOf(c: Control, id: string): string {
   if (id === agentHolder) return agentLabel(c.agent);
@@ -111,6 +122,7 @@ export function notice(before: Control, m: ServerMessage): string | undefined {
       return before.agentState === 'stopped' || m.reason === 'error' ? turnText(m) : undefined;
     case 'control_granted':
       if (m.from === agentHolder) return undefined; // agent_state says it
+      if (m.reason !== undefined) return lostNotice(m.reason, m.from === you, m.to === you, name(m.from), name(m.to));
       if (m.to === you) return `${name(m.from)} gave you control`;
       return m.from === you ? `${name(m.to)} has control now` : `${name(m.from)} gave control to ${name(m.to)}`;
     case 'control_taken':
@@ -124,6 +136,16 @@ export function notice(before: Control, m: ServerMessage): string | undefined {
     default:
       return undefined;
   }
+}
+
+// lostNotice says that control went from one to another who wasn't handed it.
+function lostNotice(reason: string, fromYou: boolean, toYou: boolean, from: string, to: string): string | undefined {
+  if (reason === 'owner') {
+    if (toYou) return undefined;
+    return fromYou ? `${to} owns this session and took control back` : `${to} took control back from ${from}`;
+  }
+  if (fromYou) return `You had not typed for 30 s: ${to} asked and has control now`;
+  return toYou ? `${from} had not typed for 30 s: you have control now` : `${to} has control now: ${from} had not typed for 30 s`;
 }
 
 function agentNotice(c: Control, state: string, label: string): string | undefined {

@@ -37,6 +37,7 @@ export interface ControlView {
   text: string;
   detail: string; // changes by the second: not read aloud
   action: 'take' | 'request' | 'cancel' | 'release' | null;
+  takeBack: boolean; // from whoever has it
   enabled: boolean;
   viewOnly: boolean;
 }
@@ -166,10 +167,10 @@ function exitText({ exit }: Connection): string {
 }
 
 // noControl is shown where there is nothing to control.
-export const noControl: ControlView = { kind: 'unknown', id: '', name: '', text: '', detail: '', action: null, enabled: false, viewOnly: false };
+export const noControl: ControlView = { kind: 'unknown', id: '', name: '', text: '', detail: '', action: null, takeBack: false, enabled: false, viewOnly: false };
 
 export function controlOf(c: Control, live: boolean, now: number): ControlView {
-  const base = { id: c.controller, name: '', detail: '', enabled: live, viewOnly: c.known && !c.canControl };
+  const base = { id: c.controller, name: '', detail: '', takeBack: false, enabled: live, viewOnly: c.known && !c.canControl };
   if (!c.known) return { ...base, kind: 'unknown', text: '…', action: null };
   if (atWork(c)) {
     const action = c.requests.includes(c.you) ? 'cancel' : 'request';
@@ -178,9 +179,10 @@ export function controlOf(c: Control, live: boolean, now: number): ControlView {
   }
   if (controls(c)) return { ...base, kind: 'you', text: 'You have control', action: 'release' };
   const may = (action: ControlView['action']) => (c.canControl ? action : null);
-  if (c.controller === '') return { ...base, kind: 'free', text: 'Nobody has control', action: may('take') };
+  if (c.controller === '') return { ...base, kind: 'free', text: 'Nobody has control', detail: c.canControl ? 'type to take it' : '', action: may('take') };
   const name = nameOf(c, c.controller);
   const action = may(c.requests.includes(c.you) ? 'cancel' : 'request');
+  base.takeBack = c.canTakeBack;
   if (c.graceUntil === null) return { ...base, name, kind: 'other', text: `${name} has control`, action };
   return { ...base, name, kind: 'away', text: `${name} is away`, detail: `${seconds(c.graceUntil, now)} s`, action };
 }

@@ -124,11 +124,11 @@ export class Outbox {
     });
   }
 
-  // retain drops what waits and was typed under another term (null: all of it),
-  // and returns how many bytes that were.
-  retain(term: number | null): number {
+  // retain drops what waits and was typed under none of terms, and returns how
+  // many bytes that were.
+  retain(terms: readonly number[]): number {
     const before = this.#queueBytes;
-    this.#queue = this.#queue.filter((item) => item.term === term);
+    this.#queue = this.#queue.filter((item) => terms.includes(item.term));
     const left = this.#queue.reduce((sum, item) => sum + item.bytes.length, 0);
     this.#shrink(before - left);
     return before - left;
@@ -140,7 +140,7 @@ export class Outbox {
   interrupt(): number {
     const dropped = this.#queueBytes;
     const last = this.#queue.at(-1);
-    this.retain(null);
+    this.retain([]);
     if (last !== undefined && endsInBracket(last.bytes)) this.push(bracketEnd, last.term, true);
     return dropped;
   }

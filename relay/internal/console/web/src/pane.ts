@@ -3,7 +3,7 @@
 import type { Ticket } from './api.ts';
 import { question } from './clipboard.ts';
 import { barred, type Connection, type Part } from './connection.ts';
-import { atWork, controls, dropped, nobody, notice, refusal, update, type Control } from './control.ts';
+import { atWork, controls, dropped, nobody, notice, refusal, terms, update, type Control } from './control.ts';
 import { momentary, type ServerMessage, type Turn } from './protocol.ts';
 import { alone, idle, seen, unseen, type Patience } from './pulse.ts';
 import { closedToOthers } from './share.ts';
@@ -125,7 +125,7 @@ export class Pane {
 
   // discard forgets what was typed and not sent.
   discard(): void {
-    this.socket.retain(null);
+    this.socket.retain([]);
     this.hooks.changed();
   }
 
@@ -179,11 +179,11 @@ export class Pane {
   #tell(before: Control, message: ServerMessage): void {
     let text = notice(before, message);
     if (message.type === 'input_refused' && message.reason === 'agent_running') {
-      this.socket.retain(null);
+      this.socket.retain([]);
       return this.hooks.refused(refusal(before, message.reason));
     }
     if (message.type === 'input_refused' && !momentary(message.reason)) {
-      const rest = this.socket.retain(null); // of a paste with a hole in it
+      const rest = this.socket.retain([]); // of a paste with a hole in it
       if (rest > 0) this.#dropped(rest, message.reason);
       if (message.seq === undefined) text = refusal(before, message.reason);
     }
@@ -201,7 +201,7 @@ export class Pane {
   // keepTerm drops what was typed under an earlier term and not sent.
   #keepTerm(): void {
     if (!this.control.known) return;
-    const dropped = this.socket.retain(this.mine ? this.control.term : null);
+    const dropped = this.socket.retain(terms(this.control));
     if (dropped > 0) this.hooks.notice('Control has changed: what you typed last was not sent');
   }
 
@@ -224,18 +224,24 @@ export class Pane {
       if (kind === 'typed') this.#sayNo(why);
       return;
     }
+    if (kind !== 'typed' && !this.mine) return; // keys take a free terminal, nothing else does
     const { live } = this.socket;
     if (!live && kind !== 'typed') return; // of no use later
     if (data === '\x03') this.interrupt();
-    const taken = this.socket.input(this.#encoder.encode(data), this.control.term);
+    const taken = this.socket.input(this.#encoder.encode(data), this.#term);
     if (!taken) this.hooks.notice(live ? 'Too much at once: nothing of it was sent' : 'Too much to keep without a connection: dropped');
     this.hooks.changed();
   }
 
   #binary(data: string): void {
-    if (this.socket.live && this.#unable() === undefined) {
-      this.socket.input(Uint8Array.from(data, (c) => c.charCodeAt(0)), this.control.term);
+    if (this.socket.live && this.mine && this.#unable() === undefined) {
+      this.socket.input(Uint8Array.from(data, (c) => c.charCodeAt(0)), this.#term);
     }
+  }
+
+  // term is the one under which typing counts now.
+  get #term(): number {
+    return terms(this.control)[0] ?? this.control.term;
   }
 
   // mayPause says that an agent alone stands in the way.
@@ -255,6 +261,6 @@ export class Pane {
     if (exit !== null || (phase.name === 'over' && phase.why === 'ended')) return refusal(this.control, 'ended');
     if (phase.name === 'over' || !everAttached) return 'Not sent: there is no connection';
     if (this.control.canControl && atWork(this.control)) return refusal(this.control, 'agent_running');
-    return this.mine ? undefined : refusal(this.control, 'not_controller');
+    return terms(this.control).length > 0 ? undefined : refusal(this.control, 'not_controller');
   }
 }

@@ -12,6 +12,7 @@ export interface ControlState {
   last_turn?: Turn; // the last one that a coding agent finished
   you: string;
   can_control: boolean;
+  can_take_back?: boolean; // you own the session
 }
 
 export interface Turn {
@@ -60,7 +61,7 @@ export type ServerMessage =
   | ControlState
   | { type: 'control_taken'; controller: string; term: number }
   | { type: 'control_requested'; from: string; requests: string[] }
-  | { type: 'control_granted'; from: string; to: string; controller: string; term: number }
+  | { type: 'control_granted'; from: string; to: string; controller: string; term: number; reason?: string } // 'owner' or 'idle'
   | { type: 'control_revoked'; from: string; controller: string }
   | { type: 'control_expired'; from: string; controller: string }
   | Attached
@@ -85,7 +86,7 @@ export type ServerMessage =
 
 export type ClientMessage =
   | { type: 'resize'; cols: number; rows: number }
-  | { type: 'request_control' | 'take_control' | 'cancel_request' | 'revoke_control' | 'ping' }
+  | { type: 'request_control' | 'take_control' | 'take_back' | 'cancel_request' | 'revoke_control' | 'ping' }
   | { type: 'grant_control'; to: string }
   | { type: 'reauth'; grant: string }
   | { type: 'ack'; offset: number };
@@ -121,12 +122,16 @@ export const maxInputBytes = 16_298;
 // momentary says that input which was refused for this reason is to be sent again.
 export const momentary = (reason: string): boolean => reason === 'waiting' || reason === 'busy';
 
+// freeTerm is the term of what is typed when nobody has control any more, after
+// term: it takes the terminal. On the wire that is term with its top bit set.
+export const freeTerm = (term: number): number => -1 - term;
+
 // encodeInput is a binary frame: sequence and term, 8 bytes each, then the input.
 export function encodeInput(seq: number, term: number, bytes: Uint8Array): Uint8Array<ArrayBuffer> {
   const frame = new Uint8Array(16 + bytes.length);
   const view = new DataView(frame.buffer);
   view.setBigUint64(0, BigInt(seq));
-  view.setBigUint64(8, BigInt(term));
+  view.setBigUint64(8, term < 0 ? BigInt(-1 - term) | (1n << 63n) : BigInt(term));
   frame.set(bytes, 16);
   return frame;
 }

@@ -77,9 +77,9 @@ export class Socket {
     return dropped;
   }
 
-  // retain drops input that waits and was typed under another term.
-  retain(term: number | null): number {
-    return this.#outbox.retain(term);
+  // retain drops input that waits and was typed under none of terms.
+  retain(terms: readonly number[]): number {
+    return this.#outbox.retain(terms);
   }
 
   get pending(): number {

@@ -82,6 +82,9 @@ export class Screen {
     this.#term.attachCustomKeyEventHandler((event) => this.#key(event));
     this.host.addEventListener('paste', (event) => this.#paste(event), { capture: true, signal });
     this.#term.onCursorMove(() => this.#reveal());
+    this.host.addEventListener('click', ({ target }) => { // beside a screen that is smaller than its place
+      if (target === this.host) this.#term.focus();
+    }, { signal });
     scrollByTouch(this.host, signal);
     lightPreferred.addEventListener('change', () => (this.#term.options.theme = theme()), { signal });
     stillPreferred.addEventListener('change', () => (this.#term.options.cursorBlink = !stillPreferred.matches), { signal });

@@ -13,6 +13,7 @@ export interface Actions {
   request(): void;
   cancel(): void;
   release(): void;
+  takeBack(): void;
   grant(user: string): void;
   dismiss(user: string): void;
   retry(): void;
@@ -42,6 +43,7 @@ export class View {
     cancel: byId('cancel', HTMLButtonElement),
     release: byId('release', HTMLButtonElement),
   };
+  readonly #takeBack = byId('take-back', HTMLButtonElement);
   readonly #banner = byId('banner', HTMLElement);
   readonly #hint = byId('hint', HTMLElement);
   #shown: Banner['kind'] | 'back' | null = null;
@@ -53,6 +55,7 @@ export class View {
     for (const name of ['take', 'request', 'cancel', 'release'] as const) {
       this.#buttons[name].addEventListener('click', () => actions[name]());
     }
+    this.#takeBack.addEventListener('click', () => actions.takeBack());
     byId('new', HTMLButtonElement).addEventListener('click', () => actions.create());
     byId('banner-action', HTMLButtonElement).addEventListener('click', () => {
       if (this.#bannerAction === 'retry') actions.retry();
@@ -244,7 +247,7 @@ export class View {
 
   #drawControl(control: ControlView): void {
     const box = byId('control', HTMLElement);
-    const focused = Object.values(this.#buttons).find((b) => b === document.activeElement);
+    const focused = [...Object.values(this.#buttons), this.#takeBack].find((b) => b === document.activeElement);
     setAttribute(box, 'data-kind', control.kind);
     setAttribute(document.body, 'data-control', control.kind);
     const holder = byId('controller', HTMLElement);
@@ -256,6 +259,8 @@ export class View {
       setHidden(button, control.action !== name);
       button.disabled = !control.enabled;
     }
+    setHidden(this.#takeBack, !control.takeBack);
+    this.#takeBack.disabled = !control.enabled;
     if (focused?.hidden !== true) return;
     if (control.kind === 'you') this.actions.focusTerminal();
     else this.leave();

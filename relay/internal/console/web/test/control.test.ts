@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { atWork, controls, dropped, nameOf, nobody, notice, refusal, update, type Control } from '../src/control.ts';
+import { atWork, controls, dropped, nameOf, nobody, notice, refusal, terms, update, type Control } from '../src/control.ts';
 import { agentOf, controlOf, labels, noAgent, peopleOf } from '../src/model.ts';
-import type { ControlState, ServerMessage } from '../src/protocol.ts';
+import { encodeInput, freeTerm, type ControlState, type ServerMessage } from '../src/protocol.ts';
 
 const state = (more: Partial<ControlState> = {}): ControlState => ({
   type: 'control_state', controller: 'usr_a', requests: [], term: 1, agent_state: 'stopped', you: 'usr_b', can_control: true, ...more,
@@ -22,7 +22,7 @@ test('who has control, and what one may do about it', () => {
   assert.deepEqual(view(after(presence, state())), { kind: 'other', text: 'alice has control', action: 'request' });
   assert.deepEqual(view(after(presence, state({ requests: ['usr_b'] }))), { kind: 'other', text: 'alice has control', action: 'cancel' });
   assert.deepEqual(view(after(presence, state({ can_control: false }))), { kind: 'other', text: 'alice has control', action: null });
-  assert.deepEqual(view(after(presence, state({ controller: '' }))), { kind: 'free', text: 'Nobody has control', action: 'take' });
+  assert.deepEqual(view(after(presence, state({ controller: '' }))), { kind: 'free', text: 'Nobody has control type to take it', action: 'take' });
   assert.deepEqual(view(after(presence, state({ controller: 'usr_b' }))), { kind: 'you', text: 'You have control', action: 'release' });
   assert.deepEqual(view(after(presence, state({ grace_ms: 9_500 })), 2_000), { kind: 'away', text: 'alice is away 8 s', action: 'request' });
 });
@@ -123,4 +123,37 @@ test('what was refused for good is said, with what to do about it', () => {
   assert.match(dropped(after(presence, state()), 2, 'ended'), /has ended/);
   assert.match(dropped(after(presence, state({ agent: 'claude' })), 2, 'agent_running'), /at work/);
   assert.match(dropped(after(presence, state({ can_control: false })), 2, 'not_controller'), /does not allow typing/);
+});
+
+test('control that was not handed over is told with the reason', () => {
+  const c = after(presence, state());
+  const granted = (from: string, to: string, reason: string): ServerMessage => ({ type: 'control_granted', from, to, controller: to, term: 2, reason });
+  assert.equal(notice(c, granted('usr_b', 'usr_a', 'owner')), 'alice owns this session and took control back');
+  assert.equal(notice(c, granted('usr_a', 'usr_b', 'owner')), undefined);
+  assert.equal(notice(c, granted('usr_c', 'usr_a', 'owner')), 'alice took control back from user sr_c');
+  assert.equal(notice(c, granted('usr_b', 'usr_a', 'idle')), 'You had not typed for 30 s: alice asked and has control now');
+  assert.equal(notice(c, granted('usr_a', 'usr_b', 'idle')), 'alice had not typed for 30 s: you have control now');
+  assert.equal(notice(c, granted('usr_c', 'usr_a', 'idle')), 'alice has control now: user sr_c had not typed for 30 s');
+});
+
+test('who owns the session may take control back', () => {
+  const back = (c: Control) => controlOf(c, true, 0).takeBack;
+  assert.equal(back(after(presence, state({ can_take_back: true }))), true);
+  assert.equal(back(after(presence, state({ can_take_back: true, grace_ms: 1_000 }))), true);
+  assert.equal(back(after(presence, state())), false);
+  assert.equal(back(after(presence, state({ can_take_back: true, controller: 'usr_b' }))), false);
+  assert.equal(back(after(presence, state({ can_take_back: true, controller: '' }))), false);
+  assert.equal(back(after(presence, state({ can_take_back: true, agent_state: 'running', controller: 'agent' }))), false);
+});
+
+test('the terms under which typing counts', () => {
+  assert.deepEqual(terms(nobody('usr_b', 'bob')), []);
+  assert.deepEqual(terms(after(state({ controller: 'usr_b', term: 4 }))), [4, freeTerm(3)]);
+  assert.deepEqual(terms(after(state({ controller: '', term: 4 }))), [freeTerm(4)]);
+  assert.deepEqual(terms(after(state({ controller: '', term: 4, can_control: false }))), []);
+  assert.deepEqual(terms(after(state({ term: 4 }))), []);
+  assert.deepEqual(terms(after(state({ controller: 'usr_b', term: 4, agent_state: 'running' }))), []);
+  const frame = encodeInput(1, freeTerm(0), new Uint8Array(1));
+  assert.deepEqual([...frame.subarray(8, 16)], [0x80, 0, 0, 0, 0, 0, 0, 0]);
+  assert.equal(new DataView(encodeInput(1, freeTerm(7), new Uint8Array(1)).buffer).getBigUint64(8), (1n << 63n) + 7n);
 });
