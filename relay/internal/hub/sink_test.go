@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -107,6 +108,10 @@ func (s *sink) WriteFrames(frames net.Buffers) error {
 			return err
 		}
 		it := item{kind: output, bytes: payload}
+		if bytes.HasPrefix(payload, []byte(`{"type":"presence"`)) { // comes when it comes, often and long
+			all = rest
+			continue
+		}
 		if all[0] == 0x81 {
 			var head struct{ Type string }
 			if err := json.Unmarshal(payload, &head); err != nil {
