@@ -211,6 +211,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	registered, unregister := context.WithCancel(background)
 	var registering sync.WaitGroup // the drain waits for it
 	serving.Go(func() { r.acceptTunnels(background) })
+	serving.Go(func() { r.limitMemory(background) })
 	if err := r.awaitKeys(ctx); err == nil {
 		registering.Go(func() { r.stayRegistered(registered) })
 		serving.Go(func() { r.refresh(background) })

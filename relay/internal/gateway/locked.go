@@ -110,6 +110,7 @@ func (c *lockedConn) writeBuffers(frames net.Buffers) error {
 		if err := c.writeLong(b); err != nil {
 			return err
 		}
+		c.allow()
 	}
 	return nil
 }

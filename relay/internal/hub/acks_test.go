@@ -132,7 +132,7 @@ func TestOneWhoStands(t *testing.T) {
 
 		// It gets a keyframe, whose bytes are on its account with all that it
 		// had not acknowledged, until it has shown it.
-		kf := &keyframe{offset: 300_000, bytes: 10_000, frame: []byte{0x82, 0}}
+		kf := &keyframe{offset: 300_000, bytes: 10_000, frames: net.Buffers{{0x82, 0}}}
 		if err := h.feed.keyframe(kf); err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +193,7 @@ func TestNothingBehindAKeyframe(t *testing.T) {
 			h.feed.lose(v, resyncUnacked)
 			v.place.told = true
 			h.feed.mu.Unlock()
-			kf := &keyframe{offset: 300_000, bytes: 10, frame: []byte{0x82, 0}}
+			kf := &keyframe{offset: 300_000, bytes: 10, frames: net.Buffers{{0x82, 0}}}
 			if err := h.feed.keyframe(kf); err != nil {
 				t.Fatal(err)
 			}
@@ -471,7 +471,7 @@ func TestFound28KeyframeDebtIsNotPaidEarly(t *testing.T) {
 		v.place.told = true
 		h.feed.mu.Unlock()
 		says(t, h, 300_000)
-		kf := &keyframe{offset: 300_000, bytes: 10_000, frame: []byte{0x82, 0}}
+		kf := &keyframe{offset: 300_000, bytes: 10_000, frames: net.Buffers{{0x82, 0}}}
 		if err := h.feed.keyframe(kf); err != nil {
 			t.Fatal(err)
 		}

@@ -156,7 +156,7 @@ func BenchmarkJoin(b *testing.B) {
 	for b.Loop() {
 		h := still()
 		h.feed.replace(protocol.Position{Epoch: testEpoch, Offset: 1 << 30}, 80, 24)
-		if err := h.feed.keyframe(&keyframe{offset: 1 << 30, history: true, bytes: 1, frame: []byte{0x82, 1, 'x'}}); err != nil {
+		if err := h.feed.keyframe(&keyframe{offset: 1 << 30, history: true, bytes: 1, frames: net.Buffers{{0x82, 1, 'x'}}}); err != nil {
 			b.Fatal(err)
 		}
 		for i := range viewers {

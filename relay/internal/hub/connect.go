@@ -109,6 +109,7 @@ func (h *Hub) linked(l *link) {
 	}
 	if first {
 		h.feed = newFeed(l.opened, &h.finished, h.window(), h.metrics)
+		h.feed.memory, h.feed.sandbox = h.memory, h.key.Sandbox
 		h.shared.Store(h.feed)
 		h.feed.setWindow(h.window()) // which may have changed before the set saw the feed
 		h.state, h.leasedAt = turn.New(l.opened), time.Now()
@@ -137,6 +138,7 @@ func (h *Hub) linked(l *link) {
 	h.followController()
 	arrive()
 	h.wants.asked, h.wants.open = [2]time.Time{}, [2]bool{}
+	h.feed.owe()
 	h.askKeyframes(time.Now())
 	h.catchingUp = true
 	if l.opened.Head <= l.opened.Offset {

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"container/list"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,8 @@ type feed struct {
 	// Static after construction.
 	finished *atomic.Bool // the hub's: set before a viewer can see the end
 	metrics  *Metrics
+	memory   *memory // for keyframes; nil: there is enough
+	sandbox  protocol.SandboxID
 
 	// Owned by the stream's reader.
 	arrived time.Time // the oldest output that deliver has not handed out; zero: there is none
@@ -25,12 +28,14 @@ type feed struct {
 	// Guarded by mu.
 	mu      sync.Mutex
 	ring    *replay.Ring
-	begin   uint64       // where the ring began: a place to start reading, by the agent's word
-	run     uint64       // raised when the ring is replaced, which makes older cursors void
-	ended   bool         // the terminal's process is over and its last frame is in the ring
-	viewers []*Viewer    // replaced, never changed: data walks it without mu
-	window  int          // the ring's, in bytes
-	newest  [2]*keyframe // of each sort
+	begin   uint64           // where the ring began: a place to start reading, by the agent's word
+	run     uint64           // raised when the ring is replaced, which makes older cursors void
+	ended   bool             // the terminal's process is over and its last frame is in the ring
+	viewers []*Viewer        // replaced, never changed: data walks it without mu
+	window  int              // the ring's, in bytes
+	newest  [2]*keyframe     // of each sort
+	owed    [2]bool          // asked for, of each sort
+	cached  [2]*list.Element // of newest, in memory
 }
 
 func newFeed(opened protocol.TerminalOpened, finished *atomic.Bool, window int, metrics *Metrics) *feed {
@@ -50,6 +55,13 @@ func (f *feed) setWindow(window int) {
 		f.window = window
 		f.ring.SetWindow(window)
 	}
+}
+
+// held returns how much memory the ring takes, in bytes.
+func (f *feed) held() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ring.Held()
 }
 
 // position returns where the feed ends.
@@ -127,7 +139,9 @@ func (f *feed) replace(pos protocol.Position, cols, rows int) {
 	f.ring = replay.New(pos.Epoch, pos.Offset, cols, rows, f.window)
 	f.begin = pos.Offset
 	f.run++
-	f.newest = [2]*keyframe{}
+	for sort := range f.newest {
+		f.cache(sort, nil)
+	}
 	f.wake()
 }
 
@@ -142,6 +156,7 @@ func (f *feed) wake() {
 func (f *feed) leave(v *Viewer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	v.place.unlead()
 	if i := slices.Index(f.viewers, v); i >= 0 {
 		f.viewers = slices.Delete(slices.Clone(f.viewers), i, i+1)
 	}

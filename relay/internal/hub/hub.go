@@ -42,6 +42,7 @@ type Hub struct {
 	intake   *intake
 	watch    func(session *tunnel.Session, delta int)
 	window   func() int             // what the ring may take, in bytes
+	memory   *memory                // for keyframes; nil: there is enough
 	revoked  *jws.RevocationSet     // nil: no grant is
 	revised  chan struct{}          // revoked has changed
 	reads    chan struct{}          // a place for each part of the log that is read at a time
@@ -128,6 +129,11 @@ func (h *Hub) run(ctx context.Context) {
 	defer h.finish()
 	h.metrics.Hubs.Inc()
 	defer h.metrics.Hubs.Dec()
+	defer func() {
+		if h.feed != nil {
+			h.feed.end()
+		}
+	}()
 	defer func() { // their leaving is not seen any more
 		h.metrics.Viewers.Sub(float64(len(h.viewers)))
 		h.metrics.PaceSetters.Sub(float64(len(h.pacers.newest)))
@@ -193,6 +199,10 @@ func (h *Hub) handle(e event) bool {
 	case paced:
 		h.tellPace(e.v)
 	case keyframed:
+		if e.kf == nil {
+			h.noKeyframes() // there is no room for one
+			break
+		}
 		h.came(e.kf)
 	case linkUp:
 		h.linked(e.l)

@@ -287,6 +287,7 @@ func (h *Hub) askKeyframes(now time.Time) {
 		}
 		h.wants.asked[sort], h.wants.open[sort] = now, true
 		h.metrics.KeyframesWanted.Inc()
+		h.feed.owe(sort)
 		h.send(protocol.WantKeyframe{History: sort == sortOf(true)})
 	}
 }

@@ -90,7 +90,7 @@ func TestJoinersShareAKeyframe(t *testing.T) {
 		f.sitBehind(v, kf)
 		return v.place.lead[0]
 	}
-	if &lead(waiting[0].v)[0] != &kf.frame[0] || &lead(waiting[1].v)[0] != &kf.frame[0] {
+	if &lead(waiting[0].v)[0] != &kf.frames[0][0] || &lead(waiting[1].v)[0] != &kf.frames[0][0] {
 		t.Error("a keyframe is copied for each viewer")
 	}
 }
@@ -240,7 +240,7 @@ func FuzzAssembly(f *testing.F) {
 		var sent []byte
 		for ; len(in) >= 2; in = in[2:] {
 			p := bytes.Repeat([]byte{in[0]}, 1+int(in[0])%50)
-			whole, err := a.add(protocol.Keyframe{Left: int(in[1]) % 64, Bytes: p})
+			whole, err := a.add(protocol.Keyframe{Left: int(in[1]) % 64, Bytes: p}, false)
 			if err != nil {
 				return
 			}
@@ -248,8 +248,8 @@ func FuzzAssembly(f *testing.F) {
 			if !whole {
 				continue
 			}
-			kf := a.take()
-			payload, rest, err := parse(kf.frame)
+			kf, _ := a.take()
+			payload, rest, err := parse(bytes.Join(kf.frames, nil))
 			if err != nil || len(rest) > 0 || !bytes.Equal(payload, sent) || kf.bytes != len(sent) {
 				t.Fatalf("%d bytes became %d, %d behind, %v", len(sent), len(payload), len(rest), err)
 			}

@@ -140,6 +140,8 @@ func (l *link) write(ctx context.Context) {
 // posts everything else to the hub, until the stream ends. It returns why.
 func (l *link) read(f *feed, in *intake, post func(event)) error {
 	r := linkReader{link: l, feed: f, intake: in, post: post, behind: l.opened.Head > l.opened.Offset}
+	r.pieces.memory, r.pieces.sandbox = f.memory, f.sandbox
+	defer r.pieces.drop("")
 	frames := protocol.NewFrameReader(l.stream)
 	for {
 		// Output that has come together is delivered together: when there is
@@ -221,11 +223,18 @@ func (r *linkReader) data(m protocol.Data) error {
 }
 
 func (r *linkReader) keyframe(m protocol.Keyframe) error {
-	whole, err := r.pieces.add(m)
+	whole, err := r.pieces.add(m, !r.feed.owes(m.History))
 	if err != nil || !whole {
 		return err
 	}
-	kf := r.pieces.take()
+	kf, dropped := r.pieces.take()
+	if kf == nil {
+		if dropped != droppedUnasked {
+			r.post(keyframed{nil})
+		}
+		return r.feed.dropped(m, dropped)
+	}
+	defer kf.charge.release() // the feed has it, or has no use for it
 	if err := r.feed.keyframe(kf); err != nil {
 		return err
 	}

@@ -18,6 +18,12 @@ const (
 	cutUnanswered = "grant_unanswered"
 )
 
+// Why a keyframe is not kept: labels of a metric.
+const (
+	droppedUnasked = "unasked" // nobody has asked the agent for it
+	droppedMemory  = "memory"  // there is no room
+)
+
 // longestEcho bounds what counts as the echo of a key: of what is shown later
 // that key wasn't the reason.
 const longestEcho = 5 * time.Second
@@ -37,11 +43,12 @@ type Metrics struct {
 	Moved        prometheus.Counter
 	LinksLost    prometheus.Counter
 
-	KeyframesWanted prometheus.Counter
-	KeyframesSent   prometheus.Counter
-	BackfillBytes   prometheus.Counter
-	PaceSetters     prometheus.Gauge
-	Acks            prometheus.Counter
+	KeyframesWanted  prometheus.Counter
+	KeyframesDropped *prometheus.CounterVec // by reason
+	KeyframesSent    prometheus.Counter
+	BackfillBytes    prometheus.Counter
+	PaceSetters      prometheus.Gauge
+	Acks             prometheus.Counter
 
 	// Times. Nothing here is observed for each viewer of a chunk: that is the
 	// one path where it would cost something.
@@ -84,7 +91,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			"Deliveries to a viewer that its socket didn't take at once, so that they wait for a writer of its own."),
 	}
 	m.times()
-	reg.MustRegister(m.Viewers, m.Hubs, m.OutputBytes, m.InputBytes, m.InputRefused, m.ViewersCut, m.Resyncs, m.Skipped, m.LinksLost,
+	m.KeyframesDropped = instrument.Counters("fairlead_keyframes_dropped_total", "Keyframes that came and were not kept, by reason.", "reason",
+		droppedUnasked, droppedMemory)
+	reg.MustRegister(m.KeyframesDropped, m.Viewers, m.Hubs, m.OutputBytes, m.InputBytes, m.InputRefused, m.ViewersCut, m.Resyncs, m.Skipped, m.LinksLost,
 		m.Attached, m.Moved, m.KeyframesWanted, m.KeyframesSent, m.BackfillBytes, m.PaceSetters, m.Acks,
 		m.TerminalBytes, m.Deferred, m.Delivery, m.Echo, m.Input, m.Join, m.Resume)
 	return m

@@ -37,6 +37,7 @@ type place struct {
 	told   bool          // lost: run knows
 
 	lead   net.Buffers // goes before anything else: a resync, a keyframe
+	kept   *keyframe   // the one in lead
 	resync bool        // lead begins with a resync
 	waits  bool        // nothing goes behind the keyframe until it is shown
 
@@ -49,6 +50,14 @@ func (p *place) sent() uint64 {
 		return p.cursor.Offset()
 	}
 	return p.offset
+}
+
+// unlead gives up what goes before anything else.
+func (p *place) unlead() {
+	if p.kept != nil {
+		p.kept.charge.release()
+	}
+	p.lead, p.kept, p.resync = nil, nil, false
 }
 
 // An outcome says what is to be done beside writing what next returned.
@@ -70,10 +79,17 @@ func (f *feed) next(v *Viewer, dst net.Buffers) (net.Buffers, outcome) {
 	if p.run != f.run {
 		f.cutOff(v)
 	}
+	if p.kept != nil && v.offering { // what a socket doesn't take at once would be copied for it
+		out.more = true
+		return dst, out
+	}
 	if p.lead != nil {
 		dst = append(dst, p.lead...)
 		out.resynced = p.resync
-		p.lead, p.resync = nil, false
+		if p.kept != nil { // until it is written
+			v.sending = append(v.sending, p.kept)
+		}
+		p.lead, p.kept, p.resync = nil, nil, false
 		v.held.Store(p.state != following)
 	}
 	switch p.state {
@@ -158,7 +174,7 @@ func (f *feed) lose(v *Viewer, why string) {
 	at := p.sent()
 	v.fill.stop()
 	p.state, p.offset, p.why, p.told = lost, at, why, false
-	p.lead, p.resync = nil, false
+	p.unlead()
 	v.held.Store(true)
 }
 
@@ -182,6 +198,7 @@ func (f *feed) sit(v *Viewer, at place) {
 	if at.window.debt > 0 {
 		at.window.debt += old.unacked()
 	}
+	v.place.unlead()
 	v.place = at
 	v.fill.stop()
 	v.pace.moved(at.sent(), old.epoch != at.epoch)
@@ -206,12 +223,13 @@ func (f *feed) sitAt(v *Viewer, offset uint64, lead ...[]byte) (cols, rows int) 
 func (f *feed) sitBehind(v *Viewer, kf *keyframe, lead ...[]byte) {
 	why := v.place.why
 	at := place{
-		cursor: kf.cursor, lead: append(lead, kf.frame), resync: len(lead) > 0,
+		cursor: kf.cursor, lead: append(lead, kf.frames...), kept: kf, resync: len(lead) > 0,
 		waits:  v.counts && !v.exact && (why == resyncRing || why == resyncUnacked),
 		window: window{debt: kf.bytes, debtAt: kf.offset},
 	}
 	if !f.ring.Holds(kf.cursor) { // it shows kf all the same, and then the next one
 		at.state, at.offset, at.why = lost, kf.offset, resyncRing
 	}
+	kf.charge.hold()
 	f.sit(v, at)
 }

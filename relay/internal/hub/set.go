@@ -20,6 +20,9 @@ import (
 const (
 	// idleTime is how long a hub without viewers keeps its stream.
 	idleTime = 30 * time.Second
+	// maxHubs bounds the hubs of one sandbox, and of one person: as many as a
+	// sandbox may have terminals.
+	maxHubs = protocol.MaxPTYs
 	// maxName bounds a viewer's name, in bytes.
 	maxName = 128
 )
@@ -39,6 +42,8 @@ type Set struct {
 	running sync.WaitGroup
 	sockets atomic.Uint64
 	ring    atomic.Int64       // what a ring may take, in bytes; set under mu
+	memory  *memory            // for keyframes
+	sharing atomic.Bool        // share is about to be called
 	revoked *jws.RevocationSet // nil: no grant is
 
 	// Guarded by mu.
@@ -53,11 +58,13 @@ type Set struct {
 
 // A tenancy is a hub and who uses it.
 type tenancy struct {
-	hub   *Hub
-	stop  context.CancelFunc
-	first protocol.GrantID // of who came first
-	refs  int
-	idle  *time.Timer // runs while refs is 0
+	hub    *Hub
+	stop   context.CancelFunc
+	first  protocol.GrantID        // of who came first
+	people map[protocol.UserID]int // who holds it how often, or did last
+	refs   int
+	idle   *time.Timer // runs while refs is 0
+	since  time.Time   // when it began to run
 }
 
 // NewSet returns an empty Set.
@@ -68,7 +75,20 @@ func NewSet(tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Set {
 		hubs: map[Key]*tenancy{}, spent: map[*tenancy]struct{}{}, free: make(chan struct{}), watched: map[*tunnel.Session]int{},
 	}
 	s.ring.Store(protocol.RingBytes)
+	s.memory = newMemory(s.reshare)
 	return s
+}
+
+// reshare has share called soon: who takes memory may hold a feed.
+func (s *Set) reshare() {
+	if s.sharing.CompareAndSwap(false, true) {
+		go func() { // ends when it has called
+			s.sharing.Store(false)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.share()
+		}()
+	}
 }
 
 // Close ends all hubs: their viewers are told that the relay goes away. It
@@ -97,6 +117,7 @@ type Handle struct {
 	set  *Set
 	key  Key
 	t    *tenancy
+	user protocol.UserID
 	once sync.Once
 }
 
@@ -108,12 +129,12 @@ func (s *Set) Open(ctx context.Context, key Key, grant *jws.Grant, token string)
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	for {
-		t := s.enter(key, grant, token)
-		if t == nil {
-			return nil, protocol.Fault(protocol.KindRestarting, nil)
+		t, err := s.enter(key, grant, token)
+		if err != nil {
+			return nil, err
 		}
-		handle := &Handle{set: s, key: key, t: t}
-		err := t.hub.await(ctx)
+		handle := &Handle{set: s, key: key, t: t, user: grant.Subject}
+		err = t.hub.await(ctx)
 		if err == nil {
 			return handle, nil
 		}
@@ -156,13 +177,13 @@ func (h *Hub) dead() bool {
 	}
 }
 
-// enter counts a user of key's hub, which it starts when there is none. It
-// returns nil when the set is closed.
-func (s *Set) enter(key Key, grant *jws.Grant, token string) *tenancy {
+// enter counts a user of key's hub, which it starts when there is none. It fails
+// when the set is closed, and where there are too many hubs.
+func (s *Set) enter(key Key, grant *jws.Grant, token string) (*tenancy, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil
+		return nil, protocol.Fault(protocol.KindRestarting, nil)
 	}
 	t := s.hubs[key]
 	// The stream of a terminal that is over says nothing any more, also not who
@@ -172,9 +193,12 @@ func (s *Set) enter(key Key, grant *jws.Grant, token string) *tenancy {
 		t = nil
 	}
 	if t == nil || t.hub.dead() {
+		if err := s.makeRoom(key.Sandbox, grant.Subject); err != nil {
+			return nil, err
+		}
 		ctx, stop := context.WithCancel(s.ctx)
-		t = &tenancy{hub: newHub(key, grant, token, s.tunnels, s.log, s.metrics), stop: stop, first: grant.ID}
-		t.hub.watch, t.hub.window, t.hub.revoked = s.watch, s.window, s.revoked
+		t = &tenancy{hub: newHub(key, grant, token, s.tunnels, s.log, s.metrics), stop: stop, first: grant.ID, people: map[protocol.UserID]int{}}
+		t.hub.watch, t.hub.window, t.hub.memory, t.hub.revoked = s.watch, s.window, s.memory, s.revoked
 		s.hubs[key] = t
 		s.share()
 		s.running.Go(func() {
@@ -184,12 +208,54 @@ func (s *Set) enter(key Key, grant *jws.Grant, token string) *tenancy {
 		})
 	}
 	s.held++
-	t.refs++
-	if t.idle != nil {
+	if t.refs++; t.idle != nil {
 		t.idle.Stop()
 		t.idle = nil
+		clear(t.people)
 	}
-	return t
+	t.people[grant.Subject]++
+	return t, nil
+}
+
+// makeRoom fails when a sandbox or a person has as many hubs as one may have,
+// unless one of them is idle: the one that is so for longest ends. That a
+// terminal exists, an agent alone says. The caller holds mu.
+func (s *Set) makeRoom(sandbox protocol.SandboxID, user protocol.UserID) error {
+	for _, mine := range []func(Key, *tenancy) bool{
+		func(key Key, _ *tenancy) bool { return key.Sandbox == sandbox },
+		func(_ Key, t *tenancy) bool { return t.people[user] > 0 },
+	} {
+		n := 0
+		var idle *tenancy
+		var at Key
+		count := func(key Key, t *tenancy) {
+			if !mine(key, t) {
+				return
+			}
+			if n++; t.idle != nil && (idle == nil || t.since.Before(idle.since)) {
+				idle, at = t, key
+			}
+		}
+		for key, t := range s.hubs {
+			count(key, t)
+		}
+		for t := range s.spent {
+			count(t.hub.key, t)
+		}
+		switch {
+		case n < maxHubs:
+		case idle == nil:
+			return protocol.Errorf(protocol.KindTooMany, "too many terminals are open")
+		default:
+			idle.idle.Stop()
+			idle.stop()
+			if s.hubs[at] == idle {
+				delete(s.hubs, at)
+			}
+			delete(s.spent, idle)
+		}
+	}
+	return nil
 }
 
 // forget drops a hub that is over.
@@ -210,10 +276,11 @@ const windowStep = 64 << 10
 // window returns what each ring may take of the relay's memory.
 func (s *Set) window() int { return int(s.ring.Load()) }
 
-// share divides what rings may take among the hubs that there are. The caller
+// share divides what keyframes leave of the memory among the hubs that there
+// are. The caller
 // holds mu.
 func (s *Set) share() {
-	window := protocol.RelayRingBytes / max(len(s.hubs)+len(s.spent), 1)
+	window := s.memory.left() / max(len(s.hubs)+len(s.spent), 1)
 	window = min(max(window-window%windowStep, windowStep), protocol.RingBytes)
 	if s.ring.Swap(int64(window)) == int64(window) {
 		return
@@ -223,6 +290,26 @@ func (s *Set) share() {
 			f.setWindow(window)
 		}
 	}
+}
+
+// Held returns how much memory there is behind what terminals show: rings and
+// keyframes, in bytes.
+func (s *Set) Held() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := protocol.RelayRingBytes - s.memory.left()
+	add := func(t *tenancy) {
+		if f := t.hub.shared.Load(); f != nil {
+			held += f.held()
+		}
+	}
+	for _, t := range s.hubs {
+		add(t)
+	}
+	for t := range s.spent {
+		add(t)
+	}
+	return held
 }
 
 // Release gives the handle back. A hub that nobody holds ends after idleTime,
@@ -236,8 +323,12 @@ func (h *Handle) Release() {
 			close(s.free)
 		}
 		if t.refs--; t.refs > 0 {
+			if t.people[h.user]--; t.people[h.user] == 0 {
+				delete(t.people, h.user)
+			}
 			return
 		}
+		t.since = time.Now()
 		wait := idleTime
 		if t.hub.finished.Load() {
 			wait = 0

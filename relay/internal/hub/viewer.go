@@ -95,8 +95,10 @@ type Viewer struct {
 
 	// Guarded by writing, which the writer holds while it writes, or the
 	// stream's reader while it offers.
-	writing sync.Mutex
-	frames  net.Buffers
+	writing  sync.Mutex
+	frames   net.Buffers
+	sending  []*keyframe // in what is being written
+	offering bool        // the stream's reader holds writing
 
 	// Guarded by feed.mu. The hub sets place before the viewer is greeted.
 	place place
@@ -286,7 +288,9 @@ func (v *Viewer) push() {
 		v.postpone()
 		return
 	}
+	v.offering = true
 	batch, state := v.collect()
+	v.offering = false
 	drained, err := v.offer.Offer(batch)
 	v.keep(batch)
 	if !drained {
@@ -377,6 +381,10 @@ func (v *Viewer) collect() (batch net.Buffers, state batchState) {
 func (v *Viewer) keep(batch net.Buffers) {
 	clear(batch)
 	v.frames = batch[:0]
+	for _, kf := range v.sending {
+		kf.charge.release()
+	}
+	v.sending = v.sending[:0]
 }
 
 // output appends the next piece of output to batch, and tells run what it must

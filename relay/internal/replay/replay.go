@@ -106,6 +106,9 @@ func (r *Ring) Epoch() protocol.Epoch { return r.epoch }
 // Head returns the offset that the next byte will have.
 func (r *Ring) Head() uint64 { return r.head }
 
+// Held returns how much memory the slabs take, in bytes.
+func (r *Ring) Held() int { return r.held }
+
 // Oldest returns the offset of the oldest byte held, Head when none is.
 func (r *Ring) Oldest() uint64 {
 	if len(r.slabs) == 0 {

@@ -1,0 +1,140 @@
+package hub
+
+import (
+	"container/list"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+const (
+	// keyframeBytes bounds what keyframes take of the memory for rings.
+	keyframeBytes = protocol.RelayRingBytes / 4
+	// memoryStep is the unit in which rings make room for keyframes.
+	memoryStep = 16 << 20
+)
+
+// A memory is the keyframes' part of the relay's memory for what terminals show,
+// shared by all hubs. Of those that are kept for whoever may come later the
+// oldest give way. Of the others a sandbox may have as much as is left free, so
+// that however many take all they can get, there is room for one more.
+type memory struct {
+	// Static after construction.
+	stepped func() // tells the rings that there is less room for them, or more
+
+	// Guarded by mu, which is taken last of all.
+	mu     sync.Mutex
+	held   int
+	of     map[protocol.SandboxID]int
+	cached list.List // of cacheds, oldest first
+}
+
+// A cached is a keyframe that a feed keeps for whoever comes later.
+type cached struct {
+	feed *feed
+	sort int
+	kf   *keyframe
+}
+
+func newMemory(stepped func()) *memory {
+	return &memory{stepped: stepped, of: map[protocol.SandboxID]int{}}
+}
+
+// take notes that a sandbox takes n bytes more. It reports false when there is
+// no room for them, though others gave way. The caller holds no feed.
+func (m *memory) take(sandbox protocol.SandboxID, n int) bool {
+	for {
+		m.mu.Lock()
+		if m.of[sandbox]+n <= keyframeBytes-m.held {
+			m.change(sandbox, n)
+			return true
+		}
+		oldest := m.oldest(sandbox)
+		m.mu.Unlock()
+		if oldest == nil {
+			return false
+		}
+		oldest.feed.evict(oldest.sort, oldest.kf)
+	}
+}
+
+// oldest returns the keyframe that should give way: one of the sandbox itself if
+// there is one. nil: there is none at all. The caller holds mu.
+func (m *memory) oldest(sandbox protocol.SandboxID) *cached {
+	for e := m.cached.Front(); e != nil; e = e.Next() {
+		if c := e.Value.(*cached); c.feed.sandbox == sandbox {
+			return c
+		}
+	}
+	if e := m.cached.Front(); e != nil {
+		return e.Value.(*cached)
+	}
+	return nil
+}
+
+// keep notes that c is cached; forget, that it is no more.
+func (m *memory) keep(c *cached) *list.Element {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.cached.PushBack(c)
+}
+
+func (m *memory) forget(e *list.Element) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cached.Remove(e)
+}
+
+// add notes that a sandbox takes n bytes more, or fewer where n is negative.
+func (m *memory) add(sandbox protocol.SandboxID, n int) {
+	m.mu.Lock()
+	m.change(sandbox, n)
+}
+
+// change is add for a caller that holds mu, which it gives up.
+func (m *memory) change(sandbox protocol.SandboxID, n int) {
+	before := m.room()
+	m.held += n
+	if m.of[sandbox] += n; m.of[sandbox] == 0 {
+		delete(m.of, sandbox)
+	}
+	stepped := m.room() != before
+	m.mu.Unlock()
+	if stepped && m.stepped != nil {
+		m.stepped()
+	}
+}
+
+// room returns what rings leave to keyframes at the moment. The caller holds mu.
+func (m *memory) room() int { return (m.held + memoryStep - 1) / memoryStep * memoryStep }
+
+// left returns what is left for rings.
+func (m *memory) left() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return protocol.RelayRingBytes - m.room()
+}
+
+// A charge is the memory of one keyframe. It counts as long as somebody has the
+// keyframe: the feed, or a viewer to whose socket it was not written yet.
+type charge struct {
+	// Static after construction; no memory: it costs nothing.
+	memory  *memory
+	sandbox protocol.SandboxID
+	bytes   int
+
+	holders atomic.Int32
+}
+
+func (c *charge) hold() {
+	if c != nil && c.holders.Add(1) == 1 {
+		c.memory.add(c.sandbox, c.bytes)
+	}
+}
+
+func (c *charge) release() {
+	if c != nil && c.holders.Add(-1) == 0 {
+		c.memory.add(c.sandbox, -c.bytes)
+	}
+}
