@@ -38,6 +38,9 @@ func ValidID[T ~string](s T) bool {
 	return true
 }
 
+// RelayPrefix begins the ids of relays.
+const RelayPrefix = "rl_"
+
 func NewSandboxID() SandboxID { return SandboxID(newID("sb_")) }
 func NewSessionID() SessionID { return SessionID(newID("ses_")) }
 func NewPTYID() PTYID         { return PTYID(newID("pty_")) }
@@ -45,7 +48,7 @@ func NewUserID() UserID       { return UserID(newID("usr_")) }
 func NewCommandID() CommandID { return CommandID(newID("cmd_")) }
 func NewTraceID() TraceID     { return TraceID(newID("tr_")) }
 func NewGrantID() GrantID     { return GrantID(newID("gr_")) }
-func NewRelayID() RelayID     { return RelayID(newID("rl_")) }
+func NewRelayID() RelayID     { return RelayID(newID(RelayPrefix)) }
 
 // newID returns prefix and 26 random characters of lower-case base32 (130 bits).
 func newID(prefix string) string { return prefix + strings.ToLower(rand.Text()) }

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/tls"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 
 // Config is what a relay is told at its start.
 type Config struct {
-	RelayID  protocol.RelayID // default: a fresh one
+	RelayID  protocol.RelayID // default: the one that Credential names
 	Revision string
 	Logger   *slog.Logger
 
@@ -56,7 +57,10 @@ type Config struct {
 	ControlPlaneURL     string // REST, for the relay itself and forwarded routes
 	ControlPlaneConnect string // "host:port" of the TLS listener, target of connect streams
 	Credential          string // the relay's secret at the control plane
-	Secret              []byte // QUIC reset and token keys are derived from it; empty: random
+	// AdvertiseURL and AdvertiseTunnel are where the control plane and agents
+	// find this relay; default: where it listens, see advertised.
+	AdvertiseURL, AdvertiseTunnel string
+	Secret                        []byte // QUIC reset and token keys are derived from it; empty: random
 
 	// KeysMaxAge is how long the control plane's keys are believed without
 	// news of them; then every token is refused. Default 1 h.
@@ -64,6 +68,8 @@ type Config struct {
 
 	OnReady      func(Addresses) error // called once the relay takes traffic; may be nil
 	DrainTimeout time.Duration         // default 10 s
+
+	madeUp bool // RelayID is, until the control plane says which it is
 }
 
 // WebSocketOff as an address: no tunnels over WebSocket.
@@ -87,8 +93,8 @@ type Addresses struct {
 
 // check completes c and reports what is missing or contradictory.
 func (c *Config) check() error {
-	if c.RelayID == "" {
-		c.RelayID = protocol.NewRelayID()
+	if err := c.identify(); err != nil {
+		return err
 	}
 	if c.DrainTimeout <= 0 {
 		c.DrainTimeout = 10 * time.Second
@@ -125,6 +131,59 @@ func (c *Config) check() error {
 	}
 	return c.checkPreviews()
 }
+
+// identify completes the relay's id. A credential of "controlplane relay add"
+// begins with it; of any other the control plane knows whose it is.
+func (c *Config) identify() error {
+	named, _, found := strings.Cut(c.Credential, ".")
+	if !found || !strings.HasPrefix(named, protocol.RelayPrefix) || !protocol.ValidID(protocol.RelayID(named)) {
+		named = ""
+	}
+	switch {
+	case named != "" && c.RelayID != "" && c.RelayID != protocol.RelayID(named):
+		return fmt.Errorf("--relay-id %s: the credential is %s's", c.RelayID, named)
+	case named != "":
+		c.RelayID = protocol.RelayID(named)
+	case c.RelayID == "":
+		c.RelayID, c.madeUp = protocol.NewRelayID(), true
+	}
+	return nil
+}
+
+// advertised returns where the control plane finds a relay that listens at own
+// and whose public origin is origin: where it listens, if only this machine
+// reaches that, or if it listens on all addresses and the control plane is on
+// this machine; else at the origin, through which everybody comes.
+func (c *Config) advertised(own, origin string) string {
+	listening, err := url.Parse(own)
+	if c.AdvertiseURL != "" || err != nil || loopback(listening.Host) {
+		return cmp.Or(c.AdvertiseURL, own)
+	}
+	if plane, err := url.Parse(c.ControlPlaneURL); err == nil && c.Cert == "" && unspecified(listening.Host) && loopback(withPort(plane)) {
+		return "http://" + net.JoinHostPort("127.0.0.1", listening.Port())
+	}
+	return origin
+}
+
+// advertisedTunnel returns where agents find a relay that listens at own: on all
+// addresses it has the name of its public origin.
+func (c *Config) advertisedTunnel(own, origin string) string {
+	public, err := url.Parse(origin)
+	if c.AdvertiseTunnel != "" || err != nil || !unspecified(own) {
+		return cmp.Or(c.AdvertiseTunnel, own)
+	}
+	_, port, _ := net.SplitHostPort(own)
+	return net.JoinHostPort(public.Hostname(), port)
+}
+
+// unspecified reports whether a "host:port" stands for all addresses.
+func unspecified(address string) bool {
+	at, err := netip.ParseAddrPort(address)
+	return err == nil && at.Addr().IsUnspecified()
+}
+
+// withPort returns the host of u with a port, whichever.
+func withPort(u *url.URL) string { return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "80")) }
 
 func (c *Config) checkPreviews() error {
 	switch {

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
 )
 
@@ -133,5 +134,57 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 	}
 	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), cfg.TunnelCert) {
 		t.Errorf("unreadable certificate: %v", err)
+	}
+}
+
+// TestFound19IdentityAndAddress: the credential says which relay it is for, and
+// a relay names an address at which it can be reached.
+func TestFound19IdentityAndAddress(t *testing.T) {
+	for _, c := range []struct {
+		id     protocol.RelayID
+		secret string
+		want   protocol.RelayID // empty: an error
+		madeUp bool
+	}{
+		{"", "rl_one.secret", "rl_one", false},
+		{"rl_one", "rl_one.secret", "rl_one", false},
+		{"rl_two", "rl_one.secret", "", false},
+		{"rl_two", "rc_secret", "rl_two", false},
+		{"rl_two", "other.secret", "rl_two", false},
+		{"", "rc_secret", "rl_", true},
+		{"", "rl_o ne.secret", "rl_", true},
+	} {
+		cfg := complete()
+		cfg.RelayID, cfg.Credential = c.id, c.secret
+		err := cfg.check()
+		if (err != nil) != (c.want == "") || err == nil && (!strings.HasPrefix(string(cfg.RelayID), string(c.want)) || cfg.madeUp != c.madeUp) {
+			t.Errorf("%+v: %q, %v, %v", c, cfg.RelayID, cfg.madeUp, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("the error quotes the credential: %v", err)
+		}
+	}
+	const origin = "https://relay.example"
+	for _, c := range []struct{ own, cert, plane, given, want string }{
+		{"http://127.0.0.1:80", "", "http://127.0.0.1:1", "", "http://127.0.0.1:80"},
+		{"http://[::]:80", "", "http://127.0.0.1:1", "", "http://127.0.0.1:80"},
+		{"http://0.0.0.0:80", "", "http://localhost", "", "http://127.0.0.1:80"},
+		{"http://0.0.0.0:80", "", "https://control.example", "", origin},
+		{"https://0.0.0.0:443", "cert.pem", "http://127.0.0.1:1", "", origin},
+		{"http://192.0.2.1:80", "", "http://127.0.0.1:1", "", origin},
+		{"http://[::]:80", "", "http://127.0.0.1:1", "https://a.example", "https://a.example"},
+	} {
+		cfg := Config{Cert: c.cert, ControlPlaneURL: c.plane, AdvertiseURL: c.given}
+		if got := cfg.advertised(c.own, origin); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+	for _, c := range []struct{ own, given, want string }{
+		{"127.0.0.1:4433", "", "127.0.0.1:4433"}, {"192.0.2.1:4433", "", "192.0.2.1:4433"},
+		{"[::]:4433", "", "relay.example:4433"}, {"0.0.0.0:4433", "a.example:1", "a.example:1"},
+	} {
+		if got := (&Config{AdvertiseTunnel: c.given}).advertisedTunnel(c.own, origin); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
 	}
 }

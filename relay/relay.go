@@ -19,6 +19,7 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/program/instrument"
 	"github.com/fairlead/fairlead/deploy/program/intake"
+	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/access"
 	"github.com/fairlead/fairlead/relay/internal/admin"
@@ -61,8 +62,11 @@ type Relay struct {
 
 	ready      atomic.Bool // keys are known
 	draining   atomic.Bool
-	registered atomic.Bool            // the control plane knows this relay
-	peers      atomic.Pointer[[]peer] // the other relays, as the control plane last said
+	registered atomic.Bool                      // the control plane knows this relay
+	taken      atomic.Bool                      // it was registered once
+	refusal    atomic.Pointer[refusedError]     // why it doesn't take it; nil: it does, or did and can't be reached
+	given      atomic.Pointer[protocol.RelayID] // what it calls this relay, which didn't know
+	peers      atomic.Pointer[[]peer]           // the other relays, as the control plane last said
 }
 
 // New opens the relay's listeners, so that a busy port or an unreadable key is
@@ -183,7 +187,7 @@ func (r *Relay) Addresses() Addresses {
 	return Addresses{
 		Preview: previews, URL: scheme + r.public.Addr().String(),
 		Tunnel: r.tunnels.Addr().String(), TunnelWebSocket: websocket,
-		AdminURL: "http://" + r.admin.Addr().String(), RelayID: r.cfg.RelayID, Revision: r.cfg.Revision,
+		AdminURL: "http://" + r.admin.Addr().String(), RelayID: r.id(), Revision: r.cfg.Revision,
 	}
 }
 
@@ -213,17 +217,19 @@ func (r *Relay) Run(ctx context.Context) error {
 	serving.Go(func() { r.acceptTunnels(background) })
 	serving.Go(func() { r.limitMemory(background) })
 	if err := r.awaitKeys(ctx); err == nil {
-		registering.Go(func() { r.stayRegistered(registered) })
+		registering.Go(func() {
+			r.stayRegistered(registered, func() {
+				if err := r.announce(); err != nil {
+					failed <- err
+				}
+			})
+		})
 		serving.Go(func() { r.refresh(background) })
 		serve(publicServer, r.public)
 		if r.preview != nil {
 			serve(previewServer, r.preview)
 		}
 		r.ready.Store(true)
-		err = r.announce()
-		if err != nil {
-			failed <- err
-		}
 	}
 
 	select {
@@ -279,7 +285,7 @@ func (r *Relay) adminServer() *http.Server {
 		Revision:  r.cfg.Revision,
 		Registry:  r.registry,
 		Ready:     r.notReady,
-		Status:    func() any { return map[string]any{"relay_id": r.cfg.RelayID, "sandboxes": r.fleet.List()} },
+		Status:    func() any { return map[string]any{"relay_id": r.id(), "sandboxes": r.fleet.List()} },
 		Sandboxes: func() any { return r.fleet.List() },
 	})
 	return &http.Server{Handler: r.bodies.Handler(instrument.GuardNames(r.admin.Addr(), handler)), ReadHeaderTimeout: 10 * time.Second}
@@ -294,6 +300,13 @@ func (r *Relay) notReady() error {
 		return errors.New("the control plane's keys are too old")
 	case !r.ready.Load():
 		return errors.New("waiting for the control plane's keys")
+	}
+	refusal := r.refusal.Load()
+	switch {
+	case refusal != nil:
+		return fmt.Errorf("not registered at the control plane: %w", refusal)
+	case !r.taken.Load():
+		return errors.New("not registered at the control plane yet")
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func (r *Relay) listenTunnels() error {
 		return fmt.Errorf("tunnel listener: %w", err)
 	}
 	cfg := tunnel.ListenConfig{
-		Conn: udp, TLS: tlsConfig, RelayID: r.cfg.RelayID, Revision: r.cfg.Revision, Admit: r.fleet.Admit,
+		Conn: udp, TLS: tlsConfig, Named: r.id, Revision: r.cfg.Revision, Admit: r.fleet.Admit,
 		Connect: r.uplink.Dial, Connected: r.metrics.connected, Events: r.metrics.events(),
 		Origin: r.origins.List()[0], Alternates: r.alternates, TrustOrigin: r.origins.Listed,
 		StatelessResetKey: r.cfg.resetKey(), TokenKey: r.cfg.tokenKey(), Logger: r.log,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -112,19 +113,73 @@ func (r *Relay) refresh(ctx context.Context) {
 	})
 }
 
-// stayRegistered tells the control plane where this relay is until ctx ends.
-func (r *Relay) stayRegistered(ctx context.Context) {
-	known := false
+// stayRegistered tells the control plane where this relay is until ctx ends. It
+// calls first once that has succeeded, and logs what becomes of it whenever that
+// is something else than before.
+func (r *Relay) stayRegistered(ctx context.Context, first func()) {
+	said, once := "", false
 	register := func() {
 		err := r.register(ctx)
-		if known != (err == nil) {
-			known = err == nil
-			r.registered.Store(known)
-			r.log.Info("registration at the control plane", "ok", known, "err", err)
+		if ctx.Err() != nil {
+			return
+		}
+		r.registered.Store(err == nil)
+		switch refusal, refused := errors.AsType[*refusedError](err); {
+		case err == nil:
+			r.taken.Store(true)
+			r.refusal.Store(nil)
+		case refused:
+			r.refusal.Store(refusal)
+		case !once: // unreachable: afterwards those who are here are served on
+			r.refusal.Store(&refusedError{err.Error()})
+		}
+		if err == nil && said != "ok" {
+			r.log.Info("registered at the control plane", "relay", r.id())
+			said = "ok"
+		} else if err != nil && said != err.Error() {
+			r.log.Warn("not registered at the control plane", "relay", r.id(), "err", err, "again_in", registerInterval)
+			said = err.Error()
+		}
+		if err == nil && !once {
+			once = true
+			first()
 		}
 	}
 	register()
 	every(ctx, registerInterval, register)
+}
+
+// A refusedError is why the control plane doesn't take this relay, in its words.
+type refusedError struct{ reason string }
+
+func (e *refusedError) Error() string { return e.reason }
+
+// notTaken reads a refusal. What is the control plane's own fault is none.
+func notTaken(resp *http.Response) error {
+	var answer struct {
+		Error protocol.ErrorBody `json:"error"`
+	}
+	text := fmt.Sprintf("relay: register: status %d", resp.StatusCode)
+	if json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&answer) == nil && answer.Error.Message != "" {
+		text += ": " + answer.Error.Message
+	}
+	if resp.StatusCode >= http.StatusInternalServerError || resp.StatusCode == http.StatusTooManyRequests {
+		return errors.New(text)
+	}
+	return &refusedError{text}
+}
+
+// whose is the id under which a relay registers that knows no other: that of its
+// credential.
+const whose = "self"
+
+// id returns this relay's: what it was told, or what the control plane says that
+// the credential's is.
+func (r *Relay) id() protocol.RelayID {
+	if id := r.given.Load(); id != nil {
+		return *id
+	}
+	return r.cfg.RelayID
 }
 
 // A peer is another relay that the control plane knows.
@@ -184,11 +239,15 @@ func (r *Relay) put(ctx context.Context, draining bool) error {
 		Tunnel       string `json:"tunnel"`
 		PublicOrigin string `json:"public_origin"`
 		Draining     bool   `json:"draining,omitempty"`
-	}{a.URL, a.Tunnel, r.origins.List()[0], draining})
+	}{r.cfg.advertised(a.URL, r.origins.List()[0]), r.cfg.advertisedTunnel(a.Tunnel, r.origins.List()[0]), r.origins.List()[0], draining})
 	if err != nil {
 		return err
 	}
-	url := r.cfg.ControlPlaneURL + "/internal/relays/" + string(r.cfg.RelayID)
+	name := string(r.cfg.RelayID)
+	if r.cfg.madeUp {
+		name = whose
+	}
+	url := r.cfg.ControlPlaneURL + "/internal/relays/" + name
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, url, bytes.NewReader(body))
 	if err != nil {
 		return err
@@ -201,13 +260,17 @@ func (r *Relay) put(ctx context.Context, draining bool) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode >= 300 {
-		return fmt.Errorf("relay: register: status %d", resp.StatusCode)
+		return notTaken(resp)
 	}
 	var answer struct {
-		Relays []peer `json:"relays"`
+		ID     protocol.RelayID `json:"id"`
+		Relays []peer           `json:"relays"`
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&answer); err != nil {
 		return fmt.Errorf("relay: register: %w", err)
+	}
+	if r.cfg.madeUp && protocol.ValidID(answer.ID) {
+		r.given.Store(&answer.ID)
 	}
 	peers := answer.Relays[:0]
 	for _, p := range answer.Relays {

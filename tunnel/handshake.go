@@ -145,7 +145,7 @@ func (r *Registration) AwaitTurn(ctx context.Context) error {
 
 // admit is the relay's half of the handshake, on the control stream.
 func (s *Session) admit(ctx context.Context, cfg *ListenConfig, heard func()) error {
-	challenge := protocol.Challenge{Nonce: make([]byte, protocol.NonceBytes), RelayID: cfg.RelayID}
+	challenge := protocol.Challenge{Nonce: make([]byte, protocol.NonceBytes), RelayID: cfg.relayID()}
 	rand.Read(challenge.Nonce)
 	if err := protocol.Write(s.control, challenge); err != nil {
 		return err
@@ -184,7 +184,7 @@ func (s *Session) decide(ctx context.Context, cfg *ListenConfig, r *Registration
 		return protocol.Errorf(protocol.KindUnsupported, "versions %d to %d are not spoken here, %d to %d are",
 			r.Hello.MinVersion, r.Hello.MaxVersion, protocol.MinVersion, protocol.MaxVersion)
 	}
-	s.welcome = protocol.Welcome{Version: version, RelayID: cfg.RelayID, Revision: cfg.Revision, Origin: cfg.Origin}
+	s.welcome = protocol.Welcome{Version: version, RelayID: r.Challenge.RelayID, Revision: cfg.Revision, Origin: cfg.Origin}
 	if cfg.Alternates != nil {
 		s.welcome.Alternates = cfg.Alternates()
 	}

@@ -38,7 +38,10 @@ type ListenConfig struct {
 	WebSocket net.Listener
 	TLS       *tls.Config // of both
 	RelayID   protocol.RelayID
-	Revision  string
+	// Named returns the relay's id where it isn't known from the start; nil: it
+	// is RelayID.
+	Named    func() protocol.RelayID
+	Revision string
 	// Origin is the relay's public origin and Alternates the other relays'
 	// tunnel addresses ("host:port") at the moment, for WELCOME; either may be
 	// empty.
@@ -110,6 +113,14 @@ func (l *Listener) WebSocketHandler(ownTLS bool) http.Handler { return l.sockets
 // ration makes what bounds the registrations.
 func (cfg *ListenConfig) ration() {
 	cfg.turns, cfg.admitting = newTurns(cfg.Registrations), make(chan struct{}, maxAdmitting)
+}
+
+// relayID returns what the relay is called now.
+func (cfg *ListenConfig) relayID() protocol.RelayID {
+	if cfg.Named != nil {
+		return cfg.Named()
+	}
+	return cfg.RelayID
 }
 
 func newListener(cfg ListenConfig) *Listener {

@@ -19,6 +19,7 @@ import (
 )
 
 const (
+	ownName          = "self"           // of a relay that doesn't know its id: the credential's
 	relayLife        = 30 * time.Second // without another registration
 	relayDialTimeout = 2 * time.Second
 	maxRelayAnswer   = 256 << 10 // more than any RESULT of the tunnel
@@ -53,7 +54,7 @@ func (s *Server) putRelay(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if r.PathValue("id") != string(id) {
+	if name := r.PathValue("id"); name != string(id) && name != ownName {
 		return protocol.Errorf(protocol.KindForbidden, "the credential is another relay's")
 	}
 	var req relayRequest
@@ -117,6 +118,14 @@ func origin(field, text string) (string, error) {
 		return "", protocol.Errorf(protocol.KindInvalid, "%s: want https, or http on loopback", field)
 	}
 	return u.Scheme + "://" + u.Host, nil
+}
+
+// askFor has a request to a relay ask for its public origin, wherever the relay
+// is reached: it answers to no other name.
+func askFor(req *http.Request, relay store.Relay) {
+	if u, err := url.Parse(relay.PublicOrigin); err == nil && u.Host != "" {
+		req.Host = u.Host
+	}
 }
 
 // newRelayClient returns a client that goes straight to relays: through no
@@ -262,6 +271,7 @@ func (s *Server) offer(ctx context.Context, relay store.Relay, exec executor, id
 		return store.Outcome{}, elsewhere
 	}
 	req.Header.Set("Content-Type", "application/json")
+	askFor(req, relay)
 	passOn(ctx, req.Header)
 	res, err := s.relays.Do(req)
 	if err != nil {

@@ -257,6 +257,7 @@ func (p *spread) postPart(ctx context.Context, relay store.Relay, token string) 
 		return err
 	}
 	req.Header.Set("Content-Type", "application/jose")
+	askFor(req, relay)
 	res, err := p.client.Do(req)
 	if err != nil {
 		return err

@@ -158,6 +158,7 @@ func (s *Server) postSettled(ctx context.Context, relay store.Relay, token strin
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Content-Type", "application/json")
+	askFor(req, relay)
 	if len(outcome.Signature) > 0 {
 		req.Header.Set(protocol.SignatureHeader, base64.StdEncoding.EncodeToString(outcome.Signature))
 	}

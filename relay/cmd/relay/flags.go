@@ -20,7 +20,7 @@ type flags struct {
 // declare adds the relay's flags to c. The Config is complete once c runs.
 func declare(c *program.Command) *flags {
 	f := &flags{}
-	c.String(&f.id, "relay-id", "", "`id` of this relay at the control plane (default: a fresh one)")
+	c.String(&f.id, "relay-id", "", "`id` of this relay at the control plane (default: the one that its credential is for)")
 	c.String(&f.Listen, "listen", "127.0.0.1:8080", "`address` of the public listener; plain HTTP on loopback only")
 	c.String(&f.Cert, "cert", "", "PEM `file` with the public listener's certificate")
 	c.String(&f.Key, "key", "", "PEM `file` with the certificate's key")
@@ -37,6 +37,8 @@ func declare(c *program.Command) *flags {
 	c.String(&f.PreviewOrigin, "preview-origin", "", "`origin` below whose host each preview has a name of its own (default on loopback: preview.localhost)")
 	c.String(&f.ControlPlaneURL, "control-plane-url", "", "`URL` of the control plane's REST listener")
 	c.String(&f.ControlPlaneConnect, "control-plane-connect", "", "`host:port` of the control plane's TLS listener, where connect streams go")
+	c.String(&f.AdvertiseURL, "advertise-url", "", "`URL` at which the control plane finds this relay (default: --listen if it is loopback, or all addresses of the control plane's machine; else the first of --public-origins)")
+	c.String(&f.AdvertiseTunnel, "advertise-tunnel", "", "`host:port` at which agents find it (default: --tunnel-listen, with the public origin's name if that is all addresses)")
 	c.Secret(&f.Credential, "credential", "the relay's credential at the control plane")
 	c.Secret(&f.secret, "relay-secret", "the secret that QUIC reset and token keys are derived from; shared by restarts of this relay")
 	c.String(&f.readyFile, "ready-file", "", "`file` to write the addresses to once the relay takes traffic")

@@ -16,6 +16,7 @@ func main() {
 		c.Sub("enrol", "Certify a sandbox's key and write its enrolment", enrol)
 		c.Sub("invite", "Let a sandbox enrol by itself, once", invite)
 		c.Sub("sandbox", "List and revoke sandboxes", sandboxes)
+		c.Sub("relay", "Add, list and remove relays, and change their credentials", relays)
 		c.Sub("keys", "List, rotate and revoke the signing keys", keys)
 		c.Sub("grant", "List and revoke grants", grants)
 		c.Sub("integrations", "List connected accounts and where they are attached", integrations)

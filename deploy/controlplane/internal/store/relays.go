@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -52,4 +53,54 @@ func (s *Store) Relay(ctx context.Context, id protocol.RelayID) (Relay, error) {
 	err := s.reads().row(ctx, `SELECT url, tunnel, public_origin FROM relays WHERE id = ?`, id).
 		Scan(&r.URL, &r.Tunnel, &r.PublicOrigin)
 	return r, err
+}
+
+// AddRelay adds a relay with the credential that stands for it; KindConflict if
+// there is one of this id.
+func (s *Store) AddRelay(ctx context.Context, id protocol.RelayID, credential string) error {
+	if err := checkID("the relay's id", id); err != nil {
+		return err
+	}
+	n, err := s.exec(ctx, `INSERT INTO relays (id, credential_hash) VALUES (?, ?) ON CONFLICT (id) DO NOTHING`, id, hashToken(credential))
+	if err == nil && n == 0 {
+		err = protocol.Errorf(protocol.KindConflict, "relay %s exists already", id)
+	}
+	return err
+}
+
+// SetRelayCredential gives a relay another credential: the one before is void.
+func (s *Store) SetRelayCredential(ctx context.Context, id protocol.RelayID, credential string) error {
+	n, err := s.exec(ctx, `UPDATE relays SET credential_hash = ? WHERE id = ?`, hashToken(credential), id)
+	if err == nil && n == 0 {
+		err = absent(sql.ErrNoRows, "relay")
+	}
+	return err
+}
+
+// RemoveRelay removes a relay: its credential is void, and nobody is sent there.
+func (s *Store) RemoveRelay(ctx context.Context, id protocol.RelayID) error {
+	n, err := s.exec(ctx, `DELETE FROM relays WHERE id = ?`, id)
+	if err == nil && n == 0 {
+		err = absent(sql.ErrNoRows, "relay")
+	}
+	return err
+}
+
+// A KnownRelay is a relay and when it last registered; zero: it never did, or
+// took that back.
+type KnownRelay struct {
+	Relay
+	Seen time.Time
+}
+
+// AllRelays lists all relays in order of id.
+func (s *Store) AllRelays(ctx context.Context) ([]KnownRelay, error) {
+	return collect(ctx, s.reads(), func(row scanner) (r KnownRelay, err error) {
+		var seen int64
+		err = row.Scan(&r.ID, &r.URL, &r.Tunnel, &r.PublicOrigin, &seen)
+		if seen > 0 {
+			r.Seen = time.UnixMilli(seen)
+		}
+		return r, err
+	}, `SELECT id, url, tunnel, public_origin, seen_at FROM relays ORDER BY id LIMIT ?`, MaxLimit)
 }
