@@ -5,9 +5,10 @@ package protocol
 // alone; what was done in a sandbox is for who may have it done there: has says
 // which capabilities the reader has in the command's session and terminal.
 //
-// A command that names no sandbox is executed by a browser.
+// A command that names no sandbox, or names an extension, is executed by a
+// browser.
 func MayReadOutcome(op string, target CommandTarget, user, reader UserID, has func(Capability) bool) bool {
-	if target.SandboxID == "" {
+	if target.SandboxID == "" || target.ExtensionID != "" {
 		return user != "" && user == reader
 	}
 	needs, known := OperationCapability[op]

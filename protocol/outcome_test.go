@@ -10,6 +10,7 @@ import (
 func TestFound01WhoMayReadAnOutcome(t *testing.T) {
 	sandbox := CommandTarget{SandboxID: "sb_1", SessionID: "ses_1"}
 	browser := CommandTarget{SessionID: "ses_1", ExtensionID: "abc"}
+	both := CommandTarget{SandboxID: "sb_1", SessionID: "ses_1", ExtensionID: "abc"}
 	for op, needs := range OperationCapability {
 		others := slices.DeleteFunc(slices.Clone(Capabilities), func(c Capability) bool { return c == needs })
 		for _, c := range []struct {
@@ -24,6 +25,7 @@ func TestFound01WhoMayReadAnOutcome(t *testing.T) {
 			{sandbox, "usr_alice", others, false}, // they may no longer
 			{browser, "usr_alice", nil, true},
 			{browser, "usr_bob", Capabilities, false},
+			{both, "usr_bob", Capabilities, false},
 		} {
 			has := func(capability Capability) bool { return slices.Contains(c.caps, capability) }
 			if got := MayReadOutcome(op, c.target, "usr_alice", c.reader, has); got != c.want {
