@@ -98,18 +98,25 @@ func eval[T any](w *window, expression string) T {
 }
 
 // until waits for a JavaScript expression to become true. The page's policy
-// forbids chromedp.Poll, which compiles its predicate there.
+// forbids chromedp.Poll, which compiles its predicate there. A page that is just
+// being left answers with an error: the next one is asked again.
 func (w *window) until(what string) {
 	w.t.Helper()
 	deadline := time.After(patience / 2)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for !eval[bool](w, "Boolean("+what+")") {
+	for {
+		shown, err := chromedp.Run(w.ctx, chromedp.Evaluate[bool]("Boolean("+what+")"))
+		if shown && err == nil {
+			return
+		}
 		select {
 		case <-tick.C:
+		case <-w.ctx.Done():
+			w.t.Fatalf("%s's browser: %s: %v", w.name, what, err)
 		case <-deadline:
 			w.shoot("failed")
-			w.t.Fatalf("%s's browser never shows %s; it shows:\n%s", w.name, what,
+			w.t.Fatalf("%s's browser never shows %s (%v); it shows:\n%s", w.name, what, err,
 				eval[string](w, `document.body.innerText + "\n" + (window.fairlead?.screenText(true) ?? "")`))
 		}
 	}
