@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -212,4 +214,66 @@ func run(t *testing.T, args ...string) string {
 		t.Fatalf("controlplane %s: %v: %s", strings.Join(args, " "), err, &stderr)
 	}
 	return string(out)
+}
+
+// TestFound19CommandLine: a session is made and ended by names, and what isn't a
+// command or a flag may have been another.
+func TestFound19CommandLine(t *testing.T) {
+	s := shared(t)
+	ctx := within(t)
+	state := filepath.Join(s.Dir, "controlplane")
+	board := strings.Fields(strings.Split(run(t, "dashboard", "list", "--state-dir", state, "--user", "alice"), "\n")[1])
+	id := strings.TrimSpace(run(t, "session", "create", "--state-dir", state, "--user", "alice", "--dashboard", board[1]))
+	alice := s.Ready.User("alice")
+	var me struct {
+		Sessions []struct {
+			ID string `json:"id"`
+		} `json:"sessions"`
+	}
+	must(t, call(ctx, http.StatusOK, &me, http.MethodGet, alice.Base+"/auth/me", alice.Token, nil))
+	if !slices.ContainsFunc(me.Sessions, func(s struct {
+		ID string `json:"id"`
+	}) bool {
+		return s.ID == id
+	}) {
+		t.Errorf("session %q is none of %v", id, me.Sessions)
+	}
+	run(t, "session", "delete", "--state-dir", state, "--user", "alice", "--session", id)
+	if list := run(t, "session", "list", "--state-dir", state, "--dashboard", board[1]); !regexp.MustCompile(id + ` +ended`).MatchString(list) {
+		t.Errorf("sessions:\n%s", list)
+	}
+	for _, c := range []struct{ program, line, want string }{
+		{"controlplane", "sesion list", `did you mean "session"?`},
+		{"controlplane", "session crate", `did you mean "create"?`},
+		{"relay", "--lisen 127.0.0.1:0", "did you mean --listen?"},
+		{"sandbox-agent", "--state-dri x", "did you mean --state-dir?"},
+	} {
+		out, err := exec.Command(filepath.Join(programs, c.program), strings.Fields(c.line)...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), c.want) {
+			t.Errorf("%s %s: %v\n%s", c.program, c.line, err, out)
+		}
+	}
+}
+
+// TestFound19DefaultPorts: programs that are started on one machine without a
+// word about ports don't want the same.
+func TestFound19DefaultPorts(t *testing.T) {
+	address := regexp.MustCompile(`--([a-z-]*listen) .*\(default "?[a-z0-9.]*:(\d+)"?\)`)
+	taken := map[string]string{}
+	for _, program := range []string{"relay", "controlplane", "sandbox-agent"} {
+		out, err := exec.Command(filepath.Join(programs, program), "--help").CombinedOutput()
+		must(t, err)
+		found := address.FindAllStringSubmatch(string(out), -1)
+		if len(found) == 0 {
+			t.Errorf("%s has no address by default:\n%s", program, out)
+		}
+		for _, f := range found {
+			flag := program + " --" + f[1]
+			if other := taken[f[2]]; other != "" {
+				t.Errorf("port %s is that of %s and of %s", f[2], other, flag)
+			}
+			taken[f[2]] = flag
+		}
+	}
+	t.Log(taken)
 }

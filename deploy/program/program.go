@@ -115,9 +115,7 @@ environment, which wins over the file.`, short, envPrefix)
 	c.SilenceErrors, c.SilenceUsage, c.DisableSuggestions = true, true, true
 	c.SetOut(sys.Stdout)
 	c.SetErr(sys.Stderr)
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return Hint(err, "--help lists the flags")
-	})
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return Hint(err, likelyFlag(c, err)+"--help lists the flags") })
 
 	c.SetHelpFunc(f.help(c.HelpFunc()))
 
@@ -135,7 +133,7 @@ func (f *front) help(show func(*cobra.Command, []string)) func(*cobra.Command, [
 	return func(c *cobra.Command, words []string) {
 		asked := c.Flags().Lookup("help")
 		if extra := c.Flags().Args(); !c.Runnable() && len(extra) > 0 && (asked == nil || !asked.Changed) {
-			f.unknown = Hint(fmt.Errorf("unknown command %q for %q", extra[0], c.CommandPath()), "there are "+subcommands(c))
+			f.unknown = unknownCommand(c, extra[0])
 			return
 		}
 		show(c, words)
@@ -143,14 +141,13 @@ func (f *front) help(show func(*cobra.Command, []string)) func(*cobra.Command, [
 }
 
 // subcommands names those of c that people use.
-func subcommands(c *cobra.Command) string {
-	var names []string
+func subcommands(c *cobra.Command) (names []string) {
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() {
 			names = append(names, sub.Name())
 		}
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 // A Command is a program or one of its subcommands while it is declared.
@@ -165,7 +162,7 @@ type Command struct {
 }
 
 func (f *front) command(name, short string) *Command {
-	c := &Command{front: f, cobra: &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs}}
+	c := &Command{front: f, cobra: &cobra.Command{Use: name, Short: short, Args: noWords}}
 	f.commands = append(f.commands, c)
 	return c
 }

@@ -56,8 +56,8 @@ func listCommands(c *program.Command) {
 	var session, user, before string
 	var asJSON bool
 	at.flags(c)
-	c.String(&session, "session", "", "only those of the session with this `id`")
-	c.String(&user, "user", "", "only those of the user with this `id`")
+	c.String(&session, "session", "", "only those of the session with this `id`, or of a dashboard's only one")
+	c.String(&user, "user", "", "only those of the user with this `id`, address or name")
 	c.String(&before, "before", "", "only those older than the command with this `id`")
 	c.Int(&filter.Limit, "limit", store.DefaultLimit, "how many at most")
 	c.Bool(&asJSON, "json", false, jsonUsage)
@@ -65,7 +65,7 @@ func listCommands(c *program.Command) {
 		filter.Session, filter.User, filter.Before = protocol.SessionID(session), protocol.UserID(user), protocol.CommandID(before)
 		var found []store.Command
 		if err := at.use(ctx, func(st *store.Store) (err error) {
-			if err := errors.Join(knownSession(ctx, st, session), knownUser(ctx, st, user)); err != nil {
+			if err := find(ctx, st, aSession(&filter.Session), aUser(&filter.User)); err != nil {
 				return err
 			}
 			found, err = st.CommandsOf(ctx, filter)
@@ -165,10 +165,15 @@ known, %d nothing was done and it may be tried again, 1 anything else.`
 
 // flags declares them, and what the help says before them.
 func (s *sending) flags(c *program.Command, describe string) {
+	s.common(c, describe)
+	c.String(&s.session, "session", "", "`id` of the session, or of the dashboard whose only one it is; or that one's name")
+}
+
+// common declares those that need no session.
+func (s *sending) common(c *program.Command, describe string) {
 	c.Describe(describe + "\n\n" + fmt.Sprintf(statusUsage, exitError, exitUnknown, exitUndelivered))
 	s.at.flags(c)
-	c.String(&s.user, "user", "", "`id` of the user in whose name it is done")
-	c.String(&s.session, "session", "", "`id` of the session")
+	c.String(&s.user, "user", "", "`id`, address or name of the user in whose name it is done")
 	c.Duration(&s.cfg.TTL, "ttl", protocol.DefaultCommandTTL, "how long it may take to arrive")
 	c.String(&s.cfg.Key, "key", "", "idempotency `key`: repeated, the same command is not done twice")
 	c.Bool(&s.asJSON, "json", false, jsonUsage)
@@ -176,12 +181,7 @@ func (s *sending) flags(c *program.Command, describe string) {
 }
 
 func (s *sending) send(ctx context.Context, env *program.Env, op json.RawMessage) error {
-	s.cfg.StateDir, s.cfg.Database, s.cfg.Logger = s.at.stateDir, s.at.database, env.Logger
-	s.cfg.User, s.cfg.Op = protocol.UserID(s.user), op
-	s.cfg.Target = protocol.CommandTarget{
-		SandboxID: protocol.SandboxID(s.sandbox), SessionID: protocol.SessionID(s.session), PTYID: protocol.PTYID(s.pty),
-	}
-	cmd, err := controlplane.Send(ctx, s.cfg)
+	cmd, err := s.execute(ctx, env, op)
 	if err != nil {
 		return err
 	}
@@ -189,6 +189,19 @@ func (s *sending) send(ctx context.Context, env *program.Env, op json.RawMessage
 		return err
 	}
 	return outcomeError(cmd.Outcome)
+}
+
+// execute has op done and returns what became of it.
+func (s *sending) execute(ctx context.Context, env *program.Env, op json.RawMessage) (cmd store.Command, err error) {
+	s.cfg.StateDir, s.cfg.Database, s.cfg.Logger = s.at.stateDir, s.at.database, env.Logger
+	if err := s.at.find(ctx, aUser(&s.user), aSession(&s.session)); err != nil {
+		return cmd, err
+	}
+	s.cfg.User, s.cfg.Op = protocol.UserID(s.user), op
+	s.cfg.Target = protocol.CommandTarget{
+		SandboxID: protocol.SandboxID(s.sandbox), SessionID: protocol.SessionID(s.session), PTYID: protocol.PTYID(s.pty),
+	}
+	return controlplane.Send(ctx, s.cfg)
 }
 
 func sendCommand(c *program.Command) {

@@ -37,7 +37,7 @@ func addDashboard(c *program.Command) {
 	at.flags(c)
 	c.String(&d.ID, "id", "", "its `id`; empty: a new one")
 	c.String(&d.Name, "name", "", "what people call it")
-	c.String(&owner, "owner", "", "`id` of the user to whom it belongs")
+	c.String(&owner, "owner", "", "`id`, address or name of the user to whom it belongs")
 	c.String(&sandbox, "sandbox", "", "`id` of its sandbox; empty: none until one is invited")
 	c.Require("name", "owner")
 	c.Run(func(ctx context.Context, env *program.Env) error {
@@ -46,6 +46,9 @@ func addDashboard(c *program.Command) {
 		}
 		d.Sandbox = protocol.SandboxID(sandbox)
 		if err := at.use(ctx, func(st *store.Store) error {
+			if err := find(ctx, st, aUser(&owner)); err != nil {
+				return err
+			}
 			return st.AddDashboard(ctx, d, protocol.UserID(owner))
 		}); err != nil {
 			return err
@@ -61,7 +64,7 @@ func listDashboards(c *program.Command) {
 	var limit int
 	var asJSON bool
 	at.flags(c)
-	c.String(&user, "user", "", "only those of the user with this `id`")
+	c.String(&user, "user", "", "only those of the user with this `id`, address or name")
 	c.String(&after, "after", "", "only those whose ids follow this `id`")
 	c.Int(&limit, "limit", store.DefaultLimit, "how many at most")
 	c.Bool(&asJSON, "json", false, jsonUsage)
@@ -72,7 +75,7 @@ func listDashboards(c *program.Command) {
 				found, err = st.AllDashboards(ctx, after, limit)
 				return err
 			}
-			if err := knownUser(ctx, st, user); err != nil {
+			if err := find(ctx, st, aUser(&user)); err != nil {
 				return err
 			}
 			mine, err := st.Dashboards(ctx, protocol.UserID(user))
@@ -100,6 +103,9 @@ func removeDashboard(c *program.Command) {
 	c.Arg(&id, "DASHBOARD")
 	c.Run(func(ctx context.Context, _ *program.Env) error {
 		return at.use(ctx, func(st *store.Store) error {
+			if err := find(ctx, st, aDashboard(&id)); err != nil {
+				return err
+			}
 			if err := st.RemoveDashboard(ctx, id); err != nil {
 				return err
 			}
@@ -142,7 +148,7 @@ func listMembers(c *program.Command) {
 		var found []store.Member
 		var invited []store.MemberInvitation
 		if err := at.use(ctx, func(st *store.Store) (err error) {
-			if err := knownDashboard(ctx, st, id); err != nil {
+			if err := find(ctx, st, aDashboard(&id)); err != nil {
 				return err
 			}
 			if found, err = st.Members(ctx, id); err != nil {
@@ -184,6 +190,9 @@ func setMember(c *program.Command) {
 			return fmt.Errorf("an owner's capabilities can't be narrowed")
 		}
 		return at.use(ctx, func(st *store.Store) error {
+			if err := find(ctx, st, aDashboard(&dashboard), aUser(&user)); err != nil {
+				return err
+			}
 			id := protocol.UserID(user)
 			if err := st.SetMember(ctx, dashboard, id, store.Role(role), strings.Join(only, " ")); err != nil {
 				return err
@@ -208,6 +217,9 @@ func removeMember(c *program.Command) {
 	c.Arg(&user, "USER")
 	c.Run(func(ctx context.Context, _ *program.Env) error {
 		return at.use(ctx, func(st *store.Store) error {
+			if err := find(ctx, st, aDashboard(&dashboard), aUser(&user)); err != nil {
+				return err
+			}
 			id := protocol.UserID(user)
 			if err := st.RemoveMember(ctx, dashboard, id); err != nil {
 				return err
@@ -233,14 +245,14 @@ func showUsage(c *program.Command) {
 	var asJSON bool
 	at.flags(c)
 	today := time.Now().UTC()
-	c.String(&dashboard, "dashboard", "", "its `id`; empty: what belongs to none, such as sign-ins")
+	c.String(&dashboard, "dashboard", "", "its `id` or name; empty: what belongs to none, such as sign-ins")
 	c.String(&from, "from", today.AddDate(0, 0, -29).Format(time.DateOnly), "first `day`, UTC")
 	c.String(&to, "to", today.Format(time.DateOnly), "last `day`, UTC")
 	c.Bool(&asJSON, "json", false, jsonUsage)
 	c.Run(func(ctx context.Context, env *program.Env) error {
 		var found []store.Usage
 		if err := at.use(ctx, func(st *store.Store) (err error) {
-			if err := knownDashboard(ctx, st, dashboard); err != nil {
+			if err := find(ctx, st, aDashboard(&dashboard)); err != nil {
 				return err
 			}
 			found, err = st.Usage(ctx, dashboard, from, to)

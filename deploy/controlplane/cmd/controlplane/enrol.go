@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/fairlead/fairlead/deploy/controlplane"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -55,8 +56,8 @@ Where sandboxes find the control plane and the relays (--ca, --server-name,
 what the last one was.`)
 	c.String(&sandbox, "sandbox", "", "`id` of the sandbox")
 	c.Int(&cfg.Count, "count", 0, "invite so many new sandboxes, instead of --sandbox")
-	c.String(&cfg.Dashboard, "dashboard", "", "`id` of the dashboard whose sandbox it is to be")
-	c.String(&owner, "owner", "", "with --count: make a dashboard for each sandbox, for the user with this `id`")
+	c.String(&cfg.Dashboard, "dashboard", "", "`id` or name of the dashboard whose sandbox it is to be")
+	c.String(&owner, "owner", "", "with --count: make a dashboard for each sandbox, for the user with this `id`, address or name")
 	c.Duration(&cfg.TTL, "ttl", controlplane.DefaultInvitationLife, "how long the invitation waits to be used")
 	c.Bool(&cfg.Replace, "replace", false, "let it take another device key than the sandbox has")
 	c.String(&cfg.Out, "out", "", "`file` to write, for its owner alone")
@@ -64,6 +65,13 @@ what the last one was.`)
 	c.Require("state-dir", "out")
 	c.Run(func(ctx context.Context, _ *program.Env) error {
 		cfg.StateDir, cfg.Database = at.stateDir, at.database
+		if owner != "" || cfg.Dashboard != "" {
+			if err := at.use(ctx, func(st *store.Store) error {
+				return find(ctx, st, aUser(&owner), aDashboard(&cfg.Dashboard))
+			}); err != nil {
+				return err
+			}
+		}
 		cfg.Sandbox, cfg.Owner = protocol.SandboxID(sandbox), protocol.UserID(owner)
 		if sandbox == "" && cfg.Count == 0 {
 			return errors.New("--sandbox or --count is required")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -34,9 +33,9 @@ func listGrants(c *program.Command) {
 	var filter store.GrantFilter
 	var all, asJSON bool
 	at.flags(c)
-	c.String(&user, "user", "", "`id` of the user who holds them")
-	c.String(&session, "session", "", "`id` of the session they are for")
-	c.String(&filter.Dashboard, "dashboard", "", "`id` of the dashboard they are for")
+	c.String(&user, "user", "", "`id`, address or name of the user who holds them")
+	c.String(&session, "session", "", "`id` of the session they are for, or of the dashboard whose only one it is")
+	c.String(&filter.Dashboard, "dashboard", "", "`id` or name of the dashboard they are for")
 	c.Int(&filter.Limit, "limit", store.DefaultLimit, "how many at most")
 	c.Bool(&all, "all", false, "those that have expired or were revoked too")
 	c.Bool(&asJSON, "json", false, jsonUsage)
@@ -47,8 +46,7 @@ func listGrants(c *program.Command) {
 		}
 		var found []store.Grant
 		if err := at.use(ctx, func(st *store.Store) (err error) {
-			if err := errors.Join(knownUser(ctx, st, user), knownSession(ctx, st, session),
-				knownDashboard(ctx, st, filter.Dashboard)); err != nil {
+			if err := find(ctx, st, aUser(&filter.User), aSession(&filter.Session), aDashboard(&filter.Dashboard)); err != nil {
 				return err
 			}
 			found, err = st.Grants(ctx, filter)
@@ -92,11 +90,11 @@ func revokeUser(c *program.Command) {
 	var at place
 	var user, dashboard string
 	at.flags(c)
-	c.String(&dashboard, "dashboard", "", "`id` of the dashboard; empty: every one")
+	c.String(&dashboard, "dashboard", "", "`id` or name of the dashboard; empty: every one")
 	c.Arg(&user, "USER")
 	c.Run(func(ctx context.Context, env *program.Env) error {
 		return at.use(ctx, func(st *store.Store) error {
-			if err := errors.Join(knownUser(ctx, st, user), knownDashboard(ctx, st, dashboard)); err != nil {
+			if err := find(ctx, st, aUser(&user), aDashboard(&dashboard)); err != nil {
 				return err
 			}
 			ids, err := st.RevokeGrantsOf(ctx, protocol.UserID(user), dashboard, time.Now())

@@ -59,12 +59,12 @@ func listIntegrations(c *program.Command) {
 	var dashboard string
 	var asJSON bool
 	at.flags(c)
-	c.String(&dashboard, "dashboard", "", "`id` of a dashboard: what is attached there")
+	c.String(&dashboard, "dashboard", "", "`id` or name of a dashboard: what is attached there")
 	c.Bool(&asJSON, "json", false, jsonUsage)
 	c.Run(func(ctx context.Context, env *program.Env) error {
 		var list listing
 		err := at.use(ctx, func(st *store.Store) (err error) {
-			if err := knownDashboard(ctx, st, dashboard); err != nil {
+			if err := find(ctx, st, aDashboard(&dashboard)); err != nil {
 				return err
 			}
 			if dashboard != "" {

@@ -15,7 +15,7 @@ func serve(c *program.Command) {
 	var readyFile string
 	c.String(&cfg.StateDir, "state-dir", "", stateUsage+"; made if it doesn't exist")
 	databaseFlags(c, &cfg.Database)
-	c.String(&cfg.Listen, "listen", "127.0.0.1:8081", "loopback `address` for plain HTTP")
+	c.String(&cfg.Listen, "listen", "127.0.0.1:8090", "loopback `address` for plain HTTP")
 	c.String(&cfg.TLSListen, "tls-listen", "", "`address` for agents over TLS; empty: none")
 	c.String(&cfg.TLSCert, "tls-cert", "", "certificate `file` of --tls-listen, PEM")
 	c.String(&cfg.TLSKey, "tls-key", "", "key `file` of --tls-listen, PEM")

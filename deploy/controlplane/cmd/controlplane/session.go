@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
@@ -10,7 +12,63 @@ import (
 )
 
 func sessions(c *program.Command) {
+	c.Sub("create", "Make a session in a dashboard's sandbox, and print its id", createSession)
+	c.Sub("delete", "End a session with all that runs in it", deleteSession)
 	c.Sub("list", "List the sessions of a dashboard, those that have ended last", listSessions)
+}
+
+func createSession(c *program.Command) {
+	var s sending
+	var dashboard string
+	s.common(c, `Make a session in the sandbox of a dashboard, in a user's name, and print its id.
+The sandbox must be connected.`)
+	c.String(&dashboard, "dashboard", "", "`id` or name of the dashboard")
+	c.Require("dashboard")
+	c.Run(func(ctx context.Context, env *program.Env) error {
+		if err := s.at.find(ctx, aDashboard(&dashboard)); err != nil {
+			return err
+		}
+		if err := s.at.use(ctx, func(st *store.Store) error {
+			sandbox, err := st.SandboxOf(ctx, dashboard)
+			if err == nil && sandbox == "" {
+				err = fmt.Errorf("dashboard %s has no sandbox yet", dashboard)
+			}
+			s.sandbox = string(sandbox)
+			return err
+		}); err != nil {
+			return err
+		}
+		op, err := json.Marshal(map[string]string{"kind": protocol.OpSessionCreate})
+		if err != nil {
+			return err
+		}
+		cmd, err := s.execute(ctx, env, op)
+		if err != nil {
+			return err
+		}
+		if err := outcomeError(cmd.Outcome); err != nil {
+			return err
+		}
+		made := cmd.Envelope.Target
+		if s.asJSON {
+			return printJSON(env.Stdout, sessionJSON{ID: made.SessionID, State: store.StateActive, Dashboard: dashboard, Sandbox: made.SandboxID})
+		}
+		_, err = fmt.Fprintln(env.Stdout, made.SessionID)
+		return err
+	})
+}
+
+func deleteSession(c *program.Command) {
+	var s sending
+	s.flags(c, "End a session with all that runs in it, in a user's name, and print the outcome.")
+	c.Require("session")
+	c.Run(func(ctx context.Context, env *program.Env) error {
+		op, err := json.Marshal(map[string]string{"kind": protocol.OpSessionDelete})
+		if err != nil {
+			return err
+		}
+		return s.send(ctx, env, op)
+	})
 }
 
 type sessionJSON struct {
@@ -26,13 +84,13 @@ func listSessions(c *program.Command) {
 	var dashboard string
 	var asJSON bool
 	at.flags(c)
-	c.String(&dashboard, "dashboard", "", "`id` of the dashboard")
+	c.String(&dashboard, "dashboard", "", "`id` or name of the dashboard")
 	c.Bool(&asJSON, "json", false, jsonUsage)
 	c.Require("dashboard")
 	c.Run(func(ctx context.Context, env *program.Env) error {
 		var found []store.Session
 		if err := at.use(ctx, func(st *store.Store) (err error) {
-			if err := knownDashboard(ctx, st, dashboard); err != nil {
+			if err := find(ctx, st, aDashboard(&dashboard)); err != nil {
 				return err
 			}
 			found, err = st.SessionsOf(ctx, dashboard)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
@@ -52,26 +53,10 @@ func cause(err error) error {
 	return err
 }
 
-// knownUser, knownSession and knownDashboard fail when an id was named that
-// nothing ever had: an empty list would hide a typing error.
-
-func knownUser(ctx context.Context, st *store.Store, id string) error {
-	if id == "" {
-		return nil
+// find puts ids in the place of names, where there is a control plane already.
+func (p *place) find(ctx context.Context, finders ...finder) error {
+	if _, err := controlplane.ListKeys(p.stateDir, time.Now()); err != nil {
+		return err
 	}
-	return st.KnownUser(ctx, protocol.UserID(id))
-}
-
-func knownSession(ctx context.Context, st *store.Store, id string) error {
-	if id == "" {
-		return nil
-	}
-	return st.KnownSession(ctx, protocol.SessionID(id))
-}
-
-func knownDashboard(ctx context.Context, st *store.Store, id string) error {
-	if id == "" {
-		return nil
-	}
-	return st.KnownDashboard(ctx, id)
+	return p.use(ctx, func(st *store.Store) error { return find(ctx, st, finders...) })
 }

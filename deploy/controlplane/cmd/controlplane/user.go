@@ -108,6 +108,9 @@ its SHA-256 is kept. The console takes it behind /#token= of its address.`)
 			expires = time.Now().Add(life)
 		}
 		if err := at.use(ctx, func(st *store.Store) error {
+			if err := find(ctx, st, aUser(&user)); err != nil {
+				return err
+			}
 			return st.AddToken(ctx, protocol.UserID(user), token, label, expires)
 		}); err != nil {
 			return err
@@ -124,6 +127,9 @@ func removeUser(c *program.Command) {
 	c.Arg(&user, "USER")
 	c.Run(func(ctx context.Context, env *program.Env) error {
 		return at.use(ctx, func(st *store.Store) error {
+			if err := find(ctx, st, aUser(&user)); err != nil {
+				return err
+			}
 			ownerless, err := st.RemoveUser(ctx, protocol.UserID(user))
 			if err != nil {
 				return err

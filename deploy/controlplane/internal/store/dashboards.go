@@ -107,6 +107,22 @@ func (s *Store) AllDashboards(ctx context.Context, after string, limit int) ([]D
 		WHERE d.removed_at IS NULL AND d.id > ? ORDER BY d.id LIMIT ?`, after, limited(limit))
 }
 
+// SandboxOf returns the sandbox of a dashboard, empty while it has none;
+// KindNotFound if there is no such dashboard.
+func (s *Store) SandboxOf(ctx context.Context, dashboard string) (protocol.SandboxID, error) {
+	var sandbox sql.NullString
+	err := s.reads().row(ctx, `SELECT sandbox_id FROM dashboards WHERE id = ? AND removed_at IS NULL`, dashboard).Scan(&sandbox)
+	return protocol.SandboxID(sandbox.String), absent(err, "dashboard")
+}
+
+// DashboardsNamed returns the ids of dashboards whose name it is, in whatever
+// case.
+func (s *Store) DashboardsNamed(ctx context.Context, name string) ([]string, error) {
+	return collect(ctx, s.reads(), func(row scanner) (id string, err error) { return id, row.Scan(&id) }, `
+		SELECT d.id FROM dashboards d
+		WHERE d.removed_at IS NULL AND lower(d.name) = lower(?) ORDER BY d.id LIMIT ?`, name, maxNamesakes)
+}
+
 const memberDashboard = `
 	SELECT ` + dashboardColumns + `, u.id, u.name, m.role, m.capabilities
 	FROM dashboards d

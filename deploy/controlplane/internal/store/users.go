@@ -102,6 +102,17 @@ func (s *Store) Users(ctx context.Context, after protocol.UserID, limit int) ([]
 		ORDER BY u.id LIMIT ?`, after, limited(limit))
 }
 
+// maxNamesakes bounds those that are told of one name.
+const maxNamesakes = 10
+
+// UsersNamed returns users whose name or e-mail address it is, in whatever case.
+func (s *Store) UsersNamed(ctx context.Context, name string) ([]User, error) {
+	return collect(ctx, s.reads(), scanUser, `
+		SELECT `+userColumns+` FROM users u
+		WHERE u.removed_at IS NULL AND (lower(u.name) = lower(?) OR lower(u.email) = lower(?)) ORDER BY u.id LIMIT ?`,
+		name, name, maxNamesakes)
+}
+
 // RemoveUser takes a user's tokens and memberships away, their name and accounts
 // too. It doesn't void their grants: see [Store.RevokeGrantsOf]. To lose access
 // must never have to wait: dashboards may be left without an owner, and those are
