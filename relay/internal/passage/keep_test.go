@@ -69,3 +69,19 @@ func TestDrainLeavesNoStream(t *testing.T) {
 	w.passages.Drain()
 	eventually(t, "the end of the stream", func() bool { return w.over.Load() == 1 })
 }
+
+// TestFound10IdleStreamsOfOnePerson: however many grants a person has, so many
+// streams wait for requests.
+func TestFound10IdleStreamsOfOnePerson(t *testing.T) {
+	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) { io.Copy(rw, r.Body) }, nil)
+	defer w.passages.Drain()
+	const grants = 5 * maxIdlePerPerson
+	for range grants {
+		w.grant, w.token = w.authority.Grant(nil)
+		resp := w.do(w.request(http.MethodPost, "/", strings.NewReader("x")))
+		if got, err := io.ReadAll(resp.Body); string(got) != "x" || err != nil {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+	eventually(t, "the end of the oldest streams", func() bool { return w.over.Load() >= grants-maxIdlePerPerson })
+}

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// maxPerGrant bounds what is under way under one grant, and maxPassages what
-	// is at a relay; beyond them 429.
-	maxPerGrant = 128
-	maxPassages = 8192
+	// maxPerPerson bounds what is under way for one person, who may have any
+	// number of grants, and maxPassages what is at a relay; beyond them 429.
+	maxPerPerson = 128
+	maxPassages  = 8192
 	// checkEvery is the longest time between two looks at the clock of the wall,
 	// by which grants end and which may jump.
 	checkEvery = time.Second
@@ -44,7 +44,7 @@ type Passages struct {
 	// Guarded by mu.
 	mu       sync.Mutex
 	open     map[*Passage]struct{}
-	ofGrant  map[protocol.GrantID]int
+	ofPerson map[protocol.UserID]int
 	draining bool                                  // what has no end of its own is not let in
 	kept     []interface{ CloseIdleConnections() } // whose streams may wait for requests
 }
@@ -66,7 +66,7 @@ type Passage struct {
 // with reg.
 func New(revoked *jws.RevocationSet, reg prometheus.Registerer) *Passages {
 	p := &Passages{
-		Now: time.Now, revoked: revoked, open: map[*Passage]struct{}{}, ofGrant: map[protocol.GrantID]int{},
+		Now: time.Now, revoked: revoked, open: map[*Passage]struct{}{}, ofPerson: map[protocol.UserID]int{},
 		metrics: newMetrics(reg),
 	}
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -97,7 +97,7 @@ func (p *Passages) Enter(ctx context.Context, g *jws.Grant) (context.Context, *P
 		return nil, nil, ErrLeaving
 	case p.revoked.Grant(g):
 		return nil, nil, ErrRevoked
-	case p.ofGrant[g.ID] >= maxPerGrant, len(p.open) >= maxPassages:
+	case p.ofPerson[g.Subject] >= maxPerPerson, len(p.open) >= maxPassages:
 		return nil, nil, protocol.Errorf(protocol.KindTooMany, "too many requests are under way")
 	}
 	ctx, end := context.WithCancelCause(ctx)
@@ -105,7 +105,7 @@ func (p *Passages) Enter(ctx context.Context, g *jws.Grant) (context.Context, *P
 	one.timer = time.AfterFunc(time.Hour, one.check)
 	one.timer.Reset(min(left, checkEvery))
 	p.open[one] = struct{}{}
-	p.ofGrant[g.ID]++
+	p.ofPerson[g.Subject]++
 	return ctx, one, nil
 }
 
@@ -134,8 +134,8 @@ func (one *Passage) Leave() {
 		return
 	}
 	delete(p.open, one)
-	if p.ofGrant[one.grant.ID]--; p.ofGrant[one.grant.ID] == 0 {
-		delete(p.ofGrant, one.grant.ID)
+	if p.ofPerson[one.grant.Subject]--; p.ofPerson[one.grant.Subject] == 0 {
+		delete(p.ofPerson, one.grant.Subject)
 	}
 	one.timer.Stop()
 	one.end(nil)

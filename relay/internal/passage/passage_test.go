@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
 )
 
@@ -169,28 +170,34 @@ func TestStalls(t *testing.T) {
 	}
 }
 
-// There is an end to what is under way under one grant.
-func TestTooMany(t *testing.T) {
+// TestFound10PassagesOfOnePerson: there is an end to what is under way for one
+// person, however many grants that one has, and nobody else feels it.
+func TestFound10PassagesOfOnePerson(t *testing.T) {
 	a := relaytest.NewAuthority(t)
 	p := New(a.Revoked, prometheus.NewRegistry())
 	grant, _ := a.Grant(nil)
 	var open []*Passage
-	for range maxPerGrant {
-		_, one, err := p.Enter(t.Context(), grant)
+	for range maxPerPerson {
+		another, _ := a.Grant(nil)
+		_, one, err := p.Enter(t.Context(), another)
 		must(t, err)
 		open = append(open, one)
 	}
 	if _, _, err := p.Enter(t.Context(), grant); protocol.KindOf(err) != protocol.KindTooMany {
 		t.Errorf("%v", err)
 	}
+	other, _ := a.Grant(func(g *jws.Grant) { g.Subject = "usr_other" })
+	_, one, err := p.Enter(t.Context(), other)
+	must(t, err)
+	one.Leave()
 	open[0].Leave()
 	open[0].Leave()
-	_, one, err := p.Enter(t.Context(), grant)
+	_, one, err = p.Enter(t.Context(), grant)
 	must(t, err)
 	for _, one := range append(open, one) {
 		one.Leave()
 	}
-	if p.count() != 0 || len(p.ofGrant) != 0 {
+	if p.count() != 0 || len(p.ofPerson) != 0 {
 		t.Errorf("%v left", p.count())
 	}
 }

@@ -29,11 +29,11 @@ const openTimeout = 10 * time.Second
 const Host = "sandbox"
 
 // A stream that no request uses is closed after idleStream; sooner where there
-// are maxIdlePerGrant under one grant, or maxIdleStreams in all.
+// are maxIdlePerPerson of one person, or maxIdleStreams in all.
 const (
-	idleStream      = 10 * time.Second
-	maxIdlePerGrant = 4
-	maxIdleStreams  = 1024
+	idleStream       = 10 * time.Second
+	maxIdlePerPerson = 8
+	maxIdleStreams   = 1024
 )
 
 // Options say how a Proxy treats what passes.
@@ -62,6 +62,7 @@ type Proxy struct {
 	opts    Options
 	reverse *httputil.ReverseProxy
 	tally   tally
+	idle    idler
 }
 
 // A call is what a request needs to reach its sandbox.
@@ -83,8 +84,8 @@ func NewProxy(opts Options) *Proxy {
 		// A stream serves one request after the other under its grant: opening one
 		// takes longer than most answers. Each is used by one request at a time, and
 		// closed long before the agent would.
-		IdleConnTimeout: idleStream, MaxIdleConns: maxIdleStreams, MaxIdleConnsPerHost: maxIdlePerGrant,
-		DialContext: dial, ResponseHeaderTimeout: opts.AnswerTimeout,
+		IdleConnTimeout: idleStream, MaxIdleConns: maxIdleStreams, MaxIdleConnsPerHost: maxIdlePerPerson,
+		DialContext: p.dial, ResponseHeaderTimeout: opts.AnswerTimeout,
 		// A sandbox that doesn't say "continue" has no objection, either.
 		ExpectContinueTimeout:  5 * time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
@@ -115,7 +116,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, session *tunnel.Se
 	defer passage.Leave()
 	p.exchange(ctx, w, r, func(out *pacedWriter, r *http.Request) {
 		c := call{session, token, passage, out, began}
-		p.reverse.ServeHTTP(out, r.WithContext(context.WithValue(ctx, callKey{}, c)))
+		p.reverse.ServeHTTP(out, r.WithContext(p.idle.watched(context.WithValue(ctx, callKey{}, c))))
 	})
 }
 
@@ -144,7 +145,7 @@ func (p *Proxy) exchange(ctx context.Context, w http.ResponseWriter, r *http.Req
 }
 
 // dial opens the stream for one request.
-func dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (p *Proxy) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	c := ctx.Value(callKey{}).(call)
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -152,7 +153,7 @@ func dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return stream, nil
+	return &kept{stream, &p.idle, c.passage.grant.Subject}, nil
 }
 
 // copyBytes is the size of the buffers through which answers pass.

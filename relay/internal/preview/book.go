@@ -13,11 +13,9 @@ import (
 )
 
 const (
-	// maxPreviews bounds the previews of a relay, maxPerGrant those under one
-	// grant and maxPerUser those of one user. Beyond them 429, unless some have
-	// expired.
+	// maxPreviews bounds the previews of a relay and maxPerUser those of one user.
+	// Beyond them 429, unless some have expired.
 	maxPreviews = 4096
-	maxPerGrant = 16
 	maxPerUser  = 64
 	// maxCookies bounds the browsers that one preview is open in; the oldest has
 	// to open it again.
@@ -82,7 +80,7 @@ func (b *book) issue(id string, at place, grant *jws.Grant, token, start string)
 	p := b.byID[id]
 	switch {
 	case id == "":
-		if err := b.room(at.user, grant.ID, now); err != nil {
+		if err := b.room(at.user, now); err != nil {
 			return "", "", err
 		}
 		id, p = strings.ToLower(rand.Text()), &preview{place: at}
@@ -108,8 +106,8 @@ func (b *book) issue(id string, at place, grant *jws.Grant, token, start string)
 
 // room makes room for another preview, or fails with kind too_many. The caller
 // holds mu. It looks at all, but only when one is opened.
-func (b *book) room(user protocol.UserID, grant protocol.GrantID, now time.Time) error {
-	ofGrant, ofUser := 0, 0
+func (b *book) room(user protocol.UserID, now time.Time) error {
+	ofUser := 0
 	for id, p := range b.byID {
 		over := !now.Before(p.grant.Expires())
 		if over && (len(b.byID) >= maxPreviews || p.user == user && now.Sub(p.grant.Expires()) > protocol.MaxGrantTTL) {
@@ -119,11 +117,8 @@ func (b *book) room(user protocol.UserID, grant protocol.GrantID, now time.Time)
 		if p.user == user && !over {
 			ofUser++
 		}
-		if p.grant.ID == grant {
-			ofGrant++
-		}
 	}
-	if len(b.byID) >= maxPreviews || ofGrant >= maxPerGrant || ofUser >= maxPerUser {
+	if len(b.byID) >= maxPreviews || ofUser >= maxPerUser {
 		return protocol.Errorf(protocol.KindTooMany, "too many previews are open")
 	}
 	return nil

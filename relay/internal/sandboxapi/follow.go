@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// maxFollowsPerGrant bounds the streams of approvals under one grant, and
+	// maxFollowsPerPerson bounds the streams of approvals of one person, and
 	// maxFollows those of a relay; beyond them 429.
-	maxFollowsPerGrant = 8
-	maxFollows         = 4096
+	maxFollowsPerPerson = 16
+	maxFollows          = 4096
 	// heartbeat is the interval of comments, by which either side notices that
 	// the other is gone.
 	heartbeat = 15 * time.Second
@@ -33,29 +33,29 @@ const (
 
 // followers counts the streams of approvals. Its zero value is ready.
 type followers struct {
-	mu      sync.Mutex
-	all     int                      // guarded by mu
-	ofGrant map[protocol.GrantID]int // guarded by mu
+	mu       sync.Mutex
+	all      int                     // guarded by mu
+	ofPerson map[protocol.UserID]int // guarded by mu
 }
 
 // enter makes room for one more, or fails with kind too_many.
-func (f *followers) enter(id protocol.GrantID) (leave func(), err error) {
+func (f *followers) enter(id protocol.UserID) (leave func(), err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.all >= maxFollows || f.ofGrant[id] >= maxFollowsPerGrant {
+	if f.all >= maxFollows || f.ofPerson[id] >= maxFollowsPerPerson {
 		return nil, protocol.Errorf(protocol.KindTooMany, "too many streams of approvals")
 	}
-	if f.ofGrant == nil {
-		f.ofGrant = map[protocol.GrantID]int{}
+	if f.ofPerson == nil {
+		f.ofPerson = map[protocol.UserID]int{}
 	}
 	f.all++
-	f.ofGrant[id]++
+	f.ofPerson[id]++
 	return func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.all--
-		if f.ofGrant[id]--; f.ofGrant[id] == 0 {
-			delete(f.ofGrant, id)
+		if f.ofPerson[id]--; f.ofPerson[id] == 0 {
+			delete(f.ofPerson, id)
 		}
 	}, nil
 }
@@ -82,7 +82,7 @@ func (a *API) followApprovals(w http.ResponseWriter, r *http.Request) {
 	}
 	var leave func()
 	if err == nil {
-		leave, err = a.followers.enter(grant.ID)
+		leave, err = a.followers.enter(grant.Subject)
 	}
 	if err != nil {
 		a.refuse(w, err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
 	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
@@ -249,16 +250,25 @@ func TestFollowRefuses(t *testing.T) {
 	if got := status(viewer); got != http.StatusForbidden {
 		t.Errorf("without approve: %d", got)
 	}
-	for range maxFollowsPerGrant {
+	for range maxFollowsPerPerson - 1 {
 		if got := status(token); got != http.StatusOK {
 			t.Fatalf("%d", got)
 		}
 		<-sources
 	}
+	_, another := w.authority.Grant(everything)
+	if got := status(another); got != http.StatusOK {
+		t.Errorf("the last: %d", got)
+	}
+	<-sources
 	if got := status(token); got != http.StatusTooManyRequests {
 		t.Errorf("one too many: %d", got)
 	}
-	_, other := w.authority.Grant(everything)
+	if got := status(another); got != http.StatusTooManyRequests {
+		t.Errorf("one too many under another grant: %d", got)
+	}
+	somebody := func(g *jws.Grant) { everything(g); g.Subject = "usr_somebody" }
+	_, other := w.authority.Grant(somebody)
 	p := w.page(server, other, "")
 	p.expect("opened", epoch+":5")
 	<-sources
@@ -267,7 +277,7 @@ func TestFollowRefuses(t *testing.T) {
 		t.Errorf("under a void grant: %d", got)
 	}
 	w.follow = func(in *tunnel.Incoming) { in.Refuse(protocol.Errorf(protocol.KindNotFound, "no such session")) }
-	_, third := w.authority.Grant(everything)
+	_, third := w.authority.Grant(somebody)
 	if got := status(third); got != http.StatusNotFound {
 		t.Errorf("refused by the sandbox: %d", got)
 	}

@@ -1,0 +1,90 @@
+package passage
+
+import (
+	"context"
+	"net"
+	"net/http/httptrace"
+	"slices"
+	"sync"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// An idler knows the streams of each person that no request uses. A person may
+// have any number of grants, and a stream serves one of them alone, so that the
+// transport's own bound, by grant, bounds nobody. Its zero value is ready.
+type idler struct {
+	mu sync.Mutex
+	of map[protocol.UserID][]*kept // oldest first; guarded by mu
+}
+
+// A kept is a stream that the transport may keep for later requests.
+type kept struct {
+	net.Conn
+	idler *idler
+	user  protocol.UserID
+}
+
+// Close ends the stream.
+func (k *kept) Close() error {
+	k.idler.use(k)
+	return k.Conn.Close()
+}
+
+// use notes that a stream isn't idle.
+func (i *idler) use(k *kept) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.drop(k)
+}
+
+func (i *idler) drop(k *kept) {
+	list := slices.DeleteFunc(i.of[k.user], func(other *kept) bool { return other == k })
+	if len(list) == 0 {
+		delete(i.of, k.user)
+		return
+	}
+	i.of[k.user] = list
+}
+
+// rest notes that a stream is idle. The oldest of a person's ends when there are
+// too many.
+func (i *idler) rest(k *kept) {
+	i.mu.Lock()
+	i.drop(k)
+	if i.of == nil {
+		i.of = map[protocol.UserID][]*kept{}
+	}
+	i.of[k.user] = append(i.of[k.user], k)
+	var oldest *kept
+	if list := i.of[k.user]; len(list) > maxIdlePerPerson {
+		oldest = list[0]
+	}
+	i.mu.Unlock()
+	if oldest != nil {
+		oldest.Close() // which the transport notices
+	}
+}
+
+// watched has i told of the stream that a request under ctx uses.
+func (i *idler) watched(ctx context.Context) context.Context {
+	var mu sync.Mutex // the hooks may be called by different goroutines
+	var used *kept
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) {
+			if k, ok := info.Conn.(*kept); ok {
+				mu.Lock()
+				defer mu.Unlock()
+				used = k
+				i.use(k)
+			}
+		},
+		PutIdleConn: func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil && used != nil {
+				i.rest(used)
+			}
+		},
+	})
+}
