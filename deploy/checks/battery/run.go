@@ -34,9 +34,16 @@ var Long = map[string][]string{
 	},
 }
 
+// Short are the flags of the short form, where the tests' own defaults take
+// longer.
+var Short = map[string][]string{
+	"deploy/e2e": {"-approvals.kills=20"},
+}
+
+// Timeouts of one package. They end what hangs, also on a machine that is slow.
 const (
-	shortTimeout = 10 * time.Minute // of one package
-	longTimeout  = 3 * time.Hour
+	shortTimeout = 30 * time.Minute
+	longTimeout  = 6 * time.Hour
 )
 
 // A Runner runs tests, the packages' and the programs' at the same time.
@@ -81,7 +88,7 @@ func (r *Runner) runPackage(ctx context.Context, dir string, names []string) {
 	if len(names) == 0 {
 		return
 	}
-	timeout, flags := shortTimeout, []string(nil)
+	timeout, flags := shortTimeout, Short[dir]
 	if r.Long {
 		timeout, flags = longTimeout, Long[dir]
 	}
