@@ -37,6 +37,20 @@ func alive(pid int) bool {
 	return !strings.HasPrefix(state, "Z")
 }
 
+// stands reports whether every thread of a process has stopped.
+func stands(t *testing.T, pid int) bool {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	must(t, err)
+	for _, thread := range threads {
+		stat, err := os.ReadFile(thread)
+		if _, state, _ := strings.Cut(string(stat), ") "); err == nil && !strings.HasPrefix(state, "T") {
+			return false
+		}
+	}
+	return len(threads) > 0
+}
+
 // await polls until done.
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()

@@ -31,6 +31,7 @@ func TestFound22DeadKeyboardAfterARelayStoodStill(t *testing.T) {
 
 	relay := s.Ready.Relays[0].PID
 	must(t, syscall.Kill(relay, syscall.SIGSTOP))
+	await(t, "the relay to stand still", func() bool { return stands(t, relay) }) // a busy machine lets it run on a little
 	t.Cleanup(func() { syscall.Kill(relay, syscall.SIGCONT) })
 	const lost = 20
 	keys := time.NewTicker((protocol.ControlGrace + 4*time.Second) / lost)
