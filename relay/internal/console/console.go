@@ -21,6 +21,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 
@@ -38,7 +39,8 @@ type Options struct {
 	// ConnectOrigins are the origins that the page may connect to, its own
 	// included or not: the relays of --public-origins, as "https://host[:port]".
 	// Each stands for its WebSockets too. The page tries them in this order when
-	// its own relay doesn't answer.
+	// its own relay doesn't answer. IPv6 addresses are left out: a policy can't
+	// name them.
 	ConnectOrigins []string
 	// Revision is shown in the page's help.
 	Revision string
@@ -109,7 +111,8 @@ func newHandler(s site, policy string, opts Options) http.Handler {
 		return h // not built: answered with that
 	}
 	page := s.page
-	for mark, value := range map[string]string{"%REVISION%": opts.Revision, "%ORIGINS%": strings.Join(opts.ConnectOrigins, " ")} {
+	reachable := slices.DeleteFunc(slices.Clone(opts.ConnectOrigins), func(origin string) bool { return strings.Contains(origin, "://[") })
+	for mark, value := range map[string]string{"%REVISION%": opts.Revision, "%ORIGINS%": strings.Join(reachable, " ")} {
 		page = bytes.ReplaceAll(page, []byte(mark), []byte(html.EscapeString(value)))
 	}
 	maps.Copy(h.files, s.assets)
@@ -130,6 +133,9 @@ func contentPolicy(origins []string) (string, error) {
 		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.Scheme+"://"+u.Host != origin ||
 			strings.ContainsAny(u.Host, "*;, '\"") {
 			return "", fmt.Errorf("%q is not an origin such as https://relay.example", origin)
+		}
+		if strings.HasPrefix(u.Host, "[") {
+			continue // a policy can't name an IPv6 address; "'self'" can be one
 		}
 		// "http" in front of the rest makes "ws", "https" "wss".
 		connect += " " + origin + " ws" + strings.TrimPrefix(origin, "http")

@@ -58,7 +58,8 @@ type fakeTicket struct {
 	pty  *fakePTY
 }
 
-func newFakeRelay(t testing.TB) *fakeRelay {
+// newFakeRelay's page may also connect to more origins.
+func newFakeRelay(t testing.TB, more ...string) *fakeRelay {
 	f := &fakeRelay{
 		session:  "ses_demo",
 		lifetime: protocol.MaxGrantTTL,
@@ -106,7 +107,7 @@ func newFakeRelay(t testing.TB) *fakeRelay {
 	f.other = httptest.NewServer(f.front(mux))
 	t.Cleanup(f.Server.Close)
 	t.Cleanup(f.other.Close)
-	mux.Handle("/", console.Handler(console.Options{Revision: "test", ConnectOrigins: []string{f.URL, f.other.URL}}))
+	mux.Handle("/", console.Handler(console.Options{Revision: "test", ConnectOrigins: append([]string{f.URL, f.other.URL}, more...)}))
 	return f
 }
 

@@ -107,7 +107,7 @@ func testPhone(t *testing.T, browser context.Context) {
 	}
 	relay.output(pty, "\x1b[?1h")
 	alice.focusTerminal()
-	for _, name := range []string{"Pipe", "Up", "Page down", "Control, for the next key"} {
+	for _, name := range []string{"Pipe", "Up", "PgDn: page down", "Ctrl, for the next key"} {
 		key(name)
 	}
 	alice.typing("c")

@@ -18,12 +18,12 @@ type CLI struct {
 
 // CLIs are the coding agents that can be started by name alone.
 var CLIs = []CLI{
-	{"claude", "claude", "npm install -g @anthropic-ai/claude-code"},
-	{"gemini", "gemini", "npm install -g @google/gemini-cli"},
-	{"opencode", "opencode", "npm install -g opencode-ai"},
-	{"codex", "codex", "npm install -g @openai/codex"},
-	{"droid", "droid", "npm install -g droid"},
-	{"openclaw", "openclaw", "npm install -g openclaw"},
+	{"claude", "claude", "npm install -g --prefix ~/.local @anthropic-ai/claude-code"},
+	{"gemini", "gemini", "npm install -g --prefix ~/.local @google/gemini-cli"},
+	{"opencode", "opencode", "npm install -g --prefix ~/.local opencode-ai"},
+	{"codex", "codex", "npm install -g --prefix ~/.local @openai/codex"},
+	{"droid", "droid", "npm install -g --prefix ~/.local droid"},
+	{"openclaw", "openclaw", "npm install -g --prefix ~/.local openclaw"},
 }
 
 // Find returns the coding agent called name.
@@ -59,22 +59,37 @@ func installed(program, searchPath string) bool {
 	})
 }
 
+// installedBy reports whether the user of home has installed program. A link of
+// theirs is not followed: what it leads to is for them to see and not for us.
+func installedBy(program, home string) bool {
+	if home == "" || strings.Contains(program, "/") {
+		return false
+	}
+	st, err := os.Lstat(filepath.Join(home, HomePrograms, program))
+	return err == nil && !st.IsDir()
+}
+
 func executable(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0
 }
 
-// CheckInstalled fails with KindInvalid, saying what to install, when program
-// can't be run with searchPath as PATH.
-func CheckInstalled(program, searchPath string) error {
-	if installed(program, searchPath) {
+// HomePrograms is where, below the home of a terminal's user, programs are that
+// this user has installed; terminals have it at the end of their PATH.
+const HomePrograms = ".local/bin"
+
+// CheckInstalled fails with KindInvalid, saying how the terminal's user can
+// install it, when program can't be run with searchPath as PATH by somebody whose
+// home is home.
+func CheckInstalled(program, searchPath, home string) error {
+	if installed(program, searchPath) || installedBy(program, home) {
 		return nil
 	}
 	i := slices.IndexFunc(CLIs, func(c CLI) bool { return c.Command == program })
 	if i < 0 {
 		return protocol.Errorf(protocol.KindInvalid, "%s is not installed in the sandbox", program)
 	}
-	return protocol.Errorf(protocol.KindInvalid, "%s is not installed in the sandbox; install it for all its users: %s",
+	return protocol.Errorf(protocol.KindInvalid, "%s is not installed in the sandbox; this installs it for this terminal: %s",
 		program, CLIs[i].Install)
 }
 

@@ -20,8 +20,15 @@ func TestCheckInstalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := empty + ":" + bin
-	for _, there := range []string{"claude", filepath.Join(bin, "claude"), "./claude"} {
-		if err := CheckInstalled(there, path); err != nil {
+	home := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(home, HomePrograms, "opencode"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/nowhere/anything", filepath.Join(home, HomePrograms, "mine")); err != nil {
+		t.Fatal(err)
+	}
+	for _, there := range []string{"claude", filepath.Join(bin, "claude"), "./claude", "mine"} {
+		if err := CheckInstalled(there, path, home); err != nil {
 			t.Errorf("%s: %v", there, err)
 		}
 	}
@@ -29,7 +36,7 @@ func TestCheckInstalled(t *testing.T) {
 		"codex": "@openai/codex", "gemini": "@google/gemini-cli", "droid": "droid", "openclaw": "openclaw",
 		"opencode": "opencode-ai", "helper": "helper is not installed", bin + "/x": "not installed",
 	} {
-		err := CheckInstalled(missing, path)
+		err := CheckInstalled(missing, path, home)
 		if protocol.KindOf(err) != protocol.KindInvalid || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", missing, err)
 		}

@@ -104,7 +104,7 @@ func (h *Host) StartAgent(ctx context.Context, session protocol.SessionID, id pr
 	if err != nil {
 		return protocol.AgentReport{}, err
 	}
-	plan, err := h.planAgent(s)
+	plan, err := h.planAgent(s, t.site.launched.account.home)
 	if err != nil {
 		return protocol.AgentReport{}, err
 	}

@@ -88,7 +88,7 @@ func environment(config Config, session protocol.SessionID, id protocol.PTYID, a
 		"TERM=" + termName,
 		"COLORTERM=truecolor",
 		"LANG=C.UTF-8",
-		"PATH=" + config.SearchPath,
+		"PATH=" + config.SearchPath + ":" + filepath.Join(a.home, process.HomePrograms),
 		"HOME=" + a.home,
 		"USER=sandbox",
 		"LOGNAME=sandbox",
@@ -142,8 +142,9 @@ type agentPlan struct {
 	idle bool // it has nothing to do before somebody tells it
 }
 
-// planAgent checks s and returns what to start for it.
-func (h *Host) planAgent(s protocol.AgentStart) (plan agentPlan, err error) {
+// planAgent checks s and returns what to start for it, for a user whose home is
+// home.
+func (h *Host) planAgent(s protocol.AgentStart, home string) (plan agentPlan, err error) {
 	program := s.Command
 	switch {
 	case s.Command == "":
@@ -163,7 +164,7 @@ func (h *Host) planAgent(s protocol.AgentStart) (plan agentPlan, err error) {
 		return agentPlan{}, protocol.Errorf(protocol.KindInvalid, "not a command")
 	}
 	if program != "" {
-		if err := process.CheckInstalled(program, h.config.SearchPath); err != nil {
+		if err := process.CheckInstalled(program, h.config.SearchPath, home); err != nil {
 			return agentPlan{}, err
 		}
 	}

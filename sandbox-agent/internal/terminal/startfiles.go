@@ -11,7 +11,13 @@ import "strings"
 // they take the name, note it with the exit status in [ranFile], and print both
 // in the mark for the end of a command that terminals know, OSC 133 D.
 var startFiles = map[string]string{
-	".profile": `if [ -n "${BASH_VERSION-}" ]; then
+	// What the system's own start files make of PATH leaves out what this user has
+	// installed.
+	".profile": `case ":$PATH:" in
+*":$HOME/.local/bin:"*) ;;
+*) PATH="$PATH:$HOME/.local/bin" ;;
+esac
+if [ -n "${BASH_VERSION-}" ]; then
 	. "$HOME/.bashrc"
 else
 	PS1='sandbox:$PWD$ '
@@ -41,7 +47,11 @@ __fairlead_env() {
 }
 PROMPT_COMMAND="__fairlead_env${PROMPT_COMMAND:+;$PROMPT_COMMAND}"
 `,
-	".zshrc": `PROMPT='%B%F{green}sandbox%f%b:%B%F{blue}%1~%f%b%# '
+	".zshrc": `case ":$PATH:" in
+*":$HOME/.local/bin:"*) ;;
+*) PATH="$PATH:$HOME/.local/bin" ;;
+esac
+PROMPT='%B%F{green}sandbox%f%b:%B%F{blue}%1~%f%b%# '
 PROMPT_EOL_MARK=
 __fairlead_env() {
 	{ local code=$? line=; setopt localoptions noxtrace noverbose; } 2>/dev/null

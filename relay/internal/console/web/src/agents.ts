@@ -50,6 +50,12 @@ export function messageText({ lastMessage }: Turn): string {
   return lastMessage.replace(/\r\n?/g, '\n').split('\n').map((line) => visible(line.replaceAll('\t', '    '))).join('\n').trim();
 }
 
+// installOf is the command that a refusal to start an agent advises, which the
+// terminal's own user can carry out.
+export function installOf(refusal: string): string | undefined {
+  return / this installs it for this terminal: (.+)$/.exec(refusal)?.[1];
+}
+
 // programOf is the name of the program that a command begins with.
 export function programOf(command: string | undefined): string {
   const first = command?.trim().split(/\s+/)[0] ?? '';

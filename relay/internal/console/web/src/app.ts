@@ -2,10 +2,11 @@
 // is shown, and what the buttons do.
 
 import { AgentBar, type Start } from './agentbar.ts';
-import { agentLabel, callText } from './agents.ts';
+import { agentLabel, callText, installOf } from './agents.ts';
 import { ApiError } from './api.ts';
 import { Approvals } from './approvalsfeed.ts';
 import { backoff } from './backoff.ts';
+import { copy } from './clipboard.ts';
 import { Unsettled } from './changes.ts';
 import { hasEnded, type Part } from './connection.ts';
 import { nameOf, nobody } from './control.ts';
@@ -27,7 +28,7 @@ import { forgetLink, otherSession, tab } from './storage.ts';
 import { font, touch } from './theme.ts';
 import { Tools } from './tools.ts';
 import { choose, chosen, resized, type SizeStep } from './typesize.ts';
-import { View } from './view.ts';
+import { View, type HintAction } from './view.ts';
 
 // Everybody who watches hears of a new terminal at once. So many of them ask for
 // the list over a moment that grows with their number.
@@ -354,12 +355,20 @@ export class App {
     try {
       await change();
     } catch (error) {
-      const ask = error instanceof Unsettled ? { label: 'Ask again', run: () => void this.#once(change) } : undefined;
-      this.#view.hint(error instanceof Error ? error.message : String(error), ask);
+      const text = error instanceof Error ? error.message : String(error);
+      const ask = error instanceof Unsettled ? { label: 'Ask again', run: () => void this.#once(change) } : this.#advice(text);
+      this.#view.hint(text, ask);
     } finally {
       this.#busy = false;
       this.#draw();
     }
+  }
+
+  // advice offers to copy the command that a refusal advises.
+  #advice(text: string): HintAction | undefined {
+    const command = installOf(text);
+    if (command === undefined) return undefined;
+    return { label: 'Copy the command', run: () => void copy(command).then((done) => this.#view.hint(done ? 'Copied: paste it into this terminal' : command)) };
   }
 
   // send tells the relay what the person wants; by the time a connection is

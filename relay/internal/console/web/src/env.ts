@@ -58,6 +58,14 @@ export function problemOf({ name, value, secret, domains }: Addition): string {
 // domainsOf splits what was typed.
 export const domainsOf = (text: string): string[] => [...new Set(text.split(/[\s,;]+/).filter((part) => part !== ''))];
 
+// whenText says from when on a change counts: a shell that waits at its prompt
+// reads it before the next one, so the first command there misses it.
+export function whenText(applyNow: boolean): string {
+  return applyNow
+    ? 'New terminals have the change. A shell that waits at its prompt has it from the next prompt on: its first command misses it, so press Enter there once.'
+    : 'Terminals that are opened from now on have the change, those that run don’t.';
+}
+
 export function requestOf(additions: Addition[], applyNow: boolean): EnvRequest {
   const request: EnvRequest = { apply_now: applyNow };
   for (const { name, value, secret, brokered, domains } of additions) {

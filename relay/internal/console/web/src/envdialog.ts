@@ -4,7 +4,7 @@
 
 import { call, sessionAt } from './api.ts';
 import { byId, h, icon, setHidden, setText } from './dom.ts';
-import { domainsOf, flagsOf, looksLikeFile, ofProvider, parse, problemOf, requestOf, suggest, type Addition, type EnvRequest, type EnvVariable } from './env.ts';
+import { domainsOf, flagsOf, looksLikeFile, ofProvider, parse, problemOf, requestOf, suggest, type Addition, type EnvRequest, type EnvVariable, whenText } from './env.ts';
 import type { Relay } from './relay.ts';
 import { visible } from './visible.ts';
 
@@ -16,6 +16,7 @@ export interface EnvHooks {
 export class EnvDialog {
   readonly #dialog = byId('env', HTMLDialogElement);
   readonly #note = byId('env-note', HTMLElement);
+  readonly #when = byId('env-when', HTMLElement);
   readonly #name = byId('env-name', HTMLInputElement);
   readonly #value = byId('env-value', HTMLInputElement);
   readonly #secret = byId('env-secret', HTMLInputElement);
@@ -64,6 +65,7 @@ export class EnvDialog {
   async #refresh(): Promise<void> {
     const turn = ++this.#turn;
     setText(this.#note, 'Reading…');
+    setText(this.#when, '');
     try {
       const list = await this.relay.ask((origin, grant) => fetchEnv(origin, grant, this.relay.session));
       if (turn !== this.#turn) return;
@@ -111,6 +113,7 @@ export class EnvDialog {
       await this.relay.change('', (origin, grant, key) => postEnv(origin, grant, this.relay.session, pty, request, key));
       await this.#refresh();
       setText(this.#note, done);
+      setText(this.#when, whenText(request.apply_now));
       return true;
     } catch (error) {
       this.#problem(message(error));

@@ -84,6 +84,7 @@ export class FilesView {
     if (!this.#entries.has(this.#active)) this.#active = '';
     const first = rows.find((row) => row.kind === 'entry')?.key ?? '';
     keyed(this.#tree, rows, (row) => `${row.kind} ${row.kind === 'entry' ? row.entry.type : ''} ${row.key}`, (row) => this.#make(row), (element, row) => this.#draw(element, row, first));
+    setAttribute(this.#tree, 'role', rows.some((row) => row.kind === 'entry') ? 'tree' : 'group'); // a tree has items
     if (hadFocus && !this.#tree.contains(document.activeElement)) this.#refocus(place);
     else if (waited && first !== '') this.focus();
   }

@@ -20,25 +20,25 @@ export class Keybar {
 
   constructor(keys: Keys) {
     const bar = byId('keybar', HTMLElement);
-    this.#ctrl = this.#key('Ctrl', 'Control, for the next key', () => this.#arm(!this.#armed));
+    this.#ctrl = this.#key('Ctrl', 'Ctrl, for the next key', () => this.#arm(!this.#armed));
     this.#ctrl.setAttribute('aria-pressed', 'false');
     const send = (label: string, name: string, data: string) => this.#key(label, name, () => keys.type(data));
     const arrow = (label: string, name: string, final: string) => this.#key(label, name, () => keys.arrow(final));
     bar.append(
-      send('Esc', 'Escape', '\x1b'),
+      send('Esc', 'Esc', '\x1b'),
       send('|', 'Pipe', '|'),
       send('/', 'Slash', '/'),
       send('-', 'Minus', '-'),
       send('~', 'Tilde', '~'),
       arrow('↑', 'Up', 'A'),
-      send('PgUp', 'Page up', '\x1b[5~'),
+      send('PgUp', 'PgUp: page up', '\x1b[5~'),
       this.#ctrl,
       send('Tab', 'Tab', '\t'),
       this.#key('Paste', 'Paste', () => keys.paste()),
       arrow('←', 'Left', 'D'),
       arrow('→', 'Right', 'C'),
       arrow('↓', 'Down', 'B'),
-      send('PgDn', 'Page down', '\x1b[6~'),
+      send('PgDn', 'PgDn: page down', '\x1b[6~'),
     );
   }
 

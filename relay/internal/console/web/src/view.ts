@@ -78,7 +78,7 @@ export class View {
       if (event.key !== 'F6' && !find) return;
       event.preventDefault();
       if (find) actions.find();
-      else actions.focusTerminal();
+      else if (!this.#toTools(event.target)) actions.focusTerminal();
     });
     this.#helpDialog();
   }
@@ -157,9 +157,19 @@ export class View {
     (button ?? document.querySelector<HTMLElement>('#tabs [aria-selected="true"]') ?? byId('help-open', HTMLElement)).focus();
   }
 
+  // toTools moves the focus from the bar to the tools, which Tab doesn't reach:
+  // the terminal between them takes it. It returns whether it did.
+  #toTools(from: EventTarget | null): boolean {
+    if (!(from instanceof Element) || from.closest('.bar') === null) return false;
+    const tool = [...document.querySelectorAll<HTMLButtonElement>('.foot button')].find((b) => !b.disabled && b.checkVisibility());
+    tool?.focus();
+    return tool !== undefined;
+  }
+
   #drawTabs({ tabs, mayCreate, mayClose }: Model): void {
     keyed(byId('tabs', HTMLElement), tabs, (tab) => tab.id, (tab) => this.#makeTab(tab), (element, tab) => {
-      const [button, close] = [...element.children] as [HTMLElement, HTMLElement];
+      const button = element.firstElementChild as HTMLElement;
+      element.style.order = String(2 * tabs.indexOf(tab));
       element.classList.toggle('active', tab.active);
       element.classList.toggle('ended', tab.ended);
       element.classList.toggle('unseen', tab.unseen);
@@ -169,19 +179,30 @@ export class View {
       setAttribute(element, 'data-egress', tab.egress || null);
       setAttribute(button, 'aria-selected', String(tab.active));
       setAttribute(button, 'tabindex', tab.active ? '0' : '-1');
-      setAttribute(close, 'aria-label', `Close ${tab.label}`);
-      setHidden(close, !mayClose || !tab.active);
     });
+    this.#drawClose(tabs, mayClose);
     setHidden(byId('new', HTMLButtonElement), !mayCreate);
+  }
+
+  // A list of tabs holds tabs alone, so the button that closes the shown one stands
+  // beside the list, and only looks as if it were in there.
+  #drawClose(tabs: Tab[], mayClose: boolean): void {
+    const close = byId('tab-close', HTMLButtonElement);
+    const at = tabs.findIndex((tab) => tab.active);
+    const tab = tabs[at];
+    setHidden(close, !mayClose || tab === undefined);
+    if (tab === undefined) return;
+    close.style.order = String(2 * at + 1);
+    setAttribute(close, 'aria-label', `Close ${tab.label}`);
+    setAttribute(close, 'data-testid', `btn-close-${tab.id}`);
+    close.onclick = () => this.actions.close(tab.id);
   }
 
   #makeTab({ id }: Tab): HTMLElement {
     const dot = h('span', { class: 'dot', 'aria-hidden': 'true' });
     const button = h('button', { class: 'tab', type: 'button', role: 'tab', 'aria-controls': 'stage', 'data-testid': `tab-${id}` }, dot, icon('shield'), h('span', {}));
-    const close = h('button', { class: 'plain', type: 'button', tabindex: '-1', title: 'Close', 'data-testid': `btn-close-${id}` }, icon('close'));
     button.addEventListener('click', () => this.actions.select(id));
-    close.addEventListener('click', () => this.actions.close(id));
-    return h('div', { class: 'tab-box', role: 'presentation' }, button, close);
+    return h('div', { class: 'tab-box', role: 'presentation' }, button);
   }
 
   #tabKey(event: KeyboardEvent): void {
@@ -195,8 +216,8 @@ export class View {
       next?.focus();
       next?.click();
     } else if (event.key === 'Delete') {
-      const close = all[at]?.nextElementSibling;
-      if (close instanceof HTMLElement && !close.hidden) close.click();
+      const close = byId('tab-close', HTMLButtonElement);
+      if (!close.hidden) close.click(); // of the tab that is shown, as the focused one is
     }
   }
 
