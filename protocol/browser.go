@@ -23,6 +23,7 @@ const (
 	ClientCancelRequest  = "cancel_request"  // withdraw a request
 	ClientGrantControl   = "grant_control"   // to; the controller only
 	ClientRevokeControl  = "revoke_control"  // give control back; the controller only
+	ClientLead           = "lead"            // somebody is at this socket's window: it gives the size
 	ClientReauth         = "reauth"          // grant: renews the socket's grant
 	ClientPing           = "ping"            // answered by ServerPong
 	ClientAck            = "ack"             // offset: terminal.v2, what has been rendered
@@ -34,11 +35,16 @@ const (
 	QuerySince  = "since"  // a Position to continue from
 	QueryClient = "client" // names a client across its sockets: 1…MaxClientBytes
 	QueryMode   = "mode"   // ViewExact; needs the capability record
+	QuerySize   = "size"   // SizeFollow
 )
 
 // ViewExact is the mode of a viewer that gets every byte: the terminal waits
 // for it.
 const ViewExact = "exact"
+
+// SizeFollow is the size of a socket that never gives the terminal one: a panel
+// beside something else, a preview.
+const SizeFollow = "follow"
 
 // A ClientMessage is a JSON text frame from a browser.
 type ClientMessage struct {
@@ -99,7 +105,7 @@ func DecodeClientMessage(data []byte) (ClientMessage, error) {
 			return ClientMessage{}, Errorf(KindInvalid, "execute needs a text of 1 to %d bytes", MaxExecuteBytes)
 		}
 		m.Text = *raw.Text
-	case ClientRequestControl, ClientTakeControl, ClientTakeBack, ClientCancelRequest, ClientRevokeControl, ClientPing:
+	case ClientRequestControl, ClientTakeControl, ClientTakeBack, ClientCancelRequest, ClientRevokeControl, ClientLead, ClientPing:
 	default:
 		err = Errorf(KindUnsupported, "unknown message type")
 	}
@@ -189,6 +195,7 @@ const (
 	ServerToolsChanged     = "tools_changed"
 	ServerPong             = "pong"
 	ServerTerminals        = "terminals_changed"
+	ServerSizeLed          = "leading"
 	ServerShared           = "shared"
 )
 
@@ -345,6 +352,12 @@ type AgentStoppedMessage struct {
 	Timestamp   int64      `json:"timestamp"` // Unix milliseconds
 }
 
+// SizeLed is "leading": whether this socket's window gives the terminal its size,
+// to the controller's sockets.
+type SizeLed struct {
+	Leads bool `json:"leads"`
+}
+
 // ListChanged is "terminals_changed": the session has other terminals than
 // before, which GET /sessions/{sid}/ptys lists.
 type ListChanged struct {
@@ -408,6 +421,7 @@ func (AgentStoppedMessage) serverType() string { return ServerAgentStopped }
 func (ToolCountChanged) serverType() string    { return ServerToolsChanged }
 func (PongMessage) serverType() string         { return ServerPong }
 func (ListChanged) serverType() string         { return ServerTerminals }
+func (SizeLed) serverType() string             { return ServerSizeLed }
 
 // Lists are always present, empty rather than null: a browser iterates over
 // them, and seed 001's client keeps the old value of a missing one.

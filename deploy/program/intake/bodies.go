@@ -135,9 +135,7 @@ func (b *body) end(err error) error {
 		return nil
 	case b.closed:
 	case errors.Is(err, io.EOF):
-		if hurried { // after the server took the deadline away: an answer may take its time
-			b.control.SetReadDeadline(time.Time{})
-		}
+		b.control.SetReadDeadline(time.Time{}) // an answer may take its time
 	case errors.Is(err, os.ErrDeadlineExceeded) && hurried:
 		err = errCrowded
 		b.bodies.refused(err)

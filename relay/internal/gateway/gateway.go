@@ -266,6 +266,13 @@ func asked(query url.Values) (guest hub.Guest, err error) {
 	default:
 		return guest, protocol.Errorf(protocol.KindInvalid, "mode must be %s", protocol.ViewExact)
 	}
+	switch query.Get(protocol.QuerySize) {
+	case "":
+	case protocol.SizeFollow:
+		guest.Follow = true
+	default:
+		return guest, protocol.Errorf(protocol.KindInvalid, "size must be %s", protocol.SizeFollow)
+	}
 	return guest, nil
 }
 

@@ -130,6 +130,7 @@ func TestRefusedBeforeTheUpgrade(t *testing.T) {
 		"no client":                     {w.socket(w.path+"?client=", ticket("pty_1")), protocol.KindInvalid},
 		"a client too long":             {w.socket(w.path+"?client="+strings.Repeat("x", 65), ticket("pty_1")), protocol.KindInvalid},
 		"a client not in UTF-8":         {w.socket(w.path+"?client=%ff", ticket("pty_1")), protocol.KindInvalid},
+		"no such size":                  {w.socket(w.path+"?size=vague", ticket("pty_1")), protocol.KindInvalid},
 		"no such mode":                  {w.socket(w.path+"?mode=vague", ticket("pty_1")), protocol.KindInvalid},
 		"exact without record":          {w.socket(w.path+"?mode=exact", ticket("pty_1")), protocol.KindForbidden},
 		"not an id":                     {w.socket(strings.Replace(w.path, "pty_1", "pty%20", 1), ticket("pty_1")), protocol.KindInvalid},

@@ -134,6 +134,7 @@ func (h *Hub) enter(v *Viewer) {
 	h.viewers[v.id] = v
 	h.metrics.Viewers.Inc()
 	h.presence.enter(v, v.may(roster.Control))
+	h.seatToLead(v)
 	h.step(turn.Joined{
 		Socket: v.id, User: v.user, Name: v.name, GrantID: h.roster.Front(v.set), CanControl: v.may(roster.Control),
 		Owns: v.may(roster.Own),
@@ -150,6 +151,7 @@ func (h *Hub) widen(v *Viewer) {
 	could := v.may(roster.Control)
 	v.rights = v.set.Rights
 	h.present(v, could)
+	h.seatToLead(v)
 	h.step(turn.Renewed{Socket: v.id, GrantID: h.roster.Front(v.set), CanControl: v.may(roster.Control), Owns: v.may(roster.Own)})
 }
 
@@ -180,6 +182,7 @@ func (h *Hub) leave(v *Viewer) {
 		delete(h.viewers, v.id)
 		h.metrics.Viewers.Dec()
 		h.presence.leave(v, v.may(roster.Control))
+		h.seatToLead(v)
 		h.wants.drop(v)
 		h.unpace(v)
 		h.feed.leave(v)
@@ -233,6 +236,7 @@ func (h *Hub) renewed(v *Viewer, could bool) {
 		h.feed.setExact(v, false)
 		h.repace(v)
 	}
+	h.seatToLead(v)
 	front := h.roster.Front(v.set)
 	if front == "" {
 		front = v.grant.ID // it is being asked about

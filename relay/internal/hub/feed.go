@@ -64,6 +64,14 @@ func (f *feed) held() int {
 	return f.ring.Held()
 }
 
+// size returns the terminal's size, as far as is known here.
+func (f *feed) size() size {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	cols, rows := f.ring.SizeAt(f.ring.Head())
+	return size{cols, rows}
+}
+
 // position returns where the feed ends.
 func (f *feed) position() protocol.Position {
 	f.mu.Lock()

@@ -52,17 +52,19 @@ func (in *intake) termOf(e typed) uint64 {
 	return e.term
 }
 
-// taken returns who has asked for control by a key since the last time.
-func (in *intake) taken() (viewers []*Viewer) {
+// asked returns who has typed last and didn't lead, nil for nobody, and who has
+// asked for control by a key since the last time.
+func (in *intake) asked() (typist *Viewer, viewers []*Viewer) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	typist, in.typist = in.typist, nil
 	for v := range in.takers {
 		if v.taking == takingAsked {
 			v.taking = takingHeard
 			viewers = append(viewers, v)
 		}
 	}
-	return viewers
+	return typist, viewers
 }
 
 // takenBy judges what waited for control, as far as that is decided. The caller
@@ -77,9 +79,30 @@ func (in *intake) takenBy() {
 	}
 }
 
-// takeForKeys passes on what keys ask for.
-func (h *Hub) takeForKeys() {
-	for _, v := range h.intake.taken() {
+// heed passes on what keys ask for: control of a free terminal, and to lead.
+func (h *Hub) heed() {
+	typist, takers := h.intake.asked()
+	for _, v := range takers {
+		h.leading.acts(v.user, v.id)
 		h.step(turn.Keyed{Socket: v.id})
+	}
+	if typist != nil {
+		h.leading.acts(typist.user, typist.id)
+		h.lead()
+	}
+}
+
+// ledBy notes which viewer leads, nil for none. Others become it by typing.
+func (in *intake) ledBy(v *Viewer) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.leader = v
+}
+
+// typedBy notes that v types, who may not lead yet. The caller holds mu.
+func (in *intake) typedBy(v *Viewer) {
+	if v != in.leader && !v.follows {
+		in.typist = v
+		in.rouse()
 	}
 }

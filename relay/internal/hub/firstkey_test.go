@@ -35,7 +35,7 @@ func TestFound16TheFirstKeyIsNotLost(t *testing.T) {
 			types(1, "a", protocol.FreeTerm(2))
 			types(2, "b", protocol.FreeTerm(2))
 			e.quiet()
-			e.h.takeForKeys()
+			e.h.heed()
 			types(3, "c", protocol.FreeTerm(2))
 			e.quiet()
 			e.leased(held(5, 3)) // another's word first
@@ -75,28 +75,28 @@ func TestFound16WhatTakesNothing(t *testing.T) {
 			numbered(e, 1, protocol.FreeTerm(2))
 			numbered(e, 2, protocol.FreeTerm(2))
 			e.leased(protocol.Lease{Revision: 5, Term: 3, Holder: "usr_bob", GrantID: "gr_b", State: protocol.LeaseHeld})
-			e.h.takeForKeys()
+			e.h.heed()
 		}, "1 not_controller;2 not_controller;"},
 		"the agent refuses": {func(e *executing) {
 			numbered(e, 1, protocol.FreeTerm(2))
-			e.h.takeForKeys()
+			e.h.heed()
 			e.h.answer(protocol.Leased{ID: 1, Lease: protocol.Lease{Revision: 4, Term: 2, State: protocol.LeaseFree}, Refused: "no"})
 		}, "1 stale_term;"},
 		"the sandbox goes away": {func(e *executing) {
 			numbered(e, 1, protocol.FreeTerm(2))
-			e.h.takeForKeys()
+			e.h.heed()
 			e.h.unlinked(nil)
 		}, "1 waiting;"},
 		"it leaves": {func(e *executing) {
 			numbered(e, 1, protocol.FreeTerm(2))
 			e.h.leave(e.v)
-			e.h.takeForKeys()
+			e.h.heed()
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := vacant(t, true)
 			c.do(e)
-			e.h.takeForKeys()
+			e.h.heed()
 			e.quiet()
 			if e.h.link != nil {
 				e.drops(c.want)

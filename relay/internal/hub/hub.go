@@ -69,6 +69,7 @@ type Hub struct {
 	open     bool                      // ready is closed
 	presence presence
 	news     news
+	leading  leading
 	resize   pendingResize
 	wants    wants
 	pacers   pacers
@@ -109,6 +110,7 @@ func newHub(key Key, first *jws.Grant, token string, tunnels Tunnels, log *slog.
 		openTo:  protocol.ShareNone,
 		wants:   wants{of: map[*Viewer]want{}},
 		pacers:  pacers{newest: map[string]*Viewer{}},
+		leading: newLeading(),
 	}
 	h.bearer.Store(&bearer{set, grant})
 	return h
@@ -164,7 +166,7 @@ func (h *Hub) run(ctx context.Context) {
 				return
 			}
 		case <-h.intake.asks:
-			h.takeForKeys()
+			h.heed()
 		case <-h.revised:
 			h.cutRevoked()
 		case <-timer.C:
@@ -266,6 +268,7 @@ func (h *Hub) step(e turn.Event) {
 		}
 	}
 	h.followController()
+	h.lead()
 	h.intake.resume() // after all were told why
 }
 
@@ -344,6 +347,9 @@ func (h *Hub) welcome(v *Viewer, m protocol.Attached) {
 	}
 	h.intake.admit(v) // first, so that who was greeted may type
 	v.start(greeting)
+	if v.user == h.leading.controller && v.may(roster.Control) {
+		v.leads(v.id == h.leading.leader)
+	}
 	h.repace(v)
 }
 
@@ -357,6 +363,9 @@ func (h *Hub) obey(v *Viewer, m protocol.ClientMessage) {
 	}
 	if yields(m) {
 		h.intake.heard(v)
+	}
+	if asksFor(m) {
+		h.leading.acts(v.user, v.id) // who gets control leads by the window that asked for it
 	}
 	switch m.Type {
 	case protocol.ClientRequestControl:
@@ -372,9 +381,11 @@ func (h *Hub) obey(v *Viewer, m protocol.ClientMessage) {
 	case protocol.ClientRevokeControl:
 		h.step(turn.Revoked{Socket: v.id})
 	case protocol.ClientResize:
-		if _, ok := h.state.MayType(v.id, h.state.Term()); ok {
-			h.resize.want(protocol.Resize{Term: h.state.Term(), Cols: m.Cols, Rows: m.Rows})
-			h.tick(time.Now())
-		}
+		h.leading.wants(v.user, v.id, size{m.Cols, m.Rows})
+		h.lead()
+		h.tick(time.Now())
+	case protocol.ClientLead:
+		h.leading.acts(v.user, v.id)
+		h.lead()
 	}
 }

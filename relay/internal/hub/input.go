@@ -25,7 +25,7 @@ type intake struct {
 	over     context.Context     // ends with the hub
 	executor string              // the client as which executes are typed
 
-	asks chan struct{} // run is to look at takers
+	asks chan struct{} // run is to look at takers and typist
 
 	executing atomic.Bool  // there are executions; set under mu
 	typedAt   atomic.Int64 // the oldest key since the terminal last showed something, Unix nanoseconds; 0: none
@@ -40,6 +40,8 @@ type intake struct {
 	overtaken []unackedInput     // by another term, while there was no link; about to be refused
 	yields    map[*Viewer]bool   // whose wish to yield control isn't decided
 	takers    map[*Viewer]bool   // whose key is to take the terminal
+	leader    *Viewer            // who gives the terminal its size
+	typist    *Viewer            // who has typed since, and may lead from now on; nil: nobody
 	clients   map[string]*Viewer // whose input is numbered by its client: of a client's sockets the newest
 
 	executions map[*Viewer]*execution
@@ -134,6 +136,7 @@ func (in *intake) pass(v *Viewer, e typed) *link {
 		v.nextSeq++
 		input.Seq = v.nextSeq
 	}
+	in.typedBy(v)
 	in.unacked = append(in.unacked, unackedInput{v, input, e.cost, e.at})
 	in.metrics.InputBytes.Add(float64(len(e.input)))
 	in.typedAt.CompareAndSwap(0, e.at.UnixNano())

@@ -95,7 +95,7 @@ func (k *keyboard) settle() {
 		case e := <-k.hub.events:
 			k.hub.handle(e)
 		case <-k.hub.intake.asks:
-			k.hub.takeForKeys()
+			k.hub.heed()
 		default:
 			return
 		}

@@ -367,6 +367,7 @@ type Guest struct {
 
 	Since  *protocol.Position // from where it wants output; nil: from where a newcomer should
 	Astray bool               // it named a position, which can't be read
+	Follow bool               // it never gives the terminal its size
 	Exact  bool               // it gets every byte, if the grant allows to record
 	Client string             // names its client across sockets; may be empty
 	Counts bool               // it speaks terminal.v2
@@ -380,7 +381,7 @@ func (h *Handle) Join(g Guest) *Viewer {
 		id:     turn.SocketID(h.set.sockets.Add(1)),
 		name:   clip(g.Grant.Name),
 		user:   g.Grant.Subject,
-		counts: g.Counts,
+		counts: g.Counts, follows: g.Follow,
 		sink:   g.Socket,
 		since:  since{g.Since, g.Astray},
 		hub:    h.t.hub,

@@ -19,6 +19,7 @@ const (
 type pendingResize struct {
 	wish *protocol.Resize
 	sent time.Time
+	last size // that was sent
 }
 
 func (p *pendingResize) want(m protocol.Resize) { p.wish = &m }
@@ -37,7 +38,7 @@ func (h *Hub) tick(now time.Time) {
 	h.tellNews(now)
 	if h.resizeWaits() && now.Sub(h.resize.sent) >= resizeInterval {
 		h.send(*h.resize.wish)
-		h.resize = pendingResize{sent: now}
+		h.resize = pendingResize{sent: now, last: size{h.resize.wish.Cols, h.resize.wish.Rows}}
 	}
 	for v := range h.everybody() {
 		if expired(v.grant, now) {

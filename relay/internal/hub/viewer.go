@@ -57,19 +57,20 @@ type Offerer interface {
 // A Viewer is one socket attached to a hub.
 type Viewer struct {
 	// Static after construction.
-	id     turn.SocketID
-	name   string
-	user   protocol.UserID
-	client string // names its input to the agent
-	pacer  string // names it to the agent when it holds the terminal back
-	counts bool   // it speaks terminal.v2: acknowledges output, numbers input
-	sink   Sink
-	offer  Offerer // sink, if it is one
-	since  since
-	asked  time.Time // when it came
-	hub    *Hub
-	wake   chan struct{}
-	credit *semaphore.Weighted // input under way
+	id      turn.SocketID
+	name    string
+	user    protocol.UserID
+	client  string // names its input to the agent
+	pacer   string // names it to the agent when it holds the terminal back
+	follows bool   // it never gives the terminal its size
+	counts  bool   // it speaks terminal.v2: acknowledges output, numbers input
+	sink    Sink
+	offer   Offerer // sink, if it is one
+	since   since
+	asked   time.Time // when it came
+	hub     *Hub
+	wake    chan struct{}
+	credit  *semaphore.Weighted // input under way
 
 	// Owned by the hub's run.
 	grant    *jws.Grant
@@ -78,6 +79,7 @@ type Viewer struct {
 	rights   roster.Rights            // that it has: no more than the grant's
 	early    []protocol.ClientMessage // what it said before it was admitted
 	greeted  bool
+	notLed   bool   // it was told that it doesn't give the size
 	asking   bool   // the agent is being asked whether its log has what it wants
 	presence uint64 // version of the presence in its greeting
 	wantsAll bool   // it asked for every byte, and may
@@ -447,6 +449,11 @@ func (v *Viewer) Say(m protocol.ClientMessage) {
 		v.hub.intake.hold(v)
 	}
 	v.hub.post(said{v, m})
+}
+
+// asksFor reports whether who says m wants control.
+func asksFor(m protocol.ClientMessage) bool {
+	return m.Type == protocol.ClientRequestControl || m.Type == protocol.ClientTakeControl || m.Type == protocol.ClientTakeBack
 }
 
 // yields reports whether who says m means to have control no longer.

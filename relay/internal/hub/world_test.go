@@ -235,6 +235,7 @@ type watcher struct {
 	token  string
 	stop   context.CancelFunc
 	served chan struct{}
+	sized  bool
 }
 
 // alice may control, and is who holds a lease of held.
@@ -305,13 +306,13 @@ func (x *watcher) leave() {
 }
 
 // next returns what the socket gets next. Presence is passed over: it comes
-// when it comes.
+// when it comes; and so is which socket gives the size, unless sized is set.
 func (x *watcher) next() item {
 	x.t.Helper()
 	deadline := time.After(patience)
 	for {
 		if it, ok := x.sink.take(); ok {
-			if it.kind == protocol.ServerPresence {
+			if it.kind == protocol.ServerPresence || it.kind == protocol.ServerSizeLed && !x.sized {
 				continue
 			}
 			return it

@@ -175,6 +175,10 @@ export class App {
     else this.#select(first.id, true);
     new ResizeObserver(() => this.#pane?.layout(true)).observe(this.#view.hosts);
     window.addEventListener('online', () => this.#panes.forEach((pane) => pane.socket.online()));
+    // A page that is left may be kept for the way back, with its sockets: it would
+    // go on giving terminals its size.
+    window.addEventListener('pagehide', () => this.#panes.forEach((pane) => pane.socket.stop()));
+    window.addEventListener('pageshow', ({ persisted }) => persisted && location.reload());
     window.addEventListener('focus', () => this.#returned());
     document.addEventListener('visibilitychange', () => document.hidden || this.#returned());
   }
@@ -554,9 +558,10 @@ export class App {
       .map((user) => ({ id: user, name: control.names.get(user) ?? user }));
   }
 
-  #detail({ screen }: Pane): string {
+  #detail({ screen, mine, leads }: Pane): string {
     const scale = Math.round(screen.scale * 100);
+    const elsewhere = mine && !leads ? ['sized by your other window'] : [];
     const egress = terminalEgress(this.#list.find((t) => t.id === this.#shown)?.egress);
-    return [`${screen.cols} × ${screen.rows}`, ...(scale === 100 ? [] : [`${scale} %`]), ...(egress === '' ? [] : [egress])].join(' · ');
+    return [`${screen.cols} × ${screen.rows}`, ...(scale === 100 ? [] : [`${scale} %`]), ...elsewhere, ...(egress === '' ? [] : [egress])].join(' · ');
   }
 }

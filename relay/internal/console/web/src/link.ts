@@ -13,6 +13,7 @@ export interface Link {
   token: string;
   session: string | null;
   pty: string | null;
+  size: string | null; // 'follow': this page is a panel, and never gives the terminal its size
 }
 
 // takeLink takes the token out of the address bar, where it would be copied,
@@ -21,7 +22,7 @@ export function takeLink(): Link | undefined {
   const link = new URLSearchParams(location.hash.slice(1));
   const token = link.get('token');
   if (location.hash !== '') history.replaceState(null, '', location.pathname);
-  return token === null || token === '' ? undefined : { token, session: link.get('session'), pty: link.get('pty') };
+  return token === null || token === '' ? undefined : { token, session: link.get('session'), pty: link.get('pty'), size: link.get('size') };
 }
 
 // What a link amounts to: taken, left for good, or left because the person

@@ -62,6 +62,7 @@ export class Pane {
       binary: (data) => this.#binary(data),
       paste: (text) => void this.paste(text),
       resized: () => this.layout(false),
+      clicked: () => this.#attend(),
       leave: hooks.leave,
       find: hooks.find,
       found: hooks.found,
@@ -105,13 +106,11 @@ export class Pane {
   layout(ask: boolean): void {
     if (!this.shown) return;
     ask &&= this.mine && this.socket.live && !document.hidden;
-    this.#leads ||= ask;
-    const fits = this.screen.layout(this.mine && this.#leads && !barred(this.socket.state));
+    const fits = this.screen.layout(this.leads && !barred(this.socket.state));
     this.hooks.changed();
     if (!ask || fits === undefined) return;
     const asked = this.#wanted?.cols === fits.cols && this.#wanted.rows === fits.rows;
     this.#wanted = fits;
-    if (fits.cols === this.screen.cols && fits.rows === this.screen.rows) return;
     if (!asked) this.socket.send({ type: 'resize', ...fits });
   }
 
@@ -127,6 +126,16 @@ export class Pane {
   discard(): void {
     this.socket.retain([]);
     this.hooks.changed();
+  }
+
+  // leads says that this window gives the terminal its size.
+  get leads(): boolean {
+    return this.mine && this.#leads;
+  }
+
+  // attend says that somebody is at this window.
+  #attend(): void {
+    if (this.mine && !this.#leads && this.socket.live) this.socket.send({ type: 'lead' });
   }
 
   // interrupt stops a paste that has not left yet.
@@ -167,12 +176,14 @@ export class Pane {
     if (message.type === 'shared') this.shared = message.with;
     if (message.type === 'output_held') this.held = message.held;
     if (message.type === 'attached') [this.recording, this.shared, this.held] = ['', closedToOthers, false]; // said anew
-    if (message.type === 'resized') {
-      this.#leads = message.cols === this.#wanted?.cols && message.rows === this.#wanted.rows;
-      if (!this.#leads) this.#wanted = undefined;
-    }
+    if (message.type === 'attached') this.#leads = true; // until the relay says otherwise
+    if (message.type === 'leading') this.#leads = message.leads;
+    if (!controls(this.control)) this.#leads = true; // as whoever gets control takes for granted
     this.#keepTerm();
-    if (had !== this.mine) this.layout(true);
+    if (had !== this.mine) {
+      this.#wanted = undefined;
+      this.layout(true);
+    } else if (message.type === 'leading') this.layout(false);
     this.hooks.changed();
   }
 

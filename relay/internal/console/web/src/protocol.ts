@@ -66,6 +66,7 @@ export type ServerMessage =
   | { type: 'control_expired'; from: string; controller: string }
   | Attached
   | Resync
+  | { type: 'leading'; leads: boolean } // this window gives the size
   | { type: 'resized'; offset: number; cols: number; rows: number }
   | { type: 'presence'; count: number; viewers: Viewer[] }
   | Closed
@@ -86,7 +87,7 @@ export type ServerMessage =
 
 export type ClientMessage =
   | { type: 'resize'; cols: number; rows: number }
-  | { type: 'request_control' | 'take_control' | 'take_back' | 'cancel_request' | 'revoke_control' | 'ping' }
+  | { type: 'request_control' | 'take_control' | 'take_back' | 'cancel_request' | 'revoke_control' | 'lead' | 'ping' }
   | { type: 'grant_control'; to: string }
   | { type: 'reauth'; grant: string }
   | { type: 'ack'; offset: number };
@@ -94,7 +95,7 @@ export type ClientMessage =
 const known = new Set<string>([
   'control_state', 'control_taken', 'control_requested', 'control_granted', 'control_revoked',
   'control_expired', 'attached', 'resync', 'resized', 'presence', 'pty_closed', 'input_refused',
-  'error', 'waiting', 'reauthed', 'input_ack', 'moved', 'recording', 'shared',
+  'error', 'waiting', 'reauthed', 'input_ack', 'moved', 'recording', 'leading', 'shared',
   'agent_state', 'output_held', 'agent_stopped', 'tools_changed', 'pong', 'terminals_changed',
 ]);
 

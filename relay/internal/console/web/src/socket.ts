@@ -7,6 +7,7 @@ import { ApiError } from './api.ts';
 import { initial, step, type Connection, type Effect, type Event, type Part } from './connection.ts';
 import { Outbox } from './outbox.ts';
 import { decode, encodeInput, momentary, subprotocol, type ClientMessage, type ServerMessage } from './protocol.ts';
+import { tab } from './storage.ts';
 import { Pulse, type Patience } from './pulse.ts';
 
 export interface Hooks {
@@ -211,6 +212,7 @@ export class Socket {
   #open(where: string, ticket: string): void {
     const url = new URL(where);
     url.searchParams.set('client', this.#client);
+    if (tab.get('size') === 'follow') url.searchParams.set('size', 'follow');
     const socket = new WebSocket(url, [subprotocol, `ticket.${ticket}`]);
     socket.binaryType = 'arraybuffer';
     this.#socket = socket;

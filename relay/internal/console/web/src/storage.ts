@@ -25,7 +25,7 @@ function keep(area: () => Storage) {
   };
 }
 
-export const tab = keep(() => sessionStorage); // token, person, session, pty, origin
+export const tab = keep(() => sessionStorage); // token, person, session, pty, size, origin
 
 // person is who the tab's token was last found to be for.
 export function person(): Person | undefined {
@@ -38,8 +38,8 @@ export function remember(known: Person): void {
 }
 
 // become makes the tab that of a link.
-export function become(link: { token: string; session: string | null; pty: string | null }): void {
-  for (const name of ['token', 'session', 'pty'] as const) tab.set(name, link[name]);
+export function become(link: { token: string; session: string | null; pty: string | null; size: string | null }): void {
+  for (const name of ['token', 'session', 'pty', 'size'] as const) tab.set(name, link[name]);
   tab.set('person', null);
 }
 
@@ -52,7 +52,7 @@ export function otherSession(id: string): void {
 
 // forgetLink leaves the page as it is without a link.
 export function forgetLink(): void {
-  for (const name of ['token', 'person', 'session', 'pty']) tab.set(name, null);
+  for (const name of ['token', 'person', 'session', 'pty', 'size']) tab.set(name, null);
   location.reload();
 }
 

@@ -30,6 +30,7 @@ export interface ScreenHooks {
   binary(data: string): void;
   paste(text: string): void;
   resized(): void;
+  clicked(): void; // into the screen, or beside it
   leave(): void; // F6
   link(url: string): void;
   find(): void; // Ctrl+Shift+F
@@ -82,6 +83,7 @@ export class Screen {
     this.#term.attachCustomKeyEventHandler((event) => this.#key(event));
     this.host.addEventListener('paste', (event) => this.#paste(event), { capture: true, signal });
     this.#term.onCursorMove(() => this.#reveal());
+    this.host.addEventListener('pointerdown', () => this.hooks.clicked(), { capture: true, signal });
     this.host.addEventListener('click', ({ target }) => { // beside a screen that is smaller than its place
       if (target === this.host) this.#term.focus();
     }, { signal });

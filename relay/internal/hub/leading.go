@@ -1,0 +1,176 @@
+package hub
+
+import (
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/roster"
+	"github.com/fairlead/fairlead/relay/internal/turn"
+)
+
+// maxActive bounds the clients whose last act is remembered without a socket of
+// theirs: the one that acted longest ago is forgotten.
+const maxActive = 64
+
+// A size is that of a terminal. The zero value is none.
+type size struct{ cols, rows int }
+
+// A leading knows which of a controller's sockets gives the terminal its size.
+// That is the one whose client acted last, by a key or a click; of those that
+// never did, the oldest. What the others want is kept until they lead. A client's
+// act outlives its socket, so that one which was cut leads again when it is back,
+// unless another has acted meanwhile. It is pure: who uses it applies the sizes.
+type leading struct {
+	seats map[protocol.UserID]map[turn.SocketID]*seated // of those who may have control
+	acted map[string]uint64                             // clients; when they acted last, by clock
+	clock uint64
+
+	controller protocol.UserID // of the last choice
+	leader     turn.SocketID   // 0: nobody
+	given      size            // what the leader was given
+	stale      bool            // something has changed that the choice depends on
+}
+
+// A seated is one socket.
+type seated struct {
+	user    protocol.UserID
+	client  string
+	follows bool // whatever the size is: a panel beside something else
+	wish    size
+}
+
+func newLeading() leading {
+	return leading{seats: map[protocol.UserID]map[turn.SocketID]*seated{}, acted: map[string]uint64{}}
+}
+
+// sit adds a socket whose user may have control, or changes it.
+func (l *leading) sit(id turn.SocketID, s seated) {
+	if l.seats[s.user] == nil {
+		l.seats[s.user] = map[turn.SocketID]*seated{}
+	}
+	if old := l.seats[s.user][id]; old != nil {
+		s.wish = old.wish
+	}
+	l.seats[s.user][id] = &s
+	l.changed(s.user)
+}
+
+// rise takes a socket out, if it is there.
+func (l *leading) rise(user protocol.UserID, id turn.SocketID) {
+	if delete(l.seats[user], id); len(l.seats[user]) == 0 {
+		delete(l.seats, user)
+	}
+	l.changed(user)
+}
+
+func (l *leading) changed(user protocol.UserID) { l.stale = l.stale || user == l.controller }
+
+// wants notes the size that a socket asks for.
+func (l *leading) wants(user protocol.UserID, id turn.SocketID, want size) {
+	if s := l.seats[user][id]; s != nil && !s.follows {
+		s.wish = want
+		if id == l.leader {
+			l.given = size{} // said again, it is given again
+		}
+		l.changed(user)
+	}
+}
+
+// acts notes that somebody is at a socket: they typed, clicked, or asked for
+// control there.
+func (l *leading) acts(user protocol.UserID, id turn.SocketID) {
+	s := l.seats[user][id]
+	if s == nil || s.follows {
+		return
+	}
+	l.clock++
+	l.acted[s.client] = l.clock
+	if len(l.acted) > maxActive {
+		l.forget()
+	}
+	l.changed(user)
+}
+
+// forget drops the client that acted longest ago. Of those with a socket it counts
+// as never having acted.
+func (l *leading) forget() {
+	oldest := ""
+	for client, at := range l.acted {
+		if oldest == "" || at < l.acted[oldest] {
+			oldest = client
+		}
+	}
+	delete(l.acted, oldest)
+}
+
+// choose returns which socket leads while controller has control, 0 for none, and
+// the size to give the terminal, which is none when there is nothing new. fresh
+// says that something may be.
+func (l *leading) choose(controller protocol.UserID) (leader turn.SocketID, give size, fresh bool) {
+	if !l.stale && controller == l.controller {
+		return l.leader, size{}, false
+	}
+	l.stale, l.controller = false, controller
+	for id, s := range l.seats[controller] {
+		if !s.follows && (leader == 0 || l.before(id, s, leader)) {
+			leader = id
+		}
+	}
+	if leader != l.leader {
+		l.leader, l.given = leader, size{}
+	}
+	if s := l.seats[controller][leader]; s != nil && s.wish != l.given {
+		l.given, give = s.wish, s.wish
+	}
+	return leader, give, true
+}
+
+// before reports whether s rather leads than another socket of its user.
+func (l *leading) before(id turn.SocketID, s *seated, other turn.SocketID) bool {
+	mine, theirs := l.acted[s.client], l.acted[l.seats[s.user][other].client]
+	return mine > theirs || mine == theirs && id < other
+}
+
+// seatToLead has v among those who could lead, or no longer.
+func (h *Hub) seatToLead(v *Viewer) {
+	if h.viewers[v.id] == v && v.may(roster.Control) {
+		h.leading.sit(v.id, seated{user: v.user, client: v.pacer, follows: v.follows})
+		return
+	}
+	v.notLed = false
+	h.leading.rise(v.user, v.id)
+}
+
+// lead gives the terminal the size of the socket that leads, when there is
+// something new, and tells the controller's sockets which one that is.
+func (h *Hub) lead() {
+	last, controller := h.leading.controller, h.state.Controller()
+	leader, give, fresh := h.leading.choose(controller)
+	if !fresh {
+		return
+	}
+	h.intake.ledBy(h.viewers[leader])
+	if last != controller {
+		for id := range h.leading.seats[last] {
+			h.viewers[id].notLed = false
+		}
+	}
+	for id := range h.leading.seats[controller] {
+		h.viewers[id].leads(id == leader)
+	}
+	if _, ok := h.state.MayType(leader, h.state.Term()); ok && give != (size{}) && !h.has(give) {
+		h.resize.want(protocol.Resize{Term: h.state.Term(), Cols: give.cols, Rows: give.rows}) // tick sends it
+	}
+}
+
+// has reports whether the terminal has a size, and nothing else is on its way.
+func (h *Hub) has(s size) bool {
+	return h.resize.wish == nil && (h.resize.last == s || h.resize.last == size{}) && h.feed.size() == s
+}
+
+// leads tells a controller's viewer whether it leads, if it doesn't know. With
+// control it takes for granted that it does.
+func (v *Viewer) leads(yes bool) {
+	if v.greeted && v.notLed == yes {
+		v.notLed = !yes
+		v.tell(protocol.SizeLed{Leads: yes})
+	}
+}
