@@ -4,11 +4,16 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/fairlead/fairlead/deploy/program/intake"
 )
 
 // A pipe is a connection that checks each write's deadline, and whose writes
@@ -217,4 +222,39 @@ func TestALongWriteOnASlowLine(t *testing.T) {
 			t.Errorf("nobody reads, and after %v: %v", time.Since(began), err)
 		}
 	})
+}
+
+// Behind a server that watches requests, a socket's writes still go straight to
+// the kernel: the fan-out lives by offers, which need the descriptor.
+func TestOffersBehindTheIntake(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	offers := make(chan bool, 1)
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := accept(w, r, nil)
+		if err != nil {
+			t.Error(err)
+			offers <- false
+			return
+		}
+		defer c.ws.CloseNow()
+		_, plain := c.raw.Conn.(*net.TCPConn)
+		offers <- plain && c.raw.raw != nil
+	})}
+	done := make(chan error, 1)
+	go func() { done <- intake.Serve(server, l, nil) }()
+	defer func() {
+		server.Close()
+		<-done
+	}()
+	ws, _, err := websocket.Dial(t.Context(), "ws://"+l.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.CloseNow()
+	if !<-offers {
+		t.Error("no offers are possible")
+	}
 }
