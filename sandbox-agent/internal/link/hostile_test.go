@@ -74,6 +74,14 @@ type terminalStreamEnd struct {
 	leases []protocol.Lease // set before over is closed
 }
 
+// finish ends the stream once the agent has obeyed all that was written: a key
+// that still waited to be read would be typed by whoever has control by then.
+func (e *terminalStreamEnd) finish() {
+	e.CloseWrite()
+	<-e.over
+	e.Close()
+}
+
 // TestHostileRelay has a relay cross what passed through it: commands, grants,
 // leases and input, in a real tunnel. It types nothing, resizes nothing, takes
 // no control, and runs what was signed once at most.
@@ -85,8 +93,7 @@ func TestHostileRelay(t *testing.T) {
 	t.Logf("-seed %d -attempts %d", seed, *attempts)
 	h, ran := newHostile(t, rand.New(rand.NewPCG(seed, 0)))
 	h.attack()
-	h.stream.Close()
-	<-h.stream.over
+	h.stream.finish()
 
 	ran.mu.Lock()
 	defer ran.mu.Unlock()
@@ -204,8 +211,7 @@ func (h *hostile) follow() {
 	}
 	end := &terminalStreamEnd{Stream: stream, over: make(chan struct{})}
 	if h.stream != nil {
-		h.stream.Close()
-		<-h.stream.over
+		h.stream.finish()
 		end.leases = h.stream.leases
 	}
 	h.stream = end
