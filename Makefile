@@ -110,7 +110,7 @@ bench: $(DIST)/index.html
 
 proofs:
 	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/terminal -run 'TestAuthorityIsLinearizable|TestNothingAfterRevoke' -terminal.ops=100000 -terminal.revokes=1000000
-	$(GO) test -count=1 -v -timeout 30m ./relay/internal/hub -run '^TestLinearizable$$' -hub.ops=100000
+	$(GO) test -count=1 -v -timeout 30m ./relay/internal/hub -run '^(TestLinearizable|TestFound11ManyComeBack)$$' -hub.ops=100000 -hub.people=500
 	$(GO) test -count=1 -v -timeout 30m ./relay/internal/turn -run TestKeysInFlight -turn.rounds=1000000
 	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/executor -run TestHostileRelay -attempts=100000
 	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/link -run TestHostileRelay -attempts=100000

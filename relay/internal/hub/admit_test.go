@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"slices"
 	"sync"
@@ -313,11 +314,15 @@ func TestFound10AWiderGrant(t *testing.T) {
 	}
 }
 
-// TestFound11ManyComeBack: 500 people with 10 sockets, and a grant for each
-// socket, come back with a stream. It isn't given up for them, whoever has
-// control goes first, and everybody is shown on.
+var manyPeople = flag.Int("hub.people", 150, "people of TestFound11ManyComeBack, each with 10 sockets")
+
+// TestFound11ManyComeBack: people with 10 sockets, and a grant for each socket,
+// come back with a stream: 1,500 grants are as many as an outbox of 1 MiB took.
+// It isn't given up for them, whoever has control goes first, and everybody is
+// shown on.
 func TestFound11ManyComeBack(t *testing.T) {
-	const people, each = 500, 10
+	const each = 10
+	people := *manyPeople
 	w := newWorld(t, protocol.TerminalOpened{Epoch: 7, Lease: held(3, 2)})
 	x := w.join(alice, nil)
 	x.greeted()
