@@ -227,6 +227,9 @@ func TestCase102Descriptors(t *testing.T) {
 // TestCase102Memory: a relay that may have 256 MiB serves viewers of floods, some
 // of whom don't read, and lives.
 func TestCase102Memory(t *testing.T) {
+	if slowdown > 1 {
+		t.Skip("the race detector needs more than that")
+	}
 	s := own(t)
 	ctx := within(t)
 	alice := s.Ready.User("alice")
