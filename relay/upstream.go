@@ -114,39 +114,58 @@ func (r *Relay) refresh(ctx context.Context) {
 }
 
 // stayRegistered tells the control plane where this relay is until ctx ends. It
-// calls first once that has succeeded, and logs what becomes of it whenever that
-// is something else than before.
+// calls first once that has succeeded.
 func (r *Relay) stayRegistered(ctx context.Context, first func()) {
-	said, once := "", false
+	said := &registration{}
 	register := func() {
 		err := r.register(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		r.registered.Store(err == nil)
-		switch refusal, refused := errors.AsType[*refusedError](err); {
-		case err == nil:
-			r.taken.Store(true)
-			r.refusal.Store(nil)
-		case refused:
-			r.refusal.Store(refusal)
-		case !once: // unreachable: afterwards those who are here are served on
-			r.refusal.Store(&refusedError{err.Error()})
-		}
-		if err == nil && said != "ok" {
-			r.log.Info("registered at the control plane", "relay", r.id())
-			said = "ok"
-		} else if err != nil && said != err.Error() {
-			r.log.Warn("not registered at the control plane", "relay", r.id(), "err", err, "again_in", registerInterval)
-			said = err.Error()
-		}
-		if err == nil && !once {
-			once = true
+		if r.registration(said, err) {
 			first()
 		}
 	}
 	register()
 	every(ctx, registerInterval, register)
+}
+
+// A registration is what became of it so far.
+type registration struct {
+	said string // in the log
+	once bool   // it succeeded
+}
+
+// registration notes what became of one, and logs that whenever it is something
+// else than before. It reports whether it is the first that has succeeded. What
+// the control plane refuses it refuses; one that can't be reached any more
+// changes nothing for those who are here.
+func (r *Relay) registration(g *registration, err error) (first bool) {
+	r.registered.Store(err == nil)
+	switch refusal, refused := errors.AsType[*refusedError](err); {
+	case err == nil:
+		r.taken.Store(true)
+		r.refusal.Store(nil)
+	case refused:
+		r.refusal.Store(refusal)
+	case !g.once:
+		r.refusal.Store(&refusedError{err.Error()})
+	}
+	text := "ok"
+	if err != nil {
+		text = err.Error()
+	}
+	if text != g.said {
+		g.said = text
+		if err == nil {
+			r.log.Info("registered at the control plane", "relay", r.id())
+		} else {
+			r.log.Warn("not registered at the control plane", "relay", r.id(), "err", err, "again_in", registerInterval)
+		}
+	}
+	first = err == nil && !g.once
+	g.once = g.once || first
+	return first
 }
 
 // A refusedError is why the control plane doesn't take this relay, in its words.

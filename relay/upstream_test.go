@@ -1,9 +1,12 @@
 package relay
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -186,4 +189,46 @@ func TestUnregisteredConnect(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	<-served
+}
+
+// TestFound19Readiness: a relay is ready once it is registered, until the control
+// plane refuses it; that it can't be reached any more changes nothing. Each
+// change is logged, once.
+func TestFound19Readiness(t *testing.T) {
+	var logged bytes.Buffer
+	r, _ := idle(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&logged, nil)) })
+	must(t, r.keys.Refresh(t.Context()))
+	r.ready.Store(true)
+	if err := r.notReady(); err == nil || !strings.Contains(err.Error(), "not registered") {
+		t.Errorf("before the first answer: %v", err)
+	}
+	g := &registration{}
+	away, refused, other := errors.New("unreachable"), &refusedError{"status 403"}, &refusedError{"status 400"}
+	for i, step := range []struct {
+		err   error
+		want  string // of notReady; empty: it is ready
+		first bool
+		lines int // of log so far
+	}{
+		{away, "unreachable", false, 1},
+		{away, "unreachable", false, 1},
+		{refused, "status 403", false, 2},
+		{nil, "", true, 3},
+		{away, "", false, 4},
+		{nil, "", false, 5},
+		{refused, "status 403", false, 6},
+		{refused, "status 403", false, 6},
+		{other, "status 400", false, 7},
+		{away, "status 400", false, 8},
+		{nil, "", false, 9},
+	} {
+		first := r.registration(g, step.err)
+		err := r.notReady()
+		if (err == nil) != (step.want == "") || err != nil && !strings.Contains(err.Error(), step.want) {
+			t.Errorf("step %d: %v", i, err)
+		}
+		if lines := strings.Count(logged.String(), "registered at"); first != step.first || lines != step.lines {
+			t.Errorf("step %d: first %v, %d lines of log", i, first, lines)
+		}
+	}
 }

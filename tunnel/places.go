@@ -15,7 +15,7 @@ const connectIdle = time.Second
 // places are those of the connections that agents have who aren't registered.
 // One address may hold all of them while nobody else comes. When they are taken,
 // the address that holds the most gives one up, the one that has carried nothing
-// for longest: an address with fewer always gets in.
+// for longest, to any that has fewer still with one more.
 type places struct {
 	max int // static
 

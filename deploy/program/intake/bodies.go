@@ -135,7 +135,9 @@ func (b *body) end(err error) error {
 		return nil
 	case b.closed:
 	case errors.Is(err, io.EOF):
-		b.control.SetReadDeadline(time.Time{}) // an answer may take its time
+		if hurried { // after the server took the deadline away: an answer may take its time
+			b.control.SetReadDeadline(time.Time{})
+		}
 	case errors.Is(err, os.ErrDeadlineExceeded) && hurried:
 		err = errCrowded
 		b.bodies.refused(err)

@@ -213,6 +213,29 @@ func TestFound13BodiesOfOneAddress(t *testing.T) {
 	})
 }
 
+// Who goes on in time has as long as ever.
+func TestWhoHurriesMayGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t)
+		first := h.visit(t, 1, "/", 1)
+		synctest.Wait()
+		for range BodiesPerAddress {
+			h.visit(t, 1, "/", 1)
+			synctest.Wait()
+		}
+		time.Sleep(hurryTime / 2)
+		first.conn.Write([]byte("xx"))
+		time.Sleep(4 * hurryTime)
+		if first.ended.Load() {
+			t.Fatalf("ended after %v", first.after)
+		}
+		first.conn.Write([]byte("xxxxxxx"))
+		if status := <-first.answer; status != 200 {
+			t.Errorf("answer %d", status)
+		}
+	})
+}
+
 // Who only seems to be quiet for a moment isn't cut off by a crowd.
 func TestCrowdHurriesNobodyWhoSends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

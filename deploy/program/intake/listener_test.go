@@ -47,6 +47,9 @@ func serve(t *testing.T, secured bool) *front {
 			f.takeOver(t, w)
 			return
 		}
+		if r.URL.Path == "/careless" {
+			w.Header().Del("Connection")
+		}
 		body, _ := io.ReadAll(r.Body)
 		io.WriteString(w, r.URL.Path+" "+string(body))
 	}), ReadHeaderTimeout: 10 * time.Second}
@@ -153,6 +156,18 @@ func TestServeEndsAfterAnEncoding(t *testing.T) {
 	}
 	if f.served.Load() != 1 {
 		t.Errorf("%d served", f.served.Load())
+	}
+}
+
+// What follows isn't served either if the handler forgets that the connection
+// ends.
+func TestServeEndsAllTheSame(t *testing.T) {
+	f := serve(t, false)
+	conn := f.dial(t)
+	io.WriteString(conn, "POST /careless HTTP/1.1\r\nHost: a\r\n"+chunk+end+"0\r\n\r\n"+twoWays)
+	answers, err := io.ReadAll(conn)
+	if text := string(answers); err != nil || strings.Count(text, "HTTP/1.1") != 1 || f.served.Load() != 1 {
+		t.Errorf("%d served: %s, %v", f.served.Load(), text, err)
 	}
 }
 
