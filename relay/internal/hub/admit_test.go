@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
 	"github.com/fairlead/fairlead/relay/internal/roster"
+	"github.com/fairlead/fairlead/relay/internal/turn"
 )
 
 // answers says how the sandbox answers GRANT from now on.
@@ -379,4 +381,51 @@ func TestFound11ManyComeBack(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context()) // at once, rather than one by one
 	cancel()
 	w.set.Close(gone)
+}
+
+// TestFound11WhoTakesControlIsAskedAboutFirst: a change of control is proposed
+// behind the grant that it is under, also while many others wait to be asked
+// about.
+func TestFound11WhoTakesControlIsAskedAboutFirst(t *testing.T) {
+	h, late := still(), time.Now().Add(time.Hour)
+	h.state = turn.New(protocol.TerminalOpened{Claimed: true, Lease: free(1)})
+	var last *Viewer
+	for i := range 20 {
+		user := protocol.UserID(fmt.Sprint("usr_", i))
+		last = &Viewer{
+			id: turn.SocketID(i + 1), user: user, name: string(user), hub: h, wake: make(chan struct{}, 1),
+			token: string(user) + strings.Repeat(".", roster.Window/4),
+			grant: &jws.Grant{
+				Subject: user, ID: protocol.GrantID("gr_" + user), PTYs: []string{jws.AllPTYs}, ExpiresAt: late.Unix(),
+				Caps: []protocol.Capability{protocol.CapView, protocol.CapControl},
+			},
+		}
+		h.join(last)
+	}
+	h.unlinked(nil)
+	l := deafLink(t)
+	l.bearer = h.bearer.Load()
+	l.opened = protocol.TerminalOpened{Epoch: 7, Cols: 80, Rows: 24, Claimed: true, Lease: free(1)}
+	h.linked(l)
+	taker := last
+	if taker.user == l.bearer.key.User {
+		taker = h.viewers[1]
+	}
+	h.obey(taker, protocol.ClientMessage{Type: protocol.ClientTakeControl})
+	asked := map[string]bool{}
+	for _, m := range sent(t, l) {
+		switch m := m.(type) {
+		case protocol.GrantAdd:
+			asked[m.Grant] = true
+		case protocol.LeaseProposal:
+			if m.Next.Holder != taker.user || !asked[taker.token] {
+				t.Errorf("%+v is proposed behind %d grants, without its own", m, len(asked))
+			}
+			if len(asked) > 6 {
+				t.Errorf("%d grants go before it", len(asked))
+			}
+			return
+		}
+	}
+	t.Error("nothing was proposed")
 }

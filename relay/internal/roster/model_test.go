@@ -363,3 +363,61 @@ func TestModel(t *testing.T) {
 		m.quiet()
 	})
 }
+
+// TestFound11Window: however many come back with a stream, so many are asked
+// about at a time; all are, in the end, and one who is needed goes first.
+func TestFound11Window(t *testing.T) {
+	now := time.Unix(1000, 0)
+	first := Key{"usr_0", Control}
+	r := New(wait, first, Grant{ID: "gr_0", Ends: 1, Token: "t"})
+	r.Opened(first, Grant{ID: "gr_0", Ends: 1, Token: "t"}, "", now)
+	r.Pump()
+	const people, size = 500, 2000
+	asks := map[Handle]bool{}
+	note := func(effects []Effect) {
+		for _, e := range effects {
+			if e, ok := e.(Ask); ok {
+				asks[e.Handle] = true
+			}
+		}
+	}
+	answer := func() {
+		for h := range asks {
+			delete(asks, h)
+			note(r.Answer(h, "", true, now))
+			return
+		}
+	}
+	for i := range people {
+		key := Key{protocol.UserID(fmt.Sprint("usr_", i)), Control}
+		_, effects := r.Join(key, Grant{ID: protocol.GrantID(fmt.Sprint("gr_", i)), Ends: 1, Token: fmt.Sprint(i, strings.Repeat(".", size))}, now)
+		note(effects)
+	}
+	for len(asks) > 0 {
+		answer()
+	}
+	r.Lost(false)
+	key, g := r.Bearer()
+	note(r.Opened(key, g, "usr_77", now))
+	if len(asks) != 1 {
+		t.Errorf("%d are asked about before the first", len(asks))
+	}
+	note(r.Pump())
+	if n := len(asks); n*size > Window || (n+1)*(size+2*askOverhead) < Window {
+		t.Errorf("%d are asked about at a time", n)
+	}
+	before := len(asks)
+	if note(r.Hurry("gr_499")); len(asks) != before+1 {
+		t.Error("nobody is asked about who is needed")
+	}
+	answered := 0
+	for ; len(asks) > 0; answered++ {
+		if n := len(asks); n*size > Window+2*size {
+			t.Fatalf("%d are asked about at a time", n)
+		}
+		answer()
+	}
+	if answered != people-1 { // but the bearer
+		t.Errorf("%d were answered", answered)
+	}
+}
