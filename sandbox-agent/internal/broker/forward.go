@@ -30,6 +30,11 @@ func (x *exchange) forward(ctx context.Context, p plan) *refusal {
 		return x.failure(ctx, p, err)
 	}
 	defer answer.Body.Close()
+	// An upstream that sees us go may answer with its default: an empty 200 is
+	// not what was asked for.
+	if ended := context.Cause(ctx); ended != nil {
+		return x.failure(ctx, p, ended)
+	}
 	x.touch()
 	switch {
 	case answer.StatusCode == http.StatusSwitchingProtocols && socket:
