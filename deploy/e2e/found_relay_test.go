@@ -216,14 +216,27 @@ func run(t *testing.T, args ...string) string {
 	return string(out)
 }
 
+// boardOf returns the name of the session's dashboard: other tests make more of
+// them.
+func boardOf(t *testing.T, state, session string) string {
+	t.Helper()
+	for _, line := range strings.Split(run(t, "dashboard", "list", "--state-dir", state, "--user", "alice"), "\n")[1:] {
+		if f := strings.Fields(line); len(f) > 1 && strings.Contains(run(t, "session", "list", "--state-dir", state, "--dashboard", f[0]), session) {
+			return f[1]
+		}
+	}
+	t.Fatal("the session is in no dashboard")
+	return ""
+}
+
 // TestFound19CommandLine: a session is made and ended by names, and what isn't a
 // command or a flag may have been another.
 func TestFound19CommandLine(t *testing.T) {
 	s := shared(t)
 	ctx := within(t)
 	state := filepath.Join(s.Dir, "controlplane")
-	board := strings.Fields(strings.Split(run(t, "dashboard", "list", "--state-dir", state, "--user", "alice"), "\n")[1])
-	id := strings.TrimSpace(run(t, "session", "create", "--state-dir", state, "--user", "alice", "--dashboard", board[1]))
+	board := boardOf(t, state, s.Ready.SessionID)
+	id := strings.TrimSpace(run(t, "session", "create", "--state-dir", state, "--user", "alice", "--dashboard", board))
 	alice := s.Ready.User("alice")
 	var me struct {
 		Sessions []struct {
@@ -239,7 +252,7 @@ func TestFound19CommandLine(t *testing.T) {
 		t.Errorf("session %q is none of %v", id, me.Sessions)
 	}
 	run(t, "session", "delete", "--state-dir", state, "--user", "alice", "--session", id)
-	if list := run(t, "session", "list", "--state-dir", state, "--dashboard", board[1]); !regexp.MustCompile(id + ` +ended`).MatchString(list) {
+	if list := run(t, "session", "list", "--state-dir", state, "--dashboard", board); !regexp.MustCompile(id + ` +ended`).MatchString(list) {
 		t.Errorf("sessions:\n%s", list)
 	}
 	for _, c := range []struct{ program, line, want string }{
