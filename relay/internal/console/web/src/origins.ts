@@ -29,6 +29,11 @@ export class Origins {
     return this.#list.length;
   }
 
+  // others says that there is another relay than the one in use.
+  get others(): boolean {
+    return this.#list.some((origin) => relayOf(origin) !== relayOf(this.#current));
+  }
+
   // moved: a relay says which other one has the terminal. The page may connect
   // to no others than it was told by its own (Content-Security-Policy).
   // It may not know yet that the other one stands still.
@@ -42,7 +47,9 @@ export class Origins {
   // is tried, unless another terminal's failure has already led there.
   failed(origin: string): void {
     if (origin !== this.#current) return;
-    const next = this.#list[(this.#list.indexOf(origin) + 1) % this.#list.length];
+    const from = this.#list.indexOf(origin);
+    const following = [...this.#list.slice(from + 1), ...this.#list.slice(0, from)];
+    const next = following.find((other) => relayOf(other) !== relayOf(origin)) ?? following[0];
     if (next !== undefined) this.#use(next);
   }
 
@@ -57,6 +64,12 @@ export class Origins {
     this.#current = origin;
     this.remember(origin);
   }
+}
+
+// relayOf tells relays apart that have several names on one machine: what doesn't
+// answer by one doesn't by another.
+function relayOf(origin: string): string {
+  return origin.replace(/^(https?:\/\/)(?:localhost|127\.0\.0\.1)(?=:|$)/, '$1loopback');
 }
 
 // originOf is the origin of a relay's socket: "wss://a/…" is at "https://a".

@@ -53,7 +53,7 @@ export class Relay {
 
   // others says that there is another relay to go to.
   get others(): boolean {
-    return this.origins.count > 1;
+    return this.origins.others;
   }
 
   list(): Promise<TerminalInfo[]> {

@@ -60,3 +60,18 @@ test('nobody goes back soon to a relay that stood still, whoever says so', () =>
   assert.ok(origins.moved(b, 11_000));
   assert.equal(origins.current, b);
 });
+
+test('another name of the same relay is no other relay, unless there is none', () => {
+  const names = ['http://127.0.0.1:1', 'http://localhost:1'];
+  const other = ['http://127.0.0.1:2', 'http://localhost:2'];
+  const both = new Origins(names[0] ?? '', [...names, ...other], null, () => {});
+  assert.ok(both.others);
+  both.silent('http://127.0.0.1:1', 0);
+  assert.equal(both.current, 'http://127.0.0.1:2');
+  both.failed('http://127.0.0.1:2');
+  assert.equal(both.current, 'http://127.0.0.1:1');
+  const one = new Origins(names[0] ?? '', names, null, () => {});
+  assert.ok(!one.others);
+  one.failed('http://127.0.0.1:1');
+  assert.equal(one.current, 'http://localhost:1');
+});
