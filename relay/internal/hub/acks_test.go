@@ -459,6 +459,29 @@ func floods(a *attach, from, to uint64, progress chan uint64) {
 	}
 }
 
+// TestEveryByteBehindAnOldKeyframe: a keyframe is shown late, and the ring has
+// gone on. Who gets every byte misses none behind it, others get the next one.
+func TestEveryByteBehindAnOldKeyframe(t *testing.T) {
+	for _, exact := range []bool{false, true} {
+		h := still()
+		v := counting(h, 1)
+		v.exact = exact
+		says(t, h, 100_000)
+		kf := &keyframe{offset: 100_000, cols: 80, rows: 24, bytes: 10_000, frames: net.Buffers{{0x82, 0}}}
+		if err := h.feed.keyframe(kf); err != nil {
+			t.Fatal(err)
+		}
+		says(t, h, 100_000+2*protocol.RingBytes)
+		h.feed.mu.Lock()
+		h.feed.sitBehind(v, kf)
+		h.feed.mu.Unlock()
+		_, out := h.feed.next(v, nil)
+		if v.place.offset != kf.offset || (v.place.state == filling) != exact || out.fill != exact {
+			t.Errorf("exact %v: %+v, %+v", exact, v.place, out)
+		}
+	}
+}
+
 // TestFound28KeyframeDebtIsNotPaidEarly: only an ack that nobody can send who has
 // not shown the keyframe gives back what it took. One that was under way before,
 // or is of an offset before it, doesn't, however the window came to be so.

@@ -218,8 +218,9 @@ func (f *feed) sitAt(v *Viewer, offset uint64, lead ...[]byte) (cols, rows int) 
 
 // sitBehind puts v where kf, which is of this run, ends, and has it sent kf
 // first, after lead. A viewer that was too slow gets no more until it shows kf:
-// if there is much more by then, another keyframe is better. The caller holds
-// mu.
+// if there is much more by then, another keyframe is better. When the ring has
+// already gone on, who gets every byte reads on in the agent's log. The caller
+// holds mu.
 func (f *feed) sitBehind(v *Viewer, kf *keyframe, lead ...[]byte) {
 	why := v.place.why
 	at := place{
@@ -227,9 +228,16 @@ func (f *feed) sitBehind(v *Viewer, kf *keyframe, lead ...[]byte) {
 		waits:  v.counts && !v.exact && (why == resyncRing || why == resyncUnacked),
 		window: window{debt: kf.bytes, debtAt: kf.offset},
 	}
-	if !f.ring.Holds(kf.cursor) { // it shows kf all the same, and then the next one
+	switch {
+	case f.ring.Holds(kf.cursor):
+	case v.exact:
+		at.state, at.offset = filling, kf.offset
+	default: // it shows kf all the same, and then the next one
 		at.state, at.offset, at.why = lost, kf.offset, resyncRing
 	}
 	kf.charge.hold()
 	f.sit(v, at)
+	if at.state == filling {
+		v.fill.begin(kf.cols, kf.rows)
+	}
 }
