@@ -235,7 +235,7 @@ func TestFound19CommandLine(t *testing.T) {
 	s := shared(t)
 	ctx := within(t)
 	state := filepath.Join(s.Dir, "controlplane")
-	board := boardOf(t, state, s.Ready.SessionID)
+	board := boardOf(t, state, string(s.Ready.SessionID))
 	id := strings.TrimSpace(run(t, "session", "create", "--state-dir", state, "--user", "alice", "--dashboard", board))
 	alice := s.Ready.User("alice")
 	var me struct {
