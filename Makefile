@@ -1,4 +1,5 @@
 # make dev    builds everything and serves a shared terminal on http://127.0.0.1:8080
+# make check  after each edit: builds, vets and tests what the change concerns, about a minute (SINCE=commit: since then)
 # make test   runs every test, the real-browser ones included
 # make build  puts the programs in bin/
 # make test-security runs the tests of every case of the threat model and of every fault found, less than ten minutes (LONG=1: hours)
@@ -32,7 +33,14 @@ SOURCES  := $(shell find $(WEB)/src relay/internal/console/build -type f 2>/dev/
 # race detector: what has most at once.
 RACED := ^(TestTwoPeopleShareATerminal|TestChaosWithoutPaceSetters|TestAgentInFront|TestManyJoin|TestDrainMovesTerminals|TestSecretThatComesLate|TestWatchFiles)$$
 
-.PHONY: dev build test test-packages test-programs test-security race load soak bench proofs conformance fuzz test-agents lint clean tools
+# Packages without a goroutine or a lock, as deploy/checks tests: the race
+# detector finds nothing there, and takes eight times as long.
+PURE := deploy/checks deploy/checks/changed deploy/checks/locks deploy/controlplane/internal/policy deploy/grafana \
+        protocol protocol/audit protocol/bytelog protocol/envseal relay/internal/console/build relay/internal/openapi \
+        relay/internal/roster relay/internal/turn sandbox-agent/internal/hostname sandbox-agent/internal/pace \
+        sandbox-agent/internal/redact sandbox-agent/internal/screen tunnel/internal/backoff
+
+.PHONY: dev build check test test-packages test-pure test-programs test-security race load soak bench proofs conformance fuzz test-agents lint clean tools
 
 dev: build
 	@exec bin/devstack --listen 127.0.0.1:8080
@@ -70,15 +78,22 @@ conformance: $(SUITE)/node_modules/.stamp
 tools:
 	@sh deploy/setup/need.sh go git
 
+# The end-to-end tests are make test's; what this does and for how long, it says.
+check: $(DIST)/index.html
+	@$(GO) run ./deploy/checks/changed/cmd/check --go $(GO) $(if $(SINCE),--since $(SINCE))
+
 test: $(DIST)/index.html $(ORACLE)/node_modules/.stamp
 	@sh deploy/setup/need.sh chromium cc postgres curl zsh
 	$(GO) vet ./...
-	@$(MAKE) --no-print-directory -j2 -k -Oline test-packages test-programs
+	@$(MAKE) --no-print-directory -j2 -k -Oline test-packages test-programs test-pure
 
-# The two halves of make test, which it runs at the same time: the programs' wait
-# a lot.
+# The parts of make test, of which it runs two at the same time: the programs'
+# wait a lot.
 test-packages:
-	$(GO) test -race -timeout 14m $$($(GO) list ./... | grep -v /deploy/e2e)
+	$(GO) test -race -timeout 14m $$($(GO) list ./... | grep -v -e /deploy/e2e $(PURE:%=-e '/fairlead/%$$'))
+
+test-pure:
+	$(GO) test -timeout 14m $(PURE:%=./%)
 
 test-programs:
 	$(GO) test -timeout 14m ./deploy/e2e/...
