@@ -27,7 +27,7 @@ ORACLE   := sandbox-agent/internal/screen/oracle
 AGENTS   := deploy/e2e/agents
 SUITE    := sandbox-agent/internal/mcp/conformance
 DIST     := relay/internal/console/dist
-SOURCES  := $(shell find $(WEB)/src relay/internal/console/build -type f 2>/dev/null)
+SOURCES  := $(shell find $(WEB)/src $(WEB)/core relay/internal/console/build -type f 2>/dev/null)
 
 # What make test runs of deploy/e2e a second time, the programs built with the
 # race detector: what has most at once.

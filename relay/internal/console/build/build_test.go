@@ -1,9 +1,11 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/evanw/esbuild/pkg/api"
@@ -31,18 +33,34 @@ func run(t *testing.T, name string, args ...string) {
 	}
 }
 
+// testFiles are the tests of the TypeScript modules, which stand beside them.
+func testFiles(t *testing.T) []string {
+	t.Helper()
+	var tests []string
+	for _, dir := range []string{"core", "src", "test"} {
+		err := filepath.WalkDir(filepath.Join(web, dir), func(path string, _ fs.DirEntry, err error) error {
+			if strings.HasSuffix(path, ".test.ts") {
+				tests = append(tests, path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return tests
+}
+
 // TestScripts runs the tests of the TypeScript modules that need no browser.
 func TestScripts(t *testing.T) {
 	node, err := exec.LookPath("node")
 	need(t, err == nil, "Node.js is missing: apt-get install nodejs")
-	tests, err := filepath.Glob(web + "/test/*.test.ts")
-	if err != nil || len(tests) == 0 {
-		t.Fatalf("no tests in %s: %v", web, err)
-	}
+	tests := testFiles(t)
 	dir := t.TempDir()
 	result := api.Build(api.BuildOptions{
 		EntryPoints:  tests,
 		Outdir:       dir,
+		Outbase:      web,
 		OutExtension: map[string]string{".js": ".mjs"},
 		Bundle:       true,
 		Platform:     api.PlatformNode,
@@ -53,21 +71,20 @@ func TestScripts(t *testing.T) {
 	if err := messages(result.Errors); err != nil {
 		t.Fatal(err)
 	}
-	built, err := filepath.Glob(dir + "/*.mjs")
-	if err != nil || len(built) != len(tests) {
-		t.Fatalf("%d of %d tests built: %v", len(built), len(tests), err)
+	var built []string
+	for _, file := range result.OutputFiles {
+		built = append(built, file.Path)
+	}
+	if len(tests) == 0 || len(built) != len(tests) {
+		t.Fatalf("%d of %d tests built", len(built), len(tests))
 	}
 	run(t, node, append([]string{"--test"}, built...)...)
 }
 
 // TestTypes checks the types, which esbuild only strips.
 func TestTypes(t *testing.T) {
-	node, err := exec.LookPath("node")
-	need(t, err == nil, "Node.js is missing: apt-get install nodejs")
-	tsc := filepath.Join(web, "node_modules/typescript/bin/tsc")
-	_, err = os.Stat(tsc)
-	need(t, err == nil, "npm packages are missing: go run ./relay/internal/console/build")
-	run(t, node, tsc, "--project", web)
+	node, compiler := tsc(t)
+	run(t, node, compiler, "--project", web)
 }
 
 // TestBuild builds into a copy, so that it changes nothing that is embedded.

@@ -1,15 +1,13 @@
 // The panel about a terminal's agent: how it stands, what it said last, which
 // tools its programs have, and which accounts they may use.
 
+import type { Session, Turn } from '@fairlead/core';
 import { messageText, turnText } from './agents.ts';
 import { AttachDialog, type AttachHooks } from './attach.ts';
-import { call, sessionAt } from './api.ts';
 import { byId, h, keyed, setAttribute, setHidden, setNamed, setText } from './dom.ts';
 import { mayChange, rowsOf, type Attachment, type Member, type Mine, type Row } from './integrations.ts';
 import { IntegrationsAPI } from './integrationsapi.ts';
 import type { AgentView } from './model.ts';
-import type { Turn } from './protocol.ts';
-import type { Relay } from './relay.ts';
 import type { Side, SidePanel } from './side.ts';
 import { visible } from './visible.ts';
 
@@ -52,8 +50,8 @@ export class AgentPanel implements SidePanel {
   #tools: { pty: string; told: number | null; list: Tool[] } | undefined;
   #turn = 0; // answers to earlier requests are void
 
-  constructor(private readonly relay: Relay, side: Side, private readonly hooks: AgentPanelHooks) {
-    this.#api = new IntegrationsAPI(relay, hooks.dashboard);
+  constructor(private readonly session: Session, side: Side, private readonly hooks: AgentPanelHooks) {
+    this.#api = new IntegrationsAPI(session, hooks.dashboard);
     this.#attach = new AttachDialog(this.#api, { ...hooks, changed: () => this.#refresh() });
     this.toggle = side.add('agent-panel', this);
     setHidden(byId('integrations', HTMLElement), hooks.dashboard === '');
@@ -119,8 +117,7 @@ export class AgentPanel implements SidePanel {
   }
 
   #drawRows(): void {
-    const { session } = this.relay;
-    const at = { session, pty: this.#subject?.pty ?? '', you: this.hooks.you, members: this.#members };
+    const at = { session: this.session.id, pty: this.#subject?.pty ?? '', you: this.hooks.you, members: this.#members };
     const rows = at.pty === '' ? [] : rowsOf(this.#mine, this.#attachments, at);
     const button = (act: string, label: string, { provider }: Row) => h('button', { class: 'button small', type: 'button', 'data-act': act, 'data-testid': `btn-${act}-${provider}` }, label);
     keyed(byId('integrations-list', HTMLElement), rows, (row) => row.provider, (row) => {
@@ -147,7 +144,7 @@ export class AgentPanel implements SidePanel {
 
   #act(act: string, provider: string): void {
     const { pty, label } = this.#subject ?? {};
-    const attachment = this.#attachments.find((a) => a.pty_id === pty && a.session_id === this.relay.session && a.provider === provider);
+    const attachment = this.#attachments.find((a) => a.pty_id === pty && a.session_id === this.session.id && a.provider === provider);
     if (pty === undefined || label === undefined) return;
     if (act === 'detach') void this.#detach(pty, label, provider, attachment);
     else this.#attach.open({ pty, label, provider, attachment, accounts: this.#mine?.accounts ?? [] });
@@ -176,7 +173,7 @@ export class AgentPanel implements SidePanel {
     if (this.#tools?.pty === pty && this.#tools.told === tools) return;
     const asked = { pty, told: tools, list: this.#tools?.pty === pty ? this.#tools.list : [] };
     try {
-      asked.list = await this.relay.ask((origin, grant) => fetchTools(origin, grant, this.relay.session, pty));
+      asked.list = (await this.session.get<{ tools: Tool[] | null }>(`/mcp/tools?${new URLSearchParams({ pty_id: pty })}`)).tools ?? [];
     } catch {
       return; // the number that was told will do
     }
@@ -202,8 +199,3 @@ export class AgentPanel implements SidePanel {
 }
 
 const message = (error: unknown): string => (error instanceof Error ? error.message : String(error));
-
-async function fetchTools(origin: string, grant: string, session: string, pty: string): Promise<Tool[]> {
-  const answer = await call(`${sessionAt(origin, session)}/mcp/tools?${new URLSearchParams({ pty_id: pty })}`, { bearer: grant });
-  return ((await answer.json()) as { tools: Tool[] | null }).tools ?? [];
-}

@@ -1,11 +1,8 @@
 // The coding agents that can be started in a terminal, what they are called, and
 // what is said about a turn that one of them has finished. Pure.
 
-import type { Turn } from './protocol.ts';
+import type { Turn } from '@fairlead/core';
 import { visible } from './visible.ts';
-
-// What the relay calls the holder of control while an agent has it.
-export const agentHolder = 'agent';
 
 export interface KnownAgent {
   name: string; // as in agent.start

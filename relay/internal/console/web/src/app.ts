@@ -1,29 +1,23 @@
 // The page as a whole: whose link it is, which terminals there are, which one
 // is shown, and what the buttons do.
 
+import { ApiError, backoff, closedToOthers, hasEnded, nobody, Session, Unsettled, type ClientMessage, type LogPart, type Me, type Origins, type SessionInfo, type TerminalInfo, type Turn } from '@fairlead/core';
+import { nameOf } from './words.ts';
 import { AgentBar, type Start } from './agentbar.ts';
 import { agentLabel, callText, installOf } from './agents.ts';
-import { ApiError } from './api.ts';
 import { Approvals } from './approvalsfeed.ts';
-import { backoff } from './backoff.ts';
 import { copy } from './clipboard.ts';
-import { Unsettled } from './changes.ts';
-import { hasEnded, type Part } from './connection.ts';
-import { nameOf, nobody } from './control.ts';
 import { byId, h } from './dom.ts';
 import { Earlier } from './earlier.ts';
 import { terminalEgress } from './egress.ts';
 import { EnvDialog } from './envdialog.ts';
 import { Keybar } from './keybar.ts';
 import { agentOf, bannerOf, controlOf, labels, noAgent, noControl, overdue, peopleOf, progressOf, statusOf, titleOf, type Model } from './model.ts';
-import type { Origins } from './origins.ts';
 import { Pane } from './pane.ts';
 import { Panels } from './panels.ts';
-import type { ClientMessage, Me, SessionInfo, TerminalInfo, Turn } from './protocol.ts';
 import { Recordings } from './recordings.ts';
-import { Relay } from './relay.ts';
 import { SearchBar } from './search.ts';
-import { closedToOthers, noShare, openTo, shareOf, warning } from './share.ts';
+import { noShare, shareOf, warning } from './share.ts';
 import { forgetLink, otherSession, tab } from './storage.ts';
 import { font, touch } from './theme.ts';
 import { Tools } from './tools.ts';
@@ -42,7 +36,7 @@ const mostOpen = 8;
 
 export class App {
   readonly #view: View;
-  readonly #relay: Relay;
+  readonly #session: Session;
   readonly #keybar: Keybar;
   readonly #search = new SearchBar();
   readonly #tools: Tools;
@@ -65,12 +59,10 @@ export class App {
   constructor(
     token: string,
     private readonly me: Me,
-    private readonly session: SessionInfo,
+    private readonly info: SessionInfo,
     origins: Origins,
   ) {
-    this.#relay = new Relay(token, session.id, origins, (grant) => {
-      this.#panes.forEach((pane) => pane.socket.send({ type: 'reauth', grant }));
-    });
+    this.#session = new Session({ id: info.id, token, origins });
     this.#view = new View({
       select: (id) => this.#select(id, false),
       create: () => void this.#create(),
@@ -82,7 +74,7 @@ export class App {
       takeBack: () => this.#send({ type: 'take_back' }),
       grant: (to) => this.#send({ type: 'grant_control', to }),
       dismiss: (user) => this.#dismiss(user),
-      retry: () => this.#pane?.socket.retry(),
+      retry: () => this.#pane?.terminal.retry(),
       discard: () => this.#pane?.discard(),
       interrupt: () => this.#pane?.interrupt(),
       focusTerminal: () => this.#pane?.screen.focus(),
@@ -96,7 +88,7 @@ export class App {
       arrow: (final) => this.#pane?.screen.type(this.#pane.screen.arrow(final)),
       paste: () => void this.#paste(),
     });
-    const env = new EnvDialog(this.#relay, {
+    const env = new EnvDialog(this.#session, {
       terminals: () => this.#list.filter((t) => !t.exited).map(({ id }) => ({ id, label: labels(this.#list).get(id) ?? id })),
       confirm: (title, text, yes) => this.#view.ask(title, text, yes),
     });
@@ -120,25 +112,25 @@ export class App {
       details: () => this.#side.toggleAgent(),
     }, this.#may('shell'));
     this.#recordings = new Recordings({
-      list: () => this.#relay.recordings(),
-      fetch: (id) => this.#relay.recording(id),
+      list: () => this.#session.recordings(),
+      fetch: (id) => this.#session.recording(id),
       label: ({ pty_id, command }) => labels(this.#list).get(pty_id) ?? [...labels([{ id: pty_id, cols: 0, rows: 0, created_at: 0, ...(command ? { command } : {}) }]).values()][0] ?? pty_id,
     });
     if (this.#may('approve')) {
-      this.#approvals = new Approvals(this.#relay, {
+      this.#approvals = new Approvals(this.#session, {
         naming: { you: me.user.id, name: (id) => this.#name(id), terminal: (id) => labels(this.#list).get(id) },
         select: (id) => this.#select(id, true),
         focusTerminal: () => this.#pane?.screen.focus(),
         changed: () => this.#draw(),
       });
     }
-    this.#side = new Panels(this.#relay, session, {
+    this.#side = new Panels(this.#session, info, {
       you: me.user.id,
       ask: (title, text, yes) => this.#view.ask(title, text, yes),
       hint: (text) => this.#view.hint(text),
       leave: () => this.#pane?.screen.focus(),
     });
-    this.#view.sessions(me.sessions.map(({ id, dashboard }) => ({ id, label: dashboard || id })), session.id);
+    this.#view.sessions(me.sessions.map(({ id, dashboard }) => ({ id, label: dashboard || id })), info.id);
   }
 
   // text is what the shown terminal shows; all adds what has scrolled away.
@@ -155,7 +147,7 @@ export class App {
     const button = byId('sign-out', HTMLButtonElement);
     button.hidden = false;
     button.addEventListener('click', () => void this.#once(async () => {
-      await this.#relay.signOut();
+      await this.#session.signOut();
       forgetLink();
     }));
   }
@@ -174,10 +166,10 @@ export class App {
     if (first === undefined) this.#empty();
     else this.#select(first.id, true);
     new ResizeObserver(() => this.#pane?.layout(true)).observe(this.#view.hosts);
-    window.addEventListener('online', () => this.#panes.forEach((pane) => pane.socket.online()));
+    window.addEventListener('online', () => this.#panes.forEach((pane) => pane.terminal.online()));
     // A page that is left may be kept for the way back, with its sockets: it would
     // go on giving terminals its size.
-    window.addEventListener('pagehide', () => this.#panes.forEach((pane) => pane.socket.stop()));
+    window.addEventListener('pagehide', () => this.#panes.forEach((pane) => pane.terminal.stop()));
     window.addEventListener('pageshow', ({ persisted }) => persisted && location.reload());
     window.addEventListener('focus', () => this.#returned());
     document.addEventListener('visibilitychange', () => document.hidden || this.#returned());
@@ -203,15 +195,15 @@ export class App {
   }
 
   #may(capability: string): boolean {
-    return this.session.capabilities.includes(capability);
+    return this.info.capabilities.includes(capability);
   }
 
   // returned: the person looks at the page again. Timers may have slept.
   #returned(): void {
     this.#called = '';
     for (const pane of this.#panes.values()) {
-      if (pane.socket.state.phase.name === 'lost') pane.socket.retry();
-      pane.socket.look();
+      if (pane.terminal.connection.phase.name === 'lost') pane.terminal.retry();
+      pane.terminal.look();
     }
     this.#pane?.layout(true);
     this.#refresh().catch(() => {}); // the list stays as it was; the banner tells about the connection
@@ -243,7 +235,7 @@ export class App {
 
   async #refresh(): Promise<void> {
     const turn = ++this.#listAsked;
-    const list = await this.#relay.list();
+    const list = await this.#session.terminals();
     if (turn < this.#listShown) return; // a later answer was faster
     this.#listShown = turn;
     this.#list = list.sort((a, b) => a.created_at - b.created_at || (a.id < b.id ? -1 : 1));
@@ -269,12 +261,7 @@ export class App {
     this.#evict();
     const host = h('div', { class: 'host', 'data-pty-id': id });
     this.#view.hosts.append(host);
-    const pane: Pane = new Pane(id, this.me.user, host, {
-      prepare: (fresh) => this.#relay.ticket(id, fresh),
-      elsewhere: (url) => this.#relay.elsewhere(url),
-      moved: (origin) => this.#relay.moved(origin),
-      silent: (url) => this.#relay.silent(url),
-      others: () => this.#relay.others,
+    const pane: Pane = new Pane(this.#session, { id, you: this.me.user, host, followsSize: tab.get('size') === 'follow' }, {
       changed: () => this.#draw(),
       notice: (text) => {
         if (pane.shown) this.#view.hint(text);
@@ -299,7 +286,7 @@ export class App {
       news: () => this.#news(),
       modify: (data) => this.#keybar.modify(data),
     });
-    pane.socket.start();
+    pane.terminal.start();
     return pane;
   }
 
@@ -327,7 +314,7 @@ export class App {
 
   async #create(): Promise<void> {
     await this.#once(async () => {
-      const id = await this.#relay.create();
+      const id = await this.#session.create();
       await this.#refresh();
       this.#select(id, true);
     });
@@ -339,7 +326,7 @@ export class App {
     const text = 'The programs that run in it are ended, for everybody.';
     if (!ended && !(await this.#view.ask(`Close “${label}”?`, text, 'Close terminal'))) return;
     await this.#once(async () => {
-      await this.#relay.close(id);
+      await this.#session.close(id);
       await this.#refresh();
       const pane = this.#panes.get(id);
       if (pane !== undefined) this.#drop(pane);
@@ -378,16 +365,16 @@ export class App {
   // send tells the relay what the person wants; by the time a connection is
   // back they may want something else.
   #send(message: ClientMessage): void {
-    if (this.#pane?.socket.state.phase.name === 'attached') this.#pane.socket.send(message);
+    if (this.#pane?.terminal.connection.phase.name === 'attached') this.#pane.terminal.send(message);
     else this.#view.hint('There is no connection at the moment');
   }
 
   async #record(): Promise<void> {
     const pane = this.#pane;
     if (pane === undefined) return;
-    const on = pane.recording === '';
+    const on = pane.terminal.facts.recording === '';
     await this.#once(async () => {
-      await this.#relay.record(pane.id, on);
+      await this.#session.record(pane.id, on);
       this.#view.hint(on ? 'Recording: everybody here can see that' : 'The recording is in the list of recordings');
     });
   }
@@ -396,21 +383,21 @@ export class App {
     const pane = this.#pane;
     if (pane === undefined) return;
     if (to === closedToOthers || (await this.#view.ask(warning.title, warning.text, warning.yes))) {
-      await this.#once(() => openTo(this.#relay, pane.id, to));
+      await this.#once(() => this.#session.share(pane.id, to));
     } else this.#draw();
   }
 
   async #startAgent({ name, command }: Start): Promise<void> {
     const pane = this.#pane;
     if (pane === undefined) return;
-    await this.#once(() => this.#relay.startAgent(pane.id, { name, ...(command === undefined ? {} : { command }) }));
+    await this.#once(() => this.#session.startAgent(pane.id, { name, ...(command === undefined ? {} : { command }) }));
     pane.screen.focus();
   }
 
   async #steer(verb: 'pause' | 'resume' | 'stop'): Promise<void> {
     const pane = this.#pane;
     if (pane === undefined) return;
-    await this.#once(() => this.#relay.steerAgent(pane.id, verb));
+    await this.#once(() => this.#session.steerAgent(pane.id, verb));
     pane.screen.focus();
   }
 
@@ -437,10 +424,10 @@ export class App {
     this.#draw();
   }
 
-  #showEarlier(title: string, part: Part | null | undefined): void {
+  #showEarlier(title: string, part: LogPart | null | undefined): void {
     const pane = this.#pane;
     if (pane === undefined || !part) return;
-    void this.#earlier.show(title, part, pane.screen.cols, (wanted) => this.#relay.log(pane.id, wanted));
+    void this.#earlier.show(title, part, pane.screen.cols, (wanted) => this.#session.log(pane.id, wanted));
   }
 
   #empty(): void {
@@ -483,7 +470,7 @@ export class App {
     this.#side.draw(this.#pane, labels(this.#list), model.agent);
     this.#approvals?.draw();
     // Countdowns need a draw now and then, everything else draws when it changes.
-    const counting = (this.#pane?.socket.state.lostAt ?? null) !== null || model.control.kind === 'away';
+    const counting = (this.#pane?.terminal.connection.lostAt ?? null) !== null || model.control.kind === 'away';
     clearTimeout(this.#ticker);
     if (counting) this.#ticker = window.setTimeout(() => this.#draw(), 250);
   }
@@ -492,7 +479,7 @@ export class App {
     const pane = this.#pane;
     const now = Date.now();
     const names = labels(this.#list);
-    const state = pane?.socket.state;
+    const state = pane?.terminal.connection;
     const ended = state !== undefined && hasEnded(state);
     // A connection that is back at once was never away.
     const there = state?.everAttached === true && state.phase.name !== 'over' && !overdue(state, now);
@@ -521,18 +508,18 @@ export class App {
       control: pane === undefined || ended || !state?.everAttached ? noControl : controlOf(pane.control, live, now),
       agent: pane === undefined || ended || !state?.everAttached ? noAgent : agentOf(pane.control, this.#may('agent')),
       requests,
-      banner: state === undefined ? null : bannerOf(state, now, this.#may('shell'), pane?.socket.pending ?? 0),
+      banner: state === undefined ? null : bannerOf(state, now, this.#may('shell'), pane?.terminal.pending ?? 0),
       live,
       stale: !live && !ended,
       tools: {
         earlier: pane?.earlier != null,
         mayRecord: pane !== undefined && this.#may('record') && !ended,
-        recording: Boolean(pane?.recording),
-        share: pane === undefined || ended ? noShare : shareOf(pane.id, pane.shared, this.#list, names, pane.control.canControl),
+        recording: Boolean(pane?.terminal.facts.recording),
+        share: pane === undefined || ended ? noShare : shareOf(pane.id, pane.terminal.facts.shared, this.#list, names, pane.control.canControl),
         typeSize: font().base,
       },
-      held: pane !== undefined && pane.held && pane.mine && live,
-      progress: pane === undefined ? null : progressOf(pane.socket.progress),
+      held: pane !== undefined && pane.terminal.facts.held && pane.mine && live,
+      progress: pane === undefined ? null : progressOf(pane.terminal.progress),
       detail: pane === undefined ? '' : this.#detail(pane),
       title: titleOf(label, this.#approvals?.asking ?? '', asking?.name, this.#called),
     };
@@ -545,7 +532,7 @@ export class App {
   }
 
   #ended(info: TerminalInfo | undefined, pane: Pane | undefined): boolean {
-    return Boolean(info?.exited) || (pane !== undefined && hasEnded(pane.socket.state));
+    return Boolean(info?.exited) || (pane !== undefined && hasEnded(pane.terminal.connection));
   }
 
   #requests({ id, control }: Pane): Model['requests'] {
@@ -558,7 +545,7 @@ export class App {
       .map((user) => ({ id: user, name: control.names.get(user) ?? user }));
   }
 
-  #detail({ screen, mine, leads }: Pane): string {
+  #detail({ screen, mine, terminal: { leads } }: Pane): string {
     const scale = Math.round(screen.scale * 100);
     const elsewhere = mine && !leads ? ['sized by your other window'] : [];
     const egress = terminalEgress(this.#list.find((t) => t.id === this.#shown)?.egress);

@@ -1,18 +1,13 @@
 // Keeps up with what a session waits for, and passes on what the person
 // decides until it is answered.
 
-import { ApiError, call, sessionAt } from './api.ts';
+import { ApiError, backoff, Follow, overdueMs, pause, type ServerEvent, type Session } from '@fairlead/core';
 import {
   cardsOf, choiceOf, choose, countOf, decidable, explain, logOf, merge, none, pending, problemOf, refuse, reopen,
   type Approval, type Approvals as State, type Decision, type Naming, type Opened,
 } from './approvals.ts';
 import { ApprovalCards } from './approvalscards.ts';
-import { backoff } from './backoff.ts';
 import { EgressDialog } from './egress.ts';
-import { Follow } from './follow.ts';
-import type { Relay } from './relay.ts';
-import type { ServerEvent } from './sse.ts';
-import { overdueMs } from './stream.ts';
 
 const tickMs = 250;
 
@@ -38,8 +33,8 @@ export class Approvals {
   readonly #dialog: EgressDialog;
   readonly #follow: Follow;
 
-  constructor(private readonly relay: Relay, private readonly hooks: ApprovalHooks) {
-    this.#dialog = new EgressDialog(relay);
+  constructor(private readonly session: Session, private readonly hooks: ApprovalHooks) {
+    this.#dialog = new EgressDialog(session);
     this.#cards = new ApprovalCards({
       decide: (id, decision) => void this.#decide(id, decision),
       select: hooks.select,
@@ -47,7 +42,7 @@ export class Approvals {
       focusTerminal: hooks.focusTerminal,
     });
     this.#follow = new Follow({
-      open: (since, signal, fresh) => relay.ask((origin, grant) => openEvents(origin, grant, relay.session, since, signal), fresh),
+      open: (since, signal, fresh) => session.request(`/approvals/events${since === '' ? '' : `?${new URLSearchParams({ since })}`}`, { signal }, fresh),
       event: (event) => this.#event(event),
       connected: (connected) => this.#connect(connected),
       over: () => this.#end(),
@@ -125,7 +120,7 @@ export class Approvals {
   // list reads what was decided before this page came.
   async #list(): Promise<void> {
     try {
-      const list = await this.relay.ask((origin, grant) => listApprovals(origin, grant, this.relay.session));
+      const list = (await this.session.get<{ approvals: Approval[] | null }>('/approvals')).approvals ?? [];
       const now = performance.now();
       this.#set(list.reduce((state, approval) => merge(state, approval, now), this.#state));
     } catch {
@@ -142,8 +137,8 @@ export class Approvals {
     let fresh = false;
     for (let failures = 1; choiceOf(this.#state, id, key) !== undefined; failures++) {
       try {
-        const answer = await this.relay.ask((origin, grant) => decide(origin, grant, this.relay.session, id, { kind, revision, decision }, key), fresh);
-        return this.#answered(answer);
+        const answer = await this.session.request(`/approvals/${encodeURIComponent(id)}`, { method: 'POST', body: { kind, revision, decision }, key }, fresh);
+        return this.#answered((await answer.json()) as Answer);
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
         const problem = problemOf(error.status, error.message);
@@ -155,7 +150,7 @@ export class Approvals {
         if (choiceOf(this.#state, id, key) === undefined) return; // the stream has told how it stands
         if (problem !== 'again') return this.#set(refuse(this.#state, id, problem, error.message));
         this.#set(explain(this.#state, id, `${error.message.replace(/\.$/, '')}: trying again`));
-        await new Promise((resolve) => setTimeout(resolve, backoff(failures, Math.random())));
+        await pause(this.session.platform.clock, backoff(failures, Math.random()));
       }
     }
   }
@@ -164,19 +159,4 @@ export class Approvals {
     const state = decidable(this.#state);
     this.#set(approval === null ? state : merge(state, approval, performance.now()));
   }
-}
-
-function openEvents(origin: string, grant: string, session: string, since: string, signal: AbortSignal): Promise<Response> {
-  const query = since === '' ? '' : `?${new URLSearchParams({ since })}`;
-  return call(`${sessionAt(origin, session)}/approvals/events${query}`, { bearer: grant, signal });
-}
-
-async function listApprovals(origin: string, grant: string, session: string): Promise<Approval[]> {
-  const answer = await call(`${sessionAt(origin, session)}/approvals`, { bearer: grant });
-  return ((await answer.json()) as { approvals: Approval[] | null }).approvals ?? [];
-}
-
-async function decide(origin: string, grant: string, session: string, id: string, body: object, key: string): Promise<Answer> {
-  const answer = await call(`${sessionAt(origin, session)}/approvals/${encodeURIComponent(id)}`, { method: 'POST', bearer: grant, body, key });
-  return (await answer.json()) as Answer;
 }

@@ -1,13 +1,11 @@
 // The panel with a live picture of the sandbox's browser, which agents drive.
 // People only watch here.
 
-import { call, sessionAt } from './api.ts';
+import { Stream, type Session } from '@fairlead/core';
 import { byId, setAttribute, setHidden, setText } from './dom.ts';
 import { drawable } from './jpeg.ts';
 import { boundaryOf, MultipartParser } from './multipart.ts';
-import type { Relay } from './relay.ts';
 import type { Side, SidePanel } from './side.ts';
-import { Stream } from './stream.ts';
 import { visible } from './visible.ts';
 
 // The sandbox says at least that nothing has changed.
@@ -36,7 +34,7 @@ export class BrowserPanel implements SidePanel {
   #drawing = false;
   #drawn = false; // the canvas shows this browser
 
-  constructor(private readonly relay: Relay, side: Side) {
+  constructor(private readonly session: Session, side: Side) {
     side.add('browser', this);
     this.#large.addEventListener('click', () => {
       const large = this.#panel.classList.toggle('large');
@@ -69,7 +67,7 @@ export class BrowserPanel implements SidePanel {
     if (this.#stream !== undefined) return;
     this.#stream = new Stream({
       silenceMs,
-      open: (signal, freshGrant) => this.relay.ask((origin, grant) => call(`${sessionAt(origin, this.relay.session)}/browser/frames`, { bearer: grant, signal }), freshGrant),
+      open: (signal, freshGrant) => this.session.request('/browser/frames', { signal }, freshGrant),
       begin: (answer) => this.#begin(answer),
       connected: (connected) => this.#say(connected ? '' : 'Not connected: the picture may be old.'),
       over: (error) => this.#say(error.status === 404 ? 'This sandbox has no browser that can be watched.' : error.message),
@@ -135,7 +133,7 @@ export class BrowserPanel implements SidePanel {
     this.#news = false;
     const stream = this.#stream;
     try {
-      const status = await this.relay.ask((origin, grant) => fetchStatus(origin, grant, this.relay.session));
+      const status = await this.session.get<BrowserStatus>('/browser');
       if (stream !== this.#stream) return;
       this.#status = status;
       if (status.state === 'stopped') this.#forget();
@@ -186,8 +184,4 @@ function emptyText({ state, error = '' }: BrowserStatus): string {
     default:
       return 'Waiting for a picture…';
   }
-}
-
-async function fetchStatus(origin: string, grant: string, session: string): Promise<BrowserStatus> {
-  return (await (await call(`${sessionAt(origin, session)}/browser`, { bearer: grant })).json()) as BrowserStatus;
 }

@@ -2,10 +2,10 @@
 // what was skipped when the page fell behind. Read again from the sandbox's log
 // and shown in a terminal of its own that answers nothing and takes no input.
 
+import type { LogPart } from '@fairlead/core';
 import { UnicodeGraphemesAddon } from '@xterm/addon-unicode-graphemes';
 import { Terminal } from '@xterm/xterm';
 import { copy } from './clipboard.ts';
-import type { Part } from './connection.ts';
 import { byId, setHidden, setText } from './dom.ts';
 import { Finder } from './finder.ts';
 import { bound } from './limits.ts';
@@ -22,11 +22,11 @@ const scrollback = 100_000;
 const noCursor = '\x18\x1b[?25l'; // CAN: the output may end within a sequence
 
 // last is the end of a part, at most bytes of it.
-export function last(part: Part, bytes: number): Part {
+export function last(part: LogPart, bytes: number): LogPart {
   return { ...part, from: Math.max(part.from, part.to - bytes) };
 }
 
-export type Load = (part: Part) => Promise<{ from: number; bytes: Uint8Array }>;
+export type Load = (part: LogPart) => Promise<{ from: number; bytes: Uint8Array }>;
 
 export class Earlier {
   readonly #dialog = byId('earlier', HTMLDialogElement);
@@ -49,7 +49,7 @@ export class Earlier {
   }
 
   // show reads part's end, and more of it when the person asks.
-  async show(title: string, part: Part, cols: number, read: Load): Promise<void> {
+  async show(title: string, part: LogPart, cols: number, read: Load): Promise<void> {
     this.#end();
     setText(byId('earlier-title', HTMLElement), title);
     setText(byId('earlier-note', HTMLElement), 'Reading…');
@@ -140,7 +140,7 @@ export class Earlier {
 }
 
 // note says what is shown and what is missing.
-function note(wanted: Part, got: { from: number; bytes: Uint8Array }): string {
+function note(wanted: LogPart, got: { from: number; bytes: Uint8Array }): string {
   if (got.bytes.length === 0) return 'The sandbox no longer has this output.';
   const size = `${Math.max(1, Math.round(got.bytes.length / 1024))} KiB`;
   return got.from > wanted.from ? `${size}; the sandbox no longer has what was before.` : size;

@@ -1,10 +1,9 @@
 // The dialog about what leaves the sandbox: what was decided last, and the rules
 // that stand.
 
-import { call, sessionAt } from './api.ts';
+import type { Session } from '@fairlead/core';
 import type { LogLine } from './approvals.ts';
 import { byId, h, icon, keyed, setAttribute, setHidden, setText } from './dom.ts';
-import type { Relay } from './relay.ts';
 import { visible } from './visible.ts';
 
 export interface EgressRules {
@@ -47,7 +46,7 @@ export class EgressDialog {
   readonly #rules = byId('egress-rules', HTMLElement);
   #turn = 0; // answers to earlier requests are void
 
-  constructor(private readonly relay: Relay) {}
+  constructor(private readonly session: Session) {}
 
   get isOpen(): boolean {
     return this.#dialog.open;
@@ -64,7 +63,7 @@ export class EgressDialog {
     if (!this.#dialog.open) return;
     const turn = ++this.#turn;
     try {
-      const rules = await this.relay.ask((origin, grant) => fetchRules(origin, grant, this.relay.session));
+      const rules = await this.session.get<EgressRules>('/egress/allowlist');
       if (turn !== this.#turn) return;
       this.#draw(rules);
       setText(this.#note, '');
@@ -115,7 +114,7 @@ export class EgressDialog {
     button.disabled = true;
     setText(this.#note, '');
     try {
-      await this.relay.change(`revoke ${pattern}`, (origin, grant, key) => revoke(origin, grant, this.relay.session, pattern, key));
+      await this.session.change(`revoke ${pattern}`, '/egress/revoke', { method: 'POST', body: { pattern } });
       await this.refresh();
     } catch (error) {
       button.disabled = false;
@@ -136,11 +135,3 @@ function defaultsOf({ defaults }: EgressRules, open: boolean): HTMLElement {
 const patterns = (list: string[]): HTMLElement => h('p', { class: 'patterns' }, ...list.flatMap((pattern) => [h('bdi', { dir: 'ltr' }, visible(pattern)), ' ']));
 
 const message = (error: unknown): string => (error instanceof Error ? error.message : String(error));
-
-async function fetchRules(origin: string, grant: string, session: string): Promise<EgressRules> {
-  return (await (await call(`${sessionAt(origin, session)}/egress/allowlist`, { bearer: grant })).json()) as EgressRules;
-}
-
-async function revoke(origin: string, grant: string, session: string, pattern: string, key: string): Promise<void> {
-  await call(`${sessionAt(origin, session)}/egress/revoke`, { method: 'POST', bearer: grant, body: { pattern }, key });
-}

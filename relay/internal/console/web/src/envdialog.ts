@@ -2,10 +2,9 @@
 // moment it is typed until the sandbox has it, or the dialog is closed: in no
 // storage, and in no element that shows it.
 
-import { call, sessionAt } from './api.ts';
+import type { Session } from '@fairlead/core';
 import { byId, h, icon, setHidden, setText } from './dom.ts';
 import { domainsOf, flagsOf, looksLikeFile, ofProvider, parse, problemOf, requestOf, suggest, type Addition, type EnvRequest, type EnvVariable, whenText } from './env.ts';
-import type { Relay } from './relay.ts';
 import { visible } from './visible.ts';
 
 export interface EnvHooks {
@@ -30,7 +29,7 @@ export class EnvDialog {
   #touched = false; // the person has said whether it is broker-protected
   #turn = 0; // answers to earlier requests are void
 
-  constructor(private readonly relay: Relay, private readonly hooks: EnvHooks) {
+  constructor(private readonly session: Session, private readonly hooks: EnvHooks) {
     this.#name.addEventListener('input', () => this.#guess());
     this.#value.addEventListener('input', () => this.#long(null));
     this.#secret.addEventListener('change', () => this.#draw());
@@ -67,7 +66,7 @@ export class EnvDialog {
     setText(this.#note, 'Reading…');
     setText(this.#when, '');
     try {
-      const list = await this.relay.ask((origin, grant) => fetchEnv(origin, grant, this.relay.session));
+      const list = (await this.session.get<{ variables: EnvVariable[] | null }>('/env')).variables ?? [];
       if (turn !== this.#turn) return;
       const labels = new Map(this.hooks.terminals().map(({ id, label }) => [id, label]));
       list.sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
@@ -110,7 +109,7 @@ export class EnvDialog {
     this.#save.disabled = true;
     this.#problem('');
     try {
-      await this.relay.change('', (origin, grant, key) => postEnv(origin, grant, this.relay.session, pty, request, key));
+      await this.session.change('', `${pty === '' ? '' : `/ptys/${encodeURIComponent(pty)}`}/env`, { method: 'POST', body: request });
       await this.#refresh();
       setText(this.#note, done);
       setText(this.#when, whenText(request.apply_now));
@@ -221,13 +220,3 @@ export class EnvDialog {
 }
 
 const message = (error: unknown): string => (error instanceof Error ? error.message : String(error));
-
-async function fetchEnv(origin: string, grant: string, session: string): Promise<EnvVariable[]> {
-  const answer = await call(`${sessionAt(origin, session)}/env`, { bearer: grant });
-  return ((await answer.json()) as { variables: EnvVariable[] | null }).variables ?? [];
-}
-
-async function postEnv(origin: string, grant: string, session: string, pty: string, request: EnvRequest, key: string): Promise<void> {
-  const at = pty === '' ? sessionAt(origin, session) : `${sessionAt(origin, session)}/ptys/${encodeURIComponent(pty)}`;
-  await call(`${at}/env`, { method: 'POST', bearer: grant, body: request, key });
-}

@@ -1,7 +1,7 @@
 // The panel of the sandbox's files: it lists folders as they are opened, follows
 // what changes, and brings files in and out.
 
-import { ApiError } from './api.ts';
+import { ApiError, Follow, type ServerEvent, type Session } from '@fairlead/core';
 import { byId, setHidden, setText } from './dom.ts';
 import { FilesAPI } from './filesapi.ts';
 import { openSink, saveArchive, saveFile, saveName } from './filesdownload.ts';
@@ -10,10 +10,7 @@ import { show, Transfer } from './filestransfers.ts';
 import { FilesView, note } from './filesview.ts';
 import { join, nameOf, nameProblem, parentOf, Tree, within, type Entry } from './filetree.ts';
 import { counted, problem, some } from './fileswords.ts';
-import { Follow } from './follow.ts';
-import type { Relay } from './relay.ts';
 import type { Side, SidePanel } from './side.ts';
-import type { ServerEvent } from './sse.ts';
 import { foldersOf, outage, pause, Upload, type Batch, type Outcome } from './upload.ts';
 import { dropped, hasFiles } from './uploaddrop.ts';
 import { visible } from './visible.ts';
@@ -42,8 +39,8 @@ export class Files implements SidePanel {
   #commit: ((name: string) => Promise<void>) | undefined;
   #drawing = false;
 
-  constructor(relay: Relay, side: Side, private readonly hooks: FilesHooks) {
-    this.#api = new FilesAPI(relay);
+  constructor(session: Session, side: Side, private readonly hooks: FilesHooks) {
+    this.#api = new FilesAPI(session);
     this.#view = new FilesView({
       toggle: (folder, open) => this.#toggle(folder, open),
       enter: (folder) => this.#enter(folder),

@@ -1,8 +1,7 @@
 // The workspace by REST, at whichever relay answers.
 
-import { ApiError, call, sessionAt } from './api.ts';
+import { ApiError, call, reasonOf, type Request, type Session } from '@fairlead/core';
 import type { Entry, FileKind } from './filetree.ts';
-import type { Relay } from './relay.ts';
 
 const listMs = 60_000; // a folder may be large
 const changeMs = 60_000; // so may one that is deleted
@@ -31,7 +30,7 @@ export type Condition = { kind: 'new' } | { kind: 'replace'; etag: string };
 export type Progress = (bytes: number) => void;
 
 export class FilesAPI {
-  constructor(private readonly relay: Relay) {}
+  constructor(private readonly session: Session) {}
 
   async list(folder: string): Promise<Entry[]> {
     const answer = await this.#call(`files?${query({ path: folder })}`, { ms: listMs });
@@ -76,7 +75,7 @@ export class FilesAPI {
   }
 
   watch(signal: AbortSignal, freshGrant: boolean): Promise<Response> {
-    return this.relay.ask((origin, grant) => call(`${this.#at(origin)}/files/watch?${query({ path: '/', recursive: 'true' })}`, { bearer: grant, signal }), freshGrant);
+    return this.session.request(`/files/watch?${query({ path: '/', recursive: 'true' })}`, { signal }, freshGrant);
   }
 
   // read returns what is in a file from offset on, if its ETag is still etag.
@@ -126,18 +125,14 @@ export class FilesAPI {
     await this.#send('DELETE', `uploads/${encodeURIComponent(id)}`, tus, null, () => {}, AbortSignal.timeout(changeMs));
   }
 
-  #at(origin: string): string {
-    return sessionAt(origin, this.relay.session);
-  }
-
-  #call(route: string, options: Omit<Parameters<typeof call>[1], 'bearer'> = {}): Promise<Response> {
-    return this.#anew((fresh) => this.relay.ask((origin, grant) => call(`${this.#at(origin)}/${route}`, { ...options, bearer: grant }), fresh));
+  #call(route: string, request: Request = {}): Promise<Response> {
+    return this.#anew((fresh) => this.session.request(`/${route}`, request, fresh));
   }
 
   #fetch(route: string, headers: Record<string, string>, signal: AbortSignal): Promise<Response> {
-    return this.#anew((fresh) => this.relay.ask(async (origin, grant) => {
+    return this.#anew((fresh) => this.session.ask(async (origin, grant) => {
       try {
-        return await call(`${this.#at(origin)}/${route}`, { bearer: grant, headers, signal });
+        return await call(`${this.session.at(origin)}/${route}`, { bearer: grant, headers, signal });
       } catch (error) {
         throw signal.aborted ? signal.reason : error; // no fault of that relay
       }
@@ -145,7 +140,7 @@ export class FilesAPI {
   }
 
   #send(method: string, route: string, headers: Record<string, string>, body: ArrayBuffer | null, progress: Progress, signal: AbortSignal): Promise<XMLHttpRequest> {
-    return this.#anew((fresh) => this.relay.ask((origin, grant) => send(method, `${this.#at(origin)}/${route}`, { ...headers, Authorization: `Bearer ${grant}` }, body, progress, signal), fresh));
+    return this.#anew((fresh) => this.session.ask((origin, grant) => send(method, `${this.session.at(origin)}/${route}`, { ...headers, Authorization: `Bearer ${grant}` }, body, progress, signal), fresh));
   }
 
   // anew asks once more with a new grant when the one in use is no good.
@@ -192,7 +187,7 @@ function send(method: string, url: string, headers: Record<string, string>, body
     };
     request.onload = () => {
       if (request.status >= 200 && request.status < 300) resolve(request);
-      else reject(new ApiError(request.status, reason(request)));
+      else reject(new ApiError(request.status, reasonOf(request.status, request.responseText)));
     };
     request.onerror = () => reject(new ApiError(0, 'The relay does not answer.'));
     request.onabort = () => reject(signal.aborted ? signal.reason : new ApiError(0, 'The relay does not answer.'));
@@ -205,14 +200,4 @@ function send(method: string, url: string, headers: Record<string, string>, body
     within(body === null ? answerMs : stallMs);
     request.send(body);
   });
-}
-
-function reason(request: XMLHttpRequest): string {
-  try {
-    const body = JSON.parse(request.responseText) as { error?: { message?: unknown } };
-    if (typeof body.error?.message === 'string') return body.error.message;
-  } catch {
-    // A proxy's error page, perhaps.
-  }
-  return `The relay answered ${request.status}.`;
 }

@@ -2,7 +2,7 @@
 // them: what is large is written to the disk as it comes, where the browser lets
 // a page do that, and everything else is held in memory first.
 
-import { ApiError } from './api.ts';
+import { ApiError } from '@fairlead/core';
 import type { FilesAPI } from './filesapi.ts';
 import { nameOf, type Entry } from './filetree.ts';
 import { size as sizeText } from './recordings.ts';

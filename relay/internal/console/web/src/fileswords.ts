@@ -1,6 +1,6 @@
 // What the file panel says: pure.
 
-import { ApiError } from './api.ts';
+import { ApiError } from '@fairlead/core';
 import { visible } from './visible.ts';
 
 // problem says what went wrong, in words. The reason comes from the sandbox.

@@ -1,11 +1,10 @@
 // Integrations by REST: the control plane's routes, which every relay forwards.
 
-import { call } from './api.ts';
+import { call, type Session } from '@fairlead/core';
 import type { Attachment, Member, Mine, Policy } from './integrations.ts';
-import type { Relay } from './relay.ts';
 
 export class IntegrationsAPI {
-  constructor(private readonly relay: Relay, private readonly dashboard: string) {}
+  constructor(private readonly session: Session, private readonly dashboard: string) {}
 
   // members are those of the dashboard that the session belongs to.
   async members(): Promise<Member[]> {
@@ -13,7 +12,7 @@ export class IntegrationsAPI {
   }
 
   async attachments(): Promise<Attachment[]> {
-    return (await this.#get<{ attachments: Attachment[] | null }>(this.#here(`/integrations?${new URLSearchParams({ session_id: this.relay.session })}`))).attachments ?? [];
+    return (await this.#get<{ attachments: Attachment[] | null }>(this.#here(`/integrations?${new URLSearchParams({ session_id: this.session.id })}`))).attachments ?? [];
   }
 
   // mine are the person's own accounts, and the services there are.
@@ -27,7 +26,7 @@ export class IntegrationsAPI {
     const path = `/integrations/${encodeURIComponent(provider)}/connect`;
     // Only this browser can end what it begins: the answer leaves a cookie, at
     // the page's own origin, to which the service leads back.
-    const answer = await this.relay.askControlPlane((_, token) => call(location.origin + path, { method: 'POST', bearer: token, body: {}, cookies: true }));
+    const answer = await this.session.askControlPlane((_, token) => call(location.origin + path, { method: 'POST', bearer: token, body: {}, cookies: true }));
     return ((await answer.json()) as { url: string }).url;
   }
 
@@ -37,11 +36,11 @@ export class IntegrationsAPI {
 
   // attach gives the programs of a terminal an account, or other rules for it.
   async attach(pty: string, provider: string, account: string, policy: Policy): Promise<void> {
-    await this.#send('PUT', this.#at(pty, provider), { session_id: this.relay.session, account_id: account, policy });
+    await this.#send('PUT', this.#at(pty, provider), { session_id: this.session.id, account_id: account, policy });
   }
 
   async detach(pty: string, provider: string): Promise<void> {
-    await this.#send('DELETE', `${this.#at(pty, provider)}?${new URLSearchParams({ session_id: this.relay.session })}`);
+    await this.#send('DELETE', `${this.#at(pty, provider)}?${new URLSearchParams({ session_id: this.session.id })}`);
   }
 
   #here(path: string): string {
@@ -53,10 +52,10 @@ export class IntegrationsAPI {
   }
 
   #get<T>(path: string): Promise<T> {
-    return this.relay.askControlPlane(async (origin, token) => (await (await call(origin + path, { bearer: token })).json()) as T);
+    return this.session.askControlPlane(async (origin, token) => (await (await call(origin + path, { bearer: token })).json()) as T);
   }
 
   #send(method: string, path: string, body?: unknown): Promise<Response> {
-    return this.relay.askControlPlane((origin, token) => call(origin + path, { method, bearer: token, ...(body === undefined ? {} : { body }) }));
+    return this.session.askControlPlane((origin, token) => call(origin + path, { method, bearer: token, ...(body === undefined ? {} : { body }) }));
   }
 }

@@ -2,10 +2,8 @@
 // somebody else doesn't replace the person that this tab has without being
 // agreed to: what one does, types and uploads afterwards would be theirs.
 
-import { ApiError, whoAmI } from './api.ts';
+import { ApiError, whoAmI, type Origins, type Person } from '@fairlead/core';
 import { byId, setText } from './dom.ts';
-import type { Origins } from './origins.ts';
-import type { Person } from './protocol.ts';
 import { become, person, tab } from './storage.ts';
 import { visible } from './visible.ts';
 

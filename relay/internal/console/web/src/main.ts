@@ -1,13 +1,10 @@
 // Starts the console: takes the token from the link, asks who it belongs to,
 // and shows a terminal.
 
-import { ApiError, loginConfig, whoAmI, type Login } from './api.ts';
+import { ApiError, backoff, loginConfig, Origins, whoAmI, type Login, type Person } from '@fairlead/core';
 import { App } from './app.ts';
-import { backoff } from './backoff.ts';
 import { byId, setText } from './dom.ts';
 import { heed, takeLink, type Heeded, type Link } from './link.ts';
-import { Origins } from './origins.ts';
-import type { Person } from './protocol.ts';
 import { remember, tab } from './storage.ts';
 import { touch } from './theme.ts';
 import { visible } from './visible.ts';
@@ -45,7 +42,12 @@ function status(text: string, tone: string): void {
 // relays are the origins that the page may connect to, as its own relay told.
 function relays(): Origins {
   const listed = document.querySelector('meta[name=fairlead-origins]')?.getAttribute('content') ?? '';
-  return new Origins(location.origin, listed.split(' ').filter((origin) => origin !== ''), tab.get('origin'), (origin) => tab.set('origin', origin));
+  return new Origins({
+    first: location.origin,
+    all: listed.split(' ').filter((origin) => origin !== ''),
+    remembered: tab.get('origin'),
+    remember: (origin) => tab.set('origin', origin),
+  });
 }
 
 // show says who one is, for as long as the page is open.

@@ -1,9 +1,8 @@
 // What the page shows, derived from what is known. Pure; view.ts draws it.
 
-import { agentHolder, agentLabel, programOf, turnText } from './agents.ts';
-import { hasEnded, type Connection } from './connection.ts';
-import { atWork, controls, nameOf, type Control } from './control.ts';
-import type { TerminalInfo } from './protocol.ts';
+import { agentHolder, atWork, controls, hasEnded, type Connection, type Control, type TerminalInfo } from '@fairlead/core';
+import { nameOf } from './words.ts';
+import { agentLabel, programOf, turnText } from './agents.ts';
 import type { ShareView } from './share.ts';
 
 export type Tone = 'good' | 'busy' | 'bad' | 'idle';

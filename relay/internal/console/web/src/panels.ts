@@ -1,13 +1,11 @@
 // What can stand beside the terminal: its agent, the sandbox's files and its
 // browser.
 
+import type { Control, Session, SessionInfo } from '@fairlead/core';
 import { AgentPanel } from './agentpanel.ts';
 import { BrowserPanel } from './browserpanel.ts';
-import type { Control } from './control.ts';
 import { Files } from './files.ts';
 import type { AgentView } from './model.ts';
-import type { SessionInfo } from './protocol.ts';
-import type { Relay } from './relay.ts';
 import { Side } from './side.ts';
 
 export interface PanelHooks {
@@ -20,11 +18,11 @@ export interface PanelHooks {
 export class Panels {
   readonly #agent: AgentPanel;
 
-  constructor(relay: Relay, { capabilities, dashboard }: SessionInfo, { you, ask, hint, leave }: PanelHooks) {
+  constructor(session: Session, { capabilities, dashboard }: SessionInfo, { you, ask, hint, leave }: PanelHooks) {
     const side = new Side(leave);
-    this.#agent = new AgentPanel(relay, side, { you, dashboard, mayUseTools: capabilities.includes('mcp'), confirm: ask });
-    new BrowserPanel(relay, side);
-    if (capabilities.includes('files.read')) new Files(relay, side, { mayWrite: capabilities.includes('files.write'), ask, hint });
+    this.#agent = new AgentPanel(session, side, { you, dashboard, mayUseTools: capabilities.includes('mcp'), confirm: ask });
+    new BrowserPanel(session, side);
+    if (capabilities.includes('files.read')) new Files(session, side, { mayWrite: capabilities.includes('files.write'), ask, hint });
   }
 
   // draw shows how the terminal in front stands.

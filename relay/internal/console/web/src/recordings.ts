@@ -1,8 +1,8 @@
 // The list of a session's recordings, and playing one.
 
+import type { RecordingInfo } from '@fairlead/core';
 import { byId, h, icon, setHidden, setText } from './dom.ts';
 import type { Playing } from './player.ts';
-import type { RecordingInfo } from './protocol.ts';
 
 export interface RecordingHooks {
   list(): Promise<RecordingInfo[]>;

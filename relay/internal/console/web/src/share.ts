@@ -1,12 +1,9 @@
 // To whose programs a terminal is open: what everybody sees of it, and what who
 // may control the terminal changes.
 
-import { call, terminalAt } from './api.ts';
+import { closedToOthers, type TerminalInfo } from '@fairlead/core';
 import { byId, h, setHidden, setText } from './dom.ts';
-import type { TerminalInfo } from './protocol.ts';
-import type { Relay } from './relay.ts';
 
-export const closedToOthers = 'none';
 const wholeSession = 'session';
 
 export interface ShareChoice {
@@ -37,12 +34,6 @@ export function shareOf(id: string, shared: string, list: TerminalInfo[], labels
   return { mark, with: shared, choices };
 }
 
-// openTo has the terminal id opened to the programs of others, or closed to them.
-export async function openTo(relay: Relay, id: string, to: string): Promise<void> {
-  await relay.change(`share ${id} ${to}`, async (origin, grant, key) => {
-    await call(`${terminalAt(origin, relay.session, id)}/share`, { method: 'POST', bearer: grant, body: { with: to }, key });
-  });
-}
 
 export const warning = {
   title: 'Open this terminal to programs?',

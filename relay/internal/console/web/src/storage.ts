@@ -1,7 +1,8 @@
 // What this tab, or this browser, remembers. A browser that forbids storage
 // still shows the terminal: then nothing outlives the page.
 
-import type { Person } from './protocol.ts';
+import type { Person } from '@fairlead/core';
+
 
 function keep(area: () => Storage) {
   const memory = new Map<string, string>();

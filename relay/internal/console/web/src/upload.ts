@@ -1,8 +1,7 @@
 // Bringing files into the workspace: what there is to do, in which order, and
 // what to do when a connection, a relay or the sandbox goes away on the way.
 
-import { ApiError } from './api.ts';
-import { backoff } from './backoff.ts';
+import { ApiError, backoff } from '@fairlead/core';
 import type { Condition, FilesAPI, Progress } from './filesapi.ts';
 import { join, parentOf, type Entry } from './filetree.ts';
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { atWork, controls, dropped, nameOf, nobody, notice, refusal, terms, update, type Control } from '../src/control.ts';
+import { atWork, nobody, update, type Control, type ControlState, type ServerMessage } from '@fairlead/core';
 import { agentOf, controlOf, labels, noAgent, peopleOf } from '../src/model.ts';
-import { encodeInput, freeTerm, type ControlState, type ServerMessage } from '../src/protocol.ts';
+import { dropped, nameOf, notice, refusal } from '../src/words.ts';
 
 const state = (more: Partial<ControlState> = {}): ControlState => ({
   type: 'control_state', controller: 'usr_a', requests: [], term: 1, agent_state: 'stopped', you: 'usr_b', can_control: true, ...more,
@@ -25,21 +25,6 @@ test('who has control, and what one may do about it', () => {
   assert.deepEqual(view(after(presence, state({ controller: '' }))), { kind: 'free', text: 'Nobody has control type to take it', action: 'take' });
   assert.deepEqual(view(after(presence, state({ controller: 'usr_b' }))), { kind: 'you', text: 'You have control', action: 'release' });
   assert.deepEqual(view(after(presence, state({ grace_ms: 9_500 })), 2_000), { kind: 'away', text: 'alice is away 8 s', action: 'request' });
-});
-
-test('control moves', () => {
-  const asked = after(presence, state(), { type: 'control_requested', from: 'usr_b', requests: ['usr_b'] });
-  assert.deepEqual(asked.requests, ['usr_b']);
-  const granted = update(asked, { type: 'control_granted', from: 'usr_a', to: 'usr_b', controller: 'usr_b', term: 2 }, 0);
-  assert.ok(controls(granted));
-  assert.deepEqual(granted.requests, []);
-  assert.equal(update(granted, { type: 'control_revoked', from: 'usr_b', controller: '' }, 0).controller, '');
-  assert.equal(update(granted, { type: 'control_expired', from: 'usr_b', controller: '' }, 0).controller, '');
-  assert.equal(update(granted, { type: 'control_taken', controller: 'usr_a', term: 3 }, 0).controller, 'usr_a');
-});
-
-test('nobody is in control of a free terminal, not even somebody without an id', () => {
-  assert.equal(controls(after(state({ controller: '', you: '' }))), false);
 });
 
 test('names outlive presence', () => {
@@ -144,16 +129,4 @@ test('who owns the session may take control back', () => {
   assert.equal(back(after(presence, state({ can_take_back: true, controller: 'usr_b' }))), false);
   assert.equal(back(after(presence, state({ can_take_back: true, controller: '' }))), false);
   assert.equal(back(after(presence, state({ can_take_back: true, agent_state: 'running', controller: 'agent' }))), false);
-});
-
-test('the terms under which typing counts', () => {
-  assert.deepEqual(terms(nobody('usr_b', 'bob')), []);
-  assert.deepEqual(terms(after(state({ controller: 'usr_b', term: 4 }))), [4, freeTerm(3)]);
-  assert.deepEqual(terms(after(state({ controller: '', term: 4 }))), [freeTerm(4)]);
-  assert.deepEqual(terms(after(state({ controller: '', term: 4, can_control: false }))), []);
-  assert.deepEqual(terms(after(state({ term: 4 }))), []);
-  assert.deepEqual(terms(after(state({ controller: 'usr_b', term: 4, agent_state: 'running' }))), []);
-  const frame = encodeInput(1, freeTerm(0), new Uint8Array(1));
-  assert.deepEqual([...frame.subarray(8, 16)], [0x80, 0, 0, 0, 0, 0, 0, 0]);
-  assert.equal(new DataView(encodeInput(1, freeTerm(7), new Uint8Array(1)).buffer).getBigUint64(8), (1n << 63n) + 7n);
 });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ApiError } from '../src/api.ts';
+import { ApiError } from '@fairlead/core';
 import type { FilesAPI } from '../src/filesapi.ts';
 import { saveFile, saveName } from '../src/filesdownload.ts';
 import { Lister, restMs } from '../src/fileslister.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { TerminalInfo } from '../src/protocol.ts';
+import type { TerminalInfo } from '@fairlead/core';
 import { shareOf } from '../src/share.ts';
 
 const list: TerminalInfo[] = ['a', 'b', 'c'].map((id) => ({ id, cols: 80, rows: 24, created_at: 0, ...(id === 'c' ? { exited: {} } : {}) }));

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ApiError } from '../src/api.ts';
+import { ApiError } from '@fairlead/core';
 import type { Condition } from '../src/filesapi.ts';
 import { nameOf, parentOf, type Entry } from '../src/filetree.ts';
 import { chunkBytes, foldersOf, largeBytes, Upload, type Remote, type Source, type UploadHooks } from '../src/upload.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { initial, type Connection } from '@fairlead/core';
 import { question } from '../src/clipboard.ts';
-import { initial, type Connection } from '../src/connection.ts';
 import { bannerOf, outageMs, progressOf } from '../src/model.ts';
 import { duration, size } from '../src/recordings.ts';
 import { summary, valid } from '../src/search.ts';

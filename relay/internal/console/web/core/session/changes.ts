@@ -2,8 +2,9 @@
 // whose outcome isn't known is asked for by the same key, and by no other one
 // until it is known.
 
-import { ApiError } from './api.ts';
-import { backoff } from './backoff.ts';
+import { backoff } from '../backoff.ts';
+import { pause, type Platform } from '../platform.ts';
+import { ApiError } from './http.ts';
 
 const attempts = 3; // of what nobody has had
 const patience = 8; // of what somebody may have done: some seconds
@@ -21,17 +22,13 @@ export class Unsettled extends Error {
 export class Changes {
   readonly #keys = new Map<string, { key: string; until: number }>(); // of changes that are unsettled
 
-  constructor(
-    private readonly pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms)),
-    private readonly freshKey = () => crypto.randomUUID() as string,
-    private readonly now = () => performance.now(),
-  ) {}
+  constructor(private readonly platform: Pick<Platform, 'clock' | 'random' | 'uuid'>) {}
 
   // make makes the change that what names, or asks how it went when it is
   // unsettled. An empty what is for a change that may as well be made twice.
   async make<T>(what: string, request: (key: string) => Promise<T>): Promise<T> {
     const known = this.#unsettled(what);
-    const key = known ?? this.freshKey();
+    const key = known ?? this.platform.uuid();
     let maybe = known !== undefined; // somebody may have made it
     for (let failures = 1; ; failures++) {
       try {
@@ -44,7 +41,7 @@ export class Changes {
         if (!error.passing) this.#keys.delete(what); // it was refused, and isn't done
         else if (failures >= (maybe ? patience : attempts)) this.#leave(what, key, maybe);
         else {
-          await this.pause(backoff(failures, Math.random()));
+          await pause(this.platform.clock, backoff(failures, this.platform.random()));
           continue;
         }
         throw error.passing && maybe ? new Unsettled(error) : error;
@@ -53,11 +50,11 @@ export class Changes {
   }
 
   #unsettled(what: string): string | undefined {
-    for (const [other, { until }] of this.#keys) if (this.now() >= until) this.#keys.delete(other);
+    for (const [other, { until }] of this.#keys) if (this.platform.clock.now() >= until) this.#keys.delete(other);
     return this.#keys.get(what)?.key;
   }
 
   #leave(what: string, key: string, maybe: boolean): void {
-    if (maybe && what !== '') this.#keys.set(what, { key, until: this.now() + rememberMs });
+    if (maybe && what !== '') this.#keys.set(what, { key, until: this.platform.clock.now() + rememberMs });
   }
 }

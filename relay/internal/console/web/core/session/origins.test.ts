@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { originOf, Origins } from '../src/origins.ts';
+import { originOf, Origins } from './origins.ts';
 
 const [a, b, c] = ['https://a.test', 'https://b.test', 'https://c.test'];
 
 function make(remembered: string | null = null, list = [a, b, c]) {
   const kept: string[] = [];
-  return { kept, origins: new Origins(b, list, remembered, (origin) => kept.push(origin)) };
+  return { kept, origins: new Origins({ first: b, all: list, remembered, remember: (origin) => kept.push(origin) }) };
 }
 
-test('the page begins where it came from, or where it was', () => {
+test('a client begins where it came from, or where it was', () => {
   assert.equal(make().origins.current, b);
   assert.equal(make(c).origins.current, c);
   assert.equal(make('https://elsewhere.test').origins.current, b);
@@ -64,13 +64,13 @@ test('nobody goes back soon to a relay that stood still, whoever says so', () =>
 test('another name of the same relay is no other relay, unless there is none', () => {
   const names = ['http://127.0.0.1:1', 'http://localhost:1'];
   const other = ['http://127.0.0.1:2', 'http://localhost:2'];
-  const both = new Origins(names[0] ?? '', [...names, ...other], null, () => {});
+  const both = new Origins({ first: names[0] ?? '', all: [...names, ...other] });
   assert.ok(both.others);
   both.silent('http://127.0.0.1:1', 0);
   assert.equal(both.current, 'http://127.0.0.1:2');
   both.failed('http://127.0.0.1:2');
   assert.equal(both.current, 'http://127.0.0.1:1');
-  const one = new Origins(names[0] ?? '', names, null, () => {});
+  const one = new Origins({ first: names[0] ?? '', all: names });
   assert.ok(!one.others);
   one.failed('http://127.0.0.1:1');
   assert.equal(one.current, 'http://localhost:1');

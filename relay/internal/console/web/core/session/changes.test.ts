@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ApiError } from '../src/api.ts';
-import { Changes, Unsettled } from '../src/changes.ts';
+import { ApiError } from './http.ts';
+import { Changes, Unsettled } from './changes.ts';
 
 // world plays relays: each step is a status, 200 for success. keys are those that
 // were asked by.
@@ -9,7 +9,11 @@ function world(...steps: number[]) {
   const keys: string[] = [];
   let made = 0;
   const clock = { now: 0 };
-  const changes = new Changes(() => Promise.resolve(), () => `key${++made}`, () => clock.now);
+  const changes = new Changes({
+    clock: { now: () => clock.now, date: () => 0, setTimeout: (run) => run(), clearTimeout: () => {} },
+    random: () => 0.5,
+    uuid: () => `key${++made}`,
+  });
   const make = (what = 'create') => changes.make(what, (key) => {
     keys.push(key);
     const status = steps.shift() ?? 200;

@@ -2,8 +2,8 @@
 // attempt succeeds, fails or is over for good, and which byte comes next.
 // It knows no clock, no socket and no timer; socket.ts carries out its effects.
 
-import { backoff, capMs } from './backoff.ts';
-import type { Attached, Closed, Resync, ServerMessage } from './protocol.ts';
+import { backoff, capMs } from '../backoff.ts';
+import type { Attached, Closed, LogPart, Resync, ServerMessage } from '../protocol.ts';
 
 // Why a connection is over for good.
 export type Why = 'ended' | 'missing' | 'forbidden' | 'unauthenticated';
@@ -52,18 +52,11 @@ export type Effect =
   | { type: 'silent'; url: string } // the socket's relay stands still: try another, and don't come back soon
   | { type: 'moved'; origin: string }
   | { type: 'clear' } // what follows doesn't continue the screen
-  | { type: 'unseen'; part: Part; skipped: boolean } // output that the screen doesn't have
+  | { type: 'unseen'; part: LogPart; skipped: boolean } // output that the screen doesn't have
   | { type: 'head'; offset: number } // bytes before it are history
   | { type: 'resize'; cols: number; rows: number }
   | { type: 'begin'; offset: number; continues: boolean } // acknowledge from here on
   | { type: 'write'; offset: number | null }; // the bytes of the event; null: a keyframe
-
-// Part is output of one epoch: the bytes from (inclusive) to (exclusive).
-export interface Part {
-  epoch: string;
-  from: number;
-  to: number;
-}
 
 export interface Moment {
   now: number; // milliseconds

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { alone, idle, Pulse, seen, unseen, type Patience } from '../src/pulse.ts';
+import { alone, idle, Pulse, seen, unseen, type Patience } from './pulse.ts';
 
 // live runs a pulse for so long against a relay that answers until it stands
 // still, and returns when it was left and how often it was asked.

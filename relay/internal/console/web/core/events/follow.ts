@@ -1,7 +1,8 @@
 // Follows a stream of server-sent events, and resumes it by the id of the last
 // event.
 
-import type { ApiError } from './api.ts';
+import { webPlatform, type Platform } from '../platform.ts';
+import type { ApiError } from '../session/http.ts';
 import { EventParser, type ServerEvent } from './sse.ts';
 import { Stream } from './stream.ts';
 
@@ -21,14 +22,14 @@ export class Follow {
   readonly #stream: Stream;
   #since = '';
 
-  constructor(private readonly hooks: FollowHooks) {
+  constructor(private readonly hooks: FollowHooks, platform: Platform = webPlatform) {
     this.#stream = new Stream({
       silenceMs,
       open: (signal, freshGrant) => hooks.open(this.#since, signal, freshGrant),
       begin: () => this.#begin(),
       connected: (connected) => hooks.connected(connected),
       over: (error) => hooks.over(error),
-    });
+    }, platform);
   }
 
   start(): void {

@@ -1,49 +1,70 @@
 // Carries out what connection.ts decides: asks for tickets, opens and closes
 // the WebSocket, keeps the timers; sends what outbox.ts and acks.ts say.
 
+import type { Clock, Platform } from '../platform.ts';
+import { decode, encodeInput, momentary, subprotocol, type ClientMessage, type LogPart, type ServerMessage } from '../protocol.ts';
+import { ApiError } from '../session/http.ts';
+import { originOf } from '../session/origins.ts';
+import type { Session } from '../session/session.ts';
 import { Acks } from './acks.ts';
-import type { Ticket } from './api.ts';
-import { ApiError } from './api.ts';
-import { initial, step, type Connection, type Effect, type Event, type Part } from './connection.ts';
+import { initial, step, type Connection, type Effect, type Event } from './connection.ts';
 import { Outbox } from './outbox.ts';
-import { decode, encodeInput, momentary, subprotocol, type ClientMessage, type ServerMessage } from './protocol.ts';
-import { tab } from './storage.ts';
 import { Pulse, type Patience } from './pulse.ts';
 
-export interface Hooks {
-  prepare(freshGrant: boolean): Promise<Ticket>;
+// Output takes what a terminal shows, in the order of its byte stream.
+export interface Output {
+  // write shows bytes. Those before the head are history, and so is a keyframe,
+  // whose offset is null. rendered is to be called when all are on the screen:
+  // the relay sends no more than 256 KiB ahead of that.
+  write(bytes: Uint8Array, offset: number | null, rendered: () => void): void;
+  clear(): void; // what follows doesn't continue the screen
+  resize(cols: number, rows: number): void;
+  head?(offset: number): void; // bytes before it are history
+  unseen?(part: LogPart, skipped: boolean): void; // output that the screen will not get
+}
+
+export interface SocketOptions {
+  id: string; // of the terminal
+  followsSize: boolean; // never give the terminal the size of this window
+}
+
+export interface SocketHooks {
   changed(state: Connection): void;
   message(message: ServerMessage): void;
   dropped(bytes: number, reason: string): void; // typed, sent, and refused for good
-  elsewhere(url: string): void;
-  silent(url: string): void;
-  moved(origin: string): void;
   patience(): Patience; // with a relay that says nothing
-  clear(): void;
-  unseen(part: Part, skipped: boolean): void;
-  head(offset: number): void;
-  resize(cols: number, rows: number): void;
-  // rendered is called when the bytes are on the screen.
-  write(bytes: Uint8Array, offset: number | null, rendered: () => void): void;
 }
 
 const busyPauseMs = 250; // before input is sent again that was refused for the moment
 
+const [isOpen, isClosing] = [1, 2]; // readyState, as the WebSocket standard numbers it
+
 export class Socket {
   readonly #outbox = new Outbox();
   readonly #acks = new Acks();
-  readonly #client = crypto.randomUUID(); // kept across this terminal's sockets
+  readonly #platform: Platform;
+  readonly #clock: Clock;
+  readonly #client: string; // names this terminal's sockets, all of them
   #state = initial();
   #socket: WebSocket | undefined;
-  #timer: number | undefined;
-  #ackTimer: number | undefined;
-  #busyTimer: number | undefined;
+  #timer: unknown;
+  #ackTimer: unknown;
+  #busyTimer: unknown;
   #pulse = new Pulse(); // of the present socket
-  #beat: number | undefined;
+  #beat: unknown;
   #attempt = 0; // answers to earlier attempts are void
   #place = 0; // raised when the bytes don't continue what was received
 
-  constructor(private readonly hooks: Hooks) {}
+  constructor(
+    private readonly session: Session,
+    private readonly options: SocketOptions,
+    private readonly output: Output,
+    private readonly hooks: SocketHooks,
+  ) {
+    this.#platform = session.platform;
+    this.#clock = session.platform.clock;
+    this.#client = session.platform.uuid();
+  }
 
   get state(): Connection {
     return this.#state;
@@ -60,7 +81,7 @@ export class Socket {
   }
 
   send(message: ClientMessage): void {
-    if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify(message));
+    if (this.#socket?.readyState === isOpen) this.#socket.send(JSON.stringify(message));
   }
 
   // input says whether data, typed under term, was taken: sent, or kept until
@@ -95,7 +116,7 @@ export class Socket {
 
   #handle(event: Event, bytes?: Uint8Array): void {
     const wasLive = this.live;
-    const [next, effects] = step(this.#state, event, { now: Date.now(), random: Math.random() });
+    const [next, effects] = step(this.#state, event, { now: this.#clock.date(), random: this.#platform.random() });
     const changed = next.phase !== this.#state.phase || next.waiting !== this.#state.waiting || next.exit !== this.#state.exit;
     this.#state = next;
     for (const effect of effects) this.#run(effect, bytes);
@@ -120,8 +141,8 @@ export class Socket {
       if (bytes > 0) this.hooks.dropped(bytes, reason);
       return;
     }
-    clearTimeout(this.#busyTimer);
-    this.#busyTimer = window.setTimeout(() => this.live && this.#sendAgain(), busyPauseMs);
+    this.#clock.clearTimeout(this.#busyTimer);
+    this.#busyTimer = this.#clock.setTimeout(() => this.live && this.#sendAgain(), busyPauseMs);
   }
 
   #run(effect: Effect, bytes?: Uint8Array): void {
@@ -134,23 +155,23 @@ export class Socket {
         return this.#hangUp();
       case 'timer':
       case 'no-timer':
-        clearTimeout(this.#timer);
-        if (effect.type === 'timer') this.#timer = window.setTimeout(() => this.#handle({ type: 'timer' }), effect.ms);
+        this.#clock.clearTimeout(this.#timer);
+        if (effect.type === 'timer') this.#timer = this.#clock.setTimeout(() => this.#handle({ type: 'timer' }), effect.ms);
         return;
       case 'elsewhere':
-        return this.hooks.elsewhere(effect.url);
+        return this.session.origins.failed(originOf(effect.url));
       case 'silent':
-        return this.hooks.silent(effect.url);
+        return this.session.origins.silent(originOf(effect.url), this.#clock.date());
       case 'moved':
-        return this.hooks.moved(effect.origin);
+        return void this.session.origins.moved(effect.origin, this.#clock.date());
       case 'clear':
-        return this.hooks.clear();
+        return this.output.clear();
       case 'unseen':
-        return this.hooks.unseen(effect.part, effect.skipped);
+        return this.output.unseen?.(effect.part, effect.skipped);
       case 'head':
-        return this.hooks.head(effect.offset);
+        return this.output.head?.(effect.offset);
       case 'resize':
-        return this.hooks.resize(effect.cols, effect.rows);
+        return this.output.resize(effect.cols, effect.rows);
       case 'begin':
         if (!effect.continues) this.#place++;
         return this.#acks.begin(effect.offset);
@@ -161,7 +182,7 @@ export class Socket {
 
   #write(bytes: Uint8Array, offset: number | null): void {
     const place = this.#place;
-    this.hooks.write(bytes, offset, () => {
+    this.output.write(bytes, offset, () => {
       if (place !== this.#place) return; // of output that has been left behind
       if (offset === null) this.#sendAck();
       else this.#ack(offset + bytes.length);
@@ -171,18 +192,18 @@ export class Socket {
   // ack tells how much is rendered, now or soon.
   #ack(rendered?: number): void {
     const received = this.#state.position?.offset ?? 0;
-    const now = performance.now();
+    const now = this.#clock.now();
     const due = rendered === undefined ? this.#acks.due(received, now) : this.#acks.rendered(rendered, received, now);
     if (due.send) this.#sendAck();
     if (due.laterMs === null) return;
-    clearTimeout(this.#ackTimer);
-    this.#ackTimer = window.setTimeout(() => this.#ack(), due.laterMs);
+    this.#clock.clearTimeout(this.#ackTimer);
+    this.#ackTimer = this.#clock.setTimeout(() => this.#ack(), due.laterMs);
   }
 
   #sendAck(): void {
     if (this.#state.phase.name !== 'attached') return; // the next attached knows by itself
     this.send({ type: 'ack', offset: this.#acks.offset });
-    this.#acks.said(performance.now());
+    this.#acks.said(this.#clock.now());
   }
 
   // sendAgain comes before anything new: sequences rise.
@@ -202,7 +223,7 @@ export class Socket {
     const attempt = ++this.#attempt;
     let event: Event;
     try {
-      event = { type: 'prepared', ...(await this.hooks.prepare(freshGrant)) };
+      event = { type: 'prepared', ...(await this.session.ticket(this.options.id, freshGrant)) };
     } catch (error) {
       event = { type: 'refused', status: error instanceof ApiError ? error.status : 0 };
     }
@@ -212,8 +233,8 @@ export class Socket {
   #open(where: string, ticket: string): void {
     const url = new URL(where);
     url.searchParams.set('client', this.#client);
-    if (tab.get('size') === 'follow') url.searchParams.set('size', 'follow');
-    const socket = new WebSocket(url, [subprotocol, `ticket.${ticket}`]);
+    if (this.options.followsSize) url.searchParams.set('size', 'follow');
+    const socket = new this.#platform.WebSocket(url, [subprotocol, `ticket.${ticket}`]);
     socket.binaryType = 'arraybuffer';
     this.#socket = socket;
     // Every handler checks that the socket is still the one in use.
@@ -224,12 +245,12 @@ export class Socket {
     socket.onmessage = ({ data }: MessageEvent<string | ArrayBuffer>) => {
       if (socket !== this.#socket) return;
       if (typeof data !== 'string') {
-        this.#pulse.heard(Date.now(), false);
+        this.#pulse.heard(this.#clock.date(), false);
         this.#handle({ type: 'bytes', length: data.byteLength }, new Uint8Array(data));
         return;
       }
       const message = decode(data);
-      this.#pulse.heard(Date.now(), message?.type === 'pong');
+      this.#pulse.heard(this.#clock.date(), message?.type === 'pong');
       if (message !== undefined) this.#handle({ type: 'frame', message });
     };
     socket.onclose = ({ code }) => {
@@ -240,23 +261,23 @@ export class Socket {
   }
 
   // look asks the relay for a sign of life when it is time to, and leaves one
-  // that gives none. Whoever changes how patient the page is calls it, too.
+  // that gives none. Whoever changes how patient to be calls it, too.
   look(): void {
-    clearTimeout(this.#beat);
+    this.#clock.clearTimeout(this.#beat);
     if (this.#state.phase.name !== 'attached') return;
-    const { act, laterMs } = this.#pulse.due(Date.now(), this.hooks.patience());
+    const { act, laterMs } = this.#pulse.due(this.#clock.date(), this.hooks.patience());
     if (act === 'leave') return this.#handle({ type: 'silent' });
     if (act === 'ask') this.send({ type: 'ping' });
-    this.#beat = window.setTimeout(() => this.look(), laterMs);
+    this.#beat = this.#clock.setTimeout(() => this.look(), laterMs);
   }
 
   #hangUp(): void {
     this.#attempt++;
-    clearTimeout(this.#beat);
+    this.#clock.clearTimeout(this.#beat);
     this.#pulse = new Pulse();
-    clearTimeout(this.#ackTimer);
+    this.#clock.clearTimeout(this.#ackTimer);
     const socket = this.#socket;
     this.#socket = undefined;
-    if (socket !== undefined && socket.readyState < WebSocket.CLOSING) socket.close(1000);
+    if (socket !== undefined && socket.readyState < isClosing) socket.close(1000);
   }
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ackBytes, ackMs, Acks } from '../src/acks.ts';
+import { ackBytes, ackMs, Acks } from './acks.ts';
 
 function begun(offset: number, now = 0): Acks {
   const acks = new Acks();

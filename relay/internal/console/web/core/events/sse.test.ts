@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { EventParser } from '../src/sse.ts';
+import { EventParser } from './sse.ts';
 
 const stream = 'retry: 2000\n\nevent: opened\nid: 01:5\ndata: {"a":1}\n\n: \n\ndata: one\ndata: two\n\nevent: approval\r\nid: 01:6\r\ndata:{}\r\n\r\nevent: cut\ndata: never';
 const want = [

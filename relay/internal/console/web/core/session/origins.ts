@@ -1,24 +1,27 @@
-// The relays that this page may use, and the one it uses now. Pure but for
-// what remember does.
+// The relays that a client may use, and the one it uses now. Pure but for what
+// remember does.
 
 // How long nobody goes back, on another relay's word, to one that stood still.
 const shunnedMs = 10_000;
+
+export interface OriginsOptions {
+  first: string; // the relay to begin with: a page's own
+  all?: readonly string[]; // the others, first among them or not
+  remembered?: string | null; // the relay that was in use before, by a page that was loaded anew
+  remember?: (origin: string) => void; // is told which one is in use
+}
 
 export class Origins {
   readonly #silent = new Map<string, number>(); // and when
   readonly #list: readonly string[];
   #current: string;
 
-  // list is every relay's origin, own the page's. remembered is the relay that
-  // was in use before the page was loaded anew.
-  constructor(
-    own: string,
-    list: readonly string[],
-    remembered: string | null,
-    private readonly remember: (origin: string) => void,
-  ) {
-    this.#list = [own, ...list.filter((origin) => origin !== own)];
-    this.#current = remembered !== null && this.#list.includes(remembered) ? remembered : own;
+  readonly #remember: (origin: string) => void;
+
+  constructor({ first, all = [], remembered = null, remember = () => {} }: OriginsOptions) {
+    this.#list = [first, ...all.filter((origin) => origin !== first)];
+    this.#current = remembered !== null && this.#list.includes(remembered) ? remembered : first;
+    this.#remember = remember;
   }
 
   get current(): string {
@@ -34,9 +37,10 @@ export class Origins {
     return this.#list.some((origin) => relayOf(origin) !== relayOf(this.#current));
   }
 
-  // moved: a relay says which other one has the terminal. The page may connect
-  // to no others than it was told by its own (Content-Security-Policy).
-  // It may not know yet that the other one stands still.
+  // moved: a relay says which other one has the terminal. The client
+  // uses no others than those it was made with: a page may connect to no others
+  // (Content-Security-Policy). That relay may not know yet that the other one
+  // stands still.
   moved(origin: string, now: number): boolean {
     if (!this.#list.includes(origin) || now - (this.#silent.get(origin) ?? -Infinity) < shunnedMs) return false;
     this.#use(origin);
@@ -62,7 +66,7 @@ export class Origins {
   #use(origin: string): void {
     if (origin === this.#current) return;
     this.#current = origin;
-    this.remember(origin);
+    this.#remember(origin);
   }
 }
 

@@ -1,108 +1,8 @@
-// Who has control of a terminal, who asks for it and who watches, as the relay
-// tells it. Pure.
+// What is said about control: who has it, what a message changed, and why typing
+// had no effect. Pure.
 
-import { agentHolder, agentLabel, turnText } from './agents.ts';
-import { freeTerm, type ServerMessage, type Turn, type Viewer } from './protocol.ts';
-
-export interface Control {
-  known: boolean; // a control_state has come
-  controller: string; // '' when nobody has control
-  term: number; // of the controller; what is typed counts under it alone
-  requests: string[];
-  agentState: string; // 'running', 'waiting', 'paused' or 'stopped'
-  agent: string; // name of the agent that is or was there, '' when there never was one
-  lastTurn: Turn | null; // the last one that a coding agent finished
-  tools: number | null; // of the terminal's programs; null: not told yet
-  graceUntil: number | null; // the controller is away; control is kept for them until then
-  you: string;
-  canControl: boolean;
-  canTakeBack: boolean; // from whoever has it: you own the session
-  count: number; // people who watch
-  viewers: Viewer[];
-  names: ReadonlyMap<string, string>; // of everyone seen so far
-}
-
-export function nobody(you: string, yourName: string): Control {
-  return {
-    known: false,
-    controller: '',
-    term: 0,
-    requests: [],
-    agentState: 'stopped',
-    agent: '',
-    lastTurn: null,
-    tools: null,
-    graceUntil: null,
-    you,
-    canControl: false,
-    canTakeBack: false,
-    count: 0,
-    viewers: [],
-    names: new Map([[you, yourName]]),
-  };
-}
-
-// update returns c as it is after m. now is in milliseconds.
-export function update(c: Control, m: ServerMessage, now: number): Control {
-  switch (m.type) {
-    case 'control_state':
-      return {
-        ...c,
-        known: true,
-        controller: m.controller,
-        term: m.term,
-        requests: m.requests,
-        agentState: m.agent_state,
-        agent: m.agent ?? '',
-        lastTurn: m.last_turn ?? c.lastTurn,
-        graceUntil: m.grace_ms === undefined ? null : now + m.grace_ms,
-        you: m.you,
-        canControl: m.can_control,
-        canTakeBack: m.can_take_back ?? false,
-      };
-    case 'control_taken':
-    case 'control_granted':
-      return {
-        ...c,
-        controller: m.controller,
-        term: m.term,
-        requests: c.requests.filter((id) => id !== m.controller),
-        graceUntil: null,
-      };
-    case 'agent_state':
-      return { ...c, agentState: m.agent_state, agent: m.agent };
-    case 'agent_stopped':
-      return { ...c, lastTurn: { agent: m.agent, lastMessage: m.lastMessage, reason: m.reason, timestamp: m.timestamp } };
-    case 'tools_changed':
-      return { ...c, tools: m.newCount };
-    case 'control_requested':
-      return { ...c, requests: m.requests };
-    case 'control_revoked':
-    case 'control_expired':
-      return { ...c, controller: m.controller, graceUntil: null };
-    case 'presence': {
-      const names = new Map(c.names);
-      for (const viewer of m.viewers) names.set(viewer.user_id, viewer.name);
-      return { ...c, count: m.count, viewers: m.viewers, names };
-    }
-    default:
-      return c;
-  }
-}
-
-// atWork reports whether an agent has the terminal to itself: not while it waits
-// for a prompt.
-export const atWork = (c: Control): boolean => c.agentState === 'running' || (c.controller === agentHolder && c.agentState !== 'waiting');
-
-export const controls = (c: Control): boolean => c.controller !== '' && c.controller === c.you;
-
-// terms are those under which typing counts: the first for what is typed now, the
-// others for what was typed before one knew. None: there is no use in typing.
-export function terms(c: Control): number[] {
-  if (!c.known || !c.canControl || atWork(c)) return [];
-  if (controls(c)) return [c.term, freeTerm(c.term - 1)];
-  return c.controller === '' ? [freeTerm(c.term)] : [];
-}
+import { agentHolder, controls, type Control, type Obstacle, type ServerMessage } from '@fairlead/core';
+import { agentLabel, turnText } from './agents.ts';
 
 // nameOf falls back to an id's last characters: presence names at most fifty.
 export function nameOf(c: Control, id: string): string {
@@ -185,3 +85,6 @@ export function refusal(c: Control, reason: string): string {
       return controls(c) ? 'Not sent: try again' : `${nameOf(c, c.controller)} has control: request it to type`;
   }
 }
+
+// obstacleText says why there is no use in typing.
+export const obstacleText = (c: Control, obstacle: Obstacle): string => (obstacle === 'no_connection' ? 'Not sent: there is no connection' : refusal(c, obstacle));

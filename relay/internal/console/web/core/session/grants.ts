@@ -1,21 +1,14 @@
-// The one grant under which all terminals of the page live, renewed before it
-// expires.
+// The one grant under which all of a session's sockets and requests are made,
+// renewed before it expires.
 
-import type { Grant } from './api.ts';
+import type { Clock } from '../platform.ts';
 
 const retryMs = 5_000;
 
-export interface Clock {
-  now(): number;
-  setTimeout(run: () => void, ms: number): unknown;
-  clearTimeout(timer: unknown): void;
+export interface Grant {
+  grant: string;
+  lifetimeMs: number;
 }
-
-const realClock: Clock = {
-  now: () => performance.now(),
-  setTimeout: (run, ms) => setTimeout(run, ms),
-  clearTimeout: (timer) => clearTimeout(timer as number),
-};
 
 export class Grants {
   #grant: { value: string; expires: number } | undefined;
@@ -26,7 +19,7 @@ export class Grants {
   constructor(
     private readonly obtain: () => Promise<Grant>,
     private readonly renewed: (grant: string) => void,
-    private readonly clock: Clock = realClock,
+    private readonly clock: Omit<Clock, 'date'>,
   ) {}
 
   // current returns a grant that hasn't expired; fresh insists on a new one.

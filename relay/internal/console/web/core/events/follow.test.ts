@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
-import { ApiError, Unwanted } from '../src/api.ts';
-import { Follow } from '../src/follow.ts';
+import { ApiError, Unwanted } from '../session/http.ts';
+import { Follow } from './follow.ts';
 
 const turns = async () => {
   for (let i = 0; i < 10; i++) await new Promise((resolve) => setImmediate(resolve));

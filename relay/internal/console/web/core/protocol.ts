@@ -1,5 +1,5 @@
 // The JSON of the browser socket and of REST, as Go's package protocol defines
-// it. Members the console doesn't use are left out.
+// it. Members that no client uses are left out.
 
 export interface ControlState {
   type: 'control_state';
@@ -100,8 +100,8 @@ const known = new Set<string>([
 ]);
 
 // decode returns the message in a text frame, or undefined for one that a
-// newer relay knows and this console doesn't. It trusts the relay with the
-// members: the page itself came from there.
+// newer relay knows and this client doesn't. It trusts the relay with the
+// members.
 export function decode(text: string): ServerMessage | undefined {
   try {
     const message: unknown = JSON.parse(text);
@@ -113,6 +113,10 @@ export function decode(text: string): ServerMessage | undefined {
   }
   return undefined;
 }
+
+// closedToOthers is whom a terminal is shared with that its own programs alone
+// use.
+export const closedToOthers = 'none';
 
 // subprotocol is what a client offers that counts what it shows and types.
 export const subprotocol = 'terminal.v2';
@@ -163,6 +167,19 @@ export interface TerminalInfo {
   created_at: number; // Unix milliseconds
   egress?: string; // 'advisory' or 'enforced'; absent: it connects to any host
   exited?: { exit_code?: number; signal?: string } | null;
+}
+
+// AgentStart says which coding agent to put in front of a terminal.
+export interface AgentStart {
+  name: string;
+  command?: string; // of any program; else the known one of that name
+}
+
+// LogPart is output of one epoch: the bytes from (inclusive) to (exclusive).
+export interface LogPart {
+  epoch: string;
+  from: number;
+  to: number;
 }
 
 export interface RecordingInfo {

@@ -1,8 +1,9 @@
 // Keeps an answer that has no end flowing, by fetch since a grant is a bearer:
 // it is asked for again with growing pauses.
 
-import { ApiError, Unwanted } from './api.ts';
-import { backoff } from './backoff.ts';
+import { backoff } from '../backoff.ts';
+import { pause, webPlatform, type Platform } from '../platform.ts';
+import { ApiError, Unwanted } from '../session/http.ts';
 
 const openMs = 10_000;
 // A grant ends a stream now and then: nobody needs to hear of that.
@@ -22,10 +23,10 @@ export interface StreamHooks {
 
 export class Stream {
   #stop = new AbortController();
-  #overdue: ReturnType<typeof setTimeout> | undefined;
+  #overdue: unknown;
   #refused = false; // a grant, once
 
-  constructor(private readonly hooks: StreamHooks) {}
+  constructor(private readonly hooks: StreamHooks, private readonly platform: Platform = webPlatform) {}
 
   start(): void {
     this.#lost();
@@ -33,13 +34,13 @@ export class Stream {
   }
 
   stop(): void {
-    clearTimeout(this.#overdue);
+    this.platform.clock.clearTimeout(this.#overdue);
     this.#stop.abort();
   }
 
   async #run(stop: AbortSignal): Promise<void> {
     for (let failures = 0; !stop.aborted; ) {
-      const began = performance.now();
+      const began = this.platform.clock.now();
       try {
         await this.#once(stop);
       } catch (error) {
@@ -49,13 +50,13 @@ export class Stream {
       }
       if (stop.aborted) return;
       this.#lost();
-      failures = performance.now() - began >= heldMs ? 0 : failures + 1;
-      await new Promise((resolve) => setTimeout(resolve, backoff(failures, Math.random())));
+      failures = this.platform.clock.now() - began >= heldMs ? 0 : failures + 1;
+      await pause(this.platform.clock, backoff(failures, this.platform.random()));
     }
   }
 
   #give(error: ApiError): void {
-    clearTimeout(this.#overdue);
+    this.platform.clock.clearTimeout(this.#overdue);
     this.hooks.over(error);
   }
 
@@ -65,7 +66,7 @@ export class Stream {
     const end = () => ended.abort();
     const leave = () => ended.abort(new Unwanted());
     stop.addEventListener('abort', leave);
-    let timer = setTimeout(end, openMs);
+    let timer = this.platform.clock.setTimeout(end, openMs);
     try {
       const answer = await this.hooks.open(ended.signal, this.#refused);
       const reader = answer.body?.getReader();
@@ -73,27 +74,27 @@ export class Stream {
       this.#found();
       const take = this.hooks.begin(answer);
       for (;;) {
-        clearTimeout(timer);
-        timer = setTimeout(end, this.hooks.silenceMs);
+        this.platform.clock.clearTimeout(timer);
+        timer = this.platform.clock.setTimeout(end, this.hooks.silenceMs);
         const { value, done } = await reader.read();
         if (done || stop.aborted) return;
         take(value);
       }
     } finally {
-      clearTimeout(timer);
+      this.platform.clock.clearTimeout(timer);
       stop.removeEventListener('abort', leave);
       end(); // a stream that sent nonsense
     }
   }
 
   #found(): void {
-    clearTimeout(this.#overdue);
+    this.platform.clock.clearTimeout(this.#overdue);
     this.#overdue = undefined;
     this.#refused = false;
     this.hooks.connected(true);
   }
 
   #lost(): void {
-    this.#overdue ??= setTimeout(() => this.hooks.connected(false), overdueMs);
+    this.#overdue ??= this.platform.clock.setTimeout(() => this.hooks.connected(false), overdueMs);
   }
 }

@@ -2,7 +2,7 @@
 // acknowledged, sent again after a lost connection, and never under a term in
 // which it wasn't typed. Pure; socket.ts sends what it hands out.
 
-import { maxInputBytes } from './protocol.ts';
+import { maxInputBytes } from '../protocol.ts';
 
 export const unackedBytes = 64 << 10; // sent and not acknowledged; also what is kept without a connection
 export const queueBytes = 8 << 20; // a larger paste is refused as a whole

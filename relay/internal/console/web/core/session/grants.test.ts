@@ -1,9 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ApiError } from '../src/api.ts';
-import { Grants } from '../src/grants.ts';
-import { decode, encodeInput } from '../src/protocol.ts';
-import { automatic, fromPointer } from '../src/replies.ts';
+import { ApiError } from './http.ts';
+import { Grants } from './grants.ts';
 
 // A clock that stands still until it is moved.
 class FakeClock {
@@ -84,23 +82,4 @@ test('a renewal that fails is tried again until the grant is gone', async () => 
   await clock.advance(20 * 60_000);
   assert.equal(server.asked, asked); // nobody asks for what nobody uses
   await assert.rejects(grants.current(), ApiError);
-});
-
-test('frames of a newer relay are not understood, and do no harm', () => {
-  assert.equal(decode('{"type":"sealed","key":"x"}'), undefined);
-  assert.equal(decode('nonsense'), undefined);
-  assert.equal(decode('null'), undefined);
-  assert.equal(decode('{"type":"waiting","reason":"sandbox_offline","more":1}')?.type, 'waiting');
-});
-
-test('what xterm.js sends by itself, or for the mouse, is told from typing', () => {
-  assert.ok(automatic('\x1b[I') && automatic('\x1b[O'));
-  assert.ok(!automatic('\x1b[1;2R')); // Shift+F3
-  assert.ok(fromPointer('\x1b[<0;10;5M') && fromPointer('\x1b[M !!'));
-  assert.ok(!fromPointer('\x1b[A'));
-});
-
-test('input is 8 bytes sequence, 8 bytes term, and what was typed', () => {
-  const frame = encodeInput(2 ** 40 + 1, 7, new TextEncoder().encode('hi'));
-  assert.equal(Buffer.from(frame).toString('hex'), '0000010000000001' + '0000000000000007' + '6869');
 });

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var imported = regexp.MustCompile(`(?m)\b(?:from|import\()\s*'([^']+)'`)
+
+// imports returns what each TypeScript file below web/dir names in an import,
+// by its path below web: a path below web too, or a package's name.
+func imports(t *testing.T, dir string) map[string][]string {
+	t.Helper()
+	found := make(map[string][]string)
+	err := filepath.WalkDir(filepath.Join(web, dir), func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".ts") || strings.HasSuffix(path, ".d.ts") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		file, err := filepath.Rel(web, path)
+		if err != nil {
+			return err
+		}
+		found[file] = nil
+		for _, match := range imported.FindAllStringSubmatch(string(source), -1) {
+			name := match[1]
+			if strings.HasPrefix(name, ".") {
+				name = filepath.Join(filepath.Dir(file), name)
+			}
+			found[file] = append(found[file], name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// TestCoreStandsAlone: the core imports nothing from outside its folder, and the
+// console nothing from inside it but the public API.
+func TestCoreStandsAlone(t *testing.T) {
+	core := imports(t, "core")
+	if len(core) < 15 {
+		t.Fatalf("only %d files in core", len(core))
+	}
+	for file, names := range core {
+		for _, name := range names {
+			test := strings.HasSuffix(file, ".test.ts") && strings.HasPrefix(name, "node:")
+			if !strings.HasPrefix(name, "core/") && !test {
+				t.Errorf("%s imports %s", file, name)
+			}
+		}
+	}
+	for file, names := range imports(t, "src") {
+		for _, name := range names {
+			if strings.HasPrefix(name, "core/") {
+				t.Errorf("%s imports %s: use @fairlead/core", file, name)
+			}
+		}
+	}
+}
+
+// tsc finds the TypeScript compiler, and Node.js to run it with.
+func tsc(t *testing.T) (node, compiler string) {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	need(t, err == nil, "Node.js is missing: apt-get install nodejs")
+	compiler, err = filepath.Abs(filepath.Join(web, "node_modules/typescript/bin/tsc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = os.Stat(compiler)
+	need(t, err == nil, "npm packages are missing: go run ./relay/internal/console/build")
+	return node, compiler
+}
+
+// TestCoreIsAPackage builds the core as it would be published, and uses it as its
+// package.json says.
+func TestCoreIsAPackage(t *testing.T) {
+	node, compiler := tsc(t)
+	dir := t.TempDir()
+	run(t, node, compiler, "--project", filepath.Join(web, "core"), "--noEmit", "false", "--outDir", filepath.Join(dir, "dist"))
+	manifest, err := os.ReadFile(filepath.Join(web, "core/package.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "package.json"), manifest, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var described struct {
+		Name    string
+		Exports map[string]struct{ Types, Default string }
+	}
+	if err := json.Unmarshal(manifest, &described); err != nil {
+		t.Fatal(err)
+	}
+	main := described.Exports["."]
+	for _, name := range []string{main.Types, main.Default} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	run(t, node, "--input-type=module", "--eval", `
+		const core = await import(process.argv[1]);
+		const session = new core.Session({ id: 'ses_1', token: 'ut_1', origins: new core.Origins({ first: 'https://relay.test' }) });
+		if (session.at('https://relay.test') !== 'https://relay.test/sessions/ses_1') throw new Error(session.at(''));`,
+		filepath.Join(dir, main.Default))
+}
+
+var example = regexp.MustCompile("(?s)```ts\n(.*?)```")
+
+// TestCoreKnowsNoPage: what only a page has is unknown where the core is checked,
+// and the README's example is known.
+func TestCoreKnowsNoPage(t *testing.T) {
+	node, compiler := tsc(t)
+	core, err := filepath.Abs(filepath.Join(web, "core"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile(filepath.Join(core, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := example.FindSubmatch(readme)
+	if code == nil {
+		t.Fatal("the README has no example")
+	}
+	config, err := json.Marshal(map[string]any{
+		"extends":         filepath.Join(core, "tsconfig.json"),
+		"compilerOptions": map[string]any{"noEmit": true, "rootDir": "/", "paths": map[string][]string{"@fairlead/core": {filepath.Join(core, "index.ts")}}},
+		"include":         []string{"*.ts"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"tsconfig.json": string(config),
+		"example.ts":    string(code[1]),
+		"page.ts":       "export const all = [document.title, window.name, localStorage.length];\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := exec.Command(node, compiler, "--project", dir).CombinedOutput()
+	if err == nil || strings.Contains(string(out), "example.ts") || strings.Count(string(out), "page.ts") != 3 {
+		t.Errorf("want three complaints about page.ts and no other, got\n%s", out)
+	}
+}
