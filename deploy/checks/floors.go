@@ -51,14 +51,14 @@ var Floors = []struct {
 		"sandbox-agent/internal/recording", "sandbox-agent/internal/audit", "sandbox-agent/internal/passwd",
 		"sandbox-agent/internal/environment", "sandbox-agent/internal/outbound", "sandbox-agent/internal/peer",
 		"sandbox-agent/internal/integration",
-		"loadtest/internal/client", "loadtest/internal/generator", "loadtest/internal/enrol",
+		"deploy/client", "loadtest/internal/eventloop", "loadtest/internal/generator", "loadtest/internal/enrol",
 		"loadtest/internal/source", "loadtest/internal/baseline", "loadtest/internal/stack", "loadtest/internal/offspring",
 	}},
 	{F3, []string{
 		"relay/internal/gateway", "relay/internal/controlapi", "relay/internal/sandboxapi",
 		"relay/internal/console/...", "relay/internal/admin", "relay/internal/openapi", "relay/internal/preview",
 		"sandbox-agent/internal/mcp/...", "sandbox-agent/internal/bridge", "sandbox-agent/internal/tools", "sandbox-agent/internal/services", "sandbox-agent/internal/link",
-		"loadtest/internal/crowd", "loadtest/internal/simagent", "loadtest/internal/agents", "loadtest/internal/report", "loadtest/internal/impair",
+		"loadtest/internal/crowd", "loadtest/internal/printer", "loadtest/internal/simagent", "loadtest/internal/agents", "loadtest/internal/report", "loadtest/internal/impair",
 	}},
 	{F4, []string{
 		"relay", "relay/cmd/...", "sandbox-agent", "sandbox-agent/cmd/...",
@@ -81,6 +81,7 @@ var Sideways = []struct{ From, To, Why string }{
 	{"sandbox-agent/internal/terminal", "sandbox-agent/internal/passwd", "a terminal's user has a name while it runs"},
 	{"sandbox-agent/internal/terminal", "sandbox-agent/internal/recording", "a running recording sets the pace"},
 	{"loadtest/internal/agents", "loadtest/internal/simagent", "it runs a fleet of them as a generator"},
+	{"loadtest/internal/eventloop", "deploy/client", "the transport it implements"},
 	{"sandbox-agent/internal/terminal", "sandbox-agent/internal/spill", "a log outgrows its window in memory"},
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/client"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -66,7 +67,7 @@ func TestFound24ARelayStandsStill(t *testing.T) {
 	echoed := time.Since(stopped)
 	t.Logf("typed while it stood still, echoed after %v", echoed)
 	must(t, alice.Await(ctx, "control", func() bool { return alice.control.Controller == alice.user.ID }))
-	if left := alice.Connections()[0]; left.Silent < silence || left.Relay != home {
+	if left := alice.Connections()[0]; left.Silent < client.Silence || left.Relay != home {
 		t.Errorf("the silent relay was left so: %+v", left)
 	}
 	// It goes on, and nothing of what it had is done again.

@@ -1,20 +1,17 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"net/url"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/coder/websocket"
 
+	"github.com/fairlead/fairlead/deploy/client"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -35,8 +32,8 @@ type Viewing struct {
 	Relays []string
 	// Dial makes the connections, default [net.Dialer.DialContext].
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Render is called with every binary frame before it counts as rendered;
-	// it may take its time. Default: nothing.
+	// Render is called with all output and keyframes, in pieces; it must not
+	// call the viewer. Default: nothing.
 	Render func(p []byte)
 }
 
@@ -54,458 +51,206 @@ type Connection struct {
 	Relay    string               // its origin
 }
 
-// A Viewer watches a terminal and comes back by itself when its socket ends,
-// as a browser does: with its position, its client name, and what it typed and
-// nobody acknowledged.
+// A Viewer is a [client.Viewer] that remembers and checks what it gets, as its
+// [client.Observer].
 type Viewer struct {
 	// Static after construction.
-	user  User
-	opts  Viewing
-	http  *http.Client
-	stop  context.CancelFunc
-	ended chan struct{} // closed when it watches no more
-	wake  chan struct{} // something to write
+	user   User
+	opts   Viewing
+	client *client.Viewer
+	sold   *client.User
 
-	mu sync.Mutex
-	// Guarded by mu.
-	changed     chan struct{} // closed and replaced when something comes
+	// Used by functions that the client calls, one at a time.
 	transcript  *Transcript
 	connections []Connection
-	failures    []error // of attempts to connect
-	live        bool    // the present socket is attached
-	waiting     bool
+	live        bool // the present socket is attached
+	keyframe    []byte
 	control     protocol.ControlState
 	recording   string
-	refused     []protocol.InputDropped
 	errors      []protocol.ErrorMessage
-	typing      typing
-	words       [][]byte             // text frames for the present socket
-	heard       time.Time            // anything came on it
-	left        map[string]time.Time // relays that were silent, and when
-	acks        acks
-
-	pass pass // owned by run
 }
 
-// A pass is what a viewer presents where.
-type pass struct {
-	base    string // the relay's origin
-	grant   string
-	granted time.Time
-}
+// Bounds of an attempt to be let in: of the only relay, and of one of several.
+const (
+	attemptAtOne = 10 * time.Second
+	attempt      = 4 * time.Second
+)
 
 // Watch begins to watch. Close ends it.
 func (u User) Watch(ctx context.Context, opts Viewing) *Viewer {
-	if opts.Dial == nil {
-		opts.Dial = (&net.Dialer{}).DialContext
+	v := &Viewer{user: u, opts: opts, transcript: NewTranscript(opts.Source, opts.Keep)}
+	o := client.UserOptions{
+		Token: u.Token, Session: opts.Session, Relays: opts.Relays, Grant: opts.Grant, Anywhere: true,
+		Dial: opts.Dial,
 	}
-	if opts.Client == "" && !opts.Plain {
-		opts.Client = randomName()
+	watching := client.Options{
+		PTY: opts.PTY, Since: opts.Since, Name: opts.Client, Exact: opts.Exact, Plain: opts.Plain, Once: opts.Once,
+		Attempt: attempt,
 	}
-	ctx, stop := context.WithCancel(ctx)
-	v := &Viewer{
-		user: u, opts: opts, stop: stop, pass: pass{base: u.Base, grant: opts.Grant},
-		http:    &http.Client{Transport: &http.Transport{DialContext: opts.Dial, MaxIdleConnsPerHost: 1}},
-		ended:   make(chan struct{}),
-		wake:    make(chan struct{}, 1),
-		changed: make(chan struct{}), transcript: NewTranscript(opts.Source, opts.Keep),
+	if len(o.Relays) < 2 {
+		o.Relays, watching.Attempt = []string{u.Base}, attemptAtOne
 	}
-	go v.run(ctx) // Close waits for it
+	for i, relay := range o.Relays {
+		if relay == u.Base {
+			watching.Relay = i
+		}
+	}
+	v.sold = client.NewUser(o)
+	v.client = client.Watch(ctx, v.sold, watching, v)
 	return v
 }
 
 // Close ends the viewer and returns its transcript.
 func (v *Viewer) Close() *Transcript {
-	v.stop()
-	<-v.ended
-	v.http.CloseIdleConnections()
+	v.client.Close()
+	v.sold.Close()
 	return v.transcript
-}
-
-// Pauses between attempts to connect.
-const (
-	firstPause = 10 * time.Millisecond
-	mostPause  = 250 * time.Millisecond
-)
-
-func (v *Viewer) run(ctx context.Context) {
-	defer close(v.ended)
-	pause := firstPause
-	for ctx.Err() == nil {
-		began := time.Now()
-		conn, since, err := v.connect(ctx)
-		if err == nil {
-			pause = firstPause
-			if v.serve(ctx, conn, since, began) || v.opts.Once {
-				return
-			}
-		} else if ctx.Err() == nil {
-			v.update(func() {
-				v.failures = append(v.failures, err)
-				v.leave()
-			})
-			if v.opts.Once {
-				return
-			}
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
-		pause = min(2*pause, mostPause)
-	}
-}
-
-// grantLife is how long a grant is used before another one is bought.
-const grantLife = 4 * time.Minute
-
-// connect opens a socket with the position reached so far.
-func (v *Viewer) connect(ctx context.Context) (*websocket.Conn, *protocol.Position, error) {
-	within := 10 * time.Second
-	if len(v.opts.Relays) > 1 {
-		within = attempt
-	}
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	if v.opts.Grant == "" && time.Since(v.pass.granted) > grantLife {
-		var answer struct {
-			Grant string `json:"grant"`
-		}
-		if err := v.post(ctx, "/grants", v.user.Token, map[string]any{"session_id": v.opts.Session}, &answer); err != nil {
-			return nil, nil, err
-		}
-		v.pass.grant, v.pass.granted = answer.Grant, time.Now()
-	}
-	var ticket Ticket
-	err := v.post(ctx, "/pty-session", v.pass.grant, map[string]any{"session_id": v.opts.Session, "pty_id": v.opts.PTY}, &ticket)
-	if err != nil {
-		return nil, nil, err
-	}
-	query, since := v.query()
-	subprotocols := []string{protocol.SubprotocolTerminal, protocol.SubprotocolTicket + ticket.Ticket}
-	if v.opts.Plain {
-		subprotocols = subprotocols[1:]
-	}
-	conn, resp, err := websocket.Dial(ctx, ticket.URL+query, &websocket.DialOptions{
-		HTTPClient: v.http, HTTPHeader: http.Header{"Origin": {v.pass.base}}, Subprotocols: subprotocols,
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	if got := resp.Header.Get("Sec-WebSocket-Protocol"); got != subprotocols[0] {
-		conn.CloseNow()
-		return nil, nil, fmt.Errorf("subprotocol %q was selected", got)
-	}
-	conn.SetReadLimit(protocol.MaxKeyframeBytes + 1<<20)
-	return conn, since, nil
-}
-
-func (v *Viewer) post(ctx context.Context, path, bearer string, body, out any) error {
-	data, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, v.pass.base+path, strings.NewReader(string(data)))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Authorization", "Bearer "+bearer)
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := v.http.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("POST %s: status %d", path, resp.StatusCode)
-	}
-	return json.NewDecoder(resp.Body).Decode(out)
-}
-
-// query returns the query of the socket's address and the position in it, nil
-// when it names none.
-func (v *Viewer) query() (string, *protocol.Position) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	q := url.Values{}
-	var since *protocol.Position
-	switch {
-	case v.transcript.started:
-		at := v.transcript.Position()
-		since = &at
-		q.Set(protocol.QuerySince, at.String())
-	case v.opts.Since != "":
-		q.Set(protocol.QuerySince, v.opts.Since)
-		if at, err := protocol.ParsePosition(v.opts.Since); err == nil {
-			since = &at
-		} else {
-			since = &protocol.Position{} // of garbage
-		}
-	}
-	if v.opts.Exact {
-		q.Set(protocol.QueryMode, protocol.ViewExact)
-	}
-	if v.opts.Client != "" {
-		q.Set(protocol.QueryClient, v.opts.Client)
-	}
-	if len(q) == 0 {
-		return "", since
-	}
-	return "?" + q.Encode(), since
-}
-
-// serve reads a socket to its end and reports whether there is nothing to come
-// back for.
-func (v *Viewer) serve(ctx context.Context, conn *websocket.Conn, since *protocol.Position, began time.Time) (final bool) {
-	v.update(func() {
-		v.connections = append(v.connections, Connection{Began: began, Opened: time.Now(), Relay: v.pass.base})
-		v.typing.sent, v.acks, v.words = 0, acks{}, nil
-		v.heard = time.Now()
-	})
-	writing, stop := context.WithCancel(ctx)
-	var written sync.WaitGroup
-	written.Go(func() { v.write(writing, conn) })
-	if len(v.opts.Relays) > 1 {
-		written.Go(func() { v.listen(writing, conn) })
-	}
-	var err error
-	for err == nil {
-		var kind websocket.MessageType
-		var data []byte
-		if kind, data, err = conn.Read(ctx); err == nil {
-			v.received(kind, data, since)
-		}
-	}
-	stop()
-	conn.CloseNow()
-	written.Wait()
-	v.update(func() {
-		v.live = false
-		c := v.present()
-		c.Ended, c.Code = time.Now(), websocket.CloseStatus(err)
-		switch {
-		case c.Silent > 0:
-			v.leave()
-		case c.Moved != "" && time.Since(v.left[c.Moved]) > shunned:
-			v.pass.base = c.Moved
-		}
-		switch c.Code {
-		case 4004, 4403, 4404, 4409:
-			final = true
-		case 4401:
-			v.pass.granted = time.Time{}
-		}
-	})
-	return final
 }
 
 // present returns the latest socket.
 func (v *Viewer) present() *Connection { return &v.connections[len(v.connections)-1] }
 
-// update changes what is guarded, and tells those who wait.
-func (v *Viewer) update(change func()) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	change()
-	close(v.changed)
-	v.changed = make(chan struct{})
+// Opened implements [client.Observer].
+func (v *Viewer) Opened(relay string, j client.Joining) {
+	v.connections = append(v.connections, Connection{Began: j.Asked, Opened: j.Opened, Relay: relay})
+	v.keyframe = nil
 }
 
-// signal has the writing side look.
-func (v *Viewer) signal() {
-	select {
-	case v.wake <- struct{}{}:
-	default: // it will look anyway
+// Output implements [client.Handler].
+func (v *Viewer) Output(p []byte, at time.Time) {
+	v.rendered(p, at)
+	if v.transcript.binary(p) {
+		v.transcript.fault("%d bytes of output instead of a keyframe", len(p))
 	}
 }
 
-// A relay that has said nothing for askAfter is asked whether it is there, and
-// left after silence. For shunned nobody goes back to it on another one's word.
-const (
-	askAfter = 1500 * time.Millisecond
-	silence  = 3 * time.Second
-	shunned  = 10 * time.Second
-	// attempt is how long a relay may take to let somebody in, where there are
-	// others.
-	attempt = 4 * time.Second
-)
-
-// listen asks a silent relay for a sign of life, and ends the socket when none
-// comes.
-func (v *Viewer) listen(ctx context.Context, conn *websocket.Conn) {
-	tick := time.NewTicker(silence / 12)
-	defer tick.Stop()
-	asked := time.Time{}
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		v.mu.Lock()
-		heard := v.heard
-		v.mu.Unlock()
-		switch quiet := time.Since(heard); {
-		case quiet >= silence && time.Since(asked) >= silence-askAfter:
-			v.update(func() { v.present().Silent = quiet })
-			conn.CloseNow()
-			return
-		case quiet >= askAfter && asked.Before(heard):
-			asked = time.Now()
-			_ = conn.Write(ctx, websocket.MessageText, []byte(`{"type":"ping"}`)) // the reading side hears of it
-		}
+// Keyframe implements [client.Observer].
+func (v *Viewer) Keyframe(p []byte, last bool) {
+	v.rendered(p, time.Now())
+	if v.keyframe = append(v.keyframe, p...); last {
+		v.transcript.binary(v.keyframe)
+		v.keyframe = nil
 	}
 }
 
-// leave goes on to the next relay, where there is one. The caller holds mu.
-func (v *Viewer) leave() {
-	if len(v.opts.Relays) < 2 {
-		return
-	}
-	if v.left == nil {
-		v.left = map[string]time.Time{}
-	}
-	v.left[v.pass.base] = time.Now()
-	next := (slices.Index(v.opts.Relays, v.pass.base) + 1) % len(v.opts.Relays)
-	v.pass.base = v.opts.Relays[next]
-}
-
-func (v *Viewer) received(kind websocket.MessageType, data []byte, since *protocol.Position) {
-	v.mu.Lock()
-	v.heard = time.Now()
-	v.mu.Unlock()
-	if kind == websocket.MessageBinary {
-		v.output(data)
-		return
-	}
-	v.update(func() {
-		if err := v.text(data, since); err != nil {
-			v.transcript.fault("text frame %.80q: %v", data, err)
-		}
-	})
-	v.signal()
-}
-
-// output takes a binary frame.
-func (v *Viewer) output(p []byte) {
+func (v *Viewer) rendered(p []byte, at time.Time) {
 	if v.opts.Render != nil {
 		v.opts.Render(p)
 	}
-	v.update(func() {
-		if c := v.present(); c.First.IsZero() {
-			c.First = time.Now()
-		}
-		keyframe := v.transcript.binary(p)
-		v.acks.rendered(v.transcript.position, keyframe)
-	})
-	v.signal()
+	if c := v.present(); c.First.IsZero() {
+		c.First = at
+	}
 }
 
-// text takes a text frame.
-func (v *Viewer) text(data []byte, since *protocol.Position) error {
-	var head struct {
-		Type string `json:"type"`
+// Jump implements [client.Handler]. The message that it stands for is read by
+// Message.
+func (v *Viewer) Jump(client.Jump) {}
+
+// Lost implements [client.Handler].
+func (v *Viewer) Lost(at time.Time, why error) {
+	v.live = false
+	c := v.present()
+	c.Ended, c.Code = at, -1
+	if closing, ok := errors.AsType[*client.CloseError](why); ok {
+		c.Code = websocket.StatusCode(closing.Code)
 	}
-	if err := json.Unmarshal(data, &head); err != nil {
-		return err
+	if silent, ok := errors.AsType[*client.SilentError](why); ok {
+		c.Silent = silent.Quiet
 	}
-	switch head.Type {
+	if broken, ok := errors.AsType[*client.ProtocolError](why); ok {
+		v.transcript.fault("the relay broke the protocol: %v", broken)
+	}
+}
+
+// Message implements [client.Observer].
+func (v *Viewer) Message(typ string, p []byte) {
+	if err := v.read(typ, p); err != nil {
+		v.transcript.fault("text frame %.80q: %v", p, err)
+	}
+}
+
+// read notes what a text message says.
+func (v *Viewer) read(typ string, p []byte) error {
+	switch typ {
 	case protocol.ServerAttached:
-		var m protocol.Attached
-		err := json.Unmarshal(data, &m)
 		c := v.present()
-		c.Attached, c.Greeted = m, time.Now()
+		err := json.Unmarshal(p, &c.Attached)
+		c.Greeted = time.Now()
 		v.live = true
-		v.transcript.attached(m, since)
-		v.acks.began(m.Offset)
+		v.transcript.attached(c.Attached, v.asked())
 		return err
 	case protocol.ServerResync:
 		var m protocol.Resync
-		err := json.Unmarshal(data, &m)
+		err := json.Unmarshal(p, &m)
 		v.transcript.resync(m)
-		v.acks.began(m.Offset)
 		return err
 	case protocol.ServerControlState:
-		v.waiting = false
 		v.control = protocol.ControlState{}
-		return json.Unmarshal(data, &v.control)
-	case protocol.ServerWaiting:
-		v.waiting = true
-	case protocol.ServerInputAck:
-		var m protocol.InputWritten
-		err := json.Unmarshal(data, &m)
-		v.typing.acknowledged(m.Seq)
-		return err
-	case protocol.ServerInputRefused:
-		var m protocol.InputDropped
-		err := json.Unmarshal(data, &m)
-		if !v.typing.refused(m.Seq, m.Reason) {
-			v.refused = append(v.refused, m)
-		}
-		return err
+		return json.Unmarshal(p, &v.control)
 	case protocol.ServerMoved:
 		var m protocol.Moved
-		err := json.Unmarshal(data, &m)
+		err := json.Unmarshal(p, &m)
 		v.present().Moved = m.Origin
 		return err
 	case protocol.ServerRecording:
 		var m protocol.RecordingState
-		err := json.Unmarshal(data, &m)
+		err := json.Unmarshal(p, &m)
 		v.recording = m.ID
 		return err
 	case protocol.ServerError:
 		var m protocol.ErrorMessage
-		err := json.Unmarshal(data, &m)
+		err := json.Unmarshal(p, &m)
 		v.errors = append(v.errors, m)
 		return err
+	case "":
+		return errors.New("without a type")
 	}
 	return nil
 }
 
-// Await waits until done, which may look at everything that is guarded.
-func (v *Viewer) Await(ctx context.Context, what string, done func() bool) error {
-	for {
-		v.mu.Lock()
-		ok, changed := done(), v.changed
-		v.mu.Unlock()
-		if ok {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-v.ended:
-			v.mu.Lock()
-			defer v.mu.Unlock()
-			if done() {
-				return nil
-			}
-			return fmt.Errorf("waiting for %s: the viewer has ended: %s", what, v.describe())
-		case <-ctx.Done():
-			v.mu.Lock()
-			defer v.mu.Unlock()
-			return fmt.Errorf("waiting for %s: %w: %s", what, ctx.Err(), v.describe())
-		}
+// asked returns the position that the present socket asked for, nil for none.
+func (v *Viewer) asked() *protocol.Position {
+	var at protocol.Position
+	switch {
+	case v.transcript.started:
+		at = v.transcript.Position()
+	case v.opts.Since != "":
+		at, _ = protocol.ParsePosition(v.opts.Since) // of garbage the zero one
+	default:
+		return nil
 	}
+	return &at
 }
 
-// describe says where the viewer is. The caller holds mu.
+// Await waits until done, which may look at everything that the viewer knows.
+func (v *Viewer) Await(ctx context.Context, what string, done func() bool) error {
+	return v.explain(v.client.Await(ctx, what, done))
+}
+
+// explain adds how the viewer is to an error.
+func (v *Viewer) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	v.client.Do(func() { err = fmt.Errorf("%w; %s", err, v.describe()) })
+	return err
+}
+
+// describe says how the viewer is.
 func (v *Viewer) describe() string {
-	out := fmt.Sprintf("at %v, live %v, waiting %v, %d keystrokes unacknowledged, %d refused, %d sockets",
-		v.transcript.Position(), v.live, v.waiting, len(v.typing.queue), len(v.refused), len(v.connections))
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "live %v, %d sockets", v.live, len(v.connections))
 	if len(v.connections) > 0 {
 		c := v.present()
-		out += fmt.Sprintf(", the last one opened %v ago, attached %+v, closed %v", time.Since(c.Opened).Round(time.Millisecond), c.Attached, c.Code)
+		fmt.Fprintf(&out, ", the last one opened %v ago, attached %+v, closed %v", time.Since(c.Opened).Round(time.Millisecond), c.Attached, c.Code)
 	}
-	if n := len(v.failures); n > 0 {
-		out += fmt.Sprintf("; %d attempts failed, the last one: %v", n, v.failures[n-1])
-	}
-	if n := len(v.errors); n > 0 {
-		out += fmt.Sprintf("; errors %v", v.errors)
+	if len(v.errors) > 0 {
+		fmt.Fprintf(&out, "; errors %v", v.errors)
 	}
 	if err := errors.Join(v.transcript.faults...); err != nil {
-		out += fmt.Sprintf("; %v", err)
+		fmt.Fprintf(&out, "; %v", err)
 	}
-	return out
+	return out.String()
 }
 
 // AwaitOffset waits until everything before offset has come.
@@ -519,28 +264,50 @@ func (v *Viewer) AwaitLive(ctx context.Context) error {
 }
 
 // Connections returns the lives of the sockets so far.
-func (v *Viewer) Connections() []Connection {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return append([]Connection(nil), v.connections...)
+func (v *Viewer) Connections() (all []Connection) {
+	v.client.Do(func() { all = append(all, v.connections...) })
+	return all
 }
 
 // Resyncs returns how often the viewer was moved ahead on a socket.
-func (v *Viewer) Resyncs() int {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	n := 0
-	for _, skip := range v.transcript.skips {
-		if skip.How == protocol.ServerResync {
-			n++
+func (v *Viewer) Resyncs() (n int) {
+	v.client.Do(func() {
+		for _, skip := range v.transcript.skips {
+			if skip.How == protocol.ServerResync {
+				n++
+			}
 		}
-	}
+	})
 	return n
 }
 
 // Position returns where the viewer is.
-func (v *Viewer) Position() protocol.Position {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.transcript.Position()
+func (v *Viewer) Position() (at protocol.Position) {
+	v.client.Do(func() { at = v.transcript.Position() })
+	return at
 }
+
+// Type sends keystrokes and returns their sequence. It waits while too many are
+// on their way, and for the first term.
+func (v *Viewer) Type(ctx context.Context, keys string) (uint64, error) {
+	seq, err := v.client.TypeAnyway(ctx, keys)
+	return seq, v.explain(err)
+}
+
+// AwaitWritten waits until nothing that was typed is unacknowledged, and
+// returns what was refused.
+func (v *Viewer) AwaitWritten(ctx context.Context) ([]protocol.InputDropped, error) {
+	err := v.client.AwaitWritten(ctx)
+	if _, refused := errors.AsType[*client.RefusedError](err); refused {
+		err = nil
+	}
+	return v.client.Refused(), v.explain(err)
+}
+
+// Say sends a message without members by the socket that is attached.
+func (v *Viewer) Say(ctx context.Context, typ string) error {
+	return v.explain(v.client.Say(ctx, typ))
+}
+
+// Control returns who controls the terminal, as the viewer was told.
+func (v *Viewer) Control() protocol.ControlState { return v.client.Control() }

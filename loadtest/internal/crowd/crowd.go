@@ -10,7 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fairlead/fairlead/loadtest/internal/client"
+	"github.com/fairlead/fairlead/deploy/client"
+	"github.com/fairlead/fairlead/loadtest/internal/eventloop"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 )
@@ -29,7 +30,7 @@ type crowd struct {
 	index  int
 	of     int
 	rec    *measure.Recorder
-	loop   *client.Loop
+	loop   *eventloop.Loop
 	users  []*client.User  // take turns; of a URL one, who is nobody
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -54,13 +55,13 @@ func newCrowd(spec Spec, index, of int, rec *measure.Recorder) (*crowd, error) {
 		return nil, errors.New("a crowd without a terminal, a relay or people")
 	}
 	c := &crowd{spec: spec, index: index, of: of, rec: rec}
-	loop, err := client.NewLoop(rec.Latency(measure.LagName).Record)
+	loop, err := eventloop.New(rec.Latency(measure.LagName).Record)
 	if err != nil {
 		return nil, err
 	}
 	c.loop = loop
 	for _, token := range share(spec.Tokens, index, of) {
-		c.users = append(c.users, client.NewUser(token, spec.Session, spec.Relays...))
+		c.users = append(c.users, client.NewUser(client.UserOptions{Token: token, Session: spec.Session, Relays: spec.Relays}))
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
@@ -183,7 +184,13 @@ func (c *crowd) come(i int, dialing chan struct{}) *watcher {
 		// The viewers of a terminal are spread over the relays, those of
 		// several processes as well.
 		Relay: i/terminals*c.of + c.index,
-		Exact: c.spec.Exact, Rate: c.spec.Rate, Receive: c.spec.Receive, URL: c.spec.URL, Dialing: dialing,
+		Exact: c.spec.Exact, URL: c.spec.URL, Dialing: dialing, Transport: c.loop,
+	}
+	if c.spec.Rate > 0 {
+		o.Transport = c.loop.Limited(c.spec.Rate)
+	}
+	if c.spec.Receive > 0 {
+		o.Dial = eventloop.Dialer(c.spec.Receive)
 	}
 	if o.URL == "" {
 		o.PTY = c.spec.PTYs[w.terminal]
@@ -197,7 +204,7 @@ func (c *crowd) come(i int, dialing chan struct{}) *watcher {
 	if c.spec.OwnGrants {
 		user = user.Apart()
 	}
-	w.viewer = client.Watch(c.ctx, c.loop, user, o, w)
+	w.viewer = client.Watch(c.ctx, user, o, w)
 	c.watchers = append(c.watchers, w)
 	return w
 }

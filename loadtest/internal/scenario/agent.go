@@ -9,7 +9,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/fairlead/fairlead/loadtest/internal/client"
+	"github.com/fairlead/fairlead/deploy/client"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 )
 
@@ -22,7 +22,7 @@ type Agent struct {
 
 // NewAgent returns the agent of env's deployment. Whoever makes it calls Close.
 func NewAgent(env *Env) *Agent {
-	return &Agent{env, client.NewUser(env.Target.Owner().Token, env.Target.Session, origins(env)...)}
+	return &Agent{env, ownerOf(env)}
 }
 
 // Close ends the connections that wait for the next reading.

@@ -5,7 +5,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/fairlead/fairlead/loadtest/internal/client"
+	"github.com/fairlead/fairlead/deploy/client"
 )
 
 const (

@@ -10,10 +10,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fairlead/fairlead/loadtest/internal/client"
+	"github.com/fairlead/fairlead/deploy/client"
+	"github.com/fairlead/fairlead/loadtest/internal/eventloop"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/pattern"
+	"github.com/fairlead/fairlead/loadtest/internal/printer"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -52,8 +54,8 @@ type bulkSpec struct {
 type bulkWorker struct {
 	// Static after construction.
 	user     *client.User
-	loop     *client.Loop
-	terminal *client.Terminal
+	loop     *eventloop.Loop
+	terminal *printer.Terminal
 	seed     uint64
 	output   *measure.Counter
 	download *measure.Counter
@@ -76,7 +78,7 @@ func newBulk(ctx context.Context, job *generator.Job) (generator.Worker, error) 
 		return nil, err
 	}
 	b := bulkCounting(job.Rec)
-	b.user, b.seed = client.NewUser(spec.Token, spec.Session, spec.Relays...), spec.Seed
+	b.user, b.seed = client.NewUser(client.UserOptions{Token: spec.Token, Session: spec.Session, Relays: spec.Relays}), spec.Seed
 	if err := b.open(ctx, &spec); err != nil {
 		b.Close()
 		return nil, err
@@ -93,10 +95,10 @@ func bulkCounting(rec *measure.Recorder) *bulkWorker {
 }
 
 func (b *bulkWorker) open(ctx context.Context, spec *bulkSpec) (err error) {
-	if b.loop, err = client.NewLoop(nil); err != nil {
+	if b.loop, err = eventloop.New(nil); err != nil {
 		return err
 	}
-	program, err := client.Install(ctx, b.user)
+	program, err := printer.Install(ctx, b.user)
 	if err != nil {
 		return err
 	}

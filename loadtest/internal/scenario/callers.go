@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fairlead/fairlead/loadtest/internal/client"
+	"github.com/fairlead/fairlead/deploy/client"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/protocol"
@@ -93,7 +93,7 @@ func newCaller(_ context.Context, job *generator.Job) (generator.Worker, error) 
 	c.lag = job.Rec.Latency(measure.LagName)
 	c.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: maxCalls}}
 	if len(c.spec.Relays) > 0 {
-		c.user = client.NewUser(c.spec.Token, c.spec.Session, c.spec.Relays...)
+		c.user = client.NewUser(client.UserOptions{Token: c.spec.Token, Session: c.spec.Session, Relays: c.spec.Relays})
 	}
 	return c, nil
 }

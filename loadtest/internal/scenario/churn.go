@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/client"
 	"github.com/fairlead/fairlead/deploy/program"
-	"github.com/fairlead/fairlead/loadtest/internal/client"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -210,7 +210,7 @@ func (c *churning) one(ctx context.Context, pty protocol.PTYID, n int) {
 func (c *churning) session(ctx context.Context, pty protocol.PTYID, n int) error {
 	word := fmt.Sprintf("<%d.%d>", n, time.Now().UnixNano())
 	heard := &listener{}
-	v := client.Watch(ctx, c.loop, c.owner, client.Options{PTY: pty, Controls: true}, heard)
+	v := client.Watch(ctx, c.owner, client.Options{PTY: pty, Controls: true, Transport: c.loop}, heard)
 	defer v.Close()
 	if _, err := v.AwaitJoined(ctx); err != nil {
 		return err

@@ -7,10 +7,11 @@ import (
 	"os"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/client"
 	"github.com/fairlead/fairlead/deploy/program"
-	"github.com/fairlead/fairlead/loadtest/internal/client"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/printer"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest/impair"
@@ -193,7 +194,7 @@ func (e *echoing) open(ctx context.Context) (end func(), err error) {
 }
 
 // echoIn has the source in a terminal echo, and a typist listen.
-func echoIn(ctx context.Context, t *client.Terminal, rec *measure.Recorder) (*typist, error) {
+func echoIn(ctx context.Context, t *printer.Terminal, rec *measure.Recorder) (*typist, error) {
 	if _, err := t.Ask(ctx, "echo", "echoing"); err != nil {
 		return nil, err
 	}
@@ -212,7 +213,9 @@ func echoBare(ctx context.Context, s *stage, rec *measure.Recorder) (*typist, er
 		return nil, err
 	}
 	waiting := &answers{}
-	viewer := client.Watch(ctx, s.loop, s.owner, client.Options{URL: s.env.Baseline.TerminalURL("exec '" + self + "' source")}, waiting)
+	viewer := client.Watch(ctx, s.owner, client.Options{
+		URL: s.env.Baseline.TerminalURL("exec '" + self + "' source"), Transport: s.loop,
+	}, waiting)
 	waiting.viewer = viewer
 	if err = waiting.await(ctx, "ready"); err == nil {
 		if err = viewer.Type(ctx, "echo\n", nil); err == nil {

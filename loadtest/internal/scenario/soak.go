@@ -9,9 +9,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/fairlead/fairlead/loadtest/internal/client"
+	"github.com/fairlead/fairlead/deploy/client"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/printer"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -103,7 +104,7 @@ func prepareSoak(o *Options) error {
 type soaking struct {
 	*watching
 	rec   *measure.Recorder
-	shell *client.Terminal // echoes
+	shell *printer.Terminal // echoes
 	near  *typist
 	bare  *typist // nil without baseline
 	calls *generator.Group
@@ -274,7 +275,7 @@ func (k *soaking) visits(ctx context.Context, lasts time.Duration) error {
 			return ctx.Err()
 		}
 		joining, cancel := context.WithTimeout(ctx, callTimeout)
-		v := client.Watch(joining, k.loop, k.owner, client.Options{PTY: k.terminal[n%len(k.terminal)].PTY}, ignoring{})
+		v := client.Watch(joining, k.owner, client.Options{PTY: k.terminal[n%len(k.terminal)].PTY, Transport: k.loop}, ignoring{})
 		j, err := v.AwaitJoined(joining)
 		v.Close()
 		cancel()

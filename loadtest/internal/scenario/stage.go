@@ -10,11 +10,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fairlead/fairlead/loadtest/internal/client"
+	"github.com/fairlead/fairlead/deploy/client"
 	"github.com/fairlead/fairlead/loadtest/internal/crowd"
+	"github.com/fairlead/fairlead/loadtest/internal/eventloop"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/pattern"
+	"github.com/fairlead/fairlead/loadtest/internal/printer"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -39,11 +41,11 @@ type stage struct {
 	// Static after construction.
 	env      *Env
 	owner    *client.User
-	loop     *client.Loop
-	program  *client.Program
+	loop     *eventloop.Loop
+	program  *printer.Program
 	skew     time.Duration // of the source's clock to ours
 	streams  int           // made so far: no two have the same seed
-	terminal []*client.Terminal
+	terminal []*printer.Terminal
 }
 
 // newStage opens terminals.
@@ -54,14 +56,14 @@ func newStage(ctx context.Context, env *Env, terminals int) (_ *stage, err error
 			s.close()
 		}
 	}()
-	if s.loop, err = client.NewLoop(nil); err != nil {
+	if s.loop, err = eventloop.New(nil); err != nil {
 		return nil, err
 	}
-	s.owner = client.NewUser(env.Target.Owner().Token, env.Target.Session, origins(env)...)
+	s.owner = ownerOf(env)
 	env.Progress("terminals", 0, float64(terminals))
 	if env.Options.Simulated {
-		s.program = client.Simulated(s.owner)
-	} else if s.program, err = client.Install(ctx, s.owner); err != nil {
+		s.program = printer.Simulated(s.owner)
+	} else if s.program, err = printer.Install(ctx, s.owner); err != nil {
 		return nil, err
 	}
 	for i := range terminals {
@@ -78,6 +80,11 @@ func newStage(ctx context.Context, env *Env, terminals int) (_ *stage, err error
 	return s, err
 }
 
+// ownerOf returns the owner of the session.
+func ownerOf(env *Env) *client.User {
+	return client.NewUser(client.UserOptions{Token: env.Target.Owner().Token, Session: env.Target.Session, Relays: origins(env)})
+}
+
 // origins returns the relays' public origins.
 func origins(env *Env) []string {
 	var all []string
@@ -88,7 +95,7 @@ func origins(env *Env) []string {
 }
 
 // clockSkew estimates by how much the source's clock is ahead of ours.
-func clockSkew(ctx context.Context, t *client.Terminal) (time.Duration, error) {
+func clockSkew(ctx context.Context, t *printer.Terminal) (time.Duration, error) {
 	best, skew := time.Duration(0), time.Duration(0)
 	for range 7 {
 		asked := time.Now()

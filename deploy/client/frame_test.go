@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"testing"
 )
 
@@ -36,7 +37,7 @@ func (t *taken) ping(p []byte) error {
 
 func (t *taken) closed(code int, _ string) error {
 	t.code = code
-	return errClosed
+	return net.ErrClosed
 }
 
 // serverFrame is a frame as a server writes it.
@@ -136,7 +137,7 @@ func TestCloseFrameTellsItsCode(t *testing.T) {
 	for payload, want := range map[string]int{"": 1005, "\x0f\xa4gone": 4004} {
 		var p parser
 		var got taken
-		if err := p.feed(serverFrame(true, opClose, payload), &got); !errors.Is(err, errClosed) || got.code != want {
+		if err := p.feed(serverFrame(true, opClose, payload), &got); !errors.Is(err, net.ErrClosed) || got.code != want {
 			t.Errorf("close %q: code %d, %v; want %d", payload, got.code, err, want)
 		}
 	}
@@ -169,14 +170,22 @@ func FuzzFrames(f *testing.F) {
 }
 
 func TestClientFrames(t *testing.T) {
+	const key = 0x01020380
 	for _, n := range []int{0, 125, 126, 0xffff, 0x10000} {
 		payload := bytes.Repeat([]byte{'x'}, n)
-		frame := appendFrame(nil, opBinary, payload)
-		if frame[0] != 0x82 || frame[1]&0x80 == 0 || !bytes.HasSuffix(frame, payload) {
-			t.Errorf("frame of %d bytes begins with % x", n, frame[:2])
+		frame := appendFrame(nil, opBinary, key, payload)
+		head := len(frame) - n
+		if want := map[int]int{0: 6, 125: 6, 126: 8, 0xffff: 8, 0x10000: 14}[n]; head != want {
+			t.Errorf("the head of a frame of %d bytes has %d, want %d", n, head, want)
 		}
-		if head := len(frame) - n; head != map[int]int{0: 6, 125: 6, 126: 8, 0xffff: 8, 0x10000: 14}[n] {
-			t.Errorf("the head of a frame of %d bytes has %d", n, head)
+		if frame[0] != 0x82 || frame[1]&0x80 == 0 || binary.BigEndian.Uint32(frame[head-4:]) != key {
+			t.Errorf("frame of %d bytes begins with % x", n, frame[:head])
+		}
+		for i := range payload {
+			frame[head+i] ^= frame[head-4+i%4]
+		}
+		if !bytes.Equal(frame[head:], payload) {
+			t.Errorf("a frame of %d bytes unmasks to something else", n)
 		}
 	}
 }

@@ -1,15 +1,14 @@
-// Package client is a user of a deployment: it speaks the public sockets and
-// REST, as a browser would, but so cheaply that one process is thousands of
-// viewers.
 package client
 
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"sync"
@@ -27,48 +26,67 @@ const (
 	grantLife = 4 * time.Minute
 )
 
+// UserOptions say who somebody is, and where.
+type UserOptions struct {
+	Token   string // of the control plane
+	Session protocol.SessionID
+	// Relays are the origins of the relays that may be used; there must be one.
+	Relays []string
+	// Anywhere also follows a relay that names one that is not in Relays.
+	// Whoever is followed gets the token.
+	Anywhere bool
+	// Grant, if not empty, is used instead of those that the token buys.
+	Grant string
+	// Dial makes the connections; nil: a [net.Dialer] does.
+	Dial DialFunc
+	// TLS is used for origins with https; nil: the system's authorities decide.
+	TLS *tls.Config
+}
+
+// A DialFunc makes a connection, as [net.Dialer.DialContext].
+type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
 // A User is somebody with a token, who uses one session of a deployment. It is
 // safe for concurrent use, and all of somebody's viewers share one, and so its
 // grant, unless they are to be apart.
 type User struct {
 	// Static after construction.
-	token   string
-	session protocol.SessionID
-	relays  []string // origins
-	http    *http.Client
+	opts *UserOptions
+	http *http.Client
 
 	mu      sync.Mutex
 	grant   string    // guarded by mu
 	granted time.Time // guarded by mu; zero: buy another one
 }
 
-// NewUser returns a user of the session who knows the relays by their origins;
-// there must be one.
-func NewUser(token string, session protocol.SessionID, relays ...string) *User {
+// NewUser returns the user that o describes.
+func NewUser(o UserOptions) *User {
 	return &User{
-		token: token, session: session, relays: relays,
+		opts: &o,
 		http: &http.Client{Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: connectionsPerHost, MaxConnsPerHost: connectionsPerHost,
-			IdleConnTimeout: time.Minute, DisableCompression: true,
+			Proxy: http.ProxyFromEnvironment, DialContext: o.Dial, TLSClientConfig: o.TLS,
+			MaxIdleConnsPerHost: connectionsPerHost, MaxConnsPerHost: connectionsPerHost,
+			IdleConnTimeout: time.Minute, DisableCompression: true, ForceAttemptHTTP2: true,
 		}},
 	}
 }
 
 // Apart returns the same somebody with grants of its own, over the same
 // connections. It lives no longer than u, and needs no Close.
-func (u *User) Apart() *User {
-	return &User{token: u.token, session: u.session, relays: u.relays, http: u.http}
-}
+func (u *User) Apart() *User { return &User{opts: u.opts, http: u.http} }
 
 // Close ends the connections that wait for use.
 func (u *User) Close() { u.http.CloseIdleConnections() }
 
 // Session returns the session that is used.
-func (u *User) Session() protocol.SessionID { return u.session }
+func (u *User) Session() protocol.SessionID { return u.opts.Session }
 
 // Grant returns a grant of all that the user may do in the session, bought at
 // the relay of that origin if need be.
 func (u *User) Grant(ctx context.Context, origin string) (string, error) {
+	if u.opts.Grant != "" {
+		return u.opts.Grant, nil
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if time.Since(u.granted) < grantLife {
@@ -77,7 +95,7 @@ func (u *User) Grant(ctx context.Context, origin string) (string, error) {
 	var answer struct {
 		Grant string `json:"grant"`
 	}
-	err := u.exchange(ctx, http.MethodPost, origin+"/grants", u.token, map[string]any{"session_id": u.session}, &answer)
+	err := u.exchange(ctx, http.MethodPost, origin+"/grants", u.opts.Token, map[string]any{"session_id": u.opts.Session}, &answer)
 	if err != nil {
 		return "", err
 	}
@@ -109,7 +127,7 @@ type ticket struct {
 
 func (u *User) ticket(ctx context.Context, origin string, pty protocol.PTYID) (ticket, error) {
 	var t ticket
-	err := u.withGrant(ctx, origin, http.MethodPost, origin+"/pty-session", map[string]any{"session_id": u.session, "pty_id": pty}, &t)
+	err := u.withGrant(ctx, origin, http.MethodPost, origin+"/pty-session", map[string]any{"session_id": u.opts.Session, "pty_id": pty}, &t)
 	return t, err
 }
 
@@ -181,11 +199,11 @@ func (u *User) exchange(ctx context.Context, method, address, bearer string, bod
 // body of bytes or a reader is sent as it is, anything else as JSON; an out that
 // is an [io.Writer] gets the answer as it is. A reader is sent once only.
 func (u *User) Call(ctx context.Context, method, path string, query url.Values, body, out any) error {
-	address := u.relays[0] + "/sessions/" + string(u.session) + path
+	address := u.opts.Relays[0] + "/sessions/" + string(u.opts.Session) + path
 	if len(query) > 0 {
 		address += "?" + query.Encode()
 	}
-	return u.withGrant(ctx, u.relays[0], method, address, body, out)
+	return u.withGrant(ctx, u.opts.Relays[0], method, address, body, out)
 }
 
 // CreatePTY opens a terminal.
@@ -219,24 +237,34 @@ func (u *User) DeleteFile(ctx context.Context, path string) error {
 
 // Command has the control plane run a signed operation, and returns its result.
 func (u *User) Command(ctx context.Context, target, op any, out any) error {
-	return u.exchange(ctx, http.MethodPost, u.relays[0]+"/commands", u.token, map[string]any{"target": target, "op": op}, out)
+	return u.exchange(ctx, http.MethodPost, u.opts.Relays[0]+"/commands", u.opts.Token, map[string]any{"target": target, "op": op}, out)
+}
+
+// A Session is one that a user may use.
+type Session struct {
+	ID      protocol.SessionID `json:"id"`
+	Sandbox protocol.SandboxID `json:"sandbox"`
+}
+
+// Sessions returns those that the user may use.
+func (u *User) Sessions(ctx context.Context) ([]Session, error) {
+	var me struct {
+		Sessions []Session `json:"sessions"`
+	}
+	err := u.exchange(ctx, http.MethodGet, u.opts.Relays[0]+"/auth/me", u.opts.Token, nil, &me)
+	return me.Sessions, err
 }
 
 // Sandbox returns the sandbox that the session is in.
 func (u *User) Sandbox(ctx context.Context) (protocol.SandboxID, error) {
-	var me struct {
-		Sessions []struct {
-			ID      protocol.SessionID `json:"id"`
-			Sandbox protocol.SandboxID `json:"sandbox"`
-		} `json:"sessions"`
-	}
-	if err := u.exchange(ctx, http.MethodGet, u.relays[0]+"/auth/me", u.token, nil, &me); err != nil {
+	sessions, err := u.Sessions(ctx)
+	if err != nil {
 		return "", err
 	}
-	for _, s := range me.Sessions {
-		if s.ID == u.session {
+	for _, s := range sessions {
+		if s.ID == u.opts.Session {
 			return s.Sandbox, nil
 		}
 	}
-	return "", fmt.Errorf("the user has no session %s", u.session)
+	return "", fmt.Errorf("the user has no session %s", u.opts.Session)
 }

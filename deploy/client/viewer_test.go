@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -133,15 +134,24 @@ func (h *heard) Output(p []byte, _ time.Time) { h.output = append(h.output, p...
 func (h *heard) Jump(j Jump)                  { h.jumps = append(h.jumps, j) }
 func (h *heard) Lost(time.Time, error)        { h.lost++ }
 
+// watch watches a terminal, first at the first of the relays, with o's options.
+func watch(t *testing.T, o Options, to Handler, relays ...*fakeRelay) *Viewer {
+	t.Helper()
+	var origins []string
+	for _, r := range relays {
+		origins = append(origins, r.URL)
+	}
+	user := NewUser(UserOptions{Token: "token", Session: "ses_1", Relays: origins})
+	o.PTY = "pty_1"
+	v := Watch(t.Context(), user, o, to)
+	t.Cleanup(func() { v.Close(); user.Close() })
+	return v
+}
+
 func watchFake(t *testing.T, r *fakeRelay) (*Viewer, *heard) {
 	t.Helper()
-	loop, err := NewLoop(nil)
-	must(t, err)
-	user := NewUser("token", "ses_1", r.URL)
 	h := &heard{}
-	v := Watch(t.Context(), loop, user, Options{PTY: "pty_1"}, h)
-	t.Cleanup(func() { v.Close(); loop.Close(); user.Close() })
-	return v, h
+	return watch(t, Options{}, h, r), h
 }
 
 var mine = protocol.ControlState{Controller: "usr_1", You: "usr_1", Term: 7, CanControl: true, AgentState: "stopped"}
@@ -280,27 +290,76 @@ func TestWaitsAreBounded(t *testing.T) {
 	}
 }
 
-func TestSlowReaderTakesItsRateOnly(t *testing.T) {
-	const rate = 64 << 10
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		conn, err := websocket.Accept(w, req, nil)
-		if err != nil {
-			return
+// watched is an Observer that remembers what a command line would draw.
+type watched struct {
+	heard
+	opened   []string
+	keyframe string
+	messages []string
+	why      error
+}
+
+func (w *watched) Opened(relay string, j Joining) { w.opened = append(w.opened, relay) }
+func (w *watched) Keyframe(p []byte, last bool)   { w.keyframe += string(p) }
+func (w *watched) Message(typ string, p []byte)   { w.messages = append(w.messages, typ) }
+func (w *watched) Lost(at time.Time, why error)   { w.heard.Lost(at, why); w.why = why }
+
+func TestObserverHearsTheRest(t *testing.T) {
+	r := newFakeRelay(t)
+	w := &watched{}
+	v := watch(t, Options{Once: true, Since: "5:9", Name: "me", Exact: true}, w, r)
+	s := r.next(t)
+	for key, want := range map[string]string{"since": "5:9", "client": "me", "mode": protocol.ViewExact} {
+		if got := s.query[key]; len(got) != 1 || got[0] != want {
+			t.Errorf("asks for %s %q, want %q", key, got, want)
 		}
-		defer conn.CloseNow()
-		for conn.Write(req.Context(), websocket.MessageBinary, make([]byte, 16<<10)) == nil {
+	}
+	s.say(t, mine, protocol.Attached{Epoch: 5, Offset: 100, Mode: protocol.ModeKeyframe, KeyframeBytes: 3})
+	must(t, s.Write(t.Context(), websocket.MessageBinary, []byte("key")))
+	must(t, s.Write(t.Context(), websocket.MessageBinary, []byte("hello")))
+	must(t, v.AwaitOffset(t.Context(), 105))
+	s.say(t, protocol.Attached{Epoch: 5, Offset: 1000, Mode: protocol.ModeResume})
+	select {
+	case <-v.Ended():
+	case <-time.After(patience):
+		t.Fatal("it goes on after its only socket has ended")
+	}
+	want := []string{protocol.ServerControlState, protocol.ServerAttached}
+	if !slices.Equal(w.opened, []string{r.URL}) || w.keyframe != "key" || string(w.output) != "hello" || !slices.Equal(w.messages, want) {
+		t.Errorf("heard %+v", w)
+	}
+	if _, ok := errors.AsType[*ProtocolError](w.why); !ok {
+		t.Errorf("a second greeting ends the socket with %v", w.why)
+	}
+}
+
+func TestTypeAnywayTakesAFreeTerminal(t *testing.T) {
+	r := newFakeRelay(t)
+	v, _ := watchFake(t, r)
+	s := r.next(t)
+	free, taken := mine, mine
+	free.Controller, taken.Controller = "", "usr_2"
+	for seq, state := range []protocol.ControlState{free, taken} {
+		s.say(t, state, protocol.InputWritten{Seq: uint64(seq)})
+		if seq == 0 {
+			s.say(t, protocol.Attached{Epoch: 5, Mode: protocol.ModeResume})
 		}
-	}))
-	defer server.Close()
-	loop, err := NewLoop(nil)
-	must(t, err)
-	defer loop.Close()
-	h := &heard{}
-	v := Watch(t.Context(), loop, NewUser("", ""), Options{URL: "ws" + strings.TrimPrefix(server.URL, "http"), Rate: rate, Receive: 4 << 10}, h)
-	defer v.Close()
-	began := time.Now()
-	must(t, v.Await(t.Context(), "output", func() bool { return len(h.output) > rate/2 }))
-	if took := time.Since(began); took < 300*time.Millisecond {
-		t.Errorf("half of a second's bytes came after %v", took)
+		must(t, v.Await(t.Context(), "control", func() bool { return v.control.Controller == state.Controller && v.control.Term != 0 }))
+		got, err := v.TypeAnyway(t.Context(), "a")
+		must(t, err)
+		in, err := protocol.DecodeBrowserInput(s.hear(t, websocket.MessageBinary))
+		must(t, err)
+		want := mine.Term
+		if state.Controller == "" {
+			want = protocol.FreeTerm(want)
+		}
+		if in.Seq != got || in.Term != want {
+			t.Errorf("controlled by %q: sends %+v, want the term %d", state.Controller, in, want)
+		}
+	}
+	s.say(t, protocol.InputDropped{Reason: protocol.RefusedStaleTerm, Seq: 2}, protocol.InputWritten{Seq: 1})
+	refused, ok := errors.AsType[*RefusedError](v.AwaitWritten(t.Context()))
+	if !ok || refused.Seq != 2 || len(v.Refused()) != 1 {
+		t.Errorf("refused %+v, %v", refused, v.Refused())
 	}
 }

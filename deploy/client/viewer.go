@@ -19,21 +19,24 @@ import (
 const (
 	firstPause = 10 * time.Millisecond
 	mostPause  = 500 * time.Millisecond
-	// attemptTimeout bounds one attempt, up to the greeting.
+	// attemptTimeout bounds one attempt, up to the greeting, when Options don't.
 	attemptTimeout = 15 * time.Second
 )
 
 // Options say how somebody watches a terminal.
 type Options struct {
 	PTY   protocol.PTYID
-	Relay int  // the first relay to try, by its place in the user's list
-	Exact bool // every byte; needs the capability record
+	Relay int    // index of the first relay to try, in the user's list
+	Since string // where the first socket begins, as a [protocol.Position] prints itself; empty: nowhere
+	Name  string // of the client, across its sockets; empty: a random one
+	Exact bool   // every byte; needs the capability record
+	Once  bool   // no other socket after the first
+	// Plain speaks the socket's first version: nothing is acknowledged, and
+	// nothing can be typed.
+	Plain bool
 	// Controls asks for control when it is free. A terminal's creator has it
 	// without asking.
 	Controls bool
-
-	Rate    int // bytes per second that are read; 0: no limit
-	Receive int // the kernel's receive buffer in bytes; 0: its own choice
 
 	// URL, if not empty, is a WebSocket that needs no ticket and greets nobody,
 	// as a baseline's.
@@ -42,6 +45,16 @@ type Options struct {
 	// Dialing, if not nil, bounds how many of those who share it connect at
 	// once: an attempt sends to it and receives again.
 	Dialing chan struct{}
+	// Dial makes the sockets' connections; nil: the user's does.
+	Dial DialFunc
+	// Transport serves the sockets' connections; nil: a goroutine for each does.
+	Transport Transport
+
+	// Attempt bounds one attempt to connect, up to the greeting; 0: 15 s.
+	Attempt time.Duration
+	// AskAfter and Silence are how long a relay of several may say nothing until
+	// it is asked whether it is there, and left; 0: the constants of these names.
+	AskAfter, Silence time.Duration
 }
 
 // A Handler hears what a viewer gets. Its methods are called one at a time, and
@@ -53,6 +66,20 @@ type Handler interface {
 	Jump(Jump)
 	// Lost says that a socket has ended, after Jump's greeting or before it.
 	Lost(at time.Time, why error)
+}
+
+// An Observer is a Handler that hears the rest as well.
+type Observer interface {
+	Handler
+	// Opened says that a socket is open, at the relay of that origin. It is not
+	// greeted yet.
+	Opened(relay string, j Joining)
+	// Keyframe gets bytes of the keyframe that stands for what a Jump left out,
+	// valid during the call only. last says that they end it.
+	Keyframe(p []byte, last bool)
+	// Message gets a text message after the viewer has obeyed it; p is valid
+	// during the call only.
+	Message(typ string, p []byte)
 }
 
 // A Jump is a greeting, or a resync.
@@ -89,14 +116,15 @@ type Counts struct {
 // acknowledged.
 type Viewer struct {
 	// Static after construction.
-	loop *Loop
-	user *User
-	opts Options
-	to   Handler
-	name string // of the client, across its sockets
+	user     *User
+	opts     Options
+	to       Handler
+	observer Observer // to, if it is one; else nil
 
 	stop  context.CancelFunc
 	ended chan struct{} // closed when it watches no more
+
+	relays relays // owned by run
 
 	mu sync.Mutex
 	// Guarded by mu.
@@ -112,21 +140,28 @@ type Viewer struct {
 	moved    string // the origin that was named
 	control  protocol.ControlState
 	waiting  bool // the sandbox is away
-	typing   typing
-
-	// Owned by run.
-	relay int
-	left  map[int]time.Time // relays that were silent, and when
+	outbox   outbox
 }
 
-// Watch begins to watch; Close ends it. The loop must outlive the viewer. ctx
+// Watch begins to watch; Close ends it. A transport must outlive the viewer. ctx
 // bounds all its life.
-func Watch(ctx context.Context, loop *Loop, user *User, opts Options, to Handler) *Viewer {
+func Watch(ctx context.Context, user *User, opts Options, to Handler) *Viewer {
 	ctx, stop := context.WithCancel(ctx)
-	v := &Viewer{
-		loop: loop, user: user, opts: opts, to: to, name: strings.ToLower(rand.Text()),
-		stop: stop, ended: make(chan struct{}), changed: make(chan struct{}), relay: opts.Relay,
+	if opts.Name == "" {
+		opts.Name = strings.ToLower(rand.Text())
 	}
+	if opts.Attempt == 0 {
+		opts.Attempt = attemptTimeout
+	}
+	if opts.Silence == 0 {
+		opts.AskAfter, opts.Silence = AskAfter, Silence
+	}
+	v := &Viewer{
+		user: user, opts: opts, to: to,
+		stop: stop, ended: make(chan struct{}), changed: make(chan struct{}),
+		relays: relays{list: user.opts.Relays, anywhere: user.opts.Anywhere, at: opts.Relay},
+	}
+	v.observer, _ = to.(Observer)
 	go v.run(ctx) // Close waits for it
 	return v
 }
@@ -155,7 +190,10 @@ func (v *Viewer) run(ctx context.Context) {
 		} else {
 			v.failed(err)
 		}
-		v.relay++
+		if v.opts.Once {
+			return
+		}
+		v.relays.advance()
 		select {
 		case <-time.After(pause/2 + mathrand.N(pause)): // jitter: others were thrown out as well
 		case <-ctx.Done():
@@ -172,13 +210,12 @@ func (v *Viewer) stay(ctx context.Context, s *socket) {
 		select {
 		case <-s.over:
 			return
-		case <-s.silent:
-			v.shun()
-			v.failed(errSilent)
-			s.close()
+		case quiet := <-s.silent:
+			v.relays.shun(time.Now())
+			s.end(&SilentError{quiet})
 			return
 		case <-ctx.Done():
-			s.close()
+			s.link.Close()
 			return
 		case <-renew.C:
 			if err := v.reauth(ctx, s); err != nil {
@@ -190,12 +227,12 @@ func (v *Viewer) stay(ctx context.Context, s *socket) {
 
 // reauth gives a socket another grant, before the one it lives under ends.
 func (v *Viewer) reauth(ctx context.Context, s *socket) error {
-	if v.opts.URL != "" {
+	if v.opts.URL != "" || v.user.opts.Grant != "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	ctx, cancel := context.WithTimeout(ctx, v.opts.Attempt)
 	defer cancel()
-	grant, err := v.user.Grant(ctx, v.user.relays[v.relay%len(v.user.relays)])
+	grant, err := v.user.Grant(ctx, v.relays.current())
 	if err != nil {
 		return err
 	}
@@ -203,11 +240,16 @@ func (v *Viewer) reauth(ctx context.Context, s *socket) error {
 	if err != nil {
 		return err
 	}
-	return s.link.write(appendFrame(nil, opText, text))
+	return s.write(opText, text)
 }
 
 // announce tells those who wait that the viewer has ended.
-func (v *Viewer) announce() { v.update(func() { v.closed = true }) }
+func (v *Viewer) announce() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.closed = true
+	v.signal()
+}
 
 func (v *Viewer) final() bool {
 	v.mu.Lock()
@@ -216,7 +258,10 @@ func (v *Viewer) final() bool {
 }
 
 func (v *Viewer) failed(err error) {
-	v.update(func() { v.failure = err })
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.failure = err
+	v.signal()
 }
 
 // connect opens a socket and waits for its greeting.
@@ -229,30 +274,22 @@ func (v *Viewer) connect(ctx context.Context) (*socket, error) {
 			return nil, ctx.Err()
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	ctx, cancel := context.WithTimeout(ctx, v.opts.Attempt)
 	defer cancel()
-	s := &socket{viewer: v, over: make(chan struct{}), greeted: make(chan struct{}), silent: make(chan struct{})}
+	s := &socket{viewer: v, over: make(chan struct{}), greeted: make(chan struct{}), silent: make(chan time.Duration, 1)}
 	joining := Joining{Asked: time.Now()}
 	o, err := v.opening(ctx)
 	if err != nil {
 		return nil, err
 	}
-	k, early, err := v.loop.openSocket(ctx, o, s)
+	k, early, err := openSocket(ctx, o, s)
 	if err != nil {
 		return nil, err
 	}
 	joining.Opened = time.Now()
 	s.link = k
-	v.update(func() {
-		v.socket, v.joining = s, joining
-		v.counts.Attempts++
-		v.typing.sent = 0
-		if v.opts.URL != "" {
-			s.bare(joining.Opened)
-		}
-	})
-	if err := k.begin(early); err != nil {
-		k.close()
+	v.opened(s, o.origin, joining)
+	if err := k.Begin(early); err != nil {
 		return nil, err
 	}
 	select {
@@ -261,152 +298,61 @@ func (v *Viewer) connect(ctx context.Context) (*socket, error) {
 	case <-s.over:
 		return nil, s.why
 	case <-ctx.Done():
-		k.close()
+		k.Close()
 		return nil, fmt.Errorf("waiting for the greeting: %w", ctx.Err())
 	}
 }
 
+// opened makes s the present socket.
+func (v *Viewer) opened(s *socket, origin string, j Joining) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.socket, v.joining = s, j
+	v.counts.Attempts++
+	v.outbox.again()
+	if v.observer != nil {
+		v.observer.Opened(origin, j)
+	}
+	if v.opts.URL != "" {
+		s.bare(j.Opened)
+	}
+	v.signal()
+}
+
 // opening buys a ticket and says how to use it.
 func (v *Viewer) opening(ctx context.Context) (opening, error) {
-	o := opening{url: v.opts.URL, receive: v.opts.Receive, rate: v.opts.Rate}
+	o := opening{url: v.opts.URL, dial: v.opts.Dial, tls: v.user.opts.TLS, transport: v.opts.Transport}
+	if o.dial == nil {
+		o.dial = v.user.opts.Dial
+	}
 	if o.url != "" {
 		return o, nil
 	}
-	v.mu.Lock()
-	origin := v.moved
-	v.moved = ""
-	query := url.Values{protocol.QueryClient: {v.name}}
-	if v.started {
-		query.Set(protocol.QuerySince, v.position.String())
+	query := url.Values{}
+	if !v.opts.Plain {
+		query.Set(protocol.QueryClient, v.opts.Name)
 	}
-	v.mu.Unlock()
-	origin = v.choose(origin)
 	if v.opts.Exact {
 		query.Set(protocol.QueryMode, protocol.ViewExact)
 	}
-	t, err := v.user.ticket(ctx, origin, v.opts.PTY)
+	v.mu.Lock()
+	named := v.moved
+	v.moved = ""
+	if v.started {
+		query.Set(protocol.QuerySince, v.position.String())
+	} else if v.opts.Since != "" {
+		query.Set(protocol.QuerySince, v.opts.Since)
+	}
+	v.mu.Unlock()
+	o.origin = v.relays.choose(named, time.Now())
+	t, err := v.user.ticket(ctx, o.origin, v.opts.PTY)
 	if err != nil {
 		return o, err
 	}
-	o.url, o.origin = t.URL+"?"+query.Encode(), origin
+	o.url = t.URL + "?" + query.Encode()
 	o.subprotocols = []string{protocol.SubprotocolTerminal, protocol.SubprotocolTicket + t.Ticket}
+	if v.opts.Plain {
+		o.subprotocols = o.subprotocols[1:]
+	}
 	return o, nil
 }
-
-// update changes what is guarded, and tells those who wait.
-func (v *Viewer) update(change func()) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	change()
-	v.signal()
-}
-
-// signal tells those who wait. The caller holds mu.
-func (v *Viewer) signal() {
-	if v.waiters > 0 {
-		close(v.changed)
-		v.changed = make(chan struct{})
-	}
-}
-
-// await waits until done, which may look at what is guarded.
-func (v *Viewer) await(ctx context.Context, what string, done func() bool) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for !done() {
-		if v.closed {
-			return fmt.Errorf("waiting for %s: the viewer has ended: %s", what, v.describe())
-		}
-		changed := v.changed
-		v.waiters++
-		v.mu.Unlock()
-		var err error
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-		v.mu.Lock()
-		v.waiters--
-		if err != nil && !done() {
-			return fmt.Errorf("waiting for %s: %w: %s", what, err, v.describe())
-		}
-	}
-	return nil
-}
-
-// describe says how the viewer is. The caller holds mu.
-func (v *Viewer) describe() string {
-	text := fmt.Sprintf("at %v after %d sockets", v.position, v.counts.Sockets)
-	if v.waiting {
-		text += ", the sandbox is away"
-	}
-	if n := len(v.typing.queue); n > 0 {
-		text += fmt.Sprintf(", %d inputs unacknowledged", n)
-	}
-	if v.failure != nil {
-		text += fmt.Sprintf(", the last failure: %v", v.failure)
-	}
-	return text
-}
-
-// AwaitJoined waits until a socket is greeted and has its keyframe.
-func (v *Viewer) AwaitJoined(ctx context.Context) (Joining, error) {
-	var j Joining
-	err := v.await(ctx, "the greeting", func() bool {
-		j = v.joining
-		return !j.Complete.IsZero()
-	})
-	return j, err
-}
-
-// Position returns where the viewer is: the next byte.
-func (v *Viewer) Position() protocol.Position {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.position
-}
-
-// Counts returns what has happened so far.
-func (v *Viewer) Counts() Counts {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.counts
-}
-
-// Failure returns the last thing that went wrong, nil if nothing did.
-func (v *Viewer) Failure() error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.failure
-}
-
-// Do calls f while no method of the handler runs.
-func (v *Viewer) Do(f func()) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	f()
-	v.signal()
-}
-
-// Await waits until done holds, which is called while no method of the handler
-// runs. what it waits for is told when it doesn't come.
-func (v *Viewer) Await(ctx context.Context, what string, done func() bool) error {
-	return v.await(ctx, what, done)
-}
-
-// AwaitOffset waits until the viewer stands there in the terminal's output, or
-// beyond.
-func (v *Viewer) AwaitOffset(ctx context.Context, offset uint64) error {
-	return v.await(ctx, fmt.Sprintf("offset %d", offset), func() bool { return v.position.Offset >= offset })
-}
-
-// Connected reports whether there is a socket that was greeted.
-func (v *Viewer) Connected() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.socket != nil && v.socket.live
-}
-
-// LastFailure is [Viewer.Failure] for who is called with the viewer locked.
-func (v *Viewer) LastFailure() error { return v.failure }

@@ -1,13 +1,18 @@
-package client
+// Package eventloop reads the sockets of many viewers on one goroutine.
+package eventloop
 
 import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/deploy/client"
 )
 
 const (
@@ -15,18 +20,12 @@ const (
 	// the socket's.
 	readBytes = 64 << 10
 	// batch is how many sockets are looked at between two looks at the clock.
-	batch = 256
-	// sweepEvery is how often sockets are asked whether something is overdue.
-	sweepEvery = 50 * time.Millisecond
-	// maxKept bounds what waits for a peer that takes nothing, in bytes.
-	maxKept = 256 << 10
+	batch      = 256
+	sweepEvery = client.SweepEvery
 )
 
-var errDeaf = errors.New("the server takes nothing")
-
-// A Loop reads the sockets of many viewers on one goroutine: with a goroutine
-// for each, half of a generator's time goes to waking them and to a second read
-// that finds nothing.
+// A Loop is a [client.Transport]. With a goroutine for each socket half of a
+// generator's time goes to waking them and to a second read that finds nothing.
 type Loop struct {
 	// Static after construction.
 	poll, wake, timer int       // descriptors
@@ -39,10 +38,10 @@ type Loop struct {
 	closed  bool              // guarded by mu
 }
 
-// NewLoop starts a loop; Close ends it. lag, if not nil, is called every 50 ms
+// New starts a loop; Close ends it. lag, if not nil, is called every 50 ms
 // with the time at which the loop should have got to a timer that stands in line
 // with the sockets, and the time at which it did.
-func NewLoop(lag func(due, at time.Time)) (*Loop, error) {
+func New(lag func(due, at time.Time)) (*Loop, error) {
 	l := &Loop{done: make(chan struct{}), lag: lag, sockets: make(map[int32]*polled), poll: -1, wake: -1, timer: -1}
 	if err := l.open(); err != nil {
 		l.closeDescriptors()
@@ -103,7 +102,7 @@ func (l *Loop) run() {
 	for {
 		n, err := unix.EpollWait(l.poll, events, -1)
 		if err != nil && !errors.Is(err, unix.EINTR) {
-			panic("client: epoll_wait: " + err.Error()) // only a bug makes it fail
+			panic("eventloop: epoll_wait: " + err.Error()) // only a bug makes it fail
 		}
 		timer := false
 		ready = ready[:0]
@@ -167,23 +166,60 @@ func (l *Loop) endAll() {
 
 var errLoopClosed = errors.New("the event loop was closed")
 
-// A receiver gets what comes from a socket. Its methods are called one at a
-// time, never by two goroutines at once.
-type receiver interface {
-	// received takes bytes; p is valid during the call only. An error ends the
-	// socket.
-	received(p []byte, at time.Time) error
-	// swept is called every 50 ms.
-	swept(at time.Time)
-	// ended is the last call, once. why is io.EOF after a plain end.
-	ended(why error)
+// Adopt implements [client.Transport].
+func (l *Loop) Adopt(conn *net.TCPConn, to client.Receiver) (client.Link, error) {
+	return l.adopt(conn, to, 0)
+}
+
+// Limited is the loop for sockets of which so many bytes are read per second.
+func (l *Loop) Limited(rate int) client.Transport { return limited{l, rate} }
+
+type limited struct {
+	loop *Loop
+	rate int
+}
+
+// Adopt implements [client.Transport].
+func (l limited) Adopt(conn *net.TCPConn, to client.Receiver) (client.Link, error) {
+	return l.loop.adopt(conn, to, l.rate)
+}
+
+// adopt takes the descriptor out of the hands of Go's runtime, which would wake
+// for each arrival otherwise.
+func (l *Loop) adopt(conn *net.TCPConn, to client.Receiver, rate int) (client.Link, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	fd, failed := -1, error(nil)
+	err = raw.Control(func(old uintptr) {
+		fd, failed = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0)
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return nil, fmt.Errorf("event loop: %w", err)
+	}
+	conn.Close() // the other descriptor keeps the connection
+	return &polled{loop: l, to: to, rate: rate, fd: fd, room: rate / int(time.Second/sweepEvery)}, nil
+}
+
+// Dialer returns what dials with a receive buffer of so many bytes in the
+// kernel.
+func Dialer(receive int) client.DialFunc {
+	dialer := net.Dialer{KeepAlive: -1, Control: func(_, _ string, c syscall.RawConn) error {
+		var failed error
+		err := c.Control(func(fd uintptr) {
+			failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, receive)
+		})
+		return errors.Join(err, failed)
+	}}
+	return dialer.DialContext
 }
 
 // A polled socket is served by a loop.
 type polled struct {
 	// Static after construction.
 	loop *Loop
-	to   receiver
+	to   client.Receiver
 	rate int // bytes per second that are read; 0: no limit
 
 	// Owned by the loop.
@@ -200,22 +236,30 @@ type polled struct {
 	wanted uint32 // guarded by mu: events that are waited for
 }
 
-// prepare makes a socket of fd, which is connected and doesn't block. Nothing
-// is read of it before begin.
-func (l *Loop) prepare(fd int, to receiver, rate int) *polled {
-	return &polled{loop: l, to: to, rate: rate, fd: fd, room: rate / int(time.Second/sweepEvery)}
+// Begin implements [client.Link].
+func (s *polled) Begin(early []byte) error {
+	err := s.first(early)
+	if err == nil {
+		err = s.enter()
+	}
+	if err != nil {
+		s.end(err)
+	}
+	return err
 }
 
-// begin gives the socket to the loop. early is what was read of it already.
-func (s *polled) begin(early []byte) error {
-	if len(early) > 0 {
-		s.reading.Lock()
-		err := s.to.received(early, time.Now())
-		s.reading.Unlock()
-		if err != nil {
-			return err
-		}
+// first gives what was read already.
+func (s *polled) first(early []byte) error {
+	if len(early) == 0 {
+		return nil
 	}
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	return s.to.Received(early, time.Now())
+}
+
+// enter gives the socket to the loop.
+func (s *polled) enter() error {
 	l := s.loop
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -225,7 +269,7 @@ func (s *polled) begin(early []byte) error {
 		return errLoopClosed
 	}
 	if s.fd < 0 {
-		return errClosed
+		return net.ErrClosed
 	}
 	s.wanted |= unix.EPOLLIN
 	if err := unix.EpollCtl(l.poll, unix.EPOLL_CTL_ADD, s.fd, &unix.EpollEvent{Events: s.wanted, Fd: int32(s.fd)}); err != nil {
@@ -265,7 +309,7 @@ func (s *polled) serve(buf []byte) {
 		return
 	}
 	s.reading.Lock()
-	err = s.to.received(buf[:n], time.Now())
+	err = s.to.Received(buf[:n], time.Now())
 	s.reading.Unlock()
 	if err != nil {
 		s.end(err)
@@ -291,7 +335,7 @@ func (s *polled) sweep(now time.Time) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	if !s.over {
-		s.to.swept(now)
+		s.to.Swept(now)
 	}
 }
 
@@ -302,6 +346,7 @@ func (s *polled) want(event uint32, on bool) {
 	s.wantLocked(event, on)
 }
 
+// wantLocked does what want does. The caller holds mu.
 func (s *polled) wantLocked(event uint32, on bool) {
 	wanted := s.wanted &^ event
 	if on {
@@ -314,12 +359,12 @@ func (s *polled) wantLocked(event uint32, on bool) {
 	}
 }
 
-// write sends p, or keeps what the kernel doesn't take.
-func (s *polled) write(p []byte) error {
+// Write implements [client.Link]. It keeps what the kernel doesn't take.
+func (s *polled) Write(p []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fd < 0 {
-		return errClosed
+		return net.ErrClosed
 	}
 	if len(s.kept) == 0 {
 		n, err := unix.Write(s.fd, p)
@@ -331,8 +376,8 @@ func (s *polled) write(p []byte) error {
 	if len(p) == 0 {
 		return nil
 	}
-	if len(s.kept)+len(p) > maxKept {
-		return errDeaf
+	if len(s.kept)+len(p) > client.MaxKept {
+		return client.ErrDeaf
 	}
 	s.kept = append(s.kept, p...)
 	s.wantLocked(unix.EPOLLOUT, true)
@@ -364,7 +409,7 @@ func (s *polled) end(why error) {
 	defer s.reading.Unlock()
 	if !s.over {
 		s.over = true
-		s.to.ended(why)
+		s.to.Ended(why)
 	}
 }
 
@@ -384,7 +429,5 @@ func (s *polled) shut() {
 	unix.Close(fd) // which takes it out of the poll as well: nobody else has it
 }
 
-// close ends the socket from any goroutine but the receiver's own calls.
-func (s *polled) close() { s.end(errClosed) }
-
-var errClosed = errors.New("the socket was closed")
+// Close implements [client.Link].
+func (s *polled) Close() { s.end(net.ErrClosed) }

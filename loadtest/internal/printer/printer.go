@@ -1,4 +1,6 @@
-package client
+// Package printer has this program print in the terminals of a session what a
+// load test watches, and gives it orders.
+package printer
 
 import (
 	"bytes"
@@ -14,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/client"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -29,13 +32,13 @@ const (
 // what a load test watches (package source).
 type Program struct {
 	// Static after construction.
-	user  *User
+	user  *client.User
 	name  string     // in the workspace
 	first sync.Mutex // held while a terminal is opened: the first one makes the copy
 }
 
 // Install puts this executable into the workspace of the user's session.
-func Install(ctx context.Context, user *User) (*Program, error) {
+func Install(ctx context.Context, user *client.User) (*Program, error) {
 	path, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("path of this program: %w", err)
@@ -60,7 +63,7 @@ func Install(ctx context.Context, user *User) (*Program, error) {
 }
 
 // Simulated returns what every terminal of a simulated sandbox runs anyway.
-func Simulated(user *User) *Program { return &Program{user: user} }
+func Simulated(user *client.User) *Program { return &Program{user: user} }
 
 // Remove removes it from the workspace again.
 func (p *Program) Remove(ctx context.Context) error {
@@ -83,17 +86,18 @@ func (p *Program) command() string {
 type Terminal struct {
 	// Static after construction.
 	PTY    protocol.PTYID
-	Viewer *Viewer
-	user   *User
+	Viewer *client.Viewer
+	user   *client.User
 
-	// Guarded by the viewer's lock.
-	next  Handler // gets everything as well; may be nil
-	lines []byte  // of answers, without what was taken
+	// Used by functions that the viewer calls, one at a time.
+	next  client.Handler // gets everything as well; may be nil
+	lines []byte         // of answers, without what was taken
 	total int
 }
 
-// Open opens a terminal in which the source runs, and takes control of it.
-func (p *Program) Open(ctx context.Context, loop *Loop) (*Terminal, error) {
+// Open opens a terminal in which the source runs, and takes control of it. by
+// serves the sockets.
+func (p *Program) Open(ctx context.Context, by client.Transport) (*Terminal, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	p.first.Lock()
@@ -103,7 +107,7 @@ func (p *Program) Open(ctx context.Context, loop *Loop) (*Terminal, error) {
 		return nil, fmt.Errorf("opening a terminal: %w", err)
 	}
 	t := &Terminal{PTY: pty, user: p.user}
-	t.Viewer = Watch(context.WithoutCancel(ctx), loop, p.user, Options{PTY: pty, Controls: true}, t)
+	t.Viewer = client.Watch(context.WithoutCancel(ctx), p.user, client.Options{PTY: pty, Controls: true, Transport: by}, t)
 	if _, err = t.AwaitLine(ctx, "ready"); err == nil {
 		err = t.Viewer.AwaitControl(ctx)
 	}
@@ -115,9 +119,9 @@ func (p *Program) Open(ctx context.Context, loop *Loop) (*Terminal, error) {
 }
 
 // Follow has h hear all that comes, too; nil ends it.
-func (t *Terminal) Follow(h Handler) { t.Viewer.Do(func() { t.next = h }) }
+func (t *Terminal) Follow(h client.Handler) { t.Viewer.Do(func() { t.next = h }) }
 
-// Output implements [Handler].
+// Output implements [client.Handler].
 func (t *Terminal) Output(p []byte, at time.Time) {
 	t.total += len(p)
 	if t.next != nil {
@@ -131,14 +135,14 @@ func (t *Terminal) Output(p []byte, at time.Time) {
 	t.lines = append(t.lines, p...)
 }
 
-// Jump implements [Handler].
-func (t *Terminal) Jump(j Jump) {
+// Jump implements [client.Handler].
+func (t *Terminal) Jump(j client.Jump) {
 	if t.next != nil {
 		t.next.Jump(j)
 	}
 }
 
-// Lost implements [Handler].
+// Lost implements [client.Handler].
 func (t *Terminal) Lost(at time.Time, why error) {
 	if t.next != nil {
 		t.next.Lost(at, why)

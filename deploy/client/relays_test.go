@@ -10,12 +10,8 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// impatient shortens how long a silent relay is waited for.
-func impatient(t *testing.T) {
-	was, left := askAfter, silence
-	askAfter, silence = 2*sweepEvery, 6*sweepEvery
-	t.Cleanup(func() { askAfter, silence = was, left })
-}
+// impatient is who doesn't wait for long for a silent relay.
+var impatient = Options{AskAfter: 2 * SweepEvery, Silence: 6 * SweepEvery}
 
 func greet(t *testing.T, s *fakeSocket) {
 	t.Helper()
@@ -37,13 +33,8 @@ func (s *fakeSocket) asked(t *testing.T) {
 // A viewer leaves a relay that is silent for the other one, and doesn't go back
 // on its word; one that answers is stayed with.
 func TestFound24ViewerLeavesASilentRelay(t *testing.T) {
-	impatient(t)
 	first, second := newFakeRelay(t), newFakeRelay(t)
-	loop, err := NewLoop(nil)
-	must(t, err)
-	user := NewUser("token", "ses_1", first.URL, second.URL)
-	v := Watch(t.Context(), loop, user, Options{PTY: "pty_1"}, &heard{})
-	t.Cleanup(func() { v.Close(); loop.Close(); user.Close() })
+	v := watch(t, impatient, &heard{}, first, second)
 
 	s := first.next(t)
 	greet(t, s)
@@ -53,7 +44,7 @@ func TestFound24ViewerLeavesASilentRelay(t *testing.T) {
 	}
 	silent := time.Now() // from here on
 	s = second.next(t)
-	if after := time.Since(silent); after < askAfter {
+	if after := time.Since(silent); after < impatient.AskAfter {
 		t.Errorf("left after %v", after)
 	}
 	s.say(t, protocol.Moved{Origin: first.URL})
@@ -67,9 +58,8 @@ func TestFound24ViewerLeavesASilentRelay(t *testing.T) {
 
 // Where there is no other relay the only one is waited for.
 func TestFound24TheOnlyRelayIsWaitedFor(t *testing.T) {
-	impatient(t)
 	r := newFakeRelay(t)
-	v, _ := watchFake(t, r)
+	v := watch(t, impatient, &heard{}, r)
 	s := r.next(t)
 	greet(t, s)
 	if _, err := v.AwaitJoined(t.Context()); err != nil {
@@ -78,6 +68,6 @@ func TestFound24TheOnlyRelayIsWaitedFor(t *testing.T) {
 	select {
 	case <-r.sockets:
 		t.Error("it was left")
-	case <-time.After(2 * silence):
+	case <-time.After(2 * impatient.Silence):
 	}
 }

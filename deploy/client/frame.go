@@ -2,8 +2,6 @@ package client
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
 
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -32,12 +30,13 @@ const (
 	maxHead = 2 + 8
 )
 
+// A server that breaks the rules of WebSocket frames.
 var (
-	errMasked   = errors.New("websocket: the server masks its frames")
-	errReserved = errors.New("websocket: reserved bits are set")
-	errOpcode   = errors.New("websocket: unknown opcode")
-	errControl  = errors.New("websocket: a control frame is fragmented or too long")
-	errOrder    = errors.New("websocket: fragments in the wrong order")
+	errMasked   = violation("websocket: the server masks its frames")
+	errReserved = violation("websocket: reserved bits are set")
+	errOpcode   = violation("websocket: unknown opcode")
+	errControl  = violation("websocket: a control frame is fragmented or too long")
+	errOrder    = violation("websocket: fragments in the wrong order")
 )
 
 // A frameTaker gets what a parser finds. What it is given is valid during the
@@ -155,7 +154,7 @@ func (f *parser) begin() error {
 		return errOpcode
 	}
 	if f.left > maxBinary || f.message == opText && f.left+uint64(f.size) > maxText {
-		return fmt.Errorf("websocket: a frame of %d bytes", f.left)
+		return violation("websocket: a frame of %d bytes", f.left)
 	}
 	if f.message == opText {
 		f.size += int(f.left)
@@ -215,9 +214,8 @@ func (f *parser) control(p []byte, done bool, to frameTaker) error {
 	return nil
 }
 
-// appendFrame appends a client's frame to dst. The mask is zero: it protects
-// proxies from hostile pages, which a load generator is not.
-func appendFrame(dst []byte, opcode byte, payload []byte) []byte {
+// appendFrame appends a client's frame to dst, masked with key.
+func appendFrame(dst []byte, opcode byte, key uint32, payload []byte) []byte {
 	dst = append(dst, 0x80|opcode)
 	switch n := len(payload); {
 	case n < 126:
@@ -227,6 +225,13 @@ func appendFrame(dst []byte, opcode byte, payload []byte) []byte {
 	default:
 		dst = binary.BigEndian.AppendUint64(append(dst, 0x80|127), uint64(n))
 	}
-	dst = append(dst, 0, 0, 0, 0)
-	return append(dst, payload...)
+	var mask [4]byte
+	binary.BigEndian.PutUint32(mask[:], key)
+	dst = append(dst, mask[:]...)
+	from := len(dst)
+	dst = append(dst, payload...)
+	for i := range payload {
+		dst[from+i] ^= mask[i%len(mask)]
+	}
+	return dst
 }

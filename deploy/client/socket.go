@@ -1,0 +1,329 @@
+package client
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// A socket is one of a viewer's. Its methods as a Receiver lock the viewer.
+type socket struct {
+	// Static after construction; link before begin.
+	viewer  *Viewer
+	link    Link
+	greeted chan struct{}      // closed when output may follow
+	over    chan struct{}      // closed at its end
+	silent  chan time.Duration // one element: nothing came for so long
+	why     error              // set before over is closed
+
+	// Guarded by the viewer's mu.
+	live     bool // greeted
+	frames   parser
+	keyframe int       // bytes of one that were announced and are still to come
+	acks     acks      // of this socket
+	pulse    pulse     // of its relay
+	out      []byte    // reused for what is sent
+	at       time.Time // what is being taken came then
+	moved    bool      // something worth telling those who wait came with this read
+	cause    error     // why the viewer ends it; nil: it doesn't
+}
+
+// bare makes a socket that isn't greeted live. The caller holds the viewer's mu.
+func (s *socket) bare(at time.Time) {
+	s.live = true
+	s.viewer.counts.Sockets++
+	s.viewer.joining.Greeted, s.viewer.joining.Complete = at, at
+	close(s.greeted)
+}
+
+// end ends the socket for a reason of the viewer's.
+func (s *socket) end(why error) {
+	s.viewer.mu.Lock()
+	s.cause = why
+	s.viewer.mu.Unlock()
+	s.link.Close()
+}
+
+// write sends a message.
+func (s *socket) write(opcode byte, payload []byte) error {
+	return s.link.Write(appendFrame(nil, opcode, rand.Uint32(), payload))
+}
+
+// Received implements [Receiver].
+func (s *socket) Received(p []byte, at time.Time) error {
+	v := s.viewer
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.socket != s {
+		return net.ErrClosed
+	}
+	s.at, s.moved = at, false
+	err := s.frames.feed(p, s)
+	if err == nil && s.acknowledges() && s.acks.due(v.position.Offset) {
+		err = s.acknowledge()
+	}
+	if s.moved || v.waiters > 0 {
+		v.signal()
+	}
+	return err
+}
+
+// Swept implements [Receiver].
+func (s *socket) Swept(at time.Time) {
+	v := s.viewer
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.socket != s || !s.live || v.opts.URL != "" {
+		return
+	}
+	// An error of a write is the reading side's to tell.
+	if s.acknowledges() && s.acks.overdue(v.position.Offset, at) {
+		_ = s.acknowledge()
+	}
+	v.outbox.held = false
+	_ = s.sendInput()
+	if !v.relays.several() {
+		return
+	}
+	switch s.pulse.check(s.at, at, v.opts.AskAfter, v.opts.Silence) {
+	case signAsk:
+		_ = s.write(opText, []byte(pingText))
+	case signDead:
+		s.silent <- at.Sub(s.at)
+	}
+}
+
+// Ended implements [Receiver].
+func (s *socket) Ended(why error) {
+	v := s.viewer
+	now := time.Now()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if s.cause != nil {
+		why = s.cause
+	}
+	s.why = why
+	if v.socket == s {
+		v.socket = nil
+		if !errors.Is(why, net.ErrClosed) {
+			v.failure = why
+		}
+		if closing, ok := errors.AsType[*CloseError](why); ok {
+			v.closed = v.closed || closing.final()
+			if closing.unauthenticated() {
+				v.user.forget()
+			}
+		}
+		v.to.Lost(now, why)
+	}
+	close(s.over)
+	v.signal()
+}
+
+// binary implements [frameTaker]. The caller holds the viewer's mu.
+func (s *socket) binary(p []byte, last bool) error {
+	v := s.viewer
+	if !s.live {
+		return violation("output before the greeting")
+	}
+	s.acks.heard = s.at
+	if s.keyframe > 0 {
+		if s.keyframe -= len(p); s.keyframe < 0 || last != (s.keyframe == 0) {
+			return violation("a keyframe of another size than announced")
+		}
+		if v.observer != nil {
+			v.observer.Keyframe(p, last)
+		}
+		if last {
+			s.acks.keyframe = true
+			s.complete(s.at)
+		}
+		return nil
+	}
+	if len(p) == 0 {
+		return nil
+	}
+	v.position.Offset += uint64(len(p))
+	v.counts.Bytes += int64(len(p))
+	v.to.Output(p, s.at)
+	return nil
+}
+
+// ping implements [frameTaker].
+func (s *socket) ping(p []byte) error {
+	return s.write(opPong, p)
+}
+
+// closed implements [frameTaker].
+func (s *socket) closed(code int, reason string) error {
+	var echo []byte
+	if code != noCode {
+		echo = binary.BigEndian.AppendUint16(nil, uint16(code))
+	}
+	_ = s.write(opClose, echo) // the socket ends in any case
+	return &CloseError{code, reason}
+}
+
+// text implements [frameTaker]. The caller holds the viewer's mu.
+func (s *socket) text(p []byte) error {
+	typ := typeOf(p)
+	if err := s.obey(typ, p); err != nil {
+		return violation("malformed message %.80q: %w", p, err)
+	}
+	if s.viewer.observer != nil {
+		s.viewer.observer.Message(typ, p)
+		s.moved = true
+	}
+	return nil
+}
+
+// obey does what a message says. Only what a viewer acts upon is decoded. The
+// caller holds the viewer's mu.
+func (s *socket) obey(typ string, p []byte) error {
+	v := s.viewer
+	moved := s.moved
+	s.moved = true
+	switch typ {
+	case protocol.ServerAttached:
+		if s.live {
+			return errors.New("a second greeting")
+		}
+		return decoded(p, s.attached)
+	case protocol.ServerResync:
+		return decoded(p, s.resync)
+	case protocol.ServerControlState:
+		return decoded(p, s.controlled)
+	case protocol.ServerWaiting:
+		v.waiting = true
+	case protocol.ServerInputAck:
+		return decoded(p, func(m protocol.InputWritten) { v.outbox.acknowledged(m.Seq, s.at) })
+	case protocol.ServerInputRefused:
+		return decoded(p, v.outbox.refused)
+	case protocol.ServerMoved:
+		return decoded(p, func(m protocol.Moved) { v.moved = m.Origin })
+	case protocol.ServerPTYClosed:
+		v.closed = true
+	default:
+		s.moved = moved
+	}
+	return nil
+}
+
+// decoded gives a message to use, unless it is malformed.
+func decoded[M any](p []byte, use func(M)) error {
+	var m M
+	err := json.Unmarshal(p, &m)
+	if err == nil {
+		use(m)
+	}
+	return err
+}
+
+// typeOf returns a message's type.
+func typeOf(p []byte) string {
+	if rest, ok := bytes.CutPrefix(p, []byte(`{"type":"`)); ok { // as relays write it
+		if i := bytes.IndexByte(rest, '"'); i >= 0 {
+			return string(rest[:i])
+		}
+	}
+	var head struct {
+		Type string `json:"type"`
+	}
+	if json.Unmarshal(p, &head) != nil {
+		return ""
+	}
+	return head.Type
+}
+
+// attached begins the output. The caller holds the viewer's mu.
+func (s *socket) attached(m protocol.Attached) {
+	v := s.viewer
+	to := protocol.Position{Epoch: m.Epoch, Offset: m.Offset}
+	v.counts.Sockets++
+	jump := Jump{At: s.at, From: v.position, To: to, Mode: m.Mode, Keyframe: m.KeyframeBytes, Socket: v.counts.Sockets}
+	if v.started && !jump.Continues() {
+		v.counts.Gaps++
+	}
+	v.started, v.position = true, to
+	s.live, s.keyframe = true, m.KeyframeBytes
+	s.acks = acks{said: m.Offset}
+	v.joining.Greeted = s.at
+	if m.KeyframeBytes == 0 {
+		s.complete(s.at)
+	}
+	v.to.Jump(jump)
+	close(s.greeted)
+	_ = s.sendInput() // the reading side hears of an error
+}
+
+// complete notes that the viewer is in. The caller holds the viewer's mu.
+func (s *socket) complete(at time.Time) {
+	if s.viewer.joining.Complete.IsZero() {
+		s.viewer.joining.Complete = at
+		s.moved = true
+	}
+}
+
+// resync moves the viewer ahead. The caller holds the viewer's mu.
+func (s *socket) resync(m protocol.Resync) {
+	v := s.viewer
+	to := protocol.Position{Epoch: m.Epoch, Offset: m.Offset}
+	jump := Jump{At: s.at, From: v.position, To: to, Mode: protocol.ServerResync, Keyframe: m.KeyframeBytes, Socket: v.counts.Sockets}
+	v.counts.Resyncs++
+	v.position = to
+	s.keyframe = m.KeyframeBytes
+	s.acks = acks{said: m.Offset}
+	v.to.Jump(jump)
+}
+
+// controlled takes who controls the terminal, and asks for control if that is
+// wanted. The caller holds the viewer's mu.
+func (s *socket) controlled(m protocol.ControlState) {
+	v := s.viewer
+	v.control, v.waiting = m, false
+	// The reading side hears of an error.
+	if v.opts.Controls && m.Controller == "" && m.CanControl {
+		_ = s.write(opText, []byte(`{"type":"`+protocol.ClientTakeControl+`"}`))
+		return
+	}
+	_ = s.sendInput()
+}
+
+// acknowledges reports whether output is acknowledged now. The caller holds the
+// viewer's mu.
+func (s *socket) acknowledges() bool {
+	return s.live && s.keyframe == 0 && s.viewer.opts.URL == "" && !s.viewer.opts.Plain
+}
+
+// acknowledge says what was rendered. The caller holds the viewer's mu.
+func (s *socket) acknowledge() error {
+	var text [64]byte
+	message := s.acks.appendAck(text[:0], s.viewer.position.Offset)
+	s.out = appendFrame(s.out[:0], opText, rand.Uint32(), message)
+	return s.link.Write(s.out)
+}
+
+// sendInput sends what this socket hasn't been given yet. The caller holds the
+// viewer's mu.
+func (s *socket) sendInput() error {
+	v := s.viewer
+	if !s.live || v.control.Term == 0 {
+		return nil
+	}
+	for {
+		in, ok := v.outbox.unsent()
+		if !ok {
+			return nil
+		}
+		if err := s.write(opBinary, protocol.AppendBrowserInput(nil, in)); err != nil {
+			return err
+		}
+		v.outbox.sent++
+	}
+}
