@@ -28,7 +28,7 @@ var Floors = []struct {
 	Dirs  []string
 }{
 	{F0, []string{
-		"protocol", "protocol/jws", "protocol/bytelog", "protocol/lease", "protocol/audit", "protocol/seal",
+		"protocol", "protocol/jws", "protocol/bytelog", "protocol/eventlog", "protocol/lease", "protocol/audit", "protocol/seal",
 		"protocol/envseal",
 	}},
 	{F1, []string{
@@ -44,7 +44,7 @@ var Floors = []struct {
 		"relay/internal/dispatch", "relay/internal/uplink", "relay/internal/relaytest",
 		"relay/internal/pagestream", "relay/internal/rejects", "relay/internal/passage",
 		"sandbox-agent/internal/terminal", "sandbox-agent/internal/process", "sandbox-agent/internal/ledger",
-		"sandbox-agent/internal/spill",
+		"sandbox-agent/internal/spill", "sandbox-agent/internal/journal",
 		"sandbox-agent/internal/approval", "sandbox-agent/internal/broker", "sandbox-agent/internal/egress",
 		"sandbox-agent/internal/workspace", "sandbox-agent/internal/hooks", "sandbox-agent/internal/chat",
 		"sandbox-agent/internal/cookies", "sandbox-agent/internal/browser", "sandbox-agent/internal/executor",
@@ -80,6 +80,7 @@ var Sideways = []struct{ From, To, Why string }{
 	{"sandbox-agent/internal/terminal", "sandbox-agent/internal/process", "what it hosts is signalled with all it started"},
 	{"sandbox-agent/internal/terminal", "sandbox-agent/internal/passwd", "a terminal's user has a name while it runs"},
 	{"sandbox-agent/internal/terminal", "sandbox-agent/internal/recording", "a running recording sets the pace"},
+	{"sandbox-agent/internal/approval", "sandbox-agent/internal/journal", "its events are on disk"},
 	{"loadtest/internal/agents", "loadtest/internal/simagent", "it runs a fleet of them as a generator"},
 	{"loadtest/internal/eventloop", "deploy/client", "the transport it implements"},
 	{"sandbox-agent/internal/terminal", "sandbox-agent/internal/spill", "a log outgrows its window in memory"},

@@ -1,20 +1,13 @@
 package approval
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 
-	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/journal"
 )
 
 const (
@@ -35,131 +28,57 @@ type header struct {
 	Pending []protocol.Approval `json:"pending"` // as they stood there
 }
 
-var errDamaged = errors.New("the log is damaged")
-
-// line returns v with its end.
+// line returns v as a line of the file.
 func line(v any) []byte {
 	body, err := json.Marshal(v)
 	if err != nil {
 		panic(fmt.Sprintf("approval: line of plain values: %v", err))
 	}
-	return append(body, '\n')
+	return body
 }
 
-// encode returns the file of a log that goes on with more.
-func (s *sessionLog) encode(more ...protocol.Approval) []byte {
-	content := line(header{format, s.session, s.epoch, s.base, append([]protocol.Approval{}, s.before...)})
-	for i, a := range s.events {
-		content = append(content, line(protocol.ApprovalEvent{Offset: s.base + uint64(i), Approval: a})...)
-	}
-	return append(content, s.lines(more)...)
+// Header implements journal.Format.
+func (s *sessionLog) Header(first protocol.Position) []byte {
+	return line(header{format, s.session, first.Epoch, first.Offset, append([]protocol.Approval{}, s.before...)})
 }
 
-// lines returns what more adds to the file.
-func (s *sessionLog) lines(more []protocol.Approval) []byte {
-	var content []byte
-	for i, a := range more {
-		content = append(content, line(protocol.ApprovalEvent{Offset: s.next() + uint64(i), Approval: a})...)
-	}
-	return content
-}
-
-// parse reads the file of a session. A crash may have cut its last line, which
-// nobody has heard of then; torn reports that. Anything else that is not as
-// encode writes it is damage.
-func parse(session protocol.SessionID, data []byte) (s *sessionLog, torn bool, err error) {
-	first, rest, whole := bytes.Cut(data, []byte("\n"))
+// ParseHeader implements journal.Format.
+func (s *sessionLog) ParseHeader(text []byte) (protocol.Position, error) {
 	var h header
-	if !whole || protocol.UnmarshalStrict(first, &h) != nil || h.Format != format || h.Session != session {
-		return nil, false, fmt.Errorf("first line: %w", errDamaged)
+	if protocol.UnmarshalStrict(text, &h) != nil || h.Format != format || h.Session != s.session {
+		return protocol.Position{}, journal.ErrDamaged
 	}
-	s = &sessionLog{session: session, epoch: h.Epoch, base: h.Offset, before: h.Pending}
 	for _, a := range h.Pending {
-		if !stored(a, session) || a.State != protocol.ApprovalPending {
-			return nil, false, fmt.Errorf("first line: %w", errDamaged)
+		if !s.stored(a) || a.State != protocol.ApprovalPending {
+			return protocol.Position{}, journal.ErrDamaged
 		}
 	}
-	for len(rest) > 0 {
-		var text []byte
-		text, rest, whole = bytes.Cut(rest, []byte("\n"))
-		var e protocol.ApprovalEvent
-		switch err := protocol.UnmarshalStrict(text, &e); {
-		case err == nil && whole && e.Offset == s.next() && stored(e.Approval, session) && len(s.events) < maxEvents:
-			s.events = append(s.events, e.Approval)
-		case (err != nil || !whole) && len(bytes.Trim(rest, "\x00")) == 0:
-			return s, true, nil
-		default:
-			return nil, false, fmt.Errorf("event %d: %w", s.next(), errDamaged)
-		}
-	}
-	return s, false, nil
+	s.before = h.Pending
+	return protocol.Position{Epoch: h.Epoch, Offset: h.Offset}, nil
 }
 
-// stored reports whether a is an approval that a log of session can hold.
-func stored(a protocol.Approval, session protocol.SessionID) bool {
+// Event implements journal.Format.
+func (s *sessionLog) Event(offset uint64, a protocol.Approval) []byte {
+	return line(protocol.ApprovalEvent{Offset: offset, Approval: a})
+}
+
+// ParseEvent implements journal.Format.
+func (s *sessionLog) ParseEvent(text []byte) (uint64, protocol.Approval, error) {
+	var e protocol.ApprovalEvent
+	if err := protocol.UnmarshalStrict(text, &e); err != nil {
+		return 0, protocol.Approval{}, err
+	}
+	if !s.stored(e.Approval) {
+		return 0, protocol.Approval{}, journal.ErrDamaged
+	}
+	return e.Offset, e.Approval, nil
+}
+
+// stored reports whether a is an approval that this log can hold.
+func (s *sessionLog) stored(a protocol.Approval) bool {
 	known := a.State == protocol.ApprovalPending && a.Revision == 1 || a.State == protocol.ApprovalExpired ||
 		a.State == protocol.ApprovalDecided && a.Decision.Known()
-	return known && protocol.ValidID(a.ID) && a.SessionID == session && a.Kind.Known() && a.Revision > 0
-}
-
-// A disk stores the logs.
-type disk interface {
-	// Append puts data at the end of the file called name and on disk.
-	Append(name string, data []byte) error
-	// Replace makes data the whole of it, or leaves it as it was.
-	Replace(name string, data []byte) error
-	Remove(name string) error
-}
-
-// A folder is a disk's directory.
-type folder string
-
-func (f folder) Append(name string, data []byte) error {
-	file, err := os.OpenFile(filepath.Join(string(f), name), os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	return errors.Join(err, file.Sync(), file.Close())
-}
-
-func (f folder) Replace(name string, data []byte) error {
-	return program.ReplaceFile(filepath.Join(string(f), name), data, 0o600)
-}
-
-func (f folder) Remove(name string) error {
-	err := os.Remove(filepath.Join(string(f), name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
-// names returns the sessions' files, that of the session which was asked last
-// first.
-func (f folder) names() ([]string, error) {
-	entries, err := os.ReadDir(string(f))
-	if err != nil {
-		return nil, err
-	}
-	type file struct {
-		name     string
-		modified int64
-	}
-	var files []file
-	for _, e := range entries {
-		session, ours := strings.CutSuffix(e.Name(), suffix)
-		info, err := e.Info()
-		if ours && err == nil && info.Mode().IsRegular() && protocol.ValidID(session) {
-			files = append(files, file{e.Name(), info.ModTime().UnixNano()})
-		}
-	}
-	slices.SortFunc(files, func(a, b file) int { return cmp.Compare(b.modified, a.modified) })
-	names := make([]string, len(files))
-	for i, f := range files {
-		names[i] = f.name
-	}
-	return names, nil
+	return known && protocol.ValidID(a.ID) && a.SessionID == s.session && a.Kind.Known() && a.Revision > 0
 }
 
 // unstored is the error of what could not be written.

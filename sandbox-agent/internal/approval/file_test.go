@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/eventlog"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/journal"
 )
 
 // written returns a session's file with four events, of which the last lets one
@@ -36,6 +38,36 @@ func written(t testing.TB) []byte {
 	return data
 }
 
+// parse reads a session's file. torn reports that the next event has it replaced.
+func parse(t testing.TB, data []byte) (s *sessionLog, mem *memory, torn bool, err error) {
+	t.Helper()
+	mem = &memory{data: bytes.Clone(data)}
+	l := newLog(Options{Logger: discard, OnEvent: func(protocol.Approval) {}}, mem)
+	s, o := l.newSession(session)
+	if s.events, err = journal.Open(o); err != nil {
+		return nil, mem, false, err
+	}
+	again, err := journal.Open(o)
+	must(t, err)
+	must(t, again.Append(protocol.Approval{}))
+	torn, mem.data, mem.replaced = mem.replaced > 0, bytes.Clone(data), 0
+	return s, mem, torn, nil
+}
+
+// encode returns the file of s as it is when it is written anew.
+func (s *sessionLog) encode() []byte {
+	var content []byte
+	s.events.View(func(events *eventlog.Log[protocol.Approval]) {
+		content = append(s.Header(protocol.Position{Epoch: events.Epoch(), Offset: events.First()}), '\n')
+		for offset, a := range events.All() {
+			content = append(append(content, s.Event(offset, a)...), '\n')
+		}
+	})
+	return content
+}
+
+func (s *sessionLog) next() uint64 { return s.events.Position().Offset }
+
 // TestTorn cuts the file at every byte: whole events stay, a half one is nothing.
 func TestTorn(t *testing.T) {
 	data := written(t)
@@ -43,9 +75,9 @@ func TestTorn(t *testing.T) {
 	for size := range data {
 		for _, tail := range []string{"", "\x00\x00\x00", "\n\x00"} {
 			cut := append(bytes.Clone(data[:size]), tail...)
-			s, torn, err := parse(session, cut)
+			s, _, torn, err := parse(t, cut)
 			if size < head-1 || size == head-1 && tail != "\n\x00" {
-				if !errors.Is(err, errDamaged) {
+				if !errors.Is(err, journal.ErrDamaged) {
 					t.Fatalf("cut at %d: %v", size, err)
 				}
 				continue
@@ -54,7 +86,7 @@ func TestTorn(t *testing.T) {
 			if s != nil && size > 0 && data[size] == '\n' && tail == "\n\x00" {
 				whole++ // the cut line has its end after all
 			}
-			if err != nil || len(s.events) != whole {
+			if err != nil || s.len() != whole {
 				t.Fatalf("cut at %d, then %q: %v, %+v", size, tail, err, s)
 			}
 			if !torn && (tail != "" && size > head || data[size-1] != '\n') {
@@ -74,14 +106,14 @@ func TestTornGoesOn(t *testing.T) {
 	must(t, os.WriteFile(path, data[:len(data)-10], 0o600))
 	r.open()
 	list := r.List(session)
-	before, _, err := parse(session, data)
+	before, _, _, err := parse(t, data)
 	must(t, err)
-	if list.Epoch != before.epoch || list.Offset != 4 || len(list.Approvals) != 2 || r.tale() != "b.example=expired/2" {
+	if list.Epoch != before.events.Position().Epoch || list.Offset != 4 || len(list.Approvals) != 2 || r.tale() != "b.example=expired/2" {
 		t.Errorf("%+v, told %s", list, r.tale())
 	}
 	data, err = os.ReadFile(path)
 	must(t, err)
-	if s, torn, err := parse(session, data); err != nil || torn || s.next() != 4 {
+	if s, _, torn, err := parse(t, data); err != nil || torn || s.next() != 4 {
 		t.Errorf("%v, torn %v", err, torn)
 	}
 }
@@ -119,10 +151,9 @@ func TestDamaged(t *testing.T) {
 // TestRewritten: a file is as bounded as the log, and holds what is pending
 // though its event is gone.
 func TestRewritten(t *testing.T) {
-	s := &sessionLog{session: session, epoch: 7}
 	mem := &memory{}
-	l := &Log{disk: mem, log: discard, onEvent: func(protocol.Approval) {}, state: newState(), sessions: map[protocol.SessionID]*sessionLog{session: s}}
-	s.rewrite = true
+	l := newLog(Options{Logger: discard, OnEvent: func(protocol.Approval) {}}, mem)
+	s := l.session(session)
 	kept, err := l.Ask(egress("kept.example"))
 	must(t, err)
 	for i := range maxEvents {
@@ -134,15 +165,16 @@ func TestRewritten(t *testing.T) {
 			t.Fatalf("%d lines", n)
 		}
 	}
-	read, torn, err := parse(session, mem.data)
-	if err != nil || torn || read.next() != s.next() || read.next() != 2*maxEvents+1 || len(read.events) != len(s.events) {
+	replaced := mem.replaced
+	read, _, torn, err := parse(t, mem.data)
+	if err != nil || torn || read.next() != s.next() || read.next() != 2*maxEvents+1 || read.len() != s.len() {
 		t.Fatalf("%v: %d events of %d", err, read.next(), s.next())
 	}
 	if pending := read.pendingAt(read.next()); len(pending) != 1 || pending[0].ID != kept.ID() {
 		t.Errorf("%+v", pending)
 	}
-	if mem.replaced > 2*maxEvents/(maxEvents/2)+1 {
-		t.Errorf("the file was rewritten %d times", mem.replaced)
+	if replaced > 2*maxEvents/(maxEvents/2)+1 {
+		t.Errorf("the file was rewritten %d times", replaced)
 	}
 	l.Close()
 }
@@ -155,6 +187,7 @@ type memory struct {
 	replaced int
 }
 
+func (m *memory) Read(string) ([]byte, error)        { return m.data, nil }
 func (m *memory) Append(_ string, data []byte) error { m.data = append(m.data, data...); return nil }
 func (m *memory) Replace(_ string, data []byte) error {
 	m.data = data
@@ -168,9 +201,9 @@ func TestManyFiles(t *testing.T) {
 	dir := t.TempDir()
 	for i := range maxFiles + 3 {
 		id := protocol.SessionID(fmt.Sprintf("ses_%d", i))
-		s := &sessionLog{session: id, epoch: 1}
-		path := filepath.Join(dir, s.file())
-		must(t, os.WriteFile(path, s.encode(), 0o600))
+		s := &sessionLog{session: id}
+		path := filepath.Join(dir, string(id)+suffix)
+		must(t, os.WriteFile(path, append(s.Header(protocol.Position{Epoch: 1}), '\n'), 0o600))
 		at := time.Now().Add(time.Duration(i-1000) * time.Minute)
 		must(t, os.Chtimes(path, at, at))
 	}
@@ -192,11 +225,11 @@ func FuzzParse(f *testing.F) {
 	f.Add(bytes.ReplaceAll(data, []byte("pending"), []byte("expired")))
 	f.Add([]byte("{}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, _, err := parse(session, data)
+		s, _, _, err := parse(t, data)
 		if err != nil {
 			return
 		}
-		again, torn, err := parse(session, s.encode())
+		again, _, torn, err := parse(t, s.encode())
 		if err != nil || torn {
 			t.Fatalf("written again it is torn %v, %v", torn, err)
 		}

@@ -6,16 +6,17 @@ package approval
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/eventlog"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/journal"
 )
 
 const (
@@ -40,9 +41,11 @@ type Options struct {
 // A Log holds the approvals of a sandbox. It is safe for concurrent use.
 type Log struct {
 	// Static after construction.
-	disk    disk
+	disk    journal.Disk
 	log     *slog.Logger
 	onEvent func(protocol.Approval)
+
+	lagging atomic.Uint64 // for Stats
 
 	mu sync.Mutex
 	// Guarded by mu, which is held while the disk is written: what takes effect
@@ -64,7 +67,7 @@ type Stats struct {
 	Decided   uint64
 	Expired   uint64
 	Late      uint64 // decisions that came after the end
-	Lagging   uint64 // subscribers that were ended since they were too slow
+	Lagging   uint64 // subscribers that were ended because they were too slow
 	Pending   int    // open now
 }
 
@@ -114,51 +117,54 @@ func Open(o Options) (*Log, error) {
 	if o.OnEvent == nil {
 		o.OnEvent = func(protocol.Approval) {}
 	}
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("approvals: %w", err)
-	}
-	l := &Log{
-		disk: folder(o.Dir), log: o.Logger, onEvent: o.OnEvent,
-		state: newState(), sessions: map[protocol.SessionID]*sessionLog{}, unknown: newEpoch(),
-	}
-	names, err := folder(o.Dir).names()
+	folder, err := journal.MakeFolder(o.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("approvals: %w", err)
 	}
+	l := newLog(o, folder)
+	names, err := folder.Names(suffix)
+	if err != nil {
+		return nil, fmt.Errorf("approvals: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	names = slices.DeleteFunc(names, func(name string) bool { return !protocol.ValidID(name) })
 	for i, name := range names {
-		path := filepath.Join(o.Dir, name)
 		if i < maxFiles {
-			l.load(path)
-		} else if err := os.Remove(path); err != nil {
-			l.log.Warn("the approvals of an old session stay", "file", path, "err", err)
+			l.load(folder, protocol.SessionID(name))
+		} else if err := folder.Remove(name + suffix); err != nil {
+			l.log.Warn("the approvals of an old session stay", "file", folder.Path(name+suffix), "err", err)
 		}
 	}
 	return l, nil
 }
 
-// load reads the log of one session.
-func (l *Log) load(path string) {
-	session := protocol.SessionID(strings.TrimSuffix(filepath.Base(path), suffix))
-	var s *sessionLog
-	var torn bool
-	data, err := os.ReadFile(path)
-	if err == nil {
-		s, torn, err = parse(session, data)
+func newLog(o Options, disk journal.Disk) *Log {
+	return &Log{
+		disk: disk, log: o.Logger, onEvent: o.OnEvent,
+		state: newState(), sessions: map[protocol.SessionID]*sessionLog{}, unknown: journal.NewEpoch(),
 	}
-	if err != nil {
-		aside := os.Rename(path, path+".damaged") // where that fails it is written over
-		l.log.Error("a session's approvals are of no use; it begins anew", "file", path, "err", err, "aside", aside)
+}
+
+// load reads the log of one session. The caller holds mu.
+func (l *Log) load(folder journal.Folder, session protocol.SessionID) {
+	s, o := l.newSession(session)
+	var err error
+	if s.events, err = journal.Open(o); err != nil {
+		aside := folder.PutAside(o.Name) // where that fails it is written over
+		l.log.Error("a session's approvals are of no use; it begins anew", "file", folder.Path(o.Name), "err", err, "aside", aside)
 		return
 	}
-	s.rewrite, s.subs = torn, map[*Subscription]struct{}{}
 	l.sessions[session] = s
-	for _, a := range s.events {
-		if a.State != protocol.ApprovalPending {
-			l.state.over[a.ID] = a
+	s.events.View(func(events *eventlog.Log[protocol.Approval]) {
+		for _, a := range events.All() {
+			if a.State != protocol.ApprovalPending {
+				l.state.over[a.ID] = a
+			}
 		}
-	}
+	})
 	var over []protocol.Approval
-	for _, a := range s.pendingAt(s.next()) {
+	for _, a := range s.pendingAt(s.events.Position().Offset) {
 		over = append(over, expired(a, time.Now().UnixMilli()))
 	}
 	l.storeAnyway(s, over)
@@ -334,45 +340,30 @@ func (l *Log) schedule() {
 	}
 }
 
-// store puts events on disk, and then into the session's log. It is called with
-// mu held.
-func (l *Log) store(s *sessionLog, events ...protocol.Approval) error {
-	if len(s.events)+len(events) > maxEvents {
-		l.forget(s.cut())
-		s.rewrite = true
-	}
-	var err error
-	if s.rewrite {
-		err = l.disk.Replace(s.file(), s.encode(events...))
-	} else {
-		err = l.disk.Append(s.file(), s.lines(events))
-	}
-	if err != nil {
-		l.log.Error("approvals can't be stored", "session", s.session, "err", err)
-		s.breakOff()
-		return unstored(err)
-	}
-	s.rewrite, s.apart = false, false
-	s.add(events)
-	return nil
-}
-
-// forget drops the outcomes in events that the log holds no more. It is called
+// store puts an event on disk, and then into the session's log. It is called
 // with mu held.
-func (l *Log) forget(events []protocol.Approval) {
-	for _, a := range events {
-		if a.State != protocol.ApprovalPending {
-			delete(l.state.over, a.ID)
-		}
+func (l *Log) store(s *sessionLog, event protocol.Approval) error {
+	if err := s.events.Append(event); err != nil {
+		return l.failed(s, err)
 	}
+	return nil
 }
 
 // storeAnyway is store for what happens whether or not it can be stored: an
 // agent that starts again finds it pending, and lets it expire.
 func (l *Log) storeAnyway(s *sessionLog, events []protocol.Approval) {
-	if len(events) > 0 && l.store(s, events...) != nil {
-		s.add(events)
+	if len(events) == 0 {
+		return
 	}
+	if err := s.events.AppendAnyway(events...); err != nil {
+		l.failed(s, err)
+	}
+}
+
+// failed logs that the disk has failed, and returns the error for whoever asked.
+func (l *Log) failed(s *sessionLog, err error) error {
+	l.log.Error("approvals can't be stored", "session", s.session, "err", err)
+	return unstored(err)
 }
 
 // session returns the log of a session, made when there is none. It is called
@@ -380,7 +371,9 @@ func (l *Log) storeAnyway(s *sessionLog, events []protocol.Approval) {
 func (l *Log) session(id protocol.SessionID) *sessionLog {
 	s := l.sessions[id]
 	if s == nil {
-		s = &sessionLog{session: id, epoch: l.unknown, rewrite: true, apart: true, subs: map[*Subscription]struct{}{}}
+		var o journal.Options[protocol.Approval]
+		s, o = l.newSession(id)
+		s.events = journal.New(o, protocol.Position{Epoch: l.unknown})
 		l.sessions[id] = s
 	}
 	return s
@@ -389,7 +382,7 @@ func (l *Log) session(id protocol.SessionID) *sessionLog {
 // drop forgets the log of a session to which nothing has happened yet, unless
 // somebody waits for that. It is called with mu held.
 func (l *Log) drop(s *sessionLog) {
-	if s.next() == 0 && len(s.subs) == 0 && l.sessions[s.session] == s {
+	if s.events.Position().Offset == 0 && !s.events.Followed() && l.sessions[s.session] == s {
 		delete(l.sessions, s.session)
 	}
 }
@@ -408,13 +401,15 @@ func (l *Log) Forget(session protocol.SessionID) {
 	}
 	l.end(s, over)
 	l.schedule()
-	l.forget(s.events)
-	for sub := range s.subs {
-		sub.end(ErrEnded)
-	}
+	s.events.View(func(events *eventlog.Log[protocol.Approval]) {
+		for _, a := range events.All() {
+			delete(l.state.over, a.ID)
+		}
+	})
+	s.events.End(ErrEnded)
 	delete(l.sessions, session)
-	l.unknown = newEpoch() // should the session come back, it is another
-	if err := l.disk.Remove(s.file()); err != nil {
+	l.unknown = journal.NewEpoch() // should the session come back, it is another
+	if err := s.events.Remove(); err != nil {
 		l.log.Warn("the approvals of an ended session stay", "session", session, "err", err)
 	}
 }
@@ -424,7 +419,7 @@ func (l *Log) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	stats := l.stats
-	stats.Pending = len(l.state.open)
+	stats.Pending, stats.Lagging = len(l.state.open), l.lagging.Load()
 	return stats
 }
 
@@ -444,18 +439,6 @@ func (l *Log) Close() {
 		q.fail(errClosed)
 	}
 	for _, s := range l.sessions {
-		for sub := range s.subs {
-			sub.end(ErrEnded)
-		}
+		s.events.End(ErrEnded)
 	}
 }
-
-// Errors that end a subscription.
-var (
-	// ErrLagging says that events are gone before the subscriber has taken them.
-	ErrLagging = errors.New("approval: the subscriber is too slow")
-	// ErrReset says that the log has another epoch now.
-	ErrReset = errors.New("approval: the log has begun another epoch")
-	// ErrEnded says that the session, or the agent, is over.
-	ErrEnded = errors.New("approval: the log has ended")
-)

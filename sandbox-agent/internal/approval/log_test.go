@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -14,6 +15,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/eventlog"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/journal"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,7 +54,7 @@ type rig struct {
 
 // flaky is a folder that fails on demand.
 type flaky struct {
-	folder
+	journal.Folder
 	err error // of all writes; nil: they succeed
 }
 
@@ -59,14 +62,14 @@ func (f *flaky) Append(name string, data []byte) error {
 	if f.err != nil {
 		return f.err
 	}
-	return f.folder.Append(name, data)
+	return f.Folder.Append(name, data)
 }
 
 func (f *flaky) Replace(name string, data []byte) error {
 	if f.err != nil {
 		return f.err
 	}
-	return f.folder.Replace(name, data)
+	return f.Folder.Replace(name, data)
 }
 
 func newRig(t testing.TB) *rig {
@@ -87,7 +90,7 @@ func (r *rig) open() {
 		r.told = append(r.told, a)
 	}})
 	must(r.t, err)
-	r.disk = &flaky{folder: folder(r.dir)}
+	r.disk = &flaky{Folder: journal.Folder(r.dir)}
 	r.Log.disk = r.disk
 }
 
@@ -393,7 +396,7 @@ func TestForgottenBound(t *testing.T) {
 	for i := range 3 * maxEvents {
 		r.decide(r.ask(fmt.Sprintf("h%d.example", i)).ID(), protocol.AllowOnce)
 	}
-	if n, m := len(r.state.over), len(r.sessions[session].events); n > maxEvents || m > maxEvents {
+	if n, m := len(r.state.over), r.sessions[session].len(); n > maxEvents || m > maxEvents {
 		t.Errorf("%d outcomes, %d events", n, m)
 	}
 	_, _, err := r.Decide(answer(first.ID(), protocol.AllowOnce))
@@ -408,9 +411,16 @@ func TestForgottenBound(t *testing.T) {
 	}
 }
 
+// len returns how many events a log holds.
+func (s *sessionLog) len() (n int) {
+	s.events.View(func(events *eventlog.Log[protocol.Approval]) { n = events.Len() })
+	return n
+}
+
 // nowhere is a disk that keeps nothing.
 type nowhere struct{}
 
+func (nowhere) Read(string) ([]byte, error)  { return nil, fs.ErrNotExist }
 func (nowhere) Append(string, []byte) error  { return nil }
 func (nowhere) Replace(string, []byte) error { return nil }
 func (nowhere) Remove(string) error          { return nil }

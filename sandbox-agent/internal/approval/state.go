@@ -158,6 +158,15 @@ func (s *state) settle(outcome protocol.Approval) {
 	q.fail(errExpired)
 }
 
+// forget drops the outcomes among events that the log holds no more.
+func (s *state) forget(events []protocol.Approval) {
+	for _, a := range events {
+		if a.State != protocol.ApprovalPending {
+			delete(s.over, a.ID)
+		}
+	}
+}
+
 var errExpired = protocol.Errorf(protocol.KindExpired, "nobody has decided in time")
 
 // fail releases those who wait for a question that nobody has answered.

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/eventlog"
 )
 
 const (
@@ -42,10 +45,8 @@ type heldSession struct {
 // beside all answers.
 type heldStream struct {
 	id     string
-	first  int // index of the first event that is kept
-	events [][]byte
-	bytes  int
-	at     time.Time // of the last event
+	events *eventlog.Log[[]byte] // offsets are the SDK's indexes; what bounds it is the store
+	at     time.Time             // of the last event
 }
 
 func newEventStore() *eventStore { return &eventStore{sessions: make(map[string]*heldSession)} }
@@ -69,7 +70,7 @@ func (s *eventStore) open(session, stream string) (*heldSession, *heldStream) {
 			return in, h
 		}
 	}
-	h := &heldStream{id: stream, at: time.Now()}
+	h := &heldStream{id: stream, at: time.Now(), events: eventlog.New[[]byte](protocol.Position{}, eventlog.Bound{})}
 	in.streams = append(in.streams, h)
 	return in, h
 }
@@ -83,8 +84,9 @@ func (s *eventStore) Append(_ context.Context, session, stream string, data []by
 		// All that is sent here says that a list is old: the last says it for those before.
 		s.forget(in, h)
 	}
-	h.events, h.at = append(h.events, data), time.Now()
-	s.count(in, h, len(data))
+	h.events.Append(data, len(data))
+	h.at = time.Now()
+	s.count(in, len(data))
 	for in.bytes > maxHeldPerSession || len(in.streams) > maxHeldStreams {
 		if !s.dropOldest(in, h) {
 			break
@@ -104,15 +106,12 @@ func (s *eventStore) Append(_ context.Context, session, stream string, data []by
 	return nil
 }
 
-func (s *eventStore) count(in *heldSession, h *heldStream, n int) {
-	s.bytes, in.bytes, h.bytes = s.bytes+n, in.bytes+n, h.bytes+n
-}
+func (s *eventStore) count(in *heldSession, n int) { s.bytes, in.bytes = s.bytes+n, in.bytes+n }
 
 // forget drops what is kept of h, which stays.
 func (s *eventStore) forget(in *heldSession, h *heldStream) {
-	s.count(in, h, -h.bytes)
-	h.first += len(h.events)
-	h.events = nil
+	s.count(in, -h.events.Bytes())
+	h.events.DropBefore(h.events.Next())
 }
 
 // dropOldest drops the oldest answer of a session, but for that in use.
@@ -154,11 +153,17 @@ func (s *eventStore) after(session, stream string, index int) ([][]byte, error) 
 		if h.id != stream {
 			continue
 		}
-		from := index + 1 - h.first
-		if from < 0 && stream != "" {
+		from := uint64(max(index+1, 0))
+		if from < h.events.First() && stream != "" {
 			return nil, errGone
 		}
-		return slices.Clone(h.events[min(max(from, 0), len(h.events)):]), nil
+		var events [][]byte
+		for at, data := range h.events.All() {
+			if at >= from {
+				events = append(events, data)
+			}
+		}
+		return events, nil
 	}
 	return nil, errGone
 }

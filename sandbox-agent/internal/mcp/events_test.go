@@ -85,7 +85,7 @@ func TestEventsAreBounded(t *testing.T) {
 		for _, in := range s.sessions {
 			sum := 0
 			for _, h := range in.streams {
-				for _, data := range h.events {
+				for _, data := range h.events.All() {
 					sum += len(data)
 				}
 			}
@@ -104,7 +104,7 @@ func TestEventsAreBounded(t *testing.T) {
 func (s *eventStore) kept(key [2]string) bool {
 	for _, h := range s.sessions[key[0]].streams {
 		if h.id == key[1] {
-			return h.first == 0
+			return h.events.First() == 0
 		}
 	}
 	return false
