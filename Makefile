@@ -37,8 +37,8 @@ RACED := ^(TestTwoPeopleShareATerminal|TestChaosWithoutPaceSetters|TestAgentInFr
 # detector finds nothing there, and takes eight times as long.
 PURE := deploy/checks deploy/checks/changed deploy/checks/locks deploy/controlplane/internal/policy deploy/grafana \
         protocol protocol/audit protocol/bytelog protocol/envseal relay/internal/console/build relay/internal/openapi \
-        relay/internal/roster relay/internal/turn sandbox-agent/internal/hostname sandbox-agent/internal/pace \
-        sandbox-agent/internal/redact sandbox-agent/internal/screen tunnel/internal/backoff
+        relay/internal/roster relay/internal/turn sandbox-agent/internal/hostname \
+        protocol/pace sandbox-agent/internal/redact sandbox-agent/internal/screen tunnel/internal/backoff
 
 .PHONY: dev build check test test-packages test-pure test-programs test-security race load soak bench proofs conformance fuzz test-agents lint clean tools
 

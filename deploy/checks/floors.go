@@ -28,13 +28,13 @@ var Floors = []struct {
 	Dirs  []string
 }{
 	{F0, []string{
-		"protocol", "protocol/jws", "protocol/bytelog", "protocol/eventlog", "protocol/lease", "protocol/audit", "protocol/seal",
+		"protocol", "protocol/jws", "protocol/bytelog", "protocol/eventlog", "protocol/lease", "protocol/pace", "protocol/audit", "protocol/seal",
 		"protocol/envseal",
 	}},
 	{F1, []string{
 		"tunnel", "tunnel/internal/...", "tunnel/tunneltest", "tunnel/tunneltest/impair",
 		"relay/internal/turn", "relay/internal/replay", "relay/internal/roster",
-		"sandbox-agent/internal/redact", "sandbox-agent/internal/screen", "sandbox-agent/internal/pace",
+		"sandbox-agent/internal/redact", "sandbox-agent/internal/screen",
 		"sandbox-agent/internal/hostname", "sandbox-agent/internal/toolbox",
 		"deploy/program", "deploy/program/instrument", "deploy/program/intake", "deploy/program/telemetry",
 		"loadtest/internal/pattern", "loadtest/internal/measure",

@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/bytelog"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/pace"
 )
 
 const (
@@ -29,6 +30,7 @@ var errNoGrant = errors.New("simagent: no grant is left to view the terminal")
 type attachment struct {
 	// Static after construction.
 	terminal *terminal
+	stream   pace.Stream   // its name where the pace is set
 	wake     chan struct{} // 1 element: there is something for next
 
 	buf []byte // owned by next: the bytes of the last DATA
@@ -54,8 +56,9 @@ func (t *terminal) attach(params protocol.TerminalParams) (*attachment, protocol
 	if len(t.attachments) == maxAttachments {
 		return nil, protocol.TerminalOpened{}, protocol.Errorf(protocol.KindTooMany, "too many streams to this terminal")
 	}
+	t.streams++
 	a := &attachment{
-		terminal: t, wake: make(chan struct{}, 1),
+		terminal: t, stream: t.streams, wake: make(chan struct{}, 1),
 		present: make(map[protocol.UserID]int), grants: make(map[protocol.GrantID]*jws.Grant),
 	}
 	resumed := false
@@ -70,14 +73,14 @@ func (t *terminal) attach(params protocol.TerminalParams) (*attachment, protocol
 	now := time.Now()
 	opened := protocol.TerminalOpened{
 		Epoch: t.log.Epoch(), Offset: a.cursor.Offset(), Head: t.log.Head(), Gap: params.Since != nil && !resumed,
-		Creator: t.info.CreatorID, Claimed: t.lease.Claimed(), Lease: t.lease.Lease(now), Pacers: t.pacers(now),
+		Creator: t.info.CreatorID, Claimed: t.lease.Claimed(), Lease: t.lease.Lease(now), Pacers: t.gate.Pacers(now),
 	}
 	opened.Cols, opened.Rows = t.log.SizeAt(opened.Offset)
 	if exited, ok := t.log.Exited(); ok {
 		opened.Exited = &exited
 	}
 	t.attachments[a] = struct{}{}
-	t.pace.until = time.Time{}
+	t.gate.Found()
 	t.took()
 	a.notify()
 	return a, opened, nil
@@ -177,7 +180,12 @@ func (a *attachment) close(lost bool) {
 	if a.bare != nil {
 		a.bare.Stop()
 	}
-	t.leave(a, lost, time.Now())
+	if lost {
+		t.gate.Lose(a.stream, a.cursor.Offset(), time.Now())
+	} else {
+		t.gate.Leave(a.stream, time.Now())
+	}
+	t.took()
 	if holder := t.lease.Lease(time.Now()).Holder; a.present[holder] > 0 {
 		t.seen(holder)
 	}
@@ -245,7 +253,12 @@ func (a *attachment) obey(m protocol.Message, verify func(token string) (*jws.Gr
 	case protocol.WantKeyframe:
 		a.want(m.History)
 	case protocol.Pace:
-		t.setPace(a, m)
+		if m.Gone {
+			t.gate.Gone(a.stream, m.ID)
+		} else {
+			t.gate.Set(a.stream, m.ID, m.Offset, t.log.Head(), time.Now())
+		}
+		t.took()
 	case protocol.LeaseProposal:
 		a.propose(m)
 	case protocol.GrantDrop:

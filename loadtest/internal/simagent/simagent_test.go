@@ -259,31 +259,6 @@ func TestPaceSetterHoldsBack(t *testing.T) {
 	}
 }
 
-func TestSlowPaceSetterIsNotWaitedForLong(t *testing.T) {
-	now := time.Now()
-	s := &setter{}
-	const head = protocol.MaxPaceLag + 1
-	for _, c := range []struct {
-		after  time.Duration
-		offset uint64
-		head   uint64
-		want   bool
-	}{
-		{0, 0, head - 2, false},
-		{0, 0, head, true},
-		{protocol.SlowAfter - 1, 1, head, true},
-		{protocol.SlowAfter, 1, head, false},     // it moved too little
-		{2 * protocol.SlowAfter, 1, head, false}, // and hasn't caught up
-		{3 * protocol.SlowAfter, 10, head, false},
-		{3 * protocol.SlowAfter, 10, head + 20, true}, // it had
-	} {
-		s.offset = c.offset
-		if got := s.holdsBack(c.head, now.Add(c.after)); got != c.want {
-			t.Errorf("after %v at %d of %d: held back %v", c.after, c.offset, c.head, got)
-		}
-	}
-}
-
 func TestEnds(t *testing.T) {
 	w := newWorld(t)
 	quits, closed, killed := w.terminal(), w.terminal(), w.terminal()

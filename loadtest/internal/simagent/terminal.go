@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/bytelog"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/lease"
+	"github.com/fairlead/fairlead/protocol/pace"
 )
 
 // maxClients bounds the clients whose sequence is remembered.
@@ -36,7 +37,8 @@ type terminal struct {
 	grace       *time.Timer
 	accepted    *lease.Window
 	attachments map[*attachment]struct{}
-	pace        pace
+	gate        pace.Gate     // who holds the output back
+	streams     pace.Stream   // made so far
 	room        chan struct{} // closed and replaced when somebody took output; nil: nobody waits
 	drawn       time.Time     // the last keyframe
 	drawing     *time.Timer   // for the next; nil: none is wanted
@@ -62,8 +64,9 @@ func newTerminal(a *agent, session protocol.SessionID, info protocol.PTYInfo) *t
 func (t *terminal) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for !t.ended && !t.mayWrite(time.Now()) {
-		t.await(pollPace)
+	for !t.ended && !t.gate.MayRead(t.log.Head(), time.Now()) {
+		deadline, _ := t.gate.Deadline(t.log.Head()) // which it has, for somebody holds it back
+		t.await(time.Until(deadline))
 	}
 	if t.ended {
 		return 0, net.ErrClosed

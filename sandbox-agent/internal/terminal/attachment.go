@@ -10,7 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/bytelog"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/pace"
+	"github.com/fairlead/fairlead/protocol/pace"
 )
 
 // maxOutbox bounds the messages that wait for an attachment beside the log. A

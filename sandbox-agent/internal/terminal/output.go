@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/pace"
+	"github.com/fairlead/fairlead/protocol/pace"
 )
 
 const (

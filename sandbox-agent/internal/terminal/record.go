@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/pace"
+	"github.com/fairlead/fairlead/protocol/pace"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 )
