@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/fairlead/fairlead/deploy/checks/locks"
@@ -77,9 +78,12 @@ func write(t *testing.T, list []Number) {
 	}
 }
 
+// loaded is the repository's packages, type-checked once for all tests.
+var loaded = sync.OnceValues(func() ([]Package, error) { return Load(root) })
+
 func packages(t *testing.T) []Package {
 	t.Helper()
-	packages, err := Load(root)
+	packages, err := loaded()
 	if err != nil {
 		t.Fatal(err)
 	}
