@@ -37,7 +37,7 @@ func run(t *testing.T, name string, args ...string) {
 func testFiles(t *testing.T) []string {
 	t.Helper()
 	var tests []string
-	for _, dir := range []string{"core", "src", "test"} {
+	for _, dir := range []string{"core", "src"} {
 		err := filepath.WalkDir(filepath.Join(web, dir), func(path string, _ fs.DirEntry, err error) error {
 			if strings.HasSuffix(path, ".test.ts") {
 				tests = append(tests, path)

@@ -32,7 +32,7 @@ func build(dir string) error {
 		MinifyWhitespace:  true,
 		MinifyIdentifiers: true,
 		LegalComments:     api.LegalCommentsEndOfFile, // the licences ask for their notice
-		Plugins:           []api.Plugin{strictStyles, strictMarkup(filepath.Join(web, "src/markup.ts"))},
+		Plugins:           []api.Plugin{strictStyles, strictMarkup(filepath.Join(web, "src/recordings/markup.ts"))},
 		LogLevel:          api.LogLevelSilent,
 	})
 	if err := messages(result.Errors); err != nil {
@@ -95,7 +95,7 @@ func write(dist, index string, files []api.OutputFile) error {
 
 // strictStyles changes the four places in which xterm.js needs 'unsafe-inline'
 // for styles: it sets style attributes, and fills <style> elements (see
-// web/src/adopted-style.ts). A new version of xterm.js that does so elsewhere,
+// web/src/ui/adopted-style.ts). A new version of xterm.js that does so elsewhere,
 // or in other words, fails the build.
 var strictStyles = api.Plugin{
 	Name: "strict-styles",

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -156,5 +157,41 @@ func TestCoreKnowsNoPage(t *testing.T) {
 	out, err := exec.Command(node, compiler, "--project", dir).CombinedOutput()
 	if err == nil || strings.Contains(string(out), "example.ts") || strings.Count(string(out), "page.ts") != 3 {
 		t.Errorf("want three complaints about page.ts and no other, got\n%s", out)
+	}
+}
+
+// mayImport says which folders of the console a folder may use: features know the
+// page's building blocks, not the page.
+var mayImport = map[string]string{
+	"ui":           "",
+	"integrations": "ui",
+	"agents":       "ui integrations",
+	"terminal":     "ui agents",
+	"approvals":    "ui",
+	"env":          "ui",
+	"files":        "ui",
+	"browser":      "ui",
+	"recordings":   "ui",
+	"page":         "ui integrations agents terminal approvals env files browser recordings",
+	".":            "ui page",
+}
+
+// TestFolders: imports between the console's folders point downwards.
+func TestFolders(t *testing.T) {
+	for file, names := range imports(t, "src") {
+		from, _ := filepath.Rel("src", filepath.Dir(file))
+		allowed, ok := mayImport[from]
+		if !ok {
+			t.Errorf("%s: mayImport doesn't know its folder", file)
+		}
+		for _, name := range names {
+			to, err := filepath.Rel("src", filepath.Dir(name))
+			if !strings.HasPrefix(name, "src/") || err != nil || to == from {
+				continue
+			}
+			if !slices.Contains(strings.Fields(allowed), to) {
+				t.Errorf("%s imports %s", file, name)
+			}
+		}
 	}
 }

@@ -2,25 +2,21 @@
 // and shows a terminal.
 
 import { ApiError, backoff, loginConfig, Origins, whoAmI, type Login, type Person } from '@fairlead/core';
-import { App } from './app.ts';
-import { byId, setText } from './dom.ts';
-import { heed, takeLink, type Heeded, type Link } from './link.ts';
-import { remember, tab } from './storage.ts';
-import { touch } from './theme.ts';
-import { visible } from './visible.ts';
-import './style/index.css';
+import { App } from './page/app.ts';
+import { card, status } from './page/card.ts';
+import { heed, takeLink, type Heeded, type Link } from './page/link.ts';
+import { hint } from './ui/ask.ts';
+import { byId, setText } from './ui/dom.ts';
+import { remember, tab } from './ui/storage.ts';
+import { touch } from './ui/theme.ts';
+import { visible } from './ui/visible.ts';
+import './page/index.css';
 
 declare global {
   interface Window {
     // What tests and scripts may use.
     fairlead?: { screenText(all?: boolean): string; webgl(): boolean };
   }
-}
-
-function card(title: string, text: string): void {
-  setText(byId('card-title', HTMLElement), title);
-  setText(byId('card-text', HTMLElement), text);
-  byId('card', HTMLElement).hidden = false;
 }
 
 // offerSignIn adds the way in to the card, where there is one besides links.
@@ -32,11 +28,6 @@ function offerSignIn(login: Promise<Login | undefined>): void {
     link.textContent = found.name ? `Sign in with ${found.name}` : 'Sign in';
     link.hidden = false;
   });
-}
-
-function status(text: string, tone: string): void {
-  setText(byId('status-text', HTMLElement), text);
-  byId('status', HTMLElement).dataset.tone = tone;
 }
 
 // relays are the origins that the page may connect to, as its own relay told.
@@ -52,8 +43,8 @@ function relays(): Origins {
 
 // show says who one is, for as long as the page is open.
 function show({ id, name }: Person): void {
-  const me = byId('me', HTMLElement);
-  setText(byId('me-name', HTMLElement), visible(name));
+  const me = byId('me');
+  setText(byId('me-name'), visible(name));
   me.title = `You are ${visible(name)} (${visible(id)})`;
   me.hidden = false;
 }
@@ -63,12 +54,12 @@ let app: App | undefined;
 
 // say tells why a link has changed nothing.
 function say(heeded: Heeded | undefined): void {
-  if (heeded === 'invalid') app?.hint('The link that was opened is not valid any more');
+  if (heeded === 'invalid' && app !== undefined) hint('The link that was opened is not valid any more');
 }
 
 function unreachable(): void {
   status('Not connected', 'bad');
-  card('The relay can’t be reached', 'Trying again by itself.');
+  card({ title: 'The relay can’t be reached', text: 'Trying again by itself.' });
 }
 
 // settle heeds a link, for as long as it takes until a relay answers.
@@ -109,14 +100,14 @@ async function begin(token: string, origins: Origins, login: Promise<Login | und
     const session = me.sessions.find((s) => s.id === wanted) ?? me.sessions[0];
     if (session === undefined) {
       status('No session', 'idle');
-      card(`Hello ${me.user.name}`, 'There is no session that you can see. Ask for an invitation.');
+      card({ title: `Hello ${me.user.name}`, text: 'There is no session that you can see. Ask for an invitation.' });
       return false;
     }
     const shown = new App(token, me, session, origins);
     app = shown;
     window.fairlead = { screenText: (all) => shown.text(all), webgl: () => shown.webgl };
     void login.then((found) => found?.oidc === true && shown.offerSignOut());
-    byId('card', HTMLElement).hidden = true;
+    card(null);
     say(heeded);
     await shown.start(tab.get('pty'));
     return false;
@@ -124,7 +115,7 @@ async function begin(token: string, origins: Origins, login: Promise<Login | und
     if (!(error instanceof ApiError)) throw error;
     if (!error.passing) {
       status('Not connected', 'bad');
-      card('This link is not valid any more', 'Ask for a new one, and open it in this tab.');
+      card({ title: 'This link is not valid any more', text: 'Ask for a new one, and open it in this tab.' });
       offerSignIn(login);
       return false;
     }
@@ -164,7 +155,7 @@ async function main(): Promise<void> {
   const login = loginConfig(location.origin).catch(() => undefined);
   if (token === null) {
     status('Not connected', 'idle');
-    card('Open the link you were given', 'It carries the key to a shared terminal. This tab has none yet.');
+    card({ title: 'Open the link you were given', text: 'It carries the key to a shared terminal. This tab has none yet.' });
     offerSignIn(login);
     return;
   }

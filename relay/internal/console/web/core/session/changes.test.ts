@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ApiError } from './http.ts';
 import { Changes, Unsettled } from './changes.ts';
+import { ApiError } from './http.ts';
 
 // world plays relays: each step is a status, 200 for success. keys are those that
 // were asked by.

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ApiError } from './http.ts';
 import { Grants } from './grants.ts';
+import { ApiError } from './http.ts';
 
 // A clock that stands still until it is moved.
 class FakeClock {

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { backoff, capMs, firstMs, leastMs, quickAttempts, quickMs } from '../backoff.ts';
-import { hasEnded, initial, openMs, stableMs, step, type Connection, type Effect, type Event } from './connection.ts';
 import type { Attached } from '../protocol.ts';
+import { hasEnded, initial, openMs, stableMs, step, type Connection, type Effect, type Event } from './connection.ts';
 
 // run steps through events, one millisecond apart unless `at` says otherwise.
 function run(c: Connection, events: (Event & { at?: number })[], random = 0.5): [Connection, Effect[]] {

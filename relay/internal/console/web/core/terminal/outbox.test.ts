@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Outbox, queueBytes, unackedBytes, type Frame } from './outbox.ts';
 import { maxInputBytes } from '../protocol.ts';
+import { Outbox, queueBytes, unackedBytes, type Frame } from './outbox.ts';
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 const text = (frames: readonly Frame[]) => Buffer.concat(frames.map((f) => f.bytes)).toString();

@@ -1,0 +1,37 @@
+// Changes that a person makes, one at a time, and what is said when one fails.
+
+import { Unsettled } from '@fairlead/core';
+import { installOf } from '../agents/agents.ts';
+import { hint, type HintAction } from '../ui/ask.ts';
+import { copy } from '../ui/clipboard.ts';
+import { messageOf } from '../ui/format.ts';
+
+export class OneAtATime {
+  #busy = false;
+
+  // done is called after each change.
+  constructor(private readonly done: () => void) {}
+
+  // run makes a change unless one is under way. Of what may have been done all the
+  // same it offers to ask, and nothing else.
+  async run(change: () => Promise<void>): Promise<void> {
+    if (this.#busy) return;
+    this.#busy = true;
+    try {
+      await change();
+    } catch (error) {
+      const text = messageOf(error);
+      hint(text, error instanceof Unsettled ? { label: 'Ask again', run: () => void this.run(change) } : adviceOf(text));
+    } finally {
+      this.#busy = false;
+      this.done();
+    }
+  }
+}
+
+// adviceOf offers to copy the command that a refusal advises.
+function adviceOf(text: string): HintAction | undefined {
+  const command = installOf(text);
+  if (command === undefined) return undefined;
+  return { label: 'Copy the command', run: () => void copy(command).then((done) => hint(done ? 'Copied: paste it into this terminal' : command)) };
+}

@@ -1,0 +1,32 @@
+// What can stand beside the terminal: its agent, the sandbox's files and its
+// browser.
+
+import type { Control, Session, SessionInfo } from '@fairlead/core';
+import type { AgentView } from '../agents/agents.ts';
+import { AgentPanel } from '../agents/panel.ts';
+import { BrowserPanel } from '../browser/panel.ts';
+import { Files } from '../files/panel.ts';
+import { Side } from '../ui/side.ts';
+
+export class Panels {
+  readonly #agent: AgentPanel;
+
+  // leave moves the focus to the terminal.
+  constructor(session: Session, { capabilities, dashboard }: SessionInfo, you: string, leave: () => void) {
+    const side = new Side(leave);
+    this.#agent = new AgentPanel(session, side, { you, dashboard, mayUseTools: capabilities.includes('mcp') });
+    new BrowserPanel(session, side);
+    if (capabilities.includes('files.read')) new Files(session, side, capabilities.includes('files.write'));
+  }
+
+  // draw shows how the terminal in front stands.
+  draw(pane: { id: string; control: Control } | undefined, labels: ReadonlyMap<string, string>, agent: AgentView): void {
+    if (pane === undefined) return this.#agent.draw(undefined);
+    const { id, control } = pane;
+    this.#agent.draw({ pty: id, label: labels.get(id) ?? 'terminal', agent, turn: control.lastTurn, tools: control.tools });
+  }
+
+  toggleAgent(): void {
+    this.#agent.toggle();
+  }
+}
