@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/screen"
 )
 
@@ -48,7 +49,7 @@ type agent struct {
 	resumes  protocol.AgentState // what it is when it is paused no more: running or waiting
 	prompted bool                // it has begun a turn
 	promptBy time.Time           // it waits for its first prompt from then on; zero: who knows
-	how      exit                // it ended
+	how      pty.Exit            // it ended
 	stopping bool                // it is being stopped
 	before   *jws.Grant          // of the human who gets control back; nil: nobody does
 	modes    screen.Modes        // of the program behind
@@ -85,8 +86,8 @@ func (s *stage) report() *protocol.AgentReport {
 func (a *agent) report() protocol.AgentReport {
 	r := protocol.AgentReport{State: a.is, Name: a.name}
 	if a.is == protocol.AgentStopped {
-		if r.Signal = a.how.signal; r.Signal == "" {
-			r.ExitCode = &a.how.code
+		if r.Signal = a.how.Signal; r.Signal == "" {
+			r.ExitCode = &a.how.Code
 		}
 	}
 	return r
@@ -104,7 +105,7 @@ func (h *Host) StartAgent(ctx context.Context, session protocol.SessionID, id pr
 	if err != nil {
 		return protocol.AgentReport{}, err
 	}
-	plan, err := h.planAgent(s, t.site.launched.account.home)
+	plan, err := h.planAgent(s, t.site.launched.Account.Home)
 	if err != nil {
 		return protocol.AgentReport{}, err
 	}
@@ -115,12 +116,12 @@ func (h *Host) StartAgent(ctx context.Context, session protocol.SessionID, id pr
 	if err != nil {
 		return protocol.AgentReport{}, err
 	}
-	if err := h.wireAgent(session, id, l.account, plan.cli); err != nil {
+	if err := h.wireAgent(session, id, l.Account, plan.cli); err != nil {
 		t.giveUpAgent()
 		return protocol.AgentReport{}, err
 	}
-	l.argv = plan.argv
-	l.env, _, err = h.environ(session, id, l.account, t.site.created)
+	l.Argv = plan.argv
+	l.Env, _, err = h.environ(session, id, l.Account, t.site.created)
 	if err != nil {
 		t.giveUpAgent()
 		return protocol.AgentReport{}, protocol.AsError(err)
@@ -135,10 +136,10 @@ func (h *Host) StartAgent(ctx context.Context, session protocol.SessionID, id pr
 
 // launchAgent starts l in dir, or where the terminal began if it can't be there
 // any more.
-func (h *Host) launchAgent(l launch, dir string) (device, child, error) {
-	if dir != "" && dir != l.dir {
+func (h *Host) launchAgent(l pty.Launch, dir string) (pty.Device, pty.Child, error) {
+	if dir != "" && dir != l.Dir {
 		there := l
-		there.dir = dir
+		there.Dir = dir
 		if dev, proc, err := h.launch(there); err == nil {
 			return dev, proc, nil
 		}
@@ -276,7 +277,7 @@ func (t *Terminal) stopAgent(a *agent) (paused bool) {
 }
 
 // takeOver lets a run and takes control for it, whoever has it: a clean cut, as
-// every change of control is. It is called with mu held.
+// every change of control is. The caller holds mu.
 func (t *Terminal) takeOver(a *agent) {
 	if a.before = t.control.grant; t.lent() {
 		a.before = nil
@@ -288,7 +289,7 @@ func (t *Terminal) takeOver(a *agent) {
 }
 
 // yield gives control back to the human who had it, if they are present and
-// still may have it, else to nobody. It is called with mu held.
+// still may have it, else to nobody. The caller holds mu.
 func (t *Terminal) yield(a *agent) {
 	next := protocol.LeaseNext{}
 	g := a.before
@@ -308,7 +309,7 @@ func (t *Terminal) yield(a *agent) {
 	t.leaseChanged(nil, 0)
 }
 
-// announceAgent tells everybody how the agent stands. It is called with mu held.
+// announceAgent tells everybody how the agent stands. The caller holds mu.
 func (t *Terminal) announceAgent() {
 	r := t.stage.agent.report()
 	for a := range t.attachments {

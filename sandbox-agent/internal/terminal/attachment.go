@@ -68,55 +68,24 @@ func (t *Terminal) Attach(params protocol.TerminalParams) (*Attachment, protocol
 		wake:     make(chan struct{}, 1),
 		present:  make(map[protocol.UserID]int),
 	}
-	resumed := false
-	if since := params.Since; since != nil && since.Epoch == t.output.Epoch() {
-		var err error
-		a.cursor, err = t.output.CursorAt(since.Offset)
-		resumed = err == nil
-	}
-	if !resumed {
-		a.cursor = t.newcomer()
-	}
-	opened := protocol.TerminalOpened{
-		Epoch:   t.output.Epoch(),
-		Offset:  a.cursor.Offset(),
-		Head:    t.output.Head(),
-		Gap:     params.Since != nil && !resumed,
-		Creator: t.info.CreatorID,
-		Claimed: t.control.lease.Claimed(),
-		Lease:   t.control.lease.Lease(time.Now()),
-		Pacers:  t.flow.gate.Pacers(time.Now()),
-
-		Recording: t.recordingID(),
-		Shared:    t.shared(),
-		Agent:     t.stage.report(),
-		Turn:      t.hooks.turn,
-	}
-	opened.Cols, opened.Rows = t.output.SizeAt(opened.Offset)
-	if exited, ok := t.output.Exited(); ok {
-		opened.Exited = &exited
-	}
+	cursor, opened := t.transcript.Open(params.Since)
+	a.cursor = cursor
+	opened.Creator, opened.Claimed = t.info.CreatorID, t.control.lease.Claimed()
+	opened.Lease, opened.Pacers = t.control.lease.Lease(time.Now()), t.flow.gate.Pacers(time.Now())
+	opened.Recording, opened.Shared = t.recordingID(), t.shared()
+	opened.Agent, opened.Turn = t.stage.report(), t.hooks.turn
 	for i := range opened.Pacers { // they may not have heard of this epoch
 		opened.Pacers[i].Offset = min(opened.Pacers[i].Offset, opened.Head)
 	}
-	if t.mask.held.announced {
+	if t.held.announced {
 		a.post(protocol.Held{Held: true})
 	}
 	t.attachments[a] = struct{}{}
+	t.transcript.Listen(a.wake)
 	t.flow.gate.Found()
 	t.paced()
 	a.notify()
 	return a, opened, nil
-}
-
-// newcomer returns where one who has seen nothing begins. It is called with mu
-// held.
-func (t *Terminal) newcomer() bytelog.Cursor {
-	cursor, err := t.output.CursorAt(t.output.LineStart(protocol.MaxReplayBytes))
-	if err != nil {
-		panic("terminal: a line start outside the log: " + err.Error()) // LineStart promises one inside
-	}
-	return cursor
 }
 
 // Next returns the next message for the relay and waits until there is one.
@@ -144,6 +113,31 @@ func (a *Attachment) Next(ctx context.Context) (protocol.Message, error) {
 
 // poll returns the next message, or nil when there is none now.
 func (a *Attachment) poll() (protocol.Message, error) {
+	m, wanted, err := a.take(wishNone, nil)
+	for wanted != wishNone {
+		m, wanted, err = a.takeDrawn(wanted)
+	}
+	if k, ok := m.(protocol.Keyframe); ok && k.Left == 0 {
+		a.terminal.mayTakeKeyframes()
+	}
+	return m, err
+}
+
+// takeDrawn is take with a keyframe of the present screen.
+func (a *Attachment) takeDrawn(w wish) (protocol.Message, wish, error) {
+	d := a.terminal.display
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.due { // of the screen as it is there is no place in the log
+		return a.take(wishHistory, nil)
+	}
+	return a.take(w, d.keyframe(w))
+}
+
+// take returns the next message, or nil when there is none now. A RESET needs a
+// keyframe where one is asked for: it was drawn for the wish drawn, or take
+// returns for which it should be. With a drawn one the caller holds display.mu.
+func (a *Attachment) take(drawn wish, present *keyframe) (m protocol.Message, wanted wish, err error) {
 	t := a.terminal
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,51 +146,71 @@ func (a *Attachment) poll() (protocol.Message, error) {
 	}
 	switch {
 	case a.err != nil:
-		return nil, a.err
+		return nil, wishNone, a.err
 	case a.muted:
-		return a.aboutGrants(), nil
+		return a.aboutGrants(), wishNone, nil
 	case a.sent > 0: // the pieces of a keyframe follow each other directly
-		return a.piece(), nil
+		return a.piece(), wishNone, nil
 	case len(a.outbox) > 0:
-		m := a.outbox[0]
-		a.outbox[0] = nil
-		if a.outbox = a.outbox[1:]; len(a.outbox) == 0 {
-			a.outbox = a.space[:0]
-		}
-		return m, nil
+		return a.pop(), wishNone, nil
 	case a.ended:
-		return nil, io.EOF
-	case a.cut:
-		return a.reset(), nil
+		return nil, wishNone, io.EOF
 	}
+	gap := a.cut
+	if !gap {
+		m, gap, err = a.follow()
+	}
+	if !gap {
+		return m, wishNone, err
+	}
+	a.putOff()
+	if a.wants > drawn {
+		return nil, a.wants, nil
+	}
+	return a.reset(present), wishNone, nil
+}
+
+// pop returns the first message beside the log. The caller holds terminal.mu.
+func (a *Attachment) pop() protocol.Message {
+	m := a.outbox[0]
+	a.outbox[0] = nil
+	if a.outbox = a.outbox[1:]; len(a.outbox) == 0 {
+		a.outbox = a.space[:0]
+	}
+	return m
+}
+
+// follow returns the next message of the log, or nil when there is none now. gap
+// says that the log has lost the attachment's place. The caller holds
+// terminal.mu.
+func (a *Attachment) follow() (m protocol.Message, gap bool, err error) {
 	offset, limit := a.cursor.Offset(), protocol.MaxDataBytes
 	if f := a.keyframe; f != nil {
 		if a.cursor == f.at {
-			return a.piece(), nil
+			return a.piece(), false, nil
 		}
 		if before := f.at.Offset() - offset; before > 0 {
 			limit = int(min(uint64(limit), before))
 		}
 	}
-	if a.wants != wishNone && a.cursor == t.head() {
-		return nil, nil // EXITED would end it before the keyframe
+	if a.wants != wishNone && a.cursor == a.terminal.transcript.End() {
+		return nil, false, nil // EXITED would end it before the keyframe
 	}
-	item, ok, err := t.output.Next(&a.cursor, limit)
+	item, ok, err := a.terminal.transcript.Next(&a.cursor, &a.buf, limit)
 	switch {
 	case errors.As(err, new(bytelog.ErrGap)):
-		return a.reset(), nil
+		return nil, true, nil
 	case err != nil:
-		return nil, protocol.Fault(protocol.KindInternal, err)
+		return nil, false, protocol.Fault(protocol.KindInternal, err)
 	case !ok:
-		return nil, nil
+		return nil, false, nil
 	case item.Resized != nil:
-		return *item.Resized, nil
+		return *item.Resized, false, nil
 	case item.Exited != nil:
 		a.ended = true
-		return *item.Exited, nil
+		return *item.Exited, false, nil
 	}
-	a.buf = append(a.buf[:0], item.Bytes...)
-	return protocol.Data{Offset: offset, Bytes: a.buf}, nil
+	return protocol.Data{Offset: offset, Bytes: item.Bytes}, false, nil
 }
 
 // aboutGrants returns the next answer about a grant, nil when there is none or it
@@ -215,16 +229,18 @@ func (a *Attachment) aboutGrants() protocol.Message {
 }
 
 // reset moves the cursor to where a newcomer begins. Who waits for a keyframe
-// gets it there and then: in a flood that outruns the stream any later one would
-// fall out of the log like the last.
-func (a *Attachment) reset() protocol.Reset {
-	a.putOff()
-	a.cut, a.cursor = false, a.terminal.newcomer()
-	if a.terminal.keyframeAtHead(a, time.Now()) {
-		a.cursor = a.keyframe.at
+// gets present there and then, unless that is nil: in a flood that outruns the
+// stream any later one would fall out of the log like the last. The caller holds
+// terminal.mu, and display.mu if present isn't nil.
+func (a *Attachment) reset(present *keyframe) protocol.Reset {
+	log := a.terminal.transcript
+	a.cut, a.cursor = false, log.Newcomer()
+	if a.wants != wishNone && present != nil {
+		a.keyframe, a.cursor, a.wants = present, present.at, wishNone
+		a.terminal.display.taken = time.Now()
 	}
-	m := protocol.Reset{Epoch: a.terminal.output.Epoch(), Offset: a.cursor.Offset()}
-	m.Cols, m.Rows = a.terminal.output.SizeAt(m.Offset)
+	m := protocol.Reset{Epoch: log.Epoch(), Offset: a.cursor.Offset()}
+	m.Cols, m.Rows = log.SizeAt(m.Offset)
 	return m
 }
 
@@ -259,6 +275,7 @@ func (a *Attachment) end(leave func(*pace.Gate)) {
 		return
 	}
 	delete(t.attachments, a)
+	t.transcript.Forget(a.wake)
 	a.fail(net.ErrClosed)
 	a.keyframe = nil
 	leave(&t.flow.gate)
@@ -268,8 +285,8 @@ func (a *Attachment) end(leave func(*pace.Gate)) {
 	}
 }
 
-// fail makes Next return err from now on, unless it fails already. It is
-// called with mu held.
+// fail makes Next return err from now on, unless it fails already. The
+// caller holds mu.
 func (a *Attachment) fail(err error) {
 	if a.err == nil {
 		a.err, a.outbox = err, nil
@@ -277,7 +294,7 @@ func (a *Attachment) fail(err error) {
 	}
 }
 
-// post queues m. It is called with mu held.
+// post queues m. The caller holds mu.
 func (a *Attachment) post(m protocol.Message) {
 	switch {
 	case a.err != nil:
@@ -290,7 +307,7 @@ func (a *Attachment) post(m protocol.Message) {
 }
 
 // ack queues the ack of all input of client up to seq. It replaces one that
-// waits. It is called with mu held.
+// waits. The caller holds mu.
 func (a *Attachment) ack(client string, seq uint64) {
 	m := protocol.InputAck{Seq: seq, Client: client}
 	for i := len(a.outbox) - 1; i >= max(0, len(a.outbox)-ackSearch); i-- {

@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 )
 
@@ -40,8 +42,8 @@ func BenchmarkEcho(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		l.account = account{uid: -1}
-		dev, proc, err := launchPTY(l, process.StartConfined)
+		l.Account = account.Account{UID: -1}
+		dev, proc, err := pty.New(process.StartConfined)(l)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -128,15 +130,13 @@ func BenchmarkMasking(b *testing.B) {
 				dev, proc := newFakeDevice(), newFakeProcess()
 				term := newTerminal(session, protocol.PTYInfo{ID: "pty_1", Cols: 200, Rows: 50}, newProgram(dev, proc),
 					site{secrets: set}, slog.New(slog.DiscardHandler))
-				var out, answers []byte
+				var answers []byte
 				b.SetBytes(int64(len(c.output)))
 				for b.Loop() {
 					for rest := c.output; len(rest) > 0; {
 						piece := rest[:min(len(rest), 4<<10)]
 						rest = rest[len(piece):]
-						out, answers = term.grid().Write(out[:0], answers[:0], piece)
-						out = term.masked(term.own, out, false)
-						term.append(out)
+						answers, _ = term.display.write(answers[:0], piece, false)
 					}
 				}
 				dev.Close()

@@ -75,8 +75,7 @@ func (a *Attachment) Propose(p protocol.LeaseProposal) {
 }
 
 // assign makes next the holder, or frees the lease, as the terminal itself
-// decides. A holder who stays gets a new term all the same. It is called with mu
-// held; leaseChanged must follow.
+// decides. A holder who stays gets a new term all the same. The caller holds mu; leaseChanged must follow.
 func (t *Terminal) assign(next protocol.LeaseNext, grant *jws.Grant) {
 	now := time.Now()
 	steps := []protocol.LeaseNext{next}
@@ -141,7 +140,7 @@ func (t *Terminal) sockets(user protocol.UserID) (n int) {
 	return n
 }
 
-// present tells the lease how many sockets user has. It is called with mu held.
+// present tells the lease how many sockets user has. The caller holds mu.
 func (t *Terminal) present(user protocol.UserID) {
 	if t.ended.IsZero() && t.control.lease.Sockets(user, t.sockets(user), time.Now()) {
 		t.leaseChanged(nil, 0)
@@ -149,8 +148,8 @@ func (t *Terminal) present(user protocol.UserID) {
 }
 
 // leaseChanged announces the lease and refuses what was typed under another.
-// The proposer, if any, gets it as the answer to its proposal id. It is called
-// with mu held.
+// The proposer, if any, gets it as the answer to its proposal id. The caller
+// holds mu.
 func (t *Terminal) leaseChanged(proposer *Attachment, id uint64) {
 	leased := protocol.Leased{Lease: t.control.lease.Lease(time.Now())}
 	if leased.Lease.Holder == "" {
@@ -175,12 +174,14 @@ func (t *Terminal) leaseChanged(proposer *Attachment, id uint64) {
 // event in the log once it is applied, which may take a moment when sizes follow each other closely.
 func (a *Attachment) Resize(r protocol.Resize) {
 	t := a.terminal
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if _, ok := t.mayType(r.Term); !ok || a.err != nil {
-		return
-	}
-	t.resize(r.Cols, r.Rows)
+	t.display.mu.Lock()
+	defer t.display.mu.Unlock()
+	t.resize(r.Cols, r.Rows, func() error {
+		if reason, ok := t.mayType(r.Term); !ok {
+			return notTyped(reason)
+		}
+		return a.err
+	})
 }
 
 // Resize gives the terminal id of session another size, whoever controls it. It
@@ -196,41 +197,54 @@ func (h *Host) Resize(session protocol.SessionID, id protocol.PTYID, cols, rows 
 	if err != nil {
 		return err
 	}
+	t.display.mu.Lock()
+	defer t.display.mu.Unlock()
+	return t.resize(cols, rows, func() error {
+		if !t.ended.IsZero() {
+			return protocol.Errorf(protocol.KindEnded, "the program has ended")
+		}
+		return nil
+	})
+}
+
+// resize asks for another size, unless may, which is called with mu held, says
+// what is against it. The caller holds display.mu, and not mu.
+func (t *Terminal) resize(cols, rows int, may func() error) error {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.ended.IsZero() {
-		return protocol.Errorf(protocol.KindEnded, "the program has ended")
+	if err := may(); err != nil {
+		t.mu.Unlock()
+		return err
 	}
-	t.resize(cols, rows)
+	t.size.cols = min(max(cols, protocol.MinCols), protocol.MaxCols)
+	t.size.rows = min(max(rows, protocol.MinRows), protocol.MaxRows)
+	cols, rows, wait := t.takeSize(time.Now())
+	t.mu.Unlock()
+	if wait > 0 {
+		t.poke()
+	}
+	if cols > 0 {
+		t.resized(cols, rows)
+	}
 	return nil
 }
 
-// resize asks for another size. It is called with mu held.
-func (t *Terminal) resize(cols, rows int) {
-	t.size.cols = min(max(cols, protocol.MinCols), protocol.MaxCols)
-	t.size.rows = min(max(rows, protocol.MinRows), protocol.MaxRows)
-	if t.applySize(time.Now()) > 0 {
-		t.poke()
-	}
-}
-
-// applySize applies the size asked for, or returns how long that must wait. It
-// is called with mu held.
-func (t *Terminal) applySize(now time.Time) (wait time.Duration) {
+// takeSize gives the program in front the size asked for, and returns it for the
+// screen and the log. It is 0 when there is none, or it has to wait so long. The
+// caller holds mu, and for resized display.mu.
+func (t *Terminal) takeSize(now time.Time) (cols, rows int, wait time.Duration) {
 	if t.size.cols == 0 {
-		return 0
+		return 0, 0, 0
 	}
 	if wait := t.size.last.Add(resizeEvery).Sub(now); wait > 0 {
-		return wait
+		return 0, 0, wait
 	}
-	cols, rows := t.size.cols, t.size.rows
+	cols, rows = t.size.cols, t.size.rows
 	t.size = sizeLimiter{last: now}
 	if err := t.stage.front.dev.Resize(cols, rows); err != nil {
 		t.log.Warn("resizing a terminal failed", "error", err)
-		return 0
+		return 0, 0, 0
 	}
-	t.resized(cols, rows)
-	return 0
+	return cols, rows, 0
 }
 
 // poke has keep look at its deadlines again.
@@ -243,23 +257,41 @@ func (t *Terminal) poke() {
 
 // tick does what is due and returns how long until something is again.
 func (t *Terminal) tick() time.Duration {
+	now := time.Now()
+	next := t.tickControl(now) // first: a grace that is over waits for no parsing
+	return max(min(next, t.tickDisplay(now)), 0)
+}
+
+// tickControl does what is due of who may type and what they are told.
+func (t *Terminal) tickControl(now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := time.Now()
 	if t.control.lease.Expire(now) || t.control.lease.Rest(now) {
 		t.leaseChanged(nil, 0)
 	}
 	next := noDeadline
-	if wait := t.applySize(now); wait > 0 {
-		next = wait
-	}
 	if deadline, ok := t.control.lease.Deadline(); ok {
 		next = min(next, deadline.Sub(now))
 	}
 	if due, ok := t.control.lease.Rests(); ok {
 		next = min(next, due.Sub(now))
 	}
-	next = min(next, t.takeKeyframes(now), t.letGo(now), t.checkGrants(now),
-		t.checkHeld(now), t.beginAnewIfDue(now), t.awaitPromptIfDue(now))
-	return max(next, 0)
+	return min(next, t.letGo(now), t.checkGrants(now), t.checkHeld(now), t.awaitPromptIfDue(now))
+}
+
+// tickDisplay does what is due of the screen and the log.
+func (t *Terminal) tickDisplay(now time.Time) time.Duration {
+	t.display.mu.Lock()
+	defer t.display.mu.Unlock()
+	t.mu.Lock()
+	cols, rows, wait := t.takeSize(now)
+	t.mu.Unlock()
+	next := noDeadline
+	if wait > 0 {
+		next = wait
+	}
+	if cols > 0 {
+		t.resized(cols, rows)
+	}
+	return min(next, t.takeKeyframes(now), t.beginAnewIfDue(now))
 }

@@ -4,25 +4,16 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fairlead/fairlead/protocol"
-)
-
-// In a home: what running shells read before their next prompt.
-const (
-	envDir  = ".fairlead"
-	envFile = "env.sh"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 )
 
 // environ returns the whole environment of a program about to start in the
 // terminal id, and how far it is kept to the egress proxy.
-func (h *Host) environ(session protocol.SessionID, id protocol.PTYID, a account, create protocol.PTYCreate) ([]string, protocol.EgressState, error) {
+func (h *Host) environ(session protocol.SessionID, id protocol.PTYID, a account.Account, create protocol.PTYCreate) ([]string, protocol.EgressState, error) {
 	env := environment(h.config, session, id, a)
 	if h.config.Credentials != nil {
 		env = append(env, credentialVariables(h.config.Credentials(session, id))...)
@@ -30,7 +21,7 @@ func (h *Host) environ(session protocol.SessionID, id protocol.PTYID, a account,
 	if h.config.Environ == nil {
 		return env, "", nil
 	}
-	more, egress, err := h.config.Environ(session, id, a.uid, create)
+	more, egress, err := h.config.Environ(session, id, a.UID, create)
 	if err != nil {
 		return nil, "", err
 	}
@@ -45,7 +36,7 @@ func (h *Host) UID(session protocol.SessionID, id protocol.PTYID) (uid int, ok b
 	if err != nil || t.released() {
 		return 0, false
 	}
-	return t.site.launched.account.uid, true
+	return t.site.launched.Account.UID, true
 }
 
 // A Running is a terminal that holds something of the system.
@@ -63,7 +54,7 @@ func (h *Host) Running() []Running {
 	var all []Running
 	for id, t := range h.listed {
 		if !t.released() {
-			all = append(all, Running{Session: t.session, ID: id, UID: t.site.launched.account.uid, PID: t.own.proc.PID()})
+			all = append(all, Running{Session: t.session, ID: id, UID: t.site.launched.Account.UID, PID: t.own.proc.PID()})
 		}
 	}
 	slices.SortFunc(all, func(a, b Running) int { return strings.Compare(string(a.ID), string(b.ID)) })
@@ -92,7 +83,7 @@ func (h *Host) ApplyEnv(session protocol.SessionID, id protocol.PTYID, script []
 		if t.released() {
 			continue
 		}
-		if err := writePrivate(t.site.launched.account, envFile, script); err != nil && !t.hasEnded() {
+		if err := t.site.launched.Account.WritePrivate(account.EnvFile, script); err != nil && !t.hasEnded() {
 			errs = append(errs, fmt.Errorf("terminal %s: %w", t.info.ID, err))
 		}
 	}
@@ -102,68 +93,8 @@ func (h *Host) ApplyEnv(session protocol.SessionID, id protocol.PTYID, script []
 	return nil
 }
 
-// writePrivate puts content into a file of a's folder of ours, for a alone. The
-// home is its user's who may put anything there at any time: whatever is done
-// stays within it, and is done to what was just made or opened.
-func writePrivate(a account, name string, content []byte) (err error) {
-	home, err := os.OpenRoot(a.home)
-	if err != nil {
-		return err
-	}
-	defer home.Close()
-	dir, err := openEnvDir(home, a)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	aside := name + "." + rand.Text()
-	out, err := dir.OpenFile(aside, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = out.Write(content)
-	if a.uid >= 0 {
-		err = errors.Join(err, out.Chown(a.uid, a.gid))
-	}
-	if err = errors.Join(err, out.Close()); err == nil {
-		err = dir.Rename(aside, name)
-	}
-	if err != nil {
-		return errors.Join(err, dir.Remove(aside))
-	}
-	return nil
-}
+// OwnsUID reports whether uid is one that terminals are given.
+func (h *Host) OwnsUID(uid uint32) bool { return h.accounts.Has(int(uid)) }
 
-// openEnvDir opens the folder of the script, and makes it unless it is there. A
-// link or file of its name is removed.
-func openEnvDir(home *os.Root, a account) (*os.Root, error) {
-	st, err := home.Lstat(envDir)
-	if err == nil && !st.IsDir() {
-		if err := home.Remove(envDir); err != nil {
-			return nil, err
-		}
-		err = fs.ErrNotExist
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		err = home.Mkdir(envDir, 0o700)
-	}
-	if err != nil {
-		return nil, err
-	}
-	dir, err := home.OpenRoot(envDir)
-	if err != nil {
-		return nil, err
-	}
-	f, err := dir.OpenFile(".", os.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err == nil {
-		err = f.Chmod(0o700)
-		if a.uid >= 0 {
-			err = errors.Join(err, f.Chown(a.uid, a.gid))
-		}
-		err = errors.Join(err, f.Close())
-	}
-	if err != nil {
-		return nil, errors.Join(err, dir.Close())
-	}
-	return dir, nil
-}
+// ReserveUID returns a uid that no terminal has, as [account.Pool.Reserve] does.
+func (h *Host) ReserveUID() (uid, gid int, release func(), err error) { return h.accounts.Reserve() }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 )
 
 // A called is one call of Environ or OnEnd.
@@ -104,7 +106,7 @@ func TestEnvironFails(t *testing.T) {
 		t.Error("it started")
 	}
 	o.err = nil
-	h.launch = func(launch) (device, child, error) { return nil, nil, errors.New("no PTY") }
+	h.launch = func(pty.Launch) (pty.Device, pty.Child, error) { return nil, nil, errors.New("no PTY") }
 	if _, err := h.Create(t.Context(), session, "pty_1", protocol.PTYCreate{}); err == nil {
 		t.Error("it started")
 	}
@@ -134,7 +136,7 @@ func TestApplyEnv(t *testing.T) {
 		}
 		u.enter("bash -c 'echo child ${#TOKEN} .'; bash -i -c 'echo nested ${#TOKEN} .'\r")
 		u.expect(`(?s)child 5 \..*nested 5 \.`)
-		st, err := os.Stat(filepath.Join(h.config.Homes, string(u.id), envDir, envFile))
+		st, err := os.Stat(filepath.Join(h.config.Homes, string(u.id), account.Dir, account.EnvFile))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +175,7 @@ func TestApplyEnvHostileHome(t *testing.T) {
 		u := sitDown(t, h, unechoed("echo up; exec cat"))
 		u.expect("up")
 		outside := t.TempDir()
-		victim := filepath.Join(outside, envFile)
+		victim := filepath.Join(outside, account.EnvFile)
 		if err := os.WriteFile(victim, []byte("mine"), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +184,7 @@ func TestApplyEnvHostileHome(t *testing.T) {
 			t.Fatal(err)
 		}
 		home := filepath.Join(h.config.Homes, string(u.id))
-		dir := filepath.Join(home, envDir)
+		dir := filepath.Join(home, account.Dir)
 		for name, prepare := range map[string]func() error{
 			"nothing":        func() error { return nil },
 			"link to folder": func() error { return os.Symlink(outside, dir) },
@@ -190,13 +192,13 @@ func TestApplyEnvHostileHome(t *testing.T) {
 			"file":           func() error { return os.WriteFile(dir, nil, 0o600) },
 			"FIFO":           func() error { return syscall.Mkfifo(dir, 0o600) },
 			"script is a link": func() error {
-				return errors.Join(os.Mkdir(dir, 0o777), os.Symlink(victim, filepath.Join(dir, envFile)))
+				return errors.Join(os.Mkdir(dir, 0o777), os.Symlink(victim, filepath.Join(dir, account.EnvFile)))
 			},
 			"script is a hard link": func() error {
-				return errors.Join(os.Mkdir(dir, 0o777), os.Link(victim, filepath.Join(dir, envFile)))
+				return errors.Join(os.Mkdir(dir, 0o777), os.Link(victim, filepath.Join(dir, account.EnvFile)))
 			},
 			"script is a FIFO": func() error {
-				return errors.Join(os.Mkdir(dir, 0o777), syscall.Mkfifo(filepath.Join(dir, envFile), 0o600))
+				return errors.Join(os.Mkdir(dir, 0o777), syscall.Mkfifo(filepath.Join(dir, account.EnvFile), 0o600))
 			},
 		} {
 			if err := errors.Join(os.RemoveAll(dir), prepare()); err != nil {
@@ -205,7 +207,7 @@ func TestApplyEnvHostileHome(t *testing.T) {
 			if err := h.ApplyEnv(session, u.id, []byte("X=1\n")); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			got, err := os.ReadFile(filepath.Join(dir, envFile))
+			got, err := os.ReadFile(filepath.Join(dir, account.EnvFile))
 			if err != nil || !strings.HasSuffix(string(got), "\nX=1\n") {
 				t.Errorf("%s: %q %v", name, got, err)
 			}
@@ -225,7 +227,7 @@ func TestApplyEnvHostileHome(t *testing.T) {
 		if err != nil || after.Mode() != before.Mode() || after.Sys().(*syscall.Stat_t).Uid != before.Sys().(*syscall.Stat_t).Uid {
 			t.Errorf("the folder outside was changed: %v %v", after, err)
 		}
-		if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, envFile, "x"), 0o700)); err != nil {
+		if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, account.EnvFile, "x"), 0o700)); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.ApplyEnv(session, u.id, nil); err == nil || protocol.AsError(err).Kind != protocol.KindUnavailable {
@@ -240,7 +242,7 @@ func TestApplyEnvRace(t *testing.T) {
 	u := sitDown(t, h, unechoed("echo up; exec cat"))
 	u.expect("up")
 	outside := t.TempDir()
-	dir := filepath.Join(h.config.Homes, string(u.id), envDir)
+	dir := filepath.Join(h.config.Homes, string(u.id), account.Dir)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)

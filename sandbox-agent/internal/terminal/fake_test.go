@@ -18,6 +18,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 )
 
 const (
@@ -137,7 +138,7 @@ func (d *fakeDevice) take() string {
 // A fakeProcess runs until it gets SIGKILL, or SIGHUP unless it is stubborn.
 // Then leftover processes stay, which end in the same way.
 type fakeProcess struct {
-	exits    chan exit
+	exits    chan pty.Exit
 	stubborn bool
 
 	mu       sync.Mutex
@@ -150,10 +151,10 @@ type fakeProcess struct {
 }
 
 func newFakeProcess() *fakeProcess {
-	return &fakeProcess{exits: make(chan exit, 1), running: true}
+	return &fakeProcess{exits: make(chan pty.Exit, 1), running: true}
 }
 
-func (p *fakeProcess) Wait() exit { return <-p.exits }
+func (p *fakeProcess) Wait() pty.Exit { return <-p.exits }
 
 func (p *fakeProcess) Signal(sig syscall.Signal) int {
 	p.mu.Lock()
@@ -178,7 +179,7 @@ func (p *fakeProcess) SignalAll(sig syscall.Signal) int {
 	}
 	if p.running && (ends || sig != 0 && sig == p.heeds) {
 		p.running = false
-		p.exits <- exit{-1, unix.SignalName(sig)}
+		p.exits <- pty.Exit{Code: -1, Signal: unix.SignalName(sig)}
 	}
 	return n
 }
@@ -202,7 +203,7 @@ func (p *fakeProcess) exit(code int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.running = false
-	p.exits <- exit{code: code}
+	p.exits <- pty.Exit{Code: code}
 }
 
 // A rig is a terminal over fakes.
@@ -351,5 +352,13 @@ func (v *viewer) wantData(offset uint64, s string) {
 	v.t.Helper()
 	if m := want[protocol.Data](v); m.Offset != offset || string(m.Bytes) != s {
 		v.t.Fatalf("got %d %q, want %d %q", m.Offset, m.Bytes, offset, s)
+	}
+}
+
+// must stops the test on an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

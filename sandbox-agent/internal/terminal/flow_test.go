@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/transcript"
 )
 
 const (
@@ -40,7 +41,7 @@ func (r *rig) flood(limit int) int {
 func (r *rig) end() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return int(r.output.Head())
+	return int(r.transcript.Head())
 }
 
 func (v *viewer) pace(id string, offset int) {
@@ -195,7 +196,7 @@ func TestPaceIsRefused(t *testing.T) {
 }
 
 // read takes all of a reading and spells it: output as it is, a size as <COLS>.
-func spell(t *testing.T, reading *Reading, opened protocol.ReadOpened) string {
+func spell(t *testing.T, reading *transcript.Reading, opened protocol.ReadOpened) string {
 	t.Helper()
 	var b strings.Builder
 	at := opened.From
@@ -226,8 +227,8 @@ func spell(t *testing.T, reading *Reading, opened protocol.ReadOpened) string {
 func TestRead(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		size := func(cols int) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
+			r.display.mu.Lock()
+			defer r.display.mu.Unlock()
 			r.resized(cols, 24)
 		}
 		r.print("0123")
@@ -289,7 +290,7 @@ func TestReadTheOldest(t *testing.T) {
 			t.Fatal(m, err)
 		}
 		r.flood(all)
-		if m, err := reading.Next(); !errors.Is(err, errSlid) {
+		if m, err := reading.Next(); !errors.Is(err, transcript.ErrSlid) {
 			t.Fatal(m, err)
 		}
 	})

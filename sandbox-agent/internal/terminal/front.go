@@ -5,6 +5,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/screen"
 )
 
@@ -14,19 +15,19 @@ const redrawAfter = 50 * time.Millisecond
 
 // reserveAgent takes the place of the one coding agent and returns what to start
 // there, but for the command. bringForward or giveUpAgent must follow.
-func (t *Terminal) reserveAgent() (launch, error) {
+func (t *Terminal) reserveAgent() (pty.Launch, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case !t.ended.IsZero() || t.stage.leaving:
-		return launch{}, protocol.Errorf(protocol.KindEnded, "the program has ended")
+		return pty.Launch{}, protocol.Errorf(protocol.KindEnded, "the program has ended")
 	case t.stage.starting || t.stage.state() != protocol.AgentStopped:
-		return launch{}, protocol.Errorf(protocol.KindConflict, "a coding agent is in front of the terminal already")
+		return pty.Launch{}, protocol.Errorf(protocol.KindConflict, "a coding agent is in front of the terminal already")
 	}
 	t.stage.starting = true
 	l := t.site.launched
-	l.front, l.mark = true, process.NewMark(l.account.uid, l.account.gid)
-	l.cols, l.rows = t.output.SizeAt(t.output.Head())
+	l.Front, l.Mark = true, process.NewMark(l.Account.UID, l.Account.GID)
+	l.Cols, l.Rows = t.transcript.Size()
 	return l, nil
 }
 
@@ -40,7 +41,7 @@ func (t *Terminal) giveUpAgent() {
 
 // bringForward puts p, a coding agent that was started as l says, in front of
 // the terminal's own program.
-func (t *Terminal) bringForward(plan agentPlan, p *program, l launch) protocol.AgentReport {
+func (t *Terminal) bringForward(plan agentPlan, p *program, l pty.Launch) protocol.AgentReport {
 	a := &agent{
 		program: p, name: plan.name, cli: plan.cli,
 		exited: make(chan struct{}), gone: make(chan struct{}),
@@ -48,11 +49,15 @@ func (t *Terminal) bringForward(plan agentPlan, p *program, l launch) protocol.A
 	if plan.idle {
 		a.promptBy = time.Now().Add(firstPromptAfter)
 	}
+	t.display.mu.Lock()
+	defer t.display.mu.Unlock()
+	a.modes = t.display.handOver(&p.out, screen.Modes{})
+	t.beginAnewIfDue(time.Now())
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stage.starting, t.stage.agent = false, a
-	a.modes = t.switchTo(p, screen.Modes{})
-	if cols, rows := t.output.SizeAt(t.output.Head()); cols != l.cols || rows != l.rows {
+	t.putInFront(p)
+	if cols, rows := t.transcript.Size(); cols != l.Cols || rows != l.Rows {
 		t.sizeFront(cols, rows)
 	}
 	t.takeOver(a)
@@ -78,19 +83,23 @@ func (t *Terminal) attend(a *agent) {
 	t.redraw()
 	t.sweep(a.proc, patience)
 	close(a.gone)
-	t.log.Info("coding agent ended", "name", a.name, "code", how.code, "signal", how.signal)
+	t.log.Info("coding agent ended", "name", a.name, "code", how.Code, "signal", how.Signal)
 }
 
 // standBack brings the terminal's own program back in front after all output of
 // a, and gives control back.
-func (t *Terminal) standBack(a *agent, how exit) {
+func (t *Terminal) standBack(a *agent, how pty.Exit) {
+	t.display.mu.Lock()
+	defer t.display.mu.Unlock()
+	t.display.handOver(&t.own.out, a.modes)
+	t.beginAnewIfDue(time.Now())
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	was := a.is
 	a.is, a.how = protocol.AgentStopped, how
 	t.refuseAll() // what humans typed at it while it was paused
-	t.switchTo(t.own, a.modes)
-	cols, rows := t.output.SizeAt(t.output.Head())
+	t.putInFront(t.own)
+	cols, rows := t.transcript.Size()
 	t.sizeFront(cols, max(rows-1, protocol.MinRows)) // redraw follows
 	t.announceAgent()
 	if was == protocol.AgentRunning {
@@ -121,29 +130,19 @@ func (t *Terminal) redraw() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.stage.front == t.own && !t.stage.leaving {
-		t.sizeFront(t.output.SizeAt(t.output.Head()))
+		t.sizeFront(t.transcript.Size())
 	}
 }
 
-// switchTo puts p in front. What the other one left unfinished and switched on
-// doesn't reach p: the screen gets the modes to, and switchTo returns those of
-// before. It is called with mu held.
-func (t *Terminal) switchTo(p *program, to screen.Modes) screen.Modes {
-	seq, was := t.grid().AppendHandover(nil, to)
-	out, _ := t.grid().Write(nil, nil, seq)
-	if t.mask.raw != nil {
-		t.handOver(p, to)
-	} else {
-		t.append(out)
-	}
+// putInFront has p, whose output the display shows from now on, get the input,
+// too. The caller holds display.mu and mu.
+func (t *Terminal) putInFront(p *program) {
 	t.stage.front = p
-	t.notice(p, false)
+	t.displayed(false)
 	t.paced()
-	return was
 }
 
-// sizeFront gives the program in front the terminal's size. It is called with mu
-// held.
+// sizeFront gives the program in front the terminal's size. The caller holds mu.
 func (t *Terminal) sizeFront(cols, rows int) {
 	if err := t.stage.front.dev.Resize(cols, rows); err != nil {
 		t.log.Warn("resizing a terminal failed", "error", err)
@@ -152,8 +151,7 @@ func (t *Terminal) sizeFront(cols, rows int) {
 
 // renewTerm gives the human who has control a new term, and who types for a tool
 // none: keys that were typed at a coding agent must not reach the program behind
-// it. It is called with mu
-// held.
+// it. The caller holds mu.
 func (t *Terminal) renewTerm() {
 	g := t.control.grant
 	held := t.control.lease.Lease(time.Now())

@@ -69,7 +69,7 @@ func TestSizes(t *testing.T) {
 			t.Fatal(err)
 		}
 		cli := r.start(t)
-		if l := r.host.plans[1]; l.cols != 100 || l.rows != 30 || !l.front {
+		if l := r.host.plans[1]; l.Cols != 100 || l.Rows != 30 || !l.Front {
 			t.Errorf("%+v", l)
 		}
 		time.Sleep(time.Second)

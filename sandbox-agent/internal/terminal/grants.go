@@ -122,15 +122,14 @@ func (t *Terminal) void(g *jws.Grant) bool {
 	return t.site.revoked != nil && t.site.revoked.Grant(g)
 }
 
-// heldUnder notes the grant under which the lease is held. It is called with mu
-// held.
+// heldUnder notes the grant under which the lease is held. The caller holds mu.
 func (t *Terminal) heldUnder(g *jws.Grant) {
 	if t.control.grant = g; g != nil {
 		t.grantsDue(end(g))
 	}
 }
 
-// grantsDue has the grants looked at after when. It is called with mu held.
+// grantsDue has the grants looked at after when. The caller holds mu.
 func (t *Terminal) grantsDue(when time.Time) {
 	when = when.Add(time.Nanosecond) // at the very end a grant is still good
 	if due := &t.control.due; due.IsZero() || when.Before(*due) {
@@ -139,7 +138,7 @@ func (t *Terminal) grantsDue(when time.Time) {
 }
 
 // checkGrants ends what is used without a valid grant and returns how long until
-// that has to be looked at again. It is called with mu held.
+// that has to be looked at again. The caller holds mu.
 func (t *Terminal) checkGrants(now time.Time) time.Duration {
 	due := &t.control.due
 	if due.IsZero() {

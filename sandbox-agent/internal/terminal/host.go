@@ -1,5 +1,3 @@
-// Package terminal hosts a sandbox's PTYs: each with its program, the log of
-// what it printed, and the lease that says who may type.
 package terminal
 
 import (
@@ -16,8 +14,10 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/passwd"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/spill"
@@ -112,9 +112,9 @@ type Host struct {
 	// Static after construction.
 	config   Config
 	log      *slog.Logger
-	accounts *accounts
-	launch   launcher
-	unheed   func()        // stops what heedSignals began
+	accounts *account.Pool
+	launch   pty.Launcher
+	unheed   func()        // stops what pty.HeedSignals began
 	leases   *leaseChanges // nil: nobody is told
 	counts   *counts
 
@@ -136,17 +136,17 @@ func NewHost(config Config) (*Host, error) {
 	if config.AllowPrivileges {
 		start = (*exec.Cmd).Start
 	}
-	h, err := newHost(config, ptys(start))
+	h, err := newHost(config, pty.New(start))
 	if err != nil {
 		return nil, err
 	}
-	h.accounts.clearLeftovers(h.log)
-	h.unheed = heedSignals()
-	keepDescriptors()
+	h.accounts.ClearLeftovers(h.log)
+	h.unheed = pty.HeedSignals()
+	pty.KeepDescriptors()
 	return h, nil
 }
 
-func newHost(config Config, launch launcher) (*Host, error) {
+func newHost(config Config, launch pty.Launcher) (*Host, error) {
 	root := os.Geteuid() == 0
 	switch {
 	case config.Isolation == "" && root:
@@ -182,10 +182,10 @@ func newHost(config Config, launch launcher) (*Host, error) {
 	h := &Host{
 		config: config,
 		log:    config.Logger,
-		accounts: &accounts{
-			homes: config.Homes, own: config.Isolation == IsolationUID,
-			firstUID: config.FirstUID, gid: config.GID,
-			users: config.Passwd, shell: config.Shell, log: config.Logger,
+		accounts: &account.Pool{
+			Homes: config.Homes, Own: config.Isolation == IsolationUID,
+			FirstUID: config.FirstUID, GID: config.GID,
+			Users: config.Passwd, Shell: config.Shell, Log: config.Logger,
 		},
 		launch:   launch,
 		unheed:   func() {},
@@ -251,7 +251,7 @@ func (h *Host) Create(ctx context.Context, session protocol.SessionID, id protoc
 }
 
 // list starts a terminal whose name is reserved and lists it.
-func (h *Host) list(session protocol.SessionID, id protocol.PTYID, p protocol.PTYCreate, l launch) (*Terminal, error) {
+func (h *Host) list(session protocol.SessionID, id protocol.PTYID, p protocol.PTYCreate, l pty.Launch) (*Terminal, error) {
 	t, err := h.start(session, id, p, l)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -287,26 +287,26 @@ func (h *Host) reserve(id protocol.PTYID) error {
 	return nil
 }
 
-func (h *Host) start(session protocol.SessionID, id protocol.PTYID, p protocol.PTYCreate, l launch) (t *Terminal, err error) {
+func (h *Host) start(session protocol.SessionID, id protocol.PTYID, p protocol.PTYCreate, l pty.Launch) (t *Terminal, err error) {
 	defer func() {
 		if err != nil {
 			h.terminals.Done()
 		}
 	}()
-	a, err := h.accounts.acquire(id)
+	a, err := h.accounts.Acquire(id)
 	if err != nil {
 		return nil, err
 	}
-	l.account = a
-	if err := introduce(a, p); err != nil {
+	l.Account = a
+	if err := a.Introduce(p.CreatorID, p.CreatorName); err != nil {
 		h.release(a)
 		return nil, err
 	}
 	info := protocol.PTYInfo{
-		ID: id, CreatorID: p.CreatorID, Command: commandLine(p, l), Cols: l.cols, Rows: l.rows,
+		ID: id, CreatorID: p.CreatorID, Command: commandLine(p, l), Cols: l.Cols, Rows: l.Rows,
 		CreatedAt: time.Now().UnixMilli(),
 	}
-	if l.env, info.Egress, err = h.environ(session, id, a, p); err != nil {
+	if l.Env, info.Egress, err = h.environ(session, id, a, p); err != nil {
 		h.release(a)
 		return nil, err
 	}
@@ -315,7 +315,7 @@ func (h *Host) start(session protocol.SessionID, id protocol.PTYID, p protocol.P
 		h.closeTo(session, id)
 		h.counts.add(func(sum *Counts) { sum.Ended++ })
 		if h.config.OnEnd != nil {
-			h.config.OnEnd(session, id, a.uid)
+			h.config.OnEnd(session, id, a.UID)
 		}
 		h.release(a)
 	}
@@ -356,14 +356,14 @@ func (h *Host) tape(session protocol.SessionID, info protocol.PTYInfo, secrets *
 	return h.config.Recordings.Create(tapeParams(session, info, time.Now()))
 }
 
-func (h *Host) release(a account) {
-	if err := h.accounts.release(a); err != nil {
+func (h *Host) release(a account.Account) {
+	if err := h.accounts.Release(a); err != nil {
 		h.log.Warn("a terminal's account was not fully released", "error", err)
 	}
 }
 
-// running counts the terminals that still hold anything of the system. It is
-// called with mu held.
+// running counts the terminals that still hold anything of the system. The
+// caller holds mu.
 func (h *Host) running() (n int) {
 	for _, t := range h.listed {
 		if !t.released() {
@@ -377,7 +377,7 @@ func (h *Host) running() (n int) {
 // whenever somebody asks for terminals.
 func (h *Host) prune() {
 	for _, t := range h.stale() {
-		t.discard()
+		t.transcript.Discard()
 	}
 }
 
@@ -471,7 +471,7 @@ func (h *Host) forget(t *Terminal) {
 	}
 	h.mu.Unlock()
 	if listed { // else somebody else does
-		t.discard()
+		t.transcript.Discard()
 		h.noteList(t.session)
 	}
 }

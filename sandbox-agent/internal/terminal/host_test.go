@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 )
 
 // A fakeHost is a host over fakes.
@@ -22,7 +21,7 @@ type fakeHost struct {
 	*Host
 	mu       sync.Mutex
 	launched []*rig
-	plans    []launch // of them
+	plans    []pty.Launch // of them
 	fail     error
 }
 
@@ -43,7 +42,7 @@ func newFakeHost(t *testing.T, change ...func(*Config)) *fakeHost {
 	return h
 }
 
-func (h *fakeHost) start(l launch) (device, child, error) {
+func (h *fakeHost) start(l pty.Launch) (pty.Device, pty.Child, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.fail != nil {
@@ -247,49 +246,5 @@ func TestNewHost(t *testing.T) {
 	}
 	if _, err := NewHost(Config{Workspace: filepath.Join(dir, "file/x"), Homes: dir}); err == nil {
 		t.Error("an impossible workspace was accepted")
-	}
-}
-
-// TestUIDsAreExclusive acquires accounts for two hosts of one machine, where a
-// process that nobody knows of runs under the first uid.
-func TestUIDsAreExclusive(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
-	const first = 58000 // used by no other test
-	stray := exec.Command("sleep", "1006")
-	stray.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: first, Gid: first}}
-	if err := stray.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := stray.Process.Kill(); err != nil {
-			t.Error(err)
-		}
-		stray.Wait() // reports the kill
-	}()
-	dir := t.TempDir()
-	seen := make(map[int]bool)
-	for n := range 2 {
-		as := &accounts{homes: dir, own: true, firstUID: first, gid: first}
-		for i := range 2 {
-			a, err := as.acquire(protocol.PTYID(strconv.Itoa(2*n + i)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := as.release(a); err != nil {
-					t.Error(err)
-				}
-			}()
-			if a.uid == first || seen[a.uid] {
-				t.Errorf("uid %d is in use", a.uid)
-			}
-			seen[a.uid] = true
-			st, err := os.Stat(a.home)
-			if err != nil || st.Mode().Perm() != 0o700 || int(st.Sys().(*syscall.Stat_t).Uid) != a.uid {
-				t.Errorf("home %v, %v", st, err)
-			}
-		}
 	}
 }

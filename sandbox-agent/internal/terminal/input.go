@@ -57,8 +57,7 @@ func newInputQueue() inputQueue {
 	return inputQueue{accepted: lease.NewWindow(maxClients), written: lease.NewWindow(maxClients), entered: true}
 }
 
-// answer queues the answer to a query of p's. It is called with terminal.mu
-// held.
+// answer queues the answer to a query of p's. The caller holds terminal.mu.
 func (p *program) answer(answer []byte) {
 	if len(p.answers)+len(answer) <= maxAnswerBytes {
 		p.answers = append(p.answers, answer...)
@@ -145,8 +144,8 @@ func (a *Attachment) repeat(in protocol.Input) {
 	a.refuseInput(in.Client, in.Seq, reason)
 }
 
-// mayType says why input typed under term may not be written now. It is called
-// with mu held.
+// mayType says why input typed under term may not be written now. The caller
+// holds mu.
 func (t *Terminal) mayType(term uint64) (protocol.RefusalReason, bool) {
 	if !t.ended.IsZero() {
 		return protocol.RefusedEnded, false
@@ -158,7 +157,7 @@ func (t *Terminal) mayType(term uint64) (protocol.RefusalReason, bool) {
 }
 
 // pump writes what the PTY in front has room for, and leaves the rest to flush.
-// It is called with mu held.
+// The caller holds mu.
 func (t *Terminal) pump() {
 	p := t.stage.front
 	if p.flushing || !t.ended.IsZero() || t.writeInput() {
@@ -189,8 +188,8 @@ func (t *Terminal) flush(p *program) {
 }
 
 // writeInput writes as much of the queue as there is room for in front and
-// reports whether that was all. An answer to a query goes between two inputs, never
-// into one. It is called with mu held, so no other term can begin meanwhile.
+// reports whether that was all. An answer to a query goes between two inputs,
+// never into one. The caller holds mu, so no other term can begin meanwhile.
 func (t *Terminal) writeInput() (done bool) {
 	q, front := &t.input, t.stage.front
 	for len(front.answers)+len(q.items) > 0 {
@@ -230,7 +229,7 @@ func (t *Terminal) writeInput() (done bool) {
 }
 
 // refuseStale refuses what was queued under a term that is over, a begun item
-// too: the rest of it is not written. It is called with mu held.
+// too: the rest of it is not written. The caller holds mu.
 func (t *Terminal) refuseStale() {
 	t.refuseWhere(func(item queuedInput) (protocol.RefusalReason, bool) {
 		reason, ok := t.mayType(item.term)
@@ -240,7 +239,7 @@ func (t *Terminal) refuseStale() {
 
 // refuseAll refuses everything queued for the program in front, which takes
 // nothing any more. What was meant for a coding agent is not for the program
-// behind. It is called with mu held.
+// behind. The caller holds mu.
 func (t *Terminal) refuseAll() {
 	reason := protocol.RefusedEnded
 	if t.stage.front != t.own {

@@ -26,44 +26,19 @@ const (
 	wishHistory      // with them
 )
 
-// A keyframer takes the keyframes of a terminal. The terminal's mutex guards
-// it.
-type keyframer struct {
-	grid     grid
-	taken    time.Time             // the last one
-	cached   [wishHistory]keyframe // of the present screen; none where bytes is nil
-	tooLarge int                   // screens that no keyframe can hold
-}
-
-// moved says that the screen is not what it was.
-func (k *keyframer) moved() { k.cached = [wishHistory]keyframe{} }
-
-// at returns the keyframe of the present screen, which the log shows at at. It
-// is false for a screen of which there can be none.
-func (k *keyframer) at(at bytelog.Cursor, w wish) (*keyframe, bool) {
-	f := &k.cached[w-1]
-	if f.bytes == nil {
-		*f = keyframe{at: at, history: w == wishHistory, bytes: k.draw(w)}
-	}
-	if len(f.bytes) > protocol.MaxKeyframeBytes {
-		k.moved() // hold no such thing
-		k.tooLarge++
-		return nil, false
-	}
-	taken := *f
-	return &taken, true
-}
+// frames caches keyframes of the screen as it is.
+type frames [wishHistory]keyframe // none where bytes is nil
 
 // draw returns the present screen with as many of the lines above it as fit
-// both bounds, or without when w doesn't ask for them.
-func (k *keyframer) draw(w wish) []byte {
-	bare := k.grid.AppendKeyframe(nil, 0)
+// both bounds, or without when w doesn't ask for them. The caller holds mu.
+func (d *display) draw(w wish) []byte {
+	bare := d.grid.AppendKeyframe(nil, 0)
 	room := min(maxHistoryBytes, protocol.MaxKeyframeBytes-len(bare))
 	if w == wishScreen || room <= 0 {
 		return bare
 	}
 	for lines := protocol.MaxKeyframeHistory; lines > 0; {
-		all := k.grid.AppendKeyframe(nil, lines)
+		all := d.grid.AppendKeyframe(nil, lines)
 		over := len(all) - len(bare)
 		if over <= room {
 			return all
@@ -73,6 +48,27 @@ func (k *keyframer) draw(w wish) []byte {
 	return bare
 }
 
+// keyframe returns the keyframe of the present screen, which is that of the
+// log's end; nil for a screen of which there can be none. The caller holds mu.
+func (d *display) keyframe(w wish) *keyframe {
+	f := &d.frames[w-1]
+	if f.bytes == nil {
+		*f = keyframe{at: d.transcript.End(), history: w == wishHistory, bytes: d.draw(w)}
+	}
+	if len(f.bytes) > protocol.MaxKeyframeBytes {
+		d.moved() // hold no such thing
+		if d.tooLarge++; d.tooLarge == 1 {
+			d.logs.Warn("a screen is too large for a keyframe")
+		}
+		return nil
+	}
+	taken := *f
+	return &taken
+}
+
+// moved says that the screen is not what it was. The caller holds mu.
+func (d *display) moved() { d.frames = frames{} }
+
 // WantKeyframe asks for a keyframe, with history or without. [Attachment.Next]
 // returns it between the output on either side of its place, no sooner than
 // protocol.KeyframeInterval after the one before. Before it has come, asking
@@ -80,99 +76,109 @@ func (k *keyframer) draw(w wish) []byte {
 // come where the screen alone is over protocol.MaxKeyframeBytes.
 func (a *Attachment) WantKeyframe(history bool) {
 	t := a.terminal
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if a.err != nil || a.ended {
+	if !a.want(history) {
 		return
+	}
+	t.display.mu.Lock()
+	defer t.display.mu.Unlock()
+	t.takeKeyframes(time.Now())
+	t.poke()
+}
+
+// want notes that a keyframe is asked for, and reports whether there may be one.
+func (a *Attachment) want(history bool) bool {
+	a.terminal.mu.Lock()
+	defer a.terminal.mu.Unlock()
+	if a.err != nil || a.ended {
+		return false
 	}
 	a.wants = max(a.wants, wishScreen)
 	if history {
 		a.wants = wishHistory
 	}
-	t.takeKeyframes(time.Now())
-	t.poke()
+	return true
 }
 
 // takeKeyframes takes the keyframes that are asked for and due, and returns how
-// long until the next are. It is called with mu held.
+// long until the next are. The caller holds display.mu, and not mu: nobody who
+// types waits for the drawing. Nothing is printed meanwhile.
 func (t *Terminal) takeKeyframes(now time.Time) time.Duration {
-	k := &t.keyframes
-	if !t.keyframeWanted() || t.mask.due { // a new epoch pokes
+	d := t.display
+	wanted, ended := t.keyframesWanted()
+	if wanted == [wishHistory]bool{} || d.due { // a new epoch pokes
 		return noDeadline
 	}
 	// The screen of an ended program stays as it is, so that one may be had
 	// again at once.
-	if wait := k.taken.Add(protocol.KeyframeInterval).Sub(now); wait > 0 && t.ended.IsZero() {
+	if wait := d.taken.Add(protocol.KeyframeInterval).Sub(now); wait > 0 && !ended {
 		return wait
 	}
-	k.taken = now
+	d.taken = now
+	var drawn [wishHistory]*keyframe
+	for i, yes := range wanted {
+		if yes {
+			drawn[i] = d.keyframe(wish(i + 1))
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for a := range t.attachments {
-		if a.wants == wishNone || a.keyframe != nil {
+		switch {
+		case a.wants == wishNone || a.keyframe != nil:
+			continue
+		case !wanted[a.wants-1]: // since a moment ago
+			t.poke()
 			continue
 		}
-		var ok bool
-		a.keyframe, ok = k.at(t.head(), a.wants)
-		a.wants = wishNone
-		if !ok && k.tooLarge == 1 {
-			t.log.Warn("a screen is too large for a keyframe")
-		}
+		a.keyframe, a.wants = drawn[a.wants-1], wishNone
 		a.notify()
 	}
 	return noDeadline
 }
 
-// keyframeAtHead takes the keyframe that a asks for, due or not. It is called
-// with mu held.
-func (t *Terminal) keyframeAtHead(a *Attachment, now time.Time) (ok bool) {
-	if a.wants == wishNone || t.mask.due {
-		return false
+// mayTakeKeyframes takes the keyframes that somebody asked for who has got an
+// earlier one now.
+func (t *Terminal) mayTakeKeyframes() {
+	if wanted, _ := t.keyframesWanted(); wanted == [wishHistory]bool{} {
+		return
 	}
-	if a.keyframe, ok = t.keyframes.at(t.head(), a.wants); ok {
-		a.wants, t.keyframes.taken = wishNone, now
-	}
-	return ok
+	t.display.mu.Lock()
+	defer t.display.mu.Unlock()
+	t.takeKeyframes(time.Now())
+	t.poke()
 }
 
-// keyframeWanted reports whether somebody asks for a keyframe who doesn't wait
-// for an earlier one to arrive.
-func (t *Terminal) keyframeWanted() bool {
+// keyframesWanted says for which wishes there is somebody who doesn't wait for
+// an earlier keyframe to arrive, and whether the program has ended.
+func (t *Terminal) keyframesWanted() (wanted [wishHistory]bool, ended bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for a := range t.attachments {
 		if a.wants != wishNone && a.keyframe == nil {
-			return true
+			wanted[a.wants-1] = true
 		}
 	}
-	return false
-}
-
-// head returns a cursor behind everything in the log but the end.
-func (t *Terminal) head() bytelog.Cursor {
-	cursor, err := t.output.CursorAt(t.output.Head())
-	if err != nil {
-		panic("terminal: the head is outside the log: " + err.Error()) // it never is
-	}
-	return cursor
+	return wanted, !t.ended.IsZero()
 }
 
 // resized notes a size that is now in force at the head. A keyframe of another
-// size that belongs here has lost its place in the log: it is taken anew. It is
-// called with mu held.
+// size that belongs here has lost its place in the log: it is taken anew. The
+// caller holds display.mu, and not mu.
 func (t *Terminal) resized(cols, rows int) {
-	t.keyframes.grid.Resize(cols, rows)
-	if t.mask.raw != nil {
-		t.mask.raw.Resize(cols, rows)
-	}
-	t.keyframes.moved()
-	t.output.Resize(cols, rows)
+	t.display.resize(cols, rows)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.transcript.Resize(cols, rows)
+	head := t.transcript.Head()
 	for a := range t.attachments {
-		if a.keyframe != nil && a.keyframe.at.Offset() == t.output.Head() && a.sent == 0 {
+		if a.keyframe != nil && a.keyframe.at.Offset() == head && a.sent == 0 {
 			a.putOff()
 		}
 	}
-	t.wakeAll()
 }
 
-// putOff gives up the keyframe that waits for a later one. It is called with
-// terminal.mu held.
+// putOff gives up the keyframe that waits for a later one. The caller holds
+// terminal.mu.
 func (a *Attachment) putOff() {
 	if a.keyframe == nil {
 		return
@@ -185,7 +191,8 @@ func (a *Attachment) putOff() {
 	a.terminal.poke()
 }
 
-// piece returns the next piece of the keyframe that has begun.
+// piece returns the next piece of the keyframe that has begun. The caller holds
+// terminal.mu.
 func (a *Attachment) piece() protocol.Keyframe {
 	rest := a.keyframe.bytes[a.sent:]
 	p := rest[:min(len(rest), protocol.MaxKeyframePiece)]
@@ -195,10 +202,6 @@ func (a *Attachment) piece() protocol.Keyframe {
 	a.sent += len(p)
 	if m.Left == 0 {
 		a.keyframe, a.sent = nil, 0
-		if a.wants != wishNone {
-			a.terminal.takeKeyframes(time.Now())
-			a.terminal.poke()
-		}
 	}
 	return m
 }

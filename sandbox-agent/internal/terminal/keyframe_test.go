@@ -71,9 +71,9 @@ func (g *fakeGrid) AppendKeyframe(dst []byte, history int) []byte {
 // withGrid puts a fake grid in place of r's.
 func (r *rig) withGrid() *fakeGrid {
 	g := &fakeGrid{cols: 80, rows: 24}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.keyframes.grid = g
+	r.display.mu.Lock()
+	defer r.display.mu.Unlock()
+	r.display.grid = g
 	return g
 }
 
@@ -234,8 +234,8 @@ func TestKeyframeBounds(t *testing.T) {
 		{protocol.MaxKeyframeBytes, 100, 1000, 0},
 		{protocol.MaxKeyframeBytes - 150, 100, 1000, 100},
 	} {
-		k := keyframer{grid: &fakeGrid{screen: tt.screen, line: tt.line, lines: tt.lines}}
-		n := len(k.draw(wishHistory)) - tt.screen
+		d := display{grid: &fakeGrid{screen: tt.screen, line: tt.line, lines: tt.lines}}
+		n := len(d.draw(wishHistory)) - tt.screen
 		if n < tt.history || n > maxHistoryBytes || n+tt.screen > protocol.MaxKeyframeBytes {
 			t.Errorf("%+v: %d bytes of history", tt, n)
 		}
@@ -326,7 +326,7 @@ func TestKeyframeShowsTheScreen(t *testing.T) {
 		}
 		r.print("\x1b[5;3Hhere \x1b[3") // a sequence is unfinished
 		head := r.end()
-		v := r.attach(t, &protocol.Position{Epoch: r.output.Epoch(), Offset: uint64(head)})
+		v := r.attach(t, &protocol.Position{Epoch: r.transcript.Epoch(), Offset: uint64(head)})
 		v.WantKeyframe(true)
 		late := screen.New(80, 24)
 		late.Write(nil, nil, v.wantKeyframe(uint64(head), true, ""))
@@ -393,8 +393,8 @@ func TestKeyframeModel(t *testing.T) {
 					r.print(strings.Repeat("x", rapid.IntRange(1, 2*protocol.MaxDataBytes).Draw(rt, "bytes")))
 				},
 				"size": func(rt *rapid.T) {
-					r.mu.Lock()
-					defer r.mu.Unlock()
+					r.display.mu.Lock()
+					defer r.display.mu.Unlock()
 					r.resized(rapid.IntRange(1, 4).Draw(rt, "cols"), 24)
 				},
 				"ask": func(rt *rapid.T) {
@@ -421,7 +421,7 @@ func TestKeyframeModel(t *testing.T) {
 }
 
 // BenchmarkKeyframe draws a full screen, bare and with all the lines above it
-// that fit. The terminal's mutex is held for as long.
+// that fit. The display's lock is held for as long.
 func BenchmarkKeyframe(b *testing.B) {
 	for _, size := range [][2]int{{80, 24}, {200, 50}} {
 		s := screen.New(size[0], size[1])
@@ -429,12 +429,12 @@ func BenchmarkKeyframe(b *testing.B) {
 			line := fmt.Sprintf("\x1b[3%dm%d\x1b[0m ", i%8, i)
 			s.Write(nil, nil, []byte(line+strings.Repeat("x", size[0]-20)+"\r\n"))
 		}
-		k := keyframer{grid: s}
+		d := display{grid: s}
 		for _, w := range []wish{wishScreen, wishHistory} {
 			b.Run(fmt.Sprintf("%dx%d/history=%v", size[0], size[1], w == wishHistory), func(b *testing.B) {
 				n := 0
 				for b.Loop() {
-					n = len(k.draw(w))
+					n = len(d.draw(w))
 				}
 				b.ReportMetric(float64(n), "bytes")
 			})

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 )
 
 const (
@@ -61,13 +63,13 @@ func (t *Terminal) kill() {
 // ends the programs when asked to, records the end, and calls release when
 // nothing is left.
 func (t *Terminal) keep(release func()) {
-	exits := make(chan exit, 1)
+	exits := make(chan pty.Exit, 1)
 	go func() { exits <- t.own.proc.Wait() }() // received below
 	deadline := time.NewTimer(t.tick())
 	defer deadline.Stop()
 	closing, killing := t.life.closing.c, t.life.killing.c
 	var again, patience <-chan time.Time
-	var left *exit // the terminal's own program, when it has ended
+	var left *pty.Exit // the terminal's own program, when it has ended
 	for {
 		if left != nil && t.mayEnd() {
 			t.finish(*left)
@@ -145,26 +147,36 @@ func (t *Terminal) drain(p *program) {
 
 // finish takes what output is left, records the end and clears away what the
 // program left running.
-func (t *Terminal) finish(e exit) {
+func (t *Terminal) finish(e pty.Exit) {
 	t.drain(t.own)
-	t.mu.Lock()
-	t.ended = time.Now()
-	t.beginAnewIfDue(t.ended)
-	t.output.Exit(e.code, e.signal)
-	t.refuseAll()
-	t.takeKeyframes(t.ended) // keep runs no deadlines any more
-	t.wakeAll()
-	t.mu.Unlock()
+	t.end(e)
 	t.life.writers.Wait()
 	t.life.followers.Wait()
-	t.log.Info("terminal ended", "code", e.code, "signal", e.signal)
+	t.log.Info("terminal ended", "code", e.Code, "signal", e.Signal)
 	t.life.agents.Wait()
 	t.sweep(t.own.proc, killAfter)
 }
 
+// end records the end. What was due later is done now: keep runs no deadlines any
+// more.
+func (t *Terminal) end(e pty.Exit) {
+	t.display.mu.Lock()
+	defer t.display.mu.Unlock()
+	now := time.Now()
+	if t.display.due {
+		t.beginAnew()
+	}
+	t.mu.Lock()
+	t.ended = now
+	t.transcript.Exit(e.Code, e.Signal)
+	t.refuseAll()
+	t.mu.Unlock()
+	t.takeKeyframes(now)
+}
+
 // hangUp tells everything of proc to end, stopped jobs too, and returns how much
 // there was.
-func hangUp(proc child) int {
+func hangUp(proc pty.Child) int {
 	n := proc.SignalAll(syscall.SIGHUP)
 	if n > 0 {
 		proc.SignalAll(syscall.SIGCONT)
@@ -174,7 +186,7 @@ func hangUp(proc child) int {
 
 // sweep hangs up what a program left running, stopped jobs too, and kills what is
 // still there later: a uid must be empty before another terminal gets it.
-func (t *Terminal) sweep(proc child, patient time.Duration) {
+func (t *Terminal) sweep(proc pty.Child, patient time.Duration) {
 	if hangUp(proc) == 0 {
 		return
 	}

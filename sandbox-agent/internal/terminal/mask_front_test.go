@@ -45,9 +45,7 @@ func TestHandOverWhileHeld(t *testing.T) {
 		if !strings.Contains(got, strings.Repeat("*", len(secretA))+"\r\n$ done") {
 			t.Errorf("then %q", got)
 		}
-		r.mu.Lock()
-		all := r.tail(1 << 20)
-		r.mu.Unlock()
+		all := r.transcript.Tail(1 << 20)
 		wantClean(t, "the log", all, secretA)
 	})
 }

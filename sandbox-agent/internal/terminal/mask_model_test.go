@@ -38,13 +38,12 @@ func TestMaskModel(t *testing.T) {
 			term.search(set)
 		}
 		print := func(p string) (shown bool) {
-			term.mu.Lock()
-			defer term.mu.Unlock()
-			out, _ := term.grid().Write(nil, nil, []byte(p))
-			term.append(term.masked(term.own, out, false))
+			term.display.mu.Lock()
+			defer term.display.mu.Unlock()
+			_, shown = term.display.write(nil, []byte(p), false)
 			term.beginAnewIfDue(time.Now().Add(time.Hour))
-			term.mask.last = time.Time{}
-			return len(out) > 0
+			term.display.last = time.Time{}
+			return shown
 		}
 		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
 			look := true
@@ -54,12 +53,12 @@ func TestMaskModel(t *testing.T) {
 			case 1:
 				look = false // what a size brings together is found with the next output
 				cols, rows := rapid.IntRange(10, 30).Draw(rt, "cols"), rapid.IntRange(3, 8).Draw(rt, "rows")
-				term.mu.Lock()
-				if head := term.output.Head(); head != sized { // of sizes at one place the log knows the last
+				term.display.mu.Lock()
+				if head := term.transcript.Head(); head != sized { // of sizes at one place the log knows the last
 					term.resized(cols, rows)
 					sized = head
 				}
-				term.mu.Unlock()
+				term.display.mu.Unlock()
 			default:
 				p := ""
 				for range rapid.IntRange(1, 4).Draw(rt, "pieces") {
@@ -75,15 +74,16 @@ func TestMaskModel(t *testing.T) {
 // checkMasked checks the screen of term, and with look what can be read there.
 func checkMasked(t *rapid.T, term *Terminal, set *redact.Set, look bool) {
 	t.Helper()
-	term.mu.Lock()
-	defer term.mu.Unlock()
-	cursor, err := term.output.CursorAt(0)
-	if err != nil {
-		t.Fatal(err)
+	term.display.mu.Lock()
+	defer term.display.mu.Unlock()
+	cursor, opened := term.transcript.Open(&protocol.Position{Epoch: term.transcript.Epoch()})
+	if opened.Gap {
+		t.Fatal("the log has dropped its beginning")
 	}
-	s := screen.New(term.output.SizeAt(0))
+	var buf []byte
+	s := screen.New(opened.Cols, opened.Rows)
 	for {
-		item, ok, err := term.output.Next(&cursor, 1<<20)
+		item, ok, err := term.transcript.Next(&cursor, &buf, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,17 +95,17 @@ func checkMasked(t *rapid.T, term *Terminal, set *redact.Set, look bool) {
 		}
 		s.Write(nil, nil, item.Bytes)
 	}
-	if got, want := string(term.keyframes.grid.AppendKeyframe(nil, 1000)), string(s.AppendKeyframe(nil, 1000)); got != want {
+	if got, want := string(term.display.grid.AppendKeyframe(nil, 1000)), string(s.AppendKeyframe(nil, 1000)); got != want {
 		t.Fatalf("the screen is not that of the log: keyframe\n%q, want\n%q", got, want)
 	}
 	s.AppendNewText(nil) // what is above was looked at when it was on the screen
 	if text := s.AppendNewText(nil); look && len(set.Find(nil, text)) > 0 {
 		t.Fatalf("the screen shows a secret: %q", text)
 	}
-	if term.mask.raw == nil || term.holdsBack() || !look {
+	if term.display.raw == nil || term.display.front.holdsBack() || !look {
 		return
 	}
-	raw := term.mask.raw.Clone()
+	raw := term.display.raw.Clone()
 	raw.AppendNewText(nil)
 	raw.AppendNewText(nil)
 	if s.MaskAsIn(raw, false, leaving(set)) > 0 {

@@ -223,9 +223,9 @@ func TestDrawnSecret(t *testing.T) {
 				}
 				m.print("\x1b[8;1Hafter")
 				m.wantAllClean(secretA)
-				m.mu.Lock()
-				text := m.keyframes.grid.AppendNewText(nil)
-				m.mu.Unlock()
+				m.display.mu.Lock()
+				text := m.display.grid.AppendNewText(nil)
+				m.display.mu.Unlock()
 				wantClean(t, "the screen", bytes.ReplaceAll(text, []byte("\n"), nil), secretA)
 				if !bytes.Contains(m.seen.Bytes(), []byte("after")) {
 					t.Errorf("got %q", m.seen.String())
@@ -272,8 +272,8 @@ func TestDrawnOften(t *testing.T) {
 		if took := time.Since(start); took < 4*epochEvery || took > 5*epochEvery {
 			t.Errorf("took %v", took)
 		}
-		if m.mask.found != 5 || !bytes.Contains(m.seen.Bytes(), []byte("last")) {
-			t.Errorf("found %d, got %q", m.mask.found, m.seen.String())
+		if m.display.found != 5 || !bytes.Contains(m.seen.Bytes(), []byte("last")) {
+			t.Errorf("found %d, got %q", m.display.found, m.seen.String())
 		}
 		m.wantAllClean(secretA)
 	})
@@ -378,11 +378,13 @@ func TestResizedWhileHeld(t *testing.T) {
 	withMaskRig(t, 80, 24, compile(t, secretA), func(t *testing.T, m *maskRig) {
 		m.print("$ " + secretA[:9])
 		head := m.headNow()
-		m.mu.Lock()
-		m.resize(40, 10)
-		m.mu.Unlock()
+		m.display.mu.Lock()
+		if err := m.resize(40, 10, func() error { return nil }); err != nil {
+			t.Error(err)
+		}
+		m.display.mu.Unlock()
 		m.drain()
-		if c, r := m.output.SizeAt(head); c != 40 || r != 10 {
+		if c, r := m.transcript.SizeAt(head); c != 40 || r != 10 {
 			t.Errorf("%d×%d at the place where what is held comes", c, r)
 		}
 		m.print("!!!!\r\n")
@@ -394,9 +396,7 @@ func TestResizedWhileHeld(t *testing.T) {
 }
 
 func (m *maskRig) headNow() uint64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.output.Head()
+	return m.transcript.Head()
 }
 
 // TestSecretInKeyframeUnderWay: what is left of a keyframe that was begun in the

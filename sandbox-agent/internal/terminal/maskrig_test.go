@@ -167,9 +167,9 @@ func (m *maskRig) late(set *redact.Set, veiled ...*redact.Set) {
 
 // keyframeNow returns a keyframe with history of the present screen.
 func (m *maskRig) keyframeNow() []byte {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.keyframes.draw(wishHistory)
+	m.display.mu.Lock()
+	defer m.display.mu.Unlock()
+	return m.display.draw(wishHistory)
 }
 
 // spilledNow returns all that is in the spill's folder.
@@ -240,15 +240,15 @@ func (m *maskRig) wantAllClean(secrets ...string) {
 // the epoch began.
 func (m *maskRig) wantScreenOfLog() {
 	m.t.Helper()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.output.Oldest() > 0 {
+	m.display.mu.Lock()
+	defer m.display.mu.Unlock()
+	if _, opened := m.transcript.Open(&protocol.Position{Epoch: m.transcript.Epoch()}); opened.Gap { // it has dropped its beginning
 		return
 	}
-	cols, rows := m.output.SizeAt(m.output.Head())
+	cols, rows := m.transcript.Size()
 	s := screen.New(cols, rows)
-	s.Write(nil, nil, m.tail(1<<30))
-	if got, want := string(m.keyframes.grid.AppendKeyframe(nil, 1000)), string(s.AppendKeyframe(nil, 1000)); got != want {
+	s.Write(nil, nil, m.transcript.Tail(1<<30))
+	if got, want := string(m.display.grid.AppendKeyframe(nil, 1000)), string(s.AppendKeyframe(nil, 1000)); got != want {
 		m.t.Errorf("the screen is not that of the log: keyframe\n%q, want\n%q", got, want)
 	}
 }

@@ -2,41 +2,14 @@ package terminal
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/passwd"
 )
-
-// TestGitKnowsWho: git reads back the name that a person has, whatever is in it.
-func TestGitKnowsWho(t *testing.T) {
-	git, err := exec.LookPath("git")
-	if err != nil {
-		t.Skip("no git here")
-	}
-	for name, want := range map[string]string{
-		"Alice": "Alice", "": "usr_1", "  \n ": "usr_1", `Al "the \ one" #1; x`: `Al "the \ one" #1; x`,
-		"a\n[core]\n\tpager = evil": "a [core] pager = evil", "Ålice 世界": "Ålice 世界", "\xff\xfebob": "bob",
-		strings.Repeat("é", 500): strings.Repeat("é", maxGitName),
-	} {
-		home := t.TempDir()
-		must(t, introduce(account{uid: -1, home: home}, protocol.PTYCreate{CreatorID: "usr_1", CreatorName: name}))
-		for key, want := range map[string]string{"user.name": want, "user.email": "usr_1@fairlead.invalid", "core.pager": ""} {
-			got, _ := exec.Command(git, "config", "--file", filepath.Join(home, gitConfig), key).Output()
-			if strings.TrimSuffix(string(got), "\n") != want {
-				t.Errorf("%q: %s is %q, want %q", name, key, got, want)
-			}
-		}
-	}
-	home := t.TempDir()
-	must(t, introduce(account{uid: -1, home: home}, protocol.PTYCreate{}))
-	if _, err := os.Stat(filepath.Join(home, gitConfig)); !os.IsNotExist(err) {
-		t.Errorf("settings for nobody: %v", err)
-	}
-}
 
 // TestNames: a terminal's user is in the list while it runs; what an earlier life
 // has left goes, and what another agent's terminals need stays.
@@ -49,11 +22,11 @@ func TestNames(t *testing.T) {
 	must(t, os.WriteFile(path, []byte(others), 0o644))
 	list, err := passwd.Open(path)
 	must(t, err)
-	must(t, os.MkdirAll(uidLocks, 0o700))
+	must(t, os.MkdirAll(account.Locks, 0o700))
 	var used int
 	lock := func() (lock *os.File) {
-		for uid := DefaultFirstUID + uidRange - 1; ; uid-- { // where nobody begins
-			if lock, err = lockUID(uid); err != nil || lock != nil {
+		for uid := DefaultFirstUID + account.Range - 1; ; uid-- { // where nobody begins
+			if lock, err = account.LockUID(uid); err != nil || lock != nil {
 				used = uid
 				return lock
 			}
@@ -66,8 +39,8 @@ func TestNames(t *testing.T) {
 		must(t, list.Set(passwd.Entry{UID: uid, GID: DefaultGID, Home: "/old", Shell: "/bin/sh"}))
 	}
 	h := realHost(t, IsolationUID)
-	h.accounts.users = list
-	h.accounts.clearNames(h.log)
+	h.accounts.Users = list
+	h.accounts.ClearLeftovers(h.log)
 	names := func() string {
 		text, err := os.ReadFile(path)
 		must(t, err)

@@ -22,11 +22,12 @@ const (
 type flow struct {
 	gate       pace.Gate
 	lastStream pace.Stream
-	refused    int // PACE that were not taken
+	refused    int  // PACE that were not taken
+	due        bool // a new epoch of the log is, for which the program waits
 }
 
-// newStream returns a name for another reader of the terminal. It is called
-// with mu held.
+// newStream returns a name for another reader of the terminal. The caller
+// holds mu.
 func (f *flow) newStream() pace.Stream {
 	f.lastStream++
 	return f.lastStream
@@ -36,29 +37,21 @@ func (f *flow) newStream() pace.Stream {
 // takes while p is not in front stays with it until p is.
 func (t *Terminal) read(p *program) {
 	buf := make([]byte, readBytes)
-	var out, answers []byte
+	var answers []byte
 	for {
 		n, err := p.dev.Read(buf)
-		t.mu.Lock()
-		for t.stage.front != p {
-			p.waiting = true
-			t.mu.Unlock()
+		t.display.mu.Lock()
+		for t.display.front != &p.out {
+			t.standBy(p)
+			t.display.mu.Unlock()
 			<-p.proceed
-			t.mu.Lock()
+			t.display.mu.Lock()
 		}
-		out, answers = t.grid().Write(out[:0], answers[:0], buf[:n])
-		end := err != nil && p == t.own
-		if end {
-			out = t.grid().Flush(out)
-		}
-		out = t.masked(p, out, end)
-		if len(out)+len(answers) > 0 {
-			t.append(out)
-			p.answer(answers)
-			t.pump()
-		}
-		wait := t.holdBack(p)
-		t.mu.Unlock()
+		var some bool
+		answers, some = t.display.write(answers[:0], buf[:n], err != nil && p == t.own)
+		t.beginAnewIfDue(time.Now())
+		wait := t.printed(p, some, answers)
+		t.display.mu.Unlock()
 		switch {
 		case err != nil && (errors.Is(err, io.EOF) || errors.Is(err, os.ErrClosed)):
 			return
@@ -71,33 +64,41 @@ func (t *Terminal) read(p *program) {
 	}
 }
 
-// append adds what the grid let out to the log. It is called with mu held.
-func (t *Terminal) append(out []byte) {
-	if len(out) == 0 {
-		return
-	}
-	t.printed = time.Now()
-	t.keyframes.moved()
-	t.output.Append(out)
-	t.site.counts.output(len(out))
-	t.wakeAll()
+// standBy notes that the reader of p, which is not in front, waits for proceed.
+// The caller holds display.mu.
+func (t *Terminal) standBy(p *program) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p.waiting = true
 }
 
-// wakeAll tells everybody who reads the log that there is something. It is
-// called with mu held.
-func (t *Terminal) wakeAll() {
-	for a := range t.attachments {
-		a.notify()
+// printed does what output of p, which is in front, asks of others than the
+// display: it queues the answers to queries, and reports whether the reader of p
+// has to wait for proceed. The caller holds display.mu.
+func (t *Terminal) printed(p *program, some bool, answers []byte) (wait bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(answers) > 0 {
+		p.answer(answers)
+		t.pump()
 	}
-	for f := range t.following {
-		f.notify()
+	t.displayed(some)
+	return t.holdBack(p)
+}
+
+// displayed notes how the display stands after output, some of which was printed
+// or none. The caller holds display.mu and mu.
+func (t *Terminal) displayed(some bool) {
+	t.noteHeld(t.display.front.holdsBack(), some)
+	if t.flow.due = t.display.due; t.flow.due {
+		t.poke() // for when the new epoch has to wait
 	}
 }
 
 // holdBack reports whether the reader of p, which is in front, has to wait for
-// proceed. It is called with mu held.
+// proceed. The caller holds mu.
 func (t *Terminal) holdBack(p *program) bool {
-	p.waiting = !p.lifted && (t.mask.due || !t.flow.gate.MayRead(t.output.Head(), time.Now()))
+	p.waiting = !p.lifted && (t.flow.due || !t.flow.gate.MayRead(t.transcript.Head(), time.Now()))
 	if p.waiting {
 		t.poke()
 	}
@@ -106,27 +107,28 @@ func (t *Terminal) holdBack(p *program) bool {
 
 // letGo has the reader of the program in front go on if it waits and nobody
 // holds it back any more, and returns how long to wait before that has to be
-// looked at again. It is called with mu held.
+// looked at again. The caller holds mu.
 func (t *Terminal) letGo(now time.Time) time.Duration {
 	p, gate := t.stage.front, &t.flow.gate
 	if !p.waiting {
 		return noDeadline
 	}
-	if t.mask.due && !p.lifted {
+	if t.flow.due && !p.lifted {
 		return noDeadline // the new epoch lets it go
 	}
-	if p.lifted || gate.MayRead(t.output.Head(), now) {
+	if p.lifted || gate.MayRead(t.transcript.Head(), now) {
 		p.waiting = false
 		p.proceed <- struct{}{} // has room: the reader takes it before it waits again
 		return noDeadline
 	}
-	if deadline, ok := gate.Deadline(t.output.Head()); ok {
+	if deadline, ok := gate.Deadline(t.transcript.Head()); ok {
 		return deadline.Sub(now)
 	}
 	return noDeadline
 }
 
-// paced is called with mu held when who holds the terminal back has changed.
+// paced is called when who holds the terminal back has changed. The
+// caller holds mu.
 func (t *Terminal) paced() {
 	t.letGo(time.Now())
 	if t.stage.front.waiting {
@@ -159,7 +161,7 @@ func (a *Attachment) Pace(p protocol.Pace) {
 		return
 	case p.Gone:
 		gate.Gone(a.stream, p.ID)
-	case !gate.Set(a.stream, p.ID, p.Offset, t.output.Head(), time.Now()):
+	case !gate.Set(a.stream, p.ID, p.Offset, t.transcript.Head(), time.Now()):
 		t.refusePace("too many pace-setters")
 		return
 	}

@@ -21,7 +21,7 @@ func (h *Host) Screen(session protocol.SessionID, id protocol.PTYID, lines int) 
 	if err != nil {
 		return "", protocol.PTYInfo{}, err
 	}
-	text := t.plain(min(lines, protocol.MaxKeyframeHistory))
+	text := t.display.plain(min(lines, protocol.MaxKeyframeHistory))
 	return string(text), t.Info(), nil
 }
 
@@ -32,18 +32,7 @@ func (h *Host) Scrollback(session protocol.SessionID, id protocol.PTYID) ([]byte
 	if err != nil {
 		return nil, err
 	}
-	return lastLines(t.plain(protocol.MaxKeyframeHistory), maxScrollback), nil
-}
-
-// plain returns the screen and as many rows above it as plain text.
-func (t *Terminal) plain(history int) []byte {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	text := t.keyframes.grid.AppendPlain(nil, history)
-	if t.mask.set.Empty() {
-		return text
-	}
-	return t.mask.set.Mask(text)
+	return lastLines(t.display.plain(protocol.MaxKeyframeHistory), maxScrollback), nil
 }
 
 // lastLines returns the end of text, of n bytes at most, from the beginning of a

@@ -11,7 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 )
 
 // termName is the TERM of terminals.
@@ -24,32 +26,32 @@ const DefaultSearchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 var inherited = []string{"TZ"}
 
 // plan checks p and returns what to start for it, but for the account.
-func (h *Host) plan(session protocol.SessionID, id protocol.PTYID, p protocol.PTYCreate) (launch, error) {
-	l := launch{cols: protocol.DefaultCols, rows: protocol.DefaultRows}
+func (h *Host) plan(session protocol.SessionID, id protocol.PTYID, p protocol.PTYCreate) (pty.Launch, error) {
+	l := pty.Launch{Cols: protocol.DefaultCols, Rows: protocol.DefaultRows}
 	if p.Cols < 0 || p.Rows < 0 {
-		return launch{}, protocol.Errorf(protocol.KindInvalid, "negative size")
+		return pty.Launch{}, protocol.Errorf(protocol.KindInvalid, "negative size")
 	}
 	if p.Cols > 0 {
-		l.cols = min(p.Cols, protocol.MaxCols)
+		l.Cols = min(p.Cols, protocol.MaxCols)
 	}
 	if p.Rows > 0 {
-		l.rows = min(p.Rows, protocol.MaxRows)
+		l.Rows = min(p.Rows, protocol.MaxRows)
 	}
 	switch {
 	case p.Command == "" && len(p.Args) > 0:
-		return launch{}, protocol.Errorf(protocol.KindInvalid, "args without a command")
+		return pty.Launch{}, protocol.Errorf(protocol.KindInvalid, "args without a command")
 	case p.Command == "":
-		l.argv = []string{h.config.Shell, "-l"}
+		l.Argv = []string{h.config.Shell, "-l"}
 	case len(p.Args) == 0:
-		l.argv = []string{"/bin/sh", "-c", p.Command}
+		l.Argv = []string{"/bin/sh", "-c", p.Command}
 	default:
-		l.argv = append([]string{p.Command}, p.Args...)
+		l.Argv = append([]string{p.Command}, p.Args...)
 	}
-	if strings.HasPrefix(l.argv[0], "-") || slices.ContainsFunc(l.argv, hasNUL) {
-		return launch{}, protocol.Errorf(protocol.KindInvalid, "not a command")
+	if strings.HasPrefix(l.Argv[0], "-") || slices.ContainsFunc(l.Argv, hasNUL) {
+		return pty.Launch{}, protocol.Errorf(protocol.KindInvalid, "not a command")
 	}
 	var err error
-	l.dir, err = h.folder(p.Dir)
+	l.Dir, err = h.folder(p.Dir)
 	return l, err
 }
 
@@ -83,22 +85,22 @@ func (h *Host) folder(dir string) (string, error) {
 
 // environment returns the whole environment of a terminal: of the agent's own,
 // which may hold secrets, only what inherited names.
-func environment(config Config, session protocol.SessionID, id protocol.PTYID, a account) []string {
+func environment(config Config, session protocol.SessionID, id protocol.PTYID, a account.Account) []string {
 	env := []string{
 		"TERM=" + termName,
 		"COLORTERM=truecolor",
 		"LANG=C.UTF-8",
-		"PATH=" + config.SearchPath + ":" + filepath.Join(a.home, process.HomePrograms),
-		"HOME=" + a.home,
+		"PATH=" + config.SearchPath + ":" + filepath.Join(a.Home, process.HomePrograms),
+		"HOME=" + a.Home,
 		"USER=sandbox",
 		"LOGNAME=sandbox",
 		"SHELL=" + config.Shell,
 		"FAIRLEAD_SESSION_ID=" + string(session),
 		"FAIRLEAD_PTY_ID=" + string(id),
 	}
-	if a.uid >= 0 && !shared(os.TempDir()) {
+	if a.UID >= 0 && !shared(os.TempDir()) {
 		// Some programs end without a word when they can't write there.
-		env = append(env, "TMPDIR="+a.home, "CLAUDE_CODE_TMPDIR="+a.home)
+		env = append(env, "TMPDIR="+a.Home, "CLAUDE_CODE_TMPDIR="+a.Home)
 	}
 	for _, name := range inherited {
 		if value, ok := os.LookupEnv(name); ok {
@@ -115,9 +117,9 @@ func shared(dir string) bool {
 }
 
 // commandLine returns what a list of terminals shows as the command.
-func commandLine(p protocol.PTYCreate, l launch) string {
+func commandLine(p protocol.PTYCreate, l pty.Launch) string {
 	if p.Command == "" {
-		return l.argv[0]
+		return l.Argv[0]
 	}
 	return strings.Join(append([]string{p.Command}, p.Args...), " ")
 }

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 )
 
@@ -227,7 +228,7 @@ func TestIsolation(t *testing.T) {
 	pid := run(a, `echo "pid=$$" "tty=$(tty)"`, `pid=(\d+) tty=`)
 	tty := a.expect(`(/dev/pts/\d+)\r`)
 	uid := run(a, `echo "uid=$(id -u)"`, `uid=(\d+)\r`)
-	if n, _ := strconv.Atoi(uid); n < DefaultFirstUID || n >= DefaultFirstUID+uidRange {
+	if n, _ := strconv.Atoi(uid); n < DefaultFirstUID || n >= DefaultFirstUID+account.Range {
 		t.Fatalf("uid %s", uid)
 	}
 	if other := run(b, `echo "uid=$(id -u)"`, `uid=(\d+)\r`); other == uid {

@@ -9,6 +9,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/pace"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/transcript"
 )
 
 const (
@@ -26,9 +27,10 @@ const (
 // recorder keeps up, and with a list of times it would be no better: who is
 // behind holds the program back, whose times are wrong then anyway.
 type recorder struct {
-	follower
-	stream pace.Stream
-	done   chan struct{} // closed when the recording has ended
+	*transcript.Follower
+	terminal *Terminal
+	stream   pace.Stream
+	done     chan struct{} // closed when the recording has ended
 
 	tainted bool // owned by run: what is recorded can't be discarded, and must be
 
@@ -39,6 +41,13 @@ type recorder struct {
 	jumps    int           // over output that was lost
 	restart  bool          // what is recorded must be discarded
 	check    []*redact.Set // or if one of these is in it; nil: there is nothing to check
+}
+
+// A recorded is what is to be recorded next.
+type recorded struct {
+	transcript.Item
+	check   []*redact.Set // the recording is to be looked through for these
+	restart bool          // what was recorded before is to be discarded
 }
 
 // StartRecording records the terminal id of session from now on, beginning with
@@ -107,6 +116,16 @@ func (t *Terminal) startRecording(store *recording.Store) (string, error) {
 // recorded, and returns what comes before: a keyframe. Without one it begins
 // where a viewer would.
 func (t *Terminal) beginRecording() (*recorder, recording.Params, []byte, error) {
+	t.display.mu.Lock()
+	defer t.display.mu.Unlock()
+	cursor, first := t.transcript.End(), []byte(nil)
+	if cursor.Offset() > 0 {
+		if screen := t.display.keyframe(wishHistory); screen != nil {
+			first = screen.bytes
+		} else {
+			cursor = t.transcript.Newcomer()
+		}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -115,21 +134,12 @@ func (t *Terminal) beginRecording() (*recorder, recording.Params, []byte, error)
 	case t.recorder != nil:
 		return nil, recording.Params{}, nil, protocol.Errorf(protocol.KindConflict, "the terminal is being recorded")
 	}
-	cursor, first := t.head(), []byte(nil)
-	if cursor.Offset() > 0 {
-		if screen, ok := t.keyframes.at(cursor, wishHistory); ok {
-			first = screen.bytes
-		} else {
-			cursor = t.newcomer()
-		}
-	}
-	r := &recorder{follower: newFollower(t, cursor), stream: t.flow.newStream(), done: make(chan struct{})}
+	r := &recorder{Follower: t.transcript.Follow(cursor), terminal: t, stream: t.flow.newStream(), done: make(chan struct{})}
 	t.recorder = r
-	t.following[&r.follower] = struct{}{}
 	t.life.followers.Add(1)
 	t.paceRecording(r)
 	info := t.shownInfo()
-	info.Cols, info.Rows = t.output.SizeAt(cursor.Offset())
+	info.Cols, info.Rows = t.transcript.SizeAt(cursor.Offset())
 	return r, tapeParams(t.session, info, time.Now()), first, nil
 }
 
@@ -137,11 +147,11 @@ func (t *Terminal) beginRecording() (*recorder, recording.Params, []byte, error)
 // terminal is read.
 func (t *Terminal) recordTo(tape *recording.Recording) {
 	r := &recorder{
-		follower: newFollower(t, t.head()), stream: t.flow.newStream(), done: make(chan struct{}), tape: tape,
+		Follower: t.transcript.Follow(t.transcript.End()), terminal: t, stream: t.flow.newStream(), done: make(chan struct{}), tape: tape,
 	}
 	t.recorder = r
 	t.paceRecording(r)
-	t.follow(&r.follower, r.run)
+	t.life.followers.Go(r.run)
 }
 
 func (t *Terminal) stopRecording() (string, error) {
@@ -151,15 +161,14 @@ func (t *Terminal) stopRecording() (string, error) {
 		t.mu.Unlock()
 		return "", protocol.Errorf(protocol.KindNotFound, "the terminal is not being recorded")
 	}
-	r.stopping, r.until = true, t.output.Head()
-	r.notify()
+	r.stopping, r.until = true, t.transcript.Head()
+	r.Notify()
 	t.mu.Unlock()
 	<-r.done
 	return r.tape.ID(), nil
 }
 
-// recordingID returns the id of the recording that runs. It is called with mu
-// held.
+// recordingID returns the id of the recording that runs. The caller holds mu.
 func (t *Terminal) recordingID() string {
 	if t.recorder == nil || t.recorder.tape == nil {
 		return ""
@@ -167,25 +176,24 @@ func (t *Terminal) recordingID() string {
 	return t.recorder.tape.ID()
 }
 
-// announceRecording tells everybody which recording runs. It is called with mu
-// held.
+// announceRecording tells everybody which recording runs. The caller holds mu.
 func (t *Terminal) announceRecording() {
 	for a := range t.attachments {
 		a.post(protocol.Recording{ID: t.recordingID()})
 	}
 }
 
-// paceRecording notes how far the recorder is. It is called with mu held.
+// paceRecording notes how far the recorder is. The caller holds mu.
 func (t *Terminal) paceRecording(r *recorder) {
-	if !t.flow.gate.Set(r.stream, recordingPacer, r.cursor.Offset(), t.output.Head(), time.Now()) {
+	if !t.flow.gate.Set(r.stream, recordingPacer, r.Offset(), t.transcript.Head(), time.Now()) {
 		t.refusePace("too many pace-setters")
 	}
 	t.paced()
 }
 
-// recordingOver makes room for another recorder. It is called with mu held.
+// recordingOver makes room for another recorder. The caller holds mu.
 func (t *Terminal) recordingOver(r *recorder) {
-	delete(t.following, &r.follower)
+	r.Close()
 	t.recorder = nil
 	t.flow.gate.Gone(r.stream, recordingPacer)
 	t.paced()
@@ -218,7 +226,7 @@ func (r *recorder) record() error {
 	defer flush.Stop()
 	for {
 		item, ok := r.take()
-		if item.exited {
+		if item.Exited != nil {
 			return nil
 		}
 		if item.check != nil {
@@ -244,7 +252,7 @@ func (r *recorder) record() error {
 			}
 		default:
 			select {
-			case <-r.wake:
+			case <-r.Wake:
 			case <-due:
 				err = r.tape.Flush()
 			}
@@ -255,23 +263,23 @@ func (r *recorder) record() error {
 	}
 }
 
-func (r *recorder) write(item followed) error {
-	if m := item.resized; item.restart {
+func (r *recorder) write(item recorded) error {
+	if m := item.Resized; item.restart {
 		r.tainted = true
 		if err := r.tape.Restart(m.Cols, m.Rows, r.terminal.command()); err != nil {
 			return err
 		}
 		r.tainted = false
 	} else if m != nil {
-		if err := r.tape.Resize(item.at, m.Cols, m.Rows); err != nil {
+		if err := r.tape.Resize(item.At, m.Cols, m.Rows); err != nil {
 			return err
 		}
 	}
-	return r.tape.Output(item.at, item.bytes)
+	return r.tape.Output(item.At, item.Bytes)
 }
 
 // forget has the recorder discard what is recorded, if secrets isn't nil only
-// when one of these is in it. It is called with terminal.mu held.
+// when one of these is in it. The caller holds terminal.mu.
 func (r *recorder) forget(secrets []*redact.Set) {
 	if secrets == nil {
 		r.restart = true
@@ -281,7 +289,7 @@ func (r *recorder) forget(secrets []*redact.Set) {
 	if r.tape != nil {
 		r.tape.Suspect()
 	}
-	r.notify()
+	r.Notify()
 }
 
 // lookThrough has what is recorded discarded if one of secrets is in it.
@@ -304,59 +312,67 @@ func (r *recorder) lookThrough(secrets []*redact.Set) error {
 
 // take returns what is to be recorded next, false when there is nothing now.
 // What it returned before is recorded. Where it stops, the log has ended.
-func (r *recorder) take() (followed, bool) {
+func (r *recorder) take() (item recorded, ok bool) {
+	item, ok, skip := r.takeNext()
+	if skip != wishNone {
+		return r.ahead(skip), true
+	}
+	return item, ok
+}
+
+// takeNext is take, unless the recording goes on with the present screen: then
+// it says with how much of that.
+func (r *recorder) takeNext() (item recorded, ok bool, skip wish) {
 	t := r.terminal
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.paceRecording(r)
 	switch sets := r.check; {
 	case r.restart:
-		r.restart, r.check = false, nil
-		item := r.ahead(wishHistory)
-		item.restart = true
-		return item, true
+		return recorded{}, false, wishHistory
 	case sets != nil:
 		r.check = nil
-		return followed{check: sets}, true
+		return recorded{check: sets}, true, wishNone
 	}
 	limit := recordBytes
 	if r.stopping {
-		left := r.until - min(r.until, r.cursor.Offset())
+		left := r.until - min(r.until, r.Offset())
 		if left == 0 {
-			return followed{exited: true}, true
+			return recorded{Item: transcript.Item{Exited: &protocol.Exited{}}}, true, wishNone
 		}
 		limit = int(min(left, recordBytes))
 	}
-	item, ok, err := r.next(limit)
+	next, ok, err := r.Next(limit)
 	if err != nil {
-		return r.jump(), true
+		// Output was lost, because the disk was slower for longer than the program
+		// may be held back.
+		if r.jumps++; r.jumps == 1 {
+			t.log.Warn("a recording lacks output: the disk is too slow", "recording", r.tape.ID())
+		}
+		return recorded{}, false, wishScreen
 	}
-	return item, ok
+	return recorded{Item: next}, ok, wishNone
 }
 
-// jump goes on with the present screen after output was lost, because the disk
-// was slower for longer than the program may be held back. It is called with
-// terminal.mu held.
-func (r *recorder) jump() followed {
+// ahead moves to the end of the log and returns the present screen. With
+// wishHistory what is recorded is to be discarded.
+func (r *recorder) ahead(w wish) recorded {
 	t := r.terminal
-	if r.jumps++; r.jumps == 1 {
-		t.log.Warn("a recording lacks output: the disk is too slow", "recording", r.tape.ID())
-	}
-	return r.ahead(wishScreen)
-}
-
-// ahead moves to the end of the log and returns the present screen. It is called
-// with terminal.mu held.
-func (r *recorder) ahead(w wish) followed {
-	t := r.terminal
-	r.cursor = t.head()
-	item := followed{offset: r.cursor.Offset(), at: time.Now()}
-	if screen, ok := t.keyframes.at(r.cursor, w); ok {
-		item.bytes = screen.bytes
+	t.display.mu.Lock()
+	defer t.display.mu.Unlock()
+	cursor := t.transcript.End()
+	item := recorded{Item: transcript.Item{Offset: cursor.Offset(), At: time.Now()}}
+	if screen := t.display.keyframe(w); screen != nil {
+		item.Bytes = screen.bytes
 	} else {
-		r.cursor = t.newcomer()
+		cursor = t.transcript.Newcomer()
 	}
-	cols, rows := t.output.SizeAt(r.cursor.Offset())
-	item.resized = &protocol.Resized{Offset: r.cursor.Offset(), Cols: cols, Rows: rows}
+	cols, rows := r.Move(cursor)
+	item.Resized = &protocol.Resized{Offset: cursor.Offset(), Cols: cols, Rows: rows}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w == wishHistory {
+		item.restart, r.restart, r.check = true, false, nil
+	}
 	return item
 }

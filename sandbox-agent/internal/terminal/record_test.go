@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/bytelog"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/spill"
 )
@@ -265,7 +264,7 @@ func TestSpill(t *testing.T) {
 			u.read()
 			u.seen.Next(max(0, u.seen.Len()-2000))
 		}
-		for u.terminal.spilledTo() < u.head() {
+		for u.terminal.transcript.Spilled() < u.head() {
 			<-time.After(time.Millisecond)
 		}
 		if part == parts-2 {
@@ -301,53 +300,9 @@ func TestSpill(t *testing.T) {
 	}
 }
 
-// spilledTo returns up to where the log is on disk.
-func (t *Terminal) spilledTo() uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.spilled.Head()
-}
-
 // head returns how much output the user has got.
 func (u *user) head() uint64 {
 	u.terminal.mu.Lock()
 	defer u.terminal.mu.Unlock()
 	return u.cursor.Offset()
-}
-
-// TestSpillGap: what a slow disk has missed is missing, and nothing waits for it.
-func TestSpillGap(t *testing.T) {
-	store, err := spill.Open(spill.Options{Dir: t.TempDir(), PerTerminal: 16 << 20, Total: 32 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	bubble(t, func(t *testing.T, r *rig) {
-		wantHeld(t, r.flood(all), all)
-		s := &spiller{follower: newFollower(r.Terminal, bytelog.Cursor{})}
-		r.mu.Lock()
-		r.spilled = store.Create("pty_1", 1)
-		r.mu.Unlock()
-		for range 2 {
-			item, file, ok := s.take()
-			if !ok {
-				t.Fatal("nothing to keep")
-			}
-			if item.resized != nil {
-				file.Resize(item.offset, item.resized.Cols, item.resized.Rows)
-			} else {
-				file.Append(item.offset, item.bytes)
-			}
-		}
-		oldest := uint64(all - protocol.LogWindowBytes)
-		if at, ok := r.spilled.Oldest(); !ok || at != oldest || s.gaps != 1 {
-			t.Errorf("begins at %d %v after %d gaps", at, ok, s.gaps)
-		}
-		r.flood(all)
-		epoch := r.attach(t, nil).opened.Epoch
-		_, opened, err := r.Read(protocol.ReadParams{Epoch: epoch, To: 1 << 60})
-		if err != nil || opened.From != oldest+all { // the part on disk ends before
-			t.Errorf("%+v %v", opened, err)
-		}
-	})
 }

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 )
 
 const (
@@ -74,7 +75,7 @@ func (t *Terminal) run(ctx context.Context, by Typist, command string) (RunResul
 	if err != nil {
 		return RunResult{}, err
 	}
-	defer out.close()
+	defer out.Close()
 	return out.await(ctx)
 }
 
@@ -105,7 +106,7 @@ func (t *Terminal) begin(ctx context.Context, by Typist, command, name string) (
 		if text, err = t.commandText(command, begun); err != nil {
 			return err
 		}
-		if err := writePrivate(t.site.launched.account, runFile, []byte(name+"\n")); err != nil {
+		if err := t.site.launched.Account.WritePrivate(account.RunFile, []byte(name+"\n")); err != nil {
 			return protocol.Fault(protocol.KindUnavailable, err)
 		}
 		out = t.newRunOutput(command, name)
@@ -116,18 +117,25 @@ func (t *Terminal) begin(ctx context.Context, by Typist, command, name string) (
 		err = t.typeAll(ctx, term, []byte(text))
 	}
 	if err != nil && out != nil {
-		out.close()
+		out.Close()
 	}
 	return out, err
 }
 
+// takeReady is takeFor where ready looks at the screen.
+func (t *Terminal) takeReady(by Typist, ready func() error) (term uint64, err error) {
+	t.display.mu.Lock()
+	defer t.display.mu.Unlock()
+	return t.takeFor(by, ready)
+}
+
 // takeAtPrompt is takeFor once the shell is at its prompt, for which it waits a
-// moment if it isn't. Then begin is called, with mu held.
+// moment if it isn't. Then begin is called, with display.mu and mu held.
 func (t *Terminal) takeAtPrompt(ctx context.Context, by Typist, begin func(begun bool) error) (term uint64, err error) {
 	again := time.NewTicker(promptEvery)
 	defer again.Stop()
 	for patience := time.Now().Add(promptWithin); ; {
-		term, err = t.takeFor(by, func() error {
+		term, err = t.takeReady(by, func() error {
 			begun, err := t.atPrompt()
 			if err != nil {
 				return err
@@ -148,10 +156,10 @@ func (t *Terminal) takeAtPrompt(ctx context.Context, by Typist, begin func(begun
 var errNoPaste = protocol.Errorf(protocol.KindInvalid, "the shell takes no command of several lines, or with tabs")
 
 // commandText returns what to type for command, where the shell's line may have
-// been begun. It is called with mu held.
+// been begun. The caller holds display.mu.
 func (t *Terminal) commandText(command string, begun bool) (string, error) {
 	if strings.ContainsAny(command, "\n\t") {
-		if !t.grid().BracketedPaste() {
+		if !t.display.first().BracketedPaste() {
 			return "", errNoPaste
 		}
 		command = "\x1b[200~" + command + "\x1b[201~"
@@ -164,7 +172,7 @@ func (t *Terminal) commandText(command string, begun bool) (string, error) {
 
 // status returns the exit status of the command called name, if it has ended.
 func (t *Terminal) status(name string) (code int, ended bool) {
-	note, _, err := readNote(t.site.launched.account, ranFile)
+	note, _, err := t.site.launched.Account.ReadNote(account.RanFile)
 	rest, found := strings.CutPrefix(note, name+" ")
 	if err != nil || !found {
 		return 0, false

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/bytelog"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/screen"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/transcript"
 )
 
 const (
@@ -31,9 +31,10 @@ const (
 // A runOutput reads what a command prints and makes plain text of it: it draws
 // all of the log from the prompt on, and takes the text from its screen.
 type runOutput struct {
-	follower
-	name    string
-	command string
+	*transcript.Follower
+	terminal *Terminal
+	name     string
+	command  string
 
 	// Owned by the goroutine that waits.
 	epoch     protocol.Epoch
@@ -47,24 +48,15 @@ type runOutput struct {
 }
 
 // newRunOutput returns what reads the output of command, called name, from here
-// on. It is called with mu held.
+// on. The caller holds display.mu.
 func (t *Terminal) newRunOutput(command, name string) *runOutput {
 	out := &runOutput{
-		follower: newFollower(t, t.head()), name: name, command: command,
-		epoch: t.output.Epoch(), screen: t.keyframes.grid.Fork(),
+		Follower: t.transcript.Follow(t.transcript.End()), terminal: t, name: name, command: command,
+		epoch: t.transcript.Epoch(), screen: t.display.grid.Fork(),
 	}
 	out.screen.TakeHistory(nil)
 	out.screen.Write(nil, nil, []byte("\x1b[1J")) // of what was before, no trace
-	t.following[&out.follower] = struct{}{}
 	return out
-}
-
-// close stops reading.
-func (out *runOutput) close() {
-	t := out.terminal
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.following, &out.follower)
 }
 
 // await reads until the command has ended, and returns its outcome.
@@ -83,7 +75,7 @@ func (out *runOutput) await(ctx context.Context) (RunResult, error) {
 			return out.result(), nil
 		}
 		select {
-		case <-out.wake:
+		case <-out.Wake:
 		case <-look.C:
 			if code, ended := out.terminal.status(out.name); ended {
 				out.code, overdue = code, overdue+1
@@ -102,41 +94,39 @@ func (out *runOutput) read() {
 		switch {
 		case !ok:
 			return
-		case item.exited:
+		case item.Exited != nil:
+			out.code = item.Exited.Code
 			out.exited = true
 			out.draw(out.pending)
 			out.pending = nil
-		case item.resized != nil:
+		case item.Resized != nil:
 			out.draw(out.pending)
 			out.pending = nil
-			out.screen.Resize(item.resized.Cols, item.resized.Rows)
+			out.screen.Resize(item.Resized.Cols, item.Resized.Rows)
 		default:
-			out.print(item.bytes)
+			out.print(item.Bytes)
 		}
 	}
 }
 
 // step returns the next thing in the log. What the log no longer holds, or
 // another epoch doesn't, is left out.
-func (out *runOutput) step() (followed, bool) {
-	t := out.terminal
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if epoch := t.output.Epoch(); epoch != out.epoch {
-		cols, rows := t.output.SizeAt(t.output.Oldest())
-		out.epoch, out.cursor = epoch, bytelog.Cursor{}
-		out.screen, out.pending, out.text, out.truncated = screen.New(cols, rows), nil, nil, true
-	}
-	item, ok, err := out.next(stepBytes)
+func (out *runOutput) step() (transcript.Item, bool) {
+	log := out.terminal.transcript
+	item, ok, err := out.Next(stepBytes)
 	if err != nil {
-		out.cursor, out.truncated, out.pending = t.newcomer(), true, nil
-		item, ok, err = out.next(stepBytes)
+		out.Move(log.Newcomer())
+		out.truncated, out.pending = true, nil
+		item, ok, err = out.Next(stepBytes)
 	}
-	if item.exited {
-		exited, _ := t.output.Exited()
-		out.code = exited.Code
+	if !ok || err != nil {
+		return transcript.Item{}, false
 	}
-	return item, ok && err == nil
+	if item.Epoch != out.epoch {
+		out.epoch = item.Epoch
+		out.screen, out.pending, out.text, out.truncated = screen.New(log.SizeAt(item.Offset)), nil, nil, true
+	}
+	return item, true
 }
 
 // print draws p, and notes the end of the command if that is in it.

@@ -84,7 +84,7 @@ func (h *Host) catchUp(t *Terminal) {
 	h.secrets.changing.Lock()
 	defer h.secrets.changing.Unlock()
 	t.mu.Lock()
-	began := t.mask.set
+	began := t.secrets
 	t.mu.Unlock()
 	if set := h.knownSecrets(); set != began {
 		t.setSecrets(set, h.secrets.veiled...)
@@ -92,8 +92,8 @@ func (h *Host) catchUp(t *Terminal) {
 	}
 }
 
-// maskRecordings masks all ended recordings, in the background. It is called
-// with changing held.
+// maskRecordings masks all ended recordings, in the background. The caller holds
+// changing.
 func (h *Host) maskRecordings() {
 	h.stopMasking()
 	store := h.config.Recordings
@@ -121,7 +121,7 @@ func (h *Host) maskRecordings() {
 	})
 }
 
-// stopMasking ends the masking of recordings. It is called with changing held.
+// stopMasking ends the masking of recordings. The caller holds changing.
 func (h *Host) stopMasking() {
 	if h.secrets.stop == nil {
 		return

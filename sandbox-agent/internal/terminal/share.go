@@ -120,8 +120,7 @@ func (t *Terminal) shareLocked(with protocol.Share) {
 	t.log.Info("terminal shared", "with", with)
 }
 
-// shared returns to which programs the terminal is open. It is called with mu
-// held.
+// shared returns to which programs the terminal is open. The caller holds mu.
 func (t *Terminal) shared() protocol.Share {
 	if t.sharing.with == "" {
 		return protocol.ShareNone

@@ -1,13 +1,10 @@
 package terminal
 
 import (
-	"os"
-	"os/signal"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 )
 
 // signals are those that [Host.Signal] takes, by name.
@@ -42,39 +39,8 @@ func (h *Host) Signal(session protocol.SessionID, id protocol.PTYID, name string
 
 // inFront returns the program that has the terminal, and whether that is a paused
 // coding agent.
-func (t *Terminal) inFront() (proc child, paused bool) {
+func (t *Terminal) inFront() (proc pty.Child, paused bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.stage.front.proc, t.stage.state() == protocol.AgentPaused
-}
-
-// heedSignals gives terminals the usual signals even when the agent was started
-// with some ignored, as nohup and the background jobs of a script are. Programs
-// inherit that, and a shell can't undo it: Ctrl-C would be dead. A signal that
-// the agent handles, by dropping it, is back at its default in what it starts.
-func heedSignals() (stop func()) {
-	dropped := make(chan os.Signal, 1) // never read: signals beyond the first are lost at once
-	ignored := ignoredSignals()
-	for sig := syscall.Signal(1); sig < 32; sig++ {
-		if ignored&(1<<(sig-1)) != 0 {
-			signal.Notify(dropped, sig)
-		}
-	}
-	return func() { signal.Stop(dropped) }
-}
-
-// ignoredSignals returns the set of signals that this process ignores, signal
-// n at bit n−1. The standard library knows of SIGHUP and SIGINT alone.
-func ignoredSignals() uint64 {
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(status), "\nSigIgn:\t")
-	digits, _, _ := strings.Cut(rest, "\n")
-	set, err := strconv.ParseUint(digits, 16, 64)
-	if err != nil {
-		return 0
-	}
-	return set
 }

@@ -1,65 +1,59 @@
 package terminal
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/bytelog"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/lease"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/screen"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/spill"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/transcript"
 )
 
 // A Terminal is one PTY, running or ended. It is safe for concurrent use.
 //
-// Its mutex owns the log, the screen, the lease and the input queue together,
-// and input is written with it held. So a change of control is a clean cut:
-// once it is announced, not one byte of the former holder reaches the program.
-// And the screen is always that of the whole log.
+// Its mutex owns the lease, the input queue and what relays are told, and input
+// is written with it held. So a change of control is a clean cut: once it is
+// announced, not one byte of the former holder reaches the program. Output is
+// parsed and masked under the display's lock instead, see doc.go.
 type Terminal struct {
 	// Static after construction.
-	session protocol.SessionID
-	info    protocol.PTYInfo // but for size, recording, agent and end
-	own     *program
-	site    site
-	log     *slog.Logger
-	life    life
-	typing  chan struct{} // 1 element: somebody types for a tool
-	running chan struct{} // 1 element: a command is waited for
+	session    protocol.SessionID
+	info       protocol.PTYInfo // but for size, recording, agent and end
+	own        *program
+	display    *display
+	transcript *transcript.Transcript
+	site       site
+	log        *slog.Logger
+	life       life
+	typing     chan struct{} // 1 element: somebody types for a tool
+	running    chan struct{} // 1 element: a command is waited for
 
 	mu sync.Mutex
 	// Guarded by mu.
 	stage       stage
-	output      *bytelog.Log
-	printed     time.Time // when output was last appended
 	control     control
 	sharing     sharing
 	attachments map[*Attachment]struct{}
 	input       inputQueue
 	size        sizeLimiter
-	keyframes   keyframer
 	flow        flow
-	mask        masker
-	following   map[*follower]struct{}
+	held        holding
+	secrets     *redact.Set // of the display, for what is told beside the log
 	hooks       hooks
-	spilled     *spill.File   // what the window no longer holds; nil: nothing is kept
-	spiller     *spiller      // that writes it
-	stale       []*spill.File // of earlier epochs, to be removed
-	recorder    *recorder     // nil: none
-	ended       time.Time     // zero while the program runs
+	recorder    *recorder // nil: none
+	ended       time.Time // zero while the program runs; written with display.mu held, too
 }
 
 // A site is what a terminal's host provides for it. Any of it may be nil.
 type site struct {
 	counts   *counts
-	launched launch               // how its own program was started
+	launched pty.Launch           // how its own program was started
 	created  protocol.PTYCreate   // as it was asked for
 	notice   string               // shown before anything that its program prints
 	tape     *recording.Recording // of it from its first byte
@@ -82,33 +76,28 @@ func newTerminal(session protocol.SessionID, info protocol.PTYInfo, own *program
 		typing:      make(chan struct{}, 1),
 		running:     make(chan struct{}, 1),
 		stage:       stage{front: own},
-		output:      bytelog.New(newEpoch(), protocol.LogWindowBytes),
 		control:     control{lease: lease.New()},
 		attachments: make(map[*Attachment]struct{}),
-		following:   make(map[*follower]struct{}),
 		input:       newInputQueue(),
-		keyframes:   keyframer{grid: screen.New(info.Cols, info.Rows)},
 	}
-	t.output.Resize(info.Cols, info.Rows)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.use(at.secrets)
+	t.transcript = transcript.New(info.ID, info.Cols, info.Rows, at.spill, log)
+	t.display = newDisplay(t.transcript, &own.out, at.counts, log)
+	t.setSecrets(at.secrets)
 	t.site.secrets = nil // they change
 	if at.tape != nil {
 		t.recordTo(at.tape)
 	}
 	if at.spill != nil {
-		t.spillTo(at.spill.Create(string(info.ID), t.output.Epoch()))
+		t.life.followers.Go(t.transcript.Spill())
 	}
 	t.say(at.notice)
 	own.reader.Go(func() { t.read(own) }) // finish waits for it
 	return t
 }
 
-func newEpoch() protocol.Epoch {
-	var b [8]byte
-	rand.Read(b[:]) // never fails
-	return protocol.Epoch(binary.BigEndian.Uint64(b[:]))
+// Read opens the part of the log that p names, see [transcript.Transcript.Read].
+func (t *Terminal) Read(p protocol.ReadParams) (*transcript.Reading, protocol.ReadOpened, error) {
+	return t.transcript.Read(p)
 }
 
 // Info returns the terminal as a list shows it.
@@ -116,22 +105,20 @@ func (t *Terminal) Info() protocol.PTYInfo {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	info := t.shownInfo()
-	info.Cols, info.Rows = t.output.SizeAt(t.output.Head())
+	info.Cols, info.Rows = t.transcript.Size()
 	info.Recording = t.recordingID()
 	info.Agent = t.stage.report()
 	if with := t.shared(); with != protocol.ShareNone {
 		info.Shared = with
 	}
-	if exited, ok := t.output.Exited(); ok {
-		info.Exited = &exited
-	}
+	info.Exited = t.transcript.Exited()
 	return info
 }
 
-// shownInfo returns info as it may be seen. It is called with mu held.
+// shownInfo returns info as it may be seen. The caller holds mu.
 func (t *Terminal) shownInfo() protocol.PTYInfo {
 	info := t.info
-	info.Command = withoutSecrets(t.mask.set, info.Command)
+	info.Command = withoutSecrets(t.secrets, info.Command)
 	return info
 }
 

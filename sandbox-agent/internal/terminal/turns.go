@@ -120,7 +120,7 @@ func (h *Host) reportable(session protocol.SessionID, id protocol.PTYID, name st
 	return h.Get(session, id)
 }
 
-// mayReport says why no report can be made now. It is called with mu held.
+// mayReport says why no report can be made now. The caller holds mu.
 func (t *Terminal) mayReport() error {
 	if !t.ended.IsZero() {
 		return protocol.Errorf(protocol.KindEnded, "the program has ended")
@@ -162,14 +162,14 @@ func (t *Terminal) finishTurn(turn protocol.AgentTurn) (protocol.AgentTurn, erro
 	return turn, nil
 }
 
-// tellTurn tells everybody of the last turn. It is called with mu held.
+// tellTurn tells everybody of the last turn. The caller holds mu.
 func (t *Terminal) tellTurn() {
 	for a := range t.attachments {
 		a.postNewest(*t.hooks.turn)
 	}
 }
 
-// beginTurn notes that a has begun a turn. It is called with mu held.
+// beginTurn notes that a has begun a turn. The caller holds mu.
 func (t *Terminal) beginTurn(a *agent) {
 	a.prompted = true
 	switch {
@@ -181,8 +181,7 @@ func (t *Terminal) beginTurn(a *agent) {
 	}
 }
 
-// awaitPrompt notes that a waits for its first prompt. It is called with mu
-// held.
+// awaitPrompt notes that a waits for its first prompt. The caller holds mu.
 func (t *Terminal) awaitPrompt(a *agent) {
 	if !a.prompted {
 		t.waits(a)
@@ -190,7 +189,7 @@ func (t *Terminal) awaitPrompt(a *agent) {
 }
 
 // awaitPromptIfDue notes that the agent in front waits for its first prompt if
-// that is due, and returns how long until it is. It is called with mu held.
+// that is due, and returns how long until it is. The caller holds mu.
 func (t *Terminal) awaitPromptIfDue(now time.Time) time.Duration {
 	a := t.stage.agent
 	if a == nil || a.promptBy.IsZero() || a.prompted || a.is == protocol.AgentStopped {
@@ -205,8 +204,8 @@ func (t *Terminal) awaitPromptIfDue(now time.Time) time.Duration {
 }
 
 // waits notes that a, which is in front, has nothing to do before somebody tells
-// it: control goes back. One that is paused waits when it is resumed. It is
-// called with mu held.
+// it: control goes back. One that is paused waits when it is resumed. The caller
+// holds mu.
 func (t *Terminal) waits(a *agent) {
 	switch {
 	case a.stopping: // which ends with control going back
@@ -251,7 +250,7 @@ func (h *Host) noteList(session protocol.SessionID) {
 func (t *Terminal) tellList(m protocol.TerminalsChanged) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, ended := t.output.Exited(); ended {
+	if !t.ended.IsZero() {
 		return // nothing follows EXITED
 	}
 	for a := range t.attachments {
@@ -260,7 +259,7 @@ func (t *Terminal) tellList(m protocol.TerminalsChanged) {
 }
 
 // postNewest queues m in place of a message of its type that waits: who is slow
-// needs the newest only. It is called with mu held.
+// needs the newest only. The caller holds mu.
 func (a *Attachment) postNewest(m protocol.Message) {
 	for i := len(a.outbox) - 1; i >= max(0, len(a.outbox)-ackSearch); i-- {
 		if a.outbox[i].FrameType() != m.FrameType() {
@@ -277,7 +276,7 @@ func (a *Attachment) postNewest(m protocol.Message) {
 }
 
 // remaskTurn masks the last turn with secrets that are new, and tells everybody
-// if that changes it. It is called with mu held.
+// if that changes it. The caller holds mu.
 func (t *Terminal) remaskTurn() {
 	if t.hooks.turn == nil {
 		return
@@ -292,10 +291,10 @@ func (t *Terminal) remaskTurn() {
 }
 
 // shown returns the end of text, of so many bytes at most, as it may be seen:
-// without secrets and without controls that a terminal would obey. It is called
-// with mu held.
+// without secrets and without controls that a terminal would obey. The caller
+// holds mu.
 func (t *Terminal) shown(text string, most int) string {
-	text = withoutSecrets(t.mask.set, strings.ToValidUTF8(text, string(utf8.RuneError)))
+	text = withoutSecrets(t.secrets, strings.ToValidUTF8(text, string(utf8.RuneError)))
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {
 			return -1
@@ -303,7 +302,7 @@ func (t *Terminal) shown(text string, most int) string {
 		return r
 	}, text)
 	// What was split by controls may be a secret now.
-	text = withoutSecrets(t.mask.set, text)
+	text = withoutSecrets(t.secrets, text)
 	if len(text) <= most {
 		return text
 	}

@@ -141,13 +141,13 @@ func (t *Terminal) takeFor(by Typist, ready func() error) (term uint64, err erro
 }
 
 // lent reports whether somebody has control only as long as they type for a
-// tool. It is called with mu held.
+// tool. The caller holds mu.
 func (t *Terminal) lent() bool {
 	held := t.control.lease.Lease(time.Now())
 	return held.Holder != "" && held.Term == t.control.lent
 }
 
-// mayTypeFor says why by may not type now. It is called with mu held.
+// mayTypeFor says why by may not type now. The caller holds mu.
 func (t *Terminal) mayTypeFor(by Typist, now time.Time) error {
 	next, held := by.holder(), t.control.lease.Lease(now)
 	switch g := by.Grant; {

@@ -24,7 +24,7 @@ const (
 )
 
 // change notes that values are the secrets now, and returns the sets of what is
-// left of them where others were masked. It is called with changing held.
+// left of them where others were masked. The caller holds changing.
 func (s *secrets) change(values []string) []*redact.Set {
 	gone := append(s.former, s.values...)
 	if max(bytesOf(values), bytesOf(s.values)) >= largeBytes {
@@ -68,8 +68,8 @@ func bytesOf(values []string) (n int) {
 	return n
 }
 
-// freeLater has memory that is no longer used given back to the system. It is
-// called with changing held.
+// freeLater has memory that is no longer used given back to the system. The
+// caller holds changing.
 func (s *secrets) freeLater() {
 	if s.free == nil {
 		s.free = time.AfterFunc(freeAfter, debug.FreeOSMemory)
@@ -78,7 +78,7 @@ func (s *secrets) freeLater() {
 	s.free.Reset(freeAfter)
 }
 
-// stopFreeing leaves memory as it is. It is called with changing held.
+// stopFreeing leaves memory as it is. The caller holds changing.
 func (s *secrets) stopFreeing() {
 	if s.free != nil {
 		s.free.Stop()

@@ -235,7 +235,7 @@ func TestRedrawnSecret(t *testing.T) {
 					}
 					m.pass(50 * time.Millisecond)
 				}
-				if m.resets != 0 || m.mask.found != 0 {
+				if m.resets != 0 || m.display.found != 0 {
 					t.Errorf("%d resets", m.resets)
 				}
 				m.wantAllClean(secretLong)

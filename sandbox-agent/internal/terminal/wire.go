@@ -4,13 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 )
-
-// credentialsFile is where in our folder of a home a terminal's credentials are,
-// for programs whose environment is of an earlier life of the agent.
-const credentialsFile = "mcp.json"
 
 // credentialVariables returns c as a terminal's programs find it in their
 // environment, beside the ids that are there anyway, and under the names of seed
@@ -26,7 +24,7 @@ func credentialVariables(c protocol.MCPCredentials) []string {
 // wireNew writes into the home of a new terminal what its programs need to find
 // the agent's tools. What keeps them from it is logged and returned, for people
 // to see.
-func (h *Host) wireNew(session protocol.SessionID, id protocol.PTYID, a account) (notice string) {
+func (h *Host) wireNew(session protocol.SessionID, id protocol.PTYID, a account.Account) (notice string) {
 	err := h.writeCredentials(session, id, a)
 	if err == nil {
 		err = h.wire(session, id, a, "")
@@ -38,7 +36,7 @@ func (h *Host) wireNew(session protocol.SessionID, id protocol.PTYID, a account)
 	return fmt.Sprintf("fairlead: coding agents started here are without fairlead's tools: %v\r\n", err)
 }
 
-func (h *Host) writeCredentials(session protocol.SessionID, id protocol.PTYID, a account) error {
+func (h *Host) writeCredentials(session protocol.SessionID, id protocol.PTYID, a account.Account) error {
 	if h.config.Credentials == nil {
 		return nil
 	}
@@ -46,12 +44,12 @@ func (h *Host) writeCredentials(session protocol.SessionID, id protocol.PTYID, a
 	if err != nil {
 		return err
 	}
-	return writePrivate(a, credentialsFile, append(content, '\n'))
+	return a.WritePrivate(account.CredentialsFile, append(content, '\n'))
 }
 
 // wireAgent is wire for the known coding agent cli, "" for any other. An error is
 // of KindInvalid: a person has to look after the file that it names.
-func (h *Host) wireAgent(session protocol.SessionID, id protocol.PTYID, a account, cli string) error {
+func (h *Host) wireAgent(session protocol.SessionID, id protocol.PTYID, a account.Account, cli string) error {
 	if cli == "" {
 		return nil
 	}
@@ -61,24 +59,29 @@ func (h *Host) wireAgent(session protocol.SessionID, id protocol.PTYID, a accoun
 	return nil
 }
 
-func (h *Host) wire(session protocol.SessionID, id protocol.PTYID, a account, agent string) error {
+func (h *Host) wire(session protocol.SessionID, id protocol.PTYID, a account.Account, agent string) error {
 	if h.config.Wire == nil {
 		return nil
 	}
-	home, err := os.OpenRoot(a.home)
+	home, err := os.OpenRoot(a.Home)
 	if err != nil {
 		return fmt.Errorf("home: %w", err)
 	}
 	defer home.Close()
-	return h.config.Wire(home, a.uid, a.gid, session, id, agent)
+	return h.config.Wire(home, a.UID, a.GID, session, id, agent)
 }
 
-// say shows text as if the program in front had printed it. It is called with mu
-// held.
+// say shows text as if the program had printed it. It is called before the
+// terminal is read.
 func (t *Terminal) say(text string) {
 	if text == "" {
 		return
 	}
-	out, _ := t.grid().Write(nil, nil, []byte(text))
-	t.append(t.masked(t.stage.front, out, false))
+	t.display.mu.Lock()
+	defer t.display.mu.Unlock()
+	t.display.write(nil, []byte(text), false)
+	t.beginAnewIfDue(time.Now())
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.displayed(true)
 }

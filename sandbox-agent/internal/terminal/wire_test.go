@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 )
 
 func credentialsOf(session protocol.SessionID, id protocol.PTYID) protocol.MCPCredentials {
@@ -32,7 +33,7 @@ func TestCredentials(t *testing.T) {
 		}
 		u.startAgent(h, protocol.AgentStart{Command: `echo "agent: $FAIRLEAD_MCP_SECRET"; sleep 100`})
 		u.expect("agent: " + want.Secret)
-		name := filepath.Join(h.config.Homes, string(u.id), envDir, credentialsFile)
+		name := filepath.Join(h.config.Homes, string(u.id), account.Dir, account.CredentialsFile)
 		text, err := os.ReadFile(name)
 		must(t, err)
 		var got protocol.MCPCredentials
@@ -57,7 +58,7 @@ func TestWire(t *testing.T) {
 	var calls []string
 	var fail error
 	h.config.Wire = func(home *os.Root, uid, gid int, s protocol.SessionID, pty protocol.PTYID, agent string) error {
-		if _, err := home.Stat(filepath.Join(envDir, credentialsFile)); err != nil || s != session {
+		if _, err := home.Stat(filepath.Join(account.Dir, account.CredentialsFile)); err != nil || s != session {
 			t.Errorf("%v, %s", err, s)
 		}
 		calls = append(calls, fmt.Sprintf("%s %q %d %d", pty, agent, uid, gid))

@@ -1,4 +1,4 @@
-package terminal
+package account
 
 import (
 	"log/slog"
@@ -21,15 +21,15 @@ func TestEarlierLife(t *testing.T) {
 		t.Skip("needs root")
 	}
 	const first = 61000 // used by no other test
-	dir := t.TempDir()
-	as := &accounts{homes: dir, own: true, firstUID: first, gid: first}
-	start := func(pty protocol.PTYID) (account, *exec.Cmd) {
-		a, err := as.acquire(pty)
+	homes := t.TempDir()
+	as := &Pool{Homes: homes, Own: true, FirstUID: first, GID: first}
+	start := func(pty protocol.PTYID) (Account, *exec.Cmd) {
+		a, err := as.Acquire(pty)
 		must(t, err)
-		must(t, writePrivate(a, envFile, []byte("export CANARY=value\n")))
+		must(t, a.WritePrivate(EnvFile, []byte("export CANARY=value\n")))
 		cmd := exec.Command("sleep", "1007")
 		cmd.Env = []string{}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid)}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uint32(a.UID), Gid: uint32(a.GID)}}
 		must(t, cmd.Start())
 		t.Cleanup(func() {
 			cmd.Process.Kill()
@@ -40,20 +40,20 @@ func TestEarlierLife(t *testing.T) {
 	dead, left := start("pty_dead")
 	must(t, dead.lock.Close()) // as the kernel does for a killed agent
 	live, running := start("pty_live")
-	defer as.release(live)
-	must(t, os.Mkdir(filepath.Join(dir, "no-terminal"), 0o700))
-	must(t, os.Chown(filepath.Join(dir, "no-terminal"), dead.uid, -1))
-	must(t, os.MkdirAll(filepath.Join(dir, "pty_others", envDir), 0o700)) // of root
+	defer as.Release(live)
+	must(t, os.Mkdir(filepath.Join(homes, "no-terminal"), 0o700))
+	must(t, os.Chown(filepath.Join(homes, "no-terminal"), dead.UID, -1))
+	must(t, os.MkdirAll(filepath.Join(homes, "pty_others", Dir), 0o700)) // of root
 
-	(&accounts{homes: dir, own: true, firstUID: first, gid: first}).clearLeftovers(slog.New(slog.DiscardHandler))
+	(&Pool{Homes: homes, Own: true, FirstUID: first, GID: first}).ClearLeftovers(slog.New(slog.DiscardHandler))
 	if _, err := left.Process.Wait(); err != nil {
 		t.Error(err)
 	}
-	if s, ok := process.Read(running.Process.Pid); !ok || s.UID != live.uid {
+	if s, ok := process.Read(running.Process.Pid); !ok || s.UID != live.UID {
 		t.Error("another agent's process was ended")
 	}
 	for name, want := range map[string]bool{"pty_dead": false, "pty_live": true, "no-terminal": true, "pty_others": true} {
-		if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != want {
+		if _, err := os.Stat(filepath.Join(homes, name)); (err == nil) != want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -62,19 +62,19 @@ func TestEarlierLife(t *testing.T) {
 // TestLeftoverValues: where terminals run as the agent's user, homes may be
 // another agent's, and only the values of an earlier life go.
 func TestLeftoverValues(t *testing.T) {
-	dir := t.TempDir()
-	as := &accounts{homes: dir}
-	a, err := as.acquire("pty_1")
+	homes := t.TempDir()
+	as := &Pool{Homes: homes}
+	a, err := as.Acquire("pty_1")
 	must(t, err)
-	must(t, writePrivate(a, envFile, []byte("export CANARY=value\n")))
-	must(t, writePrivate(a, credentialsFile, []byte("{}")))
-	as.clearLeftovers(slog.New(slog.DiscardHandler))
-	for _, name := range []string{envFile, credentialsFile} {
-		if _, err := os.Stat(filepath.Join(a.home, envDir, name)); !os.IsNotExist(err) {
+	must(t, a.WritePrivate(EnvFile, []byte("export CANARY=value\n")))
+	must(t, a.WritePrivate(CredentialsFile, []byte("{}")))
+	as.ClearLeftovers(slog.New(slog.DiscardHandler))
+	for _, name := range []string{EnvFile, CredentialsFile} {
+		if _, err := os.Stat(filepath.Join(a.Home, Dir, name)); !os.IsNotExist(err) {
 			t.Errorf("%s stays: %v", name, err)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(a.home, ".bashrc")); err != nil {
+	if _, err := os.Stat(filepath.Join(a.Home, ".bashrc")); err != nil {
 		t.Error(err)
 	}
 }

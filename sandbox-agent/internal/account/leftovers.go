@@ -1,4 +1,4 @@
-package terminal
+package account
 
 import (
 	"errors"
@@ -17,17 +17,20 @@ import (
 // leftoverPatience bounds how long one uid's leftovers may take to end.
 const leftoverPatience = 2 * time.Second
 
-// clearLeftovers ends what an agent that was killed has left running, and removes
+// killEvery is how often leftover processes are killed again.
+const killEvery = 50 * time.Millisecond
+
+// ClearLeftovers ends what an agent that was killed has left running, and removes
 // the homes that it left in this one's: nobody watches, records, masks or
 // confines that any more, and its uids are to be used again. It touches only uids
 // that some agent of this machine has used and none uses now, and only homes that
 // makeHome made.
-func (as *accounts) clearLeftovers(log *slog.Logger) {
-	if as.own {
+func (as *Pool) ClearLeftovers(log *slog.Logger) {
+	if as.Own {
 		as.endLeftovers(log)
 		as.clearNames(log)
 	}
-	entries, err := os.ReadDir(as.homes)
+	entries, err := os.ReadDir(as.Homes)
 	if err != nil {
 		log.Warn("homes of an earlier life can't be looked for", "err", err)
 	}
@@ -42,8 +45,8 @@ func (as *accounts) clearLeftovers(log *slog.Logger) {
 }
 
 // endLeftovers kills all processes of uids that a dead agent has had.
-func (as *accounts) endLeftovers(log *slog.Logger) {
-	names, err := os.ReadDir(uidLocks)
+func (as *Pool) endLeftovers(log *slog.Logger) {
+	names, err := os.ReadDir(Locks)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			log.Warn("processes of an earlier life can't be looked for", "err", err)
@@ -52,7 +55,7 @@ func (as *accounts) endLeftovers(log *slog.Logger) {
 	}
 	for _, name := range names {
 		uid, err := strconv.Atoi(name.Name())
-		if err != nil || !as.has(uid) {
+		if err != nil || !as.Has(uid) {
 			continue
 		}
 		err = whileUnused(uid, func() error {
@@ -67,15 +70,15 @@ func (as *accounts) endLeftovers(log *slog.Logger) {
 	}
 }
 
-// has reports whether uid is one that terminals are given.
-func (as *accounts) has(uid int) bool {
-	return as.own && uid >= as.firstUID && uid < as.firstUID+uidRange
+// Has reports whether uid is one that terminals are given.
+func (as *Pool) Has(uid int) bool {
+	return as.Own && uid >= as.FirstUID && uid < as.FirstUID+Range
 }
 
 // whileUnused calls fn unless an agent uses uid, and keeps others from using it
 // meanwhile.
 func whileUnused(uid int, fn func() error) error {
-	lock, err := lockUID(uid)
+	lock, err := LockUID(uid)
 	if lock == nil || err != nil {
 		return err
 	}
@@ -89,35 +92,35 @@ func killAll(uid int) int {
 	n := process.Signal(syscall.SIGKILL, match)
 	end := time.Now().Add(leftoverPatience)
 	for left := n; left > 0 && time.Now().Before(end); left = process.Signal(syscall.SIGKILL, match) {
-		<-time.After(sweepEvery) // what was killed needs a moment
+		<-time.After(killEvery) // what was killed needs a moment
 	}
 	return n
 }
 
 // clearHome removes a home that an earlier life left. Of homes that belong to the
 // agent's own user, which may be another agent's, only the values go.
-func (as *accounts) clearHome(entry fs.DirEntry) error {
-	home := filepath.Join(as.homes, entry.Name())
+func (as *Pool) clearHome(entry fs.DirEntry) error {
+	home := filepath.Join(as.Homes, entry.Name())
 	info, err := entry.Info()
 	if err != nil {
 		return err
 	}
-	if st, err := os.Lstat(filepath.Join(home, envDir)); err != nil || !st.IsDir() {
+	if st, err := os.Lstat(filepath.Join(home, Dir)); err != nil || !st.IsDir() {
 		return nil // not of our making
 	}
 	owner := int(info.Sys().(*syscall.Stat_t).Uid)
 	switch {
-	case as.has(owner):
+	case as.Has(owner):
 		return whileUnused(owner, func() error { return os.RemoveAll(home) })
-	case !as.own && owner == os.Geteuid():
+	case !as.Own && owner == os.Geteuid():
 		root, err := os.OpenRoot(home)
 		if err != nil {
 			return err
 		}
 		defer root.Close()
 		var errs []error
-		for _, name := range []string{envFile, credentialsFile} {
-			if err := root.Remove(filepath.Join(envDir, name)); !errors.Is(err, fs.ErrNotExist) {
+		for _, name := range []string{EnvFile, CredentialsFile} {
+			if err := root.Remove(filepath.Join(Dir, name)); !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, err)
 			}
 		}

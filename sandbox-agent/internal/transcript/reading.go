@@ -1,4 +1,4 @@
-package terminal
+package transcript
 
 import (
 	"errors"
@@ -6,11 +6,12 @@ import (
 	"io"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/spill"
 )
 
-// errSlid says that a reading was so slow that its place in the log is gone.
-var errSlid = errors.New("terminal: the log no longer holds the rest")
+// ErrSlid says that a reading was so slow that its place in the log is gone.
+var ErrSlid = errors.New("transcript: the log no longer holds the rest")
 
 var errOtherEpoch = protocol.Errorf(protocol.KindNotFound, "the terminal has another epoch")
 
@@ -18,7 +19,7 @@ var errOtherEpoch = protocol.Errorf(protocol.KindNotFound, "the terminal has ano
 // nothing back. What the log has dropped comes from the disk, if it is there. A
 // Reading is for one goroutine.
 type Reading struct {
-	terminal   *Terminal
+	transcript *Transcript
 	epoch      protocol.Epoch
 	offset     uint64
 	to         uint64
@@ -30,28 +31,28 @@ type Reading struct {
 // serves it. It fails with KindNotFound for another epoch or a place that the
 // log has not reached, and with KindInvalid for a part that ends before it
 // begins.
-func (t *Terminal) Read(p protocol.ReadParams) (*Reading, protocol.ReadOpened, error) {
+func (t *Transcript) Read(p protocol.ReadParams) (*Reading, protocol.ReadOpened, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case p.Epoch != t.output.Epoch():
+	case p.Epoch != t.log.Epoch():
 		return nil, protocol.ReadOpened{}, errOtherEpoch
-	case p.From > t.output.Head():
-		return nil, protocol.ReadOpened{}, protocol.Errorf(protocol.KindNotFound, "the log ends at %d", t.output.Head())
+	case p.From > t.log.Head():
+		return nil, protocol.ReadOpened{}, protocol.Errorf(protocol.KindNotFound, "the log ends at %d", t.log.Head())
 	case p.From > p.To:
 		return nil, protocol.ReadOpened{}, protocol.Errorf(protocol.KindInvalid, "the part ends before it begins")
 	}
 	from := max(p.From, t.oldest())
-	to := max(from, min(p.To, t.output.Head()))
-	r := &Reading{terminal: t, epoch: p.Epoch, offset: from, to: to}
-	r.cols, r.rows = t.sizeAt(from)
+	to := max(from, min(p.To, t.log.Head()))
+	r := &Reading{transcript: t, epoch: p.Epoch, offset: from, to: to}
+	r.cols, r.rows = t.sizeAnywhere(from)
 	return r, protocol.ReadOpened{From: from, To: to, Cols: r.cols, Rows: r.rows}, nil
 }
 
-// oldest returns where the log begins, on disk or in memory. It is called with
-// mu held.
-func (t *Terminal) oldest() uint64 {
-	oldest := t.output.Oldest()
+// oldest returns where the log begins, on disk or in memory. The caller holds
+// mu.
+func (t *Transcript) oldest() uint64 {
+	oldest := t.log.Oldest()
 	if t.spilled == nil || t.spilled.Head() < oldest { // there is a gap in between
 		return oldest
 	}
@@ -61,15 +62,15 @@ func (t *Terminal) oldest() uint64 {
 	return oldest
 }
 
-// sizeAt returns the size at offset, on disk or in memory. It is called with mu
-// held.
-func (t *Terminal) sizeAt(offset uint64) (cols, rows int) {
-	if offset < t.output.Oldest() && t.spilled != nil {
+// sizeAnywhere returns the size at offset, on disk or in memory. The caller
+// holds mu.
+func (t *Transcript) sizeAnywhere(offset uint64) (cols, rows int) {
+	if offset < t.log.Oldest() && t.spilled != nil {
 		if cols, rows, ok := t.spilled.SizeAt(offset); ok {
 			return cols, rows
 		}
 	}
-	return t.output.SizeAt(offset)
+	return t.log.SizeAt(offset)
 }
 
 // Next returns the next DATA or RESIZED of the part, and io.EOF at its end. It
@@ -93,28 +94,28 @@ func (r *Reading) Next() (protocol.Message, error) {
 
 // fromMemory returns what comes next, nothing when the log has dropped it.
 func (r *Reading) fromMemory(limit int) (protocol.Message, error) {
-	t := r.terminal
+	t := r.transcript
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case r.epoch != t.output.Epoch():
+	case r.epoch != t.log.Epoch():
 		return nil, errOtherEpoch
-	case r.offset < t.output.Oldest():
+	case r.offset < t.log.Oldest():
 		return nil, nil
 	}
-	if cols, rows := t.output.SizeAt(r.offset); cols != r.cols || rows != r.rows {
+	if cols, rows := t.log.SizeAt(r.offset); cols != r.cols || rows != r.rows {
 		return r.resized(cols, rows), nil
 	}
-	cursor, err := t.output.CursorAt(r.offset)
+	cursor, err := t.log.CursorAt(r.offset)
 	if err != nil {
 		return nil, err
 	}
-	item, _, err := t.output.Next(&cursor, limit)
+	item, _, err := t.log.Next(&cursor, limit)
 	if err != nil {
 		return nil, err
 	}
 	if len(item.Bytes) == 0 {
-		return nil, fmt.Errorf("terminal: the log ends before %d", r.to) // it can't
+		return nil, fmt.Errorf("transcript: the log ends before %d", r.to) // it can't
 	}
 	r.buf = append(r.buf[:0], item.Bytes...)
 	return protocol.Data{Offset: r.offset, Bytes: r.buf}, nil
@@ -129,7 +130,7 @@ func (r *Reading) fromDisk(limit int) (protocol.Message, error) {
 	cols, rows, ok := file.SizeAt(r.offset)
 	switch {
 	case !ok:
-		return nil, errSlid
+		return nil, ErrSlid
 	case cols != r.cols || rows != r.rows:
 		return r.resized(cols, rows), nil
 	}
@@ -138,21 +139,21 @@ func (r *Reading) fromDisk(limit int) (protocol.Message, error) {
 	}
 	n, _, err := file.Read(r.offset, r.buf[:limit])
 	if err != nil {
-		return nil, errors.Join(errSlid, err)
+		return nil, errors.Join(ErrSlid, err)
 	}
 	return protocol.Data{Offset: r.offset, Bytes: r.buf[:n]}, nil
 }
 
 // file returns where on disk the part is.
 func (r *Reading) file() (*spill.File, error) {
-	t := r.terminal
+	t := r.transcript
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case r.epoch != t.output.Epoch():
+	case r.epoch != t.log.Epoch():
 		return nil, errOtherEpoch
 	case t.spilled == nil:
-		return nil, errSlid
+		return nil, ErrSlid
 	}
 	return t.spilled, nil
 }
@@ -160,4 +161,40 @@ func (r *Reading) file() (*spill.File, error) {
 func (r *Reading) resized(cols, rows int) protocol.Resized {
 	r.cols, r.rows = cols, rows
 	return protocol.Resized{Offset: r.offset, Cols: cols, Rows: rows}
+}
+
+// Holds reports whether the log of epoch holds a secret of set before the place
+// to. Of one that another epoch has followed it doesn't matter.
+func (t *Transcript) Holds(set *redact.Set, epoch protocol.Epoch, to uint64) bool {
+	if set.Empty() {
+		return false
+	}
+	for {
+		part, _, err := t.Read(protocol.ReadParams{Epoch: epoch, To: to})
+		if err != nil {
+			return false
+		}
+		found, err := part.holds(set)
+		if !errors.Is(err, ErrSlid) {
+			return found
+		}
+	}
+}
+
+// holds reports whether the rest of r holds a secret of set.
+func (r *Reading) holds(set *redact.Set) (bool, error) {
+	stream, buf := set.NewStream(), []byte(nil)
+	for stream.Matches() == 0 {
+		m, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if data, ok := m.(protocol.Data); ok {
+			buf = stream.Write(buf[:0], data.Bytes)
+		}
+	}
+	return true, nil
 }

@@ -1,4 +1,4 @@
-package terminal
+package pty
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/creack/pty"
+	creack "github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
@@ -20,14 +20,14 @@ import (
 // umask of a child alone.
 const umaskThenExec = `umask 002; exec "$0" "$@"`
 
-// ptys returns the launcher of real programs, which start starts.
-func ptys(start func(*exec.Cmd) error) launcher {
-	return func(l launch) (device, child, error) { return launchPTY(l, start) }
+// New returns the launcher of real programs, which start starts.
+func New(start func(*exec.Cmd) error) Launcher {
+	return func(l Launch) (Device, Child, error) { return launch(l, start) }
 }
 
-// launchPTY starts l on a new PTY, as the leader of a session of its own.
-func launchPTY(l launch, start func(*exec.Cmd) error) (device, child, error) {
-	master, slave, err := pty.Open()
+// launch starts l on a new PTY, as the leader of a session of its own.
+func launch(l Launch, start func(*exec.Cmd) error) (Device, Child, error) {
+	master, slave, err := creack.Open()
 	if err != nil {
 		return nil, nil, fmt.Errorf("open pty: %w", err)
 	}
@@ -38,27 +38,27 @@ func launchPTY(l launch, start func(*exec.Cmd) error) (device, child, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := dev.Resize(l.cols, l.rows); err != nil {
+	if err := dev.Resize(l.Cols, l.Rows); err != nil {
 		return nil, nil, errors.Join(err, dev.Close())
 	}
-	if err := l.account.own(slave); err != nil {
+	if err := l.Account.Own(slave); err != nil {
 		return nil, nil, errors.Join(err, dev.Close())
 	}
 	pidfd := -1
 	cmd := &exec.Cmd{
 		Path: "/bin/sh",
-		Args: append([]string{"/bin/sh", "-c", umaskThenExec}, l.argv...),
-		Env:  l.mark.Environ(l.env), Dir: l.dir,
+		Args: append([]string{"/bin/sh", "-c", umaskThenExec}, l.Argv...),
+		Env:  l.Mark.Environ(l.Env), Dir: l.Dir,
 		Stdin: slave, Stdout: slave, Stderr: slave,
 		SysProcAttr: &syscall.SysProcAttr{
-			Setsid: true, Setctty: true, Credential: l.account.credential(), PidFD: &pidfd,
+			Setsid: true, Setctty: true, Credential: l.Account.Credential(), PidFD: &pidfd,
 		},
 	}
 	if err := start(cmd); err != nil {
 		return nil, nil, errors.Join(err, dev.Close())
 	}
-	p := &ptyProcess{cmd: cmd, pidfd: pidfd, dev: dev, uid: l.account.uid, group: process.NewGroup(cmd.Process.Pid, l.mark)}
-	if l.front {
+	p := &ptyProcess{cmd: cmd, pidfd: pidfd, dev: dev, uid: l.Account.UID, group: process.NewGroup(cmd.Process.Pid, l.Mark)}
+	if l.Front {
 		p.uid = -1
 	}
 	return dev, p, nil
@@ -70,7 +70,7 @@ type master struct {
 	raw  syscall.RawConn
 }
 
-// newMaster takes over f, which [pty.Open] may have left in blocking mode: then
+// newMaster takes over f, which [creack.Open] may have left in blocking mode: then
 // each reader would hold a thread, and Close would not wake it. A duplicate in
 // non-blocking mode is served by the runtime's poller.
 func newMaster(f *os.File) (*master, error) {
@@ -157,16 +157,16 @@ type ptyProcess struct {
 
 // Wait parks in the poller until the program has ended; waiting in the kernel
 // would hold a thread for each PTY. Without a pidfd it does that all the same.
-func (p *ptyProcess) Wait() exit {
+func (p *ptyProcess) Wait() Exit {
 	err := errors.Join(awaitPidfd(p.pidfd), p.cmd.Wait())
 	if p.cmd.ProcessState == nil {
-		return exit{code: -1, signal: fmt.Sprintf("lost: %v", err)}
+		return Exit{Code: -1, Signal: fmt.Sprintf("lost: %v", err)}
 	}
 	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if ok && status.Signaled() {
-		return exit{code: -1, signal: unix.SignalName(status.Signal())}
+		return Exit{Code: -1, Signal: unix.SignalName(status.Signal())}
 	}
-	return exit{code: p.cmd.ProcessState.ExitCode()}
+	return Exit{Code: p.cmd.ProcessState.ExitCode()}
 }
 
 // awaitPidfd returns when the process of fd has ended, which makes fd readable,
@@ -222,4 +222,21 @@ func (p *ptyProcess) Dir() string {
 		return ""
 	}
 	return dir
+}
+
+// A LineEditor is a device that can tell whether a shell's line editor reads it.
+type LineEditor interface {
+	// Editing returns the process group that the terminal's keys act on, and
+	// whether it gets them one by one.
+	Editing() (group int, byKey bool)
+}
+
+func (m *master) Editing() (group int, byKey bool) {
+	var mode *unix.Termios
+	var err error
+	control := m.raw.Control(func(fd uintptr) { mode, err = unix.IoctlGetTermios(int(fd), unix.TCGETS) })
+	if control != nil || err != nil {
+		return 0, false
+	}
+	return m.foreground(), mode.Lflag&unix.ICANON == 0
 }

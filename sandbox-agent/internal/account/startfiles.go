@@ -1,14 +1,14 @@
-package terminal
+package account
 
 import "strings"
 
 // startFiles are those of a home. They give a short prompt, which doesn't ask
-// for the name of a user that has none, and read [envFile] when it has changed,
+// for the name of a user that has none, and read [EnvFile] when it has changed,
 // without a trace of it on the terminal.
 //
-// Before each prompt bash and zsh write their process id into [promptFile]. If
-// [runFile] names a command, what comes next on the terminal is the end of it:
-// they take the name, note it with the exit status in [ranFile], and print both
+// Before each prompt bash and zsh write their process id into [PromptFile]. If
+// [RunFile] names a command, what comes next on the terminal is the end of it:
+// they take the name, note it with the exit status in [RanFile], and print both
 // in the mark for the end of a command that terminals know, OSC 133 D.
 var startFiles = map[string]string{
 	// What the system's own start files make of PATH leaves out what this user has
@@ -74,6 +74,6 @@ precmd_functions+=(__fairlead_env)
 
 // startFile returns the text of a start file.
 func startFile(name string) []byte {
-	names := strings.NewReplacer("@DIR@", envDir, "@ENV@", envFile, "@PROMPT@", promptFile, "@RUN@", runFile, "@RAN@", ranFile)
+	names := strings.NewReplacer("@DIR@", Dir, "@ENV@", EnvFile, "@PROMPT@", PromptFile, "@RUN@", RunFile, "@RAN@", RanFile)
 	return []byte(names.Replace(startFiles[name]))
 }

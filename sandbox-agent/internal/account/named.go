@@ -1,4 +1,4 @@
-package terminal
+package account
 
 import (
 	"fmt"
@@ -24,55 +24,55 @@ const (
 
 // named gives the user of a an entry in the list of users, where there is one. A
 // terminal works without, so what fails is logged alone.
-func (as *accounts) named(a account) {
-	if as.users == nil || a.uid < 0 {
+func (as *Pool) named(a Account) {
+	if as.Users == nil || a.UID < 0 {
 		return
 	}
-	if err := as.users.Set(passwd.Entry{UID: a.uid, GID: a.gid, Home: a.home, Shell: as.shell}); err != nil {
-		as.log.Warn("a terminal's user has no name", "uid", a.uid, "err", err)
+	if err := as.Users.Set(passwd.Entry{UID: a.UID, GID: a.GID, Home: a.Home, Shell: as.Shell}); err != nil {
+		as.Log.Warn("a terminal's user has no name", "uid", a.UID, "err", err)
 	}
 }
 
 // unnamed takes the entry of a away.
-func (as *accounts) unnamed(a account) {
-	if as.users == nil || a.uid < 0 {
+func (as *Pool) unnamed(a Account) {
+	if as.Users == nil || a.UID < 0 {
 		return
 	}
-	if err := as.users.Remove(a.uid); err != nil {
-		as.log.Warn("the name of a terminal's user stays", "uid", a.uid, "err", err)
+	if err := as.Users.Remove(a.UID); err != nil {
+		as.Log.Warn("the name of a terminal's user stays", "uid", a.UID, "err", err)
 	}
 }
 
 // clearNames takes the entries away that an agent which was killed has left.
-func (as *accounts) clearNames(log *slog.Logger) {
-	if as.users == nil {
+func (as *Pool) clearNames(log *slog.Logger) {
+	if as.Users == nil {
 		return
 	}
-	uids, err := as.users.UIDs()
+	uids, err := as.Users.UIDs()
 	if err == nil && len(uids) > 0 {
-		err = os.MkdirAll(uidLocks, 0o700)
+		err = os.MkdirAll(Locks, 0o700)
 	}
 	if err != nil {
 		log.Warn("users of an earlier life can't be looked for", "err", err)
 		return
 	}
 	for _, uid := range uids {
-		if !as.has(uid) {
+		if !as.Has(uid) {
 			continue
 		}
-		if err := whileUnused(uid, func() error { return as.users.Remove(uid) }); err != nil {
+		if err := whileUnused(uid, func() error { return as.Users.Remove(uid) }); err != nil {
 			log.Warn("a user of an earlier life stays", "uid", uid, "err", err)
 		}
 	}
 }
 
-// introduce tells git in a's home who a terminal's creator is, if that is known.
-func introduce(a account, p protocol.PTYCreate) error {
-	text := gitIdentity(p.CreatorID, p.CreatorName)
+// Introduce tells git in a's home who a terminal's creator is, if that is known.
+func (a Account) Introduce(id protocol.UserID, name string) error {
+	text := gitIdentity(id, name)
 	if text == "" {
 		return nil
 	}
-	path := filepath.Join(a.home, gitConfig)
+	path := filepath.Join(a.Home, gitConfig)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		return fmt.Errorf("git's settings: %w", err)
 	}
