@@ -40,7 +40,7 @@ var Floors = []struct {
 		"loadtest/internal/pattern", "loadtest/internal/measure",
 	}},
 	{F2, []string{
-		"relay/internal/hub", "relay/internal/fleet", "relay/internal/mesh", "relay/internal/access",
+		"relay/internal/hub", "relay/internal/feed", "relay/internal/fleet", "relay/internal/mesh", "relay/internal/access",
 		"relay/internal/dispatch", "relay/internal/uplink", "relay/internal/relaytest",
 		"relay/internal/pagestream", "relay/internal/rejects", "relay/internal/passage",
 		"sandbox-agent/internal/terminal", "sandbox-agent/internal/process", "sandbox-agent/internal/ledger",
@@ -74,6 +74,7 @@ var Sideways = []struct{ From, To, Why string }{
 	{"tunnel/tunneltest", "tunnel/internal/carrier", "the interface it implements"},
 	{"deploy/controlplane/cmd/controlplane", "deploy/controlplane/internal/store", "its command line works on the database"},
 	{"relay/internal/dispatch", "relay/internal/pagestream", "some commands go to pages"},
+	{"relay/internal/hub", "relay/internal/feed", "it shares what a feed keeps"},
 	{"sandbox-agent/internal/executor", "sandbox-agent/internal/ledger", "a command's id is stored before it runs"},
 	{"sandbox-agent/internal/executor", "sandbox-agent/internal/audit", "an executed command is recorded"},
 	{"sandbox-agent/internal/broker", "sandbox-agent/internal/outbound", "it dials nowhere else"},

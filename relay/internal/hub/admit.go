@@ -96,7 +96,7 @@ func (h *Hub) join(v *Viewer) {
 	if h.void(v.grant) { // since its ticket was made
 		h.intake.leave(v)
 		h.metrics.ViewersCut.WithLabelValues(cutRevoked).Inc()
-		v.close(protocol.KindUnauthenticated, revokedCause)
+		v.outbox.close(protocol.KindUnauthenticated, revokedCause)
 		return
 	}
 	v.set = h.key.setOf(v.grant)
@@ -118,7 +118,7 @@ func (h *Hub) explain(v *Viewer) {
 	case h.finished.Load(): // there won't be anybody; another hub can ask
 		h.cut(v, cutUnanswered, protocol.KindUnavailable, protocol.KindUnavailable.Text())
 	default:
-		v.hint(protocol.Waiting{Reason: protocol.WaitingSandbox})
+		v.outbox.hint(protocol.Waiting{Reason: protocol.WaitingSandbox})
 	}
 }
 
@@ -185,7 +185,7 @@ func (h *Hub) leave(v *Viewer) {
 		h.seatToLead(v)
 		h.wants.drop(v)
 		h.unpace(v)
-		h.feed.leave(v)
+		v.reader.Detach()
 	}
 	h.intake.leave(v)
 	if sees {
@@ -226,14 +226,14 @@ func (h *Hub) renew(v *Viewer, grant *jws.Grant, token string) {
 		h.enter(v)
 	}
 	h.carry(h.roster.Leave(set, old.ID, false, now))
-	v.tell(protocol.Reauthed{ExpiresAt: grant.Expires().Unix()})
+	v.outbox.Tell(protocol.Reauthed{ExpiresAt: grant.Expires().Unix()})
 }
 
 // renewed follows a newer grant of a viewer who could have control or not.
 func (h *Hub) renewed(v *Viewer, could bool) {
 	if v.wantsAll && !v.may(roster.Record) {
 		v.wantsAll = false
-		h.feed.setExact(v, false)
+		v.reader.SetExact(false)
 		h.repace(v)
 	}
 	h.seatToLead(v)

@@ -159,13 +159,13 @@ func TestFound02NoAnswer(t *testing.T) {
 		t.Errorf("looks again in %v", wait)
 	}
 	h.tick(opened.Add(protocol.GrantWait - time.Millisecond))
-	if x.closing || y.closing || newcomer.closing || newcomer.greeted {
+	if x.outbox.closing || y.outbox.closing || newcomer.outbox.closing || newcomer.greeted {
 		t.Error("too early")
 	}
 	h.tick(time.Now().Add(protocol.GrantWait))
 	for _, v := range []*Viewer{x, y, newcomer} {
-		if bears := v.user == key.User; bears == v.closing || !bears && v.closeCode != 1013 {
-			t.Errorf("viewer %d: closing %v with %d", v.id, v.closing, v.closeCode)
+		if bears := v.user == key.User; bears == v.outbox.closing || !bears && v.outbox.closeCode != 1013 {
+			t.Errorf("viewer %d: closing %v with %d", v.id, v.outbox.closing, v.outbox.closeCode)
 		}
 	}
 	if len(h.viewers) != 1 || len(h.door) != 0 {
@@ -392,14 +392,13 @@ func TestFound11WhoTakesControlIsAskedAboutFirst(t *testing.T) {
 	var last *Viewer
 	for i := range 20 {
 		user := protocol.UserID(fmt.Sprint("usr_", i))
-		last = &Viewer{
-			id: turn.SocketID(i + 1), user: user, name: string(user), hub: h, wake: make(chan struct{}, 1),
-			token: string(user) + strings.Repeat(".", roster.Window/4),
-			grant: &jws.Grant{
-				Subject: user, ID: protocol.GrantID("gr_" + user), PTYs: []string{jws.AllPTYs}, ExpiresAt: late.Unix(),
+		last = newViewer(h, turn.SocketID(i+1), Guest{
+			Token: string(user) + strings.Repeat(".", roster.Window/4),
+			Grant: &jws.Grant{
+				Subject: user, Name: string(user), ID: protocol.GrantID("gr_" + user), PTYs: []string{jws.AllPTYs}, ExpiresAt: late.Unix(),
 				Caps: []protocol.Capability{protocol.CapView, protocol.CapControl},
 			},
-		}
+		})
 		h.join(last)
 	}
 	h.unlinked(nil)

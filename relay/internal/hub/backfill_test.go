@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -104,7 +105,7 @@ func TestTheLogCannotServe(t *testing.T) {
 			if gap := x.attached.Mode == protocol.ModeGap; gap != (lied == 0) {
 				t.Errorf("attached with mode %s", x.attached.Mode)
 			}
-			if n := testutil.ToFloat64(w.set.metrics.Resyncs.WithLabelValues(resyncLog)); n != float64(lied) {
+			if n := testutil.ToFloat64(w.set.metrics.Resyncs.WithLabelValues(feed.ResyncLog)); n != float64(lied) {
 				t.Errorf("%v resyncs are counted", n)
 			}
 		})
@@ -212,7 +213,7 @@ func TestResetDuringABackfill(t *testing.T) {
 		x.step()
 	}
 	x.to(600)
-	if n := testutil.ToFloat64(w.set.metrics.Resyncs.WithLabelValues(resyncReset)); n != 1 {
+	if n := testutil.ToFloat64(w.set.metrics.Resyncs.WithLabelValues(feed.ResyncReset)); n != 1 {
 		t.Errorf("%v resyncs are counted", n)
 	}
 }

@@ -98,17 +98,16 @@ func benchmarkFanOut(b *testing.B, viewers int) {
 	h := still()
 	var sinks []*tcpSink
 	for i := range 2 * viewers {
-		v := seat(h, turn.SocketID(i), "usr_1", time.Now().Add(time.Hour))
-		v.notices = nil
-		v.counts = i%2 == 0
-		if i >= viewers {
-			v.held.Store(true)
-			continue
+		g := Guest{Counts: i%2 == 0 || i >= viewers}
+		if i < viewers {
+			s := newTCPSink(b, listener)
+			sinks = append(sinks, s)
+			g.Socket = s
 		}
-		s := newTCPSink(b, listener)
-		sinks = append(sinks, s)
-		v.offer = s
+		v := seatAs(h, turn.SocketID(i), "usr_1", time.Now().Add(time.Hour), g)
+		v.outbox.notices = nil
 	}
+	stall(b, h, viewers)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -117,13 +116,13 @@ func benchmarkFanOut(b *testing.B, viewers int) {
 	var ratios []float64
 	var hub, bare time.Duration
 	for b.Loop() {
-		offset := h.feed.position().Offset
+		offset := h.feed.Head().Offset
 		began := cpu(b)
 		for range round {
-			if err := h.feed.data(protocol.Data{Offset: offset, Bytes: chunk}); err != nil {
+			if err := h.feed.Append(protocol.Data{Offset: offset, Bytes: chunk}); err != nil {
 				b.Fatal(err)
 			}
-			h.feed.deliver()
+			h.feed.Deliver()
 			offset += uint64(len(chunk))
 		}
 		between := cpu(b)
@@ -139,7 +138,7 @@ func benchmarkFanOut(b *testing.B, viewers int) {
 		hub, bare = hub+between-began, bare+after-between
 		ratios = append(ratios, float64(between-began)/float64(after-between))
 		for _, v := range h.viewers { // outside the measured part
-			h.feed.acked(v, offset)
+			v.reader.Acked(offset)
 		}
 	}
 	n := float64(len(ratios) * round * viewers)
@@ -149,14 +148,47 @@ func benchmarkFanOut(b *testing.B, viewers int) {
 	b.ReportMetric(ratios[len(ratios)/2], "x-bare")
 }
 
+// stall has the last n viewers be sent all that they may leave unacknowledged,
+// and the others what there is.
+func stall(b *testing.B, h *Hub, n int) {
+	b.Helper()
+	offset := uint64(0)
+	for offset < protocol.MaxOutputUnacked {
+		if err := h.feed.Append(protocol.Data{Offset: offset, Bytes: make([]byte, protocol.MaxDataBytes)}); err != nil {
+			b.Fatal(err)
+		}
+		h.feed.Deliver()
+		offset += protocol.MaxDataBytes
+		for id, v := range h.viewers {
+			if int(id) < n {
+				v.reader.Acked(offset)
+			}
+		}
+	}
+	for id, v := range h.viewers {
+		for more := int(id) >= n; more; {
+			_, out := v.reader.Next(nil, false)
+			more = out.More
+		}
+		if v.reader.Standing().Blocked != (int(id) >= n) {
+			b.Fatalf("viewer %d: %+v", id, v.reader.Standing())
+		}
+	}
+}
+
 // BenchmarkJoin lets a thousand viewers, each another person, join a terminal
 // of which there is a keyframe.
 func BenchmarkJoin(b *testing.B) {
 	const viewers = 1000
 	for b.Loop() {
 		h := still()
-		h.feed.replace(protocol.Position{Epoch: testEpoch, Offset: 1 << 30}, 80, 24)
-		if err := h.feed.keyframe(&keyframe{offset: 1 << 30, history: true, bytes: 1, frames: net.Buffers{{0x82, 1, 'x'}}}); err != nil {
+		h.feed.Replace(protocol.Position{Epoch: testEpoch, Offset: 1 << 30}, 80, 24)
+		screen := h.feed.Assemble()
+		if _, err := screen.Add(protocol.Keyframe{Offset: 1 << 30, History: true, Bytes: []byte("x")}, false); err != nil {
+			b.Fatal(err)
+		}
+		kf, _ := screen.Take()
+		if err := h.feed.AddKeyframe(kf); err != nil {
 			b.Fatal(err)
 		}
 		for i := range viewers {

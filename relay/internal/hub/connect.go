@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -40,10 +41,10 @@ func (h *Hub) keepLinked(ctx context.Context) {
 			return
 		}
 		h.post(linkDown{err})
-		if h.feed.over() {
+		if h.feed.Ended() {
 			return
 		}
-		pos := h.feed.position()
+		pos := h.feed.Head()
 		since = &pos
 		pause = longer(pause)
 		if time.Since(began) > longestPause {
@@ -108,18 +109,20 @@ func (h *Hub) linked(l *link) {
 		h.lostAt = time.Time{}
 	}
 	if first {
-		h.feed = newFeed(l.opened, &h.finished, h.window(), h.metrics)
-		h.feed.memory, h.feed.sandbox = h.memory, h.key.Sandbox
+		h.feed = feed.New(feed.Options{
+			Opened: l.opened, Window: h.window(), Memory: h.memory, Sandbox: h.key.Sandbox,
+			Metrics: h.metrics.Feeds, Ending: func() { h.finished.Store(true) },
+		})
 		h.shared.Store(h.feed)
-		h.feed.setWindow(h.window()) // which may have changed before the set saw the feed
+		h.feed.SetWindow(h.window()) // which may have changed before the set saw the feed
 		h.state, h.leasedAt = turn.New(l.opened), time.Now()
 		h.intake.follow(h.state)
-	} else if pos := h.feed.position(); pos != (protocol.Position{Epoch: l.opened.Epoch, Offset: l.opened.Offset}) {
-		h.feed.replace(protocol.Position{Epoch: l.opened.Epoch, Offset: l.opened.Offset}, l.opened.Cols, l.opened.Rows)
+	} else if pos := h.feed.Head(); pos != (protocol.Position{Epoch: l.opened.Epoch, Offset: l.opened.Offset}) {
+		h.feed.Replace(protocol.Position{Epoch: l.opened.Epoch, Offset: l.opened.Offset}, l.opened.Cols, l.opened.Rows)
 	} else {
 		// The agent doesn't repeat a change of size at this very offset. The
 		// offset is the ring's head, so this can't fail.
-		h.feed.resized(protocol.Resized{Offset: l.opened.Offset, Cols: l.opened.Cols, Rows: l.opened.Rows})
+		h.feed.Resize(protocol.Resized{Offset: l.opened.Offset, Cols: l.opened.Cols, Rows: l.opened.Rows})
 	}
 	arrive := h.reopened(l)
 	missed := h.follow(l.opened.Turn) && !first
@@ -138,7 +141,7 @@ func (h *Hub) linked(l *link) {
 	h.followController()
 	arrive()
 	h.wants.asked, h.wants.open = [2]time.Time{}, [2]bool{}
-	h.feed.owe()
+	h.feed.NothingRequested()
 	h.askKeyframes(time.Now())
 	h.catchingUp = true
 	if l.opened.Head <= l.opened.Offset {
@@ -252,7 +255,7 @@ func (h *Hub) sendAway(origin string) {
 	if origin != "" {
 		for v := range h.everybody() {
 			h.metrics.Moved.Inc()
-			v.tell(protocol.Moved{Origin: origin})
+			v.outbox.Tell(protocol.Moved{Origin: origin})
 		}
 	}
 	h.closeAll(protocol.KindRestarting, "the relay is going away")

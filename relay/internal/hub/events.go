@@ -3,6 +3,7 @@ package hub
 import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/feed"
 )
 
 // An event is one thing that the hub's run acts on. Gateways, the stream's
@@ -58,5 +59,5 @@ type (
 		m protocol.Message
 	}
 	exited    struct{}
-	keyframed struct{ kf *keyframe }
+	keyframed struct{ kf *feed.Keyframe }
 )

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
 )
 
@@ -83,7 +84,7 @@ func TestASlowViewerHoldsNobodyUp(t *testing.T) {
 	control(t, slow.gets(protocol.ServerControlState), relaytest.User, 2)
 	a.data(total, "on")
 	slow.reads("on")
-	if n := testutil.ToFloat64(w.set.metrics.Resyncs.WithLabelValues(resyncRing)); n != 1 {
+	if n := testutil.ToFloat64(w.set.metrics.Resyncs.WithLabelValues(feed.ResyncRing)); n != 1 {
 		t.Errorf("%v resyncs are counted", n)
 	}
 	if n := testutil.ToFloat64(w.set.metrics.Skipped); n != float64(total-had) {
@@ -113,7 +114,7 @@ func TestAViewerCatchesUp(t *testing.T) {
 	}
 	slow.sink.mu.Lock()
 	defer slow.sink.mu.Unlock()
-	if most := total/maxWrite + 8; slow.sink.writes > most {
+	if most := total/feed.MaxBatch + 8; slow.sink.writes > most {
 		t.Errorf("%d writes, want %d at most", slow.sink.writes, most)
 	}
 }

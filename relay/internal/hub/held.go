@@ -11,7 +11,7 @@ func (h *Hub) hold(held bool) {
 	h.held = held
 	for _, v := range h.viewers {
 		if v.greeted && h.typed(v) {
-			v.tell(protocol.OutputHeld{Held: held})
+			v.outbox.Tell(protocol.OutputHeld{Held: held})
 		}
 	}
 }

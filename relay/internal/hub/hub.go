@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/relay/internal/replay"
 	"github.com/fairlead/fairlead/relay/internal/roster"
 	"github.com/fairlead/fairlead/relay/internal/turn"
@@ -41,21 +42,21 @@ type Hub struct {
 	events   chan event
 	intake   *intake
 	watch    func(session *tunnel.Session, delta int)
-	window   func() int             // what the ring may take, in bytes
-	memory   *memory                // for keyframes; nil: there is enough
-	revoked  *jws.RevocationSet     // nil: no grant is
-	revised  chan struct{}          // revoked has changed
-	reads    chan struct{}          // a place for each part of the log that is read at a time
-	shared   atomic.Pointer[feed]   // feed, for the set
-	bearer   atomic.Pointer[bearer] // whose grant opens the next link; set by run
-	finished atomic.Bool            // the process is over: nothing new will come; set by feed
-	ready    chan struct{}          // closed when viewers may join, or err is set
-	done     chan struct{}          // closed when run has returned
-	over     context.Context        // ends with done
+	window   func() int                // what the ring may take, in bytes
+	memory   *feed.Memory              // for keyframes; nil: there is enough
+	revoked  *jws.RevocationSet        // nil: no grant is
+	revised  chan struct{}             // revoked has changed
+	reads    chan struct{}             // a place for each part of the log that is read at a time
+	shared   atomic.Pointer[feed.Feed] // feed, for the set
+	bearer   atomic.Pointer[bearer]    // whose grant opens the next link; set by run
+	finished atomic.Bool               // the process is over: nothing new will come; set by feed
+	ready    chan struct{}             // closed when viewers may join, or err is set
+	done     chan struct{}             // closed when run has returned
+	over     context.Context           // ends with done
 	finish   context.CancelFunc
 
 	// Set by run before ready is closed.
-	feed *feed
+	feed *feed.Feed
 	err  error
 
 	// Owned by run.
@@ -133,7 +134,7 @@ func (h *Hub) run(ctx context.Context) {
 	defer h.metrics.Hubs.Dec()
 	defer func() {
 		if h.feed != nil {
-			h.feed.end()
+			h.feed.Close()
 		}
 	}()
 	defer func() { // their leaving is not seen any more
@@ -195,7 +196,7 @@ func (h *Hub) handle(e event) bool {
 	case said:
 		h.obey(e.v, e.m)
 	case resynced:
-		e.v.tell(h.stateFor(e.v))
+		e.v.outbox.Tell(h.stateFor(e.v))
 	case wentMissing:
 		h.missed(e.v, e.why)
 	case paced:
@@ -253,16 +254,16 @@ func (h *Hub) step(e turn.Event) {
 			h.broadcast(effect.Message)
 		case turn.Send:
 			if v := h.viewers[effect.Socket]; v != nil {
-				v.tell(effect.Message)
+				v.outbox.Tell(effect.Message)
 			}
 		case turn.SendState:
 			if v := h.viewers[effect.Socket]; v != nil {
-				v.tell(h.stateFor(v))
+				v.outbox.Tell(h.stateFor(v))
 			}
 		case turn.StateChanged:
 			for _, v := range h.viewers {
 				if v.greeted {
-					v.tell(h.stateFor(v))
+					v.outbox.Tell(h.stateFor(v))
 				}
 			}
 		}
@@ -295,14 +296,14 @@ func (h *Hub) broadcast(m protocol.ServerMessage) {
 	frame := replay.AppendTextFrame(nil, protocol.EncodeServerMessage(m))
 	for _, v := range h.viewers {
 		if v.greeted {
-			v.tellFrame(frame)
+			v.outbox.tellFrame(frame)
 		}
 	}
 }
 
 func (h *Hub) closeAll(kind protocol.Kind, cause string) {
 	for v := range h.everybody() {
-		v.close(kind, cause)
+		v.outbox.close(kind, cause)
 	}
 }
 
@@ -310,7 +311,7 @@ func (h *Hub) closeAll(kind protocol.Kind, cause string) {
 // long its socket takes.
 func (h *Hub) cut(v *Viewer, why string, kind protocol.Kind, cause string) {
 	h.metrics.ViewersCut.WithLabelValues(why).Inc()
-	v.close(kind, cause)
+	v.outbox.close(kind, cause)
 	h.leave(v)
 }
 
@@ -346,7 +347,7 @@ func (h *Hub) welcome(v *Viewer, m protocol.Attached) {
 		greeting = append(greeting, protocol.OutputHeld{Held: true})
 	}
 	h.intake.admit(v) // first, so that who was greeted may type
-	v.start(greeting)
+	v.outbox.greet(greeting)
 	if v.user == h.leading.controller && v.may(roster.Control) {
 		v.leads(v.id == h.leading.leader)
 	}

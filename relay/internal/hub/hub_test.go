@@ -285,9 +285,9 @@ func TestAViewerWhoCanBeToldNothing(t *testing.T) {
 	for range 2 * maxNotices / 1000 {
 		x.v.Complain(long)
 	}
-	x.v.mu.Lock()
-	waiting := len(x.v.notices)
-	x.v.mu.Unlock()
+	x.v.outbox.mu.Lock()
+	waiting := len(x.v.outbox.notices)
+	x.v.outbox.mu.Unlock()
 	if waiting > maxNotices {
 		t.Errorf("%d bytes wait", waiting)
 	}

@@ -172,7 +172,7 @@ func (in *intake) refuse(v *Viewer, reason protocol.RefusalReason, seq uint64) {
 		v = newest
 	}
 	v.gate.refused(seq, reason)
-	v.tell(protocol.InputDropped{Reason: reason, Seq: seq})
+	v.outbox.Tell(protocol.InputDropped{Reason: reason, Seq: seq})
 }
 
 // undo refuses input that was passed on, and an Enter that would follow it. The
@@ -346,7 +346,7 @@ func (in *intake) acked(m protocol.InputAck) {
 	defer in.mu.Unlock()
 	if v := in.clients[m.Client]; v != nil {
 		v.gate.written(m.Seq)
-		v.confirm(m.Seq)
+		v.outbox.Confirm(m.Seq)
 	}
 	now := time.Now()
 	in.settle(func(u unackedInput) bool {

@@ -2,35 +2,23 @@ package hub
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/relay/internal/replay"
+	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/tunnel"
 )
-
-// wholeBytes bounds a log that a newcomer gets whole.
-const wholeBytes = 64 << 10
 
 // keyframeWait is how long a viewer waits for a keyframe before it goes on
 // without. A test has more patience.
 var keyframeWait = 2 * time.Second
 
-// A since says from where a viewer wants output.
-type since struct {
-	pos    *protocol.Position // nil: from where a newcomer should
-	astray bool               // it has been somewhere, and couldn't say where
-}
-
-func (s since) newcomer() bool { return s.pos == nil && !s.astray }
-
 // A want is what a viewer waits for before output goes on. Owned by run.
 type want struct {
-	history bool      // it takes keyframes with history only
-	ahead   bool      // it is ahead of the ring, which is about to catch up
-	why     string    // for what it is moved ahead; empty: it isn't greeted yet
-	until   time.Time // when it goes on without
+	sort  feed.Sort // of keyframe that it takes; one with history does for both
+	ahead bool      // it is ahead of the ring, which is about to catch up
+	why   string    // for what it is moved ahead; empty: it isn't greeted yet
+	until time.Time // when it goes on without
 }
 
 // wants are the viewers who wait, and what was asked of the agent for them.
@@ -49,7 +37,7 @@ func (w *wants) add(v *Viewer, wish want) {
 	}
 	w.of[v] = wish
 	if !wish.ahead {
-		w.count[sortOf(wish.history)]++
+		w.count[wish.sort]++
 	}
 }
 
@@ -57,7 +45,7 @@ func (w *wants) add(v *Viewer, wish want) {
 func (w *wants) drop(v *Viewer) {
 	wish, waits := w.of[v]
 	if waits && !wish.ahead {
-		w.count[sortOf(wish.history)]--
+		w.count[wish.sort]--
 	}
 	delete(w.of, v)
 }
@@ -76,145 +64,6 @@ func (w *wants) take(pick func(want) bool) map[*Viewer]want {
 	return taken
 }
 
-// join places v: at its position when the ring holds it, or on the way there
-// through the agent's log; else behind a keyframe; else, unless wait is set, at
-// the start of a line. It returns what to tell the viewer, and false when v
-// should wait for a keyframe.
-func (f *feed) join(v *Viewer, wait bool) (m protocol.Attached, ok bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	m = protocol.Attached{Epoch: f.ring.Epoch(), Head: f.ring.Head(), Mode: protocol.ModeResume}
-	since, kf := v.since, f.fresh(true, 0)
-	switch {
-	case f.holds(since.pos):
-		m.Offset = since.pos.Offset
-		m.Cols, m.Rows = f.sitAt(v, m.Offset)
-	case f.precedes(since.pos):
-		m.Offset = since.pos.Offset
-		m.Cols, m.Rows = f.ring.SizeAt(m.Offset)
-		f.sit(v, place{state: filling, offset: m.Offset})
-		v.fill.begin(m.Cols, m.Rows)
-	case since.newcomer() && f.whole():
-		m.Cols, m.Rows = f.sitAt(v, 0)
-	case kf != nil:
-		m = f.joinBehind(v, kf)
-	case wait:
-		return m, false
-	default:
-		m.Offset = f.start()
-		m.Cols, m.Rows = f.sitAt(v, m.Offset)
-		if !since.newcomer() || m.Offset > 0 {
-			m.Mode = protocol.ModeGap
-		}
-	}
-	f.add(v)
-	return m, true
-}
-
-// joinBehind places a newcomer behind kf.
-func (f *feed) joinBehind(v *Viewer, kf *keyframe) protocol.Attached {
-	f.sitBehind(v, kf)
-	m := protocol.Attached{
-		Epoch: f.ring.Epoch(), Offset: kf.offset, Head: f.ring.Head(), Cols: kf.cols, Rows: kf.rows,
-		Mode: protocol.ModeKeyframe, KeyframeBytes: kf.bytes,
-	}
-	if !v.since.newcomer() {
-		m.Mode = protocol.ModeGap
-	}
-	return m
-}
-
-// add has v's socket offered what is new. The caller holds mu.
-func (f *feed) add(v *Viewer) { f.viewers = append(slices.Clip(f.viewers), v) }
-
-// holds reports whether pos is in the ring.
-func (f *feed) holds(pos *protocol.Position) bool {
-	if pos == nil || pos.Epoch != f.ring.Epoch() {
-		return false
-	}
-	_, err := f.ring.CursorAt(pos.Offset)
-	return err == nil
-}
-
-// precedes reports whether pos is in the log that the ring is the end of.
-func (f *feed) precedes(pos *protocol.Position) bool {
-	return pos != nil && pos.Epoch == f.ring.Epoch() && pos.Offset < f.ring.Oldest()
-}
-
-// before is precedes for a caller without mu.
-func (f *feed) before(pos *protocol.Position) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.precedes(pos)
-}
-
-// ahead reports whether pos is one that the ring may yet reach.
-func (f *feed) ahead(pos *protocol.Position) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return pos != nil && pos.Epoch == f.ring.Epoch() && pos.Offset > f.ring.Head()
-}
-
-// whole reports whether the ring has all the output there was, and that is
-// little.
-func (f *feed) whole() bool {
-	return f.begin == 0 && f.ring.Oldest() == 0 && f.ring.Head() <= wholeBytes
-}
-
-// moveBehind moves v ahead to where kf ends, and returns how many bytes it thus
-// skips. It reports false when kf is of another log.
-func (f *feed) moveBehind(v *Viewer, kf *keyframe) (skipped uint64, ok bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if kf.run != f.run {
-		return 0, false
-	}
-	skipped = f.skips(v, kf.offset)
-	f.sitBehind(v, kf, resyncFrame(protocol.Resync{
-		Epoch: f.ring.Epoch(), Offset: kf.offset, Head: f.ring.Head(), Cols: kf.cols, Rows: kf.rows, KeyframeBytes: kf.bytes,
-	}))
-	return skipped, true
-}
-
-// moveAhead moves v ahead without a keyframe, to the start of a line, and
-// returns how many bytes it thus skips.
-func (f *feed) moveAhead(v *Viewer) (skipped uint64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	offset := f.start()
-	skipped = f.skips(v, offset)
-	cols, rows := f.ring.SizeAt(offset)
-	f.sitAt(v, offset, resyncFrame(protocol.Resync{
-		Epoch: f.ring.Epoch(), Offset: offset, Head: f.ring.Head(), Cols: cols, Rows: rows,
-	}))
-	return skipped
-}
-
-// skips returns how many bytes v never gets when it goes on at offset: none that
-// is known when the log is another one. The caller holds mu.
-func (f *feed) skips(v *Viewer, offset uint64) uint64 {
-	if at := v.place.sent(); v.place.epoch == f.ring.Epoch() && at < offset {
-		return offset - at
-	}
-	return 0
-}
-
-func resyncFrame(m protocol.Resync) []byte {
-	return replay.AppendTextFrame(nil, protocol.EncodeServerMessage(m))
-}
-
-// usable returns a keyframe that is there already for a viewer that is to be
-// moved ahead.
-func (f *feed) usable(v *Viewer, history bool) *keyframe {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	after := uint64(0)
-	if v.place.epoch == f.ring.Epoch() {
-		after = v.place.sent()
-	}
-	return f.freshest(history, after)
-}
-
 // canAsk reports whether the agent can be asked for a keyframe.
 func (h *Hub) canAsk() bool { return h.link != nil && !h.finished.Load() }
 
@@ -225,7 +74,7 @@ func (h *Hub) seat(v *Viewer) {
 	if v.asking {
 		return
 	}
-	if h.link != nil && h.feed.before(v.since.pos) {
+	if h.link != nil && h.feed.Precedes(v.reader.Start().Since) {
 		v.asking = true
 		go h.askLog(v, h.link.session) // ends with the hub
 		return
@@ -235,12 +84,12 @@ func (h *Hub) seat(v *Viewer) {
 
 // askLog finds out whether the agent's log has what v wants.
 func (h *Hub) askLog(v *Viewer, session *tunnel.Session) {
-	pos := *v.since.pos
-	r, err := v.openLog(h.over, session, gap{pos: pos, to: pos.Offset + 1})
+	pos := *v.reader.Start().Since
+	stream, _, err := h.openLog(h.over, session, feed.Gap{Pos: pos, To: pos.Offset + 1})
 	if err == nil {
-		r.stream.Close()
+		stream.Close()
 	}
-	h.post(inLog{v, !errors.Is(err, errNotServed) && !final(err)})
+	h.post(inLog{v, !errors.Is(err, feed.ErrNotServed) && !final(err)})
 }
 
 // answeredLog seats a viewer for whom the agent was asked.
@@ -250,21 +99,21 @@ func (h *Hub) answeredLog(v *Viewer, ok bool) {
 		return
 	}
 	if !ok {
-		v.since = since{astray: true}
+		v.reader.Restart(feed.Start{Astray: true})
 	}
 	h.place(v)
 }
 
 // place is seat for one of whom nothing more is to be known.
 func (h *Hub) place(v *Viewer) {
-	ahead := h.catchingUp && h.feed.ahead(v.since.pos)
+	ahead := h.catchingUp && h.feed.Ahead(v.reader.Start().Since)
 	if !ahead {
-		if m, ok := h.feed.join(v, h.canAsk()); ok {
+		if m, ok := v.reader.Attach(h.canAsk()); ok {
 			h.welcome(v, m)
 			return
 		}
 	}
-	h.wait(v, want{history: true, ahead: ahead})
+	h.wait(v, want{sort: feed.WithHistory, ahead: ahead})
 }
 
 // wait has v wait for a keyframe, and asks for one.
@@ -281,45 +130,46 @@ func (h *Hub) askKeyframes(now time.Time) {
 	if !h.canAsk() {
 		return
 	}
-	for sort, n := range h.wants.count {
+	for sort := range h.wants.count {
+		sort, n := feed.Sort(sort), h.wants.count[sort]
 		if n == 0 || h.wants.open[sort] || now.Sub(h.wants.asked[sort]) < protocol.KeyframeInterval {
 			continue
 		}
 		h.wants.asked[sort], h.wants.open[sort] = now, true
 		h.metrics.KeyframesWanted.Inc()
-		h.feed.owe(sort)
-		h.send(protocol.WantKeyframe{History: sort == sortOf(true)})
+		h.feed.Requested(sort)
+		h.send(protocol.WantKeyframe{History: sort == feed.WithHistory})
 	}
 }
 
 // came hands a new keyframe to those who wait for one.
-func (h *Hub) came(kf *keyframe) {
-	h.wants.open[sortOf(kf.history)] = false
-	if kf.history {
-		h.wants.open[sortOf(false)] = false // it answers both
+func (h *Hub) came(kf *feed.Keyframe) {
+	h.wants.open[kf.Sort()] = false
+	if kf.Sort() == feed.WithHistory {
+		h.wants.open[feed.ScreenOnly] = false // it answers both
 	}
-	for v, w := range h.wants.take(func(w want) bool { return !w.ahead && (kf.history || !w.history) }) {
+	for v, w := range h.wants.take(func(w want) bool { return !w.ahead && kf.Sort() >= w.sort }) {
 		h.moveOn(v, w, kf)
 	}
 	h.askKeyframes(time.Now())
 }
 
 // moveOn ends v's waiting, with a keyframe or nil for none.
-func (h *Hub) moveOn(v *Viewer, w want, kf *keyframe) {
+func (h *Hub) moveOn(v *Viewer, w want, kf *feed.Keyframe) {
 	switch {
 	case w.why == "" && kf != nil:
-		if m, ok := h.feed.greetBehind(v, kf); ok {
+		if m, ok := v.reader.AttachBehind(kf); ok {
 			h.welcome(v, m)
 		} else {
 			h.seat(v)
 		}
 	case w.why == "":
-		m, _ := h.feed.join(v, false)
+		m, _ := v.reader.Attach(false)
 		h.welcome(v, m)
 	case kf == nil:
-		h.movedAhead(v, w.why, h.feed.moveAhead(v))
+		h.movedAhead(v, w.why, v.reader.SkipToLine())
 	default:
-		skipped, ok := h.feed.moveBehind(v, kf)
+		skipped, ok := v.reader.SkipBehind(kf)
 		if !ok { // it is of another log
 			h.wait(v, w)
 			return
@@ -329,24 +179,11 @@ func (h *Hub) moveOn(v *Viewer, w want, kf *keyframe) {
 	}
 }
 
-// greetBehind is join for a viewer that has waited for kf. It reports false
-// when kf is of another log.
-func (f *feed) greetBehind(v *Viewer, kf *keyframe) (protocol.Attached, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if kf.run != f.run {
-		return protocol.Attached{}, false
-	}
-	m := f.joinBehind(v, kf)
-	f.add(v)
-	return m, true
-}
-
 // movedAhead counts why v was moved ahead and past how much, and lets it go on.
 func (h *Hub) movedAhead(v *Viewer, why string, skipped uint64) {
 	h.metrics.Resyncs.WithLabelValues(why).Inc()
 	h.metrics.Skipped.Add(float64(skipped))
-	v.nudge()
+	v.socket.Wake()
 }
 
 // missed: v can't go on where it is. It gets a keyframe: without history when it
@@ -355,8 +192,8 @@ func (h *Hub) missed(v *Viewer, why string) {
 	if _, waits := h.wants.of[v]; waits || h.viewers[v.id] != v || !v.greeted {
 		return
 	}
-	w := want{why: why, history: why == resyncReset || why == resyncLog}
-	if kf := h.feed.usable(v, w.history); kf != nil || !h.canAsk() {
+	w := want{why: why, sort: feed.SortOf(why == feed.ResyncReset || why == feed.ResyncLog)}
+	if kf := v.reader.Usable(w.sort); kf != nil || !h.canAsk() {
 		h.moveOn(v, w, kf)
 		return
 	}
@@ -392,10 +229,10 @@ func (h *Hub) expireWants(now time.Time) {
 	}
 	for v, w := range h.wants.take(func(w want) bool { return !now.Before(w.until) }) {
 		if w.ahead && h.canAsk() {
-			h.wait(v, want{history: true})
+			h.wait(v, want{sort: feed.WithHistory})
 			continue
 		}
-		h.wants.open[sortOf(w.history)] = false // it may be asked for again
+		h.wants.open[w.sort] = false // it may be asked for again
 		h.moveOn(v, w, nil)
 	}
 	h.wants.next = now.Add(keyframeWait)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/semaphore"
 	"pgregory.net/rapid"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -130,12 +129,7 @@ func (k *keyboard) linkDown() {
 func (k *keyboard) connect() {
 	old := k.socket
 	k.sockets++
-	v := &Viewer{
-		id: k.sockets, user: typist, name: "Typist", counts: true, hub: k.hub, client: "page", pacer: "page",
-		wake: make(chan struct{}, 1), credit: semaphore.NewWeighted(protocol.MaxInputUnacked),
-		grant: typistGrant(), token: "typist",
-		fill: backfill{taken: make(chan struct{}, 1)}, asked: time.Now(),
-	}
+	v := newViewer(k.hub, k.sockets, Guest{Grant: typistGrant(), Token: "typist", Counts: true, Client: "page"})
 	k.socket, k.toRelay, k.toClient = v, nil, nil
 	k.client.lost()
 	k.hub.handle(joined{v})
@@ -163,7 +157,7 @@ func (k *keyboard) flush() {
 		for _, in := range k.client.sends() {
 			k.toRelay = append(k.toRelay, in)
 		}
-		batch, _ := k.socket.collect()
+		batch, _, _ := k.socket.socket.collect(false)
 		for all := bytes.Join(batch, nil); len(all) > 0; {
 			payload, rest, err := parse(all)
 			if err != nil {
@@ -176,7 +170,7 @@ func (k *keyboard) flush() {
 			k.toClient = append(k.toClient, item{kind: head.Type, bytes: bytes.Clone(payload)})
 			all = rest
 		}
-		k.socket.keep(batch)
+		k.socket.socket.recycle(batch)
 	}
 	if k.link != nil {
 		frames := protocol.NewFrameReader(bytes.NewReader(bytes.Clone(k.link.out)))

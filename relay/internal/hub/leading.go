@@ -163,7 +163,8 @@ func (h *Hub) lead() {
 
 // has reports whether the terminal has a size, and nothing else is on its way.
 func (h *Hub) has(s size) bool {
-	return h.resize.wish == nil && (h.resize.last == s || h.resize.last == size{}) && h.feed.size() == s
+	cols, rows := h.feed.Size()
+	return h.resize.wish == nil && (h.resize.last == s || h.resize.last == size{}) && s == size{cols, rows}
 }
 
 // leads tells a controller's viewer whether it leads, if it doesn't know. With
@@ -171,6 +172,6 @@ func (h *Hub) has(s size) bool {
 func (v *Viewer) leads(yes bool) {
 	if v.greeted && v.notLed == yes {
 		v.notLed = !yes
-		v.tell(protocol.SizeLed{Leads: yes})
+		v.outbox.Tell(protocol.SizeLed{Leads: yes})
 	}
 }

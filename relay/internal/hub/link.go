@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/relay/internal/roster"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -138,10 +139,10 @@ func (l *link) write(ctx context.Context) {
 
 // read appends the terminal's output to f, tells in what became of input, and
 // posts everything else to the hub, until the stream ends. It returns why.
-func (l *link) read(f *feed, in *intake, post func(event)) error {
+func (l *link) read(f *feed.Feed, in *intake, post func(event)) error {
 	r := linkReader{link: l, feed: f, intake: in, post: post, behind: l.opened.Head > l.opened.Offset}
-	r.pieces.memory, r.pieces.sandbox = f.memory, f.sandbox
-	defer r.pieces.drop("")
+	r.pieces = f.Assemble()
+	defer r.pieces.Drop("")
 	frames := protocol.NewFrameReader(l.stream)
 	for {
 		// Output that has come together is delivered together: when there is
@@ -149,7 +150,7 @@ func (l *link) read(f *feed, in *intake, post func(event)) error {
 		// larger writes.
 		if r.undelivered && !frames.Ready() {
 			r.undelivered = false
-			f.deliver()
+			f.Deliver()
 		}
 		frame, err := frames.Next()
 		if err != nil {
@@ -168,18 +169,18 @@ func (l *link) read(f *feed, in *intake, post func(event)) error {
 // A linkReader is the state of read.
 type linkReader struct {
 	link   *link
-	feed   *feed
+	feed   *feed.Feed
 	intake *intake
 	post   func(event)
 
 	behind      bool // of what OPENED announced
 	undelivered bool // the feed has output that the viewers weren't handed
-	pieces      assembly
+	pieces      feed.Assembly
 }
 
 // take acts on one message of the agent.
 func (r *linkReader) take(message protocol.Message) error {
-	if _, piece := message.(protocol.Keyframe); r.pieces.started && !piece {
+	if _, piece := message.(protocol.Keyframe); r.pieces.Started() && !piece {
 		return fmt.Errorf("hub: %s inside a keyframe", message.FrameType())
 	}
 	switch m := message.(type) {
@@ -188,12 +189,12 @@ func (r *linkReader) take(message protocol.Message) error {
 	case protocol.Keyframe:
 		return r.keyframe(m)
 	case protocol.Resized:
-		return r.feed.resized(m)
+		return r.feed.Resize(m)
 	case protocol.Exited:
-		r.feed.exited(m)
+		r.feed.Exit(m)
 		r.post(exited{})
 	case protocol.Reset:
-		r.feed.replace(protocol.Position{Epoch: m.Epoch, Offset: m.Offset}, m.Cols, m.Rows)
+		r.feed.Replace(protocol.Position{Epoch: m.Epoch, Offset: m.Offset}, m.Cols, m.Rows)
 		r.behind = false
 		r.post(inRing{})
 	case protocol.InputAck:
@@ -210,7 +211,7 @@ func (r *linkReader) take(message protocol.Message) error {
 }
 
 func (r *linkReader) data(m protocol.Data) error {
-	if err := r.feed.data(m); err != nil {
+	if err := r.feed.Append(m); err != nil {
 		return err
 	}
 	r.undelivered = true
@@ -223,19 +224,19 @@ func (r *linkReader) data(m protocol.Data) error {
 }
 
 func (r *linkReader) keyframe(m protocol.Keyframe) error {
-	whole, err := r.pieces.add(m, !r.feed.owes(m.History))
+	whole, err := r.pieces.Add(m, !r.feed.Owes(feed.SortOf(m.History)))
 	if err != nil || !whole {
 		return err
 	}
-	kf, dropped := r.pieces.take()
+	kf, dropped := r.pieces.Take()
 	if kf == nil {
-		if dropped != droppedUnasked {
+		if dropped != feed.DroppedUnasked {
 			r.post(keyframed{nil})
 		}
-		return r.feed.dropped(m, dropped)
+		return r.feed.DropKeyframe(m, dropped)
 	}
-	defer kf.charge.release() // the feed has it, or has no use for it
-	if err := r.feed.keyframe(kf); err != nil {
+	defer kf.Release() // the feed has it, or has no use for it
+	if err := r.feed.AddKeyframe(kf); err != nil {
 		return err
 	}
 	r.post(keyframed{kf})

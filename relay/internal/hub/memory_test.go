@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
 )
 
@@ -24,12 +25,6 @@ func (a *attach) huge(offset uint64, history bool) {
 	a.say(pieces...)
 }
 
-func (m *memory) taken() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.held
-}
-
 // TestFound12UnaskedKeyframes: what nobody has asked for is not kept, not even
 // while it comes, and the stream goes on.
 func TestFound12UnaskedKeyframes(t *testing.T) {
@@ -39,16 +34,13 @@ func TestFound12UnaskedKeyframes(t *testing.T) {
 	a.huge(100_000, true)
 	a.huge(100_000, false)
 	reads(x).to(a.prints(100_000, 100_010)) // so both have come
-	f := x.v.hub.feed
-	f.mu.Lock()
-	if f.newest != [2]*keyframe{} {
+	if keeps(x.v.hub.feed) {
 		t.Error("a keyframe is kept that nobody asked for")
 	}
-	f.mu.Unlock()
-	if n := w.set.memory.taken(); n != 0 {
+	if n := w.set.memory.Held(); n != 0 {
 		t.Errorf("%d bytes are charged", n)
 	}
-	if n := testutil.ToFloat64(w.set.metrics.KeyframesDropped.WithLabelValues(droppedUnasked)); n != 2 {
+	if n := testutil.ToFloat64(w.set.metrics.Feeds.KeyframesDropped.WithLabelValues(feed.DroppedUnasked)); n != 2 {
 		t.Errorf("%v are counted", n)
 	}
 }
@@ -65,50 +57,28 @@ func TestFound12KeyframesAreCharged(t *testing.T) {
 	a.huge(100_000, true) // once more, for nothing
 	y := w.joinAs(carol, Guest{Since: at(100_000)})
 	head := a.prints(100_000, 100_010)
-	reads(y).to(head)
-	taken := w.set.memory.taken()
-	if taken < protocol.MaxKeyframeBytes || taken > protocol.MaxKeyframeBytes+lastPart {
+	r := reads(y)
+	r.to(head)
+	taken := w.set.memory.Held()
+	if taken < protocol.MaxKeyframeBytes || taken > protocol.MaxKeyframeBytes+64<<10 {
 		t.Errorf("%d bytes are charged", taken)
 	}
-	if left := w.set.memory.left(); left > protocol.RelayRingBytes-protocol.MaxKeyframeBytes {
+	if left := w.set.memory.Left(); left > protocol.RelayRingBytes-protocol.MaxKeyframeBytes {
 		t.Errorf("rings may take %d bytes", left)
 	}
-	f := x.v.hub.feed
-	f.mu.Lock()
-	f.cache(1, nil) // nobody new gets it
-	f.mu.Unlock()
-	if n := w.set.memory.taken(); n != taken {
+	r.to(a.prints(head, head+100_000))
+	if x.v.hub.feed.DropStale(); keeps(x.v.hub.feed) { // nobody new gets it
+		t.Error("it is kept, though much was printed since")
+	}
+	if n := w.set.memory.Held(); n != taken {
 		t.Errorf("%d bytes are charged while it is being written", n)
 	}
 	x.sink.block(false)
 	for it := x.next(); it.kind != output || len(it.bytes) != protocol.MaxKeyframeBytes; it = x.next() {
 	}
 	x.until(output)
-	if n := w.set.memory.taken(); n != 0 {
+	if n := w.set.memory.Held(); n != 0 {
 		t.Errorf("%d bytes are charged for nobody", n)
-	}
-}
-
-// TestFound12ASandboxLeavesRoom: however many sandboxes take all they can get,
-// each leaves room for one more.
-func TestFound12ASandboxLeavesRoom(t *testing.T) {
-	m := newMemory(nil)
-	const piece = lastPart
-	for i := range 7 {
-		sandbox := protocol.SandboxID(fmt.Sprint("sb_", i))
-		n := 0
-		for m.take(sandbox, piece) {
-			n += piece
-		}
-		if least := keyframeBytes>>(i+1) - piece; n < least || n > keyframeBytes/2 {
-			t.Errorf("sandbox %d gets %d bytes, want %d at least", i, n, least)
-		}
-	}
-	for sandbox, n := range m.of {
-		m.add(sandbox, -n)
-	}
-	if m.held != 0 || len(m.of) != 0 || m.left() != protocol.RelayRingBytes {
-		t.Errorf("%d bytes of %d are left over", m.held, len(m.of))
 	}
 }
 
@@ -163,48 +133,5 @@ func TestFound12HubsAreBounded(t *testing.T) {
 			default:
 			}
 		})
-	}
-}
-
-// TestFound12OldKeyframesGiveWay: those that are merely kept don't keep new ones
-// out.
-func TestFound12OldKeyframesGiveWay(t *testing.T) {
-	m := newMemory(nil)
-	h := still()
-	h.feed.memory, h.feed.sandbox = m, "sb_old"
-	kept := func(f *feed, n int) bool {
-		if !m.take(f.sandbox, n) {
-			return false
-		}
-		c := &charge{memory: m, sandbox: f.sandbox, bytes: n}
-		c.holders.Store(1)
-		f.mu.Lock()
-		f.cache(1, &keyframe{charge: c})
-		f.mu.Unlock()
-		c.release()
-		return true
-	}
-	var feeds []*feed
-	for i := range 100 {
-		f := still().feed
-		f.memory, f.sandbox = m, protocol.SandboxID(fmt.Sprint("sb_", i%3))
-		if feeds = append(feeds, f); !kept(f, 2<<20) {
-			t.Fatalf("keyframe %d finds no room", i)
-		}
-	}
-	if !kept(h.feed, protocol.MaxKeyframeBytes) {
-		t.Error("the largest finds no room")
-	}
-	if m.held > keyframeBytes {
-		t.Errorf("%d bytes are held", m.held)
-	}
-	if feeds[0].newest[1] != nil || feeds[99].newest[1] == nil {
-		t.Error("it was not the oldest that gave way")
-	}
-	for _, f := range append(feeds, h.feed) {
-		f.end()
-	}
-	if m.held != 0 || m.cached.Len() != 0 {
-		t.Errorf("%d bytes are left over, %d are cached", m.held, m.cached.Len())
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/program/instrument"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/feed"
 )
 
 // Why the relay ends a socket: labels of a metric.
@@ -18,12 +19,6 @@ const (
 	cutUnanswered = "grant_unanswered"
 )
 
-// Why a keyframe is not kept: labels of a metric.
-const (
-	droppedUnasked = "unasked" // nobody has asked the agent for it
-	droppedMemory  = "memory"  // there is no room
-)
-
 // longestEcho bounds what counts as the echo of a key: of what is shown later
 // that key wasn't the reason.
 const longestEcho = 5 * time.Second
@@ -31,6 +26,8 @@ const longestEcho = 5 * time.Second
 // Metrics counts what hubs do. Every byte or socket that a hub drops is
 // counted here with its reason.
 type Metrics struct {
+	Feeds *feed.Metrics
+
 	Viewers      prometheus.Gauge
 	Hubs         prometheus.Gauge
 	OutputBytes  prometheus.Counter
@@ -43,27 +40,25 @@ type Metrics struct {
 	Moved        prometheus.Counter
 	LinksLost    prometheus.Counter
 
-	KeyframesWanted  prometheus.Counter
-	KeyframesDropped *prometheus.CounterVec // by reason
-	KeyframesSent    prometheus.Counter
-	BackfillBytes    prometheus.Counter
-	PaceSetters      prometheus.Gauge
-	Acks             prometheus.Counter
+	KeyframesWanted prometheus.Counter
+	KeyframesSent   prometheus.Counter
+	BackfillBytes   prometheus.Counter
+	PaceSetters     prometheus.Gauge
+	Acks            prometheus.Counter
 
 	// Times. Nothing here is observed for each viewer of a chunk: that is the
 	// one path where it would cost something.
-	TerminalBytes prometheus.Counter       // from agents, once however many watch
-	Deferred      prometheus.Counter       // offers that a socket didn't take at once
-	Delivery      prometheus.Histogram     // of chunks
-	Echo          prometheus.Histogram     // of the first key since something was shown
-	Input         prometheus.Histogram     // of messages
-	Join          *prometheus.HistogramVec // by mode
-	Resume        prometheus.Histogram     // of terminals
+	Deferred prometheus.Counter       // offers that a socket didn't take at once
+	Echo     prometheus.Histogram     // of the first key since something was shown
+	Input    prometheus.Histogram     // of messages
+	Join     *prometheus.HistogramVec // by mode
+	Resume   prometheus.Histogram     // of terminals
 }
 
 // NewMetrics returns Metrics registered with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
+		Feeds:       feed.NewMetrics(reg),
 		Viewers:     gauge("fairlead_viewers", "Sockets attached to terminals."),
 		Hubs:        gauge("fairlead_hubs", "Terminals with a hub."),
 		OutputBytes: counter("fairlead_output_bytes_total", "Bytes written to viewers, frames included."),
@@ -74,7 +69,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		ViewersCut: instrument.Counters("fairlead_viewers_cut_total", "Sockets that the relay ended, by reason.", "reason",
 			cutNotices, cutExpired, cutRefused, cutRevoked, cutUnanswered),
 		Resyncs: instrument.Counters("fairlead_resyncs_total", "Times a viewer was moved ahead, by reason.", "reason",
-			resyncRing, resyncUnacked, resyncLog, resyncReset),
+			feed.ResyncRing, feed.ResyncUnacked, feed.ResyncLog, feed.ResyncReset),
 		Skipped: counter("fairlead_resync_skipped_bytes_total",
 			"Output bytes that viewers never got because they were moved ahead, where their log went on."),
 		Attached: instrument.Counters("fairlead_viewers_attached_total", "Viewers that were greeted, by mode.", "mode",
@@ -86,23 +81,18 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		BackfillBytes:   counter("fairlead_backfill_bytes_total", "Output read from agents' logs for viewers older than the ring."),
 		PaceSetters:     gauge("fairlead_pace_setters", "Viewers who hold a terminal back."),
 		Acks:            counter("fairlead_output_acks_total", "Acknowledgements of output by viewers."),
-		TerminalBytes:   counter("fairlead_terminal_output_bytes_total", "Output bytes that agents sent, once however many watch."),
 		Deferred: counter("fairlead_deliveries_deferred_total",
 			"Deliveries to a viewer that its socket didn't take at once, so that they wait for a writer of its own."),
 	}
 	m.times()
-	m.KeyframesDropped = instrument.Counters("fairlead_keyframes_dropped_total", "Keyframes that came and were not kept, by reason.", "reason",
-		droppedUnasked, droppedMemory)
-	reg.MustRegister(m.KeyframesDropped, m.Viewers, m.Hubs, m.OutputBytes, m.InputBytes, m.InputRefused, m.ViewersCut, m.Resyncs, m.Skipped, m.LinksLost,
+	reg.MustRegister(m.Viewers, m.Hubs, m.OutputBytes, m.InputBytes, m.InputRefused, m.ViewersCut, m.Resyncs, m.Skipped, m.LinksLost,
 		m.Attached, m.Moved, m.KeyframesWanted, m.KeyframesSent, m.BackfillBytes, m.PaceSetters, m.Acks,
-		m.TerminalBytes, m.Deferred, m.Delivery, m.Echo, m.Input, m.Join, m.Resume)
+		m.Deferred, m.Echo, m.Input, m.Join, m.Resume)
 	return m
 }
 
 // times makes the histograms.
 func (m *Metrics) times() {
-	m.Delivery = prometheus.NewHistogram(instrument.ShortTimes("fairlead_delivery_seconds",
-		"Time from the arrival of output at the relay until it was written to all viewers who keep up, observed once for all of them."))
 	m.Echo = prometheus.NewHistogram(instrument.ShortTimes("fairlead_echo_seconds",
 		"Time from the arrival of a key at the relay until the terminal shows something, up to 5 s, observed for one key at a time."))
 	m.Input = prometheus.NewHistogram(instrument.ShortTimes("fairlead_input_ack_seconds",

@@ -58,7 +58,7 @@ func TestTimes(t *testing.T) {
 	if n := observed(t, m.Input); n != 1 {
 		t.Errorf("%d inputs", n)
 	}
-	if n := testutil.ToFloat64(m.TerminalBytes); n != float64(end) {
+	if n := testutil.ToFloat64(m.Feeds.TerminalBytes); n != float64(end) {
 		t.Errorf("%v bytes of %d", n, end)
 	}
 
@@ -80,13 +80,13 @@ func TestDeliveryIsObservedOnce(t *testing.T) {
 	h := still()
 	deliver := func() {
 		t.Helper()
-		if err := h.feed.data(protocol.Data{Offset: h.feed.position().Offset, Bytes: []byte("x")}); err != nil {
+		if err := h.feed.Append(protocol.Data{Offset: h.feed.Head().Offset, Bytes: []byte("x")}); err != nil {
 			t.Fatal(err)
 		}
-		h.feed.deliver()
+		h.feed.Deliver()
 	}
 	deliver()
-	if n := observed(t, h.metrics.Delivery); n != 0 {
+	if n := observed(t, h.metrics.Feeds.Delivery); n != 0 {
 		t.Errorf("%d deliveries to nobody", n)
 	}
 	for i := range 5 {
@@ -94,7 +94,7 @@ func TestDeliveryIsObservedOnce(t *testing.T) {
 	}
 	deliver()
 	deliver()
-	if n := observed(t, h.metrics.Delivery); n != 2 {
+	if n := observed(t, h.metrics.Feeds.Delivery); n != 2 {
 		t.Errorf("%d deliveries of two chunks", n)
 	}
 }
@@ -123,7 +123,7 @@ func BenchmarkObserving(b *testing.B) {
 	m := NewMetrics(prometheus.NewRegistry())
 	for b.Loop() {
 		began := time.Now()
-		m.TerminalBytes.Add(1000)
-		m.Delivery.Observe(time.Since(began).Seconds())
+		m.Feeds.TerminalBytes.Add(1000)
+		m.Feeds.Delivery.Observe(time.Since(began).Seconds())
 	}
 }

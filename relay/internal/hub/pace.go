@@ -8,73 +8,6 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// pacing is how far a viewer is who holds the terminal back. Guarded by
-// feed.mu.
-type pacing struct {
-	on  bool   // it is a pace-setter
-	at  uint64 // it has everything before: shown, or written to its socket
-	due uint64 // the agent is to hear when it has reached this
-}
-
-// moved: the viewer was put elsewhere. Until it says so, or was written to, it
-// has no more than before, unless that was of another log.
-func (p *pacing) moved(offset uint64, anew bool) {
-	if anew {
-		p.at = offset
-	}
-	p.due = offset
-}
-
-// reached notes where the viewer is, and reports whether the agent should hear
-// of it.
-func (p *pacing) reached(offset uint64) bool {
-	p.at = offset
-	if !p.on || offset < p.due {
-		return false
-	}
-	p.due = offset + protocol.PaceBytes
-	return true
-}
-
-// setPace makes v a pace-setter, or ends that.
-func (f *feed) setPace(v *Viewer, on bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	v.pace.on = on
-	v.pace.due = v.pace.at + protocol.PaceBytes
-	v.paces.Store(on)
-}
-
-// setExact says whether v gets every byte.
-func (f *feed) setExact(v *Viewer, on bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	v.exact = on
-}
-
-// paceOf returns where v is.
-func (f *feed) paceOf(v *Viewer) uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return v.pace.at
-}
-
-// wrote: everything that v was sent is written to its socket. It reports
-// whether the agent should hear of it.
-func (f *feed) wrote(v *Viewer) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return v.place.run == f.run && v.place.lead == nil && v.pace.reached(v.place.sent())
-}
-
-// written follows a write that took all there was. Of viewers who acknowledge
-// the agent hears by that; of most others, nothing.
-func (v *Viewer) written() {
-	if v.paces.Load() && !v.counts && v.hub.feed.wrote(v) {
-		v.hub.post(paced{v})
-	}
-}
-
 // pacers are the viewers who hold the terminal back. Owned by run.
 type pacers struct {
 	controller protocol.UserID
@@ -115,10 +48,10 @@ func (h *Hub) repace(v *Viewer) {
 		if speaker == nil {
 			h.metrics.PaceSetters.Inc()
 		} else {
-			h.feed.setPace(speaker, false)
+			speaker.reader.SetPace(false)
 		}
 		h.pacers.newest[v.pacer] = v
-		h.feed.setPace(v, true)
+		v.reader.SetPace(true)
 		h.tellPace(v)
 	}
 }
@@ -131,7 +64,7 @@ func (h *Hub) unpace(v *Viewer) {
 	}
 	delete(h.pacers.newest, v.pacer)
 	h.metrics.PaceSetters.Dec()
-	h.feed.setPace(v, false)
+	v.reader.SetPace(false)
 	var next *Viewer
 	for _, other := range h.viewers {
 		if other != v && other.pacer == v.pacer && h.setsPace(other) && (next == nil || next.id < other.id) {
@@ -142,13 +75,13 @@ func (h *Hub) unpace(v *Viewer) {
 		h.repace(next)
 		return
 	}
-	h.send(protocol.Pace{ID: v.pacer, Offset: h.feed.paceOf(v), Gone: true})
+	h.send(protocol.Pace{ID: v.pacer, Offset: v.reader.Pace(), Gone: true})
 }
 
 // tellPace tells the agent where v is, if v is a pace-setter.
 func (h *Hub) tellPace(v *Viewer) {
 	if h.pacers.newest[v.pacer] == v {
-		h.send(protocol.Pace{ID: v.pacer, Offset: h.feed.paceOf(v)})
+		h.send(protocol.Pace{ID: v.pacer, Offset: v.reader.Pace()})
 	}
 }
 

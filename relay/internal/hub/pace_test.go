@@ -43,7 +43,7 @@ func TestWhoHoldsTheTerminalBack(t *testing.T) {
 	if n := testutil.ToFloat64(w.set.metrics.PaceSetters); n != 1 {
 		t.Errorf("%v are counted", n)
 	}
-	if not.v.paces.Load() || not.v.exact {
+	if s := not.v.reader.Standing(); s.Paces || s.Exact {
 		t.Error("exact without the capability")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/feed"
 )
 
 // mark is what every line of one epoch's output says.
@@ -76,7 +77,7 @@ func TestResetUnderLoad(t *testing.T) {
 	if m := late.greeted(); m.Epoch != 100+last || m.Mode != protocol.ModeGap {
 		t.Errorf("with a position of an epoch that has ended: %+v", m)
 	}
-	if n := testutil.ToFloat64(w.set.metrics.Resyncs.WithLabelValues(resyncReset)); n < float64(len(all)) {
+	if n := testutil.ToFloat64(w.set.metrics.Resyncs.WithLabelValues(feed.ResyncReset)); n < float64(len(all)) {
 		t.Errorf("%v resyncs", n)
 	}
 	a.stream.Close()
@@ -138,10 +139,7 @@ func (x *watcher) followsEpochs(last protocol.Epoch) {
 
 // sent returns where the relay believes the viewer to be at most.
 func (x *watcher) sent() uint64 {
-	f := x.v.hub.feed
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return x.v.place.sent()
+	return x.v.reader.Standing().Sent
 }
 
 // Pace-setters stay what they are when an epoch ends, and say where they are in

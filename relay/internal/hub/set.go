@@ -8,11 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
-	"github.com/fairlead/fairlead/relay/internal/roster"
+	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -42,7 +40,7 @@ type Set struct {
 	running sync.WaitGroup
 	sockets atomic.Uint64
 	ring    atomic.Int64       // what a ring may take, in bytes; set under mu
-	memory  *memory            // for keyframes
+	memory  *feed.Memory       // for keyframes
 	sharing atomic.Bool        // share is about to be called
 	revoked *jws.RevocationSet // nil: no grant is
 
@@ -75,7 +73,7 @@ func NewSet(tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Set {
 		hubs: map[Key]*tenancy{}, spent: map[*tenancy]struct{}{}, free: make(chan struct{}), watched: map[*tunnel.Session]int{},
 	}
 	s.ring.Store(protocol.RingBytes)
-	s.memory = newMemory(s.reshare)
+	s.memory = feed.NewMemory(s.reshare)
 	return s
 }
 
@@ -280,14 +278,14 @@ func (s *Set) window() int { return int(s.ring.Load()) }
 // are. The caller
 // holds mu.
 func (s *Set) share() {
-	window := s.memory.left() / max(len(s.hubs)+len(s.spent), 1)
+	window := s.memory.Left() / max(len(s.hubs)+len(s.spent), 1)
 	window = min(max(window-window%windowStep, windowStep), protocol.RingBytes)
 	if s.ring.Swap(int64(window)) == int64(window) {
 		return
 	}
 	for _, t := range s.hubs {
 		if f := t.hub.shared.Load(); f != nil {
-			f.setWindow(window)
+			f.SetWindow(window)
 		}
 	}
 }
@@ -297,10 +295,10 @@ func (s *Set) share() {
 func (s *Set) Held() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	held := protocol.RelayRingBytes - s.memory.left()
+	held := protocol.RelayRingBytes - s.memory.Left()
 	add := func(t *tenancy) {
 		if f := t.hub.shared.Load(); f != nil {
-			held += f.held()
+			held += f.Held()
 		}
 	}
 	for _, t := range s.hubs {
@@ -377,28 +375,7 @@ type Guest struct {
 // Join attaches a socket. The gateway then runs the Viewer's Serve, hands it
 // what it reads, and calls Leave at the end.
 func (h *Handle) Join(g Guest) *Viewer {
-	v := &Viewer{
-		id:     turn.SocketID(h.set.sockets.Add(1)),
-		name:   clip(g.Grant.Name),
-		user:   g.Grant.Subject,
-		counts: g.Counts, follows: g.Follow,
-		sink:   g.Socket,
-		since:  since{g.Since, g.Astray},
-		hub:    h.t.hub,
-		wake:   make(chan struct{}, 1),
-		credit: semaphore.NewWeighted(protocol.MaxInputUnacked),
-		grant:  g.Grant,
-		token:  g.Token,
-		fill:   backfill{taken: make(chan struct{}, 1)},
-		asked:  g.Asked,
-	}
-	if v.asked.IsZero() {
-		v.asked = time.Now()
-	}
-	v.pacer, v.client = g.names()
-	v.wantsAll = g.Exact && roster.RightsOf(g.Grant, v.hub.key.Session, v.hub.key.PTY)&roster.Record != 0
-	v.exact = v.wantsAll
-	v.offer, _ = g.Socket.(Offerer)
+	v := newViewer(h.t.hub, turn.SocketID(h.set.sockets.Add(1)), g)
 	v.hub.post(joined{v})
 	return v
 }

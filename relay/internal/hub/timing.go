@@ -30,7 +30,7 @@ func (h *Hub) tick(now time.Time) {
 	h.expireWants(now)
 	h.intake.enterDue(now)
 	if h.feed != nil {
-		h.feed.forget()
+		h.feed.DropStale()
 	}
 	if wait, needed := h.presence.dueIn(now); needed && wait <= 0 {
 		h.tellPresence(now)
@@ -55,7 +55,7 @@ func (h *Hub) tellPresence(now time.Time) {
 	frame := replay.AppendTextFrame(nil, protocol.EncodeServerMessage(h.presence.message()))
 	for _, v := range h.viewers {
 		if v.greeted && v.presence != h.presence.version {
-			v.tellFrame(frame)
+			v.outbox.tellFrame(frame)
 		}
 	}
 }

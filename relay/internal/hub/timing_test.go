@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/relay/internal/roster"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 )
@@ -20,7 +21,10 @@ import (
 // still returns a hub that no goroutine runs: a test calls what run would.
 func still() *Hub {
 	h := newHub(testKey, &jws.Grant{ID: "gr_opener"}, "opener", nil, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
-	h.feed = newFeed(protocol.TerminalOpened{Epoch: 7, Cols: 80, Rows: 24}, &h.finished, protocol.RingBytes, h.metrics)
+	h.feed = feed.New(feed.Options{
+		Opened: protocol.TerminalOpened{Epoch: 7, Cols: 80, Rows: 24}, Window: protocol.RingBytes,
+		Metrics: h.metrics.Feeds, Ending: func() { h.finished.Store(true) },
+	})
 	h.admitter = takesAll{h}
 	h.carry(h.roster.Opened(h.bearer.Load().key, h.bearer.Load().grant, "", time.Now()))
 	h.carry(h.roster.Pump())
@@ -36,11 +40,17 @@ func (takesAll) Forget(protocol.GrantID)         {}
 
 // seat adds a greeted viewer to a still hub.
 func seat(h *Hub, id turn.SocketID, user protocol.UserID, expires time.Time) *Viewer {
-	grant := &jws.Grant{
+	return seatAs(h, id, user, expires, Guest{})
+}
+
+// seatAs is seat for a viewer that asks for more.
+func seatAs(h *Hub, id turn.SocketID, user protocol.UserID, expires time.Time, g Guest) *Viewer {
+	g.Grant = &jws.Grant{
 		Subject: user, ID: protocol.GrantID("gr_" + string(user)), Name: string(user), PTYs: []string{jws.AllPTYs},
 		Caps: []protocol.Capability{protocol.CapView, protocol.CapControl}, ExpiresAt: expires.Unix(),
 	}
-	v := &Viewer{id: id, user: user, name: grant.Name, hub: h, wake: make(chan struct{}, 1), grant: grant, token: "token of " + string(user)}
+	g.Token = "token of " + string(user)
+	v := newViewer(h, id, g)
 	h.join(v)
 	return v
 }
@@ -48,9 +58,9 @@ func seat(h *Hub, id turn.SocketID, user protocol.UserID, expires time.Time) *Vi
 // told returns the types of the text frames that wait for v, and forgets them.
 func told(t *testing.T, v *Viewer) (kinds []string) {
 	t.Helper()
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for b := v.notices; len(b) > 0; {
+	v.outbox.mu.Lock()
+	defer v.outbox.mu.Unlock()
+	for b := v.outbox.notices; len(b) > 0; {
 		payload, rest, err := parse(b)
 		if err != nil {
 			t.Fatal(err)
@@ -59,7 +69,7 @@ func told(t *testing.T, v *Viewer) (kinds []string) {
 		kinds = append(kinds, string(kind))
 		b = rest
 	}
-	v.notices = nil
+	v.outbox.notices = nil
 	return kinds
 }
 
@@ -172,12 +182,12 @@ func TestAnExpiredGrantIsNoticedInTime(t *testing.T) {
 		t.Errorf("looks again in %v", wait)
 	}
 	h.tick(now.Add(90*time.Second - 1))
-	if v.closing {
+	if v.outbox.closing {
 		t.Error("cut before its time")
 	}
 	h.tick(now.Add(90 * time.Second))
-	if !v.closing || v.closeCode != 4401 || len(h.viewers) != 1 {
-		t.Errorf("closing %v with %d, %d viewers", v.closing, v.closeCode, len(h.viewers))
+	if !v.outbox.closing || v.outbox.closeCode != 4401 || len(h.viewers) != 1 {
+		t.Errorf("closing %v with %d, %d viewers", v.outbox.closing, v.outbox.closeCode, len(h.viewers))
 	}
 	if h.bearer.Load().grant.Token != "token of usr_2" {
 		t.Errorf("the bearer is %+v", h.bearer.Load())
@@ -191,7 +201,7 @@ func TestPings(t *testing.T) {
 		h := still()
 		v := seat(h, 1, "usr_1", time.Now().Add(time.Hour))
 		s := &sink{changed: make(chan struct{}, 1), heard: time.Now()}
-		v.sink = s
+		v.socket.sink = s
 		ended := make(chan struct{})
 		go func() { // waited for below
 			defer close(ended)

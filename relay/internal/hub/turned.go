@@ -12,7 +12,7 @@ func (h *Hub) turned(m protocol.AgentTurn) {
 	}
 	for _, v := range h.viewers {
 		if v.greeted {
-			v.tell(h.stateFor(v))
+			v.outbox.Tell(h.stateFor(v))
 		}
 	}
 }

@@ -86,9 +86,9 @@ func (e *executing) answers(id uint64, refused string, l protocol.Lease) {
 func (e *executing) dropped() string {
 	e.Helper()
 	var all strings.Builder
-	e.v.mu.Lock()
-	defer e.v.mu.Unlock()
-	for b := e.v.notices; len(b) > 0; {
+	e.v.outbox.mu.Lock()
+	defer e.v.outbox.mu.Unlock()
+	for b := e.v.outbox.notices; len(b) > 0; {
 		payload, rest, err := parse(b)
 		if err != nil {
 			e.Fatal(err)
@@ -101,7 +101,7 @@ func (e *executing) dropped() string {
 		}
 		b = rest
 	}
-	e.v.notices, e.v.refusing = nil, false
+	e.v.outbox.notices, e.v.outbox.refusing = nil, false
 	return all.String()
 }
 
@@ -325,10 +325,10 @@ func TestRevokeAgainstKeys(t *testing.T) {
 // forgets what waits.
 func graceOf(t *testing.T, v *Viewer) int64 {
 	t.Helper()
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.outbox.mu.Lock()
+	defer v.outbox.mu.Unlock()
 	left := int64(-1)
-	for b := v.notices; len(b) > 0; {
+	for b := v.outbox.notices; len(b) > 0; {
 		payload, rest, err := parse(b)
 		if err != nil {
 			t.Fatal(err)
@@ -340,7 +340,7 @@ func graceOf(t *testing.T, v *Viewer) int64 {
 		}
 		b = rest
 	}
-	v.notices = nil
+	v.outbox.notices = nil
 	return left
 }
 

@@ -1,4 +1,4 @@
-package hub
+package feed
 
 import (
 	"container/list"
@@ -15,11 +15,11 @@ const (
 	memoryStep = 16 << 20
 )
 
-// A memory is the keyframes' part of the relay's memory for what terminals show,
+// A Memory is the keyframes' part of the relay's memory for what terminals show,
 // shared by all hubs. Of those that are kept for whoever may come later the
 // oldest give way. Of the others a sandbox may have as much as is left free, so
 // that however many take all they can get, there is room for one more.
-type memory struct {
+type Memory struct {
 	// Static after construction.
 	stepped func() // tells the rings that there is less room for them, or more
 
@@ -32,18 +32,19 @@ type memory struct {
 
 // A cached is a keyframe that a feed keeps for whoever comes later.
 type cached struct {
-	feed *feed
-	sort int
-	kf   *keyframe
+	feed *Feed
+	kf   *Keyframe
 }
 
-func newMemory(stepped func()) *memory {
-	return &memory{stepped: stepped, of: map[protocol.SandboxID]int{}}
+// NewMemory returns the memory of a relay. stepped tells the rings that there is
+// less room for them, or more.
+func NewMemory(stepped func()) *Memory {
+	return &Memory{stepped: stepped, of: map[protocol.SandboxID]int{}}
 }
 
 // take notes that a sandbox takes n bytes more. It reports false when there is
 // no room for them, though others gave way. The caller holds no feed.
-func (m *memory) take(sandbox protocol.SandboxID, n int) bool {
+func (m *Memory) take(sandbox protocol.SandboxID, n int) bool {
 	for {
 		m.mu.Lock()
 		if m.of[sandbox]+n <= keyframeBytes-m.held {
@@ -55,13 +56,13 @@ func (m *memory) take(sandbox protocol.SandboxID, n int) bool {
 		if oldest == nil {
 			return false
 		}
-		oldest.feed.evict(oldest.sort, oldest.kf)
+		oldest.feed.evict(oldest.kf)
 	}
 }
 
 // oldest returns the keyframe that should give way: one of the sandbox itself if
 // there is one. nil: there is none at all. The caller holds mu.
-func (m *memory) oldest(sandbox protocol.SandboxID) *cached {
+func (m *Memory) oldest(sandbox protocol.SandboxID) *cached {
 	for e := m.cached.Front(); e != nil; e = e.Next() {
 		if c := e.Value.(*cached); c.feed.sandbox == sandbox {
 			return c
@@ -74,26 +75,26 @@ func (m *memory) oldest(sandbox protocol.SandboxID) *cached {
 }
 
 // keep notes that c is cached; forget, that it is no more.
-func (m *memory) keep(c *cached) *list.Element {
+func (m *Memory) keep(c *cached) *list.Element {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.cached.PushBack(c)
 }
 
-func (m *memory) forget(e *list.Element) {
+func (m *Memory) forget(e *list.Element) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.cached.Remove(e)
 }
 
 // add notes that a sandbox takes n bytes more, or fewer where n is negative.
-func (m *memory) add(sandbox protocol.SandboxID, n int) {
+func (m *Memory) add(sandbox protocol.SandboxID, n int) {
 	m.mu.Lock()
 	m.change(sandbox, n)
 }
 
 // change is add for a caller that holds mu, which it gives up.
-func (m *memory) change(sandbox protocol.SandboxID, n int) {
+func (m *Memory) change(sandbox protocol.SandboxID, n int) {
 	before := m.room()
 	m.held += n
 	if m.of[sandbox] += n; m.of[sandbox] == 0 {
@@ -107,10 +108,17 @@ func (m *memory) change(sandbox protocol.SandboxID, n int) {
 }
 
 // room returns what rings leave to keyframes at the moment. The caller holds mu.
-func (m *memory) room() int { return (m.held + memoryStep - 1) / memoryStep * memoryStep }
+func (m *Memory) room() int { return (m.held + memoryStep - 1) / memoryStep * memoryStep }
 
-// left returns what is left for rings.
-func (m *memory) left() int {
+// Held returns what keyframes take, in bytes.
+func (m *Memory) Held() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.held
+}
+
+// Left returns what is left for rings.
+func (m *Memory) Left() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return protocol.RelayRingBytes - m.room()
@@ -120,7 +128,7 @@ func (m *memory) left() int {
 // keyframe: the feed, or a viewer to whose socket it was not written yet.
 type charge struct {
 	// Static after construction; no memory: it costs nothing.
-	memory  *memory
+	memory  *Memory
 	sandbox protocol.SandboxID
 	bytes   int
 

@@ -1,0 +1,215 @@
+// Package feed keeps the recent output of one terminal, once for all its
+// viewers, and knows for each of them how far it is and what it gets next.
+//
+// A [Feed] is written by the reader of the terminal's stream and read by one
+// [Reader] for each viewer. It does no I/O and has no goroutine: the hub hands it
+// output, and writes to sockets what [Reader.Next] returns.
+//
+// Locks: Feed.mu guards the ring and everything about its readers. Memory.mu, of
+// the memory that all feeds share, is taken last. Nothing is called with Feed.mu
+// held but the ring, the memory, and [Consumer.Wake].
+package feed
+
+import (
+	"container/list"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/replay"
+)
+
+// MaxBatch bounds the output that [Reader.Next] returns at a time, so that a
+// text frame never waits behind more.
+const MaxBatch = 128 << 10
+
+// Options are what a Feed is made of.
+type Options struct {
+	Opened  protocol.TerminalOpened // where the stream begins
+	Window  int                     // what the ring may take, in bytes
+	Memory  *Memory                 // for keyframes; nil: there is enough
+	Sandbox protocol.SandboxID
+	Metrics *Metrics
+	Ending  func() // called before a reader can see the end of the process
+}
+
+// A Feed is the output of one terminal. Appending costs the same however slow
+// any reader is.
+type Feed struct {
+	// Static after construction.
+	metrics *Metrics
+	memory  *Memory
+	sandbox protocol.SandboxID
+	ending  func()
+
+	// Owned by the reader of the stream.
+	arrived time.Time // of the oldest output that Deliver has not handed out; zero: there is none
+
+	// Guarded by mu.
+	mu         sync.Mutex
+	ring       *replay.Ring
+	begin      uint64           // where the ring began, at the start of a line
+	generation uint64           // of the ring: raised when it is replaced, which makes older cursors void
+	ended      bool             // the process is over and its last frame is in the ring
+	readers    []*Reader        // replaced, never changed: Deliver walks it without mu
+	window     int              // the ring's, in bytes
+	newest     [2]*Keyframe     // of each sort
+	owed       [2]bool          // requested from the agent, of each sort
+	cached     [2]*list.Element // of newest, in memory
+}
+
+// New returns a feed that begins where a stream was opened.
+func New(o Options) *Feed {
+	return &Feed{
+		metrics: o.Metrics, memory: o.Memory, sandbox: o.Sandbox, ending: o.Ending,
+		ring:   replay.New(o.Opened.Epoch, o.Opened.Offset, o.Opened.Cols, o.Opened.Rows, o.Window),
+		begin:  o.Opened.Offset,
+		window: o.Window,
+	}
+}
+
+// SetWindow bounds the ring's memory, in bytes.
+func (f *Feed) SetWindow(window int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if window != f.window {
+		f.window = window
+		f.ring.SetWindow(window)
+	}
+}
+
+// Window returns what the ring's memory is bounded by, in bytes.
+func (f *Feed) Window() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.window
+}
+
+// Held returns how much memory the ring takes, in bytes.
+func (f *Feed) Held() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ring.Held()
+}
+
+// Size returns the terminal's size at the head.
+func (f *Feed) Size() (cols, rows int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ring.SizeAt(f.ring.Head())
+}
+
+// Head returns where the feed ends.
+func (f *Feed) Head() protocol.Position {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return protocol.Position{Epoch: f.ring.Epoch(), Offset: f.ring.Head()}
+}
+
+// Append appends output. Deliver must follow.
+func (f *Feed) Append(m protocol.Data) error {
+	if f.arrived.IsZero() {
+		f.arrived = time.Now()
+	}
+	f.metrics.TerminalBytes.Add(float64(len(m.Bytes)))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ring.Data(m.Offset, m.Bytes)
+}
+
+// Deliver offers what was appended to every reader that is not blocked.
+func (f *Feed) Deliver() {
+	f.mu.Lock()
+	readers := f.readers
+	f.mu.Unlock()
+	for _, r := range readers {
+		if !r.blocked.Load() {
+			r.consumer.Push()
+		}
+	}
+	if len(readers) > 0 {
+		f.metrics.Delivery.Observe(time.Since(f.arrived).Seconds())
+	}
+	f.arrived = time.Time{}
+}
+
+// Resize appends a change of size, unless it changes nothing.
+func (f *Feed) Resize(m protocol.Resized) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if cols, rows := f.ring.SizeAt(f.ring.Head()); cols == m.Cols && rows == m.Rows {
+		return nil
+	}
+	err := f.ring.Resize(m.Offset, m.Cols, m.Rows, protocol.EncodeServerMessage(protocol.SizeChanged(m)))
+	f.wakeAll()
+	return err
+}
+
+// Exit appends the end of the process. Repeated ends are ignored: a stream that
+// is opened again says it again.
+func (f *Feed) Exit(m protocol.Exited) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended {
+		return
+	}
+	f.ring.Text(protocol.EncodeServerMessage(
+		protocol.PTYClosed{ExitCode: m.Code, Signal: m.Signal, Offset: m.Offset}))
+	f.ended = true
+	if f.ending != nil {
+		f.ending()
+	}
+	f.wakeAll()
+}
+
+// Ended reports whether the terminal's process has ended.
+func (f *Feed) Ended() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ended
+}
+
+// Replace begins a new ring at pos. What the old one held is gone.
+func (f *Feed) Replace(pos protocol.Position, cols, rows int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ring = replay.New(pos.Epoch, pos.Offset, cols, rows, f.window)
+	f.begin = pos.Offset
+	f.generation++
+	for sort := range f.newest {
+		f.cache(Sort(sort), nil)
+	}
+	f.wakeAll()
+}
+
+// wakeAll tells every consumer that there is something new. The caller holds mu.
+func (f *Feed) wakeAll() {
+	for _, r := range f.readers {
+		r.consumer.Wake()
+	}
+}
+
+// add has r offered what is new. The caller holds mu.
+func (f *Feed) add(r *Reader) { f.readers = append(slices.Clip(f.readers), r) }
+
+// firstLine returns the offset of the oldest line that a newcomer gets. The
+// caller holds mu.
+func (f *Feed) firstLine() uint64 {
+	if f.ring.Oldest() == f.begin && f.ring.Head()-f.begin <= protocol.MaxReplayBytes {
+		return f.begin
+	}
+	return f.ring.LineStart(protocol.MaxReplayBytes)
+}
+
+// Close gives up all keyframes: nobody new gets one any more.
+func (f *Feed) Close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for sort := range f.newest {
+		f.cache(Sort(sort), nil)
+	}
+	for _, r := range f.readers {
+		r.pos.dropPrefix()
+	}
+}

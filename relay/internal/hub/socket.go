@@ -1,0 +1,234 @@
+package hub
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/feed"
+)
+
+const (
+	// pingInterval is how often a quiet socket is pinged, so that no hop in
+	// between takes it for dead; pongTimeout is when we do.
+	pingInterval = 25 * time.Second
+	pongTimeout  = 60 * time.Second
+)
+
+// A Sink is the socket of one viewer.
+type Sink interface {
+	// WriteFrames writes complete WebSocket frames, after what Offer kept.
+	// Without frames it writes that alone.
+	WriteFrames(frames net.Buffers) error
+	// Ping asks the peer for a sign of life.
+	Ping() error
+	// LastHeard returns when the peer last gave one.
+	LastHeard() time.Time
+	// Close ends the socket with a close code of protocol.Kind.
+	Close(code int, reason string)
+}
+
+// An Offerer is a Sink that can write without waiting. The stream's reader then
+// serves sockets that keep up by itself, as a bare loop of writes would, and no
+// goroutine has to wake for each of them.
+type Offerer interface {
+	Sink
+	// Begin reports whether the socket is idle, and if so keeps it for one
+	// Offer, which must follow.
+	Begin() bool
+	// Offer writes what the kernel takes at once and keeps the rest, which
+	// goes before anything else. drained says that nothing is kept.
+	Offer(frames net.Buffers) (drained bool, err error)
+}
+
+// A socket writes what a viewer gets: what its outbox holds, then output. The
+// viewer's writer does so, or the stream's reader in its stead for as long as the
+// socket takes it at once.
+type socket struct {
+	// Static after construction.
+	v     *Viewer
+	sink  Sink
+	offer Offerer       // sink, if it is one
+	wake  chan struct{} // to the writer
+
+	// Guarded by writing, which is held while the socket is written to.
+	writing sync.Mutex
+	frames  net.Buffers    // the last batch's memory
+	sending *feed.Keyframe // in the batch that is being written
+}
+
+// Wake wakes the writer. It implements [feed.Consumer].
+func (s *socket) Wake() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// serve writes until the socket or ctx ends.
+func (s *socket) serve(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	var filling sync.WaitGroup
+	defer filling.Wait()
+	defer cancel()
+	// One channel wakes the writer for everything: with hundreds of viewers a
+	// select per chunk is a tenth of the relay's CPU.
+	defer context.AfterFunc(ctx, s.Wake)()
+	defer context.AfterFunc(s.v.hub.over, func() { // which may have ended before it saw this viewer
+		s.v.outbox.close(protocol.KindUnavailable, protocol.KindUnavailable.Text())
+	})()
+	alive := keepalive{sink: s.sink}
+	alive.timer = time.AfterFunc(pingInterval, func() {
+		alive.due.Store(true)
+		s.Wake()
+	})
+	defer alive.timer.Stop()
+	for range s.wake {
+		if ctx.Err() != nil {
+			return
+		}
+		fill, ok := s.drain()
+		if !ok || !alive.check() {
+			return
+		}
+		if fill && s.v.reader.ClaimBackfill() {
+			filling.Go(func() { s.v.backfill(ctx) })
+		}
+	}
+}
+
+// drain writes until nothing waits. fill says that the agent's log must be read
+// for the viewer; !ok that the socket is over.
+func (s *socket) drain() (fill, ok bool) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	for {
+		out, ok := s.flush()
+		if !ok || !out.More {
+			return out.Fill, ok
+		}
+	}
+}
+
+// Push offers what is new to the socket, from the stream's reader. Whatever
+// would have to wait is left to the writer. It implements [feed.Consumer].
+func (s *socket) Push() {
+	if s.offer == nil || !s.writing.TryLock() {
+		s.postpone()
+		return
+	}
+	defer s.writing.Unlock()
+	if !s.offer.Begin() {
+		s.postpone()
+		return
+	}
+	batch, out, closing := s.collect(true)
+	drained, err := s.offer.Offer(batch)
+	s.recycle(batch)
+	if !drained {
+		s.postpone()
+		return
+	}
+	if err != nil || out.More || closing || out.Done || out.Fill {
+		s.Wake() // the writer meets the error, too
+		return
+	}
+	s.wrote()
+}
+
+// postpone leaves what is new to the writer, for the socket doesn't take it now.
+func (s *socket) postpone() {
+	s.v.hub.metrics.Deferred.Inc()
+	s.Wake()
+}
+
+// flush writes what waits: notices first, then one piece of output. !ok says
+// that the socket is over. The caller holds writing.
+func (s *socket) flush() (out feed.Outcome, ok bool) {
+	batch, out, closing := s.collect(false)
+	err := s.sink.WriteFrames(batch)
+	s.recycle(batch)
+	switch {
+	case err != nil:
+		return out, false
+	case closing:
+		s.sink.Close(s.v.outbox.end())
+		return out, false
+	case out.Done:
+		s.sink.Close(protocol.KindEnded.CloseCode(), protocol.KindEnded.Text())
+		return out, false
+	}
+	s.wrote()
+	return out, true
+}
+
+// collect takes what waits: notices, then one piece of output. offering says that
+// the batch is offered only. The caller holds writing.
+func (s *socket) collect(offering bool) (batch net.Buffers, out feed.Outcome, closing bool) {
+	notices, live, closing := s.v.outbox.take()
+	batch = s.frames[:0]
+	if len(notices) > 0 {
+		batch = append(batch, notices)
+	}
+	if live && !closing {
+		batch, out = s.v.reader.Next(batch, offering)
+		s.sending = out.Keyframe
+		if out.Resynced {
+			s.v.hub.post(resynced{s.v})
+		}
+		if out.Lost != "" {
+			s.v.hub.post(wentMissing{s.v, out.Lost})
+		}
+	}
+	n := 0
+	for _, b := range batch {
+		n += len(b)
+	}
+	s.v.hub.metrics.OutputBytes.Add(float64(n))
+	return batch, out, closing
+}
+
+// recycle keeps the memory of the batch that was written, without the ring's
+// chunks in it. The caller holds writing.
+func (s *socket) recycle(batch net.Buffers) {
+	clear(batch)
+	s.frames = batch[:0]
+	if s.sending != nil {
+		s.sending.Release()
+		s.sending = nil
+	}
+}
+
+// wrote follows a write that took all there was. For viewers who acknowledge the
+// agent hears by that; for most others, nothing.
+func (s *socket) wrote() {
+	if s.v.reader.Wrote() {
+		s.v.hub.post(paced{s.v})
+	}
+}
+
+// A keepalive pings a viewer's socket. It pings only when nothing waits to be
+// written: behind a long write a ping would say how slow the line is, and not
+// whether somebody is there. Owned by the viewer's writer.
+type keepalive struct {
+	sink  Sink
+	timer *time.Timer
+	due   atomic.Bool // set by timer
+	asked time.Time   // the last ping
+}
+
+// check pings when it is time to. It returns false when the peer is gone.
+func (k *keepalive) check() bool {
+	if !k.due.CompareAndSwap(true, false) {
+		return true
+	}
+	k.timer.Reset(pingInterval)
+	if k.sink.LastHeard().Before(k.asked) { // the last ping is not answered
+		return time.Since(k.asked) <= pongTimeout
+	}
+	k.asked = time.Now()
+	return k.sink.Ping() == nil
+}
