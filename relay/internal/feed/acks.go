@@ -47,7 +47,7 @@ func (w *flow) slow(now time.Time) bool {
 }
 
 // block has the reader sent no more until it acknowledges something. Until then
-// new output costs nothing for it. The caller holds mu.
+// new output costs nothing for it. The caller holds feed.mu.
 func (r *Reader) block() {
 	if w := &r.pos.flow; w.stall.since.IsZero() {
 		w.stall = stall{time.Now(), w.acked}
@@ -57,7 +57,7 @@ func (r *Reader) block() {
 
 // slow reports whether the reader, from which an ack came, had better see the
 // present. It makes no difference whether it is at its limit or its writer waits
-// at the socket: there is output that it doesn't get. The caller holds mu.
+// at the socket: there is output that it doesn't get. The caller holds feed.mu.
 func (r *Reader) slow() bool {
 	p := &r.pos
 	if p.source != fromRing || p.cursor.Offset() == r.feed.ring.Head() {
@@ -88,9 +88,10 @@ type AckOutcome struct {
 // Acked notes that the reader has shown everything before offset. It can't have
 // shown what it was never sent: such an ack is of an earlier log, or nonsense.
 func (r *Reader) Acked(offset uint64) (out AckOutcome) {
-	f, p := r.feed, &r.pos
+	f := r.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	p := &r.pos
 	w := &p.flow
 	if p.generation != f.generation || offset < w.acked || offset > p.sent() {
 		return out

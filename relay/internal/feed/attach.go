@@ -36,7 +36,7 @@ func (r *Reader) Attach(wait bool) (m protocol.Attached, ok bool) {
 		m.Offset = start.Since.Offset
 		m.Cols, m.Rows = f.ring.SizeAt(m.Offset)
 		r.move(position{source: fromLog, offset: m.Offset})
-		r.backfill.begin(m.Cols, m.Rows)
+		r.beginBackfill(m.Cols, m.Rows)
 	case start.newcomer() && f.whole():
 		m.Cols, m.Rows = r.moveToOffset(0)
 	case kf != nil:
@@ -68,7 +68,7 @@ func (r *Reader) AttachBehind(kf *Keyframe) (protocol.Attached, bool) {
 	return m, true
 }
 
-// attachBehind puts a newcomer behind kf. The caller holds mu.
+// attachBehind puts a newcomer behind kf. The caller holds feed.mu.
 func (r *Reader) attachBehind(kf *Keyframe) protocol.Attached {
 	f := r.feed
 	r.moveBehind(kf)
@@ -111,7 +111,7 @@ func (f *Feed) holds(pos *protocol.Position) bool {
 	return err == nil
 }
 
-// precedes is Precedes for a caller that holds mu.
+// precedes is Precedes without the lock. The caller holds mu.
 func (f *Feed) precedes(pos *protocol.Position) bool {
 	return pos != nil && pos.Epoch == f.ring.Epoch() && pos.Offset < f.ring.Oldest()
 }
@@ -154,7 +154,7 @@ func (r *Reader) SkipToLine() (skipped uint64) {
 }
 
 // skips returns how many bytes the reader never gets when it goes on at offset:
-// none that is known when the log is another one. The caller holds mu.
+// none that is known when the log is another one. The caller holds feed.mu.
 func (r *Reader) skips(offset uint64) uint64 {
 	if at := r.pos.sent(); r.pos.epoch == r.feed.ring.Epoch() && at < offset {
 		return offset - at
@@ -171,7 +171,7 @@ func sizeFrame(offset uint64, cols, rows int) []byte {
 }
 
 // move gives the reader another position. What it was sent before a keyframe, and
-// has not acknowledged, stays on its account. The caller holds mu.
+// has not acknowledged, stays on its account. The caller holds feed.mu.
 func (r *Reader) move(to position) {
 	f, old := r.feed, r.pos
 	to.generation, to.epoch = f.generation, f.ring.Epoch()
@@ -181,13 +181,13 @@ func (r *Reader) move(to position) {
 	}
 	r.pos.dropPrefix()
 	r.pos = to
-	r.backfill.stop()
+	r.stopBackfill()
 	r.pace.moved(to.sent(), old.epoch != to.epoch)
 	r.blocked.Store(to.source != fromRing || to.prefix != nil)
 }
 
 // moveToOffset moves the reader before the byte at offset, which the ring holds,
-// and returns the size in force there. The caller holds mu.
+// and returns the size in force there. The caller holds feed.mu.
 func (r *Reader) moveToOffset(offset uint64, prefix ...[]byte) (cols, rows int) {
 	ring := r.feed.ring
 	cursor, err := ring.CursorAt(offset)
@@ -202,7 +202,7 @@ func (r *Reader) moveToOffset(offset uint64, prefix ...[]byte) (cols, rows int) 
 // sent kf first, after prefix. A reader that was too slow gets no more until it
 // shows kf: if there is much more by then, another keyframe is better. When the
 // ring has already gone on, a reader that gets every byte reads on in the agent's
-// log. The caller holds mu.
+// log. The caller holds feed.mu.
 func (r *Reader) moveBehind(kf *Keyframe, prefix ...[]byte) {
 	why := r.pos.why
 	to := position{
@@ -220,6 +220,6 @@ func (r *Reader) moveBehind(kf *Keyframe, prefix ...[]byte) {
 	kf.charge.hold()
 	r.move(to)
 	if to.source == fromLog {
-		r.backfill.begin(kf.cols, kf.rows)
+		r.beginBackfill(kf.cols, kf.rows)
 	}
 }

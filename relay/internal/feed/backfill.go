@@ -19,34 +19,33 @@ type Piece struct {
 }
 
 // A backfill is a reader's way through the agent's log: a goroutine of the hub
-// reads, the reader's consumer sends one piece after another. Guarded by feed.mu,
-// but for taken.
+// reads, the reader's consumer sends one piece after another.
 type backfill struct {
 	running    bool // the goroutine is there
 	waiting    bool // piece is to be sent
 	piece      Piece
-	cols, rows int           // the size that the viewer knows of, 0 for none
-	lag        uint64        // how far it was from the ring at first
-	taken      chan struct{} // the piece was sent, or nobody wants any more
+	cols, rows int    // the size that the viewer knows of, 0 for none
+	lag        uint64 // how far it was from the ring at first
 }
 
-// begin starts a backfill for a viewer that knows the size.
-func (b *backfill) begin(cols, rows int) {
-	b.stop()
-	b.cols, b.rows, b.lag = cols, rows, 0
+// beginBackfill starts a backfill for a viewer that knows the size, 0 for none.
+// The caller holds feed.mu.
+func (r *Reader) beginBackfill(cols, rows int) {
+	r.stopBackfill()
+	r.backfill.cols, r.backfill.rows, r.backfill.lag = cols, rows, 0
 }
 
-// stop gives up what waits.
-func (b *backfill) stop() {
-	b.waiting, b.piece = false, Piece{}
+// stopBackfill gives up what waits. The caller holds feed.mu.
+func (r *Reader) stopBackfill() {
+	r.backfill.waiting, r.backfill.piece = false, Piece{}
 	select {
-	case b.taken <- struct{}{}:
+	case r.taken <- struct{}{}:
 	default:
 	}
 }
 
 // nextFromLog is Next for a reader whose output comes from the agent's log. The
-// caller holds mu.
+// caller holds feed.mu.
 func (r *Reader) nextFromLog(dst net.Buffers, out Outcome) (net.Buffers, Outcome) {
 	p, b := &r.pos, &r.backfill
 	switch {
@@ -58,13 +57,13 @@ func (r *Reader) nextFromLog(dst net.Buffers, out Outcome) (net.Buffers, Outcome
 		dst = append(dst, b.piece.Frames)
 		p.offset, b.cols, b.rows = b.piece.End, b.piece.Cols, b.piece.Rows
 		out.More = r.enterRing()
-		b.stop()
+		r.stopBackfill()
 	}
 	return dst, out
 }
 
 // enterRing has a reader that has come so far in the agent's log read the ring, as
-// soon as that holds what it needs next. The caller holds mu.
+// soon as that holds what it needs next. The caller holds feed.mu.
 func (r *Reader) enterRing() bool {
 	ring, p := r.feed.ring, &r.pos
 	cursor, err := ring.CursorAt(p.offset)
@@ -103,9 +102,10 @@ type Gap struct {
 // caller has ceased to be the goroutine that fills it. A reader that falls behind
 // further than it was is too slow for this, unless it gets every byte.
 func (r *Reader) Missing() (g Gap, ok bool) {
-	f, p, b := r.feed, &r.pos, &r.backfill
+	f := r.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	p, b := &r.pos, &r.backfill
 	if p.generation != f.generation || p.source != fromLog {
 		b.running = false
 		return g, false
@@ -134,7 +134,7 @@ func (r *Reader) Backfill(generation uint64, p Piece) bool {
 		return false
 	}
 	select { // of an earlier piece
-	case <-r.backfill.taken:
+	case <-r.taken:
 	default:
 	}
 	r.backfill.piece, r.backfill.waiting = p, true
@@ -142,7 +142,7 @@ func (r *Reader) Backfill(generation uint64, p Piece) bool {
 }
 
 // Taken says that the piece was sent, or that nobody wants any more.
-func (r *Reader) Taken() <-chan struct{} { return r.backfill.taken }
+func (r *Reader) Taken() <-chan struct{} { return r.taken }
 
 // AbandonBackfill has the reader moved ahead, for the log can't be had.
 func (r *Reader) AbandonBackfill(generation uint64, why string) {

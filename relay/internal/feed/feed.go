@@ -14,6 +14,7 @@ import (
 	"container/list"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -31,7 +32,7 @@ type Options struct {
 	Memory  *Memory                 // for keyframes; nil: there is enough
 	Sandbox protocol.SandboxID
 	Metrics *Metrics
-	Ending  func() // called before a reader can see the end of the process
+	Ended   *atomic.Bool // set before a reader can see the end of the process; may be nil
 }
 
 // A Feed is the output of one terminal. Appending costs the same however slow
@@ -41,7 +42,7 @@ type Feed struct {
 	metrics *Metrics
 	memory  *Memory
 	sandbox protocol.SandboxID
-	ending  func()
+	over    *atomic.Bool // set with ended, for those without mu; may be nil
 
 	// Owned by the reader of the stream.
 	arrived time.Time // of the oldest output that Deliver has not handed out; zero: there is none
@@ -62,7 +63,7 @@ type Feed struct {
 // New returns a feed that begins where a stream was opened.
 func New(o Options) *Feed {
 	return &Feed{
-		metrics: o.Metrics, memory: o.Memory, sandbox: o.Sandbox, ending: o.Ending,
+		metrics: o.Metrics, memory: o.Memory, sandbox: o.Sandbox, over: o.Ended,
 		ring:   replay.New(o.Opened.Epoch, o.Opened.Offset, o.Opened.Cols, o.Opened.Rows, o.Window),
 		begin:  o.Opened.Offset,
 		window: o.Window,
@@ -157,8 +158,8 @@ func (f *Feed) Exit(m protocol.Exited) {
 	f.ring.Text(protocol.EncodeServerMessage(
 		protocol.PTYClosed{ExitCode: m.Code, Signal: m.Signal, Offset: m.Offset}))
 	f.ended = true
-	if f.ending != nil {
-		f.ending()
+	if f.over != nil {
+		f.over.Store(true)
 	}
 	f.wakeAll()
 }

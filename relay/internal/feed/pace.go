@@ -52,8 +52,9 @@ func (r *Reader) Wrote() bool {
 	if !r.paced.Load() || r.acks {
 		return false
 	}
-	f, p := r.feed, &r.pos
+	f := r.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	p := &r.pos
 	return p.generation == f.generation && p.prefix == nil && r.pace.reached(p.sent())
 }

@@ -41,7 +41,8 @@ type Reader struct {
 	feed     *Feed
 	consumer Consumer
 	start    Start
-	acks     bool // it acknowledges output
+	acks     bool          // it acknowledges output
+	taken    chan struct{} // the piece of a backfill was sent, or nobody wants any more
 
 	// Guarded by feed.mu.
 	pos      position
@@ -55,8 +56,10 @@ type Reader struct {
 
 // Init makes r a reader of f. Until Attach it is offered nothing.
 func (r *Reader) Init(f *Feed, consumer Consumer, start Start, acks, exact bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	r.feed, r.consumer, r.start, r.acks, r.exact = f, consumer, start, acks, exact
-	r.backfill.taken = make(chan struct{}, 1)
+	r.taken = make(chan struct{}, 1)
 }
 
 // A Standing is how a reader stands at one moment.
@@ -143,9 +146,10 @@ type Outcome struct {
 // offers them to a socket gets no keyframe: what the socket doesn't take at once
 // would be copied.
 func (r *Reader) Next(dst net.Buffers, offering bool) (net.Buffers, Outcome) {
-	f, p := r.feed, &r.pos
+	f := r.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	p := &r.pos
 	var out Outcome
 	if p.generation != f.generation {
 		r.ringReplaced()
@@ -171,7 +175,7 @@ func (r *Reader) Next(dst net.Buffers, offering bool) (net.Buffers, Outcome) {
 }
 
 // nextFromRing is Next for a reader whose position is in the ring. The caller
-// holds mu.
+// holds feed.mu.
 func (r *Reader) nextFromRing(dst net.Buffers, out Outcome) (net.Buffers, Outcome) {
 	ring, p := r.feed.ring, &r.pos
 	limit := MaxBatch
@@ -203,7 +207,7 @@ func (r *Reader) nextFromRing(dst net.Buffers, out Outcome) (net.Buffers, Outcom
 
 // ringReplaced follows a new ring. A reader that gets every byte goes on in the
 // agent's log if it is the same one; any other is moved ahead. The caller holds
-// mu.
+// feed.mu.
 func (r *Reader) ringReplaced() {
 	f, p := r.feed, &r.pos
 	at := p.sent()
@@ -219,7 +223,7 @@ func (r *Reader) ringReplaced() {
 
 // fellBehind follows a ring that went on without the reader. A pace-setter is not
 // far behind and gets what it misses from the agent's log, as does in any case a
-// reader that gets every byte. The caller holds mu.
+// reader that gets every byte. The caller holds feed.mu.
 func (r *Reader) fellBehind() {
 	behind := r.feed.ring.Head() - r.pos.cursor.Offset()
 	if r.exact || r.pace.on && behind <= 2*protocol.MaxPaceLag {
@@ -230,19 +234,19 @@ func (r *Reader) fellBehind() {
 }
 
 // fillFrom has the reader get its output from the agent's log, from offset on.
-// What it sees of the terminal doesn't change by that. The caller holds mu.
+// What it sees of the terminal doesn't change by that. The caller holds feed.mu.
 func (r *Reader) fillFrom(offset uint64) {
 	r.pos.source, r.pos.offset = fromLog, offset
-	r.backfill.begin(0, 0) // the ring no longer knows the size
+	r.beginBackfill(0, 0) // the ring no longer knows the size
 	r.blocked.Store(true)
 }
 
 // lose takes the reader's output away until the hub moves it ahead. The caller
-// holds mu.
+// holds feed.mu.
 func (r *Reader) lose(why string) {
 	p := &r.pos
 	at := p.sent()
-	r.backfill.stop()
+	r.stopBackfill()
 	p.source, p.offset, p.why, p.told = nowhere, at, why, false
 	p.dropPrefix()
 	r.blocked.Store(true)
@@ -250,7 +254,7 @@ func (r *Reader) lose(why string) {
 
 // report returns why the hub must move the reader ahead, "" when it knows or must
 // wait: a reader that acknowledges is moved by its next ack, when there is one to
-// come. The caller holds mu.
+// come. The caller holds feed.mu.
 func (r *Reader) report() string {
 	p := &r.pos
 	if p.source != nowhere || p.told || r.acks && p.why == ResyncRing && p.unacked() > 0 {

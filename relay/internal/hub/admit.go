@@ -271,8 +271,8 @@ func (h *Hub) carry(effects []roster.Effect) {
 			h.step(turn.Succeeded{From: e.From, To: e.To})
 		}
 	}
-	if key, g := h.roster.Bearer(); g.ID != "" && g.ID != h.bearer.Load().grant.ID {
-		h.bearer.Store(&bearer{key, g})
+	if key, g := h.roster.Bearer(); g.ID != "" && g.ID != h.dial.bearer.Load().grant.ID {
+		h.dial.bearer.Store(&bearer{key, g})
 	}
 }
 

@@ -403,7 +403,7 @@ func TestFound11WhoTakesControlIsAskedAboutFirst(t *testing.T) {
 	}
 	h.unlinked(nil)
 	l := deafLink(t)
-	l.bearer = h.bearer.Load()
+	l.bearer = h.dial.bearer.Load()
 	l.opened = protocol.TerminalOpened{Epoch: 7, Cols: 80, Rows: 24, Claimed: true, Lease: free(1)}
 	h.linked(l)
 	taker := last

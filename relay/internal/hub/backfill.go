@@ -2,12 +2,9 @@ package hub
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
-	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -32,10 +29,10 @@ var errIdle = errors.New("hub: the viewer takes nothing")
 // backfill reads the agent's log for v until v is in the ring, or has to be
 // moved ahead, or ctx ends.
 func (v *Viewer) backfill(ctx context.Context) {
-	reads, reader := v.hub.reads, &v.reader
+	reads, reader := v.hub.dial.reads, &v.reader
 	failures, last := 0, uint64(0)
 	for pause := time.Duration(0); wait(ctx, pause) == nil; {
-		session, err := v.hub.awaitLog(ctx)
+		session, err := v.hub.dial.awaitLog(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -76,7 +73,7 @@ func (v *Viewer) backfill(ctx context.Context) {
 // readLog hands v pieces of the agent's log until the end of g, or until v
 // needs no more of it.
 func (v *Viewer) readLog(ctx context.Context, session *tunnel.Session, g feed.Gap) error {
-	stream, pieces, err := v.hub.openLog(ctx, session, g)
+	stream, pieces, err := v.hub.dial.openLog(ctx, session, g)
 	if err != nil {
 		return err
 	}
@@ -104,46 +101,4 @@ func (v *Viewer) readLog(ctx context.Context, session *tunnel.Session, g feed.Ga
 			return ctx.Err()
 		}
 	}
-}
-
-// awaitLog returns the tunnel to the agent's log. When the terminal's process
-// is over the agent may be, too, and is not waited for without end.
-func (h *Hub) awaitLog(ctx context.Context) (*tunnel.Session, error) {
-	if h.finished.Load() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, openTimeout)
-		defer cancel()
-	}
-	session, err := h.tunnels.Wait(ctx, h.key.Sandbox)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %v", feed.ErrNotServed, err)
-	}
-	return session, nil
-}
-
-// openLog asks the agent for g, under the hub's own grant.
-func (h *Hub) openLog(ctx context.Context, session *tunnel.Session, g feed.Gap) (*tunnel.Stream, *feed.LogReader, error) {
-	params, err := json.Marshal(protocol.ReadParams{
-		SessionID: h.key.Session, PTYID: h.key.PTY, Epoch: g.Pos.Epoch, From: g.Pos.Offset, To: g.To,
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	stream, answer, err := session.Open(ctx, protocol.LaneBulk,
-		protocol.Open{Kind: protocol.StreamRead, Grant: h.bearer.Load().grant.Token, Params: params})
-	if err != nil {
-		return nil, nil, err
-	}
-	var opened protocol.ReadOpened
-	if err := json.Unmarshal(answer.Result, &opened); err != nil {
-		opened = protocol.ReadOpened{} // which is not what was asked for
-	}
-	pieces, err := feed.NewLogReader(stream, opened, g)
-	if err != nil {
-		stream.Close()
-		return nil, nil, err
-	}
-	return stream, pieces, nil
 }

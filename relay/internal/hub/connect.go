@@ -18,7 +18,7 @@ func (h *Hub) keepLinked(ctx context.Context) {
 	var since *protocol.Position
 	var pause time.Duration // none at first, or after a link that lasted
 	for {
-		l, err := h.redial(ctx, since, pause)
+		l, err := h.dial.open(ctx, since, pause, h.post)
 		if err != nil {
 			h.post(linkFailed{err})
 			return
@@ -111,7 +111,7 @@ func (h *Hub) linked(l *link) {
 	if first {
 		h.feed = feed.New(feed.Options{
 			Opened: l.opened, Window: h.window(), Memory: h.memory, Sandbox: h.key.Sandbox,
-			Metrics: h.metrics.Feeds, Ending: func() { h.finished.Store(true) },
+			Metrics: h.metrics.Feeds, Ended: &h.finished,
 		})
 		h.shared.Store(h.feed)
 		h.feed.SetWindow(h.window()) // which may have changed before the set saw the feed

@@ -36,7 +36,7 @@ type Tunnels interface {
 type Hub struct {
 	// Static after construction.
 	key      Key
-	tunnels  Tunnels
+	dial     dialer
 	log      *slog.Logger
 	metrics  *Metrics
 	events   chan event
@@ -84,20 +84,13 @@ type Hub struct {
 	lostAt     time.Time                     // when viewers began to be without a link; zero: they aren't
 }
 
-// A bearer is the grant under which the hub opens its stream: one that stands for
-// viewers, while there are any.
-type bearer struct {
-	key   roster.Key
-	grant roster.Grant
-}
-
 // newHub returns a hub whose first stream is opened under a grant.
 func newHub(key Key, first *jws.Grant, token string, tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Hub {
 	over, finish := context.WithCancel(context.Background())
 	set, grant := key.setOf(first), asked(first, token)
 	h := &Hub{
 		over: over, finish: finish,
-		key: key, tunnels: tunnels, log: log, metrics: metrics,
+		key: key, log: log, metrics: metrics,
 		events:  make(chan event, 64),
 		intake:  newIntake(over, metrics),
 		ready:   make(chan struct{}),
@@ -106,14 +99,15 @@ func newHub(key Key, first *jws.Grant, token string, tunnels Tunnels, log *slog.
 		door:    door{},
 		roster:  roster.New(grantWait, set, grant),
 		window:  func() int { return protocol.RingBytes },
-		reads:   make(chan struct{}, maxReads),
 		revised: make(chan struct{}, 1),
 		openTo:  protocol.ShareNone,
 		wants:   wants{of: map[*Viewer]want{}},
 		pacers:  pacers{newest: map[string]*Viewer{}},
 		leading: newLeading(),
 	}
-	h.bearer.Store(&bearer{set, grant})
+	h.dial.key, h.dial.tunnels, h.dial.log, h.dial.finished = key, tunnels, log, &h.finished
+	h.dial.reads = make(chan struct{}, maxReads)
+	h.dial.bearer.Store(&bearer{set, grant})
 	return h
 }
 
@@ -163,7 +157,7 @@ func (h *Hub) run(ctx context.Context) {
 	for {
 		select {
 		case e := <-h.events:
-			if !h.handle(e) {
+			if !e.act(h) {
 				return
 			}
 		case <-h.intake.asks:
@@ -182,53 +176,6 @@ func (h *Hub) run(ctx context.Context) {
 		}
 		timer.Reset(h.untilTick(time.Now()))
 	}
-}
-
-// handle acts on one event. It returns false when the hub is over.
-func (h *Hub) handle(e event) bool {
-	switch e := e.(type) {
-	case joined:
-		h.join(e.v)
-	case left:
-		h.leave(e.v)
-	case renewed:
-		h.renew(e.v, e.grant, e.token)
-	case said:
-		h.obey(e.v, e.m)
-	case resynced:
-		e.v.outbox.Tell(h.stateFor(e.v))
-	case wentMissing:
-		h.missed(e.v, e.why)
-	case paced:
-		h.tellPace(e.v)
-	case keyframed:
-		if e.kf == nil {
-			h.noKeyframes() // there is no room for one
-			break
-		}
-		h.came(e.kf)
-	case linkUp:
-		h.linked(e.l)
-		close(e.adopted)
-	case inLog:
-		h.answeredLog(e.v, e.ok)
-	case inRing:
-		h.caughtUp()
-	case linkDown:
-		h.unlinked(e.err)
-	case bearerRefused:
-		e.again <- h.replaceBearer(e.bearer, e.err)
-	case linkFailed:
-		return h.unreachable(e.err)
-	case answered:
-		if e.l == h.link {
-			h.answer(e.m)
-		}
-	case exited:
-		h.intake.end()
-		h.noKeyframes()
-	}
-	return true
 }
 
 // step feeds one event to the turn-taking rules and carries out what follows.

@@ -85,7 +85,7 @@ func (h *Hub) seat(v *Viewer) {
 // askLog finds out whether the agent's log has what v wants.
 func (h *Hub) askLog(v *Viewer, session *tunnel.Session) {
 	pos := *v.reader.Start().Since
-	stream, _, err := h.openLog(h.over, session, feed.Gap{Pos: pos, To: pos.Offset + 1})
+	stream, _, err := h.dial.openLog(h.over, session, feed.Gap{Pos: pos, To: pos.Offset + 1})
 	if err == nil {
 		stream.Close()
 	}

@@ -92,7 +92,7 @@ func (k *keyboard) settle() {
 	for {
 		select {
 		case e := <-k.hub.events:
-			k.hub.handle(e)
+			e.act(k.hub)
 		case <-k.hub.intake.asks:
 			k.hub.heed()
 		default:
@@ -107,11 +107,11 @@ func (k *keyboard) linkUp() {
 	}
 	abandon, giveUp := context.WithCancel(context.Background())
 	k.t.Cleanup(giveUp)
-	k.link = &link{bearer: k.hub.bearer.Load(), ready: make(chan struct{}, 1), abandon: abandon, giveUp: giveUp, writing: true} // nothing is written by itself
+	k.link = &link{bearer: k.hub.dial.bearer.Load(), ready: make(chan struct{}, 1), abandon: abandon, giveUp: giveUp, writing: true} // nothing is written by itself
 	k.link.opened = protocol.TerminalOpened{
 		Epoch: testEpoch, Cols: 80, Rows: 24, Claimed: true, Lease: k.register.Lease(k.now), Agent: k.report(),
 	}
-	k.hub.handle(linkUp{k.link, make(chan struct{})})
+	linkUp{k.link, make(chan struct{})}.act(k.hub)
 	k.settle()
 }
 
@@ -120,7 +120,7 @@ func (k *keyboard) linkDown() {
 		return
 	}
 	k.link, k.toAgent, k.fromAgent = nil, nil, nil
-	k.hub.handle(linkDown{io.EOF})
+	linkDown{io.EOF}.act(k.hub)
 	k.settle()
 	k.change(func() { k.register.Sockets(k.register.Lease(k.now).Holder, 0, k.now) })
 }
@@ -132,10 +132,10 @@ func (k *keyboard) connect() {
 	v := newViewer(k.hub, k.sockets, Guest{Grant: typistGrant(), Token: "typist", Counts: true, Client: "page"})
 	k.socket, k.toRelay, k.toClient = v, nil, nil
 	k.client.lost()
-	k.hub.handle(joined{v})
+	joined{v}.act(k.hub)
 	k.settle()
 	if old != nil {
-		k.hub.handle(left{old})
+		left{old}.act(k.hub)
 		k.settle()
 	}
 	k.flush()
@@ -145,7 +145,7 @@ func (k *keyboard) disconnect() {
 	if k.socket == nil {
 		return
 	}
-	k.hub.handle(left{k.socket})
+	left{k.socket}.act(k.hub)
 	k.settle()
 	k.socket, k.toRelay, k.toClient = nil, nil, nil
 	k.client.lost()
@@ -306,7 +306,7 @@ func (k *keyboard) relayHears() bool {
 	case protocol.InputRefused:
 		k.hub.intake.refused(m)
 	default:
-		k.hub.handle(answered{k.link, m})
+		answered{k.link, m}.act(k.hub)
 	}
 	k.settle()
 	return true

@@ -3,10 +3,8 @@ package hub
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/feed"
@@ -241,86 +239,4 @@ func (r *linkReader) keyframe(m protocol.Keyframe) error {
 	}
 	r.post(keyframed{kf})
 	return nil
-}
-
-// redial opens a link as soon as the sandbox is connected, again and again
-// until it succeeds, ctx ends, or the agent says that the terminal is gone.
-func (h *Hub) redial(ctx context.Context, since *protocol.Position, pause time.Duration) (*link, error) {
-	for ; ; pause = longer(pause) {
-		if err := wait(ctx, pause); err != nil {
-			return nil, err
-		}
-		session, err := h.tunnels.Wait(ctx, h.key.Sandbox)
-		if err != nil {
-			return nil, err
-		}
-		l, err := h.openOnce(ctx, session, since)
-		if err == nil || final(err) {
-			return l, err
-		}
-		h.log.Info("terminal stream not opened", "pty", h.key.PTY, "err", err)
-	}
-}
-
-// openOnce opens a link under the bearer's grant, or under another viewer's
-// when the agent refuses that one.
-func (h *Hub) openOnce(ctx context.Context, session *tunnel.Session, since *protocol.Position) (*link, error) {
-	for {
-		b := h.bearer.Load()
-		attempt, cancel := context.WithTimeout(ctx, openTimeout)
-		l, err := openLink(attempt, session, h.key, b, since)
-		cancel()
-		if !aboutGrant(err) {
-			return l, err
-		}
-		refused := bearerRefused{b, err, make(chan bool, 1)}
-		h.post(refused)
-		select {
-		case again := <-refused.again:
-			if !again {
-				return nil, err
-			}
-		case <-ctx.Done():
-			return nil, err
-		}
-	}
-}
-
-// Pauses before a link is opened again.
-const firstPause, longestPause = 100 * time.Millisecond, 2 * time.Second
-
-// longer returns the pause after another failure.
-func longer(pause time.Duration) time.Duration { return min(max(2*pause, firstPause), longestPause) }
-
-func wait(ctx context.Context, pause time.Duration) error {
-	if pause == 0 {
-		return nil
-	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// aboutGrant reports whether the agent found fault with the grant alone.
-func aboutGrant(err error) bool {
-	e, ok := errors.AsType[*protocol.Error](err)
-	return ok && (e.Kind == protocol.KindForbidden || e.Kind == protocol.KindUnauthenticated || e.Kind == protocol.KindExpired)
-}
-
-// final reports whether the agent's answer can't change by asking again.
-func final(err error) bool {
-	e, ok := errors.AsType[*protocol.Error](err)
-	if !ok {
-		return false
-	}
-	switch e.Kind {
-	case protocol.KindNotFound, protocol.KindInvalid, protocol.KindEnded, protocol.KindUnsupported:
-		return true
-	}
-	return aboutGrant(err)
 }

@@ -17,7 +17,7 @@ const maxNotices = 64 << 10
 // is queued before the greeting is sent behind it.
 type outbox struct {
 	// Static after construction.
-	wake     func()             // has the socket's writer look
+	socket   *socket            // writes what is here
 	overflow prometheus.Counter // of viewers who let too much pile up
 
 	// Guarded by mu.
@@ -70,7 +70,7 @@ func (o *outbox) bound() {
 		o.notices = nil
 		o.closeLocked(protocol.KindTooMany, "too far behind")
 	}
-	o.wake()
+	o.socket.Wake()
 }
 
 // pongFrame answers pings, however many came since the last one: so many viewers
@@ -83,7 +83,7 @@ func (o *outbox) pong() {
 	defer o.mu.Unlock()
 	if !o.pinged {
 		o.pinged = true
-		o.wake()
+		o.socket.Wake()
 	}
 }
 
@@ -92,7 +92,7 @@ func (o *outbox) hint(m protocol.ServerMessage) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ahead = replay.AppendTextFrame(o.ahead, protocol.EncodeServerMessage(m))
-	o.wake()
+	o.socket.Wake()
 }
 
 // Confirm tells the viewer that all its input up to seq was written.
@@ -101,7 +101,7 @@ func (o *outbox) Confirm(seq uint64) {
 	defer o.mu.Unlock()
 	if seq > o.typedUpTo {
 		o.typedUpTo = seq
-		o.wake()
+		o.socket.Wake()
 	}
 }
 
@@ -112,11 +112,12 @@ func (o *outbox) close(kind protocol.Kind, cause string) {
 	o.closeLocked(kind, cause)
 }
 
+// closeLocked is close without the lock. The caller holds mu.
 func (o *outbox) closeLocked(kind protocol.Kind, cause string) {
 	if !o.closing {
 		o.closing, o.closeCode, o.closeCause = true, kind.CloseCode(), cause
 	}
-	o.wake()
+	o.socket.Wake()
 }
 
 // greet sends the greeting before everything else, and lets output flow from the
@@ -130,7 +131,7 @@ func (o *outbox) greet(greeting []protocol.ServerMessage) {
 	}
 	o.notices = append(first, o.notices...)
 	o.live = true
-	o.wake()
+	o.socket.Wake()
 }
 
 // take returns what is to be written now, and forgets it. live says that output

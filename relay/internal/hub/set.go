@@ -43,6 +43,7 @@ type Set struct {
 	memory  *feed.Memory       // for keyframes
 	sharing atomic.Bool        // share is about to be called
 	revoked *jws.RevocationSet // nil: no grant is
+	free    chan struct{}      // closed when the set is closed and held is 0
 
 	// Guarded by mu.
 	mu      sync.Mutex
@@ -50,7 +51,6 @@ type Set struct {
 	hubs    map[Key]*tenancy
 	spent   map[*tenancy]struct{} // whose place among hubs another has taken
 	held    int                   // handles that are not released
-	free    chan struct{}         // closed when the set is closed and held is 0
 	watched map[*tunnel.Session]int
 }
 

@@ -23,10 +23,10 @@ func still() *Hub {
 	h := newHub(testKey, &jws.Grant{ID: "gr_opener"}, "opener", nil, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
 	h.feed = feed.New(feed.Options{
 		Opened: protocol.TerminalOpened{Epoch: 7, Cols: 80, Rows: 24}, Window: protocol.RingBytes,
-		Metrics: h.metrics.Feeds, Ending: func() { h.finished.Store(true) },
+		Metrics: h.metrics.Feeds, Ended: &h.finished,
 	})
 	h.admitter = takesAll{h}
-	h.carry(h.roster.Opened(h.bearer.Load().key, h.bearer.Load().grant, "", time.Now()))
+	h.carry(h.roster.Opened(h.dial.bearer.Load().key, h.dial.bearer.Load().grant, "", time.Now()))
 	h.carry(h.roster.Pump())
 	h.state = turn.New(protocol.TerminalOpened{Claimed: true, Lease: held(3, 2)})
 	return h
@@ -189,8 +189,8 @@ func TestAnExpiredGrantIsNoticedInTime(t *testing.T) {
 	if !v.outbox.closing || v.outbox.closeCode != 4401 || len(h.viewers) != 1 {
 		t.Errorf("closing %v with %d, %d viewers", v.outbox.closing, v.outbox.closeCode, len(h.viewers))
 	}
-	if h.bearer.Load().grant.Token != "token of usr_2" {
-		t.Errorf("the bearer is %+v", h.bearer.Load())
+	if h.dial.bearer.Load().grant.Token != "token of usr_2" {
+		t.Errorf("the bearer is %+v", h.dial.bearer.Load())
 	}
 }
 

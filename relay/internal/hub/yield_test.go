@@ -365,15 +365,15 @@ func TestGraceRunsDown(t *testing.T) {
 		h.step(turn.Requested{Socket: 1})
 		check(bob, 4_000)
 		time.Sleep(time.Second)
-		h.handle(resynced{bob})
+		resynced{bob}.act(h)
 		check(bob, 3_000)
 		time.Sleep(time.Minute)
-		h.handle(resynced{bob})
+		resynced{bob}.act(h)
 		check(bob, 1) // the agent alone says that it is over
 
 		h.link = deafLink(t)
 		away.MSLeft = 2_500 // the same revision, after another tunnel
-		h.linked(&link{bearer: h.bearer.Load(), ready: make(chan struct{}, 1), giveUp: func() {}, opened: protocol.TerminalOpened{Epoch: 7, Cols: 80, Rows: 24, Claimed: true, Lease: away}})
+		h.linked(&link{bearer: h.dial.bearer.Load(), ready: make(chan struct{}, 1), giveUp: func() {}, opened: protocol.TerminalOpened{Epoch: 7, Cols: 80, Rows: 24, Claimed: true, Lease: away}})
 		check(bob, 2_500)
 		h.answer(protocol.Leased{Lease: held(5, 2)})
 		check(bob, 0)

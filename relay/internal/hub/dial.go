@@ -1,0 +1,159 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/feed"
+	"github.com/fairlead/fairlead/relay/internal/roster"
+	"github.com/fairlead/fairlead/tunnel"
+)
+
+// A dialer opens the hub's streams to the agent: to the terminal, and to its log.
+type dialer struct {
+	// Static after construction.
+	key      Key
+	tunnels  Tunnels
+	log      *slog.Logger
+	finished *atomic.Bool  // the hub's
+	reads    chan struct{} // holds one value for each part of the log that is being read
+
+	bearer atomic.Pointer[bearer] // whose grant opens the next stream; set by run
+}
+
+// A bearer is the grant under which the hub opens its streams: one that stands for
+// viewers, while there are any.
+type bearer struct {
+	key   roster.Key
+	grant roster.Grant
+}
+
+// open opens a link as soon as the sandbox is connected, again and again
+// until it succeeds, ctx ends, or the agent says that the terminal is gone.
+func (d *dialer) open(ctx context.Context, since *protocol.Position, pause time.Duration, post func(event)) (*link, error) {
+	for ; ; pause = longer(pause) {
+		if err := wait(ctx, pause); err != nil {
+			return nil, err
+		}
+		session, err := d.tunnels.Wait(ctx, d.key.Sandbox)
+		if err != nil {
+			return nil, err
+		}
+		l, err := d.openOnce(ctx, session, since, post)
+		if err == nil || final(err) {
+			return l, err
+		}
+		d.log.Info("terminal stream not opened", "pty", d.key.PTY, "err", err)
+	}
+}
+
+// openOnce opens a link under the bearer's grant, or under another viewer's
+// when the agent refuses that one.
+func (d *dialer) openOnce(ctx context.Context, session *tunnel.Session, since *protocol.Position, post func(event)) (*link, error) {
+	for {
+		b := d.bearer.Load()
+		attempt, cancel := context.WithTimeout(ctx, openTimeout)
+		l, err := openLink(attempt, session, d.key, b, since)
+		cancel()
+		if !aboutGrant(err) {
+			return l, err
+		}
+		refused := bearerRefused{b, err, make(chan bool, 1)}
+		post(refused)
+		select {
+		case again := <-refused.again:
+			if !again {
+				return nil, err
+			}
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// awaitLog returns the tunnel to the agent's log. When the terminal's process
+// is over the agent may be, too, and is not waited for without end.
+func (d *dialer) awaitLog(ctx context.Context) (*tunnel.Session, error) {
+	if d.finished.Load() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, openTimeout)
+		defer cancel()
+	}
+	session, err := d.tunnels.Wait(ctx, d.key.Sandbox)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", feed.ErrNotServed, err)
+	}
+	return session, nil
+}
+
+// openLog asks the agent for g, under the hub's own grant.
+func (d *dialer) openLog(ctx context.Context, session *tunnel.Session, g feed.Gap) (*tunnel.Stream, *feed.LogReader, error) {
+	params, err := json.Marshal(protocol.ReadParams{
+		SessionID: d.key.Session, PTYID: d.key.PTY, Epoch: g.Pos.Epoch, From: g.Pos.Offset, To: g.To,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	stream, answer, err := session.Open(ctx, protocol.LaneBulk,
+		protocol.Open{Kind: protocol.StreamRead, Grant: d.bearer.Load().grant.Token, Params: params})
+	if err != nil {
+		return nil, nil, err
+	}
+	var opened protocol.ReadOpened
+	if err := json.Unmarshal(answer.Result, &opened); err != nil {
+		opened = protocol.ReadOpened{} // which is not what was asked for
+	}
+	pieces, err := feed.NewLogReader(stream, opened, g)
+	if err != nil {
+		stream.Close()
+		return nil, nil, err
+	}
+	return stream, pieces, nil
+}
+
+// Pauses before a link is opened again.
+const firstPause, longestPause = 100 * time.Millisecond, 2 * time.Second
+
+// longer returns the pause after another failure.
+func longer(pause time.Duration) time.Duration { return min(max(2*pause, firstPause), longestPause) }
+
+func wait(ctx context.Context, pause time.Duration) error {
+	if pause == 0 {
+		return nil
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// aboutGrant reports whether the agent found fault with the grant alone.
+func aboutGrant(err error) bool {
+	e, ok := errors.AsType[*protocol.Error](err)
+	return ok && (e.Kind == protocol.KindForbidden || e.Kind == protocol.KindUnauthenticated || e.Kind == protocol.KindExpired)
+}
+
+// final reports whether the agent's answer can't change by asking again.
+func final(err error) bool {
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok {
+		return false
+	}
+	switch e.Kind {
+	case protocol.KindNotFound, protocol.KindInvalid, protocol.KindEnded, protocol.KindUnsupported:
+		return true
+	}
+	return aboutGrant(err)
+}
