@@ -57,12 +57,16 @@ func axeCore(t *testing.T) step {
 	return command(page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: string(source)})
 }
 
-// The page, its dialogs and its panels break none of axe-core's rules, wide and on
-// a phone. What a terminal shows is its programs', and not checked.
+// The page, its dialogs, panels, menus and cards break none of axe-core's rules,
+// wide and on a phone. What a terminal shows is its programs', and not checked.
 func TestFound20Accessible(t *testing.T) {
 	browser := newBrowser(t)
-	t.Run("wide", func(t *testing.T) { accessible(t, browser) })
-	t.Run("phone", func(t *testing.T) { accessible(t, browser, phone()...) })
+	for name, prepare := range map[string][]step{"wide": nil, "phone": phone()} {
+		prepare = append(prepare, axeCore(t))
+		t.Run(name, func(t *testing.T) { accessible(t, browser, prepare...) })
+		t.Run(name+" in use", func(t *testing.T) { accessibleInUse(t, browser, prepare...) })
+		t.Run(name+" without a link", func(t *testing.T) { accessibleWithoutLink(t, browser, prepare...) })
+	}
 }
 
 func accessible(t *testing.T, browser context.Context, prepare ...step) {
@@ -72,7 +76,7 @@ func accessible(t *testing.T, browser context.Context, prepare ...step) {
 	relay.mu.Unlock()
 	relay.output(relay.pty("pty_1"), demo)
 	relay.add("pty_2", "usr_alice", "vim")
-	alice := newTab(t, browser, append(prepare, axeCore(t))...)
+	alice := newTab(t, browser, prepare...)
 	alice.open(relay.link("alice"))
 	alice.untilText("controller", "You have control")
 	alice.untilScreen("warning")

@@ -22,7 +22,7 @@ export class People {
       (id) => h('span', { class: id === '+' ? 'more' : 'face', 'aria-hidden': 'true' }),
       (element, id) => {
         const person = faces.find((p) => p.id === id);
-        setText(element, person === undefined ? `+${count - faces.length}` : initials(person.name));
+        setAttribute(element, 'data-letters', person === undefined ? `+${count - faces.length}` : initials(person.name));
         if (person !== undefined) this.#colour(element, person);
       });
     this.#drawList(list, more);
