@@ -40,6 +40,7 @@ var Floors = []struct {
 		"loadtest/internal/pattern", "loadtest/internal/measure",
 	}},
 	{F2, []string{
+		"tunnel/terminalstream",
 		"relay/internal/hub", "relay/internal/feed", "relay/internal/fleet", "relay/internal/mesh", "relay/internal/access",
 		"relay/internal/dispatch", "relay/internal/uplink", "relay/internal/relaytest",
 		"relay/internal/pagestream", "relay/internal/rejects", "relay/internal/passage",

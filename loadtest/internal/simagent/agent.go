@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/tunnel"
+	"github.com/fairlead/fairlead/tunnel/terminalstream"
 )
 
 // An agent is one simulated sandbox.
@@ -128,7 +129,7 @@ func (a *agent) streams(ctx context.Context, session *tunnel.Session) error {
 	defer serving.Wait()
 	defer session.Close()
 	defer cancel()
-	w := &watching{set: session.SetWatched}
+	by := a.server(&watching{set: session.SetWatched})
 	serving.Go(func() { // ends with the tunnel
 		select {
 		case m := <-session.GoAways():
@@ -144,7 +145,7 @@ func (a *agent) streams(ctx context.Context, session *tunnel.Session) error {
 			return a.ending(session)
 		}
 		serving.Go(func() {
-			if err := a.answer(ctx, in, w); err != nil && ctx.Err() == nil {
+			if err := a.answer(ctx, in, by); err != nil && ctx.Err() == nil {
 				a.fleet.log.Debug("stream ended", "kind", in.Open.Kind, "err", err)
 			}
 		})
@@ -182,16 +183,16 @@ func (w *watching) end() {
 }
 
 // answer serves one stream.
-func (a *agent) answer(ctx context.Context, in *tunnel.Incoming, w *watching) error {
+func (a *agent) answer(ctx context.Context, in *tunnel.Incoming, by *terminalstream.Server) error {
 	switch in.Open.Kind {
 	case protocol.StreamTerminal:
-		return a.terminalStream(ctx, in, w)
+		return by.Terminal(ctx, in)
 	case protocol.StreamRead:
-		return a.readStream(ctx, in)
+		return by.Read(ctx, in)
 	case protocol.StreamCommand:
 		return a.commandStream(ctx, in)
 	case protocol.StreamHTTP:
-		return a.httpStream(ctx, in)
+		return a.httpStream(ctx, in, by)
 	}
 	return in.Refuse(protocol.Errorf(protocol.KindUnsupported, "a simulated sandbox has no %q streams", string(in.Open.Kind)))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/bytelog"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/pace"
+	"github.com/fairlead/fairlead/tunnel/terminalstream"
 )
 
 const (
@@ -49,8 +50,8 @@ type attachment struct {
 	err      error       // why it is over
 }
 
-// attach opens a stream to the terminal.
-func (t *terminal) attach(params protocol.TerminalParams) (*attachment, protocol.TerminalOpened, error) {
+// Attach implements [terminalstream.Terminal].
+func (t *terminal) Attach(params protocol.TerminalParams) (terminalstream.Attachment, protocol.TerminalOpened, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.attachments) == maxAttachments {
@@ -95,9 +96,8 @@ func (t *terminal) place(offset uint64) bytelog.Cursor {
 	return cursor
 }
 
-// next returns the next message for the relay, and waits until there is one.
-// It ends with io.EOF after EXITED.
-func (a *attachment) next(ctx context.Context) (protocol.Message, error) {
+// Next implements [terminalstream.Attachment].
+func (a *attachment) Next(ctx context.Context) (protocol.Message, error) {
 	for {
 		m, err := a.poll()
 		if m != nil || err != nil {
@@ -169,9 +169,10 @@ func (a *attachment) output(limit int) (protocol.Message, error) {
 	return protocol.Data{Offset: offset, Bytes: a.buf}, nil
 }
 
-// close ends the attachment; lost says that its tunnel ended with it.
-func (a *attachment) close(lost bool) {
+// End implements [terminalstream.Attachment].
+func (a *attachment) End(why error) {
 	t := a.terminal
+	lost := why != nil && !errors.Is(why, io.EOF) && !errors.Is(why, errNoGrant) // with its tunnel
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.attachments, a)
@@ -218,28 +219,20 @@ func (a *attachment) notify() {
 	}
 }
 
-// obey does what a frame of the relay asks for. token verifies a grant.
-func (a *attachment) obey(m protocol.Message, verify func(token string) (*jws.Grant, error)) error {
-	t := a.terminal
-	switch m := m.(type) {
-	case protocol.Input:
-		a.input(m)
-		return nil
-	case protocol.GrantAdd:
-		g, err := verify(m.Grant)
-		answer := protocol.Granted{Handle: m.Handle}
-		if err == nil {
-			answer.GrantID = g.ID
-			err = a.addGrant(g)
-		}
-		if err != nil {
-			answer.Refused = err.Error()
-		}
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		a.post(answer)
+// Post implements [terminalstream.Attachment].
+func (a *attachment) Post(m protocol.Message) {
+	a.terminal.mu.Lock()
+	defer a.terminal.mu.Unlock()
+	a.post(m)
+}
+
+// Obey implements [terminalstream.Attachment].
+func (a *attachment) Obey(m protocol.Message) error {
+	if in, ok := m.(protocol.Input); ok {
+		a.input(in)
 		return nil
 	}
+	t := a.terminal
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch m := m.(type) {
@@ -253,12 +246,7 @@ func (a *attachment) obey(m protocol.Message, verify func(token string) (*jws.Gr
 	case protocol.WantKeyframe:
 		a.want(m.History)
 	case protocol.Pace:
-		if m.Gone {
-			t.gate.Gone(a.stream, m.ID)
-		} else {
-			t.gate.Set(a.stream, m.ID, m.Offset, t.log.Head(), time.Now())
-		}
-		t.took()
+		a.pace(m)
 	case protocol.LeaseProposal:
 		a.propose(m)
 	case protocol.GrantDrop:
@@ -270,6 +258,17 @@ func (a *attachment) obey(m protocol.Message, verify func(token string) (*jws.Gr
 	return nil
 }
 
+// pace notes where a pace-setter is. It is called with terminal.mu held.
+func (a *attachment) pace(m protocol.Pace) {
+	t := a.terminal
+	if m.Gone {
+		t.gate.Gone(a.stream, m.ID)
+	} else {
+		t.gate.Set(a.stream, m.ID, m.Offset, t.log.Head(), time.Now())
+	}
+	t.took()
+}
+
 func (a *attachment) setPresent(user protocol.UserID, sockets int) {
 	if sockets == 0 {
 		delete(a.present, user)
@@ -278,8 +277,8 @@ func (a *attachment) setPresent(user protocol.UserID, sockets int) {
 	}
 }
 
-// addGrant adds a verified grant to those under which the stream is used.
-func (a *attachment) addGrant(g *jws.Grant) error {
+// AddGrant implements [terminalstream.Attachment].
+func (a *attachment) AddGrant(g *jws.Grant, _ uint64) error {
 	t := a.terminal
 	t.mu.Lock()
 	defer t.mu.Unlock()

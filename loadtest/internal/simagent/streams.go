@@ -5,161 +5,41 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/tunnel"
+	"github.com/fairlead/fairlead/tunnel/terminalstream"
 )
 
-// grant verifies a grant and that it is for this sandbox.
-func (a *agent) grant(ctx context.Context, token string) (*jws.Grant, error) {
-	g, err := a.fleet.keys.Grant(ctx, token)
-	if err != nil {
-		return nil, err
-	}
-	if g.Sandbox != a.sandbox {
-		return nil, protocol.Errorf(protocol.KindForbidden, "the grant is for another sandbox")
-	}
-	return g, nil
-}
-
-// accept answers OPEN with result.
-func accept(in *tunnel.Incoming, result any) (*tunnel.Stream, error) {
-	body, err := json.Marshal(result)
-	if err != nil {
-		return nil, errors.Join(err, in.Refuse(err))
-	}
-	return in.Accept(protocol.Opened{Result: body})
-}
-
-// terminalStream attaches the relay to a terminal.
-func (a *agent) terminalStream(ctx context.Context, in *tunnel.Incoming, w *watching) error {
-	var params protocol.TerminalParams
-	if err := json.Unmarshal(in.Open.Params, &params); err != nil {
-		return in.Refuse(protocol.Errorf(protocol.KindInvalid, "malformed params"))
-	}
-	g, err := a.grant(ctx, in.Open.Grant)
-	if err == nil && !g.Allows(params.SessionID, params.PTYID, protocol.CapView) {
-		err = protocol.Errorf(protocol.KindForbidden, "the grant does not allow to view this terminal")
-	}
-	var t *terminal
-	if err == nil {
-		t, err = a.find(params.SessionID, params.PTYID)
-	}
-	if err != nil {
-		return in.Refuse(err)
-	}
-	attached, opened, err := t.attach(params)
-	if err != nil {
-		return in.Refuse(err)
-	}
-	if err := attached.addGrant(g); err != nil {
-		attached.close(false)
-		return in.Refuse(err)
-	}
-	stream, err := accept(in, opened)
-	if err != nil {
-		attached.close(true)
-		return err
-	}
-	w.begin()
-	defer w.end()
-	err = a.join(ctx, stream, attached)
-	attached.close(err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, errNoGrant))
-	return err
-}
-
-// join moves frames between a stream and a terminal until either ends: io.EOF
-// says that the relay closed the stream.
-func (a *agent) join(ctx context.Context, stream *tunnel.Stream, attached *attachment) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(ctx, func() { stream.Close() })()
-	var reading sync.WaitGroup
-	defer reading.Wait()
-	defer stream.Close()
-	reading.Go(func() { cancel(a.receive(ctx, stream, attached)) })
-	for {
-		m, err := attached.next(ctx)
-		if err == nil {
-			err = protocol.Write(stream, m)
-		}
-		switch {
-		case err == nil:
-		case errors.Is(err, io.EOF):
-			return nil
-		case context.Cause(ctx) != nil:
-			return context.Cause(ctx)
-		default:
-			return err
-		}
+// server answers the streams of one tunnel over which a relay uses terminals.
+func (a *agent) server(w *watching) *terminalstream.Server {
+	return &terminalstream.Server{
+		Sandbox: a.sandbox, Keys: a.fleet.keys,
+		Find: func(session protocol.SessionID, pty protocol.PTYID) (terminalstream.Terminal, error) {
+			return a.find(session, pty)
+		},
+		Watch: func() (end func()) {
+			w.begin()
+			return w.end
+		},
 	}
 }
 
-// receive obeys the relay's frames until the stream ends.
-func (a *agent) receive(ctx context.Context, stream *tunnel.Stream, attached *attachment) error {
-	frames := protocol.NewFrameReader(stream)
-	verify := func(token string) (*jws.Grant, error) { return a.grant(ctx, token) }
-	for {
-		frame, err := frames.Next()
-		if err != nil {
-			return err
-		}
-		m, err := protocol.Decode(frame)
-		if err != nil {
-			return err
-		}
-		if err := attached.obey(m, verify); err != nil {
-			return err
-		}
-	}
+// A reading is a part of a terminal's log.
+type reading struct {
+	terminal *terminal
+	at, to   uint64
+	size     protocol.Resized // at at
 }
 
-// readStream serves a part of a terminal's log.
-func (a *agent) readStream(ctx context.Context, in *tunnel.Incoming) error {
-	var params protocol.ReadParams
-	if err := json.Unmarshal(in.Open.Params, &params); err != nil {
-		return in.Refuse(protocol.Errorf(protocol.KindInvalid, "malformed params"))
-	}
-	g, err := a.grant(ctx, in.Open.Grant)
-	if err == nil && !g.Allows(params.SessionID, params.PTYID, protocol.CapView) {
-		err = protocol.Errorf(protocol.KindForbidden, "the grant does not allow to view this terminal")
-	}
-	var t *terminal
-	if err == nil {
-		t, err = a.find(params.SessionID, params.PTYID)
-	}
-	var opened protocol.ReadOpened
-	if err == nil {
-		opened, err = t.readable(params)
-	}
-	if err != nil {
-		return in.Refuse(err)
-	}
-	stream, err := accept(in, opened)
-	if err != nil {
-		return err
-	}
-	defer stream.Close()
-	defer context.AfterFunc(ctx, func() { stream.Close() })()
-	for at, size := opened.From, (protocol.Resized{Cols: opened.Cols, Rows: opened.Rows}); at < opened.To; {
-		m, err := t.read(at, opened.To, &size)
-		if err != nil {
-			return err
-		}
-		if err := protocol.Write(stream, m); err != nil {
-			return err
-		}
-		if data, ok := m.(protocol.Data); ok {
-			at += uint64(len(data.Bytes))
-		}
-	}
-	return nil
+// Read implements [terminalstream.Terminal].
+func (t *terminal) Read(p protocol.ReadParams) (terminalstream.Reading, protocol.ReadOpened, error) {
+	opened, err := t.readable(p)
+	return &reading{t, opened.From, opened.To, protocol.Resized{Cols: opened.Cols, Rows: opened.Rows}}, opened, err
 }
 
 // readable returns the part of the log that can be read of what was asked for.
@@ -180,30 +60,36 @@ func (t *terminal) readable(p protocol.ReadParams) (protocol.ReadOpened, error) 
 	return opened, nil
 }
 
-// read returns the next DATA of the bytes [at, to), or RESIZED when the size
-// there is another than size, which it changes.
-func (t *terminal) read(at, to uint64, size *protocol.Resized) (protocol.Message, error) {
+// Next implements [terminalstream.Reading]: the next DATA, or RESIZED where the
+// size changes.
+func (r *reading) Next() (protocol.Message, error) {
+	if r.at == r.to {
+		return nil, io.EOF
+	}
+	t := r.terminal
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	cursor, err := t.log.CursorAt(at)
+	cursor, err := t.log.CursorAt(r.at)
 	if err != nil {
 		return nil, err
 	}
-	if cols, rows := t.log.SizeAt(at); cols != size.Cols || rows != size.Rows {
-		*size = protocol.Resized{Offset: at, Cols: cols, Rows: rows}
-		return *size, nil
+	if cols, rows := t.log.SizeAt(r.at); cols != r.size.Cols || rows != r.size.Rows {
+		r.size = protocol.Resized{Offset: r.at, Cols: cols, Rows: rows}
+		return r.size, nil
 	}
-	item, _, err := t.log.Next(&cursor, int(min(to-at, protocol.MaxDataBytes)))
+	item, _, err := t.log.Next(&cursor, int(min(r.to-r.at, protocol.MaxDataBytes)))
 	if err == nil && len(item.Bytes) == 0 {
 		err = io.ErrUnexpectedEOF
 	}
-	return protocol.Data{Offset: at, Bytes: bytes.Clone(item.Bytes)}, err
+	m := protocol.Data{Offset: r.at, Bytes: bytes.Clone(item.Bytes)}
+	r.at += uint64(len(m.Bytes))
+	return m, err
 }
 
 // httpStream answers requests one after the other: the list of terminals, and
 // that there is nothing else.
-func (a *agent) httpStream(ctx context.Context, in *tunnel.Incoming) error {
-	g, err := a.grant(ctx, in.Open.Grant)
+func (a *agent) httpStream(ctx context.Context, in *tunnel.Incoming, by *terminalstream.Server) error {
+	g, err := by.Grant(ctx, in.Open.Grant)
 	if err != nil {
 		return in.Refuse(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
 	"github.com/fairlead/fairlead/tunnel"
+	"github.com/fairlead/fairlead/tunnel/terminalstream"
 )
 
 // approvals tells a relay what is asked and decided in a session, until its
@@ -21,7 +22,7 @@ func (l *Link) approvals(ctx context.Context, in *tunnel.Incoming) error {
 	if err := json.Unmarshal(in.Open.Params, &params); err != nil || !protocol.ValidID(params.SessionID) {
 		return in.Refuse(protocol.Errorf(protocol.KindInvalid, "malformed params"))
 	}
-	grant, err := l.grant(ctx, in.Open.Grant)
+	grant, err := l.terminals().Grant(ctx, in.Open.Grant)
 	if err != nil {
 		return in.Refuse(err)
 	}
@@ -38,7 +39,7 @@ func (l *Link) approvals(ctx context.Context, in *tunnel.Incoming) error {
 		return in.Refuse(err)
 	}
 	defer events.Close()
-	stream, err := accept(in, opened)
+	stream, err := terminalstream.Accept(in, opened)
 	if err != nil {
 		return err
 	}

@@ -151,7 +151,7 @@ const idleStream = 60 * time.Second
 // as the stream's grant is good. It returns when nothing is done with the stream any more, be it
 // by a handler that took it over.
 func (l *Link) http(ctx context.Context, in *tunnel.Incoming, handler http.Handler) error {
-	grant, err := l.grant(ctx, in.Open.Grant)
+	grant, err := l.terminals().Grant(ctx, in.Open.Grant)
 	if err != nil {
 		return in.Refuse(err)
 	}

@@ -5,8 +5,6 @@ package link
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -18,6 +16,7 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 	"github.com/fairlead/fairlead/tunnel"
+	"github.com/fairlead/fairlead/tunnel/terminalstream"
 )
 
 // maxStreams bounds the streams that are served at the same time.
@@ -60,7 +59,7 @@ func (l *Link) serve(ctx context.Context, session *tunnel.Session, setWatched fu
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer l.watch.join(setWatched)()
-	handler := l.handler()
+	by := &answers{l.terminals(), l.handler()}
 	room := make(chan struct{}, maxStreams)
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -72,7 +71,7 @@ func (l *Link) serve(ctx context.Context, session *tunnel.Session, setWatched fu
 		}
 		select {
 		case room <- struct{}{}:
-			answer := func() error { return l.answer(ctx, in, handler) }
+			answer := func() error { return l.answer(ctx, in, by) }
 			if in.Open.Kind == protocol.StreamCommand {
 				execute := l.Arrive() // now, for goroutines keep no order
 				answer = func() error { return l.command(ctx, in, execute) }
@@ -89,17 +88,23 @@ func (l *Link) serve(ctx context.Context, session *tunnel.Session, setWatched fu
 	}
 }
 
+// answers is what serves the streams of one tunnel.
+type answers struct {
+	terminals *terminalstream.Server
+	handler   http.Handler
+}
+
 // answer serves one stream that is no command.
-func (l *Link) answer(ctx context.Context, in *tunnel.Incoming, handler http.Handler) error {
+func (l *Link) answer(ctx context.Context, in *tunnel.Incoming, by *answers) error {
 	switch in.Open.Kind {
 	case protocol.StreamTerminal:
-		return l.terminal(ctx, in)
+		return by.terminals.Terminal(ctx, in)
 	case protocol.StreamRead:
-		return l.read(ctx, in)
+		return by.terminals.Read(ctx, in)
 	case protocol.StreamApproval:
 		return l.approvals(ctx, in)
 	case protocol.StreamHTTP:
-		return l.http(ctx, in, handler)
+		return l.http(ctx, in, by.handler)
 	}
 	return in.Refuse(protocol.Errorf(protocol.KindUnsupported, "a relay opens no %q streams", string(in.Open.Kind)))
 }
@@ -122,64 +127,4 @@ func (l *Link) command(ctx context.Context, in *tunnel.Incoming, execute Execute
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// grant verifies a grant and that it is for this sandbox.
-func (l *Link) grant(ctx context.Context, token string) (*jws.Grant, error) {
-	grant, err := l.Keys.Grant(ctx, token)
-	if err != nil {
-		return nil, err
-	}
-	if grant.Sandbox != l.Sandbox {
-		return nil, protocol.Errorf(protocol.KindForbidden, "the grant is for another sandbox")
-	}
-	return grant, nil
-}
-
-// terminal attaches the relay to a PTY.
-func (l *Link) terminal(ctx context.Context, in *tunnel.Incoming) error {
-	var params protocol.TerminalParams
-	if err := json.Unmarshal(in.Open.Params, &params); err != nil {
-		return in.Refuse(protocol.Errorf(protocol.KindInvalid, "malformed params"))
-	}
-	grant, err := l.grant(ctx, in.Open.Grant)
-	if err != nil {
-		return in.Refuse(err)
-	}
-	if !grant.Allows(params.SessionID, params.PTYID, protocol.CapView) { // before it learns what there is
-		return in.Refuse(protocol.Errorf(protocol.KindForbidden, "the grant does not allow to view this terminal"))
-	}
-	term, err := l.Host.Get(params.SessionID, params.PTYID)
-	if err != nil {
-		return in.Refuse(err)
-	}
-	attachment, opened, err := term.Attach(params)
-	if err != nil {
-		return in.Refuse(err)
-	}
-	if err := attachment.AddGrant(grant, 0); err != nil {
-		attachment.Close()
-		return in.Refuse(err)
-	}
-	stream, err := accept(in, opened)
-	if err != nil {
-		attachment.Close()
-		return err
-	}
-	defer stream.Close()
-	l.watch.begin()
-	defer l.watch.end()
-	s := &terminalStream{link: l, stream: stream, attachment: attachment}
-	err = s.run(ctx)
-	s.end(err)
-	return err
-}
-
-// accept answers OPEN with result.
-func accept(in *tunnel.Incoming, result any) (*tunnel.Stream, error) {
-	body, err := json.Marshal(result)
-	if err != nil {
-		return nil, errors.Join(err, in.Refuse(err))
-	}
-	return in.Accept(protocol.Opened{Result: body})
 }
