@@ -66,15 +66,8 @@ func runCommands(ctx context.Context, env *Env) error {
 			return err
 		}
 	}
-	return env.EachBlock(ctx, "commands", func(ctx context.Context, block int) error {
-		for _, g := range turned(groups(bare, near), block) {
-			phase, figure := "commands", "commands_rate"
-			if g == bare {
-				phase, figure = "direct", "direct_commands_rate"
-			}
-			if err := g.Phase(ctx, phase, block); err != nil {
-				return err
-			}
+	measured := func(g *generator.Group, phase, figure string) side {
+		return side{phase, []*generator.Group{g}, func(ctx context.Context, block int) error {
 			if _, err := ask(ctx, g, orderCommands, a); err != nil {
 				return err
 			}
@@ -86,26 +79,9 @@ func runCommands(ctx context.Context, env *Env) error {
 				return err
 			}
 			env.Out.BlockAt(figure, block, float64(done.Calls)/done.Took.Seconds())
-		}
-		return nil
-	})
-}
-
-// groups returns those that there are.
-func groups(all ...*generator.Group) []*generator.Group {
-	var some []*generator.Group
-	for _, g := range all {
-		if g != nil {
-			some = append(some, g)
-		}
+			return nil
+		}}
 	}
-	return some
-}
-
-// turned returns the sides of a block in the order of that block.
-func turned[T any](sides []T, block int) []T {
-	if mirrored(block) && len(sides) == 2 {
-		return []T{sides[1], sides[0]}
-	}
-	return sides
+	return env.EachBlock(ctx, "commands",
+		measured(bare, "direct", "direct_commands_rate"), measured(near, "commands", "commands_rate"))
 }

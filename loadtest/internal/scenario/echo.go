@@ -119,7 +119,7 @@ func runEcho(ctx context.Context, env *Env) error {
 	if err := e.warmUp(ctx); err != nil {
 		return err
 	}
-	if err := env.EachBlock(ctx, "typing", e.block); err != nil {
+	if err := env.EachBlock(ctx, "typing", side{run: e.block}); err != nil {
 		return err
 	}
 	e.tellCarrier(ctx)
@@ -265,27 +265,21 @@ func (e *echoing) warmUp(ctx context.Context) error {
 
 // block types on both sides.
 func (e *echoing) block(ctx context.Context, block int) error {
-	sides := []*typist{e.bare, e.near}
-	if mirrored(block) {
-		sides[0], sides[1] = sides[1], sides[0]
-	}
-	for _, t := range sides {
-		if t == nil {
-			continue
-		}
-		phase := "echo"
-		if t == e.bare {
-			phase = "direct"
-		}
-		if e.bulk != nil {
-			if err := e.bulk.Phase(ctx, phase, block); err != nil {
-				return err
+	typed := func(t *typist, phase string) side {
+		return side{phase, groups(e.bulk), func(ctx context.Context, block int) error {
+			err := t.typeFor(ctx, e.env.Options.Rate, e.env.Options.Duration)
+			if err == nil {
+				e.env.Out.Merge(phase, block, e.rec.Snapshot())
 			}
-		}
-		if err := t.typeFor(ctx, e.env.Options.Rate, e.env.Options.Duration); err != nil {
 			return err
-		}
-		e.env.Out.Merge(phase, block, e.rec.Snapshot())
+		}}
+	}
+	sides := []side{typed(e.near, "echo")}
+	if e.bare != nil {
+		sides = []side{typed(e.bare, "direct"), sides[0]}
+	}
+	if err := inTurn(ctx, block, sides...); err != nil {
+		return err
 	}
 	e.roundTrips(block)
 	return nil

@@ -64,18 +64,9 @@ func watchBlocks(ctx context.Context, env *Env, terminals, each int) error {
 	if err := w.warmUp(ctx); err != nil {
 		return err
 	}
-	err = env.EachBlock(ctx, "blocks", func(ctx context.Context, block int) error {
-		sides := []func(context.Context, int) error{w.block, w.bareBlock}
-		if mirrored(block) {
-			sides[0], sides[1] = sides[1], sides[0]
-		}
-		for _, side := range sides {
-			if err := side(ctx, block); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	err = env.EachBlock(ctx, "blocks",
+		side{"fairlead", []*generator.Group{w.group}, w.block},
+		side{"baseline", []*generator.Group{w.bare}, w.bareBlock})
 	if err != nil {
 		return err
 	}
@@ -121,7 +112,7 @@ func (w *watching) come(ctx context.Context, each int) (err error) {
 // warmUp prints for a while without measuring time. Every byte is checked.
 func (w *watching) warmUp(ctx context.Context) error {
 	w.env.Progress("warm-up", 0, 1)
-	for _, g := range w.groups() {
+	for _, g := range groups(w.group, w.bare) {
 		if err := g.Phase(ctx, "warm-up", -1); err != nil {
 			return err
 		}
@@ -139,20 +130,11 @@ func (w *watching) warmUp(ctx context.Context) error {
 			}
 		}
 	}
-	for _, g := range w.groups() {
-		if err := g.Begin(ctx, time.Now()); err != nil {
-			return err
-		}
+	if err := beginAll(ctx, w.group, w.bare); err != nil {
+		return err
 	}
 	w.env.Progress("warm-up", 1, 1)
 	return nil
-}
-
-func (w *watching) groups() []*generator.Group {
-	if w.bare == nil {
-		return []*generator.Group{w.group}
-	}
-	return []*generator.Group{w.group, w.bare}
 }
 
 // watch has all terminals print for so long and returns what their viewers got.
@@ -182,9 +164,6 @@ func (w *watching) watch(ctx context.Context, lasts time.Duration) (crowd.Tally,
 
 // block measures fairlead.
 func (w *watching) block(ctx context.Context, block int) error {
-	if err := w.group.Phase(ctx, "fairlead", block); err != nil {
-		return err
-	}
 	pids := w.env.relayPIDs()
 	before, known := cpuTime(pids...)
 	tally, err := w.watch(ctx, w.env.Options.Duration)
@@ -223,12 +202,6 @@ func (w *watching) watchBare(ctx context.Context, lasts time.Duration) (crowd.Ta
 
 // bareBlock measures the baseline.
 func (w *watching) bareBlock(ctx context.Context, block int) error {
-	if w.bare == nil {
-		return nil
-	}
-	if err := w.bare.Phase(ctx, "baseline", block); err != nil {
-		return err
-	}
 	before, known := cpuTime(w.env.Baseline.PID())
 	tally, err := w.watchBare(ctx, w.env.Options.Duration)
 	if err != nil {

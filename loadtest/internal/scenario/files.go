@@ -93,7 +93,7 @@ func runFiles(ctx context.Context, env *Env) error {
 		}
 	}
 	f.rec.Begin(time.Now())
-	return env.EachBlock(ctx, "files", f.block)
+	return env.EachBlock(ctx, "files", side{run: f.block})
 }
 
 // block moves files on both sides.
@@ -101,19 +101,13 @@ func (f *filing) block(ctx context.Context, block int) error {
 	if err := f.typed(ctx, "alone", block, f.idle, func(context.Context) error { return nil }); err != nil {
 		return err
 	}
-	for _, g := range turned(groups(f.bare, f.near), block) {
-		if g == f.bare {
-			if err := f.move(ctx, g, "direct", "direct_", block); err != nil {
-				return err
-			}
-			continue
-		}
-		err := f.typed(ctx, "files", block, f.busy, func(ctx context.Context) error { return f.move(ctx, g, "files", "", block) })
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return inTurn(ctx, block,
+		side{"direct", []*generator.Group{f.bare}, func(ctx context.Context, block int) error {
+			return f.move(ctx, f.bare, "direct_", block)
+		}},
+		side{"files", []*generator.Group{f.near}, func(ctx context.Context, block int) error {
+			return f.typed(ctx, "files", block, f.busy, func(ctx context.Context) error { return f.move(ctx, f.near, "", block) })
+		}})
 }
 
 // typed has somebody type until do has returned, at least for a second.
@@ -138,10 +132,7 @@ func (f *filing) typed(ctx context.Context, phase string, block int, t *typist, 
 }
 
 // move moves the files of one side in a block.
-func (f *filing) move(ctx context.Context, g *generator.Group, phase, prefix string, block int) error {
-	if err := g.Phase(ctx, phase, block); err != nil {
-		return err
-	}
+func (f *filing) move(ctx context.Context, g *generator.Group, prefix string, block int) error {
 	for _, way := range []struct{ order, figure string }{{orderUpload, "upload_throughput"}, {orderDownload, "download_throughput"}} {
 		done, err := ask(ctx, g, way.order, calling{Bytes: f.own.large})
 		if err != nil {

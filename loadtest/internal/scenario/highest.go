@@ -87,32 +87,31 @@ func runHighestRate(ctx context.Context, env *Env) error {
 	}
 	defer s.close()
 	c := &climbing{stage: s, own: env.Options.Own.(*highestOptions)}
-	sides, err := c.come(ctx)
+	climbers, err := c.come(ctx)
 	if err != nil {
 		return err
 	}
 	// Where the first block begins is found before anything counts.
-	for _, side := range sides {
-		if _, err := c.climb(ctx, side); err != nil {
+	var sides []side
+	for _, who := range climbers {
+		if _, err := c.climb(ctx, who); err != nil {
 			return err
 		}
-	}
-	return env.EachBlock(ctx, "blocks", func(ctx context.Context, block int) error {
-		for _, side := range turned(sides, block) {
-			rate, err := c.climb(ctx, side)
-			if err != nil {
-				return err
+		sides = append(sides, side{run: func(ctx context.Context, block int) error {
+			rate, err := c.climb(ctx, who)
+			if err == nil {
+				env.Out.BlockAt(who.prefix+"highest_rate", block, rate)
 			}
-			env.Out.BlockAt(side.prefix+"highest_rate", block, rate)
-		}
-		return nil
-	})
+			return err
+		}})
+	}
+	return env.EachBlock(ctx, "blocks", sides...)
 }
 
 // come has everybody join, on both sides.
 func (c *climbing) come(ctx context.Context) ([]*climber, error) {
 	o, baseline := c.env.Options, c.env.Baseline
-	sides := []*climber{{
+	climbers := []*climber{{
 		rate: o.Rate,
 		send: func(ctx context.Context, spec pattern.Spec) error { return c.print(ctx, 0, spec) },
 		settle: func(ctx context.Context) error {
@@ -126,7 +125,7 @@ func (c *climbing) come(ctx context.Context) ([]*climber, error) {
 	if baseline != nil {
 		extra = o.Viewers
 		specs = append(specs, crowd.Spec{Slow: true, URL: baseline.ViewerURL(), Prefix: "baseline_"})
-		sides = append(sides, &climber{
+		climbers = append(climbers, &climber{
 			rate: o.Rate, prefix: "baseline_",
 			send: func(ctx context.Context, spec pattern.Spec) error {
 				_, err := baseline.Send(ctx, spec)
@@ -135,31 +134,31 @@ func (c *climbing) come(ctx context.Context) ([]*climber, error) {
 			settle: func(context.Context) error { return nil },
 		})
 	}
-	for i, side := range sides {
+	for i, who := range climbers {
 		var err error
-		if side.group, err = c.crowd(ctx, viewers{each: o.Viewers, spec: specs[i], rate: o.Rate, extra: extra}); err != nil {
+		if who.group, err = c.crowd(ctx, viewers{each: o.Viewers, spec: specs[i], rate: o.Rate, extra: extra}); err != nil {
 			return nil, err
 		}
-		if err := c.join(ctx, side.group, o.Viewers, 0); err != nil {
+		if err := c.join(ctx, who.group, o.Viewers, 0); err != nil {
 			return nil, err
 		}
-		if err := side.group.Begin(ctx, time.Now()); err != nil {
+		if err := who.group.Begin(ctx, time.Now()); err != nil {
 			return nil, err
 		}
 	}
-	return sides, nil
+	return climbers, nil
 }
 
 // climb finds the highest rate of a side, from where it ended the last time.
-func (c *climbing) climb(ctx context.Context, side *climber) (float64, error) {
-	rate, err := highest(side.rate, func(rate float64) (bool, error) {
-		ok, err := c.holds(ctx, side, rate)
+func (c *climbing) climb(ctx context.Context, who *climber) (float64, error) {
+	rate, err := highest(who.rate, func(rate float64) (bool, error) {
+		ok, err := c.holds(ctx, who, rate)
 		if err == nil && !ok {
-			return c.holds(ctx, side, rate) // the machine may have been elsewhere
+			return c.holds(ctx, who, rate) // the machine may have been elsewhere
 		}
 		return ok, err
 	})
-	side.rate = max(rate, lowestRate)
+	who.rate = max(rate, lowestRate)
 	return rate, err
 }
 
@@ -187,25 +186,25 @@ func highest(from float64, holds func(rate float64) (bool, error)) (float64, err
 }
 
 // holds reports whether all viewers get all chunks in time at a rate.
-func (c *climbing) holds(ctx context.Context, side *climber, rate float64) (bool, error) {
+func (c *climbing) holds(ctx context.Context, who *climber, rate float64) (bool, error) {
 	o := c.env.Options
-	name := side.prefix + "delivery"
+	name := who.prefix + "delivery"
 	c.tried++ // the block of the latency: each rate has its own
-	if err := side.group.Phase(ctx, fmt.Sprintf("%shighest rate", side.prefix), c.tried); err != nil {
+	if err := who.group.Phase(ctx, fmt.Sprintf("%shighest rate", who.prefix), c.tried); err != nil {
 		return false, err
 	}
 	spec := c.stream(rate, o.Chunk, o.Duration)
-	if err := arm(ctx, side.group, crowd.Arm{Streams: streams(spec), Delivery: name}); err != nil {
+	if err := arm(ctx, who.group, crowd.Arm{Streams: streams(spec), Delivery: name}); err != nil {
 		return false, err
 	}
-	if err := side.send(ctx, spec); err != nil {
+	if err := who.send(ctx, spec); err != nil {
 		return false, err
 	}
-	tally, err := finish(ctx, side.group, endOf(spec))
+	tally, err := finish(ctx, who.group, endOf(spec))
 	if err != nil {
 		return false, err
 	}
-	if err := side.settle(ctx); err != nil {
+	if err := who.settle(ctx); err != nil {
 		return false, err
 	}
 	if tally.Chunks < int64(o.Viewers)*int64(spec.Chunks) {

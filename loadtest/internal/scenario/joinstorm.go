@@ -85,23 +85,12 @@ func runJoinStorm(ctx context.Context, env *Env) error {
 			return err
 		}
 	}
-	for _, g := range groups(j.steady, j.late, j.bare) {
-		if err := g.Begin(ctx, time.Now()); err != nil {
-			return err
-		}
+	if err := beginAll(ctx, j.steady, j.late, j.bare); err != nil {
+		return err
 	}
-	return env.EachBlock(ctx, "blocks", func(ctx context.Context, block int) error {
-		sides := []func(context.Context, int) error{j.storm, j.bareStorm}
-		if mirrored(block) {
-			sides[0], sides[1] = sides[1], sides[0]
-		}
-		for _, side := range sides {
-			if err := side(ctx, block); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return env.EachBlock(ctx, "blocks",
+		side{"storm", []*generator.Group{j.steady, j.late}, j.storm},
+		side{"baseline", []*generator.Group{j.bare}, j.bareStorm})
 }
 
 // joining is the scenario's state.
@@ -122,11 +111,6 @@ func (j *joining) lasts() time.Duration {
 // storm has everybody come while the terminal prints.
 func (j *joining) storm(ctx context.Context, block int) error {
 	o := j.env.Options
-	for _, g := range []*generator.Group{j.steady, j.late} {
-		if err := g.Phase(ctx, "storm", block); err != nil {
-			return err
-		}
-	}
 	spec, base := j.stream(o.Rate, o.Chunk, j.lasts()), j.base()
 	if err := arm(ctx, j.steady, crowd.Arm{Streams: streams(spec)}); err != nil {
 		return err
@@ -179,13 +163,7 @@ func (j *joining) comeAll(ctx context.Context, g *generator.Group) (int, error) 
 }
 
 // bareStorm opens as many bare sockets.
-func (j *joining) bareStorm(ctx context.Context, block int) error {
-	if j.bare == nil {
-		return nil
-	}
-	if err := j.bare.Phase(ctx, "baseline", block); err != nil {
-		return err
-	}
+func (j *joining) bareStorm(ctx context.Context, _ int) error {
 	if _, err := j.comeAll(ctx, j.bare); err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ func runReconnectStorm(ctx context.Context, env *Env) error {
 	if err := s.connect(ctx); err != nil {
 		return err
 	}
-	return env.EachBlock(ctx, "storms", s.storm)
+	return env.EachBlock(ctx, "storms", side{run: s.storm})
 }
 
 // enrol gets the agents their identities, in dir.

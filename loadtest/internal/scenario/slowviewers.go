@@ -76,24 +76,13 @@ func runSlowViewers(ctx context.Context, env *Env) error {
 	if _, err := m.watch(ctx, o.Warmup, "alone_", m.fast); err != nil {
 		return err
 	}
-	for _, g := range []*generator.Group{m.fast, m.slow} {
-		if err := g.Begin(ctx, time.Now()); err != nil {
-			return err
-		}
+	if err := beginAll(ctx, m.fast, m.slow); err != nil {
+		return err
 	}
 	before := memory(env.relayPIDs()...)
-	err = env.EachBlock(ctx, "blocks", func(ctx context.Context, block int) error {
-		sides := []func(context.Context, int) error{m.alone, m.beside}
-		if mirrored(block) {
-			sides[0], sides[1] = sides[1], sides[0]
-		}
-		for _, side := range sides {
-			if err := side(ctx, block); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	err = env.EachBlock(ctx, "blocks",
+		side{"alone", []*generator.Group{m.fast}, m.alone},
+		side{"beside slow ones", []*generator.Group{m.fast, m.slow}, m.beside})
 	if err != nil {
 		return err
 	}
@@ -118,21 +107,13 @@ type mixed struct {
 }
 
 // alone is a block without slow viewers.
-func (m *mixed) alone(ctx context.Context, block int) error {
-	if err := m.fast.Phase(ctx, "alone", block); err != nil {
-		return err
-	}
+func (m *mixed) alone(ctx context.Context, _ int) error {
 	_, err := m.watch(ctx, m.env.Options.Duration, "alone_", m.fast)
 	return err
 }
 
 // beside is a block with slow viewers.
-func (m *mixed) beside(ctx context.Context, block int) error {
-	for _, g := range []*generator.Group{m.fast, m.slow} {
-		if err := g.Phase(ctx, "beside slow ones", block); err != nil {
-			return err
-		}
-	}
+func (m *mixed) beside(ctx context.Context, _ int) error {
 	if err := m.join(ctx, m.slow, m.own.Slow, 0); err != nil {
 		return err
 	}

@@ -79,9 +79,9 @@ func runTunnel(ctx context.Context, env *Env) error {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
-	return env.EachBlock(ctx, "transfer", func(ctx context.Context, block int) error {
-		for i := range senders {
-			s := senders[(i+block)%len(senders)]
+	var sides []side
+	for _, s := range senders {
+		sides = append(sides, side{run: func(ctx context.Context, block int) error {
 			began := time.Now()
 			t, err := s.send(ctx, env.Options.Duration)
 			if err != nil {
@@ -95,9 +95,10 @@ func runTunnel(ctx context.Context, env *Env) error {
 			snapshot := rec.Snapshot()
 			snapshot.From = began
 			env.Out.Merge(s.name, block, snapshot)
-		}
-		return nil
-	})
+			return nil
+		}})
+	}
+	return env.EachBlock(ctx, "transfer", sides...)
 }
 
 // openSenders opens the connections that are measured.

@@ -2,12 +2,15 @@ package scenario
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/client"
+	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -134,17 +137,41 @@ func TestEachBlock(t *testing.T) {
 	} {
 		env := testEnv(Options{Blocks: 9, SLOs: row.slos}, measure.Metric{Name: "x"})
 		n := 0
-		err := env.EachBlock(t.Context(), "test", func(_ context.Context, block int) error {
+		err := env.EachBlock(t.Context(), "test", side{run: func(_ context.Context, block int) error {
 			env.Out.BlockAt("x", block, row.value(block))
 			n++
 			return nil
-		})
+		}})
 		switch {
 		case err != nil:
 			t.Errorf("%s: %v", row.name, err)
 		case row.blocks == 0 && (n <= 9 || n >= maxBlocks), row.blocks > 0 && n != row.blocks:
 			t.Errorf("%s: %d blocks, want %d", row.name, n, row.blocks)
 		}
+	}
+}
+
+// All sides are measured once in each block, which begins with another one each
+// time; what there is no group of is left out.
+func TestSidesTakeTurns(t *testing.T) {
+	var order []string
+	named := func(name string, groups ...*generator.Group) side {
+		return side{name, groups, func(_ context.Context, block int) error {
+			order = append(order, fmt.Sprint(name, block))
+			return nil
+		}}
+	}
+	env := testEnv(Options{Blocks: 4})
+	if err := env.EachBlock(t.Context(), "test", named("a"), named("b"), named("c", nil)); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(order, " "), "a0 b0 b1 a1 a2 b2 a3 b3"; got != want {
+		t.Errorf("measured %s, want %s", got, want)
+	}
+	failure := errors.New("no")
+	err := env.EachBlock(t.Context(), "test", named("a"), side{run: func(context.Context, int) error { return failure }}, named("d"))
+	if !errors.Is(err, failure) || order[len(order)-1] != "a0" {
+		t.Errorf("a side fails: %v, after %v", err, order)
 	}
 }
 
