@@ -35,6 +35,9 @@ func missing(t testing.TB, what string) {
 // newBrowser starts a Chromium of its own and returns its context.
 func newBrowser(t testing.TB) context.Context {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("a browser")
+	}
 	if !console.Built() {
 		missing(t, "the console is not built: go run ./relay/internal/console/build")
 	}

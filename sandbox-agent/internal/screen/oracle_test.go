@@ -59,6 +59,9 @@ type oracle struct {
 // in oracle/ installs them), which CI must have.
 func startOracle(t testing.TB) *oracle {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("xterm.js")
+	}
 	node, err := exec.LookPath("node")
 	if err == nil {
 		_, err = os.Stat(filepath.Join("oracle", "node_modules", "@xterm", "headless"))

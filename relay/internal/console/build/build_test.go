@@ -78,7 +78,7 @@ func TestScripts(t *testing.T) {
 	if len(tests) == 0 || len(built) != len(tests) {
 		t.Fatalf("%d of %d tests built", len(built), len(tests))
 	}
-	run(t, node, append([]string{"--test"}, built...)...)
+	run(t, node, append([]string{"--test", "--test-concurrency=8"}, built...)...) // they wait a lot
 }
 
 // TestTypes checks the types, which esbuild only strips.
