@@ -126,7 +126,7 @@ func (s *RevocationSet) Add(ids ...protocol.GrantID) {
 }
 
 // change has f change the set, and tells of it if f says so, after the lock is
-// given up.
+// given up. f is called with mu held.
 func (s *RevocationSet) change(f func(now time.Time) bool) bool {
 	s.mu.Lock()
 	now := s.now()

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"maps"
 )
 
 func (w *walk) exprs(list []ast.Expr, held state) {
@@ -99,9 +100,24 @@ func (w *walk) call(call *ast.CallExpr, held state) {
 		return
 	}
 	for i, arg := range call.Args {
+		if literal, ok := arg.(*ast.FuncLit); ok {
+			w.literal(literal, w.calledBack(call, fn, i, held))
+			continue
+		}
 		first := i == 0 && isBuiltin(w.Info, call.Fun, "delete", "clear", "copy")
 		w.expr(arg, held, first)
 	}
+}
+
+// calledBack returns what is held where fn calls its argument i.
+func (w *walk) calledBack(call *ast.CallExpr, fn *types.Func, i int, held state) state {
+	held = maps.Clone(copyOf(held))
+	for _, c := range w.callbacks[fn] {
+		if c.argument == i {
+			held[w.lockFor(call, c.guard)] = true
+		}
+	}
+	return held
 }
 
 // startsLater are functions that call their argument when the caller may be gone.
@@ -116,13 +132,22 @@ func (w *walk) required(call *ast.CallExpr, fn *types.Func) (locks []lock) {
 		return nil
 	}
 	for _, g := range w.functions[fn] {
-		l := lock{mutex: g.mutex}
-		if sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok && g.sibling {
-			l.base = w.base(sel) + g.path
-		}
-		locks = append(locks, l)
+		locks = append(locks, w.lockFor(call, g))
 	}
 	return locks
+}
+
+// lockFor returns the lock that a comment of the called function means.
+func (w *walk) lockFor(call *ast.CallExpr, g guard) lock {
+	l := lock{mutex: g.mutex}
+	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
+	switch {
+	case g.parameter > 0 && g.parameter <= len(call.Args):
+		l.base = w.path(call.Args[g.parameter-1]) + g.path
+	case g.sibling && ok:
+		l.base = w.base(sel) + g.path
+	}
+	return l
 }
 
 // holds reports whether l is held, and whether for writing. A lock without a base
@@ -215,7 +240,7 @@ func (w *walk) path(e ast.Expr) string {
 		if obj == nil {
 			return e.Name
 		}
-		return fmt.Sprintf("%s@%d", e.Name, obj.Pos())
+		return nameOf(obj)
 	case *ast.SelectorExpr:
 		return w.base(e) + "." + e.Sel.Name
 	case *ast.StarExpr:
@@ -227,6 +252,8 @@ func (w *walk) path(e ast.Expr) string {
 	}
 	return fmt.Sprintf("%T@%d", e, e.Pos())
 }
+
+func nameOf(obj types.Object) string { return fmt.Sprintf("%s@%d", obj.Name(), obj.Pos()) }
 
 // isFresh reports whether e is a part of a value that nobody else has yet.
 func (w *walk) isFresh(e ast.Expr) bool {

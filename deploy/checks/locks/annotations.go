@@ -13,7 +13,10 @@ var (
 	mutexName  = `(?:the (\w+)'s )?(\w+(?:\.\w+)?)`
 	guardedBy  = regexp.MustCompile(`\b[Gg]uarded by ` + mutexName)
 	callerHas  = regexp.MustCompile(`\b[Tt]he caller holds ` + mutexName)
-	calledWith = regexp.MustCompile(`\b(?:[Cc]alled|is \w+) with ` + mutexName + ` held`)
+	calledWith = regexp.MustCompile(`\b(?:[Cc]alled|is \w+) with ` + mutexName + `(?: and \w+)? held`)
+	andWith    = regexp.MustCompile(`\b[Cc]alled with \w+ and ` + mutexName + ` held`)
+	callsBack  = regexp.MustCompile(`\b(\w+)(?:, which)? is called with ` + mutexName + ` held`)
+	isHeld     = regexp.MustCompile(`\b()(\w+\.\w+) is held\b`) // of the receiver or a parameter, by its name
 	givesUp    = regexp.MustCompile(`\bfor a caller that holds ` + mutexName + `, which it (?:gives up|releases)`)
 	allMethods = regexp.MustCompile(`\b[Ii]ts methods are called with ` + mutexName + ` held`)
 	exceptFor  = regexp.MustCompile(`\bbut for ([\w, ]+)`)
@@ -28,7 +31,7 @@ type typeDoc struct {
 func readAnnotations(p Package) *annotations {
 	a := &annotations{
 		Package: p, fields: map[*types.Var]guard{}, functions: map[*types.Func][]guard{},
-		releases: map[*types.Func]bool{}, docs: map[*types.TypeName]*typeDoc{},
+		releases: map[*types.Func]bool{}, callbacks: map[*types.Func][]callback{}, docs: map[*types.TypeName]*typeDoc{},
 	}
 	a.eachType(a.readType)
 	a.eachType(a.readInterface)
@@ -91,8 +94,11 @@ func (a *annotations) readType(name *types.TypeName, doc string, expr ast.Expr) 
 		own := find(guardedBy, text(field.Comment))
 		if own == "" {
 			own = find(guardedBy, text(field.Doc))
-			if strings.HasPrefix(text(field.Doc), "Guarded by") {
+			switch first, _, _ := strings.Cut(text(field.Doc), " "); first {
+			case "Guarded":
 				heading = own
+			case "Static", "Owned":
+				heading = ""
 			}
 		}
 		if own == "" {
@@ -146,9 +152,12 @@ func (a *annotations) readFunc(decl *ast.FuncDecl) {
 		a.releases[fn] = true
 		a.require(fn, owner, mutex)
 	}
-	for _, sentence := range []*regexp.Regexp{callerHas, calledWith} {
+	doc = a.readCallbacks(fn, owner, doc)
+	for _, sentence := range []*regexp.Regexp{callerHas, calledWith, andWith, isHeld} {
 		for _, m := range sentence.FindAllStringSubmatch(doc, -1) {
-			a.require(fn, owner, join(m))
+			if !a.requireOfParameter(fn, join(m)) {
+				a.require(fn, owner, join(m))
+			}
 		}
 	}
 	if d := a.docs[owner]; owner != nil && d != nil && d.methods != "" {
@@ -170,6 +179,41 @@ func (a *annotations) require(fn *types.Func, owner *types.TypeName, mutex strin
 	}
 }
 
+// readCallbacks notes which functions fn calls with a mutex held, and returns doc
+// without those sentences.
+func (a *annotations) readCallbacks(fn *types.Func, owner *types.TypeName, doc string) string {
+	return callsBack.ReplaceAllStringFunc(doc, func(sentence string) string {
+		m := callsBack.FindStringSubmatch(sentence)
+		for i := range fn.Signature().Params().Len() {
+			if fn.Signature().Params().At(i).Name() != m[1] {
+				continue
+			}
+			if g, ok := a.resolve(owner, join(m[1:])); ok {
+				a.callbacks[fn] = append(a.callbacks[fn], callback{i, g})
+				return ""
+			}
+		}
+		return sentence
+	})
+}
+
+// requireOfParameter is require for "u.mu" where u is the receiver or a parameter.
+func (a *annotations) requireOfParameter(fn *types.Func, mutex string) bool {
+	of, name, _ := strings.Cut(mutex, ".")
+	if recv := fn.Signature().Recv(); recv != nil && recv.Name() == of {
+		a.require(fn, namedOf(recv.Type()), name)
+		return true
+	}
+	for i := range fn.Signature().Params().Len() {
+		param := fn.Signature().Params().At(i)
+		if v, path := a.promoted(namedOf(param.Type()), name); param.Name() == of && v != nil {
+			a.functions[fn] = append(a.functions[fn], guard{v, true, path, i + 1})
+			return true
+		}
+	}
+	return false
+}
+
 // resolve finds the mutex that a comment at owner names. A plain name is a field
 // of owner; or the mutex of that name which guards owner's fields; or that of the
 // one type which has an owner in it; or a variable of the package. "feed.mu" is
@@ -180,7 +224,7 @@ func (a *annotations) resolve(owner *types.TypeName, name string) (guard, bool) 
 		return guard{mutex: mutex}, mutex != nil
 	}
 	if mutex, path := a.promoted(owner, name); mutex != nil {
-		return guard{mutex, true, path}, true
+		return guard{mutex, true, path, 0}, true
 	}
 	if owner != nil {
 		for _, of := range []func(*types.TypeName, string) *types.Var{a.guardOf, a.holderOf} {

@@ -56,14 +56,21 @@ func (a *annotations) checkFunc(decl *ast.FuncDecl) {
 	held := state{}
 	if fn, ok := a.Info.Defs[decl.Name].(*types.Func); ok {
 		for _, g := range a.functions[fn] {
-			base := ""
-			if g.sibling && decl.Recv != nil && len(decl.Recv.List[0].Names) == 1 {
-				base = w.path(decl.Recv.List[0].Names[0]) + g.path
-			}
-			held[lock{g.mutex, base}] = true
+			held[lock{g.mutex, w.valueOf(g, fn)}] = true
 		}
 	}
 	w.block(decl.Body.List, held)
+}
+
+// valueOf returns the value whose mutex a function's callers hold.
+func (w *walk) valueOf(g guard, fn *types.Func) string {
+	switch recv := fn.Signature().Recv(); {
+	case g.parameter > 0:
+		return nameOf(fn.Signature().Params().At(g.parameter-1)) + g.path
+	case g.sibling && recv != nil:
+		return nameOf(recv) + g.path
+	}
+	return ""
 }
 
 // block walks statements one after another and returns what is held behind them.

@@ -60,6 +60,14 @@ type guard struct {
 	// the receiver of the method: the lock of another value doesn't count.
 	sibling bool
 	path    string // the embedded fields between it and that struct
+	// parameter, from 1, says that the struct is that argument of a function.
+	parameter int
+}
+
+// A callback is an argument that a function calls with a mutex held.
+type callback struct {
+	argument int
+	guard    guard
 }
 
 // annotations is what the comments of a package say.
@@ -68,6 +76,7 @@ type annotations struct {
 	fields    map[*types.Var]guard    // guarded fields
 	functions map[*types.Func][]guard // what their callers hold
 	releases  map[*types.Func]bool    // they give up what their callers hold
+	callbacks map[*types.Func][]callback
 	docs      map[*types.TypeName]*typeDoc
 	found     []Violation
 }

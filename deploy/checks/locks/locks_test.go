@@ -115,6 +115,11 @@ func TestCheck(t *testing.T) {
 		"all but one":        "// A U is small. Guarded by T.mu, but for n.\ntype U struct {\nn int\nk int\n}\nfunc f(u *U) {\nu.n = 1\nu.k = 1 // bad\n}",
 		"methods":            "// An I does. Its methods are called with T.mu held.\ntype I interface{ do() }\nfunc f(i I, t *T) {\ni.do() // bad\nt.mu.Lock()\ni.do()\n}",
 		"of the package":     "var mu sync.Mutex\n// f does. The caller holds mu.\nfunc f() {}\nfunc g() {\nf() // bad\nmu.Lock()\nf()\n}",
+		"parameter":          "// g changes t, of which t.mu is held.\nfunc g(n int, t *T) { t.a = n }\nfunc f(t, u *T) {\nt.mu.Lock()\ng(1, t)\ng(1, u) // bad\n}",
+		"receiver by name":   "// g does. t.mu is held.\nfunc (t *T) g() { t.a = 1 }\nfunc f(t *T) {\nt.g() // bad\nt.mu.Lock()\nt.g()\n}",
+		"two":                "type U struct {\nx, y sync.Mutex\na int // guarded by x\nb int // guarded by y\n}\n// g is called with x and y held.\nfunc (u *U) g() { u.a, u.b = 1, 2 }\nfunc f(u *U) {\nu.x.Lock()\nu.g() // bad\nu.y.Lock()\nu.g()\n}",
+		"called back":        "// g does. do is called with mu held, other is not.\nfunc (t *T) g(do, other func()) {}\nfunc f(t, u *T) {\nt.g(func() { t.a = 1 }, func() {\nt.a = 2 // bad\n})\nu.g(func() {\nt.a = 1 // bad\n}, nil)\n}",
+		"static":             "// A U is. All but what is static is guarded by T.mu.\ntype U struct {\n// Static after construction.\na int\nb int\n\nc int\n}\nfunc f(u *U) {\nu.a, u.b = 1, 2\nu.c = 3 // bad\n}",
 		"deferred":           "func f(t *T) {\nt.mu.Lock()\ndefer func() {\nt.a = 1\nt.mu.Unlock()\n}()\nt.a = 2\n}",
 	} {
 		var want []int

@@ -38,6 +38,7 @@ func (i *idler) use(k *kept) {
 	i.drop(k)
 }
 
+// drop forgets an idle stream. The caller holds mu.
 func (i *idler) drop(k *kept) {
 	list := slices.DeleteFunc(i.of[k.user], func(other *kept) bool { return other == k })
 	if len(list) == 0 {

@@ -184,6 +184,7 @@ func (r *registry) EndTerminal(session protocol.SessionID, pty protocol.PTYID) {
 	delete(r.secrets, scope{session, pty})
 }
 
+// endTerminal forgets the terminal of at. The caller holds mu.
 func (r *registry) endTerminal(at scope) {
 	t, ok := r.terminals[at]
 	if !ok {

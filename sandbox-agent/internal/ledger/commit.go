@@ -180,6 +180,7 @@ func (l *Ledger) owned(fn func() error) error {
 	return fn()
 }
 
+// write appends lines to the journal. It is called with disk held.
 func (l *Ledger) write(lines []byte) error {
 	if l.torn {
 		// Half a record would hide those after it.
@@ -196,7 +197,8 @@ func (l *Ledger) write(lines []byte) error {
 	return nil
 }
 
-// repair removes half a record, which otherwise the next write or Open does.
+// repair removes half a record, which otherwise the next write or Open does. It
+// is called with disk held.
 func (l *Ledger) repair() error {
 	if err := l.journal.Truncate(l.size); err != nil {
 		return err
@@ -273,7 +275,7 @@ func (l *Ledger) open() {
 }
 
 // load fills entries from the journal on disk. What was running in another
-// process is unknown here.
+// process is unknown here. It is called with mu held.
 func (l *Ledger) load() error {
 	horizon, recs, err := l.dir.readJournal()
 	if err != nil {

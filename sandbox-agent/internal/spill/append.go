@@ -123,7 +123,8 @@ func (f *File) last() *segment {
 	return nil
 }
 
-// begin makes a segment of p, for which there is room.
+// begin makes a segment of p, for which there is room. It is called with disk
+// held.
 func (f *File) begin(p []byte) error {
 	s := f.store
 	g := &segment{file: f, start: f.head} // only this goroutine moves the head

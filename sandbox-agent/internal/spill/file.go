@@ -135,13 +135,15 @@ func (f *File) oldest() uint64 {
 	return f.segments[0].start
 }
 
-// resizesUpTo returns how many of resizes happened at or before offset.
+// resizesUpTo returns how many of resizes happened at or before offset. The
+// caller holds mu.
 func (f *File) resizesUpTo(offset uint64) int {
 	return sort.Search(len(f.resizes), func(i int) bool { return f.resizes[i].offset > offset })
 }
 
 // dropOldest gives up the oldest segment, which there is, and the resizes that
-// nobody can be told of any more. The caller removes it, without mu.
+// nobody can be told of any more. The caller removes it, without mu. The caller
+// holds mu.
 func (f *File) dropOldest() *segment {
 	g := f.segments[0]
 	f.segments = slices.Delete(f.segments, 0, 1)
@@ -156,7 +158,8 @@ func (f *File) dropOldest() *segment {
 	return g
 }
 
-// dropThrough gives up all segments up to g, which is one of them.
+// dropThrough gives up all segments up to g, which is one of them. The caller
+// holds mu.
 func (f *File) dropThrough(g *segment) (dropped []*segment) {
 	for !g.dropped {
 		dropped = append(dropped, f.dropOldest())
@@ -164,6 +167,7 @@ func (f *File) dropThrough(g *segment) (dropped []*segment) {
 	return dropped
 }
 
+// dropAll gives up all segments. The caller holds mu.
 func (f *File) dropAll() (dropped []*segment) {
 	for len(f.segments) > 0 {
 		dropped = append(dropped, f.dropOldest())

@@ -96,6 +96,7 @@ func (l *link) settle(s *socket) error {
 	return l.addLocked(s)
 }
 
+// addLocked is add with the lock. The caller holds mu.
 func (l *link) addLocked(s *socket) error {
 	if l.err != nil {
 		return l.err
