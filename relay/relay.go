@@ -19,6 +19,7 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/program/instrument"
 	"github.com/fairlead/fairlead/deploy/program/intake"
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/access"
@@ -49,6 +50,7 @@ type Relay struct {
 	origins    *access.Origins
 	keys       *jws.Keys
 	revoked    *jws.RevocationSet
+	grants     *lifetime.Grants
 	client     *http.Client // to the control plane
 	fleet      *fleet.Fleet
 	hubs       *hub.Set
@@ -90,16 +92,17 @@ func assemble(cfg Config) *Relay {
 	r.metrics = newMetrics(r.registry)
 	r.client = &http.Client{Timeout: 70 * time.Second, Transport: &meteredTransport{http.DefaultTransport, r.metrics}}
 	r.revoked = jws.NewRevocationSet()
+	r.grants = lifetime.New(lifetime.Options{Revoked: r.revoked})
 	r.keys = jws.NewKeys(nil, jws.KeysOptions{
 		Fetch: r.fetchKeys, MaxAge: cfg.KeysMaxAge, Revoked: r.revoked,
 	})
 	r.fleet = fleet.New(r.keys, r.revoked, r.log)
 	r.registry.MustRegister(r.fleet, r.fleet.Traffic())
 	r.hubs = hub.NewSet(r.fleet, r.log, hub.NewMetrics(r.registry))
-	r.pages = pagestream.New(r.revoked, r.registry)
+	r.pages = pagestream.New(r.grants, r.registry)
 	r.refused = rejects.New(r.registry, r.log)
 	r.bodies = intake.NewBodies(r.address, func(err error) { r.refused.Count(rejects.Body, err) })
-	r.passages = passage.New(r.revoked, r.registry)
+	r.passages = passage.New(r.grants, r.registry)
 	r.dispatcher = dispatch.New(dispatch.Options{
 		Keys: r.keys, Tunnels: r.fleet, Pages: r.pages, Revoked: r.revoked, Log: r.log,
 		Refused: func(err error) { r.refused.Count(rejects.Command, err) }, Metrics: r.metrics.dispatch,
@@ -145,7 +148,7 @@ func (r *Relay) listenPublic(address string) (net.Listener, error) {
 // listenPreviews opens the listener of the previews, if there are any.
 func (r *Relay) listenPreviews() error {
 	options := preview.Options{
-		Framers: r.origins.List(), Keys: r.keys, Revoked: r.revoked, Tunnels: r.fleet, Passages: r.passages,
+		Framers: r.origins.List(), Keys: r.keys, Grants: r.grants, Tunnels: r.fleet, Passages: r.passages,
 		Rejects: r.refused, Log: r.log,
 	}
 	var err error

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/audit"
@@ -225,8 +226,8 @@ func (a *Agent) build() error {
 		Sandbox: a.enrolment.SandboxID, Keys: a.keys, Host: a.host, Arrive: func() link.Execute { return run.Arrive().Execute },
 		Recordings: a.recordings, Revision: a.cfg.Revision, Log: a.log,
 		Approvals: a.local.approvals, Services: offered,
+		Grants: lifetime.New(lifetime.Options{Revoked: a.revocations.set, Skew: jws.Skew}),
 	}
-	a.link.Heed(a.revocations.set)
 	a.tunnels = newTunnelSet(a.cfg.Relays, a.ledger.NextGeneration, a.log)
 	a.log.Info("agent ready", "sandbox", a.enrolment.SandboxID, "instance", a.instance,
 		"isolation", isolation, "revision", a.cfg.Revision)

@@ -36,7 +36,7 @@ var Floors = []struct {
 		"relay/internal/turn", "relay/internal/replay", "relay/internal/roster",
 		"sandbox-agent/internal/redact", "sandbox-agent/internal/screen",
 		"sandbox-agent/internal/hostname", "sandbox-agent/internal/toolbox",
-		"deploy/program", "deploy/program/instrument", "deploy/program/intake", "deploy/program/telemetry",
+		"deploy/program", "deploy/program/instrument", "deploy/program/intake", "deploy/program/lifetime", "deploy/program/telemetry",
 		"loadtest/internal/pattern", "loadtest/internal/measure",
 	}},
 	{F2, []string{

@@ -51,6 +51,9 @@ func (g *Grant) Allows(session protocol.SessionID, pty protocol.PTYID, capabilit
 // Expires returns the end of g's life, without the skew.
 func (g *Grant) Expires() time.Time { return time.Unix(g.ExpiresAt, 0) }
 
+// Over reports whether g's life is over at now, without the skew.
+func (g *Grant) Over(now time.Time) bool { return !now.Before(g.Expires()) }
+
 // openGrant applies steps 8 to 14 of README.md to a token that passed the
 // profile.
 func openGrant(t Token, now time.Time) (*Grant, error) {

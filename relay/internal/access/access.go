@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/program/intake"
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -54,8 +55,8 @@ func Grant(r *http.Request, keys *jws.Keys) (*jws.Grant, string, error) {
 // clock: the skew that its verification allows for is meant for sandboxes, whose
 // clocks nobody keeps.
 func Current(grant *jws.Grant) error {
-	if !time.Now().Before(grant.Expires()) {
-		return protocol.Errorf(protocol.KindExpired, "the grant has expired")
+	if grant.Over(time.Now()) {
+		return lifetime.ErrExpired
 	}
 	return nil
 }

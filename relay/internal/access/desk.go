@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -83,8 +84,8 @@ func (d *Desk) Issue(a Admission) (ticket, cookie string, ticketEnds time.Time, 
 	defer d.mu.Unlock()
 	now := d.now()
 	user := a.Grant.Subject
-	if !now.Before(a.Grant.Expires()) {
-		return "", "", time.Time{}, protocol.Errorf(protocol.KindExpired, "the grant has expired")
+	if a.Grant.Over(now) {
+		return "", "", time.Time{}, lifetime.ErrExpired
 	}
 	if len(d.byCookie) >= maxAdmissions || d.perUser[user] >= maxAdmissionsPerUser {
 		d.sweep(now)

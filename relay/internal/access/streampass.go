@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -47,8 +48,8 @@ func (p *StreamPasses) Issue(grant *jws.Grant) (cookie string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
-	if !now.Before(grant.Expires()) {
-		return "", protocol.Errorf(protocol.KindExpired, "the grant has expired")
+	if grant.Over(now) {
+		return "", lifetime.ErrExpired
 	}
 	user := grant.Subject
 	if own := p.byUser[user]; len(own) >= maxStreamPassesPerUser {
@@ -75,7 +76,7 @@ func (p *StreamPasses) Grant(cookie string) (*jws.Grant, error) {
 	if grant == nil {
 		return nil, protocol.Fault(protocol.KindUnauthenticated, nil)
 	}
-	if !p.now().Before(grant.Expires()) {
+	if grant.Over(p.now()) {
 		return nil, protocol.Fault(protocol.KindExpired, nil)
 	}
 	return grant, nil
@@ -99,7 +100,7 @@ func (p *StreamPasses) drop(user protocol.UserID, key [sha256.Size]byte) {
 // memory is bounded without a timer.
 func (p *StreamPasses) sweep(now time.Time) {
 	for key, grant := range p.passes {
-		if !now.Before(grant.Expires()) {
+		if grant.Over(now) {
 			p.drop(grant.Subject, key)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fairlead/fairlead/deploy/program/intake"
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/access"
@@ -109,7 +110,7 @@ func newWorldAt(t *testing.T, authority *relaytest.Authority, address string, cl
 	}
 	registry := prometheus.NewRegistry()
 	revoked := w.authority.Revoked
-	pages := pagestream.New(revoked, registry)
+	pages := pagestream.New(lifetime.New(lifetime.Options{Revoked: revoked}), registry)
 	w.api = &API{
 		Keys: w.authority.Keys, Pages: pages, Passes: access.NewStreamPasses(time.Now), Revoked: revoked, Origins: origins,
 		Dispatcher: dispatch.New(dispatch.Options{Keys: w.authority.Keys, Tunnels: tunnels, Pages: pages, Revoked: revoked, Log: log}),

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -49,7 +50,7 @@ type call struct {
 func newWorld(t *testing.T, answer func(w *world, c call) (protocol.Result, error)) *world {
 	t.Helper()
 	w := &world{t: t, authority: relaytest.NewAuthority(t), tunnels: &relaytest.Tunnels{}, revoked: jws.NewRevocationSet()}
-	w.pages = pagestream.New(w.revoked, prometheus.NewRegistry())
+	w.pages = pagestream.New(lifetime.New(lifetime.Options{Revoked: w.revoked}), prometheus.NewRegistry())
 	w.dispatcher = New(Options{
 		Keys: w.authority.Keys, Tunnels: w.tunnels, Pages: w.pages, Revoked: w.revoked, Log: slog.New(slog.DiscardHandler),
 	})

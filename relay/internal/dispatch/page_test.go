@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/pagestream"
@@ -32,7 +33,7 @@ func pageWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, authority: relaytest.NewAuthority(t), tunnels: &relaytest.Tunnels{}}
 	w.revoked = jws.NewRevocationSet()
-	w.pages = pagestream.New(w.revoked, prometheus.NewRegistry())
+	w.pages = pagestream.New(lifetime.New(lifetime.Options{Revoked: w.revoked}), prometheus.NewRegistry())
 	w.dispatcher = New(Options{
 		Keys: w.authority.Keys, Tunnels: w.tunnels, Pages: w.pages, Revoked: w.revoked, Log: slog.New(slog.DiscardHandler),
 	})

@@ -5,6 +5,7 @@ package pagestream
 import (
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead/fairlead/deploy/program/instrument"
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -33,9 +35,9 @@ const (
 // for concurrent use.
 type Pages struct {
 	// Static after construction.
-	revoked *jws.RevocationSet
-	ended   *prometheus.CounterVec
-	now     func() time.Time
+	grants *lifetime.Grants
+	ended  *prometheus.CounterVec
+	now    func() time.Time
 
 	// Guarded by mu.
 	mu      sync.Mutex
@@ -79,10 +81,10 @@ func (s Scope) covers(grant *jws.Grant, now time.Time) bool {
 	return now.Before(s.Ends) && grant.Allows(session, "", s.Needs)
 }
 
-// New returns Pages that end the streams of grants in revoked.
-func New(revoked *jws.RevocationSet, reg prometheus.Registerer) *Pages {
+// New returns Pages whose streams are under grants.
+func New(grants *lifetime.Grants, reg prometheus.Registerer) *Pages {
 	p := &Pages{
-		revoked: revoked, now: time.Now, boxes: map[protocol.UserID]*box{},
+		grants: grants, now: time.Now, boxes: map[protocol.UserID]*box{},
 		ended: instrument.Counters("fairlead_control_streams_ended_total", "Streams of commands to pages that ended, by reason.", "reason",
 			endedLeft, endedSlow, endedExpired, endedRevoked, endedClosing),
 	}
@@ -95,7 +97,6 @@ func New(revoked *jws.RevocationSet, reg prometheus.Registerer) *Pages {
 		return float64(p.streams)
 	})
 	reg.MustRegister(p.ended, open)
-	revoked.OnChange(p.endRevoked)
 	return p
 }
 
@@ -160,29 +161,37 @@ func (p *Pages) tidy(b *box) {
 	}
 }
 
-// open adds a stream under grant that goes on behind the event with id after.
+// open adds a stream under grant that goes on behind the event with id after. A
+// grant that was revoked since it was verified ends the stream at once.
 func (p *Pages) open(grant *jws.Grant, after string) (*stream, error) {
+	s := &stream{grant: grant, news: make(chan struct{}, 1), over: make(chan struct{})}
+	use, err := p.grants.Begin(grant, s.ends)
+	if errors.Is(err, lifetime.ErrExpired) {
+		return nil, err
+	} else if err != nil {
+		s.ends(err)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
+		use.Stop()
 		return nil, protocol.Fault(protocol.KindRestarting, nil)
 	}
 	b := p.box(grant.Subject)
 	if p.streams >= maxStreams || len(b.streams) >= maxStreamsPerUser {
 		p.tidy(b)
+		use.Stop()
 		return nil, protocol.Errorf(protocol.KindTooMany, "too many streams are open")
 	}
-	s := &stream{grant: grant, box: b, news: make(chan struct{}, 1), over: make(chan struct{}), reached: b.position(after)}
+	s.use, s.box, s.reached = use, b, b.position(after)
 	b.streams[s] = struct{}{}
 	p.streams++
-	if p.revoked.Grant(grant) { // since it was verified
-		s.end(endedRevoked)
-	}
 	return s, nil
 }
 
 // drop removes a stream that is over.
 func (p *Pages) drop(s *stream) {
+	s.use.Stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(s.box.streams, s)
@@ -214,17 +223,4 @@ func (p *Pages) take(s *stream) []byte {
 	}
 	s.reached = s.box.counter
 	return events
-}
-
-// endRevoked ends the streams whose grant was revoked.
-func (p *Pages) endRevoked() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, b := range p.boxes {
-		for s := range b.streams {
-			if p.revoked.Grant(s.grant) {
-				s.end(endedRevoked)
-			}
-		}
-	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
@@ -34,7 +35,16 @@ func grantOf(caps ...protocol.Capability) *jws.Grant {
 	}
 }
 
-func newPages() *Pages { return New(jws.NewRevocationSet(), prometheus.NewRegistry()) }
+func newPages() *Pages {
+	p, _ := newRevocable()
+	return p
+}
+
+// newRevocable returns Pages and what their grants are revoked by.
+func newRevocable() (*Pages, *jws.RevocationSet) {
+	revoked := jws.NewRevocationSet()
+	return New(lifetime.New(lifetime.Options{Revoked: revoked}), prometheus.NewRegistry()), revoked
+}
 
 // scope is that of a command for half a minute.
 func scope() Scope { return Scope{Needs: protocol.CapMCP, Ends: time.Now().Add(30 * time.Second)} }
@@ -213,19 +223,19 @@ func TestExpiredCommandsAreNotSent(t *testing.T) {
 
 // How a stream ends, and that it is counted and leaves nothing behind.
 func TestEnds(t *testing.T) {
-	for reason, end := range map[string]func(p *Pages, v *page, grant *jws.Grant){
-		endedLeft:    func(_ *Pages, v *page, _ *jws.Grant) { v.Close() },
-		endedSlow:    func(*Pages, *page, *jws.Grant) { time.Sleep(heartbeat + writeTimeout) },
-		endedRevoked: func(p *Pages, _ *page, g *jws.Grant) { p.revoked.Add(g.ID) },
-		endedClosing: func(p *Pages, _ *page, _ *jws.Grant) { p.Close() },
-		endedExpired: func(_ *Pages, v *page, g *jws.Grant) {
+	for reason, end := range map[string]func(p *Pages, revoked *jws.RevocationSet, v *page, grant *jws.Grant){
+		endedLeft:    func(_ *Pages, _ *jws.RevocationSet, v *page, _ *jws.Grant) { v.Close() },
+		endedSlow:    func(*Pages, *jws.RevocationSet, *page, *jws.Grant) { time.Sleep(heartbeat + writeTimeout) },
+		endedRevoked: func(_ *Pages, revoked *jws.RevocationSet, _ *page, g *jws.Grant) { revoked.Add(g.ID) },
+		endedClosing: func(p *Pages, _ *jws.RevocationSet, _ *page, _ *jws.Grant) { p.Close() },
+		endedExpired: func(_ *Pages, _ *jws.RevocationSet, v *page, g *jws.Grant) {
 			go io.Copy(io.Discard, v) // takes the heartbeats until the stream ends
 			time.Sleep(time.Until(g.Expires()))
 		},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := newPages()
+				p, revoked := newRevocable()
 				grant := grantOf(protocol.CapMCP)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -243,7 +253,7 @@ func TestEnds(t *testing.T) {
 				if reason == endedLeft {
 					cancel() // as the server does
 				}
-				end(p, v, grant)
+				end(p, revoked, v, grant)
 				if err := <-served; err != nil {
 					t.Error(err)
 				}
@@ -293,9 +303,9 @@ func TestRefusedStreams(t *testing.T) {
 	if err := p.Serve(nil, nil, grant, ""); protocol.KindOf(err) != protocol.KindRestarting {
 		t.Errorf("after Close: %v", err)
 	}
-	revoked := newPages()
-	revoked.revoked.Add(grant.ID)
-	s, err := revoked.open(grant, "")
+	p, revoked := newRevocable()
+	revoked.Add(grant.ID)
+	s, err := p.open(grant, "")
 	if err != nil || *s.reason.Load() != endedRevoked {
 		t.Errorf("revoked meanwhile: %v", err)
 	}

@@ -1,11 +1,12 @@
 package pagestream
 
 import (
+	"errors"
 	"net/http"
 	"sync/atomic"
 	"time"
 
-	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
 
@@ -34,6 +35,7 @@ const (
 type stream struct {
 	// Static after construction.
 	grant *jws.Grant
+	use   *lifetime.Use // nil: the grant had ended already
 	box   *box
 	news  chan struct{} // something may be there for it; holds one
 	over  chan struct{} // closed once reason is set
@@ -58,14 +60,20 @@ func (s *stream) end(reason string) {
 	}
 }
 
+// ends ends s with its grant.
+func (s *stream) ends(cause error) {
+	if errors.Is(cause, lifetime.ErrRevoked) {
+		s.end(endedRevoked)
+	} else {
+		s.end(endedExpired)
+	}
+}
+
 // Serve answers r with the commands for the user of grant, until the page
-// leaves, the grant ends, or [Pages.Close]. after is the id of the last event
+// leaves, the grant ends by the relay's clock, or [Pages.Close]. after is the id of the last event
 // that the page has seen, empty for all that waits. It fails before anything is
 // written, with kind too_many or restarting.
 func (p *Pages) Serve(w http.ResponseWriter, r *http.Request, grant *jws.Grant, after string) error {
-	if !p.now().Before(grant.Expires()) { // within the skew it would still be a good grant
-		return protocol.Errorf(protocol.KindExpired, "the grant has expired")
-	}
 	s, err := p.open(grant, after)
 	if err != nil {
 		return err
@@ -86,8 +94,6 @@ func (p *Pages) feed(w http.ResponseWriter, r *http.Request, s *stream) string {
 	out := http.NewResponseController(w)
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
-	expiry := time.NewTimer(s.grant.Expires().Sub(p.now()))
-	defer expiry.Stop()
 	next := append([]byte(opening), p.take(s)...)
 	for {
 		if len(next) > 0 {
@@ -104,8 +110,6 @@ func (p *Pages) feed(w http.ResponseWriter, r *http.Request, s *stream) string {
 			next = p.take(s)
 		case <-beat.C:
 			next = []byte(": \n\n")
-		case <-expiry.C:
-			return endedExpired
 		case <-s.over:
 			return *s.reason.Load()
 		case <-r.Context().Done():

@@ -4,11 +4,12 @@ package passage
 
 import (
 	"context"
+	"errors"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -18,27 +19,15 @@ const (
 	// number of grants, and maxPassages what is at a relay; beyond them 429.
 	maxPerPerson = 128
 	maxPassages  = 8192
-	// checkEvery is the longest time between two looks at the clock of the wall,
-	// by which grants end and which may jump.
-	checkEvery = time.Second
 )
 
-// Why a passage ended before its time; the cause of its context, and the label
-// of the counter.
-var (
-	ErrExpired = protocol.Errorf(protocol.KindExpired, "the grant has expired")
-	ErrRevoked = protocol.Errorf(protocol.KindUnauthenticated, "access was revoked")
-	ErrLeaving = protocol.Errorf(protocol.KindRestarting, "the relay is going away")
-)
+// ErrLeaving is the cause of the end of a passage that a drain doesn't wait for.
+var ErrLeaving = protocol.Errorf(protocol.KindRestarting, "the relay is going away")
 
 // Passages are all that is under way to sandboxes under grants.
 type Passages struct {
-	// Now is the clock of the wall, by which grants end. Another one is set before
-	// the first passage.
-	Now func() time.Time
-
 	// Static after construction.
-	revoked *jws.RevocationSet
+	grants  *lifetime.Grants
 	metrics *metrics
 
 	// Guarded by mu.
@@ -53,26 +42,24 @@ type Passages struct {
 type Passage struct {
 	// Static after construction.
 	passages *Passages
-	grant    *jws.Grant
+	user     protocol.UserID
+	use      *lifetime.Use
 	end      context.CancelCauseFunc
-	timer    *time.Timer
 
 	// Guarded by passages.mu.
 	endless bool // it waits for events, so no drain waits for it
-	ended   bool // it was cut
+	ended   bool // it was cut, or has left
 }
 
-// New returns Passages that end with what revoked says is void, and are counted
-// with reg.
-func New(revoked *jws.RevocationSet, reg prometheus.Registerer) *Passages {
+// New returns Passages under grants, which are counted with reg.
+func New(grants *lifetime.Grants, reg prometheus.Registerer) *Passages {
 	p := &Passages{
-		Now: time.Now, revoked: revoked, open: map[*Passage]struct{}{}, ofPerson: map[protocol.UserID]int{},
+		grants: grants, open: map[*Passage]struct{}{}, ofPerson: map[protocol.UserID]int{},
 		metrics: newMetrics(reg),
 	}
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fairlead_passages", Help: "Requests under way to sandboxes, and streams of their events.",
 	}, p.count))
-	revoked.OnChange(p.review)
 	return p
 }
 
@@ -86,43 +73,38 @@ func (p *Passages) count() float64 {
 // ctx, with g, or with the relay; the context's cause says which. Leave must be
 // called. It fails with kind expired, unauthenticated, too_many or restarting.
 func (p *Passages) Enter(ctx context.Context, g *jws.Grant) (context.Context, *Passage, error) {
-	left := g.Expires().Sub(p.Now())
-	if left <= 0 {
-		return nil, nil, ErrExpired
-	}
+	ctx, end := context.WithCancelCause(ctx)
+	one := &Passage{passages: p, user: g.Subject, end: end}
+	use, err := p.grants.Begin(g, one.ends)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
+	case errors.Is(err, lifetime.ErrExpired):
 	case p.draining:
-		return nil, nil, ErrLeaving
-	case p.revoked.Grant(g):
-		return nil, nil, ErrRevoked
-	case p.ofPerson[g.Subject] >= maxPerPerson, len(p.open) >= maxPassages:
-		return nil, nil, protocol.Errorf(protocol.KindTooMany, "too many requests are under way")
+		err = ErrLeaving
+	case err == nil && (p.ofPerson[g.Subject] >= maxPerPerson || len(p.open) >= maxPassages):
+		err = protocol.Errorf(protocol.KindTooMany, "too many requests are under way")
 	}
-	ctx, end := context.WithCancelCause(ctx)
-	one := &Passage{passages: p, grant: g, end: end}
-	one.timer = time.AfterFunc(time.Hour, one.check)
-	one.timer.Reset(min(left, checkEvery))
+	if err != nil {
+		use.Stop()
+		end(err)
+		return nil, nil, err
+	}
+	one.use = use
 	p.open[one] = struct{}{}
 	p.ofPerson[g.Subject]++
 	return ctx, one, nil
 }
 
-// check ends a passage whose grant has expired.
-func (one *Passage) check() {
-	p := one.passages
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, open := p.open[one]; !open {
-		return
+// ends ends a passage with its grant.
+func (one *Passage) ends(cause error) {
+	reason := cutExpired
+	if errors.Is(cause, lifetime.ErrRevoked) {
+		reason = cutRevoked
 	}
-	left := one.grant.Expires().Sub(p.Now())
-	if left <= 0 {
-		one.cut(ErrExpired, cutExpired)
-		return
-	}
-	one.timer.Reset(min(left, checkEvery))
+	one.passages.mu.Lock()
+	defer one.passages.mu.Unlock()
+	one.cut(cause, reason)
 }
 
 // Leave ends the passage.
@@ -134,10 +116,11 @@ func (one *Passage) Leave() {
 		return
 	}
 	delete(p.open, one)
-	if p.ofPerson[one.grant.Subject]--; p.ofPerson[one.grant.Subject] == 0 {
-		delete(p.ofPerson, one.grant.Subject)
+	if p.ofPerson[one.user]--; p.ofPerson[one.user] == 0 {
+		delete(p.ofPerson, one.user)
 	}
-	one.timer.Stop()
+	one.use.Stop()
+	one.ended = true
 	one.end(nil)
 	if p.draining {
 		p.closeKept()
@@ -176,17 +159,6 @@ func (one *Passage) cut(cause error, reason string) {
 		one.ended = true
 		one.passages.metrics.cut.WithLabelValues(reason).Inc()
 		one.end(cause)
-	}
-}
-
-// review ends what is under way under grants that were revoked.
-func (p *Passages) review() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for one := range p.open {
-		if p.revoked.Grant(one.grant) {
-			one.cut(ErrRevoked, cutRevoked)
-		}
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
@@ -33,13 +33,11 @@ func TestDownloadEndsWithItsGrant(t *testing.T) {
 			http.NewResponseController(rw).Flush()
 		}
 	}, nil)
-	var later atomic.Int64 // how far the relay's clock has moved
-	w.passages.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
 	resp := w.do(w.request("GET", "/", nil))
 	if _, err := io.ReadFull(resp.Body, make([]byte, 10_000)); err != nil {
 		t.Fatal(err)
 	}
-	later.Store(int64(time.Until(w.grant.Expires())))
+	w.authority.Ahead.Store(int64(time.Until(w.grant.Expires())))
 	if _, err := io.Copy(io.Discard, resp.Body); err == nil {
 		t.Error("a proper end")
 	}
@@ -75,7 +73,7 @@ func TestFinishedAfterItsGrant(t *testing.T) {
 		}()
 		w.passages.mu.Lock()
 		for one := range w.passages.open {
-			one.cut(ErrRevoked, "revoked")
+			one.cut(lifetime.ErrRevoked, "revoked")
 		}
 		w.passages.mu.Unlock()
 		<-finished
@@ -174,7 +172,7 @@ func TestStalls(t *testing.T) {
 // person, however many grants that one has, and nobody else feels it.
 func TestFound10PassagesOfOnePerson(t *testing.T) {
 	a := relaytest.NewAuthority(t)
-	p := New(a.Revoked, prometheus.NewRegistry())
+	p := New(a.Grants, prometheus.NewRegistry())
 	grant, _ := a.Grant(nil)
 	var open []*Passage
 	for range maxPerPerson {

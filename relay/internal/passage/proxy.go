@@ -153,7 +153,7 @@ func (p *Proxy) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &kept{stream, &p.idle, c.passage.grant.Subject}, nil
+	return &kept{stream, &p.idle, c.passage.user}, nil
 }
 
 // copyBytes is the size of the buffers through which answers pass.

@@ -51,7 +51,7 @@ type world struct {
 func newWorld(t *testing.T, handler http.HandlerFunc, change func(*Options)) *world {
 	t.Helper()
 	w := &world{t: t, authority: relaytest.NewAuthority(t)}
-	w.passages = New(w.authority.Revoked, prometheus.NewRegistry())
+	w.passages = New(w.authority.Grants, prometheus.NewRegistry())
 	w.grant, w.token = w.authority.Grant(nil)
 	agent, relay := tunneltest.Pair(t)
 	relaytest.Answer(t, agent, func(in *tunnel.Incoming) {

@@ -109,7 +109,7 @@ func (b *book) issue(id string, at place, grant *jws.Grant, token, start string)
 func (b *book) room(user protocol.UserID, now time.Time) error {
 	ofUser := 0
 	for id, p := range b.byID {
-		over := !now.Before(p.grant.Expires())
+		over := p.grant.Over(now)
 		if over && (len(b.byID) >= maxPreviews || p.user == user && now.Sub(p.grant.Expires()) > protocol.MaxGrantTTL) {
 			delete(b.byID, id)
 			continue

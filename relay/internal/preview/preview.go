@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/access"
@@ -36,7 +37,7 @@ type Options struct {
 	Origin  string
 	Framers []string // origins whose pages may show a preview in a frame
 	Keys    *jws.Keys
-	Revoked *jws.RevocationSet
+	Grants  *lifetime.Grants
 	Tunnels Tunnels
 
 	Passages *passage.Passages

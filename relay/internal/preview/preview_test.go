@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/passage"
@@ -50,10 +51,11 @@ func newWorld(t *testing.T, handler http.HandlerFunc) *world {
 	tunnels := &relaytest.Tunnels{}
 	tunnels.Connect(relay)
 	var err error
+	grants := lifetime.New(lifetime.Options{Revoked: w.authority.Revoked, Now: w.now})
 	w.previews, err = New(Options{
 		Origin: "http://preview.localhost:8081", Framers: []string{"http://127.0.0.1:8080"},
-		Keys: w.authority.Keys, Revoked: w.authority.Revoked, Tunnels: tunnels,
-		Passages: passage.New(w.authority.Revoked, prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler), Now: w.now,
+		Keys: w.authority.Keys, Grants: grants, Tunnels: tunnels,
+		Passages: passage.New(grants, prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler), Now: w.now,
 	})
 	must(t, err)
 	w.previews.Register(w.mux)

@@ -85,9 +85,9 @@ func (p *Previews) show(w http.ResponseWriter, r *http.Request, id string) {
 		err = protocol.Errorf(protocol.KindUnauthenticated, "This preview is not open in this browser. Open it from the console.")
 	case foreign(r, p.scheme+"://"+strings.ToLower(r.Host)):
 		err = protocol.Errorf(protocol.KindForbidden, "Pages of another origin can't use a preview.")
-	case p.opts.Revoked.Grant(grant):
+	case p.opts.Grants.Revoked(grant):
 		err = protocol.Errorf(protocol.KindUnauthenticated, "Access was revoked.")
-	case !p.opts.Now().Before(grant.Expires()):
+	case p.opts.Grants.Over(grant):
 		err = protocol.Errorf(protocol.KindExpired, "The preview has expired. Open it again from the console.")
 	}
 	if err != nil {

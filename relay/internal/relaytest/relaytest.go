@@ -11,9 +11,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/tunnel"
@@ -35,12 +37,17 @@ type Authority struct {
 	Keys   *jws.Keys
 
 	Revoked *jws.RevocationSet // Keys refuses what is in it
+	Grants  *lifetime.Grants   // end with what is in it, and by a clock that is Ahead
+	Ahead   atomic.Int64       // nanoseconds
 }
 
 // NewAuthority makes a fresh key.
 func NewAuthority(tb testing.TB) *Authority {
 	tb.Helper()
 	a := &Authority{tb: tb, Revoked: jws.NewRevocationSet()}
+	a.Grants = lifetime.New(lifetime.Options{
+		Revoked: a.Revoked, Now: func() time.Time { return time.Now().Add(time.Duration(a.Ahead.Load())) },
+	})
 	var err error
 	if a.Signer, err = jws.GenerateSigner(); err != nil {
 		tb.Fatal(err)

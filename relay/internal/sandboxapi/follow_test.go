@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -290,8 +289,6 @@ func TestFollowRefuses(t *testing.T) {
 // The stream ends with its grant, and with the relay.
 func TestFollowEnds(t *testing.T) {
 	w := newWorld(t)
-	var later atomic.Int64 // how far the relay's clock has moved
-	w.api.Passages.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
 	w.answerFollows(openedAt)
 	server := w.serve()
 	ended := func(p *page) {
@@ -309,9 +306,9 @@ func TestFollowEnds(t *testing.T) {
 	grant, token = w.authority.Grant(everything)
 	p = w.page(server, token, "")
 	p.expect("opened", epoch+":5")
-	later.Store(int64(time.Until(grant.Expires())))
+	w.authority.Ahead.Store(int64(time.Until(grant.Expires())))
 	ended(p)
-	later.Store(0)
+	w.authority.Ahead.Store(0)
 	_, token = w.authority.Grant(everything)
 	p = w.page(server, token, "")
 	p.expect("opened", epoch+":5")

@@ -63,7 +63,7 @@ func (p *pair) relay() *relayNode {
 	})
 	(&API{
 		Keys: p.authority.Keys, Tunnels: n.tunnels, Dispatcher: n.dispatcher, Revision: "r1", Log: log,
-		Passages: passage.New(p.authority.Revoked, prometheus.NewRegistry()),
+		Passages: passage.New(p.authority.Grants, prometheus.NewRegistry()),
 		Signer:   &dispatch.Signer{URL: plane.URL, Client: client},
 	}).Register(n.mux)
 	return n

@@ -81,7 +81,7 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(dispatcher.Close)
 	w.api = &API{
 		Keys: w.authority.Keys, Tunnels: w.tunnels, Dispatcher: dispatcher, Revision: "r1", Log: log,
-		Passages: passage.New(w.authority.Revoked, prometheus.NewRegistry()),
+		Passages: passage.New(w.authority.Grants, prometheus.NewRegistry()),
 		Signer:   &dispatch.Signer{URL: controlPlane.URL, Client: client},
 	}
 	w.api.Register(w.mux)

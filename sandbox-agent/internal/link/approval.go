@@ -32,7 +32,7 @@ func (l *Link) approvals(ctx context.Context, in *tunnel.Incoming) error {
 	if l.Approvals == nil {
 		return in.Refuse(protocol.Errorf(protocol.KindUnsupported, "this sandbox has no approvals"))
 	}
-	ctx, stop := l.ends.under(ctx, grant)
+	ctx, stop := l.Grants.Context(ctx, grant)
 	defer stop()
 	events, opened, err := l.Approvals.Subscribe(params.SessionID, params.Since)
 	if err != nil {

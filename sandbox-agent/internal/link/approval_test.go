@@ -21,7 +21,7 @@ func newApprovalRig(t *testing.T) (*rig, *jws.RevocationSet) {
 	must(t, err)
 	t.Cleanup(approvals.Close)
 	r.Approvals = approvals // nothing was opened yet
-	r.Heed(revoked)
+	r.Grants = ending(revoked)
 	return r, revoked
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
@@ -66,7 +67,7 @@ func newRig(t *testing.T, configure ...func(*Link)) *rig {
 	r.Link = &Link{
 		Sandbox: sandbox, Keys: jws.NewKeys(keys, jws.KeysOptions{}), Host: host, Recordings: recordings,
 		Arrive:   always(func(context.Context, string) protocol.Result { return protocol.Result{Callback: []byte(`{}`)} }),
-		Revision: "rev1", Log: slog.New(slog.DiscardHandler),
+		Revision: "rev1", Log: slog.New(slog.DiscardHandler), Grants: ending(nil),
 	}
 	for _, f := range configure {
 		f(r.Link)
@@ -107,6 +108,11 @@ func (r *rig) grant(user protocol.UserID, caps []protocol.Capability, change ...
 	token, err := r.signer.SignGrant(g)
 	must(r.t, err)
 	return token, g.ID
+}
+
+// ending returns what ends streams with their grants, as an agent has it.
+func ending(revoked *jws.RevocationSet) *lifetime.Grants {
+	return lifetime.New(lifetime.Options{Revoked: revoked, Skew: jws.Skew})
 }
 
 // expiring has use a grant that ends within a second, skew included. Where

@@ -155,7 +155,7 @@ func (l *Link) http(ctx context.Context, in *tunnel.Incoming, handler http.Handl
 	if err != nil {
 		return in.Refuse(err)
 	}
-	ctx, stop := l.ends.under(ctx, grant)
+	ctx, stop := l.Grants.Context(ctx, grant)
 	defer stop()
 	stream, err := in.Accept(protocol.Opened{})
 	if err != nil {

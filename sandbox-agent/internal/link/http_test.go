@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/tunnel"
@@ -300,7 +301,7 @@ func TestPeerGone(t *testing.T) {
 func TestHijack(t *testing.T) {
 	revoked := jws.NewRevocationSet()
 	r := newRig(t, func(l *Link) {
-		l.Heed(revoked)
+		l.Grants = ending(revoked)
 		l.Services = append(l.Services, service{"GET /socket": func(w http.ResponseWriter, r *http.Request) {
 			conn, buf, err := http.NewResponseController(w).Hijack()
 			must(t, err)
@@ -349,7 +350,7 @@ func TestHijack(t *testing.T) {
 func TestIdleStreamEndsWithItsGrant(t *testing.T) {
 	revoked := jws.NewRevocationSet()
 	r := newRig(t, func(l *Link) {
-		l.Heed(revoked)
+		l.Grants = ending(revoked)
 		l.Services = append(l.Services, service{"GET /": func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "here") }})
 	})
 	token, id := r.grant(alice, view)
@@ -374,22 +375,22 @@ func TestGrantEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		revoked := jws.NewRevocationSet()
 		l := &Link{}
-		l.Heed(revoked)
+		l.Grants = ending(revoked)
 		grant := func(id protocol.GrantID) *jws.Grant {
 			return &jws.Grant{ID: id, ExpiresAt: time.Now().Add(time.Minute).Unix()}
 		}
-		one, stopOne := l.ends.under(t.Context(), grant("gr_1"))
+		one, stopOne := l.Grants.Context(t.Context(), grant("gr_1"))
 		defer stopOne()
-		two, stopTwo := l.ends.under(t.Context(), grant("gr_2"))
+		two, stopTwo := l.Grants.Context(t.Context(), grant("gr_2"))
 		defer stopTwo()
-		three, stopThree := l.ends.under(t.Context(), grant("gr_3"))
+		three, stopThree := l.Grants.Context(t.Context(), grant("gr_3"))
 		revoked.Add("gr_2")
-		if one.Err() != nil || !errors.Is(context.Cause(two), errGrantRevoked) {
+		if one.Err() != nil || !errors.Is(context.Cause(two), lifetime.ErrRevoked) {
 			t.Errorf("%v, %v", one.Err(), context.Cause(two))
 		}
-		late, stopLate := l.ends.under(t.Context(), grant("gr_2"))
+		late, stopLate := l.Grants.Context(t.Context(), grant("gr_2"))
 		defer stopLate()
-		if !errors.Is(context.Cause(late), errGrantRevoked) {
+		if !errors.Is(context.Cause(late), lifetime.ErrRevoked) {
 			t.Errorf("a void grant: %v", context.Cause(late))
 		}
 		stopThree()
@@ -400,7 +401,7 @@ func TestGrantEnds(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if !errors.Is(context.Cause(one), errGrantExpired) || !errors.Is(context.Cause(three), context.Canceled) {
+		if !errors.Is(context.Cause(one), lifetime.ErrExpired) || !errors.Is(context.Cause(three), context.Canceled) {
 			t.Errorf("%v, %v", context.Cause(one), context.Cause(three))
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -31,8 +32,9 @@ type Link struct {
 	Keys       *jws.Keys
 	Host       *terminal.Host
 	Recordings *recording.Store
-	Approvals  *approval.Log  // nil: the sandbox asks for nothing
-	Arrive     func() Execute // called for each command in the order in which they come
+	Grants     *lifetime.Grants // end the streams that live under one grant
+	Approvals  *approval.Log    // nil: the sandbox asks for nothing
+	Arrive     func() Execute   // called for each command in the order in which they come
 	Revision   string
 	Log        *slog.Logger
 
@@ -42,7 +44,6 @@ type Link struct {
 
 	commands sync.WaitGroup // those that run; they may outlive their tunnel
 	watch    watch
-	ends     grantEnds
 	routes   routes
 }
 
