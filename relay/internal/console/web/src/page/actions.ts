@@ -9,7 +9,7 @@ import { warning } from '../terminal/share.ts';
 import { ask, hint } from '../ui/ask.ts';
 import { font, touch } from '../ui/theme.ts';
 import { choose, chosen, resized, type SizeStep } from '../ui/typesize.ts';
-import { OneAtATime } from './once.ts';
+import { oneAtATime, type Once } from './once.ts';
 
 export interface ActionHooks {
   shown(): Pane | undefined;
@@ -18,20 +18,15 @@ export interface ActionHooks {
 
 export class Actions {
   readonly search = new SearchBar();
-  readonly #once: OneAtATime;
+  readonly once: Once;
   readonly #earlier = new Earlier();
 
   constructor(private readonly session: Session, private readonly hooks: ActionHooks) {
-    this.#once = new OneAtATime(() => hooks.changed());
+    this.once = oneAtATime(() => hooks.changed());
   }
 
   get #pane(): Pane | undefined {
     return this.hooks.shown();
-  }
-
-  // once makes a change unless another is under way, and says what went wrong.
-  once(change: () => Promise<void>): Promise<void> {
-    return this.#once.run(change);
   }
 
   // send tells the relay what the person wants; by the time a connection is
@@ -106,9 +101,13 @@ export class Actions {
     this.hooks.changed();
   }
 
-  earlier(title: string, part: LogPart | null | undefined): void {
+  // showEarlier shows output that isn't on the screen: what was skipped, or else
+  // what was before.
+  showEarlier(skipped?: LogPart): void {
     const pane = this.#pane;
+    const part = skipped ?? pane?.earlier;
     if (pane === undefined || !part) return;
+    const title = skipped === undefined ? 'Earlier output' : 'Skipped output';
     void this.#earlier.show(title, part, pane.screen.cols, (wanted) => this.session.log(pane.id, wanted));
   }
 }

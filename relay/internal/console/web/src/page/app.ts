@@ -94,7 +94,6 @@ export class App {
   }
 
   #makeTools(): Tools {
-    const actions = this.#actions;
     const env = new EnvDialog(this.#session, () => {
       const names = this.#list.labels;
       return this.#list.running.map(({ id }) => ({ id, label: names.get(id) ?? id }));
@@ -104,15 +103,8 @@ export class App {
       fetch: (id) => this.#session.recording(id),
       label: ({ pty_id: id, command = '' }) => this.#list.labels.get(id) ?? labels([{ id, command, cols: 0, rows: 0, created_at: 0 }]).get(id) ?? id,
     });
-    return new Tools({
-      earlier: () => actions.earlier('Earlier output', this.#panes.shown?.earlier),
-      find: () => actions.find(),
-      copy: () => actions.copy(),
-      paste: () => void actions.paste(),
-      size: (step) => actions.size(step),
-      record: () => void actions.record(),
+    return new Tools(this.#actions, {
       recordings: () => void recordings.open(),
-      share: (to) => void actions.share(to),
       env: this.#may('env') ? () => env.open() : undefined,
       approvals: this.#may('approve') ? () => this.#approvals?.open() : undefined,
     });
@@ -196,7 +188,7 @@ export class App {
     const pane: Pane = new Pane(this.#session, { id, you: this.me.user, host, followsSize: tab.get('size') === 'follow' }, {
       changed: () => this.#draw(),
       stopped: (turn) => this.#stopped(pane, turn),
-      skipped: (part) => this.#actions.earlier('Skipped output', part),
+      skipped: (part) => this.#actions.showEarlier(part),
       leave: () => this.#approvals?.focus() || this.#view.leave(),
       find: () => this.#actions.find(),
       found: (index, count) => {

@@ -67,8 +67,7 @@ export interface Banner {
 export interface Model {
   status: { tone: Tone; text: string };
   tabs: Tab[];
-  mayCreate: boolean;
-  mayClose: boolean;
+  mayCreate: boolean; // terminals, and close them
   people: { count: number; list: Person[] };
   control: ControlView;
   agent: AgentView;

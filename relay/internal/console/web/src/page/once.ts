@@ -6,27 +6,27 @@ import { hint, type HintAction } from '../ui/ask.ts';
 import { copy } from '../ui/clipboard.ts';
 import { messageOf } from '../ui/format.ts';
 
-export class OneAtATime {
-  #busy = false;
+// Once makes a change unless another is under way. Of what may have been done all
+// the same it offers to ask, and nothing else.
+export type Once = (change: () => Promise<void>) => Promise<void>;
 
-  // done is called after each change.
-  constructor(private readonly done: () => void) {}
-
-  // run makes a change unless one is under way. Of what may have been done all the
-  // same it offers to ask, and nothing else.
-  async run(change: () => Promise<void>): Promise<void> {
-    if (this.#busy) return;
-    this.#busy = true;
+// oneAtATime calls done after each change.
+export function oneAtATime(done: () => void): Once {
+  let busy = false;
+  const once: Once = async (change) => {
+    if (busy) return;
+    busy = true;
     try {
       await change();
     } catch (error) {
       const text = messageOf(error);
-      hint(text, error instanceof Unsettled ? { label: 'Ask again', run: () => void this.run(change) } : adviceOf(text));
+      hint(text, error instanceof Unsettled ? { label: 'Ask again', run: () => void once(change) } : adviceOf(text));
     } finally {
-      this.#busy = false;
-      this.done();
+      busy = false;
+      done();
     }
-  }
+  };
+  return once;
 }
 
 // adviceOf offers to copy the command that a refusal advises.

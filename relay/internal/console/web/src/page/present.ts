@@ -35,7 +35,7 @@ export class Presenter {
     const names = this.list.labels;
     const tabs = this.#tabs(names);
     const mayCreate = this.may('shell');
-    if (pane === undefined) return { ...nothing, tabs, mayCreate, mayClose: mayCreate, tools: { ...nothing.tools, typeSize: font().base }, title: titleOf('terminal', approval, undefined, this.called) };
+    if (pane === undefined) return { ...nothing, tabs, mayCreate, tools: { ...nothing.tools, typeSize: font().base }, title: titleOf('terminal', approval, undefined, this.called) };
     const now = Date.now();
     const { terminal, control } = pane;
     const state = terminal.connection;
@@ -49,7 +49,6 @@ export class Presenter {
       status: statusOf(state),
       tabs,
       mayCreate,
-      mayClose: mayCreate,
       people: peopleOf(control, live),
       control: known ? controlOf(control, live, now) : noControl,
       agent: known ? agentOf(control, this.may('agent')) : noAgent,
@@ -110,7 +109,6 @@ const nothing: Model = {
   status: { tone: 'idle', text: 'No terminal' },
   tabs: [],
   mayCreate: false,
-  mayClose: false,
   people: { count: 0, list: [] },
   control: noControl,
   agent: noAgent,

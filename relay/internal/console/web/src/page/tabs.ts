@@ -19,7 +19,7 @@ export class TabBar {
     this.#tabs.addEventListener('keydown', (event) => this.#key(event));
   }
 
-  draw(tabs: Tab[], mayCreate: boolean, mayClose: boolean): void {
+  draw(tabs: Tab[], mayCreate: boolean): void {
     keyed(this.#tabs, tabs, (tab) => tab.id, (tab) => this.#make(tab), (element, tab) => {
       const button = element.firstElementChild as HTMLElement;
       element.style.order = String(2 * tabs.indexOf(tab));
@@ -33,7 +33,7 @@ export class TabBar {
       setAttribute(button, 'aria-selected', String(tab.active));
       setAttribute(button, 'tabindex', tab.active ? '0' : '-1');
     });
-    this.#drawClose(tabs, mayClose);
+    this.#drawClose(tabs, mayCreate);
     setHidden(this.#new, !mayCreate);
   }
 

@@ -3,18 +3,12 @@
 
 import { ShareTool } from '../terminal/share.ts';
 import { byId, closeMenu, keepFocus, setAttribute, setHidden, setText } from '../ui/dom.ts';
-import type { SizeStep } from '../ui/typesize.ts';
+import type { Actions } from './actions.ts';
 import type { Model } from './model.ts';
 
-export interface ToolActions {
-  earlier(): void;
-  find(): void;
-  copy(): void;
-  paste(): void;
-  size(step: SizeStep): void;
-  record(): void;
+// Dialogs are opened by tools of their own.
+export interface Dialogs {
   recordings(): void;
-  share(to: string): void;
   env: (() => void) | undefined; // undefined: not for this person
   approvals: (() => void) | undefined;
 }
@@ -25,7 +19,7 @@ export class Tools {
   readonly #normal: HTMLButtonElement;
   readonly #share: ShareTool;
 
-  constructor(actions: ToolActions) {
+  constructor(actions: Actions, dialogs: Dialogs) {
     const tool = (id: string, press: () => void, stays = false): HTMLButtonElement => {
       const button = byId(`tool-${id}`, HTMLButtonElement);
       keepFocus(button);
@@ -35,17 +29,17 @@ export class Tools {
       });
       return button;
     };
-    this.#earlier = tool('earlier', actions.earlier);
-    tool('find', actions.find);
-    tool('copy', actions.copy);
-    tool('paste', actions.paste);
+    this.#earlier = tool('earlier', () => actions.showEarlier());
+    tool('find', () => actions.find());
+    tool('copy', () => actions.copy());
+    tool('paste', () => void actions.paste());
     tool('smaller', () => actions.size('smaller'), true);
     this.#normal = tool('normal', () => actions.size('normal'), true);
     tool('bigger', () => actions.size('bigger'), true);
-    this.#record = tool('record', actions.record);
-    tool('recordings', actions.recordings);
-    this.#share = new ShareTool(actions.share);
-    for (const [id, press] of [['env', actions.env], ['egress', actions.approvals]] as const) {
+    this.#record = tool('record', () => void actions.record());
+    tool('recordings', dialogs.recordings);
+    this.#share = new ShareTool((to) => void actions.share(to));
+    for (const [id, press] of [['env', dialogs.env], ['egress', dialogs.approvals]] as const) {
       if (press !== undefined) setHidden(tool(id, press), false);
     }
   }

@@ -53,7 +53,7 @@ export class View {
   draw(model: Model): void {
     status(model.status.text, model.status.tone);
     document.body.classList.toggle('stale', model.stale);
-    this.#tabs.draw(model.tabs, model.mayCreate, model.mayClose);
+    this.#tabs.draw(model.tabs, model.mayCreate);
     this.#people.draw(model.people);
     this.#control.draw(model.control);
     this.#control.drawRequests(model.requests);
