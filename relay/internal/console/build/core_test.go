@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/evanw/esbuild/pkg/api"
 )
 
 var imported = regexp.MustCompile(`(?m)\b(?:from|import\()\s*'([^']+)'`)
@@ -120,14 +122,9 @@ func TestCoreIsAPackage(t *testing.T) {
 
 var example = regexp.MustCompile("(?s)```ts\n(.*?)```")
 
-// TestCoreKnowsNoPage: what only a page has is unknown where the core is checked,
-// and the README's example is known.
-func TestCoreKnowsNoPage(t *testing.T) {
-	node, compiler := tsc(t)
-	core, err := filepath.Abs(filepath.Join(web, "core"))
-	if err != nil {
-		t.Fatal(err)
-	}
+// exampleOf returns the example of the core's README.
+func exampleOf(t *testing.T, core string) string {
+	t.Helper()
 	readme, err := os.ReadFile(filepath.Join(core, "README.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -135,6 +132,17 @@ func TestCoreKnowsNoPage(t *testing.T) {
 	code := example.FindSubmatch(readme)
 	if code == nil {
 		t.Fatal("the README has no example")
+	}
+	return string(code[1])
+}
+
+// TestCoreKnowsNoPage: what only a page has is unknown where the core is checked,
+// and the README's example is known.
+func TestCoreKnowsNoPage(t *testing.T) {
+	node, compiler := tsc(t)
+	core, err := filepath.Abs(filepath.Join(web, "core"))
+	if err != nil {
+		t.Fatal(err)
 	}
 	config, err := json.Marshal(map[string]any{
 		"extends":         filepath.Join(core, "tsconfig.json"),
@@ -147,7 +155,7 @@ func TestCoreKnowsNoPage(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{
 		"tsconfig.json": string(config),
-		"example.ts":    string(code[1]),
+		"example.ts":    exampleOf(t, core),
 		"page.ts":       "export const all = [document.title, window.name, localStorage.length];\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
@@ -158,6 +166,88 @@ func TestCoreKnowsNoPage(t *testing.T) {
 	if err == nil || strings.Contains(string(out), "example.ts") || strings.Count(string(out), "page.ts") != 3 {
 		t.Errorf("want three complaints about page.ts and no other, got\n%s", out)
 	}
+}
+
+// driver runs the README's example against a relay that is played: it answers the
+// requests, opens the socket and takes the command.
+const driver = `
+import assert from 'node:assert/strict';
+import { run } from './example.ts';
+
+const answers: Record<string, unknown> = {
+  '/auth/me': { user: { id: 'usr_a', name: 'alice' }, sessions: [{ id: 'ses_1' }] },
+  '/grants': { grant: 'g', expires_at: new Date(Date.now() + 600_000).toISOString() },
+  '/sessions/ses_1/ptys': { id: 'pty_1' },
+  '/pty-session': { ws_url: 'wss://relay.test/ws', ticket: 't' },
+};
+const asked: string[] = [];
+const sent: unknown[] = [];
+globalThis.fetch = (async (url: string) => {
+  const { pathname } = new URL(url);
+  asked.push(pathname);
+  return Response.json(answers[pathname]);
+}) as typeof fetch;
+globalThis.WebSocket = class {
+  readyState = 1;
+  onopen = () => {};
+  onmessage = (_: { data: unknown }) => {};
+  constructor() {
+    setTimeout(() => {
+      this.onopen();
+      const tell = (message: object) => this.onmessage({ data: JSON.stringify(message) });
+      tell({ type: 'control_state', controller: 'usr_a', requests: [], term: 1, agent_state: 'stopped', you: 'usr_a', can_control: true });
+      tell({ type: 'attached', epoch: 'e', offset: 0, head: 0, cols: 80, rows: 24, mode: 'keyframe', keyframe_bytes: 0 });
+    });
+  }
+  send(data: unknown) {
+    sent.push(data);
+    if (typeof data !== 'string') this.onmessage({ data: new TextEncoder().encode('done').buffer });
+  }
+  close() {
+    this.readyState = 3;
+  }
+} as unknown as typeof WebSocket;
+
+let shown = '';
+const all = new Promise<void>((resolve) => {
+  const show = (text: string) => { shown += text; if (text === 'done') resolve(); };
+  run('https://relay.test', 'ut_x', 'make test', show).then((terminal) => all.then(() => terminal.stop()));
+});
+await all;
+assert.deepEqual(asked, Object.keys(answers));
+assert.equal(new TextDecoder().decode((sent[0] as Uint8Array).subarray(16)), 'make test\r');
+assert.equal(shown, '\n--- anew ---\ndone');
+process.exit(0); // the grant would be renewed for ever
+`
+
+// TestCoreExample: the README's example does what it says.
+func TestCoreExample(t *testing.T) {
+	node, err := exec.LookPath("node")
+	need(t, err == nil, "Node.js is missing: apt-get install nodejs")
+	core, err := filepath.Abs(filepath.Join(web, "core"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, content := range map[string]string{"example.ts": exampleOf(t, core), "driver.ts": driver} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	result := api.Build(api.BuildOptions{
+		EntryPoints: []string{filepath.Join(dir, "driver.ts")},
+		Outfile:     filepath.Join(dir, "driver.mjs"),
+		Alias:       map[string]string{"@fairlead/core": filepath.Join(core, "index.ts")},
+		Bundle:      true,
+		Platform:    api.PlatformNode,
+		Format:      api.FormatESModule,
+		Write:       true,
+		LogLevel:    api.LogLevelSilent,
+	})
+	if err := messages(result.Errors); err != nil {
+		t.Fatal(err)
+	}
+	run(t, node, filepath.Join(dir, "driver.mjs"))
 }
 
 // mayImport says which folders of the console a folder may use: features know the

@@ -119,11 +119,11 @@ export class Socket {
     const [next, effects] = step(this.#state, event, { now: this.#clock.date(), random: this.#platform.random() });
     const changed = next.phase !== this.#state.phase || next.waiting !== this.#state.waiting || next.exit !== this.#state.exit;
     this.#state = next;
+    if (this.live && !wasLive) this.#sendAgain();
     for (const effect of effects) this.#run(effect, bytes);
     if (event.type === 'frame') this.#received(event.message);
     if (changed) this.hooks.changed(next);
     if (event.type === 'frame' && event.message.type === 'attached') this.look();
-    if (this.live && !wasLive) this.#sendAgain();
     this.#pump();
   }
 
@@ -206,7 +206,7 @@ export class Socket {
     this.#acks.said(this.#clock.now());
   }
 
-  // sendAgain comes before anything new: sequences rise.
+  // sendAgain comes before anything new, also what a hook types: sequences rise.
   #sendAgain(): void {
     for (const { seq, term, bytes } of this.#outbox.again()) this.#socket?.send(encodeInput(seq, term, bytes));
   }

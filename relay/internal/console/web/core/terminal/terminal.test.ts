@@ -106,12 +106,12 @@ const attached = (offset: number): ServerMessage => ({ type: 'attached', epoch: 
 const control = (more: Partial<ControlState> = {}): ServerMessage => ({ type: 'control_state', controller: 'usr_a', requests: [], term: 1, agent_state: 'stopped', you: 'usr_a', can_control: true, ...more });
 const [a, b] = ['https://a.test', 'https://b.test'];
 
-async function open(more: { seen?: boolean; followsSize?: boolean } = {}) {
+async function open(more: { seen?: boolean; followsSize?: boolean; types?: string } = {}) {
   const w = world();
   const told: string[] = [];
   let shown = '';
   const session = new Session({ id: 's', token: 'ut_x', origins: new Origins({ first: a, all: [a, b] }), platform: w.platform });
-  const terminal = new Terminal(session, 'pty_1', { id: 'usr_a', name: 'alice' }, {
+  const terminal: Terminal = new Terminal(session, 'pty_1', { id: 'usr_a', name: 'alice' }, {
     write: (bytes, offset, rendered) => {
       shown += new TextDecoder().decode(bytes);
       told.push(`write ${offset}`);
@@ -120,7 +120,10 @@ async function open(more: { seen?: boolean; followsSize?: boolean } = {}) {
     clear: () => told.push('clear'),
     resize: (cols, rows) => told.push(`${cols}x${rows}`),
     unseen: ({ from, to }, skipped) => told.push(`${skipped ? 'skipped' : 'earlier'} ${from}-${to}`),
-    connection: ({ phase }) => told.push(phase.name),
+    connection: ({ phase }) => {
+      told.push(phase.name);
+      if (phase.name === 'attached' && more.types !== undefined) terminal.type(keys(more.types));
+    },
     dropped: (bytes, reason) => told.push(`dropped ${bytes} ${reason}`),
     withdrawn: (bytes) => told.push(`withdrawn ${bytes}`),
     seen: () => more.seen === true,
@@ -170,6 +173,18 @@ test('what is typed is kept, and sent again with its numbers', async () => {
   socket().open(control(), attached(0));
   assert.deepEqual(socket().input, [encodeInput(2, 1, keys('b')), encodeInput(3, 1, keys('c'))]);
   assert.equal(terminal.type(new Uint8Array((8 << 20) + 1)), 'full');
+  terminal.stop();
+});
+
+test('what a hook types as a connection begins comes behind what is sent again, and once', async () => {
+  const { terminal, socket, advance } = await open({ types: 'h' });
+  socket().open(control(), attached(0));
+  assert.deepEqual(socket().input, [encodeInput(1, 1, keys('h'))]);
+  socket().onclose({ code: 1006 });
+  terminal.type(keys('k'));
+  await advance(1_000);
+  socket().open(control(), attached(0));
+  assert.deepEqual(socket().input, [encodeInput(1, 1, keys('h')), encodeInput(2, 1, keys('kh'))]);
   terminal.stop();
 });
 

@@ -171,8 +171,9 @@ export class Terminal {
     this.#control = update(before, message, this.session.platform.clock.date());
     this.#learn(message);
     if (message.type === 'input_refused' && !momentary(message.reason)) this.#spoiled(message.reason);
+    const withdrawn = this.#keepTerm();
     this.hooks.message?.(message, before);
-    this.#keepTerm();
+    if (withdrawn > 0) this.hooks.withdrawn?.(withdrawn);
     this.hooks.changed?.();
   }
 
@@ -204,11 +205,10 @@ export class Terminal {
     if (rest > 0 && reason !== 'agent_running') this.hooks.dropped?.(rest, reason);
   }
 
-  // keepTerm drops what was typed under an earlier term and not sent.
-  #keepTerm(): void {
-    if (!this.#control.known) return;
-    const dropped = this.#socket.retain(terms(this.#control));
-    if (dropped > 0) this.hooks.withdrawn?.(dropped);
+  // keepTerm drops what was typed under an earlier term and not sent, before a hook
+  // can type more, and returns how many bytes that were.
+  #keepTerm(): number {
+    return this.#control.known ? this.#socket.retain(terms(this.#control)) : 0;
   }
 
   #patience(): Patience {
