@@ -96,7 +96,7 @@ func TestOutboxIsBounded(t *testing.T) {
 
 func TestRelaysInTurn(t *testing.T) {
 	now := time.Unix(1000, 0)
-	r := relays{list: []string{"a", "b", "c"}, at: 1}
+	r := relays{known: &UserOptions{Relays: []string{"a", "b", "c"}}, at: 1}
 	steps := []struct {
 		do    func()
 		named string
@@ -131,14 +131,14 @@ func TestRelaysInTurn(t *testing.T) {
 // Who knows one relay stays where it was sent.
 func TestRelaysBeyondTheList(t *testing.T) {
 	now := time.Unix(1000, 0)
-	r := relays{list: []string{"a"}, anywhere: true}
+	r := relays{known: &UserOptions{Relays: []string{"a"}, Anywhere: true}}
 	for i, step := range []struct{ named, want string }{{"", "a"}, {"b", "b"}, {"", "b"}, {"a", "a"}, {"", "a"}} {
 		if got := r.choose(step.named, now); got != step.want {
 			t.Fatalf("step %d: goes to %s, want %s", i, got, step.want)
 		}
 		r.advance()
 	}
-	r = relays{list: []string{"a"}}
+	r = relays{known: &UserOptions{Relays: []string{"a"}}}
 	if got := r.choose("b", now); got != "a" {
 		t.Errorf("follows to %s, which it doesn't know", got)
 	}
@@ -163,16 +163,16 @@ func TestPulse(t *testing.T) {
 		{1700, 4700, signDead},
 		{1700, 5000, signNone}, // told once
 	} {
-		if got := p.check(at(step.heard), at(step.now), AskAfter, Silence); got != step.want {
+		if got := p.check(at(step.heard), at(step.now), Silence); got != step.want {
 			t.Errorf("heard at %d, now %d: %v, want %v", step.heard, step.now, got, step.want)
 		}
 	}
 	// A viewer that stood still itself asks first.
 	p = pulse{}
-	if got := p.check(at(0), at(60_000), AskAfter, Silence); got != signAsk {
+	if got := p.check(at(0), at(60_000), Silence); got != signAsk {
 		t.Errorf("after a minute of standing still: %v", got)
 	}
-	if got := p.check(at(0), at(60_100), AskAfter, Silence); got != signNone {
+	if got := p.check(at(0), at(60_100), Silence); got != signNone {
 		t.Errorf("a moment after it asked: %v", got)
 	}
 }

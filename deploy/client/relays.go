@@ -8,12 +8,8 @@ import (
 )
 
 // Silence is how long a relay may say nothing before its viewers go to another
-// one. AskAfter is how long it has said nothing when it is asked for a sign of
-// life. Browsers do the same.
-const (
-	AskAfter = 1500 * time.Millisecond
-	Silence  = 3 * time.Second
-)
+// one. It is asked for a sign of life after half of that. Browsers do the same.
+const Silence = 3 * time.Second
 
 // shunned is how long nobody goes back to a relay that was silent, on another
 // one's word.
@@ -21,22 +17,21 @@ const shunned = 10 * time.Second
 
 // relays decides to which relay a viewer goes next. It is pure.
 type relays struct {
-	list     []string // origins, in the order in which they are tried
-	anywhere bool     // a relay may send the viewer to others, too
-	at       int      // index of the present or next one
-	beyond   string   // the present or next one if it isn't in the list
-	silent   map[string]time.Time
+	known  *UserOptions // whose Relays are tried in their order; Anywhere: also others that a relay names
+	at     int          // index of the present or next one
+	beyond string       // the present or next one if it isn't known
+	silent map[string]time.Time
 }
 
 // several reports whether there is another relay to go to.
-func (r *relays) several() bool { return len(r.list) > 1 }
+func (r *relays) several() bool { return len(r.known.Relays) > 1 }
 
 // current returns the origin in use.
 func (r *relays) current() string {
 	if r.beyond != "" {
 		return r.beyond
 	}
-	return r.list[r.at%len(r.list)]
+	return r.known.Relays[r.at%len(r.known.Relays)]
 }
 
 // advance goes on to the next relay of the list, if there are several. A viewer
@@ -65,16 +60,16 @@ func (r *relays) shuns(origin string, now time.Time) bool {
 // ago if there is another.
 func (r *relays) choose(named string, now time.Time) string {
 	if named != "" && !r.shuns(named, now) {
-		if i := slices.Index(r.list, named); i >= 0 {
+		if i := slices.Index(r.known.Relays, named); i >= 0 {
 			r.at, r.beyond = i, ""
 			return named
 		}
-		if r.anywhere {
+		if r.known.Anywhere {
 			r.beyond = named
 			return named
 		}
 	}
-	for range r.list {
+	for range r.known.Relays {
 		if !r.shuns(r.current(), now) {
 			break
 		}
@@ -99,7 +94,8 @@ const (
 )
 
 // check returns what to do at now about a relay that was last heard then.
-func (p *pulse) check(heard, now time.Time, askAfter, silence time.Duration) sign {
+func (p *pulse) check(heard, now time.Time, silence time.Duration) sign {
+	askAfter := silence / 2
 	if p.dead {
 		return signNone
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // impatient is who doesn't wait for long for a silent relay.
-var impatient = Options{AskAfter: 2 * SweepEvery, Silence: 6 * SweepEvery}
+var impatient = Options{Silence: 6 * SweepEvery}
 
 func greet(t *testing.T, s *fakeSocket) {
 	t.Helper()
@@ -44,7 +44,7 @@ func TestFound24ViewerLeavesASilentRelay(t *testing.T) {
 	}
 	silent := time.Now() // from here on
 	s = second.next(t)
-	if after := time.Since(silent); after < impatient.AskAfter {
+	if after := time.Since(silent); after < impatient.Silence/2 {
 		t.Errorf("left after %v", after)
 	}
 	s.say(t, protocol.Moved{Origin: first.URL})

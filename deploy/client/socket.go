@@ -17,21 +17,21 @@ type socket struct {
 	// Static after construction; link before begin.
 	viewer  *Viewer
 	link    Link
-	greeted chan struct{}      // closed when output may follow
-	over    chan struct{}      // closed at its end
-	silent  chan time.Duration // one element: nothing came for so long
-	why     error              // set before over is closed
+	greeted chan struct{} // closed when output may follow
+	over    chan struct{} // closed at its end
+	silent  chan struct{} // closed when nothing comes any more
+	why     error         // set before over is closed
 
 	// Guarded by the viewer's mu.
 	live     bool // greeted
 	frames   parser
-	keyframe int       // bytes of one that were announced and are still to come
-	acks     acks      // of this socket
-	pulse    pulse     // of its relay
-	out      []byte    // reused for what is sent
-	at       time.Time // what is being taken came then
-	moved    bool      // something worth telling those who wait came with this read
-	cause    error     // why the viewer ends it; nil: it doesn't
+	keyframe int           // bytes of one that were announced and are still to come
+	acks     acks          // of this socket
+	pulse    pulse         // of its relay
+	out      []byte        // reused for what is sent
+	at       time.Time     // what is being taken came then
+	moved    bool          // something worth telling those who wait came with this read
+	quiet    time.Duration // nothing had come for so long when it was given up; 0: it wasn't
 }
 
 // bare makes a socket that isn't greeted live. The caller holds the viewer's mu.
@@ -40,14 +40,6 @@ func (s *socket) bare(at time.Time) {
 	s.viewer.counts.Sockets++
 	s.viewer.joining.Greeted, s.viewer.joining.Complete = at, at
 	close(s.greeted)
-}
-
-// end ends the socket for a reason of the viewer's.
-func (s *socket) end(why error) {
-	s.viewer.mu.Lock()
-	s.cause = why
-	s.viewer.mu.Unlock()
-	s.link.Close()
 }
 
 // write sends a message.
@@ -91,11 +83,12 @@ func (s *socket) Swept(at time.Time) {
 	if !v.relays.several() {
 		return
 	}
-	switch s.pulse.check(s.at, at, v.opts.AskAfter, v.opts.Silence) {
+	switch s.pulse.check(s.at, at, v.opts.Silence) {
 	case signAsk:
 		_ = s.write(opText, []byte(pingText))
 	case signDead:
-		s.silent <- at.Sub(s.at)
+		s.quiet = at.Sub(s.at)
+		close(s.silent)
 	}
 }
 
@@ -105,8 +98,8 @@ func (s *socket) Ended(why error) {
 	now := time.Now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if s.cause != nil {
-		why = s.cause
+	if s.quiet > 0 {
+		why = &SilentError{s.quiet}
 	}
 	s.why = why
 	if v.socket == s {
@@ -137,8 +130,8 @@ func (s *socket) binary(p []byte, last bool) error {
 		if s.keyframe -= len(p); s.keyframe < 0 || last != (s.keyframe == 0) {
 			return violation("a keyframe of another size than announced")
 		}
-		if v.observer != nil {
-			v.observer.Keyframe(p, last)
+		if observer, ok := v.to.(Observer); ok {
+			observer.Keyframe(p, last)
 		}
 		if last {
 			s.acks.keyframe = true
@@ -176,8 +169,8 @@ func (s *socket) text(p []byte) error {
 	if err := s.obey(typ, p); err != nil {
 		return violation("malformed message %.80q: %w", p, err)
 	}
-	if s.viewer.observer != nil {
-		s.viewer.observer.Message(typ, p)
+	if observer, ok := s.viewer.to.(Observer); ok {
+		observer.Message(typ, p)
 		s.moved = true
 	}
 	return nil

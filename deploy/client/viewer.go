@@ -52,9 +52,9 @@ type Options struct {
 
 	// Attempt bounds one attempt to connect, up to the greeting; 0: 15 s.
 	Attempt time.Duration
-	// AskAfter and Silence are how long a relay of several may say nothing until
-	// it is asked whether it is there, and left; 0: the constants of these names.
-	AskAfter, Silence time.Duration
+	// Silence is how long a relay of several may say nothing until it is left; 0:
+	// the constant of this name.
+	Silence time.Duration
 }
 
 // A Handler hears what a viewer gets. Its methods are called one at a time, and
@@ -116,10 +116,9 @@ type Counts struct {
 // acknowledged.
 type Viewer struct {
 	// Static after construction.
-	user     *User
-	opts     Options
-	to       Handler
-	observer Observer // to, if it is one; else nil
+	user *User
+	opts Options
+	to   Handler
 
 	stop  context.CancelFunc
 	ended chan struct{} // closed when it watches no more
@@ -131,16 +130,16 @@ type Viewer struct {
 	changed  chan struct{} // closed and replaced when somebody waits and something changes
 	waiters  int
 	socket   *socket // the present one, nil between two
-	started  bool    // position is known
 	position protocol.Position
 	joining  Joining // of the present socket
 	counts   Counts
-	closed   bool // by pty_closed, or a code that says not to come back
 	failure  error
 	moved    string // the origin that was named
 	control  protocol.ControlState
-	waiting  bool // the sandbox is away
 	outbox   outbox
+	started  bool // position is known
+	closed   bool // by pty_closed, or a code that says not to come back
+	waiting  bool // the sandbox is away
 }
 
 // Watch begins to watch; Close ends it. A transport must outlive the viewer. ctx
@@ -154,14 +153,13 @@ func Watch(ctx context.Context, user *User, opts Options, to Handler) *Viewer {
 		opts.Attempt = attemptTimeout
 	}
 	if opts.Silence == 0 {
-		opts.AskAfter, opts.Silence = AskAfter, Silence
+		opts.Silence = Silence
 	}
 	v := &Viewer{
 		user: user, opts: opts, to: to,
 		stop: stop, ended: make(chan struct{}), changed: make(chan struct{}),
-		relays: relays{list: user.opts.Relays, anywhere: user.opts.Anywhere, at: opts.Relay},
+		relays: relays{known: user.opts, at: opts.Relay},
 	}
-	v.observer, _ = to.(Observer)
 	go v.run(ctx) // Close waits for it
 	return v
 }
@@ -210,9 +208,9 @@ func (v *Viewer) stay(ctx context.Context, s *socket) {
 		select {
 		case <-s.over:
 			return
-		case quiet := <-s.silent:
+		case <-s.silent:
 			v.relays.shun(time.Now())
-			s.end(&SilentError{quiet})
+			s.link.Close()
 			return
 		case <-ctx.Done():
 			s.link.Close()
@@ -276,7 +274,7 @@ func (v *Viewer) connect(ctx context.Context) (*socket, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, v.opts.Attempt)
 	defer cancel()
-	s := &socket{viewer: v, over: make(chan struct{}), greeted: make(chan struct{}), silent: make(chan time.Duration, 1)}
+	s := &socket{viewer: v, over: make(chan struct{}), greeted: make(chan struct{}), silent: make(chan struct{})}
 	joining := Joining{Asked: time.Now()}
 	o, err := v.opening(ctx)
 	if err != nil {
@@ -310,8 +308,8 @@ func (v *Viewer) opened(s *socket, origin string, j Joining) {
 	v.socket, v.joining = s, j
 	v.counts.Attempts++
 	v.outbox.again()
-	if v.observer != nil {
-		v.observer.Opened(origin, j)
+	if observer, ok := v.to.(Observer); ok {
+		observer.Opened(origin, j)
 	}
 	if v.opts.URL != "" {
 		s.bare(j.Opened)
