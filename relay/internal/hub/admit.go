@@ -21,7 +21,7 @@ var grantWait = protocol.GrantWait
 const maxEarly = 64
 
 // An Admitter says who may see a terminal. It never waits: it answers each
-// question later, by its handle, to [Hub.granted]. The agent is one, through the
+// question later, by its handle, to the roster. The agent is one, through the
 // hub's stream to it.
 type Admitter interface {
 	// Ask asks about a grant, and about no other by this handle.
@@ -133,7 +133,7 @@ func (h *Hub) enter(v *Viewer) {
 	}
 	h.viewers[v.id] = v
 	h.metrics.Viewers.Inc()
-	h.presence.enter(v, v.may(roster.Control))
+	h.presence.add(v, v.may(roster.Control))
 	h.seatToLead(v)
 	h.step(turn.Joined{
 		Socket: v.id, User: v.user, Name: v.name, GrantID: h.roster.Front(v.set), CanControl: v.may(roster.Control),
@@ -150,26 +150,9 @@ func (h *Hub) enter(v *Viewer) {
 func (h *Hub) widen(v *Viewer) {
 	could := v.may(roster.Control)
 	v.rights = v.set.Rights
-	h.present(v, could)
+	h.presence.change(v, could, v.may(roster.Control))
 	h.seatToLead(v)
 	h.step(turn.Renewed{Socket: v.id, GrantID: h.roster.Front(v.set), CanControl: v.may(roster.Control), Owns: v.may(roster.Own)})
-}
-
-// present notes that v, who could have control or not, now can or not.
-func (h *Hub) present(v *Viewer, could bool) {
-	if can := v.may(roster.Control); can != could {
-		h.presence.leave(v, could)
-		h.presence.enter(v, can)
-	}
-}
-
-// keep notes what a viewer says before it is admitted.
-func (h *Hub) keep(v *Viewer, m protocol.ClientMessage) {
-	if len(v.early) == maxEarly {
-		h.cut(v, cutNotices, protocol.KindTooMany, "too many messages before the first answer")
-		return
-	}
-	v.early = append(v.early, m)
 }
 
 func (h *Hub) leave(v *Viewer) {
@@ -181,7 +164,7 @@ func (h *Hub) leave(v *Viewer) {
 	if sees {
 		delete(h.viewers, v.id)
 		h.metrics.Viewers.Dec()
-		h.presence.leave(v, v.may(roster.Control))
+		h.presence.remove(v, v.may(roster.Control))
 		h.seatToLead(v)
 		h.wants.drop(v)
 		h.unpace(v)
@@ -242,7 +225,7 @@ func (h *Hub) renewed(v *Viewer, could bool) {
 		front = v.grant.ID // it is being asked about
 	}
 	h.step(turn.Renewed{Socket: v.id, GrantID: front, CanControl: v.may(roster.Control), Owns: v.may(roster.Own)})
-	h.present(v, could)
+	h.presence.change(v, could, v.may(roster.Control))
 }
 
 // carry carries out what the roster wants.
@@ -283,11 +266,6 @@ func (h *Hub) turnAway(why string, kind protocol.Kind, cause string, pick func(*
 			h.cut(v, why, kind, cause)
 		}
 	}
-}
-
-// granted notes an answer of who admits.
-func (h *Hub) granted(m protocol.Granted) {
-	h.carry(h.roster.Answer(roster.Handle(m.Handle), m.GrantID, m.Refused == "", time.Now()))
 }
 
 // reopened has those asked about whom the new stream needs first: its bearer was

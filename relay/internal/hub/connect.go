@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/feed"
+	"github.com/fairlead/fairlead/relay/internal/roster"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -125,16 +126,15 @@ func (h *Hub) linked(l *link) {
 		h.feed.Resize(protocol.Resized{Offset: l.opened.Offset, Cols: l.opened.Cols, Rows: l.opened.Rows})
 	}
 	arrive := h.reopened(l)
-	missed := h.follow(l.opened.Turn) && !first
+	missed := h.facts.turn(l.opened.Turn) && !first
 	if !first {
 		h.step(turn.Reattached{Opened: l.opened}) // tells everybody control_state, which ends "waiting"
 	}
 	if missed {
-		h.broadcast(*h.lastTurn)
+		h.broadcast(*h.facts.lastTurn)
 	}
 	h.intake.attach(l)
-	h.recorded(l.opened.Recording)
-	h.noteShare(l.opened.Shared)
+	h.noted(l.opened.Recording, l.opened.Shared)
 	for _, v := range h.pacers.newest {
 		h.tellPace(v)
 	}
@@ -149,15 +149,6 @@ func (h *Hub) linked(l *link) {
 	}
 }
 
-// admit lets viewers join: the ring holds all the history that there is.
-// Before, one that resumes could be ahead of the ring.
-func (h *Hub) admit() {
-	if !h.open {
-		h.open = true
-		close(h.ready)
-	}
-}
-
 // unlinked: the stream ended, which a viewer sees as waiting, unless it has
 // seen the end.
 func (h *Hub) unlinked(err error) {
@@ -168,7 +159,7 @@ func (h *Hub) unlinked(err error) {
 	h.noKeyframes()
 	h.deserted()
 	if h.finished.Load() {
-		h.admit()
+		h.life.begin(nil)
 		h.step(turn.Detached{}) // greets those who wait for an answer
 		return
 	}
@@ -184,9 +175,8 @@ func (h *Hub) unlinked(err error) {
 // unreachable: there is no terminal, or nobody may see it. It returns whether
 // the hub goes on.
 func (h *Hub) unreachable(err error) bool {
-	if !h.open {
-		h.err = err
-		h.admit()
+	if !h.life.open {
+		h.life.begin(err)
 		return false
 	}
 	e := protocol.AsError(err)
@@ -211,11 +201,11 @@ func (h *Hub) answer(m protocol.Message) {
 	case protocol.AgentReport:
 		h.step(turn.Reported{AgentReport: m})
 	case protocol.Granted:
-		h.granted(m)
+		h.carry(h.roster.Answer(roster.Handle(m.Handle), m.GrantID, m.Refused == "", time.Now()))
 	case protocol.Recording:
-		h.recorded(m.ID)
+		h.noted(m.ID, h.facts.openTo)
 	case protocol.Shared:
-		h.noteShare(m.With)
+		h.noted(h.facts.recording, m.With)
 	case protocol.Held:
 		h.hold(m.Held)
 	case protocol.AgentTurn:
@@ -223,29 +213,8 @@ func (h *Hub) answer(m protocol.Message) {
 	case protocol.ToolsChanged:
 		h.broadcast(protocol.ToolCountChanged{OldCount: m.Old, NewCount: m.New, Timestamp: m.At})
 	case protocol.TerminalsChanged:
-		h.news.latest = m.At
-		h.tellNews(time.Now())
-	}
-}
-
-// recorded tells everybody whether what they see is being recorded, when that
-// has changed.
-func (h *Hub) recorded(id string) {
-	if id != h.recording {
-		h.recording = id
-		h.broadcast(protocol.RecordingState{ID: id})
-	}
-}
-
-// noteShare tells everybody to which programs what they see is open, when that has
-// changed.
-func (h *Hub) noteShare(with protocol.Share) {
-	if with == "" {
-		with = protocol.ShareNone
-	}
-	if with != h.openTo {
-		h.openTo = with
-		h.broadcast(protocol.SharedMessage{With: with})
+		h.facts.listed = m.At
+		h.tellList(time.Now())
 	}
 }
 

@@ -46,18 +46,12 @@ type Hub struct {
 	memory   *feed.Memory              // for keyframes; nil: there is enough
 	revoked  *jws.RevocationSet        // nil: no grant is
 	revised  chan struct{}             // revoked has changed
-	reads    chan struct{}             // a place for each part of the log that is read at a time
 	shared   atomic.Pointer[feed.Feed] // feed, for the set
-	bearer   atomic.Pointer[bearer]    // whose grant opens the next link; set by run
 	finished atomic.Bool               // the process is over: nothing new will come; set by feed
-	ready    chan struct{}             // closed when viewers may join, or err is set
-	done     chan struct{}             // closed when run has returned
-	over     context.Context           // ends with done
-	finish   context.CancelFunc
+	life     lifecycle
 
 	// Set by run before ready is closed.
 	feed *feed.Feed
-	err  error
 
 	// Owned by run.
 	state    turn.State
@@ -67,44 +61,36 @@ type Hub struct {
 	roster   *roster.Roster            // who may
 	admitter Admitter                  // nil: there is nobody to ask
 	link     *link                     // nil while the sandbox is away
-	open     bool                      // ready is closed
 	presence presence
-	news     news
+	facts    facts
 	leading  leading
 	resize   pendingResize
 	wants    wants
 	pacers   pacers
 	ticked   time.Time // the last tick
 
-	lastTurn   *protocol.AgentStoppedMessage // that a coding agent finished; nil: none
-	recording  string                        // id of the one that runs
-	openTo     protocol.Share                // whose programs may read and type here
-	held       bool                          // output waits, by the agent's word
-	catchingUp bool                          // the ring doesn't hold what OPENED announced
-	lostAt     time.Time                     // when viewers began to be without a link; zero: they aren't
+	catchingUp bool      // the ring doesn't hold what OPENED announced
+	lostAt     time.Time // when viewers began to be without a link; zero: they aren't
 }
 
 // newHub returns a hub whose first stream is opened under a grant.
 func newHub(key Key, first *jws.Grant, token string, tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Hub {
-	over, finish := context.WithCancel(context.Background())
 	set, grant := key.setOf(first), asked(first, token)
 	h := &Hub{
-		over: over, finish: finish,
-		key: key, log: log, metrics: metrics,
+		life: newLifecycle(),
+		key:  key, log: log, metrics: metrics,
 		events:  make(chan event, 64),
-		intake:  newIntake(over, metrics),
-		ready:   make(chan struct{}),
-		done:    make(chan struct{}),
 		viewers: map[turn.SocketID]*Viewer{},
 		door:    door{},
 		roster:  roster.New(grantWait, set, grant),
 		window:  func() int { return protocol.RingBytes },
 		revised: make(chan struct{}, 1),
-		openTo:  protocol.ShareNone,
+		facts:   facts{openTo: protocol.ShareNone},
 		wants:   wants{of: map[*Viewer]want{}},
 		pacers:  pacers{newest: map[string]*Viewer{}},
 		leading: newLeading(),
 	}
+	h.intake = newIntake(h.life.over, metrics)
 	h.dial.key, h.dial.tunnels, h.dial.log, h.dial.finished = key, tunnels, log, &h.finished
 	h.dial.reads = make(chan struct{}, maxReads)
 	h.dial.bearer.Store(&bearer{set, grant})
@@ -116,14 +102,13 @@ func newHub(key Key, first *jws.Grant, token string, tunnels Tunnels, log *slog.
 func (h *Hub) post(e event) {
 	select {
 	case h.events <- e:
-	case <-h.done:
+	case <-h.life.done:
 	}
 }
 
 // run owns the hub until ctx ends or the terminal can't be reached.
 func (h *Hub) run(ctx context.Context) {
-	defer close(h.done)
-	defer h.finish()
+	defer h.life.end()
 	h.metrics.Hubs.Inc()
 	defer h.metrics.Hubs.Dec()
 	defer func() {
@@ -321,11 +306,7 @@ func (h *Hub) step(e turn.Event) {
 				v.outbox.Tell(h.stateFor(v))
 			}
 		case turn.StateChanged:
-			for _, v := range h.viewers {
-				if v.greeted {
-					v.outbox.Tell(h.stateFor(v))
-				}
-			}
+			h.tellState()
 		}
 	}
 	h.followController()
@@ -333,11 +314,20 @@ func (h *Hub) step(e turn.Event) {
 	h.intake.resume() // after all were told why
 }
 
+// tellState tells everybody who has control.
+func (h *Hub) tellState() {
+	for _, v := range h.viewers {
+		if v.greeted {
+			v.outbox.Tell(h.stateFor(v))
+		}
+	}
+}
+
 // stateFor returns the control_state for v as it is now: of a grace the agent
 // said what was left then. One that must be over lasts until the agent says so.
 func (h *Hub) stateFor(v *Viewer) protocol.ControlState {
 	m := h.state.StateFor(v.id)
-	m.LastTurn = h.lastTurn
+	m.LastTurn = h.facts.lastTurn
 	if m.GraceMS > 0 {
 		m.GraceMS = max(m.GraceMS-time.Since(h.leasedAt).Milliseconds(), 1)
 	}
@@ -397,13 +387,8 @@ func (h *Hub) welcome(v *Viewer, m protocol.Attached) {
 		greeting = append(greeting, protocol.Waiting{Reason: protocol.WaitingSandbox})
 	}
 	greeting = append(greeting, h.presence.message())
-	if h.recording != "" {
-		greeting = append(greeting, protocol.RecordingState{ID: h.recording})
-	}
-	if h.openTo != protocol.ShareNone {
-		greeting = append(greeting, protocol.SharedMessage{With: h.openTo})
-	}
-	if h.held && h.typed(v) {
+	greeting = append(greeting, h.facts.greeting()...)
+	if h.facts.held && h.pacers.controls(v) {
 		greeting = append(greeting, protocol.OutputHeld{Held: true})
 	}
 	h.intake.admit(v) // first, so that who was greeted may type
@@ -417,8 +402,12 @@ func (h *Hub) welcome(v *Viewer, m protocol.Attached) {
 // obey acts on a text frame of a viewer.
 func (h *Hub) obey(v *Viewer, m protocol.ClientMessage) {
 	if h.viewers[v.id] != v {
-		if h.door.has(v) {
-			h.keep(v, m)
+		switch {
+		case !h.door.has(v):
+		case len(v.early) == maxEarly:
+			h.cut(v, cutNotices, protocol.KindTooMany, "too many messages before the first answer")
+		default:
+			v.early = append(v.early, m)
 		}
 		return
 	}

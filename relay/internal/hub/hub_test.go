@@ -154,7 +154,7 @@ func TestTheEndOfTheProcess(t *testing.T) {
 		x.leave()
 	}
 	select {
-	case <-x.v.hub.done: // at once: it has nothing to show
+	case <-x.v.hub.life.done: // at once: it has nothing to show
 	case <-time.After(patience):
 		t.Error("the hub of a terminal that ended stays")
 	}

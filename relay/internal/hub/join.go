@@ -64,6 +64,18 @@ func (w *wants) take(pick func(want) bool) map[*Viewer]want {
 	return taken
 }
 
+// due returns how long after now somebody's waiting ends, or another
+// keyframe may be asked for.
+func (w *wants) due(now time.Time, canAsk bool) time.Duration {
+	due := w.next.Sub(now)
+	for sort, asked := range w.asked {
+		if w.count[sort] > 0 && !w.open[sort] && canAsk {
+			due = min(due, asked.Add(protocol.KeyframeInterval).Sub(now))
+		}
+	}
+	return due
+}
+
 // canAsk reports whether the agent can be asked for a keyframe.
 func (h *Hub) canAsk() bool { return h.link != nil && !h.finished.Load() }
 
@@ -85,7 +97,7 @@ func (h *Hub) seat(v *Viewer) {
 // askLog finds out whether the agent's log has what v wants.
 func (h *Hub) askLog(v *Viewer, session *tunnel.Session) {
 	pos := *v.reader.Start().Since
-	stream, _, err := h.dial.openLog(h.over, session, feed.Gap{Pos: pos, To: pos.Offset + 1})
+	stream, _, err := h.dial.openLog(h.life.over, session, feed.Gap{Pos: pos, To: pos.Offset + 1})
 	if err == nil {
 		stream.Close()
 	}
@@ -212,7 +224,7 @@ func (h *Hub) noKeyframes() {
 // it can be placed.
 func (h *Hub) caughtUp() {
 	h.catchingUp = false
-	h.admit()
+	h.life.begin(nil) // before, one that resumes could be ahead of the ring
 	for v := range h.wants.take(func(w want) bool { return w.ahead }) {
 		h.seat(v)
 	}
@@ -242,16 +254,4 @@ func (h *Hub) expireWants(now time.Time) {
 		}
 	}
 	h.askKeyframes(now)
-}
-
-// wantsDue returns how long after now somebody's waiting ends, or another
-// keyframe may be asked for.
-func (h *Hub) wantsDue(now time.Time) time.Duration {
-	due := h.wants.next.Sub(now)
-	for sort, asked := range h.wants.asked {
-		if h.wants.count[sort] > 0 && !h.wants.open[sort] && h.canAsk() {
-			due = min(due, asked.Add(protocol.KeyframeInterval).Sub(now))
-		}
-	}
-	return due
 }

@@ -126,9 +126,9 @@ func TestFound12HubsAreBounded(t *testing.T) {
 			if _, err := enter(maxHubs); err != nil {
 				t.Errorf("with idle ones: %v", err)
 			}
-			<-all[3].t.hub.done // the one that was idle for longest
+			<-all[3].t.hub.life.done // the one that was idle for longest
 			select {
-			case <-all[5].t.hub.done:
+			case <-all[5].t.hub.life.done:
 				t.Error("more than one gave way")
 			default:
 			}

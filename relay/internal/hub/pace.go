@@ -14,10 +14,13 @@ type pacers struct {
 	newest     map[string]*Viewer // who speaks for a name: of its sockets the newest
 }
 
+// controls reports whether v is of who has control.
+func (p *pacers) controls(v *Viewer) bool { return v.user != "" && v.user == p.controller }
+
 // setsPace reports whether v should hold the terminal back: the controller's
 // viewers do, and those that asked for every byte.
 func (h *Hub) setsPace(v *Viewer) bool {
-	return v.greeted && h.viewers[v.id] == v && (v.wantsAll || v.user != "" && v.user == h.pacers.controller)
+	return v.greeted && h.viewers[v.id] == v && (v.wantsAll || h.pacers.controls(v))
 }
 
 // followController makes the new controller's viewers pace-setters, and the

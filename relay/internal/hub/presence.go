@@ -39,8 +39,8 @@ func (p *presence) find(who *person) int {
 	return i
 }
 
-// enter counts a viewer, whose grant may carry "control".
-func (p *presence) enter(v *Viewer, control bool) {
+// add counts a viewer, whose grant may carry "control".
+func (p *presence) add(v *Viewer, control bool) {
 	p.version++
 	who := p.of[v.user]
 	if who == nil {
@@ -57,8 +57,8 @@ func (p *presence) enter(v *Viewer, control bool) {
 	}
 }
 
-// leave takes back what enter said.
-func (p *presence) leave(v *Viewer, control bool) {
+// remove takes back what add said.
+func (p *presence) remove(v *Viewer, control bool) {
 	p.version++
 	who := p.of[v.user]
 	who.sockets--
@@ -69,6 +69,14 @@ func (p *presence) leave(v *Viewer, control bool) {
 		delete(p.of, v.user)
 		i := p.find(who)
 		p.people = slices.Delete(p.people, i, i+1)
+	}
+}
+
+// change notes that v, who could have control or not, now can or not.
+func (p *presence) change(v *Viewer, could, can bool) {
+	if can != could {
+		p.remove(v, could)
+		p.add(v, can)
 	}
 }
 

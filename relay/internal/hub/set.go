@@ -132,7 +132,7 @@ func (s *Set) Open(ctx context.Context, key Key, grant *jws.Grant, token string)
 			return nil, err
 		}
 		handle := &Handle{set: s, key: key, t: t, user: grant.Subject}
-		err = t.hub.await(ctx)
+		err = t.hub.life.await(ctx)
 		if err == nil {
 			return handle, nil
 		}
@@ -140,38 +140,6 @@ func (s *Set) Open(ctx context.Context, key Key, grant *jws.Grant, token string)
 		if t.first == grant.ID || !aboutGrant(err) {
 			return nil, err
 		} // else it was another one's grant
-	}
-}
-
-// await waits until viewers may join.
-func (h *Hub) await(ctx context.Context) error {
-	select {
-	case <-h.ready:
-	case <-h.done:
-	case <-ctx.Done():
-		return protocol.Errorf(protocol.KindUnavailable, "the sandbox is not connected")
-	}
-	switch {
-	case !h.dead():
-		return nil
-	case h.err != nil:
-		return h.err
-	}
-	return protocol.Fault(protocol.KindUnavailable, nil)
-}
-
-// dead reports whether the hub is over, or will be because it has failed.
-func (h *Hub) dead() bool {
-	select {
-	case <-h.done:
-		return true
-	default:
-	}
-	select {
-	case <-h.ready:
-		return h.err != nil
-	default:
-		return false
 	}
 }
 
@@ -190,7 +158,7 @@ func (s *Set) enter(key Key, grant *jws.Grant, token string) (*tenancy, error) {
 		s.spent[t] = struct{}{}
 		t = nil
 	}
-	if t == nil || t.hub.dead() {
+	if t == nil || t.hub.life.dead() {
 		if err := s.makeRoom(key.Sandbox, grant.Subject); err != nil {
 			return nil, err
 		}

@@ -77,7 +77,7 @@ func (s *socket) serve(ctx context.Context) {
 	// One channel wakes the writer for everything: with hundreds of viewers a
 	// select per chunk is a tenth of the relay's CPU.
 	defer context.AfterFunc(ctx, s.Wake)()
-	defer context.AfterFunc(s.v.hub.over, func() { // which may have ended before it saw this viewer
+	defer context.AfterFunc(s.v.hub.life.over, func() { // which may have ended before it saw this viewer
 		s.v.outbox.close(protocol.KindUnavailable, protocol.KindUnavailable.Text())
 	})()
 	alive := keepalive{sink: s.sink}

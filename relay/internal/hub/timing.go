@@ -35,8 +35,8 @@ func (h *Hub) tick(now time.Time) {
 	if wait, needed := h.presence.dueIn(now); needed && wait <= 0 {
 		h.tellPresence(now)
 	}
-	h.tellNews(now)
-	if h.resizeWaits() && now.Sub(h.resize.sent) >= resizeInterval {
+	h.tellList(now)
+	if h.resize.wish != nil && h.link != nil && now.Sub(h.resize.sent) >= resizeInterval {
 		h.send(*h.resize.wish)
 		h.resize = pendingResize{sent: now, last: size{h.resize.wish.Cols, h.resize.wish.Rows}}
 	}
@@ -60,10 +60,6 @@ func (h *Hub) tellPresence(now time.Time) {
 	}
 }
 
-// resizeWaits reports whether there is a size to pass on, and an agent to take
-// it.
-func (h *Hub) resizeWaits() bool { return h.resize.wish != nil && h.link != nil }
-
 // untilTick returns how long after now tick has something to do.
 func (h *Hub) untilTick(now time.Time) time.Duration {
 	if len(h.viewers)+len(h.door) == 0 {
@@ -73,10 +69,10 @@ func (h *Hub) untilTick(now time.Time) time.Duration {
 	if due, needed := h.presence.dueIn(now); needed {
 		wait = min(wait, due)
 	}
-	if due, needed := h.news.dueIn(now); needed {
+	if due, needed := h.facts.listDueIn(now); needed {
 		wait = min(wait, due)
 	}
-	if h.resizeWaits() {
+	if h.resize.wish != nil && h.link != nil {
 		wait = min(wait, resizeInterval-now.Sub(h.resize.sent))
 	}
 	if due := h.roster.Due(); !due.IsZero() {
@@ -86,7 +82,7 @@ func (h *Hub) untilTick(now time.Time) time.Duration {
 		wait = min(wait, due)
 	}
 	if len(h.wants.of) > 0 {
-		wait = min(wait, h.wantsDue(now))
+		wait = min(wait, h.wants.due(now, h.canAsk()))
 	}
 	return max(wait, 0)
 }

@@ -35,7 +35,7 @@ func still() *Hub {
 // takesAll admits everybody at once.
 type takesAll struct{ hub *Hub }
 
-func (a takesAll) Ask(h roster.Handle, _ string) { a.hub.granted(protocol.Granted{Handle: uint64(h)}) }
+func (a takesAll) Ask(h roster.Handle, _ string) { a.hub.answer(protocol.Granted{Handle: uint64(h)}) }
 func (takesAll) Forget(protocol.GrantID)         {}
 
 // seat adds a greeted viewer to a still hub.
@@ -233,7 +233,7 @@ func TestPings(t *testing.T) {
 		time.Sleep(pongTimeout + 2*pingInterval) // nothing comes back
 		<-ended
 		pings(2)
-		h.finish()
+		h.life.stop()
 	})
 }
 
