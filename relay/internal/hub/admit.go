@@ -30,32 +30,32 @@ type Admitter interface {
 	Forget(id protocol.GrantID)
 }
 
-// A door is where viewers wait until somebody has said that their grants are
+// pending are the viewers who wait until somebody has said that their grants are
 // good, by the sets of their grants. Who waits because of another grant is among
 // those who may see all the same. Owned by run.
-type door map[roster.Key]map[*Viewer]struct{}
+type pending map[roster.Key]map[*Viewer]struct{}
 
-func (d door) has(v *Viewer) bool {
-	_, waits := d[v.set][v]
+func (p pending) has(v *Viewer) bool {
+	_, waits := p[v.set][v]
 	return waits
 }
 
-func (d door) add(v *Viewer) {
-	if d[v.set] == nil {
-		d[v.set] = map[*Viewer]struct{}{}
+func (p pending) add(v *Viewer) {
+	if p[v.set] == nil {
+		p[v.set] = map[*Viewer]struct{}{}
 	}
-	d[v.set][v] = struct{}{}
+	p[v.set][v] = struct{}{}
 }
 
-func (d door) drop(v *Viewer) {
-	if delete(d[v.set], v); len(d[v.set]) == 0 {
-		delete(d, v.set)
+func (p pending) drop(v *Viewer) {
+	if delete(p[v.set], v); len(p[v.set]) == 0 {
+		delete(p, v.set)
 	}
 }
 
 // of returns who waits of a set, in the order in which they came.
-func (d door) of(set roster.Key) []*Viewer {
-	return slices.SortedFunc(maps.Keys(d[set]), func(a, b *Viewer) int { return cmp.Compare(a.id, b.id) })
+func (p pending) of(set roster.Key) []*Viewer {
+	return slices.SortedFunc(maps.Keys(p[set]), func(a, b *Viewer) int { return cmp.Compare(a.id, b.id) })
 }
 
 // setOf returns the set of g's kind at this terminal.
@@ -80,8 +80,8 @@ func (h *Hub) everybody() iter.Seq[*Viewer] {
 				return
 			}
 		}
-		for set := range h.door {
-			for v := range h.door[set] {
+		for set := range h.pending {
+			for v := range h.pending[set] {
 				if h.viewers[v.id] != v && !yield(v) {
 					return
 				}
@@ -94,7 +94,7 @@ func (h *Hub) everybody() iter.Seq[*Viewer] {
 // same set, was taken.
 func (h *Hub) join(v *Viewer) {
 	if h.void(v.grant) { // since its ticket was made
-		h.intake.leave(v)
+		h.intake.leave(&v.keys)
 		h.metrics.ViewersCut.WithLabelValues(cutRevoked).Inc()
 		v.outbox.close(protocol.KindUnauthenticated, revokedCause)
 		return
@@ -103,15 +103,15 @@ func (h *Hub) join(v *Viewer) {
 	v.rights = v.set.Rights
 	admitted, effects := h.roster.Join(v.set, asked(v.grant, v.token), time.Now())
 	if admitted {
-		h.enter(v)
+		h.admit(v)
 	} else {
-		h.door.add(v)
+		h.pending.add(v)
 		h.explain(v)
 	}
 	h.carry(effects)
 }
 
-// explain tells one who waits at the door that nobody can be asked.
+// explain tells one who waits to be admitted that nobody can be asked.
 func (h *Hub) explain(v *Viewer) {
 	switch {
 	case h.admitter != nil:
@@ -122,11 +122,11 @@ func (h *Hub) explain(v *Viewer) {
 	}
 }
 
-// enter lets in a viewer whose grant, or one of the same set, was taken. What it
+// admit lets in a viewer whose grant, or one of the same set, was taken. What it
 // sees first is up to the turn-taking rules, which greet it at once or after its
 // claim is answered.
-func (h *Hub) enter(v *Viewer) {
-	h.door.drop(v)
+func (h *Hub) admit(v *Viewer) {
+	h.pending.drop(v)
 	if h.viewers[v.id] == v {
 		h.widen(v)
 		return
@@ -134,7 +134,7 @@ func (h *Hub) enter(v *Viewer) {
 	h.viewers[v.id] = v
 	h.metrics.Viewers.Inc()
 	h.presence.add(v, v.may(roster.Control))
-	h.seatToLead(v)
+	h.mayLead(v)
 	h.step(turn.Joined{
 		Socket: v.id, User: v.user, Name: v.name, GrantID: h.roster.Front(v.set), CanControl: v.may(roster.Control),
 		Owns: v.may(roster.Own),
@@ -151,26 +151,26 @@ func (h *Hub) widen(v *Viewer) {
 	could := v.may(roster.Control)
 	v.rights = v.set.Rights
 	h.presence.change(v, could, v.may(roster.Control))
-	h.seatToLead(v)
+	h.mayLead(v)
 	h.step(turn.Renewed{Socket: v.id, GrantID: h.roster.Front(v.set), CanControl: v.may(roster.Control), Owns: v.may(roster.Own)})
 }
 
 func (h *Hub) leave(v *Viewer) {
 	sees, now := h.viewers[v.id] == v, time.Now()
-	if !sees && !h.door.has(v) {
+	if !sees && !h.pending.has(v) {
 		return
 	}
-	h.door.drop(v)
+	h.pending.drop(v)
 	if sees {
 		delete(h.viewers, v.id)
 		h.metrics.Viewers.Dec()
 		h.presence.remove(v, v.may(roster.Control))
-		h.seatToLead(v)
+		h.mayLead(v)
 		h.wants.drop(v)
 		h.unpace(v)
 		v.reader.Detach()
 	}
-	h.intake.leave(v)
+	h.intake.leave(&v.keys)
 	if sees {
 		h.step(turn.Left{Socket: v.id})
 	}
@@ -184,14 +184,14 @@ func expired(g *jws.Grant, now time.Time) bool { return !now.Before(g.Expires())
 // counts at once; what more, when the grant was taken.
 func (h *Hub) renew(v *Viewer, grant *jws.Grant, token string) {
 	sees, now := h.viewers[v.id] == v, time.Now()
-	if !sees && !h.door.has(v) {
+	if !sees && !h.pending.has(v) {
 		return
 	}
 	if h.void(grant) { // since the gateway has verified it
 		h.cut(v, cutRevoked, protocol.KindUnauthenticated, revokedCause)
 		return
 	}
-	h.door.drop(v)
+	h.pending.drop(v)
 	old, set, could := v.grant, v.set, v.may(roster.Control)
 	v.grant, v.token, v.set = grant, token, h.key.setOf(grant)
 	admitted, effects := h.roster.Join(v.set, asked(grant, token), now)
@@ -199,14 +199,14 @@ func (h *Hub) renew(v *Viewer, grant *jws.Grant, token string) {
 		v.rights = v.set.Rights
 	}
 	if !admitted {
-		h.door.add(v)
+		h.pending.add(v)
 	}
 	h.carry(effects)
 	switch {
 	case sees:
 		h.renewed(v, could)
 	case admitted:
-		h.enter(v)
+		h.admit(v)
 	}
 	h.carry(h.roster.Leave(set, old.ID, false, now))
 	v.outbox.Tell(protocol.Reauthed{ExpiresAt: grant.Expires().Unix()})
@@ -219,7 +219,7 @@ func (h *Hub) renewed(v *Viewer, could bool) {
 		v.reader.SetExact(false)
 		h.repace(v)
 	}
-	h.seatToLead(v)
+	h.mayLead(v)
 	front := h.roster.Front(v.set)
 	if front == "" {
 		front = v.grant.ID // it is being asked about
@@ -241,8 +241,8 @@ func (h *Hub) carry(effects []roster.Effect) {
 				h.admitter.Forget(e.ID)
 			}
 		case roster.Admit:
-			for _, v := range h.door.of(e.Key) {
-				h.enter(v)
+			for _, v := range h.pending.of(e.Key) {
+				h.admit(v)
 			}
 		case roster.Refuse:
 			h.turnAway(cutRefused, protocol.KindForbidden, "the sandbox does not accept this grant",
@@ -268,10 +268,10 @@ func (h *Hub) turnAway(why string, kind protocol.Kind, cause string, pick func(*
 	}
 }
 
-// reopened has those asked about whom the new stream needs first: its bearer was
+// agentBack has those asked about whom the new stream needs first: its bearer was
 // taken with it, and who has control may go on typing. arrive must follow, once
 // the turn-taking rules know of the stream.
-func (h *Hub) reopened(l *link) (arrive func()) {
+func (h *Hub) agentBack(l *link) (arrive func()) {
 	h.admitter = l
 	var admits, others []roster.Effect
 	for _, e := range h.roster.Opened(l.bearer.key, l.bearer.grant, l.opened.Lease.Holder, time.Now()) {
@@ -288,8 +288,8 @@ func (h *Hub) reopened(l *link) (arrive func()) {
 	}
 }
 
-// deserted: there is nobody to ask any more.
-func (h *Hub) deserted() {
+// agentGone: there is nobody to ask any more.
+func (h *Hub) agentGone() {
 	h.admitter = nil
 	h.carry(h.roster.Lost(h.finished.Load()))
 	for v := range h.everybody() {

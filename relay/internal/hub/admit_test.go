@@ -145,7 +145,7 @@ func TestFound02NoAnswer(t *testing.T) {
 	h, late := still(), time.Now().Add(time.Hour)
 	x, y := seat(h, 1, "usr_1", late), seat(h, 2, "usr_2", late)
 	d := &deaf{}
-	h.deserted()
+	h.agentGone()
 	h.admitter = d
 	key, grant := h.roster.Bearer()
 	opened := time.Now()
@@ -168,8 +168,8 @@ func TestFound02NoAnswer(t *testing.T) {
 			t.Errorf("viewer %d: closing %v with %d", v.id, v.outbox.closing, v.outbox.closeCode)
 		}
 	}
-	if len(h.viewers) != 1 || len(h.door) != 0 {
-		t.Errorf("%d viewers, %d at the door", len(h.viewers), len(h.door))
+	if len(h.viewers) != 1 || len(h.pending) != 0 {
+		t.Errorf("%d viewers, %d at the door", len(h.viewers), len(h.pending))
 	}
 }
 

@@ -125,7 +125,7 @@ func (h *Hub) linked(l *link) {
 		// offset is the ring's head, so this can't fail.
 		h.feed.Resize(protocol.Resized{Offset: l.opened.Offset, Cols: l.opened.Cols, Rows: l.opened.Rows})
 	}
-	arrive := h.reopened(l)
+	arrive := h.agentBack(l)
 	missed := h.facts.turn(l.opened.Turn) && !first
 	if !first {
 		h.step(turn.Reattached{Opened: l.opened}) // tells everybody control_state, which ends "waiting"
@@ -133,7 +133,7 @@ func (h *Hub) linked(l *link) {
 	if missed {
 		h.broadcast(*h.facts.lastTurn)
 	}
-	h.intake.attach(l)
+	h.intake.connect(l)
 	h.noted(l.opened.Recording, l.opened.Shared)
 	for _, v := range h.pacers.newest {
 		h.tellPace(v)
@@ -143,7 +143,7 @@ func (h *Hub) linked(l *link) {
 	h.wants.asked, h.wants.open = [2]time.Time{}, [2]bool{}
 	h.feed.NothingRequested()
 	h.askKeyframes(time.Now())
-	h.catchingUp = true
+	h.wants.catchingUp = true
 	if l.opened.Head <= l.opened.Offset {
 		h.caughtUp()
 	}
@@ -153,11 +153,11 @@ func (h *Hub) linked(l *link) {
 // seen the end.
 func (h *Hub) unlinked(err error) {
 	h.link = nil
-	h.hold(false)       // the next link says if it is so
-	h.catchingUp = true // another relay may show more meanwhile
-	h.intake.detach()
+	h.hold(false)             // the next link says if it is so
+	h.wants.catchingUp = true // another relay may show more meanwhile
+	h.intake.disconnect()
 	h.noKeyframes()
-	h.deserted()
+	h.agentGone()
 	if h.finished.Load() {
 		h.life.begin(nil)
 		h.step(turn.Detached{}) // greets those who wait for an answer
@@ -189,7 +189,9 @@ func (h *Hub) unreachable(err error) bool {
 		kind = protocol.KindEnded // it was there before
 	}
 	h.intake.end()
-	h.closeAll(kind, kind.Text())
+	for v := range h.everybody() {
+		v.outbox.close(kind, kind.Text())
+	}
 	return false
 }
 
@@ -227,5 +229,7 @@ func (h *Hub) sendAway(origin string) {
 			v.outbox.Tell(protocol.Moved{Origin: origin})
 		}
 	}
-	h.closeAll(protocol.KindRestarting, "the relay is going away")
+	for v := range h.everybody() {
+		v.outbox.close(protocol.KindRestarting, "the relay is going away")
+	}
 }

@@ -25,23 +25,23 @@ type execution struct {
 // enterCost is what an Enter takes of the viewer's credit and the hub's queue.
 const enterCost = int64(len(enter) + inputOverhead)
 
-// Execute types text and, a moment later under the same term, Enter. One at a
-// time: another one meanwhile is refused, as is one that there is no room for.
-func (v *Viewer) Execute(text string) {
-	intake := v.hub.intake
+// execute types text and, a moment later under the same term, Enter. It reports
+// whether there was room, so that an Enter may follow; if not it says why.
+func (t *typist) execute(text string) (ok bool) {
 	cost := int64(len(text)+inputOverhead) + enterCost
 	switch {
 	case len(text) == 0 || len(text) > protocol.MaxExecuteBytes:
-		v.Complain(protocol.Errorf(protocol.KindInvalid, "execute needs a text of 1 to %d bytes", protocol.MaxExecuteBytes))
-	case !v.credit.TryAcquire(cost):
-		v.Complain(errExecuteBusy)
-	case !intake.queue.TryAcquire(cost):
-		v.credit.Release(cost)
-		v.Complain(errExecuteBusy)
+		t.outbox.complain(protocol.Errorf(protocol.KindInvalid, "execute needs a text of 1 to %d bytes", protocol.MaxExecuteBytes))
+	case !t.credit.TryAcquire(cost):
+		t.outbox.complain(errExecuteBusy)
+	case !t.intake.queue.TryAcquire(cost):
+		t.credit.Release(cost)
+		t.outbox.complain(errExecuteBusy)
 	default:
-		intake.accept(v, typed{input: []byte(text), cost: cost, execute: true})
-		v.hub.post(executed{}) // so that run wakes for the Enter
+		t.intake.accept(t, message{input: []byte(text), cost: cost, execute: true})
+		return true
 	}
+	return false
 }
 
 var (
@@ -50,30 +50,30 @@ var (
 )
 
 // execute queues the text of e on the link. The caller holds mu, and has checked
-// that v may type under term.
-func (in *intake) execute(v *Viewer, e typed, term uint64) *link {
-	if in.executions[v] != nil {
-		in.release(v, e.cost)
-		v.Complain(errExecuteOnce)
+// that t may type under term.
+func (in *intake) execute(t *typist, e message, term uint64) *link {
+	if in.executions[t] != nil {
+		in.release(t, e.cost)
+		t.outbox.complain(errExecuteOnce)
 		return nil
 	}
 	x := &execution{term: term, due: time.Now().Add(enterDelay)}
-	x.seq = in.send(v, e.input, e.cost-enterCost, term)
+	x.seq = in.send(t, e.input, e.cost-enterCost, term)
 	if in.executions == nil {
-		in.executions = map[*Viewer]*execution{}
+		in.executions = map[*typist]*execution{}
 	}
-	in.executions[v] = x
+	in.executions[t] = x
 	in.executing.Store(true)
 	return in.link
 }
 
-// send queues input that the hub counts itself, apart from what v types, and
+// send queues input that the hub counts itself, apart from what t types, and
 // returns its number. Without a link it goes with the next one. The caller holds
 // mu.
-func (in *intake) send(v *Viewer, input []byte, cost int64, term uint64) uint64 {
+func (in *intake) send(t *typist, input []byte, cost int64, term uint64) uint64 {
 	in.executed++
 	m := protocol.Input{Term: term, Seq: in.executed, Client: in.executor, Bytes: input}
-	in.unacked = append(in.unacked, unackedInput{v, m, cost, time.Now()})
+	in.unacked = append(in.unacked, unackedInput{t, m, cost, time.Now()})
 	in.metrics.InputBytes.Add(float64(len(input)))
 	if in.link != nil {
 		in.link.queue(m)
@@ -85,10 +85,10 @@ func (in *intake) send(v *Viewer, input []byte, cost int64, term uint64) uint64 
 // due. The caller holds mu.
 func (in *intake) wrote(seq uint64) {
 	now := time.Now()
-	for v, x := range in.executions {
+	for t, x := range in.executions {
 		if x.seq <= seq {
 			x.written = true
-			in.enter(v, x, now)
+			in.enter(t, x, now)
 		}
 	}
 }
@@ -100,24 +100,24 @@ func (in *intake) enterDue(now time.Time) {
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for v, x := range in.executions {
-		in.enter(v, x, now)
+	for t, x := range in.executions {
+		in.enter(t, x, now)
 	}
 }
 
 // enter types an Enter if it is due. Who may no longer type under the term of
 // the text is told so instead. The caller holds mu.
-func (in *intake) enter(v *Viewer, x *execution, now time.Time) {
+func (in *intake) enter(t *typist, x *execution, now time.Time) {
 	if !x.written || now.Before(x.due) {
 		return
 	}
-	in.forget(v)
-	if reason, ok := in.state.MayType(v.id, x.term); !ok {
-		in.release(v, enterCost)
-		in.refuse(v, reason, 0)
+	in.forget(t)
+	if reason, ok := in.state.MayType(t.id, x.term); !ok {
+		in.release(t, enterCost)
+		in.refuse(t, reason, 0)
 		return
 	}
-	in.send(v, []byte(enter), enterCost, x.term)
+	in.send(t, []byte(enter), enterCost, x.term)
 	if in.link != nil {
 		in.link.rouse()
 	}
@@ -141,14 +141,14 @@ func (in *intake) nextEnter(now time.Time) (wait time.Duration, ok bool) {
 }
 
 // abandon drops v's Enter, if one is to come. The caller holds mu.
-func (in *intake) abandon(v *Viewer) {
-	if in.executions[v] != nil {
-		in.forget(v)
-		in.release(v, enterCost)
+func (in *intake) abandon(t *typist) {
+	if in.executions[t] != nil {
+		in.forget(t)
+		in.release(t, enterCost)
 	}
 }
 
-func (in *intake) forget(v *Viewer) {
-	delete(in.executions, v)
+func (in *intake) forget(t *typist) {
+	delete(in.executions, t)
 	in.executing.Store(len(in.executions) > 0)
 }

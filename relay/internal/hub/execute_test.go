@@ -43,7 +43,7 @@ func newExecuting(t *testing.T) *executing {
 
 func (e *executing) sit(id turn.SocketID, user protocol.UserID) *Viewer {
 	v := seat(e.h, id, user, time.Now().Add(time.Hour))
-	v.credit, v.client = semaphore.NewWeighted(protocol.MaxInputUnacked), "client of "+string(user)
+	v.keys.credit, v.keys.client = semaphore.NewWeighted(protocol.MaxInputUnacked), "client of "+string(user)
 	return v
 }
 
@@ -63,7 +63,7 @@ func (e *executing) inputs() (inputs []protocol.Input) {
 func (e *executing) passed(bytes string, term uint64) protocol.Input {
 	e.Helper()
 	got := e.inputs()
-	if len(got) != 1 || string(got[0].Bytes) != bytes || got[0].Term != term || got[0].Client == e.v.client {
+	if len(got) != 1 || string(got[0].Bytes) != bytes || got[0].Term != term || got[0].Client == e.v.keys.client {
 		e.Fatalf("passed on: %+v, want %q in term %d", got, bytes, term)
 	}
 	return got[0]
@@ -84,10 +84,10 @@ func (e *executing) acks(in protocol.Input) {
 func (e *executing) roomy() {
 	e.Helper()
 	in := e.h.intake
-	if !e.v.credit.TryAcquire(protocol.MaxInputUnacked) || !in.queue.TryAcquire(protocol.MaxInputQueued) {
+	if !e.v.keys.credit.TryAcquire(protocol.MaxInputUnacked) || !in.queue.TryAcquire(protocol.MaxInputQueued) {
 		e.Fatal("room is still taken")
 	}
-	e.v.credit.Release(protocol.MaxInputUnacked)
+	e.v.keys.credit.Release(protocol.MaxInputUnacked)
 	in.queue.Release(protocol.MaxInputQueued)
 	if len(in.executions) > 0 || in.executing.Load() {
 		e.Fatal("an execution is left")
@@ -133,7 +133,7 @@ func testExecuteWaitsForTheText(t *testing.T) {
 	e := newExecuting(t)
 	e.v.Execute("x")
 	text := e.passed("x", 2)
-	e.h.intake.executions[e.v].due = time.Now().Add(-time.Second)
+	e.h.intake.executions[&e.v.keys].due = time.Now().Add(-time.Second)
 	if wait := e.h.untilTick(time.Now()); wait <= 0 {
 		t.Errorf("looks again in %v", wait)
 	}
@@ -170,9 +170,9 @@ func TestNoEnter(t *testing.T) {
 			e.h.intake.refused(protocol.InputRefused{Client: text.Client, Seq: text.Seq, Reason: protocol.RefusedBusy})
 		}, protocol.RefusedBusy},
 		"another term after a lost stream": {func(e *executing, _ protocol.Input) {
-			e.h.intake.detach()
+			e.h.intake.disconnect()
 			e.leased(held(5, 4))
-			e.h.intake.attach(e.link)
+			e.h.intake.connect(e.link)
 		}, protocol.RefusedStaleTerm},
 		"the process ended": {func(e *executing, _ protocol.Input) { e.h.intake.end() }, protocol.RefusedEnded},
 		"left": {func(e *executing, text protocol.Input) {
@@ -201,17 +201,17 @@ func TestExecuteAcrossStreams(t *testing.T) {
 	e := newExecuting(t)
 	e.v.Execute("x")
 	text := e.passed("x", 2)
-	e.h.intake.detach()
+	e.h.intake.disconnect()
 	e.h.tick(time.Now().Add(time.Second))
-	e.h.intake.attach(e.link)
+	e.h.intake.connect(e.link)
 	if again := e.passed("x", 2); again.Seq != text.Seq || again.Client != text.Client {
 		t.Fatalf("%+v, then %+v", text, again)
 	}
-	e.h.intake.executions[e.v].due = time.Now()
+	e.h.intake.executions[&e.v.keys].due = time.Now()
 	e.acks(text)
 	cr := e.passed("\r", 2)
-	e.h.intake.detach()
-	e.h.intake.attach(e.link)
+	e.h.intake.disconnect()
+	e.h.intake.connect(e.link)
 	if again := e.passed("\r", 2); again.Seq != cr.Seq {
 		t.Fatalf("%+v, then %+v", cr, again)
 	}
@@ -220,10 +220,10 @@ func TestExecuteAcrossStreams(t *testing.T) {
 	e.acks(cr)
 	e.v.Execute("y")
 	text = e.passed("y", 2)
-	e.h.intake.executions[e.v].due = time.Now()
-	e.h.intake.detach()
+	e.h.intake.executions[&e.v.keys].due = time.Now()
+	e.h.intake.disconnect()
 	e.acks(text)
-	e.h.intake.attach(e.link)
+	e.h.intake.connect(e.link)
 	e.passed("\r", 2)
 }
 
@@ -245,7 +245,7 @@ func TestExecuteIsBounded(t *testing.T) {
 	e.inputs()
 	e.v.Execute("y") // the first isn't done
 	refused(e.v)
-	if !e.v.credit.TryAcquire(protocol.MaxInputUnacked - 2*inputOverhead - 2) {
+	if !e.v.keys.credit.TryAcquire(protocol.MaxInputUnacked - 2*inputOverhead - 2) {
 		t.Fatal("the refused ones take room")
 	}
 	e.v.Execute("y")
@@ -263,10 +263,10 @@ func TestExecuteIsBounded(t *testing.T) {
 // TestExecuteEarly: before the greeting, like any other input.
 func TestExecuteEarly(t *testing.T) {
 	e := newExecuting(t)
-	e.v.admitted = false
+	e.v.keys.attached = false
 	e.v.Execute("x")
 	e.quiet()
-	e.h.intake.admit(e.v)
+	e.h.intake.attach(&e.v.keys)
 	e.acks(e.passed("x", 2))
 	e.h.tick(time.Now().Add(enterDelay))
 	e.acks(e.passed("\r", 2))

@@ -18,20 +18,20 @@ const (
 	takingHeard         // run has proposed it, or knows better
 )
 
-// takes reports whether e is to take the terminal for v. Input with a number must
+// takes reports whether e is to take the terminal for t. Input with a number must
 // have been typed at the free terminal: what was typed under control that was
 // lost is refused, however free the terminal is. The caller holds mu.
-func (in *intake) takes(v *Viewer, e typed) bool {
-	return !e.late && !e.execute && in.state.Free() && in.state.MayControl(v.id) &&
+func (in *intake) takes(t *typist, e message) bool {
+	return !e.late && !e.execute && in.state.Free() && in.state.MayControl(t.id) &&
 		(e.seq == 0 || e.term == protocol.FreeTerm(in.state.Term()))
 }
 
 // take has v's input wait for control. The caller holds mu.
-func (in *intake) take(v *Viewer, e typed) {
+func (in *intake) take(t *typist, e message) {
 	e.late = true
-	v.waiting = append(v.waiting, e)
-	v.taking = takingAsked
-	in.takers[v] = true
+	t.waiting = append(t.waiting, e)
+	t.taking = takingAsked
+	in.takers[t] = true
 	in.rouse()
 }
 
@@ -44,7 +44,7 @@ func (in *intake) rouse() {
 }
 
 // termOf returns the term that e counts under now. The caller holds mu.
-func (in *intake) termOf(e typed) uint64 {
+func (in *intake) termOf(e message) uint64 {
 	now := in.state.Term()
 	if e.seq == 0 || now > 0 && e.term == protocol.FreeTerm(now-1) {
 		return now
@@ -54,55 +54,55 @@ func (in *intake) termOf(e typed) uint64 {
 
 // asked returns who has typed last and didn't lead, nil for nobody, and who has
 // asked for control by a key since the last time.
-func (in *intake) asked() (typist *Viewer, viewers []*Viewer) {
+func (in *intake) asked() (last *typist, takers []*typist) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	typist, in.typist = in.typist, nil
-	for v := range in.takers {
-		if v.taking == takingAsked {
-			v.taking = takingHeard
-			viewers = append(viewers, v)
+	last, in.typist = in.typist, nil
+	for t := range in.takers {
+		if t.taking == takingAsked {
+			t.taking = takingHeard
+			takers = append(takers, t)
 		}
 	}
-	return typist, viewers
+	return last, takers
 }
 
 // takenBy judges what waited for control, as far as that is decided. The caller
 // holds mu.
 func (in *intake) takenBy() {
-	for v := range in.takers {
-		if v.taking == takingHeard && !in.state.Taking(v.id) {
-			delete(in.takers, v)
-			v.taking = takesNothing
-			in.judge(v)
+	for t := range in.takers {
+		if t.taking == takingHeard && !in.state.Taking(t.id) {
+			delete(in.takers, t)
+			t.taking = takesNothing
+			in.judge(t)
 		}
 	}
 }
 
 // heed passes on what keys ask for: control of a free terminal, and to lead.
 func (h *Hub) heed() {
-	typist, takers := h.intake.asked()
-	for _, v := range takers {
-		h.leading.acts(v.user, v.id)
-		h.step(turn.Keyed{Socket: v.id})
+	last, takers := h.intake.asked()
+	for _, t := range takers {
+		h.leading.acts(t.user, t.id)
+		h.step(turn.Keyed{Socket: t.id})
 	}
-	if typist != nil {
-		h.leading.acts(typist.user, typist.id)
+	if last != nil {
+		h.leading.acts(last.user, last.id)
 		h.lead()
 	}
 }
 
-// ledBy notes which viewer leads, nil for none. Others become it by typing.
-func (in *intake) ledBy(v *Viewer) {
+// ledBy notes which viewer leads, 0 for none. Others become it by typing.
+func (in *intake) ledBy(id turn.SocketID) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.leader = v
+	in.leader = id
 }
 
-// typedBy notes that v types, who may not lead yet. The caller holds mu.
-func (in *intake) typedBy(v *Viewer) {
-	if v != in.leader && !v.follows {
-		in.typist = v
+// typedBy notes that t types, who may not lead yet. The caller holds mu.
+func (in *intake) typedBy(t *typist) {
+	if t.id != in.leader && !t.follows {
+		in.typist = t
 		in.rouse()
 	}
 }

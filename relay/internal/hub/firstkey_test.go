@@ -101,7 +101,7 @@ func TestFound16WhatTakesNothing(t *testing.T) {
 			if e.h.link != nil {
 				e.drops(c.want)
 			}
-			if len(e.h.intake.takers) > 0 || e.v.taking != takesNothing {
+			if len(e.h.intake.takers) > 0 || e.v.keys.taking != takesNothing {
 				t.Errorf("%v still wait", e.h.intake.takers)
 			}
 		})

@@ -47,7 +47,7 @@ func TestFound22Gate(t *testing.T) {
 func TestFound22TheLinkIsThereBeforeTheWord(t *testing.T) {
 	e := newExecuting(t)
 	in := e.h.intake
-	in.detach()
+	in.disconnect()
 	e.v.Type(t.Context(), []byte("x"))
 	e.quiet()
 	in.expect(e.link)

@@ -1,6 +1,29 @@
-// Package hub shares one terminal among its viewers: one goroutine owns who
-// watches and who types, a ring holds the output once for all of them, and
-// every viewer is a cursor with a writer of its own.
+// Package hub shares one terminal among its viewers: it decides who sees it and
+// who types, and has one stream to the agent for all of them.
+//
+// A viewer arrives and goes in four steps. It joins: the hub knows of it. It is
+// admitted: its grant was accepted, by the agent or earlier for another socket of
+// the same person. It is attached: it has a position in the output and gets its
+// greeting. It leaves. Each step is a method of [Hub] by that name.
+//
+// Owners. One goroutine, run, owns the hub: it takes one event after another,
+// from gateways, from the reader of the stream and from viewers' writers. Beside
+// it a dialer keeps the stream to the agent, whose reader hands output to the
+// feed and offers it to every socket that takes it at once. Keys don't pass
+// through run: the goroutine that reads a socket hands them to the intake, and
+// run tells the intake who may type. Of a viewer, run owns who it is and what it
+// may; its other parts have an owner and a lock each:
+//
+//	reader   where it is in the output       feed.Feed.mu    package feed
+//	outbox   what it is to be told           outbox.mu       outbox.go
+//	socket   who writes both                 socket.writing  socket.go
+//	keys     what it types                   intake.mu       typist.go, input.go
+//
+// Lock order: Set.mu, then feed.Feed.mu, then feed.Memory.mu. socket.writing before
+// outbox.mu, and before feed.Feed.mu. intake.mu before outbox.mu and link.mu.
+// outbox.mu and link.mu are last: nothing is locked while one of them is held. No
+// lock is held while a socket or the stream is written to, but socket.writing, and
+// none while an event is posted, but that.
 package hub
 
 import (
@@ -57,7 +80,7 @@ type Hub struct {
 	state    turn.State
 	leasedAt time.Time                 // when the agent said how state's lease stands
 	viewers  map[turn.SocketID]*Viewer // those who may see
-	door     door                      // those who don't yet
+	pending  pending                   // those who don't yet
 	roster   *roster.Roster            // who may
 	admitter Admitter                  // nil: there is nobody to ask
 	link     *link                     // nil while the sandbox is away
@@ -69,8 +92,7 @@ type Hub struct {
 	pacers   pacers
 	ticked   time.Time // the last tick
 
-	catchingUp bool      // the ring doesn't hold what OPENED announced
-	lostAt     time.Time // when viewers began to be without a link; zero: they aren't
+	lostAt time.Time // when viewers began to be without a link; zero: they aren't
 }
 
 // newHub returns a hub whose first stream is opened under a grant.
@@ -81,7 +103,7 @@ func newHub(key Key, first *jws.Grant, token string, tunnels Tunnels, log *slog.
 		key:  key, log: log, metrics: metrics,
 		events:  make(chan event, 64),
 		viewers: map[turn.SocketID]*Viewer{},
-		door:    door{},
+		pending: pending{},
 		roster:  roster.New(grantWait, set, grant),
 		window:  func() int { return protocol.RingBytes },
 		revised: make(chan struct{}, 1),
@@ -196,17 +218,17 @@ func (executed) act(*Hub) bool    { return true }
 
 // From whoever sends to a viewer, or hears its acks.
 type (
-	resynced    struct{ v *Viewer } // it was sent a resync
-	wentMissing struct {            // it can't go on where it is
+	resynced   struct{ v *Viewer } // it was sent a resync
+	fellBehind struct {            // it can't go on where it is
 		v   *Viewer
 		why string
 	}
 	paced struct{ v *Viewer } // it holds the terminal back, and has moved on
 )
 
-func (e resynced) act(h *Hub) bool    { e.v.outbox.Tell(h.stateFor(e.v)); return true }
-func (e wentMissing) act(h *Hub) bool { h.missed(e.v, e.why); return true }
-func (e paced) act(h *Hub) bool       { h.tellPace(e.v); return true }
+func (e resynced) act(h *Hub) bool   { e.v.outbox.Tell(h.stateFor(e.v)); return true }
+func (e fellBehind) act(h *Hub) bool { h.fellBehind(e.v, e.why); return true }
+func (e paced) act(h *Hub) bool      { h.tellPace(e.v); return true }
 
 // From the goroutine that asked: whether the agent's log still has what a
 // newcomer wants.
@@ -215,7 +237,7 @@ type inLog struct {
 	ok bool
 }
 
-func (e inLog) act(h *Hub) bool { h.answeredLog(e.v, e.ok); return true }
+func (e inLog) act(h *Hub) bool { h.inLog(e.v, e.ok); return true }
 
 // From the stream to the agent.
 type (
@@ -294,7 +316,7 @@ func (h *Hub) step(e turn.Event) {
 		case turn.ReportHolder:
 			h.send(effect.Holder)
 		case turn.Greet:
-			h.greet(h.viewers[effect.Socket])
+			h.attach(h.viewers[effect.Socket])
 		case turn.Broadcast:
 			h.broadcast(effect.Message)
 		case turn.Send:
@@ -351,12 +373,6 @@ func (h *Hub) broadcast(m protocol.ServerMessage) {
 	}
 }
 
-func (h *Hub) closeAll(kind protocol.Kind, cause string) {
-	for v := range h.everybody() {
-		v.outbox.close(kind, cause)
-	}
-}
-
 // cut ends a viewer that may not stay. It is out of the hub at once, however
 // long its socket takes.
 func (h *Hub) cut(v *Viewer, why string, kind protocol.Kind, cause string) {
@@ -365,17 +381,9 @@ func (h *Hub) cut(v *Viewer, why string, kind protocol.Kind, cause string) {
 	h.leave(v)
 }
 
-// greet lets v see the terminal, as soon as it can be placed.
-func (h *Hub) greet(v *Viewer) {
-	if _, waits := h.wants.of[v]; v == nil || v.greeted || waits {
-		return
-	}
-	h.seat(v)
-}
-
-// welcome sends a viewer, which the feed has placed as m says, its first
+// greet sends a viewer, whose position the feed has set as m says, its first
 // messages and lets output flow.
-func (h *Hub) welcome(v *Viewer, m protocol.Attached) {
+func (h *Hub) greet(v *Viewer, m protocol.Attached) {
 	h.metrics.Attached.WithLabelValues(m.Mode).Inc()
 	h.metrics.Join.WithLabelValues(m.Mode).Observe(time.Since(v.asked).Seconds())
 	if m.KeyframeBytes > 0 {
@@ -391,7 +399,7 @@ func (h *Hub) welcome(v *Viewer, m protocol.Attached) {
 	if h.facts.held && h.pacers.controls(v) {
 		greeting = append(greeting, protocol.OutputHeld{Held: true})
 	}
-	h.intake.admit(v) // first, so that who was greeted may type
+	h.intake.attach(&v.keys) // first, so that who was greeted may type
 	v.outbox.greet(greeting)
 	if v.user == h.leading.controller && v.may(roster.Control) {
 		v.leads(v.id == h.leading.leader)
@@ -403,7 +411,7 @@ func (h *Hub) welcome(v *Viewer, m protocol.Attached) {
 func (h *Hub) obey(v *Viewer, m protocol.ClientMessage) {
 	if h.viewers[v.id] != v {
 		switch {
-		case !h.door.has(v):
+		case !h.pending.has(v):
 		case len(v.early) == maxEarly:
 			h.cut(v, cutNotices, protocol.KindTooMany, "too many messages before the first answer")
 		default:
@@ -412,7 +420,7 @@ func (h *Hub) obey(v *Viewer, m protocol.ClientMessage) {
 		return
 	}
 	if yields(m) {
-		h.intake.heard(v)
+		h.intake.heard(&v.keys)
 	}
 	if asksFor(m) {
 		h.leading.acts(v.user, v.id) // who gets control leads by the window that asked for it

@@ -38,27 +38,27 @@ type intake struct {
 	ended     bool
 	unacked   []unackedInput     // oldest first; sent again on the next link
 	overtaken []unackedInput     // by another term, while there was no link; about to be refused
-	yields    map[*Viewer]bool   // whose wish to yield control isn't decided
-	takers    map[*Viewer]bool   // whose key is to take the terminal
-	leader    *Viewer            // who gives the terminal its size
-	typist    *Viewer            // who has typed since, and may lead from now on; nil: nobody
-	clients   map[string]*Viewer // whose input is numbered by its client: of a client's sockets the newest
+	yields    map[*typist]bool   // whose wish to yield control isn't decided
+	takers    map[*typist]bool   // whose key is to take the terminal
+	leader    turn.SocketID      // who gives the terminal its size; 0: nobody
+	typist    *typist            // who has typed since, and may lead from now on; nil: nobody
+	clients   map[string]*typist // whose input is numbered by its client: of a client's sockets the newest
 
-	executions map[*Viewer]*execution
+	executions map[*typist]*execution
 	executed   uint64 // inputs of executor
 }
 
 func newIntake(over context.Context, metrics *Metrics) *intake {
 	return &intake{
 		metrics: metrics, queue: semaphore.NewWeighted(protocol.MaxInputQueued), over: over,
-		asks: make(chan struct{}, 1), takers: map[*Viewer]bool{},
-		yields: map[*Viewer]bool{}, clients: map[string]*Viewer{}, executor: rand.Text(),
+		asks: make(chan struct{}, 1), takers: map[*typist]bool{},
+		yields: map[*typist]bool{}, clients: map[string]*typist{}, executor: rand.Text(),
 	}
 }
 
 // An unackedInput is input that the agent has not confirmed yet.
 type unackedInput struct {
-	v     *Viewer
+	t     *typist
 	input protocol.Input
 	cost  int64
 	at    time.Time // when it came
@@ -66,14 +66,14 @@ type unackedInput struct {
 
 // seq returns what the viewer's client calls the input, 0 for nothing.
 func (u unackedInput) seq() uint64 {
-	if u.input.Client != u.v.client {
+	if u.input.Client != u.t.client {
 		return 0
 	}
 	return u.input.Seq
 }
 
 // typed is one message of input.
-type typed struct {
+type message struct {
 	input []byte
 	cost  int64  // what it took of the viewer's credit and the hub's queue
 	seq   uint64 // counted by the client; 0 when the hub is to count
@@ -85,13 +85,13 @@ type typed struct {
 	late    bool // it takes no free terminal: it has asked for it, or was typed behind a wish to yield
 }
 
-// accept passes on what v typed, under the term of this moment, or tells v why
+// accept passes on what t typed, under the term of this moment, or tells t why
 // not. It waits only for the tunnel.
-func (in *intake) accept(v *Viewer, e typed) {
+func (in *intake) accept(t *typist, e message) {
 	e.at = time.Now()
 	in.mu.Lock()
-	e.behind = v.wishes
-	l := in.pass(v, e)
+	e.behind = t.wishes
+	l := in.pass(t, e)
 	in.mu.Unlock()
 	if l != nil {
 		l.flush()
@@ -100,44 +100,44 @@ func (in *intake) accept(v *Viewer, e typed) {
 
 // pass queues e on the link, which it returns, or refuses it, or has it wait. The
 // caller holds mu.
-func (in *intake) pass(v *Viewer, e typed) *link {
+func (in *intake) pass(t *typist, e message) *link {
 	reason, ok, term := protocol.RefusalReason(""), false, in.termOf(e)
 	switch {
-	case v.gone:
-		in.release(v, e.cost)
+	case t.gone:
+		in.release(t, e.cost)
 		return nil
-	case !v.admitted || e.behind > v.decided || v.taking != takesNothing: // whether it has control is being decided
-		e.late = e.late || e.behind > v.decided
-		v.waiting = append(v.waiting, e)
+	case !t.attached || e.behind > t.decided || t.taking != takesNothing: // whether it has control is being decided
+		e.late = e.late || e.behind > t.decided
+		t.waiting = append(t.waiting, e)
 		return nil
 	case in.ended:
 		reason = protocol.RefusedEnded
-	case v.gate.behind(e.seq):
-		reason = v.gate.reason
+	case t.gate.behind(e.seq):
+		reason = t.gate.reason
 	case in.link == nil:
 		reason = protocol.RefusedWaiting
-	case in.takes(v, e):
-		in.take(v, e)
+	case in.takes(t, e):
+		in.take(t, e)
 		return nil
 	default:
-		reason, ok = in.state.MayType(v.id, term)
+		reason, ok = in.state.MayType(t.id, term)
 	}
 	if !ok {
-		in.release(v, e.cost)
-		in.refuse(v, reason, e.seq)
+		in.release(t, e.cost)
+		in.refuse(t, reason, e.seq)
 		return nil
 	}
 	if e.execute {
-		return in.execute(v, e, term)
+		return in.execute(t, e, term)
 	}
-	v.gate.passed(e.seq)
-	input := protocol.Input{Term: term, Seq: e.seq, Client: v.client, Bytes: e.input}
+	t.gate.passed(e.seq)
+	input := protocol.Input{Term: term, Seq: e.seq, Client: t.client, Bytes: e.input}
 	if e.seq == 0 {
-		v.nextSeq++
-		input.Seq = v.nextSeq
+		t.nextSeq++
+		input.Seq = t.nextSeq
 	}
-	in.typedBy(v)
-	in.unacked = append(in.unacked, unackedInput{v, input, e.cost, e.at})
+	in.typedBy(t)
+	in.unacked = append(in.unacked, unackedInput{t, input, e.cost, e.at})
 	in.metrics.InputBytes.Add(float64(len(e.input)))
 	in.typedAt.CompareAndSwap(0, e.at.UnixNano())
 	in.link.queue(input)
@@ -157,38 +157,38 @@ func (in *intake) reserve(ctx context.Context, room *semaphore.Weighted, cost in
 	return room.Acquire(ctx, cost)
 }
 
-func (in *intake) release(v *Viewer, cost int64) {
-	v.credit.Release(cost)
+func (in *intake) release(t *typist, cost int64) {
+	t.credit.Release(cost)
 	in.queue.Release(cost)
 }
 
 // refuse tells that input was not written: the socket that it came by, or the
 // one that its client has now. The caller holds mu.
-func (in *intake) refuse(v *Viewer, reason protocol.RefusalReason, seq uint64) {
+func (in *intake) refuse(t *typist, reason protocol.RefusalReason, seq uint64) {
 	in.metrics.InputRefused.WithLabelValues(string(reason)).Inc()
-	if !v.counts {
+	if !t.counts {
 		seq = 0
-	} else if newest := in.clients[v.client]; newest != nil && v.gone {
-		v = newest
+	} else if newest := in.clients[t.client]; newest != nil && t.gone {
+		t = newest
 	}
-	v.gate.refused(seq, reason)
-	v.outbox.Tell(protocol.InputDropped{Reason: reason, Seq: seq})
+	t.gate.refused(seq, reason)
+	t.outbox.Tell(protocol.InputDropped{Reason: reason, Seq: seq})
 }
 
 // undo refuses input that was passed on, and an Enter that would follow it. The
 // caller holds mu.
 func (in *intake) undo(u unackedInput, reason protocol.RefusalReason) {
-	in.refuse(u.v, reason, u.seq())
-	if x := in.executions[u.v]; x != nil && u.input.Client == in.executor && x.seq == u.input.Seq {
-		in.abandon(u.v)
+	in.refuse(u.t, reason, u.seq())
+	if x := in.executions[u.t]; x != nil && u.input.Client == in.executor && x.seq == u.input.Seq {
+		in.abandon(u.t)
 	}
 }
 
 // drop refuses input that took no room.
-func (in *intake) drop(v *Viewer, reason protocol.RefusalReason, seq uint64) {
+func (in *intake) drop(t *typist, reason protocol.RefusalReason, seq uint64) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.refuse(v, reason, seq)
+	in.refuse(t, reason, seq)
 }
 
 // follow takes over who may type, after each turn and before anybody is told of
@@ -222,81 +222,81 @@ func (in *intake) shown() {
 	}
 }
 
-// admit lets v type, beginning with what it typed before it was greeted.
-func (in *intake) admit(v *Viewer) {
+// attach lets t type, beginning with what it typed before it was greeted.
+func (in *intake) attach(t *typist) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	v.admitted = true
-	if newest := in.clients[v.client]; v.counts && (newest == nil || newest.id < v.id) {
-		in.clients[v.client] = v
+	t.attached = true
+	if newest := in.clients[t.client]; t.counts && (newest == nil || newest.id < t.id) {
+		in.clients[t.client] = t
 	}
-	in.judge(v)
+	in.judge(t)
 }
 
-// judge passes on or refuses what v has typed and had to wait for, unless it
+// judge passes on or refuses what t has typed and had to wait for, unless it
 // still has to. The caller holds mu.
-func (in *intake) judge(v *Viewer) {
-	waiting := v.waiting
-	v.waiting = nil
+func (in *intake) judge(t *typist) {
+	waiting := t.waiting
+	t.waiting = nil
 	for _, e := range waiting {
-		in.pass(v, e)
+		in.pass(t, e)
 	}
 	if in.link != nil && len(waiting) > 0 {
 		in.link.rouse()
 	}
 }
 
-// hold has what v types from now on wait for a wish that is about to be posted.
-func (in *intake) hold(v *Viewer) {
+// hold has what t types from now on wait for a wish that is about to be posted.
+func (in *intake) hold(t *typist) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	v.wishes++
-	if !v.gone {
-		in.yields[v] = true
+	t.wishes++
+	if !t.gone {
+		in.yields[t] = true
 	}
 }
 
-// heard: a wish of v has reached run, which takes its step next.
-func (in *intake) heard(v *Viewer) {
+// heard: a wish of t has reached run, which takes its step next.
+func (in *intake) heard(t *typist) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	v.heard++
+	t.heard++
 }
 
 // resume passes on what waited for wishes that are decided by now.
 func (in *intake) resume() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for v := range in.yields {
-		v.decided = v.heard - in.state.Undecided(v.id)
-		if v.decided == v.wishes {
-			delete(in.yields, v)
+	for t := range in.yields {
+		t.decided = t.heard - in.state.Undecided(t.id)
+		if t.decided == t.wishes {
+			delete(in.yields, t)
 		}
-		in.judge(v)
+		in.judge(t)
 	}
 	in.takenBy()
 }
 
-// leave forgets v. What it has typed is still written, but no Enter follows.
-func (in *intake) leave(v *Viewer) {
+// leave forgets t. What it has typed is still written, but no Enter follows.
+func (in *intake) leave(t *typist) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	v.gone = true
-	if in.clients[v.client] == v {
-		delete(in.clients, v.client)
+	t.gone = true
+	if in.clients[t.client] == t {
+		delete(in.clients, t.client)
 	}
-	for _, e := range v.waiting {
-		in.release(v, e.cost)
+	for _, e := range t.waiting {
+		in.release(t, e.cost)
 	}
-	v.waiting = nil
-	delete(in.yields, v)
-	delete(in.takers, v)
-	v.taking = takesNothing
-	in.abandon(v)
+	t.waiting = nil
+	delete(in.yields, t)
+	delete(in.takers, t)
+	t.taking = takesNothing
+	in.abandon(t)
 }
 
-// attach uses l, if it isn't used yet, and refuses what l has overtaken.
-func (in *intake) attach(l *link) {
+// connect uses l, if it isn't used yet, and refuses what l has overtaken.
+func (in *intake) connect(l *link) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.link != l {
@@ -310,7 +310,7 @@ func (in *intake) attach(l *link) {
 	in.overtaken = nil
 	for _, u := range overtaken {
 		in.undo(u, reason)
-		in.release(u.v, u.cost)
+		in.release(u.t, u.cost)
 	}
 	l.rouse()
 }
@@ -333,7 +333,7 @@ func (in *intake) use(l *link) {
 	in.unacked = kept
 }
 
-func (in *intake) detach() {
+func (in *intake) disconnect() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.link, in.next = nil, nil
@@ -344,9 +344,9 @@ func (in *intake) detach() {
 func (in *intake) acked(m protocol.InputAck) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if v := in.clients[m.Client]; v != nil {
-		v.gate.written(m.Seq)
-		v.outbox.Confirm(m.Seq)
+	if t := in.clients[m.Client]; t != nil {
+		t.gate.written(m.Seq)
+		t.outbox.Confirm(m.Seq)
 	}
 	now := time.Now()
 	in.settle(func(u unackedInput) bool {
@@ -391,7 +391,7 @@ func (in *intake) settle(done func(unackedInput) bool) {
 	kept := in.unacked[:0]
 	for _, u := range in.unacked {
 		if done(u) {
-			in.release(u.v, u.cost)
+			in.release(u.t, u.cost)
 		} else {
 			kept = append(kept, u)
 		}

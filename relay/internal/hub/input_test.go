@@ -34,7 +34,7 @@ func TestInputIsStampedAndBounded(t *testing.T) {
 	unacked := 0
 	for next := uint64(1); got.Len() < len(paste); next++ {
 		in := hears[protocol.Input](a)
-		if in.Term != 2 || in.Client != x.v.client || in.Seq != next {
+		if in.Term != 2 || in.Client != x.v.keys.client || in.Seq != next {
 			t.Fatalf("input %d of %q in term %d", in.Seq, in.Client, in.Term)
 		}
 		got.Write(in.Bytes)
@@ -50,7 +50,7 @@ func TestInputIsStampedAndBounded(t *testing.T) {
 		t.Errorf("%d bytes arrived, %v", got.Len(), err)
 	}
 	synced(a, x, 0)
-	if !x.v.credit.TryAcquire(protocol.MaxInputUnacked) || !x.v.hub.intake.queue.TryAcquire(protocol.MaxInputQueued) {
+	if !x.v.keys.credit.TryAcquire(protocol.MaxInputUnacked) || !x.v.hub.intake.queue.TryAcquire(protocol.MaxInputQueued) {
 		t.Error("acknowledged input still takes room")
 	}
 }
@@ -123,7 +123,7 @@ func TestRefusedInputIsToldOnce(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	synced(a, x, 0) // and nothing else came
-	if !x.v.credit.TryAcquire(protocol.MaxInputUnacked) {
+	if !x.v.keys.credit.TryAcquire(protocol.MaxInputUnacked) {
 		t.Error("refused input still takes room")
 	}
 }
@@ -175,7 +175,7 @@ func TestInputOfAnotherTermIsNotSentAgain(t *testing.T) {
 	if in := hears[protocol.Input](w.attached()); string(in.Bytes) != "new" || in.Term != 5 {
 		t.Errorf("%+v", in)
 	}
-	if !x.v.credit.TryAcquire(protocol.MaxInputUnacked - 3 - inputOverhead) {
+	if !x.v.keys.credit.TryAcquire(protocol.MaxInputUnacked - 3 - inputOverhead) {
 		t.Error("refused input still takes room")
 	}
 }

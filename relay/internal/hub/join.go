@@ -24,6 +24,8 @@ type want struct {
 // wants are the viewers who wait, and what was asked of the agent for them.
 // Owned by run.
 type wants struct {
+	catchingUp bool // the ring doesn't hold what OPENED announced
+
 	of    map[*Viewer]want
 	next  time.Time // nobody's time is over before
 	count [2]int    // who wait for a keyframe, by its sort
@@ -79,11 +81,14 @@ func (w *wants) due(now time.Time, canAsk bool) time.Duration {
 // canAsk reports whether the agent can be asked for a keyframe.
 func (h *Hub) canAsk() bool { return h.link != nil && !h.finished.Load() }
 
-// seat greets v if it can be placed, or has it wait. One who comes back with an
-// older position than the ring has is told whether anything is missing, so the
-// agent is asked first.
-func (h *Hub) seat(v *Viewer) {
-	if v.asking {
+// attach gives v a position in the output and its greeting, or has it wait for
+// one. Who comes back with an older position than the ring has is told whether
+// anything is missing, so the agent is asked first.
+func (h *Hub) attach(v *Viewer) {
+	if v == nil || v.greeted || v.asking {
+		return
+	}
+	if _, waits := h.wants.of[v]; waits {
 		return
 	}
 	if h.link != nil && h.feed.Precedes(v.reader.Start().Since) {
@@ -91,7 +96,7 @@ func (h *Hub) seat(v *Viewer) {
 		go h.askLog(v, h.link.session) // ends with the hub
 		return
 	}
-	h.place(v)
+	h.attachNow(v)
 }
 
 // askLog finds out whether the agent's log has what v wants.
@@ -104,8 +109,8 @@ func (h *Hub) askLog(v *Viewer, session *tunnel.Session) {
 	h.post(inLog{v, !errors.Is(err, feed.ErrNotServed) && !final(err)})
 }
 
-// answeredLog seats a viewer for whom the agent was asked.
-func (h *Hub) answeredLog(v *Viewer, ok bool) {
+// inLog attaches a viewer for whom the agent was asked.
+func (h *Hub) inLog(v *Viewer, ok bool) {
 	v.asking = false
 	if h.viewers[v.id] != v || v.greeted {
 		return
@@ -113,15 +118,15 @@ func (h *Hub) answeredLog(v *Viewer, ok bool) {
 	if !ok {
 		v.reader.Restart(feed.Start{Astray: true})
 	}
-	h.place(v)
+	h.attachNow(v)
 }
 
-// place is seat for one of whom nothing more is to be known.
-func (h *Hub) place(v *Viewer) {
-	ahead := h.catchingUp && h.feed.Ahead(v.reader.Start().Since)
+// attachNow is attach for a viewer of which nothing more is to be known.
+func (h *Hub) attachNow(v *Viewer) {
+	ahead := h.wants.catchingUp && h.feed.Ahead(v.reader.Start().Since)
 	if !ahead {
 		if m, ok := v.reader.Attach(h.canAsk()); ok {
-			h.welcome(v, m)
+			h.greet(v, m)
 			return
 		}
 	}
@@ -168,39 +173,42 @@ func (h *Hub) came(kf *feed.Keyframe) {
 
 // moveOn ends v's waiting, with a keyframe or nil for none.
 func (h *Hub) moveOn(v *Viewer, w want, kf *feed.Keyframe) {
-	switch {
-	case w.why == "" && kf != nil:
-		if m, ok := v.reader.AttachBehind(kf); ok {
-			h.welcome(v, m)
-		} else {
-			h.seat(v)
-		}
-	case w.why == "":
-		m, _ := v.reader.Attach(false)
-		h.welcome(v, m)
-	case kf == nil:
-		h.movedAhead(v, w.why, v.reader.SkipToLine())
-	default:
-		skipped, ok := v.reader.SkipBehind(kf)
-		if !ok { // it is of another log
+	if w.why == "" {
+		h.attachBehind(v, kf)
+		return
+	}
+	var skipped uint64
+	if kf == nil {
+		skipped = v.reader.SkipToLine()
+	} else {
+		var ok bool
+		if skipped, ok = v.reader.SkipBehind(kf); !ok { // it is of another log
 			h.wait(v, w)
 			return
 		}
 		h.metrics.KeyframesSent.Inc()
-		h.movedAhead(v, w.why, skipped)
 	}
-}
-
-// movedAhead counts why v was moved ahead and past how much, and lets it go on.
-func (h *Hub) movedAhead(v *Viewer, why string, skipped uint64) {
-	h.metrics.Resyncs.WithLabelValues(why).Inc()
+	h.metrics.Resyncs.WithLabelValues(w.why).Inc()
 	h.metrics.Skipped.Add(float64(skipped))
 	v.socket.Wake()
 }
 
-// missed: v can't go on where it is. It gets a keyframe: without history when it
+// attachBehind attaches a viewer that has waited for a keyframe, with that or
+// without.
+func (h *Hub) attachBehind(v *Viewer, kf *feed.Keyframe) {
+	if kf == nil {
+		m, _ := v.reader.Attach(false)
+		h.greet(v, m)
+	} else if m, ok := v.reader.AttachBehind(kf); ok {
+		h.greet(v, m)
+	} else { // it is of another log
+		h.attach(v)
+	}
+}
+
+// fellBehind: v can't go on where it is. It gets a keyframe: without history when it
 // was merely too slow, for then it has what was above.
-func (h *Hub) missed(v *Viewer, why string) {
+func (h *Hub) fellBehind(v *Viewer, why string) {
 	if _, waits := h.wants.of[v]; waits || h.viewers[v.id] != v || !v.greeted {
 		return
 	}
@@ -221,12 +229,12 @@ func (h *Hub) noKeyframes() {
 }
 
 // caughtUp: the ring holds what OPENED announced, so viewers who were ahead of
-// it can be placed.
+// it can attach.
 func (h *Hub) caughtUp() {
-	h.catchingUp = false
+	h.wants.catchingUp = false
 	h.life.begin(nil) // before, one that resumes could be ahead of the ring
 	for v := range h.wants.take(func(w want) bool { return w.ahead }) {
-		h.seat(v)
+		h.attach(v)
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	typist  = protocol.UserID("usr_typist")
+	theTypist  = protocol.UserID("usr_typist")
 	another = protocol.UserID("usr_another")
 )
 
@@ -74,7 +74,7 @@ func newKeyboard(t *rapid.T, client typingClient) *keyboard {
 		register: lease.New(), window: lease.NewWindow(16),
 		hub: newHub(testKey, typistGrant(), "typist", nil, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry())),
 	}
-	k.propose(typist)
+	k.propose(theTypist)
 	k.linkUp()
 	k.connect()
 	return k
@@ -82,7 +82,7 @@ func newKeyboard(t *rapid.T, client typingClient) *keyboard {
 
 func typistGrant() *jws.Grant {
 	return &jws.Grant{
-		ID: "gr_typist", Subject: typist, PTYs: []string{jws.AllPTYs}, ExpiresAt: time.Now().Add(time.Hour).Unix(),
+		ID: "gr_typist", Subject: theTypist, PTYs: []string{jws.AllPTYs}, ExpiresAt: time.Now().Add(time.Hour).Unix(),
 		Caps: []protocol.Capability{protocol.CapView, protocol.CapControl},
 	}
 }
@@ -325,7 +325,7 @@ func (k *keyboard) change(do func()) {
 func (k *keyboard) propose(user protocol.UserID) {
 	k.change(func() {
 		next := protocol.LeaseNext{Holder: user}
-		if user == typist {
+		if user == theTypist {
 			next.GrantID = "gr_typist"
 		}
 		p := protocol.LeaseProposal{ExpectRevision: k.register.Lease(k.now).Revision, Next: next}
@@ -412,7 +412,7 @@ func (k *keyboard) end(keys uint64) {
 	k.runs(false)
 	k.full = false
 	k.empties()
-	if holder := k.register.Lease(k.now).Holder; holder != typist {
+	if holder := k.register.Lease(k.now).Holder; holder != theTypist {
 		k.propose("")
 	}
 	k.pump()
@@ -427,7 +427,7 @@ func (k *keyboard) end(keys uint64) {
 	last := k.client.types(term)
 	k.pump()
 	if !slices.Contains(k.written, last) {
-		k.t.Fatalf("dead keyboard: %d was not written, %v were; gate %+v, the client keeps %v; %q", last, k.written, k.socket.gate, k.client.open(), k.story)
+		k.t.Fatalf("dead keyboard: %d was not written, %v were; gate %+v, the client keeps %v; %q", last, k.written, k.socket.keys.gate, k.client.open(), k.story)
 	}
 	if open := k.client.open(); len(open) > 0 {
 		k.t.Fatalf("of %v nothing is known", open)
@@ -548,7 +548,7 @@ func (m *mind) types(term uint64) uint64 {
 	return m.seq
 }
 
-func (m *mind) may() (uint64, bool) { return m.term, m.holder == typist }
+func (m *mind) may() (uint64, bool) { return m.term, m.holder == theTypist }
 
 // may lets the console's user type at a free terminal, too.
 func (c *consoleTyping) may() (uint64, bool) {

@@ -19,9 +19,9 @@ type size struct{ cols, rows int }
 // act outlives its socket, so that one which was cut leads again when it is back,
 // unless another has acted meanwhile. It is pure: who uses it applies the sizes.
 type leading struct {
-	seats map[protocol.UserID]map[turn.SocketID]*seated // of those who may have control
-	acted map[string]uint64                             // clients; when they acted last, by clock
-	clock uint64
+	sockets map[protocol.UserID]map[turn.SocketID]*candidate // of those who may have control
+	acted   map[string]uint64                                // clients; when they acted last, by clock
+	clock   uint64
 
 	controller protocol.UserID // of the last choice
 	leader     turn.SocketID   // 0: nobody
@@ -29,8 +29,8 @@ type leading struct {
 	stale      bool            // something has changed that the choice depends on
 }
 
-// A seated is one socket.
-type seated struct {
+// A candidate is one socket that may lead.
+type candidate struct {
 	user    protocol.UserID
 	client  string
 	follows bool // whatever the size is: a panel beside something else
@@ -38,25 +38,25 @@ type seated struct {
 }
 
 func newLeading() leading {
-	return leading{seats: map[protocol.UserID]map[turn.SocketID]*seated{}, acted: map[string]uint64{}}
+	return leading{sockets: map[protocol.UserID]map[turn.SocketID]*candidate{}, acted: map[string]uint64{}}
 }
 
-// sit adds a socket whose user may have control, or changes it.
-func (l *leading) sit(id turn.SocketID, s seated) {
-	if l.seats[s.user] == nil {
-		l.seats[s.user] = map[turn.SocketID]*seated{}
+// add adds a socket whose user may have control, or changes it.
+func (l *leading) add(id turn.SocketID, s candidate) {
+	if l.sockets[s.user] == nil {
+		l.sockets[s.user] = map[turn.SocketID]*candidate{}
 	}
-	if old := l.seats[s.user][id]; old != nil {
+	if old := l.sockets[s.user][id]; old != nil {
 		s.wish = old.wish
 	}
-	l.seats[s.user][id] = &s
+	l.sockets[s.user][id] = &s
 	l.changed(s.user)
 }
 
-// rise takes a socket out, if it is there.
-func (l *leading) rise(user protocol.UserID, id turn.SocketID) {
-	if delete(l.seats[user], id); len(l.seats[user]) == 0 {
-		delete(l.seats, user)
+// remove takes a socket out, if it is there.
+func (l *leading) remove(user protocol.UserID, id turn.SocketID) {
+	if delete(l.sockets[user], id); len(l.sockets[user]) == 0 {
+		delete(l.sockets, user)
 	}
 	l.changed(user)
 }
@@ -65,7 +65,7 @@ func (l *leading) changed(user protocol.UserID) { l.stale = l.stale || user == l
 
 // wants notes the size that a socket asks for.
 func (l *leading) wants(user protocol.UserID, id turn.SocketID, want size) {
-	if s := l.seats[user][id]; s != nil && !s.follows {
+	if s := l.sockets[user][id]; s != nil && !s.follows {
 		s.wish = want
 		if id == l.leader {
 			l.given = size{} // said again, it is given again
@@ -77,7 +77,7 @@ func (l *leading) wants(user protocol.UserID, id turn.SocketID, want size) {
 // acts notes that somebody is at a socket: they typed, clicked, or asked for
 // control there.
 func (l *leading) acts(user protocol.UserID, id turn.SocketID) {
-	s := l.seats[user][id]
+	s := l.sockets[user][id]
 	if s == nil || s.follows {
 		return
 	}
@@ -109,7 +109,7 @@ func (l *leading) choose(controller protocol.UserID) (leader turn.SocketID, give
 		return l.leader, size{}, false
 	}
 	l.stale, l.controller = false, controller
-	for id, s := range l.seats[controller] {
+	for id, s := range l.sockets[controller] {
 		if !s.follows && (leader == 0 || l.before(id, s, leader)) {
 			leader = id
 		}
@@ -117,26 +117,26 @@ func (l *leading) choose(controller protocol.UserID) (leader turn.SocketID, give
 	if leader != l.leader {
 		l.leader, l.given = leader, size{}
 	}
-	if s := l.seats[controller][leader]; s != nil && s.wish != l.given {
+	if s := l.sockets[controller][leader]; s != nil && s.wish != l.given {
 		l.given, give = s.wish, s.wish
 	}
 	return leader, give, true
 }
 
 // before reports whether s rather leads than another socket of its user.
-func (l *leading) before(id turn.SocketID, s *seated, other turn.SocketID) bool {
-	mine, theirs := l.acted[s.client], l.acted[l.seats[s.user][other].client]
+func (l *leading) before(id turn.SocketID, s *candidate, other turn.SocketID) bool {
+	mine, theirs := l.acted[s.client], l.acted[l.sockets[s.user][other].client]
 	return mine > theirs || mine == theirs && id < other
 }
 
-// seatToLead has v among those who could lead, or no longer.
-func (h *Hub) seatToLead(v *Viewer) {
+// mayLead has v among those who could lead, or no longer.
+func (h *Hub) mayLead(v *Viewer) {
 	if h.viewers[v.id] == v && v.may(roster.Control) {
-		h.leading.sit(v.id, seated{user: v.user, client: v.pacer, follows: v.follows})
+		h.leading.add(v.id, candidate{user: v.user, client: v.pacer, follows: v.follows})
 		return
 	}
 	v.notLed = false
-	h.leading.rise(v.user, v.id)
+	h.leading.remove(v.user, v.id)
 }
 
 // lead gives the terminal the size of the socket that leads, when there is
@@ -147,24 +147,20 @@ func (h *Hub) lead() {
 	if !fresh {
 		return
 	}
-	h.intake.ledBy(h.viewers[leader])
+	h.intake.ledBy(leader)
 	if last != controller {
-		for id := range h.leading.seats[last] {
+		for id := range h.leading.sockets[last] {
 			h.viewers[id].notLed = false
 		}
 	}
-	for id := range h.leading.seats[controller] {
+	for id := range h.leading.sockets[controller] {
 		h.viewers[id].leads(id == leader)
 	}
-	if _, ok := h.state.MayType(leader, h.state.Term()); ok && give != (size{}) && !h.has(give) {
+	cols, rows := h.feed.Size()
+	given := h.resize.wish == nil && (h.resize.last == give || h.resize.last == size{}) && give == size{cols, rows}
+	if _, ok := h.state.MayType(leader, h.state.Term()); ok && give != (size{}) && !given {
 		h.resize.want(protocol.Resize{Term: h.state.Term(), Cols: give.cols, Rows: give.rows}) // tick sends it
 	}
-}
-
-// has reports whether the terminal has a size, and nothing else is on its way.
-func (h *Hub) has(s size) bool {
-	cols, rows := h.feed.Size()
-	return h.resize.wish == nil && (h.resize.last == s || h.resize.last == size{}) && s == size{cols, rows}
 }
 
 // leads tells a controller's viewer whether it leads, if it doesn't know. With

@@ -18,7 +18,7 @@ func TestFound15WhoLeads(t *testing.T) {
 		l := newLeading()
 		type known struct {
 			id turn.SocketID
-			seated
+			candidate
 		}
 		var there []known // by id
 		var acts []string // clients, the last one last
@@ -40,18 +40,18 @@ func TestFound15WhoLeads(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"comes": func(t *rapid.T) {
-				k := known{next, seated{
+				k := known{next, candidate{
 					user: protocol.UserID(fmt.Sprint("usr_", rapid.IntRange(0, 1).Draw(t, "user"))), follows: rapid.IntRange(0, 4).Draw(t, "panel") == 0,
 				}}
 				k.client = fmt.Sprint(k.user, rapid.IntRange(0, 3).Draw(t, "client"))
 				next++
 				there = append(there, k)
-				l.sit(k.id, k.seated)
+				l.add(k.id, k.candidate)
 			},
 			"goes": func(*rapid.T) {
 				if k, ok := pick(); ok {
 					there = slices.DeleteFunc(there, func(other known) bool { return other.id == k.id })
-					l.rise(k.user, k.id)
+					l.remove(k.user, k.id)
 				}
 			},
 			"acts": func(*rapid.T) {
@@ -119,11 +119,11 @@ func lastIndex(all []string, what string) int {
 func TestFound15ActsAreBounded(t *testing.T) {
 	l := newLeading()
 	for i := range 10 * maxActive {
-		s := seated{user: "usr_a", client: fmt.Sprint(i)}
-		l.sit(turn.SocketID(i+1), s)
+		s := candidate{user: "usr_a", client: fmt.Sprint(i)}
+		l.add(turn.SocketID(i+1), s)
 		l.acts(s.user, turn.SocketID(i+1))
 		if i > 0 && i%2 == 0 {
-			l.rise(s.user, turn.SocketID(i+1))
+			l.remove(s.user, turn.SocketID(i+1))
 		}
 		if len(l.acted) > maxActive {
 			t.Fatalf("%d are remembered", len(l.acted))

@@ -99,7 +99,7 @@ func TestFound12HubsAreBounded(t *testing.T) {
 			enter := func(i int) (*Handle, error) {
 				key, grant := Key{Sandbox: relaytest.Sandbox, Session: relaytest.Session}, &jws.Grant{Subject: "usr_1", ID: "gr_1"}
 				vary(&key, grant, i)
-				tenancy, err := w.set.enter(key, grant, "")
+				tenancy, err := w.set.acquire(key, grant, "")
 				if err != nil {
 					return nil, err
 				}

@@ -90,7 +90,7 @@ func TestRingsShareTheRelaysMemory(t *testing.T) {
 	for n, want := range map[int]int{whole: 1 << 20, whole * 4: 256 << 10, whole * 100: 64 << 10} {
 		w.set.mu.Lock()
 		for i := len(w.set.hubs); i < n; i++ {
-			w.set.hubs[Key{PTY: protocol.PTYID(strconv.Itoa(i))}] = &tenancy{hub: &Hub{}}
+			w.set.hubs[Key{PTY: protocol.PTYID(strconv.Itoa(i))}] = &shared{hub: &Hub{}}
 		}
 		w.set.share()
 		for key, t := range w.set.hubs {

@@ -90,7 +90,7 @@ func TestNumberedInputIsBounded(t *testing.T) {
 	}
 	x.drops(fits+1, protocol.RefusedBusy)
 	x.drops(fits+2, protocol.RefusedBusy)
-	a.say(protocol.InputAck{Client: x.v.client, Seq: fits})
+	a.say(protocol.InputAck{Client: x.v.keys.client, Seq: fits})
 	x.written(fits)
 	x.numbered(fits+3, 2, "fits, but would overtake")
 	x.drops(fits+3, protocol.RefusedBusy)
@@ -120,14 +120,14 @@ func TestInputAcrossSockets(t *testing.T) {
 	hears[protocol.Input](a)
 	y := w.joinAs(alice, page()) // before the old one is known to be dead
 	y.greeted()
-	a.say(protocol.InputAck{Client: x.v.client, Seq: 1})
+	a.say(protocol.InputAck{Client: x.v.keys.client, Seq: 1})
 	y.written(1)
 	y.numbered(2, 2, "b") // again: the agent writes it once
-	if in := hears[protocol.Input](a); in.Seq != 2 || in.Client != x.v.client {
+	if in := hears[protocol.Input](a); in.Seq != 2 || in.Client != x.v.keys.client {
 		t.Errorf("%+v", in)
 	}
 	x.leave()
-	a.say(protocol.InputAck{Client: x.v.client, Seq: 2})
+	a.say(protocol.InputAck{Client: x.v.keys.client, Seq: 2})
 	y.written(2)
 	if it, ok := x.sink.take(); ok && it.kind == protocol.ServerInputAck {
 		t.Errorf("the old socket heard of %s", it)
@@ -143,7 +143,7 @@ func TestInputAcrossSockets(t *testing.T) {
 	y.leave()
 	z.v.Say(protocol.ClientMessage{Type: protocol.ClientRequestControl})
 	z.until(protocol.ServerControlState) // so the hub knows that the other left
-	a.say(protocol.InputRefused{Client: y.v.client, Seq: 4, Reason: protocol.RefusedBusy})
+	a.say(protocol.InputRefused{Client: y.v.keys.client, Seq: 4, Reason: protocol.RefusedBusy})
 	z.drops(4, protocol.RefusedBusy)
 }
 

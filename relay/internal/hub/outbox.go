@@ -51,6 +51,12 @@ func (o *outbox) Tell(m protocol.ServerMessage) {
 	o.bound()
 }
 
+// complain tells the viewer that a frame of its own could not be obeyed.
+func (o *outbox) complain(err error) {
+	e := protocol.AsError(err)
+	o.Tell(protocol.ErrorMessage{Name: e.Kind.Name(), Message: e.Error()})
+}
+
 // tellFrame queues a text frame that is the same for many.
 func (o *outbox) tellFrame(frame []byte) {
 	o.mu.Lock()

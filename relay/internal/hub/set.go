@@ -48,14 +48,14 @@ type Set struct {
 	// Guarded by mu.
 	mu      sync.Mutex
 	closed  bool
-	hubs    map[Key]*tenancy
-	spent   map[*tenancy]struct{} // whose place among hubs another has taken
-	held    int                   // handles that are not released
+	hubs    map[Key]*shared
+	spent   map[*shared]struct{} // that another hub of the same terminal has replaced
+	held    int                  // handles that are not released
 	watched map[*tunnel.Session]int
 }
 
-// A tenancy is a hub and who uses it.
-type tenancy struct {
+// A shared hub is one of a set, and who uses it.
+type shared struct {
 	hub    *Hub
 	stop   context.CancelFunc
 	first  protocol.GrantID        // of who came first
@@ -70,7 +70,7 @@ func NewSet(tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Set {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := &Set{
 		tunnels: tunnels, log: log, metrics: metrics, ctx: ctx, cancel: cancel,
-		hubs: map[Key]*tenancy{}, spent: map[*tenancy]struct{}{}, free: make(chan struct{}), watched: map[*tunnel.Session]int{},
+		hubs: map[Key]*shared{}, spent: map[*shared]struct{}{}, free: make(chan struct{}), watched: map[*tunnel.Session]int{},
 	}
 	s.ring.Store(protocol.RingBytes)
 	s.memory = feed.NewMemory(s.reshare)
@@ -114,7 +114,7 @@ func (s *Set) Drain(ctx context.Context, origin string) {
 type Handle struct {
 	set  *Set
 	key  Key
-	t    *tenancy
+	t    *shared
 	user protocol.UserID
 	once sync.Once
 }
@@ -127,7 +127,7 @@ func (s *Set) Open(ctx context.Context, key Key, grant *jws.Grant, token string)
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	for {
-		t, err := s.enter(key, grant, token)
+		t, err := s.acquire(key, grant, token)
 		if err != nil {
 			return nil, err
 		}
@@ -143,9 +143,9 @@ func (s *Set) Open(ctx context.Context, key Key, grant *jws.Grant, token string)
 	}
 }
 
-// enter counts a user of key's hub, which it starts when there is none. It fails
+// acquire counts a user of key's hub, which it starts when there is none. It fails
 // when the set is closed, and where there are too many hubs.
-func (s *Set) enter(key Key, grant *jws.Grant, token string) (*tenancy, error) {
+func (s *Set) acquire(key Key, grant *jws.Grant, token string) (*shared, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -163,7 +163,7 @@ func (s *Set) enter(key Key, grant *jws.Grant, token string) (*tenancy, error) {
 			return nil, err
 		}
 		ctx, stop := context.WithCancel(s.ctx)
-		t = &tenancy{hub: newHub(key, grant, token, s.tunnels, s.log, s.metrics), stop: stop, first: grant.ID, people: map[protocol.UserID]int{}}
+		t = &shared{hub: newHub(key, grant, token, s.tunnels, s.log, s.metrics), stop: stop, first: grant.ID, people: map[protocol.UserID]int{}}
 		t.hub.watch, t.hub.window, t.hub.memory, t.hub.revoked = s.watch, s.window, s.memory, s.revoked
 		s.hubs[key] = t
 		s.share()
@@ -187,14 +187,14 @@ func (s *Set) enter(key Key, grant *jws.Grant, token string) (*tenancy, error) {
 // unless one of them is idle: the one that is so for longest ends. That a
 // terminal exists, an agent alone says. The caller holds mu.
 func (s *Set) makeRoom(sandbox protocol.SandboxID, user protocol.UserID) error {
-	for _, mine := range []func(Key, *tenancy) bool{
-		func(key Key, _ *tenancy) bool { return key.Sandbox == sandbox },
-		func(_ Key, t *tenancy) bool { return t.people[user] > 0 },
+	for _, mine := range []func(Key, *shared) bool{
+		func(key Key, _ *shared) bool { return key.Sandbox == sandbox },
+		func(_ Key, t *shared) bool { return t.people[user] > 0 },
 	} {
 		n := 0
-		var idle *tenancy
+		var idle *shared
 		var at Key
-		count := func(key Key, t *tenancy) {
+		count := func(key Key, t *shared) {
 			if !mine(key, t) {
 				return
 			}
@@ -225,7 +225,7 @@ func (s *Set) makeRoom(sandbox protocol.SandboxID, user protocol.UserID) error {
 }
 
 // forget drops a hub that is over.
-func (s *Set) forget(key Key, t *tenancy) {
+func (s *Set) forget(key Key, t *shared) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.spent, t)
@@ -264,7 +264,7 @@ func (s *Set) Held() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := protocol.RelayRingBytes - s.memory.Left()
-	add := func(t *tenancy) {
+	add := func(t *shared) {
 		if f := t.hub.shared.Load(); f != nil {
 			held += f.Held()
 		}

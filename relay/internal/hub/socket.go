@@ -180,7 +180,7 @@ func (s *socket) collect(offering bool) (batch net.Buffers, out feed.Outcome, cl
 			s.v.hub.post(resynced{s.v})
 		}
 		if out.Lost != "" {
-			s.v.hub.post(wentMissing{s.v, out.Lost})
+			s.v.hub.post(fellBehind{s.v, out.Lost})
 		}
 	}
 	n := 0

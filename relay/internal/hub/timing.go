@@ -33,7 +33,13 @@ func (h *Hub) tick(now time.Time) {
 		h.feed.DropStale()
 	}
 	if wait, needed := h.presence.dueIn(now); needed && wait <= 0 {
-		h.tellPresence(now)
+		h.presence.told, h.presence.sent = h.presence.version, now
+		frame := replay.AppendTextFrame(nil, protocol.EncodeServerMessage(h.presence.message()))
+		for _, v := range h.viewers {
+			if v.greeted && v.presence != h.presence.version { // others know it from their greeting
+				v.outbox.tellFrame(frame)
+			}
+		}
 	}
 	h.tellList(now)
 	if h.resize.wish != nil && h.link != nil && now.Sub(h.resize.sent) >= resizeInterval {
@@ -48,21 +54,9 @@ func (h *Hub) tick(now time.Time) {
 	h.carry(h.roster.Late(now))
 }
 
-// tellPresence tells who watches to those who don't know it from their
-// greeting.
-func (h *Hub) tellPresence(now time.Time) {
-	h.presence.told, h.presence.sent = h.presence.version, now
-	frame := replay.AppendTextFrame(nil, protocol.EncodeServerMessage(h.presence.message()))
-	for _, v := range h.viewers {
-		if v.greeted && v.presence != h.presence.version {
-			v.outbox.tellFrame(frame)
-		}
-	}
-}
-
 // untilTick returns how long after now tick has something to do.
 func (h *Hub) untilTick(now time.Time) time.Duration {
-	if len(h.viewers)+len(h.door) == 0 {
+	if len(h.viewers)+len(h.pending) == 0 {
 		return time.Hour
 	}
 	wait := longestTick - now.Sub(h.ticked) // and not from now: events come often

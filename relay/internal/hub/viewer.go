@@ -13,10 +13,6 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/turn"
 )
 
-// inputOverhead is charged per message beside its bytes, so that a flood of tiny
-// messages is bounded like one of large ones.
-const inputOverhead = 64
-
 // A Viewer is one socket attached to a hub: who it is and what it may, and the
 // parts that each have an owner of their own.
 type Viewer struct {
@@ -24,13 +20,11 @@ type Viewer struct {
 	id      turn.SocketID
 	name    string
 	user    protocol.UserID
-	client  string    // names its input to the agent
 	pacer   string    // names it to the agent when it holds the terminal back
 	follows bool      // it never gives the terminal its size
 	counts  bool      // it speaks terminal.v2: acknowledges output, numbers input
 	asked   time.Time // when it came
 	hub     *Hub
-	credit  *semaphore.Weighted // input under way
 
 	// Owned by the hub's run.
 	grant    *jws.Grant
@@ -44,21 +38,11 @@ type Viewer struct {
 	presence uint64 // version of the presence in its greeting
 	wantsAll bool   // it asked for every byte, and may
 
-	// Guarded by the intake's mu.
-	admitted bool    // greeted: what it types is judged
-	gone     bool    // left
-	waiting  []typed // what it typed before it was greeted, or behind a wish to yield
-	wishes   int     // to yield control, that its reader has seen
-	heard    int     // those that run knows
-	decided  int     // those that are done or refused
-	nextSeq  uint64
-	gate     gate
-	taking   taking
-
-	// Each with a lock of its own.
+	// Each with a lock of its own; of keys it is the intake's.
 	outbox outbox      // what it is to be told
 	reader feed.Reader // where it is in the output
 	socket socket      // who writes both
+	keys   typist      // what it types
 }
 
 // newViewer returns a viewer of h, which has been ready for viewers.
@@ -68,16 +52,20 @@ func newViewer(h *Hub, id turn.SocketID, g Guest) *Viewer {
 		name:   clip(g.Grant.Name),
 		user:   g.Grant.Subject,
 		counts: g.Counts, follows: g.Follow,
-		hub:    h,
-		credit: semaphore.NewWeighted(protocol.MaxInputUnacked),
-		grant:  g.Grant,
-		token:  g.Token,
-		asked:  g.Asked,
+		hub:   h,
+		grant: g.Grant,
+		token: g.Token,
+		asked: g.Asked,
 	}
 	if v.asked.IsZero() {
 		v.asked = time.Now()
 	}
-	v.pacer, v.client = g.names()
+	var client string
+	v.pacer, client = g.names()
+	v.keys = typist{
+		intake: h.intake, id: id, user: g.Grant.Subject, client: client, counts: g.Counts, follows: g.Follow, outbox: &v.outbox,
+		credit: semaphore.NewWeighted(protocol.MaxInputUnacked),
+	}
 	v.wantsAll = g.Exact && roster.RightsOf(g.Grant, h.key.Session, h.key.PTY)&roster.Record != 0
 	v.socket = socket{v: v, sink: g.Socket, wake: make(chan struct{}, 1)}
 	v.socket.offer, _ = g.Socket.(Offerer)
@@ -105,7 +93,7 @@ func (v *Viewer) Ack(offset uint64) {
 		v.hub.post(paced{v})
 	}
 	if out.Lost != "" {
-		v.hub.post(wentMissing{v, out.Lost})
+		v.hub.post(fellBehind{v, out.Lost})
 	}
 	if out.Wake {
 		v.socket.Wake()
@@ -113,42 +101,20 @@ func (v *Viewer) Ack(offset uint64) {
 }
 
 // Type hands the hub what a plain viewer typed, in the pieces that the tunnel
-// carries. It returns when there is room for it, so a socket whose input is
-// not taken is not read; ctx ends the wait.
-func (v *Viewer) Type(ctx context.Context, input []byte) error {
-	intake := v.hub.intake
-	for len(input) > 0 {
-		piece := input[:min(len(input), protocol.MaxInputBytes)]
-		input = input[len(piece):]
-		cost := int64(len(piece) + inputOverhead)
-		if err := intake.reserve(ctx, v.credit, cost); err != nil {
-			return err
-		}
-		if err := intake.reserve(ctx, intake.queue, cost); err != nil {
-			return err
-		}
-		intake.accept(v, typed{input: piece, cost: cost})
-	}
-	return nil
-}
+// carries. It returns when there is room for it, so a socket whose input is not
+// taken is not read; ctx ends the wait.
+func (v *Viewer) Type(ctx context.Context, input []byte) error { return v.keys.typed(ctx, input) }
 
-// TypeNumbered hands the hub what a viewer typed who numbers its input and
-// names the term. What there is no room for is refused: its client knows what
-// to do, and its socket is read on.
-func (v *Viewer) TypeNumbered(in protocol.BrowserInput) {
-	intake := v.hub.intake
-	cost := int64(len(in.Bytes) + inputOverhead)
-	switch {
-	case len(in.Bytes) > protocol.MaxInputBytes:
-		v.Complain(protocol.Errorf(protocol.KindTooLarge, "input of one message is over %d bytes", protocol.MaxInputBytes))
-		fallthrough
-	case !v.credit.TryAcquire(cost):
-		intake.drop(v, protocol.RefusedBusy, in.Seq)
-	case !intake.queue.TryAcquire(cost):
-		v.credit.Release(cost)
-		intake.drop(v, protocol.RefusedBusy, in.Seq)
-	default:
-		intake.accept(v, typed{input: in.Bytes, cost: cost, seq: in.Seq, term: in.Term})
+// TypeNumbered hands the hub what a viewer typed who numbers its input and names
+// the term. What there is no room for is refused: its client knows what to do, and
+// its socket is read on.
+func (v *Viewer) TypeNumbered(in protocol.BrowserInput) { v.keys.numbered(in) }
+
+// Execute types text and, a moment later under the same term, Enter. One at a
+// time: another one meanwhile is refused, as is one that there is no room for.
+func (v *Viewer) Execute(text string) {
+	if v.keys.execute(text) {
+		v.hub.post(executed{}) // so that run wakes for the Enter
 	}
 }
 
@@ -156,7 +122,7 @@ func (v *Viewer) TypeNumbered(in protocol.BrowserInput) {
 // hand control over or to give it back is judged when that is decided.
 func (v *Viewer) Say(m protocol.ClientMessage) {
 	if yields(m) {
-		v.hub.intake.hold(v)
+		v.hub.intake.hold(&v.keys)
 	}
 	v.hub.post(said{v, m})
 }
@@ -172,10 +138,7 @@ func yields(m protocol.ClientMessage) bool {
 }
 
 // Complain tells the viewer that a frame of its own could not be obeyed.
-func (v *Viewer) Complain(err error) {
-	e := protocol.AsError(err)
-	v.outbox.Tell(protocol.ErrorMessage{Name: e.Kind.Name(), Message: e.Error()})
-}
+func (v *Viewer) Complain(err error) { v.outbox.complain(err) }
 
 // MayReauth refuses a grant of another user, or one that doesn't allow to view
 // this terminal.

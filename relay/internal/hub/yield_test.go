@@ -24,14 +24,14 @@ var freed = protocol.Lease{Revision: 4, Term: 2, State: protocol.LeaseFree}
 
 // numbers has the viewer type so that its client numbers what it types.
 func (e *executing) numbers() {
-	e.v.counts = true
-	e.v.hub.intake.clients[e.v.client] = e.v
+	e.v.keys.counts = true
+	e.v.hub.intake.clients[e.v.keys.client] = &e.v.keys
 }
 
 // types types text as the viewer's client does.
 func (e *executing) types(seq uint64, text string) {
 	e.Helper()
-	if e.v.counts {
+	if e.v.keys.counts {
 		e.v.TypeNumbered(protocol.BrowserInput{Seq: seq, Term: 2, Bytes: []byte(text)})
 		return
 	}
@@ -139,7 +139,7 @@ func TestTypedBehindRevoke(t *testing.T) {
 				e.types(4, "d")
 				e.sends("")
 			}
-			e.h.intake.acked(protocol.InputAck{Client: e.v.client, Seq: 1})
+			e.h.intake.acked(protocol.InputAck{Client: e.v.keys.client, Seq: 1})
 			e.roomy()
 		})
 	}
@@ -201,8 +201,8 @@ func TestTypedBetweenWishes(t *testing.T) {
 	e.answers(2, "", freed)
 	e.sends("")
 	e.drops("3 not_controller;")
-	if in := e.h.intake; len(in.yields) > 0 || len(e.v.waiting) > 0 {
-		t.Errorf("%v, %v still wait", in.yields, e.v.waiting)
+	if in := e.h.intake; len(in.yields) > 0 || len(e.v.keys.waiting) > 0 {
+		t.Errorf("%v, %v still wait", in.yields, e.v.keys.waiting)
 	}
 }
 
@@ -271,7 +271,7 @@ func TestNoRoomBehindWish(t *testing.T) {
 	e.drops(fmt.Sprintf("%d busy;", fits+1))
 	e.h.obey(e.v, toNobody)
 	e.sends(strings.Repeat(piece, int(fits)))
-	e.h.intake.acked(protocol.InputAck{Client: e.v.client, Seq: fits})
+	e.h.intake.acked(protocol.InputAck{Client: e.v.keys.client, Seq: fits})
 	e.types(fits+2, "later")
 	e.types(fits+1, "again")
 	e.types(fits+2, "later")
