@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	theTypist  = protocol.UserID("usr_typist")
-	another = protocol.UserID("usr_another")
+	theTypist = protocol.UserID("usr_typist")
+	another   = protocol.UserID("usr_another")
 )
 
 // A keyboard is a client of terminal.v2, a still hub and an agent, with what is
