@@ -7,7 +7,7 @@
 # make load   measures fan-out, echo and failover with bin/loadtest, about four minutes
 # make soak   runs the mix of all loads for SOAK (default 10m; 4h before a release)
 # make bench  runs the Go benchmarks: of packages, then of the programs (BENCH=ToolCall: those of that name)
-# make proofs runs the long proofs of deploy/e2e/README.md, about five minutes
+# make proofs runs the long proofs of deploy/e2e/README.md, about ten minutes
 # make conformance  runs the official MCP suite against the agent's MCP server
 # make fuzz   runs every fuzz target for FUZZTIME (default 20s)
 # make test-agents installs real coding agents from npm, about 1.4 GB, and has them use our tools
@@ -47,7 +47,10 @@ PURE := deploy/checks deploy/checks/changed deploy/checks/locks deploy/controlpl
         relay/internal/roster relay/internal/turn sandbox-agent/internal/hostname \
         protocol/pace sandbox-agent/internal/redact sandbox-agent/internal/screen tunnel/internal/backoff
 
-.PHONY: dev build check test test-packages test-pure test-programs test-security race load soak bench proofs conformance fuzz test-agents lint clean tools
+# The end-to-end tests of cases and faults, about half of them.
+FOUND := ^Test(Found|Case)
+
+.PHONY: dev build check test test-packages test-pure test-programs test-found test-raced test-security race load soak bench proofs conformance fuzz test-agents lint clean tools
 
 dev: build
 	@exec bin/devstack --listen 127.0.0.1:8080
@@ -92,10 +95,10 @@ check: $(DIST)/index.html
 test: $(DIST)/index.html $(ORACLE)/node_modules/.stamp
 	@sh deploy/setup/need.sh chromium cc postgres curl zsh
 	$(GO) vet ./...
-	@$(MAKE) --no-print-directory -j2 -k -Oline test-packages test-programs test-pure
+	@$(MAKE) --no-print-directory -j3 -k -Oline test-packages test-programs test-found test-raced test-pure
 
-# The parts of make test, of which it runs two at the same time: the programs'
-# wait a lot.
+# The parts of make test, of which it runs three at the same time: programs wait
+# a lot. The end-to-end tests are two parts, each with stacks of its own.
 test-packages:
 	$(GO) test $(RACE) $(LINK) -timeout 14m $$($(GO) list ./... | grep -v -e /deploy/e2e $(PURE:%=-e '/fairlead/%$$'))
 
@@ -103,8 +106,13 @@ test-pure:
 	$(GO) test $(LINK) -timeout 14m $(PURE:%=./%)
 
 test-programs:
-	$(GO) test -timeout 14m ./deploy/e2e/...
-	$(GO) test $(RACE) -timeout 14m -run '$(RACED)' ./deploy/e2e
+	$(GO) test $(LINK) -timeout 14m -skip '$(FOUND)' ./deploy/e2e/...
+
+test-found:
+	$(GO) test $(LINK) -timeout 14m -run '$(FOUND)' ./deploy/e2e
+
+test-raced:
+	$(GO) test $(RACE) $(LINK) -timeout 14m -run '$(RACED)' ./deploy/e2e
 	$(GO) vet -tags otel ./deploy/program/telemetry ./deploy/e2e
 	$(GO) test -timeout 5m -tags otel ./deploy/program/telemetry
 	$(GO) test -timeout 5m -tags otel -run '^TestOneTraceForEachCommand$$' ./deploy/e2e
@@ -138,6 +146,8 @@ proofs:
 	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/link -run TestHostileRelay -attempts=100000
 	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/ledger -run TestKilled -kills=200
 	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/workspace -run TestSymlinkRace -workspace.race=60s
+	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/screen -run TestRandomStreams -oracle.n=3000
+	$(GO) test -count=1 -v -timeout 30m ./deploy/e2e -run '^(TestChaos|TestDecisionAcrossAKilledRelay)$$' -chaos.kills=100 -approvals.kills=100
 
 # Coding agents as their makers publish them.
 $(AGENTS)/node_modules/.stamp: $(AGENTS)/package.json | tools

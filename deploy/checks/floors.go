@@ -28,7 +28,7 @@ var Floors = []struct {
 	Dirs  []string
 }{
 	{F0, []string{
-		"protocol", "protocol/jws", "protocol/bytelog", "protocol/eventlog", "protocol/lease", "protocol/pace", "protocol/audit", "protocol/seal",
+		"protocol", "protocol/jws", "protocol/bytelog", "protocol/eventlog", "protocol/lease", "protocol/pace", "protocol/audit",
 		"protocol/envseal",
 	}},
 	{F1, []string{
@@ -41,14 +41,14 @@ var Floors = []struct {
 	}},
 	{F2, []string{
 		"tunnel/terminalstream",
-		"relay/internal/hub", "relay/internal/feed", "relay/internal/fleet", "relay/internal/mesh", "relay/internal/access",
+		"relay/internal/hub", "relay/internal/feed", "relay/internal/fleet", "relay/internal/access",
 		"relay/internal/dispatch", "relay/internal/uplink", "relay/internal/relaytest",
 		"relay/internal/pagestream", "relay/internal/rejects", "relay/internal/passage",
 		"sandbox-agent/internal/terminal", "sandbox-agent/internal/process", "sandbox-agent/internal/ledger",
 		"sandbox-agent/internal/spill", "sandbox-agent/internal/journal", "sandbox-agent/internal/transcript", "sandbox-agent/internal/pty", "sandbox-agent/internal/account",
 		"sandbox-agent/internal/approval", "sandbox-agent/internal/broker", "sandbox-agent/internal/egress",
-		"sandbox-agent/internal/workspace", "sandbox-agent/internal/hooks", "sandbox-agent/internal/chat",
-		"sandbox-agent/internal/cookies", "sandbox-agent/internal/browser", "sandbox-agent/internal/executor",
+		"sandbox-agent/internal/workspace", "sandbox-agent/internal/hooks",
+		"sandbox-agent/internal/browser", "sandbox-agent/internal/executor",
 		"sandbox-agent/internal/recording", "sandbox-agent/internal/audit", "sandbox-agent/internal/passwd",
 		"sandbox-agent/internal/environment", "sandbox-agent/internal/outbound", "sandbox-agent/internal/peer",
 		"sandbox-agent/internal/integration",

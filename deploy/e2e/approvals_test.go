@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	approvalKills = flag.Int("approvals.kills", 100, "how often the relay is killed between a click and the agent")
+	approvalKills = flag.Int("approvals.kills", 20, "how often the relay is killed between a click and the agent")
 	approvalSeed  = flag.Uint64("approvals.seed", 0, "seed of these kills; 0: a new one")
 )
 

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	chaosKills   = flag.Int("chaos.kills", 25, "how often the chaos test kills the relay")
+	chaosKills   = flag.Int("chaos.kills", 15, "how often the chaos test kills the relay")
 	chaosViewers = flag.Int("chaos.viewers", 20, "how many watch meanwhile, half of them every byte")
 	chaosSeed    = flag.Uint64("chaos.seed", 0, "seed of the chaos; 0: a new one")
 )

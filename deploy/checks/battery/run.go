@@ -30,14 +30,8 @@ var Long = map[string][]string{
 		"-workspace.race=60s",
 	},
 	"deploy/e2e": {
-		"-security.long", "-chaos.kills=1000", "-flow.rate=8000", "-flow.viewers=99", "-typing.keys=10000", "-typing.cuts=100", "-join.viewers=1000",
+		"-security.long", "-chaos.kills=1000", "-flow.rate=8000", "-flow.viewers=99", "-typing.keys=10000", "-typing.cuts=100", "-join.viewers=1000", "-approvals.kills=100",
 	},
-}
-
-// Short are the flags of the short form, where the tests' own defaults take
-// longer.
-var Short = map[string][]string{
-	"deploy/e2e": {"-approvals.kills=20"},
 }
 
 // Timeouts of one package. They end what hangs, also on a machine that is slow.
@@ -88,7 +82,7 @@ func (r *Runner) runPackage(ctx context.Context, dir string, names []string) {
 	if len(names) == 0 {
 		return
 	}
-	timeout, flags := shortTimeout, Short[dir]
+	timeout, flags := shortTimeout, []string(nil)
 	if r.Long {
 		timeout, flags = longTimeout, Long[dir]
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	oracleStreams = flag.Int("oracle.n", 300, "how many random streams to compare with xterm.js")
+	oracleStreams = flag.Int("oracle.n", 150, "how many random streams to compare with xterm.js")
 	oracleSeed    = flag.Uint64("oracle.seed", 0, "seed of the random streams; 0: a new one")
 	oraclePlain   = flag.Bool("oracle.plain", false, "only random streams without queries and broken sequences")
 )

@@ -24,7 +24,7 @@ import (
 )
 
 var (
-	raceTime = flag.Duration("workspace.race", 10*time.Second, "how long TestSymlinkRace runs")
+	raceTime = flag.Duration("workspace.race", 4*time.Second, "how long TestSymlinkRace runs")
 	raceSeed = flag.Uint64("workspace.seed", 0, "seed of TestSymlinkRace, 0: a new one")
 )
 
