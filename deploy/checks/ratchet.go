@@ -233,3 +233,15 @@ func Lines(files []File) map[string]int {
 	}
 	return lines
 }
+
+// Largest returns the n types with the most of what size counts.
+func Largest(packages []Package, n int, size func(TypeSize) int) []TypeSize {
+	var all []TypeSize
+	for _, p := range packages {
+		all = append(all, Types(p)...)
+	}
+	slices.SortFunc(all, func(a, b TypeSize) int {
+		return cmp.Or(size(b)-size(a), strings.Compare(a.Name, b.Name))
+	})
+	return all[:min(n, len(all))]
+}
