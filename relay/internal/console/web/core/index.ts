@@ -8,7 +8,7 @@ export { loginConfig, whoAmI, type Login } from './session/account.ts';
 export { Unsettled } from './session/changes.ts';
 export { ApiError, call, reasonOf, Unwanted, type Call } from './session/http.ts';
 export { Origins, type OriginsOptions } from './session/origins.ts';
-export { Session, type AgentVerb, type Request, type SessionOptions } from './session/session.ts';
+export { Session, type AgentVerb, type SessionCall, type SessionOptions } from './session/session.ts';
 
 export { barred, hasEnded, initial, type Connection, type Phase, type Why } from './terminal/connection.ts';
 export { agentHolder, atWork, controls, nobody, update, type Control } from './terminal/control.ts';

@@ -1,14 +1,14 @@
-// Keeps an answer that has no end flowing, by fetch since a grant is a bearer:
-// it is asked for again with growing pauses.
+// Reads an answer that has no end, and requests it again with growing pauses when it
+// breaks off. It uses fetch, since EventSource can't send a bearer token.
 
 import { backoff } from '../backoff.ts';
 import { pause, webPlatform, type Platform } from '../platform.ts';
 import { ApiError, Unwanted } from '../session/http.ts';
 
 const openMs = 10_000;
-// A grant ends a stream now and then: nobody needs to hear of that.
+// Streams end with their grant now and then. A shorter outage than this is not told.
 export const overdueMs = 1_500;
-// A stream that held for so long was no failure.
+// A stream that lasted so long counts as a success.
 const heldMs = 5_000;
 
 export interface StreamHooks {

@@ -1,17 +1,17 @@
-// Changes that are made once each, whatever becomes of their answers: a change
-// whose outcome isn't known is asked for by the same key, and by no other one
-// until it is known.
+// Changes that are made once each, also when their answers are lost. A change whose
+// outcome isn't known is requested again under the same Idempotency-Key, and under
+// no other until the outcome is known.
 
 import { backoff } from '../backoff.ts';
 import { pause, type Platform } from '../platform.ts';
 import { ApiError } from './http.ts';
 
-const attempts = 3; // of what nobody has had
-const patience = 8; // of what somebody may have done: some seconds
-const rememberMs = 120_000; // by then the person means another change, and sees how things are
+const attempts = 3; // where no relay has had the request
+const patience = 8; // where one may have carried it out: some seconds
+const rememberMs = 120_000; // then the same request means another change
 
-// Unsettled: a change may have been made, and nobody could say so far. To make
-// it again asks what became of it.
+// Unsettled means that nobody could say so far whether the change was made. To make
+// it again asks for its outcome.
 export class Unsettled extends Error {
   constructor(cause: ApiError) {
     super(`It isn’t known whether this was done: ${cause.message}`);

@@ -42,8 +42,8 @@ export class Grants {
     return grant;
   }
 
-  // A renewal that fails is tried again until the grant is gone; then the next
-  // connection attempt asks and says what is wrong.
+  // A renewal that fails is tried again until the grant has expired. After that the
+  // next request asks for a grant, and tells what is wrong.
   #schedule(ms: number): void {
     this.clock.clearTimeout(this.#timer);
     this.#timer = this.clock.setTimeout(() => {

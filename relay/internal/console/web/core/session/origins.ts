@@ -1,7 +1,7 @@
 // The relays that a client may use, and the one it uses now. Pure but for what
 // remember does.
 
-// How long nobody goes back, on another relay's word, to one that stood still.
+// For so long a client doesn't follow moved to a relay that stood still.
 const shunnedMs = 10_000;
 
 export interface OriginsOptions {
@@ -12,10 +12,9 @@ export interface OriginsOptions {
 }
 
 export class Origins {
-  readonly #silent = new Map<string, number>(); // and when
+  readonly #silent = new Map<string, number>(); // relays that stood still, and when
   readonly #list: readonly string[];
   #current: string;
-
   readonly #remember: (origin: string) => void;
 
   constructor({ first, all = [], remembered = null, remember = () => {} }: OriginsOptions) {
@@ -37,18 +36,18 @@ export class Origins {
     return this.#list.some((origin) => relayOf(origin) !== relayOf(this.#current));
   }
 
-  // moved: a relay says which other one has the terminal. The client
-  // uses no others than those it was made with: a page may connect to no others
-  // (Content-Security-Policy). That relay may not know yet that the other one
-  // stands still.
+  // moved: a relay says which other one has the terminal. It returns whether that
+  // one is used now. The client uses no relay that it wasn't made with: a page's
+  // Content-Security-Policy allows no other. A relay may not know yet that the one
+  // it names stands still.
   moved(origin: string, now: number): boolean {
     if (!this.#list.includes(origin) || now - (this.#silent.get(origin) ?? -Infinity) < shunnedMs) return false;
     this.#use(origin);
     return true;
   }
 
-  // failed: the relay at origin didn't answer, or couldn't help. The next one
-  // is tried, unless another terminal's failure has already led there.
+  // failed: the relay at origin didn't answer, or couldn't help. The next one is
+  // used, unless the failure of another terminal has led there already.
   failed(origin: string): void {
     if (origin !== this.#current) return;
     const from = this.#list.indexOf(origin);
@@ -70,8 +69,8 @@ export class Origins {
   }
 }
 
-// relayOf tells relays apart that have several names on one machine: what doesn't
-// answer by one doesn't by another.
+// relayOf is the same for several names of one relay on this machine: a relay that
+// doesn't answer by one name doesn't by another.
 function relayOf(origin: string): string {
   return origin.replace(/^(https?:\/\/)(?:localhost|127\.0\.0\.1)(?=:|$)/, '$1loopback');
 }

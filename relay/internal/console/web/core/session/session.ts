@@ -22,8 +22,8 @@ export interface Ticket {
   ticket: string;
 }
 
-// A Request is a Call without what the session adds.
-export type Request = Omit<Call, 'bearer'>;
+// A SessionCall is a Call without what the session adds.
+export type SessionCall = Omit<Call, 'bearer'>;
 
 export type AgentVerb = 'pause' | 'resume' | 'stop';
 
@@ -138,13 +138,13 @@ export class Session {
 
   // request asks for a path below the session. freshGrant: the last grant was no
   // good.
-  request(path: string, request: Request = {}, freshGrant = false): Promise<Response> {
+  request(path: string, request: SessionCall = {}, freshGrant = false): Promise<Response> {
     return this.ask((origin, grant) => call(this.at(origin) + path, { ...request, bearer: grant }, this.platform), freshGrant);
   }
 
   // change requests what is named so once, whatever becomes of the answer: see
   // Changes.
-  change(what: string, path: string, request: Request): Promise<Response> {
+  change(what: string, path: string, request: SessionCall): Promise<Response> {
     return this.#changes.make(what, (key) => this.request(path, { ...request, key }));
   }
 

@@ -1,16 +1,15 @@
-// When to tell the relay how much is on the screen. The relay sends no more
-// than 256 KiB ahead of that, and lets the terminal run no faster than its
-// controller sees it. Pure; socket.ts keeps the timer.
+// When to acknowledge output. The relay sends no more than 256 KiB ahead of what is
+// acknowledged, and slows the terminal down to what its controller renders. Pure;
+// socket.ts keeps the timer.
 
-// Half of what the relay allows to render without saying so, so that it never
-// waits for us while we are rendering.
+// So much is acknowledged at once, long before the relay would have to wait.
 export const ackBytes = 32 << 10;
-// Less than that is told a few times a second.
+// Less than that is acknowledged so often.
 export const ackMs = 200;
 
 export interface Due {
-  send: boolean; // say now how much is rendered
-  laterMs: number | null; // look again after so many milliseconds
+  send: boolean; // acknowledge now
+  laterMs: number | null; // call due again after so many milliseconds
 }
 
 const nothing: Due = { send: false, laterMs: null };
@@ -20,37 +19,38 @@ export class Acks {
   #saidAt = -Infinity;
   #rendered = 0;
 
-  // offset is what an ack says: everything before it is rendered.
+  // offset goes into the acknowledgement: everything before it is rendered.
   get offset(): number {
     return this.#rendered;
   }
 
-  // begin: a connection starts where the relay takes everything before offset
-  // for rendered.
+  // begin: on a new connection the relay takes everything before offset for
+  // acknowledged.
   begin(offset: number): void {
     this.#said = offset;
     this.#saidAt = -Infinity;
     this.#rendered = offset;
   }
 
-  // rendered: everything before offset is, of what was received up to received.
+  // rendered: everything before offset is on the screen, and everything before
+  // received has arrived.
   rendered(offset: number, received: number, now: number): Due {
-    if (offset <= this.#rendered) return nothing; // of the connection before
+    if (offset <= this.#rendered) return nothing; // it belongs to the connection before
     this.#rendered = offset;
     return this.due(received, now);
   }
 
-  // due says what to do about what is rendered and not said.
+  // due says what to do about what is rendered and not acknowledged.
   due(received: number, now: number): Due {
     const unsaid = this.#rendered - this.#said;
     if (unsaid <= 0) return nothing;
     const wait = this.#saidAt + ackMs - now;
     if (unsaid >= ackBytes || wait <= 0) return { send: true, laterMs: null };
-    // All is rendered, so that nothing but the time will bring the next ack.
+    // Where all is rendered, nothing else will lead to the next acknowledgement.
     return this.#rendered === received ? { send: false, laterMs: wait } : nothing;
   }
 
-  // said: an ack was sent.
+  // said: an acknowledgement was sent.
   said(now: number): void {
     this.#said = this.#rendered;
     this.#saidAt = now;

@@ -1,6 +1,6 @@
-// The connection to one terminal as a pure state machine: what to do when an
-// attempt succeeds, fails or is over for good, and which byte comes next.
-// It knows no clock, no socket and no timer; socket.ts carries out its effects.
+// The connection to one terminal, as a state machine: what to do when an attempt
+// succeeds, fails or is over for good, and which byte comes next. Pure: it knows no
+// clock, no socket and no timer; socket.ts carries out its effects.
 
 import { backoff, capMs } from '../backoff.ts';
 import type { Attached, Closed, LogPart, Resync, ServerMessage } from '../protocol.ts';

@@ -1,5 +1,5 @@
-// Who has control of a terminal, who asks for it and who watches, as the relay
-// tells it. Pure.
+// Who has control of a terminal, who asks for it and who watches, as the relay's
+// messages say. Pure.
 
 import { freeTerm, type ServerMessage, type Turn, type Viewer } from '../protocol.ts';
 
@@ -92,14 +92,15 @@ export function update(c: Control, m: ServerMessage, now: number): Control {
   }
 }
 
-// atWork reports whether an agent has the terminal to itself: not while it waits
-// for a prompt.
+// atWork reports whether an agent has the terminal to itself. It doesn't while it
+// waits for a prompt.
 export const atWork = (c: Control): boolean => c.agentState === 'running' || (c.controller === agentHolder && c.agentState !== 'waiting');
 
 export const controls = (c: Control): boolean => c.controller !== '' && c.controller === c.you;
 
-// terms are those under which typing counts: the first for what is typed now, the
-// others for what was typed before one knew. None: there is no use in typing.
+// terms are those under which input counts: the first for input that is typed now,
+// the others for input that was typed before the last message came. There are none
+// where this person can't type.
 export function terms(c: Control): number[] {
   if (!c.known || !c.canControl || atWork(c)) return [];
   if (controls(c)) return [c.term, freeTerm(c.term - 1)];

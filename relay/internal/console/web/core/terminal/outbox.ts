@@ -1,6 +1,6 @@
-// What the person types, on its way to the program: numbered, kept until it is
-// acknowledged, sent again after a lost connection, and never under a term in
-// which it wasn't typed. Pure; socket.ts sends what it hands out.
+// Input on its way to the program. The outbox numbers it, keeps it until it is
+// acknowledged, hands it out again for a new connection, and never under another
+// term than it was typed under. Pure; socket.ts sends what it hands out.
 
 import { maxInputBytes } from '../protocol.ts';
 
@@ -68,8 +68,8 @@ export class Outbox {
     return frame;
   }
 
-  // take joins what waits under term, at most room bytes: keys that were typed
-  // while nothing could be sent leave as one frame.
+  // take joins what waits under term, up to room bytes: keys that were typed while
+  // nothing could be sent leave as one frame.
   #take(term: number, room: number): Uint8Array | undefined {
     const parts: Uint8Array[] = [];
     let length = 0;
@@ -103,13 +103,12 @@ export class Outbox {
     return this.#sent;
   }
 
-  // acked: everything up to seq was written.
+  // acked: the sandbox has written everything up to seq.
   acked(seq: number): void {
     this.#forget((frame) => frame.seq <= seq);
   }
 
-  // refused: seq was not written and never will be. It returns how many bytes
-  // that were.
+  // refused: the sandbox will never write seq. It returns how many bytes that were.
   refused(seq: number): number {
     const before = this.#sentBytes;
     this.#forget((frame) => frame.seq === seq);
@@ -134,9 +133,9 @@ export class Outbox {
     return before - left;
   }
 
-  // interrupt drops what waits, so that Ctrl+C doesn't stand in line behind a
-  // paste, and returns how many bytes that were. A bracketed paste that is cut
-  // short still gets its closing bracket.
+  // interrupt drops what waits and returns how many bytes that were, so that Ctrl+C
+  // doesn't wait behind a paste. A bracketed paste that is cut short still gets its
+  // closing bracket.
   interrupt(): number {
     const dropped = this.#queueBytes;
     const last = this.#queue.at(-1);

@@ -1,22 +1,23 @@
-// When to ask a relay whether it is there, and when to take it for gone: one
-// that stands still doesn't end its sockets. Pure.
+// When to ask a silent relay for a sign of life, and when to leave it. A relay that
+// stands still doesn't close its sockets. Pure.
 
 export interface Patience {
-  quietMs: number; // without anything coming before it is asked
-  answerMs: number; // for anything to come then
+  quietMs: number; // nothing comes for so long: the relay is asked
+  answerMs: number; // nothing comes for so long after that: it is left
 }
 
-// Who looks at the page notices at once; where there is no other relay to go to,
-// this one gets longer.
+// Somebody looks at the terminal. A relay gets longer where there is no other one
+// to go to.
 export const seen: Patience = { quietMs: 1_500, answerMs: 1_500 };
 export const alone: Patience = { quietMs: 1_500, answerMs: 8_500 };
-// Control is kept for 10 s: enough for who has it in a page that nobody sees.
+// Nobody looks, and this person has control, which the relay keeps for 10 s.
 export const unseen: Patience = { quietMs: 4_000, answerMs: 3_000 };
-// Everybody else's hidden pages cost next to nothing, and keep intermediaries
-// from closing a connection that says nothing.
+// Nobody looks at all others. They are asked seldom, and often enough that
+// intermediaries don't close the connection.
 export const idle: Patience = { quietMs: 25_000, answerMs: 5_000 };
 
-// A timer that is so late slept with the machine: what came since is not read yet.
+// A timer that fires so late was asleep with the machine. What came meanwhile may
+// not have been read yet, so the relay is asked again.
 const lateMs = 2_000;
 
 export type Act = 'ask' | 'leave' | null;
@@ -24,8 +25,8 @@ export type Act = 'ask' | 'leave' | null;
 export class Pulse {
   #heard = 0;
   #asked: number | null = null;
-  #tried = false; // it was asked, at once: of one that never answers, silence says nothing
-  #answers = false;
+  #tried = false; // the relay was asked once, as soon as there was a connection
+  #answers = false; // it has answered: only then its silence means something
 
   heard(now: number, pong: boolean): void {
     this.#heard = now;
@@ -47,7 +48,7 @@ export class Pulse {
     if (this.#answers && late < lateMs) return { act: 'leave', laterMs: answerMs };
     this.#asked = this.#answers ? now : null;
     if (this.#answers) return { act: 'ask', laterMs: answerMs };
-    this.#heard = now; // not one of those that answer
+    this.#heard = now; // this relay doesn't answer pings
     return { act: null, laterMs: Math.max(quietMs, idle.quietMs) };
   }
 }

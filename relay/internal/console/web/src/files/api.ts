@@ -1,6 +1,6 @@
 // The workspace by REST, at whichever relay answers.
 
-import { ApiError, call, reasonOf, type Request, type Session } from '@fairlead/core';
+import { ApiError, call, reasonOf, type Session, type SessionCall } from '@fairlead/core';
 import type { Entry, FileKind } from './tree.ts';
 
 const listMs = 60_000; // a folder may be large
@@ -125,7 +125,7 @@ export class FilesAPI {
     await this.#send('DELETE', `uploads/${encodeURIComponent(id)}`, tus, null, () => {}, AbortSignal.timeout(changeMs));
   }
 
-  #call(route: string, request: Request = {}): Promise<Response> {
+  #call(route: string, request: SessionCall = {}): Promise<Response> {
     return this.#anew((fresh) => this.session.request(`/${route}`, request, fresh));
   }
 
