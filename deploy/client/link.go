@@ -66,6 +66,7 @@ type pumped struct {
 
 	mu      sync.Mutex
 	closed  bool   // guarded by mu
+	given   bool   // guarded by mu: Close was called
 	waiting []byte // guarded by mu: what is to be written
 	writing bool   // guarded by mu: drain runs
 }
@@ -169,6 +170,9 @@ func (s *pumped) drain() {
 
 // Close implements [Link].
 func (s *pumped) Close() {
+	s.mu.Lock()
+	s.given = true
+	s.mu.Unlock()
 	s.conn.Close()
 	s.end(net.ErrClosed)
 }
@@ -177,7 +181,9 @@ func (s *pumped) Close() {
 // answer to a close frame, has a moment to be written.
 func (s *pumped) end(why error) {
 	s.mu.Lock()
-	s.closed = true
+	if s.closed = true; s.given {
+		why = net.ErrClosed // whatever reading says of it
+	}
 	s.conn.SetWriteDeadline(time.Now().Add(linger))
 	if !s.writing {
 		s.conn.Close()

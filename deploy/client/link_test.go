@@ -33,6 +33,7 @@ func TestPumpedLink(t *testing.T) {
 		_, err := far.Write([]byte("late"))
 		must(t, err)
 		time.Sleep(10*SweepEvery + SweepEvery/2)
+		synctest.Wait()
 		if string(to.got) != "early late" || to.swept != 10 {
 			t.Errorf("got %q, swept %d times", to.got, to.swept)
 		}
@@ -67,6 +68,7 @@ func TestPumpedLinkLingers(t *testing.T) {
 		must(t, link.Begin(nil))
 		must(t, link.Write([]byte("last")))
 		link.end(io.EOF)
+		synctest.Wait()
 		if to.why != io.EOF {
 			t.Errorf("ended with %v", to.why)
 		}

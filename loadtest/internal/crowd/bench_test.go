@@ -24,6 +24,7 @@ func BenchmarkViewer(b *testing.B) {
 	const sockets = 200
 	var mu sync.Mutex
 	var conns []net.Conn
+	all := make(chan struct{}) // closed when there are as many as sockets
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		raw := &kept{ResponseWriter: w}
 		if _, err := websocket.Accept(raw, r, nil); err != nil {
@@ -31,7 +32,9 @@ func BenchmarkViewer(b *testing.B) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		conns = append(conns, raw.conn)
+		if conns = append(conns, raw.conn); len(conns) == sockets {
+			close(all) // viewers are in before their handlers get here
+		}
 	}))
 	defer server.Close()
 	rec := measure.NewRecorder()
@@ -44,6 +47,7 @@ func BenchmarkViewer(b *testing.B) {
 	if in, err := c.join(b.Context(), Join{Within: 10 * time.Second}); err != nil || in.In != sockets {
 		b.Fatal(in, err)
 	}
+	<-all
 	rounds := max(1, b.N/sockets)
 	stream := pattern.Spec{Seed: 1, Chunk: 1024, Rate: 1e6, Start: time.Now(), Chunks: rounds}
 	if _, err := c.arm(b.Context(), Arm{Streams: []pattern.Spec{stream}}); err != nil {
