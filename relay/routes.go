@@ -22,10 +22,11 @@ func (r *Relay) routes(router access.Router) error {
 		return err
 	}
 	signer := &dispatch.Signer{URL: r.cfg.ControlPlaneURL, Credential: r.cfg.Credential, Client: r.client}
-	(&gateway.Gateway{
-		Keys: r.keys, Origins: r.origins, Desk: access.NewDesk(time.Now), Hubs: r.hubs, Revoked: r.revoked, Log: r.log, Rejects: r.refused,
+	sockets := &gateway.Gateway{
+		Origins: r.origins, Desk: access.NewDesk(time.Now), Revoked: r.revoked, Log: r.log,
 		Metrics: r.metrics.gateway, SocketsPerPerson: r.cfg.SocketsPerPerson,
-	}).Register(router)
+	}
+	(&gateway.Terminals{Gateway: sockets, Keys: r.keys, Hubs: r.hubs, Rejects: r.refused}).Register(router)
 	(&controlapi.API{
 		Keys: r.keys, Dispatcher: r.dispatcher, Signer: signer, Pages: r.pages, Passes: access.NewStreamPasses(time.Now),
 		Revoked: r.revoked, Rejects: r.refused, Origins: r.origins,

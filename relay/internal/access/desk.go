@@ -19,12 +19,26 @@ const (
 	maxAdmissionsPerUser = 512
 )
 
-// An Admission lets its bearer open one socket to one terminal, once.
-type Admission struct {
-	Grant   *jws.Grant
-	Token   string // the grant as it was presented
+// A TargetKind says what sort of thing a socket leads to. Each has a route, and
+// a cookie, of its own.
+type TargetKind string
+
+// TargetTerminal is a terminal, named by session and PTY.
+const TargetTerminal TargetKind = "terminal"
+
+// A Target is what a socket leads to. Targets are compared whole: an admission
+// to one opens no other.
+type Target struct {
+	Kind    TargetKind
 	Session protocol.SessionID
 	PTY     protocol.PTYID
+}
+
+// An Admission lets its bearer open one socket to one target, once.
+type Admission struct {
+	Grant *jws.Grant
+	Token string // the grant as it was presented
+	Target
 }
 
 // Desk hands out admissions, each as a ticket and a cookie, and takes them
@@ -59,8 +73,7 @@ type admission struct {
 type Presented struct {
 	Ticket, Cookie string
 	Client         string // the page's name of itself; empty: it has none
-	Session        protocol.SessionID
-	PTY            protocol.PTYID
+	Target         Target
 }
 
 // NewDesk returns an empty Desk that reads the time from now.
@@ -111,7 +124,7 @@ func (d *Desk) Issue(a Admission) (ticket, cookie string, ticketEnds time.Time, 
 func (d *Desk) OnStolen(fn func()) { d.stolen = fn }
 
 // Redeem spends the admission behind the ticket, or, when none is presented,
-// behind the cookie. It must have been issued for this session and terminal. A
+// behind the cookie. It must have been issued for this target. A
 // presented ticket alone decides: a bad one isn't saved by a good cookie. A
 // cookie leaves a Pass, which whoever opens nothing with it restores; a ticket
 // leaves none.
@@ -141,7 +154,7 @@ func (d *Desk) redeem(with Presented) (a Admission, pass *Pass, end func(), err 
 		}
 	}
 	another := entry != nil && with.Ticket == "" && entry.holder != nil && entry.client != with.Client
-	if entry == nil || !now.Before(ends) || entry.Session != with.Session || entry.PTY != with.PTY || another {
+	if entry == nil || !now.Before(ends) || entry.Target != with.Target || another {
 		if with.Ticket == "" {
 			end = d.replayed(cookie, now)
 		}

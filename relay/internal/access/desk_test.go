@@ -12,12 +12,14 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 )
 
+var target = Target{Kind: TargetTerminal, Session: "ses_1", PTY: "pty_1"}
+
 // admit returns an admission to pty_1 of ses_1 under a grant that lives for an
 // hour from now.
 func admit(user protocol.UserID) Admission {
 	return Admission{
 		Grant: &jws.Grant{Subject: user, ExpiresAt: time.Now().Add(time.Hour).Unix()},
-		Token: "token", Session: "ses_1", PTY: "pty_1",
+		Token: "token", Target: target,
 	}
 }
 
@@ -31,14 +33,14 @@ func issue(t *testing.T, d *Desk, a Admission) (ticket, cookie string) {
 }
 
 func redeems(d *Desk, ticket, cookie string) bool {
-	_, _, err := d.Redeem(Presented{Ticket: ticket, Cookie: cookie, Session: "ses_1", PTY: "pty_1"})
+	_, _, err := d.Redeem(Presented{Ticket: ticket, Cookie: cookie, Target: target})
 	return err == nil
 }
 
 func TestTicketAndCookieAreSpentTogether(t *testing.T) {
 	d := NewDesk(time.Now)
 	ticket, cookie := issue(t, d, admit("usr_1"))
-	if got, pass, err := d.Redeem(Presented{Ticket: ticket, Session: "ses_1", PTY: "pty_1"}); err != nil || got.Token != "token" || pass != nil {
+	if got, pass, err := d.Redeem(Presented{Ticket: ticket, Target: target}); err != nil || got.Token != "token" || pass != nil {
 		t.Errorf("ticket: %+v, %v", got, err)
 	}
 	if redeems(d, ticket, "") || redeems(d, "", cookie) {
@@ -126,18 +128,17 @@ func TestNothingOutlivesItsGrant(t *testing.T) {
 func TestAWrongPathSpendsNothing(t *testing.T) {
 	d := NewDesk(time.Now)
 	ticket, cookie := issue(t, d, admit("usr_1"))
-	for _, path := range []struct {
-		session protocol.SessionID
-		pty     protocol.PTYID
-	}{{"ses_1", "pty_2"}, {"ses_2", "pty_1"}, {"", ""}} {
+	for _, other := range []Target{
+		{TargetTerminal, "ses_1", "pty_2"}, {TargetTerminal, "ses_2", "pty_1"}, {TargetTerminal, "", ""}, {"chat", "ses_1", "pty_1"}, {},
+	} {
 		for _, secret := range [][2]string{{ticket, ""}, {"", cookie}} {
-			if _, _, err := d.Redeem(Presented{Ticket: secret[0], Cookie: secret[1], Session: path.session, PTY: path.pty}); err == nil {
-				t.Errorf("opens %v", path)
+			if _, _, err := d.Redeem(Presented{Ticket: secret[0], Cookie: secret[1], Target: other}); err == nil {
+				t.Errorf("opens %v", other)
 			}
 		}
 	}
 	if !redeems(d, ticket, "") {
-		t.Error("spent by a wrong path")
+		t.Error("spent by another target")
 	}
 }
 

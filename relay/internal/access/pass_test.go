@@ -11,7 +11,7 @@ import (
 
 // come presents a cookie as the page client does.
 func come(d *Desk, cookie, client string) (*Pass, error) {
-	_, pass, err := d.Redeem(Presented{Cookie: cookie, Client: client, Session: "ses_1", PTY: "pty_1"})
+	_, pass, err := d.Redeem(Presented{Cookie: cookie, Client: client, Target: target})
 	return pass, err
 }
 
@@ -122,7 +122,7 @@ func TestFound30RenewedCookie(t *testing.T) {
 		longer := &jws.Grant{Subject: "usr_1", ExpiresAt: time.Now().Add(10 * time.Minute).Unix()}
 		pass.Renew(longer, "newer")
 		time.Sleep(9 * time.Minute)
-		a, pass, err := d.Redeem(Presented{Cookie: cookie, Client: "page", Session: "ses_1", PTY: "pty_1"})
+		a, pass, err := d.Redeem(Presented{Cookie: cookie, Client: "page", Target: target})
 		if err != nil || a.Token != "newer" {
 			t.Fatalf("%+v, %v", a, err)
 		}

@@ -33,18 +33,18 @@ const (
 // pingFrame is an empty, unmasked WebSocket ping.
 var pingFrame = []byte{0x89, 0x00}
 
-// A conn is a WebSocket whose handshake, reading and control frames belong to
+// A Conn is a WebSocket whose handshake, reading and control frames belong to
 // coder/websocket, and whose data frames are written as they come, already
 // framed. Both write whole frames, under one lock.
-type conn struct {
+type Conn struct {
 	ws    *websocket.Conn
 	raw   *lockedConn
 	heard atomic.Int64 // Unix nanoseconds of the last message or pong
 }
 
 // accept upgrades r. The caller has checked everything that can be refused.
-func accept(w http.ResponseWriter, r *http.Request, subprotocols []string) (*conn, error) {
-	c := &conn{}
+func accept(w http.ResponseWriter, r *http.Request, subprotocols []string) (*Conn, error) {
+	c := &Conn{}
 	c.hear()
 	lw := &lockingWriter{ResponseWriter: w}
 	ws, err := websocket.Accept(lw, r, &websocket.AcceptOptions{
@@ -69,39 +69,48 @@ func accept(w http.ResponseWriter, r *http.Request, subprotocols []string) (*con
 	return c, nil
 }
 
+// Read returns the next message.
+func (c *Conn) Read(ctx context.Context) (websocket.MessageType, []byte, error) {
+	kind, data, err := c.ws.Read(ctx)
+	if err == nil {
+		c.hear()
+	}
+	return kind, data, err
+}
+
 // WriteFrames implements hub.Sink.
-func (c *conn) WriteFrames(frames net.Buffers) error {
+func (c *Conn) WriteFrames(frames net.Buffers) error {
 	return c.raw.writeBuffers(frames)
 }
 
 // Begin implements hub.Offerer.
-func (c *conn) Begin() bool { return c.raw.begin() }
+func (c *Conn) Begin() bool { return c.raw.begin() }
 
 // Offer implements hub.Offerer.
-func (c *conn) Offer(frames net.Buffers) (drained bool, err error) { return c.raw.offer(frames) }
+func (c *Conn) Offer(frames net.Buffers) (drained bool, err error) { return c.raw.offer(frames) }
 
 // Ping implements hub.Sink.
-func (c *conn) Ping() error {
+func (c *Conn) Ping() error {
 	_, err := c.raw.Write(pingFrame)
 	return err
 }
 
 // hear notes a sign of life.
-func (c *conn) hear() { c.heard.Store(time.Now().UnixNano()) }
+func (c *Conn) hear() { c.heard.Store(time.Now().UnixNano()) }
 
 // LastHeard implements hub.Sink.
-func (c *conn) LastHeard() time.Time { return time.Unix(0, c.heard.Load()) }
+func (c *Conn) LastHeard() time.Time { return time.Unix(0, c.heard.Load()) }
 
 // linger reads on for a moment after a refused message. A connection that is
 // closed while more of it comes is reset, and a reset may swallow the close
 // frame that says why.
-func (c *conn) linger() {
+func (c *Conn) linger() {
 	c.raw.SetReadDeadline(time.Now().Add(lingerTime))
 	io.CopyN(io.Discard, c.raw.Conn, lingerBytes)
 }
 
 // Close implements hub.Sink.
-func (c *conn) Close(code int, reason string) {
+func (c *Conn) Close(code int, reason string) {
 	c.ws.Close(websocket.StatusCode(code), reason)
 }
 

@@ -79,10 +79,9 @@ func newWorldWith(t *testing.T, start func(*httptest.Server), fleet hub.Tunnels)
 		t.Fatal(err)
 	}
 	w.gateway = &Gateway{
-		Keys: w.authority.Keys, Origins: origins, Desk: access.NewDesk(time.Now), Hubs: w.hubs,
-		Revoked: w.revoked, Log: log, Metrics: NewMetrics(registry),
+		Origins: origins, Desk: access.NewDesk(time.Now), Revoked: w.revoked, Log: log, Metrics: NewMetrics(registry),
 	}
-	w.gateway.Register(mux)
+	(&Terminals{Gateway: w.gateway, Keys: w.authority.Keys, Hubs: w.hubs}).Register(mux)
 	w.server.Config.Handler = origins.Guard(mux)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -1,0 +1,49 @@
+package gateway
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// setCookie leaves a cookie with the browser: for its socket's path alone, and for
+// no script.
+func setCookie(w http.ResponseWriter, name, origin, path, value string, life time.Duration) {
+	http.SetCookie(w, &http.Cookie{
+		Name: name, Value: value, Path: path, MaxAge: max(1, int(life/time.Second)),
+		HttpOnly: true, Secure: strings.HasPrefix(origin, "https:"), SameSite: http.SameSiteStrictMode,
+	})
+}
+
+// socketURL returns the absolute URL of path at the public origin.
+func socketURL(origin, path string) string { return "ws" + strings.TrimPrefix(origin, "http") + path }
+
+// An Offer is what a client's subprotocols say.
+type Offer struct {
+	ticket     string
+	hasTicket  bool
+	counts     bool     // it speaks terminal.v2
+	selectable []string // the one that is echoed: terminal.v2, else the ticket's own, verbatim
+}
+
+// offered reads the subprotocols that the client offers.
+func offered(r *http.Request) (o Offer) {
+	for _, header := range r.Header.Values("Sec-WebSocket-Protocol") {
+		for name := range strings.SplitSeq(header, ",") {
+			name = strings.TrimSpace(name)
+			ticket, isTicket := strings.CutPrefix(name, protocol.SubprotocolTicket)
+			switch {
+			case name == protocol.SubprotocolTerminal:
+				o.counts, o.selectable = true, []string{name}
+			case isTicket && !o.hasTicket:
+				o.ticket, o.hasTicket = ticket, true
+				if !o.counts {
+					o.selectable = []string{name}
+				}
+			}
+		}
+	}
+	return o
+}
