@@ -44,7 +44,7 @@ function relays(): Origins {
 // show says who one is, for as long as the page is open.
 function show({ id, name }: Person): void {
   const me = byId('me');
-  setText(byId('me-name'), visible(name));
+  setText('me-name', visible(name));
   me.title = `You are ${visible(name)} (${visible(id)})`;
   me.hidden = false;
 }

@@ -50,8 +50,8 @@ export class AgentBar {
   draw(agent: AgentView, enabled: boolean): void {
     setAttribute(this.#bar, 'data-state', agent.state);
     setHidden(this.#bar, agent.text === '');
-    setNamed(byId('agent-text'), agent.name, agent.text);
-    setText(byId('agent-detail'), agent.detail);
+    setNamed('agent-text', agent.name, agent.text);
+    setText('agent-detail', agent.detail);
     for (const [name, button] of Object.entries(this.#buttons)) {
       setHidden(button, !agent[name as 'pause' | 'resume' | 'stop' | 'details']);
       button.disabled = !enabled && name !== 'details';

@@ -55,7 +55,7 @@ export class AgentPanel implements SidePanel {
     this.#api = new IntegrationsAPI(session, options.dashboard);
     this.#attach = new AttachDialog(this.#api, () => this.#refresh());
     this.toggle = side.add('agent-panel', this);
-    setHidden(byId('integrations'), options.dashboard === '');
+    setHidden('integrations', options.dashboard === '');
     // Whoever has connected an account comes back from another window.
     window.addEventListener('focus', () => this.#panel.hidden || void this.#refresh());
   }
@@ -82,33 +82,33 @@ export class AgentPanel implements SidePanel {
 
   #draw(): void {
     const { agent, turn, label } = this.#subject ?? { agent: null, turn: null, label: '' };
-    setText(byId('agent-panel-where'), label);
-    setAttribute(byId('agent-now'), 'data-state', agent?.state ?? 'stopped');
+    setText('agent-panel-where', label);
+    setAttribute('agent-now', 'data-state', agent?.state ?? 'stopped');
     const none = agent === null || agent.text === '';
-    setNamed(byId('agent-now-text'), none ? '' : agent.name, none ? 'No agent is at work here' : agent.text);
-    setText(byId('agent-now-detail'), agent?.detail ?? '');
+    setNamed('agent-now-text', none ? '' : agent.name, none ? 'No agent is at work here' : agent.text);
+    setText('agent-now-detail', agent?.detail ?? '');
     this.#drawTurn(turn);
     this.#drawTools();
     this.#drawRows();
   }
 
   #drawTurn(turn: Turn | null): void {
-    setHidden(byId('agent-turn'), turn === null);
+    setHidden('agent-turn', turn === null);
     if (turn === null) return;
     const text = messageText(turn);
     const time = byId('agent-turn-time', HTMLTimeElement);
     setAttribute(time, 'datetime', new Date(turn.timestamp).toISOString());
     setText(time, whenText(turn.timestamp));
-    setText(byId('agent-turn-reason'), turnText(turn));
-    setText(byId('agent-message'), text === '' ? 'It said nothing.' : text);
+    setText('agent-turn-reason', turnText(turn));
+    setText('agent-message', text === '' ? 'It said nothing.' : text);
   }
 
   #drawTools(): void {
     const known = this.#tools !== undefined && this.#tools.pty === this.#subject?.pty ? this.#tools.list : null;
     const count = known?.length ?? this.#subject?.tools ?? null;
-    setHidden(byId('agent-tools'), count === null);
+    setHidden('agent-tools', count === null);
     if (count === null) return;
-    setText(byId('agent-tools-count'), `Tools: ${count}`);
+    setText('agent-tools-count', `Tools: ${count}`);
     const box = byId('agent-tools-all', HTMLDetailsElement);
     setHidden(box, known === null || known.length === 0);
     keyed(byId('agent-tools-list'), known ?? [], (tool) => tool.name, () => h('li', {}, h('b', { class: 'mono' }), h('span', { class: 'fine' })), (element, { name, description }) => {
@@ -139,8 +139,8 @@ export class AgentPanel implements SidePanel {
         setAttribute(each, 'aria-label', `${each.textContent ?? ''} ${row.label}`);
       }
     });
-    setText(byId('integrations-none'), mayChange(this.#members, this.options.you) ? 'No service has been set up to attach accounts of.' : 'None is attached.');
-    setHidden(byId('integrations-none'), rows.length > 0 || this.#note.textContent !== '');
+    setText('integrations-none', mayChange(this.#members, this.options.you) ? 'No service has been set up to attach accounts of.' : 'None is attached.');
+    setHidden('integrations-none', rows.length > 0 || this.#note.textContent !== '');
   }
 
   #act(act: string, provider: string): void {

@@ -69,7 +69,7 @@ export class ApprovalCards {
     for (const card of cards) this.#views.set(card.id, card);
     keyed(this.#list, cards, (card) => card.id, (card) => this.#make(card), (element, card) => this.#draw(element, card));
     setHidden(this.#box, cards.length === 0);
-    setHidden(byId('approvals-note'), connected);
+    setHidden('approvals-note', connected);
     setHidden(this.#count, count === 0 && connected);
     setAttribute(this.#count, 'data-tone', count > 0 ? 'ask' : 'lost');
     setText(this.#count, count > 0 ? `${count} ${count === 1 ? 'approval' : 'approvals'}` : 'No approvals: not connected');
@@ -89,7 +89,7 @@ export class ApprovalCards {
     const news = cards.filter(({ id, pending }) => !this.#said.has(id + String(pending)));
     for (const { id, pending } of news) this.#said.add(id + String(pending));
     const last = news.at(-1);
-    if (last !== undefined) setText(byId('approvals-said'), last.pending ? `${last.who} ${last.what} ${last.host}` : `${last.host}: ${last.outcome}`);
+    if (last !== undefined) setText('approvals-said', last.pending ? `${last.who} ${last.what} ${last.host}` : `${last.host}: ${last.outcome}`);
     if (this.#said.size <= 1000) return;
     for (const key of this.#said) {
       this.#said.delete(key);

@@ -84,7 +84,7 @@ export class EgressDialog {
       setText(words.firstElementChild ?? words, host);
       setText(words.lastElementChild ?? words, who === '' ? outcome : `${outcome} · ${who}`);
     });
-    setHidden(byId('approvals-none'), lines.length > 0);
+    setHidden('approvals-none', lines.length > 0);
   }
 
   #draw(rules: EgressRules): void {

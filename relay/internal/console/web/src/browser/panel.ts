@@ -157,7 +157,7 @@ export class BrowserPanel implements SidePanel {
 
   #draw(): void {
     const { url = '', title = '' } = this.#status;
-    setText(byId('browser-title'), title === '' ? 'Browser' : visible(title));
+    setText('browser-title', title === '' ? 'Browser' : visible(title));
     const address = byId('browser-url');
     setText(address, visible(url));
     setAttribute(address, 'title', url === '' ? null : visible(url));

@@ -69,7 +69,7 @@ export class EnvDialog {
       const labels = new Map(this.terminals().map(({ id, label }) => [id, label]));
       list.sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
       byId('env-list').replaceChildren(...list.map((variable) => this.#row(variable, labels)));
-      setHidden(byId('env-none'), list.length > 0);
+      setHidden('env-none', list.length > 0);
       setText(this.#note, '');
     } catch (error) {
       if (turn === this.#turn) setText(this.#note, messageOf(error));
@@ -168,7 +168,7 @@ export class EnvDialog {
   }
 
   #problem(text: string): void {
-    setText(byId('env-problem'), text);
+    setText('env-problem', text);
   }
 
   #clear(): void {
@@ -186,10 +186,10 @@ export class EnvDialog {
   #draw(): void {
     const several = this.#file.length > 0;
     const secret = this.#secret.checked;
-    setHidden(byId('env-one'), several);
-    setHidden(byId('env-many'), !several);
+    setHidden('env-one', several);
+    setHidden('env-many', !several);
     this.#protected.disabled = !secret;
-    setHidden(byId('env-hosts'), !secret || !this.#protected.checked || ofProvider(this.#name.value.trim()));
+    setHidden('env-hosts', !secret || !this.#protected.checked || ofProvider(this.#name.value.trim()));
     setText(this.#save, several ? `Set ${this.#file.length} ${this.#file.length === 1 ? 'variable' : 'variables'}` : 'Set');
     byId('env-many').replaceChildren(...this.#file.map((addition) => this.#choice(addition)));
   }

@@ -183,11 +183,11 @@ export class Files implements SidePanel {
     const { root } = this.#tree;
     for (const folder of this.#tree.missing()) this.#lister.need(folder);
     this.#view.draw(root, this.#tree.rows());
-    setText(byId('files-path'), root === '/' ? 'Workspace' : visible(root));
+    setText('files-path', root === '/' ? 'Workspace' : visible(root));
     byId('files-path').title = visible(root);
     byId('files-up', HTMLButtonElement).disabled = root === '/';
     const folder = this.#view.folder;
-    setText(byId('files-hint'), `Drop files here, or upload to ${folder === '/' ? 'the workspace' : visible(folder)}`);
+    setText('files-hint', `Drop files here, or upload to ${folder === '/' ? 'the workspace' : visible(folder)}`);
   }
 
   #toggle(folder: string, open: boolean): void {
@@ -241,8 +241,8 @@ export class Files implements SidePanel {
 
   // ask asks for a name in a line above the tree.
   #ask(label: string, value: string, yes: string, commit: (name: string) => Promise<void>): void {
-    setText(byId('files-form-label'), label);
-    setText(byId('files-form-ok'), yes);
+    setText('files-form-label', label);
+    setText('files-form-ok', yes);
     this.#complain('');
     this.#name.value = value;
     this.#commit = commit;

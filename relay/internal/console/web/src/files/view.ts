@@ -298,6 +298,6 @@ const inButton = (target: EventTarget | null): boolean => target instanceof Elem
 
 // name says something about the tree as a whole.
 export function note(text: string): void {
-  setText(byId('files-note'), text);
-  setHidden(byId('files-note'), text === '');
+  setText('files-note', text);
+  setHidden('files-note', text === '');
 }

@@ -45,7 +45,7 @@ export class AttachDialog {
   open(at: Attaching): void {
     this.#at = at;
     const name = providerLabel(at.provider);
-    setText(byId('attach-title'), at.attachment === undefined ? `Attach ${name} to ${at.label}` : `${name} in ${at.label}`);
+    setText('attach-title', at.attachment === undefined ? `Attach ${name} to ${at.label}` : `${name} in ${at.label}`);
     setText(this.#save, at.attachment === undefined ? 'Attach' : 'Save');
     setText(this.#problem, '');
     setHidden(this.#consent, true);
@@ -67,7 +67,7 @@ export class AttachDialog {
     this.#connect.classList.toggle('primary', none);
     this.#offer();
     setHidden(this.#connect, false);
-    setHidden(byId('attach-disconnect', HTMLButtonElement), none);
+    setHidden('attach-disconnect', none);
   }
 
   // offer says what connecting would do.

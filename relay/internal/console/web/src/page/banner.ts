@@ -48,10 +48,10 @@ export class BannerView {
   #fill({ kind, text, detail, action, kept }: Omit<Banner, 'kind'> & { kind: string }): void {
     setHidden(this.#box, false);
     setAttribute(this.#box, 'data-kind', kind);
-    setText(byId('banner-text'), text);
-    setText(byId('banner-detail'), detail);
-    setText(byId('banner-kept'), kept);
-    setHidden(byId('banner-discard', HTMLButtonElement), kept === '');
+    setText('banner-text', text);
+    setText('banner-detail', detail);
+    setText('banner-kept', kept);
+    setHidden('banner-discard', kept === '');
     const button = byId('banner-action', HTMLButtonElement);
     this.#action = action;
     setHidden(button, action === null);

@@ -11,14 +11,14 @@ export interface Card {
 }
 
 export function status(text: string, tone: Tone): void {
-  setAttribute(byId('status'), 'data-tone', tone);
-  setText(byId('status-text'), text);
+  setAttribute('status', 'data-tone', tone);
+  setText('status-text', text);
 }
 
 export function card(card: Card | null): void {
-  setHidden(byId('card'), card === null);
-  setText(byId('card-title'), card?.title ?? '');
-  setText(byId('card-text'), card?.text ?? '');
+  setHidden('card', card === null);
+  setText('card-title', card?.title ?? '');
+  setText('card-text', card?.text ?? '');
   const button = byId('card-action', HTMLButtonElement);
   setHidden(button, card?.action === undefined);
   setText(button, card?.action?.label ?? '');

@@ -42,9 +42,9 @@ export class ControlBar {
     setAttribute(document.body, 'data-control', control.kind);
     const holder = byId('controller');
     setNamed(holder, control.name, control.text);
-    setText(byId('controller-detail'), control.detail);
+    setText('controller-detail', control.detail);
     setAttribute(holder, 'data-user-id', control.id);
-    setHidden(byId('view-only'), !control.viewOnly);
+    setHidden('view-only', !control.viewOnly);
     for (const [name, button] of Object.entries(this.#buttons)) {
       setHidden(button, control.action !== name);
       button.disabled = !control.enabled;

@@ -57,10 +57,10 @@ async function who(origins: Origins, token: string): Promise<Person | undefined>
 function agrees(present: Person, offered: Person): Promise<boolean> {
   const dialog = byId('person', HTMLDialogElement);
   const [is, willBe] = [visible(present.name), visible(offered.name)];
-  setText(byId('person-title'), `Go on as ${willBe}?`);
-  setText(byId('person-is'), `${is} (${visible(present.id)})`);
-  setText(byId('person-link'), `${willBe} (${visible(offered.id)})`);
-  setText(byId('person-no'), `Stay ${is}`);
-  setText(byId('person-yes'), `Go on as ${willBe}`);
+  setText('person-title', `Go on as ${willBe}?`);
+  setText('person-is', `${is} (${visible(present.id)})`);
+  setText('person-link', `${willBe} (${visible(offered.id)})`);
+  setText('person-no', `Stay ${is}`);
+  setText('person-yes', `Go on as ${willBe}`);
   return agreed(dialog, byId('person-no', HTMLButtonElement));
 }

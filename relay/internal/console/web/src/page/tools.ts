@@ -51,7 +51,7 @@ export class Tools {
     setText(this.#record.querySelector('.label') ?? this.#record, recording ? 'Stop recording' : 'Record');
     setText(this.#normal, String(typeSize));
     setAttribute(this.#normal, 'aria-label', `Text size ${typeSize}; back to the normal size`);
-    setHidden(byId('rec'), !recording);
+    setHidden('rec', !recording);
     this.#share.draw(share);
   }
 }

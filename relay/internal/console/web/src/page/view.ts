@@ -59,8 +59,8 @@ export class View {
     this.#control.drawRequests(model.requests);
     this.#banner.draw(model.banner, model.live);
     this.#drawProgress(model.progress);
-    setText(byId('detail'), model.detail);
-    setText(byId('held'), model.held ? 'What you typed last may be the beginning of a secret; it shows with the next key.' : '');
+    setText('detail', model.detail);
+    setText('held', model.held ? 'What you typed last may be the beginning of a secret; it shows with the next key.' : '');
     if (document.title !== model.title) document.title = model.title;
   }
 
@@ -87,9 +87,9 @@ export class View {
   }
 
   #drawProgress(percent: number | null): void {
-    setHidden(byId('progress'), percent === null);
+    setHidden('progress', percent === null);
     if (percent === null) return;
     byId('progress-bar', HTMLProgressElement).value = percent;
-    setText(byId('progress-text'), `Pasting, ${percent} %`);
+    setText('progress-text', `Pasting, ${percent} %`);
   }
 }

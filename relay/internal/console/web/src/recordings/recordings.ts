@@ -101,7 +101,7 @@ export class Recordings {
 
   #mode(mode: 'list' | 'player', title: string): void {
     this.#dialog.dataset.mode = mode;
-    setText(byId('recordings-title'), title);
+    setText('recordings-title', title);
     setHidden(this.#back, mode === 'list');
     setHidden(this.#list, mode !== 'list');
     setHidden(this.#stage, mode === 'list');

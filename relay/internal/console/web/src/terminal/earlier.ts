@@ -52,8 +52,8 @@ export class Earlier {
   // show reads part's end, and more of it when the person asks.
   async show(title: string, part: LogPart, cols: number, read: Load): Promise<void> {
     this.#end();
-    setText(byId('earlier-title'), title);
-    setText(byId('earlier-note'), 'Reading…');
+    setText('earlier-title', title);
+    setText('earlier-note', 'Reading…');
     setHidden(this.#more, true);
     const term = this.#make(cols);
     this.#dialog.showModal();
@@ -62,7 +62,7 @@ export class Earlier {
     this.#fit(term);
     byId('earlier-copy', HTMLButtonElement).onclick = () => {
       const text = term.getSelection() || textOf(term, 0);
-      void copy(text).then((done) => setText(byId('earlier-note'), done ? 'Copied' : 'The browser does not let this page write the clipboard'));
+      void copy(text).then((done) => setText('earlier-note', done ? 'Copied' : 'The browser does not let this page write the clipboard'));
     };
     const load = async (bytes: number): Promise<void> => {
       this.#more.disabled = true;
@@ -73,11 +73,11 @@ export class Earlier {
         term.reset();
         term.write(got.bytes);
         term.write(noCursor, () => term.scrollToBottom());
-        setText(byId('earlier-note'), note(wanted, got));
+        setText('earlier-note', note(wanted, got));
         setHidden(this.#more, got.from > wanted.from || wanted.from <= part.from || bytes >= mostBytes);
         this.#more.onclick = () => void load(bytes * 4);
       } catch (error) {
-        setText(byId('earlier-note'), messageOf(error));
+        setText('earlier-note', messageOf(error));
       } finally {
         this.#more.disabled = false;
       }

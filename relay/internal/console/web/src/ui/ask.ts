@@ -16,7 +16,7 @@ let timer: number | undefined;
 export function hint(text: string, action?: HintAction): void {
   const box = byId('hint');
   clearTimeout(timer);
-  setText(byId('hint-text'), text);
+  setText('hint-text', text);
   const button = byId('hint-action', HTMLButtonElement);
   setHidden(button, action === undefined);
   setText(button, action?.label ?? '');
@@ -30,9 +30,9 @@ export function hint(text: string, action?: HintAction): void {
 
 // ask resolves to whether the person agreed.
 export function ask(title: string, text: string, yes: string): Promise<boolean> {
-  setText(byId('ask-title'), title);
-  setText(byId('ask-text'), text);
-  setText(byId('ask-yes'), yes);
+  setText('ask-title', title);
+  setText('ask-text', text);
+  setText('ask-yes', yes);
   return agreed(byId('ask', HTMLDialogElement), byId('ask-no', HTMLButtonElement));
 }
 

@@ -18,28 +18,37 @@ export function h<K extends keyof HTMLElementTagNameMap>(tag: K, attributes: Att
   return element;
 }
 
-// setText, setFlag and setAttribute leave an element alone that is right
+// An element, or its id.
+type Named<T extends Element> = T | string;
+
+const elementOf = <T extends Element>(named: Named<T>): T | HTMLElement => (typeof named === 'string' ? byId(named) : named);
+
+// setText, setHidden and setAttribute leave an element alone that is right
 // already: a live region would be read again otherwise.
-export function setText(element: Element, text: string): void {
+export function setText(named: Named<Element>, text: string): void {
+  const element = elementOf(named);
   if (element.textContent !== text) element.textContent = text;
 }
 
 // setNamed is setText for a text that begins with a name, which gives way where
 // there is too little room for both.
-export function setNamed(element: Element, name: string, text: string): void {
+export function setNamed(named: Named<Element>, name: string, text: string): void {
+  const element = elementOf(named);
   const first = element.firstElementChild;
   if (element.textContent === text && (first?.textContent ?? '') === name) return;
   const label = h('span', { class: 'name', title: name }, name);
   element.replaceChildren(...(name === '' ? [text] : [label, text.slice(name.length)]));
 }
 
-export function setAttribute(element: Element, name: string, value: string | null): void {
+export function setAttribute(named: Named<Element>, name: string, value: string | null): void {
+  const element = elementOf(named);
   if (value === element.getAttribute(name)) return;
   if (value === null) element.removeAttribute(name);
   else element.setAttribute(name, value);
 }
 
-export function setHidden(element: HTMLElement, hidden: boolean): void {
+export function setHidden(named: Named<HTMLElement>, hidden: boolean): void {
+  const element = elementOf(named);
   if (element.hidden !== hidden) element.hidden = hidden;
 }
 
