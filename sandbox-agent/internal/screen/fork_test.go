@@ -76,3 +76,29 @@ func TestFork(t *testing.T) {
 		}
 	})
 }
+
+// TestSame: screens that were written the same are the same, and what a screen
+// shows or does next tells them apart.
+func TestSame(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := New(20, 6)
+		s.Write(nil, nil, output(t))
+		c := s.Clone()
+		if !s.Same(c) || !c.Same(s) {
+			t.Fatal("a clone is not the same")
+		}
+		c.Write(nil, nil, output(t))
+		if !s.Same(c) {
+			return
+		}
+		if got, want := dump(c), dump(s); got != want {
+			t.Fatalf("not the same: got\n%s\nwant\n%s", got, want)
+		}
+		more := output(t)
+		out, answers := c.Write(nil, nil, more)
+		wantOut, wantAnswers := s.Write(nil, nil, more)
+		if string(out) != string(wantOut) || string(answers) != string(wantAnswers) || dump(c) != dump(s) {
+			t.Fatalf("then not the same: let out %q and %q, want %q and %q", out, answers, wantOut, wantAnswers)
+		}
+	})
+}

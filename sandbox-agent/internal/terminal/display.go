@@ -10,6 +10,15 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/transcript"
 )
 
+const (
+	// maxBehind bounds what the screen of the log is behind with. A quarter of it
+	// comes before it is looked whether both screens are the same again.
+	maxBehind = 1 << 20
+	// forkFrom is from how many bytes on a copy of the other screen costs less
+	// than to parse them.
+	forkFrom = 32 << 10
+)
+
 // A display owns a terminal's screen. It takes what the program in front
 // prints, answers its queries, masks secrets and writes the transcript, so the
 // screen is always that of the whole log.
@@ -18,7 +27,8 @@ import (
 // to raw, which knows its true state and answers its queries at once; then
 // through the program's stream, which masks, and may hold bytes back; then to
 // grid, which is the screen of the log. Before the first secret there is the
-// latter alone.
+// latter alone, and while nothing is masked both are the same: then grid is
+// behind, and caught up when somebody looks at it.
 type display struct {
 	// Static after construction.
 	transcript *transcript.Transcript
@@ -48,6 +58,12 @@ type display struct {
 	read  []byte         // of raw
 	spans []redact.Span
 
+	// Guarded by mu: whether grid is parsed.
+	same       bool   // grid would be raw.Fork() if it had parsed behind
+	behind     []byte // unmasked output, of which raw has all and grid nothing
+	apart      int    // bytes of output since grid was last compared with raw
+	mostBehind int    // maxBehind but in tests
+
 	// Guarded by mu. The screen must be looked at whatever comes: what was held
 	// back when raw was may have come since; and a secret may go on in the bytes
 	// of output that come next, line by line.
@@ -75,7 +91,7 @@ func (s *feed) holdsBack() bool { return s.stream != nil && s.stream.Held() > 0 
 func newDisplay(log *transcript.Transcript, own *feed, counts *counts, logs *slog.Logger) *display {
 	return &display{
 		transcript: log, counts: counts, logs: logs,
-		own: own, front: own, grid: screen.New(log.Size()),
+		own: own, front: own, grid: screen.New(log.Size()), mostBehind: maxBehind,
 	}
 }
 
@@ -90,6 +106,30 @@ func (d *display) write(answers, p []byte, end bool) (a []byte, printed bool) {
 	printed = len(d.out) > 0 || end
 	d.append(d.masked(d.out, end))
 	return answers, printed
+}
+
+// screen returns the screen of the log. The caller holds mu.
+func (d *display) screen() grid {
+	if len(d.behind) > forkFrom {
+		d.grid, d.behind = d.raw.Fork(), nil // costs less than to parse so much
+	}
+	d.catchUp()
+	return d.grid
+}
+
+// catchUp has grid parse what it is behind with. The caller holds mu.
+func (d *display) catchUp() {
+	if len(d.behind) > 0 {
+		d.grid.Write(nil, nil, d.behind)
+		d.behind = d.behind[:0]
+	}
+}
+
+// differs says that grid is no longer the same as raw, and has it parsed with all
+// output from now on. The caller holds mu.
+func (d *display) differs() {
+	d.catchUp()
+	d.same, d.behind, d.apart = false, nil, 0
 }
 
 // first returns the screen that output goes to first. The caller holds mu.
@@ -112,7 +152,7 @@ func (d *display) append(out []byte) {
 
 // resize gives the screen another size. The caller holds mu.
 func (d *display) resize(cols, rows int) {
-	d.grid.Resize(cols, rows)
+	d.screen().Resize(cols, rows)
 	if d.raw != nil {
 		d.raw.Resize(cols, rows)
 	}
@@ -124,7 +164,7 @@ func (d *display) resize(cols, rows int) {
 func (d *display) plain(history int) []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	text := d.grid.AppendPlain(nil, history)
+	text := d.screen().AppendPlain(nil, history)
 	if d.set.Empty() {
 		return text
 	}
@@ -144,6 +184,7 @@ func (d *display) handOver(s *feed, to screen.Modes) screen.Modes {
 		d.front = s
 		return was
 	}
+	d.differs() // what is unfinished may be so in one of them alone
 	if s.stream == nil {
 		s.stream = d.set.NewStream()
 	}
@@ -166,6 +207,7 @@ func (d *display) handOver(s *feed, to screen.Modes) screen.Modes {
 // returns: the beginning of a new epoch. What the present screen holds back
 // comes behind it. The caller holds mu.
 func (d *display) replace() []byte {
+	d.differs()
 	grid := screen.New(d.transcript.Size())
 	first, _ := grid.Write(nil, nil, d.grid.Flush(d.draw(wishHistory)))
 	grid.TakeTangled()

@@ -32,13 +32,13 @@ type frames [wishHistory]keyframe // none where bytes is nil
 // draw returns the present screen with as many of the lines above it as fit
 // both bounds, or without when w doesn't ask for them. The caller holds mu.
 func (d *display) draw(w wish) []byte {
-	bare := d.grid.AppendKeyframe(nil, 0)
+	bare := d.screen().AppendKeyframe(nil, 0)
 	room := min(maxHistoryBytes, protocol.MaxKeyframeBytes-len(bare))
 	if w == wishScreen || room <= 0 {
 		return bare
 	}
 	for lines := protocol.MaxKeyframeHistory; lines > 0; {
-		all := d.grid.AppendKeyframe(nil, lines)
+		all := d.screen().AppendKeyframe(nil, lines)
 		over := len(all) - len(bare)
 		if over <= room {
 			return all

@@ -26,10 +26,63 @@ func (d *display) masked(out []byte, end bool) []byte {
 	s := d.front
 	d.buf = s.stream.Write(append(d.buf[:0], s.loose...), out)
 	s.loose = s.loose[:0]
+	if d.same && !end && !s.holdsBack() && bytes.Equal(d.buf, out) && !breaksOff(out) {
+		return d.unmasked(out)
+	}
+	d.differs()
 	if end {
 		d.buf = s.stream.Flush(d.buf)
 	}
 	return d.show(out[:0], d.buf, end)
+}
+
+// breaksOff reports whether out ends amid a character, of which the screen of the
+// log makes nothing before there is more.
+func breaksOff(out []byte) bool {
+	for i := len(out) - 1; i >= max(0, len(out)-utf8.UTFMax); i-- {
+		if utf8.RuneStart(out[i]) {
+			return !utf8.FullRune(out[i:])
+		}
+	}
+	return false
+}
+
+// unmasked is masked for output of which nothing is masked nor held back. The
+// screen of the log needn't parse it before somebody looks. The caller holds mu.
+func (d *display) unmasked(out []byte) []byte {
+	d.behind = append(d.behind, out...)
+	if len(d.behind) > d.mostBehind {
+		d.grid, d.behind = d.raw.Fork(), d.behind[:0]
+	}
+	d.moved()
+	if d.mustLook(d.raw.TakeTangled(), len(out)) {
+		d.read = d.raw.AppendNewText(d.read[:0])
+		if d.spans = d.set.Find(d.spans[:0], d.read); len(d.spans) > 0 {
+			d.mask(d.set)
+			d.found++
+			d.due = true
+			return out[:0]
+		}
+	} else {
+		d.raw.SkipNewText()
+	}
+	return out
+}
+
+// mustLook reports whether the screen, on which n bytes of output were drawn,
+// tangled or not, may show a secret that the stream let pass. The caller holds
+// mu.
+func (d *display) mustLook(tangled bool, n int) bool {
+	switch {
+	case tangled:
+		d.watch = 2 * d.set.MaxBytes() // there is more than the secret
+	case d.watch > 0 || d.again:
+		d.watch -= n
+	default:
+		return false
+	}
+	d.again = d.front.holdsBack()
+	return true
 }
 
 // show writes masked output to the screen of the log and appends to dst what
@@ -48,7 +101,18 @@ func (d *display) show(dst, masked []byte, end bool) []byte {
 	if d.due {
 		return dst[:0]
 	}
+	d.compare(len(masked))
 	return dst
+}
+
+// compare looks whether both screens are the same again, if that wasn't looked at
+// for long, n more bytes of output included. The caller holds mu.
+func (d *display) compare(n int) {
+	if d.apart += n; d.apart < d.mostBehind/4 || d.front.holdsBack() || len(d.front.loose) > 0 {
+		return
+	}
+	d.apart = -d.mostBehind                         // unless they are, it may take long
+	d.same = d.raw.Fork().Same(d.grid.(*screen.Screen)) // beside raw there is no other
 }
 
 // drawn masks a secret that the screen has come to show though the stream, which
@@ -57,17 +121,11 @@ func (d *display) show(dst, masked []byte, end bool) []byte {
 // are secrets themselves. The caller holds mu, after n bytes of output.
 func (d *display) drawn(n int) bool {
 	tangled, rawTangled := d.grid.TakeTangled(), d.raw.TakeTangled()
-	switch {
-	case tangled || rawTangled:
-		d.watch = 2 * d.set.MaxBytes() // there is more than the secret
-	case d.watch > 0 || d.again:
-		d.watch -= n
-	default:
+	if !d.mustLook(tangled || rawTangled, n) {
 		d.grid.SkipNewText()
 		d.raw.SkipNewText()
 		return false
 	}
-	d.again = d.front.holdsBack()
 	d.text, d.read = d.grid.AppendNewText(d.text[:0]), d.raw.AppendNewText(d.read[:0])
 	found := false
 	if d.spans = d.set.Find(d.spans[:0], d.text); len(d.spans) > 0 {
@@ -90,7 +148,11 @@ func (d *display) drawn(n int) bool {
 // whether there were any.
 func (d *display) mask(set *redact.Set) bool {
 	d.moved()
-	return d.grid.Mask(finder(set)) > 0
+	if d.screen().Mask(finder(set)) == 0 {
+		return false
+	}
+	d.differs()
+	return true
 }
 
 // finder shows a screen where in its text the secrets of set are.
@@ -132,11 +194,14 @@ func (d *display) use(set *redact.Set, veiled ...*redact.Set) (found bool) {
 	if d.raw == nil && set.Empty() {
 		return false
 	}
+	same := d.same
 	if d.raw == nil {
 		d.raw = d.grid.(*screen.Screen) // nothing else ever has secrets
 		d.grid = d.raw.Fork()
 		d.grid.TakeTangled()
+		same = true
 	}
+	d.differs() // until it is known that they don't
 	for i, s := range []*feed{d.own, d.front} {
 		switch {
 		case i > 0 && s == d.own:
@@ -157,5 +222,7 @@ func (d *display) use(set *redact.Set, veiled ...*redact.Set) (found bool) {
 	for _, v := range veiled {
 		found = d.mask(v) || found
 	}
-	return d.grid.MaskAsIn(d.raw, true, leaving(set)) > 0 || found
+	found = d.grid.MaskAsIn(d.raw, true, leaving(set)) > 0 || found
+	d.same = same && !found && len(let) == 0 && !d.front.holdsBack()
+	return found
 }

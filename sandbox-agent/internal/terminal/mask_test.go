@@ -224,7 +224,7 @@ func TestDrawnSecret(t *testing.T) {
 				m.print("\x1b[8;1Hafter")
 				m.wantAllClean(secretA)
 				m.display.mu.Lock()
-				text := m.display.grid.AppendNewText(nil)
+				text := m.display.screen().AppendNewText(nil)
 				m.display.mu.Unlock()
 				wantClean(t, "the screen", bytes.ReplaceAll(text, []byte("\n"), nil), secretA)
 				if !bytes.Contains(m.seen.Bytes(), []byte("after")) {

@@ -248,7 +248,7 @@ func (m *maskRig) wantScreenOfLog() {
 	cols, rows := m.transcript.Size()
 	s := screen.New(cols, rows)
 	s.Write(nil, nil, m.transcript.Tail(1<<30))
-	if got, want := string(m.display.grid.AppendKeyframe(nil, 1000)), string(s.AppendKeyframe(nil, 1000)); got != want {
+	if got, want := string(m.display.screen().AppendKeyframe(nil, 1000)), string(s.AppendKeyframe(nil, 1000)); got != want {
 		m.t.Errorf("the screen is not that of the log: keyframe\n%q, want\n%q", got, want)
 	}
 }

@@ -52,7 +52,7 @@ type runOutput struct {
 func (t *Terminal) newRunOutput(command, name string) *runOutput {
 	out := &runOutput{
 		Follower: t.transcript.Follow(t.transcript.End()), terminal: t, name: name, command: command,
-		epoch: t.transcript.Epoch(), screen: t.display.grid.Fork(),
+		epoch: t.transcript.Epoch(), screen: t.display.screen().Fork(),
 	}
 	out.screen.TakeHistory(nil)
 	out.screen.Write(nil, nil, []byte("\x1b[1J")) // of what was before, no trace
