@@ -1,5 +1,7 @@
 package screen
 
+import "unicode/utf8"
+
 const (
 	// maxClusterBytes bounds the characters that share one cell. The longest
 	// emoji have 35 bytes; more of a pile of marks is dropped, for viewers too:
@@ -46,7 +48,7 @@ func (w *sweeper) after(n int) {
 func (s *Screen) joinCluster(content uint32, r rune) (joined uint32, ok bool) {
 	t := &s.clusters
 	t.scratch = s.appendText(t.scratch[:0], content)
-	t.scratch = appendRune(t.scratch, r)
+	t.scratch = utf8.AppendRune(t.scratch, r)
 	if len(t.scratch) > maxClusterBytes {
 		return 0, false
 	}
@@ -116,7 +118,7 @@ func (s *Screen) appendText(dst []byte, content uint32) []byte {
 	case content&clusterBit != 0:
 		return append(dst, s.clusters.text[content&codeMask]...)
 	case content&codeMask != 0:
-		return appendRune(dst, rune(content&codeMask))
+		return utf8.AppendRune(dst, rune(content&codeMask))
 	}
 	return dst
 }

@@ -1,5 +1,7 @@
 package screen
 
+import "unicode/utf8"
+
 // private sets or resets a DEC private mode.
 func (p *painter) private(mode int, set bool) {
 	p.control("\x1b[?")
@@ -157,7 +159,7 @@ func (p *painter) printLast(c *cell) {
 func (p *painter) printAs(c *cell, set charset) {
 	for _, r := range p.appendRunes(nil, c.content) {
 		written, _ := set.invert(r)
-		p.dst = appendRune(p.dst, written)
+		p.dst = utf8.AppendRune(p.dst, written)
 	}
 }
 

@@ -43,42 +43,32 @@ func (s *Screen) Fork() *Screen {
 	return c
 }
 
-// Same reports whether what s shows, holds and does next is the same as of other.
-// It may overlook that it is; it never says so of screens that differ.
-func (s *Screen) Same(other *Screen) bool {
-	return (s.buf == s.alt) == (other.buf == other.alt) &&
-		s.normal.same(other.normal) && s.alt.same(other.alt) && reflect.DeepEqual(s.bare(), other.bare())
+// Same reports whether what two screens show, hold and do next is the same. It may
+// overlook that it is; it never says so of screens that differ.
+func Same(s, t *Screen) bool {
+	return (s.buf == s.alt) == (t.buf == t.alt) && s.normal.same(t.normal) && s.alt.same(t.alt) &&
+		reflect.DeepEqual(bare(*s), bare(*t))
 }
 
-// bare returns s without its rows, what was noted for who looks at its text, and
+// bare returns c without its rows, what was noted for who looks at its text, and
 // room that is used again.
-func (s *Screen) bare() Screen {
-	c := *s
-	c.normal, c.alt, c.buf = nil, nil, nil
-	c.tangled, c.wasTangled, c.returned, c.newRows, c.places = false, false, false, 0, nil
-	c.in, c.out, c.answers, c.joined, c.clusters.scratch = nil, nil, nil, nil, nil
-	c.kept, c.maybeAt = 0, 0
-	for _, p := range []*[]byte{&c.str, &c.part, &c.held} {
-		if len(*p) == 0 {
-			*p = nil
-		}
-	}
+func bare(c Screen) Screen {
+	c.str, c.part, c.held = append([]byte{}, c.str...), append([]byte{}, c.part...), append([]byte{}, c.held...)
+	c.normal, c.alt, c.buf, c.places, c.clusters.scratch = nil, nil, nil, nil, nil
+	c.in, c.out, c.answers, c.joined, c.kept, c.maybeAt = nil, nil, nil, nil, 0, 0
+	c.tangled, c.wasTangled, c.returned, c.newRows = false, false, false, 0
 	return c
 }
 
 func (b *buffer) same(other *buffer) bool {
 	x, y := *b, *other
 	x.ring, x.start, x.scrolled, y.ring, y.start, y.scrolled = nil, 0, 0, nil, 0, 0
-	if !reflect.DeepEqual(x, y) {
-		return false
-	}
-	for i := range b.count {
+	same := reflect.DeepEqual(x, y)
+	for i := 0; same && i < b.count; i++ {
 		p, q := b.at(i), other.at(i)
-		if p.wrapped != q.wrapped || !slices.Equal(p.cells, q.cells) || !slices.Equal(p.clusters, q.clusters) {
-			return false
-		}
+		same = p.wrapped == q.wrapped && slices.Equal(p.cells, q.cells) && slices.Equal(p.clusters, q.clusters)
 	}
-	return true
+	return same
 }
 
 func (b *buffer) clone() *buffer {

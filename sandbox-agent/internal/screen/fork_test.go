@@ -84,11 +84,11 @@ func TestSame(t *testing.T) {
 		s := New(20, 6)
 		s.Write(nil, nil, output(t))
 		c := s.Clone()
-		if !s.Same(c) || !c.Same(s) {
+		if !Same(s, c) || !Same(c, s) {
 			t.Fatal("a clone is not the same")
 		}
 		c.Write(nil, nil, output(t))
-		if !s.Same(c) {
+		if !Same(s, c) {
 			return
 		}
 		if got, want := dump(c), dump(s); got != want {

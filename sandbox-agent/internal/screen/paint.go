@@ -1,5 +1,7 @@
 package screen
 
+import "unicode/utf8"
+
 // A painter writes what makes a terminal's grid that of a Screen. The terminal
 // is in its initial state but for what the painter knows of it.
 type painter struct {
@@ -170,7 +172,7 @@ func (p *painter) print(c *cell) {
 			p.control("\x1b\\")
 			next, _ = p.join.follow(r)
 		}
-		p.dst = appendRune(p.dst, r)
+		p.dst = utf8.AppendRune(p.dst, r)
 		p.join = next
 	}
 	p.x += c.width()

@@ -59,7 +59,7 @@ type agent struct {
 func (a *agent) Signal(sig syscall.Signal) int { return a.proc.SignalAll(sig) }
 func (a *agent) Done() <-chan struct{}         { return a.exited }
 
-// state returns what the agent in front does.
+// state returns what the agent in front does. The caller holds mu.
 func (s *stage) state() protocol.AgentState {
 	if s.agent == nil {
 		return protocol.AgentStopped
@@ -68,13 +68,15 @@ func (s *stage) state() protocol.AgentState {
 }
 
 // locked reports whether no human may type, resize or take control: an agent
-// runs, or is about to be stopped, for which a paused one is continued.
+// runs, or is about to be stopped, for which a paused one is continued. The
+// caller holds mu.
 func (s *stage) locked() bool {
 	state := s.state()
 	return state == protocol.AgentRunning || state != protocol.AgentStopped && s.agent.stopping
 }
 
-// report returns how the agent stands, nil when there never was one.
+// report returns how the agent stands, nil when there never was one. The caller
+// holds mu.
 func (s *stage) report() *protocol.AgentReport {
 	if s.agent == nil {
 		return nil
@@ -83,6 +85,7 @@ func (s *stage) report() *protocol.AgentReport {
 	return &r
 }
 
+// report returns how the agent stands. The caller holds terminal.mu.
 func (a *agent) report() protocol.AgentReport {
 	r := protocol.AgentReport{State: a.is, Name: a.name}
 	if a.is == protocol.AgentStopped {

@@ -136,7 +136,7 @@ func (a *Attachment) takeDrawn(w wish) (protocol.Message, wish, error) {
 
 // take returns the next message, or nil when there is none now. A RESET needs a
 // keyframe where one is asked for: it was drawn for the wish drawn, or take
-// returns for which it should be. With a drawn one the caller holds display.mu.
+// returns for which it should be. With a drawn one display.mu is held.
 func (a *Attachment) take(drawn wish, present *keyframe) (m protocol.Message, wanted wish, err error) {
 	t := a.terminal
 	t.mu.Lock()
@@ -213,8 +213,8 @@ func (a *Attachment) follow() (m protocol.Message, gap bool, err error) {
 	return protocol.Data{Offset: offset, Bytes: item.Bytes}, false, nil
 }
 
-// aboutGrants returns the next answer about a grant, nil when there is none or it
-// has to wait for a keyframe.
+// aboutGrants returns the next answer about a grant, nil when there is none or
+// it has to wait for a keyframe. The caller holds terminal.mu.
 func (a *Attachment) aboutGrants() protocol.Message {
 	if a.sent > 0 {
 		return nil
@@ -231,7 +231,7 @@ func (a *Attachment) aboutGrants() protocol.Message {
 // reset moves the cursor to where a newcomer begins. Who waits for a keyframe
 // gets present there and then, unless that is nil: in a flood that outruns the
 // stream any later one would fall out of the log like the last. The caller holds
-// terminal.mu, and display.mu if present isn't nil.
+// terminal.mu.
 func (a *Attachment) reset(present *keyframe) protocol.Reset {
 	log := a.terminal.transcript
 	a.cut, a.cursor = false, log.Newcomer()
@@ -319,6 +319,7 @@ func (a *Attachment) ack(client string, seq uint64) {
 	a.post(m)
 }
 
+// refuseInput queues the refusal of input. The caller holds terminal.mu.
 func (a *Attachment) refuseInput(client string, seq uint64, reason protocol.RefusalReason) {
 	a.terminal.site.counts.refused(reason)
 	a.post(protocol.InputRefused{Seq: seq, Client: client, Reason: reason})

@@ -104,6 +104,8 @@ func (a *Attachment) RefuseProposal(id uint64, reason string) {
 	a.refuseProposal(id, reason)
 }
 
+// refuseProposal answers the proposal id with the lease as it stands. The
+// caller holds terminal.mu.
 func (a *Attachment) refuseProposal(id uint64, reason string) {
 	a.post(protocol.Leased{ID: id, Lease: a.terminal.control.lease.Lease(time.Now()), Refused: reason})
 }
@@ -122,6 +124,8 @@ func (a *Attachment) Holder(h protocol.Holder) {
 	t.present(h.User)
 }
 
+// setPresent notes how many sockets user has at this relay. The caller holds
+// terminal.mu.
 func (a *Attachment) setPresent(user protocol.UserID, sockets int) {
 	if sockets == 0 {
 		delete(a.present, user)
@@ -132,7 +136,7 @@ func (a *Attachment) setPresent(user protocol.UserID, sockets int) {
 	}
 }
 
-// sockets counts a user's sockets at all relays.
+// sockets counts a user's sockets at all relays. The caller holds mu.
 func (t *Terminal) sockets(user protocol.UserID) (n int) {
 	for a := range t.attachments {
 		n += a.present[user]

@@ -11,8 +11,8 @@
 //     terminal is open to, who sets its pace, and each relay's [Attachment].
 //   - display.mu guards the screens and the masking of what a program prints. It
 //     is held while a chunk of output is parsed and masked.
-//   - transcript.mu guards the log, in memory and on disk, and the places of those
-//     who follow it inside the agent.
+//   - The transcript's own lock guards the log, in memory and on disk, and the
+//     places of those who follow it inside the agent.
 //   - The goroutine of keep owns the life of the programs. One goroutine for each
 //     PTY reads it.
 //

@@ -69,7 +69,7 @@ func (a *Attachment) DropGrant(id protocol.GrantID) {
 	a.noteBare(time.Now())
 }
 
-// noteBare notes that a has run out of grants.
+// noteBare notes that a has run out of grants. The caller holds terminal.mu.
 func (a *Attachment) noteBare(now time.Time) {
 	if a.grants.bare() && a.bareSince.IsZero() {
 		a.bareSince = now
@@ -79,6 +79,7 @@ func (a *Attachment) noteBare(now time.Time) {
 }
 
 // sweepGrants drops expired grants and says when the next has to be looked at.
+// The caller holds terminal.mu.
 func (a *Attachment) sweepGrants(now time.Time) {
 	a.grants.expire(now)
 	for _, g := range a.grants.of {
@@ -88,7 +89,7 @@ func (a *Attachment) sweepGrants(now time.Time) {
 }
 
 // mayHold returns the grant of this attachment under which next may hold the
-// lease, nil for nobody.
+// lease, nil for nobody. The caller holds terminal.mu.
 func (a *Attachment) mayHold(next protocol.LeaseNext, now time.Time) (*jws.Grant, error) {
 	if next.Holder == "" {
 		return nil, nil
@@ -164,7 +165,7 @@ func (t *Terminal) checkGrants(now time.Time) time.Duration {
 }
 
 // checkHolder frees a lease whose grant has expired, unless the holder has
-// renewed it: then the lease goes on under the new one.
+// renewed it: then the lease goes on under the new one. The caller holds mu.
 func (t *Terminal) checkHolder(now time.Time) {
 	g := t.control.grant
 	if g == nil || !t.ended.IsZero() {
@@ -187,8 +188,9 @@ func (t *Terminal) checkHolder(now time.Time) {
 	}
 }
 
-// anotherGrant returns a grant at any relay that lets user control the terminal,
-// the one that is good for longest; nil when there is none.
+// anotherGrant returns a grant at any relay that lets user control the
+// terminal, the one that is good for longest; nil when there is none. The
+// caller holds mu.
 func (t *Terminal) anotherGrant(user protocol.UserID, now time.Time) (best *jws.Grant) {
 	for a := range t.attachments {
 		for _, g := range a.grants.of {
@@ -240,8 +242,8 @@ func (t *Terminal) dropRevoked() {
 }
 
 // dropRevoked drops the grants that are void and tells the relay of each. One
-// that has another for those viewers may present it: nothing is returned before,
-// and soon all is over.
+// that has another for those viewers may present it: nothing is returned
+// before, and soon all is over. The caller holds terminal.mu.
 func (a *Attachment) dropRevoked() {
 	t := a.terminal
 	dropped := false

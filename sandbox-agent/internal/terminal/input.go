@@ -126,7 +126,7 @@ func (a *Attachment) Input(in protocol.Input) {
 
 // repeat answers input that was taken in before: with an ack when it is
 // written; when it still waits its ack goes to a, as a relay that lost its
-// tunnel expects; else it was refused.
+// tunnel expects; else it was refused. The caller holds terminal.mu.
 func (a *Attachment) repeat(in protocol.Input) {
 	t := a.terminal
 	if last, ok := t.input.written.Last(in.Client); ok && in.Seq <= last {
@@ -249,6 +249,8 @@ func (t *Terminal) refuseAll() {
 	t.refuseWhere(func(queuedInput) (protocol.RefusalReason, bool) { return reason, true })
 }
 
+// refuseWhere refuses what is queued and for which refused says why. The caller
+// holds mu.
 func (t *Terminal) refuseWhere(refused func(queuedInput) (protocol.RefusalReason, bool)) {
 	q := &t.input
 	var kept []queuedInput

@@ -111,8 +111,8 @@ func (d *display) compare(n int) {
 	if d.apart += n; d.apart < d.mostBehind/4 || d.front.holdsBack() || len(d.front.loose) > 0 {
 		return
 	}
-	d.apart = -d.mostBehind                         // unless they are, it may take long
-	d.same = d.raw.Fork().Same(d.grid.(*screen.Screen)) // beside raw there is no other
+	d.apart = -d.mostBehind                                     // unless they are, it may take long
+	d.same = screen.Same(d.raw.Fork(), d.grid.(*screen.Screen)) // beside raw there is no other
 }
 
 // drawn masks a secret that the screen has come to show though the stream, which
@@ -145,7 +145,7 @@ func (d *display) drawn(n int) bool {
 }
 
 // mask masks the secrets of set in all that the screen holds, and reports
-// whether there were any.
+// whether there were any. The caller holds mu.
 func (d *display) mask(set *redact.Set) bool {
 	d.moved()
 	if d.screen().Mask(finder(set)) == 0 {

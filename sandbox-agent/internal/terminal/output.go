@@ -168,7 +168,8 @@ func (a *Attachment) Pace(p protocol.Pace) {
 	t.paced()
 }
 
-// refusePace counts a PACE that was not taken, and tells of the first.
+// refusePace counts a PACE that was not taken, and tells of the first. The
+// caller holds mu.
 func (t *Terminal) refusePace(why string) {
 	t.flow.refused++
 	if t.flow.refused == 1 {

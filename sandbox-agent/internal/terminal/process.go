@@ -10,18 +10,18 @@ import (
 // agent's in front of it.
 type program struct {
 	// Static after construction.
-	dev    pty.Device
-	proc   pty.Child
-	reader sync.WaitGroup // of its output
+	dev     pty.Device
+	proc    pty.Child
+	reader  sync.WaitGroup // of its output
+	proceed chan struct{}  // 1 element: the reader may go on
 
 	out feed // guarded by display.mu
 
 	// Guarded by terminal.mu.
-	waiting  bool          // its reader waits for proceed
-	proceed  chan struct{} // 1 element
-	lifted   bool          // it has ended: nobody holds back what is left
-	answers  []byte        // to terminal queries, at most maxAnswerBytes
-	flushing bool          // flush runs
+	waiting  bool   // its reader waits for proceed
+	lifted   bool   // it has ended: nobody holds back what is left
+	answers  []byte // to terminal queries, at most maxAnswerBytes
+	flushing bool   // flush runs
 }
 
 func newProgram(dev pty.Device, proc pty.Child) *program {

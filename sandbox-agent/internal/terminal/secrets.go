@@ -21,7 +21,7 @@ type secrets struct {
 	// Guarded by changing.
 	values []string      // of set
 	former []string      // that were masked before, newest last: at most maxFormerBytes
-	veiled []*redact.Set // values as they read where others were masked, see veil
+	veiled []*redact.Set // values as they read where others were masked, see redact.Partly
 	stop   func()        // ends the masking of recordings; nil: none began
 	free   *time.Timer   // for freeMemory; nil: there was nothing to free yet
 

@@ -132,7 +132,7 @@ func (t *Terminal) mayReport() error {
 }
 
 // working returns the coding agent in front if it may be the one called name:
-// agents may run others.
+// agents may run others. The caller holds mu.
 func (s *stage) working(name string) *agent {
 	a := s.agent
 	if a == nil || a.is == protocol.AgentStopped {

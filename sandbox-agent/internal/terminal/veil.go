@@ -3,10 +3,7 @@ package terminal
 import (
 	"runtime/debug"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 )
@@ -40,9 +37,9 @@ func (s *secrets) change(values []string) []*redact.Set {
 	}
 	s.former = slices.Clone(gone)
 	s.veiled = nil
-	present := veil(s.values, s.values)
+	present := redact.Partly(s.values, s.values)
 	if len(s.former) > 0 {
-		if all := veil(s.values, slices.Concat(s.values, s.former)); !slices.Equal(all, present) {
+		if all := redact.Partly(s.values, slices.Concat(s.values, s.former)); !slices.Equal(all, present) {
 			s.veiled = append(s.veiled, compileVeiled(all))
 		}
 	}
@@ -52,11 +49,11 @@ func (s *secrets) change(values []string) []*redact.Set {
 	return s.veiled
 }
 
-// compileVeiled compiles what veil returned, which is within all bounds.
+// compileVeiled compiles what redact.Partly returned, which is within all bounds.
 func compileVeiled(veiled []string) *redact.Set {
 	set, err := redact.Compile(veiled)
 	if err != nil {
-		panic("terminal: parts of secrets that are no secrets: " + err.Error()) // veil has seen to that
+		panic("terminal: parts of secrets that are no secrets: " + err.Error()) // Partly has seen to that
 	}
 	return set
 }
@@ -83,82 +80,4 @@ func (s *secrets) stopFreeing() {
 	if s.free != nil {
 		s.free.Stop()
 	}
-}
-
-// veil returns how those of values read, in plain form, that had others of masks
-// within them when these alone were masked: with an asterisk for each character
-// of these. Values of which nothing else can be seen are left out, and so are
-// those that have become shorter than any secret may be: some of their
-// characters have several bytes.
-func veil(values, masks []string) (veiled []string) {
-	known := newPrefixes(masks)
-	var text []byte
-	for _, v := range values {
-		text = known.veil(text[:0], v)
-		if text != nil && len(text) >= redact.MinSecretBytes {
-			veiled = append(veiled, string(text))
-		}
-	}
-	return veiled
-}
-
-// prefixes finds values that a text begins with.
-type prefixes struct {
-	values []string // sorted, each once
-	parent []int    // the longest other value that this one begins with, or -1
-}
-
-func newPrefixes(values []string) *prefixes {
-	p := &prefixes{values: slices.Compact(slices.Sorted(slices.Values(values)))}
-	p.parent = make([]int, len(p.values))
-	last := -1
-	for i, v := range p.values {
-		for last >= 0 && !strings.HasPrefix(v, p.values[last]) {
-			last = p.parent[last]
-		}
-		p.parent[i] = last
-		last = i
-	}
-	return p
-}
-
-// longest returns the number of bytes of the longest value that text begins with,
-// or of the longest but text itself.
-func (p *prefixes) longest(text string, butItself bool) int {
-	i, exact := slices.BinarySearch(p.values, text)
-	switch {
-	case exact && butItself:
-		i = p.parent[i]
-	case !exact:
-		// A value that text begins with is one that the greatest before it does, too.
-		for i--; i >= 0 && !strings.HasPrefix(text, p.values[i]); {
-			i = p.parent[i]
-		}
-	}
-	if i < 0 {
-		return 0
-	}
-	return len(p.values[i])
-}
-
-// veil appends value, without what a terminal doesn't show, with asterisks for
-// the other values in it. It returns nil if there are none, or nothing is left.
-func (p *prefixes) veil(dst []byte, value string) []byte {
-	hidden, some, left := 0, false, false // hidden is where a value in it ends
-	for i := 0; i < len(value); {
-		r, n := utf8.DecodeRuneInString(value[i:])
-		hidden = max(hidden, i+p.longest(value[i:], i == 0))
-		switch {
-		case unicode.IsControl(r) || unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
-		case i < hidden:
-			dst, some = append(dst, '*'), true
-		default:
-			dst, left = append(dst, value[i:i+n]...), left || r != ' '
-		}
-		i += n
-	}
-	if !some || !left {
-		return nil
-	}
-	return dst
 }
