@@ -41,7 +41,7 @@ var Floors = []struct {
 	}},
 	{F2, []string{
 		"tunnel/terminalstream",
-		"relay/internal/hub", "relay/internal/feed", "relay/internal/fleet", "relay/internal/access",
+		"relay/internal/hub", "relay/internal/feed", "relay/internal/input", "relay/internal/fleet", "relay/internal/access",
 		"relay/internal/dispatch", "relay/internal/uplink", "relay/internal/relaytest",
 		"relay/internal/pagestream", "relay/internal/rejects", "relay/internal/passage",
 		"sandbox-agent/internal/terminal", "sandbox-agent/internal/process", "sandbox-agent/internal/ledger",
@@ -76,6 +76,7 @@ var Sideways = []struct{ From, To, Why string }{
 	{"deploy/controlplane/cmd/controlplane", "deploy/controlplane/internal/store", "its command line works on the database"},
 	{"relay/internal/dispatch", "relay/internal/pagestream", "some commands go to pages"},
 	{"relay/internal/hub", "relay/internal/feed", "it shares what a feed keeps"},
+	{"relay/internal/hub", "relay/internal/input", "it says who may type, and a queue carries it"},
 	{"sandbox-agent/internal/executor", "sandbox-agent/internal/ledger", "a command's id is stored before it runs"},
 	{"sandbox-agent/internal/executor", "sandbox-agent/internal/audit", "an executed command is recorded"},
 	{"sandbox-agent/internal/broker", "sandbox-agent/internal/outbound", "it dials nowhere else"},

@@ -94,7 +94,7 @@ func (h *Hub) everybody() iter.Seq[*Viewer] {
 // same set, was taken.
 func (h *Hub) join(v *Viewer) {
 	if h.void(v.grant) { // since its ticket was made
-		h.intake.leave(&v.keys)
+		v.keys.Leave()
 		h.metrics.ViewersCut.WithLabelValues(cutRevoked).Inc()
 		v.outbox.close(protocol.KindUnauthenticated, revokedCause)
 		return
@@ -170,7 +170,7 @@ func (h *Hub) leave(v *Viewer) {
 		h.unpace(v)
 		v.reader.Detach()
 	}
-	h.intake.leave(&v.keys)
+	v.keys.Leave()
 	if sees {
 		h.step(turn.Left{Socket: v.id})
 	}

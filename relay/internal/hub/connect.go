@@ -64,7 +64,7 @@ func (h *Hub) serveLink(ctx context.Context, l *link) error {
 	aside.Go(func() { l.followRole(ctx) })
 	h.watch(l.session, 1)
 	defer h.watch(l.session, -1)
-	err := l.read(h.feed, h.intake, h.post)
+	err := l.read(h.feed, h.typing, h.post)
 	stop()
 	abandon()
 	cancel()
@@ -103,7 +103,7 @@ func demoted(session *tunnel.Session) error {
 // linked starts to use a link.
 func (h *Hub) linked(l *link) {
 	h.link = l
-	h.intake.expect(l)
+	h.typing.Expect(l)
 	first := h.feed == nil
 	if !h.lostAt.IsZero() {
 		h.metrics.Resume.Observe(time.Since(h.lostAt).Seconds())
@@ -117,7 +117,7 @@ func (h *Hub) linked(l *link) {
 		h.shared.Store(h.feed)
 		h.feed.SetWindow(h.window()) // which may have changed before the set saw the feed
 		h.state, h.leasedAt = turn.New(l.opened), time.Now()
-		h.intake.follow(h.state)
+		h.typing.Follow(h.state)
 	} else if pos := h.feed.Head(); pos != (protocol.Position{Epoch: l.opened.Epoch, Offset: l.opened.Offset}) {
 		h.feed.Replace(protocol.Position{Epoch: l.opened.Epoch, Offset: l.opened.Offset}, l.opened.Cols, l.opened.Rows)
 	} else {
@@ -133,7 +133,7 @@ func (h *Hub) linked(l *link) {
 	if missed {
 		h.broadcast(*h.facts.lastTurn)
 	}
-	h.intake.connect(l)
+	h.typing.Connect(l)
 	h.noted(l.opened.Recording, l.opened.Shared)
 	for _, v := range h.pacers.newest {
 		h.tellPace(v)
@@ -155,7 +155,7 @@ func (h *Hub) unlinked(err error) {
 	h.link = nil
 	h.hold(false)             // the next link says if it is so
 	h.wants.catchingUp = true // another relay may show more meanwhile
-	h.intake.disconnect()
+	h.typing.Disconnect()
 	h.noKeyframes()
 	h.agentGone()
 	if h.finished.Load() {
@@ -188,7 +188,7 @@ func (h *Hub) unreachable(err error) bool {
 	if kind == protocol.KindNotFound {
 		kind = protocol.KindEnded // it was there before
 	}
-	h.intake.end()
+	h.typing.End()
 	for v := range h.everybody() {
 		v.outbox.close(kind, kind.Text())
 	}

@@ -8,10 +8,9 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/input"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
 	"github.com/fairlead/fairlead/relay/internal/turn"
-
-	"golang.org/x/sync/semaphore"
 )
 
 // An executing is a still hub, its link to an agent that a test plays, and a
@@ -26,7 +25,8 @@ type executing struct {
 func newExecuting(t *testing.T) *executing {
 	e := &executing{T: t, h: still(), link: deafLink(t)}
 	e.link.writing = true // nothing is written by itself
-	e.h.link, e.h.intake.link = e.link, e.link
+	e.h.link = e.link
+	e.h.typing.Connect(e.link)
 	go func() { // ends with the test; nothing waits for it
 		for {
 			select {
@@ -42,9 +42,7 @@ func newExecuting(t *testing.T) *executing {
 }
 
 func (e *executing) sit(id turn.SocketID, user protocol.UserID) *Viewer {
-	v := seat(e.h, id, user, time.Now().Add(time.Hour))
-	v.keys.credit, v.keys.client = semaphore.NewWeighted(protocol.MaxInputUnacked), "client of "+string(user)
-	return v
+	return seat(e.h, id, user, time.Now().Add(time.Hour))
 }
 
 // inputs returns the inputs that were passed on since the last time.
@@ -63,7 +61,7 @@ func (e *executing) inputs() (inputs []protocol.Input) {
 func (e *executing) passed(bytes string, term uint64) protocol.Input {
 	e.Helper()
 	got := e.inputs()
-	if len(got) != 1 || string(got[0].Bytes) != bytes || got[0].Term != term || got[0].Client == e.v.keys.client {
+	if len(got) != 1 || string(got[0].Bytes) != bytes || got[0].Term != term || got[0].Client == e.v.keys.Client {
 		e.Fatalf("passed on: %+v, want %q in term %d", got, bytes, term)
 	}
 	return got[0]
@@ -77,19 +75,19 @@ func (e *executing) quiet() {
 }
 
 func (e *executing) acks(in protocol.Input) {
-	e.h.intake.acked(protocol.InputAck{Client: in.Client, Seq: in.Seq})
+	e.h.typing.Acked(protocol.InputAck{Client: in.Client, Seq: in.Seq})
 }
 
 // roomy checks that nothing takes room any more.
 func (e *executing) roomy() {
 	e.Helper()
-	in := e.h.intake
-	if !e.v.keys.credit.TryAcquire(protocol.MaxInputUnacked) || !in.queue.TryAcquire(protocol.MaxInputQueued) {
+	in := e.h.typing
+	if !e.v.keys.Credit().TryAcquire(protocol.MaxInputUnacked) || !in.Room().TryAcquire(protocol.MaxInputQueued) {
 		e.Fatal("room is still taken")
 	}
-	e.v.keys.credit.Release(protocol.MaxInputUnacked)
-	in.queue.Release(protocol.MaxInputQueued)
-	if len(in.executions) > 0 || in.executing.Load() {
+	e.v.keys.Credit().Release(protocol.MaxInputUnacked)
+	in.Room().Release(protocol.MaxInputQueued)
+	if in.Undecided() > 0 {
 		e.Fatal("an execution is left")
 	}
 }
@@ -104,12 +102,12 @@ func TestExecute(t *testing.T) { synctest.Test(t, testExecute) }
 func testExecute(t *testing.T) {
 	e := newExecuting(t)
 	e.v.Execute("make test")
-	text, due := e.passed("make test", 2), time.Now().Add(enterDelay)
-	if wait := e.h.untilTick(time.Now()); wait <= 0 || wait > enterDelay {
+	text, due := e.passed("make test", 2), time.Now().Add(input.EnterDelay)
+	if wait := e.h.untilTick(time.Now()); wait <= 0 || wait > input.EnterDelay {
 		t.Errorf("looks again in %v", wait)
 	}
 	e.acks(text)
-	e.h.tick(due.Add(-enterDelay)) // early
+	e.h.tick(due.Add(-input.EnterDelay)) // early
 	e.quiet()
 	e.h.tick(due)
 	cr := e.passed("\r", 2)
@@ -133,7 +131,7 @@ func testExecuteWaitsForTheText(t *testing.T) {
 	e := newExecuting(t)
 	e.v.Execute("x")
 	text := e.passed("x", 2)
-	e.h.intake.executions[&e.v.keys].due = time.Now().Add(-time.Second)
+	e.v.keys.EnterAt(time.Now().Add(-time.Second))
 	if wait := e.h.untilTick(time.Now()); wait <= 0 {
 		t.Errorf("looks again in %v", wait)
 	}
@@ -167,14 +165,14 @@ func TestNoEnter(t *testing.T) {
 			e.h.step(turn.Reported{AgentReport: protocol.AgentReport{State: protocol.AgentRunning}})
 		}, protocol.RefusedAgentRunning},
 		"the agent refused the text": {func(e *executing, text protocol.Input) {
-			e.h.intake.refused(protocol.InputRefused{Client: text.Client, Seq: text.Seq, Reason: protocol.RefusedBusy})
+			e.h.typing.Refused(protocol.InputRefused{Client: text.Client, Seq: text.Seq, Reason: protocol.RefusedBusy})
 		}, protocol.RefusedBusy},
 		"another term after a lost stream": {func(e *executing, _ protocol.Input) {
-			e.h.intake.disconnect()
+			e.h.typing.Disconnect()
 			e.leased(held(5, 4))
-			e.h.intake.connect(e.link)
+			e.h.typing.Connect(e.link)
 		}, protocol.RefusedStaleTerm},
-		"the process ended": {func(e *executing, _ protocol.Input) { e.h.intake.end() }, protocol.RefusedEnded},
+		"the process ended": {func(e *executing, _ protocol.Input) { e.h.typing.End() }, protocol.RefusedEnded},
 		"left": {func(e *executing, text protocol.Input) {
 			e.h.leave(e.v)
 			e.acks(text)
@@ -201,17 +199,17 @@ func TestExecuteAcrossStreams(t *testing.T) {
 	e := newExecuting(t)
 	e.v.Execute("x")
 	text := e.passed("x", 2)
-	e.h.intake.disconnect()
+	e.h.typing.Disconnect()
 	e.h.tick(time.Now().Add(time.Second))
-	e.h.intake.connect(e.link)
+	e.h.typing.Connect(e.link)
 	if again := e.passed("x", 2); again.Seq != text.Seq || again.Client != text.Client {
 		t.Fatalf("%+v, then %+v", text, again)
 	}
-	e.h.intake.executions[&e.v.keys].due = time.Now()
+	e.v.keys.EnterAt(time.Now())
 	e.acks(text)
 	cr := e.passed("\r", 2)
-	e.h.intake.disconnect()
-	e.h.intake.connect(e.link)
+	e.h.typing.Disconnect()
+	e.h.typing.Connect(e.link)
 	if again := e.passed("\r", 2); again.Seq != cr.Seq {
 		t.Fatalf("%+v, then %+v", cr, again)
 	}
@@ -220,10 +218,10 @@ func TestExecuteAcrossStreams(t *testing.T) {
 	e.acks(cr)
 	e.v.Execute("y")
 	text = e.passed("y", 2)
-	e.h.intake.executions[&e.v.keys].due = time.Now()
-	e.h.intake.disconnect()
+	e.v.keys.EnterAt(time.Now())
+	e.h.typing.Disconnect()
 	e.acks(text)
-	e.h.intake.connect(e.link)
+	e.h.typing.Connect(e.link)
 	e.passed("\r", 2)
 }
 
@@ -245,7 +243,7 @@ func TestExecuteIsBounded(t *testing.T) {
 	e.inputs()
 	e.v.Execute("y") // the first isn't done
 	refused(e.v)
-	if !e.v.keys.credit.TryAcquire(protocol.MaxInputUnacked - 2*inputOverhead - 2) {
+	if !e.v.keys.Credit().TryAcquire(protocol.MaxInputUnacked - 2*input.Overhead - 2) {
 		t.Fatal("the refused ones take room")
 	}
 	e.v.Execute("y")
@@ -263,12 +261,12 @@ func TestExecuteIsBounded(t *testing.T) {
 // TestExecuteEarly: before the greeting, like any other input.
 func TestExecuteEarly(t *testing.T) {
 	e := newExecuting(t)
-	e.v.keys.attached = false
+	e.v.keys.Init(e.h.typing, e.v.keys.Options) // as before the greeting
 	e.v.Execute("x")
 	e.quiet()
-	e.h.intake.attach(&e.v.keys)
+	e.v.keys.Attach()
 	e.acks(e.passed("x", 2))
-	e.h.tick(time.Now().Add(enterDelay))
+	e.h.tick(time.Now().Add(input.EnterDelay))
 	e.acks(e.passed("\r", 2))
 	e.roomy()
 }

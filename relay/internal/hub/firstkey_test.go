@@ -101,8 +101,8 @@ func TestFound16WhatTakesNothing(t *testing.T) {
 			if e.h.link != nil {
 				e.drops(c.want)
 			}
-			if len(e.h.intake.takers) > 0 || e.v.keys.taking != takesNothing {
-				t.Errorf("%v still wait", e.h.intake.takers)
+			if n := e.h.typing.Undecided(); n > 0 || e.v.keys.Waiting() > 0 {
+				t.Errorf("%d still wait", n)
 			}
 		})
 	}

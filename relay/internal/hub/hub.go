@@ -10,17 +10,18 @@
 // from gateways, from the reader of the stream and from viewers' writers. Beside
 // it a dialer keeps the stream to the agent, whose reader hands output to the
 // feed and offers it to every socket that takes it at once. Keys don't pass
-// through run: the goroutine that reads a socket hands them to the intake, and
-// run tells the intake who may type. Of a viewer, run owns who it is and what it
+// through run: the goroutine that reads a socket hands them to the input queue,
+// which run tells who may type. Of a viewer, run owns who it is and what it
 // may; its other parts have an owner and a lock each:
 //
 //	reader   where it is in the output       feed.Feed.mu    package feed
 //	outbox   what it is to be told           outbox.mu       outbox.go
 //	socket   who writes both                 socket.writing  socket.go
-//	keys     what it types                   intake.mu       typist.go, input.go
+//	keys     what it types                   input.Queue.mu  package input
 //
 // Lock order: Set.mu, then feed.Feed.mu, then feed.Memory.mu. socket.writing before
-// outbox.mu, and before feed.Feed.mu. intake.mu before outbox.mu and link.mu.
+// outbox.mu, and before feed.Feed.mu. input.Queue.mu before outbox.mu and
+// link.mu.
 // outbox.mu and link.mu are last: nothing is locked while one of them is held. No
 // lock is held while a socket or the stream is written to, but socket.writing, and
 // none while an event is posted, but that.
@@ -36,6 +37,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/feed"
+	"github.com/fairlead/fairlead/relay/internal/input"
 	"github.com/fairlead/fairlead/relay/internal/replay"
 	"github.com/fairlead/fairlead/relay/internal/roster"
 	"github.com/fairlead/fairlead/relay/internal/turn"
@@ -63,7 +65,7 @@ type Hub struct {
 	log      *slog.Logger
 	metrics  *Metrics
 	events   chan event
-	intake   *intake
+	typing   *input.Queue
 	watch    func(session *tunnel.Session, delta int)
 	window   func() int                // what the ring may take, in bytes
 	memory   *feed.Memory              // for keyframes; nil: there is enough
@@ -112,7 +114,7 @@ func newHub(key Key, first *jws.Grant, token string, tunnels Tunnels, log *slog.
 		pacers:  pacers{newest: map[string]*Viewer{}},
 		leading: newLeading(),
 	}
-	h.intake = newIntake(h.life.over, metrics)
+	h.typing = input.New(h.life.over, metrics.Typing)
 	h.dial.key, h.dial.tunnels, h.dial.log, h.dial.finished = key, tunnels, log, &h.finished
 	h.dial.reads = make(chan struct{}, maxReads)
 	h.dial.bearer.Store(&bearer{set, grant})
@@ -167,7 +169,7 @@ func (h *Hub) run(ctx context.Context) {
 			if !e.act(h) {
 				return
 			}
-		case <-h.intake.asks:
+		case <-h.typing.Asks():
 			h.heed()
 		case <-h.revised:
 			h.cutRevoked()
@@ -284,7 +286,7 @@ func (e answered) act(h *Hub) bool {
 }
 
 func (exited) act(h *Hub) bool {
-	h.intake.end()
+	h.typing.End()
 	h.noKeyframes()
 	return true
 }
@@ -306,11 +308,11 @@ func (h *Hub) step(e turn.Event) {
 	if _, again := e.(turn.Reattached); again || h.state.Revision() != revision {
 		h.leasedAt = time.Now()
 	}
-	h.intake.follow(h.state)
+	h.typing.Follow(h.state)
 	for _, effect := range effects {
 		switch effect := effect.(type) {
 		case turn.Propose:
-			h.intake.resume() // what was typed before this wish is written before it
+			h.typing.Resume() // what was typed before this wish is written before it
 			h.carry(h.roster.Hurry(effect.Proposal.Next.GrantID))
 			h.send(effect.Proposal)
 		case turn.ReportHolder:
@@ -333,7 +335,7 @@ func (h *Hub) step(e turn.Event) {
 	}
 	h.followController()
 	h.lead()
-	h.intake.resume() // after all were told why
+	h.typing.Resume() // after all were told why
 }
 
 // tellState tells everybody who has control.
@@ -399,12 +401,25 @@ func (h *Hub) greet(v *Viewer, m protocol.Attached) {
 	if h.facts.held && h.pacers.controls(v) {
 		greeting = append(greeting, protocol.OutputHeld{Held: true})
 	}
-	h.intake.attach(&v.keys) // first, so that who was greeted may type
+	v.keys.Attach() // first, so that who was greeted may type
 	v.outbox.greet(greeting)
 	if v.user == h.leading.controller && v.may(roster.Control) {
 		v.leads(v.id == h.leading.leader)
 	}
 	h.repace(v)
+}
+
+// heed passes on what keys ask for: control of a free terminal, and to lead.
+func (h *Hub) heed() {
+	last, takers := h.typing.Asked()
+	for _, t := range takers {
+		h.leading.acts(t.User, t.ID)
+		h.step(turn.Keyed{Socket: t.ID})
+	}
+	if last != nil {
+		h.leading.acts(last.User, last.ID)
+		h.lead()
+	}
 }
 
 // obey acts on a text frame of a viewer.
@@ -420,7 +435,7 @@ func (h *Hub) obey(v *Viewer, m protocol.ClientMessage) {
 		return
 	}
 	if yields(m) {
-		h.intake.heard(&v.keys)
+		v.keys.Heard()
 	}
 	if asksFor(m) {
 		h.leading.acts(v.user, v.id) // who gets control leads by the window that asked for it

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/input"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
 )
 
@@ -34,14 +35,14 @@ func TestInputIsStampedAndBounded(t *testing.T) {
 	unacked := 0
 	for next := uint64(1); got.Len() < len(paste); next++ {
 		in := hears[protocol.Input](a)
-		if in.Term != 2 || in.Client != x.v.keys.client || in.Seq != next {
+		if in.Term != 2 || in.Client != x.v.keys.Client || in.Seq != next {
 			t.Fatalf("input %d of %q in term %d", in.Seq, in.Client, in.Term)
 		}
 		got.Write(in.Bytes)
 		if unacked += len(in.Bytes); unacked > protocol.MaxInputUnacked {
 			t.Fatalf("%d bytes are under way", unacked)
 		}
-		if unacked+protocol.MaxInputBytes > protocol.MaxInputUnacked-4*inputOverhead || got.Len() == len(paste) {
+		if unacked+protocol.MaxInputBytes > protocol.MaxInputUnacked-4*input.Overhead || got.Len() == len(paste) {
 			a.say(protocol.InputAck{Client: in.Client, Seq: in.Seq})
 			unacked = 0
 		}
@@ -50,7 +51,7 @@ func TestInputIsStampedAndBounded(t *testing.T) {
 		t.Errorf("%d bytes arrived, %v", got.Len(), err)
 	}
 	synced(a, x, 0)
-	if !x.v.keys.credit.TryAcquire(protocol.MaxInputUnacked) || !x.v.hub.intake.queue.TryAcquire(protocol.MaxInputQueued) {
+	if !x.v.keys.Credit().TryAcquire(protocol.MaxInputUnacked) || !x.v.hub.typing.Room().TryAcquire(protocol.MaxInputQueued) {
 		t.Error("acknowledged input still takes room")
 	}
 }
@@ -60,7 +61,7 @@ func TestTypingWaitsForRoom(t *testing.T) {
 	x := w.join(alice, nil)
 	x.greeted()
 	a := w.attached()
-	x.types(strings.Repeat("x", protocol.MaxInputUnacked-8*inputOverhead))
+	x.types(strings.Repeat("x", protocol.MaxInputUnacked-8*input.Overhead))
 	ctx, cancel := context.WithCancel(t.Context())
 	waits := make(chan error, 2)
 	go func() { waits <- x.v.Type(ctx, make([]byte, 1<<10)) }() // received below
@@ -106,7 +107,7 @@ func TestRefusedInputIsToldOnce(t *testing.T) {
 	if refusals < 1 || refusals > 3 {
 		t.Errorf("told %d times", refusals)
 	}
-	counted := testutil.ToFloat64(w.set.metrics.InputRefused.WithLabelValues(string(protocol.RefusedNotController)))
+	counted := testutil.ToFloat64(w.set.metrics.Typing.Refused.WithLabelValues(string(protocol.RefusedNotController)))
 	if counted != 50 {
 		t.Errorf("%v refusals are counted", counted)
 	}
@@ -123,7 +124,7 @@ func TestRefusedInputIsToldOnce(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	synced(a, x, 0) // and nothing else came
-	if !x.v.keys.credit.TryAcquire(protocol.MaxInputUnacked) {
+	if !x.v.keys.Credit().TryAcquire(protocol.MaxInputUnacked) {
 		t.Error("refused input still takes room")
 	}
 }
@@ -175,7 +176,7 @@ func TestInputOfAnotherTermIsNotSentAgain(t *testing.T) {
 	if in := hears[protocol.Input](w.attached()); string(in.Bytes) != "new" || in.Term != 5 {
 		t.Errorf("%+v", in)
 	}
-	if !x.v.keys.credit.TryAcquire(protocol.MaxInputUnacked - 3 - inputOverhead) {
+	if !x.v.keys.Credit().TryAcquire(protocol.MaxInputUnacked - 3 - input.Overhead) {
 		t.Error("refused input still takes room")
 	}
 }

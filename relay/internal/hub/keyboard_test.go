@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/lease"
+	"github.com/fairlead/fairlead/relay/internal/input"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 )
 
@@ -93,7 +94,7 @@ func (k *keyboard) settle() {
 		select {
 		case e := <-k.hub.events:
 			e.act(k.hub)
-		case <-k.hub.intake.asks:
+		case <-k.hub.typing.Asks():
 			k.hub.heed()
 		default:
 			return
@@ -302,9 +303,9 @@ func (k *keyboard) relayHears() bool {
 	k.fromAgent = k.fromAgent[1:]
 	switch m := m.(type) {
 	case protocol.InputAck:
-		k.hub.intake.acked(m)
+		k.hub.typing.Acked(m)
 	case protocol.InputRefused:
-		k.hub.intake.refused(m)
+		k.hub.typing.Refused(m)
 	default:
 		answered{k.link, m}.act(k.hub)
 	}
@@ -373,13 +374,13 @@ func (k *keyboard) drains() {
 
 // fills takes all the room that the relay has for input; empties gives it back.
 func (k *keyboard) fills() {
-	for k.hub.intake.queue.TryAcquire(inputOverhead) {
-		k.taken += inputOverhead
+	for k.hub.typing.Room().TryAcquire(input.Overhead) {
+		k.taken += input.Overhead
 	}
 }
 
 func (k *keyboard) empties() {
-	k.hub.intake.queue.Release(k.taken)
+	k.hub.typing.Room().Release(k.taken)
 	k.taken = 0
 }
 
@@ -427,7 +428,7 @@ func (k *keyboard) end(keys uint64) {
 	last := k.client.types(term)
 	k.pump()
 	if !slices.Contains(k.written, last) {
-		k.t.Fatalf("dead keyboard: %d was not written, %v were; gate %+v, the client keeps %v; %q", last, k.written, k.socket.keys.gate, k.client.open(), k.story)
+		k.t.Fatalf("dead keyboard: %d was not written, %v were; %+v, the client keeps %v; %q", last, k.written, &k.socket.keys, k.client.open(), k.story)
 	}
 	if open := k.client.open(); len(open) > 0 {
 		k.t.Fatalf("of %v nothing is known", open)
@@ -607,7 +608,7 @@ func (c *goTyping) lost()                                       { c.live, c.sent
 func (c *goTyping) tick()                                       { c.held = false }
 
 func (c *goTyping) refused(seq uint64, why protocol.RefusalReason) {
-	if !momentary(why) {
+	if !input.Momentary(why) {
 		c.forget(seq)
 		return
 	}
@@ -659,7 +660,7 @@ func (c *consoleTyping) tick() {
 }
 
 func (c *consoleTyping) refused(seq uint64, why protocol.RefusalReason) {
-	if momentary(why) {
+	if input.Momentary(why) {
 		c.again = true
 		return
 	}

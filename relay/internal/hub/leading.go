@@ -147,7 +147,7 @@ func (h *Hub) lead() {
 	if !fresh {
 		return
 	}
-	h.intake.ledBy(leader)
+	h.typing.LedBy(leader)
 	if last != controller {
 		for id := range h.leading.sockets[last] {
 			h.viewers[id].notLed = false

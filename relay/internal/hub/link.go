@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/feed"
+	"github.com/fairlead/fairlead/relay/internal/input"
 	"github.com/fairlead/fairlead/relay/internal/roster"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -59,14 +60,14 @@ func openLink(ctx context.Context, session *tunnel.Session, key Key, b *bearer, 
 
 // send has m written soon. It never blocks.
 func (l *link) send(m protocol.Message) {
-	l.queue(m)
-	l.rouse()
+	l.Queue(m)
+	l.Rouse()
 }
 
-// queue adds m to what waits to be written; flush or rouse must follow. When
+// Queue adds m to what waits to be written; Flush or Rouse must follow. When
 // the agent takes nothing for so long that the outbox is full, it gives the
 // stream up, which the reader notices.
-func (l *link) queue(m protocol.Message) {
+func (l *link) Queue(m protocol.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out, err := protocol.Append(l.out, m)
@@ -90,23 +91,23 @@ func (l *link) Ask(h roster.Handle, token string) {
 	}
 	l.aside += len(out) - len(l.out)
 	l.out = out
-	l.rouse()
+	l.Rouse()
 }
 
 // Forget implements [Admitter].
 func (l *link) Forget(id protocol.GrantID) { l.send(protocol.GrantDrop{GrantID: id}) }
 
-// rouse has the link's own writer flush.
-func (l *link) rouse() {
+// Rouse has the link's own writer flush.
+func (l *link) Rouse() {
 	select {
 	case l.ready <- struct{}{}:
 	default:
 	}
 }
 
-// flush writes all that waits, unless somebody else is doing it already. It
+// Flush writes all that waits, unless somebody else is doing it already. It
 // waits for the tunnel.
-func (l *link) flush() {
+func (l *link) Flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for !l.writing && len(l.out) > 0 {
@@ -128,7 +129,7 @@ func (l *link) write(ctx context.Context) {
 	for {
 		select {
 		case <-l.ready:
-			l.flush()
+			l.Flush()
 		case <-ctx.Done():
 			return
 		}
@@ -137,8 +138,8 @@ func (l *link) write(ctx context.Context) {
 
 // read appends the terminal's output to f, tells in what became of input, and
 // posts everything else to the hub, until the stream ends. It returns why.
-func (l *link) read(f *feed.Feed, in *intake, post func(event)) error {
-	r := linkReader{link: l, feed: f, intake: in, post: post, behind: l.opened.Head > l.opened.Offset}
+func (l *link) read(f *feed.Feed, in *input.Queue, post func(event)) error {
+	r := linkReader{link: l, feed: f, typing: in, post: post, behind: l.opened.Head > l.opened.Offset}
 	r.pieces = f.Assemble()
 	defer r.pieces.Drop("")
 	frames := protocol.NewFrameReader(l.stream)
@@ -168,7 +169,7 @@ func (l *link) read(f *feed.Feed, in *intake, post func(event)) error {
 type linkReader struct {
 	link   *link
 	feed   *feed.Feed
-	intake *intake
+	typing *input.Queue
 	post   func(event)
 
 	behind      bool // of what OPENED announced
@@ -196,9 +197,9 @@ func (r *linkReader) take(message protocol.Message) error {
 		r.behind = false
 		r.post(inRing{})
 	case protocol.InputAck:
-		r.intake.acked(m)
+		r.typing.Acked(m)
 	case protocol.InputRefused:
-		r.intake.refused(m)
+		r.typing.Refused(m)
 	case protocol.Leased, protocol.Granted, protocol.Recording, protocol.Shared, protocol.Held,
 		protocol.AgentReport, protocol.AgentTurn, protocol.ToolsChanged, protocol.TerminalsChanged:
 		r.post(answered{r.link, m})
@@ -213,7 +214,7 @@ func (r *linkReader) data(m protocol.Data) error {
 		return err
 	}
 	r.undelivered = true
-	r.intake.shown()
+	r.typing.Shown()
 	if r.behind && m.Offset+uint64(len(m.Bytes)) >= r.link.opened.Head {
 		r.behind = false
 		r.post(inRing{})

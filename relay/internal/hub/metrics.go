@@ -1,13 +1,12 @@
 package hub
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead/fairlead/deploy/program/instrument"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/feed"
+	"github.com/fairlead/fairlead/relay/internal/input"
 )
 
 // Why the relay ends a socket: labels of a metric.
@@ -19,26 +18,21 @@ const (
 	cutUnanswered = "grant_unanswered"
 )
 
-// longestEcho bounds what counts as the echo of a key: of what is shown later
-// that key wasn't the reason.
-const longestEcho = 5 * time.Second
-
 // Metrics counts what hubs do. Every byte or socket that a hub drops is
 // counted here with its reason.
 type Metrics struct {
-	Feeds *feed.Metrics
+	Feeds  *feed.Metrics
+	Typing *input.Metrics
 
-	Viewers      prometheus.Gauge
-	Hubs         prometheus.Gauge
-	OutputBytes  prometheus.Counter
-	InputBytes   prometheus.Counter
-	InputRefused *prometheus.CounterVec // by reason
-	ViewersCut   *prometheus.CounterVec // by reason
-	Resyncs      *prometheus.CounterVec // by reason
-	Skipped      prometheus.Counter     // bytes, by resyncs
-	Attached     *prometheus.CounterVec // by mode
-	Moved        prometheus.Counter
-	LinksLost    prometheus.Counter
+	Viewers     prometheus.Gauge
+	Hubs        prometheus.Gauge
+	OutputBytes prometheus.Counter
+	ViewersCut  *prometheus.CounterVec // by reason
+	Resyncs     *prometheus.CounterVec // by reason
+	Skipped     prometheus.Counter     // bytes, by resyncs
+	Attached    *prometheus.CounterVec // by mode
+	Moved       prometheus.Counter
+	LinksLost   prometheus.Counter
 
 	KeyframesWanted prometheus.Counter
 	KeyframesSent   prometheus.Counter
@@ -49,8 +43,6 @@ type Metrics struct {
 	// Times. Nothing here is observed for each viewer of a chunk: that is the
 	// one path where it would cost something.
 	Deferred prometheus.Counter       // offers that a socket didn't take at once
-	Echo     prometheus.Histogram     // of the first key since something was shown
-	Input    prometheus.Histogram     // of messages
 	Join     *prometheus.HistogramVec // by mode
 	Resume   prometheus.Histogram     // of terminals
 }
@@ -59,13 +51,10 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Feeds:       feed.NewMetrics(reg),
+		Typing:      input.NewMetrics(reg),
 		Viewers:     gauge("fairlead_viewers", "Sockets attached to terminals."),
 		Hubs:        gauge("fairlead_hubs", "Terminals with a hub."),
 		OutputBytes: counter("fairlead_output_bytes_total", "Bytes written to viewers, frames included."),
-		InputBytes:  counter("fairlead_input_bytes_total", "Keystroke bytes handed to agents."),
-		InputRefused: instrument.Counters("fairlead_input_refused_total", "Input messages that were not written, by reason.", "reason",
-			protocol.RefusedNotController, protocol.RefusedStaleTerm, protocol.RefusedAgentRunning,
-			protocol.RefusedBusy, protocol.RefusedEnded, protocol.RefusedWaiting),
 		ViewersCut: instrument.Counters("fairlead_viewers_cut_total", "Sockets that the relay ended, by reason.", "reason",
 			cutNotices, cutExpired, cutRefused, cutRevoked, cutUnanswered),
 		Resyncs: instrument.Counters("fairlead_resyncs_total", "Times a viewer was moved ahead, by reason.", "reason",
@@ -85,18 +74,14 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			"Deliveries to a viewer that its socket didn't take at once, so that they wait for a writer of its own."),
 	}
 	m.times()
-	reg.MustRegister(m.Viewers, m.Hubs, m.OutputBytes, m.InputBytes, m.InputRefused, m.ViewersCut, m.Resyncs, m.Skipped, m.LinksLost,
+	reg.MustRegister(m.Viewers, m.Hubs, m.OutputBytes, m.ViewersCut, m.Resyncs, m.Skipped, m.LinksLost,
 		m.Attached, m.Moved, m.KeyframesWanted, m.KeyframesSent, m.BackfillBytes, m.PaceSetters, m.Acks,
-		m.Deferred, m.Echo, m.Input, m.Join, m.Resume)
+		m.Deferred, m.Join, m.Resume)
 	return m
 }
 
 // times makes the histograms.
 func (m *Metrics) times() {
-	m.Echo = prometheus.NewHistogram(instrument.ShortTimes("fairlead_echo_seconds",
-		"Time from the arrival of a key at the relay until the terminal shows something, up to 5 s, observed for one key at a time."))
-	m.Input = prometheus.NewHistogram(instrument.ShortTimes("fairlead_input_ack_seconds",
-		"Time from the arrival of input at the relay until the agent says that it was written to the terminal."))
 	m.Join = instrument.Times(instrument.ShortTimes("fairlead_join_seconds",
 		"Time from a viewer's request until its first frames are on their way, by mode."), "mode",
 		protocol.ModeResume, protocol.ModeKeyframe, protocol.ModeGap)

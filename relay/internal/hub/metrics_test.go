@@ -41,7 +41,7 @@ func TestTimes(t *testing.T) {
 	end := a.data(0, "$ ")
 	x.reads("$ ")
 	y.reads("$ ")
-	if n := observed(t, m.Echo); n != 0 {
+	if n := observed(t, m.Typing.Echo); n != 0 {
 		t.Errorf("%d echoes of no key", n)
 	}
 	x.types("l")
@@ -52,10 +52,10 @@ func TestTimes(t *testing.T) {
 	y.reads("l")
 	end = a.data(end, "s")
 	x.reads("s")
-	if n := observed(t, m.Echo); n != 1 {
+	if n := observed(t, m.Typing.Echo); n != 1 {
 		t.Errorf("%d echoes of a key", n)
 	}
-	if n := observed(t, m.Input); n != 1 {
+	if n := observed(t, m.Typing.Acks); n != 1 {
 		t.Errorf("%d inputs", n)
 	}
 	if n := testutil.ToFloat64(m.Feeds.TerminalBytes); n != float64(end) {
@@ -96,24 +96,6 @@ func TestDeliveryIsObservedOnce(t *testing.T) {
 	deliver()
 	if n := observed(t, h.metrics.Feeds.Delivery); n != 2 {
 		t.Errorf("%d deliveries of two chunks", n)
-	}
-}
-
-// TestLateOutputIsNoEcho: what comes long after a key isn't taken for its echo.
-func TestLateOutputIsNoEcho(t *testing.T) {
-	h := still()
-	h.intake.typedAt.Store(time.Now().Add(-longestEcho - time.Second).UnixNano())
-	h.intake.shown()
-	h.intake.typedAt.Store(time.Now().Add(time.Hour).UnixNano()) // the clock has jumped
-	h.intake.shown()
-	if n := observed(t, h.metrics.Echo); n != 0 {
-		t.Errorf("%d echoes", n)
-	}
-	h.intake.typedAt.Store(time.Now().Add(-time.Second).UnixNano())
-	h.intake.shown()
-	h.intake.shown()
-	if n := observed(t, h.metrics.Echo); n != 1 {
-		t.Errorf("%d echoes", n)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/input"
 )
 
 // numbered hands over input of terminal.v2.
@@ -84,13 +85,13 @@ func TestNumberedInputIsBounded(t *testing.T) {
 	x.greeted()
 	a := w.attached()
 	piece := string(make([]byte, protocol.MaxInputBytes))
-	fits := uint64(protocol.MaxInputUnacked / (protocol.MaxInputBytes + inputOverhead))
+	fits := uint64(protocol.MaxInputUnacked / (protocol.MaxInputBytes + input.Overhead))
 	for seq := uint64(1); seq <= fits+2; seq++ {
 		x.numbered(seq, 2, piece)
 	}
 	x.drops(fits+1, protocol.RefusedBusy)
 	x.drops(fits+2, protocol.RefusedBusy)
-	a.say(protocol.InputAck{Client: x.v.keys.client, Seq: fits})
+	a.say(protocol.InputAck{Client: x.v.keys.Client, Seq: fits})
 	x.written(fits)
 	x.numbered(fits+3, 2, "fits, but would overtake")
 	x.drops(fits+3, protocol.RefusedBusy)
@@ -120,14 +121,14 @@ func TestInputAcrossSockets(t *testing.T) {
 	hears[protocol.Input](a)
 	y := w.joinAs(alice, page()) // before the old one is known to be dead
 	y.greeted()
-	a.say(protocol.InputAck{Client: x.v.keys.client, Seq: 1})
+	a.say(protocol.InputAck{Client: x.v.keys.Client, Seq: 1})
 	y.written(1)
 	y.numbered(2, 2, "b") // again: the agent writes it once
-	if in := hears[protocol.Input](a); in.Seq != 2 || in.Client != x.v.keys.client {
+	if in := hears[protocol.Input](a); in.Seq != 2 || in.Client != x.v.keys.Client {
 		t.Errorf("%+v", in)
 	}
 	x.leave()
-	a.say(protocol.InputAck{Client: x.v.keys.client, Seq: 2})
+	a.say(protocol.InputAck{Client: x.v.keys.Client, Seq: 2})
 	y.written(2)
 	if it, ok := x.sink.take(); ok && it.kind == protocol.ServerInputAck {
 		t.Errorf("the old socket heard of %s", it)
@@ -143,7 +144,7 @@ func TestInputAcrossSockets(t *testing.T) {
 	y.leave()
 	z.v.Say(protocol.ClientMessage{Type: protocol.ClientRequestControl})
 	z.until(protocol.ServerControlState) // so the hub knows that the other left
-	a.say(protocol.InputRefused{Client: y.v.keys.client, Seq: 4, Reason: protocol.RefusedBusy})
+	a.say(protocol.InputRefused{Client: y.v.keys.Client, Seq: 4, Reason: protocol.RefusedBusy})
 	z.drops(4, protocol.RefusedBusy)
 }
 

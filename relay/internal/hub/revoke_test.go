@@ -80,7 +80,7 @@ func TestRevokedOnTheWayIn(t *testing.T) {
 	if it := x.ends(); it.code != 4401 || string(it.bytes) != revokedCause {
 		t.Errorf("%s", it)
 	}
-	if in := x.v.hub.intake; !in.queue.TryAcquire(protocol.MaxInputQueued) {
+	if in := x.v.hub.typing; !in.Room().TryAcquire(protocol.MaxInputQueued) {
 		t.Error("what they typed takes room")
 	}
 }

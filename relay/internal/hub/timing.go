@@ -28,7 +28,7 @@ func (p *pendingResize) want(m protocol.Resize) { p.wish = &m }
 func (h *Hub) tick(now time.Time) {
 	h.ticked = now
 	h.expireWants(now)
-	h.intake.enterDue(now)
+	h.typing.EnterDue(now)
 	if h.feed != nil {
 		h.feed.DropStale()
 	}
@@ -72,7 +72,7 @@ func (h *Hub) untilTick(now time.Time) time.Duration {
 	if due := h.roster.Due(); !due.IsZero() {
 		wait = min(wait, due.Sub(now))
 	}
-	if due, needed := h.intake.nextEnter(now); needed {
+	if due, needed := h.typing.NextEnter(now); needed {
 		wait = min(wait, due)
 	}
 	if len(h.wants.of) > 0 {

@@ -4,11 +4,10 @@ import (
 	"context"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/feed"
+	"github.com/fairlead/fairlead/relay/internal/input"
 	"github.com/fairlead/fairlead/relay/internal/roster"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 )
@@ -38,11 +37,11 @@ type Viewer struct {
 	presence uint64 // version of the presence in its greeting
 	wantsAll bool   // it asked for every byte, and may
 
-	// Each with a lock of its own; of keys it is the intake's.
-	outbox outbox      // what it is to be told
-	reader feed.Reader // where it is in the output
-	socket socket      // who writes both
-	keys   typist      // what it types
+	// Each with a lock of its own; of keys it is the queue's.
+	outbox outbox       // what it is to be told
+	reader feed.Reader  // where it is in the output
+	socket socket       // who writes both
+	keys   input.Typist // what it types
 }
 
 // newViewer returns a viewer of h, which has been ready for viewers.
@@ -62,10 +61,9 @@ func newViewer(h *Hub, id turn.SocketID, g Guest) *Viewer {
 	}
 	var client string
 	v.pacer, client = g.names()
-	v.keys = typist{
-		intake: h.intake, id: id, user: g.Grant.Subject, client: client, counts: g.Counts, follows: g.Follow, outbox: &v.outbox,
-		credit: semaphore.NewWeighted(protocol.MaxInputUnacked),
-	}
+	v.keys.Init(h.typing, input.Options{
+		ID: id, User: g.Grant.Subject, Client: client, Counts: g.Counts, Follows: g.Follow, Outbox: &v.outbox,
+	})
 	v.wantsAll = g.Exact && roster.RightsOf(g.Grant, h.key.Session, h.key.PTY)&roster.Record != 0
 	v.socket = socket{v: v, sink: g.Socket, wake: make(chan struct{}, 1)}
 	v.socket.offer, _ = g.Socket.(Offerer)
@@ -103,17 +101,17 @@ func (v *Viewer) Ack(offset uint64) {
 // Type hands the hub what a plain viewer typed, in the pieces that the tunnel
 // carries. It returns when there is room for it, so a socket whose input is not
 // taken is not read; ctx ends the wait.
-func (v *Viewer) Type(ctx context.Context, input []byte) error { return v.keys.typed(ctx, input) }
+func (v *Viewer) Type(ctx context.Context, input []byte) error { return v.keys.Type(ctx, input) }
 
 // TypeNumbered hands the hub what a viewer typed who numbers its input and names
 // the term. What there is no room for is refused: its client knows what to do, and
 // its socket is read on.
-func (v *Viewer) TypeNumbered(in protocol.BrowserInput) { v.keys.numbered(in) }
+func (v *Viewer) TypeNumbered(in protocol.BrowserInput) { v.keys.TypeNumbered(in) }
 
 // Execute types text and, a moment later under the same term, Enter. One at a
 // time: another one meanwhile is refused, as is one that there is no room for.
 func (v *Viewer) Execute(text string) {
-	if v.keys.execute(text) {
+	if v.keys.Execute(text) {
 		v.hub.post(executed{}) // so that run wakes for the Enter
 	}
 }
@@ -122,7 +120,7 @@ func (v *Viewer) Execute(text string) {
 // hand control over or to give it back is judged when that is decided.
 func (v *Viewer) Say(m protocol.ClientMessage) {
 	if yields(m) {
-		v.hub.intake.hold(&v.keys)
+		v.keys.Hold()
 	}
 	v.hub.post(said{v, m})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/input"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 )
 
@@ -24,14 +25,15 @@ var freed = protocol.Lease{Revision: 4, Term: 2, State: protocol.LeaseFree}
 
 // numbers has the viewer type so that its client numbers what it types.
 func (e *executing) numbers() {
-	e.v.keys.counts = true
-	e.v.hub.intake.clients[e.v.keys.client] = &e.v.keys
+	e.v.keys.Counts = true
+	e.v.keys.Init(e.h.typing, e.v.keys.Options)
+	e.v.keys.Attach()
 }
 
 // types types text as the viewer's client does.
 func (e *executing) types(seq uint64, text string) {
 	e.Helper()
-	if e.v.keys.counts {
+	if e.v.keys.Counts {
 		e.v.TypeNumbered(protocol.BrowserInput{Seq: seq, Term: 2, Bytes: []byte(text)})
 		return
 	}
@@ -139,7 +141,7 @@ func TestTypedBehindRevoke(t *testing.T) {
 				e.types(4, "d")
 				e.sends("")
 			}
-			e.h.intake.acked(protocol.InputAck{Client: e.v.keys.client, Seq: 1})
+			e.h.typing.Acked(protocol.InputAck{Client: e.v.keys.Client, Seq: 1})
 			e.roomy()
 		})
 	}
@@ -201,8 +203,8 @@ func TestTypedBetweenWishes(t *testing.T) {
 	e.answers(2, "", freed)
 	e.sends("")
 	e.drops("3 not_controller;")
-	if in := e.h.intake; len(in.yields) > 0 || len(e.v.keys.waiting) > 0 {
-		t.Errorf("%v, %v still wait", in.yields, e.v.keys.waiting)
+	if n, waiting := e.h.typing.Undecided(), e.v.keys.Waiting(); n > 0 || waiting > 0 {
+		t.Errorf("%d, %d still wait", n, waiting)
 	}
 }
 
@@ -264,14 +266,14 @@ func TestNoRoomBehindWish(t *testing.T) {
 	e.numbers()
 	e.v.Say(toNobody)
 	piece := strings.Repeat("x", protocol.MaxInputBytes)
-	fits := uint64(protocol.MaxInputUnacked / (protocol.MaxInputBytes + inputOverhead))
+	fits := uint64(protocol.MaxInputUnacked / (protocol.MaxInputBytes + input.Overhead))
 	for seq := uint64(1); seq <= fits+1; seq++ {
 		e.types(seq, piece)
 	}
 	e.drops(fmt.Sprintf("%d busy;", fits+1))
 	e.h.obey(e.v, toNobody)
 	e.sends(strings.Repeat(piece, int(fits)))
-	e.h.intake.acked(protocol.InputAck{Client: e.v.keys.client, Seq: fits})
+	e.h.typing.Acked(protocol.InputAck{Client: e.v.keys.Client, Seq: fits})
 	e.types(fits+2, "later")
 	e.types(fits+1, "again")
 	e.types(fits+2, "later")
@@ -289,8 +291,8 @@ func TestLeavesBehindWish(t *testing.T) {
 	e.v.Say(givesBack)
 	e.sends("")
 	e.roomy()
-	if in := e.h.intake; len(in.yields) > 0 {
-		t.Errorf("%v still wait", in.yields)
+	if n := e.h.typing.Undecided(); n > 0 {
+		t.Errorf("%d still wait", n)
 	}
 }
 

@@ -1,4 +1,4 @@
-package hub
+package input
 
 import (
 	"time"
@@ -6,9 +6,9 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// enterDelay is how long after its text the Enter of an execute comes, so that
+// EnterDelay is how long after its text the Enter of an execute comes, so that
 // the program doesn't take both for a paste.
-const enterDelay = 50 * time.Millisecond
+const EnterDelay = 50 * time.Millisecond
 
 // enter is what Enter types.
 const enter = "\r"
@@ -23,22 +23,22 @@ type execution struct {
 }
 
 // enterCost is what an Enter takes of the viewer's credit and the hub's queue.
-const enterCost = int64(len(enter) + inputOverhead)
+const enterCost = int64(len(enter) + Overhead)
 
-// execute types text and, a moment later under the same term, Enter. It reports
+// Execute types text and, a moment later under the same term, Enter. It reports
 // whether there was room, so that an Enter may follow; if not it says why.
-func (t *typist) execute(text string) (ok bool) {
-	cost := int64(len(text)+inputOverhead) + enterCost
+func (t *Typist) Execute(text string) (ok bool) {
+	cost := int64(len(text)+Overhead) + enterCost
 	switch {
 	case len(text) == 0 || len(text) > protocol.MaxExecuteBytes:
-		t.outbox.complain(protocol.Errorf(protocol.KindInvalid, "execute needs a text of 1 to %d bytes", protocol.MaxExecuteBytes))
+		t.complain(protocol.Errorf(protocol.KindInvalid, "execute needs a text of 1 to %d bytes", protocol.MaxExecuteBytes))
 	case !t.credit.TryAcquire(cost):
-		t.outbox.complain(errExecuteBusy)
-	case !t.intake.queue.TryAcquire(cost):
+		t.complain(errExecuteBusy)
+	case !t.queue.room.TryAcquire(cost):
 		t.credit.Release(cost)
-		t.outbox.complain(errExecuteBusy)
+		t.complain(errExecuteBusy)
 	default:
-		t.intake.accept(t, message{input: []byte(text), cost: cost, execute: true})
+		t.queue.accept(t, message{input: []byte(text), cost: cost, execute: true})
 		return true
 	}
 	return false
@@ -51,16 +51,16 @@ var (
 
 // execute queues the text of e on the link. The caller holds mu, and has checked
 // that t may type under term.
-func (in *intake) execute(t *typist, e message, term uint64) *link {
+func (in *Queue) execute(t *Typist, e message, term uint64) Link {
 	if in.executions[t] != nil {
 		in.release(t, e.cost)
-		t.outbox.complain(errExecuteOnce)
+		t.complain(errExecuteOnce)
 		return nil
 	}
-	x := &execution{term: term, due: time.Now().Add(enterDelay)}
+	x := &execution{term: term, due: time.Now().Add(EnterDelay)}
 	x.seq = in.send(t, e.input, e.cost-enterCost, term)
 	if in.executions == nil {
-		in.executions = map[*typist]*execution{}
+		in.executions = map[*Typist]*execution{}
 	}
 	in.executions[t] = x
 	in.executing.Store(true)
@@ -70,20 +70,20 @@ func (in *intake) execute(t *typist, e message, term uint64) *link {
 // send queues input that the hub counts itself, apart from what t types, and
 // returns its number. Without a link it goes with the next one. The caller holds
 // mu.
-func (in *intake) send(t *typist, input []byte, cost int64, term uint64) uint64 {
+func (in *Queue) send(t *Typist, input []byte, cost int64, term uint64) uint64 {
 	in.executed++
 	m := protocol.Input{Term: term, Seq: in.executed, Client: in.executor, Bytes: input}
 	in.unacked = append(in.unacked, unackedInput{t, m, cost, time.Now()})
-	in.metrics.InputBytes.Add(float64(len(input)))
+	in.metrics.Bytes.Add(float64(len(input)))
 	if in.link != nil {
-		in.link.queue(m)
+		in.link.Queue(m)
 	}
 	return in.executed
 }
 
 // wrote: the agent wrote all texts up to seq. Their Enters follow, if they are
 // due. The caller holds mu.
-func (in *intake) wrote(seq uint64) {
+func (in *Queue) wrote(seq uint64) {
 	now := time.Now()
 	for t, x := range in.executions {
 		if x.seq <= seq {
@@ -93,8 +93,8 @@ func (in *intake) wrote(seq uint64) {
 	}
 }
 
-// enterDue types the Enters that are due.
-func (in *intake) enterDue(now time.Time) {
+// EnterDue types the Enters that are due.
+func (in *Queue) EnterDue(now time.Time) {
 	if !in.executing.Load() {
 		return
 	}
@@ -107,26 +107,26 @@ func (in *intake) enterDue(now time.Time) {
 
 // enter types an Enter if it is due. Who may no longer type under the term of
 // the text is told so instead. The caller holds mu.
-func (in *intake) enter(t *typist, x *execution, now time.Time) {
+func (in *Queue) enter(t *Typist, x *execution, now time.Time) {
 	if !x.written || now.Before(x.due) {
 		return
 	}
 	in.forget(t)
-	if reason, ok := in.state.MayType(t.id, x.term); !ok {
+	if reason, ok := in.state.MayType(t.ID, x.term); !ok {
 		in.release(t, enterCost)
 		in.refuse(t, reason, 0)
 		return
 	}
 	in.send(t, []byte(enter), enterCost, x.term)
 	if in.link != nil {
-		in.link.rouse()
+		in.link.Rouse()
 	}
 }
 
-// nextEnter returns how long after now an Enter is due, false when none is
+// NextEnter returns how long after now an Enter is due, false when none is
 // waited for. The Enter of a text that isn't written by then comes with the
 // agent's word that it is.
-func (in *intake) nextEnter(now time.Time) (wait time.Duration, ok bool) {
+func (in *Queue) NextEnter(now time.Time) (wait time.Duration, ok bool) {
 	if !in.executing.Load() {
 		return 0, false
 	}
@@ -140,15 +140,22 @@ func (in *intake) nextEnter(now time.Time) (wait time.Duration, ok bool) {
 	return wait, ok
 }
 
+// EnterAt has the Enter of the typist's execute due at another time, in tests.
+func (t *Typist) EnterAt(due time.Time) {
+	t.queue.mu.Lock()
+	defer t.queue.mu.Unlock()
+	t.queue.executions[t].due = due
+}
+
 // abandon drops v's Enter, if one is to come. The caller holds mu.
-func (in *intake) abandon(t *typist) {
+func (in *Queue) abandon(t *Typist) {
 	if in.executions[t] != nil {
 		in.forget(t)
 		in.release(t, enterCost)
 	}
 }
 
-func (in *intake) forget(t *typist) {
+func (in *Queue) forget(t *Typist) {
 	delete(in.executions, t)
 	in.executing.Store(len(in.executions) > 0)
 }

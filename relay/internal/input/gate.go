@@ -1,4 +1,4 @@
-package hub
+package input
 
 import "github.com/fairlead/fairlead/protocol"
 
@@ -15,21 +15,21 @@ type gate struct {
 	final  uint64 // up to here, what was not refused for the moment won't come again
 }
 
-// momentary reports whether input that was refused for reason is to be sent
+// Momentary reports whether input that was refused for reason is to be sent
 // again.
-func momentary(reason protocol.RefusalReason) bool {
+func Momentary(reason protocol.RefusalReason) bool {
 	return reason == protocol.RefusedBusy || reason == protocol.RefusedWaiting
 }
 
 // behind reports whether seq may not pass.
 func (g *gate) behind(seq uint64) bool { return g.seq > 0 && seq > g.seq }
 
-// refused: the client is told that seq was not written. Input without a number
+// Refused: the client is told that seq was not written. Input without a number
 // never comes again.
 func (g *gate) refused(seq uint64, reason protocol.RefusalReason) {
 	switch {
 	case seq == 0:
-	case !momentary(reason):
+	case !Momentary(reason):
 		g.final = max(g.final, seq)
 		if seq == g.seq {
 			g.open()
@@ -40,7 +40,7 @@ func (g *gate) refused(seq uint64, reason protocol.RefusalReason) {
 }
 
 // passed: seq was passed on. What has waited may be from before what was
-// refused, and opens nothing.
+// Refused, and opens nothing.
 func (g *gate) passed(seq uint64) {
 	if seq >= g.seq {
 		g.open()

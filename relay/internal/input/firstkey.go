@@ -1,4 +1,4 @@
-package hub
+package input
 
 import (
 	"github.com/fairlead/fairlead/protocol"
@@ -21,13 +21,13 @@ const (
 // takes reports whether e is to take the terminal for t. Input with a number must
 // have been typed at the free terminal: what was typed under control that was
 // lost is refused, however free the terminal is. The caller holds mu.
-func (in *intake) takes(t *typist, e message) bool {
-	return !e.late && !e.execute && in.state.Free() && in.state.MayControl(t.id) &&
+func (in *Queue) takes(t *Typist, e message) bool {
+	return !e.late && !e.execute && in.state.Free() && in.state.MayControl(t.ID) &&
 		(e.seq == 0 || e.term == protocol.FreeTerm(in.state.Term()))
 }
 
 // take has v's input wait for control. The caller holds mu.
-func (in *intake) take(t *typist, e message) {
+func (in *Queue) take(t *Typist, e message) {
 	e.late = true
 	t.waiting = append(t.waiting, e)
 	t.taking = takingAsked
@@ -36,7 +36,7 @@ func (in *intake) take(t *typist, e message) {
 }
 
 // rouse has run look at what the intake wants of it.
-func (in *intake) rouse() {
+func (in *Queue) rouse() {
 	select {
 	case in.asks <- struct{}{}:
 	default: // run is about to look
@@ -44,7 +44,7 @@ func (in *intake) rouse() {
 }
 
 // termOf returns the term that e counts under now. The caller holds mu.
-func (in *intake) termOf(e message) uint64 {
+func (in *Queue) termOf(e message) uint64 {
 	now := in.state.Term()
 	if e.seq == 0 || now > 0 && e.term == protocol.FreeTerm(now-1) {
 		return now
@@ -52,9 +52,9 @@ func (in *intake) termOf(e message) uint64 {
 	return e.term
 }
 
-// asked returns who has typed last and didn't lead, nil for nobody, and who has
-// asked for control by a key since the last time.
-func (in *intake) asked() (last *typist, takers []*typist) {
+// Asked returns who has typed last and didn't lead, nil for nobody, and who has
+// Asked for control by a key since the last time.
+func (in *Queue) Asked() (last *Typist, takers []*Typist) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	last, in.typist = in.typist, nil
@@ -69,9 +69,9 @@ func (in *intake) asked() (last *typist, takers []*typist) {
 
 // takenBy judges what waited for control, as far as that is decided. The caller
 // holds mu.
-func (in *intake) takenBy() {
+func (in *Queue) takenBy() {
 	for t := range in.takers {
-		if t.taking == takingHeard && !in.state.Taking(t.id) {
+		if t.taking == takingHeard && !in.state.Taking(t.ID) {
 			delete(in.takers, t)
 			t.taking = takesNothing
 			in.judge(t)
@@ -79,29 +79,16 @@ func (in *intake) takenBy() {
 	}
 }
 
-// heed passes on what keys ask for: control of a free terminal, and to lead.
-func (h *Hub) heed() {
-	last, takers := h.intake.asked()
-	for _, t := range takers {
-		h.leading.acts(t.user, t.id)
-		h.step(turn.Keyed{Socket: t.id})
-	}
-	if last != nil {
-		h.leading.acts(last.user, last.id)
-		h.lead()
-	}
-}
-
-// ledBy notes which viewer leads, 0 for none. Others become it by typing.
-func (in *intake) ledBy(id turn.SocketID) {
+// LedBy notes which viewer leads, 0 for none. Others become it by typing.
+func (in *Queue) LedBy(id turn.SocketID) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.leader = id
 }
 
 // typedBy notes that t types, who may not lead yet. The caller holds mu.
-func (in *intake) typedBy(t *typist) {
-	if t.id != in.leader && !t.follows {
+func (in *Queue) typedBy(t *Typist) {
+	if t.ID != in.leader && !t.Follows {
 		in.typist = t
 		in.rouse()
 	}
