@@ -116,8 +116,7 @@ func (as *Pool) reserve(a *Account) error {
 	if err := os.MkdirAll(Locks, 0o700); err != nil {
 		return fmt.Errorf("reserve a uid: %w", err)
 	}
-	busy := make(map[int]bool)
-	process.Each(func(s process.Stat) { busy[s.UID] = true })
+	busy := running()
 	for range Range {
 		uid := as.FirstUID + as.next
 		as.next = (as.next + 1) % Range
@@ -134,6 +133,13 @@ func (as *Pool) reserve(a *Account) error {
 		}
 	}
 	return protocol.Errorf(protocol.KindTooMany, "no uid is free for another terminal")
+}
+
+// running returns the uids under which something runs.
+func running() map[int]bool {
+	uids := make(map[int]bool)
+	process.Each(func(s process.Stat) { uids[s.UID] = true })
+	return uids
 }
 
 // LockUID returns nil when another agent, or this one, uses uid. The lock dies

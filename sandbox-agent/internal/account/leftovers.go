@@ -53,9 +53,10 @@ func (as *Pool) endLeftovers(log *slog.Logger) {
 		}
 		return
 	}
+	busy := running() // one look at all processes: most uids have none
 	for _, name := range names {
 		uid, err := strconv.Atoi(name.Name())
-		if err != nil || !as.Has(uid) {
+		if err != nil || !as.Has(uid) || !busy[uid] {
 			continue
 		}
 		err = whileUnused(uid, func() error {
