@@ -363,3 +363,19 @@ func TestTypeAnywayTakesAFreeTerminal(t *testing.T) {
 		t.Errorf("refused %+v, %v", refused, v.Refused())
 	}
 }
+
+// A socket that ends with its grant is followed by one with another grant.
+func TestViewerBuysAnotherGrantAfter4401(t *testing.T) {
+	r := newFakeRelay(t)
+	_, _ = watchFake(t, r)
+	s := r.next(t)
+	s.say(t, mine)
+	must(t, s.Close(4401, "the grant has ended"))
+	s.end()
+	r.next(t)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.grants != 2 {
+		t.Errorf("%d grants were bought, want another one for the second socket", r.grants)
+	}
+}
