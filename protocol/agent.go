@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 )
@@ -41,33 +40,6 @@ func (m AgentReport) check() error {
 		return errors.New("agent name too long")
 	}
 	return nil
-}
-
-// AgentStart holds the members of op for agent.start, beside "kind". Without
-// Command it is the agent called Name that starts: claude, codex, gemini,
-// opencode, droid or openclaw.
-type AgentStart struct {
-	Name    string   `json:"name,omitempty"`    // shown to viewers; at most MaxAgentNameBytes
-	Command string   `json:"command,omitempty"` // run by sh -c; needs the capability shell
-	Args    []string `json:"args,omitempty"`    // with Command: argv, no shell in between; else the agent's own
-}
-
-// PTYResize holds the members of op for pty.resize, beside "kind".
-type PTYResize struct {
-	Cols int `json:"cols"`
-	Rows int `json:"rows"`
-}
-
-// GrantRevoke holds the members of op for grant.revoke, beside "kind": grants
-// that are void from now on. Only the control plane itself makes it.
-type GrantRevoke struct {
-	Grants []GrantID `json:"grants"`
-}
-
-// CDPSend holds the members of op for cdp.send, beside "kind" (seed 003 §6.1).
-type CDPSend struct {
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params,omitempty"`
 }
 
 // SessionAgent names the terminal of the coding agent that belongs to a session

@@ -114,49 +114,6 @@ type ApprovalList struct {
 	Offset    uint64     `json:"offset"` // number of the next event
 }
 
-// EgressDecide holds the members of op for egress.decide, beside "kind". Either
-// it answers an approval, or it makes a rule for Pattern.
-type EgressDecide struct {
-	ApprovalID string   `json:"approvalId,omitempty"`
-	Revision   uint64   `json:"revision,omitempty"` // of the approval
-	Pattern    string   `json:"pattern,omitempty"`  // a host or *.host; Decision is allow_always or deny_always
-	Decision   Decision `json:"decision"`
-}
-
-// EgressRevoke holds the members of op for egress.revoke, beside "kind": the
-// rules of the session for Pattern go.
-type EgressRevoke struct {
-	Pattern string `json:"pattern"`
-}
-
-// BrokerDecide holds the members of op for broker.decide, beside "kind". Either
-// it answers an approval, or it says whether Secret may go to Domain from now on.
-type BrokerDecide struct {
-	ApprovalID string   `json:"approvalId,omitempty"`
-	Revision   uint64   `json:"revision,omitempty"` // of the approval
-	Secret     string   `json:"secret,omitempty"`
-	Domain     string   `json:"domain,omitempty"`
-	Decision   Decision `json:"decision"`
-}
-
-// CheckDecision reports what is wrong with a decision that either answers an
-// approval or makes a rule.
-func CheckDecision(approval string, revision uint64, rule bool, d Decision) error {
-	switch {
-	case !d.Known():
-		return Errorf(KindInvalid, "decision: allow_once, allow_always, deny or deny_always")
-	case approval == "" && !rule:
-		return Errorf(KindInvalid, "approvalId is missing")
-	case approval != "" && rule:
-		return Errorf(KindInvalid, "either an approval is answered or a rule is made")
-	case approval != "" && (!ValidID(approval) || revision == 0):
-		return Errorf(KindInvalid, "approvalId must be an id, revision that of the approval as it was shown")
-	case rule && !d.Lasts():
-		return Errorf(KindInvalid, "a rule is allow_always or deny_always")
-	}
-	return nil
-}
-
 // ApprovalNotice is the body of POST /approvals, by which an agent tells the
 // control plane of a change.
 type ApprovalNotice struct {

@@ -9,11 +9,6 @@ const (
 	EgressEnforced EgressState = "enforced" // the kernel lets it out by the proxy alone
 )
 
-// SessionCreate holds the members of op for session.create, beside "kind".
-type SessionCreate struct {
-	Egress *bool `json:"egress,omitempty"` // terminals go through the egress proxy; absent: as the sandbox is set up
-}
-
 // EgressRules is the answer of GET /sessions/{sid}/egress/allowlist.
 type EgressRules struct {
 	State    EgressState      `json:"state"`            // of new terminals

@@ -110,26 +110,6 @@ type Telemetry struct {
 	Attempt    int   `json:"attempt"`
 }
 
-// PTYCreate holds the members of op for pty.create, beside "kind".
-type PTYCreate struct {
-	CreatorID UserID `json:"creatorId,omitempty"` // may claim control when first attached
-	// CreatorName is what people call the creator; the control plane says it.
-	CreatorName string `json:"creatorName,omitempty"`
-
-	Command string   `json:"command,omitempty"` // run by sh -c; default: the login shell
-	Args    []string `json:"args,omitempty"`    // with Command: argv, no shell in between
-	Dir     string   `json:"dir,omitempty"`     // below the workspace
-	Cols    int      `json:"cols,omitempty"`
-	Rows    int      `json:"rows,omitempty"`
-	Record  bool     `json:"record,omitempty"` // record it from its first byte
-	Egress  *bool    `json:"egress,omitempty"` // goes through the egress proxy; absent: as its session
-}
-
-// PTYSignal holds the members of op for pty.signal, beside "kind".
-type PTYSignal struct {
-	Signal string `json:"signal"` // "INT", "TERM", "KILL", "HUP", "QUIT", "TSTP", "CONT", "WINCH", "USR1", "USR2"
-}
-
 // OpResult is the result of the operations so far: their kind, and the
 // terminal or session they made or changed.
 type OpResult struct {

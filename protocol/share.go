@@ -29,12 +29,6 @@ func (s Share) Opens(id PTYID) bool {
 	return s == ShareSession || id != "" && s.Terminal() == id
 }
 
-// TerminalShare holds the members of op for terminal.share, beside "kind".
-type TerminalShare struct {
-	PTY  PTYID `json:"pty,omitempty"` // the terminal that is opened: the target's
-	With Share `json:"with"`
-}
-
 // Shared says to which programs the terminal is open from now on.
 type Shared struct {
 	With Share `json:"with"`

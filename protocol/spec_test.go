@@ -96,54 +96,6 @@ func TestSpecCapabilities(t *testing.T) {
 	compare(t, table(t, "Capabilities and routes", "capability"), want)
 }
 
-func TestSpecOperations(t *testing.T) {
-	var want [][]string
-	for _, c := range constants(t, "capability.go", "") {
-		op, err := strconv.Unquote(c.value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want = append(want, []string{code(op), code(string(OperationCapability[op]))})
-	}
-	if len(want) != len(OperationCapability) {
-		t.Errorf("%d operations, %d with a capability", len(want), len(OperationCapability))
-	}
-	compare(t, table(t, "Capabilities and routes", "operation"), want)
-}
-
-// TestSpecRoutes checks the route table against the operations: a route that
-// amounts to an operation needs exactly that operation's capability, one that
-// amounts to several needs each one's.
-func TestSpecRoutes(t *testing.T) {
-	rows := table(t, "Capabilities and routes", "route")
-	if len(rows) < 15 {
-		t.Fatalf("only %d routes", len(rows))
-	}
-	seen := map[string]bool{}
-	for _, row := range rows {
-		needs, body, _ := strings.Cut(row[4], "; ")
-		route, operation, capability := row[0], strings.Trim(row[3], "`"), strings.Trim(needs, "`")
-		if tells := strings.HasPrefix(route, "`GET ") && strings.Contains(route, "/commands"); tells != (body == "result and error: of the operation") {
-			t.Errorf("%s: the body is %q", route, body)
-		}
-		if seen[route] {
-			t.Errorf("%s stands there twice", route)
-		}
-		seen[route] = true
-		if operation == "any" && capability == "of the operation" ||
-			operation == "–" && (capability == "–" || Capability(capability).Known()) {
-			continue
-		}
-		operations, capabilities := strings.Split(operation, "`, `"), strings.Split(capability, "`, `")
-		for i, operation := range operations {
-			need, known := OperationCapability[operation]
-			if !known || len(operations) != len(capabilities) || capabilities[i] != string(need) {
-				t.Errorf("%s: %q needs %q, not %q", route, operation, need, capability)
-			}
-		}
-	}
-}
-
 func TestSpecStreamKindsAndLanes(t *testing.T) {
 	compare(t, columns(table(t, "Streams", "kind"), 1), quoted(t, "tunnel.go", "StreamKind"))
 	compare(t, columns(table(t, "Lanes", "lane"), 1), quoted(t, "tunnel.go", "Lane"))

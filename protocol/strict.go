@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -14,25 +17,125 @@ import (
 const maxStrictDepth = 64
 
 // UnmarshalStrict decodes data, which must be exactly one JSON object in valid
-// UTF-8, without members that v doesn't know and without a member named twice
-// at any depth. Messages of the tunnel are decoded leniently, see
-// [UnmarshalObject]; this is for what people and programs of one version write.
-func UnmarshalStrict(data []byte, v any) error {
+// UTF-8, without members that v doesn't know by just that name, letter case
+// included, and without a member named twice, at any depth. Members of data itself
+// that are named in also may stand there and are passed over. Messages of the
+// tunnel are decoded leniently, see [UnmarshalObject]; this is for what people and
+// programs of one version write.
+func UnmarshalStrict(data []byte, v any, also ...string) error {
 	if err := UnmarshalObject(data, &map[string]json.RawMessage{}); err != nil {
 		return err
 	}
 	if err := checkMembers(json.NewDecoder(bytes.NewReader(data)), 0); err != nil {
 		return err
 	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
+	if err := checkNames(data, reflect.TypeOf(v), also); err != nil {
 		return err
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("more than one JSON object")
+	return json.Unmarshal(data, v)
+}
+
+// checkNames reports a member of data that t has no field for. encoding/json takes
+// "Signal" for "signal"; other readers don't. What has a decoder of its own judges
+// its members itself.
+func checkNames(data json.RawMessage, t reflect.Type, also []string) error {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		return nil
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		fields := map[string]reflect.Type{}
+		fieldsOf(t, fields)
+		return eachMember(data, func(name string, value json.RawMessage) error {
+			field, known := fields[name]
+			switch {
+			case known:
+				return checkNames(value, field, nil)
+			case slices.Contains(also, name):
+				return nil
+			}
+			return fmt.Errorf("json: unknown field %q", name)
+		})
+	case reflect.Map:
+		if !nests(t.Elem()) {
+			return nil
+		}
+		return eachMember(data, func(_ string, value json.RawMessage) error { return checkNames(value, t.Elem(), nil) })
+	case reflect.Slice, reflect.Array:
+		if !nests(t.Elem()) {
+			return nil
+		}
+		var elements []json.RawMessage
+		if json.Unmarshal(data, &elements) != nil {
+			return nil // the decoder says so
+		}
+		for _, e := range elements {
+			if err := checkNames(e, t.Elem(), nil); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+// nests reports whether a value of t may have members that have fields.
+func nests(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Struct, reflect.Map, reflect.Slice, reflect.Array:
+		return true
+	}
+	return false
+}
+
+// eachMember calls check with each member of an object, and with none of anything
+// else: the decoder says what is wrong with that.
+func eachMember(data json.RawMessage, check func(name string, value json.RawMessage) error) error {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(data, &members) != nil {
+		return nil
+	}
+	for name, value := range members {
+		if err := check(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fieldsOf adds the fields of a struct by their names in JSON.
+func fieldsOf(t reflect.Type, fields map[string]reflect.Type) {
+	for field := range t.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case name == "-":
+		case field.Anonymous && name == "":
+			if inner := field.Type; inner.Kind() == reflect.Pointer {
+				fieldsOf(inner.Elem(), fields)
+			} else {
+				fieldsOf(inner, fields)
+			}
+		case !field.IsExported():
+		case name == "":
+			fields[field.Name] = field.Type
+		default:
+			fields[name] = field.Type
+		}
+	}
+}
+
+// MemberNames returns the names in JSON of what v, a struct or a pointer to one,
+// holds.
+func MemberNames(v any) []string {
+	t := reflect.TypeOf(v)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	fields := map[string]reflect.Type{}
+	fieldsOf(t, fields)
+	return slices.Sorted(maps.Keys(fields))
 }
 
 // maxPlainMembers is up to how many members [checkDistinct] looks at by itself.
@@ -78,23 +181,62 @@ func checkAllDistinct(data []byte) error {
 	if err := checkMembers(json.NewDecoder(bytes.NewReader(data)), 0); err != nil {
 		return err
 	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(data, &members); err != nil {
-		return err
-	}
-	folded := make(map[string]bool, len(members))
-	for name := range members {
-		key := foldName(name)
-		if folded[key] {
-			return fmt.Errorf("member %q appears twice", name)
-		}
-		folded[key] = true
-	}
-	return nil
+	return CheckDistinct(data)
 }
 
-// foldName returns one name for all that a decoder takes for the same.
-func foldName(name string) string {
+// A scope is an object or array that [CheckDistinct] is inside of.
+type scope struct {
+	names    map[string]struct{} // folded names of the members so far; nil for an array
+	wantName bool                // the next token is a member's name
+}
+
+// CheckDistinct reports a member of an object in data, at any depth, whose name is
+// that of another one, or differs from it in letter case alone: parsers disagree
+// about which of them counts. Its stack is its own, so that deep nesting costs
+// memory in proportion to data and no more.
+func CheckDistinct(data []byte) error {
+	if !json.Valid(data) {
+		return errors.New("not valid JSON")
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	open := []scope{{}}
+	for {
+		token, err := dec.Token()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return errors.New("not valid JSON")
+		}
+		here := &open[len(open)-1]
+		if name, ok := token.(string); ok && here.wantName {
+			folded := FoldName(name)
+			if _, twin := here.names[folded]; twin {
+				return fmt.Errorf("member %.64q appears twice", name)
+			}
+			here.names[folded] = struct{}{}
+			here.wantName = false
+			continue
+		}
+		switch token {
+		case json.Delim('}'), json.Delim(']'):
+			open = open[:len(open)-1]
+			continue
+		}
+		here.wantName = here.names != nil // whatever begins here is a value; a name follows it
+		switch token {
+		case json.Delim('{'):
+			open = append(open, scope{names: map[string]struct{}{}, wantName: true})
+		case json.Delim('['):
+			open = append(open, scope{})
+		}
+	}
+}
+
+// FoldName returns one name for all that encoding/json takes for the same: each
+// rune replaced by the smallest of its case variants.
+func FoldName(name string) string {
 	return strings.Map(func(r rune) rune {
 		least := r
 		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {

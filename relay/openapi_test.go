@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/relay/internal/controlapi"
 	"github.com/fairlead/fairlead/relay/internal/openapi"
 )
@@ -172,7 +173,7 @@ func TestSchemasOfTheDocument(t *testing.T) {
 		"CommandEnvelope": protocol.CommandEnvelope{}, "CommandTarget": protocol.CommandTarget{},
 		"ExecutionCallback": protocol.ExecutionCallback{}, "Telemetry": protocol.Telemetry{}, "ErrorBody": protocol.ErrorBody{},
 		"PTYInfo": protocol.PTYInfo{}, "PTYList": protocol.PTYList{}, "RecordingInfo": protocol.RecordingInfo{},
-		"RecordingList": protocol.RecordingList{}, "AgentStart": protocol.AgentStart{}, "AgentReport": protocol.AgentReport{}, "SessionAgentInfo": protocol.SessionAgentInfo{},
+		"RecordingList": protocol.RecordingList{}, "AgentStart": op.AgentStart{}, "AgentReport": protocol.AgentReport{}, "SessionAgentInfo": protocol.SessionAgentInfo{},
 		"Exited": protocol.Exited{}, "OpResult": protocol.OpResult{},
 		"FileInfo": protocol.FileInfo{}, "FileList": protocol.FileList{}, "FileMkdir": protocol.FileMkdir{}, "FileMove": protocol.FileMove{},
 		"EnvList": protocol.EnvList{}, "EnvVariable": protocol.EnvVariable{}, "Approval": protocol.Approval{},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/relay/internal/access"
 	"github.com/fairlead/fairlead/relay/internal/controlapi"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
@@ -450,8 +451,8 @@ func (w *routeWorld) tryGrant(t *testing.T, r row, try trial) {
 		t.Errorf("%s: signed %v, want %s", try.name, w.signed, r.operation)
 	}
 	for i, operation := range r.signs() {
-		if isCommand && protocol.OperationCapability[operation] != protocol.Capability(r.needs()[i]) {
-			t.Errorf("%s needs %s, not %s", operation, protocol.OperationCapability[operation], r.needs()[i])
+		if isCommand && op.Needs(operation) != protocol.Capability(r.needs()[i]) {
+			t.Errorf("%s needs %s, not %s", operation, op.Needs(operation), r.needs()[i])
 		}
 	}
 }

@@ -209,10 +209,7 @@ func (a *Agent) build() error {
 	}
 	run := &executor.Executor{
 		Sandbox: a.enrolment.SandboxID, Keys: a.keys, Device: a.device, Ledger: a.ledger, Audit: a.audit,
-		Terminals: a.host, Agents: a.host, Recorder: a.host, Sharer: a.host, Revoker: a.revocations, Callback: a.callbacks.add,
-		Environment: a.local, OpenEnv: a.local.openEnv, Approvals: a.local.approvals, Egress: a.local.rules,
-		Broker: a.local.broker, Ended: a.local.sessionEnded, Ruled: a.local.ruled,
-		Browser: maskedBrowser{a.local.workshop.browser, a.masks}, IntegrationsChanged: a.local.workshop.changed,
+		Operations: a.operations(), Callback: a.callbacks.add,
 		Now: time.Now, Log: a.log,
 	}
 	a.noteLost(run)

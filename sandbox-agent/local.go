@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/envseal"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/broker"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/egress"
@@ -251,7 +252,7 @@ func (s *local) openEnv(box []byte) (protocol.EnvValues, error) {
 	return envseal.Open(s.private, s.agent.enrolment.SandboxID, box)
 }
 
-// ApplyEnv implements [executor.Environment].
+// ApplyEnv implements [environment.Applier].
 func (s *local) ApplyEnv(_ context.Context, session protocol.SessionID, pty protocol.PTYID, values protocol.EnvValues, unset []string, now bool) error {
 	if pty != "" {
 		if _, ok := s.agent.host.UID(session, pty); !ok {
@@ -281,7 +282,7 @@ func (s *local) applyEnv(session protocol.SessionID, pty protocol.PTYID, script 
 
 // environ returns what a new terminal, or a coding agent in front of one, has in
 // its environment.
-func (s *local) environ(session protocol.SessionID, pty protocol.PTYID, uid int, create protocol.PTYCreate) ([]string, protocol.EgressState, error) {
+func (s *local) environ(session protocol.SessionID, pty protocol.PTYID, uid int, create op.PTYCreate) ([]string, protocol.EgressState, error) {
 	env, err := s.environment.Environ(session, pty, uid)
 	if err != nil || !s.goesThroughProxy(session, create) {
 		return env, "", err
@@ -297,7 +298,7 @@ func (s *local) environ(session protocol.SessionID, pty protocol.PTYID, uid int,
 
 // goesThroughProxy reports whether a terminal is sent through the egress proxy.
 // Whoever makes one can ask for that, but can't get around it.
-func (s *local) goesThroughProxy(session protocol.SessionID, create protocol.PTYCreate) bool {
+func (s *local) goesThroughProxy(session protocol.SessionID, create op.PTYCreate) bool {
 	return s.rules.Enabled(session) || create.Egress != nil && *create.Egress
 }
 

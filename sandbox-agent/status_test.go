@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
 )
@@ -112,7 +113,7 @@ func TestDamagedLedger(t *testing.T) {
 	if s.Ready || len(s.Problems) != 1 || s.Problems[0].Name != protocol.ProblemLedger || len(s.Relays) != 1 {
 		t.Errorf("%+v", s)
 	}
-	if _, err := a.host.Create(within(t), "ses_1", "pty_1", protocol.PTYCreate{Command: "true"}); err != nil {
+	if _, err := a.host.Create(within(t), "ses_1", "pty_1", op.PTYCreate{Command: "true"}); err != nil {
 		t.Errorf("no terminal: %v", err)
 	}
 	token, err := w.signer.SignCommand(jws.Command{

@@ -21,8 +21,8 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/browser"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/executor"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hooks"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/integration"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/link"
@@ -166,12 +166,12 @@ func (m *masks) status(s protocol.BrowserStatus) protocol.BrowserStatus {
 
 // A maskedBrowser is what commands have of browsers: without secrets.
 type maskedBrowser struct {
-	browser executor.Browser
+	browser browser.Sender
 	masks   *masks
 }
 
-// CDP implements [executor.Browser].
-func (m maskedBrowser) CDP(ctx context.Context, session protocol.SessionID, send protocol.CDPSend) (json.RawMessage, error) {
+// CDP implements [browser.Sender].
+func (m maskedBrowser) CDP(ctx context.Context, session protocol.SessionID, send op.CDPSend) (json.RawMessage, error) {
 	answer, err := m.browser.CDP(ctx, session, send)
 	return m.masks.mask(answer), err
 }

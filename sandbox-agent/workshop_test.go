@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 )
 
 // A frankBrowser tells what its page holds.
 type frankBrowser string
 
-func (b frankBrowser) CDP(context.Context, protocol.SessionID, protocol.CDPSend) (json.RawMessage, error) {
+func (b frankBrowser) CDP(context.Context, protocol.SessionID, op.CDPSend) (json.RawMessage, error) {
 	return json.Marshal(map[string]string{"value": string(b)})
 }
 
@@ -27,7 +28,7 @@ func TestBrowserIsMasked(t *testing.T) {
 	}
 	m := &masks{}
 	m.set.Store(set)
-	answer, err := maskedBrowser{frankBrowser("it is " + secret + ", you know"), m}.CDP(t.Context(), "ses_1", protocol.CDPSend{})
+	answer, err := maskedBrowser{frankBrowser("it is " + secret + ", you know"), m}.CDP(t.Context(), "ses_1", op.CDPSend{})
 	var page struct{ Value string }
 	if err != nil || json.Unmarshal(answer, &page) != nil || !strings.HasPrefix(page.Value, "it is *") || strings.Contains(page.Value, "secret") {
 		t.Errorf("%s %v", answer, err)

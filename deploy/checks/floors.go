@@ -29,13 +29,13 @@ var Floors = []struct {
 }{
 	{F0, []string{
 		"protocol", "protocol/jws", "protocol/bytelog", "protocol/eventlog", "protocol/lease", "protocol/pace", "protocol/audit",
-		"protocol/envseal",
+		"protocol/envseal", "protocol/op",
 	}},
 	{F1, []string{
 		"tunnel", "tunnel/internal/...", "tunnel/tunneltest", "tunnel/tunneltest/impair",
 		"relay/internal/turn", "relay/internal/replay", "relay/internal/roster",
 		"sandbox-agent/internal/redact", "sandbox-agent/internal/screen",
-		"sandbox-agent/internal/hostname", "sandbox-agent/internal/toolbox",
+		"sandbox-agent/internal/hostname", "sandbox-agent/internal/toolbox", "sandbox-agent/internal/feature",
 		"deploy/program", "deploy/program/instrument", "deploy/program/intake", "deploy/program/lifetime", "deploy/program/telemetry",
 		"loadtest/internal/pattern", "loadtest/internal/measure",
 	}},
@@ -70,6 +70,7 @@ var Floors = []struct {
 
 // Sideways are the imports on one floor that are meant.
 var Sideways = []struct{ From, To, Why string }{
+	{"protocol/jws", "protocol/op", "a command carries an operation"},
 	{"tunnel/internal/quiclink", "tunnel/internal/carrier", "the interface it implements"},
 	{"tunnel/internal/wsslink", "tunnel/internal/carrier", "the interface it implements"},
 	{"tunnel/tunneltest", "tunnel/internal/carrier", "the interface it implements"},

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/client"
-	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // screen draws a terminal on standard output.
@@ -29,7 +29,7 @@ func Example() {
 		Token: os.Getenv("FAIRLEAD_TOKEN"), Session: "ses_1", Relays: []string{"https://relay.example"},
 	})
 	defer user.Close()
-	pty, err := user.CreatePTY(ctx, protocol.PTYCreate{Cols: 80, Rows: 24})
+	pty, err := user.CreatePTY(ctx, op.PTYCreate{Cols: 80, Rows: 24})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return

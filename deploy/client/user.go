@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 const (
@@ -207,7 +208,7 @@ func (u *User) Call(ctx context.Context, method, path string, query url.Values, 
 }
 
 // CreatePTY opens a terminal.
-func (u *User) CreatePTY(ctx context.Context, create protocol.PTYCreate) (protocol.PTYID, error) {
+func (u *User) CreatePTY(ctx context.Context, create op.PTYCreate) (protocol.PTYID, error) {
 	var made protocol.PTYInfo
 	if err := u.Call(ctx, http.MethodPost, "/ptys", nil, create, &made); err != nil {
 		return "", err

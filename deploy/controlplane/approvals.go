@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/webhook"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // A WebhookConfig says where notices of approvals go.
@@ -151,12 +153,12 @@ func parseApproval(raw json.RawMessage) (a protocol.Approval, err error) {
 		return invalid("unknown decision")
 	case !decided && a.Decision != "":
 		return invalid("a decision, and it is not decided")
-	case a.Port < 0 || a.Port > maxUint16:
+	case a.Port < 0 || a.Port > math.MaxUint16:
 		return invalid("port is out of range")
 	case a.Secret != "" && protocol.CheckEnvName(a.Secret) != nil:
 		return invalid("secret is not the name of a variable")
 	}
-	return a, checkHost("approval: host", a.Host)
+	return a, op.CheckHost("approval: host", a.Host)
 }
 
 func emptyOrID[T ~string](id T) bool { return id == "" || protocol.ValidID(id) }

@@ -9,6 +9,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 type commandRequest struct {
@@ -93,7 +94,7 @@ func (s *Server) order(ctx context.Context, user protocol.UserID, req commandReq
 		return o, nil, err
 	}
 	o.dashboard = session.Dashboard
-	if o.Kind == protocol.OpSessionCreate {
+	if o.Kind == op.KindSessionCreate {
 		o.newSession = session.Dashboard
 	}
 	relays, err = s.store.Relays(ctx, s.now().Add(-relayLife))
@@ -197,11 +198,11 @@ func (s *Server) finish(ctx context.Context, cmd store.Command) error {
 		if news == store.FirstOutcome {
 			s.countOutcome(ctx, cmd, store.UsageCommandsFailed)
 		}
-	case cmd.Kind == protocol.OpSessionCreate:
+	case cmd.Kind == op.KindSessionCreate:
 		return s.store.ActivateSession(ctx, session)
-	case cmd.Kind == protocol.OpSessionDelete:
+	case cmd.Kind == op.KindSessionDelete:
 		return s.store.EndSession(ctx, session)
-	case cmd.Kind == protocol.OpPTYCreate:
+	case cmd.Kind == op.KindPTYCreate:
 		s.countOutcome(ctx, cmd, store.UsageTerminals)
 	}
 	return nil

@@ -10,11 +10,12 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // A commandBody is a command and what became of it. What it was told in detail
 // is left out, and so is the signed command: both may hold secrets. Result and
-// Error are for who may read them alone: see [protocol.MayReadOutcome].
+// Error are for who may read them alone: see [op.MayReadOutcome].
 type commandBody struct {
 	ID         protocol.CommandID  `json:"id"`
 	Kind       string              `json:"kind"`
@@ -62,7 +63,7 @@ func (s *Server) commandReader(user protocol.UserID) *commandReader {
 func (rd *commandReader) body(ctx context.Context, cmd store.Command) (commandBody, error) {
 	caps, err := rd.capabilities(ctx, cmd.Dashboard)
 	has := func(c protocol.Capability) bool { return slices.Contains(caps, c) }
-	return newCommandBody(cmd, protocol.MayReadOutcome(cmd.Kind, cmd.Envelope.Target, cmd.User, rd.user, has)), err
+	return newCommandBody(cmd, op.MayReadOutcome(cmd.Kind, cmd.Envelope.Target, cmd.User, rd.user, has)), err
 }
 
 // capabilities returns what the reader may do in a dashboard now, whether or not

@@ -11,22 +11,6 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 )
 
-// TestEveryOperation: each operation of the protocol can be asked for, but those
-// that are ours alone.
-func TestEveryOperation(t *testing.T) {
-	for kind := range protocol.OperationCapability {
-		ours := kind == protocol.OpGrantRevoke || kind == protocol.OpIntegrationsChanged
-		if _, known := opForms[kind]; known == ours {
-			t.Errorf("%s: users may ask for it is %v", kind, known)
-		}
-	}
-	for kind := range opForms {
-		if protocol.OperationCapability[kind] == "" {
-			t.Errorf("%s needs no capability", kind)
-		}
-	}
-}
-
 const inSession = `{"sessionId":"ses_1"}`
 
 const onPTY = `{"sessionId":"ses_1","ptyId":"pty_1"}`

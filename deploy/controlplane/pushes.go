@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 const (
@@ -130,25 +131,25 @@ func (s *Server) pushAttachments(changed []store.Attachment) {
 
 // tellIntegrations dispatches an integrations.changed to a sandbox.
 func (s *Server) tellIntegrations(ctx context.Context, at pushTarget) error {
-	data, err := json.Marshal(opPlain{Kind: protocol.OpIntegrationsChanged})
+	data, err := json.Marshal(op.Op{Kind: op.KindIntegrationsChanged})
 	if err != nil {
 		return err
 	}
 	return s.tellSandbox(ctx, operation{
-		Kind: protocol.OpIntegrationsChanged, Op: data, TTLMs: protocol.DefaultCommandTTL.Milliseconds(),
+		Kind: op.KindIntegrationsChanged, Op: data, TTLMs: protocol.DefaultCommandTTL.Milliseconds(),
 		Target: protocol.CommandTarget{SandboxID: at.sandbox, SessionID: at.session, PTYID: at.pty},
 	})
 }
 
 // tellSandbox signs an operation that is the control plane's own, and has it
 // done; while no relay is connected nothing happens.
-func (s *Server) tellSandbox(ctx context.Context, op operation) error {
+func (s *Server) tellSandbox(ctx context.Context, do operation) error {
 	relays, err := s.store.Relays(ctx, s.now().Add(-relayLife))
 	if err != nil || len(relays) == 0 {
 		return err
 	}
-	o := order{operation: op, origin: relays[0].PublicOrigin}
-	if o.requestHash, err = s.hashOf(op); err != nil {
+	o := order{operation: do, origin: relays[0].PublicOrigin}
+	if o.requestHash, err = s.hashOf(do); err != nil {
 		return err
 	}
 	cmd, err := s.sign(ctx, o)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 const (
@@ -304,15 +305,12 @@ func (p *spread) tellSandboxes(ctx context.Context, list signedList) {
 
 // tellRevoked dispatches a grant.revoke to a sandbox.
 func (s *Server) tellRevoked(ctx context.Context, sandbox protocol.SandboxID, grants []protocol.GrantID) error {
-	data, err := json.Marshal(struct {
-		Kind string `json:"kind"`
-		protocol.GrantRevoke
-	}{protocol.OpGrantRevoke, protocol.GrantRevoke{Grants: grants}})
+	data, err := json.Marshal(op.Op{Kind: op.KindGrantRevoke, Body: &op.GrantRevoke{Grants: grants}})
 	if err != nil {
 		return err
 	}
 	return s.tellSandbox(ctx, operation{
-		Kind: protocol.OpGrantRevoke, Op: data, TTLMs: protocol.DefaultCommandTTL.Milliseconds(),
+		Kind: op.KindGrantRevoke, Op: data, TTLMs: protocol.DefaultCommandTTL.Milliseconds(),
 		Target: protocol.CommandTarget{SandboxID: sandbox},
 	})
 }

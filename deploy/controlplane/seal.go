@@ -15,13 +15,8 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/envseal"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 )
-
-// opSealed is an env.apply as it is signed.
-type opSealed struct {
-	Kind string `json:"kind"`
-	protocol.EnvCommand
-}
 
 // seal puts, in the place of the values of an env.apply, a box that the
 // sandbox's device key alone opens: from here on they are in nothing that is
@@ -29,15 +24,15 @@ type opSealed struct {
 // other operation stays as it is, and takes 0.
 //
 // KindUnavailable says that no key of the sandbox is known.
-func (s *Server) seal(ctx context.Context, op *operation) (values int, err error) {
-	if op.Kind != protocol.OpEnvApply {
+func (s *Server) seal(ctx context.Context, o *operation) (values int, err error) {
+	if o.Kind != op.KindEnvApply {
 		return 0, nil
 	}
-	var asked opEnv
-	if err := json.Unmarshal(op.Op, &asked); err != nil {
-		return 0, opError(err)
+	var asked op.EnvApply
+	if err := json.Unmarshal(o.Op, &asked); err != nil { // parseOperation wrote it
+		return 0, protocol.Fault(protocol.KindInternal, err)
 	}
-	sandbox, err := s.store.Sandbox(ctx, op.Target.SandboxID)
+	sandbox, err := s.store.Sandbox(ctx, o.Target.SandboxID)
 	if err != nil {
 		return 0, err
 	}
@@ -58,15 +53,13 @@ func (s *Server) seal(ctx context.Context, op *operation) (values int, err error
 	if err != nil {
 		return 0, err
 	}
-	signed := opSealed{Kind: asked.Kind, EnvCommand: protocol.EnvCommand{
-		Names: slices.Sorted(maps.Keys(asked.Set)), Unset: asked.Unset, ApplyNow: asked.ApplyNow,
-	}}
+	signed := op.EnvSealed{Names: slices.Sorted(maps.Keys(asked.Set)), Unset: asked.Unset, ApplyNow: asked.ApplyNow}
 	signed.Names = slices.AppendSeq(signed.Names, maps.Keys(asked.Secrets))
 	slices.Sort(signed.Names)
 	if signed.Sealed, err = envseal.Seal(public, sandbox.ID, inside); err != nil {
 		return 0, err
 	}
-	op.Op, err = json.Marshal(signed)
+	o.Op, err = json.Marshal(op.Op{Kind: o.Kind, Body: &signed})
 	return len(plain), err
 }
 
@@ -78,13 +71,13 @@ func (s *Server) signSealed(c jws.Command, values int) (string, error) {
 	if err == nil || values == 0 || protocol.KindOf(err) != protocol.KindTooLarge {
 		return token, err
 	}
-	var op opSealed
-	if e := json.Unmarshal(c.Op, &op); e != nil {
+	var sealed op.EnvSealed
+	if e := json.Unmarshal(c.Op, &sealed); e != nil {
 		return "", e
 	}
-	overhead := len(op.Sealed) - values
-	op.Sealed = nil
-	if c.Op, err = json.Marshal(op); err != nil {
+	overhead := len(sealed.Sealed) - values
+	sealed.Sealed = nil
+	if c.Op, err = json.Marshal(op.Op{Kind: c.Kind(), Body: &sealed}); err != nil {
 		return "", err
 	}
 	room := 0

@@ -21,24 +21,25 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/envseal"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // openEnv returns the env.apply in a signed command, and its values.
-func (b *testSandbox) openEnv(t *testing.T, keys *jws.Keys, token string) (protocol.EnvCommand, protocol.EnvValues) {
+func (b *testSandbox) openEnv(t *testing.T, keys *jws.Keys, token string) (op.EnvSealed, protocol.EnvValues) {
 	t.Helper()
-	var op protocol.EnvCommand
-	if err := json.Unmarshal(verifyCommand(t, keys, token).Op, &op); err != nil {
+	var signed op.EnvSealed
+	if err := json.Unmarshal(verifyCommand(t, keys, token).Op, &signed); err != nil {
 		t.Fatal(err)
 	}
 	private, err := b.device.ECDH()
 	if err != nil {
 		t.Fatal(err)
 	}
-	values, err := envseal.Open(private, b.id, op.Sealed)
+	values, err := envseal.Open(private, b.id, signed.Sealed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return op, values
+	return signed, values
 }
 
 // envPlane is a control plane with an enrolled sandbox and a relay.
@@ -68,12 +69,12 @@ func TestSeal(t *testing.T) {
 			"secrets":{"MY_KEY":{"value":"canary-0123456789","brokerProtected":true}},
 			"approvedDomains":[{"secret":"MY_KEY","domain":"api.example.com","headerFormat":"Token %s"}]}`), http.StatusOK, "")
 		token := answer["envelope"].(map[string]any)["jws"].(string)
-		op, values := b.openEnv(t, p.keys(), token)
-		want := protocol.EnvCommand{
-			Names: []string{"ARCH", "MY_KEY", "ZONE"}, Sealed: op.Sealed, Unset: []string{"GONE", "OLD"}, ApplyNow: true,
+		signed, values := b.openEnv(t, p.keys(), token)
+		want := op.EnvSealed{
+			Names: []string{"ARCH", "MY_KEY", "ZONE"}, Sealed: signed.Sealed, Unset: []string{"GONE", "OLD"}, ApplyNow: true,
 		}
-		if !reflect.DeepEqual(op, want) {
-			t.Errorf("signed %+v", op)
+		if !reflect.DeepEqual(signed, want) {
+			t.Errorf("signed %+v", signed)
 		}
 		if wantValues := (protocol.EnvValues{
 			Set:             map[string]string{"ZONE": "eu", "ARCH": "arm"},
@@ -348,9 +349,9 @@ func TestEnvDispatched(t *testing.T) {
 	if len(envs) != 1 {
 		t.Fatalf("%d commands", len(envs))
 	}
-	op, values := b.openEnv(t, p.keys(), envs[0].JWS)
-	if len(op.Names) != 0 || !slices.Equal(op.Unset, []string{"OLD"}) || !reflect.DeepEqual(values, protocol.EnvValues{}) {
-		t.Errorf("%+v, %+v", op, values)
+	signed, values := b.openEnv(t, p.keys(), envs[0].JWS)
+	if len(signed.Names) != 0 || !slices.Equal(signed.Unset, []string{"OLD"}) || !reflect.DeepEqual(values, protocol.EnvValues{}) {
+		t.Errorf("%+v, %+v", signed, values)
 	}
 	p.want(commandCall(bobToken, "{"+envOp(`"unset":["OLD"]`)+"}"), http.StatusForbidden, "AuthError")
 }

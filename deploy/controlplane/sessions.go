@@ -9,13 +9,14 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // sessionRequest is the body of POST /sessions, which may be left out.
 type sessionRequest struct {
 	Dashboard string `json:"dashboard_id"`
 	MCPToken  string `json:"mcp_token"` // of seed 001's clients; a sandbox needs none
-	protocol.SessionCreate
+	op.SessionCreate
 }
 
 type sessionAnswer struct {
@@ -39,10 +40,7 @@ func (s *Server) postSession(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	cmd, err := s.sessionCommand(w, r, user.ID, target{SandboxID: sandbox}, struct {
-		Kind string `json:"kind"`
-		protocol.SessionCreate
-	}{protocol.OpSessionCreate, req.SessionCreate})
+	cmd, err := s.sessionCommand(w, r, user.ID, target{SandboxID: sandbox}, op.Op{Kind: op.KindSessionCreate, Body: &req.SessionCreate})
 	if err != nil {
 		return err
 	}
@@ -56,7 +54,7 @@ func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	session := protocol.SessionID(r.PathValue("id"))
-	_, err = s.sessionCommand(w, r, user.ID, target{SessionID: session}, map[string]string{"kind": protocol.OpSessionDelete})
+	_, err = s.sessionCommand(w, r, user.ID, target{SessionID: session}, op.Op{Kind: op.KindSessionDelete})
 	if err != nil {
 		return err
 	}

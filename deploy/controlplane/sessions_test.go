@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // A session is made and ended by routes of its own, as the signed commands that
@@ -20,7 +21,7 @@ func TestFound30SessionRoutes(t *testing.T) {
 		t.Fatalf("%d %v", status, body)
 	}
 	signed := verifyCommand(t, p.keys(), relay.got()[0].JWS)
-	if signed.Kind() != protocol.OpSessionCreate || string(signed.Target.SessionID) != made || signed.UserID != "usr_alice" {
+	if signed.Kind() != op.KindSessionCreate || string(signed.Target.SessionID) != made || signed.UserID != "usr_alice" {
 		t.Errorf("signed %+v", signed)
 	}
 	// The same key is the same session.

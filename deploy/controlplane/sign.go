@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // An order is an operation that its user may have done, about to be signed.
@@ -29,12 +30,12 @@ type order struct {
 
 // hashOf identifies what a caller asked for, before anything is filled in. Of
 // values that are secret it tells nothing to who doesn't have the key.
-func (s *Server) hashOf(op operation) ([]byte, error) {
-	data, err := json.Marshal(op)
+func (s *Server) hashOf(o operation) ([]byte, error) {
+	data, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
 	}
-	if op.Kind == protocol.OpEnvApply {
+	if o.Kind == op.KindEnvApply {
 		mac := hmac.New(sha256.New, s.requestKey)
 		mac.Write(data)
 		return mac.Sum(nil), nil
@@ -46,29 +47,29 @@ func (s *Server) hashOf(op operation) ([]byte, error) {
 // authorize checks op against what user may do at this moment, and completes
 // its target. For session.create it returns the dashboard that the session
 // will belong to.
-func (s *Server) authorize(ctx context.Context, user protocol.UserID, op *operation) (store.Session, error) {
+func (s *Server) authorize(ctx context.Context, user protocol.UserID, o *operation) (store.Session, error) {
 	var session store.Session
 	var err error
-	if op.Kind == protocol.OpSessionCreate {
-		d, as, e := s.store.DashboardOf(ctx, user, op.Target.SandboxID)
+	if o.Kind == op.KindSessionCreate {
+		d, as, e := s.store.DashboardOf(ctx, user, o.Target.SandboxID)
 		session, err = store.Session{
 			Dashboard: d.ID, Sandbox: d.Sandbox, Role: as.Role, MemberCapabilities: as.Capabilities,
 		}, e
 	} else {
-		session, err = s.store.Session(ctx, user, op.Target.SessionID)
+		session, err = s.store.Session(ctx, user, o.Target.SessionID)
 	}
 	if err != nil {
 		return session, err
 	}
-	if named := op.Target.SandboxID; named != "" && named != session.Sandbox {
+	if named := o.Target.SandboxID; named != "" && named != session.Sandbox {
 		return session, protocol.Errorf(protocol.KindNotFound, "no such session in that sandbox")
 	}
-	op.Target.SandboxID = session.Sandbox
-	if op.audience() == jws.AudienceExtension {
-		op.Target.SandboxID = "" // a relay takes a command that names one for the sandbox's
+	o.Target.SandboxID = session.Sandbox
+	if o.audience() == jws.AudienceExtension {
+		o.Target.SandboxID = "" // a relay takes a command that names one for the sandbox's
 	}
 	caps := capabilitiesOf(session.Role, session.MemberCapabilities)
-	for _, c := range op.Needs {
+	for _, c := range o.Needs {
 		if !slices.Contains(caps, c) {
 			return session, protocol.Errorf(protocol.KindForbidden, "you don't have the capability %q here", string(c))
 		}
@@ -133,19 +134,19 @@ func (s *Server) sign(ctx context.Context, o order) (cmd store.Command, err erro
 
 // nameCreator says in pty.create what its user is called.
 func (s *Server) nameCreator(ctx context.Context, o *order) error {
-	if o.Kind != protocol.OpPTYCreate {
+	if o.Kind != op.KindPTYCreate {
 		return nil
 	}
 	user, err := s.store.User(ctx, o.user)
 	if err != nil {
 		return err
 	}
-	var op opCreate
-	if err := json.Unmarshal(o.Op, &op); err != nil {
+	var create op.PTYCreate
+	if err := json.Unmarshal(o.Op, &create); err != nil {
 		return err
 	}
-	op.CreatorName = user.Name
-	o.Op, err = json.Marshal(op)
+	create.CreatorName = user.Name
+	o.Op, err = json.Marshal(op.Op{Kind: o.Kind, Body: &create})
 	return err
 }
 
@@ -221,23 +222,23 @@ func (s *Server) signFor(w http.ResponseWriter, r *http.Request, relay protocol.
 // orderUnder checks what req asks for against the grant and against what the
 // grant's user may do now.
 func (s *Server) orderUnder(ctx context.Context, grant *jws.Grant, req signRequest) (order, error) {
-	op, err := parseOperation(req.Op, req.Target, req.TTLMs, grant.Subject)
+	o, err := parseOperation(req.Op, req.Target, req.TTLMs, grant.Subject)
 	if err != nil {
 		return order{}, err
 	}
-	if op.Kind == protocol.OpSessionCreate || op.Kind == protocol.OpSessionDelete {
-		return order{}, protocol.Errorf(protocol.KindUnsupported, "%s goes through POST /commands", op.Kind)
+	if o.Kind == op.KindSessionCreate || o.Kind == op.KindSessionDelete {
+		return order{}, protocol.Errorf(protocol.KindUnsupported, "%s goes through POST /commands", o.Kind)
 	}
-	hash, err := s.hashOf(op)
+	hash, err := s.hashOf(o)
 	if err != nil {
 		return order{}, err
 	}
-	for _, c := range op.Needs {
-		if !grant.Allows(op.Target.SessionID, op.Target.PTYID, c) {
+	for _, c := range o.Needs {
+		if !grant.Allows(o.Target.SessionID, o.Target.PTYID, c) {
 			return order{}, protocol.Errorf(protocol.KindForbidden, "the grant doesn't allow this")
 		}
 	}
-	session, err := s.authorize(ctx, grant.Subject, &op)
+	session, err := s.authorize(ctx, grant.Subject, &o)
 	if err != nil {
 		return order{}, err
 	}
@@ -245,7 +246,7 @@ func (s *Server) orderUnder(ctx context.Context, grant *jws.Grant, req signReque
 		return order{}, protocol.Errorf(protocol.KindForbidden, "the grant is for another dashboard")
 	}
 	return order{
-		operation: op, user: grant.Subject, key: req.IdempotencyKey, requestHash: hash, grant: grant.ID,
+		operation: o, user: grant.Subject, key: req.IdempotencyKey, requestHash: hash, grant: grant.ID,
 		dashboard: session.Dashboard,
 	}, nil
 }

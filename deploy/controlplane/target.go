@@ -1,6 +1,9 @@
 package controlplane
 
-import "github.com/fairlead/fairlead/protocol"
+import (
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
+)
 
 // A target is a command's target as a caller may spell it.
 type target struct {
@@ -56,21 +59,11 @@ func either[T ~string](field string, camel, snake T) (T, error) {
 	return id, nil
 }
 
-// A targetForm says which ids an operation's target has.
-type targetForm uint8
-
-const (
-	targetSandbox   targetForm = iota // the sandbox alone
-	targetSession                     // a session
-	targetNewPTY                      // a session, and perhaps the id of a terminal to be
-	targetPTY                         // a terminal of a session
-	targetTerminals                   // a session, or one terminal of it
-	targetBrowser                     // a session's own browser, or a browser extension under the session
-)
-
-// checkTarget reports an id that form wants and t lacks, or has and must not.
-func checkTarget(kind string, form targetForm, t protocol.CommandTarget) error {
-	if form == targetSandbox {
+// checkTarget reports an id that an operation wants and t lacks, or has and must
+// not.
+func checkTarget(spec op.Spec, t protocol.CommandTarget) error {
+	kind, form := spec.Kind, spec.Target
+	if form == op.TargetNewSession {
 		if t.SandboxID == "" || t != (protocol.CommandTarget{SandboxID: t.SandboxID}) {
 			return protocol.Errorf(protocol.KindInvalid, "%s wants target.sandboxId alone: the control plane makes session ids", kind)
 		}
@@ -79,13 +72,13 @@ func checkTarget(kind string, form targetForm, t protocol.CommandTarget) error {
 	switch {
 	case t.SessionID == "":
 		return protocol.Errorf(protocol.KindInvalid, "%s wants target.sessionId", kind)
-	case form == targetPTY && t.PTYID == "":
+	case form == op.TargetTerminal && t.PTYID == "":
 		return protocol.Errorf(protocol.KindInvalid, "%s wants target.ptyId", kind)
-	case (form == targetSession || form == targetBrowser) && t.PTYID != "":
+	case (form == op.TargetSession || form == op.TargetBrowser) && t.PTYID != "":
 		return protocol.Errorf(protocol.KindInvalid, "%s takes no target.ptyId", kind)
-	case form == targetBrowser && t.ExtensionID == "" && t.TabID != 0:
+	case form == op.TargetBrowser && t.ExtensionID == "" && t.TabID != 0:
 		return protocol.Errorf(protocol.KindInvalid, "%s wants target.extensionId beside target.tabId", kind)
-	case form != targetBrowser && (t.ExtensionID != "" || t.TabID != 0):
+	case form != op.TargetBrowser && (t.ExtensionID != "" || t.TabID != 0):
 		return protocol.Errorf(protocol.KindInvalid, "%s takes no target.extensionId or target.tabId", kind)
 	}
 	return nil

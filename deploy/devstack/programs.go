@@ -18,6 +18,7 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // agentTunnels is how many relays an agent is connected to, where there are so
@@ -253,7 +254,7 @@ func (s *Stack) awaitConnected(ctx context.Context, sb *sandbox) error {
 func (s *Stack) createTerminal(ctx context.Context, sb *sandbox) error {
 	body, err := json.Marshal(map[string]any{
 		"target": map[string]any{"sessionId": sb.Session},
-		"op":     map[string]any{"kind": protocol.OpPTYCreate},
+		"op":     map[string]any{"kind": op.KindPTYCreate},
 	})
 	if err != nil {
 		return err

@@ -12,16 +12,17 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 const anExtension = "ekklpckfabcdefghijklmnopabcdefgh"
 
 // toExtension is the body of POST /commands for a page of the user.
-func toExtension(s *Stack, op map[string]any) map[string]any {
-	op["kind"] = protocol.OpCDPSend
+func toExtension(s *Stack, do map[string]any) map[string]any {
+	do["kind"] = op.KindCDPSend
 	return map[string]any{
 		"target": map[string]any{"sessionId": s.Ready.SessionID, "extensionId": anExtension, "tabId": 1},
-		"op":     op,
+		"op":     do,
 	}
 }
 

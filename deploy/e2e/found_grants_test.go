@@ -18,6 +18,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 var (
@@ -49,8 +50,8 @@ func revokeThrough(ctx context.Context, t *testing.T, s *Stack, relay int, signe
 	t.Helper()
 	op, err := json.Marshal(struct {
 		Kind string `json:"kind"`
-		protocol.GrantRevoke
-	}{protocol.OpGrantRevoke, protocol.GrantRevoke{Grants: ids}})
+		op.GrantRevoke
+	}{op.KindGrantRevoke, op.GrantRevoke{Grants: ids}})
 	must(t, err)
 	c := jws.Command{
 		Audience: jws.AudienceAgent, CommandID: protocol.NewCommandID(), TraceID: protocol.NewTraceID(),

@@ -23,7 +23,7 @@ type Certificate struct {
 	Kid string `json:"-"` // of a verified certificate: the key that signed it
 }
 
-var certificateNames = vocabularyOf(Certificate{})
+var certificateNames = vocabularyOf(protocol.MemberNames(Certificate{}))
 
 // PublicKey returns the certified key. It can't fail for a verified certificate.
 func (c *Certificate) PublicKey() (*ecdsa.PublicKey, error) {

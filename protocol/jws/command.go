@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // A Command is one action that the control plane wants done once (seed 003
@@ -30,30 +31,18 @@ type Reply struct {
 	CallbackToken string `json:"callbackToken"`
 }
 
-// opKind is the part of op that every operation has.
-type opKind struct {
-	Kind string `json:"kind"`
-}
-
 // The names that are read from a command, by the object they stand in. An op is
-// decoded again by its executor, hence the members of the operations.
+// decoded again by its executor, hence the members of all operations.
 var (
-	commandNames = vocabularyOf(Command{})
-	targetNames  = vocabularyOf(protocol.CommandTarget{})
-	replyNames   = vocabularyOf(Reply{})
-	opNames      = vocabularyOf(opKind{}, protocol.PTYCreate{}, protocol.PTYSignal{}, protocol.PTYResize{},
-		protocol.AgentStart{}, protocol.GrantRevoke{}, protocol.CDPSend{}, protocol.SessionCreate{},
-		protocol.EnvApply{}, protocol.EnvCommand{}, protocol.EgressDecide{}, protocol.EgressRevoke{}, protocol.BrokerDecide{},
-		protocol.TerminalShare{})
+	commandNames = vocabularyOf(protocol.MemberNames(Command{}))
+	targetNames  = vocabularyOf(protocol.MemberNames(protocol.CommandTarget{}))
+	replyNames   = vocabularyOf(protocol.MemberNames(Reply{}))
+	opNames      = vocabularyOf(op.Names())
 )
 
 // Kind returns the operation, op.kind; empty when there is none.
 func (c *Command) Kind() string {
-	var op opKind
-	if err := json.Unmarshal(c.Op, &op); err != nil {
-		return ""
-	}
-	return op.Kind
+	return op.KindOf(c.Op)
 }
 
 // Deadline returns the end of a verified command's life, without the skew.

@@ -32,7 +32,7 @@ type Grant struct {
 	Kid string `json:"-"` // of a verified grant: the key that signed it
 }
 
-var grantNames = vocabularyOf(Grant{})
+var grantNames = vocabularyOf(protocol.MemberNames(Grant{}))
 
 // Allows reports whether g carries capability for terminal pty of session. A
 // route that names no terminal passes "" for pty, and ptys don't narrow it; a

@@ -77,7 +77,7 @@ func kidOf(jwk []byte) string {
 		return ""
 	}
 	for name := range members {
-		if fold(name) == fold("kid") {
+		if protocol.FoldName(name) == protocol.FoldName("kid") {
 			kid, _ := stringMember(members, name)
 			return kid
 		}

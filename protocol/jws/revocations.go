@@ -46,7 +46,7 @@ type RevokedCertificate struct {
 	ExpiresAt int64  `json:"exp"` // Unix seconds: of the certificate
 }
 
-var revocationNames = vocabularyOf(Revocations{})
+var revocationNames = vocabularyOf(protocol.MemberNames(Revocations{}))
 
 // Revokes reports whether g is void.
 func (r *Revocations) Revokes(g *Grant) bool {

@@ -1,15 +1,12 @@
 package jws
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"reflect"
-	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/fairlead/fairlead/protocol"
 )
 
 // parseObject decodes data, which must be one JSON object in valid UTF-8. No
@@ -22,8 +19,8 @@ func parseObject(data []byte) (map[string]json.RawMessage, error) {
 	if !json.Valid(data) {
 		return nil, errors.New("not valid JSON")
 	}
-	if err := checkTwins(data); err != nil {
-		return nil, err
+	if protocol.CheckDistinct(data) != nil {
+		return nil, errors.New("a member is there twice")
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(data, &members); err != nil || members == nil {
@@ -32,76 +29,15 @@ func parseObject(data []byte) (map[string]json.RawMessage, error) {
 	return members, nil
 }
 
-// A scope is an object or array that checkTwins is inside of.
-type scope struct {
-	names    map[string]struct{} // folded names of the members so far; nil for an array
-	wantName bool                // the next token is a member's name
-}
-
-// checkTwins walks data, which must be valid JSON. It keeps a stack of its own,
-// so that deep nesting costs memory in proportion to data and no more.
-func checkTwins(data []byte) error {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	open := []scope{{}}
-	for {
-		token, err := dec.Token()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return errors.New("not valid JSON")
-		}
-		here := &open[len(open)-1]
-		if name, ok := token.(string); ok && here.wantName {
-			folded := fold(name)
-			if _, twin := here.names[folded]; twin {
-				return errors.New("a member is there twice")
-			}
-			here.names[folded] = struct{}{}
-			here.wantName = false
-			continue
-		}
-		switch token {
-		case json.Delim('}'), json.Delim(']'):
-			open = open[:len(open)-1]
-			continue
-		}
-		here.wantName = here.names != nil // whatever begins here is a value; a name follows it
-		switch token {
-		case json.Delim('{'):
-			open = append(open, scope{names: map[string]struct{}{}, wantName: true})
-		case json.Delim('['):
-			open = append(open, scope{})
-		}
-	}
-}
-
-// fold returns the representative of all names that encoding/json matches with
-// name: each rune replaced by the smallest of its case variants.
-func fold(name string) string {
-	return strings.Map(func(r rune) rune {
-		least := r
-		for v := unicode.SimpleFold(r); v != r; v = unicode.SimpleFold(v) {
-			least = min(least, v)
-		}
-		return least
-	}, name)
-}
-
 // A vocabulary holds the member names of an object that we read, under their
 // folded form.
 type vocabulary map[string]string
 
-// vocabularyOf collects the JSON names of the fields of the given structs.
-func vocabularyOf(structs ...any) vocabulary {
+// vocabularyOf collects the names of members.
+func vocabularyOf(names []string) vocabulary {
 	v := vocabulary{}
-	for _, s := range structs {
-		for field := range reflect.TypeOf(s).Fields() {
-			if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "-" {
-				v[fold(name)] = name
-			}
-		}
+	for _, name := range names {
+		v[protocol.FoldName(name)] = name
 	}
 	return v
 }
@@ -110,7 +46,7 @@ func vocabularyOf(structs ...any) vocabulary {
 // encoding/json would take it for ours, other readers would not.
 func (v vocabulary) check(members map[string]json.RawMessage) error {
 	for name := range members {
-		if ours, ok := v[fold(name)]; ok && ours != name {
+		if ours, ok := v[protocol.FoldName(name)]; ok && ours != name {
 			return fmt.Errorf("a member differs from %q only in case", ours)
 		}
 	}
@@ -120,7 +56,7 @@ func (v vocabulary) check(members map[string]json.RawMessage) error {
 // foreign returns a member that is none of ours, "" when there is none.
 func (v vocabulary) foreign(members map[string]json.RawMessage) string {
 	for name := range members {
-		if v[fold(name)] != name {
+		if v[protocol.FoldName(name)] != name {
 			return name
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // A collector takes spans over OTLP/HTTP.
@@ -79,7 +80,7 @@ func TestSpansArrive(t *testing.T) {
 func testSpansArrive(t *testing.T) {
 	c := &collector{}
 	stop, logged := export(t, c)
-	ctx, served := Serve(Extract(t.Context(), someParent), "served", Operation(protocol.OpPTYCreate))
+	ctx, served := Serve(Extract(t.Context(), someParent), "served", Operation(op.KindPTYCreate))
 	work, within := Start(ctx, "within")
 	called, call := Call(work, "called", Relay("rl_1"))
 	carried := Inject(called)

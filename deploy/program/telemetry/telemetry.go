@@ -14,7 +14,10 @@
 // signed. It is a hint; nothing depends on it.
 package telemetry
 
-import "github.com/fairlead/fairlead/protocol"
+import (
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
+)
 
 // Header carries a traceparent in HTTP requests.
 const Header = "Traceparent"
@@ -36,7 +39,7 @@ const (
 // Operation names what a command does: one of the protocol's operations, "other"
 // if it isn't.
 func Operation(kind string) Attribute {
-	if _, known := protocol.OperationCapability[kind]; !known {
+	if _, known := op.Lookup(kind); !known {
 		kind = other
 	}
 	return Attribute{operationKey, kind}

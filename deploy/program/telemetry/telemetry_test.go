@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 const (
@@ -64,7 +65,7 @@ func TestABadOneIsIgnored(t *testing.T) {
 // Where nothing is exported, the next program continues the one before.
 func TestPassedOn(t *testing.T) {
 	ctx := Extract(t.Context(), someParent)
-	ctx, outer := Serve(ctx, "outer", Operation(protocol.OpPTYCreate))
+	ctx, outer := Serve(ctx, "outer", Operation(op.KindPTYCreate))
 	ctx, inner := Start(ctx, "inner")
 	ctx, call := Call(ctx, "call", Relay("rl_1"))
 	if got := Inject(ctx); got != someParent {
@@ -90,7 +91,7 @@ func TestAttributes(t *testing.T) {
 		attribute Attribute
 		want      string
 	}{
-		{Operation(protocol.OpAgentStart), protocol.OpAgentStart},
+		{Operation(op.KindAgentStart), op.KindAgentStart},
 		{Operation("rm -rf /"), other},
 		{Operation(""), other},
 		{Relay("rl_1"), "rl_1"},

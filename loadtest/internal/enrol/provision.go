@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // An Invite says how the control plane's own program makes invitations.
@@ -82,7 +83,7 @@ const (
 
 // Session begins a session in a sandbox, which must be connected.
 func (a Account) Session(ctx context.Context, sandbox protocol.SandboxID) (protocol.SessionID, error) {
-	result, err := a.command(ctx, map[string]any{"sandboxId": sandbox}, map[string]any{"kind": protocol.OpSessionCreate})
+	result, err := a.command(ctx, map[string]any{"sandboxId": sandbox}, map[string]any{"kind": op.KindSessionCreate})
 	return result.SessionID, err
 }
 
@@ -123,7 +124,7 @@ func (a Account) Do(ctx context.Context, method, path string, body, out any) err
 // Terminal opens a terminal that runs command; "": what the sandbox runs by
 // itself.
 func (a Account) Terminal(ctx context.Context, session protocol.SessionID, command string) (protocol.PTYID, error) {
-	op := map[string]any{"kind": protocol.OpPTYCreate}
+	op := map[string]any{"kind": op.KindPTYCreate}
 	if command != "" {
 		op["command"] = command
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/client"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 const (
@@ -102,7 +103,7 @@ func (p *Program) Open(ctx context.Context, by client.Transport) (*Terminal, err
 	defer cancel()
 	p.first.Lock()
 	defer p.first.Unlock()
-	pty, err := p.user.CreatePTY(ctx, protocol.PTYCreate{Command: p.command(), Cols: 120, Rows: 40})
+	pty, err := p.user.CreatePTY(ctx, op.PTYCreate{Command: p.command(), Cols: 120, Rows: 40})
 	if err != nil {
 		return nil, fmt.Errorf("opening a terminal: %w", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // callsKind is the kind of generator that makes requests: commands and files.
@@ -207,7 +208,7 @@ func (c *caller) command(ctx context.Context) error {
 		Error  *protocol.ErrorBody `json:"error"`
 	}
 	target := protocol.CommandTarget{SessionID: c.spec.Session, PTYID: c.spec.PTY}
-	op := map[string]string{"kind": protocol.OpPTYSignal, "signal": "WINCH"}
+	op := map[string]string{"kind": op.KindPTYSignal, "signal": "WINCH"}
 	if err := c.user.Command(ctx, target, op, &outcome); err != nil {
 		return err
 	}

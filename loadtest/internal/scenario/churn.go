@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 var churn = &Scenario{
@@ -225,7 +226,7 @@ func (c *churning) session(ctx context.Context, pty protocol.PTYID, n int) error
 
 // openAndClose has a terminal of its own.
 func (c *churning) openAndClose(ctx context.Context) error {
-	pty, err := c.owner.CreatePTY(ctx, protocol.PTYCreate{Command: "cat"})
+	pty, err := c.owner.CreatePTY(ctx, op.PTYCreate{Command: "cat"})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -76,7 +77,7 @@ func (a *agent) execute(ctx context.Context, token string) protocol.Result {
 	if err != nil {
 		return a.failure(command, began, 0, err)
 	}
-	run, err := a.parse(command)
+	run, err := a.prepare(command)
 	if err != nil {
 		return a.failure(command, began, 0, err)
 	}
@@ -126,61 +127,38 @@ func (a *agent) callback(command *jws.Command, c protocol.ExecutionCallback, beg
 	return result
 }
 
-// A plain op has no member but its kind.
-type plain struct {
-	Kind string `json:"kind"`
-}
-
-// decode reads the op of a command.
-func decode(command *jws.Command, op any) error {
-	if err := protocol.UnmarshalStrict(command.Op, op); err != nil {
-		return protocol.Errorf(protocol.KindInvalid, "malformed %s", command.Kind())
+// prepare returns what a command does.
+func (a *agent) prepare(command *jws.Command) (func() (protocol.OpResult, error), error) {
+	_, body, err := op.Decode(command.Op)
+	if err != nil {
+		return nil, err
 	}
-	return nil
-}
-
-// parse returns what a command does.
-func (a *agent) parse(command *jws.Command) (func() (protocol.OpResult, error), error) {
 	target := command.Target
 	result := protocol.OpResult{Kind: command.Kind(), SessionID: target.SessionID, PTYID: target.PTYID}
 	done := func(do func()) func() (protocol.OpResult, error) {
 		return func() (protocol.OpResult, error) { do(); return result, nil }
 	}
 	switch command.Kind() {
-	case protocol.OpSessionCreate:
-		var op struct {
-			plain
-			protocol.SessionCreate
-		}
-		return done(func() {}), decode(command, &op)
-	case protocol.OpSessionDelete:
-		return done(func() { a.remove(a.list(target.SessionID)...) }), decode(command, &plain{})
-	case protocol.OpGrantRevoke:
-		var op struct {
-			plain
-			protocol.GrantRevoke
-		}
-		err := decode(command, &op)
-		return done(func() { a.fleet.revoked.Add(op.Grants...) }), err
-	case protocol.OpPTYCreate:
-		var op struct {
-			plain
-			protocol.PTYCreate
-		}
-		err := decode(command, &op)
+	case op.KindSessionCreate:
+		return done(func() {}), nil
+	case op.KindSessionDelete:
+		return done(func() { a.remove(a.list(target.SessionID)...) }), nil
+	case op.KindGrantRevoke:
+		return done(func() { a.fleet.revoked.Add(body.(*op.GrantRevoke).Grants...) }), nil
+	case op.KindPTYCreate:
 		return func() (protocol.OpResult, error) {
-			t, err := a.open(target.SessionID, target.PTYID, op.PTYCreate)
+			t, err := a.open(target.SessionID, target.PTYID, *body.(*op.PTYCreate))
 			if err == nil {
 				result.PTYID = t.info.ID
 			}
 			return result, err
-		}, err
+		}, nil
 	}
-	return a.parseTerminal(command, result)
+	return a.prepareTerminal(command, body, result)
 }
 
-// parseTerminal is parse for what is done to a terminal that exists.
-func (a *agent) parseTerminal(command *jws.Command, result protocol.OpResult) (func() (protocol.OpResult, error), error) {
+// prepareTerminal is prepare for what is done to a terminal that exists.
+func (a *agent) prepareTerminal(command *jws.Command, body op.Body, result protocol.OpResult) (func() (protocol.OpResult, error), error) {
 	on := func(do func(*terminal) error) func() (protocol.OpResult, error) {
 		return func() (protocol.OpResult, error) {
 			t, err := a.find(command.Target.SessionID, command.Target.PTYID)
@@ -190,29 +168,20 @@ func (a *agent) parseTerminal(command *jws.Command, result protocol.OpResult) (f
 			return result, err
 		}
 	}
-	switch command.Kind() {
-	case protocol.OpPTYClose:
-		return on(func(t *terminal) error { a.remove(t); return nil }), decode(command, &plain{})
-	case protocol.OpPTYResize:
-		var op struct {
-			plain
-			protocol.PTYResize
-		}
-		err := decode(command, &op)
-		return on(func(t *terminal) error { return t.resize(op.Cols, op.Rows) }), err
-	case protocol.OpPTYSignal:
-		var op struct {
-			plain
-			protocol.PTYSignal
-		}
-		err := decode(command, &op)
-		return on(func(t *terminal) error { return t.signal(op.Signal) }), err
+	switch b := body.(type) {
+	case *op.PTYResize:
+		return on(func(t *terminal) error { return t.resize(b.Cols, b.Rows) }), nil
+	case *op.PTYSignal:
+		return on(func(t *terminal) error { return t.signal(b.Signal) }), nil
+	}
+	if command.Kind() == op.KindPTYClose {
+		return on(func(t *terminal) error { a.remove(t); return nil }), nil
 	}
 	return nil, protocol.Errorf(protocol.KindUnsupported, "a simulated sandbox has no %.64s", command.Kind())
 }
 
 // open makes a terminal.
-func (a *agent) open(session protocol.SessionID, id protocol.PTYID, op protocol.PTYCreate) (*terminal, error) {
+func (a *agent) open(session protocol.SessionID, id protocol.PTYID, op op.PTYCreate) (*terminal, error) {
 	if op.Record {
 		return nil, protocol.Errorf(protocol.KindUnsupported, "a simulated sandbox records nothing")
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/fairlead/fairlead/loadtest/internal/pattern"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // authority returns a certificate that can vouch for relays.
@@ -34,7 +35,7 @@ func authority(t *testing.T) string {
 func TestCommands(t *testing.T) {
 	w := newWorld(t)
 	session := protocol.CommandTarget{SessionID: testSession}
-	create := w.command(session, map[string]any{"kind": protocol.OpPTYCreate})
+	create := w.command(session, map[string]any{"kind": op.KindPTYCreate})
 	first, made := w.run(create)
 	again, same := w.run(create)
 	if first.Status != protocol.StatusOK || made.PTYID != same.PTYID || again.At != first.At {
@@ -47,16 +48,16 @@ func TestCommands(t *testing.T) {
 		status string
 		err    string
 	}{
-		{"session", w.command(session, map[string]any{"kind": protocol.OpSessionCreate}), protocol.StatusOK, ""},
-		{"resize", w.command(on, map[string]any{"kind": protocol.OpPTYResize, "cols": 90, "rows": 20}), protocol.StatusOK, ""},
-		{"signal", w.command(on, map[string]any{"kind": protocol.OpPTYSignal, "signal": "INT"}), protocol.StatusOK, ""},
-		{"taken id", w.command(on, map[string]any{"kind": protocol.OpPTYCreate}), protocol.StatusError, "RequestError"},
-		{"another sandbox", w.command(protocol.CommandTarget{SandboxID: "sb_2", SessionID: testSession}, map[string]any{"kind": protocol.OpSessionCreate}), protocol.StatusError, "TargetError"},
-		{"more members", w.command(session, map[string]any{"kind": protocol.OpPTYCreate, "more": 1}), protocol.StatusError, "RequestError"},
-		{"recording", w.command(on, map[string]any{"kind": protocol.OpRecordStart}), protocol.StatusError, "UnsupportedError"},
-		{"no terminal", w.command(protocol.CommandTarget{SessionID: testSession, PTYID: "pty_none"}, map[string]any{"kind": protocol.OpPTYClose}), protocol.StatusError, "TargetError"},
+		{"session", w.command(session, map[string]any{"kind": op.KindSessionCreate}), protocol.StatusOK, ""},
+		{"resize", w.command(on, map[string]any{"kind": op.KindPTYResize, "cols": 90, "rows": 20}), protocol.StatusOK, ""},
+		{"signal", w.command(on, map[string]any{"kind": op.KindPTYSignal, "signal": "INT"}), protocol.StatusOK, ""},
+		{"taken id", w.command(on, map[string]any{"kind": op.KindPTYCreate}), protocol.StatusError, "RequestError"},
+		{"another sandbox", w.command(protocol.CommandTarget{SandboxID: "sb_2", SessionID: testSession}, map[string]any{"kind": op.KindSessionCreate}), protocol.StatusError, "TargetError"},
+		{"more members", w.command(session, map[string]any{"kind": op.KindPTYCreate, "more": 1}), protocol.StatusError, "RequestError"},
+		{"recording", w.command(on, map[string]any{"kind": op.KindRecordStart}), protocol.StatusError, "UnsupportedError"},
+		{"no terminal", w.command(protocol.CommandTarget{SessionID: testSession, PTYID: "pty_none"}, map[string]any{"kind": op.KindPTYClose}), protocol.StatusError, "TargetError"},
 		{"nonsense", "a.b.c", protocol.StatusError, "AuthError"},
-		{"close", w.command(on, map[string]any{"kind": protocol.OpPTYClose}), protocol.StatusOK, ""},
+		{"close", w.command(on, map[string]any{"kind": op.KindPTYClose}), protocol.StatusOK, ""},
 	} {
 		cb, _ := w.run(c.token)
 		if cb.Status != c.status || c.err != "" && (cb.Error == nil || cb.Error.Name != c.err) {
@@ -272,7 +273,7 @@ func TestEnds(t *testing.T) {
 		t.Errorf("opened %+v after the end", late.opened)
 	}
 	for pty, op := range map[protocol.PTYID]map[string]any{
-		closed: {"kind": protocol.OpPTYClose}, killed: {"kind": protocol.OpPTYSignal, "signal": "KILL"},
+		closed: {"kind": op.KindPTYClose}, killed: {"kind": op.KindPTYSignal, "signal": "KILL"},
 	} {
 		v := w.view(pty, nil)
 		w.run(w.command(protocol.CommandTarget{SessionID: testSession, PTYID: pty}, op))
@@ -294,7 +295,7 @@ func TestRefusedStreams(t *testing.T) {
 	if _, err := w.attach(pty, nil, "a.b.c"); protocol.KindOf(err) != protocol.KindUnauthenticated {
 		t.Errorf("no grant: %v", err)
 	}
-	w.run(w.command(protocol.CommandTarget{}, map[string]any{"kind": protocol.OpGrantRevoke, "grants": []string{"gr_usr_bob"}}))
+	w.run(w.command(protocol.CommandTarget{}, map[string]any{"kind": op.KindGrantRevoke, "grants": []string{"gr_usr_bob"}}))
 	if _, err := w.attach(pty, nil, w.grant(bob)); protocol.KindOf(err) != protocol.KindUnauthenticated {
 		t.Errorf("a revoked grant: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/enrol"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
 )
@@ -139,7 +140,7 @@ func (w *world) run(token string) (protocol.ExecutionCallback, protocol.OpResult
 func (w *world) terminal() protocol.PTYID {
 	w.t.Helper()
 	cb, result := w.run(w.command(protocol.CommandTarget{SessionID: testSession}, map[string]any{
-		"kind": protocol.OpPTYCreate, "creatorId": alice, "cols": 100, "rows": 30,
+		"kind": op.KindPTYCreate, "creatorId": alice, "cols": 100, "rows": 30,
 	}))
 	if cb.Status != protocol.StatusOK || result.PTYID == "" {
 		w.t.Fatalf("pty.create: %+v %+v", cb, cb.Error)

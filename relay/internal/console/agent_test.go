@@ -6,7 +6,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // hidden says in JavaScript that an element is not shown.
@@ -73,7 +73,7 @@ func testAgent(t *testing.T, browser context.Context) {
 	relay.mu.Lock()
 	got := relay.ptys[0].started
 	relay.mu.Unlock()
-	if want := (protocol.AgentStart{Name: "aider", Command: "/opt/aider --yes"}); len(got) != 2 || got[1].Name != want.Name || got[1].Command != want.Command {
+	if want := (op.AgentStart{Name: "aider", Command: "/opt/aider --yes"}); len(got) != 2 || got[1].Name != want.Name || got[1].Command != want.Command {
 		t.Errorf("%+v", got)
 	}
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 func (f *fakeRelay) loginConfig(w http.ResponseWriter, _ *http.Request) {
@@ -46,7 +47,7 @@ func (f *fakeRelay) startAgent(w http.ResponseWriter, r *http.Request) {
 	if p == nil {
 		return
 	}
-	var start protocol.AgentStart
+	var start op.AgentStart
 	if err := json.NewDecoder(r.Body).Decode(&start); err != nil {
 		refuse(w, protocol.KindInvalid)
 		return

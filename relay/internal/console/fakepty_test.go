@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // Guarded by the relay's mu.
@@ -28,7 +29,7 @@ type fakePTY struct {
 	recording  string            // id
 	shared     protocol.Share    // to whose programs it is open; empty: to none
 	agent      protocol.AgentStateMessage
-	started    []protocol.AgentStart
+	started    []op.AgentStart
 	turn       *protocol.AgentStoppedMessage // the last one
 	before     protocol.UserID               // who had control before the agent
 	requests   []protocol.UserID

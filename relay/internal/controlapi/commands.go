@@ -9,6 +9,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/relay/internal/access"
 	"github.com/fairlead/fairlead/relay/internal/dispatch"
 	"github.com/fairlead/fairlead/relay/internal/rejects"
@@ -107,7 +108,7 @@ func (a *API) status(w http.ResponseWriter, r *http.Request) {
 // result and the text of its error.
 func mayRead(grant *jws.Grant, command *jws.Command) bool {
 	target := command.Target
-	return protocol.MayReadOutcome(command.Kind(), target, command.UserID, grant.Subject, func(c protocol.Capability) bool {
+	return op.MayReadOutcome(command.Kind(), target, command.UserID, grant.Subject, func(c protocol.Capability) bool {
 		return grant.Allows(target.SessionID, target.PTYID, c)
 	})
 }

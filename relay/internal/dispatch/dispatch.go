@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/relay/internal/pagestream"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -135,10 +136,10 @@ func targets(outer, signed protocol.CommandTarget) bool {
 // heed takes note of what a verified command means for the relay itself. A
 // revocation that comes too late for its sandbox is still one.
 func (d *Dispatcher) heed(command *jws.Command) {
-	if command.Kind() != protocol.OpGrantRevoke || d.opts.Revoked == nil {
+	if command.Kind() != op.KindGrantRevoke || d.opts.Revoked == nil {
 		return
 	}
-	var op protocol.GrantRevoke
+	var op op.GrantRevoke
 	if json.Unmarshal(command.Op, &op) == nil && len(op.Grants) > 0 {
 		d.opts.Revoked.Add(op.Grants...)
 	}

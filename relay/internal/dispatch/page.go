@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/relay/internal/pagestream"
 )
 
@@ -20,7 +21,7 @@ func (d *Dispatcher) submitToPages(ctx context.Context, command *jws.Command, en
 		}
 		return record, nil
 	}
-	needs, known := protocol.OperationCapability[command.Kind()]
+	spec, known := op.Lookup(command.Kind())
 	switch {
 	case !known:
 		return nil, protocol.Errorf(protocol.KindUnsupported, "%s is no operation that is known here", opName(command))
@@ -34,7 +35,7 @@ func (d *Dispatcher) submitToPages(ctx context.Context, command *jws.Command, en
 			return protocol.Errorf(protocol.KindExpired, "command: expired")
 		}
 		withdraw, err := d.opts.Pages.Offer(command.UserID, pagestream.Scope{
-			Needs: needs, Session: command.Target.SessionID, Ends: command.Deadline(),
+			Needs: spec.Needs, Session: command.Target.SessionID, Ends: command.Deadline(),
 		}, env)
 		if err != nil {
 			return err

@@ -4,30 +4,28 @@ import (
 	"net/http"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/relay/internal/access"
 )
 
 // startAgent is POST …/agent {name, command, args}: 200 {state}.
 func (a *API) startAgent(w http.ResponseWriter, r *http.Request) {
-	op := struct {
-		Kind string `json:"kind"`
-		protocol.AgentStart
-	}{Kind: protocol.OpAgentStart}
+	var start op.AgentStart
 	grant, token, err := a.authorize(r, protocol.CapAgent)
 	if err == nil && r.ContentLength != 0 {
-		err = access.ReadJSON(w, r, &op.AgentStart)
+		err = access.ReadJSON(w, r, &start)
 	}
 	at := protocol.CommandTarget{}
 	if err == nil {
 		at = target(r, grant)
-		ownCommand := op.Command != "" || len(op.Args) > 0
+		ownCommand := start.Command != "" || len(start.Args) > 0
 		if ownCommand && !grant.Allows(at.SessionID, at.PTYID, protocol.CapShell) {
 			err = protocol.Errorf(protocol.KindForbidden, "the grant does not allow to say what an agent runs: that needs %q", protocol.CapShell)
 		}
 	}
 	var result protocol.OpResult
 	if err == nil {
-		result, err = a.change(r, token, op, at)
+		result, err = a.change(r, token, op.Op{Kind: op.KindAgentStart, Body: &start}, at)
 	}
 	a.writeState(w, result, err)
 }
@@ -38,7 +36,7 @@ func (a *API) steerAgent(kind string) http.HandlerFunc {
 		grant, token, err := a.authorize(r, protocol.CapAgent)
 		var result protocol.OpResult
 		if err == nil {
-			result, err = a.change(r, token, map[string]string{"kind": kind}, target(r, grant))
+			result, err = a.change(r, token, op.Op{Kind: kind}, target(r, grant))
 		}
 		a.writeState(w, result, err)
 	}
@@ -55,19 +53,16 @@ func (a *API) writeState(w http.ResponseWriter, result protocol.OpResult, err er
 
 // signal is POST …/signal {signal}: 204.
 func (a *API) signal(w http.ResponseWriter, r *http.Request) {
-	op := struct {
-		Kind string `json:"kind"`
-		protocol.PTYSignal
-	}{Kind: protocol.OpPTYSignal}
+	var body op.PTYSignal
 	grant, token, err := a.authorize(r, protocol.CapShell)
 	if err == nil {
-		err = access.ReadJSON(w, r, &op.PTYSignal)
+		err = access.ReadJSON(w, r, &body)
 	}
-	if err == nil && op.Signal == "" {
+	if err == nil && body.Signal == "" {
 		err = protocol.Errorf(protocol.KindInvalid, "signal is missing")
 	}
 	if err == nil {
-		_, err = a.change(r, token, op, target(r, grant))
+		_, err = a.change(r, token, op.Op{Kind: op.KindPTYSignal, Body: &body}, target(r, grant))
 	}
 	if err != nil {
 		a.refuse(w, err)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/relay/internal/access"
 )
 
@@ -26,23 +27,6 @@ type decided struct {
 	Applied  bool               `json:"applied"`
 }
 
-// An egressDecision is the operation that decides about egress, or takes a rule
-// back.
-type egressDecision struct {
-	Kind string `json:"kind"`
-	protocol.EgressDecide
-}
-
-type egressRevocation struct {
-	Kind string `json:"kind"`
-	protocol.EgressRevoke
-}
-
-type brokerDecision struct {
-	Kind string `json:"kind"`
-	protocol.BrokerDecide
-}
-
 // decide is POST /sessions/{sid}/approvals/{aid}: 200 {approval, applied}.
 func (a *API) decide(w http.ResponseWriter, r *http.Request) {
 	grant, token, err := a.authorize(r, protocol.CapApprove)
@@ -51,23 +35,23 @@ func (a *API) decide(w http.ResponseWriter, r *http.Request) {
 		err = access.ReadJSON(w, r, &body)
 	}
 	id := r.PathValue("aid")
-	var op any
+	var decision op.Op
 	if err == nil {
 		switch body.Kind {
 		case protocol.ApprovalEgress:
-			op = egressDecision{protocol.OpEgressDecide, protocol.EgressDecide{ApprovalID: id, Revision: body.Revision, Decision: body.Decision}}
+			decision = op.Op{Kind: op.KindEgressDecide, Body: &op.EgressDecide{ApprovalID: id, Revision: body.Revision, Decision: body.Decision}}
 		case protocol.ApprovalBroker:
-			op = brokerDecision{protocol.OpBrokerDecide, protocol.BrokerDecide{ApprovalID: id, Revision: body.Revision, Decision: body.Decision}}
+			decision = op.Op{Kind: op.KindBrokerDecide, Body: &op.BrokerDecide{ApprovalID: id, Revision: body.Revision, Decision: body.Decision}}
 		default:
 			err = protocol.Errorf(protocol.KindInvalid, "kind: egress or broker")
 		}
 	}
 	if err == nil {
-		err = protocol.CheckDecision(id, body.Revision, false, body.Decision)
+		err = decision.Body.Check()
 	}
 	var result protocol.OpResult
 	if err == nil {
-		result, err = a.changeWith(r, token, op, target(r, grant), decideTimes)
+		result, err = a.changeWith(r, token, decision, target(r, grant), decideTimes)
 	}
 	if err != nil {
 		a.refuse(w, undecidable(err))
@@ -90,24 +74,24 @@ func (a *API) approveEgress(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = access.ReadJSON(w, r, &body)
 	}
-	op := egressDecision{protocol.OpEgressDecide, protocol.EgressDecide{Decision: body.Decision}}
+	decision := op.EgressDecide{Decision: body.Decision}
 	if body.RequestID != "" { // the domain is told for people; the approval knows it
-		op.ApprovalID, op.Revision = body.RequestID, max(body.Revision, 1)
+		decision.ApprovalID, decision.Revision = body.RequestID, max(body.Revision, 1)
 	} else {
-		op.Pattern = body.Domain
+		decision.Pattern = body.Domain
 	}
 	if err == nil {
-		err = protocol.CheckDecision(op.ApprovalID, op.Revision, op.Pattern != "", op.Decision)
+		err = decision.Check()
 	}
 	var result protocol.OpResult
 	if err == nil {
-		result, err = a.changeWith(r, token, op, target(r, grant), decideTimes)
+		result, err = a.changeWith(r, token, op.Op{Kind: op.KindEgressDecide, Body: &decision}, target(r, grant), decideTimes)
 	}
 	if err != nil {
 		a.refuse(w, undecidable(err))
 		return
 	}
-	access.WriteJSON(w, http.StatusOK, decided{result.Approval, result.Applied || op.Pattern != ""})
+	access.WriteJSON(w, http.StatusOK, decided{result.Approval, result.Applied || decision.Rule()})
 }
 
 // revokeEgress is POST /sessions/{sid}/egress/revoke {domain} (seed 001) or
@@ -129,8 +113,8 @@ func (a *API) revokeEgress(w http.ResponseWriter, r *http.Request) {
 		err = protocol.Errorf(protocol.KindInvalid, "either domain or pattern names the rule")
 	}
 	if err == nil {
-		op := egressRevocation{protocol.OpEgressRevoke, protocol.EgressRevoke{Pattern: pattern}}
-		_, err = a.changeWith(r, token, op, target(r, grant), decideTimes)
+		revocation := op.Op{Kind: op.KindEgressRevoke, Body: &op.EgressRevoke{Pattern: pattern}}
+		_, err = a.changeWith(r, token, revocation, target(r, grant), decideTimes)
 	}
 	if err != nil {
 		a.refuse(w, undecidable(err))

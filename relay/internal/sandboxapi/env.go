@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/relay/internal/access"
 )
 
@@ -29,20 +30,20 @@ type envDomain struct {
 }
 
 // op returns the operation that e asks for.
-func (e envRequest) op() protocol.EnvApply {
-	op := protocol.EnvApply{Set: e.Set, Unset: e.Unset, ApplyNow: e.ApplyNow}
+func (e envRequest) op() op.EnvApply {
+	apply := op.EnvApply{Set: e.Set, Unset: e.Unset, ApplyNow: e.ApplyNow}
 	if len(e.Secrets) > 0 {
-		op.Secrets = make(map[string]protocol.EnvSecret, len(e.Secrets))
+		apply.Secrets = make(map[string]protocol.EnvSecret, len(e.Secrets))
 	}
 	for name, secret := range e.Secrets {
-		op.Secrets[name] = protocol.EnvSecret(secret)
+		apply.Secrets[name] = protocol.EnvSecret(secret)
 	}
 	for _, domain := range e.ApprovedDomains {
-		op.ApprovedDomains = append(op.ApprovedDomains, protocol.ApprovedDomain{
+		apply.ApprovedDomains = append(apply.ApprovedDomains, protocol.ApprovedDomain{
 			Secret: domain.SecretName, Domain: domain.Domain, HeaderName: domain.HeaderName, HeaderFormat: domain.HeaderFormat,
 		})
 	}
-	return op
+	return apply
 }
 
 // applyEnv is POST /sessions/{sid}/env and …/ptys/{pid}/env (seed 001): 200
@@ -51,19 +52,16 @@ func (e envRequest) op() protocol.EnvApply {
 // that is sent and kept, and never in what is logged or answered.
 func (a *API) applyEnv(w http.ResponseWriter, r *http.Request) {
 	grant, token, err := a.authorize(r, protocol.CapEnv)
-	op := struct {
-		Kind string `json:"kind"`
-		protocol.EnvApply
-	}{Kind: protocol.OpEnvApply}
+	var apply op.EnvApply
 	if err == nil {
 		var body envRequest
 		if err = access.ReadJSON(w, r, &body); err == nil {
-			op.EnvApply = body.op()
-			err = op.Check() // before a value goes anywhere
+			apply = body.op()
+			err = apply.Check() // before a value goes anywhere
 		}
 	}
 	if err == nil {
-		_, err = a.changeWith(r, token, op, target(r, grant), decideTimes)
+		_, err = a.changeWith(r, token, op.Op{Kind: op.KindEnvApply, Body: &apply}, target(r, grant), decideTimes)
 	}
 	if err != nil {
 		a.refuse(w, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/relay/internal/dispatch"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
 )
@@ -86,7 +87,7 @@ func TestEnvValuesStaySecret(t *testing.T) {
 	_, token := w.authority.Grant(everything)
 	const secret = "s3cr3t-value-of-mine"
 	w.sign = func(answer http.ResponseWriter, r dispatch.SignRequest) { // as the control plane: values are sealed
-		op, _ := json.Marshal(map[string]any{"kind": protocol.OpEnvApply, "names": []string{"TOKEN"}, "sealed": "AAAA"})
+		op, _ := json.Marshal(map[string]any{"kind": op.KindEnvApply, "names": []string{"TOKEN"}, "sealed": "AAAA"})
 		r.Op = json.RawMessage(op)
 		w.signAll(answer, r)
 	}

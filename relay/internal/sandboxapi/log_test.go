@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -145,7 +146,7 @@ func TestRecording(t *testing.T) {
 	_, token := w.authority.Grant(func(g *jws.Grant) { g.Caps = []protocol.Capability{protocol.CapRecord} })
 	const path = "/sessions/ses_1/ptys/pty_1/recording"
 	for i, method := range []string{http.MethodPost, http.MethodDelete} {
-		op := []string{protocol.OpRecordStart, protocol.OpRecordStop}[i]
+		op := []string{op.KindRecordStart, op.KindRecordStop}[i]
 		expect(t, w.do(method, path, token, "", "Idempotency-Key", op), http.StatusOK, `"recordingId":"rec_1"`, op)
 		signed := w.signed[i]
 		body, _ := json.Marshal(signed.Op)

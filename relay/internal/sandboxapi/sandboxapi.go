@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/relay/internal/access"
 	"github.com/fairlead/fairlead/relay/internal/dispatch"
 	"github.com/fairlead/fairlead/relay/internal/passage"
@@ -60,9 +61,9 @@ func (a *API) Register(mux access.Router) {
 	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/signal", a.signal)
 	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/share", a.share)
 	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/agent", a.startAgent)
-	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/agent/pause", a.steerAgent(protocol.OpAgentPause))
-	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/agent/resume", a.steerAgent(protocol.OpAgentResume))
-	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/agent/stop", a.steerAgent(protocol.OpAgentStop))
+	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/agent/pause", a.steerAgent(op.KindAgentPause))
+	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/agent/resume", a.steerAgent(op.KindAgentResume))
+	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/agent/stop", a.steerAgent(op.KindAgentStop))
 	a.registerSessionAgent(mux)
 	mux.HandleFunc("GET /sessions/{sid}/ptys/{pid}/log", a.readLog)
 	mux.HandleFunc("POST /sessions/{sid}/ptys/{pid}/recording", a.startRecording)
@@ -158,16 +159,13 @@ func (a *API) createPTY(w http.ResponseWriter, r *http.Request) {
 		a.refuse(w, err)
 		return
 	}
-	op := struct {
-		Kind string `json:"kind"`
-		protocol.PTYCreate
-	}{protocol.OpPTYCreate, protocol.PTYCreate{
+	create := op.Op{Kind: op.KindPTYCreate, Body: &op.PTYCreate{
 		CreatorID: grant.Subject, Command: body.Command, Dir: body.Dir, Cols: body.Cols, Rows: body.Rows,
 		Record: body.Record, Egress: body.Egress,
 	}}
 	at := target(r, grant)
 	at.PTYID = body.PTYID
-	result, err := a.change(r, token, op, at)
+	result, err := a.change(r, token, create, at)
 	if err != nil {
 		a.refuse(w, err)
 		return
@@ -182,7 +180,7 @@ func (a *API) closePTY(w http.ResponseWriter, r *http.Request) {
 		a.refuse(w, err)
 		return
 	}
-	_, err = a.change(r, token, map[string]string{"kind": protocol.OpPTYClose}, target(r, grant))
+	_, err = a.change(r, token, op.Op{Kind: op.KindPTYClose}, target(r, grant))
 	if err != nil {
 		a.refuse(w, err)
 		return
@@ -218,13 +216,13 @@ type unsignedError struct{ err error }
 func (e *unsignedError) Error() string { return e.err.Error() }
 func (e *unsignedError) Unwrap() error { return e.err }
 
-// change has op signed for grant, runs it in the sandbox and returns the
+// change has do signed for grant, runs it in the sandbox and returns the
 // result. The request's Idempotency-Key makes a retry the same command.
-func (a *API) change(r *http.Request, grant string, op any, target protocol.CommandTarget) (protocol.OpResult, error) {
-	return a.changeWith(r, grant, op, target, changeTimes)
+func (a *API) change(r *http.Request, grant string, do op.Op, target protocol.CommandTarget) (protocol.OpResult, error) {
+	return a.changeWith(r, grant, do, target, changeTimes)
 }
 
-func (a *API) changeWith(r *http.Request, grant string, op any, target protocol.CommandTarget, within times) (result protocol.OpResult, err error) {
+func (a *API) changeWith(r *http.Request, grant string, do op.Op, target protocol.CommandTarget, within times) (result protocol.OpResult, err error) {
 	ctx, span := telemetry.Serve(telemetry.Extract(r.Context(), r.Header.Get(telemetry.Header)), r.Pattern)
 	defer func() { span.End(err) }()
 	ctx, cancel := context.WithTimeout(ctx, within.all)
@@ -237,7 +235,7 @@ func (a *API) changeWith(r *http.Request, grant string, op any, target protocol.
 		return protocol.OpResult{}, protocol.Errorf(protocol.KindInvalid, "Idempotency-Key is over %d bytes", protocol.MaxIDBytes)
 	}
 	signing, cancelSigning := context.WithTimeout(ctx, within.sign)
-	env, err := a.Signer.Sign(signing, dispatch.SignRequest{Grant: grant, Op: op, Target: target, IdempotencyKey: key})
+	env, err := a.Signer.Sign(signing, dispatch.SignRequest{Grant: grant, Op: do, Target: target, IdempotencyKey: key})
 	cancelSigning()
 	if err != nil {
 		return protocol.OpResult{}, &unsignedError{err}

@@ -7,20 +7,21 @@ import (
 	"net/http"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/relay/internal/access"
 )
 
 // defaultAgent is what runs where a client of seed 001 starts an agent without
 // saying which.
-var defaultAgent = protocol.AgentStart{Name: "shell", Command: `exec "${SHELL:-/bin/sh}"`}
+var defaultAgent = op.AgentStart{Name: "shell", Command: `exec "${SHELL:-/bin/sh}"`}
 
 // registerSessionAgent adds the routes of the agent that belongs to a session
 // itself. It has a terminal of its own, [protocol.SessionAgent], and what these
 // routes do is done there.
 func (a *API) registerSessionAgent(mux access.Router) {
 	mux.HandleFunc("POST /sessions/{sid}/agent", inItsTerminal(a.startSessionAgent))
-	mux.HandleFunc("POST /sessions/{sid}/agent/pause", inItsTerminal(a.steerAgent(protocol.OpAgentPause)))
-	mux.HandleFunc("POST /sessions/{sid}/agent/resume", inItsTerminal(a.steerAgent(protocol.OpAgentResume)))
+	mux.HandleFunc("POST /sessions/{sid}/agent/pause", inItsTerminal(a.steerAgent(op.KindAgentPause)))
+	mux.HandleFunc("POST /sessions/{sid}/agent/resume", inItsTerminal(a.steerAgent(op.KindAgentResume)))
 	mux.HandleFunc("POST /sessions/{sid}/agent/stop", inItsTerminal(a.stopSessionAgent))
 }
 
@@ -41,7 +42,7 @@ func (a *API) startSessionAgent(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		_, _, err = a.authorize(r, protocol.CapShell)
 	}
-	start := protocol.AgentStart{}
+	start := op.AgentStart{}
 	if err == nil && r.ContentLength != 0 {
 		err = access.ReadJSON(w, r, &start)
 	}
@@ -53,21 +54,15 @@ func (a *API) startSessionAgent(w http.ResponseWriter, r *http.Request) {
 		start = defaultAgent
 	}
 	at := target(r, grant)
-	_, err = a.change(keyed(r, protocol.OpPTYCreate), token, struct {
-		Kind string `json:"kind"`
-		protocol.PTYCreate
-	}{protocol.OpPTYCreate, protocol.PTYCreate{CreatorID: grant.Subject}}, at)
+	_, err = a.change(keyed(r, op.KindPTYCreate), token, op.Op{Kind: op.KindPTYCreate, Body: &op.PTYCreate{CreatorID: grant.Subject}}, at)
 	if err != nil {
 		a.refuse(w, err)
 		return
 	}
-	result, err := a.change(keyed(r, protocol.OpAgentStart), token, struct {
-		Kind string `json:"kind"`
-		protocol.AgentStart
-	}{protocol.OpAgentStart, start}, at)
+	result, err := a.change(keyed(r, op.KindAgentStart), token, op.Op{Kind: op.KindAgentStart, Body: &start}, at)
 	if err != nil {
-		undo := keyed(r, protocol.OpPTYClose).WithContext(context.WithoutCancel(r.Context()))
-		if _, failed := a.change(undo, token, map[string]string{"kind": protocol.OpPTYClose}, at); failed != nil {
+		undo := keyed(r, op.KindPTYClose).WithContext(context.WithoutCancel(r.Context()))
+		if _, failed := a.change(undo, token, op.Op{Kind: op.KindPTYClose}, at); failed != nil {
 			a.Log.Info("the terminal of an agent that didn't start stays", "session", at.SessionID, "err", failed)
 		}
 		a.refuse(w, err)
@@ -84,10 +79,10 @@ func (a *API) stopSessionAgent(w http.ResponseWriter, r *http.Request) {
 		_, _, err = a.authorize(r, protocol.CapShell)
 	}
 	if err == nil {
-		_, err = a.change(keyed(r, protocol.OpAgentStop), token, map[string]string{"kind": protocol.OpAgentStop}, target(r, grant))
+		_, err = a.change(keyed(r, op.KindAgentStop), token, op.Op{Kind: op.KindAgentStop}, target(r, grant))
 	}
 	if err == nil {
-		_, err = a.change(keyed(r, protocol.OpPTYClose), token, map[string]string{"kind": protocol.OpPTYClose}, target(r, grant))
+		_, err = a.change(keyed(r, op.KindPTYClose), token, op.Op{Kind: op.KindPTYClose}, target(r, grant))
 	}
 	if err != nil {
 		a.refuse(w, err)

@@ -4,15 +4,12 @@ import (
 	"net/http"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/relay/internal/access"
 )
 
 // share is POST …/share {with}: 200 {with}.
 func (a *API) share(w http.ResponseWriter, r *http.Request) {
-	op := struct {
-		Kind string `json:"kind"`
-		protocol.TerminalShare
-	}{Kind: protocol.OpTerminalShare}
 	var body struct {
 		With protocol.Share `json:"with"`
 	}
@@ -25,8 +22,8 @@ func (a *API) share(w http.ResponseWriter, r *http.Request) {
 	}
 	var result protocol.OpResult
 	if err == nil {
-		op.With = body.With
-		result, err = a.change(r, token, op, target(r, grant))
+		sharing := op.Op{Kind: op.KindTerminalShare, Body: &op.TerminalShare{With: body.With}}
+		result, err = a.change(r, token, sharing, target(r, grant))
 	}
 	if err != nil {
 		a.refuse(w, err)

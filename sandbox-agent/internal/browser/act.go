@@ -19,6 +19,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 const (
@@ -44,7 +45,7 @@ const (
 // navigate opens address, and returns whether all the document needs came in
 // time.
 func (p *page) navigate(ctx context.Context, address string) (loaded bool, err error) {
-	if err := protocol.CheckBrowserURL(address); err != nil {
+	if err := op.CheckBrowserURL(address); err != nil {
 		return false, err
 	}
 	if err := p.c.guard.foresee(address); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/cdproto/cdp/jsonv2"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 // answered. Its errors are of kind forbidden for a method that isn't allowed,
 // invalid for params that aren't, upstream for what Chromium itself refuses,
 // and too large for an answer over 64 KiB.
-func (b *Browser) CDP(ctx context.Context, session protocol.SessionID, send protocol.CDPSend) (json.RawMessage, error) {
+func (b *Browser) CDP(ctx context.Context, session protocol.SessionID, send op.CDPSend) (json.RawMessage, error) {
 	params, err := checkCDP(send)
 	if err != nil {
 		return nil, err
@@ -64,8 +65,8 @@ func tooLarge(err error) bool {
 }
 
 // checkCDP returns the params to send, or why they aren't.
-func checkCDP(send protocol.CDPSend) (map[string]jsonv2.Value, error) {
-	params, err := protocol.CheckCDP(send)
+func checkCDP(send op.CDPSend) (map[string]jsonv2.Value, error) {
+	params, err := op.CheckCDP(send)
 	if err != nil {
 		return nil, err
 	}

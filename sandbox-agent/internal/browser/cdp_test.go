@@ -9,11 +9,12 @@ import (
 	"github.com/chromedp/cdproto"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // TestAllowedCDP: the list of what may be called names methods that there are.
 func TestAllowedCDP(t *testing.T) {
-	for _, method := range protocol.AllowedCDPMethods() {
+	for _, method := range op.AllowedCDPMethods() {
 		if _, err := cdproto.UnmarshalMessage(&cdproto.Message{ID: 1, Method: cdproto.MethodType(method), Params: []byte("{}")}); err != nil {
 			t.Errorf("%s: %v", method, err)
 		}
@@ -25,7 +26,7 @@ func TestAllowedCDP(t *testing.T) {
 func TestCDP(t *testing.T) {
 	w := theWorld(t)
 	send := func(method, params string) (string, error) {
-		answer, err := w.CDP(t.Context(), session, protocol.CDPSend{Method: method, Params: json.RawMessage(params)})
+		answer, err := w.CDP(t.Context(), session, op.CDPSend{Method: method, Params: json.RawMessage(params)})
 		return string(answer), err
 	}
 	if answer, err := send("Page.navigate", `{"url":"`+w.site.URL+`/form"}`); err != nil || !strings.Contains(answer, "loaderId") {

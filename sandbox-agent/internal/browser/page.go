@@ -23,6 +23,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 const (
@@ -115,7 +116,7 @@ func (p *page) hear(event any) {
 			_, _ = cdp.Call(ctx, p.target, cdppage.HandleJavaScriptDialog, cdppage.HandleJavaScriptDialogParams{Accept: leave})
 		})
 	case *cdppage.EventWindowOpen:
-		if e.UserGesture && protocol.CheckBrowserURL(e.URL) == nil {
+		if e.UserGesture && op.CheckBrowserURL(e.URL) == nil {
 			p.later(func(ctx context.Context) {
 				_, _ = cdp.Call(ctx, p.target, cdppage.Navigate, cdppage.NavigateParams{URL: e.URL})
 			})

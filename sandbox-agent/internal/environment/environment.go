@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 )
 
@@ -201,10 +202,8 @@ func (s *Store) commit(at scope, after map[string]variable, values protocol.EnvV
 
 // check refuses what can't be carried out, whoever has signed it.
 func (s *Store) check(values protocol.EnvValues, unset []string) error {
-	err := protocol.EnvApply{
-		Set: values.Set, Secrets: values.Secrets, ApprovedDomains: values.ApprovedDomains, Unset: unset,
-	}.Check()
-	if err != nil {
+	asked := op.EnvApply{Set: values.Set, Secrets: values.Secrets, ApprovedDomains: values.ApprovedDomains, Unset: unset}
+	if err := asked.Check(); err != nil {
 		return err
 	}
 	if s.opts.Broker == nil && len(values.ApprovedDomains) > 0 {

@@ -7,15 +7,16 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // fakeBrowser answers with what it was sent, or as much as it was asked for.
 type fakeBrowser struct{ *fakeServices }
 
-func (f fakeBrowser) CDP(_ context.Context, s protocol.SessionID, m protocol.CDPSend) (json.RawMessage, error) {
+func (f fakeBrowser) CDP(_ context.Context, s protocol.SessionID, m op.CDPSend) (json.RawMessage, error) {
 	f.note("cdp", string(s), m.Method, string(m.Params))
 	if m.Method == "Page.large" {
-		return json.Marshal(strings.Repeat("x", maxCDPResult))
+		return json.Marshal(strings.Repeat("x", 64<<10))
 	}
 	return json.RawMessage(`{"said":1}`), nil
 }

@@ -16,79 +16,21 @@ import (
 	auditlog "github.com/fairlead/fairlead/protocol/audit"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/audit"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/ledger"
 )
 
 // recordTimeout bounds how long a command waits for a place in the audit log.
 const recordTimeout = 5 * time.Second
 
-// A Terminals host is what most operations act on. Package terminal implements
-// it.
-type Terminals interface {
-	Create(ctx context.Context, session protocol.SessionID, id protocol.PTYID, op protocol.PTYCreate) (protocol.PTYInfo, error)
-	Close(session protocol.SessionID, id protocol.PTYID) error
-	Signal(session protocol.SessionID, id protocol.PTYID, signal string) error
-	Resize(session protocol.SessionID, id protocol.PTYID, cols, rows int) error
-	CloseSession(session protocol.SessionID)
-}
-
-// Agents are the coding agents in front of terminals. Package terminal
-// implements it.
-type Agents interface {
-	StartAgent(ctx context.Context, session protocol.SessionID, id protocol.PTYID, op protocol.AgentStart) (protocol.AgentReport, error)
-	PauseAgent(session protocol.SessionID, id protocol.PTYID) (protocol.AgentReport, error)
-	ResumeAgent(session protocol.SessionID, id protocol.PTYID) (protocol.AgentReport, error)
-	StopAgent(ctx context.Context, session protocol.SessionID, id protocol.PTYID) (protocol.AgentReport, error)
-}
-
-// A Recorder records terminals. Its methods return the recording's id. Package
-// terminal implements it.
-type Recorder interface {
-	StartRecording(session protocol.SessionID, id protocol.PTYID) (recording string, err error)
-	StopRecording(session protocol.SessionID, id protocol.PTYID) (recording string, err error)
-}
-
-// A Sharer opens terminals to the programs of others. Package terminal implements
-// it.
-type Sharer interface {
-	Share(session protocol.SessionID, id protocol.PTYID, with protocol.Share) error
-}
-
-// A Revoker makes grants void at once, and for good.
-type Revoker interface {
-	Revoke(grants []protocol.GrantID) error
-}
-
 // Executor runs commands.
 type Executor struct {
-	Sandbox   protocol.SandboxID
-	Keys      *jws.Keys
-	Device    *jws.DeviceKey // signs outcomes; nil: they are not signed
-	Ledger    *ledger.Ledger
-	Audit     *audit.Log // nil: nothing is recorded
-	Terminals Terminals
-	Agents    Agents // nil: agent.* is unsupported
-	Recorder  Recorder
-	Sharer    Sharer  // nil: terminal.share is unsupported
-	Revoker   Revoker // nil: grant.revoke is unsupported
-
-	Environment Environment                                  // nil: env.apply is unsupported
-	OpenEnv     func(box []byte) (protocol.EnvValues, error) // opens what is sealed to the device key
-	Approvals   Approvals                                    // nil: nothing can be decided
-	Egress      Egress                                       // nil: egress.* is unsupported
-	Broker      BrokerRules                                  // nil: broker.decide is unsupported
-	Browser     Browser                                      // nil: cdp.send is unsupported
-	// IntegrationsChanged is called when other accounts are attached to a
-	// terminal than before, or "" to any of its session; nil: it is unsupported.
-	// It must not wait for anything.
-	IntegrationsChanged func(session protocol.SessionID, pty protocol.PTYID)
-	// Ended is called when a session was deleted and its terminals are closed;
-	// nil: nobody.
-	Ended func(session protocol.SessionID)
-	// Ruled is called when a rule of egress was made, with the session, the kind
-	// and whoever made it, so that what waits for an answer and has one now is
-	// settled; nil: nobody.
-	Ruled func(by protocol.Approval)
+	Sandbox    protocol.SandboxID
+	Keys       *jws.Keys
+	Device     *jws.DeviceKey // signs outcomes; nil: they are not signed
+	Ledger     *ledger.Ledger
+	Audit      *audit.Log         // nil: nothing is recorded
+	Operations feature.Operations // by kind; any other is unsupported
 	// Callback is called with the outcome of each run, before Execute returns
 	// it; nil: nobody. It must not wait for anything.
 	Callback func(command *jws.Command, result protocol.Result)
@@ -158,11 +100,11 @@ func (a Arrival) execute(ctx context.Context, span telemetry.Span, token string)
 	case prior != nil:
 		return x.prior(ctx, command, prior, started)
 	}
-	run, err := x.parse(command)
+	run, lane, err := x.prepare(command)
 	if err != nil {
 		return x.reject(command, started, err)
 	}
-	turn, err := a.place.enter(command)
+	turn, err := a.place.enter(lane, command.Target)
 	if err != nil {
 		return x.reject(command, started, err)
 	}
@@ -170,7 +112,7 @@ func (a Arrival) execute(ctx context.Context, span telemetry.Span, token string)
 }
 
 // begin records the command, waits for its turn and runs it.
-func (x *Executor) begin(ctx context.Context, command *jws.Command, digest [sha256.Size]byte, run operation, turn *turn, started time.Time) protocol.Result {
+func (x *Executor) begin(ctx context.Context, command *jws.Command, digest [sha256.Size]byte, run feature.Run, turn *turn, started time.Time) protocol.Result {
 	recording, record := telemetry.Start(ctx, "journal")
 	prior, err := x.record(recording, command, digest)
 	record.End(err)
@@ -206,7 +148,7 @@ func (x *Executor) record(ctx context.Context, command *jws.Command, digest [sha
 }
 
 // run executes a command that the ledger has begun, and records the outcome.
-func (x *Executor) run(ctx context.Context, command *jws.Command, run operation, started time.Time) protocol.Result {
+func (x *Executor) run(ctx context.Context, command *jws.Command, run feature.Run, started time.Time) protocol.Result {
 	running, span := telemetry.Start(ctx, "run")
 	opResult, err := run(running)
 	span.End(err)

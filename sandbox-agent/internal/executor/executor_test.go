@@ -20,7 +20,14 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/browser"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/environment"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/integration"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/ledger"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -53,8 +60,8 @@ func (f *fakeTerminals) called() []string {
 	return f.calls
 }
 
-func (f *fakeTerminals) Create(ctx context.Context, s protocol.SessionID, id protocol.PTYID, op protocol.PTYCreate) (protocol.PTYInfo, error) {
-	f.note("create", string(s), string(id), op.Command)
+func (f *fakeTerminals) Create(ctx context.Context, s protocol.SessionID, id protocol.PTYID, body op.PTYCreate) (protocol.PTYInfo, error) {
+	f.note("create", string(s), string(id), body.Command)
 	if f.create != nil {
 		if err := f.create(ctx); err != nil {
 			return protocol.PTYInfo{}, err
@@ -108,8 +115,8 @@ func (f *fakeTerminals) agent(verb string, state protocol.AgentState, s protocol
 	return protocol.AgentReport{State: state}, nil
 }
 
-func (f *fakeTerminals) StartAgent(_ context.Context, s protocol.SessionID, id protocol.PTYID, op protocol.AgentStart) (protocol.AgentReport, error) {
-	return f.agent("start agent", protocol.AgentRunning, s, id, op.Name, op.Command, strings.Join(op.Args, ","))
+func (f *fakeTerminals) StartAgent(_ context.Context, s protocol.SessionID, id protocol.PTYID, body op.AgentStart) (protocol.AgentReport, error) {
+	return f.agent("start agent", protocol.AgentRunning, s, id, body.Name, body.Command, strings.Join(body.Args, ","))
 }
 
 func (f *fakeTerminals) PauseAgent(s protocol.SessionID, id protocol.PTYID) (protocol.AgentReport, error) {
@@ -137,8 +144,6 @@ func (f *fakeTerminals) Revoke(grants []protocol.GrantID) error {
 	return nil
 }
 
-func (f *fakeTerminals) CloseSession(s protocol.SessionID) { f.note("close session", string(s)) }
-
 // A bench is an executor under test: a real ledger, keys and clock of the
 // test's own.
 type bench struct {
@@ -148,6 +153,7 @@ type bench struct {
 	terminals *fakeTerminals
 	services  *fakeServices
 	dir       string // of the ledger
+	openEnv   func(box []byte) (protocol.EnvValues, error)
 
 	mu  sync.Mutex
 	now time.Time // guarded by mu
@@ -157,23 +163,28 @@ func newBench(t testing.TB) *bench {
 	t.Helper()
 	signer, err := jws.GenerateSigner()
 	must(t, err)
-	b := &bench{t: t, signer: signer, terminals: &fakeTerminals{}, dir: filepath.Join(t.TempDir(), "ledger"), now: start}
+	b := &bench{t: t, signer: signer, terminals: &fakeTerminals{}, openEnv: openFake, dir: filepath.Join(t.TempDir(), "ledger"), now: start}
 	jwks, err := jws.MarshalKeySet(signer)
 	must(t, err)
 	keys, err := jws.ParseKeySet(jwks)
 	must(t, err)
 	b.Executor = &Executor{
 		Sandbox: sandbox, Keys: jws.NewKeys(keys, jws.KeysOptions{Now: b.clock}),
-		Terminals: b.terminals, Agents: b.terminals, Recorder: b.terminals, Sharer: b.terminals, Revoker: b.terminals, Now: b.clock, Log: slog.New(slog.DiscardHandler),
+		Now: b.clock, Log: slog.New(slog.DiscardHandler),
 	}
 	b.services = &fakeServices{fakeTerminals: b.terminals}
-	b.Environment, b.OpenEnv, b.Broker = b.services, openFake, fakeBroker{b.services}
-	b.Approvals, b.Egress = fakeApprovals{b.services}, fakeEgress{b.services}
-	b.Browser = fakeBrowser{b.services}
-	b.IntegrationsChanged = func(s protocol.SessionID, pty protocol.PTYID) {
-		b.terminals.note("integrations", string(s), string(pty))
-	}
-	b.Ended = func(s protocol.SessionID) { b.terminals.note("ended", string(s)) }
+	sandbox := feature.Sandbox{SetEgress: fakeEgress{b.services}.SetEnabled, Revoke: b.terminals.Revoke, EndSession: func(s protocol.SessionID) {
+		b.terminals.note("close session", string(s))
+		b.terminals.note("ended", string(s))
+	}}
+	decisions := approval.Decisions{Approvals: fakeApprovals{b.services}, Egress: fakeEgress{b.services}, Broker: fakeBroker{b.services}}
+	b.Operations = feature.Operations{}.Add(
+		sandbox.Operations(), terminal.Operations(b.terminals), environment.Operations(b.services, func(box []byte) (protocol.EnvValues, error) { return b.openEnv(box) }), decisions.Operations(),
+		browser.Operations(fakeBrowser{b.services}),
+		integration.Operations(func(s protocol.SessionID, pty protocol.PTYID) {
+			b.terminals.note("integrations", string(s), string(pty))
+		}),
+	)
 	b.open()
 	t.Cleanup(func() { b.Ledger.Close() })
 	return b

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 const (
@@ -91,7 +91,7 @@ type turn struct {
 
 // enter gives the place up for a turn, behind those of all that arrived before.
 // It fails with KindTooMany when too many wait.
-func (p place) enter(command *jws.Command) (*turn, error) {
+func (p place) enter(lane op.Lane, target protocol.CommandTarget) (*turn, error) {
 	for _, passed := range p.before() {
 		<-passed
 	}
@@ -104,15 +104,15 @@ func (p place) enter(command *jws.Command) (*turn, error) {
 	}
 	o.waiting++
 	t := &turn{order: o, ended: make(chan struct{})}
-	if kind := command.Kind(); kind != protocol.OpGrantRevoke && kind != protocol.OpIntegrationsChanged { // which wait for nobody
-		t.session, t.pty = command.Target.SessionID, command.Target.PTYID
-		o.line(t, command.Kind())
+	if lane != op.LaneFree {
+		t.session, t.pty = target.SessionID, target.PTYID
+		o.line(t, lane)
 	}
 	return t, nil
 }
 
 // line puts t behind those it must wait for. Called with mu held.
-func (o *order) line(t *turn, kind string) {
+func (o *order) line(t *turn, lane op.Lane) {
 	if o.sessions == nil {
 		o.sessions = make(map[protocol.SessionID]*sessionOrder)
 	}
@@ -122,21 +122,21 @@ func (o *order) line(t *turn, kind string) {
 		o.sessions[t.session] = s
 	}
 	s.turns++
-	if decides(kind) {
+	if lane == op.LaneDecision {
 		t.behind(s.deletion, s.decision)
 		s.decision = t
 		return
 	}
 	t.behind(s.whole)
 	switch {
-	case kind == protocol.OpSessionCreate, kind == protocol.OpSessionDelete, kind == protocol.OpEnvApply && t.pty == "":
+	case lane == op.LaneSession, lane == op.LaneEnd, lane == op.LaneScope && t.pty == "":
 		for _, of := range s.terminals {
 			t.behind(of)
 		}
 		for of := range s.makers {
 			t.behind(of)
 		}
-		if kind == protocol.OpSessionDelete {
+		if lane == op.LaneEnd {
 			t.behind(s.decision)
 			s.deletion = t
 		}
@@ -149,11 +149,6 @@ func (o *order) line(t *turn, kind string) {
 		t.behind(s.terminals[t.pty])
 		s.terminals[t.pty] = t
 	}
-}
-
-// decides reports whether operations of a kind are decisions.
-func decides(kind string) bool {
-	return kind == protocol.OpEgressDecide || kind == protocol.OpEgressRevoke || kind == protocol.OpBrokerDecide
 }
 
 // behind has t wait for others; nil is none.

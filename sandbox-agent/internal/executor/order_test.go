@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // TestOrderModel: of any two commands that exclude each other the one that
@@ -26,31 +27,34 @@ func TestOrderModel(t *testing.T) {
 			pty     protocol.PTYID
 		}
 		steps := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) step {
-			s := step{protocol.OpPTYSignal, protocol.SessionID(rapid.SampledFrom([]string{"ses_1", "ses_2"}).Draw(rt, "session")), ""}
+			s := step{op.KindPTYSignal, protocol.SessionID(rapid.SampledFrom([]string{"ses_1", "ses_2"}).Draw(rt, "session")), ""}
 			switch rapid.IntRange(0, 9).Draw(rt, "what") {
 			case 0:
-				s.kind = protocol.OpSessionDelete
+				s.kind = op.KindSessionDelete
 			case 1:
-				s.kind = protocol.OpPTYCreate
+				s.kind = op.KindPTYCreate
 			case 2:
-				s.kind, s.session = protocol.OpGrantRevoke, ""
+				s.kind, s.session = op.KindGrantRevoke, ""
 			case 3:
-				s.kind = rapid.SampledFrom([]string{protocol.OpEgressDecide, protocol.OpEgressRevoke, protocol.OpBrokerDecide}).Draw(rt, "decision")
+				s.kind = rapid.SampledFrom([]string{op.KindEgressDecide, op.KindEgressRevoke, op.KindBrokerDecide}).Draw(rt, "decision")
 			case 4:
-				s.kind = rapid.SampledFrom([]string{protocol.OpSessionCreate, protocol.OpEnvApply}).Draw(rt, "whole")
+				s.kind = rapid.SampledFrom([]string{op.KindSessionCreate, op.KindEnvApply}).Draw(rt, "whole")
 			default:
 				s.pty = protocol.PTYID(rapid.SampledFrom([]string{"pty_1", "pty_2", "pty_3"}).Draw(rt, "pty"))
 			}
 			return s
 		}), 1, 40).Draw(rt, "steps")
+		decides := func(kind string) bool {
+			return slices.Contains([]string{op.KindEgressDecide, op.KindEgressRevoke, op.KindBrokerDecide}, kind)
+		}
 		excludes := func(a, b step) bool {
-			deletes := a.kind == protocol.OpSessionDelete || b.kind == protocol.OpSessionDelete
+			deletes := a.kind == op.KindSessionDelete || b.kind == op.KindSessionDelete
 			if decides(a.kind) || decides(b.kind) {
 				return a.session != "" && a.session == b.session && (deletes || decides(a.kind) && decides(b.kind))
 			}
 			whole := deletes
 			for _, s := range []step{a, b} {
-				whole = whole || s.kind == protocol.OpSessionCreate || s.kind == protocol.OpEnvApply && s.pty == ""
+				whole = whole || s.kind == op.KindSessionCreate || s.kind == op.KindEnvApply && s.pty == ""
 			}
 			return a.session != "" && a.session == b.session && (whole || a.pty != "" && a.pty == b.pty)
 		}
@@ -64,9 +68,8 @@ func TestOrderModel(t *testing.T) {
 					p.pass()
 					continue
 				}
-				turn, err := p.enter(&jws.Command{
-					Target: protocol.CommandTarget{SessionID: s.session, PTYID: s.pty}, Op: json.RawMessage(`{"kind":"` + s.kind + `"}`),
-				})
+				spec, _ := op.Lookup(s.kind)
+				turn, err := p.enter(spec.Lane, protocol.CommandTarget{SessionID: s.session, PTYID: s.pty})
 				must(t, err)
 				turns[i] = turn
 			}
@@ -232,7 +235,7 @@ func TestSlowKeyHoldsNobodyUp(t *testing.T) {
 		x.Arrive()
 		next := x.Arrive()
 		start := time.Now()
-		turn, err := next.place.enter(&jws.Command{Target: protocol.CommandTarget{SessionID: "ses_1", PTYID: "pty_1"}, Op: json.RawMessage(`{"kind":"pty.close"}`)})
+		turn, err := next.place.enter(op.LaneTerminal, protocol.CommandTarget{SessionID: "ses_1", PTYID: "pty_1"})
 		must(t, err)
 		turn.wait()
 		turn.end()

@@ -21,8 +21,9 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/envseal"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/audit"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/hostname"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 )
 
 // fakeServices are services of a sandbox that note what is asked of them.
@@ -86,7 +87,7 @@ func openFake(box []byte) (values protocol.EnvValues, err error) {
 }
 
 // envApply is an env.apply in a box that openFake opens.
-func envApply(c protocol.EnvCommand, values protocol.EnvValues) string {
+func envApply(c op.EnvSealed, values protocol.EnvValues) string {
 	var err error
 	if c.Sealed, err = json.Marshal(values); err != nil {
 		panic(err)
@@ -94,15 +95,12 @@ func envApply(c protocol.EnvCommand, values protocol.EnvValues) string {
 	return envOp(c)
 }
 
-func envOp(c protocol.EnvCommand) string {
-	op, err := json.Marshal(struct {
-		plain
-		protocol.EnvCommand
-	}{plain{protocol.OpEnvApply}, c})
+func envOp(c op.EnvSealed) string {
+	raw, err := json.Marshal(op.Op{Kind: op.KindEnvApply, Body: &c})
 	if err != nil {
 		panic(err)
 	}
-	return string(op)
+	return string(raw)
 }
 
 // decideAs runs op as a user's command and returns the callback and what was called.
@@ -193,23 +191,6 @@ func TestRuleFails(t *testing.T) {
 	}
 }
 
-// TestPatternOf: the rule of a decision covers what was decided about.
-func TestPatternOf(t *testing.T) {
-	for _, tt := range []struct {
-		host string
-		port int
-		want string
-	}{
-		{"a.example", 443, "a.example"}, {"a.example", 80, "a.example"}, {"a.example", 8443, "a.example:8443"},
-		{"192.0.2.1", 443, "192.0.2.1"}, {"2001:db8::1", 443, "2001:db8::1"}, {"2001:db8::1", 22, "[2001:db8::1]:22"},
-	} {
-		got := patternOf(protocol.Approval{Host: tt.host, Port: tt.port})
-		if _, err := hostname.ParsePattern(got); got != tt.want || err != nil {
-			t.Errorf("%s port %d: %s, %v", tt.host, tt.port, got, err)
-		}
-	}
-}
-
 // TestDecisionOvertakes: a decision doesn't wait for a terminal that is slow to
 // start, nor for what waits for that.
 func TestDecisionOvertakes(t *testing.T) {
@@ -227,7 +208,7 @@ func TestDecisionOvertakes(t *testing.T) {
 		slow.Go(func() { b.Execute(t.Context(), b.sign(create)) })
 		<-held
 		for _, op := range []string{
-			`{"kind":"session.create","egress":true}`, envApply(protocol.EnvCommand{Names: []string{"A"}}, protocol.EnvValues{Set: map[string]string{"A": ""}}),
+			`{"kind":"session.create","egress":true}`, envApply(op.EnvSealed{Names: []string{"A"}}, protocol.EnvValues{Set: map[string]string{"A": ""}}),
 		} {
 			arrival := b.Arrive()
 			slow.Go(func() { arrival.Execute(t.Context(), b.sign(b.command(op))) })
@@ -258,22 +239,22 @@ func TestEnvApply(t *testing.T) {
 	for _, tt := range []struct {
 		what    string
 		pty     protocol.PTYID
-		command protocol.EnvCommand
+		command op.EnvSealed
 		values  protocol.EnvValues
 		failure string
 	}{
-		{"session", "", protocol.EnvCommand{Names: names, Unset: []string{"B"}, ApplyNow: true}, values, ""},
-		{"terminal", "pty_1", protocol.EnvCommand{Names: names}, values, ""},
-		{"unset alone", "", protocol.EnvCommand{Unset: []string{"B"}}, protocol.EnvValues{}, ""},
-		{"nothing", "", protocol.EnvCommand{}, protocol.EnvValues{}, "RequestError"},
-		{"fewer names", "", protocol.EnvCommand{Names: names[:1]}, values, "RequestError"},
-		{"more names", "", protocol.EnvCommand{Names: append([]string{"C"}, names...)}, values, "RequestError"},
-		{"a name twice", "", protocol.EnvCommand{Names: []string{"A", "A", "TOKEN"}}, values, "RequestError"},
-		{"another name", "", protocol.EnvCommand{Names: []string{"C", "A"}}, values, "RequestError"},
-		{"set and unset", "", protocol.EnvCommand{Names: names, Unset: []string{"A"}}, values, "RequestError"},
-		{"bad unset", "", protocol.EnvCommand{Unset: []string{"PATH"}}, protocol.EnvValues{}, "RequestError"},
-		{"bad name", "", protocol.EnvCommand{Names: []string{"LD_PRELOAD"}}, protocol.EnvValues{Set: map[string]string{"LD_PRELOAD": "x"}}, "RequestError"},
-		{"short secret", "", protocol.EnvCommand{Names: []string{"S"}}, protocol.EnvValues{Secrets: map[string]protocol.EnvSecret{"S": {Value: "abcdefg"}}}, "RequestError"},
+		{"session", "", op.EnvSealed{Names: names, Unset: []string{"B"}, ApplyNow: true}, values, ""},
+		{"terminal", "pty_1", op.EnvSealed{Names: names}, values, ""},
+		{"unset alone", "", op.EnvSealed{Unset: []string{"B"}}, protocol.EnvValues{}, ""},
+		{"nothing", "", op.EnvSealed{}, protocol.EnvValues{}, "RequestError"},
+		{"fewer names", "", op.EnvSealed{Names: names[:1]}, values, "RequestError"},
+		{"more names", "", op.EnvSealed{Names: append([]string{"C"}, names...)}, values, "RequestError"},
+		{"a name twice", "", op.EnvSealed{Names: []string{"A", "A", "TOKEN"}}, values, "RequestError"},
+		{"another name", "", op.EnvSealed{Names: []string{"C", "A"}}, values, "RequestError"},
+		{"set and unset", "", op.EnvSealed{Names: names, Unset: []string{"A"}}, values, "RequestError"},
+		{"bad unset", "", op.EnvSealed{Unset: []string{"PATH"}}, protocol.EnvValues{}, "RequestError"},
+		{"bad name", "", op.EnvSealed{Names: []string{"LD_PRELOAD"}}, protocol.EnvValues{Set: map[string]string{"LD_PRELOAD": "x"}}, "RequestError"},
+		{"short secret", "", op.EnvSealed{Names: []string{"S"}}, protocol.EnvValues{Secrets: map[string]protocol.EnvSecret{"S": {Value: "abcdefg"}}}, "RequestError"},
 	} {
 		before := len(b.terminals.called())
 		c := b.command(envApply(tt.command, tt.values))
@@ -290,22 +271,18 @@ func TestEnvApply(t *testing.T) {
 	if calls := b.terminals.called(); calls[0] != "env ses_1  1 1 1 [B] true" || calls[1] != "env ses_1 pty_1 1 1 1 [] false" {
 		t.Errorf("called %q", calls)
 	}
-	b.OpenEnv = func([]byte) (protocol.EnvValues, error) { return protocol.EnvValues{}, errors.New("another key") }
-	b.refuse(b.sign(b.command(envApply(protocol.EnvCommand{Names: names}, values))), "RequestError")
+	b.openEnv = func([]byte) (protocol.EnvValues, error) { return protocol.EnvValues{}, errors.New("another key") }
+	b.refuse(b.sign(b.command(envApply(op.EnvSealed{Names: names}, values))), "RequestError")
 }
 
-// TestNoService: what a sandbox doesn't have is unsupported.
+// TestNoService: what nobody in a sandbox carries out is unsupported.
 func TestNoService(t *testing.T) {
 	b := newBench(t)
-	b.Environment, b.Egress, b.Broker = nil, nil, nil
-	for _, kind := range []string{protocol.OpEnvApply, protocol.OpEgressDecide, protocol.OpEgressRevoke, protocol.OpBrokerDecide, protocol.OpSessionCreate} {
+	b.Operations = feature.Sandbox{SetEgress: fakeEgress{b.services}.SetEnabled}.Operations()
+	for _, kind := range []string{op.KindEnvApply, op.KindEgressDecide, op.KindEgressRevoke, op.KindBrokerDecide} {
 		b.refuse(b.sign(b.command(wholeOps[kind])), "UnsupportedError")
 	}
 	if c, _ := b.execute(b.sign(b.command(`{"kind":"session.create"}`))); c.Status != protocol.StatusOK {
-		t.Errorf("%+v", c.Error)
-	}
-	b.Ended = nil
-	if c, _ := b.execute(b.sign(b.command(`{"kind":"session.delete"}`))); c.Status != protocol.StatusOK {
 		t.Errorf("%+v", c.Error)
 	}
 }
@@ -321,7 +298,7 @@ func TestCanary(t *testing.T) {
 	var logged bytes.Buffer
 	b.Log = slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	b.Device = device
-	b.OpenEnv = func(box []byte) (protocol.EnvValues, error) { return envseal.Open(private, sandbox, box) }
+	b.openEnv = func(box []byte) (protocol.EnvValues, error) { return envseal.Open(private, sandbox, box) }
 	dir := t.TempDir()
 	b.Audit, err = audit.Open(audit.Options{Dir: filepath.Join(dir, "audit"), Sandbox: sandbox, Device: device, Now: b.clock, Logger: b.Log})
 	must(t, err)
@@ -329,7 +306,7 @@ func TestCanary(t *testing.T) {
 	var seen bytes.Buffer
 	run := func(values protocol.EnvValues, names []string, want string) {
 		t.Helper()
-		c := protocol.EnvCommand{Names: names}
+		c := op.EnvSealed{Names: names}
 		c.Sealed, err = envseal.Seal(private.PublicKey(), sandbox, values)
 		must(t, err)
 		callback, result := b.execute(b.sign(b.command(envOp(c))))

@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 	"github.com/fairlead/fairlead/tunnel"
@@ -143,7 +144,7 @@ var (
 // pty starts a terminal that prints "up" and then repeats what is typed.
 func (r *rig) pty() protocol.PTYID {
 	r.t.Helper()
-	info, err := r.Host.Create(r.t.Context(), session, "", protocol.PTYCreate{Command: "stty raw -echo; printf up; cat", CreatorID: alice})
+	info, err := r.Host.Create(r.t.Context(), session, "", op.PTYCreate{Command: "stty raw -echo; printf up; cat", CreatorID: alice})
 	must(r.t, err)
 	return info.ID
 }

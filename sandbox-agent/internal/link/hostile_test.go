@@ -16,8 +16,10 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/executor"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/ledger"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
 )
@@ -29,6 +31,8 @@ var (
 
 // A tally counts what commands do.
 type tally struct {
+	terminal.Operator // what isn't tallied isn't asked for
+
 	mu  sync.Mutex
 	ran map[string]int // guarded by mu
 }
@@ -40,8 +44,8 @@ func (c *tally) note(what string) error {
 	return nil
 }
 
-func (c *tally) Create(_ context.Context, _ protocol.SessionID, id protocol.PTYID, op protocol.PTYCreate) (protocol.PTYInfo, error) {
-	return protocol.PTYInfo{ID: id}, c.note(op.Command)
+func (c *tally) Create(_ context.Context, _ protocol.SessionID, id protocol.PTYID, create op.PTYCreate) (protocol.PTYInfo, error) {
+	return protocol.PTYInfo{ID: id}, c.note(create.Command)
 }
 
 func (c *tally) Close(protocol.SessionID, protocol.PTYID) error { return c.note("close") }
@@ -49,8 +53,6 @@ func (c *tally) Close(protocol.SessionID, protocol.PTYID) error { return c.note(
 func (c *tally) Signal(protocol.SessionID, protocol.PTYID, string) error { return c.note("signal") }
 
 func (c *tally) Resize(protocol.SessionID, protocol.PTYID, int, int) error { return c.note("resize") }
-
-func (c *tally) CloseSession(protocol.SessionID) { c.note("close session") }
 
 // A hostile relay has what passed through it, and the tunnel.
 type hostile struct {
@@ -133,7 +135,7 @@ func newHostile(t *testing.T, random *rand.Rand) (*hostile, *tally) {
 	book, err := ledger.Open(filepath.Join(t.TempDir(), "ledger"), time.Now)
 	must(t, err)
 	t.Cleanup(func() { book.Close() })
-	run := &executor.Executor{Sandbox: sandbox, Keys: h.Keys, Ledger: book, Terminals: ran, Now: time.Now, Log: h.Log}
+	run := &executor.Executor{Sandbox: sandbox, Keys: h.Keys, Ledger: book, Operations: terminal.Operations(ran), Now: time.Now, Log: h.Log}
 	h.Arrive = func() Execute { return run.Arrive().Execute }
 	h.pty = h.rig.pty()
 	other := h.rig.pty()

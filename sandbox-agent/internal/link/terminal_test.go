@@ -6,6 +6,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 func TestTerminal(t *testing.T) {
@@ -229,7 +230,7 @@ func TestAgentInFront(t *testing.T) {
 	e := r.attach(pty, token)
 	e.output("up")
 	held := e.propose(1, e.opened.Lease.Revision, alice, id)
-	_, err := r.Host.StartAgent(t.Context(), session, pty, protocol.AgentStart{Name: "robot", Command: "stty raw -echo; printf hi; cat"})
+	_, err := r.Host.StartAgent(t.Context(), session, pty, op.AgentStart{Name: "robot", Command: "stty raw -echo; printf hi; cat"})
 	must(t, err)
 	if m := next[protocol.AgentReport](e); m.State != protocol.AgentRunning || m.Name != "robot" {
 		t.Errorf("agent %+v", m)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/screen"
@@ -103,7 +104,7 @@ var errNoAgent = protocol.Errorf(protocol.KindNotFound, "no coding agent is in f
 // humans have in flight is refused from then on. It fails with KindConflict
 // while another agent is there, with KindEnded when the program has ended, and
 // with KindInvalid, saying what to install, when there is no such command.
-func (h *Host) StartAgent(ctx context.Context, session protocol.SessionID, id protocol.PTYID, s protocol.AgentStart) (protocol.AgentReport, error) {
+func (h *Host) StartAgent(ctx context.Context, session protocol.SessionID, id protocol.PTYID, s op.AgentStart) (protocol.AgentReport, error) {
 	t, err := h.Get(session, id)
 	if err != nil {
 		return protocol.AgentReport{}, err

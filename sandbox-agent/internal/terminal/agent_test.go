@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 const robot = "robot"
@@ -40,7 +41,7 @@ func stageBubble(t *testing.T, f func(t *testing.T, r *stageRig)) {
 // start starts a coding agent and returns its fakes.
 func (r *stageRig) start(t *testing.T) *rig {
 	t.Helper()
-	got, err := r.host.StartAgent(t.Context(), session, "pty_1", protocol.AgentStart{Name: robot, Command: "exec robot"})
+	got, err := r.host.StartAgent(t.Context(), session, "pty_1", op.AgentStart{Name: robot, Command: "exec robot"})
 	if err != nil || got.State != protocol.AgentRunning || got.Name != robot {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -195,7 +196,7 @@ func (r *rig) revision() uint64 {
 func TestAgentErrors(t *testing.T) {
 	stageBubble(t, func(t *testing.T, r *stageRig) {
 		h := r.host
-		start := func(s protocol.AgentStart) error {
+		start := func(s op.AgentStart) error {
 			_, err := h.StartAgent(t.Context(), session, "pty_1", s)
 			return err
 		}
@@ -205,23 +206,23 @@ func TestAgentErrors(t *testing.T) {
 		for _, f := range []func() error{pause, resume, stop} {
 			wantKind(t, f(), protocol.KindNotFound)
 		}
-		for _, s := range []protocol.AgentStart{
+		for _, s := range []op.AgentStart{
 			{}, {Name: "nobody"}, {Name: "claude"}, {Command: "no-such-program -v"}, {Command: "no-such", Args: []string{"x"}},
 			{Command: "-c", Args: []string{"x"}}, {Command: "exec a\x00b"}, {Name: strings.Repeat("x", 65), Command: "exec a"},
 			{Name: "a\x1b[2J", Command: "exec a"},
 		} {
 			wantKind(t, start(s), protocol.KindInvalid)
 		}
-		if err := start(protocol.AgentStart{Name: "codex"}); !strings.Contains(err.Error(), "codex is not installed") {
+		if err := start(op.AgentStart{Name: "codex"}); !strings.Contains(err.Error(), "codex is not installed") {
 			t.Error(err)
 		}
-		_, err := h.StartAgent(t.Context(), "ses_2", "pty_1", protocol.AgentStart{Command: "exec a"})
+		_, err := h.StartAgent(t.Context(), "ses_2", "pty_1", op.AgentStart{Command: "exec a"})
 		wantKind(t, err, protocol.KindNotFound)
 		h.fail = errors.New("no more PTYs")
-		wantKind(t, start(protocol.AgentStart{Command: "exec a"}), protocol.KindInternal)
+		wantKind(t, start(op.AgentStart{Command: "exec a"}), protocol.KindInternal)
 		h.fail = nil
 		cli := r.start(t)
-		wantKind(t, start(protocol.AgentStart{Command: "exec b"}), protocol.KindConflict)
+		wantKind(t, start(op.AgentStart{Command: "exec b"}), protocol.KindConflict)
 		r.resume(t) // it runs already
 		cli.proc.stuck = true
 		wantKind(t, pause(), protocol.KindUnavailable)
@@ -249,7 +250,7 @@ func TestAgentErrors(t *testing.T) {
 		r.proc.exit(0)
 		close(r.dev.output)
 		synctest.Wait()
-		wantKind(t, start(protocol.AgentStart{Command: "exec a"}), protocol.KindEnded)
+		wantKind(t, start(op.AgentStart{Command: "exec a"}), protocol.KindEnded)
 	})
 }
 

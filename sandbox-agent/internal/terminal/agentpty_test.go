@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 )
 
 // Coding agents on real PTYs.
 
-func (u *user) startAgent(h *Host, s protocol.AgentStart) {
+func (u *user) startAgent(h *Host, s op.AgentStart) {
 	u.t.Helper()
 	if _, err := h.StartAgent(u.t.Context(), session, u.id, s); err != nil {
 		u.t.Fatal(err)
@@ -38,11 +39,11 @@ while read line; do echo "heard $line"; [ "$line" = bye ] && exit 7; done
 			t.Fatal(err)
 		}
 		h.config.SearchPath += ":" + bin
-		u := sitDown(t, h, protocol.PTYCreate{CreatorID: alice})
+		u := sitDown(t, h, op.PTYCreate{CreatorID: alice})
 		u.expect(`sandbox[^\n]*[#$] `)
 		u.enter("mkdir sub; cd sub; tty\r")
 		shell := u.expect(`(/dev/pts/\d+)\r`)
-		u.startAgent(h, protocol.AgentStart{Name: "claude", Args: []string{"--model=x"}})
+		u.startAgent(h, op.AgentStart{Name: "claude", Args: []string{"--model=x"}})
 		tty := u.expect(`cli:--model=x:` + h.config.Workspace + `/sub:24 80:(/dev/pts/\d+)\r`)
 		if tty == shell {
 			t.Error("the agent is on the shell's PTY")
@@ -91,7 +92,7 @@ func TestPauseReachesAll(t *testing.T) {
 		u.expect("up")
 		count := filepath.Join(h.config.Workspace, "count")
 		tick := func(n int) string { return fmt.Sprintf(`while :; do echo x >>%s%d; sleep 0.002; done`, count, n) }
-		u.startAgent(h, protocol.AgentStart{Name: robot, Command: `(` + tick(0) + `) & setsid sh -c '` + tick(1) + `' &
+		u.startAgent(h, op.AgentStart{Name: robot, Command: `(` + tick(0) + `) & setsid sh -c '` + tick(1) + `' &
 			sh -c "setsid sh -c '` + tick(2) + `' & exit"; ` + tick(3)})
 		sizes := func() (all [4]int64) {
 			for i := range all {
@@ -142,8 +143,8 @@ func TestPauseReachesAll(t *testing.T) {
 // TestAgentWithoutAFolder: where the program is can't be entered any more.
 func TestAgentWithoutAFolder(t *testing.T) {
 	h := realHost(t, IsolationNone)
-	u := sitDown(t, h, protocol.PTYCreate{Command: "mkdir gone; cd gone; rmdir ../gone; stty raw -echo; echo up; cat"})
+	u := sitDown(t, h, op.PTYCreate{Command: "mkdir gone; cd gone; rmdir ../gone; stty raw -echo; echo up; cat"})
 	u.expect("up")
-	u.startAgent(h, protocol.AgentStart{Name: robot, Command: "pwd"})
+	u.startAgent(h, op.AgentStart{Name: robot, Command: "pwd"})
 	u.expect(h.config.Workspace + `\r\n`)
 }

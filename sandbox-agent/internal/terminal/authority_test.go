@@ -18,6 +18,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 var (
@@ -89,7 +90,7 @@ func (h *fakeHost) newRace(t *testing.T, n int, clock *atomic.Int64, seed uint64
 		t.Fatal(err)
 	}
 	r := &race{n: n, term: term, host: h, clock: clock, start: time.Now(), written: map[string]int{}}
-	if _, err := h.StartAgent(t.Context(), session, id, protocol.AgentStart{Name: robot, Command: "exec robot"}); err != nil {
+	if _, err := h.StartAgent(t.Context(), session, id, op.AgentStart{Name: robot, Command: "exec robot"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.PauseAgent(session, id); err != nil {

@@ -8,12 +8,13 @@ import (
 	"strings"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 )
 
 // environ returns the whole environment of a program about to start in the
 // terminal id, and how far it is kept to the egress proxy.
-func (h *Host) environ(session protocol.SessionID, id protocol.PTYID, a account.Account, create protocol.PTYCreate) ([]string, protocol.EgressState, error) {
+func (h *Host) environ(session protocol.SessionID, id protocol.PTYID, a account.Account, create op.PTYCreate) ([]string, protocol.EgressState, error) {
 	env := environment(h.config, session, id, a)
 	if h.config.Credentials != nil {
 		env = append(env, credentialVariables(h.config.Credentials(session, id))...)

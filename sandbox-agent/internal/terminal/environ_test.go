@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 )
@@ -39,7 +40,7 @@ func (o *envOwner) note(what string, pty protocol.PTYID, uid int) {
 	o.calls = append(o.calls, called{what, pty, uid})
 }
 
-func (o *envOwner) environ(_ protocol.SessionID, pty protocol.PTYID, uid int, p protocol.PTYCreate) ([]string, protocol.EgressState, error) {
+func (o *envOwner) environ(_ protocol.SessionID, pty protocol.PTYID, uid int, p op.PTYCreate) ([]string, protocol.EgressState, error) {
 	o.note("environ", pty, uid)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -68,7 +69,7 @@ func TestEnviron(t *testing.T) {
 		o := owned(h)
 		o.set("GREETING=hello", "PATH=/nowhere:"+DefaultSearchPath)
 		yes := true
-		u := sitDown(t, h, protocol.PTYCreate{Command: `echo "$GREETING at $PATH" up; cat`, Egress: &yes})
+		u := sitDown(t, h, op.PTYCreate{Command: `echo "$GREETING at $PATH" up; cat`, Egress: &yes})
 		u.expect("hello at /nowhere:/usr/local/sbin.* up")
 		uid, ok := h.UID(session, u.id)
 		if h.Isolation() == IsolationUID && uid < DefaultFirstUID || h.Isolation() == IsolationNone && uid != -1 || !ok {
@@ -82,7 +83,7 @@ func TestEnviron(t *testing.T) {
 			t.Errorf("running %+v", running)
 		}
 		o.set("GREETING=again")
-		u.startAgent(h, protocol.AgentStart{Command: `echo "agent: $GREETING"; sleep 100`})
+		u.startAgent(h, op.AgentStart{Command: `echo "agent: $GREETING"; sleep 100`})
 		u.expect("agent: again")
 		if err := h.Close(session, u.id); err != nil {
 			t.Fatal(err)
@@ -102,12 +103,12 @@ func TestEnvironFails(t *testing.T) {
 	h := realHost(t, IsolationNone)
 	o := owned(h)
 	o.err = errors.New("no")
-	if _, err := h.Create(t.Context(), session, "pty_1", protocol.PTYCreate{}); err == nil {
+	if _, err := h.Create(t.Context(), session, "pty_1", op.PTYCreate{}); err == nil {
 		t.Error("it started")
 	}
 	o.err = nil
 	h.launch = func(pty.Launch) (pty.Device, pty.Child, error) { return nil, nil, errors.New("no PTY") }
-	if _, err := h.Create(t.Context(), session, "pty_1", protocol.PTYCreate{}); err == nil {
+	if _, err := h.Create(t.Context(), session, "pty_1", op.PTYCreate{}); err == nil {
 		t.Error("it started")
 	}
 	if want := []called{{"environ", "pty_1", -1}, {"environ", "pty_1", -1}, {"end", "pty_1", -1}}; !slices.Equal(o.calls, want) {
@@ -119,7 +120,7 @@ func TestEnvironFails(t *testing.T) {
 // trace on the terminal, and keeps the status of the command before.
 func TestApplyEnv(t *testing.T) {
 	isolations(t, func(t *testing.T, h *Host) {
-		u := sitDown(t, h, protocol.PTYCreate{})
+		u := sitDown(t, h, op.PTYCreate{})
 		u.expect(`m[$#] $`)
 		u.enter("PROMPT_COMMAND=\"$PROMPT_COMMAND; seen=\\$((seen + 1))\"; set -xv\r")
 		u.expect(`m[$#] $`)
@@ -158,7 +159,7 @@ func TestApplyEnvZsh(t *testing.T) {
 	}
 	h := realHost(t, IsolationNone)
 	h.config.Shell = zsh
-	u := sitDown(t, h, protocol.PTYCreate{})
+	u := sitDown(t, h, op.PTYCreate{})
 	u.expect("[%#] ")
 	if err := h.ApplyEnv(session, u.id, []byte("export TOKEN='va''lue'\n")); err != nil {
 		t.Fatal(err)

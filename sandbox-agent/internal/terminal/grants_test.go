@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // over returns how Next ends.
@@ -313,7 +314,7 @@ func TestOnLease(t *testing.T) {
 		want[protocol.Leased](v)
 		want[protocol.Leased](v)
 		v.propose(bob)
-		if _, err := h.StartAgent(t.Context(), session, "pty_1", protocol.AgentStart{Name: robot, Command: "exec robot"}); err != nil {
+		if _, err := h.StartAgent(t.Context(), session, "pty_1", op.AgentStart{Name: robot, Command: "exec robot"}); err != nil {
 			t.Fatal(err)
 		}
 		h.RevokeGrants("gr_1")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/passwd"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
@@ -96,7 +97,7 @@ type Config struct {
 	// egress proxy. uid is −1 where terminals run as the agent's user. It is
 	// called for a new terminal, which doesn't start when it fails, and again
 	// for each coding agent in front of one, with create as it was.
-	Environ func(session protocol.SessionID, pty protocol.PTYID, uid int, create protocol.PTYCreate) (env []string, egress protocol.EgressState, err error)
+	Environ func(session protocol.SessionID, pty protocol.PTYID, uid int, create op.PTYCreate) (env []string, egress protocol.EgressState, err error)
 	// OnEnd, if any, is called once for each terminal for which Environ didn't
 	// fail, when nothing of it runs any more and before another one can get its
 	// uid.
@@ -224,7 +225,7 @@ func prepareFolders(config Config) error {
 func (h *Host) Isolation() Isolation { return h.config.Isolation }
 
 // Create starts a terminal in session. An empty id has one made.
-func (h *Host) Create(ctx context.Context, session protocol.SessionID, id protocol.PTYID, p protocol.PTYCreate) (protocol.PTYInfo, error) {
+func (h *Host) Create(ctx context.Context, session protocol.SessionID, id protocol.PTYID, p op.PTYCreate) (protocol.PTYInfo, error) {
 	if id == "" {
 		id = protocol.NewPTYID()
 	}
@@ -251,7 +252,7 @@ func (h *Host) Create(ctx context.Context, session protocol.SessionID, id protoc
 }
 
 // list starts a terminal whose name is reserved and lists it.
-func (h *Host) list(session protocol.SessionID, id protocol.PTYID, p protocol.PTYCreate, l pty.Launch) (*Terminal, error) {
+func (h *Host) list(session protocol.SessionID, id protocol.PTYID, p op.PTYCreate, l pty.Launch) (*Terminal, error) {
 	t, err := h.start(session, id, p, l)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -287,7 +288,7 @@ func (h *Host) reserve(id protocol.PTYID) error {
 	return nil
 }
 
-func (h *Host) start(session protocol.SessionID, id protocol.PTYID, p protocol.PTYCreate, l pty.Launch) (t *Terminal, err error) {
+func (h *Host) start(session protocol.SessionID, id protocol.PTYID, p op.PTYCreate, l pty.Launch) (t *Terminal, err error) {
 	defer func() {
 		if err != nil {
 			h.terminals.Done()

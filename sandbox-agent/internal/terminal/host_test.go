@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 )
 
@@ -62,7 +63,7 @@ func (h *fakeHost) end(n int) {
 
 func (h *fakeHost) create(t *testing.T, id protocol.PTYID) protocol.PTYInfo {
 	t.Helper()
-	info, err := h.Create(t.Context(), session, id, protocol.PTYCreate{CreatorID: alice})
+	info, err := h.Create(t.Context(), session, id, op.PTYCreate{CreatorID: alice})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,16 +92,16 @@ func TestCreate(t *testing.T) {
 		if !protocol.ValidID(made.ID) {
 			t.Errorf("id %q", made.ID)
 		}
-		_, err := h.Create(t.Context(), "ses_2", "pty_mine", protocol.PTYCreate{})
+		_, err := h.Create(t.Context(), "ses_2", "pty_mine", op.PTYCreate{})
 		wantKind(t, err, protocol.KindConflict)
-		_, err = h.Create(t.Context(), session, "../x", protocol.PTYCreate{})
+		_, err = h.Create(t.Context(), session, "../x", op.PTYCreate{})
 		wantKind(t, err, protocol.KindInvalid)
 		h.fail = errors.New("no more PTYs")
-		_, err = h.Create(t.Context(), session, "pty_3", protocol.PTYCreate{})
+		_, err = h.Create(t.Context(), session, "pty_3", op.PTYCreate{})
 		wantKind(t, err, protocol.KindInternal)
 		h.fail = nil
 		h.create(t, "pty_3") // the failure left nothing
-		big, err := h.Create(t.Context(), session, "pty_big", protocol.PTYCreate{Cols: 5000, Rows: 1})
+		big, err := h.Create(t.Context(), session, "pty_big", op.PTYCreate{Cols: 5000, Rows: 1})
 		if err != nil || big.Cols != protocol.MaxCols || big.Rows != 1 {
 			t.Errorf("%+v, %v", big, err)
 		}
@@ -129,7 +130,7 @@ func TestMaxPTYs(t *testing.T) {
 		for i := range protocol.MaxPTYs {
 			h.create(t, protocol.PTYID(fmt.Sprintf("pty_%d", i)))
 		}
-		_, err := h.Create(t.Context(), session, "pty_x", protocol.PTYCreate{})
+		_, err := h.Create(t.Context(), session, "pty_x", op.PTYCreate{})
 		wantKind(t, err, protocol.KindTooMany)
 		h.end(0)
 		h.create(t, "pty_x")
@@ -151,7 +152,7 @@ func TestEndedStayListed(t *testing.T) {
 		if len(list) != maxEnded+1 || list[0].ID != "pty_01" || list[0].Exited == nil || list[maxEnded].Exited != nil {
 			t.Errorf("%d listed: %+v", len(list), list)
 		}
-		_, err := h.Create(t.Context(), session, "pty_01", protocol.PTYCreate{})
+		_, err := h.Create(t.Context(), session, "pty_01", op.PTYCreate{})
 		wantKind(t, err, protocol.KindConflict)
 		time.Sleep(keepEnded)
 		if list := h.List(session); len(list) != 1 || list[0].ID != "pty_17" {
@@ -210,7 +211,7 @@ func TestShutdown(t *testing.T) {
 			if took := time.Since(start); took != patience+drainFor {
 				t.Errorf("with a patience of %v it took %v", patience, took)
 			}
-			_, err := h.Create(t.Context(), session, "pty_3", protocol.PTYCreate{})
+			_, err := h.Create(t.Context(), session, "pty_3", op.PTYCreate{})
 			wantKind(t, err, protocol.KindUnavailable)
 			if list := h.List(session); len(list) != 2 || list[1].Exited.Signal != "SIGKILL" {
 				t.Errorf("%+v", list)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/passwd"
 )
@@ -50,7 +50,7 @@ func TestNames(t *testing.T) {
 	if got := names(); !strings.HasPrefix(got, others) || !strings.Contains(got, kept+":") || strings.Contains(got, passwd.Entry{UID: unused}.Name()) {
 		t.Errorf("after the start: %q", got)
 	}
-	info, err := h.Create(t.Context(), session, "", protocol.PTYCreate{})
+	info, err := h.Create(t.Context(), session, "", op.PTYCreate{})
 	must(t, err)
 	uid, ok := h.UID(session, info.ID)
 	if want := ":" + filepath.Join(h.config.Homes, string(info.ID)) + ":/bin/bash\n"; !ok || !strings.Contains(names(), passwd.Entry{UID: uid}.Name()+":*:") || !strings.Contains(names(), want) {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
@@ -26,7 +27,7 @@ const DefaultSearchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 var inherited = []string{"TZ"}
 
 // plan checks p and returns what to start for it, but for the account.
-func (h *Host) plan(session protocol.SessionID, id protocol.PTYID, p protocol.PTYCreate) (pty.Launch, error) {
+func (h *Host) plan(session protocol.SessionID, id protocol.PTYID, p op.PTYCreate) (pty.Launch, error) {
 	l := pty.Launch{Cols: protocol.DefaultCols, Rows: protocol.DefaultRows}
 	if p.Cols < 0 || p.Rows < 0 {
 		return pty.Launch{}, protocol.Errorf(protocol.KindInvalid, "negative size")
@@ -117,7 +118,7 @@ func shared(dir string) bool {
 }
 
 // commandLine returns what a list of terminals shows as the command.
-func commandLine(p protocol.PTYCreate, l pty.Launch) string {
+func commandLine(p op.PTYCreate, l pty.Launch) string {
 	if p.Command == "" {
 		return l.Argv[0]
 	}
@@ -146,7 +147,7 @@ type agentPlan struct {
 
 // planAgent checks s and returns what to start for it, for a user whose home is
 // home.
-func (h *Host) planAgent(s protocol.AgentStart, home string) (plan agentPlan, err error) {
+func (h *Host) planAgent(s op.AgentStart, home string) (plan agentPlan, err error) {
 	program := s.Command
 	switch {
 	case s.Command == "":

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 )
@@ -61,7 +62,7 @@ type user struct {
 
 // sitDown creates a terminal and takes control of it, unless its program has
 // ended by then.
-func sitDown(t testing.TB, h *Host, p protocol.PTYCreate) *user {
+func sitDown(t testing.TB, h *Host, p op.PTYCreate) *user {
 	t.Helper()
 	info, err := h.Create(t.Context(), session, "", p)
 	if err != nil {
@@ -141,8 +142,8 @@ func (u *user) wantExit(code int, signal string) {
 }
 
 // unechoed runs a script in a terminal that doesn't echo.
-func unechoed(script string) protocol.PTYCreate {
-	return protocol.PTYCreate{Command: "stty raw -echo; " + script}
+func unechoed(script string) op.PTYCreate {
+	return op.PTYCreate{Command: "stty raw -echo; " + script}
 }
 
 func isolations(t *testing.T, f func(t *testing.T, h *Host)) {
@@ -154,7 +155,7 @@ func isolations(t *testing.T, f func(t *testing.T, h *Host)) {
 func TestShell(t *testing.T) {
 	t.Setenv("AGENT_SECRET", "hush")
 	isolations(t, func(t *testing.T, h *Host) {
-		u := sitDown(t, h, protocol.PTYCreate{CreatorID: alice, Cols: 100, Rows: 30})
+		u := sitDown(t, h, op.PTYCreate{CreatorID: alice, Cols: 100, Rows: 30})
 		u.expect(`sandbox[^\n]*[#$] `)
 		u.enter("echo $((6*7))\r")
 		u.expect(`\r42\r`)
@@ -173,7 +174,7 @@ func TestShell(t *testing.T) {
 func TestPlainShell(t *testing.T) {
 	h := realHost(t, IsolationNone)
 	h.config.Shell = "/bin/sh"
-	u := sitDown(t, h, protocol.PTYCreate{})
+	u := sitDown(t, h, op.PTYCreate{})
 	u.expect(`sandbox[^\n]*[#$] `)
 	u.enter("kill -9 $$\r")
 	u.wantExit(-1, "SIGKILL")
@@ -188,14 +189,14 @@ func TestCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
-		p    protocol.PTYCreate
+		p    op.PTYCreate
 		seen string
 	}{
-		{protocol.PTYCreate{Command: "echo a  b | tr a c"}, `^c b\r\n$`},
-		{protocol.PTYCreate{Command: "echo", Args: []string{"a  b", "|"}}, `^a  b \|\r\n$`},
-		{protocol.PTYCreate{Command: "pwd", Dir: "a/b"}, `workspace/a/b\r\n`},
-		{protocol.PTYCreate{Command: "pwd", Dir: h.config.Workspace + "/a"}, `workspace/a\r\n`},
-		{protocol.PTYCreate{Command: "/no/such/program", Args: []string{"x"}}, `not found`},
+		{op.PTYCreate{Command: "echo a  b | tr a c"}, `^c b\r\n$`},
+		{op.PTYCreate{Command: "echo", Args: []string{"a  b", "|"}}, `^a  b \|\r\n$`},
+		{op.PTYCreate{Command: "pwd", Dir: "a/b"}, `workspace/a/b\r\n`},
+		{op.PTYCreate{Command: "pwd", Dir: h.config.Workspace + "/a"}, `workspace/a\r\n`},
+		{op.PTYCreate{Command: "/no/such/program", Args: []string{"x"}}, `not found`},
 	} {
 		u := sitDown(t, h, tt.p)
 		for u.exited == nil {
@@ -205,7 +206,7 @@ func TestCommands(t *testing.T) {
 			t.Errorf("%+v printed %q", tt.p, u.seen.String())
 		}
 	}
-	for _, p := range []protocol.PTYCreate{
+	for _, p := range []op.PTYCreate{
 		{Dir: ".."}, {Dir: "a/../.."}, {Dir: "/etc"}, {Dir: "out"}, {Dir: "none"}, {Dir: "a\x00b"},
 		{Args: []string{"x"}}, {Command: "-c", Args: []string{"x"}}, {Command: "a\x00b"}, {Cols: -1},
 	} {
@@ -219,7 +220,7 @@ func TestCommands(t *testing.T) {
 // TestIsolation shows that two terminals share the workspace and nothing else.
 func TestIsolation(t *testing.T) {
 	h := realHost(t, IsolationUID)
-	a, b := sitDown(t, h, protocol.PTYCreate{}), sitDown(t, h, protocol.PTYCreate{})
+	a, b := sitDown(t, h, op.PTYCreate{}), sitDown(t, h, op.PTYCreate{})
 	run := func(u *user, line, pattern string) string {
 		t.Helper()
 		u.enter(line + "\r")
@@ -254,7 +255,7 @@ func TestIsolation(t *testing.T) {
 func TestCloseLeavesNothing(t *testing.T) {
 	t.Parallel()
 	h := realHost(t, IsolationUID)
-	u := sitDown(t, h, protocol.PTYCreate{Command: `
+	u := sitDown(t, h, op.PTYCreate{Command: `
 		setsid sleep 1001 & sleep 1002 & nohup sleep 1003 >/dev/null 2>&1 &
 		sh -c 'kill -STOP $$' & trap '' HUP; echo "uid=$(id -u) up"; while :; do sleep 1004; done`})
 	uid, err := strconv.Atoi(u.expect(`uid=(\d+) up`))
@@ -289,20 +290,20 @@ func TestCloseLeavesNothing(t *testing.T) {
 
 func TestShutdownKillsAtOnce(t *testing.T) {
 	h := realHost(t, IsolationNone)
-	u := sitDown(t, h, protocol.PTYCreate{Command: `trap '' HUP; echo up; while :; do sleep 1005; done`})
+	u := sitDown(t, h, op.PTYCreate{Command: `trap '' HUP; echo up; while :; do sleep 1005; done`})
 	u.expect("up")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	h.Shutdown(ctx) // TestShutdown shows when
 	u.wantExit(-1, "SIGKILL")
-	if _, err := h.Create(t.Context(), session, "", protocol.PTYCreate{}); protocol.KindOf(err) != protocol.KindUnavailable {
+	if _, err := h.Create(t.Context(), session, "", op.PTYCreate{}); protocol.KindOf(err) != protocol.KindUnavailable {
 		t.Errorf("Create after Shutdown: %v", err)
 	}
 }
 
 func TestSignal(t *testing.T) {
 	isolations(t, func(t *testing.T, h *Host) {
-		u := sitDown(t, h, protocol.PTYCreate{})
+		u := sitDown(t, h, op.PTYCreate{})
 		u.expect(`sandbox[^\n]*[#$] `)
 		u.enter(`sh -c 'trap "echo got-it; exit 5" INT; echo ready; while :; do sleep 0.05; done'; echo "status=$?"` + "\r")
 		u.expect(`\rready`)
@@ -333,7 +334,7 @@ func TestIgnoredSignals(t *testing.T) {
 		}
 		return
 	}
-	u := sitDown(t, realHost(t, IsolationNone), protocol.PTYCreate{Command: "grep SigIgn: /proc/self/status"})
+	u := sitDown(t, realHost(t, IsolationNone), op.PTYCreate{Command: "grep SigIgn: /proc/self/status"})
 	// Signals 32 to 34 are the C library's own, which Go leaves as they are.
 	u.expect(`SigIgn:\t0{7}[0-3][08]0{7}\r`)
 }
@@ -346,7 +347,7 @@ func TestInheritedDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	u := sitDown(t, realHost(t, IsolationNone), protocol.PTYCreate{Command: "ls -m /proc/self/fd"})
+	u := sitDown(t, realHost(t, IsolationNone), op.PTYCreate{Command: "ls -m /proc/self/fd"})
 	u.expect(`^0, 1, 2, 3\r`) // 3 is what ls reads
 }
 
@@ -360,7 +361,7 @@ func TestPaste(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			u := sitDown(t, realHost(t, IsolationNone), protocol.PTYCreate{Command: script})
+			u := sitDown(t, realHost(t, IsolationNone), op.PTYCreate{Command: script})
 			u.expect("ready")
 			random := make([]byte, 1<<19)
 			rand.Read(random)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/spill"
 )
@@ -206,7 +207,7 @@ func TestRecordingHoldsBack(t *testing.T) {
 // byte.
 func TestRecordedFromTheStart(t *testing.T) {
 	h := realHost(t, IsolationNone)
-	_, err := h.Create(t.Context(), session, "", protocol.PTYCreate{Record: true})
+	_, err := h.Create(t.Context(), session, "", op.PTYCreate{Record: true})
 	wantKind(t, err, protocol.KindUnsupported)
 	h.config.Recordings = newStore(t, recording.Options{})
 	p := unechoed("echo first; cat")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // elsewhere is a program of another terminal.
@@ -24,7 +25,7 @@ func shells(t *testing.T, f func(t *testing.T, h *Host, id protocol.PTYID)) {
 			}
 			h := realHost(t, IsolationNone)
 			h.config.Shell = path
-			info, err := h.Create(t.Context(), session, "", protocol.PTYCreate{})
+			info, err := h.Create(t.Context(), session, "", op.PTYCreate{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +109,7 @@ func wantRefusal(t *testing.T, err error, kind protocol.Kind, words string) {
 // allowed.
 func TestRunRefused(t *testing.T) {
 	h := realHost(t, IsolationNone)
-	u := sitDown(t, h, protocol.PTYCreate{})
+	u := sitDown(t, h, op.PTYCreate{})
 	u.expect(`m[$#] $`)
 	me := Typist{Grant: grantOf(alice, "gr_1", time.Minute, protocol.CapControl)}
 	run := func(by Typist, command string) error {
@@ -138,7 +139,7 @@ func TestRunRefused(t *testing.T) {
 	u.enter("echo go'ing'; sleep 100\r")
 	u.expect("\rgoing\r\n") // so that the shell's line editor is done
 	wantRefusal(t, run(me, "echo never"), protocol.KindConflict, "not at its prompt")
-	u.startAgent(h, protocol.AgentStart{Name: "cat", Command: "exec cat"})
+	u.startAgent(h, op.AgentStart{Name: "cat", Command: "exec cat"})
 	wantRefusal(t, run(me, "echo never"), protocol.KindConflict, "cat has control")
 	if err := h.AgentReady(session, u.id, "cat"); err != nil {
 		t.Fatal(err)
@@ -148,7 +149,7 @@ func TestRunRefused(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	for _, command := range []string{"sh", "bash --norc", "cat"} {
-		mute := sitDown(t, h, protocol.PTYCreate{Command: "echo up; " + command})
+		mute := sitDown(t, h, op.PTYCreate{Command: "echo up; " + command})
 		mute.expect("up")
 		_, err := h.Run(t.Context(), session, mute.id, me, "echo never")
 		wantRefusal(t, err, protocol.KindUnsupported, "bash and zsh")

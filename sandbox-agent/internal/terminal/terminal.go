@@ -8,6 +8,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/lease"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
@@ -54,7 +55,7 @@ type Terminal struct {
 type site struct {
 	counts   *counts
 	launched pty.Launch           // how its own program was started
-	created  protocol.PTYCreate   // as it was asked for
+	created  op.PTYCreate         // as it was asked for
 	notice   string               // shown before anything that its program prints
 	tape     *recording.Recording // of it from its first byte
 	spill    *spill.Store

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 )
 
@@ -26,12 +27,12 @@ func credentialsOf(session protocol.SessionID, id protocol.PTYID) protocol.MCPCr
 func TestCredentials(t *testing.T) {
 	isolations(t, func(t *testing.T, h *Host) {
 		h.config.Credentials = credentialsOf
-		u := sitDown(t, h, protocol.PTYCreate{Command: `echo "$FAIRLEAD_MCP_SECRET $ORCABOT_MCP_SECRET $ORCABOT_PTY_ID $FAIRLEAD_MCP_URL" up; cat`})
+		u := sitDown(t, h, op.PTYCreate{Command: `echo "$FAIRLEAD_MCP_SECRET $ORCABOT_MCP_SECRET $ORCABOT_PTY_ID $FAIRLEAD_MCP_URL" up; cat`})
 		want := credentialsOf(session, u.id)
 		if got := u.expect(`^(.*) up`); got != fmt.Sprintf("%s %s %s %s", want.Secret, want.Secret, u.id, want.URL) {
 			t.Errorf("%q", got)
 		}
-		u.startAgent(h, protocol.AgentStart{Command: `echo "agent: $FAIRLEAD_MCP_SECRET"; sleep 100`})
+		u.startAgent(h, op.AgentStart{Command: `echo "agent: $FAIRLEAD_MCP_SECRET"; sleep 100`})
 		u.expect("agent: " + want.Secret)
 		name := filepath.Join(h.config.Homes, string(u.id), account.Dir, account.CredentialsFile)
 		text, err := os.ReadFile(name)
@@ -64,19 +65,19 @@ func TestWire(t *testing.T) {
 		calls = append(calls, fmt.Sprintf("%s %q %d %d", pty, agent, uid, gid))
 		return fail
 	}
-	u := sitDown(t, h, protocol.PTYCreate{Command: "echo up; cat"})
+	u := sitDown(t, h, op.PTYCreate{Command: "echo up; cat"})
 	u.expect("^up")
-	start := func(s protocol.AgentStart) error {
+	start := func(s op.AgentStart) error {
 		_, err := h.StartAgent(t.Context(), session, u.id, s)
 		return err
 	}
 	fail = errors.New("~/.claude/settings.json: not JSON")
-	wantRefusal(t, start(protocol.AgentStart{Name: "claude"}), protocol.KindInvalid, "~/.claude/settings.json")
-	must(t, start(protocol.AgentStart{Name: "other", Command: "echo other; sleep 100"}))
+	wantRefusal(t, start(op.AgentStart{Name: "claude"}), protocol.KindInvalid, "~/.claude/settings.json")
+	must(t, start(op.AgentStart{Name: "other", Command: "echo other; sleep 100"}))
 	_, err := h.StopAgent(t.Context(), session, u.id)
 	must(t, err)
 	fail = nil
-	must(t, start(protocol.AgentStart{Name: "claude"}))
+	must(t, start(op.AgentStart{Name: "claude"}))
 	u.expect("here")
 	want := []string{"", "claude", "claude"}
 	for i, agent := range want {
@@ -87,7 +88,7 @@ func TestWire(t *testing.T) {
 	}
 
 	fail = errors.New("~/.codex/config.toml: not TOML")
-	second := sitDown(t, h, protocol.PTYCreate{Command: "echo up; cat"})
+	second := sitDown(t, h, op.PTYCreate{Command: "echo up; cat"})
 	if got := second.expect(`(?s)^(.*)up`); !strings.Contains(got, "config.toml") || !strings.HasSuffix(got, "\r\n") {
 		t.Errorf("%q", got)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
@@ -24,7 +25,7 @@ func TestShell(t *testing.T) {
 	})
 	works(t, err)
 	defer host.Shutdown(context.Background())
-	_, err = host.Create(t.Context(), "s1", "p2", protocol.PTYCreate{Cols: 80, Rows: 24})
+	_, err = host.Create(t.Context(), "s1", "p2", op.PTYCreate{Cols: 80, Rows: 24})
 	works(t, err)
 	works(t, host.Share("s1", "p2", protocol.ShareSession))
 	set := &Terminals{Host: host}

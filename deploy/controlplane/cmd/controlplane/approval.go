@@ -7,6 +7,7 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 func approvals(c *program.Command) {
@@ -45,15 +46,9 @@ first decision, and answers a later one with how the approval stands.`)
 func decisionOp(kind protocol.ApprovalKind, id string, revision uint64, d protocol.Decision) (json.RawMessage, error) {
 	switch kind {
 	case protocol.ApprovalEgress:
-		return json.Marshal(struct {
-			Kind string `json:"kind"`
-			protocol.EgressDecide
-		}{protocol.OpEgressDecide, protocol.EgressDecide{ApprovalID: id, Revision: revision, Decision: d}})
+		return json.Marshal(op.Op{Kind: op.KindEgressDecide, Body: &op.EgressDecide{ApprovalID: id, Revision: revision, Decision: d}})
 	case protocol.ApprovalBroker:
-		return json.Marshal(struct {
-			Kind string `json:"kind"`
-			protocol.BrokerDecide
-		}{protocol.OpBrokerDecide, protocol.BrokerDecide{ApprovalID: id, Revision: revision, Decision: d}})
+		return json.Marshal(op.Op{Kind: op.KindBrokerDecide, Body: &op.BrokerDecide{ApprovalID: id, Revision: revision, Decision: d}})
 	}
 	return nil, fmt.Errorf("--kind %q: want egress or broker", string(kind))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 func commands(c *program.Command) {
@@ -227,26 +228,26 @@ do no more in this way than in the console.`)
 
 // operation reads OP: an object, where there is one, or the kind of one without
 // further members.
-func operation(op string, stdin io.Reader) (json.RawMessage, error) {
-	path, inFile := strings.CutPrefix(op, "@")
+func operation(text string, stdin io.Reader) (json.RawMessage, error) {
+	path, inFile := strings.CutPrefix(text, "@")
 	switch {
-	case op == "-":
+	case text == "-":
 		return readValue(stdin, "standard input")
 	case inFile:
 		return readFile(path)
-	case strings.HasPrefix(strings.TrimSpace(op), "{"):
+	case strings.HasPrefix(strings.TrimSpace(text), "{"):
 		var known struct {
 			Kind    string          `json:"kind"`
 			Secrets json.RawMessage `json:"secrets"`
 		}
 		// What can't be decoded is told of where it is checked.
-		if json.Unmarshal([]byte(op), &known) == nil && known.Kind == protocol.OpEnvApply && known.Secrets != nil {
+		if json.Unmarshal([]byte(text), &known) == nil && known.Kind == op.KindEnvApply && known.Secrets != nil {
 			return nil, program.Hint(errors.New("secrets on a command line can be read by everybody on this machine"),
 				"give the object as @FILE or on standard input as -, or use \"env set\"")
 		}
-		return json.RawMessage(op), nil
+		return json.RawMessage(text), nil
 	}
-	return json.Marshal(map[string]string{"kind": op})
+	return json.Marshal(op.Op{Kind: text})
 }
 
 func outcomeError(o store.Outcome) error {

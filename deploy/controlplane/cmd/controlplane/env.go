@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 func environment(c *program.Command) {
@@ -22,12 +23,6 @@ listed by the sandbox alone: GET /sessions/{sid}/env at a relay, which tells
 names and no values, and the console.`)
 	c.Sub("set", "Set variables and secrets", setEnvironment)
 	c.Sub("unset", "Unset variables and secrets", unsetEnvironment)
-}
-
-// opEnv is an env.apply with its kind.
-type opEnv struct {
-	Kind string `json:"kind"`
-	protocol.EnvApply
 }
 
 func setEnvironment(c *program.Command) {
@@ -53,14 +48,14 @@ into the requests that may carry it.`)
 	c.Bool(&now, "now", false, "in running shells too, before their next prompt; else in new terminals alone")
 	c.Require("session")
 	c.Run(func(ctx context.Context, env *program.Env) error {
-		op := opEnv{Kind: protocol.OpEnvApply, EnvApply: protocol.EnvApply{ApplyNow: now}}
+		apply := op.EnvApply{ApplyNow: now}
 		values := valueReader{stdin: env.Stdin}
 		if err := errors.Join(
-			values.plain(&op.EnvApply, plain), values.secrets(&op.EnvApply, secrets, brokered), approve(&op.EnvApply, domains),
+			values.plain(&apply, plain), values.secrets(&apply, secrets, brokered), approve(&apply, domains),
 		); err != nil {
 			return err
 		}
-		data, err := json.Marshal(op)
+		data, err := json.Marshal(op.Op{Kind: op.KindEnvApply, Body: &apply})
 		if err != nil {
 			return err
 		}
@@ -79,7 +74,7 @@ the terminal --pty.`)
 	c.Require("session")
 	c.Arg(&names, "NAMES")
 	c.Run(func(ctx context.Context, env *program.Env) error {
-		data, err := json.Marshal(opEnv{Kind: protocol.OpEnvApply, EnvApply: protocol.EnvApply{
+		data, err := json.Marshal(op.Op{Kind: op.KindEnvApply, Body: &op.EnvApply{
 			Unset: strings.Split(names, ","), ApplyNow: now,
 		}})
 		if err != nil {
@@ -103,7 +98,7 @@ func assignment(flag, text, want string) (name, value string, err error) {
 	return name, value, protocol.CheckEnvName(name)
 }
 
-func (r *valueReader) plain(op *protocol.EnvApply, texts []string) error {
+func (r *valueReader) plain(op *op.EnvApply, texts []string) error {
 	for _, text := range texts {
 		name, value, err := assignment("var", text, "NAME=VALUE or NAME=@FILE")
 		if err != nil {
@@ -125,7 +120,7 @@ func (r *valueReader) plain(op *protocol.EnvApply, texts []string) error {
 	return nil
 }
 
-func (r *valueReader) secrets(op *protocol.EnvApply, texts, brokered []string) error {
+func (r *valueReader) secrets(op *op.EnvApply, texts, brokered []string) error {
 	for _, text := range texts {
 		name, from, err := assignment("secret", text, "NAME=@FILE or NAME=-")
 		if err != nil {
@@ -166,7 +161,7 @@ func (r *valueReader) secrets(op *protocol.EnvApply, texts, brokered []string) e
 }
 
 // approve adds the domains that secrets may be sent to.
-func approve(op *protocol.EnvApply, texts []string) error {
+func approve(op *op.EnvApply, texts []string) error {
 	for _, text := range texts {
 		name, host, err := assignment("domain", text, "NAME=HOST")
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/envseal"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // fakeRelay registers a relay that answers in a sandbox's place: "relay READY
@@ -90,7 +91,7 @@ func (s sandbox) opened(env protocol.CommandEnvelope) []byte {
 	var command struct {
 		Op json.RawMessage `json:"op"`
 	}
-	var op protocol.EnvCommand
+	var op op.EnvSealed
 	if err != nil || json.Unmarshal(payload, &command) != nil || json.Unmarshal(command.Op, &op) != nil {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 func sessions(c *program.Command) {
@@ -38,7 +39,7 @@ The sandbox must be connected.`)
 		}); err != nil {
 			return err
 		}
-		op, err := json.Marshal(map[string]string{"kind": protocol.OpSessionCreate})
+		op, err := json.Marshal(map[string]string{"kind": op.KindSessionCreate})
 		if err != nil {
 			return err
 		}
@@ -63,7 +64,7 @@ func deleteSession(c *program.Command) {
 	s.flags(c, "End a session with all that runs in it, in a user's name, and print the outcome.")
 	c.Require("session")
 	c.Run(func(ctx context.Context, env *program.Env) error {
-		op, err := json.Marshal(map[string]string{"kind": protocol.OpSessionDelete})
+		op, err := json.Marshal(map[string]string{"kind": op.KindSessionDelete})
 		if err != nil {
 			return err
 		}

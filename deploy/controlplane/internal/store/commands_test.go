@@ -10,11 +10,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 func command(key, hash string) Command {
 	return Command{
-		User: "usr_alice", Key: key, RequestHash: []byte(hash), Kind: protocol.OpPTYCreate,
+		User: "usr_alice", Key: key, RequestHash: []byte(hash), Kind: op.KindPTYCreate,
 		CallbackToken: "ct_callback-token",
 		Envelope: protocol.CommandEnvelope{
 			CommandID: protocol.NewCommandID(), IssuedAt: epoch.UnixMilli(), TTLMs: 30_000,

@@ -1,4 +1,4 @@
-package protocol
+package op
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/fairlead/fairlead/protocol"
 )
 
 // blankPage is the one address a browser may be sent to that no site answers.
@@ -23,23 +25,23 @@ const maxBrowserURL = 64 << 10
 func CheckCDP(send CDPSend) (map[string]json.RawMessage, error) {
 	allowed, ok := allowedCDP[send.Method]
 	if !ok {
-		return nil, Errorf(KindForbidden, "the method %.100q is not allowed on a browser", send.Method)
+		return nil, protocol.Errorf(protocol.KindForbidden, "the method %.100q is not allowed on a browser", send.Method)
 	}
 	params := map[string]json.RawMessage{}
 	if text := bytes.TrimSpace(send.Params); len(text) > 0 && !bytes.Equal(text, []byte("null")) {
-		if err := UnmarshalStrict(text, &params); err != nil {
-			return nil, Errorf(KindInvalid, "params must be an object")
+		if err := protocol.UnmarshalStrict(text, &params); err != nil {
+			return nil, protocol.Errorf(protocol.KindInvalid, "params must be an object")
 		}
 	}
 	for name := range params {
 		if !allowed.has(name) {
-			return nil, Errorf(KindForbidden, "%s may not be called with the member %.100q", send.Method, name)
+			return nil, protocol.Errorf(protocol.KindForbidden, "%s may not be called with the member %.100q", send.Method, name)
 		}
 	}
 	if allowed.url != "" {
 		var address string
 		if err := json.Unmarshal(params[allowed.url], &address); err != nil {
-			return nil, Errorf(KindInvalid, "%s needs a URL", send.Method)
+			return nil, protocol.Errorf(protocol.KindInvalid, "%s needs a URL", send.Method)
 		}
 		if err := CheckBrowserURL(address); err != nil {
 			return nil, err
@@ -56,7 +58,7 @@ func CheckBrowserURL(address string) error {
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || len(address) > maxBrowserURL {
-		return Errorf(KindInvalid, "not an http or https URL, nor %s", blankPage)
+		return protocol.Errorf(protocol.KindInvalid, "not an http or https URL, nor %s", blankPage)
 	}
 	return nil
 }

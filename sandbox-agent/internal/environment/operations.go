@@ -1,4 +1,4 @@
-package executor
+package environment
 
 import (
 	"context"
@@ -8,56 +8,59 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 )
 
 // minShown is the length from which on a value is looked for in an error: a
 // shorter one stands in most sentences.
 const minShown = 4
 
-// An Environment holds the variables and secrets of sessions.
-type Environment interface {
+// An Applier holds the variables and secrets of sessions.
+type Applier interface {
 	// ApplyEnv sets and unsets variables of a session or, unless pty is empty,
 	// of one terminal of it; now: in running shells, too. It fails with
 	// KindNotFound for a terminal that isn't there.
 	ApplyEnv(ctx context.Context, session protocol.SessionID, pty protocol.PTYID, values protocol.EnvValues, unset []string, now bool) error
 }
 
-// parseEnv opens the values at once: a box that holds something else than the
+// Operations are those on variables and secrets. open opens what is sealed to the
+// device key.
+func Operations(to Applier, open func(box []byte) (protocol.EnvValues, error)) feature.Operations {
+	return feature.Operations{op.KindEnvApply: func(c *jws.Command, body op.Body) (feature.Run, error) {
+		return prepare(to, open, c, body.(*op.EnvSealed))
+	}}
+}
+
+// prepare opens the values at once: a box that holds something else than the
 // command says is refused before anything is stored.
-func (x *Executor) parseEnv(command *jws.Command) (operation, error) {
-	var op struct {
-		plain
-		protocol.EnvCommand
-	}
-	if err := decode(command, &op); err != nil {
-		return nil, err
-	}
-	values, err := x.OpenEnv(op.Sealed)
+func prepare(to Applier, open func([]byte) (protocol.EnvValues, error), c *jws.Command, sealed *op.EnvSealed) (feature.Run, error) {
+	values, err := open(sealed.Sealed)
 	if err != nil {
 		return nil, protocol.Errorf(protocol.KindInvalid, "the values can't be opened: they must be sealed to this sandbox's key")
 	}
-	if err := checkEnv(op.EnvCommand, values); err != nil {
+	if err := checkSealed(sealed, values); err != nil {
 		return nil, concealed(err, values)
 	}
-	session, pty := command.Target.SessionID, command.Target.PTYID
 	return func(ctx context.Context) (protocol.OpResult, error) {
-		err := x.Environment.ApplyEnv(ctx, session, pty, values, op.Unset, op.ApplyNow)
-		return done(command), concealed(err, values)
+		err := to.ApplyEnv(ctx, c.Target.SessionID, c.Target.PTYID, values, sealed.Unset, sealed.ApplyNow)
+		return feature.Done(c), concealed(err, values)
 	}, nil
 }
 
-// checkEnv reports what is wrong with values, or with the names under which
+// checkSealed reports what is wrong with values, or with the names under which
 // they were signed.
-func checkEnv(op protocol.EnvCommand, values protocol.EnvValues) error {
-	asked := protocol.EnvApply{
-		Set: values.Set, Secrets: values.Secrets, ApprovedDomains: values.ApprovedDomains, Unset: op.Unset, ApplyNow: op.ApplyNow,
+func checkSealed(sealed *op.EnvSealed, values protocol.EnvValues) error {
+	asked := op.EnvApply{
+		Set: values.Set, Secrets: values.Secrets, ApprovedDomains: values.ApprovedDomains,
+		Unset: sealed.Unset, ApplyNow: sealed.ApplyNow,
 	}
 	if err := asked.Check(); err != nil {
 		return err
 	}
-	sealed := slices.AppendSeq(slices.Collect(maps.Keys(values.Set)), maps.Keys(values.Secrets))
-	slices.Sort(sealed)
-	if !slices.Equal(sealed, slices.Sorted(slices.Values(op.Names))) {
+	inside := slices.AppendSeq(slices.Collect(maps.Keys(values.Set)), maps.Keys(values.Secrets))
+	slices.Sort(inside)
+	if !slices.Equal(inside, slices.Sorted(slices.Values(sealed.Names))) {
 		return protocol.Errorf(protocol.KindInvalid, "names: not those of the sealed values")
 	}
 	return nil

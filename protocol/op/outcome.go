@@ -1,4 +1,6 @@
-package protocol
+package op
+
+import "github.com/fairlead/fairlead/protocol"
 
 // MayReadOutcome reports whether reader may have the result of a command and
 // the text of its error. What was done in somebody's own browser is theirs
@@ -7,10 +9,10 @@ package protocol
 //
 // A command that names no sandbox, or names an extension, is executed by a
 // browser.
-func MayReadOutcome(op string, target CommandTarget, user, reader UserID, has func(Capability) bool) bool {
+func MayReadOutcome(kind string, target protocol.CommandTarget, user, reader protocol.UserID, has func(protocol.Capability) bool) bool {
 	if target.SandboxID == "" || target.ExtensionID != "" {
 		return user != "" && user == reader
 	}
-	needs, known := OperationCapability[op]
-	return known && has(needs)
+	spec, known := Lookup(kind)
+	return known && has(spec.Needs)
 }

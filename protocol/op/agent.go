@@ -1,0 +1,45 @@
+package op
+
+import "github.com/fairlead/fairlead/protocol"
+
+// Kinds of operations on the coding agent in front of a terminal.
+const (
+	KindAgentStart  = "agent.start"
+	KindAgentPause  = "agent.pause"
+	KindAgentResume = "agent.resume"
+	KindAgentStop   = "agent.stop"
+)
+
+var agents = []Spec{
+	{Kind: KindAgentStart, Needs: protocol.CapAgent, Target: TargetTerminal, Body: body[AgentStart]()},
+	{Kind: KindAgentPause, Needs: protocol.CapAgent, Target: TargetTerminal, Body: plain},
+	{Kind: KindAgentResume, Needs: protocol.CapAgent, Target: TargetTerminal, Body: plain},
+	{Kind: KindAgentStop, Needs: protocol.CapAgent, Target: TargetTerminal, Body: plain},
+}
+
+// AgentStart is the body of agent.start. Without Command it is the agent called
+// Name that starts: claude, codex, gemini, opencode, droid or openclaw.
+type AgentStart struct {
+	Name    string   `json:"name,omitempty"`    // shown to viewers; at most [protocol.MaxAgentNameBytes]
+	Command string   `json:"command,omitempty"` // run by sh -c; needs the capability shell
+	Args    []string `json:"args,omitempty"`    // with Command: argv, no shell in between; else the agent's own
+}
+
+// Check wants an agent or a command.
+func (b *AgentStart) Check() error {
+	if b.Name == "" && b.Command == "" {
+		return protocol.Errorf(protocol.KindInvalid, "op.name or op.command is missing")
+	}
+	if len(b.Name) > protocol.MaxAgentNameBytes {
+		return protocol.Errorf(protocol.KindInvalid, "op.name is longer than %d bytes", protocol.MaxAgentNameBytes)
+	}
+	return nil
+}
+
+// AskedBy wants the capability shell of whoever says what is run.
+func (b *AgentStart) AskedBy(protocol.UserID) ([]protocol.Capability, error) {
+	if b.Command != "" || len(b.Args) > 0 {
+		return []protocol.Capability{protocol.CapShell}, nil
+	}
+	return nil, nil
+}

@@ -1,0 +1,54 @@
+package op
+
+import (
+	"encoding/json"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// KindCDPSend sends a message of the DevTools protocol to a browser.
+const KindCDPSend = "cdp.send"
+
+var browser = []Spec{
+	{Kind: KindCDPSend, Needs: protocol.CapMCP, Target: TargetBrowser, Body: body[CDPSend]()},
+}
+
+// CDPSend is the body of cdp.send (seed 003 §6.1).
+type CDPSend struct {
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params,omitempty"`
+}
+
+// Check wants a method of the DevTools protocol, "Domain.method". [CheckCDP] says
+// which ones may be called.
+func (b *CDPSend) Check() error {
+	if !validCDPMethod(b.Method) {
+		return protocol.Errorf(protocol.KindInvalid, "op.method must have the form Domain.method")
+	}
+	return nil
+}
+
+// AskedBy refuses what executors refuse: nobody's key signs what no browser may be
+// asked.
+func (b *CDPSend) AskedBy(protocol.UserID) ([]protocol.Capability, error) {
+	if _, err := CheckCDP(*b); err != nil {
+		return nil, protocol.Errorf(protocol.KindOf(err), "op: %v", err)
+	}
+	return nil, nil
+}
+
+const maxCDPMethod = 128
+
+func validCDPMethod(method string) bool {
+	dots := 0
+	for i := range len(method) {
+		switch c := method[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9' && i > 0:
+		case c == '.' && i > 0 && i < len(method)-1:
+			dots++
+		default:
+			return false
+		}
+	}
+	return dots == 1 && len(method) <= maxCDPMethod
+}

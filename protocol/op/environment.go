@@ -1,0 +1,109 @@
+package op
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// KindEnvApply sets variables and secrets.
+const KindEnvApply = "env.apply"
+
+var environment = []Spec{{
+	Kind: KindEnvApply, Needs: protocol.CapEnv, Target: TargetSessionOrTerminal, Lane: LaneScope,
+	Body: body[EnvSealed](), Asked: body[EnvApply](),
+}}
+
+// minSecretBytes is the shortest secret that is accepted: a shorter one would
+// be masked wherever it happens to stand.
+const minSecretBytes = 8
+
+// EnvApply is the body of env.apply as a person asks for it. What is signed is an
+// [EnvSealed]: whoever carries that can't read the values.
+type EnvApply struct {
+	Set             map[string]string             `json:"set,omitempty"`     // variables that anybody may see
+	Secrets         map[string]protocol.EnvSecret `json:"secrets,omitempty"` // variables that output never shows
+	ApprovedDomains []protocol.ApprovedDomain     `json:"approvedDomains,omitempty"`
+	Unset           []string                      `json:"unset,omitempty"`
+	ApplyNow        bool                          `json:"applyNow,omitempty"` // running shells too, before their next prompt
+}
+
+// EnvSealed is the body of env.apply as it is signed.
+type EnvSealed struct {
+	Names    []string `json:"names,omitempty"` // of the variables in Sealed, for whoever reads the command
+	Sealed   []byte   `json:"sealed"`          // EnvValues, see package envseal
+	Unset    []string `json:"unset,omitempty"`
+	ApplyNow bool     `json:"applyNow,omitempty"`
+}
+
+// Check finds nothing wrong: only the sandbox can open the box.
+func (*EnvSealed) Check() error { return nil }
+
+// AskedBy puts Unset into an order: what is signed doesn't depend on it.
+func (b *EnvApply) AskedBy(protocol.UserID) ([]protocol.Capability, error) {
+	slices.Sort(b.Unset)
+	return nil, nil
+}
+
+// Check reports what is wrong with an env.apply. Its errors are of kind invalid
+// and name variables, never values.
+func (e *EnvApply) Check() error {
+	if len(e.Set)+len(e.Secrets)+len(e.ApprovedDomains)+len(e.Unset) == 0 {
+		return protocol.Errorf(protocol.KindInvalid, "env.apply changes nothing")
+	}
+	if n := len(e.Set) + len(e.Secrets) + len(e.Unset); n > protocol.MaxEnvNames {
+		return protocol.Errorf(protocol.KindTooLarge, "env.apply names %d variables, %d are allowed", n, protocol.MaxEnvNames)
+	}
+	seen := make(map[string]bool)
+	once := func(name string) error {
+		if seen[name] {
+			return protocol.Errorf(protocol.KindInvalid, "%s is named twice", name)
+		}
+		seen[name] = true
+		return protocol.CheckEnvName(name)
+	}
+	for name, value := range e.Set {
+		if err := once(name); err != nil {
+			return err
+		}
+		if strings.IndexByte(value, 0) >= 0 {
+			return protocol.Errorf(protocol.KindInvalid, "%s: a value can't hold a NUL", name)
+		}
+	}
+	for name, secret := range e.Secrets {
+		if err := once(name); err != nil {
+			return err
+		}
+		if strings.IndexByte(secret.Value, 0) >= 0 {
+			return protocol.Errorf(protocol.KindInvalid, "%s: a value can't hold a NUL", name)
+		}
+		if len(strings.TrimSpace(secret.Value)) < minSecretBytes {
+			return protocol.Errorf(protocol.KindInvalid, "%s: a secret has %d bytes at least, or it would be masked wherever it happens to stand; set it as a plain variable", name, minSecretBytes)
+		}
+	}
+	for _, name := range e.Unset {
+		if err := once(name); err != nil {
+			return err
+		}
+	}
+	return e.checkDomains()
+}
+
+func (e *EnvApply) checkDomains() error {
+	for _, d := range e.ApprovedDomains {
+		if err := protocol.CheckEnvName(d.Secret); err != nil {
+			return err
+		}
+		if d.Domain == "" || len(d.Domain) > 253 {
+			return protocol.Errorf(protocol.KindInvalid, "%s: an approved domain is a host name", d.Secret)
+		}
+		if d.HeaderFormat != "" && (strings.Count(d.HeaderFormat, "%s") != 1 || strings.Count(d.HeaderFormat, "%") != 1) {
+			return protocol.Errorf(protocol.KindInvalid, "%s: headerFormat must hold %%s once and no other %%", d.Secret)
+		}
+		if strings.ContainsAny(d.HeaderName+d.HeaderFormat, "\r\n\x00") {
+			return protocol.Errorf(protocol.KindInvalid, "%s: not a header", d.Secret)
+		}
+	}
+	return nil
+}

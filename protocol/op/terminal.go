@@ -1,0 +1,141 @@
+package op
+
+import "github.com/fairlead/fairlead/protocol"
+
+// Kinds of operations on sessions.
+const (
+	KindSessionCreate = "session.create"
+	KindSessionDelete = "session.delete"
+)
+
+var sessions = []Spec{
+	{Kind: KindSessionCreate, Needs: protocol.CapAdmin, Target: TargetNewSession, Lane: LaneSession, Body: body[SessionCreate]()},
+	{Kind: KindSessionDelete, Needs: protocol.CapAdmin, Target: TargetSession, Lane: LaneEnd, Body: plain},
+}
+
+// SessionCreate is the body of session.create.
+type SessionCreate struct {
+	Egress *bool `json:"egress,omitempty"` // terminals go through the egress proxy; absent: as the sandbox is set up
+}
+
+// Check finds nothing wrong.
+func (SessionCreate) Check() error { return nil }
+
+// Kinds of operations on terminals.
+const (
+	KindPTYCreate     = "pty.create"
+	KindPTYClose      = "pty.close"
+	KindPTYSignal     = "pty.signal"
+	KindRecordStart   = "record.start"
+	KindRecordStop    = "record.stop"
+	KindPTYResize     = "pty.resize"
+	KindTerminalShare = "terminal.share"
+)
+
+var terminals = []Spec{
+	{Kind: KindPTYCreate, Needs: protocol.CapShell, Target: TargetNewTerminal, Body: body[PTYCreate]()},
+	{Kind: KindPTYClose, Needs: protocol.CapShell, Target: TargetTerminal, Body: plain},
+	{Kind: KindPTYSignal, Needs: protocol.CapShell, Target: TargetTerminal, Body: body[PTYSignal]()},
+	{Kind: KindRecordStart, Needs: protocol.CapRecord, Target: TargetTerminal, Body: plain},
+	{Kind: KindRecordStop, Needs: protocol.CapRecord, Target: TargetTerminal, Body: plain},
+	{Kind: KindPTYResize, Needs: protocol.CapShell, Target: TargetTerminal, Body: body[PTYResize]()},
+	{Kind: KindTerminalShare, Needs: protocol.CapControl, Target: TargetTerminal, Body: body[TerminalShare]()},
+}
+
+const maxUint16 = 1<<16 - 1
+
+// PTYCreate is the body of pty.create.
+type PTYCreate struct {
+	CreatorID protocol.UserID `json:"creatorId,omitempty"` // may claim control when first attached
+	// CreatorName is what people call the creator; the control plane says it.
+	CreatorName string `json:"creatorName,omitempty"`
+
+	Command string   `json:"command,omitempty"` // run by sh -c; default: the login shell
+	Args    []string `json:"args,omitempty"`    // with Command: argv, no shell in between
+	Dir     string   `json:"dir,omitempty"`     // below the workspace
+	Cols    int      `json:"cols,omitempty"`
+	Rows    int      `json:"rows,omitempty"`
+	Record  bool     `json:"record,omitempty"` // record it from its first byte
+	Egress  *bool    `json:"egress,omitempty"` // goes through the egress proxy; absent: as its session
+}
+
+// Check reports a size that no terminal has; 0 stands for the default.
+func (b *PTYCreate) Check() error {
+	if b.Cols < 0 || b.Rows < 0 || b.Cols > maxUint16 || b.Rows > maxUint16 {
+		return protocol.Errorf(protocol.KindInvalid, "op.cols and op.rows must be from 0 (default) to %d", maxUint16)
+	}
+	return nil
+}
+
+// AskedBy makes user the creator. It refuses another one, and a name.
+func (b *PTYCreate) AskedBy(user protocol.UserID) ([]protocol.Capability, error) {
+	if b.CreatorID != "" && b.CreatorID != user {
+		return nil, protocol.Errorf(protocol.KindForbidden, "op.creatorId can only be yourself")
+	}
+	if b.CreatorName != "" {
+		return nil, protocol.Errorf(protocol.KindForbidden, "op.creatorName is not yours to say")
+	}
+	b.CreatorID = user
+	if b.Record {
+		return []protocol.Capability{protocol.CapRecord}, nil
+	}
+	return nil, nil
+}
+
+// PTYSignal is the body of pty.signal.
+type PTYSignal struct {
+	Signal string `json:"signal"` // "INT", "TERM", "KILL", "HUP", "QUIT", "TSTP", "CONT", "WINCH", "USR1", "USR2"
+}
+
+// Check reports a missing signal. Which ones there are is for the sandbox to say.
+func (b *PTYSignal) Check() error {
+	if b.Signal == "" {
+		return protocol.Errorf(protocol.KindInvalid, "op.signal is missing")
+	}
+	return nil
+}
+
+// PTYResize is the body of pty.resize.
+type PTYResize struct {
+	Cols int `json:"cols"`
+	Rows int `json:"rows"`
+}
+
+// Check reports a size out of bounds.
+func (b *PTYResize) Check() error {
+	if b.Cols < protocol.MinCols || b.Cols > protocol.MaxCols || b.Rows < protocol.MinRows || b.Rows > protocol.MaxRows {
+		return protocol.Errorf(protocol.KindInvalid, "op.cols must be from %d to %d, op.rows from %d to %d",
+			protocol.MinCols, protocol.MaxCols, protocol.MinRows, protocol.MaxRows)
+	}
+	return nil
+}
+
+// TerminalShare is the body of terminal.share.
+type TerminalShare struct {
+	PTY  protocol.PTYID `json:"pty,omitempty"` // the terminal that is opened: the target's
+	With protocol.Share `json:"with"`
+}
+
+// Check wants a terminal, "session" or "none".
+func (b *TerminalShare) Check() error {
+	if !b.With.Valid() {
+		return protocol.Errorf(protocol.KindInvalid, "op.with must be the id of a terminal, %q or %q", protocol.ShareSession, protocol.ShareNone)
+	}
+	if b.PTY != "" && !protocol.ValidID(b.PTY) {
+		return protocol.Errorf(protocol.KindInvalid, "op.pty is not an id")
+	}
+	return nil
+}
+
+// Complete names the terminal in a target that names none: the op may do that,
+// the target, or both alike.
+func (b *TerminalShare) Complete(t *protocol.CommandTarget) error {
+	switch {
+	case b.PTY == "":
+	case t.PTYID == "":
+		t.PTYID = b.PTY
+	case t.PTYID != b.PTY:
+		return protocol.Errorf(protocol.KindInvalid, "op.pty and target.ptyId name two terminals")
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package approval
+
+import (
+	"context"
+	"net"
+	"strconv"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
+)
+
+// A Decider keeps what the sandbox has asked for. [Log] is one.
+type Decider interface {
+	// Decide answers an approval. Of answer count ID, Revision, Kind,
+	// SessionID, Decision, UserID, GrantID and CommandID. It returns the
+	// approval as it stands, and whether that is because of this answer.
+	Decide(answer protocol.Approval) (as protocol.Approval, applied bool, err error)
+}
+
+// EgressRules are the rules by which sessions reach the network.
+type EgressRules interface {
+	// Decide makes a rule of a session: AllowAlways or DenyAlways for a host,
+	// host:port or *.host.
+	Decide(session protocol.SessionID, pattern string, decision protocol.Decision) error
+	// Revoke removes the rules of a session for a pattern.
+	Revoke(session protocol.SessionID, pattern string) error
+}
+
+// BrokerRules say which secrets the broker may send where.
+type BrokerRules interface {
+	// Decide says whether a secret of a session may go to a domain: AllowOnce
+	// is for the next request, since none waits, and Deny for none.
+	Decide(session protocol.SessionID, secret, domain string, decision protocol.Decision) error
+}
+
+// Decisions carry out what people decide.
+type Decisions struct {
+	Approvals Decider
+	Egress    EgressRules
+	Broker    BrokerRules
+	// Ruled is called when a rule of egress was made, with the session, the kind
+	// and whoever made it, so that what waits for an answer and has one now is
+	// settled; nil: nobody.
+	Ruled func(by protocol.Approval)
+}
+
+// Operations are the decisions.
+func (d Decisions) Operations() feature.Operations {
+	return feature.Operations{
+		op.KindEgressDecide: feature.Do(d.egress),
+		op.KindEgressRevoke: feature.Do(func(_ context.Context, c *jws.Command, body *op.EgressRevoke) (protocol.OpResult, error) {
+			return feature.Done(c), d.Egress.Revoke(c.Target.SessionID, body.Pattern)
+		}),
+		op.KindBrokerDecide: feature.Do(d.broker),
+	}
+}
+
+func (d Decisions) egress(_ context.Context, c *jws.Command, body *op.EgressDecide) (protocol.OpResult, error) {
+	session := c.Target.SessionID
+	if body.Rule() {
+		return feature.Done(c), d.rule(c, session, body.Pattern, body.Decision)
+	}
+	answer := answerOf(c, protocol.ApprovalEgress, body.ApprovalID, body.Revision, body.Decision)
+	return d.decide(c, answer, func(a protocol.Approval) error {
+		if !a.Decision.Lasts() {
+			return nil
+		}
+		return d.rule(c, session, patternOf(a), a.Decision)
+	})
+}
+
+// rule makes a rule of egress and has what it answers settled.
+func (d Decisions) rule(c *jws.Command, session protocol.SessionID, pattern string, decision protocol.Decision) error {
+	if err := d.Egress.Decide(session, pattern, decision); err != nil {
+		return err
+	}
+	if d.Ruled != nil {
+		d.Ruled(answerOf(c, protocol.ApprovalEgress, "", 0, ""))
+	}
+	return nil
+}
+
+// patternOf returns the rule that a lasting decision about an egress approval
+// makes: for its host, and its port unless that is one of the web's.
+func patternOf(a protocol.Approval) string {
+	if a.Port == 80 || a.Port == 443 {
+		return a.Host
+	}
+	return net.JoinHostPort(a.Host, strconv.Itoa(a.Port))
+}
+
+func (d Decisions) broker(_ context.Context, c *jws.Command, body *op.BrokerDecide) (protocol.OpResult, error) {
+	session := c.Target.SessionID
+	if body.Rule() {
+		return feature.Done(c), d.Broker.Decide(session, body.Secret, body.Domain, body.Decision)
+	}
+	answer := answerOf(c, protocol.ApprovalBroker, body.ApprovalID, body.Revision, body.Decision)
+	return d.decide(c, answer, func(a protocol.Approval) error {
+		return d.Broker.Decide(session, a.Secret, a.Host, a.Decision)
+	})
+}
+
+// answerOf is a decision as the approvals take it.
+func answerOf(c *jws.Command, kind protocol.ApprovalKind, id string, revision uint64, decision protocol.Decision) protocol.Approval {
+	return protocol.Approval{
+		ID: id, Revision: revision, Kind: kind, SessionID: c.Target.SessionID, Decision: decision,
+		UserID: c.UserID, GrantID: c.GrantID, CommandID: c.CommandID,
+	}
+}
+
+// decide answers an approval and, when it was this answer that counts, makes
+// the rule that it brings, if any.
+func (d Decisions) decide(c *jws.Command, answer protocol.Approval, rule func(protocol.Approval) error) (protocol.OpResult, error) {
+	a, applied, err := d.Approvals.Decide(answer)
+	if err != nil {
+		return protocol.OpResult{}, err
+	}
+	if applied {
+		if err := rule(a); err != nil {
+			e := protocol.AsError(err)
+			return protocol.OpResult{}, &protocol.Error{
+				Kind: e.Kind, Message: "it was decided, but no rule was made: " + e.Error(), Err: e.Err,
+			}
+		}
+	}
+	result := feature.Done(c)
+	result.Approval, result.Applied = &a, applied
+	return result, nil
+}

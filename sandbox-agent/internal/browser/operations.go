@@ -1,0 +1,42 @@
+package browser
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
+)
+
+// maxCDPResult bounds what cdp.send tells of Chromium's answer, in bytes: it is
+// kept with the command, and travels in one frame.
+const maxCDPResult = 64 << 10
+
+// A Sender sends messages of the DevTools protocol to sessions' browsers.
+// [Browser] is one.
+type Sender interface {
+	// CDP sends a message and returns the result. It starts Chromium if there is
+	// none. It fails with KindForbidden for a method that isn't allowed, and with
+	// KindInvalid for what Chromium refuses.
+	CDP(ctx context.Context, session protocol.SessionID, message op.CDPSend) (json.RawMessage, error)
+}
+
+// Operations are those on a session's browser.
+func Operations(s Sender) feature.Operations {
+	return feature.Operations{
+		op.KindCDPSend: feature.Do(func(ctx context.Context, c *jws.Command, body *op.CDPSend) (protocol.OpResult, error) {
+			result := feature.Done(c)
+			answer, err := s.CDP(ctx, c.Target.SessionID, *body)
+			if err == nil && len(answer) > maxCDPResult {
+				err = protocol.Errorf(protocol.KindTooLarge,
+					"the browser answers with %d bytes, %d fit: ask for less, or use the browser tools", len(answer), maxCDPResult)
+			}
+			if err == nil {
+				result.CDP = answer
+			}
+			return result, err
+		}),
+	}
+}
