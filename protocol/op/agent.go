@@ -11,10 +11,10 @@ const (
 )
 
 var agents = []Spec{
-	{Kind: KindAgentStart, Needs: protocol.CapAgent, Target: TargetTerminal, Body: body[AgentStart]()},
-	{Kind: KindAgentPause, Needs: protocol.CapAgent, Target: TargetTerminal, Body: plain},
-	{Kind: KindAgentResume, Needs: protocol.CapAgent, Target: TargetTerminal, Body: plain},
-	{Kind: KindAgentStop, Needs: protocol.CapAgent, Target: TargetTerminal, Body: plain},
+	{Kind: KindAgentStart, Needs: protocol.CapAgent, Target: TargetTerminal, Body: (*AgentStart)(nil)},
+	{Kind: KindAgentPause, Needs: protocol.CapAgent, Target: TargetTerminal, Body: (*Plain)(nil)},
+	{Kind: KindAgentResume, Needs: protocol.CapAgent, Target: TargetTerminal, Body: (*Plain)(nil)},
+	{Kind: KindAgentStop, Needs: protocol.CapAgent, Target: TargetTerminal, Body: (*Plain)(nil)},
 }
 
 // AgentStart is the body of agent.start. Without Command it is the agent called

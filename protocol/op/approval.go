@@ -16,9 +16,9 @@ const (
 )
 
 var approvals = []Spec{
-	{Kind: KindEgressDecide, Needs: protocol.CapApprove, Target: TargetSession, Lane: LaneDecision, Body: body[EgressDecide]()},
-	{Kind: KindEgressRevoke, Needs: protocol.CapApprove, Target: TargetSession, Lane: LaneDecision, Body: body[EgressRevoke]()},
-	{Kind: KindBrokerDecide, Needs: protocol.CapApprove, Target: TargetSession, Lane: LaneDecision, Body: body[BrokerDecide]()},
+	{Kind: KindEgressDecide, Needs: protocol.CapApprove, Target: TargetSession, Lane: LaneDecision, Body: (*EgressDecide)(nil)},
+	{Kind: KindEgressRevoke, Needs: protocol.CapApprove, Target: TargetSession, Lane: LaneDecision, Body: (*EgressRevoke)(nil)},
+	{Kind: KindBrokerDecide, Needs: protocol.CapApprove, Target: TargetSession, Lane: LaneDecision, Body: (*BrokerDecide)(nil)},
 }
 
 // EgressDecide is the body of egress.decide. Either it answers an approval, or it

@@ -9,8 +9,8 @@ const (
 )
 
 var authority = []Spec{
-	{Kind: KindGrantRevoke, Needs: protocol.CapAdmin, Target: TargetSandbox, Lane: LaneFree, Own: true, Body: body[GrantRevoke]()},
-	{Kind: KindIntegrationsChanged, Needs: protocol.CapAdmin, Target: TargetSessionOrTerminal, Lane: LaneFree, Own: true, Body: plain},
+	{Kind: KindGrantRevoke, Needs: protocol.CapAdmin, Target: TargetSandbox, Lane: LaneFree, Own: true, Body: (*GrantRevoke)(nil)},
+	{Kind: KindIntegrationsChanged, Needs: protocol.CapAdmin, Target: TargetSessionOrTerminal, Lane: LaneFree, Own: true, Body: (*Plain)(nil)},
 }
 
 // maxRevoked bounds the grants of one grant.revoke.

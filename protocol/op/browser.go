@@ -10,7 +10,7 @@ import (
 const KindCDPSend = "cdp.send"
 
 var browser = []Spec{
-	{Kind: KindCDPSend, Needs: protocol.CapMCP, Target: TargetBrowser, Body: body[CDPSend]()},
+	{Kind: KindCDPSend, Needs: protocol.CapMCP, Target: TargetBrowser, Body: (*CDPSend)(nil)},
 }
 
 // CDPSend is the body of cdp.send (seed 003 §6.1).
@@ -31,7 +31,7 @@ func (b *CDPSend) Check() error {
 // AskedBy refuses what executors refuse: nobody's key signs what no browser may be
 // asked.
 func (b *CDPSend) AskedBy(protocol.UserID) ([]protocol.Capability, error) {
-	if _, err := CheckCDP(*b); err != nil {
+	if _, err := CheckCDP(b.Method, b.Params); err != nil {
 		return nil, protocol.Errorf(protocol.KindOf(err), "op: %v", err)
 	}
 	return nil, nil

@@ -22,26 +22,26 @@ const maxBrowserURL = 64 << 10
 // a method or a member that isn't on the list, invalid for params that are
 // malformed. Only what is known of a method passes: the next Chromium may add a
 // member that reads files.
-func CheckCDP(send CDPSend) (map[string]json.RawMessage, error) {
-	allowed, ok := allowedCDP[send.Method]
+func CheckCDP(method string, args json.RawMessage) (map[string]json.RawMessage, error) {
+	allowed, ok := allowedCDP[method]
 	if !ok {
-		return nil, protocol.Errorf(protocol.KindForbidden, "the method %.100q is not allowed on a browser", send.Method)
+		return nil, protocol.Errorf(protocol.KindForbidden, "the method %.100q is not allowed on a browser", method)
 	}
 	params := map[string]json.RawMessage{}
-	if text := bytes.TrimSpace(send.Params); len(text) > 0 && !bytes.Equal(text, []byte("null")) {
+	if text := bytes.TrimSpace(args); len(text) > 0 && !bytes.Equal(text, []byte("null")) {
 		if err := protocol.UnmarshalStrict(text, &params); err != nil {
 			return nil, protocol.Errorf(protocol.KindInvalid, "params must be an object")
 		}
 	}
 	for name := range params {
 		if !allowed.has(name) {
-			return nil, protocol.Errorf(protocol.KindForbidden, "%s may not be called with the member %.100q", send.Method, name)
+			return nil, protocol.Errorf(protocol.KindForbidden, "%s may not be called with the member %.100q", method, name)
 		}
 	}
 	if allowed.url != "" {
 		var address string
 		if err := json.Unmarshal(params[allowed.url], &address); err != nil {
-			return nil, protocol.Errorf(protocol.KindInvalid, "%s needs a URL", send.Method)
+			return nil, protocol.Errorf(protocol.KindInvalid, "%s needs a URL", method)
 		}
 		if err := CheckBrowserURL(address); err != nil {
 			return nil, err

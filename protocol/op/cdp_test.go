@@ -42,12 +42,12 @@ func TestCheckCDP(t *testing.T) {
 		{"Page.navigate", `{"url":"http://x","URL":"file:///etc/passwd"}`, protocol.KindForbidden},
 		{"Page.navigate", `{"url":"http://x","referrer":"http://y"}`, protocol.KindForbidden},
 	} {
-		if _, err := CheckCDP(CDPSend{Method: c.method, Params: json.RawMessage(c.params)}); err == nil || protocol.KindOf(err) != c.kind || len(err.Error()) > 300 {
+		if _, err := CheckCDP(c.method, json.RawMessage(c.params)); err == nil || protocol.KindOf(err) != c.kind || len(err.Error()) > 300 {
 			t.Errorf("%.50s %s: %v", c.method, c.params, err)
 		}
 	}
 	for _, params := range []string{``, `null`, ` {} `} {
-		if kept, err := CheckCDP(CDPSend{Method: "Page.stopLoading", Params: json.RawMessage(params)}); err != nil {
+		if kept, err := CheckCDP("Page.stopLoading", json.RawMessage(params)); err != nil {
 			t.Errorf("%q: %v %v", params, kept, err)
 		}
 	}

@@ -12,7 +12,7 @@ const KindEnvApply = "env.apply"
 
 var environment = []Spec{{
 	Kind: KindEnvApply, Needs: protocol.CapEnv, Target: TargetSessionOrTerminal, Lane: LaneScope,
-	Body: body[EnvSealed](), Asked: body[EnvApply](),
+	Body: (*EnvSealed)(nil), Asked: (*EnvApply)(nil),
 }}
 
 // minSecretBytes is the shortest secret that is accepted: a shorter one would

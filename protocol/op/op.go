@@ -10,8 +10,6 @@ package op
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"slices"
 
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -22,9 +20,9 @@ type Spec struct {
 	Needs  protocol.Capability // of whoever asks for it
 	Target Target
 	Lane   Lane
-	Own    bool        // the control plane alone makes it
-	Body   func() Body // an empty one, as it is signed
-	Asked  func() Body // an empty one, as people ask for it; nil: as it is signed
+	Own    bool // the control plane alone makes it
+	Body   Body // its type, as it is signed: a nil pointer
+	Asked  Body // its type, as people ask for it; nil: as it is signed
 }
 
 // A Body holds the members of an op beside "kind".
@@ -48,16 +46,6 @@ type Plain struct{}
 
 // Check finds nothing wrong.
 func (Plain) Check() error { return nil }
-
-func plain() Body { return &Plain{} }
-
-// body returns the function that makes an empty T.
-func body[T any, P interface {
-	*T
-	Body
-}]() func() Body {
-	return func() Body { return P(new(T)) }
-}
 
 // A Target says which ids the target of an operation has.
 type Target uint8
@@ -85,71 +73,6 @@ const (
 	LaneFree                 // none
 )
 
-// Specs are the operations, by family.
-var Specs = slices.Concat(sessions, terminals, agents, authority, browser, environment, approvals)
-
-var byKind = index(Specs)
-
-func index(specs []Spec) map[string]Spec {
-	m := make(map[string]Spec, len(specs))
-	for _, s := range specs {
-		m[s.Kind] = s
-	}
-	return m
-}
-
-// Lookup returns the operation of a kind, false for an unknown one.
-func Lookup(kind string) (Spec, bool) {
-	s, known := byKind[kind]
-	return s, known
-}
-
-// KindOf returns the kind of an op, "" when raw is no object or has none. A member
-// "Kind" is none, though encoding/json would take it for one.
-func KindOf(raw json.RawMessage) string {
-	var members map[string]json.RawMessage
-	var kind string
-	if json.Unmarshal(raw, &members) != nil || json.Unmarshal(members["kind"], &kind) != nil {
-		return ""
-	}
-	return kind
-}
-
-// Decode returns the operation of a signed op, and its body, which is checked.
-// It is strict at every depth: each member is known, in exact letter case, and
-// named once. It fails with KindUnsupported for an unknown kind, and with
-// KindInvalid or what [Body.Check] says for anything else that is wrong. An error
-// quotes no value: one of them may be a secret.
-func Decode(raw json.RawMessage) (Spec, Body, error) {
-	spec, known := byKind[KindOf(raw)]
-	if !known {
-		return spec, nil, unknown(raw)
-	}
-	b := spec.Body()
-	if err := decode(raw, b); err != nil {
-		return spec, nil, err
-	}
-	return spec, b, nil
-}
-
-// DecodeAsked is [Decode] for what a person asks for: the body has the form of
-// [Spec.Asked].
-func DecodeAsked(raw json.RawMessage) (Spec, Body, error) {
-	spec, known := byKind[KindOf(raw)]
-	if !known {
-		return spec, nil, unknown(raw)
-	}
-	form := spec.Asked
-	if form == nil {
-		form = spec.Body
-	}
-	b := form()
-	if err := decode(raw, b); err != nil {
-		return spec, nil, err
-	}
-	return spec, b, nil
-}
-
 // AskedBy completes b, which user asks for, and returns all the capabilities that
 // it needs. Its errors are those of [Asker].
 func (s Spec) AskedBy(user protocol.UserID, b Body) (needs []protocol.Capability, err error) {
@@ -159,24 +82,6 @@ func (s Spec) AskedBy(user protocol.UserID, b Body) (needs []protocol.Capability
 		return append(needs, also...), err
 	}
 	return needs, nil
-}
-
-func unknown(raw json.RawMessage) error {
-	return protocol.Errorf(protocol.KindUnsupported, "unknown operation %.64q", KindOf(raw))
-}
-
-func decode(raw json.RawMessage, b Body) error {
-	if err := protocol.CheckDistinct(raw); err != nil {
-		return protocol.Errorf(protocol.KindInvalid, "op: %v", err)
-	}
-	if err := protocol.UnmarshalStrict(raw, b, "kind"); err != nil {
-		// encoding/json quotes a number that stands where something else belongs.
-		if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			return protocol.Errorf(protocol.KindInvalid, "op: %s has the wrong type", e.Field)
-		}
-		return protocol.Errorf(protocol.KindInvalid, "op: %v", err)
-	}
-	return b.Check()
 }
 
 // An Op is an operation that somebody asks for, or that is signed.
@@ -206,20 +111,3 @@ func (o Op) MarshalJSON() ([]byte, error) {
 	}
 	return raw, nil
 }
-
-// Names returns the names of all members that an op can have, as JSON spells
-// them, in no order.
-func Names() []string {
-	names := []string{"kind"}
-	for _, s := range Specs {
-		names = append(names, protocol.MemberNames(s.Body())...)
-		if s.Asked != nil {
-			names = append(names, protocol.MemberNames(s.Asked())...)
-		}
-	}
-	return names
-}
-
-// Needs returns the capability that operations of a kind need of whoever asks for
-// them, "" for an unknown kind.
-func Needs(kind string) protocol.Capability { return byKind[kind].Needs }

@@ -104,8 +104,8 @@ func TestSpecsAreWhole(t *testing.T) {
 		if got, known := Lookup(s.Kind); !known || got.Needs != s.Needs || got.Target != s.Target || got.Lane != s.Lane {
 			t.Errorf("%s is there twice", s.Kind)
 		}
-		if s.Body == nil || s.Body() == s.Body() && reflect.TypeOf(s.Body()).Elem().Size() > 0 {
-			t.Errorf("%s has no body of its own", s.Kind)
+		if s.Body == nil || reflect.TypeOf(s.Body).Kind() != reflect.Pointer {
+			t.Errorf("%s has no body", s.Kind)
 		}
 	}
 }

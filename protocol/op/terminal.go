@@ -9,8 +9,8 @@ const (
 )
 
 var sessions = []Spec{
-	{Kind: KindSessionCreate, Needs: protocol.CapAdmin, Target: TargetNewSession, Lane: LaneSession, Body: body[SessionCreate]()},
-	{Kind: KindSessionDelete, Needs: protocol.CapAdmin, Target: TargetSession, Lane: LaneEnd, Body: plain},
+	{Kind: KindSessionCreate, Needs: protocol.CapAdmin, Target: TargetNewSession, Lane: LaneSession, Body: (*SessionCreate)(nil)},
+	{Kind: KindSessionDelete, Needs: protocol.CapAdmin, Target: TargetSession, Lane: LaneEnd, Body: (*Plain)(nil)},
 }
 
 // SessionCreate is the body of session.create.
@@ -33,13 +33,13 @@ const (
 )
 
 var terminals = []Spec{
-	{Kind: KindPTYCreate, Needs: protocol.CapShell, Target: TargetNewTerminal, Body: body[PTYCreate]()},
-	{Kind: KindPTYClose, Needs: protocol.CapShell, Target: TargetTerminal, Body: plain},
-	{Kind: KindPTYSignal, Needs: protocol.CapShell, Target: TargetTerminal, Body: body[PTYSignal]()},
-	{Kind: KindRecordStart, Needs: protocol.CapRecord, Target: TargetTerminal, Body: plain},
-	{Kind: KindRecordStop, Needs: protocol.CapRecord, Target: TargetTerminal, Body: plain},
-	{Kind: KindPTYResize, Needs: protocol.CapShell, Target: TargetTerminal, Body: body[PTYResize]()},
-	{Kind: KindTerminalShare, Needs: protocol.CapControl, Target: TargetTerminal, Body: body[TerminalShare]()},
+	{Kind: KindPTYCreate, Needs: protocol.CapShell, Target: TargetNewTerminal, Body: (*PTYCreate)(nil)},
+	{Kind: KindPTYClose, Needs: protocol.CapShell, Target: TargetTerminal, Body: (*Plain)(nil)},
+	{Kind: KindPTYSignal, Needs: protocol.CapShell, Target: TargetTerminal, Body: (*PTYSignal)(nil)},
+	{Kind: KindRecordStart, Needs: protocol.CapRecord, Target: TargetTerminal, Body: (*Plain)(nil)},
+	{Kind: KindRecordStop, Needs: protocol.CapRecord, Target: TargetTerminal, Body: (*Plain)(nil)},
+	{Kind: KindPTYResize, Needs: protocol.CapShell, Target: TargetTerminal, Body: (*PTYResize)(nil)},
+	{Kind: KindTerminalShare, Needs: protocol.CapControl, Target: TargetTerminal, Body: (*TerminalShare)(nil)},
 }
 
 const maxUint16 = 1<<16 - 1

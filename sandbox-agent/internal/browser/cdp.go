@@ -66,7 +66,7 @@ func tooLarge(err error) bool {
 
 // checkCDP returns the params to send, or why they aren't.
 func checkCDP(send op.CDPSend) (map[string]jsonv2.Value, error) {
-	params, err := op.CheckCDP(send)
+	params, err := op.CheckCDP(send.Method, send.Params)
 	if err != nil {
 		return nil, err
 	}

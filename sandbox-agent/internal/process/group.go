@@ -113,18 +113,20 @@ func (g *Group) Pause() error {
 }
 
 // Continue continues the whole group with SIGCONT, each process once: one that
-// stops again by itself, say because it reads in the background, stays so.
+// stops again by itself, say because it reads in the background, stays so. One
+// that seems to run is told as well: while its threads stop, one after the other,
+// Linux shows neither a signal that waits nor a process that has stopped.
 func (g *Group) Continue() {
 	type id struct {
 		pid     int
 		started uint64
 	}
 	told := make(map[id]struct{})
-	for range maxLooks {
+	for look := range maxLooks {
 		fresh := false
 		for _, s := range g.members() {
 			who := id{s.PID, s.started}
-			if _, before := told[who]; before || !s.stopped() {
+			if _, before := told[who]; before || look > 0 && !s.stopped() {
 				continue
 			}
 			told[who] = struct{}{}

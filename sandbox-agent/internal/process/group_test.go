@@ -124,6 +124,16 @@ func TestForkedWhileStopped(t *testing.T) {
 	}
 }
 
+// TestContinueTellsWhoSeemsToRun: a process may be about to stop and not show it.
+func TestContinueTellsWhoSeemsToRun(t *testing.T) {
+	s := start(t, `trap 'echo continued' CONT; echo up; while :; do sleep 0.01; done`)
+	s.line()
+	s.Continue()
+	if got := s.line(); got != "continued" {
+		t.Errorf("it says %q", got)
+	}
+}
+
 // TestParentHasEnded: who left the session and lost its parent is known from
 // before.
 func TestParentHasEnded(t *testing.T) {
