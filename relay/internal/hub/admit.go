@@ -252,6 +252,8 @@ func (h *Hub) carry(effects []roster.Effect) {
 				func(v *Viewer) bool { return v.set == e.Key })
 		case roster.Succeed:
 			h.step(turn.Succeeded{From: e.From, To: e.To})
+		default:
+			h.metrics.Unhandled.WithLabelValues(unhandledRoster).Inc()
 		}
 	}
 	if key, g := h.roster.Bearer(); g.ID != "" && g.ID != h.dial.bearer.Load().grant.ID {

@@ -217,6 +217,8 @@ func (h *Hub) answer(m protocol.Message) {
 	case protocol.TerminalsChanged:
 		h.facts.listed = m.At
 		h.tellList(time.Now())
+	default:
+		h.metrics.Unhandled.WithLabelValues(unhandledAgent).Inc()
 	}
 }
 

@@ -331,6 +331,8 @@ func (h *Hub) step(e turn.Event) {
 			}
 		case turn.StateChanged:
 			h.tellState()
+		default:
+			h.metrics.Unhandled.WithLabelValues(unhandledTurn).Inc()
 		}
 	}
 	h.followController()
@@ -460,5 +462,7 @@ func (h *Hub) obey(v *Viewer, m protocol.ClientMessage) {
 	case protocol.ClientLead:
 		h.leading.acts(v.user, v.id)
 		h.lead()
+	default:
+		h.metrics.Unhandled.WithLabelValues(unhandledClient).Inc()
 	}
 }

@@ -18,6 +18,15 @@ const (
 	cutUnanswered = "grant_unanswered"
 )
 
+// What a hub may have no use for: labels of a metric. Its own events are not
+// among them, since one that nobody acts on doesn't compile.
+const (
+	unhandledAgent  = "agent_message"
+	unhandledClient = "client_message"
+	unhandledTurn   = "turn_effect"
+	unhandledRoster = "roster_effect"
+)
+
 // Metrics counts what hubs do. Every byte or socket that a hub drops is
 // counted here with its reason.
 type Metrics struct {
@@ -33,6 +42,7 @@ type Metrics struct {
 	Attached    *prometheus.CounterVec // by mode
 	Moved       prometheus.Counter
 	LinksLost   prometheus.Counter
+	Unhandled   *prometheus.CounterVec // by what it is
 
 	KeyframesWanted prometheus.Counter
 	KeyframesSent   prometheus.Counter
@@ -74,7 +84,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			"Deliveries to a viewer that its socket didn't take at once, so that they wait for a writer of its own."),
 	}
 	m.times()
-	reg.MustRegister(m.Viewers, m.Hubs, m.OutputBytes, m.ViewersCut, m.Resyncs, m.Skipped, m.LinksLost,
+	m.Unhandled = instrument.Counters("fairlead_hub_unhandled_total",
+		"What reached a hub that has no use for it, by what it is. Anything but 0 is a bug.", "what",
+		unhandledAgent, unhandledClient, unhandledTurn, unhandledRoster)
+	reg.MustRegister(m.Unhandled, m.Viewers, m.Hubs, m.OutputBytes, m.ViewersCut, m.Resyncs, m.Skipped, m.LinksLost,
 		m.Attached, m.Moved, m.KeyframesWanted, m.KeyframesSent, m.BackfillBytes, m.PaceSetters, m.Acks,
 		m.Deferred, m.Join, m.Resume)
 	return m

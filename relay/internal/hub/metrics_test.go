@@ -109,3 +109,34 @@ func BenchmarkObserving(b *testing.B) {
 		m.Feeds.Delivery.Observe(time.Since(began).Seconds())
 	}
 }
+
+// TestNothingIsUnhandled: the hub acts on every message that the stream's reader
+// and gateways pass on, and counts any other.
+func TestNothingIsUnhandled(t *testing.T) {
+	h := still()
+	v := seat(h, 1, "usr_1", time.Now().Add(time.Hour))
+	for _, m := range []protocol.Message{
+		protocol.Leased{}, protocol.Granted{}, protocol.Recording{}, protocol.Shared{}, protocol.Held{},
+		protocol.AgentReport{}, protocol.AgentTurn{}, protocol.ToolsChanged{}, protocol.TerminalsChanged{},
+	} {
+		h.answer(m)
+	}
+	for _, kind := range []string{
+		protocol.ClientRequestControl, protocol.ClientTakeControl, protocol.ClientTakeBack, protocol.ClientCancelRequest,
+		protocol.ClientGrantControl, protocol.ClientRevokeControl, protocol.ClientResize, protocol.ClientLead,
+	} {
+		h.obey(v, protocol.ClientMessage{Type: kind})
+	}
+	for _, what := range []string{unhandledAgent, unhandledClient, unhandledTurn, unhandledRoster} {
+		if n := testutil.ToFloat64(h.metrics.Unhandled.WithLabelValues(what)); n != 0 {
+			t.Errorf("%v of %s", n, what)
+		}
+	}
+	h.answer(protocol.Data{})
+	h.obey(v, protocol.ClientMessage{Type: "nonsense"})
+	for _, what := range []string{unhandledAgent, unhandledClient} {
+		if n := testutil.ToFloat64(h.metrics.Unhandled.WithLabelValues(what)); n != 1 {
+			t.Errorf("%v of %s are counted", n, what)
+		}
+	}
+}
