@@ -23,7 +23,7 @@ func (r *Relay) routes(router access.Router) error {
 	}
 	signer := &dispatch.Signer{URL: r.cfg.ControlPlaneURL, Credential: r.cfg.Credential, Client: r.client}
 	sockets := &gateway.Gateway{
-		Origins: r.origins, Desk: access.NewDesk(time.Now), Revoked: r.revoked, Log: r.log,
+		Origins: r.origins, Desk: access.NewDesk(time.Now), Grants: r.grants, Log: r.log,
 		Metrics: r.metrics.gateway, SocketsPerPerson: r.cfg.SocketsPerPerson,
 	}
 	(&gateway.Terminals{Gateway: sockets, Keys: r.keys, Hubs: r.hubs, Rejects: r.refused}).Register(router)

@@ -86,8 +86,10 @@ func (g *Grants) Revoked(grant *jws.Grant) bool {
 }
 
 // left returns how long a grant is good by its time.
-func (g *Grants) left(grant *jws.Grant) time.Duration {
-	return grant.Expires().Add(g.o.Skew).Sub(g.o.Now())
+func (g *Grants) left(grant *jws.Grant) time.Duration { return g.leftAt(grant, g.o.Now()) }
+
+func (g *Grants) leftAt(grant *jws.Grant, now time.Time) time.Duration {
+	return grant.Expires().Add(g.o.Skew).Sub(now)
 }
 
 // Begin notes that something is done under a grant, which was just verified. end
@@ -176,16 +178,20 @@ func (g *Grants) over() (over []*Use) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.due = time.Time{}
+	now, next := g.o.Now(), checkEvery
 	for u := range g.uses {
-		if u.ended {
-			continue
-		}
-		if left := g.left(u.grant); left > 0 {
-			g.schedule(left)
-		} else {
+		left := g.leftAt(u.grant, now)
+		switch {
+		case left > 0:
+			u.ended = false // the clock may have been put back
+			next = min(next, left)
+		case !u.ended:
 			u.ended = true
 			over = append(over, u)
 		}
+	}
+	if len(g.uses) > 0 {
+		g.schedule(next)
 	}
 	return over
 }

@@ -153,7 +153,8 @@ func TestRenew(t *testing.T) {
 	})
 }
 
-// TestClockJumps: the clock of the wall is looked at every second.
+// TestClockJumps: the clock of the wall is looked at every second, and may be put
+// back.
 func TestClockJumps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var later atomic.Int64
@@ -165,6 +166,12 @@ func TestClockJumps(t *testing.T) {
 		synctest.Wait()
 		if w.String() != expired {
 			t.Errorf("%s", w)
+		}
+		later.Store(0)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if w.String() != "[the grant has expired the grant has expired]" {
+			t.Errorf("after the clock was put back: %s", w)
 		}
 	})
 }

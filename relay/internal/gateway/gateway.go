@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/access"
@@ -23,7 +24,7 @@ import (
 type Gateway struct {
 	Origins *access.Origins
 	Desk    *access.Desk
-	Revoked *jws.RevocationSet // nil: nothing is revoked
+	Grants  *lifetime.Grants // those of open sockets
 	Log     *slog.Logger
 	Metrics *Metrics
 	// SocketsPerPerson bounds the sockets of one person; default
@@ -185,7 +186,7 @@ func (g *Gateway) admit(r *http.Request, offer Offer, targets Targets) (in admit
 			pass.Restore() // it opens nothing
 		}
 	}()
-	if g.Revoked != nil && g.Revoked.Grant(admission.Grant) {
+	if g.Grants.Revoked(admission.Grant) {
 		return in, protocol.Fault(protocol.KindUnauthenticated, errors.New("the grant was revoked"))
 	}
 	if err := socket.Check(admission.Grant); err != nil {

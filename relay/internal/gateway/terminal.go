@@ -28,9 +28,7 @@ type Terminals struct {
 
 // Register adds the routes. It is called once, before any is used.
 func (t *Terminals) Register(mux access.Router) {
-	if t.Gateway.Revoked != nil {
-		t.Hubs.Heed(t.Gateway.Revoked) // ends open sockets as well
-	}
+	t.Hubs.Under(t.Gateway.Grants)
 	mux.HandleFunc("POST /pty-session", t.ptySession)
 	mux.HandleFunc("GET /sessions/{sid}/ptys/{pid}/ws", t.Gateway.Sockets(t))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/access"
@@ -79,7 +80,7 @@ func newWorldWith(t *testing.T, start func(*httptest.Server), fleet hub.Tunnels)
 		t.Fatal(err)
 	}
 	w.gateway = &Gateway{
-		Origins: origins, Desk: access.NewDesk(time.Now), Revoked: w.revoked, Log: log, Metrics: NewMetrics(registry),
+		Origins: origins, Desk: access.NewDesk(time.Now), Grants: lifetime.New(lifetime.Options{Revoked: w.revoked}), Log: log, Metrics: NewMetrics(registry),
 	}
 	(&Terminals{Gateway: w.gateway, Keys: w.authority.Keys, Hubs: w.hubs}).Register(mux)
 	w.server.Config.Handler = origins.Guard(mux)

@@ -93,12 +93,15 @@ func (h *Hub) everybody() iter.Seq[*Viewer] {
 // join takes in a viewer, which sees nothing before its grant, or one of the
 // same set, was taken.
 func (h *Hub) join(v *Viewer) {
-	if h.void(v.grant) { // since its ticket was made
+	use, err := h.grants.Begin(v.grant, h.noteEnded)
+	if err != nil { // since its ticket was made
 		v.keys.Leave()
-		h.metrics.ViewersCut.WithLabelValues(cutRevoked).Inc()
-		v.outbox.close(protocol.KindUnauthenticated, revokedCause)
+		why, kind, cause := whyEnded(err)
+		h.metrics.ViewersCut.WithLabelValues(why).Inc()
+		v.outbox.close(kind, cause)
 		return
 	}
+	v.use = use
 	v.set = h.key.setOf(v.grant)
 	v.rights = v.set.Rights
 	admitted, effects := h.roster.Join(v.set, asked(v.grant, v.token), time.Now())
@@ -160,6 +163,7 @@ func (h *Hub) leave(v *Viewer) {
 	if !sees && !h.pending.has(v) {
 		return
 	}
+	v.use.Stop()
 	h.pending.drop(v)
 	if sees {
 		delete(h.viewers, v.id)
@@ -174,11 +178,8 @@ func (h *Hub) leave(v *Viewer) {
 	if sees {
 		h.step(turn.Left{Socket: v.id})
 	}
-	h.carry(h.roster.Leave(v.set, v.grant.ID, h.void(v.grant) || expired(v.grant, now), now))
+	h.carry(h.roster.Leave(v.set, v.grant.ID, h.grants.Check(v.grant) != nil, now))
 }
-
-// expired reports whether g's time is over at now.
-func expired(g *jws.Grant, now time.Time) bool { return !now.Before(g.Expires()) }
 
 // renew puts a viewer under another grant of the same user. What it may do less
 // counts at once; what more, when the grant was taken.
@@ -187,8 +188,9 @@ func (h *Hub) renew(v *Viewer, grant *jws.Grant, token string) {
 	if !sees && !h.pending.has(v) {
 		return
 	}
-	if h.void(grant) { // since the gateway has verified it
-		h.cut(v, cutRevoked, protocol.KindUnauthenticated, revokedCause)
+	if err := v.use.Renew(grant); err != nil { // since the gateway has verified it
+		why, kind, cause := whyEnded(err)
+		h.cut(v, why, kind, cause)
 		return
 	}
 	h.pending.drop(v)

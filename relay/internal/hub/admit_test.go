@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
@@ -187,7 +188,7 @@ func numbered(i int) func(*jws.Grant) {
 func TestFound10OneGrantOfASet(t *testing.T) {
 	w := newWorld(t, protocol.TerminalOpened{Epoch: 7, Lease: held(3, 2)})
 	revoked := jws.NewRevocationSet()
-	w.set.Heed(revoked)
+	w.set.Under(lifetime.New(lifetime.Options{Revoked: revoked}))
 	first := w.join(alice, nil)
 	first.greeted()
 	a := w.attached()

@@ -34,6 +34,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/feed"
@@ -69,8 +70,8 @@ type Hub struct {
 	watch    func(session *tunnel.Session, delta int)
 	window   func() int                // what the ring may take, in bytes
 	memory   *feed.Memory              // for keyframes; nil: there is enough
-	revoked  *jws.RevocationSet        // nil: no grant is
-	revised  chan struct{}             // revoked has changed
+	grants   *lifetime.Grants          // of viewers
+	ended    chan struct{}             // somebody's grant has
 	shared   atomic.Pointer[feed.Feed] // feed, for the set
 	finished atomic.Bool               // the process is over: nothing new will come; set by feed
 	life     lifecycle
@@ -108,7 +109,7 @@ func newHub(key Key, first *jws.Grant, token string, tunnels Tunnels, log *slog.
 		pending: pending{},
 		roster:  roster.New(grantWait, set, grant),
 		window:  func() int { return protocol.RingBytes },
-		revised: make(chan struct{}, 1),
+		ended:   make(chan struct{}, 1), grants: lifetime.New(lifetime.Options{}),
 		facts:   facts{openTo: protocol.ShareNone},
 		wants:   wants{of: map[*Viewer]want{}},
 		pacers:  pacers{newest: map[string]*Viewer{}},
@@ -141,6 +142,9 @@ func (h *Hub) run(ctx context.Context) {
 		}
 	}()
 	defer func() { // their leaving is not seen any more
+		for v := range h.everybody() {
+			v.use.Stop()
+		}
 		h.metrics.Viewers.Sub(float64(len(h.viewers)))
 		h.metrics.PaceSetters.Sub(float64(len(h.pacers.newest)))
 	}()
@@ -171,8 +175,8 @@ func (h *Hub) run(ctx context.Context) {
 			}
 		case <-h.typing.Asks():
 			h.heed()
-		case <-h.revised:
-			h.cutRevoked()
+		case <-h.ended:
+			h.cutEnded()
 		case <-timer.C:
 			h.tick(time.Now())
 		case <-ctx.Done():

@@ -1,37 +1,40 @@
 package hub
 
 import (
+	"errors"
+
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/jws"
 )
 
-const revokedCause = "access was revoked"
+// Under has viewers end with their grants by the clock, and the revocations, of
+// grants. It is called before the first Open; without it nothing is revoked.
+func (s *Set) Under(grants *lifetime.Grants) { s.grants = grants }
 
-// Heed has viewers cut whose grants revoked says are void: those who are there
-// at once after each change, others when they join. It is called before the
-// first Open.
-func (s *Set) Heed(revoked *jws.RevocationSet) {
-	s.revoked = revoked
-	revoked.OnChange(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for _, t := range s.hubs {
-			select {
-			case t.hub.revised <- struct{}{}:
-			default: // run is about to look, and will see this change
-			}
-		}
-	})
+// noteEnded has run look whose grant has ended. It never waits.
+func (h *Hub) noteEnded(error) {
+	select {
+	case h.ended <- struct{}{}:
+	default: // run is about to look
+	}
 }
 
-// void reports whether a grant was revoked.
-func (h *Hub) void(g *jws.Grant) bool { return h.revoked != nil && h.revoked.Grant(g) }
-
-// cutRevoked cuts the viewers whose grants were revoked.
-func (h *Hub) cutRevoked() {
+// cutEnded cuts the viewers whose grants have ended.
+func (h *Hub) cutEnded() {
 	for v := range h.everybody() {
-		if h.void(v.grant) {
-			h.cut(v, cutRevoked, protocol.KindUnauthenticated, revokedCause)
+		if err := h.grants.Check(v.grant); err != nil {
+			why, kind, cause := whyEnded(err)
+			h.cut(v, why, kind, cause)
 		}
 	}
+}
+
+// whyEnded says what is counted, and what a viewer is told, when its grant has
+// ended.
+func whyEnded(err error) (why string, kind protocol.Kind, cause string) {
+	e := protocol.AsError(err)
+	if errors.Is(err, lifetime.ErrRevoked) {
+		return cutRevoked, e.Kind, e.Error()
+	}
+	return cutExpired, e.Kind, e.Error()
 }

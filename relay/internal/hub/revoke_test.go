@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -15,7 +16,7 @@ func dave(g *jws.Grant) { bob(g); g.ID = "gr_bob_2" }
 func TestRevokedGrants(t *testing.T) {
 	w := newWorld(t, protocol.TerminalOpened{Epoch: 7, Lease: held(3, 2)})
 	revoked := jws.NewRevocationSet()
-	w.set.Heed(revoked)
+	w.set.Under(lifetime.New(lifetime.Options{Revoked: revoked}))
 	x, y, z := w.join(alice, nil), w.join(bob, nil), w.join(dave, nil)
 	a := w.attached()
 	for _, v := range []*watcher{x, y, z} {
@@ -29,7 +30,7 @@ func TestRevokedGrants(t *testing.T) {
 	began := time.Now()
 	revoked.Add("gr_alice", "gr_bob")
 	for _, v := range []*watcher{x, y} {
-		if it := v.ends(); it.code != 4401 || string(it.bytes) != revokedCause {
+		if it := v.ends(); it.code != 4401 || string(it.bytes) != lifetime.ErrRevoked.Error() {
 			t.Errorf("%s", it)
 		}
 	}
@@ -49,7 +50,7 @@ func TestRevokedGrants(t *testing.T) {
 
 	// Everything of a user, by a list.
 	revoked.Apply(&jws.Revocations{Number: 1, Subjects: []jws.RevokedSubject{{Subject: "usr_bob", Before: time.Now().Unix() + 1}}})
-	if it := z.ends(); it.code != 4401 || string(it.bytes) != revokedCause {
+	if it := z.ends(); it.code != 4401 || string(it.bytes) != lifetime.ErrRevoked.Error() {
 		t.Errorf("%s", it)
 	}
 }
@@ -59,7 +60,7 @@ func TestRevokedGrants(t *testing.T) {
 func TestRevokedOnTheWayIn(t *testing.T) {
 	w := newWorld(t, protocol.TerminalOpened{Epoch: 7, Lease: held(3, 2)})
 	revoked := jws.NewRevocationSet()
-	w.set.Heed(revoked)
+	w.set.Under(lifetime.New(lifetime.Options{Revoked: revoked}))
 	x := w.join(bob, nil)
 	x.greeted()
 	grant, token := w.authority.Grant(alice)
@@ -72,12 +73,12 @@ func TestRevokedOnTheWayIn(t *testing.T) {
 	revoked.Add("gr_alice", "gr_bob_2")
 	y := w.sit(handle, grant, token, nil)
 	y.types("early")
-	if it := y.ends(); it.code != 4401 || string(it.bytes) != revokedCause {
+	if it := y.ends(); it.code != 4401 || string(it.bytes) != lifetime.ErrRevoked.Error() {
 		t.Errorf("%s", it)
 	}
 	newer, token := w.authority.Grant(dave)
 	x.v.Reauth(newer, token)
-	if it := x.ends(); it.code != 4401 || string(it.bytes) != revokedCause {
+	if it := x.ends(); it.code != 4401 || string(it.bytes) != lifetime.ErrRevoked.Error() {
 		t.Errorf("%s", it)
 	}
 	if in := x.v.hub.typing; !in.Room().TryAcquire(protocol.MaxInputQueued) {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/feed"
@@ -39,11 +40,11 @@ type Set struct {
 	cancel  context.CancelCauseFunc
 	running sync.WaitGroup
 	sockets atomic.Uint64
-	ring    atomic.Int64       // what a ring may take, in bytes; set under mu
-	memory  *feed.Memory       // for keyframes
-	sharing atomic.Bool        // share is about to be called
-	revoked *jws.RevocationSet // nil: no grant is
-	free    chan struct{}      // closed when the set is closed and held is 0
+	ring    atomic.Int64     // what a ring may take, in bytes; set under mu
+	memory  *feed.Memory     // for keyframes
+	sharing atomic.Bool      // share is about to be called
+	grants  *lifetime.Grants // of all viewers
+	free    chan struct{}    // closed when the set is closed and held is 0
 
 	// Guarded by mu.
 	mu      sync.Mutex
@@ -70,7 +71,8 @@ func NewSet(tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Set {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := &Set{
 		tunnels: tunnels, log: log, metrics: metrics, ctx: ctx, cancel: cancel,
-		hubs: map[Key]*shared{}, spent: map[*shared]struct{}{}, free: make(chan struct{}), watched: map[*tunnel.Session]int{},
+		grants: lifetime.New(lifetime.Options{}),
+		hubs:   map[Key]*shared{}, spent: map[*shared]struct{}{}, free: make(chan struct{}), watched: map[*tunnel.Session]int{},
 	}
 	s.ring.Store(protocol.RingBytes)
 	s.memory = feed.NewMemory(s.reshare)
@@ -164,7 +166,7 @@ func (s *Set) acquire(key Key, grant *jws.Grant, token string) (*shared, error) 
 		}
 		ctx, stop := context.WithCancel(s.ctx)
 		t = &shared{hub: newHub(key, grant, token, s.tunnels, s.log, s.metrics), stop: stop, first: grant.ID, people: map[protocol.UserID]int{}}
-		t.hub.watch, t.hub.window, t.hub.memory, t.hub.revoked = s.watch, s.window, s.memory, s.revoked
+		t.hub.watch, t.hub.window, t.hub.memory, t.hub.grants = s.watch, s.window, s.memory, s.grants
 		s.hubs[key] = t
 		s.share()
 		s.running.Go(func() {

@@ -10,7 +10,7 @@ import (
 const (
 	// resizeInterval is the least time between two changes of size (20/s).
 	resizeInterval = 50 * time.Millisecond
-	// longestTick bounds how late an expired grant is noticed.
+	// longestTick bounds how late what has no time of its own is done.
 	longestTick = time.Second
 )
 
@@ -45,11 +45,6 @@ func (h *Hub) tick(now time.Time) {
 	if h.resize.wish != nil && h.link != nil && now.Sub(h.resize.sent) >= resizeInterval {
 		h.send(*h.resize.wish)
 		h.resize = pendingResize{sent: now, last: size{h.resize.wish.Cols, h.resize.wish.Rows}}
-	}
-	for v := range h.everybody() {
-		if expired(v.grant, now) {
-			h.cut(v, cutExpired, protocol.KindExpired, "the grant has expired")
-		}
 	}
 	h.carry(h.roster.Late(now))
 }

@@ -173,25 +173,37 @@ func TestSizesAreLimited(t *testing.T) {
 }
 
 func TestAnExpiredGrantIsNoticedInTime(t *testing.T) {
-	h, now := still(), time.Now().Truncate(time.Second)
-	v := seat(h, 1, "usr_1", now.Add(90*time.Second))
-	seat(h, 2, "usr_2", now.Add(time.Hour))
-	h.tick(now)
-	// Events that come all the time don't put the look at the clock off.
-	if wait := h.untilTick(now.Add(longestTick - time.Millisecond)); wait > time.Millisecond {
-		t.Errorf("looks again in %v", wait)
-	}
-	h.tick(now.Add(90*time.Second - 1))
-	if v.outbox.closing {
-		t.Error("cut before its time")
-	}
-	h.tick(now.Add(90 * time.Second))
-	if !v.outbox.closing || v.outbox.closeCode != 4401 || len(h.viewers) != 1 {
-		t.Errorf("closing %v with %d, %d viewers", v.outbox.closing, v.outbox.closeCode, len(h.viewers))
-	}
-	if h.dial.bearer.Load().grant.Token != "token of usr_2" {
-		t.Errorf("the bearer is %+v", h.dial.bearer.Load())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h, now := still(), time.Now()
+		v := seat(h, 1, "usr_1", now.Add(90*time.Second))
+		seat(h, 2, "usr_2", now.Add(time.Hour))
+		h.tick(now)
+		// Events that come all the time don't put the look at the clock off.
+		if wait := h.untilTick(now.Add(longestTick - time.Millisecond)); wait > time.Millisecond {
+			t.Errorf("looks again in %v", wait)
+		}
+		time.Sleep(90*time.Second - 1)
+		synctest.Wait()
+		if len(h.ended) != 0 {
+			t.Error("cut before its time")
+		}
+		h.cutEnded()
+		if v.outbox.closing {
+			t.Error("cut before its time, by run")
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		if len(h.ended) != 1 {
+			t.Fatal("run doesn't know of it")
+		}
+		h.cutEnded()
+		if !v.outbox.closing || v.outbox.closeCode != 4401 || len(h.viewers) != 1 {
+			t.Errorf("closing %v with %d, %d viewers", v.outbox.closing, v.outbox.closeCode, len(h.viewers))
+		}
+		if h.dial.bearer.Load().grant.Token != "token of usr_2" {
+			t.Errorf("the bearer is %+v", h.dial.bearer.Load())
+		}
+	})
 }
 
 // A socket is pinged when it is quiet, and is dead when it doesn't answer; not

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/feed"
@@ -26,6 +27,7 @@ type Viewer struct {
 	hub     *Hub
 
 	// Owned by the hub's run.
+	use      *lifetime.Use // ends the viewer with its grant; nil: it was not taken in
 	grant    *jws.Grant
 	token    string
 	set      roster.Key               // of its grant
