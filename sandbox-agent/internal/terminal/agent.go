@@ -20,7 +20,7 @@ import (
 const stoppedFor = time.Second
 
 // A stage is what runs in a terminal: its own program, and perhaps a coding
-// agent in front of it. The terminal's mutex guards it.
+// agent in front of it. The arbiter's mu guards it.
 //
 // The agent has a PTY of its own, and with that the terminal: its output is what
 // is seen, and it gets all input. The program behind goes on until it prints
@@ -45,7 +45,7 @@ type agent struct {
 
 	steering sync.Mutex // held while it is paused, resumed or stopped
 
-	// Guarded by terminal.mu.
+	// Guarded by arbiter.mu.
 	is       protocol.AgentState
 	resumes  protocol.AgentState // what it is when it is paused no more: running or waiting
 	prompted bool                // it has begun a turn
@@ -86,7 +86,7 @@ func (s *stage) report() *protocol.AgentReport {
 	return &r
 }
 
-// report returns how the agent stands. The caller holds terminal.mu.
+// report returns how the agent stands. The caller holds arbiter.mu.
 func (a *agent) report() protocol.AgentReport {
 	r := protocol.AgentReport{State: a.is, Name: a.name}
 	if a.is == protocol.AgentStopped {
@@ -225,9 +225,9 @@ func (h *Host) agentOf(session protocol.SessionID, id protocol.PTYID) (*Terminal
 	return t, t.stage.agent, nil
 }
 
-func (t *Terminal) reportOf(a *agent) protocol.AgentReport {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (b *arbiter) reportOf(a *agent) protocol.AgentReport {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	return a.report()
 }
 
@@ -240,15 +240,15 @@ func noneLeft(r protocol.AgentReport) error {
 }
 
 // pauseAgent notes that a was stopped, unless it has ended meanwhile.
-func (t *Terminal) pauseAgent(a *agent) protocol.AgentReport {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (b *arbiter) pauseAgent(a *agent) protocol.AgentReport {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	switch was := a.is; was {
 	case protocol.AgentRunning, protocol.AgentWaiting:
 		a.is, a.resumes = protocol.AgentPaused, was
-		t.announceAgent()
+		b.announceAgent()
 		if was == protocol.AgentRunning {
-			t.yield(a)
+			b.yield(a)
 		}
 	}
 	return a.report()
@@ -256,50 +256,50 @@ func (t *Terminal) pauseAgent(a *agent) protocol.AgentReport {
 
 // resumeAgent has a, if it is paused, be what it was, takes control for it if
 // that was running, and reports whether it was paused.
-func (t *Terminal) resumeAgent(a *agent) (protocol.AgentReport, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (b *arbiter) resumeAgent(a *agent) (protocol.AgentReport, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	paused := a.is == protocol.AgentPaused
 	switch {
 	case paused && a.resumes == protocol.AgentWaiting:
 		a.is = protocol.AgentWaiting
-		t.announceAgent()
+		b.announceAgent()
 	case paused:
-		t.takeOver(a)
+		b.takeOver(a)
 	}
 	return a.report(), paused
 }
 
 // stopAgent notes that a is to end, and reports whether it is paused. From here
 // on it is locked as a running one is: what humans typed doesn't reach it.
-func (t *Terminal) stopAgent(a *agent) (paused bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (b *arbiter) stopAgent(a *agent) (paused bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	a.stopping = true
-	t.refuseStale()
+	b.refuseStale()
 	return a.is == protocol.AgentPaused
 }
 
 // takeOver lets a run and takes control for it, whoever has it: a clean cut, as
 // every change of control is. The caller holds mu.
-func (t *Terminal) takeOver(a *agent) {
-	if a.before = t.control.grant; t.lent() {
+func (b *arbiter) takeOver(a *agent) {
+	if a.before = b.control.grant; b.control.isLent() {
 		a.before = nil
 	}
 	a.is = protocol.AgentRunning
-	t.announceAgent()
-	t.assign(protocol.LeaseNext{Holder: protocol.AgentHolder}, nil)
-	t.leaseChanged(nil, 0)
+	b.announceAgent()
+	b.assign(protocol.LeaseNext{Holder: protocol.AgentHolder}, nil)
+	b.leaseChanged(nil, 0)
 }
 
 // yield gives control back to the human who had it, if they are present and
 // still may have it, else to nobody. The caller holds mu.
-func (t *Terminal) yield(a *agent) {
+func (b *arbiter) yield(a *agent) {
 	next := protocol.LeaseNext{}
 	g := a.before
-	if g != nil && t.sockets(g.Subject) > 0 {
+	if g != nil && b.sockets(g.Subject) > 0 {
 		if now := time.Now(); over(g, now) {
-			g = t.anotherGrant(g.Subject, now)
+			g = b.anotherGrant(g.Subject, now)
 		}
 		if g != nil {
 			next = protocol.LeaseNext{Holder: g.Subject, GrantID: g.ID}
@@ -309,14 +309,14 @@ func (t *Terminal) yield(a *agent) {
 		g = nil
 	}
 	a.before = nil
-	t.assign(next, g)
-	t.leaseChanged(nil, 0)
+	b.assign(next, g)
+	b.leaseChanged(nil, 0)
 }
 
 // announceAgent tells everybody how the agent stands. The caller holds mu.
-func (t *Terminal) announceAgent() {
-	r := t.stage.agent.report()
-	for a := range t.attachments {
+func (b *arbiter) announceAgent() {
+	r := b.stage.agent.report()
+	for a := range b.attachments {
 		a.post(r)
 	}
 }

@@ -35,7 +35,7 @@ type Attachment struct {
 
 	buf []byte // owned by Next: the bytes of the last DATA
 
-	// Guarded by terminal.mu.
+	// Guarded by arbiter.mu.
 	cursor    bytelog.Cursor
 	cut       bool                // another epoch has begun, which it is to be told
 	outbox    []protocol.Message  // at most maxOutbox
@@ -72,7 +72,7 @@ func (t *Terminal) Attach(params protocol.TerminalParams) (*Attachment, protocol
 	a.cursor = cursor
 	opened.Creator, opened.Claimed = t.info.CreatorID, t.control.lease.Claimed()
 	opened.Lease, opened.Pacers = t.control.lease.Lease(time.Now()), t.flow.gate.Pacers(time.Now())
-	opened.Recording, opened.Shared = t.recordingID(), t.shared()
+	opened.Recording, opened.Shared = t.recordingID(), t.sharing.shared()
 	opened.Agent, opened.Turn = t.stage.report(), t.hooks.turn
 	for i := range opened.Pacers { // they may not have heard of this epoch
 		opened.Pacers[i].Offset = min(opened.Pacers[i].Offset, opened.Head)
@@ -170,7 +170,7 @@ func (a *Attachment) take(drawn wish, present *keyframe) (m protocol.Message, wa
 	return a.reset(present), wishNone, nil
 }
 
-// pop returns the first message beside the log. The caller holds terminal.mu.
+// pop returns the first message beside the log. The caller holds arbiter.mu.
 func (a *Attachment) pop() protocol.Message {
 	m := a.outbox[0]
 	a.outbox[0] = nil
@@ -182,7 +182,7 @@ func (a *Attachment) pop() protocol.Message {
 
 // follow returns the next message of the log, or nil when there is none now. gap
 // says that the log has lost the attachment's place. The caller holds
-// terminal.mu.
+// arbiter.mu.
 func (a *Attachment) follow() (m protocol.Message, gap bool, err error) {
 	offset, limit := a.cursor.Offset(), protocol.MaxDataBytes
 	if f := a.keyframe; f != nil {
@@ -214,7 +214,7 @@ func (a *Attachment) follow() (m protocol.Message, gap bool, err error) {
 }
 
 // aboutGrants returns the next answer about a grant, nil when there is none or
-// it has to wait for a keyframe. The caller holds terminal.mu.
+// it has to wait for a keyframe. The caller holds arbiter.mu.
 func (a *Attachment) aboutGrants() protocol.Message {
 	if a.sent > 0 {
 		return nil
@@ -231,7 +231,7 @@ func (a *Attachment) aboutGrants() protocol.Message {
 // reset moves the cursor to where a newcomer begins. Who waits for a keyframe
 // gets present there and then, unless that is nil: in a flood that outruns the
 // stream any later one would fall out of the log like the last. The caller holds
-// terminal.mu.
+// arbiter.mu.
 func (a *Attachment) reset(present *keyframe) protocol.Reset {
 	log := a.terminal.transcript
 	a.cut, a.cursor = false, log.Newcomer()
@@ -319,7 +319,7 @@ func (a *Attachment) ack(client string, seq uint64) {
 	a.post(m)
 }
 
-// refuseInput queues the refusal of input. The caller holds terminal.mu.
+// refuseInput queues the refusal of input. The caller holds arbiter.mu.
 func (a *Attachment) refuseInput(client string, seq uint64, reason protocol.RefusalReason) {
 	a.terminal.site.counts.refused(reason)
 	a.post(protocol.InputRefused{Seq: seq, Client: client, Reason: reason})

@@ -19,13 +19,13 @@ const (
 	maxPresent = 4096
 )
 
-// A sizeLimiter spaces resizes. The terminal's mutex guards it.
+// A sizeLimiter spaces resizes. The arbiter's mu guards it.
 type sizeLimiter struct {
 	cols, rows int       // asked for and not yet applied; 0 when there is none
 	last       time.Time // when a size was last applied
 }
 
-// control says who may type, and by what right. The terminal's mutex guards it.
+// control says who may type, and by what right. The arbiter's mu guards it.
 type control struct {
 	lease *lease.Register
 	grant *jws.Grant // under which the lease is held; nil: it is free, or a coding agent's
@@ -70,30 +70,30 @@ func (a *Attachment) Propose(p protocol.LeaseProposal) {
 	if next != "" && a.present[next] == 0 {
 		a.setPresent(next, 1)
 	}
-	t.heldUnder(grant)
+	t.control.heldUnder(grant)
 	t.leaseChanged(a, p.ID)
 }
 
 // assign makes next the holder, or frees the lease, as the terminal itself
 // decides. A holder who stays gets a new term all the same. The caller holds mu; leaseChanged must follow.
-func (t *Terminal) assign(next protocol.LeaseNext, grant *jws.Grant) {
+func (b *arbiter) assign(next protocol.LeaseNext, grant *jws.Grant) {
 	now := time.Now()
 	steps := []protocol.LeaseNext{next}
-	if held := t.control.lease.Lease(now); next.Holder != "" && held.Holder == next.Holder {
+	if held := b.control.lease.Lease(now); next.Holder != "" && held.Holder == next.Holder {
 		steps = []protocol.LeaseNext{{}, next}
 	}
-	t.control.lease.Expire(now)
+	b.control.lease.Expire(now)
 	for _, step := range steps {
-		p := protocol.LeaseProposal{ExpectRevision: t.control.lease.Lease(now).Revision, Next: step}
-		sockets := t.sockets(step.Holder)
+		p := protocol.LeaseProposal{ExpectRevision: b.control.lease.Lease(now).Revision, Next: step}
+		sockets := b.sockets(step.Holder)
 		if step.Holder == protocol.AgentHolder {
 			sockets = 1
 		}
-		if _, err := t.control.lease.Propose(p, sockets, now); err != nil {
+		if _, err := b.control.lease.Propose(p, sockets, now); err != nil {
 			panic("terminal: a lease can't be assigned: " + err.Error()) // its revision is the present one
 		}
 	}
-	t.heldUnder(grant)
+	b.control.heldUnder(grant)
 }
 
 // RefuseProposal answers the proposal id with the lease as it stands, for a
@@ -105,7 +105,7 @@ func (a *Attachment) RefuseProposal(id uint64, reason string) {
 }
 
 // refuseProposal answers the proposal id with the lease as it stands. The
-// caller holds terminal.mu.
+// caller holds arbiter.mu.
 func (a *Attachment) refuseProposal(id uint64, reason string) {
 	a.post(protocol.Leased{ID: id, Lease: a.terminal.control.lease.Lease(time.Now()), Refused: reason})
 }
@@ -125,7 +125,7 @@ func (a *Attachment) Holder(h protocol.Holder) {
 }
 
 // setPresent notes how many sockets user has at this relay. The caller holds
-// terminal.mu.
+// arbiter.mu.
 func (a *Attachment) setPresent(user protocol.UserID, sockets int) {
 	if sockets == 0 {
 		delete(a.present, user)
@@ -137,40 +137,40 @@ func (a *Attachment) setPresent(user protocol.UserID, sockets int) {
 }
 
 // sockets counts a user's sockets at all relays. The caller holds mu.
-func (t *Terminal) sockets(user protocol.UserID) (n int) {
-	for a := range t.attachments {
+func (b *arbiter) sockets(user protocol.UserID) (n int) {
+	for a := range b.attachments {
 		n += a.present[user]
 	}
 	return n
 }
 
 // present tells the lease how many sockets user has. The caller holds mu.
-func (t *Terminal) present(user protocol.UserID) {
-	if t.ended.IsZero() && t.control.lease.Sockets(user, t.sockets(user), time.Now()) {
-		t.leaseChanged(nil, 0)
+func (b *arbiter) present(user protocol.UserID) {
+	if b.ended.IsZero() && b.control.lease.Sockets(user, b.sockets(user), time.Now()) {
+		b.leaseChanged(nil, 0)
 	}
 }
 
 // leaseChanged announces the lease and refuses what was typed under another.
 // The proposer, if any, gets it as the answer to its proposal id. The caller
 // holds mu.
-func (t *Terminal) leaseChanged(proposer *Attachment, id uint64) {
-	leased := protocol.Leased{Lease: t.control.lease.Lease(time.Now())}
+func (b *arbiter) leaseChanged(proposer *Attachment, id uint64) {
+	leased := protocol.Leased{Lease: b.control.lease.Lease(time.Now())}
 	if leased.Lease.Holder == "" {
-		t.control.grant = nil
+		b.control.grant = nil
 	}
-	if t.site.leased != nil {
-		t.site.leased(leased.Lease)
+	if b.site.leased != nil {
+		b.site.leased(leased.Lease)
 	}
-	for a := range t.attachments {
+	for a := range b.attachments {
 		leased.ID = 0 // unasked
 		if a == proposer {
 			leased.ID = id
 		}
 		a.post(leased)
 	}
-	t.refuseStale()
-	t.poke()
+	b.refuseStale()
+	b.poke()
 }
 
 // Resize asks for another size under r's term; under any other, and while a
@@ -212,7 +212,7 @@ func (h *Host) Resize(session protocol.SessionID, id protocol.PTYID, cols, rows 
 }
 
 // resize asks for another size, unless may, which is called with mu held, says
-// what is against it. The caller holds display.mu, and not mu.
+// what is against it. The caller holds display.mu, and not arbiter.mu.
 func (t *Terminal) resize(cols, rows int, may func() error) error {
 	t.mu.Lock()
 	if err := may(); err != nil {
@@ -234,7 +234,7 @@ func (t *Terminal) resize(cols, rows int, may func() error) error {
 
 // takeSize gives the program in front the size asked for, and returns it for the
 // screen and the log. It is 0 when there is none, or it has to wait so long. The
-// caller holds mu, and for resized display.mu.
+// caller holds arbiter.mu, and for resized display.mu.
 func (t *Terminal) takeSize(now time.Time) (cols, rows int, wait time.Duration) {
 	if t.size.cols == 0 {
 		return 0, 0, 0
@@ -252,9 +252,9 @@ func (t *Terminal) takeSize(now time.Time) (cols, rows int, wait time.Duration) 
 }
 
 // poke has keep look at its deadlines again.
-func (t *Terminal) poke() {
+func (b *arbiter) poke() {
 	select {
-	case t.life.changed <- struct{}{}:
+	case b.changed <- struct{}{}:
 	default: // it has yet to look
 	}
 }
@@ -267,20 +267,20 @@ func (t *Terminal) tick() time.Duration {
 }
 
 // tickControl does what is due of who may type and what they are told.
-func (t *Terminal) tickControl(now time.Time) time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.control.lease.Expire(now) || t.control.lease.Rest(now) {
-		t.leaseChanged(nil, 0)
+func (b *arbiter) tickControl(now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.control.lease.Expire(now) || b.control.lease.Rest(now) {
+		b.leaseChanged(nil, 0)
 	}
 	next := noDeadline
-	if deadline, ok := t.control.lease.Deadline(); ok {
+	if deadline, ok := b.control.lease.Deadline(); ok {
 		next = min(next, deadline.Sub(now))
 	}
-	if due, ok := t.control.lease.Rests(); ok {
+	if due, ok := b.control.lease.Rests(); ok {
 		next = min(next, due.Sub(now))
 	}
-	return min(next, t.letGo(now), t.checkGrants(now), t.checkHeld(now), t.awaitPromptIfDue(now))
+	return min(next, b.letGo(now), b.checkGrants(now), b.checkHeld(now), b.awaitPromptIfDue(now))
 }
 
 // tickDisplay does what is due of the screen and the log.

@@ -14,7 +14,7 @@ import (
 const epochEvery = time.Second / 4
 
 // beginAnewIfDue begins a new epoch if one is due and not too soon, and returns
-// how long that must wait. The caller holds display.mu, and not mu.
+// how long that must wait. The caller holds display.mu, and not arbiter.mu.
 func (t *Terminal) beginAnewIfDue(now time.Time) time.Duration {
 	d := t.display
 	if !d.due {
@@ -31,7 +31,7 @@ func (t *Terminal) beginAnewIfDue(now time.Time) time.Duration {
 // beginAnew ends the epoch: what the log holds is dropped, in memory and on
 // disk, and a new one begins with the present screen, which is a keyframe's
 // bytes. Everybody goes on there, and what is recorded is discarded. The caller
-// holds display.mu, and not mu.
+// holds display.mu, and not arbiter.mu.
 func (t *Terminal) beginAnew() {
 	first := t.display.replace()
 	t.mu.Lock()
@@ -54,7 +54,7 @@ func (t *Terminal) beginAnew() {
 }
 
 // cutOff has the attachment begin in the new epoch. The caller holds
-// terminal.mu.
+// arbiter.mu.
 func (a *Attachment) cutOff() {
 	if a.ended {
 		return

@@ -32,11 +32,11 @@ func (t *Terminal) reserveAgent() (pty.Launch, error) {
 }
 
 // giveUpAgent frees the place that reserveAgent took.
-func (t *Terminal) giveUpAgent() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.stage.starting = false
-	t.poke() // the terminal may wait for it to end
+func (b *arbiter) giveUpAgent() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stage.starting = false
+	b.poke() // the terminal may wait for it to end
 }
 
 // bringForward puts p, a coding agent that was started as l says, in front of
@@ -111,9 +111,9 @@ func (t *Terminal) standBack(a *agent, how pty.Exit) {
 	t.poke() // the terminal's own program may have ended meanwhile
 }
 
-func (t *Terminal) isStopping(a *agent) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (b *arbiter) isStopping(a *agent) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	return a.stopping
 }
 
@@ -135,14 +135,14 @@ func (t *Terminal) redraw() {
 }
 
 // putInFront has p, whose output the display shows from now on, get the input,
-// too. The caller holds display.mu and mu.
+// too. The caller holds display.mu and arbiter.mu.
 func (t *Terminal) putInFront(p *program) {
 	t.stage.front = p
 	t.displayed(false)
 	t.paced()
 }
 
-// sizeFront gives the program in front the terminal's size. The caller holds mu.
+// sizeFront gives the program in front the terminal's size. The caller holds arbiter.mu.
 func (t *Terminal) sizeFront(cols, rows int) {
 	if err := t.stage.front.dev.Resize(cols, rows); err != nil {
 		t.log.Warn("resizing a terminal failed", "error", err)
@@ -152,16 +152,16 @@ func (t *Terminal) sizeFront(cols, rows int) {
 // renewTerm gives the human who has control a new term, and who types for a tool
 // none: keys that were typed at a coding agent must not reach the program behind
 // it. The caller holds mu.
-func (t *Terminal) renewTerm() {
-	g := t.control.grant
-	held := t.control.lease.Lease(time.Now())
+func (b *arbiter) renewTerm() {
+	g := b.control.grant
+	held := b.control.lease.Lease(time.Now())
 	switch {
 	case held.Holder == "":
 		return
-	case t.lent():
-		t.assign(protocol.LeaseNext{}, nil)
+	case b.control.isLent():
+		b.assign(protocol.LeaseNext{}, nil)
 	default:
-		t.assign(protocol.LeaseNext{Holder: held.Holder, GrantID: held.GrantID}, g)
+		b.assign(protocol.LeaseNext{Holder: held.Holder, GrantID: held.GrantID}, g)
 	}
-	t.leaseChanged(nil, 0)
+	b.leaseChanged(nil, 0)
 }

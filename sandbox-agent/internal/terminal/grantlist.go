@@ -12,7 +12,7 @@ import (
 const maxGrants = 4096
 
 // A grantList is the grants under which an attachment is used. Its zero value is
-// ready; terminal.mu guards it.
+// ready; arbiter.mu guards it.
 type grantList struct {
 	of     map[protocol.GrantID]presented // nil: there never was one
 	people map[protocol.UserID]int        // how many each has

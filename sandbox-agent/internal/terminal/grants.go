@@ -54,7 +54,7 @@ func (a *Attachment) AddGrant(g *jws.Grant, handle uint64) error {
 		a.muted = false
 		a.notify()
 	}
-	t.grantsDue(end(g))
+	t.control.grantsDue(end(g))
 	t.poke()
 	return nil
 }
@@ -69,27 +69,27 @@ func (a *Attachment) DropGrant(id protocol.GrantID) {
 	a.noteBare(time.Now())
 }
 
-// noteBare notes that a has run out of grants. The caller holds terminal.mu.
+// noteBare notes that a has run out of grants. The caller holds arbiter.mu.
 func (a *Attachment) noteBare(now time.Time) {
 	if a.grants.bare() && a.bareSince.IsZero() {
 		a.bareSince = now
-		a.terminal.grantsDue(now.Add(bareFor))
+		a.terminal.control.grantsDue(now.Add(bareFor))
 		a.terminal.poke()
 	}
 }
 
 // sweepGrants drops expired grants and says when the next has to be looked at.
-// The caller holds terminal.mu.
+// The caller holds arbiter.mu.
 func (a *Attachment) sweepGrants(now time.Time) {
 	a.grants.expire(now)
 	for _, g := range a.grants.of {
-		a.terminal.grantsDue(end(g.Grant))
+		a.terminal.control.grantsDue(end(g.Grant))
 	}
 	a.noteBare(now)
 }
 
 // mayHold returns the grant of this attachment under which next may hold the
-// lease, nil for nobody. The caller holds terminal.mu.
+// lease, nil for nobody. The caller holds arbiter.mu.
 func (a *Attachment) mayHold(next protocol.LeaseNext, now time.Time) (*jws.Grant, error) {
 	if next.Holder == "" {
 		return nil, nil
@@ -102,14 +102,14 @@ func (a *Attachment) mayHold(next protocol.LeaseNext, now time.Time) (*jws.Grant
 }
 
 // controls reports whether g allows user to control the terminal.
-func (t *Terminal) controls(g *jws.Grant, user protocol.UserID, now time.Time) bool {
-	return g.Subject == user && !over(g, now) && g.Allows(t.session, t.info.ID, protocol.CapControl)
+func (b *arbiter) controls(g *jws.Grant, user protocol.UserID, now time.Time) bool {
+	return g.Subject == user && !over(g, now) && g.Allows(b.session, b.info.ID, protocol.CapControl)
 }
 
 // owns reports whether g's user owns the session, and may take control back from
 // whoever has it.
-func (t *Terminal) owns(g *jws.Grant) bool {
-	return g != nil && g.Allows(t.session, "", protocol.CapAdmin)
+func (b *arbiter) owns(g *jws.Grant) bool {
+	return g != nil && g.Allows(b.session, "", protocol.CapAdmin)
 }
 
 // end returns the last moment of g's life. It allows for the skew that its
@@ -119,29 +119,29 @@ func end(g *jws.Grant) time.Time { return g.Expires().Add(jws.Skew) }
 
 func over(g *jws.Grant, now time.Time) bool { return now.After(end(g)) }
 
-func (t *Terminal) void(g *jws.Grant) bool {
-	return t.site.revoked != nil && t.site.revoked.Grant(g)
+func (b *arbiter) void(g *jws.Grant) bool {
+	return b.site.revoked != nil && b.site.revoked.Grant(g)
 }
 
 // heldUnder notes the grant under which the lease is held. The caller holds mu.
-func (t *Terminal) heldUnder(g *jws.Grant) {
-	if t.control.grant = g; g != nil {
-		t.grantsDue(end(g))
+func (c *control) heldUnder(g *jws.Grant) {
+	if c.grant = g; g != nil {
+		c.grantsDue(end(g))
 	}
 }
 
 // grantsDue has the grants looked at after when. The caller holds mu.
-func (t *Terminal) grantsDue(when time.Time) {
+func (c *control) grantsDue(when time.Time) {
 	when = when.Add(time.Nanosecond) // at the very end a grant is still good
-	if due := &t.control.due; due.IsZero() || when.Before(*due) {
+	if due := &c.due; due.IsZero() || when.Before(*due) {
 		*due = when
 	}
 }
 
 // checkGrants ends what is used without a valid grant and returns how long until
 // that has to be looked at again. The caller holds mu.
-func (t *Terminal) checkGrants(now time.Time) time.Duration {
-	due := &t.control.due
+func (b *arbiter) checkGrants(now time.Time) time.Duration {
+	due := &b.control.due
 	if due.IsZero() {
 		return noDeadline
 	}
@@ -149,15 +149,15 @@ func (t *Terminal) checkGrants(now time.Time) time.Duration {
 		return min(wait, checkEvery)
 	}
 	*due = time.Time{}
-	for a := range t.attachments {
+	for a := range b.attachments {
 		a.sweepGrants(now)
 		if since := a.bareSince; !since.IsZero() && now.Sub(since) >= bareFor {
 			a.fail(ErrNoGrant)
 		} else if !since.IsZero() {
-			t.grantsDue(since.Add(bareFor))
+			b.control.grantsDue(since.Add(bareFor))
 		}
 	}
-	t.checkHolder(now)
+	b.checkHolder(now)
 	if due.IsZero() {
 		return noDeadline
 	}
@@ -166,35 +166,35 @@ func (t *Terminal) checkGrants(now time.Time) time.Duration {
 
 // checkHolder frees a lease whose grant has expired, unless the holder has
 // renewed it: then the lease goes on under the new one. The caller holds mu.
-func (t *Terminal) checkHolder(now time.Time) {
-	g := t.control.grant
-	if g == nil || !t.ended.IsZero() {
+func (b *arbiter) checkHolder(now time.Time) {
+	g := b.control.grant
+	if g == nil || !b.ended.IsZero() {
 		return
 	}
 	if !over(g, now) {
-		t.grantsDue(end(g))
+		b.control.grantsDue(end(g))
 		return
 	}
-	held := t.control.lease.Lease(now)
+	held := b.control.lease.Lease(now)
 	p := protocol.LeaseProposal{ExpectRevision: held.Revision}
-	renewed := t.anotherGrant(g.Subject, now)
+	renewed := b.anotherGrant(g.Subject, now)
 	if renewed != nil {
 		p.Next = protocol.LeaseNext{Holder: g.Subject, GrantID: renewed.ID}
 	}
 	// It fails when the grace is over, and with that the lease.
-	if _, err := t.control.lease.Propose(p, t.sockets(g.Subject), now); err == nil {
-		t.heldUnder(renewed)
-		t.leaseChanged(nil, 0)
+	if _, err := b.control.lease.Propose(p, b.sockets(g.Subject), now); err == nil {
+		b.control.heldUnder(renewed)
+		b.leaseChanged(nil, 0)
 	}
 }
 
 // anotherGrant returns a grant at any relay that lets user control the
 // terminal, the one that is good for longest; nil when there is none. The
 // caller holds mu.
-func (t *Terminal) anotherGrant(user protocol.UserID, now time.Time) (best *jws.Grant) {
-	for a := range t.attachments {
+func (b *arbiter) anotherGrant(user protocol.UserID, now time.Time) (best *jws.Grant) {
+	for a := range b.attachments {
 		for _, g := range a.grants.of {
-			if t.controls(g.Grant, user, now) && (best == nil || g.ExpiresAt > best.ExpiresAt) {
+			if b.controls(g.Grant, user, now) && (best == nil || g.ExpiresAt > best.ExpiresAt) {
 				best = g.Grant
 			}
 		}
@@ -226,24 +226,24 @@ func (h *Host) dropRevoked() {
 // attachments that have no other, and frees the lease if it is held under one, without grace. Whoever held
 // it so before a coding agent doesn't get it back. All of that happens at one
 // moment: until then the grants count, for whatever else is done.
-func (t *Terminal) dropRevoked() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for a := range t.attachments {
+func (b *arbiter) dropRevoked() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for a := range b.attachments {
 		a.dropRevoked()
 	}
-	if a := t.stage.agent; a != nil && a.before != nil && t.void(a.before) {
+	if a := b.stage.agent; a != nil && a.before != nil && b.void(a.before) {
 		a.before = nil
 	}
-	if g := t.control.grant; g != nil && t.ended.IsZero() && t.void(g) {
-		t.assign(protocol.LeaseNext{}, nil)
-		t.leaseChanged(nil, 0)
+	if g := b.control.grant; g != nil && b.ended.IsZero() && b.void(g) {
+		b.assign(protocol.LeaseNext{}, nil)
+		b.leaseChanged(nil, 0)
 	}
 }
 
 // dropRevoked drops the grants that are void and tells the relay of each. One
 // that has another for those viewers may present it: nothing is returned
-// before, and soon all is over. The caller holds terminal.mu.
+// before, and soon all is over. The caller holds arbiter.mu.
 func (a *Attachment) dropRevoked() {
 	t := a.terminal
 	dropped := false

@@ -21,7 +21,7 @@ const (
 )
 
 // A source is where input comes from, and who is told what became of it. Its
-// methods are called with terminal.mu held.
+// methods are called with arbiter.mu held.
 type source interface {
 	ack(client string, seq uint64)
 	refuseInput(client string, seq uint64, reason protocol.RefusalReason)
@@ -37,7 +37,7 @@ type queuedInput struct {
 	begun  bool   // some of it is
 }
 
-// inputQueue is what waits to be written to the PTY. The terminal's mutex
+// inputQueue is what waits to be written to the PTY. The arbiter's mu
 // guards it.
 type inputQueue struct {
 	items []queuedInput // at most maxQueuedItems
@@ -57,7 +57,7 @@ func newInputQueue() inputQueue {
 	return inputQueue{accepted: lease.NewWindow(maxClients), written: lease.NewWindow(maxClients), entered: true}
 }
 
-// answer queues the answer to a query of p's. The caller holds terminal.mu.
+// answer queues the answer to a query of p's. The caller holds arbiter.mu.
 func (p *program) answer(answer []byte) {
 	if len(p.answers)+len(answer) <= maxAnswerBytes {
 		p.answers = append(p.answers, answer...)
@@ -126,7 +126,7 @@ func (a *Attachment) Input(in protocol.Input) {
 
 // repeat answers input that was taken in before: with an ack when it is
 // written; when it still waits its ack goes to a, as a relay that lost its
-// tunnel expects; else it was refused. The caller holds terminal.mu.
+// tunnel expects; else it was refused. The caller holds arbiter.mu.
 func (a *Attachment) repeat(in protocol.Input) {
 	t := a.terminal
 	if last, ok := t.input.written.Last(in.Client); ok && in.Seq <= last {
@@ -146,43 +146,43 @@ func (a *Attachment) repeat(in protocol.Input) {
 
 // mayType says why input typed under term may not be written now. The caller
 // holds mu.
-func (t *Terminal) mayType(term uint64) (protocol.RefusalReason, bool) {
-	if !t.ended.IsZero() {
+func (b *arbiter) mayType(term uint64) (protocol.RefusalReason, bool) {
+	if !b.ended.IsZero() {
 		return protocol.RefusedEnded, false
 	}
-	if t.stage.locked() {
+	if b.stage.locked() {
 		return protocol.RefusedAgentRunning, false
 	}
-	return t.control.lease.Check(term)
+	return b.control.lease.Check(term)
 }
 
 // pump writes what the PTY in front has room for, and leaves the rest to flush.
 // The caller holds mu.
-func (t *Terminal) pump() {
-	p := t.stage.front
-	if p.flushing || !t.ended.IsZero() || t.writeInput() {
+func (b *arbiter) pump() {
+	p := b.stage.front
+	if p.flushing || !b.ended.IsZero() || b.writeInput() {
 		return
 	}
 	p.flushing = true
-	t.life.writers.Go(func() { t.flush(p) }) // finish waits for it
+	b.writers.Go(func() { b.flush(p) }) // finish waits for it
 }
 
 // flush writes the queue as the PTY of p gets room, until it is empty or p is
 // not in front.
-func (t *Terminal) flush(p *program) {
+func (b *arbiter) flush(p *program) {
 	err := p.dev.WhenWritable(func() bool {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		done := p != t.stage.front || t.writeInput()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		done := p != b.stage.front || b.writeInput()
 		p.flushing = !done
 		return done
 	})
 	if err != nil {
-		t.mu.Lock()
-		defer t.mu.Unlock()
+		b.mu.Lock()
+		defer b.mu.Unlock()
 		p.flushing = false
-		if p == t.stage.front {
-			t.refuseAll()
+		if p == b.stage.front {
+			b.refuseAll()
 		}
 	}
 }
@@ -190,8 +190,8 @@ func (t *Terminal) flush(p *program) {
 // writeInput writes as much of the queue as there is room for in front and
 // reports whether that was all. An answer to a query goes between two inputs,
 // never into one. The caller holds mu, so no other term can begin meanwhile.
-func (t *Terminal) writeInput() (done bool) {
-	q, front := &t.input, t.stage.front
+func (b *arbiter) writeInput() (done bool) {
+	q, front := &b.input, b.stage.front
 	for len(front.answers)+len(q.items) > 0 {
 		p := front.answers
 		answering := len(p) > 0 && (len(q.items) == 0 || !q.items[0].begun)
@@ -200,19 +200,19 @@ func (t *Terminal) writeInput() (done bool) {
 		}
 		now := fileClock() // before: the shell may be at its next prompt as soon as it has this
 		n, err := front.dev.Offer(p)
-		if n > 0 && !answering && front == t.own {
+		if n > 0 && !answering && front == b.own {
 			q.last, q.entered = now, p[n-1] == '\r' || p[n-1] == '\n'
 		}
 		switch {
 		case err != nil: // the PTY is closed, its end will be recorded
-			t.refuseAll()
+			b.refuseAll()
 			return true
 		case answering:
 			front.answers = append(front.answers[:0], p[n:]...)
 		default:
 			q.items[0].rest, q.items[0].begun = p[n:], q.items[0].begun || n > 0
 			q.bytes -= n
-			t.site.counts.typed(n)
+			b.site.counts.typed(n)
 		}
 		if n < len(p) {
 			return false
@@ -230,9 +230,9 @@ func (t *Terminal) writeInput() (done bool) {
 
 // refuseStale refuses what was queued under a term that is over, a begun item
 // too: the rest of it is not written. The caller holds mu.
-func (t *Terminal) refuseStale() {
-	t.refuseWhere(func(item queuedInput) (protocol.RefusalReason, bool) {
-		reason, ok := t.mayType(item.term)
+func (b *arbiter) refuseStale() {
+	b.input.refuseWhere(func(item queuedInput) (protocol.RefusalReason, bool) {
+		reason, ok := b.mayType(item.term)
 		return reason, !ok
 	})
 }
@@ -240,19 +240,18 @@ func (t *Terminal) refuseStale() {
 // refuseAll refuses everything queued for the program in front, which takes
 // nothing any more. What was meant for a coding agent is not for the program
 // behind. The caller holds mu.
-func (t *Terminal) refuseAll() {
+func (b *arbiter) refuseAll() {
 	reason := protocol.RefusedEnded
-	if t.stage.front != t.own {
+	if b.stage.front != b.own {
 		reason = protocol.RefusedStaleTerm
 	}
-	t.stage.front.answers = nil
-	t.refuseWhere(func(queuedInput) (protocol.RefusalReason, bool) { return reason, true })
+	b.stage.front.answers = nil
+	b.input.refuseWhere(func(queuedInput) (protocol.RefusalReason, bool) { return reason, true })
 }
 
 // refuseWhere refuses what is queued and for which refused says why. The caller
 // holds mu.
-func (t *Terminal) refuseWhere(refused func(queuedInput) (protocol.RefusalReason, bool)) {
-	q := &t.input
+func (q *inputQueue) refuseWhere(refused func(queuedInput) (protocol.RefusalReason, bool)) {
 	var kept []queuedInput
 	for _, item := range q.items {
 		reason, yes := refused(item)

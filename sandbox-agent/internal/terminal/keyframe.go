@@ -100,7 +100,7 @@ func (a *Attachment) want(history bool) bool {
 }
 
 // takeKeyframes takes the keyframes that are asked for and due, and returns how
-// long until the next are. The caller holds display.mu, and not mu: nobody who
+// long until the next are. The caller holds display.mu, and not arbiter.mu: nobody who
 // types waits for the drawing. Nothing is printed meanwhile.
 func (t *Terminal) takeKeyframes(now time.Time) time.Duration {
 	d := t.display
@@ -163,7 +163,7 @@ func (t *Terminal) keyframesWanted() (wanted [wishHistory]bool, ended bool) {
 
 // resized notes a size that is now in force at the head. A keyframe of another
 // size that belongs here has lost its place in the log: it is taken anew. The
-// caller holds display.mu, and not mu.
+// caller holds display.mu, and not arbiter.mu.
 func (t *Terminal) resized(cols, rows int) {
 	t.display.resize(cols, rows)
 	t.mu.Lock()
@@ -178,7 +178,7 @@ func (t *Terminal) resized(cols, rows int) {
 }
 
 // putOff gives up the keyframe that waits for a later one. The caller holds
-// terminal.mu.
+// arbiter.mu.
 func (a *Attachment) putOff() {
 	if a.keyframe == nil {
 		return
@@ -192,7 +192,7 @@ func (a *Attachment) putOff() {
 }
 
 // piece returns the next piece of the keyframe that has begun. The caller holds
-// terminal.mu.
+// arbiter.mu.
 func (a *Attachment) piece() protocol.Keyframe {
 	rest := a.keyframe.bytes[a.sent:]
 	p := rest[:min(len(rest), protocol.MaxKeyframePiece)]

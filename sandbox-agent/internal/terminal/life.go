@@ -24,13 +24,11 @@ const (
 
 // life is what keep waits for, and what waits for it.
 type life struct {
-	changed chan struct{} // 1 element: keep should look at its deadlines
 	closing latch         // the program is to end
 	killing latch         // and at once
 	gone    chan struct{} // closed when everything is released
 
-	writers   sync.WaitGroup // flush; only added to before the end
-	agents    sync.WaitGroup // attend; the same
+	agents    sync.WaitGroup // attend; only added to before the end
 	followers sync.WaitGroup // of the log; the same
 }
 
@@ -80,7 +78,7 @@ func (t *Terminal) keep(release func()) {
 		select {
 		case e := <-exits:
 			left = &e
-		case <-t.life.changed:
+		case <-t.changed:
 			deadline.Reset(t.tick())
 		case <-deadline.C:
 			deadline.Reset(t.tick())
@@ -150,7 +148,7 @@ func (t *Terminal) drain(p *program) {
 func (t *Terminal) finish(e pty.Exit) {
 	t.drain(t.own)
 	t.end(e)
-	t.life.writers.Wait()
+	t.writers.Wait()
 	t.life.followers.Wait()
 	t.log.Info("terminal ended", "code", e.Code, "signal", e.Signal)
 	t.life.agents.Wait()

@@ -3,6 +3,7 @@ package terminal
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"time"
 
@@ -18,7 +19,7 @@ const (
 	recordingPacer = "recording"
 )
 
-// flow is who holds the terminal back. The terminal's mutex guards it.
+// flow is who holds the terminal back. The arbiter's mu guards it.
 type flow struct {
 	gate       pace.Gate
 	lastStream pace.Stream
@@ -66,9 +67,9 @@ func (t *Terminal) read(p *program) {
 
 // standBy notes that the reader of p, which is not in front, waits for proceed.
 // The caller holds display.mu.
-func (t *Terminal) standBy(p *program) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (b *arbiter) standBy(p *program) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	p.waiting = true
 }
 
@@ -87,7 +88,7 @@ func (t *Terminal) printed(p *program, some bool, answers []byte) (wait bool) {
 }
 
 // displayed notes how the display stands after output, some of which was printed
-// or none. The caller holds display.mu and mu.
+// or none. The caller holds display.mu and arbiter.mu.
 func (t *Terminal) displayed(some bool) {
 	t.noteHeld(t.display.front.holdsBack(), some)
 	if t.flow.due = t.display.due; t.flow.due {
@@ -97,10 +98,10 @@ func (t *Terminal) displayed(some bool) {
 
 // holdBack reports whether the reader of p, which is in front, has to wait for
 // proceed. The caller holds mu.
-func (t *Terminal) holdBack(p *program) bool {
-	p.waiting = !p.lifted && (t.flow.due || !t.flow.gate.MayRead(t.transcript.Head(), time.Now()))
+func (b *arbiter) holdBack(p *program) bool {
+	p.waiting = !p.lifted && (b.flow.due || !b.flow.gate.MayRead(b.transcript.Head(), time.Now()))
 	if p.waiting {
-		t.poke()
+		b.poke()
 	}
 	return p.waiting
 }
@@ -108,20 +109,20 @@ func (t *Terminal) holdBack(p *program) bool {
 // letGo has the reader of the program in front go on if it waits and nobody
 // holds it back any more, and returns how long to wait before that has to be
 // looked at again. The caller holds mu.
-func (t *Terminal) letGo(now time.Time) time.Duration {
-	p, gate := t.stage.front, &t.flow.gate
+func (b *arbiter) letGo(now time.Time) time.Duration {
+	p, gate := b.stage.front, &b.flow.gate
 	if !p.waiting {
 		return noDeadline
 	}
-	if t.flow.due && !p.lifted {
+	if b.flow.due && !p.lifted {
 		return noDeadline // the new epoch lets it go
 	}
-	if p.lifted || gate.MayRead(t.transcript.Head(), now) {
+	if p.lifted || gate.MayRead(b.transcript.Head(), now) {
 		p.waiting = false
 		p.proceed <- struct{}{} // has room: the reader takes it before it waits again
 		return noDeadline
 	}
-	if deadline, ok := gate.Deadline(t.transcript.Head()); ok {
+	if deadline, ok := gate.Deadline(b.transcript.Head()); ok {
 		return deadline.Sub(now)
 	}
 	return noDeadline
@@ -129,20 +130,20 @@ func (t *Terminal) letGo(now time.Time) time.Duration {
 
 // paced is called when who holds the terminal back has changed. The
 // caller holds mu.
-func (t *Terminal) paced() {
-	t.letGo(time.Now())
-	if t.stage.front.waiting {
-		t.poke()
+func (b *arbiter) paced() {
+	b.letGo(time.Now())
+	if b.stage.front.waiting {
+		b.poke()
 	}
 }
 
 // lift lets p be read from now on, whoever is behind: it has ended, what its PTY
 // still holds is little, and the end has to be known.
-func (t *Terminal) lift(p *program) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (b *arbiter) lift(p *program) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	p.lifted = true
-	t.paced()
+	b.paced()
 }
 
 // Pace notes where a pace-setter is that the relay of this attachment reports,
@@ -157,12 +158,12 @@ func (a *Attachment) Pace(p protocol.Pace) {
 	gate := &t.flow.gate
 	switch {
 	case p.ID == recordingPacer:
-		t.refusePace("the name is taken")
+		t.flow.refusePace("the name is taken", t.log)
 		return
 	case p.Gone:
 		gate.Gone(a.stream, p.ID)
 	case !gate.Set(a.stream, p.ID, p.Offset, t.transcript.Head(), time.Now()):
-		t.refusePace("too many pace-setters")
+		t.flow.refusePace("too many pace-setters", t.log)
 		return
 	}
 	t.paced()
@@ -170,9 +171,9 @@ func (a *Attachment) Pace(p protocol.Pace) {
 
 // refusePace counts a PACE that was not taken, and tells of the first. The
 // caller holds mu.
-func (t *Terminal) refusePace(why string) {
-	t.flow.refused++
-	if t.flow.refused == 1 {
-		t.log.Warn("a viewer can't set the pace", "reason", why)
+func (f *flow) refusePace(why string, log *slog.Logger) {
+	f.refused++
+	if f.refused == 1 {
+		log.Warn("a viewer can't set the pace", "reason", why)
 	}
 }

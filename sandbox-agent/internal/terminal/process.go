@@ -17,7 +17,7 @@ type program struct {
 
 	out feed // guarded by display.mu
 
-	// Guarded by terminal.mu.
+	// Guarded by arbiter.mu.
 	waiting  bool   // its reader waits for proceed
 	lifted   bool   // it has ended: nobody holds back what is left
 	answers  []byte // to terminal queries, at most maxAnswerBytes

@@ -38,7 +38,7 @@ var (
 // atPrompt reports whether the shell in the terminal waits for a command, and
 // there is none begun; begun says that the shell may have been given the
 // beginning of one all the same, before it was at its prompt. The caller holds
-// mu.
+// arbiter.mu.
 func (t *Terminal) atPrompt() (begun bool, err error) {
 	a := t.stage.agent
 	if t.stage.front != t.own {

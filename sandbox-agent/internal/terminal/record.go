@@ -34,7 +34,7 @@ type recorder struct {
 
 	tainted bool // owned by run: what is recorded can't be discarded, and must be
 
-	// Guarded by terminal.mu.
+	// Guarded by arbiter.mu.
 	tape     *recording.Recording // nil: it is about to begin
 	stopping bool
 	until    uint64        // where it stops
@@ -168,7 +168,7 @@ func (t *Terminal) stopRecording() (string, error) {
 	return r.tape.ID(), nil
 }
 
-// recordingID returns the id of the recording that runs. The caller holds mu.
+// recordingID returns the id of the recording that runs. The caller holds arbiter.mu.
 func (t *Terminal) recordingID() string {
 	if t.recorder == nil || t.recorder.tape == nil {
 		return ""
@@ -176,22 +176,22 @@ func (t *Terminal) recordingID() string {
 	return t.recorder.tape.ID()
 }
 
-// announceRecording tells everybody which recording runs. The caller holds mu.
+// announceRecording tells everybody which recording runs. The caller holds arbiter.mu.
 func (t *Terminal) announceRecording() {
 	for a := range t.attachments {
 		a.post(protocol.Recording{ID: t.recordingID()})
 	}
 }
 
-// paceRecording notes how far the recorder is. The caller holds mu.
+// paceRecording notes how far the recorder is. The caller holds arbiter.mu.
 func (t *Terminal) paceRecording(r *recorder) {
 	if !t.flow.gate.Set(r.stream, recordingPacer, r.Offset(), t.transcript.Head(), time.Now()) {
-		t.refusePace("too many pace-setters")
+		t.flow.refusePace("too many pace-setters", t.log)
 	}
 	t.paced()
 }
 
-// recordingOver makes room for another recorder. The caller holds mu.
+// recordingOver makes room for another recorder. The caller holds arbiter.mu.
 func (t *Terminal) recordingOver(r *recorder) {
 	r.Close()
 	t.recorder = nil
@@ -279,7 +279,7 @@ func (r *recorder) write(item recorded) error {
 }
 
 // forget has the recorder discard what is recorded, if secrets isn't nil only
-// when one of these is in it. The caller holds terminal.mu.
+// when one of these is in it. The caller holds arbiter.mu.
 func (r *recorder) forget(secrets []*redact.Set) {
 	if secrets == nil {
 		r.restart = true

@@ -130,7 +130,7 @@ func (t *Terminal) takeReady(by Typist, ready func() error) (term uint64, err er
 }
 
 // takeAtPrompt is takeFor once the shell is at its prompt, for which it waits a
-// moment if it isn't. Then begin is called, with display.mu and mu held.
+// moment if it isn't. Then begin is called, with display.mu and arbiter.mu held.
 func (t *Terminal) takeAtPrompt(ctx context.Context, by Typist, begin func(begun bool) error) (term uint64, err error) {
 	again := time.NewTicker(promptEvery)
 	defer again.Stop()

@@ -93,64 +93,64 @@ func (h *Host) closeTo(session protocol.SessionID, id protocol.PTYID) {
 	}
 }
 
-func (t *Terminal) share(with protocol.Share) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.shareLocked(with)
+func (b *arbiter) share(with protocol.Share) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.shareLocked(with)
 }
 
 // shareLocked is share with mu held.
-func (t *Terminal) shareLocked(with protocol.Share) {
-	if with == t.shared() {
+func (b *arbiter) shareLocked(with protocol.Share) {
+	if with == b.sharing.shared() {
 		return
 	}
-	t.sharing.with = with
-	for g := range t.sharing.guests {
+	b.sharing.with = with
+	for g := range b.sharing.guests {
 		if !with.Opens(g.of) {
 			g.stop(errNotOpen)
 		}
 	}
-	t.refuseWhere(func(item queuedInput) (protocol.RefusalReason, bool) {
+	b.input.refuseWhere(func(item queuedInput) (protocol.RefusalReason, bool) {
 		s, ok := item.from.(*typed)
 		return protocol.RefusedNotController, ok && shutOut(s.ctx)
 	})
-	for a := range t.attachments {
+	for a := range b.attachments {
 		a.post(protocol.Shared{With: with})
 	}
-	t.log.Info("terminal shared", "with", with)
+	b.log.Info("terminal shared", "with", with)
 }
 
 // shared returns to which programs the terminal is open. The caller holds mu.
-func (t *Terminal) shared() protocol.Share {
-	if t.sharing.with == "" {
+func (s *sharing) shared() protocol.Share {
+	if s.with == "" {
 		return protocol.ShareNone
 	}
-	return t.sharing.with
+	return s.with
 }
 
 // whileOpen returns a context that ends with ctx and, for a program, with the
 // leave that it has now. It ends then with mu held, and its cause is errNotOpen.
 // leave must be called.
-func (t *Terminal) whileOpen(ctx context.Context, by Typist) (open context.Context, leave func(), err error) {
+func (b *arbiter) whileOpen(ctx context.Context, by Typist) (open context.Context, leave func(), err error) {
 	if by.Grant != nil {
 		return ctx, func() {}, nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.sharing.with.Opens(by.PTY) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.sharing.with.Opens(by.PTY) {
 		return nil, nil, errNotOpen
 	}
 	open, stop := context.WithCancelCause(ctx)
 	g := &guest{of: by.PTY, stop: stop}
-	if t.sharing.guests == nil {
-		t.sharing.guests = make(map[*guest]struct{})
+	if b.sharing.guests == nil {
+		b.sharing.guests = make(map[*guest]struct{})
 	}
-	t.sharing.guests[g] = struct{}{}
+	b.sharing.guests[g] = struct{}{}
 	return open, func() {
 		stop(nil)
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		delete(t.sharing.guests, g)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.sharing.guests, g)
 	}, nil
 }
 

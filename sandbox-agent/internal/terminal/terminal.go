@@ -18,22 +18,33 @@ import (
 
 // A Terminal is one PTY, running or ended. It is safe for concurrent use.
 //
-// Its mutex owns the lease, the input queue and what relays are told, and input
-// is written with it held. So a change of control is a clean cut: once it is
-// announced, not one byte of the former holder reaches the program. Output is
-// parsed and masked under the display's lock instead, see doc.go.
+// It owns the life of the programs and joins those who own the rest: the arbiter
+// who may type, the display the screen, the transcript the log. doc.go says what
+// ties them together.
 type Terminal struct {
+	*arbiter
+
+	// Static after construction.
+	display *display
+	life    life
+	typing  chan struct{} // 1 element: somebody types for a tool
+	running chan struct{} // 1 element: a command is waited for
+}
+
+// An arbiter owns who may type into a terminal, what waits to be typed, and what
+// relays are told. Input is written with its lock held. So a change of control is
+// a clean cut: once it is announced, not one byte of the former holder reaches
+// the program. Nothing is parsed, masked or drawn under that lock.
+type arbiter struct {
 	// Static after construction.
 	session    protocol.SessionID
 	info       protocol.PTYInfo // but for size, recording, agent and end
 	own        *program
-	display    *display
 	transcript *transcript.Transcript
 	site       site
 	log        *slog.Logger
-	life       life
-	typing     chan struct{} // 1 element: somebody types for a tool
-	running    chan struct{} // 1 element: a command is waited for
+	changed    chan struct{}  // 1 element: keep should look at its deadlines
+	writers    sync.WaitGroup // flush; only added to before the end
 
 	mu sync.Mutex
 	// Guarded by mu.
@@ -51,6 +62,18 @@ type Terminal struct {
 	ended       time.Time // zero while the program runs; written with display.mu held, too
 }
 
+func newArbiter(session protocol.SessionID, info protocol.PTYInfo, own *program, at site, log *slog.Logger) *arbiter {
+	return &arbiter{
+		session: session, info: info, own: own, site: at, log: log,
+		transcript:  transcript.New(info.ID, info.Cols, info.Rows, at.spill, log),
+		changed:     make(chan struct{}, 1),
+		stage:       stage{front: own},
+		control:     control{lease: lease.New()},
+		attachments: make(map[*Attachment]struct{}),
+		input:       newInputQueue(),
+	}
+}
+
 // A site is what a terminal's host provides for it. Any of it may be nil.
 type site struct {
 	counts   *counts
@@ -61,27 +84,21 @@ type site struct {
 	spill    *spill.Store
 	secrets  *redact.Set          // at the start
 	revoked  *jws.RevocationSet   // grants that are void
-	leased   func(protocol.Lease) // called with the terminal's mutex held; must not wait
+	leased   func(protocol.Lease) // called with arbiter.mu held; must not wait
 }
 
 // newTerminal returns a Terminal with own. The caller must run keep.
 func newTerminal(session protocol.SessionID, info protocol.PTYInfo, own *program, at site, log *slog.Logger) *Terminal {
 	t := &Terminal{
-		session: session, info: info, own: own, site: at, log: log,
+		arbiter: newArbiter(session, info, own, at, log),
 		life: life{
-			changed: make(chan struct{}, 1),
 			closing: latch{c: make(chan struct{})},
 			killing: latch{c: make(chan struct{})},
 			gone:    make(chan struct{}),
 		},
-		typing:      make(chan struct{}, 1),
-		running:     make(chan struct{}, 1),
-		stage:       stage{front: own},
-		control:     control{lease: lease.New()},
-		attachments: make(map[*Attachment]struct{}),
-		input:       newInputQueue(),
+		typing:  make(chan struct{}, 1),
+		running: make(chan struct{}, 1),
 	}
-	t.transcript = transcript.New(info.ID, info.Cols, info.Rows, at.spill, log)
 	t.display = newDisplay(t.transcript, &own.out, at.counts, log)
 	t.setSecrets(at.secrets)
 	t.site.secrets = nil // they change
@@ -109,7 +126,7 @@ func (t *Terminal) Info() protocol.PTYInfo {
 	info.Cols, info.Rows = t.transcript.Size()
 	info.Recording = t.recordingID()
 	info.Agent = t.stage.report()
-	if with := t.shared(); with != protocol.ShareNone {
+	if with := t.sharing.shared(); with != protocol.ShareNone {
 		info.Shared = with
 	}
 	info.Exited = t.transcript.Exited()
@@ -117,23 +134,23 @@ func (t *Terminal) Info() protocol.PTYInfo {
 }
 
 // shownInfo returns info as it may be seen. The caller holds mu.
-func (t *Terminal) shownInfo() protocol.PTYInfo {
-	info := t.info
-	info.Command = withoutSecrets(t.secrets, info.Command)
+func (b *arbiter) shownInfo() protocol.PTYInfo {
+	info := b.info
+	info.Command = withoutSecrets(b.secrets, info.Command)
 	return info
 }
 
 // command returns what a recording shows as the command.
-func (t *Terminal) command() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.shownInfo().Command
+func (b *arbiter) command() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.shownInfo().Command
 }
 
-func (t *Terminal) endedAt() time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.ended
+func (b *arbiter) endedAt() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ended
 }
 
-func (t *Terminal) hasEnded() bool { return !t.endedAt().IsZero() }
+func (b *arbiter) hasEnded() bool { return !b.endedAt().IsZero() }

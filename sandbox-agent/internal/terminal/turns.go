@@ -23,7 +23,7 @@ const (
 )
 
 // hooks is what the hooks of coding agents in a terminal have said. The
-// terminal's mutex guards it.
+// arbiter's mu guards it.
 type hooks struct {
 	turn  *protocol.AgentTurn // the last one, masked; nil: none was finished
 	spent time.Time           // when as many reports as were made would have been due
@@ -77,21 +77,21 @@ func (h *Host) AgentTurn(session protocol.SessionID, id protocol.PTYID, turn pro
 // refused from then on. Of one that is paused it is remembered. Errors are those
 // of [Host.AgentTurn].
 func (h *Host) AgentStarted(session protocol.SessionID, id protocol.PTYID, name string) error {
-	return h.report(session, id, name, func(a *agent) bool { return a.prompted && a.is == protocol.AgentRunning }, (*Terminal).beginTurn)
+	return h.report(session, id, name, func(a *agent) bool { return a.prompted && a.is == protocol.AgentRunning }, (*arbiter).beginTurn)
 }
 
 // AgentReady notes that the coding agent called name in the terminal id of
 // session waits for its first prompt, if it is the one in front and has had
 // none. Errors are those of [Host.AgentTurn].
 func (h *Host) AgentReady(session protocol.SessionID, id protocol.PTYID, name string) error {
-	return h.report(session, id, name, func(a *agent) bool { return a.prompted }, (*Terminal).awaitPrompt)
+	return h.report(session, id, name, func(a *agent) bool { return a.prompted }, (*arbiter).awaitPrompt)
 }
 
 // report has act done to a terminal and the agent in front of it, if that is the
 // one called name. What is known of it changes nothing and may be said any number
 // of times: some agents report after each of their tools, and the end of their
 // turn must not be one report too many.
-func (h *Host) report(session protocol.SessionID, id protocol.PTYID, name string, known func(*agent) bool, act func(*Terminal, *agent)) error {
+func (h *Host) report(session protocol.SessionID, id protocol.PTYID, name string, known func(*agent) bool, act func(*arbiter, *agent)) error {
 	t, err := h.reportable(session, id, name)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (h *Host) report(session protocol.SessionID, id protocol.PTYID, name string
 		return err
 	}
 	if a != nil {
-		act(t, a)
+		act(t.arbiter, a)
 	}
 	return nil
 }
@@ -121,11 +121,11 @@ func (h *Host) reportable(session protocol.SessionID, id protocol.PTYID, name st
 }
 
 // mayReport says why no report can be made now. The caller holds mu.
-func (t *Terminal) mayReport() error {
-	if !t.ended.IsZero() {
+func (b *arbiter) mayReport() error {
+	if !b.ended.IsZero() {
 		return protocol.Errorf(protocol.KindEnded, "the program has ended")
 	}
-	if !t.hooks.allow(time.Now()) {
+	if !b.hooks.allow(time.Now()) {
 		return protocol.Errorf(protocol.KindTooMany, "too many reports about coding agents")
 	}
 	return nil
@@ -145,53 +145,53 @@ func (s *stage) working(name string) *agent {
 }
 
 // finishTurn notes turn and returns it as it may be seen.
-func (t *Terminal) finishTurn(turn protocol.AgentTurn) (protocol.AgentTurn, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if err := t.mayReport(); err != nil {
+func (b *arbiter) finishTurn(turn protocol.AgentTurn) (protocol.AgentTurn, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.mayReport(); err != nil {
 		return turn, err
 	}
-	turn.Agent = t.shown(turn.Agent, protocol.MaxAgentNameBytes)
-	turn.LastMessage = t.shown(turn.LastMessage, protocol.MaxLastMessage)
-	t.hooks.turn = &turn
-	t.tellTurn()
-	if a := t.stage.working(turn.Agent); a != nil {
+	turn.Agent = b.shown(turn.Agent, protocol.MaxAgentNameBytes)
+	turn.LastMessage = b.shown(turn.LastMessage, protocol.MaxLastMessage)
+	b.hooks.turn = &turn
+	b.tellTurn()
+	if a := b.stage.working(turn.Agent); a != nil {
 		a.prompted = true
-		t.waits(a)
+		b.waits(a)
 	}
 	return turn, nil
 }
 
 // tellTurn tells everybody of the last turn. The caller holds mu.
-func (t *Terminal) tellTurn() {
-	for a := range t.attachments {
-		a.postNewest(*t.hooks.turn)
+func (b *arbiter) tellTurn() {
+	for a := range b.attachments {
+		a.postNewest(*b.hooks.turn)
 	}
 }
 
 // beginTurn notes that a has begun a turn. The caller holds mu.
-func (t *Terminal) beginTurn(a *agent) {
+func (b *arbiter) beginTurn(a *agent) {
 	a.prompted = true
 	switch {
 	case a.stopping:
 	case a.is == protocol.AgentWaiting:
-		t.takeOver(a)
+		b.takeOver(a)
 	case a.is == protocol.AgentPaused:
 		a.resumes = protocol.AgentRunning
 	}
 }
 
 // awaitPrompt notes that a waits for its first prompt. The caller holds mu.
-func (t *Terminal) awaitPrompt(a *agent) {
+func (b *arbiter) awaitPrompt(a *agent) {
 	if !a.prompted {
-		t.waits(a)
+		b.waits(a)
 	}
 }
 
 // awaitPromptIfDue notes that the agent in front waits for its first prompt if
 // that is due, and returns how long until it is. The caller holds mu.
-func (t *Terminal) awaitPromptIfDue(now time.Time) time.Duration {
-	a := t.stage.agent
+func (b *arbiter) awaitPromptIfDue(now time.Time) time.Duration {
+	a := b.stage.agent
 	if a == nil || a.promptBy.IsZero() || a.prompted || a.is == protocol.AgentStopped {
 		return noDeadline
 	}
@@ -199,20 +199,20 @@ func (t *Terminal) awaitPromptIfDue(now time.Time) time.Duration {
 		return wait
 	}
 	a.promptBy = time.Time{}
-	t.waits(a)
+	b.waits(a)
 	return noDeadline
 }
 
 // waits notes that a, which is in front, has nothing to do before somebody tells
 // it: control goes back. One that is paused waits when it is resumed. The caller
 // holds mu.
-func (t *Terminal) waits(a *agent) {
+func (b *arbiter) waits(a *agent) {
 	switch {
 	case a.stopping: // which ends with control going back
 	case a.is == protocol.AgentRunning:
 		a.is = protocol.AgentWaiting
-		t.announceAgent()
-		t.yield(a)
+		b.announceAgent()
+		b.yield(a)
 	case a.is == protocol.AgentPaused:
 		a.resumes = protocol.AgentWaiting
 	}
@@ -277,24 +277,24 @@ func (a *Attachment) postNewest(m protocol.Message) {
 
 // remaskTurn masks the last turn with secrets that are new, and tells everybody
 // if that changes it. The caller holds mu.
-func (t *Terminal) remaskTurn() {
-	if t.hooks.turn == nil {
+func (b *arbiter) remaskTurn() {
+	if b.hooks.turn == nil {
 		return
 	}
-	turn := *t.hooks.turn
-	turn.Agent = t.shown(turn.Agent, protocol.MaxAgentNameBytes)
-	turn.LastMessage = t.shown(turn.LastMessage, protocol.MaxLastMessage)
-	if turn != *t.hooks.turn {
-		t.hooks.turn = &turn
-		t.tellTurn()
+	turn := *b.hooks.turn
+	turn.Agent = b.shown(turn.Agent, protocol.MaxAgentNameBytes)
+	turn.LastMessage = b.shown(turn.LastMessage, protocol.MaxLastMessage)
+	if turn != *b.hooks.turn {
+		b.hooks.turn = &turn
+		b.tellTurn()
 	}
 }
 
 // shown returns the end of text, of so many bytes at most, as it may be seen:
 // without secrets and without controls that a terminal would obey. The caller
 // holds mu.
-func (t *Terminal) shown(text string, most int) string {
-	text = withoutSecrets(t.secrets, strings.ToValidUTF8(text, string(utf8.RuneError)))
+func (b *arbiter) shown(text string, most int) string {
+	text = withoutSecrets(b.secrets, strings.ToValidUTF8(text, string(utf8.RuneError)))
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {
 			return -1
@@ -302,7 +302,7 @@ func (t *Terminal) shown(text string, most int) string {
 		return r
 	}, text)
 	// What was split by controls may be a secret now.
-	text = withoutSecrets(t.secrets, text)
+	text = withoutSecrets(b.secrets, text)
 	if len(text) <= most {
 		return text
 	}

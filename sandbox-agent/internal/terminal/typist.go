@@ -111,14 +111,14 @@ func (t *Terminal) leave() { <-t.typing }
 
 // takeFor has by control the terminal, and returns under which term. giveBack
 // must follow. ready, if any, says last what is against it.
-func (t *Terminal) takeFor(by Typist, ready func() error) (term uint64, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (b *arbiter) takeFor(by Typist, ready func() error) (term uint64, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	now := time.Now()
-	if t.control.lease.Expire(now) {
-		t.leaseChanged(nil, 0)
+	if b.control.lease.Expire(now) {
+		b.leaseChanged(nil, 0)
 	}
-	if err := t.mayTypeFor(by, now); err != nil {
+	if err := b.mayTypeFor(by, now); err != nil {
 		return 0, err
 	}
 	if ready != nil {
@@ -127,40 +127,40 @@ func (t *Terminal) takeFor(by Typist, ready func() error) (term uint64, err erro
 		}
 	}
 	next := by.holder()
-	held := t.control.lease.Lease(now)
+	held := b.control.lease.Lease(now)
 	if held.Holder == "" {
 		p := protocol.LeaseProposal{ExpectRevision: held.Revision, Next: next}
-		if held, err = t.control.lease.Propose(p, 1, now); err != nil {
+		if held, err = b.control.lease.Propose(p, 1, now); err != nil {
 			return 0, protocol.Fault(protocol.KindInternal, err) // its revision is the present one
 		}
-		t.heldUnder(by.Grant)
-		t.control.lent = held.Term
-		t.leaseChanged(nil, 0)
+		b.control.heldUnder(by.Grant)
+		b.control.lent = held.Term
+		b.leaseChanged(nil, 0)
 	}
 	return held.Term, nil
 }
 
-// lent reports whether somebody has control only as long as they type for a
+// isLent reports whether somebody has control only as long as they type for a
 // tool. The caller holds mu.
-func (t *Terminal) lent() bool {
-	held := t.control.lease.Lease(time.Now())
-	return held.Holder != "" && held.Term == t.control.lent
+func (c *control) isLent() bool {
+	held := c.lease.Lease(time.Now())
+	return held.Holder != "" && held.Term == c.lent
 }
 
 // mayTypeFor says why by may not type now. The caller holds mu.
-func (t *Terminal) mayTypeFor(by Typist, now time.Time) error {
-	next, held := by.holder(), t.control.lease.Lease(now)
+func (b *arbiter) mayTypeFor(by Typist, now time.Time) error {
+	next, held := by.holder(), b.control.lease.Lease(now)
 	switch g := by.Grant; {
-	case !t.ended.IsZero():
+	case !b.ended.IsZero():
 		return protocol.Errorf(protocol.KindEnded, "the program has ended")
-	case g == nil && !t.sharing.with.Opens(by.PTY):
+	case g == nil && !b.sharing.with.Opens(by.PTY):
 		return errNotOpen
-	case g != nil && (next.Holder == protocol.AgentHolder || !t.controls(g, g.Subject, now)):
+	case g != nil && (next.Holder == protocol.AgentHolder || !b.controls(g, g.Subject, now)):
 		return protocol.Errorf(protocol.KindForbidden, "the grant does not allow to control this terminal")
-	case g != nil && t.void(g):
+	case g != nil && b.void(g):
 		return protocol.Errorf(protocol.KindUnauthenticated, "the grant was revoked")
-	case t.stage.locked():
-		return protocol.Errorf(protocol.KindConflict, "%s has control until it is paused, waits or is done", t.stage.agent.name)
+	case b.stage.locked():
+		return protocol.Errorf(protocol.KindConflict, "%s has control until it is paused, waits or is done", b.stage.agent.name)
 	case held.Holder == "", held.Holder == next.Holder && g != nil:
 		return nil
 	case held.Holder == protocol.AgentHolder:
@@ -170,29 +170,29 @@ func (t *Terminal) mayTypeFor(by Typist, now time.Time) error {
 }
 
 // giveBack frees the lease if somebody has it only to type for a tool.
-func (t *Terminal) giveBack() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.lent() && t.ended.IsZero() {
-		t.assign(protocol.LeaseNext{}, nil)
-		t.leaseChanged(nil, 0)
+func (b *arbiter) giveBack() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.control.isLent() && b.ended.IsZero() {
+		b.assign(protocol.LeaseNext{}, nil)
+		b.leaseChanged(nil, 0)
 	}
 }
 
 // typeText types text under term and returns when all of it is written.
-func (t *Terminal) typeText(ctx context.Context, term uint64, text []byte) error {
+func (b *arbiter) typeText(ctx context.Context, term uint64, text []byte) error {
 	body, enter := text, []byte(nil)
 	if last := len(text) - 1; last > 0 && text[last] == '\r' {
 		body, enter = text[:last], text[last:]
 	}
-	if err := t.typeAll(ctx, term, body); err != nil || enter == nil {
+	if err := b.typeAll(ctx, term, body); err != nil || enter == nil {
 		return err
 	}
 	delay := time.NewTimer(enterDelay)
 	defer delay.Stop()
 	select {
 	case <-delay.C:
-		return t.typeAll(ctx, term, enter)
+		return b.typeAll(ctx, term, enter)
 	case <-ctx.Done():
 		return errNotTyped
 	}
@@ -202,11 +202,11 @@ var errNotTyped = protocol.Errorf(protocol.KindUnavailable, "the program in the 
 
 // typeAll types p under term and returns when it is written, or refused. What
 // isn't written when ctx ends isn't later, either.
-func (t *Terminal) typeAll(ctx context.Context, term uint64, p []byte) error {
+func (b *arbiter) typeAll(ctx context.Context, term uint64, p []byte) error {
 	s := &typed{ctx: ctx, outcome: make(chan error, 1)}
-	t.mu.Lock()
-	reason, ok := t.mayType(term)
-	q := &t.input
+	b.mu.Lock()
+	reason, ok := b.mayType(term)
+	q := &b.input
 	switch {
 	case !ok:
 	case shutOut(ctx):
@@ -216,9 +216,9 @@ func (t *Terminal) typeAll(ctx context.Context, term uint64, p []byte) error {
 	default:
 		q.items = append(q.items, queuedInput{from: s, term: term, rest: p})
 		q.bytes += len(p)
-		t.pump()
+		b.pump()
 	}
-	t.mu.Unlock()
+	b.mu.Unlock()
 	if !ok {
 		return notTyped(reason)
 	}
@@ -227,11 +227,11 @@ func (t *Terminal) typeAll(ctx context.Context, term uint64, p []byte) error {
 		return err
 	case <-ctx.Done():
 	}
-	t.mu.Lock()
-	t.refuseWhere(func(item queuedInput) (protocol.RefusalReason, bool) {
+	b.mu.Lock()
+	b.input.refuseWhere(func(item queuedInput) (protocol.RefusalReason, bool) {
 		return protocol.RefusedBusy, item.from == source(s)
 	})
-	t.mu.Unlock()
+	b.mu.Unlock()
 	return <-s.outcome // refused just now, or decided before
 }
 
