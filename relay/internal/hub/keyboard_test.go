@@ -673,3 +673,40 @@ func (c *consoleTyping) sends() []protocol.BrowserInput {
 	}
 	return c.unsent()
 }
+
+// TestFound22WhatIsBehindARefusedKeyWaits: the agent refuses a key for the moment,
+// and the stream is lost before it has said anything of the next one. On the next
+// stream that must not go before the refused one, which would be taken for a
+// repetition then.
+func TestFound22WhatIsBehindARefusedKeyWaits(t *testing.T) {
+	for name, lost := range map[string]func(k *keyboard){
+		"the stream is lost": func(*keyboard) {},
+		"and the socket":     (*keyboard).disconnect,
+	} {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				client := &consoleTyping{}
+				k := newKeyboard(t, client)
+				k.pump()
+				term, ok := client.may()
+				if !ok {
+					t.Fatal("no control")
+				}
+				client.types(term)
+				keys := client.types(term)
+				for k.flush(); k.relayTakes(); k.flush() {
+				}
+				k.full = true
+				for len(k.fromAgent) == 0 {
+					k.agentTakes()
+				}
+				k.relayHears()
+				k.linkDown()
+				lost(k)
+				k.flush()
+				k.full = false
+				k.end(keys)
+			})
+		})
+	}
+}

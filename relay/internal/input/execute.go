@@ -73,7 +73,7 @@ func (in *Queue) execute(t *Typist, e message, term uint64) Link {
 func (in *Queue) send(t *Typist, input []byte, cost int64, term uint64) uint64 {
 	in.executed++
 	m := protocol.Input{Term: term, Seq: in.executed, Client: in.executor, Bytes: input}
-	in.unacked = append(in.unacked, unackedInput{t, m, cost, time.Now()})
+	in.unacked = append(in.unacked, unackedInput{t, m, cost, time.Now(), false})
 	in.metrics.Bytes.Add(float64(len(input)))
 	if in.link != nil {
 		in.link.Queue(m)

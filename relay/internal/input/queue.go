@@ -98,6 +98,7 @@ type unackedInput struct {
 	input protocol.Input
 	cost  int64
 	at    time.Time // when it came
+	later bool      // its client has to send an earlier one again first
 }
 
 // seq returns what the viewer's client calls the input, 0 for nothing.
@@ -173,7 +174,7 @@ func (in *Queue) pass(t *Typist, e message) Link {
 		input.Seq = t.nextSeq
 	}
 	in.typedBy(t)
-	in.unacked = append(in.unacked, unackedInput{t, input, e.cost, e.at})
+	in.unacked = append(in.unacked, unackedInput{t, input, e.cost, e.at, false})
 	in.metrics.Bytes.Add(float64(len(e.input)))
 	in.typedAt.CompareAndSwap(0, e.at.UnixNano())
 	in.link.Queue(input)
@@ -349,7 +350,11 @@ func (in *Queue) Connect(l Link) {
 	overtaken := in.overtaken
 	in.overtaken = nil
 	for _, u := range overtaken {
-		in.undo(u, reason)
+		if u.later && u.input.Term == in.state.Term() {
+			in.undo(u, protocol.RefusedWaiting)
+		} else {
+			in.undo(u, reason)
+		}
 		in.release(u.t, u.cost)
 	}
 	l.Rouse()
@@ -357,12 +362,14 @@ func (in *Queue) Connect(l Link) {
 
 // use has l carry the input from now on. Unacknowledged input goes first: the
 // agent knows what it has written, so nothing is typed twice. What was typed
-// under another term will be refused. The caller holds mu.
+// under another term will be refused, as will what is behind input that was
+// refused for the moment: the agent would take that for a repetition when it comes
+// again. The caller holds mu.
 func (in *Queue) use(l Link) {
 	in.link, in.next = l, nil
 	kept := in.unacked[:0]
 	for _, u := range in.unacked {
-		if u.input.Term != in.state.Term() {
+		if u.later || u.input.Term != in.state.Term() {
 			in.overtaken = append(in.overtaken, u)
 			continue
 		}
@@ -412,6 +419,11 @@ func (in *Queue) Refused(m protocol.InputRefused) {
 		in.undo(u, m.Reason)
 		return true
 	})
+	if Momentary(m.Reason) {
+		for i, u := range in.unacked {
+			in.unacked[i].later = u.later || u.seq() > m.Seq && u.input.Client == m.Client
+		}
+	}
 }
 
 // End refuses everything that waits for the agent, and whatever comes.
