@@ -43,7 +43,7 @@ LINK := -ldflags=-w
 # Packages without a goroutine or a lock, as deploy/checks tests: the race
 # detector finds nothing there, and takes eight times as long.
 PURE := deploy/checks deploy/checks/changed deploy/checks/locks deploy/controlplane/internal/policy deploy/grafana \
-        protocol protocol/audit protocol/bytelog protocol/envseal relay/internal/console/build relay/internal/openapi \
+        protocol protocol/audit protocol/bytelog protocol/envseal protocol/eventlog relay/internal/console/build relay/internal/openapi \
         relay/internal/roster relay/internal/turn sandbox-agent/internal/hostname \
         protocol/pace sandbox-agent/internal/redact sandbox-agent/internal/screen tunnel/internal/backoff
 
