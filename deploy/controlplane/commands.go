@@ -114,14 +114,13 @@ func (s *Server) execute(ctx context.Context, o order, relays []store.Relay) (st
 	}
 	began := time.Now()
 	o.origin = relays[0].PublicOrigin
-	cmd, err := s.sign(ctx, o)
+	cmd, other, err := s.signToFly(ctx, o)
 	if err != nil || cmd.Outcome.Final() {
 		return cmd, err
 	}
 	wait, cancel := context.WithTimeout(ctx, time.Duration(cmd.Envelope.TTLMs)*time.Millisecond+dispatchMargin)
 	defer cancel()
-	id := cmd.Envelope.CommandID
-	if other, own := s.flights.join(id); !own {
+	if other != nil {
 		select {
 		case <-other.done:
 			cmd.Outcome, err = other.outcome, other.err
@@ -131,9 +130,22 @@ func (s *Server) execute(ctx context.Context, o order, relays []store.Relay) (st
 		return cmd, err
 	}
 	cmd.Outcome, err = s.fly(ctx, wait, relays, cmd)
-	s.flights.land(id, cmd.Outcome, err)
+	s.flights.land(cmd.Envelope.CommandID, cmd.Outcome, err)
 	s.metrics.command.Observe(time.Since(began).Seconds())
 	return cmd, err
+}
+
+// signToFly signs the command of o. Unless its outcome is final it returns the
+// flight that is under way, nil when it is the caller's to fly and to land.
+func (s *Server) signToFly(ctx context.Context, o order) (cmd store.Command, other *flight, err error) {
+	defer s.flights.board(o.user, o.key)()
+	if cmd, err = s.sign(ctx, o); err != nil || cmd.Outcome.Final() {
+		return cmd, nil, err
+	}
+	if known, own := s.flights.join(cmd.Envelope.CommandID); !own {
+		other = known
+	}
+	return cmd, other, nil
 }
 
 // fly dispatches cmd until wait ends, and stores what became of it.

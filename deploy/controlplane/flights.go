@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"hash/fnv"
 	"sync"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
@@ -12,6 +13,23 @@ import (
 type flights struct {
 	mu sync.Mutex
 	of map[protocol.CommandID]*flight // guarded by mu
+
+	boarding [64]sync.Mutex // of each idempotency key one, shared by several
+}
+
+// board has one request at a time sign the command of a key and join its flight.
+// Without it a second request could find the command signed and not under way,
+// and take it for one that a relay has had. The caller calls done when it has
+// joined.
+func (f *flights) board(user protocol.UserID, key string) (done func()) {
+	if key == "" {
+		return func() {} // a command of its own
+	}
+	h := fnv.New32a()
+	h.Write([]byte(string(user) + "\x00" + key))
+	mu := &f.boarding[h.Sum32()%uint32(len(f.boarding))]
+	mu.Lock()
+	return mu.Unlock
 }
 
 // A flight is one dispatch. What it came to is there once done is closed.
