@@ -114,38 +114,29 @@ func (s *Server) execute(ctx context.Context, o order, relays []store.Relay) (st
 	}
 	began := time.Now()
 	o.origin = relays[0].PublicOrigin
-	cmd, other, err := s.signToFly(ctx, o)
+	joined := s.flights.Board(o.user, o.key)
+	cmd, err := s.sign(ctx, o)
 	if err != nil || cmd.Outcome.Final() {
+		joined()
 		return cmd, err
 	}
+	other, own := s.flights.Join(cmd.Envelope.CommandID)
+	joined()
 	wait, cancel := context.WithTimeout(ctx, time.Duration(cmd.Envelope.TTLMs)*time.Millisecond+dispatchMargin)
 	defer cancel()
-	if other != nil {
+	if !own {
 		select {
-		case <-other.done:
-			cmd.Outcome, err = other.outcome, other.err
+		case <-other.Done:
+			cmd.Outcome, err = other.Outcome, other.Err
 		case <-wait.Done():
 			cmd.Outcome = outcomeLost()
 		}
 		return cmd, err
 	}
 	cmd.Outcome, err = s.fly(ctx, wait, relays, cmd)
-	s.flights.land(cmd.Envelope.CommandID, cmd.Outcome, err)
+	s.flights.Land(cmd.Envelope.CommandID, cmd.Outcome, err)
 	s.metrics.command.Observe(time.Since(began).Seconds())
 	return cmd, err
-}
-
-// signToFly signs the command of o. Unless its outcome is final it returns the
-// flight that is under way, nil when it is the caller's to fly and to land.
-func (s *Server) signToFly(ctx context.Context, o order) (cmd store.Command, other *flight, err error) {
-	defer s.flights.board(o.user, o.key)()
-	if cmd, err = s.sign(ctx, o); err != nil || cmd.Outcome.Final() {
-		return cmd, nil, err
-	}
-	if known, own := s.flights.join(cmd.Envelope.CommandID); !own {
-		other = known
-	}
-	return cmd, other, nil
 }
 
 // fly dispatches cmd until wait ends, and stores what became of it.

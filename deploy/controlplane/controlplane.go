@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/flights"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/webhook"
@@ -82,7 +83,7 @@ type Server struct {
 	agents       net.Listener // nil: no second listener
 	admin        net.Listener // nil: none for operators
 	metrics      *metrics
-	flights      flights // dispatches under way
+	flights      flights.Set[store.Outcome] // dispatches under way
 	settled      *settlements
 
 	grantsPerPerson int
