@@ -34,7 +34,7 @@ func (r *Relay) drain(servers ...*http.Server) {
 	}
 	r.hubs.Drain(ctx, origin)
 	r.pages.Close()    // its streams would hold the servers up,
-	r.passages.Drain() // and so would those of events
+	r.requests.Drain() // and so would those of events
 	for _, server := range servers {
 		if server.Shutdown(ctx) != nil {
 			server.Close()

@@ -24,14 +24,14 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/access"
 	"github.com/fairlead/fairlead/relay/internal/admin"
+	"github.com/fairlead/fairlead/relay/internal/connectproxy"
 	"github.com/fairlead/fairlead/relay/internal/dispatch"
 	"github.com/fairlead/fairlead/relay/internal/fleet"
 	"github.com/fairlead/fairlead/relay/internal/hub"
 	"github.com/fairlead/fairlead/relay/internal/pagestream"
-	"github.com/fairlead/fairlead/relay/internal/passage"
 	"github.com/fairlead/fairlead/relay/internal/preview"
 	"github.com/fairlead/fairlead/relay/internal/rejects"
-	"github.com/fairlead/fairlead/relay/internal/uplink"
+	"github.com/fairlead/fairlead/relay/internal/reverseproxy"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -56,10 +56,10 @@ type Relay struct {
 	hubs       *hub.Set
 	pages      *pagestream.Pages
 	dispatcher *dispatch.Dispatcher
-	passages   *passage.Passages
+	requests   *reverseproxy.Requests
 	previews   *preview.Previews
 	refused    *rejects.Rejects
-	uplink     *uplink.Uplink
+	connect    *connectproxy.Proxy
 	bodies     *intake.Bodies // of requests to any listener
 
 	ready      atomic.Bool // keys are known
@@ -102,12 +102,12 @@ func assemble(cfg Config) *Relay {
 	r.pages = pagestream.New(r.grants, r.registry)
 	r.refused = rejects.New(r.registry, r.log)
 	r.bodies = intake.NewBodies(r.address, func(err error) { r.refused.Count(rejects.Body, err) })
-	r.passages = passage.New(r.grants, r.registry)
+	r.requests = reverseproxy.New(r.grants, r.registry)
 	r.dispatcher = dispatch.New(dispatch.Options{
 		Keys: r.keys, Tunnels: r.fleet, Pages: r.pages, Revoked: r.revoked, Log: r.log,
 		Refused: func(err error) { r.refused.Count(rejects.Command, err) }, Metrics: r.metrics.dispatch,
 	})
-	r.uplink = &uplink.Uplink{Address: cfg.ControlPlaneConnect, Log: r.log}
+	r.connect = &connectproxy.Proxy{Address: cfg.ControlPlaneConnect, Log: r.log}
 	r.ofState()
 	return r
 }
@@ -148,7 +148,7 @@ func (r *Relay) listenPublic(address string) (net.Listener, error) {
 // listenPreviews opens the listener of the previews, if there are any.
 func (r *Relay) listenPreviews() error {
 	options := preview.Options{
-		Framers: r.origins.List(), Keys: r.keys, Grants: r.grants, Tunnels: r.fleet, Passages: r.passages,
+		Framers: r.origins.List(), Keys: r.keys, Grants: r.grants, Tunnels: r.fleet, Requests: r.requests,
 		Rejects: r.refused, Log: r.log,
 	}
 	var err error
@@ -323,7 +323,7 @@ func (r *Relay) acceptTunnels(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		serving.Go(func() { r.uplink.Serve(session) })
+		serving.Go(func() { r.connect.Serve(session) })
 	}
 }
 

@@ -33,7 +33,7 @@ func (r *Relay) routes(router access.Router) error {
 		ControlPlane: controlPlane, Address: r.address, Log: r.log,
 	}).Register(router)
 	(&sandboxapi.API{
-		Keys: r.keys, Tunnels: r.fleet, Signer: signer, Dispatcher: r.dispatcher, Passages: r.passages, Rejects: r.refused,
+		Keys: r.keys, Tunnels: r.fleet, Signer: signer, Dispatcher: r.dispatcher, Requests: r.requests, Rejects: r.refused,
 		Revision: r.cfg.Revision, Log: r.log,
 	}).Register(router)
 	r.previews.Register(router)

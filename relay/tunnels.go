@@ -32,7 +32,7 @@ func (r *Relay) listenTunnels() error {
 	}
 	cfg := tunnel.ListenConfig{
 		Conn: udp, TLS: tlsConfig, Named: r.id, Revision: r.cfg.Revision, Admit: r.fleet.Admit,
-		Connect: r.uplink.Dial, Connected: r.metrics.connected, Events: r.metrics.events(),
+		Connect: r.connect.Dial, Connected: r.metrics.connected, Events: r.metrics.events(),
 		Origin: r.origins.List()[0], Alternates: r.alternates, TrustOrigin: r.origins.Listed,
 		StatelessResetKey: r.cfg.resetKey(), TokenKey: r.cfg.tokenKey(), Logger: r.log,
 		Registrations: registrationMargin * r.cfg.RegistrationsPerSecond,

@@ -42,8 +42,8 @@ var Floors = []struct {
 	{F2, []string{
 		"tunnel/terminalstream",
 		"relay/internal/hub", "relay/internal/feed", "relay/internal/input", "relay/internal/fleet", "relay/internal/access",
-		"relay/internal/dispatch", "relay/internal/uplink", "relay/internal/relaytest",
-		"relay/internal/pagestream", "relay/internal/rejects", "relay/internal/passage",
+		"relay/internal/dispatch", "relay/internal/connectproxy", "relay/internal/relaytest",
+		"relay/internal/pagestream", "relay/internal/rejects", "relay/internal/reverseproxy",
 		"sandbox-agent/internal/terminal", "sandbox-agent/internal/process", "sandbox-agent/internal/ledger",
 		"sandbox-agent/internal/spill", "sandbox-agent/internal/journal", "sandbox-agent/internal/transcript", "sandbox-agent/internal/pty", "sandbox-agent/internal/account",
 		"sandbox-agent/internal/approval", "sandbox-agent/internal/broker", "sandbox-agent/internal/egress",

@@ -35,7 +35,7 @@ const (
 // it, and forgets it when there is nothing.
 type sandbox struct {
 	running int // at most protocol.MaxCommandsInFlight
-	queue   []errand
+	queue   []delivery
 	bytes   int // of the tokens in queue
 
 	last map[terminal]*Record // the newest command of each terminal
@@ -47,9 +47,9 @@ type terminal struct {
 	pty     protocol.PTYID
 }
 
-// An errand is a command on its way: after is the one of the same terminal that
+// A delivery is a command on its way: after is the one of the same terminal that
 // goes before it, nil for none.
-type errand struct {
+type delivery struct {
 	token  string
 	record *Record
 	after  *Record
@@ -70,11 +70,11 @@ func (d *Dispatcher) toSandbox(token string, record *Record) error {
 	if len(s.queue) >= maxQueued || s.bytes+len(token) > maxQueuedBytes {
 		return protocol.Errorf(protocol.KindTooMany, "%d commands wait for this sandbox", len(s.queue))
 	}
-	e := errand{token: token, record: record}
+	e := delivery{token: token, record: record}
 	if target.PTYID != "" {
-		place := terminal{target.SessionID, target.PTYID}
-		e.after = s.last[place]
-		s.last[place] = record
+		at := terminal{target.SessionID, target.PTYID}
+		e.after = s.last[at]
+		s.last[at] = record
 	}
 	s.queue = append(s.queue, e)
 	s.bytes += len(token)
@@ -88,7 +88,7 @@ func (d *Dispatcher) toSandbox(token string, record *Record) error {
 func (d *Dispatcher) proceed(id protocol.SandboxID) {
 	s := d.sandboxes[id]
 	for s.running < protocol.MaxCommandsInFlight {
-		i := slices.IndexFunc(s.queue, errand.isDue)
+		i := slices.IndexFunc(s.queue, delivery.isDue)
 		if i < 0 {
 			break
 		}
@@ -106,10 +106,10 @@ func (d *Dispatcher) proceed(id protocol.SandboxID) {
 }
 
 // isDue reports whether the command of the same terminal before e is done.
-func (e errand) isDue() bool { return e.after == nil || e.after.over() }
+func (e delivery) isDue() bool { return e.after == nil || e.after.over() }
 
 // run sends one command and waits for its RESULT.
-func (d *Dispatcher) run(e errand) {
+func (d *Dispatcher) run(e delivery) {
 	c := e.record.Command
 	result, err := d.send(e)
 	if err != nil {
@@ -123,8 +123,8 @@ func (d *Dispatcher) run(e errand) {
 	s := d.sandboxes[c.Target.SandboxID]
 	s.running--
 	d.opts.Metrics.sent(-1)
-	if place := (terminal{c.Target.SessionID, c.Target.PTYID}); s.last[place] == e.record {
-		delete(s.last, place)
+	if at := (terminal{c.Target.SessionID, c.Target.PTYID}); s.last[at] == e.record {
+		delete(s.last, at)
 	}
 	d.proceed(c.Target.SandboxID)
 	d.mu.Unlock()
@@ -155,7 +155,7 @@ func (d *Dispatcher) report(record *Record, result protocol.Result, err error) {
 }
 
 // send delivers e through the tunnel that there is now.
-func (d *Dispatcher) send(e errand) (protocol.Result, error) {
+func (d *Dispatcher) send(e delivery) (protocol.Result, error) {
 	if d.ctx.Err() != nil {
 		return protocol.Result{}, protocol.Fault(protocol.KindRestarting, nil)
 	}
@@ -179,7 +179,7 @@ func unknown(err error) error {
 // that, nobody here knows whether the command ran; the sandbox does, so the same
 // command goes to it again as soon as it is back. An error is of kind unknown
 // unless nothing was sent.
-func (d *Dispatcher) deliver(session *tunnel.Session, e errand, sandbox protocol.SandboxID) (protocol.Result, error) {
+func (d *Dispatcher) deliver(session *tunnel.Session, e delivery, sandbox protocol.SandboxID) (protocol.Result, error) {
 	ctx, cancel := context.WithTimeout(telemetry.Extract(d.ctx, e.record.traceparent), answerTimeout)
 	defer cancel()
 	for sent := false; ; {

@@ -29,8 +29,8 @@ const (
 // idBytes is the length of a preview's id: base32 of 130 random bits.
 const idBytes = 26
 
-// A place is what a preview shows, and to whom.
-type place struct {
+// An upstream is what a preview shows, and to whom.
+type upstream struct {
 	sandbox protocol.SandboxID
 	session protocol.SessionID
 	port    int
@@ -44,7 +44,7 @@ func keyOf(secret string) key { return sha256.Sum256([]byte(secret)) }
 
 // A preview is one host.
 type preview struct {
-	place
+	upstream
 	grant   *jws.Grant
 	token   string // the grant as it was presented
 	tickets []ticket
@@ -71,9 +71,9 @@ func newBook(now func() time.Time) book {
 }
 
 // issue makes a preview, or has the one of that id go on under grant, and
-// returns a ticket to it. An id that isn't a preview of this place is of kind
+// returns a ticket to it. An id that isn't a preview of this upstream is of kind
 // not_found.
-func (b *book) issue(id string, at place, grant *jws.Grant, token, start string) (string, string, error) {
+func (b *book) issue(id string, at upstream, grant *jws.Grant, token, start string) (string, string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
@@ -83,9 +83,9 @@ func (b *book) issue(id string, at place, grant *jws.Grant, token, start string)
 		if err := b.room(at.user, now); err != nil {
 			return "", "", err
 		}
-		id, p = strings.ToLower(rand.Text()), &preview{place: at}
+		id, p = strings.ToLower(rand.Text()), &preview{upstream: at}
 		b.byID[id] = p
-	case p == nil || p.place != at:
+	case p == nil || p.upstream != at:
 		return "", "", protocol.Errorf(protocol.KindNotFound, "there is no such preview of this port")
 	}
 	if p.grant == nil || !grant.Expires().Before(p.grant.Expires()) { // of two answers that cross the later counts
@@ -161,19 +161,19 @@ func (b *book) redeem(id, secret string) (cookie, start string, ok bool) {
 
 // enter returns what one of the cookies opens, and the grant that it is under
 // now.
-func (b *book) enter(id string, cookies []string) (at place, grant *jws.Grant, token string, ok bool) {
+func (b *book) enter(id string, cookies []string) (at upstream, grant *jws.Grant, token string, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.byID[id]
 	if p == nil {
-		return place{}, nil, "", false
+		return upstream{}, nil, "", false
 	}
 	for _, cookie := range cookies {
 		for _, known := range p.cookies {
 			if known == keyOf(cookie) {
-				return p.place, p.grant, p.token, true
+				return p.upstream, p.grant, p.token, true
 			}
 		}
 	}
-	return place{}, nil, "", false
+	return upstream{}, nil, "", false
 }

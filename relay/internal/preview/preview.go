@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/access"
-	"github.com/fairlead/fairlead/relay/internal/passage"
 	"github.com/fairlead/fairlead/relay/internal/rejects"
+	"github.com/fairlead/fairlead/relay/internal/reverseproxy"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -40,7 +40,7 @@ type Options struct {
 	Grants  *lifetime.Grants
 	Tunnels Tunnels
 
-	Passages *passage.Passages
+	Requests *reverseproxy.Requests
 	Rejects  *rejects.Rejects
 	Log      *slog.Logger
 	Now      func() time.Time // default time.Now
@@ -54,7 +54,7 @@ type Previews struct {
 	suffix string // "." and host[:port], lower case
 	cookie string // its name
 	csp    string
-	proxy  *passage.Proxy
+	proxy  *reverseproxy.Proxy
 
 	book book
 }
@@ -137,7 +137,7 @@ func (p *Previews) open(w http.ResponseWriter, r *http.Request) (map[string]stri
 	if _, err := p.opts.Tunnels.Session(grant.Sandbox); err != nil {
 		return nil, err
 	}
-	id, ticket, err := p.book.issue(body.ID, place{grant.Sandbox, session, body.Port, grant.Subject}, grant, token, start)
+	id, ticket, err := p.book.issue(body.ID, upstream{grant.Sandbox, session, body.Port, grant.Subject}, grant, token, start)
 	if err != nil {
 		return nil, err
 	}

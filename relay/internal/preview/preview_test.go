@@ -21,8 +21,8 @@ import (
 	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
-	"github.com/fairlead/fairlead/relay/internal/passage"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
+	"github.com/fairlead/fairlead/relay/internal/reverseproxy"
 	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
 )
@@ -55,7 +55,7 @@ func newWorld(t *testing.T, handler http.HandlerFunc) *world {
 	w.previews, err = New(Options{
 		Origin: "http://preview.localhost:8081", Framers: []string{"http://127.0.0.1:8080"},
 		Keys: w.authority.Keys, Grants: grants, Tunnels: tunnels,
-		Passages: passage.New(grants, prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler), Now: w.now,
+		Requests: reverseproxy.New(grants, prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler), Now: w.now,
 	})
 	must(t, err)
 	w.previews.Register(w.mux)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/access"
-	"github.com/fairlead/fairlead/relay/internal/passage"
 	"github.com/fairlead/fairlead/relay/internal/rejects"
+	"github.com/fairlead/fairlead/relay/internal/reverseproxy"
 )
 
 // cookieName is the cookie that opens a preview in one browser, on the
@@ -105,7 +105,7 @@ func (p *Previews) show(w http.ResponseWriter, r *http.Request, id string) {
 
 // url returns where the sandbox serves what r asks for: below our prefix the
 // application's own path and query follow byte for byte.
-func (at place) url(r *http.Request) *url.URL {
+func (at upstream) url(r *http.Request) *url.URL {
 	target := r.RequestURI
 	if !strings.HasPrefix(target, "/") { // with a scheme and a host, or OPTIONS *
 		target = r.URL.RequestURI()
@@ -120,7 +120,9 @@ func (at place) url(r *http.Request) *url.URL {
 }
 
 // prefix is the path under which the sandbox serves what listens at a port.
-func (at place) prefix() string { return fmt.Sprintf("/sessions/%s/preview/%d", at.session, at.port) }
+func (at upstream) prefix() string {
+	return fmt.Sprintf("/sessions/%s/preview/%d", at.session, at.port)
+}
 
 // foreign reports whether a page of another origin than own asks, as browsers
 // tell. To be led here by a link is fine.
@@ -132,9 +134,9 @@ func foreign(r *http.Request, own string) bool {
 	return site != "" && site != "same-origin" && site != "none" && mode != "navigate"
 }
 
-func (p *Previews) newProxy() *passage.Proxy {
-	return passage.NewProxy(passage.Options{
-		Passages: p.opts.Passages, What: passage.Preview, Upgrades: true, Log: p.opts.Log,
+func (p *Previews) newProxy() *reverseproxy.Proxy {
+	return reverseproxy.NewProxy(reverseproxy.Options{
+		Requests: p.opts.Requests, What: reverseproxy.Preview, Upgrades: true, Log: p.opts.Log,
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // as the application's own page made it
 			p.hideCookie(r.Out.Header)
@@ -145,7 +147,7 @@ func (p *Previews) newProxy() *passage.Proxy {
 			if place, led := inside(r); led {
 				r.Header.Set("Location", place)
 			}
-			passage.FilterTrailers(r, func(name string) bool { return !unfit[name] && name != "Set-Cookie" })
+			reverseproxy.FilterTrailers(r, func(name string) bool { return !unfit[name] && name != "Set-Cookie" })
 		},
 		Refuse: func(w http.ResponseWriter, r *http.Request, err error) {
 			p.opts.Rejects.Count(rejects.Preview, err)

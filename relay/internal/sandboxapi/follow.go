@@ -89,13 +89,13 @@ func (a *API) followApprovals(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
-	ctx, passage, err := a.Passages.Enter(r.Context(), grant)
+	ctx, request, err := a.Requests.Begin(r.Context(), grant)
 	if err != nil {
 		a.refuse(w, err)
 		return
 	}
-	defer passage.Leave()
-	passage.Endless()
+	defer request.End()
+	request.Endless()
 	session, err := a.Tunnels.Session(grant.Sandbox)
 	var source *approvals
 	if err == nil {

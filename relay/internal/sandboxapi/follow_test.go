@@ -315,7 +315,7 @@ func TestFollowEnds(t *testing.T) {
 	lost, _ := w.tunnels.Session("")
 	lost.Close()
 	p.expect("waiting", "")
-	w.api.Passages.Drain() // also one that waits
+	w.api.Requests.Drain() // also one that waits
 	ended(p)
 }
 

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/relay/internal/passage"
+	"github.com/fairlead/fairlead/relay/internal/reverseproxy"
 )
 
 // answerTimeout bounds the wait for an answer to a request that the sandbox has
@@ -58,9 +58,9 @@ const bodyRate = 4 << 10
 // proxy forwards to the agent over streams that carry the grant, so nothing of
 // the browser's credentials goes along. An answer may take so long, or with 0 as
 // long as the grant is good.
-func (a *API) proxy(within time.Duration) *passage.Proxy {
-	return passage.NewProxy(passage.Options{
-		Passages: a.Passages, What: passage.API, AnswerTimeout: within, BodyRate: bodyRate, Log: a.Log,
+func (a *API) proxy(within time.Duration) *reverseproxy.Proxy {
+	return reverseproxy.NewProxy(reverseproxy.Options{
+		Requests: a.Requests, What: reverseproxy.API, AnswerTimeout: within, BodyRate: bodyRate, Log: a.Log,
 		Rewrite: func(r *httputil.ProxyRequest) { only(r.Out.Header, requestHeaders) },
 		Response: func(r *http.Response) {
 			limit(r)
@@ -90,7 +90,7 @@ func limit(r *http.Response) {
 		r.Header.Set("Location", place)
 	}
 	r.Header.Set("Content-Disposition", attachment(disposition))
-	passage.FilterTrailers(r, func(name string) bool { return responseTrailers[name] })
+	reverseproxy.FilterTrailers(r, func(name string) bool { return responseTrailers[name] })
 }
 
 // explainRange gives a 416, which file servers send as plain text, the form of
@@ -113,7 +113,7 @@ func explainRange(r *http.Response) {
 // own returns location as a path of the session whose route is at, if it is one.
 func own(location, at string) (string, bool) {
 	u, err := url.Parse(location)
-	if err != nil || location == "" || u.Host != "" && u.Host != passage.Host || u.Scheme != "" && u.Scheme != "http" || u.Opaque != "" {
+	if err != nil || location == "" || u.Host != "" && u.Host != reverseproxy.Host || u.Scheme != "" && u.Scheme != "http" || u.Opaque != "" {
 		return "", false
 	}
 	parts := strings.SplitN(at, "/", 4) // "", "sessions", id, …
@@ -146,7 +146,7 @@ func confine(h http.Header) {
 }
 
 // pass lets requests whose grant has need reach the sandbox.
-func (a *API) pass(need protocol.Capability, proxy *passage.Proxy) http.HandlerFunc {
+func (a *API) pass(need protocol.Capability, proxy *reverseproxy.Proxy) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		grant, token, err := a.authorize(r, need)
 		if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/dispatch"
-	"github.com/fairlead/fairlead/relay/internal/passage"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
+	"github.com/fairlead/fairlead/relay/internal/reverseproxy"
 	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
 )
@@ -63,7 +63,7 @@ func (p *pair) relay() *relayNode {
 	})
 	(&API{
 		Keys: p.authority.Keys, Tunnels: n.tunnels, Dispatcher: n.dispatcher, Revision: "r1", Log: log,
-		Passages: passage.New(p.authority.Grants, prometheus.NewRegistry()),
+		Requests: reverseproxy.New(p.authority.Grants, prometheus.NewRegistry()),
 		Signer:   &dispatch.Signer{URL: plane.URL, Client: client},
 	}).Register(n.mux)
 	return n

@@ -17,8 +17,8 @@ import (
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/relay/internal/access"
 	"github.com/fairlead/fairlead/relay/internal/dispatch"
-	"github.com/fairlead/fairlead/relay/internal/passage"
 	"github.com/fairlead/fairlead/relay/internal/rejects"
+	"github.com/fairlead/fairlead/relay/internal/reverseproxy"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -36,7 +36,7 @@ type API struct {
 	Tunnels    Tunnels
 	Signer     *dispatch.Signer
 	Dispatcher *dispatch.Dispatcher
-	Passages   *passage.Passages
+	Requests   *reverseproxy.Requests
 	Rejects    *rejects.Rejects
 	Revision   string
 	Log        *slog.Logger

@@ -21,8 +21,8 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/dispatch"
-	"github.com/fairlead/fairlead/relay/internal/passage"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
+	"github.com/fairlead/fairlead/relay/internal/reverseproxy"
 	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
 )
@@ -81,7 +81,7 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(dispatcher.Close)
 	w.api = &API{
 		Keys: w.authority.Keys, Tunnels: w.tunnels, Dispatcher: dispatcher, Revision: "r1", Log: log,
-		Passages: passage.New(w.authority.Grants, prometheus.NewRegistry()),
+		Requests: reverseproxy.New(w.authority.Grants, prometheus.NewRegistry()),
 		Signer:   &dispatch.Signer{URL: controlPlane.URL, Client: client},
 	}
 	w.api.Register(w.mux)

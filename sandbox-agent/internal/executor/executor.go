@@ -51,14 +51,14 @@ func (x *Executor) Execute(ctx context.Context, token string) protocol.Result {
 	return x.Arrive().Execute(ctx, token)
 }
 
-// An Arrival is the place of a command in the order of all that arrive.
+// An Arrival is the slot of a command in the order of all that arrive.
 type Arrival struct {
 	x     *Executor
-	place place
-	timer *time.Timer // gives the place up
+	slot  slot
+	timer *time.Timer // gives the slot up
 }
 
-// Arrive takes the next place in the order, for a caller that serves commands
+// Arrive takes the next slot in the order, for a caller that serves commands
 // at the same time. Its Execute should be called at once: those behind wait for
 // it, though not for long.
 func (x *Executor) Arrive() Arrival {
@@ -78,7 +78,7 @@ func (a Arrival) Execute(ctx context.Context, token string) protocol.Result {
 
 func (a Arrival) execute(ctx context.Context, span telemetry.Span, token string) protocol.Result {
 	x, started := a.x, a.x.Now()
-	defer a.place.pass()
+	defer a.slot.pass()
 	defer a.timer.Stop()
 	verifying, verification := telemetry.Start(ctx, "verify")
 	command, err := x.Keys.Command(verifying, token, jws.AudienceAgent)
@@ -104,7 +104,7 @@ func (a Arrival) execute(ctx context.Context, span telemetry.Span, token string)
 	if err != nil {
 		return x.reject(command, started, err)
 	}
-	turn, err := a.place.enter(lane, command.Target)
+	turn, err := a.slot.enter(lane, command.Target)
 	if err != nil {
 		return x.reject(command, started, err)
 	}

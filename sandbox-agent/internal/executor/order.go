@@ -23,8 +23,8 @@ const (
 type order struct {
 	mu sync.Mutex
 	// Guarded by mu.
-	arrived  uint64                   // places taken so far
-	open     map[uint64]chan struct{} // places not passed yet, by number; closed when passed
+	arrived  uint64                   // slots taken so far
+	open     map[uint64]chan struct{} // slots not passed yet, by number; closed when passed
 	waiting  int                      // turns that have not ended
 	sessions map[protocol.SessionID]*sessionOrder
 }
@@ -39,14 +39,14 @@ type sessionOrder struct {
 	deletion  *turn                    // the last one of the session
 }
 
-// A place is held from a command's arrival until it is known where it belongs.
-type place struct {
+// A slot is held from a command's arrival until it is known where it belongs.
+type slot struct {
 	order  *order
 	number uint64
 }
 
-// arrive takes the next place.
-func (o *order) arrive() place {
+// arrive takes the next slot.
+func (o *order) arrive() slot {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.open == nil {
@@ -54,26 +54,26 @@ func (o *order) arrive() place {
 	}
 	o.arrived++
 	o.open[o.arrived] = make(chan struct{})
-	return place{o, o.arrived}
+	return slot{o, o.arrived}
 }
 
-// pass lets those behind p go on.
-func (p place) pass() {
-	p.order.mu.Lock()
-	defer p.order.mu.Unlock()
-	if passed := p.order.open[p.number]; passed != nil {
+// pass lets those behind s go on.
+func (s slot) pass() {
+	s.order.mu.Lock()
+	defer s.order.mu.Unlock()
+	if passed := s.order.open[s.number]; passed != nil {
 		close(passed)
-		delete(p.order.open, p.number)
+		delete(s.order.open, s.number)
 	}
 }
 
-// before returns the places ahead of p that are not passed.
-func (p place) before() []chan struct{} {
-	p.order.mu.Lock()
-	defer p.order.mu.Unlock()
+// before returns the slots ahead of s that are not passed.
+func (s slot) before() []chan struct{} {
+	s.order.mu.Lock()
+	defer s.order.mu.Unlock()
 	var ahead []chan struct{}
-	for number, passed := range p.order.open {
-		if number < p.number {
+	for number, passed := range s.order.open {
+		if number < s.number {
 			ahead = append(ahead, passed)
 		}
 	}
@@ -89,14 +89,14 @@ type turn struct {
 	ended   chan struct{}
 }
 
-// enter gives the place up for a turn, behind those of all that arrived before.
+// enter gives the slot up for a turn, behind those of all that arrived before.
 // It fails with KindTooMany when too many wait.
-func (p place) enter(lane op.Lane, target protocol.CommandTarget) (*turn, error) {
-	for _, passed := range p.before() {
+func (s slot) enter(lane op.Lane, target protocol.CommandTarget) (*turn, error) {
+	for _, passed := range s.before() {
 		<-passed
 	}
-	defer p.pass()
-	o := p.order
+	defer s.pass()
+	o := s.order
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.waiting >= maxWaiting {

@@ -119,7 +119,7 @@ func TestOrderModel(t *testing.T) {
 			}
 			all.Wait()
 			if len(o.sessions) != 0 || o.waiting != 0 || len(o.open) != 0 {
-				t.Errorf("%d sessions, %d turns, %d places are left", len(o.sessions), o.waiting, len(o.open))
+				t.Errorf("%d sessions, %d turns, %d slots are left", len(o.sessions), o.waiting, len(o.open))
 			}
 		})
 	})
@@ -128,7 +128,7 @@ func TestOrderModel(t *testing.T) {
 // TestArrivalOrder: commands for one terminal run as they arrived, whichever
 // is verified first, and others don't wait for them.
 func TestArrivalOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // where no place is given up because the machine is slow
+	synctest.Test(t, func(t *testing.T) { // where no slot is given up because the machine is slow
 		b := newBench(t)
 		arrivals := make([]Arrival, 50)
 		tokens := make([]string, len(arrivals))
@@ -235,7 +235,7 @@ func TestSlowKeyHoldsNobodyUp(t *testing.T) {
 		x.Arrive()
 		next := x.Arrive()
 		start := time.Now()
-		turn, err := next.place.enter(op.LaneTerminal, protocol.CommandTarget{SessionID: "ses_1", PTYID: "pty_1"})
+		turn, err := next.slot.enter(op.LaneTerminal, protocol.CommandTarget{SessionID: "ses_1", PTYID: "pty_1"})
 		must(t, err)
 		turn.wait()
 		turn.end()

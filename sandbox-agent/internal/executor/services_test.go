@@ -194,7 +194,7 @@ func TestRuleFails(t *testing.T) {
 // TestDecisionOvertakes: a decision doesn't wait for a terminal that is slow to
 // start, nor for what waits for that.
 func TestDecisionOvertakes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // where no place is given up because the machine is slow
+	synctest.Test(t, func(t *testing.T) { // where no slot is given up because the machine is slow
 		b := newBench(t)
 		held, release := make(chan struct{}), make(chan struct{})
 		b.terminals.create = func(context.Context) error {

@@ -21,16 +21,16 @@ const (
 	maxLinks = 8
 )
 
-// A place is where files are: a terminal's home. It is its user's, who may put
+// A homeDir is the home of a terminal. It is its user's, who may put
 // anything there at any time; whatever is done stays within it.
-type place struct {
+type homeDir struct {
 	root  *os.Root
 	chown func(*os.File) error
 }
 
 // read returns a file's text, fs.ErrNotExist if there is none.
-func (p place) read(name string) ([]byte, error) {
-	f, err := p.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+func (h homeDir) read(name string) ([]byte, error) {
+	f, err := h.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, reason(err)
 	}
@@ -59,31 +59,31 @@ func reason(err error) error {
 
 // write puts text in the place of a file, at once and with the mode it had. It
 // returns the folders that it made for it, outermost first.
-func (p place) write(name string, text []byte) (made []string, err error) {
-	name, mode, err := p.target(name)
+func (h homeDir) write(name string, text []byte) (made []string, err error) {
+	name, mode, err := h.target(name)
 	if err != nil {
 		return nil, err
 	}
-	if made, err = p.folders(path.Dir(name)); err != nil {
+	if made, err = h.folders(path.Dir(name)); err != nil {
 		return made, err
 	}
 	aside := path.Join(path.Dir(name), ".fairlead-"+rand.Text())
-	f, err := p.root.OpenFile(aside, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	f, err := h.root.OpenFile(aside, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return made, reason(err)
 	}
 	_, err = f.Write(text)
-	if err == nil && p.chown != nil {
-		err = p.chown(f)
+	if err == nil && h.chown != nil {
+		err = h.chown(f)
 	}
 	if err == nil {
 		err = f.Chmod(mode)
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = p.root.Rename(aside, name)
+		err = h.root.Rename(aside, name)
 	}
 	if err != nil {
-		_ = p.root.Remove(aside) // what is told is why it is not wanted
+		_ = h.root.Remove(aside) // what is told is why it is not wanted
 		return made, reason(err)
 	}
 	return made, nil
@@ -91,9 +91,9 @@ func (p place) write(name string, text []byte) (made []string, err error) {
 
 // target returns the name of the file that name leads to by links, and its mode:
 // a link stays one. A file that isn't there yet is to be its owner's alone.
-func (p place) target(name string) (string, fs.FileMode, error) {
+func (h homeDir) target(name string) (string, fs.FileMode, error) {
 	for range maxLinks {
-		st, err := p.root.Lstat(name)
+		st, err := h.root.Lstat(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			return name, 0o600, nil
 		}
@@ -106,7 +106,7 @@ func (p place) target(name string) (string, fs.FileMode, error) {
 		if st.Mode()&fs.ModeSymlink == 0 {
 			return "", 0, errors.New("not a file")
 		}
-		to, err := p.root.Readlink(name)
+		to, err := h.root.Readlink(name)
 		if err != nil {
 			return "", 0, reason(err)
 		}
@@ -122,14 +122,14 @@ func (p place) target(name string) (string, fs.FileMode, error) {
 }
 
 // folders makes a folder and those above it that are missing.
-func (p place) folders(name string) (made []string, err error) {
+func (h homeDir) folders(name string) (made []string, err error) {
 	if name == "." {
 		return nil, nil
 	}
-	if made, err = p.folders(path.Dir(name)); err != nil {
+	if made, err = h.folders(path.Dir(name)); err != nil {
 		return made, err
 	}
-	err = p.root.Mkdir(name, 0o700)
+	err = h.root.Mkdir(name, 0o700)
 	if errors.Is(err, fs.ErrExist) {
 		return made, nil
 	}
@@ -137,19 +137,19 @@ func (p place) folders(name string) (made []string, err error) {
 		return made, reason(err)
 	}
 	made = append(made, name)
-	if p.chown == nil {
+	if h.chown == nil {
 		return made, nil
 	}
-	f, err := p.root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+	f, err := h.root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return made, reason(err)
 	}
-	return made, errors.Join(p.chown(f), f.Close())
+	return made, errors.Join(h.chown(f), f.Close())
 }
 
 // remove removes a file; one that isn't there is fine.
-func (p place) remove(name string) error {
-	if err := p.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (h homeDir) remove(name string) error {
+	if err := h.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return reason(err)
 	}
 	return nil

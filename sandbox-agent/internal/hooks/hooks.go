@@ -67,10 +67,10 @@ func (c change) same() bool {
 }
 
 // plan returns what Wire does for a.
-func (p place) plan(a agent, command string) ([]change, error) {
+func (h homeDir) plan(a agent, command string) ([]change, error) {
 	var changes []change
 	for _, f := range a.files(command) {
-		c, err := p.before(f)
+		c, err := h.before(f)
 		if err == nil {
 			c.after, c.made, err = f.wire(c.before)
 		}
@@ -83,12 +83,12 @@ func (p place) plan(a agent, command string) ([]change, error) {
 }
 
 // before reads f.
-func (p place) before(f file) (change, error) {
+func (h homeDir) before(f file) (change, error) {
 	c := change{name: f.name}
 	var err error
-	c.before, err = p.read(f.name)
+	c.before, err = h.read(f.name)
 	if errors.Is(err, fs.ErrNotExist) && f.other != "" {
-		if text, err2 := p.read(f.other); !errors.Is(err2, fs.ErrNotExist) {
+		if text, err2 := h.read(f.other); !errors.Is(err2, fs.ErrNotExist) {
 			c.name, c.before, err = f.other, text, err2
 		}
 	}
@@ -107,7 +107,7 @@ func Wire(home *os.Root, o Options) error {
 	if err != nil {
 		return err
 	}
-	p := place{home, o.Chown}
+	p := homeDir{home, o.Chown}
 	r := readRecord(p)
 	var errs []error
 	for _, a := range selected {
@@ -121,7 +121,7 @@ func Wire(home *os.Root, o Options) error {
 }
 
 // apply stores the record, then the files.
-func (p place) apply(r *record, changes []change) error {
+func (h homeDir) apply(r *record, changes []change) error {
 	changes = slices.DeleteFunc(changes, change.same)
 	if len(changes) == 0 {
 		return nil
@@ -129,17 +129,17 @@ func (p place) apply(r *record, changes []change) error {
 	for _, c := range changes {
 		r.file(c.name).note(c.before == nil, c.made)
 	}
-	if err := r.write(p); err != nil {
+	if err := r.write(h); err != nil {
 		return &FileError{recordFile, err}
 	}
 	for _, c := range changes {
-		made, err := p.write(c.name, c.after)
+		made, err := h.write(c.name, c.after)
 		r.Folders = append(r.Folders, made...)
 		if err != nil {
 			return &FileError{c.name, err}
 		}
 	}
-	if err := r.write(p); err != nil {
+	if err := r.write(h); err != nil {
 		return &FileError{recordFile, err}
 	}
 	return nil
@@ -153,7 +153,7 @@ func Unwire(home *os.Root, o Options) error {
 	if err != nil {
 		return err
 	}
-	p := place{home, o.Chown}
+	p := homeDir{home, o.Chown}
 	r := readRecord(p)
 	folders := slices.Clone(r.Folders)
 	var errs []error
@@ -176,8 +176,8 @@ func Unwire(home *os.Root, o Options) error {
 }
 
 // unwire takes our entries out of f.
-func (p place) unwire(f file, r record) error {
-	c, err := p.before(f)
+func (h homeDir) unwire(f file, r record) error {
+	c, err := h.before(f)
 	if err == nil && c.before != nil {
 		var known fileRecord
 		if k := r.Files[c.name]; k != nil {
@@ -187,9 +187,9 @@ func (p place) unwire(f file, r record) error {
 		switch {
 		case err != nil || c.same():
 		case c.after == nil:
-			err = p.remove(c.name)
+			err = h.remove(c.name)
 		default:
-			_, err = p.write(c.name, c.after)
+			_, err = h.write(c.name, c.after)
 		}
 	}
 	if err != nil {
@@ -201,7 +201,7 @@ func (p place) unwire(f file, r record) error {
 
 // forget stores what is left of the record: nothing of folders that no file of
 // ours is in.
-func (p place) forget(r record) error {
+func (h homeDir) forget(r record) error {
 	own := path.Dir(recordFile)
 	r.Folders = slices.DeleteFunc(r.Folders, func(dir string) bool {
 		for name := range r.Files {
@@ -212,13 +212,13 @@ func (p place) forget(r record) error {
 		return dir != own
 	})
 	if len(r.Files) > 0 {
-		return r.write(p)
+		return r.write(h)
 	}
-	if err := p.remove(recordFile); err != nil {
+	if err := h.remove(recordFile); err != nil {
 		return err
 	}
 	if slices.Contains(r.Folders, own) {
-		_ = p.root.Remove(own) // others may have put something there
+		_ = h.root.Remove(own) // others may have put something there
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func Status(home *os.Root, o Options) ([]AgentStatus, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := place{root: home}
+	p := homeDir{root: home}
 	var all []AgentStatus
 	for _, a := range selected {
 		s := AgentStatus{Agent: a.name}

@@ -143,7 +143,7 @@ func TestRandomSettings(t *testing.T) {
 			}
 		}
 		for name, text := range files {
-			if _, err := (place{root: home}).write(name, []byte(text)); err != nil {
+			if _, err := (homeDir{root: home}).write(name, []byte(text)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -25,9 +25,9 @@ type fileRecord struct {
 
 // readRecord returns an empty record where there is none that can be read: then
 // Unwire leaves empty objects behind.
-func readRecord(p place) record {
+func readRecord(h homeDir) record {
 	r := record{}
-	if text, err := p.read(recordFile); err == nil {
+	if text, err := h.read(recordFile); err == nil {
 		if json.Unmarshal(text, &r) != nil {
 			r = record{}
 		}
@@ -57,28 +57,28 @@ func (f *fileRecord) note(created bool, made []string) {
 }
 
 // write stores the record, or removes its file when there is nothing in it.
-func (r *record) write(p place) error {
+func (r *record) write(h homeDir) error {
 	for name, f := range r.Files {
 		if f == nil || !f.Created && len(f.Made) == 0 {
 			delete(r.Files, name)
 		}
 	}
 	if len(r.Files) == 0 && len(r.Folders) == 0 {
-		return p.remove(recordFile)
+		return h.remove(recordFile)
 	}
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	if old, err := p.read(recordFile); err == nil && string(old) == string(text) {
+	if old, err := h.read(recordFile); err == nil && string(old) == string(text) {
 		return nil
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	made, err := p.write(recordFile, text)
+	made, err := h.write(recordFile, text)
 	if err != nil || len(made) == 0 {
 		return err
 	}
 	r.Folders = append(made, r.Folders...)
-	return r.write(p)
+	return r.write(h)
 }

@@ -1,4 +1,4 @@
-package passage
+package reverseproxy
 
 import (
 	"io"
@@ -23,7 +23,7 @@ func TestKeptStreams(t *testing.T) {
 		}
 		io.Copy(rw, r.Body)
 	}, nil)
-	defer w.passages.Drain()
+	defer w.requests.Drain()
 	post := func(path, body string) {
 		t.Helper()
 		resp := w.do(w.request(http.MethodPost, path, strings.NewReader(body)))
@@ -66,7 +66,7 @@ func TestDrainLeavesNoStream(t *testing.T) {
 	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) { io.Copy(rw, r.Body) }, nil)
 	resp := w.do(w.request(http.MethodPost, "/", strings.NewReader("x")))
 	io.Copy(io.Discard, resp.Body)
-	w.passages.Drain()
+	w.requests.Drain()
 	eventually(t, "the end of the stream", func() bool { return w.over.Load() == 1 })
 }
 
@@ -74,7 +74,7 @@ func TestDrainLeavesNoStream(t *testing.T) {
 // streams wait for requests.
 func TestFound10IdleStreamsOfOnePerson(t *testing.T) {
 	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) { io.Copy(rw, r.Body) }, nil)
-	defer w.passages.Drain()
+	defer w.requests.Drain()
 	const grants = 5 * maxIdlePerPerson
 	for range grants {
 		w.grant, w.token = w.authority.Grant(nil)

@@ -1,4 +1,4 @@
-package passage
+package reverseproxy
 
 import (
 	"net/http"
@@ -22,10 +22,10 @@ const (
 	answered4xx = "4xx"
 	answered5xx = "5xx"
 	upgraded    = "upgraded"
-	unreached   = "unreached" // the sandbox gave no answer, or its passage ended first
+	unreached   = "unreached" // the sandbox gave no answer, or its request ended first
 )
 
-// Why the relay ends passages: labels of a metric.
+// Why the relay ends requests: labels of a metric.
 const (
 	cutExpired = "expired"
 	cutRevoked = "revoked"

@@ -1,4 +1,4 @@
-package uplink
+package connectproxy
 
 import (
 	"bytes"
@@ -59,8 +59,8 @@ func serve(t *testing.T, handle func(net.Conn)) *tunnel.Session {
 // join returns the agent's end of a tunnel that is served with address.
 func join(t *testing.T, address string, running *sync.WaitGroup) *tunnel.Session {
 	agent, relay := tunneltest.Pair(t)
-	u := &Uplink{Address: address, Log: slog.New(slog.DiscardHandler)}
-	running.Go(func() { u.Serve(relay) })
+	p := &Proxy{Address: address, Log: slog.New(slog.DiscardHandler)}
+	running.Go(func() { p.Serve(relay) })
 	return agent
 }
 

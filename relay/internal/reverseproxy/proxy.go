@@ -1,4 +1,4 @@
-package passage
+package reverseproxy
 
 import (
 	"context"
@@ -38,7 +38,7 @@ const (
 
 // Options say how a Proxy treats what passes.
 type Options struct {
-	Passages *Passages
+	Requests *Requests
 	What     string // API or Preview, for the metrics; empty: API
 	// Rewrite shapes the request for the sandbox. What of the relay's own
 	// and of other proxies would go along is gone by then.
@@ -69,7 +69,7 @@ type Proxy struct {
 type call struct {
 	session *tunnel.Session
 	token   string // the grant as it was presented
-	passage *Passage
+	request *Request
 	out     *pacedWriter
 	began   time.Time
 }
@@ -78,7 +78,7 @@ type callKey struct{}
 
 // NewProxy returns a Proxy.
 func NewProxy(opts Options) *Proxy {
-	p := &Proxy{opts: opts, tally: opts.Passages.metrics.tally(opts.What)}
+	p := &Proxy{opts: opts, tally: opts.Requests.metrics.tally(opts.What)}
 	streams := &http.Transport{
 		DisableCompression: true,
 		// A stream serves one request after the other under its grant: opening one
@@ -90,7 +90,7 @@ func NewProxy(opts Options) *Proxy {
 		ExpectContinueTimeout:  5 * time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
 	}
-	opts.Passages.keep(streams)
+	opts.Requests.keep(streams)
 	p.reverse = &httputil.ReverseProxy{
 		Transport:      streams,
 		BufferPool:     &buffers{},
@@ -108,14 +108,14 @@ func NewProxy(opts Options) *Proxy {
 func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, session *tunnel.Session, grant *jws.Grant, token string) {
 	began := time.Now()
 	intake.Admitted(r)
-	ctx, passage, err := p.opts.Passages.Enter(r.Context(), grant)
+	ctx, request, err := p.opts.Requests.Begin(r.Context(), grant)
 	if err != nil {
 		p.Refuse(w, r, err)
 		return
 	}
-	defer passage.Leave()
+	defer request.End()
 	p.exchange(ctx, w, r, func(out *pacedWriter, r *http.Request) {
-		c := call{session, token, passage, out, began}
+		c := call{session, token, request, out, began}
 		p.reverse.ServeHTTP(out, r.WithContext(p.idle.watched(context.WithValue(ctx, callKey{}, c))))
 	})
 }
@@ -153,7 +153,7 @@ func (p *Proxy) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &kept{stream, &p.idle, c.passage.user}, nil
+	return &kept{stream, &p.idle, c.request.user}, nil
 }
 
 // copyBytes is the size of the buffers through which answers pass.
@@ -213,7 +213,7 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 
 func (p *Proxy) modify(resp *http.Response) error {
 	if resp.StatusCode == http.StatusSwitchingProtocols && !p.opts.Upgrades {
-		return errors.New("passage: an upgrade that nobody asked for")
+		return errors.New("request: an upgrade that nobody asked for")
 	}
 	for name := range resp.Header {
 		if isOwn(name) && !strings.HasPrefix(name, "Fairlead-") {
@@ -223,7 +223,7 @@ func (p *Proxy) modify(resp *http.Response) error {
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	events := media == "text/event-stream" || media == "multipart/x-mixed-replace"
 	if events && resp.Request.Method != http.MethodPost || resp.StatusCode == http.StatusSwitchingProtocols {
-		resp.Request.Context().Value(callKey{}).(call).passage.Endless()
+		resp.Request.Context().Value(callKey{}).(call).request.Endless()
 	}
 	p.tally.answered(resp.StatusCode, resp.Request.Context().Value(callKey{}).(call).began)
 	p.opts.Response(resp)

@@ -1,4 +1,4 @@
-package passage
+package reverseproxy
 
 import (
 	"io"
@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// TestPassagesAreCounted: bytes both ways, and what became of requests.
-func TestPassagesAreCounted(t *testing.T) {
+// TestRequestsAreCounted: bytes both ways, and what became of requests.
+func TestRequestsAreCounted(t *testing.T) {
 	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if r.URL.Path == "/missing" {
@@ -25,7 +25,7 @@ func TestPassagesAreCounted(t *testing.T) {
 		}
 		resp.Body.Close()
 	}
-	m := w.passages.metrics
+	m := w.requests.metrics
 	for _, tt := range []struct {
 		labels []string
 		want   float64

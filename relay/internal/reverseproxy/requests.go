@@ -1,6 +1,6 @@
-// Package passage carries requests to sandboxes over their tunnels, each on a
+// Package reverseproxy carries requests to sandboxes over their tunnels, each on a
 // stream of its own and for no longer than the grant it is made under.
-package passage
+package reverseproxy
 
 import (
 	"context"
@@ -16,45 +16,45 @@ import (
 
 const (
 	// maxPerPerson bounds what is under way for one person, who may have any
-	// number of grants, and maxPassages what is at a relay; beyond them 429.
+	// number of grants, and maxRequests what is at a relay; beyond them 429.
 	maxPerPerson = 128
-	maxPassages  = 8192
+	maxRequests  = 8192
 )
 
-// ErrLeaving is the cause of the end of a passage that a drain doesn't wait for.
+// ErrLeaving is the cause of the end of a request that a drain doesn't wait for.
 var ErrLeaving = protocol.Errorf(protocol.KindRestarting, "the relay is going away")
 
-// Passages are all that is under way to sandboxes under grants.
-type Passages struct {
+// Requests are all that is under way to sandboxes under grants.
+type Requests struct {
 	// Static after construction.
 	grants  *lifetime.Grants
 	metrics *metrics
 
 	// Guarded by mu.
 	mu       sync.Mutex
-	open     map[*Passage]struct{}
+	open     map[*Request]struct{}
 	ofPerson map[protocol.UserID]int
 	draining bool                                  // what has no end of its own is not let in
 	kept     []interface{ CloseIdleConnections() } // whose streams may wait for requests
 }
 
-// A Passage is one request under way.
-type Passage struct {
+// A Request is one request under way.
+type Request struct {
 	// Static after construction.
-	passages *Passages
+	requests *Requests
 	user     protocol.UserID
 	use      *lifetime.Use
 	end      context.CancelCauseFunc
 
-	// Guarded by passages.mu.
+	// Guarded by requests.mu.
 	endless bool // it waits for events, so no drain waits for it
 	ended   bool // it was cut, or has left
 }
 
-// New returns Passages under grants, which are counted with reg.
-func New(grants *lifetime.Grants, reg prometheus.Registerer) *Passages {
-	p := &Passages{
-		grants: grants, open: map[*Passage]struct{}{}, ofPerson: map[protocol.UserID]int{},
+// New returns Requests under grants, which are counted with reg.
+func New(grants *lifetime.Grants, reg prometheus.Registerer) *Requests {
+	p := &Requests{
+		grants: grants, open: map[*Request]struct{}{}, ofPerson: map[protocol.UserID]int{},
 		metrics: newMetrics(reg),
 	}
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -63,18 +63,18 @@ func New(grants *lifetime.Grants, reg prometheus.Registerer) *Passages {
 	return p
 }
 
-func (p *Passages) count() float64 {
+func (p *Requests) count() float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return float64(len(p.open))
 }
 
-// Enter begins a passage under g, which was just verified. Its context ends with
-// ctx, with g, or with the relay; the context's cause says which. Leave must be
+// Begin begins a request under g, which was just verified. Its context ends with
+// ctx, with g, or with the relay; the context's cause says which. End must be
 // called. It fails with kind expired, unauthenticated, too_many or restarting.
-func (p *Passages) Enter(ctx context.Context, g *jws.Grant) (context.Context, *Passage, error) {
+func (p *Requests) Begin(ctx context.Context, g *jws.Grant) (context.Context, *Request, error) {
 	ctx, end := context.WithCancelCause(ctx)
-	one := &Passage{passages: p, user: g.Subject, end: end}
+	one := &Request{requests: p, user: g.Subject, end: end}
 	use, err := p.grants.Begin(g, one.ends)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +82,7 @@ func (p *Passages) Enter(ctx context.Context, g *jws.Grant) (context.Context, *P
 	case errors.Is(err, lifetime.ErrExpired):
 	case p.draining:
 		err = ErrLeaving
-	case err == nil && (p.ofPerson[g.Subject] >= maxPerPerson || len(p.open) >= maxPassages):
+	case err == nil && (p.ofPerson[g.Subject] >= maxPerPerson || len(p.open) >= maxRequests):
 		err = protocol.Errorf(protocol.KindTooMany, "too many requests are under way")
 	}
 	if err != nil {
@@ -96,20 +96,20 @@ func (p *Passages) Enter(ctx context.Context, g *jws.Grant) (context.Context, *P
 	return ctx, one, nil
 }
 
-// ends ends a passage with its grant.
-func (one *Passage) ends(cause error) {
+// ends ends a request with its grant.
+func (one *Request) ends(cause error) {
 	reason := cutExpired
 	if errors.Is(cause, lifetime.ErrRevoked) {
 		reason = cutRevoked
 	}
-	one.passages.mu.Lock()
-	defer one.passages.mu.Unlock()
+	one.requests.mu.Lock()
+	defer one.requests.mu.Unlock()
 	one.cut(cause, reason)
 }
 
-// Leave ends the passage.
-func (one *Passage) Leave() {
-	p := one.passages
+// End ends the request.
+func (one *Request) End() {
+	p := one.requests
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, open := p.open[one]; !open {
@@ -128,23 +128,23 @@ func (one *Passage) Leave() {
 }
 
 // keep has a drain close the streams that wait for requests.
-func (p *Passages) keep(streams interface{ CloseIdleConnections() }) {
+func (p *Requests) keep(streams interface{ CloseIdleConnections() }) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.kept = append(p.kept, streams)
 }
 
 // closeKept closes the streams that wait for requests. The caller holds mu.
-func (p *Passages) closeKept() {
+func (p *Requests) closeKept() {
 	for _, streams := range p.kept {
 		streams.CloseIdleConnections()
 	}
 }
 
-// Endless says that the passage has no end of its own, so that a drain ends it
+// Endless says that the request has no end of its own, so that a drain ends it
 // rather than wait.
-func (one *Passage) Endless() {
-	p := one.passages
+func (one *Request) Endless() {
+	p := one.requests
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	one.endless = true
@@ -153,17 +153,17 @@ func (one *Passage) Endless() {
 	}
 }
 
-// cut ends the passage. The caller holds passages.mu.
-func (one *Passage) cut(cause error, reason string) {
+// cut ends the request. The caller holds requests.mu.
+func (one *Request) cut(cause error, reason string) {
 	if !one.ended {
 		one.ended = true
-		one.passages.metrics.cut.WithLabelValues(reason).Inc()
+		one.requests.metrics.cut.WithLabelValues(reason).Inc()
 		one.end(cause)
 	}
 }
 
 // Drain ends what has no end of its own, and lets nothing in any more.
-func (p *Passages) Drain() {
+func (p *Requests) Drain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.draining = true

@@ -1,6 +1,6 @@
-// Package uplink joins sandboxes and the control plane: connect streams are
+// Package connectproxy joins sandboxes and the control plane: connect streams are
 // opaque bytes to one configured address, nothing else.
-package uplink
+package connectproxy
 
 import (
 	"context"
@@ -21,15 +21,15 @@ const (
 	dialTimeout = 5 * time.Second
 )
 
-// Uplink serves connect streams.
-type Uplink struct {
+// Proxy serves connect streams.
+type Proxy struct {
 	Address string // of the control plane's TLS listener, "host:port"
 	Log     *slog.Logger
 }
 
 // Serve accepts the streams that a sandbox opens until its session ends. It
 // returns when all of them are over.
-func (u *Uplink) Serve(session *tunnel.Session) {
+func (p *Proxy) Serve(session *tunnel.Session) {
 	ctx, cancel := context.WithCancel(session.Context())
 	defer cancel()
 	room := make(chan struct{}, maxStreams)
@@ -48,7 +48,7 @@ func (u *Uplink) Serve(session *tunnel.Session) {
 		case room <- struct{}{}:
 			running.Go(func() {
 				defer func() { <-room }()
-				u.connect(ctx, in, session.RemoteAddr())
+				p.connect(ctx, in, session.RemoteAddr())
 			})
 		default:
 			in.Refuse(protocol.Errorf(protocol.KindTooMany, "over %d connect streams", maxStreams))
@@ -58,19 +58,19 @@ func (u *Uplink) Serve(session *tunnel.Session) {
 
 // Dial reaches the control plane, for an agent at from that isn't registered.
 // Its errors may be shown to that.
-func (u *Uplink) Dial(ctx context.Context, from net.Addr) (net.Conn, error) {
+func (p *Proxy) Dial(ctx context.Context, from net.Addr) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: dialTimeout}
-	upstream, err := dialer.DialContext(ctx, "tcp", u.Address)
+	upstream, err := dialer.DialContext(ctx, "tcp", p.Address)
 	if err != nil {
-		u.Log.Warn("control plane not reached for a sandbox", "addr", from, "err", err)
+		p.Log.Warn("control plane not reached for a sandbox", "addr", from, "err", err)
 		return nil, protocol.Errorf(protocol.KindUnavailable, "the control plane can't be reached at the moment")
 	}
 	return upstream, nil
 }
 
 // connect pipes one stream. Either side may end its half first.
-func (u *Uplink) connect(ctx context.Context, in *tunnel.Incoming, from net.Addr) {
-	upstream, err := u.Dial(ctx, from)
+func (p *Proxy) connect(ctx context.Context, in *tunnel.Incoming, from net.Addr) {
+	upstream, err := p.Dial(ctx, from)
 	if err != nil {
 		in.Refuse(err)
 		return

@@ -1,4 +1,4 @@
-package passage
+package reverseproxy
 
 import (
 	"bufio"
@@ -38,7 +38,7 @@ const shortAnswer = 4 << 10
 // early hints of a sandbox through.
 type pacedWriter struct {
 	http.ResponseWriter
-	ctx     context.Context // the passage's
+	ctx     context.Context // the request's
 	tally   *tally
 	control *http.ResponseController // of the ResponseWriter
 	body    *pacedBody               // the request's; nil: it has none
@@ -85,7 +85,7 @@ func (w *pacedWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Hijack is for [http.ResponseController]. The connection ends with the passage:
+// Hijack is for [http.ResponseController]. The connection ends with the request:
 // a browser that doesn't close its side would hold it otherwise.
 func (w *pacedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buf, err := w.control.Hijack()
@@ -122,7 +122,7 @@ func (w *pacedWriter) flush() error {
 	return w.control.Flush()
 }
 
-// extend gives the client time to take something, unless the passage is over.
+// extend gives the client time to take something, unless the request is over.
 func (w *pacedWriter) extend() {
 	w.control.SetWriteDeadline(time.Now().Add(stallTimeout)) // where the connection has any
 	if w.ctx.Err() != nil {
@@ -145,7 +145,7 @@ func (w *pacedWriter) release() { w.control.SetWriteDeadline(time.Time{}) }
 // is still sending come to read it.
 //
 // A sandbox that sees its stream end may still finish its answer in good form,
-// and that can arrive: what ends after its passage is never complete, and the
+// and that can arrive: what ends after its request is never complete, and the
 // connection is cut so that nobody takes it for that.
 func (w *pacedWriter) finish() {
 	if w.ctx.Err() != nil && w.began.Load() && !w.refused.Load() && !w.taken {

@@ -1,4 +1,4 @@
-package passage
+package reverseproxy
 
 import (
 	"bufio"
@@ -37,7 +37,7 @@ const patience = 30 * time.Second
 type world struct {
 	t         *testing.T
 	authority *relaytest.Authority
-	passages  *Passages
+	requests  *Requests
 	server    *httptest.Server
 	client    *http.Transport
 	streams   atomic.Int32 // that the sandbox was asked for
@@ -51,7 +51,7 @@ type world struct {
 func newWorld(t *testing.T, handler http.HandlerFunc, change func(*Options)) *world {
 	t.Helper()
 	w := &world{t: t, authority: relaytest.NewAuthority(t)}
-	w.passages = New(w.authority.Grants, prometheus.NewRegistry())
+	w.requests = New(w.authority.Grants, prometheus.NewRegistry())
 	w.grant, w.token = w.authority.Grant(nil)
 	agent, relay := tunneltest.Pair(t)
 	relaytest.Answer(t, agent, func(in *tunnel.Incoming) {
@@ -63,7 +63,7 @@ func newWorld(t *testing.T, handler http.HandlerFunc, change func(*Options)) *wo
 		w.over.Add(1)
 	})
 	opts := Options{
-		Passages: w.passages, Upgrades: true, Log: slog.New(slog.DiscardHandler),
+		Requests: w.requests, Upgrades: true, Log: slog.New(slog.DiscardHandler),
 		Rewrite: func(*httputil.ProxyRequest) {}, Response: func(*http.Response) {},
 		Refuse: func(w http.ResponseWriter, _ *http.Request, err error) {
 			w.Header().Set("Content-Length", strconv.Itoa(len(err.Error())))
@@ -323,7 +323,7 @@ func TestUpgrade(t *testing.T) {
 	if _, err := both.Read(make([]byte, 1)); err == nil {
 		t.Error("it goes on after the grant was revoked")
 	}
-	eventually(t, "the passage stays", func() bool { return w.passages.count() == 0 })
+	eventually(t, "the request stays", func() bool { return w.requests.count() == 0 })
 	if resp, _ := w.upgrade(); resp.StatusCode != http.StatusUnauthorized {
 		t.Errorf("under a void grant: %d", resp.StatusCode)
 	}

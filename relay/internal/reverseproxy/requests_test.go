@@ -1,4 +1,4 @@
-package passage
+package reverseproxy
 
 import (
 	"errors"
@@ -42,7 +42,7 @@ func TestDownloadEndsWithItsGrant(t *testing.T) {
 		t.Error("a proper end")
 	}
 	<-ended
-	if n := testutil.ToFloat64(w.passages.metrics.cut.WithLabelValues(cutExpired)); n != 1 {
+	if n := testutil.ToFloat64(w.requests.metrics.cut.WithLabelValues(cutExpired)); n != 1 {
 		t.Errorf("%v ended with their grant", n)
 	}
 	if resp := w.do(w.request("GET", "/", nil)); resp.StatusCode != http.StatusUnauthorized {
@@ -71,11 +71,11 @@ func TestFinishedAfterItsGrant(t *testing.T) {
 			_, err := io.Copy(io.Discard, resp.Body)
 			ended <- err
 		}()
-		w.passages.mu.Lock()
-		for one := range w.passages.open {
+		w.requests.mu.Lock()
+		for one := range w.requests.open {
 			one.cut(lifetime.ErrRevoked, "revoked")
 		}
-		w.passages.mu.Unlock()
+		w.requests.mu.Unlock()
 		<-finished
 		if err := <-ended; err == nil {
 			t.Fatal("a proper end")
@@ -96,7 +96,7 @@ func TestEvents(t *testing.T) {
 	if _, err := io.ReadFull(resp.Body, event); err != nil || string(event) != "data: 1\n\n" {
 		t.Errorf("%q %v", event, err)
 	}
-	w.passages.Drain()
+	w.requests.Drain()
 	if _, err := resp.Body.Read(event); err == nil {
 		t.Error("it goes on")
 	}
@@ -168,32 +168,32 @@ func TestStalls(t *testing.T) {
 	}
 }
 
-// TestFound10PassagesOfOnePerson: there is an end to what is under way for one
+// TestFound10RequestsOfOnePerson: there is an end to what is under way for one
 // person, however many grants that one has, and nobody else feels it.
-func TestFound10PassagesOfOnePerson(t *testing.T) {
+func TestFound10RequestsOfOnePerson(t *testing.T) {
 	a := relaytest.NewAuthority(t)
 	p := New(a.Grants, prometheus.NewRegistry())
 	grant, _ := a.Grant(nil)
-	var open []*Passage
+	var open []*Request
 	for range maxPerPerson {
 		another, _ := a.Grant(nil)
-		_, one, err := p.Enter(t.Context(), another)
+		_, one, err := p.Begin(t.Context(), another)
 		must(t, err)
 		open = append(open, one)
 	}
-	if _, _, err := p.Enter(t.Context(), grant); protocol.KindOf(err) != protocol.KindTooMany {
+	if _, _, err := p.Begin(t.Context(), grant); protocol.KindOf(err) != protocol.KindTooMany {
 		t.Errorf("%v", err)
 	}
 	other, _ := a.Grant(func(g *jws.Grant) { g.Subject = "usr_other" })
-	_, one, err := p.Enter(t.Context(), other)
+	_, one, err := p.Begin(t.Context(), other)
 	must(t, err)
-	one.Leave()
-	open[0].Leave()
-	open[0].Leave()
-	_, one, err = p.Enter(t.Context(), grant)
+	one.End()
+	open[0].End()
+	open[0].End()
+	_, one, err = p.Begin(t.Context(), grant)
 	must(t, err)
 	for _, one := range append(open, one) {
-		one.Leave()
+		one.End()
 	}
 	if p.count() != 0 || len(p.ofPerson) != 0 {
 		t.Errorf("%v left", p.count())
@@ -203,7 +203,7 @@ func TestFound10PassagesOfOnePerson(t *testing.T) {
 // A connection is used again after a proxied answer, however late.
 func TestDeadlinesDontStay(t *testing.T) {
 	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) { io.Copy(rw, r.Body) }, nil)
-	counting := w.passages.metrics.tally(API)
+	counting := w.requests.metrics.tally(API)
 	counted := &counting
 	var reads, writes deadlines
 	rw := &deadlined{httptest.NewRecorder(), &reads, &writes}
@@ -232,7 +232,7 @@ func TestDeadlinesDontStay(t *testing.T) {
 // has a rate to keep to; what takes its time on the sandbox's side is.
 func TestFound13BodiesThatTrickle(t *testing.T) {
 	w := newWorld(t, http.NotFound, nil)
-	tally := w.passages.metrics.tally(API)
+	tally := w.requests.metrics.tally(API)
 	for _, c := range []struct {
 		piece, rate  int
 		pause, think time.Duration
