@@ -18,7 +18,7 @@ func (s *Server) admit(ctx context.Context, id oidc.Identity) (token string, err
 		return "", err
 	}
 	token = "ut_" + secretText()
-	if err := s.store.AddToken(ctx, user.ID, token, "sign-in", s.now().Add(tokenLife)); err != nil {
+	if err := s.store.People.AddToken(ctx, user.ID, token, "sign-in", s.now().Add(tokenLife)); err != nil {
 		return "", err
 	}
 	s.usage.count("", user.ID, store.UsageSignIns)
@@ -30,14 +30,14 @@ func (s *Server) admit(ctx context.Context, id oidc.Identity) (token string, err
 // who was invited by its address, or a new one where sign-up is allowed; from
 // then on only issuer and subject count, whatever address the provider tells.
 func (s *Server) userOf(ctx context.Context, id oidc.Identity) (store.User, error) {
-	user, err := s.store.UserByIdentity(ctx, id.Issuer, id.Subject)
+	user, err := s.store.People.UserByIdentity(ctx, id.Issuer, id.Subject)
 	if err == nil || protocol.KindOf(err) != protocol.KindNotFound {
 		return user, err
 	}
 	if id.Email != "" {
-		user, err = s.store.InvitedUser(ctx, id.Email)
+		user, err = s.store.People.InvitedUser(ctx, id.Email)
 		if err == nil {
-			return s.store.LinkIdentity(ctx, id.Issuer, id.Subject, user)
+			return s.store.People.LinkIdentity(ctx, id.Issuer, id.Subject, user)
 		}
 		if protocol.KindOf(err) != protocol.KindNotFound {
 			return store.User{}, err
@@ -54,7 +54,7 @@ func (s *Server) userOf(ctx context.Context, id oidc.Identity) (store.User, erro
 	if user.Name == "" {
 		user.Name = string(user.ID)
 	}
-	return s.store.LinkIdentity(ctx, id.Issuer, id.Subject, user)
+	return s.store.People.LinkIdentity(ctx, id.Issuer, id.Subject, user)
 }
 
 // allows reports whether id may come without an invitation.

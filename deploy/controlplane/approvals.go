@@ -82,7 +82,7 @@ func (s *Server) postApproval(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	session, err := s.store.FindSession(r.Context(), a.SessionID)
+	session, err := s.store.Sessions.FindSession(r.Context(), a.SessionID)
 	if err == nil && session.Sandbox != sandbox { // others' sessions don't exist for it
 		err = protocol.Errorf(protocol.KindNotFound, "no such session")
 	}

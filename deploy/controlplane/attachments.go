@@ -41,7 +41,7 @@ func (s *Server) getAttachments(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	session := protocol.SessionID(r.URL.Query().Get("session_id"))
-	attached, err := s.store.AttachmentsIn(r.Context(), m.dashboard.ID)
+	attached, err := s.store.Integrations.AttachmentsIn(r.Context(), m.dashboard.ID)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (s *Server) attachTarget(r *http.Request, m membership, id protocol.Session
 		return at, protocol.Errorf(protocol.KindInvalid, "session_id is missing or not an id: a terminal's is only unique within its session")
 	}
 	var err error
-	at.session, err = s.store.Session(r.Context(), m.user.ID, id)
+	at.session, err = s.store.Sessions.Session(r.Context(), m.user.ID, id)
 	if err == nil && at.session.Dashboard != m.dashboard.ID {
 		err = protocol.Errorf(protocol.KindNotFound, "no such session in this dashboard")
 	}
@@ -114,7 +114,7 @@ func (s *Server) putAttachment(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	t, changed, err := s.store.Attach(r.Context(), store.Attachment{
+	t, changed, err := s.store.Integrations.Attach(r.Context(), store.Attachment{
 		Session: req.Session, PTY: at.pty, Provider: at.provider, Account: req.Account, Policy: rules, AttachedBy: m.user.ID,
 	})
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *Server) ownAccount(ctx context.Context, user protocol.UserID, provider,
 	if !protocol.ValidID(id) {
 		return missing
 	}
-	account, err := s.store.Account(ctx, id)
+	account, err := s.store.Integrations.Account(ctx, id)
 	if err != nil && protocol.KindOf(err) == protocol.KindNotFound {
 		return missing
 	}
@@ -170,7 +170,7 @@ func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	if err := s.store.Detach(r.Context(), at.session.ID, at.pty, at.provider); err != nil {
+	if err := s.store.Integrations.Detach(r.Context(), at.session.ID, at.pty, at.provider); err != nil {
 		return err
 	}
 	s.logger.Info("account detached", "provider", at.provider, "session", at.session.ID, "pty", at.pty, "user", m.user.ID)
@@ -181,7 +181,7 @@ func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error 
 // detachAll detaches a user's accounts from a dashboard's terminals: after they
 // were removed, or became a viewer.
 func (s *Server) detachAll(ctx context.Context, user protocol.UserID, dashboard string) error {
-	detached, err := s.store.DetachAll(ctx, user, dashboard)
+	detached, err := s.store.Integrations.DetachAll(ctx, user, dashboard)
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (s *Server) getTerminalIntegrations(w http.ResponseWriter, r *http.Request)
 	if !protocol.ValidID(pty) {
 		return protocol.Errorf(protocol.KindInvalid, "the terminal's id is not an id")
 	}
-	attached, err := s.store.Attachments(r.Context(), session.ID, pty)
+	attached, err := s.store.Integrations.Attachments(r.Context(), session.ID, pty)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func (s *Server) postAuditHead(w http.ResponseWriter, r *http.Request) error {
 	if !jws.VerifyDevice(device.key, protocol.AuditTranscript(sandbox, req.Head.Sequence, req.Head.Hash), req.Signature) {
 		return protocol.Errorf(protocol.KindUnauthenticated, "the head is not signed by the certified key")
 	}
-	err = s.store.PutAuditHead(r.Context(), req.Head, req.Signature)
+	err = s.store.Fleet.PutAuditHead(r.Context(), req.Head, req.Signature)
 	if err != nil && protocol.KindOf(err) == protocol.KindConflict {
 		s.logger.Error("an audit log does not go on where it was", "sandbox", sandbox, "sequence", req.Head.Sequence)
 	}
@@ -273,6 +273,6 @@ func AuditedSandbox(ctx context.Context, stateDir, database string, id protocol.
 	if err != nil {
 		return store.Sandbox{}, err
 	}
-	sandbox, err := st.Sandbox(ctx, id)
+	sandbox, err := st.Fleet.Sandbox(ctx, id)
 	return sandbox, errors.Join(err, st.Close())
 }

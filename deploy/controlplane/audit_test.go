@@ -80,7 +80,7 @@ func TestAuditHead(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", tt.name, status, answer, tt.status)
 		}
 	}
-	kept, err := p.server.store.AuditHead(t.Context(), "sb_1")
+	kept, err := p.server.store.Fleet.AuditHead(t.Context(), "sb_1")
 	if err != nil || kept.Hash != head.Hash || kept.Sequence != head.Sequence {
 		t.Errorf("kept %+v, %v", kept, err)
 	}

@@ -28,7 +28,7 @@ func (b *board) create(ctx context.Context, kind store.ItemKind, body any, note 
 	if raw, err = itemForm(kind, raw); err != nil {
 		return nil, err
 	}
-	item, err := b.store.AddItem(ctx, store.Item{Dashboard: b.dashboard, Kind: kind, Body: raw, UpdatedBy: b.by})
+	item, err := b.store.Contents.AddItem(ctx, store.Item{Dashboard: b.dashboard, Kind: kind, Body: raw, UpdatedBy: b.by})
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func createIntegration(ctx context.Context, b *board, args *integrationBody) (an
 
 // item returns an item that agents may work on.
 func (b *board) item(ctx context.Context, id string) (store.Item, error) {
-	item, err := b.store.Item(ctx, b.dashboard, id)
+	item, err := b.store.Contents.Item(ctx, b.dashboard, id)
 	if err == nil && item.Kind == store.ItemLayout {
 		err = protocol.Errorf(protocol.KindForbidden, "the layout is the console's own")
 	}
@@ -102,7 +102,7 @@ func (b *board) change(ctx context.Context, id string, version int64, f func(sto
 			expect = version
 		}
 		item.Body, item.UpdatedBy = body, b.by
-		changed, err := b.store.UpdateItem(ctx, item, expect)
+		changed, err := b.store.Contents.UpdateItem(ctx, item, expect)
 		if err == nil {
 			return boardItem{itemOut: newItemOut(changed)}, nil
 		}
@@ -168,12 +168,12 @@ func deleteBoardItem(ctx context.Context, b *board, args *struct {
 	if _, err := b.item(ctx, args.Item); err != nil {
 		return nil, err
 	}
-	return removal{true}, b.store.RemoveItem(ctx, b.dashboard, args.Item)
+	return removal{true}, b.store.Contents.RemoveItem(ctx, b.dashboard, args.Item)
 }
 
 // joins finds the edge from one item to another; KindNotFound if there is none.
 func (b *board) joins(ctx context.Context, from, to string) (store.Item, error) {
-	items, err := b.store.Items(ctx, b.dashboard)
+	items, err := b.store.Contents.Items(ctx, b.dashboard)
 	if err != nil {
 		return store.Item{}, err
 	}
@@ -212,7 +212,7 @@ func disconnectNodes(ctx context.Context, b *board, args *struct {
 	if err != nil {
 		return nil, err
 	}
-	return removal{true}, b.store.RemoveItem(ctx, b.dashboard, edge.ID)
+	return removal{true}, b.store.Contents.RemoveItem(ctx, b.dashboard, edge.ID)
 }
 
 // navigateBrowser changes which page an item shows.
@@ -281,7 +281,7 @@ func listBoardItems(ctx context.Context, b *board, args *struct {
 	if args.Kind != "" && (!args.Kind.Known() || args.Kind == store.ItemLayout) {
 		return nil, errItemKind()
 	}
-	items, err := b.store.Items(ctx, b.dashboard)
+	items, err := b.store.Contents.Items(ctx, b.dashboard)
 	if err != nil {
 		return nil, err
 	}

@@ -139,7 +139,7 @@ func TestBoardRefusals(t *testing.T) {
 	p := newPlane(t)
 	note := p.boarded("dashboard.create_note", `{"text":"n"}`)["id"]
 	todo := p.boarded("dashboard.create_todo", `{"title":"t","items":["a","a"]}`)["id"]
-	layout, err := p.server.store.AddItem(t.Context(), store.Item{Dashboard: "dash_1", Kind: store.ItemLayout, Body: []byte(`{}`), UpdatedBy: "usr_alice"})
+	layout, err := p.server.store.Contents.AddItem(t.Context(), store.Item{Dashboard: "dash_1", Kind: store.ItemLayout, Body: []byte(`{}`), UpdatedBy: "usr_alice"})
 	if err != nil {
 		t.Fatal(err)
 	}

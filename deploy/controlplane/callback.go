@@ -20,7 +20,7 @@ func (s *Server) postCallback(w http.ResponseWriter, r *http.Request) error {
 
 // postRelayedCallback takes a callback that a relay got from an executor.
 func (s *Server) postRelayedCallback(w http.ResponseWriter, r *http.Request) error {
-	if _, err := authenticate(w, r, realmRelay, s.store.RelayByCredential); err != nil {
+	if _, err := authenticate(w, r, realmRelay, s.store.Fleet.RelayByCredential); err != nil {
 		return err
 	}
 	return s.takeCallback(w, r, r.Header.Get(protocol.CallbackTokenHeader))
@@ -39,7 +39,7 @@ func (s *Server) takeCallback(w http.ResponseWriter, r *http.Request, token stri
 	if err != nil {
 		return err
 	}
-	known, err := s.store.CallbackFor(r.Context(), cb.CommandID)
+	known, err := s.store.Commands.CallbackFor(r.Context(), cb.CommandID)
 	if err != nil {
 		return err
 	}
@@ -69,9 +69,9 @@ func (s *Server) advance(ctx context.Context, id protocol.CommandID, known store
 	late := s.now().After(known.ExpiresAt)
 	if late || known.Final {
 		s.logger.Info("callback noted", "command", id, "late", late)
-		return s.store.RecordCallback(ctx, id, outcome.Callback, outcome.Signature, late)
+		return s.store.Commands.RecordCallback(ctx, id, outcome.Callback, outcome.Signature, late)
 	}
-	cmd, err := s.store.Command(ctx, id)
+	cmd, err := s.store.Commands.Command(ctx, id)
 	if err != nil {
 		return err
 	}

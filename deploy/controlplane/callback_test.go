@@ -50,7 +50,7 @@ func (b *testSandbox) header(t *testing.T, body []byte) string {
 // outcome returns the stored outcome of a command as status and result.
 func (p *plane) outcome(id protocol.CommandID) string {
 	p.t.Helper()
-	cmd, err := p.server.store.Command(p.t.Context(), id)
+	cmd, err := p.server.store.Commands.Command(p.t.Context(), id)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestCallback(t *testing.T) {
 	}
 	post(body)
 	post(okCallback(cmd.CommandID, "pty_2"))
-	stored, err := p.server.store.Command(t.Context(), cmd.CommandID)
+	stored, err := p.server.store.Commands.Command(t.Context(), cmd.CommandID)
 	if err != nil || stored.Callbacks != 2 || stored.Late != 0 || p.outcome(cmd.CommandID) != want {
 		t.Errorf("after repeats %+v, %v", stored, err)
 	}
@@ -139,7 +139,7 @@ func TestCallbackLate(t *testing.T) {
 			t.Errorf("%d %s, outcome %s, want %s", status, answer, got, tt.want)
 		}
 	}
-	stored, err := p.server.store.Command(t.Context(), late.CommandID)
+	stored, err := p.server.store.Commands.Command(t.Context(), late.CommandID)
 	if err != nil || stored.Late != 1 || string(stored.Outcome.Callback) != string(okCallback(late.CommandID, "pty_1")) {
 		t.Errorf("late callback stored as %+v, %v", stored, err)
 	}
@@ -203,7 +203,7 @@ func TestForgedAnswer(t *testing.T) {
 			t.Errorf("%s: %v, want status %s", name, answer, tt.want)
 		}
 		id, _ := answer["commandId"].(string)
-		cmd, err := p.server.store.Command(t.Context(), protocol.CommandID(id))
+		cmd, err := p.server.store.Commands.Command(t.Context(), protocol.CommandID(id))
 		if err != nil || cmd.Outcome.Status != tt.want || (len(cmd.Outcome.Signature) > 0) != (tt.want == "ok") {
 			t.Errorf("%s: stored %+v, %v", name, cmd.Outcome, err)
 		}

@@ -97,7 +97,7 @@ func (s *Server) order(ctx context.Context, user protocol.UserID, req commandReq
 	if o.Kind == op.KindSessionCreate {
 		o.newSession = session.Dashboard
 	}
-	relays, err = s.store.Relays(ctx, s.now().Add(-relayLife))
+	relays, err = s.store.Fleet.Relays(ctx, s.now().Add(-relayLife))
 	return o, relays, err
 }
 
@@ -142,7 +142,7 @@ func (s *Server) execute(ctx context.Context, o order, relays []store.Relay) (st
 // fly dispatches cmd until wait ends, and stores what became of it.
 func (s *Server) fly(ctx, wait context.Context, relays []store.Relay, cmd store.Command) (store.Outcome, error) {
 	if cmd.Repeated { // another flight may have landed since it was read
-		now, err := s.store.Command(ctx, cmd.Envelope.CommandID)
+		now, err := s.store.Commands.Command(ctx, cmd.Envelope.CommandID)
 		if err != nil || now.Outcome.Final() {
 			return now.Outcome, err
 		}
@@ -163,7 +163,7 @@ func (s *Server) fly(ctx, wait context.Context, relays []store.Relay, cmd store.
 // askedBefore is execute while there is no relay: what is known of a command
 // that was asked for before is its outcome.
 func (s *Server) askedBefore(ctx context.Context, o order) (store.Command, error) {
-	cmd, err := s.store.CommandOfKey(ctx, o.user, o.key, o.requestHash)
+	cmd, err := s.store.Commands.CommandOfKey(ctx, o.user, o.key, o.requestHash)
 	switch {
 	case err != nil && protocol.KindOf(err) == protocol.KindNotFound, err == nil && !hadBefore(cmd) && !cmd.Outcome.Final():
 		err = errNoRelay
@@ -184,7 +184,7 @@ func hadBefore(cmd store.Command) bool {
 func (s *Server) finish(ctx context.Context, cmd store.Command) error {
 	id, session := cmd.Envelope.CommandID, cmd.Envelope.Target.SessionID
 	s.logger.Info("command finished", "command", id, "trace", cmd.Envelope.TraceID, "status", cmd.Outcome.Status)
-	news, err := s.store.FinishCommand(ctx, id, cmd.Outcome, s.now())
+	news, err := s.store.Commands.FinishCommand(ctx, id, cmd.Outcome, s.now())
 	if err != nil {
 		return err
 	}
@@ -202,9 +202,9 @@ func (s *Server) finish(ctx context.Context, cmd store.Command) error {
 			s.countOutcome(ctx, cmd, store.UsageCommandsFailed)
 		}
 	case cmd.Kind == op.KindSessionCreate:
-		return s.store.ActivateSession(ctx, session)
+		return s.store.Sessions.ActivateSession(ctx, session)
 	case cmd.Kind == op.KindSessionDelete:
-		return s.store.EndSession(ctx, session)
+		return s.store.Sessions.EndSession(ctx, session)
 	case cmd.Kind == op.KindPTYCreate:
 		s.countOutcome(ctx, cmd, store.UsageTerminals)
 	}
@@ -217,7 +217,7 @@ func (s *Server) countOutcome(ctx context.Context, cmd store.Command, counter st
 	if cmd.User == "" {
 		return
 	}
-	session, err := s.store.Session(ctx, cmd.User, cmd.Envelope.Target.SessionID)
+	session, err := s.store.Sessions.Session(ctx, cmd.User, cmd.Envelope.Target.SessionID)
 	if err != nil {
 		s.logger.Debug("outcome counted for no dashboard", "command", cmd.Envelope.CommandID, "error", err)
 	}

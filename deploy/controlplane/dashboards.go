@@ -29,7 +29,7 @@ type membership struct {
 // doesn't exist for them: KindNotFound; without the capability it is
 // KindForbidden.
 func (s *Server) member(w http.ResponseWriter, r *http.Request, needs protocol.Capability) (membership, error) {
-	user, err := authenticate(w, r, realmUser, s.store.UserByToken)
+	user, err := authenticate(w, r, realmUser, s.store.People.UserByToken)
 	if err != nil {
 		return membership{}, err
 	}
@@ -37,7 +37,7 @@ func (s *Server) member(w http.ResponseWriter, r *http.Request, needs protocol.C
 	if !protocol.ValidID(id) {
 		return membership{}, protocol.Errorf(protocol.KindNotFound, "no such dashboard")
 	}
-	dashboard, as, err := s.store.DashboardFor(r.Context(), user.ID, id)
+	dashboard, as, err := s.store.Boards.DashboardFor(r.Context(), user.ID, id)
 	if err != nil {
 		return membership{}, err
 	}
@@ -90,7 +90,7 @@ func (s *Server) getDashboards(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	dashboards, err := s.store.Dashboards(r.Context(), user.ID)
+	dashboards, err := s.store.Boards.Dashboards(r.Context(), user.ID)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (s *Server) postDashboard(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	has, err := s.store.Dashboards(r.Context(), user.ID)
+	has, err := s.store.Boards.Dashboards(r.Context(), user.ID)
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (s *Server) postDashboard(w http.ResponseWriter, r *http.Request) error {
 		user: user, dashboard: store.Dashboard{ID: newDashboardID(), Name: name},
 		role: store.RoleOwner, caps: capabilitiesOf(store.RoleOwner, ""),
 	}
-	if err := s.store.AddDashboard(r.Context(), m.dashboard, user.ID); err != nil {
+	if err := s.store.Boards.AddDashboard(r.Context(), m.dashboard, user.ID); err != nil {
 		return err
 	}
 	s.logger.Info("dashboard made", "dashboard", m.dashboard.ID, "user", user.ID)
@@ -176,7 +176,7 @@ func (s *Server) patchDashboard(w http.ResponseWriter, r *http.Request) error {
 	if m.dashboard.Name, err = readName(r); err != nil {
 		return err
 	}
-	if err := s.store.RenameDashboard(r.Context(), m.dashboard.ID, m.dashboard.Name); err != nil {
+	if err := s.store.Boards.RenameDashboard(r.Context(), m.dashboard.ID, m.dashboard.Name); err != nil {
 		return err
 	}
 	return s.write(w, http.StatusOK, dashboardAnswer{m.body(), s.stamp()})
@@ -188,11 +188,11 @@ func (s *Server) deleteDashboard(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.store.RemoveDashboard(r.Context(), m.dashboard.ID); err != nil {
+	if err := s.store.Boards.RemoveDashboard(r.Context(), m.dashboard.ID); err != nil {
 		return err
 	}
 	s.logger.Info("dashboard removed", "dashboard", m.dashboard.ID, "user", m.user.ID)
-	holders, err := s.store.GrantHolders(r.Context(), m.dashboard.ID, s.now()) // nobody gets another one
+	holders, err := s.store.Grants.GrantHolders(r.Context(), m.dashboard.ID, s.now()) // nobody gets another one
 	if err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (s *Server) getSessions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	sessions, err := s.store.SessionsOf(r.Context(), m.dashboard.ID)
+	sessions, err := s.store.Sessions.SessionsOf(r.Context(), m.dashboard.ID)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (s *Server) sessionIn(ctx context.Context, sandbox protocol.SandboxID, id p
 	if !protocol.ValidID(id) {
 		return store.Session{}, missing
 	}
-	session, err := s.store.FindSession(ctx, id)
+	session, err := s.store.Sessions.FindSession(ctx, id)
 	switch {
 	case err != nil:
 		return store.Session{}, err

@@ -79,9 +79,9 @@ func enrolInStore(ctx context.Context, cfg EnrolConfig, device deviceKey, cert c
 	if err != nil {
 		return err
 	}
-	err = st.EnrolSandbox(ctx, cfg.Sandbox, device.thumbprint, device.jwk, cfg.Replace, cfg.Now())
+	err = st.Fleet.EnrolSandbox(ctx, cfg.Sandbox, device.thumbprint, device.jwk, cfg.Replace, cfg.Now())
 	if err == nil {
-		err = st.AddCertificate(ctx, store.Certificate{
+		err = st.Fleet.AddCertificate(ctx, store.Certificate{
 			ID: cert.ID, Sandbox: cfg.Sandbox, DeviceKey: device.thumbprint, ExpiresAt: cert.Expires(),
 		})
 	}

@@ -68,7 +68,7 @@ func (s *Server) postEnrol(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	err = s.store.UseInvitation(r.Context(), req.SandboxID, req.Token, device.thumbprint, device.jwk, s.now())
+	err = s.store.Fleet.UseInvitation(r.Context(), req.SandboxID, req.Token, device.thumbprint, device.jwk, s.now())
 	if protocol.KindOf(err) == protocol.KindUnauthenticated && err != nil {
 		return errInvitation()
 	}
@@ -85,7 +85,7 @@ func (s *Server) postEnrol(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Server) addCertificate(ctx context.Context, sandbox protocol.SandboxID, device deviceKey, cert certificate) error {
 	s.metrics.signed.WithLabelValues(signedCertificate).Inc()
-	return s.store.AddCertificate(ctx, store.Certificate{
+	return s.store.Fleet.AddCertificate(ctx, store.Certificate{
 		ID: cert.ID, Sandbox: sandbox, DeviceKey: device.thumbprint, ExpiresAt: cert.Expires(),
 	})
 }
@@ -150,7 +150,7 @@ func (s *Server) certified(ctx context.Context, token string) (protocol.SandboxI
 	if err != nil {
 		return "", device, void
 	}
-	sandbox, err := s.store.Sandbox(ctx, cert.Subject)
+	sandbox, err := s.store.Fleet.Sandbox(ctx, cert.Subject)
 	switch {
 	case err != nil && protocol.KindOf(err) == protocol.KindNotFound:
 		return "", device, void
@@ -174,7 +174,7 @@ func (s *Server) ours(ctx context.Context, token string, why error) (*jws.Certif
 	if err != nil || protocol.UnmarshalObject(payload, &cert) != nil {
 		return nil, why
 	}
-	known, err := s.store.Certificate(ctx, cert.ID)
+	known, err := s.store.Fleet.Certificate(ctx, cert.ID)
 	if err != nil {
 		if protocol.KindOf(err) == protocol.KindNotFound {
 			err = why

@@ -200,7 +200,7 @@ func TestEnrolOverTheNetwork(t *testing.T) {
 	p := newPlane(t)
 	srv := p.agentListener()
 	b := p.enrolled(srv, "sb_1")
-	known, err := p.server.store.Sandbox(t.Context(), "sb_1")
+	known, err := p.server.store.Fleet.Sandbox(t.Context(), "sb_1")
 	if err != nil || string(known.DeviceJWK) != string(b.device.PublicJWK()) {
 		t.Errorf("the store has %s, %v", known.DeviceJWK, err)
 	}
@@ -331,7 +331,7 @@ func TestRenew(t *testing.T) {
 	if status, answer := a.post("/certificate", old.renewRequest(t, a.exporter)); status != http.StatusUnauthorized {
 		t.Errorf("expired: %d %s", status, answer)
 	}
-	if err := p.server.store.RevokeSandbox(t.Context(), "sb_1", p.clock.Now()); err != nil {
+	if err := p.server.store.Fleet.RevokeSandbox(t.Context(), "sb_1", p.clock.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if status, answer := a.post("/certificate", b.renewRequest(t, a.exporter)); status != http.StatusUnauthorized {

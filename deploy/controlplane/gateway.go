@@ -200,7 +200,7 @@ func (s *Server) gatewayCall(ctx context.Context, sandbox protocol.SandboxID, pr
 	if call.User == "" {
 		return call, nil
 	}
-	member, err := s.store.Session(ctx, call.User, session.ID)
+	member, err := s.store.Sessions.Session(ctx, call.User, session.ID)
 	if err == nil && slices.Contains(capabilitiesOf(member.Role, member.MemberCapabilities), protocol.CapMCP) {
 		call.Role = member.Role
 		return call, nil
@@ -263,7 +263,7 @@ func (s *Server) audit(ctx context.Context, r store.GatewayRecord) {
 	s.metrics.gateway.WithLabelValues(string(r.Decision)).Inc()
 	s.logger.Debug("gateway", "provider", r.Provider, "action", r.Action, "decision", string(r.Decision), "outcome", r.Outcome,
 		"session", r.Session, "pty", r.PTY, "user", r.User, "policy", r.PolicyID, "version", r.PolicyVersion)
-	if err := s.store.AddGatewayRecord(context.WithoutCancel(ctx), r); err != nil {
+	if err := s.store.Integrations.AddGatewayRecord(context.WithoutCancel(ctx), r); err != nil {
 		s.logger.Error("a gateway request was not recorded", "action", r.Action, "session", r.Session, "error", err)
 	}
 }

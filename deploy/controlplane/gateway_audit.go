@@ -59,7 +59,7 @@ func (s *Server) getGatewayAudit(w http.ResponseWriter, r *http.Request) error {
 	if before != "" && !protocol.ValidID(before) {
 		return protocol.Errorf(protocol.KindInvalid, "before is not an id")
 	}
-	records, err := s.store.GatewayRecords(r.Context(), m.dashboard.ID, before, limit)
+	records, err := s.store.Integrations.GatewayRecords(r.Context(), m.dashboard.ID, before, limit)
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func (s *Server) attachedCall(ctx context.Context, call boardCall) (attachedCall
 	}
 	c.action = actions[i]
 	var err error
-	c.attachment, err = s.store.Attachment(ctx, call.Session.ID, call.PTY, call.Provider)
+	c.attachment, err = s.store.Integrations.Attachment(ctx, call.Session.ID, call.PTY, call.Provider)
 	if err != nil && protocol.KindOf(err) == protocol.KindNotFound {
 		err = codedErrorf(codeNotAttached, protocol.KindForbidden, "no account of %s is attached to this terminal", call.Provider)
 	}

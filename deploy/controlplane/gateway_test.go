@@ -111,7 +111,7 @@ func TestTerminalIntegrations(t *testing.T) {
 	if status, answer := other.send(p, "GET", path, nil); status != http.StatusNotFound {
 		t.Errorf("another sandbox: %d %v", status, answer)
 	}
-	if err := p.server.store.EndSession(t.Context(), "ses_1"); err != nil {
+	if err := p.server.store.Sessions.EndSession(t.Context(), "ses_1"); err != nil {
 		t.Fatal(err)
 	}
 	if status, answer := b.send(p, "GET", path, nil); status != http.StatusGone {
@@ -161,7 +161,7 @@ func TestDeviceRequests(t *testing.T) {
 			t.Errorf("%s: %d %v, want %d", tt.name, status, answer, tt.status)
 		}
 	}
-	if err := p.server.store.RevokeSandbox(t.Context(), "sb_1", p.clock.Now()); err != nil {
+	if err := p.server.store.Fleet.RevokeSandbox(t.Context(), "sb_1", p.clock.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if status, answer := p.sendSigned("POST", path, body, good()); status != http.StatusUnauthorized {
@@ -379,7 +379,7 @@ func TestBoardCall(t *testing.T) {
 	if status != http.StatusOK || answer["decision"] != "allowed" || answer["filteredResponse"] == nil {
 		t.Fatalf("%d %v", status, answer)
 	}
-	if tasks, err := p.server.store.Tasks(t.Context(), "dash_1", ""); err != nil || len(tasks) != 1 || tasks[0].Title != "Write it down" {
+	if tasks, err := p.server.store.Contents.Tasks(t.Context(), "dash_1", ""); err != nil || len(tasks) != 1 || tasks[0].Title != "Write it down" {
 		t.Errorf("%+v, %v", tasks, err)
 	}
 	if status, answer := b.execute(p, "", "tasks.destroy", `{}`); status/100 != 4 && status != 501 || codeIn(answer) != codeInvalid {

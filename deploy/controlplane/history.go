@@ -73,7 +73,7 @@ func (rd *commandReader) capabilities(ctx context.Context, dashboard string) ([]
 	if known || dashboard == "" {
 		return caps, nil
 	}
-	_, as, err := rd.store.DashboardFor(ctx, rd.user, dashboard)
+	_, as, err := rd.store.Boards.DashboardFor(ctx, rd.user, dashboard)
 	switch {
 	case err == nil:
 		caps = capabilitiesOf(as.Role, as.Capabilities)
@@ -104,7 +104,7 @@ func (s *Server) getCommand(w http.ResponseWriter, r *http.Request) error {
 	if !protocol.ValidID(id) {
 		return protocol.Errorf(protocol.KindNotFound, "no such command")
 	}
-	cmd, err := s.store.Command(r.Context(), id)
+	cmd, err := s.store.Commands.Command(r.Context(), id)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (s *Server) getCommand(w http.ResponseWriter, r *http.Request) error {
 // maySee fails with KindNotFound for whoever isn't a member of the session's
 // dashboard; what happened in a session can be seen after its end, too.
 func (s *Server) maySee(ctx context.Context, user protocol.UserID, id protocol.SessionID) error {
-	session, err := s.store.Session(ctx, user, id)
+	session, err := s.store.Sessions.Session(ctx, user, id)
 	switch {
 	case err != nil && protocol.KindOf(err) == protocol.KindEnded:
 		return nil
@@ -156,7 +156,7 @@ func (s *Server) getCommands(w http.ResponseWriter, r *http.Request) error {
 	} else if err := s.maySee(r.Context(), user.ID, filter.Session); err != nil {
 		return err
 	}
-	commands, err := s.store.CommandsOf(r.Context(), filter)
+	commands, err := s.store.Commands.CommandsOf(r.Context(), filter)
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func TestFound01WhoReadsOutcomes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	noErr(p.server.store.SetMember(t.Context(), "dash_1", "usr_bob", store.RoleEditor, "")) // has mcp and shell
+	noErr(p.server.store.Boards.SetMember(t.Context(), "dash_1", "usr_bob", store.RoleEditor, "")) // has mcp and shell
 	relay := newFakeRelay(t, func(w http.ResponseWriter, env protocol.CommandEnvelope) {
 		if env.Target.PTYID != "" {
 			callback(`"status":"error","error":{"name":"TargetError","message":"a secret of the error"},"telemetry":{"attempt":1}`)(w, env)
@@ -115,11 +115,11 @@ func TestFound01WhoReadsOutcomes(t *testing.T) {
 		check(c.who, c.token, failed, "a secret of the error", c.terminated)
 	}
 	// Nothing comes back with the end of the session, nor goes away.
-	noErr(p.server.store.EndSession(t.Context(), "ses_1"))
+	noErr(p.server.store.Sessions.EndSession(t.Context(), "ses_1"))
 	check("alice after the end", aliceToken, inSandbox, "a cookie", true)
 	check("bob after the end", bobToken, inBrowser, "a cookie", false)
 	check("carol after the end", carolToken, inSandbox, "a cookie", false)
 	// Whose capability is gone reads no more than others without it.
-	noErr(p.server.store.SetMember(t.Context(), "dash_1", "usr_bob", store.RoleEditor, "view"))
+	noErr(p.server.store.Boards.SetMember(t.Context(), "dash_1", "usr_bob", store.RoleEditor, "view"))
 	check("bob without mcp", bobToken, inSandbox, "a cookie", false)
 }

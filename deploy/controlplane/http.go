@@ -238,7 +238,7 @@ const (
 
 // asUser returns the user whose token r carries.
 func (s *Server) asUser(w http.ResponseWriter, r *http.Request) (store.User, error) {
-	user, err := authenticate(w, r, realmUser, s.store.UserByToken)
+	user, err := authenticate(w, r, realmUser, s.store.People.UserByToken)
 	if err == nil {
 		s.usage.count("", user.ID, store.UsageAPIRequests)
 	}

@@ -162,7 +162,7 @@ func (s *Server) getIntegrations(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	accounts, err := s.store.Accounts(r.Context(), user.ID)
+	accounts, err := s.store.Integrations.Accounts(r.Context(), user.ID)
 	if err != nil {
 		return err
 	}
@@ -192,14 +192,14 @@ func (s *Server) deleteAccount(w http.ResponseWriter, r *http.Request) error {
 	if !protocol.ValidID(id) {
 		return missing
 	}
-	account, err := s.store.Account(r.Context(), id)
+	account, err := s.store.Integrations.Account(r.Context(), id)
 	if err == nil && account.User != user.ID {
 		err = missing
 	}
 	if err != nil {
 		return err
 	}
-	detached, err := s.store.RemoveAccount(r.Context(), user.ID, id)
+	detached, err := s.store.Integrations.RemoveAccount(r.Context(), user.ID, id)
 	if err != nil {
 		return err
 	}

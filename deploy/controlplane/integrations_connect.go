@@ -54,7 +54,7 @@ func (s *Server) postConnect(w http.ResponseWriter, r *http.Request) error {
 	if c.Browser == "" {
 		c.Browser = secretText()
 	}
-	if err := s.store.AddConnect(r.Context(), c); err != nil {
+	if err := s.store.Integrations.AddConnect(r.Context(), c); err != nil {
 		return err
 	}
 	http.SetCookie(w, &http.Cookie{
@@ -74,7 +74,7 @@ func (s *Server) comeBackTo(r *http.Request) (string, error) {
 	if s.integrations.publicURL != "" {
 		return s.integrations.publicURL, nil
 	}
-	relays, err := s.store.Relays(r.Context(), s.now().Add(-relayLife))
+	relays, err := s.store.Fleet.Relays(r.Context(), s.now().Add(-relayLife))
 	if err != nil {
 		return "", err
 	}
@@ -129,7 +129,7 @@ func (s *Server) finishConnect(r *http.Request) (account store.Account, c store.
 		return account, c, err
 	}
 	q := r.URL.Query()
-	c, err = s.store.TakeConnect(r.Context(), q.Get("state"), browserOf(r))
+	c, err = s.store.Integrations.TakeConnect(r.Context(), q.Get("state"), browserOf(r))
 	if err != nil {
 		return account, c, err
 	}
@@ -163,7 +163,7 @@ func (s *Server) addAccount(ctx context.Context, p *oauth.Provider, user protoco
 	if err != nil {
 		return store.Account{}, err
 	}
-	a, err := s.store.FindAccount(ctx, user, p.Name, name)
+	a, err := s.store.Integrations.FindAccount(ctx, user, p.Name, name)
 	if err != nil && protocol.KindOf(err) != protocol.KindNotFound {
 		return store.Account{}, err
 	}
@@ -178,7 +178,7 @@ func (s *Server) addAccount(ctx context.Context, p *oauth.Provider, user protoco
 	if a.KeyID, a.Sealed, err = s.integrations.sealTokens(a, token); err != nil {
 		return store.Account{}, err
 	}
-	if a, err = s.store.PutAccount(ctx, a); err != nil {
+	if a, err = s.store.Integrations.PutAccount(ctx, a); err != nil {
 		return store.Account{}, err
 	}
 	s.logger.Info("account connected", "account", a.ID, "provider", p.Name, "user", user)

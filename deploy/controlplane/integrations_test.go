@@ -360,7 +360,7 @@ func TestMemberRemoved(t *testing.T) {
 func TestRotateVault(t *testing.T) {
 	p, up := newIntegratedPlane(t)
 	account := p.connectAccount(up, aliceToken, "github")
-	before, err := p.server.store.Account(t.Context(), account)
+	before, err := p.server.store.Integrations.Account(t.Context(), account)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -374,7 +374,7 @@ func TestRotateVault(t *testing.T) {
 		if err != nil || report.Resealed != 1 || report.KeyID == before.KeyID {
 			t.Fatalf("%+v, %v", report, err)
 		}
-		after, err := p.server.store.Account(t.Context(), account)
+		after, err := p.server.store.Integrations.Account(t.Context(), account)
 		if err != nil || after.KeyID != report.KeyID || after.Version != before.Version+1 {
 			t.Fatalf("%+v after %+v, %v", after, before, err)
 		}

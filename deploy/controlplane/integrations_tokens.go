@@ -58,7 +58,7 @@ func (s *Server) token(ctx context.Context, p *oauth.Provider, id, refused strin
 		return oauth.Token{}, ctx.Err()
 	}
 	defer unlock()
-	account, err := s.store.Account(ctx, id)
+	account, err := s.store.Integrations.Account(ctx, id)
 	if err != nil {
 		return oauth.Token{}, err
 	}
@@ -79,7 +79,7 @@ func (s *Server) token(ctx context.Context, p *oauth.Provider, id, refused strin
 	switch {
 	case errors.Is(err, oauth.ErrRefused):
 		s.logger.Warn("an account must be connected again", "account", id, "provider", p.Name, "user", account.User)
-		return oauth.Token{}, errors.Join(errReconnect(p.Name), s.store.FailAccount(ctx, id, account.Version))
+		return oauth.Token{}, errors.Join(errReconnect(p.Name), s.store.Integrations.FailAccount(ctx, id, account.Version))
 	case err != nil && t.Access != refused && s.now().Before(t.ExpiresAt):
 		s.logger.Warn("a token was not renewed, and serves for a while", "account", id, "provider", p.Name, "error", err)
 		return t, nil
@@ -96,7 +96,7 @@ func (s *Server) keepTokens(ctx context.Context, a store.Account, t oauth.Token)
 	if err != nil {
 		return err
 	}
-	err = s.store.SetTokens(ctx, a.ID, a.Version, keyID, sealed)
+	err = s.store.Integrations.SetTokens(ctx, a.ID, a.Version, keyID, sealed)
 	if err != nil && protocol.KindOf(err) == protocol.KindConflict {
 		return nil
 	}

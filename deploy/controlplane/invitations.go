@@ -26,7 +26,7 @@ func (s *Server) getInvitations(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	open, err := s.store.InvitationsOf(r.Context(), user.ID)
+	open, err := s.store.Boards.InvitationsOf(r.Context(), user.ID)
 	if err != nil {
 		return err
 	}
@@ -60,10 +60,10 @@ func (s *Server) acceptInvitation(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	if _, err := s.store.AcceptInvitation(r.Context(), user.ID, id); err != nil {
+	if _, err := s.store.Boards.AcceptInvitation(r.Context(), user.ID, id); err != nil {
 		return err
 	}
-	dashboard, as, err := s.store.DashboardFor(r.Context(), user.ID, id)
+	dashboard, as, err := s.store.Boards.DashboardFor(r.Context(), user.ID, id)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (s *Server) declineInvitation(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	if err := s.store.DeclineInvitation(r.Context(), user.ID, id); err != nil {
+	if err := s.store.Boards.DeclineInvitation(r.Context(), user.ID, id); err != nil {
 		return err
 	}
 	s.logger.Info("invitation declined", "dashboard", id, "user", user.ID)

@@ -131,7 +131,7 @@ func TestFound05Limits(t *testing.T) {
 		id := made(aliceToken)
 		p.want(putMember(aliceToken, id, "usr_dave", `{"role":"editor"}`), http.StatusOK, "")
 		p.want(answerTo(daveToken, id, "accept"), http.StatusOK, "")
-		if _, as, err := p.server.store.DashboardFor(t.Context(), "usr_dave", id); err != nil || as.Role != store.RoleEditor {
+		if _, as, err := p.server.store.Boards.DashboardFor(t.Context(), "usr_dave", id); err != nil || as.Role != store.RoleEditor {
 			t.Error(fmt.Errorf("dashboard %d: %+v, %w", i, as, err))
 		}
 	}

@@ -79,7 +79,7 @@ func (cfg *InviteConfig) store(ctx context.Context, invitations []store.Invitati
 	if err != nil {
 		return err
 	}
-	err = st.AddInvitations(ctx, invitations, cfg.Owner)
+	err = st.Fleet.AddInvitations(ctx, invitations, cfg.Owner)
 	if err := errors.Join(err, st.Close()); err != nil {
 		return err
 	}

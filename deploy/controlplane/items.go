@@ -175,7 +175,7 @@ func (s *Server) getItems(w http.ResponseWriter, r *http.Request) error {
 	if kind != "" && !kind.Known() {
 		return errItemKind()
 	}
-	items, err := s.store.Items(r.Context(), m.dashboard.ID)
+	items, err := s.store.Contents.Items(r.Context(), m.dashboard.ID)
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (s *Server) getItem(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	item, err := s.store.Item(r.Context(), m.dashboard.ID, r.PathValue("item"))
+	item, err := s.store.Contents.Item(r.Context(), m.dashboard.ID, r.PathValue("item"))
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (s *Server) postItem(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	item, err := s.store.AddItem(r.Context(), store.Item{
+	item, err := s.store.Contents.AddItem(r.Context(), store.Item{
 		Dashboard: m.dashboard.ID, Kind: req.Kind, Body: body, UpdatedBy: m.user.ID,
 	})
 	if err != nil {
@@ -246,7 +246,7 @@ func (s *Server) putItem(w http.ResponseWriter, r *http.Request) error {
 	if err := readBody(r, &req); err != nil {
 		return err
 	}
-	item, err := s.store.Item(r.Context(), m.dashboard.ID, r.PathValue("item"))
+	item, err := s.store.Contents.Item(r.Context(), m.dashboard.ID, r.PathValue("item"))
 	if err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func (s *Server) putItem(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	item.Body, item.UpdatedBy = body, m.user.ID
-	if item, err = s.store.UpdateItem(r.Context(), item, version); err != nil {
+	if item, err = s.store.Contents.UpdateItem(r.Context(), item, version); err != nil {
 		return err
 	}
 	return s.writeItem(w, http.StatusOK, item)
@@ -281,7 +281,7 @@ func (s *Server) deleteItem(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.store.RemoveItem(r.Context(), m.dashboard.ID, r.PathValue("item")); err != nil {
+	if err := s.store.Contents.RemoveItem(r.Context(), m.dashboard.ID, r.PathValue("item")); err != nil {
 		return err
 	}
 	return none(w)

@@ -338,7 +338,7 @@ func (s *Server) postLogout(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.asUser(w, r); err != nil {
 		return err
 	}
-	if err := s.store.RemoveToken(r.Context(), bearer(r)); err != nil {
+	if err := s.store.People.RemoveToken(r.Context(), bearer(r)); err != nil {
 		return err
 	}
 	return none(w)

@@ -114,7 +114,7 @@ func (s *signIn) refused(w *httptest.ResponseRecorder, status int, name string) 
 
 func TestSignIn(t *testing.T) {
 	s := newSignIn(t, nil)
-	if err := s.server.store.AddUser(t.Context(), store.User{ID: "usr_erin", Name: "Erin E.", Email: "erin@example.TEST"}); err != nil {
+	if err := s.server.store.People.AddUser(t.Context(), store.User{ID: "usr_erin", Name: "Erin E.", Email: "erin@example.TEST"}); err != nil {
 		t.Fatal(err)
 	}
 	back := s.begin("/board?x=1")
@@ -199,7 +199,7 @@ func TestStrangers(t *testing.T) {
 func TestInvitation(t *testing.T) {
 	s := newSignIn(t, nil)
 	add := func(id protocol.UserID) {
-		if err := s.server.store.AddUser(t.Context(), store.User{ID: id, Name: "E", Email: "erin@example.test"}); err != nil {
+		if err := s.server.store.People.AddUser(t.Context(), store.User{ID: id, Name: "E", Email: "erin@example.test"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -210,7 +210,7 @@ func TestInvitation(t *testing.T) {
 	s.token(s.finish(s.begin("/")), "/")
 	s.provider.SignIn(map[string]any{"sub": "erin-2", "email": "erin@example.test", "email_verified": true})
 	s.refused(s.finish(s.begin("/")), http.StatusForbidden, "AuthError")
-	if _, err := s.server.store.RemoveUser(t.Context(), "usr_one"); err != nil {
+	if _, err := s.server.store.People.RemoveUser(t.Context(), "usr_one"); err != nil {
 		t.Fatal(err)
 	}
 	s.provider.SignIn(map[string]any{"sub": "erin-1", "email": "erin@example.test", "email_verified": true})

@@ -61,11 +61,11 @@ func (s *Server) getMembers(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	members, err := s.store.Members(r.Context(), m.dashboard.ID)
+	members, err := s.store.Boards.Members(r.Context(), m.dashboard.ID)
 	if err != nil {
 		return err
 	}
-	invited, err := s.store.InvitedTo(r.Context(), m.dashboard.ID)
+	invited, err := s.store.Boards.InvitedTo(r.Context(), m.dashboard.ID)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (s *Server) putMember(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	member, err := s.store.Invite(r.Context(), m.user.ID, m.dashboard.ID, user, req.Role, list)
+	member, err := s.store.Boards.Invite(r.Context(), m.user.ID, m.dashboard.ID, user, req.Role, list)
 	if err != nil {
 		if protocol.KindOf(err) == protocol.KindTooMany {
 			s.metrics.bounds.WithLabelValues(boundInvitations).Inc()
@@ -189,7 +189,7 @@ func pathUser(r *http.Request) (protocol.UserID, error) {
 // capabilitiesIn returns what a user may do in a dashboard now, nothing for
 // whoever isn't a member.
 func (s *Server) capabilitiesIn(r *http.Request, dashboard string, user protocol.UserID) ([]protocol.Capability, error) {
-	_, as, err := s.store.DashboardFor(r.Context(), user, dashboard)
+	_, as, err := s.store.Boards.DashboardFor(r.Context(), user, dashboard)
 	switch {
 	case err == nil:
 		return capabilitiesOf(as.Role, as.Capabilities), nil
@@ -213,7 +213,7 @@ func (s *Server) deleteMember(w http.ResponseWriter, r *http.Request) error {
 	if m.role != store.RoleOwner && user != m.user.ID {
 		return protocol.Errorf(protocol.KindForbidden, "only an owner may do this")
 	}
-	if err := s.store.RemoveMember(r.Context(), m.dashboard.ID, user); err != nil {
+	if err := s.store.Boards.RemoveMember(r.Context(), m.dashboard.ID, user); err != nil {
 		return err
 	}
 	s.logger.Info("member removed", "dashboard", m.dashboard.ID, "member", user, "user", m.user.ID)

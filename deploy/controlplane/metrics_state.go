@@ -88,7 +88,7 @@ func (s *Server) askDatabase() (up float64, relays int) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stateTimeout)
 	defer cancel()
-	list, err := s.store.Relays(ctx, s.now().Add(-relayLife))
+	list, err := s.store.Fleet.Relays(ctx, s.now().Add(-relayLife))
 	if err != nil {
 		return 0, 0
 	}

@@ -144,7 +144,7 @@ func (s *Server) tellIntegrations(ctx context.Context, at pushTarget) error {
 // tellSandbox signs an operation that is the control plane's own, and has it
 // done; while no relay is connected nothing happens.
 func (s *Server) tellSandbox(ctx context.Context, do operation) error {
-	relays, err := s.store.Relays(ctx, s.now().Add(-relayLife))
+	relays, err := s.store.Fleet.Relays(ctx, s.now().Add(-relayLife))
 	if err != nil || len(relays) == 0 {
 		return err
 	}

@@ -50,7 +50,7 @@ type otherRelay struct {
 // putRelay registers a relay's address for the next 30 s, or takes back the
 // registration of one that drains, and answers with the other relays.
 func (s *Server) putRelay(w http.ResponseWriter, r *http.Request) error {
-	id, err := authenticate(w, r, realmRelay, s.store.RelayByCredential)
+	id, err := authenticate(w, r, realmRelay, s.store.Fleet.RelayByCredential)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (s *Server) putRelay(w http.ResponseWriter, r *http.Request) error {
 	if req.Draining {
 		seen = now.Add(-2 * relayLife)
 	}
-	if err := s.store.RegisterRelay(r.Context(), store.Relay{
+	if err := s.store.Fleet.RegisterRelay(r.Context(), store.Relay{
 		ID: id, URL: req.URL, Tunnel: req.Tunnel, PublicOrigin: req.PublicOrigin,
 	}, seen); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (s *Server) putRelay(w http.ResponseWriter, r *http.Request) error {
 
 // otherRelays lists the relays that are registered at now, but id.
 func (s *Server) otherRelays(ctx context.Context, id protocol.RelayID, now time.Time) ([]otherRelay, error) {
-	relays, err := s.store.Relays(ctx, now.Add(-relayLife))
+	relays, err := s.store.Fleet.Relays(ctx, now.Add(-relayLife))
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +253,7 @@ func (s *Server) executorOf(ctx context.Context, id protocol.SandboxID) (executo
 	if id == "" {
 		return executor{}, nil
 	}
-	sandbox, err := s.store.Sandbox(ctx, id)
+	sandbox, err := s.store.Fleet.Sandbox(ctx, id)
 	if err != nil && protocol.KindOf(err) != protocol.KindNotFound {
 		return executor{}, err
 	}

@@ -58,7 +58,7 @@ func (v *revocations) refresh(ctx context.Context) error {
 // current returns the list as it stands. It is signed anew when something
 // changed, when another key signs, and every minute.
 func (v *revocations) current(ctx context.Context) (signedList, error) {
-	number, err := v.store.RevocationNumber(ctx)
+	number, err := v.store.Grants.RevocationNumber(ctx)
 	if err != nil {
 		return signedList{}, err
 	}
@@ -68,11 +68,11 @@ func (v *revocations) current(ctx context.Context) (signedList, error) {
 	if v.known && v.list.number >= number && v.list.kid == signer.Kid() && now.Sub(v.list.signed).Abs() < relistAfter {
 		return v.list, nil
 	}
-	list, err := v.store.Revocations(ctx, now)
+	list, err := v.store.Grants.Revocations(ctx, now)
 	if err != nil {
 		return signedList{}, err
 	}
-	grants, err := v.store.RevokedGrants(ctx, now)
+	grants, err := v.store.Grants.RevokedGrants(ctx, now)
 	if err != nil {
 		return signedList{}, err
 	}
@@ -159,7 +159,7 @@ func (s *Server) getRevocations(w http.ResponseWriter, r *http.Request) error {
 // revokeGrantsOf revokes what a user may still do in a dashboard by the grants
 // they hold: after they were removed or lost a capability.
 func (s *Server) revokeGrantsOf(ctx context.Context, user protocol.UserID, dashboard string) error {
-	ids, err := s.store.RevokeGrantsOf(ctx, user, dashboard, s.now())
+	ids, err := s.store.Grants.RevokeGrantsOf(ctx, user, dashboard, s.now())
 	if err != nil {
 		return err
 	}
@@ -182,12 +182,12 @@ func (s *Server) deleteGrant(w http.ResponseWriter, r *http.Request) error {
 	if !protocol.ValidID(id) {
 		return missing
 	}
-	grant, err := s.store.Grant(r.Context(), id)
+	grant, err := s.store.Grants.Grant(r.Context(), id)
 	if err != nil {
 		return err
 	}
 	if grant.User != user.ID {
-		_, member, err := s.store.DashboardFor(r.Context(), user.ID, grant.Dashboard)
+		_, member, err := s.store.Boards.DashboardFor(r.Context(), user.ID, grant.Dashboard)
 		if err != nil && protocol.KindOf(err) != protocol.KindNotFound {
 			return err
 		}
@@ -195,7 +195,7 @@ func (s *Server) deleteGrant(w http.ResponseWriter, r *http.Request) error {
 			return missing
 		}
 	}
-	if err := s.store.RevokeGrant(r.Context(), id, s.now()); err != nil {
+	if err := s.store.Grants.RevokeGrant(r.Context(), id, s.now()); err != nil {
 		return err
 	}
 	s.logger.Info("grant revoked", "grant", id, "of", grant.User, "by", user.ID)

@@ -67,7 +67,7 @@ func newSpread(s *Server) *spread {
 	return &spread{
 		list: s.list.current,
 		relays: func(ctx context.Context) ([]store.Relay, error) {
-			return s.store.Relays(ctx, s.now().Add(-relayLife))
+			return s.store.Fleet.Relays(ctx, s.now().Add(-relayLife))
 		},
 		tell: s.tellRevoked, client: s.relays, now: time.Now, most: spreadTimeout, logger: s.logger, counts: s.metrics,
 		kicked:  make(chan struct{}, 1),

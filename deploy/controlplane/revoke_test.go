@@ -285,7 +285,7 @@ func TestSpread(t *testing.T) {
 	id := p.grantID(token)
 	two.set(http.StatusServiceUnavailable)
 	// As another process does it.
-	if err := p.server.store.RevokeGrant(t.Context(), id, p.clock.Now()); err != nil {
+	if err := p.server.store.Grants.RevokeGrant(t.Context(), id, p.clock.Now()); err != nil {
 		t.Fatal(err)
 	}
 	p.spread()
@@ -349,7 +349,7 @@ func TestTellSandbox(t *testing.T) {
 		string(cmd.Op) != `{"kind":"grant.revoke","grants":["`+string(id)+`"]}` {
 		t.Errorf("command %+v, op %s", cmd, cmd.Op)
 	}
-	if stored, err := p.server.store.Command(t.Context(), cmd.CommandID); err != nil || stored.Outcome.Status != protocol.StatusOK {
+	if stored, err := p.server.store.Commands.Command(t.Context(), cmd.CommandID); err != nil || stored.Outcome.Status != protocol.StatusOK {
 		t.Errorf("stored %+v, %v", stored.Outcome, err)
 	}
 }

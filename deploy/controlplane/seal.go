@@ -32,7 +32,7 @@ func (s *Server) seal(ctx context.Context, o *operation) (values int, err error)
 	if err := json.Unmarshal(o.Op, &asked); err != nil { // parseOperation wrote it
 		return 0, protocol.Fault(protocol.KindInternal, err)
 	}
-	sandbox, err := s.store.Sandbox(ctx, o.Target.SandboxID)
+	sandbox, err := s.store.Fleet.Sandbox(ctx, o.Target.SandboxID)
 	if err != nil {
 		return 0, err
 	}

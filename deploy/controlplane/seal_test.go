@@ -182,7 +182,7 @@ func TestNothingToSealTo(t *testing.T) {
 	refused()
 	p.enrolled(p.agentListener(), "sb_1")
 	p.want(signCall(grant, "k", envOp(`"set":{"A":"1"}`)), http.StatusOK, "")
-	if err := p.server.store.RevokeSandbox(t.Context(), "sb_1", p.clock.Now()); err != nil {
+	if err := p.server.store.Fleet.RevokeSandbox(t.Context(), "sb_1", p.clock.Now()); err != nil {
 		t.Fatal(err)
 	}
 	grant = p.grant(aliceToken, `{"session_id":"ses_1"}`)

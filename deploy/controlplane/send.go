@@ -39,7 +39,7 @@ func Send(ctx context.Context, cfg SendConfig) (cmd store.Command, err error) {
 	if err := s.openState(ctx, Config{StateDir: cfg.StateDir, Database: cfg.Database, Logger: cfg.Logger, Now: s.now}); err != nil {
 		return cmd, err
 	}
-	if _, err := s.store.User(ctx, cfg.User); err != nil {
+	if _, err := s.store.People.User(ctx, cfg.User); err != nil {
 		return cmd, err
 	}
 	req := commandRequest{Op: cfg.Op, Target: target{

@@ -91,13 +91,13 @@ func (s *Server) sessionCommand(w http.ResponseWriter, r *http.Request, user pro
 // make sessions, their own before others'.
 func (s *Server) sandboxFor(ctx context.Context, user protocol.UserID, dashboard string) (protocol.SandboxID, error) {
 	if dashboard != "" {
-		d, _, err := s.store.DashboardFor(ctx, user, dashboard)
+		d, _, err := s.store.Boards.DashboardFor(ctx, user, dashboard)
 		if err == nil && d.Sandbox == "" {
 			err = protocol.Errorf(protocol.KindUnavailable, "the dashboard has no sandbox yet")
 		}
 		return d.Sandbox, err
 	}
-	all, err := s.store.Dashboards(ctx, user)
+	all, err := s.store.Boards.Dashboards(ctx, user)
 	if err != nil {
 		return "", err
 	}

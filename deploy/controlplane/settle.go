@@ -103,7 +103,7 @@ func (s *Server) settle(ctx context.Context, cmd store.Command) {
 		log.Warn("no token to tell relays of the answer with", "error", err)
 		return
 	}
-	relays, err := s.store.Relays(ctx, s.now().Add(-relayLife))
+	relays, err := s.store.Fleet.Relays(ctx, s.now().Add(-relayLife))
 	if err != nil {
 		log.Warn("relays aren't told of the answer", "error", err)
 		return

@@ -51,12 +51,12 @@ func (s *Server) authorize(ctx context.Context, user protocol.UserID, o *operati
 	var session store.Session
 	var err error
 	if o.Kind == op.KindSessionCreate {
-		d, as, e := s.store.DashboardOf(ctx, user, o.Target.SandboxID)
+		d, as, e := s.store.Boards.DashboardOf(ctx, user, o.Target.SandboxID)
 		session, err = store.Session{
 			Dashboard: d.ID, Sandbox: d.Sandbox, Role: as.Role, MemberCapabilities: as.Capabilities,
 		}, e
 	} else {
-		session, err = s.store.Session(ctx, user, o.Target.SessionID)
+		session, err = s.store.Sessions.Session(ctx, user, o.Target.SessionID)
 	}
 	if err != nil {
 		return session, err
@@ -115,7 +115,7 @@ func (s *Server) sign(ctx context.Context, o order) (cmd store.Command, err erro
 	if err != nil {
 		return store.Command{}, err
 	}
-	cmd, err = s.store.AddCommand(ctx, store.Command{
+	cmd, err = s.store.Commands.AddCommand(ctx, store.Command{
 		User: o.user, Key: o.key, RequestHash: o.requestHash, Kind: o.Kind, Grant: o.grant,
 		NewSession: o.newSession, CallbackToken: c.Reply.CallbackToken,
 		Envelope: protocol.CommandEnvelope{
@@ -137,7 +137,7 @@ func (s *Server) nameCreator(ctx context.Context, o *order) error {
 	if o.Kind != op.KindPTYCreate {
 		return nil
 	}
-	user, err := s.store.User(ctx, o.user)
+	user, err := s.store.People.User(ctx, o.user)
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ type signAnswer struct {
 // relay's word counts for nothing beyond that: the grant is verified here, and
 // so is what its user may do now.
 func (s *Server) postSign(w http.ResponseWriter, r *http.Request) error {
-	relay, err := authenticate(w, r, realmRelay, s.store.RelayByCredential)
+	relay, err := authenticate(w, r, realmRelay, s.store.Fleet.RelayByCredential)
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (s *Server) signFor(w http.ResponseWriter, r *http.Request, relay protocol.
 		return err
 	}
 	span.Set(telemetry.Operation(o.Kind))
-	registered, err := s.store.Relay(r.Context(), relay)
+	registered, err := s.store.Fleet.Relay(r.Context(), relay)
 	if err != nil {
 		return err
 	}

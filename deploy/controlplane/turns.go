@@ -53,7 +53,7 @@ func (s *Server) postPTYCompleted(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	defer leave()
-	news, err := s.store.AddTurn(r.Context(), store.Turn{
+	news, err := s.store.Sessions.AddTurn(r.Context(), store.Turn{
 		Session: req.SessionID, PTY: req.PTYID, Agent: req.Agent, At: time.UnixMilli(req.At),
 		Reason: req.Status, LastMessage: req.LastMessage,
 	})
@@ -131,14 +131,14 @@ func (s *Server) getTurns(w http.ResponseWriter, r *http.Request) error {
 	if !protocol.ValidID(id) || !emptyOrID(pty) {
 		return protocol.Errorf(protocol.KindInvalid, "session_id or pty_id is missing or not an id")
 	}
-	session, err := s.store.FindSession(r.Context(), id)
+	session, err := s.store.Sessions.FindSession(r.Context(), id)
 	if err == nil && session.Dashboard != m.dashboard.ID {
 		err = protocol.Errorf(protocol.KindNotFound, "no such session")
 	}
 	if err != nil {
 		return err
 	}
-	turns, err := s.store.Turns(r.Context(), id, pty, limit)
+	turns, err := s.store.Sessions.Turns(r.Context(), id, pty, limit)
 	if err != nil {
 		return err
 	}

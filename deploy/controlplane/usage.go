@@ -96,7 +96,7 @@ func (m *meter) flush(ctx context.Context) {
 	if len(list) == 0 {
 		return
 	}
-	if err := m.store.AddUsages(ctx, list); err != nil {
+	if err := m.store.Usage.Add(ctx, list); err != nil {
 		m.logger.Warn("usage not written", "error", err)
 		for key, counts := range rows {
 			m.add(key, counts)
@@ -130,7 +130,7 @@ func (s *Server) getUsage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.usage.flush(r.Context())
-	rows, err := s.store.Usage(r.Context(), m.dashboard.ID, from, to)
+	rows, err := s.store.Usage.In(r.Context(), m.dashboard.ID, from, to)
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func TestMeter(t *testing.T) {
 	p := newPlane(t)
 	m := newMeter(p.server.store, p.server.logger, p.clock.Now)
 	stored := func() map[string]int64 {
-		rows, err := p.server.store.Usage(t.Context(), "dash_1", "2026-11-20", "2026-11-20")
+		rows, err := p.server.store.Usage.In(t.Context(), "dash_1", "2026-11-20", "2026-11-20")
 		if err != nil || len(rows) > 1 {
 			t.Fatalf("%v, %v", rows, err)
 		}

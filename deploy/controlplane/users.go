@@ -36,7 +36,7 @@ func (s *Server) getMe(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	sessions, err := s.store.Sessions(r.Context(), user.ID)
+	sessions, err := s.store.Sessions.Active(r.Context(), user.ID)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *Server) postGrant(w http.ResponseWriter, r *http.Request) error {
 	if err := req.check(); err != nil {
 		return err
 	}
-	session, err := s.store.Session(r.Context(), user.ID, req.SessionID)
+	session, err := s.store.Sessions.Session(r.Context(), user.ID, req.SessionID)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (s *Server) postGrant(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	err = s.store.AddGrant(r.Context(), store.Grant{
+	err = s.store.Grants.AddGrant(r.Context(), store.Grant{
 		ID: g.ID, User: user.ID, Session: session.ID, PTY: req.PTYID,
 		Capabilities: joinCapabilities(caps), IssuedAt: now, ExpiresAt: expires,
 		Role: session.Role, MemberCapabilities: session.MemberCapabilities, Most: s.grantsPerPerson,

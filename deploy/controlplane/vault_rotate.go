@@ -85,7 +85,7 @@ func resealAll(ctx context.Context, st *store.Store, in *integrations, keyID str
 	after := ""
 	var failed []error
 	for {
-		page, err := st.AllAccounts(ctx, after, rotationPage)
+		page, err := st.Integrations.AllAccounts(ctx, after, rotationPage)
 		if err != nil {
 			return resealed, err
 		}
@@ -117,7 +117,7 @@ func reseal(ctx context.Context, st *store.Store, in *integrations, a store.Acco
 	if err != nil {
 		return err
 	}
-	err = st.SetTokens(ctx, a.ID, a.Version, keyID, sealed)
+	err = st.Integrations.SetTokens(ctx, a.ID, a.Version, keyID, sealed)
 	if kind := protocol.KindOf(err); err != nil && (kind == protocol.KindConflict || kind == protocol.KindNotFound) {
 		return nil
 	}

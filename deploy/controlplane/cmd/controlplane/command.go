@@ -69,7 +69,7 @@ func listCommands(c *program.Command) {
 			if err := find(ctx, st, aSession(&filter.Session), aUser(&filter.User)); err != nil {
 				return err
 			}
-			found, err = st.CommandsOf(ctx, filter)
+			found, err = st.Commands.CommandsOf(ctx, filter)
 			return err
 		}); err != nil {
 			return err
@@ -101,7 +101,7 @@ func showCommand(c *program.Command) {
 	c.Run(func(ctx context.Context, env *program.Env) error {
 		var cmd store.Command
 		if err := at.use(ctx, func(st *store.Store) (err error) {
-			cmd, err = st.Command(ctx, protocol.CommandID(id))
+			cmd, err = st.Commands.Command(ctx, protocol.CommandID(id))
 			return err
 		}); err != nil {
 			return err

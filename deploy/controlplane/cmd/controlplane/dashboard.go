@@ -49,7 +49,7 @@ func addDashboard(c *program.Command) {
 			if err := find(ctx, st, aUser(&owner)); err != nil {
 				return err
 			}
-			return st.AddDashboard(ctx, d, protocol.UserID(owner))
+			return st.Boards.AddDashboard(ctx, d, protocol.UserID(owner))
 		}); err != nil {
 			return err
 		}
@@ -72,13 +72,13 @@ func listDashboards(c *program.Command) {
 		var found []store.Dashboard
 		if err := at.use(ctx, func(st *store.Store) (err error) {
 			if user == "" {
-				found, err = st.AllDashboards(ctx, after, limit)
+				found, err = st.Boards.AllDashboards(ctx, after, limit)
 				return err
 			}
 			if err := find(ctx, st, aUser(&user)); err != nil {
 				return err
 			}
-			mine, err := st.Dashboards(ctx, protocol.UserID(user))
+			mine, err := st.Boards.Dashboards(ctx, protocol.UserID(user))
 			for _, m := range mine {
 				found = append(found, m.Dashboard)
 			}
@@ -106,15 +106,15 @@ func removeDashboard(c *program.Command) {
 			if err := find(ctx, st, aDashboard(&id)); err != nil {
 				return err
 			}
-			if err := st.RemoveDashboard(ctx, id); err != nil {
+			if err := st.Boards.RemoveDashboard(ctx, id); err != nil {
 				return err
 			}
-			holders, err := st.GrantHolders(ctx, id, time.Now())
+			holders, err := st.Grants.GrantHolders(ctx, id, time.Now())
 			if err != nil {
 				return err
 			}
 			for _, user := range holders {
-				if _, err := st.RevokeGrantsOf(ctx, user, id, time.Now()); err != nil {
+				if _, err := st.Grants.RevokeGrantsOf(ctx, user, id, time.Now()); err != nil {
 					return err
 				}
 			}
@@ -151,10 +151,10 @@ func listMembers(c *program.Command) {
 			if err := find(ctx, st, aDashboard(&id)); err != nil {
 				return err
 			}
-			if found, err = st.Members(ctx, id); err != nil {
+			if found, err = st.Boards.Members(ctx, id); err != nil {
 				return err
 			}
-			invited, err = st.InvitedTo(ctx, id)
+			invited, err = st.Boards.InvitedTo(ctx, id)
 			return err
 		}); err != nil {
 			return err
@@ -194,16 +194,16 @@ func setMember(c *program.Command) {
 				return err
 			}
 			id := protocol.UserID(user)
-			if err := st.SetMember(ctx, dashboard, id, store.Role(role), strings.Join(only, " ")); err != nil {
+			if err := st.Boards.SetMember(ctx, dashboard, id, store.Role(role), strings.Join(only, " ")); err != nil {
 				return err
 			}
 			if store.Role(role) == store.RoleViewer {
-				if _, err := st.DetachAll(ctx, id, dashboard); err != nil {
+				if _, err := st.Integrations.DetachAll(ctx, id, dashboard); err != nil {
 					return err
 				}
 			}
 			// Whether anything was lost isn't worth the question: who still may asks anew.
-			_, err := st.RevokeGrantsOf(ctx, id, dashboard, time.Now())
+			_, err := st.Grants.RevokeGrantsOf(ctx, id, dashboard, time.Now())
 			return err
 		})
 	})
@@ -221,13 +221,13 @@ func removeMember(c *program.Command) {
 				return err
 			}
 			id := protocol.UserID(user)
-			if err := st.RemoveMember(ctx, dashboard, id); err != nil {
+			if err := st.Boards.RemoveMember(ctx, dashboard, id); err != nil {
 				return err
 			}
-			if _, err := st.DetachAll(ctx, id, dashboard); err != nil {
+			if _, err := st.Integrations.DetachAll(ctx, id, dashboard); err != nil {
 				return err
 			}
-			_, err := st.RevokeGrantsOf(ctx, id, dashboard, time.Now())
+			_, err := st.Grants.RevokeGrantsOf(ctx, id, dashboard, time.Now())
 			return err
 		})
 	})
@@ -255,7 +255,7 @@ func showUsage(c *program.Command) {
 			if err := find(ctx, st, aDashboard(&dashboard)); err != nil {
 				return err
 			}
-			found, err = st.Usage(ctx, dashboard, from, to)
+			found, err = st.Usage.In(ctx, dashboard, from, to)
 			return err
 		}); err != nil {
 			return err

@@ -49,7 +49,7 @@ func listGrants(c *program.Command) {
 			if err := find(ctx, st, aUser(&filter.User), aSession(&filter.Session), aDashboard(&filter.Dashboard)); err != nil {
 				return err
 			}
-			found, err = st.Grants(ctx, filter)
+			found, err = st.Grants.List(ctx, filter)
 			return err
 		}); err != nil {
 			return err
@@ -81,7 +81,7 @@ func revokeGrant(c *program.Command) {
 	c.Arg(&id, "GRANT")
 	c.Run(func(ctx context.Context, _ *program.Env) error {
 		return at.use(ctx, func(st *store.Store) error {
-			return st.RevokeGrant(ctx, protocol.GrantID(id), time.Now())
+			return st.Grants.RevokeGrant(ctx, protocol.GrantID(id), time.Now())
 		})
 	})
 }
@@ -97,7 +97,7 @@ func revokeUser(c *program.Command) {
 			if err := find(ctx, st, aUser(&user), aDashboard(&dashboard)); err != nil {
 				return err
 			}
-			ids, err := st.RevokeGrantsOf(ctx, protocol.UserID(user), dashboard, time.Now())
+			ids, err := st.Grants.RevokeGrantsOf(ctx, protocol.UserID(user), dashboard, time.Now())
 			if err == nil {
 				fmt.Fprintf(env.Stdout, "%d grants revoked\n", len(ids))
 			}

@@ -24,7 +24,7 @@ func showPolicy(c *program.Command) {
 	c.Arg(&id, "POLICY")
 	c.Run(func(ctx context.Context, env *program.Env) error {
 		return at.use(ctx, func(st *store.Store) error {
-			body, err := st.PolicyAt(ctx, id, int64(version))
+			body, err := st.Integrations.PolicyAt(ctx, id, int64(version))
 			if err == nil {
 				fmt.Fprintf(env.Stdout, "%s\n", body)
 			}
@@ -86,7 +86,7 @@ func accountListing(ctx context.Context, st *store.Store) (listing, error) {
 	all := []accountJSON{}
 	after := ""
 	for {
-		page, err := st.AllAccounts(ctx, after, store.MaxLimit)
+		page, err := st.Integrations.AllAccounts(ctx, after, store.MaxLimit)
 		if err != nil {
 			return list, err
 		}
@@ -107,7 +107,7 @@ func accountListing(ctx context.Context, st *store.Store) (listing, error) {
 func attachmentListing(ctx context.Context, st *store.Store, dashboard string) (listing, error) {
 	list := listing{header: "SESSION\tTERMINAL\tPROVIDER\tACCOUNT\tNAME\tUSER\tPOLICY"}
 	all := []attachmentJSON{}
-	attached, err := st.AttachmentsIn(ctx, dashboard)
+	attached, err := st.Integrations.AttachmentsIn(ctx, dashboard)
 	for _, t := range attached {
 		list.rows = append(list.rows, []string{
 			string(t.Session), string(t.PTY), t.Provider, t.Account, t.AccountName, string(t.AccountUser), string(t.Policy),

@@ -32,11 +32,11 @@ func aUser[T ~string](of *T) finder {
 		if *of == "" {
 			return nil
 		}
-		err := st.KnownUser(ctx, protocol.UserID(*of))
+		err := st.People.KnownUser(ctx, protocol.UserID(*of))
 		if protocol.KindOf(err) != protocol.KindNotFound {
 			return err
 		}
-		users, failed := st.UsersNamed(ctx, string(*of))
+		users, failed := st.People.UsersNamed(ctx, string(*of))
 		if failed != nil || len(users) == 0 {
 			return errors.Join(failed, err)
 		}
@@ -54,11 +54,11 @@ func aDashboard(of *string) finder {
 		if *of == "" {
 			return nil
 		}
-		err := st.KnownDashboard(ctx, *of)
+		err := st.Boards.KnownDashboard(ctx, *of)
 		if protocol.KindOf(err) != protocol.KindNotFound {
 			return err
 		}
-		ids, failed := st.DashboardsNamed(ctx, *of)
+		ids, failed := st.Boards.DashboardsNamed(ctx, *of)
 		if failed != nil || len(ids) == 0 {
 			return errors.Join(failed, err)
 		}
@@ -73,7 +73,7 @@ func aSession[T ~string](of *T) finder {
 		if *of == "" {
 			return nil
 		}
-		err := st.KnownSession(ctx, protocol.SessionID(*of))
+		err := st.Sessions.KnownSession(ctx, protocol.SessionID(*of))
 		if protocol.KindOf(err) != protocol.KindNotFound {
 			return err
 		}
@@ -84,7 +84,7 @@ func aSession[T ~string](of *T) finder {
 			}
 			return failed
 		}
-		sessions, failed := st.SessionsOf(ctx, dashboard)
+		sessions, failed := st.Sessions.SessionsOf(ctx, dashboard)
 		if failed != nil {
 			return failed
 		}

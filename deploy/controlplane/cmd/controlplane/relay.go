@@ -84,7 +84,7 @@ func addRelay(c *program.Command) {
 			return fmt.Errorf("--id %q doesn't begin with %s", name, protocol.RelayPrefix)
 		}
 		return out.give(env, id, func(credential string) error {
-			return at.use(ctx, func(st *store.Store) error { return st.AddRelay(ctx, id, credential) })
+			return at.use(ctx, func(st *store.Store) error { return st.Fleet.AddRelay(ctx, id, credential) })
 		})
 	})
 }
@@ -105,7 +105,7 @@ func listRelays(c *program.Command) {
 	c.Run(func(ctx context.Context, env *program.Env) error {
 		var found []store.KnownRelay
 		if err := at.use(ctx, func(st *store.Store) (err error) {
-			found, err = st.AllRelays(ctx)
+			found, err = st.Fleet.AllRelays(ctx)
 			return err
 		}); err != nil {
 			return err
@@ -129,7 +129,7 @@ func rotateRelay(c *program.Command) {
 	c.Arg(&id, "RELAY")
 	c.Run(func(ctx context.Context, env *program.Env) error {
 		return out.give(env, protocol.RelayID(id), func(credential string) error {
-			return at.use(ctx, func(st *store.Store) error { return st.SetRelayCredential(ctx, protocol.RelayID(id), credential) })
+			return at.use(ctx, func(st *store.Store) error { return st.Fleet.SetRelayCredential(ctx, protocol.RelayID(id), credential) })
 		})
 	})
 }
@@ -140,6 +140,6 @@ func removeRelay(c *program.Command) {
 	at.flags(c)
 	c.Arg(&id, "RELAY")
 	c.Run(func(ctx context.Context, _ *program.Env) error {
-		return at.use(ctx, func(st *store.Store) error { return st.RemoveRelay(ctx, protocol.RelayID(id)) })
+		return at.use(ctx, func(st *store.Store) error { return st.Fleet.RemoveRelay(ctx, protocol.RelayID(id)) })
 	})
 }

@@ -35,7 +35,7 @@ func listSandboxes(c *program.Command) {
 		err := at.use(ctx, func(st *store.Store) error {
 			after := protocol.SandboxID("")
 			for {
-				page, err := st.Sandboxes(ctx, after, store.MaxLimit)
+				page, err := st.Fleet.Sandboxes(ctx, after, store.MaxLimit)
 				if err != nil || len(page) == 0 {
 					return err
 				}
@@ -80,7 +80,7 @@ func revokeSandbox(c *program.Command) {
 	c.Arg(&id, "SANDBOX")
 	c.Run(func(ctx context.Context, _ *program.Env) error {
 		return at.use(ctx, func(st *store.Store) error {
-			return st.RevokeSandbox(ctx, protocol.SandboxID(id), time.Now())
+			return st.Fleet.RevokeSandbox(ctx, protocol.SandboxID(id), time.Now())
 		})
 	})
 }

@@ -30,7 +30,7 @@ The sandbox must be connected.`)
 			return err
 		}
 		if err := s.at.use(ctx, func(st *store.Store) error {
-			sandbox, err := st.SandboxOf(ctx, dashboard)
+			sandbox, err := st.Boards.SandboxOf(ctx, dashboard)
 			if err == nil && sandbox == "" {
 				err = fmt.Errorf("dashboard %s has no sandbox yet", dashboard)
 			}
@@ -94,7 +94,7 @@ func listSessions(c *program.Command) {
 			if err := find(ctx, st, aDashboard(&dashboard)); err != nil {
 				return err
 			}
-			found, err = st.SessionsOf(ctx, dashboard)
+			found, err = st.Sessions.SessionsOf(ctx, dashboard)
 			return err
 		}); err != nil {
 			return err

@@ -46,7 +46,7 @@ func addUser(c *program.Command) {
 		if id == "" {
 			user.ID = protocol.NewUserID()
 		}
-		if err := at.use(ctx, func(st *store.Store) error { return st.AddUser(ctx, user) }); err != nil {
+		if err := at.use(ctx, func(st *store.Store) error { return st.People.AddUser(ctx, user) }); err != nil {
 			return err
 		}
 		if asJSON {
@@ -69,7 +69,7 @@ func listUsers(c *program.Command) {
 	c.Run(func(ctx context.Context, env *program.Env) error {
 		var found []store.User
 		if err := at.use(ctx, func(st *store.Store) (err error) {
-			found, err = st.Users(ctx, protocol.UserID(after), limit)
+			found, err = st.People.Users(ctx, protocol.UserID(after), limit)
 			return err
 		}); err != nil {
 			return err
@@ -111,7 +111,7 @@ its SHA-256 is kept. The console takes it behind /#token= of its address.`)
 			if err := find(ctx, st, aUser(&user)); err != nil {
 				return err
 			}
-			return st.AddToken(ctx, protocol.UserID(user), token, label, expires)
+			return st.People.AddToken(ctx, protocol.UserID(user), token, label, expires)
 		}); err != nil {
 			return err
 		}
@@ -130,14 +130,14 @@ func removeUser(c *program.Command) {
 			if err := find(ctx, st, aUser(&user)); err != nil {
 				return err
 			}
-			ownerless, err := st.RemoveUser(ctx, protocol.UserID(user))
+			ownerless, err := st.People.RemoveUser(ctx, protocol.UserID(user))
 			if err != nil {
 				return err
 			}
 			if len(ownerless) > 0 {
 				env.Logger.Warn("dashboards without an owner now", "dashboards", strings.Join(ownerless, " "))
 			}
-			_, err = st.RevokeGrantsOf(ctx, protocol.UserID(user), "", time.Now())
+			_, err = st.Grants.RevokeGrantsOf(ctx, protocol.UserID(user), "", time.Now())
 			return err
 		})
 	})

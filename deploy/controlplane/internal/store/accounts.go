@@ -74,38 +74,38 @@ func scanAccount(row scanner, more ...any) (a Account, err error) {
 func scanOneAccount(row scanner) (Account, error) { return scanAccount(row) }
 
 // Accounts lists the accounts of a user, by provider and name.
-func (s *Store) Accounts(ctx context.Context, user protocol.UserID) ([]Account, error) {
-	return collect(ctx, s.reads(), scanOneAccount, accounts+` WHERE a.user_id = ? ORDER BY a.provider, a.name, a.id LIMIT ?`, user, MaxLimit)
+func (s *Integrations) Accounts(ctx context.Context, user protocol.UserID) ([]Account, error) {
+	return collect(ctx, s.db.reads(), scanOneAccount, accounts+` WHERE a.user_id = ? ORDER BY a.provider, a.name, a.id LIMIT ?`, user, MaxLimit)
 }
 
 // AllAccounts lists at most limit accounts in order of id, those after an id.
-func (s *Store) AllAccounts(ctx context.Context, after string, limit int) ([]Account, error) {
-	return collect(ctx, s.reads(), scanOneAccount, accounts+` WHERE a.id > ? ORDER BY a.id LIMIT ?`, after, limited(limit))
+func (s *Integrations) AllAccounts(ctx context.Context, after string, limit int) ([]Account, error) {
+	return collect(ctx, s.db.reads(), scanOneAccount, accounts+` WHERE a.id > ? ORDER BY a.id LIMIT ?`, after, limited(limit))
 }
 
 // Account returns an account; KindNotFound if there is none. Whose it is is for
 // the caller to look at.
-func (s *Store) Account(ctx context.Context, id string) (Account, error) {
-	a, err := scanOneAccount(s.reads().row(ctx, accounts+` WHERE a.id = ?`, id))
+func (s *Integrations) Account(ctx context.Context, id string) (Account, error) {
+	a, err := scanOneAccount(s.db.reads().row(ctx, accounts+` WHERE a.id = ?`, id))
 	return a, absent(err, "account")
 }
 
 // FindAccount returns a user's account of that name at a provider; KindNotFound
 // if there is none.
-func (s *Store) FindAccount(ctx context.Context, user protocol.UserID, provider, name string) (Account, error) {
-	a, err := scanOneAccount(s.reads().row(ctx, accounts+` WHERE a.user_id = ? AND a.provider = ? AND a.name = ?`, user, provider, name))
+func (s *Integrations) FindAccount(ctx context.Context, user protocol.UserID, provider, name string) (Account, error) {
+	a, err := scanOneAccount(s.db.reads().row(ctx, accounts+` WHERE a.user_id = ? AND a.provider = ? AND a.name = ?`, user, provider, name))
 	return a, absent(err, "account")
 }
 
 // PutAccount adds an account, or gives the one of the same id, user, provider
 // and name new tokens. KindConflict says that the user has another one of that
 // name, KindTooMany that they have MaxAccounts.
-func (s *Store) PutAccount(ctx context.Context, a Account) (Account, error) {
+func (s *Integrations) PutAccount(ctx context.Context, a Account) (Account, error) {
 	if err := a.check(); err != nil {
 		return Account{}, err
 	}
-	now := s.now().UTC().Truncate(time.Millisecond)
-	err := s.transact(ctx, func(tx runner) error {
+	now := s.db.now().UTC().Truncate(time.Millisecond)
+	err := s.db.transact(ctx, func(tx runner) error {
 		if err := requireUser(ctx, tx, a.User); err != nil {
 			return err
 		}
@@ -140,24 +140,24 @@ func (s *Store) PutAccount(ctx context.Context, a Account) (Account, error) {
 
 // SetTokens gives an account that still has tokens of the expected version new
 // ones; KindConflict if it has others by now, KindNotFound if it is gone.
-func (s *Store) SetTokens(ctx context.Context, id string, expectVersion int64, keyID string, sealed []byte) error {
+func (s *Integrations) SetTokens(ctx context.Context, id string, expectVersion int64, keyID string, sealed []byte) error {
 	if len(sealed) > MaxSealedBytes {
 		return protocol.Errorf(protocol.KindTooLarge, "the account's tokens are longer than %d bytes", MaxSealedBytes)
 	}
 	return s.changeAccount(ctx, id, `
 		UPDATE accounts SET key_id = ?, sealed = ?, version = version + 1, updated_at = ? WHERE id = ? AND version = ?`,
-		keyID, sealed, s.now().UnixMilli(), id, expectVersion)
+		keyID, sealed, s.db.now().UnixMilli(), id, expectVersion)
 }
 
 // FailAccount notes that the provider takes the account's tokens no more, if
 // they are still of that version.
-func (s *Store) FailAccount(ctx context.Context, id string, expectVersion int64) error {
+func (s *Integrations) FailAccount(ctx context.Context, id string, expectVersion int64) error {
 	return s.changeAccount(ctx, id, `UPDATE accounts SET failed_at = ? WHERE id = ? AND version = ?`,
-		s.now().UnixMilli(), id, expectVersion)
+		s.db.now().UnixMilli(), id, expectVersion)
 }
 
-func (s *Store) changeAccount(ctx context.Context, id, query string, args ...any) error {
-	n, err := s.exec(ctx, query, args...)
+func (s *Integrations) changeAccount(ctx context.Context, id, query string, args ...any) error {
+	n, err := s.db.exec(ctx, query, args...)
 	if err != nil || n > 0 {
 		return err
 	}
@@ -169,8 +169,8 @@ func (s *Store) changeAccount(ctx context.Context, id, query string, args ...any
 
 // RemoveAccount removes an account of a user and returns where it was attached;
 // KindNotFound if it isn't theirs.
-func (s *Store) RemoveAccount(ctx context.Context, user protocol.UserID, id string) (detached []Attachment, err error) {
-	err = s.transact(ctx, func(tx runner) error {
+func (s *Integrations) RemoveAccount(ctx context.Context, user protocol.UserID, id string) (detached []Attachment, err error) {
+	err = s.db.transact(ctx, func(tx runner) error {
 		owned, err := tx.exists(ctx, `SELECT 1 FROM accounts WHERE id = ? AND user_id = ?`, id, user)
 		if err != nil {
 			return err
@@ -207,12 +207,12 @@ type Connect struct {
 
 // AddConnect notes that a user goes to a provider. KindTooMany says that they
 // have done so too often without coming back.
-func (s *Store) AddConnect(ctx context.Context, c Connect) error {
-	return s.transact(ctx, func(tx runner) error {
+func (s *Integrations) AddConnect(ctx context.Context, c Connect) error {
+	return s.db.transact(ctx, func(tx runner) error {
 		if err := requireUser(ctx, tx, c.User); err != nil {
 			return err
 		}
-		if _, err := tx.exec(ctx, `DELETE FROM connects WHERE expires_at <= ?`, s.now().UnixMilli()); err != nil {
+		if _, err := tx.exec(ctx, `DELETE FROM connects WHERE expires_at <= ?`, s.db.now().UnixMilli()); err != nil {
 			return err
 		}
 		var open int
@@ -232,11 +232,11 @@ func (s *Store) AddConnect(ctx context.Context, c Connect) error {
 // TakeConnect returns what state stands for, once. KindUnauthenticated says that
 // it stands for nothing, or was begun in another browser, KindExpired that it
 // took too long.
-func (s *Store) TakeConnect(ctx context.Context, state, browser string) (Connect, error) {
+func (s *Integrations) TakeConnect(ctx context.Context, state, browser string) (Connect, error) {
 	c := Connect{State: state, Browser: browser}
 	var expires sql.NullInt64
 	var hash []byte
-	err := s.transact(ctx, func(tx runner) error {
+	err := s.db.transact(ctx, func(tx runner) error {
 		if err := tx.row(ctx, `
 			SELECT user_id, provider, origin, return_to, expires_at, browser_hash FROM connects WHERE state_hash = ?`, hashToken(state)).
 			Scan(&c.User, &c.Provider, &c.Origin, &c.ReturnTo, &expires, &hash); err != nil {
@@ -253,7 +253,7 @@ func (s *Store) TakeConnect(ctx context.Context, state, browser string) (Connect
 		return Connect{}, err
 	case browser == "" || subtle.ConstantTimeCompare(hash, hashToken(browser)) != 1:
 		return Connect{}, protocol.Errorf(protocol.KindUnauthenticated, "another browser began to connect this account")
-	case !s.now().Before(c.ExpiresAt):
+	case !s.db.now().Before(c.ExpiresAt):
 		return Connect{}, protocol.Errorf(protocol.KindExpired, "it took too long to connect the account: begin again")
 	}
 	return c, nil

@@ -69,23 +69,23 @@ func scanAttachment(row scanner) (t Attachment, err error) {
 }
 
 // Attachments lists the attachments of a terminal that hold, by provider.
-func (s *Store) Attachments(ctx context.Context, session protocol.SessionID, pty protocol.PTYID) ([]Attachment, error) {
-	return collect(ctx, s.reads(), scanAttachment, usable+`
+func (s *Integrations) Attachments(ctx context.Context, session protocol.SessionID, pty protocol.PTYID) ([]Attachment, error) {
+	return collect(ctx, s.db.reads(), scanAttachment, usable+`
 		AND t.session_id = ? AND t.pty_id = ? ORDER BY t.provider LIMIT ?`, session, pty, MaxAttachments)
 }
 
 // Attachment returns the attachment of a provider to a terminal; KindNotFound
 // if there is none that holds.
-func (s *Store) Attachment(ctx context.Context, session protocol.SessionID, pty protocol.PTYID, provider string) (Attachment, error) {
-	t, err := scanAttachment(s.reads().row(ctx, usable+`
+func (s *Integrations) Attachment(ctx context.Context, session protocol.SessionID, pty protocol.PTYID, provider string) (Attachment, error) {
+	t, err := scanAttachment(s.db.reads().row(ctx, usable+`
 		AND t.session_id = ? AND t.pty_id = ? AND t.provider = ?`, session, pty, provider))
 	return t, absent(err, "attachment")
 }
 
 // AttachmentsIn lists the attachments that hold in a dashboard's sessions, by
 // session, terminal and provider.
-func (s *Store) AttachmentsIn(ctx context.Context, dashboard string) ([]Attachment, error) {
-	return collect(ctx, s.reads(), scanAttachment, usable+`
+func (s *Integrations) AttachmentsIn(ctx context.Context, dashboard string) ([]Attachment, error) {
+	return collect(ctx, s.db.reads(), scanAttachment, usable+`
 		AND s.dashboard_id = ? ORDER BY t.session_id, t.pty_id, t.provider LIMIT ?`, dashboard, MaxLimit)
 }
 
@@ -94,7 +94,7 @@ func (s *Store) AttachmentsIn(ctx context.Context, dashboard string) ([]Attachme
 // the same account is attached already, the next version; the same policy again
 // changes nothing. Who may do so is for the caller to know. It reports whether
 // anything changed.
-func (s *Store) Attach(ctx context.Context, t Attachment) (attached Attachment, changed bool, err error) {
+func (s *Integrations) Attach(ctx context.Context, t Attachment) (attached Attachment, changed bool, err error) {
 	if err := checkID("the terminal's id", t.PTY); err != nil {
 		return Attachment{}, false, err
 	}
@@ -104,8 +104,8 @@ func (s *Store) Attach(ctx context.Context, t Attachment) (attached Attachment, 
 	if !json.Valid(t.Policy) {
 		return Attachment{}, false, protocol.Errorf(protocol.KindInvalid, "the policy is not JSON")
 	}
-	err = s.transact(ctx, func(tx runner) error {
-		attached, changed, err = s.attach(ctx, tx, t)
+	err = s.db.transact(ctx, func(tx runner) error {
+		attached, changed, err = attach(ctx, tx, t)
 		return err
 	})
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Store) Attach(ctx context.Context, t Attachment) (attached Attachment, 
 	return attached, changed, nil
 }
 
-func (s *Store) attach(ctx context.Context, tx runner, t Attachment) (Attachment, bool, error) {
+func attach(ctx context.Context, tx runner, t Attachment) (Attachment, bool, error) {
 	const of = ` WHERE t.session_id = ? AND t.pty_id = ? AND t.provider = ?`
 	where := []any{t.Session, t.PTY, t.Provider}
 	olds, err := collect(ctx, tx, scanAttachment, attachments+of, where...)
@@ -133,7 +133,7 @@ func (s *Store) attach(ctx context.Context, tx runner, t Attachment) (Attachment
 		}
 		t.PolicyID, t.PolicyVersion = olds[0].PolicyID, olds[0].PolicyVersion+1
 	}
-	now := s.now().UnixMilli()
+	now := tx.now().UnixMilli()
 	if _, err := tx.exec(ctx, `INSERT INTO policies (id, version, body, made_by, made_at) VALUES (?, ?, ?, ?, ?)`,
 		t.PolicyID, t.PolicyVersion, []byte(t.Policy), t.AttachedBy, now); err != nil {
 		return Attachment{}, false, err
@@ -171,8 +171,8 @@ func requireRoom(ctx context.Context, tx runner, session protocol.SessionID) err
 }
 
 // Detach removes an attachment; KindNotFound if there is none.
-func (s *Store) Detach(ctx context.Context, session protocol.SessionID, pty protocol.PTYID, provider string) error {
-	n, err := s.exec(ctx, `DELETE FROM attachments WHERE session_id = ? AND pty_id = ? AND provider = ?`, session, pty, provider)
+func (s *Integrations) Detach(ctx context.Context, session protocol.SessionID, pty protocol.PTYID, provider string) error {
+	n, err := s.db.exec(ctx, `DELETE FROM attachments WHERE session_id = ? AND pty_id = ? AND provider = ?`, session, pty, provider)
 	if err == nil && n == 0 {
 		err = absent(sql.ErrNoRows, "attachment")
 	}
@@ -181,8 +181,8 @@ func (s *Store) Detach(ctx context.Context, session protocol.SessionID, pty prot
 
 // DetachAll takes all accounts of a user from a dashboard's terminals, and
 // returns where they were attached.
-func (s *Store) DetachAll(ctx context.Context, user protocol.UserID, dashboard string) (detached []Attachment, err error) {
-	err = s.transact(ctx, func(tx runner) error {
+func (s *Integrations) DetachAll(ctx context.Context, user protocol.UserID, dashboard string) (detached []Attachment, err error) {
+	err = s.db.transact(ctx, func(tx runner) error {
 		if detached, err = collect(ctx, tx, scanAttachment, attachments+`
 			WHERE a.user_id = ? AND s.dashboard_id = ? LIMIT ?`, user, dashboard, MaxLimit); err != nil {
 			return err
@@ -199,8 +199,8 @@ func (s *Store) DetachAll(ctx context.Context, user protocol.UserID, dashboard s
 }
 
 // PolicyAt returns a version of a policy; KindNotFound if there is none.
-func (s *Store) PolicyAt(ctx context.Context, id string, version int64) (json.RawMessage, error) {
+func (s *Integrations) PolicyAt(ctx context.Context, id string, version int64) (json.RawMessage, error) {
 	var body []byte
-	err := s.reads().row(ctx, `SELECT body FROM policies WHERE id = ? AND version = ?`, id, version).Scan(&body)
+	err := s.db.reads().row(ctx, `SELECT body FROM policies WHERE id = ? AND version = ?`, id, version).Scan(&body)
 	return body, absent(err, "policy")
 }

@@ -18,14 +18,14 @@ type AuditHead struct {
 // PutAuditHead stores a head that the sandbox's device key has signed. A head
 // only moves forward: KindConflict says that the sequence goes back, or that
 // the same record has another hash. Another device key begins another log.
-func (s *Store) PutAuditHead(ctx context.Context, head protocol.AuditHead, signature []byte) error {
+func (s *Fleet) PutAuditHead(ctx context.Context, head protocol.AuditHead, signature []byte) error {
 	if head.Sequence > math.MaxInt64 {
 		return protocol.Errorf(protocol.KindInvalid, "the audit log's sequence is out of range")
 	}
 	if err := checkText("the hash", head.Hash); err != nil {
 		return err
 	}
-	return s.transact(ctx, func(tx runner) error {
+	return s.db.transact(ctx, func(tx runner) error {
 		device, err := deviceOf(ctx, tx, head.SandboxID)
 		if err != nil {
 			return err
@@ -57,7 +57,7 @@ func (s *Store) PutAuditHead(ctx context.Context, head protocol.AuditHead, signa
 
 // AuditHead returns the newest head of a sandbox's audit log; KindNotFound if
 // there is none.
-func (s *Store) AuditHead(ctx context.Context, sandbox protocol.SandboxID) (AuditHead, error) {
+func (s *Fleet) AuditHead(ctx context.Context, sandbox protocol.SandboxID) (AuditHead, error) {
 	b, err := s.Sandbox(ctx, sandbox)
 	if err == nil && b.Head.SandboxID == "" {
 		err = absent(sql.ErrNoRows, "audit log")

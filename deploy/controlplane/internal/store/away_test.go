@@ -58,14 +58,14 @@ func TestAway(t *testing.T) {
 func wantAway(t *testing.T, s *Store) {
 	t.Helper()
 	wantKind(t, s.Ping(t.Context()), protocol.KindUnavailable)
-	_, err := s.UserByToken(t.Context(), aliceToken)
+	_, err := s.People.UserByToken(t.Context(), aliceToken)
 	wantKind(t, err, protocol.KindUnavailable)
-	_, err = s.Dashboards(t.Context(), "usr_alice")
+	_, err = s.Boards.Dashboards(t.Context(), "usr_alice")
 	wantKind(t, err, protocol.KindUnavailable)
-	_, err = s.RevocationNumber(t.Context())
+	_, err = s.Grants.RevocationNumber(t.Context())
 	wantKind(t, err, protocol.KindUnavailable)
-	wantKind(t, s.EndSession(t.Context(), "ses_1"), protocol.KindUnavailable)
-	wantKind(t, s.AddUser(t.Context(), User{ID: "usr_x", Name: "X"}), protocol.KindUnavailable)
+	wantKind(t, s.Sessions.EndSession(t.Context(), "ses_1"), protocol.KindUnavailable)
+	wantKind(t, s.People.AddUser(t.Context(), User{ID: "usr_x", Name: "X"}), protocol.KindUnavailable)
 }
 
 func TestClosed(t *testing.T) {
@@ -155,7 +155,7 @@ func TestSQLiteAway(t *testing.T) {
 	path := sqlitePath(t)
 	s := open(t, path, &clock{})
 	must(t, s.Load(t.Context(), testSeed()))
-	if _, err := s.write.ExecContext(t.Context(), `PRAGMA busy_timeout = 0`); err != nil {
+	if _, err := s.db.write.ExecContext(t.Context(), `PRAGMA busy_timeout = 0`); err != nil {
 		t.Fatal(err)
 	}
 	other, err := sql.Open("sqlite", sqliteDSN(path, "immediate", true))
@@ -163,16 +163,16 @@ func TestSQLiteAway(t *testing.T) {
 	defer other.Close()
 	tx, err := other.BeginTx(t.Context(), nil)
 	must(t, err)
-	wantKind(t, s.AddUser(t.Context(), User{ID: "usr_x", Name: "X"}), protocol.KindUnavailable)
-	wantKind(t, s.EndSession(t.Context(), "ses_1"), protocol.KindUnavailable)
+	wantKind(t, s.People.AddUser(t.Context(), User{ID: "usr_x", Name: "X"}), protocol.KindUnavailable)
+	wantKind(t, s.Sessions.EndSession(t.Context(), "ses_1"), protocol.KindUnavailable)
 	must(t, tx.Rollback())
-	must(t, s.EndSession(t.Context(), "ses_1"))
+	must(t, s.Sessions.EndSession(t.Context(), "ses_1"))
 
-	if _, err := s.write.ExecContext(t.Context(), `PRAGMA max_page_count = 1`); err != nil { // no more than there are
+	if _, err := s.db.write.ExecContext(t.Context(), `PRAGMA max_page_count = 1`); err != nil { // no more than there are
 		t.Fatal(err)
 	}
 	item := Item{Dashboard: "dash_1", Kind: ItemNote, Body: fmt.Appendf(nil, `"%0*d"`, MaxItemBytes-2, 0), UpdatedBy: "usr_alice"}
-	_, err = s.AddItem(t.Context(), item)
+	_, err = s.Contents.AddItem(t.Context(), item)
 	wantKind(t, err, protocol.KindUnavailable)
 	must(t, s.Ping(t.Context()))
 }

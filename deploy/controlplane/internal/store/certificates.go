@@ -23,11 +23,11 @@ const maxCertificates = 64
 
 // AddCertificate remembers a certificate, and forgets those that have expired.
 // The sandbox must have the device key: KindForbidden.
-func (s *Store) AddCertificate(ctx context.Context, c Certificate) error {
+func (s *Fleet) AddCertificate(ctx context.Context, c Certificate) error {
 	if err := checkID("the certificate's id", c.ID); err != nil {
 		return err
 	}
-	return s.transact(ctx, func(tx runner) error {
+	return s.db.transact(ctx, func(tx runner) error {
 		device, err := deviceOf(ctx, tx, c.Sandbox)
 		if err != nil {
 			return err
@@ -36,7 +36,7 @@ func (s *Store) AddCertificate(ctx context.Context, c Certificate) error {
 			return protocol.Errorf(protocol.KindForbidden, "the device key is not the sandbox's")
 		}
 		if _, err := tx.exec(ctx, `DELETE FROM certificates WHERE sandbox_id = ? AND expires_at < ?`,
-			c.Sandbox, s.now().Add(-2*protocol.ClockSkew).UnixMilli()); err != nil {
+			c.Sandbox, s.db.now().Add(-2*protocol.ClockSkew).UnixMilli()); err != nil {
 			return err
 		}
 		var count int
@@ -68,8 +68,8 @@ func scanCertificate(row scanner) (c Certificate, err error) {
 
 // Certificate returns a certificate, revoked or not; KindNotFound if it was never
 // handed out, or expired long ago.
-func (s *Store) Certificate(ctx context.Context, id string) (Certificate, error) {
-	c, err := scanCertificate(s.reads().row(ctx, certificateColumns+` WHERE id = ?`, id))
+func (s *Fleet) Certificate(ctx context.Context, id string) (Certificate, error) {
+	c, err := scanCertificate(s.db.reads().row(ctx, certificateColumns+` WHERE id = ?`, id))
 	return c, absent(err, "certificate")
 }
 

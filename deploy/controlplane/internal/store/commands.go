@@ -69,7 +69,7 @@ var errKeyUsed = errors.New("the idempotency key was used")
 // AddCommand stores cmd, unless the user has used its key before: then it
 // returns the command of that time. KindConflict says that that one was asked
 // for differently, or that the id is another command's.
-func (s *Store) AddCommand(ctx context.Context, cmd Command) (Command, error) {
+func (s *Commands) AddCommand(ctx context.Context, cmd Command) (Command, error) {
 	if cmd.Key != "" && cmd.User == "" {
 		return Command{}, protocol.Errorf(protocol.KindInvalid, "an idempotency key needs a user")
 	}
@@ -80,7 +80,7 @@ func (s *Store) AddCommand(ctx context.Context, cmd Command) (Command, error) {
 		}
 	}
 	cmd.Outcome = Outcome{Status: StatusSigned}
-	err := s.concurrently(ctx, func(tx runner) error { return insertCommand(ctx, tx, cmd) })
+	err := s.db.concurrently(ctx, func(tx runner) error { return insertCommand(ctx, tx, cmd) })
 	if errors.Is(err, errKeyUsed) {
 		return s.repeated(ctx, cmd)
 	}
@@ -120,8 +120,8 @@ func insertCommand(ctx context.Context, tx runner, cmd Command) error {
 
 // repeated returns the command that the user's key stands for, and
 // sql.ErrNoRows if it stands for none.
-func (s *Store) repeated(ctx context.Context, cmd Command) (Command, error) {
-	old, err := scanCommand(s.reads().row(ctx, commandColumns+` WHERE c.user_id = ? AND c.idempotency_key = ?`, cmd.User, cmd.Key))
+func (s *Commands) repeated(ctx context.Context, cmd Command) (Command, error) {
+	old, err := scanCommand(s.db.reads().row(ctx, commandColumns+` WHERE c.user_id = ? AND c.idempotency_key = ?`, cmd.User, cmd.Key))
 	switch {
 	case err != nil:
 		return Command{}, err
@@ -134,7 +134,7 @@ func (s *Store) repeated(ctx context.Context, cmd Command) (Command, error) {
 
 // CommandOfKey returns the command that a user's key stands for; KindNotFound if
 // it stands for none, KindConflict if for another request.
-func (s *Store) CommandOfKey(ctx context.Context, user protocol.UserID, key string, requestHash []byte) (Command, error) {
+func (s *Commands) CommandOfKey(ctx context.Context, user protocol.UserID, key string, requestHash []byte) (Command, error) {
 	if key == "" {
 		return Command{}, absent(sql.ErrNoRows, "command")
 	}
@@ -168,8 +168,8 @@ func scanCommand(row scanner) (Command, error) {
 
 // Command returns a command; KindNotFound if there is none. Who may see it is
 // for the caller to know.
-func (s *Store) Command(ctx context.Context, id protocol.CommandID) (Command, error) {
-	cmd, err := scanCommand(s.reads().row(ctx, commandColumns+` WHERE c.id = ?`, id))
+func (s *Commands) Command(ctx context.Context, id protocol.CommandID) (Command, error) {
+	cmd, err := scanCommand(s.db.reads().row(ctx, commandColumns+` WHERE c.id = ?`, id))
 	return cmd, absent(err, "command")
 }
 
@@ -182,7 +182,7 @@ type CommandFilter struct {
 }
 
 // CommandsOf lists the commands that match the whole of f, the newest first.
-func (s *Store) CommandsOf(ctx context.Context, f CommandFilter) ([]Command, error) {
+func (s *Commands) CommandsOf(ctx context.Context, f CommandFilter) ([]Command, error) {
 	query, args := commandColumns+` WHERE 1 = 1`, []any(nil)
 	if f.Session != "" {
 		query, args = query+` AND c.session_id = ?`, append(args, f.Session)
@@ -193,7 +193,7 @@ func (s *Store) CommandsOf(ctx context.Context, f CommandFilter) ([]Command, err
 	if f.Before != "" {
 		query, args = query+` AND (c.issued_at, c.id) < (SELECT issued_at, id FROM commands WHERE id = ?)`, append(args, f.Before)
 	}
-	return collect(ctx, s.reads(), scanCommand, query+` ORDER BY c.issued_at DESC, c.id DESC LIMIT ?`, append(args, limited(f.Limit))...)
+	return collect(ctx, s.db.reads(), scanCommand, query+` ORDER BY c.issued_at DESC, c.id DESC LIMIT ?`, append(args, limited(f.Limit))...)
 }
 
 // News is what an outcome was to the store.
@@ -209,7 +209,7 @@ const (
 // replaced: what an executor said once stays. Of several calls at once for a
 // command one alone is told FirstOutcome, and one alone has the final outcome
 // and isn't told NothingNew.
-func (s *Store) FinishCommand(ctx context.Context, id protocol.CommandID, o Outcome, at time.Time) (News, error) {
+func (s *Commands) FinishCommand(ctx context.Context, id protocol.CommandID, o Outcome, at time.Time) (News, error) {
 	var e protocol.ErrorBody
 	if o.Error != nil {
 		e = protocol.ErrorBody{Name: cleanText(o.Error.Name), Message: cleanText(o.Error.Message)}
@@ -223,14 +223,14 @@ func (s *Store) FinishCommand(ctx context.Context, id protocol.CommandID, o Outc
 		nullableBytes(o.Signature), at.UnixMilli(), id,
 	}
 	// No command is ever StatusSigned again: between the two nothing is lost.
-	n, err := s.exec(ctx, update+`= ?`, append(args, StatusSigned)...)
+	n, err := s.db.exec(ctx, update+`= ?`, append(args, StatusSigned)...)
 	if err != nil {
 		return NothingNew, err
 	}
 	if n > 0 {
 		return FirstOutcome, nil
 	}
-	n, err = s.exec(ctx, update+`NOT IN (?, ?, ?)`, append(args, StatusSigned, protocol.StatusOK, protocol.StatusError)...)
+	n, err = s.db.exec(ctx, update+`NOT IN (?, ?, ?)`, append(args, StatusSigned, protocol.StatusOK, protocol.StatusError)...)
 	if err != nil || n == 0 {
 		return NothingNew, err
 	}
@@ -255,13 +255,13 @@ func (c Callback) Answers(token string) bool {
 
 // CallbackFor returns what the callback of a command must match; KindNotFound
 // if there is no such command.
-func (s *Store) CallbackFor(ctx context.Context, id protocol.CommandID) (Callback, error) {
+func (s *Commands) CallbackFor(ctx context.Context, id protocol.CommandID) (Callback, error) {
 	c := Callback{Command: id}
 	var sandbox, device sql.NullString
 	var expires sql.NullInt64
 	var jwk []byte
 	var status string
-	err := s.reads().row(ctx, `
+	err := s.db.reads().row(ctx, `
 		SELECT c.callback_token_hash, c.sandbox_id, b.device_key, b.device_jwk, c.expires_at, c.status
 		FROM commands c LEFT JOIN sandboxes b ON b.id = c.sandbox_id WHERE c.id = ?`, id).
 		Scan(&c.TokenHash, &sandbox, &device, &jwk, &expires, &status)
@@ -274,12 +274,12 @@ func (s *Store) CallbackFor(ctx context.Context, id protocol.CommandID) (Callbac
 // RecordCallback counts a callback beside the one that said what became of the
 // command. It changes nothing else, but that the first is kept where no outcome
 // brought one.
-func (s *Store) RecordCallback(ctx context.Context, id protocol.CommandID, body, signature []byte, late bool) error {
+func (s *Commands) RecordCallback(ctx context.Context, id protocol.CommandID, body, signature []byte, late bool) error {
 	var tooLate int64
 	if late {
 		tooLate = 1
 	}
-	n, err := s.exec(ctx, `
+	n, err := s.db.exec(ctx, `
 		UPDATE commands SET callbacks = callbacks + 1, late = late + ?,
 			executor_signature = CASE WHEN callback IS NULL THEN ? ELSE executor_signature END,
 			callback = COALESCE(callback, ?)

@@ -50,24 +50,24 @@ const (
 
 // AddDashboard adds a dashboard that belongs to owner. KindConflict says that
 // its id, or its sandbox, is taken.
-func (s *Store) AddDashboard(ctx context.Context, d Dashboard, owner protocol.UserID) error {
+func (s *Boards) AddDashboard(ctx context.Context, d Dashboard, owner protocol.UserID) error {
 	if err := checkID("the dashboard's id", d.ID); err != nil {
 		return err
 	}
 	if err := checkText("the name", d.Name); err != nil {
 		return err
 	}
-	return s.transact(ctx, func(tx runner) error {
+	return s.db.transact(ctx, func(tx runner) error {
 		if err := requireUser(ctx, tx, owner); err != nil {
 			return err
 		}
-		return s.addDashboard(ctx, tx, d, owner)
+		return addDashboard(ctx, tx, d, owner)
 	})
 }
 
-func (s *Store) addDashboard(ctx context.Context, tx runner, d Dashboard, owner protocol.UserID) error {
+func addDashboard(ctx context.Context, tx runner, d Dashboard, owner protocol.UserID) error {
 	n, err := tx.exec(ctx, `INSERT INTO dashboards (id, name, created_at) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING`,
-		d.ID, d.Name, s.now().UnixMilli())
+		d.ID, d.Name, tx.now().UnixMilli())
 	if err != nil {
 		return err
 	}
@@ -93,32 +93,32 @@ func scanDashboard(row scanner) (d Dashboard, err error) {
 }
 
 // Dashboards lists the dashboards of a user in order of id.
-func (s *Store) Dashboards(ctx context.Context, user protocol.UserID) ([]Membership, error) {
-	return collect(ctx, s.reads(), func(row scanner) (m Membership, err error) {
+func (s *Boards) Dashboards(ctx context.Context, user protocol.UserID) ([]Membership, error) {
+	return collect(ctx, s.db.reads(), func(row scanner) (m Membership, err error) {
 		m.Dashboard, m.Member, err = scanMemberDashboard(row)
 		return m, err
 	}, memberDashboard+` ORDER BY d.id LIMIT ?`, user, MaxLimit)
 }
 
 // AllDashboards lists at most limit dashboards in order of id, those after an id.
-func (s *Store) AllDashboards(ctx context.Context, after string, limit int) ([]Dashboard, error) {
-	return collect(ctx, s.reads(), scanDashboard, `
+func (s *Boards) AllDashboards(ctx context.Context, after string, limit int) ([]Dashboard, error) {
+	return collect(ctx, s.db.reads(), scanDashboard, `
 		SELECT `+dashboardColumns+` FROM dashboards d
 		WHERE d.removed_at IS NULL AND d.id > ? ORDER BY d.id LIMIT ?`, after, limited(limit))
 }
 
 // SandboxOf returns the sandbox of a dashboard, empty while it has none;
 // KindNotFound if there is no such dashboard.
-func (s *Store) SandboxOf(ctx context.Context, dashboard string) (protocol.SandboxID, error) {
+func (s *Boards) SandboxOf(ctx context.Context, dashboard string) (protocol.SandboxID, error) {
 	var sandbox sql.NullString
-	err := s.reads().row(ctx, `SELECT sandbox_id FROM dashboards WHERE id = ? AND removed_at IS NULL`, dashboard).Scan(&sandbox)
+	err := s.db.reads().row(ctx, `SELECT sandbox_id FROM dashboards WHERE id = ? AND removed_at IS NULL`, dashboard).Scan(&sandbox)
 	return protocol.SandboxID(sandbox.String), absent(err, "dashboard")
 }
 
 // DashboardsNamed returns the ids of dashboards whose name it is, in whatever
 // case.
-func (s *Store) DashboardsNamed(ctx context.Context, name string) ([]string, error) {
-	return collect(ctx, s.reads(), func(row scanner) (id string, err error) { return id, row.Scan(&id) }, `
+func (s *Boards) DashboardsNamed(ctx context.Context, name string) ([]string, error) {
+	return collect(ctx, s.db.reads(), func(row scanner) (id string, err error) { return id, row.Scan(&id) }, `
 		SELECT d.id FROM dashboards d
 		WHERE d.removed_at IS NULL AND lower(d.name) = lower(?) ORDER BY d.id LIMIT ?`, name, maxNamesakes)
 }
@@ -140,15 +140,15 @@ func scanMemberDashboard(row scanner) (d Dashboard, m Member, err error) {
 
 // DashboardFor returns a dashboard and what the user is there; KindNotFound for
 // whoever isn't a member.
-func (s *Store) DashboardFor(ctx context.Context, user protocol.UserID, id string) (Dashboard, Member, error) {
-	d, m, err := scanMemberDashboard(s.reads().row(ctx, memberDashboard+` AND d.id = ?`, user, id))
+func (s *Boards) DashboardFor(ctx context.Context, user protocol.UserID, id string) (Dashboard, Member, error) {
+	d, m, err := scanMemberDashboard(s.db.reads().row(ctx, memberDashboard+` AND d.id = ?`, user, id))
 	return d, m, absent(err, "dashboard")
 }
 
 // DashboardOf returns the dashboard of a sandbox and what the user is there;
 // KindNotFound for whoever isn't a member.
-func (s *Store) DashboardOf(ctx context.Context, user protocol.UserID, sandbox protocol.SandboxID) (Dashboard, Member, error) {
-	d, m, err := scanMemberDashboard(s.reads().row(ctx, memberDashboard+` AND d.sandbox_id = ?`, user, sandbox))
+func (s *Boards) DashboardOf(ctx context.Context, user protocol.UserID, sandbox protocol.SandboxID) (Dashboard, Member, error) {
+	d, m, err := scanMemberDashboard(s.db.reads().row(ctx, memberDashboard+` AND d.sandbox_id = ?`, user, sandbox))
 	return d, m, absent(err, "sandbox")
 }
 
@@ -161,11 +161,11 @@ func requireDashboard(ctx context.Context, tx runner, id string) (protocol.Sandb
 }
 
 // RenameDashboard gives a dashboard another name.
-func (s *Store) RenameDashboard(ctx context.Context, id, name string) error {
+func (s *Boards) RenameDashboard(ctx context.Context, id, name string) error {
 	if err := checkText("the name", name); err != nil {
 		return err
 	}
-	n, err := s.exec(ctx, `UPDATE dashboards SET name = ? WHERE id = ? AND removed_at IS NULL`, name, id)
+	n, err := s.db.exec(ctx, `UPDATE dashboards SET name = ? WHERE id = ? AND removed_at IS NULL`, name, id)
 	if err == nil && n == 0 {
 		err = absent(sql.ErrNoRows, "dashboard")
 	}
@@ -174,9 +174,9 @@ func (s *Store) RenameDashboard(ctx context.Context, id, name string) error {
 
 // RemoveDashboard takes a dashboard from its members, with its items, tasks
 // and memory; its sessions end and its sandbox is free for another. Grants stay valid: see
-// [Store.RevokeGrantsOf].
-func (s *Store) RemoveDashboard(ctx context.Context, id string) error {
-	return s.transact(ctx, func(tx runner) error {
+// [Grants.RevokeGrantsOf].
+func (s *Boards) RemoveDashboard(ctx context.Context, id string) error {
+	return s.db.transact(ctx, func(tx runner) error {
 		if _, err := requireDashboard(ctx, tx, id); err != nil {
 			return err
 		}
@@ -196,7 +196,7 @@ func (s *Store) RemoveDashboard(ctx context.Context, id string) error {
 			}
 		}
 		_, err := tx.exec(ctx, `UPDATE dashboards SET name = '', sandbox_id = NULL, removed_at = ? WHERE id = ?`,
-			s.now().UnixMilli(), id)
+			s.db.now().UnixMilli(), id)
 		return err
 	})
 }
@@ -204,8 +204,8 @@ func (s *Store) RemoveDashboard(ctx context.Context, id string) error {
 // BindSandbox makes sandbox the one of a dashboard; an empty one unbinds. The
 // sessions in another sandbox end. KindConflict says that it is another
 // dashboard's. Who may have which sandbox is for the caller to know.
-func (s *Store) BindSandbox(ctx context.Context, dashboard string, sandbox protocol.SandboxID) error {
-	return s.transact(ctx, func(tx runner) error { return bindSandbox(ctx, tx, dashboard, sandbox) })
+func (s *Boards) BindSandbox(ctx context.Context, dashboard string, sandbox protocol.SandboxID) error {
+	return s.db.transact(ctx, func(tx runner) error { return bindSandbox(ctx, tx, dashboard, sandbox) })
 }
 
 func bindSandbox(ctx context.Context, tx runner, dashboard string, sandbox protocol.SandboxID) error {

@@ -22,13 +22,13 @@ const (
 	postgres
 )
 
-// place says what a URL names, without its secrets, and how to open it.
-func place(url string) (name string, open func(context.Context) (*Store, error)) {
+// locate says what a URL names, without its secrets, and how to open it.
+func locate(url string) (name string, open func(context.Context) (*database, error)) {
 	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
-		return postgresName(url), func(ctx context.Context) (*Store, error) { return openPostgres(ctx, url) }
+		return postgresName(url), func(ctx context.Context) (*database, error) { return openPostgres(ctx, url) }
 	}
 	path := strings.TrimPrefix(url, "sqlite:")
-	return path, func(ctx context.Context) (*Store, error) { return openSQLite(ctx, path) }
+	return path, func(ctx context.Context) (*database, error) { return openSQLite(ctx, path) }
 }
 
 // rebind writes the arguments of a query, each "?", as the dialect has them.

@@ -14,7 +14,7 @@ func TestEdges(t *testing.T) {
 		add := func(dashboard, id string, kind ItemKind, body any) (Item, error) {
 			raw, err := json.Marshal(body)
 			must(t, err)
-			return s.AddItem(t.Context(), Item{ID: id, Dashboard: dashboard, Kind: kind, Body: raw, UpdatedBy: protocol.AgentHolder})
+			return s.Contents.AddItem(t.Context(), Item{ID: id, Dashboard: dashboard, Kind: kind, Body: raw, UpdatedBy: protocol.AgentHolder})
 		}
 		for _, id := range []string{"a", "b", "c"} {
 			_, err := add("dash_1", id, ItemNote, 1)
@@ -51,18 +51,18 @@ func TestEdges(t *testing.T) {
 		_, err = add("dash_2", "", ItemEdge, Edge{"a", "b"})
 		wantKind(t, err, protocol.KindNotFound)
 		// An edge may be drawn anew, but not over another.
-		_, err = s.UpdateItem(t.Context(), Item{ID: "bc", Dashboard: "dash_1", Body: []byte(`{"from":"a","to":"b"}`), UpdatedBy: "usr_alice"}, 1)
+		_, err = s.Contents.UpdateItem(t.Context(), Item{ID: "bc", Dashboard: "dash_1", Body: []byte(`{"from":"a","to":"b"}`), UpdatedBy: "usr_alice"}, 1)
 		wantKind(t, err, protocol.KindConflict)
-		_, err = s.UpdateItem(t.Context(), Item{ID: "bc", Dashboard: "dash_1", Body: []byte(`{"from":"c","to":"b"}`), UpdatedBy: "usr_alice"}, 1)
+		_, err = s.Contents.UpdateItem(t.Context(), Item{ID: "bc", Dashboard: "dash_1", Body: []byte(`{"from":"c","to":"b"}`), UpdatedBy: "usr_alice"}, 1)
 		must(t, err)
 
-		must(t, s.RemoveItem(t.Context(), "dash_1", "a"))
-		items, err := s.Items(t.Context(), "dash_1")
+		must(t, s.Contents.RemoveItem(t.Context(), "dash_1", "a"))
+		items, err := s.Contents.Items(t.Context(), "dash_1")
 		if err != nil || len(items) != 3 || items[2].ID != "bc" {
 			t.Errorf("%+v, %v", items, err)
 		}
-		must(t, s.RemoveItem(t.Context(), "dash_1", "b"))
-		_, err = s.Item(t.Context(), "dash_1", "bc")
+		must(t, s.Contents.RemoveItem(t.Context(), "dash_1", "b"))
+		_, err = s.Contents.Item(t.Context(), "dash_1", "bc")
 		wantKind(t, err, protocol.KindNotFound)
 	})
 }

@@ -33,9 +33,9 @@ type GatewayRecord struct {
 const GatewayRecordLife = 90 * 24 * time.Hour
 
 // AddGatewayRecord keeps a record and forgets those that are too old.
-func (s *Store) AddGatewayRecord(ctx context.Context, r GatewayRecord) error {
+func (s *Integrations) AddGatewayRecord(ctx context.Context, r GatewayRecord) error {
 	r.ID = "gw_" + strings.ToLower(rand.Text())
-	return s.concurrently(ctx, func(tx runner) error {
+	return s.db.concurrently(ctx, func(tx runner) error {
 		if _, err := tx.exec(ctx, `
 			INSERT INTO gateway_audit (id, at, dashboard_id, session_id, pty_id, user_id, account_id, provider, action,
 				decision, reason, outcome, policy_id, policy_version)
@@ -53,7 +53,7 @@ func (s *Store) AddGatewayRecord(ctx context.Context, r GatewayRecord) error {
 
 // GatewayRecords lists at most limit records of a dashboard, the newest first;
 // those before an id, unless that is empty.
-func (s *Store) GatewayRecords(ctx context.Context, dashboard, before string, limit int) ([]GatewayRecord, error) {
+func (s *Integrations) GatewayRecords(ctx context.Context, dashboard, before string, limit int) ([]GatewayRecord, error) {
 	query, args := `
 		SELECT id, at, dashboard_id, session_id, pty_id, user_id, account_id, provider, action, decision, reason, outcome,
 			policy_id, policy_version
@@ -61,7 +61,7 @@ func (s *Store) GatewayRecords(ctx context.Context, dashboard, before string, li
 	if before != "" {
 		query, args = query+` AND (at, id) < (SELECT at, id FROM gateway_audit WHERE id = ?)`, append(args, before)
 	}
-	return collect(ctx, s.reads(), scanGatewayRecord, query+` ORDER BY at DESC, id DESC LIMIT ?`, append(args, limited(limit))...)
+	return collect(ctx, s.db.reads(), scanGatewayRecord, query+` ORDER BY at DESC, id DESC LIMIT ?`, append(args, limited(limit))...)
 }
 
 func scanGatewayRecord(row scanner) (r GatewayRecord, err error) {
@@ -72,52 +72,4 @@ func scanGatewayRecord(row scanner) (r GatewayRecord, err error) {
 	r.At, r.PTY, r.User = timeOf(at), protocol.PTYID(pty.String), protocol.UserID(user.String)
 	r.Account, r.PolicyID, r.PolicyVersion = account.String, policy.String, version.Int64
 	return r, err
-}
-
-// A Turn is one that a coding agent has finished in a terminal.
-type Turn struct {
-	Session     protocol.SessionID
-	PTY         protocol.PTYID
-	Agent       string
-	At          time.Time // by the sandbox's clock
-	Reason      protocol.StopReason
-	LastMessage string
-}
-
-// MaxTurns bounds the turns that are kept of one terminal.
-const MaxTurns = 100
-
-// AddTurn keeps a turn, and no more than MaxTurns of its terminal. It reports
-// whether the turn is new.
-func (s *Store) AddTurn(ctx context.Context, t Turn) (bool, error) {
-	var added int64
-	err := s.transact(ctx, func(tx runner) error {
-		var err error
-		if added, err = tx.exec(ctx, `
-			INSERT INTO turns (session_id, pty_id, agent, at, reason, last_message) VALUES (?, ?, ?, ?, ?, ?)
-			ON CONFLICT (session_id, pty_id, at, agent) DO NOTHING`,
-			t.Session, t.PTY, cleanText(t.Agent), t.At.UnixMilli(), string(t.Reason), cleanText(t.LastMessage)); err != nil || added == 0 {
-			return err
-		}
-		_, err = tx.exec(ctx, `
-			DELETE FROM turns WHERE session_id = ? AND pty_id = ? AND at < (
-				SELECT min(at) FROM (SELECT at FROM turns WHERE session_id = ? AND pty_id = ? ORDER BY at DESC LIMIT ?) AS newest)`,
-			t.Session, t.PTY, t.Session, t.PTY, MaxTurns)
-		return err
-	})
-	return added > 0, err
-}
-
-// Turns lists the turns of a session that are kept, of one terminal unless pty
-// is empty, the newest first.
-func (s *Store) Turns(ctx context.Context, session protocol.SessionID, pty protocol.PTYID, limit int) ([]Turn, error) {
-	return collect(ctx, s.reads(), func(row scanner) (t Turn, err error) {
-		var at sql.NullInt64
-		err = row.Scan(&t.Session, &t.PTY, &t.Agent, &at, &t.Reason, &t.LastMessage)
-		t.At = timeOf(at)
-		return t, err
-	}, `
-		SELECT session_id, pty_id, agent, at, reason, last_message FROM turns
-		WHERE session_id = ? AND (pty_id = ? OR ? = '') ORDER BY at DESC, pty_id, agent LIMIT ?`,
-		session, pty, pty, limited(limit))
 }

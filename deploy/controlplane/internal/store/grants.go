@@ -47,12 +47,12 @@ func (e *FullError) Error() string { return e.Err.Error() }
 func (e *FullError) Unwrap() error { return e.Err }
 
 // AddGrant remembers a grant, and forgets those that expired long ago. The user
-// must still be a member of the session's dashboard, as for [Store.Session], and
+// must still be a member of the session's dashboard, as for [Sessions.Session], and
 // still be what g says: KindConflict. So no grant appears after what it rests on
 // was taken away and what was handed out was revoked. Who has too many gets a
 // [FullError].
-func (s *Store) AddGrant(ctx context.Context, g Grant) error {
-	return s.transact(ctx, func(tx runner) error {
+func (s *Grants) AddGrant(ctx context.Context, g Grant) error {
+	return s.db.transact(ctx, func(tx runner) error {
 		session, err := sessionOf(ctx, tx, g.User, g.Session)
 		if err != nil {
 			return err
@@ -106,15 +106,15 @@ func checkRoom(ctx context.Context, tx runner, g Grant) error {
 }
 
 // Grant returns a grant; KindNotFound if none is remembered.
-func (s *Store) Grant(ctx context.Context, id protocol.GrantID) (Grant, error) {
-	g, err := scanGrant(s.reads().row(ctx, grantColumns+` WHERE g.id = ?`, id))
+func (s *Grants) Grant(ctx context.Context, id protocol.GrantID) (Grant, error) {
+	g, err := scanGrant(s.db.reads().row(ctx, grantColumns+` WHERE g.id = ?`, id))
 	return g, absent(err, "grant")
 }
 
 // GrantHolders lists the users who hold a grant for a dashboard that is valid at
 // a time, or was up to the skew of clocks before.
-func (s *Store) GrantHolders(ctx context.Context, dashboard string, at time.Time) ([]protocol.UserID, error) {
-	return collect(ctx, s.reads(), func(row scanner) (id protocol.UserID, err error) { return id, row.Scan(&id) }, `
+func (s *Grants) GrantHolders(ctx context.Context, dashboard string, at time.Time) ([]protocol.UserID, error) {
+	return collect(ctx, s.db.reads(), func(row scanner) (id protocol.UserID, err error) { return id, row.Scan(&id) }, `
 		SELECT DISTINCT g.user_id FROM grants g JOIN sessions s ON s.id = g.session_id
 		WHERE s.dashboard_id = ? AND g.expires_at >= ? AND g.revoked_at IS NULL ORDER BY g.user_id`,
 		dashboard, at.Add(-protocol.ClockSkew).UnixMilli())
@@ -129,9 +129,9 @@ type GrantFilter struct {
 	Limit     int
 }
 
-// Grants lists the grants that match the whole of f, the newest first. Grants
+// List returns the grants that match the whole of f, the newest first. Grants
 // are remembered for a day after their expiry.
-func (s *Store) Grants(ctx context.Context, f GrantFilter) ([]Grant, error) {
+func (s *Grants) List(ctx context.Context, f GrantFilter) ([]Grant, error) {
 	query, args := grantColumns+` WHERE 1 = 1`, []any(nil)
 	add := func(used bool, condition string, values ...any) {
 		if used {
@@ -142,7 +142,7 @@ func (s *Store) Grants(ctx context.Context, f GrantFilter) ([]Grant, error) {
 	add(f.Session != "", ` AND g.session_id = ?`, f.Session)
 	add(f.Dashboard != "", ` AND s.dashboard_id = ?`, f.Dashboard)
 	add(!f.Live.IsZero(), ` AND g.expires_at > ? AND g.revoked_at IS NULL`, f.Live.UnixMilli())
-	return collect(ctx, s.reads(), scanGrant, query+` ORDER BY g.issued_at DESC, g.id DESC LIMIT ?`, append(args, limited(f.Limit))...)
+	return collect(ctx, s.db.reads(), scanGrant, query+` ORDER BY g.issued_at DESC, g.id DESC LIMIT ?`, append(args, limited(f.Limit))...)
 }
 
 const grantColumns = `

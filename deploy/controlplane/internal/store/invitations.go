@@ -28,24 +28,24 @@ type Invitation struct {
 // to the dashboard; KindConflict says that it is another's, or that the
 // dashboard has another sandbox. With an owner, who must exist, the dashboards
 // are made: they mustn't exist yet. All of that is done, or nothing.
-func (s *Store) AddInvitations(ctx context.Context, invitations []Invitation, owner protocol.UserID) error {
+func (s *Fleet) AddInvitations(ctx context.Context, invitations []Invitation, owner protocol.UserID) error {
 	for _, i := range invitations {
 		if len(i.Token) < MinSecretBytes {
 			return protocol.Errorf(protocol.KindInvalid, "the token is shorter than %d bytes", MinSecretBytes)
 		}
 	}
-	return s.transact(ctx, func(tx runner) error {
+	return s.db.transact(ctx, func(tx runner) error {
 		if owner != "" {
 			if err := requireUser(ctx, tx, owner); err != nil {
 				return err
 			}
 		}
-		if _, err := tx.exec(ctx, `DELETE FROM invitations WHERE expires_at < ?`, s.now().Add(-invitationsKeptFor).UnixMilli()); err != nil {
+		if _, err := tx.exec(ctx, `DELETE FROM invitations WHERE expires_at < ?`, s.db.now().Add(-invitationsKeptFor).UnixMilli()); err != nil {
 			return err
 		}
 		for _, i := range invitations {
 			if owner != "" {
-				if err := s.addDashboard(ctx, tx, Dashboard{ID: i.Dashboard, Name: string(i.Sandbox)}, owner); err != nil {
+				if err := addDashboard(ctx, tx, Dashboard{ID: i.Dashboard, Name: string(i.Sandbox)}, owner); err != nil {
 					return err
 				}
 			}
@@ -100,8 +100,8 @@ func joinSandbox(ctx context.Context, tx runner, dashboard string, sandbox proto
 // the token is unknown, another sandbox's, used or past its time; KindConflict
 // that the sandbox has another key, which this invitation doesn't replace: it
 // isn't used up by that.
-func (s *Store) UseInvitation(ctx context.Context, sandbox protocol.SandboxID, token, thumbprint string, jwk json.RawMessage, now time.Time) error {
-	return s.transact(ctx, func(tx runner) error {
+func (s *Fleet) UseInvitation(ctx context.Context, sandbox protocol.SandboxID, token, thumbprint string, jwk json.RawMessage, now time.Time) error {
+	return s.db.transact(ctx, func(tx runner) error {
 		var hash []byte
 		var id protocol.SandboxID
 		var replaces, expires int64

@@ -68,13 +68,13 @@ func scanItem(row scanner) (i Item, err error) {
 }
 
 // Items lists the items of a dashboard in the order in which they were added.
-func (s *Store) Items(ctx context.Context, dashboard string) ([]Item, error) {
-	return collect(ctx, s.reads(), scanItem, itemColumns+` WHERE dashboard_id = ? ORDER BY position, id LIMIT ?`, dashboard, MaxItems)
+func (s *Contents) Items(ctx context.Context, dashboard string) ([]Item, error) {
+	return collect(ctx, s.db.reads(), scanItem, itemColumns+` WHERE dashboard_id = ? ORDER BY position, id LIMIT ?`, dashboard, MaxItems)
 }
 
 // Item returns one item of a dashboard; KindNotFound if it has none of the id.
-func (s *Store) Item(ctx context.Context, dashboard, id string) (Item, error) {
-	i, err := scanItem(s.reads().row(ctx, itemColumns+` WHERE dashboard_id = ? AND id = ?`, dashboard, id))
+func (s *Contents) Item(ctx context.Context, dashboard, id string) (Item, error) {
+	i, err := scanItem(s.db.reads().row(ctx, itemColumns+` WHERE dashboard_id = ? AND id = ?`, dashboard, id))
 	return i, absent(err, "item")
 }
 
@@ -82,7 +82,7 @@ func (s *Store) Item(ctx context.Context, dashboard, id string) (Item, error) {
 // KindConflict says that the id is taken, or that the edge is there already,
 // KindTooMany that the dashboard is full. An edge whose ends aren't there is
 // KindNotFound.
-func (s *Store) AddItem(ctx context.Context, i Item) (Item, error) {
+func (s *Contents) AddItem(ctx context.Context, i Item) (Item, error) {
 	if i.ID == "" {
 		i.ID = "itm_" + strings.ToLower(rand.Text())
 	}
@@ -95,8 +95,8 @@ func (s *Store) AddItem(ctx context.Context, i Item) (Item, error) {
 	if err := checkBody(i.Body); err != nil {
 		return Item{}, err
 	}
-	i.Version, i.UpdatedAt = 1, s.now().UTC().Truncate(time.Millisecond)
-	err := s.transact(ctx, func(tx runner) error {
+	i.Version, i.UpdatedAt = 1, s.db.now().UTC().Truncate(time.Millisecond)
+	err := s.db.transact(ctx, func(tx runner) error {
 		if _, err := requireDashboard(ctx, tx, i.Dashboard); err != nil {
 			return err
 		}
@@ -130,12 +130,12 @@ func (s *Store) AddItem(ctx context.Context, i Item) (Item, error) {
 // UpdateItem gives an item the body of update, whose dashboard, id and editor
 // count too. KindConflict says that it isn't of the expected version any more.
 // The kind of an item stays.
-func (s *Store) UpdateItem(ctx context.Context, update Item, expectVersion int64) (Item, error) {
+func (s *Contents) UpdateItem(ctx context.Context, update Item, expectVersion int64) (Item, error) {
 	if err := checkBody(update.Body); err != nil {
 		return Item{}, err
 	}
 	var updated Item
-	err := s.transact(ctx, func(tx runner) error {
+	err := s.db.transact(ctx, func(tx runner) error {
 		i, err := scanItem(tx.row(ctx, itemColumns+` WHERE dashboard_id = ? AND id = ?`, update.Dashboard, update.ID))
 		if err != nil {
 			return absent(err, "item")
@@ -144,7 +144,7 @@ func (s *Store) UpdateItem(ctx context.Context, update Item, expectVersion int64
 			return protocol.Errorf(protocol.KindConflict, "the item is of version %d by now", i.Version)
 		}
 		i.Body, i.Version, i.UpdatedBy = update.Body, i.Version+1, update.UpdatedBy
-		i.UpdatedAt = s.now().UTC().Truncate(time.Millisecond)
+		i.UpdatedAt = s.db.now().UTC().Truncate(time.Millisecond)
 		if err := checkEdge(ctx, tx, i); err != nil {
 			return err
 		}
@@ -161,8 +161,8 @@ func (s *Store) UpdateItem(ctx context.Context, update Item, expectVersion int64
 
 // RemoveItem removes an item of a dashboard and the edges that join it with
 // others; KindNotFound if the dashboard has none of the id.
-func (s *Store) RemoveItem(ctx context.Context, dashboard, id string) error {
-	return s.transact(ctx, func(tx runner) error {
+func (s *Contents) RemoveItem(ctx context.Context, dashboard, id string) error {
+	return s.db.transact(ctx, func(tx runner) error {
 		n, err := tx.exec(ctx, `DELETE FROM items WHERE dashboard_id = ? AND id = ?`, dashboard, id)
 		if err == nil && n == 0 {
 			err = absent(sql.ErrNoRows, "item")

@@ -8,19 +8,19 @@ import (
 )
 
 // KnownUser fails with KindNotFound unless there is, or was, such a user.
-func (s *Store) KnownUser(ctx context.Context, id protocol.UserID) error {
-	return known(ctx, s.reads(), "user", `SELECT 1 FROM users WHERE id = ?`, id)
+func (s *People) KnownUser(ctx context.Context, id protocol.UserID) error {
+	return known(ctx, s.db.reads(), "user", `SELECT 1 FROM users WHERE id = ?`, id)
 }
 
 // KnownDashboard fails with KindNotFound unless there is, or was, such a
 // dashboard.
-func (s *Store) KnownDashboard(ctx context.Context, id string) error {
-	return known(ctx, s.reads(), "dashboard", `SELECT 1 FROM dashboards WHERE id = ?`, id)
+func (s *Boards) KnownDashboard(ctx context.Context, id string) error {
+	return known(ctx, s.db.reads(), "dashboard", `SELECT 1 FROM dashboards WHERE id = ?`, id)
 }
 
 // KnownSession fails with KindNotFound unless there is, or was, such a session.
-func (s *Store) KnownSession(ctx context.Context, id protocol.SessionID) error {
-	return known(ctx, s.reads(), "session", `SELECT 1 FROM sessions WHERE id = ?`, id)
+func (s *Sessions) KnownSession(ctx context.Context, id protocol.SessionID) error {
+	return known(ctx, s.db.reads(), "session", `SELECT 1 FROM sessions WHERE id = ?`, id)
 }
 
 func known(ctx context.Context, r runner, what, query string, id any) error {

@@ -26,11 +26,11 @@ const MaxInvitations = 100
 // Invite makes user what an owner wants them to be in a dashboard: who is a
 // member already is that at once (true); who isn't, or isn't its owner and is to
 // be, is asked. KindTooMany says that the owner has MaxInvitations open.
-func (s *Store) Invite(ctx context.Context, by protocol.UserID, dashboard string, user protocol.UserID, role Role, capabilities string) (member bool, err error) {
+func (s *Boards) Invite(ctx context.Context, by protocol.UserID, dashboard string, user protocol.UserID, role Role, capabilities string) (member bool, err error) {
 	if capabilities, err = checkStanding(role, capabilities); err != nil {
 		return false, err
 	}
-	err = s.transact(ctx, func(tx runner) error {
+	err = s.db.transact(ctx, func(tx runner) error {
 		if err := requirePair(ctx, tx, dashboard, user); err != nil {
 			return err
 		}
@@ -48,17 +48,17 @@ func (s *Store) Invite(ctx context.Context, by protocol.UserID, dashboard string
 		if member = is == RoleOwner || is != "" && role != RoleOwner; member {
 			return putMember(ctx, tx, dashboard, user, role, capabilities)
 		}
-		return s.invite(ctx, tx, by, dashboard, user, role, capabilities)
+		return invite(ctx, tx, by, dashboard, user, role, capabilities)
 	})
 	return member, err
 }
 
-func (s *Store) invite(ctx context.Context, tx runner, by protocol.UserID, dashboard string, user protocol.UserID, role Role, capabilities string) error {
+func invite(ctx context.Context, tx runner, by protocol.UserID, dashboard string, user protocol.UserID, role Role, capabilities string) error {
 	if _, err := tx.exec(ctx, `
 		INSERT INTO member_invitations (dashboard_id, user_id, role, capabilities, invited_by, invited_at) VALUES (?, ?, ?, ?, ?, ?)
 		ON CONFLICT (dashboard_id, user_id) DO UPDATE SET role = excluded.role, capabilities = excluded.capabilities,
 			invited_by = excluded.invited_by, invited_at = excluded.invited_at`,
-		dashboard, user, role, capabilities, by, s.now().UnixMilli()); err != nil {
+		dashboard, user, role, capabilities, by, tx.now().UnixMilli()); err != nil {
 		return err
 	}
 	var open int
@@ -87,23 +87,23 @@ func scanMemberInvitation(row scanner) (i MemberInvitation, err error) {
 
 // InvitationsOf lists what a user was asked and hasn't answered, the newest
 // first.
-func (s *Store) InvitationsOf(ctx context.Context, user protocol.UserID) ([]MemberInvitation, error) {
-	return collect(ctx, s.reads(), scanMemberInvitation, memberInvitations+`
+func (s *Boards) InvitationsOf(ctx context.Context, user protocol.UserID) ([]MemberInvitation, error) {
+	return collect(ctx, s.db.reads(), scanMemberInvitation, memberInvitations+`
 		WHERE i.user_id = ? ORDER BY i.invited_at DESC, i.dashboard_id LIMIT ?`, user, MaxLimit)
 }
 
 // InvitedTo lists who was asked to join a dashboard, in order of id.
-func (s *Store) InvitedTo(ctx context.Context, dashboard string) ([]MemberInvitation, error) {
-	return collect(ctx, s.reads(), scanMemberInvitation, memberInvitations+`
+func (s *Boards) InvitedTo(ctx context.Context, dashboard string) ([]MemberInvitation, error) {
+	return collect(ctx, s.db.reads(), scanMemberInvitation, memberInvitations+`
 		WHERE i.dashboard_id = ? ORDER BY i.user_id LIMIT ?`, dashboard, MaxLimit)
 }
 
 // AcceptInvitation makes a user what they were asked to be; KindNotFound if they
 // weren't. KindTooMany says that they own too many dashboards, or that this one
 // is full.
-func (s *Store) AcceptInvitation(ctx context.Context, user protocol.UserID, dashboard string) (MemberInvitation, error) {
+func (s *Boards) AcceptInvitation(ctx context.Context, user protocol.UserID, dashboard string) (MemberInvitation, error) {
 	var i MemberInvitation
-	err := s.transact(ctx, func(tx runner) (err error) {
+	err := s.db.transact(ctx, func(tx runner) (err error) {
 		i, err = scanMemberInvitation(tx.row(ctx, memberInvitations+` WHERE i.user_id = ? AND i.dashboard_id = ?`, user, dashboard))
 		if err != nil {
 			return absent(err, "invitation")
@@ -114,8 +114,8 @@ func (s *Store) AcceptInvitation(ctx context.Context, user protocol.UserID, dash
 }
 
 // DeclineInvitation forgets an invitation; KindNotFound if there is none.
-func (s *Store) DeclineInvitation(ctx context.Context, user protocol.UserID, dashboard string) error {
-	n, err := s.exec(ctx, `DELETE FROM member_invitations WHERE user_id = ? AND dashboard_id = ?`, user, dashboard)
+func (s *Boards) DeclineInvitation(ctx context.Context, user protocol.UserID, dashboard string) error {
+	n, err := s.db.exec(ctx, `DELETE FROM member_invitations WHERE user_id = ? AND dashboard_id = ?`, user, dashboard)
 	if err == nil && n == 0 {
 		err = absent(sql.ErrNoRows, "invitation")
 	}
@@ -123,8 +123,8 @@ func (s *Store) DeclineInvitation(ctx context.Context, user protocol.UserID, das
 }
 
 // Members lists the members of a dashboard in order of id.
-func (s *Store) Members(ctx context.Context, dashboard string) ([]Member, error) {
-	return collect(ctx, s.reads(), func(row scanner) (m Member, err error) {
+func (s *Boards) Members(ctx context.Context, dashboard string) ([]Member, error) {
+	return collect(ctx, s.db.reads(), func(row scanner) (m Member, err error) {
 		return m, row.Scan(&m.User, &m.Name, &m.Role, &m.Capabilities)
 	}, `
 		SELECT u.id, u.name, m.role, m.capabilities FROM members m JOIN users u ON u.id = m.user_id
@@ -134,13 +134,13 @@ func (s *Store) Members(ctx context.Context, dashboard string) ([]Member, error)
 // SetMember makes a user a member of a dashboard without asking them, or changes
 // what they are there; capabilities narrow the role unless they are empty. The
 // last owner who isn't narrowed can't be changed: KindConflict. Grants stay
-// valid: see [Store.RevokeGrantsOf].
-func (s *Store) SetMember(ctx context.Context, dashboard string, user protocol.UserID, role Role, capabilities string) error {
+// valid: see [Grants.RevokeGrantsOf].
+func (s *Boards) SetMember(ctx context.Context, dashboard string, user protocol.UserID, role Role, capabilities string) error {
 	capabilities, err := checkStanding(role, capabilities)
 	if err != nil {
 		return err
 	}
-	return s.transact(ctx, func(tx runner) error {
+	return s.db.transact(ctx, func(tx runner) error {
 		if err := requirePair(ctx, tx, dashboard, user); err != nil {
 			return err
 		}
@@ -224,9 +224,9 @@ func setMember(ctx context.Context, tx runner, dashboard string, user protocol.U
 
 // RemoveMember takes a dashboard from a user, who needn't be a member: an
 // invitation is taken back. The last owner can't go: KindConflict. Grants stay
-// valid: see [Store.RevokeGrantsOf].
-func (s *Store) RemoveMember(ctx context.Context, dashboard string, user protocol.UserID) error {
-	return s.transact(ctx, func(tx runner) error {
+// valid: see [Grants.RevokeGrantsOf].
+func (s *Boards) RemoveMember(ctx context.Context, dashboard string, user protocol.UserID) error {
+	return s.db.transact(ctx, func(tx runner) error {
 		if _, err := tx.exec(ctx, `DELETE FROM member_invitations WHERE dashboard_id = ? AND user_id = ?`, dashboard, user); err != nil {
 			return err
 		}

@@ -88,20 +88,20 @@ func scanTask(row scanner) (t Task, err error) {
 
 // Tasks lists the tasks of a dashboard in the order in which they were added,
 // all or those of one status.
-func (s *Store) Tasks(ctx context.Context, dashboard string, status TaskStatus) ([]Task, error) {
-	return collect(ctx, s.reads(), scanTask, taskColumns+`
+func (s *Contents) Tasks(ctx context.Context, dashboard string, status TaskStatus) ([]Task, error) {
+	return collect(ctx, s.db.reads(), scanTask, taskColumns+`
 		WHERE dashboard_id = ? AND (status = ? OR ? = '') ORDER BY position, id LIMIT ?`, dashboard, status, status, MaxTasks)
 }
 
 // Task returns one task of a dashboard; KindNotFound if it has none of the id.
-func (s *Store) Task(ctx context.Context, dashboard, id string) (Task, error) {
-	t, err := scanTask(s.reads().row(ctx, taskColumns+` WHERE dashboard_id = ? AND id = ?`, dashboard, id))
+func (s *Contents) Task(ctx context.Context, dashboard, id string) (Task, error) {
+	t, err := scanTask(s.db.reads().row(ctx, taskColumns+` WHERE dashboard_id = ? AND id = ?`, dashboard, id))
 	return t, absent(err, "task")
 }
 
 // AddTask adds a task, pending unless it says otherwise, and gives it an id.
 // KindTooMany says that the dashboard has MaxTasks already.
-func (s *Store) AddTask(ctx context.Context, t Task) (Task, error) {
+func (s *Contents) AddTask(ctx context.Context, t Task) (Task, error) {
 	t.ID = "tsk_" + strings.ToLower(rand.Text())
 	if t.Status == "" {
 		t.Status = TaskPending
@@ -109,9 +109,9 @@ func (s *Store) AddTask(ctx context.Context, t Task) (Task, error) {
 	if err := t.check(); err != nil {
 		return Task{}, err
 	}
-	t.CreatedAt = s.now().UTC().Truncate(time.Millisecond)
+	t.CreatedAt = s.db.now().UTC().Truncate(time.Millisecond)
 	t.UpdatedAt = t.CreatedAt
-	err := s.transact(ctx, func(tx runner) error {
+	err := s.db.transact(ctx, func(tx runner) error {
 		if _, err := requireDashboard(ctx, tx, t.Dashboard); err != nil {
 			return err
 		}
@@ -137,9 +137,9 @@ func (s *Store) AddTask(ctx context.Context, t Task) (Task, error) {
 
 // UpdateTask has change work on a task and keeps its title, status and notes.
 // change must not use the store.
-func (s *Store) UpdateTask(ctx context.Context, dashboard, id string, change func(*Task)) (Task, error) {
+func (s *Contents) UpdateTask(ctx context.Context, dashboard, id string, change func(*Task)) (Task, error) {
 	var updated Task
-	err := s.transact(ctx, func(tx runner) error {
+	err := s.db.transact(ctx, func(tx runner) error {
 		t, err := scanTask(tx.row(ctx, taskColumns+` WHERE dashboard_id = ? AND id = ?`, dashboard, id))
 		if err != nil {
 			return absent(err, "task")
@@ -147,7 +147,7 @@ func (s *Store) UpdateTask(ctx context.Context, dashboard, id string, change fun
 		updated = t
 		change(&updated)
 		updated.ID, updated.Dashboard, updated.CreatedAt = t.ID, t.Dashboard, t.CreatedAt
-		updated.UpdatedAt = s.now().UTC().Truncate(time.Millisecond)
+		updated.UpdatedAt = s.db.now().UTC().Truncate(time.Millisecond)
 		if err := updated.check(); err != nil {
 			return err
 		}
@@ -162,8 +162,8 @@ func (s *Store) UpdateTask(ctx context.Context, dashboard, id string, change fun
 }
 
 // RemoveTask removes a task of a dashboard; KindNotFound if it has none of the id.
-func (s *Store) RemoveTask(ctx context.Context, dashboard, id string) error {
-	n, err := s.exec(ctx, `DELETE FROM tasks WHERE dashboard_id = ? AND id = ?`, dashboard, id)
+func (s *Contents) RemoveTask(ctx context.Context, dashboard, id string) error {
+	n, err := s.db.exec(ctx, `DELETE FROM tasks WHERE dashboard_id = ? AND id = ?`, dashboard, id)
 	if err == nil && n == 0 {
 		err = absent(sql.ErrNoRows, "task")
 	}
@@ -178,21 +178,21 @@ func scanMemo(row scanner) (m Memo, err error) {
 }
 
 // Memos lists what is remembered of a dashboard, in order of key.
-func (s *Store) Memos(ctx context.Context, dashboard string) ([]Memo, error) {
-	return collect(ctx, s.reads(), scanMemo, `
+func (s *Contents) Memos(ctx context.Context, dashboard string) ([]Memo, error) {
+	return collect(ctx, s.db.reads(), scanMemo, `
 		SELECT key, value, updated_at FROM memory WHERE dashboard_id = ? ORDER BY key LIMIT ?`, dashboard, MaxMemos)
 }
 
 // Memo returns what is remembered under a key; KindNotFound if nothing is.
-func (s *Store) Memo(ctx context.Context, dashboard, key string) (Memo, error) {
-	m, err := scanMemo(s.reads().row(ctx, `
+func (s *Contents) Memo(ctx context.Context, dashboard, key string) (Memo, error) {
+	m, err := scanMemo(s.db.reads().row(ctx, `
 		SELECT key, value, updated_at FROM memory WHERE dashboard_id = ? AND key = ?`, dashboard, key))
 	return m, absent(err, "memory")
 }
 
 // SetMemo has a value remembered under a key, in place of what was. KindTooMany
 // says that the dashboard has MaxMemos already.
-func (s *Store) SetMemo(ctx context.Context, dashboard, key, value string) error {
+func (s *Contents) SetMemo(ctx context.Context, dashboard, key, value string) error {
 	if key == "" {
 		return protocol.Errorf(protocol.KindInvalid, "the key is empty")
 	}
@@ -202,7 +202,7 @@ func (s *Store) SetMemo(ctx context.Context, dashboard, key, value string) error
 	if err := checkLongText("the value", value, MaxMemoBytes); err != nil {
 		return err
 	}
-	return s.transact(ctx, func(tx runner) error {
+	return s.db.transact(ctx, func(tx runner) error {
 		if _, err := requireDashboard(ctx, tx, dashboard); err != nil {
 			return err
 		}
@@ -217,14 +217,14 @@ func (s *Store) SetMemo(ctx context.Context, dashboard, key, value string) error
 		_, err := tx.exec(ctx, `
 			INSERT INTO memory (dashboard_id, key, value, updated_at) VALUES (?, ?, ?, ?)
 			ON CONFLICT (dashboard_id, key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at`,
-			dashboard, key, value, s.now().UnixMilli())
+			dashboard, key, value, s.db.now().UnixMilli())
 		return err
 	})
 }
 
 // RemoveMemo forgets what was under a key; KindNotFound if nothing was.
-func (s *Store) RemoveMemo(ctx context.Context, dashboard, key string) error {
-	n, err := s.exec(ctx, `DELETE FROM memory WHERE dashboard_id = ? AND key = ?`, dashboard, key)
+func (s *Contents) RemoveMemo(ctx context.Context, dashboard, key string) error {
+	n, err := s.db.exec(ctx, `DELETE FROM memory WHERE dashboard_id = ? AND key = ?`, dashboard, key)
 	if err == nil && n == 0 {
 		err = absent(sql.ErrNoRows, "memory")
 	}

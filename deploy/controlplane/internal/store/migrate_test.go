@@ -49,32 +49,32 @@ func TestFromFirstSchema(t *testing.T) {
 
 	for range 2 { // the second time nothing is to be done
 		s := open(t, path, &clock{})
-		if u, err := s.UserByToken(t.Context(), aliceToken); err != nil || u != (User{ID: "usr_alice", Name: "Alice"}) {
+		if u, err := s.People.UserByToken(t.Context(), aliceToken); err != nil || u != (User{ID: "usr_alice", Name: "Alice"}) {
 			t.Errorf("%+v, %v", u, err)
 		}
-		members, err := s.Members(t.Context(), "dash_1")
+		members, err := s.Boards.Members(t.Context(), "dash_1")
 		want := []Member{{"usr_alice", "Alice", RoleOwner, ""}, {"usr_bob", "Bob", RoleEditor, "view control"}}
 		if err != nil || !slices.Equal(members, want) {
 			t.Errorf("%+v, %v", members, err)
 		}
-		if d, _, err := s.DashboardFor(t.Context(), "usr_bob", "dash_2"); err != nil || d != (Dashboard{ID: "dash_2", Name: "dash_2", Sandbox: "sb_2"}) {
+		if d, _, err := s.Boards.DashboardFor(t.Context(), "usr_bob", "dash_2"); err != nil || d != (Dashboard{ID: "dash_2", Name: "dash_2", Sandbox: "sb_2"}) {
 			t.Errorf("%+v, %v", d, err)
 		}
-		cmd, err := s.AddCommand(t.Context(), command("k", "a"))
+		cmd, err := s.Commands.AddCommand(t.Context(), command("k", "a"))
 		if err != nil || cmd.Envelope.CommandID != "cmd_1" || string(cmd.Outcome.Result) != `{"a":1}` || cmd.FinishedAt.UnixMilli() != 2000 {
 			t.Errorf("%+v, %v", cmd, err)
 		}
-		cb, err := s.CallbackFor(t.Context(), "cmd_1")
+		cb, err := s.Commands.CallbackFor(t.Context(), "cmd_1")
 		if err != nil || cb.Sandbox != "sb_1" || cb.DeviceKey != "thumb" || cb.ExpiresAt.UnixMilli() != 31000 || cb.TokenHash != nil {
 			t.Errorf("%+v, %v", cb, err)
 		}
-		if g, err := s.Grant(t.Context(), "gr_1"); err != nil || g.Dashboard != "dash_1" || g.Sandbox != "" {
+		if g, err := s.Grants.Grant(t.Context(), "gr_1"); err != nil || g.Dashboard != "dash_1" || g.Sandbox != "" {
 			t.Errorf("%+v, %v", g, err)
 		}
-		if id, err := s.RelayByCredential(t.Context(), relayToken); err != nil || id != "rl_1" {
+		if id, err := s.Fleet.RelayByCredential(t.Context(), relayToken); err != nil || id != "rl_1" {
 			t.Errorf("%v, %v", id, err)
 		}
-		wantKind(t, s.EnrolSandbox(t.Context(), "sb_1", "other", nil, false, epoch), protocol.KindConflict)
+		wantKind(t, s.Fleet.EnrolSandbox(t.Context(), "sb_1", "other", nil, false, epoch), protocol.KindConflict)
 	}
 }
 
@@ -100,9 +100,9 @@ func TestItemsOfSecondSchema(t *testing.T) {
 	must(t, db.Close())
 
 	s := open(t, path, &clock{})
-	_, err = s.AddItem(t.Context(), Item{ID: "i0", Dashboard: "dash_1", Kind: ItemNote, Body: []byte(`1`), UpdatedBy: "usr_alice"})
+	_, err = s.Contents.AddItem(t.Context(), Item{ID: "i0", Dashboard: "dash_1", Kind: ItemNote, Body: []byte(`1`), UpdatedBy: "usr_alice"})
 	must(t, err)
-	items, err := s.Items(t.Context(), "dash_1")
+	items, err := s.Contents.Items(t.Context(), "dash_1")
 	must(t, err)
 	var got []string
 	for _, i := range items {
@@ -120,12 +120,12 @@ func columns(t *testing.T, s *Store) map[string]string {
 	query := `
 		SELECT m.name, c.name, c.type, c."notnull", coalesce(c.dflt_value, '')
 		FROM sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type = 'table'`
-	if s.sql == postgres {
+	if s.db.sql == postgres {
 		query = `
 			SELECT table_name, column_name, data_type, CASE is_nullable WHEN 'NO' THEN 1 ELSE 0 END, coalesce(column_default, '')
 			FROM information_schema.columns WHERE table_schema = current_schema()`
 	}
-	all, err := collect(t.Context(), s.reads(), func(row scanner) (c [2]string, err error) {
+	all, err := collect(t.Context(), s.db.reads(), func(row scanner) (c [2]string, err error) {
 		var table, column, typ, def string
 		var notNull int
 		err = row.Scan(&table, &column, &typ, &notNull, &def)

@@ -61,16 +61,16 @@ func postgresName(url string) string {
 	return fmt.Sprintf("postgres %s at %s", cfg.Database, net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port))))
 }
 
-func openPostgres(ctx context.Context, url string) (*Store, error) {
+func openPostgres(ctx context.Context, url string) (*database, error) {
 	cfg, err := postgresConfig(url)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{sql: postgres, write: postgresPool(cfg, postgresWriters), read: postgresPool(cfg, postgresReaders)}
-	if err := migratePostgres(ctx, s.write); err != nil {
-		return nil, errors.Join(err, s.Close())
+	db := &database{sql: postgres, write: postgresPool(cfg, postgresWriters), read: postgresPool(cfg, postgresReaders)}
+	if err := migratePostgres(ctx, db.write); err != nil {
+		return nil, errors.Join(err, db.close())
 	}
-	return s, nil
+	return db, nil
 }
 
 func postgresPool(cfg *pgx.ConnConfig, conns int) *sql.DB {
@@ -90,7 +90,7 @@ func migratePostgres(ctx context.Context, db *sql.DB) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	locked := runner{conn, postgres}
+	locked := runner{conn, &database{sql: postgres}}
 	if _, err := locked.exec(ctx, `SELECT pg_advisory_lock(?)`, int64(migrationKey)); err != nil {
 		return err
 	}

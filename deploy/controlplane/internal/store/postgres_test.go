@@ -50,15 +50,15 @@ func TestConnections(t *testing.T) {
 	must(t, s.Load(t.Context(), testSeed()))
 	for _, err := range parallel(100, func(i int) error {
 		if i%2 == 0 {
-			_, err := s.AddCommand(t.Context(), command("", "a"))
+			_, err := s.Commands.AddCommand(t.Context(), command("", "a"))
 			return err
 		}
-		_, err := s.UserByToken(t.Context(), aliceToken)
+		_, err := s.People.UserByToken(t.Context(), aliceToken)
 		return err
 	}) {
 		must(t, err)
 	}
-	if w, r := s.write.Stats(), s.read.Stats(); w.OpenConnections > postgresWriters || r.OpenConnections > postgresReaders || w.InUse+r.InUse > 0 {
+	if w, r := s.db.write.Stats(), s.db.read.Stats(); w.OpenConnections > postgresWriters || r.OpenConnections > postgresReaders || w.InUse+r.InUse > 0 {
 		t.Errorf("writes %+v, reads %+v", w, r)
 	}
 }
@@ -67,16 +67,16 @@ func TestConnections(t *testing.T) {
 // the others back for ever.
 func TestLostTurn(t *testing.T) {
 	s := open(t, pgtest.New(t), &clock{})
-	tx, err := s.write.BeginTx(t.Context(), nil)
+	tx, err := s.db.write.BeginTx(t.Context(), nil)
 	must(t, err)
 	defer tx.Rollback()
-	must(t, postgres.waitForTurn(t.Context(), runner{tx, postgres}))
+	must(t, postgres.waitForTurn(t.Context(), runner{tx, s.db}))
 	if _, err := tx.ExecContext(t.Context(), `SET LOCAL idle_in_transaction_session_timeout = 20`); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	must(t, s.AddUser(ctx, User{ID: "usr_x", Name: "X"}))
+	must(t, s.People.AddUser(ctx, User{ID: "usr_x", Name: "X"}))
 }
 
 func TestRebind(t *testing.T) {

@@ -18,10 +18,10 @@ type Relay struct {
 
 // RelayByCredential returns the relay whose credential it is;
 // KindUnauthenticated if no relay's.
-func (s *Store) RelayByCredential(ctx context.Context, credential string) (protocol.RelayID, error) {
+func (s *Fleet) RelayByCredential(ctx context.Context, credential string) (protocol.RelayID, error) {
 	var id protocol.RelayID
 	var hash []byte
-	err := s.reads().row(ctx, `SELECT id, credential_hash FROM relays WHERE credential_hash = ?`,
+	err := s.db.reads().row(ctx, `SELECT id, credential_hash FROM relays WHERE credential_hash = ?`,
 		hashToken(credential)).Scan(&id, &hash)
 	if err := matched(err, hash, credential); err != nil {
 		return "", err
@@ -30,16 +30,16 @@ func (s *Store) RelayByCredential(ctx context.Context, credential string) (proto
 }
 
 // RegisterRelay stores a relay's address, seen at now.
-func (s *Store) RegisterRelay(ctx context.Context, r Relay, now time.Time) error {
-	_, err := s.exec(ctx, `
+func (s *Fleet) RegisterRelay(ctx context.Context, r Relay, now time.Time) error {
+	_, err := s.db.exec(ctx, `
 		UPDATE relays SET url = ?, tunnel = ?, public_origin = ?, seen_at = ? WHERE id = ?`,
 		r.URL, r.Tunnel, r.PublicOrigin, now.UnixMilli(), r.ID)
 	return err
 }
 
 // Relays lists the relays that registered at since or later, the latest first.
-func (s *Store) Relays(ctx context.Context, since time.Time) ([]Relay, error) {
-	return collect(ctx, s.reads(), func(row scanner) (r Relay, err error) {
+func (s *Fleet) Relays(ctx context.Context, since time.Time) ([]Relay, error) {
+	return collect(ctx, s.db.reads(), func(row scanner) (r Relay, err error) {
 		return r, row.Scan(&r.ID, &r.URL, &r.Tunnel, &r.PublicOrigin)
 	}, `
 		SELECT id, url, tunnel, public_origin FROM relays
@@ -48,20 +48,20 @@ func (s *Store) Relays(ctx context.Context, since time.Time) ([]Relay, error) {
 
 // Relay returns a relay as it last registered, however long ago; its fields
 // are empty if it never did.
-func (s *Store) Relay(ctx context.Context, id protocol.RelayID) (Relay, error) {
+func (s *Fleet) Relay(ctx context.Context, id protocol.RelayID) (Relay, error) {
 	r := Relay{ID: id}
-	err := s.reads().row(ctx, `SELECT url, tunnel, public_origin FROM relays WHERE id = ?`, id).
+	err := s.db.reads().row(ctx, `SELECT url, tunnel, public_origin FROM relays WHERE id = ?`, id).
 		Scan(&r.URL, &r.Tunnel, &r.PublicOrigin)
 	return r, err
 }
 
 // AddRelay adds a relay with the credential that stands for it; KindConflict if
 // there is one of this id.
-func (s *Store) AddRelay(ctx context.Context, id protocol.RelayID, credential string) error {
+func (s *Fleet) AddRelay(ctx context.Context, id protocol.RelayID, credential string) error {
 	if err := checkID("the relay's id", id); err != nil {
 		return err
 	}
-	n, err := s.exec(ctx, `INSERT INTO relays (id, credential_hash) VALUES (?, ?) ON CONFLICT (id) DO NOTHING`, id, hashToken(credential))
+	n, err := s.db.exec(ctx, `INSERT INTO relays (id, credential_hash) VALUES (?, ?) ON CONFLICT (id) DO NOTHING`, id, hashToken(credential))
 	if err == nil && n == 0 {
 		err = protocol.Errorf(protocol.KindConflict, "relay %s exists already", id)
 	}
@@ -69,8 +69,8 @@ func (s *Store) AddRelay(ctx context.Context, id protocol.RelayID, credential st
 }
 
 // SetRelayCredential gives a relay another credential: the one before is void.
-func (s *Store) SetRelayCredential(ctx context.Context, id protocol.RelayID, credential string) error {
-	n, err := s.exec(ctx, `UPDATE relays SET credential_hash = ? WHERE id = ?`, hashToken(credential), id)
+func (s *Fleet) SetRelayCredential(ctx context.Context, id protocol.RelayID, credential string) error {
+	n, err := s.db.exec(ctx, `UPDATE relays SET credential_hash = ? WHERE id = ?`, hashToken(credential), id)
 	if err == nil && n == 0 {
 		err = absent(sql.ErrNoRows, "relay")
 	}
@@ -78,8 +78,8 @@ func (s *Store) SetRelayCredential(ctx context.Context, id protocol.RelayID, cre
 }
 
 // RemoveRelay removes a relay: its credential is void, and nobody is sent there.
-func (s *Store) RemoveRelay(ctx context.Context, id protocol.RelayID) error {
-	n, err := s.exec(ctx, `DELETE FROM relays WHERE id = ?`, id)
+func (s *Fleet) RemoveRelay(ctx context.Context, id protocol.RelayID) error {
+	n, err := s.db.exec(ctx, `DELETE FROM relays WHERE id = ?`, id)
 	if err == nil && n == 0 {
 		err = absent(sql.ErrNoRows, "relay")
 	}
@@ -94,8 +94,8 @@ type KnownRelay struct {
 }
 
 // AllRelays lists all relays in order of id.
-func (s *Store) AllRelays(ctx context.Context) ([]KnownRelay, error) {
-	return collect(ctx, s.reads(), func(row scanner) (r KnownRelay, err error) {
+func (s *Fleet) AllRelays(ctx context.Context) ([]KnownRelay, error) {
+	return collect(ctx, s.db.reads(), func(row scanner) (r KnownRelay, err error) {
 		var seen int64
 		err = row.Scan(&r.ID, &r.URL, &r.Tunnel, &r.PublicOrigin, &seen)
 		if seen > 0 {

@@ -63,8 +63,8 @@ func secondsUp(t time.Time) int64 { return t.Add(time.Second - 1).Unix() }
 
 // RevokeGrant voids one grant. It is KindNotFound if no such grant is
 // remembered, and does nothing if it has expired or was revoked before.
-func (s *Store) RevokeGrant(ctx context.Context, id protocol.GrantID, now time.Time) error {
-	return s.transact(ctx, func(tx runner) error {
+func (s *Grants) RevokeGrant(ctx context.Context, id protocol.GrantID, now time.Time) error {
+	return s.db.transact(ctx, func(tx runner) error {
 		g, err := scanGrant(tx.row(ctx, grantColumns+` WHERE g.id = ?`, id))
 		if err != nil {
 			return absent(err, "grant")
@@ -83,8 +83,8 @@ func (s *Store) RevokeGrant(ctx context.Context, id protocol.GrantID, now time.T
 // that is empty, and returns those that were still valid: where there are none,
 // nothing is put on the list. A grant that is issued afterwards is valid, in the
 // same second too.
-func (s *Store) RevokeGrantsOf(ctx context.Context, user protocol.UserID, dashboard string, now time.Time) (ids []protocol.GrantID, err error) {
-	err = s.transact(ctx, func(tx runner) error {
+func (s *Grants) RevokeGrantsOf(ctx context.Context, user protocol.UserID, dashboard string, now time.Time) (ids []protocol.GrantID, err error) {
+	err = s.db.transact(ctx, func(tx runner) error {
 		ids, err = revokeGrantsOf(ctx, tx, user, dashboard, now)
 		return err
 	})
@@ -128,21 +128,21 @@ func revokeGrantsOf(ctx context.Context, tx runner, user protocol.UserID, dashbo
 
 // RevocationNumber returns the number of the list as it is now: as long as it
 // stays the same, no entry was added.
-func (s *Store) RevocationNumber(ctx context.Context) (uint64, error) {
+func (s *Grants) RevocationNumber(ctx context.Context) (uint64, error) {
 	var n int64
-	err := s.reads().row(ctx, `SELECT number FROM revocation_number`).Scan(&n)
+	err := s.db.reads().row(ctx, `SELECT number FROM revocation_number`).Scan(&n)
 	return uint64(max(n, 0)), err
 }
 
 // Revocations returns the list of what is void at now, without issuer, audience
 // and time. What has expired by itself, whoever's clock is behind by
 // [protocol.ClockSkew], isn't on it.
-func (s *Store) Revocations(ctx context.Context, now time.Time) (list jws.Revocations, err error) {
+func (s *Grants) Revocations(ctx context.Context, now time.Time) (list jws.Revocations, err error) {
 	// An entry that is added after the number was read comes again with the next.
 	if list.Number, err = s.RevocationNumber(ctx); err != nil {
 		return list, err
 	}
-	voids, err := collect(ctx, s.reads(), func(row scanner) (v void, err error) {
+	voids, err := collect(ctx, s.db.reads(), func(row scanner) (v void, err error) {
 		return v, row.Scan(&v.kind, &v.id, &v.dashboard, &v.before, &v.expires)
 	}, `
 		SELECT kind, id, dashboard_id, before, expires_at FROM revocations
@@ -165,7 +165,7 @@ func (s *Store) Revocations(ctx context.Context, now time.Time) (list jws.Revoca
 // RevokedGrants lists the grants that were revoked, one by one or with their
 // user, and that would still be valid at now, in order of id. A clock may be
 // behind, so they count some minutes longer than they live.
-func (s *Store) RevokedGrants(ctx context.Context, now time.Time) ([]Grant, error) {
-	return collect(ctx, s.reads(), scanGrant, grantColumns+`
+func (s *Grants) RevokedGrants(ctx context.Context, now time.Time) ([]Grant, error) {
+	return collect(ctx, s.db.reads(), scanGrant, grantColumns+`
 		WHERE g.expires_at >= ? AND g.revoked_at IS NOT NULL ORDER BY g.id`, now.Add(-2*protocol.ClockSkew).UnixMilli())
 }

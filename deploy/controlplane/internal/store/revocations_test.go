@@ -22,9 +22,9 @@ func TestOldGrantsAreForgotten(t *testing.T) {
 	eachSeeded(t, func(t *testing.T, s *Store, _ *clock) {
 		for i := range 3 {
 			at := epoch.Add(time.Duration(i) * 24 * time.Hour)
-			must(t, s.AddGrant(t.Context(), grant(fmt.Sprint("gr_", i), "usr_alice", "ses_1", at)))
+			must(t, s.Grants.AddGrant(t.Context(), grant(fmt.Sprint("gr_", i), "usr_alice", "ses_1", at)))
 		}
-		if grants, err := s.Grants(t.Context(), GrantFilter{}); err != nil || len(grants) != 2 || grants[0].ID != "gr_2" {
+		if grants, err := s.Grants.List(t.Context(), GrantFilter{}); err != nil || len(grants) != 2 || grants[0].ID != "gr_2" {
 			t.Errorf("%+v, %v; want the last two", grants, err)
 		}
 	})
@@ -35,37 +35,37 @@ func TestAddGrant(t *testing.T) {
 	eachSeeded(t, func(t *testing.T, s *Store, c *clock) {
 		g := grant("gr_1", "usr_bob", "ses_1", c.Now())
 		g.Role, g.MemberCapabilities = RoleEditor, "view control"
-		must(t, s.AddGrant(t.Context(), g))
+		must(t, s.Grants.AddGrant(t.Context(), g))
 		g.ID = "gr_2"
-		must(t, s.SetMember(t.Context(), "dash_1", "usr_bob", RoleEditor, "view"))
-		wantKind(t, s.AddGrant(t.Context(), g), protocol.KindConflict)
+		must(t, s.Boards.SetMember(t.Context(), "dash_1", "usr_bob", RoleEditor, "view"))
+		wantKind(t, s.Grants.AddGrant(t.Context(), g), protocol.KindConflict)
 		g.MemberCapabilities = "view"
-		must(t, s.SetMember(t.Context(), "dash_1", "usr_bob", RoleViewer, "view"))
-		wantKind(t, s.AddGrant(t.Context(), g), protocol.KindConflict)
+		must(t, s.Boards.SetMember(t.Context(), "dash_1", "usr_bob", RoleViewer, "view"))
+		wantKind(t, s.Grants.AddGrant(t.Context(), g), protocol.KindConflict)
 		g.Role = ""
-		must(t, s.AddGrant(t.Context(), g))
+		must(t, s.Grants.AddGrant(t.Context(), g))
 		g.ID = "gr_3"
-		must(t, s.RemoveMember(t.Context(), "dash_1", "usr_bob"))
-		wantKind(t, s.AddGrant(t.Context(), g), protocol.KindNotFound)
-		must(t, s.EndSession(t.Context(), "ses_1"))
-		wantKind(t, s.AddGrant(t.Context(), grant("gr_4", "usr_alice", "ses_1", c.Now())), protocol.KindEnded)
+		must(t, s.Boards.RemoveMember(t.Context(), "dash_1", "usr_bob"))
+		wantKind(t, s.Grants.AddGrant(t.Context(), g), protocol.KindNotFound)
+		must(t, s.Sessions.EndSession(t.Context(), "ses_1"))
+		wantKind(t, s.Grants.AddGrant(t.Context(), grant("gr_4", "usr_alice", "ses_1", c.Now())), protocol.KindEnded)
 		want := grant("gr_1", "usr_bob", "ses_1", c.Now())
 		want.Dashboard, want.Sandbox = "dash_1", "sb_1"
-		if got, err := s.Grant(t.Context(), "gr_1"); err != nil || got != want {
+		if got, err := s.Grants.Grant(t.Context(), "gr_1"); err != nil || got != want {
 			t.Errorf("%+v, %v", got, err)
 		}
-		_, err := s.Grant(t.Context(), "gr_4")
+		_, err := s.Grants.Grant(t.Context(), "gr_4")
 		wantKind(t, err, protocol.KindNotFound)
 	})
 }
 
 func TestGrantFilter(t *testing.T) {
 	eachSeeded(t, func(t *testing.T, s *Store, c *clock) {
-		must(t, s.AddGrant(t.Context(), grant("gr_1", "usr_alice", "ses_1", c.Now())))
+		must(t, s.Grants.AddGrant(t.Context(), grant("gr_1", "usr_alice", "ses_1", c.Now())))
 		c.Advance(time.Minute)
-		must(t, s.AddGrant(t.Context(), grant("gr_2", "usr_alice", "ses_2", c.Now())))
-		must(t, s.AddGrant(t.Context(), grant("gr_3", "usr_bob", "ses_2", c.Now())))
-		must(t, s.RevokeGrant(t.Context(), "gr_3", c.Now()))
+		must(t, s.Grants.AddGrant(t.Context(), grant("gr_2", "usr_alice", "ses_2", c.Now())))
+		must(t, s.Grants.AddGrant(t.Context(), grant("gr_3", "usr_bob", "ses_2", c.Now())))
+		must(t, s.Grants.RevokeGrant(t.Context(), "gr_3", c.Now()))
 		c.Advance(protocol.MaxGrantTTL - time.Second)
 		for _, tt := range []struct {
 			filter GrantFilter
@@ -79,7 +79,7 @@ func TestGrantFilter(t *testing.T) {
 			{GrantFilter{Live: c.Now()}, "[gr_2]"},
 			{GrantFilter{User: "usr_alice", Dashboard: "dash_1", Live: c.Now()}, "[]"},
 		} {
-			grants, err := s.Grants(t.Context(), tt.filter)
+			grants, err := s.Grants.List(t.Context(), tt.filter)
 			ids := make([]protocol.GrantID, 0)
 			for _, g := range grants {
 				ids = append(ids, g.ID)
@@ -93,23 +93,23 @@ func TestGrantFilter(t *testing.T) {
 
 func number(t *testing.T, s *Store) uint64 {
 	t.Helper()
-	n, err := s.RevocationNumber(t.Context())
+	n, err := s.Grants.RevocationNumber(t.Context())
 	must(t, err)
 	return n
 }
 
 func TestRevokeGrant(t *testing.T) {
 	eachSeeded(t, func(t *testing.T, s *Store, c *clock) {
-		if list, err := s.Revocations(t.Context(), c.Now()); err != nil || list.Number != 0 || list.Grants != nil {
+		if list, err := s.Grants.Revocations(t.Context(), c.Now()); err != nil || list.Number != 0 || list.Grants != nil {
 			t.Errorf("%+v, %v", list, err)
 		}
-		wantKind(t, s.RevokeGrant(t.Context(), "gr_1", c.Now()), protocol.KindNotFound)
+		wantKind(t, s.Grants.RevokeGrant(t.Context(), "gr_1", c.Now()), protocol.KindNotFound)
 		for i := range 4 {
-			must(t, s.AddGrant(t.Context(), grant(fmt.Sprint("gr_", i), "usr_alice", "ses_1", c.Now())))
+			must(t, s.Grants.AddGrant(t.Context(), grant(fmt.Sprint("gr_", i), "usr_alice", "ses_1", c.Now())))
 		}
 		before := number(t, s)
 		for _, err := range parallel(10, func(i int) error {
-			return s.RevokeGrant(t.Context(), protocol.GrantID(fmt.Sprint("gr_", i%2)), c.Now())
+			return s.Grants.RevokeGrant(t.Context(), protocol.GrantID(fmt.Sprint("gr_", i%2)), c.Now())
 		}) {
 			must(t, err)
 		}
@@ -120,17 +120,17 @@ func TestRevokeGrant(t *testing.T) {
 		expires := epoch.Add(protocol.MaxGrantTTL).Unix()
 		want := []jws.RevokedGrant{{ID: "gr_0", ExpiresAt: expires}, {ID: "gr_1", ExpiresAt: expires}}
 		c.Advance(protocol.MaxGrantTTL + 2*protocol.ClockSkew) // clocks may be behind
-		if list, err := s.Revocations(t.Context(), c.Now()); err != nil || !slices.Equal(list.Grants, want) {
+		if list, err := s.Grants.Revocations(t.Context(), c.Now()); err != nil || !slices.Equal(list.Grants, want) {
 			t.Errorf("%+v, %v", list, err)
 		}
-		if grants, err := s.RevokedGrants(t.Context(), c.Now()); err != nil || len(grants) != 2 || grants[0].Sandbox != "sb_1" ||
+		if grants, err := s.Grants.RevokedGrants(t.Context(), c.Now()); err != nil || len(grants) != 2 || grants[0].Sandbox != "sb_1" ||
 			!grants[0].RevokedAt.Equal(epoch) {
 			t.Errorf("%+v, %v", grants, err)
 		}
 		n := number(t, s)
 		c.Advance(2 * time.Second)
-		must(t, s.RevokeGrant(t.Context(), "gr_2", c.Now())) // it has expired
-		list, err := s.Revocations(t.Context(), c.Now())
+		must(t, s.Grants.RevokeGrant(t.Context(), "gr_2", c.Now())) // it has expired
+		list, err := s.Grants.Revocations(t.Context(), c.Now())
 		if err != nil || len(list.Grants) != 0 || list.Number != n {
 			t.Errorf("%+v, %v", list, err)
 		}
@@ -143,7 +143,7 @@ func TestRevokeGrantsOf(t *testing.T) {
 		add := func(id string, user protocol.UserID, session protocol.SessionID) jws.Grant {
 			t.Helper()
 			g := grant(id, user, session, c.Now())
-			must(t, s.AddGrant(t.Context(), g))
+			must(t, s.Grants.AddGrant(t.Context(), g))
 			return jws.Grant{
 				ID: g.ID, Subject: user, Session: session, IssuedAt: g.IssuedAt.Unix(),
 				Dashboard: map[protocol.SessionID]string{"ses_1": "dash_1", "ses_2": "dash_2"}[session],
@@ -155,7 +155,7 @@ func TestRevokeGrantsOf(t *testing.T) {
 		elsewhere := add("gr_elsewhere", "usr_alice", "ses_2")
 		other := add("gr_other", "usr_bob", "ses_1")
 		c.Advance(100 * time.Millisecond)
-		ids, err := s.RevokeGrantsOf(t.Context(), "usr_alice", "dash_1", c.Now())
+		ids, err := s.Grants.RevokeGrantsOf(t.Context(), "usr_alice", "dash_1", c.Now())
 		if err != nil || !slices.Equal(ids, []protocol.GrantID{"gr_old", "gr_recent"}) {
 			t.Errorf("%v, %v", ids, err)
 		}
@@ -165,7 +165,7 @@ func TestRevokeGrantsOf(t *testing.T) {
 
 		check := func(void, valid []jws.Grant) {
 			t.Helper()
-			list, err := s.Revocations(t.Context(), c.Now())
+			list, err := s.Grants.Revocations(t.Context(), c.Now())
 			must(t, err)
 			for _, g := range void {
 				if !list.Revokes(&g) {
@@ -181,7 +181,7 @@ func TestRevokeGrantsOf(t *testing.T) {
 		check([]jws.Grant{old, recent, unknown}, []jws.Grant{elsewhere, other, after})
 		n := number(t, s)
 		c.Advance(time.Second)
-		ids, err = s.RevokeGrantsOf(t.Context(), "usr_alice", "", c.Now())
+		ids, err = s.Grants.RevokeGrantsOf(t.Context(), "usr_alice", "", c.Now())
 		if err != nil || !slices.Equal(ids, []protocol.GrantID{"gr_after", "gr_elsewhere"}) {
 			t.Errorf("%v, %v", ids, err)
 		}
@@ -190,7 +190,7 @@ func TestRevokeGrantsOf(t *testing.T) {
 			t.Error("the number didn't rise")
 		}
 		c.Advance(protocol.MaxGrantTTL + 2*protocol.ClockSkew + 3*time.Second)
-		if list, err := s.Revocations(t.Context(), c.Now()); err != nil || len(list.Subjects)+len(list.Grants) != 0 {
+		if list, err := s.Grants.Revocations(t.Context(), c.Now()); err != nil || len(list.Subjects)+len(list.Grants) != 0 {
 			t.Errorf("%+v, %v", list, err)
 		}
 	})
@@ -202,13 +202,13 @@ func TestRevokeRace(t *testing.T) {
 		stored := make([]bool, 20)
 		errs := parallel(len(stored)+1, func(i int) error {
 			if i == len(stored) {
-				if err := s.RemoveMember(t.Context(), "dash_1", "usr_bob"); err != nil {
+				if err := s.Boards.RemoveMember(t.Context(), "dash_1", "usr_bob"); err != nil {
 					return err
 				}
-				_, err := s.RevokeGrantsOf(t.Context(), "usr_bob", "dash_1", c.Now())
+				_, err := s.Grants.RevokeGrantsOf(t.Context(), "usr_bob", "dash_1", c.Now())
 				return err
 			}
-			err := s.AddGrant(t.Context(), grant(fmt.Sprint("gr_", i), "usr_bob", "ses_1", c.Now()))
+			err := s.Grants.AddGrant(t.Context(), grant(fmt.Sprint("gr_", i), "usr_bob", "ses_1", c.Now()))
 			stored[i] = err == nil
 			if protocol.KindOf(err) == protocol.KindNotFound && err != nil {
 				err = nil
@@ -218,7 +218,7 @@ func TestRevokeRace(t *testing.T) {
 		for _, err := range errs {
 			must(t, err)
 		}
-		list, err := s.Revocations(t.Context(), c.Now())
+		list, err := s.Grants.Revocations(t.Context(), c.Now())
 		must(t, err)
 		for i, was := range stored {
 			g := jws.Grant{ID: protocol.GrantID(fmt.Sprint("gr_", i)), Subject: "usr_bob", Dashboard: "dash_1", IssuedAt: c.Now().Unix()}
@@ -235,9 +235,9 @@ func TestFound02NoEntryWithoutAGrant(t *testing.T) {
 	eachSeeded(t, func(t *testing.T, s *Store, c *clock) {
 		revoke := func(user protocol.UserID, dashboard string) jws.Revocations {
 			t.Helper()
-			_, err := s.RevokeGrantsOf(t.Context(), user, dashboard, c.Now())
+			_, err := s.Grants.RevokeGrantsOf(t.Context(), user, dashboard, c.Now())
 			must(t, err)
-			list, err := s.Revocations(t.Context(), c.Now())
+			list, err := s.Grants.Revocations(t.Context(), c.Now())
 			must(t, err)
 			return list
 		}
@@ -245,7 +245,7 @@ func TestFound02NoEntryWithoutAGrant(t *testing.T) {
 			t.Errorf("without a grant: %+v", list)
 		}
 		old := grant("gr_1", "usr_alice", "ses_1", c.Now())
-		must(t, s.AddGrant(t.Context(), old))
+		must(t, s.Grants.AddGrant(t.Context(), old))
 		c.Advance(time.Minute)
 		list := revoke("usr_alice", "dash_1")
 		if len(list.Subjects) != 1 || list.Subjects[0].ExpiresAt != old.ExpiresAt.Unix() {
@@ -255,11 +255,11 @@ func TestFound02NoEntryWithoutAGrant(t *testing.T) {
 			t.Errorf("what is void already was put there again: %d, was %d", again.Number, list.Number)
 		}
 		// An entry of the same second may have to last longer.
-		must(t, s.transact(t.Context(), func(tx runner) error {
+		must(t, s.db.transact(t.Context(), func(tx runner) error {
 			v := void{voidSubject, "usr_alice", "dash_1", list.Subjects[0].Before, list.Subjects[0].ExpiresAt + 60}
 			return addVoids(t.Context(), tx, c.Now(), v, void{voidSubject, "usr_alice", "dash_1", v.before - 9, v.expires - 30})
 		}))
-		after, err := s.Revocations(t.Context(), c.Now())
+		after, err := s.Grants.Revocations(t.Context(), c.Now())
 		must(t, err)
 		want := list.Subjects[0]
 		want.ExpiresAt += 60
@@ -267,7 +267,7 @@ func TestFound02NoEntryWithoutAGrant(t *testing.T) {
 			t.Errorf("%+v, want %+v", after, want)
 		}
 		c.Advance(protocol.MaxGrantTTL + 3*time.Minute)
-		must(t, s.AddGrant(t.Context(), grant("gr_2", "usr_bob", "ses_1", c.Now().Add(-protocol.MaxGrantTTL-2*time.Minute))))
+		must(t, s.Grants.AddGrant(t.Context(), grant("gr_2", "usr_bob", "ses_1", c.Now().Add(-protocol.MaxGrantTTL-2*time.Minute))))
 		if list := revoke("usr_bob", "dash_1"); list.Number != after.Number {
 			t.Errorf("a grant that has expired: %+v", list)
 		}
@@ -283,7 +283,7 @@ func TestFound10GrantsPerPerson(t *testing.T) {
 			n++
 			g := grant(fmt.Sprint("gr_", n), user, "ses_1", c.Now())
 			g.Most = 3
-			return g.ID, s.AddGrant(t.Context(), g)
+			return g.ID, s.Grants.AddGrant(t.Context(), g)
 		}
 		full := func(user protocol.UserID, until time.Time) {
 			t.Helper()
@@ -311,17 +311,17 @@ func TestFound10GrantsPerPerson(t *testing.T) {
 		last, err := add("usr_alice")
 		must(t, err)
 		full("usr_alice", end.Add(time.Minute))
-		wantKind(t, s.RevokeGrant(t.Context(), "gr_none", c.Now()), protocol.KindNotFound)
+		wantKind(t, s.Grants.RevokeGrant(t.Context(), "gr_none", c.Now()), protocol.KindNotFound)
 		made := 3 // that haven't expired
 		for ; err == nil; made++ {
-			must(t, s.RevokeGrant(t.Context(), last, c.Now()))
+			must(t, s.Grants.RevokeGrant(t.Context(), last, c.Now()))
 			last, err = add("usr_alice")
 		}
 		wantKind(t, err, protocol.KindTooMany)
 		if made-1 != 3*revokedPerLive {
 			t.Errorf("%d grants in one life", made-1)
 		}
-		if g, err := s.Grant(t.Context(), first); err != nil || !g.RevokedAt.IsZero() {
+		if g, err := s.Grants.Grant(t.Context(), first); err != nil || !g.RevokedAt.IsZero() {
 			t.Errorf("%+v, %v", g, err)
 		}
 	})

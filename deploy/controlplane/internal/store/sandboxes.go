@@ -34,9 +34,9 @@ func addSandbox(ctx context.Context, tx runner, id protocol.SandboxID) error {
 // EnrolSandbox binds a sandbox to a device key, whose public JWK may be nil.
 // KindConflict says that the sandbox has another key already, which only replace
 // overrides. The old key's certificates can't be renewed then, but hold until
-// they expire: whoever uses one is disturbed by [Store.RevokeSandbox] alone.
-func (s *Store) EnrolSandbox(ctx context.Context, id protocol.SandboxID, thumbprint string, jwk json.RawMessage, replace bool, now time.Time) error {
-	return s.transact(ctx, func(tx runner) error { return bindDevice(ctx, tx, id, thumbprint, jwk, replace, now) })
+// they expire: whoever uses one is disturbed by [Fleet.RevokeSandbox] alone.
+func (s *Fleet) EnrolSandbox(ctx context.Context, id protocol.SandboxID, thumbprint string, jwk json.RawMessage, replace bool, now time.Time) error {
+	return s.db.transact(ctx, func(tx runner) error { return bindDevice(ctx, tx, id, thumbprint, jwk, replace, now) })
 }
 
 func bindDevice(ctx context.Context, tx runner, id protocol.SandboxID, thumbprint string, jwk json.RawMessage, replace bool, now time.Time) error {
@@ -68,8 +68,8 @@ func deviceOf(ctx context.Context, r runner, id protocol.SandboxID) (string, err
 
 // RevokeSandbox takes its key from a sandbox: its certificates and its open
 // invitation are void. It can be enrolled again, by a new invitation.
-func (s *Store) RevokeSandbox(ctx context.Context, id protocol.SandboxID, now time.Time) error {
-	return s.transact(ctx, func(tx runner) error {
+func (s *Fleet) RevokeSandbox(ctx context.Context, id protocol.SandboxID, now time.Time) error {
+	return s.db.transact(ctx, func(tx runner) error {
 		if _, err := deviceOf(ctx, tx, id); err != nil {
 			return err
 		}
@@ -105,12 +105,12 @@ func scanSandbox(row scanner) (b Sandbox, err error) {
 }
 
 // Sandbox returns a sandbox; KindNotFound if none has the id.
-func (s *Store) Sandbox(ctx context.Context, id protocol.SandboxID) (Sandbox, error) {
-	b, err := scanSandbox(s.reads().row(ctx, sandboxColumns+` WHERE b.id = ?`, id))
+func (s *Fleet) Sandbox(ctx context.Context, id protocol.SandboxID) (Sandbox, error) {
+	b, err := scanSandbox(s.db.reads().row(ctx, sandboxColumns+` WHERE b.id = ?`, id))
 	return b, absent(err, "sandbox")
 }
 
 // Sandboxes lists at most limit sandboxes in order of id, those after an id.
-func (s *Store) Sandboxes(ctx context.Context, after protocol.SandboxID, limit int) ([]Sandbox, error) {
-	return collect(ctx, s.reads(), scanSandbox, sandboxColumns+` WHERE b.id > ? ORDER BY b.id LIMIT ?`, after, limited(limit))
+func (s *Fleet) Sandboxes(ctx context.Context, after protocol.SandboxID, limit int) ([]Sandbox, error) {
+	return collect(ctx, s.db.reads(), scanSandbox, sandboxColumns+` WHERE b.id > ? ORDER BY b.id LIMIT ?`, after, limited(limit))
 }

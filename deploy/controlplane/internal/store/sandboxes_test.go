@@ -27,15 +27,15 @@ func TestManyInvitations(t *testing.T) {
 			}
 			return list
 		}
-		wantKind(t, s.AddInvitations(t.Context(), batch("dash_a", "dash_b"), "usr_none"), protocol.KindNotFound)
-		wantKind(t, s.AddInvitations(t.Context(), batch("dash_a", "dash_1"), "usr_alice"), protocol.KindConflict) // it exists
-		must(t, s.AddInvitations(t.Context(), batch("dash_a", "dash_b"), "usr_alice"))
-		d, m, err := s.DashboardOf(t.Context(), "usr_alice", "sb_new_1")
+		wantKind(t, s.Fleet.AddInvitations(t.Context(), batch("dash_a", "dash_b"), "usr_none"), protocol.KindNotFound)
+		wantKind(t, s.Fleet.AddInvitations(t.Context(), batch("dash_a", "dash_1"), "usr_alice"), protocol.KindConflict) // it exists
+		must(t, s.Fleet.AddInvitations(t.Context(), batch("dash_a", "dash_b"), "usr_alice"))
+		d, m, err := s.Boards.DashboardOf(t.Context(), "usr_alice", "sb_new_1")
 		must(t, err)
 		if d.ID != "dash_b" || d.Name != "sb_new_1" || m.Role != RoleOwner {
 			t.Errorf("dashboard %+v, member %+v", d, m)
 		}
-		must(t, s.UseInvitation(t.Context(), "sb_new_0", "invitation-of-new-0", "thumb", nil, c.Now()))
+		must(t, s.Fleet.UseInvitation(t.Context(), "sb_new_0", "invitation-of-new-0", "thumb", nil, c.Now()))
 	})
 }
 
@@ -45,10 +45,10 @@ func TestOneUse(t *testing.T) {
 	for _, devices := range []int{1, 50} {
 		t.Run(fmt.Sprintf("%d devices", devices), func(t *testing.T) {
 			eachSeeded(t, func(t *testing.T, s *Store, c *clock) {
-				must(t, s.AddInvitations(t.Context(), []Invitation{{"sb_1", invitation, epoch.Add(time.Minute), true, ""}}, ""))
+				must(t, s.Fleet.AddInvitations(t.Context(), []Invitation{{"sb_1", invitation, epoch.Add(time.Minute), true, ""}}, ""))
 				winner := ""
 				for i, err := range parallel(50, func(i int) error {
-					return s.UseInvitation(t.Context(), "sb_1", invitation, fmt.Sprint("key", i%devices), []byte(`{}`), c.Now())
+					return s.Fleet.UseInvitation(t.Context(), "sb_1", invitation, fmt.Sprint("key", i%devices), []byte(`{}`), c.Now())
 				}) {
 					switch {
 					case err == nil && winner == "":
@@ -59,7 +59,7 @@ func TestOneUse(t *testing.T) {
 						wantKind(t, err, protocol.KindUnauthenticated)
 					}
 				}
-				b, err := s.Sandbox(t.Context(), "sb_1")
+				b, err := s.Fleet.Sandbox(t.Context(), "sb_1")
 				if err != nil || winner == "" || b.DeviceKey != winner || !b.EnrolledAt.Equal(epoch) {
 					t.Errorf("%+v, %v; want the key %q", b, err, winner)
 				}
@@ -71,11 +71,11 @@ func TestOneUse(t *testing.T) {
 func TestInvitation(t *testing.T) {
 	eachSeeded(t, func(t *testing.T, s *Store, c *clock) {
 		use := func(sandbox protocol.SandboxID, token, key string) error {
-			return s.UseInvitation(t.Context(), sandbox, token, key, []byte(`{"a":1}`), c.Now())
+			return s.Fleet.UseInvitation(t.Context(), sandbox, token, key, []byte(`{"a":1}`), c.Now())
 		}
 		invite := func(token string, replace bool) {
 			t.Helper()
-			must(t, s.AddInvitations(t.Context(), []Invitation{{"sb_1", token, c.Now().Add(time.Minute), replace, "dash_1"}}, ""))
+			must(t, s.Fleet.AddInvitations(t.Context(), []Invitation{{"sb_1", token, c.Now().Add(time.Minute), replace, "dash_1"}}, ""))
 		}
 		wantKind(t, use("sb_1", invitation, "key1"), protocol.KindUnauthenticated) // unknown
 		invite("an-invitation-before-it", false)
@@ -95,18 +95,18 @@ func TestInvitation(t *testing.T) {
 		invite("an-invitation-too-late", true)
 		c.Advance(time.Minute)
 		wantKind(t, use("sb_1", "an-invitation-too-late", "key3"), protocol.KindUnauthenticated)
-		b, err := s.Sandbox(t.Context(), "sb_1")
+		b, err := s.Fleet.Sandbox(t.Context(), "sb_1")
 		if err != nil || b.DeviceKey != "key2" || string(b.DeviceJWK) != `{"a":1}` || b.Dashboard != "dash_1" {
 			t.Errorf("%+v, %v", b, err)
 		}
 
 		later := c.Now().Add(time.Minute)
-		wantKind(t, s.AddInvitations(t.Context(), []Invitation{{"sb_1", "short", later, false, ""}}, ""), protocol.KindInvalid)
-		wantKind(t, s.AddInvitations(t.Context(), []Invitation{{"a b", invitation, later, false, ""}}, ""), protocol.KindInvalid)
-		wantKind(t, s.AddInvitations(t.Context(), []Invitation{{"sb_9", invitation, later, false, ""}}, ""), protocol.KindConflict) // a token twice
-		wantKind(t, s.AddInvitations(t.Context(), []Invitation{{"sb_9", "a-good-invitation", later, false, "dash_9"}}, ""), protocol.KindNotFound)
-		wantKind(t, s.AddInvitations(t.Context(), []Invitation{{"sb_9", "a-good-invitation", later, false, "dash_1"}}, ""), protocol.KindConflict)
-		wantKind(t, s.AddInvitations(t.Context(), []Invitation{{"sb_2", "a-good-invitation", later, false, "dash_1"}}, ""), protocol.KindConflict)
+		wantKind(t, s.Fleet.AddInvitations(t.Context(), []Invitation{{"sb_1", "short", later, false, ""}}, ""), protocol.KindInvalid)
+		wantKind(t, s.Fleet.AddInvitations(t.Context(), []Invitation{{"a b", invitation, later, false, ""}}, ""), protocol.KindInvalid)
+		wantKind(t, s.Fleet.AddInvitations(t.Context(), []Invitation{{"sb_9", invitation, later, false, ""}}, ""), protocol.KindConflict) // a token twice
+		wantKind(t, s.Fleet.AddInvitations(t.Context(), []Invitation{{"sb_9", "a-good-invitation", later, false, "dash_9"}}, ""), protocol.KindNotFound)
+		wantKind(t, s.Fleet.AddInvitations(t.Context(), []Invitation{{"sb_9", "a-good-invitation", later, false, "dash_1"}}, ""), protocol.KindConflict)
+		wantKind(t, s.Fleet.AddInvitations(t.Context(), []Invitation{{"sb_2", "a-good-invitation", later, false, "dash_1"}}, ""), protocol.KindConflict)
 	})
 }
 
@@ -131,7 +131,7 @@ func TestInvitationModel(t *testing.T) {
 						c.Now().Add(time.Duration(rapid.IntRange(1, 3).Draw(rt, "minutes")) * time.Minute),
 						rapid.Bool().Draw(rt, "replace"),
 					}
-					if err := s.AddInvitations(t.Context(), []Invitation{{sandbox, o.token, o.expires, o.replace, ""}}, ""); err != nil {
+					if err := s.Fleet.AddInvitations(t.Context(), []Invitation{{sandbox, o.token, o.expires, o.replace, ""}}, ""); err != nil {
 						rt.Fatal(err)
 					}
 					last, tokens = &o, append(tokens, o.token)
@@ -142,7 +142,7 @@ func TestInvitationModel(t *testing.T) {
 					}
 					token := rapid.SampledFrom(tokens).Draw(rt, "token")
 					device := rapid.SampledFrom([]string{"k1", "k2"}).Draw(rt, "device")
-					err := s.UseInvitation(t.Context(), sandbox, token, device, nil, c.Now())
+					err := s.Fleet.UseInvitation(t.Context(), sandbox, token, device, nil, c.Now())
 					switch {
 					case last == nil || last.token != token || !c.Now().Before(last.expires):
 						if err == nil || protocol.KindOf(err) != protocol.KindUnauthenticated {
@@ -159,14 +159,14 @@ func TestInvitationModel(t *testing.T) {
 					}
 				},
 				"revoke": func(rt *rapid.T) {
-					if err := s.RevokeSandbox(t.Context(), sandbox, c.Now()); (err == nil) != (len(tokens) > 0) {
+					if err := s.Fleet.RevokeSandbox(t.Context(), sandbox, c.Now()); (err == nil) != (len(tokens) > 0) {
 						rt.Fatal(err)
 					}
 					key, last = "", nil
 				},
 				"wait": func(*rapid.T) { c.Advance(time.Minute) },
 				"": func(rt *rapid.T) {
-					if b, err := s.Sandbox(t.Context(), sandbox); len(tokens) > 0 && (err != nil || b.DeviceKey != key) {
+					if b, err := s.Fleet.Sandbox(t.Context(), sandbox); len(tokens) > 0 && (err != nil || b.DeviceKey != key) {
 						rt.Fatalf("%+v, %v; want the key %q", b, err, key)
 					}
 				},
@@ -178,25 +178,25 @@ func TestInvitationModel(t *testing.T) {
 func TestEnrolSandbox(t *testing.T) {
 	eachSeeded(t, func(t *testing.T, s *Store, c *clock) {
 		enrol := func(key string, replace bool) error {
-			return s.EnrolSandbox(t.Context(), "sb_new", key, []byte(`{}`), replace, c.Now())
+			return s.Fleet.EnrolSandbox(t.Context(), "sb_new", key, []byte(`{}`), replace, c.Now())
 		}
 		must(t, enrol("key1", false))
 		must(t, enrol("key1", false))
 		wantKind(t, enrol("key2", false), protocol.KindConflict)
 		cert := Certificate{ID: "crt_1", Sandbox: "sb_new", DeviceKey: "key1", ExpiresAt: c.Now().Add(time.Hour)}
-		must(t, s.AddCertificate(t.Context(), cert))
+		must(t, s.Fleet.AddCertificate(t.Context(), cert))
 		must(t, enrol("key2", true))
-		if list, err := s.Revocations(t.Context(), c.Now()); err != nil || len(list.Certificates) != 0 {
+		if list, err := s.Grants.Revocations(t.Context(), c.Now()); err != nil || len(list.Certificates) != 0 {
 			t.Errorf("whoever uses the old key is disturbed: %+v, %v", list, err)
 		}
-		if got, err := s.Certificate(t.Context(), "crt_1"); err != nil || got != cert {
+		if got, err := s.Fleet.Certificate(t.Context(), "crt_1"); err != nil || got != cert {
 			t.Errorf("%+v, %v", got, err)
 		}
-		page, err := s.Sandboxes(t.Context(), "sb_1", 2)
+		page, err := s.Fleet.Sandboxes(t.Context(), "sb_1", 2)
 		if err != nil || len(page) != 2 || page[0].ID != "sb_2" || page[1].ID != "sb_new" {
 			t.Errorf("%+v, %v", page, err)
 		}
-		_, err = s.Sandbox(t.Context(), "sb_none")
+		_, err = s.Fleet.Sandbox(t.Context(), "sb_none")
 		wantKind(t, err, protocol.KindNotFound)
 	})
 }
@@ -204,26 +204,26 @@ func TestEnrolSandbox(t *testing.T) {
 // TestRevokeSandbox: its certificates are void until they expire by themselves.
 func TestRevokeSandbox(t *testing.T) {
 	eachSeeded(t, func(t *testing.T, s *Store, c *clock) {
-		must(t, s.EnrolSandbox(t.Context(), "sb_1", "key1", nil, false, c.Now()))
+		must(t, s.Fleet.EnrolSandbox(t.Context(), "sb_1", "key1", nil, false, c.Now()))
 		for i := range 3 {
-			must(t, s.AddCertificate(t.Context(), Certificate{
+			must(t, s.Fleet.AddCertificate(t.Context(), Certificate{
 				ID: fmt.Sprint("crt_", i), Sandbox: "sb_1", DeviceKey: "key1", ExpiresAt: c.Now().Add(time.Duration(i) * time.Hour),
 			}))
 		}
-		wantKind(t, s.AddCertificate(t.Context(), Certificate{ID: "crt_1", Sandbox: "sb_1", DeviceKey: "key1"}), protocol.KindConflict)
-		wantKind(t, s.AddCertificate(t.Context(), Certificate{ID: "crt_9", Sandbox: "sb_1", DeviceKey: "key2"}), protocol.KindForbidden)
-		wantKind(t, s.AddCertificate(t.Context(), Certificate{ID: "crt_9", Sandbox: "sb_2"}), protocol.KindForbidden)
-		must(t, s.AddInvitations(t.Context(), []Invitation{{"sb_1", invitation, c.Now().Add(time.Hour), true, ""}}, ""))
+		wantKind(t, s.Fleet.AddCertificate(t.Context(), Certificate{ID: "crt_1", Sandbox: "sb_1", DeviceKey: "key1"}), protocol.KindConflict)
+		wantKind(t, s.Fleet.AddCertificate(t.Context(), Certificate{ID: "crt_9", Sandbox: "sb_1", DeviceKey: "key2"}), protocol.KindForbidden)
+		wantKind(t, s.Fleet.AddCertificate(t.Context(), Certificate{ID: "crt_9", Sandbox: "sb_2"}), protocol.KindForbidden)
+		must(t, s.Fleet.AddInvitations(t.Context(), []Invitation{{"sb_1", invitation, c.Now().Add(time.Hour), true, ""}}, ""))
 		c.Advance(30 * time.Minute)
-		must(t, s.RevokeSandbox(t.Context(), "sb_1", c.Now()))
-		wantKind(t, s.RevokeSandbox(t.Context(), "sb_none", c.Now()), protocol.KindNotFound)
-		wantKind(t, s.UseInvitation(t.Context(), "sb_1", invitation, "key2", nil, c.Now()), protocol.KindUnauthenticated)
-		b, err := s.Sandbox(t.Context(), "sb_1")
+		must(t, s.Fleet.RevokeSandbox(t.Context(), "sb_1", c.Now()))
+		wantKind(t, s.Fleet.RevokeSandbox(t.Context(), "sb_none", c.Now()), protocol.KindNotFound)
+		wantKind(t, s.Fleet.UseInvitation(t.Context(), "sb_1", invitation, "key2", nil, c.Now()), protocol.KindUnauthenticated)
+		b, err := s.Fleet.Sandbox(t.Context(), "sb_1")
 		if err != nil || b.DeviceKey != "" || !b.RevokedAt.Equal(c.Now()) {
 			t.Errorf("%+v, %v", b, err)
 		}
 		for _, want := range [][]string{{"crt_1", "crt_2"}, {"crt_2"}, nil} {
-			list, err := s.Revocations(t.Context(), c.Now())
+			list, err := s.Grants.Revocations(t.Context(), c.Now())
 			var got []string
 			for _, v := range list.Certificates {
 				got = append(got, v.ID)
@@ -233,8 +233,8 @@ func TestRevokeSandbox(t *testing.T) {
 			}
 			c.Advance(time.Hour)
 		}
-		must(t, s.EnrolSandbox(t.Context(), "sb_1", "key2", nil, false, c.Now()))
-		if b, err := s.Sandbox(t.Context(), "sb_1"); err != nil || b.DeviceKey != "key2" || !b.RevokedAt.IsZero() {
+		must(t, s.Fleet.EnrolSandbox(t.Context(), "sb_1", "key2", nil, false, c.Now()))
+		if b, err := s.Fleet.Sandbox(t.Context(), "sb_1"); err != nil || b.DeviceKey != "key2" || !b.RevokedAt.IsZero() {
 			t.Errorf("%+v, %v", b, err)
 		}
 	})
@@ -242,9 +242,9 @@ func TestRevokeSandbox(t *testing.T) {
 
 func TestTooManyCertificates(t *testing.T) {
 	eachSeeded(t, func(t *testing.T, s *Store, c *clock) {
-		must(t, s.EnrolSandbox(t.Context(), "sb_1", "key1", nil, false, c.Now()))
+		must(t, s.Fleet.EnrolSandbox(t.Context(), "sb_1", "key1", nil, false, c.Now()))
 		add := func(i int) error {
-			return s.AddCertificate(t.Context(), Certificate{
+			return s.Fleet.AddCertificate(t.Context(), Certificate{
 				ID: fmt.Sprint("crt_", i), Sandbox: "sb_1", DeviceKey: "key1", ExpiresAt: c.Now().Add(time.Hour),
 			})
 		}
@@ -254,7 +254,7 @@ func TestTooManyCertificates(t *testing.T) {
 		wantKind(t, add(maxCertificates), protocol.KindTooMany)
 		c.Advance(2 * time.Hour)
 		must(t, add(maxCertificates))
-		_, err := s.Certificate(t.Context(), "crt_0")
+		_, err := s.Fleet.Certificate(t.Context(), "crt_0")
 		wantKind(t, err, protocol.KindNotFound)
 	})
 }
@@ -262,13 +262,13 @@ func TestTooManyCertificates(t *testing.T) {
 func TestAuditHead(t *testing.T) {
 	eachSeeded(t, func(t *testing.T, s *Store, c *clock) {
 		put := func(sequence uint64, hash string) error {
-			return s.PutAuditHead(t.Context(), protocol.AuditHead{
+			return s.Fleet.PutAuditHead(t.Context(), protocol.AuditHead{
 				SandboxID: "sb_1", Sequence: sequence, Hash: hash, At: c.Now().UnixMilli(),
 			}, []byte("sig"+hash))
 		}
 		wantKind(t, put(1, "aa"), protocol.KindForbidden)
-		must(t, s.EnrolSandbox(t.Context(), "sb_1", "key1", nil, false, c.Now()))
-		_, err := s.AuditHead(t.Context(), "sb_1")
+		must(t, s.Fleet.EnrolSandbox(t.Context(), "sb_1", "key1", nil, false, c.Now()))
+		_, err := s.Fleet.AuditHead(t.Context(), "sb_1")
 		wantKind(t, err, protocol.KindNotFound)
 		wantKind(t, put(math.MaxUint64, "aa"), protocol.KindInvalid)
 		must(t, put(5, "aa"))
@@ -276,14 +276,14 @@ func TestAuditHead(t *testing.T) {
 		wantKind(t, put(5, "bb"), protocol.KindConflict)
 		wantKind(t, put(4, "aa"), protocol.KindConflict)
 		must(t, put(9, "cc"))
-		head, err := s.AuditHead(t.Context(), "sb_1")
+		head, err := s.Fleet.AuditHead(t.Context(), "sb_1")
 		if err != nil || head.Sequence != 9 || head.Hash != "cc" || string(head.Signature) != "sigcc" || head.SandboxID != "sb_1" {
 			t.Errorf("%+v, %v", head, err)
 		}
 		// Another device's log begins anew.
-		must(t, s.EnrolSandbox(t.Context(), "sb_1", "key2", nil, true, c.Now()))
+		must(t, s.Fleet.EnrolSandbox(t.Context(), "sb_1", "key2", nil, true, c.Now()))
 		must(t, put(1, "dd"))
-		if b, err := s.Sandbox(t.Context(), "sb_1"); err != nil || b.Head.Sequence != 1 {
+		if b, err := s.Fleet.Sandbox(t.Context(), "sb_1"); err != nil || b.Head.Sequence != 1 {
 			t.Errorf("%+v, %v", b, err)
 		}
 		// Of two logs that fork, one is believed.

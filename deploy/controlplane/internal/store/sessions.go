@@ -36,16 +36,16 @@ const memberSessions = `
 	JOIN members m ON m.dashboard_id = s.dashboard_id
 	WHERE m.user_id = ?`
 
-// Sessions lists the active sessions of the user's dashboards, in order of id.
-func (s *Store) Sessions(ctx context.Context, user protocol.UserID) ([]Session, error) {
-	return collect(ctx, s.reads(), scanMemberSession, memberSessions+` AND s.state = ? ORDER BY s.id LIMIT ?`,
+// Active lists the active sessions of the user's dashboards, in order of id.
+func (s *Sessions) Active(ctx context.Context, user protocol.UserID) ([]Session, error) {
+	return collect(ctx, s.db.reads(), scanMemberSession, memberSessions+` AND s.state = ? ORDER BY s.id LIMIT ?`,
 		user, StateActive, MaxLimit)
 }
 
 // SessionsOf lists the sessions of a dashboard, those that have ended last, as
 // no member sees them.
-func (s *Store) SessionsOf(ctx context.Context, dashboard string) ([]Session, error) {
-	return collect(ctx, s.reads(), func(row scanner) (Session, error) { return scanSession(row) }, `
+func (s *Sessions) SessionsOf(ctx context.Context, dashboard string) ([]Session, error) {
+	return collect(ctx, s.db.reads(), func(row scanner) (Session, error) { return scanSession(row) }, `
 		SELECT s.id, s.dashboard_id, d.sandbox_id, s.state, s.created_at
 		FROM sessions s JOIN dashboards d ON d.id = s.dashboard_id
 		WHERE s.dashboard_id = ?
@@ -54,8 +54,8 @@ func (s *Store) SessionsOf(ctx context.Context, dashboard string) ([]Session, er
 
 // FindSession returns a session whatever its state, as no member sees it;
 // KindNotFound if there is none. Its sandbox is that of its dashboard now.
-func (s *Store) FindSession(ctx context.Context, id protocol.SessionID) (Session, error) {
-	session, err := scanSession(s.reads().row(ctx, `
+func (s *Sessions) FindSession(ctx context.Context, id protocol.SessionID) (Session, error) {
+	session, err := scanSession(s.db.reads().row(ctx, `
 		SELECT s.id, s.dashboard_id, d.sandbox_id, s.state, s.created_at
 		FROM sessions s JOIN dashboards d ON d.id = s.dashboard_id
 		WHERE s.id = ?`, id))
@@ -64,8 +64,8 @@ func (s *Store) FindSession(ctx context.Context, id protocol.SessionID) (Session
 
 // Session returns one active session. It is KindNotFound for whoever isn't a
 // member of its dashboard, and KindEnded after its end.
-func (s *Store) Session(ctx context.Context, user protocol.UserID, id protocol.SessionID) (Session, error) {
-	return sessionOf(ctx, s.reads(), user, id)
+func (s *Sessions) Session(ctx context.Context, user protocol.UserID, id protocol.SessionID) (Session, error) {
+	return sessionOf(ctx, s.db.reads(), user, id)
 }
 
 func sessionOf(ctx context.Context, r runner, user protocol.UserID, id protocol.SessionID) (Session, error) {
@@ -97,14 +97,14 @@ func scanMemberSession(row scanner) (Session, error) {
 }
 
 // EndSession marks a session as ended.
-func (s *Store) EndSession(ctx context.Context, id protocol.SessionID) error {
-	_, err := s.exec(ctx, `UPDATE sessions SET state = ? WHERE id = ?`, StateEnded, id)
+func (s *Sessions) EndSession(ctx context.Context, id protocol.SessionID) error {
+	_, err := s.db.exec(ctx, `UPDATE sessions SET state = ? WHERE id = ?`, StateEnded, id)
 	return err
 }
 
 // ActivateSession marks a pending session as active.
-func (s *Store) ActivateSession(ctx context.Context, id protocol.SessionID) error {
-	_, err := s.exec(ctx, `UPDATE sessions SET state = ? WHERE id = ? AND state = ?`, StateActive, id, StatePending)
+func (s *Sessions) ActivateSession(ctx context.Context, id protocol.SessionID) error {
+	_, err := s.db.exec(ctx, `UPDATE sessions SET state = ? WHERE id = ? AND state = ?`, StateActive, id, StatePending)
 	return err
 }
 

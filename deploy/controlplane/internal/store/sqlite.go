@@ -21,7 +21,7 @@ const (
 	busyPause     = 20 * time.Millisecond
 )
 
-func openSQLite(ctx context.Context, path string) (*Store, error) {
+func openSQLite(ctx context.Context, path string) (*database, error) {
 	// SQLite gives its -wal and -shm files the mode of the main file. A file
 	// that is there isn't opened: closing it would take this process's locks.
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -34,18 +34,18 @@ func openSQLite(ctx context.Context, path string) (*Store, error) {
 	if err := whileBusy(ctx, func() error { return migrateSQLite(ctx, path) }); err != nil {
 		return nil, err
 	}
-	s := &Store{sql: sqlite}
-	if s.write, err = sql.Open("sqlite", sqliteDSN(path, "immediate", true)); err != nil {
+	db := &database{sql: sqlite}
+	if db.write, err = sql.Open("sqlite", sqliteDSN(path, "immediate", true)); err != nil {
 		return nil, err
 	}
-	if s.read, err = sql.Open("sqlite", sqliteDSN(path, "deferred", true)); err != nil {
-		return nil, errors.Join(err, s.write.Close())
+	if db.read, err = sql.Open("sqlite", sqliteDSN(path, "deferred", true)); err != nil {
+		return nil, errors.Join(err, db.write.Close())
 	}
 	// SQLite takes one writer at a time: writes queue here for its one
 	// connection instead of polling a lock.
-	s.write.SetMaxOpenConns(1)
-	s.read.SetMaxOpenConns(sqliteReaders)
-	return s, nil
+	db.write.SetMaxOpenConns(1)
+	db.read.SetMaxOpenConns(sqliteReaders)
+	return db, nil
 }
 
 // whileBusy calls open again while another process that opens or closes the
@@ -95,7 +95,7 @@ func migrateSQLite(ctx context.Context, path string) (err error) {
 	if err != nil || !changed {
 		return err
 	}
-	broken, err := runner{db, sqlite}.exists(ctx, `SELECT 1 FROM pragma_foreign_key_check`)
+	broken, err := runner{db, &database{sql: sqlite}}.exists(ctx, `SELECT 1 FROM pragma_foreign_key_check`)
 	if err == nil && broken {
 		err = errors.New("the migration left a row that refers to nothing")
 	}

@@ -160,7 +160,7 @@ func TestNewerSchema(t *testing.T) {
 			url := db.url(t)
 			s := open(t, url, &clock{})
 			newer := `INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, TRUE)`
-			if _, err := s.write.ExecContext(t.Context(), newer); err != nil {
+			if _, err := s.db.write.ExecContext(t.Context(), newer); err != nil {
 				t.Fatal(err)
 			}
 			_, err := Open(t.Context(), url)
@@ -176,7 +176,7 @@ func TestWhere(t *testing.T) {
 	path := sqlitePath(t)
 	must(t, open(t, path, &clock{}).Load(t.Context(), testSeed()))
 	s := open(t, "sqlite:"+path, &clock{})
-	if _, err := s.UserByToken(t.Context(), aliceToken); err != nil {
+	if _, err := s.People.UserByToken(t.Context(), aliceToken); err != nil {
 		t.Error(err)
 	}
 	for _, suffix := range []string{"", "-wal"} {
@@ -225,14 +225,14 @@ func TestTwoProcesses(t *testing.T) {
 			stores := []*Store{open(t, url, &clock{}), open(t, url, &clock{})}
 			must(t, stores[0].Load(t.Context(), testSeed()))
 			for _, err := range parallel(20, func(i int) error {
-				_, err := stores[i%2].AddItem(t.Context(), Item{
+				_, err := stores[i%2].Contents.AddItem(t.Context(), Item{
 					Dashboard: "dash_1", Kind: ItemNote, Body: []byte(`{}`), UpdatedBy: "usr_alice",
 				})
 				return err
 			}) {
 				must(t, err)
 			}
-			items, err := stores[0].Items(t.Context(), "dash_1")
+			items, err := stores[0].Contents.Items(t.Context(), "dash_1")
 			if err != nil || len(items) != 20 {
 				t.Errorf("%d items, %v", len(items), err)
 			}
@@ -245,7 +245,7 @@ func TestTwoProcesses(t *testing.T) {
 func TestOneTransactionAtATime(t *testing.T) {
 	eachSeeded(t, func(t *testing.T, s *Store, _ *clock) {
 		for _, err := range parallel(30, func(int) error {
-			return s.transact(t.Context(), func(tx runner) error {
+			return s.db.transact(t.Context(), func(tx runner) error {
 				var n int64
 				if err := tx.row(t.Context(), `SELECT seen_at FROM relays WHERE id = ?`, "rl_1").Scan(&n); err != nil {
 					return err
@@ -257,7 +257,7 @@ func TestOneTransactionAtATime(t *testing.T) {
 			must(t, err)
 		}
 		var n int64
-		err := s.reads().row(t.Context(), `SELECT seen_at FROM relays`).Scan(&n)
+		err := s.db.reads().row(t.Context(), `SELECT seen_at FROM relays`).Scan(&n)
 		if err != nil || n != 30 {
 			t.Errorf("%d updates were kept, %v; want 30", n, err)
 		}
@@ -270,7 +270,7 @@ func TestContext(t *testing.T) {
 		inside, release := make(chan struct{}), make(chan struct{})
 		done := make(chan error, 1)
 		go func() { // awaited below
-			done <- s.transact(t.Context(), func(runner) error {
+			done <- s.db.transact(t.Context(), func(runner) error {
 				close(inside)
 				<-release
 				return nil
@@ -279,15 +279,15 @@ func TestContext(t *testing.T) {
 		<-inside
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
-		if err := s.AddDashboard(ctx, Dashboard{ID: "dash_9", Name: "n"}, "usr_alice"); ctx.Err() == nil || err == nil {
+		if err := s.Boards.AddDashboard(ctx, Dashboard{ID: "dash_9", Name: "n"}, "usr_alice"); ctx.Err() == nil || err == nil {
 			t.Errorf("error %v, context %v", err, ctx.Err())
 		}
-		if _, err := s.UserByToken(t.Context(), aliceToken); err != nil {
+		if _, err := s.People.UserByToken(t.Context(), aliceToken); err != nil {
 			t.Errorf("a read waited for a write: %v", err)
 		}
 		close(release)
 		must(t, <-done)
-		if _, _, err := s.DashboardFor(t.Context(), "usr_alice", "dash_9"); err == nil {
+		if _, _, err := s.Boards.DashboardFor(t.Context(), "usr_alice", "dash_9"); err == nil {
 			t.Error("what was given up was done")
 		}
 	})
@@ -297,23 +297,23 @@ func TestContext(t *testing.T) {
 // refused or cleaned, never a failure of the store.
 func TestStrangeText(t *testing.T) {
 	eachSeeded(t, func(t *testing.T, s *Store, _ *clock) {
-		wantKind(t, s.AddUser(t.Context(), User{ID: "usr_x", Name: "a\x00b"}), protocol.KindInvalid)
-		wantKind(t, s.AddUser(t.Context(), User{ID: "usr_x", Name: "a\xffb"}), protocol.KindInvalid)
-		wantKind(t, s.AddUser(t.Context(), User{ID: "usr_x", Name: strings.Repeat("a", 257)}), protocol.KindInvalid)
-		wantKind(t, s.RenameDashboard(t.Context(), "dash_1", "two\nlines"), protocol.KindInvalid)
+		wantKind(t, s.People.AddUser(t.Context(), User{ID: "usr_x", Name: "a\x00b"}), protocol.KindInvalid)
+		wantKind(t, s.People.AddUser(t.Context(), User{ID: "usr_x", Name: "a\xffb"}), protocol.KindInvalid)
+		wantKind(t, s.People.AddUser(t.Context(), User{ID: "usr_x", Name: strings.Repeat("a", 257)}), protocol.KindInvalid)
+		wantKind(t, s.Boards.RenameDashboard(t.Context(), "dash_1", "two\nlines"), protocol.KindInvalid)
 		for _, id := range []string{"a\x00b", "a\xffb"} {
-			if _, err := s.Session(t.Context(), "usr_alice", protocol.SessionID(id)); err == nil || protocol.KindOf(err) == protocol.KindInternal {
+			if _, err := s.Sessions.Session(t.Context(), "usr_alice", protocol.SessionID(id)); err == nil || protocol.KindOf(err) == protocol.KindInternal {
 				t.Errorf("session %q: %v", id, err)
 			}
 		}
-		cmd, err := s.AddCommand(t.Context(), command("k", "a"))
+		cmd, err := s.Commands.AddCommand(t.Context(), command("k", "a"))
 		must(t, err)
-		_, err = s.FinishCommand(t.Context(), cmd.Envelope.CommandID, Outcome{
+		_, err = s.Commands.FinishCommand(t.Context(), cmd.Envelope.CommandID, Outcome{
 			Status: protocol.StatusError, Error: &protocol.ErrorBody{Name: "n", Message: "a\x00b\xffc"},
 			Result: []byte("\"\xff\""),
 		}, epoch)
 		must(t, err)
-		cmd, err = s.Command(t.Context(), cmd.Envelope.CommandID)
+		cmd, err = s.Commands.Command(t.Context(), cmd.Envelope.CommandID)
 		if err != nil || cmd.Outcome.Error.Message != "a\uFFFDb\uFFFDc" || string(cmd.Outcome.Result) != "\"\xff\"" {
 			t.Errorf("%+v, %v", cmd.Outcome, err)
 		}
@@ -322,24 +322,24 @@ func TestStrangeText(t *testing.T) {
 
 func TestRelayAddresses(t *testing.T) {
 	eachSeeded(t, func(t *testing.T, s *Store, _ *clock) {
-		id, err := s.RelayByCredential(t.Context(), relayToken)
+		id, err := s.Fleet.RelayByCredential(t.Context(), relayToken)
 		if err != nil || id != "rl_1" {
 			t.Errorf("%v, %v", id, err)
 		}
-		_, err = s.RelayByCredential(t.Context(), aliceToken)
+		_, err = s.Fleet.RelayByCredential(t.Context(), aliceToken)
 		wantKind(t, err, protocol.KindUnauthenticated)
-		if relays, err := s.Relays(t.Context(), epoch); err != nil || len(relays) != 0 {
+		if relays, err := s.Fleet.Relays(t.Context(), epoch); err != nil || len(relays) != 0 {
 			t.Errorf("%v, %v before any registered", relays, err)
 		}
 		want := Relay{"rl_1", "https://relay", "relay:443", "https://public"}
-		must(t, s.RegisterRelay(t.Context(), want, epoch))
+		must(t, s.Fleet.RegisterRelay(t.Context(), want, epoch))
 		for since, n := range map[time.Time]int{epoch: 1, epoch.Add(time.Millisecond): 0} {
-			relays, err := s.Relays(t.Context(), since)
+			relays, err := s.Fleet.Relays(t.Context(), since)
 			if err != nil || len(relays) != n {
 				t.Errorf("%v, %v since %v", relays, err, since)
 			}
 		}
-		if got, err := s.Relay(t.Context(), "rl_1"); err != nil || got != want {
+		if got, err := s.Fleet.Relay(t.Context(), "rl_1"); err != nil || got != want {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})
@@ -372,7 +372,7 @@ func TestFormerRole(t *testing.T) {
 		seed.Dashboards[0].Members[1] = SeedMember{UserID: "usr_bob", Role: "controller"}
 		must(t, seed.Validate())
 		must(t, s.Load(t.Context(), seed))
-		got, err := s.Session(t.Context(), "usr_bob", "ses_1")
+		got, err := s.Sessions.Session(t.Context(), "usr_bob", "ses_1")
 		if err != nil || got.Role != RoleEditor || got.MemberCapabilities != "view control" {
 			t.Errorf("%+v, %v", got, err)
 		}
@@ -382,7 +382,7 @@ func TestFormerRole(t *testing.T) {
 // TestTwoDashboards: each has its session, its sandbox and its roles.
 func TestTwoDashboards(t *testing.T) {
 	eachSeeded(t, func(t *testing.T, s *Store, _ *clock) {
-		got, err := s.Sessions(t.Context(), "usr_alice")
+		got, err := s.Sessions.Active(t.Context(), "usr_alice")
 		want := []Session{
 			{"ses_1", "dash_1", "sb_1", StateActive, epoch, RoleOwner, ""},
 			{"ses_2", "dash_2", "sb_2", StateActive, epoch, RoleViewer, ""},
@@ -390,7 +390,7 @@ func TestTwoDashboards(t *testing.T) {
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%+v, %v; want %+v", got, err, want)
 		}
-		if got, err := s.Session(t.Context(), "usr_bob", "ses_1"); err != nil || got.MemberCapabilities != "view control" {
+		if got, err := s.Sessions.Session(t.Context(), "usr_bob", "ses_1"); err != nil || got.MemberCapabilities != "view control" {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})

@@ -58,8 +58,8 @@ func dayOf(day string) (time.Time, error) {
 	return t, err
 }
 
-// AddUsages adds all counts of list to those of their days, or none.
-func (s *Store) AddUsages(ctx context.Context, list []Usage) error {
+// Add adds all counts of list to those of their days, or none.
+func (s *Usages) Add(ctx context.Context, list []Usage) error {
 	for _, u := range list {
 		if err := u.check(); err != nil {
 			return err
@@ -69,7 +69,7 @@ func (s *Store) AddUsages(ctx context.Context, list []Usage) error {
 	list = slices.SortedFunc(slices.Values(list), func(a, b Usage) int {
 		return cmp.Or(cmp.Compare(a.Dashboard, b.Dashboard), cmp.Compare(a.Day, b.Day), cmp.Compare(a.User, b.User))
 	})
-	return s.concurrently(ctx, func(tx runner) error {
+	return s.db.concurrently(ctx, func(tx runner) error {
 		for _, u := range list {
 			for _, c := range slices.Sorted(maps.Keys(u.Counts)) {
 				if _, err := tx.exec(ctx, `
@@ -84,9 +84,9 @@ func (s *Store) AddUsages(ctx context.Context, list []Usage) error {
 	})
 }
 
-// Usage lists what was done in a dashboard from one day to another, both
+// In lists what was done in a dashboard from one day to another, both
 // included, by day and user; at most a year.
-func (s *Store) Usage(ctx context.Context, dashboard, from, to string) ([]Usage, error) {
+func (s *Usages) In(ctx context.Context, dashboard, from, to string) ([]Usage, error) {
 	first, err := dayOf(from)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (s *Store) Usage(ctx context.Context, dashboard, from, to string) ([]Usage,
 		user         protocol.UserID
 		n            int64
 	}
-	counts, err := collect(ctx, s.reads(), func(row scanner) (c count, err error) {
+	counts, err := collect(ctx, s.db.reads(), func(row scanner) (c count, err error) {
 		return c, row.Scan(&c.day, &c.user, &c.counter, &c.n)
 	}, `
 		SELECT day, user_id, counter, count FROM usage_counts

@@ -24,17 +24,17 @@ const maxTokens = 100
 // AddUser adds a user. KindConflict says that the id is taken, if only by a user
 // who was removed, or that the e-mail address is another user's, in whatever
 // case.
-func (s *Store) AddUser(ctx context.Context, u User) error {
+func (s *People) AddUser(ctx context.Context, u User) error {
 	if u.Email != "" {
 		if a, err := mail.ParseAddress(u.Email); err != nil || a.Address != u.Email {
 			return protocol.Errorf(protocol.KindInvalid, "the e-mail address is not one")
 		}
 	}
-	return s.transact(ctx, func(tx runner) error {
+	return s.db.transact(ctx, func(tx runner) error {
 		if err := requireFreeEmail(ctx, tx, u); err != nil {
 			return err
 		}
-		return s.addUser(ctx, tx, u)
+		return addUser(ctx, tx, u)
 	})
 }
 
@@ -52,12 +52,12 @@ func requireFreeEmail(ctx context.Context, tx runner, u User) error {
 	return err
 }
 
-func (s *Store) addUser(ctx context.Context, tx runner, u User) error {
+func addUser(ctx context.Context, tx runner, u User) error {
 	if err := u.check(); err != nil {
 		return err
 	}
 	n, err := tx.exec(ctx, `INSERT INTO users (id, name, email, created_at) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
-		u.ID, u.Name, u.Email, s.now().UnixMilli())
+		u.ID, u.Name, u.Email, tx.now().UnixMilli())
 	if err == nil && n == 0 {
 		err = protocol.Errorf(protocol.KindConflict, "user %s exists already", u.ID)
 	}
@@ -90,14 +90,14 @@ func scanUser(row scanner) (u User, err error) {
 }
 
 // User returns a user who wasn't removed; KindNotFound if there is none.
-func (s *Store) User(ctx context.Context, id protocol.UserID) (User, error) {
-	u, err := scanUser(s.reads().row(ctx, `SELECT `+userColumns+` FROM users u WHERE u.id = ? AND u.removed_at IS NULL`, id))
+func (s *People) User(ctx context.Context, id protocol.UserID) (User, error) {
+	u, err := scanUser(s.db.reads().row(ctx, `SELECT `+userColumns+` FROM users u WHERE u.id = ? AND u.removed_at IS NULL`, id))
 	return u, absent(err, "user")
 }
 
 // Users lists at most limit users in order of id, those after an id.
-func (s *Store) Users(ctx context.Context, after protocol.UserID, limit int) ([]User, error) {
-	return collect(ctx, s.reads(), scanUser, `
+func (s *People) Users(ctx context.Context, after protocol.UserID, limit int) ([]User, error) {
+	return collect(ctx, s.db.reads(), scanUser, `
 		SELECT `+userColumns+` FROM users u WHERE u.removed_at IS NULL AND u.id > ?
 		ORDER BY u.id LIMIT ?`, after, limited(limit))
 }
@@ -106,25 +106,25 @@ func (s *Store) Users(ctx context.Context, after protocol.UserID, limit int) ([]
 const maxNamesakes = 10
 
 // UsersNamed returns users whose name or e-mail address it is, in whatever case.
-func (s *Store) UsersNamed(ctx context.Context, name string) ([]User, error) {
-	return collect(ctx, s.reads(), scanUser, `
+func (s *People) UsersNamed(ctx context.Context, name string) ([]User, error) {
+	return collect(ctx, s.db.reads(), scanUser, `
 		SELECT `+userColumns+` FROM users u
 		WHERE u.removed_at IS NULL AND (lower(u.name) = lower(?) OR lower(u.email) = lower(?)) ORDER BY u.id LIMIT ?`,
 		name, name, maxNamesakes)
 }
 
 // RemoveUser takes a user's tokens and memberships away, their name and accounts
-// too. It doesn't void their grants: see [Store.RevokeGrantsOf]. To lose access
+// too. It doesn't void their grants: see [Grants.RevokeGrantsOf]. To lose access
 // must never have to wait: dashboards may be left without an owner, and those are
 // returned.
-func (s *Store) RemoveUser(ctx context.Context, id protocol.UserID) (ownerless []string, err error) {
-	err = s.transact(ctx, func(tx runner) error {
+func (s *People) RemoveUser(ctx context.Context, id protocol.UserID) (ownerless []string, err error) {
+	err = s.db.transact(ctx, func(tx runner) error {
 		var err error
 		if ownerless, err = ownedBy(ctx, tx, id); err != nil {
 			return err
 		}
 		n, err := tx.exec(ctx, `UPDATE users SET name = '', email = '', removed_at = ? WHERE id = ? AND removed_at IS NULL`,
-			s.now().UnixMilli(), id)
+			s.db.now().UnixMilli(), id)
 		if err != nil {
 			return err
 		}
@@ -166,15 +166,15 @@ const MinSecretBytes = 16
 
 // AddToken lets token stand for a user until expires; the zero time is never.
 // Tokens that have expired are forgotten.
-func (s *Store) AddToken(ctx context.Context, user protocol.UserID, token, label string, expires time.Time) error {
+func (s *People) AddToken(ctx context.Context, user protocol.UserID, token, label string, expires time.Time) error {
 	if len(token) < MinSecretBytes {
 		return protocol.Errorf(protocol.KindInvalid, "the token is shorter than %d bytes", MinSecretBytes)
 	}
 	if err := checkText("the label", label); err != nil {
 		return err
 	}
-	now := s.now()
-	return s.transact(ctx, func(tx runner) error {
+	now := s.db.now()
+	return s.db.transact(ctx, func(tx runner) error {
 		if err := requireUser(ctx, tx, user); err != nil {
 			return err
 		}
@@ -200,20 +200,20 @@ func (s *Store) AddToken(ctx context.Context, user protocol.UserID, token, label
 }
 
 // RemoveToken has token stand for nobody; it is no error if it didn't.
-func (s *Store) RemoveToken(ctx context.Context, token string) error {
-	_, err := s.exec(ctx, `DELETE FROM tokens WHERE token_hash = ?`, hashToken(token))
+func (s *People) RemoveToken(ctx context.Context, token string) error {
+	_, err := s.db.exec(ctx, `DELETE FROM tokens WHERE token_hash = ?`, hashToken(token))
 	return err
 }
 
 // UserByToken returns the user whose token it is; KindUnauthenticated if
 // nobody's, or if it has expired.
-func (s *Store) UserByToken(ctx context.Context, token string) (User, error) {
+func (s *People) UserByToken(ctx context.Context, token string) (User, error) {
 	var u User
 	var hash []byte
-	err := s.reads().row(ctx, `
+	err := s.db.reads().row(ctx, `
 		SELECT `+userColumns+`, t.token_hash FROM tokens t JOIN users u ON u.id = t.user_id
 		WHERE t.token_hash = ? AND (t.expires_at IS NULL OR t.expires_at > ?) AND u.removed_at IS NULL`,
-		hashToken(token), s.now().UnixMilli()).Scan(&u.ID, &u.Name, &u.Email, &hash)
+		hashToken(token), s.db.now().UnixMilli()).Scan(&u.ID, &u.Name, &u.Email, &hash)
 	if err := matched(err, hash, token); err != nil {
 		return User{}, err
 	}
@@ -236,8 +236,8 @@ func matched(err error, hash []byte, token string) error {
 
 // UserByIdentity returns the user that an OpenID provider knows as subject:
 // KindNotFound if nobody was linked, KindForbidden if that user was removed.
-func (s *Store) UserByIdentity(ctx context.Context, issuer, subject string) (User, error) {
-	return userByIdentity(ctx, s.reads(), issuer, subject)
+func (s *People) UserByIdentity(ctx context.Context, issuer, subject string) (User, error) {
+	return userByIdentity(ctx, s.db.reads(), issuer, subject)
 }
 
 func userByIdentity(ctx context.Context, r runner, issuer, subject string) (u User, err error) {
@@ -253,8 +253,8 @@ func userByIdentity(ctx context.Context, r runner, issuer, subject string) (u Us
 
 // InvitedUser returns the one user of an e-mail address, in whatever case, whom
 // no provider was linked to; KindNotFound if there is none, or several.
-func (s *Store) InvitedUser(ctx context.Context, email string) (User, error) {
-	invited, err := collect(ctx, s.reads(), scanUser, `
+func (s *People) InvitedUser(ctx context.Context, email string) (User, error) {
+	invited, err := collect(ctx, s.db.reads(), scanUser, `
 		SELECT `+userColumns+` FROM users u
 		WHERE lower(u.email) = lower(?) AND u.email <> '' AND u.removed_at IS NULL
 			AND NOT EXISTS (SELECT 1 FROM identities i WHERE i.user_id = u.id)
@@ -278,12 +278,12 @@ func checkIdentity(issuer, subject string) error {
 // LinkIdentity makes u who an OpenID provider knows as subject; it adds u if no
 // user has the id. When another call was faster it returns that one's user
 // instead. KindConflict says that u is somebody else to that provider.
-func (s *Store) LinkIdentity(ctx context.Context, issuer, subject string, u User) (User, error) {
+func (s *People) LinkIdentity(ctx context.Context, issuer, subject string, u User) (User, error) {
 	if err := checkIdentity(issuer, subject); err != nil {
 		return User{}, err
 	}
 	linked := u
-	err := s.transact(ctx, func(tx runner) error {
+	err := s.db.transact(ctx, func(tx runner) error {
 		old, err := userByIdentity(ctx, tx, issuer, subject)
 		switch {
 		case err == nil:
@@ -292,7 +292,7 @@ func (s *Store) LinkIdentity(ctx context.Context, issuer, subject string, u User
 		case protocol.KindOf(err) != protocol.KindNotFound:
 			return err
 		}
-		if linked, err = s.unlinkedUser(ctx, tx, issuer, u); err != nil {
+		if linked, err = unlinkedUser(ctx, tx, issuer, u); err != nil {
 			return err
 		}
 		_, err = tx.exec(ctx, `INSERT INTO identities (issuer, subject, user_id) VALUES (?, ?, ?)`, issuer, subject, u.ID)
@@ -306,10 +306,10 @@ func (s *Store) LinkIdentity(ctx context.Context, issuer, subject string, u User
 
 // unlinkedUser returns the user with u's id, who is new or not yet known to the
 // provider.
-func (s *Store) unlinkedUser(ctx context.Context, tx runner, issuer string, u User) (User, error) {
+func unlinkedUser(ctx context.Context, tx runner, issuer string, u User) (User, error) {
 	old, err := scanUser(tx.row(ctx, `SELECT `+userColumns+` FROM users u WHERE u.id = ? AND u.removed_at IS NULL`, u.ID))
 	if errors.Is(err, sql.ErrNoRows) {
-		return u, s.addUser(ctx, tx, u)
+		return u, addUser(ctx, tx, u)
 	}
 	if err != nil {
 		return User{}, err

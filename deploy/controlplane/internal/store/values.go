@@ -1,6 +1,7 @@
 package store
 
 import (
+	"crypto/sha256"
 	"database/sql"
 	"errors"
 	"slices"
@@ -99,4 +100,11 @@ func absent(err error, what string) error {
 		return protocol.Errorf(protocol.KindNotFound, "no such %s", what)
 	}
 	return err
+}
+
+// hashToken returns what is kept of a secret. Secrets are random and long, so a
+// plain digest doesn't help to guess them.
+func hashToken(token string) []byte {
+	h := sha256.Sum256([]byte(token))
+	return h[:]
 }
