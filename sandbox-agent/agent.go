@@ -24,6 +24,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/audit"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/controlplane"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/executor"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/ledger"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/link"
@@ -48,7 +49,7 @@ type Agent struct {
 	enrolment    *protocol.Enrolment // as it was at the start
 	device       *jws.DeviceKey
 	relayCA      *x509.CertPool
-	controlPlane *controlPlane
+	controlPlane *controlplane.Client
 	holder       *holder
 	revocations  *revocations
 	keys         *jws.Keys
@@ -141,10 +142,10 @@ func (a *Agent) load() error {
 	if len(a.cfg.Relays) == 0 {
 		a.cfg.Relays = a.enrolment.Relays
 	}
-	if a.relayCA, err = certPool(a.enrolment.RelayCAPEM); err != nil {
+	if a.relayCA, err = controlplane.CertPool(a.enrolment.RelayCAPEM); err != nil {
 		return fmt.Errorf("enrolment %s: relay_ca_pem: %w", a.cfg.Enrolment, err)
 	}
-	if a.controlPlane, err = newControlPlane(a.enrolment.ControlPlane, a.throughTunnel); err != nil {
+	if a.controlPlane, err = controlplane.New(a.enrolment.ControlPlane, a.throughTunnel); err != nil {
 		return fmt.Errorf("enrolment %s: %w", a.cfg.Enrolment, err)
 	}
 	if a.revocations, err = openRevocations(a.cfg.StateDir, a.log); err != nil {
@@ -276,7 +277,7 @@ func (a *Agent) close() {
 	defer cancel()
 	a.host.Shutdown(ctx)
 	a.link.Wait()
-	a.controlPlane.close()
+	a.controlPlane.Close()
 	if err := a.local.close(); err != nil {
 		a.log.Warn("the sandbox's services were not wholly closed", "err", err)
 	}

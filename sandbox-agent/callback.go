@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/controlplane"
 )
 
 const (
@@ -132,7 +133,7 @@ func (c *callbacks) done(id protocol.CommandID) {
 
 // keep posts callbacks until ctx ends.
 func (c *callbacks) keep(ctx context.Context) {
-	pause := pauses{longest: longestCallbackPause}
+	pause := controlplane.Backoff{Longest: longestCallbackPause}
 	for {
 		next, ok := c.first(time.Now())
 		if !ok {
@@ -146,37 +147,25 @@ func (c *callbacks) keep(ctx context.Context) {
 		err := c.post(ctx, next)
 		switch {
 		case err == nil:
-			pause.reset()
+			pause.Reset()
 			c.done(next.id)
 		case ctx.Err() != nil:
 			return
-		case final(err):
+		case controlplane.Final(err):
 			c.agent.log.Warn("callback refused", "id", next.id, "err", err)
 			c.done(next.id)
 		default:
 			c.agent.log.Debug("callback not sent yet", "id", next.id, "err", err)
-			if sleep(ctx, pause.next()) != nil {
+			if controlplane.Sleep(ctx, pause.Next()) != nil {
 				return
 			}
 		}
 	}
 }
 
-// final reports whether the control plane itself said no, for good.
-func final(err error) bool {
-	if !answered(err) {
-		return false
-	}
-	switch protocol.KindOf(err) {
-	case protocol.KindInternal, protocol.KindUnavailable, protocol.KindRestarting, protocol.KindUpstream, protocol.KindTooMany:
-		return false
-	}
-	return true
-}
-
 func (c *callbacks) post(ctx context.Context, next callback) error {
 	header := http.Header{}
 	header.Set("Authorization", "Bearer "+next.token)
 	header.Set(protocol.SignatureHeader, base64.StdEncoding.EncodeToString(next.signature))
-	return c.agent.controlPlane.post(ctx, callbackPath, header, next.body)
+	return c.agent.controlPlane.Post(ctx, callbackPath, header, next.body)
 }

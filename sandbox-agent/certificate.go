@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/controlplane"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -100,7 +101,7 @@ func (h *holder) note(err error) {
 	defer h.mu.Unlock()
 	switch protocol.KindOf(err) {
 	case protocol.KindUnauthenticated, protocol.KindExpired, protocol.KindForbidden:
-		if answered(err) {
+		if controlplane.Refused(err) {
 			h.void = err
 		}
 	}
@@ -117,7 +118,7 @@ func (h *holder) doubted() {
 
 // keep renews the certificate until ctx ends.
 func (h *holder) keep(ctx context.Context) {
-	pause := pauses{longest: longestRenewPause}
+	pause := controlplane.Backoff{Longest: longestRenewPause}
 	var doubted time.Time // when the last renewal began for that reason
 	for {
 		if !h.await(ctx, &doubted) {
@@ -125,7 +126,7 @@ func (h *holder) keep(ctx context.Context) {
 		}
 		err := h.renew(ctx)
 		if err == nil {
-			pause.reset()
+			pause.Reset()
 			h.agent.status.look()
 			continue
 		}
@@ -133,10 +134,10 @@ func (h *holder) keep(ctx context.Context) {
 			return
 		}
 		h.note(err)
-		wait := h.patience(pause.next())
+		wait := h.patience(pause.Next())
 		h.agent.log.Warn("certificate not renewed", "expires", h.credential().expires, "again_in", wait.Round(time.Millisecond), "err", err)
 		h.agent.status.look()
-		if sleep(ctx, wait) != nil {
+		if controlplane.Sleep(ctx, wait) != nil {
 			return
 		}
 	}
@@ -170,7 +171,7 @@ func (h *holder) await(ctx context.Context, doubted *time.Time) bool {
 func (h *holder) patience(wait time.Duration) time.Duration {
 	c := h.credential()
 	if life := c.expires.Sub(c.issued); life > 0 {
-		return min(wait, max(life/20, firstPause))
+		return min(wait, max(life/20, controlplane.FirstPause))
 	}
 	return wait
 }
@@ -178,7 +179,7 @@ func (h *holder) patience(wait time.Duration) time.Duration {
 // renew exchanges the certificate for a new one and stores it before its use.
 func (h *holder) renew(ctx context.Context) error {
 	a, old := h.agent, h.credential()
-	answer, err := a.controlPlane.prove(ctx, a.anyWay, renewPath, func(exporter []byte) (any, error) {
+	answer, err := a.controlPlane.Prove(ctx, a.anyWay, renewPath, func(exporter []byte) (any, error) {
 		signature, err := a.device.Sign(protocol.RenewTranscript(a.enrolment.SandboxID, exporter))
 		return protocol.RenewRequest{Certificate: old.token, Signature: signature}, err
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/controlplane"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -54,7 +55,7 @@ type enrolling struct {
 	cfg          Config
 	invitation   *protocol.Invitation
 	device       *jws.DeviceKey
-	controlPlane *controlPlane
+	controlPlane *controlplane.Client
 	relays       []string
 	relayTLS     *tls.Config
 }
@@ -74,12 +75,12 @@ func newEnrolling(cfg Config) (*enrolling, error) {
 	if e.device, err = DeviceKey(cfg.StateDir); err != nil {
 		return nil, err
 	}
-	roots, err := certPool(e.invitation.RelayCAPEM)
+	roots, err := controlplane.CertPool(e.invitation.RelayCAPEM)
 	if err != nil {
 		return nil, fmt.Errorf("%s: relay_ca_pem: %w", cfg.Invitation, err)
 	}
 	e.relayTLS = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}
-	if e.controlPlane, err = newControlPlane(e.invitation.ControlPlane, nil); err != nil {
+	if e.controlPlane, err = controlplane.New(e.invitation.ControlPlane, nil); err != nil {
 		return nil, fmt.Errorf("%s: %w", cfg.Invitation, err)
 	}
 	return e, nil
@@ -103,7 +104,7 @@ func readInvitation(path string) ([]byte, error) {
 // refused.
 func (e *enrolling) run(ctx context.Context) error {
 	log := e.cfg.Logger.With("sandbox", e.invitation.SandboxID)
-	var pause pauses
+	var pause controlplane.Backoff
 	for i := 0; ; i++ {
 		relay := e.relays[i%len(e.relays)]
 		enrolment, err := e.exchange(ctx, relay)
@@ -119,12 +120,12 @@ func (e *enrolling) run(ctx context.Context) error {
 		if refused := e.refused(err); refused != nil {
 			return refused
 		}
-		wait := pause.next()
+		wait := pause.Next()
 		log.Warn("not enrolled yet", "relay", relay, "again_in", wait.Round(time.Millisecond), "err", err)
 		e.cfg.say(Status{Problems: []protocol.Problem{{
 			Name: protocol.ProblemCertificate, Message: "not enrolled yet: " + err.Error(),
 		}}})
-		if err := sleep(ctx, wait); err != nil {
+		if err := controlplane.Sleep(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -137,7 +138,7 @@ func (e *enrolling) exchange(ctx context.Context, relay string) (*protocol.Enrol
 	way := func(ctx context.Context) (net.Conn, error) {
 		return tunnel.Connect(ctx, tunnel.DialConfig{Addr: relay, TLS: e.relayTLS, Carriers: e.cfg.carriers()})
 	}
-	answer, err := e.controlPlane.prove(ctx, way, enrolPath, func(exporter []byte) (any, error) {
+	answer, err := e.controlPlane.Prove(ctx, way, enrolPath, func(exporter []byte) (any, error) {
 		signature, err := e.device.Sign(protocol.EnrolTranscript(e.invitation.SandboxID, exporter))
 		return protocol.EnrolRequest{
 			SandboxID: e.invitation.SandboxID, Token: e.invitation.Token,
@@ -156,8 +157,8 @@ func (e *enrolling) discreet(err error) error {
 		return err
 	}
 	said := protocol.Errorf(protocol.KindOf(err), "an answer that quotes the invitation's token")
-	if answered(err) {
-		return &answerError{said}
+	if controlplane.Refused(err) {
+		return &controlplane.Refusal{Said: said}
 	}
 	return said
 }
@@ -166,7 +167,7 @@ func (e *enrolling) discreet(err error) error {
 // pointless, nil for others. Relays have no say in that: what they refuse may
 // work later, or elsewhere.
 func (e *enrolling) refused(err error) error {
-	if !answered(err) {
+	if !controlplane.Refused(err) {
 		return nil
 	}
 	switch protocol.KindOf(err) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/controlplane"
 )
 
 const (
@@ -45,7 +46,7 @@ func (a *Agent) keepHead(ctx context.Context, posted uint64) uint64 {
 	case err == nil:
 		a.noteHead("")
 		return head.Sequence
-	case answered(err) && protocol.KindOf(err) == protocol.KindConflict:
+	case controlplane.Refused(err) && protocol.KindOf(err) == protocol.KindConflict:
 		a.noteHead("the audit log does not go on where the control plane saw it last (" +
 			protocol.AsError(err).Message + "): records were removed or replaced; what happens is recorded, but not vouched for")
 	}
@@ -70,5 +71,5 @@ func (a *Agent) postHead(ctx context.Context, head protocol.AuditHead, signature
 	if err != nil {
 		return err
 	}
-	return a.controlPlane.post(ctx, headPath, nil, body)
+	return a.controlPlane.Post(ctx, headPath, nil, body)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -87,7 +88,7 @@ func (a *Agent) storeKeys(jwks []byte) {
 
 // fetchKeys gets the control plane's key set.
 func (a *Agent) fetchKeys(ctx context.Context) ([]byte, error) {
-	return a.controlPlane.get(ctx, keysPath)
+	return a.controlPlane.Get(ctx, keysPath, protocol.MaxEnrolmentBytes)
 }
 
 // keysTooOld reports whether tokens are refused for want of news of the keys.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/controlplane"
 )
 
 const (
@@ -31,7 +32,7 @@ func (a *Agent) postApproval(ctx context.Context, approval protocol.Approval) er
 	if err != nil {
 		return err
 	}
-	return a.controlPlane.post(ctx, approvalsPath, nil, notice)
+	return a.controlPlane.Post(ctx, approvalsPath, nil, notice)
 }
 
 // postTurn tells the control plane that a coding agent has finished a turn.
@@ -45,7 +46,7 @@ func (a *Agent) postTurn(ctx context.Context, done protocol.PTYCompleted) error 
 		return err
 	}
 	if status >= 300 {
-		return &answerError{protocol.Errorf(protocol.KindByStatus(status), "status %d", status)}
+		return controlplane.RefusedWith(status, "")
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/controlplane"
 )
 
 // maxOutbox bounds what the control plane has not been told of one kind of news;
@@ -75,7 +76,7 @@ func (o *outbox[T]) done(number uint64) {
 
 // keep posts until ctx ends.
 func (o *outbox[T]) keep(ctx context.Context) {
-	pause := pauses{longest: longestCallbackPause}
+	pause := controlplane.Backoff{Longest: longestCallbackPause}
 	for {
 		next, number, ok := o.first()
 		if !ok {
@@ -89,15 +90,15 @@ func (o *outbox[T]) keep(ctx context.Context) {
 		err := o.post(ctx, next)
 		switch {
 		case err == nil:
-			pause.reset()
+			pause.Reset()
 			o.done(number)
 		case ctx.Err() != nil:
 			return
-		case final(err) && protocol.KindOf(err) != protocol.KindUnauthenticated: // that may be the certificate
+		case controlplane.Final(err) && protocol.KindOf(err) != protocol.KindUnauthenticated: // that may be the certificate
 			o.log.Warn(o.what+" refused", "err", err)
 			o.done(number)
 		default:
-			if sleep(ctx, pause.next()) != nil {
+			if controlplane.Sleep(ctx, pause.Next()) != nil {
 				return
 			}
 		}

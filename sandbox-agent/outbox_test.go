@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/controlplane"
 )
 
 // News is told once each and in order, again after a failure, and not again
@@ -24,7 +25,7 @@ func TestOutbox(t *testing.T) {
 				failures--
 				return errors.New("nobody there")
 			case n == 2:
-				return &answerError{protocol.Errorf(protocol.KindInvalid, "no such number")}
+				return controlplane.RefusedWith(http.StatusBadRequest, "no such number")
 			}
 			told = append(told, n)
 			return nil

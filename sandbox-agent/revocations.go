@@ -108,7 +108,7 @@ func (r *revocations) store() error {
 
 // fetchRevocations asks the control plane what is void.
 func (a *Agent) fetchRevocations(ctx context.Context) error {
-	text, err := a.controlPlane.getUpTo(ctx, revocationsPath, protocol.MaxRevocationBytes)
+	text, err := a.controlPlane.Get(ctx, revocationsPath, protocol.MaxRevocationBytes)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/controlplane"
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
 )
 
@@ -54,7 +55,7 @@ func void(a *Agent, id protocol.GrantID) bool { return a.revocations.set.Grant(&
 func TestRevocations(t *testing.T) {
 	w := newWorld(t)
 	a := w.connected()
-	if err := a.fetchRevocations(within(t)); err == nil || !answered(err) {
+	if err := a.fetchRevocations(within(t)); err == nil || !controlplane.Refused(err) {
 		t.Errorf("no such route: %v", err)
 	}
 	w.publish(w.signer, 7, "gr_1")

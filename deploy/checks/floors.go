@@ -35,7 +35,7 @@ var Floors = []struct {
 		"tunnel", "tunnel/internal/...", "tunnel/tunneltest", "tunnel/tunneltest/impair",
 		"relay/internal/turn", "relay/internal/replay", "relay/internal/roster",
 		"sandbox-agent/internal/redact", "sandbox-agent/internal/screen",
-		"sandbox-agent/internal/hostname", "sandbox-agent/internal/toolbox", "sandbox-agent/internal/feature",
+		"sandbox-agent/internal/hostname", "sandbox-agent/internal/toolbox", "sandbox-agent/internal/feature", "sandbox-agent/internal/controlplane",
 		"deploy/program", "deploy/program/instrument", "deploy/program/intake", "deploy/program/lifetime", "deploy/program/telemetry",
 		"loadtest/internal/pattern", "loadtest/internal/measure",
 	}},
