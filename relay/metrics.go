@@ -41,9 +41,6 @@ type metrics struct {
 	asked    *prometheus.HistogramVec // by what
 }
 
-// carriers are those that a relay listens for.
-var carriers = []tunnel.Carrier{tunnel.CarrierQUIC, tunnel.CarrierWebSocket}
-
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{gateway: gateway.NewMetrics(reg), dispatch: dispatch.NewMetrics()}
 	m.ofTunnels()
@@ -69,15 +66,15 @@ func (m *metrics) ofTunnels() {
 		Name: "fairlead_tunnel_handshakes_total", Help: "Connections that wanted to register as a tunnel, by carrier and how that ended.",
 	}, []string{"carrier", "outcome"})
 	m.handshake = instrument.Times(instrument.ShortTimes("fairlead_tunnel_handshake_seconds",
-		"Time that registrations took which succeeded, without the carrier's own handshake, by carrier."), "carrier", carriers...)
+		"Time that registrations took which succeeded, without the carrier's own handshake, by carrier."), "carrier", tunnel.Carriers()...)
 	m.waited = prometheus.NewHistogram(instrument.LongTimes("fairlead_tunnel_registration_wait_seconds",
 		"Time that registrations waited for their turn, because there were more than the relay's rate."))
 	m.closed = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fairlead_tunnels_closed_total", Help: "Registered tunnels that ended, by carrier and the kind of error that ended them.",
 	}, []string{"carrier", "kind"})
 	m.lived = instrument.Times(instrument.Lives("fairlead_tunnel_life_seconds",
-		"How long registered tunnels lasted that ended, by carrier."), "carrier", carriers...)
-	for _, carrier := range carriers {
+		"How long registered tunnels lasted that ended, by carrier."), "carrier", tunnel.Carriers()...)
+	for _, carrier := range tunnel.Carriers() {
 		m.tunnels.WithLabelValues(string(carrier))
 		for _, outcome := range tunnel.HandshakeOutcomes() {
 			m.handshakes.WithLabelValues(string(carrier), string(outcome))

@@ -101,8 +101,8 @@ func (c *Config) check() error {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	c.Carrier = cmp.Or(c.Carrier, CarrierAuto)
-	if c.Carrier != CarrierAuto && c.Carrier != string(tunnel.CarrierQUIC) && c.Carrier != string(tunnel.CarrierWebSocket) {
-		return fmt.Errorf("--carrier: %q is none of %s, %s and %s", c.Carrier, CarrierAuto, tunnel.CarrierQUIC, tunnel.CarrierWebSocket)
+	if _, err := tunnel.ParseCarrier(c.Carrier); err != nil && c.Carrier != CarrierAuto {
+		return fmt.Errorf("--carrier: %w, and %s", err, CarrierAuto)
 	}
 	for _, addr := range c.Relays {
 		if err := protocol.CheckAddr(addr); err != nil {

@@ -8,15 +8,6 @@ import (
 	"github.com/fairlead/fairlead/tunnel/internal/wsslink"
 )
 
-// A Carrier names what a tunnel runs over.
-type Carrier string
-
-const (
-	CarrierQUIC      Carrier = "quic"
-	CarrierWebSocket Carrier = "websocket"
-	CarrierMemory    Carrier = "memory" // both ends in one process, in tests
-)
-
 // Events are what is told to whoever counts what tunnels do. Each may be nil;
 // none may block, and each may be called from several goroutines at once.
 type Events struct {

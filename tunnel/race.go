@@ -9,8 +9,6 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/tunnel/internal/carrier"
-	"github.com/fairlead/fairlead/tunnel/internal/quiclink"
-	"github.com/fairlead/fairlead/tunnel/internal/wsslink"
 )
 
 // headStart is how long one carrier is tried before the other is too, and
@@ -21,14 +19,6 @@ var (
 	headStart     = 250 * time.Millisecond
 	longHeadStart = 750 * time.Millisecond
 )
-
-// carrierOf returns what a connection runs over.
-func carrierOf(conn carrier.Conn) Carrier {
-	if n, ok := conn.(carrier.Named); ok {
-		return Carrier(n.Carrier())
-	}
-	return CarrierMemory
-}
 
 // finish is how one carrier's attempt ended.
 type finish struct {
@@ -90,11 +80,7 @@ func race(ctx context.Context, cfg DialConfig) (carrier.Conn, error) {
 // attempt connects by one carrier.
 func (cfg DialConfig) attempt(ctx context.Context, by Carrier) finish {
 	began := time.Now()
-	dial := quiclink.Dial
-	if by == CarrierWebSocket {
-		dial = wsslink.Dial
-	}
-	conn, err := dial(ctx, cfg.Addr, cfg.TLS)
+	conn, err := by.dial(ctx, cfg.Addr, cfg.TLS)
 	if e := cfg.Events; e != nil && e.Dialled != nil {
 		e.Dialled(by, err, time.Since(began))
 	}
@@ -108,11 +94,11 @@ func (cfg DialConfig) attempt(ctx context.Context, by Carrier) finish {
 func (cfg DialConfig) order() ([]Carrier, error) {
 	order := slices.Clone(cfg.Carriers)
 	if len(order) == 0 {
-		order = []Carrier{CarrierQUIC, CarrierWebSocket}
+		order = Carriers()
 	}
 	for _, c := range order {
-		if c != CarrierQUIC && c != CarrierWebSocket {
-			return nil, fmt.Errorf("tunnel: no carrier is called %q", c)
+		if _, err := ParseCarrier(string(c)); err != nil {
+			return nil, fmt.Errorf("tunnel: %w", err)
 		}
 	}
 	if cfg.Ladder.skip(order[0]) {

@@ -116,7 +116,7 @@ func (t *traffic) Collect(metrics chan<- prometheus.Metric) {
 	count(bytesDesc, path.BytesSent, "sent")
 	count(bytesDesc, path.BytesReceived, "received")
 	count(bytesDesc, path.BytesLost, "lost")
-	for _, c := range []tunnel.Carrier{tunnel.CarrierQUIC, tunnel.CarrierWebSocket} {
+	for _, c := range tunnel.Carriers() {
 		count(tunnelBytesDesc, all[c].BytesSent, string(c), "sent")
 		count(tunnelBytesDesc, all[c].BytesReceived, string(c), "received")
 	}
