@@ -135,7 +135,7 @@ soak: build
 	bin/loadtest run soak --local --duration $(SOAK)
 
 bench: $(DIST)/index.html
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime 0.3s ./protocol/... ./relay/internal/replay ./tunnel ./sandbox-agent/internal/screen ./sandbox-agent/internal/spill ./sandbox-agent/internal/terminal ./sandbox-agent/internal/ledger ./sandbox-agent/internal/executor ./sandbox-agent/internal/redact ./sandbox-agent/internal/egress ./sandbox-agent/internal/broker ./sandbox-agent/internal/workspace ./sandbox-agent/internal/mcp ./loadtest/internal/pattern ./loadtest/internal/crowd ./tunnel/tunneltest/impair
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime 0.3s ./protocol/... ./relay/internal/replay ./tunnel ./sandbox-agent/internal/screen ./sandbox-agent/internal/spill ./sandbox-agent/internal/terminal ./sandbox-agent/internal/ledger ./sandbox-agent/internal/executor ./sandbox-agent/internal/redact ./sandbox-agent/internal/egress ./sandbox-agent/internal/broker ./sandbox-agent/internal/files/workspace ./sandbox-agent/internal/mcp ./loadtest/internal/pattern ./loadtest/internal/crowd ./tunnel/tunneltest/impair
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime 3s ./deploy/e2e
 
 proofs:
@@ -145,7 +145,7 @@ proofs:
 	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/executor -run TestHostileRelay -attempts=100000
 	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/link -run TestHostileRelay -attempts=100000
 	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/ledger -run TestKilled -kills=200
-	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/workspace -run TestSymlinkRace -workspace.race=60s
+	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/files/workspace -run TestSymlinkRace -workspace.race=60s
 	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/screen -run TestRandomStreams -oracle.n=3000
 	$(GO) test -count=1 -v -timeout 30m ./deploy/e2e -run '^(TestChaos|TestDecisionAcrossAKilledRelay)$$' -chaos.kills=100 -approvals.kills=100
 

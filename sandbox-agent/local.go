@@ -21,6 +21,8 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/broker"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/egress"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/environment"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/files"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/files/workspace"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hostname"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/link"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/outbound"
@@ -28,7 +30,6 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/services"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/workspace"
 )
 
 // Defaults of Config (seed 001). Loopback services take any other port as well,
@@ -52,7 +53,7 @@ type local struct {
 	rules       *egress.Rules
 	proxy       *egress.Proxy
 	approvals   *approval.Log
-	files       *workspace.FS
+	files       *files.Files
 	static      outbound.Static
 	notices     *outbox[protocol.Approval]
 	workshop    *workshop
@@ -173,13 +174,18 @@ func (s *local) forbidden(port int) bool {
 
 // open opens the workspace, which the terminals' host has made, and what works in
 // it.
-func (s *local) open() (err error) {
+func (s *local) open() error {
 	options := workspace.Options{Dir: s.agent.cfg.Workspace, Logger: s.agent.log}
 	if s.isolated {
 		options.Own, options.Owner = s.agent.host.OwnsUID, s.fileOwner
 	}
-	if s.files, err = workspace.Open(options); err != nil {
+	tree, err := workspace.Open(options)
+	if err != nil {
 		return err
+	}
+	s.files = &files.Files{
+		FS: tree, Grant: link.GrantOf, Marked: files.DefaultMarked, Log: s.agent.log,
+		Redact: func() files.Masker { return s.agent.masks.stream() },
 	}
 	return s.workshop.open()
 }
@@ -237,10 +243,7 @@ func (s *local) register() ([]interface{ Register(*http.ServeMux) }, error) {
 	}
 	return append(s.workshop.services(),
 		metrics, preview,
-		&services.Files{
-			FS: s.files, Grant: link.GrantOf, Log: s.agent.log,
-			Redact: func() services.Masker { return s.agent.masks.stream() },
-		},
+		s.files,
 		&services.Approvals{List: s.approvals.List, Grant: link.GrantOf},
 		&services.Env{Names: s.environment.Names, Grant: link.GrantOf},
 		&services.Egress{Rules: s.egressRules, Grant: link.GrantOf},

@@ -96,7 +96,7 @@ func (w *workshop) open() (err error) {
 	options := mcp.Options{
 		Sets: []toolbox.Set{
 			&tools.Terminals{Host: s.agent.host},
-			&tools.Files{FS: s.files, Marked: services.DefaultMarked, Redact: func() tools.Masker { return s.agent.masks.stream() }},
+			s.files,
 			w.browser, w.integrations,
 		},
 		Secrets: w.secret, Grant: link.GrantOf, Port: w.port, Mask: s.agent.masks.mask,

@@ -35,7 +35,7 @@ var Floors = []struct {
 		"tunnel", "tunnel/internal/...", "tunnel/tunneltest", "tunnel/tunneltest/impair",
 		"relay/internal/turn", "relay/internal/replay", "relay/internal/roster",
 		"sandbox-agent/internal/redact", "sandbox-agent/internal/screen",
-		"sandbox-agent/internal/hostname", "sandbox-agent/internal/toolbox", "sandbox-agent/internal/feature", "sandbox-agent/internal/controlplane",
+		"sandbox-agent/internal/hostname", "sandbox-agent/internal/toolbox/...", "sandbox-agent/internal/reply", "sandbox-agent/internal/feature", "sandbox-agent/internal/controlplane",
 		"deploy/program", "deploy/program/instrument", "deploy/program/intake", "deploy/program/lifetime", "deploy/program/telemetry",
 		"loadtest/internal/pattern", "loadtest/internal/measure",
 	}},
@@ -47,7 +47,7 @@ var Floors = []struct {
 		"sandbox-agent/internal/terminal", "sandbox-agent/internal/process", "sandbox-agent/internal/ledger",
 		"sandbox-agent/internal/spill", "sandbox-agent/internal/journal", "sandbox-agent/internal/transcript", "sandbox-agent/internal/pty", "sandbox-agent/internal/account",
 		"sandbox-agent/internal/approval", "sandbox-agent/internal/broker", "sandbox-agent/internal/egress",
-		"sandbox-agent/internal/workspace", "sandbox-agent/internal/hooks",
+		"sandbox-agent/internal/files/workspace", "sandbox-agent/internal/hooks",
 		"sandbox-agent/internal/browser", "sandbox-agent/internal/executor",
 		"sandbox-agent/internal/recording", "sandbox-agent/internal/audit", "sandbox-agent/internal/passwd",
 		"sandbox-agent/internal/environment", "sandbox-agent/internal/outbound", "sandbox-agent/internal/peer",
@@ -58,7 +58,7 @@ var Floors = []struct {
 	{F3, []string{
 		"relay/internal/gateway", "relay/internal/controlapi", "relay/internal/sandboxapi",
 		"relay/internal/console/...", "relay/internal/admin", "relay/internal/openapi", "relay/internal/preview",
-		"sandbox-agent/internal/mcp/...", "sandbox-agent/internal/bridge", "sandbox-agent/internal/tools", "sandbox-agent/internal/services", "sandbox-agent/internal/link",
+		"sandbox-agent/internal/mcp/...", "sandbox-agent/internal/bridge", "sandbox-agent/internal/tools", "sandbox-agent/internal/files", "sandbox-agent/internal/services", "sandbox-agent/internal/link",
 		"loadtest/internal/crowd", "loadtest/internal/printer", "loadtest/internal/simagent", "loadtest/internal/agents", "loadtest/internal/report", "loadtest/internal/impair",
 	}},
 	{F4, []string{

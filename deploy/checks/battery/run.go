@@ -26,7 +26,7 @@ var Long = map[string][]string{
 	"sandbox-agent/internal/link":     {"-attempts=100000"},
 	"sandbox-agent/internal/ledger":   {"-kills=200"},
 	"sandbox-agent/internal/redact":   {"-redact.mib=100"},
-	"sandbox-agent/internal/workspace": {
+	"sandbox-agent/internal/files/workspace": {
 		"-workspace.race=60s",
 	},
 	"deploy/e2e": {

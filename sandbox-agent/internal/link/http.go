@@ -2,7 +2,6 @@ package link
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/reply"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -65,7 +65,7 @@ func viewer(w http.ResponseWriter, r *http.Request) (protocol.SessionID, *jws.Gr
 	session := protocol.SessionID(r.PathValue("sid"))
 	grant := GrantOf(r)
 	if !grant.Allows(session, "", protocol.CapView) {
-		writeError(w, protocol.Errorf(protocol.KindForbidden, "the grant does not allow to view this session"))
+		reply.Error(w, protocol.Errorf(protocol.KindForbidden, "the grant does not allow to view this session"))
 		return "", nil, false
 	}
 	return session, grant, true
@@ -83,7 +83,7 @@ func (l *Link) listPTYs(w http.ResponseWriter, r *http.Request) {
 			list.PTYs = append(list.PTYs, info)
 		}
 	}
-	writeJSON(w, http.StatusOK, list)
+	reply.JSON(w, http.StatusOK, list)
 }
 
 // sessionAgent is GET /sessions/{sid}/agent: the state of the agent that belongs
@@ -96,11 +96,11 @@ func (l *Link) sessionAgent(w http.ResponseWriter, r *http.Request) {
 	id := protocol.SessionAgent(session)
 	for _, info := range l.Host.List(session) {
 		if info.ID == id && info.Exited == nil && info.Agent != nil && grant.Allows(session, id, protocol.CapView) {
-			writeJSON(w, http.StatusOK, protocol.SessionAgentInfo{ID: id, State: info.Agent.State})
+			reply.JSON(w, http.StatusOK, protocol.SessionAgentInfo{ID: id, State: info.Agent.State})
 			return
 		}
 	}
-	writeError(w, protocol.Errorf(protocol.KindNotFound, "the session has no agent of its own"))
+	reply.Error(w, protocol.Errorf(protocol.KindNotFound, "the session has no agent of its own"))
 }
 
 // listRecordings is GET /sessions/{sid}/recordings.
@@ -115,7 +115,7 @@ func (l *Link) listRecordings(w http.ResponseWriter, r *http.Request) {
 			list.Recordings = append(list.Recordings, info)
 		}
 	}
-	writeJSON(w, http.StatusOK, list)
+	reply.JSON(w, http.StatusOK, list)
 }
 
 // readRecording is GET /sessions/{sid}/recordings/{rid}. It sends one that runs
@@ -127,12 +127,12 @@ func (l *Link) readRecording(w http.ResponseWriter, r *http.Request) {
 	}
 	content, err := l.Recordings.Read(session, r.PathValue("rid"))
 	if err != nil {
-		writeError(w, err)
+		reply.Error(w, err)
 		return
 	}
 	defer content.Close()
 	if !grant.Allows(session, content.Info.PTYID, protocol.CapView) {
-		writeError(w, protocol.Errorf(protocol.KindForbidden, "the grant does not allow to view this terminal"))
+		reply.Error(w, protocol.Errorf(protocol.KindForbidden, "the grant does not allow to view this terminal"))
 		return
 	}
 	// What a sandbox wrote is never shown as a page.
@@ -275,16 +275,4 @@ func (c *closeNoter) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() { close(c.closed) })
 	return err
-}
-
-func writeError(w http.ResponseWriter, err error) {
-	e := protocol.AsError(err)
-	writeJSON(w, e.Kind.Status(), map[string]protocol.ErrorBody{"error": e.Body()})
-}
-
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(v)
 }

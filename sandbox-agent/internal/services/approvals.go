@@ -5,6 +5,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/reply"
 )
 
 // Approvals serves what a session asks for and what was decided about it. List
@@ -50,10 +51,10 @@ func serveSession(mux *http.ServeMux, grantOf func(*http.Request) *jws.Grant, pa
 	mux.HandleFunc("GET /sessions/{sid}/"+path, func(w http.ResponseWriter, r *http.Request) {
 		session := protocol.SessionID(r.PathValue("sid"))
 		if grant := grantOf(r); grant == nil || !protocol.ValidID(session) || !grant.Allows(session, "", capability) {
-			writeError(w, protocol.Errorf(protocol.KindForbidden, "the grant does not allow %s in this session", capability))
+			reply.Error(w, protocol.Errorf(protocol.KindForbidden, "the grant does not allow %s in this session", capability))
 			return
 		}
 		w.Header().Set("Cache-Control", "no-store")
-		writeJSON(w, http.StatusOK, answer(session))
+		reply.JSON(w, http.StatusOK, answer(session))
 	})
 }

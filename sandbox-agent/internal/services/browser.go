@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/browser"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/reply"
 )
 
 const (
@@ -42,18 +43,18 @@ func (s *Browser) guarded(serve func(http.ResponseWriter, *http.Request, protoco
 	return func(w http.ResponseWriter, r *http.Request) {
 		session := protocol.SessionID(r.PathValue("sid"))
 		if grant := s.Grant(r); grant == nil || !protocol.ValidID(session) || !grant.Allows(session, "", protocol.CapView) {
-			writeError(w, protocol.Errorf(protocol.KindForbidden, "the grant does not allow %s in this session", protocol.CapView))
+			reply.Error(w, protocol.Errorf(protocol.KindForbidden, "the grant does not allow %s in this session", protocol.CapView))
 			return
 		}
 		w.Header().Set("Cache-Control", "no-store")
 		if err := serve(w, r, session); err != nil {
-			writeError(w, err)
+			reply.Error(w, err)
 		}
 	}
 }
 
 func (s *Browser) status(w http.ResponseWriter, r *http.Request, session protocol.SessionID) error {
-	writeJSON(w, http.StatusOK, s.Status(r.Context(), session))
+	reply.JSON(w, http.StatusOK, s.Status(r.Context(), session))
 	return nil
 }
 

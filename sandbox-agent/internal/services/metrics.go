@@ -20,6 +20,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/reply"
 )
 
 const (
@@ -140,7 +141,7 @@ func (m *Metrics) Register(mux *http.ServeMux) {
 		session := protocol.SessionID(r.PathValue("sid"))
 		grant := m.opts.Grant(r)
 		if grant == nil || !protocol.ValidID(session) || !grant.Allows(session, "", protocol.CapView) {
-			writeError(w, protocol.Errorf(protocol.KindForbidden, "the grant does not allow %s in this session", protocol.CapView))
+			reply.Error(w, protocol.Errorf(protocol.KindForbidden, "the grant does not allow %s in this session", protocol.CapView))
 			return
 		}
 		w.Header().Set("Cache-Control", "no-store")
@@ -148,9 +149,9 @@ func (m *Metrics) Register(mux *http.ServeMux) {
 		case format == "prometheus", format == "" && wantsPrometheus(r.Header.Get("Accept")):
 			m.scraper.ServeHTTP(w, r)
 		case format == "" || format == "json":
-			writeJSON(w, http.StatusOK, m.answerFor(session, grant))
+			reply.JSON(w, http.StatusOK, m.answerFor(session, grant))
 		default:
-			writeError(w, protocol.Errorf(protocol.KindInvalid, "format: json or prometheus"))
+			reply.Error(w, protocol.Errorf(protocol.KindInvalid, "format: json or prometheus"))
 		}
 	})
 }

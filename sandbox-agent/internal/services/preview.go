@@ -19,6 +19,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/reply"
 )
 
 const (
@@ -244,7 +245,7 @@ func (p *Preview) refuse(w http.ResponseWriter, r *http.Request, status int, err
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	if accept := r.Header.Get("Accept"); strings.Contains(accept, "json") && !strings.Contains(accept, "text/html") {
-		writeStatus(w, status, err)
+		reply.ErrorAs(w, status, err)
 		return
 	}
 	h.Set("Content-Type", "text/html; charset=utf-8")

@@ -56,6 +56,13 @@ func JSON(v any) (protocol.ToolResult, error) {
 	return Text(string(text)), nil
 }
 
+// TextAndJSON is a result of a text, and behind it v as JSON.
+func TextAndJSON(text string, v any) (protocol.ToolResult, error) {
+	r, err := JSON(v)
+	r.Content = append(Text(text).Content, r.Content...)
+	return r, err
+}
+
 // Failure is a result that says that the tool could not do it, and why.
 func Failure(text string) protocol.ToolResult {
 	r := Text(text)

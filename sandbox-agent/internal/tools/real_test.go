@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox/toolboxtest"
 )
 
 // The tools in a real shell.
@@ -23,25 +24,25 @@ func TestShell(t *testing.T) {
 	host, err := terminal.NewHost(terminal.Config{
 		Workspace: dir + "/workspace", Homes: dir + "/homes", Isolation: terminal.IsolationNone, Shell: shell,
 	})
-	works(t, err)
+	toolboxtest.Works(t, err)
 	defer host.Shutdown(context.Background())
 	_, err = host.Create(t.Context(), "s1", "p2", op.PTYCreate{Cols: 80, Rows: 24})
-	works(t, err)
-	works(t, host.Share("s1", "p2", protocol.ShareSession))
+	toolboxtest.Works(t, err)
+	toolboxtest.Works(t, host.Share("s1", "p2", protocol.ShareSession))
 	set := &Terminals{Host: host}
-	for round, caller := range []toolbox.Caller{program, person([]string{"p2"}, protocol.CapControl, protocol.CapView)} {
+	for round, caller := range []toolbox.Caller{toolboxtest.Program, toolboxtest.Person([]string{"p2"}, protocol.CapControl, protocol.CapView)} {
 		var texts []string
 		eventually(t, func() (err error) { // once the shell is at its prompt
-			texts, err = call(t, set, caller, "terminal_run", `{"pty_id":"p2","command":"echo one; (exit 3)"}`)
+			texts, err = toolboxtest.Call(t, set, caller, "terminal_run", `{"pty_id":"p2","command":"echo one; (exit 3)"}`)
 			return err
 		})
 		if !strings.Contains(texts[0], `"exit_code":3`) || !strings.Contains(texts[0], `"output":"one`) {
 			t.Errorf("got %s", texts[0])
 		}
-		_, err := call(t, set, caller, "terminal_send", `{"pty_id":"p2","text":"printf 't%s' wo","enter":true}`)
-		works(t, err)
+		_, err := toolboxtest.Call(t, set, caller, "terminal_send", `{"pty_id":"p2","text":"printf 't%s' wo","enter":true}`)
+		toolboxtest.Works(t, err)
 		eventually(t, func() error {
-			texts, err := call(t, set, caller, "terminal_read", `{"pty_id":"p2","lines":0}`)
+			texts, err := toolboxtest.Call(t, set, caller, "terminal_read", `{"pty_id":"p2","lines":0}`)
 			if err == nil && strings.Count(texts[0], "two") <= round {
 				err = protocol.Errorf(protocol.KindConflict, "the screen is %q", texts[0])
 			}

@@ -40,7 +40,7 @@ func (s *Terminals) permit(caller toolbox.Caller, pty protocol.PTYID, need proto
 		return protocol.Errorf(protocol.KindForbidden,
 			"that terminal is not open to your programs: somebody who may control it can open it to them, in the console or by terminal.share")
 	}
-	return permit(caller, pty, need)
+	return caller.Permit(pty, need)
 }
 
 // Tools returns the tools, which are always the same.
@@ -70,7 +70,7 @@ type terminalListing struct {
 }
 
 func (s *Terminals) list(_ context.Context, caller toolbox.Caller, args json.RawMessage) (protocol.ToolResult, error) {
-	if err := decode(args, &listArgs{}); err != nil {
+	if err := toolbox.Decode(args, &listArgs{}); err != nil {
 		return protocol.ToolResult{}, err
 	}
 	answer := terminalListing{Terminals: []protocol.PTYInfo{}, Own: caller.PTY}
@@ -99,21 +99,21 @@ type readArgs struct {
 
 func (s *Terminals) read(_ context.Context, caller toolbox.Caller, args json.RawMessage) (protocol.ToolResult, error) {
 	var a readArgs
-	if err := decode(args, &a); err != nil {
+	if err := toolbox.Decode(args, &a); err != nil {
 		return protocol.ToolResult{}, err
 	}
 	lines := defaultLines
 	if a.Lines != nil {
 		lines = *a.Lines
 	}
-	if err := within("lines", int64(lines), 0, maxLines); err != nil {
+	if err := toolbox.Within("lines", int64(lines), 0, maxLines); err != nil {
 		return protocol.ToolResult{}, err
 	}
 	if a.PTY == "" {
 		a.PTY = caller.PTY
 	}
 	if a.PTY == "" {
-		return protocol.ToolResult{}, missing("pty_id")
+		return protocol.ToolResult{}, toolbox.Missing("pty_id")
 	}
 	if err := s.permit(caller, a.PTY, protocol.CapView); err != nil {
 		return protocol.ToolResult{}, err
@@ -123,16 +123,9 @@ func (s *Terminals) read(_ context.Context, caller toolbox.Caller, args json.Raw
 		err = s.permit(caller, a.PTY, protocol.CapView) // it may have been closed to them just now
 	}
 	if err != nil {
-		return protocol.ToolResult{}, told(err)
+		return protocol.ToolResult{}, protocol.AsError(err)
 	}
-	return withNote(text, info)
-}
-
-// withNote is a result of a text as it is, and of what is to be said about it.
-func withNote(text string, note any) (protocol.ToolResult, error) {
-	r, err := toolbox.JSON(note)
-	r.Content = append([]protocol.ToolContent{{Type: "text", Text: text}}, r.Content...)
-	return r, err
+	return toolbox.TextAndJSON(text, info)
 }
 
 var terminalSend = protocol.Tool{
@@ -155,11 +148,11 @@ type sendArgs struct {
 
 func (s *Terminals) send(ctx context.Context, caller toolbox.Caller, args json.RawMessage) (protocol.ToolResult, error) {
 	var a sendArgs
-	if err := decode(args, &a); err != nil {
+	if err := toolbox.Decode(args, &a); err != nil {
 		return protocol.ToolResult{}, err
 	}
 	if a.Text == nil {
-		return protocol.ToolResult{}, missing("text")
+		return protocol.ToolResult{}, toolbox.Missing("text")
 	}
 	if err := s.typable(caller, a.PTY); err != nil {
 		return protocol.ToolResult{}, err
@@ -169,7 +162,7 @@ func (s *Terminals) send(ctx context.Context, caller toolbox.Caller, args json.R
 		text = append(text, '\r')
 	}
 	if err := s.Host.TypeFor(ctx, caller.Session, a.PTY, typist(caller), text); err != nil {
-		return protocol.ToolResult{}, told(err)
+		return protocol.ToolResult{}, protocol.AsError(err)
 	}
 	return toolbox.Text("typed"), nil
 }
@@ -179,7 +172,7 @@ func (s *Terminals) send(ctx context.Context, caller toolbox.Caller, args json.R
 func (s *Terminals) typable(caller toolbox.Caller, pty protocol.PTYID) error {
 	switch {
 	case pty == "":
-		return missing("pty_id")
+		return toolbox.Missing("pty_id")
 	case caller.Grant == nil && pty == caller.PTY:
 		return protocol.Errorf(protocol.KindForbidden, "%s is your own terminal: nothing can be typed into it", pty)
 	}
@@ -218,18 +211,18 @@ type runAnswer struct {
 
 func (s *Terminals) run(ctx context.Context, caller toolbox.Caller, args json.RawMessage) (protocol.ToolResult, error) {
 	var a runArgs
-	if err := decode(args, &a); err != nil {
+	if err := toolbox.Decode(args, &a); err != nil {
 		return protocol.ToolResult{}, err
 	}
 	timeout := defaultTimeout
 	if a.Timeout != nil {
-		if err := within("timeout_seconds", *a.Timeout, 1, int64(maxTimeout/time.Second)); err != nil {
+		if err := toolbox.Within("timeout_seconds", *a.Timeout, 1, int64(maxTimeout/time.Second)); err != nil {
 			return protocol.ToolResult{}, err
 		}
 		timeout = time.Duration(*a.Timeout) * time.Second
 	}
 	if a.Command == "" {
-		return protocol.ToolResult{}, missing("command")
+		return protocol.ToolResult{}, toolbox.Missing("command")
 	}
 	if err := s.typable(caller, a.PTY); err != nil {
 		return protocol.ToolResult{}, err
@@ -252,7 +245,7 @@ func (s *Terminals) run(ctx context.Context, caller toolbox.Caller, args json.Ra
 	case kind == protocol.KindEnded && result != (terminal.RunResult{}):
 		answer.ExitCode, answer.Error = &result.ExitCode, "the shell has ended"
 	default:
-		return protocol.ToolResult{}, told(err)
+		return protocol.ToolResult{}, protocol.AsError(err)
 	}
 	r, err := toolbox.JSON(answer)
 	r.IsError = answer.Error != ""

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox/toolboxtest"
 )
 
 var _ Host = (*terminal.Host)(nil)
@@ -53,16 +54,16 @@ func TestTerminalList(t *testing.T) {
 		ptys []string
 		want int
 	}{{[]string{"*"}, 2}, {[]string{"p2"}, 1}, {[]string{"p3"}, 0}} {
-		texts, err := call(t, set, person(test.ptys, protocol.CapView), "terminal_list", `{}`)
-		works(t, err)
+		texts, err := toolboxtest.Call(t, set, toolboxtest.Person(test.ptys, protocol.CapView), "terminal_list", `{}`)
+		toolboxtest.Works(t, err)
 		var got terminalListing
 		if err := json.Unmarshal([]byte(texts[0]), &got); err != nil || len(got.Terminals) != test.want {
 			t.Errorf("%v sees %s, want %d", test.ptys, texts[0], test.want)
 		}
 	}
 	for open, want := range map[protocol.Share]bool{"": false, protocol.ShareNone: false, "p3": false, "p1": true, protocol.ShareSession: true} {
-		texts, err := call(t, &Terminals{Host: &desk{open: open}}, program, "terminal_list", ``)
-		works(t, err)
+		texts, err := toolboxtest.Call(t, &Terminals{Host: &desk{open: open}}, toolboxtest.Program, "terminal_list", ``)
+		toolboxtest.Works(t, err)
 		if !strings.Contains(texts[0], `"own":"p1"`) || !strings.Contains(texts[0], `"id":"p1"`) || strings.Contains(texts[0], `"id":"p2"`) != want {
 			t.Errorf("open to %q: got %s", open, texts[0])
 		}
@@ -78,8 +79,8 @@ func TestTerminalsOfOthers(t *testing.T) {
 		"terminal_send": `{"pty_id":"p2","text":"x"}`,
 		"terminal_run":  `{"pty_id":"p2","command":"ls"}`,
 	} {
-		_, err := call(t, set, program, tool, args)
-		fails(t, err, protocol.KindForbidden, "not open to your programs")
+		_, err := toolboxtest.Call(t, set, toolboxtest.Program, tool, args)
+		toolboxtest.Fails(t, err, protocol.KindForbidden, "not open to your programs")
 	}
 	if d.typed != "" || d.lines != 0 {
 		t.Errorf("the host was asked for %q, %d lines", d.typed, d.lines)
@@ -89,62 +90,62 @@ func TestTerminalsOfOthers(t *testing.T) {
 func TestTerminalRead(t *testing.T) {
 	d := &desk{open: protocol.ShareSession}
 	set := &Terminals{Host: d}
-	texts, err := call(t, set, program, "terminal_read", `{}`)
-	works(t, err)
+	texts, err := toolboxtest.Call(t, set, toolboxtest.Program, "terminal_read", `{}`)
+	toolboxtest.Works(t, err)
 	if texts[0] != "$ ls\n" || !strings.Contains(texts[1], `"id":"p1"`) || d.lines != defaultLines {
 		t.Errorf("got %q with %d lines", texts, d.lines)
 	}
-	_, err = call(t, set, program, "terminal_read", `{"pty_id":"p2","lines":0}`)
-	if works(t, err); d.lines != 0 {
+	_, err = toolboxtest.Call(t, set, toolboxtest.Program, "terminal_read", `{"pty_id":"p2","lines":0}`)
+	if toolboxtest.Works(t, err); d.lines != 0 {
 		t.Errorf("%d lines were asked for, want none", d.lines)
 	}
-	_, err = call(t, set, program, "terminal_read", `{"lines":2001}`)
-	fails(t, err, protocol.KindInvalid, "lines")
-	_, err = call(t, set, person([]string{"*"}, protocol.CapView), "terminal_read", `{}`)
-	fails(t, err, protocol.KindInvalid, "pty_id")
-	_, err = call(t, set, person([]string{"p1"}, protocol.CapView), "terminal_read", `{"pty_id":"p2"}`)
-	fails(t, err, protocol.KindForbidden, "view")
-	_, err = call(t, set, person([]string{"*"}, protocol.CapControl), "terminal_read", `{"pty_id":"p2"}`)
-	fails(t, err, protocol.KindForbidden, "view")
+	_, err = toolboxtest.Call(t, set, toolboxtest.Program, "terminal_read", `{"lines":2001}`)
+	toolboxtest.Fails(t, err, protocol.KindInvalid, "lines")
+	_, err = toolboxtest.Call(t, set, toolboxtest.Person([]string{"*"}, protocol.CapView), "terminal_read", `{}`)
+	toolboxtest.Fails(t, err, protocol.KindInvalid, "pty_id")
+	_, err = toolboxtest.Call(t, set, toolboxtest.Person([]string{"p1"}, protocol.CapView), "terminal_read", `{"pty_id":"p2"}`)
+	toolboxtest.Fails(t, err, protocol.KindForbidden, "view")
+	_, err = toolboxtest.Call(t, set, toolboxtest.Person([]string{"*"}, protocol.CapControl), "terminal_read", `{"pty_id":"p2"}`)
+	toolboxtest.Fails(t, err, protocol.KindForbidden, "view")
 	d.refuse = protocol.Errorf(protocol.KindNotFound, "no such terminal")
-	_, err = call(t, set, program, "terminal_read", `{"pty_id":"p9"}`)
-	fails(t, err, protocol.KindNotFound, "no such terminal")
+	_, err = toolboxtest.Call(t, set, toolboxtest.Program, "terminal_read", `{"pty_id":"p9"}`)
+	toolboxtest.Fails(t, err, protocol.KindNotFound, "no such terminal")
 }
 
 func TestTerminalSend(t *testing.T) {
 	d := &desk{open: protocol.ShareSession}
 	set := &Terminals{Host: d}
-	_, err := call(t, set, program, "terminal_send", `{"pty_id":"p2","text":"ls","enter":true}`)
-	works(t, err)
+	_, err := toolboxtest.Call(t, set, toolboxtest.Program, "terminal_send", `{"pty_id":"p2","text":"ls","enter":true}`)
+	toolboxtest.Works(t, err)
 	if d.typed != "p2:ls\r" || d.by.Grant != nil || d.by.PTY != "p1" {
 		t.Errorf("typed %q by %+v", d.typed, d.by)
 	}
-	who := person([]string{"*"}, protocol.CapControl)
-	_, err = call(t, set, who, "terminal_send", `{"pty_id":"p1","text":"\u0003"}`)
-	works(t, err)
+	who := toolboxtest.Person([]string{"*"}, protocol.CapControl)
+	_, err = toolboxtest.Call(t, set, who, "terminal_send", `{"pty_id":"p1","text":"\u0003"}`)
+	toolboxtest.Works(t, err)
 	if d.typed != "p1:\x03" || d.by.Grant != who.Grant {
 		t.Errorf("typed %q by %+v", d.typed, d.by)
 	}
 	d.typed = ""
-	_, err = call(t, set, program, "terminal_send", `{"pty_id":"p1","text":"ls"}`)
-	fails(t, err, protocol.KindForbidden, "own")
-	_, err = call(t, set, program, "terminal_send", `{"pty_id":"p2"}`)
-	fails(t, err, protocol.KindInvalid, "text")
-	_, err = call(t, set, program, "terminal_send", `{"text":"x"}`)
-	fails(t, err, protocol.KindInvalid, "pty_id")
-	_, err = call(t, set, person([]string{"*"}, protocol.CapView), "terminal_send", `{"pty_id":"p2","text":"ls"}`)
-	fails(t, err, protocol.KindForbidden, "control")
-	_, err = call(t, set, person([]string{"p1"}, protocol.CapControl), "terminal_send", `{"pty_id":"p2","text":"ls"}`)
-	fails(t, err, protocol.KindForbidden, "control")
+	_, err = toolboxtest.Call(t, set, toolboxtest.Program, "terminal_send", `{"pty_id":"p1","text":"ls"}`)
+	toolboxtest.Fails(t, err, protocol.KindForbidden, "own")
+	_, err = toolboxtest.Call(t, set, toolboxtest.Program, "terminal_send", `{"pty_id":"p2"}`)
+	toolboxtest.Fails(t, err, protocol.KindInvalid, "text")
+	_, err = toolboxtest.Call(t, set, toolboxtest.Program, "terminal_send", `{"text":"x"}`)
+	toolboxtest.Fails(t, err, protocol.KindInvalid, "pty_id")
+	_, err = toolboxtest.Call(t, set, toolboxtest.Person([]string{"*"}, protocol.CapView), "terminal_send", `{"pty_id":"p2","text":"ls"}`)
+	toolboxtest.Fails(t, err, protocol.KindForbidden, "control")
+	_, err = toolboxtest.Call(t, set, toolboxtest.Person([]string{"p1"}, protocol.CapControl), "terminal_send", `{"pty_id":"p2","text":"ls"}`)
+	toolboxtest.Fails(t, err, protocol.KindForbidden, "control")
 	if d.typed != "" {
 		t.Errorf("%q was typed", d.typed)
 	}
 	d.refuse = protocol.Errorf(protocol.KindConflict, "bob has control of the terminal")
-	_, err = call(t, set, program, "terminal_send", `{"pty_id":"p2","text":"ls"}`)
-	fails(t, err, protocol.KindConflict, "bob")
+	_, err = toolboxtest.Call(t, set, toolboxtest.Program, "terminal_send", `{"pty_id":"p2","text":"ls"}`)
+	toolboxtest.Fails(t, err, protocol.KindConflict, "bob")
 	d.refuse = context.Canceled
-	_, err = call(t, set, program, "terminal_send", `{"pty_id":"p2","text":"ls"}`)
-	fails(t, err, protocol.KindInternal, protocol.KindInternal.Text())
+	_, err = toolboxtest.Call(t, set, toolboxtest.Program, "terminal_send", `{"pty_id":"p2","text":"ls"}`)
+	toolboxtest.Fails(t, err, protocol.KindInternal, protocol.KindInternal.Text())
 }
 
 func TestTerminalRun(t *testing.T) { synctest.Test(t, testTerminalRun) }
@@ -156,36 +157,36 @@ func testTerminalRun(t *testing.T) {
 	d.run = func(context.Context) (terminal.RunResult, error) {
 		return terminal.RunResult{Output: "no\n", ExitCode: 2, Truncated: true}, nil
 	}
-	texts, err := call(t, set, program, "terminal_run", args)
-	if works(t, err); texts[0] != `{"exit_code":2,"output":"no\n","truncated":true}` || d.typed != "make" {
+	texts, err := toolboxtest.Call(t, set, toolboxtest.Program, "terminal_run", args)
+	if toolboxtest.Works(t, err); texts[0] != `{"exit_code":2,"output":"no\n","truncated":true}` || d.typed != "make" {
 		t.Errorf("got %s", texts[0])
 	}
 	d.run = func(ctx context.Context) (terminal.RunResult, error) {
 		<-ctx.Done()
 		return terminal.RunResult{Output: "half"}, protocol.Errorf(protocol.KindUnavailable, "it goes on")
 	}
-	_, err = call(t, set, program, "terminal_run", args)
-	fails(t, err, protocol.KindUnavailable, "within 1s")
-	fails(t, err, protocol.KindUnavailable, `"output":"half"`)
+	_, err = toolboxtest.Call(t, set, toolboxtest.Program, "terminal_run", args)
+	toolboxtest.Fails(t, err, protocol.KindUnavailable, "within 1s")
+	toolboxtest.Fails(t, err, protocol.KindUnavailable, `"output":"half"`)
 	d.run = func(context.Context) (terminal.RunResult, error) {
 		return terminal.RunResult{Output: "bye", ExitCode: 3}, protocol.Errorf(protocol.KindEnded, "ended")
 	}
-	_, err = call(t, set, program, "terminal_run", args)
-	fails(t, err, protocol.KindUnavailable, `"exit_code":3,"output":"bye"`)
+	_, err = toolboxtest.Call(t, set, toolboxtest.Program, "terminal_run", args)
+	toolboxtest.Fails(t, err, protocol.KindUnavailable, `"exit_code":3,"output":"bye"`)
 	d.run = func(context.Context) (terminal.RunResult, error) {
 		return terminal.RunResult{}, protocol.Errorf(protocol.KindConflict, "the shell isn't at its prompt")
 	}
-	_, err = call(t, set, program, "terminal_run", args)
-	fails(t, err, protocol.KindConflict, "prompt")
+	_, err = toolboxtest.Call(t, set, toolboxtest.Program, "terminal_run", args)
+	toolboxtest.Fails(t, err, protocol.KindConflict, "prompt")
 
 	// Whose grant ends while the command runs sees nothing of it.
-	who := person([]string{"*"}, protocol.CapControl, protocol.CapView)
+	who := toolboxtest.Person([]string{"*"}, protocol.CapControl, protocol.CapView)
 	d.run = func(context.Context) (terminal.RunResult, error) {
 		who.Grant.ExpiresAt = time.Now().Unix() - 1
 		return terminal.RunResult{Output: "secret"}, nil
 	}
-	texts, err = call(t, set, who, "terminal_run", args)
-	fails(t, err, protocol.KindExpired, "")
+	texts, err = toolboxtest.Call(t, set, who, "terminal_run", args)
+	toolboxtest.Fails(t, err, protocol.KindExpired, "")
 	if len(texts) > 0 {
 		t.Errorf("it was told %q", texts)
 	}
@@ -197,11 +198,11 @@ func testTerminalRun(t *testing.T) {
 		`{"pty_id":"p2"}`, `{"command":"x"}`, `{"pty_id":"p2","command":"x","timeout_seconds":0}`,
 		`{"pty_id":"p2","command":"x","timeout_seconds":601}`, `{"pty_id":"p2","command":["x"]}`,
 	} {
-		_, err = call(t, set, program, "terminal_run", bad)
-		fails(t, err, protocol.KindInvalid, "")
+		_, err = toolboxtest.Call(t, set, toolboxtest.Program, "terminal_run", bad)
+		toolboxtest.Fails(t, err, protocol.KindInvalid, "")
 	}
-	_, err = call(t, set, program, "terminal_run", `{"pty_id":"p1","command":"x"}`)
-	fails(t, err, protocol.KindForbidden, "own")
-	_, err = call(t, set, person([]string{"*"}, protocol.CapControl), "terminal_run", args)
-	fails(t, err, protocol.KindForbidden, "view")
+	_, err = toolboxtest.Call(t, set, toolboxtest.Program, "terminal_run", `{"pty_id":"p1","command":"x"}`)
+	toolboxtest.Fails(t, err, protocol.KindForbidden, "own")
+	_, err = toolboxtest.Call(t, set, toolboxtest.Person([]string{"*"}, protocol.CapControl), "terminal_run", args)
+	toolboxtest.Fails(t, err, protocol.KindForbidden, "view")
 }

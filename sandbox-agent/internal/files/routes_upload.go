@@ -1,4 +1,4 @@
-package services
+package files
 
 import (
 	"crypto/sha1"
@@ -11,8 +11,9 @@ import (
 	"strings"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/jws"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/workspace"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/files/workspace"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/reply"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
 // Resumable uploads speak tus 1.0.0 with the extensions creation,
@@ -26,17 +27,17 @@ const (
 )
 
 // resumable returns handle for requests of the protocol's version only.
-func resumable(handle func(http.ResponseWriter, *http.Request, *jws.Grant) error) func(http.ResponseWriter, *http.Request, *jws.Grant) error {
-	return func(w http.ResponseWriter, r *http.Request, grant *jws.Grant) error {
+func resumable(handle handler) handler {
+	return func(w http.ResponseWriter, r *http.Request, caller toolbox.Caller) error {
 		w.Header().Set("Tus-Resumable", tusVersion)
 		w.Header().Set("Cache-Control", "no-store")
 		if r.Header.Get("Tus-Resumable") != tusVersion {
 			w.Header().Set("Tus-Version", tusVersion)
-			writeStatus(w, http.StatusPreconditionFailed,
+			reply.ErrorAs(w, http.StatusPreconditionFailed,
 				protocol.Errorf(protocol.KindUnsupported, "Tus-Resumable must be %s", tusVersion))
 			return nil
 		}
-		return handle(w, r, grant)
+		return handle(w, r, caller)
 	}
 }
 
@@ -44,7 +45,7 @@ func resumable(handle func(http.ResponseWriter, *http.Request, *jws.Grant) error
 // by "path", or by "filename" in the folder of the query's path; with the
 // query's overwrite=false there must be none. If-Match and If-None-Match: * must
 // hold now, and when the file takes its place.
-func (s *Files) createUpload(w http.ResponseWriter, r *http.Request, grant *jws.Grant) error {
+func (s routes) createUpload(w http.ResponseWriter, r *http.Request, caller toolbox.Caller) error {
 	size, err := strconv.ParseInt(r.Header.Get("Upload-Length"), 10, 64)
 	if err != nil || size < 0 {
 		return protocol.Errorf(protocol.KindInvalid, "Upload-Length must be the size in bytes")
@@ -59,7 +60,7 @@ func (s *Files) createUpload(w http.ResponseWriter, r *http.Request, grant *jws.
 		return err
 	}
 	state, err := s.FS.CreateUpload(workspace.UploadRequest{
-		Path: target, Size: size, Subject: string(grant.Subject), WriteOptions: o, Metadata: metadata,
+		Path: target, Size: size, Subject: string(caller.Grant.Subject), WriteOptions: o, Metadata: metadata,
 	})
 	if err != nil {
 		return err
@@ -68,12 +69,12 @@ func (s *Files) createUpload(w http.ResponseWriter, r *http.Request, grant *jws.
 	if r.Header.Get("Content-Type") == tusContent && state.Offset < state.Size {
 		// Bytes that come with it are an offer: what was kept of them is
 		// said by a HEAD, for the upload is there.
-		if more, err := s.FS.Append(state.ID, string(grant.Subject), 0, r.Body, nil); err == nil {
+		if more, err := s.FS.Append(state.ID, string(caller.Grant.Subject), 0, r.Body, nil); err == nil {
 			state = more
 		} else if errors.Is(err, workspace.ErrPrecondition) {
 			w.Header().Del("Location") // it is gone again
 			return err
-		} else if state, err = s.FS.Upload(state.ID, string(grant.Subject)); err != nil {
+		} else if state, err = s.FS.Upload(state.ID, string(caller.Grant.Subject)); err != nil {
 			return err
 		}
 	}
@@ -127,8 +128,8 @@ func describe(h http.Header, state workspace.UploadState) {
 }
 
 // headUpload is HEAD /sessions/{sid}/uploads/{uid}.
-func (s *Files) headUpload(w http.ResponseWriter, r *http.Request, grant *jws.Grant) error {
-	state, err := s.FS.Upload(r.PathValue("uid"), string(grant.Subject))
+func (s routes) headUpload(w http.ResponseWriter, r *http.Request, caller toolbox.Caller) error {
+	state, err := s.FS.Upload(r.PathValue("uid"), string(caller.Grant.Subject))
 	if err != nil {
 		return err
 	}
@@ -145,9 +146,9 @@ func (s *Files) headUpload(w http.ResponseWriter, r *http.Request, grant *jws.Gr
 // last byte gives the file its place. When a condition of the creation doesn't
 // hold then, the answer is 412, also to overwrite=false since 409 is about the
 // offset, and the upload is no more: its offset would say that it is done.
-func (s *Files) patchUpload(w http.ResponseWriter, r *http.Request, grant *jws.Grant) error {
+func (s routes) patchUpload(w http.ResponseWriter, r *http.Request, caller toolbox.Caller) error {
 	if r.Header.Get("Content-Type") != tusContent {
-		writeStatus(w, http.StatusUnsupportedMediaType, protocol.Errorf(protocol.KindInvalid, "the content must be %s", tusContent))
+		reply.ErrorAs(w, http.StatusUnsupportedMediaType, protocol.Errorf(protocol.KindInvalid, "the content must be %s", tusContent))
 		return nil
 	}
 	offset, err := strconv.ParseInt(r.Header.Get("Upload-Offset"), 10, 64)
@@ -158,9 +159,9 @@ func (s *Files) patchUpload(w http.ResponseWriter, r *http.Request, grant *jws.G
 	if err != nil {
 		return err
 	}
-	state, err := s.FS.Append(r.PathValue("uid"), string(grant.Subject), offset, r.Body, sum)
+	state, err := s.FS.Append(r.PathValue("uid"), string(caller.Grant.Subject), offset, r.Body, sum)
 	if errors.Is(err, workspace.ErrPrecondition) {
-		writeStatus(w, http.StatusPreconditionFailed, err)
+		reply.ErrorAs(w, http.StatusPreconditionFailed, err)
 		return nil
 	}
 	if err != nil {
@@ -186,8 +187,8 @@ func parseChecksum(header string) (*workspace.Checksum, error) {
 }
 
 // dropUpload is DELETE /sessions/{sid}/uploads/{uid}.
-func (s *Files) dropUpload(w http.ResponseWriter, r *http.Request, grant *jws.Grant) error {
-	err := s.FS.DropUpload(r.PathValue("uid"), string(grant.Subject))
+func (s routes) dropUpload(w http.ResponseWriter, r *http.Request, caller toolbox.Caller) error {
+	err := s.FS.DropUpload(r.PathValue("uid"), string(caller.Grant.Subject))
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)
 	}

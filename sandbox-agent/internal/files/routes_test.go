@@ -1,4 +1,4 @@
-package services
+package files
 
 import (
 	"archive/zip"
@@ -18,7 +18,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/workspace"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/files/workspace"
 )
 
 const filesSession = "ses_1"
@@ -60,7 +60,7 @@ func newFilesRig(t *testing.T, change ...func(*workspace.Options)) *filesRig {
 	mux := http.NewServeMux()
 	(&Files{
 		FS: tree, Grant: func(*http.Request) *jws.Grant { return r.grant },
-		Redact: func() Masker { return new(stars) }, KeepAlive: 20 * time.Millisecond,
+		Redact: func() Masker { return new(stars) }, Marked: DefaultMarked, KeepAlive: 20 * time.Millisecond,
 	}).Register(mux)
 	r.server = httptest.NewServer(mux)
 	t.Cleanup(r.server.Close)

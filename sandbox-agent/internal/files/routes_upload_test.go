@@ -1,4 +1,4 @@
-package services
+package files
 
 import (
 	"crypto/sha1"

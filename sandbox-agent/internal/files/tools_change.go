@@ -1,4 +1,4 @@
-package tools
+package files
 
 import (
 	"bytes"
@@ -7,8 +7,8 @@ import (
 	"encoding/json"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/files/workspace"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/workspace"
 )
 
 var fileWrite = protocol.Tool{
@@ -38,16 +38,12 @@ type fileChange struct {
 	Created bool `json:"created,omitempty"` // there was nothing before
 }
 
-func (s *Files) write(_ context.Context, caller toolbox.Caller, args json.RawMessage) (protocol.ToolResult, error) {
-	var a fileWriteArgs
-	if err := begin(caller, protocol.CapFilesWrite, args, &a); err != nil {
-		return protocol.ToolResult{}, err
-	}
+func (s tools) write(_ context.Context, caller toolbox.Caller, a fileWriteArgs) (protocol.ToolResult, error) {
 	switch {
 	case a.Path == "":
-		return protocol.ToolResult{}, missing("path")
+		return protocol.ToolResult{}, toolbox.Missing("path")
 	case a.Content == nil:
-		return protocol.ToolResult{}, missing("content")
+		return protocol.ToolResult{}, toolbox.Missing("content")
 	}
 	if err := encodingKnown(a.Encoding); err != nil {
 		return protocol.ToolResult{}, err
@@ -62,7 +58,7 @@ func (s *Files) write(_ context.Context, caller toolbox.Caller, args json.RawMes
 	o := workspace.WriteOptions{IfMatch: a.IfMatch, NoReplace: a.Overwrite != nil && !*a.Overwrite}
 	written, err := s.FS.Write(a.Path, bytes.NewReader(content), o)
 	if err != nil {
-		return protocol.ToolResult{}, told(err)
+		return protocol.ToolResult{}, err
 	}
 	return toolbox.JSON(fileChange{written.Info, written.Created})
 }
@@ -79,17 +75,13 @@ type pathArgs struct {
 	Path string `json:"path"`
 }
 
-func (s *Files) mkdir(_ context.Context, caller toolbox.Caller, args json.RawMessage) (protocol.ToolResult, error) {
-	var a pathArgs
-	if err := begin(caller, protocol.CapFilesWrite, args, &a); err != nil {
-		return protocol.ToolResult{}, err
-	}
+func (s tools) mkdir(_ context.Context, caller toolbox.Caller, a pathArgs) (protocol.ToolResult, error) {
 	if a.Path == "" {
-		return protocol.ToolResult{}, missing("path")
+		return protocol.ToolResult{}, toolbox.Missing("path")
 	}
 	info, made, err := s.FS.Mkdir(a.Path)
 	if err != nil {
-		return protocol.ToolResult{}, told(err)
+		return protocol.ToolResult{}, err
 	}
 	return toolbox.JSON(fileChange{info, made})
 }
@@ -110,23 +102,16 @@ type fileMoveArgs struct {
 	Overwrite bool   `json:"overwrite"`
 }
 
-func (s *Files) move(_ context.Context, caller toolbox.Caller, args json.RawMessage) (protocol.ToolResult, error) {
-	var a fileMoveArgs
-	if err := begin(caller, protocol.CapFilesWrite, args, &a); err != nil {
-		return protocol.ToolResult{}, err
-	}
+func (s tools) rename(_ context.Context, caller toolbox.Caller, a fileMoveArgs) (protocol.ToolResult, error) {
 	switch {
 	case a.From == "":
-		return protocol.ToolResult{}, missing("from")
+		return protocol.ToolResult{}, toolbox.Missing("from")
 	case a.To == "":
-		return protocol.ToolResult{}, missing("to")
+		return protocol.ToolResult{}, toolbox.Missing("to")
 	}
-	if err := s.destination(caller, a.From, a.To); err != nil {
-		return protocol.ToolResult{}, told(err)
-	}
-	info, err := s.FS.Move(a.From, a.To, a.Overwrite)
+	info, err := s.move(caller, a.From, a.To, a.Overwrite)
 	if err != nil {
-		return protocol.ToolResult{}, told(err)
+		return protocol.ToolResult{}, err
 	}
 	return toolbox.JSON(info)
 }
@@ -139,16 +124,12 @@ var fileDelete = protocol.Tool{
 	},"required":["path"],"additionalProperties":false}`),
 }
 
-func (s *Files) remove(ctx context.Context, caller toolbox.Caller, args json.RawMessage) (protocol.ToolResult, error) {
-	var a pathArgs
-	if err := begin(caller, protocol.CapFilesWrite, args, &a); err != nil {
-		return protocol.ToolResult{}, err
-	}
+func (s tools) remove(ctx context.Context, caller toolbox.Caller, a pathArgs) (protocol.ToolResult, error) {
 	if a.Path == "" {
-		return protocol.ToolResult{}, missing("path")
+		return protocol.ToolResult{}, toolbox.Missing("path")
 	}
 	if err := s.FS.Delete(ctx, a.Path); err != nil {
-		return protocol.ToolResult{}, told(err)
+		return protocol.ToolResult{}, err
 	}
 	return toolbox.Text("deleted"), nil
 }

@@ -1,4 +1,4 @@
-package services
+package files
 
 import (
 	"errors"
@@ -6,12 +6,12 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
-	"path"
 	"strings"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/jws"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/workspace"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/files/workspace"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/reply"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
 // maxParts bounds the files of one multipart upload.
@@ -19,7 +19,7 @@ const maxParts = 10_000
 
 // write is PUT /sessions/{sid}/file?path=: the body becomes the file. If-Match
 // and If-None-Match: * are answered with 412 when they don't hold.
-func (s *Files) write(w http.ResponseWriter, r *http.Request, _ *jws.Grant) error {
+func (s routes) write(w http.ResponseWriter, r *http.Request, _ toolbox.Caller) error {
 	o, err := writeOptions(r)
 	if err != nil {
 		return err
@@ -35,7 +35,7 @@ func (s *Files) write(w http.ResponseWriter, r *http.Request, _ *jws.Grant) erro
 		return err
 	}
 	w.Header().Set("ETag", written.Info.ETag)
-	writeJSON(w, created(written.Created), written.Info)
+	reply.JSON(w, created(written.Created), written.Info)
 	return nil
 }
 
@@ -65,7 +65,7 @@ func created(made bool) int {
 }
 
 // remove is DELETE /sessions/{sid}/file?path=, of a folder with its content.
-func (s *Files) remove(w http.ResponseWriter, r *http.Request, _ *jws.Grant) error {
+func (s routes) remove(w http.ResponseWriter, r *http.Request, _ toolbox.Caller) error {
 	err := s.FS.Delete(r.Context(), r.URL.Query().Get("path"))
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)
@@ -75,38 +75,27 @@ func (s *Files) remove(w http.ResponseWriter, r *http.Request, _ *jws.Grant) err
 
 // mkdir is POST /sessions/{sid}/files/mkdir, a protocol.FileMkdir. A folder that
 // is there is answered with 200.
-func (s *Files) mkdir(w http.ResponseWriter, r *http.Request, _ *jws.Grant) error {
+func (s routes) mkdir(w http.ResponseWriter, r *http.Request, _ toolbox.Caller) error {
 	var body protocol.FileMkdir
 	if err := readCommand(r, &body); err != nil {
 		return err
 	}
 	info, made, err := s.FS.Mkdir(body.Path)
 	if err == nil {
-		writeJSON(w, created(made), info)
+		reply.JSON(w, created(made), info)
 	}
 	return err
 }
 
-// move is POST /sessions/{sid}/files/move, a protocol.FileMove.
-func (s *Files) move(w http.ResponseWriter, r *http.Request, grant *jws.Grant) error {
+// rename is POST /sessions/{sid}/files/move, a protocol.FileMove.
+func (s routes) rename(w http.ResponseWriter, r *http.Request, caller toolbox.Caller) error {
 	var body protocol.FileMove
 	if err := readCommand(r, &body); err != nil {
 		return err
 	}
-	from, err := workspace.Clean(body.From)
-	if err != nil {
-		return err
-	}
-	to, err := workspace.Clean(body.To)
-	if err != nil {
-		return err
-	}
-	if s.secret(grant, r, path.Base(from)) && !s.marked(path.Base(to)) {
-		return protocol.Errorf(protocol.KindForbidden, "the grant does not allow to give this file another sort of name")
-	}
-	info, err := s.FS.Move(from, to, body.Overwrite)
+	info, err := s.move(caller, body.From, body.To, body.Overwrite)
 	if err == nil {
-		writeJSON(w, http.StatusOK, info)
+		reply.JSON(w, http.StatusOK, info)
 	}
 	return err
 }
@@ -115,10 +104,10 @@ func (s *Files) move(w http.ResponseWriter, r *http.Request, grant *jws.Grant) e
 // the folder path, whose names may be paths below it; any other body is the file
 // path itself. With overwrite=false nothing is replaced. When a file fails, those
 // before it stay.
-func (s *Files) upload(w http.ResponseWriter, r *http.Request, grant *jws.Grant) error {
+func (s routes) upload(w http.ResponseWriter, r *http.Request, caller toolbox.Caller) error {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "multipart/form-data" {
-		return s.write(w, r, grant)
+		return s.write(w, r, caller)
 	}
 	o, err := writeOptions(r)
 	if err != nil {
@@ -137,7 +126,7 @@ func (s *Files) upload(w http.ResponseWriter, r *http.Request, grant *jws.Grant)
 	for range maxParts {
 		part, err := parts.NextRawPart()
 		if errors.Is(err, io.EOF) {
-			writeJSON(w, http.StatusCreated, list)
+			reply.JSON(w, http.StatusCreated, list)
 			return nil
 		}
 		if err != nil {

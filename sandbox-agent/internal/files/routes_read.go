@@ -1,16 +1,16 @@
-package services
+package files
 
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"strconv"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/jws"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/workspace"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/files/workspace"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/reply"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
 // maxListBytes bounds the JSON of a list, since paths can be long.
@@ -21,7 +21,7 @@ const redactedHeader = "Fairlead-Redacted"
 
 // read is GET /sessions/{sid}/file?path=, with ranges and conditions. With
 // redact=1 the content is masked whatever its name.
-func (s *Files) read(w http.ResponseWriter, r *http.Request, grant *jws.Grant) error {
+func (s routes) read(w http.ResponseWriter, r *http.Request, caller toolbox.Caller) error {
 	redact, err := flag(r, "redact")
 	if err != nil {
 		return err
@@ -32,7 +32,7 @@ func (s *Files) read(w http.ResponseWriter, r *http.Request, grant *jws.Grant) e
 	}
 	defer f.Close()
 	asDownload(w, "application/octet-stream", f.Info.Name)
-	if s.Redact != nil && (redact || s.secret(grant, r, f.Name, f.Info.Name)) {
+	if s.Redact != nil && (redact || s.secret(caller, f.Name, f.Info.Name)) {
 		return s.readMasked(w, r, f)
 	}
 	w.Header().Set("ETag", f.Info.ETag)
@@ -42,7 +42,7 @@ func (s *Files) read(w http.ResponseWriter, r *http.Request, grant *jws.Grant) e
 
 // readMasked sends f masked, from its beginning: an offset or an ETag would tell
 // of the content behind the mask.
-func (s *Files) readMasked(w http.ResponseWriter, r *http.Request, f *workspace.File) error {
+func (s routes) readMasked(w http.ResponseWriter, r *http.Request, f *workspace.File) error {
 	w.Header().Set(redactedHeader, "true")
 	w.Header().Set("Accept-Ranges", "none")
 	if r.Method == http.MethodHead {
@@ -54,49 +54,17 @@ func (s *Files) readMasked(w http.ResponseWriter, r *http.Request, f *workspace.
 	return nil
 }
 
-// masked reads what a Masker makes of another reader.
-type masked struct {
-	from   io.Reader
-	masker Masker
-	in     []byte
-	out    []byte // what out[at:] holds is to be read
-	at     int
-	err    error
-}
-
-func newMasked(from io.Reader, masker Masker) *masked {
-	return &masked{from: from, masker: masker, in: make([]byte, 32<<10)}
-}
-
-func (m *masked) Read(p []byte) (int, error) {
-	for m.at == len(m.out) {
-		if m.err != nil {
-			return 0, m.err
-		}
-		m.at, m.out = 0, m.out[:0]
-		var n int
-		n, m.err = m.from.Read(m.in)
-		m.out = m.masker.Write(m.out, m.in[:n])
-		if errors.Is(m.err, io.EOF) {
-			m.out = m.masker.Flush(m.out)
-		}
-	}
-	n := copy(p, m.out[m.at:])
-	m.at += n
-	return n, nil
-}
-
 // stat is GET /sessions/{sid}/file/stat?path=.
-func (s *Files) stat(w http.ResponseWriter, r *http.Request, _ *jws.Grant) error {
+func (s routes) stat(w http.ResponseWriter, r *http.Request, _ toolbox.Caller) error {
 	info, err := s.FS.Stat(r.URL.Query().Get("path"))
 	if err == nil {
-		writeJSON(w, http.StatusOK, info)
+		reply.JSON(w, http.StatusOK, info)
 	}
 	return err
 }
 
 // list is GET /sessions/{sid}/files?path=&recursive=, a protocol.FileList.
-func (s *Files) list(w http.ResponseWriter, r *http.Request, _ *jws.Grant) error {
+func (s routes) list(w http.ResponseWriter, r *http.Request, _ toolbox.Caller) error {
 	recursive, err := flag(r, "recursive")
 	if err != nil {
 		return err
@@ -132,7 +100,7 @@ func (s *Files) list(w http.ResponseWriter, r *http.Request, _ *jws.Grant) error
 
 // archive is GET /sessions/{sid}/files/archive?path=&format=: the folder, packed
 // as it is read. A failure behind the first byte cuts the answer off.
-func (s *Files) archive(w http.ResponseWriter, r *http.Request, grant *jws.Grant) error {
+func (s routes) archive(w http.ResponseWriter, r *http.Request, caller toolbox.Caller) error {
 	format := workspace.Format(r.URL.Query().Get("format"))
 	if format == "" {
 		format = workspace.TarGz
@@ -160,14 +128,12 @@ func (s *Files) archive(w http.ResponseWriter, r *http.Request, grant *jws.Grant
 		return nil
 	}
 	body := &begun{w: w}
-	err = s.FS.Archive(r.Context(), folderPath(r), format, s.archiveFilter(r, grant, redact), body)
+	err = s.FS.Archive(r.Context(), folderPath(r), format, s.archiveFilter(caller, redact), body)
 	if err != nil && !body.any {
 		return err
 	}
 	if err != nil {
-		if s.Log != nil {
-			s.Log.Debug("a download was cut off", "err", err)
-		}
+		s.log().Debug("a download was cut off", "err", err)
 		panic(http.ErrAbortHandler)
 	}
 	return nil
@@ -186,12 +152,12 @@ func (b *begun) Write(p []byte) (int, error) {
 
 // archiveFilter masks as read does. What stands before the content is its size,
 // so a masked file is read twice.
-func (s *Files) archiveFilter(r *http.Request, grant *jws.Grant, redact bool) workspace.Filter {
+func (s routes) archiveFilter(caller toolbox.Caller, redact bool) workspace.Filter {
 	if s.Redact == nil {
 		return nil
 	}
 	return func(f *workspace.File) (io.Reader, int64, error) {
-		if !redact && !s.secret(grant, r, f.Name, f.Info.Name) {
+		if !redact && !s.secret(caller, f.Name, f.Info.Name) {
 			return nil, 0, nil
 		}
 		size, err := io.Copy(io.Discard, newMasked(f, s.Redact()))

@@ -1,4 +1,4 @@
-package tools
+package files
 
 import (
 	"bytes"
@@ -7,12 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"path"
 	"unicode/utf8"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/files/workspace"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/workspace"
 )
 
 const (
@@ -22,37 +21,46 @@ const (
 	maxRead      = 1 << 20
 )
 
-// Files are the tools that read and change the workspace: file_list, file_read,
-// file_search, file_write, file_mkdir, file_move and file_delete. People need the
-// capability files.read or files.write.
-//
-// No secret is told, and where one was left out the answer says so. A file whose name is marked is read masked by people who may not set secrets,
-// see [protocol.CapEnv]. They can't rename it to a name that isn't, either.
-type Files struct {
-	FS     *workspace.FS
-	Redact func() Masker // for one stream; nil: nothing is masked
-	Marked []string      // patterns, as of path.Match, for names of files that hold secrets; nil: all files do
-}
+// tools are the tools of Files: file_list, file_read, file_search, file_write,
+// file_mkdir, file_move and file_delete. People need the capability files.read
+// or files.write. No answer holds a secret, and one that leaves secrets out says
+// so.
+type tools struct{ *Files }
 
 // Tools returns the tools, which are always the same.
-func (s *Files) Tools(toolbox.Caller) []toolbox.Tool {
+func (f *Files) Tools(toolbox.Caller) []toolbox.Tool {
+	s := tools{f}
 	return []toolbox.Tool{
-		{Tool: fileList, Needs: protocol.CapFilesRead, Call: s.list},
-		{Tool: fileRead, Needs: protocol.CapFilesRead, Call: s.read},
-		{Tool: fileSearch, Needs: protocol.CapFilesRead, Call: s.search},
-		{Tool: fileWrite, Needs: protocol.CapFilesWrite, Call: s.write},
-		{Tool: fileMkdir, Needs: protocol.CapFilesWrite, Call: s.mkdir},
-		{Tool: fileMove, Needs: protocol.CapFilesWrite, Call: s.move},
-		{Tool: fileDelete, Needs: protocol.CapFilesWrite, Call: s.remove},
+		tool(fileList, protocol.CapFilesRead, s.list),
+		tool(fileRead, protocol.CapFilesRead, s.read),
+		tool(fileSearch, protocol.CapFilesRead, s.search),
+		tool(fileWrite, protocol.CapFilesWrite, s.write),
+		tool(fileMkdir, protocol.CapFilesWrite, s.mkdir),
+		tool(fileMove, protocol.CapFilesWrite, s.rename),
+		tool(fileDelete, protocol.CapFilesWrite, s.remove),
 	}
 }
 
-// begin decodes args and checks what caller may do.
-func begin(caller toolbox.Caller, need protocol.Capability, args json.RawMessage, v any) error {
-	if err := decode(args, v); err != nil {
-		return err
+// tool makes a tool of do, whose arguments are an A. Its caller has the
+// capability need. An error of do without a kind counts as a fault of the agent.
+func tool[A any](
+	described protocol.Tool, need protocol.Capability, do func(context.Context, toolbox.Caller, A) (protocol.ToolResult, error),
+) toolbox.Tool {
+	call := func(ctx context.Context, caller toolbox.Caller, args json.RawMessage) (protocol.ToolResult, error) {
+		var a A
+		if err := toolbox.Decode(args, &a); err != nil {
+			return protocol.ToolResult{}, err
+		}
+		if err := caller.Permit("", need); err != nil {
+			return protocol.ToolResult{}, err
+		}
+		result, err := do(ctx, caller, a)
+		if err != nil {
+			return protocol.ToolResult{}, protocol.AsError(err)
+		}
+		return result, nil
 	}
-	return permit(caller, "", need)
+	return toolbox.Tool{Tool: described, Needs: need, Call: call}
 }
 
 var fileList = protocol.Tool{
@@ -79,20 +87,16 @@ type fileListing struct {
 
 var errEnough = errors.New("enough")
 
-func (s *Files) list(ctx context.Context, caller toolbox.Caller, args json.RawMessage) (protocol.ToolResult, error) {
-	var a fileListArgs
-	if err := begin(caller, protocol.CapFilesRead, args, &a); err != nil {
-		return protocol.ToolResult{}, err
-	}
+func (s tools) list(ctx context.Context, caller toolbox.Caller, a fileListArgs) (protocol.ToolResult, error) {
 	limit := int64(defaultFiles)
 	if a.Limit != nil {
 		limit = *a.Limit
 	}
-	if err := within("limit", limit, 1, maxFiles); err != nil {
+	if err := toolbox.Within("limit", limit, 1, maxFiles); err != nil {
 		return protocol.ToolResult{}, err
 	}
 	answer := fileListing{Files: []protocol.FileInfo{}}
-	err := s.FS.List(ctx, folder(a.Path), a.Recursive, func(info protocol.FileInfo) error {
+	err := s.FS.List(ctx, orTop(a.Path), a.Recursive, func(info protocol.FileInfo) error {
 		if answer.Truncated = int64(len(answer.Files)) == limit; answer.Truncated {
 			return errEnough
 		}
@@ -100,16 +104,9 @@ func (s *Files) list(ctx context.Context, caller toolbox.Caller, args json.RawMe
 		return nil
 	})
 	if err != nil && !answer.Truncated {
-		return protocol.ToolResult{}, told(err)
+		return protocol.ToolResult{}, err
 	}
 	return toolbox.JSON(answer)
-}
-
-func folder(p string) string {
-	if p == "" {
-		return "/"
-	}
-	return p
 }
 
 var fileRead = protocol.Tool{
@@ -142,42 +139,39 @@ type fileNote struct {
 	Masked bool   `json:"masked,omitempty"`      // secrets are masked: it must not be written back
 }
 
-func (s *Files) read(ctx context.Context, caller toolbox.Caller, args json.RawMessage) (protocol.ToolResult, error) {
-	var a fileReadArgs
-	if err := begin(caller, protocol.CapFilesRead, args, &a); err != nil {
-		return protocol.ToolResult{}, err
-	}
+func (s tools) read(ctx context.Context, caller toolbox.Caller, a fileReadArgs) (protocol.ToolResult, error) {
 	limit := int64(defaultRead)
 	if a.Limit != nil {
 		limit = *a.Limit
 	}
-	switch err := errors.Join(within("limit", limit, 1, maxRead), within("offset", a.Offset, 0, 1<<53), encodingKnown(a.Encoding)); {
+	switch err := errors.Join(toolbox.Within("limit", limit, 1, maxRead), toolbox.Within("offset", a.Offset, 0, 1<<53), encodingKnown(a.Encoding)); {
 	case a.Path == "":
-		return protocol.ToolResult{}, missing("path")
+		return protocol.ToolResult{}, toolbox.Missing("path")
 	case err != nil:
-		return protocol.ToolResult{}, told(err)
+		return protocol.ToolResult{}, err
 	}
 	f, err := s.FS.Open(a.Path)
 	if err != nil {
-		return protocol.ToolResult{}, told(err)
+		return protocol.ToolResult{}, err
 	}
 	defer f.Close()
 	piece, note, err := s.piece(ctx, caller, f, a.Offset, limit)
 	if err != nil {
-		return protocol.ToolResult{}, told(err)
+		return protocol.ToolResult{}, err
 	}
 	if a.Encoding == "base64" {
-		return withNote(base64.StdEncoding.EncodeToString(s.hide(piece, &note)), note)
+		return toolbox.TextAndJSON(base64.StdEncoding.EncodeToString(s.hide(piece, &note)), note)
 	}
 	if !whole(&piece, &note) {
 		return protocol.ToolResult{}, protocol.Errorf(protocol.KindInvalid, "this is not text: read it with the encoding base64")
 	}
-	return withNote(string(s.hide(piece, &note)), note)
+	return toolbox.TextAndJSON(string(s.hide(piece, &note)), note)
 }
 
-// hide masks what is told of a file to somebody who may know its secrets: they
-// leave in no answer, and who would write that back has to know.
-func (s *Files) hide(piece []byte, note *fileNote) []byte {
+// hide masks secrets in a piece of a file whose name isn't marked, or whose reader
+// may set secrets: no answer holds a secret. The note then says masked, so that
+// the caller doesn't write the piece back.
+func (s tools) hide(piece []byte, note *fileNote) []byte {
 	if note.Masked || s.Redact == nil {
 		return piece
 	}
@@ -204,7 +198,7 @@ func whole(piece *[]byte, note *fileNote) bool {
 
 // piece reads part of f. An offset counts in what the caller sees: in a masked
 // file it would else tell of the content behind the mask.
-func (s *Files) piece(ctx context.Context, caller toolbox.Caller, f *workspace.File, offset, limit int64) ([]byte, fileNote, error) {
+func (s tools) piece(ctx context.Context, caller toolbox.Caller, f *workspace.File, offset, limit int64) ([]byte, fileNote, error) {
 	note := fileNote{Path: f.Info.Path, Offset: offset}
 	var r io.Reader
 	if r, note.Masked = s.content(ctx, caller, f); note.Masked {
@@ -244,18 +238,24 @@ func encodingKnown(name string) error {
 	return protocol.Errorf(protocol.KindInvalid, "argument encoding is neither utf-8 nor base64")
 }
 
-// destination reports why caller may not give the file at from the name of to.
-func (s *Files) destination(caller toolbox.Caller, from, to string) error {
-	clean, err := workspace.Clean(from)
-	if err != nil {
-		return err
+// content returns a reader of f as caller may see it, which fails once ctx ends.
+func (s tools) content(ctx context.Context, caller toolbox.Caller, f *workspace.File) (r io.Reader, isMasked bool) {
+	r = &untilDone{ctx, f}
+	if !s.secret(caller, f.Name, f.Info.Name) || s.Redact == nil {
+		return r, false
 	}
-	target, err := workspace.Clean(to)
-	if err != nil {
-		return err
+	return newMasked(r, s.Redact()), true
+}
+
+// untilDone reads until its context ends.
+type untilDone struct {
+	ctx  context.Context
+	from io.Reader
+}
+
+func (u *untilDone) Read(b []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, protocol.Errorf(protocol.KindUnavailable, "there was not enough time")
 	}
-	if s.secret(caller, path.Base(clean)) && !s.marked(path.Base(target)) {
-		return protocol.Errorf(protocol.KindForbidden, "the grant does not allow to give this file another sort of name")
-	}
-	return nil
+	return u.from.Read(b)
 }

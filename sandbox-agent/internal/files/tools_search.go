@@ -1,4 +1,4 @@
-package tools
+package files
 
 import (
 	"bufio"
@@ -70,7 +70,7 @@ type searchAnswer struct {
 
 // A searching is one call of file_search.
 type searching struct {
-	files   *Files
+	files   tools
 	caller  toolbox.Caller
 	pattern *regexp.Regexp
 	name    string
@@ -79,38 +79,34 @@ type searching struct {
 	answer  searchAnswer
 }
 
-func (s *Files) search(ctx context.Context, caller toolbox.Caller, args json.RawMessage) (protocol.ToolResult, error) {
-	var a fileSearchArgs
-	if err := begin(caller, protocol.CapFilesRead, args, &a); err != nil {
-		return protocol.ToolResult{}, err
-	}
+func (s tools) search(ctx context.Context, caller toolbox.Caller, a fileSearchArgs) (protocol.ToolResult, error) {
 	job, err := s.searching(caller, a)
 	if err != nil {
 		return protocol.ToolResult{}, err
 	}
 	limited, cancel := context.WithTimeout(ctx, searchWithin)
 	defer cancel()
-	err = job.walk(limited, folder(a.Path))
+	err = job.walk(limited, orTop(a.Path))
 	switch {
 	case err == nil || job.answer.Truncated != "":
 	case ctx.Err() == nil && limited.Err() != nil:
 		job.answer.Truncated = "the time was over"
 	default:
-		return protocol.ToolResult{}, told(err)
+		return protocol.ToolResult{}, err
 	}
 	return toolbox.JSON(job.answer)
 }
 
-func (s *Files) searching(caller toolbox.Caller, a fileSearchArgs) (*searching, error) {
+func (s tools) searching(caller toolbox.Caller, a fileSearchArgs) (*searching, error) {
 	limit := int64(defaultMatches)
 	if a.Limit != nil {
 		limit = *a.Limit
 	}
-	switch err := within("limit", limit, 1, maxMatches); {
+	switch err := toolbox.Within("limit", limit, 1, maxMatches); {
 	case err != nil:
 		return nil, err
 	case a.Query == "":
-		return nil, missing("query")
+		return nil, toolbox.Missing("query")
 	case len(a.Query) > maxQueryBytes:
 		return nil, protocol.Errorf(protocol.KindTooLarge, "argument query is over %d bytes", maxQueryBytes)
 	}

@@ -1,4 +1,4 @@
-package services
+package files
 
 import (
 	"context"
@@ -6,11 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/jws"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/workspace"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/files/workspace"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
+
+// defaultKeepAlive is how often a watch without changes sends something.
+const defaultKeepAlive = 15 * time.Second
 
 // A watchReady is the data of the event "ready".
 type watchReady struct {
@@ -28,7 +32,7 @@ type watchOverflow struct {
 // "overflow" when the folder must be listed again, also once when it has come to
 // hold more folders than can be watched, and "gone", the last, when it is no
 // more. While nothing changes there is a comment now and then.
-func (s *Files) watch(w http.ResponseWriter, r *http.Request, _ *jws.Grant) error {
+func (s routes) watch(w http.ResponseWriter, r *http.Request, _ toolbox.Caller) error {
 	recursive, err := flag(r, "recursive")
 	if err != nil {
 		return err
@@ -59,7 +63,7 @@ func (s *Files) watch(w http.ResponseWriter, r *http.Request, _ *jws.Grant) erro
 }
 
 // nextChanges sends what changes next, or a comment after a while.
-func (s *Files) nextChanges(ctx context.Context, watch *workspace.Watch, events eventWriter) error {
+func (s routes) nextChanges(ctx context.Context, watch *workspace.Watch, events eventWriter) error {
 	keepAlive := s.KeepAlive
 	if keepAlive == 0 {
 		keepAlive = defaultKeepAlive

@@ -1,7 +1,4 @@
-// Package tools holds the tools that work on a session's terminals and on the
-// workspace, for coding agents and for people's MCP clients. They do what relays
-// may ask for over other routes, under the same capabilities and masks.
-package tools
+package toolbox
 
 import (
 	"bytes"
@@ -13,12 +10,12 @@ import (
 	"strings"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
-// decode reads the arguments of a tool into v, a pointer to a struct. Names are
-// compared as they are spelled; one that v doesn't have is an error that says it.
-func decode(args json.RawMessage, v any) error {
+// Decode reads the arguments of a tool into v, a pointer to a struct. Names are
+// compared letter by letter. The error, of KindInvalid, names an argument that v
+// doesn't have.
+func Decode(args json.RawMessage, v any) error {
 	if args = bytes.TrimSpace(args); len(args) == 0 || bytes.Equal(args, []byte("null")) {
 		args = json.RawMessage("{}")
 	}
@@ -26,7 +23,7 @@ func decode(args json.RawMessage, v any) error {
 	if err := json.Unmarshal(args, &members); err != nil {
 		return protocol.Errorf(protocol.KindInvalid, "the arguments are not an object")
 	}
-	known := names(v)
+	known := Names(v)
 	var unknown []string
 	for name := range members {
 		if !slices.Contains(known, name) {
@@ -49,8 +46,8 @@ func decode(args json.RawMessage, v any) error {
 	return nil
 }
 
-// names returns the members of the struct that v points to.
-func names(v any) []string {
+// Names returns the members of the struct to which v points, as JSON spells them.
+func Names(v any) []string {
 	var list []string
 	t := reflect.TypeOf(v).Elem()
 	for i := range t.NumField() {
@@ -60,33 +57,27 @@ func names(v any) []string {
 	return list
 }
 
-// within reports an argument that is outside of its range, as an error.
-func within(name string, value, least, most int64) error {
+// Within returns an error unless the argument name lies in its range.
+func Within(name string, value, least, most int64) error {
 	if value < least || value > most {
 		return protocol.Errorf(protocol.KindInvalid, "argument %s is outside of %d to %d", name, least, most)
 	}
 	return nil
 }
 
-func missing(name string) error {
+// Missing is the error of a call that lacks the argument name.
+func Missing(name string) error {
 	return protocol.Errorf(protocol.KindInvalid, "argument %s is missing", name)
 }
 
-// permit reports, as an error, what caller's grant doesn't allow.
-func permit(caller toolbox.Caller, pty protocol.PTYID, need protocol.Capability) error {
+// Permit returns an error unless c has the capability need in the terminal pty
+// of its session; "" stands for the session.
+func (c Caller) Permit(pty protocol.PTYID, need protocol.Capability) error {
 	switch {
-	case caller.Allows(pty, need):
+	case c.Allows(pty, need):
 		return nil
 	case pty == "":
 		return protocol.Errorf(protocol.KindForbidden, "the grant does not allow %s in this session", need)
 	}
 	return protocol.Errorf(protocol.KindForbidden, "the grant does not allow %s in this terminal", need)
-}
-
-// told returns what may be shown of err: one that has no kind is a fault of ours.
-func told(err error) error {
-	if err == nil {
-		return nil
-	}
-	return protocol.AsError(err)
 }

@@ -1,4 +1,4 @@
-package tools
+package files
 
 import (
 	"bytes"
@@ -11,8 +11,9 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/files/workspace"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/workspace"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox/toolboxtest"
 )
 
 const hidden = "correct-horse-battery"
@@ -22,10 +23,10 @@ func newFiles(t *testing.T) (*Files, string) {
 	t.Helper()
 	dir := t.TempDir()
 	fs, err := workspace.Open(workspace.Options{Dir: dir})
-	works(t, err)
+	toolboxtest.Works(t, err)
 	t.Cleanup(func() { fs.Close() })
 	secrets, err := redact.Compile([]string{hidden})
-	works(t, err)
+	toolboxtest.Works(t, err)
 	return &Files{
 		FS: fs, Redact: func() Masker { return secrets.NewStream() }, Marked: []string{".env", "*.pem"},
 	}, dir
@@ -33,8 +34,8 @@ func newFiles(t *testing.T) (*Files, string) {
 
 func put(t *testing.T, dir, name, content string) {
 	t.Helper()
-	works(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
-	works(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
+	toolboxtest.Works(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+	toolboxtest.Works(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
 }
 
 func noteOf(t *testing.T, texts []string) fileNote {
@@ -52,8 +53,8 @@ func TestFileRead(t *testing.T) {
 	put(t, dir, "d/a.txt", text)
 	var got strings.Builder
 	for next, pieces := int64(0), 0; pieces == 0 || next > 0; pieces++ {
-		texts, err := call(t, s, program, "file_read", fmt.Sprintf(`{"path":"/d/a.txt","offset":%d,"limit":1001}`, next))
-		works(t, err)
+		texts, err := toolboxtest.Call(t, s, toolboxtest.Program, "file_read", fmt.Sprintf(`{"path":"/d/a.txt","offset":%d,"limit":1001}`, next))
+		toolboxtest.Works(t, err)
 		note := noteOf(t, texts)
 		if *note.Size != int64(len(text)) || note.ETag == "" || note.Path != "/d/a.txt" {
 			t.Fatalf("note %+v", note)
@@ -64,21 +65,21 @@ func TestFileRead(t *testing.T) {
 	if got.String() != text {
 		t.Errorf("%d bytes in pieces, want %d", got.Len(), len(text))
 	}
-	texts, err := call(t, s, program, "file_read", `{"path":"d/a.txt","offset":100000}`)
-	if works(t, err); texts[0] != "" || noteOf(t, texts).Next != 0 {
+	texts, err := toolboxtest.Call(t, s, toolboxtest.Program, "file_read", `{"path":"d/a.txt","offset":100000}`)
+	if toolboxtest.Works(t, err); texts[0] != "" || noteOf(t, texts).Next != 0 {
 		t.Errorf("behind the end: %q", texts)
 	}
 
 	put(t, dir, "b.bin", "\x00\xff\x01")
-	_, err = call(t, s, program, "file_read", `{"path":"b.bin"}`)
-	fails(t, err, protocol.KindInvalid, "base64")
-	texts, err = call(t, s, program, "file_read", `{"path":"b.bin","encoding":"base64"}`)
-	if works(t, err); texts[0] != base64.StdEncoding.EncodeToString([]byte("\x00\xff\x01")) {
+	_, err = toolboxtest.Call(t, s, toolboxtest.Program, "file_read", `{"path":"b.bin"}`)
+	toolboxtest.Fails(t, err, protocol.KindInvalid, "base64")
+	texts, err = toolboxtest.Call(t, s, toolboxtest.Program, "file_read", `{"path":"b.bin","encoding":"base64"}`)
+	if toolboxtest.Works(t, err); texts[0] != base64.StdEncoding.EncodeToString([]byte("\x00\xff\x01")) {
 		t.Errorf("got %q", texts)
 	}
 	put(t, dir, "emoji", "😀")
-	_, err = call(t, s, program, "file_read", `{"path":"emoji","limit":1}`)
-	fails(t, err, protocol.KindInvalid, "base64")
+	_, err = toolboxtest.Call(t, s, toolboxtest.Program, "file_read", `{"path":"emoji","limit":1}`)
+	toolboxtest.Fails(t, err, protocol.KindInvalid, "base64")
 
 	for args, kind := range map[string]protocol.Kind{
 		`{}`:                                  protocol.KindInvalid,
@@ -90,8 +91,8 @@ func TestFileRead(t *testing.T) {
 		`{"path":"b.bin","limit":1048577}`:    protocol.KindInvalid,
 		`{"path":"b.bin","encoding":"utf16"}`: protocol.KindInvalid,
 	} {
-		_, err := call(t, s, program, "file_read", args)
-		fails(t, err, kind, "")
+		_, err := toolboxtest.Call(t, s, toolboxtest.Program, "file_read", args)
+		toolboxtest.Fails(t, err, kind, "")
 	}
 }
 
@@ -99,14 +100,14 @@ func TestFileRead(t *testing.T) {
 func TestFileMasked(t *testing.T) {
 	s, dir := newFiles(t)
 	put(t, dir, ".env", "A=1\nKEY="+hidden+"\n")
-	works(t, os.Symlink(".env", filepath.Join(dir, "plain")))
+	toolboxtest.Works(t, os.Symlink(".env", filepath.Join(dir, "plain")))
 	all := []string{"*"}
 	for _, name := range []string{".env", "plain"} {
 		for offset := range 24 {
 			for _, encoding := range []string{"utf-8", "base64"} {
 				args := fmt.Sprintf(`{"path":%q,"offset":%d,"limit":8,"encoding":%q}`, name, offset, encoding)
-				texts, err := call(t, s, person(all, protocol.CapFilesRead), "file_read", args)
-				works(t, err)
+				texts, err := toolboxtest.Call(t, s, toolboxtest.Person(all, protocol.CapFilesRead), "file_read", args)
+				toolboxtest.Works(t, err)
 				note := noteOf(t, texts)
 				if !note.Masked || note.ETag != "" || note.Size != nil {
 					t.Fatalf("%s: note %+v", args, note)
@@ -114,7 +115,7 @@ func TestFileMasked(t *testing.T) {
 				text := []byte(texts[0])
 				if encoding == "base64" {
 					text, err = base64.StdEncoding.DecodeString(texts[0])
-					works(t, err)
+					toolboxtest.Works(t, err)
 				}
 				for i := 0; i+4 <= len(hidden); i++ {
 					if bytes.Contains(text, []byte(hidden[i:i+4])) {
@@ -124,83 +125,83 @@ func TestFileMasked(t *testing.T) {
 			}
 		}
 		// Who may set secrets isn't told one either, and learns that it was left out.
-		texts, err := call(t, s, person(all, protocol.CapFilesRead, protocol.CapEnv), "file_read", `{"path":"`+name+`"}`)
+		texts, err := toolboxtest.Call(t, s, toolboxtest.Person(all, protocol.CapFilesRead, protocol.CapEnv), "file_read", `{"path":"`+name+`"}`)
 		note := noteOf(t, texts)
-		if works(t, err); strings.Contains(texts[0], hidden) || !note.Masked || note.ETag != "" {
+		if toolboxtest.Works(t, err); strings.Contains(texts[0], hidden) || !note.Masked || note.ETag != "" {
 			t.Errorf("who may set secrets was told %q", texts)
 		}
-		texts, err = call(t, s, program, "file_read", `{"path":"`+name+`","limit":4}`)
+		texts, err = toolboxtest.Call(t, s, toolboxtest.Program, "file_read", `{"path":"`+name+`","limit":4}`)
 		note = noteOf(t, texts)
-		if works(t, err); texts[0] != "A=1\n" || note.Masked || note.ETag == "" || note.Next != 4 {
+		if toolboxtest.Works(t, err); texts[0] != "A=1\n" || note.Masked || note.ETag == "" || note.Next != 4 {
 			t.Errorf("a program was told %q of what holds no secret", texts)
 		}
 	}
-	texts, err := call(t, s, person(all, protocol.CapFilesRead), "file_search", `{"query":"KEY="}`)
-	if works(t, err); strings.Contains(texts[0], hidden) || !strings.Contains(texts[0], "/.env") {
+	texts, err := toolboxtest.Call(t, s, toolboxtest.Person(all, protocol.CapFilesRead), "file_search", `{"query":"KEY="}`)
+	if toolboxtest.Works(t, err); strings.Contains(texts[0], hidden) || !strings.Contains(texts[0], "/.env") {
 		t.Errorf("a search told %s", texts[0])
 	}
-	texts, err = call(t, s, person(all, protocol.CapFilesRead), "file_search", `{"query":"`+hidden[:9]+`"}`)
-	if works(t, err); strings.Contains(texts[0], "/.env") {
+	texts, err = toolboxtest.Call(t, s, toolboxtest.Person(all, protocol.CapFilesRead), "file_search", `{"query":"`+hidden[:9]+`"}`)
+	if toolboxtest.Works(t, err); strings.Contains(texts[0], "/.env") {
 		t.Errorf("a search for it told %s", texts[0])
 	}
 
-	writer := person(all, protocol.CapFilesWrite)
-	_, err = call(t, s, writer, "file_move", `{"from":".env","to":"b.txt"}`)
-	fails(t, err, protocol.KindForbidden, "name")
-	_, err = call(t, s, writer, "file_move", `{"from":".env","to":"b.pem"}`)
-	works(t, err)
-	_, err = call(t, s, program, "file_move", `{"from":"b.pem","to":"b.txt"}`)
-	works(t, err)
+	writer := toolboxtest.Person(all, protocol.CapFilesWrite)
+	_, err = toolboxtest.Call(t, s, writer, "file_move", `{"from":".env","to":"b.txt"}`)
+	toolboxtest.Fails(t, err, protocol.KindForbidden, "name")
+	_, err = toolboxtest.Call(t, s, writer, "file_move", `{"from":".env","to":"b.pem"}`)
+	toolboxtest.Works(t, err)
+	_, err = toolboxtest.Call(t, s, toolboxtest.Program, "file_move", `{"from":"b.pem","to":"b.txt"}`)
+	toolboxtest.Works(t, err)
 
 	s.Marked = nil // nobody has said which hold secrets
-	texts, err = call(t, s, person(all, protocol.CapFilesRead), "file_read", `{"path":"b.txt"}`)
-	if works(t, err); !noteOf(t, texts).Masked {
+	texts, err = toolboxtest.Call(t, s, toolboxtest.Person(all, protocol.CapFilesRead), "file_read", `{"path":"b.txt"}`)
+	if toolboxtest.Works(t, err); !noteOf(t, texts).Masked {
 		t.Error("a file was not masked though any may hold secrets")
 	}
 }
 
 func TestFileChanges(t *testing.T) {
 	s, dir := newFiles(t)
-	_, err := call(t, s, program, "file_write", `{"path":"a/b.txt","content":"one"}`)
-	works(t, err)
-	texts, err := call(t, s, program, "file_read", `{"path":"a/b.txt"}`)
-	works(t, err)
+	_, err := toolboxtest.Call(t, s, toolboxtest.Program, "file_write", `{"path":"a/b.txt","content":"one"}`)
+	toolboxtest.Works(t, err)
+	texts, err := toolboxtest.Call(t, s, toolboxtest.Program, "file_read", `{"path":"a/b.txt"}`)
+	toolboxtest.Works(t, err)
 	etag := noteOf(t, texts).ETag
-	_, err = call(t, s, program, "file_write", fmt.Sprintf(`{"path":"a/b.txt","content":"dHdv","encoding":"base64","if_match":%q}`, etag))
-	works(t, err)
-	_, err = call(t, s, program, "file_write", fmt.Sprintf(`{"path":"a/b.txt","content":"three","if_match":%q}`, etag))
-	fails(t, err, protocol.KindConflict, "")
-	_, err = call(t, s, program, "file_write", `{"path":"a/b.txt","content":"four","overwrite":false}`)
-	fails(t, err, protocol.KindConflict, "")
+	_, err = toolboxtest.Call(t, s, toolboxtest.Program, "file_write", fmt.Sprintf(`{"path":"a/b.txt","content":"dHdv","encoding":"base64","if_match":%q}`, etag))
+	toolboxtest.Works(t, err)
+	_, err = toolboxtest.Call(t, s, toolboxtest.Program, "file_write", fmt.Sprintf(`{"path":"a/b.txt","content":"three","if_match":%q}`, etag))
+	toolboxtest.Fails(t, err, protocol.KindConflict, "")
+	_, err = toolboxtest.Call(t, s, toolboxtest.Program, "file_write", `{"path":"a/b.txt","content":"four","overwrite":false}`)
+	toolboxtest.Fails(t, err, protocol.KindConflict, "")
 	if text, err := os.ReadFile(filepath.Join(dir, "a/b.txt")); err != nil || string(text) != "two" {
 		t.Errorf("%q, %v", text, err)
 	}
-	texts, err = call(t, s, program, "file_write", `{"path":"empty","content":""}`)
-	if works(t, err); !strings.Contains(texts[0], `"created":true`) {
+	texts, err = toolboxtest.Call(t, s, toolboxtest.Program, "file_write", `{"path":"empty","content":""}`)
+	if toolboxtest.Works(t, err); !strings.Contains(texts[0], `"created":true`) {
 		t.Errorf("got %s", texts[0])
 	}
-	_, err = call(t, s, program, "file_mkdir", `{"path":"c/d"}`)
-	works(t, err)
-	_, err = call(t, s, program, "file_move", `{"from":"empty","to":"a/b.txt"}`)
-	fails(t, err, protocol.KindConflict, "")
-	_, err = call(t, s, program, "file_move", `{"from":"empty","to":"a/b.txt","overwrite":true}`)
-	works(t, err)
-	_, err = call(t, s, program, "file_delete", `{"path":"a"}`)
-	works(t, err)
-	texts, err = call(t, s, program, "file_list", `{"recursive":true}`)
-	works(t, err)
+	_, err = toolboxtest.Call(t, s, toolboxtest.Program, "file_mkdir", `{"path":"c/d"}`)
+	toolboxtest.Works(t, err)
+	_, err = toolboxtest.Call(t, s, toolboxtest.Program, "file_move", `{"from":"empty","to":"a/b.txt"}`)
+	toolboxtest.Fails(t, err, protocol.KindConflict, "")
+	_, err = toolboxtest.Call(t, s, toolboxtest.Program, "file_move", `{"from":"empty","to":"a/b.txt","overwrite":true}`)
+	toolboxtest.Works(t, err)
+	_, err = toolboxtest.Call(t, s, toolboxtest.Program, "file_delete", `{"path":"a"}`)
+	toolboxtest.Works(t, err)
+	texts, err = toolboxtest.Call(t, s, toolboxtest.Program, "file_list", `{"recursive":true}`)
+	toolboxtest.Works(t, err)
 	var listing fileListing
-	works(t, json.Unmarshal([]byte(texts[0]), &listing))
+	toolboxtest.Works(t, json.Unmarshal([]byte(texts[0]), &listing))
 	if len(listing.Files) != 2 || listing.Files[0].Path != "/c" || listing.Files[1].Path != "/c/d" || listing.Truncated {
 		t.Errorf("left is %s", texts[0])
 	}
-	texts, err = call(t, s, program, "file_list", `{"recursive":true,"limit":1}`)
-	if works(t, err); !strings.Contains(texts[0], `"truncated":true`) {
+	texts, err = toolboxtest.Call(t, s, toolboxtest.Program, "file_list", `{"recursive":true,"limit":1}`)
+	if toolboxtest.Works(t, err); !strings.Contains(texts[0], `"truncated":true`) {
 		t.Errorf("got %s", texts[0])
 	}
 	for _, bad := range []string{`{"path":"x","content":"%","encoding":"base64"}`, `{"path":"x"}`, `{"content":"x"}`, `{"path":"x","content":1}`} {
-		_, err := call(t, s, program, "file_write", bad)
-		fails(t, err, protocol.KindInvalid, "")
+		_, err := toolboxtest.Call(t, s, toolboxtest.Program, "file_write", bad)
+		toolboxtest.Fails(t, err, protocol.KindInvalid, "")
 	}
 }
 
@@ -225,14 +226,14 @@ func TestFileCapabilities(t *testing.T) {
 				others = append(others, c)
 			}
 		}
-		_, err := call(t, s, person([]string{"*"}, others...), test.name, test.args)
-		fails(t, err, protocol.KindForbidden, string(test.need))
-		elsewhere := person([]string{"*"}, protocol.Capabilities...)
+		_, err := toolboxtest.Call(t, s, toolboxtest.Person([]string{"*"}, others...), test.name, test.args)
+		toolboxtest.Fails(t, err, protocol.KindForbidden, string(test.need))
+		elsewhere := toolboxtest.Person([]string{"*"}, protocol.Capabilities...)
 		elsewhere.Session = "s2"
-		_, err = call(t, s, elsewhere, test.name, test.args)
-		fails(t, err, protocol.KindForbidden, string(test.need))
-		_, err = call(t, s, person([]string{"*"}, test.need), test.name, test.args)
-		works(t, err)
+		_, err = toolboxtest.Call(t, s, elsewhere, test.name, test.args)
+		toolboxtest.Fails(t, err, protocol.KindForbidden, string(test.need))
+		_, err = toolboxtest.Call(t, s, toolboxtest.Person([]string{"*"}, test.need), test.name, test.args)
+		toolboxtest.Works(t, err)
 	}
 }
 
@@ -245,10 +246,10 @@ func TestFileSearch(t *testing.T) {
 	put(t, dir, ".git/config", "two\n")
 	find := func(args string) searchAnswer {
 		t.Helper()
-		texts, err := call(t, s, program, "file_search", args)
-		works(t, err)
+		texts, err := toolboxtest.Call(t, s, toolboxtest.Program, "file_search", args)
+		toolboxtest.Works(t, err)
 		var answer searchAnswer
-		works(t, json.Unmarshal([]byte(texts[0]), &answer))
+		toolboxtest.Works(t, json.Unmarshal([]byte(texts[0]), &answer))
 		return answer
 	}
 	places := func(a searchAnswer) string {
@@ -282,10 +283,10 @@ func TestFileSearch(t *testing.T) {
 	}
 	for _, bad := range []string{`{}`, `{"query":"(","regexp":true}`, `{"query":"x","name":"["}`, `{"query":"x","limit":0}`,
 		`{"query":"` + strings.Repeat("x", maxQueryBytes+1) + `"}`} {
-		if _, err := call(t, s, program, "file_search", bad); err == nil {
+		if _, err := toolboxtest.Call(t, s, toolboxtest.Program, "file_search", bad); err == nil {
 			t.Errorf("%.40s was taken", bad)
 		}
 	}
-	_, err := call(t, s, program, "file_search", `{"query":"x","path":"none"}`)
-	fails(t, err, protocol.KindNotFound, "")
+	_, err := toolboxtest.Call(t, s, toolboxtest.Program, "file_search", `{"query":"x","path":"none"}`)
+	toolboxtest.Fails(t, err, protocol.KindNotFound, "")
 }
