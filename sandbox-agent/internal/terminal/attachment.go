@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/bytelog"
 	"github.com/fairlead/fairlead/protocol/pace"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/display"
 )
 
 // maxOutbox bounds the messages that wait for an attachment beside the log. A
@@ -42,13 +43,13 @@ type Attachment struct {
 	space     [4]protocol.Message // of an outbox that is small, as it is when typing
 	present   map[protocol.UserID]int
 	grants    grantList
-	bareSince time.Time // when they ran out; zero: they haven't
-	muted     bool      // the last was revoked: only answers about grants are returned
-	wants     wish      // the keyframe asked for and not taken yet
-	keyframe  *keyframe // taken and not delivered yet
-	sent      int       // bytes of it that are
-	ended     bool      // EXITED was returned
-	err       error     // why it is over
+	bareSince time.Time         // when they ran out; zero: they haven't
+	muted     bool              // the last was revoked: only answers about grants are returned
+	wants     display.Wish      // the keyframe asked for and not taken yet
+	keyframe  *display.Keyframe // taken and not delivered yet
+	sent      int               // bytes of it that are
+	ended     bool              // EXITED was returned
+	err       error             // why it is over
 }
 
 // Attach opens a stream to the terminal, at params.Since where the log still
@@ -113,8 +114,8 @@ func (a *Attachment) Next(ctx context.Context) (protocol.Message, error) {
 
 // poll returns the next message, or nil when there is none now.
 func (a *Attachment) poll() (protocol.Message, error) {
-	m, wanted, err := a.take(wishNone, nil)
-	for wanted != wishNone {
+	m, wanted, err := a.take(display.WishNone, nil)
+	for wanted != display.WishNone {
 		m, wanted, err = a.takeDrawn(wanted)
 	}
 	if k, ok := m.(protocol.Keyframe); ok && k.Left == 0 {
@@ -124,20 +125,20 @@ func (a *Attachment) poll() (protocol.Message, error) {
 }
 
 // takeDrawn is take with a keyframe of the present screen.
-func (a *Attachment) takeDrawn(w wish) (protocol.Message, wish, error) {
-	d := a.terminal.display
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.due { // of the screen as it is there is no place in the log
-		return a.take(wishHistory, nil)
+func (a *Attachment) takeDrawn(w display.Wish) (protocol.Message, display.Wish, error) {
+	v := &a.terminal.view
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.display.Due() { // of the screen as it is there is no place in the log
+		return a.take(display.WishHistory, nil)
 	}
-	return a.take(w, d.keyframe(w))
+	return a.take(w, v.display.Keyframe(w))
 }
 
 // take returns the next message, or nil when there is none now. A RESET needs a
 // keyframe where one is asked for: it was drawn for the wish drawn, or take
-// returns for which it should be. With a drawn one display.mu is held.
-func (a *Attachment) take(drawn wish, present *keyframe) (m protocol.Message, wanted wish, err error) {
+// returns for which it should be. With a drawn one view.mu is held.
+func (a *Attachment) take(drawn display.Wish, present *display.Keyframe) (m protocol.Message, wanted display.Wish, err error) {
 	t := a.terminal
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -146,28 +147,28 @@ func (a *Attachment) take(drawn wish, present *keyframe) (m protocol.Message, wa
 	}
 	switch {
 	case a.err != nil:
-		return nil, wishNone, a.err
+		return nil, display.WishNone, a.err
 	case a.muted:
-		return a.aboutGrants(), wishNone, nil
+		return a.aboutGrants(), display.WishNone, nil
 	case a.sent > 0: // the pieces of a keyframe follow each other directly
-		return a.piece(), wishNone, nil
+		return a.piece(), display.WishNone, nil
 	case len(a.outbox) > 0:
-		return a.pop(), wishNone, nil
+		return a.pop(), display.WishNone, nil
 	case a.ended:
-		return nil, wishNone, io.EOF
+		return nil, display.WishNone, io.EOF
 	}
 	gap := a.cut
 	if !gap {
 		m, gap, err = a.follow()
 	}
 	if !gap {
-		return m, wishNone, err
+		return m, display.WishNone, err
 	}
 	a.putOff()
 	if a.wants > drawn {
 		return nil, a.wants, nil
 	}
-	return a.reset(present), wishNone, nil
+	return a.reset(present), display.WishNone, nil
 }
 
 // pop returns the first message beside the log. The caller holds arbiter.mu.
@@ -186,14 +187,14 @@ func (a *Attachment) pop() protocol.Message {
 func (a *Attachment) follow() (m protocol.Message, gap bool, err error) {
 	offset, limit := a.cursor.Offset(), protocol.MaxDataBytes
 	if f := a.keyframe; f != nil {
-		if a.cursor == f.at {
+		if a.cursor == f.At {
 			return a.piece(), false, nil
 		}
-		if before := f.at.Offset() - offset; before > 0 {
+		if before := f.At.Offset() - offset; before > 0 {
 			limit = int(min(uint64(limit), before))
 		}
 	}
-	if a.wants != wishNone && a.cursor == a.terminal.transcript.End() {
+	if a.wants != display.WishNone && a.cursor == a.terminal.transcript.End() {
 		return nil, false, nil // EXITED would end it before the keyframe
 	}
 	item, ok, err := a.terminal.transcript.Next(&a.cursor, &a.buf, limit)
@@ -232,12 +233,12 @@ func (a *Attachment) aboutGrants() protocol.Message {
 // gets present there and then, unless that is nil: in a flood that outruns the
 // stream any later one would fall out of the log like the last. The caller holds
 // arbiter.mu.
-func (a *Attachment) reset(present *keyframe) protocol.Reset {
+func (a *Attachment) reset(present *display.Keyframe) protocol.Reset {
 	log := a.terminal.transcript
 	a.cut, a.cursor = false, log.Newcomer()
-	if a.wants != wishNone && present != nil {
-		a.keyframe, a.cursor, a.wants = present, present.at, wishNone
-		a.terminal.display.taken = time.Now()
+	if a.wants != display.WishNone && present != nil {
+		a.keyframe, a.cursor, a.wants = present, present.At, display.WishNone
+		a.terminal.view.taken = time.Now()
 	}
 	m := protocol.Reset{Epoch: log.Epoch(), Offset: a.cursor.Offset()}
 	m.Cols, m.Rows = log.SizeAt(m.Offset)

@@ -136,7 +136,7 @@ func BenchmarkMasking(b *testing.B) {
 					for rest := c.output; len(rest) > 0; {
 						piece := rest[:min(len(rest), 4<<10)]
 						rest = rest[len(piece):]
-						answers, _ = term.display.write(answers[:0], piece, false)
+						answers, _ = term.view.display.Write(answers[:0], piece, false)
 					}
 				}
 				dev.Close()

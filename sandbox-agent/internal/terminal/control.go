@@ -175,11 +175,13 @@ func (b *arbiter) leaseChanged(proposer *Attachment, id uint64) {
 
 // Resize asks for another size under r's term; under any other, and while a
 // coding agent runs or is being stopped, nothing happens. The size becomes an
-// event in the log once it is applied, which may take a moment when sizes follow each other closely.
+// event in the log once it is applied, which may take a moment when sizes follow
+// each other closely. Resize waits while a chunk of output, of 32 KiB at most, is
+// parsed and masked.
 func (a *Attachment) Resize(r protocol.Resize) {
 	t := a.terminal
-	t.display.mu.Lock()
-	defer t.display.mu.Unlock()
+	t.view.mu.Lock()
+	defer t.view.mu.Unlock()
 	t.resize(r.Cols, r.Rows, func() error {
 		if reason, ok := t.mayType(r.Term); !ok {
 			return notTyped(reason)
@@ -201,8 +203,8 @@ func (h *Host) Resize(session protocol.SessionID, id protocol.PTYID, cols, rows 
 	if err != nil {
 		return err
 	}
-	t.display.mu.Lock()
-	defer t.display.mu.Unlock()
+	t.view.mu.Lock()
+	defer t.view.mu.Unlock()
 	return t.resize(cols, rows, func() error {
 		if !t.ended.IsZero() {
 			return protocol.Errorf(protocol.KindEnded, "the program has ended")
@@ -212,7 +214,7 @@ func (h *Host) Resize(session protocol.SessionID, id protocol.PTYID, cols, rows 
 }
 
 // resize asks for another size, unless may, which is called with mu held, says
-// what is against it. The caller holds display.mu, and not arbiter.mu.
+// what is against it. The caller holds view.mu, and not arbiter.mu.
 func (t *Terminal) resize(cols, rows int, may func() error) error {
 	t.mu.Lock()
 	if err := may(); err != nil {
@@ -234,7 +236,7 @@ func (t *Terminal) resize(cols, rows int, may func() error) error {
 
 // takeSize gives the program in front the size asked for, and returns it for the
 // screen and the log. It is 0 when there is none, or it has to wait so long. The
-// caller holds arbiter.mu, and for resized display.mu.
+// caller holds arbiter.mu, and for resized view.mu.
 func (t *Terminal) takeSize(now time.Time) (cols, rows int, wait time.Duration) {
 	if t.size.cols == 0 {
 		return 0, 0, 0
@@ -285,8 +287,8 @@ func (b *arbiter) tickControl(now time.Time) time.Duration {
 
 // tickDisplay does what is due of the screen and the log.
 func (t *Terminal) tickDisplay(now time.Time) time.Duration {
-	t.display.mu.Lock()
-	defer t.display.mu.Unlock()
+	t.view.mu.Lock()
+	defer t.view.mu.Unlock()
 	t.mu.Lock()
 	cols, rows, wait := t.takeSize(now)
 	t.mu.Unlock()

@@ -3,6 +3,7 @@ package terminal
 import (
 	"maps"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -18,27 +19,24 @@ type Counts struct {
 	Paced    int // terminals whose programs wait for slow viewers
 }
 
-// counts add up for a Host; nil counts nothing.
+// counts add up for a Host.
 type counts struct {
-	// Guarded by mu, which is taken last of all.
-	mu  sync.Mutex
-	sum Counts
+	// Static after construction.
+	output, typed atomic.Uint64 // bytes
+
+	mu  sync.Mutex // taken last of all
+	sum Counts     // guarded by mu; but for the bytes
 }
 
 func newCounts() *counts { return &counts{sum: Counts{Refused: map[protocol.RefusalReason]uint64{}}} }
 
 // add changes the sum.
 func (c *counts) add(change func(*Counts)) {
-	if c == nil {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change(&c.sum)
 }
 
-func (c *counts) output(n int) { c.add(func(sum *Counts) { sum.OutputBytes += uint64(n) }) }
-func (c *counts) typed(n int)  { c.add(func(sum *Counts) { sum.InputBytes += uint64(n) }) }
 func (c *counts) refused(reason protocol.RefusalReason) {
 	c.add(func(sum *Counts) { sum.Refused[reason]++ })
 }
@@ -60,10 +58,17 @@ func (h *Host) Counts() Counts {
 		}
 		t.mu.Unlock()
 	}
-	h.counts.mu.Lock()
-	defer h.counts.mu.Unlock()
-	sum := h.counts.sum
-	sum.Refused = maps.Clone(sum.Refused)
+	sum := h.counts.total()
 	sum.Attached, sum.Paced = attached, paced
+	return sum
+}
+
+// total returns what was counted.
+func (c *counts) total() Counts {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sum := c.sum
+	sum.Refused = maps.Clone(sum.Refused)
+	sum.OutputBytes, sum.InputBytes = c.output.Load(), c.typed.Load()
 	return sum
 }

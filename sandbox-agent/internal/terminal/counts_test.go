@@ -42,7 +42,7 @@ func TestInputIsCounted(t *testing.T) {
 		v.wantAck(1)
 		v.typed(term-1, 2, "late")
 		synctest.Wait()
-		c := r.site.counts.sum
+		c := r.site.counts.total()
 		if c.InputBytes != 3 || c.Refused[protocol.RefusedStaleTerm] != 1 || len(c.Refused) != 1 {
 			t.Errorf("%+v", c)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/bytelog"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/display"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 )
 
@@ -14,16 +15,16 @@ import (
 const epochEvery = time.Second / 4
 
 // beginAnewIfDue begins a new epoch if one is due and not too soon, and returns
-// how long that must wait. The caller holds display.mu, and not arbiter.mu.
+// how long that must wait. The caller holds view.mu, and not arbiter.mu.
 func (t *Terminal) beginAnewIfDue(now time.Time) time.Duration {
-	d := t.display
-	if !d.due {
+	v := &t.view
+	if !v.display.Due() {
 		return noDeadline
 	}
-	if wait := d.last.Add(epochEvery).Sub(now); wait > 0 && !t.hasEnded() {
+	if wait := v.anew.Add(epochEvery).Sub(now); wait > 0 && !t.hasEnded() {
 		return wait
 	}
-	d.last = now
+	v.anew = now
 	t.beginAnew()
 	return noDeadline
 }
@@ -31,9 +32,10 @@ func (t *Terminal) beginAnewIfDue(now time.Time) time.Duration {
 // beginAnew ends the epoch: what the log holds is dropped, in memory and on
 // disk, and a new one begins with the present screen, which is a keyframe's
 // bytes. Everybody goes on there, and what is recorded is discarded. The caller
-// holds display.mu, and not arbiter.mu.
+// holds view.mu, and not arbiter.mu.
 func (t *Terminal) beginAnew() {
-	first := t.display.replace()
+	first := t.view.display.Replace()
+	t.view.taken = time.Time{} // a keyframe may be had at once
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.transcript.Replace(first)
@@ -47,7 +49,7 @@ func (t *Terminal) beginAnew() {
 	t.flow.due = false
 	t.letGo(time.Now())
 	t.poke() // for those who wait for a keyframe
-	if t.display.found > 1 {
+	if t.view.display.Found() > 1 {
 		return // one that is drawn may be drawn often
 	}
 	t.log.Info("a secret was found in what the terminal had printed: its log begins anew", "epoch", t.transcript.Epoch())
@@ -63,8 +65,8 @@ func (a *Attachment) cutOff() {
 	if a.sent == 0 {
 		a.putOff()
 	} else { // its pieces can't be parted; nobody will look at it
-		blank := make([]byte, len(a.keyframe.bytes))
-		a.keyframe = &keyframe{at: a.keyframe.at, history: a.keyframe.history, bytes: blank}
+		blank := make([]byte, len(a.keyframe.Bytes))
+		a.keyframe = &display.Keyframe{At: a.keyframe.At, History: a.keyframe.History, Bytes: blank}
 	}
 	a.notify()
 }
@@ -73,17 +75,17 @@ func (a *Attachment) cutOff() {
 // now on, and drops what it shows and holds if one of them is in it, or one of
 // veiled. The caller runs search afterwards.
 func (t *Terminal) setSecrets(set *redact.Set, veiled ...*redact.Set) {
-	t.display.mu.Lock()
-	defer t.display.mu.Unlock()
-	found := t.display.use(set, veiled...)
+	t.view.mu.Lock()
+	defer t.view.mu.Unlock()
+	found := t.view.display.Use(set, veiled...)
 	t.useSecrets(set)
-	if found || t.display.due { // also what is found by looking at the screen doesn't wait
+	if found || t.view.display.Due() { // also what is found by looking at the screen doesn't wait
 		t.beginAnew()
 	}
 }
 
 // useSecrets has the secrets of set masked in what is told beside the log, too.
-// The caller holds display.mu.
+// The caller holds view.mu.
 func (t *Terminal) useSecrets(set *redact.Set) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -113,13 +115,13 @@ func (t *Terminal) search(sets ...*redact.Set) {
 // dropFound begins a new epoch after one in which secrets of sets were found,
 // unless another one has done so.
 func (t *Terminal) dropFound(epoch protocol.Epoch, sets []*redact.Set) {
-	t.display.mu.Lock()
-	defer t.display.mu.Unlock()
+	t.view.mu.Lock()
+	defer t.view.mu.Unlock()
 	if t.transcript.Epoch() != epoch {
 		return
 	}
 	for _, set := range sets {
-		t.display.mask(set)
+		t.view.display.Mask(set)
 	}
 	t.beginAnew()
 }

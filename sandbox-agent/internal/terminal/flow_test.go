@@ -227,8 +227,8 @@ func spell(t *testing.T, reading *transcript.Reading, opened protocol.ReadOpened
 func TestRead(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		size := func(cols int) {
-			r.display.mu.Lock()
-			defer r.display.mu.Unlock()
+			r.view.mu.Lock()
+			defer r.view.mu.Unlock()
 			r.resized(cols, 24)
 		}
 		r.print("0123")

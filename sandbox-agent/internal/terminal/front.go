@@ -49,9 +49,9 @@ func (t *Terminal) bringForward(plan agentPlan, p *program, l pty.Launch) protoc
 	if plan.idle {
 		a.promptBy = time.Now().Add(firstPromptAfter)
 	}
-	t.display.mu.Lock()
-	defer t.display.mu.Unlock()
-	a.modes = t.display.handOver(&p.out, screen.Modes{})
+	t.view.mu.Lock()
+	defer t.view.mu.Unlock()
+	a.modes = t.view.display.HandOver(&p.out, screen.Modes{})
 	t.beginAnewIfDue(time.Now())
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -89,9 +89,9 @@ func (t *Terminal) attend(a *agent) {
 // standBack brings the terminal's own program back in front after all output of
 // a, and gives control back.
 func (t *Terminal) standBack(a *agent, how pty.Exit) {
-	t.display.mu.Lock()
-	defer t.display.mu.Unlock()
-	t.display.handOver(&t.own.out, a.modes)
+	t.view.mu.Lock()
+	defer t.view.mu.Unlock()
+	t.view.display.HandOver(&t.own.out, a.modes)
 	t.beginAnewIfDue(time.Now())
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,7 +135,7 @@ func (t *Terminal) redraw() {
 }
 
 // putInFront has p, whose output the display shows from now on, get the input,
-// too. The caller holds display.mu and arbiter.mu.
+// too. The caller holds view.mu and arbiter.mu.
 func (t *Terminal) putInFront(p *program) {
 	t.stage.front = p
 	t.displayed(false)

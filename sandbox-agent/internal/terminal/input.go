@@ -212,7 +212,7 @@ func (b *arbiter) writeInput() (done bool) {
 		default:
 			q.items[0].rest, q.items[0].begun = p[n:], q.items[0].begun || n > 0
 			q.bytes -= n
-			b.site.counts.typed(n)
+			b.site.counts.typed.Add(uint64(n))
 		}
 		if n < len(p) {
 			return false

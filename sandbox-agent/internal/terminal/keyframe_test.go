@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/display"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/screen"
 )
 
@@ -71,9 +73,9 @@ func (g *fakeGrid) AppendKeyframe(dst []byte, history int) []byte {
 // withGrid puts a fake grid in place of r's.
 func (r *rig) withGrid() *fakeGrid {
 	g := &fakeGrid{cols: 80, rows: 24}
-	r.display.mu.Lock()
-	defer r.display.mu.Unlock()
-	r.display.grid = g
+	r.view.mu.Lock()
+	defer r.view.mu.Unlock()
+	r.view.display = display.New(r.transcript, g, &r.own.out, new(atomic.Uint64), r.log)
 	return g
 }
 
@@ -219,27 +221,6 @@ func TestKeyframePieces(t *testing.T) {
 			want[protocol.Granted](v)
 		}
 	})
-}
-
-func TestKeyframeBounds(t *testing.T) {
-	for _, tt := range []struct {
-		screen, line, lines int
-		history             int // bytes of it, at least
-	}{
-		{100, 100, 50, 5000},
-		{100, 100, 10_000, 100_000},         // at most so many lines
-		{100, 1000, 10_000, 128<<10 - 2000}, // at most so many bytes
-		{100, 100_000, 10_000, 100_000},
-		{100, 200_000, 10_000, 0},
-		{protocol.MaxKeyframeBytes, 100, 1000, 0},
-		{protocol.MaxKeyframeBytes - 150, 100, 1000, 100},
-	} {
-		d := display{grid: &fakeGrid{screen: tt.screen, line: tt.line, lines: tt.lines}}
-		n := len(d.draw(wishHistory)) - tt.screen
-		if n < tt.history || n > maxHistoryBytes || n+tt.screen > protocol.MaxKeyframeBytes {
-			t.Errorf("%+v: %d bytes of history", tt, n)
-		}
-	}
 }
 
 // TestKeyframeTooLarge: it never comes, and nothing waits for it.
@@ -393,8 +374,8 @@ func TestKeyframeModel(t *testing.T) {
 					r.print(strings.Repeat("x", rapid.IntRange(1, 2*protocol.MaxDataBytes).Draw(rt, "bytes")))
 				},
 				"size": func(rt *rapid.T) {
-					r.display.mu.Lock()
-					defer r.display.mu.Unlock()
+					r.view.mu.Lock()
+					defer r.view.mu.Unlock()
 					r.resized(rapid.IntRange(1, 4).Draw(rt, "cols"), 24)
 				},
 				"ask": func(rt *rapid.T) {
@@ -413,31 +394,9 @@ func TestKeyframeModel(t *testing.T) {
 				for read(rt) {
 				}
 			}
-			if v.keyframe != nil || v.wants != wishNone || asked > 0 && got == 0 || got > asked {
+			if v.keyframe != nil || v.wants != display.WishNone || asked > 0 && got == 0 || got > asked {
 				rt.Fatalf("%d keyframes for %d requests", got, asked)
 			}
 		})
 	})
-}
-
-// BenchmarkKeyframe draws a full screen, bare and with all the lines above it
-// that fit. The display's lock is held for as long.
-func BenchmarkKeyframe(b *testing.B) {
-	for _, size := range [][2]int{{80, 24}, {200, 50}} {
-		s := screen.New(size[0], size[1])
-		for i := range 2000 {
-			line := fmt.Sprintf("\x1b[3%dm%d\x1b[0m ", i%8, i)
-			s.Write(nil, nil, []byte(line+strings.Repeat("x", size[0]-20)+"\r\n"))
-		}
-		d := display{grid: s}
-		for _, w := range []wish{wishScreen, wishHistory} {
-			b.Run(fmt.Sprintf("%dx%d/history=%v", size[0], size[1], w == wishHistory), func(b *testing.B) {
-				n := 0
-				for b.Loop() {
-					n = len(d.draw(w))
-				}
-				b.ReportMetric(float64(n), "bytes")
-			})
-		}
-	}
 }

@@ -158,10 +158,10 @@ func (t *Terminal) finish(e pty.Exit) {
 // end records the end. What was due later is done now: keep runs no deadlines any
 // more.
 func (t *Terminal) end(e pty.Exit) {
-	t.display.mu.Lock()
-	defer t.display.mu.Unlock()
+	t.view.mu.Lock()
+	defer t.view.mu.Unlock()
 	now := time.Now()
-	if t.display.due {
+	if t.view.display.Due() {
 		t.beginAnew()
 	}
 	t.mu.Lock()

@@ -223,9 +223,9 @@ func TestDrawnSecret(t *testing.T) {
 				}
 				m.print("\x1b[8;1Hafter")
 				m.wantAllClean(secretA)
-				m.display.mu.Lock()
-				text := m.display.screen().AppendNewText(nil)
-				m.display.mu.Unlock()
+				m.view.mu.Lock()
+				text := m.view.display.Fork().AppendNewText(nil)
+				m.view.mu.Unlock()
 				wantClean(t, "the screen", bytes.ReplaceAll(text, []byte("\n"), nil), secretA)
 				if !bytes.Contains(m.seen.Bytes(), []byte("after")) {
 					t.Errorf("got %q", m.seen.String())
@@ -272,8 +272,8 @@ func TestDrawnOften(t *testing.T) {
 		if took := time.Since(start); took < 4*epochEvery || took > 5*epochEvery {
 			t.Errorf("took %v", took)
 		}
-		if m.display.found != 5 || !bytes.Contains(m.seen.Bytes(), []byte("last")) {
-			t.Errorf("found %d, got %q", m.display.found, m.seen.String())
+		if m.view.display.Found() != 5 || !bytes.Contains(m.seen.Bytes(), []byte("last")) {
+			t.Errorf("found %d, got %q", m.view.display.Found(), m.seen.String())
 		}
 		m.wantAllClean(secretA)
 	})
@@ -378,11 +378,11 @@ func TestResizedWhileHeld(t *testing.T) {
 	withMaskRig(t, 80, 24, compile(t, secretA), func(t *testing.T, m *maskRig) {
 		m.print("$ " + secretA[:9])
 		head := m.headNow()
-		m.display.mu.Lock()
+		m.view.mu.Lock()
 		if err := m.resize(40, 10, func() error { return nil }); err != nil {
 			t.Error(err)
 		}
-		m.display.mu.Unlock()
+		m.view.mu.Unlock()
 		m.drain()
 		if c, r := m.transcript.SizeAt(head); c != 40 || r != 10 {
 			t.Errorf("%d×%d at the place where what is held comes", c, r)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/display"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/screen"
@@ -167,9 +168,9 @@ func (m *maskRig) late(set *redact.Set, veiled ...*redact.Set) {
 
 // keyframeNow returns a keyframe with history of the present screen.
 func (m *maskRig) keyframeNow() []byte {
-	m.display.mu.Lock()
-	defer m.display.mu.Unlock()
-	return m.display.draw(wishHistory)
+	m.view.mu.Lock()
+	defer m.view.mu.Unlock()
+	return m.view.display.Draw(display.WishHistory)
 }
 
 // spilledNow returns all that is in the spill's folder.
@@ -240,15 +241,15 @@ func (m *maskRig) wantAllClean(secrets ...string) {
 // the epoch began.
 func (m *maskRig) wantScreenOfLog() {
 	m.t.Helper()
-	m.display.mu.Lock()
-	defer m.display.mu.Unlock()
+	m.view.mu.Lock()
+	defer m.view.mu.Unlock()
 	if _, opened := m.transcript.Open(&protocol.Position{Epoch: m.transcript.Epoch()}); opened.Gap { // it has dropped its beginning
 		return
 	}
 	cols, rows := m.transcript.Size()
 	s := screen.New(cols, rows)
 	s.Write(nil, nil, m.transcript.Tail(1<<30))
-	if got, want := string(m.display.screen().AppendKeyframe(nil, 1000)), string(s.AppendKeyframe(nil, 1000)); got != want {
+	if got, want := string(m.view.display.Fork().AppendKeyframe(nil, 1000)), string(s.AppendKeyframe(nil, 1000)); got != want {
 		m.t.Errorf("the screen is not that of the log: keyframe\n%q, want\n%q", got, want)
 	}
 }

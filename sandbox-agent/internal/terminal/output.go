@@ -41,18 +41,18 @@ func (t *Terminal) read(p *program) {
 	var answers []byte
 	for {
 		n, err := p.dev.Read(buf)
-		t.display.mu.Lock()
-		for t.display.front != &p.out {
+		t.view.mu.Lock()
+		for !t.view.display.Shows(&p.out) {
 			t.standBy(p)
-			t.display.mu.Unlock()
+			t.view.mu.Unlock()
 			<-p.proceed
-			t.display.mu.Lock()
+			t.view.mu.Lock()
 		}
 		var some bool
-		answers, some = t.display.write(answers[:0], buf[:n], err != nil && p == t.own)
+		answers, some = t.view.display.Write(answers[:0], buf[:n], err != nil && p == t.own)
 		t.beginAnewIfDue(time.Now())
 		wait := t.printed(p, some, answers)
-		t.display.mu.Unlock()
+		t.view.mu.Unlock()
 		switch {
 		case err != nil && (errors.Is(err, io.EOF) || errors.Is(err, os.ErrClosed)):
 			return
@@ -66,7 +66,7 @@ func (t *Terminal) read(p *program) {
 }
 
 // standBy notes that the reader of p, which is not in front, waits for proceed.
-// The caller holds display.mu.
+// The caller holds view.mu.
 func (b *arbiter) standBy(p *program) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -75,7 +75,7 @@ func (b *arbiter) standBy(p *program) {
 
 // printed does what output of p, which is in front, asks of others than the
 // display: it queues the answers to queries, and reports whether the reader of p
-// has to wait for proceed. The caller holds display.mu.
+// has to wait for proceed. The caller holds view.mu.
 func (t *Terminal) printed(p *program, some bool, answers []byte) (wait bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,10 +88,10 @@ func (t *Terminal) printed(p *program, some bool, answers []byte) (wait bool) {
 }
 
 // displayed notes how the display stands after output, some of which was printed
-// or none. The caller holds display.mu and arbiter.mu.
+// or none. The caller holds view.mu and arbiter.mu.
 func (t *Terminal) displayed(some bool) {
-	t.noteHeld(t.display.front.holdsBack(), some)
-	if t.flow.due = t.display.due; t.flow.due {
+	t.noteHeld(t.view.display.HoldsBack(), some)
+	if t.flow.due = t.view.display.Due(); t.flow.due {
 		t.poke() // for when the new epoch has to wait
 	}
 }

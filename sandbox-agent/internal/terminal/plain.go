@@ -21,7 +21,7 @@ func (h *Host) Screen(session protocol.SessionID, id protocol.PTYID, lines int) 
 	if err != nil {
 		return "", protocol.PTYInfo{}, err
 	}
-	text := t.display.plain(min(lines, protocol.MaxKeyframeHistory))
+	text := t.view.plain(min(lines, protocol.MaxKeyframeHistory))
 	return string(text), t.Info(), nil
 }
 
@@ -32,7 +32,7 @@ func (h *Host) Scrollback(session protocol.SessionID, id protocol.PTYID) ([]byte
 	if err != nil {
 		return nil, err
 	}
-	return lastLines(t.display.plain(protocol.MaxKeyframeHistory), maxScrollback), nil
+	return lastLines(t.view.plain(protocol.MaxKeyframeHistory), maxScrollback), nil
 }
 
 // lastLines returns the end of text, of n bytes at most, from the beginning of a

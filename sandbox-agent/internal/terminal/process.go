@@ -3,6 +3,7 @@ package terminal
 import (
 	"sync"
 
+	"github.com/fairlead/fairlead/sandbox-agent/internal/display"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 )
 
@@ -15,7 +16,7 @@ type program struct {
 	reader  sync.WaitGroup // of its output
 	proceed chan struct{}  // 1 element: the reader may go on
 
-	out feed // guarded by display.mu
+	out display.Feed // guarded by view.mu
 
 	// Guarded by arbiter.mu.
 	waiting  bool   // its reader waits for proceed

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/pace"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/display"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/transcript"
@@ -116,12 +117,12 @@ func (t *Terminal) startRecording(store *recording.Store) (string, error) {
 // recorded, and returns what comes before: a keyframe. Without one it begins
 // where a viewer would.
 func (t *Terminal) beginRecording() (*recorder, recording.Params, []byte, error) {
-	t.display.mu.Lock()
-	defer t.display.mu.Unlock()
+	t.view.mu.Lock()
+	defer t.view.mu.Unlock()
 	cursor, first := t.transcript.End(), []byte(nil)
 	if cursor.Offset() > 0 {
-		if screen := t.display.keyframe(wishHistory); screen != nil {
-			first = screen.bytes
+		if k := t.view.display.Keyframe(display.WishHistory); k != nil {
+			first = k.Bytes
 		} else {
 			cursor = t.transcript.Newcomer()
 		}
@@ -314,7 +315,7 @@ func (r *recorder) lookThrough(secrets []*redact.Set) error {
 // What it returned before is recorded. Where it stops, the log has ended.
 func (r *recorder) take() (item recorded, ok bool) {
 	item, ok, skip := r.takeNext()
-	if skip != wishNone {
+	if skip != display.WishNone {
 		return r.ahead(skip), true
 	}
 	return item, ok
@@ -322,23 +323,23 @@ func (r *recorder) take() (item recorded, ok bool) {
 
 // takeNext is take, unless the recording goes on with the present screen: then
 // it says with how much of that.
-func (r *recorder) takeNext() (item recorded, ok bool, skip wish) {
+func (r *recorder) takeNext() (item recorded, ok bool, skip display.Wish) {
 	t := r.terminal
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.paceRecording(r)
 	switch sets := r.check; {
 	case r.restart:
-		return recorded{}, false, wishHistory
+		return recorded{}, false, display.WishHistory
 	case sets != nil:
 		r.check = nil
-		return recorded{check: sets}, true, wishNone
+		return recorded{check: sets}, true, display.WishNone
 	}
 	limit := recordBytes
 	if r.stopping {
 		left := r.until - min(r.until, r.Offset())
 		if left == 0 {
-			return recorded{Item: transcript.Item{Exited: &protocol.Exited{}}}, true, wishNone
+			return recorded{Item: transcript.Item{Exited: &protocol.Exited{}}}, true, display.WishNone
 		}
 		limit = int(min(left, recordBytes))
 	}
@@ -349,21 +350,21 @@ func (r *recorder) takeNext() (item recorded, ok bool, skip wish) {
 		if r.jumps++; r.jumps == 1 {
 			t.log.Warn("a recording lacks output: the disk is too slow", "recording", r.tape.ID())
 		}
-		return recorded{}, false, wishScreen
+		return recorded{}, false, display.WishScreen
 	}
-	return recorded{Item: next}, ok, wishNone
+	return recorded{Item: next}, ok, display.WishNone
 }
 
 // ahead moves to the end of the log and returns the present screen. With
-// wishHistory what is recorded is to be discarded.
-func (r *recorder) ahead(w wish) recorded {
+// display.WishHistory what is recorded is to be discarded.
+func (r *recorder) ahead(w display.Wish) recorded {
 	t := r.terminal
-	t.display.mu.Lock()
-	defer t.display.mu.Unlock()
+	t.view.mu.Lock()
+	defer t.view.mu.Unlock()
 	cursor := t.transcript.End()
 	item := recorded{Item: transcript.Item{Offset: cursor.Offset(), At: time.Now()}}
-	if screen := t.display.keyframe(w); screen != nil {
-		item.Bytes = screen.bytes
+	if k := t.view.display.Keyframe(w); k != nil {
+		item.Bytes = k.Bytes
 	} else {
 		cursor = t.transcript.Newcomer()
 	}
@@ -371,7 +372,7 @@ func (r *recorder) ahead(w wish) recorded {
 	item.Resized = &protocol.Resized{Offset: cursor.Offset(), Cols: cols, Rows: rows}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if w == wishHistory {
+	if w == display.WishHistory {
 		item.restart, r.restart, r.check = true, false, nil
 	}
 	return item

@@ -124,13 +124,13 @@ func (t *Terminal) begin(ctx context.Context, by Typist, command, name string) (
 
 // takeReady is takeFor where ready looks at the screen.
 func (t *Terminal) takeReady(by Typist, ready func() error) (term uint64, err error) {
-	t.display.mu.Lock()
-	defer t.display.mu.Unlock()
+	t.view.mu.Lock()
+	defer t.view.mu.Unlock()
 	return t.takeFor(by, ready)
 }
 
 // takeAtPrompt is takeFor once the shell is at its prompt, for which it waits a
-// moment if it isn't. Then begin is called, with display.mu and arbiter.mu held.
+// moment if it isn't. Then begin is called, with view.mu and arbiter.mu held.
 func (t *Terminal) takeAtPrompt(ctx context.Context, by Typist, begin func(begun bool) error) (term uint64, err error) {
 	again := time.NewTicker(promptEvery)
 	defer again.Stop()
@@ -156,10 +156,10 @@ func (t *Terminal) takeAtPrompt(ctx context.Context, by Typist, begin func(begun
 var errNoPaste = protocol.Errorf(protocol.KindInvalid, "the shell takes no command of several lines, or with tabs")
 
 // commandText returns what to type for command, where the shell's line may have
-// been begun. The caller holds display.mu.
+// been begun. The caller holds view.mu.
 func (t *Terminal) commandText(command string, begun bool) (string, error) {
 	if strings.ContainsAny(command, "\n\t") {
-		if !t.display.first().BracketedPaste() {
+		if !t.view.display.BracketedPaste() {
 			return "", errNoPaste
 		}
 		command = "\x1b[200~" + command + "\x1b[201~"

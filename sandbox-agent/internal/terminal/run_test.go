@@ -166,7 +166,7 @@ func TestRunPartly(t *testing.T) {
 		term, err := h.Get(session, id)
 		must(t, err)
 		shows := func(text string) {
-			for t.Context().Err() == nil && !strings.Contains(string(term.display.plain(0)), text) {
+			for t.Context().Err() == nil && !strings.Contains(string(term.view.plain(0)), text) {
 				<-time.After(5 * time.Millisecond)
 			}
 		}

@@ -48,11 +48,11 @@ type runOutput struct {
 }
 
 // newRunOutput returns what reads the output of command, called name, from here
-// on. The caller holds display.mu.
+// on. The caller holds view.mu.
 func (t *Terminal) newRunOutput(command, name string) *runOutput {
 	out := &runOutput{
 		Follower: t.transcript.Follow(t.transcript.End()), terminal: t, name: name, command: command,
-		epoch: t.transcript.Epoch(), screen: t.display.screen().Fork(),
+		epoch: t.transcript.Epoch(), screen: t.view.display.Fork(),
 	}
 	out.screen.TakeHistory(nil)
 	out.screen.Write(nil, nil, []byte("\x1b[1J")) // of what was before, no trace

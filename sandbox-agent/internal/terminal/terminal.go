@@ -9,9 +9,11 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/lease"
 	"github.com/fairlead/fairlead/protocol/op"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/display"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/screen"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/spill"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/transcript"
 )
@@ -24,8 +26,9 @@ import (
 type Terminal struct {
 	*arbiter
 
+	view view
+
 	// Static after construction.
-	display *display
 	life    life
 	typing  chan struct{} // 1 element: somebody types for a tool
 	running chan struct{} // 1 element: a command is waited for
@@ -59,7 +62,7 @@ type arbiter struct {
 	secrets     *redact.Set // of the display, for what is told beside the log
 	hooks       hooks
 	recorder    *recorder // nil: none
-	ended       time.Time // zero while the program runs; written with display.mu held, too
+	ended       time.Time // zero while the program runs; written with view.mu held, too
 }
 
 func newArbiter(session protocol.SessionID, info protocol.PTYInfo, own *program, at site, log *slog.Logger) *arbiter {
@@ -89,6 +92,9 @@ type site struct {
 
 // newTerminal returns a Terminal with own. The caller must run keep.
 func newTerminal(session protocol.SessionID, info protocol.PTYInfo, own *program, at site, log *slog.Logger) *Terminal {
+	if at.counts == nil {
+		at.counts = newCounts()
+	}
 	t := &Terminal{
 		arbiter: newArbiter(session, info, own, at, log),
 		life: life{
@@ -99,7 +105,7 @@ func newTerminal(session protocol.SessionID, info protocol.PTYInfo, own *program
 		typing:  make(chan struct{}, 1),
 		running: make(chan struct{}, 1),
 	}
-	t.display = newDisplay(t.transcript, &own.out, at.counts, log)
+	t.view.display = display.New(t.transcript, screen.New(info.Cols, info.Rows), &own.out, &at.counts.output, log)
 	t.setSecrets(at.secrets)
 	t.site.secrets = nil // they change
 	if at.tape != nil {

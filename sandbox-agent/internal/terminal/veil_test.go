@@ -175,7 +175,7 @@ func TestRedrawnSecret(t *testing.T) {
 					}
 					m.pass(50 * time.Millisecond)
 				}
-				if m.resets != 0 || m.display.found != 0 {
+				if m.resets != 0 || m.view.display.Found() != 0 {
 					t.Errorf("%d resets", m.resets)
 				}
 				m.wantAllClean(secretLong)

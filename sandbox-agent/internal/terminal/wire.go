@@ -77,9 +77,9 @@ func (t *Terminal) say(text string) {
 	if text == "" {
 		return
 	}
-	t.display.mu.Lock()
-	defer t.display.mu.Unlock()
-	t.display.write(nil, []byte(text), false)
+	t.view.mu.Lock()
+	defer t.view.mu.Unlock()
+	t.view.display.Write(nil, []byte(text), false)
 	t.beginAnewIfDue(time.Now())
 	t.mu.Lock()
 	defer t.mu.Unlock()

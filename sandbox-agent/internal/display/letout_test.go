@@ -1,4 +1,4 @@
-package terminal
+package display
 
 import (
 	"crypto/rand"
@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/screen"
 )
 
@@ -17,8 +16,7 @@ import (
 func TestWhatAStreamLetsOut(t *testing.T) {
 	for range 5 {
 		secret := "sk/" + rand.Text() + `+"\=ü`
-		set, err := redact.Compile([]string{secret})
-		must(t, err)
+		set := compile(t, secret)
 		percent := ""
 		for i := range len(secret) {
 			percent += fmt.Sprintf("%%%02x", secret[i])

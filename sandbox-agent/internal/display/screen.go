@@ -1,11 +1,11 @@
-package terminal
+package display
 
 import "github.com/fairlead/fairlead/sandbox-agent/internal/screen"
 
-// A grid is a terminal's screen: a program's output goes in, what viewers are
-// to see and the answers to terminal queries come out. Package screen has the
-// real one.
-type grid interface {
+// A Screen takes a program's output, and returns what viewers are to see and the
+// answers to terminal queries. [screen.Screen] is one, and the only one that may
+// have secrets masked.
+type Screen interface {
 	Write(out, answers, p []byte) (o, a []byte)
 	Flush(out []byte) []byte
 	Resize(cols, rows int)
@@ -21,4 +21,4 @@ type grid interface {
 	MaskAsIn(raw *screen.Screen, whole bool, secrets func(text []byte, mask func(from, to, few int))) (n int)
 }
 
-var _ grid = (*screen.Screen)(nil)
+var _ Screen = (*screen.Screen)(nil)

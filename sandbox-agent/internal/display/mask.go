@@ -1,4 +1,4 @@
-package terminal
+package display
 
 import (
 	"bytes"
@@ -18,8 +18,8 @@ const can = 0x18
 
 // masked takes what raw let out of the output of the program in front, and
 // returns what the log gets of it, which may be in the same place. With end it is
-// the last. The caller holds mu.
-func (d *display) masked(out []byte, end bool) []byte {
+// the last.
+func (d *Display) masked(out []byte, end bool) []byte {
 	if d.raw == nil || len(out) == 0 && !end {
 		return out
 	}
@@ -48,8 +48,8 @@ func breaksOff(out []byte) bool {
 }
 
 // unmasked is masked for output of which nothing is masked nor held back. The
-// screen of the log needn't parse it before somebody looks. The caller holds mu.
-func (d *display) unmasked(out []byte) []byte {
+// screen of the log needn't parse it before somebody looks.
+func (d *Display) unmasked(out []byte) []byte {
 	d.behind = append(d.behind, out...)
 	if len(d.behind) > d.mostBehind {
 		d.grid, d.behind = d.raw.Fork(), d.behind[:0]
@@ -58,7 +58,7 @@ func (d *display) unmasked(out []byte) []byte {
 	if d.mustLook(d.raw.TakeTangled(), len(out)) {
 		d.read = d.raw.AppendNewText(d.read[:0])
 		if d.spans = d.set.Find(d.spans[:0], d.read); len(d.spans) > 0 {
-			d.mask(d.set)
+			d.Mask(d.set)
 			d.found++
 			d.due = true
 			return out[:0]
@@ -70,9 +70,8 @@ func (d *display) unmasked(out []byte) []byte {
 }
 
 // mustLook reports whether the screen, on which n bytes of output were drawn,
-// tangled or not, may show a secret that the stream let pass. The caller holds
-// mu.
-func (d *display) mustLook(tangled bool, n int) bool {
+// tangled or not, may show a secret that the stream let pass.
+func (d *Display) mustLook(tangled bool, n int) bool {
 	switch {
 	case tangled:
 		d.watch = 2 * d.set.MaxBytes() // there is more than the secret
@@ -87,8 +86,8 @@ func (d *display) mustLook(tangled bool, n int) bool {
 
 // show writes masked output to the screen of the log and appends to dst what
 // the log gets. When that leaves a new epoch due, the log gets nothing: it is in
-// the screen that the epoch begins with. The caller holds mu.
-func (d *display) show(dst, masked []byte, end bool) []byte {
+// the screen that the epoch begins with.
+func (d *Display) show(dst, masked []byte, end bool) []byte {
 	dst, _ = d.grid.Write(dst, nil, masked)
 	if end {
 		dst = d.grid.Flush(dst)
@@ -106,8 +105,8 @@ func (d *display) show(dst, masked []byte, end bool) []byte {
 }
 
 // compare looks whether both screens are the same again, if that wasn't looked at
-// for long, n more bytes of output included. The caller holds mu.
-func (d *display) compare(n int) {
+// for long, n more bytes of output included.
+func (d *Display) compare(n int) {
 	if d.apart += n; d.apart < d.mostBehind/4 || d.front.holdsBack() || len(d.front.loose) > 0 {
 		return
 	}
@@ -118,8 +117,8 @@ func (d *display) compare(n int) {
 // drawn masks a secret that the screen has come to show though the stream, which
 // looks at the order of output, let it pass, and reports whether there was one.
 // It looks at both screens: that of the log has asterisks for parts of it that
-// are secrets themselves. The caller holds mu, after n bytes of output.
-func (d *display) drawn(n int) bool {
+// are secrets themselves. n bytes of output were just shown.
+func (d *Display) drawn(n int) bool {
 	tangled, rawTangled := d.grid.TakeTangled(), d.raw.TakeTangled()
 	if !d.mustLook(tangled || rawTangled, n) {
 		d.grid.SkipNewText()
@@ -129,7 +128,7 @@ func (d *display) drawn(n int) bool {
 	d.text, d.read = d.grid.AppendNewText(d.text[:0]), d.raw.AppendNewText(d.read[:0])
 	found := false
 	if d.spans = d.set.Find(d.spans[:0], d.text); len(d.spans) > 0 {
-		d.mask(d.set)
+		d.Mask(d.set)
 		found = true
 	}
 	if bytes.Equal(d.text, d.read) {
@@ -144,9 +143,9 @@ func (d *display) drawn(n int) bool {
 	return found
 }
 
-// mask masks the secrets of set in all that the screen holds, and reports
-// whether there were any. The caller holds mu.
-func (d *display) mask(set *redact.Set) bool {
+// Mask masks the secrets of set in all that the screen holds, and reports
+// whether there were any.
+func (d *Display) Mask(set *redact.Set) bool {
 	d.moved()
 	if d.screen().Mask(finder(set)) == 0 {
 		return false
@@ -186,10 +185,10 @@ func letOut(set *redact.Set, secrets []byte) int {
 	return utf8.RuneCount(out) - bytes.Count(out, []byte{'*'})
 }
 
-// use has the secrets of set masked in all that comes from now on, and what is
+// Use has the secrets of set masked in all that comes from now on, and what is
 // on the screen or above it, with those of veiled. It reports whether anything
-// was masked there: then the log holds it, too. The caller holds mu.
-func (d *display) use(set *redact.Set, veiled ...*redact.Set) (found bool) {
+// was masked there: then the log holds it, too.
+func (d *Display) Use(set *redact.Set, veiled ...*redact.Set) (found bool) {
 	d.set = set
 	if d.raw == nil && set.Empty() {
 		return false
@@ -202,7 +201,7 @@ func (d *display) use(set *redact.Set, veiled ...*redact.Set) (found bool) {
 		same = true
 	}
 	d.differs() // until it is known that they don't
-	for i, s := range []*feed{d.own, d.front} {
+	for i, s := range []*Feed{d.own, d.front} {
 		switch {
 		case i > 0 && s == d.own:
 		case s.stream != nil:
@@ -218,9 +217,9 @@ func (d *display) use(set *redact.Set, veiled ...*redact.Set) (found bool) {
 	d.append(d.show(nil, let, false))
 	d.raw.Tangle() // a secret may be half printed
 	d.again = d.front.holdsBack()
-	found = d.mask(set)
+	found = d.Mask(set)
 	for _, v := range veiled {
-		found = d.mask(v) || found
+		found = d.Mask(v) || found
 	}
 	found = d.grid.MaskAsIn(d.raw, true, leaving(set)) > 0 || found
 	d.same = same && !found && len(let) == 0 && !d.front.holdsBack()
