@@ -269,7 +269,7 @@ func auditDevice(jwk []byte) (string, error) {
 // AuditedSandbox returns what the control plane keeps of a sandbox: its device
 // key and the newest head of that key's audit log.
 func AuditedSandbox(ctx context.Context, stateDir, database string, id protocol.SandboxID) (store.Sandbox, error) {
-	st, err := OpenStore(ctx, stateDir, database)
+	st, err := OpenStore(ctx, stateDir, database, nil)
 	if err != nil {
 		return store.Sandbox{}, err
 	}

@@ -144,7 +144,7 @@ func (s *Server) openState(ctx context.Context, cfg Config) error {
 	if s.requestKey, err = openRequestKey(filepath.Join(cfg.StateDir, requestKeyFile)); err != nil {
 		return err
 	}
-	if s.store, err = OpenStore(ctx, cfg.StateDir, cfg.Database, store.WithClock(s.now)); err != nil {
+	if s.store, err = OpenStore(ctx, cfg.StateDir, cfg.Database, s.now); err != nil {
 		return err
 	}
 	s.usage = newMeter(s.store, s.logger, s.now)
@@ -156,8 +156,9 @@ func (s *Server) openState(ctx context.Context, cfg Config) error {
 }
 
 // OpenStore opens the database at url, a "postgres://…" URL or the path of an
-// SQLite file; empty: the file in stateDir.
-func OpenStore(ctx context.Context, stateDir, url string, options ...store.Option) (*store.Store, error) {
+// SQLite file; empty: the file in stateDir. It takes the time from now; nil: from
+// time.Now.
+func OpenStore(ctx context.Context, stateDir, url string, now func() time.Time) (*store.Store, error) {
 	switch {
 	case url != "":
 	case stateDir != "":
@@ -165,7 +166,7 @@ func OpenStore(ctx context.Context, stateDir, url string, options ...store.Optio
 	default:
 		return nil, errors.New("neither a state directory nor a database is named")
 	}
-	return store.Open(ctx, url, options...)
+	return store.Open(ctx, url, now)
 }
 
 func (s *Server) listen(cfg Config) error {

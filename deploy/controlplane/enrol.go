@@ -75,7 +75,7 @@ func Enrol(ctx context.Context, cfg EnrolConfig) error {
 }
 
 func enrolInStore(ctx context.Context, cfg EnrolConfig, device deviceKey, cert certificate) error {
-	st, err := OpenStore(ctx, cfg.StateDir, cfg.Database, store.WithClock(cfg.Now))
+	st, err := OpenStore(ctx, cfg.StateDir, cfg.Database, cfg.Now)
 	if err != nil {
 		return err
 	}

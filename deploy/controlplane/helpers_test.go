@@ -125,7 +125,7 @@ var migrated = sync.OnceValues(func() ([]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, databaseFile)
-	st, err := store.Open(context.Background(), path)
+	st, err := store.Open(context.Background(), path, nil)
 	if err != nil {
 		return nil, err
 	}

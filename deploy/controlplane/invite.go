@@ -75,7 +75,7 @@ func Invite(ctx context.Context, cfg InviteConfig) error {
 
 // store makes the control plane know of the invitations.
 func (cfg *InviteConfig) store(ctx context.Context, invitations []store.Invitation, reached reach) error {
-	st, err := OpenStore(ctx, cfg.StateDir, cfg.Database, store.WithClock(cfg.Now))
+	st, err := OpenStore(ctx, cfg.StateDir, cfg.Database, cfg.Now)
 	if err != nil {
 		return err
 	}

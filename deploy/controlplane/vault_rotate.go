@@ -43,7 +43,7 @@ func RotateVault(ctx context.Context, cfg VaultRotation) (report VaultReport, er
 	if in.vault, err = vault.Open(cfg.KeyFile); err != nil {
 		return report, err
 	}
-	st, err := OpenStore(ctx, cfg.StateDir, cfg.Database)
+	st, err := OpenStore(ctx, cfg.StateDir, cfg.Database, nil)
 	if err != nil {
 		return report, err
 	}

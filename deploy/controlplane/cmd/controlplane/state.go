@@ -37,7 +37,7 @@ func (p *place) use(ctx context.Context, f func(*store.Store) error) error {
 	if p.stateDir == "" && p.database == "" {
 		return errors.New("--state-dir or --database is required")
 	}
-	st, err := controlplane.OpenStore(ctx, p.stateDir, p.database)
+	st, err := controlplane.OpenStore(ctx, p.stateDir, p.database, nil)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -62,38 +63,38 @@ const accountColumns = `a.id, a.user_id, a.provider, a.name, a.scopes, a.key_id,
 
 const accounts = `SELECT ` + accountColumns + ` FROM accounts a`
 
-func scanAccount(row scanner, more ...any) (a Account, err error) {
+func scanAccount(row db.Scanner, more ...any) (a Account, err error) {
 	var failed, created, updated sql.NullInt64
 	err = row.Scan(append([]any{
 		&a.ID, &a.User, &a.Provider, &a.Name, &a.Scopes, &a.KeyID, &a.Sealed, &a.Version, &failed, &created, &updated,
 	}, more...)...)
-	a.FailedAt, a.CreatedAt, a.UpdatedAt = timeOf(failed), timeOf(created), timeOf(updated)
+	a.FailedAt, a.CreatedAt, a.UpdatedAt = db.TimeOf(failed), db.TimeOf(created), db.TimeOf(updated)
 	return a, err
 }
 
-func scanOneAccount(row scanner) (Account, error) { return scanAccount(row) }
+func scanOneAccount(row db.Scanner) (Account, error) { return scanAccount(row) }
 
 // Accounts lists the accounts of a user, by provider and name.
 func (s *Integrations) Accounts(ctx context.Context, user protocol.UserID) ([]Account, error) {
-	return collect(ctx, s.db.reads(), scanOneAccount, accounts+` WHERE a.user_id = ? ORDER BY a.provider, a.name, a.id LIMIT ?`, user, MaxLimit)
+	return db.Collect(ctx, s.db.Reads(), scanOneAccount, accounts+` WHERE a.user_id = ? ORDER BY a.provider, a.name, a.id LIMIT ?`, user, MaxLimit)
 }
 
 // AllAccounts lists at most limit accounts in order of id, those after an id.
 func (s *Integrations) AllAccounts(ctx context.Context, after string, limit int) ([]Account, error) {
-	return collect(ctx, s.db.reads(), scanOneAccount, accounts+` WHERE a.id > ? ORDER BY a.id LIMIT ?`, after, limited(limit))
+	return db.Collect(ctx, s.db.Reads(), scanOneAccount, accounts+` WHERE a.id > ? ORDER BY a.id LIMIT ?`, after, limited(limit))
 }
 
 // Account returns an account; KindNotFound if there is none. Whose it is is for
 // the caller to look at.
 func (s *Integrations) Account(ctx context.Context, id string) (Account, error) {
-	a, err := scanOneAccount(s.db.reads().row(ctx, accounts+` WHERE a.id = ?`, id))
+	a, err := scanOneAccount(s.db.Reads().Row(ctx, accounts+` WHERE a.id = ?`, id))
 	return a, absent(err, "account")
 }
 
 // FindAccount returns a user's account of that name at a provider; KindNotFound
 // if there is none.
 func (s *Integrations) FindAccount(ctx context.Context, user protocol.UserID, provider, name string) (Account, error) {
-	a, err := scanOneAccount(s.db.reads().row(ctx, accounts+` WHERE a.user_id = ? AND a.provider = ? AND a.name = ?`, user, provider, name))
+	a, err := scanOneAccount(s.db.Reads().Row(ctx, accounts+` WHERE a.user_id = ? AND a.provider = ? AND a.name = ?`, user, provider, name))
 	return a, absent(err, "account")
 }
 
@@ -104,19 +105,19 @@ func (s *Integrations) PutAccount(ctx context.Context, a Account) (Account, erro
 	if err := a.check(); err != nil {
 		return Account{}, err
 	}
-	now := s.db.now().UTC().Truncate(time.Millisecond)
-	err := s.db.transact(ctx, func(tx runner) error {
+	now := s.db.Now().UTC().Truncate(time.Millisecond)
+	err := s.db.Transact(ctx, func(tx db.Runner) error {
 		if err := requireUser(ctx, tx, a.User); err != nil {
 			return err
 		}
 		var others int64
-		if err := tx.row(ctx, `SELECT count(*) FROM accounts WHERE user_id = ? AND id <> ?`, a.User, a.ID).Scan(&others); err != nil {
+		if err := tx.Row(ctx, `SELECT count(*) FROM accounts WHERE user_id = ? AND id <> ?`, a.User, a.ID).Scan(&others); err != nil {
 			return err
 		}
 		if others >= MaxAccounts {
 			return protocol.Errorf(protocol.KindTooMany, "you have %d accounts already", MaxAccounts)
 		}
-		n, err := tx.exec(ctx, `
+		n, err := tx.Exec(ctx, `
 			INSERT INTO accounts (id, user_id, provider, name, scopes, key_id, sealed, version, created_at, updated_at)
 			VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?)
 			ON CONFLICT (id) DO UPDATE SET scopes = excluded.scopes, key_id = excluded.key_id, sealed = excluded.sealed,
@@ -129,7 +130,7 @@ func (s *Integrations) PutAccount(ctx context.Context, a Account) (Account, erro
 		if err != nil {
 			return err
 		}
-		a, err = scanOneAccount(tx.row(ctx, accounts+` WHERE a.id = ?`, a.ID))
+		a, err = scanOneAccount(tx.Row(ctx, accounts+` WHERE a.id = ?`, a.ID))
 		return err
 	})
 	if err != nil {
@@ -146,18 +147,18 @@ func (s *Integrations) SetTokens(ctx context.Context, id string, expectVersion i
 	}
 	return s.changeAccount(ctx, id, `
 		UPDATE accounts SET key_id = ?, sealed = ?, version = version + 1, updated_at = ? WHERE id = ? AND version = ?`,
-		keyID, sealed, s.db.now().UnixMilli(), id, expectVersion)
+		keyID, sealed, s.db.Now().UnixMilli(), id, expectVersion)
 }
 
 // FailAccount notes that the provider takes the account's tokens no more, if
 // they are still of that version.
 func (s *Integrations) FailAccount(ctx context.Context, id string, expectVersion int64) error {
 	return s.changeAccount(ctx, id, `UPDATE accounts SET failed_at = ? WHERE id = ? AND version = ?`,
-		s.db.now().UnixMilli(), id, expectVersion)
+		s.db.Now().UnixMilli(), id, expectVersion)
 }
 
 func (s *Integrations) changeAccount(ctx context.Context, id, query string, args ...any) error {
-	n, err := s.db.exec(ctx, query, args...)
+	n, err := s.db.Exec(ctx, query, args...)
 	if err != nil || n > 0 {
 		return err
 	}
@@ -170,21 +171,21 @@ func (s *Integrations) changeAccount(ctx context.Context, id, query string, args
 // RemoveAccount removes an account of a user and returns where it was attached;
 // KindNotFound if it isn't theirs.
 func (s *Integrations) RemoveAccount(ctx context.Context, user protocol.UserID, id string) (detached []Attachment, err error) {
-	err = s.db.transact(ctx, func(tx runner) error {
-		owned, err := tx.exists(ctx, `SELECT 1 FROM accounts WHERE id = ? AND user_id = ?`, id, user)
+	err = s.db.Transact(ctx, func(tx db.Runner) error {
+		owned, err := tx.Exists(ctx, `SELECT 1 FROM accounts WHERE id = ? AND user_id = ?`, id, user)
 		if err != nil {
 			return err
 		}
 		if !owned {
 			return absent(sql.ErrNoRows, "account")
 		}
-		if detached, err = collect(ctx, tx, scanAttachment, attachments+` WHERE t.account_id = ? LIMIT ?`, id, MaxLimit); err != nil {
+		if detached, err = db.Collect(ctx, tx, scanAttachment, attachments+` WHERE t.account_id = ? LIMIT ?`, id, MaxLimit); err != nil {
 			return err
 		}
-		if _, err := tx.exec(ctx, `DELETE FROM attachments WHERE account_id = ?`, id); err != nil {
+		if _, err := tx.Exec(ctx, `DELETE FROM attachments WHERE account_id = ?`, id); err != nil {
 			return err
 		}
-		_, err = tx.exec(ctx, `DELETE FROM accounts WHERE id = ?`, id)
+		_, err = tx.Exec(ctx, `DELETE FROM accounts WHERE id = ?`, id)
 		return err
 	})
 	if err != nil {
@@ -208,21 +209,21 @@ type Connect struct {
 // AddConnect notes that a user goes to a provider. KindTooMany says that they
 // have done so too often without coming back.
 func (s *Integrations) AddConnect(ctx context.Context, c Connect) error {
-	return s.db.transact(ctx, func(tx runner) error {
+	return s.db.Transact(ctx, func(tx db.Runner) error {
 		if err := requireUser(ctx, tx, c.User); err != nil {
 			return err
 		}
-		if _, err := tx.exec(ctx, `DELETE FROM connects WHERE expires_at <= ?`, s.db.now().UnixMilli()); err != nil {
+		if _, err := tx.Exec(ctx, `DELETE FROM connects WHERE expires_at <= ?`, s.db.Now().UnixMilli()); err != nil {
 			return err
 		}
 		var open int
-		if err := tx.row(ctx, `SELECT count(*) FROM connects WHERE user_id = ?`, c.User).Scan(&open); err != nil {
+		if err := tx.Row(ctx, `SELECT count(*) FROM connects WHERE user_id = ?`, c.User).Scan(&open); err != nil {
 			return err
 		}
 		if open >= maxConnects {
 			return protocol.Errorf(protocol.KindTooMany, "%d accounts are being connected already: try again in some minutes", maxConnects)
 		}
-		_, err := tx.exec(ctx, `
+		_, err := tx.Exec(ctx, `
 			INSERT INTO connects (state_hash, browser_hash, user_id, provider, origin, return_to, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
 			hashToken(c.State), hashToken(c.Browser), c.User, c.Provider, c.Origin, c.ReturnTo, c.ExpiresAt.UnixMilli())
 		return err
@@ -236,16 +237,16 @@ func (s *Integrations) TakeConnect(ctx context.Context, state, browser string) (
 	c := Connect{State: state, Browser: browser}
 	var expires sql.NullInt64
 	var hash []byte
-	err := s.db.transact(ctx, func(tx runner) error {
-		if err := tx.row(ctx, `
+	err := s.db.Transact(ctx, func(tx db.Runner) error {
+		if err := tx.Row(ctx, `
 			SELECT user_id, provider, origin, return_to, expires_at, browser_hash FROM connects WHERE state_hash = ?`, hashToken(state)).
 			Scan(&c.User, &c.Provider, &c.Origin, &c.ReturnTo, &expires, &hash); err != nil {
 			return err
 		}
-		_, err := tx.exec(ctx, `DELETE FROM connects WHERE state_hash = ?`, hashToken(state))
+		_, err := tx.Exec(ctx, `DELETE FROM connects WHERE state_hash = ?`, hashToken(state))
 		return err
 	})
-	c.ExpiresAt = timeOf(expires)
+	c.ExpiresAt = db.TimeOf(expires)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return Connect{}, protocol.Errorf(protocol.KindUnauthenticated, "no account is being connected under this state, or not any more")
@@ -253,7 +254,7 @@ func (s *Integrations) TakeConnect(ctx context.Context, state, browser string) (
 		return Connect{}, err
 	case browser == "" || subtle.ConstantTimeCompare(hash, hashToken(browser)) != 1:
 		return Connect{}, protocol.Errorf(protocol.KindUnauthenticated, "another browser began to connect this account")
-	case !s.db.now().Before(c.ExpiresAt):
+	case !s.db.Now().Before(c.ExpiresAt):
 		return Connect{}, protocol.Errorf(protocol.KindExpired, "it took too long to connect the account: begin again")
 	}
 	return c, nil

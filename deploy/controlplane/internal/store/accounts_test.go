@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -80,9 +81,9 @@ func must1(t *testing.T) func(any, error) {
 func TestAccountsBounded(t *testing.T) {
 	eachSeeded(t, func(t *testing.T, s *Store, _ *clock) {
 		must1(t)(s.Integrations.PutAccount(t.Context(), account("acc_0", "usr_alice", "github", "0")))
-		must(t, s.db.concurrently(t.Context(), func(tx runner) error {
+		must(t, s.db.Concurrently(t.Context(), func(tx db.Runner) error {
 			for i := range MaxAccounts - 1 {
-				if _, err := tx.exec(t.Context(), `
+				if _, err := tx.Exec(t.Context(), `
 					INSERT INTO accounts (id, user_id, provider, name, scopes, key_id, sealed, version, created_at, updated_at)
 					SELECT ?, user_id, provider, ?, scopes, key_id, sealed, version, created_at, updated_at FROM accounts WHERE id = 'acc_0'`,
 					fmt.Sprintf("acc_%d", i+1), fmt.Sprint(i+1)); err != nil {
@@ -249,9 +250,9 @@ func TestAttachRefused(t *testing.T) {
 		try(unknown, protocol.KindNotFound)
 		one, _, err := s.Integrations.Attach(t.Context(), attachment("pty_0", "acc_1", `{}`))
 		must(t, err)
-		must(t, s.db.concurrently(t.Context(), func(tx runner) error {
+		must(t, s.db.Concurrently(t.Context(), func(tx db.Runner) error {
 			for i := range MaxAttachments - 1 {
-				if _, err := tx.exec(t.Context(), `
+				if _, err := tx.Exec(t.Context(), `
 					INSERT INTO attachments (session_id, pty_id, provider, account_id, policy_id, policy_version, attached_by, attached_at)
 					VALUES ('ses_1', ?, 'github', 'acc_1', ?, 1, 'usr_alice', 1)`, fmt.Sprint("pty_", i+1), one.PolicyID); err != nil {
 					return err

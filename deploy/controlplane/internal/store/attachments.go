@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -57,27 +58,27 @@ const usable = attachments + `
 	JOIN members m ON m.dashboard_id = s.dashboard_id AND m.user_id = a.user_id AND m.role IN ('owner', 'editor')
 	WHERE s.state = 'active'`
 
-func scanAttachment(row scanner) (t Attachment, err error) {
+func scanAttachment(row db.Scanner) (t Attachment, err error) {
 	var body []byte
 	var attached, failed sql.NullInt64
 	var sandbox sql.NullString
 	err = row.Scan(&t.Session, &t.PTY, &t.Provider, &t.Account, &t.PolicyID, &t.PolicyVersion, &body,
 		&t.AttachedBy, &attached, &t.AccountName, &t.AccountUser, &failed, &t.Dashboard, &sandbox)
-	t.Policy, t.AttachedAt, t.AccountFailed = body, timeOf(attached), timeOf(failed)
+	t.Policy, t.AttachedAt, t.AccountFailed = body, db.TimeOf(attached), db.TimeOf(failed)
 	t.Sandbox = protocol.SandboxID(sandbox.String)
 	return t, err
 }
 
 // Attachments lists the attachments of a terminal that hold, by provider.
 func (s *Integrations) Attachments(ctx context.Context, session protocol.SessionID, pty protocol.PTYID) ([]Attachment, error) {
-	return collect(ctx, s.db.reads(), scanAttachment, usable+`
+	return db.Collect(ctx, s.db.Reads(), scanAttachment, usable+`
 		AND t.session_id = ? AND t.pty_id = ? ORDER BY t.provider LIMIT ?`, session, pty, MaxAttachments)
 }
 
 // Attachment returns the attachment of a provider to a terminal; KindNotFound
 // if there is none that holds.
 func (s *Integrations) Attachment(ctx context.Context, session protocol.SessionID, pty protocol.PTYID, provider string) (Attachment, error) {
-	t, err := scanAttachment(s.db.reads().row(ctx, usable+`
+	t, err := scanAttachment(s.db.Reads().Row(ctx, usable+`
 		AND t.session_id = ? AND t.pty_id = ? AND t.provider = ?`, session, pty, provider))
 	return t, absent(err, "attachment")
 }
@@ -85,7 +86,7 @@ func (s *Integrations) Attachment(ctx context.Context, session protocol.SessionI
 // AttachmentsIn lists the attachments that hold in a dashboard's sessions, by
 // session, terminal and provider.
 func (s *Integrations) AttachmentsIn(ctx context.Context, dashboard string) ([]Attachment, error) {
-	return collect(ctx, s.db.reads(), scanAttachment, usable+`
+	return db.Collect(ctx, s.db.Reads(), scanAttachment, usable+`
 		AND s.dashboard_id = ? ORDER BY t.session_id, t.pty_id, t.provider LIMIT ?`, dashboard, MaxLimit)
 }
 
@@ -104,7 +105,7 @@ func (s *Integrations) Attach(ctx context.Context, t Attachment) (attached Attac
 	if !json.Valid(t.Policy) {
 		return Attachment{}, false, protocol.Errorf(protocol.KindInvalid, "the policy is not JSON")
 	}
-	err = s.db.transact(ctx, func(tx runner) error {
+	err = s.db.Transact(ctx, func(tx db.Runner) error {
 		attached, changed, err = attach(ctx, tx, t)
 		return err
 	})
@@ -114,10 +115,10 @@ func (s *Integrations) Attach(ctx context.Context, t Attachment) (attached Attac
 	return attached, changed, nil
 }
 
-func attach(ctx context.Context, tx runner, t Attachment) (Attachment, bool, error) {
+func attach(ctx context.Context, tx db.Runner, t Attachment) (Attachment, bool, error) {
 	const of = ` WHERE t.session_id = ? AND t.pty_id = ? AND t.provider = ?`
 	where := []any{t.Session, t.PTY, t.Provider}
-	olds, err := collect(ctx, tx, scanAttachment, attachments+of, where...)
+	olds, err := db.Collect(ctx, tx, scanAttachment, attachments+of, where...)
 	if err != nil {
 		return Attachment{}, false, err
 	}
@@ -133,12 +134,12 @@ func attach(ctx context.Context, tx runner, t Attachment) (Attachment, bool, err
 		}
 		t.PolicyID, t.PolicyVersion = olds[0].PolicyID, olds[0].PolicyVersion+1
 	}
-	now := tx.now().UnixMilli()
-	if _, err := tx.exec(ctx, `INSERT INTO policies (id, version, body, made_by, made_at) VALUES (?, ?, ?, ?, ?)`,
+	now := tx.Now().UnixMilli()
+	if _, err := tx.Exec(ctx, `INSERT INTO policies (id, version, body, made_by, made_at) VALUES (?, ?, ?, ?, ?)`,
 		t.PolicyID, t.PolicyVersion, []byte(t.Policy), t.AttachedBy, now); err != nil {
 		return Attachment{}, false, err
 	}
-	if _, err := tx.exec(ctx, `
+	if _, err := tx.Exec(ctx, `
 		INSERT INTO attachments (session_id, pty_id, provider, account_id, policy_id, policy_version, attached_by, attached_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (session_id, pty_id, provider) DO UPDATE SET account_id = excluded.account_id,
@@ -147,15 +148,15 @@ func attach(ctx context.Context, tx runner, t Attachment) (Attachment, bool, err
 		t.Session, t.PTY, t.Provider, t.Account, t.PolicyID, t.PolicyVersion, t.AttachedBy, now); err != nil {
 		return Attachment{}, false, err
 	}
-	attached, err := scanAttachment(tx.row(ctx, attachments+of, where...))
+	attached, err := scanAttachment(tx.Row(ctx, attachments+of, where...))
 	return attached, true, err
 }
 
 // requireRoom fails unless the session is active and may have one more.
-func requireRoom(ctx context.Context, tx runner, session protocol.SessionID) error {
+func requireRoom(ctx context.Context, tx db.Runner, session protocol.SessionID) error {
 	var state string
 	var count int
-	if err := tx.row(ctx, `SELECT state, (SELECT count(*) FROM attachments WHERE session_id = ?) FROM sessions WHERE id = ?`,
+	if err := tx.Row(ctx, `SELECT state, (SELECT count(*) FROM attachments WHERE session_id = ?) FROM sessions WHERE id = ?`,
 		session, session).Scan(&state, &count); err != nil {
 		return absent(err, "session")
 	}
@@ -172,7 +173,7 @@ func requireRoom(ctx context.Context, tx runner, session protocol.SessionID) err
 
 // Detach removes an attachment; KindNotFound if there is none.
 func (s *Integrations) Detach(ctx context.Context, session protocol.SessionID, pty protocol.PTYID, provider string) error {
-	n, err := s.db.exec(ctx, `DELETE FROM attachments WHERE session_id = ? AND pty_id = ? AND provider = ?`, session, pty, provider)
+	n, err := s.db.Exec(ctx, `DELETE FROM attachments WHERE session_id = ? AND pty_id = ? AND provider = ?`, session, pty, provider)
 	if err == nil && n == 0 {
 		err = absent(sql.ErrNoRows, "attachment")
 	}
@@ -182,12 +183,12 @@ func (s *Integrations) Detach(ctx context.Context, session protocol.SessionID, p
 // DetachAll takes all accounts of a user from a dashboard's terminals, and
 // returns where they were attached.
 func (s *Integrations) DetachAll(ctx context.Context, user protocol.UserID, dashboard string) (detached []Attachment, err error) {
-	err = s.db.transact(ctx, func(tx runner) error {
-		if detached, err = collect(ctx, tx, scanAttachment, attachments+`
+	err = s.db.Transact(ctx, func(tx db.Runner) error {
+		if detached, err = db.Collect(ctx, tx, scanAttachment, attachments+`
 			WHERE a.user_id = ? AND s.dashboard_id = ? LIMIT ?`, user, dashboard, MaxLimit); err != nil {
 			return err
 		}
-		_, err := tx.exec(ctx, `
+		_, err := tx.Exec(ctx, `
 			DELETE FROM attachments WHERE account_id IN (SELECT id FROM accounts WHERE user_id = ?)
 			AND session_id IN (SELECT id FROM sessions WHERE dashboard_id = ?)`, user, dashboard)
 		return err
@@ -201,6 +202,6 @@ func (s *Integrations) DetachAll(ctx context.Context, user protocol.UserID, dash
 // PolicyAt returns a version of a policy; KindNotFound if there is none.
 func (s *Integrations) PolicyAt(ctx context.Context, id string, version int64) (json.RawMessage, error) {
 	var body []byte
-	err := s.db.reads().row(ctx, `SELECT body FROM policies WHERE id = ? AND version = ?`, id, version).Scan(&body)
+	err := s.db.Reads().Row(ctx, `SELECT body FROM policies WHERE id = ? AND version = ?`, id, version).Scan(&body)
 	return body, absent(err, "policy")
 }

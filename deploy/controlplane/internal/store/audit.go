@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -25,7 +26,7 @@ func (s *Fleet) PutAuditHead(ctx context.Context, head protocol.AuditHead, signa
 	if err := checkText("the hash", head.Hash); err != nil {
 		return err
 	}
-	return s.db.transact(ctx, func(tx runner) error {
+	return s.db.Transact(ctx, func(tx db.Runner) error {
 		device, err := deviceOf(ctx, tx, head.SandboxID)
 		if err != nil {
 			return err
@@ -35,7 +36,7 @@ func (s *Fleet) PutAuditHead(ctx context.Context, head protocol.AuditHead, signa
 		}
 		var sequence int64
 		var hash string
-		err = tx.row(ctx, `SELECT sequence, hash FROM audit_heads WHERE sandbox_id = ? AND device_key = ?`,
+		err = tx.Row(ctx, `SELECT sequence, hash FROM audit_heads WHERE sandbox_id = ? AND device_key = ?`,
 			head.SandboxID, device).Scan(&sequence, &hash)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
@@ -46,7 +47,7 @@ func (s *Fleet) PutAuditHead(ctx context.Context, head protocol.AuditHead, signa
 		case int64(head.Sequence) == sequence && head.Hash != hash:
 			return protocol.Errorf(protocol.KindConflict, "record %d of the audit log has another hash than before", sequence)
 		}
-		_, err = tx.exec(ctx, `
+		_, err = tx.Exec(ctx, `
 			INSERT INTO audit_heads (sandbox_id, device_key, sequence, hash, at, signature) VALUES (?, ?, ?, ?, ?, ?)
 			ON CONFLICT (sandbox_id, device_key) DO UPDATE SET sequence = excluded.sequence, hash = excluded.hash,
 				at = excluded.at, signature = excluded.signature`,

@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,44 +11,27 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-	sqlite3 "modernc.org/sqlite/lib"
-
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/pgtest"
 	"github.com/fairlead/fairlead/protocol"
 )
 
-func TestAway(t *testing.T) {
-	for _, tt := range []struct {
-		err  error
-		away bool
-	}{
-		{nil, false},
-		{sql.ErrNoRows, false},
-		{errors.New("anything else"), false},
-		{context.Canceled, false},
-		{context.DeadlineExceeded, true},
-		{&pgconn.PgError{Code: "08006"}, true},
-		{&pgconn.PgError{Code: "53300"}, true},
-		{&pgconn.PgError{Code: "57P01"}, true},
-		{&pgconn.PgError{Code: "57014"}, false}, // a query that was cancelled
-		{&pgconn.PgError{Code: "42601"}, false},
-		{&pgconn.ConnectError{}, true},
-		{&net.OpError{Op: "read", Err: errors.New("reset")}, true},
-		{fmt.Errorf("reading: %w", io.ErrUnexpectedEOF), true},
-		{sql.ErrConnDone, true},
-	} {
-		if got := away(tt.err); got != tt.away {
-			t.Errorf("%T %v: %t, want %t", tt.err, tt.err, got, tt.away)
+// TestConnections: the pool is bounded, and gives back what it took.
+func TestConnections(t *testing.T) {
+	s := open(t, pgtest.New(t), &clock{})
+	must(t, s.Load(t.Context(), testSeed()))
+	for _, err := range parallel(100, func(i int) error {
+		if i%2 == 0 {
+			_, err := s.Commands.AddCommand(t.Context(), command("", "a"))
+			return err
 		}
+		_, err := s.People.UserByToken(t.Context(), aliceToken)
+		return err
+	}) {
+		must(t, err)
 	}
-	for code, want := range map[int]bool{
-		sqlite3.SQLITE_BUSY: true, sqlite3.SQLITE_BUSY_SNAPSHOT: true, sqlite3.SQLITE_IOERR_READ: true,
-		sqlite3.SQLITE_FULL: true, sqlite3.SQLITE_CONSTRAINT_UNIQUE: false, sqlite3.SQLITE_ERROR: false,
-	} {
-		if got := awaySQLite(code); got != want {
-			t.Errorf("SQLite's %d: %t, want %t", code, got, want)
-		}
+	if r, w := s.Stats(); w.OpenConnections > 8 || r.OpenConnections > 8 || w.InUse+r.InUse > 0 {
+		t.Errorf("writes %+v, reads %+v", w, r)
 	}
 }
 
@@ -155,22 +136,17 @@ func TestSQLiteAway(t *testing.T) {
 	path := sqlitePath(t)
 	s := open(t, path, &clock{})
 	must(t, s.Load(t.Context(), testSeed()))
-	if _, err := s.db.write.ExecContext(t.Context(), `PRAGMA busy_timeout = 0`); err != nil {
-		t.Fatal(err)
-	}
-	other, err := sql.Open("sqlite", sqliteDSN(path, "immediate", true))
+	_, err := s.db.Exec(t.Context(), `PRAGMA busy_timeout = 0`)
 	must(t, err)
-	defer other.Close()
-	tx, err := other.BeginTx(t.Context(), nil)
-	must(t, err)
-	wantKind(t, s.People.AddUser(t.Context(), User{ID: "usr_x", Name: "X"}), protocol.KindUnavailable)
-	wantKind(t, s.Sessions.EndSession(t.Context(), "ses_1"), protocol.KindUnavailable)
-	must(t, tx.Rollback())
+	must(t, open(t, path, &clock{}).db.Transact(t.Context(), func(db.Runner) error {
+		wantKind(t, s.People.AddUser(t.Context(), User{ID: "usr_x", Name: "X"}), protocol.KindUnavailable)
+		wantKind(t, s.Sessions.EndSession(t.Context(), "ses_1"), protocol.KindUnavailable)
+		return nil
+	}))
 	must(t, s.Sessions.EndSession(t.Context(), "ses_1"))
 
-	if _, err := s.db.write.ExecContext(t.Context(), `PRAGMA max_page_count = 1`); err != nil { // no more than there are
-		t.Fatal(err)
-	}
+	_, err = s.db.Exec(t.Context(), `PRAGMA max_page_count = 1`) // no more than there are
+	must(t, err)
 	item := Item{Dashboard: "dash_1", Kind: ItemNote, Body: fmt.Appendf(nil, `"%0*d"`, MaxItemBytes-2, 0), UpdatedBy: "usr_alice"}
 	_, err = s.Contents.AddItem(t.Context(), item)
 	wantKind(t, err, protocol.KindUnavailable)

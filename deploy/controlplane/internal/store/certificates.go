@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -27,7 +28,7 @@ func (s *Fleet) AddCertificate(ctx context.Context, c Certificate) error {
 	if err := checkID("the certificate's id", c.ID); err != nil {
 		return err
 	}
-	return s.db.transact(ctx, func(tx runner) error {
+	return s.db.Transact(ctx, func(tx db.Runner) error {
 		device, err := deviceOf(ctx, tx, c.Sandbox)
 		if err != nil {
 			return err
@@ -35,19 +36,19 @@ func (s *Fleet) AddCertificate(ctx context.Context, c Certificate) error {
 		if device == "" || device != c.DeviceKey {
 			return protocol.Errorf(protocol.KindForbidden, "the device key is not the sandbox's")
 		}
-		if _, err := tx.exec(ctx, `DELETE FROM certificates WHERE sandbox_id = ? AND expires_at < ?`,
-			c.Sandbox, s.db.now().Add(-2*protocol.ClockSkew).UnixMilli()); err != nil {
+		if _, err := tx.Exec(ctx, `DELETE FROM certificates WHERE sandbox_id = ? AND expires_at < ?`,
+			c.Sandbox, s.db.Now().Add(-2*protocol.ClockSkew).UnixMilli()); err != nil {
 			return err
 		}
 		var count int
-		if err := tx.row(ctx, `SELECT count(*) FROM certificates WHERE sandbox_id = ? AND revoked_at IS NULL`,
+		if err := tx.Row(ctx, `SELECT count(*) FROM certificates WHERE sandbox_id = ? AND revoked_at IS NULL`,
 			c.Sandbox).Scan(&count); err != nil {
 			return err
 		}
 		if count >= maxCertificates {
 			return protocol.Errorf(protocol.KindTooMany, "sandbox %s has %d certificates that haven't expired", c.Sandbox, maxCertificates)
 		}
-		n, err := tx.exec(ctx, `
+		n, err := tx.Exec(ctx, `
 			INSERT INTO certificates (id, sandbox_id, device_key, expires_at) VALUES (?, ?, ?, ?)
 			ON CONFLICT (id) DO NOTHING`, c.ID, c.Sandbox, c.DeviceKey, c.ExpiresAt.UnixMilli())
 		if err == nil && n == 0 {
@@ -59,28 +60,28 @@ func (s *Fleet) AddCertificate(ctx context.Context, c Certificate) error {
 
 const certificateColumns = `SELECT id, sandbox_id, device_key, expires_at, revoked_at FROM certificates`
 
-func scanCertificate(row scanner) (c Certificate, err error) {
+func scanCertificate(row db.Scanner) (c Certificate, err error) {
 	var expires, revoked sql.NullInt64
 	err = row.Scan(&c.ID, &c.Sandbox, &c.DeviceKey, &expires, &revoked)
-	c.ExpiresAt, c.RevokedAt = timeOf(expires), timeOf(revoked)
+	c.ExpiresAt, c.RevokedAt = db.TimeOf(expires), db.TimeOf(revoked)
 	return c, err
 }
 
 // Certificate returns a certificate, revoked or not; KindNotFound if it was never
 // handed out, or expired long ago.
 func (s *Fleet) Certificate(ctx context.Context, id string) (Certificate, error) {
-	c, err := scanCertificate(s.db.reads().row(ctx, certificateColumns+` WHERE id = ?`, id))
+	c, err := scanCertificate(s.db.Reads().Row(ctx, certificateColumns+` WHERE id = ?`, id))
 	return c, absent(err, "certificate")
 }
 
 // revokeCertificates puts a sandbox's certificates on the revocation list.
-func revokeCertificates(ctx context.Context, tx runner, sandbox protocol.SandboxID, now time.Time) error {
-	certificates, err := collect(ctx, tx, scanCertificate,
+func revokeCertificates(ctx context.Context, tx db.Runner, sandbox protocol.SandboxID, now time.Time) error {
+	certificates, err := db.Collect(ctx, tx, scanCertificate,
 		certificateColumns+` WHERE sandbox_id = ? AND revoked_at IS NULL ORDER BY id`, sandbox)
 	if err != nil {
 		return err
 	}
-	if _, err := tx.exec(ctx, `UPDATE certificates SET revoked_at = ? WHERE sandbox_id = ? AND revoked_at IS NULL`,
+	if _, err := tx.Exec(ctx, `UPDATE certificates SET revoked_at = ? WHERE sandbox_id = ? AND revoked_at IS NULL`,
 		now.UnixMilli(), sandbox); err != nil {
 		return err
 	}

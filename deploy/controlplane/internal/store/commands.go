@@ -9,6 +9,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -80,21 +81,21 @@ func (s *Commands) AddCommand(ctx context.Context, cmd Command) (Command, error)
 		}
 	}
 	cmd.Outcome = Outcome{Status: StatusSigned}
-	err := s.db.concurrently(ctx, func(tx runner) error { return insertCommand(ctx, tx, cmd) })
+	err := s.db.Concurrently(ctx, func(tx db.Runner) error { return insertCommand(ctx, tx, cmd) })
 	if errors.Is(err, errKeyUsed) {
 		return s.repeated(ctx, cmd)
 	}
 	return cmd, err
 }
 
-func insertCommand(ctx context.Context, tx runner, cmd Command) error {
+func insertCommand(ctx context.Context, tx db.Runner, cmd Command) error {
 	envelope, err := json.Marshal(cmd.Envelope)
 	if err != nil {
 		return err
 	}
 	env, target := cmd.Envelope, cmd.Envelope.Target
 	if cmd.NewSession != "" {
-		if _, err := tx.exec(ctx, `INSERT INTO sessions (id, dashboard_id, state, created_at) VALUES (?, ?, ?, ?)`,
+		if _, err := tx.Exec(ctx, `INSERT INTO sessions (id, dashboard_id, state, created_at) VALUES (?, ?, ?, ?)`,
 			target.SessionID, cmd.NewSession, StatePending, env.IssuedAt); err != nil {
 			return err
 		}
@@ -104,14 +105,14 @@ func insertCommand(ctx context.Context, tx runner, cmd Command) error {
 		token = hashToken(cmd.CallbackToken)
 	}
 	// Whoever inserts the same key at the same time is waited for here.
-	n, err := tx.exec(ctx, `
+	n, err := tx.Exec(ctx, `
 		INSERT INTO commands (id, user_id, idempotency_key, request_hash, kind, sandbox_id, session_id, grant_id,
 			envelope, issued_at, expires_at, callback_token_hash, status)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (user_id, idempotency_key) DO NOTHING`,
-		env.CommandID, nullable(cmd.User), nullable(cmd.Key), cmd.RequestHash, cmd.Kind,
-		nullable(target.SandboxID), nullable(target.SessionID), nullable(cmd.Grant),
-		string(envelope), env.IssuedAt, env.IssuedAt+env.TTLMs, nullableBytes(token), cmd.Outcome.Status)
+		env.CommandID, db.Nullable(cmd.User), db.Nullable(cmd.Key), cmd.RequestHash, cmd.Kind,
+		db.Nullable(target.SandboxID), db.Nullable(target.SessionID), db.Nullable(cmd.Grant),
+		string(envelope), env.IssuedAt, env.IssuedAt+env.TTLMs, db.NullableBytes(token), cmd.Outcome.Status)
 	if err == nil && n == 0 {
 		err = errKeyUsed
 	}
@@ -121,7 +122,7 @@ func insertCommand(ctx context.Context, tx runner, cmd Command) error {
 // repeated returns the command that the user's key stands for, and
 // sql.ErrNoRows if it stands for none.
 func (s *Commands) repeated(ctx context.Context, cmd Command) (Command, error) {
-	old, err := scanCommand(s.db.reads().row(ctx, commandColumns+` WHERE c.user_id = ? AND c.idempotency_key = ?`, cmd.User, cmd.Key))
+	old, err := scanCommand(s.db.Reads().Row(ctx, commandColumns+` WHERE c.user_id = ? AND c.idempotency_key = ?`, cmd.User, cmd.Key))
 	switch {
 	case err != nil:
 		return Command{}, err
@@ -147,7 +148,7 @@ const commandColumns = `
 		c.error_name, c.error_message, c.callback, c.executor_signature, c.finished_at, c.callbacks, c.late, s.dashboard_id
 	FROM commands c LEFT JOIN sessions s ON s.id = c.session_id`
 
-func scanCommand(row scanner) (Command, error) {
+func scanCommand(row db.Scanner) (Command, error) {
 	var cmd Command
 	var envelope string
 	var user, key, grant, name, message, dashboard sql.NullString
@@ -159,7 +160,7 @@ func scanCommand(row scanner) (Command, error) {
 		return Command{}, err
 	}
 	cmd.User, cmd.Key, cmd.Grant = protocol.UserID(user.String), key.String, protocol.GrantID(grant.String)
-	o.Result, cmd.FinishedAt, cmd.Dashboard = json.RawMessage(result), timeOf(finished), dashboard.String
+	o.Result, cmd.FinishedAt, cmd.Dashboard = json.RawMessage(result), db.TimeOf(finished), dashboard.String
 	if name.Valid || message.Valid {
 		o.Error = &protocol.ErrorBody{Name: name.String, Message: message.String}
 	}
@@ -169,7 +170,7 @@ func scanCommand(row scanner) (Command, error) {
 // Command returns a command; KindNotFound if there is none. Who may see it is
 // for the caller to know.
 func (s *Commands) Command(ctx context.Context, id protocol.CommandID) (Command, error) {
-	cmd, err := scanCommand(s.db.reads().row(ctx, commandColumns+` WHERE c.id = ?`, id))
+	cmd, err := scanCommand(s.db.Reads().Row(ctx, commandColumns+` WHERE c.id = ?`, id))
 	return cmd, absent(err, "command")
 }
 
@@ -193,7 +194,7 @@ func (s *Commands) CommandsOf(ctx context.Context, f CommandFilter) ([]Command, 
 	if f.Before != "" {
 		query, args = query+` AND (c.issued_at, c.id) < (SELECT issued_at, id FROM commands WHERE id = ?)`, append(args, f.Before)
 	}
-	return collect(ctx, s.db.reads(), scanCommand, query+` ORDER BY c.issued_at DESC, c.id DESC LIMIT ?`, append(args, limited(f.Limit))...)
+	return db.Collect(ctx, s.db.Reads(), scanCommand, query+` ORDER BY c.issued_at DESC, c.id DESC LIMIT ?`, append(args, limited(f.Limit))...)
 }
 
 // News is what an outcome was to the store.
@@ -212,25 +213,25 @@ const (
 func (s *Commands) FinishCommand(ctx context.Context, id protocol.CommandID, o Outcome, at time.Time) (News, error) {
 	var e protocol.ErrorBody
 	if o.Error != nil {
-		e = protocol.ErrorBody{Name: cleanText(o.Error.Name), Message: cleanText(o.Error.Message)}
+		e = protocol.ErrorBody{Name: db.CleanText(o.Error.Name), Message: db.CleanText(o.Error.Message)}
 	}
 	const update = `
 		UPDATE commands SET status = ?, result = ?, error_name = ?, error_message = ?, callback = ?,
 			executor_signature = ?, finished_at = ?
 		WHERE id = ? AND status `
 	args := []any{
-		o.Status, nullableBytes(o.Result), nullable(e.Name), nullable(e.Message), nullableBytes(o.Callback),
-		nullableBytes(o.Signature), at.UnixMilli(), id,
+		o.Status, db.NullableBytes(o.Result), db.Nullable(e.Name), db.Nullable(e.Message), db.NullableBytes(o.Callback),
+		db.NullableBytes(o.Signature), at.UnixMilli(), id,
 	}
 	// No command is ever StatusSigned again: between the two nothing is lost.
-	n, err := s.db.exec(ctx, update+`= ?`, append(args, StatusSigned)...)
+	n, err := s.db.Exec(ctx, update+`= ?`, append(args, StatusSigned)...)
 	if err != nil {
 		return NothingNew, err
 	}
 	if n > 0 {
 		return FirstOutcome, nil
 	}
-	n, err = s.db.exec(ctx, update+`NOT IN (?, ?, ?)`, append(args, StatusSigned, protocol.StatusOK, protocol.StatusError)...)
+	n, err = s.db.Exec(ctx, update+`NOT IN (?, ?, ?)`, append(args, StatusSigned, protocol.StatusOK, protocol.StatusError)...)
 	if err != nil || n == 0 {
 		return NothingNew, err
 	}
@@ -261,12 +262,12 @@ func (s *Commands) CallbackFor(ctx context.Context, id protocol.CommandID) (Call
 	var expires sql.NullInt64
 	var jwk []byte
 	var status string
-	err := s.db.reads().row(ctx, `
+	err := s.db.Reads().Row(ctx, `
 		SELECT c.callback_token_hash, c.sandbox_id, b.device_key, b.device_jwk, c.expires_at, c.status
 		FROM commands c LEFT JOIN sandboxes b ON b.id = c.sandbox_id WHERE c.id = ?`, id).
 		Scan(&c.TokenHash, &sandbox, &device, &jwk, &expires, &status)
 	c.Sandbox, c.DeviceKey, c.DeviceJWK = protocol.SandboxID(sandbox.String), device.String, jwk
-	c.ExpiresAt = timeOf(expires)
+	c.ExpiresAt = db.TimeOf(expires)
 	c.Final = Outcome{Status: status}.Final()
 	return c, absent(err, "command")
 }
@@ -279,11 +280,11 @@ func (s *Commands) RecordCallback(ctx context.Context, id protocol.CommandID, bo
 	if late {
 		tooLate = 1
 	}
-	n, err := s.db.exec(ctx, `
+	n, err := s.db.Exec(ctx, `
 		UPDATE commands SET callbacks = callbacks + 1, late = late + ?,
 			executor_signature = CASE WHEN callback IS NULL THEN ? ELSE executor_signature END,
 			callback = COALESCE(callback, ?)
-		WHERE id = ?`, tooLate, nullableBytes(signature), nullableBytes(body), id)
+		WHERE id = ?`, tooLate, db.NullableBytes(signature), db.NullableBytes(body), id)
 	if err == nil && n == 0 {
 		err = absent(sql.ErrNoRows, "command")
 	}

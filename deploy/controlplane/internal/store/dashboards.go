@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -57,7 +58,7 @@ func (s *Boards) AddDashboard(ctx context.Context, d Dashboard, owner protocol.U
 	if err := checkText("the name", d.Name); err != nil {
 		return err
 	}
-	return s.db.transact(ctx, func(tx runner) error {
+	return s.db.Transact(ctx, func(tx db.Runner) error {
 		if err := requireUser(ctx, tx, owner); err != nil {
 			return err
 		}
@@ -65,9 +66,9 @@ func (s *Boards) AddDashboard(ctx context.Context, d Dashboard, owner protocol.U
 	})
 }
 
-func addDashboard(ctx context.Context, tx runner, d Dashboard, owner protocol.UserID) error {
-	n, err := tx.exec(ctx, `INSERT INTO dashboards (id, name, created_at) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING`,
-		d.ID, d.Name, tx.now().UnixMilli())
+func addDashboard(ctx context.Context, tx db.Runner, d Dashboard, owner protocol.UserID) error {
+	n, err := tx.Exec(ctx, `INSERT INTO dashboards (id, name, created_at) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+		d.ID, d.Name, tx.Now().UnixMilli())
 	if err != nil {
 		return err
 	}
@@ -84,17 +85,17 @@ func addDashboard(ctx context.Context, tx runner, d Dashboard, owner protocol.Us
 
 const dashboardColumns = `d.id, d.name, d.sandbox_id, d.created_at`
 
-func scanDashboard(row scanner) (d Dashboard, err error) {
+func scanDashboard(row db.Scanner) (d Dashboard, err error) {
 	var sandbox sql.NullString
 	var created sql.NullInt64
 	err = row.Scan(&d.ID, &d.Name, &sandbox, &created)
-	d.Sandbox, d.CreatedAt = protocol.SandboxID(sandbox.String), timeOf(created)
+	d.Sandbox, d.CreatedAt = protocol.SandboxID(sandbox.String), db.TimeOf(created)
 	return d, err
 }
 
 // Dashboards lists the dashboards of a user in order of id.
 func (s *Boards) Dashboards(ctx context.Context, user protocol.UserID) ([]Membership, error) {
-	return collect(ctx, s.db.reads(), func(row scanner) (m Membership, err error) {
+	return db.Collect(ctx, s.db.Reads(), func(row db.Scanner) (m Membership, err error) {
 		m.Dashboard, m.Member, err = scanMemberDashboard(row)
 		return m, err
 	}, memberDashboard+` ORDER BY d.id LIMIT ?`, user, MaxLimit)
@@ -102,7 +103,7 @@ func (s *Boards) Dashboards(ctx context.Context, user protocol.UserID) ([]Member
 
 // AllDashboards lists at most limit dashboards in order of id, those after an id.
 func (s *Boards) AllDashboards(ctx context.Context, after string, limit int) ([]Dashboard, error) {
-	return collect(ctx, s.db.reads(), scanDashboard, `
+	return db.Collect(ctx, s.db.Reads(), scanDashboard, `
 		SELECT `+dashboardColumns+` FROM dashboards d
 		WHERE d.removed_at IS NULL AND d.id > ? ORDER BY d.id LIMIT ?`, after, limited(limit))
 }
@@ -111,14 +112,14 @@ func (s *Boards) AllDashboards(ctx context.Context, after string, limit int) ([]
 // KindNotFound if there is no such dashboard.
 func (s *Boards) SandboxOf(ctx context.Context, dashboard string) (protocol.SandboxID, error) {
 	var sandbox sql.NullString
-	err := s.db.reads().row(ctx, `SELECT sandbox_id FROM dashboards WHERE id = ? AND removed_at IS NULL`, dashboard).Scan(&sandbox)
+	err := s.db.Reads().Row(ctx, `SELECT sandbox_id FROM dashboards WHERE id = ? AND removed_at IS NULL`, dashboard).Scan(&sandbox)
 	return protocol.SandboxID(sandbox.String), absent(err, "dashboard")
 }
 
 // DashboardsNamed returns the ids of dashboards whose name it is, in whatever
 // case.
 func (s *Boards) DashboardsNamed(ctx context.Context, name string) ([]string, error) {
-	return collect(ctx, s.db.reads(), func(row scanner) (id string, err error) { return id, row.Scan(&id) }, `
+	return db.Collect(ctx, s.db.Reads(), func(row db.Scanner) (id string, err error) { return id, row.Scan(&id) }, `
 		SELECT d.id FROM dashboards d
 		WHERE d.removed_at IS NULL AND lower(d.name) = lower(?) ORDER BY d.id LIMIT ?`, name, maxNamesakes)
 }
@@ -130,33 +131,33 @@ const memberDashboard = `
 	JOIN users u ON u.id = m.user_id
 	WHERE m.user_id = ?`
 
-func scanMemberDashboard(row scanner) (d Dashboard, m Member, err error) {
+func scanMemberDashboard(row db.Scanner) (d Dashboard, m Member, err error) {
 	var sandbox sql.NullString
 	var created sql.NullInt64
 	err = row.Scan(&d.ID, &d.Name, &sandbox, &created, &m.User, &m.Name, &m.Role, &m.Capabilities)
-	d.Sandbox, d.CreatedAt = protocol.SandboxID(sandbox.String), timeOf(created)
+	d.Sandbox, d.CreatedAt = protocol.SandboxID(sandbox.String), db.TimeOf(created)
 	return d, m, err
 }
 
 // DashboardFor returns a dashboard and what the user is there; KindNotFound for
 // whoever isn't a member.
 func (s *Boards) DashboardFor(ctx context.Context, user protocol.UserID, id string) (Dashboard, Member, error) {
-	d, m, err := scanMemberDashboard(s.db.reads().row(ctx, memberDashboard+` AND d.id = ?`, user, id))
+	d, m, err := scanMemberDashboard(s.db.Reads().Row(ctx, memberDashboard+` AND d.id = ?`, user, id))
 	return d, m, absent(err, "dashboard")
 }
 
 // DashboardOf returns the dashboard of a sandbox and what the user is there;
 // KindNotFound for whoever isn't a member.
 func (s *Boards) DashboardOf(ctx context.Context, user protocol.UserID, sandbox protocol.SandboxID) (Dashboard, Member, error) {
-	d, m, err := scanMemberDashboard(s.db.reads().row(ctx, memberDashboard+` AND d.sandbox_id = ?`, user, sandbox))
+	d, m, err := scanMemberDashboard(s.db.Reads().Row(ctx, memberDashboard+` AND d.sandbox_id = ?`, user, sandbox))
 	return d, m, absent(err, "sandbox")
 }
 
 // requireDashboard fails with KindNotFound unless the dashboard exists, and
 // returns its sandbox.
-func requireDashboard(ctx context.Context, tx runner, id string) (protocol.SandboxID, error) {
+func requireDashboard(ctx context.Context, tx db.Runner, id string) (protocol.SandboxID, error) {
 	var sandbox sql.NullString
-	err := tx.row(ctx, `SELECT sandbox_id FROM dashboards WHERE id = ? AND removed_at IS NULL`, id).Scan(&sandbox)
+	err := tx.Row(ctx, `SELECT sandbox_id FROM dashboards WHERE id = ? AND removed_at IS NULL`, id).Scan(&sandbox)
 	return protocol.SandboxID(sandbox.String), absent(err, "dashboard")
 }
 
@@ -165,7 +166,7 @@ func (s *Boards) RenameDashboard(ctx context.Context, id, name string) error {
 	if err := checkText("the name", name); err != nil {
 		return err
 	}
-	n, err := s.db.exec(ctx, `UPDATE dashboards SET name = ? WHERE id = ? AND removed_at IS NULL`, name, id)
+	n, err := s.db.Exec(ctx, `UPDATE dashboards SET name = ? WHERE id = ? AND removed_at IS NULL`, name, id)
 	if err == nil && n == 0 {
 		err = absent(sql.ErrNoRows, "dashboard")
 	}
@@ -176,7 +177,7 @@ func (s *Boards) RenameDashboard(ctx context.Context, id, name string) error {
 // and memory; its sessions end and its sandbox is free for another. Grants stay valid: see
 // [Grants.RevokeGrantsOf].
 func (s *Boards) RemoveDashboard(ctx context.Context, id string) error {
-	return s.db.transact(ctx, func(tx runner) error {
+	return s.db.Transact(ctx, func(tx db.Runner) error {
 		if _, err := requireDashboard(ctx, tx, id); err != nil {
 			return err
 		}
@@ -191,12 +192,12 @@ func (s *Boards) RemoveDashboard(ctx context.Context, id string) error {
 			`DELETE FROM memory WHERE dashboard_id = ?`,
 			`DELETE FROM attachments WHERE session_id IN (SELECT id FROM sessions WHERE dashboard_id = ?)`,
 		} {
-			if _, err := tx.exec(ctx, query, id); err != nil {
+			if _, err := tx.Exec(ctx, query, id); err != nil {
 				return err
 			}
 		}
-		_, err := tx.exec(ctx, `UPDATE dashboards SET name = '', sandbox_id = NULL, removed_at = ? WHERE id = ?`,
-			s.db.now().UnixMilli(), id)
+		_, err := tx.Exec(ctx, `UPDATE dashboards SET name = '', sandbox_id = NULL, removed_at = ? WHERE id = ?`,
+			s.db.Now().UnixMilli(), id)
 		return err
 	})
 }
@@ -205,10 +206,10 @@ func (s *Boards) RemoveDashboard(ctx context.Context, id string) error {
 // sessions in another sandbox end. KindConflict says that it is another
 // dashboard's. Who may have which sandbox is for the caller to know.
 func (s *Boards) BindSandbox(ctx context.Context, dashboard string, sandbox protocol.SandboxID) error {
-	return s.db.transact(ctx, func(tx runner) error { return bindSandbox(ctx, tx, dashboard, sandbox) })
+	return s.db.Transact(ctx, func(tx db.Runner) error { return bindSandbox(ctx, tx, dashboard, sandbox) })
 }
 
-func bindSandbox(ctx context.Context, tx runner, dashboard string, sandbox protocol.SandboxID) error {
+func bindSandbox(ctx context.Context, tx db.Runner, dashboard string, sandbox protocol.SandboxID) error {
 	old, err := requireDashboard(ctx, tx, dashboard)
 	if err != nil || old == sandbox {
 		return err
@@ -217,7 +218,7 @@ func bindSandbox(ctx context.Context, tx runner, dashboard string, sandbox proto
 		if err := addSandbox(ctx, tx, sandbox); err != nil {
 			return err
 		}
-		taken, err := tx.exists(ctx, `SELECT 1 FROM dashboards WHERE sandbox_id = ? AND id <> ?`, sandbox, dashboard)
+		taken, err := tx.Exists(ctx, `SELECT 1 FROM dashboards WHERE sandbox_id = ? AND id <> ?`, sandbox, dashboard)
 		if err != nil {
 			return err
 		}
@@ -230,14 +231,14 @@ func bindSandbox(ctx context.Context, tx runner, dashboard string, sandbox proto
 			return err
 		}
 	}
-	_, err = tx.exec(ctx, `UPDATE dashboards SET sandbox_id = ? WHERE id = ?`, nullable(sandbox), dashboard)
+	_, err = tx.Exec(ctx, `UPDATE dashboards SET sandbox_id = ? WHERE id = ?`, db.Nullable(sandbox), dashboard)
 	return err
 }
 
 // keepOwner runs change, which must not take the last owner away.
-func keepOwner(ctx context.Context, tx runner, dashboard string, change func() error) error {
+func keepOwner(ctx context.Context, tx db.Runner, dashboard string, change func() error) error {
 	owned := func() (bool, error) {
-		ok, err := tx.exists(ctx, `SELECT 1 FROM members WHERE dashboard_id = ? AND role = ? AND capabilities = '' LIMIT 1`,
+		ok, err := tx.Exists(ctx, `SELECT 1 FROM members WHERE dashboard_id = ? AND role = ? AND capabilities = '' LIMIT 1`,
 			dashboard, RoleOwner)
 		if err != nil {
 			return false, fmt.Errorf("owners of a dashboard: %w", err)
@@ -259,8 +260,8 @@ func keepOwner(ctx context.Context, tx runner, dashboard string, change func() e
 }
 
 // ownedBy lists the dashboards, in order of id, that have no other owner.
-func ownedBy(ctx context.Context, tx runner, user protocol.UserID) ([]string, error) {
-	return collect(ctx, tx, func(row scanner) (id string, err error) { return id, row.Scan(&id) }, `
+func ownedBy(ctx context.Context, tx db.Runner, user protocol.UserID) ([]string, error) {
+	return db.Collect(ctx, tx, func(row db.Scanner) (id string, err error) { return id, row.Scan(&id) }, `
 		SELECT m.dashboard_id FROM members m
 		WHERE m.user_id = ? AND m.role = ? AND NOT EXISTS (
 			SELECT 1 FROM members o

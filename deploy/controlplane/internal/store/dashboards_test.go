@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -213,9 +214,9 @@ func TestItemsInOrder(t *testing.T) {
 // TestItemsFull fills a dashboard to the brim, with several at a time.
 func TestItemsFull(t *testing.T) {
 	eachSeeded(t, func(t *testing.T, s *Store, _ *clock) {
-		must(t, s.db.transact(t.Context(), func(tx runner) error { // quicker than one by one
+		must(t, s.db.Transact(t.Context(), func(tx db.Runner) error { // quicker than one by one
 			for i := range MaxItems - 5 {
-				if _, err := tx.exec(t.Context(), `
+				if _, err := tx.Exec(t.Context(), `
 					INSERT INTO items (id, dashboard_id, kind, body, version, updated_by, updated_at)
 					VALUES (?, 'dash_1', 'note', ?, 1, 'usr_alice', 0)`, fmt.Sprint("i", i), []byte(`1`)); err != nil {
 					return err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -26,7 +27,7 @@ func EdgeOf(i Item) (Edge, error) {
 
 // checkEdge refuses an edge that doesn't join two items of its dashboard, or
 // that is there already: then it is KindConflict. Other kinds pass.
-func checkEdge(ctx context.Context, tx runner, i Item) error {
+func checkEdge(ctx context.Context, tx db.Runner, i Item) error {
 	if i.Kind != ItemEdge {
 		return nil
 	}
@@ -38,7 +39,7 @@ func checkEdge(ctx context.Context, tx runner, i Item) error {
 		return protocol.Errorf(protocol.KindInvalid, "an edge joins two items")
 	}
 	for _, id := range []string{edge.From, edge.To} {
-		end, err := scanItem(tx.row(ctx, itemColumns+` WHERE dashboard_id = ? AND id = ?`, i.Dashboard, id))
+		end, err := scanItem(tx.Row(ctx, itemColumns+` WHERE dashboard_id = ? AND id = ?`, i.Dashboard, id))
 		if err != nil {
 			return absent(err, "item")
 		}
@@ -63,8 +64,8 @@ type joined struct {
 }
 
 // edges lists the edges of a dashboard.
-func edges(ctx context.Context, tx runner, dashboard string) ([]joined, error) {
-	return collect(ctx, tx, func(row scanner) (joined, error) {
+func edges(ctx context.Context, tx db.Runner, dashboard string) ([]joined, error) {
+	return db.Collect(ctx, tx, func(row db.Scanner) (joined, error) {
 		i, err := scanItem(row)
 		if err != nil {
 			return joined{}, err
@@ -75,7 +76,7 @@ func edges(ctx context.Context, tx runner, dashboard string) ([]joined, error) {
 }
 
 // removeEdgesOf removes the edges that join an item with others.
-func removeEdgesOf(ctx context.Context, tx runner, dashboard, id string) error {
+func removeEdgesOf(ctx context.Context, tx db.Runner, dashboard, id string) error {
 	all, err := edges(ctx, tx, dashboard)
 	if err != nil {
 		return err
@@ -84,7 +85,7 @@ func removeEdgesOf(ctx context.Context, tx runner, dashboard, id string) error {
 		if edge.From != id && edge.To != id {
 			continue
 		}
-		if _, err := tx.exec(ctx, `DELETE FROM items WHERE dashboard_id = ? AND id = ?`, dashboard, edge.id); err != nil {
+		if _, err := tx.Exec(ctx, `DELETE FROM items WHERE dashboard_id = ? AND id = ?`, dashboard, edge.id); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -84,9 +85,9 @@ func TestTurns(t *testing.T) {
 		if all, err := s.Sessions.Turns(t.Context(), "ses_1", "", 0); err != nil || len(all) != 6 {
 			t.Errorf("%d, %v", len(all), err)
 		}
-		must(t, s.db.concurrently(t.Context(), func(tx runner) error {
+		must(t, s.db.Concurrently(t.Context(), func(tx db.Runner) error {
 			for i := range MaxTurns - 1 {
-				if _, err := tx.exec(t.Context(), `
+				if _, err := tx.Exec(t.Context(), `
 					INSERT INTO turns (session_id, pty_id, agent, at, reason, last_message) VALUES ('ses_1', 'pty_1', 'codex', ?, 'complete', 'done')`,
 					epoch.Add(time.Duration(10+i)*time.Second).UnixMilli()); err != nil {
 					return err

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -52,7 +53,7 @@ func (e *FullError) Unwrap() error { return e.Err }
 // was taken away and what was handed out was revoked. Who has too many gets a
 // [FullError].
 func (s *Grants) AddGrant(ctx context.Context, g Grant) error {
-	return s.db.transact(ctx, func(tx runner) error {
+	return s.db.Transact(ctx, func(tx db.Runner) error {
 		session, err := sessionOf(ctx, tx, g.User, g.Session)
 		if err != nil {
 			return err
@@ -60,25 +61,25 @@ func (s *Grants) AddGrant(ctx context.Context, g Grant) error {
 		if g.Role != "" && (g.Role != session.Role || g.MemberCapabilities != session.MemberCapabilities) {
 			return protocol.Errorf(protocol.KindConflict, "what you may do here has just changed")
 		}
-		if _, err := tx.exec(ctx, `DELETE FROM grants WHERE expires_at < ?`,
+		if _, err := tx.Exec(ctx, `DELETE FROM grants WHERE expires_at < ?`,
 			g.IssuedAt.Add(-grantsKeptFor).UnixMilli()); err != nil {
 			return err
 		}
 		if err := checkRoom(ctx, tx, g); err != nil {
 			return err
 		}
-		_, err = tx.exec(ctx, `
+		_, err = tx.Exec(ctx, `
 			INSERT INTO grants (id, user_id, session_id, pty_id, capabilities, issued_at, expires_at, sandbox_id)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-			g.ID, g.User, g.Session, nullable(g.PTY), g.Capabilities, g.IssuedAt.UnixMilli(), g.ExpiresAt.UnixMilli(),
-			nullable(session.Sandbox))
+			g.ID, g.User, g.Session, db.Nullable(g.PTY), g.Capabilities, g.IssuedAt.UnixMilli(), g.ExpiresAt.UnixMilli(),
+			db.Nullable(session.Sandbox))
 		return err
 	})
 }
 
 // checkRoom fails with a [FullError] when the user has as many grants as they
 // may when g is issued.
-func checkRoom(ctx context.Context, tx runner, g Grant) error {
+func checkRoom(ctx context.Context, tx db.Runner, g Grant) error {
 	if g.Most <= 0 {
 		return nil
 	}
@@ -93,13 +94,13 @@ func checkRoom(ctx context.Context, tx runner, g Grant) error {
 		var count int
 		var first sql.NullInt64
 		// The index is by the time of issue, and no grant lives longer than that.
-		err := tx.row(ctx, `SELECT count(*), min(expires_at) FROM grants WHERE user_id = ? AND issued_at >= ? AND expires_at > ?`+bound.which,
+		err := tx.Row(ctx, `SELECT count(*), min(expires_at) FROM grants WHERE user_id = ? AND issued_at >= ? AND expires_at > ?`+bound.which,
 			g.User, g.IssuedAt.Add(-protocol.MaxGrantTTL).UnixMilli(), g.IssuedAt.UnixMilli()).Scan(&count, &first)
 		if err != nil {
 			return err
 		}
 		if count >= bound.most {
-			return &FullError{protocol.Errorf(protocol.KindTooMany, "you have %d %s already", count, bound.what), timeOf(first)}
+			return &FullError{protocol.Errorf(protocol.KindTooMany, "you have %d %s already", count, bound.what), db.TimeOf(first)}
 		}
 	}
 	return nil
@@ -107,14 +108,14 @@ func checkRoom(ctx context.Context, tx runner, g Grant) error {
 
 // Grant returns a grant; KindNotFound if none is remembered.
 func (s *Grants) Grant(ctx context.Context, id protocol.GrantID) (Grant, error) {
-	g, err := scanGrant(s.db.reads().row(ctx, grantColumns+` WHERE g.id = ?`, id))
+	g, err := scanGrant(s.db.Reads().Row(ctx, grantColumns+` WHERE g.id = ?`, id))
 	return g, absent(err, "grant")
 }
 
 // GrantHolders lists the users who hold a grant for a dashboard that is valid at
 // a time, or was up to the skew of clocks before.
 func (s *Grants) GrantHolders(ctx context.Context, dashboard string, at time.Time) ([]protocol.UserID, error) {
-	return collect(ctx, s.db.reads(), func(row scanner) (id protocol.UserID, err error) { return id, row.Scan(&id) }, `
+	return db.Collect(ctx, s.db.Reads(), func(row db.Scanner) (id protocol.UserID, err error) { return id, row.Scan(&id) }, `
 		SELECT DISTINCT g.user_id FROM grants g JOIN sessions s ON s.id = g.session_id
 		WHERE s.dashboard_id = ? AND g.expires_at >= ? AND g.revoked_at IS NULL ORDER BY g.user_id`,
 		dashboard, at.Add(-protocol.ClockSkew).UnixMilli())
@@ -142,18 +143,18 @@ func (s *Grants) List(ctx context.Context, f GrantFilter) ([]Grant, error) {
 	add(f.Session != "", ` AND g.session_id = ?`, f.Session)
 	add(f.Dashboard != "", ` AND s.dashboard_id = ?`, f.Dashboard)
 	add(!f.Live.IsZero(), ` AND g.expires_at > ? AND g.revoked_at IS NULL`, f.Live.UnixMilli())
-	return collect(ctx, s.db.reads(), scanGrant, query+` ORDER BY g.issued_at DESC, g.id DESC LIMIT ?`, append(args, limited(f.Limit))...)
+	return db.Collect(ctx, s.db.Reads(), scanGrant, query+` ORDER BY g.issued_at DESC, g.id DESC LIMIT ?`, append(args, limited(f.Limit))...)
 }
 
 const grantColumns = `
 	SELECT g.id, g.user_id, g.session_id, s.dashboard_id, g.sandbox_id, g.pty_id, g.capabilities, g.issued_at, g.expires_at, g.revoked_at
 	FROM grants g JOIN sessions s ON s.id = g.session_id`
 
-func scanGrant(row scanner) (g Grant, err error) {
+func scanGrant(row db.Scanner) (g Grant, err error) {
 	var sandbox, pty sql.NullString
 	var issued, expires, revoked sql.NullInt64
 	err = row.Scan(&g.ID, &g.User, &g.Session, &g.Dashboard, &sandbox, &pty, &g.Capabilities, &issued, &expires, &revoked)
 	g.Sandbox = protocol.SandboxID(sandbox.String)
-	g.PTY, g.IssuedAt, g.ExpiresAt, g.RevokedAt = protocol.PTYID(pty.String), timeOf(issued), timeOf(expires), timeOf(revoked)
+	g.PTY, g.IssuedAt, g.ExpiresAt, g.RevokedAt = protocol.PTYID(pty.String), db.TimeOf(issued), db.TimeOf(expires), db.TimeOf(revoked)
 	return g, err
 }

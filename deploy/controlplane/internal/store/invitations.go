@@ -8,6 +8,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -34,13 +35,13 @@ func (s *Fleet) AddInvitations(ctx context.Context, invitations []Invitation, ow
 			return protocol.Errorf(protocol.KindInvalid, "the token is shorter than %d bytes", MinSecretBytes)
 		}
 	}
-	return s.db.transact(ctx, func(tx runner) error {
+	return s.db.Transact(ctx, func(tx db.Runner) error {
 		if owner != "" {
 			if err := requireUser(ctx, tx, owner); err != nil {
 				return err
 			}
 		}
-		if _, err := tx.exec(ctx, `DELETE FROM invitations WHERE expires_at < ?`, s.db.now().Add(-invitationsKeptFor).UnixMilli()); err != nil {
+		if _, err := tx.Exec(ctx, `DELETE FROM invitations WHERE expires_at < ?`, s.db.Now().Add(-invitationsKeptFor).UnixMilli()); err != nil {
 			return err
 		}
 		for _, i := range invitations {
@@ -57,7 +58,7 @@ func (s *Fleet) AddInvitations(ctx context.Context, invitations []Invitation, ow
 	})
 }
 
-func addInvitation(ctx context.Context, tx runner, i Invitation) error {
+func addInvitation(ctx context.Context, tx db.Runner, i Invitation) error {
 	if err := addSandbox(ctx, tx, i.Sandbox); err != nil {
 		return err
 	}
@@ -66,14 +67,14 @@ func addInvitation(ctx context.Context, tx runner, i Invitation) error {
 			return err
 		}
 	}
-	if _, err := tx.exec(ctx, `DELETE FROM invitations WHERE sandbox_id = ? AND used_at IS NULL`, i.Sandbox); err != nil {
+	if _, err := tx.Exec(ctx, `DELETE FROM invitations WHERE sandbox_id = ? AND used_at IS NULL`, i.Sandbox); err != nil {
 		return err
 	}
 	var replaces int64
 	if i.Replace {
 		replaces = 1
 	}
-	n, err := tx.exec(ctx, `
+	n, err := tx.Exec(ctx, `
 		INSERT INTO invitations (token_hash, sandbox_id, replaces, expires_at) VALUES (?, ?, ?, ?)
 		ON CONFLICT (token_hash) DO NOTHING`,
 		hashToken(i.Token), i.Sandbox, replaces, i.Expires.UnixMilli())
@@ -84,7 +85,7 @@ func addInvitation(ctx context.Context, tx runner, i Invitation) error {
 }
 
 // joinSandbox binds a sandbox to a dashboard that has none.
-func joinSandbox(ctx context.Context, tx runner, dashboard string, sandbox protocol.SandboxID) error {
+func joinSandbox(ctx context.Context, tx db.Runner, dashboard string, sandbox protocol.SandboxID) error {
 	old, err := requireDashboard(ctx, tx, dashboard)
 	if err != nil {
 		return err
@@ -101,12 +102,12 @@ func joinSandbox(ctx context.Context, tx runner, dashboard string, sandbox proto
 // that the sandbox has another key, which this invitation doesn't replace: it
 // isn't used up by that.
 func (s *Fleet) UseInvitation(ctx context.Context, sandbox protocol.SandboxID, token, thumbprint string, jwk json.RawMessage, now time.Time) error {
-	return s.db.transact(ctx, func(tx runner) error {
+	return s.db.Transact(ctx, func(tx db.Runner) error {
 		var hash []byte
 		var id protocol.SandboxID
 		var replaces, expires int64
 		var used sql.NullInt64
-		err := tx.row(ctx, `SELECT token_hash, sandbox_id, replaces, expires_at, used_at FROM invitations WHERE token_hash = ?`,
+		err := tx.Row(ctx, `SELECT token_hash, sandbox_id, replaces, expires_at, used_at FROM invitations WHERE token_hash = ?`,
 			hashToken(token)).Scan(&hash, &id, &replaces, &expires, &used)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
@@ -118,7 +119,7 @@ func (s *Fleet) UseInvitation(ctx context.Context, sandbox protocol.SandboxID, t
 		if err := bindDevice(ctx, tx, sandbox, thumbprint, jwk, replaces != 0, now); err != nil {
 			return err
 		}
-		_, err = tx.exec(ctx, `UPDATE invitations SET used_at = ?, used_by = ? WHERE token_hash = ?`,
+		_, err = tx.Exec(ctx, `UPDATE invitations SET used_at = ?, used_by = ? WHERE token_hash = ?`,
 			now.UnixMilli(), thumbprint, hash)
 		return err
 	})

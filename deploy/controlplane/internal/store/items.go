@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -59,22 +60,22 @@ func checkBody(body json.RawMessage) error {
 
 const itemColumns = `SELECT id, dashboard_id, kind, body, version, updated_by, updated_at FROM items`
 
-func scanItem(row scanner) (i Item, err error) {
+func scanItem(row db.Scanner) (i Item, err error) {
 	var body []byte
 	var updated sql.NullInt64
 	err = row.Scan(&i.ID, &i.Dashboard, &i.Kind, &body, &i.Version, &i.UpdatedBy, &updated)
-	i.Body, i.UpdatedAt = body, timeOf(updated)
+	i.Body, i.UpdatedAt = body, db.TimeOf(updated)
 	return i, err
 }
 
 // Items lists the items of a dashboard in the order in which they were added.
 func (s *Contents) Items(ctx context.Context, dashboard string) ([]Item, error) {
-	return collect(ctx, s.db.reads(), scanItem, itemColumns+` WHERE dashboard_id = ? ORDER BY position, id LIMIT ?`, dashboard, MaxItems)
+	return db.Collect(ctx, s.db.Reads(), scanItem, itemColumns+` WHERE dashboard_id = ? ORDER BY position, id LIMIT ?`, dashboard, MaxItems)
 }
 
 // Item returns one item of a dashboard; KindNotFound if it has none of the id.
 func (s *Contents) Item(ctx context.Context, dashboard, id string) (Item, error) {
-	i, err := scanItem(s.db.reads().row(ctx, itemColumns+` WHERE dashboard_id = ? AND id = ?`, dashboard, id))
+	i, err := scanItem(s.db.Reads().Row(ctx, itemColumns+` WHERE dashboard_id = ? AND id = ?`, dashboard, id))
 	return i, absent(err, "item")
 }
 
@@ -95,13 +96,13 @@ func (s *Contents) AddItem(ctx context.Context, i Item) (Item, error) {
 	if err := checkBody(i.Body); err != nil {
 		return Item{}, err
 	}
-	i.Version, i.UpdatedAt = 1, s.db.now().UTC().Truncate(time.Millisecond)
-	err := s.db.transact(ctx, func(tx runner) error {
+	i.Version, i.UpdatedAt = 1, s.db.Now().UTC().Truncate(time.Millisecond)
+	err := s.db.Transact(ctx, func(tx db.Runner) error {
 		if _, err := requireDashboard(ctx, tx, i.Dashboard); err != nil {
 			return err
 		}
 		var count, last int64
-		if err := tx.row(ctx, `SELECT count(*), coalesce(max(position), 0) FROM items WHERE dashboard_id = ?`, i.Dashboard).
+		if err := tx.Row(ctx, `SELECT count(*), coalesce(max(position), 0) FROM items WHERE dashboard_id = ?`, i.Dashboard).
 			Scan(&count, &last); err != nil {
 			return err
 		}
@@ -111,7 +112,7 @@ func (s *Contents) AddItem(ctx context.Context, i Item) (Item, error) {
 		if err := checkEdge(ctx, tx, i); err != nil {
 			return err
 		}
-		n, err := tx.exec(ctx, `
+		n, err := tx.Exec(ctx, `
 			INSERT INTO items (id, dashboard_id, kind, body, version, updated_by, updated_at, position)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (id) DO NOTHING`,
@@ -135,8 +136,8 @@ func (s *Contents) UpdateItem(ctx context.Context, update Item, expectVersion in
 		return Item{}, err
 	}
 	var updated Item
-	err := s.db.transact(ctx, func(tx runner) error {
-		i, err := scanItem(tx.row(ctx, itemColumns+` WHERE dashboard_id = ? AND id = ?`, update.Dashboard, update.ID))
+	err := s.db.Transact(ctx, func(tx db.Runner) error {
+		i, err := scanItem(tx.Row(ctx, itemColumns+` WHERE dashboard_id = ? AND id = ?`, update.Dashboard, update.ID))
 		if err != nil {
 			return absent(err, "item")
 		}
@@ -144,11 +145,11 @@ func (s *Contents) UpdateItem(ctx context.Context, update Item, expectVersion in
 			return protocol.Errorf(protocol.KindConflict, "the item is of version %d by now", i.Version)
 		}
 		i.Body, i.Version, i.UpdatedBy = update.Body, i.Version+1, update.UpdatedBy
-		i.UpdatedAt = s.db.now().UTC().Truncate(time.Millisecond)
+		i.UpdatedAt = s.db.Now().UTC().Truncate(time.Millisecond)
 		if err := checkEdge(ctx, tx, i); err != nil {
 			return err
 		}
-		_, err = tx.exec(ctx, `UPDATE items SET body = ?, version = ?, updated_by = ?, updated_at = ? WHERE id = ?`,
+		_, err = tx.Exec(ctx, `UPDATE items SET body = ?, version = ?, updated_by = ?, updated_at = ? WHERE id = ?`,
 			[]byte(i.Body), i.Version, i.UpdatedBy, i.UpdatedAt.UnixMilli(), i.ID)
 		updated = i
 		return err
@@ -162,8 +163,8 @@ func (s *Contents) UpdateItem(ctx context.Context, update Item, expectVersion in
 // RemoveItem removes an item of a dashboard and the edges that join it with
 // others; KindNotFound if the dashboard has none of the id.
 func (s *Contents) RemoveItem(ctx context.Context, dashboard, id string) error {
-	return s.db.transact(ctx, func(tx runner) error {
-		n, err := tx.exec(ctx, `DELETE FROM items WHERE dashboard_id = ? AND id = ?`, dashboard, id)
+	return s.db.Transact(ctx, func(tx db.Runner) error {
+		n, err := tx.Exec(ctx, `DELETE FROM items WHERE dashboard_id = ? AND id = ?`, dashboard, id)
 		if err == nil && n == 0 {
 			err = absent(sql.ErrNoRows, "item")
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -30,7 +31,7 @@ func (s *Boards) Invite(ctx context.Context, by protocol.UserID, dashboard strin
 	if capabilities, err = checkStanding(role, capabilities); err != nil {
 		return false, err
 	}
-	err = s.db.transact(ctx, func(tx runner) error {
+	err = s.db.Transact(ctx, func(tx db.Runner) error {
 		if err := requirePair(ctx, tx, dashboard, user); err != nil {
 			return err
 		}
@@ -53,16 +54,16 @@ func (s *Boards) Invite(ctx context.Context, by protocol.UserID, dashboard strin
 	return member, err
 }
 
-func invite(ctx context.Context, tx runner, by protocol.UserID, dashboard string, user protocol.UserID, role Role, capabilities string) error {
-	if _, err := tx.exec(ctx, `
+func invite(ctx context.Context, tx db.Runner, by protocol.UserID, dashboard string, user protocol.UserID, role Role, capabilities string) error {
+	if _, err := tx.Exec(ctx, `
 		INSERT INTO member_invitations (dashboard_id, user_id, role, capabilities, invited_by, invited_at) VALUES (?, ?, ?, ?, ?, ?)
 		ON CONFLICT (dashboard_id, user_id) DO UPDATE SET role = excluded.role, capabilities = excluded.capabilities,
 			invited_by = excluded.invited_by, invited_at = excluded.invited_at`,
-		dashboard, user, role, capabilities, by, tx.now().UnixMilli()); err != nil {
+		dashboard, user, role, capabilities, by, tx.Now().UnixMilli()); err != nil {
 		return err
 	}
 	var open int
-	if err := tx.row(ctx, `SELECT count(*) FROM member_invitations WHERE invited_by = ?`, by).Scan(&open); err != nil {
+	if err := tx.Row(ctx, `SELECT count(*) FROM member_invitations WHERE invited_by = ?`, by).Scan(&open); err != nil {
 		return err
 	}
 	if open > MaxInvitations {
@@ -78,23 +79,23 @@ const memberInvitations = `
 	JOIN users u ON u.id = i.user_id
 	JOIN users b ON b.id = i.invited_by`
 
-func scanMemberInvitation(row scanner) (i MemberInvitation, err error) {
+func scanMemberInvitation(row db.Scanner) (i MemberInvitation, err error) {
 	var at sql.NullInt64
 	err = row.Scan(&i.Dashboard, &i.DashboardName, &i.User, &i.Name, &i.Role, &i.Capabilities, &i.InvitedBy, &i.InvitedByName, &at)
-	i.InvitedAt = timeOf(at)
+	i.InvitedAt = db.TimeOf(at)
 	return i, err
 }
 
 // InvitationsOf lists what a user was asked and hasn't answered, the newest
 // first.
 func (s *Boards) InvitationsOf(ctx context.Context, user protocol.UserID) ([]MemberInvitation, error) {
-	return collect(ctx, s.db.reads(), scanMemberInvitation, memberInvitations+`
+	return db.Collect(ctx, s.db.Reads(), scanMemberInvitation, memberInvitations+`
 		WHERE i.user_id = ? ORDER BY i.invited_at DESC, i.dashboard_id LIMIT ?`, user, MaxLimit)
 }
 
 // InvitedTo lists who was asked to join a dashboard, in order of id.
 func (s *Boards) InvitedTo(ctx context.Context, dashboard string) ([]MemberInvitation, error) {
-	return collect(ctx, s.db.reads(), scanMemberInvitation, memberInvitations+`
+	return db.Collect(ctx, s.db.Reads(), scanMemberInvitation, memberInvitations+`
 		WHERE i.dashboard_id = ? ORDER BY i.user_id LIMIT ?`, dashboard, MaxLimit)
 }
 
@@ -103,8 +104,8 @@ func (s *Boards) InvitedTo(ctx context.Context, dashboard string) ([]MemberInvit
 // is full.
 func (s *Boards) AcceptInvitation(ctx context.Context, user protocol.UserID, dashboard string) (MemberInvitation, error) {
 	var i MemberInvitation
-	err := s.db.transact(ctx, func(tx runner) (err error) {
-		i, err = scanMemberInvitation(tx.row(ctx, memberInvitations+` WHERE i.user_id = ? AND i.dashboard_id = ?`, user, dashboard))
+	err := s.db.Transact(ctx, func(tx db.Runner) (err error) {
+		i, err = scanMemberInvitation(tx.Row(ctx, memberInvitations+` WHERE i.user_id = ? AND i.dashboard_id = ?`, user, dashboard))
 		if err != nil {
 			return absent(err, "invitation")
 		}
@@ -115,7 +116,7 @@ func (s *Boards) AcceptInvitation(ctx context.Context, user protocol.UserID, das
 
 // DeclineInvitation forgets an invitation; KindNotFound if there is none.
 func (s *Boards) DeclineInvitation(ctx context.Context, user protocol.UserID, dashboard string) error {
-	n, err := s.db.exec(ctx, `DELETE FROM member_invitations WHERE user_id = ? AND dashboard_id = ?`, user, dashboard)
+	n, err := s.db.Exec(ctx, `DELETE FROM member_invitations WHERE user_id = ? AND dashboard_id = ?`, user, dashboard)
 	if err == nil && n == 0 {
 		err = absent(sql.ErrNoRows, "invitation")
 	}
@@ -124,7 +125,7 @@ func (s *Boards) DeclineInvitation(ctx context.Context, user protocol.UserID, da
 
 // Members lists the members of a dashboard in order of id.
 func (s *Boards) Members(ctx context.Context, dashboard string) ([]Member, error) {
-	return collect(ctx, s.db.reads(), func(row scanner) (m Member, err error) {
+	return db.Collect(ctx, s.db.Reads(), func(row db.Scanner) (m Member, err error) {
 		return m, row.Scan(&m.User, &m.Name, &m.Role, &m.Capabilities)
 	}, `
 		SELECT u.id, u.name, m.role, m.capabilities FROM members m JOIN users u ON u.id = m.user_id
@@ -140,7 +141,7 @@ func (s *Boards) SetMember(ctx context.Context, dashboard string, user protocol.
 	if err != nil {
 		return err
 	}
-	return s.db.transact(ctx, func(tx runner) error {
+	return s.db.Transact(ctx, func(tx db.Runner) error {
 		if err := requirePair(ctx, tx, dashboard, user); err != nil {
 			return err
 		}
@@ -158,7 +159,7 @@ func checkStanding(role Role, capabilities string) (string, error) {
 }
 
 // requirePair fails with KindNotFound unless both exist.
-func requirePair(ctx context.Context, tx runner, dashboard string, user protocol.UserID) error {
+func requirePair(ctx context.Context, tx db.Runner, dashboard string, user protocol.UserID) error {
 	if _, err := requireDashboard(ctx, tx, dashboard); err != nil {
 		return err
 	}
@@ -166,8 +167,8 @@ func requirePair(ctx context.Context, tx runner, dashboard string, user protocol
 }
 
 // roleOf returns what a user is in a dashboard, "" for nothing.
-func roleOf(ctx context.Context, tx runner, dashboard string, user protocol.UserID) (role Role, err error) {
-	err = tx.row(ctx, `SELECT role FROM members WHERE dashboard_id = ? AND user_id = ?`, dashboard, user).Scan(&role)
+func roleOf(ctx context.Context, tx db.Runner, dashboard string, user protocol.UserID) (role Role, err error) {
+	err = tx.Row(ctx, `SELECT role FROM members WHERE dashboard_id = ? AND user_id = ?`, dashboard, user).Scan(&role)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
 	}
@@ -176,8 +177,8 @@ func roleOf(ctx context.Context, tx runner, dashboard string, user protocol.User
 
 // putMember is setMember for a dashboard that keeps an owner. What the user was
 // asked is answered by it, and what they asked others as an owner ends with that.
-func putMember(ctx context.Context, tx runner, dashboard string, user protocol.UserID, role Role, capabilities string) error {
-	if _, err := tx.exec(ctx, `DELETE FROM member_invitations WHERE dashboard_id = ? AND user_id = ?`, dashboard, user); err != nil {
+func putMember(ctx context.Context, tx db.Runner, dashboard string, user protocol.UserID, role Role, capabilities string) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM member_invitations WHERE dashboard_id = ? AND user_id = ?`, dashboard, user); err != nil {
 		return err
 	}
 	if role != RoleOwner {
@@ -189,26 +190,26 @@ func putMember(ctx context.Context, tx runner, dashboard string, user protocol.U
 }
 
 // withdrawInvitations takes back what a user asked others to be in a dashboard.
-func withdrawInvitations(ctx context.Context, tx runner, dashboard string, by protocol.UserID) error {
-	_, err := tx.exec(ctx, `DELETE FROM member_invitations WHERE dashboard_id = ? AND invited_by = ?`, dashboard, by)
+func withdrawInvitations(ctx context.Context, tx db.Runner, dashboard string, by protocol.UserID) error {
+	_, err := tx.Exec(ctx, `DELETE FROM member_invitations WHERE dashboard_id = ? AND invited_by = ?`, dashboard, by)
 	return err
 }
 
 // setMember makes a user a member, or another one. Who joins counts against the
 // dashboard's limit; against a user's count only those that they own.
-func setMember(ctx context.Context, tx runner, dashboard string, user protocol.UserID, role Role, capabilities string) error {
+func setMember(ctx context.Context, tx db.Runner, dashboard string, user protocol.UserID, role Role, capabilities string) error {
 	was, err := roleOf(ctx, tx, dashboard, user)
 	if err != nil {
 		return err
 	}
-	if _, err := tx.exec(ctx, `
+	if _, err := tx.Exec(ctx, `
 		INSERT INTO members (dashboard_id, user_id, role, capabilities) VALUES (?, ?, ?, ?)
 		ON CONFLICT (dashboard_id, user_id) DO UPDATE SET role = excluded.role, capabilities = excluded.capabilities`,
 		dashboard, user, role, capabilities); err != nil {
 		return err
 	}
 	var members, owned int
-	if err := tx.row(ctx, `
+	if err := tx.Row(ctx, `
 		SELECT (SELECT count(*) FROM members WHERE dashboard_id = ?), (SELECT count(*) FROM members WHERE user_id = ? AND role = ?)`,
 		dashboard, user, RoleOwner).Scan(&members, &owned); err != nil {
 		return err
@@ -226,15 +227,15 @@ func setMember(ctx context.Context, tx runner, dashboard string, user protocol.U
 // invitation is taken back. The last owner can't go: KindConflict. Grants stay
 // valid: see [Grants.RevokeGrantsOf].
 func (s *Boards) RemoveMember(ctx context.Context, dashboard string, user protocol.UserID) error {
-	return s.db.transact(ctx, func(tx runner) error {
-		if _, err := tx.exec(ctx, `DELETE FROM member_invitations WHERE dashboard_id = ? AND user_id = ?`, dashboard, user); err != nil {
+	return s.db.Transact(ctx, func(tx db.Runner) error {
+		if _, err := tx.Exec(ctx, `DELETE FROM member_invitations WHERE dashboard_id = ? AND user_id = ?`, dashboard, user); err != nil {
 			return err
 		}
 		if err := withdrawInvitations(ctx, tx, dashboard, user); err != nil {
 			return err
 		}
 		return keepOwner(ctx, tx, dashboard, func() error {
-			_, err := tx.exec(ctx, `DELETE FROM members WHERE dashboard_id = ? AND user_id = ?`, dashboard, user)
+			_, err := tx.Exec(ctx, `DELETE FROM members WHERE dashboard_id = ? AND user_id = ?`, dashboard, user)
 			return err
 		})
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -79,23 +80,23 @@ func checkLongText(what, s string, most int) error {
 
 const taskColumns = `SELECT id, dashboard_id, title, status, notes, created_at, updated_at FROM tasks`
 
-func scanTask(row scanner) (t Task, err error) {
+func scanTask(row db.Scanner) (t Task, err error) {
 	var created, updated sql.NullInt64
 	err = row.Scan(&t.ID, &t.Dashboard, &t.Title, &t.Status, &t.Notes, &created, &updated)
-	t.CreatedAt, t.UpdatedAt = timeOf(created), timeOf(updated)
+	t.CreatedAt, t.UpdatedAt = db.TimeOf(created), db.TimeOf(updated)
 	return t, err
 }
 
 // Tasks lists the tasks of a dashboard in the order in which they were added,
 // all or those of one status.
 func (s *Contents) Tasks(ctx context.Context, dashboard string, status TaskStatus) ([]Task, error) {
-	return collect(ctx, s.db.reads(), scanTask, taskColumns+`
+	return db.Collect(ctx, s.db.Reads(), scanTask, taskColumns+`
 		WHERE dashboard_id = ? AND (status = ? OR ? = '') ORDER BY position, id LIMIT ?`, dashboard, status, status, MaxTasks)
 }
 
 // Task returns one task of a dashboard; KindNotFound if it has none of the id.
 func (s *Contents) Task(ctx context.Context, dashboard, id string) (Task, error) {
-	t, err := scanTask(s.db.reads().row(ctx, taskColumns+` WHERE dashboard_id = ? AND id = ?`, dashboard, id))
+	t, err := scanTask(s.db.Reads().Row(ctx, taskColumns+` WHERE dashboard_id = ? AND id = ?`, dashboard, id))
 	return t, absent(err, "task")
 }
 
@@ -109,21 +110,21 @@ func (s *Contents) AddTask(ctx context.Context, t Task) (Task, error) {
 	if err := t.check(); err != nil {
 		return Task{}, err
 	}
-	t.CreatedAt = s.db.now().UTC().Truncate(time.Millisecond)
+	t.CreatedAt = s.db.Now().UTC().Truncate(time.Millisecond)
 	t.UpdatedAt = t.CreatedAt
-	err := s.db.transact(ctx, func(tx runner) error {
+	err := s.db.Transact(ctx, func(tx db.Runner) error {
 		if _, err := requireDashboard(ctx, tx, t.Dashboard); err != nil {
 			return err
 		}
 		var count, last int64
-		if err := tx.row(ctx, `SELECT count(*), coalesce(max(position), 0) FROM tasks WHERE dashboard_id = ?`, t.Dashboard).
+		if err := tx.Row(ctx, `SELECT count(*), coalesce(max(position), 0) FROM tasks WHERE dashboard_id = ?`, t.Dashboard).
 			Scan(&count, &last); err != nil {
 			return err
 		}
 		if count >= MaxTasks {
 			return protocol.Errorf(protocol.KindTooMany, "the dashboard has %d tasks already", MaxTasks)
 		}
-		_, err := tx.exec(ctx, `
+		_, err := tx.Exec(ctx, `
 			INSERT INTO tasks (id, dashboard_id, title, status, notes, position, created_at, updated_at)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 			t.ID, t.Dashboard, t.Title, t.Status, t.Notes, last+1, t.CreatedAt.UnixMilli(), t.UpdatedAt.UnixMilli())
@@ -139,19 +140,19 @@ func (s *Contents) AddTask(ctx context.Context, t Task) (Task, error) {
 // change must not use the store.
 func (s *Contents) UpdateTask(ctx context.Context, dashboard, id string, change func(*Task)) (Task, error) {
 	var updated Task
-	err := s.db.transact(ctx, func(tx runner) error {
-		t, err := scanTask(tx.row(ctx, taskColumns+` WHERE dashboard_id = ? AND id = ?`, dashboard, id))
+	err := s.db.Transact(ctx, func(tx db.Runner) error {
+		t, err := scanTask(tx.Row(ctx, taskColumns+` WHERE dashboard_id = ? AND id = ?`, dashboard, id))
 		if err != nil {
 			return absent(err, "task")
 		}
 		updated = t
 		change(&updated)
 		updated.ID, updated.Dashboard, updated.CreatedAt = t.ID, t.Dashboard, t.CreatedAt
-		updated.UpdatedAt = s.db.now().UTC().Truncate(time.Millisecond)
+		updated.UpdatedAt = s.db.Now().UTC().Truncate(time.Millisecond)
 		if err := updated.check(); err != nil {
 			return err
 		}
-		_, err = tx.exec(ctx, `UPDATE tasks SET title = ?, status = ?, notes = ?, updated_at = ? WHERE id = ?`,
+		_, err = tx.Exec(ctx, `UPDATE tasks SET title = ?, status = ?, notes = ?, updated_at = ? WHERE id = ?`,
 			updated.Title, updated.Status, updated.Notes, updated.UpdatedAt.UnixMilli(), id)
 		return err
 	})
@@ -163,29 +164,29 @@ func (s *Contents) UpdateTask(ctx context.Context, dashboard, id string, change 
 
 // RemoveTask removes a task of a dashboard; KindNotFound if it has none of the id.
 func (s *Contents) RemoveTask(ctx context.Context, dashboard, id string) error {
-	n, err := s.db.exec(ctx, `DELETE FROM tasks WHERE dashboard_id = ? AND id = ?`, dashboard, id)
+	n, err := s.db.Exec(ctx, `DELETE FROM tasks WHERE dashboard_id = ? AND id = ?`, dashboard, id)
 	if err == nil && n == 0 {
 		err = absent(sql.ErrNoRows, "task")
 	}
 	return err
 }
 
-func scanMemo(row scanner) (m Memo, err error) {
+func scanMemo(row db.Scanner) (m Memo, err error) {
 	var updated sql.NullInt64
 	err = row.Scan(&m.Key, &m.Value, &updated)
-	m.UpdatedAt = timeOf(updated)
+	m.UpdatedAt = db.TimeOf(updated)
 	return m, err
 }
 
 // Memos lists what is remembered of a dashboard, in order of key.
 func (s *Contents) Memos(ctx context.Context, dashboard string) ([]Memo, error) {
-	return collect(ctx, s.db.reads(), scanMemo, `
+	return db.Collect(ctx, s.db.Reads(), scanMemo, `
 		SELECT key, value, updated_at FROM memory WHERE dashboard_id = ? ORDER BY key LIMIT ?`, dashboard, MaxMemos)
 }
 
 // Memo returns what is remembered under a key; KindNotFound if nothing is.
 func (s *Contents) Memo(ctx context.Context, dashboard, key string) (Memo, error) {
-	m, err := scanMemo(s.db.reads().row(ctx, `
+	m, err := scanMemo(s.db.Reads().Row(ctx, `
 		SELECT key, value, updated_at FROM memory WHERE dashboard_id = ? AND key = ?`, dashboard, key))
 	return m, absent(err, "memory")
 }
@@ -202,29 +203,29 @@ func (s *Contents) SetMemo(ctx context.Context, dashboard, key, value string) er
 	if err := checkLongText("the value", value, MaxMemoBytes); err != nil {
 		return err
 	}
-	return s.db.transact(ctx, func(tx runner) error {
+	return s.db.Transact(ctx, func(tx db.Runner) error {
 		if _, err := requireDashboard(ctx, tx, dashboard); err != nil {
 			return err
 		}
 		var others int64
-		if err := tx.row(ctx, `SELECT count(*) FROM memory WHERE dashboard_id = ? AND key <> ?`, dashboard, key).
+		if err := tx.Row(ctx, `SELECT count(*) FROM memory WHERE dashboard_id = ? AND key <> ?`, dashboard, key).
 			Scan(&others); err != nil {
 			return err
 		}
 		if others >= MaxMemos {
 			return protocol.Errorf(protocol.KindTooMany, "%d things are remembered already", MaxMemos)
 		}
-		_, err := tx.exec(ctx, `
+		_, err := tx.Exec(ctx, `
 			INSERT INTO memory (dashboard_id, key, value, updated_at) VALUES (?, ?, ?, ?)
 			ON CONFLICT (dashboard_id, key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at`,
-			dashboard, key, value, s.db.now().UnixMilli())
+			dashboard, key, value, s.db.Now().UnixMilli())
 		return err
 	})
 }
 
 // RemoveMemo forgets what was under a key; KindNotFound if nothing was.
 func (s *Contents) RemoveMemo(ctx context.Context, dashboard, key string) error {
-	n, err := s.db.exec(ctx, `DELETE FROM memory WHERE dashboard_id = ? AND key = ?`, dashboard, key)
+	n, err := s.db.Exec(ctx, `DELETE FROM memory WHERE dashboard_id = ? AND key = ?`, dashboard, key)
 	if err == nil && n == 0 {
 		err = absent(sql.ErrNoRows, "memory")
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pressly/goose/v3"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/pgtest"
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -35,17 +36,17 @@ VALUES ('cmd_1', 'usr_alice', 'k', X'61', 'pty.create', 'ses_1',
 // TestFromFirstSchema: a database of the first release keeps all it held.
 func TestFromFirstSchema(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
-	db, err := sql.Open("sqlite", sqliteDSN(path, "immediate", true))
+	old, err := sql.Open("sqlite", "file:"+path+"?_pragma=foreign_keys(1)")
 	must(t, err)
 	files, err := fs.Sub(migrations, "migrations/sqlite")
 	must(t, err)
-	p, err := goose.NewProvider(goose.DialectSQLite3, db, files)
+	p, err := goose.NewProvider(goose.DialectSQLite3, old, files)
 	must(t, err)
 	_, err = p.UpTo(t.Context(), 1)
 	must(t, err)
-	_, err = db.ExecContext(t.Context(), fmt.Sprintf(firstData, hashToken(aliceToken), hashToken(bobToken), hashToken(relayToken)))
+	_, err = old.ExecContext(t.Context(), fmt.Sprintf(firstData, hashToken(aliceToken), hashToken(bobToken), hashToken(relayToken)))
 	must(t, err)
-	must(t, db.Close())
+	must(t, old.Close())
 
 	for range 2 { // the second time nothing is to be done
 		s := open(t, path, &clock{})
@@ -82,22 +83,22 @@ func TestFromFirstSchema(t *testing.T) {
 // last change, before new ones.
 func TestItemsOfSecondSchema(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
-	db, err := sql.Open("sqlite", sqliteDSN(path, "immediate", true))
+	old, err := sql.Open("sqlite", "file:"+path+"?_pragma=foreign_keys(1)")
 	must(t, err)
 	files, err := fs.Sub(migrations, "migrations/sqlite")
 	must(t, err)
-	p, err := goose.NewProvider(goose.DialectSQLite3, db, files)
+	p, err := goose.NewProvider(goose.DialectSQLite3, old, files)
 	must(t, err)
 	_, err = p.UpTo(t.Context(), 2)
 	must(t, err)
-	_, err = db.ExecContext(t.Context(), `
+	_, err = old.ExecContext(t.Context(), `
 		INSERT INTO users (id, name, email, created_at) VALUES ('usr_alice', 'Alice', '', 0);
 		INSERT INTO dashboards (id, name, created_at) VALUES ('dash_1', 'One', 0), ('dash_2', 'Two', 0);
 		INSERT INTO items (id, dashboard_id, kind, body, version, updated_by, updated_at) VALUES
 			('i1', 'dash_1', 'note', X'31', 1, 'usr_alice', 20), ('i2', 'dash_1', 'note', X'31', 1, 'usr_alice', 10),
 			('i3', 'dash_2', 'note', X'31', 1, 'usr_alice', 15), ('i5', 'dash_1', 'note', X'31', 1, 'usr_alice', 20);`)
 	must(t, err)
-	must(t, db.Close())
+	must(t, old.Close())
 
 	s := open(t, path, &clock{})
 	_, err = s.Contents.AddItem(t.Context(), Item{ID: "i0", Dashboard: "dash_1", Kind: ItemNote, Body: []byte(`1`), UpdatedBy: "usr_alice"})
@@ -115,17 +116,17 @@ func TestItemsOfSecondSchema(t *testing.T) {
 
 // columns describes every table of a database: name, type, whether it may be
 // NULL, its default.
-func columns(t *testing.T, s *Store) map[string]string {
+func columns(t *testing.T, url string) map[string]string {
 	t.Helper()
 	query := `
 		SELECT m.name, c.name, c.type, c."notnull", coalesce(c.dflt_value, '')
 		FROM sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type = 'table'`
-	if s.db.sql == postgres {
+	if strings.HasPrefix(url, "postgres") {
 		query = `
 			SELECT table_name, column_name, data_type, CASE is_nullable WHEN 'NO' THEN 1 ELSE 0 END, coalesce(column_default, '')
 			FROM information_schema.columns WHERE table_schema = current_schema()`
 	}
-	all, err := collect(t.Context(), s.db.reads(), func(row scanner) (c [2]string, err error) {
+	all, err := db.Collect(t.Context(), open(t, url, &clock{}).db.Reads(), func(row db.Scanner) (c [2]string, err error) {
 		var table, column, typ, def string
 		var notNull int
 		err = row.Scan(&table, &column, &typ, &notNull, &def)
@@ -148,8 +149,8 @@ var types = map[string]string{
 
 // TestSameSchema: both sets of migrations end in the same tables.
 func TestSameSchema(t *testing.T) {
-	lite := columns(t, open(t, filepath.Join(t.TempDir(), "db"), &clock{}))
-	post := columns(t, open(t, pgtest.New(t), &clock{}))
+	lite := columns(t, filepath.Join(t.TempDir(), "db"))
+	post := columns(t, pgtest.New(t))
 	if len(lite) < 50 {
 		t.Errorf("only %d columns", len(lite))
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -21,7 +22,7 @@ type Relay struct {
 func (s *Fleet) RelayByCredential(ctx context.Context, credential string) (protocol.RelayID, error) {
 	var id protocol.RelayID
 	var hash []byte
-	err := s.db.reads().row(ctx, `SELECT id, credential_hash FROM relays WHERE credential_hash = ?`,
+	err := s.db.Reads().Row(ctx, `SELECT id, credential_hash FROM relays WHERE credential_hash = ?`,
 		hashToken(credential)).Scan(&id, &hash)
 	if err := matched(err, hash, credential); err != nil {
 		return "", err
@@ -31,7 +32,7 @@ func (s *Fleet) RelayByCredential(ctx context.Context, credential string) (proto
 
 // RegisterRelay stores a relay's address, seen at now.
 func (s *Fleet) RegisterRelay(ctx context.Context, r Relay, now time.Time) error {
-	_, err := s.db.exec(ctx, `
+	_, err := s.db.Exec(ctx, `
 		UPDATE relays SET url = ?, tunnel = ?, public_origin = ?, seen_at = ? WHERE id = ?`,
 		r.URL, r.Tunnel, r.PublicOrigin, now.UnixMilli(), r.ID)
 	return err
@@ -39,7 +40,7 @@ func (s *Fleet) RegisterRelay(ctx context.Context, r Relay, now time.Time) error
 
 // Relays lists the relays that registered at since or later, the latest first.
 func (s *Fleet) Relays(ctx context.Context, since time.Time) ([]Relay, error) {
-	return collect(ctx, s.db.reads(), func(row scanner) (r Relay, err error) {
+	return db.Collect(ctx, s.db.Reads(), func(row db.Scanner) (r Relay, err error) {
 		return r, row.Scan(&r.ID, &r.URL, &r.Tunnel, &r.PublicOrigin)
 	}, `
 		SELECT id, url, tunnel, public_origin FROM relays
@@ -50,7 +51,7 @@ func (s *Fleet) Relays(ctx context.Context, since time.Time) ([]Relay, error) {
 // are empty if it never did.
 func (s *Fleet) Relay(ctx context.Context, id protocol.RelayID) (Relay, error) {
 	r := Relay{ID: id}
-	err := s.db.reads().row(ctx, `SELECT url, tunnel, public_origin FROM relays WHERE id = ?`, id).
+	err := s.db.Reads().Row(ctx, `SELECT url, tunnel, public_origin FROM relays WHERE id = ?`, id).
 		Scan(&r.URL, &r.Tunnel, &r.PublicOrigin)
 	return r, err
 }
@@ -61,7 +62,7 @@ func (s *Fleet) AddRelay(ctx context.Context, id protocol.RelayID, credential st
 	if err := checkID("the relay's id", id); err != nil {
 		return err
 	}
-	n, err := s.db.exec(ctx, `INSERT INTO relays (id, credential_hash) VALUES (?, ?) ON CONFLICT (id) DO NOTHING`, id, hashToken(credential))
+	n, err := s.db.Exec(ctx, `INSERT INTO relays (id, credential_hash) VALUES (?, ?) ON CONFLICT (id) DO NOTHING`, id, hashToken(credential))
 	if err == nil && n == 0 {
 		err = protocol.Errorf(protocol.KindConflict, "relay %s exists already", id)
 	}
@@ -70,7 +71,7 @@ func (s *Fleet) AddRelay(ctx context.Context, id protocol.RelayID, credential st
 
 // SetRelayCredential gives a relay another credential: the one before is void.
 func (s *Fleet) SetRelayCredential(ctx context.Context, id protocol.RelayID, credential string) error {
-	n, err := s.db.exec(ctx, `UPDATE relays SET credential_hash = ? WHERE id = ?`, hashToken(credential), id)
+	n, err := s.db.Exec(ctx, `UPDATE relays SET credential_hash = ? WHERE id = ?`, hashToken(credential), id)
 	if err == nil && n == 0 {
 		err = absent(sql.ErrNoRows, "relay")
 	}
@@ -79,7 +80,7 @@ func (s *Fleet) SetRelayCredential(ctx context.Context, id protocol.RelayID, cre
 
 // RemoveRelay removes a relay: its credential is void, and nobody is sent there.
 func (s *Fleet) RemoveRelay(ctx context.Context, id protocol.RelayID) error {
-	n, err := s.db.exec(ctx, `DELETE FROM relays WHERE id = ?`, id)
+	n, err := s.db.Exec(ctx, `DELETE FROM relays WHERE id = ?`, id)
 	if err == nil && n == 0 {
 		err = absent(sql.ErrNoRows, "relay")
 	}
@@ -95,7 +96,7 @@ type KnownRelay struct {
 
 // AllRelays lists all relays in order of id.
 func (s *Fleet) AllRelays(ctx context.Context) ([]KnownRelay, error) {
-	return collect(ctx, s.db.reads(), func(row scanner) (r KnownRelay, err error) {
+	return db.Collect(ctx, s.db.Reads(), func(row db.Scanner) (r KnownRelay, err error) {
 		var seen int64
 		err = row.Scan(&r.ID, &r.URL, &r.Tunnel, &r.PublicOrigin, &seen)
 		if seen > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -27,13 +28,13 @@ type void struct {
 // addVoids puts entries on the list and takes those off it that have expired.
 // The number rises if anything was new; it is at least the time, so that a list
 // from a restored backup is newer than what was seen before.
-func addVoids(ctx context.Context, tx runner, now time.Time, voids ...void) error {
-	if _, err := tx.exec(ctx, `DELETE FROM revocations WHERE expires_at < ?`, expiredBefore(now)); err != nil {
+func addVoids(ctx context.Context, tx db.Runner, now time.Time, voids ...void) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM revocations WHERE expires_at < ?`, expiredBefore(now)); err != nil {
 		return err
 	}
 	var changed int64
 	for _, v := range voids {
-		n, err := tx.exec(ctx, `
+		n, err := tx.Exec(ctx, `
 			INSERT INTO revocations (kind, id, dashboard_id, before, expires_at) VALUES (?, ?, ?, ?, ?)
 			ON CONFLICT (kind, id, dashboard_id) DO UPDATE SET
 				before = CASE WHEN revocations.before < excluded.before THEN excluded.before ELSE revocations.before END,
@@ -48,7 +49,7 @@ func addVoids(ctx context.Context, tx runner, now time.Time, voids ...void) erro
 	if changed == 0 {
 		return nil
 	}
-	_, err := tx.exec(ctx, `UPDATE revocation_number SET number = CASE WHEN number < ? THEN ? ELSE number + 1 END`,
+	_, err := tx.Exec(ctx, `UPDATE revocation_number SET number = CASE WHEN number < ? THEN ? ELSE number + 1 END`,
 		now.Unix(), now.Unix())
 	return err
 }
@@ -64,15 +65,15 @@ func secondsUp(t time.Time) int64 { return t.Add(time.Second - 1).Unix() }
 // RevokeGrant voids one grant. It is KindNotFound if no such grant is
 // remembered, and does nothing if it has expired or was revoked before.
 func (s *Grants) RevokeGrant(ctx context.Context, id protocol.GrantID, now time.Time) error {
-	return s.db.transact(ctx, func(tx runner) error {
-		g, err := scanGrant(tx.row(ctx, grantColumns+` WHERE g.id = ?`, id))
+	return s.db.Transact(ctx, func(tx db.Runner) error {
+		g, err := scanGrant(tx.Row(ctx, grantColumns+` WHERE g.id = ?`, id))
 		if err != nil {
 			return absent(err, "grant")
 		}
 		if !g.RevokedAt.IsZero() || now.After(g.ExpiresAt.Add(protocol.ClockSkew)) {
 			return nil
 		}
-		if _, err := tx.exec(ctx, `UPDATE grants SET revoked_at = ? WHERE id = ?`, now.UnixMilli(), id); err != nil {
+		if _, err := tx.Exec(ctx, `UPDATE grants SET revoked_at = ? WHERE id = ?`, now.UnixMilli(), id); err != nil {
 			return err
 		}
 		return addVoids(ctx, tx, now, void{kind: voidGrant, id: string(id), expires: secondsUp(g.ExpiresAt)})
@@ -84,7 +85,7 @@ func (s *Grants) RevokeGrant(ctx context.Context, id protocol.GrantID, now time.
 // nothing is put on the list. A grant that is issued afterwards is valid, in the
 // same second too.
 func (s *Grants) RevokeGrantsOf(ctx context.Context, user protocol.UserID, dashboard string, now time.Time) (ids []protocol.GrantID, err error) {
-	err = s.db.transact(ctx, func(tx runner) error {
+	err = s.db.Transact(ctx, func(tx db.Runner) error {
 		ids, err = revokeGrantsOf(ctx, tx, user, dashboard, now)
 		return err
 	})
@@ -94,13 +95,13 @@ func (s *Grants) RevokeGrantsOf(ctx context.Context, user protocol.UserID, dashb
 	return ids, nil
 }
 
-func revokeGrantsOf(ctx context.Context, tx runner, user protocol.UserID, dashboard string, now time.Time) ([]protocol.GrantID, error) {
+func revokeGrantsOf(ctx context.Context, tx db.Runner, user protocol.UserID, dashboard string, now time.Time) ([]protocol.GrantID, error) {
 	query, args := ` WHERE g.user_id = ? AND g.expires_at >= ? AND g.revoked_at IS NULL`,
 		[]any{user, now.Add(-protocol.ClockSkew).UnixMilli()}
 	if dashboard != "" {
 		query, args = query+` AND s.dashboard_id = ?`, append(args, dashboard)
 	}
-	live, err := collect(ctx, tx, scanGrant, grantColumns+query+` ORDER BY g.id`, args...)
+	live, err := db.Collect(ctx, tx, scanGrant, grantColumns+query+` ORDER BY g.id`, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +117,7 @@ func revokeGrantsOf(ctx context.Context, tx runner, user protocol.UserID, dashbo
 		} else {
 			earlier.expires = max(earlier.expires, secondsUp(g.ExpiresAt))
 		}
-		if _, err := tx.exec(ctx, `UPDATE grants SET revoked_at = ? WHERE id = ?`, now.UnixMilli(), g.ID); err != nil {
+		if _, err := tx.Exec(ctx, `UPDATE grants SET revoked_at = ? WHERE id = ?`, now.UnixMilli(), g.ID); err != nil {
 			return nil, err
 		}
 	}
@@ -130,7 +131,7 @@ func revokeGrantsOf(ctx context.Context, tx runner, user protocol.UserID, dashbo
 // stays the same, no entry was added.
 func (s *Grants) RevocationNumber(ctx context.Context) (uint64, error) {
 	var n int64
-	err := s.db.reads().row(ctx, `SELECT number FROM revocation_number`).Scan(&n)
+	err := s.db.Reads().Row(ctx, `SELECT number FROM revocation_number`).Scan(&n)
 	return uint64(max(n, 0)), err
 }
 
@@ -142,7 +143,7 @@ func (s *Grants) Revocations(ctx context.Context, now time.Time) (list jws.Revoc
 	if list.Number, err = s.RevocationNumber(ctx); err != nil {
 		return list, err
 	}
-	voids, err := collect(ctx, s.db.reads(), func(row scanner) (v void, err error) {
+	voids, err := db.Collect(ctx, s.db.Reads(), func(row db.Scanner) (v void, err error) {
 		return v, row.Scan(&v.kind, &v.id, &v.dashboard, &v.before, &v.expires)
 	}, `
 		SELECT kind, id, dashboard_id, before, expires_at FROM revocations
@@ -166,6 +167,6 @@ func (s *Grants) Revocations(ctx context.Context, now time.Time) (list jws.Revoc
 // user, and that would still be valid at now, in order of id. A clock may be
 // behind, so they count some minutes longer than they live.
 func (s *Grants) RevokedGrants(ctx context.Context, now time.Time) ([]Grant, error) {
-	return collect(ctx, s.db.reads(), scanGrant, grantColumns+`
+	return db.Collect(ctx, s.db.Reads(), scanGrant, grantColumns+`
 		WHERE g.expires_at >= ? AND g.revoked_at IS NOT NULL ORDER BY g.id`, now.Add(-2*protocol.ClockSkew).UnixMilli())
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -255,7 +256,7 @@ func TestFound02NoEntryWithoutAGrant(t *testing.T) {
 			t.Errorf("what is void already was put there again: %d, was %d", again.Number, list.Number)
 		}
 		// An entry of the same second may have to last longer.
-		must(t, s.db.transact(t.Context(), func(tx runner) error {
+		must(t, s.db.Transact(t.Context(), func(tx db.Runner) error {
 			v := void{voidSubject, "usr_alice", "dash_1", list.Subjects[0].Before, list.Subjects[0].ExpiresAt + 60}
 			return addVoids(t.Context(), tx, c.Now(), v, void{voidSubject, "usr_alice", "dash_1", v.before - 9, v.expires - 30})
 		}))

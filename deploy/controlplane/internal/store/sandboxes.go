@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -23,11 +24,11 @@ type Sandbox struct {
 const maxJWKBytes = 4 << 10
 
 // addSandbox makes a sandbox known.
-func addSandbox(ctx context.Context, tx runner, id protocol.SandboxID) error {
+func addSandbox(ctx context.Context, tx db.Runner, id protocol.SandboxID) error {
 	if err := checkID("the sandbox's id", id); err != nil {
 		return err
 	}
-	_, err := tx.exec(ctx, `INSERT INTO sandboxes (id) VALUES (?) ON CONFLICT (id) DO NOTHING`, id)
+	_, err := tx.Exec(ctx, `INSERT INTO sandboxes (id) VALUES (?) ON CONFLICT (id) DO NOTHING`, id)
 	return err
 }
 
@@ -36,10 +37,10 @@ func addSandbox(ctx context.Context, tx runner, id protocol.SandboxID) error {
 // overrides. The old key's certificates can't be renewed then, but hold until
 // they expire: whoever uses one is disturbed by [Fleet.RevokeSandbox] alone.
 func (s *Fleet) EnrolSandbox(ctx context.Context, id protocol.SandboxID, thumbprint string, jwk json.RawMessage, replace bool, now time.Time) error {
-	return s.db.transact(ctx, func(tx runner) error { return bindDevice(ctx, tx, id, thumbprint, jwk, replace, now) })
+	return s.db.Transact(ctx, func(tx db.Runner) error { return bindDevice(ctx, tx, id, thumbprint, jwk, replace, now) })
 }
 
-func bindDevice(ctx context.Context, tx runner, id protocol.SandboxID, thumbprint string, jwk json.RawMessage, replace bool, now time.Time) error {
+func bindDevice(ctx context.Context, tx db.Runner, id protocol.SandboxID, thumbprint string, jwk json.RawMessage, replace bool, now time.Time) error {
 	if thumbprint == "" || len(jwk) > maxJWKBytes {
 		return protocol.Errorf(protocol.KindInvalid, "the device key is none")
 	}
@@ -53,33 +54,33 @@ func bindDevice(ctx context.Context, tx runner, id protocol.SandboxID, thumbprin
 	if old != "" && old != thumbprint && !replace {
 		return protocol.Errorf(protocol.KindConflict, "sandbox %s is enrolled with another device key", id)
 	}
-	_, err = tx.exec(ctx, `
+	_, err = tx.Exec(ctx, `
 		UPDATE sandboxes SET device_key = ?, device_jwk = ?, enrolled_at = ?, revoked_at = NULL WHERE id = ?`,
-		thumbprint, nullableBytes(jwk), now.UnixMilli(), id)
+		thumbprint, db.NullableBytes(jwk), now.UnixMilli(), id)
 	return err
 }
 
 // deviceOf returns the thumbprint of a sandbox's key; empty if it has none.
-func deviceOf(ctx context.Context, r runner, id protocol.SandboxID) (string, error) {
+func deviceOf(ctx context.Context, r db.Runner, id protocol.SandboxID) (string, error) {
 	var device sql.NullString
-	err := r.row(ctx, `SELECT device_key FROM sandboxes WHERE id = ?`, id).Scan(&device)
+	err := r.Row(ctx, `SELECT device_key FROM sandboxes WHERE id = ?`, id).Scan(&device)
 	return device.String, absent(err, "sandbox")
 }
 
 // RevokeSandbox takes its key from a sandbox: its certificates and its open
 // invitation are void. It can be enrolled again, by a new invitation.
 func (s *Fleet) RevokeSandbox(ctx context.Context, id protocol.SandboxID, now time.Time) error {
-	return s.db.transact(ctx, func(tx runner) error {
+	return s.db.Transact(ctx, func(tx db.Runner) error {
 		if _, err := deviceOf(ctx, tx, id); err != nil {
 			return err
 		}
 		if err := revokeCertificates(ctx, tx, id, now); err != nil {
 			return err
 		}
-		if _, err := tx.exec(ctx, `DELETE FROM invitations WHERE sandbox_id = ? AND used_at IS NULL`, id); err != nil {
+		if _, err := tx.Exec(ctx, `DELETE FROM invitations WHERE sandbox_id = ? AND used_at IS NULL`, id); err != nil {
 			return err
 		}
-		_, err := tx.exec(ctx, `UPDATE sandboxes SET device_key = NULL, device_jwk = NULL, revoked_at = ? WHERE id = ?`,
+		_, err := tx.Exec(ctx, `UPDATE sandboxes SET device_key = NULL, device_jwk = NULL, revoked_at = ? WHERE id = ?`,
 			now.UnixMilli(), id)
 		return err
 	})
@@ -91,13 +92,13 @@ const sandboxColumns = `
 	LEFT JOIN dashboards d ON d.sandbox_id = b.id
 	LEFT JOIN audit_heads h ON h.sandbox_id = b.id AND h.device_key = b.device_key`
 
-func scanSandbox(row scanner) (b Sandbox, err error) {
+func scanSandbox(row db.Scanner) (b Sandbox, err error) {
 	var device, dashboard, hash sql.NullString
 	var enrolled, revoked, sequence, at sql.NullInt64
 	var jwk []byte
 	err = row.Scan(&b.ID, &device, &jwk, &enrolled, &revoked, &dashboard, &sequence, &hash, &at, &b.Head.Signature)
 	b.DeviceKey, b.DeviceJWK, b.Dashboard = device.String, jwk, dashboard.String
-	b.EnrolledAt, b.RevokedAt = timeOf(enrolled), timeOf(revoked)
+	b.EnrolledAt, b.RevokedAt = db.TimeOf(enrolled), db.TimeOf(revoked)
 	if sequence.Valid {
 		b.Head.AuditHead = protocol.AuditHead{SandboxID: b.ID, Sequence: uint64(sequence.Int64), Hash: hash.String, At: at.Int64}
 	}
@@ -106,11 +107,11 @@ func scanSandbox(row scanner) (b Sandbox, err error) {
 
 // Sandbox returns a sandbox; KindNotFound if none has the id.
 func (s *Fleet) Sandbox(ctx context.Context, id protocol.SandboxID) (Sandbox, error) {
-	b, err := scanSandbox(s.db.reads().row(ctx, sandboxColumns+` WHERE b.id = ?`, id))
+	b, err := scanSandbox(s.db.Reads().Row(ctx, sandboxColumns+` WHERE b.id = ?`, id))
 	return b, absent(err, "sandbox")
 }
 
 // Sandboxes lists at most limit sandboxes in order of id, those after an id.
 func (s *Fleet) Sandboxes(ctx context.Context, after protocol.SandboxID, limit int) ([]Sandbox, error) {
-	return collect(ctx, s.db.reads(), scanSandbox, sandboxColumns+` WHERE b.id > ? ORDER BY b.id LIMIT ?`, after, limited(limit))
+	return db.Collect(ctx, s.db.Reads(), scanSandbox, sandboxColumns+` WHERE b.id > ? ORDER BY b.id LIMIT ?`, after, limited(limit))
 }

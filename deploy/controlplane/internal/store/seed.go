@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -127,23 +128,23 @@ const seedLabel = "seed"
 // Load makes the store hold all that the seed says; what it holds beyond that
 // stays. Loading the same seed again changes nothing.
 func (s *Store) Load(ctx context.Context, seed *Seed) error {
-	return s.db.transact(ctx, func(tx runner) error {
+	return s.db.Transact(ctx, func(tx db.Runner) error {
 		var err error
 		exec := func(query string, args ...any) {
 			if err == nil {
-				_, err = tx.exec(ctx, query, args...)
+				_, err = tx.Exec(ctx, query, args...)
 			}
 		}
 		for _, u := range seed.Users {
 			exec(`INSERT INTO users (id, name, created_at) VALUES (?, ?, ?)
-				ON CONFLICT (id) DO UPDATE SET name = excluded.name, removed_at = NULL`, u.ID, u.Name, tx.now().UnixMilli())
+				ON CONFLICT (id) DO UPDATE SET name = excluded.name, removed_at = NULL`, u.ID, u.Name, tx.Now().UnixMilli())
 			exec(`DELETE FROM tokens WHERE user_id = ? AND label = ? AND token_hash <> ?`, u.ID, seedLabel, hashToken(u.Token))
 			exec(`INSERT INTO tokens (token_hash, user_id, label, created_at) VALUES (?, ?, ?, ?)
 				ON CONFLICT (token_hash) DO UPDATE SET user_id = excluded.user_id, label = excluded.label, expires_at = NULL`,
-				hashToken(u.Token), u.ID, seedLabel, tx.now().UnixMilli())
+				hashToken(u.Token), u.ID, seedLabel, tx.Now().UnixMilli())
 		}
 		for _, d := range seed.Dashboards {
-			d.load(exec, tx.now().UnixMilli())
+			d.load(exec, tx.Now().UnixMilli())
 		}
 		for _, r := range seed.Relays {
 			exec(`INSERT INTO relays (id, credential_hash) VALUES (?, ?)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -38,14 +39,14 @@ const memberSessions = `
 
 // Active lists the active sessions of the user's dashboards, in order of id.
 func (s *Sessions) Active(ctx context.Context, user protocol.UserID) ([]Session, error) {
-	return collect(ctx, s.db.reads(), scanMemberSession, memberSessions+` AND s.state = ? ORDER BY s.id LIMIT ?`,
+	return db.Collect(ctx, s.db.Reads(), scanMemberSession, memberSessions+` AND s.state = ? ORDER BY s.id LIMIT ?`,
 		user, StateActive, MaxLimit)
 }
 
 // SessionsOf lists the sessions of a dashboard, those that have ended last, as
 // no member sees them.
 func (s *Sessions) SessionsOf(ctx context.Context, dashboard string) ([]Session, error) {
-	return collect(ctx, s.db.reads(), func(row scanner) (Session, error) { return scanSession(row) }, `
+	return db.Collect(ctx, s.db.Reads(), func(row db.Scanner) (Session, error) { return scanSession(row) }, `
 		SELECT s.id, s.dashboard_id, d.sandbox_id, s.state, s.created_at
 		FROM sessions s JOIN dashboards d ON d.id = s.dashboard_id
 		WHERE s.dashboard_id = ?
@@ -55,7 +56,7 @@ func (s *Sessions) SessionsOf(ctx context.Context, dashboard string) ([]Session,
 // FindSession returns a session whatever its state, as no member sees it;
 // KindNotFound if there is none. Its sandbox is that of its dashboard now.
 func (s *Sessions) FindSession(ctx context.Context, id protocol.SessionID) (Session, error) {
-	session, err := scanSession(s.db.reads().row(ctx, `
+	session, err := scanSession(s.db.Reads().Row(ctx, `
 		SELECT s.id, s.dashboard_id, d.sandbox_id, s.state, s.created_at
 		FROM sessions s JOIN dashboards d ON d.id = s.dashboard_id
 		WHERE s.id = ?`, id))
@@ -65,11 +66,11 @@ func (s *Sessions) FindSession(ctx context.Context, id protocol.SessionID) (Sess
 // Session returns one active session. It is KindNotFound for whoever isn't a
 // member of its dashboard, and KindEnded after its end.
 func (s *Sessions) Session(ctx context.Context, user protocol.UserID, id protocol.SessionID) (Session, error) {
-	return sessionOf(ctx, s.db.reads(), user, id)
+	return sessionOf(ctx, s.db.Reads(), user, id)
 }
 
-func sessionOf(ctx context.Context, r runner, user protocol.UserID, id protocol.SessionID) (Session, error) {
-	session, err := scanMemberSession(r.row(ctx, memberSessions+` AND s.id = ?`, user, id))
+func sessionOf(ctx context.Context, r db.Runner, user protocol.UserID, id protocol.SessionID) (Session, error) {
+	session, err := scanMemberSession(r.Row(ctx, memberSessions+` AND s.id = ?`, user, id))
 	switch {
 	case errors.Is(err, sql.ErrNoRows), err == nil && session.State == StatePending:
 		return Session{}, protocol.Errorf(protocol.KindNotFound, "no such session")
@@ -80,15 +81,15 @@ func sessionOf(ctx context.Context, r runner, user protocol.UserID, id protocol.
 }
 
 // scanSession reads a session, and what follows its columns into more.
-func scanSession(row scanner, more ...any) (session Session, err error) {
+func scanSession(row db.Scanner, more ...any) (session Session, err error) {
 	var sandbox sql.NullString
 	var created sql.NullInt64
 	err = row.Scan(append([]any{&session.ID, &session.Dashboard, &sandbox, &session.State, &created}, more...)...)
-	session.Sandbox, session.CreatedAt = protocol.SandboxID(sandbox.String), timeOf(created)
+	session.Sandbox, session.CreatedAt = protocol.SandboxID(sandbox.String), db.TimeOf(created)
 	return session, err
 }
 
-func scanMemberSession(row scanner) (Session, error) {
+func scanMemberSession(row db.Scanner) (Session, error) {
 	var role Role
 	var capabilities string
 	session, err := scanSession(row, &role, &capabilities)
@@ -98,18 +99,18 @@ func scanMemberSession(row scanner) (Session, error) {
 
 // EndSession marks a session as ended.
 func (s *Sessions) EndSession(ctx context.Context, id protocol.SessionID) error {
-	_, err := s.db.exec(ctx, `UPDATE sessions SET state = ? WHERE id = ?`, StateEnded, id)
+	_, err := s.db.Exec(ctx, `UPDATE sessions SET state = ? WHERE id = ?`, StateEnded, id)
 	return err
 }
 
 // ActivateSession marks a pending session as active.
 func (s *Sessions) ActivateSession(ctx context.Context, id protocol.SessionID) error {
-	_, err := s.db.exec(ctx, `UPDATE sessions SET state = ? WHERE id = ? AND state = ?`, StateActive, id, StatePending)
+	_, err := s.db.Exec(ctx, `UPDATE sessions SET state = ? WHERE id = ? AND state = ?`, StateActive, id, StatePending)
 	return err
 }
 
 // endSessions ends every session of a dashboard.
-func endSessions(ctx context.Context, tx runner, dashboard string) error {
-	_, err := tx.exec(ctx, `UPDATE sessions SET state = ? WHERE dashboard_id = ? AND state <> ?`, StateEnded, dashboard, StateEnded)
+func endSessions(ctx context.Context, tx db.Runner, dashboard string) error {
+	_, err := tx.Exec(ctx, `UPDATE sessions SET state = ? WHERE dashboard_id = ? AND state <> ?`, StateEnded, dashboard, StateEnded)
 	return err
 }

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/pgtest"
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -60,7 +61,7 @@ var migrated = sync.OnceValues(func() ([]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "db")
-	s, err := Open(context.Background(), path)
+	s, err := Open(context.Background(), path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -73,11 +74,11 @@ var migrated = sync.OnceValues(func() ([]byte, error) {
 // each runs a test against an empty store in every database.
 func each(t *testing.T, test func(t *testing.T, s *Store, c *clock)) {
 	t.Helper()
-	for _, db := range databases {
-		t.Run(db.name, func(t *testing.T) {
+	for _, kind := range databases {
+		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
-			c, url := &clock{}, db.url(t)
-			if db.name == "sqlite" {
+			c, url := &clock{}, kind.url(t)
+			if kind.name == "sqlite" {
 				data, err := migrated()
 				must(t, err)
 				must(t, os.WriteFile(url, data, 0o600))
@@ -89,7 +90,7 @@ func each(t *testing.T, test func(t *testing.T, s *Store, c *clock)) {
 
 func open(t *testing.T, url string, c *clock) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), url, WithClock(c.Now))
+	s, err := Open(t.Context(), url, c.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,15 +156,14 @@ func parallel(n int, call func(i int) error) []error {
 }
 
 func TestNewerSchema(t *testing.T) {
-	for _, db := range databases {
-		t.Run(db.name, func(t *testing.T) {
-			url := db.url(t)
+	for _, kind := range databases {
+		t.Run(kind.name, func(t *testing.T) {
+			url := kind.url(t)
 			s := open(t, url, &clock{})
 			newer := `INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, TRUE)`
-			if _, err := s.db.write.ExecContext(t.Context(), newer); err != nil {
-				t.Fatal(err)
-			}
-			_, err := Open(t.Context(), url)
+			_, err := s.db.Exec(t.Context(), newer)
+			must(t, err)
+			_, err = Open(t.Context(), url, nil)
 			if err == nil || !strings.Contains(err.Error(), ": schema 9999 is of a newer build; this one knows 5") {
 				t.Errorf("error %v", err)
 			}
@@ -193,18 +193,18 @@ func TestWhere(t *testing.T) {
 		}
 	}
 	missing := filepath.Join(t.TempDir(), "missing", "db")
-	if _, err := Open(t.Context(), missing); err == nil || !strings.HasPrefix(err.Error(), "store "+missing+": ") {
+	if _, err := Open(t.Context(), missing, nil); err == nil || !strings.HasPrefix(err.Error(), "store "+missing+": ") {
 		t.Errorf("error %v", err)
 	}
 }
 
 // TestOpenTogether opens one new database many times at once, as processes do.
 func TestOpenTogether(t *testing.T) {
-	for _, db := range databases {
-		t.Run(db.name, func(t *testing.T) {
-			url := db.url(t)
+	for _, kind := range databases {
+		t.Run(kind.name, func(t *testing.T) {
+			url := kind.url(t)
 			for _, err := range parallel(3, func(int) error {
-				s, err := Open(t.Context(), url)
+				s, err := Open(t.Context(), url, nil)
 				if err != nil {
 					return err
 				}
@@ -219,9 +219,9 @@ func TestOpenTogether(t *testing.T) {
 // TestTwoProcesses writes by two stores of one database; neither loses a write
 // nor sees half of one.
 func TestTwoProcesses(t *testing.T) {
-	for _, db := range databases {
-		t.Run(db.name, func(t *testing.T) {
-			url := db.url(t)
+	for _, kind := range databases {
+		t.Run(kind.name, func(t *testing.T) {
+			url := kind.url(t)
 			stores := []*Store{open(t, url, &clock{}), open(t, url, &clock{})}
 			must(t, stores[0].Load(t.Context(), testSeed()))
 			for _, err := range parallel(20, func(i int) error {
@@ -245,19 +245,19 @@ func TestTwoProcesses(t *testing.T) {
 func TestOneTransactionAtATime(t *testing.T) {
 	eachSeeded(t, func(t *testing.T, s *Store, _ *clock) {
 		for _, err := range parallel(30, func(int) error {
-			return s.db.transact(t.Context(), func(tx runner) error {
+			return s.db.Transact(t.Context(), func(tx db.Runner) error {
 				var n int64
-				if err := tx.row(t.Context(), `SELECT seen_at FROM relays WHERE id = ?`, "rl_1").Scan(&n); err != nil {
+				if err := tx.Row(t.Context(), `SELECT seen_at FROM relays WHERE id = ?`, "rl_1").Scan(&n); err != nil {
 					return err
 				}
-				_, err := tx.exec(t.Context(), `UPDATE relays SET seen_at = ? WHERE id = ?`, n+1, "rl_1")
+				_, err := tx.Exec(t.Context(), `UPDATE relays SET seen_at = ? WHERE id = ?`, n+1, "rl_1")
 				return err
 			})
 		}) {
 			must(t, err)
 		}
 		var n int64
-		err := s.db.reads().row(t.Context(), `SELECT seen_at FROM relays`).Scan(&n)
+		err := s.db.Reads().Row(t.Context(), `SELECT seen_at FROM relays`).Scan(&n)
 		if err != nil || n != 30 {
 			t.Errorf("%d updates were kept, %v; want 30", n, err)
 		}
@@ -270,7 +270,7 @@ func TestContext(t *testing.T) {
 		inside, release := make(chan struct{}), make(chan struct{})
 		done := make(chan error, 1)
 		go func() { // awaited below
-			done <- s.db.transact(t.Context(), func(runner) error {
+			done <- s.db.Transact(t.Context(), func(db.Runner) error {
 				close(inside)
 				<-release
 				return nil

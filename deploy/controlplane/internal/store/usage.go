@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -69,10 +70,10 @@ func (s *Usages) Add(ctx context.Context, list []Usage) error {
 	list = slices.SortedFunc(slices.Values(list), func(a, b Usage) int {
 		return cmp.Or(cmp.Compare(a.Dashboard, b.Dashboard), cmp.Compare(a.Day, b.Day), cmp.Compare(a.User, b.User))
 	})
-	return s.db.concurrently(ctx, func(tx runner) error {
+	return s.db.Concurrently(ctx, func(tx db.Runner) error {
 		for _, u := range list {
 			for _, c := range slices.Sorted(maps.Keys(u.Counts)) {
-				if _, err := tx.exec(ctx, `
+				if _, err := tx.Exec(ctx, `
 					INSERT INTO usage_counts (dashboard_id, user_id, day, counter, count) VALUES (?, ?, ?, ?, ?)
 					ON CONFLICT (dashboard_id, day, user_id, counter) DO UPDATE SET count = usage_counts.count + excluded.count`,
 					u.Dashboard, u.User, u.Day, c, u.Counts[c]); err != nil {
@@ -103,7 +104,7 @@ func (s *Usages) In(ctx context.Context, dashboard, from, to string) ([]Usage, e
 		user         protocol.UserID
 		n            int64
 	}
-	counts, err := collect(ctx, s.db.reads(), func(row scanner) (c count, err error) {
+	counts, err := db.Collect(ctx, s.db.Reads(), func(row db.Scanner) (c count, err error) {
 		return c, row.Scan(&c.day, &c.user, &c.counter, &c.n)
 	}, `
 		SELECT day, user_id, counter, count FROM usage_counts

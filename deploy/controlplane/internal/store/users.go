@@ -8,6 +8,7 @@ import (
 	"net/mail"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -30,7 +31,7 @@ func (s *People) AddUser(ctx context.Context, u User) error {
 			return protocol.Errorf(protocol.KindInvalid, "the e-mail address is not one")
 		}
 	}
-	return s.db.transact(ctx, func(tx runner) error {
+	return s.db.Transact(ctx, func(tx db.Runner) error {
 		if err := requireFreeEmail(ctx, tx, u); err != nil {
 			return err
 		}
@@ -40,11 +41,11 @@ func (s *People) AddUser(ctx context.Context, u User) error {
 
 // requireFreeEmail keeps an invitation clear: by an address that several have,
 // nobody would be invited. Users that providers vouch for may share one.
-func requireFreeEmail(ctx context.Context, tx runner, u User) error {
+func requireFreeEmail(ctx context.Context, tx db.Runner, u User) error {
 	if u.Email == "" {
 		return nil
 	}
-	taken, err := tx.exists(ctx, `
+	taken, err := tx.Exists(ctx, `
 		SELECT 1 FROM users WHERE lower(email) = lower(?) AND removed_at IS NULL AND id <> ? LIMIT 1`, u.Email, u.ID)
 	if err == nil && taken {
 		err = protocol.Errorf(protocol.KindConflict, "another user has this e-mail address")
@@ -52,12 +53,12 @@ func requireFreeEmail(ctx context.Context, tx runner, u User) error {
 	return err
 }
 
-func addUser(ctx context.Context, tx runner, u User) error {
+func addUser(ctx context.Context, tx db.Runner, u User) error {
 	if err := u.check(); err != nil {
 		return err
 	}
-	n, err := tx.exec(ctx, `INSERT INTO users (id, name, email, created_at) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
-		u.ID, u.Name, u.Email, tx.now().UnixMilli())
+	n, err := tx.Exec(ctx, `INSERT INTO users (id, name, email, created_at) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+		u.ID, u.Name, u.Email, tx.Now().UnixMilli())
 	if err == nil && n == 0 {
 		err = protocol.Errorf(protocol.KindConflict, "user %s exists already", u.ID)
 	}
@@ -85,19 +86,19 @@ func (u User) check() error {
 
 const userColumns = `u.id, u.name, u.email`
 
-func scanUser(row scanner) (u User, err error) {
+func scanUser(row db.Scanner) (u User, err error) {
 	return u, row.Scan(&u.ID, &u.Name, &u.Email)
 }
 
 // User returns a user who wasn't removed; KindNotFound if there is none.
 func (s *People) User(ctx context.Context, id protocol.UserID) (User, error) {
-	u, err := scanUser(s.db.reads().row(ctx, `SELECT `+userColumns+` FROM users u WHERE u.id = ? AND u.removed_at IS NULL`, id))
+	u, err := scanUser(s.db.Reads().Row(ctx, `SELECT `+userColumns+` FROM users u WHERE u.id = ? AND u.removed_at IS NULL`, id))
 	return u, absent(err, "user")
 }
 
 // Users lists at most limit users in order of id, those after an id.
 func (s *People) Users(ctx context.Context, after protocol.UserID, limit int) ([]User, error) {
-	return collect(ctx, s.db.reads(), scanUser, `
+	return db.Collect(ctx, s.db.Reads(), scanUser, `
 		SELECT `+userColumns+` FROM users u WHERE u.removed_at IS NULL AND u.id > ?
 		ORDER BY u.id LIMIT ?`, after, limited(limit))
 }
@@ -107,7 +108,7 @@ const maxNamesakes = 10
 
 // UsersNamed returns users whose name or e-mail address it is, in whatever case.
 func (s *People) UsersNamed(ctx context.Context, name string) ([]User, error) {
-	return collect(ctx, s.db.reads(), scanUser, `
+	return db.Collect(ctx, s.db.Reads(), scanUser, `
 		SELECT `+userColumns+` FROM users u
 		WHERE u.removed_at IS NULL AND (lower(u.name) = lower(?) OR lower(u.email) = lower(?)) ORDER BY u.id LIMIT ?`,
 		name, name, maxNamesakes)
@@ -118,13 +119,13 @@ func (s *People) UsersNamed(ctx context.Context, name string) ([]User, error) {
 // must never have to wait: dashboards may be left without an owner, and those are
 // returned.
 func (s *People) RemoveUser(ctx context.Context, id protocol.UserID) (ownerless []string, err error) {
-	err = s.db.transact(ctx, func(tx runner) error {
+	err = s.db.Transact(ctx, func(tx db.Runner) error {
 		var err error
 		if ownerless, err = ownedBy(ctx, tx, id); err != nil {
 			return err
 		}
-		n, err := tx.exec(ctx, `UPDATE users SET name = '', email = '', removed_at = ? WHERE id = ? AND removed_at IS NULL`,
-			s.db.now().UnixMilli(), id)
+		n, err := tx.Exec(ctx, `UPDATE users SET name = '', email = '', removed_at = ? WHERE id = ? AND removed_at IS NULL`,
+			s.db.Now().UnixMilli(), id)
 		if err != nil {
 			return err
 		}
@@ -140,7 +141,7 @@ func (s *People) RemoveUser(ctx context.Context, id protocol.UserID) (ownerless 
 			`DELETE FROM attachments WHERE account_id IN (SELECT id FROM accounts WHERE user_id = ?)`,
 			`DELETE FROM accounts WHERE user_id = ?`,
 		} {
-			if _, err := tx.exec(ctx, query, id); err != nil {
+			if _, err := tx.Exec(ctx, query, id); err != nil {
 				return err
 			}
 		}
@@ -153,8 +154,8 @@ func (s *People) RemoveUser(ctx context.Context, id protocol.UserID) (ownerless 
 }
 
 // requireUser fails with KindNotFound unless the user exists.
-func requireUser(ctx context.Context, tx runner, id protocol.UserID) error {
-	ok, err := tx.exists(ctx, `SELECT 1 FROM users WHERE id = ? AND removed_at IS NULL`, id)
+func requireUser(ctx context.Context, tx db.Runner, id protocol.UserID) error {
+	ok, err := tx.Exists(ctx, `SELECT 1 FROM users WHERE id = ? AND removed_at IS NULL`, id)
 	if err == nil && !ok {
 		err = absent(sql.ErrNoRows, "user")
 	}
@@ -173,25 +174,25 @@ func (s *People) AddToken(ctx context.Context, user protocol.UserID, token, labe
 	if err := checkText("the label", label); err != nil {
 		return err
 	}
-	now := s.db.now()
-	return s.db.transact(ctx, func(tx runner) error {
+	now := s.db.Now()
+	return s.db.Transact(ctx, func(tx db.Runner) error {
 		if err := requireUser(ctx, tx, user); err != nil {
 			return err
 		}
-		if _, err := tx.exec(ctx, `DELETE FROM tokens WHERE user_id = ? AND expires_at <= ?`, user, now.UnixMilli()); err != nil {
+		if _, err := tx.Exec(ctx, `DELETE FROM tokens WHERE user_id = ? AND expires_at <= ?`, user, now.UnixMilli()); err != nil {
 			return err
 		}
 		var count int
-		if err := tx.row(ctx, `SELECT count(*) FROM tokens WHERE user_id = ?`, user).Scan(&count); err != nil {
+		if err := tx.Row(ctx, `SELECT count(*) FROM tokens WHERE user_id = ?`, user).Scan(&count); err != nil {
 			return err
 		}
 		if count >= maxTokens {
 			return protocol.Errorf(protocol.KindTooMany, "user %s has %d tokens already", user, maxTokens)
 		}
-		n, err := tx.exec(ctx, `
+		n, err := tx.Exec(ctx, `
 			INSERT INTO tokens (token_hash, user_id, label, created_at, expires_at) VALUES (?, ?, ?, ?, ?)
 			ON CONFLICT (token_hash) DO NOTHING`,
-			hashToken(token), user, label, now.UnixMilli(), nullableTime(expires))
+			hashToken(token), user, label, now.UnixMilli(), db.NullableTime(expires))
 		if err == nil && n == 0 {
 			err = protocol.Errorf(protocol.KindConflict, "the token is in use")
 		}
@@ -201,7 +202,7 @@ func (s *People) AddToken(ctx context.Context, user protocol.UserID, token, labe
 
 // RemoveToken has token stand for nobody; it is no error if it didn't.
 func (s *People) RemoveToken(ctx context.Context, token string) error {
-	_, err := s.db.exec(ctx, `DELETE FROM tokens WHERE token_hash = ?`, hashToken(token))
+	_, err := s.db.Exec(ctx, `DELETE FROM tokens WHERE token_hash = ?`, hashToken(token))
 	return err
 }
 
@@ -210,10 +211,10 @@ func (s *People) RemoveToken(ctx context.Context, token string) error {
 func (s *People) UserByToken(ctx context.Context, token string) (User, error) {
 	var u User
 	var hash []byte
-	err := s.db.reads().row(ctx, `
+	err := s.db.Reads().Row(ctx, `
 		SELECT `+userColumns+`, t.token_hash FROM tokens t JOIN users u ON u.id = t.user_id
 		WHERE t.token_hash = ? AND (t.expires_at IS NULL OR t.expires_at > ?) AND u.removed_at IS NULL`,
-		hashToken(token), s.db.now().UnixMilli()).Scan(&u.ID, &u.Name, &u.Email, &hash)
+		hashToken(token), s.db.Now().UnixMilli()).Scan(&u.ID, &u.Name, &u.Email, &hash)
 	if err := matched(err, hash, token); err != nil {
 		return User{}, err
 	}
@@ -237,12 +238,12 @@ func matched(err error, hash []byte, token string) error {
 // UserByIdentity returns the user that an OpenID provider knows as subject:
 // KindNotFound if nobody was linked, KindForbidden if that user was removed.
 func (s *People) UserByIdentity(ctx context.Context, issuer, subject string) (User, error) {
-	return userByIdentity(ctx, s.db.reads(), issuer, subject)
+	return userByIdentity(ctx, s.db.Reads(), issuer, subject)
 }
 
-func userByIdentity(ctx context.Context, r runner, issuer, subject string) (u User, err error) {
+func userByIdentity(ctx context.Context, r db.Runner, issuer, subject string) (u User, err error) {
 	var removed sql.NullInt64
-	err = r.row(ctx, `
+	err = r.Row(ctx, `
 		SELECT `+userColumns+`, u.removed_at FROM identities i JOIN users u ON u.id = i.user_id
 		WHERE i.issuer = ? AND i.subject = ?`, issuer, subject).Scan(&u.ID, &u.Name, &u.Email, &removed)
 	if err == nil && removed.Valid {
@@ -254,7 +255,7 @@ func userByIdentity(ctx context.Context, r runner, issuer, subject string) (u Us
 // InvitedUser returns the one user of an e-mail address, in whatever case, whom
 // no provider was linked to; KindNotFound if there is none, or several.
 func (s *People) InvitedUser(ctx context.Context, email string) (User, error) {
-	invited, err := collect(ctx, s.db.reads(), scanUser, `
+	invited, err := db.Collect(ctx, s.db.Reads(), scanUser, `
 		SELECT `+userColumns+` FROM users u
 		WHERE lower(u.email) = lower(?) AND u.email <> '' AND u.removed_at IS NULL
 			AND NOT EXISTS (SELECT 1 FROM identities i WHERE i.user_id = u.id)
@@ -283,7 +284,7 @@ func (s *People) LinkIdentity(ctx context.Context, issuer, subject string, u Use
 		return User{}, err
 	}
 	linked := u
-	err := s.db.transact(ctx, func(tx runner) error {
+	err := s.db.Transact(ctx, func(tx db.Runner) error {
 		old, err := userByIdentity(ctx, tx, issuer, subject)
 		switch {
 		case err == nil:
@@ -295,7 +296,7 @@ func (s *People) LinkIdentity(ctx context.Context, issuer, subject string, u Use
 		if linked, err = unlinkedUser(ctx, tx, issuer, u); err != nil {
 			return err
 		}
-		_, err = tx.exec(ctx, `INSERT INTO identities (issuer, subject, user_id) VALUES (?, ?, ?)`, issuer, subject, u.ID)
+		_, err = tx.Exec(ctx, `INSERT INTO identities (issuer, subject, user_id) VALUES (?, ?, ?)`, issuer, subject, u.ID)
 		return err
 	})
 	if err != nil {
@@ -306,15 +307,15 @@ func (s *People) LinkIdentity(ctx context.Context, issuer, subject string, u Use
 
 // unlinkedUser returns the user with u's id, who is new or not yet known to the
 // provider.
-func unlinkedUser(ctx context.Context, tx runner, issuer string, u User) (User, error) {
-	old, err := scanUser(tx.row(ctx, `SELECT `+userColumns+` FROM users u WHERE u.id = ? AND u.removed_at IS NULL`, u.ID))
+func unlinkedUser(ctx context.Context, tx db.Runner, issuer string, u User) (User, error) {
+	old, err := scanUser(tx.Row(ctx, `SELECT `+userColumns+` FROM users u WHERE u.id = ? AND u.removed_at IS NULL`, u.ID))
 	if errors.Is(err, sql.ErrNoRows) {
 		return u, addUser(ctx, tx, u)
 	}
 	if err != nil {
 		return User{}, err
 	}
-	linked, err := tx.exists(ctx, `SELECT 1 FROM identities WHERE user_id = ? AND issuer = ? LIMIT 1`, u.ID, issuer)
+	linked, err := tx.Exists(ctx, `SELECT 1 FROM identities WHERE user_id = ? AND issuer = ? LIMIT 1`, u.ID, issuer)
 	if err == nil && linked {
 		err = protocol.Errorf(protocol.KindConflict, "user %s is somebody else to this provider", u.ID)
 	}

@@ -182,7 +182,7 @@ func TestInvitedUser(t *testing.T) {
 		wantKind(t, err, protocol.KindConflict)
 		must(t, s.People.AddUser(t.Context(), User{"usr_d1", "D", "d@fairlead.example"}))
 		must(t, s.People.AddUser(t.Context(), User{"usr_d2", "D", "dd@fairlead.example"}))
-		_, err = s.db.exec(t.Context(), `UPDATE users SET email = 'D@fairlead.example' WHERE id = 'usr_d2'`) // as older builds allowed
+		_, err = s.db.Exec(t.Context(), `UPDATE users SET email = 'D@fairlead.example' WHERE id = 'usr_d2'`) // as older builds allowed
 		must(t, err)
 		_, err = s.People.InvitedUser(t.Context(), "d@fairlead.example") // which of them?
 		wantKind(t, err, protocol.KindNotFound)

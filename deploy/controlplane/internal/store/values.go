@@ -6,9 +6,9 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -44,38 +44,6 @@ func checkID[T ~string](what string, id T) error {
 	return nil
 }
 
-// cleanText makes a text of another program's storable: Postgres takes no NUL
-// and no broken UTF-8.
-func cleanText(s string) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-}
-
-// nullable makes an empty text NULL.
-func nullable[T ~string](s T) sql.NullString {
-	return sql.NullString{String: string(s), Valid: s != ""}
-}
-
-// nullableBytes makes no bytes NULL.
-func nullableBytes[T ~[]byte](b T) any {
-	if len(b) == 0 {
-		return nil
-	}
-	return []byte(b)
-}
-
-// nullableTime makes the zero time NULL, and any other Unix milliseconds.
-func nullableTime(t time.Time) sql.NullInt64 {
-	return sql.NullInt64{Int64: t.UnixMilli(), Valid: !t.IsZero()}
-}
-
-// timeOf is the inverse of nullableTime.
-func timeOf(ms sql.NullInt64) time.Time {
-	if !ms.Valid || ms.Int64 == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms.Int64).UTC()
-}
-
 // normalCapabilities returns caps, separated by spaces, each once and in the
 // order of [protocol.Capabilities].
 func normalCapabilities(caps string) (string, error) {
@@ -83,7 +51,7 @@ func normalCapabilities(caps string) (string, error) {
 	fields := strings.Fields(caps)
 	for _, f := range fields {
 		if !protocol.Capability(f).Known() {
-			return "", protocol.Errorf(protocol.KindInvalid, "unknown capability %q", cleanText(f))
+			return "", protocol.Errorf(protocol.KindInvalid, "unknown capability %q", db.CleanText(f))
 		}
 	}
 	for _, c := range protocol.Capabilities {

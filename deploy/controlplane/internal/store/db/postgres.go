@@ -1,10 +1,11 @@
-package store
+package db
 
 import (
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"strconv"
 	"strings"
@@ -27,6 +28,11 @@ const (
 // errPostgresURL quotes nothing: where a URL is wrong, nobody knows which part
 // of it is the password.
 var errPostgresURL = errors.New("the Postgres URL is malformed (a special character in a password is written as %XX)")
+
+// isPostgres reports whether a URL is one of Postgres.
+func isPostgres(url string) bool {
+	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
+}
 
 // postgresConfig parses a URL. An "@" that isn't the end of the credentials is
 // refused: what follows it would be taken for a host, and be shown.
@@ -61,14 +67,14 @@ func postgresName(url string) string {
 	return fmt.Sprintf("postgres %s at %s", cfg.Database, net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port))))
 }
 
-func openPostgres(ctx context.Context, url string) (*database, error) {
+func openPostgres(ctx context.Context, url string, schema fs.FS) (*DB, error) {
 	cfg, err := postgresConfig(url)
 	if err != nil {
 		return nil, err
 	}
-	db := &database{sql: postgres, write: postgresPool(cfg, postgresWriters), read: postgresPool(cfg, postgresReaders)}
-	if err := migratePostgres(ctx, db.write); err != nil {
-		return nil, errors.Join(err, db.close())
+	db := &DB{sql: postgres, write: postgresPool(cfg, postgresWriters), read: postgresPool(cfg, postgresReaders)}
+	if err := migratePostgres(ctx, db.write, schema); err != nil {
+		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
 }
@@ -84,17 +90,17 @@ func postgresPool(cfg *pgx.ConnConfig, conns int) *sql.DB {
 
 // migratePostgres lets one process migrate at a time. The lock is its
 // connection's, which therefore isn't one of those that migrate.
-func migratePostgres(ctx context.Context, db *sql.DB) (err error) {
+func migratePostgres(ctx context.Context, db *sql.DB, schema fs.FS) (err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	locked := runner{conn, &database{sql: postgres}}
-	if _, err := locked.exec(ctx, `SELECT pg_advisory_lock(?)`, int64(migrationKey)); err != nil {
+	locked := Runner{conn, &DB{sql: postgres}}
+	if _, err := locked.Exec(ctx, `SELECT pg_advisory_lock(?)`, int64(migrationKey)); err != nil {
 		return err
 	}
-	_, err = migrate(ctx, db, goose.DialectPostgres, "migrations/postgres")
-	_, unlockErr := locked.exec(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock(?)`, int64(migrationKey))
+	_, err = migrate(ctx, db, goose.DialectPostgres, schema, "postgres")
+	_, unlockErr := locked.Exec(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock(?)`, int64(migrationKey))
 	return errors.Join(err, unlockErr)
 }

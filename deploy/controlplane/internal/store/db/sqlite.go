@@ -1,4 +1,4 @@
-package store
+package db
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -21,7 +22,11 @@ const (
 	busyPause     = 20 * time.Millisecond
 )
 
-func openSQLite(ctx context.Context, path string) (*database, error) {
+// sqlitePath returns the path that a URL names.
+func sqlitePath(url string) string { return strings.TrimPrefix(url, "sqlite:") }
+
+func openSQLite(ctx context.Context, url string, schema fs.FS) (*DB, error) {
+	path := sqlitePath(url)
 	// SQLite gives its -wal and -shm files the mode of the main file. A file
 	// that is there isn't opened: closing it would take this process's locks.
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -31,10 +36,10 @@ func openSQLite(ctx context.Context, path string) (*database, error) {
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	if err := whileBusy(ctx, func() error { return migrateSQLite(ctx, path) }); err != nil {
+	if err := whileBusy(ctx, func() error { return migrateSQLite(ctx, path, schema) }); err != nil {
 		return nil, err
 	}
-	db := &database{sql: sqlite}
+	db := &DB{sql: sqlite}
 	if db.write, err = sql.Open("sqlite", sqliteDSN(path, "immediate", true)); err != nil {
 		return nil, err
 	}
@@ -84,18 +89,18 @@ func sqliteDSN(path, txLock string, foreignKeys bool) string {
 
 // migrateSQLite has a connection of its own, without foreign keys: a migration
 // may make a table anew that others refer to.
-func migrateSQLite(ctx context.Context, path string) (err error) {
+func migrateSQLite(ctx context.Context, path string, schema fs.FS) (err error) {
 	db, err := sql.Open("sqlite", sqliteDSN(path, "immediate", false))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	db.SetMaxOpenConns(1)
-	changed, err := migrate(ctx, db, goose.DialectSQLite3, "migrations/sqlite")
+	changed, err := migrate(ctx, db, goose.DialectSQLite3, schema, "sqlite")
 	if err != nil || !changed {
 		return err
 	}
-	broken, err := runner{db, &database{sql: sqlite}}.exists(ctx, `SELECT 1 FROM pragma_foreign_key_check`)
+	broken, err := Runner{db, &DB{sql: sqlite}}.Exists(ctx, `SELECT 1 FROM pragma_foreign_key_check`)
 	if err == nil && broken {
 		err = errors.New("the migration left a row that refers to nothing")
 	}

@@ -1,14 +1,69 @@
-package store
+package db
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/goleak"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/pgtest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main{M: m}) }
+
+var schema = fstest.MapFS{"postgres/00001_things.sql": {Data: []byte("-- +goose Up\nCREATE TABLE things (id TEXT PRIMARY KEY);\n")}}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAway(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		away bool
+	}{
+		{nil, false},
+		{sql.ErrNoRows, false},
+		{errors.New("anything else"), false},
+		{context.Canceled, false},
+		{context.DeadlineExceeded, true},
+		{&pgconn.PgError{Code: "08006"}, true},
+		{&pgconn.PgError{Code: "53300"}, true},
+		{&pgconn.PgError{Code: "57P01"}, true},
+		{&pgconn.PgError{Code: "57014"}, false}, // a query that was cancelled
+		{&pgconn.PgError{Code: "42601"}, false},
+		{&pgconn.ConnectError{}, true},
+		{&net.OpError{Op: "read", Err: errors.New("reset")}, true},
+		{fmt.Errorf("reading: %w", io.ErrUnexpectedEOF), true},
+		{sql.ErrConnDone, true},
+	} {
+		if got := away(tt.err); got != tt.away {
+			t.Errorf("%T %v: %t, want %t", tt.err, tt.err, got, tt.away)
+		}
+	}
+	for code, want := range map[int]bool{
+		sqlite3.SQLITE_BUSY: true, sqlite3.SQLITE_BUSY_SNAPSHOT: true, sqlite3.SQLITE_IOERR_READ: true,
+		sqlite3.SQLITE_FULL: true, sqlite3.SQLITE_CONSTRAINT_UNIQUE: false, sqlite3.SQLITE_ERROR: false,
+	} {
+		if got := awaySQLite(code); got != want {
+			t.Errorf("SQLite's %d: %t, want %t", code, got, want)
+		}
+	}
+}
 
 // TestURLSecrets: whatever is wrong with a URL, no part of its password is shown.
 func TestURLSecrets(t *testing.T) {
@@ -27,7 +82,7 @@ func TestURLSecrets(t *testing.T) {
 		"postgresql://u:s3cr3t@127.0.0.1:1/db?sslmode=s3cr3t",
 		"postgres://u:s3cr3t@127.0.0.1:1/db?sslmode=verify-full&sslrootcert=/nowhere",
 	} {
-		_, err := Open(t.Context(), bad)
+		_, err := Open(t.Context(), bad, schema, time.Now)
 		if err == nil || strings.Contains(err.Error(), "s3cr3t") || strings.Contains(err.Error(), "\n") || !strings.HasPrefix(err.Error(), "store postgres") {
 			t.Errorf("%s: error %v", bad, err)
 		}
@@ -38,45 +93,31 @@ func TestWrongPassword(t *testing.T) {
 	u, err := url.Parse(pgtest.New(t))
 	must(t, err)
 	u.User = url.UserPassword(u.User.Username(), "s3cr3t")
-	_, err = Open(t.Context(), u.String())
+	_, err = Open(t.Context(), u.String(), schema, time.Now)
 	if err == nil || strings.Contains(err.Error(), "s3cr3t") || !strings.Contains(err.Error(), "password authentication failed") {
 		t.Errorf("error %v", err)
-	}
-}
-
-// TestConnections: the pool is bounded, and gives back what it took.
-func TestConnections(t *testing.T) {
-	s := open(t, pgtest.New(t), &clock{})
-	must(t, s.Load(t.Context(), testSeed()))
-	for _, err := range parallel(100, func(i int) error {
-		if i%2 == 0 {
-			_, err := s.Commands.AddCommand(t.Context(), command("", "a"))
-			return err
-		}
-		_, err := s.People.UserByToken(t.Context(), aliceToken)
-		return err
-	}) {
-		must(t, err)
-	}
-	if w, r := s.db.write.Stats(), s.db.read.Stats(); w.OpenConnections > postgresWriters || r.OpenConnections > postgresReaders || w.InUse+r.InUse > 0 {
-		t.Errorf("writes %+v, reads %+v", w, r)
 	}
 }
 
 // TestLostTurn: a process that stops in the middle of a transaction doesn't hold
 // the others back for ever.
 func TestLostTurn(t *testing.T) {
-	s := open(t, pgtest.New(t), &clock{})
-	tx, err := s.db.write.BeginTx(t.Context(), nil)
+	db, err := Open(t.Context(), pgtest.New(t), schema, time.Now)
+	must(t, err)
+	defer db.Close()
+	tx, err := db.write.BeginTx(t.Context(), nil)
 	must(t, err)
 	defer tx.Rollback()
-	must(t, postgres.waitForTurn(t.Context(), runner{tx, s.db}))
+	must(t, postgres.waitForTurn(t.Context(), Runner{tx, db}))
 	if _, err := tx.ExecContext(t.Context(), `SET LOCAL idle_in_transaction_session_timeout = 20`); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	must(t, s.People.AddUser(ctx, User{ID: "usr_x", Name: "X"}))
+	must(t, db.Transact(ctx, func(tx Runner) error {
+		_, err := tx.Exec(ctx, `INSERT INTO things (id) VALUES (?)`, "a")
+		return err
+	}))
 }
 
 func TestRebind(t *testing.T) {

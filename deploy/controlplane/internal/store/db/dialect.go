@@ -1,4 +1,4 @@
-package store
+package db
 
 import (
 	"context"
@@ -21,15 +21,6 @@ const (
 	sqlite dialect = iota
 	postgres
 )
-
-// locate says what a URL names, without its secrets, and how to open it.
-func locate(url string) (name string, open func(context.Context) (*database, error)) {
-	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
-		return postgresName(url), func(ctx context.Context) (*database, error) { return openPostgres(ctx, url) }
-	}
-	path := strings.TrimPrefix(url, "sqlite:")
-	return path, func(ctx context.Context) (*database, error) { return openSQLite(ctx, path) }
-}
 
 // rebind writes the arguments of a query, each "?", as the dialect has them.
 func (d dialect) rebind(query string) string {
@@ -69,11 +60,11 @@ const (
 // waitForTurn holds a transaction back until no other one that waited for its
 // turn runs, in whatever process. SQLite does so with every write transaction.
 // In Postgres each statement that follows sees all that was committed before.
-func (d dialect) waitForTurn(ctx context.Context, tx runner) error {
+func (d dialect) waitForTurn(ctx context.Context, tx Runner) error {
 	if d == sqlite {
 		return nil
 	}
-	_, err := tx.exec(ctx, `SELECT set_config('idle_in_transaction_session_timeout', ?, true), pg_advisory_xact_lock(?)`,
+	_, err := tx.Exec(ctx, `SELECT set_config('idle_in_transaction_session_timeout', ?, true), pg_advisory_xact_lock(?)`,
 		turnIdleMs, int64(turnKey))
 	return err
 }

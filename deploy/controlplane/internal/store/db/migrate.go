@@ -1,24 +1,18 @@
-package store
+package db
 
 import (
 	"context"
 	"database/sql"
-	"embed"
 	"fmt"
 	"io/fs"
 
 	"github.com/pressly/goose/v3"
 )
 
-// Both sets have the same numbers and end in the same tables and columns.
-//
-//go:embed migrations
-var migrations embed.FS
-
-// migrate brings db to this build's schema and reports whether it had to. A
-// schema of a newer build is refused.
-func migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, dir string) (changed bool, err error) {
-	files, err := fs.Sub(migrations, dir)
+// migrate brings db to the schema in dir and reports whether it had to. A schema
+// of a newer build is refused.
+func migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, schema fs.FS, dir string) (changed bool, err error) {
+	files, err := fs.Sub(schema, dir)
 	if err != nil {
 		return false, err
 	}
