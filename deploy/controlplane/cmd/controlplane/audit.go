@@ -40,7 +40,7 @@ func verifyAudit(c *program.Command) {
 }
 
 func auditHead(c *program.Command) {
-	var at place
+	var at location
 	var sandbox string
 	at.flags(c)
 	c.String(&sandbox, "sandbox", "", "`id` of the sandbox")

@@ -52,7 +52,7 @@ func newCommandJSON(cmd store.Command) commandJSON {
 }
 
 func listCommands(c *program.Command) {
-	var at place
+	var at location
 	var filter store.CommandFilter
 	var session, user, before string
 	var asJSON bool
@@ -92,7 +92,7 @@ func listCommands(c *program.Command) {
 }
 
 func showCommand(c *program.Command) {
-	var at place
+	var at location
 	var id string
 	var asJSON bool
 	at.flags(c)
@@ -152,7 +152,7 @@ const (
 // A sending is how an operation is sent in a user's name, and what is printed of
 // it.
 type sending struct {
-	at      place
+	at      location
 	cfg     controlplane.SendConfig
 	user    string
 	sandbox string

@@ -31,7 +31,7 @@ type dashboardJSON struct {
 }
 
 func addDashboard(c *program.Command) {
-	var at place
+	var at location
 	var d store.Dashboard
 	var owner, sandbox string
 	at.flags(c)
@@ -59,7 +59,7 @@ func addDashboard(c *program.Command) {
 }
 
 func listDashboards(c *program.Command) {
-	var at place
+	var at location
 	var user, after string
 	var limit int
 	var asJSON bool
@@ -97,7 +97,7 @@ func listDashboards(c *program.Command) {
 }
 
 func removeDashboard(c *program.Command) {
-	var at place
+	var at location
 	var id string
 	at.flags(c)
 	c.Arg(&id, "DASHBOARD")
@@ -138,7 +138,7 @@ type memberJSON struct {
 }
 
 func listMembers(c *program.Command) {
-	var at place
+	var at location
 	var id string
 	var asJSON bool
 	at.flags(c)
@@ -176,7 +176,7 @@ func listMembers(c *program.Command) {
 }
 
 func setMember(c *program.Command) {
-	var at place
+	var at location
 	var dashboard, user, role string
 	var only []string
 	at.flags(c)
@@ -210,7 +210,7 @@ func setMember(c *program.Command) {
 }
 
 func removeMember(c *program.Command) {
-	var at place
+	var at location
 	var dashboard, user string
 	at.flags(c)
 	c.Arg(&dashboard, "DASHBOARD")
@@ -240,7 +240,7 @@ type usageJSON struct {
 }
 
 func showUsage(c *program.Command) {
-	var at place
+	var at location
 	var dashboard, from, to string
 	var asJSON bool
 	at.flags(c)

@@ -19,7 +19,7 @@ func reachFlags(c *program.Command, r *controlplane.Reach) {
 
 func enrol(c *program.Command) {
 	var cfg controlplane.EnrolConfig
-	var at place
+	var at location
 	var sandbox string
 	at.flags(c)
 	c.String(&sandbox, "sandbox", "", "`id` of the sandbox")
@@ -45,7 +45,7 @@ func enrol(c *program.Command) {
 
 func invite(c *program.Command) {
 	var cfg controlplane.InviteConfig
-	var at place
+	var at location
 	var sandbox, owner string
 	at.flags(c)
 	c.Describe(`Let a sandbox enrol by itself, once, with the invitation in the file --out; or

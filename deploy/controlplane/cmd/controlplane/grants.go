@@ -28,7 +28,7 @@ type grantJSON struct {
 }
 
 func listGrants(c *program.Command) {
-	var at place
+	var at location
 	var user, session string
 	var filter store.GrantFilter
 	var all, asJSON bool
@@ -75,7 +75,7 @@ func grantListing(found []store.Grant) listing {
 }
 
 func revokeGrant(c *program.Command) {
-	var at place
+	var at location
 	var id string
 	at.flags(c)
 	c.Arg(&id, "GRANT")
@@ -87,7 +87,7 @@ func revokeGrant(c *program.Command) {
 }
 
 func revokeUser(c *program.Command) {
-	var at place
+	var at location
 	var user, dashboard string
 	at.flags(c)
 	c.String(&dashboard, "dashboard", "", "`id` or name of the dashboard; empty: every one")

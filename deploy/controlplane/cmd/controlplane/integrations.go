@@ -16,7 +16,7 @@ func integrations(c *program.Command) {
 }
 
 func showPolicy(c *program.Command) {
-	var at place
+	var at location
 	var id string
 	var version int
 	at.flags(c)
@@ -55,7 +55,7 @@ type attachmentJSON struct {
 }
 
 func listIntegrations(c *program.Command) {
-	var at place
+	var at location
 	var dashboard string
 	var asJSON bool
 	at.flags(c)

@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// A finder puts an id in the place of a name that somebody typed. It fails when
+// A finder replaces a name that somebody typed by an id. It fails when
 // nothing ever had that name or id: an empty list would hide a typing error.
 type finder func(ctx context.Context, st *store.Store) error
 
@@ -101,7 +101,7 @@ func aSession[T ~string](of *T) finder {
 	}
 }
 
-// only puts the one id that was found in the place of its name.
+// only replaces a name by the one id that was found.
 func only[T ~string](of *T, what string, ids []string) error {
 	if len(ids) > 1 {
 		return program.Hint(fmt.Errorf("%q is the name of more than one %s", *of, what), "say which: "+strings.Join(ids, ", "))

@@ -69,7 +69,7 @@ func (o *credentialOut) give(env *program.Env, id protocol.RelayID, save func(cr
 }
 
 func addRelay(c *program.Command) {
-	var at place
+	var at location
 	var out credentialOut
 	var name string
 	at.flags(c)
@@ -98,7 +98,7 @@ type relayJSON struct {
 }
 
 func listRelays(c *program.Command) {
-	var at place
+	var at location
 	var asJSON bool
 	at.flags(c)
 	c.Bool(&asJSON, "json", false, jsonUsage)
@@ -121,7 +121,7 @@ func listRelays(c *program.Command) {
 }
 
 func rotateRelay(c *program.Command) {
-	var at place
+	var at location
 	var out credentialOut
 	var id string
 	at.flags(c)
@@ -135,7 +135,7 @@ func rotateRelay(c *program.Command) {
 }
 
 func removeRelay(c *program.Command) {
-	var at place
+	var at location
 	var id string
 	at.flags(c)
 	c.Arg(&id, "RELAY")

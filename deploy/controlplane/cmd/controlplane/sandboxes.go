@@ -25,7 +25,7 @@ type sandboxJSON struct {
 }
 
 func listSandboxes(c *program.Command) {
-	var at place
+	var at location
 	var asJSON bool
 	at.flags(c)
 	c.Bool(&asJSON, "json", false, jsonUsage)
@@ -74,7 +74,7 @@ func sandboxAsJSON(b store.Sandbox) sandboxJSON {
 }
 
 func revokeSandbox(c *program.Command) {
-	var at place
+	var at location
 	var id string
 	at.flags(c)
 	c.Arg(&id, "SANDBOX")

@@ -81,7 +81,7 @@ type sessionJSON struct {
 }
 
 func listSessions(c *program.Command) {
-	var at place
+	var at location
 	var dashboard string
 	var asJSON bool
 	at.flags(c)

@@ -14,17 +14,16 @@ import (
 
 const stateUsage = "`directory` of signing keys and database"
 
-// A place is where the control plane's state is.
-type place struct {
+// A location says where the control plane keeps its state.
+type location struct {
 	stateDir string
 	database string
 }
 
-// flags declares where the state is: the directory, and the database where that
-// is elsewhere.
-func (p *place) flags(c *program.Command) {
-	c.String(&p.stateDir, "state-dir", "", stateUsage)
-	databaseFlags(c, &p.database)
+// flags declares the state directory, and the database if it is not a file in it.
+func (l *location) flags(c *program.Command) {
+	c.String(&l.stateDir, "state-dir", "", stateUsage)
+	databaseFlags(c, &l.database)
 }
 
 func databaseFlags(c *program.Command, database *string) {
@@ -33,11 +32,11 @@ func databaseFlags(c *program.Command, database *string) {
 }
 
 // use opens the store for f. The control plane may be running.
-func (p *place) use(ctx context.Context, f func(*store.Store) error) error {
-	if p.stateDir == "" && p.database == "" {
+func (l *location) use(ctx context.Context, f func(*store.Store) error) error {
+	if l.stateDir == "" && l.database == "" {
 		return errors.New("--state-dir or --database is required")
 	}
-	st, err := controlplane.OpenStore(ctx, p.stateDir, p.database, nil)
+	st, err := controlplane.OpenStore(ctx, l.stateDir, l.database, nil)
 	if err != nil {
 		return err
 	}
@@ -53,10 +52,10 @@ func cause(err error) error {
 	return err
 }
 
-// find puts ids in the place of names, where there is a control plane already.
-func (p *place) find(ctx context.Context, finders ...finder) error {
-	if _, err := controlplane.ListKeys(p.stateDir, time.Now()); err != nil {
+// find replaces names by ids, where there is a control plane already.
+func (l *location) find(ctx context.Context, finders ...finder) error {
+	if _, err := controlplane.ListKeys(l.stateDir, time.Now()); err != nil {
 		return err
 	}
-	return p.use(ctx, func(st *store.Store) error { return find(ctx, st, finders...) })
+	return l.use(ctx, func(st *store.Store) error { return find(ctx, st, finders...) })
 }

@@ -31,7 +31,7 @@ type userJSON struct {
 }
 
 func addUser(c *program.Command) {
-	var at place
+	var at location
 	var user store.User
 	var id string
 	var asJSON bool
@@ -58,7 +58,7 @@ func addUser(c *program.Command) {
 }
 
 func listUsers(c *program.Command) {
-	var at place
+	var at location
 	var after string
 	var limit int
 	var asJSON bool
@@ -85,7 +85,7 @@ func listUsers(c *program.Command) {
 }
 
 func addToken(c *program.Command) {
-	var at place
+	var at location
 	var user, label string
 	var life time.Duration
 	at.flags(c)
@@ -121,7 +121,7 @@ its SHA-256 is kept. The console takes it behind /#token= of its address.`)
 }
 
 func removeUser(c *program.Command) {
-	var at place
+	var at location
 	var user string
 	at.flags(c)
 	c.Arg(&user, "USER")
