@@ -26,6 +26,7 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/audit"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/controlplane"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/executor"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/ledger"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/link"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
@@ -223,7 +224,7 @@ func (a *Agent) build() error {
 	a.link = &link.Link{
 		Sandbox: a.enrolment.SandboxID, Keys: a.keys, Host: a.host, Arrive: func() link.Execute { return run.Arrive().Execute },
 		Recordings: a.recordings, Revision: a.cfg.Revision, Log: a.log,
-		Approvals: a.local.approvals, Services: offered,
+		Followed: []feature.Followed{a.local.approvals}, Services: offered,
 		Grants: lifetime.New(lifetime.Options{Revoked: a.revocations.set, Skew: jws.Skew}),
 	}
 	a.tunnels = newTunnelSet(a.cfg.Relays, a.ledger.NextGeneration, a.log)

@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/op"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 	"github.com/fairlead/fairlead/tunnel"
@@ -43,6 +44,8 @@ type rig struct {
 	agent  *tunnel.Session
 	relay  *tunnel.Session
 	served chan struct{} // closed when Serve has returned
+
+	approvals *approval.Log // nil: none
 
 	mu      sync.Mutex
 	watched []bool // guarded by mu: what the tunnel was told

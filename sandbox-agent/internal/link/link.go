@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 	"github.com/fairlead/fairlead/tunnel"
@@ -33,11 +33,11 @@ type Link struct {
 	Host       *terminal.Host
 	Recordings *recording.Store
 	Grants     *lifetime.Grants // end the streams that live under one grant
-	Approvals  *approval.Log    // nil: the sandbox asks for nothing
 	Arrive     func() Execute   // called for each command in the order in which they come
 	Revision   string
 	Log        *slog.Logger
 
+	Followed []feature.Followed // each has streams of its own kind
 	// Services serve further routes over HTTP. Register is called once, before
 	// the first request, and with it Front of those that have it.
 	Services []interface{ Register(*http.ServeMux) }
@@ -102,10 +102,13 @@ func (l *Link) answer(ctx context.Context, in *tunnel.Incoming, by *answers) err
 		return by.terminals.Terminal(ctx, in)
 	case protocol.StreamRead:
 		return by.terminals.Read(ctx, in)
-	case protocol.StreamApproval:
-		return l.approvals(ctx, in)
 	case protocol.StreamHTTP:
 		return l.http(ctx, in, by.handler)
+	}
+	for _, f := range l.Followed {
+		if f.StreamKind() == in.Open.Kind {
+			return l.follow(ctx, in, f)
+		}
 	}
 	return in.Refuse(protocol.Errorf(protocol.KindUnsupported, "a relay opens no %q streams", string(in.Open.Kind)))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 )
 
 var approve = []protocol.Capability{protocol.CapApprove}
@@ -20,14 +21,14 @@ func newApprovalRig(t *testing.T) (*rig, *jws.RevocationSet) {
 	approvals, err := approval.Open(approval.Options{Dir: filepath.Join(t.TempDir(), "approvals")})
 	must(t, err)
 	t.Cleanup(approvals.Close)
-	r.Approvals = approvals // nothing was opened yet
+	r.Followed, r.approvals = []feature.Followed{approvals}, approvals // nothing was opened yet
 	r.Grants = ending(revoked)
 	return r, revoked
 }
 
 func (r *rig) ask(host string) *approval.Pending {
 	r.t.Helper()
-	p, err := r.Approvals.Ask(approval.Request{Session: session, PTY: "pty_1", Kind: protocol.ApprovalEgress, Host: host, Port: 443})
+	p, err := r.approvals.Ask(approval.Request{Session: session, PTY: "pty_1", Kind: protocol.ApprovalEgress, Host: host, Port: 443})
 	must(r.t, err)
 	return p
 }
@@ -61,7 +62,7 @@ func TestApprovals(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	must(t, e.stream.Close())
-	_, applied, err := r.Approvals.Decide(protocol.Approval{
+	_, applied, err := r.approvals.Decide(protocol.Approval{
 		ID: first.ID(), Revision: 1, Kind: protocol.ApprovalEgress, SessionID: session, Decision: protocol.AllowOnce, UserID: bob,
 	})
 	must(t, err)
@@ -76,7 +77,7 @@ func TestApprovals(t *testing.T) {
 	if m := next[protocol.ApprovalEvent](again); m.Offset != 2 || m.Approval.ID != first.ID() || m.Approval.UserID != bob || m.Approval.LeftMs != 0 {
 		t.Errorf("%+v", m)
 	}
-	r.Approvals.Forget(session)
+	r.approvals.Forget(session)
 	again.ended()
 }
 
@@ -139,7 +140,7 @@ func TestApprovalsEnd(t *testing.T) {
 	if m := next[protocol.ApprovalEvent](staying); m.Offset != 0 {
 		t.Errorf("%+v", m)
 	}
-	r.Approvals.Close()
+	r.approvals.Close()
 	staying.ended()
 	token, _ := r.grant(alice, approve)
 	_, _, err := r.openApprovals(token, nil)
