@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fairlead/fairlead/loadtest/internal/offspring"
+	"github.com/fairlead/fairlead/loadtest/internal/children"
 )
 
 // The first signal ends the run's context (package program): everything is ended
@@ -77,7 +77,7 @@ func (i *interruption) wait() {
 	ended := make(chan struct{})
 	go func() { // joined below, or the process ends
 		defer close(ended)
-		if !offspring.End(hurryGrace, hurryWait) {
+		if !children.End(hurryGrace, hurryWait) {
 			i.say("not every process that was started has ended")
 		}
 	}()

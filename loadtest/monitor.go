@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/scenario"
 	"github.com/fairlead/fairlead/loadtest/internal/stack"
+	"github.com/fairlead/fairlead/loadtest/internal/usage"
 )
 
 const (
@@ -27,7 +28,7 @@ type monitor struct {
 	// Static after construction.
 	env    *scenario.Env
 	client *http.Client
-	agent  *scenario.Agent // nil unless it is asked
+	agent  *usage.Agent // nil unless it is asked
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
@@ -42,7 +43,7 @@ func startMonitor(ctx context.Context, env *scenario.Env, agent bool) *monitor {
 	ctx, cancel := context.WithCancel(ctx)
 	m := &monitor{env: env, client: &http.Client{Timeout: metricsTimeout}, cancel: cancel}
 	if agent && env.Target != nil {
-		m.agent = scenario.NewAgent(env)
+		m.agent = usage.NewAgent(env)
 	}
 	m.done.Go(func() { m.watch(ctx) })
 	return m
@@ -73,10 +74,7 @@ func (m *monitor) watch(ctx context.Context) {
 // look records every process once. One that is just being restarted is left
 // out.
 func (m *monitor) look(ctx context.Context) {
-	target := m.env.Target
-	if m.env.Local != nil {
-		target = m.env.Local.Target()
-	}
+	target := m.env.Now()
 	if target == nil {
 		target = &stack.Target{}
 	}

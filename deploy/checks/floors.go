@@ -37,7 +37,7 @@ var Floors = []struct {
 		"sandbox-agent/internal/redact", "sandbox-agent/internal/screen",
 		"sandbox-agent/internal/hostname", "sandbox-agent/internal/toolbox/...", "sandbox-agent/internal/reply", "sandbox-agent/internal/feature", "sandbox-agent/internal/controlplane",
 		"deploy/program", "deploy/program/instrument", "deploy/program/intake", "deploy/program/lifetime", "deploy/program/telemetry",
-		"loadtest/internal/pattern", "loadtest/internal/measure",
+		"loadtest/internal/pattern", "loadtest/internal/measure", "loadtest/internal/openloop",
 	}},
 	{F2, []string{
 		"tunnel/terminalstream",
@@ -53,13 +53,13 @@ var Floors = []struct {
 		"sandbox-agent/internal/environment", "sandbox-agent/internal/outbound", "sandbox-agent/internal/peer",
 		"sandbox-agent/internal/integration",
 		"deploy/client", "loadtest/internal/eventloop", "loadtest/internal/generator", "loadtest/internal/enrol",
-		"loadtest/internal/source", "loadtest/internal/baseline", "loadtest/internal/stack", "loadtest/internal/offspring",
+		"loadtest/internal/source", "loadtest/internal/baseline", "loadtest/internal/stack", "loadtest/internal/children",
 	}},
 	{F3, []string{
 		"relay/internal/gateway", "relay/internal/controlapi", "relay/internal/sandboxapi",
 		"relay/internal/console/...", "relay/internal/admin", "relay/internal/openapi", "relay/internal/preview",
 		"sandbox-agent/internal/mcp/...", "sandbox-agent/internal/bridge", "sandbox-agent/internal/tools", "sandbox-agent/internal/files", "sandbox-agent/internal/services", "sandbox-agent/internal/link",
-		"loadtest/internal/crowd", "loadtest/internal/printer", "loadtest/internal/simagent", "loadtest/internal/agents", "loadtest/internal/report", "loadtest/internal/impair",
+		"loadtest/internal/viewers", "loadtest/internal/calls", "loadtest/internal/bulk", "loadtest/internal/usage", "loadtest/internal/printer", "loadtest/internal/simagent", "loadtest/internal/agents", "loadtest/internal/report", "loadtest/internal/impair",
 	}},
 	{F4, []string{
 		"relay", "relay/cmd/...", "sandbox-agent", "sandbox-agent/cmd/...",
@@ -96,6 +96,7 @@ var Sideways = []struct{ From, To, Why string }{
 	{"sandbox-agent/internal/terminal", "sandbox-agent/internal/recording", "a running recording sets the pace"},
 	{"sandbox-agent/internal/approval", "sandbox-agent/internal/journal", "its events are on disk"},
 	{"loadtest/internal/agents", "loadtest/internal/simagent", "it runs a fleet of them as a generator"},
+	{"loadtest/internal/bulk", "loadtest/internal/printer", "it floods a terminal with what the source prints"},
 	{"loadtest/internal/eventloop", "deploy/client", "the transport it implements"},
 	{"sandbox-agent/internal/terminal", "sandbox-agent/internal/spill", "a log outgrows its window in memory"},
 }

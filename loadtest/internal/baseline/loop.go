@@ -12,8 +12,8 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"time"
 
+	"github.com/fairlead/fairlead/loadtest/internal/openloop"
 	"github.com/fairlead/fairlead/loadtest/internal/pattern"
 )
 
@@ -82,11 +82,9 @@ func (l *writeLoop) send(ctx context.Context, spec pattern.Spec) (Sent, error) {
 	defer l.sending.Unlock()
 	sent := Sent{Viewers: l.count()}
 	began := cpu()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	var frame []byte
 	for k := range spec.Chunks {
-		if err := sleepUntil(ctx, timer, spec.Due(k)); err != nil {
+		if err := openloop.Until(ctx, spec.Due(k)); err != nil {
 			return sent, err
 		}
 		frame = spec.Append(appendHeader(frame[:0], spec.Chunk), k)
@@ -114,19 +112,4 @@ func appendHeader(b []byte, n int) []byte {
 		return binary.BigEndian.AppendUint16(append(b, 0x82, 126), uint16(n))
 	}
 	return binary.BigEndian.AppendUint64(append(b, 0x82, 127), uint64(n))
-}
-
-// sleepUntil waits for a moment or the end of ctx.
-func sleepUntil(ctx context.Context, timer *time.Timer, at time.Time) error {
-	wait := time.Until(at)
-	if wait <= 0 {
-		return ctx.Err()
-	}
-	timer.Reset(wait)
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -174,6 +174,18 @@ func Ask[T any](ctx context.Context, g *Group, order string, args ...any) ([]T, 
 	return answers, nil
 }
 
+// Sum is [Ask] with the answers added up.
+func Sum[T any, P interface {
+	*T
+	Add(T)
+}](ctx context.Context, g *Group, order string, args ...any) (sum T, err error) {
+	answers, err := Ask[T](ctx, g, order, args...)
+	for _, a := range answers {
+		P(&sum).Add(a)
+	}
+	return sum, err
+}
+
 // Close ends the processes, and waits for them.
 func (g *Group) Close() {
 	g.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"hash"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -152,4 +153,12 @@ func (s *stream) hash(h hash.Hash, from, to int64) {
 // without end has the sum of nothing.
 func (s Spec) Sum() [sha256.Size]byte {
 	return shared(s).sum(0, s.Size())
+}
+
+// Noise returns n bytes that don't compress, the same ones for the same seed.
+func Noise(seed uint64, n int) []byte {
+	random := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(seed >> 24)})
+	b := make([]byte, n)
+	_, _ = random.Read(b) // never fails
+	return b
 }

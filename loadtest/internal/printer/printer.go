@@ -119,6 +119,18 @@ func (p *Program) Open(ctx context.Context, by client.Transport) (*Terminal, err
 	return t, nil
 }
 
+// Bare returns a terminal in which the source was started by who serves the
+// WebSocket at url, such as a baseline. Closing its Viewer is enough.
+func Bare(ctx context.Context, user *client.User, url string, by client.Transport) (*Terminal, error) {
+	t := &Terminal{}
+	t.Viewer = client.Watch(context.WithoutCancel(ctx), user, client.Options{URL: url, Transport: by}, t)
+	if _, err := t.AwaitLine(ctx, "ready"); err != nil {
+		t.Viewer.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
 // Follow has h hear all that comes, too; nil ends it.
 func (t *Terminal) Follow(h client.Handler) { t.Viewer.Do(func() { t.next = h }) }
 

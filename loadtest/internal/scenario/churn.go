@@ -13,6 +13,8 @@ import (
 	"github.com/fairlead/fairlead/deploy/client"
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/openloop"
+	"github.com/fairlead/fairlead/loadtest/internal/usage"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
 )
@@ -59,13 +61,11 @@ would have waited at a given rate.`,
 			{Metric: "agent_heap_growth", Op: "<=", Number: sameHeap >> 20, Unit: "MiB"},
 		},
 	},
-	Flags: func(c *program.Command, o *Options) {
-		own := &churnOptions{}
-		o.Own = own
+	Flags: own(func(c *program.Command, own *churnOptions) {
 		c.Int(&own.Sessions, "sessions", 500, "`number` of short sessions")
 		c.Int(&own.Open, "open-every", 50, "each so many sessions (`number`) a terminal is opened and closed; 0: never")
 		c.Duration(&own.Idle, "idle", 45*time.Second, "the longest `time` until relay and agent are as before, from when the agent's heap was collected")
-	},
+	}),
 	Prepare: func(o *Options) error {
 		own := o.Own.(*churnOptions)
 		if own.Sessions < 1 || own.Open < 0 {
@@ -73,7 +73,7 @@ would have waited at a given rate.`,
 		}
 		return nil
 	},
-	Run: runChurn,
+	Run: onStage(func(o *Options) int { return max(1, o.Terminals) }, runChurn),
 }
 
 type churnOptions struct {
@@ -96,17 +96,13 @@ type churning struct {
 	*stage
 	own   *churnOptions
 	rec   *measure.Recorder
-	agent *Agent
+	agent *usage.Agent
 	done  atomic.Int64
 }
 
-func runChurn(ctx context.Context, env *Env) error {
-	s, err := newStage(ctx, env, max(1, env.Options.Terminals))
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	c := &churning{stage: s, own: env.Options.Own.(*churnOptions), rec: measure.NewRecorder(), agent: NewAgent(env)}
+func runChurn(ctx context.Context, s *stage) error {
+	env := s.env
+	c := &churning{stage: s, own: env.Options.Own.(*churnOptions), rec: measure.NewRecorder(), agent: usage.NewAgent(env)}
 	defer c.agent.Close()
 	for _, t := range s.terminal {
 		if _, err := t.Ask(ctx, "echo", "echoing"); err != nil {
@@ -234,7 +230,10 @@ func (c *churning) openAndClose(ctx context.Context) error {
 }
 
 // A listener keeps the end of what came.
-type listener struct{ text string }
+type listener struct {
+	ignoring
+	text string
+}
 
 const maxHeard = 4 << 10
 
@@ -244,12 +243,6 @@ func (l *listener) Output(p []byte, _ time.Time) {
 	l.text = l.text[max(0, len(l.text)-maxHeard):]
 }
 
-// Jump implements [client.Handler].
-func (l *listener) Jump(client.Jump) {}
-
-// Lost implements [client.Handler].
-func (l *listener) Lost(time.Time, error) {}
-
 // usage returns what relay and agent use, once that is as before or doesn't
 // change any more, or the time is over.
 func (c *churning) usage(ctx context.Context, before map[string]measure.Resource) (map[string]measure.Resource, error) {
@@ -258,10 +251,8 @@ func (c *churning) usage(ctx context.Context, before map[string]measure.Resource
 	var deadline time.Time // from the first look on, which may have to wait for the agent
 	var last map[string]measure.Resource
 	for {
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := openloop.For(ctx, pause); err != nil {
+			return nil, err
 		}
 		now, err := c.look(ctx)
 		if err != nil {
@@ -285,16 +276,16 @@ func (c *churning) look(ctx context.Context) (map[string]measure.Resource, error
 		return nil, errors.New("churn: neither the relay's process nor its admin listener is known")
 	}
 	const waiting = "waiting for the agent's garbage collection"
-	c.env.Progress(waiting, 0, wantedCollections)
-	agent, complete, err := collected(ctx, c.agent.Read, func(n int64) { c.env.Progress(waiting, float64(n), wantedCollections) })
+	c.env.Progress(waiting, 0, usage.WantedCollections)
+	agent, complete, err := usage.Collected(ctx, c.agent.Read, func(n int64) { c.env.Progress(waiting, float64(n), usage.WantedCollections) })
 	if err != nil {
 		return nil, err
 	}
 	if !complete {
-		c.env.Out.Note(fmt.Sprintf("the agent didn't collect its heap within %v: agent_heap_growth may be garbage", collectionWait))
+		c.env.Out.Note(fmt.Sprintf("the agent didn't collect its heap within %v: agent_heap_growth may be garbage", usage.CollectionWait))
 	}
 	c.agent.Close() // the relay is looked at without the connection
-	now, err := settled(ctx, relay.PID, relay.AdminURL)
+	now, err := usage.Settled(ctx, relay.PID, relay.AdminURL)
 	return map[string]measure.Resource{"relay": now, "agent": agent}, err
 }
 

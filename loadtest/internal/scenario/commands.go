@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/loadtest/internal/calls"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/protocol"
@@ -28,38 +29,32 @@ loadtest run commands --local --clients 32 --slo 'commands_rate>200'`,
 		{Name: "failed_calls", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "commands without the outcome ok"},
 	},
 	Defaults: Options{Rate: 50, Duration: 2 * time.Second, Warmup: time.Second, Blocks: 9},
-	Flags: func(c *program.Command, o *Options) {
-		own := &commandsOptions{}
-		o.Own = own
+	Flags: own(func(c *program.Command, own *commandsOptions) {
 		c.Int(&own.clients, "clients", 16, "`number` of clients for the highest rate")
-	},
+	}),
 	Prepare: func(o *Options) error {
 		if n := o.Own.(*commandsOptions).clients; n < 1 || n > protocol.MaxCommandsInFlight {
 			return fmt.Errorf("--clients must be from 1 to %d, which an agent executes at once", protocol.MaxCommandsInFlight)
 		}
 		return nil
 	},
-	Run: runCommands,
+	Run: onStage(one, runCommands),
 }
 
 type commandsOptions struct{ clients int }
 
-func runCommands(ctx context.Context, env *Env) error {
-	s, err := newStage(ctx, env, 1)
+func runCommands(ctx context.Context, s *stage) error {
+	env := s.env
+	near, bare, err := s.callers(ctx)
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	near, bare, err := callers(ctx, s)
-	if err != nil {
-		return err
-	}
-	a := calling{Rate: env.Options.Rate, Clients: env.Options.Own.(*commandsOptions).clients, Duration: env.Options.Duration}
+	a := calls.Args{Rate: env.Options.Rate, Clients: env.Options.Own.(*commandsOptions).clients, Duration: env.Options.Duration}
 	warm := a
 	warm.Duration = env.Options.Warmup
 	env.Progress("warm up", 0, 1)
 	for _, g := range groups(bare, near) {
-		if _, err := ask(ctx, g, orderCommands, warm); err != nil {
+		if _, err := calls.Ask(ctx, g, calls.OrderCommands, warm); err != nil {
 			return err
 		}
 		if err := g.Begin(ctx, time.Now()); err != nil {
@@ -68,13 +63,13 @@ func runCommands(ctx context.Context, env *Env) error {
 	}
 	measured := func(g *generator.Group, phase, figure string) side {
 		return side{phase, []*generator.Group{g}, func(ctx context.Context, block int) error {
-			if _, err := ask(ctx, g, orderCommands, a); err != nil {
+			if _, err := calls.Ask(ctx, g, calls.OrderCommands, a); err != nil {
 				return err
 			}
 			if err := g.Phase(ctx, phase+" flood", block); err != nil {
 				return err
 			}
-			done, err := ask(ctx, g, orderFlood, a)
+			done, err := calls.Ask(ctx, g, calls.OrderFlood, a)
 			if err != nil {
 				return err
 			}
@@ -84,4 +79,24 @@ func runCommands(ctx context.Context, env *Env) error {
 	}
 	return env.EachBlock(ctx, "commands",
 		measured(bare, "direct", "direct_commands_rate"), measured(near, "commands", "commands_rate"))
+}
+
+// callers starts a worker for the deployment, and one for the baseline (nil
+// without).
+func (s *stage) callers(ctx context.Context) (near, bare *generator.Group, err error) {
+	if near, err = s.callsFor(ctx, s.terminal[0].PTY); err != nil || s.env.Baseline == nil {
+		return near, nil, err
+	}
+	bare, err = s.env.Generators.Start(ctx, calls.Kind, []any{calls.Spec{
+		Command: s.env.Baseline.CommandURL(), Files: s.env.Baseline.FilesURL(), Prefix: "direct_", Seed: s.env.Options.Seed,
+	}})
+	return near, bare, err
+}
+
+// callsFor starts a worker for the deployment. Its commands are for a terminal.
+func (s *stage) callsFor(ctx context.Context, pty protocol.PTYID) (*generator.Group, error) {
+	target := s.env.Target
+	return s.env.Generators.Start(ctx, calls.Kind, []any{calls.Spec{
+		Token: target.Owner().Token, Session: target.Session, PTY: pty, Relays: s.env.origins(), Seed: s.env.Options.Seed,
+	}})
 }

@@ -7,11 +7,12 @@ import (
 	"os"
 	"time"
 
-	"github.com/fairlead/fairlead/deploy/client"
 	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/loadtest/internal/bulk"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/printer"
+	"github.com/fairlead/fairlead/loadtest/internal/usage"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest/impair"
@@ -38,24 +39,23 @@ loadtest run echo --local --block-udp --impair delay=25ms --slo 'echo_p50_rtt<=1
 		{Name: "echo", Kind: measure.KindLatency, Headline: true, Baseline: "direct_echo", Help: "from when a key was due to its echo at the viewer"},
 		{Name: "echo_p50_rtt", Unit: "", Headline: true, LowerIsBetter: true, Help: "echo_p50 of each block in round trips of --impair"},
 		{Name: "echo_p99_rtt", Unit: "", Headline: true, LowerIsBetter: true, Help: "echo_p99 of each block in round trips of --impair"},
-		{Name: "bulk_output", Kind: measure.KindCounter, Unit: "B", Help: "printed by the flooding terminal and received"},
-		{Name: "bulk_download", Kind: measure.KindCounter, Unit: "B", Help: "downloaded meanwhile"},
-		{Name: bulkSkipped, Kind: measure.KindCounter, Unit: "B", LowerIsBetter: true, Help: "output of the flooding terminal that its viewer was told it would miss, being too slow"},
-		{Name: "lost_keys", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "keystrokes whose echo wasn't back after 10 s"},
-		{Name: "garbled_keys", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "bytes that came and weren't the next key"},
-	}, exactness()...),
+		{Name: bulk.Output, Kind: measure.KindCounter, Unit: "B", Help: "printed by the flooding terminal and received"},
+		{Name: bulk.Download, Kind: measure.KindCounter, Unit: "B", Help: "downloaded meanwhile"},
+		{Name: bulk.Skipped, Kind: measure.KindCounter, Unit: "B", LowerIsBetter: true, Help: "output of the flooding terminal that its viewer was told it would miss, being too slow"},
+	}, append(exactEcho, exactness...)...),
 	Defaults:  Options{Rate: 50, Duration: 4 * time.Second, Warmup: 2 * time.Second, Blocks: 9},
 	Simulated: true,
-	Flags: func(c *program.Command, o *Options) {
-		own := &echoOptions{}
-		o.Own = own
+	Flags: own(func(c *program.Command, own *echoOptions) {
 		c.Bool(&own.bulk, "bulk", false, "flood another terminal and download a file meanwhile")
 		c.Bool(&own.sameLane, "same-lane", false, "with --bulk: the flooding terminal shares the lane of the one that is measured")
 		c.Bool(&own.blockUDP, "block-udp", false, "take QUIC away; needs --local")
-	},
+	}),
 	Prepare: prepareEcho,
 	Run:     runEcho,
 }
+
+// otherCarrierWait bounds the wait for a tunnel over another carrier.
+const otherCarrierWait = 60 * time.Second
 
 type echoOptions struct {
 	bulk, sameLane, blockUDP bool
@@ -91,7 +91,7 @@ type echoing struct {
 func runEcho(ctx context.Context, env *Env) error {
 	e := &echoing{own: env.Options.Own.(*echoOptions), rec: measure.NewRecorder()}
 	e.rec.Process("generator-0")
-	for _, m := range exactness() { // 0 without bulk
+	for _, m := range exactness { // 0 without bulk
 		e.rec.Counter(m.Name)
 	}
 	restore, err := env.unimpaired()
@@ -112,7 +112,7 @@ func runEcho(ctx context.Context, env *Env) error {
 		return err
 	}
 	if e.bulk != nil {
-		if _, err := e.bulk.Ask(ctx, orderBulk); err != nil {
+		if _, err := e.bulk.Ask(ctx, bulk.OrderBegin); err != nil {
 			return err
 		}
 	}
@@ -131,7 +131,7 @@ func (e *echoing) tellCarrier(ctx context.Context) {
 	if e.env.Local == nil {
 		return
 	}
-	tunnels, err := readTunnels(ctx, e.env.Local.Target().Relays[0].AdminURL)
+	tunnels, err := usage.Tunnels(ctx, e.env.Local.Target().Relays[0].AdminURL)
 	if err != nil {
 		e.env.Log.Warn("the carrier isn't known", "err", err)
 		return
@@ -149,13 +149,13 @@ func (e *echoing) endBulk(ctx context.Context) error {
 	if err := e.bulk.Phase(ctx, "end", -1); err != nil {
 		return err
 	}
-	if _, err := e.bulk.Ask(ctx, orderBulkEnd); err != nil {
+	if _, err := e.bulk.Ask(ctx, bulk.OrderEnd); err != nil {
 		return err
 	}
-	if n := e.env.Out.Count(bulkSkipped, -1); n > 0 {
+	if n := e.env.Out.Count(bulk.Skipped, -1); n > 0 {
 		e.env.Out.Note(fmt.Sprintf("the viewer of the flood was moved ahead over %d bytes, and told so", n))
 	}
-	if e.env.Out.Count("bulk_output", -1) == 0 || e.env.Out.Count("bulk_download", -1) == 0 {
+	if e.env.Out.Count(bulk.Output, -1) == 0 || e.env.Out.Count(bulk.Download, -1) == 0 {
 		return errors.New("no bulk was moved, so the echo wasn't beside any")
 	}
 	return nil
@@ -170,7 +170,7 @@ func (e *echoing) open(ctx context.Context) (end func(), err error) {
 		}
 	}
 	t := e.terminal[0]
-	if e.near, err = echoIn(ctx, t, e.rec); err != nil {
+	if e.near, err = echoIn(ctx, t, e.rec, "echo"); err != nil {
 		return end, err
 	}
 	if e.env.Baseline != nil {
@@ -181,8 +181,8 @@ func (e *echoing) open(ctx context.Context) (end func(), err error) {
 	}
 	if e.own.bulk {
 		target := e.env.Target
-		e.bulk, err = e.env.Generators.Start(ctx, bulkKind, []any{bulkSpec{
-			Token: target.Owner().Token, Session: target.Session, Relays: origins(e.env),
+		e.bulk, err = e.env.Generators.Start(ctx, bulk.Kind, []any{bulk.Spec{
+			Token: target.Owner().Token, Session: target.Session, Relays: e.env.origins(),
 			Lane: protocol.TerminalLane(t.PTY), SameLane: e.own.sameLane, Seed: e.env.Options.Seed,
 		}})
 		if err != nil {
@@ -194,15 +194,15 @@ func (e *echoing) open(ctx context.Context) (end func(), err error) {
 }
 
 // echoIn has the source in a terminal echo, and a typist listen.
-func echoIn(ctx context.Context, t *printer.Terminal, rec *measure.Recorder) (*typist, error) {
+func echoIn(ctx context.Context, t *printer.Terminal, rec *measure.Recorder, latency string) (*typist, error) {
 	if _, err := t.Ask(ctx, "echo", "echoing"); err != nil {
 		return nil, err
 	}
-	near := newTypist(rec, "echo")
-	near.viewer = t.Viewer
-	t.Follow(near)
-	near.listen()
-	return near, nil
+	typist := newTypist(rec, latency)
+	typist.viewer = t.Viewer
+	t.Follow(typist)
+	typist.listen()
+	return typist, nil
 }
 
 // echoBare has the same program echo in a terminal that is wired straight to a
@@ -212,25 +212,16 @@ func echoBare(ctx context.Context, s *stage, rec *measure.Recorder) (*typist, er
 	if err != nil {
 		return nil, err
 	}
-	waiting := &answers{}
-	viewer := client.Watch(ctx, s.owner, client.Options{
-		URL: s.env.Baseline.TerminalURL("exec '" + self + "' source"), Transport: s.loop,
-	}, waiting)
-	waiting.viewer = viewer
-	if err = waiting.await(ctx, "ready"); err == nil {
-		if err = viewer.Type(ctx, "echo\n", nil); err == nil {
-			err = waiting.await(ctx, "echoing\r\n")
-		}
-	}
+	t, err := printer.Bare(ctx, s.owner, s.env.Baseline.TerminalURL("exec '"+self+"' source"), s.loop)
 	if err != nil {
-		viewer.Close()
 		return nil, fmt.Errorf("the baseline's terminal: %w", err)
 	}
-	t := newTypist(rec, "direct_echo")
-	t.viewer = viewer
-	viewer.Do(func() { waiting.next = t })
-	t.listen()
-	return t, nil
+	typist, err := echoIn(ctx, t, rec, "direct_echo")
+	if err != nil {
+		t.Viewer.Close()
+		return nil, fmt.Errorf("the baseline's terminal: %w", err)
+	}
+	return typist, nil
 }
 
 // degrade takes UDP away if that was asked for, and waits for the other carrier.
@@ -241,7 +232,7 @@ func (e *echoing) degrade(ctx context.Context) error {
 	e.env.Progress("waiting for WebSocket", 0, 1)
 	e.env.Local.Shaper().UDP.Blackhole(impair.Duplex, true)
 	e.env.Out.Event(time.Now(), "UDP blocked")
-	return awaitCarrier(ctx, e.env, tunnel.CarrierWebSocket)
+	return e.env.awaitCarrier(ctx, tunnel.CarrierWebSocket, otherCarrierWait)
 }
 
 // warmUp types for a while without measuring.

@@ -14,9 +14,10 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/program"
-	"github.com/fairlead/fairlead/loadtest/internal/crowd"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/openloop"
+	"github.com/fairlead/fairlead/loadtest/internal/viewers"
 )
 
 var failover = &Scenario{
@@ -33,7 +34,7 @@ itself.`,
   loadtest run failover --local --relays 2 --slo 'resume_p50<=500ms' --slo 'resume_p99<=1s'
   loadtest run failover --target stage.json --kill-command 'fly machine kill 148e21e2'`,
 	Metrics: append([]measure.Metric{
-		received(),
+		received,
 		{Name: "resume", Kind: measure.KindLatency, Help: "from the kill of a relay to a viewer's next output, of those who were on it", Headline: true},
 		{Name: "keystroke", Kind: measure.KindLatency, Help: "from when a key was due to the word that it was written to the terminal, kills included", Headline: true},
 		{Name: "lost_keys", Kind: measure.KindCounter, Help: "keystrokes that didn't reach the program", LowerIsBetter: true, MustBeZero: true},
@@ -44,14 +45,12 @@ itself.`,
 		{Name: "relay_restart", Unit: "s", Help: "from the kill to the relay's being ready again, with --local", LowerIsBetter: true},
 		{Name: "delivery", Kind: measure.KindLatency, Help: "from when a chunk was due to its arrival at a viewer, kills included"},
 		{Name: "join", Kind: measure.KindLatency, Help: "from the request for a ticket to the whole screen"},
-	}, exactness()...),
+	}, exactness...),
 	Defaults: Options{Viewers: 50, Rate: 400, Chunk: 256, Duration: 3 * time.Second, Seed: 1},
-	Flags: func(c *program.Command, o *Options) {
-		own := &failoverOptions{}
-		o.Own = own
+	Flags: own(func(c *program.Command, own *failoverOptions) {
 		c.Int(&own.Kills, "kills", 5, "`number` of kills")
 		c.String(&own.Command, "kill-command", "", "`command` for sh that kills a relay, without --local")
-	},
+	}),
 	Prepare: func(o *Options) error {
 		if n := o.Own.(*failoverOptions).Kills; n < 1 {
 			return fmt.Errorf("--kills %d must be more than 0", n)
@@ -87,16 +86,7 @@ func runFailover(ctx context.Context, env *Env) error {
 	defer s.close()
 	f := &failing{stage: s, own: own, random: rand.New(rand.NewPCG(env.Options.Seed, 0xfa11)), rec: measure.NewRecorder()}
 	f.rec.Begin(time.Now())
-	if f.group, err = s.crowd(ctx, viewers{each: env.Options.Viewers, rate: env.Options.Rate}); err != nil {
-		return err
-	}
-	if err := f.group.Phase(ctx, "join", -1); err != nil {
-		return err
-	}
-	if err := f.group.Begin(ctx, time.Now()); err != nil {
-		return err
-	}
-	if err := s.join(ctx, f.group, env.Options.Viewers, 0); err != nil {
+	if f.group, err = s.bring(ctx, audience{each: env.Options.Viewers, rate: env.Options.Rate}); err != nil {
 		return err
 	}
 	for i := range own.Kills {
@@ -136,7 +126,7 @@ func (f *failing) round(ctx context.Context, n int) error {
 		return err
 	}
 	spec := f.stream(o.Rate, o.Chunk, o.Duration)
-	if err := arm(ctx, f.group, crowd.Arm{Streams: streams(spec)}); err != nil {
+	if err := arm(ctx, f.group, viewers.Arm{Streams: streams(spec)}); err != nil {
 		return err
 	}
 	if err := f.print(ctx, 0, spec); err != nil {
@@ -165,10 +155,8 @@ func (f *failing) round(ctx context.Context, n int) error {
 
 // kill kills a relay at that moment.
 func (f *failing) kill(ctx context.Context, at time.Time) (killed time.Time, back func(context.Context) error, err error) {
-	select {
-	case <-time.After(time.Until(at)):
-	case <-ctx.Done():
-		return killed, nil, ctx.Err()
+	if err := openloop.Until(ctx, at); err != nil {
+		return killed, nil, err
 	}
 	if f.env.Local == nil || f.own.Command != "" {
 		killed = time.Now()
@@ -198,15 +186,9 @@ func (f *failing) kill(ctx context.Context, at time.Time) (killed time.Time, bac
 
 // awaitResumed waits until all who were on the relay have output again.
 func (f *failing) awaitResumed(ctx context.Context, killed time.Time) error {
-	answers, err := generator.Ask[crowd.Resumed](ctx, f.group, crowd.OrderResume, crowd.Resume{At: killed, Within: resumeWait})
+	sum, err := generator.Sum[viewers.Resumed](ctx, f.group, viewers.OrderResume, viewers.Resume{At: killed, Within: resumeWait})
 	if err != nil {
 		return err
-	}
-	var sum crowd.Resumed
-	for _, a := range answers {
-		sum.Affected += a.Affected
-		sum.Back += a.Back
-		sum.Untouched += a.Untouched
 	}
 	f.affected += sum.Affected
 	if sum.Affected == 0 {
@@ -225,34 +207,22 @@ func (f *failing) conclude(ctx context.Context, n int, end time.Time) error {
 		end = now // what was held up by the kill has its time
 	}
 	tally, err := finish(ctx, f.group, end)
-	if err != nil {
-		return err
-	}
-	if bad := tally.Viewers - tally.Clean; bad > 0 {
-		f.env.Say("kill %d: %d of %d viewers didn't get exactly what was printed: %d bytes lost, %d doubled, %d corrupt", n+1, bad, tally.Viewers, tally.Lost, tally.Duplicate, tally.Corrupt)
-	}
-	return nil
+	f.env.complain(fmt.Sprintf("kill %d: ", n+1), tally)
+	return err
 }
 
 // startTyping types keys at a fixed pace until the returned function is called,
 // which returns what was typed.
 func (f *failing) startTyping(ctx context.Context) func() (string, error) {
 	const alphabet = "abcdefghijklmnopqrstuvwxyz"
-	stop := make(chan struct{})
+	until, stop := context.WithCancel(ctx)
 	var typed strings.Builder
 	var failed error
 	var typing sync.WaitGroup
 	latency := f.rec.Latency("keystroke")
 	typing.Go(func() {
 		due := time.Now()
-		for i := 0; ; i++ {
-			select {
-			case <-time.After(time.Until(due)):
-			case <-stop:
-				return
-			case <-ctx.Done():
-				return
-			}
+		for i := 0; openloop.Until(until, due) == nil; i++ {
 			key, when := alphabet[i%len(alphabet):i%len(alphabet)+1], due
 			waiting, cancel := context.WithTimeout(ctx, resumeWait)
 			failed = f.terminal[0].Viewer.Type(waiting, key, func(at time.Time) { latency.Record(when, at) })
@@ -265,7 +235,7 @@ func (f *failing) startTyping(ctx context.Context) func() (string, error) {
 		}
 	})
 	return func() (string, error) {
-		close(stop)
+		stop()
 		typing.Wait()
 		return typed.String(), failed
 	}

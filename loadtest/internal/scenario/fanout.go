@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fairlead/fairlead/loadtest/internal/crowd"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/pattern"
+	"github.com/fairlead/fairlead/loadtest/internal/usage"
+	"github.com/fairlead/fairlead/loadtest/internal/viewers"
 )
 
 var fanout = &Scenario{
@@ -23,7 +24,7 @@ A viewer that lacks its last bytes 10 s after the source's end has lost them.`,
 	Example: `  loadtest run fanout --local --viewers 1000 --slo 'lost_bytes==0'
   loadtest run fanout --local --viewers 5000 --generators 3 --rate 10 --slo 'delivery_p99<=250ms'`,
 	Metrics: append([]measure.Metric{
-		received(),
+		received,
 		{Name: "delivery", Kind: measure.KindLatency, Help: "from when a chunk was due to its arrival at a viewer", Headline: true, Baseline: "baseline_delivery"},
 		{Name: "throughput", Unit: "B/s", Help: "delivered to all viewers together", Headline: true},
 		{Name: "relay_cpu_per_chunk", Unit: "s", Help: "CPU time of the relays for each chunk delivered to a viewer", Headline: true, Baseline: "baseline_cpu_per_chunk", LowerIsBetter: true},
@@ -31,10 +32,10 @@ A viewer that lacks its last bytes 10 s after the source's end has lost them.`,
 		{Name: "join", Kind: measure.KindLatency, Help: "from the request for a ticket to the whole screen, all coming at once"},
 		{Name: "join_failures", Kind: measure.KindCounter, Help: "viewers that didn't get in", LowerIsBetter: true, MustBeZero: true},
 		{Name: "resyncs", Help: "viewers moved ahead because they fell behind", LowerIsBetter: true},
-	}, exactness()...),
+	}, exactness...),
 	Defaults:  Options{Viewers: 200, Rate: 50, Chunk: 1024, Duration: 3 * time.Second, Warmup: time.Second, Blocks: 9, Seed: 1},
 	Simulated: true,
-	Run:       runFanout,
+	Run:       onStage(one, func(ctx context.Context, s *stage) error { return s.watchBlocks(ctx, s.env.Options.Viewers) }),
 }
 
 // A watching is a terminal's output and who watches it.
@@ -45,32 +46,27 @@ type watching struct {
 	total int              // viewers of each
 }
 
-func runFanout(ctx context.Context, env *Env) error {
-	return watchBlocks(ctx, env, 1, env.Options.Viewers)
-}
-
-// watchBlocks has so many terminals watched by so many viewers each, in blocks
-// that alternate with the baseline's.
-func watchBlocks(ctx context.Context, env *Env, terminals, each int) error {
-	s, err := newStage(ctx, env, terminals)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	w := &watching{stage: s, total: each * terminals}
+// watchBlocks has all terminals watched by so many viewers each, in blocks that
+// alternate with the baseline's.
+func (s *stage) watchBlocks(ctx context.Context, each int) error {
+	w := &watching{stage: s, total: each * len(s.terminal)}
 	if err := w.come(ctx, each); err != nil {
 		return err
 	}
 	if err := w.warmUp(ctx); err != nil {
 		return err
 	}
-	err = env.EachBlock(ctx, "blocks",
+	err := s.env.EachBlock(ctx, "blocks",
 		side{"fairlead", []*generator.Group{w.group}, w.block},
 		side{"baseline", []*generator.Group{w.bare}, w.bareBlock})
 	if err != nil {
 		return err
 	}
-	return w.count(ctx)
+	counts, err := generator.Sum[viewers.Counts](ctx, w.group, viewers.OrderCounts)
+	if err == nil {
+		s.env.Out.Value("resyncs", float64(counts.Resyncs))
+	}
+	return err
 }
 
 // come has everybody join.
@@ -79,8 +75,8 @@ func (w *watching) come(ctx context.Context, each int) (err error) {
 	if w.env.Baseline != nil {
 		extra = w.total
 	}
-	v := viewers{each: each, rate: w.env.Options.Rate, extra: extra}
-	if w.group, err = w.crowd(ctx, v); err != nil {
+	v := audience{each: each, rate: w.env.Options.Rate, extra: extra}
+	if w.group, err = w.gather(ctx, v); err != nil {
 		return err
 	}
 	if err := w.group.Phase(ctx, "join", -1); err != nil {
@@ -90,7 +86,7 @@ func (w *watching) come(ctx context.Context, each int) (err error) {
 		return err
 	}
 	before, known := w.env.settledMemory(ctx)
-	if err := w.join(ctx, w.group, w.total, 0); err != nil {
+	if err := w.join(ctx, w.group, w.total); err != nil {
 		return err
 	}
 	if after, ok := w.env.settledMemory(ctx); ok && known {
@@ -99,14 +95,14 @@ func (w *watching) come(ctx context.Context, each int) (err error) {
 	if w.env.Baseline == nil {
 		return nil
 	}
-	v.each, v.spec = w.total, crowd.Spec{URL: w.env.Baseline.ViewerURL(), Prefix: "baseline_"}
-	if w.bare, err = w.crowd(ctx, v); err != nil {
+	v.each, v.spec = w.total, viewers.Spec{URL: w.env.Baseline.ViewerURL(), Prefix: "baseline_"}
+	if w.bare, err = w.gather(ctx, v); err != nil {
 		return err
 	}
 	if err := w.bare.Phase(ctx, "baseline join", -1); err != nil {
 		return err
 	}
-	return w.join(ctx, w.bare, w.total, 0)
+	return w.join(ctx, w.bare, w.total)
 }
 
 // warmUp prints for a while without measuring time. Every byte is checked.
@@ -138,7 +134,7 @@ func (w *watching) warmUp(ctx context.Context) error {
 }
 
 // watch has all terminals print for so long and returns what their viewers got.
-func (w *watching) watch(ctx context.Context, lasts time.Duration) (crowd.Tally, error) {
+func (w *watching) watch(ctx context.Context, lasts time.Duration) (viewers.Tally, error) {
 	o := w.env.Options
 	var streams []pattern.Spec
 	for range w.terminal {
@@ -151,12 +147,12 @@ func (w *watching) watch(ctx context.Context, lasts time.Duration) (crowd.Tally,
 		shift := time.Duration(float64(i) / float64(len(streams)) / o.Rate * float64(time.Second))
 		streams[i].Start = start.Add(shift.Truncate(time.Microsecond))
 	}
-	if err := arm(ctx, w.group, crowd.Arm{Streams: streams}); err != nil {
-		return crowd.Tally{}, err
+	if err := arm(ctx, w.group, viewers.Arm{Streams: streams}); err != nil {
+		return viewers.Tally{}, err
 	}
 	for i, spec := range streams {
 		if err := w.print(ctx, i, spec); err != nil {
-			return crowd.Tally{}, err
+			return viewers.Tally{}, err
 		}
 	}
 	return finish(ctx, w.group, endOf(streams...))
@@ -164,45 +160,35 @@ func (w *watching) watch(ctx context.Context, lasts time.Duration) (crowd.Tally,
 
 // block measures fairlead.
 func (w *watching) block(ctx context.Context, block int) error {
-	pids := w.env.relayPIDs()
-	before, known := cpuTime(pids...)
+	cpu := usage.CPU(w.env.relayPIDs()...)
 	tally, err := w.watch(ctx, w.env.Options.Duration)
 	if err != nil {
 		return err
 	}
-	if after, ok := cpuTime(pids...); ok && known && tally.Chunks > 0 {
-		w.env.Out.BlockAt("relay_cpu_per_chunk", block, (after-before).Seconds()/float64(tally.Chunks))
-	}
+	w.env.tellCost("relay_cpu_per_chunk", block, cpu, tally.Chunks)
 	w.env.Out.BlockAt("throughput", block, float64(tally.Bytes)/w.env.Options.Duration.Seconds())
-	w.complain(block, tally)
+	w.env.complain(fmt.Sprintf("block %d: ", block+1), tally)
 	return nil
 }
 
-// complain says at once what is wrong with a block.
-func (w *watching) complain(block int, t crowd.Tally) {
-	if bad := t.Viewers - t.Clean; bad > 0 {
-		w.env.Say("block %d: %d of %d viewers didn't get exactly what was printed: %d bytes lost, %d doubled, %d corrupt", block+1, bad, t.Viewers, t.Lost, t.Duplicate, t.Corrupt)
-	}
-}
-
 // watchBare has the loop of the baseline print for so long.
-func (w *watching) watchBare(ctx context.Context, lasts time.Duration) (crowd.Tally, error) {
+func (w *watching) watchBare(ctx context.Context, lasts time.Duration) (viewers.Tally, error) {
 	o := w.env.Options
 	// As many deliveries as from many terminals: each chunk of the loop goes to
 	// everybody.
 	spec := w.stream(o.Rate, o.Chunk, lasts)
-	if err := arm(ctx, w.bare, crowd.Arm{Streams: []pattern.Spec{spec}}); err != nil {
-		return crowd.Tally{}, err
+	if err := arm(ctx, w.bare, viewers.Arm{Streams: []pattern.Spec{spec}}); err != nil {
+		return viewers.Tally{}, err
 	}
 	if _, err := w.env.Baseline.Send(ctx, spec); err != nil {
-		return crowd.Tally{}, err
+		return viewers.Tally{}, err
 	}
 	return finish(ctx, w.bare, endOf(spec))
 }
 
 // bareBlock measures the baseline.
 func (w *watching) bareBlock(ctx context.Context, block int) error {
-	before, known := cpuTime(w.env.Baseline.PID())
+	cpu := usage.CPU(w.env.Baseline.PID())
 	tally, err := w.watchBare(ctx, w.env.Options.Duration)
 	if err != nil {
 		return err
@@ -210,44 +196,18 @@ func (w *watching) bareBlock(ctx context.Context, block int) error {
 	if tally.Clean != tally.Viewers {
 		return fmt.Errorf("the baseline itself loses bytes: %s", tally.Worst)
 	}
-	if after, ok := cpuTime(w.env.Baseline.PID()); ok && known && tally.Chunks > 0 {
-		w.env.Out.BlockAt("baseline_cpu_per_chunk", block, (after-before).Seconds()/float64(tally.Chunks))
-	}
+	w.env.tellCost("baseline_cpu_per_chunk", block, cpu, tally.Chunks)
 	return nil
-}
-
-// count adds what is known at the end.
-func (w *watching) count(ctx context.Context) error {
-	counts, err := countsOf(ctx, w.group)
-	if err != nil {
-		return err
-	}
-	w.env.Out.Value("resyncs", float64(counts.Resyncs))
-	return nil
-}
-
-// countsOf adds up what has happened to a group's viewers.
-func countsOf(ctx context.Context, g *generator.Group) (crowd.Counts, error) {
-	answers, err := generator.Ask[crowd.Counts](ctx, g, crowd.OrderCounts)
-	var sum crowd.Counts
-	for _, a := range answers {
-		sum.Add(a)
-	}
-	return sum, err
 }
 
 // settledMemory returns the resident memory of the relays in bytes, after a
 // collection where they have admin listeners; ok is false when it isn't known.
 func (e *Env) settledMemory(ctx context.Context) (total float64, ok bool) {
-	target := e.Target
-	if e.Local != nil {
-		target = e.Local.Target()
-	}
-	for _, r := range target.Relays {
+	for _, r := range e.Now().Relays {
 		if r.PID == 0 {
 			continue
 		}
-		used, err := settled(ctx, r.PID, r.AdminURL)
+		used, err := usage.Settled(ctx, r.PID, r.AdminURL)
 		if err != nil {
 			e.Log.Warn("the memory of a relay isn't known", "err", err)
 			return 0, false

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/loadtest/internal/calls"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 )
@@ -19,7 +20,7 @@ bare HTTP server that has a directory. Every file that comes back is compared.
 Meanwhile somebody types: echo is while files are moved, echo_alone before.`,
 	Example: `loadtest run files --local
 loadtest run files --local --bytes 268435456 --slo 'upload_throughput>50MB' --slo 'echo_p99<100ms'`,
-	Metrics: []measure.Metric{
+	Metrics: append([]measure.Metric{
 		{Name: "upload_throughput", Unit: "B/s", Headline: true, Baseline: "direct_upload_throughput", Help: "one large file, until it is answered"},
 		{Name: "download_throughput", Unit: "B/s", Headline: true, Baseline: "direct_download_throughput", Help: "one large file, until its last byte"},
 		{Name: "small_upload", Kind: measure.KindLatency, Headline: true, Baseline: "direct_small_upload", Help: "a small file, from when it was due to the answer"},
@@ -28,16 +29,12 @@ loadtest run files --local --bytes 268435456 --slo 'upload_throughput>50MB' --sl
 		{Name: "echo_alone", Kind: measure.KindLatency, Help: "keystroke to echo while nothing else happens"},
 		{Name: "corrupt_files", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "files that came back as others"},
 		{Name: "failed_calls", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "requests that failed"},
-		{Name: "lost_keys", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "keystrokes whose echo wasn't back after 10 s"},
-		{Name: "garbled_keys", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "bytes that came and weren't the next key"},
-	},
+	}, exactEcho...),
 	Defaults: Options{Rate: 50, Duration: 2 * time.Second, Warmup: time.Second, Blocks: 9},
-	Flags: func(c *program.Command, o *Options) {
-		own := &filesOptions{}
-		o.Own = own
+	Flags: own(func(c *program.Command, own *filesOptions) {
 		c.Int(&own.large, "bytes", 32<<20, "`size` of the large file")
 		c.Int(&own.small, "small-bytes", 4<<10, "`size` of the small ones")
-	},
+	}),
 	Prepare: func(o *Options) error {
 		own := o.Own.(*filesOptions)
 		if own.large < 1 || own.small < 1 || own.large > maxLarge || own.small > own.large {
@@ -45,7 +42,7 @@ loadtest run files --local --bytes 268435456 --slo 'upload_throughput>50MB' --sl
 		}
 		return nil
 	},
-	Run: runFiles,
+	Run: onStage(one, runFiles),
 }
 
 const (
@@ -65,15 +62,11 @@ type filing struct {
 	busy, idle *typist // the same person, recorded apart
 }
 
-func runFiles(ctx context.Context, env *Env) error {
-	f := &filing{own: env.Options.Own.(*filesOptions), rec: measure.NewRecorder()}
+func runFiles(ctx context.Context, s *stage) (err error) {
+	env := s.env
+	f := &filing{stage: s, own: env.Options.Own.(*filesOptions), rec: measure.NewRecorder()}
 	f.rec.Process("generator-0")
-	var err error
-	if f.stage, err = newStage(ctx, env, 1); err != nil {
-		return err
-	}
-	defer f.stage.close()
-	if f.near, f.bare, err = callers(ctx, f.stage); err != nil {
+	if f.near, f.bare, err = s.callers(ctx); err != nil {
 		return err
 	}
 	t := f.terminal[0]
@@ -85,7 +78,7 @@ func runFiles(ctx context.Context, env *Env) error {
 	f.busy.listening, f.idle.listening = true, true
 	env.Progress("warm up", 0, 1)
 	for _, g := range groups(f.bare, f.near) {
-		if _, err := ask(ctx, g, orderUpload, calling{Bytes: f.own.large}); err != nil {
+		if _, err := calls.Ask(ctx, g, calls.OrderUpload, calls.Args{Bytes: f.own.large}); err != nil {
 			return err
 		}
 		if err := g.Begin(ctx, time.Now()); err != nil {
@@ -133,13 +126,13 @@ func (f *filing) typed(ctx context.Context, phase string, block int, t *typist, 
 
 // move moves the files of one side in a block.
 func (f *filing) move(ctx context.Context, g *generator.Group, prefix string, block int) error {
-	for _, way := range []struct{ order, figure string }{{orderUpload, "upload_throughput"}, {orderDownload, "download_throughput"}} {
-		done, err := ask(ctx, g, way.order, calling{Bytes: f.own.large})
+	for _, way := range []struct{ order, figure string }{{calls.OrderUpload, "upload_throughput"}, {calls.OrderDownload, "download_throughput"}} {
+		done, err := calls.Ask(ctx, g, way.order, calls.Args{Bytes: f.own.large})
 		if err != nil {
 			return err
 		}
 		f.env.Out.BlockAt(prefix+way.figure, block, float64(f.own.large)/done.Took.Seconds())
 	}
-	_, err := ask(ctx, g, orderSmall, calling{Rate: f.env.Options.Rate, Duration: f.env.Options.Duration, Bytes: f.own.small})
+	_, err := calls.Ask(ctx, g, calls.OrderSmall, calls.Args{Rate: f.env.Options.Rate, Duration: f.env.Options.Duration, Bytes: f.own.small})
 	return err
 }

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/program"
-	"github.com/fairlead/fairlead/loadtest/internal/crowd"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/pattern"
+	"github.com/fairlead/fairlead/loadtest/internal/viewers"
 )
 
 var highestRate = &Scenario{
@@ -28,7 +28,7 @@ nobody said would be left out are.`,
 	Example: `loadtest run highest-rate --local --viewers 1000 --slo 'highest_rate_ratio>=3'
 loadtest run highest-rate --local --within 50ms --duration 3s`,
 	Metrics: []measure.Metric{
-		received(),
+		received,
 		{Name: "highest_rate", Unit: "chunks/s", Headline: true, Baseline: "baseline_highest_rate", Help: "printed by the terminal, while every viewer gets each of them in time"},
 		{Name: "delivery", Kind: measure.KindLatency, Help: "from when a chunk was due to its arrival at a viewer, at all rates that were tried"},
 		{Name: "baseline_delivery", Kind: measure.KindLatency, Help: "the same of the baseline"},
@@ -37,11 +37,9 @@ loadtest run highest-rate --local --within 50ms --duration 3s`,
 		{Name: "skipped_bytes", Kind: measure.KindCounter, Unit: "B", Help: "bytes that viewers were told they would miss, at rates that were too high"},
 	},
 	Defaults: Options{Viewers: 200, Rate: 40, Chunk: 1024, Duration: 1500 * time.Millisecond, Blocks: 9, Seed: 1},
-	Flags: func(c *program.Command, o *Options) {
-		own := &highestOptions{}
-		o.Own = own
+	Flags: own(func(c *program.Command, own *highestOptions) {
 		c.Duration(&own.Within, "within", 100*time.Millisecond, "the 99th percentile of delivery up to which a rate counts")
-	},
+	}),
 	Prepare: func(o *Options) error {
 		if o.Own.(*highestOptions).Within <= 0 {
 			return errors.New("--within must be more than 0")
@@ -49,7 +47,7 @@ loadtest run highest-rate --local --within 50ms --duration 3s`,
 		return nil
 	},
 	FindsLimit: true,
-	Run:        runHighestRate,
+	Run:        onStage(one, runHighestRate),
 }
 
 type highestOptions struct{ Within time.Duration }
@@ -80,12 +78,8 @@ type climbing struct {
 	tried int // rates so far, of both sides
 }
 
-func runHighestRate(ctx context.Context, env *Env) error {
-	s, err := newStage(ctx, env, 1)
-	if err != nil {
-		return err
-	}
-	defer s.close()
+func runHighestRate(ctx context.Context, s *stage) error {
+	env := s.env
 	c := &climbing{stage: s, own: env.Options.Own.(*highestOptions)}
 	climbers, err := c.come(ctx)
 	if err != nil {
@@ -120,11 +114,11 @@ func (c *climbing) come(ctx context.Context) ([]*climber, error) {
 		},
 	}}
 	// Slow viewers are those that may be moved ahead.
-	specs := []crowd.Spec{{Slow: true}}
+	specs := []viewers.Spec{{Slow: true}}
 	extra := 0
 	if baseline != nil {
 		extra = o.Viewers
-		specs = append(specs, crowd.Spec{Slow: true, URL: baseline.ViewerURL(), Prefix: "baseline_"})
+		specs = append(specs, viewers.Spec{Slow: true, URL: baseline.ViewerURL(), Prefix: "baseline_"})
 		climbers = append(climbers, &climber{
 			rate: o.Rate, prefix: "baseline_",
 			send: func(ctx context.Context, spec pattern.Spec) error {
@@ -136,13 +130,7 @@ func (c *climbing) come(ctx context.Context) ([]*climber, error) {
 	}
 	for i, who := range climbers {
 		var err error
-		if who.group, err = c.crowd(ctx, viewers{each: o.Viewers, spec: specs[i], rate: o.Rate, extra: extra}); err != nil {
-			return nil, err
-		}
-		if err := c.join(ctx, who.group, o.Viewers, 0); err != nil {
-			return nil, err
-		}
-		if err := who.group.Begin(ctx, time.Now()); err != nil {
+		if who.group, err = c.bring(ctx, audience{each: o.Viewers, spec: specs[i], rate: o.Rate, extra: extra}); err != nil {
 			return nil, err
 		}
 	}
@@ -194,7 +182,7 @@ func (c *climbing) holds(ctx context.Context, who *climber, rate float64) (bool,
 		return false, err
 	}
 	spec := c.stream(rate, o.Chunk, o.Duration)
-	if err := arm(ctx, who.group, crowd.Arm{Streams: streams(spec), Delivery: name}); err != nil {
+	if err := arm(ctx, who.group, viewers.Arm{Streams: streams(spec), Delivery: name}); err != nil {
 		return false, err
 	}
 	if err := who.send(ctx, spec); err != nil {

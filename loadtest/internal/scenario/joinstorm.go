@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/program"
-	"github.com/fairlead/fairlead/loadtest/internal/crowd"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/openloop"
+	"github.com/fairlead/fairlead/loadtest/internal/usage"
+	"github.com/fairlead/fairlead/loadtest/internal/viewers"
 )
 
 var joinStorm = &Scenario{
@@ -21,7 +23,7 @@ byte. In the baseline's blocks as many bare sockets are opened.`,
 	Example: `  loadtest run join-storm --local --viewers 500 --join-rate 250
   loadtest run join-storm --local --slo 'join_p99<=1s' --slo 'delivery_p99<=100ms'`,
 	Metrics: append([]measure.Metric{
-		received(),
+		received,
 		{Name: "join", Kind: measure.KindLatency, Help: "from when a viewer was due to come to its whole screen", Headline: true, Baseline: "baseline_join"},
 		{Name: "join_failures", Kind: measure.KindCounter, Help: "viewers that didn't get in", Headline: true, LowerIsBetter: true, MustBeZero: true},
 		{Name: "delivery", Kind: measure.KindLatency, Help: "from when a chunk was due to its arrival at a viewer who was there before", Headline: true},
@@ -30,16 +32,20 @@ byte. In the baseline's blocks as many bare sockets are opened.`,
 		{Name: "late_duplicate_bytes", Kind: measure.KindCounter, Unit: "B", Help: "bytes that a newcomer got twice", LowerIsBetter: true, MustBeZero: true},
 		{Name: "late_corrupt_streams", Kind: measure.KindCounter, Help: "newcomers whose bytes are not the source's", LowerIsBetter: true, MustBeZero: true},
 		{Name: "relay_cpu_per_join", Unit: "s", Help: "CPU time of the relays for each newcomer, output included", LowerIsBetter: true},
-	}, exactness()...),
+	}, exactness...),
 	Defaults: Options{Viewers: 300, Rate: 20, Chunk: 1024, Duration: 3 * time.Second, Blocks: 5, Seed: 1},
-	Flags: func(c *program.Command, o *Options) {
-		own := &joinOptions{}
-		o.Own = own
+	Flags: own(func(c *program.Command, own *joinOptions) {
 		c.Float(&own.Rate, "join-rate", 150, "viewers that come per second; 0: all at once")
 		c.Int(&own.Steady, "steady", 20, "`number` of viewers that are there all the time")
-	},
+	}),
 	Simulated: true,
-	Run:       runJoinStorm,
+	Prepare: func(o *Options) error {
+		if n := o.Own.(*joinOptions).Steady; n < 1 {
+			return fmt.Errorf("--steady %d must be more than 0", n)
+		}
+		return nil
+	},
+	Run: onStage(one, runJoinStorm),
 }
 
 type joinOptions struct {
@@ -47,41 +53,33 @@ type joinOptions struct {
 	Steady int
 }
 
-func runJoinStorm(ctx context.Context, env *Env) error {
-	own := env.Options.Own.(*joinOptions)
-	if own.Steady < 1 {
-		return fmt.Errorf("--steady %d must be more than 0", own.Steady)
-	}
-	s, err := newStage(ctx, env, 1)
-	if err != nil {
-		return err
-	}
-	defer s.close()
+func runJoinStorm(ctx context.Context, s *stage) (err error) {
+	env, o := s.env, s.env.Options
+	own := o.Own.(*joinOptions)
 	j := &joining{stage: s, own: own}
-	o := env.Options
-	if j.steady, err = s.crowd(ctx, viewers{each: own.Steady, rate: o.Rate, spec: crowd.Spec{Prefix: ""}}); err != nil {
+	if j.steady, err = s.gather(ctx, audience{each: own.Steady, rate: o.Rate}); err != nil {
 		return err
 	}
-	late := crowd.Spec{Prefix: "late_", Join: "join"}
-	if j.late, err = s.crowd(ctx, viewers{each: o.Viewers, rate: o.Rate, spec: late}); err != nil {
+	late := viewers.Spec{Prefix: "late_", Join: "join"}
+	if j.late, err = s.gather(ctx, audience{each: o.Viewers, rate: o.Rate, spec: late}); err != nil {
 		return err
 	}
 	if env.Baseline != nil {
-		bare := crowd.Spec{URL: env.Baseline.ViewerURL(), Prefix: "baseline_"}
-		if j.bare, err = s.crowd(ctx, viewers{each: o.Viewers, spec: bare}); err != nil {
+		bare := viewers.Spec{URL: env.Baseline.ViewerURL(), Prefix: "baseline_"}
+		if j.bare, err = s.gather(ctx, audience{each: o.Viewers, spec: bare}); err != nil {
 			return err
 		}
 	}
 	// Those who are there before come in the warm-up, as does everybody once: how
 	// long that takes isn't what is measured.
-	if err := j.join(ctx, j.steady, own.Steady, 0); err != nil {
+	if err := j.join(ctx, j.steady, own.Steady); err != nil {
 		return err
 	}
 	for _, g := range groups(j.late, j.bare) {
 		if _, err := j.comeAll(ctx, g); err != nil {
 			return err
 		}
-		if _, err := g.Ask(ctx, crowd.OrderLeave); err != nil {
+		if _, err := g.Ask(ctx, viewers.OrderLeave); err != nil {
 			return err
 		}
 	}
@@ -112,39 +110,32 @@ func (j *joining) lasts() time.Duration {
 func (j *joining) storm(ctx context.Context, block int) error {
 	o := j.env.Options
 	spec, base := j.stream(o.Rate, o.Chunk, j.lasts()), j.base()
-	if err := arm(ctx, j.steady, crowd.Arm{Streams: streams(spec)}); err != nil {
+	if err := arm(ctx, j.steady, viewers.Arm{Streams: streams(spec)}); err != nil {
 		return err
 	}
-	if err := arm(ctx, j.late, crowd.Arm{Streams: streams(spec), Base: base, Late: true}); err != nil {
+	if err := arm(ctx, j.late, viewers.Arm{Streams: streams(spec), Base: base, Late: true}); err != nil {
 		return err
 	}
 	if err := j.print(ctx, 0, spec); err != nil {
 		return err
 	}
-	select {
-	case <-time.After(time.Until(spec.Start)):
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := openloop.Until(ctx, spec.Start); err != nil {
+		return err
 	}
-	pids := j.env.relayPIDs()
-	before, known := cpuTime(pids...)
+	cpu := usage.CPU(j.env.relayPIDs()...)
 	in, err := j.comeAll(ctx, j.late)
 	if err != nil {
 		return err
 	}
-	if after, ok := cpuTime(pids...); ok && known && in > 0 {
-		j.env.Out.BlockAt("relay_cpu_per_join", block, (after-before).Seconds()/float64(in))
-	}
+	j.env.tellCost("relay_cpu_per_join", block, cpu, int64(in))
 	for _, g := range []*generator.Group{j.steady, j.late} {
 		tally, err := finish(ctx, g, endOf(spec))
 		if err != nil {
 			return err
 		}
-		if bad := tally.Viewers - tally.Clean; bad > 0 {
-			j.env.Say("block %d: %d of %d viewers didn't get exactly what was printed: %d bytes lost, %d doubled, %d corrupt", block+1, bad, tally.Viewers, tally.Lost, tally.Duplicate, tally.Corrupt)
-		}
+		j.env.complain(fmt.Sprintf("block %d: ", block+1), tally)
 	}
-	_, err = j.late.Ask(ctx, crowd.OrderLeave)
+	_, err = j.late.Ask(ctx, viewers.OrderLeave)
 	return err
 }
 
@@ -152,14 +143,10 @@ func (j *joining) storm(ctx context.Context, block int) error {
 // counted.
 func (j *joining) comeAll(ctx context.Context, g *generator.Group) (int, error) {
 	rate := j.own.Rate / float64(g.Size())
-	answers, err := generator.Ask[crowd.Joined](ctx, g, crowd.OrderJoin, crowd.Join{
+	joined, err := generator.Sum[viewers.Joined](ctx, g, viewers.OrderJoin, viewers.Join{
 		Rate: rate, Start: time.Now(), Within: j.lasts() + joinWait, Together: j.env.Options.Viewers,
 	})
-	in := 0
-	for _, a := range answers {
-		in += a.In
-	}
-	return in, err
+	return joined.In, err
 }
 
 // bareStorm opens as many bare sockets.
@@ -167,6 +154,6 @@ func (j *joining) bareStorm(ctx context.Context, _ int) error {
 	if _, err := j.comeAll(ctx, j.bare); err != nil {
 		return err
 	}
-	_, err := j.bare.Ask(ctx, crowd.OrderLeave)
+	_, err := j.bare.Ask(ctx, viewers.OrderLeave)
 	return err
 }

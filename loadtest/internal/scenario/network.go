@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fairlead/fairlead/loadtest/internal/openloop"
+	"github.com/fairlead/fairlead/loadtest/internal/usage"
 	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest/impair"
 )
-
-// otherCarrierWait bounds the wait for a tunnel over another carrier.
-const otherCarrierWait = 60 * time.Second
 
 // unimpaired makes the network in front of the relay a good one, so that what
 // isn't measured goes fast, until restore is called.
@@ -27,21 +26,18 @@ func (e *Env) unimpaired() (restore func() error, err error) {
 	return func() error { return shaper.SetProfile(profile) }, shaper.SetProfile(impair.Profile{})
 }
 
-// awaitCarrier waits until the first relay has tunnels over c only.
-func awaitCarrier(ctx context.Context, env *Env, c tunnel.Carrier) error {
-	ctx, cancel := context.WithTimeout(ctx, otherCarrierWait)
+// awaitCarrier waits until the first relay has tunnels over c, and over no other
+// carrier.
+func (e *Env) awaitCarrier(ctx context.Context, c tunnel.Carrier, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
 	for {
-		now, err := readTunnels(ctx, env.Local.Target().Relays[0].AdminURL)
+		now, err := usage.Tunnels(ctx, e.Now().Relays[0].AdminURL)
 		if err == nil && now[string(c)] > 0 && len(now) == 1 {
 			return nil
 		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("no tunnel over %s after %v, there are %v", c, otherCarrierWait, now), err)
+		if openloop.For(ctx, 100*time.Millisecond) != nil {
+			return errors.Join(fmt.Errorf("no tunnel over %s after %v, there are %v", c, within, now), err)
 		}
 	}
 }

@@ -1,22 +1,19 @@
 package scenario
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/fairlead/fairlead/deploy/client"
 	"github.com/fairlead/fairlead/deploy/program"
-	"github.com/fairlead/fairlead/loadtest/internal/crowd"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/openloop"
 	"github.com/fairlead/fairlead/loadtest/internal/stack"
+	"github.com/fairlead/fairlead/loadtest/internal/viewers"
+	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest/impair"
 )
 
@@ -31,23 +28,21 @@ every byte all the time.`,
 	Example: `  loadtest run outage --local
   loadtest run outage --local --lossy 60s --slo 'resume_max<=3s' --slo 'climb<=60s' --slo 'lost_bytes==0'`,
 	Metrics: append([]measure.Metric{
-		received(),
+		received,
 		{Name: "resume", Unit: "s", Help: "from the moment UDP is blocked to the next output", Headline: true, LowerIsBetter: true},
 		{Name: "climb", Unit: "s", Help: "from the moment UDP is let through to the tunnel's being QUIC again", Headline: true, LowerIsBetter: true},
 		{Name: "rebind_gap", Unit: "s", Help: "the longest silence after the agent's source port changed", Headline: true, LowerIsBetter: true},
 		{Name: "delivery", Kind: measure.KindLatency, Help: "from when a chunk was due to its arrival at a viewer, in all phases"},
 		{Name: "lossy_delivery", Kind: measure.KindLatency, Help: "the same under loss, reordering and duplication"},
 		{Name: "lossy_datagrams", Help: "datagrams that were lost meanwhile"},
-	}, exactness()...),
+	}, exactness...),
 	Defaults:   Options{Viewers: 10, Rate: 50, Chunk: 512, Duration: 6 * time.Second, Blocks: 1, Seed: 1},
 	NeedsLocal: "the network between agent and relay is made here",
 	Stack:      stack.Options{Impair: "none"},
-	Flags: func(c *program.Command, o *Options) {
-		own := &outageOptions{}
-		o.Own = own
+	Flags: own(func(c *program.Command, own *outageOptions) {
 		c.Duration(&own.Lossy, "lossy", 10*time.Second, "`time` under loss, reordering and duplication")
-	},
-	Run: runOutage,
+	}),
+	Run: onStage(one, runOutage),
 }
 
 type outageOptions struct{ Lossy time.Duration }
@@ -65,36 +60,23 @@ const (
 // lossy is the network of the issue's case 16.
 var lossy = impair.Both(impair.Path{Delay: 5 * time.Millisecond, Loss: 0.1, Reorder: 0.05, Duplicate: 0.05})
 
-func runOutage(ctx context.Context, env *Env) error {
-	if env.Local.Shaper() == nil {
-		return errors.New("outage: the local stack has no shaper")
-	}
-	s, err := newStage(ctx, env, 1)
-	if err != nil {
-		return err
-	}
-	defer s.close()
+func runOutage(ctx context.Context, s *stage) (err error) {
+	env := s.env
 	u := &outing{stage: s, shaper: env.Local.Shaper(), random: rand.New(rand.NewPCG(env.Options.Seed, 0x0074))}
-	if u.group, err = s.crowd(ctx, viewers{each: env.Options.Viewers, rate: env.Options.Rate}); err != nil {
+	if u.group, err = s.bring(ctx, audience{each: env.Options.Viewers, rate: env.Options.Rate}); err != nil {
 		return err
 	}
-	if err := u.group.Begin(ctx, time.Now()); err != nil {
+	if err := env.awaitCarrier(ctx, tunnel.CarrierQUIC, changeWait); err != nil {
 		return err
 	}
-	if err := s.join(ctx, u.group, env.Options.Viewers, 0); err != nil {
-		return err
-	}
-	if _, err := u.awaitCarrier(ctx, "quic", changeWait); err != nil {
-		return err
-	}
-	for block := range max(1, env.Options.Blocks) {
+	return env.EachBlock(ctx, "outages", side{run: func(ctx context.Context, block int) error {
 		for _, step := range []func(context.Context, int) error{u.block, u.climb, u.rebind, u.lossy} {
 			if err := step(ctx, block); err != nil {
 				return err
 			}
 		}
-	}
-	return nil
+		return nil
+	}})
 }
 
 // outing is the scenario's state.
@@ -116,7 +98,7 @@ func (u *outing) begin(ctx context.Context, phase string, block int) error {
 func (u *outing) while(ctx context.Context, lasts time.Duration, delivery string, do func(at time.Time) error) (time.Duration, error) {
 	o := u.env.Options
 	spec := u.stream(o.Rate, o.Chunk, lasts)
-	if err := arm(ctx, u.group, crowd.Arm{Streams: streams(spec), Delivery: delivery}); err != nil {
+	if err := arm(ctx, u.group, viewers.Arm{Streams: streams(spec), Delivery: delivery}); err != nil {
 		return 0, err
 	}
 	gaps := &gapWatch{}
@@ -127,10 +109,8 @@ func (u *outing) while(ctx context.Context, lasts time.Duration, delivery string
 	}
 	if do != nil {
 		at := spec.Start.Add(lasts/6 + time.Duration(u.random.Float64()*float64(lasts/3)))
-		select {
-		case <-time.After(time.Until(at)):
-		case <-ctx.Done():
-			return 0, ctx.Err()
+		if err := openloop.Until(ctx, at); err != nil {
+			return 0, err
 		}
 		at = time.Now()
 		u.terminal[0].Viewer.Do(func() { gaps.from = at })
@@ -142,9 +122,7 @@ func (u *outing) while(ctx context.Context, lasts time.Duration, delivery string
 	if err != nil {
 		return 0, err
 	}
-	if bad := tally.Viewers - tally.Clean; bad > 0 {
-		u.env.Say("%d of %d viewers didn't get exactly what was printed: %d bytes lost, %d doubled, %d corrupt", bad, tally.Viewers, tally.Lost, tally.Duplicate, tally.Corrupt)
-	}
+	u.env.complain("", tally)
 	var longest time.Duration
 	u.terminal[0].Viewer.Do(func() { longest = gaps.longest })
 	return longest, nil
@@ -152,6 +130,7 @@ func (u *outing) while(ctx context.Context, lasts time.Duration, delivery string
 
 // gapWatch is a handler that knows when nothing came.
 type gapWatch struct {
+	ignoring
 	from    time.Time // silences that ended before it don't count
 	last    time.Time
 	longest time.Duration // of silences, from from
@@ -160,23 +139,10 @@ type gapWatch struct {
 // Output implements [client.Handler].
 func (g *gapWatch) Output(_ []byte, at time.Time) {
 	if pause := at.Sub(g.last); !g.last.IsZero() && pause >= silence && !g.from.IsZero() && at.After(g.from) {
-		g.longest = max(g.longest, at.Sub(later(g.last, g.from)))
+		g.longest = max(g.longest, min(pause, at.Sub(g.from)))
 	}
 	g.last = at
 }
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// Jump implements [client.Handler].
-func (g *gapWatch) Jump(client.Jump) {}
-
-// Lost implements [client.Handler].
-func (g *gapWatch) Lost(time.Time, error) {}
 
 // block blocks UDP while the terminal prints.
 func (u *outing) block(ctx context.Context, block int) error {
@@ -192,8 +158,7 @@ func (u *outing) block(ctx context.Context, block int) error {
 		return err
 	}
 	u.env.Out.BlockAt("resume", block, gap.Seconds())
-	_, err = u.awaitCarrier(ctx, "websocket", changeWait)
-	return err
+	return u.env.awaitCarrier(ctx, tunnel.CarrierWebSocket, changeWait)
 }
 
 // climb lets UDP through, and prints until the tunnel is QUIC again.
@@ -204,27 +169,25 @@ func (u *outing) climb(ctx context.Context, block int) error {
 	free := time.Now()
 	u.env.Out.Event(free, "UDP let through")
 	u.shaper.UDP.Blackhole(impair.Duplex, false)
-	type climbed struct {
-		at  time.Time
-		err error
-	}
-	up := make(chan climbed, 1)
+	up := make(chan error, 1)
+	var took time.Duration // set before up has something
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() { // ends with watching, at the latest
-		at, err := u.awaitCarrier(watching, "quic", climbWait)
-		up <- climbed{at, err}
+		err := u.env.awaitCarrier(watching, tunnel.CarrierQUIC, climbWait)
+		took = time.Since(free)
+		up <- err
 	}()
 	for {
 		if _, err := u.while(ctx, shortStream, "", nil); err != nil {
 			return err
 		}
 		select {
-		case c := <-up:
-			if c.err == nil {
-				u.env.Out.BlockAt("climb", block, c.at.Sub(free).Seconds())
+		case err := <-up:
+			if err == nil {
+				u.env.Out.BlockAt("climb", block, took.Seconds())
 			}
-			return c.err
+			return err
 		default:
 		}
 	}
@@ -273,61 +236,4 @@ func (u *outing) lossy(ctx context.Context, block int) error {
 	u.env.Out.BlockAt("lossy_datagrams", block, float64(lost))
 	u.env.Out.Note(fmt.Sprintf("under loss, %s", u.shaper.Describe()))
 	return u.shaper.SetProfile(before)
-}
-
-// awaitCarrier waits until the tunnel of the stack's sandbox is of that carrier
-// and of no other, and returns when that was seen.
-func (u *outing) awaitCarrier(ctx context.Context, carrier string, within time.Duration) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	admin := u.env.Target.Relays[0].AdminURL
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	var last string
-	for {
-		tunnels, err := readTunnels(ctx, admin)
-		if err == nil && tunnels[carrier] == 1 && len(tunnels) == 1 {
-			return time.Now(), nil
-		}
-		last = fmt.Sprintf("tunnels by carrier %v", tunnels)
-		if err != nil && ctx.Err() == nil {
-			last = err.Error()
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return time.Time{}, fmt.Errorf("the tunnel isn't %s after %v: %s", carrier, within, last)
-		}
-	}
-}
-
-// readTunnels returns how many tunnels of each carrier a relay has, those of
-// which there is none left out.
-func readTunnels(ctx context.Context, admin string) (map[string]int, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, admin+"/metrics", nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("the relay's metrics: %w", err)
-	}
-	defer resp.Body.Close()
-	tunnels := make(map[string]int)
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		rest, ok := strings.CutPrefix(lines.Text(), `fairlead_tunnels{carrier="`)
-		if !ok {
-			continue
-		}
-		carrier, value, _ := strings.Cut(rest, `"} `)
-		n, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			return nil, fmt.Errorf("the relay's metrics: %w", err)
-		}
-		if n != 0 {
-			tunnels[carrier] = int(n)
-		}
-	}
-	return tunnels, lines.Err()
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +14,8 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/enrol"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/openloop"
+	"github.com/fairlead/fairlead/loadtest/internal/usage"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -39,11 +40,9 @@ killed and started again, and all come back.`,
 	},
 	Defaults:   Options{Agents: 200, Blocks: 3, Seed: 1},
 	NeedsLocal: "it invites sandboxes, and kills a relay",
-	Flags: func(c *program.Command, o *Options) {
-		own := &stormOptions{}
-		o.Own = own
+	Flags: own(func(c *program.Command, own *stormOptions) {
 		c.Duration(&own.Idle, "idle", 10*time.Second, "`time` for which agents are idle before their cost is measured")
-	},
+	}),
 	Run: runReconnectStorm,
 }
 
@@ -136,21 +135,16 @@ func (s *storming) connect(ctx context.Context) error {
 		return err
 	}
 	s.env.Progress("idle", 0, 1)
-	select {
-	case <-time.After(s.own.Idle):
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := openloop.For(ctx, s.own.Idle); err != nil {
+		return err
 	}
-	pids := s.env.relayPIDs()
-	cpuBefore, known := cpuTime(pids...)
+	cpu := usage.CPU(s.env.relayPIDs()...)
 	const watch = 3 * protocol.PingIdle // each agent does the same things in it
-	select {
-	case <-time.After(watch):
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := openloop.For(ctx, watch); err != nil {
+		return err
 	}
-	if cpuAfter, ok := cpuTime(pids...); ok && known {
-		s.env.Out.Value("relay_cpu_idle", 100*float64(cpuAfter-cpuBefore)/float64(watch))
+	if used, ok := cpu(); ok {
+		s.env.Out.Value("relay_cpu_idle", 100*float64(used)/float64(watch))
 	}
 	after, err := s.relay(ctx)
 	if err != nil {
@@ -164,40 +158,7 @@ func (s *storming) connect(ctx context.Context) error {
 // relay returns what the relay uses, after a collection.
 func (s *storming) relay(ctx context.Context) (measure.Resource, error) {
 	r := s.env.Local.Target().Relays[0]
-	return settled(ctx, r.PID, r.AdminURL)
-}
-
-// settled returns what a process uses, after a collection of its heap when it
-// has an admin listener. One of pid and admin must be known (not 0, not empty).
-func settled(ctx context.Context, pid int, admin string) (measure.Resource, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	if admin != "" {
-		// A profile of the heap is taken after a collection. Two, since what has
-		// a finalizer goes with the second.
-		for range 2 {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, admin+"/debug/pprof/heap?gc=1", nil)
-			if err != nil {
-				return measure.Resource{}, err
-			}
-			resp, err := http.DefaultClient.Do(req)
-			if err != nil {
-				return measure.Resource{}, fmt.Errorf("collecting the relay's heap: %w", err)
-			}
-			resp.Body.Close()
-		}
-	}
-	var r measure.Resource
-	if pid != 0 {
-		var err error
-		if r, err = measure.ReadProcess(pid); err != nil {
-			return r, err
-		}
-	}
-	if admin == "" {
-		return r, nil
-	}
-	return r, r.ReadMetrics(ctx, http.DefaultClient, admin)
+	return usage.Settled(ctx, r.PID, r.AdminURL)
 }
 
 // await waits until all have registered since at.

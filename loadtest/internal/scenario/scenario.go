@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/client"
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/loadtest/internal/baseline"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
@@ -97,6 +98,38 @@ type Env struct {
 	Say func(format string, args ...any)
 	// Progress says how far the run is in its present phase.
 	Progress func(phase string, done, total float64)
+}
+
+// Now returns the deployment as it is now: a relay that was restarted has
+// another process.
+func (e *Env) Now() *stack.Target {
+	if e.Local != nil {
+		return e.Local.Target()
+	}
+	return e.Target
+}
+
+// Owner returns the owner of the session, for who closes it.
+func (e *Env) Owner() *client.User {
+	return client.NewUser(client.UserOptions{Token: e.Target.Owner().Token, Session: e.Target.Session, Relays: e.origins()})
+}
+
+// origins returns the relays' public origins.
+func (e *Env) origins() []string {
+	var all []string
+	for _, r := range e.Target.Relays {
+		all = append(all, r.URL)
+	}
+	return all
+}
+
+// own returns a scenario's Flags, which keep what they are set to in a T.
+func own[T any](declare func(c *program.Command, own *T)) func(*program.Command, *Options) {
+	return func(c *program.Command, o *Options) {
+		t := new(T)
+		o.Own = t
+		declare(c, t)
+	}
 }
 
 // All returns every scenario in the order of the table.

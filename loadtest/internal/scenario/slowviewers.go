@@ -6,9 +6,10 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/program"
-	"github.com/fairlead/fairlead/loadtest/internal/crowd"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/usage"
+	"github.com/fairlead/fairlead/loadtest/internal/viewers"
 )
 
 var slowViewers = &Scenario{
@@ -24,7 +25,7 @@ hears that it was moved ahead when it has read what is on its way to it, up to
 	Example: `  loadtest run slow-viewers --local --viewers 100 --slow 50 --slow-rate 16384 --duration 30s
   loadtest run slow-viewers --local --slo 'delivery_p99_ratio<=1.2' --slo 'slow_lost_bytes==0'`,
 	Metrics: append([]measure.Metric{
-		received(),
+		received,
 		{Name: "delivery", Kind: measure.KindLatency, Help: "from when a chunk was due to its arrival at a fast viewer, slow ones beside", Headline: true, Baseline: "alone_delivery"},
 		{Name: "alone_delivery", Kind: measure.KindLatency, Help: "the same without slow viewers"},
 		{Name: "slow_lost_bytes", Kind: measure.KindCounter, Unit: "B", Help: "bytes that a slow viewer missed and wasn't told of", Headline: true, LowerIsBetter: true, MustBeZero: true},
@@ -34,15 +35,19 @@ hears that it was moved ahead when it has read what is on its way to it, up to
 		{Name: "slow_behind", Kind: measure.KindLatency, Help: "how old a chunk is when a slow viewer gets it: from when it was due"},
 		{Name: "fast_resyncs", Help: "times that a fast viewer was moved ahead", LowerIsBetter: true, MustBeZero: true},
 		{Name: "relay_memory_growth", Unit: "B", Help: "what the relays' resident memory grew by while slow viewers were there", LowerIsBetter: true},
-	}, exactness()...),
+	}, exactness...),
 	Defaults: Options{Viewers: 50, Rate: 200, Chunk: 4096, Duration: 5 * time.Second, Warmup: time.Second, Blocks: 5, Seed: 1},
-	Flags: func(c *program.Command, o *Options) {
-		own := &slowOptions{}
-		o.Own = own
+	Flags: own(func(c *program.Command, own *slowOptions) {
 		c.Int(&own.Slow, "slow", 20, "`number` of slow viewers")
 		c.Int(&own.Rate, "slow-rate", 128<<10, "`bytes` per second that each of them reads")
+	}),
+	Prepare: func(o *Options) error {
+		if own := o.Own.(*slowOptions); own.Slow < 1 || own.Rate < 1 {
+			return fmt.Errorf("--slow %d and --slow-rate %d must be more than 0", own.Slow, own.Rate)
+		}
+		return nil
 	},
-	Run: runSlowViewers,
+	Run: onStage(one, runSlowViewers),
 }
 
 type slowOptions struct{ Slow, Rate int }
@@ -51,45 +56,37 @@ type slowOptions struct{ Slow, Rate int }
 // the kernel would hide for megabytes that it reads slowly.
 const slowReceive = 4 << 10
 
-func runSlowViewers(ctx context.Context, env *Env) error {
-	own := env.Options.Own.(*slowOptions)
-	if own.Slow < 1 || own.Rate < 1 {
-		return fmt.Errorf("--slow %d and --slow-rate %d must be more than 0", own.Slow, own.Rate)
-	}
-	s, err := newStage(ctx, env, 1)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	o := env.Options
+func runSlowViewers(ctx context.Context, s *stage) (err error) {
+	env, o := s.env, s.env.Options
+	own := o.Own.(*slowOptions)
 	m := &mixed{stage: s, own: own}
-	if m.fast, err = s.crowd(ctx, viewers{each: o.Viewers, rate: o.Rate}); err != nil {
+	if m.fast, err = s.gather(ctx, audience{each: o.Viewers, rate: o.Rate}); err != nil {
 		return err
 	}
-	slow := crowd.Spec{Slow: true, Rate: own.Rate, Receive: slowReceive, Prefix: "slow_"}
-	if m.slow, err = s.crowd(ctx, viewers{each: own.Slow, spec: slow}); err != nil {
+	slow := viewers.Spec{Slow: true, Rate: own.Rate, Receive: slowReceive, Prefix: "slow_"}
+	if m.slow, err = s.gather(ctx, audience{each: own.Slow, spec: slow}); err != nil {
 		return err
 	}
-	if err := s.join(ctx, m.fast, o.Viewers, 0); err != nil {
+	if err := s.join(ctx, m.fast, o.Viewers); err != nil {
 		return err
 	}
-	if _, err := m.watch(ctx, o.Warmup, "alone_", m.fast); err != nil {
+	if err := m.watch(ctx, o.Warmup, "alone_", m.fast); err != nil {
 		return err
 	}
 	if err := beginAll(ctx, m.fast, m.slow); err != nil {
 		return err
 	}
-	before := memory(env.relayPIDs()...)
+	before := usage.Memory(env.relayPIDs()...)
 	err = env.EachBlock(ctx, "blocks",
 		side{"alone", []*generator.Group{m.fast}, m.alone},
 		side{"beside slow ones", []*generator.Group{m.fast, m.slow}, m.beside})
 	if err != nil {
 		return err
 	}
-	if after := memory(env.relayPIDs()...); before > 0 && after > 0 {
+	if after := usage.Memory(env.relayPIDs()...); before > 0 && after > 0 {
 		env.Out.Value("relay_memory_growth", after-before)
 	}
-	counts, err := countsOf(ctx, m.fast)
+	counts, err := generator.Sum[viewers.Counts](ctx, m.fast, viewers.OrderCounts)
 	env.Out.Value("fast_resyncs", float64(counts.Resyncs))
 	env.Out.Value("slow_resyncs", float64(m.resyncs))
 	if m.resyncs == 0 {
@@ -108,56 +105,53 @@ type mixed struct {
 
 // alone is a block without slow viewers.
 func (m *mixed) alone(ctx context.Context, _ int) error {
-	_, err := m.watch(ctx, m.env.Options.Duration, "alone_", m.fast)
-	return err
+	return m.watch(ctx, m.env.Options.Duration, "alone_", m.fast)
 }
 
 // beside is a block with slow viewers.
 func (m *mixed) beside(ctx context.Context, _ int) error {
-	if err := m.join(ctx, m.slow, m.own.Slow, 0); err != nil {
+	if err := m.join(ctx, m.slow, m.own.Slow); err != nil {
 		return err
 	}
-	if _, err := m.watch(ctx, m.env.Options.Duration, "", m.fast, m.slow); err != nil {
+	if err := m.watch(ctx, m.env.Options.Duration, "", m.fast, m.slow); err != nil {
 		return err
 	}
-	counts, err := countsOf(ctx, m.slow)
+	counts, err := generator.Sum[viewers.Counts](ctx, m.slow, viewers.OrderCounts)
 	if err != nil {
 		return err
 	}
 	m.resyncs += counts.Resyncs
-	_, err = m.slow.Ask(ctx, crowd.OrderLeave)
+	_, err = m.slow.Ask(ctx, viewers.OrderLeave)
 	return err
 }
 
-// watch prints a stream of that length that all groups check. The first one's viewers must get
-// all of it.
-func (m *mixed) watch(ctx context.Context, lasts time.Duration, prefix string, groups ...*generator.Group) (crowd.Tally, error) {
+// watch prints a stream of that length, which all groups check. The viewers of
+// the first one must get all of it.
+func (m *mixed) watch(ctx context.Context, lasts time.Duration, prefix string, groups ...*generator.Group) error {
 	o := m.env.Options
 	spec := m.stream(o.Rate, o.Chunk, lasts)
 	for i, g := range groups {
-		a := crowd.Arm{Streams: streams(spec), Delivery: prefix + "delivery"}
+		a := viewers.Arm{Streams: streams(spec), Delivery: prefix + "delivery"}
 		if i > 0 {
 			a.Delivery = "slow_behind"
 		}
 		if err := arm(ctx, g, a); err != nil {
-			return crowd.Tally{}, err
+			return err
 		}
 	}
 	if err := m.print(ctx, 0, spec); err != nil {
-		return crowd.Tally{}, err
+		return err
 	}
 	tally, err := finish(ctx, groups[0], endOf(spec))
 	if err != nil {
-		return tally, err
+		return err
 	}
-	if bad := tally.Viewers - tally.Clean; bad > 0 {
-		m.env.Say("%d of %d fast viewers didn't get exactly what was printed: %d bytes lost, %d doubled, %d corrupt", bad, tally.Viewers, tally.Lost, tally.Duplicate, tally.Corrupt)
-	}
+	m.env.complain("fast: ", tally)
 	for _, g := range groups[1:] {
 		// Slow viewers are judged by what they got so far.
 		if _, err := finishBy(ctx, g, time.Now()); err != nil {
-			return tally, err
+			return err
 		}
 	}
-	return tally, nil
+	return nil
 }

@@ -10,8 +10,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fairlead/fairlead/deploy/client"
+	"github.com/fairlead/fairlead/loadtest/internal/calls"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/openloop"
 	"github.com/fairlead/fairlead/loadtest/internal/printer"
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -51,9 +53,7 @@ loadtest run soak --local --duration 4h --viewers 200 --slo 'relay_growth<8MiB'`
 		{Name: "delivered_chunks", Kind: measure.KindCounter, Help: "chunks that arrived whole, at all viewers together"},
 		{Name: "failed_calls", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "commands, files and visits that failed"},
 		{Name: "corrupt_files", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "files that came back as others"},
-		{Name: "lost_keys", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "keystrokes whose echo wasn't back after 10 s"},
-		{Name: "garbled_keys", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "bytes that came and weren't the next key"},
-	}, exactness()...),
+	}, append(exactEcho, exactness...)...),
 	Defaults: Options{
 		Viewers: 20, Terminals: 2, Rate: 10, Chunk: 512, Duration: time.Minute, Warmup: 5 * time.Second,
 		SLOs: []measure.SLO{
@@ -65,7 +65,7 @@ loadtest run soak --local --duration 4h --viewers 200 --slo 'relay_growth<8MiB'`
 	},
 	TellsAgent: true,
 	Prepare:    prepareSoak,
-	Run:        runSoak,
+	Run:        onStage(func(o *Options) int { return o.Terminals }, runSoak),
 }
 
 // What happens in a soak, a second, beside what the flags say.
@@ -111,16 +111,11 @@ type soaking struct {
 	ended func() // closes what open opened
 }
 
-func runSoak(ctx context.Context, env *Env) error {
-	o := env.Options
-	s, err := newStage(ctx, env, o.Terminals)
-	if err != nil {
-		return err
-	}
-	defer s.close()
+func runSoak(ctx context.Context, s *stage) error {
+	env, o := s.env, s.env.Options
 	k := &soaking{watching: &watching{stage: s, total: o.Viewers * o.Terminals}, rec: measure.NewRecorder(), ended: func() {}}
 	k.rec.Process("generator-0")
-	err = k.fill(ctx)
+	err := k.fill(ctx)
 	if err == nil {
 		err = k.open(ctx)
 	}
@@ -175,10 +170,10 @@ func (k *soaking) fill(ctx context.Context) error {
 // open brings everybody in.
 func (k *soaking) open(ctx context.Context) (err error) {
 	o := k.env.Options
-	if k.group, err = k.crowd(ctx, viewers{each: o.Viewers, rate: o.Rate}); err != nil {
+	if k.group, err = k.gather(ctx, audience{each: o.Viewers, rate: o.Rate}); err != nil {
 		return err
 	}
-	if err := k.join(ctx, k.group, k.total, 0); err != nil {
+	if err := k.join(ctx, k.group, k.total); err != nil {
 		return err
 	}
 	if k.shell, err = k.program.Open(ctx, k.loop); err != nil {
@@ -191,7 +186,7 @@ func (k *soaking) open(ctx context.Context) (err error) {
 			k.env.Log.Warn("cleaning up", "err", err)
 		}
 	}
-	if k.near, err = echoIn(ctx, k.shell, k.rec); err != nil {
+	if k.near, err = echoIn(ctx, k.shell, k.rec, "echo"); err != nil {
 		return err
 	}
 	if k.env.Baseline != nil {
@@ -204,7 +199,7 @@ func (k *soaking) open(ctx context.Context) (err error) {
 			closeShell()
 		}
 	}
-	k.calls, err = callsAt(ctx, k.stage, k.shell.PTY)
+	k.calls, err = k.callsFor(ctx, k.shell.PTY)
 	return err
 }
 
@@ -234,16 +229,16 @@ func (k *soaking) slice(ctx context.Context, block int, lasts time.Duration) err
 	all.Go(func() error {
 		tally, err := k.watch(ctx, lasts)
 		if err == nil {
-			k.complain(max(block, 0), tally)
+			k.env.complain(fmt.Sprintf("block %d: ", max(block, 0)+1), tally)
 		}
 		return err
 	})
 	all.Go(func() error {
-		_, err := ask(ctx, k.calls, orderCommands, calling{Rate: soakCommands, Duration: lasts})
+		_, err := calls.Ask(ctx, k.calls, calls.OrderCommands, calls.Args{Rate: soakCommands, Duration: lasts})
 		return err
 	})
 	all.Go(func() error {
-		_, err := ask(ctx, k.calls, orderSmall, calling{Rate: soakFiles, Duration: lasts, Bytes: soakBytes})
+		_, err := calls.Ask(ctx, k.calls, calls.OrderSmall, calls.Args{Rate: soakFiles, Duration: lasts, Bytes: soakBytes})
 		return err
 	})
 	all.Go(func() error { return k.visits(ctx, lasts) })
@@ -263,33 +258,23 @@ func (k *soaking) keys(ctx context.Context, lasts time.Duration) error {
 
 // visits has people come to a terminal, one after the other, and go.
 func (k *soaking) visits(ctx context.Context, lasts time.Duration) error {
-	start, visit, failed := time.Now(), k.rec.Latency("visit"), k.rec.Counter("failed_calls")
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for n := range int(soakVisits * lasts.Seconds()) {
-		due := start.Add(time.Duration(float64(n) / soakVisits * float64(time.Second)))
-		timer.Reset(time.Until(due))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		joining, cancel := context.WithTimeout(ctx, callTimeout)
+	visit, failed := k.rec.Latency("visit"), k.rec.Counter("failed_calls")
+	_, err := openloop.Each(ctx, soakVisits, lasts, func(n int, due time.Time) error {
+		joining, cancel := context.WithTimeout(ctx, calls.Timeout)
+		defer cancel()
 		v := client.Watch(joining, k.owner, client.Options{PTY: k.terminal[n%len(k.terminal)].PTY, Transport: k.loop}, ignoring{})
 		j, err := v.AwaitJoined(joining)
 		v.Close()
-		cancel()
 		switch {
 		case err == nil:
 			visit.Record(due, j.Complete)
-		case ctx.Err() != nil:
-			return ctx.Err()
-		default:
+		case ctx.Err() == nil:
 			failed.Add(1)
 			k.rec.Fail("visit", err)
 		}
-	}
-	return nil
+		return ctx.Err()
+	})
+	return err
 }
 
 // ignoring hears nothing.

@@ -4,19 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/client"
-	"github.com/fairlead/fairlead/loadtest/internal/crowd"
 	"github.com/fairlead/fairlead/loadtest/internal/eventloop"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/pattern"
 	"github.com/fairlead/fairlead/loadtest/internal/printer"
+	"github.com/fairlead/fairlead/loadtest/internal/viewers"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -59,7 +56,7 @@ func newStage(ctx context.Context, env *Env, terminals int) (_ *stage, err error
 	if s.loop, err = eventloop.New(nil); err != nil {
 		return nil, err
 	}
-	s.owner = ownerOf(env)
+	s.owner = env.Owner()
 	env.Progress("terminals", 0, float64(terminals))
 	if env.Options.Simulated {
 		s.program = printer.Simulated(s.owner)
@@ -80,19 +77,20 @@ func newStage(ctx context.Context, env *Env, terminals int) (_ *stage, err error
 	return s, err
 }
 
-// ownerOf returns the owner of the session.
-func ownerOf(env *Env) *client.User {
-	return client.NewUser(client.UserOptions{Token: env.Target.Owner().Token, Session: env.Target.Session, Relays: origins(env)})
+// onStage returns a scenario's Run, which begins with so many terminals and ends
+// with their end.
+func onStage(terminals func(*Options) int, run func(context.Context, *stage) error) func(context.Context, *Env) error {
+	return func(ctx context.Context, env *Env) error {
+		s, err := newStage(ctx, env, terminals(env.Options))
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		return run(ctx, s)
+	}
 }
 
-// origins returns the relays' public origins.
-func origins(env *Env) []string {
-	var all []string
-	for _, r := range env.Target.Relays {
-		all = append(all, r.URL)
-	}
-	return all
-}
+func one(*Options) int { return 1 }
 
 // clockSkew estimates by how much the source's clock is ahead of ours.
 func clockSkew(ctx context.Context, t *printer.Terminal) (time.Duration, error) {
@@ -171,23 +169,33 @@ func (s *stage) base() []uint64 {
 	return all
 }
 
-// viewers is what [stage.crowd] takes.
-type viewers struct {
+// An audience is whom [stage.gather] starts.
+type audience struct {
 	each  int // of each terminal
-	spec  crowd.Spec
+	spec  viewers.Spec
 	rate  float64 // messages per second that each gets, to choose the number of processes
 	extra int     // sockets of other groups
 }
 
-// crowd starts generator processes for viewers, without having them join.
-func (s *stage) crowd(ctx context.Context, v viewers) (*generator.Group, error) {
-	spec := v.spec
+// bring starts viewers, and has all of them join. What they record counts from
+// now on.
+func (s *stage) bring(ctx context.Context, a audience) (*generator.Group, error) {
+	g, err := s.gather(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	return g, errors.Join(g.Begin(ctx, time.Now()), s.join(ctx, g, a.each*len(s.terminal)))
+}
+
+// gather starts generator processes for viewers, without having them join.
+func (s *stage) gather(ctx context.Context, a audience) (*generator.Group, error) {
+	spec := a.spec
 	terminals := 1
 	if spec.URL == "" {
-		spec.Session, spec.Relays = s.env.Target.Session, origins(s.env)
+		spec.Session, spec.Relays = s.env.Target.Session, s.env.origins()
 		spec.PTYs, spec.OwnGrants = s.ptys(), s.env.Options.OwnGrants
 		terminals = len(spec.PTYs)
-		people, err := s.env.watchers(v.each * terminals)
+		people, err := s.env.watchers(a.each * terminals)
 		if err != nil {
 			return nil, err
 		}
@@ -195,52 +203,42 @@ func (s *stage) crowd(ctx context.Context, v viewers) (*generator.Group, error) 
 			spec.Tokens = append(spec.Tokens, u.Token)
 		}
 	}
-	total := v.each * terminals
+	total := a.each * terminals
 	processes := s.env.Options.Generators
 	if processes <= 0 {
-		processes = generator.Processes(total, v.rate)
+		processes = generator.Processes(total, a.rate)
 	}
-	processes = max(1, min(processes, v.each))
-	if err := generator.Fits(total+v.extra, processes); err != nil {
+	processes = max(1, min(processes, a.each))
+	if err := generator.Fits(total+a.extra, processes); err != nil {
 		return nil, err
 	}
 	var specs []any
 	for i := range processes {
 		share := spec
-		share.Viewers = v.each*(i+1)/processes - v.each*i/processes
+		share.Viewers = a.each*(i+1)/processes - a.each*i/processes
 		specs = append(specs, share)
 	}
-	return s.env.Generators.Start(ctx, crowd.Kind, specs)
+	return s.env.Generators.Start(ctx, viewers.Kind, specs)
 }
 
 // join has a group's viewers come, and fails unless all are in.
-func (s *stage) join(ctx context.Context, g *generator.Group, total int, rate float64) error {
+func (s *stage) join(ctx context.Context, g *generator.Group, total int) error {
 	within := joinWait + time.Duration(total)*20*time.Millisecond
-	if rate > 0 {
-		within += time.Duration(float64(total) / rate * float64(time.Second))
-	}
-	order := crowd.Join{Rate: rate / float64(g.Size()), Start: time.Now(), Within: within}
+	order := viewers.Join{Start: time.Now(), Within: within}
 	watching, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() { // ends with watching
 		defer close(done)
 		s.watchJoin(watching, g, total)
 	}()
-	answers, err := generator.Ask[crowd.Joined](ctx, g, crowd.OrderJoin, order)
+	joined, err := generator.Sum[viewers.Joined](ctx, g, viewers.OrderJoin, order)
 	stop()
 	<-done
 	if err != nil {
 		return err
 	}
-	in, why := 0, ""
-	for _, a := range answers {
-		in += a.In
-		if a.Why != "" {
-			why = a.Why
-		}
-	}
-	if in != total {
-		return fmt.Errorf("%d of %d viewers are in after %v: %s", in, total, within, why)
+	if joined.In != total {
+		return fmt.Errorf("%d of %d viewers are in after %v: %s", joined.In, total, within, joined.Why)
 	}
 	s.env.Progress("joining", float64(total), float64(total))
 	return nil
@@ -256,37 +254,43 @@ func (s *stage) watchJoin(ctx context.Context, g *generator.Group, total int) {
 		case <-ctx.Done():
 			return
 		}
-		answers, err := generator.Ask[crowd.Counts](ctx, g, crowd.OrderCounts)
+		sum, err := generator.Sum[viewers.Counts](ctx, g, viewers.OrderCounts)
 		if err != nil {
 			return
-		}
-		var sum crowd.Counts
-		for _, a := range answers {
-			sum.Add(a)
 		}
 		s.env.Progress("joining", float64(sum.Connected), float64(total))
 	}
 }
 
 // arm begins a check by a group.
-func arm(ctx context.Context, g *generator.Group, a crowd.Arm) error {
-	_, err := g.Ask(ctx, crowd.OrderArm, a)
+func arm(ctx context.Context, g *generator.Group, a viewers.Arm) error {
+	_, err := g.Ask(ctx, viewers.OrderArm, a)
 	return err
 }
 
 // finish ends the check, at the latest when stragglers have had their time after
 // end, and returns what all viewers got.
-func finish(ctx context.Context, g *generator.Group, end time.Time) (crowd.Tally, error) {
+func finish(ctx context.Context, g *generator.Group, end time.Time) (viewers.Tally, error) {
 	return finishBy(ctx, g, end.Add(stragglers))
 }
 
-func finishBy(ctx context.Context, g *generator.Group, deadline time.Time) (crowd.Tally, error) {
-	answers, err := generator.Ask[crowd.Tally](ctx, g, crowd.OrderFinish, crowd.Finish{Deadline: deadline, Settle: settle})
-	var sum crowd.Tally
-	for _, a := range answers {
-		sum.Add(a)
+func finishBy(ctx context.Context, g *generator.Group, deadline time.Time) (viewers.Tally, error) {
+	return generator.Sum[viewers.Tally](ctx, g, viewers.OrderFinish, viewers.Finish{Deadline: deadline, Settle: settle})
+}
+
+// complain says at once what viewers didn't get. where begins the sentence.
+func (e *Env) complain(where string, t viewers.Tally) {
+	if bad := t.Viewers - t.Clean; bad > 0 {
+		e.Say("%s%d of %d viewers didn't get exactly what was printed: %d bytes lost, %d doubled, %d corrupt", where, bad, t.Viewers, t.Lost, t.Duplicate, t.Corrupt)
 	}
-	return sum, err
+}
+
+// tellCost tells the processor time of each of n things in a block, if that is
+// known.
+func (e *Env) tellCost(figure string, block int, used func() (time.Duration, bool), n int64) {
+	if cpu, ok := used(); ok && n > 0 {
+		e.Out.BlockAt(figure, block, cpu.Seconds()/float64(n))
+	}
 }
 
 // streams is a check of one terminal.
@@ -303,38 +307,10 @@ func endOf(streams ...pattern.Spec) time.Time {
 	return last
 }
 
-// cpuTime returns the time that all threads of processes have run so far; ok is
-// false when one of them isn't known.
-func cpuTime(pids ...int) (total time.Duration, ok bool) {
-	for _, pid := range pids {
-		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-		if pid == 0 || err != nil || len(files) == 0 {
-			return 0, false
-		}
-		for _, file := range files {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				continue // the thread has just ended
-			}
-			running, _, _ := strings.Cut(string(data), " ")
-			n, err := strconv.ParseInt(running, 10, 64)
-			if err != nil {
-				return 0, false
-			}
-			total += time.Duration(n)
-		}
-	}
-	return total, len(pids) > 0
-}
-
 // relayPIDs returns the relays' processes as they are now.
 func (e *Env) relayPIDs() []int {
-	target := e.Target
-	if e.Local != nil {
-		target = e.Local.Target()
-	}
 	var pids []int
-	for _, r := range target.Relays {
+	for _, r := range e.Now().Relays {
 		if r.PID != 0 {
 			pids = append(pids, r.PID)
 		}
@@ -342,29 +318,19 @@ func (e *Env) relayPIDs() []int {
 	return pids
 }
 
-// memory returns the resident memory of processes in bytes, 0 when it isn't
-// known.
-func memory(pids ...int) (total float64) {
-	for _, pid := range pids {
-		r, err := measure.ReadProcess(pid)
-		if err != nil {
-			return 0
-		}
-		total += float64(r.RSSBytes)
-	}
-	return total
-}
-
 // received is the metric that progress and plots show of output.
-func received() measure.Metric {
-	return measure.Metric{Name: "received_bytes", Kind: measure.KindCounter, Unit: "B", Help: "output that came, at all viewers together"}
-}
+var received = measure.Metric{Name: "received_bytes", Kind: measure.KindCounter, Unit: "B", Help: "output that came, at all viewers together"}
 
 // exactness are the metrics of every scenario whose viewers must get every byte.
-func exactness() []measure.Metric {
-	return []measure.Metric{
-		{Name: "lost_bytes", Kind: measure.KindCounter, Unit: "B", Help: "bytes that the source wrote and a viewer didn't get, announced or not", Headline: true, LowerIsBetter: true, MustBeZero: true},
-		{Name: "duplicate_bytes", Kind: measure.KindCounter, Unit: "B", Help: "bytes that a viewer got twice", LowerIsBetter: true, MustBeZero: true},
-		{Name: "corrupt_streams", Kind: measure.KindCounter, Help: "streams of a viewer whose bytes or SHA-256 are not the source's", LowerIsBetter: true, MustBeZero: true},
-	}
+var exactness = []measure.Metric{
+	{Name: "lost_bytes", Kind: measure.KindCounter, Unit: "B", Help: "bytes that the source wrote and a viewer didn't get, announced or not", Headline: true, LowerIsBetter: true, MustBeZero: true},
+	{Name: "duplicate_bytes", Kind: measure.KindCounter, Unit: "B", Help: "bytes that a viewer got twice", LowerIsBetter: true, MustBeZero: true},
+	{Name: "corrupt_streams", Kind: measure.KindCounter, Help: "streams of a viewer whose bytes or SHA-256 are not the source's", LowerIsBetter: true, MustBeZero: true},
+}
+
+// exactEcho are the metrics of every scenario in which a typist gets every key
+// back.
+var exactEcho = []measure.Metric{
+	{Name: "lost_keys", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "keystrokes whose echo wasn't back after 10 s"},
+	{Name: "garbled_keys", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "bytes that came and weren't the next key"},
 }

@@ -19,11 +19,14 @@ of a bare loop that delivers as many chunks to as many sockets.`,
 	Metrics:   fanout.Metrics,
 	Defaults:  Options{Terminals: 16, Viewers: 10, Rate: 20, Chunk: 1024, Duration: 3 * time.Second, Warmup: time.Second, Blocks: 9, Seed: 1},
 	Simulated: true,
-	Run: func(ctx context.Context, env *Env) error {
+	Prepare: func(o *Options) error {
 		// One is the session's own.
-		if most := protocol.MaxPTYs - 1; env.Options.Terminals > most {
-			return fmt.Errorf("%d terminals: a sandbox has at most %d", env.Options.Terminals, most)
+		if most := protocol.MaxPTYs - 1; o.Terminals > most {
+			return fmt.Errorf("%d terminals: a sandbox has at most %d", o.Terminals, most)
 		}
-		return watchBlocks(ctx, env, env.Options.Terminals, env.Options.Viewers)
+		return nil
 	},
+	Run: onStage(func(o *Options) int { return o.Terminals }, func(ctx context.Context, s *stage) error {
+		return s.watchBlocks(ctx, s.env.Options.Viewers)
+	}),
 }

@@ -35,11 +35,9 @@ loadtest run tunnel --slo 'tunnel_throughput_ratio>=0.85' --slo 'parallel_throug
 	},
 	Defaults: Options{Terminals: 16, Duration: time.Second, Warmup: time.Second, Blocks: 9},
 	NoTarget: true,
-	Flags: func(c *program.Command, o *Options) {
-		own := &tunnelOptions{}
-		o.Own = own
+	Flags: own(func(c *program.Command, own *tunnelOptions) {
 		c.Strings(&own.carriers, "carriers", "`carriers` to measure: quic, websocket (default: both)")
-	},
+	}),
 	Prepare: func(o *Options) error {
 		own := o.Own.(*tunnelOptions)
 		for _, c := range own.carriers {

@@ -2,15 +2,12 @@ package scenario
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"runtime"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/deploy/client"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/openloop"
 )
 
 const (
@@ -31,7 +28,8 @@ type typist struct {
 	lost    *measure.Counter
 	garbled *measure.Counter
 
-	// Guarded by the viewer's lock.
+	// Owned by the viewer: used in the handler's methods, and by what Viewer.Do
+	// runs.
 	listening bool
 	typed     int         // keys so far
 	due       []time.Time // of those whose echo is still to come
@@ -75,7 +73,8 @@ func (t *typist) Jump(j client.Jump) {
 // Lost implements [client.Handler].
 func (t *typist) Lost(time.Time, error) {}
 
-// giveUp counts what isn't back as lost. The viewer is locked.
+// giveUp counts what isn't back as lost. Viewer.Do or a method of the handler
+// runs it.
 func (t *typist) giveUp() {
 	t.lost.Add(int64(len(t.due)))
 	t.first += len(t.due)
@@ -87,14 +86,7 @@ func (t *typist) listen() { t.viewer.Do(func() { t.listening = true }) }
 
 // typeFor types rate keys a second for so long, and waits for the echoes.
 func (t *typist) typeFor(ctx context.Context, rate float64, d time.Duration) error {
-	wait, end := preciseWait()
-	defer end()
-	start := time.Now()
-	for n := range max(1, int(rate*d.Seconds())) {
-		due := start.Add(time.Duration(float64(n) / rate * float64(time.Second)))
-		if err := wait(ctx, due); err != nil {
-			return err
-		}
+	_, err := openloop.Each(ctx, rate, d, func(_ int, due time.Time) error {
 		var key byte
 		full := false
 		t.viewer.Do(func() {
@@ -106,9 +98,10 @@ func (t *typist) typeFor(ctx context.Context, rate float64, d time.Duration) err
 			return fmt.Errorf("%d keystrokes have no echo yet", maxUnechoed)
 		}
 		t.lag.Record(due, time.Now())
-		if err := t.viewer.Type(ctx, string(key), nil); err != nil {
-			return err
-		}
+		return t.viewer.Type(ctx, string(key), nil)
+	})
+	if err != nil {
+		return err
 	}
 	return t.await(ctx)
 }
@@ -122,35 +115,5 @@ func (t *typist) await(ctx context.Context) error {
 		return nil
 	}
 	t.viewer.Do(t.giveUp)
-	return ctx.Err()
-}
-
-// preciseWait returns a function that waits until a time, to a few microseconds,
-// for one goroutine, which calls end. The runtime's own timers are up to a
-// millisecond late, several times what a keystroke takes.
-func preciseWait() (wait func(context.Context, time.Time) error, end func()) {
-	runtime.LockOSThread()
-	// Sleeps of this thread may end 1 ns late, instead of 50 µs.
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-	return sleepTo, func() {
-		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) // the default
-		runtime.UnlockOSThread()
-	}
-}
-
-// longestSleep bounds how long the end of a context goes unnoticed.
-const longestSleep = 50 * time.Millisecond
-
-func sleepTo(ctx context.Context, at time.Time) error {
-	for ctx.Err() == nil {
-		left := time.Until(at)
-		if left <= 0 {
-			return nil
-		}
-		ts := unix.NsecToTimespec(int64(min(left, longestSleep)))
-		if err := unix.Nanosleep(&ts, nil); err != nil && !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
 	return ctx.Err()
 }

@@ -75,36 +75,6 @@ func TestTypistJumps(t *testing.T) {
 	}
 }
 
-// Waits end when they should, and with their context.
-func TestPreciseWait(t *testing.T) {
-	wait, end := preciseWait()
-	defer end()
-	for range 5 {
-		at := time.Now().Add(3 * time.Millisecond)
-		if err := wait(t.Context(), at); err != nil || time.Now().Before(at) {
-			t.Errorf("ended %v early: %v", time.Until(at), err)
-		}
-	}
-}
-
-// The answers of a program are heard wherever they are cut, and then somebody
-// else hears it.
-func TestAnswers(t *testing.T) {
-	a := &answers{}
-	for _, b := range []byte("ready\r\n") {
-		a.Output([]byte{b}, time.Now())
-	}
-	if string(a.text) != "ready\r\n" {
-		t.Errorf("%q", a.text)
-	}
-	next := &answers{}
-	a.next = next
-	a.Output([]byte("more"), time.Now())
-	if string(a.text) != "ready\r\n" || string(next.text) != "more" {
-		t.Errorf("%q %q", a.text, next.text)
-	}
-}
-
 // testEnv is an environment whose figures are collected.
 func testEnv(o Options, metrics ...measure.Metric) *Env {
 	return &Env{

@@ -1,4 +1,4 @@
-package crowd
+package viewers
 
 import (
 	"fmt"
@@ -12,7 +12,8 @@ import (
 )
 
 // A watcher is a viewer's [client.Handler]: it checks and times what comes. All
-// but the static fields is guarded by the viewer's lock.
+// but the static fields is used in the handler's methods, and in functions that
+// the viewer's Do runs: the viewer runs one of them at a time.
 type watcher struct {
 	// Static after construction.
 	viewer   *client.Viewer
@@ -40,7 +41,8 @@ type check struct {
 	back    uint64 // bytes by which it was moved back: no relay may
 }
 
-// arm begins a check. The caller holds the viewer's lock, here and below.
+// arm begins a check. As all methods below, it runs in the viewer's Do or in a
+// method of the handler.
 func (w *watcher) arm(a Arm) {
 	spec := a.Streams[min(w.terminal, len(a.Streams)-1)]
 	c := &check{spec: spec, late: a.Late}

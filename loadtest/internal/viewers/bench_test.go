@@ -1,4 +1,4 @@
-package crowd
+package viewers
 
 import (
 	"bufio"
@@ -39,7 +39,7 @@ func BenchmarkViewer(b *testing.B) {
 	defer server.Close()
 	rec := measure.NewRecorder()
 	rec.Begin(time.Now())
-	c, err := newCrowd(Spec{URL: "ws" + strings.TrimPrefix(server.URL, "http"), Viewers: sockets}, 0, 1, rec)
+	c, err := newWorker(Spec{URL: "ws" + strings.TrimPrefix(server.URL, "http"), Viewers: sockets}, 0, 1, rec)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package scenario
+package calls
 
 import (
 	"context"
@@ -49,36 +49,36 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // callingAt makes a caller of s and a function that gives it orders.
-func callingAt(t *testing.T, s *server) (*measure.Recorder, func(order string, a calling) (called, error)) {
+func callingAt(t *testing.T, s *server) (*measure.Recorder, func(order string, a Args) (Done, error)) {
 	t.Helper()
 	rec, do := callingWhile(t, s)
-	return rec, func(order string, a calling) (called, error) { return do(t.Context(), order, a) }
+	return rec, func(order string, a Args) (Done, error) { return do(t.Context(), order, a) }
 }
 
 // callingWhile is callingAt with a context for each order.
-func callingWhile(t *testing.T, s *server) (*measure.Recorder, func(ctx context.Context, order string, a calling) (called, error)) {
+func callingWhile(t *testing.T, s *server) (*measure.Recorder, func(ctx context.Context, order string, a Args) (Done, error)) {
 	t.Helper()
 	s.files = make(map[string][]byte)
 	web := httptest.NewServer(s)
 	t.Cleanup(web.Close)
-	spec, err := json.Marshal(callsSpec{Command: web.URL + "/command", Files: web.URL + "/files", Prefix: "direct_", Seed: 7})
+	spec, err := json.Marshal(Spec{Command: web.URL + "/command", Files: web.URL + "/files", Prefix: "direct_", Seed: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
 	rec := measure.NewRecorder()
 	rec.Begin(time.Now().Add(-time.Hour))
-	w, err := newCaller(t.Context(), &generator.Job{Spec: spec, Of: 1, Rec: rec})
+	w, err := New(t.Context(), &generator.Job{Spec: spec, Of: 1, Rec: rec})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Close)
-	return rec, func(ctx context.Context, order string, a calling) (called, error) {
+	return rec, func(ctx context.Context, order string, a Args) (Done, error) {
 		arg, err := json.Marshal(a)
 		if err != nil {
 			t.Fatal(err)
 		}
 		answer, err := w.Do(ctx, order, arg)
-		got, _ := answer.(called)
+		got, _ := answer.(Done)
 		return got, err
 	}
 }
@@ -86,19 +86,19 @@ func callingWhile(t *testing.T, s *server) (*measure.Recorder, func(ctx context.
 // Calls are made at their rate, timed, and counted.
 func TestCalls(t *testing.T) {
 	rec, do := callingAt(t, &server{})
-	got, err := do(orderCommands, calling{Rate: 200, Duration: 100 * time.Millisecond})
+	got, err := do(OrderCommands, Args{Rate: 200, Duration: 100 * time.Millisecond})
 	if err != nil || got.Calls != 20 || got.Took < 90*time.Millisecond {
 		t.Errorf("%+v %v", got, err)
 	}
-	if got, err = do(orderFlood, calling{Clients: 4, Duration: 30 * time.Millisecond}); err != nil || got.Took < 30*time.Millisecond {
+	if got, err = do(OrderFlood, Args{Clients: 4, Duration: 30 * time.Millisecond}); err != nil || got.Took < 30*time.Millisecond {
 		t.Errorf("%+v %v", got, err)
 	}
-	for _, order := range []string{orderUpload, orderDownload} {
-		if got, err = do(order, calling{Bytes: 100_000}); err != nil || got.Took <= 0 {
+	for _, order := range []string{OrderUpload, OrderDownload} {
+		if got, err = do(order, Args{Bytes: 100_000}); err != nil || got.Took <= 0 {
 			t.Errorf("%s: %+v %v", order, got, err)
 		}
 	}
-	if got, err = do(orderSmall, calling{Rate: 500, Duration: 100 * time.Millisecond, Bytes: 100}); err != nil || got.Calls != 50 {
+	if got, err = do(OrderSmall, Args{Rate: 500, Duration: 100 * time.Millisecond, Bytes: 100}); err != nil || got.Calls != 50 {
 		t.Errorf("%+v %v", got, err)
 	}
 	s := rec.Snapshot()
@@ -110,7 +110,7 @@ func TestCalls(t *testing.T) {
 	if s.Counters["failed_calls"] != 0 || s.Counters["corrupt_files"] != 0 {
 		t.Errorf("%v %v", s.Counters, s.Failures)
 	}
-	if _, err := do("dance", calling{}); err == nil {
+	if _, err := do("dance", Args{}); err == nil {
 		t.Error("an unknown order was obeyed")
 	}
 }
@@ -127,7 +127,7 @@ func TestFlood(t *testing.T) {
 		}
 	}}
 	rec, do := callingWhile(t, s)
-	got, err := do(ctx, orderFlood, calling{Clients: clients, Duration: time.Hour})
+	got, err := do(ctx, OrderFlood, Args{Clients: clients, Duration: time.Hour})
 	if !errors.Is(err, context.Canceled) || got.Calls < most-clients || got.Calls > most+clients {
 		t.Errorf("%+v %v", got, err)
 	}
@@ -139,16 +139,16 @@ func TestFlood(t *testing.T) {
 // A file that comes back as another one is corrupt, whichever way it was read.
 func TestCorruptFiles(t *testing.T) {
 	rec, do := callingAt(t, &server{change: func(b []byte) []byte { return append([]byte("x"), b[1:]...) }})
-	if _, err := do(orderUpload, calling{Bytes: 1000}); err != nil {
+	if _, err := do(OrderUpload, Args{Bytes: 1000}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := do(orderDownload, calling{Bytes: 1000}); err != nil {
+	if _, err := do(OrderDownload, Args{Bytes: 1000}); err != nil {
 		t.Fatal(err)
 	}
 	if n := rec.Snapshot().Counters["corrupt_files"]; n != 1 {
 		t.Errorf("%d large files are corrupt, want 1", n)
 	}
-	if _, err := do(orderSmall, calling{Rate: 1000, Duration: 20 * time.Millisecond, Bytes: 100}); err != nil {
+	if _, err := do(OrderSmall, Args{Rate: 1000, Duration: 20 * time.Millisecond, Bytes: 100}); err != nil {
 		t.Fatal(err)
 	}
 	if n := rec.Snapshot().Counters["corrupt_files"]; n != 10 {
@@ -161,7 +161,7 @@ func TestCorruptFiles(t *testing.T) {
 func TestFailedCalls(t *testing.T) {
 	s := &server{status: http.StatusTooManyRequests}
 	rec, do := callingAt(t, s)
-	if _, err := do(orderCommands, calling{Rate: 100, Duration: 50 * time.Millisecond}); err != nil {
+	if _, err := do(OrderCommands, Args{Rate: 100, Duration: 50 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
 	snapshot := rec.Snapshot()
@@ -171,7 +171,7 @@ func TestFailedCalls(t *testing.T) {
 	if text, err := json.Marshal(snapshot.Failures); err != nil || !strings.Contains(string(text), "429") || strings.Contains(string(text), "127.0.0.1") {
 		t.Errorf("%s %v", text, err)
 	}
-	if _, err := do(orderUpload, calling{Bytes: 10}); err == nil {
+	if _, err := do(OrderUpload, Args{Bytes: 10}); err == nil {
 		t.Error("an upload that failed didn't")
 	}
 }

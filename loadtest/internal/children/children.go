@@ -1,6 +1,6 @@
-// Package offspring ends the processes that this one has started, and those that
+// Package children ends the processes that this one has started, and those that
 // they have.
-package offspring
+package children
 
 import (
 	"os"

@@ -1,4 +1,4 @@
-package offspring
+package children
 
 import (
 	"bufio"

@@ -1,4 +1,4 @@
-package crowd
+package viewers
 
 import (
 	"fmt"
@@ -175,7 +175,7 @@ func TestFound10CrowdsSharePeople(t *testing.T) {
 		{people, 0, 1, "[a b c d e]"}, {people, 0, 2, "[a c e]"}, {people, 1, 2, "[b d]"}, {people[:2], 2, 3, "[a b]"}, {nil, 0, 1, "[]"},
 	} {
 		if got := fmt.Sprint(share(tt.people, tt.index, tt.of)); got != tt.want {
-			t.Errorf("crowd %d of %d has %s of %v, want %s", tt.index, tt.of, got, tt.people, tt.want)
+			t.Errorf("worker %d of %d has %s of %v, want %s", tt.index, tt.of, got, tt.people, tt.want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package scenario
+package bulk
 
 import (
 	"testing"
@@ -26,7 +26,7 @@ func TestFloodCountsSkips(t *testing.T) {
 		"not":       {false, 0, 300, 700},
 	} {
 		rec := measure.NewRecorder()
-		b := bulkCounting(rec)
+		b := counting(rec)
 		b.checker = pattern.NewChecker(spec, nil)
 		at := func(offset uint64) protocol.Position { return protocol.Position{Epoch: 1, Offset: offset} }
 		b.Jump(client.Jump{To: at(40), Socket: 1})
@@ -37,7 +37,7 @@ func TestFloodCountsSkips(t *testing.T) {
 		b.Output(all[700:], time.Now())
 		b.tell()
 		got := rec.Snapshot().Counters
-		if got[bulkSkipped] != row.skipped || got["lost_bytes"] != row.lost || got["bulk_output"] != row.came || got["duplicate_bytes"]+got["corrupt_streams"] != 0 {
+		if got[Skipped] != row.skipped || got["lost_bytes"] != row.lost || got[Output] != row.came || got["duplicate_bytes"]+got["corrupt_streams"] != 0 {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -1,8 +1,9 @@
-// Package crowd is a kind of generator: many viewers of terminals in one
+// Package viewers is a kind of generator: many viewers of terminals in one
 // process, who check every byte they get and time every chunk.
-package crowd
+package viewers
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
@@ -13,7 +14,7 @@ import (
 // Kind is the name under which [New] is registered.
 const Kind = "viewers"
 
-// Orders to a crowd, with their arguments and answers.
+// Orders to the worker, with their arguments and answers.
 const (
 	OrderJoin   = "join"   // Join → Joined
 	OrderArm    = "arm"    // Arm → nothing
@@ -68,6 +69,13 @@ type Joined struct {
 	Why    string `json:"why,omitempty"` // of one that failed
 }
 
+// Add adds o.
+func (j *Joined) Add(o Joined) {
+	j.In += o.In
+	j.Failed += o.Failed
+	j.Why = cmp.Or(o.Why, j.Why)
+}
+
 // Arm begins a check: the next output of each terminal is its stream.
 type Arm struct {
 	Streams []pattern.Spec `json:"streams"` // by terminal; one for all with URL
@@ -76,7 +84,7 @@ type Arm struct {
 	Base []uint64 `json:"base,omitempty"`
 	// Late viewers answer for their time from attached to the end only.
 	Late bool `json:"late,omitempty"`
-	// Delivery is the name of the latency of chunks; default: the crowd's prefix
+	// Delivery is the name of the latency of chunks; default: the prefix
 	// and "delivery".
 	Delivery string `json:"delivery,omitempty"`
 
@@ -134,6 +142,13 @@ type Resumed struct {
 	Affected  int `json:"affected"`
 	Back      int `json:"back"`
 	Untouched int `json:"untouched"`
+}
+
+// Add adds o.
+func (r *Resumed) Add(o Resumed) {
+	r.Affected += o.Affected
+	r.Back += o.Back
+	r.Untouched += o.Untouched
 }
 
 // Counts are sums over all viewers.

@@ -1,4 +1,4 @@
-package scenario
+package usage
 
 import (
 	"context"
@@ -28,7 +28,7 @@ func TestCollected(t *testing.T) {
 			return r, nil
 		}
 		waited := int64(0)
-		r, complete, err := collected(t.Context(), read, func(n int64) { waited = max(waited, n) })
+		r, complete, err := Collected(t.Context(), read, func(n int64) { waited = max(waited, n) })
 		if err != nil || !complete || waited != 1 {
 			t.Fatalf("%v %v, waited for %d", complete, err, waited)
 		}
@@ -48,17 +48,17 @@ func TestCollectedGivesUp(t *testing.T) {
 		read := func(context.Context) (measure.Resource, error) {
 			return measure.Resource{Goroutines: 3, HeapBytes: 8, Collections: 1}, nil
 		}
-		r, complete, err := collected(t.Context(), read, func(int64) {})
-		if took := time.Since(begun); err != nil || complete || r.HeapBytes != 8 || took < collectionWait || took > collectionWait+time.Second {
+		r, complete, err := Collected(t.Context(), read, func(int64) {})
+		if took := time.Since(begun); err != nil || complete || r.HeapBytes != 8 || took < CollectionWait || took > CollectionWait+time.Second {
 			t.Errorf("%+v %v %v after %v", r, complete, err, took)
 		}
 		gone := errors.New("gone")
-		if _, _, err := collected(t.Context(), func(context.Context) (measure.Resource, error) { return measure.Resource{}, gone }, nil); !errors.Is(err, gone) {
+		if _, _, err := Collected(t.Context(), func(context.Context) (measure.Resource, error) { return measure.Resource{}, gone }, nil); !errors.Is(err, gone) {
 			t.Error(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, _, err := collected(ctx, read, func(int64) {}); !errors.Is(err, context.Canceled) {
+		if _, _, err := Collected(ctx, read, func(int64) {}); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})

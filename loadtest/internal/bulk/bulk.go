@@ -1,4 +1,6 @@
-package scenario
+// Package bulk is a kind of generator that keeps a tunnel busy: one terminal
+// prints as fast as it is taken, and one file is downloaded again and again.
+package bulk
 
 import (
 	"bytes"
@@ -6,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -14,32 +15,45 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/eventloop"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/openloop"
 	"github.com/fairlead/fairlead/loadtest/internal/pattern"
 	"github.com/fairlead/fairlead/loadtest/internal/printer"
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// bulkKind is the kind of generator that keeps a tunnel busy: one terminal
-// prints as fast as it is taken, and one file is downloaded again and again.
-const bulkKind = "bulk"
+// Kind is the name under which [New] is registered.
+const Kind = "bulk"
+
+// Orders to the worker, without arguments or answers.
+const (
+	OrderBegin = "bulk"
+	OrderEnd   = "end"
+)
+
+// What the worker counts, beside the exactness of its output.
+const (
+	Output   = "bulk_output"        // bytes that were printed and received
+	Download = "bulk_download"      // bytes that were downloaded
+	Skipped  = "bulk_skipped_bytes" // bytes of output that its viewer was told it would miss
+)
 
 const (
-	orderBulk    = "bulk"
-	orderBulkEnd = "end"
-
-	bulkFile      = ".loadtest-bulk"
-	bulkFileBytes = 16 << 20
-	bulkChunk     = 1024
-	bulkSkipped   = "bulk_skipped_bytes"
-	// bulkQuiet is how long nothing more may come after the end of the output.
-	bulkQuiet = time.Second
+	fileName   = ".loadtest-bulk"
+	fileBytes  = 16 << 20
+	chunkBytes = 1024
+	// quiet is how long nothing more may come after the end of the output.
+	quiet = time.Second
+	// quietWait bounds the wait for that.
+	quietWait = 10 * time.Second
+	// closeWait bounds the end of the terminal.
+	closeWait = 15 * time.Second
 	// maxLaneTries bounds the terminals that are opened to find one on the lane
 	// that is wanted.
 	maxLaneTries = 40
 )
 
-// A bulkSpec is what a bulk worker is told.
-type bulkSpec struct {
+// A Spec says where.
+type Spec struct {
 	Token   string
 	Session protocol.SessionID
 	Relays  []string
@@ -50,8 +64,8 @@ type bulkSpec struct {
 	Seed     uint64
 }
 
-// A bulkWorker is the flood and the download.
-type bulkWorker struct {
+// A worker is the flood and the download.
+type worker struct {
 	// Static after construction.
 	user     *client.User
 	loop     *eventloop.Loop
@@ -67,17 +81,19 @@ type bulkWorker struct {
 	stop    context.CancelFunc
 	loading sync.WaitGroup
 
-	// Guarded by the viewer's lock.
+	// Owned by the viewer: used in the handler's methods, and by what Viewer.Do
+	// runs.
 	checker *pattern.Checker
 	last    time.Time // when output came last
 }
 
-func newBulk(ctx context.Context, job *generator.Job) (generator.Worker, error) {
-	var spec bulkSpec
+// New makes a worker; it is a [generator.Kind].
+func New(ctx context.Context, job *generator.Job) (generator.Worker, error) {
+	var spec Spec
 	if err := job.Decode(&spec); err != nil {
 		return nil, err
 	}
-	b := bulkCounting(job.Rec)
+	b := counting(job.Rec)
 	b.user, b.seed = client.NewUser(client.UserOptions{Token: spec.Token, Session: spec.Session, Relays: spec.Relays}), spec.Seed
 	if err := b.open(ctx, &spec); err != nil {
 		b.Close()
@@ -86,15 +102,15 @@ func newBulk(ctx context.Context, job *generator.Job) (generator.Worker, error) 
 	return b, nil
 }
 
-// bulkCounting returns a worker with its counters.
-func bulkCounting(rec *measure.Recorder) *bulkWorker {
-	return &bulkWorker{
-		rec: rec, output: rec.Counter("bulk_output"), download: rec.Counter("bulk_download"), skipped: rec.Counter(bulkSkipped),
+// counting returns a worker with its counters.
+func counting(rec *measure.Recorder) *worker {
+	return &worker{
+		rec: rec, output: rec.Counter(Output), download: rec.Counter(Download), skipped: rec.Counter(Skipped),
 		exact: [3]*measure.Counter{rec.Counter("lost_bytes"), rec.Counter("duplicate_bytes"), rec.Counter("corrupt_streams")},
 	}
 }
 
-func (b *bulkWorker) open(ctx context.Context, spec *bulkSpec) (err error) {
+func (b *worker) open(ctx context.Context, spec *Spec) (err error) {
 	if b.loop, err = eventloop.New(nil); err != nil {
 		return err
 	}
@@ -118,30 +134,22 @@ func (b *bulkWorker) open(ctx context.Context, spec *bulkSpec) (err error) {
 	if b.terminal == nil {
 		return fmt.Errorf("none of %d terminals is on the lane that is wanted", maxLaneTries)
 	}
-	return b.user.PutFile(ctx, bulkFile, bytes.NewReader(noise(spec.Seed, bulkFileBytes)))
-}
-
-// noise returns bytes that don't compress.
-func noise(seed uint64, n int) []byte {
-	random := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(seed >> 24)})
-	b := make([]byte, n)
-	_, _ = random.Read(b) // never fails
-	return b
+	return b.user.PutFile(ctx, fileName, bytes.NewReader(pattern.Noise(spec.Seed, fileBytes)))
 }
 
 // Do implements [generator.Worker].
-func (b *bulkWorker) Do(ctx context.Context, order string, _ json.RawMessage) (any, error) {
+func (b *worker) Do(ctx context.Context, order string, _ json.RawMessage) (any, error) {
 	switch order {
-	case orderBulk:
+	case OrderBegin:
 		return nil, b.begin(ctx)
-	case orderBulkEnd:
+	case OrderEnd:
 		return nil, b.end(ctx)
 	}
 	return nil, fmt.Errorf("no order is called %q", order)
 }
 
-func (b *bulkWorker) begin(ctx context.Context) error {
-	spec := pattern.Spec{Seed: b.seed, Chunk: bulkChunk, Start: time.Now()}
+func (b *worker) begin(ctx context.Context) error {
+	spec := pattern.Spec{Seed: b.seed, Chunk: chunkBytes, Start: time.Now()}
 	b.terminal.Viewer.Do(func() { b.checker = pattern.NewChecker(spec, nil) })
 	b.terminal.Follow(b)
 	if err := b.terminal.Order(ctx, spec.Order()); err != nil {
@@ -154,33 +162,30 @@ func (b *bulkWorker) begin(ctx context.Context) error {
 }
 
 // keepDownloading downloads the file until ctx ends.
-func (b *bulkWorker) keepDownloading(ctx context.Context) {
+func (b *worker) keepDownloading(ctx context.Context) {
 	for ctx.Err() == nil {
-		if err := b.user.GetFile(ctx, bulkFile, counting{b.download}); err != nil && ctx.Err() == nil {
+		if err := b.user.GetFile(ctx, fileName, counter{b.download}); err != nil && ctx.Err() == nil {
 			b.rec.Fail("download", err)
-			select {
-			case <-time.After(time.Second):
-			case <-ctx.Done():
-			}
+			_ = openloop.For(ctx, time.Second)
 		}
 	}
 }
 
-// A counting writer counts bytes.
-type counting struct{ n *measure.Counter }
+// A counter counts the bytes that are written to it.
+type counter struct{ n *measure.Counter }
 
-func (c counting) Write(p []byte) (int, error) {
+func (c counter) Write(p []byte) (int, error) {
 	c.n.Add(int64(len(p)))
 	return len(p), nil
 }
 
 // end ends the flood and says whether every byte of it came.
-func (b *bulkWorker) end(ctx context.Context) error {
+func (b *worker) end(ctx context.Context) error {
 	b.halt()
 	if err := b.terminal.Order(ctx, "stop"); err != nil {
 		return err
 	}
-	if err := b.quiet(ctx); err != nil {
+	if err := b.awaitQuiet(ctx); err != nil {
 		return err
 	}
 	b.terminal.Viewer.Do(b.tell)
@@ -188,8 +193,8 @@ func (b *bulkWorker) end(ctx context.Context) error {
 	return nil
 }
 
-// tell counts what came of the flood. The caller holds the viewer's lock.
-func (b *bulkWorker) tell() {
+// tell counts what came of the flood. Viewer.Do runs it.
+func (b *worker) tell() {
 	r := b.checker.Report()
 	b.skipped.Add(r.SkippedBytes)
 	b.exact[0].Add(r.LostBytes)
@@ -199,15 +204,15 @@ func (b *bulkWorker) tell() {
 	}
 }
 
-// quiet waits until no output has come for a while.
-func (b *bulkWorker) quiet(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, echoWait)
+// awaitQuiet waits until no output has come for a while.
+func (b *worker) awaitQuiet(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, quietWait)
 	defer cancel()
-	ticker := time.NewTicker(bulkQuiet / 10)
+	ticker := time.NewTicker(quiet / 10)
 	defer ticker.Stop()
 	for {
 		over := false
-		b.terminal.Viewer.Do(func() { over = time.Since(b.last) > bulkQuiet })
+		b.terminal.Viewer.Do(func() { over = time.Since(b.last) > quiet })
 		if over {
 			return nil
 		}
@@ -219,7 +224,7 @@ func (b *bulkWorker) quiet(ctx context.Context) error {
 	}
 }
 
-func (b *bulkWorker) halt() {
+func (b *worker) halt() {
 	if b.stop != nil {
 		b.stop()
 		b.loading.Wait()
@@ -228,7 +233,7 @@ func (b *bulkWorker) halt() {
 }
 
 // Output implements [client.Handler].
-func (b *bulkWorker) Output(p []byte, at time.Time) {
+func (b *worker) Output(p []byte, at time.Time) {
 	b.last = at
 	b.output.Add(int64(len(p)))
 	b.checker.Write(p, at)
@@ -236,24 +241,24 @@ func (b *bulkWorker) Output(p []byte, at time.Time) {
 
 // Jump implements [client.Handler]. What was skipped for a viewer that can't
 // keep up was announced: it isn't lost, but counted.
-func (b *bulkWorker) Jump(j client.Jump) {
+func (b *worker) Jump(j client.Jump) {
 	if !j.Continues() && j.To.Epoch == j.From.Epoch {
 		b.checker.Skip(j.From.Offset, j.To.Offset)
 	}
 }
 
 // Lost implements [client.Handler].
-func (b *bulkWorker) Lost(time.Time, error) {}
+func (b *worker) Lost(time.Time, error) {}
 
 // Close implements [generator.Worker].
-func (b *bulkWorker) Close() {
+func (b *worker) Close() {
 	b.halt()
-	ctx, cancel := context.WithTimeout(context.Background(), endWait)
+	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
 	defer cancel()
 	if b.terminal != nil {
 		// The stack may be gone already: there is nobody left to tell.
 		_ = b.terminal.Close(ctx)
-		_ = b.user.DeleteFile(ctx, bulkFile)
+		_ = b.user.DeleteFile(ctx, fileName)
 	}
 	if b.loop != nil {
 		b.loop.Close()

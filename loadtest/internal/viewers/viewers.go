@@ -1,4 +1,4 @@
-package crowd
+package viewers
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/eventloop"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/openloop"
 )
 
 const (
@@ -23,8 +24,8 @@ const (
 	pollEvery = 5 * time.Millisecond
 )
 
-// A crowd is the worker.
-type crowd struct {
+// A worker has the viewers of one process.
+type worker struct {
 	// Static after construction.
 	spec   Spec
 	index  int
@@ -41,20 +42,20 @@ type crowd struct {
 	armed    *Arm       // guarded by mu
 }
 
-// New makes a crowd, which is a [generator.Kind].
+// New makes a worker; it is a [generator.Kind].
 func New(_ context.Context, job *generator.Job) (generator.Worker, error) {
 	var spec Spec
 	if err := job.Decode(&spec); err != nil {
 		return nil, err
 	}
-	return newCrowd(spec, job.Index, job.Of, job.Rec)
+	return newWorker(spec, job.Index, job.Of, job.Rec)
 }
 
-func newCrowd(spec Spec, index, of int, rec *measure.Recorder) (*crowd, error) {
+func newWorker(spec Spec, index, of int, rec *measure.Recorder) (*worker, error) {
 	if spec.URL == "" && (len(spec.PTYs) == 0 || len(spec.Relays) == 0 || len(spec.Tokens) == 0) {
-		return nil, errors.New("a crowd without a terminal, a relay or people")
+		return nil, errors.New("viewers without a terminal, a relay or people")
 	}
-	c := &crowd{spec: spec, index: index, of: of, rec: rec}
+	c := &worker{spec: spec, index: index, of: of, rec: rec}
 	loop, err := eventloop.New(rec.Latency(measure.LagName).Record)
 	if err != nil {
 		return nil, err
@@ -67,8 +68,8 @@ func newCrowd(spec Spec, index, of int, rec *measure.Recorder) (*crowd, error) {
 	return c, nil
 }
 
-// share returns whom of the people one of several crowds has: some of its own, so
-// that a person's grants are few, or all where they are fewer than crowds.
+// share returns the people of one of several workers: some of its own, so that a
+// person's grants are few, or all where they are fewer than workers.
 func share(tokens []string, index, of int) (own []string) {
 	if len(tokens) == 0 {
 		return []string{""}
@@ -83,7 +84,7 @@ func share(tokens []string, index, of int) (own []string) {
 }
 
 // Close implements [generator.Worker].
-func (c *crowd) Close() {
+func (c *worker) Close() {
 	c.cancel()
 	c.leave()
 	for _, user := range c.users {
@@ -93,7 +94,7 @@ func (c *crowd) Close() {
 }
 
 // Do implements [generator.Worker].
-func (c *crowd) Do(ctx context.Context, order string, arg json.RawMessage) (any, error) {
+func (c *worker) Do(ctx context.Context, order string, arg json.RawMessage) (any, error) {
 	switch order {
 	case OrderJoin:
 		return obey(ctx, arg, c.join)
@@ -121,14 +122,14 @@ func obey[A, R any](ctx context.Context, arg json.RawMessage, do func(context.Co
 }
 
 // all returns the viewers so far.
-func (c *crowd) all() []*watcher {
+func (c *worker) all() []*watcher {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.watchers[:len(c.watchers):len(c.watchers)]
 }
 
 // join has the viewers come, and waits until they are in.
-func (c *crowd) join(ctx context.Context, j Join) (Joined, error) {
+func (c *worker) join(ctx context.Context, j Join) (Joined, error) {
 	ctx, cancel := context.WithTimeout(ctx, j.Within)
 	defer cancel()
 	if j.Together <= 0 {
@@ -145,10 +146,7 @@ func (c *crowd) join(ctx context.Context, j Join) (Joined, error) {
 		due := time.Now()
 		if j.Rate > 0 {
 			due = j.Start.Add(time.Duration(float64(i) / j.Rate * float64(time.Second)))
-			select {
-			case <-time.After(time.Until(due)):
-			case <-ctx.Done():
-			}
+			_ = openloop.Until(ctx, due) // whose end everybody notices
 		}
 		w := c.come(i, dialing)
 		coming.Go(func() {
@@ -174,7 +172,7 @@ func (c *crowd) join(ctx context.Context, j Join) (Joined, error) {
 }
 
 // come starts viewer i.
-func (c *crowd) come(i int, dialing chan struct{}) *watcher {
+func (c *worker) come(i int, dialing chan struct{}) *watcher {
 	terminals := max(1, len(c.spec.PTYs))
 	w := &watcher{
 		terminal: i % terminals, slow: c.spec.Slow, open: &c.open,
@@ -210,7 +208,7 @@ func (c *crowd) come(i int, dialing chan struct{}) *watcher {
 }
 
 // arm begins a check of all viewers, those to come as well.
-func (c *crowd) arm(_ context.Context, a Arm) (struct{}, error) {
+func (c *worker) arm(_ context.Context, a Arm) (struct{}, error) {
 	if len(a.Streams) == 0 {
 		return struct{}{}, errors.New("a check without a stream")
 	}
@@ -231,7 +229,7 @@ func (c *crowd) arm(_ context.Context, a Arm) (struct{}, error) {
 }
 
 // finish ends the check.
-func (c *crowd) finish(ctx context.Context, f Finish) (Tally, error) {
+func (c *worker) finish(ctx context.Context, f Finish) (Tally, error) {
 	c.poll(ctx, f.Deadline, func() bool { return c.open.Load() <= 0 })
 	c.poll(ctx, time.Now().Add(f.Settle), func() bool { return false })
 	c.mu.Lock()
@@ -256,7 +254,7 @@ func (c *crowd) finish(ctx context.Context, f Finish) (Tally, error) {
 }
 
 // poll waits until done, deadline or the end of ctx.
-func (c *crowd) poll(ctx context.Context, deadline time.Time, done func() bool) {
+func (c *worker) poll(ctx context.Context, deadline time.Time, done func() bool) {
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
 	for !done() && time.Now().Before(deadline) {
@@ -277,7 +275,7 @@ const (
 )
 
 // resume waits until those who lost their sockets have output again.
-func (c *crowd) resume(ctx context.Context, r Resume) (Resumed, error) {
+func (c *worker) resume(ctx context.Context, r Resume) (Resumed, error) {
 	var answer Resumed
 	all := c.all()
 	c.poll(ctx, r.At.Add(r.Within), func() bool {
@@ -313,7 +311,7 @@ func (c *crowd) resume(ctx context.Context, r Resume) (Resumed, error) {
 	return answer, nil
 }
 
-func (c *crowd) counts() Counts {
+func (c *worker) counts() Counts {
 	var sum Counts
 	for _, w := range c.all() {
 		n := w.viewer.Counts()
@@ -326,7 +324,7 @@ func (c *crowd) counts() Counts {
 }
 
 // leave ends all viewers.
-func (c *crowd) leave() {
+func (c *worker) leave() {
 	c.mu.Lock()
 	all := c.watchers
 	c.watchers = nil

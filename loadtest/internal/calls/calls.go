@@ -1,4 +1,6 @@
-package scenario
+// Package calls is a kind of generator: commands and files, of a deployment or
+// of a baseline.
+package calls
 
 import (
 	"bytes"
@@ -17,34 +19,36 @@ import (
 	"github.com/fairlead/fairlead/deploy/client"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/openloop"
+	"github.com/fairlead/fairlead/loadtest/internal/pattern"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
 )
 
-// callsKind is the kind of generator that makes requests: commands and files.
-const callsKind = "calls"
+// Kind is the name under which [New] is registered.
+const Kind = "calls"
 
-// Orders of a callsKind worker.
+// Orders to the worker. Each takes Args and answers Done.
 const (
-	orderCommands = "commands" // at a rate
-	orderFlood    = "flood"    // as many as clients get done
-	orderSmall    = "small"    // small files, at a rate
-	orderUpload   = "upload"   // one large file
-	orderDownload = "download"
+	OrderCommands = "commands" // at a rate
+	OrderFlood    = "flood"    // as many commands as clients get done
+	OrderSmall    = "small"    // small files, at a rate
+	OrderUpload   = "upload"   // one large file
+	OrderDownload = "download"
 )
 
 const (
-	// callTimeout bounds one request.
-	callTimeout = 30 * time.Second
+	// Timeout bounds one call.
+	Timeout = 30 * time.Second
 	// maxCalls bounds the requests under way; what is due beyond it has failed.
 	maxCalls = 2000
 	// smallNames is how many small files there are.
 	smallNames = 64
 )
 
-// A callsSpec is what a worker is told. With Base it uses a baseline, else a
-// deployment.
-type callsSpec struct {
+// A Spec says where calls go: to a deployment if Relays are given, else to a
+// baseline.
+type Spec struct {
 	Command string // URL of a baseline for commands
 	Files   string // and for files
 
@@ -57,24 +61,24 @@ type callsSpec struct {
 	Seed   uint64
 }
 
-// A calling is the argument of the orders, of which each uses a part.
-type calling struct {
+// Args are the argument of all orders, of which each uses a part.
+type Args struct {
 	Rate     float64
 	Clients  int
 	Duration time.Duration
-	Bytes    int
+	Bytes    int // of a file
 }
 
-// A called is the answer.
-type called struct {
+// Done is how many calls were made, and how long that took.
+type Done struct {
 	Calls int
 	Took  time.Duration
 }
 
-// A caller is a worker of callsKind.
-type caller struct {
+// A worker makes the calls.
+type worker struct {
 	// Static after construction.
-	spec   callsSpec
+	spec   Spec
 	user   *client.User // of a deployment
 	http   *http.Client // for a baseline
 	rec    *measure.Recorder
@@ -85,8 +89,9 @@ type caller struct {
 	seeded bool // owned by the order small: the small files are there
 }
 
-func newCaller(_ context.Context, job *generator.Job) (generator.Worker, error) {
-	c := &caller{rec: job.Rec}
+// New makes a worker; it is a [generator.Kind].
+func New(_ context.Context, job *generator.Job) (generator.Worker, error) {
+	c := &worker{rec: job.Rec}
 	if err := job.Decode(&c.spec); err != nil {
 		return nil, err
 	}
@@ -100,7 +105,7 @@ func newCaller(_ context.Context, job *generator.Job) (generator.Worker, error) 
 }
 
 // Close implements [generator.Worker].
-func (c *caller) Close() {
+func (c *worker) Close() {
 	c.http.CloseIdleConnections()
 	if c.user != nil {
 		c.user.Close()
@@ -108,50 +113,42 @@ func (c *caller) Close() {
 }
 
 // Do implements [generator.Worker].
-func (c *caller) Do(ctx context.Context, order string, arg json.RawMessage) (any, error) {
-	var a calling
+func (c *worker) Do(ctx context.Context, order string, arg json.RawMessage) (any, error) {
+	var a Args
 	if err := json.Unmarshal(arg, &a); err != nil {
 		return nil, err
 	}
 	switch order {
-	case orderCommands:
+	case OrderCommands:
 		return c.open(ctx, a, func(int) (string, func(context.Context) error) { return "command", c.command })
-	case orderFlood:
+	case OrderFlood:
 		return c.closed(ctx, a, c.command)
-	case orderSmall:
+	case OrderSmall:
 		if err := c.seedFiles(ctx, a.Bytes); err != nil {
 			return nil, err
 		}
 		return c.open(ctx, a, func(n int) (string, func(context.Context) error) { return c.small(n, a.Bytes) })
-	case orderUpload:
+	case OrderUpload:
 		return c.upload(ctx, a)
-	case orderDownload:
+	case OrderDownload:
 		return c.download(ctx, a)
 	}
-	return nil, fmt.Errorf("no order is called %q", order)
+	return nil, fmt.Errorf("no order is Done %q", order)
 }
 
 // open makes calls when they are due, however long those before take.
-func (c *caller) open(ctx context.Context, a calling, next func(n int) (name string, call func(context.Context) error)) (called, error) {
-	wait, end := preciseWait()
-	defer end()
+func (c *worker) open(ctx context.Context, a Args, next func(n int) (name string, call func(context.Context) error)) (Done, error) {
 	var calls sync.WaitGroup
-	defer calls.Wait()
 	room := make(chan struct{}, maxCalls)
 	start := time.Now()
-	n := 0
-	for ; n < max(1, int(a.Rate*a.Duration.Seconds())); n++ {
-		due := start.Add(time.Duration(float64(n) / a.Rate * float64(time.Second)))
-		if err := wait(ctx, due); err != nil {
-			return called{}, err
-		}
+	n, err := openloop.Each(ctx, a.Rate, a.Duration, func(n int, due time.Time) error {
 		c.lag.Record(due, time.Now())
 		name, call := next(n)
 		select {
 		case room <- struct{}{}:
 		default:
 			c.fail(name, errors.New("too many are under way"))
-			continue
+			return nil
 		}
 		calls.Go(func() {
 			defer func() { <-room }()
@@ -159,13 +156,17 @@ func (c *caller) open(ctx context.Context, a calling, next func(n int) (name str
 				c.rec.Latency(c.spec.Prefix+name).Record(due, time.Now())
 			}
 		})
-	}
+		return nil
+	})
 	calls.Wait()
-	return called{n, time.Since(start)}, ctx.Err()
+	if err != nil {
+		return Done{}, err
+	}
+	return Done{n, time.Since(start)}, ctx.Err()
 }
 
 // closed has clients make one call after the other for a while.
-func (c *caller) closed(ctx context.Context, a calling, call func(context.Context) error) (called, error) {
+func (c *worker) closed(ctx context.Context, a Args, call func(context.Context) error) (Done, error) {
 	var clients sync.WaitGroup
 	var done atomic.Int64
 	start := time.Now()
@@ -179,27 +180,27 @@ func (c *caller) closed(ctx context.Context, a calling, call func(context.Contex
 		})
 	}
 	clients.Wait()
-	return called{int(done.Load()), time.Since(start)}, ctx.Err()
+	return Done{int(done.Load()), time.Since(start)}, ctx.Err()
 }
 
 // try makes a call and counts its failure.
-func (c *caller) try(ctx context.Context, name string, call func(context.Context) error) bool {
-	calling, cancel := context.WithTimeout(ctx, callTimeout)
+func (c *worker) try(ctx context.Context, name string, call func(context.Context) error) bool {
+	limited, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	err := call(calling)
+	err := call(limited)
 	if err != nil && ctx.Err() == nil {
 		c.fail(name, err)
 	}
 	return err == nil
 }
 
-func (c *caller) fail(name string, err error) {
+func (c *worker) fail(name string, err error) {
 	c.failed.Add(1)
 	c.rec.Fail(c.spec.Prefix+name, err)
 }
 
 // command has a signal sent that changes nothing.
-func (c *caller) command(ctx context.Context) error {
+func (c *worker) command(ctx context.Context) error {
 	if c.user == nil {
 		return c.exchange(ctx, http.MethodPost, c.spec.Command, bytes.NewReader([]byte("{}")), io.Discard)
 	}
@@ -219,7 +220,7 @@ func (c *caller) command(ctx context.Context) error {
 }
 
 // seedFiles writes the small files once, so that each can be read from then on.
-func (c *caller) seedFiles(ctx context.Context, size int) error {
+func (c *worker) seedFiles(ctx context.Context, size int) error {
 	if c.seeded {
 		return nil
 	}
@@ -233,12 +234,12 @@ func (c *caller) seedFiles(ctx context.Context, size int) error {
 	return nil
 }
 
-func (c *caller) smallFile(k, size int) (name string, content []byte) {
-	return fmt.Sprintf(".loadtest-small-%d", k), noise(c.spec.Seed+uint64(k), size)
+func (c *worker) smallFile(k, size int) (name string, content []byte) {
+	return fmt.Sprintf(".loadtest-small-%d", k), pattern.Noise(c.spec.Seed+uint64(k), size)
 }
 
 // small returns the n-th call on small files: one is written, the next one read.
-func (c *caller) small(n, size int) (name string, call func(context.Context) error) {
+func (c *worker) small(n, size int) (name string, call func(context.Context) error) {
 	file, content := c.smallFile(n%smallNames, size)
 	if n%2 == 0 {
 		return "small_upload", func(ctx context.Context) error { return c.put(ctx, file, content) }
@@ -257,32 +258,32 @@ func (c *caller) small(n, size int) (name string, call func(context.Context) err
 
 const largeFile = ".loadtest-large"
 
-func (c *caller) upload(ctx context.Context, a calling) (called, error) {
-	content := noise(c.spec.Seed, a.Bytes)
+func (c *worker) upload(ctx context.Context, a Args) (Done, error) {
+	content := pattern.Noise(c.spec.Seed, a.Bytes)
 	start := time.Now()
 	err := c.put(ctx, largeFile, content)
-	return called{1, time.Since(start)}, err
+	return Done{1, time.Since(start)}, err
 }
 
-func (c *caller) download(ctx context.Context, a calling) (called, error) {
+func (c *worker) download(ctx context.Context, a Args) (Done, error) {
 	sum := sha256.New()
 	start := time.Now()
 	err := c.get(ctx, largeFile, sum)
 	took := time.Since(start)
-	if want := sha256.Sum256(noise(c.spec.Seed, a.Bytes)); err == nil && !bytes.Equal(sum.Sum(nil), want[:]) {
+	if want := sha256.Sum256(pattern.Noise(c.spec.Seed, a.Bytes)); err == nil && !bytes.Equal(sum.Sum(nil), want[:]) {
 		c.wrong.Add(1)
 	}
-	return called{1, took}, err
+	return Done{1, took}, err
 }
 
-func (c *caller) put(ctx context.Context, name string, content []byte) error {
+func (c *worker) put(ctx context.Context, name string, content []byte) error {
 	if c.user != nil {
 		return c.user.PutFile(ctx, name, bytes.NewReader(content))
 	}
 	return c.exchange(ctx, http.MethodPut, c.spec.Files+"/"+name, bytes.NewReader(content), io.Discard)
 }
 
-func (c *caller) get(ctx context.Context, name string, to io.Writer) error {
+func (c *worker) get(ctx context.Context, name string, to io.Writer) error {
 	if c.user != nil {
 		return c.user.GetFile(ctx, name, to)
 	}
@@ -290,7 +291,7 @@ func (c *caller) get(ctx context.Context, name string, to io.Writer) error {
 }
 
 // exchange makes a request of a baseline.
-func (c *caller) exchange(ctx context.Context, method, address string, body io.Reader, to io.Writer) error {
+func (c *worker) exchange(ctx context.Context, method, address string, body io.Reader, to io.Writer) error {
 	req, err := http.NewRequestWithContext(ctx, method, address, body)
 	if err != nil {
 		return err
@@ -310,31 +311,11 @@ func (c *caller) exchange(ctx context.Context, method, address string, body io.R
 	return err
 }
 
-// callsAt starts a worker for the deployment; its commands are for a terminal.
-func callsAt(ctx context.Context, s *stage, pty protocol.PTYID) (*generator.Group, error) {
-	target := s.env.Target
-	return s.env.Generators.Start(ctx, callsKind, []any{callsSpec{
-		Token: target.Owner().Token, Session: target.Session, PTY: pty, Relays: origins(s.env), Seed: s.env.Options.Seed,
-	}})
-}
-
-// callers starts a worker for the deployment, and one for the baseline (nil
-// without).
-func callers(ctx context.Context, s *stage) (near, bare *generator.Group, err error) {
-	if near, err = callsAt(ctx, s, s.terminal[0].PTY); err != nil || s.env.Baseline == nil {
-		return near, nil, err
-	}
-	bare, err = s.env.Generators.Start(ctx, callsKind, []any{callsSpec{
-		Command: s.env.Baseline.CommandURL(), Files: s.env.Baseline.FilesURL(), Prefix: "direct_", Seed: s.env.Options.Seed,
-	}})
-	return near, bare, err
-}
-
-// ask gives the one worker of a group an order and returns its answer.
-func ask(ctx context.Context, g *generator.Group, order string, a calling) (called, error) {
-	answers, err := generator.Ask[called](ctx, g, order, a)
+// Ask gives the one worker of a group an order and returns its answer.
+func Ask(ctx context.Context, g *generator.Group, order string, args Args) (Done, error) {
+	answers, err := generator.Ask[Done](ctx, g, order, args)
 	if err != nil {
-		return called{}, err
+		return Done{}, err
 	}
 	return answers[0], nil
 }

@@ -1,4 +1,4 @@
-package scenario
+package usage
 
 import (
 	"bytes"
@@ -11,19 +11,28 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/client"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/openloop"
+	"github.com/fairlead/fairlead/loadtest/internal/stack"
 )
 
 // An Agent is that of the session's sandbox, as it tells of itself: it has no
 // admin listener, but answers through a relay.
 type Agent struct {
-	env  *Env
+	of   Deployment
 	user *client.User
 }
 
-// NewAgent returns the agent of env's deployment. Whoever makes it calls Close.
-func NewAgent(env *Env) *Agent {
-	return &Agent{env, ownerOf(env)}
+// A Deployment may change while it is watched: a process that is restarted has
+// another pid.
+type Deployment interface {
+	// Now returns the deployment as it is now.
+	Now() *stack.Target
+	// Owner returns the owner of its session, for who closes it.
+	Owner() *client.User
 }
+
+// NewAgent returns the agent of a deployment. Its caller calls Close.
+func NewAgent(of Deployment) *Agent { return &Agent{of, of.Owner()} }
 
 // Close ends the connections that wait for the next reading.
 func (a *Agent) Close() { a.user.Close() }
@@ -32,12 +41,8 @@ func (a *Agent) Close() { a.user.Close() }
 // from its metrics. The reading is itself a request that the agent serves, which
 // takes some goroutines and leaves garbage.
 func (a *Agent) Read(ctx context.Context) (measure.Resource, error) {
-	target := a.env.Target
-	if a.env.Local != nil {
-		target = a.env.Local.Target()
-	}
 	var r measure.Resource
-	if pid := target.SandboxPID(); pid != 0 {
+	if pid := a.of.Now().SandboxPID(); pid != 0 {
 		var err error
 		if r, err = measure.ReadProcess(pid); err != nil {
 			return r, err
@@ -57,13 +62,13 @@ func (a *Agent) Read(ctx context.Context) (measure.Resource, error) {
 }
 
 const (
-	// wantedCollections is how many collections of its heap a process has had when
+	// WantedCollections is how many collections of its heap a process has had when
 	// what it holds is told: what was in a pool or has a finalizer goes with the
 	// second, and the first may have begun before all was over.
-	wantedCollections = 2
-	// collectionWait is how long is waited for them. Go collects every two minutes
+	WantedCollections = 2
+	// CollectionWait is how long is waited for them. Go collects every two minutes
 	// at the latest; here sooner, for each reading leaves garbage.
-	collectionWait = 5 * time.Minute
+	CollectionWait = 5 * time.Minute
 	// readingPause is the time between two readings.
 	readingPause = 200 * time.Millisecond
 	// readingTimeout bounds one.
@@ -73,12 +78,12 @@ const (
 	leastReadings = 5
 )
 
-// collected reads what a process uses until its heap has been collected, and
+// Collected reads what a process uses until its heap has been collected, and
 // returns the last reading with the least goroutines of all and the least heap
 // of those after the collections. complete is false when these didn't come within
-// collectionWait. waiting is called with the collections so far.
-func collected(ctx context.Context, read func(context.Context) (measure.Resource, error), waiting func(collections int64)) (r measure.Resource, complete bool, err error) {
-	deadline := time.Now().Add(collectionWait)
+// CollectionWait. waiting is called with the collections so far.
+func Collected(ctx context.Context, read func(context.Context) (measure.Resource, error), waiting func(collections int64)) (r measure.Resource, complete bool, err error) {
+	deadline := time.Now().Add(CollectionWait)
 	var first, least measure.Resource
 	for n := 0; n < leastReadings; {
 		reading, cancel := context.WithTimeout(ctx, readingTimeout)
@@ -92,7 +97,7 @@ func collected(ctx context.Context, read func(context.Context) (measure.Resource
 		}
 		least.Goroutines = min(least.Goroutines, r.Goroutines)
 		since := r.Collections - first.Collections
-		complete = since >= wantedCollections
+		complete = since >= WantedCollections
 		switch {
 		case complete && n == 0:
 			least.HeapBytes = r.HeapBytes
@@ -105,10 +110,8 @@ func collected(ctx context.Context, read func(context.Context) (measure.Resource
 		default:
 			waiting(since)
 		}
-		select {
-		case <-time.After(readingPause):
-		case <-ctx.Done():
-			return r, false, ctx.Err()
+		if err := openloop.For(ctx, readingPause); err != nil {
+			return r, false, err
 		}
 	}
 	r.Goroutines, r.HeapBytes = least.Goroutines, least.HeapBytes
