@@ -39,7 +39,7 @@ type Bodies struct {
 	// Static after construction.
 	address func(*http.Request) netip.Addr
 	refused func(error)
-	waiting *crowd
+	waiting *waitlist
 }
 
 // NewBodies returns Bodies of clients at address; refused, which may be nil, is
@@ -48,7 +48,7 @@ func NewBodies(address func(*http.Request) netip.Addr, refused func(error)) *Bod
 	if refused == nil {
 		refused = func(error) {}
 	}
-	return &Bodies{address: address, refused: refused, waiting: newCrowd(BodiesPerAddress, MaxBodies)}
+	return &Bodies{address: address, refused: refused, waiting: newWaitlist(BodiesPerAddress, MaxBodies)}
 }
 
 // Handler has next read bodies within the bounds. Reading one that doesn't come
@@ -62,7 +62,7 @@ func (b *Bodies) Handler(next http.Handler) http.Handler {
 		in := &body{
 			ReadCloser: r.Body, bodies: b, control: http.NewResponseController(w), until: time.Now().Add(BodyTime),
 		}
-		in.member = member{address: share(b.address(r)), hurry: in.hurry}
+		in.waiter = waiter{address: share(b.address(r)), hurry: in.hurry}
 		in.control.SetReadDeadline(in.until) // also for who reads nothing and lets the server do it
 		r.Body = in
 		defer in.close()
@@ -89,7 +89,7 @@ type body struct {
 	bodies  *Bodies
 	control *http.ResponseController
 	until   time.Time // it has to be there
-	member  member
+	waiter  waiter
 
 	mu       sync.Mutex
 	admitted bool
@@ -105,7 +105,7 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := b.ReadCloser.Read(p)
-	b.bodies.waiting.leave(&b.member)
+	b.bodies.waiting.leave(&b.waiter)
 	return n, b.end(err)
 }
 
@@ -116,7 +116,7 @@ func (b *body) begin() error {
 	b.since = time.Now()
 	b.mu.Unlock()
 	if err == nil && !admitted {
-		b.bodies.waiting.join(&b.member)
+		b.bodies.waiting.join(&b.waiter)
 	}
 	return err
 }

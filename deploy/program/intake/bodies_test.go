@@ -236,8 +236,8 @@ func TestWhoHurriesMayGoOn(t *testing.T) {
 	})
 }
 
-// Who only seems to be quiet for a moment isn't cut off by a crowd.
-func TestCrowdHurriesNobodyWhoSends(t *testing.T) {
+// A client that is quiet for a moment only isn't cut off when many others come.
+func TestNobodyWhoSendsHurries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHall(t)
 		var visits []*visit
