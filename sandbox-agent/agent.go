@@ -29,6 +29,7 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/ledger"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/link"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/spill"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
@@ -64,7 +65,7 @@ type Agent struct {
 	tunnels      *tunnelSet
 	tunnelEvents *tunnel.Events // nil: nobody counts
 	status       *reporter
-	masks        *masks
+	secrets      *mask.Secrets
 	local        *local
 
 	keysFetched atomic.Pointer[time.Time] // when there was last news of the keys
@@ -95,8 +96,8 @@ func New(cfg Config) (*Agent, error) {
 	if err := harden(); err != nil {
 		return nil, err
 	}
-	a := &Agent{cfg: cfg, instance: strings.ToLower(rand.Text()), masks: &masks{}}
-	a.log = slog.New(maskedHandler{cfg.Logger.Handler(), a.masks})
+	a := &Agent{cfg: cfg, instance: strings.ToLower(rand.Text()), secrets: &mask.Secrets{}}
+	a.log = slog.New(a.secrets.Handler(cfg.Logger.Handler()))
 	if err := a.load(); err != nil {
 		return nil, err
 	}
@@ -216,7 +217,7 @@ func (a *Agent) build() error {
 	}
 	a.noteLost(run)
 	a.local.rejects = run.Rejects
-	offered, err := a.local.register()
+	offered, err := a.local.routes()
 	if err != nil {
 		a.host.Shutdown(context.Background())
 		return err

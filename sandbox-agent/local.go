@@ -24,20 +24,13 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/files"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/files/workspace"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hostname"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/link"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/loopback"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/outbound"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/peer"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/preview"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/services"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/route"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
-)
-
-// Defaults of Config (seed 001). Loopback services take any other port as well,
-// 0 included: terminals learn it from their environment.
-const (
-	DefaultMCPListen    = "127.0.0.1:8081"
-	DefaultBrokerListen = "127.0.0.1:8082"
-	DefaultEgressListen = "127.0.0.1:8083"
 )
 
 // A local is what the agent does for its terminals' programs, and what people
@@ -55,6 +48,8 @@ type local struct {
 	approvals   *approval.Log
 	files       *files.Files
 	static      outbound.Static
+	listeners   listeners
+	ports       loopback.Agent // of the listeners
 	notices     *outbox[protocol.Approval]
 	workshop    *workshop
 	registry    *prometheus.Registry            // of the tools' metrics
@@ -76,6 +71,10 @@ func newLocal(a *Agent, isolation terminal.Isolation) (_ *local, err error) {
 			err = errors.Join(err, s.close())
 		}
 	}()
+	if s.listeners, err = a.cfg.listen(); err != nil {
+		return nil, err
+	}
+	s.ports = s.listeners.ports()
 	s.registry.MustRegister(&tunnelState{a.tunnelSessions})
 	a.tunnelEvents = newTunnelMetrics(s.registry).events()
 	if s.private, err = a.device.ECDH(); err != nil {
@@ -104,56 +103,30 @@ func newLocal(a *Agent, isolation terminal.Isolation) (_ *local, err error) {
 	return s, s.openProxy(dialer)
 }
 
-func (s *local) openBroker(dialer *outbound.Dialer) error {
-	listener, err := listenLoopback(s.agent.cfg.BrokerListen)
-	if err != nil {
-		return fmt.Errorf("--broker-listen: %w", err)
-	}
+func (s *local) openBroker(dialer *outbound.Dialer) (err error) {
 	options := broker.Options{
-		Listener: listener, Dialer: dialer, Ask: s.askBroker, Audit: s.noteRequest,
-		Masker: func() broker.Masker { return s.agent.masks.stream() },
+		Listener: s.listeners.broker, Dialer: dialer, Ask: s.askBroker, Audit: s.noteRequest,
+		Masker: func() broker.Masker { return s.agent.secrets.Stream() },
 	}
 	if s.isolated {
 		options.PeerUID = peer.UID
 	}
-	if s.broker, err = broker.NewServer(options); err != nil {
-		listener.Close()
-		return fmt.Errorf("--broker-listen: %w", err)
-	}
-	return nil
+	s.broker, err = broker.NewServer(options)
+	return err
 }
 
-// listenLoopback listens where nobody outside the machine gets.
-func listenLoopback(address string) (net.Listener, error) {
-	at, err := net.ResolveTCPAddr("tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	if !at.IP.IsLoopback() {
-		return nil, fmt.Errorf("%s is not a loopback address", address)
-	}
-	return net.ListenTCP("tcp", at)
-}
-
-func (s *local) openProxy(dialer *outbound.Dialer) error {
-	listener, err := listenLoopback(s.agent.cfg.EgressListen)
-	if err != nil {
-		return fmt.Errorf("--egress-listen: %w", err)
-	}
+func (s *local) openProxy(dialer *outbound.Dialer) (err error) {
 	config := egress.Config{
-		Listener: listener, Rules: s.rules, Approver: s,
+		Listener: s.listeners.egress, Rules: s.rules, Approver: s,
 		Dial:      func(ctx context.Context, host hostname.Host) (net.Conn, error) { return dialer.DialHost(ctx, host, 0) },
 		Check:     func(host hostname.Host) error { return dialer.Check(host, 0) },
-		Forbidden: s.forbidden, OnEvent: s.noteVerdict,
+		Forbidden: s.ports.Owns, OnEvent: s.noteVerdict,
 	}
 	if s.isolated {
 		config.PeerUID = peer.UID
 	}
-	if s.proxy, err = egress.New(config); err != nil {
-		listener.Close()
-		return fmt.Errorf("--egress-listen: %w", err)
-	}
-	return nil
+	s.proxy, err = egress.New(config)
+	return err
 }
 
 // fileOwner returns the uid that files have which people put into the workspace:
@@ -164,12 +137,6 @@ func (s *local) fileOwner() (uid int, ok bool) {
 		return t.UID, true
 	}
 	return terminal.DefaultFirstUID, true
-}
-
-// forbidden reports whether the agent itself listens on a port of this machine:
-// nobody gets there but by the terminals' own connections.
-func (s *local) forbidden(port int) bool {
-	return port == s.broker.Port() || port == int(s.proxy.Addr().Port()) || port == s.workshop.port()
 }
 
 // open opens the workspace, which the terminals' host has made, and what works in
@@ -184,8 +151,8 @@ func (s *local) open() error {
 		return err
 	}
 	s.files = &files.Files{
-		FS: tree, Grant: link.GrantOf, Marked: files.DefaultMarked, Log: s.agent.log,
-		Redact: func() files.Masker { return s.agent.masks.stream() },
+		FS: tree, Marked: files.DefaultMarked, Log: s.agent.log,
+		Redact: func() files.Masker { return s.agent.secrets.Stream() },
 	}
 	return s.workshop.open()
 }
@@ -215,7 +182,7 @@ func (s *local) run(ctx context.Context) {
 // close releases what is left when the terminals have ended. It is called after
 // run, and also when there was none.
 func (s *local) close() error {
-	var errs []error
+	errs := []error{s.listeners.Close()}
 	if s.workshop != nil {
 		s.workshop.close()
 	}
@@ -231,23 +198,22 @@ func (s *local) close() error {
 	return errors.Join(errs...)
 }
 
-// register returns what relays may ask of the sandbox over HTTP.
-func (s *local) register() ([]interface{ Register(*http.ServeMux) }, error) {
+// routes returns what relays may ask of the sandbox over HTTP.
+func (s *local) routes() ([]interface{ Routes(*http.ServeMux) }, error) {
 	metrics, err := s.newMetrics()
 	if err != nil {
 		return nil, err
 	}
-	preview := &services.Preview{Grant: link.GrantOf, Forbidden: s.forbidden, Log: s.agent.log}
-	if s.isolated {
-		preview.Owner, preview.UIDs = peer.Listener, s.uids
-	}
-	return append(s.workshop.services(),
-		metrics, preview,
-		s.files,
-		&services.Approvals{List: s.approvals.List, Grant: link.GrantOf},
-		&services.Env{Names: s.environment.Names, Grant: link.GrantOf},
-		&services.Egress{Rules: s.egressRules, Grant: link.GrantOf},
-	), nil
+	return []interface{ Routes(*http.ServeMux) }{
+		s.workshop.server, s.workshop.browser, metrics,
+		&preview.Preview{Ports: loopback.Ports{Agent: s.ports, Terminals: s.agent.host}, Log: s.agent.log},
+		s.files, s.approvals, s.environment, s,
+	}, nil
+}
+
+// Routes serves the rules by which a session reaches the network.
+func (s *local) Routes(mux *http.ServeMux) {
+	route.GetJSON(mux, "egress/allowlist", protocol.CapApprove, func(session protocol.SessionID) any { return s.egressRules(session) })
 }
 
 // openEnv opens the values of env.apply.
@@ -274,7 +240,7 @@ func (s *local) mask(secrets []string) error {
 	case err != nil:
 		return protocol.Errorf(protocol.KindInvalid, "a secret is too short to be masked, without what can't be seen of it")
 	}
-	s.agent.masks.set.Store(set)
+	s.agent.secrets.Use(set)
 	s.agent.host.SetSecrets(set, secrets)
 	return nil
 }
@@ -348,9 +314,9 @@ func (s *local) enforcementNow() (protocol.EgressState, string) {
 	return s.enforcer.Status()
 }
 
-// status returns how far terminals are kept to the proxy where their session
+// Status returns how far terminals are kept to the proxy where their session
 // doesn't say.
-func (s *local) status() (protocol.EgressState, string) {
+func (s *local) Status() (protocol.EgressState, string) {
 	if !s.agent.cfg.Egress {
 		return protocol.EgressOff, ""
 	}

@@ -11,42 +11,18 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/broker"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/browser"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/egress"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/link"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/mcp"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/services"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/metrics"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
 // newMetrics returns what GET /sessions/{sid}/metrics serves.
-func (s *local) newMetrics() (*services.Metrics, error) {
-	return services.NewMetrics(services.MetricsOptions{
-		Grant: link.GrantOf, State: s.metricsState, Collectors: []prometheus.Collector{counts{s.seen}, s.agent.health(), s.registry},
+func (s *local) newMetrics() (*metrics.Metrics, error) {
+	return metrics.New(metrics.Options{
+		Terminals: s.agent.host, Egress: s, Collectors: []prometheus.Collector{counts{s.seen}, s.agent.health(), s.registry},
 		Workspace: s.agent.cfg.Workspace, Revision: s.agent.cfg.Revision, Started: time.Now(), Log: s.agent.log,
 	})
-}
-
-func (s *local) metricsState() services.MetricsState {
-	state := services.MetricsState{Isolation: string(s.agent.host.Isolation())}
-	state.Egress, _ = s.status()
-	sessions := map[protocol.SessionID]bool{}
-	for _, t := range s.agent.host.Running() {
-		sessions[t.Session] = true
-		state.Terminals = append(state.Terminals, services.TerminalProcess{Session: t.Session, PTY: t.ID, PID: t.PID, UID: t.UID})
-	}
-	state.Sessions, state.PTYs = len(sessions), len(state.Terminals)
-	return state
-}
-
-// uids returns the uids of a session's terminals.
-func (s *local) uids(session protocol.SessionID) []int {
-	var list []int
-	for _, t := range s.agent.host.Running() {
-		if t.Session == session {
-			list = append(list, t.UID)
-		}
-	}
-	return list
 }
 
 // Metrics returns all metrics of an agent at which nothing has happened yet, so
@@ -57,8 +33,7 @@ func Metrics() (*prometheus.Registry, error) {
 	late.MustRegister(browser.NewMetrics())
 	mcp.RegisterMetrics(late)
 	nothing := func() (*tunnel.Session, []*tunnel.Session) { return nil, nil }
-	m, err := services.NewMetrics(services.MetricsOptions{
-		State: func() services.MetricsState { return services.MetricsState{} },
+	m, err := metrics.New(metrics.Options{
 		Collectors: []prometheus.Collector{
 			counts{func() seen { return seen{} }}, &healthState{func() Status { return Status{} }}, &tunnelState{nothing}, late,
 		},

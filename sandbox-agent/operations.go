@@ -3,7 +3,6 @@ package agent
 import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/browser"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/environment"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/integration"
@@ -21,7 +20,7 @@ func (a *Agent) operations() feature.Operations {
 		terminal.Operations(a.host),
 		environment.Operations(a.local, a.local.openEnv),
 		decisions.Operations(),
-		browser.Operations(maskedBrowser{a.local.workshop.browser, a.masks}),
+		a.local.workshop.browser.Operations(),
 		integration.Operations(a.local.workshop.changed),
 	)
 }

@@ -175,7 +175,7 @@ func (a *Agent) state(now time.Time) Status {
 	if held.expires.IsZero() {
 		s.CertificateExpiresAt = time.Time{}
 	}
-	s.Egress, s.EgressWhy = a.local.status()
+	s.Egress, s.EgressWhy = a.local.Status()
 	s.Ready = len(s.Relays) > 0
 	stops := func(name, message string) { // commands are refused
 		s.Problems = append(s.Problems, protocol.Problem{Name: name, Message: message})

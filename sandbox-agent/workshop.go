@@ -3,9 +3,7 @@ package agent
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -13,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,15 +18,13 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/browser"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hooks"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/integration"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/link"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/loopback"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/mcp"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/peer"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/services"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/tools"
 )
@@ -44,7 +39,6 @@ const browserPTY protocol.PTYID = "-browser"
 type workshop struct {
 	// Static after construction.
 	local        *local
-	listener     net.Listener
 	loopback     *http.Server
 	server       *mcp.Server
 	browser      *browser.Browser
@@ -58,8 +52,8 @@ type workshop struct {
 	proxies     map[protocol.SessionID]*url.URL            // that browsers use, with their credentials
 }
 
-// newWorkshop opens the listener. Requests are served once it runs; open must be
-// called before.
+// newWorkshop makes a workshop that serves once it runs; open must be called
+// before.
 func newWorkshop(s *local) (*workshop, error) {
 	cfg := s.agent.cfg
 	w := &workshop{
@@ -71,9 +65,6 @@ func newWorkshop(s *local) (*workshop, error) {
 	var err error
 	if w.program, err = ownProgram(cfg.Homes, s.isolated); err != nil {
 		return nil, err
-	}
-	if w.listener, err = listenLoopback(cfg.MCPListen); err != nil {
-		return nil, fmt.Errorf("--mcp-listen: %w", err)
 	}
 	return w, nil
 }
@@ -99,7 +90,7 @@ func (w *workshop) open() (err error) {
 			s.files,
 			w.browser, w.integrations,
 		},
-		Secrets: w.secret, Grant: link.GrantOf, Port: w.port, Mask: s.agent.masks.mask,
+		Secrets: w.secret, Port: w.port, Mask: s.agent.secrets.Mask,
 		Stopped: w.stopped, Started: s.agent.host.AgentStarted, Ready: s.agent.host.AgentReady,
 		Scrollback: s.agent.host.Scrollback, OnTools: s.agent.host.NoteTools,
 		Version: s.agent.cfg.Revision, Log: s.agent.log, Registry: s.registry,
@@ -115,13 +106,13 @@ func (w *workshop) open() (err error) {
 	return nil
 }
 
-func (w *workshop) port() int { return w.listener.Addr().(*net.TCPAddr).Port }
+func (w *workshop) port() int { return w.local.listeners.mcp.Addr().(*net.TCPAddr).Port }
 
 // run serves until ctx ends.
 func (w *workshop) run(ctx context.Context) {
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := intake.Serve(w.loopback, w.server.Bounded(w.listener), nil); !errors.Is(err, http.ErrServerClosed) {
+		if err := intake.Serve(w.loopback, w.server.Bounded(w.local.listeners.mcp), nil); !errors.Is(err, http.ErrServerClosed) {
 			w.local.agent.log.Error("the listener for tools has ended", "err", err)
 		}
 	})
@@ -134,46 +125,12 @@ func (w *workshop) run(ctx context.Context) {
 
 // close ends what may run. It is called after run, and also when there was none.
 func (w *workshop) close() {
-	w.listener.Close()
 	if w.server != nil {
 		w.server.Close()
 	}
 	if w.browser != nil {
 		w.browser.Close()
 	}
-}
-
-// services are what relays may ask over HTTP.
-func (w *workshop) services() []interface{ Register(*http.ServeMux) } {
-	return []interface{ Register(*http.ServeMux) }{
-		w.server,
-		&services.Browser{Grant: link.GrantOf, Status: w.status, Frames: w.browser.Frames},
-	}
-}
-
-// status is how a session's browser stands, for people.
-func (w *workshop) status(ctx context.Context, session protocol.SessionID) protocol.BrowserStatus {
-	return w.local.agent.masks.status(w.browser.Status(ctx, session))
-}
-
-// status returns s without secrets.
-func (m *masks) status(s protocol.BrowserStatus) protocol.BrowserStatus {
-	for _, text := range []*string{&s.URL, &s.Title, &s.Error} {
-		*text = string(m.mask([]byte(*text)))
-	}
-	return s
-}
-
-// A maskedBrowser is what commands have of browsers: without secrets.
-type maskedBrowser struct {
-	browser browser.Sender
-	masks   *masks
-}
-
-// CDP implements [browser.Sender].
-func (m maskedBrowser) CDP(ctx context.Context, session protocol.SessionID, send op.CDPSend) (json.RawMessage, error) {
-	answer, err := m.browser.CDP(ctx, session, send)
-	return m.masks.mask(answer), err
 }
 
 // credentialsOf returns the credentials of a terminal that runs, or is about to.
@@ -183,7 +140,7 @@ func (w *workshop) credentialsOf(session protocol.SessionID, pty protocol.PTYID)
 	c, ok := w.credentials[pty]
 	if !ok || c.SessionID != session {
 		c = protocol.MCPCredentials{
-			URL:       "http://" + w.listener.Addr().String() + "/sessions/" + string(session) + "/mcp",
+			URL:       "http://" + w.local.listeners.mcp.Addr().String() + "/sessions/" + string(session) + "/mcp",
 			SessionID: session, PTYID: pty, Secret: rand.Text(),
 		}
 		w.credentials[pty] = c
@@ -270,7 +227,7 @@ func (w *workshop) newBrowser() (*browser.Browser, error) {
 	}
 	return browser.New(browser.Options{
 		Dir: filepath.Join(dir, "browser"), Account: w.browserAccount, Start: w.startBrowser,
-		Proxy: w.browserProxy, Local: w.browserMay, PeerUID: peer.UID, Metrics: metrics, Log: s.agent.log,
+		Proxy: w.browserProxy, Local: w.browserMay, PeerUID: peer.UID, Secrets: s.agent.secrets, Metrics: metrics, Log: s.agent.log,
 	})
 }
 
@@ -352,20 +309,16 @@ func (w *workshop) browserProxy(session protocol.SessionID) *url.URL {
 // machine: to what its terminals serve, where that can be told, and never to us.
 func (w *workshop) browserMay(session protocol.SessionID, port int) error {
 	s := w.local
-	if s.forbidden(port) {
+	ports := loopback.Ports{Agent: s.ports, Terminals: s.agent.host}
+	if ports.Owns(port) {
 		return protocol.Errorf(protocol.KindForbidden, "port %d is the agent's own", port)
 	}
-	if !s.isolated {
-		return nil
-	}
-	owner, err := peer.Listener(port)
+	ours, err := ports.Belongs(session, port)
 	if err != nil {
-		return protocol.Errorf(protocol.KindUnavailable, "nobody listens on port %s of the sandbox", strconv.Itoa(port))
+		return protocol.Errorf(protocol.KindUnavailable, "nobody listens on port %d of the sandbox", port)
 	}
-	for _, uid := range s.uids(session) {
-		if uid == owner {
-			return nil
-		}
+	if ours {
+		return nil
 	}
 	return protocol.Errorf(protocol.KindForbidden, "what listens on port %d is no program of this session's terminals", port)
 }

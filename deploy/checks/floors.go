@@ -36,6 +36,7 @@ var Floors = []struct {
 		"relay/internal/turn", "relay/internal/replay", "relay/internal/roster",
 		"sandbox-agent/internal/redact", "sandbox-agent/internal/screen",
 		"sandbox-agent/internal/hostname", "sandbox-agent/internal/toolbox/...", "sandbox-agent/internal/reply", "sandbox-agent/internal/feature", "sandbox-agent/internal/controlplane",
+		"sandbox-agent/internal/route", "sandbox-agent/internal/mask",
 		"deploy/program", "deploy/program/instrument", "deploy/program/intake", "deploy/program/lifetime", "deploy/program/telemetry",
 		"loadtest/internal/pattern", "loadtest/internal/measure", "loadtest/internal/openloop",
 	}},
@@ -58,7 +59,8 @@ var Floors = []struct {
 	{F3, []string{
 		"relay/internal/gateway", "relay/internal/controlapi", "relay/internal/sandboxapi",
 		"relay/internal/console/...", "relay/internal/admin", "relay/internal/openapi", "relay/internal/preview",
-		"sandbox-agent/internal/mcp/...", "sandbox-agent/internal/bridge", "sandbox-agent/internal/tools", "sandbox-agent/internal/files", "sandbox-agent/internal/services", "sandbox-agent/internal/link",
+		"sandbox-agent/internal/mcp/...", "sandbox-agent/internal/bridge", "sandbox-agent/internal/tools", "sandbox-agent/internal/files", "sandbox-agent/internal/link",
+		"sandbox-agent/internal/loopback", "sandbox-agent/internal/preview", "sandbox-agent/internal/metrics",
 		"loadtest/internal/viewers", "loadtest/internal/calls", "loadtest/internal/bulk", "loadtest/internal/usage", "loadtest/internal/printer", "loadtest/internal/simagent", "loadtest/internal/agents", "loadtest/internal/report", "loadtest/internal/impair",
 	}},
 	{F4, []string{
@@ -78,6 +80,8 @@ var Sideways = []struct{ From, To, Why string }{
 	{"relay/internal/dispatch", "relay/internal/pagestream", "some commands go to pages"},
 	{"relay/internal/hub", "relay/internal/feed", "it shares what a feed keeps"},
 	{"relay/internal/hub", "relay/internal/input", "it says who may type, and a queue carries it"},
+	{"sandbox-agent/internal/mask", "sandbox-agent/internal/redact", "it finds what is to be masked"},
+	{"sandbox-agent/internal/route", "sandbox-agent/internal/reply", "it answers what the grant doesn't allow"},
 	{"sandbox-agent/internal/executor", "sandbox-agent/internal/ledger", "a command's id is stored before it runs"},
 	{"sandbox-agent/internal/executor", "sandbox-agent/internal/audit", "an executed command is recorded"},
 	{"sandbox-agent/internal/broker", "sandbox-agent/internal/outbound", "it dials nowhere else"},

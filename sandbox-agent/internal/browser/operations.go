@@ -8,6 +8,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
 )
 
 // maxCDPResult bounds what cdp.send tells of Chromium's answer, in bytes: it is
@@ -24,11 +25,15 @@ type Sender interface {
 }
 
 // Operations are those on a session's browser.
-func Operations(s Sender) feature.Operations {
+func (b *Browser) Operations() feature.Operations { return Operations(b, b.opts.Secrets) }
+
+// Operations are those on the browsers of s. Answers are without secrets.
+func Operations(s Sender, secrets *mask.Secrets) feature.Operations {
 	return feature.Operations{
 		op.KindCDPSend: feature.Do(func(ctx context.Context, c *jws.Command, body *op.CDPSend) (protocol.OpResult, error) {
 			result := feature.Done(c)
 			answer, err := s.CDP(ctx, c.Target.SessionID, *body)
+			answer = secrets.Mask(answer)
 			if err == nil && len(answer) > maxCDPResult {
 				err = protocol.Errorf(protocol.KindTooLarge,
 					"the browser answers with %d bytes, %d fit: ask for less, or use the browser tools", len(answer), maxCDPResult)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
 )
 
 const (
@@ -60,6 +61,8 @@ type Options struct {
 	IdleTimeout time.Duration
 	// Max bounds the Chromiums that run at a time; 0: DefaultMax.
 	Max int
+	// Secrets are masked in what people see of browsers; nil: none.
+	Secrets *mask.Secrets
 	// Metrics count what is refused; nil: nothing is counted.
 	Metrics *Metrics
 	Log     *slog.Logger

@@ -180,7 +180,7 @@ func newBench(t testing.TB) *bench {
 	decisions := approval.Decisions{Approvals: fakeApprovals{b.services}, Egress: fakeEgress{b.services}, Broker: fakeBroker{b.services}}
 	b.Operations = feature.Operations{}.Add(
 		sandbox.Operations(), terminal.Operations(b.terminals), environment.Operations(b.services, func(box []byte) (protocol.EnvValues, error) { return b.openEnv(box) }), decisions.Operations(),
-		browser.Operations(fakeBrowser{b.services}),
+		browser.Operations(fakeBrowser{b.services}, nil),
 		integration.Operations(func(s protocol.SessionID, pty protocol.PTYID) {
 			b.terminals.note("integrations", string(s), string(pty))
 		}),

@@ -4,12 +4,10 @@ package files
 
 import (
 	"log/slog"
-	"net/http"
 	"path"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/files/workspace"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
@@ -28,11 +26,10 @@ var DefaultMarked = []string{
 // isn't marked, either.
 type Files struct {
 	FS        *workspace.FS
-	Grant     func(*http.Request) *jws.Grant // the verified grant of a request; nil: there is none
-	Redact    func() Masker                  // makes the masker of one stream; nil: nothing is masked
-	Marked    []string                       // patterns for names of files with secrets, such as DefaultMarked; nil: all files
-	KeepAlive time.Duration                  // how often a watch without changes sends something; default: 15 s
-	Log       *slog.Logger                   // nil: silent
+	Redact    func() Masker // makes the masker of one stream; nil: nothing is masked
+	Marked    []string      // patterns for names of files with secrets, such as DefaultMarked; nil: all files
+	KeepAlive time.Duration // how often a watch without changes sends something; default: 15 s
+	Log       *slog.Logger  // nil: silent
 }
 
 // Close closes the workspace.

@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/files/workspace"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/reply"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/route"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
@@ -23,11 +24,11 @@ type routes struct{ *Files }
 // error that is the answer.
 type handler func(w http.ResponseWriter, r *http.Request, caller toolbox.Caller) error
 
-// Register adds the routes to mux.
-func (f *Files) Register(mux *http.ServeMux) {
+// Routes adds the routes to mux.
+func (f *Files) Routes(mux *http.ServeMux) {
 	s := routes{f}
 	const session = "/sessions/{sid}"
-	for _, route := range []struct {
+	for _, at := range []struct {
 		pattern    string
 		capability protocol.Capability
 		handle     handler
@@ -47,13 +48,13 @@ func (f *Files) Register(mux *http.ServeMux) {
 		{"PATCH " + session + "/uploads/{uid}", protocol.CapFilesWrite, resumable(s.patchUpload)},
 		{"DELETE " + session + "/uploads/{uid}", protocol.CapFilesWrite, resumable(s.dropUpload)},
 	} {
-		mux.HandleFunc(route.pattern, func(w http.ResponseWriter, r *http.Request) {
-			caller := toolbox.Caller{Session: protocol.SessionID(r.PathValue("sid")), Grant: f.Grant(r)}
-			if caller.Grant == nil || !caller.Allows("", route.capability) {
-				reply.Error(w, protocol.Errorf(protocol.KindForbidden, "the grant does not allow %s in this session", route.capability))
+		mux.HandleFunc(at.pattern, func(w http.ResponseWriter, r *http.Request) {
+			caller := toolbox.Caller{Session: protocol.SessionID(r.PathValue("sid")), Grant: route.GrantOf(r)}
+			if caller.Grant == nil || !caller.Allows("", at.capability) {
+				reply.Error(w, protocol.Errorf(protocol.KindForbidden, "the grant does not allow %s in this session", at.capability))
 				return
 			}
-			if err := route.handle(w, r, caller); err != nil {
+			if err := at.handle(w, r, caller); err != nil {
 				s.fail(w, r, err)
 			}
 		})

@@ -19,6 +19,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/files/workspace"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/route"
 )
 
 const filesSession = "ses_1"
@@ -59,10 +60,12 @@ func newFilesRig(t *testing.T, change ...func(*workspace.Options)) *filesRig {
 	}}}
 	mux := http.NewServeMux()
 	(&Files{
-		FS: tree, Grant: func(*http.Request) *jws.Grant { return r.grant },
+		FS:     tree,
 		Redact: func() Masker { return new(stars) }, Marked: DefaultMarked, KeepAlive: 20 * time.Millisecond,
-	}).Register(mux)
-	r.server = httptest.NewServer(mux)
+	}).Routes(mux)
+	r.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+		mux.ServeHTTP(rw, req.WithContext(route.WithGrant(req.Context(), r.grant)))
+	}))
 	t.Cleanup(r.server.Close)
 	return r
 }

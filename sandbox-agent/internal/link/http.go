@@ -13,20 +13,12 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/reply"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/route"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
 // maxHeaderBytes bounds the header of a request.
 const maxHeaderBytes = 64 << 10
-
-type grantKey struct{}
-
-// GrantOf returns the verified grant under which a relay's request came. It is
-// nil for a request that came by another way.
-func GrantOf(r *http.Request) *jws.Grant {
-	grant, _ := r.Context().Value(grantKey{}).(*jws.Grant)
-	return grant
-}
 
 // routes are what relays may ask over HTTP, for all tunnels.
 type routes struct {
@@ -50,7 +42,7 @@ func (l *Link) handler() http.Handler {
 		mux.HandleFunc("GET /sessions/{sid}/recordings/{rid}", l.readRecording)
 		l.routes.handler = mux
 		for _, service := range l.Services {
-			service.Register(mux)
+			service.Routes(mux)
 			if f, ok := service.(front); ok {
 				l.routes.handler = f.Front(l.routes.handler)
 			}
@@ -63,7 +55,7 @@ func (l *Link) handler() http.Handler {
 // answers the request itself when the grant doesn't allow to view the session.
 func viewer(w http.ResponseWriter, r *http.Request) (protocol.SessionID, *jws.Grant, bool) {
 	session := protocol.SessionID(r.PathValue("sid"))
-	grant := GrantOf(r)
+	grant := route.GrantOf(r)
 	if !grant.Allows(session, "", protocol.CapView) {
 		reply.Error(w, protocol.Errorf(protocol.KindForbidden, "the grant does not allow to view this session"))
 		return "", nil, false
@@ -168,7 +160,7 @@ func (l *Link) http(ctx context.Context, in *tunnel.Incoming, handler http.Handl
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       idleStream,
 		MaxHeaderBytes:    maxHeaderBytes,
-		BaseContext:       func(net.Listener) context.Context { return context.WithValue(ctx, grantKey{}, grant) },
+		BaseContext:       func(net.Listener) context.Context { return route.WithGrant(ctx, grant) },
 		ConnState:         conn.state,
 		ErrorLog:          slog.NewLogLogger(l.Log.Handler(), slog.LevelDebug),
 	}

@@ -18,13 +18,14 @@ import (
 	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/route"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
 // A service is routes of a test.
 type service map[string]http.HandlerFunc
 
-func (s service) Register(mux *http.ServeMux) {
+func (s service) Routes(mux *http.ServeMux) {
 	for pattern, handler := range s {
 		mux.HandleFunc(pattern, handler)
 	}
@@ -65,7 +66,7 @@ func request(t *testing.T, ctx context.Context, method, path string, body io.Rea
 // TestGrantOf: a service knows on whose behalf it is asked.
 func TestGrantOf(t *testing.T) {
 	_, transport := serving(t, service{"GET /who": func(w http.ResponseWriter, r *http.Request) {
-		io.WriteString(w, string(GrantOf(r).Subject))
+		io.WriteString(w, string(route.GrantOf(r).Subject))
 	}})
 	resp, err := transport.RoundTrip(request(t, t.Context(), "GET", "/who", nil))
 	must(t, err)
@@ -73,7 +74,7 @@ func TestGrantOf(t *testing.T) {
 	if body, err := io.ReadAll(resp.Body); err != nil || string(body) != string(alice) {
 		t.Errorf("%q %v", body, err)
 	}
-	if GrantOf(request(t, t.Context(), "GET", "/who", nil)) != nil {
+	if route.GrantOf(request(t, t.Context(), "GET", "/who", nil)) != nil {
 		t.Error("a request from nowhere has a grant")
 	}
 }

@@ -38,9 +38,9 @@ type Link struct {
 	Log        *slog.Logger
 
 	Followed []feature.Followed // each has streams of its own kind
-	// Services serve further routes over HTTP. Register is called once, before
+	// Services serve further routes over HTTP. Routes is called once, before
 	// the first request, and with it Front of those that have it.
-	Services []interface{ Register(*http.ServeMux) }
+	Services []interface{ Routes(*http.ServeMux) }
 
 	commands sync.WaitGroup // those that run; they may outlive their tunnel
 	watch    watch

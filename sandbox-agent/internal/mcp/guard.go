@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/route"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
@@ -162,9 +163,7 @@ func (s *Server) granted(r *http.Request) (toolbox.Caller, error) {
 	if caller.PTY != "" && !protocol.ValidID(caller.PTY) {
 		return toolbox.Caller{}, errPTY
 	}
-	if s.opts.Grant != nil {
-		caller.Grant = s.opts.Grant(r)
-	}
+	caller.Grant = route.GrantOf(r)
 	if caller.Grant == nil || !caller.Grant.Allows(caller.Session, caller.PTY, protocol.CapMCP) {
 		return toolbox.Caller{}, errGrant
 	}

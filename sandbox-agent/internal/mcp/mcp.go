@@ -20,7 +20,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
@@ -57,8 +56,6 @@ type Options struct {
 	// Without them the secret alone is looked at.
 	PeerUID func(local, remote netip.AddrPort) (int, error)
 	UID     func(session protocol.SessionID, pty protocol.PTYID) (int, bool)
-	// Grant returns the verified grant under which a relay's request came.
-	Grant func(*http.Request) *jws.Grant
 	// Port returns the port of the loopback listener; 0: not known.
 	Port func() int
 	// Mask returns text without secrets. It may change its argument.

@@ -45,8 +45,8 @@ func (s *Server) Loopback() http.Handler {
 	return mux
 }
 
-// Register adds the routes for people, who come through relays, to mux.
-func (s *Server) Register(mux *http.ServeMux) {
+// Routes adds the routes for people, who come through relays, to mux.
+func (s *Server) Routes(mux *http.ServeMux) {
 	add := func(pattern string, refuse answer, next handler) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			caller, err := s.granted(r)

@@ -29,26 +29,26 @@ const (
 	codeBusy = -32000
 )
 
-// A route says which server of the SDK answers a request, and for whom.
-type route struct {
+// A destination says which server of the SDK answers a request, and for whom.
+type destination struct {
 	server *sdk.Server
 	*exchange
 }
 
-type routeKey struct{}
+type destinationKey struct{}
 
-func routeOf(r *http.Request) route {
-	at, _ := r.Context().Value(routeKey{}).(route)
+func destinationOf(r *http.Request) destination {
+	at, _ := r.Context().Value(destinationKey{}).(destination)
 	return at
 }
 
 // transports returns the SDK's transports. Who asks was found out before: the
 // SDK's own check of tokens serves to carry it to the handlers of messages.
 func (s *Server) transports() (stateful, stateless http.Handler) {
-	server := func(r *http.Request) *sdk.Server { return routeOf(r).server }
+	server := func(r *http.Request) *sdk.Server { return destinationOf(r).server }
 	carry := auth.RequireBearerToken(
 		func(_ context.Context, _ string, r *http.Request) (*auth.TokenInfo, error) {
-			return routeOf(r).carry(), nil
+			return destinationOf(r).carry(), nil
 		},
 		&auth.RequireBearerTokenOptions{AllowMissingExpiration: true},
 	)
@@ -111,7 +111,7 @@ func (s *Server) post(x *exchange, r *http.Request) error {
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	switch {
 	case version >= versionNoSessions, p.discover:
-		s.forward(s.stateless, r, route{s.sharedServer(x.owner), x})
+		s.forward(s.stateless, r, destination{s.sharedServer(x.owner), x})
 		return nil
 	case r.Header.Get(sessionHeader) != "" || !p.initialize:
 		return s.inSession(x, r)
@@ -121,7 +121,7 @@ func (s *Server) post(x *exchange, r *http.Request) error {
 		return err
 	}
 	defer s.releaseSession(began)
-	s.forward(s.stateful, r, route{began.mcp, x})
+	s.forward(s.stateful, r, destination{began.mcp, x})
 	return nil
 }
 
@@ -139,7 +139,7 @@ func (s *Server) inSession(x *exchange, r *http.Request) error {
 	if r.Method == http.MethodDelete {
 		in.end() // the SDK waits for calls under way
 	}
-	s.forward(s.stateful, r, route{in.mcp, x})
+	s.forward(s.stateful, r, destination{in.mcp, x})
 	return nil
 }
 
@@ -153,8 +153,8 @@ func (s *Server) sharedServer(o *owner) *sdk.Server {
 	return o.shared
 }
 
-func (s *Server) forward(to http.Handler, r *http.Request, at route) {
-	r = r.WithContext(context.WithValue(r.Context(), routeKey{}, at))
+func (s *Server) forward(to http.Handler, r *http.Request, at destination) {
+	r = r.WithContext(context.WithValue(r.Context(), destinationKey{}, at))
 	r.Header = r.Header.Clone()
 	r.Header.Del(protocol.MCPSecretHeader)
 	r.Header.Set("Authorization", "Bearer -") // looked at by carry alone

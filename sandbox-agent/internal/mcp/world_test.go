@@ -20,6 +20,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/route"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
@@ -121,11 +122,6 @@ func newWorld(t testing.TB, adjust ...func(*Options)) *world {
 			secret, ok := w.secrets[p]
 			return secret, ok && s == sessionID
 		},
-		Grant: func(r *http.Request) *jws.Grant {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return w.grants[r.Header.Get("X-Test-Grant")]
-		},
 		Mask: func(text []byte) []byte { return bytes.ReplaceAll(text, []byte(leak), []byte("*******")) },
 		Stopped: func(s protocol.SessionID, p protocol.PTYID, r protocol.AgentStoppedReport) error {
 			w.tell("stopped " + string(s) + " " + string(p) + " " + r.Agent + " " + string(r.Reason) + " " + r.LastMessage)
@@ -154,9 +150,14 @@ func newWorld(t testing.TB, adjust ...func(*Options)) *world {
 	}
 	w.Server = New(opts)
 	relays := http.NewServeMux() // what comes through relays, under a prefix of the tests
-	w.Register(relays)
+	w.Routes(relays)
 	mux.Handle("/", w.Loopback())
-	mux.Handle("/relay/", http.StripPrefix("/relay", relays))
+	mux.Handle("/relay/", http.StripPrefix("/relay", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w.mu.Lock()
+		grant := w.grants[r.Header.Get("X-Test-Grant")]
+		w.mu.Unlock()
+		relays.ServeHTTP(rw, r.WithContext(route.WithGrant(r.Context(), grant)))
+	})))
 	server.Start()
 	w.url = server.URL
 	t.Cleanup(func() {

@@ -1,4 +1,4 @@
-package services
+package browser
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/jws"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/browser"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/reply"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/route"
 )
 
 const (
@@ -22,39 +22,33 @@ const (
 	frameKeepAlive = 15 * time.Second
 )
 
-// Browser serves how a session's browser stands and what it shows. All fields
-// but KeepAlive must be set.
-type Browser struct {
-	Grant  func(*http.Request) *jws.Grant // under which a request came, verified
-	Status func(context.Context, protocol.SessionID) protocol.BrowserStatus
-	Frames func(context.Context, protocol.SessionID) (<-chan browser.Frame, error)
-
-	KeepAlive time.Duration // of frames; 0: 15 s
+// A watched is a session's browser as people see it. [Browser] is one.
+type watched interface {
+	Status(context.Context, protocol.SessionID) protocol.BrowserStatus
+	Frames(context.Context, protocol.SessionID) (<-chan Frame, error)
 }
 
-// Register adds the routes to mux.
-func (s *Browser) Register(mux *http.ServeMux) {
-	mux.HandleFunc("GET /sessions/{sid}/browser", s.guarded(s.status))
-	mux.HandleFunc("GET /sessions/{sid}/browser/frames", s.guarded(s.frames))
+// routes serve how a session's browser stands and what it shows.
+type routes struct {
+	browser watched
+	secrets *mask.Secrets
 }
 
-// guarded serves under grants that carry "view" for the session.
-func (s *Browser) guarded(serve func(http.ResponseWriter, *http.Request, protocol.SessionID) error) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		session := protocol.SessionID(r.PathValue("sid"))
-		if grant := s.Grant(r); grant == nil || !protocol.ValidID(session) || !grant.Allows(session, "", protocol.CapView) {
-			reply.Error(w, protocol.Errorf(protocol.KindForbidden, "the grant does not allow %s in this session", protocol.CapView))
-			return
-		}
-		w.Header().Set("Cache-Control", "no-store")
-		if err := serve(w, r, session); err != nil {
-			reply.Error(w, err)
-		}
+// Routes serves how a session's browser stands and what it shows.
+func (b *Browser) Routes(mux *http.ServeMux) { routes{b, b.opts.Secrets}.register(mux) }
+
+func (s routes) register(mux *http.ServeMux) {
+	route.Get(mux, "browser", protocol.CapView, s.status)
+	route.Get(mux, "browser/frames", protocol.CapView, s.frames)
+}
+
+// status is GET /sessions/{sid}/browser, without secrets.
+func (s routes) status(w http.ResponseWriter, r *http.Request, session protocol.SessionID) error {
+	status := s.browser.Status(r.Context(), session)
+	for _, text := range []*string{&status.URL, &status.Title, &status.Error} {
+		*text = string(s.secrets.Mask([]byte(*text)))
 	}
-}
-
-func (s *Browser) status(w http.ResponseWriter, r *http.Request, session protocol.SessionID) error {
-	reply.JSON(w, http.StatusOK, s.Status(r.Context(), session))
+	reply.JSON(w, http.StatusOK, status)
 	return nil
 }
 
@@ -62,7 +56,7 @@ func (s *Browser) status(w http.ResponseWriter, r *http.Request, session protoco
 // stream of JPEG pictures: the newest each time, no more than fps in a second.
 // While the page doesn't change, or there is no browser, there is an empty part
 // of type text/plain now and then.
-func (s *Browser) frames(w http.ResponseWriter, r *http.Request, session protocol.SessionID) error {
+func (s routes) frames(w http.ResponseWriter, r *http.Request, session protocol.SessionID) error {
 	fps := defaultFPS
 	if text := r.URL.Query().Get("fps"); text != "" {
 		var err error
@@ -72,7 +66,7 @@ func (s *Browser) frames(w http.ResponseWriter, r *http.Request, session protoco
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	frames, err := s.Frames(ctx, session)
+	frames, err := s.browser.Frames(ctx, session)
 	if err != nil {
 		return err
 	}
@@ -86,20 +80,16 @@ func (s *Browser) frames(w http.ResponseWriter, r *http.Request, session protoco
 	if errors.Join(out.begin(), out.write("text/plain", nil)) != nil {
 		return nil // the client is gone
 	}
-	keepAlive := s.KeepAlive
-	if keepAlive == 0 {
-		keepAlive = frameKeepAlive
-	}
-	s.stream(ctx, out, frames, time.Second/time.Duration(fps), keepAlive)
+	out.stream(ctx, frames, time.Second/time.Duration(fps))
 	return nil
 }
 
 // stream writes frames, one each interval at most, until there are no more or
 // nobody reads.
-func (s *Browser) stream(ctx context.Context, out frameWriter, frames <-chan browser.Frame, interval, keepAlive time.Duration) {
+func (f frameWriter) stream(ctx context.Context, frames <-chan Frame, interval time.Duration) {
 	for {
 		kind, picture := "text/plain", []byte(nil)
-		timer := time.NewTimer(keepAlive)
+		timer := time.NewTimer(frameKeepAlive)
 		select {
 		case frame, ok := <-frames:
 			if !ok {
@@ -110,7 +100,7 @@ func (s *Browser) stream(ctx context.Context, out frameWriter, frames <-chan bro
 		case <-timer.C:
 		}
 		timer.Stop()
-		if out.write(kind, picture) != nil {
+		if f.write(kind, picture) != nil {
 			return
 		}
 		pause := time.NewTimer(interval) // meanwhile a newer one may take its place

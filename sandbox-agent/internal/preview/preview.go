@@ -1,4 +1,5 @@
-package services
+// Package preview shows what programs of a session serve on loopback.
+package preview
 
 import (
 	"context"
@@ -11,15 +12,14 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/reply"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/route"
 )
 
 const (
@@ -29,21 +29,23 @@ const (
 	maxPreviewHeader = 256 << 10
 )
 
-// Preview shows what a session's terminals have listening on loopback. Grant and
-// Log must be set, and Forbidden where the agent itself listens.
-type Preview struct {
-	Grant     func(*http.Request) *jws.Grant // under which a request came, verified
-	Forbidden func(port int) bool            // the agent's own ports, and debuggers'; nil: none
-	Log       *slog.Logger
-
-	// With terminals that have users of their own, only what one of the
-	// session's own listens on is shown; nil for both: whatever listens.
-	Owner func(port int) (uid int, err error) // who listens on a port, as package peer tells
-	UIDs  func(protocol.SessionID) []int      // of the session's terminals
+// Ports tell whose the ports of this machine are.
+type Ports interface {
+	// Owns reports whether the agent itself listens on a port.
+	Owns(port int) bool
+	// Belongs reports whether a program of the session's terminals listens on a
+	// port. It fails when nobody that can be seen does.
+	Belongs(session protocol.SessionID, port int) (bool, error)
 }
 
-// Register adds the route to mux, which must be behind Front.
-func (p *Preview) Register(mux *http.ServeMux) {
+// Preview shows what a session's terminals have listening on loopback.
+type Preview struct {
+	Ports Ports
+	Log   *slog.Logger
+}
+
+// Routes adds the route to mux, which must be behind Front.
+func (p *Preview) Routes(mux *http.ServeMux) {
 	proxy := p.proxy()
 	mux.HandleFunc("/sessions/{sid}/preview/{port}/", func(w http.ResponseWriter, r *http.Request) {
 		target, err := p.target(r)
@@ -107,7 +109,7 @@ func (t previewTarget) host() string   { return "localhost:" + strconv.Itoa(t.po
 // target returns what r may be forwarded to.
 func (p *Preview) target(r *http.Request) (previewTarget, error) {
 	t := previewTarget{session: protocol.SessionID(r.PathValue("sid"))}
-	grant := p.Grant(r)
+	grant := route.GrantOf(r)
 	if grant == nil || !protocol.ValidID(t.session) || !grant.Allows(t.session, "", protocol.CapPlugins) {
 		return t, protocol.Errorf(protocol.KindForbidden, "The grant does not allow %s in this session.", protocol.CapPlugins)
 	}
@@ -152,17 +154,14 @@ func verbatim(host, target string) *url.URL {
 
 // mayShow reports whether what listens at t is the session's own.
 func (p *Preview) mayShow(t previewTarget) error {
-	if p.Forbidden != nil && p.Forbidden(t.port) {
+	if p.Ports.Owns(t.port) {
 		return protocol.Errorf(protocol.KindForbidden, "Port %d is not shown.", t.port)
 	}
-	if p.Owner == nil {
-		return nil
-	}
-	uid, err := p.Owner(t.port)
+	ours, err := p.Ports.Belongs(t.session, t.port)
 	if err != nil {
 		return protocol.Errorf(protocol.KindNotFound, "Nothing that can be shown listens on port %d.", t.port)
 	}
-	if !slices.Contains(p.UIDs(t.session), uid) {
+	if !ours {
 		return protocol.Errorf(protocol.KindForbidden, "What listens on port %d does not belong to a terminal of this session.", t.port)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package services
+package browser
 
 import (
 	"bufio"
@@ -9,48 +9,61 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/browser"
+	"github.com/fairlead/fairlead/protocol/op"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/route"
 )
 
 // A browserWorld serves a browser that shows what is put into frames.
 type browserWorld struct {
 	grant  *jws.Grant
-	frames chan browser.Frame
+	frames chan Frame
 	asked  protocol.SessionID
+	status protocol.BrowserStatus
 	mux    *http.ServeMux
 }
+
+var mayView = []protocol.Capability{protocol.CapView}
 
 func newBrowserWorld() *browserWorld {
 	w := &browserWorld{
 		grant:  &jws.Grant{Session: "ses_1", Caps: mayView, PTYs: []string{jws.AllPTYs}},
-		frames: make(chan browser.Frame, 1), mux: http.NewServeMux(),
+		frames: make(chan Frame, 1), mux: http.NewServeMux(),
+		status: protocol.BrowserStatus{State: "running"},
 	}
-	s := &Browser{
-		Grant: func(*http.Request) *jws.Grant { return w.grant },
-		Status: func(_ context.Context, session protocol.SessionID) protocol.BrowserStatus {
-			return protocol.BrowserStatus{State: "running", Title: string(session)}
-		},
-		Frames: func(_ context.Context, session protocol.SessionID) (<-chan browser.Frame, error) {
-			w.asked = session
-			if w.frames == nil {
-				return nil, protocol.Errorf(protocol.KindTooMany, "too many watch")
-			}
-			return w.frames, nil
-		},
-	}
-	s.Register(w.mux)
+	routes{w, maskedSecret}.register(w.mux)
 	return w
+}
+
+func (w *browserWorld) Status(_ context.Context, session protocol.SessionID) protocol.BrowserStatus {
+	w.asked = session
+	return w.status
+}
+
+func (w *browserWorld) Frames(_ context.Context, session protocol.SessionID) (<-chan Frame, error) {
+	w.asked = session
+	if w.frames == nil {
+		return nil, protocol.Errorf(protocol.KindTooMany, "too many watch")
+	}
+	return w.frames, nil
+}
+
+// ServeHTTP serves requests under the grant.
+func (w *browserWorld) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	w.mux.ServeHTTP(rw, r.WithContext(route.WithGrant(r.Context(), w.grant)))
 }
 
 func (w *browserWorld) get(path string) *httptest.ResponseRecorder {
 	answer := httptest.NewRecorder()
-	w.mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+	w.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
 	return answer
 }
 
@@ -59,9 +72,10 @@ func TestBrowserStatus(t *testing.T) {
 	w := newBrowserWorld()
 	answer := w.get("/sessions/ses_1/browser")
 	var status protocol.BrowserStatus
-	if err := json.Unmarshal(answer.Body.Bytes(), &status); err != nil || status.State != "running" || status.Title != "ses_1" {
+	if err := json.Unmarshal(answer.Body.Bytes(), &status); err != nil || status.State != "running" || w.asked != "ses_1" {
 		t.Errorf("%d %s", answer.Code, answer.Body)
 	}
+	w.asked = ""
 	for _, w.grant = range []*jws.Grant{nil, {Session: "ses_2", Caps: mayView}, {Session: "ses_1"}} {
 		for _, path := range []string{"/sessions/ses_1/browser", "/sessions/ses_1/browser/frames"} {
 			if answer := w.get(path); answer.Code != http.StatusForbidden {
@@ -101,7 +115,7 @@ func TestBrowserFrames(t *testing.T) {
 		go func() {
 			defer close(done)
 			defer out.Close()
-			w.mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/sessions/ses_1/browser/frames?fps=2", nil).WithContext(ctx))
+			w.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/sessions/ses_1/browser/frames?fps=2", nil).WithContext(ctx))
 		}()
 		body := bufio.NewReader(r)
 		if _, err := body.Peek(1); err != nil {
@@ -126,14 +140,14 @@ func TestBrowserFrames(t *testing.T) {
 			t.Errorf("first %s", kind)
 		}
 		time.Sleep(time.Second)
-		w.frames <- browser.Frame{JPEG: []byte("1")}
+		w.frames <- Frame{JPEG: []byte("1")}
 		if kind, text, after := next(); kind != "image/jpeg" || text != "1" || after != 0 {
 			t.Errorf("%s %q after %v", kind, text, after)
 		}
 		synctest.Wait()
-		w.frames <- browser.Frame{JPEG: []byte("2")}
+		w.frames <- Frame{JPEG: []byte("2")}
 		<-w.frames // as who makes them takes one back that came too fast
-		w.frames <- browser.Frame{JPEG: []byte("3")}
+		w.frames <- Frame{JPEG: []byte("3")}
 		if kind, text, after := next(); kind != "image/jpeg" || text != "3" || after != 500*time.Millisecond {
 			t.Errorf("%s %q after %v", kind, text, after)
 		}
@@ -155,3 +169,47 @@ func (p *pipeRecorder) Header() http.Header            { return p.header }
 func (p *pipeRecorder) WriteHeader(int)                {}
 func (p *pipeRecorder) Write(body []byte) (int, error) { return p.out.Write(body) }
 func (p *pipeRecorder) Flush()                         {}
+
+// secret is in a page.
+const secret = `sk-very"secret-value`
+
+var maskedSecret = func() *mask.Secrets {
+	set, err := redact.Compile([]string{secret})
+	if err != nil {
+		panic(err)
+	}
+	secrets := &mask.Secrets{}
+	secrets.Use(set)
+	return secrets
+}()
+
+// A frankBrowser tells what its page holds.
+type frankBrowser string
+
+func (b frankBrowser) CDP(context.Context, protocol.SessionID, op.CDPSend) (json.RawMessage, error) {
+	return json.Marshal(map[string]string{"value": string(b)})
+}
+
+// TestSecretsAreMasked: what pages hold of the sandbox's secrets reaches neither
+// who sends commands to the browser nor who asks how it stands.
+func TestSecretsAreMasked(t *testing.T) {
+	handle := Operations(frankBrowser("it is "+secret+", you know"), maskedSecret)[op.KindCDPSend]
+	run, err := handle(&jws.Command{}, &op.CDPSend{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := run(t.Context())
+	var page struct{ Value string }
+	if err != nil || json.Unmarshal(result.CDP, &page) != nil || !strings.HasPrefix(page.Value, "it is *") || strings.Contains(page.Value, "secret") {
+		t.Errorf("%s %v", result.CDP, err)
+	}
+	w := newBrowserWorld()
+	w.status = protocol.BrowserStatus{State: "running", URL: "http://a/?key=" + secret + "&b", Title: secret + " page", Error: "no " + secret + " here"}
+	var s protocol.BrowserStatus
+	if err := json.Unmarshal(w.get("/sessions/ses_1/browser").Body.Bytes(), &s); err != nil {
+		t.Fatal(err)
+	}
+	if all := s.URL + s.Title + s.Error; strings.Contains(all, "secret") || s.State != "running" || !strings.HasSuffix(s.Title, " page") {
+		t.Errorf("%+v", s)
+	}
+}

@@ -1,4 +1,4 @@
-package services
+package preview
 
 import (
 	"bufio"
@@ -18,6 +18,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/route"
 )
 
 // A previewWorld is an application on loopback, and what shows it.
@@ -28,6 +29,18 @@ type previewWorld struct {
 	server *httptest.Server
 	client *http.Transport
 	grant  *jws.Grant
+
+	agents  bool  // the port is the agent's own
+	foreign bool  // it belongs to somebody else
+	unknown error // why nobody knows whose it is
+}
+
+// Owns implements [Ports].
+func (w *previewWorld) Owns(port int) bool { return w.agents && port == w.port }
+
+// Belongs implements [Ports].
+func (w *previewWorld) Belongs(session protocol.SessionID, port int) (bool, error) {
+	return session == "ses_1" && !w.foreign, w.unknown
 }
 
 func newPreviewWorld(t *testing.T, listen string, app http.HandlerFunc) *previewWorld {
@@ -42,10 +55,13 @@ func newPreviewWorld(t *testing.T, listen string, app http.HandlerFunc) *preview
 		t: t, port: listener.Addr().(*net.TCPAddr).Port, client: &http.Transport{DisableCompression: true},
 		grant: &jws.Grant{Session: "ses_1", Caps: []protocol.Capability{protocol.CapPlugins}},
 	}
-	w.Preview = &Preview{Grant: func(*http.Request) *jws.Grant { return w.grant }, Log: slog.New(slog.DiscardHandler)}
+	w.Preview = &Preview{Ports: w, Log: slog.New(slog.DiscardHandler)}
 	mux := http.NewServeMux()
-	w.Register(mux)
-	w.server = httptest.NewServer(w.Front(mux))
+	w.Routes(mux)
+	front := w.Front(mux)
+	w.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		front.ServeHTTP(rw, r.WithContext(route.WithGrant(r.Context(), w.grant)))
+	}))
 	t.Cleanup(func() {
 		w.client.CloseIdleConnections()
 		w.server.Close()
@@ -162,29 +178,19 @@ func TestPreviewRefuses(t *testing.T) {
 			t.Errorf("port %s: %d", given, got)
 		}
 	}
-	w.Forbidden = func(port int) bool { return port == w.port }
+	w.agents = true
 	if got := status(port); got != http.StatusForbidden {
 		t.Errorf("the agent's own port: %d", got)
 	}
-	w.Forbidden = nil
-	owner, failure := 2001, error(nil)
-	w.Owner = func(int) (int, error) { return owner, failure }
-	w.UIDs = func(s protocol.SessionID) []int {
-		return map[protocol.SessionID][]int{"ses_1": {2000, 2001}, "ses_2": {2002}}[s]
+	w.agents, w.foreign = false, true
+	if got := status(port); got != http.StatusForbidden {
+		t.Errorf("somebody else's: %d", got)
 	}
-	if got := status(port); got != http.StatusOK {
-		t.Errorf("its own: %d", got)
+	w.foreign, w.unknown = false, errors.New("nobody")
+	if got := status(port); got != http.StatusBadGateway {
+		t.Errorf("nobody's: %d", got)
 	}
-	if owner = 2002; status(port) != http.StatusForbidden {
-		t.Error("another session's is shown")
-	}
-	if owner = 0; status(port) != http.StatusForbidden {
-		t.Error("the agent's is shown")
-	}
-	if failure = errors.New("nobody"); status(port) != http.StatusBadGateway {
-		t.Error("nobody's is shown")
-	}
-	w.Owner = nil
+	w.unknown = nil
 	for _, w.grant = range []*jws.Grant{
 		nil, {Session: "ses_2", Caps: protocol.Capabilities}, {Session: "ses_1", Caps: []protocol.Capability{protocol.CapView}},
 	} {
@@ -223,7 +229,7 @@ func TestNothingListens(t *testing.T) {
 		h.Get("Content-Security-Policy") != "default-src 'none'" {
 		t.Errorf("%d %v %s", resp.StatusCode, h, body)
 	}
-	w.Owner = func(int) (int, error) { return 0, errors.New("nobody") }
+	w.unknown = errors.New("nobody")
 	for range 2 {
 		resp, body = w.getPort(port, "/", "Accept", "application/json")
 		var answer struct{ Error protocol.ErrorBody }
@@ -231,7 +237,7 @@ func TestNothingListens(t *testing.T) {
 			answer.Error.Name != protocol.KindNotFound.Name() || !strings.Contains(answer.Error.Message, port) {
 			t.Errorf("%d %v %s", resp.StatusCode, err, body)
 		}
-		w.Owner = nil
+		w.unknown = nil
 	}
 }
 

@@ -1,4 +1,4 @@
-package services
+package metrics
 
 import (
 	"encoding/json"
@@ -17,6 +17,8 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/route"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 )
 
 // A metricsWorld is the metrics of a sandbox with one busy terminal.
@@ -29,6 +31,15 @@ type metricsWorld struct {
 }
 
 var mayView = []protocol.Capability{protocol.CapView}
+
+type running []terminal.Running
+
+func (r running) Running() []terminal.Running   { return r }
+func (r running) Isolation() terminal.Isolation { return terminal.IsolationNone }
+
+type advisory struct{}
+
+func (advisory) Status() (protocol.EgressState, string) { return protocol.EgressAdvisory, "" }
 
 func newMetricsWorld(t *testing.T) *metricsWorld {
 	t.Helper()
@@ -47,20 +58,18 @@ func newMetricsWorld(t *testing.T) *metricsWorld {
 	made := prometheus.NewCounter(prometheus.CounterOpts{Name: "fairlead_made_total", Help: "x"})
 	made.Add(3)
 	var err error
-	w.Metrics, err = NewMetrics(MetricsOptions{
-		Grant: func(*http.Request) *jws.Grant { return w.grant },
-		State: func() MetricsState {
-			return MetricsState{Sessions: 2, PTYs: 3, Isolation: "none", Egress: protocol.EgressAdvisory, Terminals: []TerminalProcess{
-				{"ses_1", "pty_1", w.busy.Process.Pid, -1}, {"ses_2", "pty_2", os.Getpid(), -1}, {"ses_1", "pty_3", 0, -1},
-			}}
+	w.Metrics, err = New(Options{
+		Terminals: running{
+			{Session: "ses_1", ID: "pty_1", PID: w.busy.Process.Pid, UID: -1}, {Session: "ses_2", ID: "pty_2", PID: os.Getpid(), UID: -1}, {Session: "ses_1", ID: "pty_3", UID: -1},
 		},
+		Egress:     advisory{},
 		Collectors: []prometheus.Collector{made},
 		Workspace:  t.TempDir(), Revision: "rev1", Started: time.Now().Add(-time.Minute), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Register(w.mux)
+	w.Routes(w.mux)
 	return w
 }
 
@@ -70,7 +79,7 @@ func (w *metricsWorld) get(query, accept string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodGet, metricsPath+query, nil)
 	r.Header.Set("Accept", accept)
 	answer := httptest.NewRecorder()
-	w.mux.ServeHTTP(answer, r)
+	w.mux.ServeHTTP(answer, r.WithContext(route.WithGrant(r.Context(), w.grant)))
 	return answer
 }
 
@@ -153,14 +162,14 @@ func TestMetricsForms(t *testing.T) {
 // TestOwners: a process is its terminal's as a descendant, as a member of its
 // session, or by its user.
 func TestOwners(t *testing.T) {
-	one, two := TerminalProcess{PTY: "pty_1", PID: 10, UID: -1}, TerminalProcess{PTY: "pty_2", UID: 2001}
-	o := newOwners([]TerminalProcess{one, two})
+	one, two := terminal.Running{ID: "pty_1", PID: 10, UID: -1}, terminal.Running{ID: "pty_2", UID: 2001}
+	o := newOwners([]terminal.Running{one, two})
 	o.learn([]procfs.ProcStat{
 		{PID: 10, PPID: 5, Session: 10}, {PID: 11, PPID: 10, Session: 11}, {PID: 12, PPID: 11, Session: 11},
 		{PID: 20, PPID: 1, Session: 10}, {PID: 30, PPID: 31}, {PID: 31, PPID: 30}, {PID: 40, PPID: 1, Session: 40},
 	})
 	for pid, want := range map[int]protocol.PTYID{10: "pty_1", 11: "pty_1", 12: "pty_1", 20: "pty_1", 30: "", 40: ""} {
-		if got := o.byPID[pid].PTY; got != want {
+		if got := o.byPID[pid].ID; got != want {
 			t.Errorf("%d is of %q, want %q", pid, got, want)
 		}
 	}

@@ -1,4 +1,6 @@
-package services
+// Package metrics shows what the parts of a sandbox count, and how the agent and
+// its machine stand.
+package metrics
 
 import (
 	"cmp"
@@ -21,6 +23,8 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/reply"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/route"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 )
 
 const (
@@ -33,27 +37,22 @@ const (
 	measureEvery = 500 * time.Millisecond
 )
 
-// A TerminalProcess is the first process of a terminal.
-type TerminalProcess struct {
-	Session protocol.SessionID
-	PTY     protocol.PTYID
-	PID     int // 0: not known
-	UID     int // of the terminal alone; -1: it has none of its own
+// Terminals are those of the sandbox. [terminal.Host] has them.
+type Terminals interface {
+	Running() []terminal.Running
+	Isolation() terminal.Isolation
 }
 
-// A MetricsState is how the sandbox stands, as the façade knows.
-type MetricsState struct {
-	Sessions  int
-	PTYs      int
-	Isolation string
-	Egress    protocol.EgressState
-	Terminals []TerminalProcess
+// Egress says how far terminals are kept to the egress proxy, and why not
+// further.
+type Egress interface {
+	Status() (state protocol.EgressState, why string)
 }
 
-// MetricsOptions are what Metrics work with.
-type MetricsOptions struct {
-	Grant      func(*http.Request) *jws.Grant // under which a request came, verified
-	State      func() MetricsState
+// Options are what Metrics work with.
+type Options struct {
+	Terminals  Terminals              // nil: there are none
+	Egress     Egress                 // nil: nothing is said
 	Collectors []prometheus.Collector // of the sandbox, beside those of the Go runtime and the process
 	Workspace  string                 // whose disk is measured
 	Revision   string
@@ -61,11 +60,35 @@ type MetricsOptions struct {
 	Log        *slog.Logger
 }
 
+// A state is how the sandbox stands.
+type state struct {
+	terminals []terminal.Running
+	sessions  int
+	isolation string
+	egress    protocol.EgressState
+}
+
+func (o *Options) state() (now state) {
+	if o.Egress != nil {
+		now.egress, _ = o.Egress.Status()
+	}
+	if o.Terminals == nil {
+		return now
+	}
+	now.isolation, now.terminals = string(o.Terminals.Isolation()), o.Terminals.Running()
+	sessions := map[protocol.SessionID]bool{}
+	for _, t := range now.terminals {
+		sessions[t.Session] = true
+	}
+	now.sessions = len(sessions)
+	return now
+}
+
 // Metrics serves GET /sessions/{sid}/metrics: as JSON (seed 001's list), and as
 // Prometheus has it.
 type Metrics struct {
 	// Static after construction.
-	opts     MetricsOptions
+	opts     Options
 	fs       procfs.FS
 	registry *prometheus.Registry
 	scraper  http.Handler
@@ -92,8 +115,8 @@ type processID struct {
 	start uint64 // in clock ticks since the machine started
 }
 
-// NewMetrics returns Metrics. It fails where there is no /proc.
-func NewMetrics(opts MetricsOptions) (*Metrics, error) {
+// New returns Metrics. It fails where there is no /proc.
+func New(opts Options) (*Metrics, error) {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return nil, err
@@ -122,8 +145,8 @@ func (m *Metrics) gauges(registry *prometheus.Registry) {
 	gauge := func(name, help string, value func() float64) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "fairlead_sandbox_" + name, Help: help}, value))
 	}
-	gauge("sessions", "Sessions of the sandbox.", func() float64 { return float64(m.opts.State().Sessions) })
-	gauge("terminals", "Terminals of the sandbox.", func() float64 { return float64(m.opts.State().PTYs) })
+	gauge("sessions", "Sessions of the sandbox.", func() float64 { return float64(m.opts.state().sessions) })
+	gauge("terminals", "Terminals of the sandbox.", func() float64 { return float64(len(m.opts.state().terminals)) })
 	gauge("system_cpu_percent", "Use of all cores together, since it was asked for before.", func() float64 { return m.measure().CPUPercent })
 	gauge("system_memory_bytes", "Memory of the machine.", func() float64 { return float64(m.measure().MemTotal) })
 	gauge("system_memory_used_bytes", "Memory of the machine that is in use.", func() float64 { return float64(m.measure().MemUsed) })
@@ -135,24 +158,18 @@ func (m *Metrics) gauges(registry *prometheus.Registry) {
 	registry.MustRegister(info)
 }
 
-// Register adds the route to mux.
-func (m *Metrics) Register(mux *http.ServeMux) {
-	mux.HandleFunc("GET /sessions/{sid}/metrics", func(w http.ResponseWriter, r *http.Request) {
-		session := protocol.SessionID(r.PathValue("sid"))
-		grant := m.opts.Grant(r)
-		if grant == nil || !protocol.ValidID(session) || !grant.Allows(session, "", protocol.CapView) {
-			reply.Error(w, protocol.Errorf(protocol.KindForbidden, "the grant does not allow %s in this session", protocol.CapView))
-			return
-		}
-		w.Header().Set("Cache-Control", "no-store")
+// Routes adds the route to mux.
+func (m *Metrics) Routes(mux *http.ServeMux) {
+	route.Get(mux, "metrics", protocol.CapView, func(w http.ResponseWriter, r *http.Request, session protocol.SessionID) error {
 		switch format := r.URL.Query().Get("format"); {
 		case format == "prometheus", format == "" && wantsPrometheus(r.Header.Get("Accept")):
 			m.scraper.ServeHTTP(w, r)
 		case format == "" || format == "json":
-			reply.JSON(w, http.StatusOK, m.answerFor(session, grant))
+			reply.JSON(w, http.StatusOK, m.answerFor(session, route.GrantOf(r)))
 		default:
-			reply.Error(w, protocol.Errorf(protocol.KindInvalid, "format: json or prometheus"))
+			return protocol.Errorf(protocol.KindInvalid, "format: json or prometheus")
 		}
+		return nil
 	})
 }
 
@@ -186,7 +203,7 @@ func (m *Metrics) measure() protocol.SandboxMetrics {
 	if elapsed < measureEvery {
 		return m.answer
 	}
-	state := m.opts.State()
+	state := m.opts.state()
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	const mb = 1 << 20
@@ -194,14 +211,14 @@ func (m *Metrics) measure() protocol.SandboxMetrics {
 		Revision: m.opts.Revision, UptimeMs: now.Sub(m.opts.Started).Milliseconds(),
 		Goroutines: runtime.NumGoroutine(), HeapBytes: memory.HeapAlloc, SysBytes: memory.Sys,
 		HeapMB: float64(memory.HeapAlloc) / mb, SysMB: float64(memory.Sys) / mb,
-		SessionCount: state.Sessions, PTYCount: state.PTYs, Isolation: state.Isolation, Egress: state.Egress,
+		SessionCount: state.sessions, PTYCount: len(state.terminals), Isolation: state.isolation, Egress: state.egress,
 		TopProcesses: make([]protocol.ProcessMetrics, 0, maxTopProcesses),
 	}
 	a.System.Cores = runtime.NumCPU()
 	m.machine(&a)
 	m.busy = nil
-	if len(state.Terminals) > 0 {
-		m.busy = m.processes(state.Terminals, elapsed)
+	if len(state.terminals) > 0 {
+		m.busy = m.processes(state.terminals, elapsed)
 	}
 	m.seen, m.answer = now, a
 	m.answer.TopProcesses = []protocol.ProcessMetrics{} // of its own, for who appends to a's
@@ -244,9 +261,10 @@ func usage(before, now procfs.CPUStat) float64 {
 	return min(max(100*(1-idle/total), 0), 100)
 }
 
-// processes returns the terminals' processes, the busiest first. The use of a process is that since the last look, in percent of one core. The
-// caller holds mu.
-func (m *Metrics) processes(terminals []TerminalProcess, elapsed time.Duration) []ownedProcess {
+// processes returns the terminals' processes, the busiest first. The use of a
+// process is that since the last look, in percent of one core. The caller holds
+// mu.
+func (m *Metrics) processes(terminals []terminal.Running, elapsed time.Duration) []ownedProcess {
 	all, err := m.fs.AllProcs()
 	if err != nil {
 		return nil
@@ -270,7 +288,7 @@ func (m *Metrics) processes(terminals []TerminalProcess, elapsed time.Duration) 
 		id := processID{stat.PID, stat.Starttime}
 		used := stat.CPUTime()
 		m.cpuTime[id] = used
-		p := protocol.ProcessMetrics{PID: stat.PID, Name: stat.Comm, PTYID: owner.PTY, RSSBytes: uint64(max(stat.ResidentMemory(), 0))}
+		p := protocol.ProcessMetrics{PID: stat.PID, Name: stat.Comm, PTYID: owner.ID, RSSBytes: uint64(max(stat.ResidentMemory(), 0))}
 		if was, known := before[id]; known && elapsed > 0 && !m.seen.IsZero() {
 			p.CPUPercent = max(100*(used-was)/elapsed.Seconds(), 0)
 		}
@@ -289,11 +307,11 @@ func (m *Metrics) processes(terminals []TerminalProcess, elapsed time.Duration) 
 // owners know which terminal a process belongs to: by what it descends from, or
 // else by its user.
 type owners struct {
-	byUID, byPID map[int]TerminalProcess
+	byUID, byPID map[int]terminal.Running
 }
 
-func newOwners(terminals []TerminalProcess) owners {
-	o := owners{map[int]TerminalProcess{}, map[int]TerminalProcess{}}
+func newOwners(terminals []terminal.Running) owners {
+	o := owners{map[int]terminal.Running{}, map[int]terminal.Running{}}
 	for _, t := range terminals {
 		if t.UID >= 0 {
 			o.byUID[t.UID] = t
@@ -332,17 +350,17 @@ func (o owners) learn(stats []procfs.ProcStat) {
 }
 
 // of returns the terminal that a process belongs to.
-func (o owners) of(fs procfs.FS, stat procfs.ProcStat) (TerminalProcess, bool) {
+func (o owners) of(fs procfs.FS, stat procfs.ProcStat) (terminal.Running, bool) {
 	if owner, ok := o.byPID[stat.PID]; ok || len(o.byUID) == 0 {
 		return owner, ok
 	}
 	p, err := fs.Proc(stat.PID)
 	if err != nil {
-		return TerminalProcess{}, false
+		return terminal.Running{}, false
 	}
 	status, err := p.NewStatus()
 	if err != nil {
-		return TerminalProcess{}, false
+		return terminal.Running{}, false
 	}
 	owner, ok := o.byUID[int(status.UIDs[0])]
 	return owner, ok

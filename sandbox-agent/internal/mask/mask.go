@@ -1,0 +1,96 @@
+// Package mask hides the sandbox's secrets in everything that shows text beside
+// terminals: answers, files, and the agent's own log.
+package mask
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
+)
+
+// Secrets are what is to be hidden at the moment. They are safe for concurrent
+// use; the zero value and a nil pointer hide nothing.
+type Secrets struct {
+	set atomic.Pointer[redact.Set] // nil: none
+}
+
+// Use has the secrets of set hidden from now on, and no others.
+func (s *Secrets) Use(set *redact.Set) { s.set.Store(set) }
+
+func (s *Secrets) current() *redact.Set {
+	if s == nil {
+		return nil
+	}
+	return s.set.Load()
+}
+
+// Stream returns a masker for one stream of bytes.
+func (s *Secrets) Stream() *redact.Stream { return s.current().NewStream() }
+
+// Mask returns text without secrets; it may be text itself.
+func (s *Secrets) Mask(text []byte) []byte { return s.current().Mask(text) }
+
+// Handler masks secrets in what is logged by next: an error may quote what a
+// program or a server said.
+func (s *Secrets) Handler(next slog.Handler) slog.Handler { return handler{next, s} }
+
+type handler struct {
+	next    slog.Handler
+	secrets *Secrets
+}
+
+func (h handler) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.next.Enabled(ctx, level)
+}
+
+func (h handler) Handle(ctx context.Context, r slog.Record) error {
+	set := h.secrets.current()
+	if set.Empty() {
+		return h.next.Handle(ctx, r)
+	}
+	masked := slog.NewRecord(r.Time, r.Level, maskText(set, r.Message), r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		masked.AddAttrs(maskAttr(set, a))
+		return true
+	})
+	return h.next.Handle(ctx, masked)
+}
+
+func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	set := h.secrets.current()
+	masked := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		masked[i] = maskAttr(set, a)
+	}
+	return handler{h.next.WithAttrs(masked), h.secrets}
+}
+
+func (h handler) WithGroup(name string) slog.Handler {
+	return handler{h.next.WithGroup(name), h.secrets}
+}
+
+// maskAttr returns a with its text masked. What holds no secret stays as it is.
+func maskAttr(set *redact.Set, a slog.Attr) slog.Attr {
+	value := a.Value.Resolve()
+	switch value.Kind() {
+	case slog.KindGroup:
+		var members []slog.Attr
+		for _, member := range value.Group() {
+			members = append(members, maskAttr(set, member))
+		}
+		return slog.Attr{Key: a.Key, Value: slog.GroupValue(members...)}
+	case slog.KindString:
+		return slog.String(a.Key, maskText(set, value.String()))
+	case slog.KindAny:
+		text := fmt.Sprint(value.Any())
+		if masked := maskText(set, text); masked != text {
+			return slog.String(a.Key, masked)
+		}
+	}
+	return slog.Attr{Key: a.Key, Value: value}
+}
+
+func maskText(set *redact.Set, text string) string { return string(set.Mask([]byte(text))) }
