@@ -39,6 +39,9 @@ var Floors = []struct {
 		"sandbox-agent/internal/route", "sandbox-agent/internal/mask",
 		"deploy/program", "deploy/program/instrument", "deploy/program/intake", "deploy/program/lifetime", "deploy/program/telemetry",
 		"loadtest/internal/pattern", "loadtest/internal/measure", "loadtest/internal/openloop",
+		"deploy/controlplane/internal/store/...", "deploy/controlplane/internal/clock", "deploy/controlplane/internal/flights",
+		"deploy/controlplane/internal/oauth", "deploy/controlplane/internal/oidc/...",
+		"deploy/controlplane/internal/policy", "deploy/controlplane/internal/provider", "deploy/controlplane/internal/vault",
 	}},
 	{F2, []string{
 		"tunnel/terminalstream",
@@ -55,18 +58,21 @@ var Floors = []struct {
 		"sandbox-agent/internal/integration",
 		"deploy/client", "loadtest/internal/eventloop", "loadtest/internal/generator", "loadtest/internal/enrol",
 		"loadtest/internal/source", "loadtest/internal/baseline", "loadtest/internal/stack", "loadtest/internal/children",
+		"deploy/controlplane/internal/keyring", "deploy/controlplane/internal/webhook", "deploy/controlplane/internal/metrics",
+		"deploy/controlplane/internal/usage", "deploy/controlplane/internal/relays", "deploy/controlplane/internal/web",
 	}},
 	{F3, []string{
 		"relay/internal/gateway", "relay/internal/controlapi", "relay/internal/sandboxapi",
 		"relay/internal/console/...", "relay/internal/admin", "relay/internal/openapi", "relay/internal/preview",
 		"sandbox-agent/internal/mcp/...", "sandbox-agent/internal/bridge", "sandbox-agent/internal/tools", "sandbox-agent/internal/files", "sandbox-agent/internal/link",
 		"sandbox-agent/internal/loopback", "sandbox-agent/internal/preview", "sandbox-agent/internal/metrics",
+		"deploy/controlplane/internal/access", "deploy/controlplane/internal/device",
 		"loadtest/internal/viewers", "loadtest/internal/calls", "loadtest/internal/bulk", "loadtest/internal/usage", "loadtest/internal/printer", "loadtest/internal/simagent", "loadtest/internal/agents", "loadtest/internal/report", "loadtest/internal/impair",
 	}},
 	{F4, []string{
 		"relay", "relay/cmd/...", "sandbox-agent", "sandbox-agent/cmd/...",
 		"loadtest", "loadtest/cmd/...", "loadtest/internal/scenario",
-		"deploy/controlplane/...", "deploy/devstack/...", "deploy/e2e/...", "deploy/checks/...", "deploy/grafana/...",
+		"deploy/controlplane", "deploy/controlplane/cmd/...", "deploy/devstack/...", "deploy/e2e/...", "deploy/checks/...", "deploy/grafana/...",
 	}},
 }
 
@@ -76,7 +82,6 @@ var Sideways = []struct{ From, To, Why string }{
 	{"tunnel/internal/quiclink", "tunnel/internal/carrier", "the interface it implements"},
 	{"tunnel/internal/wsslink", "tunnel/internal/carrier", "the interface it implements"},
 	{"tunnel/tunneltest", "tunnel/internal/carrier", "the interface it implements"},
-	{"deploy/controlplane/cmd/controlplane", "deploy/controlplane/internal/store", "its command line works on the database"},
 	{"relay/internal/dispatch", "relay/internal/pagestream", "some commands go to pages"},
 	{"relay/internal/hub", "relay/internal/feed", "it shares what a feed keeps"},
 	{"relay/internal/hub", "relay/internal/input", "it says who may type, and a queue carries it"},

@@ -3,12 +3,14 @@ package controlplane
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 )
 
 // TestAdminListener: operators find health, readiness and metrics there, and
@@ -75,38 +77,42 @@ func TestRequestsAreCounted(t *testing.T) {
 	p.want(call{method: http.MethodGet, path: "/auth/me", token: aliceToken}, http.StatusOK, "")
 	p.do(call{method: http.MethodGet, path: "/auth/me"})
 	p.do(call{method: http.MethodGet, path: "/no/such/route"})
-	m := p.server.metrics
-	for _, tt := range []struct{ route, class string }{{"GET /auth/me", "2xx"}, {"GET /auth/me", "4xx"}, {otherRoute, "4xx"}} {
-		if n := testutil.ToFloat64(m.requests.WithLabelValues(tt.route, tt.class)); n != 1 {
-			t.Errorf("%s %s: counted %v", tt.route, tt.class, n)
-		}
-	}
 	p.grant(aliceToken, `{"session_id":"ses_1"}`)
-	if n := testutil.ToFloat64(m.signed.WithLabelValues(signedGrant)); n != 1 {
-		t.Errorf("%v grants", n)
-	}
-	if n := testutil.ToFloat64(m.underWay); n != 0 {
-		t.Errorf("%v under way", n)
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(p.server.registry(), promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	for _, line := range []string{
+		`requests_total{class="2xx",route="GET /auth/me"} 1`,
+		`requests_total{class="4xx",route="GET /auth/me"} 1`,
+		`requests_total{class="4xx",route="other"} 1`,
+		`request_seconds_count{of="people"} 4`,
+		`signed_total{what="grant"} 1`,
+		`requests_under_way 0`,
+	} {
+		if !strings.Contains(w.Body.String(), "fairlead_controlplane_"+line+"\n") {
+			t.Errorf("metrics don't have %s", line)
+		}
 	}
 }
 
-// TestWhose: each route has somebody whose requests it takes.
-func TestWhose(t *testing.T) {
-	for route, want := range map[string]string{
-		"POST /commands": ofCommands, "GET /commands": ofPeople, "POST /internal/sign": ofSigning, "GET /healthz": ofProbes,
-		"PUT /internal/relays/{id}": ofRelays, "GET /.well-known/jwks.json": ofRelays, otherRoute: ofPeople,
+// TestCallers: each route has somebody whose requests it takes.
+func TestCallers(t *testing.T) {
+	s := newPlane(t).server
+	callers := make(map[string]web.Caller)
+	for _, rt := range s.routes() {
+		callers[rt.String()] = rt.Caller
+	}
+	for route, want := range map[string]web.Caller{
+		"POST /commands": web.Commands, "GET /commands": "", "POST /internal/sign": web.Signing, "GET /healthz": web.Probes,
+		"PUT /internal/relays/{id}": web.Relays, "POST /internal/callback": web.Relays, "GET /.well-known/jwks.json": web.Relays,
+		"GET /.well-known/revocations": web.Relays,
 	} {
-		if got := whose(false, route); got != want {
-			t.Errorf("%s is of %s, want %s", route, got, want)
+		if got := callers[route]; got != want {
+			t.Errorf("%s is of %q, want %q", route, got, want)
 		}
 	}
-	if whose(true, "POST /enrol") != ofAgents {
-		t.Error("enrolling isn't of agents")
-	}
-	for _, status := range []int{100, 200, 204, 302, 404, 503, 999} {
-		_ = classOf(status) // in range
-	}
-	if classOf(protocol.KindTooMany.Status()) != "4xx" {
-		t.Error("classes are off by one")
+	for _, rt := range s.agentRoutes() {
+		if rt.Caller != "" {
+			t.Errorf("%s is of %s, not of agents", rt, rt.Caller)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/oidc"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -17,11 +18,11 @@ func (s *Server) admit(ctx context.Context, id oidc.Identity) (token string, err
 	if err != nil {
 		return "", err
 	}
-	token = "ut_" + secretText()
-	if err := s.store.People.AddToken(ctx, user.ID, token, "sign-in", s.now().Add(tokenLife)); err != nil {
+	token = "ut_" + web.Secret()
+	if err := s.store.People.AddToken(ctx, user.ID, token, "sign-in", s.clock.Now().Add(tokenLife)); err != nil {
 		return "", err
 	}
-	s.usage.count("", user.ID, store.UsageSignIns)
+	s.usage.Count("", user.ID, store.UsageSignIns)
 	s.logger.Info("signed in", "user", user.ID)
 	return token, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/webhook"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -62,19 +63,19 @@ var approvalTypes = map[protocol.ApprovalState]string{
 // postApproval takes a sandbox's notice that an approval was asked for, decided
 // or has expired. The sandbox owns the approval: nothing is decided here, and
 // nothing kept but how far the notices of each approval have come.
-func (s *Server) postApproval(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) postApproval(w *web.Writer, r *http.Request) error {
 	var req protocol.ApprovalNotice
-	if err := readBody(r, &req); err != nil {
+	if err := web.ReadBody(r, &req); err != nil {
 		return err
 	}
-	sandbox, device, err := s.certified(r.Context(), req.Certificate)
+	sandbox, key, err := s.devices.Certified(r.Context(), req.Certificate)
 	if err != nil {
 		return err
 	}
-	if !jws.VerifyDevice(device.key, protocol.ApprovalTranscript(sandbox, req.Approval, req.At), req.Signature) {
+	if !jws.VerifyDevice(key.Public, protocol.ApprovalTranscript(sandbox, req.Approval, req.At), req.Signature) {
 		return protocol.Errorf(protocol.KindUnauthenticated, "the notice is not signed by the certified key")
 	}
-	now := s.now()
+	now := s.clock.Now()
 	if age := now.Sub(time.UnixMilli(req.At)); age > protocol.ClockSkew || age < -protocol.ClockSkew {
 		return protocol.Errorf(protocol.KindExpired, "the notice was signed more than %s from now", protocol.ClockSkew)
 	}
@@ -102,7 +103,7 @@ func (s *Server) postApproval(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return none(w)
+	return w.None()
 }
 
 // tellApproval passes the news on, if there is somebody to pass it on to.
@@ -141,7 +142,7 @@ func parseApproval(raw json.RawMessage) (a protocol.Approval, err error) {
 		return invalid("id is not an id")
 	case !protocol.ValidID(a.SessionID):
 		return invalid("session_id is not an id")
-	case !emptyOrID(a.PTYID), !emptyOrID(a.UserID), !emptyOrID(a.GrantID), !emptyOrID(a.CommandID):
+	case !web.EmptyOrID(a.PTYID), !web.EmptyOrID(a.UserID), !web.EmptyOrID(a.GrantID), !web.EmptyOrID(a.CommandID):
 		return invalid("it has a member that is not an id")
 	case a.Revision == 0:
 		return invalid("revision is missing")
@@ -160,8 +161,6 @@ func parseApproval(raw json.RawMessage) (a protocol.Approval, err error) {
 	}
 	return a, op.CheckHost("approval: host", a.Host)
 }
-
-func emptyOrID[T ~string](id T) bool { return id == "" || protocol.ValidID(id) }
 
 const (
 	// noticesPerSecond and noticeBurst bound what one sandbox may tell: it can

@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/access"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/policy"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -35,39 +37,38 @@ func newAttachmentBody(t store.Attachment) attachmentBody {
 
 // getAttachments lists what is attached to the terminals of a dashboard's
 // sessions, or with ?session_id= of one.
-func (s *Server) getAttachments(w http.ResponseWriter, r *http.Request) error {
-	m, err := s.member(w, r, protocol.CapView)
+func (s *Server) getAttachments(w *web.Writer, r *http.Request) error {
+	m, err := s.gate.Member(w, r, protocol.CapView)
 	if err != nil {
 		return err
 	}
 	session := protocol.SessionID(r.URL.Query().Get("session_id"))
-	attached, err := s.store.Integrations.AttachmentsIn(r.Context(), m.dashboard.ID)
+	attached, err := s.store.Integrations.AttachmentsIn(r.Context(), m.Dashboard.ID)
 	if err != nil {
 		return err
 	}
 	answer := struct {
 		Attachments []attachmentBody `json:"attachments"`
-		revised
-	}{[]attachmentBody{}, s.stamp()}
+	}{[]attachmentBody{}}
 	for _, t := range attached {
 		if session == "" || t.Session == session {
 			answer.Attachments = append(answer.Attachments, newAttachmentBody(t))
 		}
 	}
-	return s.write(w, http.StatusOK, answer)
+	return w.JSON(http.StatusOK, answer)
 }
 
 // An attachTarget is the terminal and the provider in a route's path.
 type attachTarget struct {
-	membership
+	access.Membership
 	session  store.Session
 	pty      protocol.PTYID
 	provider string
 }
 
 // attachTarget returns what r is about, if its user may change it.
-func (s *Server) attachTarget(r *http.Request, m membership, id protocol.SessionID) (attachTarget, error) {
-	at := attachTarget{membership: m, pty: protocol.PTYID(r.PathValue("pty")), provider: r.PathValue("provider")}
+func (s *Server) attachTarget(r *http.Request, m access.Membership, id protocol.SessionID) (attachTarget, error) {
+	at := attachTarget{Membership: m, pty: protocol.PTYID(r.PathValue("pty")), provider: r.PathValue("provider")}
 	if _, known := actionsOf(at.provider); !known {
 		return at, protocol.Errorf(protocol.KindNotFound, "no such provider")
 	}
@@ -78,8 +79,8 @@ func (s *Server) attachTarget(r *http.Request, m membership, id protocol.Session
 		return at, protocol.Errorf(protocol.KindInvalid, "session_id is missing or not an id: a terminal's is only unique within its session")
 	}
 	var err error
-	at.session, err = s.store.Sessions.Session(r.Context(), m.user.ID, id)
-	if err == nil && at.session.Dashboard != m.dashboard.ID {
+	at.session, err = s.store.Sessions.Session(r.Context(), m.User.ID, id)
+	if err == nil && at.session.Dashboard != m.Dashboard.ID {
 		err = protocol.Errorf(protocol.KindNotFound, "no such session in this dashboard")
 	}
 	return at, err
@@ -87,8 +88,8 @@ func (s *Server) attachTarget(r *http.Request, m membership, id protocol.Session
 
 // putAttachment attaches one of the caller's own accounts to a terminal, with a
 // policy; without one, the account is for reading only.
-func (s *Server) putAttachment(w http.ResponseWriter, r *http.Request) error {
-	m, err := s.writer(w, r)
+func (s *Server) putAttachment(w *web.Writer, r *http.Request) error {
+	m, err := s.gate.Editor(w, r)
 	if err != nil {
 		return err
 	}
@@ -97,7 +98,7 @@ func (s *Server) putAttachment(w http.ResponseWriter, r *http.Request) error {
 		Account string             `json:"account_id"`
 		Policy  json.RawMessage    `json:"policy"`
 	}
-	if err := readBody(r, &req); err != nil {
+	if err := web.ReadBody(r, &req); err != nil {
 		return err
 	}
 	at, err := s.attachTarget(r, m, req.Session)
@@ -107,7 +108,7 @@ func (s *Server) putAttachment(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.integrations.provider(at.provider); err != nil {
 		return err
 	}
-	if err := s.ownAccount(r.Context(), m.user.ID, at.provider, req.Account); err != nil {
+	if err := s.ownAccount(r.Context(), m.User.ID, at.provider, req.Account); err != nil {
 		return err
 	}
 	rules, err := canonicalPolicy(at.provider, req.Policy)
@@ -115,20 +116,19 @@ func (s *Server) putAttachment(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	t, changed, err := s.store.Integrations.Attach(r.Context(), store.Attachment{
-		Session: req.Session, PTY: at.pty, Provider: at.provider, Account: req.Account, Policy: rules, AttachedBy: m.user.ID,
+		Session: req.Session, PTY: at.pty, Provider: at.provider, Account: req.Account, Policy: rules, AttachedBy: m.User.ID,
 	})
 	if err != nil {
 		return err
 	}
 	if changed {
 		s.logger.Info("account attached", "account", t.Account, "provider", t.Provider, "session", t.Session, "pty", t.PTY,
-			"policy", t.PolicyID, "version", t.PolicyVersion, "user", m.user.ID)
+			"policy", t.PolicyID, "version", t.PolicyVersion, "user", m.User.ID)
 		s.pushAttachments([]store.Attachment{t})
 	}
-	return s.write(w, http.StatusOK, struct {
+	return w.JSON(http.StatusOK, struct {
 		Attachment attachmentBody `json:"attachment"`
-		revised
-	}{newAttachmentBody(t), s.stamp()})
+	}{newAttachmentBody(t)})
 }
 
 // ownAccount fails unless the user has the account, at that provider.
@@ -161,8 +161,8 @@ func canonicalPolicy(provider string, raw json.RawMessage) (json.RawMessage, err
 }
 
 // deleteAttachment detaches an account, whoever's it is: it only takes away.
-func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error {
-	m, err := s.writer(w, r)
+func (s *Server) deleteAttachment(w *web.Writer, r *http.Request) error {
+	m, err := s.gate.Editor(w, r)
 	if err != nil {
 		return err
 	}
@@ -173,9 +173,9 @@ func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error 
 	if err := s.store.Integrations.Detach(r.Context(), at.session.ID, at.pty, at.provider); err != nil {
 		return err
 	}
-	s.logger.Info("account detached", "provider", at.provider, "session", at.session.ID, "pty", at.pty, "user", m.user.ID)
+	s.logger.Info("account detached", "provider", at.provider, "session", at.session.ID, "pty", at.pty, "user", m.User.ID)
 	s.integrations.pushes.add(pushTarget{at.session.Sandbox, at.session.ID, at.pty})
-	return none(w)
+	return w.None()
 }
 
 // detachAll detaches a user's accounts from a dashboard's terminals: after they
@@ -190,8 +190,8 @@ func (s *Server) detachAll(ctx context.Context, user protocol.UserID, dashboard 
 }
 
 // getTerminalIntegrations tells a sandbox what is attached to a terminal.
-func (s *Server) getTerminalIntegrations(w http.ResponseWriter, r *http.Request) error {
-	sandbox, _, err := s.fromDevice(r)
+func (s *Server) getTerminalIntegrations(w *web.Writer, r *http.Request) error {
+	sandbox, _, err := s.devices.Request(r)
 	if err != nil {
 		return err
 	}
@@ -216,5 +216,5 @@ func (s *Server) getTerminalIntegrations(w http.ResponseWriter, r *http.Request)
 			Provider: t.Provider, ActivePolicyID: t.PolicyID, AccountEmail: t.AccountName,
 		})
 	}
-	return s.write(w, http.StatusOK, answer)
+	return w.Document(http.StatusOK, answer)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/audit"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -24,23 +25,23 @@ const auditHashBytes = 32
 // postAuditHead keeps the newest head of a sandbox's audit log, so that a log
 // that was cut or written again can be told from the one that was. KindConflict
 // says that the log forked or went back.
-func (s *Server) postAuditHead(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) postAuditHead(w *web.Writer, r *http.Request) error {
 	var req protocol.AuditHeadRequest
-	if err := readBody(r, &req); err != nil {
+	if err := web.ReadBody(r, &req); err != nil {
 		return err
 	}
 	hash, err := hex.DecodeString(req.Head.Hash)
 	if err != nil || len(hash) != auditHashBytes || hex.EncodeToString(hash) != req.Head.Hash || req.Head.Sequence == 0 {
 		return protocol.Errorf(protocol.KindInvalid, "head: want a sequence from 1 and a hash of %d bytes in lower-case hexadecimal digits", auditHashBytes)
 	}
-	sandbox, device, err := s.certified(r.Context(), req.Certificate)
+	sandbox, key, err := s.devices.Certified(r.Context(), req.Certificate)
 	if err != nil {
 		return err
 	}
 	if req.Head.SandboxID != sandbox {
 		return protocol.Errorf(protocol.KindForbidden, "the head is another sandbox's")
 	}
-	if !jws.VerifyDevice(device.key, protocol.AuditTranscript(sandbox, req.Head.Sequence, req.Head.Hash), req.Signature) {
+	if !jws.VerifyDevice(key.Public, protocol.AuditTranscript(sandbox, req.Head.Sequence, req.Head.Hash), req.Signature) {
 		return protocol.Errorf(protocol.KindUnauthenticated, "the head is not signed by the certified key")
 	}
 	err = s.store.Fleet.PutAuditHead(r.Context(), req.Head, req.Signature)
@@ -50,7 +51,7 @@ func (s *Server) postAuditHead(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return none(w)
+	return w.None()
 }
 
 // An AuditConfig says which audit log to verify, and against what.

@@ -2,25 +2,28 @@ package controlplane
 
 import (
 	"context"
-	"encoding/base64"
 	"net/http"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/device"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/jws"
 )
 
 // realmCallback is the token that a command carries for its callback.
 const realmCallback = "callback token"
 
+// maxCallback bounds a callback, in bytes: what a RESULT can carry.
+const maxCallback = protocol.MaxFramePayload
+
 // postCallback takes a callback from the executor itself.
-func (s *Server) postCallback(w http.ResponseWriter, r *http.Request) error {
-	return s.takeCallback(w, r, bearer(r))
+func (s *Server) postCallback(w *web.Writer, r *http.Request) error {
+	return s.takeCallback(w, r, web.Bearer(r))
 }
 
 // postRelayedCallback takes a callback that a relay got from an executor.
-func (s *Server) postRelayedCallback(w http.ResponseWriter, r *http.Request) error {
-	if _, err := authenticate(w, r, realmRelay, s.store.Fleet.RelayByCredential); err != nil {
+func (s *Server) postRelayedCallback(w *web.Writer, r *http.Request) error {
+	if _, err := s.gate.Relay(w, r); err != nil {
 		return err
 	}
 	return s.takeCallback(w, r, r.Header.Get(protocol.CallbackTokenHeader))
@@ -30,8 +33,8 @@ func (s *Server) postRelayedCallback(w http.ResponseWriter, r *http.Request) err
 // one in time says what became of the command. Those after it, and those that
 // come later than issuedAt + ttlMs (seed 003 §5.4), are stored and counted, and
 // change nothing: by then others have been told that the outcome is unknown.
-func (s *Server) takeCallback(w http.ResponseWriter, r *http.Request, token string) error {
-	body, err := readAll(r)
+func (s *Server) takeCallback(w *web.Writer, r *http.Request, token string) error {
+	body, err := web.ReadAll(r)
 	if err != nil {
 		return err
 	}
@@ -49,7 +52,7 @@ func (s *Server) takeCallback(w http.ResponseWriter, r *http.Request, token stri
 	}
 	var signature []byte
 	if known.Sandbox != "" {
-		signature, err = checkExecutor(known.Sandbox, known.DeviceJWK, body, r.Header.Get(protocol.SignatureHeader))
+		signature, err = device.VerifyCallback(known.Sandbox, known.DeviceJWK, body, r.Header.Get(protocol.SignatureHeader))
 		if err != nil {
 			return err
 		}
@@ -60,13 +63,13 @@ func (s *Server) takeCallback(w http.ResponseWriter, r *http.Request, token stri
 	if err := s.advance(ctx, cb.CommandID, known, outcome); err != nil {
 		return err
 	}
-	return none(w)
+	return w.None()
 }
 
 // advance stores the outcome, if it is the first and in time, or else that it
 // came.
 func (s *Server) advance(ctx context.Context, id protocol.CommandID, known store.Callback, outcome store.Outcome) error {
-	late := s.now().After(known.ExpiresAt)
+	late := s.clock.Now().After(known.ExpiresAt)
 	if late || known.Final {
 		s.logger.Info("callback noted", "command", id, "late", late)
 		return s.store.Commands.RecordCallback(ctx, id, outcome.Callback, outcome.Signature, late)
@@ -92,22 +95,4 @@ func parseCallback(body []byte) (cb protocol.ExecutionCallback, outcome store.Ou
 		return cb, outcome, protocol.Errorf(protocol.KindInvalid, "body: want a callback with a status")
 	}
 	return cb, outcome, nil
-}
-
-// checkExecutor verifies the signature, base64, of a sandbox's executor over
-// the exact bytes of its callback.
-func checkExecutor(sandbox protocol.SandboxID, jwk, callback []byte, header string) ([]byte, error) {
-	wrong := protocol.Errorf(protocol.KindUnauthenticated, "the callback is not signed by the sandbox")
-	signature, err := base64.StdEncoding.DecodeString(header)
-	if err != nil || len(signature) == 0 || len(jwk) == 0 {
-		return nil, wrong
-	}
-	device, err := parseDevice(jwk)
-	if err != nil {
-		return nil, err
-	}
-	if !jws.VerifyDevice(device.key, protocol.CallbackTranscript(sandbox, callback), signature) {
-		return nil, wrong
-	}
-	return signature, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
@@ -23,7 +24,6 @@ type commandAnswer struct {
 	Status    string              `json:"status"` // of an ExecutionCallback
 	Result    json.RawMessage     `json:"result,omitempty"`
 	Error     *protocol.ErrorBody `json:"error,omitempty"`
-	revised
 }
 
 // dispatchMargin is how long after a command's own time its outcome may still
@@ -32,8 +32,8 @@ const dispatchMargin = 5 * time.Second
 
 // postCommand signs what a user wants done, has it done, and answers with its
 // outcome.
-func (s *Server) postCommand(w http.ResponseWriter, r *http.Request) error {
-	user, err := s.asUser(w, r)
+func (s *Server) postCommand(w *web.Writer, r *http.Request) error {
+	user, err := s.gate.User(w, r)
 	if err != nil {
 		return err
 	}
@@ -48,35 +48,35 @@ func (s *Server) postCommand(w http.ResponseWriter, r *http.Request) error {
 }
 
 // runCommand has done what the body of r asks for.
-func (s *Server) runCommand(w http.ResponseWriter, r *http.Request, user protocol.UserID, span telemetry.Span) (cmd store.Command, err error) {
+func (s *Server) runCommand(w *web.Writer, r *http.Request, user protocol.UserID, span telemetry.Span) (cmd store.Command, err error) {
 	var req commandRequest
-	if err := readBody(r, &req); err != nil {
+	if err := web.ReadBody(r, &req); err != nil {
 		return cmd, err
 	}
 	return s.runRequest(w, r, user, req, span)
 }
 
 // runRequest has done what req asks for, under the Idempotency-Key of r.
-func (s *Server) runRequest(w http.ResponseWriter, r *http.Request, user protocol.UserID, req commandRequest, span telemetry.Span) (cmd store.Command, err error) {
-	o, relays, err := s.order(r.Context(), user, req, r.Header.Get("Idempotency-Key"))
+func (s *Server) runRequest(w *web.Writer, r *http.Request, user protocol.UserID, req commandRequest, span telemetry.Span) (cmd store.Command, err error) {
+	o, all, err := s.order(r.Context(), user, req, r.Header.Get("Idempotency-Key"))
 	if err != nil {
 		return cmd, err
 	}
 	span.Set(telemetry.Operation(o.Kind))
 	wait := time.Duration(o.TTLMs)*time.Millisecond + dispatchMargin
-	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + writeTimeout)); err != nil {
+	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + web.WriteTimeout)); err != nil {
 		return cmd, err
 	}
 	// The command runs to its end whether or not its browser waits for it.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
-	return s.execute(ctx, o, relays)
+	return s.execute(ctx, o, all)
 }
 
 // order checks what user wants done, under an idempotency key unless that is
 // empty. It also returns the relays to go through, if there are any.
-func (s *Server) order(ctx context.Context, user protocol.UserID, req commandRequest, key string) (o order, relays []store.Relay, err error) {
+func (s *Server) order(ctx context.Context, user protocol.UserID, req commandRequest, key string) (o order, all []store.Relay, err error) {
 	o = order{user: user, key: key}
 	if o.key != "" {
 		if err := checkKey(o.key); err != nil {
@@ -97,8 +97,8 @@ func (s *Server) order(ctx context.Context, user protocol.UserID, req commandReq
 	if o.Kind == op.KindSessionCreate {
 		o.newSession = session.Dashboard
 	}
-	relays, err = s.store.Fleet.Relays(ctx, s.now().Add(-relayLife))
-	return o, relays, err
+	all, err = s.relays.Registered(ctx)
+	return o, all, err
 }
 
 // errNoRelay says that there is nobody to take a command.
@@ -108,12 +108,12 @@ var errNoRelay = protocol.Errorf(protocol.KindUnavailable, "no relay is connecte
 // key was used before and we know how that went, that is the outcome. An error
 // means that nobody has had the command; of what somebody may have had the
 // outcome is unknown, if nothing better is known.
-func (s *Server) execute(ctx context.Context, o order, relays []store.Relay) (store.Command, error) {
-	if len(relays) == 0 {
+func (s *Server) execute(ctx context.Context, o order, all []store.Relay) (store.Command, error) {
+	if len(all) == 0 {
 		return s.askedBefore(ctx, o)
 	}
 	began := time.Now()
-	o.origin = relays[0].PublicOrigin
+	o.origin = all[0].PublicOrigin
 	joined := s.flights.Board(o.user, o.key)
 	cmd, err := s.sign(ctx, o)
 	if err != nil || cmd.Outcome.Final() {
@@ -133,14 +133,14 @@ func (s *Server) execute(ctx context.Context, o order, relays []store.Relay) (st
 		}
 		return cmd, err
 	}
-	cmd.Outcome, err = s.fly(ctx, wait, relays, cmd)
+	cmd.Outcome, err = s.fly(ctx, wait, all, cmd)
 	s.flights.Land(cmd.Envelope.CommandID, cmd.Outcome, err)
-	s.metrics.command.Observe(time.Since(began).Seconds())
+	s.metrics.Command.Observe(time.Since(began).Seconds())
 	return cmd, err
 }
 
 // fly dispatches cmd until wait ends, and stores what became of it.
-func (s *Server) fly(ctx, wait context.Context, relays []store.Relay, cmd store.Command) (store.Outcome, error) {
+func (s *Server) fly(ctx, wait context.Context, all []store.Relay, cmd store.Command) (store.Outcome, error) {
 	if cmd.Repeated { // another flight may have landed since it was read
 		now, err := s.store.Commands.Command(ctx, cmd.Envelope.CommandID)
 		if err != nil || now.Outcome.Final() {
@@ -149,7 +149,7 @@ func (s *Server) fly(ctx, wait context.Context, relays []store.Relay, cmd store.
 		cmd.Outcome = now.Outcome
 	}
 	var err error
-	if cmd.Outcome, err = s.dispatch(wait, relays, cmd); err != nil {
+	if cmd.Outcome, err = s.dispatch(wait, all, cmd); err != nil {
 		return cmd.Outcome, err
 	}
 	err = s.finish(context.WithoutCancel(ctx), cmd)
@@ -184,7 +184,7 @@ func hadBefore(cmd store.Command) bool {
 func (s *Server) finish(ctx context.Context, cmd store.Command) error {
 	id, session := cmd.Envelope.CommandID, cmd.Envelope.Target.SessionID
 	s.logger.Info("command finished", "command", id, "trace", cmd.Envelope.TraceID, "status", cmd.Outcome.Status)
-	news, err := s.store.Commands.FinishCommand(ctx, id, cmd.Outcome, s.now())
+	news, err := s.store.Commands.FinishCommand(ctx, id, cmd.Outcome, s.clock.Now())
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (s *Server) finish(ctx context.Context, cmd store.Command) error {
 		s.settled.add(cmd) // its executor is a page, at whatever relay
 	}
 	if news == store.FirstOutcome {
-		s.metrics.outcomes.WithLabelValues(cmd.Outcome.Status).Inc()
+		s.metrics.Outcomes.WithLabelValues(cmd.Outcome.Status).Inc()
 	}
 	switch {
 	case news == store.NothingNew: // the same outcome on its other way
@@ -221,15 +221,15 @@ func (s *Server) countOutcome(ctx context.Context, cmd store.Command, counter st
 	if err != nil {
 		s.logger.Debug("outcome counted for no dashboard", "command", cmd.Envelope.CommandID, "error", err)
 	}
-	s.usage.count(session.Dashboard, cmd.User, counter)
+	s.usage.Count(session.Dashboard, cmd.User, counter)
 }
 
 // writeOutcome answers 200 for ok and unknown, and with the error's status for
 // an error. Unknown isn't a failed request: to try again could do it twice.
-func (s *Server) writeOutcome(w http.ResponseWriter, cmd store.Command) error {
+func (s *Server) writeOutcome(w *web.Writer, cmd store.Command) error {
 	answer := commandAnswer{
 		CommandID: cmd.Envelope.CommandID, Status: cmd.Outcome.Status,
-		Result: cmd.Outcome.Result, Error: cmd.Outcome.Error, revised: s.stamp(),
+		Result: cmd.Outcome.Result, Error: cmd.Outcome.Error,
 	}
 	kind := protocol.KindInternal
 	if answer.Error != nil {
@@ -243,7 +243,7 @@ func (s *Server) writeOutcome(w http.ResponseWriter, cmd store.Command) error {
 		}
 	case protocol.StatusError:
 	default:
-		return s.write(w, http.StatusOK, answer)
+		return w.JSON(http.StatusOK, answer)
 	}
-	return s.write(w, kind.Status(), answer)
+	return w.JSON(kind.Status(), answer)
 }

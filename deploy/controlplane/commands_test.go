@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/relays"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -257,7 +258,7 @@ func TestRelays(t *testing.T) {
 	}
 	good := body(relay.URL, "127.0.0.1:1", "https://fairlead.example")
 	answer := p.want(call{"PUT", "/internal/relays/rl_1", relayToken, good, nil}, http.StatusOK, "")
-	if want := p.clock.Now().Add(relayLife).Format(time.RFC3339); answer["expires_at"] != want {
+	if want := p.clock.Now().Add(relays.Life).Format(time.RFC3339); answer["expires_at"] != want {
 		t.Errorf("answer %v, want expiry %s", answer, want)
 	}
 	p.want(call{"PUT", "/internal/relays/rl_2", relayToken, good, nil}, http.StatusForbidden, "AuthError")
@@ -272,7 +273,7 @@ func TestRelays(t *testing.T) {
 	} {
 		p.want(call{"PUT", "/internal/relays/rl_1", relayToken, bad, nil}, http.StatusBadRequest, "RequestError")
 	}
-	p.clock.Advance(relayLife)
+	p.clock.Advance(relays.Life)
 	p.want(commandCall(aliceToken, createBody), http.StatusOK, "")
 	p.clock.Advance(time.Millisecond)
 	p.want(commandCall(aliceToken, createBody), http.StatusServiceUnavailable, "InternalError")
@@ -324,7 +325,7 @@ func TestFound23AskedAgain(t *testing.T) {
 		t.Errorf("signed, and nothing known: %s", got)
 	}
 	// All relays are gone: nothing else can be said of what was asked for before.
-	p.clock.Advance(relayLife + time.Second)
+	p.clock.Advance(relays.Life + time.Second)
 	for key, want := range map[string]string{
 		"lost,-then-away": "200 ok", "signed": "200 unknown", "away,-then-lost": "200 unknown", "never-asked": "503 <nil>",
 	} {

@@ -16,9 +16,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/access"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/clock"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/device"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/flights"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/relays"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/usage"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/webhook"
 	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -64,7 +71,8 @@ type Server struct {
 	// Static after construction.
 	revision     string
 	logger       *slog.Logger
-	now          func() time.Time
+	clock        clock.Clock
+	web          *web.Server
 	store        *store.Store
 	keys         *keyring.Ring      // what signs, and verifies our own signatures
 	requestKey   []byte             // of the hashes of requests that hold secrets
@@ -73,16 +81,17 @@ type Server struct {
 	spread       *spread            // tells relays and sandboxes of it
 	enrols       *enrols
 	notices      *notices // what sandboxes tell of approvals
-	relays       *http.Client
+	relays       *relays.Directory
+	gate         *access.Gate    // asks people and relays who they are
+	devices      *device.Gate    // asks sandboxes
 	webhook      *webhook.Sender // nil: none
 	integrations *integrations
 	login        *login // nil: no sign-in provider
-	usage        *meter
-	refusals     *refusals
+	usage        *usage.Meter
 	public       net.Listener
 	agents       net.Listener // nil: no second listener
 	admin        net.Listener // nil: none for operators
-	metrics      *metrics
+	metrics      *metrics.Metrics
 	flights      flights.Set[store.Outcome] // dispatches under way
 	settled      *settlements
 
@@ -96,14 +105,11 @@ type Server struct {
 // New opens the state and the listeners. Errors name the file or address that
 // is at fault. Whoever gets a Server must call [Server.Run].
 func New(ctx context.Context, cfg Config) (*Server, error) {
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
 	s := &Server{
-		revision: cfg.Revision, logger: cfg.Logger, now: cfg.Now,
-		relays: newRelayClient(), refusals: newRefusals(), notices: newNotices(),
+		revision: cfg.Revision, logger: cfg.Logger, clock: clock.New(cfg.Now), notices: newNotices(),
 		grantsPerPerson: cmp.Or(cfg.GrantsPerPerson, DefaultGrantsPerPerson),
 	}
+	s.web = web.New(s.revision, s.logger, s.clock)
 	s.closing, s.close = context.WithCancel(context.WithoutCancel(ctx))
 	if err := s.open(ctx, cfg); err != nil {
 		s.close()
@@ -117,7 +123,7 @@ func (s *Server) open(ctx context.Context, cfg Config) error {
 		return err
 	}
 	var err error
-	if s.login, err = newLogin(cfg.Login, cfg.StateDir, s.now); err != nil {
+	if s.login, err = newLogin(cfg.Login, cfg.StateDir, s.clock); err != nil {
 		return err
 	}
 	if s.webhook, err = newWebhook(cfg.Webhook, cfg.Logger); err != nil {
@@ -136,7 +142,7 @@ func (s *Server) open(ctx context.Context, cfg Config) error {
 
 // openState opens the keys and the database.
 func (s *Server) openState(ctx context.Context, cfg Config) error {
-	s.metrics = newMetrics()
+	s.metrics = metrics.New()
 	if err := s.loadKeys(cfg); err != nil {
 		return err
 	}
@@ -144,11 +150,14 @@ func (s *Server) openState(ctx context.Context, cfg Config) error {
 	if s.requestKey, err = openRequestKey(filepath.Join(cfg.StateDir, requestKeyFile)); err != nil {
 		return err
 	}
-	if s.store, err = OpenStore(ctx, cfg.StateDir, cfg.Database, s.now); err != nil {
+	if s.store, err = OpenStore(ctx, cfg.StateDir, cfg.Database, s.clock.Now); err != nil {
 		return err
 	}
-	s.usage = newMeter(s.store, s.logger, s.now)
-	s.list = newRevocations(s.store, s.keys, s.revoked, s.now, s.logger)
+	s.usage = usage.New(s.store.Usage, s.logger, s.clock)
+	s.list = newRevocations(s.store, s.keys, s.revoked, s.clock, s.logger)
+	s.relays = relays.New(s.store.Fleet, s.clock)
+	s.gate = access.NewGate(s.store.People, s.store.Fleet, s.store.Boards, s.usage)
+	s.devices = device.NewGate(s.store.Fleet, s.keys, s.list, s.clock)
 	s.spread = newSpread(s)
 	s.settled = newSettlements(s.closing, s.metrics, s.settle)
 	s.enrols = newEnrols(cfg.StateDir, cfg.CertificateLife)
@@ -234,15 +243,15 @@ func (s *Server) Run(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	var workers sync.WaitGroup // awaited at the end of Run
-	workers.Go(func() { s.usage.run(work) })
+	workers.Go(func() { s.usage.Run(work) })
 	workers.Go(func() { s.spread.run(work) })
 	workers.Go(func() { s.keys.Run(work) })
 	if s.webhook != nil {
 		workers.Go(func() { s.webhook.Run(work) })
 	}
-	servers := []*http.Server{serve(s.public, s.newHTTPServer(s.handler()))}
+	servers := []*http.Server{serve(s.public, s.web.NewHTTPServer(s.handler()))}
 	if s.agents != nil {
-		servers = append(servers, serve(s.agents, s.newHTTPServer(s.agentHandler())))
+		servers = append(servers, serve(s.agents, s.web.NewHTTPServer(s.agentHandler())))
 	}
 	if s.admin != nil { // the last to end
 		servers = append(servers, serve(s.admin, s.newAdminServer()))
@@ -296,7 +305,9 @@ func (s *Server) closeResources() error {
 		}
 	}
 	s.settled.close()
-	s.relays.CloseIdleConnections()
+	if s.relays != nil {
+		s.relays.Close()
+	}
 	s.login.close()
 	s.integrations.close()
 	if s.store != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -59,7 +60,7 @@ func TestDashboardLife(t *testing.T) {
 func (p *plane) nothing(c call) {
 	p.t.Helper()
 	w := p.serve(c)
-	if w.Code != http.StatusNoContent || w.Body.Len() != 0 || w.Header().Get(revisionHeader) == "" {
+	if w.Code != http.StatusNoContent || w.Body.Len() != 0 || w.Header().Get(web.RevisionHeader) == "" {
 		p.t.Errorf("%s %s: %d %q, want 204", c.method, c.path, w.Code, w.Body)
 	}
 }

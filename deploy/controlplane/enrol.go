@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/device"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/program"
@@ -45,7 +46,7 @@ func Enrol(ctx context.Context, cfg EnrolConfig) error {
 	if err != nil {
 		return err
 	}
-	device, err := parseDevice(jwk)
+	key, err := device.Parse(jwk)
 	if err != nil {
 		return fmt.Errorf("device key %s: %w", cfg.DeviceKey, err)
 	}
@@ -53,11 +54,11 @@ func Enrol(ctx context.Context, cfg EnrolConfig) error {
 	if err != nil {
 		return err
 	}
-	cert, err := certify(keys, cfg.Sandbox, device, cfg.Now(), cfg.ValidFor)
+	cert, err := device.Certify(keys, cfg.Sandbox, key, cfg.Now(), cfg.ValidFor)
 	if err != nil {
 		return fmt.Errorf("certificate for %s: %w", cfg.DeviceKey, err)
 	}
-	e := reached.enrolment(cfg.Sandbox, cert.token, keys.JWKS())
+	e := reached.enrolment(cfg.Sandbox, cert.Token, keys.JWKS())
 	if err := e.Validate(); err != nil {
 		return err
 	}
@@ -65,7 +66,7 @@ func Enrol(ctx context.Context, cfg EnrolConfig) error {
 	if err != nil {
 		return err
 	}
-	if err := enrolInStore(ctx, cfg, device, cert); err != nil {
+	if err := enrolInStore(ctx, cfg, key, cert); err != nil {
 		return err
 	}
 	if err := reached.save(cfg.StateDir); err != nil {
@@ -74,15 +75,15 @@ func Enrol(ctx context.Context, cfg EnrolConfig) error {
 	return program.ReplaceFile(cfg.Out, append(data, '\n'), privateMode)
 }
 
-func enrolInStore(ctx context.Context, cfg EnrolConfig, device deviceKey, cert certificate) error {
+func enrolInStore(ctx context.Context, cfg EnrolConfig, key device.Key, cert device.Certificate) error {
 	st, err := OpenStore(ctx, cfg.StateDir, cfg.Database, cfg.Now)
 	if err != nil {
 		return err
 	}
-	err = st.Fleet.EnrolSandbox(ctx, cfg.Sandbox, device.thumbprint, device.jwk, cfg.Replace, cfg.Now())
+	err = st.Fleet.EnrolSandbox(ctx, cfg.Sandbox, key.Thumbprint, key.JWK, cfg.Replace, cfg.Now())
 	if err == nil {
 		err = st.Fleet.AddCertificate(ctx, store.Certificate{
-			ID: cert.ID, Sandbox: cfg.Sandbox, DeviceKey: device.thumbprint, ExpiresAt: cert.Expires(),
+			ID: cert.ID, Sandbox: cfg.Sandbox, DeviceKey: key.Thumbprint, ExpiresAt: cert.Expires(),
 		})
 	}
 	return errors.Join(err, st.Close())

@@ -13,7 +13,9 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/access"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -65,20 +67,19 @@ func codeOf(kind protocol.Kind) string {
 }
 
 // coded has the errors of a route answered with their codes.
-func coded(s *Server, serve handlerFunc) handlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) error {
+func coded(serve web.Handler) web.Handler {
+	return func(w *web.Writer, r *http.Request) error {
 		err := serve(w, r)
 		if err == nil {
 			return nil
 		}
-		e := s.note(r, err)
+		e := w.Note(r, err)
 		answer := struct {
 			Error struct {
 				protocol.ErrorBody
 				Code string `json:"code,omitempty"`
 			} `json:"error"`
-			revised
-		}{revised: s.stamp()}
+		}{}
 		answer.Error.ErrorBody, answer.Error.Code = e.Body(), codeOf(e.Kind)
 		if with, ok := errors.AsType[*codedError](err); ok {
 			answer.Error.Code = with.code
@@ -87,7 +88,7 @@ func coded(s *Server, serve handlerFunc) handlerFunc {
 		if answer.Error.Code == codeTimeout {
 			status = http.StatusGatewayTimeout
 		}
-		return s.write(w, status, answer)
+		return w.JSON(status, answer)
 	}
 }
 
@@ -144,17 +145,17 @@ var boardProviders = []string{"dashboard", "tasks", "memory"}
 
 // postExecute does what a program in a sandbox, or a person through it, asks of
 // a provider, as far as the policy of the attachment has it.
-func (s *Server) postExecute(w http.ResponseWriter, r *http.Request) error {
-	sandbox, body, err := s.fromDevice(r)
+func (s *Server) postExecute(w *web.Writer, r *http.Request) error {
+	sandbox, body, err := s.devices.Request(r)
 	if err != nil {
 		return err
 	}
-	leave, err := s.integrations.limits.enter(sandbox, s.now())
+	leave, err := s.integrations.limits.enter(sandbox, s.clock.Now())
 	if err != nil {
 		return err
 	}
 	defer leave()
-	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(3*upstreamTimeout + writeTimeout)); err != nil {
+	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(3*upstreamTimeout + web.WriteTimeout)); err != nil {
 		return err
 	}
 	call, err := s.gatewayCall(r.Context(), sandbox, r.PathValue("provider"), body)
@@ -171,7 +172,7 @@ func (s *Server) postExecute(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.write(w, http.StatusOK, answer)
+	return w.Document(http.StatusOK, answer)
 }
 
 // gatewayCall checks what a sandbox asks for, but not yet against a policy.
@@ -191,7 +192,7 @@ func (s *Server) gatewayCall(ctx context.Context, sandbox protocol.SandboxID, pr
 	if err := protocol.UnmarshalObject(call.Args, &map[string]json.RawMessage{}); err != nil {
 		return call, protocol.Errorf(protocol.KindInvalid, "args must be an object")
 	}
-	if !emptyOrID(call.PTY) || !emptyOrID(call.User) {
+	if !web.EmptyOrID(call.PTY) || !web.EmptyOrID(call.User) {
 		return call, protocol.Errorf(protocol.KindInvalid, "pty_id or user_id is not an id")
 	}
 	if !strings.HasPrefix(call.Action, provider+".") || len(call.Action) > maxActionBytes {
@@ -201,7 +202,7 @@ func (s *Server) gatewayCall(ctx context.Context, sandbox protocol.SandboxID, pr
 		return call, nil
 	}
 	member, err := s.store.Sessions.Session(ctx, call.User, session.ID)
-	if err == nil && slices.Contains(capabilitiesOf(member.Role, member.MemberCapabilities), protocol.CapMCP) {
+	if err == nil && slices.Contains(access.Capabilities(member.Role, member.MemberCapabilities), protocol.CapMCP) {
 		call.Role = member.Role
 		return call, nil
 	}
@@ -213,7 +214,7 @@ func (s *Server) gatewayCall(ctx context.Context, sandbox protocol.SandboxID, pr
 
 // executeHere does what needs no integration.
 func (s *Server) executeHere(ctx context.Context, call boardCall) (protocol.GatewayAnswer, error) {
-	record := call.record(s.now())
+	record := call.record(s.clock.Now())
 	response, err := s.executeBoard(ctx, call)
 	record.Decision, record.Outcome = protocol.GatewayAllowed, outcomeText(err)
 	s.audit(ctx, record)
@@ -252,7 +253,7 @@ func (s *Server) auditRefusal(ctx context.Context, c boardCall, err error) {
 	if !ok {
 		return
 	}
-	record := c.record(s.now())
+	record := c.record(s.clock.Now())
 	record.Decision, record.Reason, record.Outcome = protocol.GatewayDenied, e.Error(), e.code
 	s.audit(ctx, record)
 }
@@ -260,7 +261,7 @@ func (s *Server) auditRefusal(ctx context.Context, c boardCall, err error) {
 // audit keeps the record of a call, which was made by now: whoever asked needn't
 // wait for it.
 func (s *Server) audit(ctx context.Context, r store.GatewayRecord) {
-	s.metrics.gateway.WithLabelValues(string(r.Decision)).Inc()
+	s.metrics.Gateway.WithLabelValues(string(r.Decision)).Inc()
 	s.logger.Debug("gateway", "provider", r.Provider, "action", r.Action, "decision", string(r.Decision), "outcome", r.Outcome,
 		"session", r.Session, "pty", r.PTY, "user", r.User, "policy", r.PolicyID, "version", r.PolicyVersion)
 	if err := s.store.Integrations.AddGatewayRecord(context.WithoutCancel(ctx), r); err != nil {

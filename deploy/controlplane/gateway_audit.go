@@ -2,10 +2,10 @@ package controlplane
 
 import (
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -32,26 +32,13 @@ func newGatewayRecordBody(r store.GatewayRecord) gatewayRecordBody {
 	}
 }
 
-// limitOf returns ?limit=, or the default.
-func limitOf(r *http.Request) (int, error) {
-	text := r.URL.Query().Get("limit")
-	if text == "" {
-		return store.DefaultLimit, nil
-	}
-	limit, err := strconv.Atoi(text)
-	if err != nil || limit < 1 || limit > store.MaxLimit {
-		return 0, protocol.Errorf(protocol.KindInvalid, "limit: want 1 to %d", store.MaxLimit)
-	}
-	return limit, nil
-}
-
 // getGatewayAudit lists what was asked of the gateway in a dashboard.
-func (s *Server) getGatewayAudit(w http.ResponseWriter, r *http.Request) error {
-	m, err := s.writer(w, r)
+func (s *Server) getGatewayAudit(w *web.Writer, r *http.Request) error {
+	m, err := s.gate.Editor(w, r)
 	if err != nil {
 		return err
 	}
-	limit, err := limitOf(r)
+	limit, err := web.Limit(r, store.DefaultLimit, store.MaxLimit)
 	if err != nil {
 		return err
 	}
@@ -59,16 +46,15 @@ func (s *Server) getGatewayAudit(w http.ResponseWriter, r *http.Request) error {
 	if before != "" && !protocol.ValidID(before) {
 		return protocol.Errorf(protocol.KindInvalid, "before is not an id")
 	}
-	records, err := s.store.Integrations.GatewayRecords(r.Context(), m.dashboard.ID, before, limit)
+	records, err := s.store.Integrations.GatewayRecords(r.Context(), m.Dashboard.ID, before, limit)
 	if err != nil {
 		return err
 	}
 	answer := struct {
 		Records []gatewayRecordBody `json:"records"`
-		revised
-	}{[]gatewayRecordBody{}, s.stamp()}
+	}{[]gatewayRecordBody{}}
 	for _, record := range records {
 		answer.Records = append(answer.Records, newGatewayRecordBody(record))
 	}
-	return s.write(w, http.StatusOK, answer)
+	return w.JSON(http.StatusOK, answer)
 }

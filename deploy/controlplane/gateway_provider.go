@@ -41,7 +41,7 @@ func (s *Server) executeAttached(ctx context.Context, call boardCall) (protocol.
 		s.auditRefusal(ctx, call, err)
 		return protocol.GatewayAnswer{}, err
 	}
-	record := call.record(s.now())
+	record := call.record(s.clock.Now())
 	record.Account, record.PolicyID, record.PolicyVersion = c.attachment.Account, c.attachment.PolicyID, c.attachment.PolicyVersion
 	answer, err := s.executeUnder(ctx, c)
 	record.Decision, record.Reason, record.Outcome = answer.Decision, answer.Reason, outcomeText(err)

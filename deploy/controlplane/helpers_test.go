@@ -19,6 +19,7 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/pgtest"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -57,19 +58,19 @@ func testSeed() store.Seed {
 	}
 }
 
-// A clock is a time that only the test moves.
-type clock struct {
+// A testClock is a time that only the test moves.
+type testClock struct {
 	mu  sync.Mutex
 	now time.Time
 }
 
-func (c *clock) Now() time.Time {
+func (c *testClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-func (c *clock) Advance(d time.Duration) {
+func (c *testClock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
@@ -81,7 +82,7 @@ type plane struct {
 	t       *testing.T
 	server  *Server
 	handler http.Handler
-	clock   *clock
+	clock   *testClock
 	dir     string
 
 	database  string // empty: SQLite
@@ -105,7 +106,7 @@ func newPlaneWith(t *testing.T, configure func(*Config)) *plane {
 	writeFile(t, filepath.Join(dir, "seed.json"), seed, 0o600)
 	p := &plane{
 		t: t, dir: dir, log: &lockedBuffer{}, configure: configure,
-		clock: &clock{now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)},
+		clock: &testClock{now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)},
 	}
 	if strings.HasPrefix(t.Name(), onPostgres) {
 		p.database = pgtest.New(t)
@@ -268,7 +269,7 @@ func newFakeRelay(t *testing.T, answer func(w http.ResponseWriter, env protocol.
 		var env protocol.CommandEnvelope
 		data, err := io.ReadAll(r.Body)
 		if r.URL.Path == "/control/settled" {
-			w.WriteHeader(f.settle(bearer(r) + " " + string(data)))
+			w.WriteHeader(f.settle(web.Bearer(r) + " " + string(data)))
 			return
 		}
 		if err != nil || r.URL.String() != "/control/commands?wait=1" || json.Unmarshal(data, &env) != nil {

@@ -5,10 +5,11 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/access"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
 )
@@ -40,7 +41,7 @@ func newCommandBody(cmd store.Command, mayRead bool) commandBody {
 		Sandbox: env.Target.SandboxID, Session: env.Target.SessionID, PTY: env.Target.PTYID,
 		User: cmd.User, Grant: cmd.Grant, Trace: env.TraceID,
 		IssuedAt: time.UnixMilli(env.IssuedAt).UTC(), TTLMs: env.TTLMs,
-		Status: cmd.Outcome.Status, FinishedAt: present(cmd.FinishedAt),
+		Status: cmd.Outcome.Status, FinishedAt: web.Time(cmd.FinishedAt),
 	}
 	if mayRead {
 		body.Result, body.Error = cmd.Outcome.Result, cmd.Outcome.Error
@@ -76,7 +77,7 @@ func (rd *commandReader) capabilities(ctx context.Context, dashboard string) ([]
 	_, as, err := rd.store.Boards.DashboardFor(ctx, rd.user, dashboard)
 	switch {
 	case err == nil:
-		caps = capabilitiesOf(as.Role, as.Capabilities)
+		caps = access.Capabilities(as.Role, as.Capabilities)
 	case protocol.KindOf(err) != protocol.KindNotFound:
 		return nil, err
 	}
@@ -84,19 +85,10 @@ func (rd *commandReader) capabilities(ctx context.Context, dashboard string) ([]
 	return caps, nil
 }
 
-// present returns a time as it is written, nil for one that isn't known.
-func present(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC()
-	return &t
-}
-
 // getCommand tells that there is a command and its status: whoever asked for it,
 // and whoever may see its session.
-func (s *Server) getCommand(w http.ResponseWriter, r *http.Request) error {
-	user, err := s.asUser(w, r)
+func (s *Server) getCommand(w *web.Writer, r *http.Request) error {
+	user, err := s.gate.User(w, r)
 	if err != nil {
 		return err
 	}
@@ -120,10 +112,9 @@ func (s *Server) getCommand(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.write(w, http.StatusOK, struct {
+	return w.JSON(http.StatusOK, struct {
 		Command commandBody `json:"command"`
-		revised
-	}{body, s.stamp()})
+	}{body})
 }
 
 // maySee fails with KindNotFound for whoever isn't a member of the session's
@@ -135,15 +126,15 @@ func (s *Server) maySee(ctx context.Context, user protocol.UserID, id protocol.S
 		return nil
 	case err != nil:
 		return err
-	case !slices.Contains(capabilitiesOf(session.Role, session.MemberCapabilities), protocol.CapView):
+	case !slices.Contains(access.Capabilities(session.Role, session.MemberCapabilities), protocol.CapView):
 		return protocol.Errorf(protocol.KindForbidden, "you don't have the capability %q here", string(protocol.CapView))
 	}
 	return nil
 }
 
 // getCommands lists the commands of a session, or one's own.
-func (s *Server) getCommands(w http.ResponseWriter, r *http.Request) error {
-	user, err := s.asUser(w, r)
+func (s *Server) getCommands(w *web.Writer, r *http.Request) error {
+	user, err := s.gate.User(w, r)
 	if err != nil {
 		return err
 	}
@@ -162,8 +153,7 @@ func (s *Server) getCommands(w http.ResponseWriter, r *http.Request) error {
 	}
 	answer := struct {
 		Commands []commandBody `json:"commands"`
-		revised
-	}{[]commandBody{}, s.stamp()}
+	}{[]commandBody{}}
 	reader := s.commandReader(user.ID)
 	for _, cmd := range commands {
 		body, err := reader.body(r.Context(), cmd)
@@ -172,13 +162,13 @@ func (s *Server) getCommands(w http.ResponseWriter, r *http.Request) error {
 		}
 		answer.Commands = append(answer.Commands, body)
 	}
-	return s.write(w, http.StatusOK, answer)
+	return w.JSON(http.StatusOK, answer)
 }
 
 func commandFilter(r *http.Request) (store.CommandFilter, error) {
 	q := r.URL.Query()
 	f := store.CommandFilter{
-		Session: protocol.SessionID(q.Get("session_id")), Before: protocol.CommandID(q.Get("before")), Limit: store.DefaultLimit,
+		Session: protocol.SessionID(q.Get("session_id")), Before: protocol.CommandID(q.Get("before")),
 	}
 	if f.Session != "" && !protocol.ValidID(f.Session) {
 		return f, protocol.Errorf(protocol.KindInvalid, "session_id is not an id")
@@ -186,12 +176,7 @@ func commandFilter(r *http.Request) (store.CommandFilter, error) {
 	if f.Before != "" && !protocol.ValidID(f.Before) {
 		return f, protocol.Errorf(protocol.KindInvalid, "before is not an id")
 	}
-	if text := q.Get("limit"); text != "" {
-		limit, err := strconv.Atoi(text)
-		if err != nil || limit < 1 || limit > store.MaxLimit {
-			return f, protocol.Errorf(protocol.KindInvalid, "limit: want 1 to %d", store.MaxLimit)
-		}
-		f.Limit = limit
-	}
-	return f, nil
+	var err error
+	f.Limit, err = web.Limit(r, store.DefaultLimit, store.MaxLimit)
+	return f, err
 }

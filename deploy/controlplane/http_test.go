@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 )
 
 // TestRoutes walks every route of the plain listener with the wrong methods,
@@ -14,17 +16,17 @@ func TestRoutes(t *testing.T) {
 	p := newPlane(t)
 	grant := p.grant(aliceToken, `{"session_id":"ses_1"}`)
 	methods := make(map[string][]string)
-	routes := spelledOut(p.server.routes())
+	routes := eachProvider(p.server.routes())
 	for _, rt := range routes {
-		methods[rt.path] = append(methods[rt.path], rt.method)
+		methods[rt.Path] = append(methods[rt.Path], rt.Method)
 	}
 	for _, rt := range routes {
 		path := strings.NewReplacer("/internal/relays/{id}", "/internal/relays/rl_1", "/dashboards/{id}", "/dashboards/dash_1",
-			"{user}", "usr_bob", "{item}", "itm_1", "{pty}", "pty_1", "{provider}", "gmail", "{id}", "x_1").Replace(rt.path)
-		for _, token := range wrongTokens(rt.path, grant) {
-			p.want(call{rt.method, path, token, "{}", nil}, http.StatusUnauthorized, "AuthError")
+			"{user}", "usr_bob", "{item}", "itm_1", "{pty}", "pty_1", "{provider}", "gmail", "{id}", "x_1").Replace(rt.Path)
+		for _, token := range wrongTokens(rt.Path, grant) {
+			p.want(call{rt.Method, path, token, "{}", nil}, http.StatusUnauthorized, "AuthError")
 		}
-		allowed := slices.Sorted(slices.Values(methods[rt.path]))
+		allowed := slices.Sorted(slices.Values(methods[rt.Path]))
 		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
 			if slices.Contains(allowed, method) {
 				continue
@@ -73,7 +75,7 @@ func TestBodies(t *testing.T) {
 		} {
 			p.want(call{rt.method, rt.path, rt.token, body, nil}, http.StatusBadRequest, "RequestError")
 		}
-		large := `{"x":"` + strings.Repeat("x", maxBodyBytes) + `"}`
+		large := `{"x":"` + strings.Repeat("x", web.MaxBody) + `"}`
 		p.want(call{rt.method, rt.path, rt.token, large, nil}, http.StatusRequestEntityTooLarge, "LimitError")
 	}
 }
@@ -89,12 +91,12 @@ func TestRevision(t *testing.T) {
 		{"POST", "/grants", aliceToken, `{}`, nil},
 		{"GET", "/nothing", "", "", nil},
 	} {
-		if _, body, header := p.do(c); body["revision"] != "rev1" || header.Get(revisionHeader) != "rev1" {
+		if _, body, header := p.do(c); body["revision"] != "rev1" || header.Get(web.RevisionHeader) != "rev1" {
 			t.Errorf("%s %s: %v has no revision", c.method, c.path, body)
 		}
 	}
 	_, body, header := p.do(call{"GET", "/.well-known/jwks.json", "", "", nil})
-	if len(body) != 1 || header.Get(revisionHeader) != "rev1" {
+	if len(body) != 1 || header.Get(web.RevisionHeader) != "rev1" {
 		t.Errorf("JWKS %v, want keys alone", body)
 	}
 	for _, key := range body["keys"].([]any) {

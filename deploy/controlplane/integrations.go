@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/oauth"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/vault"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -62,11 +63,11 @@ func (s *Server) newIntegrations(cfg IntegrationsConfig, publicURL string) (*int
 		return nil, errNoVault
 	}
 	if publicURL != "" {
-		if in.publicURL, err = origin("public URL", publicURL); err != nil {
+		if in.publicURL, err = web.Origin("public URL", publicURL); err != nil {
 			return nil, fmt.Errorf("integrations: %w", err)
 		}
 	}
-	if in.providers, err = oauth.Load(cfg.File, s.now); err != nil {
+	if in.providers, err = oauth.Load(cfg.File, s.clock.Now); err != nil {
 		return nil, fmt.Errorf("integrations: %w", err)
 	}
 	return in, nil
@@ -157,8 +158,8 @@ type providerBody struct {
 }
 
 // getIntegrations lists a user's accounts, and what can be connected.
-func (s *Server) getIntegrations(w http.ResponseWriter, r *http.Request) error {
-	user, err := s.asUser(w, r)
+func (s *Server) getIntegrations(w *web.Writer, r *http.Request) error {
+	user, err := s.gate.User(w, r)
 	if err != nil {
 		return err
 	}
@@ -169,21 +170,20 @@ func (s *Server) getIntegrations(w http.ResponseWriter, r *http.Request) error {
 	answer := struct {
 		Accounts  []accountBody  `json:"accounts"`
 		Providers []providerBody `json:"providers"`
-		revised
-	}{[]accountBody{}, nil, s.stamp()}
+	}{[]accountBody{}, nil}
 	for _, a := range accounts {
 		answer.Accounts = append(answer.Accounts, newAccountBody(a))
 	}
 	for _, name := range oauth.Providers() {
 		answer.Providers = append(answer.Providers, providerBody{name, s.integrations.providers[name] != nil})
 	}
-	return s.write(w, http.StatusOK, answer)
+	return w.JSON(http.StatusOK, answer)
 }
 
 // deleteAccount removes an account everywhere, and takes its tokens back at the
 // provider if that can be had: what is removed here is removed either way.
-func (s *Server) deleteAccount(w http.ResponseWriter, r *http.Request) error {
-	user, err := s.asUser(w, r)
+func (s *Server) deleteAccount(w *web.Writer, r *http.Request) error {
+	user, err := s.gate.User(w, r)
 	if err != nil {
 		return err
 	}
@@ -208,5 +208,5 @@ func (s *Server) deleteAccount(w http.ResponseWriter, r *http.Request) error {
 	if err := s.revokeUpstream(r.Context(), account); err != nil {
 		s.logger.Warn("an account's tokens were not taken back at its provider", "account", id, "provider", account.Provider, "error", err)
 	}
-	return none(w)
+	return w.None()
 }

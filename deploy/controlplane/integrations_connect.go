@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/oauth"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/provider"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -25,8 +26,8 @@ const (
 // postConnect says where a user's browser goes to connect an account. A cookie
 // ties what comes back to this browser: else somebody could have another one's
 // account connected as their own.
-func (s *Server) postConnect(w http.ResponseWriter, r *http.Request) error {
-	user, err := s.asUser(w, r)
+func (s *Server) postConnect(w *web.Writer, r *http.Request) error {
+	user, err := s.gate.User(w, r)
 	if err != nil {
 		return err
 	}
@@ -37,10 +38,10 @@ func (s *Server) postConnect(w http.ResponseWriter, r *http.Request) error {
 	var req struct {
 		ReturnTo string `json:"return_to"` // a path; empty: a page that says how it went
 	}
-	if err := readBody(r, &req); err != nil {
+	if err := web.ReadBody(r, &req); err != nil {
 		return err
 	}
-	if req.ReturnTo != "" && !localPath(req.ReturnTo) {
+	if req.ReturnTo != "" && !web.LocalPath(req.ReturnTo) {
 		return protocol.Errorf(protocol.KindInvalid, "return_to must be a path")
 	}
 	origin, err := s.comeBackTo(r)
@@ -48,11 +49,11 @@ func (s *Server) postConnect(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	c := store.Connect{
-		User: user.ID, Provider: p.Name, Origin: origin, ReturnTo: req.ReturnTo, ExpiresAt: s.now().Add(connectLife),
-		State: secretText(), Browser: browserOf(r),
+		User: user.ID, Provider: p.Name, Origin: origin, ReturnTo: req.ReturnTo, ExpiresAt: s.clock.Now().Add(connectLife),
+		State: web.Secret(), Browser: browserOf(r),
 	}
 	if c.Browser == "" {
-		c.Browser = secretText()
+		c.Browser = web.Secret()
 	}
 	if err := s.store.Integrations.AddConnect(r.Context(), c); err != nil {
 		return err
@@ -61,10 +62,9 @@ func (s *Server) postConnect(w http.ResponseWriter, r *http.Request) error {
 		Name: connectCookie, Value: c.Browser, Path: "/integrations", MaxAge: int(connectLife / time.Second),
 		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: strings.HasPrefix(origin, "https:"),
 	})
-	return s.write(w, http.StatusOK, struct {
+	return w.JSON(http.StatusOK, struct {
 		URL string `json:"url"`
-		revised
-	}{p.AuthURL(origin, c.State, s.verifier(c.State)), s.stamp()})
+	}{p.AuthURL(origin, c.State, s.verifier(c.State))})
 }
 
 // comeBackTo returns the origin at which r's browser finds us again: the public
@@ -74,18 +74,18 @@ func (s *Server) comeBackTo(r *http.Request) (string, error) {
 	if s.integrations.publicURL != "" {
 		return s.integrations.publicURL, nil
 	}
-	relays, err := s.store.Fleet.Relays(r.Context(), s.now().Add(-relayLife))
+	all, err := s.relays.Registered(r.Context())
 	if err != nil {
 		return "", err
 	}
-	if len(relays) == 0 {
+	if len(all) == 0 {
 		return "", protocol.Errorf(protocol.KindUnavailable, "no relay is connected to which the provider could send you back")
 	}
 	own := func(relay store.Relay) bool { return relay.PublicOrigin == r.Header.Get("Origin") }
-	if i := slices.IndexFunc(relays, own); i >= 0 {
-		return relays[i].PublicOrigin, nil
+	if i := slices.IndexFunc(all, own); i >= 0 {
+		return all[i].PublicOrigin, nil
 	}
-	return relays[0].PublicOrigin, nil
+	return all[0].PublicOrigin, nil
 }
 
 // browserOf returns what the browser keeps of an account that it is connecting,
@@ -110,10 +110,10 @@ func (s *Server) verifier(state string) string {
 }
 
 // getConnectCallback is where a provider sends a browser back.
-func (s *Server) getConnectCallback(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) getConnectCallback(w *web.Writer, r *http.Request) error {
 	account, c, err := s.finishConnect(r)
 	if err == nil && c.ReturnTo != "" {
-		redirect(w, c.Origin+c.ReturnTo)
+		w.Redirect(c.Origin + c.ReturnTo)
 		return nil
 	}
 	if err != nil && !strings.Contains(r.Header.Get("Accept"), "text/html") {
@@ -211,19 +211,13 @@ var connectPage = template.Must(template.New("").Parse(`<!doctype html>
 `))
 
 // writeConnectPage tells a person how it went.
-func (s *Server) writeConnectPage(w http.ResponseWriter, r *http.Request, a store.Account, err error) error {
+func (s *Server) writeConnectPage(w *web.Writer, r *http.Request, a store.Account, err error) error {
 	page := struct{ Title, Text string }{"Account connected", a.Provider + ": " + a.Name}
 	status := http.StatusOK
 	if err != nil {
-		e := s.note(r, err)
+		e := w.Note(r, err)
 		status, page.Title, page.Text = e.Kind.Status(), "Account not connected", e.Error()
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	w.Header().Set("Referrer-Policy", "no-referrer")
-	w.WriteHeader(status)
-	if err := connectPage.Execute(w, page); err != nil {
-		s.logger.Debug("an answer was not taken", "error", err)
-	}
-	return nil
+	return w.Page(status, connectPage, page)
 }

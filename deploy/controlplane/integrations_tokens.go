@@ -69,7 +69,7 @@ func (s *Server) token(ctx context.Context, p *oauth.Provider, id, refused strin
 	if err != nil {
 		return oauth.Token{}, err
 	}
-	if t.Fresh(s.now()) && t.Access != refused {
+	if t.Fresh(s.clock.Now()) && t.Access != refused {
 		return t, nil
 	}
 	// What the provider gives for the old token must be kept, whoever waits.
@@ -80,7 +80,7 @@ func (s *Server) token(ctx context.Context, p *oauth.Provider, id, refused strin
 	case errors.Is(err, oauth.ErrRefused):
 		s.logger.Warn("an account must be connected again", "account", id, "provider", p.Name, "user", account.User)
 		return oauth.Token{}, errors.Join(errReconnect(p.Name), s.store.Integrations.FailAccount(ctx, id, account.Version))
-	case err != nil && t.Access != refused && s.now().Before(t.ExpiresAt):
+	case err != nil && t.Access != refused && s.clock.Now().Before(t.ExpiresAt):
 		s.logger.Warn("a token was not renewed, and serves for a while", "account", id, "provider", p.Name, "error", err)
 		return t, nil
 	case err != nil:

@@ -4,7 +4,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/access"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -21,8 +23,8 @@ type invitationBody struct {
 
 // getInvitations lists the dashboards that a user was asked to join, and hasn't
 // answered.
-func (s *Server) getInvitations(w http.ResponseWriter, r *http.Request) error {
-	user, err := s.asUser(w, r)
+func (s *Server) getInvitations(w *web.Writer, r *http.Request) error {
+	user, err := s.gate.User(w, r)
 	if err != nil {
 		return err
 	}
@@ -32,20 +34,19 @@ func (s *Server) getInvitations(w http.ResponseWriter, r *http.Request) error {
 	}
 	answer := struct {
 		Invitations []invitationBody `json:"invitations"`
-		revised
-	}{[]invitationBody{}, s.stamp()}
+	}{[]invitationBody{}}
 	for _, i := range open {
 		answer.Invitations = append(answer.Invitations, invitationBody{
-			i.Dashboard, i.DashboardName, i.Role, capabilitiesOf(i.Role, i.Capabilities), StateInvited,
+			i.Dashboard, i.DashboardName, i.Role, access.Capabilities(i.Role, i.Capabilities), StateInvited,
 			i.InvitedBy, i.InvitedByName, i.InvitedAt,
 		})
 	}
-	return s.write(w, http.StatusOK, answer)
+	return w.JSON(http.StatusOK, answer)
 }
 
 // invited returns who asks, and the dashboard in r's path.
-func (s *Server) invited(w http.ResponseWriter, r *http.Request) (user store.User, dashboard string, err error) {
-	if user, err = s.asUser(w, r); err != nil {
+func (s *Server) invited(w *web.Writer, r *http.Request) (user store.User, dashboard string, err error) {
+	if user, err = s.gate.User(w, r); err != nil {
 		return user, "", err
 	}
 	if dashboard = r.PathValue("dashboard"); !protocol.ValidID(dashboard) {
@@ -55,7 +56,7 @@ func (s *Server) invited(w http.ResponseWriter, r *http.Request) (user store.Use
 }
 
 // acceptInvitation makes a user what they were asked to be.
-func (s *Server) acceptInvitation(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) acceptInvitation(w *web.Writer, r *http.Request) error {
 	user, id, err := s.invited(w, r)
 	if err != nil {
 		return err
@@ -68,12 +69,11 @@ func (s *Server) acceptInvitation(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	s.logger.Info("invitation accepted", "dashboard", id, "user", user.ID, "role", as.Role)
-	m := membership{user, dashboard, as.Role, capabilitiesOf(as.Role, as.Capabilities)}
-	return s.write(w, http.StatusOK, dashboardAnswer{m.body(), s.stamp()})
+	return w.JSON(http.StatusOK, dashboardAnswer{newDashboardBody(access.NewMembership(user, dashboard, as))})
 }
 
 // declineInvitation forgets that a user was asked.
-func (s *Server) declineInvitation(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) declineInvitation(w *web.Writer, r *http.Request) error {
 	user, id, err := s.invited(w, r)
 	if err != nil {
 		return err
@@ -82,5 +82,5 @@ func (s *Server) declineInvitation(w http.ResponseWriter, r *http.Request) error
 		return err
 	}
 	s.logger.Info("invitation declined", "dashboard", id, "user", user.ID)
-	return none(w)
+	return w.None()
 }

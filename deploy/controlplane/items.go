@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -157,17 +158,16 @@ func newItemOut(i store.Item) itemOut {
 }
 
 // writeItem answers with one item. Its ETag is what If-Match takes.
-func (s *Server) writeItem(w http.ResponseWriter, status int, i store.Item) error {
+func (s *Server) writeItem(w *web.Writer, status int, i store.Item) error {
 	w.Header().Set("ETag", `"`+strconv.FormatInt(i.Version, 10)+`"`)
-	return s.write(w, status, struct {
+	return w.JSON(status, struct {
 		Item itemOut `json:"item"`
-		revised
-	}{newItemOut(i), s.stamp()})
+	}{newItemOut(i)})
 }
 
 // getItems lists the items of a dashboard, of one kind with ?kind=.
-func (s *Server) getItems(w http.ResponseWriter, r *http.Request) error {
-	m, err := s.member(w, r, protocol.CapView)
+func (s *Server) getItems(w *web.Writer, r *http.Request) error {
+	m, err := s.gate.Member(w, r, protocol.CapView)
 	if err != nil {
 		return err
 	}
@@ -175,28 +175,27 @@ func (s *Server) getItems(w http.ResponseWriter, r *http.Request) error {
 	if kind != "" && !kind.Known() {
 		return errItemKind()
 	}
-	items, err := s.store.Contents.Items(r.Context(), m.dashboard.ID)
+	items, err := s.store.Contents.Items(r.Context(), m.Dashboard.ID)
 	if err != nil {
 		return err
 	}
 	answer := struct {
 		Items []itemOut `json:"items"`
-		revised
-	}{[]itemOut{}, s.stamp()}
+	}{[]itemOut{}}
 	for _, item := range items {
 		if kind == "" || item.Kind == kind {
 			answer.Items = append(answer.Items, newItemOut(item))
 		}
 	}
-	return s.write(w, http.StatusOK, answer)
+	return w.JSON(http.StatusOK, answer)
 }
 
-func (s *Server) getItem(w http.ResponseWriter, r *http.Request) error {
-	m, err := s.member(w, r, protocol.CapView)
+func (s *Server) getItem(w *web.Writer, r *http.Request) error {
+	m, err := s.gate.Member(w, r, protocol.CapView)
 	if err != nil {
 		return err
 	}
-	item, err := s.store.Contents.Item(r.Context(), m.dashboard.ID, r.PathValue("item"))
+	item, err := s.store.Contents.Item(r.Context(), m.Dashboard.ID, r.PathValue("item"))
 	if err != nil {
 		return err
 	}
@@ -204,8 +203,8 @@ func (s *Server) getItem(w http.ResponseWriter, r *http.Request) error {
 }
 
 // postItem makes an item.
-func (s *Server) postItem(w http.ResponseWriter, r *http.Request) error {
-	m, err := s.writer(w, r)
+func (s *Server) postItem(w *web.Writer, r *http.Request) error {
+	m, err := s.gate.Editor(w, r)
 	if err != nil {
 		return err
 	}
@@ -213,7 +212,7 @@ func (s *Server) postItem(w http.ResponseWriter, r *http.Request) error {
 		Kind store.ItemKind  `json:"kind"`
 		Body json.RawMessage `json:"body"`
 	}
-	if err := readBody(r, &req); err != nil {
+	if err := web.ReadBody(r, &req); err != nil {
 		return err
 	}
 	body, err := itemForm(req.Kind, req.Body)
@@ -221,7 +220,7 @@ func (s *Server) postItem(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	item, err := s.store.Contents.AddItem(r.Context(), store.Item{
-		Dashboard: m.dashboard.ID, Kind: req.Kind, Body: body, UpdatedBy: m.user.ID,
+		Dashboard: m.Dashboard.ID, Kind: req.Kind, Body: body, UpdatedBy: m.User.ID,
 	})
 	if err != nil {
 		return err
@@ -231,8 +230,8 @@ func (s *Server) postItem(w http.ResponseWriter, r *http.Request) error {
 
 // putItem replaces the body of an item that is still as its writer saw it: with
 // another version than that of If-Match it is KindConflict.
-func (s *Server) putItem(w http.ResponseWriter, r *http.Request) error {
-	m, err := s.writer(w, r)
+func (s *Server) putItem(w *web.Writer, r *http.Request) error {
+	m, err := s.gate.Editor(w, r)
 	if err != nil {
 		return err
 	}
@@ -243,10 +242,10 @@ func (s *Server) putItem(w http.ResponseWriter, r *http.Request) error {
 	var req struct {
 		Body json.RawMessage `json:"body"`
 	}
-	if err := readBody(r, &req); err != nil {
+	if err := web.ReadBody(r, &req); err != nil {
 		return err
 	}
-	item, err := s.store.Contents.Item(r.Context(), m.dashboard.ID, r.PathValue("item"))
+	item, err := s.store.Contents.Item(r.Context(), m.Dashboard.ID, r.PathValue("item"))
 	if err != nil {
 		return err
 	}
@@ -254,7 +253,7 @@ func (s *Server) putItem(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	item.Body, item.UpdatedBy = body, m.user.ID
+	item.Body, item.UpdatedBy = body, m.User.ID
 	if item, err = s.store.Contents.UpdateItem(r.Context(), item, version); err != nil {
 		return err
 	}
@@ -276,13 +275,13 @@ func ifMatch(r *http.Request) (int64, error) {
 }
 
 // deleteItem removes an item, whatever its version.
-func (s *Server) deleteItem(w http.ResponseWriter, r *http.Request) error {
-	m, err := s.writer(w, r)
+func (s *Server) deleteItem(w *web.Writer, r *http.Request) error {
+	m, err := s.gate.Editor(w, r)
 	if err != nil {
 		return err
 	}
-	if err := s.store.Contents.RemoveItem(r.Context(), m.dashboard.ID, r.PathValue("item")); err != nil {
+	if err := s.store.Contents.RemoveItem(r.Context(), m.Dashboard.ID, r.PathValue("item")); err != nil {
 		return err
 	}
-	return none(w)
+	return w.None()
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
 
@@ -74,14 +75,14 @@ func openKeys(stateDir string, opts keyring.Options) (*keyring.Ring, error) {
 }
 
 func (s *Server) loadKeys(cfg Config) error {
-	s.revoked = jws.NewRevocationSetBy(s.now)
+	s.revoked = jws.NewRevocationSetBy(s.clock.Now)
 	var err error
-	s.keys, err = openKeys(cfg.StateDir, keyring.Options{Now: s.now, Logger: s.logger, Revoked: s.revoked})
+	s.keys, err = openKeys(cfg.StateDir, keyring.Options{Now: s.clock.Now, Logger: s.logger, Revoked: s.revoked})
 	return err
 }
 
 // getKeys serves the public keys as they are, without members of ours.
-func (s *Server) getKeys(w http.ResponseWriter, _ *http.Request) error {
+func (s *Server) getKeys(w *web.Writer, _ *http.Request) error {
 	w.Header().Set("Cache-Control", "public, max-age="+jwksMaxAge)
-	return s.write(w, http.StatusOK, json.RawMessage(s.keys.JWKS()))
+	return w.Document(http.StatusOK, json.RawMessage(s.keys.JWKS()))
 }

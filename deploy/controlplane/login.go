@@ -11,14 +11,16 @@ import (
 	"html/template"
 	"io/fs"
 	"net/http"
-	"net/url"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"golang.org/x/oauth2"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/clock"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/oidc"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol"
@@ -42,7 +44,6 @@ const (
 	loginLife    = 10 * time.Minute // of one attempt
 	loginKeyFile = "login.key"
 	tokenLife    = 12 * time.Hour // of a user token that a sign-in gives
-	maxReturnTo  = 1024           // bytes
 )
 
 // A login turns a provider's word into user tokens.
@@ -51,17 +52,17 @@ type login struct {
 	provider *oidc.Provider
 	cfg      LoginConfig
 	seal     cipher.AEAD // of the cookie
-	now      func() time.Time
+	clock    clock.Clock
 
 	people *signIns // who come back
 }
 
 // newLogin returns nil when cfg names no provider.
-func newLogin(cfg LoginConfig, stateDir string, now func() time.Time) (*login, error) {
+func newLogin(cfg LoginConfig, stateDir string, clk clock.Clock) (*login, error) {
 	if cfg.Issuer == "" {
 		return nil, nil
 	}
-	base, err := origin("public URL", cfg.PublicURL)
+	base, err := web.Origin("public URL", cfg.PublicURL)
 	if err != nil {
 		return nil, err
 	}
@@ -84,13 +85,13 @@ func newLogin(cfg LoginConfig, stateDir string, now func() time.Time) (*login, e
 	}
 	provider, err := oidc.New(oidc.Config{
 		Issuer: cfg.Issuer, ClientID: cfg.ClientID, ClientSecret: cfg.ClientSecret,
-		RedirectURL: base + "/auth/callback", Now: now,
+		RedirectURL: base + "/auth/callback", Now: clk.Now,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sign-in provider: %w", err)
 	}
 	return &login{
-		provider: provider, cfg: cfg, seal: seal, now: now, people: newSignIns(),
+		provider: provider, cfg: cfg, seal: seal, clock: clk, people: newSignIns(),
 	}, nil
 }
 
@@ -181,37 +182,20 @@ func refusedLogin(text string) error {
 	return protocol.Errorf(protocol.KindUnauthenticated, "%s", text)
 }
 
-// localPath reports whether text is a path on this origin and nothing else: a
-// browser takes "//host" and "/\host" for another one, and strips what it
-// doesn't print.
-func localPath(text string) bool {
-	if len(text) > maxReturnTo || !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") {
-		return false
-	}
-	for i := range len(text) {
-		if c := text[i]; c <= ' ' || c >= 0x7f || c == '\\' || c == '#' {
-			return false
-		}
-	}
-	u, err := url.Parse(text)
-	return err == nil && u.Scheme == "" && u.Host == "" && !strings.HasPrefix(u.Path, "//")
-}
-
 // getLoginConfig tells a console whether there is anything to sign in at.
-func (s *Server) getLoginConfig(w http.ResponseWriter, _ *http.Request) error {
+func (s *Server) getLoginConfig(w *web.Writer, _ *http.Request) error {
 	answer := struct {
 		OIDC bool   `json:"oidc"`
 		Name string `json:"name,omitempty"`
-		revised
-	}{revised: s.stamp()}
+	}{}
 	if s.login != nil {
 		answer.OIDC, answer.Name = true, s.login.cfg.Name
 	}
-	return s.write(w, http.StatusOK, answer)
+	return w.JSON(http.StatusOK, answer)
 }
 
 // getLogin sends a browser to the provider.
-func (s *Server) getLogin(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) getLogin(w *web.Writer, r *http.Request) error {
 	l := s.login
 	if l == nil {
 		return protocol.Errorf(protocol.KindNotFound, "no sign-in provider is set up")
@@ -220,13 +204,13 @@ func (s *Server) getLogin(w http.ResponseWriter, r *http.Request) error {
 	if returnTo == "" {
 		returnTo = "/"
 	}
-	if !localPath(returnTo) {
+	if !web.LocalPath(returnTo) {
 		return protocol.Errorf(protocol.KindInvalid, "return_to must be a path")
 	}
 	a := attempt{
-		Attempt:   oidc.Attempt{State: secretText(), Nonce: secretText(), Verifier: oauth2.GenerateVerifier()},
+		Attempt:   oidc.Attempt{State: web.Secret(), Nonce: web.Secret(), Verifier: oauth2.GenerateVerifier()},
 		ReturnTo:  returnTo,
-		ExpiresAt: l.now().Add(loginLife).Unix(),
+		ExpiresAt: l.clock.Now().Add(loginLife).Unix(),
 	}
 	page, err := l.provider.Start(r.Context(), a.Attempt)
 	if err != nil {
@@ -237,46 +221,31 @@ func (s *Server) getLogin(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	http.SetCookie(w, cookie)
-	redirect(w, page)
+	w.Redirect(page)
 	return nil
-}
-
-// secretText returns 256 random bits.
-func secretText() string {
-	b := make([]byte, 32)
-	if _, err := rand.Read(b); err != nil {
-		panic(err) // crypto/rand doesn't fail
-	}
-	return base64.RawURLEncoding.EncodeToString(b)
-}
-
-// redirect sends a browser elsewhere without a word about where it was.
-func redirect(w http.ResponseWriter, to string) {
-	w.Header().Set("Referrer-Policy", "no-referrer")
-	w.Header().Set("Location", to)
-	w.WriteHeader(http.StatusSeeOther)
 }
 
 // getLoginCallback is where the provider sends a browser back. It goes on to
 // the console with a user token in the fragment, which no server sees.
-func (s *Server) getLoginCallback(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) getLoginCallback(w *web.Writer, r *http.Request) error {
 	if s.login == nil {
 		return protocol.Errorf(protocol.KindNotFound, "no sign-in provider is set up")
 	}
 	http.SetCookie(w, s.login.newCookie("", 0))
 	to, err := s.finishLogin(r)
 	if err == nil {
-		redirect(w, to)
+		w.Redirect(to)
 		return nil
 	}
 	if protocol.KindOf(err) == protocol.KindTooMany {
-		s.metrics.bounds.WithLabelValues(boundSignIns).Inc()
-		retryAfter(w, time.Second)
+		s.metrics.Bounds.WithLabelValues(metrics.SignIns).Inc()
+		w.RetryAfter(time.Second)
 	}
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		return err
 	}
-	return s.writeLoginPage(w, r, err)
+	e := w.Note(r, err)
+	return w.Page(e.Kind.Status(), loginPage, e.Error())
 }
 
 // finishLogin returns the console's address for whoever came back. Who comes
@@ -287,13 +256,13 @@ func (s *Server) finishLogin(r *http.Request) (string, error) {
 	switch {
 	case !ok || q.Get("state") != a.State:
 		return "", refusedLogin("this browser has not begun a sign-in, or another one since")
-	case l.now().Unix() >= a.ExpiresAt:
+	case l.clock.Now().Unix() >= a.ExpiresAt:
 		return "", protocol.Errorf(protocol.KindExpired, "the sign-in took too long: begin again")
 	}
 	if q.Get("error") != "" || q.Get("code") == "" {
 		return "", refusedLogin("the provider didn't sign you in")
 	}
-	ctx, done, err := l.people.redeem(r.Context(), intake.Relayed(r), a, l.now())
+	ctx, done, err := l.people.redeem(r.Context(), intake.Relayed(r), a, l.clock.Now())
 	if err != nil {
 		return "", err
 	}
@@ -321,25 +290,13 @@ var loginPage = template.Must(template.New("").Parse(`<!doctype html>
 </html>
 `))
 
-// writeLoginPage tells a person, rather than a program, why they can't come in.
-func (s *Server) writeLoginPage(w http.ResponseWriter, r *http.Request, err error) error {
-	e := s.note(r, err)
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-	w.WriteHeader(e.Kind.Status())
-	if err := loginPage.Execute(w, e.Error()); err != nil {
-		s.logger.Debug("an answer was not taken", "error", err)
-	}
-	return nil
-}
-
 // postLogout makes the token it comes with worthless.
-func (s *Server) postLogout(w http.ResponseWriter, r *http.Request) error {
-	if _, err := s.asUser(w, r); err != nil {
+func (s *Server) postLogout(w *web.Writer, r *http.Request) error {
+	if _, err := s.gate.User(w, r); err != nil {
 		return err
 	}
-	if err := s.store.People.RemoveToken(r.Context(), bearer(r)); err != nil {
+	if err := s.store.People.RemoveToken(r.Context(), web.Bearer(r)); err != nil {
 		return err
 	}
-	return none(w)
+	return w.None()
 }

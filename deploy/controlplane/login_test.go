@@ -13,8 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/clock"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/oidc/oidctest"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -47,7 +49,7 @@ func newSignIn(t *testing.T, change func(*LoginConfig)) *signIn {
 // login gives the control plane a sign-in.
 func (p *plane) login(cfg LoginConfig) {
 	p.t.Helper()
-	l, err := newLogin(cfg, filepath.Join(p.dir, "state"), p.clock.Now)
+	l, err := newLogin(cfg, filepath.Join(p.dir, "state"), clock.New(p.clock.Now))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -278,7 +280,7 @@ func TestReturnTo(t *testing.T) {
 	s := newSignIn(t, nil)
 	for _, evil := range []string{
 		"https://evil.test", "//evil.test", "/\\evil.test", "\\/evil.test", "/\t/evil.test", "/\n/evil.test", "javascript:alert(1)",
-		" /x", "evil.test", "/x#token=mine", "http:/x", "/%2f/evil.test", "/x y", "/ä", "/" + strings.Repeat("x", maxReturnTo), "/%zz",
+		" /x", "evil.test", "/x#token=mine", "http:/x", "/%2f/evil.test", "/x y", "/ä", "/" + strings.Repeat("x", 1024), "/%zz",
 	} {
 		s.want(call{"GET", "/auth/login?return_to=" + url.QueryEscape(evil), "", "", nil}, http.StatusBadRequest, "RequestError")
 	}
@@ -331,11 +333,11 @@ func TestLoginConfig(t *testing.T) {
 	} {
 		cfg := good
 		change(&cfg)
-		if _, err := newLogin(cfg, dir, time.Now); err == nil {
+		if _, err := newLogin(cfg, dir, clock.Clock{}); err == nil {
 			t.Errorf("%s is taken", name)
 		}
 	}
-	l, err := newLogin(good, dir, time.Now)
+	l, err := newLogin(good, dir, clock.Clock{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +349,7 @@ func TestLoginConfig(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, loginKeyFile), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newLogin(good, dir, time.Now); err == nil {
+	if _, err := newLogin(good, dir, clock.Clock{}); err == nil {
 		t.Error("a key that others can read is taken")
 	}
 }
@@ -470,7 +472,7 @@ func FuzzLocalPath(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if !localPath(text) {
+		if !web.LocalPath(text) {
 			return
 		}
 		to, err := base.Parse(text)

@@ -3,42 +3,13 @@ package controlplane
 import (
 	"net/http"
 	"slices"
-	"strings"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/access"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
 )
-
-// roleCapabilities is what each role allows.
-var roleCapabilities = map[store.Role][]protocol.Capability{
-	store.RoleOwner: protocol.Capabilities,
-	store.RoleEditor: {
-		protocol.CapView, protocol.CapControl, protocol.CapShell, protocol.CapAgent,
-		protocol.CapFilesRead, protocol.CapFilesWrite, protocol.CapChat, protocol.CapMCP,
-		protocol.CapPlugins, protocol.CapApprove, protocol.CapRecord,
-	},
-	store.RoleViewer: {protocol.CapView},
-}
-
-// capabilitiesOf returns what a member may do, in the order of
-// [protocol.Capabilities]: what the role allows, as far as the member's own
-// list, separated by spaces, has it too. An empty list narrows nothing.
-func capabilitiesOf(role store.Role, list string) []protocol.Capability {
-	caps := slices.Clone(roleCapabilities[role])
-	if list == "" {
-		return caps
-	}
-	own := strings.Fields(list)
-	return slices.DeleteFunc(caps, func(c protocol.Capability) bool { return !slices.Contains(own, string(c)) })
-}
-
-func joinCapabilities(caps []protocol.Capability) string {
-	words := make([]string, len(caps))
-	for i, c := range caps {
-		words[i] = string(c)
-	}
-	return strings.Join(words, " ")
-}
 
 type memberBody struct {
 	User         protocol.UserID       `json:"user"`
@@ -56,25 +27,24 @@ const (
 
 // getMembers lists the members of a dashboard, and who was asked to be one, to
 // each member.
-func (s *Server) getMembers(w http.ResponseWriter, r *http.Request) error {
-	m, err := s.member(w, r, protocol.CapView)
+func (s *Server) getMembers(w *web.Writer, r *http.Request) error {
+	m, err := s.gate.Member(w, r, protocol.CapView)
 	if err != nil {
 		return err
 	}
-	members, err := s.store.Boards.Members(r.Context(), m.dashboard.ID)
+	members, err := s.store.Boards.Members(r.Context(), m.Dashboard.ID)
 	if err != nil {
 		return err
 	}
-	invited, err := s.store.Boards.InvitedTo(r.Context(), m.dashboard.ID)
+	invited, err := s.store.Boards.InvitedTo(r.Context(), m.Dashboard.ID)
 	if err != nil {
 		return err
 	}
 	answer := struct {
 		Members []memberBody `json:"members"`
-		revised
-	}{[]memberBody{}, s.stamp()}
+	}{[]memberBody{}}
 	add := func(m store.Member, state string) {
-		answer.Members = append(answer.Members, memberBody{m.User, m.Name, m.Role, capabilitiesOf(m.Role, m.Capabilities), state})
+		answer.Members = append(answer.Members, memberBody{m.User, m.Name, m.Role, access.Capabilities(m.Role, m.Capabilities), state})
 	}
 	for _, member := range members {
 		add(member, StateAccepted)
@@ -82,7 +52,7 @@ func (s *Server) getMembers(w http.ResponseWriter, r *http.Request) error {
 	for _, i := range invited {
 		add(i.Member, StateInvited)
 	}
-	return s.write(w, http.StatusOK, answer)
+	return w.JSON(http.StatusOK, answer)
 }
 
 type memberRequest struct {
@@ -106,7 +76,7 @@ func (m *memberRequest) list() (string, error) {
 		return "", protocol.Errorf(protocol.KindInvalid, "capabilities: every member has %q", string(protocol.CapView))
 	}
 	var list []protocol.Capability
-	for _, c := range roleCapabilities[m.Role] {
+	for _, c := range access.Capabilities(m.Role, "") {
 		if slices.Contains(*m.Capabilities, c) {
 			list = append(list, c)
 		}
@@ -116,19 +86,19 @@ func (m *memberRequest) list() (string, error) {
 			return "", protocol.Errorf(protocol.KindInvalid, "role %s has no capability %q", m.Role, string(c))
 		}
 	}
-	return joinCapabilities(list), nil
+	return access.Join(list), nil
 }
 
 // putMember asks a user to join a dashboard, or to own it, or changes what a
 // member may do there. Who loses a capability by it loses the grants that hold
 // it.
-func (s *Server) putMember(w http.ResponseWriter, r *http.Request) error {
-	m, err := s.owner(w, r)
+func (s *Server) putMember(w *web.Writer, r *http.Request) error {
+	m, err := s.gate.Owner(w, r)
 	if err != nil {
 		return err
 	}
 	var req memberRequest
-	if err := readBody(r, &req); err != nil {
+	if err := web.ReadBody(r, &req); err != nil {
 		return err
 	}
 	list, err := req.list()
@@ -139,34 +109,34 @@ func (s *Server) putMember(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	before, err := s.capabilitiesIn(r, m.dashboard.ID, user)
+	before, err := s.capabilitiesIn(r, m.Dashboard.ID, user)
 	if err != nil {
 		return err
 	}
-	member, err := s.store.Boards.Invite(r.Context(), m.user.ID, m.dashboard.ID, user, req.Role, list)
+	member, err := s.store.Boards.Invite(r.Context(), m.User.ID, m.Dashboard.ID, user, req.Role, list)
 	if err != nil {
 		if protocol.KindOf(err) == protocol.KindTooMany {
-			s.metrics.bounds.WithLabelValues(boundInvitations).Inc()
+			s.metrics.Bounds.WithLabelValues(metrics.Invitations).Inc()
 		}
 		return err
 	}
-	after := capabilitiesOf(req.Role, list)
+	after := access.Capabilities(req.Role, list)
 	if !member {
-		s.logger.Info("member invited", "dashboard", m.dashboard.ID, "member", user, "role", req.Role, "user", m.user.ID)
-		return s.write(w, http.StatusOK, memberAnswer{user, req.Role, after, StateInvited, s.stamp()})
+		s.logger.Info("member invited", "dashboard", m.Dashboard.ID, "member", user, "role", req.Role, "user", m.User.ID)
+		return w.JSON(http.StatusOK, memberAnswer{user, req.Role, after, StateInvited})
 	}
-	s.logger.Info("member set", "dashboard", m.dashboard.ID, "member", user, "role", req.Role, "user", m.user.ID)
+	s.logger.Info("member set", "dashboard", m.Dashboard.ID, "member", user, "role", req.Role, "user", m.User.ID)
 	if slices.ContainsFunc(before, func(c protocol.Capability) bool { return !slices.Contains(after, c) }) {
-		if err := s.revokeGrantsOf(r.Context(), user, m.dashboard.ID); err != nil {
+		if err := s.revokeGrantsOf(r.Context(), user, m.Dashboard.ID); err != nil {
 			return err
 		}
 	}
 	if req.Role == store.RoleViewer {
-		if err := s.detachAll(r.Context(), user, m.dashboard.ID); err != nil {
+		if err := s.detachAll(r.Context(), user, m.Dashboard.ID); err != nil {
 			return err
 		}
 	}
-	return s.write(w, http.StatusOK, memberAnswer{user, req.Role, after, StateAccepted, s.stamp()})
+	return w.JSON(http.StatusOK, memberAnswer{user, req.Role, after, StateAccepted})
 }
 
 type memberAnswer struct {
@@ -174,7 +144,6 @@ type memberAnswer struct {
 	Role         store.Role            `json:"role"`
 	Capabilities []protocol.Capability `json:"capabilities"`
 	State        string                `json:"state"`
-	revised
 }
 
 // pathUser returns the user in r's path.
@@ -192,7 +161,7 @@ func (s *Server) capabilitiesIn(r *http.Request, dashboard string, user protocol
 	_, as, err := s.store.Boards.DashboardFor(r.Context(), user, dashboard)
 	switch {
 	case err == nil:
-		return capabilitiesOf(as.Role, as.Capabilities), nil
+		return access.Capabilities(as.Role, as.Capabilities), nil
 	case protocol.KindOf(err) == protocol.KindNotFound:
 		return nil, nil
 	}
@@ -201,8 +170,8 @@ func (s *Server) capabilitiesIn(r *http.Request, dashboard string, user protocol
 
 // deleteMember takes a user out of a dashboard, or an invitation back: by an
 // owner, or the user themself. The last owner stays.
-func (s *Server) deleteMember(w http.ResponseWriter, r *http.Request) error {
-	m, err := s.member(w, r, protocol.CapView)
+func (s *Server) deleteMember(w *web.Writer, r *http.Request) error {
+	m, err := s.gate.Member(w, r, protocol.CapView)
 	if err != nil {
 		return err
 	}
@@ -210,18 +179,18 @@ func (s *Server) deleteMember(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if m.role != store.RoleOwner && user != m.user.ID {
+	if m.Role != store.RoleOwner && user != m.User.ID {
 		return protocol.Errorf(protocol.KindForbidden, "only an owner may do this")
 	}
-	if err := s.store.Boards.RemoveMember(r.Context(), m.dashboard.ID, user); err != nil {
+	if err := s.store.Boards.RemoveMember(r.Context(), m.Dashboard.ID, user); err != nil {
 		return err
 	}
-	s.logger.Info("member removed", "dashboard", m.dashboard.ID, "member", user, "user", m.user.ID)
-	if err := s.revokeGrantsOf(r.Context(), user, m.dashboard.ID); err != nil {
+	s.logger.Info("member removed", "dashboard", m.Dashboard.ID, "member", user, "user", m.User.ID)
+	if err := s.revokeGrantsOf(r.Context(), user, m.Dashboard.ID); err != nil {
 		return err
 	}
-	if err := s.detachAll(r.Context(), user, m.dashboard.ID); err != nil {
+	if err := s.detachAll(r.Context(), user, m.Dashboard.ID); err != nil {
 		return err
 	}
-	return none(w)
+	return w.None()
 }

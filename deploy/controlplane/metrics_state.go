@@ -7,8 +7,28 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/clock"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/webhook"
+	"github.com/fairlead/fairlead/deploy/program/instrument"
 )
+
+// Metrics returns all metrics of a control plane at which nothing has happened
+// yet, so that whoever asks for some by name can be checked.
+func Metrics() *prometheus.Registry {
+	s := &Server{metrics: metrics.New(), web: web.New("", nil, clock.Clock{})}
+	return s.registry()
+}
+
+// registry returns everything that the admin listener serves.
+func (s *Server) registry() *prometheus.Registry {
+	registry := instrument.NewRegistry("fairlead_controlplane_info", s.revision)
+	registry.MustRegister(s.metrics.Collectors()...)
+	registry.MustRegister(s.web.Collectors(eachProvider(append(s.routes(), s.agentRoutes()...)))...)
+	registry.MustRegister(&state{s})
+	return registry
+}
 
 // A state is a collector of what a Server knows when it is asked.
 type state struct{ server *Server }
@@ -51,9 +71,9 @@ func (c *state) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, v, labels...)
 	}
 	s := c.server
-	up, relays := s.askDatabase()
+	up, known := s.askDatabase()
 	gauge(databaseUp, up)
-	gauge(relaysKnown, float64(relays))
+	gauge(relaysKnown, float64(known))
 	var read, write sql.DBStats
 	if s.store != nil {
 		read, write = s.store.Stats()
@@ -88,7 +108,7 @@ func (s *Server) askDatabase() (up float64, relays int) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stateTimeout)
 	defer cancel()
-	list, err := s.store.Fleet.Relays(ctx, s.now().Add(-relayLife))
+	list, err := s.relays.Registered(ctx)
 	if err != nil {
 		return 0, 0
 	}

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 )
 
 // openAPI documents every route of both listeners; a test compares them.
@@ -25,11 +27,11 @@ var openAPIJSON = sync.OnceValues(func() ([]byte, error) {
 })
 
 // getOpenAPI serves the document, without members of ours.
-func (s *Server) getOpenAPI(w http.ResponseWriter, _ *http.Request) error {
+func (s *Server) getOpenAPI(w *web.Writer, _ *http.Request) error {
 	data, err := openAPIJSON()
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Cache-Control", "no-cache")
-	return s.write(w, http.StatusOK, json.RawMessage(data))
+	return w.Document(http.StatusOK, json.RawMessage(data))
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/policy"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
 )
@@ -75,9 +76,9 @@ func (d *document) operations(f func(method, path string, item, op map[string]an
 // TestOpenAPIRoutes compares the document with what is registered, both ways.
 func TestOpenAPIRoutes(t *testing.T) {
 	p := newPlane(t)
-	registered := func(routes []route) (all []string) {
+	registered := func(routes []web.Route) (all []string) {
 		for _, rt := range routes {
-			all = append(all, rt.method+" "+rt.path)
+			all = append(all, rt.String())
 		}
 		return slices.Sorted(slices.Values(all))
 	}

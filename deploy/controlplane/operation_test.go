@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -134,7 +135,7 @@ func TestOperationsRefused(t *testing.T) {
 		{"cdp.send with params twice", cdp(`{"kind":"cdp.send","method":"Page.reload","params":{"a":1,"a":2}}`), 400, "RequestError"},
 		{"negative tab", `"target":{"sessionId":"ses_1","extensionId":"a","tabId":-1},"op":{"kind":"cdp.send","method":"A.b"}`, 400, "RequestError"},
 		{"two tabs", `"target":{"sessionId":"ses_1","extensionId":"a","tabId":1,"tab_id":2},"op":{"kind":"cdp.send","method":"A.b"}`, 400, "RequestError"},
-		{"too large", pty(`{"kind":"agent.start","name":"x","command":"` + strings.Repeat("x", maxBodyBytes) + `"}`), 413, "LimitError"},
+		{"too large", pty(`{"kind":"agent.start","name":"x","command":"` + strings.Repeat("x", web.MaxBody) + `"}`), 413, "LimitError"},
 	} {
 		t.Run(tt.what, func(t *testing.T) {
 			p.t = t

@@ -144,11 +144,11 @@ func (s *Server) tellIntegrations(ctx context.Context, at pushTarget) error {
 // tellSandbox signs an operation that is the control plane's own, and has it
 // done; while no relay is connected nothing happens.
 func (s *Server) tellSandbox(ctx context.Context, do operation) error {
-	relays, err := s.store.Fleet.Relays(ctx, s.now().Add(-relayLife))
-	if err != nil || len(relays) == 0 {
+	all, err := s.relays.Registered(ctx)
+	if err != nil || len(all) == 0 {
 		return err
 	}
-	o := order{operation: do, origin: relays[0].PublicOrigin}
+	o := order{operation: do, origin: all[0].PublicOrigin}
 	if o.requestHash, err = s.hashOf(do); err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (s *Server) tellSandbox(ctx context.Context, do operation) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, protocol.DefaultCommandTTL)
 	defer cancel()
-	if cmd.Outcome, err = s.dispatch(ctx, relays, cmd); err != nil {
+	if cmd.Outcome, err = s.dispatch(ctx, all, cmd); err != nil {
 		return err
 	}
 	return s.finish(context.WithoutCancel(ctx), cmd)

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/relays"
 )
 
 // TestOtherRelays: a relay hears of the others that are alive, until they are
@@ -44,7 +46,7 @@ func TestOtherRelays(t *testing.T) {
 		t.Errorf("a relay that drains is named: %v", others)
 	}
 	put("rl_2", relay2Token, "") // it came back
-	p.clock.Advance(relayLife + time.Second)
+	p.clock.Advance(relays.Life + time.Second)
 	if others := put("rl_1", relayToken, ""); len(others) != 0 {
 		t.Errorf("a silent relay is named: %v", others)
 	}

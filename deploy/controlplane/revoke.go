@@ -10,8 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/clock"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -27,7 +29,7 @@ type revocations struct {
 	store  *store.Store
 	keys   *keyring.Ring
 	set    *jws.RevocationSet // kept up to date
-	now    func() time.Time
+	clock  clock.Clock
 	logger *slog.Logger
 
 	mu sync.Mutex
@@ -45,12 +47,12 @@ type signedList struct {
 	signed time.Time
 }
 
-func newRevocations(st *store.Store, keys *keyring.Ring, set *jws.RevocationSet, now func() time.Time, logger *slog.Logger) *revocations {
-	return &revocations{store: st, keys: keys, set: set, now: now, logger: logger}
+func newRevocations(st *store.Store, keys *keyring.Ring, set *jws.RevocationSet, clk clock.Clock, logger *slog.Logger) *revocations {
+	return &revocations{store: st, keys: keys, set: set, clock: clk, logger: logger}
 }
 
-// refresh brings the set up to date.
-func (v *revocations) refresh(ctx context.Context) error {
+// Refresh brings the set up to date.
+func (v *revocations) Refresh(ctx context.Context) error {
 	_, err := v.current(ctx)
 	return err
 }
@@ -62,7 +64,7 @@ func (v *revocations) current(ctx context.Context) (signedList, error) {
 	if err != nil {
 		return signedList{}, err
 	}
-	now, signer := v.now(), v.keys.Signer()
+	now, signer := v.clock.Now(), v.keys.Signer()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.known && v.list.number >= number && v.list.kid == signer.Kid() && now.Sub(v.list.signed).Abs() < relistAfter {
@@ -137,7 +139,7 @@ func signParts(signer *jws.Signer, list jws.Revocations) (tokens []string, err e
 }
 
 // getRevocations serves the signed list as it is, one part on each line.
-func (s *Server) getRevocations(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) getRevocations(w *web.Writer, r *http.Request) error {
 	list, err := s.list.current(r.Context())
 	if err != nil {
 		return err
@@ -149,17 +151,13 @@ func (s *Server) getRevocations(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	w.Header().Set("Content-Type", "application/jose")
-	if _, err := w.Write([]byte(strings.Join(list.tokens, "\n"))); err != nil {
-		s.logger.Debug("an answer was not taken", "error", err)
-	}
-	return nil
+	return w.Text("application/jose", strings.Join(list.tokens, "\n"))
 }
 
 // revokeGrantsOf revokes what a user may still do in a dashboard by the grants
 // they hold: after they were removed or lost a capability.
 func (s *Server) revokeGrantsOf(ctx context.Context, user protocol.UserID, dashboard string) error {
-	ids, err := s.store.Grants.RevokeGrantsOf(ctx, user, dashboard, s.now())
+	ids, err := s.store.Grants.RevokeGrantsOf(ctx, user, dashboard, s.clock.Now())
 	if err != nil {
 		return err
 	}
@@ -172,8 +170,8 @@ func (s *Server) revokeGrantsOf(ctx context.Context, user protocol.UserID, dashb
 
 // deleteGrant revokes a grant: one's own, or one for a dashboard that one owns.
 // Others don't exist for the caller.
-func (s *Server) deleteGrant(w http.ResponseWriter, r *http.Request) error {
-	user, err := s.asUser(w, r)
+func (s *Server) deleteGrant(w *web.Writer, r *http.Request) error {
+	user, err := s.gate.User(w, r)
 	if err != nil {
 		return err
 	}
@@ -195,10 +193,10 @@ func (s *Server) deleteGrant(w http.ResponseWriter, r *http.Request) error {
 			return missing
 		}
 	}
-	if err := s.store.Grants.RevokeGrant(r.Context(), id, s.now()); err != nil {
+	if err := s.store.Grants.RevokeGrant(r.Context(), id, s.clock.Now()); err != nil {
 		return err
 	}
 	s.logger.Info("grant revoked", "grant", id, "of", grant.User, "by", user.ID)
 	s.spread.kick()
-	return none(w)
+	return w.None()
 }

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/relays"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
@@ -32,13 +32,12 @@ const (
 type spread struct {
 	// Static after construction.
 	list   func(context.Context) (signedList, error)
-	relays func(context.Context) ([]store.Relay, error)
+	relays *relays.Directory
 	tell   func(ctx context.Context, sandbox protocol.SandboxID, grants []protocol.GrantID) error
-	client *http.Client
 	now    func() time.Time
 	most   time.Duration // for one relay to take a part of the list
 	logger *slog.Logger
-	counts *metrics
+	counts *metrics.Metrics
 	kicked chan struct{} // 1
 	lists  chan struct{} // one for each list under way
 	tells  chan struct{} // one for each command under way
@@ -65,11 +64,9 @@ type spreadTarget struct {
 
 func newSpread(s *Server) *spread {
 	return &spread{
-		list: s.list.current,
-		relays: func(ctx context.Context) ([]store.Relay, error) {
-			return s.store.Fleet.Relays(ctx, s.now().Add(-relayLife))
-		},
-		tell: s.tellRevoked, client: s.relays, now: time.Now, most: spreadTimeout, logger: s.logger, counts: s.metrics,
+		list:   s.list.current,
+		relays: s.relays,
+		tell:   s.tellRevoked, now: time.Now, most: spreadTimeout, logger: s.logger, counts: s.metrics,
 		kicked:  make(chan struct{}, 1),
 		lists:   make(chan struct{}, spreadLists),
 		tells:   make(chan struct{}, spreadTells),
@@ -116,26 +113,26 @@ func (p *spread) look(ctx context.Context) error {
 	if list.number == 0 {
 		return nil // nothing was ever revoked
 	}
-	relays, err := p.relays(ctx)
+	all, err := p.relays.Registered(ctx)
 	if err != nil {
 		return err
 	}
-	p.dropGone(relays)
-	for _, relay := range relays {
+	p.dropGone(all)
+	for _, relay := range all {
 		p.send(ctx, relay, list)
 	}
-	if len(relays) > 0 {
+	if len(all) > 0 {
 		p.tellSandboxes(ctx, list)
 	}
 	return nil
 }
 
 // dropGone forgets the relays that aren't registered any more.
-func (p *spread) dropGone(relays []store.Relay) {
+func (p *spread) dropGone(all []store.Relay) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for id, t := range p.targets {
-		registered := slices.ContainsFunc(relays, func(r store.Relay) bool { return r.ID == id })
+		registered := slices.ContainsFunc(all, func(r store.Relay) bool { return r.ID == id })
 		if !registered && !t.busy {
 			delete(p.targets, id)
 		}
@@ -202,7 +199,7 @@ func (p *spread) sent(id protocol.RelayID, number uint64, err error) {
 	defer p.mu.Unlock()
 	t := p.targets[id]
 	t.busy = false
-	p.counts.lists.WithLabelValues(howItWent(err)).Inc()
+	p.counts.Lists.WithLabelValues(metrics.Outcome(err)).Inc()
 	if err == nil {
 		t.pause, t.retryAt = 0, time.Time{}
 		return
@@ -213,14 +210,6 @@ func (p *spread) sent(id protocol.RelayID, number uint64, err error) {
 	}
 	t.pause = min(max(2*t.pause, spreadInterval), spreadMaxPause)
 	t.retryAt = p.now().Add(t.pause)
-}
-
-// howItWent returns err as a label.
-func howItWent(err error) string {
-	if err == nil {
-		return "ok"
-	}
-	return "failed"
 }
 
 // behind returns how many relays haven't taken the list that they were sent
@@ -253,13 +242,11 @@ func (p *spread) post(ctx context.Context, relay store.Relay, tokens []string) e
 func (p *spread) postPart(ctx context.Context, relay store.Relay, token string) error {
 	ctx, cancel := context.WithTimeout(ctx, p.most)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, relay.URL+"/control/revocations", strings.NewReader(token))
+	req, err := relays.Post(ctx, relay, "/control/revocations", "application/jose", []byte(token))
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Content-Type", "application/jose")
-	askFor(req, relay)
-	res, err := p.client.Do(req)
+	res, err := p.relays.Do(req)
 	if err != nil {
 		return err
 	}
@@ -289,7 +276,7 @@ func (p *spread) tellSandboxes(ctx context.Context, list signedList) {
 		for part := range slices.Chunk(grants, grantsInCommand) {
 			started := p.start(p.tells, func() {
 				err := p.tell(ctx, sandbox, part)
-				p.counts.told.WithLabelValues(howItWent(err)).Inc()
+				p.counts.Told.WithLabelValues(metrics.Outcome(err)).Inc()
 				if err != nil {
 					p.logger.Warn("a sandbox was not told of revoked grants", "sandbox", sandbox, "grants", len(part), "error", err)
 				}

@@ -3,92 +3,123 @@ package controlplane
 import (
 	"net/http"
 	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/oauth"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 )
 
 // routes are those of the plain listener: for people, who come through a relay,
 // and for relays. openapi.json documents each of them.
-func (s *Server) routes() []route {
+func (s *Server) routes() []web.Route {
 	return slices.Concat(s.peopleRoutes(), s.integrationRoutes(), s.authorityRoutes())
 }
 
+func (s *Server) handler() http.Handler { return s.web.Handler(web.People, eachProvider(s.routes())) }
+
+func (s *Server) agentHandler() http.Handler { return s.web.Handler(web.Agents, s.agentRoutes()) }
+
 // peopleRoutes take a user's token, or lead to one.
-func (s *Server) peopleRoutes() []route {
-	return []route{
-		{http.MethodGet, "/healthz", s.getHealth},
-		{http.MethodGet, "/openapi.json", s.getOpenAPI},
-		{http.MethodGet, "/auth/config", s.getLoginConfig},
-		{http.MethodGet, "/auth/login", s.getLogin},
-		{http.MethodGet, "/auth/callback", s.getLoginCallback},
-		{http.MethodPost, "/auth/logout", s.postLogout},
-		{http.MethodGet, "/auth/me", s.getMe},
-		{http.MethodPost, "/grants", s.postGrant},
-		{http.MethodGet, "/commands", s.getCommands},
-		{http.MethodPost, "/commands", s.postCommand},
-		{http.MethodGet, "/commands/{id}", s.getCommand},
-		{http.MethodPost, "/sessions", s.postSession},
-		{http.MethodDelete, "/sessions/{id}", s.deleteSession},
-		{http.MethodGet, "/dashboards", s.getDashboards},
-		{http.MethodPost, "/dashboards", s.postDashboard},
-		{http.MethodGet, "/dashboards/{id}", s.getDashboard},
-		{http.MethodPatch, "/dashboards/{id}", s.patchDashboard},
-		{http.MethodDelete, "/dashboards/{id}", s.deleteDashboard},
-		{http.MethodGet, "/dashboards/{id}/members", s.getMembers},
-		{http.MethodPut, "/dashboards/{id}/members/{user}", s.putMember},
-		{http.MethodDelete, "/dashboards/{id}/members/{user}", s.deleteMember},
-		{http.MethodGet, "/invitations", s.getInvitations},
-		{http.MethodPost, "/invitations/{dashboard}/accept", s.acceptInvitation},
-		{http.MethodPost, "/invitations/{dashboard}/decline", s.declineInvitation},
-		{http.MethodGet, "/dashboards/{id}/items", s.getItems},
-		{http.MethodPost, "/dashboards/{id}/items", s.postItem},
-		{http.MethodGet, "/dashboards/{id}/items/{item}", s.getItem},
-		{http.MethodPut, "/dashboards/{id}/items/{item}", s.putItem},
-		{http.MethodDelete, "/dashboards/{id}/items/{item}", s.deleteItem},
-		{http.MethodGet, "/dashboards/{id}/sessions", s.getSessions},
-		{http.MethodGet, "/dashboards/{id}/usage", s.getUsage},
+func (s *Server) peopleRoutes() []web.Route {
+	return []web.Route{
+		web.Get("/healthz", s.getHealth).For(web.Probes),
+		web.Get("/openapi.json", s.getOpenAPI),
+		web.Get("/auth/config", s.getLoginConfig),
+		web.Get("/auth/login", s.getLogin),
+		web.Get("/auth/callback", s.getLoginCallback),
+		web.Post("/auth/logout", s.postLogout),
+		web.Get("/auth/me", s.getMe),
+		web.Post("/grants", s.postGrant),
+		web.Get("/commands", s.getCommands),
+		web.Post("/commands", s.postCommand).For(web.Commands),
+		web.Get("/commands/{id}", s.getCommand),
+		web.Post("/sessions", s.postSession),
+		web.Delete("/sessions/{id}", s.deleteSession),
+		web.Get("/dashboards", s.getDashboards),
+		web.Post("/dashboards", s.postDashboard),
+		web.Get("/dashboards/{id}", s.getDashboard),
+		web.Patch("/dashboards/{id}", s.patchDashboard),
+		web.Delete("/dashboards/{id}", s.deleteDashboard),
+		web.Get("/dashboards/{id}/members", s.getMembers),
+		web.Put("/dashboards/{id}/members/{user}", s.putMember),
+		web.Delete("/dashboards/{id}/members/{user}", s.deleteMember),
+		web.Get("/invitations", s.getInvitations),
+		web.Post("/invitations/{dashboard}/accept", s.acceptInvitation),
+		web.Post("/invitations/{dashboard}/decline", s.declineInvitation),
+		web.Get("/dashboards/{id}/items", s.getItems),
+		web.Post("/dashboards/{id}/items", s.postItem),
+		web.Get("/dashboards/{id}/items/{item}", s.getItem),
+		web.Put("/dashboards/{id}/items/{item}", s.putItem),
+		web.Delete("/dashboards/{id}/items/{item}", s.deleteItem),
+		web.Get("/dashboards/{id}/sessions", s.getSessions),
+		web.Get("/dashboards/{id}/usage", s.getUsage),
 	}
 }
 
 // integrationRoutes are about accounts at providers and the terminals that may
 // use them; they take a user's token, or bring its user back from a provider.
-func (s *Server) integrationRoutes() []route {
-	return []route{
-		{http.MethodGet, "/integrations", s.getIntegrations},
-		{http.MethodPost, "/integrations/{provider}/connect", s.postConnect},
-		{http.MethodGet, "/integrations/{provider}/callback", s.getConnectCallback},
-		{http.MethodDelete, "/integrations/accounts/{id}", s.deleteAccount},
-		{http.MethodGet, "/dashboards/{id}/integrations", s.getAttachments},
-		{http.MethodGet, "/dashboards/{id}/integrations/audit", s.getGatewayAudit},
-		{http.MethodPut, "/dashboards/{id}/terminals/{pty}/integrations/{provider}", s.putAttachment},
-		{http.MethodDelete, "/dashboards/{id}/terminals/{pty}/integrations/{provider}", s.deleteAttachment},
-		{http.MethodGet, "/dashboards/{id}/turns", s.getTurns},
+func (s *Server) integrationRoutes() []web.Route {
+	return []web.Route{
+		web.Get("/integrations", s.getIntegrations),
+		web.Post("/integrations/{provider}/connect", s.postConnect),
+		web.Get("/integrations/{provider}/callback", s.getConnectCallback),
+		web.Delete("/integrations/accounts/{id}", s.deleteAccount),
+		web.Get("/dashboards/{id}/integrations", s.getAttachments),
+		web.Get("/dashboards/{id}/integrations/audit", s.getGatewayAudit),
+		web.Put("/dashboards/{id}/terminals/{pty}/integrations/{provider}", s.putAttachment),
+		web.Delete("/dashboards/{id}/terminals/{pty}/integrations/{provider}", s.deleteAttachment),
+		web.Get("/dashboards/{id}/turns", s.getTurns),
 	}
 }
 
 // authorityRoutes are about keys, revocations and what relays ask for.
-func (s *Server) authorityRoutes() []route {
-	return []route{
-		{http.MethodGet, "/.well-known/jwks.json", s.getKeys},
-		{http.MethodGet, "/.well-known/revocations", s.getRevocations},
-		{http.MethodDelete, "/grants/{id}", s.deleteGrant},
-		{http.MethodPost, "/internal/sign", s.postSign},
-		{http.MethodPut, "/internal/relays/{id}", s.putRelay},
-		{http.MethodPost, "/internal/callback", s.postRelayedCallback},
+func (s *Server) authorityRoutes() []web.Route {
+	return []web.Route{
+		web.Get("/.well-known/jwks.json", s.getKeys).For(web.Relays),
+		web.Get("/.well-known/revocations", s.getRevocations).For(web.Relays),
+		web.Delete("/grants/{id}", s.deleteGrant),
+		web.Post("/internal/sign", s.postSign).For(web.Signing),
+		web.Put("/internal/relays/{id}", s.putRelay).For(web.Relays),
+		web.Post("/internal/callback", s.postRelayedCallback).For(web.Relays).Limit(maxCallback),
 	}
 }
 
 // agentRoutes are those of the second listener, which agents reach through a
 // relay that can't read along.
-func (s *Server) agentRoutes() []route {
-	return []route{
-		{http.MethodGet, "/.well-known/jwks.json", s.getKeys},
-		{http.MethodGet, "/.well-known/revocations", s.getRevocations},
-		{http.MethodPost, "/enrol", s.postEnrol},
-		{http.MethodPost, "/certificate", s.postCertificate},
-		{http.MethodPost, "/control/callback", s.postCallback},
-		{http.MethodPost, "/audit/head", s.postAuditHead},
-		{http.MethodPost, "/approvals", s.postApproval},
-		{http.MethodGet, "/internal/terminals/{pty}/integrations", s.getTerminalIntegrations},
-		{http.MethodPost, "/internal/gateway/{provider}/execute", coded(s, s.postExecute)},
-		{http.MethodPost, "/pty-completed", s.postPTYCompleted},
+func (s *Server) agentRoutes() []web.Route {
+	return []web.Route{
+		web.Get("/.well-known/jwks.json", s.getKeys),
+		web.Get("/.well-known/revocations", s.getRevocations),
+		web.Post("/enrol", s.postEnrol),
+		web.Post("/certificate", s.postCertificate),
+		web.Post("/control/callback", s.postCallback).Limit(maxCallback),
+		web.Post("/audit/head", s.postAuditHead),
+		web.Post("/approvals", s.postApproval),
+		web.Get("/internal/terminals/{pty}/integrations", s.getTerminalIntegrations),
+		web.Post("/internal/gateway/{provider}/execute", coded(s.postExecute)).Limit(maxGatewayBody),
+		web.Post("/pty-completed", s.postPTYCompleted),
 	}
+}
+
+// eachProvider names each provider in the routes below /integrations, where a
+// mux couldn't tell a wildcard from "accounts".
+func eachProvider(routes []web.Route) (all []web.Route) {
+	const wildcard = "/integrations/{provider}/"
+	for _, rt := range routes {
+		rest, is := strings.CutPrefix(rt.Path, wildcard)
+		if !is {
+			all = append(all, rt)
+			continue
+		}
+		for _, name := range oauth.Providers() {
+			one := rt
+			one.Path = "/integrations/" + name + "/" + rest
+			one.Serve = func(w *web.Writer, r *http.Request) error {
+				r.SetPathValue("provider", name)
+				return rt.Serve(w, r)
+			}
+			all = append(all, one)
+		}
+	}
+	return all
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/device"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/envseal"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -40,11 +41,11 @@ func (s *Server) seal(ctx context.Context, o *operation) (values int, err error)
 		return 0, protocol.Errorf(protocol.KindUnavailable,
 			"sandbox %s is not enrolled, and values are sealed to the key of one that is", sandbox.ID)
 	}
-	device, err := parseDevice(sandbox.DeviceJWK)
+	key, err := device.Parse(sandbox.DeviceJWK)
 	if err != nil {
 		return 0, err
 	}
-	public, err := device.key.ECDH()
+	public, err := key.Public.ECDH()
 	if err != nil {
 		return 0, err
 	}

@@ -26,17 +26,17 @@ type SendConfig struct {
 	Logger *slog.Logger
 }
 
-// Send signs a command, dispatches it through the registered relays, and
+// Send signs a command, dispatches it through the registered all, and
 // returns it with its outcome. An error means that it was never sent.
 func Send(ctx context.Context, cfg SendConfig) (cmd store.Command, err error) {
 	if _, err := ListKeys(cfg.StateDir, time.Now()); err != nil { // don't make a first key
 		return cmd, err
 	}
-	s := &Server{logger: cfg.Logger, now: time.Now, relays: newRelayClient()}
+	s := &Server{logger: cfg.Logger}
 	s.closing, s.close = context.WithCancel(ctx)
 	defer s.close()
 	defer func() { err = errors.Join(err, s.closeResources()) }()
-	if err := s.openState(ctx, Config{StateDir: cfg.StateDir, Database: cfg.Database, Logger: cfg.Logger, Now: s.now}); err != nil {
+	if err := s.openState(ctx, Config{StateDir: cfg.StateDir, Database: cfg.Database, Logger: cfg.Logger}); err != nil {
 		return cmd, err
 	}
 	if _, err := s.store.People.User(ctx, cfg.User); err != nil {
@@ -50,16 +50,16 @@ func Send(ctx context.Context, cfg SendConfig) (cmd store.Command, err error) {
 		ms := cfg.TTL.Milliseconds()
 		req.TTLMs = &ms
 	}
-	o, relays, err := s.order(ctx, cfg.User, req, cfg.Key)
+	o, all, err := s.order(ctx, cfg.User, req, cfg.Key)
 	if err != nil {
 		return cmd, err
 	}
 	ctx, span := telemetry.Start(ctx, "send command", telemetry.Operation(o.Kind))
-	if cmd, err = s.execute(ctx, o, relays); err != nil {
+	if cmd, err = s.execute(ctx, o, all); err != nil {
 		span.End(err)
 	} else {
 		span.End(failureOf(cmd.Outcome))
 	}
-	s.usage.flush(context.WithoutCancel(ctx))
+	s.usage.Flush(context.WithoutCancel(ctx))
 	return cmd, err
 }

@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/access"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
 )
@@ -22,18 +24,17 @@ type sessionRequest struct {
 type sessionAnswer struct {
 	ID        protocol.SessionID `json:"id"`
 	MachineID protocol.SandboxID `json:"machine_id"`
-	revised
 }
 
 // postSession makes a session in the sandbox of a dashboard: the command
 // session.create, for clients of seed 001.
-func (s *Server) postSession(w http.ResponseWriter, r *http.Request) error {
-	user, err := s.asUser(w, r)
+func (s *Server) postSession(w *web.Writer, r *http.Request) error {
+	user, err := s.gate.User(w, r)
 	if err != nil {
 		return err
 	}
 	var req sessionRequest
-	if err := readOptionalBody(r, &req); err != nil {
+	if err := web.ReadOptionalBody(r, &req); err != nil {
 		return err
 	}
 	sandbox, err := s.sandboxFor(r.Context(), user.ID, req.Dashboard)
@@ -44,12 +45,12 @@ func (s *Server) postSession(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.write(w, http.StatusCreated, sessionAnswer{cmd.Envelope.Target.SessionID, sandbox, s.stamp()})
+	return w.JSON(http.StatusCreated, sessionAnswer{cmd.Envelope.Target.SessionID, sandbox})
 }
 
 // deleteSession ends a session with all that runs in it: session.delete.
-func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request) error {
-	user, err := s.asUser(w, r)
+func (s *Server) deleteSession(w *web.Writer, r *http.Request) error {
+	user, err := s.gate.User(w, r)
 	if err != nil {
 		return err
 	}
@@ -58,13 +59,13 @@ func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return none(w)
+	return w.None()
 }
 
 // sessionCommand has op done as POST /commands would. It fails unless the
 // sandbox has answered that it is done.
-func (s *Server) sessionCommand(w http.ResponseWriter, r *http.Request, user protocol.UserID, at target, op any) (cmd store.Command, err error) {
-	data, err := json.Marshal(op)
+func (s *Server) sessionCommand(w *web.Writer, r *http.Request, user protocol.UserID, at target, what any) (cmd store.Command, err error) {
+	data, err := json.Marshal(what)
 	if err != nil {
 		return cmd, err
 	}
@@ -102,7 +103,7 @@ func (s *Server) sandboxFor(ctx context.Context, user protocol.UserID, dashboard
 		return "", err
 	}
 	all = slices.DeleteFunc(all, func(m store.Membership) bool {
-		return m.Sandbox == "" || !slices.Contains(capabilitiesOf(m.Role, m.Capabilities), protocol.CapAdmin)
+		return m.Sandbox == "" || !slices.Contains(access.Capabilities(m.Role, m.Capabilities), protocol.CapAdmin)
 	})
 	if len(all) == 0 {
 		return "", protocol.Errorf(protocol.KindForbidden, "there is no dashboard in which you may make sessions")

@@ -1,13 +1,14 @@
 package controlplane
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/relays"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -23,14 +24,6 @@ const (
 // know the command yet may have its offer under way.
 var settlePauses = []time.Duration{50 * time.Millisecond, 250 * time.Millisecond, time.Second}
 
-// What became of telling one relay, the label of the counter.
-const (
-	settleTold    = "told"
-	settleUnknown = "unknown" // it never had the command, or has it no more
-	settleFailed  = "failed"  // it wasn't reached, or refused
-	settleDropped = "dropped" // too many waited: no relay was told
-)
-
 // settlements tell all relays the answer to a command for pages, which were all
 // offered it: those that don't know would go on giving it to pages until its
 // time is over, and have no room for others.
@@ -38,7 +31,7 @@ type settlements struct {
 	// Static after construction.
 	tell   func(ctx context.Context, cmd store.Command)
 	ctx    context.Context
-	counts *metrics
+	counts *metrics.Metrics
 
 	wg sync.WaitGroup // workers
 
@@ -49,7 +42,7 @@ type settlements struct {
 	workers int
 }
 
-func newSettlements(ctx context.Context, counts *metrics, tell func(context.Context, store.Command)) *settlements {
+func newSettlements(ctx context.Context, counts *metrics.Metrics, tell func(context.Context, store.Command)) *settlements {
 	return &settlements{tell: tell, ctx: ctx, counts: counts}
 }
 
@@ -58,7 +51,7 @@ func (q *settlements) add(cmd store.Command) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed || len(q.waiting) >= maxSettled {
-		q.counts.settled.WithLabelValues(settleDropped).Inc()
+		q.counts.Settled.WithLabelValues(metrics.SettledDropped).Inc()
 		return
 	}
 	q.waiting = append(q.waiting, cmd)
@@ -103,17 +96,17 @@ func (s *Server) settle(ctx context.Context, cmd store.Command) {
 		log.Warn("no token to tell relays of the answer with", "error", err)
 		return
 	}
-	relays, err := s.store.Fleet.Relays(ctx, s.now().Add(-relayLife))
+	all, err := s.relays.Registered(ctx)
 	if err != nil {
 		log.Warn("relays aren't told of the answer", "error", err)
 		return
 	}
 	var telling sync.WaitGroup
 	defer telling.Wait()
-	for _, relay := range relays {
+	for _, relay := range all {
 		telling.Go(func() {
 			outcome := s.tellSettled(ctx, relay, command, cmd.Outcome)
-			s.metrics.settled.WithLabelValues(outcome).Inc()
+			s.metrics.Settled.WithLabelValues(outcome).Inc()
 			log.Debug("relay told of the answer", "relay", relay.ID, "outcome", outcome)
 		})
 	}
@@ -126,12 +119,12 @@ func (s *Server) tellSettled(ctx context.Context, relay store.Relay, command *jw
 		status := s.postSettled(ctx, relay, command.Reply.CallbackToken, outcome)
 		switch {
 		case status == http.StatusNoContent:
-			return settleTold
-		case try < len(settlePauses) && s.now().Before(command.Deadline()) && pause(ctx, settlePauses[try]):
+			return metrics.SettledTold
+		case try < len(settlePauses) && s.clock.Now().Before(command.Deadline()) && pause(ctx, settlePauses[try]):
 		case status == http.StatusNotFound:
-			return settleUnknown
+			return metrics.SettledUnknown
 		default:
-			return settleFailed
+			return metrics.SettledFailed
 		}
 	}
 }
@@ -152,13 +145,11 @@ func pause(ctx context.Context, d time.Duration) bool {
 func (s *Server) postSettled(ctx context.Context, relay store.Relay, token string, outcome store.Outcome) int {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, relay.URL+"/control/settled", bytes.NewReader(outcome.Callback))
+	req, err := relays.Post(ctx, relay, "/control/settled", "application/json", outcome.Callback)
 	if err != nil {
 		return 0
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
-	req.Header.Set("Content-Type", "application/json")
-	askFor(req, relay)
 	if len(outcome.Signature) > 0 {
 		req.Header.Set(protocol.SignatureHeader, base64.StdEncoding.EncodeToString(outcome.Signature))
 	}

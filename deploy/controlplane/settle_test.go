@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -41,7 +42,7 @@ func TestFound14EveryRelayIsTold(t *testing.T) {
 			t.Errorf("told %d times, want %d: %v", len(relay.settled), times, relay.settled)
 		}
 	}
-	if n := testutil.ToFloat64(p.server.metrics.settled.WithLabelValues(settleTold)); n != 2 {
+	if n := testutil.ToFloat64(p.server.metrics.Settled.WithLabelValues(metrics.SettledTold)); n != 2 {
 		t.Errorf("%v relays were told", n)
 	}
 }
@@ -49,7 +50,7 @@ func TestFound14EveryRelayIsTold(t *testing.T) {
 // TestFound14SettlementsAreBounded: what is too much is dropped and counted, and
 // so is what comes after the end.
 func TestFound14SettlementsAreBounded(t *testing.T) {
-	counts, free := newMetrics(), make(chan struct{})
+	counts, free := metrics.New(), make(chan struct{})
 	q := newSettlements(t.Context(), counts, func(context.Context, store.Command) { <-free })
 	for range settleWorkers + maxSettled + 7 {
 		q.add(store.Command{})
@@ -57,7 +58,7 @@ func TestFound14SettlementsAreBounded(t *testing.T) {
 	close(free)
 	q.close()
 	q.add(store.Command{})
-	if n := testutil.ToFloat64(counts.settled.WithLabelValues(settleDropped)); n < 8 || n > 8+settleWorkers {
+	if n := testutil.ToFloat64(counts.Settled.WithLabelValues(metrics.SettledDropped)); n < 8 || n > 8+settleWorkers {
 		t.Errorf("%v dropped, want 8 or what the workers had not taken yet", n)
 	}
 }

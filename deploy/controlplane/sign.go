@@ -9,7 +9,10 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/access"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -68,7 +71,7 @@ func (s *Server) authorize(ctx context.Context, user protocol.UserID, o *operati
 	if o.audience() == jws.AudienceExtension {
 		o.Target.SandboxID = "" // a relay takes a command that names one for the sandbox's
 	}
-	caps := capabilitiesOf(session.Role, session.MemberCapabilities)
+	caps := access.Capabilities(session.Role, session.MemberCapabilities)
 	for _, c := range o.Needs {
 		if !slices.Contains(caps, c) {
 			return session, protocol.Errorf(protocol.KindForbidden, "you don't have the capability %q here", string(c))
@@ -103,7 +106,7 @@ func (s *Server) sign(ctx context.Context, o order) (cmd store.Command, err erro
 		Audience:  o.audience(),
 		CommandID: protocol.NewCommandID(),
 		TraceID:   protocol.NewTraceID(),
-		IssuedAt:  s.now().UnixMilli(),
+		IssuedAt:  s.clock.Now().UnixMilli(),
 		TTLMs:     o.TTLMs,
 		Target:    o.Target,
 		Op:        o.Op,
@@ -124,8 +127,8 @@ func (s *Server) sign(ctx context.Context, o order) (cmd store.Command, err erro
 		},
 	})
 	if err == nil && cmd.Envelope.CommandID == c.CommandID {
-		s.usage.count(o.dashboard, o.user, store.UsageCommands)
-		s.metrics.signed.WithLabelValues(signedCommand).Inc()
+		s.usage.Count(o.dashboard, o.user, store.UsageCommands)
+		s.metrics.Signed.WithLabelValues(metrics.Command).Inc()
 		s.logger.Info("command signed", "command", c.CommandID, "trace", c.TraceID, "kind", o.Kind,
 			"user", o.user, "session", o.Target.SessionID, "grant", o.grant)
 	}
@@ -160,14 +163,13 @@ type signRequest struct {
 
 type signAnswer struct {
 	Envelope protocol.CommandEnvelope `json:"envelope"`
-	revised
 }
 
 // postSign signs what a relay was asked to do by the holder of a grant. The
 // relay's word counts for nothing beyond that: the grant is verified here, and
 // so is what its user may do now.
-func (s *Server) postSign(w http.ResponseWriter, r *http.Request) error {
-	relay, err := authenticate(w, r, realmRelay, s.store.Fleet.RelayByCredential)
+func (s *Server) postSign(w *web.Writer, r *http.Request) error {
+	relay, err := s.gate.Relay(w, r)
 	if err != nil {
 		return err
 	}
@@ -178,24 +180,24 @@ func (s *Server) postSign(w http.ResponseWriter, r *http.Request) error {
 }
 
 // signFor signs what the body of r, which is relay's, asks for.
-func (s *Server) signFor(w http.ResponseWriter, r *http.Request, relay protocol.RelayID, span telemetry.Span) error {
+func (s *Server) signFor(w *web.Writer, r *http.Request, relay protocol.RelayID, span telemetry.Span) error {
 	var req signRequest
-	if err := readBody(r, &req); err != nil {
+	if err := web.ReadBody(r, &req); err != nil {
 		return err
 	}
 	if err := checkKey(req.IdempotencyKey); err != nil {
 		return err
 	}
-	if err := s.list.refresh(r.Context()); err != nil {
+	if err := s.list.Refresh(r.Context()); err != nil {
 		return err
 	}
 	grant, err := s.keys.Keys().Grant(r.Context(), req.Grant)
-	if err == nil && !s.now().Before(grant.Expires()) { // by the clock that issued it
+	if err == nil && !s.clock.Now().Before(grant.Expires()) { // by the clock that issued it
 		err = protocol.Errorf(protocol.KindExpired, "the grant has expired")
 	}
 	if err != nil {
 		if protocol.KindOf(err).Status() == http.StatusUnauthorized {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="`+realmGrant+`", error="invalid_token"`)
+			w.Header().Set("WWW-Authenticate", `Bearer realm="`+access.RealmGrant+`", error="invalid_token"`)
 		}
 		return err
 	}
@@ -216,7 +218,7 @@ func (s *Server) signFor(w http.ResponseWriter, r *http.Request, relay protocol.
 	if err != nil {
 		return err
 	}
-	return s.write(w, http.StatusOK, signAnswer{cmd.Envelope, s.stamp()})
+	return w.JSON(http.StatusOK, signAnswer{cmd.Envelope})
 }
 
 // orderUnder checks what req asks for against the grant and against what the

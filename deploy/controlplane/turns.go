@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -31,8 +32,8 @@ type turnNews struct {
 
 // postPTYCompleted takes a sandbox's word that a coding agent has finished a
 // turn. Told again, it is answered alike and goes nowhere.
-func (s *Server) postPTYCompleted(w http.ResponseWriter, r *http.Request) error {
-	sandbox, body, err := s.fromDevice(r)
+func (s *Server) postPTYCompleted(w *web.Writer, r *http.Request) error {
+	sandbox, body, err := s.devices.Request(r)
 	if err != nil {
 		return err
 	}
@@ -40,7 +41,7 @@ func (s *Server) postPTYCompleted(w http.ResponseWriter, r *http.Request) error 
 	if err := protocol.UnmarshalObject(body, &req); err != nil {
 		return protocol.Errorf(protocol.KindInvalid, "body: %v", err)
 	}
-	now := s.now()
+	now := s.clock.Now()
 	if err := checkCompleted(req, now); err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ func (s *Server) postPTYCompleted(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	return none(w)
+	return w.None()
 }
 
 // maxTurnAge is how old a turn may be that is told: the control plane may have
@@ -117,22 +118,22 @@ type turnBody struct {
 
 // getTurns lists the turns that coding agents have finished in a session, or in
 // one of its terminals.
-func (s *Server) getTurns(w http.ResponseWriter, r *http.Request) error {
-	m, err := s.member(w, r, protocol.CapView)
+func (s *Server) getTurns(w *web.Writer, r *http.Request) error {
+	m, err := s.gate.Member(w, r, protocol.CapView)
 	if err != nil {
 		return err
 	}
-	limit, err := limitOf(r)
+	limit, err := web.Limit(r, store.DefaultLimit, store.MaxLimit)
 	if err != nil {
 		return err
 	}
 	q := r.URL.Query()
 	id, pty := protocol.SessionID(q.Get("session_id")), protocol.PTYID(q.Get("pty_id"))
-	if !protocol.ValidID(id) || !emptyOrID(pty) {
+	if !protocol.ValidID(id) || !web.EmptyOrID(pty) {
 		return protocol.Errorf(protocol.KindInvalid, "session_id or pty_id is missing or not an id")
 	}
 	session, err := s.store.Sessions.FindSession(r.Context(), id)
-	if err == nil && session.Dashboard != m.dashboard.ID {
+	if err == nil && session.Dashboard != m.Dashboard.ID {
 		err = protocol.Errorf(protocol.KindNotFound, "no such session")
 	}
 	if err != nil {
@@ -144,10 +145,9 @@ func (s *Server) getTurns(w http.ResponseWriter, r *http.Request) error {
 	}
 	answer := struct {
 		Turns []turnBody `json:"turns"`
-		revised
-	}{[]turnBody{}, s.stamp()}
+	}{[]turnBody{}}
 	for _, t := range turns {
 		answer.Turns = append(answer.Turns, turnBody{t.Session, t.PTY, t.Agent, t.Reason, t.LastMessage, t.At.UTC()})
 	}
-	return s.write(w, http.StatusOK, answer)
+	return w.JSON(http.StatusOK, answer)
 }

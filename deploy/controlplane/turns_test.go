@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/webhook"
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -25,7 +26,7 @@ func TestPTYCompleted(t *testing.T) {
 	b := p.enrolled(p.agentListener(), "sb_1")
 	bodies := make(chan []byte, 10)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		data, err := readAll(r)
+		data, err := web.ReadAll(r)
 		if err != nil || r.Header.Get(webhook.SignatureHeader) == "" {
 			t.Errorf("%v", err)
 		}

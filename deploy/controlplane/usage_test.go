@@ -1,15 +1,12 @@
 package controlplane
 
 import (
-	"context"
-	"fmt"
 	"net/http"
 	"reflect"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -75,43 +72,5 @@ func TestUsageOfOneKey(t *testing.T) {
 	counts := body["usage"].([]any)[0].(map[string]any)["counts"].(map[string]any)
 	if counts["commands"] != 1.0 || counts["commands_failed"] != 1.0 {
 		t.Errorf("counts %v, want 1 command that failed", counts)
-	}
-}
-
-// TestMeter: counts reach the store every few seconds and at the end, and no
-// more rows wait for that than there is room for.
-func TestMeter(t *testing.T) {
-	p := newPlane(t)
-	m := newMeter(p.server.store, p.server.logger, p.clock.Now)
-	stored := func() map[string]int64 {
-		rows, err := p.server.store.Usage.In(t.Context(), "dash_1", "2026-11-20", "2026-11-20")
-		if err != nil || len(rows) > 1 {
-			t.Fatalf("%v, %v", rows, err)
-		}
-		if len(rows) == 0 {
-			return nil
-		}
-		return rows[0].Counts
-	}
-	for range 3 {
-		m.count("dash_1", "usr_alice", store.UsageGrants)
-	}
-	m.flush(t.Context())
-	m.count("dash_1", "usr_alice", store.UsageGrants)
-	if got := stored()[store.UsageGrants]; got != 3 {
-		t.Errorf("%d grants after the first write, want 3", got)
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	m.run(ended)
-	if got := stored()[store.UsageGrants]; got != 4 {
-		t.Errorf("%d grants at the end, want 4", got)
-	}
-
-	for i := range maxUsageRows + 5 {
-		m.count("dash_1", protocol.UserID(fmt.Sprint("usr_", i)), store.UsageGrants)
-	}
-	if len(m.rows) != maxUsageRows || m.dropped != 5 {
-		t.Errorf("%d rows wait, %d counts dropped", len(m.rows), m.dropped)
 	}
 }

@@ -1,4 +1,4 @@
-package controlplane
+package web
 
 import (
 	"sync"

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/access"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -15,7 +17,6 @@ import (
 type meAnswer struct {
 	User     meUser      `json:"user"`
 	Sessions []meSession `json:"sessions"`
-	revised
 }
 
 type meUser struct {
@@ -31,8 +32,8 @@ type meSession struct {
 }
 
 // getMe tells a user who they are and which sessions they can reach.
-func (s *Server) getMe(w http.ResponseWriter, r *http.Request) error {
-	user, err := s.asUser(w, r)
+func (s *Server) getMe(w *web.Writer, r *http.Request) error {
+	user, err := s.gate.User(w, r)
 	if err != nil {
 		return err
 	}
@@ -40,13 +41,13 @@ func (s *Server) getMe(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	answer := meAnswer{User: meUser{user.ID, user.Name}, Sessions: []meSession{}, revised: s.stamp()}
+	answer := meAnswer{User: meUser{user.ID, user.Name}, Sessions: []meSession{}}
 	for _, session := range sessions {
 		answer.Sessions = append(answer.Sessions, meSession{
-			session.ID, session.Dashboard, session.Sandbox, capabilitiesOf(session.Role, session.MemberCapabilities),
+			session.ID, session.Dashboard, session.Sandbox, access.Capabilities(session.Role, session.MemberCapabilities),
 		})
 	}
-	return s.write(w, http.StatusOK, answer)
+	return w.JSON(http.StatusOK, answer)
 }
 
 type grantRequest struct {
@@ -94,23 +95,16 @@ func (g *grantRequest) narrow(caps []protocol.Capability) ([]protocol.Capability
 type grantAnswer struct {
 	Grant     string    `json:"grant"`
 	ExpiresAt time.Time `json:"expires_at"`
-	revised
-}
-
-// retryAfter tells a client how long to wait, a second at least.
-func retryAfter(w http.ResponseWriter, wait time.Duration) {
-	seconds := int64((wait + time.Second - 1) / time.Second)
-	w.Header().Set("Retry-After", strconv.FormatInt(max(seconds, 1), 10))
 }
 
 // postGrant hands a user a grant for one of their sessions.
-func (s *Server) postGrant(w http.ResponseWriter, r *http.Request) error {
-	user, err := s.asUser(w, r)
+func (s *Server) postGrant(w *web.Writer, r *http.Request) error {
+	user, err := s.gate.User(w, r)
 	if err != nil {
 		return err
 	}
 	var req grantRequest
-	if err := readBody(r, &req); err != nil {
+	if err := web.ReadBody(r, &req); err != nil {
 		return err
 	}
 	if err := req.check(); err != nil {
@@ -120,12 +114,12 @@ func (s *Server) postGrant(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	caps, err := req.narrow(capabilitiesOf(session.Role, session.MemberCapabilities))
+	caps, err := req.narrow(access.Capabilities(session.Role, session.MemberCapabilities))
 	if err != nil {
 		return err
 	}
 	// Grants count whole seconds.
-	now := s.now().UTC().Truncate(time.Second)
+	now := s.clock.Now().UTC().Truncate(time.Second)
 	expires := now.Add(protocol.MaxGrantTTL)
 	g := jws.Grant{
 		Subject: user.ID, Name: user.Name,
@@ -142,18 +136,18 @@ func (s *Server) postGrant(w http.ResponseWriter, r *http.Request) error {
 	}
 	err = s.store.Grants.AddGrant(r.Context(), store.Grant{
 		ID: g.ID, User: user.ID, Session: session.ID, PTY: req.PTYID,
-		Capabilities: joinCapabilities(caps), IssuedAt: now, ExpiresAt: expires,
+		Capabilities: access.Join(caps), IssuedAt: now, ExpiresAt: expires,
 		Role: session.Role, MemberCapabilities: session.MemberCapabilities, Most: s.grantsPerPerson,
 	})
 	if full, ok := errors.AsType[*store.FullError](err); ok {
-		s.metrics.bounds.WithLabelValues(boundGrants).Inc()
-		retryAfter(w, full.Until.Sub(s.now()))
+		s.metrics.Bounds.WithLabelValues(metrics.Grants).Inc()
+		w.RetryAfter(full.Until.Sub(s.clock.Now()))
 	}
 	if err != nil {
 		return err
 	}
-	s.usage.count(session.Dashboard, user.ID, store.UsageGrants)
-	s.metrics.signed.WithLabelValues(signedGrant).Inc()
+	s.usage.Count(session.Dashboard, user.ID, store.UsageGrants)
+	s.metrics.Signed.WithLabelValues(metrics.Grant).Inc()
 	s.logger.Info("grant issued", "grant", g.ID, "user", user.ID, "session", session.ID)
-	return s.write(w, http.StatusOK, grantAnswer{token, expires, s.stamp()})
+	return w.JSON(http.StatusOK, grantAnswer{token, expires})
 }

@@ -1,0 +1,245 @@
+package controlplane
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/device"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/relays"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
+	"github.com/fairlead/fairlead/deploy/program/telemetry"
+	"github.com/fairlead/fairlead/protocol"
+)
+
+const maxRelayAnswer = 256 << 10 // more than any RESULT of the tunnel
+
+// A delivery is what became of an offer to one relay.
+type delivery string
+
+const (
+	answered  delivery = metrics.OfferAnswered  // the outcome is here
+	refused   delivery = metrics.OfferRefused   // this relay won't take it, nor would another
+	elsewhere delivery = metrics.OfferElsewhere // the sandbox isn't there
+	lost      delivery = metrics.OfferLost      // it may have been delivered
+)
+
+// dispatch offers a command to one relay after another until one of them
+// answers. Offering it twice is safe: the sandbox runs a command id once. What
+// a relay says in the sandbox's name counts only with the sandbox's signature.
+// That nobody has it now is no outcome of a command that somebody may have had
+// when it was asked for before.
+func (s *Server) dispatch(ctx context.Context, all []store.Relay, cmd store.Command) (store.Outcome, error) {
+	outcome, err := s.offerAll(ctx, all, cmd.Envelope)
+	if err == nil && hadBefore(cmd) && outcome.Status == store.StatusUndelivered && !neverRan(outcome) {
+		outcome = outcomeLost()
+	}
+	return outcome, err
+}
+
+// neverRan reports whether who would have run the command says so: its time was
+// over before it came, or it wasn't begun.
+func neverRan(outcome store.Outcome) bool {
+	return outcome.Callback != nil || outcome.Error != nil && outcome.Error.Name == protocol.KindExpired.Name()
+}
+
+// offerAll is dispatch for a command that nobody has had.
+func (s *Server) offerAll(ctx context.Context, all []store.Relay, env protocol.CommandEnvelope) (store.Outcome, error) {
+	body, err := json.Marshal(env)
+	if err != nil {
+		return store.Outcome{}, err
+	}
+	executor, err := s.executorOf(ctx, env.Target.SandboxID)
+	if err != nil {
+		return store.Outcome{}, err
+	}
+	if executor.sandbox == "" {
+		return s.dispatchToPages(ctx, all, env.CommandID, body), nil
+	}
+	delivered := false
+	for _, relay := range all {
+		outcome, d := s.offer(ctx, relay, executor, env.CommandID, body)
+		s.metrics.Offers.WithLabelValues(string(d)).Inc()
+		switch d {
+		case answered, refused:
+			return outcome, nil
+		case lost:
+			delivered = true
+		}
+	}
+	if delivered {
+		return outcomeLost(), nil
+	}
+	e := protocol.Errorf(protocol.KindUnavailable, "the sandbox is not connected").Body()
+	return store.Outcome{Status: store.StatusUndelivered, Error: &e}, nil
+}
+
+func outcomeLost() store.Outcome {
+	e := protocol.Errorf(protocol.KindUpstream, "the outcome was lost").Body()
+	return store.Outcome{Status: protocol.StatusUnknown, Error: &e}
+}
+
+// dispatchToPages offers a command to all relays at once, since its user's page
+// may be at any of them, and takes the first answer. Where a page may have had
+// it, and said nothing in time, the outcome is unknown.
+func (s *Server) dispatchToPages(ctx context.Context, all []store.Relay, id protocol.CommandID, body []byte) store.Outcome {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		outcome store.Outcome
+		of      delivery
+	}
+	answers := make(chan answer, len(all)) // whoever is late finds room
+	for _, relay := range all {
+		go func() { // ends with ctx
+			outcome, d := s.offer(ctx, relay, executor{}, id, body)
+			s.metrics.Offers.WithLabelValues(string(d)).Inc()
+			answers <- answer{outcome, d}
+		}()
+	}
+	e := protocol.Errorf(protocol.KindUnavailable, "no relay can be reached").Body()
+	last, delivered := store.Outcome{Status: store.StatusUndelivered, Error: &e}, false
+	for range all {
+		switch a := <-answers; a.of {
+		case answered:
+			return a.outcome
+		case refused:
+			last = a.outcome
+		case lost:
+			delivered = true
+		}
+	}
+	if delivered { // whatever another relay said
+		return outcomeLost()
+	}
+	return last
+}
+
+// An executor is the sandbox that runs a command.
+type executor struct {
+	sandbox protocol.SandboxID // empty: another kind of executor
+	jwk     []byte             // device key; empty: it isn't known
+}
+
+func (s *Server) executorOf(ctx context.Context, id protocol.SandboxID) (executor, error) {
+	if id == "" {
+		return executor{}, nil
+	}
+	sandbox, err := s.store.Fleet.Sandbox(ctx, id)
+	if err != nil && protocol.KindOf(err) != protocol.KindNotFound {
+		return executor{}, err
+	}
+	return executor{id, sandbox.DeviceJWK}, nil
+}
+
+// offer posts a command to one relay and waits for its outcome.
+func (s *Server) offer(ctx context.Context, relay store.Relay, exec executor, id protocol.CommandID, body []byte) (_ store.Outcome, d delivery) {
+	ctx, span := telemetry.Call(ctx, "offer", telemetry.Relay(relay.ID))
+	defer func() { span.End(d.failure()) }()
+	log := s.logger.With("command", id, "relay", relay.ID)
+	req, err := relays.Post(ctx, relay, "/control/commands?wait=1", "application/json", body)
+	if err != nil {
+		log.Warn("relay has no usable address", "error", err)
+		return store.Outcome{}, elsewhere
+	}
+	passOn(ctx, req.Header)
+	res, err := s.relays.Do(req)
+	if err != nil {
+		log.Warn("relay can't be reached", "error", err)
+		if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+			return store.Outcome{}, elsewhere
+		}
+		return store.Outcome{}, lost
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxRelayAnswer))
+	if err != nil {
+		log.Warn("relay's answer broke off", "error", err)
+		return store.Outcome{}, lost
+	}
+	if outcome, ok := outcomeOf(data, id); ok {
+		return s.confirm(log, exec, outcome, data, res.Header.Get(protocol.SignatureHeader))
+	}
+	log.Info("relay didn't run the command", "status", res.StatusCode)
+	switch res.StatusCode {
+	case http.StatusUnauthorized:
+		if exec.sandbox == "" { // its time is over: a page had it, perhaps
+			return store.Outcome{}, lost
+		}
+	case http.StatusNotFound, http.StatusServiceUnavailable:
+		return store.Outcome{}, elsewhere
+	case http.StatusBadGateway, http.StatusGatewayTimeout:
+		return store.Outcome{}, lost
+	}
+	return refusal(data), refused
+}
+
+// confirm returns the outcome in a callback if it is the executor's: without a
+// valid signature a relay may have made it up, and nothing is known.
+func (s *Server) confirm(log *slog.Logger, exec executor, outcome store.Outcome, callback []byte, signature string) (store.Outcome, delivery) {
+	outcome.Callback = callback
+	if len(exec.jwk) == 0 {
+		return outcome, answered
+	}
+	var err error
+	if outcome.Signature, err = device.VerifyCallback(exec.sandbox, exec.jwk, callback, signature); err != nil {
+		log.Warn("relay's answer is not the sandbox's", "error", err)
+		return store.Outcome{}, lost
+	}
+	return outcome, answered
+}
+
+// outcomeOf reads the callback of command id.
+func outcomeOf(data []byte, id protocol.CommandID) (store.Outcome, bool) {
+	var cb protocol.ExecutionCallback
+	if err := protocol.UnmarshalObject(data, &cb); err != nil || cb.Type != protocol.CallbackType || cb.CommandID != id {
+		return store.Outcome{}, false
+	}
+	switch cb.Status {
+	case protocol.StatusOK:
+		return store.Outcome{Status: cb.Status, Result: cb.Result}, true
+	case protocol.StatusError:
+		if cb.Error == nil {
+			e := protocol.Errorf(protocol.KindInternal, "the sandbox gave no reason").Body()
+			cb.Error = &e
+		}
+		if refusedBefore(data, *cb.Error) {
+			return store.Outcome{Status: store.StatusUndelivered, Error: cb.Error}, true
+		}
+		return store.Outcome{Status: cb.Status, Error: cb.Error}, true
+	case protocol.StatusUnknown:
+		return store.Outcome{Status: cb.Status, Error: cb.Error}, true
+	}
+	return store.Outcome{}, false
+}
+
+// refusedBefore reports whether an executor says that it hasn't begun (attempt 0
+// of its telemetry), for a reason that passes. That isn't the fate of the
+// command: under the same idempotency key it may be tried again. An executor
+// that doesn't count its attempts may have begun.
+func refusedBefore(callback []byte, e protocol.ErrorBody) bool {
+	var cb struct {
+		Telemetry struct {
+			Attempt *int `json:"attempt"`
+		} `json:"telemetry"`
+	}
+	if err := protocol.UnmarshalObject(callback, &cb); err != nil || cb.Telemetry.Attempt == nil || *cb.Telemetry.Attempt != 0 {
+		return false
+	}
+	return e.Name == protocol.KindInternal.Name() || e.Name == protocol.KindTooMany.Name()
+}
+
+// refusal reads a relay's error body.
+func refusal(data []byte) store.Outcome {
+	var answer web.ErrorAnswer
+	if err := protocol.UnmarshalObject(data, &answer); err != nil || answer.Error.Message == "" {
+		answer.Error = protocol.Errorf(protocol.KindUpstream, "the relay refused the command").Body()
+	}
+	return store.Outcome{Status: store.StatusUndelivered, Error: &answer.Error}
+}
