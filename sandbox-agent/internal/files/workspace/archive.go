@@ -38,12 +38,12 @@ type Filter func(file *File) (io.Reader, int64, error)
 // that change meanwhile have the size that they had: what is cut off is filled
 // with zeros. FIFOs, sockets, devices, files with a name outside of the sandbox
 // and what the agent may not read are left out. filter may be nil.
-func (s *FS) Archive(ctx context.Context, path string, format Format, filter Filter, w io.Writer) error {
+func (r *reader) Archive(ctx context.Context, path string, format Format, filter Filter, w io.Writer) error {
 	clean, err := Clean(path)
 	if err != nil {
 		return err
 	}
-	d, err := s.listed(clean)
+	d, err := r.listed(clean)
 	if err != nil {
 		return err
 	}
@@ -53,16 +53,16 @@ func (s *FS) Archive(ctx context.Context, path string, format Format, filter Fil
 	if clean == "." {
 		top = 0
 	}
-	visit := func(d folder, e entry) error { return s.pack(p, d, e, e.clean[top:], filter) }
-	walk := walk{s: s, ctx: ctx, left: maxArchived, deep: true, visit: visit}
+	visit := func(d folder, e entry) error { return r.pack(p, d, e, e.clean[top:], filter) }
+	walk := walk{staging: r.staging, ctx: ctx, left: maxArchived, deep: true, visit: visit}
 	if err := walk.folder(d, clean, 0); err != nil {
-		return s.fault(err)
+		return r.fault(err)
 	}
 	return p.close()
 }
 
 // pack adds one entry under name.
-func (s *FS) pack(p packer, d folder, e entry, name string, filter Filter) error {
+func (r *reader) pack(p packer, d folder, e entry, name string, filter Filter) error {
 	head := header{name: name, mode: e.st.Mode & 0o777, modified: modified(&e.st)}
 	switch {
 	case isDir(&e.st):
@@ -72,7 +72,7 @@ func (s *FS) pack(p packer, d folder, e entry, name string, filter Filter) error
 	case !isRegular(&e.st):
 		return nil
 	}
-	file, err := s.settle(e.clean, func() (*os.File, error) { return d.open(e.name, openFile, 0) })
+	file, err := r.settle(e.clean, func() (*os.File, error) { return d.open(e.name, openFile, 0) })
 	if gone(err) || errors.Is(err, unix.EACCES) || protocol.KindOf(err) == protocol.KindForbidden ||
 		errors.Is(err, errSpecial) || errors.Is(err, errRestive) {
 		return nil // another one since we looked, or an alien
@@ -83,12 +83,12 @@ func (s *FS) pack(p packer, d folder, e entry, name string, filter Filter) error
 	defer file.Close()
 	content, size := io.Reader(file), file.Info.Size
 	if filter != nil {
-		r, n, err := filter(file)
+		filtered, n, err := filter(file)
 		if err != nil {
 			return err
 		}
-		if r != nil {
-			content, size = r, n
+		if filtered != nil {
+			content, size = filtered, n
 		}
 	}
 	return p.file(head, io.LimitReader(io.MultiReader(content, zeros{}), size), size)
@@ -99,7 +99,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// A header is what is said of one entry. Owners are nobody's business.
+// A header describes one entry. It names no owner.
 type header struct {
 	name     string
 	mode     uint32
@@ -181,16 +181,16 @@ func (p zipPacker) file(h header, content io.Reader, _ int64) error {
 func (p zipPacker) close() error { return p.w.Close() }
 
 // Archivable reports why the folder path can't be packed, before its first byte.
-func (s *FS) Archivable(path string) (protocol.FileInfo, error) {
+func (r *reader) Archivable(path string) (protocol.FileInfo, error) {
 	clean, err := Clean(path)
 	if err != nil {
 		return protocol.FileInfo{}, err
 	}
-	d, err := s.listed(clean)
+	d, err := r.listed(clean)
 	if err != nil {
 		return protocol.FileInfo{}, err
 	}
 	defer d.close()
 	st, err := d.stat()
-	return info(clean, &st), s.fault(err)
+	return info(clean, &st), r.fault(err)
 }

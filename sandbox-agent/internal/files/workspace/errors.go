@@ -2,7 +2,6 @@ package workspace
 
 import (
 	"errors"
-	"io/fs"
 
 	"golang.org/x/sys/unix"
 
@@ -12,6 +11,9 @@ import (
 // ErrPrecondition is in the chain of a KindConflict error: the file is not the
 // one that the caller wanted to replace. Its status over HTTP is 412.
 var ErrPrecondition = errors.New("the file is not as the condition says")
+
+// errSpecial refuses FIFOs, sockets and devices.
+var errSpecial = protocol.Errorf(protocol.KindInvalid, "it is neither a file nor a folder")
 
 // errnos says what kind of failure an errno is, and what the caller reads.
 var errnos = []struct {
@@ -43,29 +45,6 @@ var errnos = []struct {
 	{unix.ENFILE, protocol.KindUnavailable, "too many files are open"},
 }
 
-// fault gives err a kind. Errors that have one stay as they are.
-func (s *FS) fault(err error) error {
-	var known *protocol.Error
-	if err == nil || errors.As(err, &known) {
-		return err
-	}
-	if s.escapes != nil && errors.Is(err, s.escapes) {
-		return &protocol.Error{Kind: protocol.KindInvalid, Message: "a symlink leads out of the workspace", Err: err}
-	}
-	var errno unix.Errno
-	if errors.As(err, &errno) {
-		for _, row := range errnos {
-			if row.errno == errno {
-				return &protocol.Error{Kind: row.kind, Message: row.text, Err: err}
-			}
-		}
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return &protocol.Error{Kind: protocol.KindNotFound, Message: "there is no such file", Err: err}
-	}
-	return protocol.Fault(protocol.KindInternal, err)
-}
-
 // retry calls f until no signal interrupts it.
 func retry(f func() error) error {
 	for {
@@ -73,4 +52,10 @@ func retry(f func() error) error {
 			return err
 		}
 	}
+}
+
+// gone reports whether err says that what was there a moment ago isn't, or is
+// something else.
+func gone(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO)
 }

@@ -1,11 +1,10 @@
 package workspace
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
-	"path"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -18,78 +17,14 @@ const (
 
 	// namesAtOnce is how many names of a folder are read in one go.
 	namesAtOnce = 1024
-	// maxLinks is how many symlinks in a row are followed to what is written.
-	maxLinks = 8
+	// refillRounds is how often a folder that fills again while it is removed is
+	// emptied.
+	refillRounds = 8
 )
 
 // A folder is an open folder. Its methods take one name, not a path, and follow
 // no symlink: whatever is renamed meanwhile, they work on this folder.
 type folder struct{ f *os.File }
-
-// folder opens the folder that a clean path names, through symlinks that stay
-// inside.
-func (s *FS) folder(clean string) (folder, error) {
-	f, err := inside(s, clean, func(p string) (*os.File, error) { return s.root.OpenFile(p, openFolder, 0) })
-	if err != nil {
-		return folder{}, err
-	}
-	d := folder{f}
-	if s.isStaging(d) {
-		d.close()
-		return folder{}, unix.ENOENT
-	}
-	return d, nil
-}
-
-// parent opens the folder that holds the last name of a clean path, and returns
-// it with that name. The workspace itself has none.
-func (s *FS) parent(clean string) (folder, string, error) {
-	if clean == "." {
-		return folder{}, "", protocol.Errorf(protocol.KindInvalid, "this is the workspace itself")
-	}
-	dir, name := split(clean)
-	d, err := s.folder(dir)
-	return d, name, err
-}
-
-// target is parent for what is to be written: where the last name is a symlink,
-// it is the folder and name to which that leads, made when makeParents.
-func (s *FS) target(clean string, makeParents bool) (folder, string, error) {
-	if clean == "." {
-		return folder{}, "", protocol.Errorf(protocol.KindInvalid, "this is the workspace itself")
-	}
-	dir, name := split(clean)
-	for range maxLinks {
-		d, err := s.folder(dir)
-		if errors.Is(err, unix.ENOENT) && makeParents {
-			d, err = s.makeFolders(dir)
-		}
-		if err != nil {
-			return folder{}, "", err
-		}
-		link, err := d.readlink(name)
-		if err != nil {
-			return d, name, nil // not a symlink, or nothing yet
-		}
-		d.close()
-		makeParents = false // a symlink into nowhere stays one
-		if path.IsAbs(link) {
-			dir = "."
-			link = strings.Join(s.within(link), "/")
-		}
-		to, last := path.Split(link)
-		if last == "" || last == "." || last == ".." || reserved(last) {
-			return folder{}, "", protocol.Errorf(protocol.KindInvalid, "a symlink leads to no file of the workspace")
-		}
-		// Not path.Join: what ".." means depends on the symlinks before it.
-		dir, name = dir+"/"+strings.TrimSuffix(to, "/"), last
-		if len(dir) > maxPathBytes {
-			return folder{}, "", unix.ENAMETOOLONG
-		}
-		dir = strings.TrimSuffix(dir, "/")
-	}
-	return folder{}, "", unix.ELOOP
-}
 
 func (d folder) fd() int { return int(d.f.Fd()) }
 
@@ -187,3 +122,61 @@ func (d folder) names(yield func(string) bool) error {
 }
 
 func (d folder) sync() error { return d.f.Sync() }
+
+// removeAll removes name from d. That it isn't there is no error.
+func (d folder) removeAll(ctx context.Context, name string, depth int) error {
+	for range refillRounds {
+		err := d.unlink(name)
+		if err == nil || errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		// EPERM is also what some filesystems say of a folder.
+		if !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM) {
+			return err
+		}
+		child, openErr := d.child(name)
+		if errors.Is(openErr, unix.ENOTDIR) && errors.Is(err, unix.EPERM) {
+			return err
+		}
+		if gone(openErr) {
+			continue
+		}
+		if openErr != nil {
+			return openErr
+		}
+		err = child.empty(ctx, depth)
+		child.close()
+		if err != nil {
+			return err
+		}
+		err = d.rmdir(name)
+		if err == nil || errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		if !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.ENOTDIR) {
+			return err
+		}
+	}
+	return protocol.Errorf(protocol.KindConflict, "the folder fills again while it is removed")
+}
+
+// empty removes all that d holds.
+func (d folder) empty(ctx context.Context, depth int) error {
+	if depth == maxDepth {
+		return protocol.Errorf(protocol.KindTooLarge, "the folders are nested too deeply")
+	}
+	for {
+		names, err := d.f.Readdirnames(namesAtOnce)
+		for _, name := range names {
+			if err := ctx.Err(); err != nil {
+				return &protocol.Error{Kind: protocol.KindUnavailable, Err: err}
+			}
+			if err := d.removeAll(ctx, name, depth+1); err != nil {
+				return err
+			}
+		}
+		if err != nil || len(names) == 0 {
+			return nil // the rmdir that follows shows what is left
+		}
+	}
+}

@@ -15,29 +15,20 @@ import (
 // those in path is followed. What vanishes meanwhile is left out, what the agent
 // may not read is listed without content. More than MaxEntries are KindTooLarge;
 // yield may have been called by then. An error of yield ends the list.
-func (s *FS) List(ctx context.Context, path string, recursive bool, yield func(protocol.FileInfo) error) error {
+func (r *reader) List(ctx context.Context, path string, recursive bool, yield func(protocol.FileInfo) error) error {
 	clean, err := Clean(path)
 	if err != nil {
 		return err
 	}
-	d, err := s.listed(clean)
+	d, err := r.listed(clean)
 	if err != nil {
 		return err
 	}
 	defer d.close()
-	w := walk{s: s, ctx: ctx, left: s.o.MaxEntries, deep: recursive, visit: func(_ folder, e entry) error {
+	w := walk{staging: r.staging, ctx: ctx, left: r.o.MaxEntries, deep: recursive, visit: func(_ folder, e entry) error {
 		return yield(e.info())
 	}}
-	return s.fault(w.folder(d, clean, 0))
-}
-
-// listed opens the folder of a list.
-func (s *FS) listed(clean string) (folder, error) {
-	d, err := s.folder(clean)
-	if errors.Is(err, unix.ENOTDIR) {
-		return folder{}, protocol.Errorf(protocol.KindInvalid, "it is not a folder")
-	}
-	return d, s.fault(err)
+	return r.fault(w.folder(d, clean, 0))
 }
 
 // An entry is one name that a walk comes to.
@@ -56,11 +47,11 @@ func (e *entry) info() protocol.FileInfo {
 
 // A walk goes through a folder.
 type walk struct {
-	s     *FS
-	ctx   context.Context
-	left  int  // how many entries may still come
-	deep  bool // folders are entered
-	visit func(folder, entry) error
+	staging *staging
+	ctx     context.Context
+	left    int  // how many entries may still come
+	deep    bool // folders are entered
+	visit   func(folder, entry) error
 }
 
 // folder visits what is in d.
@@ -96,7 +87,7 @@ func (w *walk) names(d folder) ([]string, error) {
 
 func (w *walk) entry(d folder, name, dir string, depth int) error {
 	st, err := d.lstat(name)
-	if gone(err) || (err == nil && w.s.isStagingInode(&st)) {
+	if gone(err) || (err == nil && w.staging.hides(&st)) {
 		return nil
 	}
 	if err != nil {

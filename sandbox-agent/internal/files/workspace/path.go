@@ -21,6 +21,9 @@ const (
 	// tempPrefix begins the name of a file that waits in its folder for its
 	// rename. Such names are reserved as Staging is.
 	tempPrefix = ".fairlead-tmp-"
+	// writePrefix begins the names of files in the staging folder that belong
+	// to no upload.
+	writePrefix = "w-"
 )
 
 // Clean returns the one form of a path that came from outside: relative to the

@@ -23,33 +23,33 @@ type File struct {
 }
 
 // Stat describes what path names. A symlink is described itself.
-func (s *FS) Stat(path string) (protocol.FileInfo, error) {
+func (r *reader) Stat(path string) (protocol.FileInfo, error) {
 	clean, err := Clean(path)
 	if err != nil {
 		return protocol.FileInfo{}, err
 	}
 	if clean == "." {
-		d, err := s.folder(clean)
+		d, err := r.folder(clean)
 		if err != nil {
-			return protocol.FileInfo{}, s.fault(err)
+			return protocol.FileInfo{}, r.fault(err)
 		}
 		defer d.close()
 		st, err := d.stat()
-		return info(clean, &st), s.fault(err)
+		return info(clean, &st), r.fault(err)
 	}
-	d, name, err := s.parent(clean)
+	d, name, err := r.parent(clean)
 	if err != nil {
-		return protocol.FileInfo{}, s.fault(err)
+		return protocol.FileInfo{}, r.fault(err)
 	}
 	defer d.close()
-	e, err := s.describe(d, name, clean)
-	return e, s.fault(err)
+	e, err := r.describe(d, name, clean)
+	return e, r.fault(err)
 }
 
 // describe returns what is said of name in d.
-func (s *FS) describe(d folder, name, clean string) (protocol.FileInfo, error) {
+func (r *reader) describe(d folder, name, clean string) (protocol.FileInfo, error) {
 	st, err := d.lstat(name)
-	if err == nil && s.isStagingInode(&st) {
+	if err == nil && r.staging.hides(&st) {
 		err = unix.ENOENT
 	}
 	if err != nil {
@@ -64,18 +64,18 @@ func (s *FS) describe(d folder, name, clean string) (protocol.FileInfo, error) {
 
 // Open opens the regular file that path names, through symlinks that stay
 // inside. Close it. Anything else is refused with KindInvalid, without waiting.
-func (s *FS) Open(path string) (*File, error) {
+func (r *reader) Open(path string) (*File, error) {
 	clean, err := Clean(path)
 	if err != nil {
 		return nil, err
 	}
-	f, err := s.open(clean)
-	return f, s.fault(err)
+	f, err := r.open(clean)
+	return f, r.fault(err)
 }
 
-func (s *FS) open(clean string) (*File, error) {
+func (r *reader) open(clean string) (*File, error) {
 	// To open a FIFO or a device can have effects.
-	look, err := inside(s, clean, s.root.Stat)
+	look, err := inside(r, clean, r.root.Stat)
 	if err != nil {
 		return nil, err
 	}
@@ -85,18 +85,15 @@ func (s *FS) open(clean string) (*File, error) {
 	if !look.Mode().IsRegular() {
 		return nil, errSpecial
 	}
-	return s.settle(clean, func() (*os.File, error) {
-		return inside(s, clean, func(p string) (*os.File, error) { return s.root.OpenFile(p, openFile, 0) })
+	return r.settle(clean, func() (*os.File, error) {
+		return inside(r, clean, func(p string) (*os.File, error) { return r.root.OpenFile(p, openFile, 0) })
 	})
 }
 
-var (
-	errSpecial = protocol.Errorf(protocol.KindInvalid, "it is neither a file nor a folder")
-	errRestive = protocol.Errorf(protocol.KindUnavailable, "the file changes too often to tell where it belongs")
-)
+var errRestive = protocol.Errorf(protocol.KindUnavailable, "the file changes too often to tell where it belongs")
 
 // settle opens a file by open, and returns it when it may be read.
-func (s *FS) settle(clean string, open func() (*os.File, error)) (*File, error) {
+func (r *reader) settle(clean string, open func() (*os.File, error)) (*File, error) {
 	for range restiveTries {
 		var before unix.Timespec
 		if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &before); err != nil {
@@ -106,7 +103,7 @@ func (s *FS) settle(clean string, open func() (*os.File, error)) (*File, error) 
 		if err != nil {
 			return nil, err
 		}
-		opened, err := s.readable(f, clean, before)
+		opened, err := r.readable(f, clean, before)
 		if err == nil {
 			return opened, nil
 		}
@@ -129,7 +126,7 @@ const (
 
 // readable returns f, which was opened after before, as a File when it may be
 // read.
-func (s *FS) readable(f *os.File, clean string, before unix.Timespec) (*File, error) {
+func (r *reader) readable(f *os.File, clean string, before unix.Timespec) (*File, error) {
 	var st unix.Stat_t
 	if err := retry(func() error { return unix.Fstat(int(f.Fd()), &st) }); err != nil {
 		return nil, err
@@ -137,19 +134,19 @@ func (s *FS) readable(f *os.File, clean string, before unix.Timespec) (*File, er
 	if !isRegular(&st) {
 		return nil, errSpecial
 	}
-	if err := s.refuseAlien(&st); err != nil {
+	if err := r.refuseAlien(&st); err != nil {
 		return nil, err
 	}
 	// It may have had another name until a moment ago: this one, which led to a
 	// file outside. That would have changed its ctime.
-	if s.alien(&st) && st.Ctim.Nano() >= before.Nano() {
+	if r.alien(&st) && st.Ctim.Nano() >= before.Nano() {
 		return nil, errRestive
 	}
 	opened := &File{File: f, Info: info(clean, &st), Modified: modified(&st), Name: path.Base(clean)}
 	// A symlink may have led here.
 	if actual, err := os.Readlink(descriptor(f)); err == nil {
 		var dir unix.Stat_t
-		if unix.Stat(path.Dir(actual), &dir) == nil && s.isStagingInode(&dir) {
+		if unix.Stat(path.Dir(actual), &dir) == nil && r.staging.hides(&dir) {
 			return nil, unix.ENOENT
 		}
 		opened.Name = strings.TrimSuffix(path.Base(actual), " (deleted)")
@@ -159,9 +156,3 @@ func (s *FS) readable(f *os.File, clean string, before unix.Timespec) (*File, er
 
 // descriptor returns a path that leads to the very file that f has open.
 func descriptor(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
-
-// gone reports whether err says that what was there a moment ago isn't, or is
-// something else.
-func gone(err error) bool {
-	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO)
-}

@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -31,78 +29,6 @@ func homes(dir string) [][]string {
 // namesOf returns the names in a path, without those that say nothing.
 func namesOf(p string) []string {
 	return slices.DeleteFunc(strings.Split(p, "/"), func(name string) bool { return name == "" || name == "." })
-}
-
-// within returns the names that an absolute path has below the workspace's own,
-// none when it doesn't lead there. They may hold "..".
-func (s *FS) within(abs string) []string {
-	names := namesOf(abs)
-	for _, home := range s.homes {
-		if len(names) > len(home) && slices.Equal(names[:len(home)], home) {
-			names = names[len(home):]
-			if strings.HasSuffix(abs, "/") {
-				names = append(names, ".") // it must be a folder
-			}
-			return names
-		}
-	}
-	return nil
-}
-
-// inside calls do with a path. When os.Root refuses a symlink on it, do is called
-// once more, with where the path leads when absolute symlinks into the workspace
-// are taken as relative to it. do must be a method of os.Root: whatever becomes
-// of the path meanwhile, that doesn't let it lead outside.
-func inside[T any](s *FS, clean string, do func(string) (T, error)) (T, error) {
-	v, err := do(clean)
-	if err == nil || s.escapes == nil || !errors.Is(err, s.escapes) {
-		return v, err
-	}
-	actual, err := s.resolve(clean)
-	if err != nil {
-		return v, err
-	}
-	return do(actual)
-}
-
-// resolve returns the path, free of symlinks at this moment, to which p leads.
-// Its last name may be of nothing.
-func (s *FS) resolve(p string) (string, error) {
-	top, err := s.root.OpenFile(".", openFolder, 0)
-	if err != nil {
-		return "", err
-	}
-	t := trail{open: []folder{{top}}}
-	defer func() { t.back(0); top.Close() }()
-	rest, links := strings.Split(p, "/"), 0
-	for steps := 0; len(rest) > 0; steps++ {
-		if steps == maxSteps || len(t.names) > maxDepth {
-			return "", unix.ENAMETOOLONG
-		}
-		name := rest[0]
-		link, err := t.step(name)
-		switch {
-		case errors.Is(err, errAbove):
-			return "", s.escapes
-		case err != nil && len(rest) > 1: // of the last, do says what it is
-			return "", err
-		case link == "":
-			rest = rest[1:]
-			continue
-		}
-		if links++; links > maxFollowed {
-			return "", unix.ELOOP
-		}
-		to := strings.Split(link, "/")
-		if path.IsAbs(link) {
-			if to = s.within(link); to == nil {
-				return "", s.escapes
-			}
-			t.back(0)
-		}
-		rest = slices.Concat(to, rest[1:])
-	}
-	return path.Join(append([]string{"."}, t.names...)...), nil
 }
 
 // errAbove says that a path leads above the workspace.

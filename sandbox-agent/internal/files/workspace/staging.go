@@ -1,15 +1,20 @@
 package workspace
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/protocol"
 )
 
 const (
@@ -26,15 +31,44 @@ const (
 	// maxFormer bounds the staging folders that stay hidden after they were
 	// moved away.
 	maxFormer = 16
+
+	// sweepInterval is how often expired uploads are looked for, and whether
+	// the staging folder is where the next process will look for it.
+	sweepInterval = time.Minute
 )
 
-// A staging is the agent's own folder, in which new content is made.
+// A staging is the agent's own folder, in which new content is made, and the
+// uploads that lie in it.
 type staging struct {
+	// Static after construction.
+	root *os.Root
+	o    *Options
+	stop chan struct{} // closed by close, once
+	done chan struct{} // closed when the sweeper has ended
+
 	open   atomic.Pointer[folder]
 	idents atomic.Pointer[[]inode] // of open, and of former
 
-	mu     sync.Mutex // held to make it
-	former []folder   // guarded by mu: moved away by someone, open so that no other folder gets their inodes
+	making sync.Mutex // held to make the folder
+	former []folder   // guarded by making: moved away by someone, open so that no other folder gets their inodes
+
+	mu   sync.Mutex
+	held map[string]*upload // guarded by mu: those that may be resumed, by id
+
+	once sync.Once
+}
+
+// openStaging opens the staging folder of the workspace root, removes what an
+// earlier process left in it but for its uploads, and drops expired uploads now
+// and then, until close.
+func openStaging(root *os.Root, o *Options) (*staging, error) {
+	g := &staging{root: root, o: o, stop: make(chan struct{}), done: make(chan struct{}), held: make(map[string]*upload)}
+	if err := g.recover(); err != nil {
+		return nil, err
+	}
+	g.expire(time.Now())
+	go g.sweep() // close waits for it
+	return g, nil
 }
 
 // An inode identifies a file while it is open.
@@ -42,35 +76,37 @@ type inode struct{ dev, ino uint64 }
 
 func inodeOf(st *unix.Stat_t) inode { return inode{st.Dev, st.Ino} }
 
-// stagingFolder returns the staging folder. Where programs have moved or removed
-// it, it is made anew, and the uploads move in: what they put under its name is
-// set aside, neither entered nor used. Only Open takes one that is there already.
-func (s *FS) stagingFolder() (folder, error) {
-	d, moved, err := s.findStaging()
+// folder returns the staging folder. Where programs have moved or removed it, it
+// is made anew, and the uploads move in: what programs put under its name is set
+// aside, neither entered nor used. Only openStaging takes one that is there
+// already.
+func (g *staging) folder() (folder, error) {
+	d, moved, err := g.find()
 	if moved {
-		s.rehouse(d)
+		g.rehouse(d)
 	}
 	return d, err
 }
 
-// findStaging returns the staging folder, and whether it has taken the place of
+// find returns the staging folder, and whether it has taken the place of
 // another.
-func (s *FS) findStaging() (d folder, moved bool, err error) {
-	s.staging.mu.Lock()
-	defer s.staging.mu.Unlock()
-	top, err := s.folder(".")
+func (g *staging) find() (d folder, moved bool, err error) {
+	g.making.Lock()
+	defer g.making.Unlock()
+	f, err := g.root.OpenFile(".", openFolder, 0)
 	if err != nil {
 		return folder{}, false, err
 	}
+	top := folder{f}
 	defer top.close()
-	old := s.staging.open.Load()
+	old := g.open.Load()
 	if old != nil && old.has(top, Staging) {
 		return *old, false, nil
 	}
 	for range stagingTries {
 		d, err := takeStaging(top, old == nil)
 		if err == nil {
-			s.staging.use(d)
+			g.use(d)
 			return d, old != nil, nil
 		}
 		if !errors.Is(err, unix.EEXIST) {
@@ -79,12 +115,31 @@ func (s *FS) findStaging() (d folder, moved bool, err error) {
 		name := asidePrefix + rand.Text()
 		switch err := top.rename(Staging, top, name, false); {
 		case err == nil:
-			s.log.Warn("something had the name of the agent's own folder", "now", name)
+			g.o.Logger.Warn("something had the name of the agent's own folder", "now", name)
 		case !errors.Is(err, unix.ENOENT):
 			return folder{}, false, err
 		}
 	}
 	return folder{}, false, unix.EEXIST
+}
+
+// create makes an empty file in the staging folder.
+func (g *staging) create(name string) (*staged, error) {
+	d, err := g.folder()
+	if err != nil {
+		return nil, err
+	}
+	f, err := d.open(name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &staged{f: f, dir: d, name: name}, nil
+}
+
+// hides reports whether st is of the staging folder, or of one before it.
+func (g *staging) hides(st *unix.Stat_t) bool {
+	idents := g.idents.Load()
+	return idents != nil && slices.Contains(*idents, inodeOf(st))
 }
 
 // has reports whether d is what name in parent is.
@@ -139,7 +194,7 @@ func (d folder) ours(made bool) error {
 
 // use makes d the staging folder. The one before stays hidden; when it is
 // dropped at last, it is left to the garbage collector, since others may be
-// about to work in it. g.mu is held.
+// about to work in it. g.making is held.
 func (g *staging) use(d folder) {
 	if old := g.open.Load(); old != nil {
 		g.former = append(g.former, *old)
@@ -161,10 +216,18 @@ func (g *staging) use(d folder) {
 	g.open.Store(&d)
 }
 
-// close closes all folders.
+// close ends the sweeper and closes all folders. Uploads are brought to where the
+// next openStaging looks for them. It may be called again.
 func (g *staging) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.once.Do(func() { close(g.stop) })
+	<-g.done
+	if g.open.Load() != nil {
+		if _, err := g.folder(); err != nil {
+			g.o.Logger.Warn("uploads may be lost", "err", err)
+		}
+	}
+	g.making.Lock()
+	defer g.making.Unlock()
 	if d := g.open.Swap(nil); d != nil {
 		d.close()
 	}
@@ -172,30 +235,6 @@ func (g *staging) close() {
 		d.close()
 	}
 	g.former = nil
-}
-
-// rehouse moves the uploads to d out of a folder that someone moved away. What
-// is left there are files of writes that go on; then whoever moved it can remove
-// it.
-func (s *FS) rehouse(d folder) {
-	s.uploads.mu.Lock()
-	all := make([]*upload, 0, len(s.uploads.held))
-	for _, u := range s.uploads.held {
-		all = append(all, u)
-	}
-	s.uploads.mu.Unlock()
-	for _, u := range all {
-		if !u.busy.TryLock() {
-			continue // whoever holds it sees to it
-		}
-		s.moveUpload(u, d)
-		u.busy.Unlock()
-	}
-	s.staging.mu.Lock()
-	defer s.staging.mu.Unlock()
-	for _, f := range s.staging.former {
-		_ = f.unlink(ignoreName) // or it isn't there
-	}
 }
 
 // hide keeps the staging folder d out of a repository that the workspace is.
@@ -211,12 +250,222 @@ func (d folder) hide() {
 	_, _ = f.WriteString("*\n")
 }
 
-func (s *FS) isStaging(d folder) bool {
-	st, err := d.stat()
-	return err == nil && s.isStagingInode(&st)
+// A staged file is content on its way to its place.
+type staged struct {
+	f    *os.File
+	dir  folder
+	name string // in dir; "" when it is there no more
 }
 
-func (s *FS) isStagingInode(st *unix.Stat_t) bool {
-	idents := s.staging.idents.Load()
-	return idents != nil && slices.Contains(*idents, inodeOf(st))
+// discard closes t, and removes it unless it has found its place.
+func (t *staged) discard() {
+	t.f.Close()
+	if t.name != "" {
+		_ = t.dir.unlink(t.name) // the next Open tries again
+	}
+}
+
+// recover finds what an earlier process left in the staging folder.
+func (g *staging) recover() error {
+	d, err := g.folder()
+	if err != nil {
+		return err
+	}
+	var names []string
+	if err := d.names(func(name string) bool { names = append(names, name); return true }); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, name := range names {
+		if id, ok := uploadID(name, stateSuffix); ok {
+			if u := g.recoverUpload(d, id); u != nil {
+				g.held[id] = u
+			}
+		}
+	}
+	for _, name := range names {
+		id, part := uploadID(name, partSuffix)
+		state, isState := uploadID(name, stateSuffix)
+		if name == ignoreName || (part && g.held[id] != nil) || (isState && g.held[state] != nil) {
+			continue
+		}
+		if err := d.removeAll(context.Background(), name, 0); err != nil {
+			g.o.Logger.Warn("the staging folder can't be cleaned", "err", err)
+		}
+	}
+	return nil
+}
+
+// recoverUpload returns the upload id, nil when its files make no sense.
+func (g *staging) recoverUpload(d folder, id string) *upload {
+	state, st, err := loadUpload(d, id)
+	if err != nil {
+		g.o.Logger.Warn("an upload can't be resumed", "err", err)
+		return nil
+	}
+	u := &upload{id: id, state: state, dir: d, touched: modified(&st)}
+	part, err := d.lstat(id + partSuffix)
+	switch {
+	case err == nil && isRegular(&part) && part.Size <= state.Size:
+		u.offset, u.touched = part.Size, modified(&part)
+	case errors.Is(err, unix.ENOENT):
+		u.offset, u.done = state.Size, true
+	default:
+		return nil
+	}
+	return u
+}
+
+// admit holds u when there is room. The oldest upload that is done makes room.
+func (g *staging) admit(u *upload) error {
+	g.mu.Lock()
+	var oldest *upload
+	pending := 0
+	for _, other := range g.held {
+		switch {
+		case !other.isDone():
+			pending++
+		case oldest == nil || other.since().Before(oldest.since()):
+			oldest = other
+		}
+	}
+	if pending >= g.o.MaxUploads {
+		g.mu.Unlock()
+		return protocol.Errorf(protocol.KindTooMany, "%d uploads are open", pending)
+	}
+	// As many that are done are kept as may be open.
+	if len(g.held)-pending < g.o.MaxUploads {
+		oldest = nil
+	}
+	g.held[u.id] = u
+	g.mu.Unlock()
+	if oldest != nil && oldest.busy.TryLock() {
+		g.forget(oldest)
+		oldest.busy.Unlock()
+	}
+	return nil
+}
+
+// upload returns the upload id of subject.
+func (g *staging) upload(id, subject string) (*upload, error) {
+	g.mu.Lock()
+	u := g.held[id]
+	g.mu.Unlock()
+	if u == nil || u.state.Subject != subject || g.expired(u, time.Now()) {
+		return nil, protocol.Errorf(protocol.KindNotFound, "there is no such upload")
+	}
+	return u, nil
+}
+
+func (g *staging) expired(u *upload, now time.Time) bool {
+	return !now.Before(u.since().Add(g.o.UploadTTL))
+}
+
+// forget drops u and removes its files: its state first, so that what is left by
+// a crash doesn't seem to have its place. u.busy is held.
+func (g *staging) forget(u *upload) {
+	g.mu.Lock()
+	delete(g.held, u.id)
+	g.mu.Unlock()
+	var err error
+	for _, suffix := range []string{stateSuffix, partSuffix} {
+		if e := u.dir.unlink(u.id + suffix); e != nil && !errors.Is(e, unix.ENOENT) {
+			err = errors.Join(err, e)
+		}
+	}
+	if err != nil {
+		g.o.Logger.Warn("an upload can't be removed", "err", err)
+	}
+}
+
+// house brings u to the staging folder, if that isn't where it is. u.busy is
+// held.
+func (g *staging) house(u *upload) {
+	d, err := g.folder()
+	if err != nil {
+		g.o.Logger.Warn("there is no staging folder", "err", err)
+		return // u goes on where it is
+	}
+	g.moveUpload(u, d)
+}
+
+// rehouse moves the uploads to d out of a folder that someone moved away. What
+// is left there are files of writes that go on; then whoever moved it can remove
+// it.
+func (g *staging) rehouse(d folder) {
+	for _, u := range g.all() {
+		if u.busy.TryLock() { // whoever holds busy moves the upload itself
+			g.moveUpload(u, d)
+			u.busy.Unlock()
+		}
+	}
+	g.making.Lock()
+	defer g.making.Unlock()
+	for _, f := range g.former {
+		_ = f.unlink(ignoreName) // or it isn't there
+	}
+}
+
+// all returns the uploads that may be resumed.
+func (g *staging) all() []*upload {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Collect(maps.Values(g.held))
+}
+
+// moveUpload moves the files of u to d. When that fails they stay where they are,
+// and are lost to the next process. u.busy is held.
+func (g *staging) moveUpload(u *upload, d folder) {
+	if u.dir == d {
+		return
+	}
+	// The state comes last: alone it would say that the file has its place.
+	err := u.dir.rename(u.id+partSuffix, d, u.id+partSuffix, true)
+	if err == nil || errors.Is(err, unix.ENOENT) {
+		err = u.dir.rename(u.id+stateSuffix, d, u.id+stateSuffix, true)
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			_ = d.rename(u.id+partSuffix, u.dir, u.id+partSuffix, true) // or its next Append ends it
+		}
+	}
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		g.o.Logger.Warn("an upload can't follow the staging folder", "err", err)
+		return
+	}
+	u.dir = d
+	if err := d.sync(); err != nil {
+		g.o.Logger.Warn("the staging folder can't be synced", "err", err)
+	}
+}
+
+// expire drops the uploads whose time is over.
+func (g *staging) expire(now time.Time) {
+	for _, u := range g.all() {
+		if !g.expired(u, now) || !u.busy.TryLock() {
+			continue
+		}
+		if g.expired(u, now) { // still: its last byte may have come just now
+			g.forget(u)
+		}
+		u.busy.Unlock()
+	}
+}
+
+// sweep drops expired uploads, and sees to it that the staging folder is where
+// the next process looks for it, until close.
+func (g *staging) sweep() {
+	defer close(g.done)
+	ticker := time.NewTicker(min(sweepInterval, max(g.o.UploadTTL, time.Second)))
+	defer ticker.Stop()
+	for {
+		select {
+		case now := <-ticker.C:
+			g.expire(now)
+			if _, err := g.folder(); err != nil {
+				g.o.Logger.Warn("there is no staging folder", "err", err)
+			}
+		case <-g.stop:
+			return
+		}
+	}
 }

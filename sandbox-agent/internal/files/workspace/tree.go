@@ -30,7 +30,7 @@ var errFolderGone = protocol.Errorf(protocol.KindNotFound, "the folder is gone")
 // elsewhere.
 type tree struct {
 	// Static after construction.
-	s      *FS
+	all    *watches
 	key    treeKey
 	fd     int           // of events; used by run alone
 	events *os.File      // closed by run
@@ -55,7 +55,7 @@ type tree struct {
 func (t *tree) run() {
 	defer close(t.done)
 	defer t.events.Close()
-	defer func() { t.s.watches.folders.Add(int64(len(t.paths))) }()
+	defer func() { t.all.folders.Add(int64(len(t.paths))) }()
 	err := t.begin()
 	if err != nil {
 		t.finish(err)
@@ -80,7 +80,7 @@ func (t *tree) stop() {
 
 // finish ends all Watches of t.
 func (t *tree) finish(err error) {
-	ws := &t.s.watches
+	ws := t.all
 	ws.mu.Lock()
 	ws.drop(t)
 	ws.mu.Unlock()
@@ -96,7 +96,7 @@ func (t *tree) finish(err error) {
 
 // begin watches the folder, and what is below it.
 func (t *tree) begin() error {
-	d, err := t.s.listed(t.key.clean)
+	d, err := t.all.files.listed(t.key.clean)
 	if err != nil {
 		return err
 	}
@@ -128,13 +128,13 @@ func (t *tree) explore(queue []found, report bool) {
 	for len(queue) > 0 && !t.stopped.Load() {
 		next := queue[0]
 		queue = queue[1:]
-		d, err := t.s.folder(next.clean)
+		d, err := t.all.files.folder(next.clean)
 		if err != nil {
 			continue
 		}
 		if st, err := d.stat(); err == nil && inodeOf(&st) == next.inode && t.add(d, next.clean) {
 			queue = append(queue, t.content(d, next.clean, report)...)
-			if room := int(t.s.watches.folders.Load()); len(queue) > room {
+			if room := int(t.all.folders.Load()); len(queue) > room {
 				t.outgrow()
 				queue = queue[:max(room, 0)]
 			}
@@ -146,10 +146,10 @@ func (t *tree) explore(queue []found, report bool) {
 // content returns the folders in d.
 func (t *tree) content(d folder, clean string, report bool) []found {
 	var folders []found
-	room := t.s.watches.folders.Load()
+	room := t.all.folders.Load()
 	err := d.names(func(name string) bool {
 		st, err := d.lstat(name)
-		if err != nil || t.s.isStagingInode(&st) {
+		if err != nil || t.all.files.staging.hides(&st) {
 			return true
 		}
 		path := below(clean, name)
@@ -183,8 +183,8 @@ func (t *tree) add(d folder, clean string) bool {
 		if t.wds[old] == id {
 			delete(t.wds, old)
 		}
-	} else if t.s.watches.folders.Add(-1) < 0 {
-		t.s.watches.folders.Add(1)
+	} else if t.all.folders.Add(-1) < 0 {
+		t.all.folders.Add(1)
 		t.outgrow()
 		_, _ = unix.InotifyRmWatch(t.fd, uint32(id))
 		return false
@@ -203,7 +203,7 @@ func (t *tree) forget(wd int32) {
 	if t.wds[clean] == wd {
 		delete(t.wds, clean)
 	}
-	t.s.watches.folders.Add(1)
+	t.all.folders.Add(1)
 }
 
 // leave stops watching the folder clean and all below it: it has moved.
@@ -300,12 +300,12 @@ func (t *tree) change(clean string, mask, cookie uint32) {
 // discover watches a folder that has just come.
 func (t *tree) discover(clean string) {
 	dir, name := split(clean)
-	d, err := t.s.folder(dir)
+	d, err := t.all.files.folder(dir)
 	if err != nil {
 		return
 	}
 	defer d.close()
-	if st, err := d.lstat(name); err == nil && isDir(&st) && !t.s.isStagingInode(&st) {
+	if st, err := d.lstat(name); err == nil && isDir(&st) && !t.all.files.staging.hides(&st) {
 		t.explore([]found{{clean, inodeOf(&st)}}, true)
 	}
 }

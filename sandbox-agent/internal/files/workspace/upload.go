@@ -3,6 +3,7 @@ package workspace
 import (
 	"bytes"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"hash"
 	"io"
@@ -22,46 +23,22 @@ const (
 	stateSuffix = ".json"
 )
 
-// An UploadRequest says what is to be uploaded in pieces.
-type UploadRequest struct {
-	Path    string
-	Size    int64  // of the whole, in bytes
-	Subject string // who alone may go on with it
-	WriteOptions
-	Metadata string // kept as it is, at most 16 KiB
-}
-
-// An UploadState is how far an upload is.
-type UploadState struct {
-	ID       string
-	Path     string // "/…"
-	Size     int64
-	Offset   int64 // of the next byte; Size when the file has its place, or could take it
-	Metadata string
-	Expires  time.Time
-	Done     *Written // by this call
-}
-
-// A Checksum is what the bytes of one Append must come to. When they don't they
-// are dropped.
-type Checksum struct {
-	Hash hash.Hash
-	Sum  []byte
-}
+// maxStateBytes bounds an upload's state file.
+const maxStateBytes = 64 << 10
 
 // ErrChecksum is in the chain of a KindInvalid error: the bytes are not what
 // their checksum says.
 var ErrChecksum = errors.New("the bytes are not what their checksum says")
 
-// An upload is a file that comes in pieces. Its bytes so far are on disk as
-// <id>.part, and what it is to become is <id>.json: that alone means that it has
-// its place.
+// An upload is a file that comes in pieces. On disk <id>.part holds its bytes so
+// far, and <id>.json says what it is to become. A <id>.json without a <id>.part
+// means that the upload is done.
 type upload struct {
 	// Static after construction.
 	id    string
 	state uploadFile
 
-	busy sync.Mutex // held, with TryLock, by who works on its files
+	busy sync.Mutex // held, with TryLock, by whoever works on its files
 	dir  folder     // guarded by busy: where they are
 
 	mu      sync.Mutex
@@ -70,62 +47,7 @@ type upload struct {
 	done    bool      // guarded by mu
 }
 
-// CreateUpload makes an upload without bytes. An empty one takes its place at
-// once. Over MaxUploadBytes is KindTooLarge, over what is free on the disk
-// KindNoSpace, and over MaxUploads uploads KindTooMany. Its conditions must hold
-// now, and again when it takes its place.
-func (s *FS) CreateUpload(r UploadRequest) (UploadState, error) {
-	clean, err := Clean(r.Path)
-	if err != nil {
-		return UploadState{}, err
-	}
-	switch {
-	case r.Size < 0:
-		return UploadState{}, protocol.Errorf(protocol.KindInvalid, "the size is negative")
-	case r.Size > s.o.MaxUploadBytes:
-		return UploadState{}, protocol.Errorf(protocol.KindTooLarge, "the file is over %d bytes", s.o.MaxUploadBytes)
-	case len(r.Metadata) > maxMetadataBytes || len(r.IfMatch) > maxConditionBytes:
-		return UploadState{}, protocol.Errorf(protocol.KindTooLarge, "the metadata or conditions are too long")
-	}
-	if err := s.foresee(clean, r.WriteOptions); err != nil {
-		return UploadState{}, s.fault(err)
-	}
-	s.expire(time.Now())
-	u := &upload{
-		id: rand.Text(), touched: time.Now(),
-		state: uploadFile{
-			Path: clean, Size: r.Size, Subject: r.Subject, NoReplace: r.NoReplace, IfMatch: r.IfMatch, Metadata: []byte(r.Metadata),
-		},
-	}
-	if err := s.start(u); err != nil {
-		return UploadState{}, s.fault(err)
-	}
-	if u.state.Size == 0 {
-		return s.Append(u.id, r.Subject, 0, bytes.NewReader(nil), nil)
-	}
-	return s.uploadState(u), nil
-}
-
-// start holds u, with its files.
-func (s *FS) start(u *upload) error {
-	d, err := s.stagingFolder()
-	if err != nil {
-		return err
-	}
-	u.dir = d
-	u.busy.Lock()
-	defer u.busy.Unlock()
-	if err := s.admit(u); err != nil {
-		return err
-	}
-	err = u.begin()
-	if err != nil {
-		s.forget(u)
-	}
-	return err
-}
-
-// begin makes u's files.
+// begin makes u's files. u.busy is held.
 func (u *upload) begin() error {
 	d := u.dir
 	var disk unix.Statfs_t
@@ -143,84 +65,8 @@ func (u *upload) begin() error {
 	return saveUpload(d, u.id, u.state)
 }
 
-// Upload returns how far the upload id of subject is.
-func (s *FS) Upload(id, subject string) (UploadState, error) {
-	u, err := s.held(id, subject)
-	if err != nil {
-		return UploadState{}, err
-	}
-	return s.uploadState(u), nil
-}
-
-// Append adds what body holds to the upload id, of which offset bytes must be
-// there: otherwise it is KindConflict, as it is when another call adds to it.
-// Bytes that come before body or the disk fails are kept. The last one gives the
-// file its place as [FS.Write] does; when that can't be done, an empty Append
-// tries again. A condition of the upload that doesn't hold then is an
-// [ErrPrecondition] and ends the upload: its bytes are dropped, since whoever
-// reads its offset would take it for done. KindEnded says that somebody removed
-// its bytes: it must begin anew.
-func (s *FS) Append(id, subject string, offset int64, body io.Reader, sum *Checksum) (UploadState, error) {
-	u, err := s.held(id, subject)
-	if err != nil {
-		return UploadState{}, err
-	}
-	if !u.busy.TryLock() {
-		return UploadState{}, protocol.Errorf(protocol.KindConflict, "another request adds to this upload")
-	}
-	defer u.busy.Unlock()
-	if at := s.uploadState(u).Offset; at != offset {
-		return UploadState{}, protocol.Errorf(protocol.KindConflict, "the upload is at offset %d", at)
-	}
-	if u.isDone() {
-		return s.uploadState(u), nil
-	}
-	s.house(u)
-	t, err := s.resume(u)
-	if err != nil {
-		return UploadState{}, s.fault(err)
-	}
-	defer s.house(u) // its folder may be moved while the bytes come
-	defer func() { t.f.Close() }()
-	if err := s.extend(u, t.f, offset, body, sum); err != nil {
-		return UploadState{}, s.fault(err)
-	}
-	state := s.uploadState(u)
-	if state.Offset == state.Size {
-		w, err := s.putUpload(t, u)
-		if err != nil {
-			return UploadState{}, s.fault(err)
-		}
-		state.Done = &w
-	}
-	return state, nil
-}
-
-// resume opens the bytes of u.
-func (s *FS) resume(u *upload) (*staged, error) {
-	name := u.id + partSuffix
-	f, err := u.dir.open(name, unix.O_RDWR, 0)
-	if errors.Is(err, unix.ENOENT) {
-		s.forget(u)
-		err = protocol.Errorf(protocol.KindEnded, "the bytes of this upload are gone: it must begin anew")
-	}
-	return &staged{f: f, dir: u.dir, name: name}, err
-}
-
-// putUpload gives t, the bytes of u, its place.
-func (s *FS) putUpload(t *staged, u *upload) (Written, error) {
-	w, err := s.put(t, u.state.Path, WriteOptions{IfMatch: u.state.IfMatch, NoReplace: u.state.NoReplace})
-	switch {
-	case err == nil:
-		s.finish(t.dir, u)
-	case errors.Is(err, ErrPrecondition):
-		s.forget(u)
-	}
-	return w, err
-}
-
 // extend writes body to f behind offset. u's offset is what f then holds.
-func (s *FS) extend(u *upload, f *os.File, offset int64, body io.Reader, sum *Checksum) error {
+func (u *upload) extend(f *os.File, offset int64, body io.Reader, sum *Checksum) error {
 	if _, err := f.Seek(offset, io.SeekStart); err != nil {
 		return err
 	}
@@ -245,42 +91,19 @@ func (s *FS) extend(u *upload, f *os.File, offset int64, body io.Reader, sum *Ch
 	return err
 }
 
-// finish notes that u has its place, for a caller who didn't hear of it.
-func (s *FS) finish(d folder, u *upload) {
-	u.mu.Lock()
-	u.done = true
-	u.mu.Unlock()
-	if err := d.sync(); err != nil {
-		s.log.Warn("the staging folder can't be synced", "err", err)
-	}
-}
-
-// DropUpload forgets the upload id and removes its bytes.
-func (s *FS) DropUpload(id, subject string) error {
-	u, err := s.held(id, subject)
-	if err != nil {
-		return err
-	}
-	if !u.busy.TryLock() {
-		return protocol.Errorf(protocol.KindConflict, "another request adds to this upload")
-	}
-	defer u.busy.Unlock()
-	s.forget(u)
-	return nil
-}
-
 func (u *upload) isDone() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.done
 }
 
-func (s *FS) uploadState(u *upload) UploadState {
+// progress returns how far u is, whose time is ttl after its last byte.
+func (u *upload) progress(ttl time.Duration) UploadState {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return UploadState{
 		ID: u.id, Path: shown(u.state.Path), Size: u.state.Size, Offset: u.offset,
-		Expires: u.touched.Add(s.o.UploadTTL), Metadata: string(u.state.Metadata),
+		Expires: u.touched.Add(ttl), Metadata: string(u.state.Metadata),
 	}
 }
 
@@ -289,4 +112,89 @@ func (s *FS) uploadState(u *upload) UploadState {
 func uploadID(name, suffix string) (string, bool) {
 	id, ok := strings.CutSuffix(name, suffix)
 	return id, ok && id != "" && !strings.HasPrefix(id, writePrefix)
+}
+
+// An uploadFile is the JSON form of what an upload is to become.
+type uploadFile struct {
+	Path      string `json:"path"` // clean
+	Size      int64  `json:"size"`
+	Subject   string `json:"subject"`
+	NoReplace bool   `json:"no_replace,omitempty"`
+	IfMatch   string `json:"if_match,omitempty"`
+	Metadata  []byte `json:"metadata,omitempty"` // may be no UTF-8
+}
+
+func loadUpload(d folder, id string) (uploadFile, unix.Stat_t, error) {
+	f, err := d.open(id+stateSuffix, unix.O_RDONLY, 0)
+	if err != nil {
+		return uploadFile{}, unix.Stat_t{}, err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := retry(func() error { return unix.Fstat(int(f.Fd()), &st) }); err != nil {
+		return uploadFile{}, st, err
+	}
+	if !isRegular(&st) {
+		return uploadFile{}, st, errSpecial
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxStateBytes))
+	if err != nil {
+		return uploadFile{}, st, err
+	}
+	var state uploadFile
+	if err := json.Unmarshal(text, &state); err != nil {
+		return uploadFile{}, st, err
+	}
+	// Where terminals have the agent's uid, one may have written it.
+	if clean, err := Clean(state.Path); err != nil || clean != state.Path || clean == "." || state.Size < 0 {
+		return uploadFile{}, st, errors.New("its state is malformed")
+	}
+	return state, st, nil
+}
+
+func saveUpload(d folder, id string, state uploadFile) error {
+	text, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	if len(text) > maxStateBytes {
+		return protocol.Errorf(protocol.KindTooLarge, "the upload's description is over %d bytes", maxStateBytes)
+	}
+	temp := writePrefix + rand.Text()
+	f, err := d.open(temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = d.rename(temp, d, id+stateSuffix, true)
+	}
+	if err != nil {
+		return errors.Join(err, d.unlink(temp))
+	}
+	return d.sync()
+}
+
+func (u *upload) since() time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.touched
+}
+
+// An UploadState is how far an upload is.
+type UploadState struct {
+	ID       string
+	Path     string // "/…"
+	Size     int64
+	Offset   int64 // of the next byte; Size when the file has its place, or could take it
+	Metadata string
+	Expires  time.Time
+	Done     *Written // by this call
+}
+
+// A Checksum is what the bytes of one Append must come to. When they don't they
+// are dropped.
+type Checksum struct {
+	Hash hash.Hash
+	Sum  []byte
 }

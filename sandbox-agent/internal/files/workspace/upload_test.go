@@ -114,11 +114,11 @@ func TestUploadLimits(t *testing.T) {
 	_, err = s.Upload(ids[0], "mallory")
 	wantKind(t, err, protocol.KindNotFound)
 	want(t, s.DropUpload(ids[0], ""))
-	s.expire(now.Add(59 * time.Minute))
+	s.staging.expire(now.Add(59 * time.Minute))
 	if _, err := s.Upload(ids[1], ""); err != nil {
 		t.Error("expired early")
 	}
-	s.expire(time.Now().Add(time.Hour))
+	s.staging.expire(time.Now().Add(time.Hour))
 	_, err = s.Upload(ids[1], "")
 	wantKind(t, err, protocol.KindNotFound)
 	wantPaths(t, stagedFiles(t, dir))

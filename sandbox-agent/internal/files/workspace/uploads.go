@@ -1,11 +1,10 @@
 package workspace
 
 import (
+	"bytes"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"io"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,280 +12,172 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
+// What an upload keeps of its creation.
 const (
-	// sweepInterval is how often expired uploads are looked for, and whether
-	// the staging folder is where the next process will look for it.
-	sweepInterval = time.Minute
-	// maxStateBytes bounds an upload's state file.
-	maxStateBytes = 64 << 10
-	// What an upload keeps of its creation.
 	maxMetadataBytes  = 16 << 10
 	maxConditionBytes = 4 << 10
 )
 
-// An uploadFile is the JSON form of what an upload is to become.
-type uploadFile struct {
-	Path      string `json:"path"` // clean
-	Size      int64  `json:"size"`
-	Subject   string `json:"subject"`
-	NoReplace bool   `json:"no_replace,omitempty"`
-	IfMatch   string `json:"if_match,omitempty"`
-	Metadata  []byte `json:"metadata,omitempty"` // may be no UTF-8
+// An UploadRequest says what is to be uploaded in pieces.
+type UploadRequest struct {
+	Path    string
+	Size    int64  // of the whole, in bytes
+	Subject string // who alone may go on with it
+	WriteOptions
+	Metadata string // kept as it is, at most 16 KiB
 }
 
-// uploads are those that may be resumed.
-type uploads struct {
-	mu   sync.Mutex
-	held map[string]*upload // guarded by mu: by id
-
-	once sync.Once
-	stop chan struct{} // closed by close, once
-	done chan struct{} // closed when the sweeper has ended
-}
-
-// recoverUploads finds what an earlier process left in the staging folder, and
-// starts the sweeper, which close waits for.
-func (s *FS) recoverUploads() error {
-	s.uploads.held = make(map[string]*upload)
-	d, err := s.stagingFolder()
+// CreateUpload makes an upload without bytes. An empty one takes its place at
+// once. Over MaxUploadBytes is KindTooLarge, over what is free on the disk
+// KindNoSpace, and over MaxUploads uploads KindTooMany. Its conditions must hold
+// now, and again when it takes its place.
+func (s *FS) CreateUpload(r UploadRequest) (UploadState, error) {
+	clean, err := Clean(r.Path)
 	if err != nil {
-		return err
+		return UploadState{}, err
 	}
-	var names []string
-	if err := d.names(func(name string) bool { names = append(names, name); return true }); err != nil {
-		return err
-	}
-	for _, name := range names {
-		if id, ok := uploadID(name, stateSuffix); ok {
-			s.recoverUpload(d, id)
-		}
-	}
-	for _, name := range names {
-		id, part := uploadID(name, partSuffix)
-		state, isState := uploadID(name, stateSuffix)
-		if name == ignoreName || (part && s.uploads.held[id] != nil) || (isState && s.uploads.held[state] != nil) {
-			continue
-		}
-		if err := s.removeAll(neverDone, d, name, 0); err != nil {
-			s.log.Warn("the staging folder can't be cleaned", "err", err)
-		}
-	}
-	s.expire(time.Now())
-	s.uploads.stop, s.uploads.done = make(chan struct{}), make(chan struct{})
-	go s.sweep()
-	return nil
-}
-
-// recoverUpload holds the upload id unless its files make no sense.
-func (s *FS) recoverUpload(d folder, id string) {
-	state, st, err := loadUpload(d, id)
-	if err != nil {
-		s.log.Warn("an upload can't be resumed", "err", err)
-		return
-	}
-	u := &upload{id: id, state: state, dir: d, touched: modified(&st)}
-	part, err := d.lstat(id + partSuffix)
 	switch {
-	case err == nil && isRegular(&part) && part.Size <= state.Size:
-		u.offset, u.touched = part.Size, modified(&part)
-	case errors.Is(err, unix.ENOENT):
-		u.offset, u.done = state.Size, true
-	default:
-		return
+	case r.Size < 0:
+		return UploadState{}, protocol.Errorf(protocol.KindInvalid, "the size is negative")
+	case r.Size > s.o.MaxUploadBytes:
+		return UploadState{}, protocol.Errorf(protocol.KindTooLarge, "the file is over %d bytes", s.o.MaxUploadBytes)
+	case len(r.Metadata) > maxMetadataBytes || len(r.IfMatch) > maxConditionBytes:
+		return UploadState{}, protocol.Errorf(protocol.KindTooLarge, "the metadata or conditions are too long")
 	}
-	s.uploads.held[id] = u
+	if err := s.foresee(clean, r.WriteOptions); err != nil {
+		return UploadState{}, s.fault(err)
+	}
+	s.staging.expire(time.Now())
+	u := &upload{
+		id: rand.Text(), touched: time.Now(),
+		state: uploadFile{
+			Path: clean, Size: r.Size, Subject: r.Subject, NoReplace: r.NoReplace, IfMatch: r.IfMatch, Metadata: []byte(r.Metadata),
+		},
+	}
+	if err := s.start(u); err != nil {
+		return UploadState{}, s.fault(err)
+	}
+	if u.state.Size == 0 {
+		return s.Append(u.id, r.Subject, 0, bytes.NewReader(nil), nil)
+	}
+	return u.progress(s.o.UploadTTL), nil
 }
 
-func loadUpload(d folder, id string) (uploadFile, unix.Stat_t, error) {
-	f, err := d.open(id+stateSuffix, unix.O_RDONLY, 0)
-	if err != nil {
-		return uploadFile{}, unix.Stat_t{}, err
-	}
-	defer f.Close()
-	var st unix.Stat_t
-	if err := retry(func() error { return unix.Fstat(int(f.Fd()), &st) }); err != nil {
-		return uploadFile{}, st, err
-	}
-	if !isRegular(&st) {
-		return uploadFile{}, st, errSpecial
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxStateBytes))
-	if err != nil {
-		return uploadFile{}, st, err
-	}
-	var state uploadFile
-	if err := json.Unmarshal(text, &state); err != nil {
-		return uploadFile{}, st, err
-	}
-	// Where terminals have the agent's uid, one may have written it.
-	if clean, err := Clean(state.Path); err != nil || clean != state.Path || clean == "." || state.Size < 0 {
-		return uploadFile{}, st, errors.New("its state is malformed")
-	}
-	return state, st, nil
-}
-
-func saveUpload(d folder, id string, state uploadFile) error {
-	text, err := json.Marshal(state)
+// start holds u, with its files.
+func (s *FS) start(u *upload) error {
+	d, err := s.staging.folder()
 	if err != nil {
 		return err
 	}
-	if len(text) > maxStateBytes {
-		return protocol.Errorf(protocol.KindTooLarge, "the upload's description is over %d bytes", maxStateBytes)
-	}
-	temp := writePrefix + rand.Text()
-	f, err := d.open(temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
-	if err != nil {
+	u.busy.Lock()
+	defer u.busy.Unlock()
+	u.dir = d
+	if err := s.staging.admit(u); err != nil {
 		return err
 	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = d.rename(temp, d, id+stateSuffix, true)
-	}
-	if err != nil {
-		return errors.Join(err, d.unlink(temp))
-	}
-	return d.sync()
-}
-
-// admit holds u when there is room. Those that have their place make it.
-func (s *FS) admit(u *upload) error {
-	us := &s.uploads
-	us.mu.Lock()
-	var oldest *upload
-	pending := 0
-	for _, other := range us.held {
-		switch {
-		case !other.isDone():
-			pending++
-		case oldest == nil || other.since().Before(oldest.since()):
-			oldest = other
-		}
-	}
-	if pending >= s.o.MaxUploads {
-		us.mu.Unlock()
-		return protocol.Errorf(protocol.KindTooMany, "%d uploads are open", pending)
-	}
-	// As many that are done are kept as may be open.
-	if len(us.held)-pending < s.o.MaxUploads {
-		oldest = nil
-	}
-	us.held[u.id] = u
-	us.mu.Unlock()
-	if oldest != nil && oldest.busy.TryLock() {
-		s.forget(oldest)
-		oldest.busy.Unlock()
+	if err := u.begin(); err != nil {
+		s.staging.forget(u)
+		return err
 	}
 	return nil
 }
 
-func (u *upload) since() time.Time {
+// Upload returns how far the upload id of subject is.
+func (s *FS) Upload(id, subject string) (UploadState, error) {
+	u, err := s.staging.upload(id, subject)
+	if err != nil {
+		return UploadState{}, err
+	}
+	return u.progress(s.o.UploadTTL), nil
+}
+
+// Append adds what body holds to the upload id, of which offset bytes must be
+// there: otherwise it is KindConflict, as it is when another call adds to it.
+// Bytes that come before body or the disk fails are kept. The last one gives the
+// file its place as [FS.Write] does; when that can't be done, an empty Append
+// tries again. A condition of the upload that doesn't hold then is an
+// [ErrPrecondition] and ends the upload: its bytes are dropped, since whoever
+// reads its offset would take it for done. KindEnded says that somebody removed
+// its bytes: it must begin anew.
+func (s *FS) Append(id, subject string, offset int64, body io.Reader, sum *Checksum) (UploadState, error) {
+	u, err := s.staging.upload(id, subject)
+	if err != nil {
+		return UploadState{}, err
+	}
+	if !u.busy.TryLock() {
+		return UploadState{}, protocol.Errorf(protocol.KindConflict, "another request adds to this upload")
+	}
+	defer u.busy.Unlock()
+	if at := u.progress(s.o.UploadTTL).Offset; at != offset {
+		return UploadState{}, protocol.Errorf(protocol.KindConflict, "the upload is at offset %d", at)
+	}
+	if u.isDone() {
+		return u.progress(s.o.UploadTTL), nil
+	}
+	s.staging.house(u)
+	t, err := s.resume(u)
+	if err != nil {
+		return UploadState{}, s.fault(err)
+	}
+	defer s.staging.house(u) // its folder may be moved while the bytes come
+	defer func() { t.f.Close() }()
+	if err := u.extend(t.f, offset, body, sum); err != nil {
+		return UploadState{}, s.fault(err)
+	}
+	state := u.progress(s.o.UploadTTL)
+	if state.Offset == state.Size {
+		w, err := s.putUpload(t, u)
+		if err != nil {
+			return UploadState{}, s.fault(err)
+		}
+		state.Done = &w
+	}
+	return state, nil
+}
+
+// resume opens the bytes of u. u.busy is held.
+func (s *FS) resume(u *upload) (*staged, error) {
+	name := u.id + partSuffix
+	f, err := u.dir.open(name, unix.O_RDWR, 0)
+	if errors.Is(err, unix.ENOENT) {
+		s.staging.forget(u)
+		err = protocol.Errorf(protocol.KindEnded, "the bytes of this upload are gone: it must begin anew")
+	}
+	return &staged{f: f, dir: u.dir, name: name}, err
+}
+
+// putUpload gives t, the bytes of u, its place. u.busy is held.
+func (s *FS) putUpload(t *staged, u *upload) (Written, error) {
+	w, err := s.put(t, u.state.Path, WriteOptions{IfMatch: u.state.IfMatch, NoReplace: u.state.NoReplace})
+	switch {
+	case err == nil:
+		s.finish(t.dir, u)
+	case errors.Is(err, ErrPrecondition):
+		s.staging.forget(u)
+	}
+	return w, err
+}
+
+// finish notes that u is done, for a caller who lost the answer and asks again.
+func (s *FS) finish(d folder, u *upload) {
 	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.touched
-}
-
-// held returns the upload id of subject.
-func (s *FS) held(id, subject string) (*upload, error) {
-	s.uploads.mu.Lock()
-	u := s.uploads.held[id]
-	s.uploads.mu.Unlock()
-	if u == nil || u.state.Subject != subject || s.expired(u, time.Now()) {
-		return nil, protocol.Errorf(protocol.KindNotFound, "there is no such upload")
-	}
-	return u, nil
-}
-
-func (s *FS) expired(u *upload, now time.Time) bool {
-	return !now.Before(u.since().Add(s.o.UploadTTL))
-}
-
-// forget drops u and removes its files: its state first, so that what is left by
-// a crash doesn't seem to have its place. u.busy is held.
-func (s *FS) forget(u *upload) {
-	s.uploads.mu.Lock()
-	delete(s.uploads.held, u.id)
-	s.uploads.mu.Unlock()
-	var err error
-	for _, suffix := range []string{stateSuffix, partSuffix} {
-		if e := u.dir.unlink(u.id + suffix); e != nil && !errors.Is(e, unix.ENOENT) {
-			err = errors.Join(err, e)
-		}
-	}
-	if err != nil {
-		s.log.Warn("an upload can't be removed", "err", err)
-	}
-}
-
-// house brings u to the staging folder, if that isn't where it is. u.busy is
-// held.
-func (s *FS) house(u *upload) {
-	d, err := s.stagingFolder()
-	if err != nil {
-		s.log.Warn("there is no staging folder", "err", err)
-		return // u goes on where it is
-	}
-	s.moveUpload(u, d)
-}
-
-// moveUpload moves the files of u to d. When that fails they stay where they are,
-// and are lost to the next process. u.busy is held.
-func (s *FS) moveUpload(u *upload, d folder) {
-	if u.dir == d {
-		return
-	}
-	// The state comes last: alone it would say that the file has its place.
-	err := u.dir.rename(u.id+partSuffix, d, u.id+partSuffix, true)
-	if err == nil || errors.Is(err, unix.ENOENT) {
-		err = u.dir.rename(u.id+stateSuffix, d, u.id+stateSuffix, true)
-		if err != nil && !errors.Is(err, unix.ENOENT) {
-			_ = d.rename(u.id+partSuffix, u.dir, u.id+partSuffix, true) // or its next Append ends it
-		}
-	}
-	if err != nil && !errors.Is(err, unix.ENOENT) {
-		s.log.Warn("an upload can't follow the staging folder", "err", err)
-		return
-	}
-	u.dir = d
+	u.done = true
+	u.mu.Unlock()
 	if err := d.sync(); err != nil {
-		s.log.Warn("the staging folder can't be synced", "err", err)
+		s.o.Logger.Warn("the staging folder can't be synced", "err", err)
 	}
 }
 
-// expire drops the uploads whose time is over.
-func (s *FS) expire(now time.Time) {
-	s.uploads.mu.Lock()
-	var over []*upload
-	for _, u := range s.uploads.held {
-		if s.expired(u, now) && u.busy.TryLock() {
-			over = append(over, u)
-		}
+// DropUpload forgets the upload id and removes its bytes.
+func (s *FS) DropUpload(id, subject string) error {
+	u, err := s.staging.upload(id, subject)
+	if err != nil {
+		return err
 	}
-	s.uploads.mu.Unlock()
-	for _, u := range over {
-		s.forget(u)
-		u.busy.Unlock()
+	if !u.busy.TryLock() {
+		return protocol.Errorf(protocol.KindConflict, "another request adds to this upload")
 	}
-}
-
-func (s *FS) sweep() {
-	defer close(s.uploads.done)
-	ticker := time.NewTicker(min(sweepInterval, max(s.o.UploadTTL, time.Second)))
-	defer ticker.Stop()
-	for {
-		select {
-		case now := <-ticker.C:
-			s.expire(now)
-			if _, err := s.stagingFolder(); err != nil {
-				s.log.Warn("there is no staging folder", "err", err)
-			}
-		case <-s.uploads.stop:
-			return
-		}
-	}
-}
-
-// close ends the sweeper.
-func (us *uploads) close() {
-	us.once.Do(func() { close(us.stop) })
-	<-us.done
+	defer u.busy.Unlock()
+	s.staging.forget(u)
+	return nil
 }

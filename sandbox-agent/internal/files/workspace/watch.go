@@ -53,6 +53,7 @@ type Watch struct {
 
 // watches are all Watches of an FS. Those of one folder share a tree.
 type watches struct {
+	files   *reader      // static after construction
 	folders atomic.Int64 // how many more may be watched
 
 	mu     sync.Mutex
@@ -66,44 +67,21 @@ type treeKey struct {
 	deep  bool
 }
 
-// Watch begins to watch the folder path, with all below it when recursive.
-// Symlinks below it are not followed. Over MaxWatches is KindTooMany.
-func (s *FS) Watch(path string, recursive bool) (*Watch, error) {
-	clean, err := Clean(path)
-	if err != nil {
-		return nil, err
-	}
-	w, err := s.join(treeKey{clean, recursive})
-	if err != nil {
-		return nil, s.fault(err)
-	}
-	<-w.tree.ready
-	if err := w.end(); err != nil {
-		w.Close()
-		return nil, s.fault(err)
-	}
-	return w, nil
-}
-
 // join adds a Watch to the tree of key, which is made when there is none.
-func (s *FS) join(key treeKey) (*Watch, error) {
-	ws := &s.watches
+func (ws *watches) join(key treeKey) (*Watch, error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.closed {
 		return nil, protocol.Errorf(protocol.KindUnavailable, "the workspace is closed")
 	}
-	if ws.count >= s.o.MaxWatches {
+	if ws.count >= ws.files.o.MaxWatches {
 		return nil, protocol.Errorf(protocol.KindTooMany, "%d watches are open", ws.count)
 	}
 	t := ws.trees[key]
 	if t == nil {
 		var err error
-		if t, err = newTree(s, key); err != nil {
+		if t, err = newTree(ws, key); err != nil {
 			return nil, err
-		}
-		if ws.trees == nil {
-			ws.trees = make(map[treeKey]*tree)
 		}
 		ws.trees[key] = t
 		go t.run() // the last Close waits for it
@@ -120,7 +98,7 @@ func (s *FS) join(key treeKey) (*Watch, error) {
 // Close ends w. It may be called again.
 func (w *Watch) Close() {
 	t := w.tree
-	ws := &t.s.watches
+	ws := t.all
 	ws.mu.Lock()
 	t.mu.Lock()
 	_, open := t.watches[w]
@@ -195,7 +173,7 @@ func (w *Watch) take() (Changes, error) {
 	defer w.mu.Unlock()
 	if len(w.order) == 0 && !w.overflow && w.ended != nil {
 		w.signal() // the next call learns it, too
-		return Changes{}, w.tree.s.fault(w.ended)
+		return Changes{}, w.tree.all.files.fault(w.ended)
 	}
 	c := Changes{Overflow: w.overflow}
 	for _, path := range w.order {
@@ -261,13 +239,13 @@ func (w *Watch) finish(err error) {
 }
 
 // newTree returns a tree that watches nothing yet. Its run must be started.
-func newTree(s *FS, key treeKey) (*tree, error) {
+func newTree(all *watches, key treeKey) (*tree, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, &protocol.Error{Kind: protocol.KindUnavailable, Message: "no more folders can be watched", Err: err}
 	}
 	return &tree{
-		s: s, key: key, fd: fd, events: os.NewFile(uintptr(fd), "inotify"),
+		all: all, key: key, fd: fd, events: os.NewFile(uintptr(fd), "inotify"),
 		ready: make(chan struct{}), done: make(chan struct{}),
 		watches: make(map[*Watch]struct{}),
 		paths:   make(map[int32]string), wds: make(map[string]int32),

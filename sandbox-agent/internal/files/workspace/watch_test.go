@@ -201,7 +201,7 @@ func TestWatchAfterLostEvents(t *testing.T) {
 	put(t, dir, "a/")
 	w := watching(t, s, "/", true)
 	w.Close() // so that the test owns what run owns
-	lost, err := newTree(s, treeKey{".", true})
+	lost, err := newTree(&s.watches, treeKey{".", true})
 	want(t, err)
 	defer lost.events.Close()
 	w = &Watch{tree: lost, wake: make(chan struct{}, 1), pending: make(map[string]string)}

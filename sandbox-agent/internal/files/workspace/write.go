@@ -13,16 +13,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-const (
-	fileMode   = 0o664
-	folderMode = 0o2775
-
-	// writePrefix begins the names of files in the staging folder that belong
-	// to no upload.
-	writePrefix = "w-"
-
-	copyBytes = 128 << 10
-)
+const copyBytes = 128 << 10
 
 var copyBuffers = sync.Pool{New: func() any { b := make([]byte, copyBytes); return &b }}
 
@@ -46,30 +37,30 @@ type Written struct {
 // More than MaxFileBytes are KindTooLarge, a full disk is KindNoSpace, a
 // condition that isn't met KindConflict: in all cases, and when content ends
 // with an error, the old file is as it was.
-func (s *FS) Write(path string, content io.Reader, o WriteOptions) (Written, error) {
+func (w *writer) Write(path string, content io.Reader, o WriteOptions) (Written, error) {
 	clean, err := Clean(path)
 	if err != nil {
 		return Written{}, err
 	}
-	if err := s.foresee(clean, o); err != nil {
-		return Written{}, s.fault(err)
+	if err := w.foresee(clean, o); err != nil {
+		return Written{}, w.fault(err)
 	}
-	t, err := s.stage(writePrefix + rand.Text())
+	t, err := w.staging.create(writePrefix + rand.Text())
 	if err != nil {
-		return Written{}, s.fault(err)
+		return Written{}, w.fault(err)
 	}
 	defer t.discard()
-	if err := fill(t.f, content, s.o.MaxFileBytes); err != nil {
-		return Written{}, s.fault(err)
+	if err := fill(t.f, content, w.o.MaxFileBytes); err != nil {
+		return Written{}, w.fault(err)
 	}
-	w, err := s.put(t, clean, o)
-	return w, s.fault(err)
+	written, err := w.put(t, clean, o)
+	return written, w.fault(err)
 }
 
 // foresee returns the error that the write will end with as things are, before
 // its content is read.
-func (s *FS) foresee(clean string, o WriteOptions) error {
-	d, name, err := s.target(clean, false)
+func (w *writer) foresee(clean string, o WriteOptions) error {
+	d, name, err := w.target(clean, false)
 	if errors.Is(err, unix.ENOENT) {
 		if o.IfMatch != "" {
 			return errMissing
@@ -80,7 +71,7 @@ func (s *FS) foresee(clean string, o WriteOptions) error {
 		return err
 	}
 	defer d.close()
-	_, err = s.replaceable(d, name, o)
+	_, err = w.replaceable(d, name, o)
 	return err
 }
 
@@ -96,8 +87,8 @@ func fill(f *os.File, content io.Reader, limit int64) error {
 	return f.Sync()
 }
 
-// copyTo is io.CopyBuffer, whatever the two ends could do in its place. An error
-// of content that has no kind is KindInvalid: it came to no good end.
+// copyTo is io.CopyBuffer without the shortcuts of its two ends. An error of
+// content that has no kind becomes KindInvalid.
 func copyTo(w io.Writer, content io.Reader) (int64, error) {
 	buf := copyBuffers.Get().(*[]byte)
 	defer copyBuffers.Put(buf)
@@ -126,7 +117,7 @@ func copyTo(w io.Writer, content io.Reader) (int64, error) {
 
 // replaceable returns what name in d is, nil when it is nothing, or why it can't
 // be replaced.
-func (s *FS) replaceable(d folder, name string, o WriteOptions) (*unix.Stat_t, error) {
+func (w *writer) replaceable(d folder, name string, o WriteOptions) (*unix.Stat_t, error) {
 	st, err := d.lstat(name)
 	if errors.Is(err, unix.ENOENT) {
 		if o.IfMatch != "" {
@@ -137,7 +128,7 @@ func (s *FS) replaceable(d folder, name string, o WriteOptions) (*unix.Stat_t, e
 	switch {
 	case err != nil:
 		return nil, err
-	case s.isStagingInode(&st):
+	case w.staging.hides(&st):
 		return nil, unix.ENOENT
 	case isDir(&st):
 		return nil, unix.EISDIR
@@ -148,7 +139,7 @@ func (s *FS) replaceable(d folder, name string, o WriteOptions) (*unix.Stat_t, e
 	case !matches(o.IfMatch, etag(&st)):
 		return nil, errChanged
 	}
-	return &st, s.refuseAlien(&st)
+	return &st, w.refuseAlien(&st)
 }
 
 // What conditions of a write may fail with.
@@ -171,39 +162,11 @@ func matches(header, tag string) bool {
 	return false
 }
 
-// A staged file is content on its way to its place.
-type staged struct {
-	f    *os.File
-	dir  folder
-	name string // in dir; "" when it is there no more
-}
-
-// stage makes an empty file in the staging folder.
-func (s *FS) stage(name string) (*staged, error) {
-	d, err := s.stagingFolder()
-	if err != nil {
-		return nil, err
-	}
-	f, err := d.open(name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	return &staged{f: f, dir: d, name: name}, nil
-}
-
-// discard closes t, and removes it unless it has found its place.
-func (t *staged) discard() {
-	t.f.Close()
-	if t.name != "" {
-		_ = t.dir.unlink(t.name) // the next Open tries again
-	}
-}
-
 // put gives t the place clean.
-func (s *FS) put(t *staged, clean string, o WriteOptions) (Written, error) {
-	s.commit.Lock()
-	d, old, err := s.place(t, clean, o)
-	s.commit.Unlock()
+func (w *writer) put(t *staged, clean string, o WriteOptions) (Written, error) {
+	w.commit.Lock()
+	d, old, err := w.place(t, clean, o)
+	w.commit.Unlock()
 	if err != nil {
 		return Written{}, err
 	}
@@ -220,20 +183,20 @@ func (s *FS) put(t *staged, clean string, o WriteOptions) (Written, error) {
 
 // place is put's part with commit held. It returns the folder, to be closed, and
 // what t replaced.
-func (s *FS) place(t *staged, clean string, o WriteOptions) (folder, *unix.Stat_t, error) {
-	d, name, err := s.target(clean, true)
+func (w *writer) place(t *staged, clean string, o WriteOptions) (folder, *unix.Stat_t, error) {
+	d, name, err := w.target(clean, true)
 	if err != nil {
 		return folder{}, nil, err
 	}
-	old, err := s.replaceable(d, name, o)
+	old, err := w.replaceable(d, name, o)
 	if err == nil {
-		err = s.dress(t.f, d, old)
+		err = w.dress(t.f, d, old)
 	}
 	if err == nil {
 		err = t.dir.rename(t.name, d, name, !o.NoReplace)
 	}
 	if errors.Is(err, unix.EXDEV) {
-		err = s.carry(t, d, name, old, !o.NoReplace)
+		err = w.carry(t, d, name, old, !o.NoReplace)
 	}
 	if err != nil {
 		d.close()
@@ -248,7 +211,7 @@ func (s *FS) place(t *staged, clean string, o WriteOptions) (folder, *unix.Stat_
 
 // dress gives f the owner and permissions of old, or of a new file in d. The
 // agent may not be allowed to give files away, then they are its own.
-func (s *FS) dress(f *os.File, d folder, old *unix.Stat_t) error {
+func (w *writer) dress(f *os.File, d folder, old *unix.Stat_t) error {
 	uid, gid, mode := uint32(0), uint32(0), uint32(fileMode)
 	if old != nil {
 		uid, gid, mode = old.Uid, old.Gid, old.Mode&0o777
@@ -257,22 +220,14 @@ func (s *FS) dress(f *os.File, d folder, old *unix.Stat_t) error {
 		if err != nil {
 			return err
 		}
-		uid, gid = s.owner(&st)
+		uid, gid = w.owner(&st)
 	}
 	give(f, uid, gid)
 	return f.Chmod(os.FileMode(mode))
 }
 
-// give makes uid and gid the owner of f, or gid alone where only root may do
-// that, or neither.
-func give(f *os.File, uid, gid uint32) {
-	if f.Chown(int(uid), int(gid)) != nil {
-		_ = f.Chown(-1, int(gid)) // it is the agent's own then
-	}
-}
-
 // carry is for a folder on another filesystem: t becomes a file there first.
-func (s *FS) carry(t *staged, d folder, name string, old *unix.Stat_t, replace bool) error {
+func (w *writer) carry(t *staged, d folder, name string, old *unix.Stat_t, replace bool) error {
 	temp := tempPrefix + rand.Text()
 	f, err := d.open(temp, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600)
 	if err != nil {
@@ -282,7 +237,7 @@ func (s *FS) carry(t *staged, d folder, name string, old *unix.Stat_t, replace b
 		_, err = copyTo(f, t.f)
 	}
 	if err == nil {
-		err = errors.Join(s.dress(f, d, old), f.Sync())
+		err = errors.Join(w.dress(f, d, old), f.Sync())
 	}
 	if err == nil {
 		err = d.rename(temp, d, name, replace)
