@@ -29,7 +29,7 @@ var Floors = []struct {
 }{
 	{F0, []string{
 		"protocol", "protocol/jws", "protocol/bytelog", "protocol/eventlog", "protocol/lease", "protocol/pace", "protocol/audit",
-		"protocol/envseal", "protocol/op",
+		"protocol/envseal", "protocol/op", "protocol/op/optest",
 	}},
 	{F1, []string{
 		"tunnel", "tunnel/internal/...", "tunnel/tunneltest", "tunnel/tunneltest/impair",

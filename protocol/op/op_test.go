@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op/optest"
 )
 
 // TestSpecOperations holds the table of the wire specification against Specs.
@@ -110,36 +111,11 @@ func TestSpecsAreWhole(t *testing.T) {
 	}
 }
 
-// wholes is one good op of each kind, with every member that it can have.
-var wholes = map[string]string{
-	KindSessionCreate: `{"kind":"session.create","egress":true}`,
-	KindSessionDelete: `{"kind":"session.delete"}`,
-	KindPTYCreate:     `{"kind":"pty.create","creatorId":"usr_1","creatorName":"a b","command":"top","args":["top"],"dir":"a","cols":80,"rows":24,"record":true,"egress":false}`,
-	KindPTYClose:      `{"kind":"pty.close"}`,
-	KindPTYSignal:     `{"kind":"pty.signal","signal":"INT"}`,
-	KindPTYResize:     `{"kind":"pty.resize","cols":80,"rows":24}`,
-	KindRecordStart:   `{"kind":"record.start"}`,
-	KindRecordStop:    `{"kind":"record.stop"}`,
-	KindTerminalShare: `{"kind":"terminal.share","pty":"pty_1","with":"session"}`,
-	KindAgentStart:    `{"kind":"agent.start","name":"claude","command":"claude","args":["-p"]}`,
-	KindAgentPause:    `{"kind":"agent.pause"}`,
-	KindAgentResume:   `{"kind":"agent.resume"}`,
-	KindAgentStop:     `{"kind":"agent.stop"}`,
-	KindGrantRevoke:   `{"kind":"grant.revoke","grants":["gr_1"]}`,
-	KindEnvApply:      `{"kind":"env.apply","names":["A"],"sealed":"AAAA","unset":["B"],"applyNow":true}`,
-	KindEgressDecide:  `{"kind":"egress.decide","approvalId":"apr_1","revision":1,"decision":"deny"}`,
-	KindEgressRevoke:  `{"kind":"egress.revoke","pattern":"a.example"}`,
-	KindBrokerDecide:  `{"kind":"broker.decide","secret":"TOKEN","domain":"a.example","decision":"deny_always"}`,
-	KindCDPSend:       `{"kind":"cdp.send","method":"Page.navigate","params":{"url":"about:blank"}}`,
-
-	KindIntegrationsChanged: `{"kind":"integrations.changed"}`,
-}
-
 // TestDecodeIsStrict: of every operation, a member that it doesn't have, one in
 // other letters, one twice and one of another type are refused, at every depth.
 func TestDecodeIsStrict(t *testing.T) {
 	for _, s := range Specs {
-		whole, ours := wholes[s.Kind]
+		whole, ours := optest.Whole[s.Kind]
 		if !ours {
 			t.Errorf("no test of %s", s.Kind)
 			continue
@@ -225,7 +201,7 @@ func TestErrorsQuoteNoValue(t *testing.T) {
 
 // FuzzDecode: what decodes, decodes again from what it is encoded to, to the same.
 func FuzzDecode(f *testing.F) {
-	for _, whole := range wholes {
+	for _, whole := range optest.Whole {
 		f.Add([]byte(whole))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -1,0 +1,27 @@
+// Package optest has an example of each operation, for tests.
+package optest
+
+// Whole is one good op of each kind, with every member that it can have, as it is
+// signed.
+var Whole = map[string]string{
+	"session.create":       `{"kind":"session.create","egress":true}`,
+	"session.delete":       `{"kind":"session.delete"}`,
+	"pty.create":           `{"kind":"pty.create","creatorId":"usr_1","creatorName":"a b","command":"top","args":["top"],"dir":"a","cols":80,"rows":24,"record":true,"egress":false}`,
+	"pty.close":            `{"kind":"pty.close"}`,
+	"pty.signal":           `{"kind":"pty.signal","signal":"INT"}`,
+	"pty.resize":           `{"kind":"pty.resize","cols":80,"rows":24}`,
+	"record.start":         `{"kind":"record.start"}`,
+	"record.stop":          `{"kind":"record.stop"}`,
+	"terminal.share":       `{"kind":"terminal.share","pty":"pty_1","with":"session"}`,
+	"agent.start":          `{"kind":"agent.start","name":"claude","command":"claude","args":["-p"]}`,
+	"agent.pause":          `{"kind":"agent.pause"}`,
+	"agent.resume":         `{"kind":"agent.resume"}`,
+	"agent.stop":           `{"kind":"agent.stop"}`,
+	"grant.revoke":         `{"kind":"grant.revoke","grants":["gr_1"]}`,
+	"env.apply":            `{"kind":"env.apply","names":["A"],"sealed":"AAAA","unset":["B"],"applyNow":true}`,
+	"egress.decide":        `{"kind":"egress.decide","approvalId":"apr_1","revision":1,"decision":"deny"}`,
+	"egress.revoke":        `{"kind":"egress.revoke","pattern":"a.example"}`,
+	"broker.decide":        `{"kind":"broker.decide","secret":"TOKEN","domain":"a.example","decision":"deny_always"}`,
+	"cdp.send":             `{"kind":"cdp.send","method":"Page.navigate","params":{"url":"about:blank"}}`,
+	"integrations.changed": `{"kind":"integrations.changed"}`,
+}
