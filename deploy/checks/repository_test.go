@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -66,22 +67,21 @@ func repository(t *testing.T) []File {
 
 // TestLintMirrorsFloors: for each floor below the top, .golangci.yml has one
 // depguard rule, for the files of that floor, which denies every package above
-// it and none other.
+// it and none other. With -update it writes the rules.
 func TestLintMirrorsFloors(t *testing.T) {
+	if *update {
+		mirrorFloors(t)
+	}
 	rules := depguard(t)
 	for _, row := range Floors[:F4] {
 		name := fmt.Sprintf("f%d", row.Floor)
 		rule := rules[name]
 		var want []string
 		for _, dir := range row.Dirs {
-			if top, all := strings.CutSuffix(dir, "/..."); all {
-				want = append(want, "**/"+top+"/**")
-			} else {
-				want = append(want, "**/"+dir+"/*.go")
-			}
+			want = append(want, filesOf(dir))
 		}
 		if !slices.Equal(rule.Files, want) {
-			t.Errorf("rule %s is for\n%q, want\n%q", name, rule.Files, want)
+			t.Errorf("rule %s isn't for the floor's files: go test ./deploy/checks -run TestLintMirrorsFloors -update", name)
 		}
 		for _, other := range Floors {
 			for _, pattern := range other.Dirs {
@@ -92,6 +92,67 @@ func TestLintMirrorsFloors(t *testing.T) {
 			}
 		}
 	}
+}
+
+// filesOf returns the files of a row of Floors as the linter names them.
+func filesOf(dir string) string {
+	if top, all := strings.CutSuffix(dir, "/..."); all {
+		return "**/" + top + "/**"
+	}
+	return "**/" + dir + "/*.go"
+}
+
+// mirrorFloors writes the rules of Floors into .golangci.yml. A rule goes on to
+// the next line that is indented as its name is.
+func mirrorFloors(t *testing.T) {
+	t.Helper()
+	name := filepath.Join(root, ".golangci.yml")
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range Floors[:F4] {
+		var rule strings.Builder
+		rule.WriteString("${1}          files:\n")
+		for _, dir := range row.Dirs {
+			fmt.Fprintf(&rule, "            - %q\n", filesOf(dir))
+		}
+		rule.WriteString("          deny:\n")
+		for _, pkg := range above(row.Floor) {
+			fmt.Fprintf(&rule, "            - {pkg: %s/%s, desc: above F%d}\n", Module, strings.ReplaceAll(pkg, "$", "$$"), row.Floor)
+		}
+		whole := regexp.MustCompile(fmt.Sprintf(`(?m)^( {8}f%d:.*\n)(?: {9,}.*\n)*`, row.Floor))
+		text = whole.ReplaceAll(text, []byte(rule.String()))
+	}
+	if err := os.WriteFile(name, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// above returns what the linter denies to a floor: the shortest beginnings that
+// packages above it have and none up to it, and else a package's whole name with
+// a final $.
+func above(floor Floor) (denied []string) {
+	var allowed []string
+	for _, row := range Floors[:floor+1] {
+		allowed = append(allowed, row.Dirs...)
+	}
+	for _, row := range Floors[floor+1:] {
+		for _, dir := range row.Dirs {
+			pkg := strings.TrimSuffix(dir, "/...")
+			begins := pkg + "$"
+			for i := len(pkg); i > 0; i = strings.LastIndex(pkg[:i], "/") {
+				if slices.ContainsFunc(allowed, func(other string) bool { return strings.HasPrefix(other, pkg[:i]) }) {
+					break
+				}
+				begins = pkg[:i]
+			}
+			if !slices.Contains(denied, begins) {
+				denied = append(denied, begins)
+			}
+		}
+	}
+	return denied
 }
 
 // TestLintMirrorsRestrictions: a module that one package may use is denied to
