@@ -32,13 +32,13 @@ type Config struct {
 	// certificate they verify.
 	TunnelListen          string
 	TunnelCert, TunnelKey string
-	// TunnelWebSocketListen is the TCP address of agents to which UDP doesn't
-	// get through, with the same certificate; WebSocketOff: they have no other
-	// way. Default: the port of TunnelListen, unless the public listener has it.
-	// The public listener takes them too, at /tunnel, if it is reached by TLS.
+	// TunnelWebSocketListen is the TCP address for agents whose network blocks
+	// UDP, with the same certificate; WebSocketOff disables it. Default: the port
+	// of TunnelListen, unless the public listener has it. A public listener that
+	// is reached by TLS takes these tunnels too, at /tunnel.
 	TunnelWebSocketListen string
-	// RegistrationsPerSecond is how many agents may register; default 200, less
-	// than 0: any number.
+	// RegistrationsPerSecond limits how many agents may register; default 200,
+	// negative: no limit.
 	RegistrationsPerSecond float64
 
 	// SocketsPerPerson is how many terminal sockets one person may have here;
@@ -47,10 +47,10 @@ type Config struct {
 
 	AdminListen string
 
-	// PreviewListen is where previews are served, by the same rules as Listen
-	// and with the same certificate; empty: there are none. Each has a name of
-	// its own below the host of PreviewOrigin, which must not be below a public
-	// origin's: pages of previews could set cookies for that.
+	// PreviewListen is the address that serves previews, by the same rules as
+	// Listen and with the same certificate; empty: there are none. Each preview
+	// has a host name of its own below PreviewOrigin's. That must not be below a
+	// public origin's host, for which pages of previews could then set cookies.
 	PreviewListen string
 	PreviewOrigin string // default, of a loopback listener: preview.localhost
 
@@ -62,14 +62,14 @@ type Config struct {
 	AdvertiseURL, AdvertiseTunnel string
 	Secret                        []byte // QUIC reset and token keys are derived from it; empty: random
 
-	// KeysMaxAge is how long the control plane's keys are believed without
-	// news of them; then every token is refused. Default 1 h.
+	// KeysMaxAge is how long the relay trusts the control plane's keys without
+	// refreshing them; afterwards it refuses every token. Default 1 h.
 	KeysMaxAge time.Duration
 
 	OnReady      func(Addresses) error // called once the relay takes traffic; may be nil
 	DrainTimeout time.Duration         // default 10 s
 
-	madeUp bool // RelayID is, until the control plane says which it is
+	madeUp bool // RelayID is random, until the control plane says the real one
 }
 
 // WebSocketOff as an address: no tunnels over WebSocket.
@@ -132,8 +132,8 @@ func (c *Config) check() error {
 	return c.checkPreviews()
 }
 
-// identify completes the relay's id. A credential of "controlplane relay add"
-// begins with it; of any other the control plane knows whose it is.
+// identify completes the relay's id. A credential from "controlplane relay add"
+// begins with it; for any other the control plane knows the id.
 func (c *Config) identify() error {
 	named, _, found := strings.Cut(c.Credential, ".")
 	if !found || !strings.HasPrefix(named, protocol.RelayPrefix) || !protocol.ValidID(protocol.RelayID(named)) {
@@ -151,9 +151,9 @@ func (c *Config) identify() error {
 }
 
 // advertised returns where the control plane finds a relay that listens at own
-// and whose public origin is origin: where it listens, if only this machine
-// reaches that, or if it listens on all addresses and the control plane is on
-// this machine; else at the origin, through which everybody comes.
+// and has this public origin: at own, if only this machine reaches that, or if
+// the relay listens on all addresses and the control plane is on this machine;
+// otherwise at the origin, which everybody uses.
 func (c *Config) advertised(own, origin string) string {
 	listening, err := url.Parse(own)
 	if c.AdvertiseURL != "" || err != nil || loopback(listening.Host) {
@@ -165,8 +165,8 @@ func (c *Config) advertised(own, origin string) string {
 	return origin
 }
 
-// advertisedTunnel returns where agents find a relay that listens at own: on all
-// addresses it has the name of its public origin.
+// advertisedTunnel returns where agents find a relay that listens at own. If
+// that is all addresses, it has the host name of the public origin.
 func (c *Config) advertisedTunnel(own, origin string) string {
 	public, err := url.Parse(origin)
 	if c.AdvertiseTunnel != "" || err != nil || !unspecified(own) {
@@ -182,7 +182,7 @@ func unspecified(address string) bool {
 	return err == nil && at.Addr().IsUnspecified()
 }
 
-// withPort returns the host of u with a port, whichever.
+// withPort returns u's host with its port, 80 by default.
 func withPort(u *url.URL) string { return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "80")) }
 
 func (c *Config) checkPreviews() error {

@@ -10,16 +10,16 @@ import (
 // primary one.
 const handoverTime = time.Second
 
-// deregisterTimeout bounds the last words to the control plane. A test has more
-// patience.
+// deregisterTimeout bounds the last request to the control plane. It is a
+// variable so that a test can raise it.
 var deregisterTimeout = 500 * time.Millisecond
 
-// drain ends what runs within the drain timeout. Sandboxes are asked to go and
-// make another relay theirs first, so that their viewers can follow at once;
-// then the other viewers are told to come back, and requests and commands under
-// way may end.
+// drain ends what runs, within the drain timeout. It first asks sandboxes to
+// make another relay's tunnel their primary, so that their viewers can follow
+// at once. Then it tells the other viewers to reconnect, and lets requests and
+// commands that are in progress finish.
 func (r *Relay) drain(servers ...*http.Server) {
-	// The rest is for the words that end the tunnels.
+	// The rest is for the messages that end the tunnels.
 	left := r.cfg.DrainTimeout - min(r.cfg.DrainTimeout/5, time.Second)
 	ctx, cancel := context.WithTimeout(context.Background(), left)
 	defer cancel()
@@ -33,8 +33,8 @@ func (r *Relay) drain(servers ...*http.Server) {
 		cancel()
 	}
 	r.hubs.Drain(ctx, origin)
-	r.pages.Close()    // its streams would hold the servers up,
-	r.requests.Drain() // and so would those of events
+	r.pages.Close()    // open streams would delay the servers' shutdown,
+	r.requests.Drain() // and so would event streams
 	for _, server := range servers {
 		if server.Shutdown(ctx) != nil {
 			server.Close()

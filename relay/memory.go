@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	// memoryBase is what a relay needs that does nothing, and memorySlack what
-	// the collector may leave lying beside that and what terminals show.
+	// memoryBase is what an idle relay needs, and memorySlack what the collector
+	// may leave uncollected beyond that and the terminals' output.
 	memoryBase  = 16 << 20
 	memorySlack = 40 << 20
 	// memoryEvery is how often the limit follows what is in use.
 	memoryEvery = time.Second
 )
 
-// memoryLimit returns what the collector should keep the program below, where so
-// much is in use, of which shown is what terminals show. That part is bounded,
-// so nothing is won by letting as much garbage pile up beside it; for everything
-// else the limit leaves what the collector would take by itself.
+// memoryLimit returns the soft memory limit when used bytes are in use, shown
+// of them by terminals' output. That part is bounded, so an equal amount of
+// garbage beside it gains nothing. For everything else the limit leaves what
+// the collector would use by default.
 func memoryLimit(used, shown int64) int64 {
 	return protocol.RelayRingBytes + memorySlack + 2*max(used-shown-memoryBase, 0)
 }
 
-// limitMemory has the collector keep the program's memory near what it needs
-// until ctx ends, unless the environment names a limit.
+// limitMemory keeps the program's memory near what it needs until ctx ends,
+// unless the environment sets a limit.
 func (r *Relay) limitMemory(ctx context.Context) {
 	if debug.SetMemoryLimit(-1) != math.MaxInt64 {
 		return

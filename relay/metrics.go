@@ -15,13 +15,13 @@ import (
 	"github.com/fairlead/fairlead/tunnel"
 )
 
-// Metrics returns all metrics of a relay at which nothing has happened yet, so
-// that whoever asks for some by name can be checked.
+// Metrics returns all metrics of a fresh relay, so that metric names can be
+// checked against them.
 func Metrics() *prometheus.Registry {
 	return assemble(Config{Logger: slog.New(slog.DiscardHandler)}).registry
 }
 
-// metrics are those of the relay that no package below it keeps.
+// metrics are those of the relay that no package below it has.
 type metrics struct {
 	gateway  *gateway.Metrics
 	dispatch *dispatch.Metrics
@@ -93,7 +93,7 @@ func (m *metrics) ofTunnels() {
 		"Connections of agents that aren't registered to the control plane, by what became of them.", "outcome", tunnel.ConnectOutcomes()...)
 }
 
-// events has what tunnels do counted.
+// events counts what tunnels do.
 func (m *metrics) events() *tunnel.Events {
 	return &tunnel.Events{
 		Handshake: func(c tunnel.Carrier, outcome tunnel.HandshakeOutcome, took time.Duration) {
@@ -115,10 +115,10 @@ func (m *metrics) events() *tunnel.Events {
 	}
 }
 
-// connected counts what became of an agent that isn't registered.
+// connected counts the outcome for an agent that isn't registered.
 func (m *metrics) connected(o tunnel.ConnectOutcome) { m.connects.WithLabelValues(string(o)).Inc() }
 
-// ofState registers what the relay says of itself.
+// ofState registers gauges of the relay's own state.
 func (r *Relay) ofState() {
 	yes := func(name, help string, holds func() bool) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
@@ -151,7 +151,7 @@ const (
 
 	requestOK      = "ok"
 	requestRefused = "refused" // with an answer that says so
-	requestFailed  = "failed"  // there was no answer, or one of a fault
+	requestFailed  = "failed"  // no answer, or a 5xx
 )
 
 var purposes = []string{forKeys, forRevocations, forRegister, forSign, forCallback, forOther}

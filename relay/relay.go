@@ -1,5 +1,5 @@
 // Package relay is the edge: browsers and agents both connect to it, and it
-// joins them. It keeps nothing that it could not lose.
+// joins them. It keeps no state that it can't afford to lose.
 package relay
 
 import (
@@ -44,7 +44,7 @@ type Relay struct {
 	admin      net.Listener
 	preview    net.Listener // nil: there are no previews
 	tunnels    *tunnel.Listener
-	websocket  net.Addr // of tunnels; nil: only at the public listener, if at all
+	websocket  net.Addr // of tunnels; nil: they use the public listener, if any
 	registry   *prometheus.Registry
 	metrics    *metrics
 	origins    *access.Origins
@@ -66,8 +66,8 @@ type Relay struct {
 	draining   atomic.Bool
 	registered atomic.Bool                      // the control plane knows this relay
 	taken      atomic.Bool                      // it was registered once
-	refusal    atomic.Pointer[refusedError]     // why it doesn't take it; nil: it does, or did and can't be reached
-	given      atomic.Pointer[protocol.RelayID] // what it calls this relay, which didn't know
+	refusal    atomic.Pointer[refusedError]     // why the control plane refuses this relay; nil: it doesn't, or did and is unreachable
+	given      atomic.Pointer[protocol.RelayID] // the id that the control plane says, for a relay that had none
 	peers      atomic.Pointer[[]peer]           // the other relays, as the control plane last said
 }
 
@@ -86,7 +86,7 @@ func New(cfg Config) (*Relay, error) {
 	return r, nil
 }
 
-// assemble makes everything that needs no listener, metrics included.
+// assemble makes everything that needs no listener, including metrics.
 func assemble(cfg Config) *Relay {
 	r := &Relay{cfg: cfg, log: cfg.Logger, registry: instrument.NewRegistry("fairlead_relay_info", cfg.Revision)}
 	r.metrics = newMetrics(r.registry)
@@ -194,8 +194,8 @@ func (r *Relay) Addresses() Addresses {
 	}
 }
 
-// Run serves until ctx ends, then drains: sandboxes and viewers are sent to
-// other relays, or told to come back. It returns nil after a drain.
+// Run serves until ctx ends, then drains: it sends sandboxes and viewers to
+// other relays, or tells them to reconnect. It returns nil after a drain.
 func (r *Relay) Run(ctx context.Context) error {
 	defer r.closeListeners()
 	publicServer, err := r.publicServer()
@@ -204,7 +204,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	adminServer := r.adminServer()
 	previewServer := r.browserServer(r.previews.Handler())
-	failed := make(chan error, 4) // one for each that can
+	failed := make(chan error, 4) // room for one from each server
 	var serving sync.WaitGroup    // Run waits for it at the end
 	serve := func(s *http.Server, l net.Listener) {
 		serving.Go(func() {
@@ -254,7 +254,7 @@ func (r *Relay) Run(ctx context.Context) error {
 // address returns where a request comes from.
 func (r *Relay) address(req *http.Request) netip.Addr { return intake.Address(req, r.cfg.BehindProxy) }
 
-// unclear counts a request that programs could read differently.
+// unclear counts a request that programs could parse differently.
 func (r *Relay) unclear(err error) { r.refused.Count(rejects.Framing, err) }
 
 // publicServer serves browsers and machines at the public origin.
@@ -268,21 +268,20 @@ func (r *Relay) publicServer() (*http.Server, error) {
 	return r.browserServer(r.withTunnels(r.origins.Guard(r.origins.Share(mux)))), nil
 }
 
-// browserServer serves handler to browsers. A request that has begun may last;
-// who sends its header or nothing at all doesn't.
+// browserServer serves handler to browsers. A request that has begun may take
+// long; sending the header, or being idle, is bounded.
 func (r *Relay) browserServer(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           r.bodies.Handler(handler),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    80 << 10, // a grant in a header, and room
+		MaxHeaderBytes:    80 << 10, // room for a grant in a header
 		ErrorLog:          slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
 	}
 }
 
-// adminServer serves operators, who come by an address: Prometheus finds relays
-// by theirs, which need not be the one that is listened on, as every
-// listener does.
+// adminServer serves operators, who use an IP address: Prometheus finds relays
+// by theirs, which need not be the address that is listened on.
 func (r *Relay) adminServer() *http.Server {
 	handler := admin.Handler(admin.Options{
 		Revision:  r.cfg.Revision,
@@ -294,7 +293,7 @@ func (r *Relay) adminServer() *http.Server {
 	return &http.Server{Handler: r.bodies.Handler(instrument.GuardNames(r.admin.Addr(), handler)), ReadHeaderTimeout: 10 * time.Second}
 }
 
-// notReady says why the relay takes no traffic, nil when it does.
+// notReady says why the relay takes no traffic, nil if it does.
 func (r *Relay) notReady() error {
 	switch {
 	case r.draining.Load():
@@ -327,7 +326,7 @@ func (r *Relay) acceptTunnels(ctx context.Context) {
 	}
 }
 
-// announce tells that the relay takes traffic.
+// announce reports that the relay takes traffic.
 func (r *Relay) announce() error {
 	a := r.Addresses()
 	r.log.Info("relay ready", "url", a.URL, "tunnel", a.Tunnel, "admin", a.AdminURL, "revision", a.Revision)

@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/sandboxapi"
 )
 
-// routes registers everything that is served at the public origin, with the
-// console behind what is left.
+// routes registers everything that is served at the public origin. The console
+// gets all other paths.
 func (r *Relay) routes(router access.Router) error {
 	controlPlane, err := url.Parse(r.cfg.ControlPlaneURL)
 	if err != nil {
@@ -43,8 +43,8 @@ func (r *Relay) routes(router access.Router) error {
 	return nil
 }
 
-// health is GET /health: that the relay answers, and which one it is. It is for
-// anybody, so it says nothing else (seed 000's gave a token away).
+// health is GET /health: the relay answers, with its revision. Anybody may ask,
+// so it says nothing else (seed 000's gave a token away).
 func (r *Relay) health(w http.ResponseWriter, _ *http.Request) {
 	access.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok", "revision": r.cfg.Revision})
 }

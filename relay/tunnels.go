@@ -11,12 +11,12 @@ import (
 	"github.com/fairlead/fairlead/tunnel"
 )
 
-// portAttempts is how often the system is asked for a port that is free for UDP
-// and TCP.
+// portAttempts is how often the relay asks the system for a port that is free
+// for both UDP and TCP.
 const portAttempts = 16
 
-// registrationMargin keeps registrations below their rate also where they are
-// counted by agents: what leaves evenly arrives in lumps.
+// registrationMargin keeps the rate below the limit where agents count it, too:
+// evenly spaced answers arrive in bursts.
 const registrationMargin = 0.95
 
 // listenTunnels opens the listeners that agents dial.
@@ -25,7 +25,7 @@ func (r *Relay) listenTunnels() error {
 	if err != nil {
 		return fmt.Errorf("tunnel listener: %w", err)
 	}
-	tlsConfig.NextProtos = nil // the tunnel names its own
+	tlsConfig.NextProtos = nil // the tunnel sets its own
 	udp, tcp, err := r.tunnelSockets()
 	if err != nil {
 		return fmt.Errorf("tunnel listener: %w", err)
@@ -51,7 +51,7 @@ func (r *Relay) listenTunnels() error {
 }
 
 // tunnelSockets opens the tunnels' UDP socket and the TCP listener beside it,
-// which is nil where there is none.
+// nil if there is none.
 func (r *Relay) tunnelSockets() (net.PacketConn, net.Listener, error) {
 	for attempt := 1; ; attempt++ {
 		udp, err := net.ListenPacket("udp", r.cfg.TunnelListen)
@@ -75,7 +75,7 @@ func (r *Relay) tunnelSockets() (net.PacketConn, net.Listener, error) {
 				udp.Close()
 				continue
 			}
-			// A relay that was killed has to come back, whoever has this port now.
+			// A killed relay must restart even if another program has this port now.
 			r.log.Warn("no tunnels over WebSocket: the port is taken", "addr", address)
 			return udp, nil, nil
 		}
@@ -84,17 +84,17 @@ func (r *Relay) tunnelSockets() (net.PacketConn, net.Listener, error) {
 	}
 }
 
-// sharesPublicPort reports whether the public listener has the TCP port that
-// tunnels over WebSocket would take: they come through it then.
+// sharesPublicPort reports whether the public listener has the TCP port for
+// tunnels over WebSocket, which then use that listener.
 func (c *Config) sharesPublicPort() bool {
 	_, public, err := net.SplitHostPort(c.Listen)
 	_, tunnels, err2 := net.SplitHostPort(c.TunnelListen)
 	return err == nil && err2 == nil && public == tunnels && public != "0"
 }
 
-// withTunnels takes tunnels over WebSocket at the public listener, if that is
-// reached by TLS. They come before whatever checks names and origins, which are
-// browsers' matters: those are turned away.
+// withTunnels accepts tunnels over WebSocket at the public listener, if that is
+// reached by TLS. They come before the checks of Host and Origin, which are for
+// browsers; requests from browsers are refused.
 func (r *Relay) withTunnels(next http.Handler) http.Handler {
 	if r.cfg.TunnelWebSocketListen == WebSocketOff || r.cfg.Cert == "" && !r.cfg.BehindProxy {
 		return next

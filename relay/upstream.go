@@ -18,20 +18,19 @@ const (
 	revocationsPath = "/.well-known/revocations"
 	// maxKeys bounds a key set, in bytes.
 	maxKeys = 256 << 10
-	// maxAnswer bounds the answer to a registration, in bytes, and maxPeers
-	// how many other relays are taken from it.
+	// maxAnswer bounds the answer to a registration, in bytes, and maxPeers how
+	// many other relays are read from it.
 	maxAnswer = 64 << 10
 	maxPeers  = 8
-	// registerInterval is how often the relay tells the control plane where
-	// it is; the control plane forgets it after three misses.
+	// registerInterval is how often the relay registers; the control plane forgets
+	// it after three misses.
 	registerInterval = 10 * time.Second
-	// keysInterval is how often the relay looks for new or revoked keys, and
-	// for what else was revoked. A token under a key that isn't known yet makes
-	// it look as well, see jws.KeysOptions.
+	// keysInterval is how often the relay refreshes keys and revocations. A token
+	// under an unknown key causes a refresh as well, see jws.KeysOptions.
 	keysInterval = 20 * time.Second
 	// fetchTimeout bounds a request for either.
 	fetchTimeout = 5 * time.Second
-	// retryInterval paces what must succeed before the relay is ready.
+	// retryInterval is the pause between attempts before the relay is ready.
 	retryInterval = 200 * time.Millisecond
 )
 
@@ -40,7 +39,7 @@ func (r *Relay) fetchKeys(ctx context.Context) ([]byte, error) {
 	return r.fetch(ctx, keysPath, maxKeys)
 }
 
-// fetch gets a document of the control plane's, of so many bytes at most.
+// fetch gets a document of at most so many bytes from the control plane.
 func (r *Relay) fetch(ctx context.Context, path string, most int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -59,8 +58,8 @@ func (r *Relay) fetch(ctx context.Context, path string, most int64) ([]byte, err
 	return io.ReadAll(io.LimitReader(resp.Body, most))
 }
 
-// refreshRevocations asks what is void. What was heard of before stays void
-// when that fails.
+// refreshRevocations fetches the revocations. If that fails, those already
+// known still apply.
 func (r *Relay) refreshRevocations(ctx context.Context) error {
 	text, err := r.fetch(ctx, revocationsPath, protocol.MaxRevocationBytes)
 	if err != nil {
@@ -79,8 +78,8 @@ func (r *Relay) refreshRevocations(ctx context.Context) error {
 	return nil
 }
 
-// awaitKeys fetches the keys, and what is void, until it has both or ctx ends: a
-// relay that was just started must not believe a grant that was revoked.
+// awaitKeys fetches the keys and the revocations until it has both or ctx ends:
+// a fresh relay must not accept a grant that was revoked.
 func (r *Relay) awaitKeys(ctx context.Context) error {
 	for first := true; ; first = false {
 		err := r.keys.Refresh(ctx)
@@ -101,7 +100,7 @@ func (r *Relay) awaitKeys(ctx context.Context) error {
 	}
 }
 
-// refresh keeps the key set and what is known to be void fresh until ctx ends.
+// refresh keeps keys and revocations fresh until ctx ends.
 func (r *Relay) refresh(ctx context.Context) {
 	every(ctx, keysInterval, func() {
 		if err := r.keys.Refresh(ctx); err != nil && ctx.Err() == nil {
@@ -113,8 +112,8 @@ func (r *Relay) refresh(ctx context.Context) {
 	})
 }
 
-// stayRegistered tells the control plane where this relay is until ctx ends. It
-// calls first once that has succeeded.
+// stayRegistered keeps the relay registered at the control plane until ctx
+// ends. It calls first after the first success.
 func (r *Relay) stayRegistered(ctx context.Context, first func()) {
 	said := &registration{}
 	register := func() {
@@ -130,16 +129,15 @@ func (r *Relay) stayRegistered(ctx context.Context, first func()) {
 	every(ctx, registerInterval, register)
 }
 
-// A registration is what became of it so far.
+// A registration is the state of the relay's registration.
 type registration struct {
-	said string // in the log
-	once bool   // it succeeded
+	said string // the last logged outcome
+	once bool   // it succeeded before
 }
 
-// registration notes what became of one, and logs that whenever it is something
-// else than before. It reports whether it is the first that has succeeded. What
-// the control plane refuses it refuses; one that can't be reached any more
-// changes nothing for those who are here.
+// registration notes the outcome of an attempt and logs it if it differs from
+// the last. It reports whether this is the first success. A refusal makes the
+// relay not ready; losing the control plane later does not.
 func (r *Relay) registration(g *registration, err error) (first bool) {
 	r.registered.Store(err == nil)
 	switch refusal, refused := errors.AsType[*refusedError](err); {
@@ -173,7 +171,8 @@ type refusedError struct{ reason string }
 
 func (e *refusedError) Error() string { return e.reason }
 
-// notTaken reads a refusal. What is the control plane's own fault is none.
+// notTaken reads a refusal. A fault of the control plane's own, or 429, is not
+// one.
 func notTaken(resp *http.Response) error {
 	var answer struct {
 		Error protocol.ErrorBody `json:"error"`
@@ -188,12 +187,12 @@ func notTaken(resp *http.Response) error {
 	return &refusedError{text}
 }
 
-// whose is the id under which a relay registers that knows no other: that of its
-// credential.
+// whose is the id under which a relay registers that knows none: the control
+// plane then uses the credential's.
 const whose = "self"
 
-// id returns this relay's: what it was told, or what the control plane says that
-// the credential's is.
+// id returns this relay's id: the configured one, or the one that the control
+// plane has for the credential.
 func (r *Relay) id() protocol.RelayID {
 	if id := r.given.Load(); id != nil {
 		return *id
@@ -216,8 +215,8 @@ func (r *Relay) alternates() []string {
 	return list
 }
 
-// elsewhere returns the origin of another relay, empty when there is none that
-// browsers may go to.
+// elsewhere returns the origin of another relay, empty if there is none that
+// browsers may use.
 func (r *Relay) elsewhere() string {
 	for _, p := range r.others() {
 		if r.origins.Listed(p.PublicOrigin) {
@@ -234,12 +233,12 @@ func (r *Relay) others() []peer {
 	return nil
 }
 
-// register tells the control plane where this relay is, and learns of the
-// others.
+// register tells the control plane this relay's addresses and learns those of
+// the others.
 func (r *Relay) register(ctx context.Context) error { return r.put(ctx, false) }
 
-// deregister takes this relay out of the control plane's list, so that nobody
-// is sent here any more, and learns a last time of the others.
+// deregister takes this relay off the control plane's list, so that nobody is
+// sent here any more, and learns of the others one last time.
 func (r *Relay) deregister(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, deregisterTimeout)
 	defer cancel()
@@ -248,7 +247,7 @@ func (r *Relay) deregister(ctx context.Context) {
 	}
 }
 
-// put sends this relay's registration and notes which others there are.
+// put sends this relay's registration and stores the list of others.
 func (r *Relay) put(ctx context.Context, draining bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

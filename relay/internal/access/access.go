@@ -17,8 +17,8 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 )
 
-// CookieName is the cookie that opens a terminal socket where the ticket can't
-// be sent (DESIGN §9).
+// CookieName is the cookie that opens a terminal socket for clients that can't
+// send the ticket (DESIGN §9).
 const CookieName = "fairlead_pty"
 
 // Bearer returns the token of the request's Authorization header.
@@ -51,9 +51,8 @@ func Grant(r *http.Request, keys *jws.Keys) (*jws.Grant, string, error) {
 	return grant, token, nil
 }
 
-// Current reports whether a verified grant's time is not over yet, by our own
-// clock: the skew that its verification allows for is meant for sandboxes, whose
-// clocks nobody keeps.
+// Current fails if a verified grant has expired by our own clock. The clock
+// skew that its verification allows is for sandboxes, whose clocks nobody sets.
 func Current(grant *jws.Grant) error {
 	if grant.Over(time.Now()) {
 		return lifetime.ErrExpired
@@ -86,14 +85,14 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		return nil, protocol.Errorf(protocol.KindTooLarge, "the body is over %d bytes", limit)
 	}
-	if known, ok := errors.AsType[*protocol.Error](err); ok { // it took too long
+	if known, ok := errors.AsType[*protocol.Error](err); ok { // the body took too long
 		return nil, known
 	}
 	return nil, protocol.Fault(protocol.KindInvalid, err)
 }
 
-// WriteError answers with err's status and its JSON form. What err wraps is
-// not shown.
+// WriteError answers with err's status and its JSON form. It doesn't show the
+// errors that err wraps.
 func WriteError(w http.ResponseWriter, err error) {
 	e := protocol.AsError(err)
 	answer := map[string]any{"error": e.Body()}
@@ -112,8 +111,8 @@ func WriteJSON(w http.ResponseWriter, status int, v any) {
 	WriteVerbatim(w, status, body)
 }
 
-// WriteVerbatim answers with body, which is JSON, as it is: a signature may
-// cover its bytes.
+// WriteVerbatim answers with body, JSON, byte for byte: a signature may cover
+// it.
 func WriteVerbatim(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")

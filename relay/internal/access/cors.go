@@ -3,8 +3,8 @@ package access
 import "net/http"
 
 const (
-	// What pages of the other relays may send and read. There are no
-	// credentials among it: a grant or ticket is presented by the page itself.
+	// What pages of the other relays may send and read. It includes no cookies:
+	// the page itself presents its grant or ticket.
 	allowedMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
 	allowedHeaders = "Authorization, Content-Range, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, " +
 		"Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id, Range, " +
@@ -12,16 +12,16 @@ const (
 	exposedHeaders = "Accept-Ranges, Content-Disposition, Content-Range, ETag, Fairlead-Position, Fairlead-Redacted, Fairlead-Revision, " +
 		"Fairlead-Signature, Location, Mcp-Session-Id, Retry-After, Tus-Checksum-Algorithm, Tus-Extension, Tus-Max-Size, Tus-Resumable, Tus-Version, " +
 		"Upload-Expires, Upload-Length, Upload-Offset"
-	// What pages of any origin may send to a route that is open to them.
+	// Headers that pages of any origin may send to an open route.
 	openHeaders = "Authorization, Content-Type, Fairlead-Signature"
-	// preflightAge is how long a browser may remember an answer, in seconds.
+	// preflightAge is how long a browser may cache an answer, in seconds.
 	preflightAge = "600"
 )
 
 // Share lets pages of the other origins use next: it answers their preflight
-// requests, which bear no credential, and marks the answers to them. Cookies
-// don't come along, so such a page opens a socket with a ticket only. Guard
-// must have seen the request.
+// requests, which bear no credential, and adds CORS headers to the other
+// answers. Browsers send no cookies with them, so such a page opens a socket
+// with a ticket only. Guard must have checked the request.
 func (o *Origins) Share(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

@@ -19,15 +19,15 @@ const (
 	maxAdmissionsPerUser = 512
 )
 
-// A TargetKind says what sort of thing a socket leads to. Each has a route, and
-// a cookie, of its own.
+// A TargetKind says what a socket leads to. Each kind has its own route and
+// cookie.
 type TargetKind string
 
 // TargetTerminal is a terminal, named by session and PTY.
 const TargetTerminal TargetKind = "terminal"
 
-// A Target is what a socket leads to. Targets are compared whole: an admission
-// to one opens no other.
+// A Target is what a socket leads to. Targets are compared as a whole: an
+// admission to one opens no other.
 type Target struct {
 	Kind    TargetKind
 	Session protocol.SessionID
@@ -41,10 +41,9 @@ type Admission struct {
 	Target
 }
 
-// Desk hands out admissions, each as a ticket and a cookie, and takes them
-// back. Ticket and cookie are spent together: the use of one ends the other
-// (DESIGN §7). Who came with the cookie gets another one to come back with: see
-// [Pass].
+// Desk issues admissions, each as a ticket and a cookie, and redeems them once.
+// Using the ticket or the cookie spends both (DESIGN §7). A client that used
+// the cookie gets a new one to reconnect with: see [Pass].
 type Desk struct {
 	now func() time.Time
 
@@ -52,31 +51,31 @@ type Desk struct {
 	mu       sync.Mutex
 	byTicket map[[sha256.Size]byte]*admission
 	byCookie map[[sha256.Size]byte]*admission
-	bySpent  map[[sha256.Size]byte]spent // by cookies that were used before
-	stolen   func()                      // is told of a cookie that two have used
+	bySpent  map[[sha256.Size]byte]spent // by cookies used before
+	stolen   func()                      // called when two clients have used a cookie
 	perUser  map[protocol.UserID]int
 }
 
 type admission struct {
 	Admission
-	ticket, cookie [sha256.Size]byte // keys of the two maps; secrets themselves aren't kept
+	ticket, cookie [sha256.Size]byte // keys of the two maps: hashes, so that no secret is kept
 	ticketEnds     time.Time
 	cookieEnds     time.Time
 
-	// What a page has that comes back with cookies.
-	client string              // whose cookies they are, once one was used
+	// For clients that reconnect with cookies.
+	client string              // whose cookies they are, after the first use
 	holder *Pass               // of the last socket; nil: none yet
 	spent  [][sha256.Size]byte // oldest first, at most maxSpent
 }
 
-// Presented is what somebody opens a socket with.
+// Presented is what a client opens a socket with.
 type Presented struct {
 	Ticket, Cookie string
-	Client         string // the page's name of itself; empty: it has none
+	Client         string // the page's id for itself; empty: none
 	Target         Target
 }
 
-// NewDesk returns an empty Desk that reads the time from now.
+// NewDesk returns an empty Desk that reads the time with now.
 func NewDesk(now func() time.Time) *Desk {
 	return &Desk{
 		now:      now,
@@ -89,9 +88,9 @@ func NewDesk(now func() time.Time) *Desk {
 }
 
 // Issue makes a ticket (valid [protocol.TicketTTL]) and a cookie (valid
-// [protocol.CookieTTL]) for a, neither beyond the grant. A grant that is past
-// its time is of kind expired, also within the clocks' skew: what it opened
-// would close at once.
+// [protocol.CookieTTL]) for a, neither beyond the grant. An expired grant fails
+// with kind expired, even within the allowed clock skew: the socket would close
+// at once.
 func (d *Desk) Issue(a Admission) (ticket, cookie string, ticketEnds time.Time, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -119,15 +118,15 @@ func (d *Desk) Issue(a Admission) (ticket, cookie string, ticketEnds time.Time, 
 	return ticket, cookie, entry.ticketEnds, nil
 }
 
-// OnStolen has fn told of every cookie that turns out to be in two hands. It is
-// called before the first request.
+// OnStolen sets fn to be called for every cookie that two clients turn out to
+// have. It must be called before the first request.
 func (d *Desk) OnStolen(fn func()) { d.stolen = fn }
 
-// Redeem spends the admission behind the ticket, or, when none is presented,
-// behind the cookie. It must have been issued for this target. A
-// presented ticket alone decides: a bad one isn't saved by a good cookie. A
-// cookie leaves a Pass, which whoever opens nothing with it restores; a ticket
-// leaves none.
+// Redeem spends the admission behind the ticket or, if none is presented,
+// behind the cookie. It must have been issued for this target. A presented
+// ticket alone decides: a good cookie doesn't make up for a bad ticket. A
+// cookie yields a Pass, which the caller restores if it opens no socket; a
+// ticket yields none.
 func (d *Desk) Redeem(with Presented) (Admission, *Pass, error) {
 	a, pass, end, err := d.redeem(with)
 	if end != nil {
@@ -180,8 +179,8 @@ func (d *Desk) drop(entry *admission) {
 	}
 }
 
-// sweep drops what can't be used any more: it runs only when a bound is
-// reached, so memory is bounded without a timer.
+// sweep drops expired admissions. It runs only when a bound is reached, which
+// bounds memory without a timer.
 func (d *Desk) sweep(now time.Time) {
 	for _, entry := range d.byCookie {
 		if !now.Before(entry.ticketEnds) && !now.Before(entry.cookieEnds) {

@@ -10,15 +10,15 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// Origins is the set of web origins under which the relay is reached. Hosts
-// are checked on every request (DNS rebinding), origins wherever a browser
-// could act for a page that isn't ours.
+// Origins is the set of web origins under which the relay is reached. Every
+// request's Host is checked (DNS rebinding), and its Origin wherever a browser
+// could act for a foreign page.
 type Origins struct {
 	hosts   map[string]string // Host header → origin
 	origins map[string]bool
 	ordered []string          // as they were given
 	open    map[string]string // path → method of the routes that any origin may use
-	refused func(error)       // is told of what Guard refuses
+	refused func(error)       // called for what Guard refuses
 }
 
 // NewOrigins parses origins such as "https://relay.example" or
@@ -49,22 +49,22 @@ func NewOrigins(origins []string) (*Origins, error) {
 	return o, nil
 }
 
-// addHost maps a Host to an origin. Of two origins with one Host (http and
-// https of one name) the first that was given counts.
+// addHost maps a Host to an origin. If two origins have one Host (http and
+// https of one name), the first wins.
 func (o *Origins) addHost(host, origin string) {
 	if _, known := o.hosts[host]; !known {
 		o.hosts[host] = origin
 	}
 }
 
-// OnRefused has fn told of every request that Guard refuses. It is called before
-// the first.
+// OnRefused sets fn to be called for every request that Guard refuses. It must
+// be called before the first.
 func (o *Origins) OnRefused(fn func(error)) { o.refused = fn }
 
 // List returns the origins in the order in which they were given.
 func (o *Origins) List() []string { return slices.Clone(o.ordered) }
 
-// Listed reports whether origin is one of these, spelled as a browser does.
+// Listed reports whether origin is one of these, in a browser's spelling.
 func (o *Origins) Listed(origin string) bool { return o.origins[origin] }
 
 // Public returns the public origin under which r was sent, by its Host.
@@ -78,7 +78,7 @@ func (o *Origins) CheckHost(r *http.Request) error {
 	return protocol.Fault(protocol.KindForbidden, nil)
 }
 
-// CheckOrigin refuses a request without exactly one Origin of ours.
+// CheckOrigin refuses a request unless its one Origin is one of ours.
 func (o *Origins) CheckOrigin(r *http.Request) error {
 	if values := r.Header.Values("Origin"); len(values) == 1 && o.origins[values[0]] {
 		return nil
@@ -86,13 +86,13 @@ func (o *Origins) CheckOrigin(r *http.Request) error {
 	return protocol.Fault(protocol.KindForbidden, nil)
 }
 
-// Open lets pages of any origin, such as a browser extension's, use one route. It
-// must want a bearer token and nothing else; cookies don't come along. It is
-// called before requests are served.
+// Open lets pages of any origin, such as a browser extension's, use one route.
+// The route must require a bearer token and nothing else, as no cookies come
+// along. It must be called before requests are served.
 func (o *Origins) Open(method, path string) { o.open[path] = method }
 
-// Guard answers requests with a foreign Host, or with a foreign Origin where
-// one is sent, before next sees them. The routes of Open are for any Origin.
+// Guard refuses requests with a foreign Host, or with a foreign Origin if they
+// send one. The routes of Open accept any Origin.
 func (o *Origins) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := o.CheckHost(r)

@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// maxSpent is how many cookies of one page are remembered after their use,
-	// so that somebody who presents one again is noticed.
+	// maxSpent is how many used cookies of one page are remembered, so that reuse
+	// is noticed.
 	maxSpent = 16
-	// raceTime is how long after its use a cookie may be presented again by
-	// accident: by two windows that share their cookies and come back at once,
-	// or by a client whom the answer with the next one hasn't reached.
+	// raceTime is how long after its use a cookie may be presented again without
+	// malice: by two windows that share cookies and reconnect at once, or by a
+	// client that missed the answer with the next cookie.
 	raceTime = 30 * time.Second
 )
 
-// A Pass is what remains of an admission that a cookie has opened a socket with:
-// the next cookie, for the page to come back with. It is good once, under the
-// same client id, for as long as the first one would have been; what was used
-// before is dead at once.
+// A Pass is what remains of an admission after a cookie has opened a socket:
+// the next cookie, for the page to reconnect with. It works once, under the
+// same client id, until the first one would have expired. The used cookie is
+// void at once.
 type Pass struct {
 	desk   *Desk
 	entry  *admission
@@ -39,7 +39,7 @@ type spent struct {
 	at time.Time
 }
 
-// rotate replaces the cookie of entry by a new one.
+// rotate gives entry a new cookie.
 func (d *Desk) rotate(entry *admission, now time.Time) *Pass {
 	p := &Pass{desk: d, entry: entry, spent: entry.cookie, cookie: rand.Text()}
 	delete(d.byTicket, entry.ticket)
@@ -56,9 +56,9 @@ func (d *Desk) rotate(entry *admission, now time.Time) *Pass {
 	return p
 }
 
-// replayed is told of a cookie that nobody can have but one who had it before.
-// Long after its use that is no accident: either has stolen it from the other,
-// so neither may go on. It returns what ends the socket.
+// replayed handles a cookie that was already used. Long after its use that is
+// no accident: one of two clients stole it, so neither may go on. It returns
+// what ends the socket.
 func (d *Desk) replayed(key [sha256.Size]byte, now time.Time) (end func()) {
 	used, known := d.bySpent[key]
 	if !known || now.Sub(used.at) < raceTime {
@@ -73,14 +73,14 @@ func (d *Desk) replayed(key [sha256.Size]byte, now time.Time) (end func()) {
 	return entry.holder.end
 }
 
-// Cookie is the next cookie, and for how long a browser should keep it.
+// Cookie returns the next cookie, and how long a browser should keep it.
 func (p *Pass) Cookie() (value string, life time.Duration) {
 	p.desk.mu.Lock()
 	defer p.desk.mu.Unlock()
 	return p.cookie, p.entry.cookieEnds.Sub(p.desk.now())
 }
 
-// Opened says what ends the socket that the cookie has opened.
+// Opened sets what ends the socket that the cookie has opened.
 func (p *Pass) Opened(end func()) {
 	p.desk.mu.Lock()
 	defer p.desk.mu.Unlock()
@@ -90,14 +90,14 @@ func (p *Pass) Opened(end func()) {
 	p.end = end
 }
 
-// Closed says that the socket has ended.
+// Closed notes that the socket has ended.
 func (p *Pass) Closed() {
 	p.desk.mu.Lock()
 	defer p.desk.mu.Unlock()
 	p.end = nil
 }
 
-// Renew puts what comes after the socket under its newer grant.
+// Renew gives the next admission the socket's newer grant.
 func (p *Pass) Renew(grant *jws.Grant, token string) {
 	p.desk.mu.Lock()
 	defer p.desk.mu.Unlock()
@@ -107,7 +107,7 @@ func (p *Pass) Renew(grant *jws.Grant, token string) {
 	}
 }
 
-// Restore makes the cookie good again that has opened nothing.
+// Restore makes the used cookie valid again, as it has opened nothing.
 func (p *Pass) Restore() {
 	p.desk.mu.Lock()
 	defer p.desk.mu.Unlock()

@@ -8,23 +8,23 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// A Router takes routes as [http.ServeMux] does. The relay's routes are
-// registered with one, so that a test can see which there are.
+// A Router takes routes as [http.ServeMux] does. The relay registers its routes
+// through it so that a test can list them.
 type Router interface {
 	Handle(pattern string, handler http.Handler)
 	HandleFunc(pattern string, handler func(http.ResponseWriter, *http.Request))
 }
 
-// Methods is a Router that knows the methods of each path, so that any other is
-// refused as such: without it the console, which has what is left, would say
-// that there is nothing.
+// Methods is a Router that knows the methods of each path and answers any other
+// with 405. Otherwise the console, which gets all other paths, would answer
+// 404.
 type Methods struct {
 	router Router
 	of     map[string][]string // by path
 	paths  []string
 }
 
-// NewMethods returns Methods that hand on to router what they are given.
+// NewMethods returns Methods that register routes with router.
 func NewMethods(router Router) *Methods { return &Methods{router: router, of: map[string][]string{}} }
 
 // Handle implements [Router].
@@ -50,7 +50,7 @@ func (m *Methods) note(pattern string) {
 	m.of[path] = append(m.of[path], method)
 }
 
-// RefuseOthers registers, for each path, an answer to the methods that it hasn't.
+// RefuseOthers registers, for each path, an answer to its other methods.
 func (m *Methods) RefuseOthers() {
 	for _, path := range m.paths {
 		methods := slices.Clone(m.of[path])
@@ -78,13 +78,13 @@ func (m *Methods) RefuseOthers() {
 	}
 }
 
-// allMethods are those that are refused one by one where that must be.
+// allMethods are those that are refused one by one for covered paths.
 var allMethods = []string{
 	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
 }
 
-// covered reports whether another path has a wildcard for a part that path
-// spells out: a mux doesn't decide between a method there and any method here.
+// covered reports whether another path has a wildcard where path has a literal:
+// a mux can't order a pattern with a method there and one without here.
 func (m *Methods) covered(path string) bool {
 	return slices.ContainsFunc(m.paths, func(other string) bool {
 		ours, theirs := strings.Split(path, "/"), strings.Split(other, "/")

@@ -12,20 +12,19 @@ import (
 )
 
 // StreamCookieName is the cookie that opens the stream of commands, for pages
-// that use EventSource, which sends no Authorization.
+// that use EventSource, which can't send Authorization.
 const StreamCookieName = "fairlead_control"
 
 const (
-	// maxStreamPasses bounds the passes of a relay; beyond it a new one is
-	// refused.
+	// maxStreamPasses bounds the passes of a relay; beyond it Issue fails.
 	maxStreamPasses = 20_000
-	// maxStreamPassesPerUser bounds those of one user; beyond it the oldest
-	// goes, as that of a page which was closed long ago.
+	// maxStreamPassesPerUser bounds those of one user; beyond it the oldest goes,
+	// as its page was probably closed long ago.
 	maxStreamPassesPerUser = 32
 )
 
-// StreamPasses hands out what the stream's cookie holds. A pass may be used
-// again, since EventSource comes back by itself, and ends with its grant.
+// StreamPasses issues the values of the stream's cookie. A pass works
+// repeatedly, since EventSource reconnects by itself, and ends with its grant.
 type StreamPasses struct {
 	now func() time.Time
 
@@ -35,15 +34,15 @@ type StreamPasses struct {
 	byUser map[protocol.UserID][][sha256.Size]byte // oldest first
 }
 
-// NewStreamPasses returns StreamPasses that read the time from now.
+// NewStreamPasses returns StreamPasses that read the time with now.
 func NewStreamPasses(now func() time.Time) *StreamPasses {
 	return &StreamPasses{
 		now: now, passes: map[[sha256.Size]byte]*jws.Grant{}, byUser: map[protocol.UserID][][sha256.Size]byte{},
 	}
 }
 
-// Issue makes a pass for grant. A grant that is past its time is of kind
-// expired, also within the clocks' skew.
+// Issue makes a pass for grant. An expired grant fails with kind expired, even
+// within the allowed clock skew.
 func (p *StreamPasses) Issue(grant *jws.Grant) (cookie string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,7 +61,7 @@ func (p *StreamPasses) Issue(grant *jws.Grant) (cookie string, err error) {
 		return "", protocol.Errorf(protocol.KindTooMany, "too many control sessions")
 	}
 	cookie = rand.Text()
-	key := sha256.Sum256([]byte(cookie)) // secrets themselves aren't kept
+	key := sha256.Sum256([]byte(cookie)) // no secret is kept
 	p.passes[key] = grant
 	p.byUser[user] = append(p.byUser[user], key)
 	return cookie, nil
@@ -96,8 +95,8 @@ func (p *StreamPasses) drop(user protocol.UserID, key [sha256.Size]byte) {
 	}
 }
 
-// sweep drops what has expired. It runs only when the bound is reached, so
-// memory is bounded without a timer.
+// sweep drops expired passes. It runs only when the bound is reached, which
+// bounds memory without a timer.
 func (p *StreamPasses) sweep(now time.Time) {
 	for key, grant := range p.passes {
 		if grant.Over(now) {

@@ -17,7 +17,7 @@ import (
 const (
 	// maxStreams bounds the connect streams of one sandbox.
 	maxStreams = 16
-	// dialTimeout bounds the way to the control plane.
+	// dialTimeout bounds dialling the control plane.
 	dialTimeout = 5 * time.Second
 )
 
@@ -56,8 +56,8 @@ func (p *Proxy) Serve(session *tunnel.Session) {
 	}
 }
 
-// Dial reaches the control plane, for an agent at from that isn't registered.
-// Its errors may be shown to that.
+// Dial connects to the control plane for an unregistered agent at from. Its
+// errors may be shown to that agent.
 func (p *Proxy) Dial(ctx context.Context, from net.Addr) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: dialTimeout}
 	upstream, err := dialer.DialContext(ctx, "tcp", p.Address)

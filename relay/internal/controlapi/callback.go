@@ -16,8 +16,8 @@ const (
 	callbackPath = "/control/callback"
 	// maxCallback bounds a callback, in bytes: as much as a RESULT may hold.
 	maxCallback = protocol.MaxFramePayload
-	// maxReports bounds the callbacks on their way to the control plane, and
-	// reportTimeout how long one may take.
+	// maxReports bounds the callbacks that are being forwarded to the control
+	// plane, and reportTimeout each of them.
 	maxReports    = 64
 	reportTimeout = 10 * time.Second
 	// callbacksPerSecond and callbackBurst bound the callbacks from one address.
@@ -25,9 +25,9 @@ const (
 	callbackBurst      = 100
 )
 
-// callback takes the outcome of a command from its executor and passes it on to
-// the control plane. 204 means that both have it. The executor had the command
-// from here, and shows its token: what strangers post goes nowhere.
+// callback takes the outcome of a command from its executor and forwards it to
+// the control plane. 204 means that both have it. The executor got the command
+// from this relay and shows its token, which strangers lack.
 func (a *API) callback(w http.ResponseWriter, r *http.Request) {
 	if !a.callbacks.Allow(a.Address(r), time.Now()) {
 		a.refuse(w, rejects.Callback, protocol.Errorf(protocol.KindTooMany, "too many callbacks from this address"))
@@ -51,8 +51,8 @@ func (a *API) callback(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// settled takes the callback of a command for pages from the control plane: it was
-// answered, perhaps by way of another relay, and no page is to have it any more.
+// settled takes a page command's callback from the control plane. The command
+// was answered, perhaps through another relay, so no page may get it any more.
 func (a *API) settled(w http.ResponseWriter, r *http.Request) {
 	answer, err := readAnswer(w, r)
 	known := false
@@ -69,7 +69,7 @@ func (a *API) settled(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// readAnswer reads a callback and what it is posted with.
+// readAnswer reads a callback with its token and signature.
 func readAnswer(w http.ResponseWriter, r *http.Request) (answer dispatch.Answer, err error) {
 	if answer.Token, err = access.Bearer(r); err != nil {
 		return answer, err
@@ -88,7 +88,7 @@ func readAnswer(w http.ResponseWriter, r *http.Request) (answer dispatch.Answer,
 	return answer, nil
 }
 
-// wellFormed reports whether c can be an outcome.
+// wellFormed reports whether c is a possible outcome.
 func wellFormed(c protocol.ExecutionCallback) bool {
 	switch c.Status {
 	case protocol.StatusOK, protocol.StatusUnknown:
@@ -105,7 +105,7 @@ func wellFormed(c protocol.ExecutionCallback) bool {
 	return c.Type == protocol.CallbackType && protocol.ValidID(c.CommandID)
 }
 
-// report passes a callback on to the control plane.
+// report forwards a callback to the control plane.
 func (a *API) report(ctx context.Context, answer dispatch.Answer) error {
 	select {
 	case a.reports <- struct{}{}:
@@ -113,7 +113,7 @@ func (a *API) report(ctx context.Context, answer dispatch.Answer) error {
 		return protocol.Errorf(protocol.KindTooMany, "too many callbacks at once")
 	}
 	defer func() { <-a.reports }()
-	// It goes on when the executor hangs up: a service worker may be stopped.
+	// It continues if the executor hangs up: a service worker may be stopped.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
 	defer cancel()
 	return a.Signer.Report(ctx, answer)

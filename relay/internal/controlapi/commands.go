@@ -23,7 +23,7 @@ const (
 	longestWait = 60 * time.Second
 )
 
-// What a command's status is while there is no callback.
+// The status of a command that has no callback.
 const (
 	statusPending = "pending"
 	statusExpired = "expired" // nobody answered in time
@@ -59,7 +59,7 @@ func (a *API) submit(w http.ResponseWriter, r *http.Request) {
 	writeCallback(w, record)
 }
 
-// writeCallback passes on a callback as its executor wrote it.
+// writeCallback answers with a callback exactly as its executor wrote it.
 func writeCallback(w http.ResponseWriter, record *dispatch.Record) {
 	if signature := record.Result.Signature; len(signature) > 0 {
 		w.Header().Set(protocol.SignatureHeader, base64.StdEncoding.EncodeToString(signature))
@@ -71,8 +71,8 @@ func writeStatus(w http.ResponseWriter, code int, record *dispatch.Record, statu
 	access.WriteJSON(w, code, map[string]any{"commandId": record.Command.CommandID, "status": status})
 }
 
-// status tells what became of a command, to a grant of its session: the callback
-// to who may read it, the status to the others.
+// status answers with the outcome of a command for a grant of its session: the
+// callback if the grant may read it, otherwise only the status.
 func (a *API) status(w http.ResponseWriter, r *http.Request) {
 	grant, _, err := access.Grant(r, a.Keys)
 	if err != nil {
@@ -104,8 +104,8 @@ func (a *API) status(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// mayRead reports whether a grant that may follow a command may also have its
-// result and the text of its error.
+// mayRead reports whether a grant that may see a command's status may also see
+// its result and error text.
 func mayRead(grant *jws.Grant, command *jws.Command) bool {
 	target := command.Target
 	return op.MayReadOutcome(command.Kind(), target, command.UserID, grant.Subject, func(c protocol.Capability) bool {
@@ -113,9 +113,9 @@ func mayRead(grant *jws.Grant, command *jws.Command) bool {
 	})
 }
 
-// mayFollow reports whether a grant may know that there is a command, and its
-// status: one of its session may, and for what is done in a user's browser the
-// user.
+// mayFollow reports whether a grant may see that a command exists, and its
+// status: any grant of its session may, and for commands that run in a browser
+// only a grant of that browser's user.
 func mayFollow(grant *jws.Grant, command *jws.Command) bool {
 	target := command.Target
 	if command.Audience == jws.AudienceExtension {

@@ -1,6 +1,6 @@
 // Package controlapi serves the control plane's routes at the relay's public
-// origin: signed commands and their outcomes on their way, and those routes that
-// are the control plane's own, forwarded unchanged.
+// origin: it carries signed commands and their outcomes, and forwards the
+// routes that belong to the control plane unchanged.
 package controlapi
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/rejects"
 )
 
-// ownCookies are the control plane's own, by the paths below which it reads
-// them: they tie a sign-in, and an account that is being connected at a provider,
+// ownCookies are the control plane's cookies, each with the path below which it
+// reads it. They tie a sign-in, and an account being connected at a provider,
 // to the browser that began it.
 var ownCookies = map[string]string{"fairlead_login": "/auth/", "fairlead_connect": "/integrations/"}
 
@@ -36,12 +36,12 @@ type API struct {
 	Address      func(*http.Request) netip.Addr // where a request comes from
 	Log          *slog.Logger
 
-	reports   chan struct{} // as many as may be under way
+	reports   chan struct{} // a semaphore of maxReports
 	callbacks *intake.Rates
 }
 
-// Forwarded are the patterns of the routes that are the control plane's own. It
-// authenticates their callers itself.
+// Forwarded are the patterns of the routes that belong to the control plane,
+// which authenticates their callers itself.
 var Forwarded = []string{
 	"/auth/", "/grants", "/grants/{id}", "/sessions", "/sessions/{id}", "/commands", "/commands/{id}", "/dashboards", "/dashboards/",
 	"/invitations", "/invitations/",

@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/rejects"
 )
 
-// commandsPath is where people have commands run by the control plane.
+// commandsPath is where people ask the control plane to run commands.
 const commandsPath = "/commands"
 
 var (
@@ -24,19 +24,19 @@ var (
 	errNoAnswer   = protocol.Errorf(protocol.KindUnknown, "the control plane was lost before it answered: it isn't known whether this was done")
 )
 
-// sentKey is under which the context of a forwarded request says whether a
+// sentKey is the context key under which a forwarded request records whether a
 // connection took it: an *atomic.Bool.
 type sentKey struct{}
 
-// maxForwarded bounds the bodies of forwarded requests, in bytes: more than the
-// control plane takes of any.
+// maxForwarded bounds the bodies of forwarded requests, in bytes. It is more
+// than the control plane accepts on any route.
 const maxForwarded = 128 << 10
 
-// forward proxies to the control plane what has come whole: whoever begins to
-// send something, and doesn't go on, holds nothing there. Cookies are ours, so
-// they stay here, except that who signs in comes back from the provider with
-// nothing else. The control plane is told of the client's address, by which it
-// bounds those that it doesn't know.
+// forward proxies requests to the control plane once their bodies have come
+// whole, so that a client which stops in the middle holds nothing there.
+// Cookies are ours and stay here, except those of a sign-in, as the browser
+// returns from the provider with nothing else. The control plane gets the
+// client's address, by which it limits anonymous clients.
 func (a *API) forward() http.Handler {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -69,10 +69,10 @@ func (a *API) forward() http.Handler {
 	})
 }
 
-// notForwarded answers r, which err kept from being answered. 503 is for what
-// the control plane never had, and for what changes nothing. Everything else may
-// have been done: of a command that is what the answer is, as if the control
-// plane itself didn't know.
+// notForwarded answers r after err. It answers 503 if the control plane never
+// got the request or the request changes nothing. Anything else may have been
+// done: for a command the answer says so, as if the control plane itself didn't
+// know.
 func (a *API) notForwarded(w http.ResponseWriter, r *http.Request, err error) {
 	sent, _ := r.Context().Value(sentKey{}).(*atomic.Bool)
 	lost := sent == nil || sent.Load()

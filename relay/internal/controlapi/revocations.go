@@ -9,7 +9,7 @@ import (
 )
 
 // revocations takes a revocation list, whose signature is its only credential.
-// It adds to what is known, and takes nothing back.
+// It only adds to what is revoked.
 func (a *API) revocations(w http.ResponseWriter, r *http.Request) {
 	body, err := access.ReadBody(w, r, protocol.MaxTokenBytes)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 const streamPath = "/control/stream"
 
-// openSession turns a grant into the cookie that opens the stream.
+// openSession exchanges a grant for the cookie that opens the stream.
 func (a *API) openSession(w http.ResponseWriter, r *http.Request) {
 	grant, _, err := access.Grant(r, a.Keys)
 	if err != nil {
@@ -57,8 +57,8 @@ func (a *API) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// streamGrant returns the grant that opens the stream. A bearer that is
-// presented alone decides.
+// streamGrant returns the grant that opens the stream. If a bearer token is
+// presented, it alone decides.
 func (a *API) streamGrant(r *http.Request) (*jws.Grant, error) {
 	grant, err := a.presented(r)
 	if err != nil {
@@ -79,8 +79,8 @@ func (a *API) presented(r *http.Request) (*jws.Grant, error) {
 	if err != nil {
 		return nil, protocol.Fault(protocol.KindUnauthenticated, nil)
 	}
-	// SameSite knows sites; a page of another port or name of ours has none
-	// of our business either.
+	// SameSite compares sites only; pages of our host's other ports or names must
+	// not open the stream either.
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
 		return nil, protocol.Fault(protocol.KindForbidden, nil)
 	}

@@ -1,6 +1,6 @@
-// Package dispatch carries signed commands to where they are executed, in
-// sandboxes and in browsers, and keeps what became of them. It can't make a
-// command, and what it goes by is the signed payload alone.
+// Package dispatch carries signed commands to their executors, in sandboxes and
+// in browsers, and keeps the outcomes. It can't make a command, and trusts
+// nothing but the signed payload.
 package dispatch
 
 import (
@@ -21,8 +21,7 @@ import (
 const (
 	// answerTimeout bounds the wait for an agent's RESULT.
 	answerTimeout = 60 * time.Second
-	// maxRecords and maxRecordBytes bound the outcomes that are kept; the
-	// oldest go first.
+	// maxRecords and maxRecordBytes bound the records; the oldest go first.
 	maxRecords     = 10_000
 	maxRecordBytes = 64 << 20
 )
@@ -38,7 +37,7 @@ type Options struct {
 	Tunnels Tunnels
 	Pages   *pagestream.Pages
 	Revoked *jws.RevocationSet // learns of the grants that a command revokes
-	Refused func(error)        // is told of every command that wasn't executed, and why
+	Refused func(error)        // called for each command that wasn't executed, with the reason
 	Metrics *Metrics           // nil: nothing is counted
 	Log     *slog.Logger
 }
@@ -50,7 +49,7 @@ type Dispatcher struct {
 	ctx     context.Context // outlives requests; ends with Close
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	patient time.Duration // how long a lost tunnel may take to come back
+	patient time.Duration // how long a lost tunnel may take to return
 
 	// Guarded by mu.
 	mu        sync.Mutex
@@ -74,7 +73,7 @@ func New(opts Options) *Dispatcher {
 	}
 }
 
-// Close ends the commands under way and waits for them; no more are taken.
+// Close ends the running commands and waits for them. It accepts no more.
 func (d *Dispatcher) Close() {
 	d.mu.Lock()
 	d.closed = true
@@ -83,14 +82,14 @@ func (d *Dispatcher) Close() {
 	d.running.Wait()
 }
 
-// Submit verifies an envelope and sends its command on its way: to its sandbox,
-// or to the pages of its user. A command that is known already is not sent
-// again while it runs or has a result. The outer fields must agree with the
-// signed ones; a mismatch is an AuthError.
+// Submit verifies an envelope and sends its command to its sandbox, or to the
+// pages of its user. A known command is not sent again while it runs or has a
+// result. The outer fields must agree with the signed ones; a mismatch is an
+// AuthError.
 //
-// An expired command is taken to its sandbox as well, since that may remember
-// the outcome; Submit then waits until ctx ends, and fails with kind expired
-// when there is none.
+// An expired command goes to its sandbox as well, which may remember the
+// outcome. Submit then waits until ctx ends, and fails with kind expired if
+// there is no outcome.
 func (d *Dispatcher) Submit(ctx context.Context, env protocol.CommandEnvelope) (*Record, error) {
 	audience := jws.AudienceAgent
 	if env.Target.SandboxID == "" {
@@ -124,8 +123,8 @@ func (d *Dispatcher) Submit(ctx context.Context, env protocol.CommandEnvelope) (
 	return record, nil
 }
 
-// targets reports whether an envelope's target is the signed one. Seed 003 signs
-// the tab and leaves the extension's id to the envelope.
+// targets reports whether an envelope's target is the signed one. Seed 003
+// signs the tab and leaves the extension's id to the envelope.
 func targets(outer, signed protocol.CommandTarget) bool {
 	if signed.SandboxID == "" && signed.ExtensionID == "" {
 		outer.ExtensionID = ""
@@ -133,8 +132,8 @@ func targets(outer, signed protocol.CommandTarget) bool {
 	return outer == signed
 }
 
-// heed takes note of what a verified command means for the relay itself. A
-// revocation that comes too late for its sandbox is still one.
+// heed applies what a verified command means for the relay itself. A grant
+// revocation counts even if it comes too late for its sandbox.
 func (d *Dispatcher) heed(command *jws.Command) {
 	if command.Kind() != op.KindGrantRevoke || d.opts.Revoked == nil {
 		return
@@ -181,7 +180,7 @@ func (d *Dispatcher) enter(ctx context.Context, command *jws.Command, start func
 	return record, nil
 }
 
-// finish ends record with what became of it. The caller holds mu.
+// finish sets the outcome of record. The caller holds mu.
 func (d *Dispatcher) finish(record *Record, result protocol.Result, err error) {
 	record.Err = err
 	if err == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 )
 
-// Who executes commands, and what becomes of them: labels of metrics.
+// Executors of commands, and outcomes: labels of metrics.
 const (
 	toSandbox = "sandbox"
 	toPage    = "page"
@@ -89,8 +89,8 @@ func (m *Metrics) again() {
 	}
 }
 
-// queued notes that so many more commands wait, and sent that so many more are
-// under way.
+// queued adds to the number of waiting commands, and sent to that of running
+// ones.
 func (m *Metrics) queued(delta int) {
 	if m != nil {
 		m.waiting.Add(float64(delta))
@@ -103,8 +103,8 @@ func (m *Metrics) sent(delta int) {
 	}
 }
 
-// done counts what became of a command that took so long. refused says that its
-// executor did so; err, else, why its outcome is not known.
+// done counts a command's outcome after it took so long. refused: its executor
+// refused it. err: why the outcome isn't known otherwise.
 func (m *Metrics) done(c *jws.Command, took time.Duration, refused bool, err error) {
 	if m == nil {
 		return

@@ -31,7 +31,7 @@ func (d *Dispatcher) submitToPages(ctx context.Context, command *jws.Command, en
 		return nil, protocol.Errorf(protocol.KindInvalid, "a command to a browser must say how it is answered")
 	}
 	return d.enter(ctx, command, func(record *Record) error {
-		if !time.Now().Before(command.Deadline()) { // the executor's clock may still think otherwise, but nothing it says would count
+		if !time.Now().Before(command.Deadline()) { // the executor's clock may disagree, but its answer would not count
 			return protocol.Errorf(protocol.KindExpired, "command: expired")
 		}
 		withdraw, err := d.opts.Pages.Offer(command.UserID, pagestream.Scope{
@@ -48,7 +48,7 @@ func (d *Dispatcher) submitToPages(ctx context.Context, command *jws.Command, en
 	})
 }
 
-// opName is the operation as it may be shown: what is no name is left out.
+// opName returns the operation's kind for display, if it is short enough.
 func opName(command *jws.Command) string {
 	if kind := command.Kind(); len(kind) <= 64 {
 		return kind
@@ -56,7 +56,7 @@ func opName(command *jws.Command) string {
 	return "this"
 }
 
-// await ends record when its time is over without an answer.
+// await ends record if nobody answers in time.
 func (d *Dispatcher) await(record *Record) {
 	c := record.Command
 	timer := time.NewTimer(time.Until(c.Deadline()))
@@ -66,7 +66,7 @@ func (d *Dispatcher) await(record *Record) {
 	case <-record.Done:
 	case <-timer.C:
 	case <-d.ctx.Done():
-		err = unknown(d.ctx.Err()) // a page may have it
+		err = unknown(d.ctx.Err()) // a page may have the command
 	}
 	d.mu.Lock()
 	if !record.over() {
@@ -85,10 +85,10 @@ type Answer struct {
 }
 
 // Answer takes the callback of a command that this Dispatcher sent. The first
-// one in time ends a command to a browser; a repetition or a late one changes
-// nothing. A sandbox's command is ended by its RESULT alone, which comes through
-// the sandbox's own tunnel, whereas whoever carried the command knows its
-// callback token. known is false when the command was not sent from here.
+// one in time ends a page's command; a repetition or a late one changes
+// nothing. A sandbox's command ends only with its RESULT, which comes through
+// the sandbox's own tunnel, as everybody who carried the command knows its
+// callback token. known is false if the command was not sent from here.
 func (d *Dispatcher) Answer(a Answer) (known bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -114,7 +114,7 @@ func (d *Dispatcher) Answer(a Answer) (known bool, err error) {
 	return true, nil
 }
 
-// equal compares two secrets in a time that tells nothing about them.
+// equal compares two secrets in constant time.
 func equal(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return a != "" && subtle.ConstantTimeCompare(x[:], y[:]) == 1

@@ -21,7 +21,7 @@ type Record struct {
 	Err     error // of kind unknown: the command may have been executed
 
 	came    time.Time
-	expired error // the command came too late to be run: only its outcome may be had
+	expired error // the command came too late to run: only its outcome may be returned
 	tried   bool  // an earlier record of the command had no answer: it may have been executed
 
 	span        telemetry.Span // until the outcome is known
@@ -31,8 +31,8 @@ type Record struct {
 // size returns about how much memory r takes, in bytes.
 func (r *Record) size() int { return len(r.Command.Op) + len(r.Result.Callback) }
 
-// unsent returns err, why r was not sent this time, as it is for whoever asks: of
-// a command that was sent before, that says nothing.
+// unsent returns err, why r was not sent this time, in its public form. For a
+// command that was sent before, the outcome is unknown.
 func (r *Record) unsent(err error) error {
 	if r.tried {
 		return unknown(err)
@@ -40,9 +40,9 @@ func (r *Record) unsent(err error) error {
 	return err
 }
 
-// failed reports whether r is over and may be tried again: the executor's answer
-// isn't known, or was that it can't run anything now. If it did begin, it will
-// say so again.
+// failed reports whether r is over and may be tried again: its outcome is
+// unknown, or the executor can't run anything now. An executor that did begin
+// the command says so again.
 func (r *Record) failed() bool {
 	return r.over() && (r.Err != nil || r.Result.Kind == protocol.KindUnavailable || r.Result.Kind == protocol.KindTooMany)
 }
@@ -70,19 +70,19 @@ func (r *Record) Status() string {
 	return protocol.StatusUnknown
 }
 
-// same reports whether two commands of one id, both signed, say the same.
+// same reports whether two signed commands with one id are equal.
 func same(a, b *jws.Command) bool {
 	return a.Audience == b.Audience && a.Target == b.Target && a.UserID == b.UserID &&
 		a.IssuedAt == b.IssuedAt && a.TTLMs == b.TTLMs && bytes.Equal(a.Op, b.Op)
 }
 
-// Wait returns the callback of a record once it is there. An error is of kind
+// Wait returns the callback of a record once it exists. An error is of kind
 // unknown unless the command is known not to have been executed.
 func (r *Record) Wait(ctx context.Context) (protocol.ExecutionCallback, protocol.Kind, error) {
 	select {
 	case <-r.Done:
 	case <-ctx.Done():
-		return protocol.ExecutionCallback{}, 0, unknown(ctx.Err()) // it is on its way
+		return protocol.ExecutionCallback{}, 0, unknown(ctx.Err()) // it may still run
 	}
 	if r.Err != nil {
 		return protocol.ExecutionCallback{}, 0, r.Err

@@ -14,25 +14,25 @@ import (
 )
 
 const (
-	// reconnectTime is how long a sandbox whose tunnel was lost with a command
-	// under way may take to come back: an agent that still lives does so
-	// within seconds, and its ledger knows whether the command ran.
+	// reconnectTime is how long a sandbox may take to reconnect if its tunnel was
+	// lost while a command ran: a live agent does so within seconds, and its
+	// ledger knows whether the command ran.
 	reconnectTime = 5 * time.Second
-	// reconnectLook is how often it is looked for in that time.
+	// reconnectLook is the interval of looking for it.
 	reconnectLook = 20 * time.Millisecond
-	// endTime is how long after a stream its tunnel may end for the same reason.
+	// endTime is how long after a stream its tunnel may fail, too.
 	endTime = 250 * time.Millisecond
 )
 
-// maxQueued and maxQueuedBytes bound the commands that wait for one sandbox, in
-// tokens, beyond those that are under way to it.
+// maxQueued and maxQueuedBytes bound the commands that wait for one sandbox,
+// beyond those being sent. Bytes are those of tokens.
 const (
 	maxQueued      = 512
 	maxQueuedBytes = 4 << 20
 )
 
-// A sandbox is what is under way to one sandbox. The Dispatcher's mutex guards
-// it, and forgets it when there is nothing.
+// A sandbox holds the commands on their way to one sandbox. The Dispatcher's
+// mutex guards it. It is removed when there are none.
 type sandbox struct {
 	running int // at most protocol.MaxCommandsInFlight
 	queue   []delivery
@@ -41,22 +41,22 @@ type sandbox struct {
 	last map[terminal]*Record // the newest command of each terminal
 }
 
-// A terminal names what commands are kept in order for.
+// A terminal identifies commands that keep their order.
 type terminal struct {
 	session protocol.SessionID
 	pty     protocol.PTYID
 }
 
-// A delivery is a command on its way: after is the one of the same terminal that
-// goes before it, nil for none.
+// A delivery is a command on its way. after is the command of the same terminal
+// that must be done first, nil for none.
 type delivery struct {
 	token  string
 	record *Record
 	after  *Record
 }
 
-// toSandbox sends token, which is record's command, to its sandbox, or has it
-// wait there until others are done. The caller holds mu.
+// toSandbox queues token, record's command, for its sandbox and sends it when
+// its turn comes. The caller holds mu.
 func (d *Dispatcher) toSandbox(token string, record *Record) error {
 	target := record.Command.Target
 	if _, err := d.opts.Tunnels.Session(target.SandboxID); err != nil {
@@ -83,8 +83,8 @@ func (d *Dispatcher) toSandbox(token string, record *Record) error {
 	return nil
 }
 
-// proceed starts what may be under way now: what waits for another command of
-// its terminal takes nobody else's place. The caller holds mu.
+// proceed starts the queued commands that may run now. A command that waits for
+// another of its terminal holds no slot. The caller holds mu.
 func (d *Dispatcher) proceed(id protocol.SandboxID) {
 	s := d.sandboxes[id]
 	for s.running < protocol.MaxCommandsInFlight {
@@ -117,7 +117,7 @@ func (d *Dispatcher) run(e delivery) {
 	}
 	d.mu.Lock()
 	if err == nil && e.record.expired != nil && result.Kind == protocol.KindExpired {
-		err = e.record.expired // it never ran
+		err = e.record.expired // it has not run
 	}
 	d.finish(e.record, result, err)
 	s := d.sandboxes[c.Target.SandboxID]
@@ -131,7 +131,7 @@ func (d *Dispatcher) run(e delivery) {
 	d.report(e.record, result, err)
 }
 
-// report logs a command that was executed, and counts one that wasn't.
+// report logs an executed command, and counts a refused one.
 func (d *Dispatcher) report(record *Record, result protocol.Result, err error) {
 	c := record.Command
 	var callback struct {
@@ -154,7 +154,7 @@ func (d *Dispatcher) report(record *Record, result protocol.Result, err error) {
 		"user", c.UserID)
 }
 
-// send delivers e through the tunnel that there is now.
+// send delivers e through the sandbox's present tunnel.
 func (d *Dispatcher) send(e delivery) (protocol.Result, error) {
 	if d.ctx.Err() != nil {
 		return protocol.Result{}, protocol.Fault(protocol.KindRestarting, nil)
@@ -167,7 +167,7 @@ func (d *Dispatcher) send(e delivery) (protocol.Result, error) {
 	return d.deliver(session, e, sandbox)
 }
 
-// unknown says that a command may have been executed, and why nobody here knows.
+// unknown marks an error after which the command may have been executed.
 func unknown(err error) error {
 	if protocol.KindOf(err) == protocol.KindUnknown {
 		return err
@@ -175,10 +175,9 @@ func unknown(err error) error {
 	return protocol.Fault(protocol.KindUnknown, err)
 }
 
-// deliver sends e until there is an answer. When the tunnel is lost before
-// that, nobody here knows whether the command ran; the sandbox does, so the same
-// command goes to it again as soon as it is back. An error is of kind unknown
-// unless nothing was sent.
+// deliver sends e until there is an answer. If the tunnel is lost first, only
+// the sandbox knows whether the command ran, so the same command goes to it
+// again once it is back. An error is of kind unknown unless nothing was sent.
 func (d *Dispatcher) deliver(session *tunnel.Session, e delivery, sandbox protocol.SandboxID) (protocol.Result, error) {
 	ctx, cancel := context.WithTimeout(telemetry.Extract(d.ctx, e.record.traceparent), answerTimeout)
 	defer cancel()
@@ -200,8 +199,8 @@ func (d *Dispatcher) deliver(session *tunnel.Session, e delivery, sandbox protoc
 	}
 }
 
-// over reports whether session has ended, or is about to: a stream that fails
-// does so a little earlier than its tunnel.
+// over reports whether session has ended or ends within endTime: a stream fails
+// slightly before its tunnel.
 func over(session *tunnel.Session) bool {
 	end := time.NewTimer(endTime)
 	defer end.Stop()
@@ -213,8 +212,7 @@ func over(session *tunnel.Session) bool {
 	}
 }
 
-// successor returns the tunnel that takes the place of lost, nil if there is
-// none in time.
+// successor returns the tunnel that replaces lost, nil if none comes in time.
 func (d *Dispatcher) successor(ctx context.Context, lost *tunnel.Session, sandbox protocol.SandboxID) *tunnel.Session {
 	ctx, cancel := context.WithTimeout(ctx, d.patient)
 	defer cancel()

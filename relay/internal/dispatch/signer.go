@@ -15,11 +15,11 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// maxAnswer bounds what is read of a control plane's answer, in bytes.
+// maxAnswer bounds the control plane's answer, in bytes.
 const maxAnswer = 256 << 10
 
-// A Signer asks the control plane, which alone signs and knows outcomes: to sign
-// what a browser wants done, and to take note of what became of it.
+// A Signer asks the control plane to sign a browser's operations, and reports
+// their outcomes to it.
 type Signer struct {
 	URL        string // of the control plane, without a path
 	Credential string // the relay's own
@@ -34,9 +34,9 @@ type SignRequest struct {
 	IdempotencyKey string                 `json:"idempotency_key"`
 }
 
-// Sign returns the signed command for req: for one user and idempotency key
-// always the same. It fails with the control plane's answer, or unavailable
-// when that can't be had.
+// Sign returns the signed command for req, the same one for one user and
+// idempotency key. It fails with the control plane's answer, or unavailable if
+// there is none.
 func (s *Signer) Sign(ctx context.Context, req SignRequest) (env protocol.CommandEnvelope, err error) {
 	ctx, span := telemetry.Call(ctx, "ask for signature")
 	defer func() { span.End(err) }()
@@ -58,9 +58,9 @@ func (s *Signer) Sign(ctx context.Context, req SignRequest) (env protocol.Comman
 	return answer.Envelope, err
 }
 
-// Report tells the control plane of a callback. It fails with the control
-// plane's answer, or unavailable when that can't be had: then the executor has
-// to try again.
+// Report forwards a callback to the control plane. It fails with the control
+// plane's answer, or unavailable if there is none; then the executor has to try
+// again.
 func (s *Signer) Report(ctx context.Context, a Answer) error {
 	header := http.Header{}
 	header.Set(protocol.CallbackTokenHeader, a.Token)
@@ -70,11 +70,11 @@ func (s *Signer) Report(ctx context.Context, a Answer) error {
 	return s.post(ctx, "/internal/callback", header, a.Body, nil)
 }
 
-// relayRealm is how the control plane says that the relay's own credential,
-// not the user's grant, is at fault. That must not look like the user's fault.
+// relayRealm marks an answer that refuses the relay's own credential rather
+// than the user's grant. It must not look like the user's fault.
 const relayRealm = `realm="relay credential"`
 
-// post sends body, JSON, and decodes a successful answer, unless that is nil.
+// post sends body, JSON, and decodes a successful answer, if wanted.
 func (s *Signer) post(ctx context.Context, path string, header http.Header, body []byte, answer any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+path, bytes.NewReader(body))
 	if err != nil {

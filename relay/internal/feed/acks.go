@@ -6,21 +6,21 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// A flow is the account of a reader that acknowledges what it shows. A keyframe,
-// and what was under way before it, is given back whole by an ack that only
-// somebody who has shown the keyframe can send.
+// A flow counts what a reader was sent and has not acknowledged. The bytes of a
+// keyframe, and those in flight before it, are credited at once by the first
+// ack that proves that the keyframe was shown.
 type flow struct {
 	acked  uint64 // everything before it is shown
-	debt   int    // bytes of keyframes, and of what came before them
-	debtAt uint64 // an ack from here on pays debt
+	debt   int    // bytes of keyframes, and of the output in flight before them
+	debtAt uint64 // an ack at or beyond this offset clears debt
 	stall  stall
 }
 
-// A stall is the time for which a reader has been at its limit, or at what its
-// socket takes, on and off, since it last had all the output.
+// A stall is the time since when a reader has not had all the output, because
+// of its ack limit or its socket.
 type stall struct {
 	since time.Time // zero: it keeps up
-	acked uint64    // what it had acknowledged then
+	acked uint64    // its acked at that time
 }
 
 // unacked returns how many bytes the reader has not acknowledged.
@@ -29,8 +29,8 @@ func (p *position) unacked() int { return p.flow.debt + int(p.sent()-p.flow.acke
 // room returns how many bytes more the reader may be sent.
 func (p *position) room() int { return protocol.MaxOutputUnacked - p.unacked() }
 
-// slow reports whether the reader has stalled for so long, and moved so little,
-// that it had better see the present.
+// slow reports whether the reader has stalled for so long, at so low a rate,
+// that it should skip to the present.
 func (w *flow) slow(now time.Time) bool {
 	if w.stall.since.IsZero() {
 		return false
@@ -46,8 +46,8 @@ func (w *flow) slow(now time.Time) bool {
 	return false
 }
 
-// block has the reader sent no more until it acknowledges something. Until then
-// new output costs nothing for it. The caller holds feed.mu.
+// block stops output to the reader until it acknowledges some, so that new
+// output costs nothing for it. The caller holds feed.mu.
 func (r *Reader) block() {
 	if w := &r.pos.flow; w.stall.since.IsZero() {
 		w.stall = stall{time.Now(), w.acked}
@@ -55,9 +55,9 @@ func (r *Reader) block() {
 	r.blocked.Store(true)
 }
 
-// slow reports whether the reader, from which an ack came, had better see the
-// present. It makes no difference whether it is at its limit or its writer waits
-// at the socket: there is output that it doesn't get. The caller holds feed.mu.
+// slow reports whether the reader, which just acknowledged, should skip to the
+// present. It counts both a reader at its ack limit and one whose socket is
+// full: either lacks output. The caller holds feed.mu.
 func (r *Reader) slow() bool {
 	p := &r.pos
 	if p.source != fromRing || p.cursor.Offset() == r.feed.ring.Head() {
@@ -70,23 +70,22 @@ func (r *Reader) slow() bool {
 	return p.flow.slow(now)
 }
 
-// StalledFor has the reader appear to have stalled for d, in tests of what
-// follows.
+// StalledFor makes the reader appear to have stalled for d, for tests.
 func (r *Reader) StalledFor(d time.Duration) {
 	r.feed.mu.Lock()
 	defer r.feed.mu.Unlock()
 	r.pos.flow.stall.since = time.Now().Add(-d)
 }
 
-// An AckOutcome says what follows from an ack.
+// An AckOutcome says what the caller has to do after an ack.
 type AckOutcome struct {
 	Wake  bool   // the writer may go on
 	Lost  string // the hub must move the reader ahead, for this reason
 	Paced bool   // the agent should hear of it
 }
 
-// Acked notes that the reader has shown everything before offset. It can't have
-// shown what it was never sent: such an ack is of an earlier log, or nonsense.
+// Acked notes that the reader has shown everything before offset. It ignores an
+// offset that was never sent: that is of an earlier log, or nonsense.
 func (r *Reader) Acked(offset uint64) (out AckOutcome) {
 	f := r.feed
 	f.mu.Lock()
@@ -98,7 +97,7 @@ func (r *Reader) Acked(offset uint64) (out AckOutcome) {
 	}
 	w.acked = offset
 	if w.debt > 0 && (p.prefix != nil || offset < w.debtAt) {
-		return out // the keyframe is still under way
+		return out // the ack is from before the keyframe
 	}
 	w.debt = 0
 	out.Paced = r.pace.reached(offset)

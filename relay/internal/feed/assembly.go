@@ -8,25 +8,24 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/replay"
 )
 
-// Sizes of the parts that a keyframe is kept in, in bytes: no more is allocated
-// than has come, and no part is written as more than one write.
+// Sizes of the parts of a keyframe, in bytes. Memory grows with what has come,
+// and each part is one write.
 const (
 	firstPart = 16 << 10
 	lastPart  = 64 << 10
 )
 
-// An Assembly is a keyframe of which some pieces have come. The stream's reader
-// owns it.
+// An Assembly is a partly received keyframe. The stream's reader owns it.
 type Assembly struct {
-	memory  *Memory // nil: it costs nothing
+	memory  *Memory // nil: unlimited
 	sandbox protocol.SandboxID
 
-	next    protocol.Keyframe // what the next piece must say; its Bytes don't count
+	next    protocol.Keyframe // what the next piece must match, except for its Bytes
 	total   int               // bytes of all pieces
-	frames  net.Buffers       // a WebSocket frame, as far as it has come
+	frames  net.Buffers       // the WebSocket frame, so far
 	charged int               // bytes taken for frames
 	started bool
-	dropped string // why nothing is kept; empty: it is kept
+	dropped string // why the keyframe is dropped; empty: it is kept
 }
 
 // Assemble returns an empty assembly for keyframes of f.
@@ -35,10 +34,10 @@ func (f *Feed) Assemble() Assembly { return Assembly{memory: f.memory, sandbox: 
 // Started reports whether some pieces of a keyframe have come.
 func (a *Assembly) Started() bool { return a.started }
 
-// Add takes the next piece. whole says that it was the last one. It fails when
-// the piece doesn't belong where it stands; what a first piece announces is
-// not allocated before it comes. unwanted says of a first piece that nobody has
-// asked for it, so that nothing is kept.
+// Add takes the next piece; whole: it was the last one. It fails if the piece
+// doesn't continue the keyframe. It allocates only for what has come, whatever
+// the first piece announces. unwanted, of a first piece: nobody has asked for
+// the keyframe, so it is dropped.
 func (a *Assembly) Add(m protocol.Keyframe, unwanted bool) (whole bool, err error) {
 	left := m.Left + len(m.Bytes)
 	if !a.started {
@@ -58,7 +57,7 @@ func (a *Assembly) Add(m protocol.Keyframe, unwanted bool) (whole bool, err erro
 	return m.Left == 0, nil
 }
 
-// put keeps p, the beginning of what is still to come.
+// put appends p, with left bytes still to come, to the frame.
 func (a *Assembly) put(p []byte, left int) {
 	for len(p) > 0 && a.dropped == "" {
 		last := len(a.frames) - 1
@@ -78,7 +77,7 @@ func (a *Assembly) put(p []byte, left int) {
 	}
 }
 
-// Drop gives up what has come, and what comes of the same keyframe.
+// Drop drops the received part of the keyframe, and the rest of it.
 func (a *Assembly) Drop(why string) {
 	if a.memory != nil && a.charged > 0 {
 		a.memory.add(a.sandbox, -a.charged)
@@ -86,8 +85,8 @@ func (a *Assembly) Drop(why string) {
 	a.frames, a.charged, a.dropped = nil, 0, why
 }
 
-// Take returns the whole keyframe, or why it wasn't kept, and makes ready for
-// another. Release the keyframe when done.
+// Take returns the whole keyframe, or why it was dropped, and resets the
+// assembly. The caller must release the keyframe.
 func (a *Assembly) Take() (kf *Keyframe, dropped string) {
 	if a.dropped == "" {
 		kf = &Keyframe{offset: a.next.Offset, sort: SortOf(a.next.History), bytes: a.total, frames: a.frames}

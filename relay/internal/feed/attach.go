@@ -7,21 +7,21 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/replay"
 )
 
-// WholeBytes bounds a log that a newcomer gets whole.
+// WholeBytes bounds a log that new viewers get as a whole.
 const WholeBytes = 64 << 10
 
 // A Start says from where a viewer wants output.
 type Start struct {
-	Since  *protocol.Position // nil: from where a newcomer should
-	Astray bool               // it named a position that can't be read
+	Since  *protocol.Position // nil: the default for a new viewer
+	Astray bool               // it named an invalid position
 }
 
 func (s Start) newcomer() bool { return s.Since == nil && !s.Astray }
 
-// Attach gives the reader its first position: where it wants to begin when the
-// ring holds that, or on the way there through the agent's log; else behind a
-// keyframe; else, unless wait is set, at the start of a line. It returns what to
-// tell the viewer, and false when it should wait for a keyframe.
+// Attach gives the reader its first position: where it wants to begin if the
+// ring or the agent's log holds that; else behind a keyframe; else, unless wait
+// is set, at the start of a line. It returns the message for the viewer, and
+// false if it should wait for a keyframe.
 func (r *Reader) Attach(wait bool) (m protocol.Attached, ok bool) {
 	f := r.feed
 	f.mu.Lock()
@@ -55,7 +55,7 @@ func (r *Reader) Attach(wait bool) (m protocol.Attached, ok bool) {
 }
 
 // AttachBehind is Attach for a reader that has waited for kf. It reports false
-// when kf is of another ring.
+// if kf belongs to another ring.
 func (r *Reader) AttachBehind(kf *Keyframe) (protocol.Attached, bool) {
 	f := r.feed
 	f.mu.Lock()
@@ -68,7 +68,7 @@ func (r *Reader) AttachBehind(kf *Keyframe) (protocol.Attached, bool) {
 	return m, true
 }
 
-// attachBehind puts a newcomer behind kf. The caller holds feed.mu.
+// attachBehind attaches a reader behind kf. The caller holds feed.mu.
 func (r *Reader) attachBehind(kf *Keyframe) protocol.Attached {
 	f := r.feed
 	r.moveBehind(kf)
@@ -82,24 +82,24 @@ func (r *Reader) attachBehind(kf *Keyframe) protocol.Attached {
 	return m
 }
 
-// Precedes reports whether pos is in the log that the ring is the end of.
+// Precedes reports whether pos is in the same log, before the ring.
 func (f *Feed) Precedes(pos *protocol.Position) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.precedes(pos)
 }
 
-// Ahead reports whether pos is one that the ring may yet reach.
+// Ahead reports whether pos is beyond the head of the same log.
 func (f *Feed) Ahead(pos *protocol.Position) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return pos != nil && pos.Epoch == f.ring.Epoch() && pos.Offset > f.ring.Head()
 }
 
-// Start returns from where the reader wants output.
+// Start returns where the reader wants output to begin.
 func (r *Reader) Start() Start { return r.start }
 
-// Restart has the reader begin elsewhere. It is not attached yet.
+// Restart sets another start for a reader that isn't attached yet.
 func (r *Reader) Restart(s Start) { r.start = s }
 
 // holds reports whether pos is in the ring. The caller holds mu.
@@ -116,14 +116,14 @@ func (f *Feed) precedes(pos *protocol.Position) bool {
 	return pos != nil && pos.Epoch == f.ring.Epoch() && pos.Offset < f.ring.Oldest()
 }
 
-// whole reports whether the ring has all the output there was, and that is
-// little. The caller holds mu.
+// whole reports whether the ring has all output, and that is at most
+// WholeBytes. The caller holds mu.
 func (f *Feed) whole() bool {
 	return f.begin == 0 && f.ring.Oldest() == 0 && f.ring.Head() <= WholeBytes
 }
 
-// SkipBehind moves the reader ahead to where kf ends, and returns how many bytes
-// it thus skips. It reports false when kf is of another ring.
+// SkipBehind moves the reader ahead to the end of kf and returns how many bytes
+// it skips. It reports false if kf belongs to another ring.
 func (r *Reader) SkipBehind(kf *Keyframe) (skipped uint64, ok bool) {
 	f := r.feed
 	f.mu.Lock()
@@ -138,8 +138,8 @@ func (r *Reader) SkipBehind(kf *Keyframe) (skipped uint64, ok bool) {
 	return skipped, true
 }
 
-// SkipToLine moves the reader ahead without a keyframe, to the start of a line,
-// and returns how many bytes it thus skips.
+// SkipToLine moves the reader ahead to the start of a line, without a keyframe,
+// and returns how many bytes it skips.
 func (r *Reader) SkipToLine() (skipped uint64) {
 	f := r.feed
 	f.mu.Lock()
@@ -153,8 +153,8 @@ func (r *Reader) SkipToLine() (skipped uint64) {
 	return skipped
 }
 
-// skips returns how many bytes the reader never gets when it goes on at offset:
-// none that is known when the log is another one. The caller holds feed.mu.
+// skips returns how many bytes the reader misses if it continues at offset, 0
+// in another log, where that isn't known. The caller holds feed.mu.
 func (r *Reader) skips(offset uint64) uint64 {
 	if at := r.pos.sent(); r.pos.epoch == r.feed.ring.Epoch() && at < offset {
 		return offset - at
@@ -170,8 +170,8 @@ func sizeFrame(offset uint64, cols, rows int) []byte {
 	return replay.AppendTextFrame(nil, protocol.EncodeServerMessage(protocol.SizeChanged{Offset: offset, Cols: cols, Rows: rows}))
 }
 
-// move gives the reader another position. What it was sent before a keyframe, and
-// has not acknowledged, stays on its account. The caller holds feed.mu.
+// move sets the reader's position. What it was sent before a keyframe, and has
+// not acknowledged, still counts as unacknowledged. The caller holds feed.mu.
 func (r *Reader) move(to position) {
 	f, old := r.feed, r.pos
 	to.generation, to.epoch = f.generation, f.ring.Epoch()
@@ -186,8 +186,8 @@ func (r *Reader) move(to position) {
 	r.blocked.Store(to.source != fromRing || to.prefix != nil)
 }
 
-// moveToOffset moves the reader before the byte at offset, which the ring holds,
-// and returns the size in force there. The caller holds feed.mu.
+// moveToOffset moves the reader before the byte at offset, which the ring
+// holds, and returns the size there. The caller holds feed.mu.
 func (r *Reader) moveToOffset(offset uint64, prefix ...[]byte) (cols, rows int) {
 	ring := r.feed.ring
 	cursor, err := ring.CursorAt(offset)
@@ -198,11 +198,11 @@ func (r *Reader) moveToOffset(offset uint64, prefix ...[]byte) (cols, rows int) 
 	return ring.SizeAt(offset)
 }
 
-// moveBehind moves the reader to where kf, which is of this ring, ends, and has it
-// sent kf first, after prefix. A reader that was too slow gets no more until it
-// shows kf: if there is much more by then, another keyframe is better. When the
-// ring has already gone on, a reader that gets every byte reads on in the agent's
-// log. The caller holds feed.mu.
+// moveBehind moves the reader behind kf, which is of this ring, and sends it
+// prefix and kf first. A reader that was too slow gets no more until it has
+// shown kf: if much output follows by then, another keyframe is better. If the
+// ring no longer has the output behind kf, a reader that gets every byte
+// continues from the agent's log. The caller holds feed.mu.
 func (r *Reader) moveBehind(kf *Keyframe, prefix ...[]byte) {
 	why := r.pos.why
 	to := position{

@@ -6,9 +6,8 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// readBytes bounds a part of the log that is read at a time. It is less than
-// a stream's window, so that the agent is never left writing what nobody
-// reads.
+// readBytes bounds one read of the agent's log. It is less than a stream's
+// window, so that the agent never blocks on a reader that waits.
 const readBytes = 192 << 10
 
 // A Piece is output from the agent's log, framed for the viewer.
@@ -18,14 +17,14 @@ type Piece struct {
 	Cols, Rows int    // in force there
 }
 
-// A backfill is a reader's way through the agent's log: a goroutine of the hub
-// reads, the reader's consumer sends one piece after another.
+// A backfill moves a reader through the agent's log: a goroutine of the hub
+// reads pieces, and the reader's consumer sends them one by one.
 type backfill struct {
 	running    bool // the goroutine is there
 	waiting    bool // piece is to be sent
 	piece      Piece
-	cols, rows int    // the size that the viewer knows of, 0 for none
-	lag        uint64 // how far it was from the ring at first
+	cols, rows int    // the size that the viewer knows, 0 for none
+	lag        uint64 // its distance from the ring at the beginning
 }
 
 // beginBackfill starts a backfill for a viewer that knows the size, 0 for none.
@@ -35,7 +34,7 @@ func (r *Reader) beginBackfill(cols, rows int) {
 	r.backfill.cols, r.backfill.rows, r.backfill.lag = cols, rows, 0
 }
 
-// stopBackfill gives up what waits. The caller holds feed.mu.
+// stopBackfill drops the piece that waits. The caller holds feed.mu.
 func (r *Reader) stopBackfill() {
 	r.backfill.waiting, r.backfill.piece = false, Piece{}
 	select {
@@ -44,8 +43,8 @@ func (r *Reader) stopBackfill() {
 	}
 }
 
-// nextFromLog is Next for a reader whose output comes from the agent's log. The
-// caller holds feed.mu.
+// nextFromLog is Next for a reader whose source is the agent's log. The caller
+// holds feed.mu.
 func (r *Reader) nextFromLog(dst net.Buffers, out Outcome) (net.Buffers, Outcome) {
 	p, b := &r.pos, &r.backfill
 	switch {
@@ -62,8 +61,8 @@ func (r *Reader) nextFromLog(dst net.Buffers, out Outcome) (net.Buffers, Outcome
 	return dst, out
 }
 
-// enterRing has a reader that has come so far in the agent's log read the ring, as
-// soon as that holds what it needs next. The caller holds feed.mu.
+// enterRing switches the reader from the agent's log to the ring once the ring
+// holds its next byte. The caller holds feed.mu.
 func (r *Reader) enterRing() bool {
 	ring, p := r.feed.ring, &r.pos
 	cursor, err := ring.CursorAt(p.offset)
@@ -78,8 +77,8 @@ func (r *Reader) enterRing() bool {
 	return true
 }
 
-// ClaimBackfill makes the caller the goroutine that reads the agent's log for r,
-// unless there is one or none is needed.
+// ClaimBackfill makes the caller the goroutine that reads the agent's log for
+// r, unless there is one or r needs none.
 func (r *Reader) ClaimBackfill() bool {
 	r.feed.mu.Lock()
 	defer r.feed.mu.Unlock()
@@ -90,17 +89,17 @@ func (r *Reader) ClaimBackfill() bool {
 	return true
 }
 
-// A Gap is what a viewer misses between its position and the ring.
+// A Gap is the output between a viewer's position and the ring.
 type Gap struct {
 	Generation uint64
 	Pos        protocol.Position
-	To         uint64 // a good part of the way to the ring
-	Cols, Rows int    // the size that the viewer knows of, 0 for none
+	To         uint64 // the end of the next part to read
+	Cols, Rows int    // the size that the viewer knows, 0 for none
 }
 
-// Missing returns what the reader misses. When it needs no backfill any more, the
-// caller has ceased to be the goroutine that fills it. A reader that falls behind
-// further than it was is too slow for this, unless it gets every byte.
+// Missing returns the next part that the reader needs. If it reports false, the
+// caller is no longer the goroutine of the backfill. A reader whose lag has
+// grown too much is too slow for a backfill, unless it gets every byte.
 func (r *Reader) Missing() (g Gap, ok bool) {
 	f := r.feed
 	f.mu.Lock()
@@ -125,15 +124,15 @@ func (r *Reader) Missing() (g Gap, ok bool) {
 	}, true
 }
 
-// Backfill has p, which is of a generation, sent to the reader next. It reports
-// whether that is still wanted.
+// Backfill hands the reader its next piece. It reports false if the piece, of
+// that generation, is no longer wanted.
 func (r *Reader) Backfill(generation uint64, p Piece) bool {
 	r.feed.mu.Lock()
 	defer r.feed.mu.Unlock()
 	if r.feed.generation != generation || r.pos.source != fromLog {
 		return false
 	}
-	select { // of an earlier piece
+	select { // discard the signal of an earlier piece
 	case <-r.taken:
 	default:
 	}
@@ -141,10 +140,10 @@ func (r *Reader) Backfill(generation uint64, p Piece) bool {
 	return true
 }
 
-// Taken says that the piece was sent, or that nobody wants any more.
+// Taken receives when the piece was sent or dropped.
 func (r *Reader) Taken() <-chan struct{} { return r.taken }
 
-// AbandonBackfill has the reader moved ahead, for the log can't be had.
+// AbandonBackfill moves the reader ahead, as the log can't be read.
 func (r *Reader) AbandonBackfill(generation uint64, why string) {
 	r.feed.mu.Lock()
 	defer r.feed.mu.Unlock()

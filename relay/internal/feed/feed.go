@@ -1,5 +1,5 @@
 // Package feed keeps the recent output of one terminal, once for all its
-// viewers, and knows for each of them how far it is and what it gets next.
+// viewers, and each viewer's position in it.
 //
 // A [Feed] is written by the reader of the terminal's stream and read by one
 // [Reader] for each viewer. It does no I/O and has no goroutine: the hub hands it
@@ -21,46 +21,46 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/replay"
 )
 
-// MaxBatch bounds the output that [Reader.Next] returns at a time, so that a
-// text frame never waits behind more.
+// MaxBatch bounds the output that [Reader.Next] returns at a time, and so how
+// long a text frame waits behind output.
 const MaxBatch = 128 << 10
 
 // Options are what a Feed is made of.
 type Options struct {
-	Opened  protocol.TerminalOpened // where the stream begins
-	Window  int                     // what the ring may take, in bytes
-	Memory  *Memory                 // for keyframes; nil: there is enough
+	Opened  protocol.TerminalOpened // the beginning of the stream
+	Window  int                     // the ring's size limit, in bytes
+	Memory  *Memory                 // for keyframes; nil: unlimited
 	Sandbox protocol.SandboxID
 	Metrics *Metrics
 	Ended   *atomic.Bool // set before a reader can see the end of the process; may be nil
 }
 
 // A Feed is the output of one terminal. Appending costs the same however slow
-// any reader is.
+// its readers are.
 type Feed struct {
 	// Static after construction.
 	metrics *Metrics
 	memory  *Memory
 	sandbox protocol.SandboxID
-	over    *atomic.Bool // set with ended, for those without mu; may be nil
+	over    *atomic.Bool // set with ended, for readers without mu; may be nil
 
 	// Owned by the reader of the stream.
-	arrived time.Time // of the oldest output that Deliver has not handed out; zero: there is none
+	arrived time.Time // of the oldest output that Deliver has not offered; zero: none
 
 	// Guarded by mu.
 	mu         sync.Mutex
 	ring       *replay.Ring
-	begin      uint64           // where the ring began, at the start of a line
-	generation uint64           // of the ring: raised when it is replaced, which makes older cursors void
+	begin      uint64           // the ring's first offset, at the start of a line
+	generation uint64           // of the ring: each new ring raises it, which invalidates older cursors
 	ended      bool             // the process is over and its last frame is in the ring
-	readers    []*Reader        // replaced, never changed: Deliver walks it without mu
+	readers    []*Reader        // copied on write: Deliver walks it without mu
 	window     int              // the ring's, in bytes
-	newest     [2]*Keyframe     // of each sort
-	owed       [2]bool          // requested from the agent, of each sort
-	cached     [2]*list.Element // of newest, in memory
+	newest     [2]*Keyframe     // by Sort
+	owed       [2]bool          // requested from the agent, by Sort
+	cached     [2]*list.Element // entries of newest in memory
 }
 
-// New returns a feed that begins where a stream was opened.
+// New returns a feed that begins at the stream's first offset.
 func New(o Options) *Feed {
 	return &Feed{
 		metrics: o.Metrics, memory: o.Memory, sandbox: o.Sandbox, over: o.Ended,
@@ -80,7 +80,7 @@ func (f *Feed) SetWindow(window int) {
 	}
 }
 
-// Window returns what the ring's memory is bounded by, in bytes.
+// Window returns the ring's memory limit, in bytes.
 func (f *Feed) Window() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -119,7 +119,7 @@ func (f *Feed) Append(m protocol.Data) error {
 	return f.ring.Data(m.Offset, m.Bytes)
 }
 
-// Deliver offers what was appended to every reader that is not blocked.
+// Deliver offers the appended output to every reader that is not blocked.
 func (f *Feed) Deliver() {
 	f.mu.Lock()
 	readers := f.readers
@@ -135,7 +135,7 @@ func (f *Feed) Deliver() {
 	f.arrived = time.Time{}
 }
 
-// Resize appends a change of size, unless it changes nothing.
+// Resize appends a change of size, unless the size is the same.
 func (f *Feed) Resize(m protocol.Resized) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -147,8 +147,8 @@ func (f *Feed) Resize(m protocol.Resized) error {
 	return err
 }
 
-// Exit appends the end of the process. Repeated ends are ignored: a stream that
-// is opened again says it again.
+// Exit appends the end of the process. It ignores repetitions: the agent
+// repeats it on each new stream.
 func (f *Feed) Exit(m protocol.Exited) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -184,18 +184,18 @@ func (f *Feed) Replace(pos protocol.Position, cols, rows int) {
 	f.wakeAll()
 }
 
-// wakeAll tells every consumer that there is something new. The caller holds mu.
+// wakeAll wakes every consumer. The caller holds mu.
 func (f *Feed) wakeAll() {
 	for _, r := range f.readers {
 		r.consumer.Wake()
 	}
 }
 
-// add has r offered what is new. The caller holds mu.
+// add adds r to the readers. The caller holds mu.
 func (f *Feed) add(r *Reader) { f.readers = append(slices.Clip(f.readers), r) }
 
-// firstLine returns the offset of the oldest line that a newcomer gets. The
-// caller holds mu.
+// firstLine returns the offset of the oldest line for a new viewer. The caller
+// holds mu.
 func (f *Feed) firstLine() uint64 {
 	if f.ring.Oldest() == f.begin && f.ring.Head()-f.begin <= protocol.MaxReplayBytes {
 		return f.begin
@@ -203,7 +203,7 @@ func (f *Feed) firstLine() uint64 {
 	return f.ring.LineStart(protocol.MaxReplayBytes)
 }
 
-// Close gives up all keyframes: nobody new gets one any more.
+// Close drops the cached keyframes: no new viewer gets one any more.
 func (f *Feed) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/replay"
 )
 
-// ReuseBytes bounds the output behind a keyframe that is sent once more:
-// beyond it a fresh one is cheaper.
+// ReuseBytes bounds the output behind a keyframe that is reused: beyond it a
+// fresh one is cheaper.
 const ReuseBytes = 64 << 10
 
 // A Sort is one of the two sorts of keyframes.
@@ -28,28 +28,27 @@ func SortOf(history bool) Sort {
 	return ScreenOnly
 }
 
-// A Keyframe is what a terminal shows at one point of its output, framed once
-// for all viewers that get it. It never changes.
+// A Keyframe is a terminal's screen at one offset, framed once for all viewers.
+// It is immutable.
 type Keyframe struct {
 	offset     uint64
 	sort       Sort
 	cols, rows int
 	bytes      int         // of the keyframe itself
 	frames     net.Buffers // the same as one WebSocket frame, in parts
-	charge     *charge     // its memory
+	charge     *charge     // its share of Memory
 
 	generation uint64        // of the ring, when it came
-	cursor     replay.Cursor // where output goes on
+	cursor     replay.Cursor // where output continues
 }
 
 // Sort returns the keyframe's sort.
 func (kf *Keyframe) Sort() Sort { return kf.sort }
 
-// Release gives back one hold on the keyframe's memory.
+// Release drops one reference to the keyframe.
 func (kf *Keyframe) Release() { kf.charge.release() }
 
-// AddKeyframe adopts kf, which stands where the ring ends. It fails when kf is
-// made for another offset.
+// AddKeyframe stores kf, which must be for the ring's head.
 func (f *Feed) AddKeyframe(kf *Keyframe) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,7 +62,7 @@ func (f *Feed) AddKeyframe(kf *Keyframe) error {
 	return nil
 }
 
-// DropKeyframe notes that a keyframe has come, and was not kept. It fails as
+// DropKeyframe notes that a keyframe came and was dropped. It fails as
 // AddKeyframe does.
 func (f *Feed) DropKeyframe(m protocol.Keyframe, why string) error {
 	f.mu.Lock()
@@ -75,8 +74,8 @@ func (f *Feed) DropKeyframe(m protocol.Keyframe, why string) error {
 	return f.atHead(m.Offset)
 }
 
-// atHead fails when a keyframe at an offset doesn't belong where the ring ends.
-// The caller holds mu.
+// atHead fails unless offset, a keyframe's, is the ring's head. The caller
+// holds mu.
 func (f *Feed) atHead(offset uint64) error {
 	if head := f.ring.Head(); offset != head {
 		return fmt.Errorf("feed: a keyframe at offset %d, expected %d", offset, head)
@@ -84,7 +83,7 @@ func (f *Feed) atHead(offset uint64) error {
 	return nil
 }
 
-// cache keeps kf for those who come later; nil keeps none. The caller holds mu.
+// cache keeps kf for later viewers; nil clears it. The caller holds mu.
 func (f *Feed) cache(sort Sort, kf *Keyframe) {
 	if old := f.newest[sort]; old != nil {
 		if e := f.cached[sort]; e != nil {
@@ -102,7 +101,7 @@ func (f *Feed) cache(sort Sort, kf *Keyframe) {
 	}
 }
 
-// evict has kf give way, if it is still kept.
+// evict drops kf from the cache, if it is still there.
 func (f *Feed) evict(kf *Keyframe) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -118,23 +117,23 @@ func (f *Feed) Requested(sort Sort) {
 	f.owed[sort] = true
 }
 
-// NothingRequested notes that the stream is another one, on which the agent owes
-// no keyframe.
+// NothingRequested clears the requests: the stream is new, and the agent owes
+// no keyframe on it.
 func (f *Feed) NothingRequested() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.owed = [2]bool{}
 }
 
-// Owes reports whether a keyframe was asked for and has not come.
+// Owes reports whether a requested keyframe has not come yet.
 func (f *Feed) Owes(sort Sort) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.owed[sort]
 }
 
-// answered notes that a keyframe has come. One with history answers both sorts of
-// requests. The caller holds mu.
+// answered notes that a keyframe has come. One with history answers both sorts
+// of requests. The caller holds mu.
 func (f *Feed) answered(sort Sort) {
 	f.owed[sort] = false
 	if sort == WithHistory {
@@ -142,9 +141,8 @@ func (f *Feed) answered(sort Sort) {
 	}
 }
 
-// fresh returns a keyframe of a sort that is worth sending once more, to a
-// viewer that has everything before after; nil when there is none. The caller
-// holds mu.
+// fresh returns a cached keyframe that is worth sending to a viewer that has
+// everything before after; nil if there is none. The caller holds mu.
 func (f *Feed) fresh(sort Sort, after uint64) *Keyframe {
 	kf := f.newest[sort]
 	if kf == nil || kf.generation != f.generation || !f.ring.Holds(kf.cursor) || kf.offset < after || f.ring.Head()-kf.offset > ReuseBytes {
@@ -153,9 +151,8 @@ func (f *Feed) fresh(sort Sort, after uint64) *Keyframe {
 	return kf
 }
 
-// Usable returns a keyframe that is there already for a reader that is to be
-// moved ahead. One that can do without history gets the small one if there is a
-// choice.
+// Usable returns a cached keyframe for a reader that is to be moved ahead. If
+// it needs no history, it gets the smaller one if there is a choice.
 func (r *Reader) Usable(sort Sort) *Keyframe {
 	f := r.feed
 	f.mu.Lock()
@@ -172,7 +169,7 @@ func (r *Reader) Usable(sort Sort) *Keyframe {
 	return f.fresh(WithHistory, after)
 }
 
-// DropStale drops the keyframes that nobody will get any more.
+// DropStale drops cached keyframes that are too old to be reused.
 func (f *Feed) DropStale() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

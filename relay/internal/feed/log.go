@@ -9,20 +9,20 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/replay"
 )
 
-// ErrNotServed says that the agent answered, but not with what the viewer
-// misses.
+// ErrNotServed says that the agent answered with another part of the log than
+// the viewer misses.
 var ErrNotServed = errors.New("feed: the log doesn't have it")
 
 // A LogReader reads a part of the agent's log, framed for viewers.
 type LogReader struct {
 	frames     *protocol.FrameReader
-	from, to   uint64 // what is still to come
+	from, to   uint64 // the range that remains
 	cols, rows int
-	pending    []byte // text frames that wait for what follows them
+	pending    []byte // text frames that wait for the next output
 }
 
-// NewLogReader returns a LogReader of a stream that the agent has opened for g. It
-// fails if the agent serves something else.
+// NewLogReader returns a LogReader of a stream that the agent has opened for g.
+// It fails if the agent serves another range.
 func NewLogReader(stream io.Reader, opened protocol.ReadOpened, g Gap) (*LogReader, error) {
 	if opened.From != g.Pos.Offset || opened.To <= opened.From {
 		return nil, fmt.Errorf("%w: asked for %d to %d, got %d to %d", ErrNotServed, g.Pos.Offset, g.To, opened.From, opened.To)
@@ -37,8 +37,8 @@ func NewLogReader(stream io.Reader, opened protocol.ReadOpened, g Gap) (*LogRead
 	return r, nil
 }
 
-// Next returns the next piece and how many bytes of the log are in it, an empty
-// one at the end.
+// Next returns the next piece and how many bytes of the log it holds, an empty
+// piece at the end.
 func (r *LogReader) Next() (p Piece, n uint64, err error) {
 	at := r.from
 	for {

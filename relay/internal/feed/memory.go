@@ -9,19 +9,18 @@ import (
 )
 
 const (
-	// keyframeBytes bounds what keyframes take of the memory for rings.
+	// keyframeBytes bounds the keyframes' share of the memory for rings.
 	keyframeBytes = protocol.RelayRingBytes / 4
-	// memoryStep is the unit in which rings make room for keyframes.
+	// memoryStep is the unit in which rings yield memory to keyframes.
 	memoryStep = 16 << 20
 )
 
-// A Memory is the keyframes' part of the relay's memory for what terminals show,
-// shared by all hubs. Of those that are kept for whoever may come later the
-// oldest give way. Of the others a sandbox may have as much as is left free, so
-// that however many take all they can get, there is room for one more.
+// A Memory limits the keyframes of all hubs. Cached ones are evicted oldest
+// first. Of the others one sandbox may have as much as is still free, so that
+// each new sandbox finds some, however many take all they can get.
 type Memory struct {
 	// Static after construction.
-	stepped func() // tells the rings that there is less room for them, or more
+	stepped func() // tells the rings that their share has changed
 
 	// Guarded by mu, which is taken last of all.
 	mu     sync.Mutex
@@ -30,20 +29,20 @@ type Memory struct {
 	cached list.List // of cacheds, oldest first
 }
 
-// A cached is a keyframe that a feed keeps for whoever comes later.
+// A cached is a keyframe in a feed's cache.
 type cached struct {
 	feed *Feed
 	kf   *Keyframe
 }
 
-// NewMemory returns the memory of a relay. stepped tells the rings that there is
-// less room for them, or more.
+// NewMemory returns the memory of a relay. stepped is called when the rings'
+// share changes.
 func NewMemory(stepped func()) *Memory {
 	return &Memory{stepped: stepped, of: map[protocol.SandboxID]int{}}
 }
 
-// take notes that a sandbox takes n bytes more. It reports false when there is
-// no room for them, though others gave way. The caller holds no feed.
+// take reserves n bytes for a sandbox. It evicts cached keyframes, and reports
+// false if that is not enough. The caller holds no feed.
 func (m *Memory) take(sandbox protocol.SandboxID, n int) bool {
 	for {
 		m.mu.Lock()
@@ -60,8 +59,8 @@ func (m *Memory) take(sandbox protocol.SandboxID, n int) bool {
 	}
 }
 
-// oldest returns the keyframe that should give way: one of the sandbox itself if
-// there is one. nil: there is none at all. The caller holds mu.
+// oldest returns the keyframe to evict: the sandbox's own oldest, if any. nil:
+// there is none at all. The caller holds mu.
 func (m *Memory) oldest(sandbox protocol.SandboxID) *cached {
 	for e := m.cached.Front(); e != nil; e = e.Next() {
 		if c := e.Value.(*cached); c.feed.sandbox == sandbox {
@@ -74,7 +73,7 @@ func (m *Memory) oldest(sandbox protocol.SandboxID) *cached {
 	return nil
 }
 
-// keep notes that c is cached; forget, that it is no more.
+// keep notes that c is cached; forget undoes that.
 func (m *Memory) keep(c *cached) *list.Element {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,7 +86,7 @@ func (m *Memory) forget(e *list.Element) {
 	m.cached.Remove(e)
 }
 
-// add notes that a sandbox takes n bytes more, or fewer where n is negative.
+// add changes a sandbox's use by n bytes, which may be negative.
 func (m *Memory) add(sandbox protocol.SandboxID, n int) {
 	m.mu.Lock()
 	m.change(sandbox, n)
@@ -107,7 +106,7 @@ func (m *Memory) change(sandbox protocol.SandboxID, n int) {
 	}
 }
 
-// room returns what rings leave to keyframes at the moment. The caller holds mu.
+// room returns the keyframes' share of the rings' memory. The caller holds mu.
 func (m *Memory) room() int { return (m.held + memoryStep - 1) / memoryStep * memoryStep }
 
 // Held returns what keyframes take, in bytes.
@@ -124,8 +123,8 @@ func (m *Memory) Left() int {
 	return protocol.RelayRingBytes - m.room()
 }
 
-// A charge is the memory of one keyframe. It counts as long as somebody has the
-// keyframe: the feed, or a viewer to whose socket it was not written yet.
+// A charge is the memory of one keyframe. It counts as long as anybody
+// references the keyframe: the feed, or a viewer that has not written it yet.
 type charge struct {
 	// Static after construction; no memory: it costs nothing.
 	memory  *Memory

@@ -6,16 +6,16 @@ import (
 	"github.com/fairlead/fairlead/deploy/program/instrument"
 )
 
-// Why a keyframe is not kept: labels of a metric.
+// Reasons for dropping a keyframe: labels of a metric.
 const (
 	DroppedUnasked = "unasked" // nobody has asked the agent for it
 	DroppedMemory  = "memory"  // there is no room
 )
 
-// Metrics counts what feeds do. Nothing is observed for each reader of a chunk:
-// that is the one path where it would cost something.
+// Metrics counts what feeds do. Nothing is counted per reader and chunk: only
+// on that path would it cost something.
 type Metrics struct {
-	TerminalBytes    prometheus.Counter     // from agents, once however many watch
+	TerminalBytes    prometheus.Counter     // from agents, once however many viewers
 	Delivery         prometheus.Histogram   // of chunks
 	KeyframesDropped *prometheus.CounterVec // by reason
 }

@@ -2,15 +2,15 @@ package feed
 
 import "github.com/fairlead/fairlead/protocol"
 
-// pacing is how far a reader is that holds the terminal back.
+// pacing is the progress of a reader that may hold the terminal back.
 type pacing struct {
 	on  bool   // it is a pace-setter
 	at  uint64 // it has everything before: shown, or written to its socket
-	due uint64 // the agent is to hear when it has reached this
+	due uint64 // the agent is told when at reaches this
 }
 
-// moved follows a new position. Until the reader acknowledges something, or is
-// written to, it has no more than before, unless that was of another log.
+// moved sets a new position. It doesn't change what the reader has until it
+// acknowledges or its socket is written to, except in another log.
 func (p *pacing) moved(offset uint64, anew bool) {
 	if anew {
 		p.at = offset
@@ -18,8 +18,7 @@ func (p *pacing) moved(offset uint64, anew bool) {
 	p.due = offset
 }
 
-// reached notes where the reader is, and reports whether the agent should hear of
-// it.
+// reached sets the reader's progress and reports whether to tell the agent.
 func (p *pacing) reached(offset uint64) bool {
 	p.at = offset
 	if !p.on || offset < p.due {
@@ -38,16 +37,16 @@ func (r *Reader) SetPace(on bool) {
 	r.paced.Store(on)
 }
 
-// Pace returns where the reader is.
+// Pace returns the reader's progress.
 func (r *Reader) Pace() uint64 {
 	r.feed.mu.Lock()
 	defer r.feed.mu.Unlock()
 	return r.pace.at
 }
 
-// Wrote notes that everything that the reader was sent is written to its socket.
-// It reports whether the agent should hear of it. For readers that acknowledge it
-// hears by that; for most others, nothing.
+// Wrote notes that everything sent to the reader is written to its socket. It
+// reports whether to tell the agent. It does nothing for most readers, and for
+// those that acknowledge: their acks say it.
 func (r *Reader) Wrote() bool {
 	if !r.paced.Load() || r.acks {
 		return false

@@ -9,12 +9,12 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/replay"
 )
 
-// A Consumer is whoever writes a reader's output to a socket.
+// A Consumer writes a reader's output to a socket.
 type Consumer interface {
-	// Push writes what is new if that doesn't wait. The stream's reader calls it
+	// Push writes new output if that doesn't block. The stream's reader calls it
 	// for each chunk.
 	Push()
-	// Wake has the consumer's own goroutine call Next soon. It doesn't wait.
+	// Wake makes the consumer's own goroutine call Next soon. It doesn't block.
 	Wake()
 }
 
@@ -22,27 +22,27 @@ type Consumer interface {
 type source uint8
 
 const (
-	fromRing source = iota // the ring
+	fromRing source = iota // the feed's ring
 	fromLog                // the agent's log, until it reaches the ring
-	nowhere                // the hub has to move the reader ahead
+	nowhere                // none, until the hub moves the reader ahead
 )
 
-// Why a reader is moved ahead: labels of a metric.
+// Reasons for moving a reader ahead: labels of a metric.
 const (
-	ResyncRing    = "ring"    // the ring went on without it
-	ResyncUnacked = "unacked" // it stood at what it may leave unacknowledged
+	ResyncRing    = "ring"    // the ring dropped what the reader needs next
+	ResyncUnacked = "unacked" // it reached the limit of unacknowledged output
 	ResyncLog     = "log_gap" // the agent's log no longer has what it misses
-	ResyncReset   = "reset"   // the log itself began anew
+	ResyncReset   = "reset"   // the log began anew
 )
 
-// A Reader is one viewer's way through a feed.
+// A Reader is one viewer's position in a feed.
 type Reader struct {
 	// Static after Init.
 	feed     *Feed
 	consumer Consumer
 	start    Start
 	acks     bool          // it acknowledges output
-	taken    chan struct{} // the piece of a backfill was sent, or nobody wants any more
+	taken    chan struct{} // the piece of a backfill was sent or dropped
 
 	// Guarded by feed.mu.
 	pos      position
@@ -50,11 +50,11 @@ type Reader struct {
 	pace     pacing
 	exact    bool // it gets every byte
 
-	blocked atomic.Bool // new output is of no use to it now; set under feed.mu
+	blocked atomic.Bool // new output is not for it now; set under feed.mu
 	paced   atomic.Bool // pace.on
 }
 
-// Init makes r a reader of f. Until Attach it is offered nothing.
+// Init makes r a reader of f. It gets nothing until Attach.
 func (r *Reader) Init(f *Feed, consumer Consumer, start Start, acks, exact bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -62,15 +62,15 @@ func (r *Reader) Init(f *Feed, consumer Consumer, start Start, acks, exact bool)
 	r.taken = make(chan struct{}, 1)
 }
 
-// A Standing is how a reader stands at one moment.
+// A Standing is a reader's state at one moment.
 type Standing struct {
 	Sent    uint64 // the offset behind the last byte that it was sent
 	Exact   bool   // it gets every byte
 	Paces   bool   // it holds the terminal back
-	Blocked bool   // new output is of no use to it now
+	Blocked bool   // new output is not for it now
 }
 
-// Standing returns how the reader stands.
+// Standing returns the reader's state.
 func (r *Reader) Standing() Standing {
 	r.feed.mu.Lock()
 	defer r.feed.mu.Unlock()
@@ -95,22 +95,22 @@ func (r *Reader) Detach() {
 	}
 }
 
-// A position is where a reader is in the output. Next moves it on; the hub sets
-// it when the reader attaches and when it is moved ahead.
+// A position is where a reader is in the output. Next advances it; the hub sets
+// it when the reader attaches or is moved ahead.
 type position struct {
 	generation uint64 // of the ring; a position of another generation is void
 	epoch      protocol.Epoch
 	source     source
 
 	cursor replay.Cursor // fromRing
-	offset uint64        // fromLog, nowhere: of the next byte that the reader misses
-	why    string        // nowhere: for what reason
+	offset uint64        // fromLog, nowhere: of the next byte for the reader
+	why    string        // nowhere: the reason
 	told   bool          // nowhere: the hub knows
 
-	prefix net.Buffers // goes before anything else: a resync, a keyframe, a size
+	prefix net.Buffers // sent before anything else: a resync, a keyframe, a size
 	kept   *Keyframe   // the one in prefix
 	resync bool        // prefix begins with a resync
-	waits  bool        // nothing goes behind the keyframe until it is shown
+	waits  bool        // nothing follows the keyframe until it is shown
 
 	flow flow
 }
@@ -123,7 +123,7 @@ func (p *position) sent() uint64 {
 	return p.offset
 }
 
-// dropPrefix gives up what goes before anything else.
+// dropPrefix drops the prefix.
 func (p *position) dropPrefix() {
 	if p.kept != nil {
 		p.kept.charge.release()
@@ -131,20 +131,20 @@ func (p *position) dropPrefix() {
 	p.prefix, p.kept, p.resync = nil, nil, false
 }
 
-// An Outcome says what is to be done beside writing what Next returned.
+// An Outcome says what the caller has to do besides writing what Next returned.
 type Outcome struct {
 	More     bool      // there may be further output
 	Done     bool      // nothing will ever follow
 	Resynced bool      // the frames begin with a resync
 	Lost     string    // the hub must move the reader ahead, for this reason
 	Fill     bool      // a goroutine must read the agent's log for the reader
-	Keyframe *Keyframe // it is in the frames; to be released when they are written
+	Keyframe *Keyframe // part of the frames; release it once they are written
 }
 
 // Next appends to dst the frames between the reader's position and the head, at
-// most MaxBatch bytes, and moves the position behind them. A caller that only
-// offers them to a socket gets no keyframe: what the socket doesn't take at once
-// would be copied.
+// most MaxBatch bytes, and advances the position. A caller that only offers
+// them to a socket gets no keyframe: what the socket doesn't take at once would
+// be copied.
 func (r *Reader) Next(dst net.Buffers, offering bool) (net.Buffers, Outcome) {
 	f := r.feed
 	f.mu.Lock()
@@ -205,13 +205,13 @@ func (r *Reader) nextFromRing(dst net.Buffers, out Outcome) (net.Buffers, Outcom
 	return dst, out
 }
 
-// ringReplaced follows a new ring. A reader that gets every byte goes on in the
-// agent's log if it is the same one; any other is moved ahead. The caller holds
-// feed.mu.
+// ringReplaced moves the reader to a new ring. A reader that gets every byte
+// continues in the agent's log if it is the same log; any other is moved ahead.
+// The caller holds feed.mu.
 func (r *Reader) ringReplaced() {
 	f, p := r.feed, &r.pos
 	at := p.sent()
-	known := p.source == nowhere && p.told // the hub will put it into the new ring
+	known := p.source == nowhere && p.told // the hub will move it into the new ring
 	p.generation = f.generation
 	if r.exact && p.epoch == f.ring.Epoch() && at <= f.ring.Head() && !known {
 		r.fillFrom(at)
@@ -221,9 +221,9 @@ func (r *Reader) ringReplaced() {
 	p.told = known
 }
 
-// fellBehind follows a ring that went on without the reader. A pace-setter is not
-// far behind and gets what it misses from the agent's log, as does in any case a
-// reader that gets every byte. The caller holds feed.mu.
+// fellBehind handles a ring that dropped what the reader needs. A pace-setter
+// that is not far behind, and any reader that gets every byte, gets the missing
+// output from the agent's log. The caller holds feed.mu.
 func (r *Reader) fellBehind() {
 	behind := r.feed.ring.Head() - r.pos.cursor.Offset()
 	if r.exact || r.pace.on && behind <= 2*protocol.MaxPaceLag {
@@ -233,16 +233,16 @@ func (r *Reader) fellBehind() {
 	r.lose(ResyncRing)
 }
 
-// fillFrom has the reader get its output from the agent's log, from offset on.
-// What it sees of the terminal doesn't change by that. The caller holds feed.mu.
+// fillFrom makes the agent's log the reader's source from offset on. The viewer
+// notices nothing. The caller holds feed.mu.
 func (r *Reader) fillFrom(offset uint64) {
 	r.pos.source, r.pos.offset = fromLog, offset
 	r.beginBackfill(0, 0) // the ring no longer knows the size
 	r.blocked.Store(true)
 }
 
-// lose takes the reader's output away until the hub moves it ahead. The caller
-// holds feed.mu.
+// lose stops the reader's output until the hub moves it ahead. The caller holds
+// feed.mu.
 func (r *Reader) lose(why string) {
 	p := &r.pos
 	at := p.sent()
@@ -252,9 +252,9 @@ func (r *Reader) lose(why string) {
 	r.blocked.Store(true)
 }
 
-// report returns why the hub must move the reader ahead, "" when it knows or must
-// wait: a reader that acknowledges is moved by its next ack, when there is one to
-// come. The caller holds feed.mu.
+// report returns why the hub must move the reader ahead, "" if the hub knows or
+// must wait: a reader with unacknowledged output is moved by its next ack. The
+// caller holds feed.mu.
 func (r *Reader) report() string {
 	p := &r.pos
 	if p.source != nowhere || p.told || r.acks && p.why == ResyncRing && p.unacked() > 0 {

@@ -16,15 +16,15 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// lingerBytes is how much of a message that is too large is read after it was
+// lingerBytes bounds what is read of a message that is too large after it was
 // refused.
 const lingerBytes = 4 << 20
 
-// lingerTime is how long that may take. A test has more patience.
+// lingerTime bounds the time for that. A test raises it.
 var lingerTime = time.Second
 
-// The library's buffers. It writes nothing but control frames, which must go in
-// one piece; what it reads is mostly keys.
+// The library's buffers. It only writes control frames, each of which must be
+// one write; what it reads is mostly keys.
 const (
 	libraryWrites = 256
 	libraryReads  = 512
@@ -33,16 +33,16 @@ const (
 // pingFrame is an empty, unmasked WebSocket ping.
 var pingFrame = []byte{0x89, 0x00}
 
-// A Conn is a WebSocket whose handshake, reading and control frames belong to
-// coder/websocket, and whose data frames are written as they come, already
-// framed. Both write whole frames, under one lock.
+// A Conn is a WebSocket. coder/websocket does its handshake, reads, and writes
+// control frames; data frames are written directly, as they come already
+// framed. Both write whole frames under one lock.
 type Conn struct {
 	ws    *websocket.Conn
 	raw   *lockedConn
 	heard atomic.Int64 // Unix nanoseconds of the last message or pong
 }
 
-// accept upgrades r. The caller has checked everything that can be refused.
+// accept upgrades r. The caller has made all checks.
 func accept(w http.ResponseWriter, r *http.Request, subprotocols []string) (*Conn, error) {
 	c := &Conn{}
 	c.hear()
@@ -53,7 +53,7 @@ func accept(w http.ResponseWriter, r *http.Request, subprotocols []string) (*Con
 		CompressionMode:    websocket.CompressionDisabled,
 		OnPongReceived:     func(context.Context, []byte) { c.hear() },
 		OnPingReceived: func(_ context.Context, payload []byte) bool {
-			c.raw.pong(payload) // the library would end the socket when a write takes 5 s
+			c.raw.pong(payload) // the library would close the socket if a write takes 5 s
 			return false
 		},
 	})
@@ -95,15 +95,15 @@ func (c *Conn) Ping() error {
 	return err
 }
 
-// hear notes a sign of life.
+// hear notes that something was received.
 func (c *Conn) hear() { c.heard.Store(time.Now().UnixNano()) }
 
 // LastHeard implements hub.Sink.
 func (c *Conn) LastHeard() time.Time { return time.Unix(0, c.heard.Load()) }
 
-// linger reads on for a moment after a refused message. A connection that is
-// closed while more of it comes is reset, and a reset may swallow the close
-// frame that says why.
+// linger keeps reading for a moment after a refused message. Closing a
+// connection with unread data resets it, and the client may then lose the close
+// frame that gives the reason.
 func (c *Conn) linger() {
 	c.raw.SetReadDeadline(time.Now().Add(lingerTime))
 	io.CopyN(io.Discard, c.raw.Conn, lingerBytes)
@@ -129,13 +129,13 @@ func (w *lockingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	raw = intake.Raw(raw) // what is written goes straight to the socket
+	raw = intake.Raw(raw) // writes go straight to the socket
 	w.conn = &lockedConn{Conn: raw, in: frameReader{source: raw}}
 	w.conn.in.found = func(f *frameFault) { w.conn.Write(f.closeFrame()) }
-	if early, _ := rw.Reader.Peek(rw.Reader.Buffered()); len(early) > 0 { // can't fail
+	if early, _ := rw.Reader.Peek(rw.Reader.Buffered()); len(early) > 0 { // Peek can't fail here
 		w.conn.in.source = io.MultiReader(bytes.NewReader(bytes.Clone(early)), raw)
 	}
-	// The library reads from the connection. Its buffer is a small one: the one
-	// made for requests is as large as everything else about a viewer.
+	// The library reads with a small buffer: the one made for requests is as large
+	// as everything else about a viewer.
 	return w.conn, bufio.NewReadWriter(bufio.NewReaderSize(w.conn, libraryReads), bufio.NewWriterSize(w.conn, libraryWrites)), nil
 }

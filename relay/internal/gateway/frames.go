@@ -7,7 +7,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// maxFragments bounds the frames of one message, which may all be empty.
+// maxFragments bounds the frames of one message, all of which may be empty.
 const maxFragments = 1024
 
 // Close codes of RFC 6455.
@@ -16,7 +16,7 @@ const (
 	closeTooBig   = 1009
 )
 
-// A frameFault is what a client's frames must not say. It ends the socket.
+// A frameFault is a violation in a client's frames. It ends the socket.
 type frameFault struct {
 	code   int
 	reason string
@@ -24,7 +24,7 @@ type frameFault struct {
 
 func (f *frameFault) Error() string { return f.reason }
 
-// kind returns what sort of error f is.
+// kind returns f's error kind.
 func (f *frameFault) kind() protocol.Kind {
 	if f.code == closeTooBig {
 		return protocol.KindTooLarge
@@ -43,22 +43,21 @@ var (
 	faultFragments = &frameFault{closeTooBig, "the message has too many fragments"}
 )
 
-// frames follow the headers of a client's frames as their bytes pass, so that a
-// frame is refused by what it announces. The library checks most of it too, but
-// ends the socket without a word for a frame that isn't masked, reads on until
-// it has as much as may be of one that announces too much, and takes any number
-// of empty fragments.
+// frames parses the headers of a client's frames as their bytes pass, so that a
+// frame is refused by its header. The library checks most of it too, but it
+// closes the socket silently for an unmasked frame, reads up to its limit of a
+// frame that announces too much, and accepts any number of empty fragments.
 type frames struct {
-	head [14]byte // of the frame under way
+	head [14]byte // of the current frame
 	have int      // bytes of it
 	left uint64   // of the payload
 
-	open      bool   // a message goes on
+	open      bool   // a message continues
 	size      uint64 // of it, so far
 	fragments int
 }
 
-// pass looks at the next bytes. With a fault it returns how many of them come
+// pass checks the next bytes. With a fault it returns how many of them come
 // before the byte that shows it.
 func (f *frames) pass(p []byte) (sound int, fault *frameFault) {
 	for i := 0; i < len(p); {
@@ -78,7 +77,7 @@ func (f *frames) pass(p []byte) (sound int, fault *frameFault) {
 	return len(p), nil
 }
 
-// look judges the header as far as it is there.
+// look checks the header as far as it has come.
 func (f *frames) look() *frameFault {
 	switch f.have {
 	case 1:
@@ -95,7 +94,7 @@ func (f *frames) look() *frameFault {
 	if f.have == 2+extended {
 		return f.announced()
 	}
-	if f.have == 2+extended+4 { // the mask as well
+	if f.have == 2+extended+4 { // the mask, too
 		f.left, f.have = f.length(), 0
 	}
 	return nil
@@ -103,7 +102,7 @@ func (f *frames) look() *frameFault {
 
 func (f *frames) control() bool { return f.head[0]&0x08 != 0 }
 
-// first judges the first byte.
+// first checks the first byte.
 func (f *frames) first() *frameFault {
 	final, opcode := f.head[0]&0x80 != 0, f.head[0]&0x0f
 	switch {
@@ -126,7 +125,7 @@ func (f *frames) first() *frameFault {
 	return nil
 }
 
-// extended returns the bytes of the length behind the second byte.
+// extended returns the size of the extended length, in bytes.
 func (f *frames) extended() int {
 	if f.have < 2 {
 		return 8
@@ -152,7 +151,7 @@ func (f *frames) length() uint64 {
 	}
 }
 
-// announced judges the length.
+// announced checks the length.
 func (f *frames) announced() *frameFault {
 	length := f.length()
 	switch {
@@ -171,10 +170,10 @@ func (f *frames) announced() *frameFault {
 	return nil
 }
 
-// A frameReader reads what a client sends, up to a fault.
+// A frameReader reads what a client sends, up to the first fault.
 type frameReader struct {
 	source io.Reader
-	found  func(*frameFault) // is told of the fault, once
+	found  func(*frameFault) // called with the fault, once
 
 	// Owned by the reader.
 	frames frames

@@ -1,5 +1,5 @@
-// Package gateway is the browser's way in: it mints tickets and upgrades sockets
-// after every check is done.
+// Package gateway admits browsers: it issues tickets, and upgrades sockets
+// after every check has passed.
 package gateway
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead/fairlead/tunnel"
 )
 
-// Gateway admits sockets, whatever they lead to: see [Targets].
+// Gateway admits sockets to targets of any kind: see [Targets].
 type Gateway struct {
 	Origins *access.Origins
 	Desk    *access.Desk
@@ -34,35 +34,35 @@ type Gateway struct {
 	crowd crowd
 }
 
-// Targets are all targets of one kind: what their sockets have of their own. The
-// gateway does what is the same for all of them.
+// Targets are all targets of one kind: what is special about their sockets. The
+// gateway does what all kinds share.
 type Targets interface {
 	// Name is what people call such a target.
 	Name() string
 	// Cookie is the name of the cookie that opens a socket where a ticket can't be
 	// sent.
 	Cookie() string
-	// Ask reads what a request asks for: the target, the page's name of itself, and
-	// whatever else the socket needs. Nothing is spent yet.
+	// Ask reads what a request asks for: the target, the page's id for itself, and
+	// whatever else the socket needs. It spends nothing.
 	Ask(r *http.Request, offered Offer) (access.Presented, Socket, error)
 }
 
 // A Socket leads to a target. Its methods are called in this order.
 type Socket interface {
-	// Check reports whether a grant, which allowed to be admitted, also allows what
-	// the socket asks for.
+	// Check reports whether a grant that was good enough for admission also allows
+	// what the socket asks for.
 	Check(grant *jws.Grant) error
 	// Open opens the target.
 	Open(ctx context.Context, a access.Admission) error
-	// Serve serves an upgraded socket until it ends, as it must with its grant. It
-	// waits for the goroutines it starts.
+	// Serve serves an upgraded socket until it ends; it must end with its grant.
+	// It waits for the goroutines it starts.
 	Serve(c *Conn, pass *access.Pass)
-	// Close gives up what Open has opened.
+	// Close releases what Open has opened.
 	Close()
 }
 
-// Issue answers r with a ticket and a cookie that open one socket to
-// a target at path. Whoever calls it has checked what the grant allows.
+// Issue answers r with a ticket and a cookie that open one socket to a target
+// at path. The caller has checked the grant's rights.
 func (g *Gateway) Issue(w http.ResponseWriter, r *http.Request, targets Targets, a access.Admission, path string) error {
 	ticket, cookie, expires, err := g.Desk.Issue(a)
 	if err != nil {
@@ -78,9 +78,9 @@ func (g *Gateway) Issue(w http.ResponseWriter, r *http.Request, targets Targets,
 	return nil
 }
 
-// Sockets returns the handler of the route of one kind of targets. All that can
-// be refused is refused before the upgrade, with the kind's status and text alone.
-// It is called once for each kind, before any request.
+// Sockets returns the handler of the route of one kind of targets. It refuses
+// before the upgrade whatever it can, with the kind's status and text only. It
+// is called once for each kind, before any request.
 func (g *Gateway) Sockets(targets Targets) http.HandlerFunc {
 	g.Desk.OnStolen(g.Metrics.Stolen.Inc)
 	return func(w http.ResponseWriter, r *http.Request) { g.socket(w, r, targets) }
@@ -117,9 +117,9 @@ func (g *Gateway) socket(w http.ResponseWriter, r *http.Request, targets Targets
 		g.Log.Debug("upgrade failed", "err", err) // the library has answered
 		return
 	}
-	// On a goroutine of its own, or the request's would keep its headers, its
-	// buffers and a deep stack for as long as the socket stays. Whoever closes the
-	// targets waits for in.leave.
+	// Serve runs on a goroutine of its own: the request's would keep its headers,
+	// its buffers and a deep stack for as long as the socket lives. Whoever closes
+	// the targets waits for in.leave.
 	go func() {
 		defer in.leave()
 		defer c.ws.CloseNow()
@@ -127,8 +127,8 @@ func (g *Gateway) socket(w http.ResponseWriter, r *http.Request, targets Targets
 	}()
 }
 
-// endAtOnce upgrades only to say why not: a browser can't read what a refused
-// upgrade says. m comes before the end, unless it is nil.
+// endAtOnce upgrades only to say why the socket is refused, as a browser can't
+// read the answer to a refused upgrade. It sends m first, unless that is nil.
 func (g *Gateway) endAtOnce(
 	w http.ResponseWriter, r *http.Request, offer Offer, m protocol.ServerMessage, kind protocol.Kind, cause string,
 ) {
@@ -144,11 +144,11 @@ func (g *Gateway) endAtOnce(
 	c.Close(kind.CloseCode(), cause)
 }
 
-// An admitted is what a socket has while it is there.
+// An admitted is what a socket holds while it is open.
 type admitted struct {
 	socket Socket
-	free   func()       // the place among the person's sockets
-	pass   *access.Pass // what the page comes back with; nil: it came with a ticket
+	free   func()       // releases its slot among the person's sockets
+	pass   *access.Pass // for reconnecting; nil: it was opened with a ticket
 }
 
 func (in admitted) leave() {
@@ -164,13 +164,13 @@ func (g *Gateway) admit(r *http.Request, offer Offer, targets Targets) (in admit
 		return in, err
 	}
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		return in, protocol.Fault(protocol.KindInvalid, nil) // before it could spend a ticket
+		return in, protocol.Fault(protocol.KindInvalid, nil) // checked before a ticket is spent
 	}
 	presented, socket, err := targets.Ask(r, offer)
 	if err != nil {
 		return in, err
 	}
-	if offer.hasTicket && offer.ticket == "" { // an empty one decides as well
+	if offer.hasTicket && offer.ticket == "" { // even an empty ticket decides
 		return in, protocol.Fault(protocol.KindUnauthenticated, nil)
 	}
 	presented.Ticket = offer.ticket
@@ -183,7 +183,7 @@ func (g *Gateway) admit(r *http.Request, offer Offer, targets Targets) (in admit
 	}
 	defer func() {
 		if err != nil && pass != nil {
-			pass.Restore() // it opens nothing
+			pass.Restore() // no socket was opened with it
 		}
 	}()
 	if g.Grants.Revoked(admission.Grant) {

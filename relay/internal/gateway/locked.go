@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// writeTimeout is the least, and half the most, that one write to a viewer
-	// may take: a socket that takes nothing for so long is dead.
+	// writeTimeout is the least, and half the most, that a write to a viewer may
+	// take: a socket that takes nothing for so long is dead.
 	writeTimeout = 15 * time.Second
-	// sendBuffer bounds what the kernel takes for one viewer, so that a slow
-	// one is noticed here and not minutes of stale screen later.
+	// sendBuffer bounds the kernel's buffer for one viewer, so that a slow one is
+	// noticed here rather than after minutes of stale output.
 	sendBuffer = 128 << 10
-	// oneWrite bounds what is written as one. Of more, as a keyframe can be, a
-	// slow line must take longWrite within writeTimeout.
+	// oneWrite bounds a single write. A longer one, such as a keyframe, is split:
+	// a slow line must take each longWrite within writeTimeout.
 	oneWrite  = 192 << 10
 	longWrite = 64 << 10
 )
 
-// A lockedConn makes each write atomic, so that frames of two writers don't
-// mix, gives each the same time, and can write without waiting. It reads up to
-// the first frame that must not be.
+// A lockedConn makes each write atomic, so that the frames of two writers don't
+// mix, bounds each write's time, and can write without blocking. It reads up to
+// the first faulty frame.
 type lockedConn struct {
 	net.Conn
 	in frameReader // owned by whoever reads
@@ -33,19 +33,19 @@ type lockedConn struct {
 	// Guarded by mu, which is held for each write.
 	mu       sync.Mutex
 	deadline time.Time
-	raw      syscall.RawConn // nil where writing without waiting is impossible: under TLS
+	raw      syscall.RawConn // nil: no non-blocking writes, as under TLS
 	attempt  func(fd uintptr) bool
-	rest     []byte // begun by an offer, and to be written before anything else
+	rest     []byte // of a frame that an offer began; written before anything else
 
-	// Between begin and offer; what attempt writes and what became of it.
+	// Between begin and offer: what attempt writes, and the result.
 	pending []byte
 	wrote   int
 	failed  error
 
-	owed atomic.Pointer[[]byte] // the pong that waits to be written
+	owed atomic.Pointer[[]byte] // the pong to be written
 }
 
-// tune bounds the kernel's buffer and finds out whether offers are possible.
+// tune bounds the kernel's buffer and enables offers if possible.
 func (c *lockedConn) tune() error {
 	under := c.Conn
 	secured, isTLS := under.(*tls.Conn)
@@ -65,8 +65,8 @@ func (c *lockedConn) tune() error {
 	return err
 }
 
-// allow makes sure that a write has at least writeTimeout. The deadline is
-// moved only now and then, since that costs more than reading the clock.
+// allow extends the write deadline to at least writeTimeout. It moves it only
+// now and then, since that costs more than reading the clock.
 func (c *lockedConn) allow() {
 	if now := time.Now(); c.deadline.Sub(now) < writeTimeout {
 		c.deadline = now.Add(2 * writeTimeout)
@@ -87,7 +87,7 @@ func (c *lockedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// writeBuffers writes all of frames, with one system call where the connection
+// writeBuffers writes all of frames, with one system call if the connection
 // can.
 func (c *lockedConn) writeBuffers(frames net.Buffers) error {
 	c.mu.Lock()
@@ -115,8 +115,8 @@ func (c *lockedConn) writeBuffers(frames net.Buffers) error {
 	return nil
 }
 
-// writeLong writes p, and gives each part of a long one the time of a write of
-// its own. The caller holds mu.
+// writeLong writes p in parts, each with a deadline of its own. The caller
+// holds mu.
 func (c *lockedConn) writeLong(p []byte) error {
 	for len(p) > oneWrite {
 		if _, err := c.Conn.Write(p[:longWrite]); err != nil {
@@ -129,7 +129,7 @@ func (c *lockedConn) writeLong(p []byte) error {
 	return err
 }
 
-// finish writes what an offer has begun. The caller holds mu.
+// finish writes what is left of an offer. The caller holds mu.
 func (c *lockedConn) finish() error {
 	c.allow()
 	if len(c.rest) == 0 {
@@ -141,12 +141,12 @@ func (c *lockedConn) finish() error {
 	return err
 }
 
-// pong answers a ping, without waiting. Of several pings that wait the last one
+// pong answers a ping without blocking. Of several waiting pings only the last
 // is answered (RFC 6455 §5.5.3).
 func (c *lockedConn) pong(payload []byte) {
 	frame := append([]byte{0x8a, byte(len(payload))}, payload...)
 	if c.owed.Swap(&frame) == nil {
-		go c.pay() // ends with the write under way, or with the socket
+		go c.pay() // ends with the current write, or with the socket
 	}
 }
 
@@ -154,12 +154,12 @@ func (c *lockedConn) pay() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if frame := c.owed.Swap(nil); frame != nil && c.finish() == nil {
-		c.Conn.Write(*frame) // whoever writes next meets an error, too
+		c.Conn.Write(*frame) // the next writer sees the error, too
 	}
 }
 
-// begin takes mu for an offer, if nobody writes and nothing is begun. An offer
-// doesn't wait, but a deadline that has passed would make it fail.
+// begin takes mu for an offer, if nobody writes and no frame is half written.
+// An offer doesn't block, but a deadline that has passed would make it fail.
 func (c *lockedConn) begin() bool {
 	if c.raw == nil || !c.mu.TryLock() {
 		return false
@@ -172,8 +172,8 @@ func (c *lockedConn) begin() bool {
 	return true
 }
 
-// offer writes what the kernel takes of frames without waiting, keeps the rest
-// and gives mu back.
+// offer writes what the kernel takes of frames without blocking, keeps the rest
+// of a frame that it began, and unlocks mu.
 func (c *lockedConn) offer(frames net.Buffers) (drained bool, err error) {
 	defer c.mu.Unlock()
 	for i, frame := range frames {
@@ -197,7 +197,7 @@ func (c *lockedConn) offer(frames net.Buffers) (drained bool, err error) {
 	return len(c.rest) == 0, nil
 }
 
-// try makes one attempt to write pending. It never asks to wait.
+// try makes one attempt to write pending. It never asks to be called again.
 func (c *lockedConn) try(fd uintptr) bool {
 	for {
 		n, err := syscall.Write(int(fd), c.pending)

@@ -7,12 +7,12 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// Metrics counts whom the gateway turns away, and times how others get in.
+// Metrics counts refused sockets, and times admissions.
 type Metrics struct {
 	Refused *prometheus.CounterVec // terminal sockets refused, by kind
 	Moved   prometheus.Counter     // terminal sockets sent to another relay
-	Crowded prometheus.Counter     // terminal sockets beyond those that one person may have
-	Stolen  prometheus.Counter     // cookies that were in two hands
+	Crowded prometheus.Counter     // terminal sockets beyond one person's limit
+	Stolen  prometheus.Counter     // cookies that two clients had
 	Session prometheus.Histogram   // of POST /pty-session
 }
 

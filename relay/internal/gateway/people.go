@@ -8,10 +8,10 @@ import (
 )
 
 // DefaultSocketsPerPerson is how many terminal sockets one person may have at a
-// relay, if nobody says otherwise.
+// relay by default.
 const DefaultSocketsPerPerson = 256
 
-// errCrowded says that a person has as many sockets as one may have.
+// errCrowded says that a person has as many sockets as allowed.
 var errCrowded = protocol.Fault(protocol.KindTooMany, errors.New("the person has too many sockets"))
 
 // A crowd counts the sockets of each person. Its zero value is ready.
@@ -20,8 +20,8 @@ type crowd struct {
 	of map[protocol.UserID]int // guarded by mu
 }
 
-// enter makes room for one more of a person who may have so many, or fails with
-// errCrowded. leave may be called more than once.
+// enter counts one more socket of a person, who may have at most most, or fails
+// with errCrowded. leave may be called more than once.
 func (c *crowd) enter(user protocol.UserID, most int) (leave func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

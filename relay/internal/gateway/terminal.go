@@ -17,8 +17,8 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/rejects"
 )
 
-// Terminals serve POST /pty-session and the sockets of terminals, which hubs share
-// among their viewers. They are [Targets].
+// Terminals serve POST /pty-session and the sockets of terminals. They are
+// [Targets]; a hub shares each terminal among its viewers.
 type Terminals struct {
 	Gateway *Gateway
 	Keys    *jws.Keys
@@ -45,7 +45,7 @@ func (t *Terminals) refuse(w http.ResponseWriter, err error) {
 	access.WriteError(w, err)
 }
 
-// ptySession turns a grant into a ticket and a cookie for one socket.
+// ptySession exchanges a grant for a ticket and a cookie for one socket.
 func (t *Terminals) ptySession(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	grant, token, err := access.Grant(r, t.Keys)
@@ -80,7 +80,7 @@ func (t *Terminals) ptySession(w http.ResponseWriter, r *http.Request) {
 	t.Gateway.Metrics.Session.Observe(time.Since(began).Seconds())
 }
 
-// terminal returns the target that is a terminal.
+// terminal returns the target for a terminal.
 func terminal(session protocol.SessionID, pty protocol.PTYID) access.Target {
 	return access.Target{Kind: access.TargetTerminal, Session: session, PTY: pty}
 }
@@ -132,9 +132,9 @@ func (v *visit) Serve(c *Conn, pass *access.Pass) {
 	v.of.serve(c, v.handle.Join(v.guest), v.guest.Counts, pass)
 }
 
-// asked returns what the query asks for. A position that can't be read is no
-// error: such a client has lost its place, and an error would have it try the
-// same again.
+// asked returns what the query asks for. An unreadable position is no error:
+// the client has lost its place, and after an error it would retry with the
+// same one.
 func asked(query url.Values) (guest hub.Guest, err error) {
 	if since := query.Get(protocol.QuerySince); since != "" {
 		pos, err := protocol.ParsePosition(since)
@@ -167,7 +167,7 @@ func asked(query url.Values) (guest hub.Guest, err error) {
 
 // serve runs an attached socket until it ends.
 func (t *Terminals) serve(c *Conn, v *hub.Viewer, counts bool, pass *access.Pass) {
-	ctx, cancel := context.WithCancel(context.Background()) // the request's ends with the hijack
+	ctx, cancel := context.WithCancel(context.Background()) // the request's context ends with the hijack
 	defer cancel()
 	if pass != nil {
 		pass.Opened(cancel)
@@ -226,8 +226,7 @@ func (t *Terminals) read(ctx context.Context, c *Conn, v *hub.Viewer, counts boo
 	}
 }
 
-// typed hands over a binary frame of the viewer. It fails when the socket is
-// over.
+// typed passes a viewer's binary frame on. It fails if the socket is over.
 func (t *Terminals) typed(ctx context.Context, v *hub.Viewer, counts bool, data []byte) error {
 	if !counts {
 		return v.Type(ctx, data)
@@ -241,8 +240,8 @@ func (t *Terminals) typed(ctx context.Context, v *hub.Viewer, counts bool, data 
 	return nil
 }
 
-// reauth puts the socket under a newer grant of the same user, which must still
-// allow to view the terminal.
+// reauth puts the socket under a newer grant of the same user, which must allow
+// viewing the terminal.
 func (t *Terminals) reauth(ctx context.Context, v *hub.Viewer, token string, pass *access.Pass) {
 	grant, err := t.Keys.Grant(ctx, token)
 	if err == nil {

@@ -8,8 +8,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// setCookie leaves a cookie with the browser: for its socket's path alone, and for
-// no script.
+// setCookie sets a cookie for its socket's path only, invisible to scripts.
 func setCookie(w http.ResponseWriter, name, origin, path, value string, life time.Duration) {
 	http.SetCookie(w, &http.Cookie{
 		Name: name, Value: value, Path: path, MaxAge: max(1, int(life/time.Second)),
@@ -20,12 +19,12 @@ func setCookie(w http.ResponseWriter, name, origin, path, value string, life tim
 // socketURL returns the absolute URL of path at the public origin.
 func socketURL(origin, path string) string { return "ws" + strings.TrimPrefix(origin, "http") + path }
 
-// An Offer is what a client's subprotocols say.
+// An Offer is what a client's subprotocols offer.
 type Offer struct {
 	ticket     string
 	hasTicket  bool
 	counts     bool     // it speaks terminal.v2
-	selectable []string // the one that is echoed: terminal.v2, else the ticket's own, verbatim
+	selectable []string // the one to echo: terminal.v2, else the ticket's own, verbatim
 }
 
 // offered reads the subprotocols that the client offers.

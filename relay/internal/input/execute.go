@@ -6,27 +6,27 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// EnterDelay is how long after its text the Enter of an execute comes, so that
-// the program doesn't take both for a paste.
+// EnterDelay is the time between an execute's text and its Enter, so that the
+// program doesn't take both for a paste.
 const EnterDelay = 50 * time.Millisecond
 
 // enter is what Enter types.
 const enter = "\r"
 
-// An execution is an execute whose text is on its way, or written, and whose
-// Enter is still to come. It holds the room for the Enter.
+// An execution is an execute whose Enter is still to be typed. It holds the
+// room for the Enter.
 type execution struct {
-	term    uint64    // of the text: the Enter is typed under this one or not at all
+	term    uint64    // of the text; the Enter is typed under this term or not at all
 	seq     uint64    // of the text
 	written bool      // the agent has written the text
-	due     time.Time // the Enter may follow, once the text is written
+	due     time.Time // when the Enter may follow, once the text is written
 }
 
-// enterCost is what an Enter takes of the viewer's credit and the hub's queue.
+// enterCost is what an Enter takes of the viewer's and the hub's room.
 const enterCost = int64(len(enter) + Overhead)
 
-// Execute types text and, a moment later under the same term, Enter. It reports
-// whether there was room, so that an Enter may follow; if not it says why.
+// Execute types text and, EnterDelay later under the same term, Enter. If there
+// is no room for both, it tells the viewer and returns false.
 func (t *Typist) Execute(text string) (ok bool) {
 	cost := int64(len(text)+Overhead) + enterCost
 	switch {
@@ -68,8 +68,8 @@ func (in *Queue) execute(t *Typist, e message, term uint64) Link {
 }
 
 // send queues input that the hub counts itself, apart from what t types, and
-// returns its number. Without a link it goes with the next one. The caller holds
-// mu.
+// returns its number. Without a link it is sent on the next one. The caller
+// holds mu.
 func (in *Queue) send(t *Typist, input []byte, cost int64, term uint64) uint64 {
 	in.executed++
 	m := protocol.Input{Term: term, Seq: in.executed, Client: in.executor, Bytes: input}
@@ -81,8 +81,8 @@ func (in *Queue) send(t *Typist, input []byte, cost int64, term uint64) uint64 {
 	return in.executed
 }
 
-// wrote: the agent wrote all texts up to seq. Their Enters follow, if they are
-// due. The caller holds mu.
+// wrote notes that the agent wrote all texts up to seq. Enters that are due
+// follow. The caller holds mu.
 func (in *Queue) wrote(seq uint64) {
 	now := time.Now()
 	for t, x := range in.executions {
@@ -105,8 +105,8 @@ func (in *Queue) EnterDue(now time.Time) {
 	}
 }
 
-// enter types an Enter if it is due. Who may no longer type under the term of
-// the text is told so instead. The caller holds mu.
+// enter types an Enter if it is due. A viewer who may no longer type under the
+// text's term gets a refusal instead. The caller holds mu.
 func (in *Queue) enter(t *Typist, x *execution, now time.Time) {
 	if !x.written || now.Before(x.due) {
 		return
@@ -123,9 +123,9 @@ func (in *Queue) enter(t *Typist, x *execution, now time.Time) {
 	}
 }
 
-// NextEnter returns how long after now an Enter is due, false when none is
-// waited for. The Enter of a text that isn't written by then comes with the
-// agent's word that it is.
+// NextEnter returns how long after now the next Enter is due, false if there is
+// none. If its text isn't written by then, the Enter follows the agent's ack of
+// it.
 func (in *Queue) NextEnter(now time.Time) (wait time.Duration, ok bool) {
 	if !in.executing.Load() {
 		return 0, false
@@ -140,14 +140,14 @@ func (in *Queue) NextEnter(now time.Time) (wait time.Duration, ok bool) {
 	return wait, ok
 }
 
-// EnterAt has the Enter of the typist's execute due at another time, in tests.
+// EnterAt changes when the typist's Enter is due, in tests.
 func (t *Typist) EnterAt(due time.Time) {
 	t.queue.mu.Lock()
 	defer t.queue.mu.Unlock()
 	t.queue.executions[t].due = due
 }
 
-// abandon drops v's Enter, if one is to come. The caller holds mu.
+// abandon drops t's Enter, if there is one. The caller holds mu.
 func (in *Queue) abandon(t *Typist) {
 	if in.executions[t] != nil {
 		in.forget(t)

@@ -5,28 +5,28 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/turn"
 )
 
-// The first key of somebody who may control takes a free terminal. It waits here
-// until the agent has said who has control, with all that its viewer types
-// behind it, and is judged then like any other.
+// The first key of somebody who may control takes a free terminal. The key, and
+// all that its viewer types after it, waits here until the agent has said who
+// has control. Then it is judged like any other input.
 
-// A taking is how far it is with a viewer's key that takes the terminal.
+// A taking is the progress of a key that takes the terminal.
 type taking uint8
 
 const (
 	takesNothing taking = iota
-	takingAsked         // run is about to hear of it
-	takingHeard         // run has proposed it, or knows better
+	takingAsked         // run is about to be asked
+	takingHeard         // run has proposed it, or has refused
 )
 
-// takes reports whether e is to take the terminal for t. Input with a number must
-// have been typed at the free terminal: what was typed under control that was
-// lost is refused, however free the terminal is. The caller holds mu.
+// takes reports whether e may take the terminal for t. Numbered input must have
+// been typed while the terminal was free: input typed under control that was
+// lost is refused even if the terminal is free now. The caller holds mu.
 func (in *Queue) takes(t *Typist, e message) bool {
 	return !e.late && !e.execute && in.state.Free() && in.state.MayControl(t.ID) &&
 		(e.seq == 0 || e.term == protocol.FreeTerm(in.state.Term()))
 }
 
-// take has v's input wait for control. The caller holds mu.
+// take makes e wait for control. The caller holds mu.
 func (in *Queue) take(t *Typist, e message) {
 	e.late = true
 	t.waiting = append(t.waiting, e)
@@ -35,7 +35,7 @@ func (in *Queue) take(t *Typist, e message) {
 	in.rouse()
 }
 
-// rouse has run look at what the intake wants of it.
+// rouse makes run look at what the queue asks for.
 func (in *Queue) rouse() {
 	select {
 	case in.asks <- struct{}{}:
@@ -43,7 +43,7 @@ func (in *Queue) rouse() {
 	}
 }
 
-// termOf returns the term that e counts under now. The caller holds mu.
+// termOf returns the term for e. The caller holds mu.
 func (in *Queue) termOf(e message) uint64 {
 	now := in.state.Term()
 	if e.seq == 0 || now > 0 && e.term == protocol.FreeTerm(now-1) {
@@ -52,8 +52,8 @@ func (in *Queue) termOf(e message) uint64 {
 	return e.term
 }
 
-// Asked returns who has typed last and didn't lead, nil for nobody, and who has
-// Asked for control by a key since the last time.
+// Asked returns who has typed last and didn't lead, nil for nobody, and whose
+// keys have asked for control since the last call.
 func (in *Queue) Asked() (last *Typist, takers []*Typist) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -67,8 +67,8 @@ func (in *Queue) Asked() (last *Typist, takers []*Typist) {
 	return last, takers
 }
 
-// takenBy judges what waited for control, as far as that is decided. The caller
-// holds mu.
+// takenBy judges input that waited for control, once that is decided. The
+// caller holds mu.
 func (in *Queue) takenBy() {
 	for t := range in.takers {
 		if t.taking == takingHeard && !in.state.Taking(t.ID) {
@@ -79,14 +79,14 @@ func (in *Queue) takenBy() {
 	}
 }
 
-// LedBy notes which viewer leads, 0 for none. Others become it by typing.
+// LedBy notes which viewer leads, 0 for none. Another one may lead by typing.
 func (in *Queue) LedBy(id turn.SocketID) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.leader = id
 }
 
-// typedBy notes that t types, who may not lead yet. The caller holds mu.
+// typedBy notes that t types, so that it may lead. The caller holds mu.
 func (in *Queue) typedBy(t *Typist) {
 	if t.ID != in.leader && !t.Follows {
 		in.typist = t

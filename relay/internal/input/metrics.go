@@ -9,15 +9,15 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// longestEcho bounds what counts as the echo of a key: of what is shown later
-// that key wasn't the reason.
+// longestEcho bounds what counts as the echo of a key: later output has another
+// cause.
 const longestEcho = 5 * time.Second
 
-// Metrics counts what is typed.
+// Metrics counts input.
 type Metrics struct {
 	Bytes   prometheus.Counter
 	Refused *prometheus.CounterVec // messages, by reason
-	Echo    prometheus.Histogram   // of the first key since something was shown
+	Echo    prometheus.Histogram   // of the first key after the last output
 	Acks    prometheus.Histogram   // of messages
 }
 

@@ -1,9 +1,9 @@
-// Package input carries what viewers type to the agent: in order, under the term in
-// which it was typed, and no byte twice.
+// Package input carries viewers' input to the agent: in order, under the term
+// in which it was typed, and no byte twice.
 //
-// A [Queue] is one terminal's, a [Typist] one viewer's part in it. Queue.mu guards
-// both. It is held while a link's queue or a viewer's outbox is added to, and never
-// while something is written.
+// A [Queue] belongs to one terminal, a [Typist] to one of its viewers. Queue.mu
+// guards both. It is held while adding to a link's queue or a viewer's outbox,
+// never during a write.
 package input
 
 import (
@@ -21,28 +21,28 @@ import (
 
 // A Link is the stream to the agent.
 type Link interface {
-	// Queue adds m to what waits to be written. It doesn't wait; Rouse or Flush
+	// Queue adds m to the messages to be written, without blocking. Rouse or Flush
 	// must follow.
 	Queue(m protocol.Message)
-	// Rouse has the link's own writer write what waits.
+	// Rouse makes the link's own writer write them.
 	Rouse()
-	// Flush writes what waits. It waits for the tunnel.
+	// Flush writes them. It may block on the tunnel.
 	Flush()
 }
 
-// A Queue is the way of keystrokes from viewers to the agent. It alone goes
-// past run, from the goroutine that read the socket straight to the tunnel: a
-// key is not worth two more goroutines' turns. run says who may type; the agent
-// checks again. A viewer's frames stay in order all the same: what it types
-// behind its own wish to yield control waits here until run has decided that.
+// A Queue carries keystrokes from viewers to the agent. They go straight from
+// the goroutine that reads the socket to the tunnel, not through run: two more
+// goroutine switches would cost more than the key. run says who may type; the
+// agent checks again. A viewer's frames still stay in order: what it types
+// after its own request to yield control waits here until run has decided that.
 type Queue struct {
 	// Static after construction.
 	metrics  *Metrics
 	room     *semaphore.Weighted // room for all viewers together
 	over     context.Context     // ends with the hub
-	executor string              // the client as which executes are typed
+	executor string              // the client id of executes
 
-	asks chan struct{} // the hub is to look at takers and typist
+	asks chan struct{} // tells the hub to look at takers and typist
 
 	executing atomic.Bool  // there are executions; set under mu
 	typedAt   atomic.Int64 // the oldest key since the terminal last showed something, Unix nanoseconds; 0: none
@@ -51,15 +51,15 @@ type Queue struct {
 	mu        sync.Mutex
 	state     turn.State
 	link      Link // nil while the sandbox is away
-	next      Link // about to be link: what there is to know of it comes with the next state
+	next      Link // becomes link with the next state, which came with it
 	ended     bool
 	unacked   []unackedInput     // oldest first; sent again on the next link
-	overtaken []unackedInput     // by another term, while there was no link; about to be refused
-	yields    map[*Typist]bool   // whose wish to yield control isn't decided
-	takers    map[*Typist]bool   // whose key is to take the terminal
+	overtaken []unackedInput     // typed under another term, while there was no link; about to be refused
+	yields    map[*Typist]bool   // those with an undecided request to yield control
+	takers    map[*Typist]bool   // those whose key is to take the terminal
 	leader    turn.SocketID      // who gives the terminal its size; 0: nobody
-	typist    *Typist            // who has typed since, and may lead from now on; nil: nobody
-	clients   map[string]*Typist // whose input is numbered by its client: of a client's sockets the newest
+	typist    *Typist            // has typed since, and may lead from now on; nil: nobody
+	clients   map[string]*Typist // by client id, for numbered input: the newest of the client's sockets
 
 	executions map[*Typist]*execution
 	executed   uint64 // inputs of executor
@@ -74,20 +74,20 @@ func New(over context.Context, metrics *Metrics) *Queue {
 	}
 }
 
-// Asks says that Asked has something to say.
+// Asks receives when Asked has something new.
 func (in *Queue) Asks() <-chan struct{} { return in.asks }
 
-// Room is the room for the input of all typists together.
+// Room is the room for all typists' input together.
 func (in *Queue) Room() *semaphore.Weighted { return in.room }
 
-// Undecided returns how many typists wait until it is decided who has control, or
-// for the Enter of an execute.
+// Undecided returns how many typists wait for a decision about control, or for
+// the Enter of an execute.
 func (in *Queue) Undecided() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	n := len(in.yields) + len(in.takers) + len(in.executions)
 	if n == 0 && in.executing.Load() {
-		return 1 // the hub would look for an Enter that there isn't
+		return 1 // there may be an Enter that the hub has to time
 	}
 	return n
 }
@@ -98,10 +98,10 @@ type unackedInput struct {
 	input protocol.Input
 	cost  int64
 	at    time.Time // when it came
-	later bool      // its client has to send an earlier one again first
+	later bool      // its client has to repeat an earlier one first
 }
 
-// seq returns what the viewer's client calls the input, 0 for nothing.
+// seq returns the client's number of the input, 0 for none.
 func (u unackedInput) seq() uint64 {
 	if u.input.Client != u.t.Client {
 		return 0
@@ -109,21 +109,21 @@ func (u unackedInput) seq() uint64 {
 	return u.input.Seq
 }
 
-// typed is one message of input.
+// A message is one message of input.
 type message struct {
 	input []byte
-	cost  int64  // what it took of the viewer's credit and the hub's queue
-	seq   uint64 // counted by the client; 0 when the hub is to count
-	term  uint64 // under which it was typed, if seq is not 0
+	cost  int64  // its share of the viewer's credit and the hub's queue
+	seq   uint64 // counted by the client; 0: the hub counts
+	term  uint64 // under which it was typed, if seq isn't 0
 	at    time.Time
 
-	execute bool // Enter is to follow; cost includes it
-	behind  int  // so many wishes of its viewer to yield control
-	late    bool // it takes no free terminal: it has asked for it, or was typed behind a wish to yield
+	execute bool // Enter follows; cost includes it
+	behind  int  // how many requests to yield control its viewer made before it
+	late    bool // it can't take a free terminal: it already asked, or follows a request to yield
 }
 
-// accept passes on what t typed, under the term of this moment, or tells t why
-// not. It waits only for the tunnel.
+// accept passes on what t typed, under the present term, or tells t why not. It
+// may block on the tunnel only.
 func (in *Queue) accept(t *Typist, e message) {
 	e.at = time.Now()
 	in.mu.Lock()
@@ -135,8 +135,8 @@ func (in *Queue) accept(t *Typist, e message) {
 	}
 }
 
-// pass queues e on the link, which it returns, or refuses it, or has it wait. The
-// caller holds mu.
+// pass queues e on the link, which it returns, or refuses it, or lets it wait.
+// The caller holds mu.
 func (in *Queue) pass(t *Typist, e message) Link {
 	reason, ok, term := protocol.RefusalReason(""), false, in.termOf(e)
 	switch {
@@ -181,7 +181,7 @@ func (in *Queue) pass(t *Typist, e message) Link {
 	return in.link
 }
 
-// reserve takes room for input, waiting until there is some, ctx ends or the
+// reserve takes room for input. It waits until there is some, ctx ends or the
 // hub is over.
 func (in *Queue) reserve(ctx context.Context, room *semaphore.Weighted, cost int64) error {
 	if room.TryAcquire(cost) {
@@ -199,8 +199,8 @@ func (in *Queue) release(t *Typist, cost int64) {
 	in.room.Release(cost)
 }
 
-// refuse tells that input was not written: the socket that it came by, or the
-// one that its client has now. The caller holds mu.
+// refuse says that input was not written, to the socket that it came by, or to
+// the client's present one. The caller holds mu.
 func (in *Queue) refuse(t *Typist, reason protocol.RefusalReason, seq uint64) {
 	in.metrics.Refused.WithLabelValues(string(reason)).Inc()
 	if !t.Counts {
@@ -212,8 +212,8 @@ func (in *Queue) refuse(t *Typist, reason protocol.RefusalReason, seq uint64) {
 	t.Outbox.Tell(protocol.InputDropped{Reason: reason, Seq: seq})
 }
 
-// undo refuses input that was passed on, and an Enter that would follow it. The
-// caller holds mu.
+// undo refuses input that was passed on, and drops an Enter that would follow
+// it. The caller holds mu.
 func (in *Queue) undo(u unackedInput, reason protocol.RefusalReason) {
 	in.refuse(u.t, reason, u.seq())
 	if x := in.executions[u.t]; x != nil && u.input.Client == in.executor && x.seq == u.input.Seq {
@@ -221,15 +221,15 @@ func (in *Queue) undo(u unackedInput, reason protocol.RefusalReason) {
 	}
 }
 
-// drop refuses input that took no room.
+// drop refuses input that holds no room.
 func (in *Queue) drop(t *Typist, reason protocol.RefusalReason, seq uint64) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.refuse(t, reason, seq)
 }
 
-// Follow takes over who may type, after each turn and before anybody is told of
-// it: a client that hears that the sandbox is back sends again what was refused,
+// Follow sets the state of control, after each turn and before anybody is told
+// of it: a client that hears that the sandbox is back repeats refused input,
 // and there must be a link by then.
 func (in *Queue) Follow(state turn.State) {
 	in.mu.Lock()
@@ -240,15 +240,15 @@ func (in *Queue) Follow(state turn.State) {
 	}
 }
 
-// Expect has l used from the next state on, which is the one that came with l.
+// Expect sets the link that is used from the next state on.
 func (in *Queue) Expect(l Link) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.next = l
 }
 
-// Shown notes that the terminal has shown something, which is taken for the echo
-// of what was typed before.
+// Shown notes that the terminal has shown something. It counts as the echo of
+// what was typed before.
 func (in *Queue) Shown() {
 	if in.typedAt.Load() == 0 { // as for most output
 		return
@@ -259,7 +259,7 @@ func (in *Queue) Shown() {
 	}
 }
 
-// Attach lets the typist type, beginning with what it typed before it was greeted.
+// Attach lets the typist type. Input from before the greeting comes first.
 func (t *Typist) Attach() {
 	in := t.queue
 	in.mu.Lock()
@@ -271,8 +271,8 @@ func (t *Typist) Attach() {
 	in.judge(t)
 }
 
-// judge passes on or refuses what t has typed and had to wait for, unless it
-// still has to. The caller holds mu.
+// judge passes on or refuses t's waiting input, or lets it wait on. The caller
+// holds mu.
 func (in *Queue) judge(t *Typist) {
 	waiting := t.waiting
 	t.waiting = nil
@@ -284,7 +284,7 @@ func (in *Queue) judge(t *Typist) {
 	}
 }
 
-// Hold has what is typed from now on wait for a wish that is about to be posted.
+// Hold makes later input wait for a yield request that is about to be posted.
 func (t *Typist) Hold() {
 	in := t.queue
 	in.mu.Lock()
@@ -295,7 +295,7 @@ func (t *Typist) Hold() {
 	}
 }
 
-// Heard: a wish of the typist has reached run, which takes its step next.
+// Heard notes that run has a yield request of the typist and decides it next.
 func (t *Typist) Heard() {
 	in := t.queue
 	in.mu.Lock()
@@ -303,7 +303,7 @@ func (t *Typist) Heard() {
 	t.heard++
 }
 
-// Resume passes on what waited for wishes that are decided by now.
+// Resume passes on input that waited for yield requests decided by now.
 func (in *Queue) Resume() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -317,7 +317,7 @@ func (in *Queue) Resume() {
 	in.takenBy()
 }
 
-// Leave forgets the typist. What it has typed is still written, but no Enter follows.
+// Leave removes the typist. Its input is still written, but no Enter follows.
 func (t *Typist) Leave() {
 	in := t.queue
 	in.mu.Lock()
@@ -336,7 +336,7 @@ func (t *Typist) Leave() {
 	in.abandon(t)
 }
 
-// Connect uses l, if it isn't used yet, and refuses what l has overtaken.
+// Connect makes l the link, if it isn't, and refuses overtaken input.
 func (in *Queue) Connect(l Link) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -360,11 +360,11 @@ func (in *Queue) Connect(l Link) {
 	l.Rouse()
 }
 
-// use has l carry the input from now on. Unacknowledged input goes first: the
-// agent knows what it has written, so nothing is typed twice. What was typed
-// under another term will be refused, as will what is behind input that was
-// refused for the moment: the agent would take that for a repetition when it comes
-// again. The caller holds mu.
+// use makes l the link. Unacknowledged input goes first: the agent knows what
+// it has written, so nothing is typed twice. Two kinds of input will be
+// refused: what was typed under another term, and what is behind a momentary
+// refusal, which the agent would take for a repetition when it comes again. The
+// caller holds mu.
 func (in *Queue) use(l Link) {
 	in.link, in.next = l, nil
 	kept := in.unacked[:0]
@@ -386,8 +386,8 @@ func (in *Queue) Disconnect() {
 	in.link, in.next = nil, nil
 }
 
-// Acked: the agent wrote all input of a client up to a sequence number. The
-// socket that the client has now hears of it.
+// Acked notes that the agent wrote all input of a client up to a number, and
+// tells the client's present socket.
 func (in *Queue) Acked(m protocol.InputAck) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -408,7 +408,7 @@ func (in *Queue) Acked(m protocol.InputAck) {
 	}
 }
 
-// Refused: the agent did not write one input.
+// Refused notes that the agent did not write one input.
 func (in *Queue) Refused(m protocol.InputRefused) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -426,7 +426,7 @@ func (in *Queue) Refused(m protocol.InputRefused) {
 	}
 }
 
-// End refuses everything that waits for the agent, and whatever comes.
+// End refuses all input that waits for the agent, and all later input.
 func (in *Queue) End() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -437,8 +437,8 @@ func (in *Queue) End() {
 	})
 }
 
-// settle removes the unacknowledged inputs that done says are, and frees their
-// room. The caller holds mu.
+// settle removes the unacknowledged inputs for which done is true, and frees
+// their room. The caller holds mu.
 func (in *Queue) settle(done func(unackedInput) bool) {
 	kept := in.unacked[:0]
 	for _, u := range in.unacked {

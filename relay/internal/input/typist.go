@@ -9,29 +9,29 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/turn"
 )
 
-// Overhead is charged per message beside its bytes, so that a flood of tiny
-// messages is bounded like one of large ones.
+// Overhead is charged per message besides its bytes, so that a flood of tiny
+// messages is bounded, too.
 const Overhead = 64
 
-// An Outbox is where a typist is told what became of its input.
+// An Outbox tells a typist what became of its input.
 type Outbox interface {
 	Tell(m protocol.ServerMessage)
 	// Confirm says that all input up to seq was written.
 	Confirm(seq uint64)
 }
 
-// Options are what is known of a typist from the beginning.
+// Options are fixed facts about a typist.
 type Options struct {
 	ID      turn.SocketID
 	User    protocol.UserID
-	Client  string // names its input to the agent
+	Client  string // its id for the agent
 	Counts  bool   // it numbers its input
 	Follows bool   // it never gives the terminal its size
 	Outbox  Outbox
 }
 
-// A Typist is a viewer as the queue knows it: what its input is called, and how
-// far that has come.
+// A Typist is the queue's view of a viewer: its id, and the progress of its
+// input.
 type Typist struct {
 	// Static after construction.
 	queue *Queue
@@ -39,41 +39,41 @@ type Typist struct {
 	credit *semaphore.Weighted // input under way
 
 	// Guarded by queue.mu.
-	attached bool      // what it types is judged
+	attached bool      // its input is judged
 	gone     bool      // left
-	waiting  []message // what it typed before it was attached, or behind a wish to yield
-	wishes   int       // to yield control, that its reader has seen
+	waiting  []message // typed before it was attached, or after a request to yield
+	wishes   int       // requests to yield control that its reader has seen
 	heard    int       // those that run knows
-	decided  int       // those that are done or refused
+	decided  int       // those done or refused
 	nextSeq  uint64
 	gate     gate
 	taking   taking
 }
 
-// Init makes t a typist of q. What it types waits until Attach.
+// Init makes t a typist of q. Its input waits until Attach.
 func (t *Typist) Init(q *Queue, o Options) {
 	*t = Typist{queue: q, Options: o, credit: semaphore.NewWeighted(protocol.MaxInputUnacked)}
 }
 
-// complain tells the viewer that what it sent could not be obeyed.
+// complain tells the viewer that its message could not be obeyed.
 func (t *Typist) complain(err error) {
 	e := protocol.AsError(err)
 	t.Outbox.Tell(protocol.ErrorMessage{Name: e.Kind.Name(), Message: e.Error()})
 }
 
-// Credit is the room for the typist's own input under way.
+// Credit is the room for the typist's own unacknowledged input.
 func (t *Typist) Credit() *semaphore.Weighted { return t.credit }
 
-// Waiting returns how many messages of the typist wait for a decision.
+// Waiting returns how many of the typist's messages wait for a decision.
 func (t *Typist) Waiting() int {
 	t.queue.mu.Lock()
 	defer t.queue.mu.Unlock()
 	return len(t.waiting)
 }
 
-// Type hands the queue what a plain viewer typed, in the pieces that the tunnel
-// carries. It returns when there is room for it, so a socket whose input is
-// not taken is not read; ctx ends the wait.
+// Type hands the queue a plain viewer's input, in pieces that fit the tunnel.
+// It waits until there is room, so the socket is not read meanwhile; ctx ends
+// the wait.
 func (t *Typist) Type(ctx context.Context, input []byte) error {
 	queue := t.queue
 	for len(input) > 0 {
@@ -91,9 +91,9 @@ func (t *Typist) Type(ctx context.Context, input []byte) error {
 	return nil
 }
 
-// TypeNumbered hands the queue what a viewer typed who numbers its input and
-// names the term. What there is no room for is refused: its client knows what
-// to do, and its socket is read on.
+// TypeNumbered hands the queue the input of a viewer that numbers it and names
+// its term. Without room it is refused: its client repeats it, and its socket
+// is still read.
 func (t *Typist) TypeNumbered(in protocol.BrowserInput) {
 	queue := t.queue
 	cost := int64(len(in.Bytes) + Overhead)

@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/access"
 )
 
-// Document is an OpenAPI 3.1 description. The control plane's routes, which the
-// relay only forwards, are in the control plane's own.
+// Document is an OpenAPI 3.1 description. The control plane describes its own
+// routes, which the relay only forwards.
 //
 //go:embed openapi.json
 var Document []byte

@@ -1,5 +1,5 @@
-// Package pagestream brings commands to the pages of the user they are for, and
-// keeps those that nobody has answered for pages that connect later.
+// Package pagestream sends commands to their user's pages, and keeps unanswered
+// ones for pages that connect later.
 package pagestream
 
 import (
@@ -26,8 +26,8 @@ const (
 	// those of one user; beyond them a stream is refused as too_many.
 	maxStreams        = 4096
 	maxStreamsPerUser = 16
-	// maxWaitingBytes bounds the commands that wait for all users. Those for
-	// one user are bounded by [protocol.MaxCommandsInFlight].
+	// maxWaitingBytes bounds the waiting commands of all users together.
+	// [protocol.MaxCommandsInFlight] bounds those of one user.
 	maxWaitingBytes = 64 << 20
 )
 
@@ -47,11 +47,10 @@ type Pages struct {
 	bytes   int // of all that waits
 }
 
-// A box is one user's. It exists while there is something in it or somebody
-// looks into it.
+// A box holds one user's commands and streams. It exists while it has any.
 type box struct {
 	user    protocol.UserID
-	epoch   string // of the counter, so that ids of a box that is gone mean nothing
+	epoch   string // of the counter, so that ids from an earlier box are invalid
 	counter uint64 // of the newest command
 	waiting []*command
 	streams map[*stream]struct{}
@@ -72,7 +71,7 @@ type Scope struct {
 	Ends    time.Time
 }
 
-// covers reports whether a stream under grant gets what has s.
+// covers reports whether a stream under grant gets a command with scope s.
 func (s Scope) covers(grant *jws.Grant, now time.Time) bool {
 	session := s.Session
 	if session == "" {
@@ -100,7 +99,7 @@ func New(grants *lifetime.Grants, reg prometheus.Registerer) *Pages {
 	return p
 }
 
-// Close ends all streams; none are opened any more.
+// Close ends all streams and refuses new ones.
 func (p *Pages) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,8 +111,8 @@ func (p *Pages) Close() {
 	}
 }
 
-// Offer gives a command to the streams of user within scope, now and as long as
-// it is not withdrawn. It fails with kind too_many when too much waits.
+// Offer sends a command to the streams of user within scope, now and until it
+// is withdrawn. It fails with kind too_many if too much waits.
 func (p *Pages) Offer(user protocol.UserID, scope Scope, env protocol.CommandEnvelope) (withdraw func(), err error) {
 	envelope, err := json.Marshal(env)
 	if err != nil {
@@ -154,15 +153,15 @@ func (p *Pages) box(user protocol.UserID) *box {
 	return b
 }
 
-// tidy forgets b if nothing is in it. The caller holds mu.
+// tidy removes b if it is empty. The caller holds mu.
 func (p *Pages) tidy(b *box) {
 	if len(b.waiting) == 0 && len(b.streams) == 0 {
 		delete(p.boxes, b.user)
 	}
 }
 
-// open adds a stream under grant that goes on behind the event with id after. A
-// grant that was revoked since it was verified ends the stream at once.
+// open adds a stream under grant that continues after the event with id after.
+// A grant revoked since its verification ends the stream at once.
 func (p *Pages) open(grant *jws.Grant, after string) (*stream, error) {
 	s := &stream{grant: grant, news: make(chan struct{}, 1), over: make(chan struct{})}
 	use, err := p.grants.Begin(grant, s.ends)
@@ -189,7 +188,7 @@ func (p *Pages) open(grant *jws.Grant, after string) (*stream, error) {
 	return s, nil
 }
 
-// drop removes a stream that is over.
+// drop removes a stream that has ended.
 func (p *Pages) drop(s *stream) {
 	s.use.Stop()
 	p.mu.Lock()
@@ -209,7 +208,7 @@ func (b *box) position(id string) uint64 {
 	return number
 }
 
-// take returns what s has not been given yet, as events.
+// take returns the commands that are new to s, as events.
 func (p *Pages) take(s *stream) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,41 +11,40 @@ import (
 )
 
 const (
-	// heartbeat is the interval of comments, by which either side notices that
-	// the other is gone.
+	// heartbeat is the interval of comments, which show either side whether the
+	// other is still there.
 	heartbeat = 15 * time.Second
-	// writeTimeout bounds how long a page takes for what it is sent. It may
-	// fall behind by no more than that: what waits for it is what waits for
-	// the user anyway.
+	// writeTimeout bounds a write to a page, and so how far it falls behind. What
+	// waits for it then waits for the user anyway.
 	writeTimeout = 10 * time.Second
-	// opening tells the page to come back after 2 s.
+	// opening tells the page to reconnect after 2 s.
 	opening = "retry: 2000\n\n"
 )
 
 // Why a stream ended; the label of the counter.
 const (
 	endedLeft    = "left"    // by the page
-	endedSlow    = "slow"    // it didn't take what it was sent in time
+	endedSlow    = "slow"    // it took too long to read
 	endedExpired = "expired" // its grant
 	endedRevoked = "revoked" // its grant
 	endedClosing = "closing" // the relay is
 )
 
-// A stream is one page that listens.
+// A stream is one listening page.
 type stream struct {
 	// Static after construction.
 	grant *jws.Grant
-	use   *lifetime.Use // nil: the grant had ended already
+	use   *lifetime.Use // nil: the grant had already ended
 	box   *box
-	news  chan struct{} // something may be there for it; holds one
+	news  chan struct{} // wakes feed; holds one
 	over  chan struct{} // closed once reason is set
 
 	reason atomic.Pointer[string]
 
-	reached uint64 // the newest number it was given or passed by; guarded by Pages.mu
+	reached uint64 // the newest number it was sent or skipped; guarded by Pages.mu
 }
 
-// wake says that something may be there.
+// wake tells feed to look for commands.
 func (s *stream) wake() {
 	select {
 	case s.news <- struct{}{}:
@@ -53,14 +52,14 @@ func (s *stream) wake() {
 	}
 }
 
-// end ends s from outside, the first time it is called.
+// end ends s with a reason. Only the first call counts.
 func (s *stream) end(reason string) {
 	if s.reason.CompareAndSwap(nil, &reason) {
 		close(s.over)
 	}
 }
 
-// ends ends s with its grant.
+// ends ends s when its grant ends.
 func (s *stream) ends(cause error) {
 	if errors.Is(cause, lifetime.ErrRevoked) {
 		s.end(endedRevoked)
@@ -69,10 +68,10 @@ func (s *stream) ends(cause error) {
 	}
 }
 
-// Serve answers r with the commands for the user of grant, until the page
-// leaves, the grant ends by the relay's clock, or [Pages.Close]. after is the id of the last event
-// that the page has seen, empty for all that waits. It fails before anything is
-// written, with kind too_many or restarting.
+// Serve sends the commands for the user of grant as events, until the page
+// leaves, the grant ends by the relay's clock, or [Pages.Close]. after is the
+// id of the last event that the page has seen, empty for all that wait. It
+// fails before writing anything, with kind too_many or restarting.
 func (p *Pages) Serve(w http.ResponseWriter, r *http.Request, grant *jws.Grant, after string) error {
 	s, err := p.open(grant, after)
 	if err != nil {
@@ -83,7 +82,7 @@ func (p *Pages) Serve(w http.ResponseWriter, r *http.Request, grant *jws.Grant, 
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Accel-Buffering", "no") // proxies must not wait for more
+	h.Set("X-Accel-Buffering", "no") // proxies must not buffer
 	w.WriteHeader(http.StatusOK)
 	p.ended.WithLabelValues(p.feed(w, r, s)).Inc()
 	return nil

@@ -14,15 +14,15 @@ import (
 
 const (
 	// maxPreviews bounds the previews of a relay and maxPerUser those of one user.
-	// Beyond them 429, unless some have expired.
+	// Beyond them the answer is 429, unless some have expired.
 	maxPreviews = 4096
 	maxPerUser  = 64
-	// maxCookies bounds the browsers that one preview is open in; the oldest has
+	// maxCookies bounds the browsers in which one preview is open; the oldest has
 	// to open it again.
 	maxCookies = 16
-	// maxTickets bounds the tickets of one preview that are unused and still good;
-	// the oldest goes. Each renewal makes one that nobody uses, and a browser may
-	// take seconds to use another.
+	// maxTickets bounds the unused valid tickets of one preview; the oldest goes.
+	// Each renewal makes one that nobody uses, and a browser may take seconds to
+	// use another.
 	maxTickets = 64
 )
 
@@ -37,12 +37,12 @@ type upstream struct {
 	user    protocol.UserID
 }
 
-// A key is what is kept of a secret.
+// A key is the hash under which a secret is kept.
 type key [sha256.Size]byte
 
 func keyOf(secret string) key { return sha256.Sum256([]byte(secret)) }
 
-// A preview is one host.
+// A preview is one preview host.
 type preview struct {
 	upstream
 	grant   *jws.Grant
@@ -70,8 +70,8 @@ func newBook(now func() time.Time) book {
 	return book{now: now, mu: new(sync.Mutex), byID: map[string]*preview{}}
 }
 
-// issue makes a preview, or has the one of that id go on under grant, and
-// returns a ticket to it. An id that isn't a preview of this upstream is of kind
+// issue makes a preview, or renews the one with that id under grant, and
+// returns a ticket to it. An id of no preview of this upstream fails with kind
 // not_found.
 func (b *book) issue(id string, at upstream, grant *jws.Grant, token, start string) (string, string, error) {
 	b.mu.Lock()
@@ -88,7 +88,7 @@ func (b *book) issue(id string, at upstream, grant *jws.Grant, token, start stri
 	case p == nil || p.upstream != at:
 		return "", "", protocol.Errorf(protocol.KindNotFound, "there is no such preview of this port")
 	}
-	if p.grant == nil || !grant.Expires().Before(p.grant.Expires()) { // of two answers that cross the later counts
+	if p.grant == nil || !grant.Expires().Before(p.grant.Expires()) { // of two concurrent renewals the later grant wins
 		p.grant, p.token = grant, token
 	}
 	secret := rand.Text()
@@ -105,7 +105,7 @@ func (b *book) issue(id string, at upstream, grant *jws.Grant, token, start stri
 }
 
 // room makes room for another preview, or fails with kind too_many. The caller
-// holds mu. It looks at all, but only when one is opened.
+// holds mu. It scans all previews, but only when one is opened.
 func (b *book) room(user protocol.UserID, now time.Time) error {
 	ofUser := 0
 	for id, p := range b.byID {
@@ -131,8 +131,8 @@ func (b *book) known(id string) bool {
 	return b.byID[id] != nil
 }
 
-// redeem spends a ticket and returns what a browser's cookie is to hold, and
-// where it begins.
+// redeem spends a ticket and returns the value of the browser's cookie and the
+// start path.
 func (b *book) redeem(id, secret string) (cookie, start string, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -159,8 +159,7 @@ func (b *book) redeem(id, secret string) (cookie, start string, ok bool) {
 	return "", "", false
 }
 
-// enter returns what one of the cookies opens, and the grant that it is under
-// now.
+// enter returns what one of the cookies opens, and its present grant.
 func (b *book) enter(id string, cookies []string) (at upstream, grant *jws.Grant, token string, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

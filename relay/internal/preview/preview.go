@@ -1,5 +1,5 @@
-// Package preview shows what listens in a sandbox to whoever may see it, each
-// preview on a host of its own, so that its pages share nothing with the console.
+// Package preview forwards browsers to HTTP servers in a sandbox. Each preview
+// has a host of its own, so that its pages share nothing with the console.
 package preview
 
 import (
@@ -19,9 +19,10 @@ import (
 )
 
 const (
-	// openPath is where a ticket becomes a cookie. No application is asked for it.
+	// openPath is where a ticket becomes a cookie. It never reaches the
+	// application.
 	openPath = "/.fairlead/open"
-	// maxPath bounds the path that a preview begins at, in bytes.
+	// maxPath bounds a preview's start path, in bytes.
 	maxPath = 2048
 )
 
@@ -32,8 +33,8 @@ type Tunnels interface {
 
 // Options are what Previews work with.
 type Options struct {
-	// Origin is scheme://host[:port], under whose host each preview has a name
-	// of its own. Empty: there are no previews.
+	// Origin is scheme://host[:port]; each preview has a host name below it.
+	// Empty: there are no previews.
 	Origin  string
 	Framers []string // origins whose pages may show a preview in a frame
 	Keys    *jws.Keys
@@ -46,20 +47,20 @@ type Options struct {
 	Now      func() time.Time // default time.Now
 }
 
-// Previews are those that were opened at this relay.
+// Previews are the previews opened at this relay.
 type Previews struct {
 	// Static after construction.
 	opts   Options
 	scheme string
 	suffix string // "." and host[:port], lower case
-	cookie string // its name
+	cookie string // the cookie's name
 	csp    string
 	proxy  *reverseproxy.Proxy
 
 	book book
 }
 
-// New returns Previews. It fails when Origin isn't one.
+// New returns Previews. It fails if Origin isn't an origin.
 func New(opts Options) (*Previews, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -74,7 +75,7 @@ func New(opts Options) (*Previews, error) {
 	}
 	p.scheme, p.suffix, p.cookie = u.Scheme, "."+strings.ToLower(u.Host), cookieName
 	if u.Scheme == "https" {
-		p.cookie = "__Host-" + cookieName // a browser lets nobody else set such a one
+		p.cookie = "__Host-" + cookieName // browsers let no other host set such a cookie
 	}
 	p.csp = strings.Join(append([]string{"frame-ancestors 'self'"}, opts.Framers...), " ")
 	p.proxy = p.newProxy()
@@ -91,13 +92,13 @@ func (p *Previews) Register(mux access.Router) {
 type request struct {
 	Port int    `json:"port"`
 	Path string `json:"path"` // where it begins; default "/"
-	ID   string `json:"id"`   // of the preview that goes on under this grant; absent: another one
+	ID   string `json:"id"`   // of the preview to renew under this grant; absent: a new one
 }
 
 // create is POST /sessions/{sid}/previews: 200 {id, url, expires_at}. The url
-// opens the preview once, within seconds. A preview ends with the grant it was
-// made under; the same request with its id makes it go on under a newer one, in
-// whatever windows show it.
+// opens the preview once, within seconds. A preview ends with its grant;
+// repeating the request with its id renews it under a newer one, in all windows
+// that show it.
 func (p *Previews) create(w http.ResponseWriter, r *http.Request) {
 	answer, err := p.open(w, r)
 	if err != nil {
@@ -148,7 +149,7 @@ func (p *Previews) open(w http.ResponseWriter, r *http.Request) (map[string]stri
 	}, nil
 }
 
-// startOf returns path as one that leads nowhere but on the same host.
+// startOf checks path, which must stay on the same host; default "/".
 func startOf(path string) (string, error) {
 	if path == "" {
 		return "/", nil

@@ -17,11 +17,11 @@ import (
 )
 
 // cookieName is the cookie that opens a preview in one browser, on the
-// preview's host alone.
+// preview's host only.
 const cookieName = "fairlead_preview"
 
-// maxCookieValues bounds the cookies of our name that are looked at: pages of
-// other previews may have planted some.
+// maxCookieValues bounds how many cookies of our name are checked: pages of
+// other previews may have set some.
 const maxCookieValues = 8
 
 // Handler serves the previews' hosts.
@@ -47,9 +47,9 @@ func (p *Previews) idOf(host string) (id string, ours bool) {
 	return id, ours && len(id) == idBytes && !strings.Contains(id, ".")
 }
 
-// redeem turns a ticket into a cookie and goes on to where the preview begins.
+// redeem exchanges a ticket for a cookie and redirects to the start path.
 func (p *Previews) redeem(w http.ResponseWriter, r *http.Request, id string) {
-	if r.Method != http.MethodGet { // the ticket stays good: what looks at a link first asks by HEAD
+	if r.Method != http.MethodGet { // keeps the ticket: link previewers ask by HEAD first
 		p.page(w, r, protocol.Errorf(protocol.KindMethod, "This link is opened by GET."))
 		return
 	}
@@ -59,8 +59,8 @@ func (p *Previews) redeem(w http.ResponseWriter, r *http.Request, id string) {
 		return
 	}
 	http.SetCookie(w, &http.Cookie{
-		// Lax, for the first page is opened from the console, which is another
-		// site. It lasts as long as the browser runs; the grant decides.
+		// Lax, as the first page is opened from the console, another site. It lasts
+		// until the browser closes; the grant decides.
 		Name: p.cookie, Value: cookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: p.scheme == "https",
 	})
 	h := w.Header()
@@ -70,7 +70,7 @@ func (p *Previews) redeem(w http.ResponseWriter, r *http.Request, id string) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// show forwards a request of the application's own.
+// show forwards a request to the application.
 func (p *Previews) show(w http.ResponseWriter, r *http.Request, id string) {
 	var cookies []string
 	for _, cookie := range r.CookiesNamed(p.cookie) {
@@ -103,11 +103,11 @@ func (p *Previews) show(w http.ResponseWriter, r *http.Request, id string) {
 	p.proxy.Serve(w, r, session, grant, token)
 }
 
-// url returns where the sandbox serves what r asks for: below our prefix the
-// application's own path and query follow byte for byte.
+// url returns where the sandbox serves r: our prefix, then the application's
+// own path and query, byte for byte.
 func (at upstream) url(r *http.Request) *url.URL {
 	target := r.RequestURI
-	if !strings.HasPrefix(target, "/") { // with a scheme and a host, or OPTIONS *
+	if !strings.HasPrefix(target, "/") { // absolute-form, or OPTIONS *
 		target = r.URL.RequestURI()
 	}
 	raw, query, asked := strings.Cut(target, "?")
@@ -119,13 +119,13 @@ func (at upstream) url(r *http.Request) *url.URL {
 	}
 }
 
-// prefix is the path under which the sandbox serves what listens at a port.
+// prefix is the path under which the sandbox serves a port.
 func (at upstream) prefix() string {
 	return fmt.Sprintf("/sessions/%s/preview/%d", at.session, at.port)
 }
 
-// foreign reports whether a page of another origin than own asks, as browsers
-// tell. To be led here by a link is fine.
+// foreign reports whether the request comes from a page of another origin than
+// own, by the browser's headers. Following a link is allowed.
 func foreign(r *http.Request, own string) bool {
 	if origins, sent := r.Header["Origin"]; sent && (len(origins) != 1 || !strings.EqualFold(origins[0], own)) {
 		return true
@@ -138,7 +138,7 @@ func (p *Previews) newProxy() *reverseproxy.Proxy {
 	return reverseproxy.NewProxy(reverseproxy.Options{
 		Requests: p.opts.Requests, What: reverseproxy.Preview, Upgrades: true, Log: p.opts.Log,
 		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL.RawQuery = r.In.URL.RawQuery // as the application's own page made it
+			r.Out.URL.RawQuery = r.In.URL.RawQuery // exactly as the application's own page made it
 			p.hideCookie(r.Out.Header)
 		},
 		Response: func(r *http.Response) {
@@ -157,7 +157,7 @@ func (p *Previews) newProxy() *reverseproxy.Proxy {
 	})
 }
 
-// hideCookie takes our cookie out of what the application gets to see.
+// hideCookie removes our cookie from what the application sees.
 func (p *Previews) hideCookie(h http.Header) {
 	var kept []string
 	for _, line := range h["Cookie"] {
@@ -173,16 +173,16 @@ func (p *Previews) hideCookie(h http.Header) {
 	}
 }
 
-// unfit are headers that speak for more than one preview's host, or for the
-// connection to the relay.
+// unfit are headers that affect more than one preview's host, or the connection
+// to the relay.
 var unfit = map[string]bool{
 	"Alt-Svc": true, "Clear-Site-Data": true, "Expect-Ct": true, "Nel": true, "Public-Key-Pins": true,
 	"Report-To": true, "Reporting-Endpoints": true, "Strict-Transport-Security": true,
 	"Access-Control-Allow-Credentials": true, "Access-Control-Allow-Origin": true,
 }
 
-// shape drops what an application may not say here, and has its cookies stay on
-// its own host.
+// shape removes headers that an application may not set, and limits its cookies
+// to its own host.
 func (p *Previews) shape(h http.Header) {
 	for name := range h {
 		if unfit[name] || strings.HasPrefix(name, "Fairlead-") {
@@ -197,13 +197,13 @@ func (p *Previews) shape(h http.Header) {
 		}
 	}
 	if h.Get("Referrer-Policy") == "" {
-		h.Set("Referrer-Policy", "same-origin") // the host's name is half of the way in
+		h.Set("Referrer-Policy", "same-origin") // the host's name is half of the access secret
 	}
 	h.Set("X-Robots-Tag", "noindex, nofollow")
 }
 
-// ownCookie returns line, the value of a Set-Cookie, without a domain. One that
-// would take the place of ours is dropped.
+// ownCookie returns the Set-Cookie value line without a domain. It drops one
+// that would replace ours.
 func (p *Previews) ownCookie(line string) (string, bool) {
 	parts := strings.Split(line, ";")
 	name, _, _ := strings.Cut(parts[0], "=")
@@ -220,7 +220,7 @@ func (p *Previews) ownCookie(line string) (string, bool) {
 	return strings.Join(kept, ";"), true
 }
 
-// inside returns where a redirect leads that names the sandbox's own paths.
+// inside returns the target of a redirect into the sandbox's own paths.
 func inside(r *http.Response) (string, bool) {
 	location := r.Header.Get("Location")
 	u, err := url.Parse(location)
@@ -233,7 +233,7 @@ func inside(r *http.Response) (string, bool) {
 	return "/" + strings.TrimLeft(rest, "/"), ok
 }
 
-// page answers with what people can read, or with JSON where that is asked for.
+// page answers an error as HTML, or as JSON if the request accepts that.
 func (p *Previews) page(w http.ResponseWriter, r *http.Request, err error) {
 	e := protocol.AsError(err)
 	h := w.Header()

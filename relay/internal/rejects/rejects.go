@@ -1,5 +1,4 @@
-// Package rejects counts what the relay refuses and says so in the log, often
-// enough to be noticed and seldom enough not to be flooded.
+// Package rejects counts what the relay refuses and logs it at a limited rate.
 package rejects
 
 import (
@@ -19,10 +18,10 @@ const (
 	Revocations = "revocations"
 	Stream      = "stream"
 	Request     = "request" // with a grant
-	Origin      = "origin"  // of a Host or web origin that isn't ours
+	Origin      = "origin"  // a foreign Host or web origin
 	Preview     = "preview" // of what a sandbox shows
-	Body        = "body"    // that didn't come
-	Frame       = "frame"   // of a WebSocket, that ended it
+	Body        = "body"    // a body that didn't come
+	Frame       = "frame"   // a WebSocket frame that ended its socket
 	Framing     = "framing" // of a request whose length programs could read differently
 )
 
@@ -33,8 +32,8 @@ const logInterval = 10 * time.Second
 
 // Rejects counts refusals. It is safe for concurrent use; nil counts nothing.
 type Rejects struct {
-	// Now is the clock by which the log is kept short. Another one is set before
-	// the first refusal.
+	// Now is the clock for the log interval. Tests set another one before the
+	// first refusal.
 	Now func() time.Time
 
 	// Static after construction.
@@ -46,20 +45,20 @@ type Rejects struct {
 	recent map[reason]*line
 }
 
-// A reason has one line in the log at a time. There are as many as there are
-// kinds of errors, for each thing that can be refused.
+// A reason is logged once per interval. There are as many as there are kinds of
+// errors, times the things that can be refused.
 type reason struct {
 	what string
 	kind protocol.Kind
 }
 
-// A line is when a reason was last logged, and what happened since.
+// A line is when a reason was last logged, and how often it occurred since.
 type line struct {
 	logged time.Time
 	silent int // refusals since then
 }
 
-// New returns Rejects that are registered with reg.
+// New returns Rejects registered with reg.
 func New(reg prometheus.Registerer, log *slog.Logger) *Rejects {
 	r := &Rejects{
 		Now: time.Now, log: log, recent: map[reason]*line{},
@@ -77,8 +76,8 @@ func New(reg prometheus.Registerer, log *slog.Logger) *Rejects {
 	return r
 }
 
-// Count counts the refusal of what for err. The error's message goes to the
-// log, so it must not quote what was refused; those of package jws never do.
+// Count counts the refusal of what for err. It logs the error's message, which
+// must not quote the refused input; those of package jws never do.
 func (r *Rejects) Count(what string, err error) {
 	if r == nil || err == nil {
 		return
@@ -92,7 +91,7 @@ func (r *Rejects) Count(what string, err error) {
 }
 
 // due reports whether a reason may be logged now, and how often it was not
-// since it last was.
+// since the last time.
 func (r *Rejects) due(why reason) (silent int, due bool) {
 	now := r.Now()
 	r.mu.Lock()

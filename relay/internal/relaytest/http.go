@@ -11,8 +11,8 @@ import (
 )
 
 // HTTP accepts in and serves requests on it as an agent does: reading and
-// writing at the same time, and with a context that ends when the relay is gone.
-// It returns when the connection was closed, whoever has it by then.
+// writing at once, with a context that ends when the relay is gone. It returns
+// when the connection is closed, even if hijacked.
 func HTTP(in *tunnel.Incoming, handler http.HandlerFunc) {
 	stream, err := in.Accept(protocol.Opened{})
 	if err != nil {
@@ -24,12 +24,12 @@ func HTTP(in *tunnel.Incoming, handler http.HandlerFunc) {
 		defer context.AfterFunc(r.Context(), func() { l.Close() })()
 		handler(w, r)
 	})}
-	if err := server.Serve(l); err != nil { // always: the listener has one connection
+	if err := server.Serve(l); err != nil { // always fails: the listener has one connection
 		<-l.closed
 	}
 }
 
-// A onceListener accepts the connection that it is.
+// A onceListener accepts itself, once.
 type onceListener struct {
 	net.Conn
 	accepted bool
@@ -53,7 +53,7 @@ func (l *onceListener) Close() error {
 	return l.Conn.Close()
 }
 
-// A servedConn closes its listener with itself.
+// A servedConn closes its listener when it is closed.
 type servedConn struct {
 	net.Conn
 	listener *onceListener

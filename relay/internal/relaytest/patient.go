@@ -7,12 +7,11 @@ import (
 	"go.uber.org/goleak"
 )
 
-// leakPatience is how long goroutines that are about to end may take to.
+// leakPatience bounds how long ending goroutines may take.
 const leakPatience = 30 * time.Second
 
-// Patient is m for goleak.VerifyTestMain, which looks for goroutines for half a
-// second only: on a busy machine one that has nothing left to do may need longer
-// to end.
+// Patient wraps m for goleak.VerifyTestMain, which waits only half a second for
+// goroutines to end: on a busy machine that may be too short.
 func Patient(m *testing.M) interface{ Run() int } { return patient{m} }
 
 type patient struct{ m *testing.M }
@@ -20,7 +19,7 @@ type patient struct{ m *testing.M }
 func (p patient) Run() int {
 	code := p.m.Run()
 	if code != 0 {
-		return code // nobody looks for goroutines then
+		return code // goleak doesn't check then
 	}
 	end := time.Now().Add(leakPatience)
 	for left := goleak.Find(); left != nil && time.Now().Before(end); {

@@ -1,5 +1,5 @@
-// Package relaytest makes what tests of the relay need: a control plane's key
-// with grants and commands signed by it, and sandboxes that answer.
+// Package relaytest makes what tests of the relay need: a control plane's key,
+// grants and commands signed by it, and sandboxes that answer.
 package relaytest
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead/fairlead/tunnel"
 )
 
-// Names that grants and commands carry unless a test says otherwise.
+// Names in grants and commands, unless a test changes them.
 const (
 	Sandbox protocol.SandboxID = "sb_test" // as in tunneltest.Hello
 	Session protocol.SessionID = "ses_1"
@@ -36,8 +36,8 @@ type Authority struct {
 	JWKS   []byte
 	Keys   *jws.Keys
 
-	Revoked *jws.RevocationSet // Keys refuses what is in it
-	Grants  *lifetime.Grants   // end with what is in it, and by a clock that is Ahead
+	Revoked *jws.RevocationSet // Keys refuses what it contains
+	Grants  *lifetime.Grants   // end with Revoked, by a clock that Ahead shifts
 	Ahead   atomic.Int64       // nanoseconds
 }
 
@@ -120,7 +120,7 @@ func (a *Authority) Command(change func(*jws.Command)) protocol.CommandEnvelope 
 	}
 }
 
-// Sign signs payload as it is, right or wrong, as a command.
+// Sign signs payload as it is, valid or not, as a command.
 func (a *Authority) Sign(payload []byte) string {
 	a.tb.Helper()
 	private, err := a.Signer.MarshalPrivate()
@@ -153,8 +153,8 @@ func (a *Authority) Sign(payload []byte) string {
 	return input + "." + b64.EncodeToString(signature)
 }
 
-// Answer runs handle for each stream that the peer of session opens. When the
-// test ends it closes session and waits for them.
+// Answer runs handle for each stream that the peer of session opens. At the
+// test's end it closes session and waits for them.
 func Answer(tb testing.TB, session *tunnel.Session, handle func(*tunnel.Incoming)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup // the cleanup waits for it
@@ -174,7 +174,7 @@ func Answer(tb testing.TB, session *tunnel.Session, handle func(*tunnel.Incoming
 	})
 }
 
-// OK returns the RESULT of a command that went well.
+// OK returns the RESULT of a successful command.
 func OK(command protocol.CommandID, result any) protocol.Result {
 	body, err := json.Marshal(result)
 	if err != nil {
@@ -207,7 +207,7 @@ func (t *Tunnels) Connect(session *tunnel.Session) {
 	}
 }
 
-// Session is as fleet.Fleet's.
+// Session implements the method of fleet.Fleet.
 func (t *Tunnels) Session(protocol.SandboxID) (*tunnel.Session, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -217,7 +217,7 @@ func (t *Tunnels) Session(protocol.SandboxID) (*tunnel.Session, error) {
 	return t.session, nil
 }
 
-// Wait is as fleet.Fleet's.
+// Wait implements the method of fleet.Fleet.
 func (t *Tunnels) Wait(ctx context.Context, _ protocol.SandboxID) (*tunnel.Session, error) {
 	for {
 		t.mu.Lock()

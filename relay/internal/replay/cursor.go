@@ -7,28 +7,27 @@ import (
 	"github.com/fairlead/fairlead/protocol/bytelog"
 )
 
-// A Cursor is a viewer's place in the ring that made it.
+// A Cursor is a viewer's position in the ring that made it.
 type Cursor struct {
 	offset uint64 // of the next byte
 	at     uint64 // position of the next frame
-	skip   int    // bytes of that frame's output that the viewer doesn't want
+	skip   int    // bytes of that frame's output before offset
 }
 
 // Offset returns the offset of the next byte.
 func (c Cursor) Offset() uint64 { return c.offset }
 
-// End returns a cursor behind everything that the ring has got, resizes
-// included.
+// End returns a cursor behind everything in the ring, resizes included.
 func (r *Ring) End() Cursor { return Cursor{offset: r.head, at: r.end} }
 
-// Holds reports whether the ring still has what c, a cursor of its own, would
-// read next.
+// Holds reports whether the ring still has what c, a cursor of its own, reads
+// next.
 func (r *Ring) Holds(c Cursor) bool { return len(r.slabs) == 0 || c.at >= r.slabs[0].base }
 
-// CursorAt returns a cursor before the byte at offset. It stands behind the
-// resizes there, up to the first other event: those are always delivered. It
-// fails with [bytelog.ErrGap] when offset is no longer held and with
-// [bytelog.ErrFuture] when it lies beyond the head.
+// CursorAt returns a cursor before the byte at offset. It is behind the resizes
+// there, up to the first other event: those are always delivered. It fails with
+// [bytelog.ErrGap] if the ring no longer holds offset, and with
+// [bytelog.ErrFuture] if it is beyond the head.
 func (r *Ring) CursorAt(offset uint64) (Cursor, error) {
 	switch oldest := r.Oldest(); {
 	case offset < oldest:
@@ -63,14 +62,14 @@ func (r *Ring) seek(offset uint64) Cursor {
 }
 
 // Next appends to dst the frames from c on, whole and in order, and moves c
-// behind them: as many as carry at most limit bytes of output together, but at
-// least one; none when c has reached the head. The bytes never change, also
-// not when the ring moves on; dst may be written without a lock. It fails with
-// [bytelog.ErrGap], c unmoved, when the ring has dropped what c would read
-// next.
+// behind them. It returns as many as carry at most limit bytes of output
+// together, but at least one; none if c is at the head. The bytes never change,
+// even after the ring has dropped them, so dst may be written without a lock.
+// It fails with [bytelog.ErrGap], c unmoved, if the ring has dropped what c
+// reads next.
 //
-// Frames come by reference. Only where c begins inside a frame is a header
-// made for the rest of it.
+// Frames are passed by reference. Only if c begins inside a frame, a new header
+// is made for its rest.
 func (r *Ring) Next(c *Cursor, limit int, dst net.Buffers) (net.Buffers, error) {
 	switch {
 	case len(r.slabs) == 0 || c.at == r.end:
@@ -100,7 +99,7 @@ func (r *Ring) Next(c *Cursor, limit int, dst net.Buffers) (net.Buffers, error) 
 	return dst, nil
 }
 
-// rest appends what c wants of the frame that it is in, as a frame of its own.
+// rest appends the part of the frame from c on, as a frame of its own.
 func (s *slab) rest(c *Cursor, dst net.Buffers) net.Buffers {
 	f := firstFrame(s.frames[c.at-s.base:])
 	data := f.data[c.skip:]
@@ -109,8 +108,8 @@ func (s *slab) rest(c *Cursor, dst net.Buffers) net.Buffers {
 	return append(dst, header, data)
 }
 
-// cut moves c behind the frames of s that end at or before the offset most,
-// but behind one at least if first is set, and returns where in s that is.
+// cut moves c behind the frames of s that end at or before the offset most, and
+// behind at least one if first is set. It returns the new position in s.
 func (s *slab) cut(c *Cursor, most uint64, first bool) int {
 	if s.stop <= most {
 		c.offset, c.at = s.stop, s.end()

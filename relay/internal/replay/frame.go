@@ -37,8 +37,8 @@ func AppendBinaryFrame(dst, payload []byte) []byte {
 // payload, which must follow.
 func AppendBinaryHeader(dst []byte, n int) []byte { return appendHeader(dst, opBinary, n) }
 
-// AppendCloseFrame appends a close frame. Of reason, what is not UTF-8 and
-// what exceeds 123 bytes is left out.
+// AppendCloseFrame appends a close frame. It drops invalid UTF-8 from reason,
+// and whatever exceeds 123 bytes.
 func AppendCloseFrame(dst []byte, code uint16, reason string) []byte {
 	reason = strings.ToValidUTF8(reason, "")
 	if len(reason) > maxCloseReason {
@@ -82,7 +82,7 @@ type frame struct {
 	isEvent bool   // a text frame
 }
 
-// firstFrame parses the frame with which b begins.
+// firstFrame parses the first frame of b.
 func firstFrame(b []byte) frame {
 	n, header := int(b[1]), 2
 	switch b[1] {

@@ -1,18 +1,18 @@
-// Package replay is a relay's bounded copy of a terminal's log, kept as the
-// WebSocket frames in which every viewer gets it.
+// Package replay is a relay's bounded copy of a terminal's log, kept as ready
+// WebSocket frames for every viewer.
 //
-// Output is framed and copied once, when it arrives, into slabs: blocks of
-// memory that hold whole frames one after another. A byte in a slab never
-// changes once it is written, so a viewer is a mere [Cursor], and what
-// [Ring.Next] hands out for it, one slice per slab, may be written to a socket
-// without the ring's lock and stays valid after the ring has dropped the slab.
+// Output is framed and copied once, on arrival, into slabs: blocks of memory
+// that hold whole frames one after another. A written byte in a slab never
+// changes. So a viewer is a mere [Cursor], and what [Ring.Next] returns, one
+// slice per slab, may be written to a socket without the ring's lock, even
+// after the ring has dropped the slab.
 //
-// Beside its offset in the terminal's output, every frame has a position: the
-// sum of the sizes of all frames before it. Offsets are what the world knows;
-// positions also tell events at one offset apart.
+// Besides its offset in the terminal's output, every frame has a position: the
+// sum of the sizes of all frames before it. Offsets are public; positions also
+// tell events at one offset apart.
 //
-// Resizes and offsets go together as in [bytelog]: a resize at offset o belongs
-// to [Ring.SizeAt](o), and [Ring.CursorAt](o) stands behind it.
+// Resizes and offsets relate as in [bytelog]: [Ring.SizeAt](o) includes a
+// resize at offset o, and [Ring.CursorAt](o) is behind it.
 package replay
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/bytelog"
 )
 
-// Sizes of slabs in bytes. The first one is small, since most terminals say
+// Sizes of slabs in bytes. The first one is small, since most terminals print
 // little; each further one is twice as large as the last.
 const (
 	minSlab   = 64
@@ -34,26 +34,26 @@ const (
 	// slabsPerWindow is how many slabs a full window has at least: the ring
 	// drops whole slabs.
 	slabsPerWindow = 16
-	// minTail is the share of a slab, 1/minTail, that is worth a frame of its
-	// own; less room at a slab's end stays empty.
+	// minTail is the smallest share of a slab, 1/minTail, that is worth a frame of
+	// its own; less room at a slab's end stays empty.
 	minTail = 16
 )
 
 // A Ring holds the newest output of a terminal. It is not safe for concurrent
-// use; what Next returned is.
+// use, but what Next returned is.
 type Ring struct {
 	// Static after construction.
 	epoch protocol.Epoch
 
-	// What is held.
-	window int    // most bytes of memory for slabs
-	slab   int    // size in bytes of a full-grown one
+	// The content.
+	window int    // memory limit for slabs, in bytes
+	slab   int    // bytes of a full-size one
 	slabs  []slab // oldest first
 	held   int    // sum of the slabs' capacities
 	head   uint64 // offset of the next byte
 	end    uint64 // position of the next frame
 
-	// The sizes, each of which has its frame in a slab.
+	// The resizes, each with a frame in a slab.
 	resizes []resize // oldest first
 	before  size     // in force before the first of resizes
 }
@@ -61,7 +61,7 @@ type Ring struct {
 // A slab is a run of whole frames.
 type slab struct {
 	base        uint64 // position of the first frame
-	start, stop uint64 // offsets [start, stop) of the output in it
+	start, stop uint64 // offsets [start, stop) of its output
 	frames      []byte // grows within its capacity only
 }
 
@@ -76,9 +76,9 @@ type resize struct {
 }
 
 // New returns an empty ring whose first byte will have the given offset, where
-// the terminal has the given size. Its slabs take at most window bytes of
-// memory, headers, events and empty room included; only the newest slab is
-// kept in any case. New panics when window is not positive.
+// the terminal has the given size. Its slabs, with headers, events and free
+// room, take at most window bytes of memory; only the newest slab is always
+// kept. New panics if window is not positive.
 func New(epoch protocol.Epoch, offset uint64, cols, rows, window int) *Ring {
 	r := &Ring{
 		epoch:  epoch,
@@ -89,8 +89,8 @@ func New(epoch protocol.Epoch, offset uint64, cols, rows, window int) *Ring {
 	return r
 }
 
-// SetWindow changes how much memory the slabs may take, as in [New], and drops
-// the oldest ones beyond that. It panics when window is not positive.
+// SetWindow changes the memory limit of the slabs, as in [New], and drops the
+// oldest ones beyond it. It panics if window is not positive.
 func (r *Ring) SetWindow(window int) {
 	if window < 1 {
 		panic(fmt.Sprintf("replay: window of %d bytes", window))
@@ -118,8 +118,8 @@ func (r *Ring) Oldest() uint64 {
 }
 
 // Data adds a copy of p, output that begins at offset, and drops the oldest
-// slabs beyond the window. It fails, and changes nothing, unless offset is the
-// head. One large p may become several frames.
+// slabs beyond the window. It fails without a change unless offset is the head.
+// A large p may become several frames.
 func (r *Ring) Data(offset uint64, p []byte) error {
 	if err := r.check(offset); err != nil {
 		return err
@@ -151,9 +151,8 @@ func (r *Ring) Text(json []byte) {
 	r.end = s.end()
 }
 
-// Resize records that the terminal has another size from offset on, and adds
-// json as the event that says so. It fails, and changes nothing, unless offset
-// is the head.
+// Resize records the terminal's new size from offset on and adds json as its
+// event. It fails without a change unless offset is the head.
 func (r *Ring) Resize(offset uint64, cols, rows int, json []byte) error {
 	if err := r.check(offset); err != nil {
 		return err
@@ -174,14 +173,14 @@ func (r *Ring) SizeAt(offset uint64) (cols, rows int) {
 	return int(s.cols), int(s.rows)
 }
 
-// LineStart returns where a newcomer should begin to read at most limit bytes:
-// see [bytelog.LineStart].
+// LineStart returns where a new viewer should begin to read at most limit
+// bytes: see [bytelog.LineStart].
 func (r *Ring) LineStart(limit int) uint64 {
 	oldest := r.Oldest()
 	from := r.head - min(uint64(max(limit, 0)), r.head-oldest)
 	at := from
 	if from > oldest {
-		at-- // a line feed just before makes from a line start
+		at-- // from is a line start if a line feed precedes it
 	}
 	return bytelog.LineStart(from, at, r.head, r.output(at))
 }
@@ -219,8 +218,8 @@ func (r *Ring) last() *slab {
 	return &r.slabs[len(r.slabs)-1]
 }
 
-// fit returns how many of n bytes should go into the next frame of s: 0 when
-// what room there is had better stay empty.
+// fit returns how many of n bytes should go into the next frame of s: 0 if the
+// remaining room should stay empty.
 func (s *slab) fit(n int) int {
 	room := cap(s.frames) - len(s.frames)
 	switch {
@@ -232,7 +231,7 @@ func (s *slab) fit(n int) int {
 	return room - headerBytes(room)
 }
 
-// addSlab adds an empty slab with room for a frame of n bytes at least, and
+// addSlab adds an empty slab with room for a frame of at least n bytes, and
 // drops the oldest ones beyond the window.
 func (r *Ring) addSlab(n int) *slab {
 	grown := max(firstSlab, 2*cap(r.last().frames))
@@ -248,8 +247,8 @@ func (r *Ring) addSlab(n int) *slab {
 	return r.last()
 }
 
-// drop gives up the oldest slabs beyond the window, most at most, and what is
-// known of them.
+// drop drops up to most of the oldest slabs beyond the window, with their
+// resizes.
 func (r *Ring) drop(most int) {
 	dropped := 0
 	for ; r.held > r.window && dropped < most; dropped++ {

@@ -10,9 +10,9 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// An idler knows the streams of each person that no request uses. A person may
-// have any number of grants, and a stream serves one of them alone, so that the
-// transport's own bound, by grant, bounds nobody. Its zero value is ready.
+// An idler tracks each person's idle streams. The transport's own bound is per
+// grant, of which a person may have any number, so that alone bounds nobody.
+// Its zero value is ready.
 type idler struct {
 	mu sync.Mutex
 	of map[protocol.UserID][]*kept // oldest first; guarded by mu
@@ -31,7 +31,7 @@ func (k *kept) Close() error {
 	return k.Conn.Close()
 }
 
-// use notes that a stream isn't idle.
+// use notes that a stream is in use.
 func (i *idler) use(k *kept) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -48,7 +48,7 @@ func (i *idler) drop(k *kept) {
 	i.of[k.user] = list
 }
 
-// rest notes that a stream is idle. The oldest of a person's ends when there are
+// rest notes that a stream is idle. It closes the person's oldest if there are
 // too many.
 func (i *idler) rest(k *kept) {
 	i.mu.Lock()
@@ -63,13 +63,13 @@ func (i *idler) rest(k *kept) {
 	}
 	i.mu.Unlock()
 	if oldest != nil {
-		oldest.Close() // which the transport notices
+		oldest.Close() // the transport notices that
 	}
 }
 
-// watched has i told of the stream that a request under ctx uses.
+// watched makes i track the stream that a request under ctx uses.
 func (i *idler) watched(ctx context.Context) context.Context {
-	var mu sync.Mutex // the hooks may be called by different goroutines
+	var mu sync.Mutex // different goroutines may call the hooks
 	var used *kept
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {

@@ -9,13 +9,13 @@ import (
 	"github.com/fairlead/fairlead/deploy/program/instrument"
 )
 
-// What requests are to: labels of metrics.
+// Destinations of requests: labels of metrics.
 const (
 	API     = "api"     // the agent: files, tools, what it tells of the sandbox
 	Preview = "preview" // a program in the sandbox that serves HTTP
 )
 
-// What becomes of requests: labels of a metric.
+// Outcomes of requests: labels of a metric.
 const (
 	answered2xx = "2xx"
 	answered3xx = "3xx"
@@ -32,7 +32,7 @@ const (
 	cutClosing = "closing"
 )
 
-// metrics count what passes.
+// metrics count requests.
 type metrics struct {
 	cut     *prometheus.CounterVec   // by reason
 	bytes   *prometheus.CounterVec   // by what, and direction
@@ -66,7 +66,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// A tally counts what passes through one Proxy.
+// A tally counts the traffic of one Proxy.
 type tally struct {
 	up, down prometheus.Counter
 	seconds  prometheus.Observer
@@ -83,7 +83,7 @@ func (m *metrics) tally(what string) tally {
 	}
 }
 
-// answered counts the header of an answer.
+// answered counts an answer by its header.
 func (t *tally) answered(status int, began time.Time) {
 	outcome := answered2xx
 	switch {
@@ -100,5 +100,5 @@ func (t *tally) answered(status int, began time.Time) {
 	t.seconds.Observe(time.Since(began).Seconds())
 }
 
-// failed counts a request that has no answer.
+// failed counts a request without an answer.
 func (t *tally) failed() { t.answers.WithLabelValues(unreached).Inc() }

@@ -16,38 +16,39 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// stallTimeout is how long a client may take nothing of what it is sent, or send
-// nothing of the body that it has begun. Between events, and in a WebSocket,
-// nobody owes anything. A test has less patience.
+// stallTimeout is how long a client may go without reading an answer, or
+// sending the body that it has begun. It doesn't apply between events or in a
+// WebSocket. It is a variable so that a test can lower it.
 var stallTimeout = 60 * time.Second
 
-// After an early answer the rest of the body is read and dropped for a while: a
-// client that sends all before it reads would find its connection reset, and not
-// the answer. The bounds are those between two pieces, of the whole, and in bytes.
+// After an early answer the rest of the body is read and dropped for a while.
+// Otherwise a client that sends everything before it reads would find its
+// connection reset rather than the answer. The bounds are the pause between two
+// pieces, the whole time, and bytes.
 const (
 	lingerPause   = 5 * time.Second
 	lingerTimeout = 30 * time.Second
 	lingerBytes   = 64 << 20
 )
 
-// shortAnswer is up to how many bytes an answer is sent in one piece, where its
-// length is known: its header alone is of no use to anybody, and costs a write.
+// shortAnswer is the largest answer, in bytes and of known length, that is sent
+// in one piece: its header alone is useless, and costs a write.
 const shortAnswer = 4 << 10
 
-// A pacedWriter ends the connection of a client that takes nothing. It lets no
-// early hints of a sandbox through.
+// A pacedWriter closes the connection of a client that doesn't read. It drops a
+// sandbox's early hints.
 type pacedWriter struct {
 	http.ResponseWriter
 	ctx     context.Context // the request's
 	tally   *tally
 	control *http.ResponseController // of the ResponseWriter
 	body    *pacedBody               // the request's; nil: it has none
-	outer   http.Header              // what was set before us, which early hints wipe out
-	began   atomic.Bool              // the header is written
+	outer   http.Header              // the headers set before us, which early hints would delete
+	began   atomic.Bool              // the header was written
 	refused atomic.Bool              // the answer is the relay's own
-	taken   bool                     // the connection is the proxy's own: it was upgraded
-	bounded bool                     // where the answer ends is known before it is over
-	short   bool                     // the answer is sent at once when it is over
+	taken   bool                     // the connection was hijacked for an upgrade
+	bounded bool                     // the answer's end is known in advance
+	short   bool                     // the answer is sent when it is complete
 }
 
 func newPacedWriter(ctx context.Context, w http.ResponseWriter, r *http.Request, tally *tally) *pacedWriter {
@@ -64,8 +65,8 @@ func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (w *pacedWriter) WriteHeader(status int) {
 	h := w.Header()
 	if status < 200 && status != http.StatusSwitchingProtocols {
-		// Early hints act for the origin before anybody has looked at them, and
-		// to continue our server says by itself when the body is read.
+		// A browser acts on early hints before anything has checked them, and our
+		// server sends 100 itself when the body is read.
 		clear(h)
 		return
 	}
@@ -79,14 +80,14 @@ func (w *pacedWriter) WriteHeader(status int) {
 	}
 	w.bounded = h.Get("Content-Length") != "" || status == http.StatusNoContent || status == http.StatusNotModified
 	if w.body != nil && !w.body.ended.Load() && status != http.StatusSwitchingProtocols {
-		h.Set("Connection", "close") // what is left of the body must not pass for the next request
+		h.Set("Connection", "close") // the rest of the body must not be parsed as the next request
 	}
 	w.began.Store(true)
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Hijack is for [http.ResponseController]. The connection ends with the request:
-// a browser that doesn't close its side would hold it otherwise.
+// Hijack is for [http.ResponseController]. The connection ends with the
+// request, as a browser that doesn't close its side would keep it open.
 func (w *pacedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buf, err := w.control.Hijack()
 	if err == nil {
@@ -122,31 +123,30 @@ func (w *pacedWriter) flush() error {
 	return w.control.Flush()
 }
 
-// extend gives the client time to take something, unless the request is over.
+// extend renews the write deadline, unless the request is over.
 func (w *pacedWriter) extend() {
-	w.control.SetWriteDeadline(time.Now().Add(stallTimeout)) // where the connection has any
+	w.control.SetWriteDeadline(time.Now().Add(stallTimeout)) // fails where there are no deadlines
 	if w.ctx.Err() != nil {
-		w.abort() // which may have been called before the line above
+		w.abort() // in case it was called before the line above
 	}
 }
 
-// abort ends what is being written, if there is no other way to say that it is
-// over.
+// abort fails the current write, as nothing else can interrupt it.
 func (w *pacedWriter) abort() {
 	if w.began.Load() && !w.refused.Load() {
 		w.control.SetWriteDeadline(time.Unix(1, 0))
 	}
 }
 
-// release takes the deadline away, for the connection may be used again.
+// release clears the deadline, as the connection may be reused.
 func (w *pacedWriter) release() { w.control.SetWriteDeadline(time.Time{}) }
 
-// finish sends what is left of an answer that is complete, and lets a client that
-// is still sending come to read it.
+// finish sends the rest of a complete answer, and lets a client that is still
+// sending get to read it.
 //
-// A sandbox that sees its stream end may still finish its answer in good form,
-// and that can arrive: what ends after its request is never complete, and the
-// connection is cut so that nobody takes it for that.
+// A sandbox whose stream ends may still complete its answer, and that may
+// arrive. What ends after its request is never complete, so the connection is
+// cut lest the client take it for complete.
 func (w *pacedWriter) finish() {
 	if w.ctx.Err() != nil && w.began.Load() && !w.refused.Load() && !w.taken {
 		panic(http.ErrAbortHandler)
@@ -157,23 +157,23 @@ func (w *pacedWriter) finish() {
 	}
 }
 
-// errStalled is what a body's reader finds when its client sent nothing for too
+// errStalled is the body reader's error after its client sent nothing for too
 // long.
 var errStalled = protocol.Errorf(protocol.KindInvalid, "the body of the request stalled: nothing of it came for %s, or too little", stallTimeout)
 
-// A pacedBody fails when its client sends nothing for too long. The deadline is
-// the connection's, so it is only there while the body is read.
+// A pacedBody fails if its client sends nothing for too long. The deadline is
+// the connection's, so it is set only while the body is read.
 type pacedBody struct {
 	// Static after construction.
 	body    io.ReadCloser
 	control *http.ResponseController
 	tally   *tally
-	expects bool // the client waits to be told to send
-	rate    int  // bytes a second that have to come on average; 0: any number
+	expects bool // the client waits for 100 Continue
+	rate    int  // required average, in bytes per second; 0: none
 
 	// Owned by the reader.
 	came   int64
-	waited time.Duration // for the client, so far
+	waited time.Duration // time spent waiting for the client
 
 	begun   atomic.Bool // it was read from
 	ended   atomic.Bool // it was read to its end
@@ -208,8 +208,8 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// patience returns how long the client may send nothing now. What it takes the
-// sandbox doesn't count.
+// patience returns how long the client may send nothing now. Time spent waiting
+// for the sandbox doesn't count.
 func (b *pacedBody) patience() time.Duration {
 	if b.rate == 0 {
 		return stallTimeout
@@ -218,7 +218,7 @@ func (b *pacedBody) patience() time.Duration {
 	return max(0, min(stallTimeout, left))
 }
 
-// deadline sets the deadline of reads, unless somebody else reads by now.
+// deadline sets the read deadline, unless the body is closed.
 func (b *pacedBody) deadline(at time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -228,7 +228,7 @@ func (b *pacedBody) deadline(at time.Time) bool {
 	return !b.closed
 }
 
-// close takes the connection from the reader, which may be at it yet when a
+// close takes the connection from the reader, which may still be reading when a
 // handler returns. It reports whether it was open.
 func (b *pacedBody) close() bool {
 	b.mu.Lock()
@@ -236,13 +236,13 @@ func (b *pacedBody) close() bool {
 	first := !b.closed
 	b.closed = true
 	if first {
-		b.control.SetReadDeadline(time.Now().Add(lingerPause)) // also for who reads at this moment
+		b.control.SetReadDeadline(time.Now().Add(lingerPause)) // also interrupts a present read
 	}
 	return first
 }
 
-// linger drops what the client still sends, for a while. Who was not told to
-// send, or doesn't, is not waited for.
+// linger drops what the client still sends, for a while. It doesn't wait for a
+// client that expects 100 Continue and didn't get it.
 func (b *pacedBody) linger() {
 	if b.ended.Load() || b.stalled.Load() || b.expects && !b.begun.Load() || !b.close() {
 		return
@@ -268,7 +268,7 @@ func earlier(a, b time.Time) time.Time {
 // Close ends reading.
 func (b *pacedBody) Close() error {
 	if !b.close() {
-		b.control.SetReadDeadline(time.Unix(1, 0)) // it was waited for
+		b.control.SetReadDeadline(time.Unix(1, 0)) // interrupts a present read
 	}
 	defer b.control.SetReadDeadline(time.Time{})
 	return b.body.Close()

@@ -25,39 +25,39 @@ import (
 // openTimeout bounds the wait for the sandbox's answer to OPEN.
 const openTimeout = 10 * time.Second
 
-// Host is what sandboxes are called in requests to them.
+// Host is the Host of requests to sandboxes.
 const Host = "sandbox"
 
-// A stream that no request uses is closed after idleStream; sooner where there
-// are maxIdlePerPerson of one person, or maxIdleStreams in all.
+// An idle stream is closed after idleStream, or earlier if there are
+// maxIdlePerPerson of one person, or maxIdleStreams in all.
 const (
 	idleStream       = 10 * time.Second
 	maxIdlePerPerson = 8
 	maxIdleStreams   = 1024
 )
 
-// Options say how a Proxy treats what passes.
+// Options configure a Proxy.
 type Options struct {
 	Requests *Requests
 	What     string // API or Preview, for the metrics; empty: API
-	// Rewrite shapes the request for the sandbox. What of the relay's own
-	// and of other proxies would go along is gone by then.
+	// Rewrite shapes the request for the sandbox. Headers of the relay itself and
+	// of other proxies are removed before.
 	Rewrite func(*httputil.ProxyRequest)
 	// Response shapes the header of the sandbox's answer, upgrades included.
 	Response func(*http.Response)
-	Upgrades bool // WebSockets pass
-	// AnswerTimeout bounds the wait for an answer to a request that the sandbox
-	// has whole; 0: no longer than the grant.
+	Upgrades bool // WebSockets are allowed
+	// AnswerTimeout bounds the wait for an answer once the sandbox has the whole
+	// request; 0: until the grant ends.
 	AnswerTimeout time.Duration
-	// BodyRate is how many bytes a second a client has to send on average of a
-	// body that it has begun, beyond a minute of patience; 0: any number.
+	// BodyRate is the average rate at which a client must send its body, in bytes
+	// per second after the first minute; 0: any rate.
 	BodyRate int
 	Refuse   func(http.ResponseWriter, *http.Request, error)
 	Log      *slog.Logger
 }
 
-// A Proxy forwards requests to sandboxes. It buffers nothing: who reads or
-// writes slowly holds back the other side.
+// A Proxy forwards requests to sandboxes. It buffers nothing, so a slow side
+// slows the other down.
 type Proxy struct {
 	opts    Options
 	reverse *httputil.ReverseProxy
@@ -81,12 +81,11 @@ func NewProxy(opts Options) *Proxy {
 	p := &Proxy{opts: opts, tally: opts.Requests.metrics.tally(opts.What)}
 	streams := &http.Transport{
 		DisableCompression: true,
-		// A stream serves one request after the other under its grant: opening one
-		// takes longer than most answers. Each is used by one request at a time, and
-		// closed long before the agent would.
+		// A stream serves requests one after the other under its grant: opening one
+		// takes longer than most answers. It is closed long before the agent would.
 		IdleConnTimeout: idleStream, MaxIdleConns: maxIdleStreams, MaxIdleConnsPerHost: maxIdlePerPerson,
 		DialContext: p.dial, ResponseHeaderTimeout: opts.AnswerTimeout,
-		// A sandbox that doesn't say "continue" has no objection, either.
+		// A sandbox that doesn't answer "continue" has no objection, either.
 		ExpectContinueTimeout:  5 * time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
 	}
@@ -97,7 +96,7 @@ func NewProxy(opts Options) *Proxy {
 		Rewrite:        p.rewrite,
 		ModifyResponse: p.modify,
 		ErrorHandler:   p.fail,
-		FlushInterval:  -1, // what the sandbox sends now is meant now
+		FlushInterval:  -1, // forward everything at once
 		ErrorLog:       slog.NewLogLogger(opts.Log.Handler(), slog.LevelDebug),
 	}
 	return p
@@ -120,7 +119,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, session *tunnel.Se
 	})
 }
 
-// Refuse answers r with err, in place of Serve.
+// Refuse answers r with err, instead of Serve.
 func (p *Proxy) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	p.exchange(r.Context(), w, r, func(out *pacedWriter, r *http.Request) {
 		out.refused.Store(true)
@@ -128,12 +127,12 @@ func (p *Proxy) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	})
 }
 
-// exchange has r answered, while its body is read and after.
+// exchange runs answer with r's paced body and writer.
 func (p *Proxy) exchange(ctx context.Context, w http.ResponseWriter, r *http.Request, answer func(*pacedWriter, *http.Request)) {
 	out := newPacedWriter(ctx, w, r, &p.tally)
 	defer out.release()
 	defer context.AfterFunc(ctx, out.abort)()
-	out.control.EnableFullDuplex() // fails where it needs no enabling
+	out.control.EnableFullDuplex() // fails where it isn't needed
 	if out.body != nil {
 		defer out.body.Close()
 		out.body.rate = p.opts.BodyRate
@@ -159,7 +158,7 @@ func (p *Proxy) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 // copyBytes is the size of the buffers through which answers pass.
 const copyBytes = 32 << 10
 
-// buffers are used again from answer to answer.
+// buffers are reused from answer to answer.
 type buffers struct{ pool sync.Pool }
 
 func (b *buffers) Get() []byte {
@@ -178,10 +177,10 @@ func poolOf(c call) string {
 	return fmt.Sprintf("%x.%d", digest[:16], c.session.Hello().Generation)
 }
 
-// own are the headers that speak of the relay, its credentials, or proxies.
+// own are prefixes of headers about the relay, its credentials, or proxies.
 var own = []string{"Fairlead-", "Proxy-", "X-Forwarded-", "Cf-", "X-Real-"}
 
-// isOwn reports whether a header speaks of the relay or proxies.
+// isOwn reports whether a header has such a prefix.
 func isOwn(name string) bool {
 	for _, prefix := range own {
 		if strings.HasPrefix(name, prefix) {
@@ -195,7 +194,7 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	c := r.In.Context().Value(callKey{}).(call)
 	r.SetURL(&url.URL{Scheme: "http", Host: poolOf(c)})
 	r.Out.Host = Host
-	r.Out.Trailer = r.In.Trailer // which is filled while the body is read
+	r.Out.Trailer = r.In.Trailer // filled while the body is read
 	for name := range r.Out.Header {
 		if isOwn(name) {
 			r.Out.Header.Del(name)
@@ -206,7 +205,7 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 		r.Out.Header.Del("Connection")
 	}
 	if _, sent := r.Out.Header["User-Agent"]; !sent {
-		r.Out.Header.Set("User-Agent", "") // none, rather than the transport's
+		r.Out.Header.Set("User-Agent", "") // none, instead of the transport's default
 	}
 	p.opts.Rewrite(r)
 }
@@ -230,16 +229,15 @@ func (p *Proxy) modify(resp *http.Response) error {
 	return nil
 }
 
-// fail answers a request that didn't reach its sandbox, or whose answer isn't
-// one.
+// fail answers a request that didn't reach its sandbox, or got no valid answer.
 func (p *Proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
 	out := r.Context().Value(callKey{}).(call).out
 	out.refused.Store(true)
 	p.tally.failed()
 	if cause := context.Cause(r.Context()); cause != nil && protocol.AsError(cause).Kind != protocol.KindInternal {
-		err = cause // why it was ended, rather than how that showed
+		err = cause // the cause rather than its symptom
 	}
-	if r.Context().Err() == nil { // or whoever asked is gone
+	if r.Context().Err() == nil { // otherwise the client is gone
 		p.opts.Log.Info("sandbox not reached", "path", r.URL.Path, "err", err)
 	}
 	var tooLarge *http.MaxBytesError
@@ -256,8 +254,8 @@ func (p *Proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p.opts.Refuse(w, r, err)
 }
 
-// A trailerFilter drops the trailers of an answer for which pass is false, once
-// they are known.
+// A trailerFilter drops the trailers for which pass is false, once they are
+// known.
 type trailerFilter struct {
 	io.ReadCloser
 	resp *http.Response
@@ -272,7 +270,7 @@ func (f *trailerFilter) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// FilterTrailers has only those trailers of resp pass for which pass is true.
+// FilterTrailers keeps only those trailers of resp for which pass is true.
 func FilterTrailers(resp *http.Response, pass func(name string) bool) {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return // its body is the connection

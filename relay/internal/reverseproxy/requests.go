@@ -1,5 +1,5 @@
-// Package reverseproxy carries requests to sandboxes over their tunnels, each on a
-// stream of its own and for no longer than the grant it is made under.
+// Package reverseproxy forwards requests to sandboxes through their tunnels,
+// each on a stream of its own, until its grant ends at the latest.
 package reverseproxy
 
 import (
@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// maxPerPerson bounds what is under way for one person, who may have any
-	// number of grants, and maxRequests what is at a relay; beyond them 429.
+	// maxPerPerson bounds the open requests of one person, who may have any number
+	// of grants, and maxRequests those of a relay; beyond them 429.
 	maxPerPerson = 128
 	maxRequests  = 8192
 )
 
-// ErrLeaving is the cause of the end of a request that a drain doesn't wait for.
+// ErrLeaving ends requests that a drain doesn't wait for.
 var ErrLeaving = protocol.Errorf(protocol.KindRestarting, "the relay is going away")
 
-// Requests are all that is under way to sandboxes under grants.
+// Requests are all open requests to sandboxes under grants.
 type Requests struct {
 	// Static after construction.
 	grants  *lifetime.Grants
@@ -34,11 +34,11 @@ type Requests struct {
 	mu       sync.Mutex
 	open     map[*Request]struct{}
 	ofPerson map[protocol.UserID]int
-	draining bool                                  // what has no end of its own is not let in
-	kept     []interface{ CloseIdleConnections() } // whose streams may wait for requests
+	draining bool                                  // endless requests are refused
+	kept     []interface{ CloseIdleConnections() } // with idle streams
 }
 
-// A Request is one request under way.
+// A Request is one open request.
 type Request struct {
 	// Static after construction.
 	requests *Requests
@@ -47,7 +47,7 @@ type Request struct {
 	end      context.CancelCauseFunc
 
 	// Guarded by requests.mu.
-	endless bool // it waits for events, so no drain waits for it
+	endless bool // it waits for events, so a drain ends it
 	ended   bool // it was cut, or has left
 }
 
@@ -69,9 +69,10 @@ func (p *Requests) count() float64 {
 	return float64(len(p.open))
 }
 
-// Begin begins a request under g, which was just verified. Its context ends with
-// ctx, with g, or with the relay; the context's cause says which. End must be
-// called. It fails with kind expired, unauthenticated, too_many or restarting.
+// Begin begins a request under g, which was just verified. Its context ends
+// with ctx, with g, or with the relay; the context's cause says which. The
+// caller must call End. It fails with kind expired, unauthenticated, too_many
+// or restarting.
 func (p *Requests) Begin(ctx context.Context, g *jws.Grant) (context.Context, *Request, error) {
 	ctx, end := context.WithCancelCause(ctx)
 	one := &Request{requests: p, user: g.Subject, end: end}
@@ -96,7 +97,7 @@ func (p *Requests) Begin(ctx context.Context, g *jws.Grant) (context.Context, *R
 	return ctx, one, nil
 }
 
-// ends ends a request with its grant.
+// ends ends a request when its grant ends.
 func (one *Request) ends(cause error) {
 	reason := cutExpired
 	if errors.Is(cause, lifetime.ErrRevoked) {
@@ -127,22 +128,21 @@ func (one *Request) End() {
 	}
 }
 
-// keep has a drain close the streams that wait for requests.
+// keep registers streams that a drain closes when idle.
 func (p *Requests) keep(streams interface{ CloseIdleConnections() }) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.kept = append(p.kept, streams)
 }
 
-// closeKept closes the streams that wait for requests. The caller holds mu.
+// closeKept closes the idle streams. The caller holds mu.
 func (p *Requests) closeKept() {
 	for _, streams := range p.kept {
 		streams.CloseIdleConnections()
 	}
 }
 
-// Endless says that the request has no end of its own, so that a drain ends it
-// rather than wait.
+// Endless marks a request that doesn't end by itself, so that a drain ends it.
 func (one *Request) Endless() {
 	p := one.requests
 	p.mu.Lock()
@@ -162,7 +162,7 @@ func (one *Request) cut(cause error, reason string) {
 	}
 }
 
-// Drain ends what has no end of its own, and lets nothing in any more.
+// Drain ends endless requests and refuses new ones.
 func (p *Requests) Drain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
