@@ -137,7 +137,7 @@ func benchmarkFanOut(b *testing.B, viewers int) {
 		after := cpu(b)
 		hub, bare = hub+between-began, bare+after-between
 		ratios = append(ratios, float64(between-began)/float64(after-between))
-		for _, v := range h.viewers { // outside the measured part
+		for _, v := range h.audience.viewers { // outside the measured part
 			v.reader.Acked(offset)
 		}
 	}
@@ -159,13 +159,13 @@ func stall(b *testing.B, h *Hub, n int) {
 		}
 		h.feed.Deliver()
 		offset += protocol.MaxDataBytes
-		for id, v := range h.viewers {
+		for id, v := range h.audience.viewers {
 			if int(id) < n {
 				v.reader.Acked(offset)
 			}
 		}
 	}
-	for id, v := range h.viewers {
+	for id, v := range h.audience.viewers {
 		for more := int(id) >= n; more; {
 			_, out := v.reader.Next(nil, false)
 			more = out.More

@@ -8,7 +8,6 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/feed"
-	"github.com/fairlead/fairlead/relay/internal/roster"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -62,8 +61,8 @@ func (h *Hub) serveLink(ctx context.Context, l *link) error {
 	var aside sync.WaitGroup // serveLink waits for it below
 	aside.Go(func() { l.write(ctx) })
 	aside.Go(func() { l.followRole(ctx) })
-	h.watch(l.session, 1)
-	defer h.watch(l.session, -1)
+	h.common.watch(l.session, 1)
+	defer h.common.watch(l.session, -1)
 	err := l.read(h.feed, h.typing, h.post)
 	stop()
 	abandon()
@@ -111,11 +110,11 @@ func (h *Hub) linked(l *link) {
 	}
 	if first {
 		h.feed = feed.New(feed.Options{
-			Opened: l.opened, Window: h.window(), Memory: h.memory, Sandbox: h.key.Sandbox,
+			Opened: l.opened, Window: h.common.window(), Memory: h.common.keyframes(), Sandbox: h.key.Sandbox,
 			Metrics: h.metrics.Feeds, Ended: &h.finished,
 		})
 		h.shared.Store(h.feed)
-		h.feed.SetWindow(h.window()) // which may have changed before the set saw the feed
+		h.feed.SetWindow(h.common.window()) // which may have changed before the set saw the feed
 		h.state, h.leasedAt = turn.New(l.opened), time.Now()
 		h.typing.Follow(h.state)
 	} else if pos := h.feed.Head(); pos != (protocol.Position{Epoch: l.opened.Epoch, Offset: l.opened.Offset}) {
@@ -125,16 +124,16 @@ func (h *Hub) linked(l *link) {
 		// offset is the ring's head, so this can't fail.
 		h.feed.Resize(protocol.Resized{Offset: l.opened.Offset, Cols: l.opened.Cols, Rows: l.opened.Rows})
 	}
-	arrive := h.agentBack(l)
+	arrive := h.audience.linked(l)
 	missed := h.facts.turn(l.opened.Turn) && !first
 	if !first {
 		h.step(turn.Reattached{Opened: l.opened}) // tells everybody control_state, which ends "waiting"
 	}
 	if missed {
-		h.broadcast(*h.facts.lastTurn)
+		h.audience.tell(*h.facts.lastTurn)
 	}
 	h.typing.Connect(l)
-	h.noted(l.opened.Recording, l.opened.Shared)
+	h.audience.tell(h.facts.note(l.opened.Recording, l.opened.Shared)...)
 	for _, v := range h.pacers.newest {
 		h.tellPace(v)
 	}
@@ -157,18 +156,18 @@ func (h *Hub) unlinked(err error) {
 	h.wants.catchingUp = true // another relay may show more meanwhile
 	h.typing.Disconnect()
 	h.noKeyframes()
-	h.agentGone()
+	h.audience.unlinked()
 	if h.finished.Load() {
 		h.life.begin(nil)
 		h.step(turn.Detached{}) // greets those who wait for an answer
 		return
 	}
 	h.metrics.LinksLost.Inc()
-	if len(h.viewers) > 0 {
+	if len(h.audience.viewers) > 0 {
 		h.lostAt = time.Now()
 	}
 	h.log.Info("terminal stream lost", "sandbox", h.key.Sandbox, "pty", h.key.PTY, "err", err)
-	h.broadcast(protocol.Waiting{Reason: protocol.WaitingSandbox})
+	h.audience.tell(protocol.Waiting{Reason: protocol.WaitingSandbox})
 	h.step(turn.Detached{}) // whoever this greets hears of the waiting there
 }
 
@@ -182,16 +181,14 @@ func (h *Hub) unreachable(err error) bool {
 	e := protocol.AsError(err)
 	kind := e.Kind
 	if elsewhere, ok := errors.AsType[*tunnel.StandbyError](err); ok {
-		h.sendAway(elsewhere.Origin)
+		h.audience.sendAway(elsewhere.Origin)
 		return false
 	}
 	if kind == protocol.KindNotFound {
 		kind = protocol.KindEnded // it was there before
 	}
 	h.typing.End()
-	for v := range h.everybody() {
-		v.outbox.close(kind, kind.Text())
-	}
+	h.audience.close(kind, kind.Text())
 	return false
 }
 
@@ -203,35 +200,21 @@ func (h *Hub) answer(m protocol.Message) {
 	case protocol.AgentReport:
 		h.step(turn.Reported{AgentReport: m})
 	case protocol.Granted:
-		h.carry(h.roster.Answer(roster.Handle(m.Handle), m.GrantID, m.Refused == "", time.Now()))
+		h.audience.answered(m)
 	case protocol.Recording:
-		h.noted(m.ID, h.facts.openTo)
+		h.audience.tell(h.facts.note(m.ID, h.facts.openTo)...)
 	case protocol.Shared:
-		h.noted(h.facts.recording, m.With)
+		h.audience.tell(h.facts.note(h.facts.recording, m.With)...)
 	case protocol.Held:
 		h.hold(m.Held)
 	case protocol.AgentTurn:
 		h.turned(m)
 	case protocol.ToolsChanged:
-		h.broadcast(protocol.ToolCountChanged{OldCount: m.Old, NewCount: m.New, Timestamp: m.At})
+		h.audience.tell(protocol.ToolCountChanged{OldCount: m.Old, NewCount: m.New, Timestamp: m.At})
 	case protocol.TerminalsChanged:
 		h.facts.listed = m.At
-		h.tellList(time.Now())
+		h.audience.tell(h.facts.list(time.Now())...)
 	default:
 		h.metrics.Unhandled.WithLabelValues(unhandledAgent).Inc()
-	}
-}
-
-// sendAway ends all sockets: the terminal is to be had at origin, or, when that
-// is empty, nobody knows where.
-func (h *Hub) sendAway(origin string) {
-	if origin != "" {
-		for v := range h.everybody() {
-			h.metrics.Moved.Inc()
-			v.outbox.Tell(protocol.Moved{Origin: origin})
-		}
-	}
-	for v := range h.everybody() {
-		v.outbox.close(protocol.KindRestarting, "the relay is going away")
 	}
 }

@@ -174,7 +174,7 @@ func TestNoEnter(t *testing.T) {
 		}, protocol.RefusedStaleTerm},
 		"the process ended": {func(e *executing, _ protocol.Input) { e.h.typing.End() }, protocol.RefusedEnded},
 		"left": {func(e *executing, text protocol.Input) {
-			e.h.leave(e.v)
+			e.h.audience.leave(e.v)
 			e.acks(text)
 		}, ""},
 	} {

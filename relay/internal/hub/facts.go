@@ -45,6 +45,32 @@ func (f *facts) greeting() (messages []protocol.ServerMessage) {
 	return messages
 }
 
+// note notes which recording runs and to whose programs the terminal is open, and
+// returns what viewers are to be told of that.
+func (f *facts) note(recording string, openTo protocol.Share) (news []protocol.ServerMessage) {
+	if openTo == "" {
+		openTo = protocol.ShareNone
+	}
+	if recording != f.recording {
+		news = append(news, protocol.RecordingState{ID: recording})
+	}
+	if openTo != f.openTo {
+		news = append(news, protocol.SharedMessage{With: openTo})
+	}
+	f.recording, f.openTo = recording, openTo
+	return news
+}
+
+// list returns what viewers are to be told of the session's list of terminals: it
+// is another one. They hear at once, unless they were told a moment ago.
+func (f *facts) list(now time.Time) (news []protocol.ServerMessage) {
+	if wait, needed := f.listDueIn(now); needed && wait <= 0 {
+		news = append(news, protocol.ListChanged{Timestamp: f.listed})
+		f.listed, f.listSent = 0, now
+	}
+	return news
+}
+
 // listDueIn returns how long after now viewers are to be told of the session's
 // list of terminals, if they are.
 func (f *facts) listDueIn(now time.Time) (wait time.Duration, needed bool) {
@@ -56,26 +82,10 @@ func (f *facts) listDueIn(now time.Time) (wait time.Duration, needed bool) {
 // happened.
 func (h *Hub) turned(m protocol.AgentTurn) {
 	if h.facts.turn(&m) {
-		h.broadcast(*h.facts.lastTurn)
+		h.audience.tell(*h.facts.lastTurn)
 		return
 	}
 	h.tellState()
-}
-
-// noted notes which recording runs and to whose programs the terminal is open,
-// and tells everybody what has changed.
-func (h *Hub) noted(recording string, openTo protocol.Share) {
-	if openTo == "" {
-		openTo = protocol.ShareNone
-	}
-	if recording != h.facts.recording {
-		h.facts.recording = recording
-		h.broadcast(protocol.RecordingState{ID: recording})
-	}
-	if openTo != h.facts.openTo {
-		h.facts.openTo = openTo
-		h.broadcast(protocol.SharedMessage{With: openTo})
-	}
 }
 
 // hold notes whether output is held back, and tells who typed what it waits for:
@@ -85,18 +95,9 @@ func (h *Hub) hold(held bool) {
 		return
 	}
 	h.facts.held = held
-	for _, v := range h.viewers {
+	for _, v := range h.audience.viewers {
 		if v.greeted && h.pacers.controls(v) {
 			v.outbox.Tell(protocol.OutputHeld{Held: held})
 		}
-	}
-}
-
-// tellList tells everybody that the session has other terminals, at once unless
-// they were told a moment ago.
-func (h *Hub) tellList(now time.Time) {
-	if wait, needed := h.facts.listDueIn(now); needed && wait <= 0 {
-		h.broadcast(protocol.ListChanged{Timestamp: h.facts.listed})
-		h.facts.listed, h.facts.listSent = 0, now
 	}
 }

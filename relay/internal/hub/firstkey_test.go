@@ -89,7 +89,7 @@ func TestFound16WhatTakesNothing(t *testing.T) {
 		}, "1 waiting;"},
 		"it leaves": {func(e *executing) {
 			numbered(e, 1, protocol.FreeTerm(2))
-			e.h.leave(e.v)
+			e.h.audience.leave(e.v)
 			e.h.heed()
 		}, ""},
 	} {

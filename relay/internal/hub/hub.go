@@ -4,15 +4,18 @@
 // A viewer arrives and goes in four steps. It joins: the hub knows of it. It is
 // admitted: its grant was accepted, by the agent or earlier for another socket of
 // the same person. It is attached: it has a position in the output and gets its
-// greeting. It leaves. Each step is a method of [Hub] by that name.
+// greeting. It leaves. Joining, being admitted and leaving are methods of the
+// audience by that name, attaching is one of [Hub].
 //
 // Owners. One goroutine, run, owns the hub: it takes one event after another,
 // from gateways, from the reader of the stream and from viewers' writers. Beside
 // it a dialer keeps the stream to the agent, whose reader hands output to the
 // feed and offers it to every socket that takes it at once. Keys don't pass
 // through run: the goroutine that reads a socket hands them to the input queue,
-// which run tells who may type. Of a viewer, run owns who it is and what it
-// may; its other parts have an owner and a lock each:
+// which run tells who may type. Who is here and who may see is the audience's,
+// which run calls and which tells the hub, as its floor, of those who see. Of a
+// viewer, run owns who it is and what it may; its other parts have an owner and a
+// lock each:
 //
 //	reader   where it is in the output       feed.Feed.mu    package feed
 //	outbox   what it is to be told           outbox.mu       outbox.go
@@ -34,12 +37,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/relay/internal/input"
-	"github.com/fairlead/fairlead/relay/internal/replay"
 	"github.com/fairlead/fairlead/relay/internal/roster"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 	"github.com/fairlead/fairlead/tunnel"
@@ -67,11 +68,7 @@ type Hub struct {
 	metrics  *Metrics
 	events   chan event
 	typing   *input.Queue
-	watch    func(session *tunnel.Session, delta int)
-	window   func() int                // what the ring may take, in bytes
-	memory   *feed.Memory              // for keyframes; nil: there is enough
-	grants   *lifetime.Grants          // of viewers
-	ended    chan struct{}             // somebody's grant has
+	common   common                    // what it has with the relay's other hubs
 	shared   atomic.Pointer[feed.Feed] // feed, for the set
 	finished atomic.Bool               // the process is over: nothing new will come; set by feed
 	life     lifecycle
@@ -81,12 +78,9 @@ type Hub struct {
 
 	// Owned by run.
 	state    turn.State
-	leasedAt time.Time                 // when the agent said how state's lease stands
-	viewers  map[turn.SocketID]*Viewer // those who may see
-	pending  pending                   // those who don't yet
-	roster   *roster.Roster            // who may
-	admitter Admitter                  // nil: there is nobody to ask
-	link     *link                     // nil while the sandbox is away
+	leasedAt time.Time // when the agent said how state's lease stands
+	audience audience
+	link     *link // nil while the sandbox is away
 	presence presence
 	facts    facts
 	leading  leading
@@ -98,18 +92,22 @@ type Hub struct {
 	lostAt time.Time // when viewers began to be without a link; zero: they aren't
 }
 
+// What hubs have in common. A [Set] is that of all hubs of a relay.
+type common interface {
+	// watch says that so many more hubs (or fewer) use a tunnel.
+	watch(session *tunnel.Session, delta int)
+	// window returns how much a ring may take, in bytes.
+	window() int
+	// keyframes returns the memory for keyframes; nil: there is enough.
+	keyframes() *feed.Memory
+}
+
 // newHub returns a hub whose first stream is opened under a grant.
-func newHub(key Key, first *jws.Grant, token string, tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Hub {
-	set, grant := key.setOf(first), asked(first, token)
+func newHub(key Key, first *jws.Grant, token string, common common, tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Hub {
 	h := &Hub{
 		life: newLifecycle(),
-		key:  key, log: log, metrics: metrics,
+		key:  key, log: log, metrics: metrics, common: common,
 		events:  make(chan event, 64),
-		viewers: map[turn.SocketID]*Viewer{},
-		pending: pending{},
-		roster:  roster.New(grantWait, set, grant),
-		window:  func() int { return protocol.RingBytes },
-		ended:   make(chan struct{}, 1), grants: lifetime.New(lifetime.Options{}),
 		facts:   facts{openTo: protocol.ShareNone},
 		wants:   wants{of: map[*Viewer]want{}},
 		pacers:  pacers{newest: map[string]*Viewer{}},
@@ -118,7 +116,7 @@ func newHub(key Key, first *jws.Grant, token string, tunnels Tunnels, log *slog.
 	h.typing = input.New(h.life.over, metrics.Typing)
 	h.dial.key, h.dial.tunnels, h.dial.log, h.dial.finished = key, tunnels, log, &h.finished
 	h.dial.reads = make(chan struct{}, maxReads)
-	h.dial.bearer.Store(&bearer{set, grant})
+	h.audience = newAudience(key, &bearer{key.setOf(first), asked(first, token)}, h)
 	return h
 }
 
@@ -142,10 +140,10 @@ func (h *Hub) run(ctx context.Context) {
 		}
 	}()
 	defer func() { // their leaving is not seen any more
-		for v := range h.everybody() {
+		for v := range h.audience.everybody() {
 			v.use.Stop()
 		}
-		h.metrics.Viewers.Sub(float64(len(h.viewers)))
+		h.metrics.Viewers.Sub(float64(len(h.audience.viewers)))
 		h.metrics.PaceSetters.Sub(float64(len(h.pacers.newest)))
 	}()
 	linkCtx, stopLink := context.WithCancel(ctx)
@@ -175,8 +173,8 @@ func (h *Hub) run(ctx context.Context) {
 			}
 		case <-h.typing.Asks():
 			h.heed()
-		case <-h.ended:
-			h.cutEnded()
+		case <-h.audience.ended:
+			h.audience.cutEnded()
 		case <-timer.C:
 			h.tick(time.Now())
 		case <-ctx.Done():
@@ -184,7 +182,7 @@ func (h *Hub) run(ctx context.Context) {
 			if elsewhere, ok := errors.AsType[*tunnel.StandbyError](context.Cause(ctx)); ok {
 				origin = elsewhere.Origin
 			}
-			h.sendAway(origin)
+			h.audience.sendAway(origin)
 			return
 		}
 		timer.Reset(h.untilTick(time.Now()))
@@ -216,9 +214,9 @@ type (
 	executed struct{} // an Enter is to follow, for which run sets its timer
 )
 
-func (e joined) act(h *Hub) bool  { h.join(e.v); return true }
-func (e left) act(h *Hub) bool    { h.leave(e.v); return true }
-func (e renewed) act(h *Hub) bool { h.renew(e.v, e.grant, e.token); return true }
+func (e joined) act(h *Hub) bool  { h.audience.join(e.v); return true }
+func (e left) act(h *Hub) bool    { h.audience.leave(e.v); return true }
+func (e renewed) act(h *Hub) bool { h.audience.renew(e.v, e.grant, e.token); return true }
 func (e said) act(h *Hub) bool    { h.obey(e.v, e.m); return true }
 func (executed) act(*Hub) bool    { return true }
 
@@ -278,7 +276,7 @@ func (e linkDown) act(h *Hub) bool   { h.unlinked(e.err); return true }
 func (e linkFailed) act(h *Hub) bool { return h.unreachable(e.err) }
 
 func (e bearerRefused) act(h *Hub) bool {
-	e.again <- h.replaceBearer(e.bearer, e.err)
+	e.again <- h.audience.replaceBearer(e.bearer, e.err)
 	return true
 }
 
@@ -317,20 +315,20 @@ func (h *Hub) step(e turn.Event) {
 		switch effect := effect.(type) {
 		case turn.Propose:
 			h.typing.Resume() // what was typed before this wish is written before it
-			h.carry(h.roster.Hurry(effect.Proposal.Next.GrantID))
+			h.audience.carry(h.audience.roster.Hurry(effect.Proposal.Next.GrantID))
 			h.send(effect.Proposal)
 		case turn.ReportHolder:
 			h.send(effect.Holder)
 		case turn.Greet:
-			h.attach(h.viewers[effect.Socket])
+			h.attach(h.audience.viewers[effect.Socket])
 		case turn.Broadcast:
-			h.broadcast(effect.Message)
+			h.audience.tell(effect.Message)
 		case turn.Send:
-			if v := h.viewers[effect.Socket]; v != nil {
+			if v := h.audience.viewers[effect.Socket]; v != nil {
 				v.outbox.Tell(effect.Message)
 			}
 		case turn.SendState:
-			if v := h.viewers[effect.Socket]; v != nil {
+			if v := h.audience.viewers[effect.Socket]; v != nil {
 				v.outbox.Tell(h.stateFor(v))
 			}
 		case turn.StateChanged:
@@ -346,7 +344,7 @@ func (h *Hub) step(e turn.Event) {
 
 // tellState tells everybody who has control.
 func (h *Hub) tellState() {
-	for _, v := range h.viewers {
+	for _, v := range h.audience.viewers {
 		if v.greeted {
 			v.outbox.Tell(h.stateFor(v))
 		}
@@ -372,21 +370,44 @@ func (h *Hub) send(m protocol.Message) {
 	}
 }
 
-func (h *Hub) broadcast(m protocol.ServerMessage) {
-	frame := replay.AppendTextFrame(nil, protocol.EncodeServerMessage(m))
-	for _, v := range h.viewers {
-		if v.greeted {
-			v.outbox.tellFrame(frame)
-		}
+// entered has a viewer take part whose grant, or one of the same set, was taken.
+// What it sees first is up to the turn-taking rules, which greet it at once or
+// after its claim is answered.
+func (h *Hub) entered(v *Viewer) {
+	h.presence.add(v, v.may(roster.Control))
+	h.mayLead(v)
+	h.step(turn.Joined{
+		Socket: v.id, User: v.user, Name: v.name, GrantID: h.audience.roster.Front(v.set), CanControl: v.may(roster.Control),
+		Owns: v.may(roster.Own),
+	})
+	early := v.early
+	v.early = nil
+	for _, m := range early {
+		h.obey(v, m)
 	}
 }
 
-// cut ends a viewer that may not stay. It is out of the hub at once, however
-// long its socket takes.
-func (h *Hub) cut(v *Viewer, why string, kind protocol.Kind, cause string) {
-	h.metrics.ViewersCut.WithLabelValues(why).Inc()
-	v.outbox.close(kind, cause)
-	h.leave(v)
+// changed follows other rights of a viewer who could have control or not.
+func (h *Hub) changed(v *Viewer, could bool) {
+	if v.wantsAll && !v.may(roster.Record) {
+		v.wantsAll = false
+		v.reader.SetExact(false)
+		h.repace(v)
+	}
+	h.presence.change(v, could, v.may(roster.Control))
+	h.mayLead(v)
+	h.step(turn.Renewed{Socket: v.id, GrantID: h.audience.front(v), CanControl: v.may(roster.Control), Owns: v.may(roster.Own)})
+}
+
+// exited forgets a viewer.
+func (h *Hub) exited(v *Viewer) {
+	h.presence.remove(v, v.may(roster.Control))
+	h.mayLead(v)
+	h.wants.drop(v)
+	h.unpace(v)
+	v.reader.Detach()
+	v.keys.Leave()
+	h.step(turn.Left{Socket: v.id})
 }
 
 // greet sends a viewer, whose position the feed has set as m says, its first
@@ -430,11 +451,11 @@ func (h *Hub) heed() {
 
 // obey acts on a text frame of a viewer.
 func (h *Hub) obey(v *Viewer, m protocol.ClientMessage) {
-	if h.viewers[v.id] != v {
+	if !h.audience.sees(v) {
 		switch {
-		case !h.pending.has(v):
+		case !h.audience.pending.has(v):
 		case len(v.early) == maxEarly:
-			h.cut(v, cutNotices, protocol.KindTooMany, "too many messages before the first answer")
+			h.audience.cut(v, cutNotices, protocol.KindTooMany, "too many messages before the first answer")
 		default:
 			v.early = append(v.early, m)
 		}

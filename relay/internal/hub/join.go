@@ -112,7 +112,7 @@ func (h *Hub) askLog(v *Viewer, session *tunnel.Session) {
 // inLog attaches a viewer for whom the agent was asked.
 func (h *Hub) inLog(v *Viewer, ok bool) {
 	v.asking = false
-	if h.viewers[v.id] != v || v.greeted {
+	if !h.audience.sees(v) || v.greeted {
 		return
 	}
 	if !ok {
@@ -209,7 +209,7 @@ func (h *Hub) attachBehind(v *Viewer, kf *feed.Keyframe) {
 // fellBehind: v can't go on where it is. It gets a keyframe: without history when it
 // was merely too slow, for then it has what was above.
 func (h *Hub) fellBehind(v *Viewer, why string) {
-	if _, waits := h.wants.of[v]; waits || h.viewers[v.id] != v || !v.greeted {
+	if _, waits := h.wants.of[v]; waits || !h.audience.sees(v) || !v.greeted {
 		return
 	}
 	w := want{why: why, sort: feed.SortOf(why == feed.ResyncReset || why == feed.ResyncLog)}

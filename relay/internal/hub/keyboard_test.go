@@ -17,8 +17,10 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/lease"
+	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/relay/internal/input"
 	"github.com/fairlead/fairlead/relay/internal/turn"
+	"github.com/fairlead/fairlead/tunnel"
 )
 
 const (
@@ -73,7 +75,7 @@ func newKeyboard(t *rapid.T, client typingClient) *keyboard {
 	k := &keyboard{
 		t: t, client: client, now: time.Unix(1_800_000_000, 0),
 		register: lease.New(), window: lease.NewWindow(16),
-		hub: newHub(testKey, typistGrant(), "typist", nil, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry())),
+		hub: newHub(testKey, typistGrant(), "typist", alone{}, nil, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry())),
 	}
 	k.propose(theTypist)
 	k.linkUp()
@@ -87,6 +89,13 @@ func typistGrant() *jws.Grant {
 		Caps: []protocol.Capability{protocol.CapView, protocol.CapControl},
 	}
 }
+
+// alone is a hub without others.
+type alone struct{}
+
+func (alone) watch(*tunnel.Session, int) {}
+func (alone) window() int                { return protocol.RingBytes }
+func (alone) keyframes() *feed.Memory    { return nil }
 
 // settle has the hub take what was posted.
 func (k *keyboard) settle() {

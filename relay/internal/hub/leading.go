@@ -131,7 +131,7 @@ func (l *leading) before(id turn.SocketID, s *candidate, other turn.SocketID) bo
 
 // mayLead has v among those who could lead, or no longer.
 func (h *Hub) mayLead(v *Viewer) {
-	if h.viewers[v.id] == v && v.may(roster.Control) {
+	if h.audience.sees(v) && v.may(roster.Control) {
 		h.leading.add(v.id, candidate{user: v.user, client: v.pacer, follows: v.follows})
 		return
 	}
@@ -150,11 +150,11 @@ func (h *Hub) lead() {
 	h.typing.LedBy(leader)
 	if last != controller {
 		for id := range h.leading.sockets[last] {
-			h.viewers[id].notLed = false
+			h.audience.viewers[id].notLed = false
 		}
 	}
 	for id := range h.leading.sockets[controller] {
-		h.viewers[id].leads(id == leader)
+		h.audience.viewers[id].leads(id == leader)
 	}
 	cols, rows := h.feed.Size()
 	given := h.resize.wish == nil && (h.resize.last == give || h.resize.last == size{}) && give == size{cols, rows}

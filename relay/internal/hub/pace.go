@@ -20,7 +20,7 @@ func (p *pacers) controls(v *Viewer) bool { return v.user != "" && v.user == p.c
 // setsPace reports whether v should hold the terminal back: the controller's
 // viewers do, and those that asked for every byte.
 func (h *Hub) setsPace(v *Viewer) bool {
-	return v.greeted && h.viewers[v.id] == v && (v.wantsAll || h.pacers.controls(v))
+	return v.greeted && h.audience.sees(v) && (v.wantsAll || h.pacers.controls(v))
 }
 
 // followController makes the new controller's viewers pace-setters, and the
@@ -32,7 +32,7 @@ func (h *Hub) followController() {
 	}
 	h.hold(false) // whoever typed that has left the keyboard
 	h.pacers.controller = next
-	for _, v := range h.viewers {
+	for _, v := range h.audience.viewers {
 		if v.user == next || v.user == last {
 			h.repace(v)
 		}
@@ -69,7 +69,7 @@ func (h *Hub) unpace(v *Viewer) {
 	h.metrics.PaceSetters.Dec()
 	v.reader.SetPace(false)
 	var next *Viewer
-	for _, other := range h.viewers {
+	for _, other := range h.audience.viewers {
 		if other != v && other.pacer == v.pacer && h.setsPace(other) && (next == nil || next.id < other.id) {
 			next = other
 		}

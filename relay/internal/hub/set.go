@@ -165,8 +165,8 @@ func (s *Set) acquire(key Key, grant *jws.Grant, token string) (*shared, error) 
 			return nil, err
 		}
 		ctx, stop := context.WithCancel(s.ctx)
-		t = &shared{hub: newHub(key, grant, token, s.tunnels, s.log, s.metrics), stop: stop, first: grant.ID, people: map[protocol.UserID]int{}}
-		t.hub.watch, t.hub.window, t.hub.memory, t.hub.grants = s.watch, s.window, s.memory, s.grants
+		t = &shared{hub: newHub(key, grant, token, s, s.tunnels, s.log, s.metrics), stop: stop, first: grant.ID, people: map[protocol.UserID]int{}}
+		t.hub.audience.grants = s.grants
 		s.hubs[key] = t
 		s.share()
 		s.running.Go(func() {
@@ -243,6 +243,9 @@ const windowStep = 64 << 10
 
 // window returns what each ring may take of the relay's memory.
 func (s *Set) window() int { return int(s.ring.Load()) }
+
+// keyframes returns the memory for keyframes.
+func (s *Set) keyframes() *feed.Memory { return s.memory }
 
 // share divides what keyframes leave of the memory among the hubs that there
 // are. The caller

@@ -35,23 +35,23 @@ func (h *Hub) tick(now time.Time) {
 	if wait, needed := h.presence.dueIn(now); needed && wait <= 0 {
 		h.presence.told, h.presence.sent = h.presence.version, now
 		frame := replay.AppendTextFrame(nil, protocol.EncodeServerMessage(h.presence.message()))
-		for _, v := range h.viewers {
+		for _, v := range h.audience.viewers {
 			if v.greeted && v.presence != h.presence.version { // others know it from their greeting
 				v.outbox.tellFrame(frame)
 			}
 		}
 	}
-	h.tellList(now)
+	h.audience.tell(h.facts.list(now)...)
 	if h.resize.wish != nil && h.link != nil && now.Sub(h.resize.sent) >= resizeInterval {
 		h.send(*h.resize.wish)
 		h.resize = pendingResize{sent: now, last: size{h.resize.wish.Cols, h.resize.wish.Rows}}
 	}
-	h.carry(h.roster.Late(now))
+	h.audience.carry(h.audience.roster.Late(now))
 }
 
 // untilTick returns how long after now tick has something to do.
 func (h *Hub) untilTick(now time.Time) time.Duration {
-	if len(h.viewers)+len(h.pending) == 0 {
+	if len(h.audience.viewers)+len(h.audience.pending) == 0 {
 		return time.Hour
 	}
 	wait := longestTick - now.Sub(h.ticked) // and not from now: events come often
@@ -64,7 +64,7 @@ func (h *Hub) untilTick(now time.Time) time.Duration {
 	if h.resize.wish != nil && h.link != nil {
 		wait = min(wait, resizeInterval-now.Sub(h.resize.sent))
 	}
-	if due := h.roster.Due(); !due.IsZero() {
+	if due := h.audience.roster.Due(); !due.IsZero() {
 		wait = min(wait, due.Sub(now))
 	}
 	if due, needed := h.typing.NextEnter(now); needed {

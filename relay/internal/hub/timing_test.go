@@ -20,14 +20,14 @@ import (
 
 // still returns a hub that no goroutine runs: a test calls what run would.
 func still() *Hub {
-	h := newHub(testKey, &jws.Grant{ID: "gr_opener"}, "opener", nil, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+	h := newHub(testKey, &jws.Grant{ID: "gr_opener"}, "opener", alone{}, nil, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
 	h.feed = feed.New(feed.Options{
 		Opened: protocol.TerminalOpened{Epoch: 7, Cols: 80, Rows: 24}, Window: protocol.RingBytes,
 		Metrics: h.metrics.Feeds, Ended: &h.finished,
 	})
-	h.admitter = takesAll{h}
-	h.carry(h.roster.Opened(h.dial.bearer.Load().key, h.dial.bearer.Load().grant, "", time.Now()))
-	h.carry(h.roster.Pump())
+	h.audience.admitter = takesAll{h}
+	h.audience.carry(h.audience.roster.Opened(h.dial.bearer.Load().key, h.dial.bearer.Load().grant, "", time.Now()))
+	h.audience.carry(h.audience.roster.Pump())
 	h.state = turn.New(protocol.TerminalOpened{Claimed: true, Lease: held(3, 2)})
 	return h
 }
@@ -51,7 +51,7 @@ func seatAs(h *Hub, id turn.SocketID, user protocol.UserID, expires time.Time, g
 	}
 	g.Token = "token of " + string(user)
 	v := newViewer(h, id, g)
-	h.join(v)
+	h.audience.join(v)
 	return v
 }
 
@@ -184,21 +184,21 @@ func TestAnExpiredGrantIsNoticedInTime(t *testing.T) {
 		}
 		time.Sleep(90*time.Second - 1)
 		synctest.Wait()
-		if len(h.ended) != 0 {
+		if len(h.audience.ended) != 0 {
 			t.Error("cut before its time")
 		}
-		h.cutEnded()
+		h.audience.cutEnded()
 		if v.outbox.closing {
 			t.Error("cut before its time, by run")
 		}
 		time.Sleep(1)
 		synctest.Wait()
-		if len(h.ended) != 1 {
+		if len(h.audience.ended) != 1 {
 			t.Fatal("run doesn't know of it")
 		}
-		h.cutEnded()
-		if !v.outbox.closing || v.outbox.closeCode != 4401 || len(h.viewers) != 1 {
-			t.Errorf("closing %v with %d, %d viewers", v.outbox.closing, v.outbox.closeCode, len(h.viewers))
+		h.audience.cutEnded()
+		if !v.outbox.closing || v.outbox.closeCode != 4401 || len(h.audience.viewers) != 1 {
+			t.Errorf("closing %v with %d, %d viewers", v.outbox.closing, v.outbox.closeCode, len(h.audience.viewers))
 		}
 		if h.dial.bearer.Load().grant.Token != "token of usr_2" {
 			t.Errorf("the bearer is %+v", h.dial.bearer.Load())
@@ -253,15 +253,15 @@ func TestPresenceForgetsPeople(t *testing.T) {
 	h, late := still(), time.Now().Add(time.Hour)
 	a, b := seat(h, 1, "usr_b", late), seat(h, 2, "usr_a", late)
 	again := seat(h, 3, "usr_b", late)
-	h.renew(again, &jws.Grant{Subject: "usr_b", ID: "gr_view", PTYs: []string{jws.AllPTYs}, ExpiresAt: late.Unix()}, "token")
-	h.leave(a)
+	h.audience.renew(again, &jws.Grant{Subject: "usr_b", ID: "gr_view", PTYs: []string{jws.AllPTYs}, ExpiresAt: late.Unix()}, "token")
+	h.audience.leave(a)
 	got := h.presence.message().Viewers
 	want := []protocol.PresentViewer{{UserID: "usr_a", Name: "usr_a", Sockets: 1, CanControl: true}, {UserID: "usr_b", Name: "usr_b", Sockets: 1}}
 	if !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	h.leave(again)
-	h.leave(b)
+	h.audience.leave(again)
+	h.audience.leave(b)
 	if m := h.presence.message(); m.Count != 0 || len(h.presence.of) != 0 {
 		t.Errorf("%+v", m)
 	}

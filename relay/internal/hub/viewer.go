@@ -74,6 +74,9 @@ func newViewer(h *Hub, id turn.SocketID, g Guest) *Viewer {
 	return v
 }
 
+// may reports whether v has a right.
+func (v *Viewer) may(right roster.Rights) bool { return v.rights&right != 0 }
+
 // Serve writes to the socket until it ends. The gateway runs it beside its
 // reader and waits for both.
 func (v *Viewer) Serve(ctx context.Context) { v.socket.serve(ctx) }

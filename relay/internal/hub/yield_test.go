@@ -286,7 +286,7 @@ func TestLeavesBehindWish(t *testing.T) {
 	e := newExecuting(t)
 	e.v.Say(givesBack)
 	e.types(1, "a")
-	e.h.leave(e.v)
+	e.h.audience.leave(e.v)
 	e.h.obey(e.v, givesBack)
 	e.v.Say(givesBack)
 	e.sends("")

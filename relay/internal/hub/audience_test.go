@@ -146,12 +146,12 @@ func TestFound02NoAnswer(t *testing.T) {
 	h, late := still(), time.Now().Add(time.Hour)
 	x, y := seat(h, 1, "usr_1", late), seat(h, 2, "usr_2", late)
 	d := &deaf{}
-	h.agentGone()
-	h.admitter = d
-	key, grant := h.roster.Bearer()
+	h.audience.unlinked()
+	h.audience.admitter = d
+	key, grant := h.audience.roster.Bearer()
 	opened := time.Now()
-	h.carry(h.roster.Opened(key, grant, "", opened))
-	h.carry(h.roster.Pump())
+	h.audience.carry(h.audience.roster.Opened(key, grant, "", opened))
+	h.audience.carry(h.audience.roster.Pump())
 	if d.asks != 1 {
 		t.Fatalf("asked %d times", d.asks)
 	}
@@ -169,8 +169,8 @@ func TestFound02NoAnswer(t *testing.T) {
 			t.Errorf("viewer %d: closing %v with %d", v.id, v.outbox.closing, v.outbox.closeCode)
 		}
 	}
-	if len(h.viewers) != 1 || len(h.pending) != 0 {
-		t.Errorf("%d viewers, %d at the door", len(h.viewers), len(h.pending))
+	if len(h.audience.viewers) != 1 || len(h.audience.pending) != 0 {
+		t.Errorf("%d viewers, %d at the door", len(h.audience.viewers), len(h.audience.pending))
 	}
 }
 
@@ -400,7 +400,7 @@ func TestFound11WhoTakesControlIsAskedAboutFirst(t *testing.T) {
 				Caps: []protocol.Capability{protocol.CapView, protocol.CapControl},
 			},
 		})
-		h.join(last)
+		h.audience.join(last)
 	}
 	h.unlinked(nil)
 	l := deafLink(t)
@@ -409,7 +409,7 @@ func TestFound11WhoTakesControlIsAskedAboutFirst(t *testing.T) {
 	h.linked(l)
 	taker := last
 	if taker.user == l.bearer.key.User {
-		taker = h.viewers[1]
+		taker = h.audience.viewers[1]
 	}
 	h.obey(taker, protocol.ClientMessage{Type: protocol.ClientTakeControl})
 	asked := map[string]bool{}
