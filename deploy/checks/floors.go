@@ -72,7 +72,8 @@ var Floors = []struct {
 	{F4, []string{
 		"relay", "relay/cmd/...", "sandbox-agent", "sandbox-agent/cmd/...",
 		"loadtest", "loadtest/cmd/...", "loadtest/internal/scenario",
-		"deploy/controlplane", "deploy/controlplane/cmd/...", "deploy/devstack/...", "deploy/e2e/...", "deploy/checks/...", "deploy/grafana/...",
+		"deploy/controlplane", "deploy/controlplane/cmd/...", "deploy/controlplane/internal/boards", "deploy/controlplane/internal/contents/...",
+		"deploy/devstack/...", "deploy/e2e/...", "deploy/checks/...", "deploy/grafana/...",
 	}},
 }
 

@@ -178,9 +178,9 @@ func (s *Server) deleteAttachment(w *web.Writer, r *http.Request) error {
 	return w.None()
 }
 
-// detachAll detaches a user's accounts from a dashboard's terminals: after they
+// DetachAll detaches a user's accounts from a dashboard's terminals: after they
 // were removed, or became a viewer.
-func (s *Server) detachAll(ctx context.Context, user protocol.UserID, dashboard string) error {
+func (s *Server) DetachAll(ctx context.Context, user protocol.UserID, dashboard string) error {
 	detached, err := s.store.Integrations.DetachAll(ctx, user, dashboard)
 	if err != nil {
 		return err

@@ -17,7 +17,9 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/access"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/boards"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/clock"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/contents"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/device"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/flights"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
@@ -86,6 +88,8 @@ type Server struct {
 	devices      *device.Gate    // asks sandboxes
 	webhook      *webhook.Sender // nil: none
 	integrations *integrations
+	boards       *boards.Boards
+	contents     *contents.Contents
 	login        *login // nil: no sign-in provider
 	usage        *usage.Meter
 	public       net.Listener
@@ -131,6 +135,11 @@ func (s *Server) open(ctx context.Context, cfg Config) error {
 	}
 	if s.integrations, err = s.newIntegrations(cfg.Integrations, cfg.Login.PublicURL); err != nil {
 		return err
+	}
+	s.contents = &contents.Contents{Store: s.store.Contents, Gate: s.gate}
+	s.boards = &boards.Boards{
+		Store: s.store.Boards, Sessions: s.store.Sessions, Usage: s.store.Usage, Meter: s.usage,
+		Grants: s, Attachments: s, Gate: s.gate, Metrics: s.metrics, Clock: s.clock, Logger: s.logger,
 	}
 	if cfg.DevSeed != "" {
 		if err := loadSeed(ctx, s.store, cfg.DevSeed); err != nil {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/access"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/contents/tools"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
@@ -140,9 +141,6 @@ type boardCall struct {
 	Args     json.RawMessage // an object
 }
 
-// boardProviders need no integration.
-var boardProviders = []string{"dashboard", "tasks", "memory"}
-
 // postExecute does what a program in a sandbox, or a person through it, asks of
 // a provider, as far as the policy of the attachment has it.
 func (s *Server) postExecute(w *web.Writer, r *http.Request) error {
@@ -164,7 +162,7 @@ func (s *Server) postExecute(w *web.Writer, r *http.Request) error {
 		return err
 	}
 	var answer protocol.GatewayAnswer
-	if slices.Contains(boardProviders, call.Provider) {
+	if slices.Contains(tools.Providers, call.Provider) {
 		answer, err = s.executeHere(r.Context(), call)
 	} else {
 		answer, err = s.executeAttached(r.Context(), call)
@@ -215,7 +213,10 @@ func (s *Server) gatewayCall(ctx context.Context, sandbox protocol.SandboxID, pr
 // executeHere does what needs no integration.
 func (s *Server) executeHere(ctx context.Context, call boardCall) (protocol.GatewayAnswer, error) {
 	record := call.record(s.clock.Now())
-	response, err := s.executeBoard(ctx, call)
+	response, err := tools.Run(ctx, s.store.Contents, tools.Call{
+		Dashboard: call.Session.Dashboard, User: call.User, Role: call.Role,
+		Provider: call.Provider, Action: call.Action, Args: call.Args,
+	})
 	record.Decision, record.Outcome = protocol.GatewayAllowed, outcomeText(err)
 	s.audit(ctx, record)
 	if err != nil {

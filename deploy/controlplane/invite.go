@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/boards"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
@@ -122,7 +123,7 @@ func (cfg *InviteConfig) make(reached reach) (text []byte, invitations []store.I
 		if cfg.Sandbox == "" {
 			i.SandboxID = protocol.NewSandboxID()
 			if cfg.Owner != "" {
-				dashboard = newDashboardID()
+				dashboard = boards.NewID()
 			}
 			data, err = json.Marshal(i)
 		} else {

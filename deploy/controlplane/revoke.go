@@ -154,9 +154,9 @@ func (s *Server) getRevocations(w *web.Writer, r *http.Request) error {
 	return w.Text("application/jose", strings.Join(list.tokens, "\n"))
 }
 
-// revokeGrantsOf revokes what a user may still do in a dashboard by the grants
+// RevokeOf revokes what a user may still do in a dashboard by the grants
 // they hold: after they were removed or lost a capability.
-func (s *Server) revokeGrantsOf(ctx context.Context, user protocol.UserID, dashboard string) error {
+func (s *Server) RevokeOf(ctx context.Context, user protocol.UserID, dashboard string) error {
 	ids, err := s.store.Grants.RevokeGrantsOf(ctx, user, dashboard, s.clock.Now())
 	if err != nil {
 		return err
@@ -164,6 +164,20 @@ func (s *Server) revokeGrantsOf(ctx context.Context, user protocol.UserID, dashb
 	if len(ids) > 0 {
 		s.logger.Info("grants revoked", "user", user, "dashboard", dashboard, "grants", len(ids))
 		s.spread.kick()
+	}
+	return nil
+}
+
+// RevokeAll revokes what everybody may still do in a dashboard.
+func (s *Server) RevokeAll(ctx context.Context, dashboard string) error {
+	holders, err := s.store.Grants.GrantHolders(ctx, dashboard, s.clock.Now())
+	if err != nil {
+		return err
+	}
+	for _, user := range holders {
+		if err := s.RevokeOf(ctx, user, dashboard); err != nil {
+			return err
+		}
 	}
 	return nil
 }

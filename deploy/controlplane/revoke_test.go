@@ -124,7 +124,7 @@ func TestRevokeGrantsOf(t *testing.T) {
 		before = append(before, p.grant(aliceToken, `{"session_id":"ses_1"}`))
 	}
 	p.clock.Advance(time.Second)
-	if err := p.server.revokeGrantsOf(t.Context(), "usr_alice", "dash_1"); err != nil {
+	if err := p.server.RevokeOf(t.Context(), "usr_alice", "dash_1"); err != nil {
 		t.Fatal(err)
 	}
 	after := p.grant(aliceToken, `{"session_id":"ses_1"}`)

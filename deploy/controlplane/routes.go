@@ -12,7 +12,7 @@ import (
 // routes are those of the plain listener: for people, who come through a relay,
 // and for relays. openapi.json documents each of them.
 func (s *Server) routes() []web.Route {
-	return slices.Concat(s.peopleRoutes(), s.integrationRoutes(), s.authorityRoutes())
+	return slices.Concat(s.peopleRoutes(), s.boards.Routes(), s.contents.Routes(), s.integrationRoutes(), s.authorityRoutes())
 }
 
 func (s *Server) handler() http.Handler { return s.web.Handler(web.People, eachProvider(s.routes())) }
@@ -35,24 +35,6 @@ func (s *Server) peopleRoutes() []web.Route {
 		web.Get("/commands/{id}", s.getCommand),
 		web.Post("/sessions", s.postSession),
 		web.Delete("/sessions/{id}", s.deleteSession),
-		web.Get("/dashboards", s.getDashboards),
-		web.Post("/dashboards", s.postDashboard),
-		web.Get("/dashboards/{id}", s.getDashboard),
-		web.Patch("/dashboards/{id}", s.patchDashboard),
-		web.Delete("/dashboards/{id}", s.deleteDashboard),
-		web.Get("/dashboards/{id}/members", s.getMembers),
-		web.Put("/dashboards/{id}/members/{user}", s.putMember),
-		web.Delete("/dashboards/{id}/members/{user}", s.deleteMember),
-		web.Get("/invitations", s.getInvitations),
-		web.Post("/invitations/{dashboard}/accept", s.acceptInvitation),
-		web.Post("/invitations/{dashboard}/decline", s.declineInvitation),
-		web.Get("/dashboards/{id}/items", s.getItems),
-		web.Post("/dashboards/{id}/items", s.postItem),
-		web.Get("/dashboards/{id}/items/{item}", s.getItem),
-		web.Put("/dashboards/{id}/items/{item}", s.putItem),
-		web.Delete("/dashboards/{id}/items/{item}", s.deleteItem),
-		web.Get("/dashboards/{id}/sessions", s.getSessions),
-		web.Get("/dashboards/{id}/usage", s.getUsage),
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fairlead/fairlead/deploy/controlplane"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
@@ -165,10 +164,10 @@ func listMembers(c *program.Command) {
 			all = append(all, memberJSON{m.User, m.Name, m.Role, m.Capabilities, state})
 		}
 		for _, m := range found {
-			add(m, controlplane.StateAccepted)
+			add(m, store.MemberAccepted)
 		}
 		for _, i := range invited {
-			add(i.Member, controlplane.StateInvited)
+			add(i.Member, store.MemberInvited)
 		}
 		list.json = all
 		return list.print(env.Stdout, asJSON)

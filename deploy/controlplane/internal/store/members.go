@@ -10,6 +10,12 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
+// What became of somebody whom an owner wants as a member.
+const (
+	MemberAccepted = "accepted" // is one
+	MemberInvited  = "invited"  // was asked, and may do nothing yet that they couldn't before
+)
+
 // A MemberInvitation asks a user to be a member of a dashboard, or its owner. It
 // gives nothing until it is accepted.
 type MemberInvitation struct {

@@ -49,16 +49,6 @@ func newMetrics() *metrics {
 	}
 }
 
-// Collectors returns the server's metrics, with the counters of routes there from
-// the start.
-func (s *Server) Collectors(routes []Route) []prometheus.Collector {
-	for _, rt := range routes {
-		s.metrics.show(rt.String())
-	}
-	s.metrics.show(otherRoute)
-	return []prometheus.Collector{s.metrics.requests, s.metrics.seconds, s.metrics.underWay}
-}
-
 // otherRoute is the label of requests to what is no route.
 const otherRoute = "other"
 
@@ -74,8 +64,7 @@ func (m *metrics) show(route string) {
 func classOf(status int) string { return classes[min(max(status/100, 2), 5)-2] }
 
 // measured counts what serve answers, as requests to route.
-func (s *Server) measured(route string, caller Caller, serve http.HandlerFunc) http.HandlerFunc {
-	m := s.metrics
+func (m *metrics) measured(route string, caller Caller, serve http.HandlerFunc) http.HandlerFunc {
 	byClass := m.requests.MustCurryWith(prometheus.Labels{"route": route})
 	m.show(route)
 	seconds := m.seconds.WithLabelValues(string(caller))

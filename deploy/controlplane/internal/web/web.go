@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/clock"
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -84,16 +86,17 @@ func (rt Route) String() string { return rt.Method + " " + rt.Path }
 // A Server answers requests.
 type Server struct {
 	// Static after construction.
-	revision string
-	logger   *slog.Logger
-	clock    clock.Clock
-	refusals *refusals
-	metrics  *metrics
+	answers answers
+	logger  *slog.Logger
+	metrics *metrics
 }
 
 // New returns a server that names revision, the build, in all answers.
 func New(revision string, logger *slog.Logger, clk clock.Clock) *Server {
-	return &Server{revision: revision, logger: logger, clock: clk, refusals: newRefusals(), metrics: newMetrics()}
+	return &Server{
+		answers: answers{revision, logger, clk, newRefusals()},
+		logger:  logger, metrics: newMetrics(),
+	}
 }
 
 // NewHTTPServer returns a server of HTTP/1.1 alone: that is all a relay's proxy
@@ -120,11 +123,11 @@ func (s *Server) Handler(caller Caller, routes []Route) http.Handler {
 	mux := http.NewServeMux()
 	allowed := make(map[string][]string)
 	for _, rt := range routes {
-		mux.HandleFunc(rt.String(), s.measured(rt.String(), caller.or(rt.Caller), s.hardened(rt)))
+		mux.HandleFunc(rt.String(), s.metrics.measured(rt.String(), caller.or(rt.Caller), s.hardened(rt)))
 		allowed[rt.Path] = append(allowed[rt.Path], rt.Method)
 	}
 	other := func(pattern string, serve Handler) {
-		mux.HandleFunc(pattern, s.measured(otherRoute, caller, s.hardened(Route{Serve: serve})))
+		mux.HandleFunc(pattern, s.metrics.measured(otherRoute, caller, s.hardened(Route{Serve: serve})))
 	}
 	for path, methods := range allowed {
 		slices.Sort(methods)
@@ -157,11 +160,21 @@ func (s *Server) hardened(rt Route) http.HandlerFunc {
 // Plain serves without measuring, and without a bound on bodies.
 func (s *Server) Plain(serve Handler) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
-		w := &Writer{ResponseWriter: rw, server: s}
-		w.Header().Set(RevisionHeader, s.revision)
+		w := &Writer{ResponseWriter: rw, answers: &s.answers}
+		w.Header().Set(RevisionHeader, s.answers.revision)
 		w.Header().Set("Cache-Control", "no-store")
 		if err := serve(w, r); err != nil {
 			w.fail(r, err)
 		}
 	}
+}
+
+// Collectors returns the server's metrics, with the counters of routes there from
+// the start.
+func (s *Server) Collectors(routes []Route) []prometheus.Collector {
+	for _, rt := range routes {
+		s.metrics.show(rt.String())
+	}
+	s.metrics.show(otherRoute)
+	return []prometheus.Collector{s.metrics.requests, s.metrics.seconds, s.metrics.underWay}
 }

@@ -4,17 +4,28 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/clock"
 	"github.com/fairlead/fairlead/protocol"
 )
+
+// answers is what all answers of a [Server] share.
+type answers struct {
+	// Static after construction.
+	revision string
+	logger   *slog.Logger
+	clock    clock.Clock
+	refusals *refusals
+}
 
 // A Writer answers one request.
 type Writer struct {
 	http.ResponseWriter
-	server *Server // static
+	answers *answers // static
 }
 
 // Unwrap is for [http.ResponseController].
@@ -29,7 +40,7 @@ func (w *Writer) JSON(status int, v any) error {
 	if len(object) < 2 || object[0] != '{' {
 		return fmt.Errorf("an answer is no object: %T", v)
 	}
-	revision, err := json.Marshal(w.server.revision)
+	revision, err := json.Marshal(w.answers.revision)
 	if err != nil {
 		return err
 	}
@@ -73,7 +84,7 @@ func (w *Writer) bytes(status int, contentType string, data []byte) {
 }
 
 func (w *Writer) notTaken(err error) {
-	w.server.logger.Debug("an answer was not taken", "error", err)
+	w.answers.logger.Debug("an answer was not taken", "error", err)
 }
 
 // Page answers a person, rather than a program, with HTML.
@@ -114,7 +125,7 @@ func (w *Writer) fail(r *http.Request, err error) {
 		answer.Status = protocol.StatusUnknown
 	}
 	if err := w.JSON(e.Kind.Status(), answer); err != nil {
-		w.server.logger.Error("error body", "error", err)
+		w.answers.logger.Error("error body", "error", err)
 	}
 }
 
@@ -122,7 +133,7 @@ func (w *Writer) fail(r *http.Request, err error) {
 // it: of what is our own fault no more than that it is. Refusals are counted,
 // with a line for each sort of them now and then.
 func (w *Writer) Note(r *http.Request, err error) *protocol.Error {
-	s, e := w.server, protocol.AsError(err)
+	s, e := w.answers, protocol.AsError(err)
 	if e.Kind.Status() >= http.StatusInternalServerError && e.Kind != protocol.KindUnsupported {
 		s.logger.Error("request failed", "method", r.Method, "route", r.Pattern, "error", e, "cause", e.Err)
 		return e

@@ -1,4 +1,4 @@
-package controlplane
+package tools
 
 import (
 	"encoding/json"
@@ -10,23 +10,80 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"go.uber.org/goleak"
+
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/contents"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/pgtest"
 	"github.com/fairlead/fairlead/protocol"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main{M: m}) }
+
+// TestOnPostgres runs the test in which the database has the most to do on the
+// other database.
+func TestOnPostgres(t *testing.T) {
+	t.Run("BoardAtOnce", TestBoardAtOnce)
+}
+
+var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// A desk is a dashboard of Alice's that programs in its sandbox work on.
+type desk struct {
+	t        *testing.T
+	contents *store.Contents
+}
+
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	url := filepath.Join(t.TempDir(), "test.db")
+	if strings.HasPrefix(t.Name(), "TestOnPostgres/") {
+		url = pgtest.New(t)
+	}
+	st, err := store.Open(t.Context(), url, func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	err = st.Load(t.Context(), &store.Seed{
+		Users: []store.SeedUser{
+			{ID: "usr_alice", Name: "Alice", Token: "token-of-alice-0123456789"},
+			{ID: "usr_bob", Name: "Bob", Token: "token-of-bob-0123456789"},
+		},
+		Dashboards: []store.SeedDashboard{{
+			ID: "dash_1", SandboxID: "sb_1", SessionID: "ses_1",
+			Members: []store.SeedMember{{UserID: "usr_alice", Role: store.RoleOwner}},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &desk{t, st.Contents}
+}
+
+// writes reports whether an action is none for viewers.
+func (p *desk) writes(action string) bool {
+	_, err := p.boardAs("usr_carol", store.RoleViewer, action, "{}")
+	return err != nil && protocol.KindOf(err) == protocol.KindForbidden
+}
+
 // board has an action of dashboard, tasks or memory carried out as a program in
 // the sandbox asks for it.
-func (p *plane) board(action, args string) (map[string]any, error) {
+func (p *desk) board(action, args string) (map[string]any, error) {
 	return p.boardAs("", "", action, args)
 }
 
-func (p *plane) boardAs(user protocol.UserID, role store.Role, action, args string) (map[string]any, error) {
+func (p *desk) boardAs(user protocol.UserID, role store.Role, action, args string) (map[string]any, error) {
 	p.t.Helper()
 	provider, _, _ := strings.Cut(action, ".")
-	answer, err := p.server.executeBoard(p.t.Context(), boardCall{
-		Session: store.Session{ID: "ses_1", Dashboard: "dash_1", Sandbox: "sb_1"}, PTY: "pty_1",
-		User: user, Role: role, Provider: provider, Action: action, Args: json.RawMessage(args),
+	answer, err := Run(p.t.Context(), p.contents, Call{
+		Dashboard: "dash_1", User: user, Role: role, Provider: provider, Action: action, Args: json.RawMessage(args),
 	})
 	if err != nil {
 		return nil, err
@@ -39,7 +96,7 @@ func (p *plane) boardAs(user protocol.UserID, role store.Role, action, args stri
 }
 
 // boarded is board for what must succeed.
-func (p *plane) boarded(action, format string, args ...any) map[string]any {
+func (p *desk) boarded(action, format string, args ...any) map[string]any {
 	p.t.Helper()
 	out, err := p.board(action, fmt.Sprintf(format, args...))
 	if err != nil {
@@ -49,7 +106,7 @@ func (p *plane) boarded(action, format string, args ...any) map[string]any {
 }
 
 // unboarded is board for what must fail.
-func (p *plane) unboarded(kind protocol.Kind, action, format string, args ...any) {
+func (p *desk) unboarded(kind protocol.Kind, action, format string, args ...any) {
 	p.t.Helper()
 	text := fmt.Sprintf(format, args...)
 	if len(text) > 100 {
@@ -64,7 +121,7 @@ func body(item map[string]any) map[string]any { return item["body"].(map[string]
 
 // TestBoardTools walks through all that agents do on a dashboard.
 func TestBoardTools(t *testing.T) {
-	p := newPlane(t)
+	p := newDesk(t)
 	note := p.boarded("dashboard.create_note", `{"text":"hello","color":"teal","x":1,"y":-2.5}`)
 	want := map[string]any{
 		"id": note["id"], "kind": "note", "version": 1.0, "updated_by": "agent", "updated_at": "2026-11-20T12:00:00Z",
@@ -125,7 +182,7 @@ func TestBoardTools(t *testing.T) {
 	}
 }
 
-func (p *plane) kinds(args string) []string {
+func (p *desk) kinds(args string) []string {
 	p.t.Helper()
 	var kinds []string
 	for _, item := range p.boarded("dashboard.list_items", "%s", args)["items"].([]any) {
@@ -136,15 +193,15 @@ func (p *plane) kinds(args string) []string {
 
 // TestBoardRefusals: what is wrong is said, and changes nothing.
 func TestBoardRefusals(t *testing.T) {
-	p := newPlane(t)
+	p := newDesk(t)
 	note := p.boarded("dashboard.create_note", `{"text":"n"}`)["id"]
 	todo := p.boarded("dashboard.create_todo", `{"title":"t","items":["a","a"]}`)["id"]
-	layout, err := p.server.store.Contents.AddItem(t.Context(), store.Item{Dashboard: "dash_1", Kind: store.ItemLayout, Body: []byte(`{}`), UpdatedBy: "usr_alice"})
+	layout, err := p.contents.AddItem(t.Context(), store.Item{Dashboard: "dash_1", Kind: store.ItemLayout, Body: []byte(`{}`), UpdatedBy: "usr_alice"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	edge := p.boarded("dashboard.connect_nodes", `{"source_id":%q,"target_id":%q}`, note, todo)["id"]
-	long := strings.Repeat("x", maxNoteBytes+1)
+	long := strings.Repeat("x", contents.MaxNoteBytes+1)
 	for _, bad := range []struct {
 		action string
 		args   []string
@@ -194,15 +251,15 @@ func TestBoardRefusals(t *testing.T) {
 // TestBoardPeople: what a person does through a relay is theirs, and viewers
 // only read.
 func TestBoardPeople(t *testing.T) {
-	p := newPlane(t)
+	p := newDesk(t)
 	item, err := p.boardAs("usr_bob", store.RoleEditor, "dashboard.create_note", `{"text":"n"}`)
 	if err != nil || item["updated_by"] != "usr_bob" {
 		t.Errorf("%v, %v", item, err)
 	}
-	for action := range boardActions() {
+	for action := range actions() {
 		_, err := p.boardAs("usr_carol", store.RoleViewer, action, `{"unknown":1}`)
 		want := protocol.KindForbidden
-		if !boardActions()[action].writes {
+		if slices.Contains([]string{"dashboard.list_items", "tasks.list", "tasks.get", "memory.get", "memory.list"}, action) {
 			want = protocol.KindInvalid
 		}
 		if protocol.KindOf(err) != want {
@@ -213,7 +270,7 @@ func TestBoardPeople(t *testing.T) {
 
 // TestBoardAtOnce: of many who change the same list, each is heard.
 func TestBoardAtOnce(t *testing.T) {
-	p := newPlane(t)
+	p := newDesk(t)
 	todo := p.boarded("dashboard.create_todo", `{"title":"t"}`)["id"]
 	var all sync.WaitGroup
 	for i := range boardTries {
@@ -233,9 +290,9 @@ func TestBoardAtOnce(t *testing.T) {
 // TestBoardParts: a list that is too long for an answer comes in parts, and all
 // of it comes.
 func TestBoardParts(t *testing.T) {
-	p := newPlane(t)
-	text := strings.Repeat("x", maxNoteBytes)
-	n := 2*maxBoardAnswer/maxNoteBytes + 3
+	p := newDesk(t)
+	text := strings.Repeat("x", contents.MaxNoteBytes)
+	n := 2*maxBoardAnswer/contents.MaxNoteBytes + 3
 	for i := range n {
 		p.boarded("dashboard.create_note", `{"text":%q,"x":%d}`, text, i)
 	}
@@ -259,7 +316,7 @@ func TestBoardParts(t *testing.T) {
 }
 
 func TestBoardTasks(t *testing.T) {
-	p := newPlane(t)
+	p := newDesk(t)
 	made := p.boarded("tasks.create", `{"title":"build","notes":"a\nb"}`)
 	want := map[string]any{
 		"id": made["id"], "title": "build", "status": "pending", "notes": "a\nb",
@@ -289,7 +346,7 @@ func TestBoardTasks(t *testing.T) {
 }
 
 func TestBoardMemory(t *testing.T) {
-	p := newPlane(t)
+	p := newDesk(t)
 	p.boarded("memory.set", `{"key":"build/command","value":"make"}`)
 	p.boarded("memory.set", `{"key":"build/command","value":"make all"}`)
 	p.boarded("memory.set", `{"key":"owner","value":"ä"}`)
@@ -308,10 +365,10 @@ func TestBoardMemory(t *testing.T) {
 
 // TestBoardDescribed: the agent describes each action there is, and as it is.
 func TestBoardDescribed(t *testing.T) {
-	p := newPlane(t)
+	p := newDesk(t)
 	described := make(map[string]bool)
-	for _, provider := range []string{"dashboard", "tasks", "memory"} {
-		data, err := os.ReadFile(filepath.Join("..", "..", "sandbox-agent", "internal", "integration", "tools", provider+".json"))
+	for _, provider := range Providers {
+		data, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "..", "sandbox-agent", "internal", "integration", "tools", provider+".json"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -329,9 +386,8 @@ func TestBoardDescribed(t *testing.T) {
 		}
 		for _, tool := range tools {
 			described[tool.Action] = true
-			action, ok := boardActions()[tool.Action]
-			if !ok || action.writes == tool.ReadOnly {
-				t.Errorf("%s: there %t, writes %t", tool.Action, ok, action.writes)
+			if _, ok := actions()[tool.Action]; !ok || p.writes(tool.Action) == tool.ReadOnly {
+				t.Errorf("%s: there %t, writes %t", tool.Action, ok, !tool.ReadOnly)
 			}
 			args := make(map[string]any)
 			for name, property := range tool.Schema.Properties {
@@ -346,7 +402,7 @@ func TestBoardDescribed(t *testing.T) {
 			}
 		}
 	}
-	for action := range boardActions() {
+	for action := range actions() {
 		if !described[action] {
 			t.Errorf("%s is not described", action)
 		}

@@ -1,4 +1,4 @@
-package controlplane
+package tools
 
 import (
 	"context"
@@ -38,7 +38,7 @@ func listTasks(ctx context.Context, b *board, args *struct {
 	if args.Status != "" && !args.Status.Known() {
 		return nil, protocol.Errorf(protocol.KindInvalid, "status: want pending, in_progress, completed or cancelled")
 	}
-	tasks, err := b.store.Contents.Tasks(ctx, b.dashboard, args.Status)
+	tasks, err := b.contents.Tasks(ctx, b.dashboard, args.Status)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func createTask(ctx context.Context, b *board, args *struct {
 	Notes  string           `json:"notes,omitempty"`
 	Status store.TaskStatus `json:"status,omitempty"`
 }) (any, error) {
-	return shownTask(b.store.Contents.AddTask(ctx, store.Task{
+	return shownTask(b.contents.AddTask(ctx, store.Task{
 		Dashboard: b.dashboard, Title: args.Title, Notes: args.Notes, Status: args.Status,
 	}))
 }
@@ -71,7 +71,7 @@ func updateTask(ctx context.Context, b *board, args *struct {
 	if args.Title == nil && args.Notes == nil && args.Status == nil {
 		return nil, protocol.Errorf(protocol.KindInvalid, "nothing is to be changed")
 	}
-	return shownTask(b.store.Contents.UpdateTask(ctx, b.dashboard, args.Task, func(t *store.Task) {
+	return shownTask(b.contents.UpdateTask(ctx, b.dashboard, args.Task, func(t *store.Task) {
 		if args.Title != nil {
 			t.Title = *args.Title
 		}
@@ -89,11 +89,11 @@ type taskID struct {
 }
 
 func getTask(ctx context.Context, b *board, args *taskID) (any, error) {
-	return shownTask(b.store.Contents.Task(ctx, b.dashboard, args.Task))
+	return shownTask(b.contents.Task(ctx, b.dashboard, args.Task))
 }
 
 func deleteTask(ctx context.Context, b *board, args *taskID) (any, error) {
-	return removal{true}, b.store.Contents.RemoveTask(ctx, b.dashboard, args.Task)
+	return removal{true}, b.contents.RemoveTask(ctx, b.dashboard, args.Task)
 }
 
 // memoOut is what is remembered under a key. A list tells no values.
@@ -109,7 +109,7 @@ type memoKey struct {
 }
 
 func getMemo(ctx context.Context, b *board, args *memoKey) (any, error) {
-	m, err := b.store.Contents.Memo(ctx, b.dashboard, args.Key)
+	m, err := b.contents.Memo(ctx, b.dashboard, args.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -123,13 +123,13 @@ func setMemo(ctx context.Context, b *board, args *struct {
 	return struct {
 		Key    string `json:"key"`
 		Stored bool   `json:"stored"`
-	}{args.Key, true}, b.store.Contents.SetMemo(ctx, b.dashboard, args.Key, args.Value)
+	}{args.Key, true}, b.contents.SetMemo(ctx, b.dashboard, args.Key, args.Value)
 }
 
 func listMemos(ctx context.Context, b *board, args *struct {
 	Prefix string `json:"prefix,omitempty"`
 }) (any, error) {
-	memos, err := b.store.Contents.Memos(ctx, b.dashboard)
+	memos, err := b.contents.Memos(ctx, b.dashboard)
 	if err != nil {
 		return nil, err
 	}
@@ -144,5 +144,5 @@ func listMemos(ctx context.Context, b *board, args *struct {
 }
 
 func deleteMemo(ctx context.Context, b *board, args *memoKey) (any, error) {
-	return removal{true}, b.store.Contents.RemoveMemo(ctx, b.dashboard, args.Key)
+	return removal{true}, b.contents.RemoveMemo(ctx, b.dashboard, args.Key)
 }

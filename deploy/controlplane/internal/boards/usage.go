@@ -1,4 +1,4 @@
-package controlplane
+package boards
 
 import (
 	"net/http"
@@ -25,17 +25,17 @@ type usageRow struct {
 
 // getUsage tells the members of a dashboard what was done in it: by default in
 // the last 30 days.
-func (s *Server) getUsage(w *web.Writer, r *http.Request) error {
-	m, err := s.gate.Member(w, r, protocol.CapView)
+func (b *Boards) getUsage(w *web.Writer, r *http.Request) error {
+	m, err := b.Gate.Member(w, r, protocol.CapView)
 	if err != nil {
 		return err
 	}
-	from, to, err := s.days(r.URL.Query().Get("from"), r.URL.Query().Get("to"))
+	from, to, err := b.days(r.URL.Query().Get("from"), r.URL.Query().Get("to"))
 	if err != nil {
 		return err
 	}
-	s.usage.Flush(r.Context())
-	rows, err := s.store.Usage.In(r.Context(), m.Dashboard.ID, from, to)
+	b.Meter.Flush(r.Context())
+	rows, err := b.Usage.In(r.Context(), m.Dashboard.ID, from, to)
 	if err != nil {
 		return err
 	}
@@ -47,8 +47,8 @@ func (s *Server) getUsage(w *web.Writer, r *http.Request) error {
 }
 
 // days reads two days, both inclusive, that may be absent.
-func (s *Server) days(from, to string) (first, last string, err error) {
-	end, err := dayOr("to", to, s.clock.Now().UTC().Truncate(24*time.Hour))
+func (b *Boards) days(from, to string) (first, last string, err error) {
+	end, err := dayOr("to", to, b.Clock.Now().UTC().Truncate(24*time.Hour))
 	if err != nil {
 		return "", "", err
 	}

@@ -1,7 +1,11 @@
-package controlplane
+// Package boards keeps dashboards: who is a member, who is invited, which sessions
+// there are, and how much they were used.
+package boards
 
 import (
+	"context"
 	"crypto/rand"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -9,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/access"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/clock"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
@@ -17,6 +23,43 @@ import (
 const (
 	maxNameBytes  = 128
 	maxDashboards = 100 // that one user owns
+)
+
+// Boards answers for dashboards.
+type Boards struct {
+	// Static after construction.
+	Store       *store.Boards
+	Sessions    Sessions
+	Usage       Usage
+	Meter       Meter
+	Grants      Grants
+	Attachments Attachments
+	Gate        *access.Gate
+	Metrics     *metrics.Metrics
+	Clock       clock.Clock
+	Logger      *slog.Logger
+}
+
+type (
+	// Sessions has the sessions of each dashboard.
+	Sessions interface {
+		SessionsOf(ctx context.Context, dashboard string) ([]store.Session, error)
+	}
+	// Usage has what was counted in a dashboard.
+	Usage interface {
+		In(ctx context.Context, dashboard, from, to string) ([]store.Usage, error)
+	}
+	// A Meter counts into Usage.
+	Meter interface{ Flush(ctx context.Context) }
+	// Grants are revoked for who may no longer do what they say.
+	Grants interface {
+		RevokeOf(ctx context.Context, user protocol.UserID, dashboard string) error
+		RevokeAll(ctx context.Context, dashboard string) error
+	}
+	// Attachments end for who may no longer have any.
+	Attachments interface {
+		DetachAll(ctx context.Context, user protocol.UserID, dashboard string) error
+	}
 )
 
 type dashboardBody struct {
@@ -36,12 +79,12 @@ type dashboardAnswer struct {
 }
 
 // getDashboards lists the dashboards of a user.
-func (s *Server) getDashboards(w *web.Writer, r *http.Request) error {
-	user, err := s.gate.User(w, r)
+func (b *Boards) getDashboards(w *web.Writer, r *http.Request) error {
+	user, err := b.Gate.User(w, r)
 	if err != nil {
 		return err
 	}
-	dashboards, err := s.store.Boards.Dashboards(r.Context(), user.ID)
+	dashboards, err := b.Store.Dashboards(r.Context(), user.ID)
 	if err != nil {
 		return err
 	}
@@ -78,8 +121,8 @@ func checkName(name string) error {
 
 // postDashboard makes a dashboard that belongs to its maker. A sandbox joins it
 // with its invitation.
-func (s *Server) postDashboard(w *web.Writer, r *http.Request) error {
-	user, err := s.gate.User(w, r)
+func (b *Boards) postDashboard(w *web.Writer, r *http.Request) error {
+	user, err := b.Gate.User(w, r)
 	if err != nil {
 		return err
 	}
@@ -87,7 +130,7 @@ func (s *Server) postDashboard(w *web.Writer, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	has, err := s.store.Boards.Dashboards(r.Context(), user.ID)
+	has, err := b.Store.Dashboards(r.Context(), user.ID)
 	if err != nil {
 		return err
 	}
@@ -95,18 +138,19 @@ func (s *Server) postDashboard(w *web.Writer, r *http.Request) error {
 	if len(has) >= maxDashboards {
 		return protocol.Errorf(protocol.KindTooMany, "you own %d dashboards already", len(has))
 	}
-	m := access.NewMembership(user, store.Dashboard{ID: newDashboardID(), Name: name}, store.Member{Role: store.RoleOwner})
-	if err := s.store.Boards.AddDashboard(r.Context(), m.Dashboard, user.ID); err != nil {
+	m := access.NewMembership(user, store.Dashboard{ID: NewID(), Name: name}, store.Member{Role: store.RoleOwner})
+	if err := b.Store.AddDashboard(r.Context(), m.Dashboard, user.ID); err != nil {
 		return err
 	}
-	s.logger.Info("dashboard made", "dashboard", m.Dashboard.ID, "user", user.ID)
+	b.Logger.Info("dashboard made", "dashboard", m.Dashboard.ID, "user", user.ID)
 	return w.JSON(http.StatusCreated, dashboardAnswer{newDashboardBody(m)})
 }
 
-func newDashboardID() string { return "dash_" + strings.ToLower(rand.Text()) }
+// NewID returns the id of a new dashboard.
+func NewID() string { return "dash_" + strings.ToLower(rand.Text()) }
 
-func (s *Server) getDashboard(w *web.Writer, r *http.Request) error {
-	m, err := s.gate.Member(w, r, protocol.CapView)
+func (b *Boards) getDashboard(w *web.Writer, r *http.Request) error {
+	m, err := b.Gate.Member(w, r, protocol.CapView)
 	if err != nil {
 		return err
 	}
@@ -114,38 +158,32 @@ func (s *Server) getDashboard(w *web.Writer, r *http.Request) error {
 }
 
 // patchDashboard renames a dashboard.
-func (s *Server) patchDashboard(w *web.Writer, r *http.Request) error {
-	m, err := s.gate.Owner(w, r)
+func (b *Boards) patchDashboard(w *web.Writer, r *http.Request) error {
+	m, err := b.Gate.Owner(w, r)
 	if err != nil {
 		return err
 	}
 	if m.Dashboard.Name, err = readName(r); err != nil {
 		return err
 	}
-	if err := s.store.Boards.RenameDashboard(r.Context(), m.Dashboard.ID, m.Dashboard.Name); err != nil {
+	if err := b.Store.RenameDashboard(r.Context(), m.Dashboard.ID, m.Dashboard.Name); err != nil {
 		return err
 	}
 	return w.JSON(http.StatusOK, dashboardAnswer{newDashboardBody(m)})
 }
 
 // deleteDashboard removes a dashboard, and revokes what people hold for it.
-func (s *Server) deleteDashboard(w *web.Writer, r *http.Request) error {
-	m, err := s.gate.Owner(w, r)
+func (b *Boards) deleteDashboard(w *web.Writer, r *http.Request) error {
+	m, err := b.Gate.Owner(w, r)
 	if err != nil {
 		return err
 	}
-	if err := s.store.Boards.RemoveDashboard(r.Context(), m.Dashboard.ID); err != nil {
+	if err := b.Store.RemoveDashboard(r.Context(), m.Dashboard.ID); err != nil {
 		return err
 	}
-	s.logger.Info("dashboard removed", "dashboard", m.Dashboard.ID, "user", m.User.ID)
-	holders, err := s.store.Grants.GrantHolders(r.Context(), m.Dashboard.ID, s.clock.Now()) // nobody gets another one
-	if err != nil {
+	b.Logger.Info("dashboard removed", "dashboard", m.Dashboard.ID, "user", m.User.ID)
+	if err := b.Grants.RevokeAll(r.Context(), m.Dashboard.ID); err != nil { // nobody gets another one
 		return err
-	}
-	for _, user := range holders {
-		if err := s.revokeGrantsOf(r.Context(), user, m.Dashboard.ID); err != nil {
-			return err
-		}
 	}
 	return w.None()
 }
@@ -157,12 +195,12 @@ type sessionBody struct {
 }
 
 // getSessions lists all sessions of a dashboard, also those that are over.
-func (s *Server) getSessions(w *web.Writer, r *http.Request) error {
-	m, err := s.gate.Member(w, r, protocol.CapView)
+func (b *Boards) getSessions(w *web.Writer, r *http.Request) error {
+	m, err := b.Gate.Member(w, r, protocol.CapView)
 	if err != nil {
 		return err
 	}
-	sessions, err := s.store.Sessions.SessionsOf(r.Context(), m.Dashboard.ID)
+	sessions, err := b.Sessions.SessionsOf(r.Context(), m.Dashboard.ID)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package controlplane
+package boards
 
 import (
 	"net/http"
@@ -23,12 +23,12 @@ type invitationBody struct {
 
 // getInvitations lists the dashboards that a user was asked to join, and hasn't
 // answered.
-func (s *Server) getInvitations(w *web.Writer, r *http.Request) error {
-	user, err := s.gate.User(w, r)
+func (b *Boards) getInvitations(w *web.Writer, r *http.Request) error {
+	user, err := b.Gate.User(w, r)
 	if err != nil {
 		return err
 	}
-	open, err := s.store.Boards.InvitationsOf(r.Context(), user.ID)
+	open, err := b.Store.InvitationsOf(r.Context(), user.ID)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (s *Server) getInvitations(w *web.Writer, r *http.Request) error {
 	}{[]invitationBody{}}
 	for _, i := range open {
 		answer.Invitations = append(answer.Invitations, invitationBody{
-			i.Dashboard, i.DashboardName, i.Role, access.Capabilities(i.Role, i.Capabilities), StateInvited,
+			i.Dashboard, i.DashboardName, i.Role, access.Capabilities(i.Role, i.Capabilities), store.MemberInvited,
 			i.InvitedBy, i.InvitedByName, i.InvitedAt,
 		})
 	}
@@ -45,8 +45,8 @@ func (s *Server) getInvitations(w *web.Writer, r *http.Request) error {
 }
 
 // invited returns who asks, and the dashboard in r's path.
-func (s *Server) invited(w *web.Writer, r *http.Request) (user store.User, dashboard string, err error) {
-	if user, err = s.gate.User(w, r); err != nil {
+func (b *Boards) invited(w *web.Writer, r *http.Request) (user store.User, dashboard string, err error) {
+	if user, err = b.Gate.User(w, r); err != nil {
 		return user, "", err
 	}
 	if dashboard = r.PathValue("dashboard"); !protocol.ValidID(dashboard) {
@@ -56,31 +56,31 @@ func (s *Server) invited(w *web.Writer, r *http.Request) (user store.User, dashb
 }
 
 // acceptInvitation makes a user what they were asked to be.
-func (s *Server) acceptInvitation(w *web.Writer, r *http.Request) error {
-	user, id, err := s.invited(w, r)
+func (b *Boards) acceptInvitation(w *web.Writer, r *http.Request) error {
+	user, id, err := b.invited(w, r)
 	if err != nil {
 		return err
 	}
-	if _, err := s.store.Boards.AcceptInvitation(r.Context(), user.ID, id); err != nil {
+	if _, err := b.Store.AcceptInvitation(r.Context(), user.ID, id); err != nil {
 		return err
 	}
-	dashboard, as, err := s.store.Boards.DashboardFor(r.Context(), user.ID, id)
+	dashboard, as, err := b.Store.DashboardFor(r.Context(), user.ID, id)
 	if err != nil {
 		return err
 	}
-	s.logger.Info("invitation accepted", "dashboard", id, "user", user.ID, "role", as.Role)
+	b.Logger.Info("invitation accepted", "dashboard", id, "user", user.ID, "role", as.Role)
 	return w.JSON(http.StatusOK, dashboardAnswer{newDashboardBody(access.NewMembership(user, dashboard, as))})
 }
 
 // declineInvitation forgets that a user was asked.
-func (s *Server) declineInvitation(w *web.Writer, r *http.Request) error {
-	user, id, err := s.invited(w, r)
+func (b *Boards) declineInvitation(w *web.Writer, r *http.Request) error {
+	user, id, err := b.invited(w, r)
 	if err != nil {
 		return err
 	}
-	if err := s.store.Boards.DeclineInvitation(r.Context(), user.ID, id); err != nil {
+	if err := b.Store.DeclineInvitation(r.Context(), user.ID, id); err != nil {
 		return err
 	}
-	s.logger.Info("invitation declined", "dashboard", id, "user", user.ID)
+	b.Logger.Info("invitation declined", "dashboard", id, "user", user.ID)
 	return w.None()
 }

@@ -1,4 +1,4 @@
-package controlplane
+package boards
 
 import (
 	"net/http"
@@ -19,24 +19,18 @@ type memberBody struct {
 	State        string                `json:"state"`
 }
 
-// What became of somebody whom an owner wants as a member.
-const (
-	StateAccepted = "accepted" // is one
-	StateInvited  = "invited"  // was asked, and may do nothing yet that they couldn't before
-)
-
 // getMembers lists the members of a dashboard, and who was asked to be one, to
 // each member.
-func (s *Server) getMembers(w *web.Writer, r *http.Request) error {
-	m, err := s.gate.Member(w, r, protocol.CapView)
+func (b *Boards) getMembers(w *web.Writer, r *http.Request) error {
+	m, err := b.Gate.Member(w, r, protocol.CapView)
 	if err != nil {
 		return err
 	}
-	members, err := s.store.Boards.Members(r.Context(), m.Dashboard.ID)
+	members, err := b.Store.Members(r.Context(), m.Dashboard.ID)
 	if err != nil {
 		return err
 	}
-	invited, err := s.store.Boards.InvitedTo(r.Context(), m.Dashboard.ID)
+	invited, err := b.Store.InvitedTo(r.Context(), m.Dashboard.ID)
 	if err != nil {
 		return err
 	}
@@ -47,10 +41,10 @@ func (s *Server) getMembers(w *web.Writer, r *http.Request) error {
 		answer.Members = append(answer.Members, memberBody{m.User, m.Name, m.Role, access.Capabilities(m.Role, m.Capabilities), state})
 	}
 	for _, member := range members {
-		add(member, StateAccepted)
+		add(member, store.MemberAccepted)
 	}
 	for _, i := range invited {
-		add(i.Member, StateInvited)
+		add(i.Member, store.MemberInvited)
 	}
 	return w.JSON(http.StatusOK, answer)
 }
@@ -92,8 +86,8 @@ func (m *memberRequest) list() (string, error) {
 // putMember asks a user to join a dashboard, or to own it, or changes what a
 // member may do there. Who loses a capability by it loses the grants that hold
 // it.
-func (s *Server) putMember(w *web.Writer, r *http.Request) error {
-	m, err := s.gate.Owner(w, r)
+func (b *Boards) putMember(w *web.Writer, r *http.Request) error {
+	m, err := b.Gate.Owner(w, r)
 	if err != nil {
 		return err
 	}
@@ -109,34 +103,34 @@ func (s *Server) putMember(w *web.Writer, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	before, err := s.capabilitiesIn(r, m.Dashboard.ID, user)
+	before, err := b.capabilitiesIn(r, m.Dashboard.ID, user)
 	if err != nil {
 		return err
 	}
-	member, err := s.store.Boards.Invite(r.Context(), m.User.ID, m.Dashboard.ID, user, req.Role, list)
+	member, err := b.Store.Invite(r.Context(), m.User.ID, m.Dashboard.ID, user, req.Role, list)
 	if err != nil {
 		if protocol.KindOf(err) == protocol.KindTooMany {
-			s.metrics.Bounds.WithLabelValues(metrics.Invitations).Inc()
+			b.Metrics.Bounds.WithLabelValues(metrics.Invitations).Inc()
 		}
 		return err
 	}
 	after := access.Capabilities(req.Role, list)
 	if !member {
-		s.logger.Info("member invited", "dashboard", m.Dashboard.ID, "member", user, "role", req.Role, "user", m.User.ID)
-		return w.JSON(http.StatusOK, memberAnswer{user, req.Role, after, StateInvited})
+		b.Logger.Info("member invited", "dashboard", m.Dashboard.ID, "member", user, "role", req.Role, "user", m.User.ID)
+		return w.JSON(http.StatusOK, memberAnswer{user, req.Role, after, store.MemberInvited})
 	}
-	s.logger.Info("member set", "dashboard", m.Dashboard.ID, "member", user, "role", req.Role, "user", m.User.ID)
+	b.Logger.Info("member set", "dashboard", m.Dashboard.ID, "member", user, "role", req.Role, "user", m.User.ID)
 	if slices.ContainsFunc(before, func(c protocol.Capability) bool { return !slices.Contains(after, c) }) {
-		if err := s.revokeGrantsOf(r.Context(), user, m.Dashboard.ID); err != nil {
+		if err := b.Grants.RevokeOf(r.Context(), user, m.Dashboard.ID); err != nil {
 			return err
 		}
 	}
 	if req.Role == store.RoleViewer {
-		if err := s.detachAll(r.Context(), user, m.Dashboard.ID); err != nil {
+		if err := b.Attachments.DetachAll(r.Context(), user, m.Dashboard.ID); err != nil {
 			return err
 		}
 	}
-	return w.JSON(http.StatusOK, memberAnswer{user, req.Role, after, StateAccepted})
+	return w.JSON(http.StatusOK, memberAnswer{user, req.Role, after, store.MemberAccepted})
 }
 
 type memberAnswer struct {
@@ -157,8 +151,8 @@ func pathUser(r *http.Request) (protocol.UserID, error) {
 
 // capabilitiesIn returns what a user may do in a dashboard now, nothing for
 // whoever isn't a member.
-func (s *Server) capabilitiesIn(r *http.Request, dashboard string, user protocol.UserID) ([]protocol.Capability, error) {
-	_, as, err := s.store.Boards.DashboardFor(r.Context(), user, dashboard)
+func (b *Boards) capabilitiesIn(r *http.Request, dashboard string, user protocol.UserID) ([]protocol.Capability, error) {
+	_, as, err := b.Store.DashboardFor(r.Context(), user, dashboard)
 	switch {
 	case err == nil:
 		return access.Capabilities(as.Role, as.Capabilities), nil
@@ -170,8 +164,8 @@ func (s *Server) capabilitiesIn(r *http.Request, dashboard string, user protocol
 
 // deleteMember takes a user out of a dashboard, or an invitation back: by an
 // owner, or the user themself. The last owner stays.
-func (s *Server) deleteMember(w *web.Writer, r *http.Request) error {
-	m, err := s.gate.Member(w, r, protocol.CapView)
+func (b *Boards) deleteMember(w *web.Writer, r *http.Request) error {
+	m, err := b.Gate.Member(w, r, protocol.CapView)
 	if err != nil {
 		return err
 	}
@@ -182,14 +176,14 @@ func (s *Server) deleteMember(w *web.Writer, r *http.Request) error {
 	if m.Role != store.RoleOwner && user != m.User.ID {
 		return protocol.Errorf(protocol.KindForbidden, "only an owner may do this")
 	}
-	if err := s.store.Boards.RemoveMember(r.Context(), m.Dashboard.ID, user); err != nil {
+	if err := b.Store.RemoveMember(r.Context(), m.Dashboard.ID, user); err != nil {
 		return err
 	}
-	s.logger.Info("member removed", "dashboard", m.Dashboard.ID, "member", user, "user", m.User.ID)
-	if err := s.revokeGrantsOf(r.Context(), user, m.Dashboard.ID); err != nil {
+	b.Logger.Info("member removed", "dashboard", m.Dashboard.ID, "member", user, "user", m.User.ID)
+	if err := b.Grants.RevokeOf(r.Context(), user, m.Dashboard.ID); err != nil {
 		return err
 	}
-	if err := s.detachAll(r.Context(), user, m.Dashboard.ID); err != nil {
+	if err := b.Attachments.DetachAll(r.Context(), user, m.Dashboard.ID); err != nil {
 		return err
 	}
 	return w.None()

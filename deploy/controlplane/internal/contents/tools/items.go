@@ -1,10 +1,11 @@
-package controlplane
+package tools
 
 import (
 	"context"
 	"encoding/json"
 	"slices"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/contents"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -15,7 +16,7 @@ const boardTries = 5
 
 // boardItem is an item as agents see it.
 type boardItem struct {
-	itemOut
+	contents.Item
 	Note string `json:"note,omitempty"` // what whoever made it ought to know
 }
 
@@ -25,32 +26,32 @@ func (b *board) create(ctx context.Context, kind store.ItemKind, body any, note 
 	if err != nil {
 		return nil, err
 	}
-	if raw, err = itemForm(kind, raw); err != nil {
+	if raw, err = contents.Form(kind, raw); err != nil {
 		return nil, err
 	}
-	item, err := b.store.Contents.AddItem(ctx, store.Item{Dashboard: b.dashboard, Kind: kind, Body: raw, UpdatedBy: b.by})
+	item, err := b.contents.AddItem(ctx, store.Item{Dashboard: b.dashboard, Kind: kind, Body: raw, UpdatedBy: b.by})
 	if err != nil {
 		return nil, err
 	}
-	return boardItem{newItemOut(item), note}, nil
+	return boardItem{contents.Show(item), note}, nil
 }
 
-func createBrowser(ctx context.Context, b *board, args *browserBody) (any, error) {
+func createBrowser(ctx context.Context, b *board, args *contents.Browser) (any, error) {
 	return b.create(ctx, store.ItemBrowser, args, "")
 }
 
-func createNote(ctx context.Context, b *board, args *noteBody) (any, error) {
+func createNote(ctx context.Context, b *board, args *contents.Note) (any, error) {
 	return b.create(ctx, store.ItemNote, args, "")
 }
 
 func createTodo(ctx context.Context, b *board, args *struct {
 	Title string   `json:"title"`
 	Items []string `json:"items,omitempty"`
-	place
+	contents.Position
 }) (any, error) {
-	body := todoBody{Title: args.Title, place: args.place}
+	body := contents.Todo{Title: args.Title, Position: args.Position}
 	for _, text := range args.Items {
-		body.Items = append(body.Items, todoEntry{Text: text})
+		body.Items = append(body.Items, contents.TodoEntry{Text: text})
 	}
 	return b.create(ctx, store.ItemTodo, body, "")
 }
@@ -60,22 +61,22 @@ func createTodo(ctx context.Context, b *board, args *struct {
 func createTerminal(ctx context.Context, b *board, args *struct {
 	Name    string `json:"name"`
 	Command string `json:"command,omitempty"`
-	place
+	contents.Position
 }) (any, error) {
-	return b.create(ctx, store.ItemTerminal, terminalBody{Name: args.Name, Command: args.Command, place: args.place},
+	return b.create(ctx, store.ItemTerminal, contents.Terminal{Name: args.Name, Command: args.Command, Position: args.Position},
 		"nothing has been started: the terminal is on the board, and runs once a person opens it")
 }
 
 // createIntegration places a provider. It attaches nothing: whose account a
 // terminal may use, and for what, people decide.
-func createIntegration(ctx context.Context, b *board, args *integrationBody) (any, error) {
+func createIntegration(ctx context.Context, b *board, args *contents.Integration) (any, error) {
 	return b.create(ctx, store.ItemIntegration, args,
 		"nothing has been attached: a person must attach an account of this provider to the terminal")
 }
 
 // item returns an item that agents may work on.
 func (b *board) item(ctx context.Context, id string) (store.Item, error) {
-	item, err := b.store.Contents.Item(ctx, b.dashboard, id)
+	item, err := b.contents.Item(ctx, b.dashboard, id)
 	if err == nil && item.Kind == store.ItemLayout {
 		err = protocol.Errorf(protocol.KindForbidden, "the layout is the console's own")
 	}
@@ -94,7 +95,7 @@ func (b *board) change(ctx context.Context, id string, version int64, f func(sto
 		if err != nil {
 			return nil, err
 		}
-		if body, err = itemForm(item.Kind, body); err != nil {
+		if body, err = contents.Form(item.Kind, body); err != nil {
 			return nil, err
 		}
 		expect := item.Version
@@ -102,9 +103,9 @@ func (b *board) change(ctx context.Context, id string, version int64, f func(sto
 			expect = version
 		}
 		item.Body, item.UpdatedBy = body, b.by
-		changed, err := b.store.Contents.UpdateItem(ctx, item, expect)
+		changed, err := b.contents.UpdateItem(ctx, item, expect)
 		if err == nil {
-			return boardItem{itemOut: newItemOut(changed)}, nil
+			return boardItem{Item: contents.Show(changed)}, nil
 		}
 		if protocol.KindOf(err) != protocol.KindConflict || version != 0 || try == boardTries {
 			return nil, err
@@ -168,12 +169,12 @@ func deleteBoardItem(ctx context.Context, b *board, args *struct {
 	if _, err := b.item(ctx, args.Item); err != nil {
 		return nil, err
 	}
-	return removal{true}, b.store.Contents.RemoveItem(ctx, b.dashboard, args.Item)
+	return removal{true}, b.contents.RemoveItem(ctx, b.dashboard, args.Item)
 }
 
 // joins finds the edge from one item to another; KindNotFound if there is none.
 func (b *board) joins(ctx context.Context, from, to string) (store.Item, error) {
-	items, err := b.store.Contents.Items(ctx, b.dashboard)
+	items, err := b.contents.Items(ctx, b.dashboard)
 	if err != nil {
 		return store.Item{}, err
 	}
@@ -193,7 +194,7 @@ func connectNodes(ctx context.Context, b *board, args *struct {
 	To    string `json:"target_id"`
 	Label string `json:"label,omitempty"`
 }) (any, error) {
-	made, err := b.create(ctx, store.ItemEdge, edgeBody{args.From, args.To, args.Label}, "")
+	made, err := b.create(ctx, store.ItemEdge, contents.Edge{From: args.From, To: args.To, Label: args.Label}, "")
 	if protocol.KindOf(err) != protocol.KindConflict || err == nil {
 		return made, err
 	}
@@ -201,7 +202,7 @@ func connectNodes(ctx context.Context, b *board, args *struct {
 	if err != nil {
 		return nil, err
 	}
-	return boardItem{newItemOut(there), "the items were connected already"}, nil
+	return boardItem{contents.Show(there), "the items were connected already"}, nil
 }
 
 func disconnectNodes(ctx context.Context, b *board, args *struct {
@@ -212,7 +213,7 @@ func disconnectNodes(ctx context.Context, b *board, args *struct {
 	if err != nil {
 		return nil, err
 	}
-	return removal{true}, b.store.Contents.RemoveItem(ctx, b.dashboard, edge.ID)
+	return removal{true}, b.contents.RemoveItem(ctx, b.dashboard, edge.ID)
 }
 
 // navigateBrowser changes which page an item shows.
@@ -220,7 +221,7 @@ func navigateBrowser(ctx context.Context, b *board, args *struct {
 	Item string `json:"item_id"`
 	URL  string `json:"url"`
 }) (any, error) {
-	return changeBody(ctx, b, args.Item, store.ItemBrowser, func(body *browserBody) error {
+	return changeBody(ctx, b, args.Item, store.ItemBrowser, func(body *contents.Browser) error {
 		if body.URL != args.URL {
 			body.URL, body.Title = args.URL, "" // the title was the other page's
 		}
@@ -233,8 +234,8 @@ func addTodoItem(ctx context.Context, b *board, args *struct {
 	Text string `json:"text"`
 	Done bool   `json:"done,omitempty"`
 }) (any, error) {
-	return changeBody(ctx, b, args.Item, store.ItemTodo, func(body *todoBody) error {
-		body.Items = append(body.Items, todoEntry{args.Text, args.Done})
+	return changeBody(ctx, b, args.Item, store.ItemTodo, func(body *contents.Todo) error {
+		body.Items = append(body.Items, contents.TodoEntry{Text: args.Text, Done: args.Done})
 		return nil
 	})
 }
@@ -251,7 +252,7 @@ func toggleTodoItem(ctx context.Context, b *board, args *struct {
 	if args.Index == nil && args.Text == nil {
 		return nil, protocol.Errorf(protocol.KindInvalid, "name the entry by its text, by its index, or by both")
 	}
-	return changeBody(ctx, b, args.Item, store.ItemTodo, func(body *todoBody) error {
+	return changeBody(ctx, b, args.Item, store.ItemTodo, func(body *contents.Todo) error {
 		entry := -1
 		for i, e := range body.Items {
 			if args.Index != nil && *args.Index != i || args.Text != nil && *args.Text != e.Text {
@@ -279,21 +280,21 @@ func listBoardItems(ctx context.Context, b *board, args *struct {
 	After string         `json:"after,omitempty"`
 }) (any, error) {
 	if args.Kind != "" && (!args.Kind.Known() || args.Kind == store.ItemLayout) {
-		return nil, errItemKind()
+		return nil, contents.ErrKind()
 	}
-	items, err := b.store.Contents.Items(ctx, b.dashboard)
+	items, err := b.contents.Items(ctx, b.dashboard)
 	if err != nil {
 		return nil, err
 	}
 	items = slices.DeleteFunc(items, func(i store.Item) bool {
 		return i.Kind == store.ItemLayout || args.Kind != "" && i.Kind != args.Kind
 	})
-	shown, err := part(items, args.After, func(i store.Item) string { return i.ID }, newItemOut)
+	shown, err := part(items, args.After, func(i store.Item) string { return i.ID }, contents.Show)
 	if err != nil {
 		return nil, err
 	}
 	return struct {
-		Items []itemOut `json:"items"`
-		Next  string    `json:"next,omitempty"`
+		Items []contents.Item `json:"items"`
+		Next  string          `json:"next,omitempty"`
 	}{shown.list, shown.next}, nil
 }
