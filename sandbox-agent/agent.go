@@ -6,7 +6,6 @@ package agent
 import (
 	"context"
 	"crypto/rand"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,7 +14,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,7 +22,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/audit"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/controlplane"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/authority"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/executor"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/ledger"
@@ -33,6 +31,7 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/spill"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/uplink"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -45,31 +44,21 @@ const shutdownTimeout = 5 * time.Second
 // Agent is the agent of one sandbox. Make one with New, then Run it once.
 type Agent struct {
 	// Static after construction.
-	cfg          Config
-	log          *slog.Logger
-	instance     string              // of this process, random
-	enrolment    *protocol.Enrolment // as it was at the start
-	device       *jws.DeviceKey
-	relayCA      *x509.CertPool
-	controlPlane *controlplane.Client
-	holder       *holder
-	revocations  *revocations
-	keys         *jws.Keys
-	ledger       *ledger.Ledger
-	audit        *audit.Log
-	callbacks    *callbacks
-	recordings   *recording.Store
-	spill        *spill.Store // nil: logs are not kept on disk
-	host         *terminal.Host
-	link         *link.Link
-	tunnels      *tunnelSet
-	tunnelEvents *tunnel.Events // nil: nobody counts
-	status       *reporter
-	secrets      *mask.Secrets
-	local        *local
-
-	keysFetched atomic.Pointer[time.Time] // when there was last news of the keys
-	headProblem atomic.Pointer[string]    // what the control plane finds wrong with the audit log's head; nil or empty: nothing
+	cfg        Config
+	log        *slog.Logger
+	instance   string // of this process, random
+	identity   *authority.Identity
+	authority  *authority.Authority
+	ledger     *ledger.Ledger
+	audit      *audit.Log
+	recordings *recording.Store
+	spill      *spill.Store // nil: logs are not kept on disk
+	host       *terminal.Host
+	link       *link.Link
+	tunnels    *uplink.Tunnels
+	status     *reporter
+	secrets    *mask.Secrets
+	local      *local
 }
 
 // Run enrols the sandbox where that is still to be done, and runs its agent
@@ -77,7 +66,7 @@ type Agent struct {
 // agent that was killed has left there says nothing any more.
 func Run(ctx context.Context, cfg Config) error {
 	cfg.say(Status{})
-	if err := Enrol(ctx, cfg); err != nil {
+	if err := enrol(ctx, cfg); err != nil {
 		return err
 	}
 	a, err := New(cfg)
@@ -85,6 +74,20 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	return a.Run(ctx)
+}
+
+// enrol exchanges the invitation, if there is one, for an enrolment.
+func enrol(ctx context.Context, cfg Config) error {
+	if cfg.Invitation == "" {
+		return nil
+	}
+	if err := errors.Join(cfg.check(), harden()); err != nil {
+		return err
+	}
+	return authority.Enrol(ctx, authority.EnrolOptions{
+		Invitation: cfg.Invitation, StateDir: cfg.StateDir, Enrolment: cfg.Enrolment,
+		Relays: cfg.Relays, Carriers: cfg.carriers(), Log: cfg.Logger,
+	}, func(p protocol.Problem) { cfg.say(Status{Problems: []protocol.Problem{p}}) })
 }
 
 // New reads the agent's state and prepares its terminals.
@@ -133,55 +136,58 @@ func leaveCores() {
 }
 
 // load reads the state directory.
-func (a *Agent) load() error {
-	var err error
-	if a.device, err = DeviceKey(a.cfg.StateDir); err != nil {
+func (a *Agent) load() (err error) {
+	if a.identity, err = authority.Load(a.cfg.StateDir, a.cfg.Enrolment); err != nil {
 		return err
 	}
-	if a.enrolment, err = loadEnrolment(a.cfg.Enrolment); err != nil {
-		return err
-	}
-	if len(a.cfg.Relays) == 0 {
-		a.cfg.Relays = a.enrolment.Relays
-	}
-	if a.relayCA, err = controlplane.CertPool(a.enrolment.RelayCAPEM); err != nil {
-		return fmt.Errorf("enrolment %s: relay_ca_pem: %w", a.cfg.Enrolment, err)
-	}
-	if a.controlPlane, err = controlplane.New(a.enrolment.ControlPlane, a.throughTunnel); err != nil {
-		return fmt.Errorf("enrolment %s: %w", a.cfg.Enrolment, err)
-	}
-	if a.revocations, err = openRevocations(a.cfg.StateDir, a.log); err != nil {
-		return err
-	}
-	known, fetched, err := a.knownKeys()
-	if err != nil {
-		return err
-	}
-	a.keysFetched.Store(&fetched)
-	a.keys = jws.NewKeys(known, jws.KeysOptions{
-		Fetch: a.fetchKeys, OnUpdate: a.storeKeys, MaxAge: a.cfg.KeysMaxAge, FetchedAt: fetched,
-		Revoked: a.revocations.set,
-	})
-	a.holder, a.status, a.callbacks = newHolder(a), newReporter(a), newCallbacks(a)
 	if a.ledger, err = ledger.Open(filepath.Join(a.cfg.StateDir, "ledger"), time.Now); err != nil {
 		return err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.ledger.Close())
+		}
+	}()
+	enrolment := a.identity.Enrolment
+	if len(a.cfg.Relays) == 0 {
+		a.cfg.Relays = enrolment.Relays
+	}
+	a.tunnels = uplink.New(uplink.Options{
+		Relays: a.cfg.Relays, TLS: a.identity.RelayTLS, Carriers: a.cfg.carriers(),
+		Hello: protocol.Hello{
+			SandboxID: enrolment.SandboxID, InstanceID: a.instance, Revision: a.cfg.Revision, Isolation: string(isolation()),
+		},
+		Generations: a.ledger, Log: a.log, Patience: a.cfg.patience,
+	})
+	a.status = newReporter(a)
 	a.audit, err = audit.Open(audit.Options{
-		Dir: filepath.Join(a.cfg.StateDir, "audit"), Sandbox: a.enrolment.SandboxID, Device: a.device,
+		Dir: filepath.Join(a.cfg.StateDir, "audit"), Sandbox: enrolment.SandboxID, Device: a.identity.Device,
 		Now: time.Now, Logger: a.log, OnChange: a.status.look,
 	})
 	if err != nil {
-		return errors.Join(err, a.ledger.Close())
+		return err
+	}
+	a.authority, err = authority.Open(authority.Options{
+		Identity: a.identity, KeysMaxAge: a.cfg.KeysMaxAge, Dialer: a.tunnels, Audit: a.audit,
+		Changed: a.status.news, Log: a.log,
+	})
+	if err != nil {
+		return errors.Join(err, a.audit.Close())
 	}
 	return nil
 }
 
+// isolation returns how far terminals can be kept apart.
+func isolation() terminal.Isolation {
+	if os.Geteuid() == 0 {
+		return terminal.IsolationUID
+	}
+	return terminal.IsolationNone
+}
+
 // build makes what serves relays.
 func (a *Agent) build() error {
-	isolation := terminal.IsolationNone
-	if os.Geteuid() == 0 {
-		isolation = terminal.IsolationUID
-	}
+	isolation := isolation()
 	err := a.openOutputs()
 	if err != nil {
 		return err
@@ -192,7 +198,7 @@ func (a *Agent) build() error {
 	a.host, err = terminal.NewHost(terminal.Config{
 		Workspace: a.cfg.Workspace, Homes: a.cfg.Homes, Isolation: isolation, Logger: a.log,
 		AllowPrivileges: a.cfg.AllowPrivileges, Passwd: a.userList(isolation),
-		Recordings: a.recordings, Spill: a.spill, Revoked: a.revocations.set, OnLease: a.noteLease,
+		Recordings: a.recordings, Spill: a.spill, Revoked: a.authority.Trust.Revocations.Set, OnLease: a.noteLease,
 		SearchPath: terminal.DefaultSearchPath + ":" + filepath.Dir(a.local.workshop.program),
 		Environ:    a.local.environ, OnEnd: a.local.ended,
 		Credentials: a.local.workshop.credentialsOf, Wire: a.local.workshop.wire, OnTurn: a.local.workshop.noteTurn,
@@ -211,8 +217,8 @@ func (a *Agent) build() error {
 		return err
 	}
 	run := &executor.Executor{
-		Sandbox: a.enrolment.SandboxID, Keys: a.keys, Device: a.device, Ledger: a.ledger, Audit: a.audit,
-		Operations: a.operations(), Callback: a.callbacks.add,
+		Sandbox: a.identity.Enrolment.SandboxID, Keys: a.authority.Trust.Keys, Device: a.identity.Device, Ledger: a.ledger, Audit: a.audit,
+		Operations: a.operations(), Callback: a.authority.Outbox.Callback,
 		Now: time.Now, Log: a.log,
 	}
 	a.noteLost(run)
@@ -223,13 +229,12 @@ func (a *Agent) build() error {
 		return err
 	}
 	a.link = &link.Link{
-		Sandbox: a.enrolment.SandboxID, Keys: a.keys, Host: a.host, Arrive: func() link.Execute { return run.Arrive().Execute },
+		Sandbox: a.identity.Enrolment.SandboxID, Keys: a.authority.Trust.Keys, Host: a.host, Arrive: func() link.Execute { return run.Arrive().Execute },
 		Recordings: a.recordings, Revision: a.cfg.Revision, Log: a.log,
 		Followed: []feature.Followed{a.local.approvals}, Services: offered,
-		Grants: lifetime.New(lifetime.Options{Revoked: a.revocations.set, Skew: jws.Skew}),
+		Grants: lifetime.New(lifetime.Options{Revoked: a.authority.Trust.Revocations.Set, Skew: jws.Skew}),
 	}
-	a.tunnels = newTunnelSet(a.cfg.Relays, a.ledger.NextGeneration, a.log)
-	a.log.Info("agent ready", "sandbox", a.enrolment.SandboxID, "instance", a.instance,
+	a.log.Info("agent ready", "sandbox", a.identity.Enrolment.SandboxID, "instance", a.instance,
 		"isolation", isolation, "revision", a.cfg.Revision)
 	return nil
 }
@@ -255,23 +260,23 @@ func (a *Agent) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var keeping sync.WaitGroup // Run waits for it
-	keeping.Go(func() { a.holder.keep(ctx) })
+	keeping.Go(func() { a.authority.Run(ctx) })
 	keeping.Go(func() { a.status.keep(ctx) })
-	keeping.Go(func() { a.callbacks.keep(ctx) })
-	keeping.Go(func() { a.keepHeads(ctx) })
 	keeping.Go(func() { a.local.run(ctx) })
-	ended := make(chan error, maxTunnels)
-	for i := range maxTunnels {
-		keeping.Go(func() {
-			ended <- a.keep(ctx, i)
-			cancel()
-		})
-	}
+	err := a.tunnels.Run(ctx, a.authority.Credentials, a)
+	cancel()
 	keeping.Wait()
-	if err := <-ended; !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	return nil
+	return err
+}
+
+// Serve implements [uplink.Server].
+func (a *Agent) Serve(ctx context.Context, session *tunnel.Session) {
+	var serving sync.WaitGroup
+	serving.Go(func() { a.link.Serve(ctx, session) })
+	a.status.greet(session)
+	a.local.workshop.integrations.RefreshAll() // what was pushed meanwhile is lost
+	serving.Go(func() { a.authority.Trust.Follow(ctx, func() bool { return a.tunnels.Primary() == session }) })
+	serving.Wait()
 }
 
 func (a *Agent) close() {
@@ -279,7 +284,7 @@ func (a *Agent) close() {
 	defer cancel()
 	a.host.Shutdown(ctx)
 	a.link.Wait()
-	a.controlPlane.Close()
+	a.authority.Close()
 	if err := a.local.close(); err != nil {
 		a.log.Warn("the sandbox's services were not wholly closed", "err", err)
 	}

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"crypto/ecdsa"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,8 +11,8 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/authority"
 	"github.com/fairlead/fairlead/tunnel"
-	"github.com/fairlead/fairlead/tunnel/tunneltest"
 )
 
 // TestRegister: an agent registers over QUIC with what its enrolment says and
@@ -59,157 +58,97 @@ func TestRegister(t *testing.T) {
 	}
 }
 
-func devicePublic(t *testing.T, a *Agent) *ecdsa.PublicKey {
-	t.Helper()
-	public, err := (&jws.Certificate{JWK: a.device.PublicJWK()}).PublicKey()
-	must(t, err)
-	return public
+// enrolFor writes an enrolment with a certificate of its own, issued some time
+// ago.
+func (w *world) enrolFor(issued time.Time, life time.Duration) (certificate string) {
+	w.t.Helper()
+	device, err := authority.DeviceKey(w.cfg.StateDir)
+	must(w.t, err)
+	e := w.Certified(device.PublicJWK(), "crt_old", issued, life)
+	w.enrol(e)
+	return e.Certificate
 }
 
-// TestAnotherCopy: the older of two copies ends, and names the newer one.
-func TestAnotherCopy(t *testing.T) {
-	w := newWorld(t)
-	l := w.listen(func(*tunnel.Registration) error { return nil })
-	a, err := New(w.cfg) // Run closes it
-	must(t, err)
+// runUntilEnd runs a, which New has made, until the test ends.
+func (w *world) runUntilEnd(a *Agent) {
+	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- a.Run(within(t)) }() // received below
-	session, err := l.Accept(within(t))
-	must(t, err)
-	must(t, session.GoAway(protocol.GoAway{Reason: protocol.KindSuperseded, InstanceID: "another"}))
-	err = <-ended // by itself: the words could be lost in the relay's own end of it
-	if protocol.KindOf(err) != protocol.KindSuperseded {
-		t.Fatalf("Run: %v", err)
-	}
-	for _, word := range []string{"another copy", string(sandbox), "another", a.instance} {
-		if !strings.Contains(err.Error(), word) {
-			t.Errorf("%q doesn't say %q", err, word)
+	go func() { ended <- a.Run(ctx) }() // received below
+	w.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.t.Errorf("Run: %v", err)
 		}
-	}
+	})
 }
 
-// TestRefusedRegistration: a relay that refuses is asked again.
-func TestRefusedRegistration(t *testing.T) {
+// TestRenewal: a certificate of which two thirds are over is exchanged through
+// connect, and the next registration uses the new one, which is on disk by
+// then.
+func TestRenewal(t *testing.T) {
 	w := newWorld(t)
-	refusals := 2
-	l := w.listen(func(*tunnel.Registration) error {
-		if refusals--; refusals >= 0 {
-			return protocol.Errorf(protocol.KindForbidden, "the sandbox has another key")
+	old := w.enrolFor(time.Now().Add(-50*time.Minute), time.Hour)
+	path := filepath.Join(w.cfg.StateDir, authority.EnrolmentFile)
+	hellos := make(chan string, 10)
+	l := w.listen(func(r *tunnel.Registration) error {
+		onDisk, err := os.ReadFile(path)
+		must(t, err)
+		if cert := r.Hello.Certificate; cert != old && !strings.Contains(string(onDisk), cert) { // the old one may be under way
+			t.Error("a certificate is used that isn't on disk")
+		}
+		hellos <- r.Hello.Certificate
+		return nil
+	})
+	a, err := New(w.cfg)
+	must(t, err)
+	asked := w.Renews(a.identity.Device.PublicJWK(), "crt_new", time.Hour)
+	w.runUntilEnd(a)
+	first, err := l.Accept(within(t))
+	must(t, err)
+	w.Connect(first) // if it goes through the tunnel
+	<-hellos
+	if got := <-asked; got != old {
+		t.Errorf("renewed %q", got)
+	}
+	waitFor(t, "the new certificate on disk", func() bool {
+		onDisk, err := os.ReadFile(path)
+		must(t, err)
+		return !strings.Contains(string(onDisk), old)
+	})
+	first.CloseWith(protocol.Errorf(protocol.KindRestarting, "again"))
+	waitFor(t, "a registration with it", func() bool {
+		session, err := l.Accept(within(t))
+		must(t, err)
+		session.CloseWith(protocol.Errorf(protocol.KindRestarting, "again"))
+		return <-hellos != old
+	})
+}
+
+// TestRenewalUnregistered: whose certificate no relay believes any more renews
+// it all the same, as an agent that isn't registered.
+func TestRenewalUnregistered(t *testing.T) {
+	w := newWorld(t)
+	old := w.enrolFor(time.Now(), time.Hour)
+	l := w.listen(func(r *tunnel.Registration) error {
+		if r.Hello.Certificate == old {
+			return protocol.Errorf(protocol.KindUnauthenticated, "signed by a key that was revoked")
 		}
 		return nil
 	})
-	a, err := New(w.cfg) // Run closes it
+	a, err := New(w.cfg)
 	must(t, err)
-	ctx, cancel := context.WithCancel(within(t))
-	ended := make(chan error, 1)
-	go func() { ended <- a.Run(ctx) }() // received below
-	_, err = l.Accept(within(t))
+	asked := w.Renews(a.identity.Device.PublicJWK(), "crt_new", time.Hour)
+	w.runUntilEnd(a)
+	session, err := l.Accept(within(t))
 	must(t, err)
-	cancel()
-	must(t, <-ended)
-	if !strings.Contains(w.log.String(), "the sandbox has another key") {
-		t.Errorf("the log doesn't say why:\n%s", w.log)
+	if session.Hello().Certificate == old || len(asked) != 1 {
+		t.Errorf("registered with the old one, %d renewals", len(asked))
 	}
 }
 
-// TestKeysAreCached: keys come through a connect stream, from nobody but the
-// control plane, and the next agent begins with them.
-func TestKeysAreCached(t *testing.T) {
-	w := newWorld(t)
-	signer, jwks := newKeys(t)
-	a := w.start()
-	grant := signGrant(t, signer)
-	serve := func(server string, until func() bool) {
-		near, far := tunneltest.Pair(t)
-		authority := &w.ca
-		if server == "impostor" {
-			authority = nil
-		}
-		w.answerConnect(far, certify(t, authority, serverName))
-		ctx, cancel := context.WithCancel(within(t))
-		defer cancel()
-		served := make(chan error, 1)
-		go func() { // received below
-			_, err := a.serve(ctx, "127.0.0.1:1", near)
-			served <- err
-		}()
-		poll := time.NewTicker(5 * time.Millisecond)
-		defer poll.Stop()
-		for !until() {
-			select {
-			case <-poll.C:
-			case <-ctx.Done():
-				t.Fatalf("%s: nothing happened:\n%s", server, w.log)
-			}
-		}
-		cancel()
-		must(t, <-served)
-	}
-	w.mu.Lock()
-	w.jwks = jwks
-	w.mu.Unlock()
-	serve("impostor", func() bool { return strings.Contains(w.log.String(), "keys not refreshed") })
-	cache := filepath.Join(w.cfg.StateDir, keysFile)
-	if _, err := os.Stat(cache); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("an impostor's keys were cached: %v", err)
-	}
-	serve("control plane", func() bool { _, err := os.Stat(cache); return err == nil })
-	if _, err := a.keys.Grant(t.Context(), grant); err != nil {
-		t.Errorf("with the new keys: %v", err)
-	}
-	before, err := os.Stat(cache)
-	must(t, err)
-	a.storeKeys(jwks)
-	if after, err := os.Stat(cache); err != nil || !os.SameFile(before, after) {
-		t.Errorf("the same keys were written again: %v", err)
-	}
-	next := w.start()
-	if _, err := next.keys.Grant(t.Context(), grant); err != nil {
-		t.Errorf("the next agent: %v", err)
-	}
-}
-
-func signGrant(t *testing.T, signer *jws.Signer) string {
+func devicePublic(t *testing.T, a *Agent) *ecdsa.PublicKey {
 	t.Helper()
-	now := time.Now().Unix()
-	token, err := signer.SignGrant(jws.Grant{
-		Issuer: jws.Issuer, Audience: jws.AudienceFairlead, Subject: "usr_1", Sandbox: sandbox,
-		PTYs: []string{jws.AllPTYs}, Caps: []protocol.Capability{protocol.CapView},
-		IssuedAt: now, ExpiresAt: now + 60, ID: "gr_1",
-	})
+	public, err := (&jws.Certificate{JWK: a.identity.Device.PublicJWK()}).PublicKey()
 	must(t, err)
-	return token
-}
-
-// TestKnownKeys: which key set an agent begins with.
-func TestKnownKeys(t *testing.T) {
-	for _, tt := range []struct {
-		what  string
-		cache func(jwks []byte) []byte
-		later bool // the enrolment is newer than the cache
-		want  string
-	}{
-		{"cached", func(jwks []byte) []byte { return jwks }, false, "cached"},
-		{"older than the enrolment", func(jwks []byte) []byte { return jwks }, true, "enrolled"},
-		{"garbled", func([]byte) []byte { return []byte("{") }, false, "enrolled"},
-		{"empty", func([]byte) []byte { return []byte(`{"keys":[]}`) }, false, "enrolled"},
-	} {
-		t.Run(tt.what, func(t *testing.T) {
-			w := newWorld(t)
-			signer, jwks := newKeys(t)
-			cache := filepath.Join(w.cfg.StateDir, keysFile)
-			must(t, os.WriteFile(cache, tt.cache(jwks), 0o600))
-			if tt.later {
-				must(t, os.Chtimes(cache, time.Time{}, time.Now().Add(-time.Hour)))
-			}
-			a := w.start()
-			want := signGrant(t, w.signer)
-			if tt.want == "cached" {
-				want = signGrant(t, signer)
-			}
-			if _, err := a.keys.Grant(t.Context(), want); err != nil {
-				t.Errorf("not the %s keys: %v", tt.want, err)
-			}
-		})
-	}
+	return public
 }

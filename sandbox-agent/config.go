@@ -4,15 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/authority"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -27,7 +24,7 @@ type Config struct {
 	Revision  string
 	Logger    *slog.Logger
 
-	Invitation string        // file; exchanged by Enrol where there is no enrolment
+	Invitation string        // file; exchanged where there is no enrolment
 	KeysMaxAge time.Duration // how long keys are believed without news; default DefaultKeysMaxAge
 	StatusFile string        // tells how the agent is, at each change; empty: none does
 
@@ -43,6 +40,8 @@ type Config struct {
 	SpillDir         string // keeps older output of terminals; empty: none is kept
 	SpillPerTerminal int    // bytes; default DefaultSpillPerTerminal
 	SpillTotal       int    // bytes; default DefaultSpillTotal
+
+	patience time.Duration // see uplink.Options; for tests
 }
 
 // CarrierAuto reaches relays by QUIC where that gets through and by WebSocket
@@ -57,15 +56,8 @@ func (c *Config) carriers() []tunnel.Carrier {
 	return []tunnel.Carrier{tunnel.Carrier(c.Carrier)}
 }
 
-// mayClimb reports whether a tunnel over WebSocket may be replaced.
-func (c *Config) mayClimb() bool { return len(c.carriers()) == 0 }
-
-// Names of the files in the state directory.
-const (
-	deviceKeyFile = "device-key.json"
-	enrolmentFile = "enrolment.json"
-	keysFile      = "jwks.json"
-)
+// DefaultKeysMaxAge is how long keys are believed without news of them.
+const DefaultKeysMaxAge = time.Hour
 
 // check completes c and reports what is missing.
 func (c *Config) check() error {
@@ -95,7 +87,7 @@ func (c *Config) check() error {
 		return errors.New("--keys-max-age must be more than 0")
 	}
 	if c.Enrolment == "" {
-		c.Enrolment = filepath.Join(c.StateDir, enrolmentFile)
+		c.Enrolment = filepath.Join(c.StateDir, authority.EnrolmentFile)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -131,53 +123,4 @@ func (c *Config) checkSpill() error {
 		return errors.New("--spill-total: not a number of bytes")
 	}
 	return nil
-}
-
-// DeviceKey returns the key of the sandbox in stateDir, which it makes on first
-// use. It never leaves that directory.
-func DeviceKey(stateDir string) (*jws.DeviceKey, error) {
-	if err := os.MkdirAll(stateDir, 0o700); err != nil {
-		return nil, fmt.Errorf("state directory: %w", err)
-	}
-	path := filepath.Join(stateDir, deviceKeyFile)
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return makeDeviceKey(path)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("device key: %w", err)
-	}
-	key, err := jws.ParseDeviceKey(data)
-	if err != nil {
-		return nil, fmt.Errorf("device key %s: %w", path, err)
-	}
-	return key, nil
-}
-
-func makeDeviceKey(path string) (*jws.DeviceKey, error) {
-	key, err := jws.GenerateDeviceKey()
-	if err != nil {
-		return nil, err
-	}
-	data, err := key.MarshalPrivate()
-	if err != nil {
-		return nil, err
-	}
-	if err := program.ReplaceFile(path, data, 0o600); err != nil {
-		return nil, fmt.Errorf("device key: %w", err)
-	}
-	return key, nil
-}
-
-// loadEnrolment reads what the control plane wrote for this sandbox.
-func loadEnrolment(path string) (*protocol.Enrolment, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("enrolment: %w", err)
-	}
-	enrolment, err := protocol.ParseEnrolment(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return enrolment, nil
 }

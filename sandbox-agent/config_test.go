@@ -1,13 +1,14 @@
 package agent
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/authority"
 )
 
 // TestStartErrors: an agent that can't start says which file or flag is at
@@ -23,22 +24,22 @@ func TestStartErrors(t *testing.T) {
 		{"no homes", func(w *world) { w.cfg.Homes = "" }, []string{"--homes"}},
 		{"bad relay", func(w *world) { w.cfg.Relays = []string{"relay"} }, []string{"--relays", `"relay"`}},
 		{"unknown carrier", func(w *world) { w.cfg.Carrier = "pigeon" }, []string{"--carrier", "pigeon"}},
-		{"no enrolment", func(w *world) { os.Remove(filepath.Join(w.cfg.StateDir, enrolmentFile)) }, []string{"enrolment", enrolmentFile}},
+		{"no enrolment", func(w *world) { os.Remove(filepath.Join(w.cfg.StateDir, authority.EnrolmentFile)) }, []string{"enrolment", authority.EnrolmentFile}},
 		{"named enrolment", func(w *world) { w.cfg.Enrolment = "/none/such" }, []string{"enrolment", "/none/such"}},
-		{"garbled enrolment", func(w *world) { w.write(enrolmentFile, "{") }, []string{enrolmentFile}},
-		{"no sandbox id", func(w *world) { w.enrol(func(e *protocol.Enrolment) { e.SandboxID = "a b" }) }, []string{enrolmentFile, "sandbox_id"}},
+		{"garbled enrolment", func(w *world) { w.write(authority.EnrolmentFile, "{") }, []string{authority.EnrolmentFile}},
+		{"no sandbox id", func(w *world) { w.enrolWith(func(e *protocol.Enrolment) { e.SandboxID = "a b" }) }, []string{authority.EnrolmentFile, "sandbox_id"}},
 		{"unreadable authority", func(w *world) {
-			w.enrol(func(e *protocol.Enrolment) {
+			w.enrolWith(func(e *protocol.Enrolment) {
 				e.RelayCAPEM = "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n"
 			})
-		}, []string{enrolmentFile, "relay_ca_pem"}},
+		}, []string{authority.EnrolmentFile, "relay_ca_pem"}},
 		{"unreadable authority of the control plane", func(w *world) {
-			w.enrol(func(e *protocol.Enrolment) {
+			w.enrolWith(func(e *protocol.Enrolment) {
 				e.ControlPlane.CAPEM = "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n"
 			})
-		}, []string{enrolmentFile, "control_plane.ca_pem"}},
-		{"garbled keys", func(w *world) { w.enrol(func(e *protocol.Enrolment) { e.JWKS = []byte(`{"keys":7}`) }) }, []string{enrolmentFile, "jwks"}},
-		{"garbled device key", func(w *world) { w.write(deviceKeyFile, "{}") }, []string{deviceKeyFile}},
+		}, []string{authority.EnrolmentFile, "control_plane.ca_pem"}},
+		{"garbled keys", func(w *world) { w.enrolWith(func(e *protocol.Enrolment) { e.JWKS = []byte(`{"keys":7}`) }) }, []string{authority.EnrolmentFile, "jwks"}},
+		{"garbled device key", func(w *world) { w.write("device-key.json", "{}") }, []string{"device-key.json"}},
 		{"ledger is a file", func(w *world) { w.write("ledger", "") }, []string{"ledger"}},
 		{"recordings is a file", func(w *world) { w.write(recordingsDir, "") }, []string{recordingsDir}},
 		{"spill directory is a file", func(w *world) {
@@ -74,20 +75,11 @@ func (w *world) write(name, text string) {
 	must(w.t, os.WriteFile(filepath.Join(w.cfg.StateDir, name), []byte(text), 0o600))
 }
 
-// TestDeviceKey: it is made once, for its owner alone.
-func TestDeviceKey(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "state")
-	first, err := DeviceKey(dir)
-	must(t, err)
-	second, err := DeviceKey(dir)
-	must(t, err)
-	if !bytes.Equal(first.PublicJWK(), second.PublicJWK()) {
-		t.Error("the key changed")
-	}
-	for path, mode := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, deviceKeyFile): 0o600} {
-		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
-			t.Errorf("%s: %v, %v; want %o", path, info.Mode(), err, mode)
-		}
+func TestKeysMaxAgeMustMakeSense(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.KeysMaxAge = -time.Second
+	if _, err := New(w.cfg); err == nil || !strings.Contains(err.Error(), "--keys-max-age") {
+		t.Errorf("%v", err)
 	}
 }
 

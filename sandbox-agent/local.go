@@ -50,7 +50,6 @@ type local struct {
 	static      outbound.Static
 	listeners   listeners
 	ports       loopback.Agent // of the listeners
-	notices     *outbox[protocol.Approval]
 	workshop    *workshop
 	registry    *prometheus.Registry            // of the tools' metrics
 	rejects     func() map[protocol.Kind]uint64 // commands that were refused
@@ -64,7 +63,6 @@ type local struct {
 func newLocal(a *Agent, isolation terminal.Isolation) (_ *local, err error) {
 	s := &local{
 		agent: a, isolated: isolation == terminal.IsolationUID, registry: prometheus.NewRegistry(),
-		notices: newOutbox("notices of approvals", a.log, a.postApproval),
 	}
 	defer func() {
 		if err != nil {
@@ -75,9 +73,8 @@ func newLocal(a *Agent, isolation terminal.Isolation) (_ *local, err error) {
 		return nil, err
 	}
 	s.ports = s.listeners.ports()
-	s.registry.MustRegister(&tunnelState{a.tunnelSessions})
-	a.tunnelEvents = newTunnelMetrics(s.registry).events()
-	if s.private, err = a.device.ECDH(); err != nil {
+	s.registry.MustRegister(a.tunnels)
+	if s.private, err = a.identity.Device.ECDH(); err != nil {
 		return nil, err
 	}
 	if s.static, err = outbound.ParseStatic(a.cfg.OutboundHosts); err != nil {
@@ -171,7 +168,6 @@ func (s *local) run(ctx context.Context) {
 			s.agent.log.Error("the egress proxy has ended", "err", err)
 		}
 	})
-	serving.Go(func() { s.notices.keep(ctx) })
 	serving.Go(func() { s.workshop.run(ctx) })
 	<-ctx.Done()
 	if err := s.broker.Close(); err != nil {
@@ -218,7 +214,7 @@ func (s *local) Routes(mux *http.ServeMux) {
 
 // openEnv opens the values of env.apply.
 func (s *local) openEnv(box []byte) (protocol.EnvValues, error) {
-	return envseal.Open(s.private, s.agent.enrolment.SandboxID, box)
+	return envseal.Open(s.private, s.agent.identity.Enrolment.SandboxID, box)
 }
 
 // ApplyEnv implements [environment.Applier].
@@ -298,7 +294,7 @@ func (s *local) sessionEnded(session protocol.SessionID) {
 func (s *local) enforcement() (protocol.EgressState, string) {
 	s.enforcing.Do(func() {
 		if s.isolated {
-			s.enforcer = egress.NewEnforcer(s.agent.enrolment.SandboxID)
+			s.enforcer = egress.NewEnforcer(s.agent.identity.Enrolment.SandboxID)
 		}
 	})
 	return s.enforcementNow()
@@ -386,7 +382,7 @@ func (s *local) askBroker(session protocol.SessionID, pty protocol.PTYID, secret
 // must not block.
 func (s *local) noteApproval(a protocol.Approval) {
 	s.agent.audit.Approval(a)
-	s.notices.add(a)
+	s.agent.authority.Outbox.Approval(a)
 }
 
 func (s *local) noteVerdict(e egress.Event) {

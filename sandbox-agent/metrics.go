@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/mcp"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/metrics"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
-	"github.com/fairlead/fairlead/tunnel"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/uplink"
 )
 
 // newMetrics returns what GET /sessions/{sid}/metrics serves.
@@ -29,13 +29,11 @@ func (s *local) newMetrics() (*metrics.Metrics, error) {
 // that whoever asks for some by name can be checked.
 func Metrics() (*prometheus.Registry, error) {
 	late := prometheus.NewRegistry()
-	newTunnelMetrics(late)
-	late.MustRegister(browser.NewMetrics())
+	late.MustRegister(uplink.New(uplink.Options{}), browser.NewMetrics())
 	mcp.RegisterMetrics(late)
-	nothing := func() (*tunnel.Session, []*tunnel.Session) { return nil, nil }
 	m, err := metrics.New(metrics.Options{
 		Collectors: []prometheus.Collector{
-			counts{func() seen { return seen{} }}, &healthState{func() Status { return Status{} }}, &tunnelState{nothing}, late,
+			counts{func() seen { return seen{} }}, &healthState{func() Status { return Status{} }}, late,
 		},
 		Workspace: "/", Started: time.Now(), Log: slog.New(slog.DiscardHandler),
 	})

@@ -11,7 +11,7 @@ import (
 
 // operations are all that commands can have done here.
 func (a *Agent) operations() feature.Operations {
-	sandbox := feature.Sandbox{SetEgress: a.local.rules.SetEnabled, EndSession: a.endSession, Revoke: a.revocations.Revoke}
+	sandbox := feature.Sandbox{SetEgress: a.local.rules.SetEnabled, EndSession: a.endSession, Revoke: a.authority.Trust.Revocations.Revoke}
 	decisions := approval.Decisions{
 		Approvals: a.local.approvals, Egress: a.local.rules, Broker: a.local.broker, Ruled: a.local.ruled,
 	}

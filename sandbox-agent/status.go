@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/uplink"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -24,23 +25,15 @@ const statusInterval = time.Second
 // A Status is the content of the status file.
 type Status struct {
 	// Ready: relays send commands here, and they are executed.
-	Ready    bool               `json:"ready"`
-	Problems []protocol.Problem `json:"problems"`
-	Relays   []RelayStatus      `json:"relays"` // that the agent is connected to
+	Ready    bool                 `json:"ready"`
+	Problems []protocol.Problem   `json:"problems"`
+	Relays   []uplink.RelayStatus `json:"relays"` // that the agent is connected to
 	// Egress says how far new terminals are kept to the egress proxy, and
 	// EgressWhy why not further.
 	Egress    protocol.EgressState `json:"egress"`
 	EgressWhy string               `json:"egress_why,omitempty"`
 	// CertificateExpiresAt is absent where it isn't known.
 	CertificateExpiresAt time.Time `json:"certificate_expires_at,omitzero"`
-}
-
-// A RelayStatus is one relay that the agent is connected to.
-type RelayStatus struct {
-	ID      protocol.RelayID `json:"id"`
-	Address string           `json:"address"` // "host:port"
-	Primary bool             `json:"primary"`
-	Carrier tunnel.Carrier   `json:"carrier"` // what the tunnel runs over
 }
 
 // MarshalJSON writes empty lists as [], not null.
@@ -50,7 +43,7 @@ func (s Status) MarshalJSON() ([]byte, error) {
 		s.Problems = []protocol.Problem{}
 	}
 	if s.Relays == nil {
-		s.Relays = []RelayStatus{}
+		s.Relays = []uplink.RelayStatus{}
 	}
 	return json.Marshal(plain(s))
 }
@@ -125,7 +118,7 @@ func (r *reporter) keep(ctx context.Context) {
 	var last *Status // nil: the file doesn't say it
 	failed := false
 	for {
-		changed := r.agent.tunnels.watch()
+		changed := r.agent.tunnels.Changed()
 		next := r.agent.state(time.Now())
 		r.tell(next.Problems)
 		if last == nil || !reflect.DeepEqual(*last, next) {
@@ -163,26 +156,22 @@ func (r *reporter) tell(problems []protocol.Problem) {
 		}
 	}
 	r.problems = problems
-	for _, session := range r.agent.tunnels.sessions() {
+	for _, session := range r.agent.tunnels.Sessions() {
 		r.send(session)
 	}
 }
 
 // state looks at everything that can be wrong.
 func (a *Agent) state(now time.Time) Status {
-	held := a.holder.credential()
-	s := Status{Relays: a.tunnels.relayStatus(), CertificateExpiresAt: held.expires.UTC()}
-	if held.expires.IsZero() {
-		s.CertificateExpiresAt = time.Time{}
-	}
+	s := Status{Relays: a.tunnels.Status(), CertificateExpiresAt: a.authority.Credentials.Expires().UTC()}
 	s.Egress, s.EgressWhy = a.local.Status()
 	s.Ready = len(s.Relays) > 0
 	stops := func(name, message string) { // commands are refused
 		s.Problems = append(s.Problems, protocol.Problem{Name: name, Message: message})
 		s.Ready = false
 	}
-	if a.keysTooOld(now) {
-		stops(protocol.ProblemKeys, "the control plane's keys are older than "+a.cfg.KeysMaxAge.String()+": nothing is believed")
+	if message := a.authority.Trust.Problem(now); message != "" {
+		stops(protocol.ProblemKeys, message)
 	}
 	if err := a.ledger.Err(); err != nil {
 		stops(protocol.ProblemLedger, err.Error()+": commands are refused")
@@ -190,10 +179,10 @@ func (a *Agent) state(now time.Time) Status {
 	if err := a.audit.Err(); err != nil {
 		stops(protocol.ProblemAudit, err.Error())
 	}
-	if message := a.headProblem.Load(); message != nil && *message != "" { // commands go on
-		s.Problems = append(s.Problems, protocol.Problem{Name: protocol.ProblemAudit, Message: *message})
+	if message := a.authority.Heads.Problem(); message != "" { // commands go on
+		s.Problems = append(s.Problems, protocol.Problem{Name: protocol.ProblemAudit, Message: message})
 	}
-	if message := a.holder.problem(now); message != "" {
+	if message := a.authority.Credentials.Problem(now); message != "" {
 		s.Problems = append(s.Problems, protocol.Problem{Name: protocol.ProblemCertificate, Message: message})
 	}
 	return s

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,8 +15,10 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/op"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/agenttest"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/authority"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/uplink"
 	"github.com/fairlead/fairlead/tunnel"
-	"github.com/fairlead/fairlead/tunnel/tunneltest"
 )
 
 // TestStatusFile: it says when the agent is ready, with whom, and what is
@@ -23,6 +26,11 @@ import (
 func TestStatusFile(t *testing.T) {
 	w := newWorld(t)
 	w.enrolFor(time.Now(), time.Hour)
+	long := time.Now().Add(-2 * DefaultKeysMaxAge)
+	must(t, os.Chtimes(filepath.Join(w.cfg.StateDir, authority.EnrolmentFile), long, long))
+	w.Handle("GET /.well-known/jwks.json", func(rw http.ResponseWriter, _ *http.Request) {
+		agenttest.Refuse(rw, http.StatusServiceUnavailable, "away")
+	})
 	w.cfg.StatusFile = filepath.Join(w.cfg.StateDir, "status.json")
 	l := w.listen(welcome)
 	a, err := New(w.cfg)
@@ -40,32 +48,35 @@ func TestStatusFile(t *testing.T) {
 			return until(s)
 		})
 	}
-	session, err := l.Accept(within(t))
-	must(t, err)
-	said("ready", func(s Status) bool {
-		return s.Ready && s.Problems != nil && len(s.Problems) == 0 && len(s.Relays) == 1 &&
-			s.Relays[0] == RelayStatus{ID: "rl_1", Address: w.cfg.Relays[0], Primary: true, Carrier: tunnel.CarrierQUIC} &&
-			s.CertificateExpiresAt.Equal(a.holder.credential().expires)
+	accept := func() *tunnel.Session {
+		t.Helper()
+		session, err := l.Accept(within(t))
+		must(t, err)
+		w.Connect(session)
+		return session
+	}
+	hasKeys := func(p protocol.Problem) bool { return p.Name == protocol.ProblemKeys && p.Message != "" }
+	session := accept()
+	said("a problem", func(s Status) bool {
+		return !s.Ready && slices.ContainsFunc(s.Problems, hasKeys) && len(s.Relays) == 1 &&
+			s.Relays[0] == uplink.RelayStatus{ID: "rl_1", Address: w.cfg.Relays[0], Primary: true, Carrier: tunnel.CarrierQUIC} &&
+			s.CertificateExpiresAt.Equal(a.authority.Credentials.Expires())
 	})
-	waitFor(t, "a STATUS", func() bool {
+	for _, what := range []string{"a STATUS with it", "a STATUS at the next registration"} {
+		waitFor(t, what, func() bool {
+			status, _, _ := session.Status()
+			return slices.ContainsFunc(status.Problems, hasKeys)
+		})
+		session.CloseWith(protocol.Errorf(protocol.KindRestarting, "again"))
+		session = accept()
+	}
+	w.Handle("GET /.well-known/jwks.json", nil)
+	session.CloseWith(protocol.Errorf(protocol.KindRestarting, "again"))
+	session = accept()
+	said("ready", func(s Status) bool { return s.Ready && s.Problems != nil && len(s.Problems) == 0 && len(s.Relays) == 1 })
+	waitFor(t, "a STATUS without problems", func() bool {
 		status, said, _ := session.Status()
 		return said && len(status.Problems) == 0
-	})
-	old := time.Now().Add(-2 * DefaultKeysMaxAge)
-	a.keysFetched.Store(&old)
-	a.status.look()
-	hasKeys := func(p protocol.Problem) bool { return p.Name == protocol.ProblemKeys && p.Message != "" }
-	said("a problem", func(s Status) bool { return !s.Ready && slices.ContainsFunc(s.Problems, hasKeys) })
-	waitFor(t, "a STATUS with it", func() bool {
-		status, _, _ := session.Status()
-		return slices.ContainsFunc(status.Problems, hasKeys)
-	})
-	session.CloseWith(protocol.Errorf(protocol.KindRestarting, "again"))
-	next, err := l.Accept(within(t))
-	must(t, err)
-	waitFor(t, "a STATUS at the next registration", func() bool {
-		status, _, _ := next.Status()
-		return slices.ContainsFunc(status.Problems, hasKeys)
 	})
 	l.Close()
 	said("no relay", func(s Status) bool { return !s.Ready && len(s.Relays) == 0 })
@@ -78,7 +89,14 @@ func TestFound26StatusFromTheStart(t *testing.T) {
 	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
 	must(t, err)
 	defer silent.Close()
-	w.invite(func(i *protocol.Invitation) { i.Relays = []string{silent.LocalAddr().String()} })
+	w.cfg.Invitation = filepath.Join(w.cfg.StateDir, "invitation.json")
+	must(t, os.Remove(filepath.Join(w.cfg.StateDir, authority.EnrolmentFile)))
+	invitation, err := json.Marshal(protocol.Invitation{
+		SandboxID: sandbox, Token: "inv_0123456789abcdef", ControlPlane: w.Known(),
+		Relays: []string{silent.LocalAddr().String()}, RelayCAPEM: w.CA.PEM,
+	})
+	must(t, err)
+	w.write("invitation.json", string(invitation))
 	w.cfg.StatusFile = filepath.Join(w.cfg.StateDir, "status.json")
 	w.write("status.json", `{"ready":true,"problems":[],"relays":[{"id":"rl_1"}]}`)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -106,17 +124,18 @@ func TestDamagedLedger(t *testing.T) {
 	w := newWorld(t)
 	must(t, os.Mkdir(filepath.Join(w.cfg.StateDir, "ledger"), 0o700))
 	w.write("ledger/commands.journal", "nonsense\n")
-	a := w.start()
-	near, _ := tunneltest.Pair(t)
-	defer a.tunnels.depart(a.tunnels.arrive(near, "127.0.0.1:1"))
-	s := a.state(time.Now())
-	if s.Ready || len(s.Problems) != 1 || s.Problems[0].Name != protocol.ProblemLedger || len(s.Relays) != 1 {
+	w.listen(welcome)
+	a, err := New(w.cfg)
+	must(t, err)
+	w.runUntilEnd(a)
+	waitFor(t, "a tunnel", func() bool { return len(a.tunnels.Status()) == 1 })
+	if s := a.state(time.Now()); s.Ready || len(s.Problems) != 1 || s.Problems[0].Name != protocol.ProblemLedger {
 		t.Errorf("%+v", s)
 	}
 	if _, err := a.host.Create(within(t), "ses_1", "pty_1", op.PTYCreate{Command: "true"}); err != nil {
 		t.Errorf("no terminal: %v", err)
 	}
-	token, err := w.signer.SignCommand(jws.Command{
+	token, err := w.Signer.SignCommand(jws.Command{
 		Audience: jws.AudienceAgent, CommandID: "cmd_1", TraceID: "tr_1", IssuedAt: time.Now().UnixMilli(), TTLMs: 30_000,
 		Target: protocol.CommandTarget{SandboxID: sandbox, SessionID: "ses_1", PTYID: "pty_1"},
 		Op:     json.RawMessage(`{"kind":"pty.close"}`),

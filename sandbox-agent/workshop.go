@@ -43,7 +43,6 @@ type workshop struct {
 	server       *mcp.Server
 	browser      *browser.Browser
 	integrations *integration.Set
-	turns        *outbox[protocol.PTYCompleted]
 	program      string // path of this program, for terminals
 
 	// Guarded by mu.
@@ -60,7 +59,6 @@ func newWorkshop(s *local) (*workshop, error) {
 		local:       s,
 		credentials: make(map[protocol.PTYID]protocol.MCPCredentials),
 		proxies:     make(map[protocol.SessionID]*url.URL),
-		turns:       newOutbox("turns of coding agents", s.agent.log, s.agent.postTurn),
 	}
 	var err error
 	if w.program, err = ownProgram(cfg.Homes, s.isolated); err != nil {
@@ -77,7 +75,7 @@ func (w *workshop) open() (err error) {
 		return err
 	}
 	w.integrations, err = integration.New(integration.Options{
-		Client:   integration.Client{Do: s.agent.signed},
+		Client:   integration.Client{Do: s.agent.authority.Credentials.Do},
 		OnChange: func(session protocol.SessionID, pty protocol.PTYID) { w.server.Changed(session, pty) },
 		Log:      s.agent.log,
 	})
@@ -117,7 +115,6 @@ func (w *workshop) run(ctx context.Context) {
 		}
 	})
 	serving.Go(func() { w.integrations.Run(ctx) })
-	serving.Go(func() { w.turns.keep(ctx) })
 	<-ctx.Done()
 	w.loopback.Close()
 	serving.Wait()
@@ -200,7 +197,7 @@ func (w *workshop) stopped(session protocol.SessionID, pty protocol.PTYID, repor
 
 // noteTurn tells the control plane of a turn, as everybody sees it.
 func (w *workshop) noteTurn(session protocol.SessionID, pty protocol.PTYID, turn protocol.AgentTurn) {
-	w.turns.add(protocol.PTYCompleted{
+	w.local.agent.authority.Outbox.Turn(protocol.PTYCompleted{
 		SessionID: session, PTYID: pty, Agent: turn.Agent, Status: turn.Reason, LastMessage: turn.LastMessage, At: turn.At,
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/program"
 	agent "github.com/fairlead/fairlead/sandbox-agent"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/authority"
 )
 
 // declare adds the agent's flags to c. The Config is complete once c runs.
@@ -41,7 +42,7 @@ func keygen(c *program.Command) {
 	c.String(&stateDir, "state-dir", "", "`directory` of the sandbox's state")
 	c.Require("state-dir")
 	c.Run(func(_ context.Context, env *program.Env) error {
-		key, err := agent.DeviceKey(stateDir)
+		key, err := authority.DeviceKey(stateDir)
 		if err != nil {
 			return err
 		}

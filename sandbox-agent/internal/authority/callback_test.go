@@ -1,7 +1,6 @@
-package agent
+package authority
 
 import (
-	"context"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -27,25 +26,11 @@ func outcome(i int) protocol.Result {
 	return protocol.Result{Callback: fmt.Appendf(nil, `{"commandId":"cmd_%d"}`, i), Signature: []byte{byte(i)}}
 }
 
-// posting runs the posting of callbacks until the test ends.
-func posting(t *testing.T, a *Agent) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { // waited for below
-		defer close(done)
-		a.callbacks.keep(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
-}
-
 // TestCallbacks: they arrive in order, with token and signature, after as many
 // attempts as it takes, and at the control plane alone.
 func TestCallbacks(t *testing.T) {
 	w := newWorld(t)
-	a := w.connected()
+	o := w.open().Outbox
 	trap, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer trap.Close()
@@ -56,7 +41,7 @@ func TestCallbacks(t *testing.T) {
 	}()
 	got := make(chan string, 10)
 	failures := 2
-	w.handle("POST "+callbackPath, func(rw http.ResponseWriter, r *http.Request) {
+	w.Handle("POST "+callbackPath, func(rw http.ResponseWriter, r *http.Request) {
 		if failures--; failures >= 0 {
 			refuse(rw, http.StatusServiceUnavailable, "later")
 			return
@@ -65,9 +50,9 @@ func TestCallbacks(t *testing.T) {
 		got <- r.Header.Get("Authorization") + " " + r.Header.Get(protocol.SignatureHeader) + " " + string(body)
 		rw.WriteHeader(http.StatusNoContent)
 	})
-	posting(t, a)
+	run(t, o.run)
 	for i := range 3 {
-		a.callbacks.add(command(i, "http://"+trap.Addr().String()+"/control/callback"), outcome(i))
+		o.Callback(command(i, "http://"+trap.Addr().String()+"/control/callback"), outcome(i))
 	}
 	for i := range 3 {
 		want := fmt.Sprintf(`Bearer ct_%d %s {"commandId":"cmd_%d"}`, i, base64.StdEncoding.EncodeToString([]byte{byte(i)}), i)
@@ -83,51 +68,53 @@ func TestCallbacks(t *testing.T) {
 // TestCallbackRefused: one that the control plane won't have holds up no other.
 func TestCallbackRefused(t *testing.T) {
 	w := newWorld(t)
-	a := w.connected()
+	o := w.open().Outbox
 	got := make(chan string, 10)
-	w.handle("POST "+callbackPath, func(rw http.ResponseWriter, r *http.Request) {
+	w.Handle("POST "+callbackPath, func(rw http.ResponseWriter, r *http.Request) {
 		token := r.Header.Get("Authorization")
 		got <- token
 		if token == "Bearer ct_0" {
 			refuse(rw, http.StatusUnauthorized, "not that command's token")
 		}
 	})
-	posting(t, a)
+	run(t, o.run)
 	for i := range 2 {
-		a.callbacks.add(command(i, "https://control.example/control/callback"), outcome(i))
+		o.Callback(command(i, "https://control.example/control/callback"), outcome(i))
 	}
 	for i := range 2 {
 		if said := <-got; said != fmt.Sprintf("Bearer ct_%d", i) {
 			t.Errorf("%q", said)
 		}
 	}
-	waitFor(t, "an empty queue", func() bool { _, ok := a.callbacks.first(time.Now()); return !ok })
+	waitFor(t, "an empty queue", func() bool { _, _, ok := o.callbacks.first(time.Now()); return !ok })
 }
 
 // TestCallbackBounds: the oldest go when there are too many, too large ones,
 // or when their time is over; each is counted.
 func TestCallbackBounds(t *testing.T) {
 	w := newWorld(t)
-	c := w.start().callbacks
-	for i := range maxCallbacks + 10 {
-		c.add(command(i, "https://control.example/"), outcome(i))
+	o := w.open().Outbox
+	c := o.callbacks
+	for i := range maxWaiting + 10 {
+		o.Callback(command(i, "https://control.example/"), outcome(i))
 	}
-	if first, ok := c.first(time.Now()); !ok || first.id != "cmd_10" || c.dropped != 10 {
+	if first, _, ok := c.first(time.Now()); !ok || first.id != "cmd_10" || c.dropped != 10 {
 		t.Errorf("the first is %s, %d dropped", first.id, c.dropped)
 	}
-	c.add(command(1, "https://control.example/"), protocol.Result{Callback: make([]byte, maxCallbackBytes)})
-	if first, _ := c.first(time.Now()); len(c.queue) != 1 || c.bytes != maxCallbackBytes || first.id != "cmd_1" {
-		t.Errorf("%d wait, %d bytes", len(c.queue), c.bytes)
+	o.Callback(command(1, "https://control.example/"), protocol.Result{Callback: make([]byte, maxWaitingBytes)})
+	first, number, _ := c.first(time.Now())
+	if len(c.waiting) != 1 || c.bytes != maxWaitingBytes || first.id != "cmd_1" {
+		t.Errorf("%d wait, %d bytes", len(c.waiting), c.bytes)
 	}
 	dropped := c.dropped
 	late := time.Now().Add(30*time.Second + protocol.ClockSkew + time.Second)
-	if _, ok := c.first(late); ok || c.bytes != 0 || c.dropped != dropped+1 {
+	if _, _, ok := c.first(late); ok || c.bytes != 0 || c.dropped != dropped+1 {
 		t.Errorf("its time is over: %d bytes, %d dropped", c.bytes, c.dropped-dropped)
 	}
-	c.done("cmd_1") // it was dropped meanwhile
-	c.add(&jws.Command{CommandID: "cmd_2"}, outcome(2))
-	c.add(&jws.Command{CommandID: "cmd_3", Reply: &jws.Reply{URL: "https://control.example/"}}, outcome(3))
-	if len(c.queue) != 0 {
+	c.done(number) // it was dropped meanwhile
+	o.Callback(&jws.Command{CommandID: "cmd_2"}, outcome(2))
+	o.Callback(&jws.Command{CommandID: "cmd_3", Reply: &jws.Reply{URL: "https://control.example/"}}, outcome(3))
+	if len(c.waiting) != 0 {
 		t.Error("nobody asked for these")
 	}
 }

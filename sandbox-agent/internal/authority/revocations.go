@@ -1,7 +1,6 @@
-package agent
+package authority
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,10 +20,10 @@ const (
 	revocationsFile = "revocations.json"
 )
 
-// revocations are what is void before its time, in memory and on disk.
-type revocations struct {
+// Revocations are what is void before its time, in memory and on disk.
+type Revocations struct {
 	// Static after construction.
-	set  *jws.RevocationSet
+	Set  *jws.RevocationSet
 	path string
 	log  *slog.Logger
 
@@ -41,8 +40,8 @@ type stored struct {
 }
 
 // openRevocations reads what was known when the agent last ran.
-func openRevocations(stateDir string, log *slog.Logger) (*revocations, error) {
-	r := &revocations{set: jws.NewRevocationSet(), path: filepath.Join(stateDir, revocationsFile), log: log}
+func openRevocations(stateDir string, log *slog.Logger) (*Revocations, error) {
+	r := &Revocations{Set: jws.NewRevocationSet(), path: filepath.Join(stateDir, revocationsFile), log: log}
 	data, err := os.ReadFile(r.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
@@ -58,17 +57,17 @@ func openRevocations(stateDir string, log *slog.Logger) (*revocations, error) {
 		return r, nil
 	}
 	if known.List != nil {
-		r.set.Apply(known.List)
+		r.Set.Apply(known.List)
 	}
-	r.set.Add(known.Grants...)
+	r.Set.Add(known.Grants...)
 	return r, nil
 }
 
 // apply adds what verified lists say to what is known, and stores it.
-func (r *revocations) apply(lists ...*jws.Revocations) error {
+func (r *Revocations) apply(lists ...*jws.Revocations) error {
 	news := false
 	for _, list := range lists {
-		if r.set.Apply(list) { // first of all: what is void is void now
+		if r.Set.Apply(list) { // first of all: what is void is void now
 			news = true
 			r.log.Info("revocations", "number", list.Number, "grants", len(list.Grants),
 				"subjects", len(list.Subjects), "certificates", len(list.Certificates))
@@ -82,8 +81,8 @@ func (r *revocations) apply(lists ...*jws.Revocations) error {
 
 // Revoke makes grants void and stores that. An error means that it may be
 // forgotten when the agent ends.
-func (r *revocations) Revoke(grants []protocol.GrantID) error {
-	r.set.Add(grants...)
+func (r *Revocations) Revoke(grants []protocol.GrantID) error {
+	r.Set.Add(grants...)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.dirty = true
@@ -91,11 +90,11 @@ func (r *revocations) Revoke(grants []protocol.GrantID) error {
 }
 
 // store writes the file if it is out of date. It is called with mu held.
-func (r *revocations) store() error {
+func (r *Revocations) store() error {
 	if !r.dirty {
 		return nil
 	}
-	data, err := json.Marshal(stored{r.set.Known(), []protocol.GrantID{}})
+	data, err := json.Marshal(stored{r.Set.Known(), []protocol.GrantID{}})
 	if err == nil {
 		err = program.ReplaceFile(r.path, data, 0o600)
 	}
@@ -104,14 +103,4 @@ func (r *revocations) store() error {
 	}
 	r.dirty = false
 	return nil
-}
-
-// fetchRevocations asks the control plane what is void.
-func (a *Agent) fetchRevocations(ctx context.Context) error {
-	text, err := a.controlPlane.Get(ctx, revocationsPath, protocol.MaxRevocationBytes)
-	if err != nil {
-		return err
-	}
-	lists, err := a.keys.RevocationLists(ctx, string(text))
-	return errors.Join(a.revocations.apply(lists...), err)
 }

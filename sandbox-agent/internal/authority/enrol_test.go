@@ -1,4 +1,4 @@
-package agent
+package authority
 
 import (
 	"bytes"
@@ -17,78 +17,54 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/agenttest"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
 const token = "inv_0123456789abcdef"
 
-// invite takes the enrolment away and writes an invitation instead, which
-// change may change.
-func (w *world) invite(change func(*protocol.Invitation)) {
+// invite takes the enrolment away and writes an invitation to relays instead,
+// which change may change.
+func (w *world) invite(change func(*protocol.Invitation), relays ...string) EnrolOptions {
 	w.t.Helper()
-	must(w.t, os.Remove(filepath.Join(w.cfg.StateDir, enrolmentFile)))
+	must(w.t, os.Remove(w.file))
 	i := protocol.Invitation{
-		SandboxID: sandbox, Token: token,
-		ControlPlane: protocol.EnrolledControlPlane{ServerName: serverName, CAPEM: w.caPEM},
-		Relays:       w.cfg.Relays, RelayCAPEM: w.caPEM,
+		SandboxID: sandbox, Token: token, ControlPlane: w.Known(), Relays: relays, RelayCAPEM: w.CA.PEM,
 	}
-	w.cfg.Relays = nil
 	if change != nil {
 		change(&i)
 	}
 	data, err := json.Marshal(i)
 	must(w.t, err)
-	w.cfg.Invitation = filepath.Join(w.cfg.StateDir, "invitation.json")
-	must(w.t, os.WriteFile(w.cfg.Invitation, data, 0o600))
+	file := filepath.Join(w.dir, "invitation.json")
+	must(w.t, os.WriteFile(file, data, 0o600))
+	return EnrolOptions{Invitation: file, StateDir: w.dir, Enrolment: w.file, Log: w.log.Logger()}
 }
 
-// certified returns an enrolment of a device key that is valid for so long.
-func (w *world) certified(device json.RawMessage, id string, issued time.Time, life time.Duration) protocol.Enrolment {
-	w.t.Helper()
-	certificate, err := w.signer.SignCertificate(jws.Certificate{
-		Subject: sandbox, JWK: device, IssuedAt: issued.Unix(), ExpiresAt: issued.Add(life).Unix(), ID: id,
-	})
-	must(w.t, err)
-	return protocol.Enrolment{
-		SandboxID: sandbox, Certificate: certificate,
-		ControlPlane: protocol.EnrolledControlPlane{ServerName: serverName, CAPEM: w.caPEM},
-		JWKS:         w.jwks, Relays: []string{"127.0.0.1:1"}, RelayCAPEM: w.caPEM,
-	}
-}
-
-// proven reports whether signature is the device key's over the transcript of
-// the connection.
-func proven(r *http.Request, device json.RawMessage, signature []byte, transcript func(protocol.SandboxID, []byte) []byte) bool {
-	key, err := (&jws.Certificate{JWK: device}).PublicKey()
-	if err != nil {
-		return false
-	}
-	exporter, err := r.TLS.ExportKeyingMaterial(protocol.ExporterLabel, nil, 32)
-	return err == nil && jws.VerifyDevice(key, transcript(sandbox, exporter), signature)
-}
+// ignore is who wants to hear of no problems.
+func ignore(protocol.Problem) {}
 
 // acceptInvitations has the control plane enrol whoever has the token.
-func (w *world) acceptInvitations() {
-	w.handle("POST /enrol", func(rw http.ResponseWriter, r *http.Request) {
-		var req protocol.EnrolRequest
-		if err := json.NewDecoder(r.Body).Decode(&req); err != nil || req.Token != token || req.SandboxID != sandbox ||
-			!proven(r, req.DeviceKey, req.Signature, protocol.EnrolTranscript) {
-			refuse(rw, http.StatusUnauthorized, "the invitation is not valid")
-			return
-		}
-		json.NewEncoder(rw).Encode(w.certified(req.DeviceKey, "crt_1", time.Now(), time.Hour))
-	})
+func (w *world) acceptInvitations() { w.Handle("POST /enrol", w.accept) }
+
+func (w *world) accept(rw http.ResponseWriter, r *http.Request) {
+	var req protocol.EnrolRequest
+	if err := json.NewDecoder(r.Body).Decode(&req); err != nil || req.Token != token || req.SandboxID != sandbox ||
+		!agenttest.Proven(r, req.DeviceKey, req.Signature, protocol.EnrolTranscript) {
+		refuse(rw, http.StatusUnauthorized, "the invitation is not valid")
+		return
+	}
+	json.NewEncoder(rw).Encode(w.Certified(req.DeviceKey, "crt_1", time.Now(), time.Hour))
 }
 
 // TestEnrol: an invitation becomes an enrolment, once, and its token is in no
 // log.
 func TestEnrol(t *testing.T) {
 	w := newWorld(t)
-	w.listen(welcome)
-	w.invite(nil)
+	o := w.invite(nil, w.listen())
 	w.acceptInvitations()
-	must(t, Enrol(within(t), w.cfg))
-	path := filepath.Join(w.cfg.StateDir, enrolmentFile)
+	must(t, Enrol(within(t), o, ignore))
+	path := w.file
 	info, err := os.Stat(path)
 	must(t, err)
 	if info.Mode().Perm() != 0o600 {
@@ -96,14 +72,13 @@ func TestEnrol(t *testing.T) {
 	}
 	before, err := os.ReadFile(path)
 	must(t, err)
-	w.handle("POST /enrol", func(http.ResponseWriter, *http.Request) { t.Error("enrolled again") })
-	must(t, Enrol(within(t), w.cfg))
+	w.Handle("POST /enrol", func(http.ResponseWriter, *http.Request) { t.Error("enrolled again") })
+	must(t, Enrol(within(t), o, ignore))
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the enrolment has changed: %v", err)
 	}
-	a := w.start()
-	if c := a.holder.credential(); c.expires.Before(time.Now().Add(time.Minute)) {
-		t.Errorf("it expires at %v", c.expires)
+	if at := w.open().Credentials.Expires(); at.Before(time.Now().Add(time.Minute)) {
+		t.Errorf("it expires at %v", at)
 	}
 	if strings.Contains(w.log.String(), token) {
 		t.Error("the log has the token")
@@ -118,21 +93,26 @@ func TestEnrolTriesAgain(t *testing.T) {
 	must(t, err)
 	gone := silent.LocalAddr().String()
 	silent.Close()
-	w.listen(welcome)
-	good := w.cfg.Relays[0]
+	good := w.listen()
 	hostile := w.listenRefusing(protocol.Errorf(protocol.KindUnauthenticated, "control plane: the invitation is not valid"))
-	w.invite(func(i *protocol.Invitation) { i.Relays = []string{gone, hostile, good, good} })
-	w.acceptInvitations()
-	accept := w.routes["POST /enrol"] // nobody asks yet
+	o := w.invite(nil, gone, hostile, good, good)
 	var asked atomic.Int32
-	w.handle("POST /enrol", func(rw http.ResponseWriter, r *http.Request) {
+	w.Handle("POST /enrol", func(rw http.ResponseWriter, r *http.Request) {
 		if asked.Add(1) == 1 {
 			refuse(rw, http.StatusServiceUnavailable, "starting")
 			return
 		}
-		accept(rw, r)
+		w.accept(rw, r)
 	})
-	must(t, Enrol(within(t), w.cfg))
+	told := 0
+	must(t, Enrol(within(t), o, func(p protocol.Problem) {
+		if told++; p.Name != protocol.ProblemCertificate || !strings.HasPrefix(p.Message, "not enrolled yet: ") {
+			t.Errorf("told %+v", p)
+		}
+	}))
+	if told != 3 {
+		t.Errorf("told %d problems", told)
+	}
 	if asked.Load() != 2 {
 		t.Errorf("asked %d times", asked.Load())
 	}
@@ -146,7 +126,7 @@ func TestEnrolTriesAgain(t *testing.T) {
 // listenRefusing starts a relay that refuses unregistered agents.
 func (w *world) listenRefusing(err error) string {
 	w.t.Helper()
-	return w.listenWith(tunnel.ListenConfig{
+	return w.CA.Listen(w.t, tunnel.ListenConfig{
 		RelayID: "rl_hostile", Connect: func(context.Context, net.Addr) (net.Conn, error) { return nil, err },
 	}).Addr().String()
 }
@@ -163,10 +143,9 @@ func TestEnrolRefused(t *testing.T) {
 		{http.StatusUnauthorized, "we don't know " + token},
 	} {
 		w := newWorld(t)
-		w.listen(welcome)
-		w.invite(nil)
-		w.handle("POST /enrol", func(rw http.ResponseWriter, _ *http.Request) { refuse(rw, tt.status, tt.message) })
-		err := Enrol(within(t), w.cfg)
+		o := w.invite(nil, w.listen())
+		w.Handle("POST /enrol", func(rw http.ResponseWriter, _ *http.Request) { refuse(rw, tt.status, tt.message) })
+		err := Enrol(within(t), o, ignore)
 		if err == nil || !strings.Contains(err.Error(), "refused") || !strings.Contains(err.Error(), string(sandbox)) {
 			t.Fatalf("%v", err)
 		}
@@ -176,7 +155,7 @@ func TestEnrolRefused(t *testing.T) {
 		if strings.Contains(err.Error()+w.log.String(), token) {
 			t.Errorf("the token is told: %v\n%s", err, w.log)
 		}
-		if _, err := os.Stat(filepath.Join(w.cfg.StateDir, enrolmentFile)); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(w.file); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("stored all the same: %v", err)
 		}
 	}
@@ -187,14 +166,14 @@ func TestEnrolRefused(t *testing.T) {
 func TestEnrolTellsNoImpostor(t *testing.T) {
 	for what, change := range map[string]func(*world, *protocol.Invitation){
 		"another authority": func(_ *world, i *protocol.Invitation) {
-			i.ControlPlane.CAPEM = newWorld(t).caPEM
+			i.ControlPlane.CAPEM = agenttest.NewAuthority(t).PEM
 		},
 		"another name": func(_ *world, i *protocol.Invitation) { i.ControlPlane.ServerName = "other.test" },
 		"another sandbox": func(w *world, i *protocol.Invitation) {
-			w.handle("POST /enrol", func(rw http.ResponseWriter, r *http.Request) {
+			w.Handle("POST /enrol", func(rw http.ResponseWriter, r *http.Request) {
 				var req protocol.EnrolRequest
 				json.NewDecoder(r.Body).Decode(&req)
-				e := w.certified(req.DeviceKey, "crt_1", time.Now(), time.Hour)
+				e := w.Certified(req.DeviceKey, "crt_1", time.Now(), time.Hour)
 				e.SandboxID = "sb_other"
 				json.NewEncoder(rw).Encode(e)
 			})
@@ -202,25 +181,24 @@ func TestEnrolTellsNoImpostor(t *testing.T) {
 		"another key": func(w *world, i *protocol.Invitation) {
 			other, err := jws.GenerateDeviceKey()
 			must(t, err)
-			w.handle("POST /enrol", func(rw http.ResponseWriter, _ *http.Request) {
-				json.NewEncoder(rw).Encode(w.certified(other.PublicJWK(), "crt_1", time.Now(), time.Hour))
+			w.Handle("POST /enrol", func(rw http.ResponseWriter, _ *http.Request) {
+				json.NewEncoder(rw).Encode(w.Certified(other.PublicJWK(), "crt_1", time.Now(), time.Hour))
 			})
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t)
-			w.listen(welcome)
-			w.handle("POST /enrol", func(http.ResponseWriter, *http.Request) { t.Error("the token was told") })
-			w.invite(func(i *protocol.Invitation) { change(w, i) })
+			w.Handle("POST /enrol", func(http.ResponseWriter, *http.Request) { t.Error("the token was told") })
+			o := w.invite(func(i *protocol.Invitation) { change(w, i) }, w.listen())
 			ctx, cancel := context.WithCancel(within(t))
 			ended := make(chan error, 1)
-			go func() { ended <- Enrol(ctx, w.cfg) }() // received below
+			go func() { ended <- Enrol(ctx, o, ignore) }() // received below
 			waitFor(t, "a failure", func() bool { return strings.Contains(w.log.String(), "not enrolled yet") })
 			cancel()
 			if err := <-ended; !errors.Is(err, context.Canceled) {
 				t.Errorf("Enrol: %v", err)
 			}
-			if _, err := os.Stat(filepath.Join(w.cfg.StateDir, enrolmentFile)); !errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Stat(w.file); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("stored: %v", err)
 			}
 		})
@@ -229,8 +207,8 @@ func TestEnrolTellsNoImpostor(t *testing.T) {
 
 func TestBadInvitation(t *testing.T) {
 	w := newWorld(t)
-	w.invite(nil)
-	data, err := os.ReadFile(w.cfg.Invitation)
+	o := w.invite(nil, "127.0.0.1:1")
+	data, err := os.ReadFile(o.Invitation)
 	must(t, err)
 	for what, text := range map[string]string{
 		"garbled":        "{",
@@ -238,14 +216,14 @@ func TestBadInvitation(t *testing.T) {
 		"unknown member": strings.Replace(string(data), `"token"`, `"more":1,"token"`, 1),
 		"too long":       strings.Repeat(" ", protocol.MaxEnrolmentBytes) + string(data),
 	} {
-		must(t, os.WriteFile(w.cfg.Invitation, []byte(text), 0o600))
-		err := Enrol(within(t), w.cfg)
+		must(t, os.WriteFile(o.Invitation, []byte(text), 0o600))
+		err := Enrol(within(t), o, ignore)
 		if err == nil || strings.Contains(err.Error(), token) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	must(t, os.Remove(w.cfg.Invitation))
-	if err := Enrol(within(t), w.cfg); !errors.Is(err, fs.ErrNotExist) {
+	must(t, os.Remove(o.Invitation))
+	if err := Enrol(within(t), o, ignore); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 }

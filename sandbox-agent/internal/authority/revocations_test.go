@@ -1,4 +1,4 @@
-package agent
+package authority
 
 import (
 	"net/http"
@@ -11,32 +11,20 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/controlplane"
-	"github.com/fairlead/fairlead/tunnel/tunneltest"
 )
-
-// connected returns an agent with a tunnel to the control plane.
-func (w *world) connected() *Agent {
-	w.t.Helper()
-	a := w.start()
-	near, far := tunneltest.Pair(w.t)
-	w.answerConnect(far, certify(w.t, &w.ca, serverName))
-	c := a.tunnels.arrive(near, "127.0.0.1:1")
-	w.t.Cleanup(func() { a.tunnels.depart(c) })
-	return a
-}
 
 // TestFound02EarlierFile: what an earlier build has stored counts.
 func TestFound02EarlierFile(t *testing.T) {
 	w := newWorld(t)
 	const file = `{"list":{"iss":"control-server","aud":"fairlead","number":3,"iat":1,"grants":[{"jti":"gr_1","exp":5000000000}],"subjects":[],"certificates":[]},"grants":["gr_2"]}`
-	must(t, os.WriteFile(filepath.Join(w.cfg.StateDir, revocationsFile), []byte(file), 0o600))
-	if a := w.start(); !void(a, "gr_1") || !void(a, "gr_2") || void(a, "gr_3") {
+	must(t, os.WriteFile(filepath.Join(w.dir, revocationsFile), []byte(file), 0o600))
+	if a := w.open(); !void(a, "gr_1") || !void(a, "gr_2") || void(a, "gr_3") {
 		t.Error("the agent knows something else")
 	}
 }
 
-// publish has the control plane say what is void.
-func (w *world) publish(signer *jws.Signer, number uint64, grants ...protocol.GrantID) {
+// revoke has the control plane say what is void.
+func (w *world) revoke(signer *jws.Signer, number uint64, grants ...protocol.GrantID) {
 	w.t.Helper()
 	r := jws.Revocations{Number: number, IssuedAt: time.Now().Unix()}
 	for _, id := range grants {
@@ -44,51 +32,52 @@ func (w *world) publish(signer *jws.Signer, number uint64, grants ...protocol.Gr
 	}
 	token, err := signer.SignRevocations(r)
 	must(w.t, err)
-	w.handle("GET "+revocationsPath, func(rw http.ResponseWriter, _ *http.Request) { rw.Write([]byte(token + "\n")) })
+	w.Handle("GET "+revocationsPath, func(rw http.ResponseWriter, _ *http.Request) { rw.Write([]byte(token + "\n")) })
 }
 
-func void(a *Agent, id protocol.GrantID) bool { return a.revocations.set.Grant(&jws.Grant{ID: id}) }
+func void(a *Authority, id protocol.GrantID) bool {
+	return a.Trust.Revocations.Set.Grant(&jws.Grant{ID: id})
+}
 
 // TestRevocations: what the control plane says is void, for this agent and for
 // the next one; an older list, one that somebody else signed, and silence
 // change nothing.
 func TestRevocations(t *testing.T) {
 	w := newWorld(t)
-	a := w.connected()
-	if err := a.fetchRevocations(within(t)); err == nil || !controlplane.Refused(err) {
+	a := w.open()
+	if err := a.Trust.fetchRevocations(within(t)); err == nil || !controlplane.Refused(err) {
 		t.Errorf("no such route: %v", err)
 	}
-	w.publish(w.signer, 7, "gr_1")
-	must(t, a.fetchRevocations(within(t)))
+	w.revoke(w.Signer, 7, "gr_1")
+	must(t, a.Trust.fetchRevocations(within(t)))
 	if !void(a, "gr_1") {
 		t.Error("the grant is believed")
 	}
-	grant := signGrant(t, w.signer) // its id is gr_1
-	if _, err := a.keys.Grant(t.Context(), grant); protocol.KindOf(err) != protocol.KindUnauthenticated {
+	grant := signGrant(t, w.Signer) // its id is gr_1
+	if _, err := a.Trust.Keys.Grant(t.Context(), grant); protocol.KindOf(err) != protocol.KindUnauthenticated {
 		t.Errorf("verified: %v", err)
 	}
 	other, _ := newKeys(t)
-	w.publish(other, 9)
-	if err := a.fetchRevocations(within(t)); protocol.KindOf(err) != protocol.KindUnauthenticated {
+	w.revoke(other, 9)
+	if err := a.Trust.fetchRevocations(within(t)); protocol.KindOf(err) != protocol.KindUnauthenticated {
 		t.Errorf("a forged list: %v", err)
 	}
-	w.publish(w.signer, 6)
-	must(t, a.fetchRevocations(within(t)))
+	w.revoke(w.Signer, 6)
+	must(t, a.Trust.fetchRevocations(within(t)))
 	if !void(a, "gr_1") {
 		t.Error("an older list took it back")
 	}
-	a.close()
 
-	next := w.connected()
+	next := w.open()
 	if !void(next, "gr_1") {
 		t.Error("the next agent believes it")
 	}
-	must(t, next.fetchRevocations(within(t))) // 6 still
-	if number, _ := next.revocations.set.Number(); number != 7 || !void(next, "gr_1") {
+	must(t, next.Trust.fetchRevocations(within(t))) // 6 still
+	if number, _ := next.Trust.Revocations.Set.Number(); number != 7 || !void(next, "gr_1") {
 		t.Errorf("the next agent goes back to %d", number)
 	}
-	w.publish(w.signer, 8, "gr_8")
-	must(t, next.fetchRevocations(within(t)))
+	w.revoke(w.Signer, 8, "gr_8")
+	must(t, next.Trust.fetchRevocations(within(t)))
 	if !void(next, "gr_8") || !void(next, "gr_1") {
 		t.Error("the newer list doesn't count, or took something back")
 	}
@@ -98,16 +87,15 @@ func TestRevocations(t *testing.T) {
 // list says, also for the next agent; it is on disk when Revoke returns.
 func TestRevokedByCommand(t *testing.T) {
 	w := newWorld(t)
-	a := w.connected()
-	must(t, a.revocations.Revoke([]protocol.GrantID{"gr_2"}))
-	onDisk, err := os.ReadFile(filepath.Join(w.cfg.StateDir, revocationsFile))
+	a := w.open()
+	must(t, a.Trust.Revocations.Revoke([]protocol.GrantID{"gr_2"}))
+	onDisk, err := os.ReadFile(filepath.Join(w.dir, revocationsFile))
 	if err != nil || !strings.Contains(string(onDisk), "gr_2") {
 		t.Errorf("on disk: %s, %v", onDisk, err)
 	}
-	w.publish(w.signer, 1, "gr_3")
-	must(t, a.fetchRevocations(within(t)))
-	a.close()
-	next := w.start()
+	w.revoke(w.Signer, 1, "gr_3")
+	must(t, a.Trust.fetchRevocations(within(t)))
+	next := w.open()
 	if !void(next, "gr_2") || !void(next, "gr_3") || void(next, "gr_4") {
 		t.Error("the next agent knows something else")
 	}
@@ -117,18 +105,18 @@ func TestRevokedByCommand(t *testing.T) {
 // was revoked is void all the same and stored as soon as that works.
 func TestRevocationsNotStored(t *testing.T) {
 	w := newWorld(t)
-	a := w.start()
-	path := a.revocations.path
-	a.revocations.path = filepath.Join(w.cfg.StateDir, "none", revocationsFile)
-	if err := a.revocations.Revoke([]protocol.GrantID{"gr_5"}); protocol.KindOf(err) != protocol.KindInternal || err == nil {
+	a := w.open()
+	path := a.Trust.Revocations.path
+	a.Trust.Revocations.path = filepath.Join(w.dir, "none", revocationsFile)
+	if err := a.Trust.Revocations.Revoke([]protocol.GrantID{"gr_5"}); protocol.KindOf(err) != protocol.KindInternal || err == nil {
 		t.Errorf("Revoke: %v", err)
 	}
 	if !void(a, "gr_5") {
 		t.Error("it is believed")
 	}
-	a.revocations.path = path
-	must(t, a.revocations.apply(&jws.Revocations{Number: 1}))
-	if !void(w.start(), "gr_5") {
+	a.Trust.Revocations.path = path
+	must(t, a.Trust.Revocations.apply(&jws.Revocations{Number: 1}))
+	if !void(w.open(), "gr_5") {
 		t.Error("it was forgotten")
 	}
 }
@@ -136,8 +124,8 @@ func TestRevocationsNotStored(t *testing.T) {
 // TestGarbledRevocations: an agent starts without them, and says so.
 func TestGarbledRevocations(t *testing.T) {
 	w := newWorld(t)
-	must(t, os.WriteFile(filepath.Join(w.cfg.StateDir, revocationsFile), []byte("{"), 0o600))
-	w.start()
+	must(t, os.WriteFile(filepath.Join(w.dir, revocationsFile), []byte("{"), 0o600))
+	w.open()
 	if !strings.Contains(w.log.String(), revocationsFile) {
 		t.Errorf("the log says nothing of it:\n%s", w.log)
 	}

@@ -1,8 +1,7 @@
-package agent
+package uplink
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"sync"
 	"time"
@@ -28,18 +27,14 @@ const (
 	replacedTime = time.Second
 )
 
-// firstPatience is how long the first dial may wait for a relay's CHALLENGE; each
-// that took too long is followed by one that may take twice as long, up to
-// protocol.HandshakeTimeout. A relay that is killed in the middle of a dial and
-// started again knows nothing of it, and doesn't say so. One that has said
-// CHALLENGE may have many others to let in first. A variable for tests.
-var firstPatience = time.Second
-
-// A keeper keeps one of the agent's tunnels up.
+// A keeper keeps one of the tunnels up.
 type keeper struct {
 	// Static after construction.
-	agent  *Agent
-	ladder *tunnel.Ladder
+	tunnels  *Tunnels
+	options  *Options // of tunnels
+	identity Identity
+	server   Server
+	ladder   *tunnel.Ladder
 
 	// Owned by tunnel.Run.
 	addr     string // dialled last
@@ -52,21 +47,27 @@ type keeper struct {
 	again  bool            // it was up: try its address first
 }
 
-// keep keeps the tunnel number i up until ctx ends or an error is fatal.
-func (a *Agent) keep(ctx context.Context, i int) error {
-	k := &keeper{agent: a, ladder: &tunnel.Ladder{}, patience: firstPatience}
+func newKeeper(t *Tunnels, identity Identity, server Server) *keeper {
+	return &keeper{
+		tunnels: t, options: &t.options, identity: identity, server: server,
+		ladder: &tunnel.Ladder{}, patience: t.options.Patience,
+	}
+}
+
+// run keeps the tunnel number i up until ctx ends or an error is fatal.
+func (k *keeper) run(ctx context.Context, i int) error {
 	if i > 0 {
 		select {
-		case <-a.tunnels.begun:
+		case <-k.tunnels.begun:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 	cfg := tunnel.RunConfig{
-		Next: k.next, Dial: k.dial, Serve: k.serve, Fatal: k.fatal, Hurry: a.tunnels.hurry[i], Logger: a.log,
+		Next: k.next, Dial: k.dial, Serve: k.serve, Fatal: k.fatal, Hurry: k.tunnels.hurry[i], Logger: k.options.Log,
 	}
-	if a.cfg.mayClimb() {
-		cfg.Climb = &tunnel.Climb{Probe: k.probe, Dial: k.climb, Ladder: k.ladder, Events: a.tunnelEvents}
+	if len(k.options.Carriers) == 0 { // a tunnel over WebSocket may be replaced
+		cfg.Climb = &tunnel.Climb{Probe: k.probe, Dial: k.climb, Ladder: k.ladder, Events: k.tunnels.events}
 	}
 	return tunnel.Run(ctx, cfg)
 }
@@ -74,12 +75,12 @@ func (a *Agent) keep(ctx context.Context, i int) error {
 // next returns the address to dial: the one that was up, or else another one
 // in turn.
 func (k *keeper) next(ctx context.Context) (string, error) {
-	k.agent.tunnels.release(k.addr)
+	k.tunnels.release(k.addr)
 	k.mu.Lock()
 	again := k.again
 	k.again = false
 	k.mu.Unlock()
-	addr, err := k.agent.tunnels.take(ctx, k.addr, again)
+	addr, err := k.tunnels.take(ctx, k.addr, again)
 	k.addr = addr
 	return addr, err
 }
@@ -89,23 +90,23 @@ func (k *keeper) dial(ctx context.Context, addr string) (*tunnel.Session, error)
 	defer cancel()
 	late := time.AfterFunc(k.patience, cancel)
 	defer late.Stop()
-	session, err := k.agent.dial(hurried, addr, k.ladder, func(c protocol.Challenge) error {
+	session, err := k.register(hurried, addr, func(c protocol.Challenge) error {
 		late.Stop()
-		return k.agent.tunnels.meet(addr, c.RelayID)
+		return k.tunnels.meet(addr, c.RelayID)
 	})
 	switch {
 	case err == nil:
-		k.patience = firstPatience
+		k.patience = k.options.Patience
 	case hurried.Err() != nil:
 		k.patience = min(2*k.patience, protocol.HandshakeTimeout)
 	}
 	if err != nil {
-		k.agent.tunnels.dialled()
+		k.tunnels.dialled()
 	}
 	k.refused++
 	switch kind := protocol.KindOf(err); {
 	case err != nil && (kind == protocol.KindUnauthenticated || kind == protocol.KindExpired):
-		k.agent.holder.doubted()
+		k.identity.Doubted()
 		k.refused = 0
 	case kind != protocol.KindSuperseded:
 		k.refused = 0
@@ -115,7 +116,7 @@ func (k *keeper) dial(ctx context.Context, addr string) (*tunnel.Session, error)
 
 // probe finds out whether QUIC gets through.
 func (k *keeper) probe(ctx context.Context, addr string) error {
-	return tunnel.Probe(ctx, tunnel.DialConfig{Addr: addr, TLS: k.agent.relayTLS()})
+	return tunnel.Probe(ctx, tunnel.DialConfig{Addr: addr, TLS: k.options.TLS})
 }
 
 // errOtherRelay is the end of a climb whose address has come to lead elsewhere.
@@ -123,7 +124,7 @@ var errOtherRelay = errors.New("another relay answers over QUIC")
 
 // climb registers again over QUIC, at the relay that from leads to.
 func (k *keeper) climb(ctx context.Context, addr string, from *tunnel.Session) (*tunnel.Session, error) {
-	return k.agent.dial(ctx, addr, k.ladder, func(c protocol.Challenge) error {
+	return k.register(ctx, addr, func(c protocol.Challenge) error {
 		if c.RelayID != from.Welcome().RelayID {
 			return errOtherRelay
 		}
@@ -135,7 +136,7 @@ func (k *keeper) serve(ctx context.Context, addr string, session *tunnel.Session
 	k.mu.Lock()
 	k.latest = session
 	k.mu.Unlock()
-	again, err := k.agent.serve(ctx, addr, session)
+	again, err := k.use(ctx, addr, session)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.latest == session { // not one that has been replaced
@@ -153,87 +154,67 @@ func (k *keeper) fatal(err error) bool {
 	return ok && e.Kind == protocol.KindSuperseded && k.refused != 1
 }
 
-// relayTLS says how relays are verified.
-func (a *Agent) relayTLS() *tls.Config {
-	return &tls.Config{RootCAs: a.relayCA, MinVersion: tls.VersionTLS13}
-}
-
-// dial opens and registers a tunnel under a new generation, at a relay that meet
-// doesn't object to. The carriers are those of the configuration, if none are
+// register opens and registers a tunnel under a new generation, at a relay that
+// meet doesn't object to. The carriers are those of the options, if none are
 // named.
-func (a *Agent) dial(
-	ctx context.Context, addr string, ladder *tunnel.Ladder, meet func(protocol.Challenge) error, by ...tunnel.Carrier,
+func (k *keeper) register(
+	ctx context.Context, addr string, meet func(protocol.Challenge) error, by ...tunnel.Carrier,
 ) (*tunnel.Session, error) {
-	generation, err := a.ledger.NextGeneration()
+	generation, err := k.options.Generations.NextGeneration()
 	if err != nil {
 		return nil, err
 	}
 	if len(by) == 0 {
-		by = a.cfg.carriers()
+		by = k.options.Carriers
 	}
 	return tunnel.Dial(ctx, tunnel.DialConfig{
-		Addr:     addr,
-		TLS:      a.relayTLS(),
-		Carriers: by,
-		Ladder:   ladder,
-		Events:   a.tunnelEvents,
-		Logger:   a.log,
+		Addr: addr, TLS: k.options.TLS, Carriers: by, Ladder: k.ladder,
+		Events: k.tunnels.events, Logger: k.options.Log,
 		Hello: func(c protocol.Challenge, exporter []byte) (protocol.Hello, error) {
 			if err := meet(c); err != nil {
 				return protocol.Hello{}, err
 			}
-			signature, err := a.device.Sign(protocol.HelloTranscript(c.RelayID, c.Nonce, exporter))
-			return protocol.Hello{
-				MinVersion: protocol.MinVersion, MaxVersion: protocol.MaxVersion,
-				SandboxID: a.enrolment.SandboxID, Certificate: a.holder.credential().token,
-				Generation: generation, InstanceID: a.instance, Revision: a.cfg.Revision,
-				Isolation: string(a.host.Isolation()), Signature: signature,
-			}, err
+			hello := k.options.Hello
+			hello.MinVersion, hello.MaxVersion, hello.Generation = protocol.MinVersion, protocol.MaxVersion, generation
+			err := k.identity.SignHello(&hello, c, exporter)
+			return hello, err
 		},
 	})
 }
 
-// serve uses a registered tunnel until it is over. again says that its relay
+// use has a registered tunnel served until it is over. again says that its relay
 // is the first to try afterwards.
-func (a *Agent) serve(ctx context.Context, addr string, session *tunnel.Session) (again bool, err error) {
-	c := a.tunnels.arrive(session, addr)
-	a.log.Info("connected", "relay", session.Welcome().RelayID, "addr", session.RemoteAddr(), "carrier", session.Carrier())
+func (k *keeper) use(ctx context.Context, addr string, session *tunnel.Session) (again bool, err error) {
+	c := k.tunnels.arrive(session, addr)
+	k.options.Log.Info("connected", "relay", session.Welcome().RelayID, "addr", session.RemoteAddr(), "carrier", session.Carrier())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	served := make(chan struct{})
-	go func() { // serve waits for it below
+	go func() { // use waits for it below
 		defer close(served)
-		a.link.Serve(ctx, session)
+		k.server.Serve(ctx, session)
 	}()
-	a.status.greet(session)
-	a.local.workshop.integrations.RefreshAll() // what was pushed meanwhile is lost
-	refreshed := make(chan struct{})
-	go func() { // serve waits for it below
-		defer close(refreshed)
-		a.refresh(ctx, session)
-	}()
-	again, err = a.watch(ctx, c)
-	a.tunnels.depart(c) // first of all: another tunnel is primary now
+	again, err = k.watch(ctx, c)
+	k.tunnels.depart(c) // first of all: another tunnel is primary now
 	cancel()
 	session.Close()
 	<-served
-	<-refreshed
 	return again, err
 }
 
 // watch waits for the end of c and says why.
-func (a *Agent) watch(ctx context.Context, c *connection) (again bool, err error) {
+func (k *keeper) watch(ctx context.Context, c *connection) (again bool, err error) {
 	select {
 	case m := <-c.session.GoAways():
-		return false, a.leave(ctx, c, m)
+		return false, k.leave(ctx, c, m)
 	case <-c.session.Done():
-		a.tunnels.depart(c)
+		k.tunnels.depart(c)
 		select {
 		case m := <-c.session.GoAways(): // it came with the end
-			return false, a.superseded(m)
+			return false, k.superseded(m)
 		default:
 		}
-		a.log.Info("disconnected", "relay", c.session.Welcome().RelayID, "err", c.session.Err())
+		k.options.Log.Info("disconnected", "relay", c.session.Welcome().RelayID, "err", c.session.Err())
 		return true, nil
 	case <-ctx.Done():
 		return false, nil
@@ -241,27 +222,27 @@ func (a *Agent) watch(ctx context.Context, c *connection) (again bool, err error
 }
 
 // superseded returns an error when another copy of this sandbox took over.
-func (a *Agent) superseded(m protocol.GoAway) error {
-	if m.Reason == protocol.KindSuperseded && m.InstanceID != a.instance {
+func (k *keeper) superseded(m protocol.GoAway) error {
+	if m.Reason == protocol.KindSuperseded && m.InstanceID != k.options.Hello.InstanceID {
 		return protocol.Errorf(protocol.KindSuperseded,
 			"another copy of sandbox %s took over (instance %s; this is %s): %s",
-			a.enrolment.SandboxID, m.InstanceID, a.instance, m.Message)
+			k.options.Hello.SandboxID, m.InstanceID, k.options.Hello.InstanceID, m.Message)
 	}
-	a.log.Info("the relay asks to go", "reason", m.Reason, "message", m.Message)
+	k.options.Log.Info("the relay asks to go", "reason", m.Reason, "message", m.Message)
 	return nil
 }
 
 // leave acts on a GOAWAY: another tunnel becomes primary before this one is
 // given up, which happens when its streams are over, or at the deadline.
-func (a *Agent) leave(ctx context.Context, c *connection, m protocol.GoAway) error {
-	if err := a.superseded(m); err != nil || m.Reason == protocol.KindSuperseded {
+func (k *keeper) leave(ctx context.Context, c *connection, m protocol.GoAway) error {
+	if err := k.superseded(m); err != nil || m.Reason == protocol.KindSuperseded {
 		if err == nil {
-			a.tunnels.awaitReplaced(ctx, c)
+			k.tunnels.awaitReplaced(ctx, c)
 		}
 		return err
 	}
-	a.tunnels.learn(m.Alternates)
-	a.tunnels.leave(c)
+	k.tunnels.learn(m.Alternates)
+	k.tunnels.leave(c)
 	farewell := time.Duration(min(max(m.DeadlineMS, 0), maxFarewell.Milliseconds())) * time.Millisecond
 	deadline := time.NewTimer(farewell)
 	defer deadline.Stop()
@@ -271,7 +252,7 @@ func (a *Agent) leave(ctx context.Context, c *connection, m protocol.GoAway) err
 	for began := time.Now(); ; {
 		select {
 		case <-poll.C:
-			alone := !a.tunnels.replaced(c) && time.Since(began) < handoverTime
+			alone := !k.tunnels.replaced(c) && time.Since(began) < handoverTime
 			if free++; alone || c.session.Serving() > 0 {
 				free = 0
 			}

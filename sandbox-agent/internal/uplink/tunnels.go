@@ -1,9 +1,8 @@
-package agent
+package uplink
 
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -13,25 +12,26 @@ import (
 )
 
 const (
-	// maxTunnels is how many relays are kept warm.
+	// maxTunnels is how many relays are connected at the same time.
 	maxTunnels = 2
 	// maxLearned bounds the addresses learned from relays.
 	maxLearned = 16
 )
 
-// errSameRelay is the end of a dial whose address led where a tunnel is.
+// errSameRelay ends a dial whose address belongs to a relay that has a tunnel.
 var errSameRelay = errors.New("the address belongs to a relay that is connected already")
 
-// A tunnelSet knows the relays of a sandbox and its tunnels to them, and says
-// which one is primary.
-type tunnelSet struct {
+// Tunnels knows the relays of a sandbox and its tunnels to them, and says which
+// one is primary. As a Prometheus collector it shows them and how they were
+// reached. Make it with New.
+type Tunnels struct {
 	// Static after construction.
-	configured     []string // "host:port", in the order they are tried
-	nextGeneration func() (uint64, error)
-	log            *slog.Logger
-	begun          chan struct{}   // closed when the first dial has ended
-	hurry          []chan struct{} // one for each who keeps a tunnel
-	begin          sync.Once       // of begun
+	options Options
+	metrics *metrics
+	events  *tunnel.Events  // counts into metrics
+	begun   chan struct{}   // closed when the first dial has ended
+	hurry   []chan struct{} // one for each keeper
+	begin   sync.Once       // of begun
 
 	// Guarded by mu.
 	mu      sync.Mutex
@@ -53,9 +53,14 @@ type connection struct {
 	told    protocol.Role // the last ROLE; generation 0: none
 }
 
-func newTunnelSet(addrs []string, nextGeneration func() (uint64, error), log *slog.Logger) *tunnelSet {
-	t := &tunnelSet{
-		configured: addrs, nextGeneration: nextGeneration, log: log, begun: make(chan struct{}),
+// New returns the tunnels of a sandbox, of which there are none before Run.
+func New(options Options) *Tunnels {
+	if options.Patience == 0 {
+		options.Patience = time.Second
+	}
+	m := newMetrics()
+	t := &Tunnels{
+		options: options, metrics: m, events: m.events(), begun: make(chan struct{}),
 		relays: map[string]protocol.RelayID{}, busy: map[string]bool{}, changed: make(chan struct{}),
 	}
 	for range maxTunnels {
@@ -65,13 +70,13 @@ func newTunnelSet(addrs []string, nextGeneration func() (uint64, error), log *sl
 }
 
 // announce wakes who waits for a change. The caller holds mu.
-func (t *tunnelSet) announce() {
+func (t *Tunnels) announce() {
 	close(t.changed)
 	t.changed = make(chan struct{})
 }
 
-// current returns the primary tunnel, nil when there is none.
-func (t *tunnelSet) current() *tunnel.Session {
+// Primary returns the primary tunnel, nil when there is none.
+func (t *Tunnels) Primary() *tunnel.Session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.primary == nil {
@@ -80,8 +85,8 @@ func (t *tunnelSet) current() *tunnel.Session {
 	return t.primary.session
 }
 
-// sessions returns all tunnels that are up.
-func (t *tunnelSet) sessions() []*tunnel.Session {
+// Sessions returns all tunnels that are up.
+func (t *Tunnels) Sessions() []*tunnel.Session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	list := make([]*tunnel.Session, 0, len(t.up))
@@ -91,8 +96,16 @@ func (t *tunnelSet) sessions() []*tunnel.Session {
 	return list
 }
 
-// relayStatus describes the relays that tunnels lead to.
-func (t *tunnelSet) relayStatus() []RelayStatus {
+// A RelayStatus is one relay that the agent is connected to.
+type RelayStatus struct {
+	ID      protocol.RelayID `json:"id"`
+	Address string           `json:"address"` // "host:port"
+	Primary bool             `json:"primary"`
+	Carrier tunnel.Carrier   `json:"carrier"` // what the tunnel runs over
+}
+
+// Status describes the relays that tunnels lead to.
+func (t *Tunnels) Status() []RelayStatus {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var list []RelayStatus
@@ -104,23 +117,23 @@ func (t *tunnelSet) relayStatus() []RelayStatus {
 	return list
 }
 
-// watch returns a channel that is closed with the next change.
-func (t *tunnelSet) watch() <-chan struct{} {
+// Changed returns a channel that is closed with the next change.
+func (t *Tunnels) Changed() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.changed
 }
 
 // known returns the addresses of all relays that are known.
-func (t *tunnelSet) known() []string {
+func (t *Tunnels) known() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.addresses()
 }
 
 // addresses returns all that are known. The caller holds mu.
-func (t *tunnelSet) addresses() []string {
-	all := slices.Clone(t.configured)
+func (t *Tunnels) addresses() []string {
+	all := slices.Clone(t.options.Relays)
 	for _, addr := range t.learned {
 		if !slices.Contains(all, addr) {
 			all = append(all, addr)
@@ -131,7 +144,7 @@ func (t *tunnelSet) addresses() []string {
 
 // learn notes the addresses of other relays. They replace what was learned
 // before, since relays come and go.
-func (t *tunnelSet) learn(alternates []string) {
+func (t *Tunnels) learn(alternates []string) {
 	if len(alternates) == 0 {
 		return
 	}
@@ -154,7 +167,7 @@ func (t *tunnelSet) learn(alternates []string) {
 // take waits for an address to dial, and reserves it. The search begins behind
 // last, or with it when again is set, and leaves out relays that are dialled
 // or connected already.
-func (t *tunnelSet) take(ctx context.Context, last string, again bool) (string, error) {
+func (t *Tunnels) take(ctx context.Context, last string, again bool) (string, error) {
 	for {
 		t.mu.Lock()
 		addr := t.pick(last, again)
@@ -175,7 +188,7 @@ func (t *tunnelSet) take(ctx context.Context, last string, again bool) (string, 
 }
 
 // pick returns a free address, or none. The caller holds mu.
-func (t *tunnelSet) pick(last string, again bool) string {
+func (t *Tunnels) pick(last string, again bool) string {
 	all := t.addresses()
 	first := slices.Index(all, last)
 	if !again {
@@ -191,7 +204,7 @@ func (t *tunnelSet) pick(last string, again bool) string {
 }
 
 // release gives an address back.
-func (t *tunnelSet) release(addr string) {
+func (t *Tunnels) release(addr string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.busy[addr] {
@@ -201,7 +214,7 @@ func (t *tunnelSet) release(addr string) {
 }
 
 // connected reports whether there is a tunnel to a relay. The caller holds mu.
-func (t *tunnelSet) connected(relay protocol.RelayID) bool {
+func (t *Tunnels) connected(relay protocol.RelayID) bool {
 	return relay != "" && slices.ContainsFunc(t.up, func(c *connection) bool {
 		return c.session.Welcome().RelayID == relay
 	})
@@ -209,7 +222,7 @@ func (t *tunnelSet) connected(relay protocol.RelayID) bool {
 
 // meet notes which relay answers at addr. It fails when there is a tunnel to
 // that one: registering there again would end it.
-func (t *tunnelSet) meet(addr string, relay protocol.RelayID) error {
+func (t *Tunnels) meet(addr string, relay protocol.RelayID) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.relays[addr] = relay
@@ -221,12 +234,12 @@ func (t *tunnelSet) meet(addr string, relay protocol.RelayID) error {
 
 // dialled notes that a dial has ended. The second tunnel waits for the first,
 // so that the first relay known is primary where all can be reached.
-func (t *tunnelSet) dialled() { t.begin.Do(func() { close(t.begun) }) }
+func (t *Tunnels) dialled() { t.begin.Do(func() { close(t.begun) }) }
 
 // arrive adds a registered tunnel and says its role. One that leads to a relay
 // to which there is a tunnel takes the place and the role of that one, which the
 // relay ends.
-func (t *tunnelSet) arrive(session *tunnel.Session, addr string) *connection {
+func (t *Tunnels) arrive(session *tunnel.Session, addr string) *connection {
 	c := &connection{session: session, addr: addr}
 	defer t.dialled()
 	t.learn(session.Welcome().Alternates)
@@ -249,7 +262,7 @@ func (t *tunnelSet) arrive(session *tunnel.Session, addr string) *connection {
 
 // awaitReplaced waits until another tunnel has taken c's place, c is over, or it
 // takes too long.
-func (t *tunnelSet) awaitReplaced(ctx context.Context, c *connection) {
+func (t *Tunnels) awaitReplaced(ctx context.Context, c *connection) {
 	timer := time.NewTimer(replacedTime)
 	defer timer.Stop()
 	for {
@@ -273,7 +286,7 @@ func (t *tunnelSet) awaitReplaced(ctx context.Context, c *connection) {
 
 // depart removes a tunnel that is over. If it was the primary one, another is
 // promoted before anything else happens.
-func (t *tunnelSet) depart(c *connection) {
+func (t *Tunnels) depart(c *connection) {
 	t.mu.Lock()
 	i := slices.Index(t.up, c)
 	if i >= 0 {
@@ -286,9 +299,10 @@ func (t *tunnelSet) depart(c *connection) {
 	}
 }
 
-// leave notes that c's relay goes away: a tunnel to another one becomes
-// primary, now or when there is one. Whoever pauses before dialling doesn't.
-func (t *tunnelSet) leave(c *connection) {
+// leave notes that c's relay goes away: a tunnel to another relay becomes
+// primary, now or when there is one. A keeper that pauses before its next dial
+// goes on at once.
+func (t *Tunnels) leave(c *connection) {
 	t.mu.Lock()
 	c.leaving = true
 	t.assign()
@@ -304,7 +318,7 @@ func (t *tunnelSet) leave(c *connection) {
 
 // replaced reports whether nothing is gained by staying with c: another tunnel
 // is primary, or there is no other relay.
-func (t *tunnelSet) replaced(c *connection) bool {
+func (t *Tunnels) replaced(c *connection) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.primary != c || len(t.addresses()) < 2
@@ -312,7 +326,7 @@ func (t *tunnelSet) replaced(c *connection) bool {
 
 // assign chooses the primary tunnel and tells every relay what has changed for
 // it, the new primary's first. The caller holds mu.
-func (t *tunnelSet) assign() {
+func (t *Tunnels) assign() {
 	defer t.announce()
 	next := t.primary
 	if i := slices.Index(t.up, t.primary); i < 0 || t.primary.leaving {
@@ -341,17 +355,17 @@ func (t *tunnelSet) assign() {
 }
 
 // tell says a ROLE on c if that is news. The caller holds mu.
-func (t *tunnelSet) tell(c *connection, primary bool, origin string) bool {
+func (t *Tunnels) tell(c *connection, primary bool, origin string) bool {
 	if c.told.Generation != 0 && c.told.Primary == primary && c.told.Origin == origin {
 		return false
 	}
 	generation := t.spare
 	if t.spare = 0; generation == 0 {
 		var err error
-		if generation, err = t.nextGeneration(); err != nil {
+		if generation, err = t.options.Generations.NextGeneration(); err != nil {
 			// Without a fresh generation nobody may be told anything; the
 			// next tunnel tries again.
-			t.log.Error("no role", "err", err)
+			t.options.Log.Error("no role", "err", err)
 			c.session.CloseWith(protocol.Fault(protocol.KindInternal, err))
 			return false
 		}
@@ -361,20 +375,20 @@ func (t *tunnelSet) tell(c *connection, primary bool, origin string) bool {
 	if err := c.session.SendRole(c.told); err != nil {
 		return false // it is over, and will depart
 	}
-	t.log.Info("role", "relay", c.session.Welcome().RelayID, "primary", primary, "generation", generation)
+	t.options.Log.Info("role", "relay", c.session.Welcome().RelayID, "primary", primary, "generation", generation)
 	return true
 }
 
 // refill draws the generation of the next ROLE beforehand: a promotion must
 // not wait for a disk.
-func (t *tunnelSet) refill() {
+func (t *Tunnels) refill() {
 	t.mu.Lock()
 	full := t.spare != 0
 	t.mu.Unlock()
 	if full {
 		return
 	}
-	generation, err := t.nextGeneration()
+	generation, err := t.options.Generations.NextGeneration()
 	if err != nil {
 		return // tell tries again
 	}

@@ -1,8 +1,7 @@
-package agent
+package uplink
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"testing"
@@ -27,9 +26,8 @@ func (w *world) listenBoth(id protocol.RelayID) *tunnel.Listener {
 		}
 	}
 	var last *tunnel.Session // owned by Admit, which is called for one dial after the other
-	l, err := tunnel.Listen(tunnel.ListenConfig{
+	return w.ca.Listen(w.t, tunnel.ListenConfig{
 		Conn: udp, WebSocket: tcp, RelayID: id, Origin: originOne,
-		TLS: &tls.Config{Certificates: []tls.Certificate{certify(w.t, &w.ca, "relay.test")}},
 		Admit: func(_ context.Context, r *tunnel.Registration) error {
 			if last != nil {
 				if r.Hello.Generation <= last.Hello().Generation {
@@ -42,9 +40,6 @@ func (w *world) listenBoth(id protocol.RelayID) *tunnel.Listener {
 			return nil
 		},
 	})
-	must(w.t, err)
-	w.t.Cleanup(func() { l.Close() })
-	return l
 }
 
 // A tunnel over WebSocket is replaced by one over QUIC to the same relay: that
@@ -52,9 +47,9 @@ func (w *world) listenBoth(id protocol.RelayID) *tunnel.Listener {
 func TestClimb(t *testing.T) {
 	w := newWorld(t)
 	l := w.listenBoth("rl_1")
-	w.cfg.Relays, w.cfg.Carrier = []string{l.Addr().String()}, string(tunnel.CarrierWebSocket)
-	a := w.start()
-	k := &keeper{agent: a, ladder: &tunnel.Ladder{}, patience: firstPatience}
+	w.options.Relays, w.options.Carriers = []string{l.Addr().String()}, []tunnel.Carrier{tunnel.CarrierWebSocket}
+	tunnels := New(w.options)
+	k := newKeeper(tunnels, anybody{}, host{})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	addr, err := k.next(ctx)
@@ -64,7 +59,7 @@ func TestClimb(t *testing.T) {
 	go func() { ended <- k.serve(ctx, addr, low) }() // received below
 	lower := accept(t, l)
 	lower.hears(true, "")
-	if low.Carrier() != tunnel.CarrierWebSocket || a.cfg.mayClimb() {
+	if low.Carrier() != tunnel.CarrierWebSocket {
 		t.Errorf("the first tunnel is on %s", low.Carrier())
 	}
 	waitFor(t, "QUIC", func() bool { return k.probe(ctx, addr) == nil })
@@ -76,7 +71,7 @@ func TestClimb(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("the lower tunnel ended with %v", err)
 	}
-	if status := a.tunnels.relayStatus(); len(status) != 1 || status[0].Carrier != tunnel.CarrierQUIC || !status[0].Primary {
+	if status := tunnels.Status(); len(status) != 1 || status[0].Carrier != tunnel.CarrierQUIC || !status[0].Primary {
 		t.Errorf("relays %+v", status)
 	}
 	if upper.session.Hello().Generation <= lower.session.Hello().Generation {

@@ -1,7 +1,6 @@
-package agent
+package uplink
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -9,22 +8,6 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/tunnel"
 )
-
-func welcome(*tunnel.Registration) error { return nil }
-
-// run runs an agent until the test ends.
-func (w *world) run() {
-	w.t.Helper()
-	a, err := New(w.cfg) // Run closes it
-	must(w.t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- a.Run(ctx) }() // received below
-	w.t.Cleanup(func() {
-		cancel()
-		must(w.t, <-ended)
-	})
-}
 
 // accept returns a relay's end of the next tunnel.
 func accept(t *testing.T, l *tunnel.Listener) *fakeRelay {
@@ -39,7 +22,7 @@ func accept(t *testing.T, l *tunnel.Listener) *fakeRelay {
 func TestTwoRelays(t *testing.T) {
 	w := newWorld(t)
 	one, two := w.listenAs("rl_1", originOne, welcome), w.listenAs("rl_2", originTwo, welcome)
-	w.cfg.Relays = []string{one.Addr().String(), two.Addr().String()}
+	w.options.Relays = []string{one.Addr().String(), two.Addr().String()}
 	w.run()
 	first, second := accept(t, one), accept(t, two)
 	last := first.hears(true, "")
@@ -79,11 +62,11 @@ func TestOneRelayByTwoNames(t *testing.T) {
 		asked <- struct{}{}
 		return nil
 	})
-	w.cfg.Relays = append(w.cfg.Relays, alias.Addr().String())
+	w.options.Relays = append(w.options.Relays, alias.Addr().String())
 	w.run()
 	only := accept(t, l)
 	only.hears(true, "")
-	awaitLog(t, w, errSameRelay.Error())
+	waitFor(t, "a second dial", func() bool { return strings.Contains(w.log.String(), errSameRelay.Error()) })
 	select {
 	case <-asked:
 		t.Error("registered twice at one relay")
@@ -106,7 +89,6 @@ func TestFarewell(t *testing.T) {
 			l := w.listen(welcome)
 			w.run()
 			relay := accept(t, l).session
-			w.answerConnect(relay, certify(t, &w.ca, serverName))
 			stream := w.openHTTP(relay)
 			defer stream.Close()
 			began := time.Now()
@@ -130,23 +112,44 @@ func TestFarewell(t *testing.T) {
 // openHTTP opens a stream as the relay of a tunnel, which is in use by that.
 func (w *world) openHTTP(relay *tunnel.Session) *tunnel.Stream {
 	w.t.Helper()
-	stream, _, err := relay.Open(within(w.t), protocol.LaneBulk, protocol.Open{
-		Kind: protocol.StreamHTTP, Grant: signGrant(w.t, w.signer),
-	})
+	stream, _, err := relay.Open(within(w.t), protocol.LaneBulk, protocol.Open{Kind: protocol.StreamHTTP})
 	must(w.t, err)
 	return stream
 }
 
-func awaitLog(t *testing.T, w *world, text string) {
-	t.Helper()
-	ctx := within(t)
-	poll := time.NewTicker(5 * time.Millisecond)
-	defer poll.Stop()
-	for !strings.Contains(w.log.String(), text) {
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-			t.Fatalf("the log doesn't say %q:\n%s", text, w.log)
+// TestAnotherCopy: the older of two copies ends, and names the newer one.
+func TestAnotherCopy(t *testing.T) {
+	w := newWorld(t)
+	l := w.listen(func(*tunnel.Registration) error { return nil })
+	ended := make(chan error, 1)
+	go func() { ended <- New(w.options).Run(within(t), anybody{}, host{}) }() // received below
+	session, err := l.Accept(within(t))
+	must(t, err)
+	must(t, session.GoAway(protocol.GoAway{Reason: protocol.KindSuperseded, InstanceID: "another"}))
+	err = <-ended // by itself: the words could be lost in the relay's own end of it
+	if protocol.KindOf(err) != protocol.KindSuperseded {
+		t.Fatalf("Run: %v", err)
+	}
+	for _, word := range []string{"another copy", string(w.options.Hello.SandboxID), "another", w.options.Hello.InstanceID} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("%q doesn't say %q", err, word)
 		}
+	}
+}
+
+// TestRefusedRegistration: a relay that refuses is asked again.
+func TestRefusedRegistration(t *testing.T) {
+	w := newWorld(t)
+	refusals := 2
+	l := w.listen(func(*tunnel.Registration) error {
+		if refusals--; refusals >= 0 {
+			return protocol.Errorf(protocol.KindForbidden, "the sandbox has another key")
+		}
+		return nil
+	})
+	w.run()
+	accept(t, l)
+	if !strings.Contains(w.log.String(), "the sandbox has another key") {
+		t.Errorf("the log doesn't say why:\n%s", w.log)
 	}
 }

@@ -1,4 +1,4 @@
-package agent
+package uplink
 
 import (
 	"context"
@@ -68,14 +68,23 @@ func (r *fakeRelay) hears(primary bool, origin string) uint64 {
 	}
 }
 
-// counter numbers generations as the ledger does.
-func counter() func() (uint64, error) {
-	var n atomic.Uint64
-	return func() (uint64, error) { return n.Add(1), nil }
+// A numbering numbers generations as the ledger does, until it is broken.
+type numbering struct {
+	n      atomic.Uint64
+	broken atomic.Bool
 }
 
-func newSet(addrs ...string) *tunnelSet {
-	return newTunnelSet(addrs, counter(), slog.New(slog.DiscardHandler))
+func counter() *numbering { return &numbering{} }
+
+func (c *numbering) NextGeneration() (uint64, error) {
+	if c.broken.Load() {
+		return 0, errors.New("no disk")
+	}
+	return c.n.Add(1), nil
+}
+
+func newSet(addrs ...string) *Tunnels {
+	return New(Options{Relays: addrs, Generations: counter(), Log: slog.New(slog.DiscardHandler)})
 }
 
 const originOne, originTwo = "https://one.example", "https://two.example"
@@ -93,7 +102,7 @@ func TestTheStandbyIsPromoted(t *testing.T) {
 		} else {
 			last = g
 		}
-		if set.current() != a {
+		if set.Primary() != a {
 			t.Error("the first is not primary")
 		}
 		set.depart(first)
@@ -106,7 +115,7 @@ func TestTheStandbyIsPromoted(t *testing.T) {
 		again.hears(false, originTwo)
 		set.depart(third) // a standby's end changes nothing
 		set.depart(second)
-		if set.current() != nil {
+		if set.Primary() != nil {
 			t.Error("a tunnel that is over is primary")
 		}
 		synctest.Wait()
@@ -119,21 +128,15 @@ func TestTheStandbyIsPromoted(t *testing.T) {
 // A promotion doesn't wait for a disk: its generation is there already.
 func TestPromotionNeedsNoGeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		draw := counter()
-		var broken atomic.Bool
-		set := newTunnelSet([]string{"one:1", "two:1"}, func() (uint64, error) {
-			if broken.Load() {
-				return 0, errors.New("no disk")
-			}
-			return draw()
-		}, slog.New(slog.DiscardHandler))
+		generations := counter()
+		set := New(Options{Relays: []string{"one:1", "two:1"}, Generations: generations, Log: slog.New(slog.DiscardHandler)})
 		a, one := connect(t, "rl_1", originOne)
 		b, two := connect(t, "rl_2", originTwo)
 		first := set.arrive(a, "one:1")
 		one.hears(true, "")
 		set.arrive(b, "two:1")
 		two.hears(false, originOne)
-		broken.Store(true)
+		generations.broken.Store(true)
 		set.depart(first)
 		two.hears(true, "")
 		// Whoever can't be told its role any more is not kept.
@@ -154,7 +157,7 @@ func TestMakeBeforeBreak(t *testing.T) {
 		}
 		set.leave(first)
 		synctest.Wait()
-		if set.current() != a {
+		if set.Primary() != a {
 			t.Error("the last tunnel was given up")
 		}
 		select {
@@ -168,7 +171,7 @@ func TestMakeBeforeBreak(t *testing.T) {
 		if demoted := one.hears(false, originTwo); demoted <= promoted {
 			t.Errorf("demoted with generation %d, before the promotion with %d", demoted, promoted)
 		}
-		if !set.replaced(first) || set.current() != b {
+		if !set.replaced(first) || set.Primary() != b {
 			t.Error("not handed over")
 		}
 	})
@@ -184,7 +187,7 @@ func TestHandover(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				set := newSet("one:1", "two:1")
-				a := &Agent{tunnels: set, log: slog.New(slog.DiscardHandler)}
+				k := newKeeper(set, anybody{}, host{})
 				near, one := connect(t, "rl_1", originOne)
 				other, two := connect(t, "rl_2", originTwo)
 				leaving := set.arrive(near, "one:1")
@@ -193,7 +196,7 @@ func TestHandover(t *testing.T) {
 					time.AfterFunc(c.another, func() { set.arrive(other, "two:1") })
 				}
 				began := time.Now()
-				must(t, a.leave(t.Context(), leaving, protocol.GoAway{Reason: protocol.KindRestarting, DeadlineMS: 20_000}))
+				must(t, k.leave(t.Context(), leaving, protocol.GoAway{Reason: protocol.KindRestarting, DeadlineMS: 20_000}))
 				if took := time.Since(began); took < c.kept || took > c.kept+(farewellTicks+2)*streamsInterval {
 					t.Errorf("left after %s", took)
 				}
@@ -303,8 +306,8 @@ func TestATunnelReplacesAnother(t *testing.T) {
 			t.Errorf("waited %s", waited)
 		}
 		set.depart(lower) // is nothing any more
-		if set.current() != c || len(set.sessions()) != 2 {
-			t.Errorf("%d tunnels, the primary is %v", len(set.sessions()), set.current())
+		if set.Primary() != c || len(set.Sessions()) != 2 {
+			t.Errorf("%d tunnels, the primary is %v", len(set.Sessions()), set.Primary())
 		}
 		synctest.Wait()
 		if role, _, _ := two.session.Role(); role.Generation != standby {

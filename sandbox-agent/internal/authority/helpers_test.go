@@ -1,0 +1,138 @@
+package authority
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/agenttest"
+	"github.com/fairlead/fairlead/tunnel"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const sandbox = agenttest.Sandbox
+
+// These are short for what agenttest has.
+var must, within, waitFor, newKeys, signGrant, refuse = agenttest.Must, agenttest.Within, agenttest.WaitFor, agenttest.NewKeys, agenttest.Grant, agenttest.Refuse
+
+// A world is what a sandbox's authority deals with: a state directory, a control
+// plane, and the ways to that.
+type world struct {
+	*agenttest.ControlPlane
+	t       *testing.T
+	dir     string
+	file    string // of the enrolment
+	log     *agenttest.Log
+	audit   recorded
+	changed chan struct{}
+
+	registered, unregistered atomic.Bool // these ways are open; the first is at the start
+	impostor                 atomic.Bool // the ways lead to one
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "state")
+	must(t, os.Mkdir(dir, 0o700))
+	w := &world{
+		ControlPlane: agenttest.NewControlPlane(t), t: t, dir: dir, file: filepath.Join(dir, EnrolmentFile),
+		log: &agenttest.Log{}, changed: make(chan struct{}, 1),
+	}
+	w.registered.Store(true)
+	w.enrol(w.Enrolment("a.b.c"))
+	return w
+}
+
+// enrol writes an enrolment.
+func (w *world) enrol(e protocol.Enrolment) {
+	w.t.Helper()
+	data, err := json.Marshal(e)
+	must(w.t, err)
+	must(w.t, os.WriteFile(w.file, data, 0o600))
+}
+
+// enrolFor writes an enrolment with a certificate of its own, issued some time
+// ago.
+func (w *world) enrolFor(issued time.Time, life time.Duration) (certificate string) {
+	w.t.Helper()
+	device, err := DeviceKey(w.dir)
+	must(w.t, err)
+	e := w.Certified(device.PublicJWK(), "crt_old", issued, life)
+	w.enrol(e)
+	return e.Certificate
+}
+
+// open returns the sandbox's authority, which is closed with the test.
+func (w *world) open() *Authority {
+	w.t.Helper()
+	id, err := Load(w.dir, w.file)
+	must(w.t, err)
+	a, err := Open(Options{
+		Identity: id, KeysMaxAge: time.Hour, Dialer: ways{w}, Audit: &w.audit, Changed: w.changed, Log: w.log.Logger(),
+	})
+	must(w.t, err)
+	w.t.Cleanup(a.Close)
+	return a
+}
+
+// run has f run until the test ends.
+func run(t *testing.T, f func(context.Context)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { // waited for below
+		defer close(done)
+		f(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
+// ways are those to a world's control plane that are open.
+type ways struct{ w *world }
+
+var errClosed = protocol.Errorf(protocol.KindUnavailable, "no way")
+
+func (d ways) Dial(ctx context.Context) (net.Conn, error) {
+	return d.dial(ctx, &d.w.registered)
+}
+
+func (d ways) DialUnregistered(ctx context.Context) (net.Conn, error) {
+	return d.dial(ctx, &d.w.unregistered)
+}
+
+func (d ways) dial(ctx context.Context, open *atomic.Bool) (net.Conn, error) {
+	switch {
+	case !open.Load():
+		return nil, errClosed
+	case d.w.impostor.Load():
+		return d.w.DialImpostor(ctx)
+	}
+	return d.w.Dial(ctx)
+}
+
+// recorded is an audit log of so many records.
+type recorded struct{ sequence uint64 }
+
+func (r *recorded) Head() (protocol.AuditHead, []byte, error) {
+	return protocol.AuditHead{Sequence: r.sequence}, []byte("signature"), nil
+}
+
+// listen starts a relay through which unregistered agents reach the control
+// plane.
+func (w *world) listen() (addr string) {
+	w.t.Helper()
+	return w.CA.Listen(w.t, tunnel.ListenConfig{
+		RelayID: "rl_1", Connect: func(ctx context.Context, _ net.Addr) (net.Conn, error) { return w.Dial(ctx) },
+	}).Addr().String()
+}
