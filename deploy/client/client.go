@@ -1,11 +1,11 @@
-// Package client uses a deployment as its users do, over the public REST API
-// and sockets: for the load test, the end-to-end tests and command lines.
+// Package client uses a deployment as users do, through its public REST API and
+// sockets: for the load test, the end-to-end tests and command lines.
 //
-// A [User] buys grants and makes requests. [Watch] has a [Viewer] follow a
-// terminal; the viewer comes back by itself when its socket ends. The parts that
-// know neither a clock nor a connection stand apart: parser (WebSocket frames),
-// outbox (input on its way), acks (what is acknowledged when), relays (where to
-// go next) and pulse (whether a relay is silent).
+// A [User] gets grants and makes requests. [Watch] starts a [Viewer] of a
+// terminal, which reconnects by itself. The parts without clock and connection
+// stand apart: parser (WebSocket frames), outbox (unacknowledged input), acks
+// (when to acknowledge output), relays (where to connect next) and pulse
+// (whether a relay is silent).
 package client
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// A StatusError is an answer with another status than the one that was wanted.
+// A StatusError is an answer with an unexpected status.
 type StatusError struct {
 	What   string // the request
 	Status int
@@ -36,7 +36,7 @@ type CloseError struct {
 
 func (e *CloseError) Error() string { return fmt.Sprintf("closed with %d %s", e.Code, e.Reason) }
 
-// final reports whether there is nothing to come back for.
+// final reports whether the viewer should not reconnect.
 func (e *CloseError) final() bool {
 	switch e.Code {
 	case 4004, 4403, 4404, 4409:
@@ -45,17 +45,17 @@ func (e *CloseError) final() bool {
 	return false
 }
 
-// unauthenticated reports whether the next socket needs another grant.
+// unauthenticated reports whether the next socket needs a new grant.
 func (e *CloseError) unauthenticated() bool { return e.Code == 4401 }
 
-// A SilentError is the end of a socket whose relay had said nothing for so long.
+// A SilentError ends a socket whose relay was silent for so long.
 type SilentError struct{ Quiet time.Duration }
 
 func (e *SilentError) Error() string {
 	return fmt.Sprintf("the relay is silent for %v", e.Quiet.Round(time.Millisecond))
 }
 
-// A ProtocolError is the end of a socket whose relay broke the protocol.
+// A ProtocolError ends a socket whose relay broke the protocol.
 type ProtocolError struct{ Err error }
 
 func (e *ProtocolError) Error() string { return e.Err.Error() }
@@ -63,12 +63,12 @@ func (e *ProtocolError) Unwrap() error { return e.Err }
 
 func violation(format string, args ...any) error { return &ProtocolError{fmt.Errorf(format, args...)} }
 
-// A RefusedError says that input was refused for good: it is not written.
+// A RefusedError says that input was refused for good and is not written.
 type RefusedError struct{ protocol.InputDropped }
 
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("input %d was refused: %s", e.Seq, e.Reason)
 }
 
-// errEnded says that a viewer watches no more.
+// errEnded says that a viewer has ended.
 var errEnded = errors.New("the viewer has ended")

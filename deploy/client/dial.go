@@ -30,8 +30,8 @@ type opening struct {
 	transport    Transport // nil: a goroutine
 }
 
-// openSocket opens a WebSocket. Nothing is received before the link's Begin,
-// which is to be called with early.
+// openSocket opens a WebSocket. Nothing is received before the caller calls the
+// link's Begin with early.
 func openSocket(ctx context.Context, o opening, to Receiver) (k Link, early []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
@@ -96,7 +96,7 @@ func dial(ctx context.Context, u *url.URL, secure bool, by DialFunc) (net.Conn, 
 	return by(ctx, "tcp", host)
 }
 
-// upgrade makes a WebSocket of conn and returns what came behind the answer.
+// upgrade opens a WebSocket over conn and returns what came behind the answer.
 func upgrade(conn net.Conn, u *url.URL, o opening) ([]byte, error) {
 	var nonce [16]byte
 	rand.Read(nonce[:])
@@ -123,7 +123,7 @@ func upgrade(conn net.Conn, u *url.URL, o opening) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening a socket: %w", err)
 	}
-	defer resp.Body.Close() // it is the connection's, which goes on
+	defer resp.Body.Close() // the connection stays open
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 512))
 		return nil, &StatusError{"GET " + u.Path, resp.StatusCode, string(body)}
@@ -135,7 +135,7 @@ func upgrade(conn net.Conn, u *url.URL, o opening) ([]byte, error) {
 		return nil, fmt.Errorf("opening a socket: %s was not selected", o.subprotocols[0])
 	}
 	early := make([]byte, in.Buffered())
-	_, err = io.ReadFull(in, early) // which is there
+	_, err = io.ReadFull(in, early) // already buffered
 	return early, err
 }
 

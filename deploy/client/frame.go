@@ -17,20 +17,20 @@ const (
 )
 
 const (
-	// maxText bounds a text message, in bytes; a presence that names fifty
-	// people is the longest.
+	// maxText bounds a text message, in bytes. A presence of fifty people is the
+	// longest.
 	maxText = 256 << 10
-	// maxBinary bounds a binary frame, in bytes: a keyframe.
+	// maxBinary bounds a binary frame, in bytes; the largest is a keyframe.
 	maxBinary = protocol.MaxKeyframeBytes + 1<<20
 	// noCode stands for a close frame without a code (RFC 6455).
 	noCode = 1005
 	// maxControl bounds a control frame's payload, in bytes (RFC 6455).
 	maxControl = 125
-	// maxHead bounds the head of a frame of a server, in bytes.
+	// maxHead bounds the header of a server's frame, in bytes.
 	maxHead = 2 + 8
 )
 
-// A server that breaks the rules of WebSocket frames.
+// Violations of RFC 6455 by a server.
 var (
 	errMasked   = violation("websocket: the server masks its frames")
 	errReserved = violation("websocket: reserved bits are set")
@@ -39,11 +39,11 @@ var (
 	errOrder    = violation("websocket: fragments in the wrong order")
 )
 
-// A frameTaker gets what a parser finds. What it is given is valid during the
-// call only.
+// A frameTaker gets what a parser finds. Its arguments are valid only during
+// the call.
 type frameTaker interface {
-	// binary gets a piece of a binary message; last says that the message ends
-	// with it. A piece may be empty.
+	// binary gets a piece of a binary message, which may be empty; last marks the
+	// end of the message.
 	binary(p []byte, last bool) error
 	text(p []byte) error
 	ping(p []byte) error
@@ -51,21 +51,21 @@ type frameTaker interface {
 	closed(code int, reason string) error
 }
 
-// A parser takes a server's WebSocket frames, cut anywhere. It buffers text and
-// control frames only.
+// A parser parses a server's WebSocket frames, split anywhere. It buffers only
+// text and control frames.
 type parser struct {
 	head    [maxHead]byte
 	nhead   int
 	inBody  bool
 	final   bool
 	opcode  byte   // of the frame
-	message byte   // opcode of the message that isn't finished, 0: none
-	left    uint64 // bytes of the frame still to come
-	kept    []byte // of a text message or control frame that is cut; nil mostly
-	size    int    // bytes of text so far
+	message byte   // opcode of the unfinished message, 0: none
+	left    uint64 // bytes of the frame that remain
+	kept    []byte // of a split text message or control frame; mostly nil
+	size    int    // bytes of the text message so far
 }
 
-// feed takes the next bytes. After an error the connection is of no use.
+// feed parses the next bytes. After an error the connection is useless.
 func (f *parser) feed(p []byte, to frameTaker) error {
 	for {
 		if !f.inBody {
@@ -75,7 +75,7 @@ func (f *parser) feed(p []byte, to frameTaker) error {
 			}
 			p = p[n:]
 			if !f.inBody {
-				return nil // the rest of the head is still to come
+				return nil // the rest of the header is missing
 			}
 		}
 		n := int(min(uint64(len(p)), f.left))
@@ -91,7 +91,7 @@ func (f *parser) feed(p []byte, to frameTaker) error {
 	}
 }
 
-// takeHead takes what p has of a frame's head.
+// takeHead takes what p has of a frame's header.
 func (f *parser) takeHead(p []byte) (n int, err error) {
 	for n < len(p) {
 		need := f.headBytes()
@@ -105,7 +105,7 @@ func (f *parser) takeHead(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// headBytes returns how long the head is, as far as it is known.
+// headBytes returns the header's length, as far as it is known.
 func (f *parser) headBytes() int {
 	if f.nhead < 2 {
 		return 2
@@ -119,7 +119,7 @@ func (f *parser) headBytes() int {
 	return 2
 }
 
-// begin reads a whole head.
+// begin parses a complete header.
 func (f *parser) begin() error {
 	f.final, f.opcode = f.head[0]&0x80 != 0, f.head[0]&0x0f
 	if f.head[0]&0x70 != 0 {
@@ -162,7 +162,7 @@ func (f *parser) begin() error {
 	return nil
 }
 
-// body takes a piece of a frame's payload, the last one when nothing is left.
+// body takes a piece of a frame's payload, the last one if nothing is left.
 func (f *parser) body(p []byte, to frameTaker) error {
 	done := f.left == 0
 	if f.opcode >= opClose {
@@ -186,9 +186,9 @@ func (f *parser) body(p []byte, to frameTaker) error {
 	return to.text(p)
 }
 
-// control takes a piece of a control frame, which may stand between the frames
-// of a fragmented text. Those of a relay never do; one that does is refused
-// rather than buffered apart.
+// control takes a piece of a control frame. The standard allows one between the
+// frames of a fragmented text. Relays never send that, so it is refused rather
+// than buffered separately.
 func (f *parser) control(p []byte, done bool, to frameTaker) error {
 	if f.message == opText {
 		return errOrder

@@ -7,56 +7,55 @@ import (
 	"time"
 )
 
-// SweepEvery is how often a Receiver is asked whether something is overdue.
+// SweepEvery is how often Receivers are asked whether something is overdue.
 const SweepEvery = 50 * time.Millisecond
 
-// MaxKept bounds what waits for a peer that takes nothing, in bytes.
+// MaxKept bounds the bytes that wait for a peer that doesn't read.
 const MaxKept = 256 << 10
 
-// ErrDeaf says that a peer takes nothing.
+// ErrDeaf says that a peer doesn't read.
 var ErrDeaf = errors.New("the server takes nothing")
 
-// A Link is the sending side of a connection, and its end.
+// A Link is the sending side of a connection.
 type Link interface {
-	// Begin lets the Receiver be called, first with early. It is called once. When
-	// it fails the Receiver was told the end.
+	// Begin starts the calls of the Receiver, first with early. It is called once.
+	// If it fails, the Receiver's Ended was called.
 	Begin(early []byte) error
-	// Write sends p without waiting for the peer. Nothing of p is kept. It fails
-	// with [ErrDeaf] when over [MaxKept] bytes wait, and with [net.ErrClosed].
+	// Write sends p without blocking and keeps no reference to p. It fails with
+	// [ErrDeaf] if over [MaxKept] bytes wait, and with [net.ErrClosed].
 	Write(p []byte) error
-	// Close ends it; the Receiver is told [net.ErrClosed]. The Receiver itself
-	// must not call it.
+	// Close ends the connection; the Receiver's Ended gets [net.ErrClosed]. The
+	// Receiver itself must not call it.
 	Close()
 }
 
 // A Receiver gets what comes over a connection. Its methods are called one at a
-// time, never by two goroutines at once.
+// time.
 type Receiver interface {
-	// Received takes bytes; p is valid during the call only. An error ends the
+	// Received takes bytes; p is valid only during the call. An error ends the
 	// connection.
 	Received(p []byte, at time.Time) error
 	// Swept is called every [SweepEvery].
 	Swept(at time.Time)
-	// Ended is the last call, once. why is [io.EOF] after a plain end.
+	// Ended is the last call, made once. why is [io.EOF] after a plain end.
 	Ended(why error)
 }
 
-// A Transport serves connections in another way than a goroutine for each does.
+// A Transport serves connections without a goroutine for each.
 type Transport interface {
-	// Adopt takes a connection over, which is its own from then on unless it
-	// fails.
+	// Adopt takes over a connection, and owns it unless it fails.
 	Adopt(conn *net.TCPConn, to Receiver) (Link, error)
 }
 
 const (
 	// pumpBytes is the buffer of a pumped connection.
 	pumpBytes = 4 << 10
-	// linger bounds the writing of what waits when the peer has ended.
+	// linger bounds the final write after the peer has ended.
 	linger = time.Second
 )
 
-// A pumped Link is read by a goroutine of its own, and swept by another. A third
-// one runs while something waits to be written.
+// A pumped Link has one goroutine that reads, another that sweeps, and a third
+// while something waits to be written.
 type pumped struct {
 	conn net.Conn
 	to   Receiver
@@ -67,7 +66,7 @@ type pumped struct {
 	mu      sync.Mutex
 	closed  bool   // guarded by mu
 	given   bool   // guarded by mu: Close was called
-	waiting []byte // guarded by mu: what is to be written
+	waiting []byte // guarded by mu: to be written
 	writing bool   // guarded by mu: drain runs
 }
 
@@ -146,7 +145,7 @@ func (s *pumped) Write(p []byte) error {
 	return nil
 }
 
-// drain writes what waits until there is nothing.
+// drain writes until nothing waits.
 func (s *pumped) drain() {
 	for {
 		s.mu.Lock()
@@ -162,7 +161,7 @@ func (s *pumped) drain() {
 			return
 		}
 		if _, err := s.conn.Write(p); err != nil {
-			s.conn.Close() // the reading side tells
+			s.conn.Close() // the reading side reports the error
 			return
 		}
 	}
@@ -177,12 +176,12 @@ func (s *pumped) Close() {
 	s.end(net.ErrClosed)
 }
 
-// end closes the connection and tells the Receiver, once. What waits, as the
-// answer to a close frame, has a moment to be written.
+// end closes the connection and calls the Receiver's Ended, once. What waits,
+// such as the answer to a close frame, gets a moment to be written.
 func (s *pumped) end(why error) {
 	s.mu.Lock()
 	if s.closed = true; s.given {
-		why = net.ErrClosed // whatever reading says of it
+		why = net.ErrClosed // whatever error the read returned
 	}
 	s.conn.SetWriteDeadline(time.Now().Add(linger))
 	if !s.writing {

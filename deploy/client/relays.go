@@ -7,26 +7,26 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// Silence is how long a relay may say nothing before its viewers go to another
-// one. It is asked for a sign of life after half of that. Browsers do the same.
+// Silence is how long a relay may be silent before its viewers switch to
+// another one. After half of that they ping it. Browsers do the same.
 const Silence = 3 * time.Second
 
-// shunned is how long nobody goes back to a relay that was silent, on another
-// one's word.
+// shunned is how long viewers don't return to a silent relay, even if another
+// one names it.
 const shunned = 10 * time.Second
 
-// relays decides to which relay a viewer goes next. It is pure.
+// relays decides which relay a viewer uses next. It is pure.
 type relays struct {
-	known  *UserOptions // whose Relays are tried in their order; Anywhere: also others that a relay names
-	at     int          // index of the present or next one
-	beyond string       // the present or next one if it isn't known
+	known  *UserOptions // Relays are tried in order; Anywhere: also others that a relay names
+	at     int          // index of the current relay
+	beyond string       // the current relay if it isn't known
 	silent map[string]time.Time
 }
 
-// several reports whether there is another relay to go to.
+// several reports whether there is more than one relay.
 func (r *relays) several() bool { return len(r.known.Relays) > 1 }
 
-// current returns the origin in use.
+// current returns the current relay's origin.
 func (r *relays) current() string {
 	if r.beyond != "" {
 		return r.beyond
@@ -34,15 +34,15 @@ func (r *relays) current() string {
 	return r.known.Relays[r.at%len(r.known.Relays)]
 }
 
-// advance goes on to the next relay of the list, if there are several. A viewer
-// that knows one only stays where it was sent.
+// advance moves on to the next known relay, if there are several. With only
+// one, a viewer stays where it was sent.
 func (r *relays) advance() {
 	if r.several() {
 		r.at, r.beyond = r.at+1, ""
 	}
 }
 
-// shun notes that the relay in use is silent.
+// shun notes that the current relay is silent.
 func (r *relays) shun(now time.Time) {
 	if r.silent == nil {
 		r.silent = make(map[string]time.Time)
@@ -55,9 +55,9 @@ func (r *relays) shuns(origin string, now time.Time) bool {
 	return ok && now.Sub(at) <= shunned
 }
 
-// choose returns where the next attempt goes: to the relay that was named, if
-// there was one, else to the present one, but to none that was silent a moment
-// ago if there is another.
+// choose returns the origin for the next attempt: the relay that was named, if
+// any, otherwise the current one. It avoids relays that were silent recently if
+// there is another.
 func (r *relays) choose(named string, now time.Time) string {
 	if named != "" && !r.shuns(named, now) {
 		if i := slices.Index(r.known.Relays, named); i >= 0 {
@@ -78,8 +78,8 @@ func (r *relays) choose(named string, now time.Time) string {
 	return r.current()
 }
 
-// A pulse decides when a relay is asked for a sign of life, and when it counts
-// as silent. It is pure.
+// A pulse decides when to ping a relay, and when it counts as silent. It is
+// pure.
 type pulse struct {
 	asked time.Time
 	dead  bool
@@ -90,10 +90,10 @@ type sign int
 const (
 	signNone sign = iota
 	signAsk       // send a ping
-	signDead      // leave: told once
+	signDead      // leave the relay; returned once
 )
 
-// check returns what to do at now about a relay that was last heard then.
+// check returns what to do at now about a relay last heard at heard.
 func (p *pulse) check(heard, now time.Time, silence time.Duration) sign {
 	askAfter := silence / 2
 	if p.dead {

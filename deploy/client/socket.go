@@ -12,26 +12,26 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// A socket is one of a viewer's. Its methods as a Receiver lock the viewer.
+// A socket is one connection of a viewer. Its Receiver methods lock the viewer.
 type socket struct {
 	// Static after construction; link before begin.
 	viewer  *Viewer
 	link    Link
-	greeted chan struct{} // closed when output may follow
-	over    chan struct{} // closed at its end
-	silent  chan struct{} // closed when nothing comes any more
+	greeted chan struct{} // closed when the greeting has come
+	over    chan struct{} // closed at the end
+	silent  chan struct{} // closed when the relay is silent
 	why     error         // set before over is closed
 
 	// Guarded by the viewer's mu.
 	live     bool // greeted
 	frames   parser
-	keyframe int           // bytes of one that were announced and are still to come
+	keyframe int           // bytes of the announced keyframe that remain
 	acks     acks          // of this socket
 	pulse    pulse         // of its relay
-	out      []byte        // reused for what is sent
-	at       time.Time     // what is being taken came then
-	moved    bool          // something worth telling those who wait came with this read
-	quiet    time.Duration // nothing had come for so long when it was given up; 0: it wasn't
+	out      []byte        // buffer, reused for sending
+	at       time.Time     // when the present input came
+	moved    bool          // this read changed something that others may wait for
+	quiet    time.Duration // how long the relay was silent when it was given up; 0: it wasn't
 }
 
 // bare makes a socket that isn't greeted live. The caller holds the viewer's mu.
@@ -74,7 +74,7 @@ func (s *socket) Swept(at time.Time) {
 	if v.socket != s || !s.live || v.opts.URL != "" {
 		return
 	}
-	// An error of a write is the reading side's to tell.
+	// A write error also ends reading, which reports it.
 	if s.acknowledges() && s.acks.overdue(v.position.Offset, at) {
 		_ = s.acknowledge()
 	}
@@ -159,7 +159,7 @@ func (s *socket) closed(code int, reason string) error {
 	if code != noCode {
 		echo = binary.BigEndian.AppendUint16(nil, uint16(code))
 	}
-	_ = s.write(opClose, echo) // the socket ends in any case
+	_ = s.write(opClose, echo) // the socket ends anyway
 	return &CloseError{code, reason}
 }
 
@@ -176,8 +176,8 @@ func (s *socket) text(p []byte) error {
 	return nil
 }
 
-// obey does what a message says. Only what a viewer acts upon is decoded. The
-// caller holds the viewer's mu.
+// obey handles a message. It decodes only what a viewer needs. The caller holds
+// the viewer's mu.
 func (s *socket) obey(typ string, p []byte) error {
 	v := s.viewer
 	moved := s.moved
@@ -208,7 +208,7 @@ func (s *socket) obey(typ string, p []byte) error {
 	return nil
 }
 
-// decoded gives a message to use, unless it is malformed.
+// decoded decodes a message and passes it to use.
 func decoded[M any](p []byte, use func(M)) error {
 	var m M
 	err := json.Unmarshal(p, &m)
@@ -220,7 +220,7 @@ func decoded[M any](p []byte, use func(M)) error {
 
 // typeOf returns a message's type.
 func typeOf(p []byte) string {
-	if rest, ok := bytes.CutPrefix(p, []byte(`{"type":"`)); ok { // as relays write it
+	if rest, ok := bytes.CutPrefix(p, []byte(`{"type":"`)); ok { // the form that relays write
 		if i := bytes.IndexByte(rest, '"'); i >= 0 {
 			return string(rest[:i])
 		}
@@ -234,7 +234,7 @@ func typeOf(p []byte) string {
 	return head.Type
 }
 
-// attached begins the output. The caller holds the viewer's mu.
+// attached starts the output. The caller holds the viewer's mu.
 func (s *socket) attached(m protocol.Attached) {
 	v := s.viewer
 	to := protocol.Position{Epoch: m.Epoch, Offset: m.Offset}
@@ -252,10 +252,10 @@ func (s *socket) attached(m protocol.Attached) {
 	}
 	v.to.Jump(jump)
 	close(s.greeted)
-	_ = s.sendInput() // the reading side hears of an error
+	_ = s.sendInput() // reading reports an error
 }
 
-// complete notes that the viewer is in. The caller holds the viewer's mu.
+// complete notes that the viewer has joined. The caller holds the viewer's mu.
 func (s *socket) complete(at time.Time) {
 	if s.viewer.joining.Complete.IsZero() {
 		s.viewer.joining.Complete = at
@@ -275,12 +275,12 @@ func (s *socket) resync(m protocol.Resync) {
 	v.to.Jump(jump)
 }
 
-// controlled takes who controls the terminal, and asks for control if that is
-// wanted. The caller holds the viewer's mu.
+// controlled notes who controls the terminal, and asks for control if the
+// options say so. The caller holds the viewer's mu.
 func (s *socket) controlled(m protocol.ControlState) {
 	v := s.viewer
 	v.control, v.waiting = m, false
-	// The reading side hears of an error.
+	// Reading reports an error.
 	if v.opts.Controls && m.Controller == "" && m.CanControl {
 		_ = s.write(opText, []byte(`{"type":"`+protocol.ClientTakeControl+`"}`))
 		return
@@ -288,13 +288,13 @@ func (s *socket) controlled(m protocol.ControlState) {
 	_ = s.sendInput()
 }
 
-// acknowledges reports whether output is acknowledged now. The caller holds the
-// viewer's mu.
+// acknowledges reports whether the socket may acknowledge output now. The
+// caller holds the viewer's mu.
 func (s *socket) acknowledges() bool {
 	return s.live && s.keyframe == 0 && s.viewer.opts.URL == "" && !s.viewer.opts.Plain
 }
 
-// acknowledge says what was rendered. The caller holds the viewer's mu.
+// acknowledge acknowledges the output so far. The caller holds the viewer's mu.
 func (s *socket) acknowledge() error {
 	var text [64]byte
 	message := s.acks.appendAck(text[:0], s.viewer.position.Offset)
@@ -302,8 +302,8 @@ func (s *socket) acknowledge() error {
 	return s.link.Write(s.out)
 }
 
-// sendInput sends what this socket hasn't been given yet. The caller holds the
-// viewer's mu.
+// sendInput sends the input that this socket hasn't sent yet. The caller holds
+// the viewer's mu.
 func (s *socket) sendInput() error {
 	v := s.viewer
 	if !s.live || v.control.Term == 0 {

@@ -10,9 +10,9 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// Type sends keystrokes, at most 8 KiB. It waits while too many are on their
-// way, and for control. written, if not nil, is called when they were written to
-// the terminal; it must not call the viewer.
+// Type sends keystrokes, at most 8 KiB. It waits for control, and while too
+// many are unacknowledged. written, if not nil, is called when they were
+// written to the terminal; it must not call the viewer.
 func (v *Viewer) Type(ctx context.Context, keys string, written func(at time.Time)) error {
 	if v.opts.URL != "" {
 		return v.typeBare(ctx, keys)
@@ -22,8 +22,8 @@ func (v *Viewer) Type(ctx context.Context, keys string, written func(at time.Tim
 }
 
 // TypeAnyway sends keystrokes whoever controls the terminal, and returns their
-// sequence: they take a terminal that is free, and are refused by one that
-// somebody else controls.
+// sequence number. They take a free terminal, and are refused if somebody else
+// has control.
 func (v *Viewer) TypeAnyway(ctx context.Context, keys string) (uint64, error) {
 	return v.typeUnder(ctx, keys, nil, func() (uint64, bool) {
 		term := v.control.Term
@@ -34,8 +34,8 @@ func (v *Viewer) TypeAnyway(ctx context.Context, keys string) (uint64, error) {
 	})
 }
 
-// typeUnder queues keys once may, called with the viewer locked, names the term
-// to type under.
+// typeUnder queues keys once may, called with the viewer locked, returns a
+// term.
 func (v *Viewer) typeUnder(ctx context.Context, keys string, written func(at time.Time), may func() (term uint64, ok bool)) (seq uint64, err error) {
 	if len(keys) == 0 || len(keys) > maxKeys {
 		return 0, fmt.Errorf("%d bytes of input are not from 1 to %d", len(keys), maxKeys)
@@ -47,7 +47,7 @@ func (v *Viewer) typeUnder(ctx context.Context, keys string, written func(at tim
 		}
 		seq = v.outbox.add(keys, term, written)
 		if v.socket != nil {
-			_ = v.socket.sendInput() // else the next socket does
+			_ = v.socket.sendInput() // otherwise the next socket sends it
 		}
 		return true
 	})
@@ -60,18 +60,18 @@ func (v *Viewer) controls() bool {
 	return v.control.Term != 0 && v.control.Controller == v.control.You
 }
 
-// typeBare sends keystrokes as they are, to a terminal that acknowledges nothing.
+// typeBare sends keystrokes to a terminal that acknowledges nothing.
 func (v *Viewer) typeBare(ctx context.Context, keys string) error {
 	return v.write(ctx, opBinary, []byte(keys))
 }
 
-// Say sends a message without members by the socket that is greeted, as
+// Say sends a message without members over a greeted socket, such as
 // [protocol.ClientTakeControl].
 func (v *Viewer) Say(ctx context.Context, typ string) error {
 	return v.write(ctx, opText, fmt.Appendf(nil, `{"type":%q}`, typ))
 }
 
-// write sends a message by the next socket that is greeted.
+// write sends a message over the next greeted socket.
 func (v *Viewer) write(ctx context.Context, opcode byte, payload []byte) error {
 	failed := error(nil)
 	err := v.Await(ctx, "a socket", func() bool {
@@ -84,8 +84,8 @@ func (v *Viewer) write(ctx context.Context, opcode byte, payload []byte) error {
 	return errors.Join(err, failed)
 }
 
-// AwaitWritten waits until nothing that was typed is unacknowledged. It returns
-// a [RefusedError] if any input was refused for good.
+// AwaitWritten waits until all input is acknowledged. It returns a
+// [RefusedError] if any was refused for good.
 func (v *Viewer) AwaitWritten(ctx context.Context) error {
 	var dropped []protocol.InputDropped
 	err := v.Await(ctx, "acknowledged input", func() bool {
@@ -98,7 +98,7 @@ func (v *Viewer) AwaitWritten(ctx context.Context) error {
 	return err
 }
 
-// Refused returns the input that was refused for good so far.
+// Refused returns the input refused for good so far.
 func (v *Viewer) Refused() []protocol.InputDropped {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -110,7 +110,7 @@ func (v *Viewer) AwaitControl(ctx context.Context) error {
 	return v.Await(ctx, "control of the terminal", v.controls)
 }
 
-// Control returns who controls the terminal, as the viewer was told.
+// Control returns the last control state that the viewer got.
 func (v *Viewer) Control() protocol.ControlState {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -19,37 +19,37 @@ import (
 )
 
 const (
-	// maxAnswer bounds what is read of an answer, in bytes.
+	// maxAnswer bounds an answer, in bytes.
 	maxAnswer = 4 << 20
-	// connectionsPerHost is how many connections ask for tickets at once.
+	// connectionsPerHost bounds the connections for requests.
 	connectionsPerHost = 32
-	// grantLife is how long a grant is used before another one is bought.
+	// grantLife is how long a grant is used before it is replaced.
 	grantLife = 4 * time.Minute
 )
 
-// UserOptions say who somebody is, and where.
+// UserOptions identify a user and a deployment.
 type UserOptions struct {
-	Token   string // of the control plane
+	Token   string // for the control plane
 	Session protocol.SessionID
-	// Relays are the origins of the relays that may be used; there must be one.
+	// Relays are the origins of the relays to use, at least one.
 	Relays []string
-	// Anywhere also follows a relay that names one that is not in Relays.
-	// Whoever is followed gets the token.
+	// Anywhere also follows relays to others that are not in Relays. They get the
+	// token.
 	Anywhere bool
-	// Grant, if not empty, is used instead of those that the token buys.
+	// Grant, if not empty, is used instead of grants bought with the token.
 	Grant string
-	// Dial makes the connections; nil: a [net.Dialer] does.
+	// Dial makes the connections; nil: a [net.Dialer].
 	Dial DialFunc
-	// TLS is used for origins with https; nil: the system's authorities decide.
+	// TLS is for https origins; nil: the system's authorities.
 	TLS *tls.Config
 }
 
-// A DialFunc makes a connection, as [net.Dialer.DialContext].
+// A DialFunc makes a connection, like [net.Dialer.DialContext].
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// A User is somebody with a token, who uses one session of a deployment. It is
-// safe for concurrent use, and all of somebody's viewers share one, and so its
-// grant, unless they are to be apart.
+// A User has a token and uses one session of a deployment. It is safe for
+// concurrent use. All viewers of a user share it, and so its grant, unless they
+// use Apart.
 type User struct {
 	// Static after construction.
 	opts *UserOptions
@@ -57,7 +57,7 @@ type User struct {
 
 	mu      sync.Mutex
 	grant   string    // guarded by mu
-	granted time.Time // guarded by mu; zero: buy another one
+	granted time.Time // guarded by mu; zero: get a new one
 }
 
 // NewUser returns the user that o describes.
@@ -72,18 +72,18 @@ func NewUser(o UserOptions) *User {
 	}
 }
 
-// Apart returns the same somebody with grants of its own, over the same
-// connections. It lives no longer than u, and needs no Close.
+// Apart returns the same user with grants of its own and the same connections.
+// It is valid as long as u, and needs no Close.
 func (u *User) Apart() *User { return &User{opts: u.opts, http: u.http} }
 
-// Close ends the connections that wait for use.
+// Close closes idle connections.
 func (u *User) Close() { u.http.CloseIdleConnections() }
 
-// Session returns the session that is used.
+// Session returns the user's session.
 func (u *User) Session() protocol.SessionID { return u.opts.Session }
 
-// Grant returns a grant of all that the user may do in the session, bought at
-// the relay of that origin if need be.
+// Grant returns a grant for everything that the user may do in the session. It
+// gets a new one at the relay with that origin if necessary.
 func (u *User) Grant(ctx context.Context, origin string) (string, error) {
 	if u.opts.Grant != "" {
 		return u.opts.Grant, nil
@@ -104,7 +104,7 @@ func (u *User) Grant(ctx context.Context, origin string) (string, error) {
 	return u.grant, nil
 }
 
-// refused forgets a grant that wasn't taken.
+// refused drops a grant that was refused.
 func (u *User) refused(grant string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -113,7 +113,7 @@ func (u *User) refused(grant string) {
 	}
 }
 
-// forget has the next request buy another grant.
+// forget makes the next request get a new grant.
 func (u *User) forget() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -132,7 +132,7 @@ func (u *User) ticket(ctx context.Context, origin string, pty protocol.PTYID) (t
 	return t, err
 }
 
-// withGrant is exchange with a grant, a fresh one if the first isn't taken.
+// withGrant is exchange with a grant, and with a fresh one if that is refused.
 func (u *User) withGrant(ctx context.Context, origin, method, address string, body, out any) error {
 	for attempt := 0; ; attempt++ {
 		grant, err := u.Grant(ctx, origin)
@@ -148,7 +148,7 @@ func (u *User) withGrant(ctx context.Context, origin, method, address string, bo
 	}
 }
 
-// exchange makes a request and decodes the answer into out, which may be nil.
+// exchange makes a request and decodes the answer into out, unless nil.
 func (u *User) exchange(ctx context.Context, method, address, bearer string, body, out any) error {
 	var payload io.Reader
 	contentType := "application/json"
@@ -196,9 +196,9 @@ func (u *User) exchange(ctx context.Context, method, address, bearer string, bod
 	return nil
 }
 
-// Call makes a request below /sessions/{id} at the first relay with a grant. A
-// body of bytes or a reader is sent as it is, anything else as JSON; an out that
-// is an [io.Writer] gets the answer as it is. A reader is sent once only.
+// Call makes a request below /sessions/{id} at the first relay with a grant. It
+// sends bytes or a reader as they are, anything else as JSON; an [io.Writer] as
+// out gets the raw answer. A reader is sent only once.
 func (u *User) Call(ctx context.Context, method, path string, query url.Values, body, out any) error {
 	address := u.opts.Relays[0] + "/sessions/" + string(u.opts.Session) + path
 	if len(query) > 0 {
@@ -236,18 +236,18 @@ func (u *User) DeleteFile(ctx context.Context, path string) error {
 	return u.Call(ctx, http.MethodDelete, "/file", url.Values{"path": {path}}, nil, nil)
 }
 
-// Command has the control plane run a signed operation, and returns its result.
+// Command runs a signed operation through the control plane.
 func (u *User) Command(ctx context.Context, target, op any, out any) error {
 	return u.exchange(ctx, http.MethodPost, u.opts.Relays[0]+"/commands", u.opts.Token, map[string]any{"target": target, "op": op}, out)
 }
 
-// A Session is one that a user may use.
+// A Session is one that the user may use.
 type Session struct {
 	ID      protocol.SessionID `json:"id"`
 	Sandbox protocol.SandboxID `json:"sandbox"`
 }
 
-// Sessions returns those that the user may use.
+// Sessions returns the sessions that the user may use.
 func (u *User) Sessions(ctx context.Context) ([]Session, error) {
 	var me struct {
 		Sessions []Session `json:"sessions"`

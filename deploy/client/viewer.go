@@ -14,71 +14,70 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// Pauses between attempts to connect: a relay may be gone for a moment, and
-// many viewers come back at once.
+// Pauses between connection attempts: a relay may be briefly away, and many
+// viewers reconnect at once.
 const (
 	firstPause = 10 * time.Millisecond
 	mostPause  = 500 * time.Millisecond
-	// attemptTimeout bounds one attempt, up to the greeting, when Options don't.
+	// attemptTimeout bounds one attempt, up to the greeting, unless Options do.
 	attemptTimeout = 15 * time.Second
 )
 
-// Options say how somebody watches a terminal.
+// Options say how to watch a terminal.
 type Options struct {
 	PTY   protocol.PTYID
 	Relay int    // index of the first relay to try, in the user's list
-	Since string // where the first socket begins, as a [protocol.Position] prints itself; empty: nowhere
-	Name  string // of the client, across its sockets; empty: a random one
-	Exact bool   // every byte; needs the capability record
-	Once  bool   // no other socket after the first
-	// Plain speaks the socket's first version: nothing is acknowledged, and
-	// nothing can be typed.
+	Since string // position of the first socket, as a [protocol.Position] prints itself; empty: none
+	Name  string // client id, across its sockets; empty: a random one
+	Exact bool   // get every byte; needs the capability record
+	Once  bool   // don't reconnect
+	// Plain uses version 1 of the protocol: no acknowledgements, no typing.
 	Plain bool
-	// Controls asks for control when it is free. A terminal's creator has it
+	// Controls asks for control whenever it is free. A terminal's creator gets it
 	// without asking.
 	Controls bool
 
-	// URL, if not empty, is a WebSocket that needs no ticket and greets nobody,
-	// as a baseline's.
+	// URL, if not empty, is a WebSocket without ticket and greeting, such as a
+	// baseline's.
 	URL string
 
-	// Dialing, if not nil, bounds how many of those who share it connect at
-	// once: an attempt sends to it and receives again.
+	// Dialing, if not nil, bounds how many viewers connect at once: an attempt
+	// sends to it and receives afterwards.
 	Dialing chan struct{}
 	// Dial makes the sockets' connections; nil: the user's does.
 	Dial DialFunc
-	// Transport serves the sockets' connections; nil: a goroutine for each does.
+	// Transport serves the sockets' connections; nil: a goroutine for each.
 	Transport Transport
 
 	// Attempt bounds one attempt to connect, up to the greeting; 0: 15 s.
 	Attempt time.Duration
-	// Silence is how long a relay of several may say nothing until it is left; 0:
-	// the constant of this name.
+	// Silence is how long a relay may be silent before the viewer switches to
+	// another one; 0: the constant Silence.
 	Silence time.Duration
 }
 
-// A Handler hears what a viewer gets. Its methods are called one at a time, and
-// must neither wait nor call the viewer.
+// A Handler gets what a viewer receives. Its methods are called one at a time,
+// and must neither block nor call the viewer.
 type Handler interface {
-	// Output gets bytes of output, valid during the call only.
+	// Output gets output bytes, valid only during the call.
 	Output(p []byte, at time.Time)
-	// Jump says that the output that follows doesn't continue what came before.
+	// Jump says that the next output doesn't continue the last.
 	Jump(Jump)
-	// Lost says that a socket has ended, after Jump's greeting or before it.
+	// Lost says that a socket has ended, before or after its greeting.
 	Lost(at time.Time, why error)
 }
 
-// An Observer is a Handler that hears the rest as well.
+// An Observer is a Handler that gets everything else, too.
 type Observer interface {
 	Handler
-	// Opened says that a socket is open, at the relay of that origin. It is not
-	// greeted yet.
+	// Opened says that a socket is open, at the relay with that origin, before its
+	// greeting.
 	Opened(relay string, j Joining)
-	// Keyframe gets bytes of the keyframe that stands for what a Jump left out,
-	// valid during the call only. last says that they end it.
+	// Keyframe gets bytes of the keyframe that replaces what a Jump skipped, valid
+	// only during the call; last marks the end.
 	Keyframe(p []byte, last bool)
-	// Message gets a text message after the viewer has obeyed it; p is valid
-	// during the call only.
+	// Message gets a text message after the viewer has handled it; p is valid only
+	// during the call.
 	Message(typ string, p []byte)
 }
 
@@ -87,33 +86,32 @@ type Jump struct {
 	At       time.Time
 	From, To protocol.Position // From is the zero position at the first greeting
 	Mode     string            // of attached, or [protocol.ServerResync]
-	Keyframe int               // bytes of the keyframe that stands for what is left out
-	Socket   int               // counts the viewer's sockets from 1
+	Keyframe int               // bytes of the keyframe that replaces what is skipped
+	Socket   int               // number of the socket, from 1
 }
 
-// Continues reports whether nothing is left out.
+// Continues reports whether no output is skipped.
 func (j Jump) Continues() bool { return j.Socket > 1 && j.From == j.To }
 
-// A Joining is how long it took to get in.
+// A Joining records the times of a join.
 type Joining struct {
-	Asked    time.Time // the ticket
+	Asked    time.Time // the ticket was requested
 	Opened   time.Time // the upgrade was answered
-	Greeted  time.Time // attached came
-	Complete time.Time // and the keyframe, if there is one
+	Greeted  time.Time // attached has come
+	Complete time.Time // the keyframe, if any, has come, too
 }
 
-// Counts are what has happened to a viewer.
+// Counts count a viewer's events.
 type Counts struct {
-	Sockets  int // that were greeted
-	Attempts int // to open one
+	Sockets  int // greeted sockets
+	Attempts int // attempts to open one
 	Resyncs  int
-	Gaps     int // greetings that left something out
+	Gaps     int // greetings that skipped output
 	Bytes    int64
 }
 
-// A Viewer watches a terminal. When its socket ends it comes back by itself,
-// as a browser does: with its position, its name, and what it typed and nobody
-// acknowledged.
+// A Viewer watches a terminal. When its socket ends it reconnects as a browser
+// does: with its position, its client id, and its unacknowledged input.
 type Viewer struct {
 	// Static after construction.
 	user *User
@@ -121,29 +119,29 @@ type Viewer struct {
 	to   Handler
 
 	stop  context.CancelFunc
-	ended chan struct{} // closed when it watches no more
+	ended chan struct{} // closed when it has ended
 
 	relays relays // owned by run
 
 	mu sync.Mutex
 	// Guarded by mu.
-	changed  chan struct{} // closed and replaced when somebody waits and something changes
+	changed  chan struct{} // closed and replaced at a change while somebody waits
 	waiters  int
-	socket   *socket // the present one, nil between two
+	socket   *socket // the current one, nil between two
 	position protocol.Position
-	joining  Joining // of the present socket
+	joining  Joining // of the current socket
 	counts   Counts
 	failure  error
-	moved    string // the origin that was named
+	moved    string // the origin that a relay named
 	control  protocol.ControlState
 	outbox   outbox
 	started  bool // position is known
-	closed   bool // by pty_closed, or a code that says not to come back
+	closed   bool // by pty_closed, or a final close code
 	waiting  bool // the sandbox is away
 }
 
-// Watch begins to watch; Close ends it. A transport must outlive the viewer. ctx
-// bounds all its life.
+// Watch starts a viewer; Close ends it, as does ctx. A transport must outlive
+// the viewer.
 func Watch(ctx context.Context, user *User, opts Options, to Handler) *Viewer {
 	ctx, stop := context.WithCancel(ctx)
 	if opts.Name == "" {
@@ -170,8 +168,8 @@ func (v *Viewer) Close() {
 	<-v.ended
 }
 
-// Ended is closed when the viewer watches no more: it was closed, or told not
-// to come back.
+// Ended is closed when the viewer has ended: it was closed, or told not to
+// reconnect.
 func (v *Viewer) Ended() <-chan struct{} { return v.ended }
 
 func (v *Viewer) run(ctx context.Context) {
@@ -200,7 +198,7 @@ func (v *Viewer) run(ctx context.Context) {
 	}
 }
 
-// stay waits for the end of a socket, and renews its grant.
+// stay waits for the end of a socket, and renews its grant meanwhile.
 func (v *Viewer) stay(ctx context.Context, s *socket) {
 	renew := time.NewTicker(grantLife)
 	defer renew.Stop()
@@ -217,13 +215,13 @@ func (v *Viewer) stay(ctx context.Context, s *socket) {
 			return
 		case <-renew.C:
 			if err := v.reauth(ctx, s); err != nil {
-				v.failed(err) // the socket ends with its grant, and the next one has another
+				v.failed(err) // the socket ends with its grant; the next one gets a new grant
 			}
 		}
 	}
 }
 
-// reauth gives a socket another grant, before the one it lives under ends.
+// reauth gives a socket a new grant before the present one ends.
 func (v *Viewer) reauth(ctx context.Context, s *socket) error {
 	if v.opts.URL != "" || v.user.opts.Grant != "" {
 		return nil
@@ -241,7 +239,7 @@ func (v *Viewer) reauth(ctx context.Context, s *socket) error {
 	return s.write(opText, text)
 }
 
-// announce tells those who wait that the viewer has ended.
+// announce wakes those who wait, as the viewer has ended.
 func (v *Viewer) announce() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -301,7 +299,7 @@ func (v *Viewer) connect(ctx context.Context) (*socket, error) {
 	}
 }
 
-// opened makes s the present socket.
+// opened makes s the current socket.
 func (v *Viewer) opened(s *socket, origin string, j Joining) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -317,7 +315,7 @@ func (v *Viewer) opened(s *socket, origin string, j Joining) {
 	v.signal()
 }
 
-// opening buys a ticket and says how to use it.
+// opening gets a ticket and returns how to open a socket with it.
 func (v *Viewer) opening(ctx context.Context) (opening, error) {
 	o := opening{url: v.opts.URL, dial: v.opts.Dial, tls: v.user.opts.TLS, transport: v.opts.Transport}
 	if o.dial == nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// signal tells those who wait. The caller holds mu.
+// signal wakes those who wait. The caller holds mu.
 func (v *Viewer) signal() {
 	if v.waiters > 0 {
 		close(v.changed)
@@ -15,8 +15,8 @@ func (v *Viewer) signal() {
 	}
 }
 
-// Await waits until done holds, which is called while no method of the handler
-// runs. what it waits for is told when it doesn't come.
+// Await waits until done returns true. done is called while no method of the
+// handler runs. An error says what it waited for.
 func (v *Viewer) Await(ctx context.Context, what string, done func() bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -42,7 +42,7 @@ func (v *Viewer) Await(ctx context.Context, what string, done func() bool) error
 	return nil
 }
 
-// describe says how the viewer is. The caller holds mu.
+// describe describes the viewer's state. The caller holds mu.
 func (v *Viewer) describe() string {
 	text := fmt.Sprintf("at %v after %d sockets", v.position, v.counts.Sockets)
 	if v.waiting {
@@ -67,21 +67,21 @@ func (v *Viewer) AwaitJoined(ctx context.Context) (Joining, error) {
 	return j, err
 }
 
-// Position returns where the viewer is: the next byte.
+// Position returns the viewer's position, that of the next byte.
 func (v *Viewer) Position() protocol.Position {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.position
 }
 
-// Counts returns what has happened so far.
+// Counts returns the counts so far.
 func (v *Viewer) Counts() Counts {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.counts
 }
 
-// Failure returns the last thing that went wrong, nil if nothing did.
+// Failure returns the last error, nil if there was none.
 func (v *Viewer) Failure() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -96,13 +96,13 @@ func (v *Viewer) Do(f func()) {
 	v.signal()
 }
 
-// AwaitOffset waits until the viewer stands there in the terminal's output, or
-// beyond.
+// AwaitOffset waits until the viewer has reached offset in the terminal's
+// output.
 func (v *Viewer) AwaitOffset(ctx context.Context, offset uint64) error {
 	return v.Await(ctx, fmt.Sprintf("offset %d", offset), func() bool { return v.position.Offset >= offset })
 }
 
-// Connected reports whether there is a socket that was greeted.
+// Connected reports whether there is a greeted socket.
 func (v *Viewer) Connected() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -12,8 +12,8 @@ type argument struct {
 	value *string
 }
 
-// Arg declares a word that must follow the flags, by the NAME that the help
-// shows. Several are taken in the order of their declaration.
+// Arg declares a required word after the flags, shown as NAME in the help.
+// Several are taken in the order of declaration.
 func (c *Command) Arg(p *string, name string) {
 	c.arguments = append(c.arguments, argument{name, p})
 	c.cobra.Use += " " + name
@@ -36,18 +36,18 @@ func (c *Command) Arg(p *string, name string) {
 	}
 }
 
-// Rest declares that any number of words may follow those of Arg, of which there
-// must be one. They are taken as they are, even if they begin with a dash.
+// Rest declares that any number of words may follow those of Arg, of which
+// there must be one. They are taken literally, even with a leading dash.
 func (c *Command) Rest(p *[]string, name string) {
 	c.rest = p
 	c.cobra.Use += " [" + name + "...]"
 	c.cobra.Flags().SetInterspersed(false)
 }
 
-// Describe sets what the help says before the flags, instead of the short text.
+// Describe sets the help's text before the flags, instead of the short one.
 func (c *Command) Describe(text string) { c.cobra.Long = text }
 
-// A statusError makes the program exit with a status of its own.
+// A statusError makes the program exit with its status.
 type statusError struct {
 	error
 	status int

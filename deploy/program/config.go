@@ -18,7 +18,7 @@ type configFile struct {
 	values map[string][]configValue
 }
 
-// A configValue is one scalar, as it is written in the file.
+// A configValue is one scalar as the file spells it.
 type configValue struct {
 	text string
 	line int
@@ -26,9 +26,9 @@ type configValue struct {
 
 const maxConfigBytes = 1 << 20
 
-// readConfig reads the file at path, no file when path is empty. Each key must
-// be a flag of some command of the program, so that several commands can share
-// one file; "_" and "-" are alike in keys.
+// readConfig reads the file at path, or nothing if path is empty. Each key must
+// be a flag of one of the commands, so that they can share a file; keys may use
+// "_" for "-".
 func readConfig(path string, commands []*Command) (*configFile, error) {
 	file := &configFile{path: path, values: make(map[string][]configValue)}
 	if path == "" {

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// ReplaceFile puts data into the file at path with the given mode. Readers see
-// the whole of it or what was there before, also after a power failure.
+// ReplaceFile replaces the content and mode of the file at path. Readers see
+// the old or the new content, never a part, even after a power failure.
 func ReplaceFile(path string, data []byte, mode fs.FileMode) error {
 	r, err := PrepareFile(path, data, mode)
 	if err != nil {
@@ -18,12 +18,12 @@ func ReplaceFile(path string, data []byte, mode fs.FileMode) error {
 	return r.Commit()
 }
 
-// A Replacement is on the disk, beside the file whose place it is to take.
+// A Replacement is a written file beside the one that it replaces.
 type Replacement struct {
 	path, temporary string
 }
 
-// PrepareFile is the part of ReplaceFile that may well fail: it writes data
+// PrepareFile is the part of ReplaceFile that is likely to fail: it writes data
 // beside path. Commit or Discard must follow.
 func PrepareFile(path string, data []byte, mode fs.FileMode) (*Replacement, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
@@ -40,10 +40,10 @@ func PrepareFile(path string, data []byte, mode fs.FileMode) (*Replacement, erro
 	return &Replacement{path: path, temporary: f.Name()}, nil
 }
 
-// Discard leaves the file as it was.
+// Discard removes the replacement.
 func (r *Replacement) Discard() error { return os.Remove(r.temporary) }
 
-// Commit puts the replacement into its place, or leaves the file as it was.
+// Commit puts the replacement in place, or removes it if it fails.
 func (r *Replacement) Commit() error {
 	if err := os.Rename(r.temporary, r.path); err != nil {
 		return errors.Join(err, r.Discard())

@@ -16,7 +16,7 @@ type setting struct {
 	secret *secret // the flag names a file that holds it
 }
 
-// A secret comes from a file, or from the environment variable of its own name.
+// A secret comes from a file, or from an environment variable.
 type secret struct {
 	name  string
 	path  string
@@ -56,25 +56,25 @@ func (c *Command) Duration(p *time.Duration, name string, value time.Duration, u
 	c.add(name)
 }
 
-// Strings declares a flag that may be repeated; each value may hold several,
-// separated by commas. In a configuration file it is a list or one text.
+// Strings declares a repeatable flag whose values may be several, separated by
+// commas. In a configuration file it is a list or one text.
 func (c *Command) Strings(p *[]string, name, usage string) {
 	c.cobra.Flags().Var(&list{values: p}, name, usage)
 	c.add(name)
 }
 
-// Texts declares a flag that may be repeated, whose values are taken as they
-// are. In a configuration file it is a list or one text.
+// Texts declares a repeatable flag whose values are taken literally. In a
+// configuration file it is a list or one text.
 func (c *Command) Texts(p *[]string, name, usage string) {
 	c.cobra.Flags().Var(&list{values: p, whole: true}, name, usage)
 	c.add(name)
 }
 
-// Secret declares a secret. Its value never stands on a command line or in a
-// configuration file: --NAME-file (FAIRLEAD_NAME_FILE, key NAME-file) names the
-// file that holds it, or the variable FAIRLEAD_NAME is the value. The end of
-// line after it doesn't belong to it. Where a value is secret only sometimes, a
-// String flag NAME for the same variable may stand before it.
+// Secret declares a secret. Its value is never on a command line or in a
+// configuration file: --NAME-file (FAIRLEAD_NAME_FILE, key NAME-file) names a
+// file that holds it, or the variable FAIRLEAD_NAME is the value. A final
+// newline in the file is dropped. If only some values are secret, a String flag
+// NAME for the same variable may be declared before it.
 func (c *Command) Secret(p *string, name, usage string) {
 	s := &secret{name: name, value: p}
 	c.cobra.Flags().StringVar(&s.path, name+"-file", "", "`file` that holds "+usage)
@@ -82,11 +82,11 @@ func (c *Command) Secret(p *string, name, usage string) {
 }
 
 // Require makes the command fail unless the named flags have a value. A secret
-// is named without its "-file".
+// is named without "-file".
 func (c *Command) Require(names ...string) { c.required = append(c.required, names...) }
 
-// configure gives every flag that wasn't on the command line its value from
-// the environment or the configuration file.
+// configure sets flags that aren't on the command line from the environment or
+// the configuration file.
 func (c *Command) configure() error {
 	f := c.front
 	if v, ok := f.env("config"); ok && !c.cobra.Flags().Changed("config") {
@@ -168,8 +168,8 @@ func (c *Command) checkRequired() error {
 	return nil
 }
 
-// env returns the variable of the flag name. An empty one counts as not set,
-// since that is how container files pass on what they don't have.
+// env returns the variable of the flag name. An empty one counts as unset,
+// since container files pass on missing values so.
 func (f *front) env(name string) (string, bool) {
 	v, ok := f.sys.LookupEnv(envName(name))
 	return v, ok && v != ""
@@ -200,7 +200,7 @@ func (s *secret) read() error {
 // A list is the value of a flag that may be repeated.
 type list struct {
 	values *[]string
-	whole  bool // a comma doesn't separate values
+	whole  bool // commas don't separate values
 }
 
 func (l *list) String() string {

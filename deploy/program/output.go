@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// revision is set by the linker (-X); nothing else writes it.
+// revision is set by the linker (-X) only.
 var revision string
 
 // Revision names the build: what the linker was told, else the commit that the
@@ -64,7 +64,7 @@ func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	return nil, fmt.Errorf("log-format %q: want text or json", format)
 }
 
-// A hinted error knows what its reader could do about it.
+// A hinted error carries advice for its reader.
 type hinted struct {
 	error
 	hint string
@@ -72,7 +72,7 @@ type hinted struct {
 
 func (h *hinted) Unwrap() error { return h.error }
 
-// Hint returns err with advice, which [Main] prints on a line of its own.
+// Hint adds advice to err, which [Main] prints on a line of its own.
 func Hint(err error, advice string) error { return &hinted{err, advice} }
 
 func printError(w io.Writer, name string, err error) {
@@ -82,8 +82,8 @@ func printError(w io.Writer, name string, err error) {
 	}
 }
 
-// oneLine makes a message safe to print as one line: an error may quote what
-// somebody else wrote.
+// oneLine makes a message safe to print as one line: an error may quote
+// untrusted text.
 func oneLine(s string) string {
 	lines := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' })
 	for i, line := range lines {

@@ -1,6 +1,6 @@
-// Package program gives every executable the same front: flags over FAIRLEAD_*
-// environment variables over a --config file, logging, --version, signals, and
-// errors of one line.
+// Package program gives every executable the same interface: flags, which
+// override FAIRLEAD_* environment variables, which override a --config file;
+// logging, --version, signals, and one-line errors.
 package program
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/program/telemetry"
 )
 
-// A System is what a program gets from the operating system.
+// A System is a program's view of the operating system.
 type System struct {
 	Args      []string // without the program's own name
 	LookupEnv func(name string) (string, bool)
@@ -29,7 +29,7 @@ type System struct {
 	Stderr    io.Writer
 }
 
-// An Env is what a running command gets from the program around it.
+// An Env is what a running command gets from its program.
 type Env struct {
 	Logger   *slog.Logger // writes to stderr
 	Stdin    io.Reader
@@ -37,13 +37,13 @@ type Env struct {
 	Revision string
 }
 
-// A RunFunc runs a command. Its context ends with SIGINT or SIGTERM; returning
-// that context's error then is a clean end.
+// A RunFunc runs a command. SIGINT or SIGTERM ends its context; returning that
+// context's error is then a clean end.
 type RunFunc func(ctx context.Context, env *Env) error
 
-// Main runs the program name with the process's arguments and exits: with 0, or
-// with 1 (see [WithStatus]) after one line "name: error: …" (and, where one is known, a second
-// line "name: hint: …") on stderr. build declares flags and subcommands.
+// Main runs the program name with the process's arguments and exits with 0, or
+// with 1 (see [WithStatus]) after a line "name: error: …" on stderr, and
+// possibly another one "name: hint: …". build declares flags and subcommands.
 func Main(name, short string, build func(*Command)) {
 	os.Exit(Execute(context.Background(), System{
 		Args:      os.Args[1:],
@@ -59,7 +59,7 @@ func Main(name, short string, build func(*Command)) {
 func Execute(ctx context.Context, sys System, name, short string, build func(*Command)) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// The first signal asks, the second one kills.
+	// The first signal ends ctx; a second one kills the process.
 	defer context.AfterFunc(ctx, stop)()
 
 	f := newFront(sys, name, short)
@@ -83,7 +83,7 @@ func Execute(ctx context.Context, sys System, name, short string, build func(*Co
 	return 1
 }
 
-// A front is what all commands of one program share.
+// A front is shared by all commands of a program.
 type front struct {
 	sys       System
 	root      *Command
@@ -94,7 +94,7 @@ type front struct {
 	logLevel  string
 	unknown   error // the word that named no subcommand
 
-	usageStatus int  // of errors before a command began
+	usageStatus int  // for errors before a command began
 	began       bool // a command is running or has run
 }
 
@@ -127,8 +127,8 @@ environment, which wins over the file.`, short, envPrefix)
 	return f
 }
 
-// help prints the help of a command. It is also where cobra ends up, without an
-// error, for a command that only has subcommands and was given another word.
+// help prints a command's help. cobra also calls it, without an error, if a
+// command that only has subcommands gets another word.
 func (f *front) help(show func(*cobra.Command, []string)) func(*cobra.Command, []string) {
 	return func(c *cobra.Command, words []string) {
 		asked := c.Flags().Lookup("help")
@@ -140,7 +140,7 @@ func (f *front) help(show func(*cobra.Command, []string)) func(*cobra.Command, [
 	}
 }
 
-// subcommands names those of c that people use.
+// subcommands returns the names of c's visible subcommands.
 func subcommands(c *cobra.Command) (names []string) {
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() {
@@ -150,7 +150,7 @@ func subcommands(c *cobra.Command) (names []string) {
 	return names
 }
 
-// A Command is a program or one of its subcommands while it is declared.
+// A Command declares a program or one of its subcommands.
 type Command struct {
 	front    *front
 	cobra    *cobra.Command
@@ -158,7 +158,7 @@ type Command struct {
 	required []string
 
 	arguments []argument
-	rest      *[]string // what follows them; nil: nothing may
+	rest      *[]string // the words after them; nil: none allowed
 }
 
 func (f *front) command(name, short string) *Command {
@@ -167,15 +167,15 @@ func (f *front) command(name, short string) *Command {
 	return c
 }
 
-// UsageStatus makes the program exit with status instead of 1 when it was called
-// wrongly: an unknown command or flag, a missing argument, a malformed value.
+// UsageStatus makes the program exit with status instead of 1 after a usage
+// error: an unknown command or flag, a missing argument, a malformed value.
 func (c *Command) UsageStatus(status int) { c.front.usageStatus = status }
 
-// Hide keeps the command out of the help: programs start it, not people.
+// Hide hides the command from the help: only programs start it.
 func (c *Command) Hide() { c.cobra.Hidden = true }
 
-// Each tells every flag of the command with its value as text, in the order of
-// their declaration.
+// Each calls tell for every flag of the command with its value as text, in the
+// order of declaration.
 func (c *Command) Each(tell func(name, value string)) {
 	for _, s := range c.settings {
 		if flag := c.cobra.Flags().Lookup(s.name); flag != nil {
@@ -191,8 +191,8 @@ func (c *Command) Sub(name, short string, build func(*Command)) {
 	c.cobra.AddCommand(sub.cobra)
 }
 
-// Run says what the command does. A command without it prints its help, and
-// refuses words that are no subcommand of it.
+// Run sets what the command does. A command without it prints its help and
+// refuses unknown subcommands.
 func (c *Command) Run(run RunFunc) {
 	c.cobra.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := c.configure(); err != nil {
@@ -203,13 +203,13 @@ func (c *Command) Run(run RunFunc) {
 			return err
 		}
 		if c.front.sys.Stderr == io.Writer(os.Stderr) {
-			// What libraries print by themselves may quote whoever they talk to.
+			// Messages that libraries print may quote untrusted text.
 			log.SetFlags(0)
 			log.SetOutput(slog.NewLogLogger(logger.Handler(), slog.LevelDebug).Writer())
 		}
 		c.front.began = true
 		stop, err := telemetry.Init(cmd.Context(), "fairlead-"+c.front.root.cobra.Name(), Revision(), logger)
-		if err != nil { // no reason not to run
+		if err != nil { // no reason to stop
 			logger.Warn("no traces", "err", err)
 		}
 		defer stop()

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// noWords refuses words after a command that takes none: each is taken for a
-// subcommand that isn't there.
+// noWords refuses words after a command that takes none. It treats them as
+// unknown subcommands.
 func noWords(c *cobra.Command, words []string) error {
 	if len(words) == 0 {
 		return nil
@@ -18,8 +18,7 @@ func noWords(c *cobra.Command, words []string) error {
 	return unknownCommand(c, words[0])
 }
 
-// unknownCommand says that c has no subcommand of that name, and which may have
-// been meant.
+// unknownCommand says that c has no such subcommand, and suggests one.
 func unknownCommand(c *cobra.Command, name string) error {
 	err := fmt.Errorf("unknown command %q for %q", name, c.CommandPath())
 	names := subcommands(c)
@@ -33,7 +32,7 @@ func unknownCommand(c *cobra.Command, name string) error {
 	return Hint(err, hint)
 }
 
-// likelyFlag asks for the flag that may have been meant by one that isn't there.
+// likelyFlag suggests a flag for an unknown one.
 func likelyFlag(c *cobra.Command, err error) string {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
@@ -51,11 +50,11 @@ func likelyFlag(c *cobra.Command, err error) string {
 	return ""
 }
 
-// nearest returns which of names was probably meant by word: one that it begins,
-// or that it differs from in few letters; empty for none.
+// nearest returns the name that word probably means: one that begins with it,
+// or differs in few letters; empty for none.
 func nearest(word string, names []string) (found string) {
 	word = strings.ToLower(word)
-	least := 1 + max(1, len(word)/3) // more is another word
+	least := 1 + max(1, len(word)/3) // beyond this it is another word
 	for _, name := range names {
 		edits := distance(word, name)
 		if len(word) >= 2 && strings.HasPrefix(name, word) {
@@ -68,7 +67,7 @@ func nearest(word string, names []string) (found string) {
 	return found
 }
 
-// distance returns in how many letters two words differ: added, left out,
+// distance counts the letters in which two words differ: added, removed,
 // replaced, or swapped with their neighbour.
 func distance(a, b string) int {
 	before, row := []int(nil), make([]int, len(b)+1)

@@ -9,9 +9,10 @@ import (
 	"strings"
 )
 
-// GuardNames has next serve only who asked for an address or for localhost, and
-// no page of another origin: a page in an operator's browser may have a name
-// that leads here, but no address. Others get 403. at is told to them.
+// GuardNames lets next serve only requests whose Host is an IP address or
+// localhost, and none from pages of another origin: a page in an operator's
+// browser could use a name that resolves to here, but not an address. Others
+// get 403 and are told at.
 func GuardNames(at net.Addr, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !addressed(r.Host) || !sameOrigin(r) {
@@ -22,7 +23,7 @@ func GuardNames(at net.Addr, next http.Handler) http.Handler {
 	})
 }
 
-// addressed reports whether host, with or without a port, is an address or
+// addressed reports whether host, with or without a port, is an IP address or
 // localhost.
 func addressed(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
@@ -32,8 +33,8 @@ func addressed(host string) bool {
 	return err == nil || host == "localhost"
 }
 
-// sameOrigin reports whether a request comes from a page of ours, or from no
-// page at all.
+// sameOrigin reports whether a request comes from one of our pages, or from no
+// page.
 func sameOrigin(r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" {

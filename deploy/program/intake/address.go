@@ -12,9 +12,9 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// Address returns where r comes from: the other end of its connection or, behind
-// a proxy, what that says last in X-Forwarded-For, since what stands before may
-// be anybody's. It is invalid where neither is an address.
+// Address returns the client's address: the other end of the connection or,
+// behind a proxy, the last entry of X-Forwarded-For, since clients can forge
+// the others. It is invalid if neither is an address.
 func Address(r *http.Request, behindProxy bool) netip.Addr {
 	if lines := r.Header["X-Forwarded-For"]; behindProxy && len(lines) > 0 {
 		line := lines[len(lines)-1]
@@ -25,9 +25,9 @@ func Address(r *http.Request, behindProxy bool) netip.Addr {
 	return parse(r.RemoteAddr)
 }
 
-// Relayed returns where r comes from at a listener that nobody but this machine
-// and its relays reach: what the relay says, or else the other end of the
-// connection.
+// Relayed returns the client's address at a listener that only this machine and
+// its relays reach: the one that the relay reports, otherwise the other end of
+// the connection.
 func Relayed(r *http.Request) netip.Addr {
 	if ip := parse(r.Header.Get(protocol.ClientAddressHeader)); ip.IsValid() {
 		return ip
@@ -47,10 +47,10 @@ func parse(text string) netip.Addr {
 	return ip.Unmap().WithZone("")
 }
 
-// Share returns what counts as one address.
+// Share returns the prefix that counts as one address.
 func Share(ip netip.Addr) netip.Prefix { return share(ip) }
 
-// share is what counts as one address: a whole IPv6 network is one subscriber's.
+// share returns it: a whole IPv6 network belongs to one subscriber.
 func share(ip netip.Addr) netip.Prefix {
 	bits := 32
 	if ip.Is6() {
@@ -64,27 +64,26 @@ func share(ip netip.Addr) netip.Prefix {
 }
 
 const (
-	// maxAddresses bounds the addresses whose rates are told apart; the others
+	// maxAddresses bounds the addresses with a limiter of their own; the others
 	// share one.
 	maxAddresses = 4096
-	// sweepInterval is how often addresses are forgotten that have been quiet.
+	// sweepInterval is how often idle addresses are dropped.
 	sweepInterval = time.Second
 )
 
-// Rates bound how often each address may do something.
+// Rates limit how often each address may do something.
 type Rates struct {
 	// Static after construction.
 	perSecond rate.Limit
 	burst     int
-	rest      *rate.Limiter // of the addresses that have none of their own
+	rest      *rate.Limiter // shared by the addresses beyond maxAddresses
 
 	mu        sync.Mutex
 	addresses map[netip.Prefix]*rate.Limiter // guarded by mu
 	swept     time.Time                      // guarded by mu
 }
 
-// NewRates lets each address do something so often per second, and burst times
-// at once.
+// NewRates allows each address so many actions per second, and bursts of burst.
 func NewRates(perSecond float64, burst int) *Rates {
 	return &Rates{
 		perSecond: rate.Limit(perSecond), burst: burst, rest: rate.NewLimiter(rate.Limit(perSecond), burst),
@@ -92,7 +91,7 @@ func NewRates(perSecond float64, burst int) *Rates {
 	}
 }
 
-// Allow reports whether ip may do it once more at now.
+// Allow reports whether ip may do one more at now.
 func (r *Rates) Allow(ip netip.Addr, now time.Time) bool {
 	return r.limiter(share(ip), now).AllowN(now, 1)
 }
@@ -106,7 +105,7 @@ func (r *Rates) limiter(key netip.Prefix, now time.Time) *rate.Limiter {
 	if len(r.addresses) >= maxAddresses && now.Sub(r.swept) >= sweepInterval {
 		r.swept = now
 		for key, l := range r.addresses {
-			if l.TokensAt(now) >= float64(r.burst) { // as a new one would be
+			if l.TokensAt(now) >= float64(r.burst) { // equal to a new one
 				delete(r.addresses, key)
 			}
 		}

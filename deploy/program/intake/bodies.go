@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// BodyTime is how long a body may take in all, from the end of its request's
-	// head on. Who takes bodies that may last sets deadlines of their own.
+	// BodyTime bounds a whole body, from the end of the request's header on.
+	// Handlers that accept slower bodies set their own deadlines.
 	BodyTime = 10 * time.Second
-	// BodiesPerAddress and Bodies bound the bodies that are waited for at the
-	// same time: of one address, and of all. Only clients that nobody has
-	// admitted yet count, and only while nothing comes of them.
+	// BodiesPerAddress and MaxBodies bound the bodies that are being waited for:
+	// per address and in all. They count only clients that aren't admitted yet,
+	// and only while they send nothing.
 	BodiesPerAddress = 64
 	MaxBodies        = 4096
-	// hurryTime is how long one may be quiet that has to give way: who sends
-	// what it has never is.
+	// hurryTime is how long an evicted body may be silent: an honest sender never
+	// is.
 	hurryTime = time.Second
-	// drainBytes is how much of a body is read that nobody wanted, so that its
-	// connection can be used again.
+	// drainBytes bounds what is read of an unread body so that its connection can
+	// be reused.
 	drainBytes = 64 << 10
 )
 
@@ -34,7 +34,7 @@ var (
 	errCrowded = protocol.Errorf(protocol.KindTooMany, "too many bodies are waited for that came from this address")
 )
 
-// Bodies bound what clients cost that begin to send a body and don't go on.
+// Bodies bounds the cost of clients that start a body and don't go on.
 type Bodies struct {
 	// Static after construction.
 	address func(*http.Request) netip.Addr
@@ -42,8 +42,8 @@ type Bodies struct {
 	waiting *waitlist
 }
 
-// NewBodies returns Bodies of clients at address; refused, which may be nil, is
-// told of each body that didn't come.
+// NewBodies returns Bodies for clients at address. refused, which may be nil,
+// is called for each body that didn't come.
 func NewBodies(address func(*http.Request) netip.Addr, refused func(error)) *Bodies {
 	if refused == nil {
 		refused = func(error) {}
@@ -51,8 +51,8 @@ func NewBodies(address func(*http.Request) netip.Addr, refused func(error)) *Bod
 	return &Bodies{address: address, refused: refused, waiting: newWaitlist(BodiesPerAddress, MaxBodies)}
 }
 
-// Handler has next read bodies within the bounds. Reading one that doesn't come
-// fails with a [protocol.Error].
+// Handler makes next read bodies within the bounds. Reading one that doesn't
+// come fails with a [protocol.Error].
 func (b *Bodies) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
@@ -63,7 +63,7 @@ func (b *Bodies) Handler(next http.Handler) http.Handler {
 			ReadCloser: r.Body, bodies: b, control: http.NewResponseController(w), until: time.Now().Add(BodyTime),
 		}
 		in.waiter = waiter{address: share(b.address(r)), hurry: in.hurry}
-		in.control.SetReadDeadline(in.until) // also for who reads nothing and lets the server do it
+		in.control.SetReadDeadline(in.until) // also for handlers that let the server read the body
 		r.Body = in
 		defer in.close()
 		next.ServeHTTP(w, r)
@@ -73,8 +73,7 @@ func (b *Bodies) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// Admitted notes that somebody vouches for the client of r: it counts no more
-// among those that nobody knows.
+// Admitted notes that the client of r is authenticated, so it no longer counts.
 func Admitted(r *http.Request) {
 	if in, ours := r.Body.(*body); ours {
 		in.mu.Lock()
@@ -83,20 +82,20 @@ func Admitted(r *http.Request) {
 	}
 }
 
-// A body is a request's. Its deadlines are the connection's.
+// A body is a request's body. Its deadlines are the connection's.
 type body struct {
 	io.ReadCloser
 	bodies  *Bodies
 	control *http.ResponseController
-	until   time.Time // it has to be there
+	until   time.Time // its deadline
 	waiter  waiter
 
 	mu       sync.Mutex
 	admitted bool
-	closed   bool      // the connection isn't this request's any more
-	since    time.Time // a reader waits since then; zero: none does
-	hurried  bool      // the deadline was brought forward
-	err      error     // the end
+	closed   bool      // the connection is no longer this request's
+	since    time.Time // when a reader began to wait; zero: none waits
+	hurried  bool      // its deadline was shortened
+	err      error     // the final error
 }
 
 // Read implements io.Reader.
@@ -121,7 +120,7 @@ func (b *body) begin() error {
 	return err
 }
 
-// end notes that it waits no more, and returns err as the reader finds it.
+// end notes that it no longer waits, and returns err in the reader's form.
 func (b *body) end(err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -135,7 +134,7 @@ func (b *body) end(err error) error {
 		return nil
 	case b.closed:
 	case errors.Is(err, io.EOF):
-		if hurried { // after the server took the deadline away: an answer may take its time
+		if hurried { // after the server cleared the deadline: an answer may take longer
 			b.control.SetReadDeadline(time.Time{})
 		}
 	case errors.Is(err, os.ErrDeadlineExceeded) && hurried:
@@ -149,7 +148,7 @@ func (b *body) end(err error) error {
 	return err
 }
 
-// hurry has a body that is waited for come soon, or not at all.
+// hurry shortens the deadline of a body that is waited for.
 func (b *body) hurry() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,12 +161,12 @@ func (b *body) hurry() {
 	}
 }
 
-// close gives the connection back.
+// close returns the connection to the server.
 func (b *body) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
 }
 
-// drain reads what nobody wanted: so does the server, but none would hurry it.
+// drain reads what is left, as the server would, but can be hurried.
 func (b *body) drain() { io.CopyN(io.Discard, b, drainBytes) }

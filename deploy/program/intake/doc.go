@@ -1,4 +1,4 @@
-// Package intake is what an HTTP listener of ours demands of those whom nobody
-// knows yet: requests that all programs on the way read alike, bodies that come
-// in time, and no more of anything than their address's share.
+// Package intake protects HTTP listeners from unauthenticated clients: it
+// refuses ambiguous requests, and bounds how long bodies take and how much one
+// address may use.
 package intake

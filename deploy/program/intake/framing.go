@@ -6,32 +6,32 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// A framing follows where requests begin and end on a connection, and finds
-// heads that two programs could read as different requests. net/http repairs
-// such heads in silence: of a Content-Length beside a Transfer-Encoding it drops
-// the first, and a balancer in front may have gone by it.
+// A framing tracks where requests begin and end on a connection, and finds
+// headers that two programs could parse as different requests. net/http
+// silently repairs those: if there is a Transfer-Encoding it drops a
+// Content-Length, which a balancer in front may have used.
 //
-// It sees the bytes as they pass, keeps none of them, and is exact wherever
-// net/http goes on to another request: after a body with a Transfer-Encoding it
-// looks no further, and the connection serves nothing else.
+// It sees the bytes as they pass and keeps none. It is exact wherever net/http
+// would parse another request. After a body with a Transfer-Encoding it stops
+// looking, and the connection serves nothing else.
 type framing struct {
 	phase phase
-	body  uint64 // bytes of the body that are still to come
+	body  uint64 // bytes of the body that remain
 
-	// Of the head under way.
-	lines     int // ended so far
+	// Of the current header.
+	lines     int // lines so far
 	lengths   int // Content-Length fields
 	encodings int // Transfer-Encoding fields
 	length    uint64
-	version   [len(http11)]byte // the last bytes of the request line
+	version   [len(http11)]byte // the end of the request line
 
-	// Of the line under way.
+	// Of the current line.
 	name     [maxName]byte // in lower case
-	named    int           // bytes of the name, more than maxName if it is none of ours
+	named    int           // bytes of the name; above maxName: not a name that matters
 	inValue  bool
-	ours     bool // the name matters
+	ours     bool // the name is one that matters
 	digits   int  // of a Content-Length
-	ended    bool // space behind them
+	ended    bool // space follows them
 	returned bool // the last byte was a carriage return
 	empty    bool // nothing yet
 }
@@ -42,20 +42,20 @@ type phase uint8
 const (
 	inHead phase = iota
 	inBody
-	beyond // nobody looks any more
+	beyond // no longer checked
 )
 
 const (
 	http11           = "HTTP/1.1"
 	contentLength    = "content-length"
 	transferEncoding = "transfer-encoding"
-	// maxName is the length of the longest name that matters.
+	// maxName is the length of the longest checked name.
 	maxName = len(transferEncoding)
-	// maxDigits bounds a Content-Length: no body is longer than an int64 says.
+	// maxDigits bounds a Content-Length, so that it fits an int64.
 	maxDigits = 18
 )
 
-// Why a head is refused.
+// Why a header is refused.
 var (
 	errTwice    = protocol.Errorf(protocol.KindInvalid, "the length of the body is given twice")
 	errLength   = protocol.Errorf(protocol.KindInvalid, "a Content-Length is not a number")
@@ -66,8 +66,8 @@ var (
 
 func newFraming() framing { return framing{empty: true} }
 
-// pass looks at the next bytes of the connection. With an error it returns how
-// many of them are sound.
+// pass checks the next bytes of the connection. With an error it returns how
+// many of them are good.
 func (f *framing) pass(p []byte) (sound int, err *protocol.Error) {
 	for i := 0; i < len(p); {
 		switch f.phase {
@@ -93,8 +93,8 @@ func (f *framing) pass(p []byte) (sound int, err *protocol.Error) {
 	return len(p), nil
 }
 
-// skip returns how many of the next bytes say nothing: those within a line whose
-// name is none of ours, and within the request line, of which the end counts.
+// skip returns how many of the next bytes don't matter: those in a line with an
+// unchecked name, and those in the request line before its end.
 func (f *framing) skip(p []byte) int {
 	if f.lines > 0 && (!f.inValue || f.ours) || f.returned {
 		return 0
@@ -118,7 +118,7 @@ func (f *framing) skip(p []byte) int {
 	return n
 }
 
-// head takes one byte of a head.
+// head takes one byte of a header.
 func (f *framing) head(c byte) *protocol.Error {
 	switch {
 	case c == '\n' && !f.returned, c != '\n' && f.returned:
@@ -169,7 +169,7 @@ func (f *framing) isNamed(name string) bool {
 	return f.named == len(name) && bytes.Equal(f.name[:f.named], []byte(name))
 }
 
-// endLine ends the line under way, or with an empty one the head.
+// endLine ends the current line, and with an empty one the header.
 func (f *framing) endLine() *protocol.Error {
 	if f.empty && f.lines > 0 {
 		f.endHead()
@@ -195,7 +195,7 @@ func (f *framing) endLine() *protocol.Error {
 	return nil
 }
 
-// endHead goes on to what follows the head.
+// endHead determines what follows the header.
 func (f *framing) endHead() {
 	switch {
 	case f.encodings > 0:

@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// Serve is server.Serve, but requests whose length two programs could read
-// differently get 400, and their connection ends. So it does after a body with
-// a Transfer-Encoding. refused, which may be nil, is told of each refusal.
+// Serve is server.Serve, but answers requests of ambiguous length with 400 and
+// closes their connection. It also closes it after a body with a
+// Transfer-Encoding. refused, which may be nil, is called for each refusal.
 //
-// A handler that takes a connection over finds the original with [Raw].
+// A handler that hijacks a connection gets the original with [Raw].
 func Serve(server *http.Server, l net.Listener, refused func(error)) error {
 	if refused == nil {
 		refused = func(error) {}
 	}
 	next, outer, known := server.Handler, server.ConnContext, server.ConnState
-	server.DisableGeneralOptionsHandler = true // it would answer past ours
+	server.DisableGeneralOptionsHandler = true // it would bypass our handler
 	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		if outer != nil {
 			ctx = outer(ctx, c)
@@ -45,8 +45,8 @@ func Serve(server *http.Server, l net.Listener, refused func(error)) error {
 	return server.Serve(listener{l, refused})
 }
 
-// Raw returns the connection below the one that was taken over from a server of
-// [Serve]: of TCP or TLS. Nothing of it is held back anywhere else.
+// Raw returns the TCP or TLS connection below one that was hijacked from a
+// server of [Serve]. Nothing is buffered above it.
 func Raw(c net.Conn) net.Conn {
 	if ours, ok := c.(*conn); ok {
 		return ours.Conn
@@ -71,33 +71,32 @@ func (l listener) Accept() (net.Conn, error) {
 	return next, nil
 }
 
-// spoil is put behind the sound part of a head that is refused: a line that no
-// head may have. So it is net/http that answers 400, in its turn.
+// spoil follows the good part of a refused header: a line that no header may
+// contain. So net/http answers 400 in its turn.
 const spoil = "\x00\r\n\r\n"
 
 const (
-	// lingerTime and lingerBytes bound what is read and dropped of who was
-	// refused: closed while more comes, a connection is reset, and the answer
-	// may be lost.
+	// lingerTime and lingerBytes bound what is read and dropped after a refusal.
+	// Closing a connection with unread data resets it, and the answer may be lost.
 	lingerTime  = 500 * time.Millisecond
 	lingerBytes = 256 << 10
 )
 
-// A conn watches the framing of the requests that come through it.
+// A conn checks the framing of its requests.
 type conn struct {
 	net.Conn
 	secured *tls.Conn // the same; nil without TLS
 	refused func(error)
 
-	taken  atomic.Bool // a handler has it
-	spoilt atomic.Bool // nothing more of what comes counts
+	taken  atomic.Bool // it was hijacked
+	spoilt atomic.Bool // no more input counts
 
 	// Owned by whoever reads.
 	framing framing
-	rest    string // of spoil, once spoilt
+	rest    string // the rest of spoil, once spoilt
 
 	// Owned by the requests, one after the other.
-	last  bool // none comes after this one
+	last  bool // this request is the last
 	state *tls.ConnectionState
 }
 
@@ -136,15 +135,15 @@ func (c *conn) spoil(p []byte) (int, error) {
 // Close implements net.Conn.
 func (c *conn) Close() error {
 	if c.spoilt.Load() {
-		c.CloseWrite() // where that can be
+		c.CloseWrite() // where possible
 		c.Conn.SetReadDeadline(time.Now().Add(lingerTime))
 		io.CopyN(io.Discard, c.Conn, lingerBytes)
 	}
 	return c.Conn.Close()
 }
 
-// CloseWrite ends the output alone, which net/http does where a client should
-// still read its answer.
+// CloseWrite ends the output alone. net/http uses it so that a client can still
+// read its answer.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -152,7 +151,7 @@ func (c *conn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// NetConn returns what is below TLS too, as its namesake of [tls.Conn] does.
+// NetConn returns the connection below, and below TLS like [tls.Conn]'s.
 func (c *conn) NetConn() net.Conn {
 	if c.secured != nil {
 		return c.secured.NetConn()
@@ -160,10 +159,10 @@ func (c *conn) NetConn() net.Conn {
 	return c.Conn
 }
 
-// begin notes a request, and gives it what net/http gives those of connections
-// that it knows.
+// begin notes a request and sets on it what net/http sets only for connections
+// of known types.
 func (c *conn) begin(w http.ResponseWriter, r *http.Request) {
-	if c.last { // can't be: its answer has closed the connection
+	if c.last { // impossible: the last answer closes the connection
 		panic(http.ErrAbortHandler)
 	}
 	if len(r.TransferEncoding) > 0 {

@@ -1,6 +1,6 @@
-// Package lifetime ends what is done under a grant when the grant ends: at its
-// time, or as soon as it is revoked. A relay and an agent each have one [Grants]
-// for all their streams and sockets.
+// Package lifetime ends what is done under a grant when the grant expires or is
+// revoked. A relay and an agent each have one [Grants] for all their streams
+// and sockets.
 package lifetime
 
 import (
@@ -12,11 +12,11 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 )
 
-// checkEvery is the longest time between two looks at the clock of the wall, by
-// which grants end and which may jump.
+// checkEvery is the longest time between two checks of the wall clock, which
+// may jump.
 const checkEvery = time.Second
 
-// Why something under a grant ends.
+// Why a use ends.
 var (
 	ErrExpired = protocol.Errorf(protocol.KindExpired, "the grant has expired")
 	ErrRevoked = protocol.Errorf(protocol.KindUnauthenticated, "access was revoked")
@@ -25,14 +25,13 @@ var (
 // Options configure [Grants].
 type Options struct {
 	Revoked *jws.RevocationSet // nil: nothing is revoked
-	// Skew is how long past its time a grant still counts. Whoever verifies with a
-	// skew allows for it, so that a grant that was just taken doesn't end at once.
+	// Skew is how long an expired grant still counts. Those who verify grants with
+	// a skew need it, so that a grant that was just accepted doesn't end at once.
 	Skew time.Duration
-	Now  func() time.Time // the clock of the wall; nil: time.Now
+	Now  func() time.Time // the wall clock; nil: time.Now
 }
 
-// Grants are the grants under which something is under way. It is safe for
-// concurrent use.
+// Grants are the grants in use. It is safe for concurrent use.
 type Grants struct {
 	o Options // static after construction
 
@@ -40,10 +39,10 @@ type Grants struct {
 	mu    sync.Mutex
 	uses  map[*Use]struct{}
 	timer *time.Timer // runs look; nil before the first use
-	due   time.Time   // when it will, by the monotonic clock; zero: it doesn't run
+	due   time.Time   // when it fires, by the monotonic clock; zero: stopped
 }
 
-// A Use is something that is done under a grant.
+// A Use is an activity under a grant.
 type Use struct {
 	// Static after construction.
 	grants *Grants
@@ -51,10 +50,10 @@ type Use struct {
 
 	// Guarded by grants.mu.
 	grant *jws.Grant
-	ended bool // its time was over, and end was told
+	ended bool // it has expired, and end was called
 }
 
-// New returns Grants without uses. It is called before o.Revoked is in use.
+// New returns Grants without uses. It must be called before o.Revoked is used.
 func New(o Options) *Grants {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -66,7 +65,7 @@ func New(o Options) *Grants {
 	return g
 }
 
-// Check returns [ErrExpired] or [ErrRevoked] for a grant that is no longer good.
+// Check returns [ErrExpired] or [ErrRevoked] if a grant is no longer valid.
 func (g *Grants) Check(grant *jws.Grant) error {
 	switch {
 	case g.Over(grant):
@@ -77,7 +76,7 @@ func (g *Grants) Check(grant *jws.Grant) error {
 	return nil
 }
 
-// Over reports whether a grant's time is over.
+// Over reports whether a grant has expired.
 func (g *Grants) Over(grant *jws.Grant) bool { return g.left(grant) <= 0 }
 
 // Revoked reports whether a grant was revoked.
@@ -85,18 +84,18 @@ func (g *Grants) Revoked(grant *jws.Grant) bool {
 	return g.o.Revoked != nil && g.o.Revoked.Grant(grant)
 }
 
-// left returns how long a grant is good by its time.
+// left returns the time until a grant expires.
 func (g *Grants) left(grant *jws.Grant) time.Duration { return g.leftAt(grant, g.o.Now()) }
 
 func (g *Grants) leftAt(grant *jws.Grant, now time.Time) time.Duration {
 	return grant.Expires().Add(g.o.Skew).Sub(now)
 }
 
-// Begin notes that something is done under a grant, which was just verified. end
-// is called with [ErrExpired] or [ErrRevoked] when the grant ends; with ErrRevoked
-// before the call that revoked it returns. It may be called more than once, and a
-// last time while Stop is called. Begin fails with the same errors. Stop must be
-// called.
+// Begin starts a use of a grant that was just verified. When the grant ends,
+// end is called with [ErrExpired] or [ErrRevoked]; with ErrRevoked before the
+// call that revoked it returns. end may be called more than once, the last time
+// possibly during Stop. Begin fails with the same errors. The caller must call
+// Stop.
 func (g *Grants) Begin(grant *jws.Grant, end func(cause error)) (*Use, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -109,9 +108,9 @@ func (g *Grants) Begin(grant *jws.Grant, end func(cause error)) (*Use, error) {
 	return u, nil
 }
 
-// Context is Begin for what ends with a context: the returned one ends with ctx
-// or with the grant, and its cause says which. It has ended where the grant is no
-// longer good. stop must be called.
+// Context is Begin with a context: under ends with ctx or with the grant, and
+// its cause says which. If the grant is no longer valid, it has already ended.
+// The caller must call stop.
 func (g *Grants) Context(ctx context.Context, grant *jws.Grant) (under context.Context, stop func()) {
 	under, end := context.WithCancelCause(ctx)
 	u, err := g.Begin(grant, end)
@@ -124,8 +123,8 @@ func (g *Grants) Context(ctx context.Context, grant *jws.Grant) (under context.C
 	}
 }
 
-// Renew puts what is done under a newer grant, which was just verified. It fails
-// as Begin does, and changes nothing then.
+// Renew moves the use to a newer grant, which was just verified. It fails as
+// Begin does, without a change.
 func (u *Use) Renew(grant *jws.Grant) error {
 	g := u.grants
 	g.mu.Lock()
@@ -138,8 +137,7 @@ func (u *Use) Renew(grant *jws.Grant) error {
 	return nil
 }
 
-// Stop notes that it is done. A nil Use may be stopped, and one may be stopped
-// again.
+// Stop ends the use. It may be called repeatedly, and on nil.
 func (u *Use) Stop() {
 	if u == nil {
 		return
@@ -149,8 +147,7 @@ func (u *Use) Stop() {
 	delete(u.grants.uses, u)
 }
 
-// schedule has the clock looked at when a grant's time may be over. The caller
-// holds mu.
+// schedule sets the timer for the next possible expiry. The caller holds mu.
 func (g *Grants) schedule(left time.Duration) {
 	wait := min(max(left, 0), checkEvery)
 	due := time.Now().Add(wait)
@@ -165,15 +162,14 @@ func (g *Grants) schedule(left time.Duration) {
 	}
 }
 
-// look ends what is done under grants whose time is over.
+// look ends the uses of expired grants.
 func (g *Grants) look() {
 	for _, u := range g.over() {
 		u.end(ErrExpired)
 	}
 }
 
-// over returns the uses whose time is over, each once, and schedules the next
-// look.
+// over returns the uses that have expired, each once, and sets the timer again.
 func (g *Grants) over() (over []*Use) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -183,7 +179,7 @@ func (g *Grants) over() (over []*Use) {
 		left := g.leftAt(u.grant, now)
 		switch {
 		case left > 0:
-			u.ended = false // the clock may have been put back
+			u.ended = false // the clock may have been set back
 			next = min(next, left)
 		case !u.ended:
 			u.ended = true
@@ -196,9 +192,9 @@ func (g *Grants) over() (over []*Use) {
 	return over
 }
 
-// review ends what is done under grants that were revoked. A use that was told
-// before is told again: whoever told it may not be through yet, and when the
-// revocation returns whatever the grant opened is closed.
+// review ends the uses of revoked grants. It repeats the call for a use that is
+// already ending: its end may still be running, and everything under the grant
+// must be closed when the revocation returns.
 func (g *Grants) review() {
 	for _, u := range g.revoked() {
 		u.end(ErrRevoked)

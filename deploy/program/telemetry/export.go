@@ -24,32 +24,32 @@ import (
 )
 
 const (
-	// stopTimeout bounds how long a program that ends waits for its last spans.
+	// stopTimeout bounds how long an ending program waits for its last spans.
 	stopTimeout = 2 * time.Second
 	// complaintInterval is the time between two log lines about failed exports,
-	// and maxComplaint how much of what went wrong one says, in bytes.
+	// and maxComplaint bounds the error text in one, in bytes.
 	complaintInterval = time.Minute
 	maxComplaint      = 200
 )
 
-// Init begins to export spans as the OTEL_* variables say, to nowhere if they
-// name no endpoint. stop sends what is left and returns within 2 s. Spans wait in
-// a queue of OTEL_BSP_MAX_QUEUE_SIZE (2048); when it is full, further ones are
-// dropped: nothing ever waits for an export. How many were lost is logged at
-// the end.
+// Init starts exporting spans as the OTEL_* variables say, or does nothing if
+// they name no endpoint. stop sends the rest and returns within 2 s. Spans wait
+// in a queue of OTEL_BSP_MAX_QUEUE_SIZE (2048). When it is full, further ones
+// are dropped, so that nothing waits for an export; the log says at the end how
+// many were lost.
 func Init(ctx context.Context, service, revision string, logger *slog.Logger) (stop func(), err error) {
 	named, err := endpointNamed()
 	if err != nil || !named {
 		return func() {}, err
 	}
-	// What the library says by itself quotes variables, also those with secrets.
+	// The library's own messages quote variables, even those with secrets.
 	otel.SetLogger(logr.Discard())
 	otel.SetErrorHandler(&complaints{logger: logger, lines: rate.Sometimes{First: 1, Interval: complaintInterval}})
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return func() {}, errors.New("telemetry: no exporter can be made from the OTEL_ variables")
 	}
-	// What is in OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES comes last and wins.
+	// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES come last and win.
 	of, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
 		attribute.String("service.name", service), attribute.String("service.version", revision),
 	), resource.WithFromEnv())
@@ -72,8 +72,8 @@ func Init(ctx context.Context, service, revision string, logger *slog.Logger) (s
 	}), nil
 }
 
-// endpointNamed reports whether spans are to be exported. Without an endpoint the
-// standard one would be the machine itself, where mostly nobody listens.
+// endpointNamed reports whether spans are exported. The standard endpoint, this
+// machine, isn't used by default: mostly nobody listens there.
 func endpointNamed() (bool, error) {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return false, nil
@@ -95,10 +95,10 @@ func endpointNamed() (bool, error) {
 	return false, nil
 }
 
-// A counter knows how many spans have ended, and how many of them were sent.
+// A counter counts ended and sent spans.
 type counter struct{ ended, sent atomic.Int64 }
 
-// counting is an exporter that counts what it has sent.
+// counting is an exporter that counts sent spans.
 type counting struct {
 	sdktrace.SpanExporter
 	counter *counter
@@ -123,7 +123,7 @@ func (*counter) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
 func (*counter) ForceFlush(context.Context) error                { return nil }
 func (*counter) Shutdown(context.Context) error                  { return nil }
 
-// complaints logs what goes wrong with exports, now and then.
+// complaints logs export errors at a limited rate.
 type complaints struct {
 	logger *slog.Logger
 	count  atomic.Int64

@@ -12,15 +12,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// scope names what the spans come from.
+// scope is the instrumentation scope of the spans.
 const scope = "github.com/fairlead/fairlead"
 
-// A Span is a piece of work on the way of a command. The zero Span is one that
-// nobody records.
+// A Span is a step in a command's processing. The zero Span is not recorded.
 type Span struct{ span trace.Span }
 
-// Start begins a span of work in this program: as part of the one in ctx, or
-// where a traceparent was extracted into ctx, of that one.
+// Start begins a span of work in this program: a child of the one in ctx, or of
+// the extracted traceparent in ctx.
 func Start(ctx context.Context, name string, attributes ...Attribute) (context.Context, Span) {
 	if trace.SpanContextFromContext(ctx).IsRemote() {
 		return Serve(ctx, name, attributes...)
@@ -28,13 +27,13 @@ func Start(ctx context.Context, name string, attributes ...Attribute) (context.C
 	return start(ctx, trace.SpanKindInternal, name, attributes)
 }
 
-// Serve begins the span of a request of somebody else.
+// Serve begins the span of a request from another program.
 func Serve(ctx context.Context, name string, attributes ...Attribute) (context.Context, Span) {
 	return start(ctx, trace.SpanKindServer, name, attributes)
 }
 
-// Call begins the span of a request to another program, which continues it by
-// what [Inject] returns for the new ctx.
+// Call begins the span of a request to another program, which continues it with
+// the traceparent that [Inject] returns for the new ctx.
 func Call(ctx context.Context, name string, attributes ...Attribute) (context.Context, Span) {
 	return start(ctx, trace.SpanKindClient, name, attributes)
 }
@@ -56,7 +55,7 @@ func (s Span) Set(attributes ...Attribute) {
 	}
 }
 
-// Recording reports whether somebody will see the span.
+// Recording reports whether the span is exported.
 func (s Span) Recording() bool { return s.span != nil && s.span.IsRecording() }
 
 // End ends the span, with the kind of err as its outcome.
@@ -73,7 +72,7 @@ func (s Span) End(err error) {
 }
 
 // Extract returns ctx with the span that traceparent names as the parent of the
-// next one. What is no traceparent is ignored.
+// next one. It ignores an invalid traceparent.
 func Extract(ctx context.Context, traceparent string) context.Context {
 	known, valid := parse(traceparent)
 	if !valid {
@@ -90,8 +89,8 @@ func Extract(ctx context.Context, traceparent string) context.Context {
 	return trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(parent))
 }
 
-// Inject returns the traceparent of ctx, for whoever does the next piece of
-// work; "" if there is none.
+// Inject returns the traceparent of ctx for the next program; "" if there is
+// none.
 func Inject(ctx context.Context) string {
 	span := trace.SpanContextFromContext(ctx)
 	if !span.IsValid() {

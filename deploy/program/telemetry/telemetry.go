@@ -1,17 +1,17 @@
-// Package telemetry follows a command through all programs: each tells what it
-// did of it in spans of one OpenTelemetry trace.
+// Package telemetry traces a command through all programs: each reports its
+// steps as spans of one OpenTelemetry trace.
 //
-// Only programs built with the tag otel make spans, and contain OpenTelemetry at
-// all. All others pass the trace context on, so that those after them still
-// belong to the same trace.
+// Only programs built with the tag otel contain OpenTelemetry and make spans.
+// All others forward the trace context, so that the programs after them stay in
+// the same trace.
 //
-// A span says which operation, how it ended and how long it took. An [Attribute]
-// can hold nothing else: no ids of people, sandboxes or commands, and nothing of
-// what a command says.
+// A span has an operation, an outcome and a duration. An [Attribute] can hold
+// nothing else: no ids of people, sandboxes or commands, and no content of a
+// command.
 //
-// Between programs a trace context is a traceparent (W3C Trace Context): a header
-// of HTTP requests, a member of OPEN in the tunnel, never a part of what is
-// signed. It is a hint; nothing depends on it.
+// Between programs a trace context is a traceparent (W3C Trace Context): a
+// header of HTTP requests and a member of OPEN in the tunnel, but never signed.
+// It is a hint; nothing depends on it.
 package telemetry
 
 import (
@@ -22,7 +22,7 @@ import (
 // Header carries a traceparent in HTTP requests.
 const Header = "Traceparent"
 
-// An Attribute is something that a span says.
+// An Attribute is a property of a span.
 type Attribute struct{ key, value string }
 
 const (
@@ -30,14 +30,14 @@ const (
 	outcomeKey   = "fairlead.outcome"
 	relayKey     = "fairlead.relay"
 
-	// other stands for values that aren't known here.
+	// other stands for unknown values.
 	other = "other"
-	// ok is the outcome of what succeeded; others are labels of a Kind.
+	// ok is the outcome of success; others are labels of a Kind.
 	ok = "ok"
 )
 
-// Operation names what a command does: one of the protocol's operations, "other"
-// if it isn't.
+// Operation names a command's operation, "other" if the protocol doesn't have
+// it.
 func Operation(kind string) Attribute {
 	if _, known := op.Lookup(kind); !known {
 		kind = other
@@ -45,7 +45,7 @@ func Operation(kind string) Attribute {
 	return Attribute{operationKey, kind}
 }
 
-// Relay names the relay that a command is sent to.
+// Relay names the relay to which a command is sent.
 func Relay(id protocol.RelayID) Attribute {
 	if !protocol.ValidID(id) {
 		id = other
@@ -53,7 +53,7 @@ func Relay(id protocol.RelayID) Attribute {
 	return Attribute{relayKey, string(id)}
 }
 
-// outcome says how something ended: of an error its kind, and not its text.
+// outcome returns an error's kind, without its text.
 func outcome(err error) Attribute {
 	if err == nil {
 		return Attribute{outcomeKey, ok}

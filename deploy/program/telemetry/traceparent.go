@@ -22,9 +22,9 @@ const (
 	knownFlags = 0x03
 )
 
-// parse checks a traceparent and returns it in the form of version 00, without
-// flags that this version doesn't know. Of a later version it reads what is as
-// in 00, which that promises to keep.
+// parse checks a traceparent and returns it as version 00, without flags
+// unknown to that version. Of a later version it reads only the parts of
+// version 00, which later versions must keep.
 func parse(text string) (traceparent string, valid bool) {
 	if len(text) < parentLen || len(text) > protocol.MaxTraceparentBytes {
 		return "", false
