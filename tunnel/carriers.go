@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/tunnel/internal/wsslink"
 )
 
-// A Carrier names what a tunnel runs over.
+// A Carrier names the protocol below a tunnel.
 type Carrier string
 
 const (
@@ -20,12 +20,12 @@ const (
 	CarrierMemory    Carrier = "memory" // both ends in one process, in tests
 )
 
-// Carriers returns the carriers that an agent can dial by, the preferred one
-// first. [Listen] accepts each of them.
+// Carriers returns the carriers that an agent can dial, the preferred one
+// first. [Listen] accepts all of them.
 func Carriers() []Carrier { return []Carrier{CarrierQUIC, CarrierWebSocket} }
 
-// ParseCarrier returns the carrier of a name. It fails for a name that an agent
-// can't dial by.
+// ParseCarrier returns the carrier with a name. It fails for one that an agent
+// can't dial.
 func ParseCarrier(name string) (Carrier, error) {
 	if c := Carrier(name); slices.Contains(Carriers(), c) {
 		return c, nil
@@ -33,7 +33,7 @@ func ParseCarrier(name string) (Carrier, error) {
 	return "", fmt.Errorf("no carrier is called %q: there are %q", name, Carriers())
 }
 
-// dial connects to addr by one carrier.
+// dial connects to addr by c.
 func (c Carrier) dial(ctx context.Context, addr string, config *tls.Config) (carrier.Conn, error) {
 	switch c {
 	case CarrierQUIC:
@@ -44,7 +44,7 @@ func (c Carrier) dial(ctx context.Context, addr string, config *tls.Config) (car
 	return nil, fmt.Errorf("tunnel: no carrier is called %q", c)
 }
 
-// carrierOf returns what a connection runs over.
+// carrierOf returns a connection's carrier.
 func carrierOf(conn carrier.Conn) Carrier {
 	if n, ok := conn.(carrier.Named); ok {
 		return Carrier(n.Carrier())

@@ -13,43 +13,40 @@ import (
 const (
 	// probeTimeout bounds one probe.
 	probeTimeout = 2 * time.Second
-	// quietInterval is how often a climb looks whether something passes that it
-	// would cut off.
+	// quietInterval is how often a climb checks for streams that it would cut off.
 	quietInterval = 50 * time.Millisecond
-	// climbGrace is how long a registration over QUIC that is under way may go
-	// on when the tunnel it is to replace has ended: that may be why.
+	// climbGrace is how much longer a registration over QUIC may take after the
+	// tunnel that it replaces has ended: it may be the cause.
 	climbGrace = time.Second
 )
 
-// A climbPace says when a tunnel over WebSocket is replaced.
+// A climbPace says when to replace a tunnel over WebSocket.
 type climbPace struct {
-	// probe is the time between two looks whether QUIC gets through; it doubles
-	// up to most with each QUIC tunnel in a row that died young, and each climb
-	// that failed. Both vary by probeJitter, a part of themselves.
+	// probe is the time between two probes of QUIC. It doubles, up to most, with
+	// each QUIC tunnel in a row that died young and each failed climb. Both vary
+	// by the fraction probeJitter.
 	probe, most time.Duration
 	// confirm is the time between the two probes that must succeed.
 	confirm time.Duration
-	// quiet is how long a climb waits at most until nothing passes that it would
-	// cut off.
+	// quiet bounds a climb's wait for the end of streams that it would cut off.
 	quiet time.Duration
 }
 
-// usualPace is the pace of climbs outside tests, which are in a hurry.
+// usualPace is the pace of climbs outside tests, which use a faster one.
 var usualPace = climbPace{probe: 10 * time.Second, most: 35 * time.Second, confirm: time.Second, quiet: 20 * time.Second}
 
-// A Climb says how a tunnel over WebSocket is replaced by one over QUIC. While
-// one is served, QUIC is probed every 10 s or so; after two successes a second
-// apart, and once no file or page is passing (or 20 s later), the agent registers
-// again.
+// A Climb replaces a tunnel over WebSocket by one over QUIC. While the former
+// is served, QUIC is probed every 10 s or so. After two successes a second
+// apart the agent registers again, once no file or page is being transferred,
+// or after 20 s.
 type Climb struct {
-	// Probe finds out whether QUIC gets through to addr; see [Probe].
+	// Probe checks whether QUIC reaches addr; see [Probe].
 	Probe func(ctx context.Context, addr string) error
-	// Dial registers over QUIC at the relay that from leads to, and nowhere
-	// else, with a new generation: the relay then ends from. If it fails, from
-	// stays.
+	// Dial registers over QUIC with a new generation, only at the relay of the
+	// tunnel from; the relay then ends from. If it fails, from stays.
 	Dial   func(ctx context.Context, addr string, from *Session) (*Session, error)
-	Ladder *Ladder // the one that dials use
-	Events *Events // nil: nobody counts
+	Ladder *Ladder // shared with dials
+	Events *Events // may be nil
 
 	pace *climbPace // nil: the usual one
 }
@@ -66,16 +63,15 @@ func Probe(ctx context.Context, cfg DialConfig) error {
 	return nil
 }
 
-// A climber looks for the way up from one tunnel.
+// A climber tries to replace one tunnel.
 type climber struct {
 	// Static after construction.
-	stop   context.CancelFunc // of looking
-	abort  context.CancelFunc // of everything
-	result chan *Session      // gets the tunnel that replaces it, or nil
+	stop   context.CancelFunc // ends probing
+	abort  context.CancelFunc // ends everything
+	result chan *Session      // gets the replacing tunnel, or nil
 }
 
-// climb begins to look for the way up from s. It returns nil where there is
-// none.
+// climb starts to replace s. It returns nil if s needs no replacement.
 func (c *Climb) climb(ctx context.Context, addr string, s *Session, log *slog.Logger) *climber {
 	if c == nil || s.Carrier() != CarrierWebSocket {
 		return nil
@@ -83,11 +79,11 @@ func (c *Climb) climb(ctx context.Context, addr string, s *Session, log *slog.Lo
 	all, abort := context.WithCancel(ctx)
 	looking, stop := context.WithCancel(all)
 	up := &climber{stop: stop, abort: abort, result: make(chan *Session, 1)}
-	go func() { up.result <- c.run(looking, all, addr, s, log) }() // whoever began waits for it
+	go func() { up.result <- c.run(looking, all, addr, s, log) }() // the caller waits for it
 	return up
 }
 
-// end stops looking and returns the tunnel that was found nevertheless, if any.
+// end stops probing and returns the replacement, if there is one.
 func (u *climber) end() *Session {
 	if u == nil {
 		return nil
@@ -99,7 +95,7 @@ func (u *climber) end() *Session {
 	return <-u.result
 }
 
-// replacement delivers the tunnel that replaces the one below.
+// replacement receives the tunnel that replaces the present one.
 func (u *climber) replacement() <-chan *Session {
 	if u == nil {
 		return nil
@@ -107,7 +103,7 @@ func (u *climber) replacement() <-chan *Session {
 	return u.result
 }
 
-// run looks until looking ends, and registers until all ends.
+// run probes until looking ends, and registers until all ends.
 func (c *Climb) run(looking, all context.Context, addr string, s *Session, log *slog.Logger) *Session {
 	pace := usualPace
 	if c.pace != nil {
@@ -141,7 +137,7 @@ func (c *Climb) run(looking, all context.Context, addr string, s *Session, log *
 	}
 }
 
-// rest waits, and reports whether ctx still lasts.
+// rest waits for d and reports whether ctx is still live.
 func rest(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -153,7 +149,7 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// stay serves s, and what replaces it, until the last one is over.
+// stay serves s and its replacements until the last one is over.
 func (cfg *RunConfig) stay(ctx context.Context, addr string, s *Session) error {
 	served := cfg.serve(ctx, addr, s)
 	for {
@@ -169,19 +165,19 @@ func (cfg *RunConfig) stay(ctx context.Context, addr string, s *Session) error {
 			<-served.over
 			return served.err
 		}
-		upper := cfg.serve(ctx, addr, next) // before the lower one is missed
+		upper := cfg.serve(ctx, addr, next) // before the lower one ends
 		retire(s, served)
 		s, served = next, upper
 	}
 }
 
-// A service is the use of a tunnel.
+// A service is a tunnel in use.
 type service struct {
-	over chan struct{} // closed when it is over
-	err  error         // what Serve returned; once it is over
+	over chan struct{} // closed at its end
+	err  error         // the result of Serve, once over
 }
 
-// serve uses a tunnel aside.
+// serve serves a tunnel on a goroutine of its own.
 func (cfg *RunConfig) serve(ctx context.Context, addr string, s *Session) *service {
 	served := &service{over: make(chan struct{})}
 	began := time.Now()
@@ -196,7 +192,7 @@ func (cfg *RunConfig) serve(ctx context.Context, addr string, s *Session) *servi
 	return served
 }
 
-// retire waits until the relay has ended a tunnel that is replaced, or ends it.
+// retire waits for the relay to end a replaced tunnel, or ends it.
 func retire(s *Session, served *service) {
 	timer := time.NewTimer(maxLinger)
 	defer timer.Stop()
@@ -209,11 +205,11 @@ func retire(s *Session, served *service) {
 	<-served.over
 }
 
-// fleeting holds the streams that a climb would cut off for good: their peers
-// don't take them up again where they ended.
+// fleeting are the streams that a climb would cut off for good: their peers
+// don't resume them.
 type fleeting []*Stream
 
-// note adds a stream that has come, and forgets those that are over.
+// note adds a new stream and drops those that are over.
 func (f *fleeting) note(stream *Stream) {
 	if len(*f) == cap(*f) {
 		*f = f.alive()
@@ -226,8 +222,7 @@ func (f fleeting) alive() fleeting {
 	return slices.DeleteFunc(f, func(s *Stream) bool { return !s.served.Load() })
 }
 
-// noteFleeting notes a stream of the peer's, if it is one that a climb waits
-// for.
+// noteFleeting notes a stream from the peer if a climb has to wait for it.
 func (s *Session) noteFleeting(kind protocol.StreamKind, stream *Stream) {
 	if !s.agent || s.Carrier() != CarrierWebSocket {
 		return
@@ -240,7 +235,7 @@ func (s *Session) noteFleeting(kind protocol.StreamKind, stream *Stream) {
 	}
 }
 
-// awaitQuiet waits until no such stream is open, for at most so long.
+// awaitQuiet waits until no such stream is open, for at most most.
 func (s *Session) awaitQuiet(ctx context.Context, most time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()

@@ -11,11 +11,12 @@ import (
 	"github.com/fairlead/fairlead/tunnel/internal/carrier"
 )
 
-// Connect reaches the control plane through a relay, for an agent that isn't
-// registered there, by the carrier that gets there first. cfg.Hello isn't used. What the connection carries is
-// opaque to the relay, which bounds it: [protocol.MaxConnectBytes] each way,
-// [protocol.ConnectTimeout] in all. A relay that refuses, or ends it later, is
-// a *protocol.Error of its kind.
+// Connect connects to the control plane through a relay, for an unregistered
+// agent, by whichever carrier is first. It doesn't use cfg.Hello. The
+// connection is opaque to the relay, which bounds it:
+// [protocol.MaxConnectBytes] each way, [protocol.ConnectTimeout] in all. If the
+// relay refuses it, or ends it early, the error is a *protocol.Error of its
+// kind.
 func Connect(ctx context.Context, cfg DialConfig) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, protocol.ConnectTimeout)
 	defer cancel()
@@ -26,8 +27,8 @@ func Connect(ctx context.Context, cfg DialConfig) (net.Conn, error) {
 	return ConnectOver(ctx, conn)
 }
 
-// ConnectOver is Connect for other carriers than QUIC. It closes the carrier
-// if it fails.
+// ConnectOver is Connect over a given carrier. It closes the carrier if it
+// fails.
 func ConnectOver(ctx context.Context, conn carrier.Conn) (net.Conn, error) {
 	abort := context.AfterFunc(ctx, func() {
 		conn.Close(protocol.Errorf(protocol.KindUnavailable, "the control plane took too long"))
@@ -66,8 +67,8 @@ func connect(ctx context.Context, conn carrier.Conn) (net.Conn, error) {
 	return nil, fmt.Errorf("tunnel: %s answers a connect stream", m.FrameType())
 }
 
-// A connection is the agent's end of a connect stream that is all there is to
-// its carrier.
+// A connection is the agent's end of a connect stream, which is its carrier's
+// only stream.
 type connection struct {
 	carrier.Stream
 	conn carrier.Conn
@@ -83,7 +84,7 @@ func (c *connection) Write(p []byte) (int, error) {
 	return n, c.reason(err)
 }
 
-// reason prefers the relay's word over the stream's, once there is one.
+// reason prefers the relay's error over the stream's, if there is one.
 func (c *connection) reason(err error) error {
 	if err == nil || err == io.EOF {
 		return err
@@ -96,8 +97,8 @@ func (c *connection) reason(err error) error {
 	}
 }
 
-// cause returns why there was no answer: a stream that ends before it ends with
-// its carrier, which says why.
+// cause returns why there was no answer. A stream may end just before its
+// carrier, which knows the reason.
 func (c *connection) cause(ctx context.Context, err error) error {
 	select {
 	case <-c.conn.Done():
@@ -116,8 +117,7 @@ func (c *connection) Close() error {
 func (c *connection) LocalAddr() net.Addr  { return connectAddr{} }
 func (c *connection) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
 
-// connectAddr is the near end of a connection, which has no address that says
-// anything.
+// connectAddr is the local address of a connection, which has no useful one.
 type connectAddr struct{}
 
 func (connectAddr) Network() string { return protocol.ConnectStream }

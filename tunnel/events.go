@@ -8,38 +8,37 @@ import (
 	"github.com/fairlead/fairlead/tunnel/internal/wsslink"
 )
 
-// Events are what is told to whoever counts what tunnels do. Each may be nil;
-// none may block, and each may be called from several goroutines at once.
+// Events are callbacks that count what tunnels do. Each may be nil; none may
+// block, and each may be called from several goroutines at once.
 type Events struct {
-	// Handshake hears how the handshake of a connection that wants to register
-	// ended, and how long it took. Connections of agents that aren't registered
-	// are told to [ListenConfig.Connected] instead.
+	// Handshake gets the outcome and duration of each registration handshake.
+	// Connections of unregistered agents go to [ListenConfig.Connected] instead.
 	Handshake func(c Carrier, outcome HandshakeOutcome, took time.Duration)
-	// Waited hears how long a registration waited for its turn, 0 for one that
-	// came within the rate.
+	// Waited gets how long a registration waited for its turn, 0 if it came within
+	// the rate.
 	Waited func(time.Duration)
-	// Opened and Closed hear of each registered tunnel, at its beginning and its
-	// end; why is the kind of the error that ended it.
+	// Opened and Closed are called at the beginning and end of each registered
+	// tunnel; why is the kind of the error that ended it.
 	Opened func(c Carrier)
 	Closed func(c Carrier, why protocol.Kind, lived time.Duration)
-	// Socket hears of each WebSocket that was asked for.
+	// Socket is called for each requested WebSocket.
 	Socket func(outcome SocketOutcome)
-	// Objected hears what the guard ended a tunnel for, and Reset why a single
-	// stream was ended; both are one of few names.
+	// Objected gets the reason why the guard ended a tunnel, and Reset why a
+	// single stream was ended; both are of few names.
 	Objected func(reason string)
 	Reset    func(reason string)
 
-	// Dialled hears at the agent's end how each attempt to connect by one
-	// carrier ended, lost races (context.Canceled) too.
+	// Dialled, at the agent, gets the result of each dial by one carrier, lost
+	// races (context.Canceled) too.
 	Dialled func(c Carrier, err error, took time.Duration)
-	// Climbed hears of each registration over QUIC that is to replace a tunnel
-	// over WebSocket, and how long it took since QUIC was first seen to get
-	// through: the second look, waiting for what passes, and the registration.
+	// Climbed gets the result of each registration over QUIC that replaces a
+	// tunnel over WebSocket. took begins when QUIC first got through: it includes
+	// the second probe, the wait for streams, and the registration.
 	Climbed func(err error, took time.Duration)
 }
 
-// A HandshakeOutcome says how a handshake ended at the relay: one of the
-// constants, or else the label of the kind of a refusal.
+// A HandshakeOutcome is a handshake's outcome at the relay: one of the
+// constants, or the label of a refusal's kind.
 type HandshakeOutcome string
 
 const (
@@ -47,10 +46,10 @@ const (
 	HandshakeAbandoned  HandshakeOutcome = "abandoned" // the agent left before its HELLO: it tried the path, or lost interest
 	HandshakeTimeout    HandshakeOutcome = "timeout"   // no HELLO in time
 	HandshakeBusy       HandshakeOutcome = "busy"      // refused: too many handshakes at once
-	HandshakeRate       HandshakeOutcome = "rate"      // refused: too many registrations lately
+	HandshakeRate       HandshakeOutcome = "rate"      // refused: over the rate of registrations
 )
 
-// HandshakeOutcomes returns all there can be.
+// HandshakeOutcomes returns all outcomes.
 func HandshakeOutcomes() []HandshakeOutcome {
 	all := []HandshakeOutcome{
 		HandshakeRegistered, HandshakeAbandoned, HandshakeTimeout, HandshakeBusy, HandshakeRate,
@@ -63,19 +62,19 @@ func HandshakeOutcomes() []HandshakeOutcome {
 	return all
 }
 
-// A SocketOutcome says what became of a WebSocket that was asked for.
+// A SocketOutcome is the outcome of a request for a WebSocket.
 type SocketOutcome string
 
 const (
-	SocketFirst  SocketOutcome = "first"  // it began a connection
-	SocketLane   SocketOutcome = "lane"   // it joined a tunnel
+	SocketFirst  SocketOutcome = "first"  // first of a connection
+	SocketLane   SocketOutcome = "lane"   // joined a tunnel
 	SocketOrigin SocketOutcome = "origin" // refused: it came from a browser
 	SocketSecret SocketOutcome = "secret" // refused: no tunnel has that lane secret
 	SocketMany   SocketOutcome = "many"   // refused: the tunnel has enough, or too many wait
 	SocketBroken SocketOutcome = "broken" // refused: not a WebSocket of ours
 )
 
-// SocketOutcomes returns all there can be.
+// SocketOutcomes returns all outcomes.
 func SocketOutcomes() []SocketOutcome {
 	return []SocketOutcome{SocketFirst, SocketLane, SocketOrigin, SocketSecret, SocketMany, SocketBroken}
 }

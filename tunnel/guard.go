@@ -2,10 +2,10 @@ package tunnel
 
 import "github.com/fairlead/fairlead/tunnel/internal/mux"
 
-// Objections returns the reasons that [Events.Objected] may hear.
+// Objections returns the reasons that [Events.Objected] may get.
 func Objections() []string { return words(mux.Reasons()) }
 
-// Resets returns the reasons that [Events.Reset] may hear.
+// Resets returns the reasons that [Events.Reset] may get.
 func Resets() []string { return words(mux.ResetReasons()) }
 
 func words[T ~string](reasons []T) []string {
@@ -16,5 +16,5 @@ func words[T ~string](reasons []T) []string {
 	return all
 }
 
-// wasReset hears of each stream that this end has reset.
+// wasReset notes that this end has reset a stream.
 func (s *Session) wasReset(why mux.ResetReason) { s.events.reset(string(why)) }

@@ -19,16 +19,16 @@ type DialConfig struct {
 	TLS  *tls.Config // RootCAs; the server's name defaults to Addr's host
 	// Hello signs a registration. exporter is empty on carriers without TLS.
 	Hello func(c protocol.Challenge, exporter []byte) (protocol.Hello, error)
-	// Carriers are those that may be used; empty: QUIC and WebSocket.
+	// Carriers are the allowed ones; empty: QUIC and WebSocket.
 	Carriers []Carrier
-	// Ladder remembers what dials have found out; nil: each begins anew.
+	// Ladder remembers the results of dials; nil: each starts afresh.
 	Ladder *Ladder
-	Events *Events // nil: nobody counts
+	Events *Events // may be nil
 	Logger *slog.Logger
 }
 
-// Dial connects to a relay by the carrier that gets there first, and registers.
-// A relay that refuses is a *protocol.Error of its kind.
+// Dial connects to a relay by whichever carrier is first, and registers. If the
+// relay refuses, the error is a *protocol.Error of its kind.
 func Dial(ctx context.Context, cfg DialConfig) (*Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, protocol.HandshakeTimeout)
 	defer cancel()
@@ -43,8 +43,8 @@ func Dial(ctx context.Context, cfg DialConfig) (*Session, error) {
 	return s, err
 }
 
-// Register makes a Session of a carrier at the agent's end, and closes the
-// carrier if that fails. It is Dial for other carriers than QUIC.
+// Register makes a Session over a given carrier at the agent's end. It closes
+// the carrier if it fails.
 func Register(ctx context.Context, conn carrier.Conn, cfg DialConfig) (*Session, error) {
 	s := newSession(conn, true, cfg.Events, cfg.Logger)
 	abort := context.AfterFunc(ctx, func() {
@@ -99,7 +99,7 @@ func (s *Session) register(ctx context.Context, cfg DialConfig) error {
 		if joiner, ok := s.conn.(carrier.Joiner); ok {
 			joiner.Join(m.LaneSecret)
 		}
-		m.LaneSecret = nil // nobody else needs it
+		m.LaneSecret = nil // only this session needs it
 		s.welcome = m
 		return nil
 	case protocol.Refused:
@@ -108,7 +108,7 @@ func (s *Session) register(ctx context.Context, cfg DialConfig) error {
 	return fmt.Errorf("tunnel: %s answers HELLO", m.FrameType())
 }
 
-// reason prefers the connection's word over a stream's, once it is over.
+// reason prefers the connection's error over a stream's, once it is over.
 func (s *Session) reason(err error) error {
 	select {
 	case <-s.conn.Done():
@@ -118,23 +118,22 @@ func (s *Session) reason(err error) error {
 	}
 }
 
-// A Registration is an agent that has said HELLO and waits for the answer.
+// A Registration is a HELLO that waits for its answer.
 type Registration struct {
 	Hello      protocol.Hello
 	Challenge  protocol.Challenge
-	Exporter   []byte // what the HELLO's signature covers beside the challenge
+	Exporter   []byte // covered by the HELLO's signature besides the challenge
 	RemoteAddr net.Addr
-	// Session is the tunnel as it will be. Its use waits until the agent is
-	// welcome.
+	// Session is the future tunnel. It may be used once the agent has got WELCOME.
 	Session *Session
 
 	turns *turns
 }
 
-// AwaitTurn waits until a registration that is otherwise in order may be
-// accepted, for at most 2 s: agents come at [ListenConfig.Registrations]. An
-// error is for the agent. Whoever has no right to register must not get this
-// far, and use up the turns of others.
+// AwaitTurn waits until an otherwise valid registration may be accepted, for at
+// most 2 s: [ListenConfig.Registrations] limits the rate. Its error is for the
+// agent. Call it last, so that agents without the right to register don't use
+// up the turns of others.
 func (r *Registration) AwaitTurn(ctx context.Context) error {
 	waited, err := r.turns.await(ctx)
 	if err == nil {
@@ -177,7 +176,7 @@ func (s *Session) admit(ctx context.Context, cfg *ListenConfig, heard func()) er
 	return protocol.Write(s.control, welcome)
 }
 
-// decide checks the version and asks who owns the fleet.
+// decide checks the version and calls cfg.Admit.
 func (s *Session) decide(ctx context.Context, cfg *ListenConfig, r *Registration) error {
 	version := min(r.Hello.MaxVersion, protocol.MaxVersion)
 	if version < max(r.Hello.MinVersion, protocol.MinVersion) {

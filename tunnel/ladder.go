@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	// probeJitter is the part of a pause by which it varies.
+	// probeJitter is the fraction by which pauses vary.
 	probeJitter = 0.1
-	// youth is the age up to which the death of a QUIC tunnel counts.
+	// youth is the age below which the end of a QUIC tunnel counts against QUIC.
 	youth = time.Minute
 )
 
-// A Ladder remembers across the dials of one tunnel what was found out about
-// the ways to get there: QUIC is its upper rung, WebSocket the lower one. nil is
-// one that remembers nothing. Its methods may be called concurrently.
+// A Ladder remembers across one tunnel's dials which carriers work: QUIC is the
+// upper rung, WebSocket the lower one. A nil Ladder remembers nothing. Its
+// methods may be called concurrently.
 type Ladder struct {
 	// Guarded by mu.
 	mu    sync.Mutex
-	avoid Carrier // the one not to try first next time
-	falls int     // from QUIC in a row
-	trust bool    // the last tunnel was over QUIC, and it was not the path that ended it
+	avoid Carrier // not to be tried first next time
+	falls int     // failures of QUIC in a row
+	trust bool    // the last tunnel was over QUIC, and its path was fine
 }
 
-// headStart returns how long c is tried before another carrier is too.
+// headStart returns how long c is tried before another carrier.
 func (l *Ladder) headStart(c Carrier) time.Duration {
 	if l == nil || c != CarrierQUIC {
 		return headStart
@@ -51,7 +51,7 @@ func (l *Ladder) doubt() {
 	l.trust = false
 }
 
-// stalled notes that a connection was made over which no handshake got through.
+// stalled notes a connection over which no handshake succeeded.
 func (l *Ladder) stalled(c Carrier) {
 	if l == nil {
 		return
@@ -61,7 +61,7 @@ func (l *Ladder) stalled(c Carrier) {
 	l.avoid = c
 }
 
-// skip reports whether c is not the one to try first this time.
+// skip reports whether c is not to be tried first this time.
 func (l *Ladder) skip(c Carrier) bool {
 	if l == nil {
 		return false
@@ -73,8 +73,8 @@ func (l *Ladder) skip(c Carrier) bool {
 	return skip
 }
 
-// ended notes how a tunnel ended that had lived for so long. One over QUIC that
-// fell silent soon tells that there is something in the way of packets.
+// ended notes how a tunnel ended, and its age. If one over QUIC soon fell
+// silent, something blocks its packets.
 func (l *Ladder) ended(c Carrier, lived time.Duration, err error) {
 	if l == nil {
 		return
@@ -93,7 +93,7 @@ func (l *Ladder) ended(c Carrier, lived time.Duration, err error) {
 	}
 }
 
-// failed notes that QUIC got through, and yet a registration over it didn't.
+// failed notes that QUIC got through but the registration failed.
 func (l *Ladder) failed() {
 	if l == nil {
 		return
@@ -103,7 +103,7 @@ func (l *Ladder) failed() {
 	l.falls++
 }
 
-// pause returns the time until the next look whether QUIC gets through.
+// pause returns the time until the next probe of QUIC.
 func (l *Ladder) pause(pace climbPace) time.Duration {
 	falls := 0
 	if l != nil {
@@ -115,8 +115,8 @@ func (l *Ladder) pause(pace climbPace) time.Duration {
 	return time.Duration(float64(wait) * (1 + probeJitter*(2*rand.Float64()-1)))
 }
 
-// silent reports whether a tunnel ended because nothing came any more, at either
-// end.
+// silent reports whether a tunnel ended because either end received nothing
+// more.
 func silent(err error) bool {
 	timeout, ok := errors.AsType[net.Error](err)
 	return ok && timeout.Timeout() || protocol.KindOf(err) == protocol.KindUpstream

@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead/fairlead/tunnel/internal/mux"
 )
 
-// lane returns the yamux session of a lane, once it is open. Only the agent
-// opens lanes; the relay asks for one that isn't there.
+// lane returns a lane's yamux session, once it is open. Only the agent opens
+// lanes; the relay asks for a missing one.
 func (s *Session) lane(ctx context.Context, name protocol.Lane) (*mux.Session, error) {
 	select {
 	case <-s.started:
@@ -42,8 +42,8 @@ func (s *Session) lane(ctx context.Context, name protocol.Lane) (*mux.Session, e
 	}
 }
 
-// claim returns a lane that the agent has opened, for the one caller that may
-// settle it; nil when the session is over or the lane was claimed before.
+// claim returns a lane that the agent has opened, for its one caller to settle;
+// nil if the session is over or the lane was claimed before.
 func (s *Session) claim(name protocol.Lane) *lane {
 	l, _ := s.laneEntry(name)
 	if l == nil || !l.claimed.CompareAndSwap(false, true) {
@@ -52,8 +52,8 @@ func (s *Session) claim(name protocol.Lane) *lane {
 	return l
 }
 
-// laneEntry returns the entry of a lane, nil when the session is over. first
-// tells the one caller who made it.
+// laneEntry returns a lane's entry, nil if the session is over. first is true
+// for the caller that made it.
 func (s *Session) laneEntry(name protocol.Lane) (l *lane, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,16 +68,16 @@ func (s *Session) laneEntry(name protocol.Lane) (l *lane, first bool) {
 	return l, !known
 }
 
-// opening is a carrier stream, or why there is none.
+// opening is a carrier stream, or an error.
 type opening struct {
 	stream carrier.Stream
 	err    error
 }
 
-// openLane opens the carrier stream of a lane: apart from the others where the
-// carrier can do that, since whoever types shouldn't wait for what a download or
-// another terminal's flood has lost. The control lane is rarely used, and what
-// every idle tunnel would have must be cheap.
+// openLane opens a lane's carrier stream, with loss recovery of its own if the
+// carrier can, so that typing doesn't wait for packets lost by a download or
+// another terminal's output. The control lane is rarely used, and every idle
+// tunnel has it, so it is a cheap stream.
 func (s *Session) openLane(ctx context.Context, name protocol.Lane) opening {
 	open := s.conn.Open
 	if parting, ok := s.conn.(carrier.Parting); ok && name != protocol.LaneControl {
@@ -91,8 +91,8 @@ func (s *Session) openLane(ctx context.Context, name protocol.Lane) opening {
 	return opening{stream, err}
 }
 
-// settle starts yamux on a lane's stream and makes the lane ready. A lane that
-// failed is forgotten, so that the next use tries again.
+// settle starts yamux on a lane's stream and makes the lane ready. A failed
+// lane is removed, so that the next use tries again.
 func (s *Session) settle(l *lane, name protocol.Lane, o opening) {
 	if o.err == nil {
 		start := mux.Server
@@ -121,7 +121,7 @@ func (s *Session) settle(l *lane, name protocol.Lane, o opening) {
 	}
 }
 
-// acceptLanes takes the lanes that the agent opens.
+// acceptLanes accepts the agent's lanes.
 func (s *Session) acceptLanes() {
 	for {
 		stream, err := s.conn.Accept(s.ctx)
@@ -132,7 +132,7 @@ func (s *Session) acceptLanes() {
 	}
 }
 
-// adopt makes a lane of a stream that the agent opened.
+// adopt makes a lane of an accepted stream.
 func (s *Session) adopt(stream carrier.Stream) {
 	stream.SetDeadline(time.Now().Add(openTimeout))
 	preface, err := protocol.ReadPreface(stream)
@@ -155,7 +155,7 @@ func (s *Session) adopt(stream carrier.Stream) {
 }
 
 // acceptStreams reads the OPEN of each stream that the peer opens on a lane.
-// The end of a lane is the end of the tunnel: what it carried can't go on.
+// The end of a lane ends the tunnel: what it carried can't continue.
 func (s *Session) acceptStreams(name protocol.Lane, m *mux.Session) {
 	defer m.Close()
 	for {
@@ -179,7 +179,7 @@ func (s *Session) acceptStreams(name protocol.Lane, m *mux.Session) {
 	}
 }
 
-// receive reads a stream's OPEN and hands it to Accept.
+// receive reads a stream's OPEN and passes it to Accept.
 func (s *Session) receive(name protocol.Lane, stream *Stream) {
 	stream.served.Store(true)
 	s.served.Add(1)
@@ -204,7 +204,7 @@ func (s *Session) receive(name protocol.Lane, stream *Stream) {
 	}
 }
 
-// readOne reads one message from r and nothing beyond it.
+// readOne reads one message from r without reading ahead.
 func readOne(r io.Reader) (protocol.Message, error) {
 	frame, err := protocol.ReadFrame(r)
 	if err != nil {

@@ -9,58 +9,58 @@ import (
 )
 
 const (
-	// A peer from which nothing has come since a PING, for so long, is gone:
-	// watchedSilence while somebody watches and idleSilence otherwise, so that
-	// an idle tunnel's end is known within 6 s of it. On a long path it is
-	// silenceTrips round trips, which is enough for a PING and its PONG to be
-	// lost once each and sent again, and maxSilence at most.
+	// A peer from which nothing has come for so long since a PING is dead:
+	// watchedSilence while somebody watches and otherwise idleSilence, so that an
+	// idle tunnel's end is known within 6 s. On a long path it is silenceTrips
+	// round trips, enough for a PING and its PONG to be lost once each, and
+	// maxSilence at most.
 	watchedSilence = 1200 * time.Millisecond
 	idleSilence    = 1800 * time.Millisecond
 	silenceTrips   = 4
 	maxSilence     = 10 * time.Second
-	// A peer whose packets come while it answers no PING for hungSilences such
-	// times is stuck, or takes us for fools.
+	// A peer that sends packets but answers no PING for hungSilences such times is
+	// stuck or hostile.
 	hungSilences = 4
-	// listenEvery is how often the carrier is asked whether packets still come
-	// while a PING is unanswered.
+	// listenEvery is how often to check for the carrier's packets while a PING is
+	// unanswered.
 	listenEvery = 200 * time.Millisecond
-	// maxFirstTrip bounds what is taken for a round trip before there was one.
+	// maxFirstTrip bounds the assumed round trip before the first measured one.
 	maxFirstTrip = time.Second
-	// lateAsk is how late a peer's PING may be before one of ours is due.
+	// lateAsk is how late a peer's PING may be before we send one.
 	lateAsk = 50 * time.Millisecond
-	// standstill is how late a look at the peer is when this process itself
+	// standstill is the delay of a check at which this process itself must have
 	// stood still: stopped, paused with its machine, or starved. What the peer
-	// sent meanwhile is yet to be read.
+	// sent meanwhile is still to be read.
 	standstill = 200 * time.Millisecond
 )
 
-// A pinger measures whether and how fast the peer answers.
+// A pinger measures whether and how fast the peer answers PINGs.
 type pinger struct {
 	changed chan struct{} // due has changed
 
 	// Guarded by mu.
 	mu      *sync.Mutex
 	watched bool
-	lastAsk time.Time // the peer's last PING
-	mirror  time.Time // until then the peer's frequent PINGs are matched
-	spare   time.Time // until then the peer's PINGs stand for ours, if nobody watches
-	due     time.Time // of the next PING
-	look    time.Time // when tick wants to be called again, at the latest
+	lastAsk time.Time // time of the peer's last PING
+	mirror  time.Time // until when the peer's frequent PINGs are matched
+	spare   time.Time // until when the peer's PINGs replace ours, unless somebody watches
+	due     time.Time // time of the next PING
+	look    time.Time // latest time of the next tick
 	next    uint64
-	sent    map[uint64]time.Time // unanswered, few
-	rtt     time.Duration        // the last
-	longest time.Duration        // round trip, which fades with each one that is shorter
-	heardAt time.Time            // when something last came from the peer
-	packets uint64               // that had come then
+	sent    map[uint64]time.Time // unanswered PINGs; few
+	rtt     time.Duration        // the last one
+	longest time.Duration        // longest round trip; shorter ones lower it slowly
+	heardAt time.Time            // when anything last came from the peer
+	packets uint64               // packets that had come by then
 }
 
-// newPinger is called when the handshake begins.
+// newPinger is called at the start of the handshake.
 func newPinger() pinger {
 	return pinger{changed: make(chan struct{}, 1), mu: &sync.Mutex{}, sent: map[uint64]time.Time{}, heardAt: time.Now()}
 }
 
-// SetWatched says whether somebody watches a terminal of this sandbox: then a
-// dead peer must be noticed soon, so PINGs are frequent.
+// SetWatched says whether somebody watches a terminal of this sandbox. Then
+// PINGs are frequent, so that a dead peer is noticed soon.
 func (s *Session) SetWatched(watched bool) {
 	p := &s.pinger
 	p.mu.Lock()
@@ -72,8 +72,8 @@ func (s *Session) SetWatched(watched bool) {
 	p.ask(time.Now())
 }
 
-// Probe sends a PING now and frequent ones for a while, so that a peer that is
-// gone is noticed soon although nobody has watched yet.
+// Probe sends a PING now and frequent ones for a while, so that a dead peer is
+// noticed soon even before somebody watches.
 func (s *Session) Probe() {
 	p := &s.pinger
 	p.mu.Lock()
@@ -83,7 +83,7 @@ func (s *Session) Probe() {
 	p.ask(now)
 }
 
-// ask makes a PING due at a time. The caller holds mu.
+// ask schedules a PING. The caller holds mu.
 func (p *pinger) ask(at time.Time) {
 	p.due = at
 	select {
@@ -99,7 +99,7 @@ func (s *Session) RTT() time.Duration {
 	return s.pinger.rtt
 }
 
-// ping sends PINGs and ends the session when the peer is silent.
+// ping sends PINGs, and ends the session if the peer is silent.
 func (s *Session) ping() {
 	s.pinger.begin(time.Now())
 	timer := time.NewTimer(0)
@@ -131,7 +131,7 @@ func (s *Session) packets() uint64 {
 	return 0
 }
 
-// begin takes the handshake, which was a round trip or two, for the first one.
+// begin takes the handshake, one or two round trips, as the first measurement.
 func (p *pinger) begin(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,8 +139,7 @@ func (p *pinger) begin(now time.Time) {
 	p.heardAt = now
 }
 
-// silence returns for how long nothing may come after a PING. The caller holds
-// mu.
+// silence returns how long nothing may come after a PING. The caller holds mu.
 func (p *pinger) silence(often bool) time.Duration {
 	least := idleSilence
 	if often {
@@ -149,9 +148,9 @@ func (p *pinger) silence(often bool) time.Duration {
 	return min(max(silenceTrips*p.longest, least), maxSilence)
 }
 
-// tick returns the id of a PING that is due now, 0 when none is, and the time
-// until there is something to do again; or that the peer is gone. packets is how
-// many have come so far.
+// tick returns the id of a PING that is due now, 0 for none, and the time until
+// the next tick; or that the peer is dead. packets is how many have come so
+// far.
 func (p *pinger) tick(now time.Time, packets uint64) (id uint64, wait time.Duration, dead bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -191,8 +190,8 @@ func (p *pinger) tick(now time.Time, packets uint64) (id uint64, wait time.Durat
 	return id, min(wait, left, listenEvery), false
 }
 
-// excuse leaves out the time d until now, in which nobody listened: it is
-// neither the peer's silence nor a round trip. The caller holds mu.
+// excuse discounts the time d until now, in which this process didn't listen:
+// it is neither the peer's silence nor a round trip. The caller holds mu.
 func (p *pinger) excuse(now time.Time, d time.Duration) {
 	if p.heardAt = p.heardAt.Add(d); p.heardAt.After(now) {
 		p.heardAt = now
@@ -202,8 +201,8 @@ func (p *pinger) excuse(now time.Time, d time.Duration) {
 	}
 }
 
-// left returns the time until the peer counts as gone: silent since the oldest
-// PING that it left unanswered, or stuck. The caller holds mu.
+// left returns the time until the peer counts as dead: silent since the oldest
+// unanswered PING, or stuck. The caller holds mu.
 func (p *pinger) left(now time.Time, silence time.Duration) time.Duration {
 	oldest := now
 	for _, at := range p.sent {
@@ -218,12 +217,12 @@ func (p *pinger) left(now time.Time, silence time.Duration) time.Duration {
 	return min(since.Add(silence).Sub(now), oldest.Add(hungSilences*silence).Sub(now))
 }
 
-// asked notes a PING of the relay. While it pings often, somebody watches, and
-// the agent must notice a dead relay as soon as it can. Only the agent matches:
-// if both did, neither would ever slow down again. Its own PINGs fall in the
-// middle between the relay's, and one more follows when the relay's doesn't
-// come: so a relay that is gone gets a packet within 300 ms, which its host or
-// its successor answers with the end of the tunnel.
+// asked notes a PING of the relay. If they are frequent, somebody watches, and
+// the agent must notice a dead relay quickly, too. Only the agent matches them:
+// if both did, neither would ever slow down. Its own PINGs fall between the
+// relay's, and one more follows if the relay's doesn't come. So a dead relay
+// gets a packet within 300 ms, and its host or successor answers that with the
+// end of the tunnel.
 func (p *pinger) asked(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -241,24 +240,24 @@ func (p *pinger) asked(now time.Time) {
 	}
 }
 
-// spared notes a PING of the agent, which while nobody watches tells a relay with
-// a thousand of them as much as an answer to one of its own: that packets come
-// from there. Whether they get there the agent notices as soon, and says so. The
-// relay's own PING is due when the agent's next one is late.
+// spared notes a PING of the agent. While nobody watches, it replaces one of
+// the relay's own, which may have a thousand tunnels: it proves that the
+// agent's packets arrive. The agent notices just as soon if the relay's don't.
+// The relay sends its own PING if the agent's next one is late.
 func (p *pinger) spared(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.spare = now.Add(protocol.PingIdle + lateAsk)
 }
 
-// heard notes an answer: it stands for all earlier PINGs too.
+// heard notes an answer, which counts for all earlier PINGs, too.
 func (p *pinger) heard(id uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	at, ok := p.sent[id]
 	if !ok {
-		return // an answer to nothing is no sign of life
+		return // an unsolicited answer proves nothing
 	}
 	if p.rtt == 0 {
 		p.longest = 0 // it was a guess

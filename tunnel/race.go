@@ -11,24 +11,24 @@ import (
 	"github.com/fairlead/fairlead/tunnel/internal/carrier"
 )
 
-// headStart is how long one carrier is tried before the other is too, and
-// longHeadStart how long one of which it is known that packets get through:
-// a relay to which a whole crowd returns may be slow to answer, and is not
-// helped by everybody's coming twice. A test has more patience.
+// headStart is how long one carrier is tried before the other, and
+// longHeadStart the same for one whose packets are known to get through: a
+// relay to which many agents return may be slow, and dialling it twice doesn't
+// help. They are variables so that a test can raise them.
 var (
 	headStart     = 250 * time.Millisecond
 	longHeadStart = 750 * time.Millisecond
 )
 
-// finish is how one carrier's attempt ended.
+// finish is the result of one carrier's attempt.
 type finish struct {
 	conn carrier.Conn
 	err  error
 }
 
-// race connects by the carriers that cfg allows, the second a little later or
-// as soon as the first has failed. The first whose handshake is done wins; the
-// other is ended, and has ended when race returns.
+// race dials by the carriers that cfg allows, the second after a head start or
+// as soon as the first has failed. The first completed handshake wins; the
+// other attempt has ended when race returns.
 func race(ctx context.Context, cfg DialConfig) (carrier.Conn, error) {
 	order, err := cfg.order()
 	if err != nil {
@@ -77,7 +77,7 @@ func race(ctx context.Context, cfg DialConfig) (carrier.Conn, error) {
 	return won, nil
 }
 
-// attempt connects by one carrier.
+// attempt dials by one carrier.
 func (cfg DialConfig) attempt(ctx context.Context, by Carrier) finish {
 	began := time.Now()
 	conn, err := by.dial(ctx, cfg.Addr, cfg.TLS)

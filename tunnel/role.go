@@ -6,20 +6,20 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// A StandbyError says that the sandbox's primary tunnel is at another relay:
-// terminals are to be had there.
+// A StandbyError says that the sandbox's primary tunnel is at another relay,
+// which serves its terminals.
 type StandbyError struct {
 	Origin string // the other relay's public origin, never empty
 }
 
 func (e *StandbyError) Error() string { return "the sandbox's primary tunnel is at another relay" }
 
-// Unwrap lets a caller who can't move anybody see a relay that is going away.
+// Unwrap makes it look like a draining relay to callers that can't redirect.
 func (e *StandbyError) Unwrap() error {
 	return protocol.Errorf(protocol.KindRestarting, "the terminal has moved to another relay")
 }
 
-// A role is what the agent last said of a tunnel.
+// A role is the agent's last ROLE on a tunnel.
 type role struct {
 	trust func(origin string) bool // static after construction; nil: no origin
 
@@ -32,9 +32,9 @@ type role struct {
 
 func newRole() role { return role{changed: make(chan struct{})} }
 
-// hear notes a ROLE. One that is not newer than the last is old news. An origin
-// that isn't trusted is left out: viewers go where it says, with their grants,
-// and a sandbox must not choose where that is.
+// hear notes a ROLE, unless it is older than the last. It drops an untrusted
+// origin: viewers follow it with their grants, and a sandbox must not choose
+// where they go.
 func (r *role) hear(m protocol.Role) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,13 +49,13 @@ func (r *role) hear(m protocol.Role) {
 	r.changed = make(chan struct{})
 }
 
-// Role returns the agent's last ROLE, whether it has said any, and a channel
-// that is closed when it says another one.
+// Role returns the agent's last ROLE, whether there is one, and a channel that
+// is closed at the next one.
 func (s *Session) Role() (role protocol.Role, said bool, changed <-chan struct{}) {
 	s.role.mu.Lock()
 	defer s.role.mu.Unlock()
 	return s.role.last, s.role.said, s.role.changed
 }
 
-// SendRole tells the relay whether this tunnel is the agent's primary one.
+// SendRole tells the relay whether this tunnel is the agent's primary.
 func (s *Session) SendRole(m protocol.Role) error { return s.write(m) }

@@ -15,24 +15,23 @@ type RunConfig struct {
 	// Next returns the relay to dial, "host:port", once there is one.
 	Next func(ctx context.Context) (addr string, err error)
 	Dial func(ctx context.Context, addr string) (*Session, error)
-	// Serve uses a tunnel; it returns when the tunnel is over. With a Climb it
-	// is called for a tunnel while another one is served, which the new one
-	// replaces.
+	// Serve uses a tunnel until it is over. With a Climb it is also called for a
+	// tunnel that replaces another one while that is still served.
 	Serve func(ctx context.Context, addr string, s *Session) error
-	// Fatal says of an error of Dial or Serve that trying again is pointless.
+	// Fatal says whether an error of Dial or Serve is permanent.
 	Fatal func(error) bool
-	// Climb, unless nil, leads tunnels over WebSocket back to QUIC.
+	// Climb, unless nil, replaces tunnels over WebSocket by QUIC.
 	Climb *Climb
-	// Hurry ends a pause: there is somewhere new to go. It may be nil.
+	// Hurry ends a pause, as there is a new relay. It may be nil.
 	Hurry  <-chan struct{}
 	Logger *slog.Logger
 }
 
 // Run keeps a tunnel up until ctx ends or an error is fatal, which it returns.
-// Between attempts it waits with full jitter, at first up to 50 ms and in the
-// end up to 5 s; a tunnel that lived longer than the next pause can be counts
-// as success, and after a shorter life the pause is 0.8 s at most. After a refusal
-// for too many registrations it is 1 to 5 s.
+// Between attempts it waits with full jitter, first up to 50 ms and finally up
+// to 5 s. A tunnel that lived longer than the next pause can be counts as
+// success; after a shorter life the pause is 0.8 s at most. After a refusal for
+// too many registrations it is 1 to 5 s.
 func Run(ctx context.Context, cfg RunConfig) error {
 	var pause backoff.Backoff
 	for {
@@ -69,14 +68,14 @@ func Run(ctx context.Context, cfg RunConfig) error {
 	}
 }
 
-// A relay that has too many registrations is left alone for a while.
+// The pause after a refusal for too many registrations.
 const minCrowdPause, maxCrowdPause = time.Second, 5 * time.Second
 
-// crowdPause returns that while.
+// crowdPause returns a random one.
 func crowdPause() time.Duration { return minCrowdPause + rand.N(maxCrowdPause-minCrowdPause) }
 
-// runOnce dials and serves one tunnel. lived is how long it was up, 0 when it
-// never was: a dial that times out is no success, however long it took.
+// runOnce dials and serves one tunnel. lived is how long it was up, 0 if it
+// never was: a dial that times out is no success.
 func runOnce(ctx context.Context, cfg RunConfig, addr string) (lived time.Duration, err error) {
 	s, err := cfg.Dial(ctx, addr)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package tunnel joins an agent and a relay: one connection that the agent
-// dials, registered by a signed HELLO, with lanes of yamux streams that either
-// end opens and that don't hold each other up.
+// Package tunnel connects an agent and a relay: one connection, dialled by the
+// agent and registered by a signed HELLO, with lanes of yamux streams. Either
+// end opens streams, and lanes don't delay each other.
 package tunnel
 
 import (
@@ -19,21 +19,20 @@ import (
 )
 
 const (
-	// maxIncoming bounds the streams whose OPEN has come and that nobody has
-	// accepted yet; more are refused. As many may wait for their OPEN; more are
-	// reset.
+	// maxIncoming bounds the streams with an OPEN that nobody has accepted yet;
+	// more are refused. As many may wait for their OPEN; more are reset.
 	maxIncoming = 256
-	// openTimeout bounds the time a stream gets for its OPEN.
+	// openTimeout bounds the wait for a stream's OPEN.
 	openTimeout = 10 * time.Second
-	// maxOutgoing bounds the control frames that wait to be written; a peer
-	// that lets more pile up is given up.
+	// maxOutgoing bounds the queued control frames; a peer that lets more pile up
+	// loses the session.
 	maxOutgoing = 64
-	// A tunnel that said GOAWAY waits for the peer to leave first, so that the
-	// words arrive: a few round trips, but not long, since whoever dials again
-	// after losing its network waits for the end of its old tunnel.
+	// After GOAWAY a tunnel first waits for the peer to leave, so that its frames
+	// arrive: a few round trips, but not long, since an agent that redials after
+	// losing its network waits for the end of its old tunnel.
 	lingerTrips          = 4
 	minLinger, maxLinger = 100 * time.Millisecond, time.Second
-	// maxOpening bounds the streams that Open is opening at the same time.
+	// maxOpening bounds the concurrent calls of Open.
 	maxOpening = 200
 )
 
@@ -48,23 +47,23 @@ type Session struct {
 	events  *Events // not nil
 	log     *slog.Logger
 
-	started  chan struct{}   // closed when the session may be used
-	done     chan struct{}   // closed when it is over
+	started  chan struct{}   // closed when the session is usable
+	done     chan struct{}   // closed at its end
 	ctx      context.Context // ends with it
 	cancel   context.CancelFunc
 	incoming chan *Incoming
 	goAways  chan protocol.GoAway
-	running  sync.WaitGroup // everything that the session started
-	opening  chan struct{}  // one for each stream that Open is opening
+	running  sync.WaitGroup // all goroutines of the session
+	opening  chan struct{}  // a semaphore of Open calls
 	pinger   pinger
 	role     role
 	status   status
 
-	outgoing chan []byte  // control frames that wait to be written
+	outgoing chan []byte  // queued control frames
 	saidBye  atomic.Bool  // GOAWAY was sent
 	leaving  atomic.Bool  // CloseWith waits for the peer to leave
-	served   atomic.Int64 // streams of the peer's that are not closed here
-	unopened atomic.Int64 // those of them whose OPEN hasn't come
+	served   atomic.Int64 // streams from the peer that aren't closed here
+	unopened atomic.Int64 // those of them without an OPEN so far
 
 	// Guarded by mu.
 	mu       sync.Mutex
@@ -73,10 +72,10 @@ type Session struct {
 	err      error // why the session is over
 }
 
-// A lane is one yamux session, or the wait for it.
+// A lane is one yamux session, or a pending one.
 type lane struct {
 	claimed atomic.Bool   // at the relay: the agent has opened it
-	ready   chan struct{} // closed when mux or err is set
+	ready   chan struct{} // closed once mux or err is set
 	mux     *mux.Session
 	err     error
 }
@@ -116,16 +115,16 @@ func (s *Session) start() {
 	}
 }
 
-// Hello returns what the agent registered with.
+// Hello returns the agent's HELLO.
 func (s *Session) Hello() protocol.Hello { return s.hello }
 
-// Welcome returns what the relay answered.
+// Welcome returns the relay's WELCOME.
 func (s *Session) Welcome() protocol.Welcome { return s.welcome }
 
-// Carrier returns what the tunnel runs over.
+// Carrier returns the tunnel's carrier.
 func (s *Session) Carrier() Carrier { return carrierOf(s.conn) }
 
-// RemoteAddr returns the peer's address as it was at the handshake.
+// RemoteAddr returns the peer's address at the time of the handshake.
 func (s *Session) RemoteAddr() net.Addr { return s.conn.RemoteAddr() }
 
 // Done is closed when the session is over; Err then says why.
@@ -141,7 +140,7 @@ func (s *Session) Err() error {
 	return s.err
 }
 
-// Close ends the session and waits until all its goroutines have.
+// Close ends the session and waits for all its goroutines.
 func (s *Session) Close() error {
 	s.CloseWith(protocol.Errorf(protocol.KindUnavailable, "closed"))
 	<-s.done
@@ -149,16 +148,15 @@ func (s *Session) Close() error {
 	return nil
 }
 
-// CloseWith ends the session; the peer's Err has e's kind and message. After
-// a GOAWAY it first gives the peer a moment to leave by itself. It doesn't
-// wait.
+// CloseWith ends the session; the peer's Err has e's kind and message. After a
+// GOAWAY it first gives the peer a moment to leave. It doesn't block.
 func (s *Session) CloseWith(e *protocol.Error) {
 	if !s.saidBye.Load() {
 		s.end(e)
 		return
 	}
 	if !s.leaving.CompareAndSwap(false, true) {
-		return // the first reason counts
+		return // the first reason wins
 	}
 	s.spawn(func() {
 		linger := time.NewTimer(s.linger())
@@ -171,17 +169,17 @@ func (s *Session) CloseWith(e *protocol.Error) {
 	})
 }
 
-// linger returns how long the words of a GOAWAY get to arrive.
+// linger returns how long the peer gets to leave after GOAWAY.
 func (s *Session) linger() time.Duration {
 	rtt := s.RTT()
-	if rtt == 0 { // nothing is known of this path yet
+	if rtt == 0 { // the path isn't measured yet
 		return maxLinger
 	}
 	return min(max(lingerTrips*rtt, minLinger), maxLinger)
 }
 
-// spawn runs f, which Close waits for. It does nothing once the session is
-// over, since Close may have finished waiting.
+// spawn runs f on a goroutine for which Close waits. It does nothing once the
+// session is over, since Close may have finished waiting.
 func (s *Session) spawn(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +190,7 @@ func (s *Session) spawn(f func()) bool {
 	return true
 }
 
-// end makes the session over, once.
+// end ends the session, once.
 func (s *Session) end(err error) {
 	s.mu.Lock()
 	if s.err != nil {
@@ -206,7 +204,7 @@ func (s *Session) end(err error) {
 	if objection, ok := errors.AsType[*mux.Objection](err); ok {
 		s.events.objected(string(objection.Reason))
 	}
-	s.conn.Close(protocol.AsError(err)) // before a lane closes, so that the peer hears why
+	s.conn.Close(protocol.AsError(err)) // before the lanes, so that the peer gets the reason
 	close(s.done)
 	s.cancel()
 	for _, l := range lanes {
@@ -220,7 +218,7 @@ func (s *Session) end(err error) {
 	}
 }
 
-// GoAways delivers the peer's GOAWAY frames.
+// GoAways receives the peer's GOAWAY frames.
 func (s *Session) GoAways() <-chan protocol.GoAway { return s.goAways }
 
 // GoAway announces that this end will close the tunnel.
@@ -229,8 +227,8 @@ func (s *Session) GoAway(m protocol.GoAway) error {
 	return s.write(m)
 }
 
-// write queues one control frame. It waits for nothing but the handshake: a
-// reader that answers must not wait for the peer's reader.
+// write queues one control frame. It waits only for the handshake: a reader
+// that answers must not depend on the peer's reader.
 func (s *Session) write(m protocol.Message) error {
 	select {
 	case <-s.started:
@@ -250,8 +248,8 @@ func (s *Session) write(m protocol.Message) error {
 	}
 }
 
-// writeControl writes what write queues until the session is over, which it is
-// when its connection ends by itself.
+// writeControl writes the queued frames until the session ends, which it does
+// with its connection.
 func (s *Session) writeControl() {
 	for {
 		select {
@@ -269,14 +267,14 @@ func (s *Session) writeControl() {
 	}
 }
 
-// endControl ends the session, whose control stream has failed. The connection
-// knows better why, if it is over.
+// endControl ends the session after its control stream failed. If the
+// connection is over, it knows the reason better.
 func (s *Session) endControl(err error) {
 	s.end(fmt.Errorf("tunnel: control stream: %w", s.because(err)))
 }
 
-// because returns why a stream of the carrier ended with err: for the reason that
-// the carrier gives, if it is over.
+// because returns why a carrier stream ended with err: the carrier's reason if
+// the carrier is over.
 func (s *Session) because(err error) error {
 	select {
 	case <-s.conn.Done():
@@ -286,8 +284,8 @@ func (s *Session) because(err error) error {
 	}
 }
 
-// readControl obeys the peer's control frames until the stream ends. They are
-// few, and a buffer for them would be the largest thing that an idle tunnel has.
+// readControl handles the peer's control frames until the stream ends. It has
+// no buffer: they are few, and it would be an idle tunnel's largest memory.
 func (s *Session) readControl() {
 	for {
 		m, err := readOne(s.control)
@@ -323,7 +321,7 @@ func (s *Session) obey(m protocol.Message) error {
 			return protocol.Errorf(protocol.KindInvalid, "tunnel: only a relay asks for lanes")
 		}
 		l, first := s.laneEntry(m.Lane)
-		if !first { // it is open or opening: asking often starts nothing
+		if !first { // it is open or opening, so repeated requests start nothing
 			return nil
 		}
 		s.running.Go(func() { // ends with the lane's handshake
@@ -347,11 +345,10 @@ func (s *Session) obey(m protocol.Message) error {
 	return nil
 }
 
-// Serving returns how many streams the peer has opened that this end has not
-// closed yet.
+// Serving returns how many streams from the peer aren't closed here.
 func (s *Session) Serving() int { return int(s.served.Load()) }
 
-// errOver is the answer to every use of a session that is over.
+// errOver is the error of every call on a session that is over.
 func (s *Session) errOver() error {
 	if err := s.Err(); err != nil {
 		return protocol.Fault(protocol.KindUnavailable, err)

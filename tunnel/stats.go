@@ -6,22 +6,21 @@ import (
 	"github.com/fairlead/fairlead/tunnel/internal/carrier"
 )
 
-// PathStats are what a tunnel's connection has carried so far, at this end.
+// PathStats count what this end of a tunnel's connection has carried so far.
 type PathStats = carrier.Stats
 
-// Stats are what a tunnel carries at the moment, and what its connection has
-// carried so far.
+// Stats are a tunnel's present state, and its connection's traffic so far.
 type Stats struct {
-	RTT     time.Duration // the last round trip of a PING, 0 before the first
-	Lanes   int           // that are open
-	Streams int           // that are open, in all lanes and by either end
+	RTT     time.Duration // last round trip of a PING, 0 before the first
+	Lanes   int           // open lanes
+	Streams int           // open streams, in all lanes, by either end
 
-	// Path is what is known of the connection below: of WebSockets the bytes
-	// inside TLS alone, in memory nothing.
+	// Path is the connection's traffic: for WebSockets only the bytes inside TLS,
+	// in memory nothing.
 	Path PathStats
 }
 
-// Stats returns what the tunnel does. After its end that is what it had done.
+// Stats returns the tunnel's state; after its end, the last one.
 func (s *Session) Stats() Stats {
 	stats := Stats{RTT: s.RTT()}
 	s.mu.Lock()

@@ -6,7 +6,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// A status is what the agent last said of how it is.
+// A status is the agent's last STATUS.
 type status struct {
 	// Guarded by mu.
 	mu      sync.Mutex
@@ -25,13 +25,13 @@ func (s *status) hear(m protocol.Status) {
 	s.changed = make(chan struct{})
 }
 
-// Status returns the agent's last STATUS, whether it has said any, and a
-// channel that is closed when it says another one.
+// Status returns the agent's last STATUS, whether there is one, and a channel
+// that is closed at the next one.
 func (s *Session) Status() (status protocol.Status, said bool, changed <-chan struct{}) {
 	s.status.mu.Lock()
 	defer s.status.mu.Unlock()
 	return s.status.last, s.status.said, s.status.changed
 }
 
-// SendStatus tells the relay what is wrong with the sandbox.
+// SendStatus tells the relay the sandbox's problems.
 func (s *Session) SendStatus(m protocol.Status) error { return s.write(m) }

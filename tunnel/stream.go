@@ -12,13 +12,13 @@ import (
 	"github.com/fairlead/fairlead/tunnel/internal/mux"
 )
 
-// refuseTimeout bounds the writing of an answer to OPEN.
+// refuseTimeout bounds writing an answer to OPEN.
 const refuseTimeout = 5 * time.Second
 
-// How long a reader may take nothing while the window is full. pipedStall is for
-// streams whose reader hands on what it reads, at somebody else's pace, and has
-// a limit of its own for that: yamux tells the writer of every half window only,
-// and so much is read within it at 0.5 KiB/s. A test has less patience.
+// How long a reader may read nothing while the window is full. pipedStall is
+// for streams whose reader forwards at somebody else's pace, with a limit of
+// its own: yamux reports only half windows, and at 0.5 KiB/s one is read in
+// that time. They are variables so that a test can lower them.
 var (
 	streamStall = protocol.StreamStall
 	pipedStall  = 5 * time.Minute
@@ -30,7 +30,7 @@ type Stream struct {
 	session *Session
 	mux     *mux.Session
 	lane    protocol.Lane
-	served  atomic.Bool // the peer has opened it, and it isn't closed yet
+	served  atomic.Bool // the peer opened it, and it isn't closed here
 }
 
 func newStream(s *Session, m *mux.Session, raw *mux.Stream, lane protocol.Lane) *Stream {
@@ -39,16 +39,16 @@ func newStream(s *Session, m *mux.Session, raw *mux.Stream, lane protocol.Lane) 
 	return &Stream{Stream: raw, session: s, mux: m, lane: lane}
 }
 
-// serves gives the stream the patience of its kind.
+// serves sets the patience for the stream's kind.
 func (s *Stream) serves(kind protocol.StreamKind) {
 	if kind == protocol.StreamHTTP || kind == protocol.StreamConnect {
 		s.SetPatience(pipedStall)
 	}
 }
 
-// Read reads what the peer wrote. io.EOF means that the peer has closed the
-// stream; yamux also says so when the tunnel is lost, which is an error here,
-// or half an answer would pass for a whole one.
+// Read reads the peer's data. io.EOF means that the peer has closed the stream.
+// yamux also returns it if the tunnel is lost, which is an error here, or half
+// an answer would pass for a whole one.
 func (s *Stream) Read(p []byte) (int, error) {
 	n, err := s.Stream.Read(p)
 	if err == nil {
@@ -68,37 +68,36 @@ func (s *Stream) Read(p []byte) (int, error) {
 // Lane returns the lane that carries the stream.
 func (s *Stream) Lane() protocol.Lane { return s.lane }
 
-// Write writes p in pieces of at most [protocol.MaxStreamWrite] bytes: each is
-// one yamux frame, which nothing else on the lane can overtake. A stream whose
-// window is full and of which the peer takes nothing for
-// [protocol.StreamStall] is reset; one that the peer hands on gets longer.
+// Write writes p in pieces of at most [protocol.MaxStreamWrite] bytes. Each is
+// one yamux frame, which nothing else on the lane can overtake. If the window
+// is full and the peer reads nothing for [protocol.StreamStall], the stream is
+// reset; a stream that the peer forwards gets longer.
 //
-// An error may come late: what was written before it, and a piece more, may
-// have arrived.
+// An error may come late: earlier data, and a piece more, may have arrived.
 func (s *Stream) Write(p []byte) (written int, err error) {
 	written, err = s.Stream.Write(p)
 	s.session.stuck(err)
 	return written, err
 }
 
-// stuck ends the session when err says that a lane takes nothing any more.
-// Whether what was written still arrives can't be known, so nothing may be said
-// again on it: everybody goes on by offset on the next tunnel.
+// stuck ends the session if err says that a lane is blocked. Whether its data
+// still arrives is unknown, so nothing may be repeated on it: everybody resumes
+// by offset on the next tunnel.
 func (s *Session) stuck(err error) {
 	if errors.Is(err, mux.ErrStuck) {
 		s.end(protocol.Fault(protocol.KindUpstream, fmt.Errorf("tunnel: %w", err)))
 	}
 }
 
-// Close ends both directions, and with them reads and writes under way. The
-// peer reads the end of what was written; it doesn't wait for that.
+// Close ends both directions and interrupts reads and writes. The peer reads
+// the end after the data; Close doesn't wait for that.
 func (s *Stream) Close() error {
 	s.release()
 	return s.Stream.Close()
 }
 
 // Reset is Close for a stream that broke off: the peer reads an error, so that
-// it takes nothing for whole.
+// it takes nothing for complete.
 func (s *Stream) Reset() {
 	s.release()
 	s.Stream.Reset()
@@ -110,13 +109,13 @@ func (s *Stream) release() {
 	}
 }
 
-// ErrUnanswered is in the chain of an error of [Session.Open] when OPEN may have
-// reached the peer, who may do what it asks for.
+// ErrUnanswered is in the chain of an error of [Session.Open] if the peer may
+// have got OPEN and acted on it.
 var ErrUnanswered = errors.New("tunnel: OPEN was not answered")
 
-// Open opens a stream on a lane and waits for the peer's answer until ctx
-// ends. A refusal is a *protocol.Error of the peer's kind. Without
-// [ErrUnanswered] the peer doesn't do what it was asked.
+// Open opens a stream on a lane and waits for the peer's answer until ctx ends.
+// A refusal is a *protocol.Error of the peer's kind. An error without
+// [ErrUnanswered] means that the peer has not acted.
 func (s *Session) Open(ctx context.Context, name protocol.Lane, open protocol.Open) (*Stream, protocol.Opened, error) {
 	m, err := s.lane(ctx, name)
 	if err != nil {
@@ -129,8 +128,8 @@ func (s *Session) Open(ctx context.Context, name protocol.Lane, open protocol.Op
 	case <-ctx.Done():
 		return nil, protocol.Opened{}, tooLate(ctx, open)
 	}
-	// yamux knows no contexts and may wait for a peer that takes nothing, so
-	// this happens aside; it ends with yamux's own write timeout at the latest.
+	// yamux has no contexts and may wait for a blocked peer, so this runs on
+	// another goroutine; it ends with yamux's write timeout at the latest.
 	answers := make(chan answer)
 	if !s.spawn(func() {
 		defer func() { <-s.opening }()
@@ -153,7 +152,7 @@ func (s *Session) Open(ctx context.Context, name protocol.Lane, open protocol.Op
 	}
 }
 
-// unanswered says that the peer may have open.
+// unanswered marks an error after which the peer may have got open.
 func unanswered(open protocol.Open, err error) error {
 	return protocol.Fault(protocol.KindUnavailable, fmt.Errorf("%w: %s: %w", ErrUnanswered, open.Kind, err))
 }
@@ -162,7 +161,7 @@ func tooLate(ctx context.Context, open protocol.Open) error {
 	return protocol.Fault(protocol.KindUnavailable, fmt.Errorf("tunnel: open %s: %w", open.Kind, ctx.Err()))
 }
 
-// answer is what became of an OPEN.
+// answer is the result of an OPEN.
 type answer struct {
 	stream *Stream
 	opened protocol.Opened
@@ -189,7 +188,7 @@ func (s *Session) open(ctx context.Context, m *mux.Session, name protocol.Lane, 
 func (s *Stream) negotiate(ctx context.Context, open protocol.Open) (protocol.Opened, error) {
 	interrupt := context.AfterFunc(ctx, func() { s.Close() })
 	defer interrupt()
-	if err := protocol.Write(s, open); err != nil { // what timed out may still be delivered
+	if err := protocol.Write(s, open); err != nil { // a timed-out write may still be delivered
 		return protocol.Opened{}, unanswered(open, err)
 	}
 	m, err := readOne(s)
@@ -208,8 +207,8 @@ func (s *Stream) negotiate(ctx context.Context, open protocol.Open) (protocol.Op
 	return protocol.Opened{}, protocol.Fault(protocol.KindUpstream, fmt.Errorf("%w: with %s", ErrUnanswered, m.FrameType()))
 }
 
-// An Incoming is a stream that the peer wants to open. Exactly one of Accept
-// and Refuse must be called.
+// An Incoming is a stream that the peer wants to open. Call exactly one of
+// Accept and Refuse.
 type Incoming struct {
 	Open protocol.Open
 	Lane protocol.Lane
@@ -239,8 +238,8 @@ func (in *Incoming) Accept(opened protocol.Opened) (*Stream, error) {
 	return in.stream, nil
 }
 
-// Refuse turns the stream down; the peer gets the kind and message of err, but
-// nothing that err wraps.
+// Refuse refuses the stream. The peer gets the kind and message of err, without
+// what err wraps.
 func (in *Incoming) Refuse(err error) error {
 	e := protocol.AsError(err)
 	defer in.stream.Close()

@@ -1,6 +1,6 @@
-// Package terminalstream answers the streams over which a relay uses a sandbox's
-// terminals, of real sandboxes and simulated ones: it checks the grant in the
-// stream, attaches the relay to the terminal and moves frames.
+// Package terminalstream serves the streams over which a relay uses the
+// terminals of a real or simulated sandbox: it checks the grant in the stream,
+// attaches the relay to the terminal and moves frames.
 package terminalstream
 
 import (
@@ -16,54 +16,53 @@ import (
 	"github.com/fairlead/fairlead/tunnel"
 )
 
-// readPatience is how long a relay may take for the next piece of a log. One
-// that has lost interest may not say so.
+// readPatience is how long a relay may take for the next piece of a log. A
+// relay may abandon a read without saying so.
 const readPatience = 30 * time.Second
 
-// A Terminal is one of the sandbox's.
+// A Terminal is one of the sandbox's terminals.
 type Terminal interface {
-	// Attach opens a relay's stream to it.
+	// Attach attaches a relay's stream to it.
 	Attach(protocol.TerminalParams) (Attachment, protocol.TerminalOpened, error)
 	// Read returns a part of its log.
 	Read(protocol.ReadParams) (Reading, protocol.ReadOpened, error)
 }
 
-// An Attachment is one relay's stream to a terminal. Next is for one goroutine;
-// all else is for others and never waits.
+// An Attachment is one relay's stream to a terminal. One goroutine calls Next;
+// the other methods are for other goroutines and never block.
 type Attachment interface {
-	// Next returns the next message for the relay and waits until there is one.
+	// Next returns the next message for the relay and blocks until there is one.
 	// After the last one it returns io.EOF. A message is valid until the next
 	// call.
 	Next(context.Context) (protocol.Message, error)
-	// Obey does what a frame of the relay says. An error ends the stream.
+	// Obey handles a frame from the relay. An error ends the stream.
 	Obey(protocol.Message) error
-	// AddGrant adds a verified grant to those under which the stream is used.
-	// handle is the relay's name for who presented it.
+	// AddGrant adds a verified grant to those of the stream. handle is the relay's
+	// name for its bearer.
 	AddGrant(g *jws.Grant, handle uint64) error
-	// Post has Next return m.
+	// Post makes Next return m.
 	Post(m protocol.Message)
-	// End ends the attachment. why is nil after Next's io.EOF, and io.EOF when
-	// the relay has closed the stream.
+	// End ends the attachment. why is nil after Next's io.EOF, and io.EOF if the
+	// relay has closed the stream.
 	End(why error)
 }
 
-// A Reading is a part of a terminal's log.
+// A Reading is a read of a part of a terminal's log.
 type Reading interface {
 	// Next returns the next message, and io.EOF after the last one.
 	Next() (protocol.Message, error)
 }
 
-// A Server answers the streams of one sandbox.
+// A Server serves the streams of one sandbox.
 type Server struct {
 	Sandbox protocol.SandboxID
 	Keys    *jws.Keys
 	Find    func(protocol.SessionID, protocol.PTYID) (Terminal, error)
-	// Watch is called for each stream to a terminal, and what it returns at the
-	// stream's end.
+	// Watch is called at the start of each terminal stream, and end at its end.
 	Watch func() (end func())
 }
 
-// Grant verifies a grant and that it is for this sandbox.
+// Grant verifies a grant, which must be for this sandbox.
 func (s *Server) Grant(ctx context.Context, token string) (*jws.Grant, error) {
 	g, err := s.Keys.Grant(ctx, token)
 	if err != nil {
@@ -86,7 +85,7 @@ func (s *Server) open(ctx context.Context, in *tunnel.Incoming, params any, targ
 		return nil, nil, err
 	}
 	session, pty := target()
-	if !g.Allows(session, pty, protocol.CapView) { // before it learns what there is
+	if !g.Allows(session, pty, protocol.CapView) { // before revealing what exists
 		return nil, nil, protocol.Errorf(protocol.KindForbidden, "the grant does not allow to view this terminal")
 	}
 	t, err := s.Find(session, pty)
@@ -102,8 +101,8 @@ func Accept(in *tunnel.Incoming, result any) (*tunnel.Stream, error) {
 	return in.Accept(protocol.Opened{Result: body})
 }
 
-// Terminal attaches the relay to a terminal until the terminal is over, the
-// stream or ctx ends, or nobody may view the terminal through it any more.
+// Terminal attaches the relay to a terminal until the terminal ends, the stream
+// or ctx ends, or the stream has no valid grant any more.
 func (s *Server) Terminal(ctx context.Context, in *tunnel.Incoming) error {
 	var params protocol.TerminalParams
 	t, g, err := s.open(ctx, in, &params, func() (protocol.SessionID, protocol.PTYID) { return params.SessionID, params.PTYID })
@@ -131,8 +130,8 @@ func (s *Server) Terminal(ctx context.Context, in *tunnel.Incoming) error {
 }
 
 // join moves frames between a stream and an attachment: one goroutine writes
-// what the attachment has, another obeys what the relay sends. It returns io.EOF
-// when the relay has closed the stream.
+// the attachment's messages, another handles the relay's frames. It returns
+// io.EOF if the relay has closed the stream.
 func (s *Server) join(ctx context.Context, stream *tunnel.Stream, a Attachment) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -150,7 +149,7 @@ func (s *Server) join(ctx context.Context, stream *tunnel.Stream, a Attachment) 
 	return nil
 }
 
-// send writes what the attachment has. It ends with io.EOF after EXITED.
+// send writes the attachment's messages. It ends with io.EOF after EXITED.
 func send(ctx context.Context, stream *tunnel.Stream, a Attachment) error {
 	for {
 		m, err := a.Next(ctx)
@@ -163,7 +162,7 @@ func send(ctx context.Context, stream *tunnel.Stream, a Attachment) error {
 	}
 }
 
-// receive obeys the relay's frames until the stream ends.
+// receive handles the relay's frames until the stream ends.
 func (s *Server) receive(ctx context.Context, stream *tunnel.Stream, a Attachment) error {
 	frames := protocol.NewFrameReader(stream)
 	for {
@@ -183,7 +182,7 @@ func (s *Server) receive(ctx context.Context, stream *tunnel.Stream, a Attachmen
 	}
 }
 
-// add verifies a viewer's grant and adds it to those of the stream.
+// add verifies a viewer's grant and adds it to the stream's.
 func (s *Server) add(ctx context.Context, a Attachment, m protocol.GrantAdd) (answer protocol.Granted) {
 	answer.Handle = m.Handle
 	g, err := s.Grant(ctx, m.Grant)
@@ -197,8 +196,8 @@ func (s *Server) add(ctx context.Context, a Attachment, m protocol.GrantAdd) (an
 	return answer
 }
 
-// Read serves a part of a terminal's log. Where the log has dropped the rest
-// before it was sent, the stream ends early.
+// Read serves a part of a terminal's log. If the log drops the rest before it
+// is sent, the stream ends early.
 func (s *Server) Read(ctx context.Context, in *tunnel.Incoming) error {
 	var params protocol.ReadParams
 	t, _, err := s.open(ctx, in, &params, func() (protocol.SessionID, protocol.PTYID) { return params.SessionID, params.PTYID })

@@ -1,4 +1,4 @@
-// Package carrier says what a tunnel needs of the connection below it.
+// Package carrier defines what a tunnel needs of its connection.
 package carrier
 
 import (
@@ -18,15 +18,15 @@ type Stream interface {
 	SetWriteDeadline(t time.Time) error
 }
 
-// A HalfCloser is a Stream that can say that nothing more will be written while
-// reading goes on. Close does it for the others.
+// A HalfCloser is a Stream that can end its output and still be read. For the
+// others Close ends both directions.
 type HalfCloser interface {
 	CloseWrite() error
 }
 
-// A Conn is a connection between an agent and a relay that carries streams,
-// each with a flow of its own. Both ends may open streams; the other end sees
-// one when its first byte arrives.
+// A Conn is a connection between an agent and a relay that carries streams with
+// separate flow control. Both ends may open streams; the other end gets one
+// when its first byte arrives.
 type Conn interface {
 	Open(ctx context.Context) (Stream, error)
 	Accept(ctx context.Context) (Stream, error)
@@ -35,29 +35,28 @@ type Conn interface {
 	// Done is closed when the connection is over; Err then says why.
 	Done() <-chan struct{}
 	Err() error
-	// Exporter returns bytes that only the two ends of this TLS connection
-	// know, none where there is no TLS (RFC 8446 §7.5).
+	// Exporter returns keying material of this TLS connection (RFC 8446 §7.5),
+	// none without TLS.
 	Exporter() ([]byte, error)
 	RemoteAddr() net.Addr
 }
 
-// Named is a Conn that says what it runs over. The others are in memory.
+// Named is a Conn with a carrier name. Only those in memory have none.
 type Named interface {
 	Carrier() string
 }
 
-// A Joiner is a Conn whose further streams are connections of their own, which a
-// secret joins to it.
+// A Joiner is a Conn whose further streams are connections of their own, which
+// join it by a secret.
 type Joiner interface {
-	// Secret makes up the secret, at the relay; from then on it is accepted.
+	// Secret makes the secret, at the relay, and accepts it from then on.
 	Secret() []byte
-	// Join makes Open use the secret that the relay gave the agent.
+	// Join makes Open use the relay's secret, at the agent.
 	Join(secret []byte)
 }
 
-// A Parting is a Conn that can open a stream apart from the others, so that
-// what is lost on it holds none of them up. It is one stream like the others
-// where that doesn't work.
+// A Parting is a Conn that can open a stream with loss recovery of its own, so
+// that losses on it delay no other. If that fails it opens an ordinary stream.
 type Parting interface {
 	OpenApart(ctx context.Context) (Stream, error)
 }

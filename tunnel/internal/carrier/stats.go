@@ -1,16 +1,16 @@
 package carrier
 
-// Stats are what a connection has carried so far, at this end. Where the kernel
-// makes the packets there are bytes alone.
+// Stats count what this end of a connection has carried so far. If the kernel
+// makes the packets, only bytes are counted.
 type Stats struct {
 	PacketsSent, PacketsReceived uint64
-	PacketsLost                  uint64 // of those sent, as far as is known
+	PacketsLost                  uint64 // of those sent, as far as known
 	BytesSent, BytesReceived     uint64
-	BytesLost                    uint64 // sent again, as far as they still mattered
+	BytesLost                    uint64 // sent again, as far as still needed
 }
 
 // Counting is a Conn that counts what it carries.
 type Counting interface {
-	// Stats may be asked for at any time, after the connection's end as well.
+	// Stats may be called at any time, even after the end.
 	Stats() Stats
 }

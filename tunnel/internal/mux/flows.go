@@ -7,27 +7,27 @@ import (
 )
 
 const (
-	// maxUnread bounds what has come on all streams of a session and that nobody
-	// has read, in bytes: 64 full windows. Beyond it a stream that holds over
-	// half a window and brings more is reset; with hardUnread the session ends.
+	// maxUnread bounds what has come on all streams of a session and is unread, in
+	// bytes: 64 full windows. Beyond it a stream that holds over half a window and
+	// receives more is reset. At hardUnread the session ends.
 	maxUnread  = 64 * Window
 	hardUnread = 4 * maxUnread
-	// maxGrant is how far a peer's window may be, in bytes. It is far beyond any
-	// that is used, and far below where yamux's counter would wrap.
+	// maxGrant bounds a peer's window, in bytes. It is far above any real one, and
+	// far below where yamux's counter would wrap.
 	maxGrant = 64 << 20
 	// maxUnacked bounds the streams of ours that ended without the peer's ACK,
-	// over the session's life: yamux keeps a little of each.
+	// over the session's life: yamux keeps some memory for each.
 	maxUnacked = 1000
-	// What may still come for a stream that is over: a window when we reset it,
-	// and a piece or two when both ends closed it. firstStray is there from the
-	// beginning. Each frame counts as frameCost bytes beside its body.
+	// The budget for frames that still come for streams that have ended: a window
+	// after our reset, and a frame or two after both ends closed. firstStray is
+	// the initial budget. Each frame costs frameCost bytes plus its body.
 	firstStray  = 1 << 20
 	frameCost   = 256
 	strayReset  = Window
 	strayClosed = 32 << 10
 )
 
-// flows follow the streams of a session by their frames, both ways.
+// flows track the streams of a session by their frames, both ways.
 type flows struct {
 	ours parity // of the streams that this end opens
 
@@ -36,31 +36,31 @@ type flows struct {
 	open    map[uint32]*flow
 	unread  int // in all streams
 	unacked int // streams of ours that ended without an ACK
-	stray   int // bytes that may still come for streams that are over
+	stray   int // remaining budget for frames of ended streams, in bytes
 }
 
-// A flow is what is known of one stream.
+// A flow is the state of one stream.
 type flow struct {
 	// Guarded by flows.mu.
-	stream  *Stream // nil until somebody has it
+	stream  *Stream // nil until taken
 	sent    int64   // bytes to the peer
-	granted int64   // bytes, beyond the first window, that the peer has room for
-	unread  int     // bytes of the peer's that nobody has read
+	granted int64   // bytes beyond the first window that the peer has granted
+	unread  int     // bytes from the peer that are unread
 	acked   bool    // the peer knows the stream
-	finIn   bool    // nothing more comes
-	finOut  bool    // nothing more goes
-	abort   bool    // this end closes it by RST, so that nobody takes it for whole
-	over    bool    // it is not in open any more
-	dropped bool    // nobody here reads it any more
+	finIn   bool    // the peer has ended its output
+	finOut  bool    // this end has ended its output
+	abort   bool    // this end closes it with RST, so that it isn't taken for complete
+	over    bool    // removed from open
+	dropped bool    // no longer read here
 }
 
 func newFlows(peer parity) *flows {
 	return &flows{ours: 1 - peer, open: map[uint32]*flow{}, stray: firstStray}
 }
 
-// A frame is the header of one.
+// A frame is a parsed frame header.
 type frame struct {
-	data   bool // or else a window update
+	data   bool // otherwise a window update
 	flags  uint16
 	stream uint32
 	length uint32
@@ -73,8 +73,8 @@ func parseFrame(header []byte) frame {
 	}
 }
 
-// in notes a frame that has come. spill is a stream that was not read for so
-// long that all together hold too much: it must be reset.
+// in notes a received frame. spill is an unread stream that must be reset
+// because all together hold too much.
 func (f *flows) in(fr frame) (spill *Stream, bad *Objection) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,7 +108,7 @@ func (f *flows) in(fr frame) (spill *Stream, bad *Objection) {
 		one.finIn = true
 	}
 	if fr.flags&flagRST != 0 {
-		one.dropped = true // what came before can't be read either
+		one.dropped = true // earlier data can't be read either
 	}
 	if fr.flags&flagRST != 0 || one.finIn && one.finOut {
 		return nil, f.end(fr.stream, one, strayClosed)
@@ -116,8 +116,8 @@ func (f *flows) in(fr frame) (spill *Stream, bad *Objection) {
 	return spill, nil
 }
 
-// astray judges a frame for a stream that is over, or never was. The caller
-// holds mu.
+// astray checks a frame for a stream that has ended, or never existed. The
+// caller holds mu.
 func (f *flows) astray(fr frame) *Objection {
 	f.stray -= frameCost
 	if fr.data {
@@ -129,8 +129,8 @@ func (f *flows) astray(fr frame) *Objection {
 	return nil
 }
 
-// arrived counts what has come for a stream, and returns it if it must go. The
-// caller holds mu.
+// arrived counts bytes received for a stream, and returns the stream if it must
+// be reset. The caller holds mu.
 func (f *flows) arrived(one *flow, n int) (spill *Stream, bad *Objection) {
 	one.unread += n
 	f.unread += n
@@ -143,8 +143,8 @@ func (f *flows) arrived(one *flow, n int) (spill *Stream, bad *Objection) {
 	return nil, nil
 }
 
-// out notes a frame that is about to be sent, and turns the FIN of a stream that
-// is given up into a RST.
+// out notes a frame that is about to be sent, and turns the FIN of an aborted
+// stream into a RST.
 func (f *flows) out(header []byte) {
 	fr := parseFrame(header)
 	f.mu.Lock()
@@ -169,13 +169,13 @@ func (f *flows) out(header []byte) {
 	switch {
 	case fr.flags&flagRST != 0:
 		one.dropped = true
-		_ = f.end(fr.stream, one, strayReset) // an objection is for the next frame that comes
+		_ = f.end(fr.stream, one, strayReset) // the next incoming frame reports the objection
 	case one.finIn && one.finOut:
 		_ = f.end(fr.stream, one, strayClosed)
 	}
 }
 
-// end forgets a stream. The caller holds mu.
+// end removes a stream. The caller holds mu.
 func (f *flows) end(id uint32, one *flow, stray int) *Objection {
 	delete(f.open, id)
 	one.over = true
@@ -189,19 +189,19 @@ func (f *flows) end(id uint32, one *flow, stray int) *Objection {
 	return nil
 }
 
-// take returns the flow of a stream that somebody has from now on.
+// take returns the flow of a stream that is in use from now on.
 func (f *flows) take(id uint32, s *Stream) *flow {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	one := f.open[id]
 	if one == nil {
-		one = &flow{over: true} // the peer has taken it back already
+		one = &flow{over: true} // the peer has already reset it
 	}
 	one.stream = s
 	return one
 }
 
-// read counts what was read.
+// read counts bytes read.
 func (f *flows) read(one *flow, n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -210,7 +210,7 @@ func (f *flows) read(one *flow, n int) {
 	f.unread -= n
 }
 
-// wake ends the reads and writes that wait: nothing more comes.
+// wake interrupts waiting reads and writes, as nothing more comes.
 func (f *flows) wake() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -221,11 +221,11 @@ func (f *flows) wake() {
 	}
 }
 
-// past is a deadline that is over.
+// past is a deadline that has passed.
 var past = time.Unix(1, 0)
 
-// drop says that nobody reads a stream any more. With abort the peer is told by
-// RST. It reports whether that is new.
+// drop notes that a stream is no longer read. With abort the peer gets a RST.
+// It reports whether that is new.
 func (f *flows) drop(one *flow, abort bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -236,8 +236,8 @@ func (f *flows) drop(one *flow, abort bool) bool {
 	return first
 }
 
-// release forgets what a stream holds once nothing more comes and nobody reads:
-// yamux keeps it until then. The caller holds mu.
+// release frees what a stream holds once it has ended and nobody reads it:
+// yamux keeps the data until then. The caller holds mu.
 func (f *flows) release(one *flow) {
 	if one.over && one.dropped {
 		f.unread -= one.unread

@@ -27,28 +27,28 @@ const (
 	flagRST = 8
 )
 
-// Limits of what a peer may send. yamux answers each ping with a goroutine and
-// keeps every stream that was opened, so both are rationed here. A stream is
-// taken back when it wasn't closed for closeTimeout, which at most MaxStreams
-// are at a time. Small frames cost as much as large ones and bring nothing:
-// beyond their rate the peer is read no faster.
+// Limits on what a peer may send. yamux starts a goroutine for each ping and
+// keeps every opened stream, so both are limited here. A stream that isn't
+// closed within closeTimeout is reset; at most MaxStreams may wait for that.
+// Small frames cost as much as large ones and carry little: beyond their rate
+// the peer is read more slowly.
 const (
 	pingsPerSecond  = 10
 	pingBurst       = 64
-	opensPerSecond  = 10_000 // a command takes one, and there are thousands a second
+	opensPerSecond  = 10_000 // each command takes one, and there are thousands a second
 	openBurst       = MaxStreams
 	resetsPerSecond = MaxStreams / int(closeTimeout/time.Second)
 	resetBurst      = MaxStreams
 	smallPerSecond  = 100_000
 	smallBurst      = 20_000
-	smallBytes      = 32 // the longest body of a small frame
+	smallBytes      = 32 // longest body of a small frame, in bytes
 )
 
 // shutTimeout bounds the wait of shut.
 const shutTimeout = time.Second
 
-// frameTimeout is how long the rest of a frame may take to begin to come. A
-// path that is gone is noticed by PINGs before. A test has less patience.
+// frameTimeout bounds the wait for the rest of a frame. PINGs notice a lost
+// path earlier. It is a variable so that a test can lower it.
 var frameTimeout = 10 * time.Second
 
 // parity is the lowest bit of the stream ids that a side may open.
@@ -59,10 +59,10 @@ const (
 	serverParity parity = 0
 )
 
-// A guard stands between a carrier stream and yamux. It reads the header of
-// every frame that comes in and ends the stream at the first one that only a
-// hostile or broken peer would send. On the way out it joins the header and
-// body that yamux writes separately, so that a keystroke is one packet.
+// A guard sits between a carrier stream and yamux. It checks the header of
+// every incoming frame and ends the stream at one that only a hostile or broken
+// peer would send. For outgoing frames it joins the header and the body, which
+// yamux writes separately, so that a keystroke is one packet.
 type guard struct {
 	io.Closer
 
@@ -71,26 +71,26 @@ type guard struct {
 	peer    parity
 	header  [headerBytes]byte
 	have    int    // bytes of header
-	payload uint32 // bytes of the current frame's body that are still to come
+	payload uint32 // bytes of the current frame's body that remain
 	pings   *rate.Limiter
 	opens   *rate.Limiter
 	resets  *rate.Limiter
 	small   *rate.Limiter
-	smalls  int    // small frames since the last time it was asked
-	fetches uint64 // in the middle of a frame, so far
+	smalls  int    // small frames since the last pause
+	fetches uint64 // reads in the middle of a frame, so far
 
 	// Owned by yamux's sending goroutine.
 	dst io.Writer
-	out []byte // a data frame's header that waits for its body
+	out []byte // a data frame's header until its body comes
 
-	live  atomic.Pointer[yamux.Session] // to count its streams; nil until it runs
+	live  atomic.Pointer[yamux.Session] // for the number of its streams; nil until it runs
 	flows *flows
 	over  chan struct{} // closed by Close
-	dry   chan struct{} // closed when the carrier yields nothing more
+	dry   chan struct{} // closed at the end of the carrier's data
 
-	drying  atomic.Bool   // dry is about to be closed
-	waits   atomic.Uint64 // the number of the fetch in the middle of a frame, 0 when there is none
-	watched atomic.Bool   // watch looks at waits from time to time
+	drying  atomic.Bool   // dry is being closed
+	waits   atomic.Uint64 // number of the fetch that waits in the middle of a frame, 0 if none
+	watched atomic.Bool   // watch checks waits regularly
 	once    sync.Once     // of over
 
 	// Guarded by mu.
@@ -115,8 +115,8 @@ func (g *guard) Close() error {
 	return g.Closer.Close()
 }
 
-// Write implements io.Writer for yamux, which writes a frame's header and body
-// by one call each.
+// Write implements io.Writer for yamux, which makes one call for a frame's
+// header and one for its body.
 func (g *guard) Write(p []byte) (int, error) {
 	if len(g.out) == 0 && len(p) == headerBytes && p[1] == typeData && binary.BigEndian.Uint32(p[8:]) > 0 {
 		g.out = append(g.out, p...)
@@ -134,8 +134,7 @@ func (g *guard) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Read implements io.Reader for yamux. It never returns a header that it
-// objects to.
+// Read implements io.Reader for yamux. It returns no bad header.
 func (g *guard) Read(p []byte) (int, error) {
 	if bad := g.objection(); bad != nil {
 		g.dried()
@@ -155,14 +154,14 @@ func (g *guard) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// dried says that Read returns nothing more. From when yamux begins to end the
-// session until it has told the last stream, each one's readers and writers would
-// spin, and a thousand of them take all cores from it; so they are to wait in
+// dried notes that Read returns nothing more. While yamux ends the session,
+// until it has notified the last stream, the streams' readers and writers would
+// spin, and a thousand of them would take all cores from it. So they wait in
 // [Session.ending].
 func (g *guard) dried() {
 	if g.drying.CompareAndSwap(false, true) {
 		g.flows.wake()
-		close(g.dry) // not before all are awake, or the first would end the session
+		close(g.dry) // after all are awake, or the first would end the session
 	}
 }
 
@@ -178,9 +177,9 @@ func (g *guard) shut() {
 	}
 }
 
-// fetch reads from the carrier. In the middle of a frame that is watched: yamux
-// then holds a lock of the frame's stream, on which its reader waits, whatever
-// its deadline is.
+// fetch reads from the carrier. In the middle of a frame it is watched, as
+// yamux then holds a lock of the frame's stream, for which the stream's reader
+// waits regardless of its deadline.
 func (g *guard) fetch(p []byte) (int, error) {
 	if g.payload == 0 && g.have == 0 {
 		return g.src.Read(p)
@@ -196,7 +195,7 @@ func (g *guard) fetch(p []byte) (int, error) {
 }
 
 // watch ends the session if the same fetch still waits after frameTimeout. It
-// goes on as long as there are fetches in the middle of frames.
+// repeats while there are fetches in the middle of frames.
 func (g *guard) watch(fetch uint64) {
 	time.AfterFunc(frameTimeout, func() {
 		waits := g.waits.Load()
@@ -212,7 +211,7 @@ func (g *guard) watch(fetch uint64) {
 	})
 }
 
-// pace waits as long as the small frames that have come are too many.
+// pace waits while the rate of small frames is too high.
 func (g *guard) pace() {
 	if g.smalls == 0 {
 		return
@@ -231,7 +230,7 @@ func (g *guard) pace() {
 	}
 }
 
-// object notes the first objection.
+// object stores the first objection.
 func (g *guard) object(bad *Objection) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -246,7 +245,7 @@ func (g *guard) objection() *Objection {
 	return g.bad
 }
 
-// inspect follows the frames through p, wherever it is cut.
+// inspect parses the frames in p, split anywhere.
 func (g *guard) inspect(p []byte) *Objection {
 	for len(p) > 0 {
 		if g.payload > 0 {
@@ -269,7 +268,7 @@ func (g *guard) inspect(p []byte) *Objection {
 	return nil
 }
 
-// check judges the header that is complete.
+// check checks a complete header.
 func (g *guard) check() *Objection {
 	version, typ := g.header[0], g.header[1]
 	fr := parseFrame(g.header[:])
@@ -280,12 +279,12 @@ func (g *guard) check() *Objection {
 	case typeData, typeWindow:
 		return g.checkStream(fr)
 	case typePing:
-		// We send none, so an answer is as unasked for as a flood of questions.
+		// We send none, so an answer is as unsolicited as a flood of pings.
 		if !g.pings.Allow() {
 			return object(ReasonPings, "floods with pings")
 		}
 	case typeGoAway:
-		// A lane that opens no more streams is of no use.
+		// A lane that opens no more streams is useless.
 		return object(ReasonGoAway, "says the farewell of yamux, with code %d", fr.length)
 	default:
 		return object(ReasonMalformed, "sent frame type %d", typ)
@@ -293,7 +292,7 @@ func (g *guard) check() *Objection {
 	return nil
 }
 
-// checkStream judges a frame of a stream.
+// checkStream checks a frame of a stream.
 func (g *guard) checkStream(fr frame) *Objection {
 	if fr.data {
 		if fr.length > Window {
@@ -319,8 +318,8 @@ func (g *guard) checkStream(fr frame) *Objection {
 	return bad
 }
 
-// checkOpen judges a new stream: an id of our own parity would take the place
-// of a stream that we opened.
+// checkOpen checks a new stream. An id of our own parity would replace a stream
+// that we opened.
 func (g *guard) checkOpen(stream uint32) *Objection {
 	session := g.live.Load()
 	switch {
@@ -334,11 +333,11 @@ func (g *guard) checkOpen(stream uint32) *Objection {
 	return nil
 }
 
-// A wire is the guard as yamux writes to it: the streams of what goes out are
-// followed too.
+// A wire is the guard for yamux's output: it also tracks the streams of
+// outgoing frames.
 type wire struct {
 	*guard
-	body int // bytes of the current frame's body that are still to come; owned by yamux's sending goroutine
+	body int // bytes of the current frame's body that remain; owned by yamux's sending goroutine
 }
 
 func (w *wire) Write(p []byte) (int, error) {

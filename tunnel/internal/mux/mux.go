@@ -1,5 +1,5 @@
-// Package mux runs yamux over one stream of a carrier, with a guard in between
-// that yamux lacks.
+// Package mux runs yamux over one stream of a carrier, with a guard against
+// hostile peers in between.
 package mux
 
 import (
@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// Window is how much of one stream may be under way unread, in bytes. yamux
-	// reports what was read by half windows, so a smaller one leaves the carrier
-	// idle: with 256 KiB a stream has 0.78 of what a bare QUIC stream moves, and
-	// 5 MB/s at most at 50 ms. A larger one only fills the queues of thin lines.
+	// Window bounds the unread bytes of one stream. yamux reports reads by half
+	// windows, so a smaller one leaves the carrier idle: with 256 KiB a stream has
+	// 0.78 of a bare QUIC stream's rate, and 5 MB/s at most at 50 ms. A larger one
+	// only fills the queues of thin lines.
 	Window = 1 << 20
 	// MaxStreams bounds the streams of one lane that live at the same time.
 	MaxStreams = 1000
@@ -24,9 +24,9 @@ const (
 	closeTimeout = 10 * time.Second
 )
 
-// WriteTimeout is how long the carrier of a session that is started may take
-// nothing. A path that is gone is noticed by PINGs long before; this is for a
-// peer that reads no more. Tests have less patience.
+// WriteTimeout is how long a write to the carrier may block. PINGs notice a
+// lost path long before; this is for a peer that stops reading. It is a
+// variable so that tests can lower it.
 var WriteTimeout = 30 * time.Second
 
 // A Session multiplexes streams over one carrier stream.
@@ -46,7 +46,7 @@ func Server(conn io.ReadWriteCloser) (*Session, error) {
 func start(conn io.ReadWriteCloser, side func(io.ReadWriteCloser, *yamux.Config) (*yamux.Session, error), peer parity) (*Session, error) {
 	config := yamux.DefaultConfig()
 	config.AcceptBacklog = backlog
-	config.EnableKeepAlive = false // the tunnel pings, once for all lanes
+	config.EnableKeepAlive = false // the tunnel sends PINGs, once for all lanes
 	config.ConnectionWriteTimeout = WriteTimeout
 	config.MaxStreamWindowSize = Window
 	config.StreamOpenTimeout = 0 // it would end the whole session; callers have deadlines
@@ -61,8 +61,8 @@ func start(conn io.ReadWriteCloser, side func(io.ReadWriteCloser, *yamux.Config)
 	return &Session{yamux: session, guard: g}, nil
 }
 
-// Open opens a stream. The peer learns of it at once. [ErrStuck] says that the
-// session is of no more use.
+// Open opens a stream, of which the peer learns at once. [ErrStuck] means that
+// the session is useless.
 func (s *Session) Open() (*Stream, error) {
 	if s.yamux.NumStreams() >= MaxStreams {
 		return nil, fmt.Errorf("mux: over %d streams", MaxStreams)
@@ -97,13 +97,13 @@ func (s *Session) Err() error {
 	return nil
 }
 
-// ending reports whether the session is about to be over, and waits until it is.
+// ending reports whether the session is ending, and waits until it has.
 func (s *Session) ending() bool {
 	if !s.guard.drying.Load() {
 		return false
 	}
 	<-s.guard.dry
-	s.yamux.Close() // waits for who was first
+	s.yamux.Close() // waits for an earlier Close
 	return true
 }
 

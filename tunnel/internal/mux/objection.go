@@ -13,19 +13,19 @@ import (
 type Reason string
 
 const (
-	ReasonMalformed Reason = "malformed"   // no frame of yamux, or one that makes no sense where it came
-	ReasonTruncated Reason = "truncated"   // a frame whose rest doesn't come
+	ReasonMalformed Reason = "malformed"   // not a yamux frame, or out of place
+	ReasonTruncated Reason = "truncated"   // the rest of a frame doesn't come
 	ReasonFrameSize Reason = "frame_size"  // a frame beyond the window
-	ReasonStreamID  Reason = "stream_id"   // a stream that is not the peer's to open, or is open
+	ReasonStreamID  Reason = "stream_id"   // a stream that the peer may not open, or that is open
 	ReasonStreams   Reason = "streams"     // too many streams at once
-	ReasonOpens     Reason = "open_flood"  // too many streams in too short a time
+	ReasonOpens     Reason = "open_flood"  // too many streams opened too quickly
 	ReasonResets    Reason = "reset_flood" // too many streams taken back
 	ReasonPings     Reason = "ping_flood"  // too many pings of yamux
-	ReasonWindow    Reason = "window"      // more than the window was sent, or is to be
-	ReasonUnread    Reason = "unread"      // more than all windows should hold was sent, and isn't read
-	ReasonStray     Reason = "stray"       // too many frames for streams that are over, or never were
-	ReasonUnacked   Reason = "unacked"     // streams that we opened are never acknowledged
-	ReasonGoAway    Reason = "go_away"     // yamux's own farewell, which nobody says here
+	ReasonWindow    Reason = "window"      // more sent or granted than the window allows
+	ReasonUnread    Reason = "unread"      // more sent than all windows should hold, while nobody reads
+	ReasonStray     Reason = "stray"       // too many frames for streams that have ended, or never existed
+	ReasonUnacked   Reason = "unacked"     // our streams are never acknowledged
+	ReasonGoAway    Reason = "go_away"     // yamux's own farewell, which this protocol doesn't use
 )
 
 // Reasons returns all reasons.
@@ -36,8 +36,8 @@ func Reasons() []Reason {
 	}
 }
 
-// An Objection is why the guard ended a session: what its peer sent is what only
-// a hostile or broken one sends.
+// An Objection is why the guard ended a session: its peer sent something that
+// only a hostile or broken one sends.
 type Objection struct {
 	Reason Reason
 	detail string
@@ -49,11 +49,11 @@ func object(reason Reason, format string, args ...any) *Objection {
 
 func (o *Objection) Error() string { return "mux: peer " + o.detail }
 
-// Unwrap gives the peer, who is told, something to go by.
+// Unwrap returns an error for the peer.
 func (o *Objection) Unwrap() error { return protocol.Errorf(protocol.KindInvalid, "%s", o.Error()) }
 
-// judge makes an objection of an error by which yamux itself ended the session
-// for what the peer sent. It returns nil for others.
+// judge turns an error by which yamux ended the session for the peer's fault
+// into an objection. It returns nil for others.
 func judge(err error) *Objection {
 	switch {
 	case errors.Is(err, yamux.ErrRecvWindowExceeded):

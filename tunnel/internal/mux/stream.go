@@ -11,17 +11,17 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// maxPiece bounds one frame of data in bytes, which nothing else in the session
-// can overtake.
+// maxPiece bounds one data frame in bytes. Nothing else in the session can
+// overtake a frame.
 const maxPiece = protocol.MaxStreamWrite
 
 var (
-	// ErrStalled is what a writer gets whose reader took nothing for too long.
+	// ErrStalled is returned to a writer whose reader took nothing for too long.
 	// The stream is reset.
 	ErrStalled = errors.New("mux: the reader took nothing for too long: the stream was reset")
-	// ErrStuck is what a writer gets when the carrier takes nothing for too
-	// long. What was written may still arrive, so nobody may send it again on
-	// this session, which is of no more use.
+	// ErrStuck is returned to a writer if the carrier takes nothing for too long.
+	// The data may still arrive, so it must not be sent again on this session,
+	// which is useless.
 	ErrStuck = errors.New("mux: the carrier takes nothing")
 
 	errClosed = errors.New("mux: the stream is closed")
@@ -31,8 +31,8 @@ var (
 type ResetReason string
 
 const (
-	ResetStalled ResetReason = "stalled"  // the peer took nothing of it for too long
-	ResetUnread  ResetReason = "unread"   // nobody here read it, and too much had come in all
+	ResetStalled ResetReason = "stalled"  // the peer read nothing of it for too long
+	ResetUnread  ResetReason = "unread"   // unread here, while too much had come in all
 	ResetGivenUp ResetReason = "given_up" // its owner said so
 )
 
@@ -60,26 +60,26 @@ func (s *Session) stream(raw *yamux.Stream) *Stream {
 	return one
 }
 
-// SetPatience says for how long the peer may take nothing while the window is
-// full; protocol.StreamStall unless it is set.
+// SetPatience sets how long the peer may read nothing while the window is full;
+// default protocol.StreamStall.
 func (s *Stream) SetPatience(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.patience = d
 }
 
-// OnReset has f told when this end resets the stream. f must not block.
+// OnReset has f called when this end resets the stream. It must not block.
 func (s *Stream) OnReset(f func(ResetReason)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.onReset = f
 }
 
-// Read reads what the peer wrote.
+// Read reads the peer's data.
 func (s *Stream) Read(p []byte) (int, error) {
 	n, err := s.raw.Read(p)
 	if errors.Is(err, yamux.ErrTimeout) && s.session.ending() {
-		n, err = s.raw.Read(p) // what became of it
+		n, err = s.raw.Read(p) // returns how the stream ended
 	}
 	if n > 0 {
 		s.session.guard.flows.read(s.flow, n)
@@ -87,7 +87,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 	return n, stuck(err)
 }
 
-// stuck gives yamux's word for a carrier that takes nothing its name here.
+// stuck turns yamux's error for a blocked carrier into ErrStuck.
 func stuck(err error) error {
 	if errors.Is(err, yamux.ErrConnectionWriteTimeout) {
 		return ErrStuck
@@ -95,9 +95,9 @@ func stuck(err error) error {
 	return err
 }
 
-// Write writes p in pieces. It fails with [ErrStalled] when the peer takes
-// nothing for the stream's patience, and with [ErrStuck] when the carrier
-// doesn't; more than it says may then arrive.
+// Write writes p in pieces. It fails with [ErrStalled] if the peer reads
+// nothing for the stream's patience, and with [ErrStuck] if the carrier blocks;
+// then more than written may arrive.
 func (s *Stream) Write(p []byte) (written int, err error) {
 	for len(p) > 0 && err == nil {
 		var n int
@@ -121,7 +121,7 @@ func (s *Stream) writePiece(p []byte) (written int, err error) {
 		}
 		p = p[n:]
 		if errors.Is(err, yamux.ErrTimeout) && s.session.ending() {
-			continue // and hears what became of it
+			continue // the retry returns how the stream ended
 		}
 		if !errors.Is(err, yamux.ErrTimeout) || s.overdue() {
 			return written, s.broke(err)
@@ -133,8 +133,8 @@ func (s *Stream) writePiece(p []byte) (written int, err error) {
 	}
 }
 
-// arm has a write that waits for the peer return when its patience, or the
-// caller's, is over. It returns when the first is.
+// arm sets the deadline of a write that waits for the peer: the end of its
+// patience or the caller's deadline. It returns the former.
 func (s *Stream) arm() (stalls time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,8 +149,8 @@ func (s *Stream) arm() (stalls time.Time, err error) {
 	return stalls, nil
 }
 
-// broke is stuck for a write: the piece is in yamux's queue and may go out yet,
-// so none may follow.
+// broke is stuck for a write: the piece is in yamux's queue and may still go
+// out, so none may follow.
 func (s *Stream) broke(err error) error {
 	err = stuck(err)
 	if errors.Is(err, ErrStuck) {
@@ -161,7 +161,7 @@ func (s *Stream) broke(err error) error {
 	return err
 }
 
-// earlier returns the earlier of two times; a zero a is never.
+// earlier returns the earlier of two times; a zero a is infinity.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || b.Before(a) {
 		return b
@@ -185,11 +185,11 @@ func (s *Stream) SetDeadline(t time.Time) error {
 	return errors.Join(s.SetReadDeadline(t), s.SetWriteDeadline(t))
 }
 
-// SetReadDeadline is for reads, also for one that waits.
+// SetReadDeadline is for reads, including one that waits.
 func (s *Stream) SetReadDeadline(t time.Time) error { return s.raw.SetReadDeadline(t) }
 
-// SetWriteDeadline is for writes, also for one that waits for the peer to take
-// something. It doesn't end the wait for the carrier.
+// SetWriteDeadline is for writes, including one that waits for the peer's
+// window. It doesn't end the wait for the carrier.
 func (s *Stream) SetWriteDeadline(t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,18 +197,18 @@ func (s *Stream) SetWriteDeadline(t time.Time) error {
 	return s.raw.SetWriteDeadline(earlier(t, time.Now().Add(s.patience)))
 }
 
-// CloseWrite says that nothing more will be written. The peer has closeTimeout
-// to end its direction too; reading goes on until then.
+// CloseWrite ends the output. The peer has closeTimeout to end its direction
+// too; reading continues until then.
 func (s *Stream) CloseWrite() error { return stuck(s.raw.Close()) }
 
-// Close ends both directions, and with them reads and writes under way. It
-// doesn't wait for the carrier.
+// Close ends both directions and interrupts reads and writes. It doesn't wait
+// for the carrier.
 func (s *Stream) Close() error {
 	s.close(false)
 	return nil
 }
 
-// Reset is Close, so that the peer reads an error instead of an end.
+// Reset is Close, but the peer reads an error instead of an end.
 func (s *Stream) Reset() { s.reset(ResetGivenUp) }
 
 func (s *Stream) reset(why ResetReason) {
@@ -223,14 +223,14 @@ func (s *Stream) reset(why ResetReason) {
 	}
 }
 
-// close reports whether abort is news.
+// close reports whether abort is new.
 func (s *Stream) close(abort bool) bool {
 	s.mu.Lock()
 	first := !s.closed
 	s.closed = true
 	s.mu.Unlock()
 	news := s.session.guard.flows.drop(s.flow, abort) && first
-	s.SetDeadline(past) // yamux's own Close leaves readers waiting
+	s.SetDeadline(past) // yamux's own Close doesn't interrupt readers
 	if first {
 		go s.raw.Close() // ends when the carrier has taken the FIN, or with the session
 	}

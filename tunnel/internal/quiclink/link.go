@@ -25,20 +25,18 @@ const (
 	joinALPN = protocol.ALPN + "/"
 	// joinTimeout bounds the handshake of such a connection.
 	joinTimeout = 3 * time.Second
-	// joinKeepAlive keeps such a connection, which the tunnel's PINGs don't
-	// cross, from being idle, and lets the relay know where its agent is after
-	// a change of address.
+	// joinKeepAlive keeps such a connection from being idle, as the tunnel's PINGs
+	// don't use it, and tells the relay of a changed address.
 	joinKeepAlive = 2 * time.Second
-	// maxJoining bounds the connections whose streams are being identified.
+	// maxJoining bounds the connections that are being identified.
 	maxJoining = 256
 )
 
 var encoding = base64.RawURLEncoding
 
 // A link is a QUIC connection as a carrier. A stream that is opened apart has a
-// connection of its own, which a secret joins to the link: so it has a
-// congestion window of its own, and a key doesn't wait until a download that
-// has lost something may go on.
+// connection of its own, which joins the link by a secret. So it has its own
+// congestion window, and a key doesn't wait for a download's lost packets.
 type link struct {
 	// Static after construction.
 	conn     *quic.Conn
@@ -48,12 +46,12 @@ type link struct {
 
 	// Guarded by mu.
 	mu      sync.Mutex
-	secret  []byte       // nil: nothing joins
-	streams chan *stream // at the relay, once something may join: those to accept
+	secret  []byte       // nil: no joining
+	streams chan *stream // at the relay, once joining is possible: to be accepted
 	joined  []*quic.Conn
-	ended   []*quic.Conn // had joined, until the link was over
+	ended   []*quic.Conn // had joined, when the link ended
 	closed  *protocol.Error
-	// interrupt has Accept look for what has joined; nil: nobody accepts.
+	// interrupt makes Accept check streams; nil: nobody accepts.
 	interrupt context.CancelFunc
 }
 
@@ -77,16 +75,16 @@ func (l *link) Secret() []byte {
 // Join implements carrier.Joiner.
 func (l *link) Join(secret []byte) {
 	if len(secret) != secretBytes {
-		return // a relay that wants all streams in one connection
+		return // the relay wants all streams in one connection
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.secret = secret
 }
 
-// OpenApart implements carrier.Parting. Where the relay doesn't know the link,
-// because something between spreads connections over several relays, or can't
-// be reached by another one, the stream is opened in the link's own.
+// OpenApart implements carrier.Parting. If the relay doesn't know the link, as
+// when a balancer spreads connections over several relays, or another
+// connection fails, it opens the stream in the link's own.
 func (l *link) OpenApart(ctx context.Context) (carrier.Stream, error) {
 	l.mu.Lock()
 	secret := l.secret
@@ -108,7 +106,7 @@ func (l *link) Open(ctx context.Context) (carrier.Stream, error) {
 	return &stream{s}, nil
 }
 
-// openJoined opens a stream in a connection that joins the link.
+// openJoined opens a stream in a new connection that joins the link.
 func (l *link) openJoined(ctx context.Context, secret []byte) (carrier.Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
@@ -130,7 +128,7 @@ func (l *link) openJoined(ctx context.Context, secret []byte) (carrier.Stream, e
 	return &stream{s}, nil
 }
 
-// hold ties a connection's life to the link's; it fails when that is over, or
+// hold ties a connection's life to the link's. It fails if the link is over or
 // has too many.
 func (l *link) hold(conn *quic.Conn) bool {
 	l.mu.Lock()
@@ -142,8 +140,8 @@ func (l *link) hold(conn *quic.Conn) bool {
 	return true
 }
 
-// adopt makes s, in a connection of its own, a stream of the link if it came
-// with the link's secret.
+// adopt makes s, in a connection of its own, a stream of the link if secret is
+// right.
 func (l *link) adopt(secret []byte, conn *quic.Conn, s *quic.Stream) bool {
 	l.mu.Lock()
 	known := l.secret
@@ -154,7 +152,7 @@ func (l *link) adopt(secret []byte, conn *quic.Conn, s *quic.Stream) bool {
 	return l.deliver(&stream{s})
 }
 
-// deliver hands a stream to Accept.
+// deliver passes a stream to Accept.
 func (l *link) deliver(s *stream) bool {
 	select {
 	case l.streams <- s:
@@ -169,14 +167,14 @@ func (l *link) deliver(s *stream) bool {
 	return true
 }
 
-// Accept returns the next stream that the peer opens, in the link's own
-// connection or one that has joined. One goroutine at a time may call it.
+// Accept returns the next stream from the peer, in the link's own connection or
+// a joined one. Only one goroutine may call it.
 func (l *link) Accept(ctx context.Context) (carrier.Stream, error) {
 	for {
 		waiting, cancel := context.WithCancel(ctx)
 		l.mu.Lock()
 		streams := l.streams
-		l.interrupt = cancel // from now on a delivery wakes us
+		l.interrupt = cancel // from now on deliver interrupts the wait
 		l.mu.Unlock()
 		select {
 		case s := <-streams:
@@ -196,26 +194,26 @@ func (l *link) Accept(ctx context.Context) (carrier.Stream, error) {
 	}
 }
 
-// Close tells the peer the kind as the application's error code and the
-// message as its reason.
+// Close sends the kind as the application error code and the message as the
+// reason.
 func (l *link) Close(e *protocol.Error) {
 	l.mu.Lock()
 	if l.closed == nil {
 		l.closed = e
 	}
 	l.mu.Unlock()
-	closeConn(l.conn, e) // before those that joined, so that the peer hears why
+	closeConn(l.conn, e) // before the joined ones, so that the peer gets the reason
 	l.closeJoined()
 }
 
-// closeJoined ends the connections that have joined, once the first is over.
+// closeJoined ends the joined connections after the first one's end.
 func (l *link) closeJoined() {
 	l.mu.Lock()
 	if l.closed == nil {
 		l.closed = protocol.AsError(l.Err())
 	}
 	e, joined := l.closed, l.joined
-	l.ended, l.joined = append(l.ended, joined...), nil // what they carried still counts
+	l.ended, l.joined = append(l.ended, joined...), nil // their traffic still counts
 	l.mu.Unlock()
 	for _, conn := range joined {
 		closeConn(conn, e)
@@ -230,10 +228,10 @@ func closeConn(conn *quic.Conn, e *protocol.Error) {
 	conn.CloseWithError(quic.ApplicationErrorCode(e.Kind), reason)
 }
 
-// Done is closed when the first connection is over.
+// Done is closed when the first connection ends.
 func (l *link) Done() <-chan struct{} { return l.conn.Context().Done() }
 
-// Err says why.
+// Err returns why it ended.
 func (l *link) Err() error { return translate(context.Cause(l.conn.Context())) }
 
 // Exporter returns keying material of the TLS connection (RFC 5705).
@@ -258,21 +256,21 @@ func (s *stream) Write(p []byte) (int, error) {
 	return n, translate(err)
 }
 
-// Close ends a write that is under way as well, which quic-go would leave
-// waiting for ever if the stream was done before its connection ended.
+// Close also interrupts a write, which quic-go would leave waiting for ever if
+// the stream was done before its connection ended.
 func (s *stream) Close() error {
 	s.CancelRead(0)
 	s.SetWriteDeadline(time.Unix(1, 0))
 	return s.Stream.Close()
 }
 
-// CloseWrite ends the direction to the peer.
+// CloseWrite ends the output.
 func (s *stream) CloseWrite() error { return s.Stream.Close() }
 
-// translate turns an application error back into the protocol.Error that its
-// connection was closed with, at whichever end.
+// translate turns an application error back into the protocol.Error with which
+// either end closed the connection.
 func translate(err error) error {
-	if err == nil || err == io.EOF { // the common cases, at no cost
+	if err == nil || err == io.EOF { // the common cases, cheaply
 		return err
 	}
 	var app *quic.ApplicationError

@@ -25,18 +25,18 @@ type Listener struct {
 	transport *quic.Transport
 	listener  *quic.Listener
 	socket    net.PacketConn
-	repeater  *repeater     // nil where the socket is none of the kernel's
-	joining   chan struct{} // one for each connection that is about to join a link
+	repeater  *repeater     // nil unless the socket is the kernel's
+	joining   chan struct{} // a semaphore of connections that are joining
 	running   sync.WaitGroup
 
 	// Guarded by mu.
 	mu    sync.Mutex
-	links map[string]*link // that may be joined, by the protocol name for that
+	links map[string]*link // joinable links by their protocol name
 }
 
-// Listen accepts connections on socket, which it owns from then on. The keys
-// are 32 bytes each, or empty; with the same keys a restarted relay ends its
-// predecessor's connections at once (RFC 9000 §10.3).
+// Listen accepts connections on socket, which it owns. The keys are 32 bytes
+// each, or empty; with the same keys a restarted relay ends its predecessor's
+// connections at once (RFC 9000 §10.3).
 func Listen(socket net.PacketConn, tlsConfig *tls.Config, resetKey, tokenKey []byte) (*Listener, error) {
 	l := &Listener{socket: socket, joining: make(chan struct{}, maxJoining), links: map[string]*link{}}
 	free := rate.NewLimiter(freeHandshakesPerSecond, freeHandshakeBurst)
@@ -67,8 +67,8 @@ func Listen(socket net.PacketConn, tlsConfig *tls.Config, resetKey, tokenKey []b
 }
 
 // joinable returns the configuration for a connection that wants to join a
-// link, nil for others. One whose link isn't here fails at once: the agent then
-// opens its stream on the connection that it has.
+// link, nil for others. If the link isn't here the connection fails at once,
+// and the agent opens its stream on the connection that it has.
 func (l *Listener) joinable(base *tls.Config, protocols []string) (*tls.Config, error) {
 	if len(protocols) != 1 || !strings.HasPrefix(protocols[0], joinALPN) {
 		return nil, nil
@@ -83,7 +83,7 @@ func (l *Listener) joinable(base *tls.Config, protocols []string) (*tls.Config, 
 	return config, nil
 }
 
-// Accept returns the next connection whose TLS handshake is done.
+// Accept returns the next connection after its TLS handshake.
 func (l *Listener) Accept(ctx context.Context) (carrier.Conn, error) {
 	for {
 		conn, err := l.listener.Accept(ctx)
@@ -108,7 +108,7 @@ func (l *Listener) Accept(ctx context.Context) (carrier.Conn, error) {
 	}
 }
 
-// join makes the first stream of conn one of the link that it names, if it has
+// join makes the first stream of conn a stream of the named link, if it has
 // that link's secret.
 func (l *Listener) join(alpn string, conn *quic.Conn) {
 	ctx, cancel := context.WithTimeout(conn.Context(), protocol.HandshakeTimeout)
@@ -132,14 +132,14 @@ func (l *Listener) join(alpn string, conn *quic.Conn) {
 	l.watch(conn, to)
 }
 
-// watch has small packets of k's connection repeated where some are lost.
+// watch repeats small packets of k's connection while some are lost.
 func (l *Listener) watch(conn *quic.Conn, k *link) {
 	if l.repeater != nil {
 		l.repeater.watch(conn, &k.quality)
 	}
 }
 
-// offer lets connections join k until it is over.
+// offer lets connections join k until it ends.
 func (l *Listener) offer(k *link, secret []byte) {
 	alpn := joinName(secret)
 	l.mu.Lock()
@@ -152,8 +152,8 @@ func (l *Listener) offer(k *link, secret []byte) {
 	})
 }
 
-// joinName returns the protocol name under which a link's further connections
-// come. It is seen on the path, so it says nothing of the secret.
+// joinName returns the protocol name for joining the link with secret. It is
+// visible on the path, so it is a hash.
 func joinName(secret []byte) string {
 	sum := sha256.Sum256(append([]byte("fairlead lane "), secret...))
 	return joinALPN + encoding.EncodeToString(sum[:])

@@ -1,6 +1,6 @@
 package quiclink
 
-// Name is what this carrier is called.
+// Name is this carrier's name.
 const Name = "quic"
 
 // Carrier implements carrier.Named.

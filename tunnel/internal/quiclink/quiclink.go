@@ -16,24 +16,24 @@ import (
 )
 
 const (
-	// idleTimeout ends a connection that is silent for so long. The tunnel
-	// pings well within it.
+	// idleTimeout ends a silent connection. The tunnel's PINGs are much more
+	// frequent.
 	idleTimeout = 10 * time.Second
 	// maxStreams bounds the streams a peer may have open: the control stream
 	// and its lanes.
 	maxStreams = 16
 	// Handshakes beyond these rates must prove their address first (RFC 9000
-	// §8.1), so that a flood with forged addresses costs us nothing.
+	// §8.1), so that a flood with forged addresses is cheap for us.
 	freeHandshakesPerSecond = 50
 	freeHandshakeBurst      = 100
 
 	// connectionIDBytes is the length of the relay's connection ids. quic-go
-	// answers a packet with a stateless reset only if that is shorter, which a
-	// lone PING under the default of 4 B (40 B in all) does not allow.
+	// answers a packet with a stateless reset only if the reset is shorter, which
+	// a lone PING with the default of 4 B (40 B in all) doesn't allow.
 	connectionIDBytes = 12
 
-	// maxReason bounds the reason of a close in bytes: it must fit one packet,
-	// or quic-go sends no close at all.
+	// maxReason bounds the reason of a close in bytes: it must fit one packet, or
+	// quic-go sends no close.
 	maxReason = 256
 
 	exporterLabel = "EXPORTER-fairlead"
@@ -42,7 +42,7 @@ const (
 
 func config() *quic.Config {
 	return &quic.Config{
-		HandshakeIdleTimeout:  protocol.HandshakeTimeout / 2, // quic-go gives the whole twice that
+		HandshakeIdleTimeout:  protocol.HandshakeTimeout / 2, // quic-go allows twice that in all
 		MaxIdleTimeout:        idleTimeout,
 		MaxIncomingStreams:    maxStreams,
 		MaxIncomingUniStreams: -1,
@@ -65,7 +65,7 @@ func Dial(ctx context.Context, addr string, tlsConfig *tls.Config) (carrier.Conn
 	if tlsConfig.ServerName == "" {
 		tlsConfig.ServerName, _, _ = net.SplitHostPort(addr)
 	}
-	if tlsConfig.ClientSessionCache == nil { // lanes come back to the same relay
+	if tlsConfig.ClientSessionCache == nil { // further lanes dial the same relay
 		tlsConfig.ClientSessionCache = tls.NewLRUClientSessionCache(1)
 	}
 	d := &dialer{remote: remote, tls: tlsConfig}
@@ -76,7 +76,7 @@ func Dial(ctx context.Context, addr string, tlsConfig *tls.Config) (carrier.Conn
 	return newLink(conn, d, nil), nil
 }
 
-// resolve finds the address of a relay.
+// resolve returns a relay's address.
 func resolve(ctx context.Context, addr string) (*net.UDPAddr, error) {
 	host, service, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -90,7 +90,7 @@ func resolve(ctx context.Context, addr string) (*net.UDPAddr, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, ip := range ips { // as net.ResolveUDPAddr does
+	for _, ip := range ips { // like net.ResolveUDPAddr
 		if ip.IP.To4() != nil {
 			return &net.UDPAddr{IP: ip.IP, Port: port}, nil
 		}
@@ -98,14 +98,14 @@ func resolve(ctx context.Context, addr string) (*net.UDPAddr, error) {
 	return &net.UDPAddr{IP: ips[0].IP, Port: port, Zone: ips[0].Zone}, nil
 }
 
-// A dialer makes connections to one relay.
+// A dialer dials one relay.
 type dialer struct {
 	remote  *net.UDPAddr
 	tls     *tls.Config
 	quality quality
 }
 
-// dial makes a connection over a socket of its own.
+// dial dials over a new socket.
 func (d *dialer) dial(ctx context.Context, alpn string, keepAlive time.Duration) (*quic.Conn, error) {
 	socket, err := connectedSocket(d.remote)
 	if err != nil {
@@ -120,7 +120,7 @@ func (d *dialer) dial(ctx context.Context, alpn string, keepAlive time.Duration)
 		return nil, errors.Join(fmt.Errorf("quiclink: %w", err), transport.Close(), socket.Close())
 	}
 	repeating.watch(conn, &d.quality)
-	context.AfterFunc(conn.Context(), func() { // the socket serves this connection alone
+	context.AfterFunc(conn.Context(), func() { // the socket serves only this connection
 		transport.Close()
 		socket.Close()
 	})

@@ -13,36 +13,36 @@ import (
 )
 
 const (
-	// repeatBytes is the longest packet that is repeated: a keystroke, its echo,
-	// an acknowledgement.
+	// repeatBytes is the largest repeated packet: a keystroke, its echo, an
+	// acknowledgement.
 	repeatBytes = 256
-	// repeatAfter is how long after a packet its copy follows: losses come in
-	// bursts, and half a frame of a screen isn't noticed.
+	// repeatAfter is the delay of a copy: losses come in bursts, and a delay of
+	// less than half a frame isn't noticed.
 	repeatAfter = 5 * time.Millisecond
 	// repeatFor is how long after a lost packet small ones are repeated. It is
-	// long since copies hide the losses.
+	// long because copies hide further losses.
 	repeatFor = time.Minute
-	// repeatsPerSecond and repeatBurst bound a path's copies: typing is well
-	// below, and together they are less than a thin line has.
+	// repeatsPerSecond and repeatBurst bound a path's copies: above typing speed,
+	// and below a thin line's capacity.
 	repeatsPerSecond = 50
 	repeatBurst      = 20
-	// repeatLook is how often a path is asked for its losses.
+	// repeatLook is the interval of checking a path's losses.
 	repeatLook = 100 * time.Millisecond
 )
 
-// A repeater is a socket that sends small packets twice on paths that lose
-// some. A lone packet that is lost is noticed late, since nothing that follows
-// it tells, and whoever typed waits for two or three round trips; the receiver
-// drops the second copy by its packet number (RFC 9000 §12.3).
+// A repeater is a socket that sends small packets twice on lossy paths. The
+// loss of a lone packet is noticed late, since no later packet reveals it, and
+// the typist waits for two or three round trips. The receiver drops the copy by
+// its packet number (RFC 9000 §12.3).
 type repeater struct {
-	*net.UDPConn // not only a net.PacketConn: quic-go looks for batches and offloads
+	*net.UDPConn // the concrete type: quic-go checks for batches and offloads
 
 	paths sync.Map // of *path, by netip.AddrPort
 }
 
 func newRepeater(socket *net.UDPConn) *repeater { return &repeater{UDPConn: socket} }
 
-// watch repeats packets to conn's peer from now on, when some are lost on any
+// watch repeats packets to conn's peer from now on, while some are lost on any
 // connection that shares quality.
 func (r *repeater) watch(conn *quic.Conn, shared *quality) {
 	addr, ok := conn.RemoteAddr().(*net.UDPAddr)
@@ -71,7 +71,7 @@ func (r *repeater) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (int, int, erro
 	return r.UDPConn.WriteMsgUDP(b, oob, addr)
 }
 
-// A path is the way of one connection to its peer.
+// A path is one connection's path to its peer.
 type path struct {
 	// Static after construction.
 	stats   func() quic.ConnectionStats
@@ -80,16 +80,16 @@ type path struct {
 
 	// Guarded by mu.
 	mu   sync.Mutex
-	look time.Time // when to ask for losses again
-	lost uint64    // as it was then
+	look time.Time // time of the next check
+	lost uint64    // at the last check
 }
 
-// quality is what the connections between two ends find out about the network.
+// quality is what the connections between two ends know of their network.
 type quality struct {
-	lossy atomic.Int64 // until then, in Unix nanoseconds
+	lossy atomic.Int64 // until when, in Unix nanoseconds
 }
 
-// repeats reports whether a small packet that is sent now is to be sent again.
+// repeats reports whether a small packet sent now is to be repeated.
 func (p *path) repeats(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connectedSocket returns a UDP socket that the kernel has connected to
-// remote. Nobody else's packets get in, the socket never shows as listening,
-// and a relay that is gone is noticed by its host's ICMP answer at once.
+// connectedSocket returns a UDP socket that the kernel has connected to remote.
+// It gets no other packets, never shows as listening, and the ICMP answer of a
+// dead relay's host ends it at once.
 //
-// net.DialUDP would connect it too, but then refuses to write to an explicit
-// address, which is how quic-go writes. net.ListenUDP would bind it to every
-// address until it is connected.
+// net.DialUDP would also connect it, but then refuses writes to an explicit
+// address, as quic-go makes them. net.ListenUDP would bind it to every address
+// until it is connected.
 func connectedSocket(remote *net.UDPAddr) (*net.UDPConn, error) {
 	family := unix.AF_INET6
 	if remote.IP.To4() != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/fairlead/fairlead/tunnel/internal/carrier"
 )
 
-// Dial connects to a relay at addr ("host:port"), which it verifies as
-// tlsConfig says. A relay that refuses is a *protocol.Error.
+// Dial connects to a relay at addr ("host:port") and verifies it as tlsConfig
+// says. If the relay refuses, the error is a *protocol.Error.
 func Dial(ctx context.Context, addr string, tlsConfig *tls.Config) (carrier.Conn, error) {
 	d := &dialer{addr: addr, tls: forHTTP(tlsConfig)}
 	if d.tls.ServerName == "" {
@@ -41,17 +41,16 @@ func Dial(ctx context.Context, addr string, tlsConfig *tls.Config) (carrier.Conn
 	return l, l.add(s)
 }
 
-// forHTTP returns what config says for TLS 1.3 and HTTP/1.1, which can be
-// upgraded.
+// forHTTP returns config for TLS 1.3 and HTTP/1.1, which allows upgrades.
 func forHTTP(config *tls.Config) *tls.Config {
 	config = config.Clone()
 	config.NextProtos, config.MinVersion = []string{"http/1.1"}, tls.VersionTLS13
 	return config
 }
 
-// exporterOf returns what binds a registration to the connection, nothing when
-// the relay says that it ends before it. A lie about that is of no use: the
-// relay verifies what it knows itself.
+// exporterOf returns what binds a registration to the connection, nothing if
+// the relay says that TLS ends in front of it. Lying about that is useless: the
+// relay verifies against what it knows itself.
 func exporterOf(raw *rawConn, header http.Header) ([]byte, error) {
 	if slices.Contains(header.Values(exporterHeader), exporterNone) {
 		return nil, nil
@@ -66,14 +65,14 @@ type dialer struct {
 	tls  *tls.Config
 }
 
-// dial opens a socket, and returns what the relay says of it; one with a secret
-// joins its tunnel.
+// dial opens a socket, and returns the relay's response header; with a secret
+// it joins that tunnel.
 func (d *dialer) dial(ctx context.Context, secret []byte) (*socket, http.Header, error) {
-	raw, err := d.connect(ctx) // a Transport would go on with it when ctx has ended
+	raw, err := d.connect(ctx) // a Transport would continue dialling after the end of ctx
 	if err != nil {
 		return nil, nil, d.refusal(ctx, nil, err)
 	}
-	transport := &http.Transport{ // for one connection, past any proxy
+	transport := &http.Transport{ // for one connection, without a proxy
 		DialTLSContext:    func(context.Context, string, string) (net.Conn, error) { return raw, nil },
 		DisableKeepAlives: true,
 	}
@@ -97,7 +96,7 @@ func (d *dialer) dial(ctx context.Context, secret []byte) (*socket, http.Header,
 	return newSocket(ws, raw, true), response.Header, nil
 }
 
-// refusal says why there is no socket.
+// refusal returns why there is no socket.
 func (d *dialer) refusal(ctx context.Context, response *http.Response, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("wsslink: %w", ctx.Err())
@@ -123,12 +122,12 @@ func (d *dialer) connect(ctx context.Context) (*rawConn, error) {
 	return &rawConn{Conn: conn, tcp: tcp}, nil
 }
 
-// A rawConn is a connection whose Close waits for nothing: that of TLS would
-// say goodbye, for which there are close frames.
+// A rawConn is a connection whose Close doesn't block: TLS would send a close
+// alert, which WebSocket close frames make unnecessary.
 type rawConn struct {
 	net.Conn
 	tcp    net.Conn
-	failed atomic.Bool // reading has
+	failed atomic.Bool // a read has failed
 
 	sent, received atomic.Uint64 // bytes inside TLS
 }

@@ -9,7 +9,7 @@ import (
 
 const (
 	// secretHeader joins a socket to a tunnel: the tunnel's lane secret in
-	// base64url. It is no part of the URL, which proxies write into logs.
+	// base64url. It isn't in the URL because proxies log those.
 	secretHeader = "Fairlead-Lane"
 	secretBytes  = 32
 )
@@ -17,7 +17,7 @@ const (
 // encoding spells a lane secret.
 var encoding = base64.RawURLEncoding.Strict()
 
-// parseSecret returns the lane secret of a request, nil for a socket that begins
+// parseSecret returns the lane secret of a request, nil for the first socket of
 // a link.
 func parseSecret(header http.Header) ([]byte, error) {
 	values := header.Values(secretHeader)
@@ -29,13 +29,13 @@ func parseSecret(header http.Header) ([]byte, error) {
 	}
 	secret, err := encoding.DecodeString(values[0])
 	if err != nil || len(secret) != secretBytes {
-		return nil, errSecret // err would quote the secret's digits
+		return nil, errSecret // err would quote the secret
 	}
 	return secret, nil
 }
 
 var errSecret = errors.New("wsslink: not a lane secret")
 
-// fingerprint is what a secret is looked up by: how long that takes tells
-// nothing of it.
+// fingerprint returns the key of a secret in maps: a hash, so that lookups leak
+// no timing.
 func fingerprint(secret []byte) [sha256.Size]byte { return sha256.Sum256(secret) }

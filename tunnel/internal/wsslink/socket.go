@@ -12,37 +12,37 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// A socket is one WebSocket as a stream of bytes. coder/websocket makes the
-// handshake, reads, and answers control frames; what is written is framed here,
-// each message in one write, and both go through raw, which writes them whole.
+// A socket is one WebSocket as a byte stream. coder/websocket makes the
+// handshake, reads, and answers control frames. Output is framed here, each
+// message in one write. Both write whole frames to raw.
 //
-// A deadline that passes ends the socket, and its link with it. So does the loss
-// of the connection, as soon as everything before it is read but one message.
+// A passed deadline ends the socket, and its link with it. So does the loss of
+// the connection, once everything before it but one message is read.
 type socket struct {
 	// Static after construction.
 	link   *link
 	ws     *websocket.Conn
 	raw    *rawConn
-	client bool // this end masks
+	client bool // this end masks frames
 
-	messages chan *message // the pump's, one at a time
-	gone     chan struct{} // closed when nothing more is read; err is set before
-	closing  chan struct{} // closed when nobody wants to read any more
+	messages chan *message // from pump, one at a time
+	gone     chan struct{} // closed after the last read; err is set before
+	closing  chan struct{} // closed when nobody reads any more
 
 	// Owned by whoever reads.
 	readMu sync.Mutex
 	held   *message // being read, or nil
-	ended  bool     // the peer has said that it writes no more
+	ended  bool     // the peer has ended its output
 
 	// Owned by whoever writes.
 	writeMu sync.Mutex
 	frames  []byte
-	said    bool // this end has said that it writes no more
+	said    bool // this end has ended its output
 
 	// Guarded by mu.
 	mu   sync.Mutex
 	over bool  // closing is closed
-	err  error // why nothing more is read
+	err  error // why reading ended
 }
 
 func newSocket(ws *websocket.Conn, raw *rawConn, client bool) *socket {
@@ -53,25 +53,25 @@ func newSocket(ws *websocket.Conn, raw *rawConn, client bool) *socket {
 	}
 }
 
-// A message is what has come of one and isn't read yet.
+// A message is the unread rest of one.
 type message struct {
 	rest   []byte
 	buffer [maxMessage]byte
 }
 
-// messages that nobody holds.
+// messages not in use.
 var messages = sync.Pool{New: func() any { return new(message) }}
 
 // receive reads the rest of r into a message.
 func (s *socket) receive(r io.Reader) (*message, error) {
 	m := messages.Get().(*message)
 	n, err := io.ReadFull(r, m.buffer[:])
-	if err == nil { // the library has to see its end
+	if err == nil { // lets the library see the message's end
 		_, err = io.Copy(io.Discard, r)
 	} else if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = nil
-		// To the library the loss of the connection at a certain point is the
-		// end of a message, and an empty message would be the end of the stream.
+		// The library may report a lost connection as the end of a message, and an
+		// empty message would mean the end of the stream.
 		if n == 0 && s.raw.failed.Load() {
 			err = io.ErrUnexpectedEOF
 		}
@@ -80,7 +80,7 @@ func (s *socket) receive(r io.Reader) (*message, error) {
 	return m, err
 }
 
-// start starts the pump. It ends with the connection, which leave bounds; the
+// start starts pump. It ends with the connection, which leave bounds; the
 // relay's Listener waits for it.
 func (s *socket) start() {
 	if l := s.link.listener; l != nil {
@@ -90,9 +90,9 @@ func (s *socket) start() {
 	go s.pump()
 }
 
-// pump reads messages until the connection is over, and then closes it. It
-// reads although nobody else does, so that the end is noticed at once; but not
-// ahead of the reader by more than one message.
+// pump reads messages until the connection ends, and then closes it. It reads
+// ahead by one message even if nobody reads, so that the end is noticed at
+// once.
 func (s *socket) pump() {
 	err := s.readMessages()
 	s.mu.Lock()
@@ -110,8 +110,8 @@ func (s *socket) pump() {
 	s.link.remove(s)
 }
 
-// hearOthers gives the link's other sockets a moment when this one was cut off:
-// its peer may have closed them all, with a reason, and this one took nothing.
+// hearOthers waits briefly for the link's other sockets if this one was cut off
+// without a reason: its peer may have closed them all with one.
 func (s *socket) hearOthers(err error) {
 	if s.isFirst() || websocket.CloseStatus(err) >= 0 {
 		return
@@ -140,15 +140,15 @@ func (s *socket) readMessages() error {
 		select {
 		case s.messages <- m:
 		case <-s.closing:
-			// The connection is being closed: what comes until the other end
-			// closes it too is thrown away, or the kernel would throw away what
-			// was said.
+			// The connection is being closed. Data that comes before the other end
+			// closes is dropped; unread, it would make the kernel drop our own last
+			// output.
 			messages.Put(m)
 		}
 	}
 }
 
-// Read reads what the peer wrote. io.EOF means that it writes no more.
+// Read reads the peer's data. io.EOF means that its output has ended.
 func (s *socket) Read(p []byte) (int, error) {
 	s.readMu.Lock()
 	defer s.readMu.Unlock()
@@ -178,7 +178,7 @@ func (s *socket) Read(p []byte) (int, error) {
 	return 0, io.EOF
 }
 
-// reading returns why nothing more is read.
+// reading returns why reading ended.
 func (s *socket) reading() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +188,7 @@ func (s *socket) reading() error {
 	return translate(s.err)
 }
 
-// cause prefers the link's word over a socket's.
+// cause prefers the link's error over a socket's.
 func (s *socket) cause(err error) error {
 	if err == io.EOF {
 		return err
@@ -223,7 +223,7 @@ func (s *socket) Write(p []byte) (written int, err error) {
 	return written, nil
 }
 
-// CloseWrite says that nothing more will be written; reading goes on.
+// CloseWrite ends the output; reading continues.
 func (s *socket) CloseWrite() error {
 	s.writeMu.Lock()
 	defer s.writeMu.Unlock()
@@ -237,7 +237,7 @@ func (s *socket) CloseWrite() error {
 	return nil
 }
 
-// Close ends both directions. The end of the first socket is that of its link.
+// Close ends both directions. Closing the first socket ends its link.
 func (s *socket) Close() error {
 	if s.leave() {
 		s.bid(int(websocket.StatusNormalClosure), "")
@@ -245,9 +245,8 @@ func (s *socket) Close() error {
 	return nil
 }
 
-// leave lets nothing wait for the peer any more: it has closingTime to take
-// what is being written, and leavingTime to close its end. It reports whether
-// that is news.
+// leave stops waiting for the peer: it has closingTime to take the current
+// write, and leavingTime to close its end. It reports whether that is new.
 func (s *socket) leave() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,24 +261,24 @@ func (s *socket) leave() bool {
 	return true
 }
 
-// bid writes a close frame, if the peer takes it.
+// bid writes a close frame, if the peer reads it.
 func (s *socket) bid(code int, reason string) {
 	_, _ = s.raw.Write(appendFrame(nil, opClose, s.client, closePayload(code, reason)))
 }
 
-// isFirst reports whether s is the socket that the link began with.
+// isFirst reports whether s is the link's first socket.
 func (s *socket) isFirst() bool { return s.link.opener == s }
 
-// SetDeadline ends the socket at t, unless t is zero or is moved in time.
+// SetDeadline ends the socket at t, unless t is zero or changed in time.
 func (s *socket) SetDeadline(t time.Time) error { return s.deadline(s.raw.SetDeadline, t) }
 
-// SetReadDeadline is SetDeadline, when nothing is read until t.
+// SetReadDeadline is SetDeadline, if nothing is read until t.
 func (s *socket) SetReadDeadline(t time.Time) error { return s.deadline(s.raw.SetReadDeadline, t) }
 
-// SetWriteDeadline is SetDeadline, when something is still being written at t.
+// SetWriteDeadline is SetDeadline, if a write is still blocked at t.
 func (s *socket) SetWriteDeadline(t time.Time) error { return s.deadline(s.raw.SetWriteDeadline, t) }
 
-// deadline leaves alone a socket that is being closed: it has its own.
+// deadline does nothing for a socket that is closing: it has its own.
 func (s *socket) deadline(set func(time.Time) error, t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package wsslink carries tunnels over WebSockets, where there is no way for
+// Package wsslink carries tunnels over WebSockets, for networks that block
 // QUIC: one socket for each stream of the carrier.
 package wsslink
 
@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// Path is where a relay takes these WebSockets.
+	// Path is where a relay accepts these WebSockets.
 	Path = "/tunnel"
-	// Subprotocol names version 1 of what is in them.
+	// Subprotocol names version 1 of their content.
 	Subprotocol = "fairlead.1"
-	// Name is what this carrier is called.
+	// Name is this carrier's name.
 	Name = "websocket"
 
-	// exporterHeader is the relay's word that the TLS connection ends before it.
+	// exporterHeader says that the TLS connection ends in front of the relay.
 	exporterHeader = "Fairlead-Exporter"
 	exporterNone   = "none"
 
@@ -32,33 +32,34 @@ const (
 	// maxSockets bounds the sockets of one connection: the control stream and
 	// its lanes.
 	maxSockets = 16
-	// maxMessage bounds a message in bytes: one write into a lane, with the
-	// header that yamux adds, fits.
+	// maxMessage bounds a message in bytes: it fits one write into a lane plus
+	// yamux's header.
 	maxMessage = protocol.MaxStreamWrite + 512
-	// maxWrite bounds what is written at once in bytes, of a longer write.
+	// maxWrite bounds a single write in bytes; longer ones are split.
 	maxWrite = 4 * maxMessage
 	// maxReason bounds the reason of a close in bytes.
 	maxReason = 120
-	// kindCloseCode is added to a kind to make the code of a close.
+	// kindCloseCode plus a kind is the code of a close.
 	kindCloseCode = 4000
-	// closingTime is how long a socket may take to say why it closes, and
-	// leavingTime how long the other end gets to close it too.
+	// closingTime is how long a socket may take to send why it closes, and
+	// leavingTime how long the other end gets to close it.
 	closingTime = 200 * time.Millisecond
 	leavingTime = time.Second
 )
 
-// errClosed is the end of a stream that was closed at this end.
+// errClosed ends a stream that this end closed.
 var errClosed = errors.New("wsslink: stream closed")
 
-// A link is a group of WebSockets as a carrier. It lives as long as all of them
-// that weren't closed as streams: what one of them carried can't go on.
+// A link is a group of WebSockets as a carrier. If one of them is lost without
+// having been closed as a stream, the link ends: what it carried can't
+// continue.
 type link struct {
 	// Static after construction.
 	exporter []byte
 	remote   net.Addr
 	opener   *socket // the first
 	done     chan struct{}
-	incoming chan *socket // at the relay: those nobody has accepted yet
+	incoming chan *socket // at the relay: not accepted yet
 
 	dial     func(ctx context.Context, secret []byte) (*socket, error) // at the agent
 	listener *Listener                                                 // at the relay
@@ -68,8 +69,8 @@ type link struct {
 	first   *socket // at the agent: the socket that Open returns first
 	secret  []byte
 	sockets map[*socket]struct{}
-	coming  int           // at the relay: sockets that are being upgraded
-	past    carrier.Stats // of the sockets that were removed
+	coming  int           // at the relay: number of sockets being upgraded
+	past    carrier.Stats // of removed sockets
 	err     error         // why the link is over
 }
 
@@ -80,15 +81,15 @@ func newLink(exporter []byte, remote net.Addr) *link {
 	}
 }
 
-// add makes s a socket of the link and starts its reading. It fails when the
-// link is over or has enough.
+// add makes s a socket of the link and starts reading. It fails if the link is
+// over or full.
 func (l *link) add(s *socket) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.addLocked(s)
 }
 
-// settle is add for a socket whose place was reserved.
+// settle is add for a socket with a reserved place.
 func (l *link) settle(s *socket) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,7 +111,7 @@ func (l *link) addLocked(s *socket) error {
 	return nil
 }
 
-// remove takes away a socket that is closed.
+// remove removes a closed socket.
 func (l *link) remove(s *socket) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,8 +121,8 @@ func (l *link) remove(s *socket) {
 	}
 }
 
-// Stats implements carrier.Counting: bytes of frames, before TLS has them, and
-// no packets. Those that are lost TCP repeats unseen.
+// Stats implements carrier.Counting: bytes of frames, before TLS, and no
+// packets. TCP repeats lost ones invisibly.
 func (l *link) Stats() carrier.Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,15 +133,15 @@ func (l *link) Stats() carrier.Stats {
 	return all
 }
 
-// count adds what c has carried to all.
+// count adds c's traffic to all.
 func (c *rawConn) count(all *carrier.Stats) {
 	all.BytesSent += c.sent.Load()
 	all.BytesReceived += c.received.Load()
 }
 
-// reserve keeps a place for a socket that is being upgraded: whoever is over the
-// limit must hear that before there is a socket, whose end would be the link's.
-// settle fills it, release gives it back.
+// reserve reserves a place for a socket that is being upgraded. The limit must
+// be checked before there is a socket, as the end of one would end the link.
+// settle fills the place, release gives it back.
 func (l *link) reserve() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,8 +158,8 @@ func (l *link) release() {
 	l.coming--
 }
 
-// Open returns the first socket, and afterwards dials one more each time, with
-// the secret that belongs to this tunnel. Only the agent opens.
+// Open returns the first socket, and afterwards dials a new one each time, with
+// this tunnel's secret. Only the agent opens.
 func (l *link) Open(ctx context.Context) (carrier.Stream, error) {
 	l.mu.Lock()
 	first, secret, err := l.first, l.secret, l.err
@@ -183,7 +184,7 @@ func (l *link) Open(ctx context.Context) (carrier.Stream, error) {
 	return s, nil
 }
 
-// Accept returns the next socket that the agent opened.
+// Accept returns the agent's next socket.
 func (l *link) Accept(ctx context.Context) (carrier.Stream, error) {
 	select {
 	case s := <-l.incoming:
@@ -195,7 +196,7 @@ func (l *link) Accept(ctx context.Context) (carrier.Stream, error) {
 	}
 }
 
-// Close tells the peer the kind and message of e on every socket.
+// Close sends e's kind and message on every socket.
 func (l *link) Close(e *protocol.Error) {
 	reason := e.Error()
 	if len(reason) > maxReason {
@@ -204,8 +205,8 @@ func (l *link) Close(e *protocol.Error) {
 	l.end(e, kindCloseCode+int(e.Kind), reason)
 }
 
-// end makes the link over, once, and closes its sockets. A socket that takes
-// nothing holds that up for closingTime.
+// end ends the link, once, and closes its sockets. A socket whose peer doesn't
+// read delays that by closingTime.
 func (l *link) end(err error, code int, reason string) {
 	l.mu.Lock()
 	if l.err != nil {
@@ -223,20 +224,20 @@ func (l *link) end(err error, code int, reason string) {
 		l.listener.forget(l, secret)
 	}
 	close(l.done)
-	for _, s := range sockets { // all at once: the writes that wait end together
+	for _, s := range sockets { // at once, so that blocked writes end together
 		s.leave()
 	}
 	var bidding sync.WaitGroup
-	for _, s := range sockets { // or what takes nothing would leave the others no time
+	for _, s := range sockets { // at once, so that a blocked one takes no time from the others
 		bidding.Go(func() { s.bid(code, reason) })
 	}
 	bidding.Wait()
 }
 
-// lost ends the link, one of whose sockets is gone.
+// lost ends the link after the loss of a socket.
 func (l *link) lost(err error) {
 	e := protocol.AsError(err)
-	reason := e.Kind.Text() // what the other end said is not said back
+	reason := e.Kind.Text() // without quoting the other end
 	l.end(err, kindCloseCode+int(e.Kind), reason)
 }
 
@@ -249,7 +250,7 @@ func (l *link) Err() error {
 }
 
 // Exporter returns keying material of the first socket's TLS connection, none
-// where that ends before the relay.
+// if TLS ends in front of the relay.
 func (l *link) Exporter() ([]byte, error) { return l.exporter, nil }
 
 func (l *link) RemoteAddr() net.Addr { return l.remote }
@@ -257,8 +258,8 @@ func (l *link) RemoteAddr() net.Addr { return l.remote }
 // Carrier implements carrier.Named.
 func (l *link) Carrier() string { return Name }
 
-// Secret implements carrier.Joiner: from now on the relay takes sockets with
-// this secret into the link.
+// Secret implements carrier.Joiner: from now on the relay accepts sockets with
+// this secret for the link.
 func (l *link) Secret() []byte {
 	if l.listener == nil {
 		return nil
