@@ -78,6 +78,10 @@ func Schemas(t *testing.T, set toolbox.Set, arguments map[string]any) {
 		if schema.Type != "object" || schema.Additional == nil || *schema.Additional {
 			t.Errorf("%s: the schema is open", tool.Name)
 		}
+		if arguments[tool.Name] == nil {
+			t.Errorf("%s: nobody says what its arguments are decoded into", tool.Name)
+			continue
+		}
 		known := toolbox.Names(arguments[tool.Name])
 		for name, property := range schema.Properties {
 			if !slices.Contains(known, name) || property.Type == "" {
