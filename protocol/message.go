@@ -65,98 +65,27 @@ func Decode(f Frame) (Message, error) {
 }
 
 func decode(f Frame) (Message, error) {
-	switch f.Type {
-	case FrameChallenge:
-		return decodeJSON[Challenge](f)
-	case FrameHello:
-		return decodeJSON[Hello](f)
-	case FrameWelcome:
-		return decodeJSON[Welcome](f)
-	case FrameRefused:
-		return decodeJSON[Refused](f)
-	case FramePing:
-		id, err := decodePing(f)
-		return Ping{id}, err
-	case FramePong:
-		id, err := decodePing(f)
-		return Pong{id}, err
-	case FrameRole:
-		return decodeJSON[Role](f)
-	case FrameLane:
-		return decodeJSON[LaneRequest](f)
-	case FrameGoAway:
-		return decodeJSON[GoAway](f)
-	case FrameStatus:
-		return decodeJSON[Status](f)
-	case FrameOpen:
-		return decodeJSON[Open](f)
-	case FrameOpened:
-		return decodeJSON[Opened](f)
-	case FrameResult:
-		return decodeJSON[Result](f)
-	case FrameApproval:
-		return decodeJSON[ApprovalEvent](f)
-	}
-	return decodeTerminal(f)
-}
-
-func decodeTerminal(f Frame) (Message, error) {
-	switch f.Type {
-	case FrameData:
-		return decodeData(f)
-	case FrameInput:
-		return decodeInput(f)
-	case FrameInputAck:
-		return decodeInputAck(f)
-	case FrameResize:
-		return decodeResize(f)
-	case FrameResized:
-		return decodeJSON[Resized](f)
-	case FrameExited:
-		return decodeJSON[Exited](f)
-	case FrameReset:
-		return decodeJSON[Reset](f)
-	case FrameInputRefused:
-		return decodeJSON[InputRefused](f)
-	case FrameLease:
-		return decodeJSON[LeaseProposal](f)
-	case FrameLeased:
-		return decodeJSON[Leased](f)
-	case FrameGrant:
-		return decodeJSON[GrantAdd](f)
-	case FrameUngrant:
-		return decodeJSON[GrantDrop](f)
-	case FrameGranted:
-		return decodeJSON[Granted](f)
-	case FrameHolder:
-		return decodeJSON[Holder](f)
-	case FrameWantKeyframe:
-		return decodeJSON[WantKeyframe](f)
-	case FrameKeyframe:
-		return decodeKeyframe(f)
-	case FramePace:
-		return decodeJSON[Pace](f)
-	case FrameRecording:
-		return decodeJSON[Recording](f)
-	case FrameAgent:
-		return decodeJSON[AgentReport](f)
-	case FrameHeld:
-		return decodeJSON[Held](f)
-	case FrameAgentTurn:
-		return decodeJSON[AgentTurn](f)
-	case FrameTools:
-		return decodeJSON[ToolsChanged](f)
-	case FrameShared:
-		return decodeJSON[Shared](f)
-	case FrameTerminals:
-		return decodeJSON[TerminalsChanged](f)
+	if c := codecs[f.Type]; c != nil {
+		return c.decode(f)
 	}
 	return nil, fmt.Errorf("%w: %s", ErrFrameUnknown, f.Type)
 }
 
-// decodeJSON decodes one JSON object. Unknown members are ignored, so that a
-// newer peer can add some.
-func decodeJSON[M Message](f Frame) (Message, error) {
+// A codec decodes the frames of one type.
+type codec interface {
+	decode(f Frame) (Message, error)
+}
+
+// asBinary is a layout of a message's own.
+type asBinary func(f Frame) (Message, error)
+
+func (decode asBinary) decode(f Frame) (Message, error) { return decode(f) }
+
+// asJSON is one JSON object. Unknown members are ignored, so that a newer peer
+// can add some.
+type asJSON[M Message] struct{}
+
+func (asJSON[M]) decode(f Frame) (Message, error) {
 	var m M
 	if err := UnmarshalObject(f.Payload, &m); err != nil {
 		return nil, malformed(f.Type, err)

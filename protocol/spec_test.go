@@ -20,7 +20,7 @@ import (
 
 func TestSpecFrames(t *testing.T) {
 	var want [][]string
-	for _, c := range constants(t, "frame.go", "FrameType") {
+	for _, c := range constants(t, "wire.go", "FrameType") {
 		payload, direction, ok := strings.Cut(c.comment, ": ")
 		if !ok {
 			payload, direction, ok = strings.Cut(c.comment, "; ")
@@ -97,7 +97,7 @@ func TestSpecCapabilities(t *testing.T) {
 }
 
 func TestSpecStreamKindsAndLanes(t *testing.T) {
-	compare(t, columns(table(t, "Streams", "kind"), 1), quoted(t, "tunnel.go", "StreamKind"))
+	compare(t, columns(table(t, "Streams", "kind"), 1), quoted(t, "wire.go", "StreamKind"))
 	compare(t, columns(table(t, "Lanes", "lane"), 1), quoted(t, "tunnel.go", "Lane"))
 }
 

@@ -148,11 +148,15 @@ func (Pong) check() error                      { return nil }
 func (m Ping) appendPayload(dst []byte) []byte { return binary.BigEndian.AppendUint64(dst, m.ID) }
 func (m Pong) appendPayload(dst []byte) []byte { return binary.BigEndian.AppendUint64(dst, m.ID) }
 
-func decodePing(f Frame) (uint64, error) {
+func decodePing(f Frame) (Message, error) {
 	if len(f.Payload) != 8 {
-		return 0, malformed(f.Type, fmt.Errorf("%d bytes", len(f.Payload)))
+		return nil, malformed(f.Type, fmt.Errorf("%d bytes", len(f.Payload)))
 	}
-	return binary.BigEndian.Uint64(f.Payload), nil
+	id := binary.BigEndian.Uint64(f.Payload)
+	if f.Type == FramePong {
+		return Pong{id}, nil
+	}
+	return Ping{id}, nil
 }
 
 // Role tells a relay whether this tunnel is the agent's primary one.
@@ -238,18 +242,6 @@ func ReadPreface(r io.Reader) (Preface, error) {
 	return p, nil
 }
 
-// A StreamKind says what a stream carries after OPENED.
-type StreamKind string
-
-const (
-	StreamTerminal StreamKind = "terminal" // terminal frames, relay → agent
-	StreamCommand  StreamKind = "command"  // one RESULT, relay → agent
-	StreamRead     StreamKind = "read"     // DATA and RESIZED of a part of the log, relay → agent
-	StreamHTTP     StreamKind = "http"     // HTTP/1.1, relay → agent
-	StreamApproval StreamKind = "approval" // approvals of a session, relay → agent
-	StreamConnect  StreamKind = "connect"  // opaque bytes to the control plane, agent → relay
-)
-
 // Open begins a stream.
 type Open struct {
 	Kind    StreamKind      `json:"kind"`
@@ -263,9 +255,7 @@ type Open struct {
 func (Open) FrameType() FrameType { return FrameOpen }
 
 func (m Open) check() error {
-	switch m.Kind {
-	case StreamTerminal, StreamCommand, StreamRead, StreamHTTP, StreamApproval, StreamConnect:
-	default:
+	if !slices.Contains(streamKinds, m.Kind) {
 		return fmt.Errorf("unknown stream kind %q", string(m.Kind))
 	}
 	if len(m.Grant) > MaxTokenBytes || len(m.Command) > MaxTokenBytes {
