@@ -39,7 +39,7 @@ var Floors = []struct {
 		"sandbox-agent/internal/route", "sandbox-agent/internal/mask",
 		"deploy/program", "deploy/program/instrument", "deploy/program/intake", "deploy/program/lifetime", "deploy/program/telemetry",
 		"loadtest/internal/pattern", "loadtest/internal/measure", "loadtest/internal/openloop",
-		"deploy/controlplane/internal/store/...", "deploy/controlplane/internal/clock", "deploy/controlplane/internal/flights",
+		"deploy/controlplane/internal/store/...", "deploy/controlplane/internal/clock", "deploy/controlplane/internal/private", "deploy/controlplane/internal/flights",
 		"deploy/controlplane/internal/oauth", "deploy/controlplane/internal/oidc/...",
 		"deploy/controlplane/internal/policy", "deploy/controlplane/internal/provider", "deploy/controlplane/internal/vault",
 	}},
@@ -73,7 +73,7 @@ var Floors = []struct {
 	{F4, []string{
 		"relay", "relay/cmd/...", "sandbox-agent", "sandbox-agent/cmd/...",
 		"loadtest", "loadtest/cmd/...", "loadtest/internal/scenario",
-		"deploy/controlplane", "deploy/controlplane/cmd/...", "deploy/controlplane/internal/boards", "deploy/controlplane/internal/contents/...",
+		"deploy/controlplane", "deploy/controlplane/cmd/...", "deploy/controlplane/internal/boards", "deploy/controlplane/internal/people", "deploy/controlplane/internal/contents/...",
 		"deploy/devstack/...", "deploy/e2e/...", "deploy/checks/...", "deploy/grafana/...",
 	}},
 }

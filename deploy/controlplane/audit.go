@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/private"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
@@ -222,7 +223,7 @@ func auditFiles(names []string) ([]string, error) {
 func (cfg *AuditConfig) expect(ctx context.Context) (audit.Expect, error) {
 	expect := audit.Expect{Sandbox: cfg.Sandbox}
 	if cfg.DeviceKey != "" {
-		jwk, err := readLimited(cfg.DeviceKey, maxKeyBytes)
+		jwk, err := private.ReadPublic(cfg.DeviceKey, maxKeyBytes)
 		if err != nil {
 			return expect, err
 		}
@@ -231,7 +232,7 @@ func (cfg *AuditConfig) expect(ctx context.Context) (audit.Expect, error) {
 		}
 	}
 	if cfg.Head != "" {
-		data, err := readLimited(cfg.Head, maxKeyBytes)
+		data, err := private.ReadPublic(cfg.Head, maxKeyBytes)
 		if err != nil {
 			return expect, err
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/flights"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/people"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/relays"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/usage"
@@ -68,6 +69,9 @@ const (
 	cutOffGrace   = time.Second     // for those that had to be ended
 )
 
+// A LoginConfig lets people sign in at an OpenID Connect provider.
+type LoginConfig = people.LoginConfig
+
 // A Server is a control plane with its listeners open.
 type Server struct {
 	// Static after construction.
@@ -90,7 +94,7 @@ type Server struct {
 	integrations *integrations
 	boards       *boards.Boards
 	contents     *contents.Contents
-	login        *login // nil: no sign-in provider
+	people       *people.People
 	usage        *usage.Meter
 	public       net.Listener
 	agents       net.Listener // nil: no second listener
@@ -126,9 +130,13 @@ func (s *Server) open(ctx context.Context, cfg Config) error {
 	if err := s.openState(ctx, cfg); err != nil {
 		return err
 	}
-	var err error
-	if s.login, err = newLogin(cfg.Login, cfg.StateDir, s.clock); err != nil {
+	login, err := people.NewLogin(cfg.Login, cfg.StateDir, s.clock)
+	if err != nil {
 		return err
+	}
+	s.people = &people.People{
+		Store: s.store.People, Sessions: s.store.Sessions, Login: login, Usage: s.usage,
+		Gate: s.gate, Metrics: s.metrics, Clock: s.clock, Logger: s.logger,
 	}
 	if s.webhook, err = newWebhook(cfg.Webhook, cfg.Logger); err != nil {
 		return err
@@ -317,7 +325,9 @@ func (s *Server) closeResources() error {
 	if s.relays != nil {
 		s.relays.Close()
 	}
-	s.login.close()
+	if s.people != nil {
+		s.people.Login.Close()
+	}
 	s.integrations.close()
 	if s.store != nil {
 		err = errors.Join(err, s.store.Close())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/device"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/private"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
@@ -42,7 +43,7 @@ func Enrol(ctx context.Context, cfg EnrolConfig) error {
 	if err != nil {
 		return err
 	}
-	jwk, err := readLimited(cfg.DeviceKey, maxKeyBytes)
+	jwk, err := private.ReadPublic(cfg.DeviceKey, maxKeyBytes)
 	if err != nil {
 		return err
 	}
@@ -72,7 +73,7 @@ func Enrol(ctx context.Context, cfg EnrolConfig) error {
 	if err := reached.save(cfg.StateDir); err != nil {
 		return err
 	}
-	return program.ReplaceFile(cfg.Out, append(data, '\n'), privateMode)
+	return program.ReplaceFile(cfg.Out, append(data, '\n'), private.Mode)
 }
 
 func enrolInStore(ctx context.Context, cfg EnrolConfig, key device.Key, cert device.Certificate) error {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/private"
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -42,7 +43,7 @@ func (r Reach) read() (reach, error) {
 }
 
 func readText(path string) (string, error) {
-	data, err := readLimited(path, protocol.MaxEnrolmentBytes)
+	data, err := private.ReadPublic(path, protocol.MaxEnrolmentBytes)
 	return string(data), err
 }
 
@@ -58,14 +59,14 @@ func (r reach) save(stateDir string) error {
 	if err != nil {
 		return err
 	}
-	return program.ReplaceFile(filepath.Join(stateDir, reachFile), append(data, '\n'), privateMode)
+	return program.ReplaceFile(filepath.Join(stateDir, reachFile), append(data, '\n'), private.Mode)
 }
 
 // loadReach reads what save wrote; KindUnavailable says that it never did.
 func loadReach(stateDir string) (reach, error) {
 	var r reach
 	path := filepath.Join(stateDir, reachFile)
-	data, err := readPrivate(path, protocol.MaxEnrolmentBytes)
+	data, err := private.Read(path, protocol.MaxEnrolmentBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, protocol.Errorf(protocol.KindUnavailable, "nobody has been invited or enrolled here yet")
 	}

@@ -14,42 +14,6 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 )
 
-type meAnswer struct {
-	User     meUser      `json:"user"`
-	Sessions []meSession `json:"sessions"`
-}
-
-type meUser struct {
-	ID   protocol.UserID `json:"id"`
-	Name string          `json:"name"`
-}
-
-type meSession struct {
-	ID           protocol.SessionID    `json:"id"`
-	Dashboard    string                `json:"dashboard"`
-	Sandbox      protocol.SandboxID    `json:"sandbox"`
-	Capabilities []protocol.Capability `json:"capabilities"`
-}
-
-// getMe tells a user who they are and which sessions they can reach.
-func (s *Server) getMe(w *web.Writer, r *http.Request) error {
-	user, err := s.gate.User(w, r)
-	if err != nil {
-		return err
-	}
-	sessions, err := s.store.Sessions.Active(r.Context(), user.ID)
-	if err != nil {
-		return err
-	}
-	answer := meAnswer{User: meUser{user.ID, user.Name}, Sessions: []meSession{}}
-	for _, session := range sessions {
-		answer.Sessions = append(answer.Sessions, meSession{
-			session.ID, session.Dashboard, session.Sandbox, access.Capabilities(session.Role, session.MemberCapabilities),
-		})
-	}
-	return w.JSON(http.StatusOK, answer)
-}
-
 type grantRequest struct {
 	SessionID    protocol.SessionID     `json:"session_id"`
 	PTYID        protocol.PTYID         `json:"pty_id"`

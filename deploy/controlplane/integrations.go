@@ -35,6 +35,9 @@ type integrations struct {
 	pushes   *pushes // tells sandboxes of changed attachments
 }
 
+// codesAtOnce bounds the codes that providers are being asked about.
+const codesAtOnce = 32
+
 // errNoVault says why nothing can be kept.
 var errNoVault = errors.New("integrations: no vault key file is named, and tokens are only kept encrypted")
 
@@ -44,7 +47,7 @@ func (s *Server) newIntegrations(cfg IntegrationsConfig, publicURL string) (*int
 	upstream.MaxIdleConnsPerHost = 8
 	upstream.ResponseHeaderTimeout = upstreamTimeout
 	in := &integrations{
-		upstream: upstream, redeeming: make(chan struct{}, maxRedemptions), limits: newGatewayLimits(),
+		upstream: upstream, redeeming: make(chan struct{}, codesAtOnce), limits: newGatewayLimits(),
 		pushes: newPushes(s.closing, s.tellIntegrations, func(at pushTarget, err error) {
 			s.logger.Warn("a sandbox was not told of changed integrations",
 				"sandbox", at.sandbox, "session", at.session, "pty", at.pty, "error", err)

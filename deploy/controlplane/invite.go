@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/boards"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/private"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
@@ -64,7 +65,7 @@ func Invite(ctx context.Context, cfg InviteConfig) error {
 	if err := prepareStateDir(cfg.StateDir); err != nil {
 		return err
 	}
-	out, err := program.PrepareFile(cfg.Out, text, privateMode) // an invitation that nobody can read mustn't be stored
+	out, err := program.PrepareFile(cfg.Out, text, private.Mode) // an invitation that nobody can read mustn't be stored
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 // routes are those of the plain listener: for people, who come through a relay,
 // and for relays. openapi.json documents each of them.
 func (s *Server) routes() []web.Route {
-	return slices.Concat(s.peopleRoutes(), s.boards.Routes(), s.contents.Routes(), s.integrationRoutes(), s.authorityRoutes())
+	return slices.Concat(s.peopleRoutes(), s.people.Routes(), s.boards.Routes(), s.contents.Routes(), s.integrationRoutes(), s.authorityRoutes())
 }
 
 func (s *Server) handler() http.Handler { return s.web.Handler(web.People, eachProvider(s.routes())) }
@@ -24,11 +24,6 @@ func (s *Server) peopleRoutes() []web.Route {
 	return []web.Route{
 		web.Get("/healthz", s.getHealth).For(web.Probes),
 		web.Get("/openapi.json", s.getOpenAPI),
-		web.Get("/auth/config", s.getLoginConfig),
-		web.Get("/auth/login", s.getLogin),
-		web.Get("/auth/callback", s.getLoginCallback),
-		web.Post("/auth/logout", s.postLogout),
-		web.Get("/auth/me", s.getMe),
 		web.Post("/grants", s.postGrant),
 		web.Get("/commands", s.getCommands),
 		web.Post("/commands", s.postCommand).For(web.Commands),

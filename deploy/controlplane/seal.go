@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/device"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/private"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/envseal"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -101,10 +102,10 @@ const (
 // openRequestKey reads the key, and makes it where there is none. Of several
 // processes that make it at a time all get the same one.
 func openRequestKey(path string) ([]byte, error) {
-	key, err := readPrivate(path, requestKeyBytes)
+	key, err := private.Read(path, requestKeyBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = makeRequestKey(path); err == nil {
-			key, err = readPrivate(path, requestKeyBytes)
+			key, err = private.Read(path, requestKeyBytes)
 		}
 	}
 	if err != nil {

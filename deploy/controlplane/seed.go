@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/private"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -13,7 +14,7 @@ const maxSeedBytes = 64 << 20
 // loadSeed loads the development users in the file at path. Errors name the
 // file and quote no secret.
 func loadSeed(ctx context.Context, st *store.Store, path string) error {
-	data, err := readPrivate(path, maxSeedBytes)
+	data, err := private.Read(path, maxSeedBytes)
 	if err != nil {
 		return fmt.Errorf("development seed: %w", err)
 	}

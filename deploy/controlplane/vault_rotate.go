@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/private"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/vault"
 	"github.com/fairlead/fairlead/deploy/program"
@@ -51,7 +52,7 @@ func RotateVault(ctx context.Context, cfg VaultRotation) (report VaultReport, er
 	if cfg.NewKey {
 		data, err := vault.WithNewKey(cfg.KeyFile)
 		if err == nil {
-			err = program.ReplaceFile(cfg.KeyFile, data, privateMode)
+			err = program.ReplaceFile(cfg.KeyFile, data, private.Mode)
 		}
 		if err != nil {
 			return report, err
@@ -75,7 +76,7 @@ func RotateVault(ctx context.Context, cfg VaultRotation) (report VaultReport, er
 	}
 	data, err := vault.WithoutOldKeys(cfg.KeyFile)
 	if err == nil {
-		err = program.ReplaceFile(cfg.KeyFile, data, privateMode)
+		err = program.ReplaceFile(cfg.KeyFile, data, private.Mode)
 	}
 	return report, err
 }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/private"
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -22,7 +23,6 @@ const (
 	keyTimeLayout = "20060102T150405Z"
 	maxKeyBytes   = 4 << 10
 	maxIndexBytes = 256 << 10
-	privateMode   = 0o600
 )
 
 // lockDir keeps two processes from changing the directory at once.
@@ -54,7 +54,7 @@ func readIndex(dir string, now time.Time) (x index, info fs.FileInfo, err error)
 		return x, nil, err
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return x, nil, fmt.Errorf("%s: mode %04o lets others in, want %04o", path, mode, privateMode)
+		return x, nil, fmt.Errorf("%s: mode %04o lets others in, want %04o", path, mode, private.Mode)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxIndexBytes+1))
 	if err != nil {
@@ -70,14 +70,14 @@ func readIndex(dir string, now time.Time) (x index, info fs.FileInfo, err error)
 }
 
 func writeIndex(dir string, data []byte) error {
-	return program.ReplaceFile(filepath.Join(dir, indexFile), data, privateMode)
+	return program.ReplaceFile(filepath.Join(dir, indexFile), data, private.Mode)
 }
 
 // adopt makes an index for a directory that has none: the newest key signs, as
 // it did, and all of them may have signed certificates.
 func adopt(dir string, now time.Time) (index, error) {
 	var x index
-	if err := checkPrivate(dir); err != nil {
+	if err := private.Check(dir); err != nil {
 		return x, err
 	}
 	entries, err := os.ReadDir(dir)
@@ -119,7 +119,7 @@ func adopt(dir string, now time.Time) (index, error) {
 }
 
 func readKey(path string) (*jws.Signer, error) {
-	if err := checkPrivate(path); err != nil {
+	if err := private.Check(path); err != nil {
 		return nil, fmt.Errorf("signing key: %w", err)
 	}
 	f, err := os.Open(path)
@@ -150,7 +150,7 @@ func makeKey(dir string, now time.Time) (file string, signer *jws.Signer, err er
 		return "", nil, err
 	}
 	file = now.UTC().Format(keyTimeLayout) + "-" + signer.Kid() + keySuffix
-	return file, signer, program.ReplaceFile(filepath.Join(dir, file), append(data, '\n'), privateMode)
+	return file, signer, program.ReplaceFile(filepath.Join(dir, file), append(data, '\n'), private.Mode)
 }
 
 func keyFileName(name string) bool {
@@ -166,16 +166,4 @@ func removeKeys(dir string, files []string) error {
 		}
 	}
 	return err
-}
-
-// checkPrivate refuses a file or directory that others may open.
-func checkPrivate(path string) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return fmt.Errorf("%s: mode %04o lets others in, want %04o", path, mode, mode&0o700)
-	}
-	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/private"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -104,7 +105,7 @@ func Open(dir string, opts Options) (*Ring, error) {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	r := &Ring{dir: dir, opts: opts}
-	if err := checkPrivate(dir); err != nil {
+	if err := private.Check(dir); err != nil {
 		return nil, err
 	}
 	err := r.change(func(x *index, now time.Time) error {

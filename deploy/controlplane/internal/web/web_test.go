@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,4 +47,25 @@ func TestClasses(t *testing.T) {
 	if classOf(protocol.KindTooMany.Status()) != "4xx" {
 		t.Error("classes are off by one")
 	}
+}
+
+// FuzzLocalPath: what passes leads nowhere but to this origin, as a browser
+// reads it.
+func FuzzLocalPath(f *testing.F) {
+	for _, seed := range []string{"/", "//x", "/\\x", "/a?b", "/%2f/x", "/\t/x"} {
+		f.Add(seed)
+	}
+	base, err := url.Parse("https://fairlead.example")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if !LocalPath(text) {
+			return
+		}
+		to, err := base.Parse(text)
+		if err != nil || to.Scheme != "https" || to.Host != base.Host || to.Fragment != "" || strings.ContainsAny(text, "\\\t\r\n") {
+			t.Errorf("%q leads to %v, %v", text, to, err)
+		}
+	})
 }

@@ -1,4 +1,4 @@
-package controlplane
+package people
 
 import (
 	"crypto/aes"
@@ -8,21 +8,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html/template"
 	"io/fs"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/oauth2"
-
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/clock"
-	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/oidc"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/private"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/deploy/program"
-	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -46,8 +43,8 @@ const (
 	tokenLife    = 12 * time.Hour // of a user token that a sign-in gives
 )
 
-// A login turns a provider's word into user tokens.
-type login struct {
+// A Login turns a provider's word into user tokens.
+type Login struct {
 	// Static after construction.
 	provider *oidc.Provider
 	cfg      LoginConfig
@@ -57,8 +54,8 @@ type login struct {
 	people *signIns // who come back
 }
 
-// newLogin returns nil when cfg names no provider.
-func newLogin(cfg LoginConfig, stateDir string, clk clock.Clock) (*login, error) {
+// NewLogin returns nil when cfg names no provider.
+func NewLogin(cfg LoginConfig, stateDir string, clk clock.Clock) (*Login, error) {
 	if cfg.Issuer == "" {
 		return nil, nil
 	}
@@ -90,7 +87,7 @@ func newLogin(cfg LoginConfig, stateDir string, clk clock.Clock) (*login, error)
 	if err != nil {
 		return nil, fmt.Errorf("sign-in provider: %w", err)
 	}
-	return &login{
+	return &Login{
 		provider: provider, cfg: cfg, seal: seal, clock: clk, people: newSignIns(),
 	}, nil
 }
@@ -98,13 +95,13 @@ func newLogin(cfg LoginConfig, stateDir string, clk clock.Clock) (*login, error)
 // openLoginKey returns what seals cookies, and makes the key at first: it is in
 // a file so that a sign-in survives a restart, and ends at another process.
 func openLoginKey(path string) (cipher.AEAD, error) {
-	key, err := readPrivate(path, 32)
+	key, err := private.Read(path, 32)
 	if errors.Is(err, fs.ErrNotExist) {
 		key = make([]byte, 32)
 		if _, err := rand.Read(key); err != nil {
 			return nil, err
 		}
-		err = program.ReplaceFile(path, key, privateMode)
+		err = program.ReplaceFile(path, key, private.Mode)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("login key: %w", err)
@@ -119,7 +116,8 @@ func openLoginKey(path string) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-func (l *login) close() {
+// Close closes idle connections to the provider.
+func (l *Login) Close() {
 	if l != nil {
 		l.provider.Close()
 	}
@@ -133,7 +131,7 @@ type attempt struct {
 }
 
 // cookie seals a.
-func (l *login) cookie(a attempt) (*http.Cookie, error) {
+func (l *Login) cookie(a attempt) (*http.Cookie, error) {
 	data, err := json.Marshal(a)
 	if err != nil {
 		return nil, err
@@ -148,7 +146,7 @@ func (l *login) cookie(a attempt) (*http.Cookie, error) {
 
 // newCookie returns a cookie that comes back with the browser from another
 // site, but only to us. A life of zero deletes it.
-func (l *login) newCookie(value string, life time.Duration) *http.Cookie {
+func (l *Login) newCookie(value string, life time.Duration) *http.Cookie {
 	c := &http.Cookie{
 		Name: loginCookie, Value: value, Path: "/auth", MaxAge: int(life / time.Second),
 		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: strings.HasPrefix(l.cfg.PublicURL, "https:"),
@@ -160,7 +158,7 @@ func (l *login) newCookie(value string, life time.Duration) *http.Cookie {
 }
 
 // open returns the attempt in r's cookie.
-func (l *login) open(r *http.Request) (attempt, bool) {
+func (l *Login) open(r *http.Request) (attempt, bool) {
 	var a attempt
 	c, err := r.Cookie(loginCookie)
 	if err != nil {
@@ -182,121 +180,8 @@ func refusedLogin(text string) error {
 	return protocol.Errorf(protocol.KindUnauthenticated, "%s", text)
 }
 
-// getLoginConfig tells a console whether there is anything to sign in at.
-func (s *Server) getLoginConfig(w *web.Writer, _ *http.Request) error {
-	answer := struct {
-		OIDC bool   `json:"oidc"`
-		Name string `json:"name,omitempty"`
-	}{}
-	if s.login != nil {
-		answer.OIDC, answer.Name = true, s.login.cfg.Name
-	}
-	return w.JSON(http.StatusOK, answer)
-}
-
-// getLogin sends a browser to the provider.
-func (s *Server) getLogin(w *web.Writer, r *http.Request) error {
-	l := s.login
-	if l == nil {
-		return protocol.Errorf(protocol.KindNotFound, "no sign-in provider is set up")
-	}
-	returnTo := r.URL.Query().Get("return_to")
-	if returnTo == "" {
-		returnTo = "/"
-	}
-	if !web.LocalPath(returnTo) {
-		return protocol.Errorf(protocol.KindInvalid, "return_to must be a path")
-	}
-	a := attempt{
-		Attempt:   oidc.Attempt{State: web.Secret(), Nonce: web.Secret(), Verifier: oauth2.GenerateVerifier()},
-		ReturnTo:  returnTo,
-		ExpiresAt: l.clock.Now().Add(loginLife).Unix(),
-	}
-	page, err := l.provider.Start(r.Context(), a.Attempt)
-	if err != nil {
-		return err
-	}
-	cookie, err := l.cookie(a)
-	if err != nil {
-		return err
-	}
-	http.SetCookie(w, cookie)
-	w.Redirect(page)
-	return nil
-}
-
-// getLoginCallback is where the provider sends a browser back. It goes on to
-// the console with a user token in the fragment, which no server sees.
-func (s *Server) getLoginCallback(w *web.Writer, r *http.Request) error {
-	if s.login == nil {
-		return protocol.Errorf(protocol.KindNotFound, "no sign-in provider is set up")
-	}
-	http.SetCookie(w, s.login.newCookie("", 0))
-	to, err := s.finishLogin(r)
-	if err == nil {
-		w.Redirect(to)
-		return nil
-	}
-	if protocol.KindOf(err) == protocol.KindTooMany {
-		s.metrics.Bounds.WithLabelValues(metrics.SignIns).Inc()
-		w.RetryAfter(time.Second)
-	}
-	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
-		return err
-	}
-	e := w.Note(r, err)
-	return w.Page(e.Kind.Status(), loginPage, e.Error())
-}
-
-// finishLogin returns the console's address for whoever came back. Who comes
-// without a code has nothing to spend.
-func (s *Server) finishLogin(r *http.Request) (string, error) {
-	l, q := s.login, r.URL.Query()
-	a, ok := l.open(r)
-	switch {
-	case !ok || q.Get("state") != a.State:
-		return "", refusedLogin("this browser has not begun a sign-in, or another one since")
-	case l.clock.Now().Unix() >= a.ExpiresAt:
-		return "", protocol.Errorf(protocol.KindExpired, "the sign-in took too long: begin again")
-	}
-	if q.Get("error") != "" || q.Get("code") == "" {
-		return "", refusedLogin("the provider didn't sign you in")
-	}
-	ctx, done, err := l.people.redeem(r.Context(), intake.Relayed(r), a, l.clock.Now())
-	if err != nil {
-		return "", err
-	}
-	defer done()
-	identity, err := l.provider.Finish(ctx, a.Attempt, q.Get("code"))
-	if ctx.Err() != nil && r.Context().Err() == nil {
-		return "", protocol.Errorf(protocol.KindTooMany, "too many people sign in from this address at the moment")
-	}
-	if err != nil {
-		return "", err
-	}
-	token, err := s.admit(r.Context(), identity)
-	if err != nil {
-		return "", err
-	}
-	return l.cfg.PublicURL + a.ReturnTo + "#token=" + token, nil
-}
-
-var loginPage = template.Must(template.New("").Parse(`<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Not signed in</title>
-<h1>Not signed in</h1>
-<p>{{.}}</p>
-<p><a href="/auth/login">Try again</a> or <a href="/">go back</a></p>
-</html>
-`))
-
-// postLogout makes the token it comes with worthless.
-func (s *Server) postLogout(w *web.Writer, r *http.Request) error {
-	if _, err := s.gate.User(w, r); err != nil {
-		return err
-	}
-	if err := s.store.People.RemoveToken(r.Context(), web.Bearer(r)); err != nil {
-		return err
-	}
-	return w.None()
+// allows reports whether id may come without an invitation.
+func (cfg *LoginConfig) allows(id oidc.Identity) bool {
+	_, domain, _ := strings.Cut(id.Email, "@")
+	return cfg.AllowSignUp || domain != "" && slices.Contains(cfg.AllowedDomains, domain)
 }
