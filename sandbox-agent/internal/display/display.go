@@ -108,6 +108,9 @@ func (d *Display) Due() bool { return d.due }
 // Found returns how many secrets were drawn out of order so far.
 func (d *Display) Found() int { return d.found }
 
+// Secrets returns the set of those that are masked.
+func (d *Display) Secrets() *redact.Set { return d.set }
+
 // BracketedPaste reports whether the program in front takes pastes as such.
 func (d *Display) BracketedPaste() bool { return d.first().BracketedPaste() }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
 )
 
 // readLog opens a part of a terminal's log.
@@ -125,7 +125,7 @@ func TestLostStream(t *testing.T) {
 		err  error
 		lost bool
 	}{
-		{nil, false}, {io.EOF, false}, {terminal.ErrNoGrant, false},
+		{nil, false}, {io.EOF, false}, {arbiter.ErrNoGrant, false},
 		{io.ErrUnexpectedEOF, true}, {errors.New("tunnel: connection lost"), true},
 	} {
 		if got := lost(tt.err); got != tt.lost {

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 	"github.com/fairlead/fairlead/tunnel/terminalstream"
 )
@@ -52,7 +53,7 @@ func (a attachment) End(why error) {
 // lost reports whether a stream that ended with err was cut off with its tunnel,
 // and its viewers with it, who are coming back then.
 func lost(err error) bool {
-	return err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, terminal.ErrNoGrant)
+	return err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, arbiter.ErrNoGrant)
 }
 
 // Obey does what a frame of the relay says.

@@ -187,9 +187,7 @@ func TestSoftLock(t *testing.T) {
 }
 
 func (r *rig) revision() uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.control.lease.Lease(time.Now()).Revision
+	return r.arbiter.Lease().Revision
 }
 
 // TestAgentErrors: what can't be done, and what may be done again.
@@ -226,7 +224,7 @@ func TestAgentErrors(t *testing.T) {
 		r.resume(t) // it runs already
 		cli.proc.stuck = true
 		wantKind(t, pause(), protocol.KindUnavailable)
-		if r.stage.state() != protocol.AgentRunning || cli.proc.frozen {
+		if r.agentState() != protocol.AgentRunning || cli.proc.frozen {
 			t.Error("a pause that failed changed something")
 		}
 		cli.proc.stuck = false

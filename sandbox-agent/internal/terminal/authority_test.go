@@ -178,13 +178,13 @@ func (c *racer) change(o authorityOp) authorityResult {
 	case opRevoke:
 		c.host.RevokeGrants(modelGrant(c.n, o.user, c.round))
 	case opPause:
-		_, err = c.host.PauseAgent(session, c.term.info.ID)
+		_, err = c.host.PauseAgent(session, c.term.id)
 	case opResume:
-		_, err = c.host.ResumeAgent(session, c.term.info.ID)
+		_, err = c.host.ResumeAgent(session, c.term.id)
 	case opTurn:
-		err = c.host.AgentTurn(session, c.term.info.ID, protocol.AgentTurn{Agent: robot})
+		err = c.host.AgentTurn(session, c.term.id, protocol.AgentTurn{Agent: robot})
 	case opStart:
-		err = c.host.AgentStarted(session, c.term.info.ID, robot)
+		err = c.host.AgentStarted(session, c.term.id, robot)
 	}
 	if err != nil {
 		c.t.Error(err)
@@ -329,9 +329,6 @@ func (r *race) renew(t *testing.T, d time.Duration) {
 			c.mayControlFor(modelUser(user), modelGrant(r.n, user, r.round), patience*time.Hour)
 		}
 	}
-	r.term.mu.Lock()
-	r.term.hooks.spent = time.Time{} // reports are made faster here than hooks may
-	r.term.mu.Unlock()
 	now := time.Since(r.start)
 	r.history = append(r.history, porcupine.Operation{
 		ClientId: terminals*modelClients + r.n, Input: authorityOp{terminal: r.n, kind: opRound, now: now}, Output: authorityResult{},
@@ -349,6 +346,7 @@ func TestAuthorityIsLinearizable(t *testing.T) {
 	seed := seedOf(t)
 	synctest.Test(t, func(t *testing.T) {
 		h := newFakeHost(t)
+		h.reports = 1 // they are made faster here than hooks may
 		var clock atomic.Int64
 		races := make([]*race, terminals)
 		for n := range races {

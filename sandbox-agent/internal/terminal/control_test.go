@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
 )
 
 func TestProposals(t *testing.T) {
@@ -120,7 +121,7 @@ func TestResize(t *testing.T) {
 			v.Resize(protocol.Resize{Term: term, Cols: 101 + i, Rows: 30})
 			time.Sleep(time.Millisecond)
 		}
-		time.Sleep(resizeEvery)
+		time.Sleep(arbiter.ResizeEvery)
 		synctest.Wait()
 		if n := len(r.dev.sized()); n < 3 || n > 4 {
 			t.Fatalf("%d sizes: %v", n, r.dev.sized())

@@ -1,11 +1,10 @@
 package terminal
 
 import (
-	"maps"
-	"sync"
 	"sync/atomic"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
 )
 
 // Counts are what all terminals of a Host did so far, and do at the moment.
@@ -21,54 +20,24 @@ type Counts struct {
 
 // counts add up for a Host.
 type counts struct {
-	// Static after construction.
-	output, typed atomic.Uint64 // bytes
-
-	mu  sync.Mutex // taken last of all
-	sum Counts     // guarded by mu; but for the bytes
-}
-
-func newCounts() *counts { return &counts{sum: Counts{Refused: map[protocol.RefusalReason]uint64{}}} }
-
-// add changes the sum.
-func (c *counts) add(change func(*Counts)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	change(&c.sum)
-}
-
-func (c *counts) refused(reason protocol.RefusalReason) {
-	c.add(func(sum *Counts) { sum.Refused[reason]++ })
+	started, ended atomic.Uint64
+	output         atomic.Uint64 // bytes
+	arbiters       arbiter.Counts
 }
 
 // Counts returns how the terminals' counters stand.
 func (h *Host) Counts() Counts {
-	h.mu.Lock()
-	list := make([]*Terminal, 0, len(h.listed))
-	for _, t := range h.listed {
-		list = append(list, t)
+	sum := Counts{
+		Started: h.counts.started.Load(), Ended: h.counts.ended.Load(),
+		OutputBytes: h.counts.output.Load(), InputBytes: h.counts.arbiters.InputBytes.Load(),
+		Refused: h.counts.arbiters.Refused(),
 	}
-	h.mu.Unlock()
-	var attached, paced int
-	for _, t := range list {
-		t.mu.Lock()
-		attached += len(t.attachments)
-		if t.stage.front.waiting && !t.released() {
-			paced++
+	for _, t := range h.all() {
+		streams, waiting := t.arbiter.Load()
+		sum.Attached += streams
+		if waiting && !t.released() {
+			sum.Paced++
 		}
-		t.mu.Unlock()
 	}
-	sum := h.counts.total()
-	sum.Attached, sum.Paced = attached, paced
-	return sum
-}
-
-// total returns what was counted.
-func (c *counts) total() Counts {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	sum := c.sum
-	sum.Refused = maps.Clone(sum.Refused)
-	sum.OutputBytes, sum.InputBytes = c.output.Load(), c.typed.Load()
 	return sum
 }

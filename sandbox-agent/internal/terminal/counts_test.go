@@ -35,16 +35,15 @@ func TestCounts(t *testing.T) {
 // TestInputIsCounted: what was written, and what was refused, by its reason.
 func TestInputIsCounted(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.site.counts = newCounts()
 		v := r.attach(t, nil)
 		term := v.propose(alice).Lease.Term
 		v.typed(term, 1, "ls\r")
 		v.wantAck(1)
 		v.typed(term-1, 2, "late")
 		synctest.Wait()
-		c := r.site.counts.total()
-		if c.InputBytes != 3 || c.Refused[protocol.RefusedStaleTerm] != 1 || len(c.Refused) != 1 {
-			t.Errorf("%+v", c)
+		c := &r.counts.arbiters
+		if n, refused := c.InputBytes.Load(), c.Refused(); n != 3 || refused[protocol.RefusedStaleTerm] != 1 || len(refused) != 1 {
+			t.Errorf("%d, %v", n, refused)
 		}
 	})
 }

@@ -37,7 +37,7 @@ func (h *Host) UID(session protocol.SessionID, id protocol.PTYID) (uid int, ok b
 	if err != nil || t.released() {
 		return 0, false
 	}
-	return t.site.launched.Account.UID, true
+	return t.launched.Account.UID, true
 }
 
 // A Running is a terminal that holds something of the system.
@@ -55,7 +55,7 @@ func (h *Host) Running() []Running {
 	var all []Running
 	for id, t := range h.listed {
 		if !t.released() {
-			all = append(all, Running{Session: t.session, ID: id, UID: t.site.launched.Account.UID, PID: t.own.proc.PID()})
+			all = append(all, Running{Session: t.session, ID: id, UID: t.launched.Account.UID, PID: t.own.Process.PID()})
 		}
 	}
 	slices.SortFunc(all, func(a, b Running) int { return strings.Compare(string(a.ID), string(b.ID)) })
@@ -84,8 +84,8 @@ func (h *Host) ApplyEnv(session protocol.SessionID, id protocol.PTYID, script []
 		if t.released() {
 			continue
 		}
-		if err := t.site.launched.Account.WritePrivate(account.EnvFile, script); err != nil && !t.hasEnded() {
-			errs = append(errs, fmt.Errorf("terminal %s: %w", t.info.ID, err))
+		if err := t.launched.Account.WritePrivate(account.EnvFile, script); err != nil && !t.hasEnded() {
+			errs = append(errs, fmt.Errorf("terminal %s: %w", t.id, err))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

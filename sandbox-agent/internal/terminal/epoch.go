@@ -5,8 +5,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/bytelog"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/display"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 )
 
@@ -15,60 +14,38 @@ import (
 const epochEvery = time.Second / 4
 
 // beginAnewIfDue begins a new epoch if one is due and not too soon, and returns
-// how long that must wait. The caller holds view.mu, and not arbiter.mu.
+// how long that must wait. The caller holds view.mu.
 func (t *Terminal) beginAnewIfDue(now time.Time) time.Duration {
 	v := &t.view
 	if !v.display.Due() {
-		return noDeadline
+		return arbiter.NoDeadline
 	}
 	if wait := v.anew.Add(epochEvery).Sub(now); wait > 0 && !t.hasEnded() {
 		return wait
 	}
 	v.anew = now
 	t.beginAnew()
-	return noDeadline
+	return arbiter.NoDeadline
 }
 
 // beginAnew ends the epoch: what the log holds is dropped, in memory and on
 // disk, and a new one begins with the present screen, which is a keyframe's
 // bytes. Everybody goes on there, and what is recorded is discarded. The caller
-// holds view.mu, and not arbiter.mu.
+// holds view.mu.
 func (t *Terminal) beginAnew() {
 	first := t.view.display.Replace()
 	t.view.taken = time.Time{} // a keyframe may be had at once
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.transcript.Replace(first)
-	for a := range t.attachments {
-		a.cutOff()
-	}
-	if r := t.recorder; r != nil {
+	t.recordings.mu.Lock()     // so that nothing of the new epoch is recorded before
+	t.arbiter.BeginEpoch(first)
+	if r := t.recordings.running; r != nil {
 		r.until = t.transcript.Head()
 		r.forget(nil)
 	}
-	t.flow.due = false
-	t.letGo(time.Now())
-	t.poke() // for those who wait for a keyframe
+	t.recordings.mu.Unlock()
 	if t.view.display.Found() > 1 {
 		return // one that is drawn may be drawn often
 	}
 	t.log.Info("a secret was found in what the terminal had printed: its log begins anew", "epoch", t.transcript.Epoch())
-}
-
-// cutOff has the attachment begin in the new epoch. The caller holds
-// arbiter.mu.
-func (a *Attachment) cutOff() {
-	if a.ended {
-		return
-	}
-	a.cut, a.cursor = true, bytelog.Cursor{}
-	if a.sent == 0 {
-		a.putOff()
-	} else { // its pieces can't be parted; nobody will look at it
-		blank := make([]byte, len(a.keyframe.Bytes))
-		a.keyframe = &display.Keyframe{At: a.keyframe.At, History: a.keyframe.History, Bytes: blank}
-	}
-	a.notify()
 }
 
 // setSecrets has the secrets of set masked in all that the terminal prints from
@@ -78,20 +55,10 @@ func (t *Terminal) setSecrets(set *redact.Set, veiled ...*redact.Set) {
 	t.view.mu.Lock()
 	defer t.view.mu.Unlock()
 	found := t.view.display.Use(set, veiled...)
-	t.useSecrets(set)
+	t.arbiter.UseSecrets(set, t.shown())
 	if found || t.view.display.Due() { // also what is found by looking at the screen doesn't wait
 		t.beginAnew()
 	}
-}
-
-// useSecrets has the secrets of set masked in what is told beside the log, too.
-// The caller holds view.mu.
-func (t *Terminal) useSecrets(set *redact.Set) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.secrets = set
-	t.displayed(false)
-	t.remaskTurn()
 }
 
 // search drops what the log holds, in memory and on disk, if one of the secrets
@@ -104,11 +71,7 @@ func (t *Terminal) search(sets ...*redact.Set) {
 		t.dropFound(epoch, sets)
 		sets = nil // the recording may hold what it recorded just now
 	}
-	t.mu.Lock()
-	if r := t.recorder; r != nil {
-		r.forget(sets)
-	}
-	t.mu.Unlock()
+	t.recordings.forget(sets)
 	t.transcript.DropSpilled()
 }
 

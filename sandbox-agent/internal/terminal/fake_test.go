@@ -209,15 +209,16 @@ func (p *fakeProcess) exit(code int) {
 // A rig is a terminal over fakes.
 type rig struct {
 	*Terminal
-	dev  *fakeDevice
-	proc *fakeProcess
+	dev    *fakeDevice
+	proc   *fakeProcess
+	counts counts
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{dev: newFakeDevice(), proc: newFakeProcess()}
 	info := protocol.PTYInfo{ID: "pty_1", CreatorID: alice, Cols: 80, Rows: 24}
-	r.Terminal = newTerminal(session, info, newProgram(r.dev, r.proc), site{}, slog.New(slog.DiscardHandler))
+	r.Terminal = newTerminal(session, info, newProgram(r.dev, r.proc), site{counts: &r.counts}, slog.New(slog.DiscardHandler))
 	go r.keep(func() {})
 	t.Cleanup(func() {
 		r.kill()
@@ -247,7 +248,7 @@ func (r *rig) attach(t *testing.T, since *protocol.Position) *viewer {
 
 func attach(t testing.TB, term *Terminal, since *protocol.Position) *viewer {
 	t.Helper()
-	a, opened, err := term.Attach(protocol.TerminalParams{SessionID: session, PTYID: term.info.ID, Since: since})
+	a, opened, err := term.Attach(protocol.TerminalParams{SessionID: session, PTYID: term.id, Since: since})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,9 +316,7 @@ func (v *viewer) mayControlFor(user protocol.UserID, id protocol.GrantID, d time
 func (v *viewer) propose(holder protocol.UserID) protocol.Leased {
 	v.t.Helper()
 	p := protocol.LeaseProposal{ID: 7}
-	v.terminal.mu.Lock()
-	p.ExpectRevision = v.terminal.control.lease.Lease(time.Now()).Revision
-	v.terminal.mu.Unlock()
+	p.ExpectRevision = v.terminal.arbiter.Lease().Revision
 	if holder != "" {
 		v.mayControl(holder, "gr_1")
 		p.Next = protocol.LeaseNext{Holder: holder, GrantID: "gr_1"}

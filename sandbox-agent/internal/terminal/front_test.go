@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
 )
 
 // TestOutputOfTheAgent: the agent's output is all that is seen, whole, before the
@@ -157,9 +158,8 @@ func TestPaceOfTheAgent(t *testing.T) {
 		chunk := []byte(strings.Repeat("x", readBytes))
 		held := func() bool {
 			synctest.Wait()
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			return r.stage.front.waiting
+			_, waiting := r.arbiter.Load()
+			return waiting
 		}
 		for !held() {
 			cli.dev.output <- chunk
@@ -170,7 +170,7 @@ func TestPaceOfTheAgent(t *testing.T) {
 		cli.dev.output <- []byte("last")
 		close(cli.dev.output)
 		synctest.Wait()
-		if r.stage.front != r.own {
+		if front, _ := r.arbiter.Front(); front != r.own.Program {
 			t.Fatal("the agent is in front")
 		}
 		if r.rig.end() < before+len("last") {
@@ -182,20 +182,17 @@ func TestPaceOfTheAgent(t *testing.T) {
 // TestStartWhileClosing: an agent that comes too late is ended with the terminal.
 func TestStartWhileClosing(t *testing.T) {
 	stageBubble(t, func(t *testing.T, r *stageRig) {
-		l, err := r.reserveAgent()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.arbiter.ReserveAgent())
 		r.close()
 		r.host.end(0)
 		if r.released() {
 			t.Fatal("it ended under an agent that is about to start")
 		}
-		dev, proc, err := r.host.launch(l)
+		dev, proc, err := r.host.launch(r.launched)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.bringForward(agentPlan{name: robot}, newProgram(dev, proc), l)
+		r.bringForward(newProgram(dev, proc), arbiter.Arrival{Name: robot})
 		<-r.life.gone
 		if r.host.launched[1].proc.running {
 			t.Error("the agent runs on")

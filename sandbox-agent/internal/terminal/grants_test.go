@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/op"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
 )
 
 // over returns how Next ends.
@@ -47,7 +48,7 @@ func TestAddGrant(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		v.nothing() // it never had one, and stays
-		for i := range maxGrants {
+		for i := range arbiter.MaxGrants {
 			user := protocol.UserID(fmt.Sprintf("usr_%d", i))
 			if err := v.AddGrant(grantOf(user, protocol.GrantID(fmt.Sprintf("gr_%d", i)), time.Duration(2+i)*time.Minute), 0); err != nil {
 				t.Fatal(err)
@@ -64,45 +65,6 @@ func TestAddGrant(t *testing.T) {
 		v.Close()
 		if err := v.AddGrant(more, 0); protocol.KindOf(err) != protocol.KindUnavailable {
 			t.Error(err)
-		}
-	})
-}
-
-// TestFound10GrantsOfOnePerson: however many grants one person presents, the
-// others have room for theirs, and what the person is given up of first is what
-// ends first, but never what the lease is held under.
-func TestFound10GrantsOfOnePerson(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
-		v := r.attach(t, nil)
-		lease := v.propose(bob).Lease
-		for i := range 2 * maxGrants {
-			if err := v.AddGrant(grantOf(bob, protocol.GrantID(fmt.Sprintf("gr_%d", i)), time.Hour+time.Duration(i)*time.Second), 0); err != nil {
-				t.Fatalf("grant %d: %v", i, err)
-			}
-		}
-		if n := len(v.grants.of); n != protocol.MaxPersonGrants {
-			t.Errorf("%d grants of one person", n)
-		}
-		if _, there := v.grants.of[lease.GrantID]; !there {
-			t.Error("the grant under which the lease is held has given way")
-		}
-		if _, there := v.grants.of[protocol.GrantID(fmt.Sprintf("gr_%d", 2*maxGrants-1))]; !there {
-			t.Error("the newest grant has no place")
-		}
-		// Many people who have a few each: who has most gives way to one who has none.
-		for i := range maxGrants / 2 {
-			for j := range 2 {
-				id := protocol.GrantID(fmt.Sprintf("gr_%d_%d", i, j))
-				if err := v.AddGrant(grantOf(protocol.UserID(fmt.Sprintf("usr_%d", i)), id, time.Hour), 0); err != nil && j == 0 {
-					t.Fatalf("grant %s: %v", id, err)
-				}
-			}
-		}
-		if err := v.AddGrant(grantOf(alice, "gr_owner", time.Hour, protocol.CapControl), 0); err != nil {
-			t.Errorf("the owner: %v", err)
-		}
-		if n := len(v.grants.of); n > maxGrants {
-			t.Errorf("%d grants", n)
 		}
 	})
 }
@@ -133,7 +95,7 @@ func TestFound10TheNextGrant(t *testing.T) {
 		if m := want[protocol.Data](v); string(m.Bytes) != "meanwhile" {
 			t.Errorf("%q", m.Bytes)
 		}
-		time.Sleep(2 * bareFor)
+		time.Sleep(2 * arbiter.BareFor)
 		v.nothing() // and it goes on
 	})
 }
@@ -145,29 +107,29 @@ func TestEndOfGrants(t *testing.T) {
 		end  func(r *stageRig, v *viewer)
 		took time.Duration
 	}{
-		"expired": {func(*stageRig, *viewer) {}, time.Minute + bareFor},
-		"dropped": {func(_ *stageRig, v *viewer) { v.DropGrant("gr_1"); v.DropGrant("gr_1") }, bareFor},
-		"revoked": {func(r *stageRig, _ *viewer) { r.host.RevokeGrants("gr_1", "gr_none") }, bareFor},
+		"expired": {func(*stageRig, *viewer) {}, time.Minute + arbiter.BareFor},
+		"dropped": {func(_ *stageRig, v *viewer) { v.DropGrant("gr_1"); v.DropGrant("gr_1") }, arbiter.BareFor},
+		"revoked": {func(r *stageRig, _ *viewer) { r.host.RevokeGrants("gr_1", "gr_none") }, arbiter.BareFor},
 		"renewed": {func(_ *stageRig, v *viewer) {
 			v.DropGrant("gr_1")
-			time.Sleep(bareFor - time.Millisecond)
+			time.Sleep(arbiter.BareFor - time.Millisecond)
 			if err := v.AddGrant(grantOf(alice, "gr_2", time.Minute), 0); err != nil {
 				t.Error(err)
 			}
-		}, time.Minute + bareFor}, // grants count in whole seconds
+		}, time.Minute + arbiter.BareFor}, // grants count in whole seconds
 		"one of two": {func(r *stageRig, v *viewer) {
 			if err := v.AddGrant(grantOf(bob, "gr_2", 2*time.Minute), 0); err != nil {
 				t.Error(err)
 			}
 			r.host.RevokeGrants("gr_1")
-		}, 2*time.Minute + bareFor},
+		}, 2*time.Minute + arbiter.BareFor},
 		"of an ended terminal": {func(r *stageRig, v *viewer) {
 			r.print(strings.Repeat("x", 3*protocol.MaxDataBytes))
 			r.host.end(0)
 			time.Sleep(2 * time.Minute)
 			want[protocol.Data](v)
-			time.Sleep(bareFor + time.Millisecond)
-		}, 2*time.Minute + bareFor},
+			time.Sleep(arbiter.BareFor + time.Millisecond)
+		}, 2*time.Minute + arbiter.BareFor},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stageBubble(t, func(t *testing.T, r *stageRig) {
@@ -177,7 +139,7 @@ func TestEndOfGrants(t *testing.T) {
 				}
 				start := time.Now()
 				tt.end(r, v)
-				if err := v.over(); !errors.Is(err, ErrNoGrant) {
+				if err := v.over(); !errors.Is(err, arbiter.ErrNoGrant) {
 					t.Fatal(err)
 				}
 				if took := time.Since(start); took.Truncate(time.Second) != tt.took {
@@ -253,7 +215,7 @@ func TestRevokedController(t *testing.T) {
 		if m := want[protocol.Leased](other); m.Lease.State != protocol.LeaseFree || m.Lease.Term != term {
 			t.Errorf("%+v", m)
 		}
-		if err := v.over(); !errors.Is(err, ErrNoGrant) {
+		if err := v.over(); !errors.Is(err, arbiter.ErrNoGrant) {
 			t.Error(err)
 		}
 		r.dev.setRoom(100)
@@ -274,7 +236,7 @@ func TestRevokedByList(t *testing.T) {
 		v := r.attach(t, nil)
 		v.propose(alice)
 		r.host.config.Revoked.Apply(&jws.Revocations{Number: 1, Subjects: []jws.RevokedSubject{{Subject: alice, Before: time.Now().Unix() + 1}}})
-		if err := v.over(); !errors.Is(err, ErrNoGrant) {
+		if err := v.over(); !errors.Is(err, arbiter.ErrNoGrant) {
 			t.Error(err)
 		}
 		if l := r.attach(t, nil).opened.Lease; l.State != protocol.LeaseFree {

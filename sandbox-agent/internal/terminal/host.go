@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
@@ -45,6 +47,7 @@ type Host struct {
 	unheed   func()        // stops what pty.HeedSignals began
 	leases   *leaseChanges // nil: nobody is told
 	counts   *counts
+	reports  time.Duration // how often hooks may report, see [arbiter.Options]; 0 but in tests
 
 	secrets   secrets
 	terminals sync.WaitGroup // one for each terminal, until it is released
@@ -117,7 +120,7 @@ func newHost(config Config, launch pty.Launcher) (*Host, error) {
 		},
 		launch:   launch,
 		unheed:   func() {},
-		counts:   newCounts(),
+		counts:   new(counts),
 		listed:   make(map[protocol.PTYID]*Terminal),
 		starting: make(map[protocol.PTYID]struct{}),
 	}
@@ -238,19 +241,19 @@ func (h *Host) start(session protocol.SessionID, id protocol.PTYID, p op.PTYCrea
 		h.release(a)
 		return nil, err
 	}
-	h.counts.add(func(sum *Counts) { sum.Started++ })
+	h.counts.started.Add(1)
 	end := func() {
 		h.closeTo(session, id)
-		h.counts.add(func(sum *Counts) { sum.Ended++ })
+		h.counts.ended.Add(1)
 		if h.config.OnEnd != nil {
 			h.config.OnEnd(session, id, a.UID)
 		}
 		h.release(a)
 	}
 	notice := h.wireNew(session, id, a)
-	at := site{counts: h.counts, launched: l, notice: notice, created: p, spill: h.config.Spill, revoked: h.config.Revoked, secrets: h.knownSecrets()}
+	at := site{counts: h.counts, launched: l, notice: notice, created: p, spill: h.config.Spill, secrets: h.knownSecrets(), rules: arbiter.Options{Revoked: h.config.Revoked, ReportEvery: h.reports}}
 	if h.leases != nil {
-		at.leased = func(lease protocol.Lease) { h.leases.note(session, id, lease) }
+		at.rules.Leased = func(lease protocol.Lease) { h.leases.note(session, id, lease) }
 	}
 	if p.Record {
 		if at.tape, err = h.tape(session, info, at.secrets); err != nil {
@@ -317,18 +320,18 @@ func (h *Host) stale() (stale []*Terminal) {
 	for _, t := range h.listed {
 		switch {
 		case !t.released():
-		case time.Since(t.endedAt()) > keepEnded:
+		case time.Since(t.arbiter.EndedAt()) > keepEnded:
 			stale = append(stale, t)
 		default:
 			ended = append(ended, t)
 		}
 	}
 	if over := len(ended) - maxEnded; over > 0 {
-		slices.SortFunc(ended, func(a, b *Terminal) int { return a.endedAt().Compare(b.endedAt()) })
+		slices.SortFunc(ended, func(a, b *Terminal) int { return a.arbiter.EndedAt().Compare(b.arbiter.EndedAt()) })
 		stale = append(stale, ended[:over]...)
 	}
 	for _, t := range stale {
-		delete(h.listed, t.info.ID)
+		delete(h.listed, t.id)
 	}
 	return stale
 }
@@ -361,18 +364,17 @@ func (h *Host) List(session protocol.SessionID) []protocol.PTYInfo {
 	return infos
 }
 
+// all returns the terminals of all sessions.
+func (h *Host) all() []*Terminal {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Values(h.listed))
+}
+
 // of returns the terminals of session.
 func (h *Host) of(session protocol.SessionID) []*Terminal {
 	h.prune()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var ts []*Terminal
-	for _, t := range h.listed {
-		if t.session == session {
-			ts = append(ts, t)
-		}
-	}
-	return ts
+	return slices.DeleteFunc(h.all(), func(t *Terminal) bool { return t.session != session })
 }
 
 // Close ends a terminal and forgets it: its program is hung up and, after 3
@@ -393,9 +395,9 @@ func (h *Host) Close(session protocol.SessionID, id protocol.PTYID) error {
 func (h *Host) forget(t *Terminal) {
 	<-t.life.gone
 	h.mu.Lock()
-	listed := h.listed[t.info.ID] == t
+	listed := h.listed[t.id] == t
 	if listed {
-		delete(h.listed, t.info.ID)
+		delete(h.listed, t.id)
 	}
 	h.mu.Unlock()
 	if listed { // else somebody else does
@@ -433,10 +435,21 @@ func (h *Host) Shutdown(ctx context.Context) {
 	})
 	defer stop()
 	h.terminals.Wait()
-	h.secrets.changing.Lock()
-	h.stopMasking()
-	h.secrets.stopFreeing()
-	h.secrets.changing.Unlock()
+	h.secrets.close()
 	h.leases.end()
 	h.unheed()
+}
+
+// RevokeGrants makes grants void, presented or not: viewers who have no other
+// are cut off, and a lease that is held under one of them is free. All of that
+// is done when it returns.
+func (h *Host) RevokeGrants(ids ...protocol.GrantID) {
+	h.config.Revoked.Add(ids...) // which calls dropRevoked
+}
+
+// dropRevoked applies what is void to all terminals.
+func (h *Host) dropRevoked() {
+	for _, t := range h.all() {
+		t.arbiter.DropRevoked()
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
 )
 
 func TestInputIsAckedWhenWritten(t *testing.T) {
@@ -80,12 +81,12 @@ func TestQueueIsBoundedInItems(t *testing.T) {
 		v := r.attach(t, nil)
 		term := v.propose(alice).Lease.Term
 		r.dev.setRoom(0)
-		for seq := range uint64(maxQueuedItems) {
+		for seq := range uint64(arbiter.MaxQueuedItems) {
 			v.typed(term, seq+1, "x")
 		}
 		v.nothing()
-		v.typed(term, maxQueuedItems+1, "x")
-		v.wantRefused(maxQueuedItems+1, protocol.RefusedBusy)
+		v.typed(term, arbiter.MaxQueuedItems+1, "x")
+		v.wantRefused(arbiter.MaxQueuedItems+1, protocol.RefusedBusy)
 	})
 }
 
@@ -205,7 +206,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		synctest.Wait()
 		r.dev.setRoom(1 << 20)
 		synctest.Wait()
-		if n := len(r.dev.take()); n == 0 || n > maxAnswerBytes {
+		if n := len(r.dev.take()); n == 0 || n > arbiter.MaxAnswerBytes {
 			t.Fatalf("%d bytes of answers", n)
 		}
 	})

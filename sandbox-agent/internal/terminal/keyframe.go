@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/display"
 )
 
@@ -17,41 +18,27 @@ import (
 // it draws the keyframe itself if that is due.
 func (a *Attachment) WantKeyframe(history bool) {
 	t := a.terminal
-	if !a.want(history) {
+	if !a.Want(history) {
 		return
 	}
 	t.view.mu.Lock()
 	defer t.view.mu.Unlock()
 	t.takeKeyframes(time.Now())
-	t.poke()
-}
-
-// want notes that a keyframe is asked for, and reports whether there may be one.
-func (a *Attachment) want(history bool) bool {
-	a.terminal.mu.Lock()
-	defer a.terminal.mu.Unlock()
-	if a.err != nil || a.ended {
-		return false
-	}
-	a.wants = max(a.wants, display.WishScreen)
-	if history {
-		a.wants = display.WishHistory
-	}
-	return true
+	t.arbiter.Poke()
 }
 
 // takeKeyframes takes the keyframes that are asked for and due, and returns how
-// long until the next are. The caller holds view.mu, and not arbiter.mu: nobody who
-// types waits for the drawing. Nothing is printed meanwhile.
+// long until the next are. The caller holds view.mu: nobody
+// who types waits for the drawing. Nothing is printed meanwhile.
 func (t *Terminal) takeKeyframes(now time.Time) time.Duration {
 	v := &t.view
-	wanted, ended := t.keyframesWanted()
-	if wanted == [display.WishHistory]bool{} || v.display.Due() { // a new epoch pokes
-		return noDeadline
+	wanted := t.arbiter.Wanted()
+	if wanted == (arbiter.Wishes{}) || v.display.Due() { // a new epoch pokes
+		return arbiter.NoDeadline
 	}
 	// The screen of an ended program stays as it is, so that one may be had
 	// again at once.
-	if wait := v.taken.Add(protocol.KeyframeInterval).Sub(now); wait > 0 && !ended {
+	if wait := v.taken.Add(protocol.KeyframeInterval).Sub(now); wait > 0 && !t.hasEnded() {
 		return wait
 	}
 	v.taken = now
@@ -61,88 +48,18 @@ func (t *Terminal) takeKeyframes(now time.Time) time.Duration {
 			drawn[i] = v.display.Keyframe(display.Wish(i + 1))
 		}
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for a := range t.attachments {
-		switch {
-		case a.wants == display.WishNone || a.keyframe != nil:
-			continue
-		case !wanted[a.wants-1]: // since a moment ago
-			t.poke()
-			continue
-		}
-		a.keyframe, a.wants = drawn[a.wants-1], display.WishNone
-		a.notify()
-	}
-	return noDeadline
+	t.arbiter.Deliver(wanted, drawn)
+	return arbiter.NoDeadline
 }
 
 // mayTakeKeyframes takes the keyframes that somebody asked for who has got an
 // earlier one now.
 func (t *Terminal) mayTakeKeyframes() {
-	if wanted, _ := t.keyframesWanted(); wanted == [display.WishHistory]bool{} {
+	if t.arbiter.Wanted() == (arbiter.Wishes{}) {
 		return
 	}
 	t.view.mu.Lock()
 	defer t.view.mu.Unlock()
 	t.takeKeyframes(time.Now())
-	t.poke()
-}
-
-// keyframesWanted says for which wishes there is somebody who doesn't wait for
-// an earlier keyframe to arrive, and whether the program has ended.
-func (t *Terminal) keyframesWanted() (wanted [display.WishHistory]bool, ended bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for a := range t.attachments {
-		if a.wants != display.WishNone && a.keyframe == nil {
-			wanted[a.wants-1] = true
-		}
-	}
-	return wanted, !t.ended.IsZero()
-}
-
-// resized notes a size that is now in force at the head. A keyframe of another
-// size that belongs here has lost its place in the log: it is taken anew. The
-// caller holds view.mu, and not arbiter.mu.
-func (t *Terminal) resized(cols, rows int) {
-	t.view.display.Resize(cols, rows)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.transcript.Resize(cols, rows)
-	head := t.transcript.Head()
-	for a := range t.attachments {
-		if a.keyframe != nil && a.keyframe.At.Offset() == head && a.sent == 0 {
-			a.putOff()
-		}
-	}
-}
-
-// putOff gives up the keyframe that waits for a later one. The caller holds
-// arbiter.mu.
-func (a *Attachment) putOff() {
-	if a.keyframe == nil {
-		return
-	}
-	a.wants = max(a.wants, display.WishScreen)
-	if a.keyframe.History {
-		a.wants = display.WishHistory
-	}
-	a.keyframe = nil
-	a.terminal.poke()
-}
-
-// piece returns the next piece of the keyframe that has begun. The caller holds
-// arbiter.mu.
-func (a *Attachment) piece() protocol.Keyframe {
-	rest := a.keyframe.Bytes[a.sent:]
-	p := rest[:min(len(rest), protocol.MaxKeyframePiece)]
-	m := protocol.Keyframe{
-		Offset: a.keyframe.At.Offset(), History: a.keyframe.History, Left: len(rest) - len(p), Bytes: p,
-	}
-	a.sent += len(p)
-	if m.Left == 0 {
-		a.keyframe, a.sent = nil, 0
-	}
-	return m
+	t.arbiter.Poke()
 }

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/display"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/screen"
 )
@@ -75,7 +76,7 @@ func (r *rig) withGrid() *fakeGrid {
 	g := &fakeGrid{cols: 80, rows: 24}
 	r.view.mu.Lock()
 	defer r.view.mu.Unlock()
-	r.view.display = display.New(r.transcript, g, &r.own.out, new(atomic.Uint64), r.log)
+	r.view.display = display.New(r.transcript, g, r.own.out, new(atomic.Uint64), r.log)
 	return g
 }
 
@@ -168,7 +169,7 @@ func TestKeyframeAndSizes(t *testing.T) {
 		v.propose(alice)
 		size := func(cols int) {
 			v.Resize(protocol.Resize{Term: 1, Cols: cols, Rows: 30})
-			time.Sleep(resizeEvery)
+			time.Sleep(arbiter.ResizeEvery)
 			synctest.Wait()
 		}
 		r.print("one")
@@ -394,7 +395,7 @@ func TestKeyframeModel(t *testing.T) {
 				for read(rt) {
 				}
 			}
-			if v.keyframe != nil || v.wants != display.WishNone || asked > 0 && got == 0 || got > asked {
+			if r.arbiter.Wanted() != (arbiter.Wishes{}) || asked > 0 && got == 0 || got > asked {
 				rt.Fatalf("%d keyframes for %d requests", got, asked)
 			}
 		})

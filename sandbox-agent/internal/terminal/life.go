@@ -62,14 +62,14 @@ func (t *Terminal) kill() {
 // nothing is left.
 func (t *Terminal) keep(release func()) {
 	exits := make(chan pty.Exit, 1)
-	go func() { exits <- t.own.proc.Wait() }() // received below
+	go func() { exits <- t.own.Process.Wait() }() // received below
 	deadline := time.NewTimer(t.tick())
 	defer deadline.Stop()
 	closing, killing := t.life.closing.c, t.life.killing.c
 	var again, patience <-chan time.Time
 	var left *pty.Exit // the terminal's own program, when it has ended
 	for {
-		if left != nil && t.mayEnd() {
+		if left != nil && t.arbiter.Leave() {
 			t.finish(*left)
 			release()
 			close(t.life.gone)
@@ -78,7 +78,7 @@ func (t *Terminal) keep(release func()) {
 		select {
 		case e := <-exits:
 			left = &e
-		case <-t.changed:
+		case <-t.arbiter.Changed():
 			deadline.Reset(t.tick())
 		case <-deadline.C:
 			deadline.Reset(t.tick())
@@ -101,31 +101,20 @@ func (t *Terminal) keep(release func()) {
 	}
 }
 
-// mayEnd reports whether no coding agent is in front of the terminal's own
-// program, which has ended, and lets no other come.
-func (t *Terminal) mayEnd() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.stage.leaving = true
-	return !t.stage.starting && t.stage.front == t.own
-}
-
 // signalAll sends signals to everything in the terminal, a coding agent too.
 func (t *Terminal) signalAll(signals ...syscall.Signal) {
-	t.mu.Lock()
-	front := t.stage.front
-	t.mu.Unlock()
+	front, _ := t.arbiter.Front()
 	for _, sig := range signals {
-		t.own.proc.SignalAll(sig)
-		if front != t.own {
-			front.proc.SignalAll(sig)
+		t.own.Process.SignalAll(sig)
+		if front != t.own.Program {
+			front.Process.SignalAll(sig)
 		}
 	}
 }
 
 // drain takes what output of p, which has ended, is left, and closes its PTY.
 func (t *Terminal) drain(p *program) {
-	t.lift(p)
+	t.arbiter.Lift(p.Program)
 	drained := make(chan struct{})
 	go func() { // ends when read does, at the latest after Close below
 		p.reader.Wait()
@@ -137,7 +126,7 @@ func (t *Terminal) drain(p *program) {
 	case <-drained:
 	case <-late.C: // something else holds the PTY open
 	}
-	if err := p.dev.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+	if err := p.Device.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		t.log.Warn("closing a terminal failed", "error", err)
 	}
 	<-drained
@@ -148,11 +137,11 @@ func (t *Terminal) drain(p *program) {
 func (t *Terminal) finish(e pty.Exit) {
 	t.drain(t.own)
 	t.end(e)
-	t.writers.Wait()
+	t.arbiter.Wait()
 	t.life.followers.Wait()
 	t.log.Info("terminal ended", "code", e.Code, "signal", e.Signal)
 	t.life.agents.Wait()
-	t.sweep(t.own.proc, killAfter)
+	t.sweep(t.own.Process, killAfter)
 }
 
 // end records the end. What was due later is done now: keep runs no deadlines any
@@ -164,11 +153,7 @@ func (t *Terminal) end(e pty.Exit) {
 	if t.view.display.Due() {
 		t.beginAnew()
 	}
-	t.mu.Lock()
-	t.ended = now
-	t.transcript.Exit(e.Code, e.Signal)
-	t.refuseAll()
-	t.mu.Unlock()
+	t.arbiter.End(now, e.Code, e.Signal)
 	t.takeKeyframes(now)
 }
 

@@ -379,9 +379,10 @@ func TestResizedWhileHeld(t *testing.T) {
 		m.print("$ " + secretA[:9])
 		head := m.headNow()
 		m.view.mu.Lock()
-		if err := m.resize(40, 10, func() error { return nil }); err != nil {
+		if err := m.arbiter.AskSize(40, 10); err != nil {
 			t.Error(err)
 		}
+		m.resize()
 		m.view.mu.Unlock()
 		m.drain()
 		if c, r := m.transcript.SizeAt(head); c != 40 || r != 10 {

@@ -193,12 +193,10 @@ func (m *maskRig) spilledNow() (all []byte) {
 // recordedNow returns the output in the recording that runs.
 func (m *maskRig) recordedNow() []byte {
 	m.t.Helper()
-	m.mu.Lock()
-	r := m.recorder
-	m.mu.Unlock()
+	id := m.Info().Recording
 	time.Sleep(2 * flushEvery)
 	synctest.Wait()
-	c, err := m.recordings.Read(session, r.tape.ID())
+	c, err := m.recordings.Read(session, id)
 	if err != nil {
 		m.t.Fatal(err)
 	}

@@ -58,6 +58,7 @@ type user struct {
 	exited *protocol.Exited
 	agent  protocol.AgentState
 	holder protocol.UserID
+	head   uint64 // of the output that it has got
 }
 
 // sitDown creates a terminal and takes control of it, unless its program has
@@ -93,6 +94,7 @@ func (u *user) read() {
 	switch m := next.(type) {
 	case protocol.Data:
 		u.seen.Write(m.Bytes)
+		u.head = m.Offset + uint64(len(m.Bytes))
 	case protocol.InputAck:
 		u.acked = m.Seq
 	case protocol.Leased:

@@ -3,10 +3,12 @@ package terminal
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/pace"
+	"github.com/fairlead/fairlead/protocol/bytelog"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/display"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
@@ -28,20 +30,39 @@ const (
 // recorder keeps up, and with a list of times it would be no better: who is
 // behind holds the program back, whose times are wrong then anyway.
 type recorder struct {
+	// Static after construction.
 	*transcript.Follower
 	terminal *Terminal
-	stream   pace.Stream
+	pacer    *arbiter.Pacer
 	done     chan struct{} // closed when the recording has ended
 
-	tainted bool // owned by run: what is recorded can't be discarded, and must be
+	// Owned by run.
+	to      *recording.Recording
+	tainted bool // what is recorded can't be discarded, and must be
 
-	// Guarded by arbiter.mu.
+	// Guarded by recordings.mu.
 	tape     *recording.Recording // nil: it is about to begin
 	stopping bool
 	until    uint64        // where it stops
 	jumps    int           // over output that was lost
 	restart  bool          // what is recorded must be discarded
 	check    []*redact.Set // or if one of these is in it; nil: there is nothing to check
+}
+
+// recordings are those of one terminal: one at a time. Its lock comes before that
+// of the arbiter.
+type recordings struct {
+	mu      sync.Mutex
+	running *recorder // guarded by mu; nil: none
+}
+
+// forget has what is recorded discarded, see [recorder.forget].
+func (s *recordings) forget(secrets []*redact.Set) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running != nil {
+		s.running.forget(secrets)
+	}
 }
 
 // A recorded is what is to be recorded next.
@@ -97,18 +118,18 @@ func (t *Terminal) startRecording(store *recording.Store) (string, error) {
 			err = errors.Join(err, tape.Discard())
 		}
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.recordings.mu.Lock()
+	defer t.recordings.mu.Unlock()
 	if err != nil {
 		t.recordingOver(r)
 		t.life.followers.Done()
 		return "", fmt.Errorf("terminal: %w", err)
 	}
 	r.tape = tape
-	t.announceRecording()
+	t.arbiter.Record(tape.ID())
 	go func() { // finish waits for it
 		defer t.life.followers.Done()
-		r.run()
+		r.run(tape)
 	}()
 	return tape.ID(), nil
 }
@@ -127,97 +148,90 @@ func (t *Terminal) beginRecording() (*recorder, recording.Params, []byte, error)
 			cursor = t.transcript.Newcomer()
 		}
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.recordings.mu.Lock()
+	defer t.recordings.mu.Unlock()
 	switch {
-	case !t.ended.IsZero():
+	case t.hasEnded():
 		return nil, recording.Params{}, nil, protocol.Errorf(protocol.KindEnded, "the program has ended")
-	case t.recorder != nil:
+	case t.recordings.running != nil:
 		return nil, recording.Params{}, nil, protocol.Errorf(protocol.KindConflict, "the terminal is being recorded")
 	}
-	r := &recorder{Follower: t.transcript.Follow(cursor), terminal: t, stream: t.flow.newStream(), done: make(chan struct{})}
-	t.recorder = r
+	r := t.newRecorder(cursor)
 	t.life.followers.Add(1)
-	t.paceRecording(r)
-	info := t.shownInfo()
+	info := t.Info()
 	info.Cols, info.Rows = t.transcript.SizeAt(cursor.Offset())
 	return r, tapeParams(t.session, info, time.Now()), first, nil
+}
+
+// newRecorder returns one that follows the log from cursor on. The caller holds
+// recordings.mu.
+func (t *Terminal) newRecorder(cursor bytelog.Cursor) *recorder {
+	f := t.transcript.Follow(cursor)
+	r := &recorder{Follower: f, terminal: t, pacer: t.arbiter.NewPacer(f.Offset()), done: make(chan struct{})}
+	t.recordings.running = r
+	return r
 }
 
 // recordTo records the terminal from its first byte. It is called before the
 // terminal is read.
 func (t *Terminal) recordTo(tape *recording.Recording) {
-	r := &recorder{
-		Follower: t.transcript.Follow(t.transcript.End()), terminal: t, stream: t.flow.newStream(), done: make(chan struct{}), tape: tape,
-	}
-	t.recorder = r
-	t.paceRecording(r)
-	t.life.followers.Go(r.run)
+	t.recordings.mu.Lock()
+	defer t.recordings.mu.Unlock()
+	r := t.newRecorder(t.transcript.End())
+	r.tape = tape
+	t.arbiter.Record(tape.ID())
+	t.life.followers.Go(func() { r.run(tape) })
 }
 
 func (t *Terminal) stopRecording() (string, error) {
-	t.mu.Lock()
-	r := t.recorder
-	if r == nil || r.tape == nil || r.stopping {
-		t.mu.Unlock()
+	r, id := t.endRecording()
+	if r == nil {
 		return "", protocol.Errorf(protocol.KindNotFound, "the terminal is not being recorded")
+	}
+	<-r.done
+	return id, nil
+}
+
+// endRecording has the recording that runs end with what is printed so far, and
+// returns its id; nil when there is none.
+func (t *Terminal) endRecording() (r *recorder, id string) {
+	t.recordings.mu.Lock()
+	defer t.recordings.mu.Unlock()
+	r = t.recordings.running
+	if r == nil || r.tape == nil || r.stopping {
+		return nil, ""
 	}
 	r.stopping, r.until = true, t.transcript.Head()
 	r.Notify()
-	t.mu.Unlock()
-	<-r.done
-	return r.tape.ID(), nil
+	return r, r.tape.ID()
 }
 
-// recordingID returns the id of the recording that runs. The caller holds arbiter.mu.
-func (t *Terminal) recordingID() string {
-	if t.recorder == nil || t.recorder.tape == nil {
-		return ""
-	}
-	return t.recorder.tape.ID()
-}
-
-// announceRecording tells everybody which recording runs. The caller holds arbiter.mu.
-func (t *Terminal) announceRecording() {
-	for a := range t.attachments {
-		a.post(protocol.Recording{ID: t.recordingID()})
-	}
-}
-
-// paceRecording notes how far the recorder is. The caller holds arbiter.mu.
-func (t *Terminal) paceRecording(r *recorder) {
-	if !t.flow.gate.Set(r.stream, recordingPacer, r.Offset(), t.transcript.Head(), time.Now()) {
-		t.flow.refusePace("too many pace-setters", t.log)
-	}
-	t.paced()
-}
-
-// recordingOver makes room for another recorder. The caller holds arbiter.mu.
+// recordingOver makes room for another recorder. The caller holds recordings.mu.
 func (t *Terminal) recordingOver(r *recorder) {
 	r.Close()
-	t.recorder = nil
-	t.flow.gate.Gone(r.stream, recordingPacer)
-	t.paced()
+	t.recordings.running = nil
+	r.pacer.Gone()
 }
 
 // run records until the program ends, somebody stops it, or the disk fails.
-func (r *recorder) run() {
+func (r *recorder) run(to *recording.Recording) {
 	t := r.terminal
+	r.to = to
 	err := r.record()
-	end := r.tape.End
+	end := to.End
 	if r.tainted { // nobody may read it
-		end = func(time.Time, error) error { return r.tape.Discard() }
+		end = func(time.Time, error) error { return to.Discard() }
 	}
 	if end := end(time.Now(), err); err == nil {
 		err = end
 	}
 	if err != nil {
-		t.log.Warn("a recording ended early", "recording", r.tape.ID(), "error", err)
+		t.log.Warn("a recording ended early", "recording", to.ID(), "error", err)
 	}
-	t.mu.Lock()
+	t.recordings.mu.Lock()
 	t.recordingOver(r)
-	t.announceRecording()
-	t.mu.Unlock()
+	t.arbiter.Record("")
+	t.recordings.mu.Unlock()
 	close(r.done)
 }
 
@@ -240,7 +254,7 @@ func (r *recorder) record() error {
 			return err
 		}
 		due := flush.C
-		if !r.tape.Buffered() {
+		if !r.to.Buffered() {
 			due = nil
 		}
 		var err error
@@ -248,14 +262,14 @@ func (r *recorder) record() error {
 		case ok:
 			select {
 			case <-due:
-				err = r.tape.Flush()
+				err = r.to.Flush()
 			default:
 			}
 		default:
 			select {
 			case <-r.Wake:
 			case <-due:
-				err = r.tape.Flush()
+				err = r.to.Flush()
 			}
 		}
 		if err != nil {
@@ -267,20 +281,20 @@ func (r *recorder) record() error {
 func (r *recorder) write(item recorded) error {
 	if m := item.Resized; item.restart {
 		r.tainted = true
-		if err := r.tape.Restart(m.Cols, m.Rows, r.terminal.command()); err != nil {
+		if err := r.to.Restart(m.Cols, m.Rows, r.terminal.Info().Command); err != nil {
 			return err
 		}
 		r.tainted = false
 	} else if m != nil {
-		if err := r.tape.Resize(item.At, m.Cols, m.Rows); err != nil {
+		if err := r.to.Resize(item.At, m.Cols, m.Rows); err != nil {
 			return err
 		}
 	}
-	return r.tape.Output(item.At, item.Bytes)
+	return r.to.Output(item.At, item.Bytes)
 }
 
 // forget has the recorder discard what is recorded, if secrets isn't nil only
-// when one of these is in it. The caller holds arbiter.mu.
+// when one of these is in it. The caller holds recordings.mu.
 func (r *recorder) forget(secrets []*redact.Set) {
 	if secrets == nil {
 		r.restart = true
@@ -295,18 +309,17 @@ func (r *recorder) forget(secrets []*redact.Set) {
 
 // lookThrough has what is recorded discarded if one of secrets is in it.
 func (r *recorder) lookThrough(secrets []*redact.Set) error {
-	found, err := r.tape.Check(secrets...)
+	found, err := r.to.Check(secrets...)
 	if err != nil {
 		return err
 	}
-	t := r.terminal
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	r.terminal.recordings.mu.Lock()
+	defer r.terminal.recordings.mu.Unlock()
 	switch {
 	case found:
 		r.restart = true
 	case !r.restart && r.check == nil:
-		r.tape.Clear()
+		r.to.Clear()
 	}
 	return nil
 }
@@ -325,9 +338,9 @@ func (r *recorder) take() (item recorded, ok bool) {
 // it says with how much of that.
 func (r *recorder) takeNext() (item recorded, ok bool, skip display.Wish) {
 	t := r.terminal
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.paceRecording(r)
+	t.recordings.mu.Lock()
+	defer t.recordings.mu.Unlock()
+	r.pacer.At(r.Offset())
 	switch sets := r.check; {
 	case r.restart:
 		return recorded{}, false, display.WishHistory
@@ -348,7 +361,7 @@ func (r *recorder) takeNext() (item recorded, ok bool, skip display.Wish) {
 		// Output was lost, because the disk was slower for longer than the program
 		// may be held back.
 		if r.jumps++; r.jumps == 1 {
-			t.log.Warn("a recording lacks output: the disk is too slow", "recording", r.tape.ID())
+			t.log.Warn("a recording lacks output: the disk is too slow", "recording", r.to.ID())
 		}
 		return recorded{}, false, display.WishScreen
 	}
@@ -370,8 +383,8 @@ func (r *recorder) ahead(w display.Wish) recorded {
 	}
 	cols, rows := r.Move(cursor)
 	item.Resized = &protocol.Resized{Offset: cursor.Offset(), Cols: cols, Rows: rows}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.recordings.mu.Lock()
+	defer t.recordings.mu.Unlock()
 	if w == display.WishHistory {
 		item.restart, r.restart, r.check = true, false, nil
 	}

@@ -89,7 +89,7 @@ func TestRecording(t *testing.T) {
 			t.Errorf("announced %+v, want %s", m, id)
 		}
 		late := r.attach(t, nil).opened
-		if r.Info().Recording != id || late.Recording != id || len(late.Pacers) != 1 || late.Pacers[0].ID != recordingPacer {
+		if r.Info().Recording != id || late.Recording != id || len(late.Pacers) != 1 || late.Pacers[0].ID != "recording" {
 			t.Errorf("info %+v, opened %+v", r.Info(), late)
 		}
 		_, err := r.startRecording(store)
@@ -186,13 +186,16 @@ func TestRecordingHoldsBack(t *testing.T) {
 		end := r.flood(all)
 		wantHeld(t, end, lag+all)
 		// The output in between is lost; the screen goes on.
-		rec.tape, err = store.Create(params)
+		tape, err := store.Create(params)
 		if err != nil {
 			t.Fatal(err)
 		}
+		r.recordings.mu.Lock()
+		rec.tape = tape
+		r.recordings.mu.Unlock()
 		go func() { // ended below
 			defer r.life.followers.Done()
-			rec.run()
+			rec.run(tape)
 		}()
 		synctest.Wait()
 		id, err := r.stopRecording()
@@ -265,7 +268,7 @@ func TestSpill(t *testing.T) {
 			u.read()
 			u.seen.Next(max(0, u.seen.Len()-2000))
 		}
-		for u.terminal.transcript.Spilled() < u.head() {
+		for u.terminal.transcript.Spilled() < u.head {
 			<-time.After(time.Millisecond)
 		}
 		if part == parts-2 {
@@ -275,7 +278,7 @@ func TestSpill(t *testing.T) {
 	}
 	<-u.terminal.life.gone // it waits for the disk
 	reading, opened, err := u.terminal.Read(protocol.ReadParams{Epoch: u.opened.Epoch, To: 1 << 60})
-	if err != nil || opened.From != 0 || opened.To != u.head() || opened.Cols != 90 {
+	if err != nil || opened.From != 0 || opened.To != u.head || opened.Cols != 90 {
 		t.Fatalf("%+v %v", opened, err)
 	}
 	var want strings.Builder
@@ -299,11 +302,4 @@ func TestSpill(t *testing.T) {
 	if m, err := reading.Next(); err != io.EOF {
 		t.Error(m, err)
 	}
-}
-
-// head returns how much output the user has got.
-func (u *user) head() uint64 {
-	u.terminal.mu.Lock()
-	defer u.terminal.mu.Unlock()
-	return u.cursor.Offset()
 }

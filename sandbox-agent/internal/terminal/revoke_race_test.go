@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
 )
 
 var revokeRounds = flag.Int("terminal.revokes", 10_000, "rounds of TestNothingAfterRevoke")
@@ -66,8 +67,8 @@ func newTypingRace(t *testing.T, seed uint64) *typingRace {
 		}
 	}
 	r.Terminal = newTerminal(session, protocol.PTYInfo{ID: "pty_1", Cols: 80, Rows: 24}, newProgram(r.dev, r.proc),
-		site{revoked: r.set}, slog.New(slog.DiscardHandler))
-	r.set.OnChange(r.dropRevoked)
+		site{rules: arbiter.Options{Revoked: r.set}}, slog.New(slog.DiscardHandler))
+	r.set.OnChange(r.arbiter.DropRevoked)
 	go r.keep(func() {}) // end waits for it
 	r.v, r.typist = attach(t, r.Terminal, nil), attach(t, r.Terminal, nil)
 	for _, each := range []*viewer{r.v, r.typist} {

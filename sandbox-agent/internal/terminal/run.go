@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
 )
 
 const (
@@ -43,7 +44,7 @@ type RunResult struct {
 // somebody has typed at it, or another command is waited for. A command is at
 // most 16 KiB, without controls but for tabs and, where the shell takes pastes,
 // line feeds: KindTooLarge, KindInvalid.
-func (h *Host) Run(ctx context.Context, session protocol.SessionID, id protocol.PTYID, by Typist, command string) (RunResult, error) {
+func (h *Host) Run(ctx context.Context, session protocol.SessionID, id protocol.PTYID, by arbiter.Typist, command string) (RunResult, error) {
 	if err := checkCommand(command); err != nil {
 		return RunResult{}, err
 	}
@@ -57,20 +58,20 @@ func (h *Host) Run(ctx context.Context, session protocol.SessionID, id protocol.
 	default:
 		return RunResult{}, protocol.Errorf(protocol.KindConflict, "another command is waited for in the terminal")
 	}
-	open, leave, err := t.whileOpen(ctx, by)
+	open, leave, err := t.arbiter.WhileOpen(ctx, by)
 	if err != nil {
 		return RunResult{}, err
 	}
 	defer leave()
 	result, err := t.run(open, by, command)
-	if shutOut(open) { // what the command has printed since is not its to read
-		return RunResult{}, errNotOpen
+	if arbiter.ShutOut(open) { // what the command has printed since is not its to read
+		return RunResult{}, arbiter.ErrNotOpen
 	}
 	return result, err
 }
 
 // run is Run once it is known who may.
-func (t *Terminal) run(ctx context.Context, by Typist, command string) (RunResult, error) {
+func (t *Terminal) run(ctx context.Context, by arbiter.Typist, command string) (RunResult, error) {
 	out, err := t.begin(ctx, by, command, rand.Text())
 	if err != nil {
 		return RunResult{}, err
@@ -93,28 +94,28 @@ func checkCommand(command string) error {
 
 // begin types command, which is called name, at the shell's prompt and returns
 // what follows its output. The caller closes that.
-func (t *Terminal) begin(ctx context.Context, by Typist, command, name string) (*runOutput, error) {
-	if err := t.seat(ctx); err != nil {
+func (t *Terminal) begin(ctx context.Context, by arbiter.Typist, command, name string) (*runOutput, error) {
+	seat, err := t.arbiter.Sit(ctx, by)
+	if err != nil {
 		return nil, err
 	}
-	defer t.leave()
-	ctx, cancel := context.WithTimeout(ctx, givenBackAfter)
+	defer seat.Leave()
+	ctx, cancel := context.WithTimeout(ctx, arbiter.GivenBackAfter)
 	defer cancel()
 	var out *runOutput
 	var text string
-	term, err := t.takeAtPrompt(ctx, by, func(begun bool) (err error) {
+	err = t.takeAtPrompt(ctx, seat, func(begun bool) (err error) {
 		if text, err = t.commandText(command, begun); err != nil {
 			return err
 		}
-		if err := t.site.launched.Account.WritePrivate(account.RunFile, []byte(name+"\n")); err != nil {
+		if err := t.launched.Account.WritePrivate(account.RunFile, []byte(name+"\n")); err != nil {
 			return protocol.Fault(protocol.KindUnavailable, err)
 		}
 		out = t.newRunOutput(command, name)
 		return nil
 	})
 	if err == nil {
-		defer t.giveBack()
-		err = t.typeAll(ctx, term, []byte(text))
+		err = seat.Type(ctx, []byte(text))
 	}
 	if err != nil && out != nil {
 		out.Close()
@@ -122,35 +123,37 @@ func (t *Terminal) begin(ctx context.Context, by Typist, command, name string) (
 	return out, err
 }
 
-// takeReady is takeFor where ready looks at the screen.
-func (t *Terminal) takeReady(by Typist, ready func() error) (term uint64, err error) {
-	t.view.mu.Lock()
-	defer t.view.mu.Unlock()
-	return t.takeFor(by, ready)
-}
-
-// takeAtPrompt is takeFor once the shell is at its prompt, for which it waits a
-// moment if it isn't. Then begin is called, with view.mu and arbiter.mu held.
-func (t *Terminal) takeAtPrompt(ctx context.Context, by Typist, begin func(begun bool) error) (term uint64, err error) {
+// takeAtPrompt takes control once the shell is at its prompt, for which it waits a
+// moment if it isn't. Last it calls begin, which may say what is against it. begin
+// is called with view.mu held.
+func (t *Terminal) takeAtPrompt(ctx context.Context, seat *arbiter.Seat, begin func(begun bool) error) error {
 	again := time.NewTicker(promptEvery)
 	defer again.Stop()
 	for patience := time.Now().Add(promptWithin); ; {
-		term, err = t.takeReady(by, func() error {
-			begun, err := t.atPrompt()
+		err := t.takeReady(seat, func(at arbiter.Prompt) error {
+			begun, err := t.atPrompt(at)
 			if err != nil {
 				return err
 			}
 			return begin(begun)
 		})
 		if !errors.Is(err, errNotAtPrompt) && !errors.Is(err, errNoPaste) || time.Now().After(patience) {
-			return term, err
+			return err
 		}
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			return 0, err
+			return err
 		}
 	}
+}
+
+// takeReady takes control unless ready, which may look at the screen, says what is
+// against it. ready is called with view.mu held.
+func (t *Terminal) takeReady(seat *arbiter.Seat, ready func(arbiter.Prompt) error) error {
+	t.view.mu.Lock()
+	defer t.view.mu.Unlock()
+	return seat.Take(ready)
 }
 
 var errNoPaste = protocol.Errorf(protocol.KindInvalid, "the shell takes no command of several lines, or with tabs")
@@ -172,7 +175,7 @@ func (t *Terminal) commandText(command string, begun bool) (string, error) {
 
 // status returns the exit status of the command called name, if it has ended.
 func (t *Terminal) status(name string) (code int, ended bool) {
-	note, _, err := t.site.launched.Account.ReadNote(account.RanFile)
+	note, _, err := t.launched.Account.ReadNote(account.RanFile)
 	rest, found := strings.CutPrefix(note, name+" ")
 	if err != nil || !found {
 		return 0, false

@@ -10,10 +10,11 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
 )
 
 // elsewhere is a program of another terminal.
-var elsewhere = Typist{PTY: "pty_other"}
+var elsewhere = arbiter.Typist{PTY: "pty_other"}
 
 // shells runs f in each shell that tells when a command is done.
 func shells(t *testing.T, f func(t *testing.T, h *Host, id protocol.PTYID)) {
@@ -36,7 +37,7 @@ func shells(t *testing.T, f func(t *testing.T, h *Host, id protocol.PTYID)) {
 }
 
 // runs runs a command, as soon as the shell is there, however slow it is.
-func runs(t *testing.T, h *Host, id protocol.PTYID, by Typist, command string) (RunResult, error) {
+func runs(t *testing.T, h *Host, id protocol.PTYID, by arbiter.Typist, command string) (RunResult, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -111,18 +112,18 @@ func TestRunRefused(t *testing.T) {
 	h := realHost(t, IsolationNone)
 	u := sitDown(t, h, op.PTYCreate{})
 	u.expect(`m[$#] $`)
-	me := Typist{Grant: grantOf(alice, "gr_1", time.Minute, protocol.CapControl)}
-	run := func(by Typist, command string) error {
+	me := arbiter.Typist{Grant: grantOf(alice, "gr_1", time.Minute, protocol.CapControl)}
+	run := func(by arbiter.Typist, command string) error {
 		_, err := h.Run(t.Context(), session, u.id, by, command)
 		return err
 	}
 	wantRefusal(t, run(elsewhere, "echo never"), protocol.KindForbidden, "not open")
 	must(t, h.Share(session, u.id, protocol.ShareSession))
 	wantRefusal(t, run(elsewhere, "echo never"), protocol.KindConflict, string(alice)+" has control")
-	other := Typist{Grant: grantOf(bob, "gr_2", time.Minute, protocol.CapControl)}
+	other := arbiter.Typist{Grant: grantOf(bob, "gr_2", time.Minute, protocol.CapControl)}
 	wantRefusal(t, run(other, "echo never"), protocol.KindConflict, string(alice)+" has control")
-	wantRefusal(t, run(Typist{Grant: grantOf(bob, "gr_2", time.Minute)}, "echo never"), protocol.KindForbidden, "control")
-	wantRefusal(t, run(Typist{PTY: u.id}, "echo never"), protocol.KindForbidden, "its own terminal")
+	wantRefusal(t, run(arbiter.Typist{Grant: grantOf(bob, "gr_2", time.Minute)}, "echo never"), protocol.KindForbidden, "control")
+	wantRefusal(t, run(arbiter.Typist{PTY: u.id}, "echo never"), protocol.KindForbidden, "its own terminal")
 	wantRefusal(t, run(me, " \n "), protocol.KindInvalid, "no command")
 	wantRefusal(t, run(me, "echo \x03never"), protocol.KindInvalid, "controls")
 	wantRefusal(t, run(me, strings.Repeat("x", maxCommandBytes+1)), protocol.KindTooLarge, "over")

@@ -2,9 +2,11 @@ package terminal
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 )
 
@@ -47,11 +49,8 @@ func (h *Host) SetSecrets(set *redact.Set, values []string) {
 	sets := append([]*redact.Set{set}, h.secrets.change(values)...)
 	h.mu.Lock()
 	h.secrets.set = set
-	ts := make([]*Terminal, 0, len(h.listed))
-	for _, t := range h.listed {
-		ts = append(ts, t)
-	}
 	h.mu.Unlock()
+	ts := h.all()
 	for _, t := range ts {
 		t.setSecrets(sets[0], sets[1:]...)
 	}
@@ -61,7 +60,7 @@ func (h *Host) SetSecrets(set *redact.Set, values []string) {
 	for _, t := range ts {
 		t.search(sets...)
 	}
-	h.maskRecordings()
+	h.secrets.maskRecordings(h.config.Recordings, h.log)
 }
 
 // knownSecrets returns the present ones.
@@ -83,26 +82,22 @@ func withoutSecrets(set *redact.Set, text string) string {
 func (h *Host) catchUp(t *Terminal) {
 	h.secrets.changing.Lock()
 	defer h.secrets.changing.Unlock()
-	t.mu.Lock()
-	began := t.secrets
-	t.mu.Unlock()
-	if set := h.knownSecrets(); set != began {
+	if set := h.knownSecrets(); set != t.view.secrets() {
 		t.setSecrets(set, h.secrets.veiled...)
 		t.search(append([]*redact.Set{set}, h.secrets.veiled...)...)
 	}
 }
 
-// maskRecordings masks all ended recordings, in the background. The caller holds
-// changing.
-func (h *Host) maskRecordings() {
-	h.stopMasking()
-	store := h.config.Recordings
+// maskRecordings masks all ended recordings of store, in the background. A nil
+// store has none. The caller holds changing.
+func (s *secrets) maskRecordings(store *recording.Store, log *slog.Logger) {
+	s.stopMasking()
 	if store == nil {
 		return
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	h.secrets.stop = stop
-	h.secrets.masking.Go(func() { // stopMasking waits for it
+	s.stop = stop
+	s.masking.Go(func() { // stopMasking waits for it
 		again := time.NewTimer(0)
 		defer again.Stop()
 		for {
@@ -115,18 +110,28 @@ func (h *Host) maskRecordings() {
 			if err == nil || ctx.Err() != nil {
 				return
 			}
-			h.log.Error("recordings can't be masked, and not be read until they are", "error", err)
+			log.Error("recordings can't be masked, and not be read until they are", "error", err)
 			again.Reset(maskAgain)
 		}
 	})
 }
 
 // stopMasking ends the masking of recordings. The caller holds changing.
-func (h *Host) stopMasking() {
-	if h.secrets.stop == nil {
+func (s *secrets) stopMasking() {
+	if s.stop == nil {
 		return
 	}
-	h.secrets.stop()
-	h.secrets.masking.Wait()
-	h.secrets.stop = nil
+	s.stop()
+	s.masking.Wait()
+	s.stop = nil
+}
+
+// close ends what goes on in the background.
+func (s *secrets) close() {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	s.stopMasking()
+	if s.free != nil {
+		s.free.Stop()
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
 )
 
 // shares takes what v is told and returns the SHARED among it.
@@ -46,11 +47,11 @@ func TestShare(t *testing.T) {
 			}
 			for _, id := range []protocol.PTYID{"pty_2", "pty_3"} {
 				open := with == protocol.ShareSession || with == protocol.Share(id)
-				err := h.TypeFor(t.Context(), session, "pty_1", Typist{PTY: id}, []byte("x"))
+				err := h.TypeFor(t.Context(), session, "pty_1", arbiter.Typist{PTY: id}, []byte("x"))
 				if h.OpenTo(session, "pty_1", id) != open || (err == nil) != open || !open && protocol.KindOf(err) != protocol.KindForbidden {
 					t.Errorf("open to %q: %s types: %v", with, id, err)
 				}
-				_, err = h.Run(t.Context(), session, "pty_1", Typist{PTY: id}, "ls") // which is no shell
+				_, err = h.Run(t.Context(), session, "pty_1", arbiter.Typist{PTY: id}, "ls") // which is no shell
 				if (protocol.KindOf(err) != protocol.KindForbidden) != open {
 					t.Errorf("open to %q: %s runs: %v", with, id, err)
 				}
@@ -124,13 +125,15 @@ func TestShareEndsWithTheGuest(t *testing.T) {
 // is out again by then.
 func TestShareEndsBetween(t *testing.T) {
 	stageBubble(t, func(t *testing.T, r *stageRig) {
-		open, leave, err := r.whileOpen(t.Context(), elsewhere)
+		open, leave, err := r.arbiter.WhileOpen(t.Context(), elsewhere)
 		must(t, err)
 		defer leave()
-		term, err := r.takeFor(elsewhere, nil)
+		seat, err := r.arbiter.Sit(open, elsewhere)
 		must(t, err)
+		defer seat.Leave()
+		must(t, seat.Take(nil))
 		must(t, r.host.Share(session, "pty_1", protocol.ShareNone))
-		if err := r.typeAll(open, term, []byte("x")); err == nil || r.dev.take() != "" {
+		if err := seat.Type(open, []byte("x")); err == nil || r.dev.take() != "" {
 			t.Errorf("typed: %v", err)
 		}
 	})
@@ -162,7 +165,7 @@ func TestShareEndsARun(t *testing.T) {
 			}
 		}
 		must(t, h.Share(session, id, protocol.ShareNone))
-		if got := <-ended; got.error != errNotOpen || got.RunResult != (RunResult{}) {
+		if got := <-ended; got.error != arbiter.ErrNotOpen || got.RunResult != (RunResult{}) {
 			t.Errorf("%+v", got)
 		}
 	})

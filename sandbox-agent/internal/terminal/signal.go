@@ -4,7 +4,6 @@ import (
 	"syscall"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 )
 
 // signals are those that [Host.Signal] takes, by name.
@@ -27,20 +26,12 @@ func (h *Host) Signal(session protocol.SessionID, id protocol.PTYID, name string
 	if err != nil {
 		return err
 	}
-	proc, paused := t.inFront()
+	front, paused := t.arbiter.Front()
 	switch {
 	case paused && sig == syscall.SIGCONT:
 		return protocol.Errorf(protocol.KindConflict, "a paused coding agent is resumed by agent.resume")
-	case t.hasEnded() || proc.Signal(sig) == 0:
+	case t.hasEnded() || front.Process.Signal(sig) == 0:
 		return protocol.Errorf(protocol.KindEnded, "nothing runs in the terminal")
 	}
 	return nil
-}
-
-// inFront returns the program that has the terminal, and whether that is a paused
-// coding agent.
-func (t *Terminal) inFront() (proc pty.Child, paused bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.stage.front.proc, t.stage.state() == protocol.AgentPaused
 }

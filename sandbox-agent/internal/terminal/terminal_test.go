@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -206,7 +207,7 @@ func TestNextEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		v.Close() // harmless
-		for range maxAttachments {
+		for range arbiter.MaxStreams {
 			r.attach(t, nil)
 		}
 		_, _, err := r.Attach(protocol.TerminalParams{})
@@ -219,7 +220,7 @@ func TestNextEnds(t *testing.T) {
 func TestOutboxIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		v := r.attach(t, nil)
-		for range maxOutbox + 1 {
+		for range arbiter.MaxOutbox + 1 {
 			v.Post(protocol.Granted{Refused: "no"})
 		}
 		_, err := v.Next(t.Context())

@@ -1,13 +1,13 @@
 package terminal
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
 )
 
 func robotTurn(text string) protocol.AgentTurn {
@@ -184,16 +184,21 @@ func TestTurnWithoutHolder(t *testing.T) {
 		}
 		r.begin(t)
 		r.finish(t, "")
-		if l := r.lease(); l.Holder != "" || r.stage.state() != protocol.AgentWaiting {
+		if l := r.lease(); l.Holder != "" || r.agentState() != protocol.AgentWaiting {
 			t.Errorf("%+v", l)
 		}
 	})
 }
 
 func (r *rig) lease() protocol.Lease {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.control.lease.Lease(time.Now())
+	return r.arbiter.Lease()
+}
+
+func (r *rig) agentState() protocol.AgentState {
+	if report := r.Info().Agent; report != nil {
+		return report.State
+	}
+	return protocol.AgentStopped
 }
 
 // TestFirstPrompt: an agent that was started by its name alone waits for its
@@ -201,11 +206,10 @@ func (r *rig) lease() protocol.Lease {
 func TestFirstPrompt(t *testing.T) {
 	stageBubble(t, func(t *testing.T, r *stageRig) {
 		start := func(idle bool) *rig {
-			l, err := r.reserveAgent()
+			must(t, r.arbiter.ReserveAgent())
+			dev, proc, err := r.host.launch(r.launched)
 			must(t, err)
-			dev, proc, err := r.host.launch(l)
-			must(t, err)
-			r.bringForward(agentPlan{name: robot, idle: idle}, newProgram(dev, proc), l)
+			r.bringForward(newProgram(dev, proc), arbiter.Arrival{Name: robot, Idle: idle})
 			return r.host.launched[len(r.host.launched)-1]
 		}
 		state := func(after time.Duration, want protocol.AgentState) {
@@ -217,19 +221,19 @@ func TestFirstPrompt(t *testing.T) {
 			}
 		}
 		cli := start(true)
-		state(firstPromptAfter-time.Millisecond, protocol.AgentRunning)
+		state(arbiter.FirstPromptAfter-time.Millisecond, protocol.AgentRunning)
 		state(time.Millisecond, protocol.AgentWaiting)
 		cli.quit(0)
 		cli = start(true)
 		r.begin(t)
-		state(firstPromptAfter, protocol.AgentRunning)
+		state(arbiter.FirstPromptAfter, protocol.AgentRunning)
 		cli.quit(0)
 		cli = start(false)
 		state(time.Hour, protocol.AgentRunning)
 		cli.quit(0)
 		start(true)
 		r.pause(t)
-		state(firstPromptAfter, protocol.AgentPaused)
+		state(arbiter.FirstPromptAfter, protocol.AgentPaused)
 		r.resumes(t, protocol.AgentWaiting)
 	})
 }
@@ -283,11 +287,11 @@ func TestReports(t *testing.T) {
 		for ; err == nil; n++ {
 			err = report(robotTurn(""))
 		}
-		if wantKind(t, err, protocol.KindTooMany); n > reportBurst+1 {
+		if wantKind(t, err, protocol.KindTooMany); n > arbiter.ReportBurst+1 {
 			t.Errorf("%d reports", n)
 		}
 		must(t, r.host.AgentStarted(session, "pty_1", robot)) // of none that is in front
-		time.Sleep(reportEvery)
+		time.Sleep(arbiter.ReportEvery)
 		must(t, report(robotTurn("")))
 		wantKind(t, report(robotTurn("")), protocol.KindTooMany)
 		time.Sleep(time.Hour)
@@ -305,7 +309,7 @@ func TestManyTools(t *testing.T) {
 		r.start(t)
 		v.wantAgent(protocol.AgentRunning)
 		v.wantLease(protocol.AgentHolder, term+1)
-		for range 10 * reportBurst {
+		for range 10 * arbiter.ReportBurst {
 			r.begin(t)
 		}
 		r.ready(t)
@@ -330,21 +334,20 @@ func want1(v *viewer) protocol.AgentTurn {
 // which may have started it.
 func TestOtherAgents(t *testing.T) {
 	stageBubble(t, func(t *testing.T, r *stageRig) {
-		l, err := r.reserveAgent()
+		must(t, r.arbiter.ReserveAgent())
+		dev, proc, err := r.host.launch(r.launched)
 		must(t, err)
-		dev, proc, err := r.host.launch(l)
-		must(t, err)
-		r.bringForward(agentPlan{name: "claude", cli: "claude"}, newProgram(dev, proc), l)
+		r.bringForward(newProgram(dev, proc), arbiter.Arrival{Name: "claude", CLI: "claude"})
 		must(t, r.host.AgentTurn(session, "pty_1", protocol.AgentTurn{Agent: "codex"}))
-		if r.stage.state() != protocol.AgentRunning {
+		if r.agentState() != protocol.AgentRunning {
 			t.Error("it waits because another one does")
 		}
 		must(t, r.host.AgentTurn(session, "pty_1", protocol.AgentTurn{Agent: "claude-code"}))
-		if r.stage.state() != protocol.AgentWaiting {
+		if r.agentState() != protocol.AgentWaiting {
 			t.Error("it doesn't wait")
 		}
 		must(t, r.host.AgentStarted(session, "pty_1", "codex-cli"))
-		if r.stage.state() != protocol.AgentWaiting {
+		if r.agentState() != protocol.AgentWaiting {
 			t.Error("it works because another one does")
 		}
 	})
@@ -356,7 +359,6 @@ func TestNoteTools(t *testing.T) {
 		v := r.attach(t, nil)
 		for n := range 10_000 {
 			r.host.NoteTools(session, "", n, n+1)
-			must(t, errors.Join(v.err))
 		}
 		r.host.NoteTools(session, "pty_2", 0, 1)
 		r.host.NoteTools("ses_2", "", 0, 1)

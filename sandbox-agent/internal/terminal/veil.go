@@ -74,10 +74,3 @@ func (s *secrets) freeLater() {
 	}
 	s.free.Reset(freeAfter)
 }
-
-// stopFreeing leaves memory as it is. The caller holds changing.
-func (s *secrets) stopFreeing() {
-	if s.free != nil {
-		s.free.Stop()
-	}
-}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/sandbox-agent/internal/display"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 )
 
 // A view is a terminal's display and its lock, which is the outermost of the
@@ -17,6 +18,13 @@ type view struct {
 	display *display.Display
 	taken   time.Time // when the last keyframes were taken
 	anew    time.Time // when an epoch last began because it was due
+}
+
+// secrets returns those that are masked.
+func (v *view) secrets() *redact.Set {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.display.Secrets()
 }
 
 // plain returns the screen and as many rows above it as plain text, without

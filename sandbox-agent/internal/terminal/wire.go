@@ -81,7 +81,5 @@ func (t *Terminal) say(text string) {
 	defer t.view.mu.Unlock()
 	t.view.display.Write(nil, []byte(text), false)
 	t.beginAnewIfDue(time.Now())
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.displayed(true)
+	t.arbiter.Show(t.shown(), true)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
@@ -23,8 +24,8 @@ type Host interface {
 	List(session protocol.SessionID) []protocol.PTYInfo
 	OpenTo(session protocol.SessionID, id, programs protocol.PTYID) bool
 	Screen(session protocol.SessionID, id protocol.PTYID, lines int) (string, protocol.PTYInfo, error)
-	TypeFor(ctx context.Context, session protocol.SessionID, id protocol.PTYID, by terminal.Typist, text []byte) error
-	Run(ctx context.Context, session protocol.SessionID, id protocol.PTYID, by terminal.Typist, command string) (terminal.RunResult, error)
+	TypeFor(ctx context.Context, session protocol.SessionID, id protocol.PTYID, by arbiter.Typist, text []byte) error
+	Run(ctx context.Context, session protocol.SessionID, id protocol.PTYID, by arbiter.Typist, command string) (terminal.RunResult, error)
 }
 
 // Terminals are the tools that read and use the terminals of the caller's
@@ -179,8 +180,8 @@ func (s *Terminals) typable(caller toolbox.Caller, pty protocol.PTYID) error {
 	return s.permit(caller, pty, protocol.CapControl)
 }
 
-func typist(caller toolbox.Caller) terminal.Typist {
-	return terminal.Typist{Grant: caller.Grant, PTY: caller.PTY}
+func typist(caller toolbox.Caller) arbiter.Typist {
+	return arbiter.Typist{Grant: caller.Grant, PTY: caller.PTY}
 }
 
 var terminalRun = protocol.Tool{

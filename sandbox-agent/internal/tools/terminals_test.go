@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox/toolboxtest"
 )
@@ -18,7 +19,7 @@ var _ Host = (*terminal.Host)(nil)
 // A desk is a Host that notes what is asked of it.
 type desk struct {
 	typed  string
-	by     terminal.Typist
+	by     arbiter.Typist
 	lines  int
 	run    func(ctx context.Context) (terminal.RunResult, error)
 	refuse error
@@ -38,12 +39,12 @@ func (d *desk) Screen(_ protocol.SessionID, id protocol.PTYID, lines int) (strin
 	return "$ ls\n", protocol.PTYInfo{ID: id}, d.refuse
 }
 
-func (d *desk) TypeFor(_ context.Context, _ protocol.SessionID, id protocol.PTYID, by terminal.Typist, text []byte) error {
+func (d *desk) TypeFor(_ context.Context, _ protocol.SessionID, id protocol.PTYID, by arbiter.Typist, text []byte) error {
 	d.typed, d.by = string(id)+":"+string(text), by
 	return d.refuse
 }
 
-func (d *desk) Run(ctx context.Context, _ protocol.SessionID, _ protocol.PTYID, by terminal.Typist, command string) (terminal.RunResult, error) {
+func (d *desk) Run(ctx context.Context, _ protocol.SessionID, _ protocol.PTYID, by arbiter.Typist, command string) (terminal.RunResult, error) {
 	d.typed, d.by = command, by
 	return d.run(ctx)
 }

@@ -1,4 +1,4 @@
-package terminal
+package arbiter
 
 import (
 	"time"
@@ -7,12 +7,12 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 )
 
-// maxGrants bounds the grants of an attachment; those of one person
+// MaxGrants bounds the grants of a stream; those of one person
 // protocol.MaxPersonGrants does.
-const maxGrants = 4096
+const MaxGrants = 4096
 
-// A grantList is the grants under which an attachment is used. Its zero value is
-// ready; arbiter.mu guards it.
+// A grantList is the grants under which a stream is used. Its zero value is
+// ready; Arbiter.mu guards it.
 type grantList struct {
 	of     map[protocol.GrantID]presented // nil: there never was one
 	people map[protocol.UserID]int        // how many each has
@@ -35,7 +35,7 @@ func (l *grantList) add(g *jws.Grant, handle uint64, keep *jws.Grant) bool {
 		switch {
 		case l.people[g.Subject] >= protocol.MaxPersonGrants:
 			l.giveWay(g.Subject, keep)
-		case len(l.of) >= maxGrants:
+		case len(l.of) >= MaxGrants:
 			most := g.Subject
 			for user, n := range l.people {
 				if n > l.people[most] {

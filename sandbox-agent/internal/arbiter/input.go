@@ -1,4 +1,4 @@
-package terminal
+package arbiter
 
 import (
 	"bytes"
@@ -6,22 +6,23 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/lease"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 )
 
 const (
-	// maxQueuedItems bounds the queue where its bytes don't: a key held down
+	// MaxQueuedItems bounds the queue where its bytes don't: a key held down
 	// before a program that doesn't read.
-	maxQueuedItems = 8 << 10
-	// maxAnswerBytes bounds the answers to terminal queries that wait: room for
+	MaxQueuedItems = 8 << 10
+	// MaxAnswerBytes bounds the answers to terminal queries that wait: room for
 	// those to all 256 colours at once, several times. A program that asks more
 	// without reading gets no more.
-	maxAnswerBytes = 64 << 10
+	MaxAnswerBytes = 64 << 10
 	// maxClients bounds the clients whose sequence is remembered.
 	maxClients = 1 << 10
 )
 
 // A source is where input comes from, and who is told what became of it. Its
-// methods are called with arbiter.mu held.
+// methods are called with Arbiter.mu held.
 type source interface {
 	ack(client string, seq uint64)
 	refuseInput(client string, seq uint64, reason protocol.RefusalReason)
@@ -40,7 +41,7 @@ type queuedInput struct {
 // inputQueue is what waits to be written to the PTY. The arbiter's mu
 // guards it.
 type inputQueue struct {
-	items []queuedInput // at most maxQueuedItems
+	items []queuedInput // at most MaxQueuedItems
 	bytes int           // in items, at most protocol.MaxInputQueued
 
 	// Input is taken in once and written once, in this order.
@@ -57,9 +58,9 @@ func newInputQueue() inputQueue {
 	return inputQueue{accepted: lease.NewWindow(maxClients), written: lease.NewWindow(maxClients), entered: true}
 }
 
-// answer queues the answer to a query of p's. The caller holds arbiter.mu.
-func (p *program) answer(answer []byte) {
-	if len(p.answers)+len(answer) <= maxAnswerBytes {
+// answer queues the answer to a query of p's. The caller holds Arbiter.mu.
+func (p *Program) answer(answer []byte) {
+	if len(p.answers)+len(answer) <= MaxAnswerBytes {
 		p.answers = append(p.answers, answer...)
 	}
 }
@@ -90,35 +91,35 @@ func (q *inputQueue) find(client string, seq uint64) *queuedInput {
 // Input writes in to the PTY, or queues it while the PTY has no room. It never
 // waits. An INPUT_ACK follows once all of it is written, or an INPUT_REFUSED:
 // the reasons are those of the lease, busy when the queue is full, and ended.
-// Input that was taken in before, from this attachment or another, is not
+// Input that was taken in before, from this stream or another, is not
 // written again, only acknowledged. In.Bytes may be reused on return.
-func (a *Attachment) Input(in protocol.Input) {
-	t := a.terminal
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (a *Stream) Input(in protocol.Input) {
+	b := a.arbiter
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if a.err != nil {
 		return
 	}
-	if last, ok := t.input.accepted.Last(in.Client); ok && in.Seq <= last {
+	if last, ok := b.input.accepted.Last(in.Client); ok && in.Seq <= last {
 		a.repeat(in)
 		return
 	}
-	if reason, ok := t.mayType(in.Term); !ok {
+	if reason, ok := b.mayType(in.Term); !ok {
 		a.refuseInput(in.Client, in.Seq, reason)
 		return
 	}
-	q := &t.input
-	if len(q.items) == maxQueuedItems || q.bytes+len(in.Bytes) > protocol.MaxInputQueued {
+	q := &b.input
+	if len(q.items) == MaxQueuedItems || q.bytes+len(in.Bytes) > protocol.MaxInputQueued {
 		a.refuseInput(in.Client, in.Seq, protocol.RefusedBusy)
 		return
 	}
 	q.accepted.Accept(in.Client, in.Seq)
 	q.items = append(q.items, queuedInput{from: a, term: in.Term, client: in.Client, seq: in.Seq, rest: in.Bytes})
 	q.bytes += len(in.Bytes)
-	if t.control.lease.Typed(time.Now()) {
-		t.leaseChanged(nil, 0)
+	if b.control.lease.Typed(time.Now()) {
+		b.leaseChanged(nil, 0)
 	}
-	t.pump()
+	b.pump()
 	if n := len(q.items); n > 0 { // in is not written, and still the last
 		q.items[n-1].rest = bytes.Clone(q.items[n-1].rest)
 	}
@@ -126,18 +127,18 @@ func (a *Attachment) Input(in protocol.Input) {
 
 // repeat answers input that was taken in before: with an ack when it is
 // written; when it still waits its ack goes to a, as a relay that lost its
-// tunnel expects; else it was refused. The caller holds arbiter.mu.
-func (a *Attachment) repeat(in protocol.Input) {
-	t := a.terminal
-	if last, ok := t.input.written.Last(in.Client); ok && in.Seq <= last {
+// tunnel expects; else it was refused. The caller holds Arbiter.mu.
+func (a *Stream) repeat(in protocol.Input) {
+	b := a.arbiter
+	if last, ok := b.input.written.Last(in.Client); ok && in.Seq <= last {
 		a.ack(in.Client, last)
 		return
 	}
-	if item := t.input.find(in.Client, in.Seq); item != nil {
+	if item := b.input.find(in.Client, in.Seq); item != nil {
 		item.from = a
 		return
 	}
-	reason, ok := t.mayType(in.Term)
+	reason, ok := b.mayType(in.Term)
 	if ok {
 		reason = protocol.RefusedStaleTerm
 	}
@@ -146,7 +147,7 @@ func (a *Attachment) repeat(in protocol.Input) {
 
 // mayType says why input typed under term may not be written now. The caller
 // holds mu.
-func (b *arbiter) mayType(term uint64) (protocol.RefusalReason, bool) {
+func (b *Arbiter) mayType(term uint64) (protocol.RefusalReason, bool) {
 	if !b.ended.IsZero() {
 		return protocol.RefusedEnded, false
 	}
@@ -158,7 +159,7 @@ func (b *arbiter) mayType(term uint64) (protocol.RefusalReason, bool) {
 
 // pump writes what the PTY in front has room for, and leaves the rest to flush.
 // The caller holds mu.
-func (b *arbiter) pump() {
+func (b *Arbiter) pump() {
 	p := b.stage.front
 	if p.flushing || !b.ended.IsZero() || b.writeInput() {
 		return
@@ -169,8 +170,8 @@ func (b *arbiter) pump() {
 
 // flush writes the queue as the PTY of p gets room, until it is empty or p is
 // not in front.
-func (b *arbiter) flush(p *program) {
-	err := p.dev.WhenWritable(func() bool {
+func (b *Arbiter) flush(p *Program) {
+	err := p.Device.WhenWritable(func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		done := p != b.stage.front || b.writeInput()
@@ -190,7 +191,7 @@ func (b *arbiter) flush(p *program) {
 // writeInput writes as much of the queue as there is room for in front and
 // reports whether that was all. An answer to a query goes between two inputs,
 // never into one. The caller holds mu, so no other term can begin meanwhile.
-func (b *arbiter) writeInput() (done bool) {
+func (b *Arbiter) writeInput() (done bool) {
 	q, front := &b.input, b.stage.front
 	for len(front.answers)+len(q.items) > 0 {
 		p := front.answers
@@ -198,8 +199,8 @@ func (b *arbiter) writeInput() (done bool) {
 		if !answering {
 			p = q.items[0].rest
 		}
-		now := fileClock() // before: the shell may be at its next prompt as soon as it has this
-		n, err := front.dev.Offer(p)
+		now := account.FileClock() // before: the shell may be at its next prompt as soon as it has this
+		n, err := front.Device.Offer(p)
 		if n > 0 && !answering && front == b.own {
 			q.last, q.entered = now, p[n-1] == '\r' || p[n-1] == '\n'
 		}
@@ -212,7 +213,7 @@ func (b *arbiter) writeInput() (done bool) {
 		default:
 			q.items[0].rest, q.items[0].begun = p[n:], q.items[0].begun || n > 0
 			q.bytes -= n
-			b.site.counts.typed.Add(uint64(n))
+			b.o.Counts.InputBytes.Add(uint64(n))
 		}
 		if n < len(p) {
 			return false
@@ -230,7 +231,7 @@ func (b *arbiter) writeInput() (done bool) {
 
 // refuseStale refuses what was queued under a term that is over, a begun item
 // too: the rest of it is not written. The caller holds mu.
-func (b *arbiter) refuseStale() {
+func (b *Arbiter) refuseStale() {
 	b.input.refuseWhere(func(item queuedInput) (protocol.RefusalReason, bool) {
 		reason, ok := b.mayType(item.term)
 		return reason, !ok
@@ -240,7 +241,7 @@ func (b *arbiter) refuseStale() {
 // refuseAll refuses everything queued for the program in front, which takes
 // nothing any more. What was meant for a coding agent is not for the program
 // behind. The caller holds mu.
-func (b *arbiter) refuseAll() {
+func (b *Arbiter) refuseAll() {
 	reason := protocol.RefusedEnded
 	if b.stage.front != b.own {
 		reason = protocol.RefusedStaleTerm
