@@ -162,7 +162,7 @@ func (a *Agent) load() (err error) {
 	a.status = newReporter(a)
 	a.audit, err = audit.Open(audit.Options{
 		Dir: filepath.Join(a.cfg.StateDir, "audit"), Sandbox: enrolment.SandboxID, Device: a.identity.Device,
-		Now: time.Now, Logger: a.log, OnChange: a.status.look,
+		Now: time.Now, Logger: a.log, Changed: a.status.news,
 	})
 	if err != nil {
 		return err
@@ -218,7 +218,7 @@ func (a *Agent) build() error {
 	}
 	run := &executor.Executor{
 		Sandbox: a.identity.Enrolment.SandboxID, Keys: a.authority.Trust.Keys, Device: a.identity.Device, Ledger: a.ledger, Audit: a.audit,
-		Operations: a.operations(), Callback: a.authority.Outbox.Callback,
+		Operations: a.operations(), Callbacks: a.authority.Outbox,
 		Now: time.Now, Log: a.log,
 	}
 	a.noteLost(run)

@@ -80,7 +80,7 @@ func (c *Config) say(s Status) {
 type reporter struct {
 	// Static after construction.
 	agent *Agent
-	news  chan struct{} // something may have changed
+	news  chan struct{} // 1 element: something may have changed
 
 	// Guarded by mu.
 	mu       sync.Mutex
@@ -88,14 +88,6 @@ type reporter struct {
 }
 
 func newReporter(a *Agent) *reporter { return &reporter{agent: a, news: make(chan struct{}, 1)} }
-
-// look has the reporter look soon.
-func (r *reporter) look() {
-	select {
-	case r.news <- struct{}{}:
-	default:
-	}
-}
 
 // greet tells a relay that is new how the agent is.
 func (r *reporter) greet(session *tunnel.Session) {

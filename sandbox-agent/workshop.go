@@ -75,7 +75,7 @@ func (w *workshop) open() (err error) {
 		return err
 	}
 	w.integrations, err = integration.New(integration.Options{
-		Client:   integration.Client{Do: s.agent.authority.Credentials.Do},
+		Client:   integration.Client{Requests: s.agent.authority.Credentials},
 		OnChange: func(session protocol.SessionID, pty protocol.PTYID) { w.server.Changed(session, pty) },
 		Log:      s.agent.log,
 	})

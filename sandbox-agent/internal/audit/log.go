@@ -42,9 +42,9 @@ type Options struct {
 	MaxFiles     int            // older ones are removed; default 64
 	Now          func() time.Time
 	Logger       *slog.Logger
-	// OnChange is called, by the writer, whenever what Err returns changes.
-	// It must not call the Log's Head or Close.
-	OnChange func()
+	// Changed receives whenever what Err returns changes. Nothing waits for a
+	// reader; nil: nobody reads.
+	Changed chan<- struct{}
 }
 
 // A Log records what happens in one sandbox. It is safe for concurrent use, and
@@ -52,13 +52,13 @@ type Options struct {
 // last owns it.
 type Log struct {
 	// Static after construction.
-	now      func() time.Time
-	log      *slog.Logger
-	onChange func()
-	wake     chan struct{}   // capacity 1: there is something to write
-	syncs    chan chan error // who waits for what is written to be on disk
-	closing  chan struct{}   // closed by Close
-	ended    chan struct{}   // closed when the writer is over
+	now     func() time.Time
+	log     *slog.Logger
+	changed chan<- struct{}
+	wake    chan struct{}   // capacity 1: there is something to write
+	syncs   chan chan error // who waits for what is written to be on disk
+	closing chan struct{}   // closed by Close
+	ended   chan struct{}   // closed when the writer is over
 
 	mu sync.Mutex
 	// Guarded by mu.
@@ -97,7 +97,7 @@ func Open(o Options) (*Log, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	l := &Log{
-		now: o.Now, log: o.Logger, onChange: o.OnChange,
+		now: o.Now, log: o.Logger, changed: o.Changed,
 		wake: make(chan struct{}, 1), syncs: make(chan chan error), closing: make(chan struct{}), ended: make(chan struct{}),
 		freed: make(chan struct{}),
 	}
@@ -274,8 +274,9 @@ func (l *Log) report(problem error) {
 	} else {
 		l.log.Info("audit log is written")
 	}
-	if l.onChange != nil {
-		l.onChange()
+	select {
+	case l.changed <- struct{}{}:
+	default:
 	}
 }
 

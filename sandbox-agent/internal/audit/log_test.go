@@ -266,8 +266,8 @@ func TestFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var room atomic.Int64
 		room.Store(1 << 20)
-		changes := 0
-		l := open(t, Options{Dir: dir, Device: device, OnChange: func() { changes++ }})
+		changed := make(chan struct{}, 10)
+		l := open(t, Options{Dir: dir, Device: device, Changed: changed})
 		synctest.Wait()
 		l.writer.file = fullDisk{l.writer.file, &room}
 		command(t, l, "cmd_1")
@@ -292,8 +292,8 @@ func TestFullDisk(t *testing.T) {
 		must(t, l.Close())
 		report, err := verified(dir)
 		must(t, err)
-		if report.Records[audit.KindCommand] != 3 || report.Records[audit.KindLost] != 1 || changes != 2 {
-			t.Errorf("%+v, %d changes", report, changes)
+		if report.Records[audit.KindCommand] != 3 || report.Records[audit.KindLost] != 1 || len(changed) != 2 {
+			t.Errorf("%+v, %d changes", report, len(changed))
 		}
 		if total := uint64(report.Records[audit.KindLease]) + l.Lost(); total != 3*maxQueued {
 			t.Errorf("%d lease changes accounted for", total)

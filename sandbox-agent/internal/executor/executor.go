@@ -23,6 +23,12 @@ import (
 // recordTimeout bounds how long a command waits for a place in the audit log.
 const recordTimeout = 5 * time.Second
 
+// Callbacks tell the control plane what became of commands.
+type Callbacks interface {
+	// Callback must not wait for anything.
+	Callback(command *jws.Command, result protocol.Result)
+}
+
 // Executor runs commands.
 type Executor struct {
 	Sandbox    protocol.SandboxID
@@ -31,11 +37,11 @@ type Executor struct {
 	Ledger     *ledger.Ledger
 	Audit      *audit.Log         // nil: nothing is recorded
 	Operations feature.Operations // by kind; any other is unsupported
-	// Callback is called with the outcome of each run, before Execute returns
-	// it; nil: nobody. It must not wait for anything.
-	Callback func(command *jws.Command, result protocol.Result)
-	Now      func() time.Time
-	Log      *slog.Logger
+	// Callbacks hears the outcome of each run before Execute returns it; nil:
+	// nobody does.
+	Callbacks Callbacks
+	Now       func() time.Time
+	Log       *slog.Logger
 
 	order   order
 	rejects rejects
@@ -167,8 +173,8 @@ func (x *Executor) run(ctx context.Context, command *jws.Command, run feature.Ru
 	if x.Audit != nil {
 		x.Audit.Command(x.entry(command, status, err, started))
 	}
-	if x.Callback != nil {
-		x.Callback(command, result)
+	if x.Callbacks != nil {
+		x.Callbacks.Callback(command, result)
 	}
 	return result
 }

@@ -169,13 +169,8 @@ func TestSigned(t *testing.T) {
 			t.Errorf("the wire changes %s", r.Callback)
 		}
 	}
-	var heard []protocol.Result
-	b.Callback = func(c *jws.Command, r protocol.Result) {
-		if c.Target.SandboxID != sandbox {
-			t.Error("not the command")
-		}
-		heard = append(heard, r)
-	}
+	heard := &outcomes{t: t}
+	b.Callbacks = heard
 	c := b.command(`{"kind":"pty.create","command":"echo <&> é\u2028"}`)
 	token := b.sign(c)
 	_, first := b.execute(token)
@@ -187,12 +182,25 @@ func TestSigned(t *testing.T) {
 		t.Errorf("%s, want %s", again.Callback, first.Callback)
 	}
 	check(b.Execute(t.Context(), b.sign(b.command(`{"kind":"moon.land"}`))))
-	if len(heard) != 1 || string(heard[0].Signature) != string(first.Signature) {
-		t.Errorf("heard %d outcomes", len(heard))
+	if len(heard.list) != 1 || string(heard.list[0].Signature) != string(first.Signature) {
+		t.Errorf("heard %d outcomes", len(heard.list))
 	}
 	if r := b.Execute(t.Context(), "a.b.c"); r.Signature != nil {
 		t.Error("signed what can't be verified")
 	}
+}
+
+// outcomes are what callbacks were told.
+type outcomes struct {
+	t    *testing.T
+	list []protocol.Result
+}
+
+func (o *outcomes) Callback(c *jws.Command, r protocol.Result) {
+	if c.Target.SandboxID != sandbox {
+		o.t.Error("not the command")
+	}
+	o.list = append(o.list, r)
 }
 
 // TestRejects: each is counted by its kind, logged once in a while, and the log

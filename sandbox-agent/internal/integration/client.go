@@ -14,13 +14,16 @@ import (
 // maxReason bounds what is passed on of an error's text.
 const maxReason = 500
 
-// A Client asks the control plane's gateway.
-type Client struct {
-	// Do sends a request, signed with the device's key, to the control plane.
-	// target is a path with its query. It returns the body and the status of
-	// the answer; an error means that there was none.
-	Do func(ctx context.Context, method, target string, body []byte) ([]byte, int, error)
+// A Requester sends requests to the control plane.
+type Requester interface {
+	// Do sends a request, signed with the device's key. target is a path with its
+	// query. It returns the body and the status of the answer; an error means that
+	// there was none.
+	Do(ctx context.Context, method, target string, body []byte) ([]byte, int, error)
 }
+
+// A Client asks the control plane's gateway.
+type Client struct{ Requests Requester }
 
 // A Refusal is what the gateway said in place of an answer.
 type Refusal struct {
@@ -53,7 +56,7 @@ func (c Client) Execute(ctx context.Context, provider string, req protocol.Gatew
 }
 
 func (c Client) ask(ctx context.Context, method, target string, body []byte, out any) error {
-	data, status, err := c.Do(ctx, method, target, body)
+	data, status, err := c.Requests.Do(ctx, method, target, body)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ type gateway struct {
 	before   func() // runs before a list is answered, after it was read
 }
 
-func (g *gateway) do(ctx context.Context, method, target string, body []byte) ([]byte, int, error) {
+func (g *gateway) Do(ctx context.Context, method, target string, body []byte) ([]byte, int, error) {
 	if method == http.MethodPost {
 		var req protocol.GatewayRequest
 		if err := json.Unmarshal(body, &req); err != nil {
@@ -97,7 +97,7 @@ func newSet(t *testing.T) (*Set, *gateway, *changes) {
 	t.Helper()
 	g := &gateway{attached: make(map[string][]string), lists: make(map[string]int)}
 	c := &changes{}
-	s, err := New(Options{Client: Client{g.do}, OnChange: c.note, Log: slog.New(slog.DiscardHandler)})
+	s, err := New(Options{Client: Client{g}, OnChange: c.note, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
