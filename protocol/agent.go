@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// An AgentState says what the coding agent in front of a terminal does.
+// An AgentState is the state of the coding agent in front of a terminal.
 type AgentState string
 
 const (
@@ -15,12 +15,12 @@ const (
 	AgentStopped AgentState = "stopped" // there is none
 )
 
-// AgentHolder is the holder of a lease that a coding agent has. It has no
+// AgentHolder is the lease's holder while a coding agent has it. It has no
 // grant, and no user has this id.
 const AgentHolder UserID = "agent"
 
-// AgentReport tells how the coding agent in front of a terminal stands: at each
-// change, and in OPENED once there was one.
+// AgentReport reports the state of the coding agent in front of a terminal: at
+// each change, and in OPENED if there was ever one.
 type AgentReport struct {
 	State    AgentState `json:"state"`
 	Name     string     `json:"name,omitempty"`      // "claude", …
@@ -43,8 +43,8 @@ func (m AgentReport) check() error {
 }
 
 // SessionAgent names the terminal of the coding agent that belongs to a session
-// rather than to one of its terminals: clients of seed 001 start one without
-// naming any.
+// rather than to a terminal: clients of seed 001 start an agent without naming
+// a terminal.
 func SessionAgent(session SessionID) PTYID { return PTYID(session) + "-agent" }
 
 // A SessionAgentInfo is the answer of GET /sessions/{sid}/agent.

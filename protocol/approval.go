@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// An ApprovalKind says what somebody is asked for.
+// An ApprovalKind says what is to be approved.
 type ApprovalKind string
 
 const (
@@ -17,7 +17,7 @@ const (
 // Known reports whether k is a kind of this version.
 func (k ApprovalKind) Known() bool { return k == ApprovalEgress || k == ApprovalBroker }
 
-// An ApprovalState says how an approval stands.
+// An ApprovalState is the state of an approval.
 type ApprovalState string
 
 const (
@@ -33,7 +33,7 @@ const (
 	AllowOnce   Decision = "allow_once"   // what waits now, nothing later
 	AllowAlways Decision = "allow_always" // and a rule of the session
 	Deny        Decision = "deny"         // what waits now
-	DenyAlways  Decision = "deny_always"  // and a rule of the session
+	DenyAlways  Decision = "deny_always"  // also as a rule of the session
 )
 
 // Known reports whether d is a decision of this version.
@@ -41,14 +41,14 @@ func (d Decision) Known() bool {
 	return d == AllowOnce || d == AllowAlways || d == Deny || d == DenyAlways
 }
 
-// Allows reports whether d lets pass what it was asked for.
+// Allows reports whether d allows the request.
 func (d Decision) Allows() bool { return d == AllowOnce || d == AllowAlways }
 
-// Lasts reports whether d is a rule as well.
+// Lasts reports whether d also makes a rule.
 func (d Decision) Lasts() bool { return d == AllowAlways || d == DenyAlways }
 
-// An Approval is something that a sandbox may do only when somebody allows it.
-// The agent owns it, and its clock alone says when it expires.
+// An Approval is a request that a sandbox may carry out only if somebody allows
+// it. The agent owns it, and only its clock decides when it expires.
 type Approval struct {
 	ID        string        `json:"id"`
 	Revision  uint64        `json:"revision"` // 1, raised by every change; a decision names the one it saw
@@ -64,7 +64,7 @@ type Approval struct {
 	AskedAt   int64         `json:"asked_at"`             // Unix milliseconds
 	EndsAt    int64         `json:"ends_at"`              // Unix milliseconds: when it expires, was decided or did expire
 	LeftMs    int64         `json:"left_ms,omitempty"`    // pending: milliseconds until it expires, when this was sent
-	GrantID   GrantID       `json:"grant_id,omitempty"`   // under which it was decided
+	GrantID   GrantID       `json:"grant_id,omitempty"`   // under which somebody decided
 	CommandID CommandID     `json:"command_id,omitempty"` // by which it was decided
 }
 
@@ -77,12 +77,12 @@ type ApprovalParams struct {
 // ApprovalsOpened is the result of OPENED for the approvals of a session.
 type ApprovalsOpened struct {
 	Epoch   Epoch      `json:"epoch"`
-	Offset  uint64     `json:"offset"`        // number of the event that comes next
+	Offset  uint64     `json:"offset"`        // of the next event
 	Gap     bool       `json:"gap,omitempty"` // Since can't be served: events are missing before Offset
-	Pending []Approval `json:"pending"`       // as they stand at Offset
+	Pending []Approval `json:"pending"`       // their state at Offset
 }
 
-// ApprovalEvent is one change of an approval: what it was changed to.
+// ApprovalEvent is one change of an approval, with its new state.
 type ApprovalEvent struct {
 	Offset   uint64   `json:"offset"` // counts the events of a session
 	Approval Approval `json:"approval"`
@@ -114,8 +114,8 @@ type ApprovalList struct {
 	Offset    uint64     `json:"offset"` // number of the next event
 }
 
-// ApprovalNotice is the body of POST /approvals, by which an agent tells the
-// control plane of a change.
+// ApprovalNotice is the body of POST /approvals: an agent reports a change to
+// the control plane.
 type ApprovalNotice struct {
 	Certificate string          `json:"certificate"`
 	Approval    json.RawMessage `json:"approval"`  // an Approval

@@ -6,9 +6,9 @@ import (
 	"fmt"
 )
 
-// SubprotocolTerminal is the WebSocket subprotocol of clients that count and
-// acknowledge; SubprotocolTicket is the prefix under which a client that can
-// set no header presents its ticket.
+// SubprotocolTerminal is the WebSocket subprotocol of clients that number their
+// input and acknowledge output. SubprotocolTicket is the ticket's prefix in a
+// subprotocol, for clients that can't set headers.
 const (
 	SubprotocolTerminal = "terminal.v2"
 	SubprotocolTicket   = "ticket."
@@ -23,11 +23,11 @@ const (
 	ClientCancelRequest  = "cancel_request"  // withdraw a request
 	ClientGrantControl   = "grant_control"   // to; the controller only
 	ClientRevokeControl  = "revoke_control"  // give control back; the controller only
-	ClientLead           = "lead"            // somebody is at this socket's window: it gives the size
+	ClientLead           = "lead"            // a person uses this socket's window, which gives the size
 	ClientReauth         = "reauth"          // grant: renews the socket's grant
 	ClientPing           = "ping"            // answered by ServerPong
 	ClientAck            = "ack"             // offset: terminal.v2, what has been rendered
-	ClientExecute        = "execute"         // text: typed, and Enter after a moment; the controller only
+	ClientExecute        = "execute"         // text: typed, followed by Enter; the controller only
 )
 
 // Query parameters of the terminal socket.
@@ -38,12 +38,12 @@ const (
 	QuerySize   = "size"   // SizeFollow
 )
 
-// ViewExact is the mode of a viewer that gets every byte: the terminal waits
+// ViewExact is the mode of a viewer that gets every byte, so the terminal waits
 // for it.
 const ViewExact = "exact"
 
-// SizeFollow is the size of a socket that never gives the terminal one: a panel
-// beside something else, a preview.
+// SizeFollow is the size of a socket that never sets the terminal's size: a
+// side panel, a preview.
 const SizeFollow = "follow"
 
 // A ClientMessage is a JSON text frame from a browser.
@@ -74,7 +74,7 @@ func DecodeClientMessage(data []byte) (ClientMessage, error) {
 	if err := UnmarshalObject(data, &raw); err != nil || raw.Type == nil {
 		return ClientMessage{}, Errorf(KindInvalid, "a text frame must be a JSON object with a type")
 	}
-	if checkDistinct(data) != nil { // two readers could take it for different messages
+	if checkDistinct(data) != nil { // two parsers could read it as different messages
 		return ClientMessage{}, Errorf(KindInvalid, "a text frame must name each member once")
 	}
 	m := ClientMessage{Type: *raw.Type}
@@ -115,7 +115,7 @@ func DecodeClientMessage(data []byte) (ClientMessage, error) {
 	return m, nil
 }
 
-// clampSize reads a terminal dimension: a JSON integer of 16 bits above zero,
+// clampSize reads a terminal dimension: a positive JSON integer of 16 bits,
 // reduced to most.
 func clampSize(name string, raw json.RawMessage, most int) (int, error) {
 	var n int64
@@ -125,8 +125,8 @@ func clampSize(name string, raw json.RawMessage, most int) (int, error) {
 	return min(int(n), most), nil
 }
 
-// browserInputHeader is the length in bytes of what precedes the input in a
-// binary frame of terminal.v2: sequence and term.
+// browserInputHeader is the size in bytes of a terminal.v2 binary frame's
+// header: sequence and term.
 const browserInputHeader = 8 + 8
 
 // BrowserInput is a binary frame of a terminal.v2 client: input typed under
@@ -137,12 +137,12 @@ type BrowserInput struct {
 	Bytes []byte
 }
 
-// freeTerm marks the term of input that was typed when nobody had control.
+// freeTerm marks the term of input typed while nobody had control.
 const freeTerm = 1 << 63
 
-// FreeTerm returns the term of input that was typed when nobody had control any
-// more, after term. It takes the terminal, and counts under the term that begins
-// with that; under no other.
+// FreeTerm returns the term of input typed while nobody had control, after
+// term. It takes the terminal, and counts only under the term that begins with
+// that.
 func FreeTerm(term uint64) uint64 { return term | freeTerm }
 
 // DecodeBrowserInput decodes a binary frame of terminal.v2. Bytes aliases data.
@@ -203,7 +203,7 @@ const (
 // [EncodeServerMessage].
 type ServerMessage interface{ serverType() string }
 
-// ControlState tells everything about control. Controller and Requests are
+// ControlState is the complete state of control. Controller and Requests are
 // always present, since seed 001's client keeps the old value of a missing one.
 type ControlState struct {
 	Controller UserID   `json:"controller"`         // "" when free
@@ -213,26 +213,26 @@ type ControlState struct {
 	AgentState string   `json:"agent_state"`        // an AgentState
 	You        UserID   `json:"you"`                // the viewer's own id
 	CanControl bool     `json:"can_control"`        // the viewer's grant carries "control"
-	Agent      string   `json:"agent,omitempty"`    // name of the coding agent that is or was in front
+	Agent      string   `json:"agent,omitempty"`    // name of the present or last coding agent in front
 
 	LastTurn *AgentStoppedMessage `json:"last_turn,omitempty"` // the last one that a coding agent finished
 
 	CanTakeBack bool `json:"can_take_back,omitempty"` // the viewer owns the session
 }
 
-// ControlTaken: Controller took a free terminal.
+// ControlTaken says that Controller took a free terminal.
 type ControlTaken struct {
 	Controller UserID `json:"controller"`
 	Term       uint64 `json:"term"`
 }
 
-// ControlRequested: From asks the controller for control.
+// ControlRequested says that From asks the controller for control.
 type ControlRequested struct {
 	From     UserID   `json:"from"`
 	Requests []UserID `json:"requests"`
 }
 
-// ControlGranted: From handed control to To, or lost it to To for a reason.
+// ControlGranted says that From handed control to To, or lost it for a reason.
 type ControlGranted struct {
 	From       UserID `json:"from"`
 	To         UserID `json:"to"`
@@ -242,13 +242,13 @@ type ControlGranted struct {
 	Reason LeaseReason `json:"reason,omitempty"`
 }
 
-// ControlRevoked: From gave control back; the terminal is free.
+// ControlRevoked says that From gave control back; the terminal is free.
 type ControlRevoked struct {
 	From       UserID `json:"from"`
 	Controller UserID `json:"controller"`
 }
 
-// ControlExpired: From stayed away longer than the grace; the terminal is free.
+// ControlExpired says that From was away too long; the terminal is free.
 type ControlExpired struct {
 	From       UserID `json:"from"`
 	Controller UserID `json:"controller"`
@@ -257,11 +257,11 @@ type ControlExpired struct {
 // Attach modes.
 const (
 	ModeResume   = "resume"   // the bytes continue where the client asked, or at the log's start
-	ModeKeyframe = "keyframe" // a keyframe stands for what was before Offset
+	ModeKeyframe = "keyframe" // a keyframe replaces what was before Offset
 	ModeGap      = "gap"      // bytes between where the client was and Offset are missing
 )
 
-// Attached says what the binary frames that follow are.
+// Attached says what the following binary frames are.
 type Attached struct {
 	Epoch         Epoch  `json:"epoch"`
 	Offset        uint64 `json:"offset"` // of the next byte
@@ -272,7 +272,7 @@ type Attached struct {
 	KeyframeBytes int    `json:"keyframe_bytes"` // not 0: the next binary frame is a keyframe of so many bytes
 }
 
-// Resync says that the viewer skips to Offset.
+// Resync says that the viewer is moved ahead to Offset.
 type Resync struct {
 	Epoch         Epoch  `json:"epoch"`
 	Offset        uint64 `json:"offset"`
@@ -282,14 +282,14 @@ type Resync struct {
 	KeyframeBytes int    `json:"keyframe_bytes"` // as in Attached
 }
 
-// SizeChanged is "resized": from Offset on the terminal has another size.
+// SizeChanged is "resized": the terminal's size from Offset on.
 type SizeChanged struct {
 	Offset uint64 `json:"offset"`
 	Cols   int    `json:"cols"`
 	Rows   int    `json:"rows"`
 }
 
-// A PresentViewer is one person who watches.
+// A PresentViewer is one person watching.
 type PresentViewer struct {
 	UserID     UserID `json:"user_id"`
 	Name       string `json:"name"`
@@ -304,14 +304,14 @@ type Presence struct {
 	Viewers []PresentViewer `json:"viewers"`
 }
 
-// PTYClosed: the terminal's process ended; the socket closes with 4004 next.
+// PTYClosed says that the process ended; the socket closes with 4004 next.
 type PTYClosed struct {
 	ExitCode int    `json:"exit_code"` // −1 when Signal is set
 	Signal   string `json:"signal,omitempty"`
 	Offset   uint64 `json:"offset"`
 }
 
-// InputDropped is "input_refused": what the viewer typed was not written.
+// InputDropped is "input_refused": the viewer's input was not written.
 type InputDropped struct {
 	Reason RefusalReason `json:"reason"`
 	Seq    uint64        `json:"seq,omitempty"` // terminal.v2: which
@@ -322,24 +322,24 @@ type InputWritten struct {
 	Seq uint64 `json:"seq"`
 }
 
-// Moved: the terminal is to be had at another relay; close 1012 follows.
+// Moved says that the terminal is at another relay; close 1012 follows.
 type Moved struct {
 	Origin string `json:"origin"` // POST /pty-session there
 }
 
-// RecordingState is "recording": whether what is shown is being recorded.
+// RecordingState is "recording": whether the terminal is being recorded.
 type RecordingState struct {
 	ID string `json:"id"` // "" when not
 }
 
-// AgentStateMessage is "agent_state": what the coding agent in front does.
+// AgentStateMessage is "agent_state": the state of the coding agent in front.
 type AgentStateMessage struct {
 	AgentState AgentState `json:"agent_state"`
 	Agent      string     `json:"agent"` // its name, "" when there never was one
 }
 
-// OutputHeld goes to the controller: what was typed last may be the beginning of
-// a secret, so its echo waits for what comes next.
+// OutputHeld goes to the controller. The last input may be the beginning of a
+// secret, so its echo waits for the next one.
 type OutputHeld struct {
 	Held bool `json:"held"`
 }
@@ -352,23 +352,23 @@ type AgentStoppedMessage struct {
 	Timestamp   int64      `json:"timestamp"` // Unix milliseconds
 }
 
-// SizeLed is "leading": whether this socket's window gives the terminal its size,
-// to the controller's sockets.
+// SizeLed is "leading", for the controller's sockets: whether this socket's
+// window gives the terminal its size.
 type SizeLed struct {
 	Leads bool `json:"leads"`
 }
 
-// ListChanged is "terminals_changed": the session has other terminals than
-// before, which GET /sessions/{sid}/ptys lists.
+// ListChanged is "terminals_changed": the session's list of terminals, GET
+// /sessions/{sid}/ptys, has changed.
 type ListChanged struct {
 	Timestamp int64 `json:"timestamp"` // Unix milliseconds
 }
 
-// PongMessage is "pong": the relay is there. It answers each ping, or several at once.
+// PongMessage is "pong". It answers one ping or several at once.
 type PongMessage struct{}
 
-// ToolCountChanged is "tools_changed": the tools of the terminal's programs are
-// others than before.
+// ToolCountChanged is "tools_changed": the tools of the terminal's programs
+// have changed.
 type ToolCountChanged struct {
 	OldCount  int   `json:"oldCount"`
 	NewCount  int   `json:"newCount"`
@@ -386,12 +386,12 @@ const (
 	WaitingSandbox = "sandbox_offline" // the sandbox has no tunnel at the moment
 )
 
-// Waiting: the terminal stands still for Reason; output resumes by itself.
+// Waiting says that the terminal pauses for Reason; output resumes by itself.
 type Waiting struct {
 	Reason string `json:"reason"`
 }
 
-// Reauthed: the socket now lives under another grant.
+// Reauthed says that the socket now uses another grant.
 type Reauthed struct {
 	ExpiresAt int64 `json:"expires_at"` // Unix seconds
 }

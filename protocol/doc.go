@@ -1,7 +1,7 @@
-// Package protocol defines what travels between fairlead's programs: ids,
-// limits, error kinds, the frame codec and every message. It performs no I/O
-// beyond an [io.Reader] or [io.Writer] that the caller hands it, reads no clock
-// and starts no goroutine; it imports the standard library only.
+// Package protocol defines what fairlead's programs exchange: ids, limits,
+// error kinds, the frame codec and every message. It performs no I/O beyond the
+// caller's [io.Reader] or [io.Writer], reads no clock and starts no goroutine;
+// it imports the standard library only.
 //
 // README.md beside this file is the wire specification. A test compares the
 // tables there with the constants here, so neither can drift.

@@ -1,10 +1,10 @@
 package protocol
 
-// An EgressState says how far a terminal is kept to the egress proxy.
+// An EgressState says whether a terminal is confined to the egress proxy.
 type EgressState string
 
 const (
-	EgressOff      EgressState = "off"      // it goes where it likes
+	EgressOff      EgressState = "off"      // not confined
 	EgressAdvisory EgressState = "advisory" // its environment names the proxy; who ignores that gets out
 	EgressEnforced EgressState = "enforced" // the kernel lets it out by the proxy alone
 )
@@ -19,7 +19,7 @@ type EgressRules struct {
 	Static   []string         `json:"static,omitempty"` // hosts that the operator has given addresses
 }
 
-// An EgressCategory is a part of the default allowlist.
+// An EgressCategory is a named part of the default allowlist.
 type EgressCategory struct {
 	Name     string   `json:"name"`
 	Patterns []string `json:"patterns"`

@@ -7,18 +7,18 @@ import (
 	"fmt"
 )
 
-// ConnectStream is the name in the preface of the first stream of an agent that
-// isn't registered yet: after OPENED it carries opaque bytes to the control
-// plane, within MaxConnectBytes and ConnectTimeout.
+// ConnectStream is the name in the preface of an unregistered agent's first
+// stream: after OPENED it carries opaque bytes to the control plane, within
+// MaxConnectBytes and ConnectTimeout.
 const ConnectStream = "connect"
 
 // ExporterLabel is the label of the TLS exporter (RFC 8446 §7.5, 32 bytes, no
-// context) that binds a request of a sandbox to its connection.
+// context) that binds a sandbox's request to its connection.
 const ExporterLabel = "EXPORTER-fairlead-device"
 
-// An Invitation lets a sandbox enrol once: it says where to go, whom to
-// believe, and holds the token that is exchanged for a certificate. It is a
-// secret until it is used.
+// An Invitation lets a sandbox enrol once: it holds the addresses, what to
+// trust, and the token that is exchanged for a certificate. It is secret until
+// used.
 type Invitation struct {
 	SandboxID    SandboxID            `json:"sandbox_id"`
 	Token        string               `json:"token"`
@@ -28,7 +28,7 @@ type Invitation struct {
 }
 
 // ParseInvitation decodes and validates an invitation. Unknown and repeated
-// members are errors; errors quote nothing of the token.
+// members are errors; errors never quote the token.
 func ParseInvitation(data []byte) (*Invitation, error) {
 	if len(data) > MaxEnrolmentBytes {
 		return nil, fmt.Errorf("invitation: larger than %d bytes", MaxEnrolmentBytes)
@@ -61,15 +61,14 @@ type EnrolRequest struct {
 	Signature []byte          `json:"signature"`  // over EnrolTranscript, by DeviceKey
 }
 
-// RenewRequest exchanges a certificate that is still valid for an [Enrolment]
-// with a new one.
+// RenewRequest exchanges a valid certificate for an [Enrolment] with a new one.
 type RenewRequest struct {
 	Certificate string `json:"certificate"`
 	Signature   []byte `json:"signature"` // over RenewTranscript, by the certified key
 }
 
-// EnrolTranscript returns the bytes that a sandbox signs to enrol: they name
-// the TLS connection, so that the request is worth nothing on another.
+// EnrolTranscript returns the bytes that a sandbox signs to enrol. They include
+// the TLS connection, so that the request is useless on another.
 func EnrolTranscript(sandbox SandboxID, exporter []byte) []byte {
 	return transcript("fairlead/1 enrol", []byte(sandbox), exporter)
 }
@@ -79,8 +78,8 @@ func RenewTranscript(sandbox SandboxID, exporter []byte) []byte {
 	return transcript("fairlead/1 renew", []byte(sandbox), exporter)
 }
 
-// CallbackTranscript returns the bytes that an executor signs with its callback,
-// whose exact bytes body holds.
+// CallbackTranscript returns the bytes that an executor signs with its
+// callback; body is the callback's exact bytes.
 func CallbackTranscript(sandbox SandboxID, body []byte) []byte {
 	return transcript("fairlead/1 callback", []byte(sandbox), body)
 }
@@ -91,22 +90,22 @@ func AuditTranscript(sandbox SandboxID, sequence uint64, hash string) []byte {
 	return transcript("fairlead/1 audit", []byte(sandbox), binary.BigEndian.AppendUint64(nil, sequence), []byte(hash))
 }
 
-// ApprovalTranscript returns the bytes that an agent signs with an approval that
-// has changed, as it tells the control plane: the approval in JSON, and when.
+// ApprovalTranscript returns the bytes that an agent signs when it reports a
+// changed approval to the control plane: the approval in JSON, and the time.
 func ApprovalTranscript(sandbox SandboxID, approval []byte, at int64) []byte {
 	return transcript("fairlead/1 approval", []byte(sandbox), approval, binary.BigEndian.AppendUint64(nil, uint64(at)))
 }
 
 // DeviceTranscript returns the bytes that an agent signs for a request to the
 // control plane: the method, the path with its query, the SHA-256 of the body,
-// and when.
+// and the time.
 func DeviceTranscript(sandbox SandboxID, method, target string, body [32]byte, at int64) []byte {
 	return transcript("fairlead/1 request", []byte(sandbox), []byte(method), []byte(target), body[:],
 		binary.BigEndian.AppendUint64(nil, uint64(at)))
 }
 
-// transcript joins parts, each preceded by its length in 4 B, after what the
-// signature is for.
+// transcript joins the signature's purpose and parts, each preceded by its
+// length in 4 B.
 func transcript(purpose string, parts ...[]byte) []byte {
 	b := binary.BigEndian.AppendUint32(nil, uint32(len(purpose)))
 	b = append(b, purpose...)
@@ -117,17 +116,17 @@ func transcript(purpose string, parts ...[]byte) []byte {
 	return b
 }
 
-// SignatureHeader carries the executor's signature, standard base64, where a
-// callback is the body of an HTTP message.
+// SignatureHeader carries the executor's signature, standard base64, if a
+// callback is an HTTP body.
 const SignatureHeader = "Fairlead-Signature"
 
-// ClientAddressHeader tells the control plane the address of the client whose
-// request a relay forwards, so that it can bound each of those that it doesn't
-// know. A relay sets it on every such request, whatever the client says.
+// ClientAddressHeader tells the control plane the client's address of a
+// forwarded request, so that it can limit unknown clients. A relay sets it on
+// every such request and ignores the client's own.
 const ClientAddressHeader = "Fairlead-Client-Address"
 
 // CallbackTokenHeader carries a callback's bearer token from a relay to the
-// control plane, beside the relay's own credential.
+// control plane, besides the relay's own credential.
 const CallbackTokenHeader = "Fairlead-Callback-Token"
 
 // An AuditHead names the last record of a sandbox's audit log.

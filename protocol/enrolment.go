@@ -9,10 +9,9 @@ import (
 	"strconv"
 )
 
-// An Enrolment is all that a sandbox has to know to reach and trust its
-// fairlead: who it is, where the relays are, and whom to believe. The control
-// plane writes it; it holds no secret, but whoever can change it can take the
-// sandbox over.
+// An Enrolment is all that a sandbox needs to reach and trust its fairlead: its
+// id, the relays, and whom to trust. The control plane writes it. It holds no
+// secret, but whoever can change it can take over the sandbox.
 type Enrolment struct {
 	SandboxID    SandboxID            `json:"sandbox_id"`
 	Certificate  string               `json:"certificate"` // compact JWS: the device key is this sandbox's
@@ -48,8 +47,8 @@ func ParseEnrolment(data []byte) (*Enrolment, error) {
 	return &e, nil
 }
 
-// Validate reports the first field that can't be right. It verifies neither
-// signatures nor certificates.
+// Validate reports the first invalid field. It verifies neither signatures nor
+// certificates.
 func (e *Enrolment) Validate() error {
 	if err := e.check(); err != nil {
 		return fmt.Errorf("enrolment: %w", err)
@@ -70,7 +69,7 @@ func (e *Enrolment) check() error {
 	return checkReach(e.ControlPlane, e.Relays, e.RelayCAPEM)
 }
 
-// checkReach checks what a sandbox is told about whom to dial and believe.
+// checkReach checks the addresses and trust anchors for a sandbox.
 func checkReach(plane EnrolledControlPlane, relays []string, relayCA string) error {
 	if plane.ServerName == "" {
 		return errors.New("control_plane.server_name is empty")
@@ -89,7 +88,7 @@ func checkReach(plane EnrolledControlPlane, relays []string, relayCA string) err
 	return checkPEM("relay_ca_pem", relayCA)
 }
 
-// CheckAddr reports what is wrong with addr as a "host:port" to dial.
+// CheckAddr reports what is wrong with addr as a "host:port".
 func CheckAddr(addr string) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -16,15 +16,15 @@ type ApprovedDomain struct {
 	HeaderFormat string `json:"headerFormat,omitempty"` // with one %s; default "Bearer %s"
 }
 
-// EnvValues is what a signed env.apply has sealed.
+// EnvValues are the sealed values of a signed env.apply.
 type EnvValues struct {
 	Set             map[string]string    `json:"set,omitempty"`
 	Secrets         map[string]EnvSecret `json:"secrets,omitempty"`
 	ApprovedDomains []ApprovedDomain     `json:"approvedDomains,omitempty"`
 }
 
-// reservedEnv are variables that decide how a terminal or the agent works; a
-// trailing * stands for any ending.
+// reservedEnv are variables that terminals or the agent depend on; a trailing *
+// matches any ending.
 var reservedEnv = []string{
 	"FAIRLEAD_*", "LD_*", "HOME", "USER", "LOGNAME", "SHELL", "PATH", "TERM", "BASH_ENV", "ENV", "PROMPT_COMMAND",
 	"IFS", "PS4", "ZDOTDIR", "UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO",
@@ -32,7 +32,7 @@ var reservedEnv = []string{
 }
 
 // CheckEnvName reports whether name may be set: [A-Z_][A-Z0-9_]* (seed 001), at
-// most 128 bytes, and none that terminals themselves depend on.
+// most 128 bytes, and not reserved.
 func CheckEnvName(name string) error {
 	if name == "" || len(name) > MaxIDBytes {
 		return Errorf(KindInvalid, "the name of a variable has 1 to %d bytes", MaxIDBytes)

@@ -6,12 +6,12 @@ import (
 	"net/http"
 )
 
-// Kind says what sort of failure an [Error] is. One table, [Kinds], maps it to
-// every form in which a failure is shown outside.
+// Kind classifies an [Error]. One table, [Kinds], maps it to every external
+// form of a failure.
 type Kind uint8
 
-// The zero Kind is KindInternal: a failure that nobody classified is ours. The
-// numbers travel as QUIC error codes, so new kinds go to the end.
+// The zero Kind is KindInternal: an unclassified failure is ours. The numbers
+// are sent as QUIC error codes, so new kinds go to the end.
 const (
 	KindInternal        Kind = iota // a fault on our side
 	KindInvalid                     // the request is malformed
@@ -34,7 +34,7 @@ const (
 	kindCount
 )
 
-// A KindRow is how one Kind is shown outside.
+// A KindRow holds the external forms of one Kind.
 type KindRow struct {
 	Kind   Kind
 	Label  string // how the kind is spelled in REFUSED, GOAWAY and logs
@@ -101,7 +101,7 @@ func (k *Kind) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// An Error is a failure with a kind. Message may be shown to whoever asked and
+// An Error is a failure with a kind. Message may be shown to the caller and
 // never holds a secret; Err is for our own log only.
 type Error struct {
 	Kind    Kind
@@ -109,7 +109,7 @@ type Error struct {
 	Err     error
 }
 
-// Errorf returns an Error of kind k. A %w verb sets Err, whose text is then
+// Errorf returns an Error of kind k. A %w verb sets Err, whose text then is
 // part of Message: wrap only what the caller may read.
 func Errorf(k Kind, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
@@ -159,8 +159,8 @@ type ErrorBody struct {
 // Body returns the JSON form of e.
 func (e *Error) Body() ErrorBody { return ErrorBody{Message: e.Error(), Name: e.Kind.Name()} }
 
-// KindByName returns the kind that stands for an error name of seed 003, for
-// answers that carry only the name.
+// KindByName returns the kind for an error name of seed 003, for answers that
+// carry only the name.
 func KindByName(name string) Kind {
 	switch name {
 	case "AuthError":
@@ -179,8 +179,8 @@ func KindByName(name string) Kind {
 	return KindInternal
 }
 
-// KindByStatus returns the first kind that is shown as an HTTP status, for
-// answers that carry only the status.
+// KindByStatus returns the first kind with an HTTP status, for answers that
+// carry only the status.
 func KindByStatus(status int) Kind {
 	for _, row := range Kinds {
 		if row.Status == status {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Each id has a type of its own, so that one can't be passed for another.
-// All share one syntax, checked by [ValidID].
+// Each id has its own type, so that ids can't be mixed up. All share one
+// syntax, checked by [ValidID].
 type (
 	SandboxID string // a sandbox VM, "sb_…"
 	SessionID string // a session inside a sandbox, "ses_…"

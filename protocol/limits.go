@@ -15,7 +15,7 @@ const (
 	MaxDataBytes = MaxStreamWrite - frameHeaderBytes - dataHeaderBytes
 	// MaxInputBytes bounds the bytes in one INPUT frame.
 	MaxInputBytes = MaxStreamWrite - frameHeaderBytes - inputHeaderBytes - MaxClientBytes
-	// MaxClientBytes bounds the name under which a client's input is counted.
+	// MaxClientBytes bounds the id under which a client numbers its input.
 	MaxClientBytes = 64
 
 	// MaxBrowserMessage bounds a WebSocket message from a browser; a larger
@@ -26,21 +26,21 @@ const (
 	// MaxRevocationBytes bounds a revocation list, of however many compact JWS.
 	MaxRevocationBytes = 16 << 20
 
-	// MaxInputUnacked is how much input of one client may be under way
-	// between the relay and write(2) in the sandbox.
+	// MaxInputUnacked bounds one client's input between the relay and write(2) in
+	// the sandbox.
 	MaxInputUnacked = 64 << 10
-	// MaxInputQueued is how much input may wait for one PTY.
+	// MaxInputQueued bounds the input that waits for one PTY.
 	MaxInputQueued = 256 << 10
 
 	// LogWindowBytes is how much output an agent keeps of each terminal.
 	LogWindowBytes = 4 << 20
 	// RingBytes is how much output a relay keeps of each terminal.
 	RingBytes = 1 << 20
-	// RelayRingBytes is how much output a relay keeps of all terminals. Beyond
-	// it each terminal's ring shrinks.
+	// RelayRingBytes is how much output a relay keeps of all terminals. Beyond it
+	// each terminal's ring shrinks.
 	RelayRingBytes = 256 << 20
-	// MaxReplayBytes is how much output an attach without a position gets
-	// where there is no keyframe.
+	// MaxReplayBytes bounds the output for an attach without a position if there
+	// is no keyframe.
 	MaxReplayBytes = 256 << 10
 
 	// MaxKeyframeBytes bounds a keyframe.
@@ -50,38 +50,37 @@ const (
 	// MaxKeyframePiece bounds the bytes in one KEYFRAME.
 	MaxKeyframePiece = MaxStreamWrite - frameHeaderBytes - keyframeHeaderBytes
 
-	// MaxOutputUnacked is how much output a terminal.v2 client may leave
-	// unacknowledged; AckBytes is how much it may render before it says so.
+	// MaxOutputUnacked bounds the unacknowledged output of a terminal.v2 client;
+	// it acknowledges after rendering AckBytes.
 	MaxOutputUnacked = 256 << 10
 	AckBytes         = 64 << 10
-	// MaxPaceLag is how far the slowest pace-setter may be behind before the
-	// agent stops reading the terminal; PaceBytes is how often a relay reports
-	// where a pace-setter is.
+	// MaxPaceLag is the lag of the slowest pace-setter at which the agent stops
+	// reading the terminal; a relay reports a pace-setter's progress every
+	// PaceBytes.
 	MaxPaceLag = 1 << 20
 	PaceBytes  = 128 << 10
-	// MinPaceRate is how fast, in bytes per second, a pace-setter that is
-	// behind must be to stay one.
+	// MinPaceRate is the rate, in bytes per second, below which a lagging
+	// pace-setter loses the role.
 	MinPaceRate = 256 << 10
 	// MaxPacers bounds the pace-setters of one terminal.
 	MaxPacers = 256
-	// MaxUnsent is how much of the log may wait for a relay whose tunnel was
-	// lost while somebody watched.
+	// MaxUnsent bounds the output that waits for a relay whose tunnel was lost
+	// while somebody watched.
 	MaxUnsent = 3 << 20
 
 	// MinCols, MaxCols, MinRows and MaxRows bound a terminal's size; larger
 	// requests are clamped, smaller ones refused.
 	MinCols, MaxCols = 1, 1000
 	MinRows, MaxRows = 1, 1000
-	// DefaultCols and DefaultRows are a terminal's size before its controller
-	// says another.
+	// DefaultCols and DefaultRows are a terminal's size until its controller sets
+	// another.
 	DefaultCols, DefaultRows = 80, 24
 
-	// MaxPersonGrants bounds the grants of one person on the list of a terminal
-	// stream.
+	// MaxPersonGrants bounds one person's grants on a terminal stream.
 	MaxPersonGrants = 64
 	// MaxPresenceViewers bounds the viewers a presence message names.
 	MaxPresenceViewers = 50
-	// MaxCommandsInFlight bounds the commands under way to one sandbox.
+	// MaxCommandsInFlight bounds the commands being sent to one sandbox.
 	MaxCommandsInFlight = 32
 	// MaxPTYs bounds the terminals of one sandbox.
 	MaxPTYs = 256
@@ -89,12 +88,12 @@ const (
 	MaxAgentNameBytes = 64
 	// MaxExecuteBytes bounds the text of execute.
 	MaxExecuteBytes = 16 << 10
-	// MaxConnectBytes bounds what an agent that isn't registered may send to
-	// the control plane, and what it may get.
+	// MaxConnectBytes bounds what an unregistered agent may exchange with the
+	// control plane, each way.
 	MaxConnectBytes = 64 << 10
 	// MaxEnvNames bounds the variables of one env.apply.
 	MaxEnvNames = 500
-	// MaxApprovals bounds what waits for a decision in one sandbox.
+	// MaxApprovals bounds the pending approvals of one sandbox.
 	MaxApprovals = 100
 	// MaxTraceparentBytes bounds a traceparent; a longer one is ignored.
 	MaxTraceparentBytes = 128
@@ -113,14 +112,14 @@ const (
 	TicketTTL = 30 * time.Second
 	// CookieTTL is the life of an unused socket cookie (seed 000).
 	CookieTTL = 30 * time.Minute
-	// ControlGrace is how long control is kept for a controller whose last
-	// socket is gone (seed 001).
+	// ControlGrace is how long a controller without a socket keeps control (seed
+	// 001).
 	ControlGrace = 10 * time.Second
-	// ControlIdle is how long a controller may type nothing while somebody asks
-	// for control.
+	// ControlIdle is how long a controller may type nothing while somebody else
+	// asks for control.
 	ControlIdle = 30 * time.Second
-	// SlowAfter is how long a viewer may stand at its limit before it is moved
-	// ahead by a keyframe, or a slow pace-setter loses the role.
+	// SlowAfter is how long a viewer may be at its limit before a keyframe moves
+	// it ahead, or a slow pace-setter loses the role.
 	SlowAfter = 2 * time.Second
 	// KeyframeInterval is the least time between two keyframes of a terminal.
 	KeyframeInterval = 250 * time.Millisecond
@@ -128,29 +127,28 @@ const (
 	// stream while somebody watches a terminal, and otherwise.
 	PingWatched = 500 * time.Millisecond
 	PingIdle    = 4 * time.Second
-	// StreamStall is how long the reader of a stream in the tunnel may take
-	// nothing while its window is full; then the writer resets the stream.
+	// StreamStall is how long a stream's reader may read nothing while its window
+	// is full; then the writer resets the stream.
 	StreamStall = 30 * time.Second
 	// GrantWait is how long somebody sees a terminal on a new stream, or waits to
-	// see it, without an answer to the grant.
+	// see it, before the grant is confirmed.
 	GrantWait = 5 * time.Second
-	// HeldNotice is how long output may be held back, since it may be the
-	// beginning of a secret, before its controller is told.
+	// HeldNotice is how long output may be held back as the possible beginning of
+	// a secret before its controller is told.
 	HeldNotice = time.Second
-	// EgressTTL is how long a connection is held for somebody's decision (seed
-	// 001), BrokerTTL how long one about a secret may take: nobody waits for it.
+	// EgressTTL is how long a connection waits for a decision (seed 001).
+	// BrokerTTL is the same for a secret, which nothing waits for.
 	EgressTTL = 60 * time.Second
 	BrokerTTL = 10 * time.Minute
 	// HandshakeTimeout bounds the time from the first byte to WELCOME.
 	HandshakeTimeout = 5 * time.Second
-	// ConnectTimeout is the life of a connection of an agent that isn't
-	// registered.
+	// ConnectTimeout bounds a connection of an unregistered agent.
 	ConnectTimeout = 10 * time.Second
 
-	// MaxLastMessage bounds what an AgentTurn tells of an agent's last message.
+	// MaxLastMessage bounds the agent's last message in an AgentTurn.
 	MaxLastMessage = 4096
-	// MaxMCPBody bounds a request of MCP, MaxMCPBatch the messages in one, and
-	// MaxMCPDepth how deep its JSON may nest.
+	// MaxMCPBody bounds an MCP request, MaxMCPBatch the messages in one, and
+	// MaxMCPDepth the nesting of its JSON.
 	MaxMCPBody  = 4 << 20
 	MaxMCPBatch = 100
 	MaxMCPDepth = 100

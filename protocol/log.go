@@ -7,7 +7,7 @@ import (
 )
 
 // WantKeyframe asks for a keyframe. It comes as soon as KeyframeInterval
-// allows, between the DATA on either side of its offset.
+// allows, between the DATA before and after its offset.
 type WantKeyframe struct {
 	History bool `json:"history"` // with lines above the screen, for newcomers
 }
@@ -15,13 +15,13 @@ type WantKeyframe struct {
 func (WantKeyframe) FrameType() FrameType { return FrameWantKeyframe }
 func (WantKeyframe) check() error         { return nil }
 
-// Keyframe carries a piece of a keyframe: bytes that turn any terminal of the
-// size in force at Offset into what it is there. Pieces of one keyframe follow
-// each other directly; the last one has nothing Left.
+// Keyframe carries a piece of a keyframe: bytes that give any terminal of the
+// size at Offset the screen of that moment. The pieces of one keyframe are
+// consecutive; the last one has Left 0.
 type Keyframe struct {
-	Offset  uint64 // output up to here is in it
+	Offset  uint64 // it includes output up to here
 	History bool   // as in WantKeyframe
-	Left    int    // bytes still to come
+	Left    int    // bytes that remain
 	Bytes   []byte
 }
 
@@ -58,14 +58,14 @@ func decodeKeyframe(f Frame) (Message, error) {
 	}, nil
 }
 
-// A Pacer is a viewer who holds back the terminal rather than missing output:
+// A Pacer is a viewer that slows the terminal down rather than missing output:
 // the controller's, one that asked for every byte, or a recording.
 type Pacer struct {
-	ID     string `json:"id"`     // 1…MaxClientBytes, the same when the viewer comes back
+	ID     string `json:"id"`     // 1…MaxClientBytes, the same after a reconnect
 	Offset uint64 `json:"offset"` // it has everything before
 }
 
-// Pace says where a pace-setter is.
+// Pace reports a pace-setter's progress.
 type Pace struct {
 	ID     string `json:"id"`
 	Offset uint64 `json:"offset"`
@@ -75,7 +75,7 @@ type Pace struct {
 func (Pace) FrameType() FrameType { return FramePace }
 func (m Pace) check() error       { return checkClient(m.ID) }
 
-// Recording says whether the terminal is being recorded, and as what.
+// Recording says whether the terminal is being recorded, and under which id.
 type Recording struct {
 	ID string `json:"id,omitempty"` // empty: not recorded
 }
@@ -83,8 +83,8 @@ type Recording struct {
 func (Recording) FrameType() FrameType { return FrameRecording }
 func (Recording) check() error         { return nil }
 
-// Held says whether output has been held back for longer than HeldNotice, since
-// it may be the beginning of a secret: what comes next shows.
+// Held says whether output has been held back for longer than HeldNotice,
+// because it may be the beginning of a secret.
 type Held struct {
 	Held bool `json:"held"`
 }

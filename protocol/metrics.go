@@ -1,7 +1,7 @@
 package protocol
 
-// SandboxMetrics is the answer of GET /sessions/{sid}/metrics as JSON: of the
-// agent, and of the machine it runs on.
+// SandboxMetrics is the answer of GET /sessions/{sid}/metrics as JSON: metrics
+// of the agent and its machine.
 type SandboxMetrics struct {
 	Revision     string           `json:"revision"`
 	UptimeMs     int64            `json:"uptime_ms"`
@@ -30,7 +30,7 @@ type SystemMetrics struct {
 	WorkspaceFree  uint64  `json:"workspace_free_bytes"`
 }
 
-// ProcessMetrics are those of one process of the sandbox's terminals.
+// ProcessMetrics are those of one process below the sandbox's terminals.
 type ProcessMetrics struct {
 	PID        int     `json:"pid"`
 	Name       string  `json:"name"`

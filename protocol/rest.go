@@ -92,7 +92,7 @@ const (
 	StatusUnknown = "unknown" // the executor died in the middle; it will not run again
 )
 
-// An ExecutionCallback reports what became of a command (seed 003 §5.3).
+// An ExecutionCallback reports a command's outcome (seed 003 §5.3).
 type ExecutionCallback struct {
 	Type      string          `json:"type"` // CallbackType
 	CommandID CommandID       `json:"commandId"`
@@ -110,8 +110,8 @@ type Telemetry struct {
 	Attempt    int   `json:"attempt"`
 }
 
-// OpResult is the result of the operations so far: their kind, and the
-// terminal or session they made or changed.
+// OpResult is the result of an operation: its kind, and the terminal or session
+// that it made or changed.
 type OpResult struct {
 	Kind      string    `json:"kind"`
 	SessionID SessionID `json:"sessionId,omitempty"`
@@ -121,7 +121,7 @@ type OpResult struct {
 	AgentState  AgentState `json:"agentState,omitempty"` // of agent.*
 
 	Approval *Approval `json:"approval,omitempty"` // of egress.decide and broker.decide: as it stands now
-	Applied  bool      `json:"applied,omitempty"`  // by this command, not an earlier one
+	Applied  bool      `json:"applied,omitempty"`  // by this command rather than an earlier one
 
 	CDP json.RawMessage `json:"cdp,omitempty"` // of cdp.send: what Chromium answered
 

@@ -2,20 +2,20 @@ package protocol
 
 import "fmt"
 
-// A Share says which programs may read a terminal and type into it, beside those
-// that run in it: nobody's, those of one other terminal, which it names, or
-// those of all terminals of the session. People are not concerned.
+// A Share says which programs may read a terminal and type into it, besides
+// those that run in it: none, those of one other terminal, which it names, or
+// those of all terminals of the session. It doesn't affect people.
 type Share string
 
 const (
-	ShareNone    Share = "none"    // how a terminal begins
+	ShareNone    Share = "none"    // the default
 	ShareSession Share = "session" // the programs of all terminals of the session
 )
 
 // Valid reports whether s is one of the constants, or names a terminal.
 func (s Share) Valid() bool { return ValidID(s) }
 
-// Terminal returns the one terminal whose programs s names, "" for none.
+// Terminal returns the terminal that s names, "" for none.
 func (s Share) Terminal() PTYID {
 	if s == ShareNone || s == ShareSession {
 		return ""
@@ -23,8 +23,8 @@ func (s Share) Terminal() PTYID {
 	return PTYID(s)
 }
 
-// Opens reports whether the programs of the terminal id are among those that s
-// names. The empty Share is ShareNone.
+// Opens reports whether s covers the programs of the terminal id. The empty
+// Share is ShareNone.
 func (s Share) Opens(id PTYID) bool {
 	return s == ShareSession || id != "" && s.Terminal() == id
 }

@@ -5,14 +5,13 @@ import (
 	"errors"
 )
 
-// Status tells a relay what keeps a sandbox from doing all that it should:
-// after the registration, and at each change. An empty list says that all is
-// well.
+// Status tells a relay a sandbox's problems, after the registration and at each
+// change. An empty list means that there are none.
 type Status struct {
 	Problems []Problem `json:"problems"`
 }
 
-// A Problem is one thing that is wrong with a sandbox.
+// A Problem is one problem of a sandbox.
 type Problem struct {
 	Name    string `json:"name"`
 	Message string `json:"message"` // for an operator

@@ -13,15 +13,15 @@ import (
 	"unicode"
 )
 
-// maxStrictDepth bounds how deeply [UnmarshalStrict] lets values nest.
+// maxStrictDepth bounds the nesting that [UnmarshalStrict] accepts.
 const maxStrictDepth = 64
 
 // UnmarshalStrict decodes data, which must be exactly one JSON object in valid
-// UTF-8, without members that v doesn't know by just that name, letter case
-// included, and without a member named twice, at any depth. Members of data itself
-// that are named in also may stand there and are passed over. Messages of the
-// tunnel are decoded leniently, see [UnmarshalObject]; this is for what people and
-// programs of one version write.
+// UTF-8. At any depth, every member must be known to v by its exact name,
+// letter case included, and no member may be repeated. At the top level it also
+// accepts, and skips, the members named in also. It is for what people and
+// programs of one version write; the tunnel's messages are decoded leniently,
+// see [UnmarshalObject].
 func UnmarshalStrict(data []byte, v any, also ...string) error {
 	if err := UnmarshalObject(data, &map[string]json.RawMessage{}); err != nil {
 		return err
@@ -35,9 +35,9 @@ func UnmarshalStrict(data []byte, v any, also ...string) error {
 	return json.Unmarshal(data, v)
 }
 
-// checkNames reports a member of data that t has no field for. encoding/json takes
-// "Signal" for "signal"; other readers don't. What has a decoder of its own judges
-// its members itself.
+// checkNames reports a member of data for which t has no field. encoding/json
+// accepts "Signal" for "signal"; other parsers don't. A type with its own
+// decoder checks its members itself.
 func checkNames(data json.RawMessage, t reflect.Type, also []string) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -70,7 +70,7 @@ func checkNames(data json.RawMessage, t reflect.Type, also []string) error {
 		}
 		var elements []json.RawMessage
 		if json.Unmarshal(data, &elements) != nil {
-			return nil // the decoder says so
+			return nil // the decoder reports it
 		}
 		for _, e := range elements {
 			if err := checkNames(e, t.Elem(), nil); err != nil {
@@ -81,7 +81,7 @@ func checkNames(data json.RawMessage, t reflect.Type, also []string) error {
 	return nil
 }
 
-// nests reports whether a value of t may have members that have fields.
+// nests reports whether a value of t may contain fields.
 func nests(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Struct, reflect.Map, reflect.Slice, reflect.Array:
@@ -90,8 +90,8 @@ func nests(t reflect.Type) bool {
 	return false
 }
 
-// eachMember calls check with each member of an object, and with none of anything
-// else: the decoder says what is wrong with that.
+// eachMember calls check with each member of an object. It ignores anything
+// else, which the decoder reports.
 func eachMember(data json.RawMessage, check func(name string, value json.RawMessage) error) error {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(data, &members) != nil {
@@ -105,7 +105,7 @@ func eachMember(data json.RawMessage, check func(name string, value json.RawMess
 	return nil
 }
 
-// fieldsOf adds the fields of a struct by their names in JSON.
+// fieldsOf adds the fields of a struct by their JSON names.
 func fieldsOf(t reflect.Type, fields map[string]reflect.Type) {
 	for field := range t.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -126,8 +126,8 @@ func fieldsOf(t reflect.Type, fields map[string]reflect.Type) {
 	}
 }
 
-// MemberNames returns the names in JSON of what v, a struct or a pointer to one,
-// holds.
+// MemberNames returns the JSON names of the fields of v, a struct or a pointer
+// to one.
 func MemberNames(v any) []string {
 	t := reflect.TypeOf(v)
 	if t.Kind() == reflect.Pointer {
@@ -138,13 +138,13 @@ func MemberNames(v any) []string {
 	return slices.Sorted(maps.Keys(fields))
 }
 
-// maxPlainMembers is up to how many members [checkDistinct] looks at by itself.
+// maxPlainMembers bounds the members for [checkDistinct]'s quick path.
 const maxPlainMembers = 16
 
-// checkDistinct reports a member of data, one valid JSON object, that is named
-// twice, at its top also in other letters: a decoder would take both for the
-// same. It is quick for small, flat objects, as browsers send them by the
-// thousand.
+// checkDistinct reports a repeated member of data, one valid JSON object. At
+// its top level, names that differ only in letter case count as equal, as
+// decoders accept either. It is quick for small, flat objects, which browsers
+// send by the thousand.
 func checkDistinct(data []byte) error {
 	var names [maxPlainMembers][]byte
 	n, depth := 0, 0
@@ -184,16 +184,16 @@ func checkAllDistinct(data []byte) error {
 	return CheckDistinct(data)
 }
 
-// A scope is an object or array that [CheckDistinct] is inside of.
+// A scope is an object or array that [CheckDistinct] is inside.
 type scope struct {
 	names    map[string]struct{} // folded names of the members so far; nil for an array
 	wantName bool                // the next token is a member's name
 }
 
-// CheckDistinct reports a member of an object in data, at any depth, whose name is
-// that of another one, or differs from it in letter case alone: parsers disagree
-// about which of them counts. Its stack is its own, so that deep nesting costs
-// memory in proportion to data and no more.
+// CheckDistinct reports a member of an object in data, at any depth, whose name
+// equals another's or differs from it only in letter case: parsers disagree
+// about which one counts. It has its own stack, so that memory for deep nesting
+// is proportional to data.
 func CheckDistinct(data []byte) error {
 	if !json.Valid(data) {
 		return errors.New("not valid JSON")
@@ -224,7 +224,7 @@ func CheckDistinct(data []byte) error {
 			open = open[:len(open)-1]
 			continue
 		}
-		here.wantName = here.names != nil // whatever begins here is a value; a name follows it
+		here.wantName = here.names != nil // what begins here is a value; a name follows it
 		switch token {
 		case json.Delim('{'):
 			open = append(open, scope{names: map[string]struct{}{}, wantName: true})
@@ -234,8 +234,8 @@ func CheckDistinct(data []byte) error {
 	}
 }
 
-// FoldName returns one name for all that encoding/json takes for the same: each
-// rune replaced by the smallest of its case variants.
+// FoldName returns one name for all names that encoding/json treats as equal:
+// each rune is replaced by the smallest of its case variants.
 func FoldName(name string) string {
 	return strings.Map(func(r rune) rune {
 		least := r
@@ -246,7 +246,7 @@ func FoldName(name string) string {
 	}, name)
 }
 
-// checkMembers reads one value from dec and reports a member named twice.
+// checkMembers reads one value from dec and reports a repeated member.
 func checkMembers(dec *json.Decoder, depth int) error {
 	token, err := dec.Token()
 	if err != nil {
@@ -266,7 +266,7 @@ func checkMembers(dec *json.Decoder, depth int) error {
 			if err != nil {
 				return err
 			}
-			key := name.(string) // the decoder lets nothing else through here
+			key := name.(string) // the decoder allows nothing else here
 			if seen[key] {
 				return fmt.Errorf("member %q appears twice", key)
 			}

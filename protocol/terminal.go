@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// A LeaseState says how a lease stands.
+// A LeaseState is the state of a lease.
 type LeaseState string
 
 const (
@@ -16,8 +16,7 @@ const (
 	LeaseGrace LeaseState = "grace" // the holder's last socket is gone; MSLeft runs
 )
 
-// A LeaseReason says why somebody has control whom the holder before didn't hand
-// it to.
+// A LeaseReason says why control passed to somebody without being handed over.
 type LeaseReason string
 
 const (
@@ -77,15 +76,14 @@ type TerminalOpened struct {
 	Claimed bool    `json:"claimed"` // somebody has controlled the terminal before
 	Lease   Lease   `json:"lease"`
 	Exited  *Exited `json:"exited,omitempty"` // the process is over; its EXITED still follows in order
-	// Pacers are the pace-setters that the agent remembers: those who left
-	// with a lost tunnel keep their place until they are back, for at most
-	// ControlGrace.
+	// Pacers are the pace-setters that the agent keeps: those of a lost tunnel
+	// keep their place until they return, for at most ControlGrace.
 	Pacers    []Pacer `json:"pacers,omitempty"`
 	Recording string  `json:"recording,omitempty"` // id of the recording that runs
 	Shared    Share   `json:"shared,omitempty"`    // to whose programs it is open; empty: ShareNone
 
 	Agent *AgentReport `json:"agent,omitempty"` // the coding agent that is or was in front
-	Turn  *AgentTurn   `json:"turn,omitempty"`  // the last one that a coding agent finished
+	Turn  *AgentTurn   `json:"turn,omitempty"`  // the last finished turn of a coding agent
 }
 
 // Data carries output that starts at Offset.
@@ -134,8 +132,8 @@ type Exited struct {
 func (Exited) FrameType() FrameType { return FrameExited }
 func (Exited) check() error         { return nil }
 
-// Reset says that the log can't continue where the relay is: discard what you
-// hold and go on at (Epoch, Offset).
+// Reset says that the log can't continue at the relay's position: discard it
+// and continue at (Epoch, Offset).
 type Reset struct {
 	Epoch  Epoch  `json:"epoch"`
 	Offset uint64 `json:"offset"`
@@ -288,8 +286,8 @@ func (m LeaseProposal) check() error {
 	return checkID("holder", m.Next.Holder)
 }
 
-// Leased tells how the lease stands now: in answer to the proposal ID, or, with
-// ID 0, because the agent changed it.
+// Leased reports the current lease: in answer to the proposal ID, or with ID 0
+// because the agent changed it.
 type Leased struct {
 	ID      uint64 `json:"id,omitempty"`
 	Lease   Lease  `json:"lease"`
@@ -322,19 +320,19 @@ type GrantDrop struct {
 func (GrantDrop) FrameType() FrameType { return FrameUngrant }
 func (m GrantDrop) check() error       { return checkID("jti", m.GrantID) }
 
-// Granted answers GrantAdd; Refused is empty when the grant was taken. One that
-// was taken and then revoked is refused by another Granted with its handle.
+// Granted answers GrantAdd; Refused is empty if the grant was accepted. If it
+// is revoked later, another Granted with its handle refuses it.
 type Granted struct {
-	Handle  uint64  `json:"handle,omitempty"` // of GrantAdd, whatever was in that
-	GrantID GrantID `json:"jti,omitempty"`    // empty where the grant could not be read
+	Handle  uint64  `json:"handle,omitempty"` // of GrantAdd, whatever that contained
+	GrantID GrantID `json:"jti,omitempty"`    // empty if the grant was unreadable
 	Refused string  `json:"refused,omitempty"`
 }
 
 func (Granted) FrameType() FrameType { return FrameGranted }
 func (Granted) check() error         { return nil }
 
-// Holder reports how many sockets a user has at the relay. The agent starts
-// the grace when the holder's count reaches 0 and ends it when it rises.
+// Holder reports how many sockets a user has at the relay. The agent starts the
+// grace when the holder's count falls to 0 and ends it when it rises.
 type Holder struct {
 	User    UserID `json:"user"`
 	Sockets int    `json:"sockets"`

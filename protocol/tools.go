@@ -35,7 +35,7 @@ type ToolContent struct {
 }
 
 // Credentials of a terminal for the agent's loopback MCP listener: in the
-// environment of its programs, and in ~/.fairlead/mcp.json for those that
+// environment of its programs, and in ~/.fairlead/mcp.json for programs that
 // outlive an agent.
 type MCPCredentials struct {
 	URL       string    `json:"url"` // of MCP: http://127.0.0.1:PORT/sessions/SID/mcp
@@ -63,13 +63,13 @@ type IntegrationList struct {
 // GatewayRequest is the body of POST /internal/gateway/{provider}/execute.
 type GatewayRequest struct {
 	SessionID SessionID       `json:"session_id"`
-	PTYID     PTYID           `json:"pty_id,omitempty"`  // whose integrations; absent: the providers that need none
+	PTYID     PTYID           `json:"pty_id,omitempty"`  // whose integrations; absent: only providers that need none
 	UserID    UserID          `json:"user_id,omitempty"` // who asks, through a relay; absent: a program in the sandbox
 	Action    string          `json:"action"`            // gmail.search, …
 	Args      json.RawMessage `json:"args,omitempty"`    // an object
 }
 
-// A GatewayDecision is what an attachment's policy makes of a request.
+// A GatewayDecision is the result of an attachment's policy for a request.
 type GatewayDecision string
 
 const (
@@ -88,15 +88,15 @@ type GatewayAnswer struct {
 	PolicyVersion int             `json:"policyVersion,omitempty"`
 }
 
-// Headers of a request that an agent signs with its device key. The signature is
-// over DeviceTranscript, in standard base64, in SignatureHeader.
+// Headers of a request that an agent signs with its device key. The signature
+// covers DeviceTranscript and is in SignatureHeader, in standard base64.
 const (
 	CertificateHeader = "Fairlead-Certificate" // compact
 	SignedAtHeader    = "Fairlead-Signed-At"   // Unix milliseconds
 )
 
-// BrowserStatus is the answer of GET /sessions/{sid}/browser: how the session's
-// Chromium stands.
+// BrowserStatus is the answer of GET /sessions/{sid}/browser: the state of the
+// session's Chromium.
 type BrowserStatus struct {
 	State string `json:"state"` // stopped, starting or running
 	URL   string `json:"url,omitempty"`

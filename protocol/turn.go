@@ -9,9 +9,9 @@ import (
 type StopReason string
 
 const (
-	StopComplete    StopReason = "complete"    // it has done what it was asked, or has a question
+	StopComplete    StopReason = "complete"    // it has finished, or has a question
 	StopInterrupted StopReason = "interrupted" // a person interrupted it
-	StopError       StopReason = "error"       // it could not go on
+	StopError       StopReason = "error"       // it could not continue
 	StopUnknown     StopReason = "unknown"     // its hook didn't say
 )
 
@@ -20,8 +20,8 @@ func (r StopReason) Known() bool {
 	return r == StopComplete || r == StopInterrupted || r == StopError || r == StopUnknown
 }
 
-// An AgentTurn says that a coding agent in a terminal, in front or started by
-// hand, has finished a turn, as its stop hook tells.
+// AgentTurn says that a coding agent in a terminal, in front or started by
+// hand, has finished a turn. Its stop hook reports it.
 type AgentTurn struct {
 	Agent       string     `json:"agent"`                  // "claude-code", …
 	LastMessage string     `json:"last_message,omitempty"` // the end of what it said; at most MaxLastMessage
@@ -43,8 +43,7 @@ func (m AgentTurn) check() error {
 	return nil
 }
 
-// ToolsChanged says that the tools of a terminal's programs are others than
-// before.
+// ToolsChanged says that the tools of a terminal's programs have changed.
 type ToolsChanged struct {
 	Old int   `json:"old"` // how many there were
 	New int   `json:"new"` // how many there are
@@ -54,8 +53,8 @@ type ToolsChanged struct {
 func (ToolsChanged) FrameType() FrameType { return FrameTools }
 func (ToolsChanged) check() error         { return nil }
 
-// TerminalsChanged says that the terminals of the session are others than before:
-// one was made, has ended or was closed.
+// TerminalsChanged says that the session's list of terminals has changed: one
+// was made, has ended or was closed.
 type TerminalsChanged struct {
 	At int64 `json:"at"` // Unix milliseconds, by the agent's clock
 }
@@ -63,16 +62,17 @@ type TerminalsChanged struct {
 func (TerminalsChanged) FrameType() FrameType { return FrameTerminals }
 func (TerminalsChanged) check() error         { return nil }
 
-// AgentStoppedReport is the body of POST /sessions/{sid}/ptys/{pid}/agent-stopped
-// on the agent's loopback MCP listener (seed 001).
+// AgentStoppedReport is the body of POST
+// /sessions/{sid}/ptys/{pid}/agent-stopped on the agent's loopback MCP listener
+// (seed 001).
 type AgentStoppedReport struct {
 	Agent       string     `json:"agent"`
 	LastMessage string     `json:"lastMessage"`
 	Reason      StopReason `json:"reason"` // default complete
 }
 
-// PTYCompleted is the body of POST /pty-completed, by which an agent tells the
-// control plane of a finished turn. The request is signed, see DeviceTranscript.
+// PTYCompleted is the body of POST /pty-completed: an agent reports a finished
+// turn to the control plane. The request is signed, see DeviceTranscript.
 type PTYCompleted struct {
 	SessionID   SessionID  `json:"session_id"`
 	PTYID       PTYID      `json:"pty_id"`

@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// What a hash is over, so that it can't stand for one of something else.
+// Domains of the hashes, so that one kind can't pass for another.
 const (
 	recordDomain = "fairlead/1 audit record\n"
 	headDomain   = "fairlead/1 audit head\n"
@@ -30,17 +30,17 @@ func hashOf(domain string, text []byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// lineHash is what the next record has as its Prev.
+// lineHash returns the Prev of the next record.
 func lineHash(line []byte) string { return hashOf(recordDomain, line) }
 
-// headHash is what a head's signature is over: its line up to the signature,
+// headHash returns what a head's signature covers: its line up to the signature
 // and so, through Prev, all lines before it.
 func headHash(line []byte) string {
 	at := bytes.LastIndex(line, headMember)
 	return hashOf(headDomain, line[:max(at, 0)])
 }
 
-// A Chain numbers records and links each to the one before. The zero Chain
+// A Chain numbers records and links each to its predecessor. The zero Chain
 // begins a log. It is not safe for concurrent use.
 type Chain struct {
 	last uint64
@@ -50,23 +50,23 @@ type Chain struct {
 // Last returns the number of the newest record, 0 when there is none.
 func (c *Chain) Last() uint64 { return c.last }
 
-// Append appends the line of r to dst. The chain gives r its Sequence, Kind and
-// Prev; the caller gives At and one content other than a head. Strings of more
-// than 256 bytes are cut.
+// Append appends the line of r to dst. The chain sets r's Sequence, Kind and
+// Prev; the caller sets At and one content other than a head. Strings are cut
+// at 256 bytes.
 func (c *Chain) Append(dst []byte, r Record) []byte {
 	return append(dst, c.add(r.tidied())...)
 }
 
-// AppendBreak appends the Opened record of a log whose end can't be trusted any
-// more: it has the next number but is linked to nothing. Its After says why.
+// AppendBreak appends the Opened record of a log after an end that can't be
+// trusted: it has the next number but no link. Its After says why.
 func (c *Chain) AppendBreak(dst []byte, at time.Time, o Opened) []byte {
 	c.prev = ""
 	return c.Append(dst, Record{At: at.UnixMilli(), Opened: &o})
 }
 
-// AppendHead appends a head, which vouches for all records so far, and returns
-// it with its signature in the form that a control plane keeps. sign makes the
-// signature over a transcript; when it fails the chain is as it was.
+// AppendHead appends a head, which signs all records so far, and returns it
+// with its signature in the control plane's form. sign signs a transcript; if
+// it fails the chain is unchanged.
 func (c *Chain) AppendHead(dst []byte, sandbox protocol.SandboxID, at time.Time, sign func([]byte) ([]byte, error)) ([]byte, protocol.AuditHead, []byte, error) {
 	r := c.numbered(Record{At: at.UnixMilli(), Head: &Head{Signature: []byte{}}})
 	head := protocol.AuditHead{SandboxID: sandbox, Sequence: r.Sequence, Hash: headHash(r.encode()), At: r.At}

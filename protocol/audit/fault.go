@@ -2,7 +2,7 @@ package audit
 
 import "fmt"
 
-// A Nature says what was done to a record.
+// A Nature says what happened to a record.
 type Nature string
 
 const (
@@ -13,7 +13,7 @@ const (
 	Foreign   Nature = "foreign" // of another sandbox or device
 )
 
-// A Fault is why a log can't be trusted, and from which record on.
+// A Fault says why a log can't be trusted, from which record on.
 type Fault struct {
 	Sequence uint64 // of the first bad record
 	Nature   Nature

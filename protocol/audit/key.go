@@ -20,7 +20,7 @@ type Key struct {
 
 const coordinateBytes = 32
 
-// base64url refuses a second spelling of the same bytes.
+// base64url is strict: each byte string has one spelling.
 var base64url = base64.RawURLEncoding.Strict()
 
 // ParseKey returns the required members of a public JWK, which must be a P-256
@@ -57,13 +57,13 @@ func (k Key) public() (*ecdsa.PublicKey, error) {
 
 // Thumbprint returns the RFC 7638 thumbprint of k in base64url.
 func (k Key) Thumbprint() string {
-	// The coordinates have no character that JSON would escape.
+	// The coordinates need no escaping in JSON.
 	text := fmt.Sprintf(`{"crv":"%s","kty":"%s","x":"%s","y":"%s"}`, k.Crv, k.Kty, k.X, k.Y)
 	sum := sha256.Sum256([]byte(text))
 	return base64url.EncodeToString(sum[:])
 }
 
-// verify reports whether signature is key's over transcript.
+// verify reports whether signature is key's signature of transcript.
 func verify(key *ecdsa.PublicKey, transcript, signature []byte) bool {
 	sum := sha256.Sum256(transcript)
 	return ecdsa.VerifyASN1(key, sum[:], signature)

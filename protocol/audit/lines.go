@@ -7,13 +7,13 @@ import (
 	"io"
 )
 
-// A line is one line of a log, with its end.
+// A line is one line of a log, with its line feed.
 type line struct {
 	text []byte
 	torn bool // the file ends within it
 }
 
-// lines reads a log line by line, and can look one line ahead.
+// lines reads a log line by line, with one line of lookahead.
 type lines struct {
 	r     *bufio.Reader
 	ahead *line
@@ -44,12 +44,12 @@ func (l *lines) next() (line, error) {
 	return line{}, fmt.Errorf("audit: read: %w", err)
 }
 
-// peek returns the record in the next line; nil when there is none, or it can't
-// be read.
+// peek returns the record in the next line; nil if there is none, or it is
+// unreadable.
 func (l *lines) peek() *Record {
 	got, err := l.next()
 	if err != nil {
-		return nil // the reader says it again
+		return nil // next returns the error again
 	}
 	l.ahead = &got
 	if got.torn {
@@ -62,8 +62,7 @@ func (l *lines) peek() *Record {
 	return r
 }
 
-// holds reports whether a record with this number comes later. It reads to the
-// end.
+// holds reports whether a later record has this number. It reads to the end.
 func (l *lines) holds(sequence uint64) bool {
 	for {
 		got, err := l.next()

@@ -1,7 +1,7 @@
-// Package audit is the form of an agent's audit log: JSON lines, each of which
-// holds the hash of the line before, and among them heads that the device key
-// has signed. It encodes records and finds the first one that was deleted,
-// changed, reordered or cut off. README.md beside this file describes the log.
+// Package audit is the format of an agent's audit log: JSON lines that each
+// hold the hash of the line before, and heads signed by the device key. It
+// encodes records, and finds the first one that was deleted, changed, reordered
+// or cut off. README.md beside this file describes the log.
 package audit
 
 import (
@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	// Format is the version of the log, told by each file's first record.
+	// Format is the version of the log, in each file's first record.
 	Format = 1
 	// MaxLineBytes bounds a record with its line end.
 	MaxLineBytes = 16 << 10
-	// maxText bounds a string in a record; the rest of it is left out.
+	// maxText bounds a string in a record; longer ones are cut.
 	maxText = 256
 )
 
-// A Kind says what a record tells.
+// A Kind says what a record is about.
 type Kind string
 
 const (
 	KindOpened   Kind = "opened"   // a file begins
-	KindResumed  Kind = "resumed"  // a process goes on with a file
+	KindResumed  Kind = "resumed"  // a process continues a file
 	KindCommand  Kind = "command"  // a command was executed
 	KindLease    Kind = "lease"    // control of a terminal changed
 	KindApproval Kind = "approval" // somebody decided what a sandbox may do
-	KindLost     Kind = "lost"     // changes that were not recorded
-	KindHead     Kind = "head"     // the device vouches for all records so far
+	KindLost     Kind = "lost"     // changes that could not be recorded
+	KindHead     Kind = "head"     // the device signs all records so far
 )
 
 // A Record is one line. Exactly one of its pointers is set, the one that Kind
@@ -52,23 +52,23 @@ type Record struct {
 	Head     *Head     `json:"head,omitempty"` // last, for what it signs ends before it
 }
 
-// Opened says whose log it is. It is the first record of every file.
+// Opened identifies the log. It is the first record of every file.
 type Opened struct {
 	Format  int                `json:"format"`
 	Sandbox protocol.SandboxID `json:"sandbox"`
 	Device  string             `json:"device"` // RFC 7638 thumbprint of Key
 	Key     Key                `json:"key"`    // signs the heads
-	// After says why the file doesn't go on where the one before ended: then
-	// Prev is that of a first record.
+	// After says why the file doesn't continue the one before: then Prev is that
+	// of a first record.
 	After string `json:"after,omitempty"`
 }
 
-// Resumed says that another process writes from here on.
+// Resumed says that a new process writes from here on.
 type Resumed struct {
-	Dropped int64 `json:"dropped"` // bytes of a last line that a crash had cut
+	Dropped int64 `json:"dropped"` // bytes of an incomplete last line after a crash
 }
 
-// A Command tells of an executed command, but nothing of its op's content.
+// A Command records an executed command, without its op's content.
 type Command struct {
 	ID       protocol.CommandID `json:"id"`
 	Trace    protocol.TraceID   `json:"trace,omitempty"`
@@ -94,7 +94,7 @@ type Lease struct {
 	Cause    string              `json:"cause,omitempty"`
 }
 
-// An Approval is what somebody decided, or nobody did in time.
+// An Approval records a decision, or that nobody decided in time.
 type Approval struct {
 	ID       string             `json:"id"`
 	Session  protocol.SessionID `json:"session,omitempty"`
@@ -105,7 +105,7 @@ type Approval struct {
 	Grant    protocol.GrantID   `json:"grant,omitempty"`
 }
 
-// Lost counts what should stand in this place and couldn't be kept.
+// Lost counts changes that should be recorded here and couldn't be.
 type Lost struct {
 	Leases    uint64 `json:"leases"`              // changes of leases
 	Approvals uint64 `json:"approvals,omitempty"` // approvals that were decided or have expired
@@ -117,10 +117,10 @@ type Head struct {
 	Signature []byte `json:"signature"`
 }
 
-// errRecord says that a line is no record in its one spelling.
+// errRecord says that a line is no record in its canonical form.
 var errRecord = errors.New("not a record")
 
-// content returns the kind of what r holds; empty unless it is one thing.
+// content returns the kind of r's content; empty unless it has exactly one.
 func (r *Record) content() Kind {
 	var kind Kind
 	n := 0
@@ -151,8 +151,8 @@ func (r *Record) encode() []byte {
 	return append(body, '\n')
 }
 
-// decode reads a line with its end. There is one spelling of each record, the
-// one that encode writes.
+// decode reads a line with its line feed. Each record has one spelling, the one
+// that encode writes.
 func decode(line []byte) (*Record, error) {
 	var r Record
 	if err := json.Unmarshal(line, &r); err != nil {
@@ -164,8 +164,8 @@ func decode(line []byte) (*Record, error) {
 	return &r, nil
 }
 
-// tidied returns a copy of r whose strings are bounded and valid UTF-8, so that
-// it reads as it was written.
+// tidied returns a copy of r with bounded strings in valid UTF-8, so that it
+// reads back unchanged.
 func (r Record) tidied() Record {
 	switch {
 	case r.Opened != nil:

@@ -5,21 +5,21 @@ import (
 	"errors"
 )
 
-// A Resumption is where a writer may go on with a file.
+// A Resumption is where a writer can continue a file.
 type Resumption struct {
 	Chain    Chain
 	Size     int64 // bytes of whole records
-	Dropped  int64 // bytes after them that a crash left
-	Unsigned int   // records that no head vouches for yet
-	// Fault is why the file can't be gone on with. Chain then is for a new
-	// one, see [Chain.AppendBreak]: its number is above all that were here.
+	Dropped  int64 // bytes after them, left by a crash
+	Unsigned int   // records that no head signs yet
+	// Fault says why the file can't be continued. Chain is then for a new one, see
+	// [Chain.AppendBreak]: its number is above all in this file.
 	Fault *Fault
 }
 
 // Resume examines the newest file of a log, whose first record is expect.First.
-// A crash may have cut its last line short, or left zeros where a block never
-// reached the disk; anything else that isn't as it was written is a Fault. A
-// chain that has no record yet means that the crash came before the first one.
+// A crash may have cut its last line, or left zeros where a block never reached
+// the disk; any other damage is a Fault. A chain without a record means that
+// the crash came before the first one.
 func Resume(data []byte, expect Expect) Resumption {
 	v := NewVerifier(expect)
 	in := newLines(bytes.NewReader(data))
@@ -41,7 +41,7 @@ func Resume(data []byte, expect Expect) Resumption {
 	r.Chain = Chain{last: v.report.Last, prev: v.prev}
 	r.Unsigned = int(v.report.Last - v.signed)
 	if r.Fault != nil {
-		// Each line may be a record, whatever has become of it.
+		// Each line may be a record, damaged or not.
 		lines := uint64(bytes.Count(data, []byte("\n")))
 		r.Chain = Chain{last: max(v.report.Last, expect.First-1+lines, expect.First)}
 	}

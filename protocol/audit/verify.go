@@ -9,41 +9,41 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// Expect says what a log must agree with. Every member may be left out.
+// Expect says what a log must agree with. Every member is optional.
 type Expect struct {
 	Sandbox protocol.SandboxID
 	Device  string // thumbprint of the device key
 	First   uint64 // number of the first file's first record, see [FileSequence]
-	// Heads are those that a control plane keeps: each must be in the log,
-	// unless it is older than the first file. They alone reveal a log that was
-	// cut exactly behind an older head.
+	// Heads are those that a control plane keeps: each must be in the log, unless
+	// it is older than the first file. Only they reveal a log that was cut exactly
+	// behind an older head.
 	Heads []protocol.AuditHead
 }
 
-// A Report is what a log tells of itself.
+// A Report is what a log says of itself.
 type Report struct {
 	Sandbox protocol.SandboxID
-	Device  string             // thumbprint of the key that signed; worth what [Expect.Device] is
+	Device  string             // thumbprint of the signing key; unverified unless [Expect.Device] is set
 	First   uint64             // number of the first record, 0: none
 	Last    uint64             // number of the last record that was verified
 	Head    protocol.AuditHead // the newest one; Sequence 0: none
 	Records map[Kind]int
-	Notes   []string // what is worth knowing and no fault; at most 100
+	Notes   []string // remarks that are no faults; at most 100
 }
 
 // maxNotes bounds a Report's notes.
 const maxNotes = 100
 
-// A Verifier reads the files of one log, in their order, and finds the first
-// record that isn't as it was written. It is not safe for concurrent use.
+// A Verifier reads the files of one log in order, and finds the first damaged
+// record. It is not safe for concurrent use.
 type Verifier struct {
 	expect Expect
-	heads  map[uint64]string // hashes that are expected, by number
+	heads  map[uint64]string // expected hashes, by number
 
 	report Report
 	key    *ecdsa.PublicKey
 	prev   string // hash of the last line
-	signed uint64 // number of the newest head, or where the first file begins
+	signed uint64 // number of the newest head, or the start of the first file
 	err    error
 }
 
@@ -53,7 +53,7 @@ func NewVerifier(expect Expect) *Verifier {
 	for _, h := range expect.Heads {
 		v.heads[h.Sequence] = h.Hash
 		if v.expect.Sandbox == "" {
-			v.expect.Sandbox = h.SandboxID // whose they are
+			v.expect.Sandbox = h.SandboxID // the log's sandbox
 		}
 	}
 	return v
@@ -67,9 +67,8 @@ func (v *Verifier) File(r io.Reader) error {
 	return v.err
 }
 
-// Report returns what was read so far, and File's error. When that is nil, what
-// was read must be the whole log: it fails with a [*Fault] when its end was cut
-// off.
+// Report returns what was read so far, and File's error. If that is nil, the
+// files must be the whole log: it fails with a [*Fault] if its end was cut off.
 func (v *Verifier) Report() (Report, error) {
 	if v.err != nil {
 		return v.report, v.err
@@ -110,8 +109,8 @@ func (v *Verifier) file(in *lines) error {
 	}
 }
 
-// next is the number of the record that must come now; of the first one it is
-// known only if the caller knew it.
+// next returns the number that the next record must have; the first one's is
+// only known from the caller.
 func (v *Verifier) next() uint64 {
 	if v.report.Last == 0 {
 		return max(v.expect.First, 1)
@@ -148,7 +147,7 @@ func (v *Verifier) record(in *lines, l line, first bool) error {
 	return nil
 }
 
-// misplaced finds out why r stands where the record want should.
+// misplaced finds out why r is where record want should be.
 func (v *Verifier) misplaced(in *lines, r *Record, want uint64) error {
 	switch {
 	case r.Sequence == want: // a file begins with it
@@ -156,7 +155,7 @@ func (v *Verifier) misplaced(in *lines, r *Record, want uint64) error {
 	case v.prev != "" && r.Prev == v.prev:
 		return fault(want, Changed, "its number is %d", r.Sequence)
 	case r.Sequence < want && r.Opened == nil && v.report.First == v.report.Last && v.report.Last != 0:
-		// The only record before is the first, whose number was believed.
+		// The only earlier record is the first, whose number was trusted.
 		return fault(r.Sequence-1, Changed, "its number is %d", v.report.Last)
 	case r.Sequence < want:
 		return fault(r.Sequence, Reordered, "it stands behind record %d", want-1)
@@ -168,15 +167,15 @@ func (v *Verifier) misplaced(in *lines, r *Record, want uint64) error {
 	return fault(want, Deleted, "so were all up to record %d", r.Sequence-1)
 }
 
-// linked checks that r follows the record before it. Where it doesn't, one of
-// the two was changed: not r, if what comes after r agrees with it.
+// linked checks that r follows the record before it. If not, one of the two was
+// changed: not r, if the record after r agrees with it.
 func (v *Verifier) linked(in *lines, l line, r *Record) error {
 	prev := v.prev
 	switch {
 	case r.Sequence == 1 || r.Opened != nil && r.Opened.After != "":
 		prev = noPrev
 	case prev == "":
-		return nil // what the first file follows isn't here
+		return nil // the first file's predecessor isn't here
 	}
 	if r.Prev == prev {
 		return nil
@@ -193,7 +192,7 @@ func (v *Verifier) linked(in *lines, l line, r *Record) error {
 	return fault(r.Sequence, Changed, "it doesn't follow record %d", r.Sequence-1)
 }
 
-// content checks what only some records have.
+// content checks what is special to some kinds of records.
 func (v *Verifier) content(in *lines, l line, r *Record) error {
 	switch {
 	case r.Opened != nil:
@@ -214,7 +213,7 @@ func (v *Verifier) signedBy(l line, r *Record) bool {
 	return verify(v.key, protocol.AuditTranscript(v.report.Sandbox, r.Sequence, headHash(l.text)), r.Head.Signature)
 }
 
-// opened checks whose log begins or goes on here.
+// opened checks the log's identity at a file's beginning.
 func (v *Verifier) opened(in *lines, l line, r *Record) error {
 	o := r.Opened
 	if o.Format != Format {

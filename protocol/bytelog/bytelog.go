@@ -1,14 +1,14 @@
 // Package bytelog is the append-only log of a terminal: an epoch, the newest
-// bytes of an endless stream, each with its offset, and the events (a new
-// size, the end) that happened between them.
+// bytes of an endless stream, each with its offset, and the events (a new size,
+// the end) between them.
 //
 // # Events and offsets
 //
-// A reader that comes back knows an offset and nothing else, so two rules say
-// what it gets of the events that happened exactly there:
+// A reader resumes with an offset and nothing else, so two rules say which
+// events at exactly that offset it gets:
 //
-//   - A resize at offset o belongs to [Log.SizeAt](o). [Log.CursorAt](o) stands
-//     behind it. A resize that happens later, even if still at o, is delivered.
+//   - A resize at offset o belongs to [Log.SizeAt](o). [Log.CursorAt](o) is
+//     behind it. A later resize is delivered, even if it is still at o.
 //   - The end is never skipped: a cursor at the head of an ended log still
 //     delivers it.
 //

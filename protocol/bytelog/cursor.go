@@ -6,8 +6,8 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// A Cursor is a reader's place between two items of the log that made it. The
-// zero Cursor is the beginning of any log, before its first event.
+// A Cursor is a reader's position between two items of the log that made it.
+// The zero Cursor is the beginning of any log, before its first event.
 type Cursor struct {
 	offset uint64 // of the next byte
 	seq    uint64 // resizes before it are delivered or superseded
@@ -38,10 +38,10 @@ func (l *Log) CursorAt(offset uint64) (Cursor, error) {
 	return c, nil
 }
 
-// Next returns the item at c and moves c behind it; false when c has reached
-// the head. Bytes are at least one and at most limit, where a limit below 1
-// counts as 1; they end before the next event, and may end earlier. It fails
-// with [ErrGap], c unmoved, when the log has dropped what c would read next.
+// Next returns the item at c and moves c behind it; false if c is at the head.
+// Bytes are at least one and at most limit, at least 1; they end before the
+// next event, and may end earlier. It fails with [ErrGap], c unmoved, if the
+// log has dropped what c reads next.
 func (l *Log) Next(c *Cursor, limit int) (Item, bool, error) {
 	if err := l.check(c.offset); err != nil {
 		return Item{}, false, err
@@ -67,7 +67,7 @@ func (l *Log) Next(c *Cursor, limit int) (Item, bool, error) {
 	return Item{}, false, nil
 }
 
-// pending returns the first resize that a cursor at seq has yet to deliver.
+// pending returns the first resize that a cursor at seq has not delivered.
 func (l *Log) pending(seq uint64) (resize, bool) {
 	if seq == l.seq {
 		return resize{}, false // the common case: none

@@ -6,14 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// LineStart returns where in the bytes [from, head) a newcomer should begin to
-// read. That is the oldest line start there: offset 0, or the byte after a
-// line feed. Where there is none it is the oldest place that doesn't cut a
-// UTF-8 character in two, or from when the bytes are not UTF-8. A line feed
-// that ends the bytes starts no line yet.
+// LineStart returns where in the bytes [from, head) a new reader should begin:
+// at the oldest line start, which is offset 0 or the byte after a line feed.
+// Without one it is the oldest place that doesn't split a UTF-8 character, or
+// from if the bytes are not UTF-8. A line feed that ends the bytes starts no
+// line yet.
 //
-// Chunks yields the bytes [at, head), where at is from, or from−1 so that a
-// line feed just before from is seen.
+// Chunks yields the bytes [at, head), where at is from, or from−1 to include a
+// line feed just before from.
 func LineStart(from, at, head uint64, chunks iter.Seq[[]byte]) uint64 {
 	if from == 0 {
 		return 0

@@ -1,11 +1,10 @@
-// Package envseal seals what env.apply sets to the one sandbox it is for, so
-// that a relay carries it and a control plane keeps it without being able to
-// read it.
+// Package envseal seals the values of env.apply to their one sandbox, so that a
+// relay can carry them and a control plane keep them without reading them.
 //
-// A box is HPKE (RFC 9180) in base mode, DHKEM(P-256, HKDF-SHA256),
-// HKDF-SHA256 and AES-256-GCM, to the sandbox's device key. Its info is
-// "fairlead/1 env" and the sandbox's id, each preceded by its length in 4 B. The
-// device key signs too, but never anything that begins like this.
+// A box is HPKE (RFC 9180) in base mode, DHKEM(P-256, HKDF-SHA256), HKDF-SHA256
+// and AES-256-GCM, to the sandbox's device key. Its info is "fairlead/1 env"
+// and the sandbox's id, each preceded by its length in 4 B. The device key also
+// signs, but never anything with this prefix.
 package envseal
 
 import (
@@ -37,8 +36,8 @@ func Seal(public *ecdh.PublicKey, sandbox protocol.SandboxID, values protocol.En
 	return box, nil
 }
 
-// Open returns what is in box. It fails, with an error of kind invalid that says
-// nothing of the content, for a box that was sealed to another sandbox or key.
+// Open returns the values in box. For a box sealed to another sandbox or key it
+// fails with kind invalid; the error reveals nothing of the content.
 func Open(private *ecdh.PrivateKey, sandbox protocol.SandboxID, box []byte) (protocol.EnvValues, error) {
 	var values protocol.EnvValues
 	key, err := hpke.NewDHKEMPrivateKey(private)

@@ -3,10 +3,11 @@
 // bytelog is for a terminal's bytes.
 //
 // An offset counts events. A reader that comes back presents the position behind
-// the last event that it has; [Log.Since] says where it goes on, and whether
-// events are missing in between. The same rule serves whoever holds the log and
-// whoever caches it: a cache makes a Log at the position that it was told, appends
-// what it hears, and makes a new one when the epoch or the offset is another.
+// An offset counts events. A returning reader presents the position behind its
+// last event; [Log.Since] says where it continues, and whether events are
+// missing in between. The same holds for caches of the log: a cache makes a Log
+// at the position that it is told, appends events, and makes a new one if the
+// epoch or the offset differs.
 package eventlog
 
 import (
@@ -16,10 +17,10 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// A Bound says how much a log holds. A member that is 0 bounds nothing.
+// A Bound limits a log. A member that is 0 is no limit.
 type Bound struct {
 	Events int
-	Bytes  int // by the sizes that [Log.Append] is told
+	Bytes  int // by the sizes passed to [Log.Append]
 }
 
 // ErrGap says that an offset is no longer held. The log now begins at Oldest.
@@ -60,18 +61,18 @@ func (l *Log[E]) Next() uint64 { return l.first + uint64(len(l.held)) }
 // Len returns how many events are held.
 func (l *Log[E]) Len() int { return len(l.held) }
 
-// Bytes returns the sum of their sizes.
+// Bytes returns the sum of the held events' sizes.
 func (l *Log[E]) Bytes() int { return l.bytes }
 
-// Bound returns how much the log holds at most.
+// Bound returns the log's limits.
 func (l *Log[E]) Bound() Bound { return l.bound }
 
-// Restart gives the log another epoch, for readers who must not go on as if
-// nothing had happened. Events and offsets stay.
+// Restart gives the log another epoch, so that readers notice a break. Events
+// and offsets stay.
 func (l *Log[E]) Restart(epoch protocol.Epoch) { l.epoch = epoch }
 
-// Append adds an event of some size, in bytes. It first makes room, and returns
-// what was dropped for it.
+// Append adds an event of a size in bytes. It first makes room, and returns the
+// dropped events.
 func (l *Log[E]) Append(e E, size int) (dropped []E) {
 	dropped = l.MakeRoom(1, size)
 	l.held = append(l.held, entry[E]{e, size})
@@ -79,9 +80,9 @@ func (l *Log[E]) Append(e E, size int) (dropped []E) {
 	return dropped
 }
 
-// MakeRoom drops the oldest events if so many more, of so many bytes together,
-// would exceed the bound, and returns them. Half of the bound is freed at once,
-// because dropping may be expensive for whoever stores the log. What alone
+// MakeRoom drops and returns the oldest events if so many more, of so many
+// bytes together, would exceed the bound. It frees half of the bound at once,
+// because dropping may be expensive for a log on disk. An event that alone
 // exceeds the bound empties the log.
 func (l *Log[E]) MakeRoom(events, bytes int) (dropped []E) {
 	if l.Fits(events, bytes) {
@@ -91,11 +92,11 @@ func (l *Log[E]) MakeRoom(events, bytes int) (dropped []E) {
 	return l.dropWhile(func() bool { return !l.fits(0, 0, half) || !l.Fits(events, bytes) })
 }
 
-// Fits reports whether the bound leaves room for so many more events, of so many
-// bytes together.
+// Fits reports whether so many more events, of so many bytes together, are
+// within the bound.
 func (l *Log[E]) Fits(events, bytes int) bool { return l.fits(events, bytes, l.bound) }
 
-// fits reports whether the log stays within bound with so much more.
+// fits is Fits for any bound.
 func (l *Log[E]) fits(events, bytes int, bound Bound) bool {
 	return (bound.Events == 0 || len(l.held)+events <= bound.Events) && (bound.Bytes == 0 || l.bytes+bytes <= bound.Bytes)
 }
@@ -108,7 +109,7 @@ func (l *Log[E]) DropBefore(offset uint64) (dropped []E) {
 func (l *Log[E]) dropWhile(more func() bool) (dropped []E) {
 	for len(l.held) > 0 && more() {
 		oldest := l.held[0]
-		l.held[0] = entry[E]{} // so that the array doesn't keep it
+		l.held[0] = entry[E]{} // lets the array release it
 		l.held, l.first = l.held[1:], l.first+1
 		l.bytes -= oldest.size
 		dropped = append(dropped, oldest.event)
@@ -116,8 +117,8 @@ func (l *Log[E]) dropWhile(more func() bool) (dropped []E) {
 	return dropped
 }
 
-// At returns the event at offset; false where that is still to come. It fails
-// with [ErrGap] where the event is dropped.
+// At returns the event at offset; false if it is still to come. It fails with
+// [ErrGap] if the event was dropped.
 func (l *Log[E]) At(offset uint64) (e E, ok bool, err error) {
 	switch {
 	case offset < l.first:
@@ -128,8 +129,8 @@ func (l *Log[E]) At(offset uint64) (e E, ok bool, err error) {
 	return l.held[offset-l.first].event, true, nil
 }
 
-// Since returns where a reader goes on that comes with a position: there, if the
-// log holds what follows. Otherwise, or with none, it follows from now on. gap
+// Since returns where a reader with a position continues: there, if the log
+// holds what follows, otherwise at Next. Without a position it is Next. gap
 // reports that events are missing.
 func (l *Log[E]) Since(since *protocol.Position) (from uint64, gap bool) {
 	switch {
@@ -141,7 +142,7 @@ func (l *Log[E]) Since(since *protocol.Position) (from uint64, gap bool) {
 	return l.Next(), true
 }
 
-// All yields the events that are held, the oldest first.
+// All yields the held events, oldest first.
 func (l *Log[E]) All() iter.Seq2[uint64, E] {
 	return func(yield func(uint64, E) bool) {
 		for i, held := range l.held {
@@ -152,7 +153,7 @@ func (l *Log[E]) All() iter.Seq2[uint64, E] {
 	}
 }
 
-// Backward yields the events that are held, the newest first.
+// Backward yields the held events, newest first.
 func (l *Log[E]) Backward() iter.Seq2[uint64, E] {
 	return func(yield func(uint64, E) bool) {
 		for i := len(l.held) - 1; i >= 0; i-- {

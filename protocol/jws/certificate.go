@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// A Certificate says that a key is a sandbox's.
+// A Certificate binds a key to a sandbox.
 type Certificate struct {
 	Issuer    string             `json:"iss"`
 	Audience  string             `json:"aud"`
@@ -34,7 +34,7 @@ func (c *Certificate) PublicKey() (*ecdsa.PublicKey, error) {
 	return key, nil
 }
 
-// Expires returns the end of c's life, without the skew.
+// Expires returns c's expiry, without the skew.
 func (c *Certificate) Expires() time.Time { return time.Unix(c.ExpiresAt, 0) }
 
 // openCertificate applies steps 8 to 14 of README.md to a token that passed the
@@ -53,7 +53,7 @@ func openCertificate(t Token, now time.Time) (*Certificate, error) {
 	return &c, nil
 }
 
-// check applies the rules that depend on nothing outside the certificate.
+// check applies the rules that need nothing but the certificate.
 func (c *Certificate) check() error {
 	switch {
 	case !protocol.ValidID(c.Subject):

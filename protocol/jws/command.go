@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead/fairlead/protocol/op"
 )
 
-// A Command is one action that the control plane wants done once (seed 003
-// §6.1). Everything that affects execution is in it.
+// A Command is one action that the control plane wants executed once (seed 003
+// §6.1). It holds everything that affects the execution.
 type Command struct {
 	Issuer    string                 `json:"iss"`
 	Audience  string                 `json:"aud"`
@@ -24,15 +24,15 @@ type Command struct {
 	UserID    protocol.UserID        `json:"userId,omitempty"`  // who asked for it
 }
 
-// Reply says where the outcome of a command goes. CallbackToken can be read by
-// whoever carries the command.
+// Reply says where to send a command's outcome. Whoever carries the command can
+// read CallbackToken.
 type Reply struct {
 	URL           string `json:"url"`
 	CallbackToken string `json:"callbackToken"`
 }
 
-// The names that are read from a command, by the object they stand in. An op is
-// decoded again by its executor, hence the members of all operations.
+// The member names that are read from a command, by object. An executor decodes
+// the op again, so all operations' members are included.
 var (
 	commandNames = vocabularyOf(protocol.MemberNames(Command{}))
 	targetNames  = vocabularyOf(protocol.MemberNames(protocol.CommandTarget{}))
@@ -45,13 +45,13 @@ func (c *Command) Kind() string {
 	return op.KindOf(c.Op)
 }
 
-// Deadline returns the end of a verified command's life, without the skew.
+// Deadline returns a verified command's expiry, without the skew.
 func (c *Command) Deadline() time.Time {
 	return time.UnixMilli(c.IssuedAt).Add(time.Duration(c.TTLMs) * time.Millisecond)
 }
 
 // openCommand applies steps 8 to 14 of README.md to a token that passed the
-// profile. With a failure of kind expired it returns the command as well.
+// profile. With a failure of kind expired it also returns the command.
 func openCommand(t Token, audience string, now time.Time) (*Command, error) {
 	if err := checkCommandType(t.Type, audience); err != nil {
 		return nil, err
@@ -66,8 +66,8 @@ func openCommand(t Token, audience string, now time.Time) (*Command, error) {
 	if err := checkParties(members, audience); err != nil {
 		return nil, refused("command: %s", err)
 	}
-	// What nobody here understands may be what was meant to hold us back. An op's
-	// executor says so itself.
+	// An unknown member might be meant to restrict us. An op's executor checks its
+	// members itself.
 	if commandNames.foreign(members) != "" || targetNames.foreignIn(members, "target") != "" ||
 		replyNames.foreignIn(members, "reply") != "" {
 		return nil, protocol.Errorf(protocol.KindInvalid, "command: it has a member of no meaning here")
@@ -88,8 +88,8 @@ func openCommand(t Token, audience string, now time.Time) (*Command, error) {
 	return &c, nil
 }
 
-// checkCommandType pins typ. Seed 003 is silent about it, so a command for a
-// browser extension may come without; a wrong one is refused everywhere.
+// checkCommandType checks typ. Seed 003 doesn't mention it, so a command for a
+// browser extension may lack it; a wrong one is always refused.
 func checkCommandType(typ, audience string) error {
 	if typ == TypeCommand || typ == "" && audience != AudienceAgent {
 		return nil
@@ -110,8 +110,8 @@ func checkCommandNames(members map[string]json.RawMessage) error {
 	return opNames.checkMember(members, "op")
 }
 
-// check applies the rules that depend on nothing outside the command. Its
-// errors are of kind invalid.
+// check applies the rules that need nothing but the command. Its errors are of
+// kind invalid.
 func (c *Command) check() error {
 	t := c.Target
 	switch {

@@ -10,7 +10,7 @@ import (
 	"fmt"
 )
 
-// A DeviceKey is the key of one sandbox: a [Certificate] says whose it is. It
+// A DeviceKey is the key of one sandbox, bound to it by a [Certificate]. It
 // signs transcripts, never tokens. It is immutable and safe for concurrent use.
 type DeviceKey struct {
 	key    *ecdsa.PrivateKey
@@ -26,8 +26,8 @@ func GenerateDeviceKey() (*DeviceKey, error) {
 	return newDeviceKey(key)
 }
 
-// ParseDeviceKey reads a private JWK, as [DeviceKey.MarshalPrivate] writes it.
-// Errors quote nothing of the key.
+// ParseDeviceKey reads a private JWK as [DeviceKey.MarshalPrivate] writes it.
+// Errors never quote the key.
 func ParseDeviceKey(jwk []byte) (*DeviceKey, error) {
 	_, key, err := parsePrivateJWK(jwk)
 	if err != nil {
@@ -48,10 +48,10 @@ func newDeviceKey(key *ecdsa.PrivateKey) (*DeviceKey, error) {
 	return &DeviceKey{key, public}, nil
 }
 
-// String keeps the private half out of logs.
+// String hides the private key from logs.
 func (*DeviceKey) String() string { return "device key" }
 
-// GoString is String: %#v would print the private half.
+// GoString is String: %#v would print the private key.
 func (k *DeviceKey) GoString() string { return k.String() }
 
 // MarshalPrivate returns the private JWK, for a file of mode 0600.
@@ -60,8 +60,8 @@ func (k *DeviceKey) MarshalPrivate() ([]byte, error) { return marshalPrivateJWK(
 // PublicJWK returns the public key, as a certificate's jwk holds it.
 func (k *DeviceKey) PublicJWK() json.RawMessage { return append(json.RawMessage(nil), k.public...) }
 
-// Sign returns an ECDSA signature over the SHA-256 of transcript, in ASN.1.
-// The transcript must begin with what it is for, as [protocol.HelloTranscript]'s does.
+// Sign returns an ECDSA signature of the SHA-256 of transcript, in ASN.1. The
+// transcript must begin with its purpose, as [protocol.HelloTranscript]'s does.
 func (k *DeviceKey) Sign(transcript []byte) ([]byte, error) {
 	sum := sha256.Sum256(transcript)
 	signature, err := ecdsa.SignASN1(rand.Reader, k.key, sum[:])
@@ -71,7 +71,7 @@ func (k *DeviceKey) Sign(transcript []byte) ([]byte, error) {
 	return signature, nil
 }
 
-// ECDH returns the key for what is sealed to the device (package envseal).
+// ECDH returns the key that opens what is sealed to the device (envseal).
 func (k *DeviceKey) ECDH() (*ecdh.PrivateKey, error) {
 	key, err := k.key.ECDH()
 	if err != nil {
@@ -80,7 +80,7 @@ func (k *DeviceKey) ECDH() (*ecdh.PrivateKey, error) {
 	return key, nil
 }
 
-// VerifyDevice reports whether signature is public's over transcript.
+// VerifyDevice reports whether signature is public's signature of transcript.
 func VerifyDevice(public *ecdsa.PublicKey, transcript, signature []byte) bool {
 	sum := sha256.Sum256(transcript)
 	return ecdsa.VerifyASN1(public, sum[:], signature)

@@ -13,7 +13,7 @@ import (
 // AllPTYs in a grant's ptys stands for every terminal.
 const AllPTYs = "*"
 
-// A Grant says what one user may do in one sandbox, for minutes.
+// A Grant says what one user may do in one sandbox for some minutes.
 type Grant struct {
 	Issuer    string                `json:"iss"`
 	Audience  string                `json:"aud"`
@@ -35,9 +35,9 @@ type Grant struct {
 var grantNames = vocabularyOf(protocol.MemberNames(Grant{}))
 
 // Allows reports whether g carries capability for terminal pty of session. A
-// route that names no terminal passes "" for pty, and ptys don't narrow it; a
-// route that names no session passes "" for session, which a grant for one
-// session does not allow.
+// route without a terminal passes "" for pty, and ptys don't restrict it. A
+// route without a session passes "" for session, which a grant for one session
+// doesn't allow.
 func (g *Grant) Allows(session protocol.SessionID, pty protocol.PTYID, capability protocol.Capability) bool {
 	if g.Session != "" && g.Session != session {
 		return false
@@ -48,10 +48,10 @@ func (g *Grant) Allows(session protocol.SessionID, pty protocol.PTYID, capabilit
 	return slices.Contains(g.Caps, capability)
 }
 
-// Expires returns the end of g's life, without the skew.
+// Expires returns g's expiry, without the skew.
 func (g *Grant) Expires() time.Time { return time.Unix(g.ExpiresAt, 0) }
 
-// Over reports whether g's life is over at now, without the skew.
+// Over reports whether g has expired at now, without the skew.
 func (g *Grant) Over(now time.Time) bool { return !now.Before(g.Expires()) }
 
 // openGrant applies steps 8 to 14 of README.md to a token that passed the
@@ -71,7 +71,7 @@ func openGrant(t Token, now time.Time) (*Grant, error) {
 	return &g, nil
 }
 
-// check applies the rules that depend on nothing outside the grant.
+// check applies the rules that need nothing but the grant.
 func (g *Grant) check() error {
 	switch {
 	case !protocol.ValidID(g.Subject):
@@ -119,7 +119,7 @@ func openObject(t Token, typ string, names vocabulary, object any) error {
 }
 
 // checkParties compares iss and aud. aud must be one string, since an array
-// would widen what was signed.
+// would widen the audience.
 func checkParties(members map[string]json.RawMessage, audience string) error {
 	if iss, _ := stringMember(members, "iss"); iss != Issuer {
 		return fmt.Errorf("iss must be %s", Issuer)
@@ -130,8 +130,8 @@ func checkParties(members map[string]json.RawMessage, audience string) error {
 	return nil
 }
 
-// maxUnixSeconds is the end of the year 9999; times up to it can be added to
-// and compared without overflow.
+// maxUnixSeconds is the end of the year 9999; times up to it can be added and
+// compared without overflow.
 const maxUnixSeconds = 253402300799
 
 // checkSpan checks that iat and exp, in Unix seconds, are in order and at most
@@ -146,7 +146,7 @@ func checkSpan(iat, exp int64, longest time.Duration) error {
 	return nil
 }
 
-// checkLife compares iat and exp, which passed checkSpan, with the clock.
+// checkLife compares iat and exp, which passed checkSpan, with now.
 func checkLife(what string, iat, exp int64, now time.Time) error {
 	if time.Unix(iat, 0).After(now.Add(Skew)) {
 		return refused("%s: issued in the future", what)

@@ -43,15 +43,15 @@ func newPublicJWK(key *ecdsa.PublicKey) (publicJWK, error) {
 	}, nil
 }
 
-// newSigningJWK is newPublicJWK for a key that signs tokens under kid.
+// newSigningJWK is newPublicJWK for a token signing key with a kid.
 func newSigningJWK(key *ecdsa.PublicKey, kid string) (publicJWK, error) {
 	jwk, err := newPublicJWK(key)
 	jwk.Kid, jwk.Alg, jwk.Use = kid, string(algorithm), "sig"
 	return jwk, err
 }
 
-// privateMembers are the JWK members that hold secrets, of any key type. A
-// published key with one of them is compromised.
+// privateMembers are the secret JWK members of any key type. A published key
+// with one of them is compromised.
 var privateMembers = [...]string{"d", "k", "p", "q", "dp", "dq", "qi", "oth", "priv"}
 
 // parsePublicJWK returns the P-256 key in jwk, which must be usable for ES256.
@@ -73,8 +73,8 @@ func parsePublicJWK(jwk []byte) (kid string, key *ecdsa.PublicKey, err error) {
 	return kid, key, nil
 }
 
-// parsePoint returns the public half of the JWK in members and refuses a key
-// that is meant for something else than verifying ES256.
+// parsePoint returns the public key of the JWK in members. It refuses a key for
+// another use than verifying ES256.
 func parsePoint(members map[string]json.RawMessage) (*ecdsa.PublicKey, error) {
 	if kty, _ := stringMember(members, "kty"); kty != "EC" {
 		return nil, errors.New("kty must be EC")
@@ -120,7 +120,7 @@ func mayVerify(raw json.RawMessage) bool {
 	return false
 }
 
-// scalarMember decodes a member of exactly 32 bytes, leading zeros included
+// scalarMember decodes a member of exactly 32 bytes, including leading zeros
 // (RFC 7518 §6.2.1.2).
 func scalarMember(members map[string]json.RawMessage, name string) ([]byte, error) {
 	s, _ := stringMember(members, name)
@@ -154,7 +154,7 @@ func marshalPrivateJWK(key *ecdsa.PrivateKey, kid string) ([]byte, error) {
 	return json.Marshal(jwk)
 }
 
-// parsePrivateJWK reads the content of a key file. Its errors quote nothing of it.
+// parsePrivateJWK reads the content of a key file. Errors never quote it.
 func parsePrivateJWK(jwk []byte) (kid string, key *ecdsa.PrivateKey, err error) {
 	members, err := parseObject(jwk)
 	if err != nil {

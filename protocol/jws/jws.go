@@ -1,9 +1,10 @@
-// Package jws signs and verifies what only the control plane may say: commands,
-// grants, certificates and revocations, in a closed profile of JSON Web Signature.
+// Package jws signs and verifies the control plane's objects: commands, grants,
+// certificates and revocations, in a closed profile of JSON Web Signature.
 //
-// The profile is narrower than RFC 7515: compact serialization, ES256, header
-// members alg, kid and typ and no others, one spelling of every token.
-// README.md beside this file lists the checks in the order in which they are
+// The profile is narrower than RFC 7515: compact serialization, ES256, exactly
+// the header members alg, kid and typ, one spelling of every token. README.md
+// beside this file lists the checks in their order; the tests follow it. No
+// other package of this module imports go-jose.
 // made; the tests follow it. No other package of this module imports go-jose.
 package jws
 
@@ -19,8 +20,8 @@ const Skew = protocol.ClockSkew
 // Issuer is the "iss" of everything that the control plane signs (seed 003).
 const Issuer = "control-server"
 
-// Audiences: who an object is made for. Grants and certificates are read by
-// several programs and carry AudienceFairlead.
+// Audiences of the objects. Several programs read grants and certificates,
+// which carry AudienceFairlead.
 const (
 	AudienceAgent     = "sandbox-agent"     // commands to a sandbox
 	AudienceExtension = "browser-extension" // commands to a browser (seed 003)
@@ -35,16 +36,16 @@ const (
 	TypeRevocations = "revocations+jws"
 )
 
-// ErrUnknownKey is in the chain of a verification error when the token's kid
-// names no key of the set: the set may be out of date.
+// ErrUnknownKey is in the chain of a verification error if the set has no key
+// with the token's kid: the set may be out of date.
 var ErrUnknownKey = errors.New("signed by an unknown key")
 
-// errSignature is in the chain when the signature does not verify: the key may
-// have been replaced under the same kid.
+// errSignature is in the chain if the signature is wrong: the key may have been
+// replaced under the same kid.
 var errSignature = errors.New("wrong signature")
 
-// refused returns an AuthError. It never quotes the token: what is wrong with
-// it may be shown, what is in it may not.
+// refused returns an AuthError. It must not quote the token, only say what is
+// wrong with it.
 func refused(format string, args ...any) *protocol.Error {
 	return protocol.Errorf(protocol.KindUnauthenticated, format, args...)
 }

@@ -15,32 +15,32 @@ const (
 	fetchTimeout       = 10 * time.Second // for one call of Fetch
 )
 
-// KeysOptions say where key sets come from and how long they hold.
+// KeysOptions say where key sets come from and how long they are valid.
 type KeysOptions struct {
-	// Fetch returns the current JWK set. Its context ends after 10 s, not
-	// with the caller that happened to need it. Nil: the set never changes.
+	// Fetch returns the current JWK set. Its context ends after 10 s, not with the
+	// caller that needs it. Nil: the set never changes.
 	Fetch func(ctx context.Context) ([]byte, error)
-	// MinInterval is the time between two fetches that tokens provoke, counted
-	// from start to start; default 30 s. Those of Refresh don't count: so a new
-	// key is known at once, and garbage costs one fetch for each interval.
+	// MinInterval is the time between the starts of two fetches caused by tokens;
+	// default 30 s. Refresh doesn't count. So a new key is known at once, and
+	// garbage costs one fetch per interval.
 	MinInterval time.Duration
-	// MaxAge is how long a set may be used after it was fetched; then tokens
-	// are refused with kind unavailable until a fetch succeeds. 0: no limit.
+	// MaxAge is how long a fetched set is valid; afterwards tokens are refused
+	// with kind unavailable until a fetch succeeds. 0: no limit.
 	MaxAge time.Duration
 	// FetchedAt is when the initial set was fetched; default now.
 	FetchedAt time.Time
-	// Revoked makes Grant and Certificate refuse what is void; nil: nothing is.
+	// Revoked makes Grant and Certificate refuse what it revokes; may be nil.
 	Revoked *RevocationSet
 	// Now is the clock; default [time.Now].
 	Now func() time.Time
-	// OnUpdate receives every set that was fetched and is in use from now on,
-	// for a cache on disk. Calls do not overlap; those who wait for the fetch
-	// wait for it too.
+	// OnUpdate receives every fetched set that is in use from now on, for a cache
+	// on disk. Calls don't overlap; those who wait for the fetch also wait for
+	// OnUpdate.
 	OnUpdate func(jwks []byte)
 }
 
-// Keys verifies objects against a key set that can be refreshed. It is safe
-// for concurrent use.
+// Keys verifies objects against a refreshable key set. It is safe for
+// concurrent use.
 type Keys struct {
 	// Static after construction.
 	opts KeysOptions
@@ -51,11 +51,11 @@ type Keys struct {
 	// Guarded by mu.
 	set     *KeySet
 	fetched time.Time // when the fetch of set began
-	tried   time.Time // when a token last provoked a fetch; zero before the first
-	flight  *flight   // the fetch under way, if any
+	tried   time.Time // when a token last caused a fetch; zero before the first
+	flight  *flight   // the running fetch, if any
 }
 
-// A flight is one fetch and those who wait for it.
+// A flight is one fetch, shared by all who need it.
 type flight struct {
 	began time.Time
 	done  chan struct{} // closed at the end
@@ -84,8 +84,8 @@ func NewKeys(initial *KeySet, opts KeysOptions) *Keys {
 
 // Command verifies a command for audience. Failures are of kind
 // unauthenticated, invalid, expired or unavailable. An expired command is
-// returned beside its error, so that a ledger can be asked what became of it;
-// it must not be run.
+// returned with its error, so that a ledger can be asked for its outcome; it
+// must not be run.
 func (k *Keys) Command(ctx context.Context, token, audience string) (*Command, error) {
 	t, err := k.verify(ctx, token)
 	if err != nil {
@@ -104,8 +104,8 @@ func (k *Keys) Grant(ctx context.Context, token string) (*Grant, error) {
 	return grant, err
 }
 
-// grant is Grant but for revocations. One grant comes with many requests, so its
-// signature is looked at once for each key set; its time, each time.
+// grant is Grant without revocations. A grant comes with many requests, so its
+// signature is verified once per key set, and its expiry each time.
 func (k *Keys) grant(ctx context.Context, token string) (*Grant, error) {
 	set, usable := k.current()
 	if known, ok := k.opened.get(set, token); ok && usable {
@@ -143,9 +143,8 @@ func (k *Keys) Certificate(ctx context.Context, token string) (*Certificate, err
 	return certificate, err
 }
 
-// Refresh fetches the key set, or waits for the fetch under way. A failure is
-// of kind unavailable and leaves the set as it was. Without Fetch it does
-// nothing.
+// Refresh fetches the key set, or waits for the running fetch. A failure is of
+// kind unavailable and leaves the set unchanged. Without Fetch it does nothing.
 func (k *Keys) Refresh(ctx context.Context) error {
 	if k.opts.Fetch == nil {
 		return nil
@@ -159,7 +158,7 @@ func (k *Keys) Refresh(ctx context.Context) error {
 	return f.wait(ctx)
 }
 
-// verify applies the profile. A kid miss or a wrong signature may mean that
+// verify applies the profile. An unknown kid or a wrong signature may mean that
 // the set is out of date: then it refreshes, if the rate allows, and tries once
 // more.
 func (k *Keys) verify(ctx context.Context, token string) (Token, error) {
@@ -180,13 +179,13 @@ func (k *Keys) verify(ctx context.Context, token string) (Token, error) {
 	return set.Verify(token)
 }
 
-// Usable reports whether the set is young enough for anything to be verified.
+// Usable reports whether the set is young enough to verify with.
 func (k *Keys) Usable() bool {
 	_, usable := k.current()
 	return usable
 }
 
-// current returns the set, and whether it is young enough to be used.
+// current returns the set, and whether it is young enough.
 func (k *Keys) current() (*KeySet, bool) {
 	now := k.opts.Now()
 	k.mu.Lock()
@@ -194,8 +193,7 @@ func (k *Keys) current() (*KeySet, bool) {
 	return k.set, k.opts.MaxAge <= 0 || now.Sub(k.fetched) <= k.opts.MaxAge
 }
 
-// newer returns a set that was fetched after used, or nil when none can be had
-// now.
+// newer returns a set fetched after used, or nil if there is none now.
 func (k *Keys) newer(ctx context.Context, used *KeySet) *KeySet {
 	k.mu.Lock()
 	if k.set != used {
@@ -216,7 +214,7 @@ func (k *Keys) newer(ctx context.Context, used *KeySet) *KeySet {
 	return k.set
 }
 
-// mayFetch reports whether a token may provoke a fetch now. Called with mu held.
+// mayFetch reports whether a token may cause a fetch now. Called with mu held.
 func (k *Keys) mayFetch() bool {
 	return k.opts.Fetch != nil && (k.tried.IsZero() || k.opts.Now().Sub(k.tried) >= k.opts.MinInterval)
 }
@@ -225,9 +223,9 @@ func (k *Keys) mayFetch() bool {
 func (k *Keys) start(ctx context.Context) *flight {
 	f := &flight{began: k.opts.Now(), done: make(chan struct{})}
 	k.flight = f
-	// Whoever needs the result waits for f.done. The fetch outlives a caller
-	// that gives up, lest a token whose bearer hangs up spoils it for others,
-	// and ends with fetchTimeout at the latest.
+	// Those who need the result wait for f.done. The fetch outlives its caller, as
+	// one that hangs up must not spoil it for others, and ends with fetchTimeout
+	// at the latest.
 	go k.fetch(context.WithoutCancel(ctx), f)
 	return f
 }
@@ -256,7 +254,7 @@ func (k *Keys) fetch(ctx context.Context, f *flight) {
 }
 
 // fetchSet fetches and parses a set. One without usable keys is an error: a
-// control plane always has one, so the answer came from something else.
+// control plane always has one, so the answer came from elsewhere.
 func (k *Keys) fetchSet(ctx context.Context) (*KeySet, []byte, error) {
 	jwks, err := k.opts.Fetch(ctx)
 	if err != nil {

@@ -12,18 +12,18 @@ import (
 // MaxKeySetBytes bounds a key set.
 const MaxKeySetBytes = 64 << 10
 
-// A KeySet holds the keys that tokens may be signed with. It is immutable.
+// A KeySet holds the keys that verify tokens. It is immutable.
 type KeySet struct {
 	keys    map[string]*ecdsa.PublicKey // by kid
 	ignored int
 }
 
 // ParseKeySet reads a JWK set (RFC 7517 §5). It decodes keys one by one and
-// ignores those that it can't use, so that a key of a future kind doesn't take
-// the others with it. Of keys that share a kid none counts, whichever of them
-// could be used: readers would differ about which one it is. A set without "keys"
-// is empty. What is no JWK set at all is of kind invalid, more than
-// [MaxKeySetBytes] of kind too_large.
+// ignores unusable ones, so that a key of a future kind doesn't spoil the
+// others. Keys with a shared kid are all ignored, usable or not: readers would
+// disagree about which one it means. A set without "keys" is empty. It fails
+// with kind invalid for anything else than a JWK set, and with too_large beyond
+// [MaxKeySetBytes].
 func ParseKeySet(jwks []byte) (*KeySet, error) {
 	if len(jwks) > MaxKeySetBytes {
 		return nil, protocol.Errorf(protocol.KindTooLarge, "key set: larger than %d bytes", MaxKeySetBytes)
@@ -47,7 +47,7 @@ func ParseKeySet(jwks []byte) (*KeySet, error) {
 
 // splitKeySet returns the members of a JWK set, and those of "keys".
 func splitKeySet(jwks []byte) (set map[string]json.RawMessage, keys []json.RawMessage, err error) {
-	// Not a struct: names match exactly.
+	// Not a struct, so that names match exactly.
 	if err := protocol.UnmarshalObject(jwks, &set); err != nil {
 		return nil, nil, protocol.Errorf(protocol.KindInvalid, "key set: not a JSON object")
 	}
@@ -57,8 +57,7 @@ func splitKeySet(jwks []byte) (set map[string]json.RawMessage, keys []json.RawMe
 	return set, keys, nil
 }
 
-// countKids returns how many of the keys have each kid. What is no JWK at all has
-// none.
+// countKids counts the keys per kid. Something that isn't a JWK has none.
 func countKids(keys []json.RawMessage) map[string]int {
 	count := make(map[string]int, len(keys))
 	for _, jwk := range keys {
@@ -69,8 +68,8 @@ func countKids(keys []json.RawMessage) map[string]int {
 	return count
 }
 
-// kidOf returns the kid of a key of whatever type, empty if it has none. Other
-// libraries read a member's name in any case.
+// kidOf returns the kid of a key of any type, empty if it has none. Other
+// libraries ignore the case of a member's name, so kidOf does, too.
 func kidOf(jwk []byte) string {
 	members, err := parseObject(jwk)
 	if err != nil {
@@ -85,9 +84,9 @@ func kidOf(jwk []byte) string {
 	return ""
 }
 
-// WithoutSharedKids returns a JWK set of any key types for a library that would
-// try each key of a kid: without the keys that share theirs, and without what is
-// no JWK.
+// WithoutSharedKids returns the JWK set, with keys of any type, for a library
+// that would try each key with a kid: without keys that share a kid, and
+// without what isn't a JWK.
 func WithoutSharedKids(jwks []byte) ([]byte, error) {
 	set, keys, err := splitKeySet(jwks)
 	if err != nil {
@@ -107,7 +106,7 @@ func WithoutSharedKids(jwks []byte) ([]byte, error) {
 // Len returns the number of usable keys.
 func (ks *KeySet) Len() int { return len(ks.keys) }
 
-// Ignored returns how many keys the set had that can't be used.
+// Ignored returns how many unusable keys the set had.
 func (ks *KeySet) Ignored() int { return ks.ignored }
 
 // MarshalKeySet returns the JWK set of the signers' public keys.

@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// maxOpenedGrants bounds the grants that are remembered; then all are forgotten.
+// maxOpenedGrants bounds the cached grants; beyond it the cache is cleared.
 const maxOpenedGrants = 4096
 
-// openedGrants remembers what grants say whose signature was good by one key
-// set, by the hash of the whole token.
+// openedGrants caches grants with a good signature by one key set, by the hash
+// of the token.
 type openedGrants struct {
 	mu sync.Mutex
 	// Guarded by mu.
@@ -18,7 +18,7 @@ type openedGrants struct {
 	grants map[[sha256.Size]byte]Grant
 }
 
-// get returns a copy of the grant in token if it is good by set.
+// get returns a copy of the cached grant in token.
 func (o *openedGrants) get(set *KeySet, token string) (Grant, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -29,7 +29,7 @@ func (o *openedGrants) get(set *KeySet, token string) (Grant, bool) {
 	return grant.clone(), ok
 }
 
-// put remembers that the grant in token is good by set.
+// put caches the grant in token, which is good by set.
 func (o *openedGrants) put(set *KeySet, token string, grant Grant) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

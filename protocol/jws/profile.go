@@ -12,18 +12,18 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// algorithm is the only one: every browser since Chrome 120 has it too.
+// algorithm is the only one: every browser since Chrome 120 supports it.
 const algorithm = jose.ES256
 
 // signatureBytes is the length of an ES256 signature: r and s, 32 bytes each.
 const signatureBytes = 64
 
-// base64url is unpadded and refuses set bits beyond the last byte, so that a
-// token has one spelling only. It skips line breaks, which split refuses first.
+// base64url is unpadded and strict, so that a token has only one spelling. It
+// skips line breaks, which split refuses first.
 var base64url = base64.RawURLEncoding.Strict()
 
 // A Token is a compact JWS that passed the profile. Its payload is authentic
-// and nothing more is known about it.
+// but otherwise unchecked.
 type Token struct {
 	Kid     string
 	Type    string // header member "typ", empty when absent
@@ -31,8 +31,8 @@ type Token struct {
 }
 
 // Verify applies the closed profile (README.md, steps 1 to 7) to a compact JWS.
-// Every failure is of kind unauthenticated; when the kid names no key of the
-// set, [ErrUnknownKey] is in the chain.
+// Every failure is of kind unauthenticated; if the set has no key with the kid,
+// [ErrUnknownKey] is in the chain.
 func (ks *KeySet) Verify(token string) (Token, error) {
 	header, payload, signature, err := split(token)
 	if err != nil {
@@ -62,7 +62,7 @@ func (ks *KeySet) Verify(token string) (Token, error) {
 	return Token{Kid: kid, Type: typ, Payload: payload}, nil
 }
 
-// split takes a compact JWS apart and decodes its parts.
+// split splits a compact JWS and decodes its parts.
 func split(token string) (header, payload, signature []byte, err error) {
 	if len(token) > protocol.MaxTokenBytes {
 		return nil, nil, nil, refused("token: larger than %d bytes", protocol.MaxTokenBytes)
@@ -90,8 +90,8 @@ func alphabet(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_'
 }
 
-// parseHeader checks a protected header. Members that nobody here understands
-// are refused rather than ignored, so crit, jku or b64 need no rule of their own.
+// parseHeader checks a protected header. It refuses unknown members, so crit,
+// jku and b64 need no rules.
 func parseHeader(header []byte) (kid, typ string, err error) {
 	members, err := parseObject(header)
 	if err != nil {
@@ -127,5 +127,5 @@ func closedHeader(members map[string]json.RawMessage) error {
 	return nil
 }
 
-// validKid bounds key ids, which are otherwise opaque.
+// validKid bounds key ids, which are opaque.
 func validKid(kid string) bool { return kid != "" && len(kid) <= protocol.MaxIDBytes }

@@ -10,11 +10,10 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// Revocations list what is void before its time. Number rises with every
-// change. A list only ever adds to what is known: an entry counts until its exp
-// wherever it was seen, whatever later lists leave out. So what is too much for
-// one object stands in several of the same number, and what has expired by
-// itself need not stand there.
+// Revocations list what is revoked. Number rises with every change. Lists are
+// only ever added up: an entry counts until its exp wherever it was seen, even
+// if later lists omit it. So a list that is too large for one object is split
+// into several with the same number, and expired entries may be left out.
 type Revocations struct {
 	Issuer       string               `json:"iss"`
 	Audience     string               `json:"aud"`
@@ -25,14 +24,13 @@ type Revocations struct {
 	Certificates []RevokedCertificate `json:"certificates"`
 }
 
-// A RevokedGrant is one grant that is void.
+// A RevokedGrant is one revoked grant.
 type RevokedGrant struct {
 	ID        protocol.GrantID `json:"jti"`
 	ExpiresAt int64            `json:"exp"` // Unix seconds: of the grant
 }
 
-// A RevokedSubject is a user whose grants are void that were issued before a
-// moment.
+// A RevokedSubject is a user whose grants issued before a moment are revoked.
 type RevokedSubject struct {
 	Subject   protocol.UserID `json:"sub"`
 	Dashboard string          `json:"dashboard,omitempty"` // empty: in every dashboard
@@ -40,7 +38,7 @@ type RevokedSubject struct {
 	ExpiresAt int64           `json:"exp"`                 // Unix seconds: when the last of them expires
 }
 
-// A RevokedCertificate is a sandbox's certificate that is void.
+// A RevokedCertificate is a sandbox's revoked certificate.
 type RevokedCertificate struct {
 	ID        string `json:"jti"`
 	ExpiresAt int64  `json:"exp"` // Unix seconds: of the certificate
@@ -48,7 +46,7 @@ type RevokedCertificate struct {
 
 var revocationNames = vocabularyOf(protocol.MemberNames(Revocations{}))
 
-// Revokes reports whether g is void.
+// Revokes reports whether g is revoked.
 func (r *Revocations) Revokes(g *Grant) bool {
 	return slices.ContainsFunc(r.Grants, func(v RevokedGrant) bool { return v.ID == g.ID }) ||
 		slices.ContainsFunc(r.Subjects, func(v RevokedSubject) bool { return v.covers(g) })
@@ -58,12 +56,12 @@ func (v RevokedSubject) covers(g *Grant) bool {
 	return v.Subject == g.Subject && g.IssuedAt < v.Before && (v.Dashboard == "" || v.Dashboard == g.Dashboard)
 }
 
-// RevokesCertificate reports whether c is void.
+// RevokesCertificate reports whether c is revoked.
 func (r *Revocations) RevokesCertificate(c *Certificate) bool {
 	return slices.ContainsFunc(r.Certificates, func(v RevokedCertificate) bool { return v.ID == c.ID })
 }
 
-// check applies the rules that depend on nothing outside the list.
+// check applies the rules that need nothing but the list.
 func (r *Revocations) check() error {
 	for _, v := range r.Grants {
 		if !protocol.ValidID(v.ID) {
@@ -87,7 +85,7 @@ func (r *Revocations) check() error {
 }
 
 // openRevocations applies steps 8 to 14 of README.md to a token that passed the
-// profile. A list has no end of its own, its entries have.
+// profile. A list doesn't expire, its entries do.
 func openRevocations(t Token, now time.Time) (*Revocations, error) {
 	var r Revocations
 	if err := openObject(t, TypeRevocations, revocationNames, &r); err != nil {
@@ -119,9 +117,9 @@ func present[T any](list []T) []T {
 	return list
 }
 
-// RevocationLists verifies the objects of a revocation list, one on each line of
-// text. It returns those that are valid, beside the errors of the others: what
-// one says is void whatever became of the rest.
+// RevocationLists verifies the objects of a revocation list, one per line of
+// text. It returns the valid ones besides the errors of the others, as a valid
+// one counts whatever the rest is.
 func (k *Keys) RevocationLists(ctx context.Context, text string) (lists []*Revocations, err error) {
 	for token := range strings.FieldsSeq(text) {
 		list, e := k.Revocations(ctx, token)

@@ -11,42 +11,42 @@ import (
 )
 
 const (
-	// keptAfterExpiry is how long an entry is kept after what it voids has
-	// expired: whoever verifies allows for the skew, and a clock may be behind.
+	// keptAfterExpiry is how long an entry is kept after what it revokes has
+	// expired: verifiers allow for the skew, and a clock may be behind.
 	keptAfterExpiry = 2 * Skew
-	// keptAfterHeard is how long it is kept at least, whatever the clock says: one
-	// that jumps ahead and is put right again must not bring a grant back.
+	// keptAfterHeard is how long it is kept at least, whatever the clock says: a
+	// clock that jumps ahead and back must not restore a grant.
 	keptAfterHeard = protocol.MaxGrantTTL + keptAfterExpiry
-	// forgetInterval is how often those that have had their time are looked for.
+	// forgetInterval is how often entries are checked for removal.
 	forgetInterval = time.Minute
 )
 
-// A RevocationSet is what is known to be void: all that lists said, single
-// grants that were heard of beside them, and all that was signed by a key that
-// is no longer published. What is void stays so until it has expired by itself.
-// It is safe for concurrent use.
+// A RevocationSet is everything known to be revoked: the entries of all lists,
+// grants added singly, and whatever was signed with a key that is no longer
+// published. Revoked objects stay so until they expire. It is safe for
+// concurrent use.
 type RevocationSet struct {
 	now func() time.Time // static after construction
 
 	mu sync.Mutex
 	// Guarded by mu.
-	number       uint64 // the highest of a list
+	number       uint64 // highest number of a list
 	known        bool   // there was a list
 	grants       map[protocol.GrantID]void
 	subjects     map[protocol.UserID]map[string]voidSubject // by dashboard
 	certificates map[string]void
-	forgot       time.Time // when what has expired was last taken out
+	forgot       time.Time // last removal of expired entries
 	trusted      *KeySet   // nil: not known yet
 	changed      []func()
 }
 
-// A void says how long something is remembered.
+// A void says how long an entry is kept.
 type void struct {
-	expires int64     // Unix seconds: of what is void
+	expires int64     // Unix seconds: expiry of what is revoked
 	heard   time.Time // with a monotonic reading, where the clock has one
 }
 
-// A voidSubject is a void of what somebody got before a moment.
+// A voidSubject revokes what a subject got before a moment.
 type voidSubject struct {
 	before int64 // Unix seconds
 	void
@@ -55,7 +55,7 @@ type voidSubject struct {
 // NewRevocationSet returns an empty set.
 func NewRevocationSet() *RevocationSet { return NewRevocationSetBy(time.Now) }
 
-// NewRevocationSetBy returns an empty set that takes the time from now.
+// NewRevocationSetBy returns an empty set that reads the time with now.
 func NewRevocationSetBy(now func() time.Time) *RevocationSet {
 	return &RevocationSet{
 		now: now, forgot: now(), grants: map[protocol.GrantID]void{},
@@ -63,17 +63,17 @@ func NewRevocationSetBy(now func() time.Time) *RevocationSet {
 	}
 }
 
-// OnChange has fn called after each change, by whoever made it. It is called
-// before the set is in use.
+// OnChange sets fn to be called after each change, by whoever made it. It must
+// be called before the set is used.
 func (s *RevocationSet) OnChange(fn func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changed = append(s.changed, fn)
 }
 
-// Apply adds what a verified list says to what is known, and reports whether
-// that was anything new. The list may be older than one that was seen, or one
-// part of it: nothing is taken back by what a list doesn't say.
+// Apply adds the entries of a verified list and reports whether any was new.
+// The list may be older than others, or one part of several: entries that it
+// lacks stay.
 func (s *RevocationSet) Apply(r *Revocations) bool {
 	return s.change(func(now time.Time) bool {
 		s.number, s.known = max(s.number, r.Number), true
@@ -91,8 +91,7 @@ func (s *RevocationSet) Apply(r *Revocations) bool {
 	})
 }
 
-// keep remembers that id is void, for the longest of what was said of it, and
-// reports whether it wasn't known.
+// keep adds id with the later of both expiries, and reports whether it was new.
 func keep[K comparable](known map[K]void, id K, v void) bool {
 	old, ok := known[id]
 	v.expires = max(v.expires, old.expires)
@@ -113,9 +112,9 @@ func (s *RevocationSet) keepSubject(v RevokedSubject, now time.Time) bool {
 	return !ok || v.Before > old.before
 }
 
-// Add adds grants that are void, whatever the list says, for as long as a grant
-// can live. It tells of them also when they were known: who told of them first
-// may not be through, and when Add returns whatever they opened is closed.
+// Add adds revoked grants for as long as a grant can live. It calls OnChange's
+// function even if they were known: the first call may still be running, and
+// everything that they opened must be closed when Add returns.
 func (s *RevocationSet) Add(ids ...protocol.GrantID) {
 	s.change(func(now time.Time) bool {
 		for _, id := range ids {
@@ -159,15 +158,15 @@ func (s *RevocationSet) forget(now time.Time) {
 	}
 }
 
-// over reports whether v needn't be remembered. Both clocks must say so: the
-// wall clock alone may be wrong, and time since it was heard of says nothing of
-// a certificate.
+// over reports whether v can be dropped. Both clocks must say so: the wall
+// clock alone may be wrong, and the time since it was added says nothing of a
+// certificate.
 func (v void) over(now time.Time) bool {
 	return now.Sub(v.heard) > keptAfterHeard && now.Unix() > v.expires+int64(keptAfterExpiry/time.Second)
 }
 
-// trust notes which keys are published now. What others have signed is void,
-// whoever holds it open: a key that was revoked must not go on through that.
+// trust sets the published keys. Whatever others have signed is revoked, even
+// if it is in use: a revoked key must not live on in it.
 func (s *RevocationSet) trust(set *KeySet) {
 	s.change(func(time.Time) bool {
 		lost := false
@@ -199,18 +198,18 @@ func (s *RevocationSet) Number() (uint64, bool) {
 	return s.number, s.known
 }
 
-// Grant reports whether g is void.
+// Grant reports whether g is revoked.
 func (s *RevocationSet) Grant(g *Grant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, named := s.grants[g.ID]; named || s.signedByNobody(g.Kid) {
 		return true
 	}
-	of := s.subjects[g.Subject] // before is 0 where nothing is said
+	of := s.subjects[g.Subject] // before is 0 if there is no entry
 	return g.IssuedAt < of[g.Dashboard].before || g.IssuedAt < of[""].before
 }
 
-// Certificate reports whether c is void.
+// Certificate reports whether c is revoked.
 func (s *RevocationSet) Certificate(c *Certificate) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,8 +217,8 @@ func (s *RevocationSet) Certificate(c *Certificate) bool {
 	return named || s.signedByNobody(c.Kid)
 }
 
-// Known returns all that lists and [RevocationSet.Add] have said, as one list,
-// for a copy on disk: what doesn't fit a token fits that.
+// Known returns all entries as one list, for a copy on disk, which may be
+// larger than a token.
 func (s *RevocationSet) Known() *Revocations {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,14 +13,14 @@ import (
 )
 
 // A Signer is a signing key of the control plane. It is immutable and safe for
-// concurrent use. It signs nothing that the verifying side would refuse.
+// concurrent use. It signs nothing that verifiers would refuse.
 type Signer struct {
 	key *ecdsa.PrivateKey
 	kid string
 }
 
-// GenerateSigner makes a new P-256 key, whose kid is its RFC 7638 thumbprint. It
-// doesn't begin with a dash, for people write it on command lines.
+// GenerateSigner makes a new P-256 key, whose kid is its RFC 7638 thumbprint.
+// The kid doesn't begin with a dash, as people type it on command lines.
 func GenerateSigner() (*Signer, error) {
 	for {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -34,8 +34,8 @@ func GenerateSigner() (*Signer, error) {
 	}
 }
 
-// ParseSigner reads a private JWK, as [Signer.MarshalPrivate] writes it. A key
-// without a kid gets its thumbprint. Errors quote nothing of the key.
+// ParseSigner reads a private JWK as [Signer.MarshalPrivate] writes it. A key
+// without a kid gets its thumbprint. Errors never quote the key.
 func ParseSigner(jwk []byte) (*Signer, error) {
 	kid, key, err := parsePrivateJWK(jwk)
 	if err != nil {
@@ -57,21 +57,21 @@ func newSigner(key *ecdsa.PrivateKey, kid string) (*Signer, error) {
 	return &Signer{key, kid}, nil
 }
 
-// Kid returns the id under which the public key is found.
+// Kid returns the id of the public key.
 func (s *Signer) Kid() string { return s.kid }
 
-// String names the key. It keeps the private half out of logs.
+// String names the key and hides its private part from logs.
 func (s *Signer) String() string { return "signing key " + s.kid }
 
-// GoString is String: %#v would print the private half.
+// GoString is String: %#v would print the private key.
 func (s *Signer) GoString() string { return s.String() }
 
 // MarshalPrivate returns the private JWK, for a file of mode 0600.
 func (s *Signer) MarshalPrivate() ([]byte, error) { return marshalPrivateJWK(s.key, s.kid) }
 
-// SignCommand signs c with iss filled in. A command that an executor would
-// refuse whatever the time is of kind invalid, one that makes a token of more
-// than [protocol.MaxTokenBytes] of kind too_large.
+// SignCommand signs c with iss filled in. It fails with kind invalid if an
+// executor would refuse it at any time, and with too_large beyond
+// [protocol.MaxTokenBytes].
 func (s *Signer) SignCommand(c Command) (string, error) {
 	c.Issuer = Issuer
 	if c.Audience == "" {
@@ -81,7 +81,7 @@ func (s *Signer) SignCommand(c Command) (string, error) {
 	if err != nil {
 		return "", protocol.Errorf(protocol.KindInvalid, "command: op is not JSON")
 	}
-	// op may come from a user, so the payload's JSON is checked as a reader would.
+	// op may come from a user, so check the JSON as a verifier would.
 	members, err := parseObject(payload)
 	if err != nil {
 		return "", protocol.Errorf(protocol.KindInvalid, "command: %s", err)
@@ -95,8 +95,8 @@ func (s *Signer) SignCommand(c Command) (string, error) {
 	return s.sign(TypeCommand, payload)
 }
 
-// SignGrant signs g with iss and aud filled in. A grant that no time makes
-// valid is of kind invalid.
+// SignGrant signs g with iss and aud filled in. It fails with kind invalid if
+// the grant could never be valid.
 func (s *Signer) SignGrant(g Grant) (string, error) {
 	g.Issuer, g.Audience = Issuer, AudienceFairlead
 	if err := g.check(); err != nil {
@@ -105,8 +105,8 @@ func (s *Signer) SignGrant(g Grant) (string, error) {
 	return s.signObject(TypeGrant, g)
 }
 
-// SignCertificate signs c with iss and aud filled in. A certificate that no
-// time makes valid is of kind invalid.
+// SignCertificate signs c with iss and aud filled in. It fails with kind
+// invalid if the certificate could never be valid.
 func (s *Signer) SignCertificate(c Certificate) (string, error) {
 	c.Issuer, c.Audience = Issuer, AudienceFairlead
 	if err := c.check(); err != nil {

@@ -10,8 +10,8 @@ import (
 )
 
 // parseObject decodes data, which must be one JSON object in valid UTF-8. No
-// object in it, at any depth, may have two members whose names are equal or
-// differ only in case: parsers disagree about which of them counts.
+// object at any depth may have two members with names that are equal or differ
+// only in case: parsers disagree about which one counts.
 func parseObject(data []byte) (map[string]json.RawMessage, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("not valid UTF-8")
@@ -29,8 +29,7 @@ func parseObject(data []byte) (map[string]json.RawMessage, error) {
 	return members, nil
 }
 
-// A vocabulary holds the member names of an object that we read, under their
-// folded form.
+// A vocabulary holds the known member names of an object, by their folded form.
 type vocabulary map[string]string
 
 // vocabularyOf collects the names of members.
@@ -42,8 +41,8 @@ func vocabularyOf(names []string) vocabulary {
 	return v
 }
 
-// check refuses a member that would be one of ours but for its case:
-// encoding/json would take it for ours, other readers would not.
+// check refuses a member whose name differs from a known one only in case:
+// encoding/json would accept it, other parsers would not.
 func (v vocabulary) check(members map[string]json.RawMessage) error {
 	for name := range members {
 		if ours, ok := v[protocol.FoldName(name)]; ok && ours != name {
@@ -53,7 +52,7 @@ func (v vocabulary) check(members map[string]json.RawMessage) error {
 	return nil
 }
 
-// foreign returns a member that is none of ours, "" when there is none.
+// foreign returns an unknown member, "" if there is none.
 func (v vocabulary) foreign(members map[string]json.RawMessage) string {
 	for name := range members {
 		if v[protocol.FoldName(name)] != name {
@@ -76,13 +75,13 @@ func (v vocabulary) foreignIn(members map[string]json.RawMessage, name string) s
 func (v vocabulary) checkMember(members map[string]json.RawMessage, name string) error {
 	var inner map[string]json.RawMessage
 	if json.Unmarshal(members[name], &inner) != nil {
-		return nil // absent or no object: whoever decodes it says so
+		return nil // absent or no object: its decoder reports that
 	}
 	return v.check(inner)
 }
 
-// stringMember returns the string under name. A member that is absent or is no
-// string is reported as not there.
+// stringMember returns the string member name; false if it is absent or no
+// string.
 func stringMember(members map[string]json.RawMessage, name string) (string, bool) {
 	raw := members[name]
 	if len(raw) == 0 || raw[0] != '"' {

@@ -1,6 +1,6 @@
-// Package lease says who may type into a terminal: the register that an agent
-// keeps for each terminal, and the window that keeps input from being written
-// twice. It knows no clock, callers pass the time.
+// Package lease decides who may type into a terminal: the register of a
+// terminal's lease, and the window that prevents writing input twice. It has no
+// clock; callers pass the time.
 package lease
 
 import (
@@ -10,22 +10,22 @@ import (
 )
 
 // A Register is the lease of one terminal. Every change raises its revision,
-// and every new holder its term, so that what was typed under one term can
-// never pass under another. It is not safe for concurrent use.
+// and every new holder its term, so that input typed under one term can't pass
+// under another. It is not safe for concurrent use.
 type Register struct {
 	lease    protocol.Lease // without MSLeft
 	deadline time.Time      // of the grace
-	typed    time.Time      // when the holder typed last, or became it
+	typed    time.Time      // when the holder last typed, or became the holder
 	claimed  bool
 }
 
-// New returns a register whose lease is free and never was held.
+// New returns a register whose lease is free and was never held.
 func New() *Register {
 	return &Register{lease: protocol.Lease{State: protocol.LeaseFree}}
 }
 
-// Lease returns the lease as it stands. MSLeft is rounded up: it is 0 only when
-// the grace is over and [Register.Expire] is due.
+// Lease returns the current lease. MSLeft is rounded up: it is 0 only if the
+// grace is over and [Register.Expire] is due.
 func (r *Register) Lease(now time.Time) protocol.Lease {
 	l := r.lease
 	if l.State == protocol.LeaseGrace {
@@ -36,11 +36,11 @@ func (r *Register) Lease(now time.Time) protocol.Lease {
 }
 
 // Propose makes p.Next the holder, or frees the lease, if its revision is still
-// the one that p expects. holderSockets is how many sockets the next holder
-// has; with none the grace begins at once. A holder that is proposed again
-// changes the grant, not the term, and a grace that runs goes on unless there
-// are sockets. It returns the lease as it stands, and an error of kind conflict
-// when nothing changed because the revision did, because the grace is over and
+// the one that p expects. holderSockets counts the next holder's sockets;
+// without any the grace begins at once. Proposing the present holder changes
+// the grant, not the term, and a running grace continues unless there are
+// sockets. It returns the current lease, and an error of kind conflict if
+// nothing changed: because of the revision, because the grace is over and
 // Expire is due, or because p calls a holder idle who isn't.
 func (r *Register) Propose(p protocol.LeaseProposal, holderSockets int, now time.Time) (protocol.Lease, error) {
 	if p.ExpectRevision != r.lease.Revision || r.over(now) {
@@ -73,10 +73,10 @@ func (r *Register) Propose(p protocol.LeaseProposal, holderSockets int, now time
 	return r.Lease(now), nil
 }
 
-// Sockets notes how many sockets user has, at all relays together. When the
-// holder has none left the grace begins, anew each time; it ends when there are
-// some before its deadline. From the deadline on the lease becomes free
-// instead. It returns whether the lease changed.
+// Sockets sets how many sockets user has at all relays together. If the holder
+// has none left, the grace begins, anew each time; it ends if there are some
+// before its deadline. After the deadline the lease becomes free instead. It
+// returns whether the lease changed.
 func (r *Register) Sockets(user protocol.UserID, n int, now time.Time) bool {
 	if user == "" || user != r.lease.Holder {
 		return false
@@ -116,8 +116,8 @@ func (r *Register) Typed(now time.Time) bool {
 	return true
 }
 
-// Rest calls the holder idle who has typed nothing for so long. It returns whether
-// the lease changed.
+// Rest marks the holder as idle if it has typed nothing for so long. It returns
+// whether the lease changed.
 func (r *Register) Rest(now time.Time) bool {
 	if due, waits := r.Rests(); !waits || now.Before(due) {
 		return false
@@ -133,7 +133,7 @@ func (r *Register) Rests() (due time.Time, ok bool) {
 	return r.typed.Add(protocol.ControlIdle), l.State == protocol.LeaseHeld && l.Holder != protocol.AgentHolder && !l.Idle
 }
 
-// Deadline returns when Expire will free the lease, unless the holder returns.
+// Deadline returns when Expire frees the lease, unless the holder returns.
 func (r *Register) Deadline() (time.Time, bool) {
 	if r.lease.State != protocol.LeaseGrace {
 		return time.Time{}, false
@@ -141,12 +141,11 @@ func (r *Register) Deadline() (time.Time, bool) {
 	return r.deadline, true
 }
 
-// Claimed reports whether somebody has ever held the lease: a coding agent is
-// nobody, so that its terminal's creator may still claim it.
+// Claimed reports whether a person has ever held the lease. A coding agent
+// doesn't count, so that its terminal's creator may still claim it.
 func (r *Register) Claimed() bool { return r.claimed }
 
-// Check reports whether input that was typed under term may be written, and if
-// not, why.
+// Check reports whether input typed under term may be written, and if not, why.
 func (r *Register) Check(term uint64) (protocol.RefusalReason, bool) {
 	switch {
 	case r.lease.State == protocol.LeaseFree:

@@ -2,10 +2,9 @@ package lease
 
 import "container/list"
 
-// A Window remembers how far each client's input has come, so that input that
-// is sent again is not written again. It remembers the clients that were last
-// active; the input of one it has forgotten counts as new. It is not safe for
-// concurrent use.
+// A Window tracks each client's last input, so that repeated input is not
+// written twice. It keeps the most recently active clients; the input of a
+// forgotten one counts as new. It is not safe for concurrent use.
 type Window struct {
 	most    int
 	clients map[string]*list.Element // of active, with a *progress
@@ -22,9 +21,8 @@ func NewWindow(maxClients int) *Window {
 	return &Window{most: max(maxClients, 1), clients: map[string]*list.Element{}}
 }
 
-// Accept reports whether the input seq of client is new, which it is when seq
-// is greater than every one accepted before, and notes it if so. Numbers may be
-// left out.
+// Accept reports whether the input seq of client is new, that is greater than
+// every accepted one, and notes it if so. Numbers may be skipped.
 func (w *Window) Accept(client string, seq uint64) (fresh bool) {
 	if e, known := w.clients[client]; known {
 		p := e.Value.(*progress)

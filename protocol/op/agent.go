@@ -17,15 +17,15 @@ var agents = []Spec{
 	{Kind: KindAgentStop, Needs: protocol.CapAgent, Target: TargetTerminal, Body: (*Plain)(nil)},
 }
 
-// AgentStart is the body of agent.start. Without Command it is the agent called
-// Name that starts: claude, codex, gemini, opencode, droid or openclaw.
+// AgentStart is the body of agent.start. Without Command it starts the agent
+// called Name: claude, codex, gemini, opencode, droid or openclaw.
 type AgentStart struct {
 	Name    string   `json:"name,omitempty"`    // shown to viewers; at most [protocol.MaxAgentNameBytes]
 	Command string   `json:"command,omitempty"` // run by sh -c; needs the capability shell
 	Args    []string `json:"args,omitempty"`    // with Command: argv, no shell in between; else the agent's own
 }
 
-// Check wants an agent or a command.
+// Check requires an agent or a command.
 func (b *AgentStart) Check() error {
 	if b.Name == "" && b.Command == "" {
 		return protocol.Errorf(protocol.KindInvalid, "op.name or op.command is missing")
@@ -36,7 +36,7 @@ func (b *AgentStart) Check() error {
 	return nil
 }
 
-// AskedBy wants the capability shell of whoever says what is run.
+// AskedBy requires the capability shell to choose what is run.
 func (b *AgentStart) AskedBy(protocol.UserID) ([]protocol.Capability, error) {
 	if b.Command != "" || len(b.Args) > 0 {
 		return []protocol.Capability{protocol.CapShell}, nil

@@ -21,7 +21,7 @@ var approvals = []Spec{
 	{Kind: KindBrokerDecide, Needs: protocol.CapApprove, Target: TargetSession, Lane: LaneDecision, Body: (*BrokerDecide)(nil)},
 }
 
-// EgressDecide is the body of egress.decide. Either it answers an approval, or it
+// EgressDecide is the body of egress.decide. It either answers an approval or
 // makes a rule for Pattern.
 type EgressDecide struct {
 	ApprovalID string            `json:"approvalId,omitempty"`
@@ -33,7 +33,7 @@ type EgressDecide struct {
 // Rule reports whether the decision is a rule rather than an answer.
 func (b *EgressDecide) Rule() bool { return b.Pattern != "" }
 
-// Check wants an answer or a rule, and not both.
+// Check requires either an answer or a rule.
 func (b *EgressDecide) Check() error {
 	if err := checkDecision(b.ApprovalID, b.Revision, b.Rule(), b.Decision); err != nil || !b.Rule() {
 		return err
@@ -41,16 +41,16 @@ func (b *EgressDecide) Check() error {
 	return CheckHost("op.pattern", b.Pattern)
 }
 
-// EgressRevoke is the body of egress.revoke: the rules of the session for Pattern
-// go.
+// EgressRevoke is the body of egress.revoke: it removes the session's rules for
+// Pattern.
 type EgressRevoke struct {
 	Pattern string `json:"pattern"`
 }
 
-// Check wants a pattern.
+// Check requires a pattern.
 func (b *EgressRevoke) Check() error { return CheckHost("op.pattern", b.Pattern) }
 
-// BrokerDecide is the body of broker.decide. Either it answers an approval, or it
+// BrokerDecide is the body of broker.decide. It either answers an approval, or
 // says whether Secret may go to Domain from now on.
 type BrokerDecide struct {
 	ApprovalID string            `json:"approvalId,omitempty"`
@@ -63,7 +63,7 @@ type BrokerDecide struct {
 // Rule reports whether the decision is a rule rather than an answer.
 func (b *BrokerDecide) Rule() bool { return b.Secret != "" || b.Domain != "" }
 
-// Check wants an answer or a rule, and not both.
+// Check requires either an answer or a rule.
 func (b *BrokerDecide) Check() error {
 	if err := checkDecision(b.ApprovalID, b.Revision, b.Rule(), b.Decision); err != nil || !b.Rule() {
 		return err
@@ -97,8 +97,8 @@ func checkDecision(approval string, revision uint64, rule bool, d protocol.Decis
 // maxHostBytes bounds a host name or a pattern of host names.
 const maxHostBytes = 255
 
-// CheckHost refuses what no sandbox would take for a host or a pattern. What it
-// means is for the sandbox alone to say.
+// CheckHost refuses what no sandbox would accept as a host or a pattern. The
+// sandbox makes the final check.
 func CheckHost(member, host string) error {
 	if host == "" {
 		return protocol.Errorf(protocol.KindInvalid, "%s is missing", member)

@@ -2,7 +2,7 @@ package op
 
 import "github.com/fairlead/fairlead/protocol"
 
-// Kinds of operations that the control plane makes of itself.
+// Kinds of operations that the control plane issues by itself.
 const (
 	KindGrantRevoke         = "grant.revoke"
 	KindIntegrationsChanged = "integrations.changed"
@@ -16,12 +16,12 @@ var authority = []Spec{
 // maxRevoked bounds the grants of one grant.revoke.
 const maxRevoked = 1000
 
-// GrantRevoke is the body of grant.revoke: grants that are void from now on.
+// GrantRevoke is the body of grant.revoke: these grants are revoked.
 type GrantRevoke struct {
 	Grants []protocol.GrantID `json:"grants"` // 1 to 1,000
 }
 
-// Check wants grants.
+// Check requires grants.
 func (b *GrantRevoke) Check() error {
 	if len(b.Grants) == 0 || len(b.Grants) > maxRevoked {
 		return protocol.Errorf(protocol.KindInvalid, "grants: from 1 to %d", maxRevoked)

@@ -19,8 +19,8 @@ type CDPSend struct {
 	Params json.RawMessage `json:"params,omitempty"`
 }
 
-// Check wants a method of the DevTools protocol, "Domain.method". [CheckCDP] says
-// which ones may be called.
+// Check requires a method of the DevTools protocol, "Domain.method". [CheckCDP]
+// says which ones are allowed.
 func (b *CDPSend) Check() error {
 	if !validCDPMethod(b.Method) {
 		return protocol.Errorf(protocol.KindInvalid, "op.method must have the form Domain.method")
@@ -28,8 +28,8 @@ func (b *CDPSend) Check() error {
 	return nil
 }
 
-// AskedBy refuses what executors refuse: nobody's key signs what no browser may be
-// asked.
+// AskedBy refuses what executors refuse, so that nothing is signed that no
+// browser may do.
 func (b *CDPSend) AskedBy(protocol.UserID) ([]protocol.Capability, error) {
 	if _, err := CheckCDP(b.Method, b.Params); err != nil {
 		return nil, protocol.Errorf(protocol.KindOf(err), "op: %v", err)

@@ -11,17 +11,17 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// blankPage is the one address a browser may be sent to that no site answers.
+// blankPage is the one allowed address that isn't a site's.
 const blankPage = "about:blank"
 
 // maxBrowserURL bounds an address to open, in bytes.
 const maxBrowserURL = 64 << 10
 
 // CheckCDP returns the params of a cdp.send that may be sent to a browser, the
-// sandbox's own or one with an extension, or why it may not: kind forbidden for
-// a method or a member that isn't on the list, invalid for params that are
-// malformed. Only what is known of a method passes: the next Chromium may add a
-// member that reads files.
+// sandbox's own or one with an extension. It fails with kind forbidden for a
+// method or a member that isn't on the list, and with invalid for malformed
+// params. Only known members pass: the next Chromium may add one that reads
+// files.
 func CheckCDP(method string, args json.RawMessage) (map[string]json.RawMessage, error) {
 	allowed, ok := allowedCDP[method]
 	if !ok {
@@ -50,8 +50,8 @@ func CheckCDP(method string, args json.RawMessage) (map[string]json.RawMessage, 
 	return params, nil
 }
 
-// CheckBrowserURL returns why nobody may have a browser opened at address: it
-// may be at sites, never in files or in what runs as script.
+// CheckBrowserURL says why no browser may be sent to address: sites are
+// allowed, files and script URLs are not.
 func CheckBrowserURL(address string) error {
 	if strings.EqualFold(address, blankPage) {
 		return nil
@@ -63,42 +63,41 @@ func CheckBrowserURL(address string) error {
 	return nil
 }
 
-// AllowedCDPMethods lists the methods that [CheckCDP] knows, in no order.
+// AllowedCDPMethods returns the methods that [CheckCDP] allows, unordered.
 func AllowedCDPMethods() []string { return slices.Collect(maps.Keys(allowedCDP)) }
 
-// An allowance says with which members a method of the DevTools protocol may be
-// called.
+// An allowance lists the members with which a DevTools method may be called.
 type allowance struct {
 	members string // separated by spaces
-	url     string // the member that is a URL to open; "": there is none
+	url     string // the member that is a URL to open; "": none
 }
 
 func (a allowance) has(member string) bool {
 	return slices.Contains(strings.Fields(a.members), member)
 }
 
-// The methods that cdp.send may call, of the sandbox's browser and of one with an
-// extension alike. What isn't here is refused, above all:
+// The methods that cdp.send may call, in the sandbox's browser and in one with
+// an extension. All others are refused, above all:
 //
 //   - Browser, Target, SystemInfo, Tethering, Extensions, PWA: they reach beyond
 //     the tab, to the process, its flags, other tabs and ports.
 //   - Fetch, and Network but for nothing: they would change what the guard is
-//     asked, and tell cookies and bodies of other sites.
-//   - Storage, IndexedDB, CacheStorage, DOMStorage: they tell of all sites at once.
+//     asked, and reveal cookies and bodies of other sites.
+//   - Storage, IndexedDB, CacheStorage, DOMStorage: they cover all sites at once.
 //   - DOM.setFileInputFiles, DOM.getFileInfo, Input.dispatchDragEvent,
 //     Page.setInterceptFileChooserDialog: they name files.
 //   - Page.setDownloadBehavior, Tracing, HeapProfiler, IO: they write files or
 //     stream what is over the limits.
 //   - Page.printToPDF and Page.captureSnapshot: their answers are over the limit.
-//   - Page.startScreencast, Page.handleJavaScriptDialog: the agent's own.
-//   - everything that only makes events: nobody would get them.
+//   - Page.startScreencast, Page.handleJavaScriptDialog: reserved for the agent.
+//   - everything that only enables events: nobody would get them.
 var allowedCDP = map[string]allowance{
-	// To go somewhere: http, https and about:blank only.
+	// Navigation: http, https and about:blank only.
 	"Page.navigate":                      {members: "url", url: "url"},
 	"Page.reload":                        {members: "ignoreCache"},
 	"Page.stopLoading":                   {},
 	"Page.getNavigationHistory":          {},
-	"Page.navigateToHistoryEntry":        {members: "entryId"}, // where the tab has been
+	"Page.navigateToHistoryEntry":        {members: "entryId"}, // pages that the tab has visited
 	"Page.getFrameTree":                  {},
 	"Page.getLayoutMetrics":              {},
 	"Page.createIsolatedWorld":           {members: "frameId worldName"}, // without universal access
@@ -108,8 +107,8 @@ var allowedCDP = map[string]allowance{
 	"Emulation.setEmulatedMedia":         {members: "media features"},
 	"Emulation.setTouchEmulationEnabled": {members: "enabled maxTouchPoints"},
 
-	// To run script: what the page itself can, and nothing of the console's
-	// own commands (includeCommandLineAPI).
+	// Script: what the page itself can do, without the console's own commands
+	// (includeCommandLineAPI).
 	"Runtime.evaluate":           {members: "expression objectGroup silent contextId uniqueContextId returnByValue generatePreview userGesture awaitPromise throwOnSideEffect timeout replMode"},
 	"Runtime.callFunctionOn":     {members: "functionDeclaration objectId arguments silent returnByValue generatePreview userGesture awaitPromise executionContextId uniqueContextId objectGroup throwOnSideEffect"},
 	"Runtime.getProperties":      {members: "objectId ownProperties accessorPropertiesOnly generatePreview nonIndexedPropertiesOnly"},
@@ -118,7 +117,7 @@ var allowedCDP = map[string]allowance{
 	"Runtime.terminateExecution": {},
 	"Runtime.getHeapUsage":       {},
 
-	// To read the document.
+	// Reading the document.
 	"DOM.getDocument":                {members: "depth pierce"},
 	"DOM.describeNode":               {members: "nodeId backendNodeId objectId depth pierce"},
 	"DOM.requestNode":                {members: "objectId"},
@@ -134,7 +133,7 @@ var allowedCDP = map[string]allowance{
 	"Accessibility.getPartialAXTree": {members: "nodeId backendNodeId objectId fetchRelatives"},
 	"Accessibility.queryAXTree":      {members: "nodeId backendNodeId objectId accessibleName role"},
 
-	// To change it, as script can.
+	// Changing it, as script can.
 	"DOM.focus":                  {members: "nodeId backendNodeId objectId"},
 	"DOM.scrollIntoViewIfNeeded": {members: "nodeId backendNodeId objectId rect"},
 	"DOM.setAttributeValue":      {members: "nodeId name value"},
@@ -142,8 +141,8 @@ var allowedCDP = map[string]allowance{
 	"DOM.setOuterHTML":           {members: "nodeId outerHTML"},
 	"DOM.removeNode":             {members: "nodeId"},
 
-	// To point and type, as a person does. Commands of an editor are left out:
-	// paste would tell what another has copied.
+	// Mouse and keyboard, as a person uses them. Editor commands are left out:
+	// paste would reveal what somebody else has copied.
 	"Input.dispatchMouseEvent": {members: "type x y modifiers timestamp button buttons clickCount force deltaX deltaY pointerType"},
 	"Input.dispatchKeyEvent":   {members: "type modifiers timestamp text unmodifiedText keyIdentifier code key windowsVirtualKeyCode nativeVirtualKeyCode autoRepeat isKeypad isSystemKey location"},
 	"Input.dispatchTouchEvent": {members: "type touchPoints modifiers timestamp"},

@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// KindOf returns the kind of an op, "" when raw is no object or has none. A member
-// "Kind" is none, though encoding/json would take it for one.
+// KindOf returns the kind of an op, "" if raw is no object or has none. Unlike
+// encoding/json it doesn't accept "Kind".
 func KindOf(raw json.RawMessage) string {
 	var members map[string]json.RawMessage
 	var kind string
@@ -19,11 +19,11 @@ func KindOf(raw json.RawMessage) string {
 	return kind
 }
 
-// Decode returns the operation of a signed op, and its body, which is checked.
-// It is strict at every depth: each member is known, in exact letter case, and
-// named once. It fails with KindUnsupported for an unknown kind, and with
-// KindInvalid or what [Body.Check] says for anything else that is wrong. An error
-// quotes no value: one of them may be a secret.
+// Decode returns the operation of a signed op, and its checked body. It is
+// strict at every depth: each member must be known, in exact letter case, and
+// unique. It fails with KindUnsupported for an unknown kind, otherwise with
+// KindInvalid or the error of [Body.Check]. Errors quote no values, as one may
+// be a secret.
 func Decode(raw json.RawMessage) (Spec, Body, error) {
 	spec, known := byKind[KindOf(raw)]
 	if !known {
@@ -36,7 +36,7 @@ func Decode(raw json.RawMessage) (Spec, Body, error) {
 	return spec, b, nil
 }
 
-// DecodeAsked is [Decode] for what a person asks for: the body has the form of
+// DecodeAsked is [Decode] for a person's request: the body has the form of
 // [Spec.Asked].
 func DecodeAsked(raw json.RawMessage) (Spec, Body, error) {
 	spec, known := byKind[KindOf(raw)]
@@ -66,7 +66,7 @@ func decode(raw json.RawMessage, b Body) error {
 		return protocol.Errorf(protocol.KindInvalid, "op: %v", err)
 	}
 	if err := protocol.UnmarshalStrict(raw, b, "kind"); err != nil {
-		// encoding/json quotes a number that stands where something else belongs.
+		// encoding/json's error would quote a number of the wrong type.
 		if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 			return protocol.Errorf(protocol.KindInvalid, "op: %s has the wrong type", e.Field)
 		}

@@ -15,21 +15,21 @@ var environment = []Spec{{
 	Body: (*EnvSealed)(nil), Asked: (*EnvApply)(nil),
 }}
 
-// minSecretBytes is the shortest secret that is accepted: a shorter one would
-// be masked wherever it happens to stand.
+// minSecretBytes is the shortest accepted secret: a shorter one would be masked
+// wherever it occurs by chance.
 const minSecretBytes = 8
 
-// EnvApply is the body of env.apply as a person asks for it. What is signed is an
-// [EnvSealed]: whoever carries that can't read the values.
+// EnvApply is the body of env.apply in a person's request. The signed form is
+// [EnvSealed], whose values its carriers can't read.
 type EnvApply struct {
-	Set             map[string]string             `json:"set,omitempty"`     // variables that anybody may see
+	Set             map[string]string             `json:"set,omitempty"`     // variables that output may show
 	Secrets         map[string]protocol.EnvSecret `json:"secrets,omitempty"` // variables that output never shows
 	ApprovedDomains []protocol.ApprovedDomain     `json:"approvedDomains,omitempty"`
 	Unset           []string                      `json:"unset,omitempty"`
 	ApplyNow        bool                          `json:"applyNow,omitempty"` // running shells too, before their next prompt
 }
 
-// EnvSealed is the body of env.apply as it is signed.
+// EnvSealed is the body of env.apply in its signed form.
 type EnvSealed struct {
 	Names    []string `json:"names,omitempty"` // of the variables in Sealed, for whoever reads the command
 	Sealed   []byte   `json:"sealed"`          // EnvValues, see package envseal
@@ -37,10 +37,10 @@ type EnvSealed struct {
 	ApplyNow bool     `json:"applyNow,omitempty"`
 }
 
-// Check finds nothing wrong: only the sandbox can open the box.
+// Check accepts everything: only the sandbox can open the box.
 func (*EnvSealed) Check() error { return nil }
 
-// AskedBy puts Unset into an order: what is signed doesn't depend on it.
+// AskedBy sorts Unset, so that its order doesn't change what is signed.
 func (b *EnvApply) AskedBy(protocol.UserID) ([]protocol.Capability, error) {
 	slices.Sort(b.Unset)
 	return nil, nil

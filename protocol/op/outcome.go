@@ -2,13 +2,12 @@ package op
 
 import "github.com/fairlead/fairlead/protocol"
 
-// MayReadOutcome reports whether reader may have the result of a command and
-// the text of its error. What was done in somebody's own browser is theirs
-// alone; what was done in a sandbox is for who may have it done there: has says
-// which capabilities the reader has in the command's session and terminal.
+// MayReadOutcome reports whether reader may get a command's result and error
+// text. Commands in somebody's own browser are theirs alone. Commands in a
+// sandbox need the same capabilities as asking for them; has reports the
+// reader's in the command's session and terminal.
 //
-// A command that names no sandbox, or names an extension, is executed by a
-// browser.
+// A browser executes a command that names no sandbox, or an extension.
 func MayReadOutcome(kind string, target protocol.CommandTarget, user, reader protocol.UserID, has func(protocol.Capability) bool) bool {
 	if target.SandboxID == "" || target.ExtensionID != "" {
 		return user != "" && user == reader

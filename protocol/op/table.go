@@ -25,12 +25,11 @@ func Lookup(kind string) (Spec, bool) {
 	return s, known
 }
 
-// Needs returns the capability that operations of a kind need of whoever asks for
-// them, "" for an unknown kind.
+// Needs returns the capability that is required for a kind, "" for an unknown
+// kind.
 func Needs(kind string) protocol.Capability { return byKind[kind].Needs }
 
-// Names returns the names of all members that an op can have, as JSON spells
-// them, in no order.
+// Names returns the JSON names of all members that an op can have, unordered.
 func Names() []string {
 	names := []string{"kind"}
 	for _, s := range Specs {

@@ -18,7 +18,7 @@ type SessionCreate struct {
 	Egress *bool `json:"egress,omitempty"` // terminals go through the egress proxy; absent: as the sandbox is set up
 }
 
-// Check finds nothing wrong.
+// Check accepts everything.
 func (SessionCreate) Check() error { return nil }
 
 // Kinds of operations on terminals.
@@ -47,7 +47,7 @@ const maxUint16 = 1<<16 - 1
 // PTYCreate is the body of pty.create.
 type PTYCreate struct {
 	CreatorID protocol.UserID `json:"creatorId,omitempty"` // may claim control when first attached
-	// CreatorName is what people call the creator; the control plane says it.
+	// CreatorName is the creator's display name, set by the control plane.
 	CreatorName string `json:"creatorName,omitempty"`
 
 	Command string   `json:"command,omitempty"` // run by sh -c; default: the login shell
@@ -59,7 +59,7 @@ type PTYCreate struct {
 	Egress  *bool    `json:"egress,omitempty"` // goes through the egress proxy; absent: as its session
 }
 
-// Check reports a size that no terminal has; 0 stands for the default.
+// Check refuses an impossible size; 0 means the default.
 func (b *PTYCreate) Check() error {
 	if b.Cols < 0 || b.Rows < 0 || b.Cols > maxUint16 || b.Rows > maxUint16 {
 		return protocol.Errorf(protocol.KindInvalid, "op.cols and op.rows must be from 0 (default) to %d", maxUint16)
@@ -67,7 +67,7 @@ func (b *PTYCreate) Check() error {
 	return nil
 }
 
-// AskedBy makes user the creator. It refuses another one, and a name.
+// AskedBy makes user the creator. It refuses another one, and a display name.
 func (b *PTYCreate) AskedBy(user protocol.UserID) ([]protocol.Capability, error) {
 	if b.CreatorID != "" && b.CreatorID != user {
 		return nil, protocol.Errorf(protocol.KindForbidden, "op.creatorId can only be yourself")
@@ -87,7 +87,7 @@ type PTYSignal struct {
 	Signal string `json:"signal"` // "INT", "TERM", "KILL", "HUP", "QUIT", "TSTP", "CONT", "WINCH", "USR1", "USR2"
 }
 
-// Check reports a missing signal. Which ones there are is for the sandbox to say.
+// Check requires a signal. The sandbox knows which ones exist.
 func (b *PTYSignal) Check() error {
 	if b.Signal == "" {
 		return protocol.Errorf(protocol.KindInvalid, "op.signal is missing")
@@ -116,7 +116,7 @@ type TerminalShare struct {
 	With protocol.Share `json:"with"`
 }
 
-// Check wants a terminal, "session" or "none".
+// Check requires a terminal, "session" or "none".
 func (b *TerminalShare) Check() error {
 	if !b.With.Valid() {
 		return protocol.Errorf(protocol.KindInvalid, "op.with must be the id of a terminal, %q or %q", protocol.ShareSession, protocol.ShareNone)
@@ -127,8 +127,8 @@ func (b *TerminalShare) Check() error {
 	return nil
 }
 
-// Complete names the terminal in a target that names none: the op may do that,
-// the target, or both alike.
+// Complete fills in the terminal if the target lacks it: the op, the target, or
+// both equally may name it.
 func (b *TerminalShare) Complete(t *protocol.CommandTarget) error {
 	switch {
 	case b.PTY == "":

@@ -1,6 +1,6 @@
-// Package pace decides when a terminal may be read: no faster than those who
-// set its pace take the output, and not far ahead of a tunnel that was lost. It
-// is a pure state machine; callers pass the time and the log's head.
+// Package pace decides when a terminal may be read: no faster than its
+// pace-setters take the output, and not far ahead of a lost tunnel. It is a
+// pure state machine; callers pass the time and the log's head.
 package pace
 
 import (
@@ -13,17 +13,17 @@ import (
 const (
 	// caughtUp is the lag below which a pace-setter has caught up.
 	caughtUp = protocol.MaxPaceLag / 2
-	// minProgress is what a pace-setter that is behind must take within
+	// minProgress is what a lagging pace-setter must take within
 	// protocol.SlowAfter.
 	minProgress = protocol.MinPaceRate * int64(protocol.SlowAfter) / int64(time.Second)
 )
 
-// A Stream names one stream of a terminal for as long as the terminal lives. 0
-// names none.
+// A Stream names one stream of a terminal, uniquely in the terminal's life. 0
+// is none.
 type Stream uint64
 
-// A Gate holds a terminal's pace-setters and the streams that it lost. The zero
-// Gate has none and is open. It is not safe for concurrent use.
+// A Gate holds a terminal's pace-setters and lost streams. The zero Gate has
+// none and is open. It is not safe for concurrent use.
 type Gate struct {
 	setters []setter // at most protocol.MaxPacers
 	orphans []orphan
@@ -32,26 +32,26 @@ type Gate struct {
 // A setter is a pace-setter.
 type setter struct {
 	protocol.Pacer
-	stream Stream    // that reports it; 0: it is absent
-	until  time.Time // when an absent one loses its place
-	slow   bool      // it holds nothing back before it has caught up
+	stream Stream    // the one that reports it; 0: it is absent
+	until  time.Time // when an absent one is removed
+	slow   bool      // holds nothing back until it has caught up
 
-	// Progress is measured from the moment at which it was too far behind,
-	// until it has caught up. since is zero when it isn't measured.
+	// Progress is measured from when it fell too far behind until it has caught
+	// up. since is zero while it isn't measured.
 	since time.Time
 	from  uint64
 }
 
-// An orphan is what a lost stream left: output from sent on waits for the next.
+// An orphan is left by a lost stream: output from sent on waits for the next.
 type orphan struct {
 	sent  uint64
 	until time.Time
 }
 
-// Set says that the pace-setter id, whom stream reports, has everything before
-// offset, which is not beyond head. One that was reported by another stream is
-// this one's from now on. It reports false, and does nothing, for a new one
-// beyond protocol.MaxPacers.
+// Set reports that the pace-setter id, on stream, has everything before offset,
+// which is not beyond head. If another stream reported it before, it moves to
+// this one. It does nothing and returns false for a new one beyond
+// protocol.MaxPacers.
 func (g *Gate) Set(stream Stream, id string, offset, head uint64, now time.Time) bool {
 	g.expire(now)
 	s := g.find(id)
@@ -72,14 +72,14 @@ func (g *Gate) Set(stream Stream, id string, offset, head uint64, now time.Time)
 	return true
 }
 
-// Gone says that the pace-setter id holds nothing back any more. It does
-// nothing unless stream is the one that reports it.
+// Gone removes the pace-setter id. It does nothing unless stream is the one
+// that reports it.
 func (g *Gate) Gone(stream Stream, id string) {
 	g.setters = slices.DeleteFunc(g.setters, func(s setter) bool { return s.ID == id && s.stream == stream })
 }
 
-// Leave says that stream has ended. Those of its pace-setters who are not gone
-// keep their place for protocol.ControlGrace.
+// Leave notes that stream has ended. Its remaining pace-setters keep their
+// place for protocol.ControlGrace.
 func (g *Gate) Leave(stream Stream, now time.Time) {
 	for i := range g.setters {
 		if s := &g.setters[i]; s.stream == stream {
@@ -88,15 +88,15 @@ func (g *Gate) Leave(stream Stream, now time.Time) {
 	}
 }
 
-// Lose says that stream has ended with its tunnel, which had taken the output
-// before sent: in addition to what [Gate.Leave] does, the rest waits for the
-// next tunnel, for protocol.ControlGrace.
+// Lose notes that stream has ended with its tunnel, which had taken the output
+// before sent. Besides the effect of [Gate.Leave], the rest waits for the next
+// tunnel, for protocol.ControlGrace.
 func (g *Gate) Lose(stream Stream, sent uint64, now time.Time) {
 	g.Leave(stream, now)
 	g.orphans = append(g.orphans, orphan{sent, now.Add(protocol.ControlGrace)})
 }
 
-// Found says that a tunnel is there again: nothing waits for one any more.
+// Found notes that there is a tunnel again, so that nothing waits for one.
 func (g *Gate) Found() { g.orphans = nil }
 
 // Pacers returns the pace-setters, absent and slow ones too.
@@ -110,7 +110,7 @@ func (g *Gate) Pacers(now time.Time) []protocol.Pacer {
 }
 
 // MayRead reports whether a terminal whose log ends at head may be read. A no
-// stands until something else happens or [Gate.Deadline] has come.
+// holds until another method is called or [Gate.Deadline] has come.
 func (g *Gate) MayRead(head uint64, now time.Time) bool {
 	if len(g.setters)+len(g.orphans) == 0 {
 		return true
@@ -130,9 +130,8 @@ func (g *Gate) MayRead(head uint64, now time.Time) bool {
 	return may
 }
 
-// Deadline returns when a terminal that may not be read at head, by the last
-// answer of [Gate.MayRead], may be read unless something else happens first, or
-// when that has to be looked at again. It is false when nothing holds it back.
+// Deadline returns when MayRead must be asked again for a terminal that may not
+// be read at head. It is false if nothing holds the terminal back.
 func (g *Gate) Deadline(head uint64) (time.Time, bool) {
 	var first time.Time
 	earlier := func(t time.Time) {
@@ -158,7 +157,7 @@ func (g *Gate) Deadline(head uint64) (time.Time, bool) {
 }
 
 // holds reports whether s keeps the terminal from being read, and measures its
-// progress while it does.
+// progress meanwhile.
 func (s *setter) holds(head uint64, now time.Time) bool {
 	if s.slow || behind(head, s.Offset) < protocol.MaxPaceLag {
 		return false
@@ -177,7 +176,7 @@ func (s *setter) holds(head uint64, now time.Time) bool {
 	return true
 }
 
-// expire forgets what has waited long enough.
+// expire removes what has waited long enough.
 func (g *Gate) expire(now time.Time) {
 	g.setters = slices.DeleteFunc(g.setters, func(s setter) bool { return s.stream == 0 && !now.Before(s.until) })
 	g.orphans = slices.DeleteFunc(g.orphans, func(o orphan) bool { return !now.Before(o.until) })
@@ -192,7 +191,7 @@ func (g *Gate) find(id string) *setter {
 	return nil
 }
 
-// behind returns how much of the output before head somebody at offset lacks.
+// behind returns how many bytes before head a reader at offset lacks.
 func behind(head, offset uint64) uint64 {
 	if offset > head {
 		return 0
