@@ -73,7 +73,8 @@ var Floors = []struct {
 	{F4, []string{
 		"relay", "relay/cmd/...", "sandbox-agent", "sandbox-agent/cmd/...",
 		"loadtest", "loadtest/cmd/...", "loadtest/internal/scenario",
-		"deploy/controlplane", "deploy/controlplane/cmd/...", "deploy/controlplane/internal/boards", "deploy/controlplane/internal/people", "deploy/controlplane/internal/contents/...",
+		"deploy/controlplane", "deploy/controlplane/cmd/...", "deploy/controlplane/internal/boards", "deploy/controlplane/internal/people", "deploy/controlplane/internal/authority", "deploy/controlplane/internal/grants",
+		"deploy/controlplane/internal/contents/...",
 		"deploy/devstack/...", "deploy/e2e/...", "deploy/checks/...", "deploy/grafana/...",
 	}},
 }

@@ -111,7 +111,7 @@ func TestCallers(t *testing.T) {
 		}
 	}
 	for _, rt := range s.agentRoutes() {
-		if rt.Caller != "" {
+		if rt.Caller != web.Agents {
 			t.Errorf("%s is of %s, not of agents", rt, rt.Caller)
 		}
 	}

@@ -17,11 +17,13 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/access"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/authority"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/boards"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/clock"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/contents"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/device"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/flights"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/grants"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/people"
@@ -83,8 +85,9 @@ type Server struct {
 	keys         *keyring.Ring      // what signs, and verifies our own signatures
 	requestKey   []byte             // of the hashes of requests that hold secrets
 	revoked      *jws.RevocationSet // what is void before its time
-	list         *revocations       // the same, signed
-	spread       *spread            // tells relays and sandboxes of it
+	list         *authority.List    // the same, signed
+	spread       *authority.Spread  // tells relays and sandboxes of it
+	grants       *grants.Grants
 	enrols       *enrols
 	notices      *notices // what sandboxes tell of approvals
 	relays       *relays.Directory
@@ -103,8 +106,6 @@ type Server struct {
 	flights      flights.Set[store.Outcome] // dispatches under way
 	settled      *settlements
 
-	grantsPerPerson int
-
 	// closing ends with the server: dispatches don't end with their browser.
 	closing context.Context
 	close   context.CancelFunc
@@ -115,7 +116,6 @@ type Server struct {
 func New(ctx context.Context, cfg Config) (*Server, error) {
 	s := &Server{
 		revision: cfg.Revision, logger: cfg.Logger, clock: clock.New(cfg.Now), notices: newNotices(),
-		grantsPerPerson: cmp.Or(cfg.GrantsPerPerson, DefaultGrantsPerPerson),
 	}
 	s.web = web.New(s.revision, s.logger, s.clock)
 	s.closing, s.close = context.WithCancel(context.WithoutCancel(ctx))
@@ -144,10 +144,15 @@ func (s *Server) open(ctx context.Context, cfg Config) error {
 	if s.integrations, err = s.newIntegrations(cfg.Integrations, cfg.Login.PublicURL); err != nil {
 		return err
 	}
+	s.grants = &grants.Grants{
+		Store: s.store.Grants, Sessions: s.store.Sessions, Boards: s.store.Boards, Keys: s.keys, Spread: s.spread,
+		PerPerson: cmp.Or(cfg.GrantsPerPerson, DefaultGrantsPerPerson),
+		Usage:     s.usage, Gate: s.gate, Metrics: s.metrics, Clock: s.clock, Logger: s.logger,
+	}
 	s.contents = &contents.Contents{Store: s.store.Contents, Gate: s.gate}
 	s.boards = &boards.Boards{
 		Store: s.store.Boards, Sessions: s.store.Sessions, Usage: s.store.Usage, Meter: s.usage,
-		Grants: s, Attachments: s, Gate: s.gate, Metrics: s.metrics, Clock: s.clock, Logger: s.logger,
+		Grants: s.grants, Attachments: s, Gate: s.gate, Metrics: s.metrics, Clock: s.clock, Logger: s.logger,
 	}
 	if cfg.DevSeed != "" {
 		if err := loadSeed(ctx, s.store, cfg.DevSeed); err != nil {
@@ -171,11 +176,11 @@ func (s *Server) openState(ctx context.Context, cfg Config) error {
 		return err
 	}
 	s.usage = usage.New(s.store.Usage, s.logger, s.clock)
-	s.list = newRevocations(s.store, s.keys, s.revoked, s.clock, s.logger)
+	s.list = authority.NewList(s.store.Grants, s.keys, s.revoked, s.clock, s.logger)
 	s.relays = relays.New(s.store.Fleet, s.clock)
 	s.gate = access.NewGate(s.store.People, s.store.Fleet, s.store.Boards, s.usage)
 	s.devices = device.NewGate(s.store.Fleet, s.keys, s.list, s.clock)
-	s.spread = newSpread(s)
+	s.spread = authority.NewSpread(s.list, s.relays, s, s.metrics, s.logger)
 	s.settled = newSettlements(s.closing, s.metrics, s.settle)
 	s.enrols = newEnrols(cfg.StateDir, cfg.CertificateLife)
 	return nil
@@ -261,7 +266,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer stopWork()
 	var workers sync.WaitGroup // awaited at the end of Run
 	workers.Go(func() { s.usage.Run(work) })
-	workers.Go(func() { s.spread.run(work) })
+	workers.Go(func() { s.spread.Run(work) })
 	workers.Go(func() { s.keys.Run(work) })
 	if s.webhook != nil {
 		workers.Go(func() { s.webhook.Run(work) })

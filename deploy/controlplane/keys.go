@@ -1,25 +1,19 @@
 package controlplane
 
 import (
-	"encoding/json"
 	"errors"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
-	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
 
 const (
 	keysDir     = "keys"
 	maxKeyBytes = 4 << 10 // of a JWK
-	// jwksMaxAge is how long others may cache the key set. They refresh it
-	// within 20 s, so that a revoked key is dead everywhere within 30 s.
-	jwksMaxAge = "5"
 )
 
 // DefaultPrepublish is how long a new key is published before it signs.
@@ -79,10 +73,4 @@ func (s *Server) loadKeys(cfg Config) error {
 	var err error
 	s.keys, err = openKeys(cfg.StateDir, keyring.Options{Now: s.clock.Now, Logger: s.logger, Revoked: s.revoked})
 	return err
-}
-
-// getKeys serves the public keys as they are, without members of ours.
-func (s *Server) getKeys(w *web.Writer, _ *http.Request) error {
-	w.Header().Set("Cache-Control", "public, max-age="+jwksMaxAge)
-	return w.Document(http.StatusOK, json.RawMessage(s.keys.JWKS()))
 }

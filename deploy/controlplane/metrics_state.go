@@ -87,7 +87,7 @@ func (c *state) Collect(out chan<- prometheus.Metric) {
 		count(databaseWaits, float64(db.stats.WaitCount), db.use)
 		count(databaseWait, db.stats.WaitDuration.Seconds(), db.use)
 	}
-	gauge(relaysBehind, float64(s.spread.behind()))
+	gauge(relaysBehind, float64(s.spread.Behind()))
 	var notices webhook.Counts
 	if s.webhook != nil {
 		notices = s.webhook.Counts()

@@ -163,3 +163,15 @@ func (s *Server) tellSandbox(ctx context.Context, do operation) error {
 	}
 	return s.finish(context.WithoutCancel(ctx), cmd)
 }
+
+// TellRevoked dispatches a grant.revoke to a sandbox.
+func (s *Server) TellRevoked(ctx context.Context, sandbox protocol.SandboxID, grants []protocol.GrantID) error {
+	data, err := json.Marshal(op.Op{Kind: op.KindGrantRevoke, Body: &op.GrantRevoke{Grants: grants}})
+	if err != nil {
+		return err
+	}
+	return s.tellSandbox(ctx, operation{
+		Kind: op.KindGrantRevoke, Op: data, TTLMs: protocol.DefaultCommandTTL.Milliseconds(),
+		Target: protocol.CommandTarget{SandboxID: sandbox},
+	})
+}

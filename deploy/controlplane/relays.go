@@ -68,7 +68,7 @@ func (s *Server) putRelay(w *web.Writer, r *http.Request) error {
 	}, seen); err != nil {
 		return err
 	}
-	s.spread.renew(id)
+	s.spread.Renew(id)
 	others, err := s.otherRelays(r.Context(), id, now)
 	if err != nil {
 		return err

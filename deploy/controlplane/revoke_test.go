@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/authority"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/clock"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -124,7 +126,7 @@ func TestRevokeGrantsOf(t *testing.T) {
 		before = append(before, p.grant(aliceToken, `{"session_id":"ses_1"}`))
 	}
 	p.clock.Advance(time.Second)
-	if err := p.server.RevokeOf(t.Context(), "usr_alice", "dash_1"); err != nil {
+	if err := p.server.grants.RevokeOf(t.Context(), "usr_alice", "dash_1"); err != nil {
 		t.Fatal(err)
 	}
 	after := p.grant(aliceToken, `{"session_id":"ses_1"}`)
@@ -139,44 +141,6 @@ func TestRevokeGrantsOf(t *testing.T) {
 	}
 	p.want(signCall(before[0], "k1", createPTY), http.StatusUnauthorized, "AuthError")
 	p.want(signCall(after, "k1", createPTY), http.StatusOK, "")
-}
-
-// TestFound02LongList: a list of any length is signed whole, in objects that
-// readers take one by one.
-func TestFound02LongList(t *testing.T) {
-	p := newPlane(t)
-	const far = 99_999_999_999
-	list := jws.Revocations{Number: 1 << 60, IssuedAt: p.clock.Now().Unix()}
-	id := strings.Repeat("a", 127) // the longest kind
-	for i := range 1000 {
-		list.Subjects = append(list.Subjects, jws.RevokedSubject{
-			Subject: protocol.NewUserID(), Dashboard: "d" + id, Before: far, ExpiresAt: far,
-		})
-		list.Grants = append(list.Grants, jws.RevokedGrant{ID: protocol.NewGrantID(), ExpiresAt: far})
-		list.Certificates = append(list.Certificates, jws.RevokedCertificate{ID: fmt.Sprint("c", i), ExpiresAt: far})
-	}
-	tokens, err := signParts(p.server.keys.Signer(), list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	read, err := p.keys().RevocationLists(t.Context(), strings.Join(tokens, "\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all jws.Revocations
-	for _, part := range read {
-		if part.Number != list.Number {
-			t.Errorf("a part has number %d", part.Number)
-		}
-		all.Subjects, all.Grants, all.Certificates = append(all.Subjects, part.Subjects...), append(all.Grants, part.Grants...), append(all.Certificates, part.Certificates...)
-	}
-	if !slices.Equal(all.Subjects, list.Subjects) || !slices.Equal(all.Grants, list.Grants) || !slices.Equal(all.Certificates, list.Certificates) {
-		t.Errorf("of %d, %d and %d entries %d, %d and %d are left", len(list.Subjects), len(list.Grants), len(list.Certificates), len(all.Subjects), len(all.Grants), len(all.Certificates))
-	}
-	t.Logf("%d objects", len(tokens))
-	if tokens, err := signParts(p.server.keys.Signer(), jws.Revocations{}); err != nil || len(tokens) != 1 {
-		t.Errorf("an empty list: %d objects, %v", len(tokens), err)
-	}
 }
 
 // TestFound02NothingIsForgotten: what people make and remove without a grant
@@ -264,16 +228,16 @@ func (l *listRelay) got() (lists []string, told []protocol.CommandEnvelope) {
 // spread lets the server look once, and waits for what that started.
 func (p *plane) spread() {
 	p.t.Helper()
-	if err := p.server.spread.look(p.t.Context()); err != nil {
+	if err := p.server.spread.Look(p.t.Context()); err != nil {
 		p.t.Error(err)
 	}
-	p.server.spread.wg.Wait()
+	p.server.spread.Wait()
 }
 
 // TestSpread: each change gets to every relay until it confirms it.
 func TestSpread(t *testing.T) {
 	p := newPlane(t)
-	p.server.spread.now, p.server.spread.most = p.clock.Now, time.Minute
+	p.server.spread.Clock, p.server.spread.Timeout = clock.New(p.clock.Now), time.Minute
 	one, two := newListRelay(t), newListRelay(t)
 	p.register("rl_1", relayToken, one.URL)
 	p.register("rl_2", relay2Token, two.URL)
@@ -304,9 +268,9 @@ func TestSpread(t *testing.T) {
 		t.Errorf("%d tries without a pause", len(lists))
 	}
 	two.set(http.StatusNoContent)
-	p.clock.Advance(spreadInterval)
+	p.clock.Advance(200 * time.Millisecond)
 	p.spread()
-	p.clock.Advance(spreadInterval)
+	p.clock.Advance(200 * time.Millisecond)
 	p.spread()
 	if lists, _ := one.got(); len(lists) != 1 {
 		t.Errorf("%d lists to a relay that has confirmed the first", len(lists))
@@ -333,7 +297,7 @@ func TestSpread(t *testing.T) {
 // void; whoever looks sees what became of that.
 func TestTellSandbox(t *testing.T) {
 	p := newPlane(t)
-	p.server.spread.now, p.server.spread.most = p.clock.Now, time.Minute
+	p.server.spread.Clock, p.server.spread.Timeout = clock.New(p.clock.Now), time.Minute
 	relay := newListRelay(t)
 	p.register("rl_1", relayToken, relay.URL)
 	id := p.grantID(p.grant(aliceToken, `{"session_id":"ses_1"}`))
@@ -354,6 +318,17 @@ func TestTellSandbox(t *testing.T) {
 	}
 }
 
+// kicks counts how often a spread is told that something was revoked.
+type kicks struct {
+	*authority.Spread
+	n int
+}
+
+func (k *kicks) Kick() {
+	k.n++
+	k.Spread.Kick()
+}
+
 // TestSpreadRuns: a revocation of this process gets out without waiting for the
 // next look, and ends with the server.
 func TestSpreadRuns(t *testing.T) {
@@ -361,22 +336,16 @@ func TestSpreadRuns(t *testing.T) {
 	relay := newListRelay(t)
 	p.register("rl_1", relayToken, relay.URL)
 	id := p.grantID(p.grant(aliceToken, `{"session_id":"ses_1"}`))
-	spread := p.server.spread
-	select {
-	case <-spread.kicked: // by the relay
-	default:
-	}
+	kicked := &kicks{Spread: p.server.spread}
+	p.server.grants.Spread = kicked
 	p.del(aliceToken, id, http.StatusNoContent)
-	select {
-	case <-spread.kicked:
-		spread.kick()
-	default:
+	if kicked.n != 1 {
 		t.Error("a revocation waits for the next look")
 	}
 	var group sync.WaitGroup
 	done := make(chan struct{})
 	ctx := contextUntil(t, done)
-	group.Go(func() { spread.run(ctx) })
+	group.Go(func() { p.server.spread.Run(ctx) })
 	late := time.After(time.Minute)
 	poll := time.NewTicker(time.Millisecond)
 	defer poll.Stop()

@@ -12,7 +12,10 @@ import (
 // routes are those of the plain listener: for people, who come through a relay,
 // and for relays. openapi.json documents each of them.
 func (s *Server) routes() []web.Route {
-	return slices.Concat(s.peopleRoutes(), s.people.Routes(), s.boards.Routes(), s.contents.Routes(), s.integrationRoutes(), s.authorityRoutes())
+	return slices.Concat(
+		s.peopleRoutes(), s.people.Routes(), s.grants.Routes(), s.boards.Routes(), s.contents.Routes(),
+		s.integrationRoutes(), s.list.Routes(), s.authorityRoutes(),
+	)
 }
 
 func (s *Server) handler() http.Handler { return s.web.Handler(web.People, eachProvider(s.routes())) }
@@ -24,7 +27,6 @@ func (s *Server) peopleRoutes() []web.Route {
 	return []web.Route{
 		web.Get("/healthz", s.getHealth).For(web.Probes),
 		web.Get("/openapi.json", s.getOpenAPI),
-		web.Post("/grants", s.postGrant),
 		web.Get("/commands", s.getCommands),
 		web.Post("/commands", s.postCommand).For(web.Commands),
 		web.Get("/commands/{id}", s.getCommand),
@@ -49,12 +51,9 @@ func (s *Server) integrationRoutes() []web.Route {
 	}
 }
 
-// authorityRoutes are about keys, revocations and what relays ask for.
+// authorityRoutes are what relays ask for.
 func (s *Server) authorityRoutes() []web.Route {
 	return []web.Route{
-		web.Get("/.well-known/jwks.json", s.getKeys).For(web.Relays),
-		web.Get("/.well-known/revocations", s.getRevocations).For(web.Relays),
-		web.Delete("/grants/{id}", s.deleteGrant),
 		web.Post("/internal/sign", s.postSign).For(web.Signing),
 		web.Put("/internal/relays/{id}", s.putRelay).For(web.Relays),
 		web.Post("/internal/callback", s.postRelayedCallback).For(web.Relays).Limit(maxCallback),
@@ -64,9 +63,7 @@ func (s *Server) authorityRoutes() []web.Route {
 // agentRoutes are those of the second listener, which agents reach through a
 // relay that can't read along.
 func (s *Server) agentRoutes() []web.Route {
-	return []web.Route{
-		web.Get("/.well-known/jwks.json", s.getKeys),
-		web.Get("/.well-known/revocations", s.getRevocations),
+	all := append(s.list.Routes(),
 		web.Post("/enrol", s.postEnrol),
 		web.Post("/certificate", s.postCertificate),
 		web.Post("/control/callback", s.postCallback).Limit(maxCallback),
@@ -75,7 +72,11 @@ func (s *Server) agentRoutes() []web.Route {
 		web.Get("/internal/terminals/{pty}/integrations", s.getTerminalIntegrations),
 		web.Post("/internal/gateway/{provider}/execute", coded(s.postExecute)).Limit(maxGatewayBody),
 		web.Post("/pty-completed", s.postPTYCompleted),
+	)
+	for i, rt := range all {
+		all[i] = rt.For(web.Agents)
 	}
+	return all
 }
 
 // eachProvider names each provider in the routes below /integrations, where a

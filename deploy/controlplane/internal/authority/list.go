@@ -1,4 +1,6 @@
-package controlplane
+// Package authority publishes what others may believe: the keys that sign, and
+// the list of what is void before its time.
+package authority
 
 import (
 	"context"
@@ -14,7 +16,6 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
-	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
 
@@ -22,11 +23,11 @@ import (
 // its readers can tell that it is recent.
 const relistAfter = time.Minute
 
-// revocations signs the list of what is void before its time. The store counts
-// the changes, those of other processes too, and tells cheaply where it stands.
-type revocations struct {
+// A List signs the list of what is void before its time. The store counts the
+// changes, those of other processes too, and tells cheaply where it stands.
+type List struct {
 	// Static after construction.
-	store  *store.Store
+	store  *store.Grants
 	keys   *keyring.Ring
 	set    *jws.RevocationSet // kept up to date
 	clock  clock.Clock
@@ -47,20 +48,30 @@ type signedList struct {
 	signed time.Time
 }
 
-func newRevocations(st *store.Store, keys *keyring.Ring, set *jws.RevocationSet, clk clock.Clock, logger *slog.Logger) *revocations {
-	return &revocations{store: st, keys: keys, set: set, clock: clk, logger: logger}
+// NewList returns the list of what st has revoked. It keeps set up to date, and
+// is signed by keys.
+func NewList(st *store.Grants, keys *keyring.Ring, set *jws.RevocationSet, clk clock.Clock, logger *slog.Logger) *List {
+	return &List{store: st, keys: keys, set: set, clock: clk, logger: logger}
+}
+
+// Routes returns the routes at which anybody reads the keys and the list.
+func (v *List) Routes() []web.Route {
+	return []web.Route{
+		web.Get("/.well-known/jwks.json", v.getKeys).For(web.Relays),
+		web.Get("/.well-known/revocations", v.getRevocations).For(web.Relays),
+	}
 }
 
 // Refresh brings the set up to date.
-func (v *revocations) Refresh(ctx context.Context) error {
+func (v *List) Refresh(ctx context.Context) error {
 	_, err := v.current(ctx)
 	return err
 }
 
 // current returns the list as it stands. It is signed anew when something
 // changed, when another key signs, and every minute.
-func (v *revocations) current(ctx context.Context) (signedList, error) {
-	number, err := v.store.Grants.RevocationNumber(ctx)
+func (v *List) current(ctx context.Context) (signedList, error) {
+	number, err := v.store.RevocationNumber(ctx)
 	if err != nil {
 		return signedList{}, err
 	}
@@ -70,11 +81,11 @@ func (v *revocations) current(ctx context.Context) (signedList, error) {
 	if v.known && v.list.number >= number && v.list.kid == signer.Kid() && now.Sub(v.list.signed).Abs() < relistAfter {
 		return v.list, nil
 	}
-	list, err := v.store.Grants.Revocations(ctx, now)
+	list, err := v.store.Revocations(ctx, now)
 	if err != nil {
 		return signedList{}, err
 	}
-	grants, err := v.store.Grants.RevokedGrants(ctx, now)
+	grants, err := v.store.RevokedGrants(ctx, now)
 	if err != nil {
 		return signedList{}, err
 	}
@@ -139,8 +150,8 @@ func signParts(signer *jws.Signer, list jws.Revocations) (tokens []string, err e
 }
 
 // getRevocations serves the signed list as it is, one part on each line.
-func (s *Server) getRevocations(w *web.Writer, r *http.Request) error {
-	list, err := s.list.current(r.Context())
+func (v *List) getRevocations(w *web.Writer, r *http.Request) error {
+	list, err := v.current(r.Context())
 	if err != nil {
 		return err
 	}
@@ -154,63 +165,12 @@ func (s *Server) getRevocations(w *web.Writer, r *http.Request) error {
 	return w.Text("application/jose", strings.Join(list.tokens, "\n"))
 }
 
-// RevokeOf revokes what a user may still do in a dashboard by the grants
-// they hold: after they were removed or lost a capability.
-func (s *Server) RevokeOf(ctx context.Context, user protocol.UserID, dashboard string) error {
-	ids, err := s.store.Grants.RevokeGrantsOf(ctx, user, dashboard, s.clock.Now())
-	if err != nil {
-		return err
-	}
-	if len(ids) > 0 {
-		s.logger.Info("grants revoked", "user", user, "dashboard", dashboard, "grants", len(ids))
-		s.spread.kick()
-	}
-	return nil
-}
+// jwksMaxAge is how long others may cache the key set, in seconds. They refresh
+// it within 20 s, so that a revoked key is dead everywhere within 30 s.
+const jwksMaxAge = "5"
 
-// RevokeAll revokes what everybody may still do in a dashboard.
-func (s *Server) RevokeAll(ctx context.Context, dashboard string) error {
-	holders, err := s.store.Grants.GrantHolders(ctx, dashboard, s.clock.Now())
-	if err != nil {
-		return err
-	}
-	for _, user := range holders {
-		if err := s.RevokeOf(ctx, user, dashboard); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// deleteGrant revokes a grant: one's own, or one for a dashboard that one owns.
-// Others don't exist for the caller.
-func (s *Server) deleteGrant(w *web.Writer, r *http.Request) error {
-	user, err := s.gate.User(w, r)
-	if err != nil {
-		return err
-	}
-	missing := protocol.Errorf(protocol.KindNotFound, "no such grant")
-	id := protocol.GrantID(r.PathValue("id"))
-	if !protocol.ValidID(id) {
-		return missing
-	}
-	grant, err := s.store.Grants.Grant(r.Context(), id)
-	if err != nil {
-		return err
-	}
-	if grant.User != user.ID {
-		_, member, err := s.store.Boards.DashboardFor(r.Context(), user.ID, grant.Dashboard)
-		if err != nil && protocol.KindOf(err) != protocol.KindNotFound {
-			return err
-		}
-		if err != nil || member.Role != store.RoleOwner {
-			return missing
-		}
-	}
-	if err := s.store.Grants.RevokeGrant(r.Context(), id, s.clock.Now()); err != nil {
-		return err
-	}
-	s.logger.Info("grant revoked", "grant", id, "of", grant.User, "by", user.ID)
-	s.spread.kick()
-	return w.None()
+// getKeys serves the public keys as they are, without members of ours.
+func (v *List) getKeys(w *web.Writer, _ *http.Request) error {
+	w.Header().Set("Cache-Control", "public, max-age="+jwksMaxAge)
+	return w.Document(http.StatusOK, json.RawMessage(v.keys.JWKS()))
 }

@@ -1,8 +1,7 @@
-package controlplane
+package authority
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,11 +9,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/clock"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/relays"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/op"
 )
 
 const (
@@ -26,26 +25,32 @@ const (
 	grantsInCommand = 256                    // in one grant.revoke
 )
 
-// A spread makes sure that every relay has the newest revocation list, and
+// A Teller tells a sandbox which grants are void there.
+type Teller interface {
+	TellRevoked(ctx context.Context, sandbox protocol.SandboxID, grants []protocol.GrantID) error
+}
+
+// A Spread makes sure that every relay has the newest revocation list, and
 // tells sandboxes at once which grants are void. A sandbox that isn't reached
 // fetches the list itself, so that is tried once.
-type spread struct {
-	// Static after construction.
-	list   func(context.Context) (signedList, error)
+type Spread struct {
+	// Static after construction. Tests set Clock and Timeout.
+	Clock   clock.Clock
+	Timeout time.Duration // for one relay to take a part of the list
+
+	list   *List
 	relays *relays.Directory
-	tell   func(ctx context.Context, sandbox protocol.SandboxID, grants []protocol.GrantID) error
-	now    func() time.Time
-	most   time.Duration // for one relay to take a part of the list
+	teller Teller
 	logger *slog.Logger
 	counts *metrics.Metrics
 	kicked chan struct{} // 1
 	lists  chan struct{} // one for each list under way
 	tells  chan struct{} // one for each command under way
 
-	// Owned by run.
+	// Owned by Run.
 	told map[protocol.GrantID]time.Time // sandboxes know of them; until they expire
 
-	wg sync.WaitGroup // requests under way; run waits for them
+	wg sync.WaitGroup // requests under way; Run waits for them
 
 	mu sync.Mutex
 	// Guarded by mu.
@@ -62,11 +67,10 @@ type spreadTarget struct {
 	pause   time.Duration
 }
 
-func newSpread(s *Server) *spread {
-	return &spread{
-		list:   s.list.current,
-		relays: s.relays,
-		tell:   s.tellRevoked, now: time.Now, most: spreadTimeout, logger: s.logger, counts: s.metrics,
+// NewSpread returns one that spreads list while Run runs.
+func NewSpread(list *List, all *relays.Directory, teller Teller, counts *metrics.Metrics, logger *slog.Logger) *Spread {
+	return &Spread{
+		Timeout: spreadTimeout, list: list, relays: all, teller: teller, logger: logger, counts: counts,
 		kicked:  make(chan struct{}, 1),
 		lists:   make(chan struct{}, spreadLists),
 		tells:   make(chan struct{}, spreadTells),
@@ -75,23 +79,23 @@ func newSpread(s *Server) *spread {
 	}
 }
 
-// kick makes run look now rather than in 200 ms.
-func (p *spread) kick() {
+// Kick makes Run look now rather than in 200 ms.
+func (p *Spread) Kick() {
 	select {
 	case p.kicked <- struct{}{}:
 	default: // it will look anyway
 	}
 }
 
-// run looks for changes until ctx ends, and then waits for what is under way.
-func (p *spread) run(ctx context.Context) {
+// Run looks for changes until ctx ends, and then waits for what is under way.
+func (p *Spread) Run(ctx context.Context) {
 	defer p.wg.Wait()
 	ticker := time.NewTicker(spreadInterval)
 	defer ticker.Stop()
 	var reported time.Time
 	for {
-		if err := p.look(ctx); err != nil && ctx.Err() == nil && p.now().Sub(reported) >= time.Minute {
-			reported = p.now()
+		if err := p.Look(ctx); err != nil && ctx.Err() == nil && p.Clock.Now().Sub(reported) >= time.Minute {
+			reported = p.Clock.Now()
 			p.logger.Error("revocations can't be spread", "error", err)
 		}
 		select {
@@ -103,10 +107,13 @@ func (p *spread) run(ctx context.Context) {
 	}
 }
 
-// look starts whatever is to be sent, and doesn't wait for it. What would be too
+// Wait waits for what [Spread.Look] has started.
+func (p *Spread) Wait() { p.wg.Wait() }
+
+// Look starts whatever is to be sent, and doesn't wait for it. What would be too
 // much at a time is left to the next look.
-func (p *spread) look(ctx context.Context) error {
-	list, err := p.list(ctx)
+func (p *Spread) Look(ctx context.Context) error {
+	list, err := p.list.current(ctx)
 	if err != nil {
 		return err
 	}
@@ -128,7 +135,7 @@ func (p *spread) look(ctx context.Context) error {
 }
 
 // dropGone forgets the relays that aren't registered any more.
-func (p *spread) dropGone(all []store.Relay) {
+func (p *Spread) dropGone(all []store.Relay) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for id, t := range p.targets {
@@ -140,7 +147,7 @@ func (p *spread) dropGone(all []store.Relay) {
 }
 
 // claim reports whether the list is to be sent to relay now, and marks it.
-func (p *spread) claim(relay store.Relay, number uint64) bool {
+func (p *Spread) claim(relay store.Relay, number uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.targets[relay.ID]
@@ -148,25 +155,25 @@ func (p *spread) claim(relay store.Relay, number uint64) bool {
 		t = &spreadTarget{url: relay.URL}
 		p.targets[relay.ID] = t
 	}
-	if t.busy || t.any && t.number >= number || p.now().Before(t.retryAt) {
+	if t.busy || t.any && t.number >= number || p.Clock.Now().Before(t.retryAt) {
 		return false
 	}
 	t.busy, t.any, t.number = true, true, number
 	return true
 }
 
-// renew sends relay id the list again: whoever registers may have just started.
-func (p *spread) renew(id protocol.RelayID) {
+// Renew sends relay id the list again: whoever registers may have just started.
+func (p *Spread) Renew(id protocol.RelayID) {
 	p.mu.Lock()
 	if t := p.targets[id]; t != nil {
 		t.any = false
 	}
 	p.mu.Unlock()
-	p.kick()
+	p.Kick()
 }
 
-// start runs f if a slot is free; run waits for it.
-func (p *spread) start(slots chan struct{}, f func()) bool {
+// start runs f if a slot is free; Run waits for it.
+func (p *Spread) start(slots chan struct{}, f func()) bool {
 	select {
 	case slots <- struct{}{}:
 	default:
@@ -180,7 +187,7 @@ func (p *spread) start(slots chan struct{}, f func()) bool {
 }
 
 // send posts the list to one relay, if that needs it.
-func (p *spread) send(ctx context.Context, relay store.Relay, list signedList) {
+func (p *Spread) send(ctx context.Context, relay store.Relay, list signedList) {
 	if !p.claim(relay, list.number) {
 		return
 	}
@@ -194,7 +201,7 @@ var errBusy = errors.New("too many lists are under way")
 
 // sent notes how it went to send the list. A relay that has registered anew
 // meanwhile needs it again all the same.
-func (p *spread) sent(id protocol.RelayID, number uint64, err error) {
+func (p *Spread) sent(id protocol.RelayID, number uint64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.targets[id]
@@ -209,12 +216,12 @@ func (p *spread) sent(id protocol.RelayID, number uint64, err error) {
 		p.logger.Warn("a relay doesn't take the revocation list", "relay", id, "number", number, "error", err)
 	}
 	t.pause = min(max(2*t.pause, spreadInterval), spreadMaxPause)
-	t.retryAt = p.now().Add(t.pause)
+	t.retryAt = p.Clock.Now().Add(t.pause)
 }
 
-// behind returns how many relays haven't taken the list that they were sent
+// Behind returns how many relays haven't taken the list that they were sent
 // last.
-func (p *spread) behind() int {
+func (p *Spread) Behind() int {
 	if p == nil {
 		return 0
 	}
@@ -230,7 +237,7 @@ func (p *spread) behind() int {
 }
 
 // post gives a relay the list, part by part.
-func (p *spread) post(ctx context.Context, relay store.Relay, tokens []string) error {
+func (p *Spread) post(ctx context.Context, relay store.Relay, tokens []string) error {
 	for _, token := range tokens {
 		if err := p.postPart(ctx, relay, token); err != nil {
 			return err
@@ -239,8 +246,8 @@ func (p *spread) post(ctx context.Context, relay store.Relay, tokens []string) e
 	return nil
 }
 
-func (p *spread) postPart(ctx context.Context, relay store.Relay, token string) error {
-	ctx, cancel := context.WithTimeout(ctx, p.most)
+func (p *Spread) postPart(ctx context.Context, relay store.Relay, token string) error {
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
 	req, err := relays.Post(ctx, relay, "/control/revocations", "application/jose", []byte(token))
 	if err != nil {
@@ -258,8 +265,8 @@ func (p *spread) postPart(ctx context.Context, relay store.Relay, token string) 
 }
 
 // tellSandboxes tells each sandbox which grants are newly void there.
-func (p *spread) tellSandboxes(ctx context.Context, list signedList) {
-	now := p.now()
+func (p *Spread) tellSandboxes(ctx context.Context, list signedList) {
+	now := p.Clock.Now()
 	for id, until := range p.told {
 		if now.After(until) {
 			delete(p.told, id)
@@ -275,7 +282,7 @@ func (p *spread) tellSandboxes(ctx context.Context, list signedList) {
 	for sandbox, grants := range bySandbox {
 		for part := range slices.Chunk(grants, grantsInCommand) {
 			started := p.start(p.tells, func() {
-				err := p.tell(ctx, sandbox, part)
+				err := p.teller.TellRevoked(ctx, sandbox, part)
 				p.counts.Told.WithLabelValues(metrics.Outcome(err)).Inc()
 				if err != nil {
 					p.logger.Warn("a sandbox was not told of revoked grants", "sandbox", sandbox, "grants", len(part), "error", err)
@@ -288,16 +295,4 @@ func (p *spread) tellSandboxes(ctx context.Context, list signedList) {
 			}
 		}
 	}
-}
-
-// tellRevoked dispatches a grant.revoke to a sandbox.
-func (s *Server) tellRevoked(ctx context.Context, sandbox protocol.SandboxID, grants []protocol.GrantID) error {
-	data, err := json.Marshal(op.Op{Kind: op.KindGrantRevoke, Body: &op.GrantRevoke{Grants: grants}})
-	if err != nil {
-		return err
-	}
-	return s.tellSandbox(ctx, operation{
-		Kind: op.KindGrantRevoke, Op: data, TTLMs: protocol.DefaultCommandTTL.Milliseconds(),
-		Target: protocol.CommandTarget{SandboxID: sandbox},
-	})
 }
