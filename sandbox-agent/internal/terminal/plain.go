@@ -1,10 +1,8 @@
 package terminal
 
 import (
-	"bytes"
-	"unicode/utf8"
-
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/shell"
 )
 
 // maxScrollback bounds what [Host.Scrollback] returns.
@@ -32,24 +30,5 @@ func (h *Host) Scrollback(session protocol.SessionID, id protocol.PTYID) ([]byte
 	if err != nil {
 		return nil, err
 	}
-	return lastLines(t.view.plain(protocol.MaxKeyframeHistory), maxScrollback), nil
-}
-
-// lastLines returns the end of text, of n bytes at most, from the beginning of a
-// line, or of a character where the last line is longer.
-func lastLines(text []byte, n int) []byte {
-	if len(text) <= n {
-		return text
-	}
-	tail := text[len(text)-n:]
-	if text[len(text)-n-1] == '\n' {
-		return tail
-	}
-	if i := bytes.IndexByte(tail, '\n'); i >= 0 && i+1 < len(tail) {
-		return tail[i+1:]
-	}
-	for !utf8.RuneStart(tail[0]) {
-		tail = tail[1:]
-	}
-	return tail
+	return shell.LastLines(t.view.plain(protocol.MaxKeyframeHistory), maxScrollback), nil
 }

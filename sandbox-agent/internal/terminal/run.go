@@ -2,35 +2,20 @@ package terminal
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"strconv"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/shell"
 )
 
 const (
-	// maxRunOutput bounds the output of a command that [Host.Run] returns, and
-	// maxCommandBytes the command.
-	maxRunOutput    = 256 << 10
-	maxCommandBytes = 16 << 10
 	// promptWithin is how long a shell may take to show the prompt that it has
 	// said it would, and promptEvery how often it is looked for.
 	promptWithin = time.Second
 	promptEvery  = 20 * time.Millisecond
 )
-
-// A RunResult is what became of a command.
-type RunResult struct {
-	Output    string // plain text, without secrets; the end of it where it is longer than 256 KiB
-	ExitCode  int    // as the shell tells it: 128 + n for one that a signal n ended
-	Truncated bool   // something before Output is missing
-}
 
 // Run types command at the prompt of the shell in the terminal id of session and
 // waits until it is done, which bash and zsh tell. It has control of the terminal
@@ -44,57 +29,46 @@ type RunResult struct {
 // somebody has typed at it, or another command is waited for. A command is at
 // most 16 KiB, without controls but for tabs and, where the shell takes pastes,
 // line feeds: KindTooLarge, KindInvalid.
-func (h *Host) Run(ctx context.Context, session protocol.SessionID, id protocol.PTYID, by arbiter.Typist, command string) (RunResult, error) {
-	if err := checkCommand(command); err != nil {
-		return RunResult{}, err
+func (h *Host) Run(ctx context.Context, session protocol.SessionID, id protocol.PTYID, by arbiter.Typist, command string) (shell.Result, error) {
+	c, err := shell.NewCommand(command)
+	if err != nil {
+		return shell.Result{}, err
 	}
 	t, err := h.typable(session, id, by)
 	if err != nil {
-		return RunResult{}, err
+		return shell.Result{}, err
 	}
 	select {
 	case t.running <- struct{}{}:
 		defer func() { <-t.running }()
 	default:
-		return RunResult{}, protocol.Errorf(protocol.KindConflict, "another command is waited for in the terminal")
+		return shell.Result{}, protocol.Errorf(protocol.KindConflict, "another command is waited for in the terminal")
 	}
 	open, leave, err := t.arbiter.WhileOpen(ctx, by)
 	if err != nil {
-		return RunResult{}, err
+		return shell.Result{}, err
 	}
 	defer leave()
-	result, err := t.run(open, by, command)
+	result, err := t.run(open, by, c)
 	if arbiter.ShutOut(open) { // what the command has printed since is not its to read
-		return RunResult{}, arbiter.ErrNotOpen
+		return shell.Result{}, arbiter.ErrNotOpen
 	}
 	return result, err
 }
 
 // run is Run once it is known who may.
-func (t *Terminal) run(ctx context.Context, by arbiter.Typist, command string) (RunResult, error) {
-	out, err := t.begin(ctx, by, command, rand.Text())
+func (t *Terminal) run(ctx context.Context, by arbiter.Typist, c shell.Command) (shell.Result, error) {
+	out, err := t.begin(ctx, by, c)
 	if err != nil {
-		return RunResult{}, err
+		return shell.Result{}, err
 	}
 	defer out.Close()
-	return out.await(ctx)
+	return out.Await(ctx)
 }
 
-func checkCommand(command string) error {
-	switch {
-	case strings.TrimSpace(command) == "":
-		return protocol.Errorf(protocol.KindInvalid, "no command")
-	case len(command) > maxCommandBytes:
-		return protocol.Errorf(protocol.KindTooLarge, "a command of over %d bytes", maxCommandBytes)
-	case strings.ContainsFunc(command, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }):
-		return protocol.Errorf(protocol.KindInvalid, "controls in the command")
-	}
-	return nil
-}
-
-// begin types command, which is called name, at the shell's prompt and returns
-// what follows its output. The caller closes that.
-func (t *Terminal) begin(ctx context.Context, by arbiter.Typist, command, name string) (*runOutput, error) {
+// begin types c at the shell's prompt and returns what follows its output. The
+// caller closes that.
+func (t *Terminal) begin(ctx context.Context, by arbiter.Typist, c shell.Command) (*shell.Output, error) {
 	seat, err := t.arbiter.Sit(ctx, by)
 	if err != nil {
 		return nil, err
@@ -102,20 +76,16 @@ func (t *Terminal) begin(ctx context.Context, by arbiter.Typist, command, name s
 	defer seat.Leave()
 	ctx, cancel := context.WithTimeout(ctx, arbiter.GivenBackAfter)
 	defer cancel()
-	var out *runOutput
-	var text string
+	var out *shell.Output
+	var text []byte
 	err = t.takeAtPrompt(ctx, seat, func(begun bool) (err error) {
-		if text, err = t.commandText(command, begun); err != nil {
-			return err
+		if text, err = c.Announce(t.launched.Account, begun, t.view.display.BracketedPaste()); err == nil {
+			out = shell.NewOutput(c, t.launched.Account, t.transcript, t.view.display.Fork())
 		}
-		if err := t.launched.Account.WritePrivate(account.RunFile, []byte(name+"\n")); err != nil {
-			return protocol.Fault(protocol.KindUnavailable, err)
-		}
-		out = t.newRunOutput(command, name)
-		return nil
+		return err
 	})
 	if err == nil {
-		err = seat.Type(ctx, []byte(text))
+		err = seat.Type(ctx, text)
 	}
 	if err != nil && out != nil {
 		out.Close()
@@ -131,13 +101,13 @@ func (t *Terminal) takeAtPrompt(ctx context.Context, seat *arbiter.Seat, begin f
 	defer again.Stop()
 	for patience := time.Now().Add(promptWithin); ; {
 		err := t.takeReady(seat, func(at arbiter.Prompt) error {
-			begun, err := t.atPrompt(at)
+			begun, err := shell.AtPrompt(t.launched.Account, t.own.Device, at)
 			if err != nil {
 				return err
 			}
 			return begin(begun)
 		})
-		if !errors.Is(err, errNotAtPrompt) && !errors.Is(err, errNoPaste) || time.Now().After(patience) {
+		if !errors.Is(err, shell.ErrNotAtPrompt) && !errors.Is(err, shell.ErrNoPaste) || time.Now().After(patience) {
 			return err
 		}
 		select {
@@ -154,32 +124,4 @@ func (t *Terminal) takeReady(seat *arbiter.Seat, ready func(arbiter.Prompt) erro
 	t.view.mu.Lock()
 	defer t.view.mu.Unlock()
 	return seat.Take(ready)
-}
-
-var errNoPaste = protocol.Errorf(protocol.KindInvalid, "the shell takes no command of several lines, or with tabs")
-
-// commandText returns what to type for command, where the shell's line may have
-// been begun. The caller holds view.mu.
-func (t *Terminal) commandText(command string, begun bool) (string, error) {
-	if strings.ContainsAny(command, "\n\t") {
-		if !t.view.display.BracketedPaste() {
-			return "", errNoPaste
-		}
-		command = "\x1b[200~" + command + "\x1b[201~"
-	}
-	if begun {
-		command = "\x01\x0b" + command // to the beginning, and the rest goes
-	}
-	return command + "\r", nil
-}
-
-// status returns the exit status of the command called name, if it has ended.
-func (t *Terminal) status(name string) (code int, ended bool) {
-	note, _, err := t.launched.Account.ReadNote(account.RanFile)
-	rest, found := strings.CutPrefix(note, name+" ")
-	if err != nil || !found {
-		return 0, false
-	}
-	code, err = strconv.Atoi(strings.TrimSpace(rest))
-	return code, err == nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/shell"
 )
 
 // elsewhere is a program of another terminal.
@@ -37,13 +38,13 @@ func shells(t *testing.T, f func(t *testing.T, h *Host, id protocol.PTYID)) {
 }
 
 // runs runs a command, as soon as the shell is there, however slow it is.
-func runs(t *testing.T, h *Host, id protocol.PTYID, by arbiter.Typist, command string) (RunResult, error) {
+func runs(t *testing.T, h *Host, id protocol.PTYID, by arbiter.Typist, command string) (shell.Result, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
 		r, err := h.Run(ctx, session, id, by, command)
-		if slices.Contains([]error{errNoPrompts, errNotAtPrompt, errNoPaste}, err) && ctx.Err() == nil { // it begins, or goes on
+		if slices.Contains([]error{shell.ErrNoPrompts, shell.ErrNotAtPrompt, shell.ErrNoPaste}, err) && ctx.Err() == nil { // it begins, or goes on
 			<-time.After(10 * time.Millisecond)
 			continue
 		}
@@ -81,7 +82,7 @@ func TestRun(t *testing.T) {
 			}
 		}
 		r, err := runs(t, h, id, elsewhere, "seq 1 100000")
-		if err != nil || !r.Truncated || len(r.Output) > maxRunOutput || len(r.Output) < maxRunOutput-10 ||
+		if err != nil || !r.Truncated || len(r.Output) > shell.MaxOutput || len(r.Output) < shell.MaxOutput-10 ||
 			!strings.HasSuffix(r.Output, "\n99999\n100000\n") {
 			t.Errorf("%d bytes, ends %q, %v", len(r.Output), r.Output[max(0, len(r.Output)-20):], err)
 		}
@@ -126,7 +127,7 @@ func TestRunRefused(t *testing.T) {
 	wantRefusal(t, run(arbiter.Typist{PTY: u.id}, "echo never"), protocol.KindForbidden, "its own terminal")
 	wantRefusal(t, run(me, " \n "), protocol.KindInvalid, "no command")
 	wantRefusal(t, run(me, "echo \x03never"), protocol.KindInvalid, "controls")
-	wantRefusal(t, run(me, strings.Repeat("x", maxCommandBytes+1)), protocol.KindTooLarge, "over")
+	wantRefusal(t, run(me, strings.Repeat("x", shell.MaxCommand+1)), protocol.KindTooLarge, "over")
 	<-time.After(20 * time.Millisecond) // of files, clocks are coarse
 	u.enter("half")
 	u.expect("half")
@@ -193,7 +194,7 @@ func TestRunPartly(t *testing.T) {
 		}
 		// A secret that is set meanwhile takes what was printed with it, and what
 		// the shell noted still tells the end.
-		ended := make(chan RunResult)
+		ended := make(chan shell.Result)
 		go func() {
 			r, err := h.Run(t.Context(), session, id, elsewhere, "echo password-to-be; read x; (exit 5)")
 			if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/shell"
 )
 
 // shares takes what v is told and returns the SHARED among it.
@@ -147,7 +148,7 @@ func TestShareEndsARun(t *testing.T) {
 			t.Fatal(err)
 		}
 		type outcome struct {
-			RunResult
+			shell.Result
 			error
 		}
 		ended := make(chan outcome, 1)
@@ -165,7 +166,7 @@ func TestShareEndsARun(t *testing.T) {
 			}
 		}
 		must(t, h.Share(session, id, protocol.ShareNone))
-		if got := <-ended; got.error != arbiter.ErrNotOpen || got.RunResult != (RunResult{}) {
+		if got := <-ended; got.error != arbiter.ErrNotOpen || got.Result != (shell.Result{}) {
 			t.Errorf("%+v", got)
 		}
 	})

@@ -128,15 +128,4 @@ func TestPlainScreen(t *testing.T) {
 		_, err = r.host.Scrollback(session, "pty_2")
 		wantKind(t, err, protocol.KindNotFound)
 	})
-	for _, tt := range []struct{ text, want string }{
-		{"ab\ncd\n", "cd\n"}, {"abcdefg\n", "efg\n"}, {"x\nabé", "bé"}, {"aéé", "é"}, {"", ""},
-	} {
-		n := 4
-		if tt.want == "é" || tt.want == "bé" {
-			n = 3
-		}
-		if got := lastLines([]byte(tt.text), n); string(got) != tt.want {
-			t.Errorf("the end of %q is %q, want %q", tt.text, got, tt.want)
-		}
-	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/shell"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
@@ -25,7 +25,7 @@ type Host interface {
 	OpenTo(session protocol.SessionID, id, programs protocol.PTYID) bool
 	Screen(session protocol.SessionID, id protocol.PTYID, lines int) (string, protocol.PTYInfo, error)
 	TypeFor(ctx context.Context, session protocol.SessionID, id protocol.PTYID, by arbiter.Typist, text []byte) error
-	Run(ctx context.Context, session protocol.SessionID, id protocol.PTYID, by arbiter.Typist, command string) (terminal.RunResult, error)
+	Run(ctx context.Context, session protocol.SessionID, id protocol.PTYID, by arbiter.Typist, command string) (shell.Result, error)
 }
 
 // Terminals are the tools that read and use the terminals of the caller's
@@ -243,7 +243,7 @@ func (s *Terminals) run(ctx context.Context, caller toolbox.Caller, args json.Ra
 		answer.ExitCode = &result.ExitCode
 	case kind == protocol.KindUnavailable && limited.Err() != nil:
 		answer.Error = fmt.Sprintf("it has not ended within %v and goes on", timeout)
-	case kind == protocol.KindEnded && result != (terminal.RunResult{}):
+	case kind == protocol.KindEnded && result != (shell.Result{}):
 		answer.ExitCode, answer.Error = &result.ExitCode, "the shell has ended"
 	default:
 		return protocol.ToolResult{}, protocol.AsError(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/shell"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox/toolboxtest"
 )
@@ -21,7 +22,7 @@ type desk struct {
 	typed  string
 	by     arbiter.Typist
 	lines  int
-	run    func(ctx context.Context) (terminal.RunResult, error)
+	run    func(ctx context.Context) (shell.Result, error)
 	refuse error
 	open   protocol.Share // of each terminal
 }
@@ -44,7 +45,7 @@ func (d *desk) TypeFor(_ context.Context, _ protocol.SessionID, id protocol.PTYI
 	return d.refuse
 }
 
-func (d *desk) Run(ctx context.Context, _ protocol.SessionID, _ protocol.PTYID, by arbiter.Typist, command string) (terminal.RunResult, error) {
+func (d *desk) Run(ctx context.Context, _ protocol.SessionID, _ protocol.PTYID, by arbiter.Typist, command string) (shell.Result, error) {
 	d.typed, d.by = command, by
 	return d.run(ctx)
 }
@@ -155,45 +156,45 @@ func testTerminalRun(t *testing.T) {
 	d := &desk{open: protocol.ShareSession}
 	set := &Terminals{Host: d}
 	const args = `{"pty_id":"p2","command":"make","timeout_seconds":1}`
-	d.run = func(context.Context) (terminal.RunResult, error) {
-		return terminal.RunResult{Output: "no\n", ExitCode: 2, Truncated: true}, nil
+	d.run = func(context.Context) (shell.Result, error) {
+		return shell.Result{Output: "no\n", ExitCode: 2, Truncated: true}, nil
 	}
 	texts, err := toolboxtest.Call(t, set, toolboxtest.Program, "terminal_run", args)
 	if toolboxtest.Works(t, err); texts[0] != `{"exit_code":2,"output":"no\n","truncated":true}` || d.typed != "make" {
 		t.Errorf("got %s", texts[0])
 	}
-	d.run = func(ctx context.Context) (terminal.RunResult, error) {
+	d.run = func(ctx context.Context) (shell.Result, error) {
 		<-ctx.Done()
-		return terminal.RunResult{Output: "half"}, protocol.Errorf(protocol.KindUnavailable, "it goes on")
+		return shell.Result{Output: "half"}, protocol.Errorf(protocol.KindUnavailable, "it goes on")
 	}
 	_, err = toolboxtest.Call(t, set, toolboxtest.Program, "terminal_run", args)
 	toolboxtest.Fails(t, err, protocol.KindUnavailable, "within 1s")
 	toolboxtest.Fails(t, err, protocol.KindUnavailable, `"output":"half"`)
-	d.run = func(context.Context) (terminal.RunResult, error) {
-		return terminal.RunResult{Output: "bye", ExitCode: 3}, protocol.Errorf(protocol.KindEnded, "ended")
+	d.run = func(context.Context) (shell.Result, error) {
+		return shell.Result{Output: "bye", ExitCode: 3}, protocol.Errorf(protocol.KindEnded, "ended")
 	}
 	_, err = toolboxtest.Call(t, set, toolboxtest.Program, "terminal_run", args)
 	toolboxtest.Fails(t, err, protocol.KindUnavailable, `"exit_code":3,"output":"bye"`)
-	d.run = func(context.Context) (terminal.RunResult, error) {
-		return terminal.RunResult{}, protocol.Errorf(protocol.KindConflict, "the shell isn't at its prompt")
+	d.run = func(context.Context) (shell.Result, error) {
+		return shell.Result{}, protocol.Errorf(protocol.KindConflict, "the shell isn't at its prompt")
 	}
 	_, err = toolboxtest.Call(t, set, toolboxtest.Program, "terminal_run", args)
 	toolboxtest.Fails(t, err, protocol.KindConflict, "prompt")
 
 	// Whose grant ends while the command runs sees nothing of it.
 	who := toolboxtest.Person([]string{"*"}, protocol.CapControl, protocol.CapView)
-	d.run = func(context.Context) (terminal.RunResult, error) {
+	d.run = func(context.Context) (shell.Result, error) {
 		who.Grant.ExpiresAt = time.Now().Unix() - 1
-		return terminal.RunResult{Output: "secret"}, nil
+		return shell.Result{Output: "secret"}, nil
 	}
 	texts, err = toolboxtest.Call(t, set, who, "terminal_run", args)
 	toolboxtest.Fails(t, err, protocol.KindExpired, "")
 	if len(texts) > 0 {
 		t.Errorf("it was told %q", texts)
 	}
-	d.run = func(context.Context) (terminal.RunResult, error) {
+	d.run = func(context.Context) (shell.Result, error) {
 		t.Error("it ran")
-		return terminal.RunResult{}, nil
+		return shell.Result{}, nil
 	}
 	for _, bad := range []string{
 		`{"pty_id":"p2"}`, `{"command":"x"}`, `{"pty_id":"p2","command":"x","timeout_seconds":0}`,

@@ -1,4 +1,4 @@
-package terminal
+package shell
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/screen"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/transcript"
 )
@@ -28,15 +29,16 @@ const (
 	maxPromptLines = 4
 )
 
-// A runOutput reads what a command prints and makes plain text of it: it draws
-// all of the log from the prompt on, and takes the text from its screen.
-type runOutput struct {
+// An Output reads what a command prints and makes plain text of it: it draws all
+// of the log from the prompt on, and takes the text from its screen. It is for one
+// goroutine.
+type Output struct {
+	// Static after construction.
 	*transcript.Follower
-	terminal *Terminal
-	name     string
-	command  string
+	log     *transcript.Transcript
+	user    account.Account
+	command Command
 
-	// Owned by the goroutine that waits.
 	epoch     protocol.Epoch
 	screen    *screen.Screen
 	pending   []byte // output not drawn yet: it may be the beginning of the mark
@@ -47,20 +49,19 @@ type runOutput struct {
 	exited    bool // the shell has
 }
 
-// newRunOutput returns what reads the output of command, called name, from here
-// on. The caller holds view.mu.
-func (t *Terminal) newRunOutput(command, name string) *runOutput {
-	out := &runOutput{
-		Follower: t.transcript.Follow(t.transcript.End()), terminal: t, name: name, command: command,
-		epoch: t.transcript.Epoch(), screen: t.view.display.Fork(),
-	}
+// NewOutput returns what reads the output of command, which the shell of user runs,
+// from the end of log on, which begin is the screen of. Nothing may be printed meanwhile. The caller closes it.
+func NewOutput(command Command, user account.Account, log *transcript.Transcript, begin *screen.Screen) *Output {
+	out := &Output{Follower: log.Follow(log.End()), log: log, user: user, command: command, epoch: log.Epoch(), screen: begin}
 	out.screen.TakeHistory(nil)
 	out.screen.Write(nil, nil, []byte("\x1b[1J")) // of what was before, no trace
 	return out
 }
 
-// await reads until the command has ended, and returns its outcome.
-func (out *runOutput) await(ctx context.Context) (RunResult, error) {
+// Await reads until the command has ended, and returns its outcome. It fails with
+// KindEnded when the shell has ended, and with KindUnavailable when ctx ends first:
+// the command goes on then. Either way it returns what there is.
+func (out *Output) Await(ctx context.Context) (Result, error) {
 	look := time.NewTicker(statusEvery)
 	defer look.Stop()
 	overdue := 0 // how often it was seen that the mark is missing
@@ -77,7 +78,7 @@ func (out *runOutput) await(ctx context.Context) (RunResult, error) {
 		select {
 		case <-out.Wake:
 		case <-look.C:
-			if code, ended := out.terminal.status(out.name); ended {
+			if code, ended := out.command.status(out.user); ended {
 				out.code, overdue = code, overdue+1
 			}
 		case <-ctx.Done():
@@ -88,7 +89,7 @@ func (out *runOutput) await(ctx context.Context) (RunResult, error) {
 }
 
 // read takes what the log has, up to the end of the command.
-func (out *runOutput) read() {
+func (out *Output) read() {
 	for !out.done && !out.exited {
 		item, ok := out.step()
 		switch {
@@ -111,8 +112,8 @@ func (out *runOutput) read() {
 
 // step returns the next thing in the log. What the log no longer holds, or
 // another epoch doesn't, is left out.
-func (out *runOutput) step() (transcript.Item, bool) {
-	log := out.terminal.transcript
+func (out *Output) step() (transcript.Item, bool) {
+	log := out.log
 	item, ok, err := out.Next(stepBytes)
 	if err != nil {
 		out.Move(log.Newcomer())
@@ -130,9 +131,9 @@ func (out *runOutput) step() (transcript.Item, bool) {
 }
 
 // print draws p, and notes the end of the command if that is in it.
-func (out *runOutput) print(p []byte) {
+func (out *Output) print(p []byte) {
 	out.pending = append(out.pending, p...)
-	mark := []byte(";" + out.name + "\x1b\\")
+	mark := []byte(";" + out.command.name + "\x1b\\")
 	if end := bytes.Index(out.pending, mark); end >= 0 {
 		const begin = "\x1b]133;D;"
 		if at := bytes.LastIndex(out.pending[:end], []byte(begin)); at >= 0 {
@@ -149,17 +150,17 @@ func (out *runOutput) print(p []byte) {
 	}
 }
 
-func (out *runOutput) draw(p []byte) {
+func (out *Output) draw(p []byte) {
 	out.screen.Write(nil, nil, p)
 	out.text = out.screen.TakeHistory(out.text)
-	if len(out.text) > 2*maxRunOutput {
-		out.text = append(out.text[:0], lastLines(out.text, maxRunOutput)...)
+	if len(out.text) > 2*MaxOutput {
+		out.text = append(out.text[:0], LastLines(out.text, MaxOutput)...)
 		out.truncated = true
 	}
 }
 
 // result returns what there is.
-func (out *runOutput) result() RunResult {
+func (out *Output) result() Result {
 	if !out.done {
 		out.draw(out.pending)
 		out.pending = nil
@@ -168,16 +169,16 @@ func (out *runOutput) result() RunResult {
 	if len(out.text) == 0 || !out.truncated {
 		text = out.withoutCommand(text)
 	}
-	if len(text) > maxRunOutput {
-		text, out.truncated = lastLines(text, maxRunOutput), true
+	if len(text) > MaxOutput {
+		text, out.truncated = LastLines(text, MaxOutput), true
 	}
-	return RunResult{Output: string(text), ExitCode: out.code, Truncated: out.truncated}
+	return Result{Output: string(text), ExitCode: out.code, Truncated: out.truncated}
 }
 
 // withoutCommand returns text without the lines of the command as it was typed
 // and what is before them, a prompt. They come within the first lines unless
 // something has cleared the screen.
-func (out *runOutput) withoutCommand(text []byte) []byte {
+func (out *Output) withoutCommand(text []byte) []byte {
 	text = bytes.TrimLeft(text, "\n")
 	lines := 0
 	for at, c := range text {
@@ -198,8 +199,8 @@ func (out *runOutput) withoutCommand(text []byte) []byte {
 // shown returns how many bytes of text the command takes with which text begins;
 // 0 when it doesn't. How line editors break lines and write unusual characters
 // differs, so only the others are compared.
-func (out *runOutput) shown(text []byte) (n int) {
-	for _, r := range out.command {
+func (out *Output) shown(text []byte) (n int) {
+	for _, r := range out.command.text {
 		if unicode.IsSpace(r) {
 			continue
 		}
