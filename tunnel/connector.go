@@ -59,11 +59,11 @@ func ConnectOutcomes() []ConnectOutcome {
 // control plane, within bounds.
 type connector struct {
 	// Static after construction.
-	dial   func(ctx context.Context, from net.Addr) (net.Conn, error)
-	ended  func(ConnectOutcome)
-	places *places
-	all    *rate.Limiter
-	rest   *rate.Limiter // of the addresses that have none of their own
+	dial  func(ctx context.Context, from net.Addr) (net.Conn, error)
+	ended func(ConnectOutcome)
+	slots *slots
+	all   *rate.Limiter
+	rest  *rate.Limiter // of the addresses that have none of their own
 
 	// Guarded by mu.
 	mu        sync.Mutex
@@ -76,7 +76,7 @@ func newConnector(dial func(context.Context, net.Addr) (net.Conn, error), ended 
 		ended = func(ConnectOutcome) {}
 	}
 	return &connector{
-		dial: dial, ended: ended, places: newPlaces(maxConnects),
+		dial: dial, ended: ended, slots: newSlots(maxConnects),
 		all:       rate.NewLimiter(connectsPerSecond, connectBurst),
 		rest:      rate.NewLimiter(addressConnectsPerSecond, addressConnectBurst),
 		addresses: map[netip.Prefix]*rate.Limiter{},
@@ -88,14 +88,14 @@ func newConnector(dial func(context.Context, net.Addr) (net.Conn, error), ended 
 func (c *connector) serve(ctx context.Context, conn carrier.Conn, stream carrier.Stream) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	place, outcome, e := c.enter(conn.RemoteAddr(), func() {
-		conn.Close(errPlaces)
+	slot, outcome, e := c.enter(conn.RemoteAddr(), func() {
+		conn.Close(errSlots)
 		cancel() // also while the control plane is dialled
 	})
 	if e == nil {
-		outcome, e = c.connect(ctx, conn, stream, place)
-		c.places.leave(place)
-		if place.evicted.Load() {
+		outcome, e = c.connect(ctx, conn, stream, slot)
+		c.slots.leave(slot)
+		if slot.evicted.Load() {
 			outcome = ConnectBusy
 		}
 	}
@@ -103,11 +103,11 @@ func (c *connector) serve(ctx context.Context, conn carrier.Conn, stream carrier
 	c.ended(outcome)
 }
 
-// errPlaces is the end of a connection that has no place, or had to give it up.
-var errPlaces = protocol.Errorf(protocol.KindTooMany, "over %d connections of agents that aren't registered", maxConnects)
+// errSlots is the end of a connection that has no slot, or had to give it up.
+var errSlots = protocol.Errorf(protocol.KindTooMany, "over %d connections of agents that aren't registered", maxConnects)
 
-// enter takes a place for a connection from addr, unless it is over a limit.
-func (c *connector) enter(addr net.Addr, evict func()) (*connectPlace, ConnectOutcome, *protocol.Error) {
+// enter takes a slot for a connection from addr, unless it is over a limit.
+func (c *connector) enter(addr net.Addr, evict func()) (*connectSlot, ConnectOutcome, *protocol.Error) {
 	tooOften := protocol.Errorf(protocol.KindTooMany, "too many connections of agents that aren't registered")
 	if !c.limiter(addr).Allow() { // first: one address must not use up everybody's
 		return nil, ConnectAddressRate, tooOften
@@ -115,11 +115,11 @@ func (c *connector) enter(addr net.Addr, evict func()) (*connectPlace, ConnectOu
 	if !c.all.Allow() {
 		return nil, ConnectRate, tooOften
 	}
-	place := c.places.enter(keyOf(addr), evict)
-	if place == nil {
-		return nil, ConnectBusy, errPlaces
+	slot := c.slots.enter(keyOf(addr), evict)
+	if slot == nil {
+		return nil, ConnectBusy, errSlots
 	}
-	return place, "", nil
+	return slot, "", nil
 }
 
 // limiter returns what bounds the connections from addr.
@@ -166,9 +166,9 @@ func keyOf(addr net.Addr) netip.Prefix {
 	return prefix
 }
 
-// connect serves a connection that has a place, and returns the end that the
+// connect serves a connection that has a slot, and returns the end that the
 // agent is told.
-func (c *connector) connect(ctx context.Context, conn carrier.Conn, stream carrier.Stream, place *connectPlace) (ConnectOutcome, *protocol.Error) {
+func (c *connector) connect(ctx context.Context, conn carrier.Conn, stream carrier.Stream, slot *connectSlot) (ConnectOutcome, *protocol.Error) {
 	ctx, cancel := context.WithTimeout(ctx, protocol.ConnectTimeout)
 	defer cancel()
 	stream.SetDeadline(time.Now().Add(protocol.ConnectTimeout + refusalTime)) // after ctx
@@ -184,7 +184,7 @@ func (c *connector) connect(ctx context.Context, conn carrier.Conn, stream carri
 	if err := protocol.Write(stream, protocol.Opened{}); err != nil {
 		return ConnectDone, protocol.AsError(err)
 	}
-	return pipe(ctx, conn, stream, upstream, place)
+	return pipe(ctx, conn, stream, upstream, slot)
 }
 
 // turnAway says REFUSED and lets the agent read it.
@@ -212,13 +212,13 @@ var errTooMuch = errors.New("tunnel: over the bytes of a connect stream")
 // pipe carries bytes both ways until one side has ended it, or a limit is
 // reached.
 func pipe(
-	ctx context.Context, conn carrier.Conn, stream carrier.Stream, upstream net.Conn, place *connectPlace,
+	ctx context.Context, conn carrier.Conn, stream carrier.Stream, upstream net.Conn, slot *connectSlot,
 ) (ConnectOutcome, *protocol.Error) {
 	up, down := make(chan error, 1), make(chan error, 1)
 	var moving sync.WaitGroup
 	defer moving.Wait()
-	moving.Go(func() { up <- move(upstream, place.watch(stream)) })
-	moving.Go(func() { down <- move(stream, place.watch(upstream)) })
+	moving.Go(func() { up <- move(upstream, slot.watch(stream)) })
+	moving.Go(func() { down <- move(stream, slot.watch(upstream)) })
 	outcome, e := ConnectDone, protocol.Errorf(protocol.KindUnavailable, "the connection to the control plane is over")
 	for waiting := true; waiting; {
 		select {

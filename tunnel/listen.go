@@ -77,7 +77,7 @@ type Listener struct {
 	cfg       ListenConfig
 	quic      *quiclink.Listener
 	sockets   *wsslink.Listener
-	waiting   *waitingRoom
+	waiting   *waitlist
 	connector *connector
 	sessions  chan *Session
 	ctx       context.Context // ends with Close
@@ -133,7 +133,7 @@ func newListener(cfg ListenConfig) *Listener {
 	cfg.ration()
 	l := &Listener{
 		cfg: cfg, connector: newConnector(cfg.Connect, cfg.Connected), sessions: make(chan *Session),
-		sockets: wsslink.NewListener(cfg.Events.socket, upgrades(), cfg.Logger), waiting: newWaitingRoom(maxHandshakes),
+		sockets: wsslink.NewListener(cfg.Events.socket, upgrades(), cfg.Logger), waiting: newWaitlist(maxHandshakes),
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
@@ -156,14 +156,14 @@ func (l *Listener) accept(from acceptor) {
 			return
 		}
 		newcomer := &newcomer{Conn: conn}
-		if newcomer.place = l.waiting.enter(conn.RemoteAddr(), newcomer.evict); newcomer.place == nil {
+		if newcomer.slot = l.waiting.enter(conn.RemoteAddr(), newcomer.evict); newcomer.slot == nil {
 			l.cfg.Events.handshake(carrierOf(conn), HandshakeBusy, 0)
 			l.running.Go(func() { conn.Close(errCrowded) }) // a peer that reads nothing must not hold up others
 			continue
 		}
 		l.running.Go(func() {
 			next := l.handshake(newcomer)
-			newcomer.place.leave()
+			newcomer.slot.leave()
 			next()
 		})
 	}
@@ -172,8 +172,8 @@ func (l *Listener) accept(from acceptor) {
 // A newcomer is a connection whose agent hasn't said HELLO yet.
 type newcomer struct {
 	carrier.Conn
-	place   *place
-	evicted atomic.Bool // somebody else had to have the place
+	slot    *slot
+	evicted atomic.Bool // its slot was given to another one
 }
 
 func (n *newcomer) evict(e *protocol.Error) {
@@ -192,7 +192,7 @@ func (l *Listener) handshake(n *newcomer) (next func()) {
 	if err == nil && name == protocol.ConnectStream {
 		return func() { l.connector.serve(l.ctx, conn, stream) }
 	}
-	s, err := admit(ctx, conn, &l.cfg, stream, n.place.leave, err)
+	s, err := admit(ctx, conn, &l.cfg, stream, n.slot.leave, err)
 	outcome := outcomeOf(ctx, s, err)
 	if err != nil && n.evicted.Load() {
 		outcome = HandshakeBusy

@@ -14,90 +14,91 @@ const (
 	// maxUpgrades bounds the connections for WebSockets that are none yet.
 	maxUpgrades = maxHandshakes
 	// maxWaitingPerAddress bounds the connections from one address in a
-	// waitingRoom. Many agents may share one.
+	// waitlist. Many agents may share one.
 	maxWaitingPerAddress = maxHandshakes / 2
 )
 
-// A waitingRoom bounds the connections that have not said HELLO yet, so that
-// those who never do keep nobody out: when it is full, or has too many from one
-// address, the one of them that has waited longest makes room. Anybody may come
-// that far, and an honest agent says HELLO within a few round trips.
-type waitingRoom struct {
+// A waitlist bounds the unauthenticated connections, which have not sent HELLO
+// yet. When it is full, or has too many of one address, the oldest of them loses
+// its slot, so that connections that never send HELLO keep nobody out. An honest
+// agent sends it within a few round trips.
+type waitlist struct {
 	max int // static
 
+	mu sync.Mutex
 	// Guarded by mu.
-	mu        sync.Mutex
-	places    *list.List // of *place, the oldest first
+	slots     *list.List // of *slot, the oldest first
 	addresses map[netip.Prefix]int
 }
 
-// A place is one connection's.
-type place struct {
+// A slot belongs to one connection.
+type slot struct {
 	// Static after construction.
-	room    *waitingRoom
+	list    *waitlist
 	address netip.Prefix
 	evict   func(*protocol.Error)
 
-	at *list.Element // guarded by room.mu; nil once it has left
+	at *list.Element // guarded by waitlist.mu; nil once it has left
 }
 
-func newWaitingRoom(most int) *waitingRoom {
-	return &waitingRoom{max: most, places: list.New(), addresses: map[netip.Prefix]int{}}
+func newWaitlist(most int) *waitlist {
+	return &waitlist{max: most, slots: list.New(), addresses: map[netip.Prefix]int{}}
 }
 
-// enter returns a place for a connection from addr. evict is called, on a
-// goroutine of its own, when somebody else needs the place.
-func (r *waitingRoom) enter(addr net.Addr, evict func(*protocol.Error)) *place {
-	p := &place{room: r, address: keyOf(addr), evict: evict}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if crowd := r.addresses[p.address] >= maxWaitingPerAddress; crowd || r.places.Len() >= r.max {
-		oldest := r.oldest(p.address, crowd)
+// enter returns a slot for a connection from addr. evict is called, on a
+// goroutine of its own, when another connection gets the slot.
+func (w *waitlist) enter(addr net.Addr, evict func(*protocol.Error)) *slot {
+	s := &slot{list: w, address: keyOf(addr), evict: evict}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if many := w.addresses[s.address] >= maxWaitingPerAddress; many || w.slots.Len() >= w.max {
+		oldest := w.oldest(s.address, many)
 		oldest.remove()
 		go oldest.evict(errCrowded) // ends with the close of a connection, which waits for nobody
 	}
-	r.addresses[p.address]++
-	p.at = r.places.PushBack(p)
-	return p
+	w.addresses[s.address]++
+	s.at = w.slots.PushBack(s)
+	return s
 }
 
-// oldest returns the place that was taken first, by all or by one address, which
-// has some. The caller holds mu.
-func (r *waitingRoom) oldest(address netip.Prefix, its bool) *place {
-	at := r.places.Front()
-	for its && at.Value.(*place).address != address {
+// oldest returns the oldest slot of all, or of one address, which has some. The caller
+// holds mu.
+func (w *waitlist) oldest(address netip.Prefix, its bool) *slot {
+	at := w.slots.Front()
+	for its && at.Value.(*slot).address != address {
 		at = at.Next()
 	}
-	return at.Value.(*place)
+	return at.Value.(*slot)
 }
 
-// errCrowded is what a connection is told that had to make room.
+// errCrowded is the reason for which a connection lost its slot.
 var errCrowded = protocol.Errorf(protocol.KindTooMany, "too many handshakes")
 
-// upgrades returns what gives places to connections that are no WebSockets yet:
-// a room of their own, since they come before those without HELLO and cost less.
+// upgrades returns what gives slots to connections that are no WebSockets yet.
+// They have a list of their own, since they come before those without HELLO and
+// cost less.
 func upgrades() wsslink.Enter {
-	room := newWaitingRoom(maxUpgrades)
+	waiting := newWaitlist(maxUpgrades)
 	return func(from net.Addr, evict func()) (leave func()) {
-		return room.enter(from, func(*protocol.Error) { evict() }).leave
+		return waiting.enter(from, func(*protocol.Error) { evict() }).leave
 	}
 }
 
-// leave gives the place up: HELLO was said, or the connection is over. It may be
+// leave frees the slot: HELLO has come, or the connection is over. It may be
 // called again.
-func (p *place) leave() {
-	p.room.mu.Lock()
-	defer p.room.mu.Unlock()
-	if p.at != nil {
-		p.remove()
+func (s *slot) leave() {
+	s.list.mu.Lock()
+	defer s.list.mu.Unlock()
+	if s.at != nil {
+		s.remove()
 	}
 }
 
-// remove takes the place out. The caller holds room.mu.
-func (p *place) remove() {
-	p.room.places.Remove(p.at)
-	p.at = nil
-	if p.room.addresses[p.address]--; p.room.addresses[p.address] == 0 {
-		delete(p.room.addresses, p.address)
+// remove removes the slot. The caller holds waitlist.mu.
+func (s *slot) remove() {
+	s.list.slots.Remove(s.at)
+	s.at = nil
+	if s.list.addresses[s.address]--; s.list.addresses[s.address] == 0 {
+		delete(s.list.addresses, s.address)
 	}
 }

@@ -11,9 +11,9 @@ func at(ip string) net.Addr { return &net.UDPAddr{IP: net.ParseIP(ip), Port: 1} 
 
 // Who waits longest makes room; whoever left is never asked to.
 func TestWaitingRoomEvictsTheOldest(t *testing.T) {
-	r := newWaitingRoom(3)
+	r := newWaitlist(3)
 	gone := make(chan int, 10)
-	enter := func(i int) *place {
+	enter := func(i int) *slot {
 		return r.enter(at("192.0.2."+string(rune('0'+i))), func(*protocol.Error) { gone <- i })
 	}
 	enter(0)
@@ -25,20 +25,20 @@ func TestWaitingRoomEvictsTheOldest(t *testing.T) {
 	}
 	second.leave()
 	second.leave()
-	enter(4) // in its place
+	enter(4) // in its slot
 	enter(5)
 	if i := <-gone; i != 2 {
 		t.Errorf("%d had to go", i)
 	}
-	if len(r.addresses) != 3 || r.places.Len() != 3 {
-		t.Errorf("%d addresses, %d places", len(r.addresses), r.places.Len())
+	if len(r.addresses) != 3 || r.slots.Len() != 3 {
+		t.Errorf("%d addresses, %d slots", len(r.addresses), r.slots.Len())
 	}
 }
 
-// One address can't take all places: its own oldest makes room. An IPv6 network
+// One address can't take all slots: its own oldest makes room. An IPv6 network
 // is one address.
 func TestWaitingRoomPerAddress(t *testing.T) {
-	r := newWaitingRoom(10 * maxWaitingPerAddress)
+	r := newWaitlist(10 * maxWaitingPerAddress)
 	gone := make(chan int, 10)
 	r.enter(at("192.0.2.1"), nil)
 	for i := range maxWaitingPerAddress {
@@ -54,7 +54,7 @@ func TestWaitingRoomPerAddress(t *testing.T) {
 	if i := <-gone; i != 0 {
 		t.Errorf("%d had to go", i)
 	}
-	if n := r.places.Len(); n != maxWaitingPerAddress+2 {
-		t.Errorf("%d places", n)
+	if n := r.slots.Len(); n != maxWaitingPerAddress+2 {
+		t.Errorf("%d slots", n)
 	}
 }

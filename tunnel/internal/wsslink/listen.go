@@ -61,16 +61,16 @@ type Listener struct {
 	links   map[*link]struct{}
 	secrets map[[32]byte]*link
 	servers []*http.Server
-	waiting map[net.Conn]func() // connections that are no WebSockets yet, and how their places are left
+	waiting map[net.Conn]func() // connections that are no WebSockets yet, and how their slots are freed
 }
 
-// Enter gives a place to a connection from an address that is no WebSocket yet;
+// Enter gives a slot to a connection from an address that is no WebSocket yet;
 // leave gives it back. evict is called, perhaps at once and on another goroutine,
 // when somebody else has to have it.
 type Enter func(from net.Addr, evict func()) (leave func())
 
 // NewListener returns a Listener that tells outcome, which may be nil, of every
-// request. The connections of its own listener wait in places that enter gives.
+// request. The connections of its own listener wait in slots that enter gives.
 func NewListener(outcome func(Outcome), enter Enter, log *slog.Logger) *Listener {
 	if outcome == nil {
 		outcome = func(Outcome) {}

@@ -64,16 +64,16 @@ type world struct {
 
 	mu       sync.Mutex
 	outcomes map[Outcome]int
-	waiting  int // places that are taken
+	waiting  int // slots that are taken
 }
 
-// enter has places for all.
+// enter has slots for all.
 func (w *world) enter(net.Addr, func()) (leave func()) {
 	w.waits(1)
 	return func() { w.waits(-1) }
 }
 
-// waits changes the number of places that are taken, and returns it.
+// waits changes the number of slots that are taken, and returns it.
 func (w *world) waits(change int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -89,7 +89,7 @@ func (l *link) add(s *socket) error {
 	return l.addLocked(s)
 }
 
-// settle is add for a socket with a reserved place.
+// settle is add for a socket with a reserved slot.
 func (l *link) settle(s *socket) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,9 +139,9 @@ func (c *rawConn) count(all *carrier.Stats) {
 	all.BytesReceived += c.received.Load()
 }
 
-// reserve reserves a place for a socket that is being upgraded. The limit must
+// reserve reserves a slot for a socket that is being upgraded. The limit must
 // be checked before there is a socket, as the end of one would end the link.
-// settle fills the place, release gives it back.
+// settle fills the slot, release gives it back.
 func (l *link) reserve() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

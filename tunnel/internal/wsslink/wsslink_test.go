@@ -423,7 +423,7 @@ func TestDialFailures(t *testing.T) {
 	}
 }
 
-// A connection has a place until it is a WebSocket, or over; a request that is
+// A connection has a slot until it is a WebSocket, or over; a request that is
 // refused is its last.
 func TestPlaces(t *testing.T) {
 	w := newWorld(t)
@@ -431,7 +431,7 @@ func TestPlaces(t *testing.T) {
 		t.Helper()
 		for ctx := within(t); w.waits(0) != n; runtime.Gosched() {
 			if ctx.Err() != nil {
-				t.Fatalf("%d places are taken, want %d", w.waits(0), n)
+				t.Fatalf("%d slots are taken, want %d", w.waits(0), n)
 			}
 		}
 	}

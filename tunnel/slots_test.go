@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// The address with the most gives way, though another has an older place; alone
+// The address with the most gives way, though another has an older slot; alone
 // it keeps what carries something.
 func TestWhoGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := func(last byte) netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, last}), 32) }
 		var gone []byte
-		p := newPlaces(4)
-		enter := func(last byte) *connectPlace { return p.enter(at(last), func() { gone = append(gone, last) }) }
+		p := newSlots(4)
+		enter := func(last byte) *connectSlot { return p.enter(at(last), func() { gone = append(gone, last) }) }
 		enter(1)
 		time.Sleep(time.Hour)
 		for range 3 {
