@@ -34,8 +34,7 @@ func (v *Viewer) TypeAnyway(ctx context.Context, keys string) (uint64, error) {
 	})
 }
 
-// typeUnder queues keys once may, called with the viewer locked, returns a
-// term.
+// typeUnder queues keys once may returns a term. may is called with mu held.
 func (v *Viewer) typeUnder(ctx context.Context, keys string, written func(at time.Time), may func() (term uint64, ok bool)) (seq uint64, err error) {
 	if len(keys) == 0 || len(keys) > maxKeys {
 		return 0, fmt.Errorf("%d bytes of input are not from 1 to %d", len(keys), maxKeys)

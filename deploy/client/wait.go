@@ -15,8 +15,8 @@ func (v *Viewer) signal() {
 	}
 }
 
-// Await waits until done returns true. done is called while no method of the
-// handler runs. An error says what it waited for.
+// Await waits until done returns true. done is called with mu held, and so while
+// no method of the handler runs. An error says what it waited for.
 func (v *Viewer) Await(ctx context.Context, what string, done func() bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -88,7 +88,7 @@ func (v *Viewer) Failure() error {
 	return v.failure
 }
 
-// Do calls f while no method of the handler runs.
+// Do calls f while no method of the handler runs: f is called with mu held.
 func (v *Viewer) Do(f func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

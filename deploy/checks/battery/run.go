@@ -59,7 +59,9 @@ type result struct {
 
 // Run runs tests, each once.
 func (r *Runner) Run(ctx context.Context, tests []Test) {
+	r.mu.Lock()
 	r.results = map[Test]result{}
+	r.mu.Unlock()
 	byDir := map[string][]string{}
 	for _, t := range tests {
 		if !slices.Contains(byDir[t.Dir], t.Name) {
@@ -157,6 +159,8 @@ func (r *Runner) note(t Test, e event, said string) {
 // Report prints a line for tests that belong together, and reports whether all of
 // them have passed.
 func (r *Runner) Report(out io.Writer, label, what string, tests []Test, notBuilt string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	verdict, good := "ok", true
 	var took time.Duration
 	for _, t := range tests {
@@ -184,7 +188,11 @@ func (r *Runner) Report(out io.Writer, label, what string, tests []Test, notBuil
 }
 
 // Lost returns what could not be tested.
-func (r *Runner) Lost() []string { return r.lost }
+func (r *Runner) Lost() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lost
+}
 
 // All returns the tests in the repository at root, whose files list names.
 func All(root string, list []string, read func(string) ([]byte, error)) (tests []Test, err error) {

@@ -42,6 +42,8 @@ func openDisk() (*disk, error) {
 }
 
 func (d *disk) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.ledger.Close()
 	os.RemoveAll(d.dir)
 }

@@ -155,6 +155,7 @@ func (s *server) snapshot() error {
 	return s.snapshotLocked()
 }
 
+// snapshotLocked sends what was recorded. Called with mu held.
 func (s *server) snapshotLocked() error {
 	return s.out.Encode(message{Snapshot: &taken{Phase: s.phase, Block: s.block, What: s.rec.Snapshot()}})
 }

@@ -125,7 +125,8 @@ func (c *Collection) Result(info Info) *Result {
 	return r
 }
 
-// metrics returns what was declared, then what was recorded all the same.
+// metrics returns what was declared, then what was recorded all the same. The
+// caller holds mu.
 func (c *Collection) metrics() []Metric {
 	all := slices.Clone(c.declared)
 	extra := make(map[string]Metric)
@@ -161,7 +162,8 @@ func unitOf(name string) string {
 	return ""
 }
 
-// figures returns the figures of a metric, each followed by its ratio.
+// figures returns the figures of a metric, each followed by its ratio. The
+// caller holds mu.
 func (c *Collection) figures(m Metric) []Figure {
 	var figures []Figure
 	for _, name := range m.figures() {
@@ -211,6 +213,7 @@ func (f *Figure) spread(blocks []float64) {
 
 // baseline returns the name of the figure that a metric's figure is divided by,
 // "" if there is none. It is never a ratio, so that looking one up has an end.
+// The caller holds mu.
 func (c *Collection) baseline(m Metric, figure string) string {
 	name := c.divided[figure]
 	if name == "" {
@@ -228,7 +231,8 @@ func (c *Collection) baseline(m Metric, figure string) string {
 	return name
 }
 
-// value returns a figure over everything measured, false if nothing was.
+// value returns a figure over everything measured, false if nothing was. The
+// caller holds mu.
 func (c *Collection) value(figure string) (float64, bool) {
 	if v, ok := c.values[figure]; ok {
 		return v, true
@@ -250,13 +254,15 @@ func (c *Collection) value(figure string) (float64, bool) {
 	return 0, false
 }
 
-// medianOnly says that a figure has no value but the median of its blocks.
+// medianOnly says that a figure has no value but the median of its blocks. The
+// caller holds mu.
 func (c *Collection) medianOnly(figure string) bool {
 	_, latency := c.statistic(figure)
 	return c.blocks[figure] != nil || (latency == nil && c.counters[figure] == nil)
 }
 
-// statistic returns the latency that a figure is made of, and how.
+// statistic returns the latency that a figure is made of, and how. The caller
+// holds mu.
 func (c *Collection) statistic(figure string) (*latencySeries, *statistic) {
 	for i, s := range statistics {
 		if name, ok := strings.CutSuffix(figure, "_"+s.suffix); ok && c.latencies[name] != nil {
@@ -267,6 +273,7 @@ func (c *Collection) statistic(figure string) (*latencySeries, *statistic) {
 }
 
 // baselineOf returns the name of the figure that the given one is divided by.
+// The caller holds mu.
 func (c *Collection) baselineOf(figure string) string {
 	for _, m := range c.metrics() {
 		if slices.Contains(m.figures(), figure) {
@@ -276,7 +283,8 @@ func (c *Collection) baselineOf(figure string) string {
 	return ""
 }
 
-// blockValues returns the values that a figure has in the blocks.
+// blockValues returns the values that a figure has in the blocks. The caller
+// holds mu.
 func (c *Collection) blockValues(figure string) map[int]float64 {
 	values := make(map[int]float64)
 	if set := c.blocks[figure]; set != nil {

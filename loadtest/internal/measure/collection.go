@@ -100,7 +100,8 @@ func (c *Collection) Merge(phase string, block int, s Snapshot) {
 	}
 }
 
-// named returns the series of that name, made if there is room.
+// named returns the series of that name, made if there is room. c.mu is
+// held.
 func named[T any](c *Collection, all map[string]*T, name string, fresh func() *T) *T {
 	s := all[name]
 	if s == nil {
@@ -130,7 +131,8 @@ func (s Snapshot) busy() bool {
 	return false
 }
 
-// extend makes the phase's block last from and until those times.
+// extend makes the phase's block last from and until those times. The caller
+// holds mu.
 func (c *Collection) extend(phase string, block int, from, to time.Time) {
 	for _, s := range slices.Backward(c.phases) {
 		if s.name == phase && s.block == block {
@@ -158,6 +160,7 @@ func (c *Collection) Resource(process string, at time.Time, r Resource) {
 	c.resource(process, 0, at, r)
 }
 
+// resource notes what a process uses. The caller holds mu.
 func (c *Collection) resource(process string, cores int, at time.Time, r Resource) {
 	p := named(c, c.processes, process, newProcessSeries)
 	if p == nil {
@@ -200,6 +203,7 @@ func (c *Collection) Note(text string) {
 	c.note(printable(text))
 }
 
+// note adds a note, once. The caller holds mu.
 func (c *Collection) note(text string) {
 	if c.noted[text] || len(c.notes) >= maxNotes {
 		return
@@ -243,6 +247,7 @@ func (c *Collection) BlockAt(name string, block int, v float64) {
 	c.block(name, block, v)
 }
 
+// block sets the value of a block. The caller holds mu.
 func (c *Collection) block(name string, block int, v float64) {
 	if !finite(v) {
 		// The block stays counted, so that the next one is not taken for it.

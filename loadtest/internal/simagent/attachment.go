@@ -87,7 +87,7 @@ func (t *terminal) Attach(params protocol.TerminalParams) (terminalstream.Attach
 	return a, opened, nil
 }
 
-// place returns a cursor at an offset that the log holds.
+// place returns a cursor at an offset that the log holds. The caller holds mu.
 func (t *terminal) place(offset uint64) bytelog.Cursor {
 	cursor, err := t.log.CursorAt(offset)
 	if err != nil {
@@ -143,7 +143,7 @@ func (a *attachment) poll() (protocol.Message, error) {
 	return a.output(limit)
 }
 
-// output returns the next item of the log.
+// output returns the next item of the log. The caller holds mu.
 func (a *attachment) output(limit int) (protocol.Message, error) {
 	t := a.terminal
 	offset := a.cursor.Offset()
@@ -269,6 +269,7 @@ func (a *attachment) pace(m protocol.Pace) {
 	t.took()
 }
 
+// setPresent notes how many sockets a user has at the relay. The caller holds mu.
 func (a *attachment) setPresent(user protocol.UserID, sockets int) {
 	if sockets == 0 {
 		delete(a.present, user)
@@ -316,7 +317,7 @@ func (a *attachment) checkBare() {
 	}
 }
 
-// propose changes the lease, if it may.
+// propose changes the lease, if it may. The caller holds mu.
 func (a *attachment) propose(p protocol.LeaseProposal) {
 	t, now := a.terminal, time.Now()
 	refuse := func(why string) {

@@ -77,7 +77,7 @@ func (t *terminal) draw() {
 
 // screen returns the last output in whole lines: what a terminal that saw no
 // more than that would show. What the machine writes moves no cursor and sets no
-// modes, so that is the screen, but for its being longer.
+// modes, so that is the screen, but for its being longer. The caller holds mu.
 func (t *terminal) screen(history bool) *keyframe {
 	limit := maxScreen
 	if history {

@@ -45,14 +45,15 @@ type Admission struct {
 // Using the ticket or the cookie spends both (DESIGN §7). A client that used
 // the cookie gets a new one to reconnect with: see [Pass].
 type Desk struct {
-	now func() time.Time
+	// Static after construction, stolen after OnStolen.
+	now    func() time.Time
+	stolen func() // called when two clients have used a cookie
 
+	mu sync.Mutex
 	// Guarded by mu.
-	mu       sync.Mutex
 	byTicket map[[sha256.Size]byte]*admission
 	byCookie map[[sha256.Size]byte]*admission
 	bySpent  map[[sha256.Size]byte]spent // by cookies used before
-	stolen   func()                      // called when two clients have used a cookie
 	perUser  map[protocol.UserID]int
 }
 
@@ -167,6 +168,7 @@ func (d *Desk) redeem(with Presented) (a Admission, pass *Pass, end func(), err 
 	return entry.Admission, d.rotate(entry, now), nil, nil
 }
 
+// drop forgets an admission. The caller holds mu.
 func (d *Desk) drop(entry *admission) {
 	delete(d.byTicket, entry.ticket)
 	delete(d.byCookie, entry.cookie)
@@ -180,7 +182,7 @@ func (d *Desk) drop(entry *admission) {
 }
 
 // sweep drops expired admissions. It runs only when a bound is reached, which
-// bounds memory without a timer.
+// bounds memory without a timer. The caller holds mu.
 func (d *Desk) sweep(now time.Time) {
 	for _, entry := range d.byCookie {
 		if !now.Before(entry.ticketEnds) && !now.Before(entry.cookieEnds) {

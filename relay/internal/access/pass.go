@@ -29,8 +29,7 @@ type Pass struct {
 	spent  [sha256.Size]byte
 	cookie string
 
-	// Guarded by the desk's mu.
-	end func() // closes the socket; nil: none is open
+	end func() // guarded by desk.mu: closes the socket; nil: none is open
 }
 
 // A spent cookie, and when it was used.
@@ -39,7 +38,7 @@ type spent struct {
 	at time.Time
 }
 
-// rotate gives entry a new cookie.
+// rotate gives entry a new cookie. The caller holds mu.
 func (d *Desk) rotate(entry *admission, now time.Time) *Pass {
 	p := &Pass{desk: d, entry: entry, spent: entry.cookie, cookie: rand.Text()}
 	delete(d.byTicket, entry.ticket)
@@ -58,7 +57,7 @@ func (d *Desk) rotate(entry *admission, now time.Time) *Pass {
 
 // replayed handles a cookie that was already used. Long after its use that is
 // no accident: one of two clients stole it, so neither may go on. It returns
-// what ends the socket.
+// what ends the socket. The caller holds mu.
 func (d *Desk) replayed(key [sha256.Size]byte, now time.Time) (end func()) {
 	used, known := d.bySpent[key]
 	if !known || now.Sub(used.at) < raceTime {
@@ -111,13 +110,13 @@ func (p *Pass) Renew(grant *jws.Grant, token string) {
 func (p *Pass) Restore() {
 	p.desk.mu.Lock()
 	defer p.desk.mu.Unlock()
-	d, entry := p.desk, p.entry
-	if entry.holder != p || d.byCookie[entry.cookie] != entry {
+	entry := p.entry
+	if entry.holder != p || p.desk.byCookie[entry.cookie] != entry {
 		return
 	}
-	delete(d.byCookie, entry.cookie)
-	delete(d.bySpent, p.spent)
+	delete(p.desk.byCookie, entry.cookie)
+	delete(p.desk.bySpent, p.spent)
 	entry.spent = entry.spent[:len(entry.spent)-1]
 	entry.cookie, entry.holder = p.spent, nil
-	d.byCookie[entry.cookie] = entry
+	p.desk.byCookie[entry.cookie] = entry
 }

@@ -26,10 +26,10 @@ const (
 // StreamPasses issues the values of the stream's cookie. A pass works
 // repeatedly, since EventSource reconnects by itself, and ends with its grant.
 type StreamPasses struct {
-	now func() time.Time
+	now func() time.Time // static
 
+	mu sync.Mutex
 	// Guarded by mu.
-	mu     sync.Mutex
 	passes map[[sha256.Size]byte]*jws.Grant
 	byUser map[protocol.UserID][][sha256.Size]byte // oldest first
 }
@@ -81,6 +81,7 @@ func (p *StreamPasses) Grant(cookie string) (*jws.Grant, error) {
 	return grant, nil
 }
 
+// drop ends a pass. The caller holds mu.
 func (p *StreamPasses) drop(user protocol.UserID, key [sha256.Size]byte) {
 	delete(p.passes, key)
 	own := p.byUser[user]
@@ -96,7 +97,7 @@ func (p *StreamPasses) drop(user protocol.UserID, key [sha256.Size]byte) {
 }
 
 // sweep drops expired passes. It runs only when the bound is reached, which
-// bounds memory without a timer.
+// bounds memory without a timer. The caller holds mu.
 func (p *StreamPasses) sweep(now time.Time) {
 	for key, grant := range p.passes {
 		if grant.Over(now) {

@@ -83,10 +83,11 @@ func (c *Conn) WriteFrames(frames net.Buffers) error {
 	return c.raw.writeBuffers(frames)
 }
 
-// Begin implements hub.Offerer.
+// Begin implements hub.Offerer. It takes raw.mu when it returns true.
 func (c *Conn) Begin() bool { return c.raw.begin() }
 
-// Offer implements hub.Offerer.
+// Offer implements hub.Offerer, for a caller that holds raw.mu, which it gives
+// up.
 func (c *Conn) Offer(frames net.Buffers) (drained bool, err error) { return c.raw.offer(frames) }
 
 // Ping implements hub.Sink.

@@ -31,7 +31,7 @@ type Gateway struct {
 	// [DefaultSocketsPerPerson].
 	SocketsPerPerson int
 
-	crowd crowd
+	sockets tally
 }
 
 // Targets are all targets of one kind: what is special about their sockets. The
@@ -192,7 +192,7 @@ func (g *Gateway) admit(r *http.Request, offer Offer, targets Targets) (in admit
 	if err := socket.Check(admission.Grant); err != nil {
 		return in, err
 	}
-	free, err := g.crowd.enter(admission.Grant.Subject, cmp.Or(g.SocketsPerPerson, DefaultSocketsPerPerson))
+	free, err := g.sockets.enter(admission.Grant.Subject, cmp.Or(g.SocketsPerPerson, DefaultSocketsPerPerson))
 	if err != nil {
 		return in, err
 	}

@@ -30,17 +30,17 @@ type lockedConn struct {
 	net.Conn
 	in frameReader // owned by whoever reads
 
-	// Guarded by mu, which is held for each write.
-	mu       sync.Mutex
-	deadline time.Time
-	raw      syscall.RawConn // nil: no non-blocking writes, as under TLS
-	attempt  func(fd uintptr) bool
-	rest     []byte // of a frame that an offer began; written before anything else
+	// Static after tune.
+	raw     syscall.RawConn // nil: no non-blocking writes, as under TLS
+	attempt func(fd uintptr) bool
 
-	// Between begin and offer: what attempt writes, and the result.
-	pending []byte
-	wrote   int
-	failed  error
+	mu sync.Mutex // held for each write
+	// Guarded by mu.
+	deadline time.Time
+	rest     []byte // of a frame that an offer began; written before anything else
+	pending  []byte // what attempt writes
+	wrote    int    // how much of that it wrote
+	failed   error  // or why it didn't
 
 	owed atomic.Pointer[[]byte] // the pong to be written
 }
@@ -66,7 +66,8 @@ func (c *lockedConn) tune() error {
 }
 
 // allow extends the write deadline to at least writeTimeout. It moves it only
-// now and then, since that costs more than reading the clock.
+// now and then, since that costs more than reading the clock. The caller holds
+// mu.
 func (c *lockedConn) allow() {
 	if now := time.Now(); c.deadline.Sub(now) < writeTimeout {
 		c.deadline = now.Add(2 * writeTimeout)
@@ -172,8 +173,8 @@ func (c *lockedConn) begin() bool {
 	return true
 }
 
-// offer writes what the kernel takes of frames without blocking, keeps the rest
-// of a frame that it began, and unlocks mu.
+// offer writes what the kernel takes of frames without blocking, and keeps the
+// rest of a frame that it began, for a caller that holds mu, which it gives up.
 func (c *lockedConn) offer(frames net.Buffers) (drained bool, err error) {
 	defer c.mu.Unlock()
 	for i, frame := range frames {
@@ -197,7 +198,8 @@ func (c *lockedConn) offer(frames net.Buffers) (drained bool, err error) {
 	return len(c.rest) == 0, nil
 }
 
-// try makes one attempt to write pending. It never asks to be called again.
+// try makes one attempt to write pending. It never asks to be called again. It
+// is called with mu held.
 func (c *lockedConn) try(fd uintptr) bool {
 	for {
 		n, err := syscall.Write(int(fd), c.pending)

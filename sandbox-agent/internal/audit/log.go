@@ -171,7 +171,7 @@ func (l *Log) Command(c audit.Command) {
 // Lease records the lease of a terminal after a change. It never waits: what
 // finds no room is counted, and the log says how much is missing.
 func (l *Log) Lease(session protocol.SessionID, pty protocol.PTYID, lease protocol.Lease, cause string) {
-	l.notice(&l.lost.Leases, audit.Record{Lease: &audit.Lease{
+	l.notice(audit.Record{Lease: &audit.Lease{
 		Session: session, PTY: pty, Revision: lease.Revision, Term: lease.Term, State: lease.State,
 		Holder: lease.Holder, Grant: lease.GrantID, Cause: cause,
 	}})
@@ -190,7 +190,7 @@ func (l *Log) Approval(a protocol.Approval) {
 	case protocol.ApprovalExpired:
 		record.Decision = string(a.State)
 	}
-	l.notice(&l.lost.Approvals, audit.Record{Approval: &record})
+	l.notice(audit.Record{Approval: &record})
 }
 
 // about says what an approval is for.
@@ -201,13 +201,17 @@ func about(a protocol.Approval) string {
 	return fmt.Sprintf("%s %s to %s", a.Kind, a.Secret, a.Host)
 }
 
-// notice records r unless there is no room, or something was lost that the log
-// doesn't tell of yet: then it raises lost, a member of l.lost.
-func (l *Log) notice(lost *uint64, r audit.Record) {
+// notice records a lease or an approval, or counts it as lost: when there is no
+// room, or when something was lost that the log doesn't tell of yet.
+func (l *Log) notice(r audit.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed || l.lost != (audit.Lost{}) || len(l.queue)+l.reserved >= maxQueued-commandRoom {
-		*lost++
+		if r.Lease != nil {
+			l.lost.Leases++
+		} else {
+			l.lost.Approvals++
+		}
 		l.lostEver++
 		return
 	}

@@ -29,15 +29,15 @@ type Browser struct {
 	cancel context.CancelFunc
 	wait   sync.WaitGroup // what goes on beside calls
 
+	mu sync.Mutex
 	// Guarded by mu.
-	mu     sync.Mutex
 	seats  map[protocol.SessionID]*seat
 	taken  int // Chromiums that run, start or end
 	closed bool
 }
 
-// A seat is where a session's Chromium runs, when it does. Guarded by the
-// Browser's mu, but for what is static.
+// A seat is where a session's Chromium runs, when it does.
+// Guarded by Browser.mu, but for session.
 type seat struct {
 	session protocol.SessionID // static
 	account *Account           // nil before the first start
@@ -201,8 +201,8 @@ func (b *Browser) profile(session protocol.SessionID) string {
 	return filepath.Join(b.opts.Dir, string(session))
 }
 
-// end ends a seat's Chromium, if there is one and sure still returns true under
-// mu, and waits for that.
+// end ends a seat's Chromium, if there is one and sure still returns true, and
+// waits for that. sure is called with mu held.
 func (b *Browser) end(s *seat, sure func() bool) {
 	b.mu.Lock()
 	if s.running == nil || !sure() {

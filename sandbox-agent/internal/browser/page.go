@@ -46,8 +46,8 @@ type page struct {
 	turn   chan struct{} // one element; taken by who acts on the page
 	screen screencast
 
+	mu sync.Mutex
 	// Guarded by mu.
-	mu      sync.Mutex
 	loading progress
 	changed chan struct{} // closed when loading changes
 }
@@ -61,7 +61,10 @@ type progress struct {
 
 // attach makes the tab and prepares it.
 func (p *page) attach(c *chromium) error {
-	p.c, p.turn, p.changed = c, make(chan struct{}, 1), make(chan struct{})
+	p.c, p.turn = c, make(chan struct{}, 1)
+	p.mu.Lock()
+	p.changed = make(chan struct{})
+	p.mu.Unlock()
 	if err := chromedp.Do(c.ctx); err != nil {
 		return err
 	}

@@ -56,9 +56,10 @@ func (l *Ledger) await(b *batch) error {
 		l.mu.Lock()
 	}
 	l.committing, l.collecting = true, nil
+	lines := b.lines
 	l.mu.Unlock()
 
-	err := l.commit(b.lines)
+	err := l.commit(lines)
 
 	l.mu.Lock()
 	defer l.mu.Unlock()

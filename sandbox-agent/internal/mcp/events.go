@@ -59,6 +59,7 @@ func (s *eventStore) Open(_ context.Context, session, stream string) error {
 	return nil
 }
 
+// open returns a stream, which is made if need be. The caller holds mu.
 func (s *eventStore) open(session, stream string) (*heldSession, *heldStream) {
 	in := s.sessions[session]
 	if in == nil {
@@ -106,15 +107,17 @@ func (s *eventStore) Append(_ context.Context, session, stream string, data []by
 	return nil
 }
 
+// count notes n more bytes, or fewer, of a session. The caller holds mu.
 func (s *eventStore) count(in *heldSession, n int) { s.bytes, in.bytes = s.bytes+n, in.bytes+n }
 
-// forget drops what is kept of h, which stays.
+// forget drops what is kept of h, which stays. The caller holds mu.
 func (s *eventStore) forget(in *heldSession, h *heldStream) {
 	s.count(in, -h.events.Bytes())
 	h.events.DropBefore(h.events.Next())
 }
 
-// dropOldest drops the oldest answer of a session, but for that in use.
+// dropOldest drops the oldest answer of a session, but for that in use. The
+// caller holds mu.
 func (s *eventStore) dropOldest(in *heldSession, used *heldStream) bool {
 	for i, h := range in.streams {
 		if h != used && h.id != "" {

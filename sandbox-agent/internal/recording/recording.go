@@ -104,7 +104,7 @@ func (r *Recording) create() error {
 	if err := os.MkdirAll(filepath.Join(r.store.dir, string(r.session)), 0o700); err != nil {
 		return err
 	}
-	if err := r.store.store(r.session, r.info); err != nil {
+	if err := r.store.store(r.session, r.Info()); err != nil {
 		return err
 	}
 	path := r.store.path(r.session, r.id, castSuffix)

@@ -98,10 +98,12 @@ func (f *File) put(p []byte) (n int, err error) {
 		return 0, os.ErrClosed
 	}
 	g, room := f.last(), s.segmentBytes
+	var out *os.File
 	if g != nil {
-		room -= g.size
+		room, out = room-g.size, g.out
 	}
 	p = p[:min(int64(len(p)), room)]
+	head := f.head
 	dropped, err := s.reserve(f, int64(len(p)))
 	s.mu.Unlock()
 	s.removeOrLog(dropped)
@@ -109,9 +111,9 @@ func (f *File) put(p []byte) (n int, err error) {
 		return 0, err
 	}
 	if g == nil {
-		return len(p), f.begin(p)
+		return len(p), f.begin(p, head)
 	}
-	return f.extend(g, p)
+	return f.extend(g, out, p)
 }
 
 // last returns the segment that is open for the next bytes, if one is. It is
@@ -123,12 +125,13 @@ func (f *File) last() *segment {
 	return nil
 }
 
-// begin makes a segment of p, for which there is room. It is called with disk
-// held.
-func (f *File) begin(p []byte) error {
+// begin makes a segment of p at the head, for which there is room. It is called
+// with disk held.
+func (f *File) begin(p []byte, head uint64) error {
 	s := f.store
-	g := &segment{file: f, start: f.head} // only this goroutine moves the head
-	err := f.create(g)
+	g := &segment{file: f, start: head}
+	var err error
+	g.out, err = f.create(g.path())
 	if err == nil {
 		if _, err = s.write(g.out, p); err != nil {
 			err = errors.Join(err, g.out.Close(), s.root.Remove(g.path()))
@@ -154,22 +157,21 @@ func (f *File) begin(p []byte) error {
 	return nil
 }
 
-// create opens g's file. It is called with disk held.
-func (f *File) create(g *segment) (err error) {
+// create makes a segment's file. It is called with disk held.
+func (f *File) create(path string) (*os.File, error) {
 	root := f.store.root
 	if err := root.Mkdir(f.name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+		return nil, err
 	}
 	f.made = true
-	g.out, err = root.OpenFile(g.path(), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	return err
+	return root.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// extend writes p, for which there is room, to the end of g. It returns 0 when
-// g was dropped meanwhile.
-func (f *File) extend(g *segment, p []byte) (n int, err error) {
+// extend writes p, for which there is room, to the end of g, whose file is out.
+// It returns 0 when g was dropped meanwhile.
+func (f *File) extend(g *segment, out *os.File, p []byte) (n int, err error) {
 	s := f.store
-	_, err = s.write(g.out, p)
+	_, err = s.write(out, p)
 	s.mu.Lock()
 	switch {
 	case g.dropped: // and out closed, perhaps before the write, even by reserve
@@ -177,10 +179,10 @@ func (f *File) extend(g *segment, p []byte) (n int, err error) {
 		s.mu.Unlock()
 		return 0, nil
 	case err != nil:
-		out := g.out
 		g.out = nil
+		size := g.size
 		s.mu.Unlock()
-		f.cut(g, out)
+		f.cut(out, size)
 		s.mu.Lock()
 		s.bytes -= int64(len(p))
 		s.mu.Unlock()
@@ -192,11 +194,11 @@ func (f *File) extend(g *segment, p []byte) (n int, err error) {
 	return len(p), nil
 }
 
-// cut takes a part of a write off the end of g. Where even that fails, nothing
-// on this disk is worth keeping.
-func (f *File) cut(g *segment, out *os.File) {
+// cut takes a part of a write off the end of a segment's file, which was of that
+// size before. Where even that fails, nothing on this disk is worth keeping.
+func (f *File) cut(out *os.File, size int64) {
 	s := f.store
-	err := out.Truncate(g.size) // only this goroutine changes it
+	err := out.Truncate(size)
 	out.Close()
 	if err == nil {
 		return

@@ -30,7 +30,7 @@ type segment struct {
 	dropped bool     // no part of its File any more; out stays as it is then
 }
 
-// end returns the offset behind the last byte.
+// end returns the offset behind the last byte. It is called with Store.mu held.
 func (g *segment) end() uint64 { return g.start + uint64(g.size) }
 
 func (g *segment) path() string {
@@ -48,8 +48,11 @@ func isSegment(name string) bool {
 func (s *Store) remove(dropped []*segment) error {
 	var errs []error
 	for _, g := range dropped {
-		if g.out != nil {
-			g.out.Close() // else its bytes would stay until the writer comes back
+		s.mu.Lock()
+		out := g.out
+		s.mu.Unlock()
+		if out != nil {
+			out.Close() // else its bytes would stay until the writer comes back
 		}
 		if err := s.root.Remove(g.path()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)

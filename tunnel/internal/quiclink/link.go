@@ -44,8 +44,8 @@ type link struct {
 	listener *Listener // at the relay
 	quality  quality   // at the relay
 
+	mu sync.Mutex
 	// Guarded by mu.
-	mu      sync.Mutex
 	secret  []byte       // nil: no joining
 	streams chan *stream // at the relay, once joining is possible: to be accepted
 	joined  []*quic.Conn
@@ -154,13 +154,13 @@ func (l *link) adopt(secret []byte, conn *quic.Conn, s *quic.Stream) bool {
 
 // deliver passes a stream to Accept.
 func (l *link) deliver(s *stream) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	select {
 	case l.streams <- s:
 	default:
 		return false
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.interrupt != nil {
 		l.interrupt()
 	}
