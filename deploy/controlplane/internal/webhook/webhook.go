@@ -90,15 +90,17 @@ type Sender struct {
 	logged   time.Time // that line
 }
 
-// A notice is one body on its way. While it is in the queue it is guarded by
-// the sender's mu, else it is its sender goroutine's.
+// A notice is one body on its way.
 type notice struct {
+	// Static after construction.
 	sequence uint64
 	id       string
 	body     []byte
 	since    time.Time
-	due      time.Time
-	tries    int
+
+	// Owned by the queue, or by the goroutine that has taken it from there.
+	due   time.Time
+	tries int
 }
 
 // New returns a sender, which sends nothing before [Sender.Run]. Its errors
