@@ -24,8 +24,8 @@ type Frame struct {
 	Payload []byte
 }
 
-// Failures of the frame codec. ErrFrameTruncated is io.ErrUnexpectedEOF within
-// a frame; a stream that ends between frames is io.EOF.
+// Errors of the frame codec. ErrFrameTruncated is io.ErrUnexpectedEOF within a
+// frame; a stream that ends between frames is io.EOF.
 var (
 	ErrFrameTooLarge  = errors.New("protocol: frame too large")
 	ErrFrameUnknown   = errors.New("protocol: unknown frame type")
@@ -87,8 +87,7 @@ func (fr *FrameReader) Next() (Frame, error) {
 	}
 }
 
-// Ready reports whether Next can return a frame, or fail, without reading from
-// the source.
+// Ready reports whether Next can return without reading from the source.
 func (fr *FrameReader) Ready() bool {
 	if fr.src.Buffered() < frameHeaderBytes {
 		return false
@@ -97,8 +96,8 @@ func (fr *FrameReader) Ready() bool {
 	return uint64(fr.src.Buffered()) >= frameHeaderBytes+uint64(binary.BigEndian.Uint32(header[1:]))
 }
 
-// payload reads n bytes. It grows its buffer with what arrives, never with
-// what a header merely announces.
+// payload reads n bytes. It allocates for what arrives, not for what a header
+// announces.
 func (fr *FrameReader) payload(n int) ([]byte, error) {
 	fr.buf = fr.buf[:0]
 	for len(fr.buf) < n {
@@ -115,8 +114,8 @@ func (fr *FrameReader) payload(n int) ([]byte, error) {
 	return fr.buf, nil
 }
 
-// ReadFrame reads one frame from r, and not a byte more, for streams that turn
-// into something else afterwards. Frames that may be skipped are.
+// ReadFrame reads one frame from r without reading ahead, for streams that
+// carry something else afterwards. It skips unknown skippable frames.
 func ReadFrame(r io.Reader) (Frame, error) {
 	for {
 		var header [frameHeaderBytes]byte
@@ -147,6 +146,6 @@ func ReadFrame(r io.Reader) (Frame, error) {
 	}
 }
 
-// Rest returns what follows the frames read so far: bytes already buffered,
-// then the source. Use it when a stream turns from frames into opaque bytes.
+// Rest returns what follows the frames read so far: buffered bytes, then the
+// source. Use it when a stream switches from frames to opaque bytes.
 func (fr *FrameReader) Rest() io.Reader { return fr.src }

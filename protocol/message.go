@@ -16,7 +16,7 @@ type Message interface {
 	check() error
 }
 
-// A binaryMessage has a layout of its own; every other message is JSON.
+// A binaryMessage has its own layout; every other message is JSON.
 type binaryMessage interface {
 	Message
 	appendPayload(dst []byte) []byte
@@ -76,13 +76,13 @@ type codec interface {
 	decode(f Frame) (Message, error)
 }
 
-// asBinary is a layout of a message's own.
+// asBinary decodes a binary layout.
 type asBinary func(f Frame) (Message, error)
 
 func (decode asBinary) decode(f Frame) (Message, error) { return decode(f) }
 
-// asJSON is one JSON object. Unknown members are ignored, so that a newer peer
-// can add some.
+// asJSON decodes one JSON object. It ignores unknown members, so that newer
+// peers can add some.
 type asJSON[M Message] struct{}
 
 func (asJSON[M]) decode(f Frame) (Message, error) {

@@ -24,7 +24,7 @@ const (
 // NonceBytes is the length of a CHALLENGE's nonce.
 const NonceBytes = 32
 
-// A Lane is one yamux session inside a tunnel, named for what it carries.
+// A Lane is one yamux session inside a tunnel, named by its content.
 type Lane string
 
 const (
@@ -36,11 +36,11 @@ const (
 	LaneBulk      Lane = "bulk" // read, HTTP
 )
 
-// terminalLanes share the terminals of a sandbox among them.
+// terminalLanes carry the terminals of a sandbox.
 var terminalLanes = [...]Lane{LaneTerminal0, LaneTerminal1, LaneTerminal2, LaneTerminal3}
 
-// TerminalLane returns the lane that carries a terminal, always the same one:
-// a burst in one terminal then holds up at most a quarter of the others.
+// TerminalLane returns the fixed lane of a terminal: so a burst in one terminal
+// delays at most a quarter of the others.
 func TerminalLane(id PTYID) Lane {
 	h := fnv.New32a()
 	h.Write([]byte(id))
@@ -52,8 +52,8 @@ func (l Lane) Known() bool {
 	return l == LaneControl || l == LaneBulk || slices.Contains(terminalLanes[:], l)
 }
 
-// Challenge opens the control stream: the relay proves nothing yet and asks
-// the agent to sign Nonce.
+// Challenge opens the control stream. It asks the agent to sign Nonce; the
+// relay proves nothing yet.
 type Challenge struct {
 	Nonce   []byte  `json:"nonce"` // NonceBytes random bytes
 	RelayID RelayID `json:"relay_id"`
@@ -97,8 +97,8 @@ func (m Hello) check() error {
 	return checkID("sandbox_id", m.SandboxID)
 }
 
-// HelloTranscript returns the bytes that an agent signs to register: they name
-// the relay, its nonce and the TLS connection (exporter, empty where the
+// HelloTranscript returns the bytes that an agent signs to register. They
+// include the relay, its nonce and the TLS connection (exporter, empty if the
 // carrier has none), so that a HELLO can't be replayed elsewhere.
 func HelloTranscript(relay RelayID, nonce, exporter []byte) []byte {
 	return transcript("fairlead/1 hello", []byte(relay), nonce, exporter)

@@ -16,25 +16,25 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/turn"
 )
 
-// grantWait is how long somebody waits for an answer to a grant. A test has more
-// patience.
+// grantWait is how long somebody waits for an answer about a grant. It is a
+// variable so that a test can raise it.
 var grantWait = protocol.GrantWait
 
-// maxEarly bounds what a viewer says before it is admitted.
+// maxEarly bounds the messages from a viewer that isn't admitted yet.
 const maxEarly = 64
 
-// An Admitter says who may see a terminal. It never waits: it answers each
-// question later, by its handle, to the roster. The agent is one, through the
+// An Admitter decides who may see a terminal. It never blocks: it answers each
+// question later, to the roster, by its handle. The agent is one, through the
 // hub's stream to it.
 type Admitter interface {
-	// Ask asks about a grant, and about no other by this handle.
+	// Ask asks about a grant. The handle is used only once.
 	Ask(h roster.Handle, token string)
-	// Forget says that a grant isn't needed any more.
+	// Forget says that a grant isn't used any more.
 	Forget(id protocol.GrantID)
 }
 
-// An audience decides who is here and who may see: it knows those who see and
-// those whose grants are being asked about, and ends them with their grants.
+// An audience tracks who has joined and who is admitted, and ends viewers with
+// their grants.
 type audience struct {
 	// Static after construction; grants is set before anybody joins.
 	key      Key
@@ -43,29 +43,29 @@ type audience struct {
 	finished *atomic.Bool            // the hub's
 	bearer   *atomic.Pointer[bearer] // the dialer's
 	grants   *lifetime.Grants
-	ended    chan struct{} // 1 element: somebody's grant has ended
+	ended    chan struct{} // 1 element: some grant has ended
 
 	// Owned by the hub's run.
-	viewers  map[turn.SocketID]*Viewer // those who may see
-	pending  pending                   // those who don't yet
-	roster   *roster.Roster            // whose grants are good
-	admitter Admitter                  // nil: there is nobody to ask
+	viewers  map[turn.SocketID]*Viewer // the admitted ones
+	pending  pending                   // those that wait for admission
+	roster   *roster.Roster            // which grants are good
+	admitter Admitter                  // nil: nobody can be asked
 }
 
-// A floor is told of those who see. The hub is one.
+// A floor is notified of admitted viewers. The hub is one.
 type floor interface {
-	// entered says that a viewer sees from now on.
+	// entered says that a viewer was admitted.
 	entered(v *Viewer)
-	// changed says that a viewer who sees has other rights, and whether it could
+	// changed says that an admitted viewer has other rights, and whether it could
 	// have control before.
 	changed(v *Viewer, could bool)
-	// exited says that a viewer sees no more.
+	// exited says that an admitted viewer has left.
 	exited(v *Viewer)
 	// step applies the turn-taking rules.
 	step(e turn.Event)
 }
 
-// newAudience returns an empty audience whose first viewer comes with a grant.
+// newAudience returns an empty audience whose first viewer has the grant first.
 func newAudience(key Key, first *bearer, h *Hub) audience {
 	a := audience{
 		key: key, metrics: h.metrics, floor: h, finished: &h.finished, bearer: &h.dial.bearer,
@@ -76,9 +76,9 @@ func newAudience(key Key, first *bearer, h *Hub) audience {
 	return a
 }
 
-// pending are the viewers who wait until somebody has said that their grants are
-// good, by the sets of their grants. Who waits because of another grant is among
-// those who may see all the same. Owned by run.
+// pending are the viewers that wait for the answer about their grants, by the
+// sets of the grants. A viewer that was admitted and waits because of a newer
+// grant is also in the audience's viewers. Owned by run.
 type pending map[roster.Key]map[*Viewer]struct{}
 
 func (p pending) has(v *Viewer) bool {
@@ -99,26 +99,26 @@ func (p pending) drop(v *Viewer) {
 	}
 }
 
-// of returns who waits of a set, in the order in which they came.
+// of returns the waiting viewers of a set, in order of arrival.
 func (p pending) of(set roster.Key) []*Viewer {
 	return slices.SortedFunc(maps.Keys(p[set]), func(a, b *Viewer) int { return cmp.Compare(a.id, b.id) })
 }
 
-// setOf returns the set of g's kind at this terminal.
+// setOf returns g's set at this terminal.
 func (k Key) setOf(g *jws.Grant) roster.Key {
 	return roster.Key{User: g.Subject, Rights: roster.RightsOf(g, k.Session, k.PTY)}
 }
 
-// asked returns g as the roster knows it.
+// asked returns g in the roster's form.
 func asked(g *jws.Grant, token string) roster.Grant {
 	return roster.Grant{ID: g.ID, Ends: g.ExpiresAt, Token: token}
 }
 
-// sees reports whether v may see, and isn't gone.
+// sees reports whether v is admitted and hasn't left.
 func (a *audience) sees(v *Viewer) bool { return a.viewers[v.id] == v }
 
-// everybody yields those who may see and those who may not yet. The loop may
-// have them leave.
+// everybody yields the admitted and the waiting viewers. The loop may remove
+// them.
 func (a *audience) everybody() iter.Seq[*Viewer] {
 	return func(yield func(*Viewer) bool) {
 		for _, v := range a.viewers {
@@ -136,11 +136,11 @@ func (a *audience) everybody() iter.Seq[*Viewer] {
 	}
 }
 
-// join takes in a viewer, which sees nothing before its grant, or one of the
-// same set, was taken.
+// join adds a viewer. It sees nothing until its grant, or one of the same set,
+// is accepted.
 func (a *audience) join(v *Viewer) {
 	use, err := a.grants.Begin(v.grant, a.noteEnded)
-	if err != nil { // since its ticket was made
+	if err != nil { // it ended after the ticket was issued
 		v.keys.Leave()
 		why, kind, cause := whyEnded(err)
 		a.metrics.ViewersCut.WithLabelValues(why).Inc()
@@ -160,23 +160,22 @@ func (a *audience) join(v *Viewer) {
 	a.carry(effects)
 }
 
-// explain tells one who waits to be admitted that nobody can be asked.
+// explain tells a waiting viewer why nobody can be asked.
 func (a *audience) explain(v *Viewer) {
 	switch {
 	case a.admitter != nil:
-	case a.finished.Load(): // there won't be anybody; another hub can ask
+	case a.finished.Load(): // nobody will come; another hub can ask
 		a.cut(v, cutUnanswered, protocol.KindUnavailable, protocol.KindUnavailable.Text())
 	default:
 		v.outbox.hint(protocol.Waiting{Reason: protocol.WaitingSandbox})
 	}
 }
 
-// admit lets in a viewer whose grant, or one of the same set, was taken. What it
-// sees first is up to the turn-taking rules, which greet it at once or after its
-// claim is answered.
+// admit admits a viewer after its grant, or one of the same set, was accepted.
+// The turn-taking rules greet it at once or after its claim is answered.
 func (a *audience) admit(v *Viewer) {
 	a.pending.drop(v)
-	if a.sees(v) { // it has a newer grant
+	if a.sees(v) { // it waited because of a newer grant
 		could := v.may(roster.Control)
 		v.rights = v.set.Rights
 		a.floor.changed(v, could)
@@ -187,7 +186,7 @@ func (a *audience) admit(v *Viewer) {
 	a.floor.entered(v)
 }
 
-// leave takes out a viewer.
+// leave removes a viewer.
 func (a *audience) leave(v *Viewer) {
 	sees, now := a.sees(v), time.Now()
 	if !sees && !a.pending.has(v) {
@@ -205,14 +204,14 @@ func (a *audience) leave(v *Viewer) {
 	a.carry(a.roster.Leave(v.set, v.grant.ID, a.grants.Check(v.grant) != nil, now))
 }
 
-// renew puts a viewer under another grant of the same user. What it may do less
-// counts at once; what more, when the grant was taken.
+// renew moves a viewer to another grant of the same user. Lost rights count at
+// once; new ones once the grant is accepted.
 func (a *audience) renew(v *Viewer, grant *jws.Grant, token string) {
 	sees, now := a.sees(v), time.Now()
 	if !sees && !a.pending.has(v) {
 		return
 	}
-	if err := v.use.Renew(grant); err != nil { // since the gateway has verified it
+	if err := v.use.Renew(grant); err != nil { // it ended after the gateway verified it
 		why, kind, cause := whyEnded(err)
 		a.cut(v, why, kind, cause)
 		return
@@ -238,13 +237,13 @@ func (a *audience) renew(v *Viewer, grant *jws.Grant, token string) {
 	v.outbox.Tell(protocol.Reauthed{ExpiresAt: grant.Expires().Unix()})
 }
 
-// front returns the grant that stands for v's set: the one in use, else its own,
-// which is being asked about.
+// front returns the grant that represents v's set: the accepted one, otherwise
+// its own, which is being asked about.
 func (a *audience) front(v *Viewer) protocol.GrantID {
 	return cmp.Or(a.roster.Front(v.set), v.grant.ID)
 }
 
-// carry carries out what the roster wants.
+// carry executes the roster's effects.
 func (a *audience) carry(effects []roster.Effect) {
 	for _, e := range effects {
 		switch e := e.(type) {
@@ -277,7 +276,7 @@ func (a *audience) carry(effects []roster.Effect) {
 	}
 }
 
-// turnAway cuts the viewers for whom pick holds.
+// turnAway cuts the viewers for which pick is true.
 func (a *audience) turnAway(why string, kind protocol.Kind, cause string, pick func(*Viewer) bool) {
 	for v := range a.everybody() {
 		if pick(v) {
@@ -286,9 +285,10 @@ func (a *audience) turnAway(why string, kind protocol.Kind, cause string, pick f
 	}
 }
 
-// linked has the agent at a new stream asked. Those whom the stream needs come
-// first: its bearer was taken with it, and who has control may go on typing.
-// arrive must follow, once the turn-taking rules know of the stream.
+// linked asks the agent at a new stream. It begins with the grants that the
+// stream needs: its bearer was accepted with it, and the controller may
+// continue typing. The caller must call arrive once the turn-taking rules know
+// of the stream.
 func (a *audience) linked(l *link) (arrive func()) {
 	a.admitter = l
 	var admits, others []roster.Effect
@@ -306,7 +306,7 @@ func (a *audience) linked(l *link) (arrive func()) {
 	}
 }
 
-// unlinked says that there is nobody to ask any more.
+// unlinked notes that nobody can be asked.
 func (a *audience) unlinked() {
 	a.admitter = nil
 	a.carry(a.roster.Lost(a.finished.Load()))
@@ -317,8 +317,8 @@ func (a *audience) unlinked() {
 	}
 }
 
-// replaceBearer follows the agent's refusal of the bearer's grant. It cuts the
-// viewers who came with it, and reports whether there is another to try.
+// replaceBearer handles the agent's refusal of the bearer's grant. It cuts the
+// viewers with that grant, and reports whether there is another bearer.
 func (a *audience) replaceBearer(b *bearer, err error) (another bool) {
 	kind := protocol.AsError(err).Kind
 	a.turnAway(cutRefused, kind, kind.Text(), func(v *Viewer) bool { return v.grant.ID == b.grant.ID })
@@ -327,12 +327,12 @@ func (a *audience) replaceBearer(b *bearer, err error) (another bool) {
 	return another
 }
 
-// answered follows the agent's answer about a grant.
+// answered handles the agent's answer about a grant.
 func (a *audience) answered(m protocol.Granted) {
 	a.carry(a.roster.Answer(roster.Handle(m.Handle), m.GrantID, m.Refused == "", time.Now()))
 }
 
-// tell sends messages to all who were greeted.
+// tell sends messages to all greeted viewers.
 func (a *audience) tell(messages ...protocol.ServerMessage) {
 	for _, m := range messages {
 		frame := replay.AppendTextFrame(nil, protocol.EncodeServerMessage(m))
@@ -344,16 +344,16 @@ func (a *audience) tell(messages ...protocol.ServerMessage) {
 	}
 }
 
-// cut ends a viewer that may not stay. It is out of the audience at once, however
-// long its socket takes.
+// cut ends a viewer that may not stay. It leaves the audience at once, however
+// long its socket takes to close.
 func (a *audience) cut(v *Viewer, why string, kind protocol.Kind, cause string) {
 	a.metrics.ViewersCut.WithLabelValues(why).Inc()
 	v.outbox.close(kind, cause)
 	a.leave(v)
 }
 
-// sendAway ends all sockets: the terminal is to be had at origin, or, when that
-// is empty, nobody knows where.
+// sendAway ends all sockets. It names origin as the terminal's new relay,
+// unless empty.
 func (a *audience) sendAway(origin string) {
 	if origin != "" {
 		for v := range a.everybody() {
@@ -364,14 +364,14 @@ func (a *audience) sendAway(origin string) {
 	a.close(protocol.KindRestarting, "the relay is going away")
 }
 
-// close ends all sockets, and nothing else: the hub is over.
+// close ends all sockets without further steps: the hub is over.
 func (a *audience) close(kind protocol.Kind, cause string) {
 	for v := range a.everybody() {
 		v.outbox.close(kind, cause)
 	}
 }
 
-// noteEnded has run look whose grant has ended. It never waits.
+// noteEnded tells run that some grant has ended. It never blocks.
 func (a *audience) noteEnded(error) {
 	select {
 	case a.ended <- struct{}{}:

@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// maxReads bounds the parts of the log that a hub reads at a time; further
-	// viewers wait.
+	// maxReads bounds the concurrent reads of the log in a hub; further viewers
+	// wait.
 	maxReads = 8
 	// readTimeout bounds the wait for the next piece of the log.
 	readTimeout = 10 * time.Second
-	// idleRead is how long a part of the log stays open for a viewer that
-	// takes nothing.
+	// idleRead is how long a read of the log stays open for a viewer that takes
+	// nothing.
 	idleRead = time.Second
-	// maxReadFailures is how often in a row the log may not be had, for a
-	// reason that may pass, before the viewer is moved ahead.
+	// maxReadFailures is how many temporary read failures in a row move the viewer
+	// ahead.
 	maxReadFailures = 8
 )
 
-// errIdle says that the viewer takes nothing at the moment.
+// errIdle says that the viewer takes nothing now.
 var errIdle = errors.New("hub: the viewer takes nothing")
 
-// backfill reads the agent's log for v until v is in the ring, or has to be
-// moved ahead, or ctx ends.
+// backfill reads the agent's log for v until v reaches the ring, must be moved
+// ahead, or ctx ends.
 func (v *Viewer) backfill(ctx context.Context) {
 	reads, reader := v.hub.dial.reads, &v.reader
 	failures, last := 0, uint64(0)
@@ -48,7 +48,7 @@ func (v *Viewer) backfill(ctx context.Context) {
 		<-reads
 		switch {
 		case !ok:
-			v.socket.Wake() // the writer sees what is to be done
+			v.socket.Wake() // the writer handles what follows
 			return
 		case err == nil:
 			pause, failures = 0, 0
@@ -71,7 +71,7 @@ func (v *Viewer) backfill(ctx context.Context) {
 }
 
 // readLog hands v pieces of the agent's log until the end of g, or until v
-// needs no more of it.
+// needs no more.
 func (v *Viewer) readLog(ctx context.Context, session *tunnel.Session, g feed.Gap) error {
 	stream, pieces, err := v.hub.dial.openLog(ctx, session, g)
 	if err != nil {

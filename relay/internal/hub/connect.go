@@ -12,11 +12,11 @@ import (
 	"github.com/fairlead/fairlead/tunnel"
 )
 
-// keepLinked keeps a stream to the terminal open until ctx ends or there is no
-// terminal any more. It runs beside run and talks to it by events only.
+// keepLinked keeps a stream to the terminal open until ctx ends or the terminal
+// is gone. It runs beside run and sends it events only.
 func (h *Hub) keepLinked(ctx context.Context) {
 	var since *protocol.Position
-	var pause time.Duration // none at first, or after a link that lasted
+	var pause time.Duration // none at first, and after a link that lasted
 	for {
 		l, err := h.dial.open(ctx, since, pause, h.post)
 		if err != nil {
@@ -58,7 +58,7 @@ func (h *Hub) serveLink(ctx context.Context, l *link) error {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() { l.stream.Close() })
 	abandon := context.AfterFunc(l.abandon, cancel)
-	var aside sync.WaitGroup // serveLink waits for it below
+	var aside sync.WaitGroup // goroutines that serveLink waits for
 	aside.Go(func() { l.write(ctx) })
 	aside.Go(func() { l.followRole(ctx) })
 	h.common.watch(l.session, 1)
@@ -73,8 +73,8 @@ func (h *Hub) serveLink(ctx context.Context, l *link) error {
 	return err
 }
 
-// followRole ends the link when the sandbox's primary tunnel is at another
-// relay, where viewers are better off.
+// followRole ends the link when the sandbox's primary tunnel moves to another
+// relay, to which viewers should go.
 func (l *link) followRole(ctx context.Context) {
 	for demoted(l.session) == nil {
 		_, _, changed := l.session.Role()
@@ -90,8 +90,8 @@ func (l *link) followRole(ctx context.Context) {
 	l.giveUp()
 }
 
-// demoted returns where viewers should go instead of session, nil when they
-// may stay or nobody knows a better place.
+// demoted returns where viewers should go instead of session, nil if they may
+// stay or no better place is known.
 func demoted(session *tunnel.Session) error {
 	if role, said, _ := session.Role(); said && !role.Primary && role.Origin != "" {
 		return &tunnel.StandbyError{Origin: role.Origin}
@@ -99,7 +99,7 @@ func demoted(session *tunnel.Session) error {
 	return nil
 }
 
-// linked starts to use a link.
+// linked starts using a link.
 func (h *Hub) linked(l *link) {
 	h.link = l
 	h.typing.Expect(l)
@@ -114,20 +114,20 @@ func (h *Hub) linked(l *link) {
 			Metrics: h.metrics.Feeds, Ended: &h.finished,
 		})
 		h.shared.Store(h.feed)
-		h.feed.SetWindow(h.common.window()) // which may have changed before the set saw the feed
+		h.feed.SetWindow(h.common.window()) // the share may have changed before the set saw the feed
 		h.state, h.leasedAt = turn.New(l.opened), time.Now()
 		h.typing.Follow(h.state)
 	} else if pos := h.feed.Head(); pos != (protocol.Position{Epoch: l.opened.Epoch, Offset: l.opened.Offset}) {
 		h.feed.Replace(protocol.Position{Epoch: l.opened.Epoch, Offset: l.opened.Offset}, l.opened.Cols, l.opened.Rows)
 	} else {
-		// The agent doesn't repeat a change of size at this very offset. The
-		// offset is the ring's head, so this can't fail.
+		// The agent doesn't repeat a resize at this very offset. The offset is the
+		// ring's head, so this can't fail.
 		h.feed.Resize(protocol.Resized{Offset: l.opened.Offset, Cols: l.opened.Cols, Rows: l.opened.Rows})
 	}
 	arrive := h.audience.linked(l)
 	missed := h.facts.turn(l.opened.Turn) && !first
 	if !first {
-		h.step(turn.Reattached{Opened: l.opened}) // tells everybody control_state, which ends "waiting"
+		h.step(turn.Reattached{Opened: l.opened}) // sends control_state to all, which ends "waiting"
 	}
 	if missed {
 		h.audience.tell(*h.facts.lastTurn)
@@ -148,11 +148,11 @@ func (h *Hub) linked(l *link) {
 	}
 }
 
-// unlinked: the stream ended, which a viewer sees as waiting, unless it has
-// seen the end.
+// unlinked handles the end of the stream. Viewers see it as waiting, unless
+// they have seen the process end.
 func (h *Hub) unlinked(err error) {
 	h.link = nil
-	h.hold(false)             // the next link says if it is so
+	h.hold(false)             // the next link repeats it if it still holds
 	h.wants.catchingUp = true // another relay may show more meanwhile
 	h.typing.Disconnect()
 	h.noKeyframes()
@@ -168,11 +168,11 @@ func (h *Hub) unlinked(err error) {
 	}
 	h.log.Info("terminal stream lost", "sandbox", h.key.Sandbox, "pty", h.key.PTY, "err", err)
 	h.audience.tell(protocol.Waiting{Reason: protocol.WaitingSandbox})
-	h.step(turn.Detached{}) // whoever this greets hears of the waiting there
+	h.step(turn.Detached{}) // those greeted here learn of the waiting with it
 }
 
-// unreachable: there is no terminal, or nobody may see it. It returns whether
-// the hub goes on.
+// unreachable handles a terminal that is gone, or that nobody may see. It
+// returns whether the hub continues.
 func (h *Hub) unreachable(err error) bool {
 	if !h.life.open {
 		h.life.begin(err)
@@ -185,14 +185,14 @@ func (h *Hub) unreachable(err error) bool {
 		return false
 	}
 	if kind == protocol.KindNotFound {
-		kind = protocol.KindEnded // it was there before
+		kind = protocol.KindEnded // it existed before
 	}
 	h.typing.End()
 	h.audience.close(kind, kind.Text())
 	return false
 }
 
-// answer acts on what the agent says beside output.
+// answer handles the agent's messages other than output.
 func (h *Hub) answer(m protocol.Message) {
 	switch m := m.(type) {
 	case protocol.Leased:

@@ -15,27 +15,27 @@ import (
 	"github.com/fairlead/fairlead/tunnel"
 )
 
-// A dialer opens the hub's streams to the agent: to the terminal, and to its log.
+// A dialer opens the hub's streams to the agent: the terminal's and its log's.
 type dialer struct {
 	// Static after construction.
 	key      Key
 	tunnels  Tunnels
 	log      *slog.Logger
 	finished *atomic.Bool  // the hub's
-	reads    chan struct{} // holds one value for each part of the log that is being read
+	reads    chan struct{} // a semaphore of reads of the log
 
 	bearer atomic.Pointer[bearer] // whose grant opens the next stream; set by run
 }
 
-// A bearer is the grant under which the hub opens its streams: one that stands for
-// viewers, while there are any.
+// A bearer is the grant under which the hub opens its streams: one that
+// represents viewers, while there are any.
 type bearer struct {
 	key   roster.Key
 	grant roster.Grant
 }
 
-// open opens a link as soon as the sandbox is connected, again and again
-// until it succeeds, ctx ends, or the agent says that the terminal is gone.
+// open opens a link as soon as the sandbox is connected. It retries until it
+// succeeds, ctx ends, or the agent says that the terminal is gone.
 func (d *dialer) open(ctx context.Context, since *protocol.Position, pause time.Duration, post func(event)) (*link, error) {
 	for ; ; pause = longer(pause) {
 		if err := wait(ctx, pause); err != nil {
@@ -53,8 +53,8 @@ func (d *dialer) open(ctx context.Context, since *protocol.Position, pause time.
 	}
 }
 
-// openOnce opens a link under the bearer's grant, or under another viewer's
-// when the agent refuses that one.
+// openOnce opens a link under the bearer's grant, or under another viewer's if
+// the agent refuses that.
 func (d *dialer) openOnce(ctx context.Context, session *tunnel.Session, since *protocol.Position, post func(event)) (*link, error) {
 	for {
 		b := d.bearer.Load()
@@ -77,8 +77,8 @@ func (d *dialer) openOnce(ctx context.Context, session *tunnel.Session, since *p
 	}
 }
 
-// awaitLog returns the tunnel to the agent's log. When the terminal's process
-// is over the agent may be, too, and is not waited for without end.
+// awaitLog returns the tunnel to the agent's log. If the terminal's process has
+// ended, the agent may be gone too, and the wait is bounded.
 func (d *dialer) awaitLog(ctx context.Context) (*tunnel.Session, error) {
 	if d.finished.Load() {
 		var cancel context.CancelFunc
@@ -109,7 +109,7 @@ func (d *dialer) openLog(ctx context.Context, session *tunnel.Session, g feed.Ga
 	}
 	var opened protocol.ReadOpened
 	if err := json.Unmarshal(answer.Result, &opened); err != nil {
-		opened = protocol.ReadOpened{} // which is not what was asked for
+		opened = protocol.ReadOpened{} // it is not what was asked for
 	}
 	pieces, err := feed.NewLogReader(stream, opened, g)
 	if err != nil {
@@ -139,13 +139,13 @@ func wait(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// aboutGrant reports whether the agent found fault with the grant alone.
+// aboutGrant reports whether the agent refused only the grant.
 func aboutGrant(err error) bool {
 	e, ok := errors.AsType[*protocol.Error](err)
 	return ok && (e.Kind == protocol.KindForbidden || e.Kind == protocol.KindUnauthenticated || e.Kind == protocol.KindExpired)
 }
 
-// final reports whether the agent's answer can't change by asking again.
+// final reports whether asking again can't change the agent's answer.
 func final(err error) bool {
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok {

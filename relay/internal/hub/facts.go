@@ -6,24 +6,23 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// newsInterval is the least time between two messages about the session's list of
-// terminals: each may have every viewer ask for it.
+// newsInterval is the least time between two messages about the session's list
+// of terminals, as each may make every viewer request the list.
 const newsInterval = time.Second
 
-// facts are what the agent has said of the terminal beside its output. Owned by
+// facts are what the agent has said of the terminal besides output. Owned by
 // run.
 type facts struct {
-	lastTurn  *protocol.AgentStoppedMessage // that a coding agent finished; nil: none
-	recording string                        // id of the one that runs
-	openTo    protocol.Share                // whose programs may read and type here
-	held      bool                          // output waits, since the input before it may be the beginning of a secret
-	listed    int64                         // when the session's list of terminals changed, and viewers are to hear; 0: they know
-	listSent  time.Time                     // the last broadcast of that
+	lastTurn  *protocol.AgentStoppedMessage // the last turn that a coding agent finished; nil: none
+	recording string                        // id of the running one
+	openTo    protocol.Share                // the programs that may read and type here
+	held      bool                          // output waits: the input before it may be the beginning of a secret
+	listed    int64                         // when the session's list of terminals changed, if viewers don't know yet; otherwise 0
+	listSent  time.Time                     // time of the last broadcast about the list
 }
 
-// turn notes the last turn of a coding agent, and reports whether it is another
-// one than before. An agent that knows of none was started anew: then there is
-// none.
+// turn stores the last turn of a coding agent, and reports whether it is new.
+// If the agent knows none, it was restarted, and there is none.
 func (f *facts) turn(m *protocol.AgentTurn) (another bool) {
 	was := f.lastTurn
 	if m == nil {
@@ -34,7 +33,7 @@ func (f *facts) turn(m *protocol.AgentTurn) (another bool) {
 	return was == nil || was.Timestamp != m.At
 }
 
-// greeting says to a newcomer what is not as usual.
+// greeting returns what differs from the defaults, for a new viewer.
 func (f *facts) greeting() (messages []protocol.ServerMessage) {
 	if f.recording != "" {
 		messages = append(messages, protocol.RecordingState{ID: f.recording})
@@ -45,8 +44,8 @@ func (f *facts) greeting() (messages []protocol.ServerMessage) {
 	return messages
 }
 
-// note notes which recording runs and to whose programs the terminal is open, and
-// returns what viewers are to be told of that.
+// note stores the running recording and the share, and returns the changes for
+// viewers.
 func (f *facts) note(recording string, openTo protocol.Share) (news []protocol.ServerMessage) {
 	if openTo == "" {
 		openTo = protocol.ShareNone
@@ -61,8 +60,8 @@ func (f *facts) note(recording string, openTo protocol.Share) (news []protocol.S
 	return news
 }
 
-// list returns what viewers are to be told of the session's list of terminals: it
-// is another one. They hear at once, unless they were told a moment ago.
+// list returns the news of a changed list of terminals. They are due at once,
+// unless the last ones are too recent.
 func (f *facts) list(now time.Time) (news []protocol.ServerMessage) {
 	if wait, needed := f.listDueIn(now); needed && wait <= 0 {
 		news = append(news, protocol.ListChanged{Timestamp: f.listed})
@@ -71,15 +70,14 @@ func (f *facts) list(now time.Time) (news []protocol.ServerMessage) {
 	return news
 }
 
-// listDueIn returns how long after now viewers are to be told of the session's
-// list of terminals, if they are.
+// listDueIn returns how long after now the news of the list are due, if there
+// are any.
 func (f *facts) listDueIn(now time.Time) (wait time.Duration, needed bool) {
 	return newsInterval - now.Sub(f.listSent), f.listed != 0
 }
 
-// turned tells everybody that a coding agent has finished a turn. One that is
-// told again was masked anew: then what is remembered changes, and nothing has
-// happened.
+// turned tells everybody that a coding agent has finished a turn. A repeated
+// one was masked again: it replaces the stored text, but is no news.
 func (h *Hub) turned(m protocol.AgentTurn) {
 	if h.facts.turn(&m) {
 		h.audience.tell(*h.facts.lastTurn)
@@ -88,8 +86,8 @@ func (h *Hub) turned(m protocol.AgentTurn) {
 	h.tellState()
 }
 
-// hold notes whether output is held back, and tells who typed what it waits for:
-// nobody else learns that somebody types a secret.
+// hold notes whether output is held back, and tells only the viewer whose input
+// it waits for: nobody else may learn that somebody types a secret.
 func (h *Hub) hold(held bool) {
 	if held == h.facts.held {
 		return

@@ -1,11 +1,11 @@
 // Package hub shares one terminal among its viewers: it decides who sees it and
 // who types, and has one stream to the agent for all of them.
 //
-// A viewer arrives and goes in four steps. It joins: the hub knows of it. It is
-// admitted: its grant was accepted, by the agent or earlier for another socket of
-// the same person. It is attached: it has a position in the output and gets its
-// greeting. It leaves. Joining, being admitted and leaving are methods of the
-// audience by that name, attaching is one of [Hub].
+// A viewer passes four steps. It joins: the hub knows of it. It is admitted:
+// the agent has accepted its grant, or earlier another one of the same person.
+// It is attached: it has a position in the output and gets its greeting. It
+// leaves. Joining, admission and leaving are methods of the audience, attaching
+// is one of [Hub].
 //
 // Owners. One goroutine, run, owns the hub: it takes one event after another,
 // from gateways, from the reader of the stream and from viewers' writers. Beside
@@ -55,7 +55,7 @@ type Key struct {
 
 // Tunnels finds the tunnel of a sandbox. Package fleet implements it.
 type Tunnels interface {
-	// Wait returns the sandbox's tunnel, waiting for it until ctx ends.
+	// Wait returns the sandbox's tunnel and waits for it until ctx ends.
 	Wait(ctx context.Context, id protocol.SandboxID) (*tunnel.Session, error)
 }
 
@@ -70,7 +70,7 @@ type Hub struct {
 	typing   *input.Queue
 	common   common                    // what it has with the relay's other hubs
 	shared   atomic.Pointer[feed.Feed] // feed, for the set
-	finished atomic.Bool               // the process is over: nothing new will come; set by feed
+	finished atomic.Bool               // the process is over and nothing new will come; set by feed
 	life     lifecycle
 
 	// Set by run before ready is closed.
@@ -78,7 +78,7 @@ type Hub struct {
 
 	// Owned by run.
 	state    turn.State
-	leasedAt time.Time // when the agent said how state's lease stands
+	leasedAt time.Time // when the agent reported state's lease
 	audience audience
 	link     *link // nil while the sandbox is away
 	presence presence
@@ -89,20 +89,20 @@ type Hub struct {
 	pacers   pacers
 	ticked   time.Time // the last tick
 
-	lostAt time.Time // when viewers began to be without a link; zero: they aren't
+	lostAt time.Time // since when viewers have no link; zero: they have one
 }
 
-// What hubs have in common. A [Set] is that of all hubs of a relay.
+// common is what a hub shares with others. A [Set] implements it for a relay.
 type common interface {
-	// watch says that so many more hubs (or fewer) use a tunnel.
+	// watch says that delta more hubs use a tunnel; delta may be negative.
 	watch(session *tunnel.Session, delta int)
-	// window returns how much a ring may take, in bytes.
+	// window returns a ring's memory limit, in bytes.
 	window() int
-	// keyframes returns the memory for keyframes; nil: there is enough.
+	// keyframes returns the memory for keyframes; nil: unlimited.
 	keyframes() *feed.Memory
 }
 
-// newHub returns a hub whose first stream is opened under a grant.
+// newHub returns a hub whose first stream is opened under the grant first.
 func newHub(key Key, first *jws.Grant, token string, common common, tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Hub {
 	h := &Hub{
 		life: newLifecycle(),
@@ -120,8 +120,8 @@ func newHub(key Key, first *jws.Grant, token string, common common, tunnels Tunn
 	return h
 }
 
-// post hands e to run. It waits while run is busy and gives up when the hub is
-// over.
+// post hands e to run. It waits while run is busy and gives up when the hub
+// ends.
 func (h *Hub) post(e event) {
 	select {
 	case h.events <- e:
@@ -139,7 +139,7 @@ func (h *Hub) run(ctx context.Context) {
 			h.feed.Close()
 		}
 	}()
-	defer func() { // their leaving is not seen any more
+	defer func() { // nobody handles their leaving any more
 		for v := range h.audience.everybody() {
 			v.use.Stop()
 		}
@@ -148,7 +148,7 @@ func (h *Hub) run(ctx context.Context) {
 	}()
 	linkCtx, stopLink := context.WithCancel(ctx)
 	linkOver := make(chan struct{})
-	go func() { // run waits for it below
+	go func() { // run waits for it
 		defer close(linkOver)
 		h.keepLinked(linkCtx)
 	}()
@@ -189,12 +189,12 @@ func (h *Hub) run(ctx context.Context) {
 	}
 }
 
-// An event is one thing that the hub's run acts on. Gateways, the stream's
-// reader and viewers' writers post them; run takes one at a time. The interface
-// is sealed, and each event says itself what follows: one that nobody acts on
+// An event is something that the hub's run handles. Gateways, the stream's
+// reader and viewers' writers post events; run takes one at a time. The
+// interface is sealed, and each event handles itself: one without a handler
 // doesn't compile.
 type event interface {
-	// act has h act on the event. It returns false when the hub is over.
+	// act handles the event. It returns false when the hub is over.
 	act(h *Hub) (goOn bool)
 }
 
@@ -211,7 +211,7 @@ type (
 		v *Viewer
 		m protocol.ClientMessage
 	}
-	executed struct{} // an Enter is to follow, for which run sets its timer
+	executed struct{} // an Enter is to follow; run sets its timer
 )
 
 func (e joined) act(h *Hub) bool  { h.audience.join(e.v); return true }
@@ -220,22 +220,22 @@ func (e renewed) act(h *Hub) bool { h.audience.renew(e.v, e.grant, e.token); ret
 func (e said) act(h *Hub) bool    { h.obey(e.v, e.m); return true }
 func (executed) act(*Hub) bool    { return true }
 
-// From whoever sends to a viewer, or hears its acks.
+// From whoever writes to a viewer, or gets its acks.
 type (
 	resynced   struct{ v *Viewer } // it was sent a resync
-	fellBehind struct {            // it can't go on where it is
+	fellBehind struct {            // it can't continue where it is
 		v   *Viewer
 		why string
 	}
-	paced struct{ v *Viewer } // it holds the terminal back, and has moved on
+	paced struct{ v *Viewer } // it is a pace-setter and has progressed
 )
 
 func (e resynced) act(h *Hub) bool   { e.v.outbox.Tell(h.stateFor(e.v)); return true }
 func (e fellBehind) act(h *Hub) bool { h.fellBehind(e.v, e.why); return true }
 func (e paced) act(h *Hub) bool      { h.tellPace(e.v); return true }
 
-// From the goroutine that asked: whether the agent's log still has what a
-// newcomer wants.
+// From the goroutine that asked whether the agent's log still has what a new
+// viewer wants.
 type inLog struct {
 	v  *Viewer
 	ok bool
@@ -247,22 +247,22 @@ func (e inLog) act(h *Hub) bool { h.inLog(e.v, e.ok); return true }
 type (
 	linkUp struct {
 		l       *link
-		adopted chan struct{} // closed when run uses l
+		adopted chan struct{} // closed once run uses l
 	}
 	inRing        struct{} // the ring holds what OPENED announced
 	linkDown      struct{ err error }
-	linkFailed    struct{ err error } // no link will come
+	linkFailed    struct{ err error } // there will be no link
 	bearerRefused struct {            // by the agent
 		bearer *bearer
 		err    error
-		again  chan bool // gets whether there is another
+		again  chan bool // gets whether there is another bearer
 	}
 	answered struct {
 		l *link
 		m protocol.Message
 	}
 	exited    struct{}
-	keyframed struct{ kf *feed.Keyframe } // nil: it came, and there is no room for it
+	keyframed struct{ kf *feed.Keyframe } // nil: it came and was dropped
 )
 
 func (e linkUp) act(h *Hub) bool {
@@ -302,7 +302,7 @@ func (e keyframed) act(h *Hub) bool {
 	return true
 }
 
-// step feeds one event to the turn-taking rules and carries out what follows.
+// step feeds one event to the turn-taking rules and executes their effects.
 func (h *Hub) step(e turn.Event) {
 	var effects []turn.Effect
 	revision := h.state.Revision()
@@ -314,7 +314,7 @@ func (h *Hub) step(e turn.Event) {
 	for _, effect := range effects {
 		switch effect := effect.(type) {
 		case turn.Propose:
-			h.typing.Resume() // what was typed before this wish is written before it
+			h.typing.Resume() // input typed before the request is written first
 			h.audience.carry(h.audience.roster.Hurry(effect.Proposal.Next.GrantID))
 			h.send(effect.Proposal)
 		case turn.ReportHolder:
@@ -351,8 +351,9 @@ func (h *Hub) tellState() {
 	}
 }
 
-// stateFor returns the control_state for v as it is now: of a grace the agent
-// said what was left then. One that must be over lasts until the agent says so.
+// stateFor returns the present control_state for v. It reduces the remaining
+// grace by the time since the agent reported it, but not to 0: the agent ends
+// it.
 func (h *Hub) stateFor(v *Viewer) protocol.ControlState {
 	m := h.state.StateFor(v.id)
 	m.LastTurn = h.facts.lastTurn
@@ -363,16 +364,15 @@ func (h *Hub) stateFor(v *Viewer) protocol.ControlState {
 }
 
 // send queues m for the agent. Without a link it is dropped: what matters is
-// said again when the link is back.
+// repeated on the next link.
 func (h *Hub) send(m protocol.Message) {
 	if h.link != nil {
 		h.link.send(m)
 	}
 }
 
-// entered has a viewer take part whose grant, or one of the same set, was taken.
-// What it sees first is up to the turn-taking rules, which greet it at once or
-// after its claim is answered.
+// entered lets an admitted viewer take part. The turn-taking rules greet it at
+// once or after its claim is answered.
 func (h *Hub) entered(v *Viewer) {
 	h.presence.add(v, v.may(roster.Control))
 	h.mayLead(v)
@@ -387,7 +387,7 @@ func (h *Hub) entered(v *Viewer) {
 	}
 }
 
-// changed follows other rights of a viewer who could have control or not.
+// changed handles a viewer's new rights. could: it could have control.
 func (h *Hub) changed(v *Viewer, could bool) {
 	if v.wantsAll && !v.may(roster.Record) {
 		v.wantsAll = false
@@ -399,7 +399,7 @@ func (h *Hub) changed(v *Viewer, could bool) {
 	h.step(turn.Renewed{Socket: v.id, GrantID: h.audience.front(v), CanControl: v.may(roster.Control), Owns: v.may(roster.Own)})
 }
 
-// exited forgets a viewer.
+// exited removes a viewer.
 func (h *Hub) exited(v *Viewer) {
 	h.presence.remove(v, v.may(roster.Control))
 	h.mayLead(v)
@@ -410,8 +410,8 @@ func (h *Hub) exited(v *Viewer) {
 	h.step(turn.Left{Socket: v.id})
 }
 
-// greet sends a viewer, whose position the feed has set as m says, its first
-// messages and lets output flow.
+// greet sends a viewer, which the feed has attached as m says, its first
+// messages and starts output.
 func (h *Hub) greet(v *Viewer, m protocol.Attached) {
 	h.metrics.Attached.WithLabelValues(m.Mode).Inc()
 	h.metrics.Join.WithLabelValues(m.Mode).Observe(time.Since(v.asked).Seconds())
@@ -428,7 +428,7 @@ func (h *Hub) greet(v *Viewer, m protocol.Attached) {
 	if h.facts.held && h.pacers.controls(v) {
 		greeting = append(greeting, protocol.OutputHeld{Held: true})
 	}
-	v.keys.Attach() // first, so that who was greeted may type
+	v.keys.Attach() // first, so that a greeted viewer may type
 	v.outbox.greet(greeting)
 	if v.user == h.leading.controller && v.may(roster.Control) {
 		v.leads(v.id == h.leading.leader)
@@ -436,7 +436,7 @@ func (h *Hub) greet(v *Viewer, m protocol.Attached) {
 	h.repace(v)
 }
 
-// heed passes on what keys ask for: control of a free terminal, and to lead.
+// heed handles what keys ask for: control of a free terminal, and leading.
 func (h *Hub) heed() {
 	last, takers := h.typing.Asked()
 	for _, t := range takers {
@@ -449,7 +449,7 @@ func (h *Hub) heed() {
 	}
 }
 
-// obey acts on a text frame of a viewer.
+// obey handles a text frame of a viewer.
 func (h *Hub) obey(v *Viewer, m protocol.ClientMessage) {
 	if !h.audience.sees(v) {
 		switch {
@@ -465,7 +465,7 @@ func (h *Hub) obey(v *Viewer, m protocol.ClientMessage) {
 		v.keys.Heard()
 	}
 	if asksFor(m) {
-		h.leading.acts(v.user, v.id) // who gets control leads by the window that asked for it
+		h.leading.acts(v.user, v.id) // a new controller leads with the window that asked for control
 	}
 	switch m.Type {
 	case protocol.ClientRequestControl:

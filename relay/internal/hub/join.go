@@ -9,28 +9,28 @@ import (
 	"github.com/fairlead/fairlead/tunnel"
 )
 
-// keyframeWait is how long a viewer waits for a keyframe before it goes on
-// without. A test has more patience.
+// keyframeWait is how long a viewer waits for a keyframe before it continues
+// without. It is a variable so that a test can raise it.
 var keyframeWait = 2 * time.Second
 
-// A want is what a viewer waits for before output goes on. Owned by run.
+// A want is what a viewer waits for before output continues. Owned by run.
 type want struct {
-	sort  feed.Sort // of keyframe that it takes; one with history does for both
-	ahead bool      // it is ahead of the ring, which is about to catch up
-	why   string    // for what it is moved ahead; empty: it isn't greeted yet
-	until time.Time // when it goes on without
+	sort  feed.Sort // of keyframe; one with history does for both
+	ahead bool      // it is ahead of the ring, which is still catching up
+	why   string    // the reason for moving it ahead; empty: it isn't greeted yet
+	until time.Time // when it continues without
 }
 
-// wants are the viewers who wait, and what was asked of the agent for them.
-// Owned by run.
+// wants are the waiting viewers, and the requests to the agent for them. Owned
+// by run.
 type wants struct {
-	catchingUp bool // the ring doesn't hold what OPENED announced
+	catchingUp bool // the ring doesn't yet hold what OPENED announced
 
 	of    map[*Viewer]want
-	next  time.Time // nobody's time is over before
-	count [2]int    // who wait for a keyframe, by its sort
+	next  time.Time // nobody's until is earlier
+	count [2]int    // viewers that wait for a keyframe, by sort
 	asked [2]time.Time
-	open  [2]bool // asked for, and not yet come
+	open  [2]bool // requested and not yet come
 }
 
 func (w *wants) add(v *Viewer, wish want) {
@@ -43,7 +43,7 @@ func (w *wants) add(v *Viewer, wish want) {
 	}
 }
 
-// drop ends v's waiting, if it waits.
+// drop ends v's wait, if any.
 func (w *wants) drop(v *Viewer) {
 	wish, waits := w.of[v]
 	if waits && !wish.ahead {
@@ -52,7 +52,7 @@ func (w *wants) drop(v *Viewer) {
 	delete(w.of, v)
 }
 
-// take ends the waiting of those for whom pick holds, and returns them.
+// take ends the waits for which pick is true, and returns them.
 func (w *wants) take(pick func(want) bool) map[*Viewer]want {
 	taken := map[*Viewer]want{}
 	for v, wish := range w.of {
@@ -66,8 +66,8 @@ func (w *wants) take(pick func(want) bool) map[*Viewer]want {
 	return taken
 }
 
-// due returns how long after now somebody's waiting ends, or another
-// keyframe may be asked for.
+// due returns how long after now some wait ends, or another keyframe may be
+// requested.
 func (w *wants) due(now time.Time, canAsk bool) time.Duration {
 	due := w.next.Sub(now)
 	for sort, asked := range w.asked {
@@ -81,9 +81,9 @@ func (w *wants) due(now time.Time, canAsk bool) time.Duration {
 // canAsk reports whether the agent can be asked for a keyframe.
 func (h *Hub) canAsk() bool { return h.link != nil && !h.finished.Load() }
 
-// attach gives v a position in the output and its greeting, or has it wait for
-// one. Who comes back with an older position than the ring has is told whether
-// anything is missing, so the agent is asked first.
+// attach gives v a position in the output and its greeting, or lets it wait. If
+// v returns with an older position than the ring has, it asks the agent first,
+// so that v learns whether output is missing.
 func (h *Hub) attach(v *Viewer) {
 	if v == nil || v.greeted || v.asking {
 		return
@@ -99,7 +99,7 @@ func (h *Hub) attach(v *Viewer) {
 	h.attachNow(v)
 }
 
-// askLog finds out whether the agent's log has what v wants.
+// askLog checks whether the agent's log has what v wants.
 func (h *Hub) askLog(v *Viewer, session *tunnel.Session) {
 	pos := *v.reader.Start().Since
 	stream, _, err := h.dial.openLog(h.life.over, session, feed.Gap{Pos: pos, To: pos.Offset + 1})
@@ -109,7 +109,7 @@ func (h *Hub) askLog(v *Viewer, session *tunnel.Session) {
 	h.post(inLog{v, !errors.Is(err, feed.ErrNotServed) && !final(err)})
 }
 
-// inLog attaches a viewer for whom the agent was asked.
+// inLog attaches a viewer after the check of the agent's log.
 func (h *Hub) inLog(v *Viewer, ok bool) {
 	v.asking = false
 	if !h.audience.sees(v) || v.greeted {
@@ -121,7 +121,7 @@ func (h *Hub) inLog(v *Viewer, ok bool) {
 	h.attachNow(v)
 }
 
-// attachNow is attach for a viewer of which nothing more is to be known.
+// attachNow is attach without that check.
 func (h *Hub) attachNow(v *Viewer) {
 	ahead := h.wants.catchingUp && h.feed.Ahead(v.reader.Start().Since)
 	if !ahead {
@@ -133,7 +133,7 @@ func (h *Hub) attachNow(v *Viewer) {
 	h.wait(v, want{sort: feed.WithHistory, ahead: ahead})
 }
 
-// wait has v wait for a keyframe, and asks for one.
+// wait makes v wait for a keyframe, and requests one.
 func (h *Hub) wait(v *Viewer, w want) {
 	now := time.Now()
 	w.until = now.Add(keyframeWait)
@@ -141,8 +141,8 @@ func (h *Hub) wait(v *Viewer, w want) {
 	h.askKeyframes(now)
 }
 
-// askKeyframes asks the agent for what viewers wait for: one request for all,
-// and not before the last one is answered.
+// askKeyframes requests the keyframes that viewers wait for: one request for
+// all, after the last one is answered.
 func (h *Hub) askKeyframes(now time.Time) {
 	if !h.canAsk() {
 		return
@@ -159,7 +159,7 @@ func (h *Hub) askKeyframes(now time.Time) {
 	}
 }
 
-// came hands a new keyframe to those who wait for one.
+// came hands a new keyframe to those who wait for it.
 func (h *Hub) came(kf *feed.Keyframe) {
 	h.wants.open[kf.Sort()] = false
 	if kf.Sort() == feed.WithHistory {
@@ -171,7 +171,7 @@ func (h *Hub) came(kf *feed.Keyframe) {
 	h.askKeyframes(time.Now())
 }
 
-// moveOn ends v's waiting, with a keyframe or nil for none.
+// moveOn ends v's wait with a keyframe, nil for none.
 func (h *Hub) moveOn(v *Viewer, w want, kf *feed.Keyframe) {
 	if w.why == "" {
 		h.attachBehind(v, kf)
@@ -193,8 +193,7 @@ func (h *Hub) moveOn(v *Viewer, w want, kf *feed.Keyframe) {
 	v.socket.Wake()
 }
 
-// attachBehind attaches a viewer that has waited for a keyframe, with that or
-// without.
+// attachBehind attaches a viewer after its wait, with a keyframe or without.
 func (h *Hub) attachBehind(v *Viewer, kf *feed.Keyframe) {
 	if kf == nil {
 		m, _ := v.reader.Attach(false)
@@ -206,8 +205,8 @@ func (h *Hub) attachBehind(v *Viewer, kf *feed.Keyframe) {
 	}
 }
 
-// fellBehind: v can't go on where it is. It gets a keyframe: without history when it
-// was merely too slow, for then it has what was above.
+// fellBehind moves a viewer on that can't continue where it is. A merely slow
+// one gets a keyframe without history: it has the lines above.
 func (h *Hub) fellBehind(v *Viewer, why string) {
 	if _, waits := h.wants.of[v]; waits || !h.audience.sees(v) || !v.greeted {
 		return
@@ -220,7 +219,7 @@ func (h *Hub) fellBehind(v *Viewer, why string) {
 	h.wait(v, w)
 }
 
-// noKeyframes: none will come, so whoever waits for one goes on without.
+// noKeyframes ends all waits for keyframes, as none will come.
 func (h *Hub) noKeyframes() {
 	h.wants.open = [2]bool{}
 	for v, w := range h.wants.take(func(w want) bool { return !w.ahead }) {
@@ -228,17 +227,17 @@ func (h *Hub) noKeyframes() {
 	}
 }
 
-// caughtUp: the ring holds what OPENED announced, so viewers who were ahead of
+// caughtUp notes that the ring holds what OPENED announced, so viewers ahead of
 // it can attach.
 func (h *Hub) caughtUp() {
 	h.wants.catchingUp = false
-	h.life.begin(nil) // before, one that resumes could be ahead of the ring
+	h.life.begin(nil) // earlier, a resuming viewer could be ahead of the ring
 	for v := range h.wants.take(func(w want) bool { return w.ahead }) {
 		h.attach(v)
 	}
 }
 
-// expireWants ends the waiting of those whose time is over at now.
+// expireWants ends the waits that are over at now.
 func (h *Hub) expireWants(now time.Time) {
 	if len(h.wants.of) == 0 {
 		return
@@ -252,7 +251,7 @@ func (h *Hub) expireWants(now time.Time) {
 			h.wait(v, want{sort: feed.WithHistory})
 			continue
 		}
-		h.wants.open[w.sort] = false // it may be asked for again
+		h.wants.open[w.sort] = false // it may be requested again
 		h.moveOn(v, w, nil)
 	}
 	h.wants.next = now.Add(keyframeWait)

@@ -6,34 +6,34 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/turn"
 )
 
-// maxActive bounds the clients whose last act is remembered without a socket of
-// theirs: the one that acted longest ago is forgotten.
+// maxActive bounds the clients without a socket whose last act is remembered:
+// the oldest one is dropped.
 const maxActive = 64
 
-// A size is that of a terminal. The zero value is none.
+// A size is a terminal's size. The zero value is none.
 type size struct{ cols, rows int }
 
-// A leading knows which of a controller's sockets gives the terminal its size.
-// That is the one whose client acted last, by a key or a click; of those that
-// never did, the oldest. What the others want is kept until they lead. A client's
-// act outlives its socket, so that one which was cut leads again when it is back,
-// unless another has acted meanwhile. It is pure: who uses it applies the sizes.
+// A leading chooses which of a controller's sockets sets the terminal's size:
+// the one whose client acted last, by a key or a click, otherwise the oldest.
+// The sizes that the others ask for are kept until they lead. An act is
+// remembered beyond its socket: a client that reconnects leads again, unless
+// another has acted meanwhile. It is pure: its caller applies the sizes.
 type leading struct {
-	sockets map[protocol.UserID]map[turn.SocketID]*candidate // of those who may have control
-	acted   map[string]uint64                                // clients; when they acted last, by clock
+	sockets map[protocol.UserID]map[turn.SocketID]*candidate // sockets that may have control
+	acted   map[string]uint64                                // time of each client's last act, by clock
 	clock   uint64
 
-	controller protocol.UserID // of the last choice
+	controller protocol.UserID // at the last choice
 	leader     turn.SocketID   // 0: nobody
-	given      size            // what the leader was given
-	stale      bool            // something has changed that the choice depends on
+	given      size            // the size given for the leader
+	stale      bool            // the choice may have changed
 }
 
-// A candidate is one socket that may lead.
+// A candidate is a socket that may lead.
 type candidate struct {
 	user    protocol.UserID
 	client  string
-	follows bool // whatever the size is: a panel beside something else
+	follows bool // never leads: a panel beside something else
 	wish    size
 }
 
@@ -41,7 +41,7 @@ func newLeading() leading {
 	return leading{sockets: map[protocol.UserID]map[turn.SocketID]*candidate{}, acted: map[string]uint64{}}
 }
 
-// add adds a socket whose user may have control, or changes it.
+// add adds or changes a socket whose user may have control.
 func (l *leading) add(id turn.SocketID, s candidate) {
 	if l.sockets[s.user] == nil {
 		l.sockets[s.user] = map[turn.SocketID]*candidate{}
@@ -53,7 +53,7 @@ func (l *leading) add(id turn.SocketID, s candidate) {
 	l.changed(s.user)
 }
 
-// remove takes a socket out, if it is there.
+// remove removes a socket, if present.
 func (l *leading) remove(user protocol.UserID, id turn.SocketID) {
 	if delete(l.sockets[user], id); len(l.sockets[user]) == 0 {
 		delete(l.sockets, user)
@@ -63,19 +63,19 @@ func (l *leading) remove(user protocol.UserID, id turn.SocketID) {
 
 func (l *leading) changed(user protocol.UserID) { l.stale = l.stale || user == l.controller }
 
-// wants notes the size that a socket asks for.
+// wants stores the size that a socket asks for.
 func (l *leading) wants(user protocol.UserID, id turn.SocketID, want size) {
 	if s := l.sockets[user][id]; s != nil && !s.follows {
 		s.wish = want
 		if id == l.leader {
-			l.given = size{} // said again, it is given again
+			l.given = size{} // a repeated request is applied again
 		}
 		l.changed(user)
 	}
 }
 
-// acts notes that somebody is at a socket: they typed, clicked, or asked for
-// control there.
+// acts notes that somebody uses a socket's window: they typed, clicked, or
+// asked for control there.
 func (l *leading) acts(user protocol.UserID, id turn.SocketID) {
 	s := l.sockets[user][id]
 	if s == nil || s.follows {
@@ -89,7 +89,7 @@ func (l *leading) acts(user protocol.UserID, id turn.SocketID) {
 	l.changed(user)
 }
 
-// forget drops the client that acted longest ago. Of those with a socket it counts
+// forget drops the client that acted longest ago. If it has a socket, it counts
 // as never having acted.
 func (l *leading) forget() {
 	oldest := ""
@@ -101,9 +101,9 @@ func (l *leading) forget() {
 	delete(l.acted, oldest)
 }
 
-// choose returns which socket leads while controller has control, 0 for none, and
-// the size to give the terminal, which is none when there is nothing new. fresh
-// says that something may be.
+// choose returns the socket that leads while controller has control, 0 for
+// none, and the size to set, none if unchanged. fresh says that something may
+// have changed.
 func (l *leading) choose(controller protocol.UserID) (leader turn.SocketID, give size, fresh bool) {
 	if !l.stale && controller == l.controller {
 		return l.leader, size{}, false
@@ -123,13 +123,13 @@ func (l *leading) choose(controller protocol.UserID) (leader turn.SocketID, give
 	return leader, give, true
 }
 
-// before reports whether s rather leads than another socket of its user.
+// before reports whether s takes precedence over another socket of its user.
 func (l *leading) before(id turn.SocketID, s *candidate, other turn.SocketID) bool {
 	mine, theirs := l.acted[s.client], l.acted[l.sockets[s.user][other].client]
 	return mine > theirs || mine == theirs && id < other
 }
 
-// mayLead has v among those who could lead, or no longer.
+// mayLead adds v to the possible leaders, or removes it.
 func (h *Hub) mayLead(v *Viewer) {
 	if h.audience.sees(v) && v.may(roster.Control) {
 		h.leading.add(v.id, candidate{user: v.user, client: v.pacer, follows: v.follows})
@@ -139,8 +139,8 @@ func (h *Hub) mayLead(v *Viewer) {
 	h.leading.remove(v.user, v.id)
 }
 
-// lead gives the terminal the size of the socket that leads, when there is
-// something new, and tells the controller's sockets which one that is.
+// lead sets the terminal's size to the leading socket's, if that is new, and
+// tells the controller's sockets which one leads.
 func (h *Hub) lead() {
 	last, controller := h.leading.controller, h.state.Controller()
 	leader, give, fresh := h.leading.choose(controller)
@@ -163,8 +163,8 @@ func (h *Hub) lead() {
 	}
 }
 
-// leads tells a controller's viewer whether it leads, if it doesn't know. With
-// control it takes for granted that it does.
+// leads tells a controller's viewer whether it leads, unless it knows. A viewer
+// with control assumes that it does.
 func (v *Viewer) leads(yes bool) {
 	if v.greeted && v.notLed == yes {
 		v.notLed = !yes

@@ -6,11 +6,11 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// A lifecycle is how far it is with a hub: viewers may not join yet, they may, or
-// it is over.
+// A lifecycle is the phase of a hub: viewers can't join yet, they can, or it is
+// over.
 type lifecycle struct {
 	// Static after construction.
-	ready chan struct{}   // closed when viewers may join, or err is set
+	ready chan struct{}   // closed once viewers may join, or err is set
 	done  chan struct{}   // closed when run has returned
 	over  context.Context // ends with done
 	stop  context.CancelFunc
@@ -27,7 +27,7 @@ func newLifecycle() lifecycle {
 	return lifecycle{ready: make(chan struct{}), done: make(chan struct{}), over: over, stop: stop}
 }
 
-// begin lets viewers join, or tells those who wait for that why they can't.
+// begin lets viewers join, or tells those who wait why they can't.
 func (l *lifecycle) begin(err error) {
 	if !l.open {
 		l.err, l.open = err, true
@@ -35,7 +35,7 @@ func (l *lifecycle) begin(err error) {
 	}
 }
 
-// end says that the hub is over.
+// end marks the hub as over.
 func (l *lifecycle) end() {
 	l.stop()
 	close(l.done)
@@ -58,7 +58,7 @@ func (l *lifecycle) await(ctx context.Context) error {
 	return protocol.Fault(protocol.KindUnavailable, nil)
 }
 
-// dead reports whether the hub is over, or will be because it has failed.
+// dead reports whether the hub is over, or has failed.
 func (l *lifecycle) dead() bool {
 	select {
 	case <-l.done:

@@ -13,28 +13,28 @@ import (
 	"github.com/fairlead/fairlead/tunnel"
 )
 
-// maxOutbox bounds what waits to be written to the agent. Input is bounded by
-// its credits and everything else is small, so only a dead tunnel fills it.
+// maxOutbox bounds the frames that wait for the agent. Credits bound input, and
+// everything else is small, so only a dead tunnel fills it.
 const maxOutbox = 1 << 20
 
 // A link is the hub's stream to the terminal while the sandbox is connected.
 type link struct {
-	// Static after construction.
+	// the grant under which it was opened
 	session *tunnel.Session
 	stream  *tunnel.Stream
 	opened  protocol.TerminalOpened
 	bearer  *bearer // under whose grant it was opened
 
 	ready   chan struct{}      // something waits in out
-	giveUp  context.CancelFunc // ends the stream, without waiting for it
+	giveUp  context.CancelFunc // ends the stream, without blocking
 	abandon context.Context    // ends with giveUp
 
 	// Guarded by mu.
 	mu      sync.Mutex
-	out     []byte // frames that wait to be written
-	aside   int    // bytes of out that maxOutbox doesn't count
-	spare   []byte // the buffer that was written last
-	writing bool   // somebody writes
+	out     []byte // frames to be written
+	aside   int    // bytes of out that don't count for maxOutbox
+	spare   []byte // the last written buffer, for reuse
+	writing bool   // a write is in progress
 }
 
 // openLink opens a terminal stream.
@@ -58,15 +58,15 @@ func openLink(ctx context.Context, session *tunnel.Session, key Key, b *bearer, 
 	return l, nil
 }
 
-// send has m written soon. It never blocks.
+// send queues m and has it written soon. It never blocks.
 func (l *link) send(m protocol.Message) {
 	l.Queue(m)
 	l.Rouse()
 }
 
-// Queue adds m to what waits to be written; Flush or Rouse must follow. When
-// the agent takes nothing for so long that the outbox is full, it gives the
-// stream up, which the reader notices.
+// Queue adds m to the frames to be written; Flush or Rouse must follow. If the
+// agent reads so slowly that the outbox is full, it ends the stream, which the
+// reader notices.
 func (l *link) Queue(m protocol.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,8 +78,8 @@ func (l *link) Queue(m protocol.Message) {
 	l.out = out
 }
 
-// Ask implements [Admitter]. What is asked is bounded by the roster's window,
-// and not by the outbox: a crowd that comes back with a stream must not end it.
+// Ask implements [Admitter]. The roster's window bounds the questions, not
+// maxOutbox: many viewers that return with a stream must not end it.
 func (l *link) Ask(h roster.Handle, token string) {
 	m := protocol.GrantAdd{Handle: uint64(h), Grant: token}
 	l.mu.Lock()
@@ -97,7 +97,7 @@ func (l *link) Ask(h roster.Handle, token string) {
 // Forget implements [Admitter].
 func (l *link) Forget(id protocol.GrantID) { l.send(protocol.GrantDrop{GrantID: id}) }
 
-// Rouse has the link's own writer flush.
+// Rouse makes the link's own writer flush.
 func (l *link) Rouse() {
 	select {
 	case l.ready <- struct{}{}:
@@ -105,8 +105,8 @@ func (l *link) Rouse() {
 	}
 }
 
-// Flush writes all that waits, unless somebody else is doing it already. It
-// waits for the tunnel.
+// Flush writes all queued frames, unless somebody else is doing so. It may
+// block on the tunnel.
 func (l *link) Flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,7 +124,7 @@ func (l *link) Flush() {
 	}
 }
 
-// write flushes whenever it is roused, until ctx ends.
+// write flushes when roused, until ctx ends.
 func (l *link) write(ctx context.Context) {
 	for {
 		select {
@@ -136,7 +136,7 @@ func (l *link) write(ctx context.Context) {
 	}
 }
 
-// read appends the terminal's output to f, tells in what became of input, and
+// read appends the terminal's output to f, reports the fate of input to in, and
 // posts everything else to the hub, until the stream ends. It returns why.
 func (l *link) read(f *feed.Feed, in *input.Queue, post func(event)) error {
 	r := linkReader{link: l, feed: f, typing: in, post: post, behind: l.opened.Head > l.opened.Offset}
@@ -144,9 +144,8 @@ func (l *link) read(f *feed.Feed, in *input.Queue, post func(event)) error {
 	defer r.pieces.Drop("")
 	frames := protocol.NewFrameReader(l.stream)
 	for {
-		// Output that has come together is delivered together: when there is
-		// more of it than the viewers' sockets are fast, each gets fewer,
-		// larger writes.
+		// Output that arrives together is delivered together: when there is more of
+		// it than the viewers' sockets can take, each gets fewer, larger writes.
 		if r.undelivered && !frames.Ready() {
 			r.undelivered = false
 			f.Deliver()
@@ -172,12 +171,12 @@ type linkReader struct {
 	typing *input.Queue
 	post   func(event)
 
-	behind      bool // of what OPENED announced
-	undelivered bool // the feed has output that the viewers weren't handed
+	behind      bool // the ring lacks output that OPENED announced
+	undelivered bool // the feed has output that wasn't offered to the viewers
 	pieces      feed.Assembly
 }
 
-// take acts on one message of the agent.
+// take handles one message of the agent.
 func (r *linkReader) take(message protocol.Message) error {
 	if _, piece := message.(protocol.Keyframe); r.pieces.Started() && !piece {
 		return fmt.Errorf("hub: %s inside a keyframe", message.FrameType())
@@ -234,7 +233,7 @@ func (r *linkReader) keyframe(m protocol.Keyframe) error {
 		}
 		return r.feed.DropKeyframe(m, dropped)
 	}
-	defer kf.Release() // the feed has it, or has no use for it
+	defer kf.Release() // the feed holds it, or doesn't need it
 	if err := r.feed.AddKeyframe(kf); err != nil {
 		return err
 	}

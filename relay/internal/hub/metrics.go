@@ -9,17 +9,17 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/input"
 )
 
-// Why the relay ends a socket: labels of a metric.
+// Reasons for closing a socket: labels of a metric.
 const (
-	cutNotices    = "notices" // what it was told piled up
+	cutNotices    = "notices" // too many messages waited for it
 	cutExpired    = "grant_expired"
 	cutRefused    = "grant_refused" // by the agent
 	cutRevoked    = "grant_revoked"
 	cutUnanswered = "grant_unanswered"
 )
 
-// What a hub may have no use for: labels of a metric. Its own events are not
-// among them, since one that nobody acts on doesn't compile.
+// What a hub may be unable to handle: labels of a metric. Its own events are
+// not among them, since one without a handler doesn't compile.
 const (
 	unhandledAgent  = "agent_message"
 	unhandledClient = "client_message"
@@ -42,7 +42,7 @@ type Metrics struct {
 	Attached    *prometheus.CounterVec // by mode
 	Moved       prometheus.Counter
 	LinksLost   prometheus.Counter
-	Unhandled   *prometheus.CounterVec // by what it is
+	Unhandled   *prometheus.CounterVec // by its source
 
 	KeyframesWanted prometheus.Counter
 	KeyframesSent   prometheus.Counter
@@ -50,8 +50,8 @@ type Metrics struct {
 	PaceSetters     prometheus.Gauge
 	Acks            prometheus.Counter
 
-	// Times. Nothing here is observed for each viewer of a chunk: that is the
-	// one path where it would cost something.
+	// Times. Nothing is observed per viewer and chunk: only on that path would it
+	// cost something.
 	Deferred prometheus.Counter       // offers that a socket didn't take at once
 	Join     *prometheus.HistogramVec // by mode
 	Resume   prometheus.Histogram     // of terminals

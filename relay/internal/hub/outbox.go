@@ -9,32 +9,32 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/replay"
 )
 
-// maxNotices bounds the text frames that wait for one viewer. A viewer that lets
-// more pile up is closed: it can't be told anything any more.
+// maxNotices bounds the text frames that wait for one viewer. Beyond it the
+// viewer is closed, as it can't be told anything any more.
 const maxNotices = 64 << 10
 
-// An outbox holds what a viewer is to be told, until its socket takes it. What
-// is queued before the greeting is sent behind it.
+// An outbox holds the messages for a viewer until its socket takes them. Those
+// queued before the greeting are sent after it.
 type outbox struct {
 	// Static after construction.
-	socket   *socket            // writes what is here
-	overflow prometheus.Counter // of viewers who let too much pile up
+	socket   *socket            // writes the messages
+	overflow prometheus.Counter // of viewers for whom too much waited
 
 	// Guarded by mu.
 	mu         sync.Mutex
-	notices    []byte // framed text that waits
-	ahead      []byte // framed text that doesn't wait for the greeting
-	refusing   bool   // an input_refused waits among the notices
-	pinged     bool   // the viewer asked whether we are there
-	typedUpTo  uint64 // its input up to this sequence number was written
-	ackedInput uint64 // what it was told of that
-	live       bool   // it was greeted, and has a position in the output
+	notices    []byte // framed text messages
+	ahead      []byte // framed text messages that don't wait for the greeting
+	refusing   bool   // an input_refused is among notices
+	pinged     bool   // a ping of the viewer waits for an answer
+	typedUpTo  uint64 // its input up to this number was written
+	ackedInput uint64 // the number that it was told
+	live       bool   // it was greeted and has a position in the output
 	closing    bool
 	closeCode  int
 	closeCause string
 }
 
-// Tell queues a text frame, which waits for the greeting if need be.
+// Tell queues a text message, for after the greeting if that is to come.
 func (o *outbox) Tell(m protocol.ServerMessage) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -43,7 +43,7 @@ func (o *outbox) Tell(m protocol.ServerMessage) {
 	}
 	if refusal, ok := m.(protocol.InputDropped); ok && refusal.Seq == 0 {
 		if o.refusing {
-			return // one waiting notice says it all
+			return // one waiting message is enough
 		}
 		o.refusing = true
 	}
@@ -51,13 +51,13 @@ func (o *outbox) Tell(m protocol.ServerMessage) {
 	o.bound()
 }
 
-// complain tells the viewer that a frame of its own could not be obeyed.
+// complain tells the viewer that its message could not be obeyed.
 func (o *outbox) complain(err error) {
 	e := protocol.AsError(err)
 	o.Tell(protocol.ErrorMessage{Name: e.Kind.Name(), Message: e.Error()})
 }
 
-// tellFrame queues a text frame that is the same for many.
+// tellFrame queues a text frame that is shared by many viewers.
 func (o *outbox) tellFrame(frame []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -68,8 +68,8 @@ func (o *outbox) tellFrame(frame []byte) {
 	o.bound()
 }
 
-// bound ends a viewer for whom too much waits, and wakes the writer. The caller
-// holds mu.
+// bound closes a viewer for which too much waits, and wakes the writer. The
+// caller holds mu.
 func (o *outbox) bound() {
 	if len(o.notices) > maxNotices {
 		o.overflow.Inc()
@@ -79,8 +79,8 @@ func (o *outbox) bound() {
 	o.socket.Wake()
 }
 
-// pongFrame answers pings, however many came since the last one: so many viewers
-// ask that each answer has to cost next to nothing.
+// pongFrame answers all pings since the last one: so many viewers ping that
+// each answer must cost next to nothing.
 var pongFrame = replay.AppendTextFrame(nil, protocol.EncodeServerMessage(protocol.PongMessage{}))
 
 // pong answers a ping of the viewer.
@@ -93,7 +93,7 @@ func (o *outbox) pong() {
 	}
 }
 
-// hint has m written at once, whether the viewer was greeted or not.
+// hint writes m at once, even before the greeting.
 func (o *outbox) hint(m protocol.ServerMessage) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -111,7 +111,7 @@ func (o *outbox) Confirm(seq uint64) {
 	}
 }
 
-// close makes the writer end the socket once the notices so far are written.
+// close makes the writer end the socket after the messages so far.
 func (o *outbox) close(kind protocol.Kind, cause string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -126,8 +126,8 @@ func (o *outbox) closeLocked(kind protocol.Kind, cause string) {
 	o.socket.Wake()
 }
 
-// greet sends the greeting before everything else, and lets output flow from the
-// position that the reader has.
+// greet sends the greeting before everything else, and starts output from the
+// reader's position.
 func (o *outbox) greet(greeting []protocol.ServerMessage) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -140,8 +140,8 @@ func (o *outbox) greet(greeting []protocol.ServerMessage) {
 	o.socket.Wake()
 }
 
-// take returns what is to be written now, and forgets it. live says that output
-// may follow, closing that the socket ends behind it.
+// take removes and returns what is to be written now. live: output may follow;
+// closing: the socket ends after it.
 func (o *outbox) take() (notices []byte, live, closing bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -159,14 +159,14 @@ func (o *outbox) take() (notices []byte, live, closing bool) {
 				protocol.EncodeServerMessage(protocol.InputWritten{Seq: o.ackedInput}))
 		}
 	}
-	if o.pinged { // also one that isn't greeted must know that we are there
+	if o.pinged { // even before the greeting a viewer must know that the relay is alive
 		o.pinged = false
 		notices = append(notices, pongFrame...)
 	}
 	return notices, o.live, o.closing
 }
 
-// end returns how the socket is to be closed.
+// end returns how to close the socket.
 func (o *outbox) end() (code int, cause string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

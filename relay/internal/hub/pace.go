@@ -8,29 +8,29 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// pacers are the viewers who hold the terminal back. Owned by run.
+// pacers are the pace-setters. Owned by run.
 type pacers struct {
 	controller protocol.UserID
-	newest     map[string]*Viewer // who speaks for a name: of its sockets the newest
+	newest     map[string]*Viewer // by client id: the newest of its sockets, which reports
 }
 
-// controls reports whether v is of who has control.
+// controls reports whether v belongs to the controller.
 func (p *pacers) controls(v *Viewer) bool { return v.user != "" && v.user == p.controller }
 
-// setsPace reports whether v should hold the terminal back: the controller's
-// viewers do, and those that asked for every byte.
+// setsPace reports whether v should be a pace-setter: the controller's viewers
+// are, and those that get every byte.
 func (h *Hub) setsPace(v *Viewer) bool {
 	return v.greeted && h.audience.sees(v) && (v.wantsAll || h.pacers.controls(v))
 }
 
-// followController makes the new controller's viewers pace-setters, and the
-// old one's none.
+// followController makes the new controller's viewers pace-setters, instead of
+// the old one's.
 func (h *Hub) followController() {
 	next, last := h.state.Controller(), h.pacers.controller
 	if next == last {
 		return
 	}
-	h.hold(false) // whoever typed that has left the keyboard
+	h.hold(false) // the one who typed it is no longer in control
 	h.pacers.controller = next
 	for _, v := range h.audience.viewers {
 		if v.user == next || v.user == last {
@@ -39,7 +39,7 @@ func (h *Hub) followController() {
 	}
 }
 
-// repace makes v a pace-setter if it should be one, and ends that if not.
+// repace makes v a pace-setter if it should be one, otherwise ends that.
 func (h *Hub) repace(v *Viewer) {
 	speaker := h.pacers.newest[v.pacer]
 	switch {
@@ -59,7 +59,7 @@ func (h *Hub) repace(v *Viewer) {
 	}
 }
 
-// unpace ends v's being a pace-setter. Another socket of the same name takes
+// unpace removes v as a pace-setter. Another socket of the same client takes
 // its place.
 func (h *Hub) unpace(v *Viewer) {
 	if h.pacers.newest[v.pacer] != v {
@@ -81,23 +81,23 @@ func (h *Hub) unpace(v *Viewer) {
 	h.send(protocol.Pace{ID: v.pacer, Offset: v.reader.Pace(), Gone: true})
 }
 
-// tellPace tells the agent where v is, if v is a pace-setter.
+// tellPace reports v's progress to the agent, if v is a pace-setter.
 func (h *Hub) tellPace(v *Viewer) {
 	if h.pacers.newest[v.pacer] == v {
 		h.send(protocol.Pace{ID: v.pacer, Offset: v.reader.Pace()})
 	}
 }
 
-// scoped returns the name of a user's client to the agent: the same across
-// sockets and relays, and nobody else's.
+// scoped returns the agent's id for a user's client: the same across sockets
+// and relays, and nobody else's.
 func scoped(user protocol.UserID, client string) string {
 	sum := sha256.Sum256([]byte(string(user) + "\x00" + client))
 	return base64.RawURLEncoding.EncodeToString(sum[:])[:22]
 }
 
-// names returns how a guest is called to the agent: as a pace-setter, and as
-// one who types. The relay counts a plain client's input, from 1 for each
-// socket, so each is another client to the agent.
+// names returns a guest's ids for the agent: as a pace-setter, and for its
+// input. The relay numbers a plain client's input, from 1 for each socket, so
+// each socket is another client to the agent.
 func (g Guest) names() (pacer, client string) {
 	if g.Client == "" {
 		name := rand.Text()

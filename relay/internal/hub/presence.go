@@ -11,22 +11,22 @@ import (
 // presenceInterval is the least time between two presence messages.
 const presenceInterval = time.Second
 
-// presence knows who watches, and limits how often viewers are told. Owned by
+// presence tracks who watches, and limits how often viewers are told. Owned by
 // run.
 type presence struct {
 	people  []*person // by name
 	of      map[protocol.UserID]*person
-	version uint64 // of people, raised by every change
-	told    uint64 // the version of the last broadcast
+	version uint64 // of people; every change raises it
+	told    uint64 // the last broadcast version
 	sent    time.Time
 }
 
-// A person is somebody who watches by some sockets.
+// A person watches with one or more sockets.
 type person struct {
 	user        protocol.UserID
 	name        string
 	sockets     int
-	controllers int // of sockets, those whose grant carries "control"
+	controllers int // sockets whose grants carry "control"
 }
 
 func (p *person) compare(other *person) int {

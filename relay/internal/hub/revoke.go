@@ -7,12 +7,12 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// Under has viewers end with their grants by the clock, and the revocations, of
-// grants. It is called before the first Open; without it nothing is revoked.
+// Under sets the grants that end viewers when they expire or are revoked. It
+// must be called before the first Open; without it nothing is revoked.
 func (s *Set) Under(grants *lifetime.Grants) { s.grants = grants }
 
-// whyEnded says what is counted, and what a viewer is told, when its grant has
-// ended.
+// whyEnded returns the metric's label, and what the viewer is told, for the end
+// of its grant.
 func whyEnded(err error) (why string, kind protocol.Kind, cause string) {
 	e := protocol.AsError(err)
 	if errors.Is(err, lifetime.ErrRevoked) {

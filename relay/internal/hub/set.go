@@ -19,18 +19,18 @@ import (
 const (
 	// idleTime is how long a hub without viewers keeps its stream.
 	idleTime = 30 * time.Second
-	// maxHubs bounds the hubs of one sandbox, and of one person: as many as a
-	// sandbox may have terminals.
+	// maxHubs bounds the hubs of one sandbox, and of one person: it is a sandbox's
+	// limit of terminals.
 	maxHubs = protocol.MaxPTYs
 	// maxName bounds a viewer's name, in bytes.
 	maxName = 128
 )
 
-// openTimeout bounds the wait for a terminal that nobody watches yet. A test has
-// more patience.
+// openTimeout bounds the wait for a terminal that nobody watches yet. It is a
+// variable so that a test can raise it.
 var openTimeout = 5 * time.Second
 
-// A Set holds the hubs of a relay, one for each terminal that is watched.
+// A Set holds the hubs of a relay, one for each watched terminal.
 type Set struct {
 	// Static after construction.
 	tunnels Tunnels
@@ -40,30 +40,30 @@ type Set struct {
 	cancel  context.CancelCauseFunc
 	running sync.WaitGroup
 	sockets atomic.Uint64
-	ring    atomic.Int64     // what a ring may take, in bytes; set under mu
+	ring    atomic.Int64     // a ring's memory limit, in bytes; set under mu
 	memory  *feed.Memory     // for keyframes
-	sharing atomic.Bool      // share is about to be called
+	sharing atomic.Bool      // share will be called soon
 	grants  *lifetime.Grants // of all viewers
-	free    chan struct{}    // closed when the set is closed and held is 0
+	free    chan struct{}    // closed once the set is closed and held is 0
 
 	// Guarded by mu.
 	mu      sync.Mutex
 	closed  bool
 	hubs    map[Key]*shared
-	spent   map[*shared]struct{} // that another hub of the same terminal has replaced
-	held    int                  // handles that are not released
+	spent   map[*shared]struct{} // replaced by another hub of the same terminal
+	held    int                  // unreleased handles
 	watched map[*tunnel.Session]int
 }
 
-// A shared hub is one of a set, and who uses it.
+// A shared is a hub of a set with its users.
 type shared struct {
 	hub    *Hub
 	stop   context.CancelFunc
-	first  protocol.GrantID        // of who came first
-	people map[protocol.UserID]int // who holds it how often, or did last
+	first  protocol.GrantID        // of the first viewer
+	people map[protocol.UserID]int // how many handles each person holds; the last one's stays
 	refs   int
 	idle   *time.Timer // runs while refs is 0
-	since  time.Time   // when it began to run
+	since  time.Time   // when the timer was started
 }
 
 // NewSet returns an empty Set.
@@ -79,10 +79,10 @@ func NewSet(tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Set {
 	return s
 }
 
-// reshare has share called soon: who takes memory may hold a feed.
+// reshare calls share soon: the caller may hold a feed's lock.
 func (s *Set) reshare() {
 	if s.sharing.CompareAndSwap(false, true) {
-		go func() { // ends when it has called
+		go func() { // ends after the call
 			s.sharing.Store(false)
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -91,12 +91,12 @@ func (s *Set) reshare() {
 	}
 }
 
-// Close ends all hubs: their viewers are told that the relay goes away. It
+// Close ends all hubs and tells their viewers that the relay goes away. It
 // waits for the hubs, and for the sockets until ctx ends.
 func (s *Set) Close(ctx context.Context) { s.Drain(ctx, "") }
 
-// Drain is Close for a relay whose viewers find their terminals at another
-// relay's public origin; an empty one says nothing.
+// Drain is Close, and tells viewers to go to another relay's public origin,
+// unless empty.
 func (s *Set) Drain(ctx context.Context, origin string) {
 	s.mu.Lock()
 	if !s.closed && s.held == 0 {
@@ -112,7 +112,7 @@ func (s *Set) Drain(ctx context.Context, origin string) {
 	}
 }
 
-// A Handle keeps a hub alive; Release it when the socket is over.
+// A Handle keeps a hub alive; Release it when the socket has ended.
 type Handle struct {
 	set  *Set
 	key  Key
@@ -121,10 +121,10 @@ type Handle struct {
 	once sync.Once
 }
 
-// Open returns a handle on the hub of a terminal, once the agent has opened
-// the terminal for grant. It fails with the agent's answer, with a
-// [tunnel.StandbyError] when the terminal is to be had at another relay, or
-// unavailable when the sandbox isn't connected.
+// Open returns a handle on the hub of a terminal, once the agent has opened the
+// terminal for grant. It fails with the agent's answer, with a
+// [tunnel.StandbyError] if the terminal is at another relay, or unavailable if
+// the sandbox isn't connected.
 func (s *Set) Open(ctx context.Context, key Key, grant *jws.Grant, token string) (*Handle, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -141,12 +141,12 @@ func (s *Set) Open(ctx context.Context, key Key, grant *jws.Grant, token string)
 		handle.Release()
 		if t.first == grant.ID || !aboutGrant(err) {
 			return nil, err
-		} // else it was another one's grant
+		} // otherwise another viewer's grant was refused
 	}
 }
 
-// acquire counts a user of key's hub, which it starts when there is none. It fails
-// when the set is closed, and where there are too many hubs.
+// acquire adds a user to key's hub and starts one if there is none. It fails if
+// the set is closed or there are too many hubs.
 func (s *Set) acquire(key Key, grant *jws.Grant, token string) (*shared, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +154,7 @@ func (s *Set) acquire(key Key, grant *jws.Grant, token string) (*shared, error) 
 		return nil, protocol.Fault(protocol.KindRestarting, nil)
 	}
 	t := s.hubs[key]
-	// The stream of a terminal that is over says nothing any more, also not who
+	// The stream of an ended terminal gives no more answers, not even about who
 	// else may see it.
 	if t != nil && t.hub.finished.Load() {
 		s.spent[t] = struct{}{}
@@ -185,9 +185,9 @@ func (s *Set) acquire(key Key, grant *jws.Grant, token string) (*shared, error) 
 	return t, nil
 }
 
-// makeRoom fails when a sandbox or a person has as many hubs as one may have,
-// unless one of them is idle: the one that is so for longest ends. That a
-// terminal exists, an agent alone says. The caller holds mu.
+// makeRoom fails if a sandbox or a person has as many hubs as allowed, unless
+// one of them is idle: then the longest idle one ends. Only an agent can say
+// that a terminal exists. The caller holds mu.
 func (s *Set) makeRoom(sandbox protocol.SandboxID, user protocol.UserID) error {
 	for _, mine := range []func(Key, *shared) bool{
 		func(key Key, _ *shared) bool { return key.Sandbox == sandbox },
@@ -226,7 +226,7 @@ func (s *Set) makeRoom(sandbox protocol.SandboxID, user protocol.UserID) error {
 	return nil
 }
 
-// forget drops a hub that is over.
+// forget removes a hub that is over.
 func (s *Set) forget(key Key, t *shared) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,18 +237,17 @@ func (s *Set) forget(key Key, t *shared) {
 	s.share()
 }
 
-// windowStep is the unit in which rings shrink and grow, and what each has at
-// least, in bytes: so that not every hub that comes or goes concerns all.
+// windowStep is the unit, in bytes, in which rings shrink and grow, and the
+// least that each has: so that not every new hub changes all others.
 const windowStep = 64 << 10
 
-// window returns what each ring may take of the relay's memory.
+// window returns each ring's memory limit.
 func (s *Set) window() int { return int(s.ring.Load()) }
 
 // keyframes returns the memory for keyframes.
 func (s *Set) keyframes() *feed.Memory { return s.memory }
 
-// share divides what keyframes leave of the memory among the hubs that there
-// are. The caller
+// share divides the memory that keyframes leave among the hubs. The caller
 // holds mu.
 func (s *Set) share() {
 	window := s.memory.Left() / max(len(s.hubs)+len(s.spent), 1)
@@ -263,8 +262,7 @@ func (s *Set) share() {
 	}
 }
 
-// Held returns how much memory there is behind what terminals show: rings and
-// keyframes, in bytes.
+// Held returns the memory of all rings and keyframes, in bytes.
 func (s *Set) Held() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,8 +281,8 @@ func (s *Set) Held() int {
 	return held
 }
 
-// Release gives the handle back. A hub that nobody holds ends after idleTime,
-// or at once when it has nothing to show any more.
+// Release releases the handle. A hub without handles ends after idleTime, or at
+// once if its terminal has ended.
 func (h *Handle) Release() {
 	h.once.Do(func() {
 		s, t := h.set, h.t
@@ -330,33 +328,33 @@ func (s *Set) watch(session *tunnel.Session, delta int) {
 	}
 }
 
-// A Guest is what a gateway knows of a socket that joins.
+// A Guest is what the gateway knows of a joining socket.
 type Guest struct {
 	Grant  *jws.Grant
 	Token  string // the grant in compact form, for the agent
 	Socket Sink
 
-	Since  *protocol.Position // from where it wants output; nil: from where a newcomer should
-	Astray bool               // it named a position, which can't be read
+	Since  *protocol.Position // where output should begin; nil: the default for a new viewer
+	Astray bool               // it named an unreadable position
 	Follow bool               // it never gives the terminal its size
-	Exact  bool               // it gets every byte, if the grant allows to record
-	Client string             // names its client across sockets; may be empty
+	Exact  bool               // it gets every byte, if the grant carries record
+	Client string             // client id across sockets; may be empty
 	Counts bool               // it speaks terminal.v2
-	Asked  time.Time          // when its request came; zero: when it joins
+	Asked  time.Time          // when its request came; zero: now
 }
 
-// Join attaches a socket. The gateway then runs the Viewer's Serve, hands it
-// what it reads, and calls Leave at the end.
+// Join joins a socket. The gateway then runs the Viewer's Serve, passes it what
+// it reads, and calls Leave at the end.
 func (h *Handle) Join(g Guest) *Viewer {
 	v := newViewer(h.t.hub, turn.SocketID(h.set.sockets.Add(1)), g)
 	v.hub.post(joined{v})
 	return v
 }
 
-// Leave detaches the viewer.
+// Leave removes the viewer.
 func (v *Viewer) Leave() { v.hub.post(left{v}) }
 
-// clip bounds a name, so that a long one can't crowd out what viewers are told.
+// clip bounds a name, so that a long one takes no room from other messages.
 func clip(name string) string {
 	if len(name) > maxName {
 		name = strings.ToValidUTF8(name[:maxName], "")

@@ -12,51 +12,51 @@ import (
 )
 
 const (
-	// pingInterval is how often a quiet socket is pinged, so that no hop in
-	// between takes it for dead; pongTimeout is when we do.
+	// pingInterval is how often a quiet socket is pinged, so that intermediaries
+	// keep it open; pongTimeout is when we consider it dead.
 	pingInterval = 25 * time.Second
 	pongTimeout  = 60 * time.Second
 )
 
 // A Sink is the socket of one viewer.
 type Sink interface {
-	// WriteFrames writes complete WebSocket frames, after what Offer kept.
-	// Without frames it writes that alone.
+	// WriteFrames writes complete WebSocket frames, after what Offer kept. Without
+	// frames it writes only that.
 	WriteFrames(frames net.Buffers) error
-	// Ping asks the peer for a sign of life.
+	// Ping sends a ping.
 	Ping() error
-	// LastHeard returns when the peer last gave one.
+	// LastHeard returns when the peer was last heard.
 	LastHeard() time.Time
 	// Close ends the socket with a close code of protocol.Kind.
 	Close(code int, reason string)
 }
 
-// An Offerer is a Sink that can write without waiting. The stream's reader then
-// serves sockets that keep up by itself, as a bare loop of writes would, and no
-// goroutine has to wake for each of them.
+// An Offerer is a Sink that can write without blocking. The stream's reader
+// then writes to all sockets that keep up, like a plain loop, and no goroutine
+// has to wake for each of them.
 type Offerer interface {
 	Sink
-	// Begin reports whether the socket is idle, and if so keeps it for one
+	// Begin reports whether the socket is idle, and if so reserves it for one
 	// Offer, which must follow.
 	Begin() bool
-	// Offer writes what the kernel takes at once and keeps the rest, which
-	// goes before anything else. drained says that nothing is kept.
+	// Offer writes what the kernel takes at once and keeps the rest, to be written
+	// first. drained: nothing is kept.
 	Offer(frames net.Buffers) (drained bool, err error)
 }
 
-// A socket writes what a viewer gets: what its outbox holds, then output. The
-// viewer's writer does so, or the stream's reader in its stead for as long as the
+// A socket writes what a viewer gets: its outbox's messages, then output. The
+// viewer's writer does that, or the stream's reader instead, as long as the
 // socket takes it at once.
 type socket struct {
 	// Static after construction.
 	v     *Viewer
 	sink  Sink
 	offer Offerer       // sink, if it is one
-	wake  chan struct{} // to the writer
+	wake  chan struct{} // wakes the writer
 
 	// Guarded by writing, which is held while the socket is written to.
 	writing sync.Mutex
-	frames  net.Buffers    // the last batch's memory
+	frames  net.Buffers    // buffer, reused for batches
 	sending *feed.Keyframe // in the batch that is being written
 }
 
@@ -75,9 +75,9 @@ func (s *socket) serve(ctx context.Context) {
 	defer filling.Wait()
 	defer cancel()
 	// One channel wakes the writer for everything: with hundreds of viewers a
-	// select per chunk is a tenth of the relay's CPU.
+	// select per chunk costs a tenth of the relay's CPU.
 	defer context.AfterFunc(ctx, s.Wake)()
-	defer context.AfterFunc(s.v.hub.life.over, func() { // which may have ended before it saw this viewer
+	defer context.AfterFunc(s.v.hub.life.over, func() { // the hub may have ended before it saw this viewer
 		s.v.outbox.close(protocol.KindUnavailable, protocol.KindUnavailable.Text())
 	})()
 	alive := keepalive{sink: s.sink}
@@ -100,8 +100,8 @@ func (s *socket) serve(ctx context.Context) {
 	}
 }
 
-// drain writes until nothing waits. fill says that the agent's log must be read
-// for the viewer; !ok that the socket is over.
+// drain writes until nothing waits. fill: the agent's log must be read for the
+// viewer; !ok: the socket is over.
 func (s *socket) drain() (fill, ok bool) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -113,8 +113,8 @@ func (s *socket) drain() (fill, ok bool) {
 	}
 }
 
-// Push offers what is new to the socket, from the stream's reader. Whatever
-// would have to wait is left to the writer. It implements [feed.Consumer].
+// Push offers new output to the socket, from the stream's reader. What would
+// block is left to the writer. It implements [feed.Consumer].
 func (s *socket) Push() {
 	if s.offer == nil || !s.writing.TryLock() {
 		s.postpone()
@@ -133,20 +133,20 @@ func (s *socket) Push() {
 		return
 	}
 	if err != nil || out.More || closing || out.Done || out.Fill {
-		s.Wake() // the writer meets the error, too
+		s.Wake() // the writer gets the error, too
 		return
 	}
 	s.wrote()
 }
 
-// postpone leaves what is new to the writer, for the socket doesn't take it now.
+// postpone leaves new output to the writer, as the socket doesn't take it now.
 func (s *socket) postpone() {
 	s.v.hub.metrics.Deferred.Inc()
 	s.Wake()
 }
 
-// flush writes what waits: notices first, then one piece of output. !ok says
-// that the socket is over. The caller holds writing.
+// flush writes what waits: messages first, then one piece of output. !ok: the
+// socket is over. The caller holds writing.
 func (s *socket) flush() (out feed.Outcome, ok bool) {
 	batch, out, closing := s.collect(false)
 	err := s.sink.WriteFrames(batch)
@@ -165,8 +165,8 @@ func (s *socket) flush() (out feed.Outcome, ok bool) {
 	return out, true
 }
 
-// collect takes what waits: notices, then one piece of output. offering says that
-// the batch is offered only. The caller holds writing.
+// collect takes what waits: messages, then one piece of output. offering: the
+// batch is only offered. The caller holds writing.
 func (s *socket) collect(offering bool) (batch net.Buffers, out feed.Outcome, closing bool) {
 	notices, live, closing := s.v.outbox.take()
 	batch = s.frames[:0]
@@ -191,8 +191,8 @@ func (s *socket) collect(offering bool) (batch net.Buffers, out feed.Outcome, cl
 	return batch, out, closing
 }
 
-// recycle keeps the memory of the batch that was written, without the ring's
-// chunks in it. The caller holds writing.
+// recycle keeps the written batch's memory for reuse, without the ring's
+// chunks. The caller holds writing.
 func (s *socket) recycle(batch net.Buffers) {
 	clear(batch)
 	s.frames = batch[:0]
@@ -202,31 +202,31 @@ func (s *socket) recycle(batch net.Buffers) {
 	}
 }
 
-// wrote follows a write that took all there was. For viewers who acknowledge the
-// agent hears by that; for most others, nothing.
+// wrote handles a write after which nothing waits. It posts progress for
+// pace-setters that don't acknowledge; for others it does nothing.
 func (s *socket) wrote() {
 	if s.v.reader.Wrote() {
 		s.v.hub.post(paced{s.v})
 	}
 }
 
-// A keepalive pings a viewer's socket. It pings only when nothing waits to be
-// written: behind a long write a ping would say how slow the line is, and not
-// whether somebody is there. Owned by the viewer's writer.
+// A keepalive pings a viewer's socket. It pings only while nothing waits to be
+// written: behind a long write a ping would measure the line's speed rather
+// than the peer's presence. Owned by the viewer's writer.
 type keepalive struct {
 	sink  Sink
 	timer *time.Timer
 	due   atomic.Bool // set by timer
-	asked time.Time   // the last ping
+	asked time.Time   // time of the last ping
 }
 
-// check pings when it is time to. It returns false when the peer is gone.
+// check pings when it is due. It returns false if the peer is gone.
 func (k *keepalive) check() bool {
 	if !k.due.CompareAndSwap(true, false) {
 		return true
 	}
 	k.timer.Reset(pingInterval)
-	if k.sink.LastHeard().Before(k.asked) { // the last ping is not answered
+	if k.sink.LastHeard().Before(k.asked) { // the last ping is unanswered
 		return time.Since(k.asked) <= pongTimeout
 	}
 	k.asked = time.Now()

@@ -8,18 +8,18 @@ import (
 )
 
 const (
-	// resizeInterval is the least time between two changes of size (20/s).
+	// resizeInterval is the least time between two resizes (20/s).
 	resizeInterval = 50 * time.Millisecond
-	// longestTick bounds how late what has no time of its own is done.
+	// longestTick bounds the delay of work without a time of its own.
 	longestTick = time.Second
 )
 
-// pendingResize limits how often the terminal's size changes; the last wish
+// pendingResize limits how often the terminal is resized; the last request
 // wins. Owned by run.
 type pendingResize struct {
 	wish *protocol.Resize
 	sent time.Time
-	last size // that was sent
+	last size // last size sent
 }
 
 func (p *pendingResize) want(m protocol.Resize) { p.wish = &m }
@@ -49,12 +49,12 @@ func (h *Hub) tick(now time.Time) {
 	h.audience.carry(h.audience.roster.Late(now))
 }
 
-// untilTick returns how long after now tick has something to do.
+// untilTick returns how long after now tick is due.
 func (h *Hub) untilTick(now time.Time) time.Duration {
 	if len(h.audience.viewers)+len(h.audience.pending) == 0 {
 		return time.Hour
 	}
-	wait := longestTick - now.Sub(h.ticked) // and not from now: events come often
+	wait := longestTick - now.Sub(h.ticked) // counted from the last tick, as events come often
 	if due, needed := h.presence.dueIn(now); needed {
 		wait = min(wait, due)
 	}

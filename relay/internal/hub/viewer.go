@@ -13,40 +13,40 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/turn"
 )
 
-// A Viewer is one socket attached to a hub: who it is and what it may, and the
-// parts that each have an owner of their own.
+// A Viewer is one socket joined to a hub: its identity and rights, and parts
+// that each have their own owner.
 type Viewer struct {
 	// Static after construction.
 	id      turn.SocketID
 	name    string
 	user    protocol.UserID
-	pacer   string    // names it to the agent when it holds the terminal back
-	follows bool      // it never gives the terminal its size
+	pacer   string    // its id for the agent as a pace-setter
+	follows bool      // it never sets the terminal's size
 	counts  bool      // it speaks terminal.v2: acknowledges output, numbers input
-	asked   time.Time // when it came
+	asked   time.Time // when its request came
 	hub     *Hub
 
 	// Owned by the hub's run.
-	use      *lifetime.Use // ends the viewer with its grant; nil: it was not taken in
+	use      *lifetime.Use // ends the viewer with its grant; nil: it was not accepted
 	grant    *jws.Grant
 	token    string
 	set      roster.Key               // of its grant
-	rights   roster.Rights            // that it has: no more than the grant's
-	early    []protocol.ClientMessage // what it said before it was admitted
+	rights   roster.Rights            // its present rights, at most the grant's
+	early    []protocol.ClientMessage // messages from before its admission
 	greeted  bool
-	notLed   bool   // it was told that it doesn't give the size
-	asking   bool   // the agent is being asked whether its log has what it wants
+	notLed   bool   // it was told that it doesn't lead
+	asking   bool   // the agent is being asked whether its log has the wanted output
 	presence uint64 // version of the presence in its greeting
-	wantsAll bool   // it asked for every byte, and may
+	wantsAll bool   // it gets every byte
 
-	// Each with a lock of its own; of keys it is the queue's.
-	outbox outbox       // what it is to be told
-	reader feed.Reader  // where it is in the output
-	socket socket       // who writes both
-	keys   input.Typist // what it types
+	// Each has a lock of its own; for keys it is the queue's.
+	outbox outbox       // its messages
+	reader feed.Reader  // its position in the output
+	socket socket       // writes both
+	keys   input.Typist // its input
 }
 
-// newViewer returns a viewer of h, which has been ready for viewers.
+// newViewer returns a viewer of h, which is ready for viewers.
 func newViewer(h *Hub, id turn.SocketID, g Guest) *Viewer {
 	v := &Viewer{
 		id:     id,
@@ -103,26 +103,26 @@ func (v *Viewer) Ack(offset uint64) {
 	}
 }
 
-// Type hands the hub what a plain viewer typed, in the pieces that the tunnel
-// carries. It returns when there is room for it, so a socket whose input is not
-// taken is not read; ctx ends the wait.
+// Type hands the hub a plain viewer's input, in pieces that fit the tunnel. It
+// waits until there is room, so the socket is not read meanwhile; ctx ends the
+// wait.
 func (v *Viewer) Type(ctx context.Context, input []byte) error { return v.keys.Type(ctx, input) }
 
-// TypeNumbered hands the hub what a viewer typed who numbers its input and names
-// the term. What there is no room for is refused: its client knows what to do, and
-// its socket is read on.
+// TypeNumbered hands the hub the input of a viewer that numbers it and names
+// its term. Without room it is refused: its client repeats it, and its socket
+// is still read.
 func (v *Viewer) TypeNumbered(in protocol.BrowserInput) { v.keys.TypeNumbered(in) }
 
-// Execute types text and, a moment later under the same term, Enter. One at a
-// time: another one meanwhile is refused, as is one that there is no room for.
+// Execute types text and, a moment later under the same term, Enter. It is
+// refused while another one runs, or if there is no room.
 func (v *Viewer) Execute(text string) {
 	if v.keys.Execute(text) {
 		v.hub.post(executed{}) // so that run wakes for the Enter
 	}
 }
 
-// Say hands the hub a text frame of the viewer. What it types behind a wish to
-// hand control over or to give it back is judged when that is decided.
+// Say hands the hub a text message of the viewer. Input typed after a request
+// to hand over or give back control waits until that is decided.
 func (v *Viewer) Say(m protocol.ClientMessage) {
 	if yields(m) {
 		v.keys.Hold()
@@ -130,20 +130,20 @@ func (v *Viewer) Say(m protocol.ClientMessage) {
 	v.hub.post(said{v, m})
 }
 
-// asksFor reports whether who says m wants control.
+// asksFor reports whether m asks for control.
 func asksFor(m protocol.ClientMessage) bool {
 	return m.Type == protocol.ClientRequestControl || m.Type == protocol.ClientTakeControl || m.Type == protocol.ClientTakeBack
 }
 
-// yields reports whether who says m means to have control no longer.
+// yields reports whether m gives up control.
 func yields(m protocol.ClientMessage) bool {
 	return m.Type == protocol.ClientGrantControl || m.Type == protocol.ClientRevokeControl
 }
 
-// Complain tells the viewer that a frame of its own could not be obeyed.
+// Complain tells the viewer that its message could not be obeyed.
 func (v *Viewer) Complain(err error) { v.outbox.complain(err) }
 
-// MayReauth refuses a grant of another user, or one that doesn't allow to view
+// MayReauth refuses a grant of another user, or one that doesn't allow viewing
 // this terminal.
 func (v *Viewer) MayReauth(grant *jws.Grant) error {
 	key := v.hub.key
@@ -153,5 +153,5 @@ func (v *Viewer) MayReauth(grant *jws.Grant) error {
 	return nil
 }
 
-// Reauth puts the socket under another grant, which the gateway has verified.
+// Reauth moves the socket to another grant, which the gateway has verified.
 func (v *Viewer) Reauth(grant *jws.Grant, token string) { v.hub.post(renewed{v, grant, token}) }

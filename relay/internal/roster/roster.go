@@ -1,11 +1,12 @@
-// Package roster knows by whose word the viewers of one terminal may see it: a
-// pure state machine without a clock, whose effects somebody else carries out.
+// Package roster tracks which grants let the viewers of one terminal see it. It
+// is a pure state machine without a clock; its caller executes the effects.
 //
-// Whoever admits is asked about grants and answers each, later. Of a person's
-// grants with the same rights, a set, it is asked about one, and that one
-// stands for all: when it ends, is revoked, or nobody uses it any more, the
-// next of the set takes its place. A stream that is lost takes the answers
-// along: they are asked for again, and meanwhile a set stays admitted for a
+// The admitter is asked about grants and answers each later. A person's grants
+// with the same rights form a set. It is asked about one of them, which then
+// represents the set; when that one expires, is revoked, or has no viewer any
+// more, the next takes its place. The loss of a stream voids the answers. They
+// are asked for again; meanwhile a set stays admitted for a while, but admits
+// nobody new.
 // while, though nobody new comes in by it.
 package roster
 
@@ -18,24 +19,24 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 )
 
-// Window bounds the grants that are asked about and not answered, in bytes.
-// There is always one.
+// Window bounds the unanswered questions by the size of their grants, in bytes.
+// One question is always allowed.
 const Window = 128 << 10
 
-// askOverhead is charged for each grant beside its token.
+// askOverhead is charged per grant besides its token.
 const askOverhead = 64
 
-// A Handle names one question. None is 0.
+// A Handle names one question; 0 is none.
 type Handle uint64
 
-// Rights are what a grant allows at the terminal, beside to view it.
+// Rights are what a grant allows at the terminal besides viewing.
 type Rights uint8
 
-// The rights that set grants apart.
+// The rights that distinguish sets.
 const (
 	Control Rights = 1 << iota
 	Record
-	Own // control can be taken back from whoever has it
+	Own // take back control from anybody
 )
 
 // RightsOf returns what g allows at a terminal.
@@ -58,7 +59,7 @@ type Key struct {
 	Rights Rights
 }
 
-// A Grant is one that a viewer has presented.
+// A Grant is one presented by a viewer.
 type Grant struct {
 	ID    protocol.GrantID
 	Ends  int64  // Unix seconds
@@ -69,25 +70,24 @@ type Grant struct {
 type Effect interface{ effect() }
 
 type (
-	// Ask: whoever admits is to be asked about a grant.
+	// Ask asks the admitter about a grant.
 	Ask struct {
 		Handle Handle
 		Token  string
 	}
-	// Forget: whoever admits may forget a grant.
+	// Forget tells the admitter that a grant isn't used any more.
 	Forget struct{ ID protocol.GrantID }
-	// Admit: the viewers of a set may see.
+	// Admit admits the viewers of a set.
 	Admit struct{ Key Key }
-	// Refuse: the viewers under a grant may not see any more. The roster knows
-	// them no longer.
+	// Refuse ends the viewers under a grant. The roster has removed them.
 	Refuse struct {
 		Key Key
 		ID  protocol.GrantID
 	}
-	// GiveUp: nobody has answered in time, so the viewers of a set may not see
-	// any more. The roster knows them no longer.
+	// GiveUp ends the viewers of a set, as no answer came in time. The roster has
+	// removed them.
 	GiveUp struct{ Key Key }
-	// Succeed: another grant stands for a set.
+	// Succeed says that another grant represents a set.
 	Succeed struct{ From, To protocol.GrantID }
 )
 
@@ -103,15 +103,15 @@ type Roster struct {
 	wait time.Duration // for an answer
 
 	sets   map[Key]*set
-	count  uint64      // sets there ever were
-	open   bool        // there is somebody to ask
-	held   bool        // nobody more is asked before Pump
+	count  uint64      // sets so far
+	open   bool        // there is an admitter
+	held   bool        // no more questions before Pump
 	asks   []*question // unanswered, oldest first
 	bytes  int         // of asks
-	queue  []*set      // to be asked about, in that order; some need it no more
+	queue  []*set      // sets to ask about, in order; some may no longer need it
 	last   Handle
-	bearer *set      // whose grant opens the next stream
-	due    time.Time // nobody's time is over before; zero: nobody's runs
+	bearer *set      // the set whose grant opens the next stream
+	due    time.Time // no set's wait ends earlier; zero: none is waiting
 
 	effects []Effect
 }
@@ -127,19 +127,20 @@ func New(wait time.Duration, key Key, g Grant) *Roster {
 
 func (r *Roster) emit(e Effect) { r.effects = append(r.effects, e) }
 
-// take returns the effects so far.
+// take returns the effects so far and clears them.
 func (r *Roster) take() []Effect {
 	effects := r.effects
 	r.effects = nil
 	return effects
 }
 
-// Join adds a viewer under a grant. It reports whether the viewer may see at
-// once; else an Admit, a Refuse or a GiveUp follows, when there is a stream.
+// Join adds a viewer under a grant. It reports whether the viewer is admitted
+// at once; otherwise an Admit, a Refuse or a GiveUp follows once there is a
+// stream.
 func (r *Roster) Join(key Key, g Grant, now time.Time) (admitted bool, effects []Effect) {
 	s := r.set(key)
 	if len(s.members) == 0 && s.front.ID != g.ID {
-		s.live, s.seen = false, false // that one has left
+		s.live, s.seen = false, false // its viewer has left
 	}
 	m := s.members[g.ID]
 	if m == nil {
@@ -151,8 +152,8 @@ func (r *Roster) Join(key Key, g Grant, now time.Time) (admitted bool, effects [
 	return s.live, r.take()
 }
 
-// Leave takes a viewer back. ended says that its grant is good no more, for none
-// of its viewers: they all leave now.
+// Leave removes a viewer. ended says that its grant is no longer valid for any
+// viewer: they all leave now.
 func (r *Roster) Leave(key Key, id protocol.GrantID, ended bool, now time.Time) []Effect {
 	s := r.sets[key]
 	if s == nil {
@@ -170,9 +171,9 @@ func (r *Roster) Leave(key Key, id protocol.GrantID, ended bool, now time.Time) 
 	return r.take()
 }
 
-// Answer notes what became of the question h. id is the grant, where it could be
-// read. Who doesn't know handles says 0, which stands for the oldest question. A
-// refusal may also be of a grant that was taken before.
+// Answer handles the answer to the question h. id is the grant, if it was
+// readable. Peers without handles send 0, which means the oldest question. A
+// refusal may also be of a grant that was accepted before.
 func (r *Roster) Answer(h Handle, id protocol.GrantID, taken bool, now time.Time) []Effect {
 	at := slices.IndexFunc(r.asks, func(q *question) bool { return q.handle == h })
 	if h == 0 && len(r.asks) > 0 && (id == "" || r.asks[0].grant.ID == id) {
@@ -200,7 +201,7 @@ func (r *Roster) Answer(h Handle, id protocol.GrantID, taken bool, now time.Time
 	return r.take()
 }
 
-// revoke: a grant that stands for a set is good no more.
+// revoke handles the end of a grant that represents a set.
 func (r *Roster) revoke(id protocol.GrantID, now time.Time) {
 	for _, s := range r.sets {
 		if id != "" && s.front.ID == id && s.live {
@@ -211,8 +212,8 @@ func (r *Roster) revoke(id protocol.GrantID, now time.Time) {
 	}
 }
 
-// Lost: there is nobody to ask any more. After an end, for the terminal is over,
-// what was answered counts on; else it doesn't.
+// Lost notes that there is no admitter. At the terminal's end answers stay
+// valid; otherwise they are void.
 func (r *Roster) Lost(end bool) []Effect {
 	r.open, r.held, r.asks, r.bytes, r.queue, r.due = false, false, nil, 0, nil, time.Time{}
 	for _, s := range r.sets {
@@ -225,8 +226,8 @@ func (r *Roster) Lost(end bool) []Effect {
 	return r.take()
 }
 
-// Opened: there is a new stream, opened under g. For now only the sets of first
-// are asked about; Pump asks about the others.
+// Opened notes a new stream, opened under g. For now it asks only about the
+// sets of first; Pump asks about the others.
 func (r *Roster) Opened(key Key, g Grant, first protocol.UserID, now time.Time) []Effect {
 	r.open, r.held = true, true
 	r.taken(r.set(key), g)
@@ -242,7 +243,7 @@ func (r *Roster) Opened(key Key, g Grant, first protocol.UserID, now time.Time) 
 	return r.take()
 }
 
-// before orders what has something before what hasn't.
+// before orders true before false.
 func before(a, b bool) int {
 	switch {
 	case a == b:
@@ -253,14 +254,14 @@ func before(a, b bool) int {
 	return 1
 }
 
-// Pump asks about those that wait for it, as far as the window allows.
+// Pump asks about the queued sets, as far as the window allows.
 func (r *Roster) Pump() []Effect {
 	r.held = false
 	r.pump()
 	return r.take()
 }
 
-// Hurry has the set that a grant stands for asked about at once.
+// Hurry asks about the set that a grant represents at once.
 func (r *Roster) Hurry(id protocol.GrantID) []Effect {
 	at := slices.IndexFunc(r.queue, func(s *set) bool { return s.front.ID == id })
 	if at < 0 {
@@ -272,7 +273,7 @@ func (r *Roster) Hurry(id protocol.GrantID) []Effect {
 	return r.take()
 }
 
-// Late gives up the sets whose time is over at now.
+// Late gives up the sets whose wait is over at now.
 func (r *Roster) Late(now time.Time) []Effect {
 	if r.due.IsZero() || now.Before(r.due) {
 		return nil
@@ -296,7 +297,7 @@ func (r *Roster) Late(now time.Time) []Effect {
 // to do at all.
 func (r *Roster) Due() time.Time { return r.due }
 
-// Front returns the id of the grant that stands for a set, or did on the last
+// Front returns the id of the grant that represents a set, or did on the last
 // stream; "" for none.
 func (r *Roster) Front(key Key) protocol.GrantID {
 	if s := r.sets[key]; s != nil {
@@ -305,12 +306,12 @@ func (r *Roster) Front(key Key) protocol.GrantID {
 	return ""
 }
 
-// Bearer returns the grant under which the next stream is to be opened; one
-// without an ID if there is none.
+// Bearer returns the grant for opening the next stream; without an ID if there
+// is none.
 func (r *Roster) Bearer() (Key, Grant) { return r.bearer.key, r.bearer.next() }
 
-// RefuseBearer: no stream can be opened under a grant. It reports whether there
-// is another one to try.
+// RefuseBearer notes that no stream can be opened under a grant. It reports
+// whether there is another one to try.
 func (r *Roster) RefuseBearer(key Key, id protocol.GrantID, now time.Time) (another bool, effects []Effect) {
 	if s := r.sets[key]; s != nil && (s.front.ID == id || s.members[id] != nil) {
 		r.refuse(s, id)

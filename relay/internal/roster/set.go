@@ -10,36 +10,36 @@ import (
 // A set is a person's grants with the same rights.
 type set struct {
 	key     Key
-	number  uint64 // in the order of their coming
+	number  uint64 // in order of creation
 	members map[protocol.GrantID]*member
-	front   Grant     // stands for the set, or did on the last stream; no ID: none yet
-	live    bool      // front was taken on this stream, and is good as far as we know
-	seen    bool      // the set was admitted, on this stream or an earlier one
-	asking  *question // nil: nobody is asked about
+	front   Grant     // represents the set, or did on the last stream; no ID: none yet
+	live    bool      // front was accepted on this stream and hasn't ended since
+	seen    bool      // admitted on this stream or an earlier one
+	asking  *question // nil: no open question
 	queued  bool      // it is in the queue
-	until   time.Time // without an answer by then it is given up; zero: it needs none
+	until   time.Time // it is given up if there is no answer by then; zero: no wait
 }
 
-// A member is a grant, and how many viewers have it.
+// A member is a grant with the number of its viewers.
 type member struct {
 	Grant
 	viewers int
 }
 
-// A question is a grant that somebody was asked about.
+// A question is a grant that the admitter was asked about.
 type question struct {
 	handle Handle
-	set    *set // nil: the answer doesn't matter any more
+	set    *set // nil: the answer no longer matters
 	grant  Grant
 }
 
 func (q *question) bytes() int { return len(q.grant.Token) + askOverhead }
 
-// settled reports whether nobody has to be asked about s.
+// settled reports whether there is nothing to ask about s.
 func (s *set) settled() bool { return s.live && s.members[s.front.ID] != nil }
 
-// next returns the grant by which s is to be asked about: the one that stands
-// for it if somebody still has it, else the one that ends last.
+// next returns the grant to ask about for s: the representing one if it still
+// has viewers, otherwise the one that expires last.
 func (s *set) next() Grant {
 	if s.members[s.front.ID] != nil || len(s.members) == 0 {
 		return s.front
@@ -53,7 +53,7 @@ func (s *set) next() Grant {
 	return best
 }
 
-// set returns the set of key, a new one if there is none.
+// set returns the set of key and makes it if necessary.
 func (r *Roster) set(key Key) *set {
 	s := r.sets[key]
 	if s == nil {
@@ -64,7 +64,7 @@ func (r *Roster) set(key Key) *set {
 	return s
 }
 
-// settle has s asked about if it must be, and forgets it if nobody is in it.
+// settle asks about s if necessary, and removes it if it has no members.
 func (r *Roster) settle(s *set, now time.Time) {
 	switch {
 	case len(s.members) == 0:
@@ -97,13 +97,12 @@ func (r *Roster) settle(s *set, now time.Time) {
 	}
 }
 
-// vacate forgets s, in which nobody is, unless it has the only grant for a
-// stream.
+// vacate removes the empty s, unless it has the only grant for a stream.
 func (r *Roster) vacate(s *set) {
 	r.withdraw(s)
 	s.until = time.Time{}
 	if r.bearer == s {
-		r.choose() // which removes s if there is another
+		r.choose() // removes s if there is another
 		return
 	}
 	r.remove(s)
@@ -119,7 +118,7 @@ func (r *Roster) remove(s *set) {
 	}
 }
 
-// withdraw takes back what is asked about s.
+// withdraw cancels the question about s.
 func (r *Roster) withdraw(s *set) {
 	if q := s.asking; q != nil {
 		q.set, s.asking = nil, nil
@@ -129,7 +128,7 @@ func (r *Roster) withdraw(s *set) {
 	}
 }
 
-// taken makes g, which was taken, stand for s.
+// taken makes the accepted g represent s.
 func (r *Roster) taken(s *set, g Grant) {
 	old := s.front
 	s.front, s.live, s.seen, s.until = g, true, true, time.Time{}
@@ -145,7 +144,7 @@ func (r *Roster) taken(s *set, g Grant) {
 	r.bear(s)
 }
 
-// refuse drops a grant that isn't taken, or not any more.
+// refuse removes a grant that was refused or has ended.
 func (r *Roster) refuse(s *set, id protocol.GrantID) {
 	delete(s.members, id)
 	if s.front.ID == id {
@@ -154,7 +153,7 @@ func (r *Roster) refuse(s *set, id protocol.GrantID) {
 	r.emit(Refuse{s.key, id})
 }
 
-// bear makes s the one whose grant opens the next stream.
+// bear makes s the set whose grant opens the next stream.
 func (r *Roster) bear(s *set) {
 	old := r.bearer
 	r.bearer = s
@@ -163,9 +162,9 @@ func (r *Roster) bear(s *set) {
 	}
 }
 
-// choose looks for the best bearer among those with viewers: while there is a
-// stream one that was taken there, else rather one that was taken before. It
-// stays as it is if there is none.
+// choose picks the best bearer among the sets with viewers: with a stream one
+// that was accepted on it, otherwise preferably one that was accepted before.
+// If there is none, the bearer stays.
 func (r *Roster) choose() {
 	var best *set
 	for _, s := range r.sets {
@@ -181,14 +180,14 @@ func (r *Roster) choose() {
 	}
 }
 
-// pump asks about sets, best first, as far as the window allows.
+// pump asks about queued sets, best first, as far as the window allows.
 func (r *Roster) pump() {
 	for !r.held && len(r.queue) > 0 && (len(r.asks) == 0 || r.bytes+len(r.queue[0].next().Token)+askOverhead <= Window) {
 		r.askNext()
 	}
 }
 
-// askNext asks about the first of the queue, if that still needs it.
+// askNext asks about the first set of the queue, if still necessary.
 func (r *Roster) askNext() {
 	s := r.queue[0]
 	r.queue[0] = nil
@@ -205,7 +204,7 @@ func (r *Roster) askNext() {
 	r.emit(Ask{q.handle, q.grant.Token})
 }
 
-// expect notes that somebody's time is over at due.
+// expect notes that a wait ends at due.
 func (r *Roster) expect(due time.Time) {
 	if r.due.IsZero() || due.Before(r.due) {
 		r.due = due

@@ -10,7 +10,7 @@ import (
 )
 
 // errUndecidable is the answer while the control plane, which signs every
-// decision, is away.
+// decision, is unreachable.
 var errUndecidable = protocol.Errorf(protocol.KindUnavailable, "it can't be decided now: the control plane doesn't answer")
 
 // A decisionRequest is the body of POST …/approvals/{aid}.
@@ -20,8 +20,8 @@ type decisionRequest struct {
 	Decision protocol.Decision     `json:"decision"`
 }
 
-// A decided is the answer to a decision: how the approval stands now, and
-// whether this is what it was decided by.
+// A decided answers a decision: the approval's present state, and whether this
+// request decided it.
 type decided struct {
 	Approval *protocol.Approval `json:"approval,omitempty"` // absent: a rule was made
 	Applied  bool               `json:"applied"`
@@ -61,8 +61,8 @@ func (a *API) decide(w http.ResponseWriter, r *http.Request) {
 }
 
 // approveEgress is POST /sessions/{sid}/egress/approve (seed 001): 200
-// {approval, applied}. request_id names an approval; without it a rule is made
-// for domain, which is applied.
+// {approval, applied}. request_id names an approval; without it the request
+// makes a rule for domain.
 func (a *API) approveEgress(w http.ResponseWriter, r *http.Request) {
 	grant, token, err := a.authorize(r, protocol.CapApprove)
 	var body struct {
@@ -75,7 +75,7 @@ func (a *API) approveEgress(w http.ResponseWriter, r *http.Request) {
 		err = access.ReadJSON(w, r, &body)
 	}
 	decision := op.EgressDecide{Decision: body.Decision}
-	if body.RequestID != "" { // the domain is told for people; the approval knows it
+	if body.RequestID != "" { // domain is for people only; the approval knows it
 		decision.ApprovalID, decision.Revision = body.RequestID, max(body.Revision, 1)
 	} else {
 		decision.Pattern = body.Domain
@@ -123,7 +123,7 @@ func (a *API) revokeEgress(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// undecidable says for people that nothing is signed at the moment.
+// undecidable tells people that nothing can be signed now.
 func undecidable(err error) error {
 	var unsigned *unsignedError
 	if errors.As(err, &unsigned) && protocol.KindOf(err) == protocol.KindUnavailable {

@@ -47,9 +47,9 @@ func (e envRequest) op() op.EnvApply {
 }
 
 // applyEnv is POST /sessions/{sid}/env and …/ptys/{pid}/env (seed 001): 200
-// {status}. The control plane seals the values to the sandbox before it signs,
-// so they are here for as long as that takes and no longer: not in the command
-// that is sent and kept, and never in what is logged or answered.
+// {status}. The control plane seals the values to the sandbox before it signs.
+// The relay holds them only until then; they are never in the stored command, a
+// log or an answer.
 func (a *API) applyEnv(w http.ResponseWriter, r *http.Request) {
 	grant, token, err := a.authorize(r, protocol.CapEnv)
 	var apply op.EnvApply
@@ -57,7 +57,7 @@ func (a *API) applyEnv(w http.ResponseWriter, r *http.Request) {
 		var body envRequest
 		if err = access.ReadJSON(w, r, &body); err == nil {
 			apply = body.op()
-			err = apply.Check() // before a value goes anywhere
+			err = apply.Check() // before a value leaves
 		}
 	}
 	if err == nil {

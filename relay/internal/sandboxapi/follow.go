@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// maxFollowsPerPerson bounds the streams of approvals of one person, and
-	// maxFollows those of a relay; beyond them 429.
+	// maxFollowsPerPerson bounds one person's streams of approvals, and maxFollows
+	// those of a relay; beyond them 429.
 	maxFollowsPerPerson = 16
 	maxFollows          = 4096
-	// heartbeat is the interval of comments, by which either side notices that
-	// the other is gone.
+	// heartbeat is the interval of comments, which show either side whether the
+	// other is still there.
 	heartbeat = 15 * time.Second
-	// followWriteTimeout bounds how long a page takes for one event.
+	// followWriteTimeout bounds writing one event.
 	followWriteTimeout = 10 * time.Second
-	// lookEvery is how often a lost sandbox is looked for.
+	// lookEvery is the interval of looking for a lost sandbox.
 	lookEvery = 100 * time.Millisecond
-	// again is the pause before a stream that has ended is opened anew.
+	// again is the pause before an ended stream is reopened.
 	again = 500 * time.Millisecond
-	// followOpening tells the page to come back after 2 s.
+	// followOpening tells the page to reconnect after 2 s.
 	followOpening = "retry: 2000\n\n"
 )
 
@@ -38,7 +38,7 @@ type followers struct {
 	ofPerson map[protocol.UserID]int // guarded by mu
 }
 
-// enter makes room for one more, or fails with kind too_many.
+// enter counts one more, or fails with kind too_many.
 func (f *followers) enter(id protocol.UserID) (leave func(), err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,14 +66,14 @@ type follow struct {
 	grant   *jws.Grant
 	token   string
 	session protocol.SessionID
-	since   *protocol.Position // where to go on; nil: from now on
+	since   *protocol.Position // where to continue; nil: from now on
 	out     eventWriter
-	events  int // approvals that were sent
+	events  int // approvals sent
 }
 
 // followApprovals is GET /sessions/{sid}/approvals/events: server-sent events.
-// `opened` says what waits, `approval` is one change, `waiting` that the sandbox
-// is away and will be looked for. The id of an event is the position behind it.
+// `opened` lists the pending approvals, `approval` is one change, `waiting`
+// says that the sandbox is away. The id of an event is the position behind it.
 func (a *API) followApprovals(w http.ResponseWriter, r *http.Request) {
 	grant, token, err := a.authorize(r, protocol.CapApprove)
 	f := &follow{api: a, grant: grant, token: token, session: protocol.SessionID(r.PathValue("sid"))}
@@ -114,7 +114,7 @@ func (a *API) followApprovals(w http.ResponseWriter, r *http.Request) {
 	a.Log.Info("approvals followed", "session", f.session, "user", grant.Subject, "events", f.events, "ended", err)
 }
 
-// sinceOf returns the position that r wants to go on from.
+// sinceOf returns the position from which r continues.
 func sinceOf(r *http.Request) (*protocol.Position, error) {
 	text := r.Header.Get("Last-Event-ID")
 	if q := r.URL.Query(); q.Has("since") && text == "" {
@@ -130,8 +130,8 @@ func sinceOf(r *http.Request) (*protocol.Position, error) {
 	return &position, nil
 }
 
-// run sends what source has, and what its successors have, until ctx ends, the
-// page takes nothing more, or the sandbox refuses.
+// run sends the events of source and its successors until ctx ends, the page
+// stops reading, or the sandbox refuses.
 func (f *follow) run(ctx context.Context, session *tunnel.Session, source *approvals) error {
 	for {
 		err := f.relay(ctx, source)
@@ -142,7 +142,7 @@ func (f *follow) run(ctx context.Context, session *tunnel.Session, source *appro
 		away := isOver(session)
 		if away {
 			err = f.await()
-		} else { // the sandbox ended the stream, or its tunnel is about to end
+		} else { // the sandbox ended the stream, or its tunnel is ending
 			err = f.pause(ctx, again)
 		}
 		if err != nil {
@@ -159,8 +159,8 @@ func (f *follow) await() error {
 	return f.out.event(protocol.ServerWaiting, "", protocol.Waiting{Reason: protocol.WaitingSandbox})
 }
 
-// reopen opens the stream where it has ended, over the tunnel that there is, or
-// will be. waiting says that the page knows that there is none.
+// reopen reopens the stream where it ended, over the present tunnel or the next
+// one. waiting: the page knows that there is none.
 func (f *follow) reopen(ctx context.Context, waiting bool) (*tunnel.Session, *approvals, error) {
 	for {
 		session, err := f.api.Tunnels.Session(f.grant.Sandbox)
@@ -172,7 +172,7 @@ func (f *follow) reopen(ctx context.Context, waiting bool) (*tunnel.Session, *ap
 			switch protocol.KindOf(err) {
 			case protocol.KindUnavailable, protocol.KindUpstream, protocol.KindTooMany, protocol.KindInternal:
 			default:
-				return nil, nil, err // it says no
+				return nil, nil, err // the sandbox refuses
 			}
 			if err := f.pause(ctx, again); err != nil {
 				return nil, nil, err
@@ -211,12 +211,12 @@ func (f *follow) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// relay sends what source has until one of both ends.
+// relay sends source's events until either side ends.
 func (f *follow) relay(ctx context.Context, source *approvals) error {
 	if err := f.opened(source.opened); err != nil {
 		return err
 	}
-	beat := time.NewTicker(time.Second) // looks whether one is due
+	beat := time.NewTicker(time.Second) // for checking whether a heartbeat is due
 	defer beat.Stop()
 	for {
 		select {
@@ -260,7 +260,7 @@ type approvals struct {
 	left   chan struct{} // closed by close
 }
 
-// open opens a stream where f stands. Its reader ends with close.
+// open opens a stream at f's position. close ends its reader.
 func (f *follow) open(ctx context.Context, session *tunnel.Session) (*approvals, error) {
 	params, err := json.Marshal(protocol.ApprovalParams{SessionID: f.session, Since: f.since})
 	if err != nil {
@@ -317,11 +317,11 @@ func (s *approvals) close() {
 	}
 }
 
-// An eventWriter writes server-sent events. What fails once fails for good.
+// An eventWriter writes server-sent events. After an error every call fails.
 type eventWriter struct {
 	w    http.ResponseWriter
 	out  *http.ResponseController
-	last time.Time // something was written
+	last time.Time // time of the last write
 	err  error
 }
 
@@ -330,10 +330,10 @@ func newEventWriter(w http.ResponseWriter) eventWriter {
 	h := w.Header()
 	confine(h)
 	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no") // proxies must not wait for more
+	h.Set("X-Accel-Buffering", "no") // proxies must not buffer
 	w.WriteHeader(http.StatusOK)
 	e := eventWriter{w: w, out: http.NewResponseController(w)}
-	_ = e.write([]byte(followOpening)) // the next write fails as well
+	_ = e.write([]byte(followOpening)) // if it fails, so does the next write
 	return e
 }
 
@@ -353,7 +353,7 @@ func (e *eventWriter) event(name, id string, v any) error {
 	return e.write(append(frame, "\n\n"...))
 }
 
-// beat writes a comment if nothing was written for so long.
+// beat writes a comment if the last write was too long ago.
 func (e *eventWriter) beat() error {
 	if time.Since(e.last) < heartbeat {
 		return e.err
@@ -366,12 +366,12 @@ func (e *eventWriter) write(data []byte) error {
 		return e.err
 	}
 	e.last = time.Now()
-	e.out.SetWriteDeadline(e.last.Add(followWriteTimeout)) // where the connection has any
+	e.out.SetWriteDeadline(e.last.Add(followWriteTimeout)) // fails where there are no deadlines
 	if _, e.err = e.w.Write(data); e.err == nil {
 		e.err = e.out.Flush()
 	}
 	return e.err
 }
 
-// release takes the deadline away, for the connection may be used again.
+// release clears the deadline, as the connection may be reused.
 func (e *eventWriter) release() { e.out.SetWriteDeadline(time.Time{}) }

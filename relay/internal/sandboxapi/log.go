@@ -20,7 +20,7 @@ const (
 	// openTimeout bounds the wait for the sandbox's answer to OPEN.
 	openTimeout = 5 * time.Second
 	// pieceTimeout bounds the wait for the next piece of the log, and for the
-	// client to take it.
+	// client to read it.
 	pieceTimeout = 15 * time.Second
 )
 
@@ -58,17 +58,17 @@ func (a *API) readLog(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 	if err := copyLog(w, stream, opened); err != nil {
 		a.Log.Info("log cut short", "pty", at.PTYID, "err", err)
-		panic(http.ErrAbortHandler) // or half of it would pass for all
+		panic(http.ErrAbortHandler) // otherwise half of it would pass for all
 	}
 }
 
-// part reads which part of the log is asked for.
+// part reads the requested range.
 func part(query url.Values) (p protocol.ReadParams, err error) {
 	from, err := protocol.ParsePosition(query.Get("from"))
 	if err != nil {
 		return p, err
 	}
-	to := uint64(math.MaxInt64) // offsets end there
+	to := uint64(math.MaxInt64) // the largest offset
 	if query.Has("to") {
 		to, err = strconv.ParseUint(query.Get("to"), 10, 63)
 	}
@@ -118,13 +118,13 @@ func copyLog(w http.ResponseWriter, stream *tunnel.Stream, opened protocol.ReadO
 		}
 		data, ok := m.(protocol.Data)
 		if !ok {
-			continue // a size
+			continue // a resize
 		}
 		end := data.Offset + uint64(len(data.Bytes))
 		if data.Offset != at || end > opened.To {
 			return fmt.Errorf("sandboxapi: output from %d to %d, expected from %d to %d at most", data.Offset, end, at, opened.To)
 		}
-		control.SetWriteDeadline(time.Now().Add(pieceTimeout)) // where the connection has any
+		control.SetWriteDeadline(time.Now().Add(pieceTimeout)) // fails where there are no deadlines
 		if _, err := w.Write(data.Bytes); err != nil {
 			return err
 		}

@@ -17,11 +17,11 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/reverseproxy"
 )
 
-// answerTimeout bounds the wait for an answer to a request that the sandbox has
-// whole: it may have a large folder to delete.
+// answerTimeout bounds the wait for an answer once the sandbox has the whole
+// request: it may have to delete a large folder.
 const answerTimeout = 2 * time.Minute
 
-// What a request takes along to the sandbox, which has its grant already.
+// Request headers for the sandbox. The stream carries the grant already.
 var requestHeaders = names(
 	"Accept", "Accept-Encoding", "Accept-Language", "Content-Disposition", "Content-Encoding",
 	"Content-Range", "Content-Type", "Expect",
@@ -30,8 +30,8 @@ var requestHeaders = names(
 	"Tus-Resumable", "Upload-Checksum", "Upload-Concat", "Upload-Defer-Length", "Upload-Length", "Upload-Metadata", "Upload-Offset",
 )
 
-// What an answer may say with the console's origin. Location and
-// Content-Disposition are let through after a look at them.
+// Headers that an answer may have under the console's origin. Location and
+// Content-Disposition pass after a check.
 var responseHeaders = names(
 	"Accept-Ranges", "Allow", "Content-Digest", "Content-Encoding", "Content-Language", "Content-Length", "Content-Range",
 	"Content-Type", "Date", "Etag", "Fairlead-Position", "Fairlead-Redacted", "Fairlead-Revision", "Last-Modified",
@@ -40,7 +40,7 @@ var responseHeaders = names(
 	"Upload-Expires", "Upload-Length", "Upload-Metadata", "Upload-Offset",
 )
 
-// What an answer may say behind its body.
+// Trailers that an answer may have.
 var responseTrailers = names("Content-Digest", "Etag", "Fairlead-Error")
 
 func names(list ...string) map[string]bool {
@@ -51,13 +51,13 @@ func names(list ...string) map[string]bool {
 	return set
 }
 
-// bodyRate is what a client that has begun to send a file, in bytes a second, has
-// to keep to on average.
+// bodyRate is the average rate at which a client must send a file's body, in
+// bytes per second.
 const bodyRate = 4 << 10
 
-// proxy forwards to the agent over streams that carry the grant, so nothing of
-// the browser's credentials goes along. An answer may take so long, or with 0 as
-// long as the grant is good.
+// proxy forwards to the agent over streams that carry the grant, without the
+// browser's credentials. An answer may take within, or with 0 as long as the
+// grant is valid.
 func (a *API) proxy(within time.Duration) *reverseproxy.Proxy {
 	return reverseproxy.NewProxy(reverseproxy.Options{
 		Requests: a.Requests, What: reverseproxy.API, AnswerTimeout: within, BodyRate: bodyRate, Log: a.Log,
@@ -81,8 +81,8 @@ func only(h http.Header, allowed map[string]bool) {
 	}
 }
 
-// limit drops what a sandbox might say that acts for the console's origin, and
-// has whatever it sends kept as a file rather than shown.
+// limit removes what could act for the console's origin from a sandbox's
+// answer, and makes browsers save it as a file rather than show it.
 func limit(r *http.Response) {
 	location, disposition := r.Header.Get("Location"), r.Header.Get("Content-Disposition")
 	only(r.Header, responseHeaders)
@@ -93,8 +93,8 @@ func limit(r *http.Response) {
 	reverseproxy.FilterTrailers(r, func(name string) bool { return responseTrailers[name] })
 }
 
-// explainRange gives a 416, which file servers send as plain text, the form of
-// other errors.
+// explainRange turns a 416, which file servers send as plain text, into the
+// form of other errors.
 func explainRange(r *http.Response) {
 	body, err := json.Marshal(map[string]protocol.ErrorBody{
 		"error": protocol.Errorf(protocol.KindInvalid, "the range is not within the file").Body(),
@@ -110,7 +110,7 @@ func explainRange(r *http.Response) {
 	r.Header.Del("Content-Disposition")
 }
 
-// own returns location as a path of the session whose route is at, if it is one.
+// own returns location as a path of the session of the route at.
 func own(location, at string) (string, bool) {
 	u, err := url.Parse(location)
 	if err != nil || location == "" || u.Host != "" && u.Host != reverseproxy.Host || u.Scheme != "" && u.Scheme != "http" || u.Opaque != "" {
@@ -123,8 +123,8 @@ func own(location, at string) (string, bool) {
 	return (&url.URL{Path: u.Path, RawPath: u.RawPath, RawQuery: u.RawQuery}).String(), true
 }
 
-// attachment returns a Content-Disposition that shows nothing, with the name of
-// the file in given, if there is one.
+// attachment returns a Content-Disposition for saving, with the file name in
+// given, if any.
 func attachment(given string) string {
 	const kind = "attachment"
 	_, params, err := mime.ParseMediaType(given)
@@ -136,8 +136,8 @@ func attachment(given string) string {
 	return kind
 }
 
-// confine keeps what a sandbox sends from acting for the relay's origin
-// (DESIGN §7).
+// confine keeps a sandbox's answer from acting for the relay's origin (DESIGN
+// §7).
 func confine(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "sandbox")
@@ -145,7 +145,7 @@ func confine(h http.Header) {
 	h.Set("Cross-Origin-Resource-Policy", "same-site")
 }
 
-// pass lets requests whose grant has need reach the sandbox.
+// pass forwards requests whose grant carries need.
 func (a *API) pass(need protocol.Capability, proxy *reverseproxy.Proxy) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		grant, token, err := a.authorize(r, need)

@@ -106,8 +106,8 @@ var proxied = map[string]protocol.Capability{
 	"GET /sessions/{sid}/browser/frames":   protocol.CapView,
 }
 
-// toolRoutes are those of the sandbox's tools. They need the capability mcp, and
-// an answer takes as long as a tool does.
+// toolRoutes are those of the sandbox's tools. They need the capability mcp; an
+// answer takes as long as the tool.
 var toolRoutes = []string{
 	"GET /sessions/{sid}/mcp", "POST /sessions/{sid}/mcp", "DELETE /sessions/{sid}/mcp",
 	"GET /sessions/{sid}/mcp/tools", "POST /sessions/{sid}/mcp/tools/call", "GET /sessions/{sid}/mcp/items",
@@ -205,8 +205,8 @@ type times struct {
 
 var (
 	changeTimes = times{changeTimeout, changeTimeout}
-	// Whoever decides is watched by a clock that runs, and a secret is best kept
-	// nowhere for long: better to be told soon that it can't be.
+	// Decisions and secrets: a decision has a deadline, and a secret should be
+	// held briefly. So a failure should be reported soon.
 	decideTimes = times{4 * time.Second, changeTimeout}
 )
 
@@ -242,7 +242,7 @@ func (a *API) changeWith(r *http.Request, grant string, do op.Op, target protoco
 	}
 	record, err := a.Dispatcher.Submit(ctx, env)
 	a.Rejects.Count(rejects.Command, err)
-	if err != nil && protocol.KindOf(err) == protocol.KindUnauthenticated { // not the user's fault: the control plane made it
+	if err != nil && protocol.KindOf(err) == protocol.KindUnauthenticated { // the control plane made it, so it isn't the user's fault
 		err = protocol.Fault(protocol.KindUpstream, err)
 	}
 	if err != nil {
@@ -271,7 +271,7 @@ func outcome(callback protocol.ExecutionCallback, kind protocol.Kind) (result pr
 	return result, protocol.Errorf(protocol.KindUnknown, "the sandbox restarted in the middle; whether it was done is unknown")
 }
 
-// begun reports whether the sandbox had begun what failed: 503 is for what
+// begun reports whether the sandbox had begun a failed command: 503 means that
 // nobody began.
 func begun(callback protocol.ExecutionCallback) bool {
 	return callback.Telemetry != nil && callback.Telemetry.Attempt > 0

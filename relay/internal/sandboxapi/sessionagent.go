@@ -11,13 +11,12 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/access"
 )
 
-// defaultAgent is what runs where a client of seed 001 starts an agent without
-// saying which.
+// defaultAgent runs if a client of seed 001 starts an agent without naming one.
 var defaultAgent = op.AgentStart{Name: "shell", Command: `exec "${SHELL:-/bin/sh}"`}
 
-// registerSessionAgent adds the routes of the agent that belongs to a session
-// itself. It has a terminal of its own, [protocol.SessionAgent], and what these
-// routes do is done there.
+// registerSessionAgent adds the routes of the agent that belongs to a session.
+// It has a terminal of its own, [protocol.SessionAgent], on which these routes
+// act.
 func (a *API) registerSessionAgent(mux access.Router) {
 	mux.HandleFunc("POST /sessions/{sid}/agent", inItsTerminal(a.startSessionAgent))
 	mux.HandleFunc("POST /sessions/{sid}/agent/pause", inItsTerminal(a.steerAgent(op.KindAgentPause)))
@@ -25,7 +24,7 @@ func (a *API) registerSessionAgent(mux access.Router) {
 	mux.HandleFunc("POST /sessions/{sid}/agent/stop", inItsTerminal(a.stopSessionAgent))
 }
 
-// inItsTerminal has a handler see the terminal of the session's agent, as if the
+// inItsTerminal makes a handler act on the session agent's terminal, as if the
 // path named it.
 func inItsTerminal(handler http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -34,9 +33,9 @@ func inItsTerminal(handler http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// startSessionAgent is POST /sessions/{sid}/agent: 201 {id, state}. It makes the
-// terminal and starts the agent in it; a terminal without an agent is closed
-// again.
+// startSessionAgent is POST /sessions/{sid}/agent: 201 {id, state}. It makes
+// the terminal and starts the agent in it; if the agent doesn't start, it
+// closes the terminal.
 func (a *API) startSessionAgent(w http.ResponseWriter, r *http.Request) {
 	grant, token, err := a.authorize(r, protocol.CapAgent)
 	if err == nil {
@@ -71,8 +70,8 @@ func (a *API) startSessionAgent(w http.ResponseWriter, r *http.Request) {
 	access.WriteJSON(w, http.StatusCreated, protocol.SessionAgentInfo{ID: at.PTYID, State: result.AgentState})
 }
 
-// stopSessionAgent is POST /sessions/{sid}/agent/stop: 204. Its terminal goes
-// with it.
+// stopSessionAgent is POST /sessions/{sid}/agent/stop: 204. It also closes the
+// agent's terminal.
 func (a *API) stopSessionAgent(w http.ResponseWriter, r *http.Request) {
 	grant, token, err := a.authorize(r, protocol.CapAgent)
 	if err == nil {
@@ -91,8 +90,8 @@ func (a *API) stopSessionAgent(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// keyed returns r with an Idempotency-Key for one of the commands that it comes
-// to: one key stands for one command.
+// keyed returns r with an Idempotency-Key derived for one of its commands: one
+// key stands for one command.
 func keyed(r *http.Request, kind string) *http.Request {
 	key := r.Header.Get("Idempotency-Key")
 	if key == "" {

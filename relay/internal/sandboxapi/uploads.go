@@ -5,11 +5,11 @@ import (
 	"strconv"
 )
 
-// maxUploadBytes is what agents take as one resumable upload, in bytes.
+// maxUploadBytes is the agents' limit for one resumable upload, in bytes.
 const maxUploadBytes = 10 << 30
 
-// tusOptions is OPTIONS of what serves resumable uploads: how the protocol
-// (tus 1.0.0) is spoken here. Clients ask for it before they have a credential.
+// tusOptions answers OPTIONS on the upload routes with the supported part of
+// the protocol (tus 1.0.0). Clients ask before they have a credential.
 func tusOptions(w http.ResponseWriter, _ *http.Request) {
 	h := w.Header()
 	h.Set("Tus-Resumable", "1.0.0")

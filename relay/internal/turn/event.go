@@ -9,7 +9,7 @@ type SocketID uint64
 type Event interface{ event() }
 
 type (
-	// Joined: a viewer is there. Several sockets may be one user's.
+	// Joined: a viewer has joined. One user may have several sockets.
 	Joined struct {
 		Socket     SocketID
 		User       protocol.UserID
@@ -18,26 +18,26 @@ type (
 		CanControl bool
 		Owns       bool // the session: it may take control back
 	}
-	// Left: a viewer's socket is gone.
+	// Left: a viewer's socket has ended.
 	Left struct{ Socket SocketID }
-	// Renewed: a viewer lives under another grant.
+	// Renewed: a viewer uses another grant.
 	Renewed struct {
 		Socket     SocketID
 		GrantID    protocol.GrantID
 		CanControl bool
 		Owns       bool
 	}
-	// Succeeded: another grant stands for all viewers for whom one did.
+	// Succeeded: another grant replaces one for all its viewers.
 	Succeeded struct{ From, To protocol.GrantID }
 
 	// Requested: a viewer wants control, now or later.
 	Requested struct{ Socket SocketID }
-	// Taken: a viewer wants control, if nobody has it.
+	// Taken: a viewer wants control if nobody has it.
 	Taken struct{ Socket SocketID }
-	// TakenBack: a viewer wants control, whoever has it.
+	// TakenBack: a viewer wants control, even if somebody has it.
 	TakenBack struct{ Socket SocketID }
-	// Keyed: a viewer has typed at a terminal that nobody had control of. It gets
-	// no answer beyond what becomes of its input; see [State.Taking].
+	// Keyed: a viewer has typed while nobody had control. The only answer is the
+	// fate of its input; see [State.Taking].
 	Keyed struct{ Socket SocketID }
 	// Cancelled: a viewer no longer wants control.
 	Cancelled struct{ Socket SocketID }
@@ -49,13 +49,13 @@ type (
 	// Revoked: a viewer gives control back.
 	Revoked struct{ Socket SocketID }
 
-	// Leased is the agent's word on the lease.
+	// Leased is the agent's report of the lease.
 	Leased struct{ protocol.Leased }
-	// Reported is the agent's word on the coding agent in the terminal.
+	// Reported is the agent's report of the coding agent in the terminal.
 	Reported struct{ protocol.AgentReport }
-	// Detached: the stream to the agent is gone.
+	// Detached: the stream to the agent has ended.
 	Detached struct{}
-	// Reattached: there is another stream to the agent.
+	// Reattached: there is a new stream to the agent.
 	Reattached struct{ Opened protocol.TerminalOpened }
 )
 
@@ -81,10 +81,10 @@ type Effect interface{ effect() }
 type (
 	// Propose asks the agent to change the lease.
 	Propose struct{ Proposal protocol.LeaseProposal }
-	// ReportHolder tells the agent whether a user is present.
+	// ReportHolder tells the agent how many sockets a user has.
 	ReportHolder struct{ Holder protocol.Holder }
-	// Greet: the socket may now be sent its first messages. Each socket that
-	// stays is greeted, most at once, and none is sent broadcasts before.
+	// Greet: send the socket its first messages. Each socket is greeted once,
+	// usually at once, and gets no broadcast before.
 	Greet struct{ Socket SocketID }
 	// Broadcast goes to all greeted sockets.
 	Broadcast struct{ Message protocol.ServerMessage }

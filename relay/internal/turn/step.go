@@ -6,8 +6,8 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// Step returns the state after e and what is to be done, in order. It depends
-// on nothing but its arguments, and changes neither.
+// Step returns the state after e and the effects, in order. It depends only on
+// its arguments, and changes neither.
 func Step(s State, e Event) (State, []Effect) {
 	t := step{State: s}
 	switch e := e.(type) {
@@ -47,8 +47,8 @@ func Step(s State, e Event) (State, []Effect) {
 	return t.State, t.effects
 }
 
-// A step is one Step under way. The slices in State are shared with the state
-// before, so they are replaced, never written to.
+// A step is one Step in progress. The old state shares its slices, so they are
+// replaced, never modified.
 type step struct {
 	State
 	effects []Effect
@@ -62,7 +62,7 @@ func (t *step) fail(id SocketID, kind protocol.Kind, message string) {
 	}
 }
 
-// report tells the agent that a user came or went.
+// report tells the agent how many sockets a user has.
 func (t *step) report(user protocol.UserID, sockets int) {
 	if t.attached {
 		t.emit(ReportHolder{protocol.Holder{User: user, Sockets: sockets}})
@@ -116,7 +116,7 @@ func (t *step) renewed(e Renewed) {
 	}
 }
 
-// succeeded puts the viewers of one grant under another, and the lease with them.
+// succeeded moves the viewers of one grant, and the lease, to another.
 func (t *step) succeeded(e Succeeded) {
 	t.sockets = slices.Clone(t.sockets)
 	for i := range t.sockets {
@@ -129,7 +129,7 @@ func (t *step) succeeded(e Succeeded) {
 	}
 }
 
-// lessOf sees to what ends with a socket, or with the grant that it had.
+// lessOf handles what ends with a socket, or with its former grant.
 func (t *step) lessOf(before socket) {
 	if !before.canControl {
 		return
@@ -145,14 +145,14 @@ func (t *step) lessOf(before socket) {
 	}
 }
 
-// renewLease puts the lease under a grant that its holder still has.
+// renewLease moves the lease to a grant that its holder still has.
 func (t *step) renewLease() {
 	if t.attached && t.outlived() && !t.hasWish(renew) {
 		t.first(wish{kind: renew})
 	}
 }
 
-// dropRequest takes a user out of the line, if there.
+// dropRequest removes a user's request from the line, if any.
 func (t *step) dropRequest(user protocol.UserID) bool {
 	at := slices.Index(t.requests, user)
 	if at < 0 {
@@ -162,7 +162,7 @@ func (t *step) dropRequest(user protocol.UserID) bool {
 	return true
 }
 
-// leased takes the agent's word, and goes on with the wish that it answers.
+// leased handles the agent's report and continues the intent that it answers.
 func (t *step) leased(m protocol.Leased) {
 	if !t.attached {
 		return
@@ -181,12 +181,12 @@ func (t *step) leased(m protocol.Leased) {
 	case w.tries >= maxTries:
 		t.refuse(w, protocol.KindConflict, "control keeps changing, try again")
 	default:
-		t.first(w) // judged again, by the lease as it is now
+		t.first(w) // judged again, by the present lease
 	}
 }
 
-// adopt makes l the lease and announces what changed. What was overtaken on the
-// way says nothing new.
+// adopt makes l the lease and announces what changed. It ignores an older
+// revision.
 func (t *step) adopt(l protocol.Lease) {
 	old := t.lease
 	if l.Revision <= old.Revision {
@@ -200,19 +200,19 @@ func (t *step) adopt(l protocol.Lease) {
 		t.emit(StateChanged{})
 	}
 	if _, n := t.controlling(l.Holder); n > 0 && l.Holder != old.Holder {
-		t.report(l.Holder, n) // came before this stream, perhaps
+		t.report(l.Holder, n) // it may have joined before this stream
 	}
 	t.yieldIdle()
 	switch {
 	case old.Holder == protocol.AgentHolder:
-		t.renewLease() // whom it yields to may live under another grant by now
+		t.renewLease() // the first in line may have a newer grant
 		t.letClaim()
 	case l.Holder == old.Holder && l.State == protocol.LeaseHeld && old.State == protocol.LeaseGrace:
-		t.renewLease() // the holder is back, under another grant perhaps
+		t.renewLease() // the returned holder may have a newer grant
 	}
 }
 
-// announce tells everybody who has control now, after old.
+// announce tells everybody about the change of control from old.
 func (t *step) announce(old protocol.Lease) {
 	l := t.lease
 	switch {
@@ -229,8 +229,9 @@ func (t *step) announce(old protocol.Lease) {
 	}
 }
 
-// reported takes the agent's word on the coding agent. When the lease is to
-// follow, so does the control_state: half of the change would contradict itself.
+// reported handles the agent's report of the coding agent. If a lease report is
+// about to follow, control_state waits for it: half of the change would be
+// contradictory.
 func (t *step) reported(r protocol.AgentReport) {
 	if t.attached && t.follow(codingOf(&r)) {
 		if !t.torn() {
@@ -240,7 +241,7 @@ func (t *step) reported(r protocol.AgentReport) {
 	}
 }
 
-// follow notes how the coding agent stands and tells everybody, if it is new.
+// follow stores the coding agent's state and tells everybody, if it is new.
 func (t *step) follow(coding protocol.AgentStateMessage) (changed bool) {
 	if coding == t.coding {
 		return false
@@ -250,16 +251,15 @@ func (t *step) follow(coding protocol.AgentStateMessage) (changed bool) {
 	return true
 }
 
-// letClaim gives control to the creator if nobody had it before the coding
-// agent.
+// letClaim gives control to the creator if no person has had it.
 func (t *step) letClaim() {
 	if t.claimable() && !t.hasWish(claim) {
 		t.first(wish{kind: claim})
 	}
 }
 
-// reattached starts from what the agent says now, which may be a new one that
-// remembers nothing.
+// reattached starts from the agent's present state. The agent may have
+// restarted and remember nothing.
 func (t *step) reattached(o protocol.TerminalOpened) {
 	t.forgetWishes()
 	t.attached = true
@@ -279,8 +279,8 @@ func (t *step) reattached(o protocol.TerminalOpened) {
 	t.yieldIdle()
 }
 
-// reportAll tells the agent of everybody who is present: whom a coding agent has
-// taken control from, and will yield to, the agent alone knows.
+// reportAll tells the agent about everybody present: only the agent knows from
+// whom a coding agent has taken control, and to whom it will yield.
 func (t *step) reportAll() {
 	told := map[protocol.UserID]bool{}
 	for _, v := range t.sockets {

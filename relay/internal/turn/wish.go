@@ -6,40 +6,40 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// A wishKind is what somebody wants to happen to control.
+// A wishKind is a kind of change of control.
 type wishKind uint8
 
 const (
 	request  wishKind = iota + 1 // control, or a place in line
 	take                         // control, if it is free
 	takeBack                     // control, whoever has it
-	cancel                       // the place in line is not needed any more
+	cancel                       // leave the line
 	handOver                     // another controller
 	giveBack                     // no controller
-	key                          // control, if it is free, for what was typed; decided without a word
+	key                          // control if it is free, for typed input; decided silently
 	claim                        // the creator as the first controller
 	renew                        // another grant of the same controller
-	yield                        // an idle controller's place for the first in line
+	yield                        // the idle controller yields to the first in line
 )
 
-// ofViewer reports whether a viewer has asked, and gets an answer.
+// ofViewer reports whether a viewer made the request and gets an answer.
 func (k wishKind) ofViewer() bool { return k < key }
 
-// A wish waits for the agent or for its turn. Wishes are granted one at a time
-// and each is judged by the lease as it is then.
+// A wish is a requested change of control that waits for the agent or its turn.
+// Wishes are handled one at a time, each by the lease of that moment.
 type wish struct {
 	kind   wishKind
-	socket SocketID        // whose; of a claim, the one to greet when it is decided, 0 for none
+	socket SocketID        // whose; for a claim, the one to greet when it is decided, 0 for none
 	to     protocol.UserID // of handOver
 	tries  int             // proposals made
 }
 
-// yieldsOf reports whether w is a viewer's, who means to have control no longer.
+// yieldsOf reports whether w is a viewer's request to give up control.
 func (w wish) yieldsOf(id SocketID) bool {
 	return w.socket == id && (w.kind == handOver || w.kind == giveBack)
 }
 
-// wants notes what a viewer asks for.
+// wants handles a viewer's request.
 func (t *step) wants(w wish) {
 	switch {
 	case !t.attached && w.kind != cancel:
@@ -61,27 +61,27 @@ func (t *step) hasWish(k wishKind) bool {
 		slices.ContainsFunc(t.queue, func(w wish) bool { return w.kind == k })
 }
 
-// keyed notes that a viewer's key is to take the terminal.
+// keyed notes a viewer's key that takes the terminal.
 func (t *step) keyed(id SocketID) {
 	if t.Free() && t.MayControl(id) && len(t.queue) < maxQueued {
 		t.queue = append(slices.Clip(t.queue), wish{kind: key, socket: id})
 	}
 }
 
-// idle reports whether the controller yields to the first in line.
+// idle reports whether the controller must yield to the first in line.
 func (t *step) idle() bool {
 	return t.attached && t.lease.Idle && t.lease.State == protocol.LeaseHeld && human(t.lease.Holder) && len(t.requests) > 0
 }
 
-// yieldIdle lets an idle controller yield. It follows what can make one: the
-// agent's word, or another request.
+// yieldIdle makes an idle controller yield. It is called after what can cause
+// that: the agent's report, or another request.
 func (t *step) yieldIdle() {
 	if t.idle() && !t.hasWish(yield) {
 		t.queue = append(slices.Clip(t.queue), wish{kind: yield})
 	}
 }
 
-// proceed grants wishes until one needs the agent.
+// proceed handles wishes until one needs the agent.
 func (t *step) proceed() {
 	for t.proposal.ID == 0 && len(t.queue) > 0 {
 		w := t.queue[0]
@@ -90,7 +90,7 @@ func (t *step) proceed() {
 	}
 }
 
-// forgetWishes drops what needs an agent, as there is none.
+// forgetWishes drops those that need an agent, as there is none.
 func (t *step) forgetWishes() {
 	forgotten := t.queue
 	if t.proposal.ID != 0 {
@@ -102,7 +102,7 @@ func (t *step) forgetWishes() {
 	}
 }
 
-// done ends a wish that is decided.
+// done ends a wish after its decision.
 func (t *step) done(w wish) {
 	if _, there := t.socket(w.socket); there && w.kind == claim {
 		t.emit(Greet{w.socket})
@@ -116,7 +116,7 @@ func (t *step) refuse(w wish, kind protocol.Kind, message string) {
 	t.done(w)
 }
 
-// propose asks the agent for another holder, or for none.
+// propose asks the agent to give the lease to another holder, or to free it.
 func (t *step) propose(w wish, next protocol.LeaseNext) {
 	w.tries++
 	t.lastID++
@@ -125,7 +125,7 @@ func (t *step) propose(w wish, next protocol.LeaseNext) {
 	t.emit(Propose{t.proposal})
 }
 
-// judge decides a wish by the lease as it is, or asks the agent to.
+// judge decides a wish by the present lease, or asks the agent.
 func (t *step) judge(w wish) {
 	switch w.kind {
 	case claim:
@@ -168,7 +168,7 @@ func (t *step) judgeViewer(w wish, v socket) {
 	case w.kind == takeBack && !v.owns:
 		t.refuse(w, protocol.KindForbidden, "only who owns the session can take control back")
 	case hasControl && (w.kind == request || w.kind == take || w.kind == takeBack):
-		// Has it already: seed 001's client waits for the word all the same.
+		// Has it already: seed 001's client still waits for the answer.
 		t.emit(Send{v.id, protocol.ControlTaken{Controller: t.lease.Holder, Term: t.lease.Term}})
 		t.emit(SendState{v.id})
 	case w.kind == request && t.Locked():
