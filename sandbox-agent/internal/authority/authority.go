@@ -6,33 +6,10 @@ package authority
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"net"
 	"sync"
-	"time"
 
 	"github.com/fairlead/fairlead/sandbox-agent/internal/controlplane"
 )
-
-// A Dialer opens connections to the control plane.
-type Dialer interface {
-	// Dial goes through a registered tunnel.
-	Dial(ctx context.Context) (net.Conn, error)
-	// DialUnregistered goes through a relay that knows nothing of the sandbox.
-	DialUnregistered(ctx context.Context) (net.Conn, error)
-}
-
-// Options say whose standing it is, and with whom.
-type Options struct {
-	Identity   *Identity
-	KeysMaxAge time.Duration // how long keys are believed without news of them
-	Dialer     Dialer
-	Audit      AuditLog
-	// Changed receives whenever a problem may have come or gone. Nothing waits
-	// for a reader.
-	Changed chan<- struct{}
-	Log     *slog.Logger
-}
 
 // An Authority is the sandbox's standing with its control plane. Make it with
 // Open, then Run it once.

@@ -22,9 +22,6 @@ const (
 	// farewellTicks is how many of these looks an agent stays when nothing
 	// keeps it, so that what it said last arrives.
 	farewellTicks = 3
-	// replacedTime is how long a tunnel that a newer one of ours replaces waits
-	// for that, which is known here a little later than at the relay.
-	replacedTime = time.Second
 )
 
 // A keeper keeps one of the tunnels up.

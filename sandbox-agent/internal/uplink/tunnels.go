@@ -16,6 +16,9 @@ const (
 	maxTunnels = 2
 	// maxLearned bounds the addresses learned from relays.
 	maxLearned = 16
+	// replacedTime is how long a tunnel that a newer one of ours replaces waits
+	// until that is registered here, which is a little later than at the relay.
+	replacedTime = time.Second
 )
 
 // errSameRelay ends a dial whose address belongs to a relay that has a tunnel.
