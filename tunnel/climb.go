@@ -35,16 +35,21 @@ type climbPace struct {
 // usualPace is the pace of climbs outside tests, which use a faster one.
 var usualPace = climbPace{probe: 10 * time.Second, most: 35 * time.Second, confirm: time.Second, quiet: 20 * time.Second}
 
+// A Climber reaches relays over QUIC.
+type Climber interface {
+	// Probe checks whether QUIC reaches addr; see [Probe].
+	Probe(ctx context.Context, addr string) error
+	// Climb registers over QUIC with a new generation, only at the relay of the
+	// tunnel from; the relay then ends from. If it fails, from stays.
+	Climb(ctx context.Context, addr string, from *Session) (*Session, error)
+}
+
 // A Climb replaces a tunnel over WebSocket by one over QUIC. While the former
 // is served, QUIC is probed every 10 s or so. After two successes a second
 // apart the agent registers again, once no file or page is being transferred,
 // or after 20 s.
 type Climb struct {
-	// Probe checks whether QUIC reaches addr; see [Probe].
-	Probe func(ctx context.Context, addr string) error
-	// Dial registers over QUIC with a new generation, only at the relay of the
-	// tunnel from; the relay then ends from. If it fails, from stays.
-	Dial   func(ctx context.Context, addr string, from *Session) (*Session, error)
+	Climber
 	Ladder *Ladder // shared with dials
 	Events *Events // may be nil
 
@@ -124,7 +129,7 @@ func (c *Climb) run(looking, all context.Context, addr string, s *Session, log *
 		if looking.Err() != nil {
 			return nil
 		}
-		next, err := c.Dial(all, addr, s)
+		next, err := c.Climber.Climb(all, addr, s)
 		if c.Events != nil && c.Events.Climbed != nil {
 			c.Events.Climbed(err, time.Since(seen))
 		}

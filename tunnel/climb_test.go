@@ -111,8 +111,25 @@ func (m *mountain) dial(ctx context.Context, carriers ...tunnel.Carrier) (*tunne
 	return tunnel.Dial(ctx, cfg)
 }
 
-// serve stays with a tunnel until it is over.
-func (m *mountain) serve(ctx context.Context, _ string, s *tunnel.Session) error {
+func (m *mountain) Next(context.Context) (string, error) { return m.cfg.Addr, nil }
+
+func (m *mountain) Dial(ctx context.Context, _ string) (*tunnel.Session, error) {
+	if m.onlyQUIC.Load() {
+		return m.dial(ctx, tunnel.CarrierQUIC)
+	}
+	return m.dial(ctx)
+}
+
+func (*mountain) Fatal(error) bool { return false }
+
+func (m *mountain) Probe(ctx context.Context, _ string) error { return tunnel.Probe(ctx, m.cfg) }
+
+func (m *mountain) Climb(ctx context.Context, _ string, _ *tunnel.Session) (*tunnel.Session, error) {
+	return m.dial(ctx, tunnel.CarrierQUIC)
+}
+
+// Serve stays with a tunnel until it is over.
+func (m *mountain) Serve(ctx context.Context, _ string, s *tunnel.Session) error {
 	m.serving.Add(1)
 	m.began <- s
 	go func() { // ends with the session
@@ -143,20 +160,9 @@ func (m *mountain) run() {
 	m.stop = cancel
 	go func() { // the cleanup waits for it
 		m.ended <- tunnel.Run(ctx, tunnel.RunConfig{
-			Next: func(context.Context) (string, error) { return m.cfg.Addr, nil },
-			Dial: func(ctx context.Context, _ string) (*tunnel.Session, error) {
-				if m.onlyQUIC.Load() {
-					return m.dial(ctx, tunnel.CarrierQUIC)
-				}
-				return m.dial(ctx)
-			},
-			Serve: m.serve, Fatal: func(error) bool { return false }, Logger: discard(),
+			Keeper: m, Logger: discard(),
 			Climb: (&tunnel.Climb{
-				Probe: func(ctx context.Context, _ string) error { return tunnel.Probe(ctx, m.cfg) },
-				Dial: func(ctx context.Context, _ string, from *tunnel.Session) (*tunnel.Session, error) {
-					return m.dial(ctx, tunnel.CarrierQUIC)
-				},
-				Ladder: m.cfg.Ladder,
+				Climber: m, Ladder: m.cfg.Ladder,
 				Events: &tunnel.Events{Climbed: func(err error, took time.Duration) {
 					if took <= 0 || took > time.Minute {
 						err = errors.Join(err, fmt.Errorf("that took %s", took))

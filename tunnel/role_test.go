@@ -192,10 +192,9 @@ func TestHurryEndsAPause(t *testing.T) {
 		dials := 0
 		began := time.Now()
 		err := tunnel.Run(t.Context(), tunnel.RunConfig{
-			Next:   func(context.Context) (string, error) { return "a", nil },
 			Logger: discard(),
 			Hurry:  hurry,
-			Dial: func(context.Context, string) (*tunnel.Session, error) {
+			Keeper: dialling{fatal, func(context.Context, string) (*tunnel.Session, error) {
 				if dials++; dials == 50 {
 					return nil, fatal
 				}
@@ -204,8 +203,7 @@ func TestHurryEndsAPause(t *testing.T) {
 				default:
 				}
 				return nil, errors.New("no relay")
-			},
-			Fatal: func(err error) bool { return errors.Is(err, fatal) },
+			}},
 		})
 		// A pause may end by itself at the same moment, then the next is short.
 		if !errors.Is(err, fatal) || time.Since(began) > time.Second {

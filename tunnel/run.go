@@ -10,16 +10,22 @@ import (
 	"github.com/fairlead/fairlead/tunnel/internal/backoff"
 )
 
-// A RunConfig says how an agent keeps a tunnel up.
-type RunConfig struct {
+// A Keeper dials and serves an agent's tunnel. Run calls one method after the
+// other, but for Serve.
+type Keeper interface {
 	// Next returns the relay to dial, "host:port", once there is one.
-	Next func(ctx context.Context) (addr string, err error)
-	Dial func(ctx context.Context, addr string) (*Session, error)
+	Next(ctx context.Context) (addr string, err error)
+	Dial(ctx context.Context, addr string) (*Session, error)
 	// Serve uses a tunnel until it is over. With a Climb it is also called for a
 	// tunnel that replaces another one while that is still served.
-	Serve func(ctx context.Context, addr string, s *Session) error
+	Serve(ctx context.Context, addr string, s *Session) error
 	// Fatal says whether an error of Dial or Serve is permanent.
-	Fatal func(error) bool
+	Fatal(err error) bool
+}
+
+// A RunConfig says how an agent keeps a tunnel up.
+type RunConfig struct {
+	Keeper
 	// Climb, unless nil, replaces tunnels over WebSocket by QUIC.
 	Climb *Climb
 	// Hurry ends a pause, as there is a new relay. It may be nil.

@@ -270,9 +270,8 @@ func TestRunReconnectsWithBackoff(t *testing.T) {
 		fatal := errors.New("fatal")
 		began := time.Now()
 		err := tunnel.Run(t.Context(), tunnel.RunConfig{
-			Next:   func(context.Context) (string, error) { return "a", nil },
 			Logger: discard(),
-			Dial: func(_ context.Context, addr string) (*tunnel.Session, error) {
+			Keeper: dialling{fatal, func(_ context.Context, addr string) (*tunnel.Session, error) {
 				n := dials.Add(1)
 				if addr != "a" {
 					t.Errorf("dial %d goes to %s", n, addr)
@@ -281,8 +280,7 @@ func TestRunReconnectsWithBackoff(t *testing.T) {
 					return nil, fatal
 				}
 				return nil, errors.New("no relay")
-			},
-			Fatal: func(err error) bool { return errors.Is(err, fatal) },
+			}},
 		})
 		if !errors.Is(err, fatal) {
 			t.Errorf("ended with %v", err)

@@ -164,9 +164,8 @@ func TestCrowdPause(t *testing.T) {
 		var last time.Time
 		n := 0
 		err := tunnel.Run(t.Context(), tunnel.RunConfig{
-			Next:   func(context.Context) (string, error) { return "a", nil },
 			Logger: discard(),
-			Dial: func(context.Context, string) (*tunnel.Session, error) {
+			Keeper: dialling{fatal, func(context.Context, string) (*tunnel.Session, error) {
 				if pause := time.Since(last); n > 0 && (pause < time.Second || pause > 5*time.Second) {
 					t.Errorf("pause %d is %s", n, pause)
 				}
@@ -175,8 +174,7 @@ func TestCrowdPause(t *testing.T) {
 					return nil, fatal
 				}
 				return nil, protocol.Errorf(protocol.KindTooMany, "too many registrations")
-			},
-			Fatal: func(err error) bool { return errors.Is(err, fatal) },
+			}},
 		})
 		if !errors.Is(err, fatal) {
 			t.Errorf("ended with %v", err)

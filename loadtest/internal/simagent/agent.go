@@ -35,17 +35,9 @@ type agent struct {
 func (a *agent) run(ctx context.Context) {
 	f := a.fleet
 	defer a.closeAll()
-	cfg := tunnel.RunConfig{
-		Next: a.next,
-		Dial: func(ctx context.Context, addr string) (*tunnel.Session, error) {
-			return a.dial(ctx, addr, f.cfg.Carriers...)
-		},
-		Serve:  a.serve,
-		Fatal:  fatal,
-		Logger: f.log,
-	}
+	cfg := tunnel.RunConfig{Keeper: a, Logger: f.log}
 	if len(f.cfg.Carriers) == 0 {
-		cfg.Climb = &tunnel.Climb{Probe: a.probe, Dial: a.climb, Ladder: &a.ladder}
+		cfg.Climb = &tunnel.Climb{Climber: a, Ladder: &a.ladder}
 	}
 	err := tunnel.Run(ctx, cfg)
 	if ctx.Err() == nil {
@@ -54,18 +46,23 @@ func (a *agent) run(ctx context.Context) {
 	}
 }
 
-// fatal says that another copy of the sandbox took over.
-func fatal(err error) bool {
+// Fatal says that another copy of the sandbox took over.
+func (a *agent) Fatal(err error) bool {
 	e, ok := errors.AsType[*protocol.Error](err)
 	return ok && e.Kind == protocol.KindSuperseded
 }
 
-// next returns the relay to dial: one after the other.
-func (a *agent) next(context.Context) (string, error) {
+// Next returns the relay to dial: one after the other.
+func (a *agent) Next(context.Context) (string, error) {
 	relays := a.fleet.cfg.Relays
 	addr := relays[a.relay%len(relays)]
 	a.relay++
 	return addr, nil
+}
+
+// Dial registers by the carriers that are allowed.
+func (a *agent) Dial(ctx context.Context, addr string) (*tunnel.Session, error) {
+	return a.dial(ctx, addr, a.fleet.cfg.Carriers...)
 }
 
 // dial opens and registers a tunnel under a new generation.
@@ -94,17 +91,18 @@ func (a *agent) hello(c protocol.Challenge, exporter []byte) (protocol.Hello, er
 	}, err
 }
 
-func (a *agent) probe(ctx context.Context, addr string) error {
+// Probe checks whether QUIC gets through.
+func (a *agent) Probe(ctx context.Context, addr string) error {
 	return tunnel.Probe(ctx, tunnel.DialConfig{Addr: addr, TLS: a.fleet.tls})
 }
 
-// climb registers again over QUIC.
-func (a *agent) climb(ctx context.Context, addr string, _ *tunnel.Session) (*tunnel.Session, error) {
+// Climb registers again over QUIC.
+func (a *agent) Climb(ctx context.Context, addr string, _ *tunnel.Session) (*tunnel.Session, error) {
 	return a.dial(ctx, addr, tunnel.CarrierQUIC)
 }
 
-// serve uses a registered tunnel until it is over.
-func (a *agent) serve(ctx context.Context, _ string, session *tunnel.Session) error {
+// Serve uses a registered tunnel until it is over.
+func (a *agent) Serve(ctx context.Context, _ string, session *tunnel.Session) error {
 	f := a.fleet
 	defer session.Close() // again, if it comes to streams
 	if err := session.SendRole(protocol.Role{Primary: true, Generation: f.generation.Add(1)}); err != nil {

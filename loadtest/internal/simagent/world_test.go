@@ -75,7 +75,7 @@ func (w *world) connect() {
 	ctx, cancel := context.WithCancel(w.ctx)
 	go func() {
 		defer close(over)
-		w.agent.serve(ctx, "", near)
+		w.agent.Serve(ctx, "", near)
 	}()
 	w.t.Cleanup(func() { cancel(); <-over })
 }

@@ -52,20 +52,20 @@ func TestClimb(t *testing.T) {
 	k := newKeeper(tunnels, anybody{}, host{})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
-	addr, err := k.next(ctx)
+	addr, err := k.Next(ctx)
 	must(t, err)
-	low, err := k.dial(ctx, addr)
+	low, err := k.Dial(ctx, addr)
 	must(t, err)
-	go func() { ended <- k.serve(ctx, addr, low) }() // received below
+	go func() { ended <- k.Serve(ctx, addr, low) }() // received below
 	lower := accept(t, l)
 	lower.hears(true, "")
 	if low.Carrier() != tunnel.CarrierWebSocket {
 		t.Errorf("the first tunnel is on %s", low.Carrier())
 	}
-	waitFor(t, "QUIC", func() bool { return k.probe(ctx, addr) == nil })
-	high, err := k.climb(ctx, addr, low)
+	waitFor(t, "QUIC", func() bool { return k.Probe(ctx, addr) == nil })
+	high, err := k.Climb(ctx, addr, low)
 	must(t, err)
-	go func() { ended <- k.serve(ctx, addr, high) }() // received below
+	go func() { ended <- k.Serve(ctx, addr, high) }() // received below
 	upper := accept(t, l)
 	upper.hears(true, "")
 	if err := <-ended; err != nil {
@@ -78,7 +78,7 @@ func TestClimb(t *testing.T) {
 		t.Error("no new generation")
 	}
 	other := w.listenBoth("rl_2")
-	if _, err := k.climb(ctx, other.Addr().String(), high); !errors.Is(err, errOtherRelay) {
+	if _, err := k.Climb(ctx, other.Addr().String(), high); !errors.Is(err, errOtherRelay) {
 		t.Errorf("a climb to another relay: %v", err)
 	}
 	cancel()

@@ -60,18 +60,16 @@ func (k *keeper) run(ctx context.Context, i int) error {
 			return ctx.Err()
 		}
 	}
-	cfg := tunnel.RunConfig{
-		Next: k.next, Dial: k.dial, Serve: k.serve, Fatal: k.fatal, Hurry: k.tunnels.hurry[i], Logger: k.options.Log,
-	}
+	cfg := tunnel.RunConfig{Keeper: k, Hurry: k.tunnels.hurry[i], Logger: k.options.Log}
 	if len(k.options.Carriers) == 0 { // a tunnel over WebSocket may be replaced
-		cfg.Climb = &tunnel.Climb{Probe: k.probe, Dial: k.climb, Ladder: k.ladder, Events: k.tunnels.events}
+		cfg.Climb = &tunnel.Climb{Climber: k, Ladder: k.ladder, Events: k.tunnels.events}
 	}
 	return tunnel.Run(ctx, cfg)
 }
 
-// next returns the address to dial: the one that was up, or else another one
+// Next returns the address to dial: the one that was up, or else another one
 // in turn.
-func (k *keeper) next(ctx context.Context) (string, error) {
+func (k *keeper) Next(ctx context.Context) (string, error) {
 	k.tunnels.release(k.addr)
 	k.mu.Lock()
 	again := k.again
@@ -82,7 +80,8 @@ func (k *keeper) next(ctx context.Context) (string, error) {
 	return addr, err
 }
 
-func (k *keeper) dial(ctx context.Context, addr string) (*tunnel.Session, error) {
+// Dial registers at addr, if a relay answers there in time.
+func (k *keeper) Dial(ctx context.Context, addr string) (*tunnel.Session, error) {
 	hurried, cancel := context.WithCancel(ctx)
 	defer cancel()
 	late := time.AfterFunc(k.patience, cancel)
@@ -111,16 +110,16 @@ func (k *keeper) dial(ctx context.Context, addr string) (*tunnel.Session, error)
 	return session, err
 }
 
-// probe finds out whether QUIC gets through.
-func (k *keeper) probe(ctx context.Context, addr string) error {
+// Probe finds out whether QUIC gets through.
+func (k *keeper) Probe(ctx context.Context, addr string) error {
 	return tunnel.Probe(ctx, tunnel.DialConfig{Addr: addr, TLS: k.options.TLS})
 }
 
 // errOtherRelay is the end of a climb whose address has come to lead elsewhere.
 var errOtherRelay = errors.New("another relay answers over QUIC")
 
-// climb registers again over QUIC, at the relay that from leads to.
-func (k *keeper) climb(ctx context.Context, addr string, from *tunnel.Session) (*tunnel.Session, error) {
+// Climb registers again over QUIC, at the relay that from leads to.
+func (k *keeper) Climb(ctx context.Context, addr string, from *tunnel.Session) (*tunnel.Session, error) {
 	return k.register(ctx, addr, func(c protocol.Challenge) error {
 		if c.RelayID != from.Welcome().RelayID {
 			return errOtherRelay
@@ -129,7 +128,8 @@ func (k *keeper) climb(ctx context.Context, addr string, from *tunnel.Session) (
 	}, tunnel.CarrierQUIC)
 }
 
-func (k *keeper) serve(ctx context.Context, addr string, session *tunnel.Session) error {
+// Serve uses a registered tunnel until it is over.
+func (k *keeper) Serve(ctx context.Context, addr string, session *tunnel.Session) error {
 	k.mu.Lock()
 	k.latest = session
 	k.mu.Unlock()
@@ -142,11 +142,11 @@ func (k *keeper) serve(ctx context.Context, addr string, session *tunnel.Session
 	return err
 }
 
-// fatal reports whether dialling again is pointless: another copy of the
+// Fatal reports whether dialling again is pointless: another copy of the
 // sandbox is newer. A certificate that is refused may be accepted later, by a
 // relay that knows newer keys. A newer registration may have been our own
 // other tunnel, at a relay with two addresses, but not twice.
-func (k *keeper) fatal(err error) bool {
+func (k *keeper) Fatal(err error) bool {
 	e, ok := errors.AsType[*protocol.Error](err)
 	return ok && e.Kind == protocol.KindSuperseded && k.refused != 1
 }
