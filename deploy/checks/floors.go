@@ -61,6 +61,7 @@ var Floors = []struct {
 		"loadtest/internal/source", "loadtest/internal/baseline", "loadtest/internal/stack", "loadtest/internal/children",
 		"deploy/controlplane/internal/keyring", "deploy/controlplane/internal/webhook", "deploy/controlplane/internal/metrics",
 		"deploy/controlplane/internal/usage", "deploy/controlplane/internal/relays", "deploy/controlplane/internal/web",
+		"deploy/controlplane/internal/statedir",
 	}},
 	{F3, []string{
 		"relay/internal/gateway", "relay/internal/controlapi", "relay/internal/sandboxapi",
@@ -74,7 +75,7 @@ var Floors = []struct {
 		"relay", "relay/cmd/...", "sandbox-agent", "sandbox-agent/cmd/...",
 		"loadtest", "loadtest/cmd/...", "loadtest/internal/scenario",
 		"deploy/controlplane", "deploy/controlplane/cmd/...", "deploy/controlplane/internal/boards", "deploy/controlplane/internal/people", "deploy/controlplane/internal/authority", "deploy/controlplane/internal/grants",
-		"deploy/controlplane/internal/contents/...",
+		"deploy/controlplane/internal/contents/...", "deploy/controlplane/internal/integrations",
 		"deploy/devstack/...", "deploy/e2e/...", "deploy/checks/...", "deploy/grafana/...",
 	}},
 }
@@ -85,6 +86,8 @@ var Sideways = []struct{ From, To, Why string }{
 	{"tunnel/internal/quiclink", "tunnel/internal/carrier", "the interface it implements"},
 	{"tunnel/internal/wsslink", "tunnel/internal/carrier", "the interface it implements"},
 	{"tunnel/tunneltest", "tunnel/internal/carrier", "the interface it implements"},
+	{"deploy/controlplane/cmd/controlplane", "deploy/controlplane/internal/integrations", "its command line rotates the vault's keys"},
+	{"deploy/controlplane/internal/integrations", "deploy/controlplane/internal/contents/tools", "the gateway leads to them, too"},
 	{"relay/internal/dispatch", "relay/internal/pagestream", "some commands go to pages"},
 	{"relay/internal/hub", "relay/internal/feed", "it shares what a feed keeps"},
 	{"relay/internal/hub", "relay/internal/input", "it says who may type, and a queue carries it"},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/private"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/statedir"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
@@ -60,9 +61,8 @@ type AuditConfig struct {
 	Files []string // in order; a directory stands for the log files in it
 
 	// What the control plane keeps of a sandbox. An empty Sandbox: nothing.
-	StateDir string
-	Database string // as Config.Database
-	Sandbox  protocol.SandboxID
+	statedir.Location
+	Sandbox protocol.SandboxID
 
 	Head      string // file with a protocol.AuditHead; empty: none
 	DeviceKey string // file with a public JWK; empty: none
@@ -245,7 +245,7 @@ func (cfg *AuditConfig) expect(ctx context.Context) (audit.Expect, error) {
 	if cfg.Sandbox == "" || cfg.StateDir == "" && cfg.Database == "" {
 		return expect, nil
 	}
-	sandbox, err := AuditedSandbox(ctx, cfg.StateDir, cfg.Database, cfg.Sandbox)
+	sandbox, err := AuditedSandbox(ctx, cfg.Location, cfg.Sandbox)
 	if err != nil {
 		return expect, err
 	}
@@ -270,8 +270,8 @@ func auditDevice(jwk []byte) (string, error) {
 
 // AuditedSandbox returns what the control plane keeps of a sandbox: its device
 // key and the newest head of that key's audit log.
-func AuditedSandbox(ctx context.Context, stateDir, database string, id protocol.SandboxID) (store.Sandbox, error) {
-	st, err := OpenStore(ctx, stateDir, database, nil)
+func AuditedSandbox(ctx context.Context, kept statedir.Location, id protocol.SandboxID) (store.Sandbox, error) {
+	st, err := kept.OpenStore(ctx, nil)
 	if err != nil {
 		return store.Sandbox{}, err
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/statedir"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/audit"
 )
@@ -140,7 +141,7 @@ func TestVerifyAudit(t *testing.T) {
 	} {
 		writeFile(t, file, tt.log, 0o600)
 		for against, cfg := range map[string]AuditConfig{
-			"the store": {Files: []string{dir}, StateDir: filepath.Join(p.dir, "state"), Sandbox: "sb_1", Settle: -1},
+			"the store": {Files: []string{dir}, Location: statedir.Location{StateDir: filepath.Join(p.dir, "state")}, Sandbox: "sb_1", Settle: -1},
 			"files":     {Files: []string{file}, Head: headFile, DeviceKey: keyFile, Settle: -1},
 		} {
 			report, err := VerifyAudit(t.Context(), cfg)

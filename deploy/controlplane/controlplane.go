@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -24,10 +23,12 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/device"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/flights"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/grants"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/integrations"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/people"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/relays"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/statedir"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/usage"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
@@ -39,13 +40,13 @@ import (
 // A Config says how a control plane runs.
 type Config struct {
 	StateDir string // signing keys and database; made if it doesn't exist
-	Database string // URL or path, see [OpenStore]; empty: a file in StateDir
+	Database string // URL or path, see [statedir.Location]; empty: a file in StateDir
 	Listen   string // plain HTTP, a loopback "host:port"
 	DevSeed  string // file with development users; empty: none
 	Login    LoginConfig
 	Webhook  WebhookConfig // is told of approvals and of turns that end
 
-	Integrations IntegrationsConfig
+	Integrations integrations.Config
 
 	// The second listener, for agents. Empty TLSListen: none.
 	TLSListen string // "host:port"
@@ -66,7 +67,6 @@ type Config struct {
 const DefaultGrantsPerPerson = 64
 
 const (
-	databaseFile  = "controlplane.db"
 	shutdownGrace = 5 * time.Second // for requests under way
 	cutOffGrace   = time.Second     // for those that had to be ended
 )
@@ -94,7 +94,7 @@ type Server struct {
 	gate         *access.Gate    // asks people and relays who they are
 	devices      *device.Gate    // asks sandboxes
 	webhook      *webhook.Sender // nil: none
-	integrations *integrations
+	integrations *integrations.Integrations
 	boards       *boards.Boards
 	contents     *contents.Contents
 	people       *people.People
@@ -141,7 +141,13 @@ func (s *Server) open(ctx context.Context, cfg Config) error {
 	if s.webhook, err = newWebhook(cfg.Webhook, cfg.Logger); err != nil {
 		return err
 	}
-	if s.integrations, err = s.newIntegrations(cfg.Integrations, cfg.Login.PublicURL); err != nil {
+	in := cfg.Integrations
+	in.PublicURL = cfg.Login.PublicURL
+	if s.integrations, err = integrations.New(s.closing, in, integrations.Parts{
+		Store: s.store.Integrations, Sessions: s.store.Sessions, People: s.gate, Sandboxes: s.devices,
+		Relays: s.relays, Contents: s.store.Contents, Commands: s,
+		Clock: s.clock, Logger: s.logger, Calls: s.metrics.Gateway, Secret: s.requestKey,
+	}); err != nil {
 		return err
 	}
 	s.grants = &grants.Grants{
@@ -152,7 +158,7 @@ func (s *Server) open(ctx context.Context, cfg Config) error {
 	s.contents = &contents.Contents{Store: s.store.Contents, Gate: s.gate}
 	s.boards = &boards.Boards{
 		Store: s.store.Boards, Sessions: s.store.Sessions, Usage: s.store.Usage, Meter: s.usage,
-		Grants: s.grants, Attachments: s, Gate: s.gate, Metrics: s.metrics, Clock: s.clock, Logger: s.logger,
+		Grants: s.grants, Attachments: s.integrations, Gate: s.gate, Metrics: s.metrics, Clock: s.clock, Logger: s.logger,
 	}
 	if cfg.DevSeed != "" {
 		if err := loadSeed(ctx, s.store, cfg.DevSeed); err != nil {
@@ -172,7 +178,7 @@ func (s *Server) openState(ctx context.Context, cfg Config) error {
 	if s.requestKey, err = openRequestKey(filepath.Join(cfg.StateDir, requestKeyFile)); err != nil {
 		return err
 	}
-	if s.store, err = OpenStore(ctx, cfg.StateDir, cfg.Database, s.clock.Now); err != nil {
+	if s.store, err = (statedir.Location{StateDir: cfg.StateDir, Database: cfg.Database}).OpenStore(ctx, s.clock.Now); err != nil {
 		return err
 	}
 	s.usage = usage.New(s.store.Usage, s.logger, s.clock)
@@ -184,20 +190,6 @@ func (s *Server) openState(ctx context.Context, cfg Config) error {
 	s.settled = newSettlements(s.closing, s.metrics, s.settle)
 	s.enrols = newEnrols(cfg.StateDir, cfg.CertificateLife)
 	return nil
-}
-
-// OpenStore opens the database at url, a "postgres://…" URL or the path of an
-// SQLite file; empty: the file in stateDir. It takes the time from now; nil: from
-// time.Now.
-func OpenStore(ctx context.Context, stateDir, url string, now func() time.Time) (*store.Store, error) {
-	switch {
-	case url != "":
-	case stateDir != "":
-		url = filepath.Join(stateDir, databaseFile)
-	default:
-		return nil, errors.New("neither a state directory nor a database is named")
-	}
-	return store.Open(ctx, url, now)
 }
 
 func (s *Server) listen(cfg Config) error {
@@ -333,17 +325,9 @@ func (s *Server) closeResources() error {
 	if s.people != nil {
 		s.people.Login.Close()
 	}
-	s.integrations.close()
+	s.integrations.Close()
 	if s.store != nil {
 		err = errors.Join(err, s.store.Close())
 	}
 	return err
-}
-
-// prepareStateDir makes the state directory, for its owner alone.
-func prepareStateDir(dir string) error {
-	if dir == "" {
-		return errors.New("no state directory")
-	}
-	return os.MkdirAll(dir, 0o700)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/device"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/private"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/statedir"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
@@ -17,8 +18,8 @@ import (
 
 // An EnrolConfig says which sandbox to enrol, and what to tell it.
 type EnrolConfig struct {
-	StateDir  string // the control plane's
-	Database  string // as Config.Database
+	statedir.Location // the control plane's
+
 	Sandbox   protocol.SandboxID
 	DeviceKey string // file: the sandbox's public key, a JWK
 	Reach
@@ -77,7 +78,7 @@ func Enrol(ctx context.Context, cfg EnrolConfig) error {
 }
 
 func enrolInStore(ctx context.Context, cfg EnrolConfig, key device.Key, cert device.Certificate) error {
-	st, err := OpenStore(ctx, cfg.StateDir, cfg.Database, cfg.Now)
+	st, err := cfg.OpenStore(ctx, cfg.Now)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/statedir"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -138,7 +139,7 @@ func (p *plane) invite(id protocol.SandboxID, more func(*InviteConfig)) string {
 	p.t.Helper()
 	cert, _, _ := testCertificate(p.t, "ca")
 	cfg := InviteConfig{
-		StateDir: filepath.Join(p.dir, "state"), Database: p.database, Sandbox: id, TTL: DefaultInvitationLife,
+		Location: statedir.Location{StateDir: filepath.Join(p.dir, "state"), Database: p.database}, Sandbox: id, TTL: DefaultInvitationLife,
 		Reach: Reach{CA: cert, ServerName: "control.fairlead.test", Relays: []string{"127.0.0.1:4433"}, RelayCA: cert},
 		Out:   filepath.Join(p.t.TempDir(), "invitation.json"), Now: p.clock.Now,
 	}
@@ -441,7 +442,7 @@ func TestInviteInvalid(t *testing.T) {
 		{"nobody knows where", func(cfg *InviteConfig) string { cfg.Reach = Reach{}; return "nobody has been invited" }},
 	} {
 		cfg := InviteConfig{
-			StateDir: filepath.Join(t.TempDir(), "state"), Sandbox: "sb_1", TTL: time.Hour,
+			Location: statedir.Location{StateDir: filepath.Join(t.TempDir(), "state")}, Sandbox: "sb_1", TTL: time.Hour,
 			Reach: Reach{CA: cert, ServerName: "control.test", Relays: []string{"127.0.0.1:4433"}, RelayCA: cert},
 			Out:   filepath.Join(t.TempDir(), "invitation.json"),
 		}
@@ -464,7 +465,7 @@ func TestInviteUnwritable(t *testing.T) {
 	token := p.invite("sb_1", nil)
 	for _, out := range []string{t.TempDir(), filepath.Join(t.TempDir(), "missing", "invitation.json")} {
 		err := Invite(t.Context(), InviteConfig{
-			StateDir: filepath.Join(p.dir, "state"), Database: p.database, Sandbox: "sb_1", TTL: DefaultInvitationLife,
+			Location: statedir.Location{StateDir: filepath.Join(p.dir, "state"), Database: p.database}, Sandbox: "sb_1", TTL: DefaultInvitationLife,
 			Out: out, Now: p.clock.Now,
 		})
 		if _, ok := errors.AsType[*fs.PathError](err); !ok {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/statedir"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -23,7 +24,7 @@ func enrolConfig(t *testing.T) (EnrolConfig, *jws.DeviceKey) {
 	}
 	cert, _, _ := testCertificate(t, "ca")
 	cfg := EnrolConfig{
-		StateDir: filepath.Join(dir, "state"), Sandbox: "sb_1", DeviceKey: filepath.Join(dir, "device.jwk"),
+		Location: statedir.Location{StateDir: filepath.Join(dir, "state")}, Sandbox: "sb_1", DeviceKey: filepath.Join(dir, "device.jwk"),
 		Reach:    Reach{CA: cert, ServerName: "control.fairlead.test", Relays: []string{"127.0.0.1:4433"}, RelayCA: cert},
 		ValidFor: time.Hour, Out: filepath.Join(dir, "enrolment.json"),
 	}

@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/statedir"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/pgtest"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
@@ -125,7 +126,7 @@ var migrated = sync.OnceValues(func() ([]byte, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, databaseFile)
+	path := filepath.Join(dir, statedir.DatabaseFile)
 	st, err := store.Open(context.Background(), path, nil)
 	if err != nil {
 		return nil, err
@@ -146,7 +147,7 @@ func (p *plane) copyDatabase() {
 	if err := os.Mkdir(state, 0o700); err != nil {
 		p.t.Fatal(err)
 	}
-	writeFile(p.t, filepath.Join(state, databaseFile), data, 0o600)
+	writeFile(p.t, filepath.Join(state, statedir.DatabaseFile), data, 0o600)
 }
 
 // onPostgres begins the names of the tests whose control plane is on Postgres.

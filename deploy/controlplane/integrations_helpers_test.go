@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/integrations"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/vault"
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -146,7 +147,7 @@ func (u *upstream) calls() string {
 
 // newIntegratedPlane returns a control plane at which GitHub and Gmail are set
 // up, and what stands for both.
-func newIntegratedPlane(t *testing.T) (*plane, *upstream) {
+func newIntegratedPlane(t *testing.T, change ...func(*Config)) (*plane, *upstream) {
 	t.Helper()
 	up := newUpstream(t)
 	dir := t.TempDir()
@@ -161,8 +162,11 @@ func newIntegratedPlane(t *testing.T) (*plane, *upstream) {
 	writeFile(t, filepath.Join(dir, "integrations.yaml"), []byte(entry("github")+entry("gmail")), 0o600)
 	p := newPlaneWith(t, func(cfg *Config) {
 		cfg.Login.PublicURL = "http://127.0.0.1:8080"
-		cfg.Integrations = IntegrationsConfig{
+		cfg.Integrations = integrations.Config{
 			File: filepath.Join(dir, "integrations.yaml"), VaultKeyFile: filepath.Join(dir, "vault.key"),
+		}
+		for _, f := range change {
+			f(cfg)
 		}
 	})
 	return p, up

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/integrations"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/statedir"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/vault"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -82,7 +85,7 @@ func (p *plane) checkSecrecy(secrets ...string) {
 	p.t.Helper()
 	texts := map[string]string{"log": p.log.String()}
 	if p.database == "" {
-		for _, name := range []string{databaseFile, databaseFile + "-wal"} {
+		for _, name := range []string{statedir.DatabaseFile, statedir.DatabaseFile + "-wal"} {
 			data, err := os.ReadFile(filepath.Join(p.dir, "state", name))
 			if err != nil && !os.IsNotExist(err) {
 				p.t.Fatal(err)
@@ -164,8 +167,7 @@ func TestConnectTooMany(t *testing.T) {
 // TestConnectOrigin: without a public URL browsers come back to the relay through
 // which they came, and to none that isn't registered.
 func TestConnectOrigin(t *testing.T) {
-	p, up := newIntegratedPlane(t)
-	p.server.integrations.publicURL = ""
+	p, up := newIntegratedPlane(t, func(cfg *Config) { cfg.Login.PublicURL = "" })
 	connect := func(origin string) (string, *http.Cookie) {
 		t.Helper()
 		w := p.serve(call{"POST", "/integrations/github/connect", aliceToken, `{"return_to":"/x"}`, map[string]string{"Origin": origin}})
@@ -366,11 +368,11 @@ func TestRotateVault(t *testing.T) {
 	}
 	cfg := Config{}
 	p.configure(&cfg)
-	rotation := VaultRotation{
-		StateDir: filepath.Join(p.dir, "state"), Database: p.database, KeyFile: cfg.Integrations.VaultKeyFile, NewKey: true, DropOld: true,
+	rotation := integrations.VaultRotation{
+		Location: statedir.Location{StateDir: filepath.Join(p.dir, "state"), Database: p.database}, KeyFile: cfg.Integrations.VaultKeyFile, NewKey: true, DropOld: true,
 	}
 	for range 2 {
-		report, err := RotateVault(context.Background(), rotation)
+		report, err := integrations.RotateVault(context.Background(), rotation)
 		if err != nil || report.Resealed != 1 || report.KeyID == before.KeyID {
 			t.Fatalf("%+v, %v", report, err)
 		}
@@ -378,18 +380,22 @@ func TestRotateVault(t *testing.T) {
 		if err != nil || after.KeyID != report.KeyID || after.Version != before.Version+1 {
 			t.Fatalf("%+v after %+v, %v", after, before, err)
 		}
-		if token, err := p.server.token(t.Context(), p.server.integrations.providers["github"], account, ""); err != nil || token.Access != up.valid {
+		keys, err := vault.Open(rotation.KeyFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plain, err := keys.Open(after.KeyID, after.Sealed, "usr_alice", "github", account); err != nil || !strings.Contains(string(plain), up.valid) {
 			t.Errorf("%v", err)
 		}
 		before = after
 	}
 	// Tokens whose key is lost are named, and no key is dropped for them.
 	other := filepath.Join(t.TempDir(), "other.key")
-	if err := CreateVaultKey(other); err != nil {
+	if err := vault.Create(other); err != nil {
 		t.Fatal(err)
 	}
 	rotation.KeyFile, rotation.NewKey = other, false
-	if _, err := RotateVault(context.Background(), rotation); err == nil || !strings.Contains(err.Error(), "account "+account) {
+	if _, err := integrations.RotateVault(context.Background(), rotation); err == nil || !strings.Contains(err.Error(), "account "+account) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/boards"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/private"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/statedir"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
@@ -17,8 +18,8 @@ import (
 
 // An InviteConfig says which sandbox to invite, and what to tell it.
 type InviteConfig struct {
-	StateDir  string             // the control plane's
-	Database  string             // as Config.Database
+	statedir.Location // the control plane's
+
 	Sandbox   protocol.SandboxID // empty: Count new ones
 	Count     int
 	Reach                     // empty: as whoever was invited or enrolled last
@@ -62,7 +63,7 @@ func Invite(ctx context.Context, cfg InviteConfig) error {
 	if err != nil {
 		return err
 	}
-	if err := prepareStateDir(cfg.StateDir); err != nil {
+	if err := statedir.PrepareDir(cfg.StateDir); err != nil {
 		return err
 	}
 	out, err := program.PrepareFile(cfg.Out, text, private.Mode) // an invitation that nobody can read mustn't be stored
@@ -77,7 +78,7 @@ func Invite(ctx context.Context, cfg InviteConfig) error {
 
 // store makes the control plane know of the invitations.
 func (cfg *InviteConfig) store(ctx context.Context, invitations []store.Invitation, reached reach) error {
-	st, err := OpenStore(ctx, cfg.StateDir, cfg.Database, cfg.Now)
+	st, err := cfg.OpenStore(ctx, cfg.Now)
 	if err != nil {
 		return err
 	}

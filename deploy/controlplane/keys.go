@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/statedir"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
 
@@ -58,7 +59,7 @@ func RevokeKey(stateDir, kid string, replace bool, now func() time.Time) (Signin
 // openKeys opens the keys in stateDir, and makes the first one when there is
 // none.
 func openKeys(stateDir string, opts keyring.Options) (*keyring.Ring, error) {
-	if err := prepareStateDir(stateDir); err != nil {
+	if err := statedir.PrepareDir(stateDir); err != nil {
 		return nil, err
 	}
 	dir := filepath.Join(stateDir, keysDir)

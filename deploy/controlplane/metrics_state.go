@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/clock"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/integrations"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/webhook"
@@ -17,7 +18,7 @@ import (
 // Metrics returns all metrics of a control plane at which nothing has happened
 // yet, so that whoever asks for some by name can be checked.
 func Metrics() *prometheus.Registry {
-	s := &Server{metrics: metrics.New(), web: web.New("", nil, clock.Clock{})}
+	s := &Server{metrics: metrics.New(), web: web.New("", nil, clock.Clock{}), integrations: &integrations.Integrations{}}
 	return s.registry()
 }
 

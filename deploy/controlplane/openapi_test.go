@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/integrations"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/policy"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
@@ -410,7 +411,7 @@ func TestOpenAPIMembers(t *testing.T) {
 		"OpBrokerDecide": reflect.TypeFor[op.BrokerDecide](), "EnvSecret": reflect.TypeFor[protocol.EnvSecret](),
 		"ApprovedDomain": reflect.TypeFor[protocol.ApprovedDomain](), "Approval": reflect.TypeFor[protocol.Approval](),
 		"ApprovalNotice": reflect.TypeFor[protocol.ApprovalNotice](), "Policy": reflect.TypeFor[policy.Policy](),
-		"Attachment": reflect.TypeFor[attachmentBody](), "Account": reflect.TypeFor[accountBody](),
+		"Attachment": reflect.TypeFor[integrations.AttachmentBody](), "Account": reflect.TypeFor[integrations.AccountBody](),
 		"GatewayRequest": reflect.TypeFor[protocol.GatewayRequest](), "GatewayAnswer": reflect.TypeFor[protocol.GatewayAnswer](),
 		"IntegrationList": reflect.TypeFor[protocol.IntegrationList](), "PTYCompleted": reflect.TypeFor[protocol.PTYCompleted](),
 	} {

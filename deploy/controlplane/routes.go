@@ -14,7 +14,7 @@ import (
 func (s *Server) routes() []web.Route {
 	return slices.Concat(
 		s.peopleRoutes(), s.people.Routes(), s.grants.Routes(), s.boards.Routes(), s.contents.Routes(),
-		s.integrationRoutes(), s.list.Routes(), s.authorityRoutes(),
+		s.integrations.Routes(), s.list.Routes(), s.authorityRoutes(),
 	)
 }
 
@@ -32,21 +32,6 @@ func (s *Server) peopleRoutes() []web.Route {
 		web.Get("/commands/{id}", s.getCommand),
 		web.Post("/sessions", s.postSession),
 		web.Delete("/sessions/{id}", s.deleteSession),
-	}
-}
-
-// integrationRoutes are about accounts at providers and the terminals that may
-// use them; they take a user's token, or bring its user back from a provider.
-func (s *Server) integrationRoutes() []web.Route {
-	return []web.Route{
-		web.Get("/integrations", s.getIntegrations),
-		web.Post("/integrations/{provider}/connect", s.postConnect),
-		web.Get("/integrations/{provider}/callback", s.getConnectCallback),
-		web.Delete("/integrations/accounts/{id}", s.deleteAccount),
-		web.Get("/dashboards/{id}/integrations", s.getAttachments),
-		web.Get("/dashboards/{id}/integrations/audit", s.getGatewayAudit),
-		web.Put("/dashboards/{id}/terminals/{pty}/integrations/{provider}", s.putAttachment),
-		web.Delete("/dashboards/{id}/terminals/{pty}/integrations/{provider}", s.deleteAttachment),
 		web.Get("/dashboards/{id}/turns", s.getTurns),
 	}
 }
@@ -63,14 +48,12 @@ func (s *Server) authorityRoutes() []web.Route {
 // agentRoutes are those of the second listener, which agents reach through a
 // relay that can't read along.
 func (s *Server) agentRoutes() []web.Route {
-	all := append(s.list.Routes(),
+	all := append(append(s.list.Routes(), s.integrations.AgentRoutes()...),
 		web.Post("/enrol", s.postEnrol),
 		web.Post("/certificate", s.postCertificate),
 		web.Post("/control/callback", s.postCallback).Limit(maxCallback),
 		web.Post("/audit/head", s.postAuditHead),
 		web.Post("/approvals", s.postApproval),
-		web.Get("/internal/terminals/{pty}/integrations", s.getTerminalIntegrations),
-		web.Post("/internal/gateway/{provider}/execute", coded(s.postExecute)).Limit(maxGatewayBody),
 		web.Post("/pty-completed", s.postPTYCompleted),
 	)
 	for i, rt := range all {

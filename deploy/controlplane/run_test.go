@@ -19,6 +19,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/statedir"
 )
 
 // testConfig returns a working configuration in a directory of its own.
@@ -195,7 +197,7 @@ func TestNewRefuses(t *testing.T) {
 			return renamed
 		}},
 		{"database is none", func(cfg *Config) string {
-			file := filepath.Join(cfg.StateDir, databaseFile)
+			file := filepath.Join(cfg.StateDir, statedir.DatabaseFile)
 			if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -234,7 +236,7 @@ func TestStateIsPrivate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(filepath.Join(p.dir, "state", databaseFile+"-wal"))
+	data, err := os.ReadFile(filepath.Join(p.dir, "state", statedir.DatabaseFile+"-wal"))
 	if err != nil {
 		t.Fatal(err)
 	}

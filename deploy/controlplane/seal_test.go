@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/statedir"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/envseal"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -295,7 +296,7 @@ func (p *plane) everything() map[string][]byte {
 		}
 		return err
 	})
-	if err != nil || !slices.Contains(names, databaseFile) || !slices.Contains(names, databaseFile+"-wal") {
+	if err != nil || !slices.Contains(names, statedir.DatabaseFile) || !slices.Contains(names, statedir.DatabaseFile+"-wal") {
 		p.t.Fatalf("%v, %v", names, errors.Join(err))
 	}
 	return all

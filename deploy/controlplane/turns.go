@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/device"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
@@ -45,11 +46,11 @@ func (s *Server) postPTYCompleted(w *web.Writer, r *http.Request) error {
 	if err := checkCompleted(req, now); err != nil {
 		return err
 	}
-	session, err := s.sessionIn(r.Context(), sandbox, req.SessionID)
+	session, err := device.SessionOf(r.Context(), s.store.Sessions, sandbox, req.SessionID)
 	if err != nil {
 		return err
 	}
-	leave, err := s.integrations.limits.enter(sandbox, now)
+	leave, err := s.devices.Enter(sandbox)
 	if err != nil {
 		return err
 	}

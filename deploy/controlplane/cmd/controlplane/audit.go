@@ -46,7 +46,7 @@ func auditHead(c *program.Command) {
 	c.String(&sandbox, "sandbox", "", "`id` of the sandbox")
 	c.Require("sandbox")
 	c.Run(func(ctx context.Context, env *program.Env) error {
-		b, err := controlplane.AuditedSandbox(ctx, at.stateDir, at.database, protocol.SandboxID(sandbox))
+		b, err := controlplane.AuditedSandbox(ctx, at.Location, protocol.SandboxID(sandbox))
 		if err != nil {
 			return err
 		}

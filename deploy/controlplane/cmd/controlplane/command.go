@@ -194,7 +194,7 @@ func (s *sending) send(ctx context.Context, env *program.Env, op json.RawMessage
 
 // execute has op done and returns what became of it.
 func (s *sending) execute(ctx context.Context, env *program.Env, op json.RawMessage) (cmd store.Command, err error) {
-	s.cfg.StateDir, s.cfg.Database, s.cfg.Logger = s.at.stateDir, s.at.database, env.Logger
+	s.cfg.StateDir, s.cfg.Database, s.cfg.Logger = s.at.StateDir, s.at.Database, env.Logger
 	if err := s.at.find(ctx, aUser(&s.user), aSession(&s.session)); err != nil {
 		return cmd, err
 	}

@@ -31,7 +31,7 @@ func enrol(c *program.Command) {
 	reachFlags(c, &cfg.Reach)
 	c.Require("ca", "server-name", "relay", "relay-ca", "out")
 	c.Run(func(ctx context.Context, _ *program.Env) error {
-		cfg.StateDir, cfg.Database, cfg.Sandbox = at.stateDir, at.database, protocol.SandboxID(sandbox)
+		cfg.StateDir, cfg.Database, cfg.Sandbox = at.StateDir, at.Database, protocol.SandboxID(sandbox)
 		err := controlplane.Enrol(ctx, cfg)
 		if err != nil && protocol.KindOf(err) == protocol.KindConflict {
 			return program.Hint(err, "--replace takes the new key; the old one stays valid until its certificate expires, or until \"sandbox revoke\"")
@@ -64,7 +64,7 @@ what the last one was.`)
 	reachFlags(c, &cfg.Reach)
 	c.Require("state-dir", "out")
 	c.Run(func(ctx context.Context, _ *program.Env) error {
-		cfg.StateDir, cfg.Database = at.stateDir, at.database
+		cfg.StateDir, cfg.Database = at.StateDir, at.Database
 		if owner != "" || cfg.Dashboard != "" {
 			if err := at.use(ctx, func(st *store.Store) error {
 				return find(ctx, st, aUser(&owner), aDashboard(&cfg.Dashboard))

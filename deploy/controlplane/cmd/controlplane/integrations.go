@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-func integrations(c *program.Command) {
+func accounts(c *program.Command) {
 	c.Sub("list", "List the connected accounts, or what is attached in a dashboard", listIntegrations)
 	c.Sub("policy", "Print a policy as it was when a record names it", showPolicy)
 }

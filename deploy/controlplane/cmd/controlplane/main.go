@@ -19,7 +19,7 @@ func main() {
 		c.Sub("relay", "Add, list and remove relays, and change their credentials", relays)
 		c.Sub("keys", "List, rotate and revoke the signing keys", keys)
 		c.Sub("grant", "List and revoke grants", grants)
-		c.Sub("integrations", "List connected accounts and where they are attached", integrations)
+		c.Sub("integrations", "List connected accounts and where they are attached", accounts)
 		c.Sub("vault", "Make and rotate the keys of the tokens of connected accounts", vaults)
 		c.Sub("audit", "Verify the audit logs of sandboxes", audits)
 	})

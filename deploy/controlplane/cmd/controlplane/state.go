@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/statedir"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
@@ -15,15 +16,12 @@ import (
 const stateUsage = "`directory` of signing keys and database"
 
 // A location says where the control plane keeps its state.
-type location struct {
-	stateDir string
-	database string
-}
+type location struct{ statedir.Location }
 
 // flags declares the state directory, and the database if it is not a file in it.
 func (l *location) flags(c *program.Command) {
-	c.String(&l.stateDir, "state-dir", "", stateUsage)
-	databaseFlags(c, &l.database)
+	c.String(&l.StateDir, "state-dir", "", stateUsage)
+	databaseFlags(c, &l.Database)
 }
 
 func databaseFlags(c *program.Command, database *string) {
@@ -33,10 +31,10 @@ func databaseFlags(c *program.Command, database *string) {
 
 // use opens the store for f. The control plane may be running.
 func (l *location) use(ctx context.Context, f func(*store.Store) error) error {
-	if l.stateDir == "" && l.database == "" {
+	if l.StateDir == "" && l.Database == "" {
 		return errors.New("--state-dir or --database is required")
 	}
-	st, err := controlplane.OpenStore(ctx, l.stateDir, l.database, nil)
+	st, err := l.OpenStore(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -54,7 +52,7 @@ func cause(err error) error {
 
 // find replaces names by ids, where there is a control plane already.
 func (l *location) find(ctx context.Context, finders ...finder) error {
-	if _, err := controlplane.ListKeys(l.stateDir, time.Now()); err != nil {
+	if _, err := controlplane.ListKeys(l.StateDir, time.Now()); err != nil {
 		return err
 	}
 	return l.use(ctx, func(st *store.Store) error { return find(ctx, st, finders...) })

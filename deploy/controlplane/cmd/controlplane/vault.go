@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/fairlead/fairlead/deploy/controlplane"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/integrations"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/vault"
 	"github.com/fairlead/fairlead/deploy/program"
 )
 
@@ -25,7 +26,7 @@ func initVault(c *program.Command) {
 	c.String(&file, "vault-key-file", "", vaultKeyUsage)
 	c.Require("vault-key-file")
 	c.Run(func(context.Context, *program.Env) error {
-		err := controlplane.CreateVaultKey(file)
+		err := vault.Create(file)
 		if errors.Is(err, fs.ErrExist) {
 			return program.Hint(err, "vault rotate makes a new key in it")
 		}
@@ -34,7 +35,7 @@ func initVault(c *program.Command) {
 }
 
 func rotateVault(c *program.Command) {
-	var cfg controlplane.VaultRotation
+	var cfg integrations.VaultRotation
 	var sealOnly bool
 	c.String(&cfg.StateDir, "state-dir", "", stateUsage)
 	databaseFlags(c, &cfg.Database)
@@ -44,7 +45,7 @@ func rotateVault(c *program.Command) {
 	c.Require("vault-key-file")
 	c.Run(func(ctx context.Context, env *program.Env) error {
 		cfg.NewKey = !sealOnly
-		report, err := controlplane.RotateVault(ctx, cfg)
+		report, err := integrations.RotateVault(ctx, cfg)
 		if err != nil {
 			return cause(err)
 		}

@@ -36,11 +36,12 @@ type Gate struct {
 	keys    *keyring.Ring
 	revoked RevocationList
 	clock   clock.Clock
+	limits  *limits
 }
 
 // NewGate returns a gate for the sandboxes in st whose certificates keys verify.
 func NewGate(st Store, keys *keyring.Ring, revoked RevocationList, clk clock.Clock) *Gate {
-	return &Gate{store: st, keys: keys, revoked: revoked, clock: clk}
+	return &Gate{store: st, keys: keys, revoked: revoked, clock: clk, limits: newLimits()}
 }
 
 // Request returns the sandbox whose device key signed the whole of r, and

@@ -1,4 +1,4 @@
-package controlplane
+package integrations
 
 import (
 	"bytes"
@@ -6,122 +6,169 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/clock"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/oauth"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/provider"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/vault"
 	"github.com/fairlead/fairlead/protocol"
 )
 
 // upstreamTimeout bounds what is asked of a provider for one request.
 const upstreamTimeout = 20 * time.Second
 
+// errNoVault says why nothing can be kept.
+var errNoVault = errors.New("integrations: no vault key file is named, and tokens are only kept encrypted")
+
+// openVault opens the vault whose keys are in a file; nil: there is no file, and
+// none is needed.
+func openVault(keyFile string, needed bool) (*vault.Vault, error) {
+	if keyFile == "" && needed {
+		return nil, errNoVault
+	}
+	if keyFile == "" {
+		return nil, nil
+	}
+	return vault.Open(keyFile)
+}
+
+// A tokenStore keeps tokens, sealed.
+type tokenStore interface {
+	Account(ctx context.Context, id string) (store.Account, error)
+	SetTokens(ctx context.Context, id string, expectVersion int64, keyID string, sealed []byte) error
+	FailAccount(ctx context.Context, id string, expectVersion int64) error
+}
+
+// tokens keeps the tokens of accounts in a vault, and renews them.
+type tokens struct {
+	// Static after construction.
+	vault    *vault.Vault // nil: there is no key file
+	store    tokenStore
+	upstream *http.Transport
+	clock    clock.Clock
+	logger   *slog.Logger
+
+	renewing keyedLocks // by account: one renewal at a time
+}
+
+func newTokens(v *vault.Vault, st tokenStore, clk clock.Clock, logger *slog.Logger) *tokens {
+	upstream := http.DefaultTransport.(*http.Transport).Clone()
+	upstream.MaxIdleConnsPerHost = 8
+	upstream.ResponseHeaderTimeout = upstreamTimeout
+	return &tokens{vault: v, store: st, upstream: upstream, clock: clk, logger: logger}
+}
+
+func (t *tokens) close() { t.upstream.CloseIdleConnections() }
+
 // errReconnect says that only a person can make the account work again.
 func errReconnect(provider string) error {
 	return protocol.Errorf(protocol.KindUpstream, "%s takes the tokens of this account no more: it must be connected again", provider)
 }
 
-// sealTokens seals the tokens of an account for it alone.
-func (in *integrations) sealTokens(a store.Account, t oauth.Token) (keyID string, sealed []byte, err error) {
-	if in.vault == nil {
+// seal seals the tokens of an account for it alone.
+func (t *tokens) seal(a store.Account, token oauth.Token) (keyID string, sealed []byte, err error) {
+	if t.vault == nil {
 		return "", nil, errNoVault
 	}
-	plain, err := json.Marshal(t)
+	plain, err := json.Marshal(token)
 	if err != nil {
 		return "", nil, err
 	}
-	return in.vault.Seal(plain, string(a.User), a.Provider, a.ID)
+	return t.vault.Seal(plain, string(a.User), a.Provider, a.ID)
 }
 
-func (in *integrations) openTokens(a store.Account) (t oauth.Token, err error) {
-	if in.vault == nil {
-		return t, errNoVault
+// open opens what seal sealed.
+func (t *tokens) open(a store.Account) (token oauth.Token, err error) {
+	if t.vault == nil {
+		return token, errNoVault
 	}
-	plain, err := in.vault.Open(a.KeyID, a.Sealed, string(a.User), a.Provider, a.ID)
+	plain, err := t.vault.Open(a.KeyID, a.Sealed, string(a.User), a.Provider, a.ID)
 	if err != nil {
-		return t, err
+		return token, err
 	}
-	return t, json.Unmarshal(plain, &t)
+	return token, json.Unmarshal(plain, &token)
 }
 
-// token returns the token of an account, renewed if it is about to end, or if it
+// get returns the token of an account, renewed if it is about to end, or if it
 // is the one that the provider just refused. One renewal of an account is under
 // way at a time; whoever waited for it gets what it brought.
-func (s *Server) token(ctx context.Context, p *oauth.Provider, id, refused string) (oauth.Token, error) {
-	unlock := s.integrations.renewing.lock(ctx.Done(), id)
+func (t *tokens) get(ctx context.Context, p *oauth.Provider, id, refused string) (oauth.Token, error) {
+	unlock := t.renewing.lock(ctx.Done(), id)
 	if unlock == nil {
 		return oauth.Token{}, ctx.Err()
 	}
 	defer unlock()
-	account, err := s.store.Integrations.Account(ctx, id)
+	account, err := t.store.Account(ctx, id)
 	if err != nil {
 		return oauth.Token{}, err
 	}
 	if !account.FailedAt.IsZero() {
 		return oauth.Token{}, errReconnect(p.Name)
 	}
-	t, err := s.integrations.openTokens(account)
+	old, err := t.open(account)
 	if err != nil {
 		return oauth.Token{}, err
 	}
-	if t.Fresh(s.clock.Now()) && t.Access != refused {
-		return t, nil
+	if old.Fresh(t.clock.Now()) && old.Access != refused {
+		return old, nil
 	}
 	// What the provider gives for the old token must be kept, whoever waits.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), oauth.Timeout)
 	defer cancel()
-	renewed, err := p.Renew(ctx, t)
+	renewed, err := p.Renew(ctx, old)
 	switch {
 	case errors.Is(err, oauth.ErrRefused):
-		s.logger.Warn("an account must be connected again", "account", id, "provider", p.Name, "user", account.User)
-		return oauth.Token{}, errors.Join(errReconnect(p.Name), s.store.Integrations.FailAccount(ctx, id, account.Version))
-	case err != nil && t.Access != refused && s.clock.Now().Before(t.ExpiresAt):
-		s.logger.Warn("a token was not renewed, and serves for a while", "account", id, "provider", p.Name, "error", err)
-		return t, nil
+		t.logger.Warn("an account must be connected again", "account", id, "provider", p.Name, "user", account.User)
+		return oauth.Token{}, errors.Join(errReconnect(p.Name), t.store.FailAccount(ctx, id, account.Version))
+	case err != nil && old.Access != refused && t.clock.Now().Before(old.ExpiresAt):
+		t.logger.Warn("a token was not renewed, and serves for a while", "account", id, "provider", p.Name, "error", err)
+		return old, nil
 	case err != nil:
 		return oauth.Token{}, err
 	}
-	return renewed, s.keepTokens(ctx, account, renewed)
+	return renewed, t.keep(ctx, account, renewed)
 }
 
-// keepTokens stores renewed tokens. Where the account got others meanwhile, by
-// its user's connecting it again, those are kept.
-func (s *Server) keepTokens(ctx context.Context, a store.Account, t oauth.Token) error {
-	keyID, sealed, err := s.integrations.sealTokens(a, t)
+// keep stores renewed tokens. Where the account got others meanwhile, by its
+// user's connecting it again, those are kept.
+func (t *tokens) keep(ctx context.Context, a store.Account, renewed oauth.Token) error {
+	keyID, sealed, err := t.seal(a, renewed)
 	if err != nil {
 		return err
 	}
-	err = s.store.Integrations.SetTokens(ctx, a.ID, a.Version, keyID, sealed)
+	err = t.store.SetTokens(ctx, a.ID, a.Version, keyID, sealed)
 	if err != nil && protocol.KindOf(err) == protocol.KindConflict {
 		return nil
 	}
 	return err
 }
 
-// revokeUpstream takes the tokens of an account back at its provider.
-func (s *Server) revokeUpstream(ctx context.Context, a store.Account) error {
-	p := s.integrations.providers[a.Provider]
+// revoke takes the tokens of an account back at its provider; nil: it isn't set
+// up any more, and nothing is done.
+func (t *tokens) revoke(ctx context.Context, p *oauth.Provider, a store.Account) error {
 	if p == nil {
 		return nil
 	}
-	t, err := s.integrations.openTokens(a)
+	token, err := t.open(a)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), oauth.Timeout)
 	defer cancel()
-	return p.Revoke(ctx, t)
+	return p.Revoke(ctx, token)
 }
 
 // A bearerTransport adds an account's token to requests to its provider, and
 // renews a token that is refused, once. Nothing else gets the token.
 type bearerTransport struct {
-	server  *Server
+	tokens  *tokens
 	to      *oauth.Provider
 	api     *url.URL
 	account string
@@ -132,12 +179,13 @@ type bearerTransport struct {
 	seen  []string // every token that was sent
 }
 
-func (s *Server) newBearer(p *oauth.Provider, account string, t oauth.Token) (*bearerTransport, error) {
+// bearer returns a transport for the requests of an account that has a token.
+func (t *tokens) bearer(p *oauth.Provider, account string, token oauth.Token) (*bearerTransport, error) {
 	api, err := url.Parse(p.APIURL)
 	if err != nil {
 		return nil, err
 	}
-	return &bearerTransport{server: s, to: p, api: api, account: account, token: t, seen: secretsOf(t)}, nil
+	return &bearerTransport{tokens: t, to: p, api: api, account: account, token: token, seen: secretsOf(token)}, nil
 }
 
 func secretsOf(t oauth.Token) []string {
@@ -157,9 +205,9 @@ func (b *bearerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || res.StatusCode != http.StatusUnauthorized || r.Body != nil && r.GetBody == nil {
 		return res, err
 	}
-	renewed, err := b.server.token(r.Context(), b.to, b.account, token)
+	renewed, err := b.tokens.get(r.Context(), b.to, b.account, token)
 	if err != nil {
-		b.server.logger.Info("a refused token was not renewed", "account", b.account, "error", err)
+		b.tokens.logger.Info("a refused token was not renewed", "account", b.account, "error", err)
 		return res, nil // the provider's refusal says it all
 	}
 	if err := res.Body.Close(); err != nil {
@@ -205,7 +253,7 @@ func (b *bearerTransport) send(r *http.Request, token string) (*http.Response, e
 		out.Body = body
 	}
 	out.Header.Set("Authorization", "Bearer "+token)
-	res, err := b.server.integrations.upstream.RoundTrip(out)
+	res, err := b.tokens.upstream.RoundTrip(out)
 	if err != nil {
 		return nil, err
 	}

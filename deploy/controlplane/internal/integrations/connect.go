@@ -1,4 +1,4 @@
-package controlplane
+package integrations
 
 import (
 	"context"
@@ -23,15 +23,15 @@ const (
 	connectLife   = 10 * time.Minute // from leaving for the provider to coming back
 )
 
-// postConnect says where a user's browser goes to connect an account. A cookie
+// connect says where a user's browser goes to connect an account. A cookie
 // ties what comes back to this browser: else somebody could have another one's
 // account connected as their own.
-func (s *Server) postConnect(w *web.Writer, r *http.Request) error {
-	user, err := s.gate.User(w, r)
+func (s *accounts) connect(w *web.Writer, r *http.Request) error {
+	user, err := s.people.User(w, r)
 	if err != nil {
 		return err
 	}
-	p, err := s.integrations.provider(r.PathValue("provider"))
+	p, err := s.providers.find(r.PathValue("provider"))
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (s *Server) postConnect(w *web.Writer, r *http.Request) error {
 	if c.Browser == "" {
 		c.Browser = web.Secret()
 	}
-	if err := s.store.Integrations.AddConnect(r.Context(), c); err != nil {
+	if err := s.store.AddConnect(r.Context(), c); err != nil {
 		return err
 	}
 	http.SetCookie(w, &http.Cookie{
@@ -70,9 +70,9 @@ func (s *Server) postConnect(w *web.Writer, r *http.Request) error {
 // comeBackTo returns the origin at which r's browser finds us again: the public
 // one, or that of a registered relay, the browser's own if that is one of them.
 // Only such an origin is ever named to a provider.
-func (s *Server) comeBackTo(r *http.Request) (string, error) {
-	if s.integrations.publicURL != "" {
-		return s.integrations.publicURL, nil
+func (s *accounts) comeBackTo(r *http.Request) (string, error) {
+	if s.publicURL != "" {
+		return s.publicURL, nil
 	}
 	all, err := s.relays.Registered(r.Context())
 	if err != nil {
@@ -103,14 +103,14 @@ func browserOf(r *http.Request) string {
 
 // verifier returns the secret of PKCE that belongs to a state: nobody else can
 // make it, and nothing has to be kept.
-func (s *Server) verifier(state string) string {
-	mac := hmac.New(sha256.New, s.requestKey)
+func (s *accounts) verifier(state string) string {
+	mac := hmac.New(sha256.New, s.secret)
 	mac.Write([]byte("pkce " + state))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// getConnectCallback is where a provider sends a browser back.
-func (s *Server) getConnectCallback(w *web.Writer, r *http.Request) error {
+// callback is where a provider sends a browser back.
+func (s *accounts) callback(w *web.Writer, r *http.Request) error {
 	account, c, err := s.finishConnect(r)
 	if err == nil && c.ReturnTo != "" {
 		w.Redirect(c.Origin + c.ReturnTo)
@@ -123,13 +123,13 @@ func (s *Server) getConnectCallback(w *web.Writer, r *http.Request) error {
 }
 
 // finishConnect keeps the account of whoever came back.
-func (s *Server) finishConnect(r *http.Request) (account store.Account, c store.Connect, err error) {
-	p, err := s.integrations.provider(r.PathValue("provider"))
+func (s *accounts) finishConnect(r *http.Request) (account store.Account, c store.Connect, err error) {
+	p, err := s.providers.find(r.PathValue("provider"))
 	if err != nil {
 		return account, c, err
 	}
 	q := r.URL.Query()
-	c, err = s.store.Integrations.TakeConnect(r.Context(), q.Get("state"), browserOf(r))
+	c, err = s.store.TakeConnect(r.Context(), q.Get("state"), browserOf(r))
 	if err != nil {
 		return account, c, err
 	}
@@ -140,8 +140,8 @@ func (s *Server) finishConnect(r *http.Request) (account store.Account, c store.
 		return account, c, protocol.Errorf(protocol.KindForbidden, "%s was not allowed to connect the account", p.Name)
 	}
 	select {
-	case s.integrations.redeeming <- struct{}{}:
-		defer func() { <-s.integrations.redeeming }()
+	case s.redeeming <- struct{}{}:
+		defer func() { <-s.redeeming }()
 	default:
 		return account, c, protocol.Errorf(protocol.KindTooMany, "too many accounts are being connected at this moment")
 	}
@@ -158,27 +158,27 @@ func (s *Server) finishConnect(r *http.Request) (account store.Account, c store.
 
 // addAccount keeps an account with its tokens. One that the user has connected
 // before gets them in place of the old ones, and stays attached.
-func (s *Server) addAccount(ctx context.Context, p *oauth.Provider, user protocol.UserID, token oauth.Token) (store.Account, error) {
+func (s *accounts) addAccount(ctx context.Context, p *oauth.Provider, user protocol.UserID, token oauth.Token) (store.Account, error) {
 	name, err := s.accountName(ctx, p, token)
 	if err != nil {
 		return store.Account{}, err
 	}
-	a, err := s.store.Integrations.FindAccount(ctx, user, p.Name, name)
+	a, err := s.store.FindAccount(ctx, user, p.Name, name)
 	if err != nil && protocol.KindOf(err) != protocol.KindNotFound {
 		return store.Account{}, err
 	}
 	if err != nil {
 		a = store.Account{ID: store.NewAccountID(), User: user, Provider: p.Name, Name: name}
 	} else if token.Refresh == "" { // a provider may give that the first time only
-		if old, err := s.integrations.openTokens(a); err == nil {
+		if old, err := s.tokens.open(a); err == nil {
 			token.Refresh = old.Refresh
 		}
 	}
 	a.Scopes = string(mask([]byte(token.Scopes), secretsOf(token)))
-	if a.KeyID, a.Sealed, err = s.integrations.sealTokens(a, token); err != nil {
+	if a.KeyID, a.Sealed, err = s.tokens.seal(a, token); err != nil {
 		return store.Account{}, err
 	}
-	if a, err = s.store.Integrations.PutAccount(ctx, a); err != nil {
+	if a, err = s.store.PutAccount(ctx, a); err != nil {
 		return store.Account{}, err
 	}
 	s.logger.Info("account connected", "account", a.ID, "provider", p.Name, "user", user)
@@ -186,8 +186,8 @@ func (s *Server) addAccount(ctx context.Context, p *oauth.Provider, user protoco
 }
 
 // accountName asks the provider whose account a token is.
-func (s *Server) accountName(ctx context.Context, p *oauth.Provider, token oauth.Token) (string, error) {
-	bearer, err := s.newBearer(p, "", token)
+func (s *accounts) accountName(ctx context.Context, p *oauth.Provider, token oauth.Token) (string, error) {
+	bearer, err := s.tokens.bearer(p, "", token)
 	if err != nil {
 		return "", err
 	}
@@ -211,7 +211,7 @@ var connectPage = template.Must(template.New("").Parse(`<!doctype html>
 `))
 
 // writeConnectPage tells a person how it went.
-func (s *Server) writeConnectPage(w *web.Writer, r *http.Request, a store.Account, err error) error {
+func (s *accounts) writeConnectPage(w *web.Writer, r *http.Request, a store.Account, err error) error {
 	page := struct{ Title, Text string }{"Account connected", a.Provider + ": " + a.Name}
 	status := http.StatusOK
 	if err != nil {

@@ -1,4 +1,4 @@
-package controlplane
+package integrations
 
 import (
 	"context"
@@ -6,23 +6,20 @@ import (
 	"fmt"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/private"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/statedir"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/vault"
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// CreateVaultKey makes a vault key file at path with one new key. A file that is
-// there stays as it is: fs.ErrExist.
-func CreateVaultKey(path string) error { return vault.Create(path) }
-
 // A VaultRotation says how to rotate the keys of the vault.
 type VaultRotation struct {
-	StateDir string // of the control plane, which may be running
-	Database string // as in [Config]
-	KeyFile  string
-	NewKey   bool // put a new key first; else the first of the file stays
-	DropOld  bool // take the other keys out of the file, once nothing needs them
+	statedir.Location // of the control plane, which may be running
+
+	KeyFile string
+	NewKey  bool // put a new key first; else the first of the file stays
+	DropOld bool // take the other keys out of the file, once nothing needs them
 }
 
 // A VaultReport says what a rotation did.
@@ -40,11 +37,11 @@ const (
 // A control plane that runs there needs no restart. Errors name the accounts
 // whose tokens could not be opened; no key is dropped then.
 func RotateVault(ctx context.Context, cfg VaultRotation) (report VaultReport, err error) {
-	in := &integrations{}
-	if in.vault, err = vault.Open(cfg.KeyFile); err != nil {
+	keys, err := vault.Open(cfg.KeyFile)
+	if err != nil {
 		return report, err
 	}
-	st, err := OpenStore(ctx, cfg.StateDir, cfg.Database, nil)
+	st, err := cfg.OpenStore(ctx, nil)
 	if err != nil {
 		return report, err
 	}
@@ -58,11 +55,11 @@ func RotateVault(ctx context.Context, cfg VaultRotation) (report VaultReport, er
 			return report, err
 		}
 	}
-	if report.KeyID, err = in.vault.KeyID(); err != nil {
+	if report.KeyID, err = keys.KeyID(); err != nil {
 		return report, err
 	}
 	for range rotationPasses {
-		n, err := resealAll(ctx, st, in, report.KeyID)
+		n, err := resealAll(ctx, st.Integrations, &tokens{vault: keys}, report.KeyID)
 		report.Resealed += n
 		if err != nil {
 			return report, err
@@ -82,11 +79,11 @@ func RotateVault(ctx context.Context, cfg VaultRotation) (report VaultReport, er
 }
 
 // resealAll goes once over all accounts, and returns how many it sealed anew.
-func resealAll(ctx context.Context, st *store.Store, in *integrations, keyID string) (resealed int, err error) {
+func resealAll(ctx context.Context, st *store.Integrations, in *tokens, keyID string) (resealed int, err error) {
 	after := ""
 	var failed []error
 	for {
-		page, err := st.Integrations.AllAccounts(ctx, after, rotationPage)
+		page, err := st.AllAccounts(ctx, after, rotationPage)
 		if err != nil {
 			return resealed, err
 		}
@@ -109,16 +106,16 @@ func resealAll(ctx context.Context, st *store.Store, in *integrations, keyID str
 
 // reseal seals an account's tokens anew. One that got others meanwhile, or is
 // gone, needs nothing: whoever changed it used the newest key.
-func reseal(ctx context.Context, st *store.Store, in *integrations, a store.Account) error {
-	t, err := in.openTokens(a)
+func reseal(ctx context.Context, st *store.Integrations, in *tokens, a store.Account) error {
+	t, err := in.open(a)
 	if err != nil {
 		return err
 	}
-	keyID, sealed, err := in.sealTokens(a, t)
+	keyID, sealed, err := in.seal(a, t)
 	if err != nil {
 		return err
 	}
-	err = st.Integrations.SetTokens(ctx, a.ID, a.Version, keyID, sealed)
+	err = st.SetTokens(ctx, a.ID, a.Version, keyID, sealed)
 	if kind := protocol.KindOf(err); err != nil && (kind == protocol.KindConflict || kind == protocol.KindNotFound) {
 		return nil
 	}

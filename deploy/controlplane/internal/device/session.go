@@ -1,4 +1,4 @@
-package controlplane
+package device
 
 import (
 	"context"
@@ -7,14 +7,19 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// sessionIn returns an active session of a sandbox. Those of others don't exist
+// Sessions finds the sessions of all sandboxes.
+type Sessions interface {
+	FindSession(ctx context.Context, id protocol.SessionID) (store.Session, error)
+}
+
+// SessionOf returns an active session of a sandbox. Those of others don't exist
 // for it.
-func (s *Server) sessionIn(ctx context.Context, sandbox protocol.SandboxID, id protocol.SessionID) (store.Session, error) {
+func SessionOf(ctx context.Context, all Sessions, sandbox protocol.SandboxID, id protocol.SessionID) (store.Session, error) {
 	missing := protocol.Errorf(protocol.KindNotFound, "no such session")
 	if !protocol.ValidID(id) {
 		return store.Session{}, missing
 	}
-	session, err := s.store.Sessions.FindSession(ctx, id)
+	session, err := all.FindSession(ctx, id)
 	switch {
 	case err != nil:
 		return store.Session{}, err

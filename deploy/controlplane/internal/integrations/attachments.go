@@ -1,19 +1,50 @@
-package controlplane
+package integrations
 
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/access"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/device"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/policy"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
 )
 
-type attachmentBody struct {
+// An attachmentStore keeps which account is attached to which terminal.
+type attachmentStore interface {
+	Account(ctx context.Context, id string) (store.Account, error)
+	AttachmentsIn(ctx context.Context, dashboard string) ([]store.Attachment, error)
+	Attachments(ctx context.Context, session protocol.SessionID, pty protocol.PTYID) ([]store.Attachment, error)
+	Attach(ctx context.Context, t store.Attachment) (attached store.Attachment, changed bool, err error)
+	Detach(ctx context.Context, session protocol.SessionID, pty protocol.PTYID, provider string) error
+	DetachAll(ctx context.Context, user protocol.UserID, dashboard string) ([]store.Attachment, error)
+}
+
+// Sessions finds sessions, as a member sees them or as nobody does.
+type Sessions interface {
+	device.Sessions
+	Session(ctx context.Context, user protocol.UserID, id protocol.SessionID) (store.Session, error)
+}
+
+// attachments serves the routes about accounts that are attached to terminals.
+type attachments struct {
+	// Static after construction.
+	store     attachmentStore
+	sessions  Sessions
+	people    *access.Gate
+	sandboxes *device.Gate
+	providers providers
+	notifier  *notifier
+	logger    *slog.Logger
+}
+
+// An AttachmentBody is an attachment as the members of its dashboard see it.
+type AttachmentBody struct {
 	Session        protocol.SessionID `json:"session_id"`
 	PTY            protocol.PTYID     `json:"pty_id"`
 	Provider       string             `json:"provider"`
@@ -28,28 +59,28 @@ type attachmentBody struct {
 	AttachedAt     time.Time          `json:"attached_at"`
 }
 
-func newAttachmentBody(t store.Attachment) attachmentBody {
-	return attachmentBody{
+func newAttachmentBody(t store.Attachment) AttachmentBody {
+	return AttachmentBody{
 		t.Session, t.PTY, t.Provider, t.Account, t.AccountName, t.AccountUser, !t.AccountFailed.IsZero(),
 		t.PolicyID, t.PolicyVersion, t.Policy, t.AttachedBy, t.AttachedAt.UTC(),
 	}
 }
 
-// getAttachments lists what is attached to the terminals of a dashboard's
+// list lists what is attached to the terminals of a dashboard's
 // sessions, or with ?session_id= of one.
-func (s *Server) getAttachments(w *web.Writer, r *http.Request) error {
-	m, err := s.gate.Member(w, r, protocol.CapView)
+func (s *attachments) list(w *web.Writer, r *http.Request) error {
+	m, err := s.people.Member(w, r, protocol.CapView)
 	if err != nil {
 		return err
 	}
 	session := protocol.SessionID(r.URL.Query().Get("session_id"))
-	attached, err := s.store.Integrations.AttachmentsIn(r.Context(), m.Dashboard.ID)
+	attached, err := s.store.AttachmentsIn(r.Context(), m.Dashboard.ID)
 	if err != nil {
 		return err
 	}
 	answer := struct {
-		Attachments []attachmentBody `json:"attachments"`
-	}{[]attachmentBody{}}
+		Attachments []AttachmentBody `json:"attachments"`
+	}{[]AttachmentBody{}}
 	for _, t := range attached {
 		if session == "" || t.Session == session {
 			answer.Attachments = append(answer.Attachments, newAttachmentBody(t))
@@ -66,8 +97,8 @@ type attachTarget struct {
 	provider string
 }
 
-// attachTarget returns what r is about, if its user may change it.
-func (s *Server) attachTarget(r *http.Request, m access.Membership, id protocol.SessionID) (attachTarget, error) {
+// target returns what r is about, if its user may change it.
+func (s *attachments) target(r *http.Request, m access.Membership, id protocol.SessionID) (attachTarget, error) {
 	at := attachTarget{Membership: m, pty: protocol.PTYID(r.PathValue("pty")), provider: r.PathValue("provider")}
 	if _, known := actionsOf(at.provider); !known {
 		return at, protocol.Errorf(protocol.KindNotFound, "no such provider")
@@ -79,17 +110,17 @@ func (s *Server) attachTarget(r *http.Request, m access.Membership, id protocol.
 		return at, protocol.Errorf(protocol.KindInvalid, "session_id is missing or not an id: a terminal's is only unique within its session")
 	}
 	var err error
-	at.session, err = s.store.Sessions.Session(r.Context(), m.User.ID, id)
+	at.session, err = s.sessions.Session(r.Context(), m.User.ID, id)
 	if err == nil && at.session.Dashboard != m.Dashboard.ID {
 		err = protocol.Errorf(protocol.KindNotFound, "no such session in this dashboard")
 	}
 	return at, err
 }
 
-// putAttachment attaches one of the caller's own accounts to a terminal, with a
+// put attaches one of the caller's own accounts to a terminal, with a
 // policy; without one, the account is for reading only.
-func (s *Server) putAttachment(w *web.Writer, r *http.Request) error {
-	m, err := s.gate.Editor(w, r)
+func (s *attachments) put(w *web.Writer, r *http.Request) error {
+	m, err := s.people.Editor(w, r)
 	if err != nil {
 		return err
 	}
@@ -101,11 +132,11 @@ func (s *Server) putAttachment(w *web.Writer, r *http.Request) error {
 	if err := web.ReadBody(r, &req); err != nil {
 		return err
 	}
-	at, err := s.attachTarget(r, m, req.Session)
+	at, err := s.target(r, m, req.Session)
 	if err != nil {
 		return err
 	}
-	if _, err := s.integrations.provider(at.provider); err != nil {
+	if _, err := s.providers.find(at.provider); err != nil {
 		return err
 	}
 	if err := s.ownAccount(r.Context(), m.User.ID, at.provider, req.Account); err != nil {
@@ -115,7 +146,7 @@ func (s *Server) putAttachment(w *web.Writer, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	t, changed, err := s.store.Integrations.Attach(r.Context(), store.Attachment{
+	t, changed, err := s.store.Attach(r.Context(), store.Attachment{
 		Session: req.Session, PTY: at.pty, Provider: at.provider, Account: req.Account, Policy: rules, AttachedBy: m.User.ID,
 	})
 	if err != nil {
@@ -124,20 +155,20 @@ func (s *Server) putAttachment(w *web.Writer, r *http.Request) error {
 	if changed {
 		s.logger.Info("account attached", "account", t.Account, "provider", t.Provider, "session", t.Session, "pty", t.PTY,
 			"policy", t.PolicyID, "version", t.PolicyVersion, "user", m.User.ID)
-		s.pushAttachments([]store.Attachment{t})
+		s.notifier.changed([]store.Attachment{t})
 	}
 	return w.JSON(http.StatusOK, struct {
-		Attachment attachmentBody `json:"attachment"`
+		Attachment AttachmentBody `json:"attachment"`
 	}{newAttachmentBody(t)})
 }
 
 // ownAccount fails unless the user has the account, at that provider.
-func (s *Server) ownAccount(ctx context.Context, user protocol.UserID, provider, id string) error {
+func (s *attachments) ownAccount(ctx context.Context, user protocol.UserID, provider, id string) error {
 	missing := protocol.Errorf(protocol.KindInvalid, "account_id: want one of your own accounts of %s", provider)
 	if !protocol.ValidID(id) {
 		return missing
 	}
-	account, err := s.store.Integrations.Account(ctx, id)
+	account, err := s.store.Account(ctx, id)
 	if err != nil && protocol.KindOf(err) == protocol.KindNotFound {
 		return missing
 	}
@@ -160,42 +191,42 @@ func canonicalPolicy(provider string, raw json.RawMessage) (json.RawMessage, err
 	return p.JSON()
 }
 
-// deleteAttachment detaches an account, whoever's it is: it only takes away.
-func (s *Server) deleteAttachment(w *web.Writer, r *http.Request) error {
-	m, err := s.gate.Editor(w, r)
+// remove detaches an account, whoever's it is: it only takes away.
+func (s *attachments) remove(w *web.Writer, r *http.Request) error {
+	m, err := s.people.Editor(w, r)
 	if err != nil {
 		return err
 	}
-	at, err := s.attachTarget(r, m, protocol.SessionID(r.URL.Query().Get("session_id")))
+	at, err := s.target(r, m, protocol.SessionID(r.URL.Query().Get("session_id")))
 	if err != nil {
 		return err
 	}
-	if err := s.store.Integrations.Detach(r.Context(), at.session.ID, at.pty, at.provider); err != nil {
+	if err := s.store.Detach(r.Context(), at.session.ID, at.pty, at.provider); err != nil {
 		return err
 	}
 	s.logger.Info("account detached", "provider", at.provider, "session", at.session.ID, "pty", at.pty, "user", m.User.ID)
-	s.integrations.pushes.add(pushTarget{at.session.Sandbox, at.session.ID, at.pty})
+	s.notifier.add(terminal{at.session.Sandbox, at.session.ID, at.pty})
 	return w.None()
 }
 
-// DetachAll detaches a user's accounts from a dashboard's terminals: after they
+// detachAll detaches a user's accounts from a dashboard's terminals: after they
 // were removed, or became a viewer.
-func (s *Server) DetachAll(ctx context.Context, user protocol.UserID, dashboard string) error {
-	detached, err := s.store.Integrations.DetachAll(ctx, user, dashboard)
+func (s *attachments) detachAll(ctx context.Context, user protocol.UserID, dashboard string) error {
+	detached, err := s.store.DetachAll(ctx, user, dashboard)
 	if err != nil {
 		return err
 	}
-	s.pushAttachments(detached)
+	s.notifier.changed(detached)
 	return nil
 }
 
-// getTerminalIntegrations tells a sandbox what is attached to a terminal.
-func (s *Server) getTerminalIntegrations(w *web.Writer, r *http.Request) error {
-	sandbox, _, err := s.devices.Request(r)
+// listForSandbox tells a sandbox what is attached to a terminal.
+func (s *attachments) listForSandbox(w *web.Writer, r *http.Request) error {
+	sandbox, _, err := s.sandboxes.Request(r)
 	if err != nil {
 		return err
 	}
-	session, err := s.sessionIn(r.Context(), sandbox, protocol.SessionID(r.URL.Query().Get("session_id")))
+	session, err := device.SessionOf(r.Context(), s.sessions, sandbox, protocol.SessionID(r.URL.Query().Get("session_id")))
 	if err != nil {
 		return err
 	}
@@ -203,13 +234,13 @@ func (s *Server) getTerminalIntegrations(w *web.Writer, r *http.Request) error {
 	if !protocol.ValidID(pty) {
 		return protocol.Errorf(protocol.KindInvalid, "the terminal's id is not an id")
 	}
-	attached, err := s.store.Integrations.Attachments(r.Context(), session.ID, pty)
+	attached, err := s.store.Attachments(r.Context(), session.ID, pty)
 	if err != nil {
 		return err
 	}
 	answer := protocol.IntegrationList{Integrations: []protocol.Integration{}}
 	for _, t := range attached {
-		if s.integrations.providers[t.Provider] == nil {
+		if s.providers[t.Provider] == nil {
 			continue // set up no more
 		}
 		answer.Integrations = append(answer.Integrations, protocol.Integration{

@@ -1,13 +1,10 @@
-package controlplane
+package integrations
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/oauth"
@@ -17,17 +14,9 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// actionsOf lists the actions of a provider whose accounts can be attached.
-func actionsOf(name string) (actions []policy.Action, known bool) {
-	for _, a := range provider.Actions(name) {
-		actions = append(actions, policy.Action{Name: a.Name, ReadOnly: a.ReadOnly})
-	}
-	return actions, len(actions) > 0
-}
-
 // An attachedCall is a call under the policy of an attachment.
 type attachedCall struct {
-	boardCall
+	toolCall
 	attachment store.Attachment
 	action     policy.Action
 	rules      policy.Policy
@@ -35,20 +24,20 @@ type attachedCall struct {
 }
 
 // executeAttached does what an attachment's policy allows with its account.
-func (s *Server) executeAttached(ctx context.Context, call boardCall) (protocol.GatewayAnswer, error) {
-	c, err := s.attachedCall(ctx, call)
+func (g *gateway) executeAttached(ctx context.Context, call toolCall) (protocol.GatewayAnswer, error) {
+	c, err := g.attachedCall(ctx, call)
 	if err != nil {
-		s.auditRefusal(ctx, call, err)
+		g.auditRefusal(ctx, call, err)
 		return protocol.GatewayAnswer{}, err
 	}
-	record := call.record(s.clock.Now())
+	record := call.record(g.clock.Now())
 	record.Account, record.PolicyID, record.PolicyVersion = c.attachment.Account, c.attachment.PolicyID, c.attachment.PolicyVersion
-	answer, err := s.executeUnder(ctx, c)
+	answer, err := g.executeUnder(ctx, c)
 	record.Decision, record.Reason, record.Outcome = answer.Decision, answer.Reason, outcomeText(err)
 	if err != nil {
 		record.Decision = protocol.GatewayAllowed // as far as the policy went
 	}
-	s.audit(ctx, record)
+	g.audit(ctx, record)
 	if err != nil {
 		return protocol.GatewayAnswer{}, err
 	}
@@ -57,8 +46,8 @@ func (s *Server) executeAttached(ctx context.Context, call boardCall) (protocol.
 }
 
 // attachedCall finds the attachment that a call is about.
-func (s *Server) attachedCall(ctx context.Context, call boardCall) (attachedCall, error) {
-	c := attachedCall{boardCall: call}
+func (g *gateway) attachedCall(ctx context.Context, call toolCall) (attachedCall, error) {
+	c := attachedCall{toolCall: call}
 	actions, known := actionsOf(call.Provider)
 	if !known {
 		return c, protocol.Errorf(protocol.KindNotFound, "no such provider")
@@ -72,14 +61,14 @@ func (s *Server) attachedCall(ctx context.Context, call boardCall) (attachedCall
 	}
 	c.action = actions[i]
 	var err error
-	c.attachment, err = s.store.Integrations.Attachment(ctx, call.Session.ID, call.PTY, call.Provider)
+	c.attachment, err = g.store.Attachment(ctx, call.Session.ID, call.PTY, call.Provider)
 	if err != nil && protocol.KindOf(err) == protocol.KindNotFound {
 		err = codedErrorf(codeNotAttached, protocol.KindForbidden, "no account of %s is attached to this terminal", call.Provider)
 	}
 	if err != nil {
 		return c, err
 	}
-	if c.provider, err = s.integrations.provider(call.Provider); err != nil {
+	if c.provider, err = g.providers.find(call.Provider); err != nil {
 		return c, err
 	}
 	if c.rules, err = policy.Parse(call.Provider, actions, c.attachment.Policy); err != nil { // of another version of ours
@@ -95,7 +84,7 @@ func deniedAnswer(d policy.Decision) protocol.GatewayAnswer {
 // executeUnder decides, asks the provider, and withholds of its answer what the
 // policy excludes. What is denied by its action or arguments never reaches the
 // provider.
-func (s *Server) executeUnder(ctx context.Context, c attachedCall) (protocol.GatewayAnswer, error) {
+func (g *gateway) executeUnder(ctx context.Context, c attachedCall) (protocol.GatewayAnswer, error) {
 	if d := c.rules.Permits(c.action); !d.Allowed {
 		return deniedAnswer(d), nil
 	}
@@ -107,11 +96,11 @@ func (s *Server) executeUnder(ctx context.Context, c attachedCall) (protocol.Gat
 	if excluded := c.rules.Excludes(touched); !excluded.Allowed {
 		return deniedAnswer(excluded), nil
 	}
-	token, err := s.token(ctx, c.provider, c.attachment.Account, "")
+	token, err := g.tokens.get(ctx, c.provider, c.attachment.Account, "")
 	if err != nil {
 		return protocol.GatewayAnswer{}, err
 	}
-	bearer, err := s.newBearer(c.provider, c.attachment.Account, token)
+	bearer, err := g.tokens.bearer(c.provider, c.attachment.Account, token)
 	if err != nil {
 		return protocol.GatewayAnswer{}, err
 	}
@@ -172,35 +161,4 @@ func touches(resources []provider.Resource) []policy.Resource {
 		all[i] = policy.Resource{Kind: r.Kind, Value: r.Value}
 	}
 	return all
-}
-
-// upstreamError gives an error of the provider's package its code, and masks
-// tokens in it.
-func upstreamError(err error, secrets []string) error {
-	e, ok := errors.AsType[*provider.Error](err)
-	if !ok {
-		return err
-	}
-	kinds := map[string]protocol.Kind{
-		provider.CodeInvalid: protocol.KindInvalid, provider.CodeLimit: protocol.KindTooMany,
-		provider.CodeAPI: protocol.KindUpstream, provider.CodeTimeout: protocol.KindUpstream,
-	}
-	return codedErrorf(e.Code, kinds[e.Code], "%s", provider.Cut(string(mask([]byte(e.Message), secrets))))
-}
-
-// masked stands where a provider echoed a token.
-const masked = "[token]"
-
-// mask replaces secrets in text, as they are and as JSON and URLs spell them.
-func mask(text []byte, secrets []string) []byte {
-	for _, secret := range secrets {
-		spellings := []string{secret, url.QueryEscape(secret), url.PathEscape(secret)}
-		if quoted, err := json.Marshal(secret); err == nil {
-			spellings = append(spellings, string(quoted[1:len(quoted)-1]))
-		}
-		for _, spelling := range spellings {
-			text = bytes.ReplaceAll(text, []byte(spelling), []byte(masked))
-		}
-	}
-	return text
 }

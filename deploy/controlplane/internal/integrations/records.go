@@ -1,4 +1,4 @@
-package controlplane
+package integrations
 
 import (
 	"net/http"
@@ -32,9 +32,9 @@ func newGatewayRecordBody(r store.GatewayRecord) gatewayRecordBody {
 	}
 }
 
-// getGatewayAudit lists what was asked of the gateway in a dashboard.
-func (s *Server) getGatewayAudit(w *web.Writer, r *http.Request) error {
-	m, err := s.gate.Editor(w, r)
+// listRecords lists what was asked of the gateway in a dashboard.
+func (g *gateway) listRecords(w *web.Writer, r *http.Request) error {
+	m, err := g.people.Editor(w, r)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (s *Server) getGatewayAudit(w *web.Writer, r *http.Request) error {
 	if before != "" && !protocol.ValidID(before) {
 		return protocol.Errorf(protocol.KindInvalid, "before is not an id")
 	}
-	records, err := s.store.Integrations.GatewayRecords(r.Context(), m.Dashboard.ID, before, limit)
+	records, err := g.store.GatewayRecords(r.Context(), m.Dashboard.ID, before, limit)
 	if err != nil {
 		return err
 	}
