@@ -1,6 +1,6 @@
 // Package agent is the sandbox's side: it dials out to a relay, hosts the
-// terminals, and runs what the control plane has signed. It listens on loopback alone, for its
-// terminals' programs.
+// terminals, and runs what the control plane has signed. It listens on loopback
+// alone, for its terminals' programs.
 package agent
 
 import (
@@ -23,10 +23,12 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/audit"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/authority"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/egress"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/executor"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/ledger"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/link"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/loopback"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/spill"
@@ -54,11 +56,12 @@ type Agent struct {
 	recordings *recording.Store
 	spill      *spill.Store // nil: logs are not kept on disk
 	host       *terminal.Host
+	features   *feature.Set
+	egress     *egress.Gate
 	link       *link.Link
 	tunnels    *uplink.Tunnels
 	status     *reporter
 	secrets    *mask.Secrets
-	local      *local
 }
 
 // Run enrols the sandbox where that is still to be done, and runs its agent
@@ -99,15 +102,13 @@ func New(cfg Config) (*Agent, error) {
 	if err := harden(); err != nil {
 		return nil, err
 	}
-	a := &Agent{cfg: cfg, instance: strings.ToLower(rand.Text()), secrets: &mask.Secrets{}}
+	a := &Agent{cfg: cfg, instance: strings.ToLower(rand.Text()), secrets: &mask.Secrets{}, features: &feature.Set{}}
 	a.log = slog.New(a.secrets.Handler(cfg.Logger.Handler()))
 	if err := a.load(); err != nil {
 		return nil, err
 	}
 	if err := a.build(); err != nil {
-		if a.local != nil {
-			err = errors.Join(err, a.local.close())
-		}
+		err = errors.Join(err, a.features.Close())
 		a.closeOutputs()
 		return nil, errors.Join(err, a.audit.Close(), a.ledger.Close())
 	}
@@ -159,7 +160,7 @@ func (a *Agent) load() (err error) {
 		},
 		Generations: a.ledger, Log: a.log, Patience: a.cfg.patience,
 	})
-	a.status = newReporter(a)
+	a.status = newReporter(&a.cfg, a.log)
 	a.audit, err = audit.Open(audit.Options{
 		Dir: filepath.Join(a.cfg.StateDir, "audit"), Sandbox: enrolment.SandboxID, Device: a.identity.Device,
 		Now: time.Now, Logger: a.log, Changed: a.status.news,
@@ -185,63 +186,67 @@ func isolation() terminal.Isolation {
 	return terminal.IsolationNone
 }
 
-// build makes what serves relays.
+// build makes the terminals' host, the features, and what serves relays. Programs
+// of terminals find the features around them: the host knows the Set, which is
+// complete before a relay can ask for the first terminal.
 func (a *Agent) build() error {
-	isolation := isolation()
-	err := a.openOutputs()
+	listeners, err := a.cfg.listen()
 	if err != nil {
 		return err
 	}
-	if a.local, err = newLocal(a, isolation); err != nil {
+	a.features.Add(listeners)
+	if err := a.openOutputs(); err != nil {
+		return err
+	}
+	isolation := isolation()
+	program, err := ownProgram(a.cfg.Homes, isolation == terminal.IsolationUID)
+	if err != nil {
 		return err
 	}
 	a.host, err = terminal.NewHost(terminal.Config{
 		Workspace: a.cfg.Workspace, Homes: a.cfg.Homes, Isolation: isolation, Logger: a.log,
 		AllowPrivileges: a.cfg.AllowPrivileges, Passwd: a.userList(isolation),
-		Recordings: a.recordings, Spill: a.spill, Revoked: a.authority.Trust.Revocations.Set, OnLease: a.noteLease,
-		SearchPath: terminal.DefaultSearchPath + ":" + filepath.Dir(a.local.workshop.program),
-		Environ:    a.local.environ, OnEnd: a.local.ended,
-		Credentials: a.local.workshop.credentialsOf, Wire: a.local.workshop.wire, OnTurn: a.local.workshop.noteTurn,
+		Recordings: a.recordings, Spill: a.spill, Revoked: a.authority.Trust.Revocations.Set, Leases: a.audit, Turns: a.authority.Outbox,
+		SearchPath: terminal.DefaultSearchPath + ":" + filepath.Dir(program), Features: a.features,
 	})
 	if err != nil {
 		return err
 	}
-	if isolation == terminal.IsolationUID {
-		if err := checkReach(a.cfg.Workspace, a.cfg.Homes); err != nil {
-			a.host.Shutdown(context.Background()) // it has no terminals yet
-			return err
-		}
-	}
-	if err := a.local.open(); err != nil {
-		a.host.Shutdown(context.Background())
+	if err := a.fill(listeners, program); err != nil {
+		a.host.Shutdown(context.Background()) // it has no terminals yet
 		return err
-	}
-	run := &executor.Executor{
-		Sandbox: a.identity.Enrolment.SandboxID, Keys: a.authority.Trust.Keys, Device: a.identity.Device, Ledger: a.ledger, Audit: a.audit,
-		Operations: a.operations(), Callbacks: a.authority.Outbox,
-		Now: time.Now, Log: a.log,
-	}
-	a.noteLost(run)
-	a.local.rejects = run.Rejects
-	offered, err := a.local.routes()
-	if err != nil {
-		a.host.Shutdown(context.Background())
-		return err
-	}
-	a.link = &link.Link{
-		Sandbox: a.identity.Enrolment.SandboxID, Keys: a.authority.Trust.Keys, Host: a.host, Arrive: func() link.Execute { return run.Arrive().Execute },
-		Recordings: a.recordings, Revision: a.cfg.Revision, Log: a.log,
-		Followed: []feature.Followed{a.local.approvals}, Services: offered,
-		Grants: lifetime.New(lifetime.Options{Revoked: a.authority.Trust.Revocations.Set, Skew: jws.Skew}),
 	}
 	a.log.Info("agent ready", "sandbox", a.identity.Enrolment.SandboxID, "instance", a.instance,
 		"isolation", isolation, "revision", a.cfg.Revision)
 	return nil
 }
 
-// noteLease records a change of a lease.
-func (a *Agent) noteLease(session protocol.SessionID, pty protocol.PTYID, lease protocol.Lease) {
-	a.audit.Lease(session, pty, lease, "")
+// fill makes the features and what serves them to relays.
+func (a *Agent) fill(l listeners, program string) error {
+	if a.host.Isolation() == terminal.IsolationUID {
+		if err := checkReach(a.cfg.Workspace, a.cfg.Homes); err != nil {
+			return err
+		}
+	}
+	b := &builder{a, l, loopback.Ports{Agent: l.ports(), Terminals: a.host}, program}
+	if err := b.network(); err != nil {
+		return err
+	}
+	if err := b.agents(); err != nil {
+		return err
+	}
+	run, err := b.sandbox()
+	if err != nil {
+		return err
+	}
+	a.noteLost(run)
+	a.link = &link.Link{
+		Sandbox: a.identity.Enrolment.SandboxID, Keys: a.authority.Trust.Keys, Host: a.host, Arrive: func() link.Execute { return run.Arrive().Execute },
+		Recordings: a.recordings, Revision: a.cfg.Revision, Log: a.log,
+		Followed: feature.Of[feature.Followed](a.features), Services: []feature.Router{a.features},
+		Grants: lifetime.New(lifetime.Options{Revoked: a.authority.Trust.Revocations.Set, Skew: jws.Skew}),
+	}
+	return nil
 }
 
 // noteLost records the commands whose outcomes an earlier process took with it.
@@ -261,8 +266,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer cancel()
 	var keeping sync.WaitGroup // Run waits for it
 	keeping.Go(func() { a.authority.Run(ctx) })
-	keeping.Go(func() { a.status.keep(ctx) })
-	keeping.Go(func() { a.local.run(ctx) })
+	keeping.Go(func() { a.status.keep(ctx, a.health(), a.tunnels) })
+	keeping.Go(func() { a.features.Run(ctx) })
 	err := a.tunnels.Run(ctx, a.authority.Credentials, a)
 	cancel()
 	keeping.Wait()
@@ -274,7 +279,7 @@ func (a *Agent) Serve(ctx context.Context, session *tunnel.Session) {
 	var serving sync.WaitGroup
 	serving.Go(func() { a.link.Serve(ctx, session) })
 	a.status.greet(session)
-	a.local.workshop.integrations.RefreshAll() // what was pushed meanwhile is lost
+	a.features.Reconnected()
 	serving.Go(func() { a.authority.Trust.Follow(ctx, func() bool { return a.tunnels.Primary() == session }) })
 	serving.Wait()
 }
@@ -285,8 +290,8 @@ func (a *Agent) close() {
 	a.host.Shutdown(ctx)
 	a.link.Wait()
 	a.authority.Close()
-	if err := a.local.close(); err != nil {
-		a.log.Warn("the sandbox's services were not wholly closed", "err", err)
+	if err := a.features.Close(); err != nil {
+		a.log.Warn("the sandbox's features were not wholly closed", "err", err)
 	}
 	a.closeOutputs()
 	if err := a.audit.Close(); err != nil {

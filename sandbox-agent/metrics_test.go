@@ -14,10 +14,8 @@ import (
 func TestHealthIsShown(t *testing.T) {
 	expires := time.Unix(1_800_000_000, 0)
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(&healthState{func() Status {
-		return Status{
-			Ready: true, CertificateExpiresAt: expires, Problems: []protocol.Problem{{Name: protocol.ProblemAudit}, {Name: protocol.ProblemAudit}},
-		}
+	registry.MustRegister(healthMetrics{Status{
+		Ready: true, CertificateExpiresAt: expires, Problems: []protocol.Problem{{Name: protocol.ProblemAudit}, {Name: protocol.ProblemAudit}},
 	}})
 	families, err := registry.Gather()
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"reflect"
 	"slices"
@@ -15,6 +16,10 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/audit"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/authority"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/egress"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/ledger"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/uplink"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -79,15 +84,18 @@ func (c *Config) say(s Status) {
 // A reporter tells relays and the status file how the agent is.
 type reporter struct {
 	// Static after construction.
-	agent *Agent
-	news  chan struct{} // 1 element: something may have changed
+	cfg  *Config
+	log  *slog.Logger
+	news chan struct{} // 1 element: something may have changed
 
 	// Guarded by mu.
 	mu       sync.Mutex
 	problems []protocol.Problem
 }
 
-func newReporter(a *Agent) *reporter { return &reporter{agent: a, news: make(chan struct{}, 1)} }
+func newReporter(cfg *Config, log *slog.Logger) *reporter {
+	return &reporter{cfg: cfg, log: log, news: make(chan struct{}, 1)}
+}
 
 // greet tells a relay that is new how the agent is.
 func (r *reporter) greet(session *tunnel.Session) {
@@ -99,27 +107,27 @@ func (r *reporter) greet(session *tunnel.Session) {
 // send tells one relay. It is called with mu held.
 func (r *reporter) send(session *tunnel.Session) {
 	if err := session.SendStatus(protocol.Status{Problems: r.problems}); err != nil {
-		r.agent.log.Debug("status not sent", "relay", session.Welcome().RelayID, "err", err)
+		r.log.Debug("status not sent", "relay", session.Welcome().RelayID, "err", err)
 	}
 }
 
-// keep reports what changes until ctx ends.
-func (r *reporter) keep(ctx context.Context) {
+// keep reports what changes of a health until ctx ends.
+func (r *reporter) keep(ctx context.Context, of health, tunnels *uplink.Tunnels) {
 	ticker := time.NewTicker(statusInterval)
 	defer ticker.Stop()
 	var last *Status // nil: the file doesn't say it
 	failed := false
 	for {
-		changed := r.agent.tunnels.Changed()
-		next := r.agent.state(time.Now())
-		r.tell(next.Problems)
+		changed := tunnels.Changed()
+		next := of.status(time.Now())
+		r.tell(next.Problems, tunnels.Sessions())
 		if last == nil || !reflect.DeepEqual(*last, next) {
-			err := r.agent.cfg.writeStatus(next)
+			err := r.cfg.writeStatus(next)
 			if last = &next; err != nil {
 				last = nil // again soon
 			}
 			if err != nil && !failed {
-				r.agent.log.Warn("status file not written", "err", err)
+				r.log.Warn("status file not written", "err", err)
 			}
 			failed = err != nil
 		}
@@ -129,14 +137,14 @@ func (r *reporter) keep(ctx context.Context) {
 		case <-ticker.C:
 		case <-ctx.Done():
 			next.Ready, next.Relays = false, nil
-			r.agent.cfg.say(next)
+			r.cfg.say(next)
 			return
 		}
 	}
 }
 
-// tell reports problems to all relays if they have changed.
-func (r *reporter) tell(problems []protocol.Problem) {
+// tell reports problems to relays if they have changed.
+func (r *reporter) tell(problems []protocol.Problem, relays []*tunnel.Session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if slices.Equal(problems, r.problems) {
@@ -144,37 +152,48 @@ func (r *reporter) tell(problems []protocol.Problem) {
 	}
 	for _, p := range problems {
 		if !slices.Contains(r.problems, p) {
-			r.agent.log.Error("problem", "name", p.Name, "message", p.Message)
+			r.log.Error("problem", "name", p.Name, "message", p.Message)
 		}
 	}
 	r.problems = problems
-	for _, session := range r.agent.tunnels.Sessions() {
+	for _, session := range relays {
 		r.send(session)
 	}
 }
 
-// state looks at everything that can be wrong.
-func (a *Agent) state(now time.Time) Status {
-	s := Status{Relays: a.tunnels.Status(), CertificateExpiresAt: a.authority.Credentials.Expires().UTC()}
-	s.Egress, s.EgressWhy = a.local.Status()
+// A health is everything that can be wrong with an agent.
+type health struct {
+	tunnels   *uplink.Tunnels
+	authority *authority.Authority
+	ledger    *ledger.Ledger
+	audit     *audit.Log
+	egress    *egress.Gate
+}
+
+func (a *Agent) health() health { return health{a.tunnels, a.authority, a.ledger, a.audit, a.egress} }
+
+// status implements [stater].
+func (h health) status(now time.Time) Status {
+	s := Status{Relays: h.tunnels.Status(), CertificateExpiresAt: h.authority.Credentials.Expires().UTC()}
+	s.Egress, s.EgressWhy = h.egress.Status()
 	s.Ready = len(s.Relays) > 0
 	stops := func(name, message string) { // commands are refused
 		s.Problems = append(s.Problems, protocol.Problem{Name: name, Message: message})
 		s.Ready = false
 	}
-	if message := a.authority.Trust.Problem(now); message != "" {
+	if message := h.authority.Trust.Problem(now); message != "" {
 		stops(protocol.ProblemKeys, message)
 	}
-	if err := a.ledger.Err(); err != nil {
+	if err := h.ledger.Err(); err != nil {
 		stops(protocol.ProblemLedger, err.Error()+": commands are refused")
 	}
-	if err := a.audit.Err(); err != nil {
+	if err := h.audit.Err(); err != nil {
 		stops(protocol.ProblemAudit, err.Error())
 	}
-	if message := a.authority.Heads.Problem(); message != "" { // commands go on
+	if message := h.authority.Heads.Problem(); message != "" { // commands go on
 		s.Problems = append(s.Problems, protocol.Problem{Name: protocol.ProblemAudit, Message: message})
 	}
-	if message := a.authority.Credentials.Problem(now); message != "" {
+	if message := h.authority.Credentials.Problem(now); message != "" {
 		s.Problems = append(s.Problems, protocol.Problem{Name: protocol.ProblemCertificate, Message: message})
 	}
 	return s

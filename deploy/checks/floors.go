@@ -92,6 +92,7 @@ var Sideways = []struct{ From, To, Why string }{
 	{"relay/internal/hub", "relay/internal/feed", "it shares what a feed keeps"},
 	{"relay/internal/hub", "relay/internal/input", "it says who may type, and a queue carries it"},
 	{"sandbox-agent/internal/mask", "sandbox-agent/internal/redact", "it finds what is to be masked"},
+	{"sandbox-agent/internal/feature", "sandbox-agent/internal/toolbox", "a feature may bring tools"},
 	{"sandbox-agent/internal/route", "sandbox-agent/internal/reply", "it answers what the grant doesn't allow"},
 	{"sandbox-agent/internal/executor", "sandbox-agent/internal/ledger", "a command's id is stored before it runs"},
 	{"sandbox-agent/internal/executor", "sandbox-agent/internal/audit", "an executed command is recorded"},

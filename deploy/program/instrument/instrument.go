@@ -95,3 +95,13 @@ func Routes(mux *http.ServeMux, metrics prometheus.Gatherer) {
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 }
+
+// Count sends a counter that somebody else keeps, as a collector does.
+func Count(out chan<- prometheus.Metric, desc *prometheus.Desc, n uint64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), labels...)
+}
+
+// Gauge sends a gauge that somebody else keeps, as a collector does.
+func Gauge[N ~int | ~int64 | ~float64](out chan<- prometheus.Metric, desc *prometheus.Desc, n N, labels ...string) {
+	out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n), labels...)
+}

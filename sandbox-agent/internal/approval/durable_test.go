@@ -107,8 +107,8 @@ func TestForget(t *testing.T) {
 	sub, _, err := r.Subscribe(session, nil)
 	must(t, err)
 	defer sub.Close()
-	r.Forget(session)
-	r.Forget("ses_none")
+	r.SessionEnded(session)
+	r.SessionEnded("ses_none")
 	if d, err := p.Wait(t.Context()); d != protocol.Deny || protocol.KindOf(err) != protocol.KindExpired {
 		t.Errorf("waited for %s, %v", d, err)
 	}
@@ -146,7 +146,7 @@ func TestClosed(t *testing.T) {
 	wantKind(t, err, protocol.KindUnavailable)
 	_, _, err = r.Subscribe(session, nil)
 	wantKind(t, err, protocol.KindUnavailable)
-	r.Forget(session)
+	r.SessionEnded(session)
 }
 
 // TestUnreadable: a sandbox starts whatever has become of its files.

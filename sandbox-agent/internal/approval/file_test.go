@@ -42,7 +42,7 @@ func written(t testing.TB) []byte {
 func parse(t testing.TB, data []byte) (s *sessionLog, mem *memory, torn bool, err error) {
 	t.Helper()
 	mem = &memory{data: bytes.Clone(data)}
-	l := newLog(Options{Logger: discard, OnEvent: func(protocol.Approval) {}}, mem)
+	l := newLog(Options{Logger: discard}, mem)
 	s, o := l.newSession(session)
 	if s.events, err = journal.Open(o); err != nil {
 		return nil, mem, false, err
@@ -152,7 +152,7 @@ func TestDamaged(t *testing.T) {
 // though its event is gone.
 func TestRewritten(t *testing.T) {
 	mem := &memory{}
-	l := newLog(Options{Logger: discard, OnEvent: func(protocol.Approval) {}}, mem)
+	l := newLog(Options{Logger: discard}, mem)
 	s := l.session(session)
 	kept, err := l.Ask(egress("kept.example"))
 	must(t, err)

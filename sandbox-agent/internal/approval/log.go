@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/eventlog"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/journal"
 )
 
@@ -31,19 +33,28 @@ const (
 type Options struct {
 	Dir    string // made when missing, 0700
 	Logger *slog.Logger
-	// OnEvent is called with each approval that was asked, decided or has
-	// expired, in order, after that was stored and before it takes effect. It
-	// must not block, nor call the Log. During Open it is called for what the
-	// end of the last process has let expire.
-	OnEvent func(protocol.Approval)
+	// Listeners are told of each approval that was asked, decided or has expired,
+	// in order, after that was stored and before it takes effect; during Open, of
+	// what the end of the last process has let expire.
+	Listeners []Listener
 }
+
+// A Listener is told of approvals. It must not block, nor call the Log.
+type Listener interface{ Approval(protocol.Approval) }
+
+var _ interface {
+	feature.Router
+	feature.Followed
+	feature.SessionEnder
+	io.Closer
+} = (*Log)(nil)
 
 // A Log holds the approvals of a sandbox. It is safe for concurrent use.
 type Log struct {
 	// Static after construction.
-	disk    journal.Disk
-	log     *slog.Logger
-	onEvent func(protocol.Approval)
+	disk      journal.Disk
+	log       *slog.Logger
+	listeners []Listener
 
 	lagging atomic.Uint64 // for Stats
 
@@ -114,9 +125,6 @@ func Open(o Options) (*Log, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.OnEvent == nil {
-		o.OnEvent = func(protocol.Approval) {}
-	}
 	folder, err := journal.MakeFolder(o.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("approvals: %w", err)
@@ -141,7 +149,7 @@ func Open(o Options) (*Log, error) {
 
 func newLog(o Options, disk journal.Disk) *Log {
 	return &Log{
-		disk: disk, log: o.Logger, onEvent: o.OnEvent,
+		disk: disk, log: o.Logger, listeners: o.Listeners,
 		state: newState(), sessions: map[protocol.SessionID]*sessionLog{}, unknown: journal.NewEpoch(),
 	}
 }
@@ -171,7 +179,7 @@ func (l *Log) load(folder journal.Folder, session protocol.SessionID) {
 	for _, a := range over {
 		l.state.over[a.ID] = a
 		l.stats.Expired++
-		l.onEvent(a)
+		l.tell(a)
 	}
 }
 
@@ -212,7 +220,7 @@ func (l *Log) Ask(r Request) (*Pending, error) {
 	}
 	q := l.state.add(about, a, now.Add(r.TTL))
 	l.stats.Asked++
-	l.onEvent(l.shown(a, now))
+	l.tell(l.shown(a, now))
 	l.schedule()
 	return &Pending{q}, nil
 }
@@ -283,7 +291,7 @@ func (l *Log) Decide(answer protocol.Approval) (as protocol.Approval, applied bo
 		return protocol.Approval{}, false, err
 	}
 	l.stats.Decided++
-	l.onEvent(next)
+	l.tell(next)
 	l.state.settle(next)
 	l.schedule()
 	return next, true, nil
@@ -315,7 +323,7 @@ func (l *Log) end(s *sessionLog, over []protocol.Approval) {
 	l.storeAnyway(s, over)
 	for _, a := range over {
 		l.stats.Expired++
-		l.onEvent(a)
+		l.tell(a)
 		l.state.settle(a)
 	}
 }
@@ -387,13 +395,20 @@ func (l *Log) drop(s *sessionLog) {
 	}
 }
 
-// Forget ends a session: what is pending expires, and its log goes.
-func (l *Log) Forget(session protocol.SessionID) {
+func (l *Log) tell(a protocol.Approval) {
+	for _, listener := range l.listeners {
+		listener.Approval(a)
+	}
+}
+
+// SessionEnded implements [feature.SessionEnder]: what is pending expires, and the
+// session's log goes.
+func (l *Log) SessionEnded(session protocol.SessionID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.sessions[session]
 	if s == nil || l.closed {
-		return
+		return nil
 	}
 	var over []protocol.Approval
 	for _, q := range l.state.of(session) {
@@ -410,8 +425,9 @@ func (l *Log) Forget(session protocol.SessionID) {
 	delete(l.sessions, session)
 	l.unknown = journal.NewEpoch() // should the session come back, it is another
 	if err := s.events.Remove(); err != nil {
-		l.log.Warn("the approvals of an ended session stay", "session", session, "err", err)
+		return fmt.Errorf("approvals: %w", err)
 	}
+	return nil
 }
 
 // Stats returns what was counted.
@@ -425,11 +441,11 @@ func (l *Log) Stats() Stats {
 
 // Close ends all waits, with Deny, and all subscriptions. What is pending is
 // found expired by the next Open.
-func (l *Log) Close() {
+func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return
+		return nil
 	}
 	l.closed = true
 	if l.timer != nil {
@@ -441,4 +457,5 @@ func (l *Log) Close() {
 	for _, s := range l.sessions {
 		s.events.End(ErrEnded)
 	}
+	return nil
 }

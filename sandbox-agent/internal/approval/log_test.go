@@ -80,15 +80,18 @@ func newRig(t testing.TB) *rig {
 	return r
 }
 
+// Approval implements [Listener].
+func (r *rig) Approval(a protocol.Approval) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told = append(r.told, a)
+}
+
 // open opens the log, as an agent does that starts.
 func (r *rig) open() {
 	r.t.Helper()
 	var err error
-	r.Log, err = Open(Options{Dir: r.dir, OnEvent: func(a protocol.Approval) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.told = append(r.told, a)
-	}})
+	r.Log, err = Open(Options{Dir: r.dir, Listeners: []Listener{r}})
 	must(r.t, err)
 	r.disk = &flaky{Folder: journal.Folder(r.dir)}
 	r.Log.disk = r.disk

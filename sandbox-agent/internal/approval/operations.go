@@ -2,6 +2,7 @@ package approval
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"strconv"
 
@@ -9,10 +10,13 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/hostname"
 )
 
 // A Decider keeps what the sandbox has asked for. [Log] is one.
 type Decider interface {
+	// List returns the approvals of a session.
+	List(session protocol.SessionID) protocol.ApprovalList
 	// Decide answers an approval. Of answer count ID, Revision, Kind,
 	// SessionID, Decision, UserID, GrantID and CommandID. It returns the
 	// approval as it stands, and whether that is because of this answer.
@@ -26,6 +30,9 @@ type EgressRules interface {
 	Decide(session protocol.SessionID, pattern string, decision protocol.Decision) error
 	// Revoke removes the rules of a session for a pattern.
 	Revoke(session protocol.SessionID, pattern string) error
+	// Verdict returns whether the rules let host pass, and whether they say
+	// anything about it.
+	Verdict(session protocol.SessionID, host hostname.Host) (allowed, known bool)
 }
 
 // BrokerRules say which secrets the broker may send where.
@@ -40,10 +47,7 @@ type Decisions struct {
 	Approvals Decider
 	Egress    EgressRules
 	Broker    BrokerRules
-	// Ruled is called when a rule of egress was made, with the session, the kind
-	// and whoever made it, so that what waits for an answer and has one now is
-	// settled; nil: nobody.
-	Ruled func(by protocol.Approval)
+	Log       *slog.Logger
 }
 
 // Operations are the decisions.
@@ -76,10 +80,34 @@ func (d Decisions) rule(c *jws.Command, session protocol.SessionID, pattern stri
 	if err := d.Egress.Decide(session, pattern, decision); err != nil {
 		return err
 	}
-	if d.Ruled != nil {
-		d.Ruled(answerOf(c, protocol.ApprovalEgress, "", 0, ""))
-	}
+	d.settle(answerOf(c, protocol.ApprovalEgress, "", 0, ""))
 	return nil
+}
+
+// settle answers the connections that wait and have an answer now by the rule
+// that somebody made: nobody need be asked about them any more, nor could decide
+// otherwise.
+func (d Decisions) settle(by protocol.Approval) {
+	for _, a := range d.Approvals.List(by.SessionID).Approvals {
+		if a.State != protocol.ApprovalPending || a.Kind != protocol.ApprovalEgress {
+			continue
+		}
+		host, err := hostname.Parse(net.JoinHostPort(a.Host, strconv.Itoa(a.Port)), 0)
+		if err != nil {
+			continue // it never is
+		}
+		allowed, known := d.Egress.Verdict(a.SessionID, host)
+		if !known {
+			continue
+		}
+		by.ID, by.Revision, by.Decision = a.ID, a.Revision, protocol.Deny
+		if allowed {
+			by.Decision = protocol.AllowOnce
+		}
+		if _, _, err := d.Approvals.Decide(by); err != nil {
+			d.Log.Warn("an approval that a rule has answered stays open", "id", a.ID, "err", err)
+		}
+	}
 }
 
 // patternOf returns the rule that a lasting decision about an egress approval

@@ -18,6 +18,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -63,17 +64,24 @@ type Options struct {
 	PeerUID func(local, remote netip.AddrPort) (int, error)
 	// Masker returns the masker of one answer; nil: nothing is masked.
 	Masker func() Masker
-	// Ask asks somebody whether a secret of a session may go to a domain, which
-	// is "host" or, at another port than 443, "host:port". It is called for
-	// every request that is refused for that, and must not block.
-	Ask func(session protocol.SessionID, pty protocol.PTYID, secret, domain string)
-	// Audit is told of each request of a known terminal when it is over. It
-	// must not block.
+	// Asker, if any, is called for every request that is refused because nobody
+	// has allowed it.
+	Asker Asker
+	// Audit is told of each request of a known terminal when it is over, beside
+	// the log. It must not block. nil: nobody is.
 	Audit func(Record)
+	Log   *slog.Logger // nil: silent
 	// Insecure allows http for custom targets whose address the operator has
 	// given, on loopback.
 	Insecure    bool
 	IdleTimeout time.Duration // 0: DefaultIdleTimeout
+}
+
+// An Asker asks people. It must not block.
+type Asker interface {
+	// AskSecret asks whether a secret of a session may go to a domain, which is
+	// "host" or, at another port than 443, "host:port".
+	AskSecret(session protocol.SessionID, pty protocol.PTYID, secret, domain string)
 }
 
 // A Record is what is kept of a request: never its path, query or key.
@@ -124,6 +132,9 @@ func NewServer(opts Options) (*Server, error) {
 	if opts.Dialer == nil {
 		opts.Dialer = &outbound.Dialer{}
 	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
 	if opts.IdleTimeout <= 0 {
 		opts.IdleTimeout = DefaultIdleTimeout
 	}
@@ -169,6 +180,21 @@ func (s *Server) Serve() error {
 		return nil
 	}
 	return err
+}
+
+// Run implements [feature.Runner]: it serves until ctx ends, and then closes.
+func (s *Server) Run(ctx context.Context) {
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	serving.Go(func() {
+		if err := s.Serve(); err != nil && ctx.Err() == nil {
+			s.opts.Log.Error("the broker has ended", "err", err)
+		}
+	})
+	<-ctx.Done()
+	if err := s.Close(); err != nil {
+		s.opts.Log.Debug("broker", "err", err)
+	}
 }
 
 // Close ends the listener and all requests, and forgets all secrets.

@@ -90,7 +90,7 @@ func TestCase63Rebinding(t *testing.T) {
 
 func TestCase64Spellings(t *testing.T) {
 	asked := 0
-	s := start(t, Options{Ask: func(protocol.SessionID, protocol.PTYID, string, string) { asked++ }})
+	s := start(t, Options{Asker: asker(func(protocol.SessionID, protocol.PTYID, string, string) { asked++ })})
 	s.PutSecret(sid, "", "MY_KEY", customKey)
 	url := env(t, s, sid, pid)["MY_KEY_BROKER"]
 	for _, host := range []string{

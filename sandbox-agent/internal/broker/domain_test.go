@@ -15,12 +15,19 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/outbound"
 )
 
+// An asker is asked about secrets.
+type asker func(session protocol.SessionID, pty protocol.PTYID, secret, domain string)
+
+func (f asker) AskSecret(session protocol.SessionID, pty protocol.PTYID, secret, domain string) {
+	f(session, pty, secret, domain)
+}
+
 func TestDomainApproval(t *testing.T) {
 	var asked []string
 	s := withUpstream(t, echo, func(o *Options) {
-		o.Ask = func(session protocol.SessionID, pty protocol.PTYID, secret, domain string) {
+		o.Asker = asker(func(session protocol.SessionID, pty protocol.PTYID, secret, domain string) {
 			asked = append(asked, fmt.Sprintf("%s %s %s %s", session, pty, secret, domain))
-		}
+		})
 	})
 	url := env(t, s, sid, pid)["MY_KEY_BROKER"]
 	get := func(target string) answered { return do(t, "POST", url+"?target="+percentAll(target), "body", nil) }

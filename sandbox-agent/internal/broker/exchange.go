@@ -79,8 +79,11 @@ func (x *exchange) finish(refused *refusal) {
 			x.record.Status = refused.status()
 		}
 	}
+	r := x.record
+	x.server.opts.Log.Debug("broker", "session", r.Session, "pty", r.PTY, "provider", r.Provider, "host", r.Host,
+		"status", r.Status, "error", r.Error, "took", r.Duration)
 	if x.server.opts.Audit != nil {
-		x.server.opts.Audit(x.record)
+		x.server.opts.Audit(r)
 	}
 }
 
@@ -202,8 +205,8 @@ func (x *exchange) planCustom() (plan, *refusal) {
 	made := x.server.permission(x.term.session, name, to.authority())
 	switch {
 	case made == nil:
-		if x.server.opts.Ask != nil {
-			x.server.opts.Ask(x.term.session, x.term.pty, name, to.authority())
+		if x.server.opts.Asker != nil {
+			x.server.opts.Asker.AskSecret(x.term.session, x.term.pty, name, to.authority())
 		}
 		return plan{}, &refusal{
 			reason: reasonApproval, domain: to.authority(), secret: name,

@@ -274,7 +274,7 @@ func (b *Browser) End(session protocol.SessionID) {
 }
 
 // Close ends all Chromiums and waits for that.
-func (b *Browser) Close() {
+func (b *Browser) Close() error {
 	b.cancel()
 	b.mu.Lock()
 	b.closed = true
@@ -289,6 +289,7 @@ func (b *Browser) Close() {
 	}
 	all.Wait()
 	b.wait.Wait()
+	return nil
 }
 
 // Stop ends the session's Chromium. What it keeps stays for the next one.

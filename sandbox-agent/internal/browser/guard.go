@@ -332,10 +332,10 @@ func connectThrough(conn net.Conn, proxy *url.URL, target string) error {
 // egress returns the proxy for host; nil: it is dialled. Hosts of this machine
 // are the guard's own business.
 func (g *guard) egress(host string) *url.URL {
-	if g.opts.Proxy == nil || namesThisMachine(host) {
+	if g.opts.Egress == nil || namesThisMachine(host) {
 		return nil
 	}
-	return g.opts.Proxy(g.session)
+	return g.opts.Egress.BrowserProxy(g.session)
 }
 
 // proxyKey is the context's key of the egress proxy for a request.

@@ -49,7 +49,14 @@ func connectTo(t *testing.T, g *guard, target string) (string, net.Conn) {
 	return strings.TrimSpace(line), conn
 }
 
-func all(protocol.SessionID, int) error { return nil }
+// agentPort is the only port of this machine that pages can't reach; 0: none.
+type agentPort int
+
+func (p agentPort) Owns(port int) bool { return port == int(p) }
+
+func (agentPort) Belongs(protocol.SessionID, int) (bool, error) { return true, nil }
+
+const all = agentPort(0)
 
 // TestGuardTunnel: bytes go both ways, to what is allowed.
 func TestGuardTunnel(t *testing.T) {
@@ -68,7 +75,7 @@ func TestGuardTunnel(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	g, _ := through(t, Options{Local: all})
+	g, _ := through(t, Options{Ports: all})
 	line, conn := connectTo(t, g, echo.Addr().String())
 	if line != "HTTP/1.1 200 Connection Established" {
 		t.Fatal(line)
@@ -94,7 +101,7 @@ func TestGuardLocal(t *testing.T) {
 	defer server.Close()
 	port := portOf(server.URL)
 	closed, _ := through(t, Options{})
-	open, _ := through(t, Options{Local: all})
+	open, _ := through(t, Options{Ports: all})
 	if line, _ := connectTo(t, open, fmt.Sprintf("127.0.0.1:%d", port)); !strings.HasPrefix(line, "HTTP/1.1 200") {
 		t.Error(line)
 	}
@@ -124,7 +131,7 @@ func TestGuardPeer(t *testing.T) {
 		defer mu.Unlock()
 		uid, fail = to, err
 	}
-	g, _ := through(t, Options{Local: all, PeerUID: func(netip.AddrPort, netip.AddrPort) (int, error) {
+	g, _ := through(t, Options{Ports: all, PeerUID: func(netip.AddrPort, netip.AddrPort) (int, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		return uid, fail
@@ -147,7 +154,7 @@ func TestGuardPeer(t *testing.T) {
 // TestGuardBounded: connections over the limit are closed, and their places are
 // given back.
 func TestGuardBounded(t *testing.T) {
-	g, _ := through(t, Options{Local: all})
+	g, _ := through(t, Options{Ports: all})
 	conns := make([]net.Conn, guardConns)
 	for i := range conns {
 		conn, err := net.Dial("tcp", g.address())
@@ -185,7 +192,11 @@ func newEgressProxy(site string) *egressProxy {
 	return p
 }
 
-func (p *egressProxy) url() *url.URL {
+// Confine implements [Egress].
+func (*egressProxy) Confine(protocol.SessionID, int) (func(), error) { return func() {}, nil }
+
+// BrowserProxy implements [Egress].
+func (p *egressProxy) BrowserProxy(protocol.SessionID) *url.URL {
 	u, err := url.Parse(p.URL)
 	if err != nil {
 		panic(err)
@@ -249,13 +260,7 @@ func TestGuardEgress(t *testing.T) {
 	proxy := newEgressProxy(site.URL)
 	defer proxy.Close()
 	g, client := through(t, Options{
-		Proxy: func(protocol.SessionID) *url.URL { return proxy.url() },
-		Local: func(_ protocol.SessionID, port int) error {
-			if port == portOf(proxy.URL) {
-				return errors.New("the agent's own")
-			}
-			return nil
-		},
+		Egress: proxy, Ports: agentPort(portOf(proxy.URL)),
 	})
 	get := func(address string) (int, string) {
 		answer, err := client.Get(address)
@@ -336,7 +341,7 @@ func TestGuardClose(t *testing.T) {
 	}
 	defer silent.Close()
 	own := &ports{listen: make(map[int]bool)}
-	g, err := newGuard(session, 1, &Options{Local: all}, own)
+	g, err := newGuard(session, 1, &Options{Ports: all}, own)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,16 +112,18 @@ func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	return addrs[:min(len(addrs), maxAddrs)], nil
 }
 
-// judge returns why a page may not connect to port of addr.
+// judge returns why a page may not connect to port of addr: on this machine it
+// reaches what the session's terminals serve, where that can be told, and never
+// the agent.
 func (g *guard) judge(addr netip.Addr, port int) error {
 	if !isLocal(addr) {
 		return nil
 	}
 	refused := protocol.Errorf(protocol.KindForbidden, "port %d of this machine is not for pages", port)
-	if g.opts.Local == nil || g.own.has(port) {
+	if g.opts.Ports == nil || g.own.has(port) || g.opts.Ports.Owns(port) {
 		return refused
 	}
-	if err := g.opts.Local(g.session, port); err != nil {
+	if ours, err := g.opts.Ports.Belongs(g.session, port); err != nil || !ours {
 		return refused
 	}
 	return nil

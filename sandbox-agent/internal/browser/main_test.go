@@ -126,14 +126,9 @@ func newWorld(opts Options) (*world, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	opts.Local = func(_ protocol.SessionID, port int) error {
-		if port == closed {
-			return protocol.Errorf(protocol.KindForbidden, "the agent's own")
-		}
-		return nil
-	}
+	opts.Ports = agentPort(closed)
 	w.egress = newEgressProxy(w.site.URL)
-	opts.Proxy = func(protocol.SessionID) *url.URL { return w.egress.url() }
+	opts.Egress = w.egress
 	if w.Browser, err = New(opts); err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 	metrics := NewMetrics()
 	options := Options{Metrics: metrics, PeerUID: func(netip.AddrPort, netip.AddrPort) (int, error) { return int(uid.Load()), nil }}
 	closed, _ := through(t, options)
-	options.Local = all
+	options.Ports = all
 	open, _ := through(t, options)
 	connectTo(t, open, host)
 	connectTo(t, closed, host)

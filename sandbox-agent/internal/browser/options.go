@@ -36,23 +36,18 @@ type Options struct {
 	// emptied by New, and the users that Account gives must be able to pass
 	// through its parents.
 	Dir string
-	// Account returns the user that a session's Chromium runs as. It is asked
-	// before the first start, and Release is called when the session has ended.
-	// nil: nobody where the agent is root, else the agent's own user.
-	Account func(protocol.SessionID) (Account, error)
+	// Accounts gives a session's Chromium the user that it runs as; nil: nobody
+	// where the agent is root, else the agent's own user.
+	Accounts Accounts
 	// Start starts cmd, which leads a session of its own, and returns how to kill
 	// it and all that it has started. It may add to cmd's environment. It is called
 	// on a thread of its own, which ends with the program. nil: it is
 	// started as it is, and its process group killed.
 	Start func(cmd *exec.Cmd) (kill func(), err error)
-	// Proxy returns the session's egress proxy with its credentials, or nil when
-	// it has none at the moment. It is asked for each connection. The agent
-	// itself connects there, not Chromium's user. nil: there is none.
-	Proxy func(protocol.SessionID) *url.URL
-	// Local decides whether a session's pages may connect to a port of this
-	// machine, whatever its address: the agent's own must be refused. nil: none
-	// may be.
-	Local func(session protocol.SessionID, port int) error
+	// Egress is how pages reach the network; nil: directly.
+	Egress Egress
+	// Ports tell which of this machine's pages may connect to; nil: none.
+	Ports Ports
 	// PeerUID returns the user at the other end of a loopback connection, as
 	// package peer tells. nil: not checked.
 	PeerUID func(local, remote netip.AddrPort) (int, error)
@@ -68,6 +63,33 @@ type Options struct {
 	Log     *slog.Logger
 
 	leave time.Duration // in tests: how long a page may take to be able to be left; 0: leaveTimeout
+}
+
+// Accounts are users that programs may run as.
+type Accounts interface {
+	// ReserveUID returns one that nothing runs as, until release is called. Both
+	// are −1 where there is only the agent's own user.
+	ReserveUID() (uid, gid int, release func(), err error)
+}
+
+// Egress is the way to the network.
+type Egress interface {
+	// Confine keeps a user to the session's egress proxy if it has one, until free
+	// is called.
+	Confine(session protocol.SessionID, uid int) (free func(), err error)
+	// BrowserProxy returns the session's egress proxy with its credentials, or nil
+	// when it has none at the moment. It is asked for each connection. The agent
+	// itself connects there, not Chromium's user.
+	BrowserProxy(session protocol.SessionID) *url.URL
+}
+
+// Ports tell whose the ports of this machine are, whatever their address.
+type Ports interface {
+	// Owns reports whether the agent itself listens on a port.
+	Owns(port int) bool
+	// Belongs reports whether a program of the session's terminals listens on a
+	// port. It fails when nobody that can be seen does.
+	Belongs(session protocol.SessionID, port int) (bool, error)
 }
 
 // An Account is a user. Its Chromium must be the only program that it runs
@@ -97,9 +119,9 @@ var errRoot = protocol.Errorf(protocol.KindUnavailable, "the browser has no user
 // account returns the user of a session's Chromium.
 func (o *Options) account(session protocol.SessionID) (Account, error) {
 	a := Account{UID: -1, GID: -1}
-	if o.Account != nil {
+	if o.Accounts != nil {
 		var err error
-		if a, err = o.Account(session); err != nil {
+		if a.UID, a.GID, a.Release, err = o.Accounts.ReserveUID(); err != nil {
 			return Account{}, err
 		}
 	} else if os.Geteuid() == 0 {
@@ -109,7 +131,18 @@ func (o *Options) account(session protocol.SessionID) (Account, error) {
 		a.release()
 		return Account{}, errRoot
 	}
-	return a, nil
+	if o.Egress == nil || a.UID < 0 {
+		return a, nil
+	}
+	free, err := o.Egress.Confine(session, a.UID)
+	if err != nil {
+		a.release()
+		return Account{}, err
+	}
+	return Account{UID: a.UID, GID: a.GID, Release: func() {
+		free()
+		a.release()
+	}}, nil
 }
 
 func (a Account) release() {

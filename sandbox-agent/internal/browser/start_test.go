@@ -95,16 +95,23 @@ func TestUser(t *testing.T) {
 	}
 }
 
+// accounts has one user for all browsers.
+type accounts Account
+
+func (a accounts) ReserveUID() (uid, gid int, release func(), err error) {
+	return a.UID, a.GID, a.Release, nil
+}
+
 // TestNeverRoot: whoever is named, it isn't root.
 func TestNeverRoot(t *testing.T) {
-	accounts := []Account{{UID: 0, GID: 1}, {UID: 1, GID: 0}}
+	users := []Account{{UID: 0, GID: 1}, {UID: 1, GID: 0}}
 	if os.Geteuid() == 0 {
-		accounts = append(accounts, Account{UID: -1, GID: -1})
+		users = append(users, Account{UID: -1, GID: -1})
 	}
-	for _, a := range accounts {
+	for _, a := range users {
 		released := false
 		a.Release = func() { released = true }
-		opts := Options{Account: func(protocol.SessionID) (Account, error) { return a, nil }}
+		opts := Options{Accounts: accounts(a)}
 		if _, err := opts.account(session); !errors.Is(err, errRoot) || !released {
 			t.Errorf("%+v: %v", a, err)
 		}
@@ -162,13 +169,11 @@ func TestLife(t *testing.T) {
 	needChromium(t)
 	var released sync.WaitGroup
 	released.Add(1)
-	w, err := newWorld(Options{IdleTimeout: 300 * time.Millisecond, Max: 1, Account: func(protocol.SessionID) (Account, error) {
-		a := Account{UID: -1, GID: -1, Release: released.Done}
-		if os.Geteuid() == 0 {
-			a.UID, a.GID = nobody-1, nobody-1
-		}
-		return a, nil
-	}})
+	user := Account{UID: -1, GID: -1, Release: released.Done}
+	if os.Geteuid() == 0 {
+		user.UID, user.GID = nobody-1, nobody-1
+	}
+	w, err := newWorld(Options{IdleTimeout: 300 * time.Millisecond, Max: 1, Accounts: accounts(user)})
 	if err != nil {
 		t.Fatal(err)
 	}

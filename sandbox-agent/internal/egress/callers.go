@@ -77,8 +77,7 @@ const noProxy = "localhost,.localhost,127.0.0.1,::1,127.0.0.0/8"
 // programs by CGI; the small letters are ignored by others. NODE_USE_ENV_PROXY
 // makes Node.js 24 and later read them at all.
 func (p *Proxy) Environ(session protocol.SessionID, pty protocol.PTYID, uid int, capability string) []string {
-	p.callers.add(caller{session, pty, uid}, capability)
-	proxy := url.URL{Scheme: "http", User: url.UserPassword(string(pty), capability), Host: p.Addr().String()}
+	proxy := p.admit(caller{session, pty, uid}, capability)
 	var environ []string
 	for _, variable := range []struct{ name, value string }{
 		{"HTTP_PROXY", proxy.String()}, {"HTTPS_PROXY", proxy.String()}, {"ALL_PROXY", proxy.String()}, {"NO_PROXY", noProxy},
@@ -86,6 +85,13 @@ func (p *Proxy) Environ(session protocol.SessionID, pty protocol.PTYID, uid int,
 		environ = append(environ, variable.name+"="+variable.value, strings.ToLower(variable.name)+"="+variable.value)
 	}
 	return append(environ, "NODE_USE_ENV_PROXY=1")
+}
+
+// admit lets a caller use the proxy by a capability, and returns the proxy's URL
+// with that.
+func (p *Proxy) admit(who caller, capability string) *url.URL {
+	p.callers.add(who, capability)
+	return &url.URL{Scheme: "http", User: url.UserPassword(string(who.pty), capability), Host: p.Addr().String()}
 }
 
 // Forget ends a terminal's use of the proxy. Tunnels that stand are not cut:

@@ -263,7 +263,7 @@ func TestLoopbackBypass(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "local") }))
 	defer server.Close()
 	port := server.Listener.Addr().(*net.TCPAddr).Port
-	h := start(t, func(c *Config) { c.Forbidden = func(p int) bool { return p == port+1 } })
+	h := start(t, func(c *Config) { c.Agent = onePort(port + 1) })
 	for _, name := range []string{"localhost", "LOCALHOST.", "127.0.0.1", "127.1", "0x7f.0.0.1", "x.localhost", "[::ffff:127.0.0.1]"} {
 		s := h.socket(t)
 		authority := fmt.Sprintf("%s:%d", name, port)

@@ -31,7 +31,7 @@ type question struct {
 // people are an approver whose answers a test gives.
 type people struct{ asked chan question }
 
-func (p *people) Ask(ctx context.Context, _ protocol.SessionID, _ protocol.PTYID, host hostname.Host) (protocol.Decision, error) {
+func (p *people) AskEgress(ctx context.Context, _ protocol.SessionID, _ protocol.PTYID, host hostname.Host) (protocol.Decision, error) {
 	answer := make(chan any, 1)
 	select {
 	case p.asked <- question{host, answer}:
@@ -65,7 +65,7 @@ type harness struct {
 	events []Event
 }
 
-func (h *harness) dial(ctx context.Context, host hostname.Host) (net.Conn, error) {
+func (h *harness) DialHost(ctx context.Context, host hostname.Host, _ int) (net.Conn, error) {
 	h.mu.Lock()
 	h.dialed = append(h.dialed, host.String())
 	address, ok := h.hosts[host.String()]
@@ -77,6 +77,13 @@ func (h *harness) dial(ctx context.Context, host hostname.Host) (net.Conn, error
 		return nil, protocol.Errorf(protocol.KindForbidden, "%s is not on the internet", host.Hostname())
 	}
 	return new(net.Dialer).DialContext(ctx, "tcp", address)
+}
+
+func (*harness) Check(host hostname.Host, _ int) error {
+	if host.IsIP() && host.IP.IsPrivate() {
+		return errors.New("private")
+	}
+	return nil
 }
 
 // serve makes a host of the harness's internet reachable.
@@ -104,13 +111,7 @@ func newHarness(t testing.TB, l net.Listener, edit func(*Config)) *harness {
 	}
 	h := &harness{rules: rules, people: &people{asked: make(chan question)}, hosts: map[string]string{}}
 	cfg := Config{
-		Listener: l, Rules: rules, Approver: h.people, Dial: h.dial,
-		Check: func(host hostname.Host) error {
-			if host.IsIP() && host.IP.IsPrivate() {
-				return errors.New("private")
-			}
-			return nil
-		},
+		Listener: l, Rules: rules, Approver: h.people, Dialer: h,
 		OnEvent: func(e Event) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -238,4 +239,19 @@ func (h *harness) client(t testing.TB) *http.Client {
 	transport := &http.Transport{Proxy: http.ProxyURL(proxy), DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
+}
+
+// onePort is a port of the agent.
+type onePort int
+
+func (p onePort) Owns(port int) bool { return port == int(p) }
+
+// A pipeDialer reaches the same connection wherever it dials.
+type pipeDialer struct {
+	Dialer
+	conn net.Conn
+}
+
+func (d pipeDialer) DialHost(context.Context, hostname.Host, int) (net.Conn, error) {
+	return d.conn, nil
 }

@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
@@ -42,23 +43,32 @@ type Config struct {
 	Rules    *Rules
 	Approver Approver // nil: nobody can be asked
 
-	// Dial connects to a host at its port. An error of KindForbidden says that
-	// the host's address is not public.
-	Dial func(context.Context, hostname.Host) (net.Conn, error)
-	// Check returns an error where Dial would surely refuse a host, without
-	// resolving it: nobody is asked about such a one. Nil: nothing is known.
-	Check func(hostname.Host) error
+	Dialer Dialer
 	// DialLocal connects to a port of this machine. Nil: as usual.
 	DialLocal func(ctx context.Context, address string) (net.Conn, error)
-	// Forbidden reports whether a port of this machine may not be reached
-	// through the proxy: those of the agent, and of debuggers. Nil: none.
-	Forbidden func(port int) bool
+	Agent     AgentPorts // can't be reached through the proxy; nil: there are none
 	// PeerUID returns whose socket is at the remote end of a connection, where
 	// terminals have users of their own. Nil: not checked.
 	PeerUID func(local, remote netip.AddrPort) (int, error)
-	// OnEvent is told each verdict, on the goroutine that waits for it. Nil:
-	// nobody is.
+	// OnEvent is told each verdict, beside the log, on the goroutine that waits for
+	// it. Nil: nobody is.
 	OnEvent func(Event)
+	Log     *slog.Logger // nil: silent
+}
+
+// A Dialer connects to hosts. *outbound.Dialer is one.
+type Dialer interface {
+	// DialHost connects to a host at its port, for port 0. An error of
+	// KindForbidden says that the host's address is not public.
+	DialHost(ctx context.Context, host hostname.Host, port int) (net.Conn, error)
+	// Check returns an error where DialHost would surely refuse a host, without
+	// resolving it: nobody is asked about such a one.
+	Check(host hostname.Host, port int) error
+}
+
+// AgentPorts are where the agent itself listens.
+type AgentPorts interface {
+	Owns(port int) bool
 }
 
 // A Proxy is the one forward proxy of a sandbox. It is safe for concurrent use.
@@ -86,6 +96,9 @@ func New(cfg Config) (*Proxy, error) {
 	}
 	if !addr.Addr().IsLoopback() {
 		return nil, fmt.Errorf("egress: %s is no loopback address", addr)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.DialLocal == nil {
 		cfg.DialLocal = func(ctx context.Context, address string) (net.Conn, error) {
@@ -187,7 +200,7 @@ func (p *Proxy) dial(ctx context.Context, host hostname.Host) (net.Conn, error) 
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	if !host.IsLoopback() {
-		return p.cfg.Dial(ctx, host)
+		return p.cfg.Dialer.DialHost(ctx, host, 0)
 	}
 	if host.IsIP() {
 		return p.cfg.DialLocal(ctx, host.String())
@@ -203,6 +216,7 @@ func (p *Proxy) dial(ctx context.Context, host hostname.Host) (net.Conn, error) 
 // note counts a verdict and tells whoever wants to know.
 func (p *Proxy) note(e Event) {
 	p.counters.reasons[e.Reason].Add(1)
+	p.cfg.Log.Debug("egress", "session", e.Session, "pty", e.PTY, "host", e.Host, "reason", e.Reason, "waited", e.Waited)
 	if p.cfg.OnEvent != nil {
 		p.cfg.OnEvent(e)
 	}

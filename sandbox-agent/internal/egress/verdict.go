@@ -11,13 +11,13 @@ import (
 
 // An Approver asks people whether a connection may be made.
 type Approver interface {
-	// Ask returns what was decided about a host and port, for which others may
+	// AskEgress returns what was decided about a host and port, for which others may
 	// be waiting already, within [protocol.EgressTTL]. It returns when ctx ends.
 	// An error denies: of KindExpired when nobody decided in time, KindTooMany
 	// when too much is being asked, any other when nobody can be asked. That a
 	// decision which lasts becomes a rule (see [Rules.Decide]) is the business
 	// of whoever takes it: nobody may be waiting for it any more.
-	Ask(ctx context.Context, session protocol.SessionID, pty protocol.PTYID, host hostname.Host) (protocol.Decision, error)
+	AskEgress(ctx context.Context, session protocol.SessionID, pty protocol.PTYID, host hostname.Host) (protocol.Decision, error)
 }
 
 // holdLimit is how long an approver is waited for. Its clock decides whether a
@@ -32,14 +32,14 @@ var errGone = errors.New("the client is gone")
 // it takes to ask for it.
 func (p *Proxy) decide(ctx context.Context, who caller, host hostname.Host) (reason Reason, waited time.Duration) {
 	if host.IsLoopback() {
-		if host.Port == dnsPort || p.cfg.Forbidden != nil && p.cfg.Forbidden(host.Port) {
+		if host.Port == dnsPort || p.cfg.Agent != nil && p.cfg.Agent.Owns(host.Port) {
 			return DeniedPort, 0
 		}
 		return AllowedLoopback, 0
 	}
 	// Whoever were asked about an address that is refused anyway would be
 	// asked in vain.
-	if p.cfg.Check != nil && p.cfg.Check(host) != nil {
+	if p.cfg.Dialer.Check(host, 0) != nil {
 		return DeniedPrivate, 0
 	}
 	changed := p.cfg.Rules.next() // before the rules are asked, or a change could be missed
@@ -84,7 +84,11 @@ func (p *Proxy) hold(ctx context.Context, who caller, host hostname.Host, change
 
 // ask asks the approver.
 func (p *Proxy) ask(ctx context.Context, who caller, host hostname.Host) Reason {
-	decision, err := p.cfg.Approver.Ask(ctx, who.session, who.pty, host)
+	pty := who.pty
+	if pty == browserPTY {
+		pty = "" // people know no such terminal
+	}
+	decision, err := p.cfg.Approver.AskEgress(ctx, who.session, pty, host)
 	switch {
 	case ctx.Err() != nil:
 		return unanswered(ctx)

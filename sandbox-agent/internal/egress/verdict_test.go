@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/hostname"
 )
 
 // A pipeListener only has an address: connections are handed to serve.
@@ -234,7 +233,7 @@ func TestHelloTimeout(t *testing.T) {
 		far, remote := net.Pipe()
 		defer remote.Close()
 		h := newHarness(t, pipeListener{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8083}}, func(c *Config) {
-			c.Dial = func(context.Context, hostname.Host) (net.Conn, error) { return far, nil }
+			c.Dialer = pipeDialer{c.Dialer, far}
 		})
 		client, server := net.Pipe()
 		h.running.Go(func() { h.handle(server) })

@@ -15,6 +15,8 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 )
 
@@ -46,17 +48,25 @@ type Broker interface {
 	EndSession(session protocol.SessionID)
 }
 
-// Options say how a Store works. The functions are called one at a time and
-// without a lock that other methods than Apply and Forget need.
-type Options struct {
-	Broker Broker // nil: no secret can be protected
-	// OnSecrets is told all values that output must not show, whenever there
-	// are others, before any terminal gets them. Where it fails nothing
-	// changes.
-	OnSecrets func(secrets []string) error
-	// OnRunning hands a terminal that runs a script for its shell. An error of
+// Terminals are the sandbox's. *terminal.Host has them. SetSecrets and ApplyEnv
+// are called one at a time, and without a lock that other methods than Apply and
+// SessionEnded need.
+type Terminals interface {
+	// UID returns the user of a terminal; false when there is none such.
+	UID(session protocol.SessionID, pty protocol.PTYID) (int, bool)
+	// SetSecrets has all values masked in what terminals show; set finds them.
+	SetSecrets(set *redact.Set, secrets []string)
+	// ApplyEnv hands a terminal that runs a script for its shell. An error of
 	// KindNotFound or KindEnded says that the terminal is over.
-	OnRunning func(session protocol.SessionID, pty protocol.PTYID, script []byte) error
+	ApplyEnv(session protocol.SessionID, pty protocol.PTYID, script []byte) error
+}
+
+// Options say how a Store works.
+type Options struct {
+	Broker    Broker // nil: no secret can be protected
+	Terminals Terminals
+	Secrets   *mask.Secrets // has all values masked in everything else
+	Seal      Seal          // opens what commands bring
 }
 
 // A scope is a session, or one terminal of it where pty isn't empty.
@@ -84,7 +94,7 @@ type Store struct {
 	// Static after construction.
 	opts Options
 
-	// changes orders Apply and Forget; it is taken before mu.
+	// changes orders Apply and SessionEnded; it is taken before mu.
 	changes sync.Mutex
 
 	mu sync.Mutex
@@ -93,6 +103,14 @@ type Store struct {
 	terminals map[scope]*terminal
 	seen      map[protocol.SessionID]map[string]bool // all values that were ever secret: they may still be printed
 }
+
+var _ interface {
+	feature.Router
+	feature.Operator
+	feature.Starter
+	feature.Ender
+	feature.SessionEnder
+} = (*Store)(nil)
 
 // New returns an empty Store.
 func New(opts Options) *Store {
@@ -108,8 +126,7 @@ func New(opts Options) *Store {
 // next prompt. What the broker protects counts at once for all.
 //
 // It fails with KindInvalid, KindTooLarge or KindTooMany, naming a variable
-// and never a value, and changes nothing then; and with what OnRunning said,
-// when the change is made and some terminal didn't take it.
+// and never a value, and changes nothing then; and with what ApplyEnv said, when the change is made and some terminal didn't take it.
 func (s *Store) Apply(session protocol.SessionID, pty protocol.PTYID, values protocol.EnvValues, unset []string, applyNow bool) error {
 	if err := s.check(values, unset); err != nil {
 		return err
@@ -125,19 +142,19 @@ func (s *Store) Apply(session protocol.SessionID, pty protocol.PTYID, values pro
 		return err
 	}
 	scripts, err := s.commit(at, after, values, unset, applyNow)
-	if err != nil || s.opts.OnRunning == nil {
+	if err != nil {
 		return err
 	}
 	var errs []error
 	for in, script := range scripts {
-		if err := s.opts.OnRunning(in.session, in.pty, script); err != nil && !over(err) {
+		if err := s.opts.Terminals.ApplyEnv(in.session, in.pty, script); err != nil && !over(err) {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// over reports whether a terminal is gone, as OnRunning says it.
+// over reports whether a terminal is gone, as ApplyEnv says it.
 func over(err error) bool {
 	kind := protocol.KindOf(err)
 	return kind == protocol.KindNotFound || kind == protocol.KindEnded
@@ -272,7 +289,8 @@ func (s *Store) remember(session protocol.SessionID, secrets map[string]protocol
 	return nil
 }
 
-// publish tells OnSecrets what is to be masked when those of session are seen.
+// publish has masked what is to be when those of session are seen, before any
+// terminal gets it. Where it fails nothing changes.
 // s.changes is held.
 func (s *Store) publish(session protocol.SessionID, seen map[string]bool) error {
 	all := make(map[string]bool)
@@ -289,10 +307,17 @@ func (s *Store) publish(session protocol.SessionID, seen map[string]bool) error 
 			"the sandbox would have %d secrets to mask, %d are allowed; those that were removed count until their session ends",
 			len(all), redact.MaxSecrets)
 	}
-	if s.opts.OnSecrets == nil {
-		return nil
+	secrets := slices.Sorted(maps.Keys(all))
+	set, err := redact.Compile(secrets)
+	switch {
+	case errors.Is(err, redact.ErrTooMany):
+		return protocol.Errorf(protocol.KindTooMany, "%w", redact.ErrTooMany)
+	case err != nil:
+		return protocol.Errorf(protocol.KindInvalid, "a secret is too short to be masked, without what can't be seen of it")
 	}
-	return s.opts.OnSecrets(slices.Sorted(maps.Keys(all)))
+	s.opts.Secrets.Use(set)
+	s.opts.Terminals.SetSecrets(set, secrets)
+	return nil
 }
 
 // Secrets returns all values that output must not show, in order.
@@ -378,10 +403,11 @@ func (s *Store) Names(session protocol.SessionID) protocol.EnvList {
 	return list
 }
 
-// Ended forgets a terminal and what was set for it alone, also one that asked
+// TerminalEnded implements [feature.Ender]: it forgets a terminal and what was set for it alone, also one that asked
 // for its environment and couldn't start. Its secrets are masked until the
 // session ends: others may print them.
-func (s *Store) Ended(session protocol.SessionID, pty protocol.PTYID) {
+func (s *Store) TerminalEnded(t feature.Terminal) {
+	session, pty := t.Session, t.PTY
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := scope{session, pty}
@@ -392,9 +418,9 @@ func (s *Store) Ended(session protocol.SessionID, pty protocol.PTYID) {
 	}
 }
 
-// Forget drops all of a session, its secrets from what is masked as well: its
+// SessionEnded implements [feature.SessionEnder]: it drops all of a session, its secrets from what is masked as well: its
 // terminals must have ended.
-func (s *Store) Forget(session protocol.SessionID) error {
+func (s *Store) SessionEnded(session protocol.SessionID) error {
 	s.changes.Lock()
 	defer s.changes.Unlock()
 	s.mu.Lock()

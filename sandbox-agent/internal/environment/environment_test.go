@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 )
 
@@ -86,32 +88,46 @@ func (b *fakeBroker) EndSession(session protocol.SessionID) {
 	b.ended = append(b.ended, string(session))
 }
 
+// fakeTerminals note what they are told.
+type fakeTerminals struct {
+	mu      sync.Mutex
+	secrets [][]string
+	scripts map[protocol.PTYID][]string
+	lost    error  // of ApplyEnv
+	masking func() // called by SetSecrets; nil: nothing
+}
+
+func newTerminals() *fakeTerminals {
+	return &fakeTerminals{scripts: make(map[protocol.PTYID][]string)}
+}
+
+func (f *fakeTerminals) UID(protocol.SessionID, protocol.PTYID) (int, bool) { return -1, true }
+
+func (f *fakeTerminals) SetSecrets(_ *redact.Set, secrets []string) {
+	f.secrets = append(f.secrets, slices.Clone(secrets))
+	if f.masking != nil {
+		f.masking()
+	}
+}
+
+func (f *fakeTerminals) ApplyEnv(_ protocol.SessionID, pty protocol.PTYID, script []byte) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.scripts[pty] = append(f.scripts[pty], string(script))
+	return f.lost
+}
+
 // fixture is a Store with what it has told.
 type fixture struct {
 	*Store
-	broker  *fakeBroker
-	secrets [][]string
-	scripts map[protocol.PTYID][]string
-	refuse  error // of OnSecrets
-	lost    error // of OnRunning
+	*fakeTerminals
+	broker *fakeBroker
+	masked *mask.Secrets // elsewhere
 }
 
 func newFixture() *fixture {
-	f := &fixture{broker: newBroker(), scripts: make(map[protocol.PTYID][]string)}
-	f.Store = New(Options{
-		Broker: f.broker,
-		OnSecrets: func(secrets []string) error {
-			if f.refuse != nil {
-				return f.refuse
-			}
-			f.secrets = append(f.secrets, slices.Clone(secrets))
-			return nil
-		},
-		OnRunning: func(_ protocol.SessionID, pty protocol.PTYID, script []byte) error {
-			f.scripts[pty] = append(f.scripts[pty], string(script))
-			return f.lost
-		},
-	})
+	f := &fixture{broker: newBroker(), fakeTerminals: newTerminals(), masked: &mask.Secrets{}}
+	f.Store = New(Options{Broker: f.broker, Terminals: f.fakeTerminals, Secrets: f.masked})
 	return f
 }
 
@@ -154,7 +170,7 @@ func TestScopes(t *testing.T) {
 	if got, err := f.Environ("ses_b", pid, 2001); err != nil || len(got) != 0 {
 		t.Errorf("another session: %q, %v", got, err)
 	}
-	f.Ended(sid, pid)
+	f.TerminalEnded(feature.Terminal{Session: sid, PTY: pid})
 	f.wantEnv(t, pid, "A=session", "B=session")
 }
 
@@ -188,11 +204,11 @@ func TestSecrets(t *testing.T) {
 		t.Errorf("the broker has %v", f.broker.secrets)
 	}
 	f.apply(t, "", protocol.EnvValues{}, []string{"OPENAI_API_KEY", "AGAIN"}, false)
-	f.Ended(sid, pid)
+	f.TerminalEnded(feature.Terminal{Session: sid, PTY: pid})
 	if got := f.Secrets(); len(got) != 3 {
 		t.Errorf("masked: %q", got)
 	}
-	if err := f.Forget(sid); err != nil {
+	if err := f.SessionEnded(sid); err != nil {
 		t.Fatal(err)
 	}
 	if len(f.Secrets()) != 0 || len(f.secrets[len(f.secrets)-1]) != 0 || len(f.scopes) != 0 || len(f.terminals) != 0 || len(f.seen) != 0 {
@@ -205,13 +221,16 @@ func TestSecrets(t *testing.T) {
 
 // TestMaskedFirst: no terminal can have a secret before output is masked.
 func TestMaskedFirst(t *testing.T) {
-	var s *Store
-	s = New(Options{OnSecrets: func([]string) error {
+	terminals, elsewhere := newTerminals(), &mask.Secrets{}
+	s := New(Options{Terminals: terminals, Secrets: elsewhere})
+	terminals.masking = func() {
 		if env, err := s.Environ(sid, pid, 1); err != nil || len(env) != 0 {
 			t.Errorf("already there: %q, %v", env, err)
 		}
-		return nil
-	}})
+		if got := elsewhere.Mask([]byte("0123456789")); string(got) != "**********" {
+			t.Errorf("shown elsewhere: %s", got)
+		}
+	}
 	if err := s.Apply(sid, "", secret("A", "0123456789", false), nil, false); err != nil {
 		t.Fatal(err)
 	}
@@ -284,11 +303,10 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("protected without a broker: %v", err)
 	}
 	f := newFixture()
-	f.refuse = errors.New("compile")
-	if err := f.Apply(sid, "", secret("A", "0123456789", true), nil, false); !errors.Is(err, f.refuse) {
-		t.Errorf("OnSecrets failed: %v", err)
+	if err := f.Apply(sid, "", secret("A", "01\x1b[0m\x1b[0m", false), nil, false); protocol.KindOf(err) != protocol.KindInvalid {
+		t.Errorf("not enough of it can be seen: %v", err)
 	}
-	if len(f.broker.secrets) != 0 || len(f.Secrets()) != 0 {
+	if len(f.secrets) != 0 || len(f.Secrets()) != 0 {
 		t.Error("kept though it can't be masked")
 	}
 }
@@ -392,7 +410,7 @@ func TestApplyNow(t *testing.T) {
 	f.wantScript(t, pid, `export A='it'\''s $HOME'`, "export B='2'", "unset OLD")
 	f.wantScript(t, "pty_b", `export A='it'\''s $HOME'`, "export B='3'", "unset OLD")
 	// Protected: the placeholder and the terminal's own URL, and back.
-	f.Ended(sid, "pty_b")
+	f.TerminalEnded(feature.Terminal{Session: sid, PTY: "pty_b"})
 	f.wantEnv(t, "pty_b", `A=it's $HOME`, "B=3", "LATER=x")
 	f.apply(t, "", secret("X_API_KEY", "0123456789", true), nil, true)
 	f.wantScript(t, "pty_b", "export X_API_KEY='[BROKERED]X_API_KEY'", "export X_BASE_URL='http://broker/ses_a/pty_b/2001'")
@@ -467,14 +485,9 @@ func FuzzQuote(f *testing.F) {
 // TestConcurrent starts and ends terminals while variables change: each ends
 // up with the last value, by its environment or by a script.
 func TestConcurrent(t *testing.T) {
+	terminals := newTerminals()
+	s := New(Options{Broker: newBroker(), Terminals: terminals})
 	var mu sync.Mutex
-	last := make(map[protocol.PTYID]string)
-	s := New(Options{Broker: newBroker(), OnRunning: func(_ protocol.SessionID, pty protocol.PTYID, script []byte) error {
-		mu.Lock()
-		defer mu.Unlock()
-		last[pty] = strings.TrimSpace(strings.TrimPrefix(string(script), "export "))
-		return nil
-	}})
 	var wait sync.WaitGroup
 	begun := make(map[protocol.PTYID]string)
 	for i := range 8 {
@@ -496,7 +509,11 @@ func TestConcurrent(t *testing.T) {
 	}
 	wait.Wait()
 	for pty, env := range begun {
-		if got := last[pty]; got != "A='49'" && (got != "" || env != "A=49") {
+		got := ""
+		if told := terminals.scripts[pty]; len(told) > 0 {
+			got = strings.TrimSpace(strings.TrimPrefix(told[len(told)-1], "export "))
+		}
+		if got != "A='49'" && (got != "" || env != "A=49") {
 			t.Errorf("%s began with %q and was told %q", pty, env, got)
 		}
 	}

@@ -2,11 +2,13 @@ package environment
 
 import (
 	"context"
+	"crypto/ecdh"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/envseal"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
@@ -24,18 +26,46 @@ type Applier interface {
 	ApplyEnv(ctx context.Context, session protocol.SessionID, pty protocol.PTYID, values protocol.EnvValues, unset []string, now bool) error
 }
 
-// Operations are those on variables and secrets. open opens what is sealed to the
-// device key.
-func Operations(to Applier, open func(box []byte) (protocol.EnvValues, error)) feature.Operations {
+// A Seal opens the values of env.apply.
+type Seal interface {
+	Open(box []byte) (protocol.EnvValues, error)
+}
+
+// A DeviceSeal opens what is sealed to a sandbox's device key.
+type DeviceSeal struct {
+	Key     *ecdh.PrivateKey
+	Sandbox protocol.SandboxID
+}
+
+// Open implements [Seal].
+func (s DeviceSeal) Open(box []byte) (protocol.EnvValues, error) {
+	return envseal.Open(s.Key, s.Sandbox, box)
+}
+
+// Operations implements [feature.Operator].
+func (s *Store) Operations() feature.Operations { return Operations(s, s.opts.Seal) }
+
+// ApplyEnv implements [Applier].
+func (s *Store) ApplyEnv(_ context.Context, session protocol.SessionID, pty protocol.PTYID, values protocol.EnvValues, unset []string, now bool) error {
+	if pty != "" {
+		if _, ok := s.opts.Terminals.UID(session, pty); !ok {
+			return protocol.Errorf(protocol.KindNotFound, "no such terminal")
+		}
+	}
+	return s.Apply(session, pty, values, unset, now)
+}
+
+// Operations are those on variables and secrets.
+func Operations(to Applier, seal Seal) feature.Operations {
 	return feature.Operations{op.KindEnvApply: func(c *jws.Command, body op.Body) (feature.Run, error) {
-		return prepare(to, open, c, body.(*op.EnvSealed))
+		return prepare(to, seal, c, body.(*op.EnvSealed))
 	}}
 }
 
 // prepare opens the values at once: a box that holds something else than the
 // command says is refused before anything is stored.
-func prepare(to Applier, open func([]byte) (protocol.EnvValues, error), c *jws.Command, sealed *op.EnvSealed) (feature.Run, error) {
-	values, err := open(sealed.Sealed)
+func prepare(to Applier, seal Seal, c *jws.Command, sealed *op.EnvSealed) (feature.Run, error) {
+	values, err := seal.Open(sealed.Sealed)
 	if err != nil {
 		return nil, protocol.Errorf(protocol.KindInvalid, "the values can't be opened: they must be sealed to this sandbox's key")
 	}

@@ -6,11 +6,12 @@ import (
 	"strings"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 )
 
 // Environ returns what a terminal that is about to start gets of its session's
 // variables and its own, as "NAME=value" in order. uid is the user that its
-// processes run as; the terminal counts as running until [Store.Ended].
+// processes run as; the terminal counts as running until [Store.TerminalEnded].
 func (s *Store) Environ(session protocol.SessionID, pty protocol.PTYID, uid int) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -25,6 +26,13 @@ func (s *Store) Environ(session protocol.SessionID, pty protocol.PTYID, uid int)
 		list = append(list, name+"="+env[name])
 	}
 	return list, nil
+}
+
+// TerminalStarts implements [feature.Starter].
+func (s *Store) TerminalStarts(start *feature.Start) error {
+	env, err := s.Environ(start.Session, start.PTY, start.UID)
+	start.Env = append(start.Env, env...)
+	return err
 }
 
 // environ computes the variables of a terminal. Those of the broker give way

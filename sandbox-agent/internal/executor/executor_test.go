@@ -23,6 +23,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/browser"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/egress"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/environment"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/integration"
@@ -139,6 +140,11 @@ func (f *fakeTerminals) Share(s protocol.SessionID, id protocol.PTYID, with prot
 	return nil
 }
 
+func (f *fakeTerminals) SessionEnded(s protocol.SessionID) error {
+	f.note("end session", string(s))
+	return nil
+}
+
 func (f *fakeTerminals) Revoke(grants []protocol.GrantID) error {
 	f.note("revoke", fmt.Sprint(grants))
 	return nil
@@ -173,13 +179,10 @@ func newBench(t testing.TB) *bench {
 		Now: b.clock, Log: slog.New(slog.DiscardHandler),
 	}
 	b.services = &fakeServices{fakeTerminals: b.terminals}
-	sandbox := feature.Sandbox{SetEgress: fakeEgress{b.services}.SetEnabled, Revoke: b.terminals.Revoke, EndSession: func(s protocol.SessionID) {
-		b.terminals.note("close session", string(s))
-		b.terminals.note("ended", string(s))
-	}}
+	sandbox := feature.Sandbox{Sessions: b.terminals, Grants: b.terminals}
 	decisions := approval.Decisions{Approvals: fakeApprovals{b.services}, Egress: fakeEgress{b.services}, Broker: fakeBroker{b.services}}
 	b.Operations = feature.Operations{}.Add(
-		sandbox.Operations(), terminal.Operations(b.terminals), environment.Operations(b.services, func(box []byte) (protocol.EnvValues, error) { return b.openEnv(box) }), decisions.Operations(),
+		sandbox.Operations(), egress.Operations(fakeEgress{b.services}), terminal.Operations(b.terminals), environment.Operations(b.services, b), decisions.Operations(),
 		browser.Operations(fakeBrowser{b.services}, nil),
 		integration.Operations(func(s protocol.SessionID, pty protocol.PTYID) {
 			b.terminals.note("integrations", string(s), string(pty))
@@ -197,6 +200,9 @@ func (b *bench) open() {
 	b.Ledger, err = ledger.Open(b.dir, b.clock)
 	must(b.t, err)
 }
+
+// Open implements [environment.Seal].
+func (b *bench) Open(box []byte) (protocol.EnvValues, error) { return b.openEnv(box) }
 
 func (b *bench) clock() time.Time {
 	b.mu.Lock()
@@ -349,7 +355,7 @@ func TestOperations(t *testing.T) {
 		{"pty_none", `{"kind":"terminal.share","with":"none"}`, "share ses_1 pty_none none", "", "TargetError"},
 		{"pty_none", `{"kind":"agent.stop"}`, "stop agent ses_1 pty_none", "", "TargetError"},
 		{"", `{"kind":"grant.revoke","grants":["gr_1","gr_2"]}`, "revoke [gr_1 gr_2]", `{"kind":"grant.revoke","sessionId":"ses_1"}`, ""},
-		{"", `{"kind":"session.delete"}`, "close session ses_1, ended ses_1", `{"kind":"session.delete","sessionId":"ses_1"}`, ""},
+		{"", `{"kind":"session.delete"}`, "end session ses_1", `{"kind":"session.delete","sessionId":"ses_1"}`, ""},
 	} {
 		before := len(b.terminals.called())
 		command := b.command(tt.op)

@@ -180,7 +180,7 @@ func TestParallelTerminals(t *testing.T) {
 	close(release)
 	slow.Wait()
 	whole.Wait()
-	if calls := strings.Join(b.terminals.called(), ", "); calls != "create ses_1 pty_1 , close ses_1 pty_2, close ses_2 pty_1, revoke [gr_1], close session ses_1, ended ses_1" {
+	if calls := strings.Join(b.terminals.called(), ", "); calls != "create ses_1 pty_1 , close ses_1 pty_2, close ses_2 pty_1, revoke [gr_1], end session ses_1" {
 		t.Errorf("ran %q", calls)
 	}
 }

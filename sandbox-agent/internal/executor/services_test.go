@@ -23,7 +23,8 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/audit"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/egress"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/hostname"
 )
 
 // fakeServices are services of a sandbox that note what is asked of them.
@@ -64,7 +65,13 @@ func (f fakeApprovals) Decide(a protocol.Approval) (protocol.Approval, bool, err
 	return a, true, nil
 }
 
+func (f fakeApprovals) List(protocol.SessionID) protocol.ApprovalList { return protocol.ApprovalList{} }
+
 type fakeEgress struct{ *fakeServices }
+
+func (f fakeEgress) Verdict(protocol.SessionID, hostname.Host) (allowed, known bool) {
+	return false, false
+}
 
 func (f fakeEgress) SetEnabled(s protocol.SessionID, on *bool) error {
 	f.note("egress", string(s), fmt.Sprint(*on))
@@ -278,7 +285,7 @@ func TestEnvApply(t *testing.T) {
 // TestNoService: what nobody in a sandbox carries out is unsupported.
 func TestNoService(t *testing.T) {
 	b := newBench(t)
-	b.Operations = feature.Sandbox{SetEgress: fakeEgress{b.services}.SetEnabled}.Operations()
+	b.Operations = egress.Operations(fakeEgress{b.services})
 	for _, kind := range []string{op.KindEnvApply, op.KindEgressDecide, op.KindEgressRevoke, op.KindBrokerDecide} {
 		b.refuse(b.sign(b.command(wholeOps[kind])), "UnsupportedError")
 	}

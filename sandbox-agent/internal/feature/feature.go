@@ -1,4 +1,20 @@
-// Package feature says what one part of the sandbox brings along.
+// Package feature says what one part of the sandbox brings along, and holds all
+// parts together.
+//
+// A feature is a value of its own package's type: whoever keeps the state. What it
+// brings along are methods. It implements those of the interfaces here that
+// concern it ([Router], [Operator], [Starter] and so on, and toolbox.Set,
+// io.Closer and prometheus.Collector), and [Set.Add] finds them: that is the one
+// place where anybody asks a value what it can do.
+//
+// A struct of functions would do as well. Methods need no second list of what
+// there is, are never nil, and stay beside the state that they use; and the
+// compiler checks what a feature says of itself:
+//
+//	var _ interface {
+//		feature.Router
+//		feature.Ender
+//	} = (*Thing)(nil)
 package feature
 
 import (

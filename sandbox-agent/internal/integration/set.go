@@ -37,11 +37,15 @@ const (
 
 // Options say how a Set works.
 type Options struct {
-	Client Client
-	// OnChange is told that a terminal has other tools than before. It must not
-	// wait for anything.
-	OnChange func(session protocol.SessionID, pty protocol.PTYID)
+	Client   Client
+	Listener Listener     // nil: nobody
 	Log      *slog.Logger // nil: slog.Default
+}
+
+// A Listener is told that a terminal has other tools than before. It must not
+// wait for anything.
+type Listener interface {
+	Changed(session protocol.SessionID, pty protocol.PTYID)
 }
 
 // A terminal is one of a session.
@@ -180,8 +184,8 @@ func (s *Set) rouse() {
 }
 
 // Refresh asks what is attached to a terminal now and waits for the answer. It
-// returns nil once the tools are those that the control plane said, and OnChange
-// was told if they are others; and for a terminal that isn't known, which nobody
+// returns nil once the tools are those that the control plane said, and the
+// Listener was told if they are others; and for a terminal that isn't known, which nobody
 // has asked about.
 func (s *Set) Refresh(ctx context.Context, session protocol.SessionID, pty protocol.PTYID) error {
 	t := terminal{session, pty}
@@ -208,8 +212,8 @@ func (s *Set) Refresh(ctx context.Context, session protocol.SessionID, pty proto
 		s.mu.Unlock()
 		return err
 	}
-	if s.tell(t, known, question, providersOf(list)) && s.options.OnChange != nil {
-		s.options.OnChange(session, pty)
+	if s.tell(t, known, question, providersOf(list)) && s.options.Listener != nil {
+		s.options.Listener.Changed(session, pty)
 	}
 	return nil
 }

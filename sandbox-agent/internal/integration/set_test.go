@@ -79,7 +79,8 @@ type changes struct {
 	list []protocol.PTYID
 }
 
-func (c *changes) note(_ protocol.SessionID, pty protocol.PTYID) {
+// Changed implements [Listener].
+func (c *changes) Changed(_ protocol.SessionID, pty protocol.PTYID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.list = append(c.list, pty)
@@ -97,7 +98,7 @@ func newSet(t *testing.T) (*Set, *gateway, *changes) {
 	t.Helper()
 	g := &gateway{attached: make(map[string][]string), lists: make(map[string]int)}
 	c := &changes{}
-	s, err := New(Options{Client: Client{g}, OnChange: c.note, Log: slog.New(slog.DiscardHandler)})
+	s, err := New(Options{Client: Client{g}, Listener: c, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func newApprovalRig(t *testing.T) (*rig, *jws.RevocationSet) {
 	r, revoked := newRig(t), jws.NewRevocationSet()
 	approvals, err := approval.Open(approval.Options{Dir: filepath.Join(t.TempDir(), "approvals")})
 	must(t, err)
-	t.Cleanup(approvals.Close)
+	t.Cleanup(func() { approvals.Close() })
 	r.Followed, r.approvals = []feature.Followed{approvals}, approvals // nothing was opened yet
 	r.Grants = ending(revoked)
 	return r, revoked
@@ -77,7 +77,7 @@ func TestApprovals(t *testing.T) {
 	if m := next[protocol.ApprovalEvent](again); m.Offset != 2 || m.Approval.ID != first.ID() || m.Approval.UserID != bob || m.Approval.LeftMs != 0 {
 		t.Errorf("%+v", m)
 	}
-	r.approvals.Forget(session)
+	r.approvals.SessionEnded(session)
 	again.ended()
 }
 

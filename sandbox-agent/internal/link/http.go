@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/reply"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/route"
 	"github.com/fairlead/fairlead/tunnel"
@@ -26,12 +27,6 @@ type routes struct {
 	handler http.Handler // set by once
 }
 
-// A front is a service that sees requests before the mux does, which cleans
-// paths: some are another's.
-type front interface {
-	Front(next http.Handler) http.Handler
-}
-
 // handler serves what relays may ask over HTTP.
 func (l *Link) handler() http.Handler {
 	l.routes.once.Do(func() {
@@ -43,7 +38,7 @@ func (l *Link) handler() http.Handler {
 		l.routes.handler = mux
 		for _, service := range l.Services {
 			service.Routes(mux)
-			if f, ok := service.(front); ok {
+			if f, ok := service.(feature.Front); ok {
 				l.routes.handler = f.Front(l.routes.handler)
 			}
 		}

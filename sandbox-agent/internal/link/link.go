@@ -40,7 +40,7 @@ type Link struct {
 	Followed []feature.Followed // each has streams of its own kind
 	// Services serve further routes over HTTP. Routes is called once, before
 	// the first request, and with it Front of those that have it.
-	Services []interface{ Routes(*http.ServeMux) }
+	Services []feature.Router
 
 	commands sync.WaitGroup // those that run; they may outlive their tunnel
 	watch    watch

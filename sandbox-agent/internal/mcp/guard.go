@@ -63,15 +63,11 @@ var (
 // admit finds out which terminal's program asks on loopback; inPath says that
 // the path names it, and not the query.
 func (s *Server) admit(r *http.Request, inPath bool) (toolbox.Caller, error) {
-	port := 0
-	if s.opts.Port != nil {
-		port = s.opts.Port()
-	}
-	if !ownHost(r.Host, port) {
+	if !ownHost(r.Host, s.port) {
 		return toolbox.Caller{}, errHost
 	}
 	for _, origin := range r.Header.Values("Origin") {
-		if !ownOrigin(origin, port) {
+		if !ownOrigin(origin, s.port) {
 			return toolbox.Caller{}, errOrigin
 		}
 	}
@@ -85,7 +81,7 @@ func (s *Server) admit(r *http.Request, inPath bool) (toolbox.Caller, error) {
 	if !protocol.ValidID(caller.Session) {
 		return toolbox.Caller{}, errID
 	}
-	want, known := s.opts.Secrets(caller.Session, caller.PTY)
+	want, known := s.known.secret(caller.Session, caller.PTY)
 	if !sameSecret(want, known, r.Header.Get(protocol.MCPSecretHeader)) {
 		return toolbox.Caller{}, errSecret
 	}
@@ -106,10 +102,10 @@ func sameSecret(want string, known bool, got string) bool {
 // ownUser reports whether the request comes from a process of the caller's own
 // user, where it has one, or of this program's, who may read all secrets.
 func (s *Server) ownUser(r *http.Request, caller toolbox.Caller) bool {
-	if s.opts.PeerUID == nil || s.opts.UID == nil {
+	if s.opts.PeerUID == nil {
 		return true
 	}
-	want, ok := s.opts.UID(caller.Session, caller.PTY)
+	want, ok := s.opts.Terminals.UID(caller.Session, caller.PTY)
 	if !ok {
 		return true
 	}
@@ -168,7 +164,7 @@ func (s *Server) granted(r *http.Request) (toolbox.Caller, error) {
 		return toolbox.Caller{}, errGrant
 	}
 	if caller.PTY != "" {
-		if _, known := s.opts.Secrets(caller.Session, caller.PTY); !known {
+		if _, known := s.known.secret(caller.Session, caller.PTY); !known {
 			return toolbox.Caller{}, errEnded // made-up ones would fill what is kept of callers
 		}
 	}

@@ -27,7 +27,7 @@ const (
 // looked at.
 func TestGuard(t *testing.T) {
 	w := newWorld(t)
-	port := fmt.Sprint(w.opts.Port())
+	port := fmt.Sprint(w.port)
 	routes := map[string]string{
 		"/sessions/ses_1/mcp": "POST", "/sessions/ses_1/mcp/tools": "GET", "/sessions/ses_1/mcp/tools/call": "POST",
 		"/sessions/ses_1/mcp/items": "GET", "/sessions/ses_1/ptys/pty_1/agent-stopped": "POST",
@@ -137,7 +137,6 @@ func TestPeerUID(t *testing.T) {
 			}
 			return uid, err
 		}
-		o.UID = func(_ protocol.SessionID, p protocol.PTYID) (int, bool) { return 2001, p == pty1 }
 	})
 	get := func() int {
 		status, _, _ := w.do(t, request{method: "GET", path: toolsPath})

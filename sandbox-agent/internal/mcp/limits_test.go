@@ -95,9 +95,7 @@ func TestUnknownTerminals(t *testing.T) {
 	if status, _ := w.ask(t, id, listTools); status != 200 {
 		t.Errorf("a terminal that is there: %d", status)
 	}
-	w.mu.Lock()
-	delete(w.secrets, pty1)
-	w.mu.Unlock()
+	w.known.forget(pty1)
 	if status, _ := w.ask(t, id, listTools); status != 403 {
 		t.Errorf("a terminal without a secret: %d", status)
 	}
@@ -185,7 +183,7 @@ func TestBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bounded := w.Bounded(l).(*boundedListener)
+	bounded := w.bounded(l).(*boundedListener)
 	defer bounded.Close()
 	bounded.open.Store(maxConns - 1)
 	accepted := make(chan net.Conn, 1)

@@ -11,9 +11,9 @@ import (
 // for more than that.
 const maxConns = 2048
 
-// Bounded returns l without the connections beyond a number that is enough for
+// bounded returns l without the connections beyond a number that is enough for
 // all callers: they are closed as they come.
-func (s *Server) Bounded(l net.Listener) net.Listener {
+func (s *Server) bounded(l net.Listener) net.Listener {
 	return &boundedListener{Listener: l, server: s}
 }
 

@@ -11,15 +11,16 @@ package mcp
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"sync"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
@@ -44,35 +45,34 @@ const (
 	sweepEvery = time.Minute
 )
 
-// Options are what a Server works with. Sets and Secrets must be set; a func
-// that is nil stands for a part that there is not.
-type Options struct {
-	Sets []toolbox.Set // of two tools of one name, the first counts
-	// Secrets returns the secret of a terminal, false when there is no such
-	// terminal.
-	Secrets func(session protocol.SessionID, pty protocol.PTYID) (string, bool)
-	// PeerUID returns the user at the other end of a connection; peer.UID does.
-	// UID returns the user of a terminal, false when it has none of its own.
-	// Without them the secret alone is looked at.
-	PeerUID func(local, remote netip.AddrPort) (int, error)
-	UID     func(session protocol.SessionID, pty protocol.PTYID) (int, bool)
-	// Port returns the port of the loopback listener; 0: not known.
-	Port func() int
-	// Mask returns text without secrets. It may change its argument.
-	Mask func(text []byte) []byte
-	// Stopped, Started and Ready are told of the coding agents in a terminal: a
-	// turn has ended, or begun, or the first prompt is waited for.
-	Stopped func(session protocol.SessionID, pty protocol.PTYID, report protocol.AgentStoppedReport) error
-	Started func(session protocol.SessionID, pty protocol.PTYID, agent string) error
-	Ready   func(session protocol.SessionID, pty protocol.PTYID, agent string) error
+// Terminals are the sandbox's. *terminal.Host has them.
+type Terminals interface {
+	// UID returns the user of a terminal; false when there is no such terminal.
+	UID(session protocol.SessionID, pty protocol.PTYID) (int, bool)
+	// AgentTurn, AgentStarted and AgentReady are told of the coding agents in a
+	// terminal: a turn has ended, or begun, or the first prompt is waited for.
+	AgentTurn(session protocol.SessionID, pty protocol.PTYID, turn protocol.AgentTurn) error
+	AgentStarted(session protocol.SessionID, pty protocol.PTYID, agent string) error
+	AgentReady(session protocol.SessionID, pty protocol.PTYID, agent string) error
 	// Scrollback returns the end of what a terminal has shown, as plain text.
-	Scrollback func(session protocol.SessionID, pty protocol.PTYID) ([]byte, error)
-	// OnTools is told that the programs of a terminal have other tools than
-	// before, old of them then and so many now; at first old is 0. It must not block.
-	OnTools  func(session protocol.SessionID, pty protocol.PTYID, old, now int)
-	Version  string // of this program
-	Log      *slog.Logger
-	Registry prometheus.Registerer
+	Scrollback(session protocol.SessionID, pty protocol.PTYID) ([]byte, error)
+	// NoteTools is told that the programs of a terminal have other tools than
+	// before, old of them then and so many now; at first old is 0. It must not
+	// block.
+	NoteTools(session protocol.SessionID, pty protocol.PTYID, old, now int)
+}
+
+// Options are what a Server works with. Listener, Terminals and Sets must be set.
+type Options struct {
+	Listener  net.Listener // on loopback; Run serves it
+	Terminals Terminals
+	Sets      []toolbox.Set // of two tools of one name, the first counts
+	// PeerUID returns the user at the other end of a connection; peer.UID does.
+	// nil: the secret alone is looked at.
+	PeerUID func(local, remote netip.AddrPort) (int, error)
+	Secrets *mask.Secrets // are masked in answers
+	Version string        // of this program
+	Log     *slog.Logger
 
 	features // of the conformance suite
 }
@@ -86,11 +86,14 @@ type features struct {
 // Server serves MCP. It is safe for concurrent use.
 type Server struct {
 	// Static after construction.
+	*metrics  // a collector, too
 	opts      Options
+	loopback  *http.Server
+	port      int // of the listener
+	known     *credentials
 	events    *eventStore
 	stateful  http.Handler // for sessions
 	stateless http.Handler // for versions of the protocol without sessions
-	metrics   *metrics
 	schemas   schemas
 	cancel    context.CancelFunc
 	wake      chan struct{}  // something is in changed
@@ -120,19 +123,18 @@ func New(opts Options) *Server {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	if opts.Mask == nil {
-		opts.Mask = func(text []byte) []byte { return text }
-	}
 	if opts.Version == "" {
 		opts.Version = "dev"
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
-		opts: opts, events: newEventStore(), cancel: cancel, wake: make(chan struct{}, 1),
+		opts: opts, port: opts.Listener.Addr().(*net.TCPAddr).Port, events: newEventStore(), cancel: cancel, wake: make(chan struct{}, 1),
 		owners: make(map[ownerKey]*owner), changed: make(map[scope]bool),
+		known: &credentials{at: "http://" + opts.Listener.Addr().String(), byPTY: make(map[protocol.PTYID]protocol.MCPCredentials)},
 	}
-	s.metrics = newMetrics(opts.Registry, s)
+	s.metrics = newMetrics(s)
 	s.stateful, s.stateless = s.transports()
+	s.loopback = loopbackServer(s.Loopback())
 	s.wait.Go(func() { s.run(ctx) }) // Close waits
 	return s
 }
@@ -143,7 +145,7 @@ func New(opts Options) *Server {
 // many calls.
 func (s *Server) Changed(session protocol.SessionID, pty protocol.PTYID) {
 	if pty != "" {
-		if _, ok := s.opts.Secrets(session, pty); !ok {
+		if _, ok := s.known.secret(session, pty); !ok {
 			return // it is gone
 		}
 	}
@@ -183,7 +185,7 @@ func (s *Server) Ended(session protocol.SessionID, pty protocol.PTYID) {
 }
 
 // Close ends all sessions and waits for them.
-func (s *Server) Close() {
+func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	for _, o := range s.owners {
@@ -192,6 +194,7 @@ func (s *Server) Close() {
 	s.mu.Unlock()
 	s.cancel()
 	s.wait.Wait()
+	return nil
 }
 
 // run looks at what has changed, and for what is idle, until ctx ends.

@@ -22,10 +22,10 @@ type metrics struct {
 	refused *prometheus.CounterVec // by reason
 	evicted prometheus.Counter
 	pushed  prometheus.Counter
+	all     []prometheus.Collector
 }
 
-// newMetrics registers with registry, unless it is nil.
-func newMetrics(registry prometheus.Registerer, s *Server) *metrics {
+func newMetrics(s *Server) *metrics {
 	const prefix = "fairlead_sandbox_mcp_"
 	m := &metrics{
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -45,16 +45,28 @@ func newMetrics(registry prometheus.Registerer, s *Server) *metrics {
 	for _, reason := range refusals {
 		m.refused.WithLabelValues(reason)
 	}
-	if registry != nil {
-		registry.MustRegister(m.calls, m.seconds, m.refused, m.evicted, m.pushed, prometheus.NewGaugeFunc(
-			prometheus.GaugeOpts{Name: prefix + "sessions", Help: "MCP sessions that are open."}, s.openSessions))
-	}
+	m.all = []prometheus.Collector{m.calls, m.seconds, m.refused, m.evicted, m.pushed, prometheus.NewGaugeFunc(
+		prometheus.GaugeOpts{Name: prefix + "sessions", Help: "MCP sessions that are open."}, s.openSessions)}
 	return m
 }
 
-// RegisterMetrics registers the metrics of a Server at which nothing has
-// happened yet, so that whoever asks for some by name can be checked.
-func RegisterMetrics(registry prometheus.Registerer) { newMetrics(registry, &Server{}) }
+// NewMetrics returns the metrics of a Server at which nothing has happened yet, so
+// that whoever asks for some by name can be checked.
+func NewMetrics() prometheus.Collector { return newMetrics(&Server{}) }
+
+// Describe implements [prometheus.Collector].
+func (m *metrics) Describe(out chan<- *prometheus.Desc) {
+	for _, c := range m.all {
+		c.Describe(out)
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (m *metrics) Collect(out chan<- prometheus.Metric) {
+	for _, c := range m.all {
+		c.Collect(out)
+	}
+}
 
 // called counts a call. The names of tools are those of the sets: few.
 func (m *metrics) called(tool, result string, took time.Duration) {

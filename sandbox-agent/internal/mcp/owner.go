@@ -284,7 +284,7 @@ func (s *Server) sweep(now time.Time) {
 	}
 	s.mu.Unlock()
 	for _, o := range terminals {
-		if _, ok := s.opts.Secrets(o.key.session, o.key.pty); !ok {
+		if _, ok := s.known.secret(o.key.session, o.key.pty); !ok {
 			s.mu.Lock()
 			s.endOwner(o)
 			s.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
@@ -39,8 +40,8 @@ func (s *Server) Loopback() http.Handler {
 	add("POST /sessions/{sid}/mcp/tools/call", false, s.refusePlain, s.callTool)
 	add("GET /sessions/{sid}/mcp/items", false, s.refusePlain, s.listItems)
 	add("POST /sessions/{sid}/ptys/{pid}/agent-stopped", true, s.refuseBody, s.agentStopped)
-	add("POST /sessions/{sid}/ptys/{pid}/agent-started", true, s.refuseBody, s.agentReports(s.opts.Started))
-	add("POST /sessions/{sid}/ptys/{pid}/agent-ready", true, s.refuseBody, s.agentReports(s.opts.Ready))
+	add("POST /sessions/{sid}/ptys/{pid}/agent-started", true, s.refuseBody, s.agentReports(s.opts.Terminals.AgentStarted))
+	add("POST /sessions/{sid}/ptys/{pid}/agent-ready", true, s.refuseBody, s.agentReports(s.opts.Terminals.AgentReady))
 	add("GET /sessions/{sid}/ptys/{pid}/scrollback", true, s.refuseBody, s.scrollback)
 	return mux
 }
@@ -176,8 +177,10 @@ func (s *Server) agentStopped(w http.ResponseWriter, r *http.Request, x *exchang
 			err = protocol.Errorf(protocol.KindInvalid, "the agent's name is too long")
 		}
 	}
-	if err == nil && s.opts.Stopped != nil {
-		err = s.opts.Stopped(x.caller.Session, x.caller.PTY, report)
+	if err == nil {
+		err = s.opts.Terminals.AgentTurn(x.caller.Session, x.caller.PTY, protocol.AgentTurn{
+			Agent: report.Agent, LastMessage: report.LastMessage, Reason: report.Reason, At: time.Now().UnixMilli(),
+		})
 	}
 	if err != nil {
 		s.refuseBody(w, err)
@@ -189,7 +192,7 @@ func (s *Server) agentStopped(w http.ResponseWriter, r *http.Request, x *exchang
 // lastOf returns the end of what an agent said, as far as it is told, without
 // secrets.
 func (s *Server) lastOf(text string) string {
-	text = strings.ToValidUTF8(string(s.opts.Mask([]byte(text))), "\uFFFD")
+	text = strings.ToValidUTF8(string(s.opts.Secrets.Mask([]byte(text))), "\uFFFD")
 	if cut := len(text) - protocol.MaxLastMessage; cut > 0 {
 		text = text[cut:]
 		for text != "" && text[0]&0xC0 == 0x80 { // the rest of a character
@@ -209,7 +212,7 @@ func (s *Server) agentReports(tell func(protocol.SessionID, protocol.PTYID, stri
 		if err == nil && (report.Agent == "" || len(report.Agent) > protocol.MaxAgentNameBytes) {
 			err = protocol.Errorf(protocol.KindInvalid, "agent is missing, or too long")
 		}
-		if err == nil && tell != nil {
+		if err == nil {
 			err = tell(x.caller.Session, x.caller.PTY, report.Agent)
 		}
 		if err != nil {
@@ -221,11 +224,7 @@ func (s *Server) agentReports(tell func(protocol.SessionID, protocol.PTYID, stri
 }
 
 func (s *Server) scrollback(w http.ResponseWriter, _ *http.Request, x *exchange) {
-	if s.opts.Scrollback == nil {
-		s.refuseBody(w, protocol.Errorf(protocol.KindNotFound, "there is no scrollback here"))
-		return
-	}
-	text, err := s.opts.Scrollback(x.caller.Session, x.caller.PTY)
+	text, err := s.opts.Terminals.Scrollback(x.caller.Session, x.caller.PTY)
 	if err != nil {
 		s.refuseBody(w, err)
 		return

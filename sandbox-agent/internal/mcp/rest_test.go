@@ -30,7 +30,7 @@ func TestPlainRoutes(t *testing.T) {
 			{`{"name":"echo","arguments":{"text":"x"}}`, 200, `{"content":[{"type":"text","text":"{\"text\":\"x\"}"}]}`},
 			{`{"name":"echo","arguments":{"no":"x"}}`, 200, `{"content":[{"type":"text","text":"unknown arguments: \"no\""}],"isError":true}`},
 			{`{"name":"echo","arguments":[]}`, 200, `{"content":[{"type":"text","text":"the arguments must be an object"}],"isError":true}`},
-			{`{"name":"leak_error"}`, 200, `{"content":[{"type":"text","text":"no: *******"}],"isError":true}`},
+			{`{"name":"leak_error"}`, 200, `{"content":[{"type":"text","text":"no: ***************"}],"isError":true}`},
 			{`{"name":"picture"}`, 200, `{"content":[{"type":"image","data":"cG5n","mimeType":"image/png"}]}`},
 			{`{"name":"none"}`, 404, `{"error":true,"message":"there is no tool \"none\" here"}`},
 			{`{"name":`, 400, `{"error":true,"message":"the body is not the JSON object that is wanted here"}`},
@@ -63,7 +63,7 @@ func TestAgentReports(t *testing.T) {
 	}{
 		{"agent-stopped", `{"agent":"claude-code","lastMessage":"done","reason":"interrupted"}`, 204, "stopped ses_1 pty_1 claude-code interrupted done"},
 		{"agent-stopped", `{}`, 204, "stopped ses_1 pty_1 unknown complete "},
-		{"agent-stopped", `{"reason":"bored","lastMessage":"` + leak + `"}`, 204, "stopped ses_1 pty_1 unknown unknown *******"},
+		{"agent-stopped", `{"reason":"bored","lastMessage":"` + leak + `"}`, 204, "stopped ses_1 pty_1 unknown unknown ***************"},
 		{"agent-stopped", `{"lastMessage":"x` + long + `"}`, 204, "stopped ses_1 pty_1 unknown complete " + strings.Repeat("é", protocol.MaxLastMessage/2)},
 		{"agent-stopped", `{"agent":"` + long + `"}`, 400, ""},
 		{"agent-stopped", `[]`, 400, ""},

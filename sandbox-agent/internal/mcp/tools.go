@@ -96,8 +96,8 @@ func (s *Server) announce() {
 		if listed.known && listed != now {
 			s.push(l.owner)
 		}
-		if reported != now && l.owner.key.user == "" && s.opts.OnTools != nil {
-			s.opts.OnTools(l.owner.key.session, l.owner.key.pty, reported.count, now.count)
+		if reported != now && l.owner.key.user == "" {
+			s.opts.Terminals.NoteTools(l.owner.key.session, l.owner.key.pty, reported.count, now.count)
 		}
 	}
 }
@@ -223,7 +223,7 @@ func (s *Server) call(ctx context.Context, tool toolbox.Tool, caller toolbox.Cal
 	result.Content = slices.Clone(result.Content) // it may be the tool's own
 	for i, c := range result.Content {
 		if c.Text != "" {
-			result.Content[i].Text = string(s.opts.Mask([]byte(c.Text)))
+			result.Content[i].Text = string(s.opts.Secrets.Mask([]byte(c.Text)))
 		}
 	}
 	return result

@@ -1,12 +1,10 @@
 package mcp
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -20,6 +18,8 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/route"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
@@ -114,41 +114,22 @@ func newWorld(t testing.TB, adjust ...func(*Options)) *world {
 			return toolbox.Text(`{"items":[]}`), nil
 		}),
 	}
-	opts := Options{
-		Sets: []toolbox.Set{w.shelf}, Registry: w.registry,
-		Secrets: func(s protocol.SessionID, p protocol.PTYID) (string, bool) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			secret, ok := w.secrets[p]
-			return secret, ok && s == sessionID
-		},
-		Mask: func(text []byte) []byte { return bytes.ReplaceAll(text, []byte(leak), []byte("*******")) },
-		Stopped: func(s protocol.SessionID, p protocol.PTYID, r protocol.AgentStoppedReport) error {
-			w.tell("stopped " + string(s) + " " + string(p) + " " + r.Agent + " " + string(r.Reason) + " " + r.LastMessage)
-			return nil
-		},
-		Started: func(_ protocol.SessionID, p protocol.PTYID, agent string) error {
-			w.tell("started " + string(p) + " " + agent)
-			return nil
-		},
-		Ready: func(_ protocol.SessionID, p protocol.PTYID, agent string) error {
-			w.tell("ready " + string(p) + " " + agent)
-			return protocol.Errorf(protocol.KindConflict, "not now")
-		},
-		Scrollback: func(protocol.SessionID, protocol.PTYID) ([]byte, error) { return []byte("$ ls\n"), nil },
-		OnTools: func(_ protocol.SessionID, _ protocol.PTYID, old, new int) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.changes = append(w.changes, [2]int{old, new})
-		},
+	masked, err := redact.Compile([]string{leak})
+	if err != nil {
+		t.Fatal(err)
 	}
 	var mux http.ServeMux
 	server := httptest.NewUnstartedServer(&mux)
-	opts.Port = func() int { return server.Listener.Addr().(*net.TCPAddr).Port }
+	opts := Options{Listener: server.Listener, Terminals: w, Sets: []toolbox.Set{w.shelf}, Secrets: &mask.Secrets{}}
+	opts.Secrets.Use(masked)
 	for _, f := range adjust {
 		f(&opts)
 	}
 	w.Server = New(opts)
+	for pty, secret := range w.secrets {
+		w.known.byPTY[pty] = protocol.MCPCredentials{SessionID: sessionID, PTYID: pty, Secret: secret}
+	}
+	w.registry.MustRegister(w.Server)
 	relays := http.NewServeMux() // what comes through relays, under a prefix of the tests
 	w.Routes(relays)
 	mux.Handle("/", w.Loopback())
@@ -167,6 +148,39 @@ func newWorld(t testing.TB, adjust ...func(*Options)) *world {
 		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	})
 	return w
+}
+
+// UID implements [Terminals].
+func (w *world) UID(_ protocol.SessionID, p protocol.PTYID) (int, bool) { return 2001, p == pty1 }
+
+// AgentTurn implements [Terminals].
+func (w *world) AgentTurn(s protocol.SessionID, p protocol.PTYID, turn protocol.AgentTurn) error {
+	w.tell("stopped " + string(s) + " " + string(p) + " " + turn.Agent + " " + string(turn.Reason) + " " + turn.LastMessage)
+	return nil
+}
+
+// AgentStarted implements [Terminals].
+func (w *world) AgentStarted(_ protocol.SessionID, p protocol.PTYID, agent string) error {
+	w.tell("started " + string(p) + " " + agent)
+	return nil
+}
+
+// AgentReady implements [Terminals].
+func (w *world) AgentReady(_ protocol.SessionID, p protocol.PTYID, agent string) error {
+	w.tell("ready " + string(p) + " " + agent)
+	return protocol.Errorf(protocol.KindConflict, "not now")
+}
+
+// Scrollback implements [Terminals].
+func (w *world) Scrollback(protocol.SessionID, protocol.PTYID) ([]byte, error) {
+	return []byte("$ ls\n"), nil
+}
+
+// NoteTools implements [Terminals].
+func (w *world) NoteTools(_ protocol.SessionID, _ protocol.PTYID, old, now int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.changes = append(w.changes, [2]int{old, now})
 }
 
 func (w *world) tell(what string) {

@@ -43,13 +43,14 @@ func (h *Host) StartAgent(ctx context.Context, session protocol.SessionID, id pr
 
 // startAgent starts a coding agent, whose place is reserved, as l says.
 func (h *Host) startAgent(t *Terminal, plan agentPlan, l pty.Launch) (*program, error) {
-	if err := h.wireAgent(t.session, t.id, l.Account, plan.cli); err != nil {
+	if err := h.furnishAgent(t.session, t.id, l.Account, plan.cli); err != nil {
 		return nil, err
 	}
-	var err error
-	if l.Env, _, err = h.environ(t.session, t.id, l.Account, t.created); err != nil {
+	start, err := h.prepare(t.session, t.id, l.Account, t.created)
+	if err != nil {
 		return nil, protocol.AsError(err)
 	}
+	l.Env = start.Env
 	dev, proc, err := h.launchAgent(l, t.own.Process.Dir())
 	if err != nil {
 		return nil, protocol.AsError(err)

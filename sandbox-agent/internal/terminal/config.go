@@ -2,11 +2,10 @@ package terminal
 
 import (
 	"log/slog"
-	"os"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
-	"github.com/fairlead/fairlead/protocol/op"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/passwd"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/spill"
@@ -51,34 +50,35 @@ type Config struct {
 
 	// Revoked are the grants that are void. Default: an empty set.
 	Revoked *jws.RevocationSet
-	// OnLease, if any, is told of each change of a terminal's lease, one after
-	// the other and a terminal's in their order. A change is left out, which
-	// its revision shows, when maxLeaseChanges wait for OnLease.
-	OnLease func(protocol.SessionID, protocol.PTYID, protocol.Lease)
-
-	// OnTurn, if any, is told of each turn that a coding agent has finished, as
+	// Leases, if any, is told of each change of a terminal's lease, one after the
+	// other and a terminal's in their order. A change is left out, which its
+	// revision shows, when maxLeaseChanges wait.
+	Leases LeaseLog
+	// Turns, if any, is told of each turn that a coding agent has finished, as
 	// everybody sees it.
-	OnTurn func(protocol.SessionID, protocol.PTYID, protocol.AgentTurn)
+	Turns TurnLog
+	// Features, if any, are what programs find around them.
+	Features Features
+}
 
-	// Credentials, if any, returns those of a new terminal for the agent's MCP
-	// listener. Its programs have them in their environment, and in its home.
-	Credentials func(protocol.SessionID, protocol.PTYID) protocol.MCPCredentials
-	// Wire, if any, has the coding agents of a terminal find the agent's tools
-	// and report to it: writes into home what they read. It is called for a new
-	// terminal, which starts whatever it returns and shows that, with agent "",
-	// and again for each known coding agent, which doesn't start when it fails;
-	// the error must name the file that is in the way. uid and gid are −1 where
-	// terminals run as the agent's user.
-	Wire func(home *os.Root, uid, gid int, session protocol.SessionID, pty protocol.PTYID, agent string) error
+// A LeaseLog records who controls terminals. The audit log is one.
+type LeaseLog interface {
+	Lease(session protocol.SessionID, pty protocol.PTYID, lease protocol.Lease, cause string)
+}
 
-	// Environ, if any, returns what a program about to start has in its
-	// environment beyond what every terminal has, and how far it is kept to the
-	// egress proxy. uid is −1 where terminals run as the agent's user. It is
-	// called for a new terminal, which doesn't start when it fails, and again
-	// for each coding agent in front of one, with create as it was.
-	Environ func(session protocol.SessionID, pty protocol.PTYID, uid int, create op.PTYCreate) (env []string, egress protocol.EgressState, err error)
-	// OnEnd, if any, is called once for each terminal for which Environ didn't
-	// fail, when nothing of it runs any more and before another one can get its
-	// uid.
-	OnEnd func(session protocol.SessionID, pty protocol.PTYID, uid int)
+// A TurnLog records the turns of coding agents. It must not block.
+type TurnLog interface{ Turn(protocol.PTYCompleted) }
+
+// Features are what the programs of terminals find around them. [feature.Set] is
+// all of them.
+type Features interface {
+	// TerminalStarts is called for a new terminal, which doesn't start when it
+	// fails, and again for each coding agent in front of one.
+	feature.Starter
+	// FurnishHome is called for a new terminal, and again for each known coding
+	// agent.
+	feature.Furnisher
+	// TerminalEnded is called once for each terminal for which TerminalStarts
+	// didn't fail.
+	feature.Ender
 }

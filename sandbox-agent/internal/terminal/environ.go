@@ -10,23 +10,24 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 )
 
-// environ returns the whole environment of a program about to start in the
-// terminal id, and how far it is kept to the egress proxy.
-func (h *Host) environ(session protocol.SessionID, id protocol.PTYID, a account.Account, create op.PTYCreate) ([]string, protocol.EgressState, error) {
+// prepare returns a program about to start in the terminal id, with its whole
+// environment.
+func (h *Host) prepare(session protocol.SessionID, id protocol.PTYID, a account.Account, create op.PTYCreate) (*feature.Start, error) {
+	start := &feature.Start{Terminal: feature.Terminal{Session: session, PTY: id, UID: a.UID}, Create: create}
+	if h.config.Features != nil {
+		if err := h.config.Features.TerminalStarts(start); err != nil {
+			return nil, err
+		}
+	}
 	env := environment(h.config, session, id, a)
-	if h.config.Credentials != nil {
-		env = append(env, credentialVariables(h.config.Credentials(session, id))...)
+	if start.Credentials != nil {
+		env = append(env, credentialVariables(*start.Credentials)...)
 	}
-	if h.config.Environ == nil {
-		return env, "", nil
-	}
-	more, egress, err := h.config.Environ(session, id, a.UID, create)
-	if err != nil {
-		return nil, "", err
-	}
-	return append(env, more...), egress, nil
+	start.Env = append(env, start.Env...)
+	return start, nil
 }
 
 // UID returns the uid of the terminal id of session, −1 where terminals run as

@@ -16,10 +16,11 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 )
 
-// A called is one call of Environ or OnEnd.
+// A called is one call of TerminalStarts or TerminalEnded.
 type called struct {
 	what string
 	pty  protocol.PTYID
@@ -40,15 +41,23 @@ func (o *envOwner) note(what string, pty protocol.PTYID, uid int) {
 	o.calls = append(o.calls, called{what, pty, uid})
 }
 
-func (o *envOwner) environ(_ protocol.SessionID, pty protocol.PTYID, uid int, p op.PTYCreate) ([]string, protocol.EgressState, error) {
-	o.note("environ", pty, uid)
+// TerminalStarts implements [Features].
+func (o *envOwner) TerminalStarts(start *feature.Start) error {
+	o.note("start", start.PTY, start.UID)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if p.Egress != nil && *p.Egress {
-		return o.env, protocol.EgressAdvisory, o.err
+	start.Env = append(start.Env, o.env...)
+	if p := start.Create; p.Egress != nil && *p.Egress {
+		start.Egress = protocol.EgressAdvisory
 	}
-	return o.env, "", o.err
+	return o.err
 }
+
+// FurnishHome implements [Features].
+func (*envOwner) FurnishHome(feature.Home) error { return nil }
+
+// TerminalEnded implements [Features].
+func (o *envOwner) TerminalEnded(t feature.Terminal) { o.note("end", t.PTY, t.UID) }
 
 func (o *envOwner) set(env ...string) {
 	o.mu.Lock()
@@ -59,8 +68,7 @@ func (o *envOwner) set(env ...string) {
 // owned has o own the environment of h's terminals.
 func owned(h *Host) *envOwner {
 	o := &envOwner{}
-	h.config.Environ = o.environ
-	h.config.OnEnd = func(_ protocol.SessionID, pty protocol.PTYID, uid int) { o.note("end", pty, uid) }
+	h.config.Features = o
 	return o
 }
 
@@ -91,7 +99,7 @@ func TestEnviron(t *testing.T) {
 		if _, ok := h.UID(session, u.id); ok || len(h.Running()) != 0 {
 			t.Error("it is there after its end")
 		}
-		if want := []called{{"environ", u.id, uid}, {"environ", u.id, uid}, {"end", u.id, uid}}; !slices.Equal(o.calls, want) {
+		if want := []called{{"start", u.id, uid}, {"start", u.id, uid}, {"end", u.id, uid}}; !slices.Equal(o.calls, want) {
 			t.Errorf("calls %+v", o.calls)
 		}
 	})
@@ -111,7 +119,7 @@ func TestEnvironFails(t *testing.T) {
 	if _, err := h.Create(t.Context(), session, "pty_1", op.PTYCreate{}); err == nil {
 		t.Error("it started")
 	}
-	if want := []called{{"environ", "pty_1", -1}, {"environ", "pty_1", -1}, {"end", "pty_1", -1}}; !slices.Equal(o.calls, want) {
+	if want := []called{{"start", "pty_1", -1}, {"start", "pty_1", -1}, {"end", "pty_1", -1}}; !slices.Equal(o.calls, want) {
 		t.Errorf("calls %+v", o.calls)
 	}
 }

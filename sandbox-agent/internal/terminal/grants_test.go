@@ -245,15 +245,22 @@ func TestRevokedByList(t *testing.T) {
 	})
 }
 
-// TestOnLease: somebody is told of every change in its order, and a slow one
+// A leaseLog is told of changes of leases.
+type leaseLog func(protocol.SessionID, protocol.PTYID, protocol.Lease)
+
+func (f leaseLog) Lease(s protocol.SessionID, id protocol.PTYID, l protocol.Lease, _ string) {
+	f(s, id, l)
+}
+
+// TestLeaseLog: somebody is told of every change in its order, and a slow one
 // holds nothing up.
-func TestOnLease(t *testing.T) {
+func TestLeaseLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var told []protocol.Lease
 		slow := make(chan struct{})
 		h := newFakeHost(t, func(c *Config) {
-			c.OnLease = func(s protocol.SessionID, id protocol.PTYID, l protocol.Lease) {
+			c.Leases = leaseLog(func(s protocol.SessionID, id protocol.PTYID, l protocol.Lease) {
 				if s != session || id != "pty_1" {
 					t.Errorf("%s %s", s, id)
 				}
@@ -261,7 +268,7 @@ func TestOnLease(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				told = append(told, l)
-			}
+			})
 		})
 		h.create(t, "pty_1")
 		term, err := h.Get(session, "pty_1")
@@ -304,7 +311,7 @@ func TestOnLease(t *testing.T) {
 func TestLeaseChangesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow, n := make(chan struct{}), 0
-		c := newLeaseChanges(func(protocol.SessionID, protocol.PTYID, protocol.Lease) { <-slow; n++ }, newFakeHost(t).log)
+		c := newLeaseChanges(leaseLog(func(protocol.SessionID, protocol.PTYID, protocol.Lease) { <-slow; n++ }), newFakeHost(t).log)
 		c.note(session, "pty_1", protocol.Lease{})
 		synctest.Wait()
 		for range maxLeaseChanges + 3 {

@@ -124,8 +124,8 @@ func newHost(config Config, launch pty.Launcher) (*Host, error) {
 		listed:   make(map[protocol.PTYID]*Terminal),
 		starting: make(map[protocol.PTYID]struct{}),
 	}
-	if config.OnLease != nil {
-		h.leases = newLeaseChanges(config.OnLease, config.Logger)
+	if config.Leases != nil {
+		h.leases = newLeaseChanges(config.Leases, config.Logger)
 	}
 	config.Revoked.OnChange(h.dropRevoked)
 	return h, nil
@@ -237,20 +237,22 @@ func (h *Host) start(session protocol.SessionID, id protocol.PTYID, p op.PTYCrea
 		ID: id, CreatorID: p.CreatorID, Command: commandLine(p, l), Cols: l.Cols, Rows: l.Rows,
 		CreatedAt: time.Now().UnixMilli(),
 	}
-	if l.Env, info.Egress, err = h.environ(session, id, a, p); err != nil {
+	begins, err := h.prepare(session, id, a, p)
+	if err != nil {
 		h.release(a)
 		return nil, err
 	}
+	l.Env, info.Egress = begins.Env, begins.Egress
 	h.counts.started.Add(1)
 	end := func() {
 		h.closeTo(session, id)
 		h.counts.ended.Add(1)
-		if h.config.OnEnd != nil {
-			h.config.OnEnd(session, id, a.UID)
+		if h.config.Features != nil {
+			h.config.Features.TerminalEnded(begins.Terminal)
 		}
 		h.release(a)
 	}
-	notice := h.wireNew(session, id, a)
+	notice := h.furnishNew(begins, a)
 	at := site{counts: h.counts, launched: l, notice: notice, created: p, spill: h.config.Spill, secrets: h.knownSecrets(), rules: arbiter.Options{Revoked: h.config.Revoked, ReportEvery: h.reports}}
 	if h.leases != nil {
 		at.rules.Leased = func(lease protocol.Lease) { h.leases.note(session, id, lease) }

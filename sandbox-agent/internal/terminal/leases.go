@@ -19,7 +19,7 @@ const (
 // a terminal can wait.
 type leaseChanges struct {
 	// Static after construction.
-	tell    func(protocol.SessionID, protocol.PTYID, protocol.Lease)
+	to      LeaseLog
 	log     *slog.Logger
 	waiting chan leaseChange
 	ending  latch
@@ -36,9 +36,9 @@ type leaseChange struct {
 	lease   protocol.Lease
 }
 
-func newLeaseChanges(tell func(protocol.SessionID, protocol.PTYID, protocol.Lease), log *slog.Logger) *leaseChanges {
+func newLeaseChanges(to LeaseLog, log *slog.Logger) *leaseChanges {
 	c := &leaseChanges{
-		tell: tell, log: log, waiting: make(chan leaseChange, maxLeaseChanges),
+		to: to, log: log, waiting: make(chan leaseChange, maxLeaseChanges),
 		ending: latch{c: make(chan struct{})}, ended: make(chan struct{}),
 	}
 	go c.run() // end waits for it, but not for ever
@@ -63,12 +63,12 @@ func (c *leaseChanges) run() {
 	for {
 		select {
 		case m := <-c.waiting:
-			c.tell(m.session, m.pty, m.lease)
+			c.to.Lease(m.session, m.pty, m.lease, "")
 		case <-c.ending.c:
 			for {
 				select {
 				case m := <-c.waiting:
-					c.tell(m.session, m.pty, m.lease)
+					c.to.Lease(m.session, m.pty, m.lease, "")
 				default:
 					return
 				}

@@ -32,8 +32,10 @@ func (h *Host) AgentTurn(session protocol.SessionID, id protocol.PTYID, turn pro
 	if turn, err = t.arbiter.FinishTurn(turn); err != nil {
 		return err
 	}
-	if h.config.OnTurn != nil {
-		h.config.OnTurn(session, id, turn)
+	if h.config.Turns != nil {
+		h.config.Turns.Turn(protocol.PTYCompleted{
+			SessionID: session, PTYID: id, Agent: turn.Agent, Status: turn.Reason, LastMessage: turn.LastMessage, At: turn.At,
+		})
 	}
 	return nil
 }

@@ -238,16 +238,16 @@ func TestFirstPrompt(t *testing.T) {
 	})
 }
 
+// A turnLog notes turns.
+type turnLog []protocol.PTYCompleted
+
+func (l *turnLog) Turn(done protocol.PTYCompleted) { *l = append(*l, done) }
+
 // TestReports: what is taken of hooks, and what isn't.
 func TestReports(t *testing.T) {
 	stageBubble(t, func(t *testing.T, r *stageRig) {
-		var told []protocol.AgentTurn
-		r.host.config.OnTurn = func(s protocol.SessionID, id protocol.PTYID, turn protocol.AgentTurn) {
-			if s != session || id != "pty_1" {
-				t.Errorf("%s %s", s, id)
-			}
-			told = append(told, turn)
-		}
+		told := &turnLog{}
+		r.host.config.Turns = told
 		report := func(turn protocol.AgentTurn) error { return r.host.AgentTurn(session, "pty_1", turn) }
 		wantKind(t, r.host.AgentTurn("ses_2", "pty_1", robotTurn("")), protocol.KindNotFound)
 		wantKind(t, r.host.AgentStarted(session, "pty_2", robot), protocol.KindNotFound)
@@ -270,7 +270,9 @@ func TestReports(t *testing.T) {
 		} {
 			must(t, report(protocol.AgentTurn{Agent: robot, LastMessage: text}))
 			m := want1(v)
-			if m.LastMessage != want || m.Reason != protocol.StopComplete || m.At != time.Now().UnixMilli() || told[len(told)-1] != m {
+			if m.LastMessage != want || m.Reason != protocol.StopComplete || m.At != time.Now().UnixMilli() || (*told)[len(*told)-1] != (protocol.PTYCompleted{
+				SessionID: session, PTYID: "pty_1", Agent: m.Agent, Status: m.Reason, LastMessage: m.LastMessage, At: m.At,
+			}) {
 				t.Errorf("%.60q: %.80q, want %.80q; %+v", text, m.LastMessage, want, m.Reason)
 			}
 		}

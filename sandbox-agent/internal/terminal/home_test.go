@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 )
 
 func credentialsOf(session protocol.SessionID, id protocol.PTYID) protocol.MCPCredentials {
@@ -22,11 +23,31 @@ func credentialsOf(session protocol.SessionID, id protocol.PTYID) protocol.MCPCr
 	}
 }
 
+// wiring gives each terminal credentials, and furnishes homes as it is told to.
+type wiring struct {
+	furnish func(feature.Home) error // nil: nothing is done
+}
+
+func (wiring) TerminalStarts(start *feature.Start) error {
+	c := credentialsOf(start.Session, start.PTY)
+	start.Credentials = &c
+	return nil
+}
+
+func (w wiring) FurnishHome(home feature.Home) error {
+	if w.furnish == nil {
+		return nil
+	}
+	return w.furnish(home)
+}
+
+func (wiring) TerminalEnded(feature.Terminal) {}
+
 // TestCredentials: each terminal's programs have their own, in the environment
 // and in a file that nobody else reads.
 func TestCredentials(t *testing.T) {
 	isolations(t, func(t *testing.T, h *Host) {
-		h.config.Credentials = credentialsOf
+		h.config.Features = wiring{}
 		u := sitDown(t, h, op.PTYCreate{Command: `echo "$FAIRLEAD_MCP_SECRET $ORCABOT_MCP_SECRET $ORCABOT_PTY_ID $FAIRLEAD_MCP_URL" up; cat`})
 		want := credentialsOf(session, u.id)
 		if got := u.expect(`^(.*) up`); got != fmt.Sprintf("%s %s %s %s", want.Secret, want.Secret, u.id, want.URL) {
@@ -48,23 +69,22 @@ func TestCredentials(t *testing.T) {
 	})
 }
 
-// TestWire: a terminal starts whatever is in the way, and shows that; a known
+// TestFurnish: a terminal starts whatever is in the way, and shows that; a known
 // coding agent doesn't.
-func TestWire(t *testing.T) {
+func TestFurnish(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "claude"), []byte("#!/bin/sh\necho here\nsleep 100\n"), 0o755))
 	h := realHost(t, IsolationNone)
 	h.config.SearchPath = dir + ":" + DefaultSearchPath
-	h.config.Credentials = credentialsOf
 	var calls []string
 	var fail error
-	h.config.Wire = func(home *os.Root, uid, gid int, s protocol.SessionID, pty protocol.PTYID, agent string) error {
-		if _, err := home.Stat(filepath.Join(account.Dir, account.CredentialsFile)); err != nil || s != session {
-			t.Errorf("%v, %s", err, s)
+	h.config.Features = wiring{func(home feature.Home) error {
+		if _, err := home.Root.Stat(filepath.Join(account.Dir, account.CredentialsFile)); err != nil || home.Session != session {
+			t.Errorf("%v, %s", err, home.Session)
 		}
-		calls = append(calls, fmt.Sprintf("%s %q %d %d", pty, agent, uid, gid))
+		calls = append(calls, fmt.Sprintf("%s %q %d %d", home.PTY, home.Agent, home.UID, home.GID))
 		return fail
-	}
+	}}
 	u := sitDown(t, h, op.PTYCreate{Command: "echo up; cat"})
 	u.expect("^up")
 	start := func(s op.AgentStart) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 )
 
 // credentialVariables returns c as a terminal's programs find it in their
@@ -21,54 +22,54 @@ func credentialVariables(c protocol.MCPCredentials) []string {
 	}
 }
 
-// wireNew writes into the home of a new terminal what its programs need to find
-// the agent's tools. What keeps them from it is logged and returned, for people
-// to see.
-func (h *Host) wireNew(session protocol.SessionID, id protocol.PTYID, a account.Account) (notice string) {
-	err := h.writeCredentials(session, id, a)
+// furnishNew writes into the home of a new terminal what its programs need to
+// find the agent's tools. What keeps them from it is logged and returned, for
+// people to see.
+func (h *Host) furnishNew(start *feature.Start, a account.Account) (notice string) {
+	err := writeCredentials(start.Credentials, a)
 	if err == nil {
-		err = h.wire(session, id, a, "")
+		err = h.furnish(start.Terminal, a, "")
 	}
 	if err == nil {
 		return ""
 	}
-	h.log.Warn("a terminal's coding agents are without tools", "pty", id, "error", err)
+	h.log.Warn("a terminal's coding agents are without tools", "pty", start.PTY, "error", err)
 	return fmt.Sprintf("fairlead: coding agents started here are without fairlead's tools: %v\r\n", err)
 }
 
-func (h *Host) writeCredentials(session protocol.SessionID, id protocol.PTYID, a account.Account) error {
-	if h.config.Credentials == nil {
+func writeCredentials(c *protocol.MCPCredentials, a account.Account) error {
+	if c == nil {
 		return nil
 	}
-	content, err := json.Marshal(h.config.Credentials(session, id))
+	content, err := json.Marshal(c)
 	if err != nil {
 		return err
 	}
 	return a.WritePrivate(account.CredentialsFile, append(content, '\n'))
 }
 
-// wireAgent is wire for the known coding agent cli, "" for any other. An error is
-// of KindInvalid: a person has to look after the file that it names.
-func (h *Host) wireAgent(session protocol.SessionID, id protocol.PTYID, a account.Account, cli string) error {
+// furnishAgent is furnish for the known coding agent cli, "" for any other. An
+// error is of KindInvalid: a person has to look after the file that it names.
+func (h *Host) furnishAgent(session protocol.SessionID, id protocol.PTYID, a account.Account, cli string) error {
 	if cli == "" {
 		return nil
 	}
-	if err := h.wire(session, id, a, cli); err != nil {
+	if err := h.furnish(feature.Terminal{Session: session, PTY: id, UID: a.UID}, a, cli); err != nil {
 		return protocol.Errorf(protocol.KindInvalid, "%s can't be given the sandbox's tools: %v", cli, err)
 	}
 	return nil
 }
 
-func (h *Host) wire(session protocol.SessionID, id protocol.PTYID, a account.Account, agent string) error {
-	if h.config.Wire == nil {
+func (h *Host) furnish(of feature.Terminal, a account.Account, agent string) error {
+	if h.config.Features == nil {
 		return nil
 	}
-	home, err := os.OpenRoot(a.Home)
+	root, err := os.OpenRoot(a.Home)
 	if err != nil {
 		return fmt.Errorf("home: %w", err)
 	}
-	defer home.Close()
-	return h.config.Wire(home, a.UID, a.GID, session, id, agent)
+	defer root.Close()
+	return h.config.Features.FurnishHome(feature.Home{Terminal: of, GID: a.GID, Root: root, Agent: agent})
 }
 
 // say shows text as if the program had printed it. It is called before the

@@ -1,0 +1,190 @@
+package agent
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/broker"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/browser"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/egress"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/environment"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/executor"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/files"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/files/workspace"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/hooks"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/integration"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/loopback"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/mcp"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/metrics"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/outbound"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/peer"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/preview"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/tools"
+)
+
+// A builder makes the features of a sandbox, in the order in which they need each
+// other. Whatever it has made by the time that something fails is in the Set.
+type builder struct {
+	*Agent
+	listeners listeners
+	ports     loopback.Ports
+	program   string // the path of this program, for terminals
+}
+
+// isolated reports whether each terminal has a user of its own.
+func (b *builder) isolated() bool { return b.host.Isolation() == terminal.IsolationUID }
+
+// peerUID returns what tells whose process connects; nil where terminals share a
+// user.
+func (b *builder) peerUID() func(local, remote netip.AddrPort) (int, error) {
+	if b.isolated() {
+		return peer.UID
+	}
+	return nil
+}
+
+// network adds what stands between programs and the network: approvals, the
+// broker, variables and secrets, and the egress proxy.
+func (b *builder) network() error {
+	sandbox := b.identity.Enrolment.SandboxID
+	key, err := b.identity.Device.ECDH()
+	if err != nil {
+		return err
+	}
+	static, err := outbound.ParseStatic(b.cfg.OutboundHosts)
+	if err != nil {
+		return fmt.Errorf("--outbound-hosts: %w", err)
+	}
+	rules, err := egress.OpenRules(filepath.Join(b.cfg.StateDir, "egress.json"), b.cfg.Egress)
+	if err != nil {
+		return err
+	}
+	approvals, err := approval.Open(approval.Options{
+		Dir: filepath.Join(b.cfg.StateDir, "approvals"), Logger: b.log,
+		Listeners: []approval.Listener{b.audit, b.authority.Outbox},
+	})
+	if err != nil {
+		return err
+	}
+	b.features.Add(approvals, approval.Metrics{Log: approvals})
+	dialer := &outbound.Dialer{Static: static}
+	brokers, err := broker.NewServer(broker.Options{
+		Listener: b.listeners.broker, Dialer: dialer, PeerUID: b.peerUID(), Asker: approvals, Log: b.log,
+		Masker: func() broker.Masker { return b.secrets.Stream() },
+	})
+	if err != nil {
+		return err
+	}
+	b.features.Add(brokers, broker.Metrics{Server: brokers})
+	b.features.Add(approval.Decisions{Approvals: approvals, Egress: rules, Broker: brokers, Log: b.log})
+	b.features.Add(environment.New(environment.Options{
+		Broker: brokers, Terminals: b.host, Secrets: b.secrets, Seal: environment.DeviceSeal{Key: key, Sandbox: sandbox},
+	}))
+	proxy, err := egress.New(egress.Config{
+		Listener: b.listeners.egress, Rules: rules, Approver: approvals, Dialer: dialer, Agent: b.ports, PeerUID: b.peerUID(), Log: b.log,
+	})
+	if err != nil {
+		return err
+	}
+	b.egress = egress.NewGate(egress.GateOptions{
+		Sandbox: sandbox, On: b.cfg.Egress, Isolated: b.isolated(), Rules: rules, Proxy: proxy, Static: static.Hosts(), Log: b.log,
+	})
+	b.features.Add(b.egress, egress.Metrics{Proxy: proxy}) // its variables count before those of users
+	return nil
+}
+
+// agents adds what coding agents work with: tools, the files, the session's
+// browser, accounts that people have attached, and settings in which agents find
+// all that.
+func (b *builder) agents() error {
+	options := workspace.Options{Dir: b.cfg.Workspace, Logger: b.log}
+	if b.isolated() {
+		options.Own, options.Owner = b.host.OwnsUID, b.fileOwner
+	}
+	tree, err := workspace.Open(options)
+	if err != nil {
+		return err
+	}
+	b.features.Add(&tools.Terminals{Host: b.host}, &files.Files{
+		FS: tree, Marked: files.DefaultMarked, Log: b.log, Redact: func() files.Masker { return b.secrets.Stream() },
+	})
+	own := filepath.Join(b.cfg.Homes, ".fairlead")
+	if err := os.MkdirAll(own, 0o755); err != nil {
+		return err
+	}
+	refused := browser.NewMetrics()
+	browsers, err := browser.New(browser.Options{
+		Dir: filepath.Join(own, "browser"), Accounts: b.host, Start: b.startBrowser, Egress: b.egress, Ports: b.ports,
+		PeerUID: peer.UID, Secrets: b.secrets, Metrics: refused, Log: b.log,
+	})
+	if err != nil {
+		return err
+	}
+	b.features.Add(browsers, refused)
+	server := mcp.New(mcp.Options{
+		Listener: b.listeners.mcp, Terminals: b.host, Sets: []toolbox.Set{b.features}, PeerUID: b.peerUID(),
+		Secrets: b.secrets, Version: b.cfg.Revision, Log: b.log,
+	})
+	b.features.Add(server)
+	accounts, err := integration.New(integration.Options{
+		Client: integration.Client{Requests: b.authority.Credentials}, Listener: server, Log: b.log,
+	})
+	if err != nil {
+		return err
+	}
+	b.features.Add(accounts, hooks.Feature{Command: b.program})
+	return nil
+}
+
+// fileOwner returns the uid that files have which people put into the workspace:
+// a terminal's, so that programs may change their mode. Any will do, for
+// terminals share the workspace.
+func (b *builder) fileOwner() (uid int, ok bool) {
+	for _, t := range b.host.Running() {
+		return t.UID, true
+	}
+	return terminal.DefaultFirstUID, true
+}
+
+// startBrowser starts a session's browser so that all it starts is found again,
+// and gains no privileges. The thread is the browser's own.
+func (b *builder) startBrowser(cmd *exec.Cmd) (kill func(), err error) {
+	if !b.cfg.AllowPrivileges {
+		if err := process.Confine(); err != nil {
+			return nil, err
+		}
+	}
+	return process.StartMarked(cmd)
+}
+
+// sandbox adds what is about the sandbox as a whole: its terminals, which end
+// before anything else, its commands and its metrics.
+func (b *builder) sandbox() (*executor.Executor, error) {
+	b.features.Add(&preview.Preview{Ports: b.ports, Log: b.log})
+	b.features.Add(feature.Sandbox{Sessions: b.features, Grants: b.authority.Trust.Revocations, Log: b.log})
+	b.features.Add(terminal.Feature{Host: b.host})
+	run := &executor.Executor{
+		Sandbox: b.identity.Enrolment.SandboxID, Keys: b.authority.Trust.Keys, Device: b.identity.Device, Ledger: b.ledger, Audit: b.audit,
+		Operations: b.features.Operations(), Callbacks: b.authority.Outbox,
+		Now: time.Now, Log: b.log,
+	}
+	b.features.Add(executor.Metrics{Executor: run}, b.tunnels, healthMetrics{b.health()})
+	shown, err := metrics.New(metrics.Options{
+		Terminals: b.host, Egress: b.egress, Collectors: b.features.Collectors(),
+		Workspace: b.cfg.Workspace, Revision: b.cfg.Revision, Started: time.Now(), Log: b.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	b.features.Add(shown)
+	return run, nil
+}
