@@ -23,12 +23,12 @@ func (r *Relay) routes(router access.Router) error {
 	}
 	signer := &dispatch.Signer{URL: r.cfg.ControlPlaneURL, Credential: r.cfg.Credential, Client: r.client}
 	sockets := &gateway.Gateway{
-		Origins: r.origins, Desk: access.NewDesk(time.Now), Grants: r.grants, Log: r.log,
+		Origins: r.origins, Tickets: access.NewTicketStore(time.Now), Grants: r.grants, Log: r.log,
 		Metrics: r.metrics.gateway, SocketsPerPerson: r.cfg.SocketsPerPerson,
 	}
 	(&gateway.Terminals{Gateway: sockets, Keys: r.keys, Hubs: r.hubs, Rejects: r.refused}).Register(router)
 	(&controlapi.API{
-		Keys: r.keys, Dispatcher: r.dispatcher, Signer: signer, Pages: r.pages, Passes: access.NewStreamPasses(time.Now),
+		Keys: r.keys, Dispatcher: r.dispatcher, Signer: signer, Pages: r.pages, StreamCookies: access.NewStreamCookies(time.Now),
 		Revoked: r.revoked, Rejects: r.refused, Origins: r.origins,
 		ControlPlane: controlPlane, Address: r.address, Log: r.log,
 	}).Register(router)

@@ -13,8 +13,8 @@ import (
 const (
 	// probeJitter is the fraction by which pauses vary.
 	probeJitter = 0.1
-	// youth is the age below which the end of a QUIC tunnel counts against QUIC.
-	youth = time.Minute
+	// minLife is the age below which the end of a QUIC tunnel counts against QUIC.
+	minLife = time.Minute
 )
 
 // A Ladder remembers across one tunnel's dials which carriers work: QUIC is the
@@ -22,10 +22,10 @@ const (
 // methods may be called concurrently.
 type Ladder struct {
 	// Guarded by mu.
-	mu    sync.Mutex
-	avoid Carrier // not to be tried first next time
-	falls int     // failures of QUIC in a row
-	trust bool    // the last tunnel was over QUIC, and its path was fine
+	mu       sync.Mutex
+	avoid    Carrier // not to be tried first next time
+	failures int     // failures of QUIC in a row
+	trust    bool    // the last tunnel was over QUIC, and its path was fine
 }
 
 // headStart returns how long c is tried before another carrier.
@@ -85,10 +85,10 @@ func (l *Ladder) ended(c Carrier, lived time.Duration, err error) {
 		return
 	}
 	switch {
-	case lived >= youth:
-		l.falls = 0
+	case lived >= minLife:
+		l.failures = 0
 	case silent(err):
-		l.falls++
+		l.failures++
 		l.avoid = c
 	}
 }
@@ -100,18 +100,18 @@ func (l *Ladder) failed() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.falls++
+	l.failures++
 }
 
 // pause returns the time until the next probe of QUIC.
 func (l *Ladder) pause(pace climbPace) time.Duration {
-	falls := 0
+	failures := 0
 	if l != nil {
 		l.mu.Lock()
-		falls = l.falls
+		failures = l.failures
 		l.mu.Unlock()
 	}
-	wait := min(pace.probe<<min(falls, 8), pace.most)
+	wait := min(pace.probe<<min(failures, 8), pace.most)
 	return time.Duration(float64(wait) * (1 + probeJitter*(2*rand.Float64()-1)))
 }
 

@@ -24,12 +24,12 @@ const (
 // same client id, until the first one would have expired. The used cookie is
 // void at once.
 type Pass struct {
-	desk   *Desk
+	store  *TicketStore
 	entry  *admission
 	spent  [sha256.Size]byte
 	cookie string
 
-	end func() // guarded by desk.mu: closes the socket; nil: none is open
+	end func() // guarded by store.mu: closes the socket; nil: none is open
 }
 
 // A spent cookie, and when it was used.
@@ -39,33 +39,33 @@ type spent struct {
 }
 
 // rotate gives entry a new cookie. The caller holds mu.
-func (d *Desk) rotate(entry *admission, now time.Time) *Pass {
-	p := &Pass{desk: d, entry: entry, spent: entry.cookie, cookie: rand.Text()}
-	delete(d.byTicket, entry.ticket)
-	delete(d.byCookie, entry.cookie)
+func (s *TicketStore) rotate(entry *admission, now time.Time) *Pass {
+	p := &Pass{store: s, entry: entry, spent: entry.cookie, cookie: rand.Text()}
+	delete(s.byTicket, entry.ticket)
+	delete(s.byCookie, entry.cookie)
 	entry.ticketEnds = time.Time{}
-	d.bySpent[entry.cookie] = spent{entry, now}
+	s.bySpent[entry.cookie] = spent{entry, now}
 	if entry.spent = append(entry.spent, entry.cookie); len(entry.spent) > maxSpent {
-		delete(d.bySpent, entry.spent[0])
+		delete(s.bySpent, entry.spent[0])
 		entry.spent = append(entry.spent[:0:0], entry.spent[1:]...)
 	}
 	entry.cookie = sha256.Sum256([]byte(p.cookie))
 	entry.holder = p
-	d.byCookie[entry.cookie] = entry
+	s.byCookie[entry.cookie] = entry
 	return p
 }
 
 // replayed handles a cookie that was already used. Long after its use that is
 // no accident: one of two clients stole it, so neither may go on. It returns
 // what ends the socket. The caller holds mu.
-func (d *Desk) replayed(key [sha256.Size]byte, now time.Time) (end func()) {
-	used, known := d.bySpent[key]
+func (s *TicketStore) replayed(key [sha256.Size]byte, now time.Time) (end func()) {
+	used, known := s.bySpent[key]
 	if !known || now.Sub(used.at) < raceTime {
 		return nil
 	}
 	entry := used.by
-	d.drop(entry)
-	d.stolen()
+	s.drop(entry)
+	s.stolen()
 	if entry.holder == nil {
 		return nil
 	}
@@ -74,16 +74,16 @@ func (d *Desk) replayed(key [sha256.Size]byte, now time.Time) (end func()) {
 
 // Cookie returns the next cookie, and how long a browser should keep it.
 func (p *Pass) Cookie() (value string, life time.Duration) {
-	p.desk.mu.Lock()
-	defer p.desk.mu.Unlock()
-	return p.cookie, p.entry.cookieEnds.Sub(p.desk.now())
+	p.store.mu.Lock()
+	defer p.store.mu.Unlock()
+	return p.cookie, p.entry.cookieEnds.Sub(p.store.now())
 }
 
 // Opened sets what ends the socket that the cookie has opened.
 func (p *Pass) Opened(end func()) {
-	p.desk.mu.Lock()
-	defer p.desk.mu.Unlock()
-	if p.desk.byCookie[p.entry.cookie] != p.entry { // stolen in the meantime
+	p.store.mu.Lock()
+	defer p.store.mu.Unlock()
+	if p.store.byCookie[p.entry.cookie] != p.entry { // stolen in the meantime
 		defer end()
 	}
 	p.end = end
@@ -91,32 +91,32 @@ func (p *Pass) Opened(end func()) {
 
 // Closed notes that the socket has ended.
 func (p *Pass) Closed() {
-	p.desk.mu.Lock()
-	defer p.desk.mu.Unlock()
+	p.store.mu.Lock()
+	defer p.store.mu.Unlock()
 	p.end = nil
 }
 
 // Renew gives the next admission the socket's newer grant.
 func (p *Pass) Renew(grant *jws.Grant, token string) {
-	p.desk.mu.Lock()
-	defer p.desk.mu.Unlock()
+	p.store.mu.Lock()
+	defer p.store.mu.Unlock()
 	if p.entry.holder == p {
 		p.entry.Grant, p.entry.Token = grant, token
-		p.entry.cookieEnds = earlier(p.desk.now().Add(protocol.CookieTTL), grant.Expires())
+		p.entry.cookieEnds = earlier(p.store.now().Add(protocol.CookieTTL), grant.Expires())
 	}
 }
 
 // Restore makes the used cookie valid again, as it has opened nothing.
 func (p *Pass) Restore() {
-	p.desk.mu.Lock()
-	defer p.desk.mu.Unlock()
+	p.store.mu.Lock()
+	defer p.store.mu.Unlock()
 	entry := p.entry
-	if entry.holder != p || p.desk.byCookie[entry.cookie] != entry {
+	if entry.holder != p || p.store.byCookie[entry.cookie] != entry {
 		return
 	}
-	delete(p.desk.byCookie, entry.cookie)
-	delete(p.desk.bySpent, p.spent)
+	delete(p.store.byCookie, entry.cookie)
+	delete(p.store.bySpent, p.spent)
 	entry.spent = entry.spent[:len(entry.spent)-1]
 	entry.cookie, entry.holder = p.spent, nil
-	p.desk.byCookie[entry.cookie] = entry
+	p.store.byCookie[entry.cookie] = entry
 }

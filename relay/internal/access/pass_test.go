@@ -10,13 +10,13 @@ import (
 )
 
 // come presents a cookie as the page client does.
-func come(d *Desk, cookie, client string) (*Pass, error) {
+func come(d *TicketStore, cookie, client string) (*Pass, error) {
 	_, pass, err := d.Redeem(Presented{Cookie: cookie, Client: client, Target: target})
 	return pass, err
 }
 
 // next is come that must succeed, and returns the next cookie.
-func next(t *testing.T, d *Desk, cookie, client string) (*Pass, string) {
+func next(t *testing.T, d *TicketStore, cookie, client string) (*Pass, string) {
 	t.Helper()
 	pass, err := come(d, cookie, client)
 	if err != nil {
@@ -28,7 +28,7 @@ func next(t *testing.T, d *Desk, cookie, client string) (*Pass, string) {
 
 // A page comes back with what it was given last, and with nothing before that.
 func TestFound30EachCookieOnce(t *testing.T) {
-	d := NewDesk(time.Now)
+	d := NewTicketStore(time.Now)
 	_, first := issue(t, d, admit("usr_1"))
 	cookies := []string{first}
 	for range 2 * maxSpent {
@@ -47,7 +47,7 @@ func TestFound30EachCookieOnce(t *testing.T) {
 }
 
 func TestFound30ACookieIsOnePages(t *testing.T) {
-	d := NewDesk(time.Now)
+	d := NewTicketStore(time.Now)
 	_, cookie := issue(t, d, admit("usr_1"))
 	_, cookie = next(t, d, cookie, "page")
 	for _, other := range []string{"", "another"} {
@@ -68,7 +68,7 @@ func TestFound30AStolenCookieEndsBoth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := NewDesk(time.Now)
+				d := NewTicketStore(time.Now)
 				stolen, closed := 0, 0
 				d.OnStolen(func() { stolen++ })
 				_, first := issue(t, d, admit("usr_1"))
@@ -93,7 +93,7 @@ func TestFound30AStolenCookieEndsBoth(t *testing.T) {
 // A cookie that opened nothing is as good as before, and the one that would have
 // come after it is not.
 func TestFound30RestoredCookie(t *testing.T) {
-	d := NewDesk(time.Now)
+	d := NewTicketStore(time.Now)
 	ticket, cookie := issue(t, d, admit("usr_1"))
 	pass, after := next(t, d, cookie, "page")
 	pass.Restore()
@@ -114,7 +114,7 @@ func TestFound30RestoredCookie(t *testing.T) {
 // renewed with, and no longer than a cookie.
 func TestFound30RenewedCookie(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := NewDesk(time.Now)
+		d := NewTicketStore(time.Now)
 		short := admit("usr_1")
 		short.Grant.ExpiresAt = time.Now().Add(time.Minute).Unix()
 		_, cookie := issue(t, d, short)
@@ -140,7 +140,7 @@ func TestFound30RenewedCookie(t *testing.T) {
 // A socket whose cookie is found to be stolen while it opens doesn't stay.
 func TestFound30StolenWhileOpening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := NewDesk(time.Now)
+		d := NewTicketStore(time.Now)
 		_, first := issue(t, d, admit("usr_1"))
 		pass, _ := next(t, d, first, "page")
 		time.Sleep(raceTime)

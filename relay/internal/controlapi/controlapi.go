@@ -24,17 +24,17 @@ var ownCookies = map[string]string{"fairlead_login": "/auth/", "fairlead_connect
 
 // API serves the routes.
 type API struct {
-	Keys         *jws.Keys
-	Dispatcher   *dispatch.Dispatcher
-	Signer       *dispatch.Signer
-	Pages        *pagestream.Pages
-	Passes       *access.StreamPasses
-	Revoked      *jws.RevocationSet
-	Rejects      *rejects.Rejects
-	Origins      *access.Origins
-	ControlPlane *url.URL
-	Address      func(*http.Request) netip.Addr // where a request comes from
-	Log          *slog.Logger
+	Keys          *jws.Keys
+	Dispatcher    *dispatch.Dispatcher
+	Signer        *dispatch.Signer
+	Pages         *pagestream.Pages
+	StreamCookies *access.StreamCookies
+	Revoked       *jws.RevocationSet
+	Rejects       *rejects.Rejects
+	Origins       *access.Origins
+	ControlPlane  *url.URL
+	Address       func(*http.Request) netip.Addr // where a request comes from
+	Log           *slog.Logger
 
 	reports   chan struct{} // a semaphore of maxReports
 	callbacks *intake.Rates

@@ -112,7 +112,7 @@ func newWorldAt(t *testing.T, authority *relaytest.Authority, address string, cl
 	revoked := w.authority.Revoked
 	pages := pagestream.New(lifetime.New(lifetime.Options{Revoked: revoked}), registry)
 	w.api = &API{
-		Keys: w.authority.Keys, Pages: pages, Passes: access.NewStreamPasses(time.Now), Revoked: revoked, Origins: origins,
+		Keys: w.authority.Keys, Pages: pages, StreamCookies: access.NewStreamCookies(time.Now), Revoked: revoked, Origins: origins,
 		Dispatcher: dispatch.New(dispatch.Options{Keys: w.authority.Keys, Tunnels: tunnels, Pages: pages, Revoked: revoked, Log: log}),
 		Signer:     &dispatch.Signer{URL: address, Credential: "relay-secret", Client: client},
 		Rejects:    rejects.New(registry, slog.New(slog.NewTextHandler(&w.logged, nil))), ControlPlane: base, Log: log,

@@ -33,7 +33,7 @@ func (a *API) openSession(w http.ResponseWriter, r *http.Request) {
 	}
 	var cookie string
 	if err == nil {
-		cookie, err = a.Passes.Issue(grant)
+		cookie, err = a.StreamCookies.Issue(grant)
 	}
 	if err != nil {
 		a.refuse(w, rejects.Request, err)
@@ -84,7 +84,7 @@ func (a *API) presented(r *http.Request) (*jws.Grant, error) {
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
 		return nil, protocol.Fault(protocol.KindForbidden, nil)
 	}
-	grant, err := a.Passes.Grant(cookie.Value)
+	grant, err := a.StreamCookies.Grant(cookie.Value)
 	if err == nil && a.Revoked.Grant(grant) {
 		err = protocol.Errorf(protocol.KindUnauthenticated, "the grant was revoked")
 	}

@@ -23,7 +23,7 @@ import (
 // Gateway admits sockets to targets of any kind: see [Targets].
 type Gateway struct {
 	Origins *access.Origins
-	Desk    *access.Desk
+	Tickets *access.TicketStore
 	Grants  *lifetime.Grants // those of open sockets
 	Log     *slog.Logger
 	Metrics *Metrics
@@ -64,7 +64,7 @@ type Socket interface {
 // Issue answers r with a ticket and a cookie that open one socket to a target
 // at path. The caller has checked the grant's rights.
 func (g *Gateway) Issue(w http.ResponseWriter, r *http.Request, targets Targets, a access.Admission, path string) error {
-	ticket, cookie, expires, err := g.Desk.Issue(a)
+	ticket, cookie, expires, err := g.Tickets.Issue(a)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (g *Gateway) Issue(w http.ResponseWriter, r *http.Request, targets Targets,
 // before the upgrade whatever it can, with the kind's status and text only. It
 // is called once for each kind, before any request.
 func (g *Gateway) Sockets(targets Targets) http.HandlerFunc {
-	g.Desk.OnStolen(g.Metrics.Stolen.Inc)
+	g.Tickets.OnStolen(g.Metrics.Stolen.Inc)
 	return func(w http.ResponseWriter, r *http.Request) { g.socket(w, r, targets) }
 }
 
@@ -94,7 +94,7 @@ func (g *Gateway) socket(w http.ResponseWriter, r *http.Request, targets Targets
 		g.endAtOnce(w, r, offer, protocol.Moved{Origin: elsewhere.Origin}, protocol.KindRestarting, "the "+targets.Name()+" is at another relay")
 		return
 	}
-	if errors.Is(err, errCrowded) {
+	if errors.Is(err, errTooManySockets) {
 		g.Metrics.Refused.WithLabelValues(protocol.KindTooMany.String()).Inc()
 		g.Metrics.Crowded.Inc()
 		g.endAtOnce(w, r, offer, nil, protocol.KindTooMany, "too many sockets of one person")
@@ -177,7 +177,7 @@ func (g *Gateway) admit(r *http.Request, offer Offer, targets Targets) (in admit
 	if c, err := r.Cookie(targets.Cookie()); err == nil {
 		presented.Cookie = c.Value
 	}
-	admission, pass, err := g.Desk.Redeem(presented)
+	admission, pass, err := g.Tickets.Redeem(presented)
 	if err != nil {
 		return in, err
 	}

@@ -11,8 +11,8 @@ import (
 // relay by default.
 const DefaultSocketsPerPerson = 256
 
-// errCrowded says that a person has as many sockets as allowed.
-var errCrowded = protocol.Fault(protocol.KindTooMany, errors.New("the person has too many sockets"))
+// errTooManySockets says that a person has as many sockets as allowed.
+var errTooManySockets = protocol.Fault(protocol.KindTooMany, errors.New("the person has too many sockets"))
 
 // A tally counts the sockets of each person. Its zero value is ready.
 type tally struct {
@@ -21,12 +21,12 @@ type tally struct {
 }
 
 // enter counts one more socket of a person, who may have at most most, or fails
-// with errCrowded. leave may be called more than once.
+// with errTooManySockets. leave may be called more than once.
 func (t *tally) enter(user protocol.UserID, most int) (leave func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.of[user] >= most {
-		return nil, errCrowded
+		return nil, errTooManySockets
 	}
 	if t.of == nil {
 		t.of = map[protocol.UserID]int{}

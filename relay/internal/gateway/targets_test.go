@@ -76,7 +76,7 @@ func TestAnotherKindOfTarget(t *testing.T) {
 	issue := func(change func(*jws.Grant)) (ticket, cookie string, grant *jws.Grant) {
 		t.Helper()
 		grant, token := w.authority.Grant(change)
-		ticket, cookie, _, err := w.gateway.Desk.Issue(access.Admission{Grant: grant, Token: token, Target: echo("ses_1")})
+		ticket, cookie, _, err := w.gateway.Tickets.Issue(access.Admission{Grant: grant, Token: token, Target: echo("ses_1")})
 		if err != nil {
 			t.Fatal(err)
 		}

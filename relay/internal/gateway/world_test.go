@@ -80,7 +80,7 @@ func newWorldWith(t *testing.T, start func(*httptest.Server), fleet hub.Tunnels)
 		t.Fatal(err)
 	}
 	w.gateway = &Gateway{
-		Origins: origins, Desk: access.NewDesk(time.Now), Grants: lifetime.New(lifetime.Options{Revoked: w.revoked}), Log: log, Metrics: NewMetrics(registry),
+		Origins: origins, Tickets: access.NewTicketStore(time.Now), Grants: lifetime.New(lifetime.Options{Revoked: w.revoked}), Log: log, Metrics: NewMetrics(registry),
 	}
 	(&Terminals{Gateway: w.gateway, Keys: w.authority.Keys, Hubs: w.hubs}).Register(mux)
 	w.server.Config.Handler = origins.Guard(mux)

@@ -33,21 +33,21 @@ type wants struct {
 	open  [2]bool // requested and not yet come
 }
 
-func (w *wants) add(v *Viewer, wish want) {
+func (w *wants) add(v *Viewer, one want) {
 	if len(w.of) == 0 {
-		w.next = wish.until
+		w.next = one.until
 	}
-	w.of[v] = wish
-	if !wish.ahead {
-		w.count[wish.sort]++
+	w.of[v] = one
+	if !one.ahead {
+		w.count[one.sort]++
 	}
 }
 
 // drop ends v's wait, if any.
 func (w *wants) drop(v *Viewer) {
-	wish, waits := w.of[v]
-	if waits && !wish.ahead {
-		w.count[wish.sort]--
+	one, waits := w.of[v]
+	if waits && !one.ahead {
+		w.count[one.sort]--
 	}
 	delete(w.of, v)
 }
@@ -55,9 +55,9 @@ func (w *wants) drop(v *Viewer) {
 // take ends the waits for which pick is true, and returns them.
 func (w *wants) take(pick func(want) bool) map[*Viewer]want {
 	taken := map[*Viewer]want{}
-	for v, wish := range w.of {
-		if pick(wish) {
-			taken[v] = wish
+	for v, one := range w.of {
+		if pick(one) {
+			taken[v] = one
 		}
 	}
 	for v := range taken {

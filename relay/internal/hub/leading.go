@@ -34,7 +34,7 @@ type candidate struct {
 	user    protocol.UserID
 	client  string
 	follows bool // never leads: a panel beside something else
-	wish    size
+	asked   size
 }
 
 func newLeading() leading {
@@ -47,7 +47,7 @@ func (l *leading) add(id turn.SocketID, s candidate) {
 		l.sockets[s.user] = map[turn.SocketID]*candidate{}
 	}
 	if old := l.sockets[s.user][id]; old != nil {
-		s.wish = old.wish
+		s.asked = old.asked
 	}
 	l.sockets[s.user][id] = &s
 	l.changed(s.user)
@@ -66,7 +66,7 @@ func (l *leading) changed(user protocol.UserID) { l.stale = l.stale || user == l
 // wants stores the size that a socket asks for.
 func (l *leading) wants(user protocol.UserID, id turn.SocketID, want size) {
 	if s := l.sockets[user][id]; s != nil && !s.follows {
-		s.wish = want
+		s.asked = want
 		if id == l.leader {
 			l.given = size{} // a repeated request is applied again
 		}
@@ -117,8 +117,8 @@ func (l *leading) choose(controller protocol.UserID) (leader turn.SocketID, give
 	if leader != l.leader {
 		l.leader, l.given = leader, size{}
 	}
-	if s := l.sockets[controller][leader]; s != nil && s.wish != l.given {
-		l.given, give = s.wish, s.wish
+	if s := l.sockets[controller][leader]; s != nil && s.asked != l.given {
+		l.given, give = s.asked, s.asked
 	}
 	return leader, give, true
 }
@@ -157,7 +157,7 @@ func (h *Hub) lead() {
 		h.audience.viewers[id].leads(id == leader)
 	}
 	cols, rows := h.feed.Size()
-	given := h.resize.wish == nil && (h.resize.last == give || h.resize.last == size{}) && give == size{cols, rows}
+	given := h.resize.asked == nil && (h.resize.last == give || h.resize.last == size{}) && give == size{cols, rows}
 	if _, ok := h.state.MayType(leader, h.state.Term()); ok && give != (size{}) && !given {
 		h.resize.want(protocol.Resize{Term: h.state.Term(), Cols: give.cols, Rows: give.rows}) // tick sends it
 	}

@@ -68,7 +68,7 @@ func TestFound15WhoLeads(t *testing.T) {
 					l.wants(k.user, k.id, want)
 					for i := range there {
 						if there[i].id == k.id && !k.follows {
-							there[i].wish = want
+							there[i].asked = want
 						}
 					}
 				}
@@ -95,8 +95,8 @@ func TestFound15WhoLeads(t *testing.T) {
 				if leader != best.id {
 					t.Fatalf("%d leads, want %d of %+v after %q", leader, best.id, own, acts)
 				}
-				if best.wish != (size{}) && terminal != best.wish {
-					t.Fatalf("the terminal is %v, its leader wants %v", terminal, best.wish)
+				if best.asked != (size{}) && terminal != best.asked {
+					t.Fatalf("the terminal is %v, its leader wants %v", terminal, best.asked)
 				}
 				if again, give, fresh := l.choose(controller); again != leader || give != (size{}) || fresh {
 					t.Fatalf("chosen again: %d, %v, %t", again, give, fresh)

@@ -17,12 +17,12 @@ const (
 // pendingResize limits how often the terminal is resized; the last request
 // wins. Owned by run.
 type pendingResize struct {
-	wish *protocol.Resize
-	sent time.Time
-	last size // last size sent
+	asked *protocol.Resize
+	sent  time.Time
+	last  size // last size sent
 }
 
-func (p *pendingResize) want(m protocol.Resize) { p.wish = &m }
+func (p *pendingResize) want(m protocol.Resize) { p.asked = &m }
 
 // tick does what is due at now.
 func (h *Hub) tick(now time.Time) {
@@ -42,9 +42,9 @@ func (h *Hub) tick(now time.Time) {
 		}
 	}
 	h.audience.tell(h.facts.list(now)...)
-	if h.resize.wish != nil && h.link != nil && now.Sub(h.resize.sent) >= resizeInterval {
-		h.send(*h.resize.wish)
-		h.resize = pendingResize{sent: now, last: size{h.resize.wish.Cols, h.resize.wish.Rows}}
+	if h.resize.asked != nil && h.link != nil && now.Sub(h.resize.sent) >= resizeInterval {
+		h.send(*h.resize.asked)
+		h.resize = pendingResize{sent: now, last: size{h.resize.asked.Cols, h.resize.asked.Rows}}
 	}
 	h.audience.carry(h.audience.roster.Late(now))
 }
@@ -61,7 +61,7 @@ func (h *Hub) untilTick(now time.Time) time.Duration {
 	if due, needed := h.facts.listDueIn(now); needed {
 		wait = min(wait, due)
 	}
-	if h.resize.wish != nil && h.link != nil {
+	if h.resize.asked != nil && h.link != nil {
 		wait = min(wait, resizeInterval-now.Sub(h.resize.sent))
 	}
 	if due := h.audience.roster.Due(); !due.IsZero() {

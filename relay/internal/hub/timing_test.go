@@ -153,8 +153,8 @@ func TestSizesAreLimited(t *testing.T) {
 	h, now := still(), time.Now()
 	h.resize.want(protocol.Resize{Term: 2, Cols: 1, Rows: 1})
 	h.tick(now)
-	if h.resize.wish == nil || h.untilTick(now) <= 0 {
-		t.Fatal("a wish is lost, or waited for in a loop, without a link")
+	if h.resize.asked == nil || h.untilTick(now) <= 0 {
+		t.Fatal("a request is lost, or waited for in a loop, without a link")
 	}
 	h.link = deafLink(t)
 	for i := range 100 { // one each millisecond

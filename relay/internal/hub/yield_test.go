@@ -115,7 +115,7 @@ func (e *executing) drops(want string) {
 }
 
 // TestTypedBehindRevoke: nothing of it is written, whenever run gets to the
-// wish.
+// request.
 func TestTypedBehindRevoke(t *testing.T) {
 	for _, numbered := range []bool{false, true} {
 		t.Run(fmt.Sprint("numbered ", numbered), func(t *testing.T) {
@@ -151,22 +151,22 @@ func TestTypedBehindRevoke(t *testing.T) {
 // the grant was refused.
 func TestTypedBehindRefusedGrant(t *testing.T) {
 	for _, numbered := range []bool{false, true} {
-		for _, wish := range []protocol.ClientMessage{toNobody, toBob} {
-			t.Run(fmt.Sprint(wish.To, " numbered ", numbered), func(t *testing.T) {
+		for _, request := range []protocol.ClientMessage{toNobody, toBob} {
+			t.Run(fmt.Sprint(request.To, " numbered ", numbered), func(t *testing.T) {
 				e := newExecuting(t)
 				e.sit(2, "usr_bob")
 				if numbered {
 					e.numbers()
 				}
 				e.reaches()
-				e.v.Say(wish)
+				e.v.Say(request)
 				e.types(1, "a")
 				e.types(2, "b")
 				e.v.Execute("x")
 				e.types(3, "c")
 				e.sends("")
-				e.h.obey(e.v, wish)
-				if wish == toBob {
+				e.h.obey(e.v, request)
+				if request == toBob {
 					e.sends("<>")
 					e.answers(1, "no", held(3, 2))
 				}
@@ -179,7 +179,7 @@ func TestTypedBehindRefusedGrant(t *testing.T) {
 	}
 }
 
-// TestTypedBetweenWishes: each input is judged when the wish before it is
+// TestTypedBetweenWishes: each input is judged when the request before it is
 // decided, not by those behind it.
 func TestTypedBetweenWishes(t *testing.T) {
 	e := newExecuting(t)
@@ -223,7 +223,7 @@ func TestTypedBehindDoneGrant(t *testing.T) {
 	e.roomy()
 }
 
-// TestTypedBehindLostWish: the stream ends before the wish is answered, or
+// TestTypedBehindLostWish: the stream ends before the request is answered, or
 // before run hears of it. What waits is to be sent again, in order.
 func TestTypedBehindLostWish(t *testing.T) {
 	for _, heard := range []bool{false, true} {

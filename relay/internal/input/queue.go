@@ -127,7 +127,7 @@ type message struct {
 func (in *Queue) accept(t *Typist, e message) {
 	e.at = time.Now()
 	in.mu.Lock()
-	e.behind = t.wishes
+	e.behind = t.yieldsRead
 	l := in.pass(t, e)
 	in.mu.Unlock()
 	if l != nil {
@@ -143,8 +143,8 @@ func (in *Queue) pass(t *Typist, e message) Link {
 	case t.gone:
 		in.release(t, e.cost)
 		return nil
-	case !t.attached || e.behind > t.decided || t.taking != takesNothing: // whether it has control is being decided
-		e.late = e.late || e.behind > t.decided
+	case !t.attached || e.behind > t.yieldsDone || t.taking != takesNothing: // whether it has control is being decided
+		e.late = e.late || e.behind > t.yieldsDone
 		t.waiting = append(t.waiting, e)
 		return nil
 	case in.ended:
@@ -289,7 +289,7 @@ func (t *Typist) Hold() {
 	in := t.queue
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	t.wishes++
+	t.yieldsRead++
 	if !t.gone {
 		in.yields[t] = true
 	}
@@ -300,7 +300,7 @@ func (t *Typist) Heard() {
 	in := t.queue
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	t.heard++
+	t.yieldsHeard++
 }
 
 // Resume passes on input that waited for yield requests decided by now.
@@ -308,8 +308,8 @@ func (in *Queue) Resume() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for t := range in.yields {
-		t.decided = t.heard - in.state.Undecided(t.ID)
-		if t.decided == t.wishes {
+		t.yieldsDone = t.yieldsHeard - in.state.Undecided(t.ID)
+		if t.yieldsDone == t.yieldsRead {
 			delete(in.yields, t)
 		}
 		in.judge(t)

@@ -39,15 +39,15 @@ type Typist struct {
 	credit *semaphore.Weighted // input under way
 
 	// Guarded by queue.mu.
-	attached bool      // its input is judged
-	gone     bool      // left
-	waiting  []message // typed before it was attached, or after a request to yield
-	wishes   int       // requests to yield control that its reader has seen
-	heard    int       // those that run knows
-	decided  int       // those done or refused
-	nextSeq  uint64
-	gate     gate
-	taking   taking
+	attached    bool      // its input is judged
+	gone        bool      // left
+	waiting     []message // typed before it was attached, or after a request to yield
+	yieldsRead  int       // requests to yield control that its reader has seen
+	yieldsHeard int       // those that run knows
+	yieldsDone  int       // those done or refused
+	nextSeq     uint64
+	gate        gate
+	taking      taking
 }
 
 // Init makes t a typist of q. Its input waits until Attach.

@@ -57,7 +57,7 @@ type Previews struct {
 	csp    string
 	proxy  *reverseproxy.Proxy
 
-	book book
+	registry registry
 }
 
 // New returns Previews. It fails if Origin isn't an origin.
@@ -65,7 +65,7 @@ func New(opts Options) (*Previews, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	p := &Previews{opts: opts, book: newBook(opts.Now)}
+	p := &Previews{opts: opts, registry: newRegistry(opts.Now)}
 	if opts.Origin == "" {
 		return p, nil
 	}
@@ -138,7 +138,7 @@ func (p *Previews) open(w http.ResponseWriter, r *http.Request) (map[string]stri
 	if _, err := p.opts.Tunnels.Session(grant.Sandbox); err != nil {
 		return nil, err
 	}
-	id, ticket, err := p.book.issue(body.ID, upstream{grant.Sandbox, session, body.Port, grant.Subject}, grant, token, start)
+	id, ticket, err := p.registry.issue(body.ID, upstream{grant.Sandbox, session, body.Port, grant.Subject}, grant, token, start)
 	if err != nil {
 		return nil, err
 	}

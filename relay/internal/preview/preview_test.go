@@ -364,8 +364,8 @@ func TestBounds(t *testing.T) {
 	}
 	w.later(time.Until(grant.Expires()) + protocol.MaxGrantTTL + time.Minute)
 	_, late := w.grant(func(g *jws.Grant) { g.ExpiresAt = g.IssuedAt + 600 })
-	w.previews.book.room(relaytest.User, w.now())
-	if n := len(w.previews.book.byID); n != 0 {
+	w.previews.registry.room(relaytest.User, w.now())
+	if n := len(w.previews.registry.byID); n != 0 {
 		t.Errorf("%d previews are kept", n)
 	}
 	w.later(-30 * time.Minute)
@@ -373,7 +373,7 @@ func TestBounds(t *testing.T) {
 	for range maxTickets {
 		w.post(late, `{"port":3000,"id":"`+o.ID+`"}`)
 	}
-	if n := len(w.previews.book.byID[o.ID].tickets); n != maxTickets {
+	if n := len(w.previews.registry.byID[o.ID].tickets); n != maxTickets {
 		t.Errorf("%d tickets", n)
 	}
 	if resp := w.get(o.URL); resp.StatusCode != http.StatusUnauthorized {
@@ -385,7 +385,7 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%d", resp.StatusCode)
 		}
 	}
-	if n := len(w.previews.book.byID[o.ID].cookies); n != maxCookies {
+	if n := len(w.previews.registry.byID[o.ID].cookies); n != maxCookies {
 		t.Errorf("%d cookies", n)
 	}
 }

@@ -30,7 +30,7 @@ func (p *Previews) Handler() http.Handler { return http.HandlerFunc(p.serve) }
 func (p *Previews) serve(w http.ResponseWriter, r *http.Request) {
 	id, ours := p.idOf(r.Host)
 	switch {
-	case !ours || !p.book.known(id):
+	case !ours || !p.registry.known(id):
 		p.page(w, r, protocol.Errorf(protocol.KindNotFound, "There is no preview here. Open it again from the console."))
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
 		p.page(w, r, protocol.Errorf(protocol.KindMethod, "This method is not served."))
@@ -53,7 +53,7 @@ func (p *Previews) redeem(w http.ResponseWriter, r *http.Request, id string) {
 		p.page(w, r, protocol.Errorf(protocol.KindMethod, "This link is opened by GET."))
 		return
 	}
-	cookie, start, ok := p.book.redeem(id, r.URL.Query().Get("ticket"))
+	cookie, start, ok := p.registry.redeem(id, r.URL.Query().Get("ticket"))
 	if !ok {
 		p.page(w, r, protocol.Errorf(protocol.KindUnauthenticated, "This link was used before, or is too old. Open the preview again from the console."))
 		return
@@ -78,7 +78,7 @@ func (p *Previews) show(w http.ResponseWriter, r *http.Request, id string) {
 			break
 		}
 	}
-	at, grant, token, ok := p.book.enter(id, cookies)
+	at, grant, token, ok := p.registry.enter(id, cookies)
 	var err error
 	switch {
 	case !ok:

@@ -76,7 +76,7 @@ func TestTicketAmongRenewals(t *testing.T) {
 	}
 	w.later(protocol.TicketTTL)
 	w.post(token, renew)
-	if n := len(w.previews.book.byID[o.ID].tickets); n != 1 {
+	if n := len(w.previews.registry.byID[o.ID].tickets); n != 1 {
 		t.Errorf("%d tickets are kept", n)
 	}
 }

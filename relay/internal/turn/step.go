@@ -20,26 +20,26 @@ func Step(s State, e Event) (State, []Effect) {
 	case Succeeded:
 		t.succeeded(e)
 	case Requested:
-		t.wants(wish{kind: request, socket: e.Socket})
+		t.wants(intent{kind: request, socket: e.Socket})
 	case Taken:
-		t.wants(wish{kind: take, socket: e.Socket})
+		t.wants(intent{kind: take, socket: e.Socket})
 	case TakenBack:
-		t.wants(wish{kind: takeBack, socket: e.Socket})
+		t.wants(intent{kind: takeBack, socket: e.Socket})
 	case Keyed:
 		t.keyed(e.Socket)
 	case Cancelled:
-		t.wants(wish{kind: cancel, socket: e.Socket})
+		t.wants(intent{kind: cancel, socket: e.Socket})
 	case Granted:
-		t.wants(wish{kind: handOver, socket: e.Socket, to: e.To})
+		t.wants(intent{kind: handOver, socket: e.Socket, to: e.To})
 	case Revoked:
-		t.wants(wish{kind: giveBack, socket: e.Socket})
+		t.wants(intent{kind: giveBack, socket: e.Socket})
 	case Leased:
 		t.leased(e.Leased)
 	case Reported:
 		t.reported(e.AgentReport)
 	case Detached:
 		t.attached = false
-		t.forgetWishes()
+		t.forgetIntents()
 	case Reattached:
 		t.reattached(e.Opened)
 	}
@@ -79,8 +79,8 @@ func (t *step) joined(e Joined) {
 	if _, n := t.controlling(v.user); v.canControl && n == 1 {
 		t.report(v.user, n)
 	}
-	if v.canControl && v.user == t.creator && t.claimable() && !t.hasWish(claim) {
-		t.first(wish{kind: claim, socket: v.id}) // greets it
+	if v.canControl && v.user == t.creator && t.claimable() && !t.hasIntent(claim) {
+		t.first(intent{kind: claim, socket: v.id}) // greets it
 		return
 	}
 	t.emit(Greet{v.id})
@@ -93,7 +93,7 @@ func (t *step) left(id SocketID) {
 	}
 	before := t.sockets[at]
 	t.sockets = slices.Delete(slices.Clone(t.sockets), at, at+1)
-	t.queue = slices.DeleteFunc(slices.Clone(t.queue), func(w wish) bool { return w.socket == id && w.kind.ofViewer() })
+	t.queue = slices.DeleteFunc(slices.Clone(t.queue), func(w intent) bool { return w.socket == id && w.kind.ofViewer() })
 	t.lessOf(before)
 }
 
@@ -147,8 +147,8 @@ func (t *step) lessOf(before socket) {
 
 // renewLease moves the lease to a grant that its holder still has.
 func (t *step) renewLease() {
-	if t.attached && t.outlived() && !t.hasWish(renew) {
-		t.first(wish{kind: renew})
+	if t.attached && t.outlived() && !t.hasIntent(renew) {
+		t.first(intent{kind: renew})
 	}
 }
 
@@ -172,7 +172,7 @@ func (t *step) leased(m protocol.Leased) {
 		return
 	}
 	w, expected := t.underway, t.proposal.ExpectRevision
-	t.underway, t.proposal = wish{}, protocol.LeaseProposal{}
+	t.underway, t.proposal = intent{}, protocol.LeaseProposal{}
 	switch {
 	case m.Refused == "":
 		t.done(w)
@@ -253,15 +253,15 @@ func (t *step) follow(coding protocol.AgentStateMessage) (changed bool) {
 
 // letClaim gives control to the creator if no person has had it.
 func (t *step) letClaim() {
-	if t.claimable() && !t.hasWish(claim) {
-		t.first(wish{kind: claim})
+	if t.claimable() && !t.hasIntent(claim) {
+		t.first(intent{kind: claim})
 	}
 }
 
 // reattached starts from the agent's present state. The agent may have
 // restarted and remember nothing.
 func (t *step) reattached(o protocol.TerminalOpened) {
-	t.forgetWishes()
+	t.forgetIntents()
 	t.attached = true
 	t.follow(codingOf(o.Agent))
 	t.State = t.following(o)

@@ -55,10 +55,10 @@ type State struct {
 	sockets  []socket                   // by id
 	requests []protocol.UserID          // in line for control
 
-	underway wish // the intent of the present proposal; none if proposal.ID is 0
+	underway intent // the intent of the present proposal; none if proposal.ID is 0
 	proposal protocol.LeaseProposal
-	lastID   uint64 // of a proposal
-	queue    []wish // intents that wait for the answer: at most maxQueued, plus those that go first
+	lastID   uint64   // of a proposal
+	queue    []intent // intents that wait for the answer: at most maxQueued, plus those that go first
 }
 
 type socket struct {
@@ -138,7 +138,7 @@ func (s State) MayControl(id SocketID) bool {
 // Taking reports whether a viewer's key that takes the terminal is still
 // undecided.
 func (s State) Taking(id SocketID) bool {
-	takes := func(w wish) bool { return w.kind == key && w.socket == id }
+	takes := func(w intent) bool { return w.kind == key && w.socket == id }
 	return s.proposal.ID != 0 && takes(s.underway) || slices.ContainsFunc(s.queue, takes)
 }
 

@@ -333,7 +333,7 @@ func TestGraceIsShown(t *testing.T) {
 	}
 }
 
-// TestConflict: the lease changed while the proposal was on its way. The wish is
+// TestConflict: the lease changed while the proposal was on its way. The intent is
 // judged again.
 func TestConflict(t *testing.T) {
 	w := scene(t, bob, carol)
@@ -443,13 +443,13 @@ func TestOtherWindow(t *testing.T) {
 	}
 }
 
-// TestUndecided counts the wishes to yield control that have no answer.
+// TestUndecided counts the intents to yield control that have no answer.
 func TestUndecided(t *testing.T) {
 	w := scene(t, alice, bob)
 	check := func(id turn.SocketID, want int) {
 		t.Helper()
 		if n := w.s.Undecided(id); n != want {
-			t.Fatalf("%d wishes are undecided, want %d", n, want)
+			t.Fatalf("%d intents are undecided, want %d", n, want)
 		}
 	}
 	w.step(turn.Granted{Socket: 1, To: carol}) // who is not there

@@ -58,22 +58,22 @@ type ticket struct {
 	start string
 }
 
-// A book holds previews by their ids.
-type book struct {
+// A registry holds previews by their ids.
+type registry struct {
 	now func() time.Time
 
 	mu   *sync.Mutex
 	byID map[string]*preview // guarded by mu
 }
 
-func newBook(now func() time.Time) book {
-	return book{now: now, mu: new(sync.Mutex), byID: map[string]*preview{}}
+func newRegistry(now func() time.Time) registry {
+	return registry{now: now, mu: new(sync.Mutex), byID: map[string]*preview{}}
 }
 
 // issue makes a preview, or renews the one with that id under grant, and
 // returns a ticket to it. An id of no preview of this upstream fails with kind
 // not_found.
-func (b *book) issue(id string, at upstream, grant *jws.Grant, token, start string) (string, string, error) {
+func (b *registry) issue(id string, at upstream, grant *jws.Grant, token, start string) (string, string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
@@ -106,7 +106,7 @@ func (b *book) issue(id string, at upstream, grant *jws.Grant, token, start stri
 
 // room makes room for another preview, or fails with kind too_many. The caller
 // holds mu. It scans all previews, but only when one is opened.
-func (b *book) room(user protocol.UserID, now time.Time) error {
+func (b *registry) room(user protocol.UserID, now time.Time) error {
 	ofUser := 0
 	for id, p := range b.byID {
 		over := p.grant.Over(now)
@@ -125,7 +125,7 @@ func (b *book) room(user protocol.UserID, now time.Time) error {
 }
 
 // known reports whether there is a preview of that id.
-func (b *book) known(id string) bool {
+func (b *registry) known(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.byID[id] != nil
@@ -133,7 +133,7 @@ func (b *book) known(id string) bool {
 
 // redeem spends a ticket and returns the value of the browser's cookie and the
 // start path.
-func (b *book) redeem(id, secret string) (cookie, start string, ok bool) {
+func (b *registry) redeem(id, secret string) (cookie, start string, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.byID[id]
@@ -160,7 +160,7 @@ func (b *book) redeem(id, secret string) (cookie, start string, ok bool) {
 }
 
 // enter returns what one of the cookies opens, and its present grant.
-func (b *book) enter(id string, cookies []string) (at upstream, grant *jws.Grant, token string, ok bool) {
+func (b *registry) enter(id string, cookies []string) (at upstream, grant *jws.Grant, token string, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.byID[id]

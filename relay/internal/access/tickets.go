@@ -41,10 +41,10 @@ type Admission struct {
 	Target
 }
 
-// Desk issues admissions, each as a ticket and a cookie, and redeems them once.
-// Using the ticket or the cookie spends both (DESIGN §7). A client that used
+// TicketStore issues admissions, each as a ticket and a cookie, and redeems them.
+// Using either spends both (DESIGN §7). A client that used
 // the cookie gets a new one to reconnect with: see [Pass].
-type Desk struct {
+type TicketStore struct {
 	// Static after construction, stolen after OnStolen.
 	now    func() time.Time
 	stolen func() // called when two clients have used a cookie
@@ -76,9 +76,9 @@ type Presented struct {
 	Target         Target
 }
 
-// NewDesk returns an empty Desk that reads the time with now.
-func NewDesk(now func() time.Time) *Desk {
-	return &Desk{
+// NewTicketStore returns an empty TicketStore that reads the time with now.
+func NewTicketStore(now func() time.Time) *TicketStore {
+	return &TicketStore{
 		now:      now,
 		byTicket: map[[sha256.Size]byte]*admission{},
 		byCookie: map[[sha256.Size]byte]*admission{},
@@ -92,18 +92,18 @@ func NewDesk(now func() time.Time) *Desk {
 // [protocol.CookieTTL]) for a, neither beyond the grant. An expired grant fails
 // with kind expired, even within the allowed clock skew: the socket would close
 // at once.
-func (d *Desk) Issue(a Admission) (ticket, cookie string, ticketEnds time.Time, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	now := d.now()
+func (s *TicketStore) Issue(a Admission) (ticket, cookie string, ticketEnds time.Time, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
 	user := a.Grant.Subject
 	if a.Grant.Over(now) {
 		return "", "", time.Time{}, lifetime.ErrExpired
 	}
-	if len(d.byCookie) >= maxAdmissions || d.perUser[user] >= maxAdmissionsPerUser {
-		d.sweep(now)
+	if len(s.byCookie) >= maxAdmissions || s.perUser[user] >= maxAdmissionsPerUser {
+		s.sweep(now)
 	}
-	if len(d.byCookie) >= maxAdmissions || d.perUser[user] >= maxAdmissionsPerUser {
+	if len(s.byCookie) >= maxAdmissions || s.perUser[user] >= maxAdmissionsPerUser {
 		return "", "", time.Time{}, protocol.Errorf(protocol.KindTooMany, "too many unused tickets")
 	}
 	ticket, cookie = rand.Text(), rand.Text()
@@ -114,79 +114,79 @@ func (d *Desk) Issue(a Admission) (ticket, cookie string, ticketEnds time.Time, 
 		ticketEnds: earlier(now.Add(protocol.TicketTTL), a.Grant.Expires()),
 		cookieEnds: earlier(now.Add(protocol.CookieTTL), a.Grant.Expires()),
 	}
-	d.byTicket[entry.ticket], d.byCookie[entry.cookie] = entry, entry
-	d.perUser[user]++
+	s.byTicket[entry.ticket], s.byCookie[entry.cookie] = entry, entry
+	s.perUser[user]++
 	return ticket, cookie, entry.ticketEnds, nil
 }
 
 // OnStolen sets fn to be called for every cookie that two clients turn out to
 // have. It must be called before the first request.
-func (d *Desk) OnStolen(fn func()) { d.stolen = fn }
+func (s *TicketStore) OnStolen(fn func()) { s.stolen = fn }
 
 // Redeem spends the admission behind the ticket or, if none is presented,
 // behind the cookie. It must have been issued for this target. A presented
 // ticket alone decides: a good cookie doesn't make up for a bad ticket. A
 // cookie yields a Pass, which the caller restores if it opens no socket; a
 // ticket yields none.
-func (d *Desk) Redeem(with Presented) (Admission, *Pass, error) {
-	a, pass, end, err := d.redeem(with)
+func (s *TicketStore) Redeem(with Presented) (Admission, *Pass, error) {
+	a, pass, end, err := s.redeem(with)
 	if end != nil {
 		end()
 	}
 	return a, pass, err
 }
 
-func (d *Desk) redeem(with Presented) (a Admission, pass *Pass, end func(), err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	now := d.now()
+func (s *TicketStore) redeem(with Presented) (a Admission, pass *Pass, end func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
 	var entry *admission
 	var ends time.Time
 	cookie := sha256.Sum256([]byte(with.Cookie))
 	switch {
 	case with.Ticket != "":
-		if entry = d.byTicket[sha256.Sum256([]byte(with.Ticket))]; entry != nil {
+		if entry = s.byTicket[sha256.Sum256([]byte(with.Ticket))]; entry != nil {
 			ends = entry.ticketEnds
 		}
 	case with.Cookie != "":
-		if entry = d.byCookie[cookie]; entry != nil {
+		if entry = s.byCookie[cookie]; entry != nil {
 			ends = entry.cookieEnds
 		}
 	}
 	another := entry != nil && with.Ticket == "" && entry.holder != nil && entry.client != with.Client
 	if entry == nil || !now.Before(ends) || entry.Target != with.Target || another {
 		if with.Ticket == "" {
-			end = d.replayed(cookie, now)
+			end = s.replayed(cookie, now)
 		}
 		return Admission{}, nil, end, protocol.Fault(protocol.KindUnauthenticated, nil)
 	}
 	if with.Ticket != "" {
-		d.drop(entry)
+		s.drop(entry)
 		return entry.Admission, nil, nil, nil
 	}
 	entry.client = with.Client
-	return entry.Admission, d.rotate(entry, now), nil, nil
+	return entry.Admission, s.rotate(entry, now), nil, nil
 }
 
 // drop forgets an admission. The caller holds mu.
-func (d *Desk) drop(entry *admission) {
-	delete(d.byTicket, entry.ticket)
-	delete(d.byCookie, entry.cookie)
+func (s *TicketStore) drop(entry *admission) {
+	delete(s.byTicket, entry.ticket)
+	delete(s.byCookie, entry.cookie)
 	for _, spent := range entry.spent {
-		delete(d.bySpent, spent)
+		delete(s.bySpent, spent)
 	}
 	user := entry.Grant.Subject
-	if d.perUser[user]--; d.perUser[user] == 0 {
-		delete(d.perUser, user)
+	if s.perUser[user]--; s.perUser[user] == 0 {
+		delete(s.perUser, user)
 	}
 }
 
 // sweep drops expired admissions. It runs only when a bound is reached, which
 // bounds memory without a timer. The caller holds mu.
-func (d *Desk) sweep(now time.Time) {
-	for _, entry := range d.byCookie {
+func (s *TicketStore) sweep(now time.Time) {
+	for _, entry := range s.byCookie {
 		if !now.Before(entry.ticketEnds) && !now.Before(entry.cookieEnds) {
-			d.drop(entry)
+			s.drop(entry)
 		}
 	}
 }

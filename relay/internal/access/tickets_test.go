@@ -23,7 +23,7 @@ func admit(user protocol.UserID) Admission {
 	}
 }
 
-func issue(t *testing.T, d *Desk, a Admission) (ticket, cookie string) {
+func issue(t *testing.T, d *TicketStore, a Admission) (ticket, cookie string) {
 	t.Helper()
 	ticket, cookie, _, err := d.Issue(a)
 	if err != nil {
@@ -32,13 +32,13 @@ func issue(t *testing.T, d *Desk, a Admission) (ticket, cookie string) {
 	return ticket, cookie
 }
 
-func redeems(d *Desk, ticket, cookie string) bool {
+func redeems(d *TicketStore, ticket, cookie string) bool {
 	_, _, err := d.Redeem(Presented{Ticket: ticket, Cookie: cookie, Target: target})
 	return err == nil
 }
 
 func TestTicketAndCookieAreSpentTogether(t *testing.T) {
-	d := NewDesk(time.Now)
+	d := NewTicketStore(time.Now)
 	ticket, cookie := issue(t, d, admit("usr_1"))
 	if got, pass, err := d.Redeem(Presented{Ticket: ticket, Target: target}); err != nil || got.Token != "token" || pass != nil {
 		t.Errorf("ticket: %+v, %v", got, err)
@@ -56,7 +56,7 @@ func TestTicketAndCookieAreSpentTogether(t *testing.T) {
 }
 
 func TestOneOfFiftyGetsIn(t *testing.T) {
-	d := NewDesk(time.Now)
+	d := NewTicketStore(time.Now)
 	ticket, cookie := issue(t, d, admit("usr_1"))
 	var in atomic.Int32
 	var trying sync.WaitGroup
@@ -90,7 +90,7 @@ func TestLifetimes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := NewDesk(time.Now)
+				d := NewTicketStore(time.Now)
 				ticket, _ := issue(t, d, admit("usr_1"))
 				_, cookie := issue(t, d, admit("usr_1"))
 				time.Sleep(c.after) // virtual
@@ -107,7 +107,7 @@ func TestLifetimes(t *testing.T) {
 
 func TestNothingOutlivesItsGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := NewDesk(time.Now)
+		d := NewTicketStore(time.Now)
 		a := admit("usr_1")
 		a.Grant.ExpiresAt = time.Now().Add(10 * time.Second).Unix()
 		ticket, _, ends, err := d.Issue(a)
@@ -126,7 +126,7 @@ func TestNothingOutlivesItsGrant(t *testing.T) {
 }
 
 func TestAWrongPathSpendsNothing(t *testing.T) {
-	d := NewDesk(time.Now)
+	d := NewTicketStore(time.Now)
 	ticket, cookie := issue(t, d, admit("usr_1"))
 	for _, other := range []Target{
 		{TargetTerminal, "ses_1", "pty_2"}, {TargetTerminal, "ses_2", "pty_1"}, {TargetTerminal, "", ""}, {"chat", "ses_1", "pty_1"}, {},
@@ -143,7 +143,7 @@ func TestAWrongPathSpendsNothing(t *testing.T) {
 }
 
 func TestTheTicketDecidesAlone(t *testing.T) {
-	d := NewDesk(time.Now)
+	d := NewTicketStore(time.Now)
 	ticket, cookie := issue(t, d, admit("usr_1"))
 	if redeems(d, "wrong", cookie) {
 		t.Error("a bad ticket is saved by a good cookie")
@@ -161,7 +161,7 @@ func TestTheTicketDecidesAlone(t *testing.T) {
 
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := NewDesk(time.Now)
+		d := NewTicketStore(time.Now)
 		for range maxAdmissionsPerUser {
 			issue(t, d, admit("usr_1"))
 		}
@@ -179,7 +179,7 @@ func TestBounds(t *testing.T) {
 
 func TestBoundOfTheRelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := NewDesk(time.Now)
+		d := NewTicketStore(time.Now)
 		for i := range maxAdmissions {
 			issue(t, d, admit(protocol.UserID("usr_"+strconv.Itoa(i))))
 		}

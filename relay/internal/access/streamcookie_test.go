@@ -15,7 +15,7 @@ func passGrant(user protocol.UserID, ends time.Time) *jws.Grant {
 
 func TestStreamPasses(t *testing.T) {
 	now := time.Unix(1_730_000_000, 0)
-	p := NewStreamPasses(func() time.Time { return now })
+	p := NewStreamCookies(func() time.Time { return now })
 	grant := passGrant("usr_alice", now.Add(time.Minute))
 	cookie, err := p.Issue(grant)
 	if err != nil {
@@ -42,18 +42,18 @@ func TestStreamPasses(t *testing.T) {
 
 func TestStreamPassesAreBounded(t *testing.T) {
 	now := time.Unix(1_730_000_000, 0)
-	p := NewStreamPasses(func() time.Time { return now })
+	p := NewStreamCookies(func() time.Time { return now })
 	issue := func(user protocol.UserID) (string, error) { return p.Issue(passGrant(user, now.Add(time.Minute))) }
 	first, _ := issue("usr_alice")
-	for range maxStreamPassesPerUser {
+	for range maxStreamCookiesPerUser {
 		if _, err := issue("usr_alice"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := p.Grant(first); err == nil || len(p.passes) != maxStreamPassesPerUser {
-		t.Errorf("the oldest of %d is still good: %v", len(p.passes), err)
+	if _, err := p.Grant(first); err == nil || len(p.grants) != maxStreamCookiesPerUser {
+		t.Errorf("the oldest of %d is still good: %v", len(p.grants), err)
 	}
-	for len(p.passes) < maxStreamPasses {
+	for len(p.grants) < maxStreamCookies {
 		if _, err := issue(protocol.NewUserID()); err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestStreamPassesAreBounded(t *testing.T) {
 		t.Errorf("one too many: %v", err)
 	}
 	now = now.Add(time.Minute)
-	if _, err := issue("usr_bob"); err != nil || len(p.passes) != 1 || len(p.byUser) != 1 {
-		t.Errorf("%v; %d passes, %d users left", err, len(p.passes), len(p.byUser))
+	if _, err := issue("usr_bob"); err != nil || len(p.grants) != 1 || len(p.byUser) != 1 {
+		t.Errorf("%v; %d passes, %d users left", err, len(p.grants), len(p.byUser))
 	}
 }

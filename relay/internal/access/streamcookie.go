@@ -16,34 +16,34 @@ import (
 const StreamCookieName = "fairlead_control"
 
 const (
-	// maxStreamPasses bounds the passes of a relay; beyond it Issue fails.
-	maxStreamPasses = 20_000
-	// maxStreamPassesPerUser bounds those of one user; beyond it the oldest goes,
+	// maxStreamCookies bounds the cookies of a relay; beyond it Issue fails.
+	maxStreamCookies = 20_000
+	// maxStreamCookiesPerUser bounds those of one user; beyond it the oldest goes,
 	// as its page was probably closed long ago.
-	maxStreamPassesPerUser = 32
+	maxStreamCookiesPerUser = 32
 )
 
-// StreamPasses issues the values of the stream's cookie. A pass works
+// StreamCookies issues the cookies of the stream. A cookie works
 // repeatedly, since EventSource reconnects by itself, and ends with its grant.
-type StreamPasses struct {
+type StreamCookies struct {
 	now func() time.Time // static
 
 	mu sync.Mutex
 	// Guarded by mu.
-	passes map[[sha256.Size]byte]*jws.Grant
+	grants map[[sha256.Size]byte]*jws.Grant
 	byUser map[protocol.UserID][][sha256.Size]byte // oldest first
 }
 
-// NewStreamPasses returns StreamPasses that read the time with now.
-func NewStreamPasses(now func() time.Time) *StreamPasses {
-	return &StreamPasses{
-		now: now, passes: map[[sha256.Size]byte]*jws.Grant{}, byUser: map[protocol.UserID][][sha256.Size]byte{},
+// NewStreamCookies returns StreamCookies that read the time with now.
+func NewStreamCookies(now func() time.Time) *StreamCookies {
+	return &StreamCookies{
+		now: now, grants: map[[sha256.Size]byte]*jws.Grant{}, byUser: map[protocol.UserID][][sha256.Size]byte{},
 	}
 }
 
-// Issue makes a pass for grant. An expired grant fails with kind expired, even
+// Issue makes a cookie for grant. An expired grant fails with kind expired, even
 // within the allowed clock skew.
-func (p *StreamPasses) Issue(grant *jws.Grant) (cookie string, err error) {
+func (p *StreamCookies) Issue(grant *jws.Grant) (cookie string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
@@ -51,27 +51,27 @@ func (p *StreamPasses) Issue(grant *jws.Grant) (cookie string, err error) {
 		return "", lifetime.ErrExpired
 	}
 	user := grant.Subject
-	if own := p.byUser[user]; len(own) >= maxStreamPassesPerUser {
+	if own := p.byUser[user]; len(own) >= maxStreamCookiesPerUser {
 		p.drop(user, own[0])
 	}
-	if len(p.passes) >= maxStreamPasses {
+	if len(p.grants) >= maxStreamCookies {
 		p.sweep(now)
 	}
-	if len(p.passes) >= maxStreamPasses {
+	if len(p.grants) >= maxStreamCookies {
 		return "", protocol.Errorf(protocol.KindTooMany, "too many control sessions")
 	}
 	cookie = rand.Text()
 	key := sha256.Sum256([]byte(cookie)) // no secret is kept
-	p.passes[key] = grant
+	p.grants[key] = grant
 	p.byUser[user] = append(p.byUser[user], key)
 	return cookie, nil
 }
 
 // Grant returns the grant behind a cookie.
-func (p *StreamPasses) Grant(cookie string) (*jws.Grant, error) {
+func (p *StreamCookies) Grant(cookie string) (*jws.Grant, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	grant := p.passes[sha256.Sum256([]byte(cookie))]
+	grant := p.grants[sha256.Sum256([]byte(cookie))]
 	if grant == nil {
 		return nil, protocol.Fault(protocol.KindUnauthenticated, nil)
 	}
@@ -81,9 +81,9 @@ func (p *StreamPasses) Grant(cookie string) (*jws.Grant, error) {
 	return grant, nil
 }
 
-// drop ends a pass. The caller holds mu.
-func (p *StreamPasses) drop(user protocol.UserID, key [sha256.Size]byte) {
-	delete(p.passes, key)
+// drop forgets a cookie. The caller holds mu.
+func (p *StreamCookies) drop(user protocol.UserID, key [sha256.Size]byte) {
+	delete(p.grants, key)
 	own := p.byUser[user]
 	for i, k := range own {
 		if k == key {
@@ -96,10 +96,10 @@ func (p *StreamPasses) drop(user protocol.UserID, key [sha256.Size]byte) {
 	}
 }
 
-// sweep drops expired passes. It runs only when the bound is reached, which
+// sweep drops expired cookies. It runs only when the bound is reached, which
 // bounds memory without a timer. The caller holds mu.
-func (p *StreamPasses) sweep(now time.Time) {
-	for key, grant := range p.passes {
+func (p *StreamCookies) sweep(now time.Time) {
+	for key, grant := range p.grants {
 		if grant.Over(now) {
 			p.drop(grant.Subject, key)
 		}

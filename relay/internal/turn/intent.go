@@ -6,41 +6,41 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// A wishKind is a kind of change of control.
-type wishKind uint8
+// An intentKind is a kind of change of control.
+type intentKind uint8
 
 const (
-	request  wishKind = iota + 1 // control, or a place in line
-	take                         // control, if it is free
-	takeBack                     // control, whoever has it
-	cancel                       // leave the line
-	handOver                     // another controller
-	giveBack                     // no controller
-	key                          // control if it is free, for typed input; decided silently
-	claim                        // the creator as the first controller
-	renew                        // another grant of the same controller
-	yield                        // the idle controller yields to the first in line
+	request  intentKind = iota + 1 // control, or a place in line
+	take                           // control, if it is free
+	takeBack                       // control, whoever has it
+	cancel                         // leave the line
+	handOver                       // another controller
+	giveBack                       // no controller
+	key                            // control if it is free, for typed input; decided silently
+	claim                          // the creator as the first controller
+	renew                          // another grant of the same controller
+	yield                          // the idle controller yields to the first in line
 )
 
 // ofViewer reports whether a viewer made the request and gets an answer.
-func (k wishKind) ofViewer() bool { return k < key }
+func (k intentKind) ofViewer() bool { return k < key }
 
-// A wish is a requested change of control that waits for the agent or its turn.
-// Wishes are handled one at a time, each by the lease of that moment.
-type wish struct {
-	kind   wishKind
+// An intent is a requested change of control that waits for the agent or its turn.
+// Intents are handled one at a time, each by the lease of that moment.
+type intent struct {
+	kind   intentKind
 	socket SocketID        // whose; for a claim, the one to greet when it is decided, 0 for none
 	to     protocol.UserID // of handOver
 	tries  int             // proposals made
 }
 
 // yieldsOf reports whether w is a viewer's request to give up control.
-func (w wish) yieldsOf(id SocketID) bool {
+func (w intent) yieldsOf(id SocketID) bool {
 	return w.socket == id && (w.kind == handOver || w.kind == giveBack)
 }
 
 // wants handles a viewer's request.
-func (t *step) wants(w wish) {
+func (t *step) wants(w intent) {
 	switch {
 	case !t.attached && w.kind != cancel:
 		t.fail(w.socket, protocol.KindUnavailable, "the sandbox is not connected")
@@ -52,19 +52,19 @@ func (t *step) wants(w wish) {
 }
 
 // first puts w before all others.
-func (t *step) first(w wish) {
+func (t *step) first(w intent) {
 	t.queue = slices.Insert(slices.Clip(t.queue), 0, w)
 }
 
-func (t *step) hasWish(k wishKind) bool {
+func (t *step) hasIntent(k intentKind) bool {
 	return t.proposal.ID != 0 && t.underway.kind == k ||
-		slices.ContainsFunc(t.queue, func(w wish) bool { return w.kind == k })
+		slices.ContainsFunc(t.queue, func(w intent) bool { return w.kind == k })
 }
 
 // keyed notes a viewer's key that takes the terminal.
 func (t *step) keyed(id SocketID) {
 	if t.Free() && t.MayControl(id) && len(t.queue) < maxQueued {
-		t.queue = append(slices.Clip(t.queue), wish{kind: key, socket: id})
+		t.queue = append(slices.Clip(t.queue), intent{kind: key, socket: id})
 	}
 }
 
@@ -76,12 +76,12 @@ func (t *step) idle() bool {
 // yieldIdle makes an idle controller yield. It is called after what can cause
 // that: the agent's report, or another request.
 func (t *step) yieldIdle() {
-	if t.idle() && !t.hasWish(yield) {
-		t.queue = append(slices.Clip(t.queue), wish{kind: yield})
+	if t.idle() && !t.hasIntent(yield) {
+		t.queue = append(slices.Clip(t.queue), intent{kind: yield})
 	}
 }
 
-// proceed handles wishes until one needs the agent.
+// proceed handles intents until one needs the agent.
 func (t *step) proceed() {
 	for t.proposal.ID == 0 && len(t.queue) > 0 {
 		w := t.queue[0]
@@ -90,26 +90,26 @@ func (t *step) proceed() {
 	}
 }
 
-// forgetWishes drops those that need an agent, as there is none.
-func (t *step) forgetWishes() {
+// forgetIntents drops those that need an agent, as there is none.
+func (t *step) forgetIntents() {
 	forgotten := t.queue
 	if t.proposal.ID != 0 {
-		forgotten = append([]wish{t.underway}, forgotten...)
+		forgotten = append([]intent{t.underway}, forgotten...)
 	}
-	t.underway, t.proposal, t.queue = wish{}, protocol.LeaseProposal{}, nil
+	t.underway, t.proposal, t.queue = intent{}, protocol.LeaseProposal{}, nil
 	for _, w := range forgotten {
 		t.refuse(w, protocol.KindUnavailable, "the sandbox is not connected")
 	}
 }
 
-// done ends a wish after its decision.
-func (t *step) done(w wish) {
+// done ends an intent after its decision.
+func (t *step) done(w intent) {
 	if _, there := t.socket(w.socket); there && w.kind == claim {
 		t.emit(Greet{w.socket})
 	}
 }
 
-func (t *step) refuse(w wish, kind protocol.Kind, message string) {
+func (t *step) refuse(w intent, kind protocol.Kind, message string) {
 	if w.kind.ofViewer() {
 		t.fail(w.socket, kind, message)
 	}
@@ -117,7 +117,7 @@ func (t *step) refuse(w wish, kind protocol.Kind, message string) {
 }
 
 // propose asks the agent to give the lease to another holder, or to free it.
-func (t *step) propose(w wish, next protocol.LeaseNext) {
+func (t *step) propose(w intent, next protocol.LeaseNext) {
 	w.tries++
 	t.lastID++
 	t.underway = w
@@ -125,8 +125,8 @@ func (t *step) propose(w wish, next protocol.LeaseNext) {
 	t.emit(Propose{t.proposal})
 }
 
-// judge decides a wish by the present lease, or asks the agent.
-func (t *step) judge(w wish) {
+// judge decides an intent by the present lease, or asks the agent.
+func (t *step) judge(w intent) {
 	switch w.kind {
 	case claim:
 		if !t.claimable() {
@@ -156,7 +156,7 @@ func (t *step) judge(w wish) {
 	}
 }
 
-func (t *step) judgeViewer(w wish, v socket) {
+func (t *step) judgeViewer(w intent, v socket) {
 	hasControl := v.canControl && v.user == t.lease.Holder
 	switch {
 	case w.kind == cancel:
@@ -192,7 +192,7 @@ func (t *step) judgeViewer(w wish, v socket) {
 	}
 }
 
-func (t *step) judgeHandOver(w wish) {
+func (t *step) judgeHandOver(w intent) {
 	to, n := t.controlling(w.to)
 	switch {
 	case w.to == t.lease.Holder:
@@ -207,7 +207,7 @@ func (t *step) judgeHandOver(w wish) {
 }
 
 // queueUp gives a user a place in line, once.
-func (t *step) queueUp(w wish, user protocol.UserID) {
+func (t *step) queueUp(w intent, user protocol.UserID) {
 	switch {
 	case slices.Contains(t.requests, user):
 	case len(t.requests) >= maxRequests:
