@@ -33,6 +33,20 @@ type buffer struct {
 	saved       savedCursor
 }
 
+// buffers are the two screens of a terminal.
+type buffers struct {
+	normal, alt *buffer
+}
+
+// eachRow visits all rows, in no order.
+func (b *buffers) eachRow(visit func(*row)) {
+	for _, b := range []*buffer{b.normal, b.alt} {
+		for i := range b.count {
+			visit(b.at(i))
+		}
+	}
+}
+
 // A savedCursor is what DECSC saves.
 type savedCursor struct {
 	x, y    int // y counts from the oldest row

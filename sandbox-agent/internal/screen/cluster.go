@@ -43,30 +43,28 @@ func (w *sweeper) after(n int) {
 	}
 }
 
-// joinCluster returns the content of a cell that gets r added, without a width,
+// join returns the content of a cell of b that gets r added, without a width,
 // and whether there is room for it.
-func (s *Screen) joinCluster(content uint32, r rune) (joined uint32, ok bool) {
-	t := &s.clusters
-	t.scratch = s.appendText(t.scratch[:0], content)
+func (t *clusterTable) join(content uint32, r rune, b *buffers) (joined uint32, ok bool) {
+	t.scratch = t.appendText(t.scratch[:0], content)
 	t.scratch = utf8.AppendRune(t.scratch, r)
 	if len(t.scratch) > maxClusterBytes {
 		return 0, false
 	}
 	n, ok := t.number[string(t.scratch)]
 	if !ok {
-		n, ok = s.newCluster(string(t.scratch))
+		n, ok = t.add(string(t.scratch), b)
 	}
 	return n | clusterBit, ok
 }
 
-func (s *Screen) newCluster(text string) (n uint32, ok bool) {
-	t := &s.clusters
+func (t *clusterTable) add(text string, b *buffers) (n uint32, ok bool) {
 	if t.number == nil {
 		t.number = make(map[string]uint32)
 		t.sweepAt = minTable
 	}
 	if len(t.number) >= t.sweepAt && !t.refuse() {
-		s.sweepClusters()
+		t.sweep(b)
 		t.after(len(t.number))
 	}
 	if len(t.number) >= t.sweepAt {
@@ -83,11 +81,10 @@ func (s *Screen) newCluster(text string) (n uint32, ok bool) {
 	return n, true
 }
 
-// sweepClusters forgets the clusters that no cell holds.
-func (s *Screen) sweepClusters() {
-	t := &s.clusters
+// sweep forgets the clusters that no cell of b holds.
+func (t *clusterTable) sweep(b *buffers) {
 	used := make([]bool, len(t.text))
-	s.eachRow(func(r *row) {
+	b.eachRow(func(r *row) {
 		for _, n := range r.clusters {
 			if n != 0 {
 				used[n-1] = true
@@ -103,20 +100,11 @@ func (s *Screen) sweepClusters() {
 	}
 }
 
-// eachRow visits all rows, in no order.
-func (s *Screen) eachRow(visit func(*row)) {
-	for _, b := range []*buffer{s.normal, s.alt} {
-		for i := range b.count {
-			visit(b.at(i))
-		}
-	}
-}
-
 // appendText appends the characters of a cell's content.
-func (s *Screen) appendText(dst []byte, content uint32) []byte {
+func (t *clusterTable) appendText(dst []byte, content uint32) []byte {
 	switch {
 	case content&clusterBit != 0:
-		return append(dst, s.clusters.text[content&codeMask]...)
+		return append(dst, t.text[content&codeMask]...)
 	case content&codeMask != 0:
 		return utf8.AppendRune(dst, rune(content&codeMask))
 	}
@@ -124,10 +112,10 @@ func (s *Screen) appendText(dst []byte, content uint32) []byte {
 }
 
 // appendRunes is appendText for characters one by one.
-func (s *Screen) appendRunes(dst []rune, content uint32) []rune {
+func (t *clusterTable) appendRunes(dst []rune, content uint32) []rune {
 	switch {
 	case content&clusterBit != 0:
-		return append(dst, []rune(s.clusters.text[content&codeMask])...)
+		return append(dst, []rune(t.text[content&codeMask])...)
 	case content&codeMask != 0:
 		return append(dst, rune(content&codeMask))
 	}

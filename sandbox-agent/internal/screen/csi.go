@@ -17,36 +17,36 @@ const (
 )
 
 // execute obeys a C0 or C1 control.
-func (s *Screen) execute(c rune) {
-	b := s.buf
+func (g *grid) execute(c rune) {
+	b := g.buf
 	switch c {
 	case lf, vt, ff:
-		s.lineFeed()
+		g.lineFeed()
 	case cr:
-		s.returned = s.returned || b.x > 0
+		g.returned = g.returned || b.x > 0
 		b.x = 0
 	case bs:
-		s.tangle()
-		s.backspace()
+		g.tangle()
+		g.backspace()
 	case ht:
 		if b.x < b.cols {
 			b.x = b.tabs.next(b.x, b.cols)
 		}
 	case so:
-		s.charsets.shift(1)
+		g.charsets.shift(1)
 	case si:
-		s.charsets.shift(0)
+		g.charsets.shift(0)
 	case c1IND:
-		s.index()
+		g.index()
 	case c1NEL:
 		b.x = 0
-		s.index()
+		g.index()
 	case c1HTS:
 		b.tabs.set(b.x)
 	default:
-		s.tangle() // it parts bytes of the output, and no cells
+		g.tangle() // it parts bytes of the output, and no cells
 	}
-	s.join, s.inRun = 0, false
+	g.join, g.inRun = 0, false
 }
 
 // dispatchEscape obeys an escape sequence that ends with in[i].
@@ -68,51 +68,51 @@ func (s *Screen) dispatchEscape(final byte, i int) {
 	s.join = 0
 }
 
-func (s *Screen) escapeSequence(final byte) {
-	b := s.buf
+func (g *grid) escapeSequence(final byte) {
+	b := g.buf
 	switch final {
 	case '7':
-		s.saveCursor()
+		g.saveCursor()
 	case '8':
-		s.tangle()
-		s.restoreCursor()
+		g.tangle()
+		g.restoreCursor()
 	case 'D':
-		s.index()
+		g.index()
 	case 'E':
 		b.x = 0
-		s.index()
+		g.index()
 	case 'H':
 		b.tabs.set(b.x)
 	case 'M':
-		s.tangle()
-		s.reverseIndex()
+		g.tangle()
+		g.reverseIndex()
 	case '=':
-		s.modes.keypad = true
+		g.modes.keypad = true
 	case '>':
-		s.modes.keypad = false
+		g.modes.keypad = false
 	case 'c':
-		s.reset()
+		g.reset()
 	case 'n', '}':
-		s.charsets.shift(2)
+		g.charsets.shift(2)
 	case 'o', '|':
-		s.charsets.shift(3)
+		g.charsets.shift(3)
 	case '~':
-		s.charsets.shift(1)
+		g.charsets.shift(1)
 	}
 }
 
-func (s *Screen) escapeIntermediate(intermediate, final byte) {
+func (g *grid) escapeIntermediate(intermediate, final byte) {
 	level := uint8(0)
 	switch intermediate {
 	case '#':
 		if final == '8' {
-			s.alignmentTest()
+			g.alignmentTest()
 		}
 		return
 	case '%':
 		if final == '@' || final == 'G' {
-			s.charsets.shift(0)
-			s.charsets.designate(0, charsetASCII)
+			g.charsets.shift(0)
+			g.charsets.designate(0, charsetASCII)
 		}
 		return
 	case '(':
@@ -128,7 +128,7 @@ func (s *Screen) escapeIntermediate(intermediate, final byte) {
 	for set, finals := range designators {
 		for _, f := range []byte(finals) {
 			if f == final {
-				s.charsets.designate(level, charset(set))
+				g.charsets.designate(level, charset(set))
 			}
 		}
 	}
@@ -201,15 +201,16 @@ func (s *Screen) controlSequence(final byte) {
 	case 'e':
 		s.move(0, n)
 	case 'I', 'Z':
-		s.tab(n, final == 'Z')
+		b.tab(n, final == 'Z')
 	case 'g':
-		s.clearTabs(p.get(0))
+		b.clearTabs(p.get(0))
 	case 'h', 'l':
 		s.setModes(final == 'h')
 	case 'm':
-		s.selectRendition()
+		s.pen.selectRendition(p)
+		s.usePen()
 	case 'r':
-		s.setMargins()
+		s.setMargins(n, p.get(1))
 	case 's':
 		s.saveCursor()
 	case 'u':
@@ -228,13 +229,13 @@ func (s *Screen) edit(final byte, n int) {
 	switch final {
 	case '@':
 		s.confine(b.cols - 1)
-		b.line(b.y).insert(b.x, n, s.eraseCell())
+		b.line(b.y).insert(b.x, n, s.pen.erased())
 	case 'P':
 		s.confine(b.cols - 1)
-		b.line(b.y).remove(b.x, n, s.eraseCell())
+		b.line(b.y).remove(b.x, n, s.pen.erased())
 	case 'X':
 		s.confine(b.cols - 1)
-		b.line(b.y).erase(b.x, b.x+n, s.eraseCell(), false)
+		b.line(b.y).erase(b.x, b.x+n, s.pen.erased(), false)
 	case 'J':
 		s.eraseDisplay(s.params.get(0), false)
 	case 'K':
@@ -245,13 +246,13 @@ func (s *Screen) edit(final byte, n int) {
 			return
 		}
 		if final == 'L' {
-			b.insertLines(b.y, n, s.eraseCell())
+			b.insertLines(b.y, n, s.pen.erased())
 		} else {
-			b.removeLines(b.y, n, s.eraseCell())
+			b.removeLines(b.y, n, s.pen.erased())
 		}
 		b.x = 0
 	case 'S':
-		b.removeLines(b.top, n, s.eraseCell())
+		b.removeLines(b.top, n, s.pen.erased())
 	case 'T':
 		b.insertLines(b.top, n, cell{})
 	case 'b':
@@ -272,7 +273,7 @@ func (s *Screen) markedSequence(id uint32) {
 	case bang | 'p':
 		s.softReset()
 	case space | 'q':
-		s.setCursorStyle(p.get(0))
+		s.modes.setCursorStyle(p.get(0))
 	case quote | 'q':
 		switch p.get(0) {
 		case 0, 2:
@@ -282,14 +283,14 @@ func (s *Screen) markedSequence(id uint32) {
 		}
 		s.usePen()
 	case space | '@', space | 'A', tick | '}', tick | '~':
-		s.shiftColumns(id)
+		s.shiftColumns(id, p.count())
 	}
 }
 
 // shiftColumns inserts or removes columns between the margins.
-func (s *Screen) shiftColumns(id uint32) {
-	s.tangle()
-	b, n := s.buf, s.params.count()
+func (g *grid) shiftColumns(id uint32, n int) {
+	g.tangle()
+	b := g.buf
 	if b.y < b.top || b.y > b.bottom {
 		return
 	}
@@ -300,9 +301,9 @@ func (s *Screen) shiftColumns(id uint32) {
 	for y := b.top; y <= b.bottom; y++ {
 		l := b.line(y)
 		if id == space|'A' || id == tick|'}' {
-			l.insert(x, n, s.eraseCell())
+			l.insert(x, n, g.pen.erased())
 		} else {
-			l.remove(x, n, s.eraseCell())
+			l.remove(x, n, g.pen.erased())
 		}
 		l.wrapped = false
 	}

@@ -1,41 +1,41 @@
 package screen
 
 // eraseLine obeys EL, or with selective DECSEL.
-func (s *Screen) eraseLine(which int, selective bool) {
-	b := s.buf
-	s.confine(b.cols)
+func (g *grid) eraseLine(which int, selective bool) {
+	b := g.buf
+	g.confine(b.cols)
 	l := b.line(b.y)
 	switch which {
 	case 0:
-		l.erase(b.x, b.cols, s.eraseCell(), selective)
+		l.erase(b.x, b.cols, g.pen.erased(), selective)
 		l.wrapped = l.wrapped && b.x > 0
 	case 1:
-		l.erase(0, b.x+1, s.eraseCell(), selective)
+		l.erase(0, b.x+1, g.pen.erased(), selective)
 	case 2:
-		l.erase(0, b.cols, s.eraseCell(), selective)
+		l.erase(0, b.cols, g.pen.erased(), selective)
 		l.wrapped = false
 	}
 }
 
 // eraseDisplay obeys ED, or with selective DECSED.
-func (s *Screen) eraseDisplay(which int, selective bool) {
-	b := s.buf
-	s.confine(b.cols)
+func (g *grid) eraseDisplay(which int, selective bool) {
+	b := g.buf
+	g.confine(b.cols)
 	l := b.line(b.y)
 	switch which {
 	case 0:
-		l.erase(b.x, b.cols, s.eraseCell(), selective)
+		l.erase(b.x, b.cols, g.pen.erased(), selective)
 		l.wrapped = l.wrapped && b.x > 0
-		s.eraseRows(b.y+1, b.rows, selective)
+		b.eraseRows(b.y+1, b.rows, g.pen.erased(), selective)
 	case 1:
-		l.erase(0, b.x+1, s.eraseCell(), selective)
+		l.erase(0, b.x+1, g.pen.erased(), selective)
 		l.wrapped = false
 		if b.x+1 >= b.cols {
-			s.unwrapAfter(b.y + 1)
+			b.unwrapAfter(b.y + 1)
 		}
-		s.eraseRows(0, b.y, selective)
+		b.eraseRows(0, b.y, g.pen.erased(), selective)
 	case 2:
-		s.eraseRows(0, b.rows, selective)
+		b.eraseRows(0, b.rows, g.pen.erased(), selective)
 	case 3:
 		b.dropHistory()
 	}
@@ -43,30 +43,30 @@ func (s *Screen) eraseDisplay(which int, selective bool) {
 
 // unwrapAfter does what xterm.js does to the row below an erased one: it takes
 // y for a row counted from the oldest.
-func (s *Screen) unwrapAfter(y int) {
-	if l := s.buf.ringLine(y); l != nil {
+func (b *buffer) unwrapAfter(y int) {
+	if l := b.ringLine(y); l != nil {
 		l.wrapped = false
 	}
 }
 
 // eraseRows empties the rows [from, to).
-func (s *Screen) eraseRows(from, to int, selective bool) {
+func (b *buffer) eraseRows(from, to int, blank cell, selective bool) {
 	for y := from; y < to; y++ {
-		l := s.buf.line(y)
+		l := b.line(y)
 		if selective {
-			l.fillUnprotected(s.eraseCell())
+			l.fillUnprotected(blank)
 		} else {
-			l.fill(s.eraseCell())
+			l.fill(blank)
 		}
 		l.wrapped = false
 	}
 }
 
 // alignmentTest fills the screen with E, in the colours of the pen.
-func (s *Screen) alignmentTest() {
-	b := s.buf
-	s.goTo(0, 0)
-	c := s.penCell
+func (g *grid) alignmentTest() {
+	b := g.buf
+	g.goTo(0, 0)
+	c := g.penCell
 	c.content = 'E' | narrow
 	c.ext = 0
 	for n := range b.rows {
@@ -75,5 +75,5 @@ func (s *Screen) alignmentTest() {
 			l.wrapped = false
 		}
 	}
-	s.goTo(0, 0)
+	g.goTo(0, 0)
 }

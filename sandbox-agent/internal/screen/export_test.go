@@ -16,7 +16,7 @@ func (s *Screen) Cell(row, col int) CellInfo {
 
 func (s *Screen) info(c *cell) CellInfo {
 	i := CellInfo{
-		Text:  string(s.appendText(nil, c.content)),
+		Text:  string(s.clusters.appendText(nil, c.content)),
 		Width: c.width(),
 		Fg:    c.fg & (modeMask | colorMask),
 		Bg:    c.bg & (modeMask | colorMask),
@@ -29,7 +29,7 @@ func (s *Screen) info(c *cell) CellInfo {
 			i.Flags |= 1 << bit
 		}
 	}
-	if e := s.ext(c); e.link != 0 {
+	if e := s.exts.of(c); e.link != 0 {
 		i.Flags |= 8
 		i.Link = s.links.list[e.link].uri
 	} else if e.underline != underlineNone {
@@ -75,7 +75,7 @@ func (s *Screen) Title() string { return s.title }
 func (s *Screen) HistoryLines() int { return s.normal.base }
 
 // HistoryLine returns the text of such a row, the oldest first.
-func (s *Screen) HistoryLine(i int) string { return s.rowText(s.normal.at(i)) }
+func (s *Screen) HistoryLine(i int) string { return s.clusters.rowText(s.normal.at(i)) }
 
 // SetScrollback sets how many rows viewers keep above the screen, before
 // anything is written.

@@ -22,8 +22,9 @@ type extTable struct {
 	sweeper
 }
 
-func (s *Screen) internExt(e ext) uint32 {
-	t := &s.exts
+// intern returns the number of e, 0 when there is no room. A sweep keeps the
+// extensions of b's cells and the one with the number used.
+func (t *extTable) intern(e ext, used uint32, b *buffers) uint32 {
 	if e == (ext{}) {
 		return 0
 	}
@@ -36,7 +37,7 @@ func (s *Screen) internExt(e ext) uint32 {
 		t.sweepAt = minTable
 	}
 	if len(t.number) >= t.sweepAt && !t.refuse() {
-		s.sweepExts()
+		t.sweep(used, b)
 		t.after(len(t.number))
 	}
 	if len(t.number) >= t.sweepAt {
@@ -54,16 +55,16 @@ func (s *Screen) internExt(e ext) uint32 {
 	return n
 }
 
-// sweepExts forgets the extensions that no cell has.
-func (s *Screen) sweepExts() {
-	t := &s.exts
+// sweep forgets the extensions that no cell of b has, but for that with the
+// number pen.
+func (t *extTable) sweep(pen uint32, b *buffers) {
 	used := make([]bool, len(t.list))
-	s.eachRow(func(r *row) {
+	b.eachRow(func(r *row) {
 		for i := range r.cells {
 			used[r.cells[i].ext] = true
 		}
 	})
-	used[s.penCell.ext] = true
+	used[pen] = true
 	for e, n := range t.number {
 		if !used[n] {
 			delete(t.number, e)
@@ -72,11 +73,12 @@ func (s *Screen) sweepExts() {
 	}
 }
 
-func (s *Screen) ext(c *cell) ext {
+// of returns the extension of c.
+func (t *extTable) of(c *cell) ext {
 	if c.ext == 0 {
 		return ext{}
 	}
-	return s.exts.list[c.ext]
+	return t.list[c.ext]
 }
 
 // A link is a hyperlink (OSC 8). Cells of equal links belong together.
@@ -94,9 +96,16 @@ type linkTable struct {
 	refused int // since the last sweep
 }
 
-// addLink returns the number of a hyperlink, 0 when there is no room.
-func (s *Screen) addLink(l link) uint32 {
-	t := &s.links
+// wantsSweep reports whether a sweep is due before l is added.
+func (t *linkTable) wantsSweep(l link) bool {
+	if _, known := t.number[l]; known && l.id != "" || len(t.list) == 0 {
+		return false
+	}
+	return t.full(len(l.id)+len(l.uri)) && t.refused%minTable == 0
+}
+
+// add returns the number of a hyperlink, 0 when there is no room.
+func (t *linkTable) add(l link) uint32 {
 	if n, ok := t.number[l]; ok && l.id != "" {
 		return n
 	}
@@ -105,24 +114,19 @@ func (s *Screen) addLink(l link) uint32 {
 		t.list = make([]link, 1)
 		t.number = make(map[link]uint32)
 	}
-	if t.full(size) && t.refused%minTable == 0 {
-		s.sweepLinks()
-	}
 	if t.full(size) {
 		t.refused++
 		return 0
 	}
 	t.refused = 0
 	t.bytes += size
-	if last := len(t.free) - 1; last >= 0 {
-		n := t.free[last]
-		t.free = t.free[:last]
-		t.list[n] = l
-		t.number[l] = n
-		return n
-	}
 	n := uint32(len(t.list))
-	t.list = append(t.list, l)
+	if last := len(t.free) - 1; last >= 0 {
+		n, t.free = t.free[last], t.free[:last]
+		t.list[n] = l
+	} else {
+		t.list = append(t.list, l)
+	}
 	t.number[l] = n
 	return n
 }
@@ -131,15 +135,14 @@ func (t *linkTable) full(size int) bool {
 	return len(t.list)-len(t.free) > maxLinks || t.bytes+size > maxLinkBytes
 }
 
-// sweepLinks forgets the hyperlinks that no cell has.
-func (s *Screen) sweepLinks() {
-	s.sweepExts()
-	t := &s.links
+// sweep forgets the hyperlinks that no extension has, but for that with the
+// number pen.
+func (t *linkTable) sweep(exts *extTable, pen uint32) {
 	used := make([]bool, len(t.list))
-	for e := range s.exts.number {
+	for e := range exts.number {
 		used[e.link] = true
 	}
-	used[s.pen.link], used[0] = true, true
+	used[pen], used[0] = true, true
 	t.free, t.bytes = t.free[:0], 0
 	for n := range t.list {
 		if !used[n] {

@@ -43,7 +43,7 @@ func (p *painter) paintModes() {
 
 // finishPen makes the pen what it is. It leaves the saved cursor alone.
 func (p *painter) finishPen() {
-	want := p.Screen.pen
+	want := p.grid.pen
 	switch {
 	case p.pen == want:
 	case want.regular():
@@ -91,7 +91,7 @@ func (p *painter) adjust(want pen) {
 // lastPrinted returns the cell of the character that was printed just before,
 // to which the next may be joined, if printing it again is the same.
 func (p *painter) lastPrinted() *cell {
-	b, s := p.buf, p.Screen
+	b, s := p.buf, p.grid
 	x := b.x - s.join.width()
 	if s.join == 0 || x < 0 || x >= p.cols || s.modes.origin && (b.y < b.top || b.y > b.bottom) {
 		return nil
@@ -101,14 +101,14 @@ func (p *painter) lastPrinted() *cell {
 		return nil
 	}
 	j := joint(0)
-	for i, r := range p.appendRunes(nil, c.content) {
+	for i, r := range p.clusters.appendRunes(nil, c.content) {
 		next, joins := j.follow(r)
 		if joins != (i > 0) {
 			return nil
 		}
 		j = next
 	}
-	if j != s.join || !p.writable(c, s.charsets.current) {
+	if j != s.join || !p.clusters.writable(c, s.charsets.current) {
 		return nil
 	}
 	return c
@@ -116,8 +116,8 @@ func (p *painter) lastPrinted() *cell {
 
 // writable reports whether the text of a cell can be written when a character
 // set is in use.
-func (s *Screen) writable(c *cell, set charset) bool {
-	for _, r := range s.appendRunes(nil, c.content) {
+func (t *clusterTable) writable(c *cell, set charset) bool {
+	for _, r := range t.appendRunes(nil, c.content) {
 		if _, ok := set.invert(r); !ok {
 			return false
 		}
@@ -147,7 +147,7 @@ func (p *painter) printLast(c *cell) {
 	}
 	p.goTo(y, b.x-c.width())
 	if p.modes.insert {
-		first := p.appendRunes(nil, c.content)[0]
+		first := p.clusters.appendRunes(nil, c.content)[0]
 		joint, _ := joint(0).follow(first)
 		p.csi("P", joint.width()) // for which printing makes room again
 	}
@@ -157,58 +157,8 @@ func (p *painter) printLast(c *cell) {
 // printAs appends the text of a cell as it is written when a character set is
 // in use.
 func (p *painter) printAs(c *cell, set charset) {
-	for _, r := range p.appendRunes(nil, c.content) {
+	for _, r := range p.clusters.appendRunes(nil, c.content) {
 		written, _ := set.invert(r)
 		p.dst = utf8.AppendRune(p.dst, written)
 	}
-}
-
-// appendUnfinished appends the beginning of a sequence that was let out, or
-// one that is as good.
-func (p *painter) appendUnfinished() {
-	s := p.Screen
-	if s.maybe {
-		if s.escaped {
-			p.dst = append(p.dst, esc)
-		}
-		return
-	}
-	switch s.state {
-	case escape:
-		p.dst = append(p.dst, esc)
-	case escapeIntermediate:
-		p.dst = append(append(p.dst, esc), s.collect[:s.nCollect]...)
-	case csiEntry, csiParam, csiIntermediate:
-		p.dst = append(p.dst, "\x1b["...)
-		p.appendParams(s.state == csiEntry)
-	case csiIgnore:
-		p.dst = append(p.dst, "\x1b[0<"...)
-	case ignoredString:
-		p.dst = append(p.dst, "\x1b_"...)
-	case oscString:
-		p.dst = append(append(p.dst, "\x1b]"...), s.str...)
-		if s.strLong {
-			p.dst = append(p.dst, 'x') // as good as what was forgotten
-		}
-	case dcsEntry, dcsParam, dcsIntermediate:
-		p.dst = append(p.dst, "\x1bP"...)
-		p.appendParams(s.state == dcsEntry)
-	case dcsIgnore:
-		p.dst = append(p.dst, "\x1bP0<"...)
-	case dcsString:
-		p.dst = append(p.dst, "\x1bPx"...) // viewers obey none
-	}
-}
-
-// appendParams appends private marker, parameters and intermediate characters.
-func (p *painter) appendParams(none bool) {
-	if none {
-		return
-	}
-	collected := p.collect[:p.nCollect]
-	if len(collected) > 0 && collected[0] >= '<' {
-		p.dst = append(p.dst, collected[0])
-		collected = collected[1:]
-	}
-	p.dst = append(p.params.append(p.dst), collected...)
 }

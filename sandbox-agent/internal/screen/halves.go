@@ -25,7 +25,7 @@ func (p *painter) paintOrphans(r *row) bool {
 		}
 		n--
 		p.to(x - n - 2)
-		p.use(p.penOf(&r.cells[x]))
+		p.use(p.exts.penOf(&r.cells[x]))
 		p.put(blot)
 		p.x += 2
 		p.to(x - n - 1)
@@ -61,7 +61,7 @@ func (p *painter) paintWidows(r *row) bool {
 			p.shiftLeft(x - last)
 		}
 		p.to(p.cols - 2)
-		p.use(p.penOf(&r.cells[x]))
+		p.use(p.exts.penOf(&r.cells[x]))
 		p.join = 0
 		p.print(&r.cells[x])
 		p.dst = append(p.dst, blot...)

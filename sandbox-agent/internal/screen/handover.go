@@ -17,7 +17,7 @@ type Modes struct {
 func (s *Screen) AppendHandover(dst []byte, to Modes) ([]byte, Modes) {
 	was := Modes{modes: s.modes, alternate: s.buf == s.alt, known: true}
 	was.modes.origin = false
-	p := &painter{Screen: s, dst: dst}
+	p := &painter{grid: &s.grid, dst: dst}
 	p.control("\x18")
 	x := s.buf.x
 	if was.alternate {
@@ -45,7 +45,7 @@ func (s *Screen) AppendHandover(dst []byte, to Modes) ([]byte, Modes) {
 	if to.alternate {
 		p.private(1049, true)
 	}
-	p.Screen = &Screen{modes: to.modes}
+	p.grid = &grid{modes: to.modes}
 	p.paintModes()
 	return p.dst, was
 }

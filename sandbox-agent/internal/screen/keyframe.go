@@ -12,7 +12,7 @@ package screen
 // next character wraps behind an empty cell, and a pen that was restored on the
 // normal screen with an underline but no style of it.
 func (s *Screen) AppendKeyframe(dst []byte, history int) []byte {
-	p := &painter{Screen: s, dst: dst, cols: s.buf.cols, marked: make([]bool, s.buf.cols)}
+	p := &painter{grid: &s.grid, dst: dst, cols: s.buf.cols, marked: make([]bool, s.buf.cols)}
 	p.control("\x18\x1bc\x1b[20l\x1b[?25h")
 	p.paintColors()
 	p.control("\x1b]2;" + s.title + "\a")
@@ -31,7 +31,7 @@ func (s *Screen) AppendKeyframe(dst []byte, history int) []byte {
 		p.paintBuffer(s.alt, 0)
 	}
 	p.finish()
-	return p.dst
+	return s.appendUnfinished(p.dst)
 }
 
 func (p *painter) paintColors() {
@@ -151,7 +151,7 @@ func (p *painter) reprint(r *row, y int) (right bool) {
 		return false
 	}
 	p.goTo(y, x)
-	p.use(p.penOf(c))
+	p.use(p.exts.penOf(c))
 	p.print(c)
 	return true
 }
@@ -221,7 +221,7 @@ func (p *painter) margins(b *buffer) {
 
 // finish sets all that isn't a cell.
 func (p *painter) finish() {
-	s, b := p.Screen, p.buf
+	s, b := p.grid, p.buf
 	p.saveLate(b)
 	shifted := s.charsets.current == s.charsets.g[s.charsets.level]
 	restore := !shifted || !s.pen.regular()
@@ -250,7 +250,6 @@ func (p *painter) finish() {
 	if last != nil {
 		p.printLast(last)
 	}
-	p.appendUnfinished()
 }
 
 // restore restores the cursor, and with it pen and character set: those of the
@@ -270,9 +269,9 @@ func (p *painter) restore() {
 
 // cameFrom reports whether pen and character set may have been restored from a
 // saved cursor.
-func (s *Screen) cameFrom(saved *savedCursor) bool {
-	return saved.charset == s.charsets.current &&
-		(s.pen.regular() || (saved.fg^s.pen.fg)&flagUnderline == 0 && (saved.bg^s.pen.bg)&flagExtended == 0)
+func (g *grid) cameFrom(saved *savedCursor) bool {
+	return saved.charset == g.charsets.current &&
+		(g.pen.regular() || (saved.fg^g.pen.fg)&flagUnderline == 0 && (saved.bg^g.pen.bg)&flagExtended == 0)
 }
 
 func (p *painter) paintCharsets() {
@@ -321,7 +320,7 @@ func (p *painter) pendAlternate(r *row, y int, keepPen bool) {
 	blank := plainRow(r.cells[:p.cols])
 	want, ok := p.penLike(c, keepPen)
 	p.goTo(y, x)
-	if !ok || !blank && (c.empty() || x+c.width() != p.cols || !p.writable(c, set)) {
+	if !ok || !blank && (c.empty() || x+c.width() != p.cols || !p.clusters.writable(c, set)) {
 		return
 	}
 	switch {
@@ -344,9 +343,9 @@ func (p *painter) pendAlternate(r *row, y int, keepPen bool) {
 // erased with. With keepPen it must be one that adjust can make of the pen there
 // is to be, and back.
 func (p *painter) penLike(c *cell, keepPen bool) (want pen, ok bool) {
-	now := p.Screen.pen
+	now := p.grid.pen
 	if !keepPen || now.regular() {
-		want = p.penOf(c)
+		want = p.exts.penOf(c)
 		return want, !keepPen || want.regular()
 	}
 	if c.empty() {
@@ -357,7 +356,7 @@ func (p *painter) penLike(c *cell, keepPen bool) (want pen, ok bool) {
 	if now.bg&flagExtended != 0 {
 		e = ext{underline: now.underline, color: now.color, link: now.link}
 	}
-	ok = p.ext(c) == e && (c.fg^now.fg)&flagUnderline == 0
+	ok = p.exts.of(c) == e && (c.fg^now.fg)&flagUnderline == 0
 	now.fg, now.bg = c.fg, c.bg|now.bg&flagExtended
 	return now, ok
 }

@@ -15,34 +15,20 @@ type textPlace struct {
 	x   int
 }
 
-// TakeTangled reports whether, since it was last called, rows of the screen may
-// have come to read otherwise than the output did: because the cursor went back
-// or somewhere else, what is there was moved, or a line ended at the full
-// width. Output that only goes forward, line by line, never does that.
-func (s *Screen) TakeTangled() bool {
-	was := s.tangled || s.wasTangled
-	s.wasTangled = s.tangled
-	return was
-}
-
 // SkipNewText has the next [Screen.AppendNewText] leave out the rows that have
 // scrolled off the top so far.
-func (s *Screen) SkipNewText() { s.buf.scrolled = 0 }
-
-// Tangle has [Screen.TakeTangled] report true as if the cursor had gone
-// somewhere else.
-func (s *Screen) Tangle() { s.tangle() }
+func (g *grid) SkipNewText() { g.buf.scrolled = 0 }
 
 // AppendNewText appends the text of the screen, and of the rows that scrolled
 // off its top since it was last called or [Screen.SkipNewText] was.
 // Lines end with a line feed; a row that continues the one above, or that comes
 // after one of the full width, is of the same line. Empty cells are spaces, but
 // for those at the end of a line.
-func (s *Screen) AppendNewText(dst []byte) []byte {
-	b := s.buf
-	s.newRows = min(b.scrolled, b.base)
+func (g *grid) AppendNewText(dst []byte) []byte {
+	b := g.buf
+	g.newRows = min(b.scrolled, b.base)
 	b.scrolled = 0
-	return s.appendRows(dst, b, b.base-s.newRows, b.cols, nil)
+	return g.clusters.appendRows(dst, b, b.base-g.newRows, b.cols, nil)
 }
 
 // Mask shows each text that the screen holds to secrets, which calls mask for
@@ -58,7 +44,7 @@ func (s *Screen) Mask(secrets func(text []byte, mask func(from, to int))) (n int
 				continue // nothing is hidden
 			}
 			var places []textPlace
-			text := s.appendRows(nil, b, 0, cols, &places)
+			text := s.clusters.appendRows(nil, b, 0, cols, &places)
 			secrets(text, func(from, to int) {
 				n++
 				for i := from; i < to; i++ {
@@ -80,22 +66,22 @@ func (s *Screen) Mask(secrets func(text []byte, mask func(from, to int))) (n int
 	if s.state == oscString {
 		s.str = []byte(maskString(string(s.str)))
 	}
-	s.maskLinks(maskString)
+	s.links.mask(maskString)
 	return n
 }
 
 // maskLinks masks addresses and ids of hyperlinks.
-func (s *Screen) maskLinks(mask func(string) string) {
-	for n, old := range s.links.list {
+func (t *linkTable) mask(mask func(string) string) {
+	for n, old := range t.list {
 		l := link{id: mask(old.id), uri: mask(old.uri)}
 		if l == old {
 			continue
 		}
-		if s.links.number[old] == uint32(n) {
-			delete(s.links.number, old)
+		if t.number[old] == uint32(n) {
+			delete(t.number, old)
 		}
-		s.links.list[n], s.links.number[l] = l, uint32(n)
-		s.links.bytes += len(l.id) + len(l.uri) - len(old.id) - len(old.uri)
+		t.list[n], t.number[l] = l, uint32(n)
+		t.bytes += len(l.id) + len(l.uri) - len(old.id) - len(old.uri)
 	}
 }
 
@@ -117,7 +103,7 @@ func (r *row) mask(x int) {
 // appendRows appends the text of the first cols columns of the held rows of b
 // from row first on, and to places, unless that is nil, which cell each byte of
 // it is of.
-func (s *Screen) appendRows(dst []byte, b *buffer, first, cols int, places *[]textPlace) []byte {
+func (t *clusterTable) appendRows(dst []byte, b *buffer, first, cols int, places *[]textPlace) []byte {
 	for i := first; i < b.count; i++ {
 		r := b.at(i)
 		visible := row{cells: r.cells[:min(cols, len(r.cells))]}
@@ -133,7 +119,7 @@ func (s *Screen) appendRows(dst []byte, b *buffer, first, cols int, places *[]te
 			} else if code := c.content & contentMask; code < utf8.RuneSelf {
 				dst = append(dst, byte(code))
 			} else {
-				dst = s.appendText(dst, c.content)
+				dst = t.appendText(dst, c.content)
 			}
 			if places != nil {
 				for range len(dst) - before {
@@ -176,9 +162,9 @@ func (s *Screen) MaskAsIn(raw *Screen, whole bool, secrets func(text []byte, mas
 	}
 	for _, p := range pairs {
 		s.places = s.places[:0]
-		text := raw.appendRows(nil, p.raw, p.first, p.raw.cols, &s.places)
+		text := raw.clusters.appendRows(nil, p.raw, p.first, p.raw.cols, &s.places)
 		secrets(text, func(from, to, few int) {
-			found := s.unmasked(raw, p.masked, s.places[from:to])
+			found := unmasked(&raw.clusters, p.masked, &s.clusters, s.places[from:to])
 			if len(found) <= few {
 				return
 			}
@@ -194,9 +180,9 @@ func (s *Screen) MaskAsIn(raw *Screen, whole bool, secrets func(text []byte, mas
 	return n
 }
 
-// unmasked returns where b, of s, shows the same characters as raw does at
-// places, of those rows that differ in nothing but asterisks.
-func (s *Screen) unmasked(raw *Screen, b *buffer, places []textPlace) (found []textPlace) {
+// unmasked returns where b shows the same characters as there are at places, of
+// another screen, of those rows that differ in nothing but asterisks.
+func unmasked(theirClusters *clusterTable, b *buffer, clusters *clusterTable, places []textPlace) (found []textPlace) {
 	for i := 0; i < len(places); {
 		if places[i].row == nil {
 			i++
@@ -216,7 +202,7 @@ func (s *Screen) unmasked(raw *Screen, b *buffer, places []textPlace) (found []t
 			r := b.at(y)
 			switch theirs, ours := &row.cells[x], &r.cells[x]; {
 			case ours.content == masked, theirs.blank() && ours.blank():
-			case s.sameText(ours, raw, theirs):
+			case clusters.sameText(ours, theirClusters, theirs):
 				found = append(found, textPlace{row: r, x: x})
 			default:
 				same = false
@@ -229,28 +215,12 @@ func (s *Screen) unmasked(raw *Screen, b *buffer, places []textPlace) (found []t
 	return found
 }
 
-// sameText reports whether the cell c shows the same as d, of another screen.
-func (s *Screen) sameText(c *cell, other *Screen, d *cell) bool {
+// sameText reports whether the cell c shows the same as d, whose clusters are other's.
+func (t *clusterTable) sameText(c *cell, other *clusterTable, d *cell) bool {
 	if (c.content|d.content)&clusterBit == 0 {
 		return c.content == d.content
 	}
-	return c.width() == d.width() && string(s.appendText(nil, c.content)) == string(other.appendText(nil, d.content))
-}
-
-// tangle says that the screen may read otherwise than the output did, until a
-// line begins that has nothing beside or above it.
-func (s *Screen) tangle() { s.tangled, s.wasTangled = true, true }
-
-// fed is called when a line feed has moved the cursor down from a row that may
-// be full, perhaps to one that has just come.
-func (s *Screen) fed(full, fresh bool) {
-	s.returned = false
-	switch {
-	case full, !fresh && s.buf.line(s.buf.y).length() > 0:
-		s.tangle()
-	case s.tangled:
-		s.tangled = s.modes.insert || !s.modes.wraparound
-	}
+	return c.width() == d.width() && string(t.appendText(nil, c.content)) == string(other.appendText(nil, d.content))
 }
 
 // full reports whether there is a character in the last of cols columns.

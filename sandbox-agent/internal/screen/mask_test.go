@@ -51,7 +51,7 @@ func TestMask(t *testing.T) {
 		if n := s.Mask(hide("secret", "ge漢im")); n != test.n {
 			t.Errorf("%q: masked %d, want %d", test.output, n, test.n)
 		}
-		text := string(s.appendRows(nil, s.normal, 0, s.normal.cols, nil))
+		text := string(s.clusters.appendRows(nil, s.normal, 0, s.normal.cols, nil))
 		if got := strings.TrimRight(text, "\n") + "\n"; got != test.want {
 			t.Errorf("%q: got %q, want %q", test.output, got, test.want)
 		}
@@ -148,7 +148,7 @@ func TestMaskAsIn(t *testing.T) {
 			if n := s.MaskAsIn(raw, whole, few(3, hide(secret))); n != test.n {
 				t.Errorf("%q, %q: masked %d", test.raw, test.masked, n)
 			}
-			if got := strings.TrimRight(string(s.appendRows(nil, s.normal, 0, 20, nil)), "\n"); got != test.want {
+			if got := strings.TrimRight(string(s.clusters.appendRows(nil, s.normal, 0, 20, nil)), "\n"); got != test.want {
 				t.Errorf("%q, %q: got %q", test.raw, test.masked, got)
 			}
 			if s.MaskAsIn(raw, whole, few(3, hide(secret))) != 0 {
@@ -243,7 +243,7 @@ func TestTangledOrNot(t *testing.T) {
 		if s.TakeTangled() {
 			return
 		}
-		got := squeeze(string(s.appendRows(nil, s.normal, 0, s.normal.cols, nil)))
+		got := squeeze(string(s.clusters.appendRows(nil, s.normal, 0, s.normal.cols, nil)))
 		if want := squeeze(printed.String()); got != want {
 			t.Fatalf("reads %q, printed %q", got, want)
 		}

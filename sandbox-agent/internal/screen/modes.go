@@ -86,19 +86,19 @@ func (m *modes) private(mode int) *bool {
 	return nil
 }
 
-func (s *Screen) setPrivateMode(mode int, set bool) {
-	m := &s.modes
+func (g *grid) setPrivateMode(mode int, set bool) {
+	m := &g.modes
 	switch mode {
 	case 2:
 		if set {
-			for level := range s.charsets.g {
-				s.charsets.designate(uint8(level), charsetASCII)
+			for level := range g.charsets.g {
+				g.charsets.designate(uint8(level), charsetASCII)
 			}
 		}
 	case 6:
 		m.origin = set
-		s.tangle()
-		s.goTo(0, 0)
+		g.tangle()
+		g.goTo(0, 0)
 	case 9, 1000, 1002, 1003:
 		if m.mouse = 0; set {
 			m.mouse = mode
@@ -112,54 +112,56 @@ func (s *Screen) setPrivateMode(mode int, set bool) {
 			m.mouseEncoding = mode
 		}
 	case 1048:
-		s.saveOrRestore(set)
+		g.saveOrRestore(set)
 	case 47, 1047, 1049:
-		s.tangle()
+		g.tangle()
 		if set {
 			if mode == 1049 {
-				s.saveCursor()
+				g.saveCursor()
 			}
-			s.useAlternate()
+			g.useAlternate()
 			return
 		}
-		s.useNormal()
+		g.useNormal()
 		if mode == 1049 {
-			s.restoreCursor()
+			g.restoreCursor()
 		}
 	}
 }
 
-func (s *Screen) saveOrRestore(save bool) {
+func (g *grid) saveOrRestore(save bool) {
 	if save {
-		s.saveCursor()
+		g.saveCursor()
 	} else {
-		s.tangle()
-		s.restoreCursor()
+		g.tangle()
+		g.restoreCursor()
 	}
 }
 
-func (s *Screen) useAlternate() {
-	if s.buf == s.alt {
+func (g *grid) useAlternate() {
+	if g.buf == g.alt {
 		return
 	}
-	s.alt.fillRows(s.eraseCell())
-	s.alt.x, s.alt.y = s.normal.x, s.normal.y
-	s.buf = s.alt
+	g.alt.fillRows(g.pen.erased())
+	g.alt.x, g.alt.y = g.normal.x, g.normal.y
+	g.buf = g.alt
 }
 
-func (s *Screen) useNormal() {
-	if s.buf == s.normal {
+func (g *grid) useNormal() {
+	if g.buf == g.normal {
 		return
 	}
-	s.normal.x, s.normal.y = s.alt.x, s.alt.y
-	s.alt.clear()
-	s.buf = s.normal
+	g.normal.x, g.normal.y = g.alt.x, g.alt.y
+	g.alt.clear()
+	g.buf = g.normal
 }
+
+// tangle reports whether, as modes are, printing moves or overwrites text.
+func (m *modes) tangle() bool { return m.insert || !m.wraparound }
 
 // setCursorStyle obeys DECSCUSR. Of an unknown style xterm.js takes whether it
 // blinks.
-func (s *Screen) setCursorStyle(style int) {
-	m := &s.modes
+func (m *modes) setCursorStyle(style int) {
 	if style == 0 {
 		m.shape, m.shapeBlink = 0, unset
 		return
@@ -186,36 +188,36 @@ func (m *modes) cursorStyle() int {
 }
 
 // softReset obeys DECSTR.
-func (s *Screen) softReset() {
-	b := s.buf
+func (g *grid) softReset() {
+	b := g.buf
 	b.top, b.bottom = 0, b.rows-1
-	s.pen = pen{}
-	s.usePen()
-	s.resetModes()
-	s.modes.hidden = false
-	s.charsets = charsets{}
+	g.pen = pen{}
+	g.usePen()
+	g.resetModes()
+	g.modes.hidden = false
+	g.charsets = charsets{}
 	b.saved = savedCursor{y: b.viewerBase()}
 }
 
 // resetModes resets what both kinds of reset do.
-func (s *Screen) resetModes() {
-	old := s.modes
-	s.modes = initialModes
-	s.modes.newLine, s.modes.blink, s.modes.hidden = old.newLine, old.blink, old.hidden
-	s.modes.mouse, s.modes.mouseEncoding = old.mouse, old.mouseEncoding
+func (g *grid) resetModes() {
+	old := g.modes
+	g.modes = initialModes
+	g.modes.newLine, g.modes.blink, g.modes.hidden = old.newLine, old.blink, old.hidden
+	g.modes.mouse, g.modes.mouseEncoding = old.mouse, old.mouseEncoding
 }
 
 // reset obeys RIS, which leaves title, colours and three modes alone.
-func (s *Screen) reset() {
-	cols, rows := s.Size()
-	s.normal.reset(cols, rows)
-	s.alt.reset(cols, rows)
-	s.normal.fillRows(cell{})
-	s.buf = s.normal
-	s.pen = pen{}
-	s.usePen()
-	s.resetModes()
-	s.modes.mouse, s.modes.mouseEncoding = 0, 0
-	s.charsets = charsets{}
-	s.tangled, s.returned = false, false
+func (g *grid) reset() {
+	cols, rows := g.Size()
+	g.normal.reset(cols, rows)
+	g.alt.reset(cols, rows)
+	g.normal.fillRows(cell{})
+	g.buf = g.normal
+	g.pen = pen{}
+	g.usePen()
+	g.resetModes()
+	g.modes.mouse, g.modes.mouseEncoding = 0, 0
+	g.charsets = charsets{}
+	g.tangled, g.returned = false, false
 }

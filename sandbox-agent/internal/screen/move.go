@@ -2,10 +2,10 @@ package screen
 
 // confine moves the cursor into the grid, at most to column last, and in
 // origin mode between the margins.
-func (s *Screen) confine(last int) {
-	b := s.buf
+func (g *grid) confine(last int) {
+	b := g.buf
 	b.x = min(max(b.x, 0), last)
-	if s.modes.origin {
+	if g.modes.origin {
 		b.y = min(max(b.y, b.top), b.bottom)
 	} else {
 		b.y = min(max(b.y, 0), b.rows-1)
@@ -14,40 +14,39 @@ func (s *Screen) confine(last int) {
 
 // goTo puts the cursor at a column and a row, in origin mode below the upper
 // margin.
-func (s *Screen) goTo(x, y int) {
-	if s.modes.origin {
-		y += s.buf.top
+func (g *grid) goTo(x, y int) {
+	if g.modes.origin {
+		y += g.buf.top
 	}
-	s.buf.x, s.buf.y = x, y
-	s.confine(s.buf.cols - 1)
+	g.buf.x, g.buf.y = x, y
+	g.confine(g.buf.cols - 1)
 }
 
 // move moves the cursor. In origin mode, like xterm.js, it takes the row for
 // one below the upper margin.
-func (s *Screen) move(dx, dy int) {
-	s.confine(s.buf.cols - 1)
-	s.goTo(s.buf.x+dx, s.buf.y+dy)
+func (g *grid) move(dx, dy int) {
+	g.confine(g.buf.cols - 1)
+	g.goTo(g.buf.x+dx, g.buf.y+dy)
 }
 
 // up moves the cursor to the upper margin at most.
-func (s *Screen) up(n int) {
-	if above := s.buf.y - s.buf.top; above >= 0 {
+func (g *grid) up(n int) {
+	if above := g.buf.y - g.buf.top; above >= 0 {
 		n = min(n, above)
 	}
-	s.move(0, -n)
+	g.move(0, -n)
 }
 
 // down moves the cursor to the lower margin at most.
-func (s *Screen) down(n int) {
-	if below := s.buf.bottom - s.buf.y; below >= 0 {
+func (g *grid) down(n int) {
+	if below := g.buf.bottom - g.buf.y; below >= 0 {
 		n = min(n, below)
 	}
-	s.move(0, n)
+	g.move(0, n)
 }
 
 // tab goes n tab stops forward, or back.
-func (s *Screen) tab(n int, back bool) {
-	b := s.buf
+func (b *buffer) tab(n int, back bool) {
 	if b.x >= b.cols {
 		return
 	}
@@ -60,72 +59,72 @@ func (s *Screen) tab(n int, back bool) {
 	}
 }
 
-func (s *Screen) clearTabs(which int) {
+func (b *buffer) clearTabs(which int) {
 	switch which {
 	case 0:
-		s.buf.tabs.clear(s.buf.x)
+		b.tabs.clear(b.x)
 	case 3:
-		s.buf.tabs = tabStops{}
+		b.tabs = tabStops{}
 	}
 }
 
-func (s *Screen) lineFeed() {
-	b := s.buf
-	if s.modes.newLine {
+func (g *grid) lineFeed() {
+	b := g.buf
+	if g.modes.newLine {
 		b.x = 0
 	}
 	full := b.line(b.y).full(b.cols)
 	switch {
 	case b.y == b.bottom:
-		b.scroll(s.eraseCell(), false)
-		s.fed(full, true)
+		b.scroll(g.pen.erased(), false)
+		g.fed(full, g.modes.tangle())
 	case b.y == b.rows-1:
-		s.tangle()
+		g.tangle()
 	default:
 		b.y++
 		b.line(b.y).wrapped = false
-		s.fed(full, false)
+		g.fed(full || b.line(b.y).length() > 0, g.modes.tangle())
 	}
 	if b.x >= b.cols {
 		b.x--
 	}
 }
 
-func (s *Screen) index() {
-	b := s.buf
-	s.confine(b.cols - 1)
+func (g *grid) index() {
+	b := g.buf
+	g.confine(b.cols - 1)
 	full := b.line(b.y).full(b.cols)
 	if b.y == b.bottom {
-		b.scroll(s.eraseCell(), false)
-		s.fed(full, true)
+		b.scroll(g.pen.erased(), false)
+		g.fed(full, g.modes.tangle())
 	} else {
 		b.y = min(b.y+1, b.rows-1)
-		s.fed(full, false)
+		g.fed(full || b.line(b.y).length() > 0, g.modes.tangle())
 	}
-	s.confine(b.cols - 1)
+	g.confine(b.cols - 1)
 }
 
-func (s *Screen) reverseIndex() {
-	b := s.buf
-	s.confine(b.cols - 1)
+func (g *grid) reverseIndex() {
+	b := g.buf
+	g.confine(b.cols - 1)
 	if b.y == b.top {
-		b.insertLines(b.y, 1, s.eraseCell())
+		b.insertLines(b.y, 1, g.pen.erased())
 		return
 	}
 	b.y--
-	s.confine(b.cols - 1)
+	g.confine(b.cols - 1)
 }
 
 // backspace goes one column left and, in reverse wraparound mode, from the
 // beginning of a row to the end of the one it continues.
-func (s *Screen) backspace() {
-	b := s.buf
-	if !s.modes.reverseWraparound {
-		s.confine(b.cols - 1)
+func (g *grid) backspace() {
+	b := g.buf
+	if !g.modes.reverseWraparound {
+		g.confine(b.cols - 1)
 		b.x = max(b.x-1, 0)
 		return
 	}
-	s.confine(b.cols)
+	g.confine(b.cols)
 	switch {
 	case b.x > 0:
 		b.x--
@@ -137,37 +136,36 @@ func (s *Screen) backspace() {
 			b.x-- // a wide character had no room there
 		}
 	}
-	s.confine(b.cols - 1)
+	g.confine(b.cols - 1)
 }
 
-// setMargins sets the rows that scroll.
-func (s *Screen) setMargins() {
-	b, p := s.buf, &s.params
-	top, bottom := p.count(), p.get(1)
+// setMargins sets the rows that scroll, counted from 1; bottom 0 is the last.
+func (g *grid) setMargins(top, bottom int) {
+	b := g.buf
 	if bottom == 0 || bottom > b.rows {
 		bottom = b.rows
 	}
 	if bottom > top {
 		b.top, b.bottom = top-1, bottom-1
-		s.goTo(0, 0)
+		g.goTo(0, 0)
 	}
 }
 
-func (s *Screen) saveCursor() {
-	b := s.buf
+func (g *grid) saveCursor() {
+	b := g.buf
 	b.saved = savedCursor{
 		x: b.x, y: b.viewerBase() + b.y,
-		fg: s.pen.fg, bg: s.pen.bg,
-		charset: s.charsets.current,
+		fg: g.pen.fg, bg: g.pen.bg,
+		charset: g.charsets.current,
 	}
 }
 
-func (s *Screen) restoreCursor() {
-	b := s.buf
+func (g *grid) restoreCursor() {
+	b := g.buf
 	b.x = b.saved.x
 	b.y = max(b.saved.y-b.viewerBase(), 0)
-	s.pen.fg, s.pen.bg = b.saved.fg, b.saved.bg
-	s.usePen()
-	s.charsets.current = b.saved.charset
-	s.confine(b.cols - 1)
+	g.pen.fg, g.pen.bg = b.saved.fg, b.saved.bg
+	g.usePen()
+	g.charsets.current = b.saved.charset
+	g.confine(b.cols - 1)
 }

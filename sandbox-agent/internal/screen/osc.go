@@ -19,9 +19,9 @@ const (
 	oscResetSpecial = 110 // and the two behind it
 )
 
-func (s *Screen) beginOSC() {
-	s.state = oscString
-	s.str, s.strLong = s.str[:0], false
+func (q *sequence) beginOSC() {
+	q.state = oscString
+	q.str, q.strLong = q.str[:0], false
 }
 
 // oscBytes takes the run of bytes at in[i] that are part of an OSC, or its
@@ -163,17 +163,14 @@ func (s *Screen) setLink(data string) {
 	if !ok || uri == "" && params != "" {
 		return
 	}
-	s.pen.link = 0
+	l := link{uri: uri}
 	if uri != "" {
-		l := link{uri: uri}
 		for _, p := range strings.Split(params, ":") {
 			if id, found := strings.CutPrefix(p, "id="); found {
 				l.id = id
 				break
 			}
 		}
-		s.pen.link = s.addLink(l)
 	}
-	s.pen.extend()
-	s.usePen()
+	s.openLink(l)
 }

@@ -2,10 +2,10 @@ package screen
 
 import "unicode/utf8"
 
-// A painter writes what makes a terminal's grid that of a Screen. The terminal
+// A painter writes what makes a terminal's grid another. The terminal
 // is in its initial state but for what the painter knows of it.
 type painter struct {
-	*Screen
+	*grid
 	dst    []byte
 	pen    pen
 	cols   int
@@ -64,8 +64,8 @@ func (p *painter) to(x int) {
 }
 
 // penOf returns the pen that c was written with.
-func (s *Screen) penOf(c *cell) pen {
-	e := s.ext(c)
+func (t *extTable) penOf(c *cell) pen {
+	e := t.of(c)
 	p := pen{fg: c.fg, bg: c.bg, underline: e.underline, color: e.color, link: e.link}
 	if c.ext != 0 || c.fg&flagUnderline != 0 {
 		p.bg |= flagExtended
@@ -163,7 +163,7 @@ func (p *painter) openLink(n uint32) {
 // print appends the text of a cell at the cursor.
 func (p *painter) print(c *cell) {
 	var buf [8]rune
-	for i, r := range p.appendRunes(buf[:0], c.content) {
+	for i, r := range p.clusters.appendRunes(buf[:0], c.content) {
 		next, joins := p.join.follow(r)
 		if joins != (i > 0) {
 			if i > 0 {
@@ -213,7 +213,7 @@ func (p *painter) nextRow(above, r *row) {
 	case special && (r.wrapped || p.buf.rows > 1), r.wrapped && p.x < p.cols:
 		// A wide character that finds no room leaves a cell of its look.
 		p.to(p.cols - 1)
-		p.use(p.penOf(last))
+		p.use(p.exts.penOf(last))
 		p.put(blot)
 		for x := range p.marked {
 			p.marked[x] = x < 2 || last.bg&modeMask != 0
@@ -234,7 +234,7 @@ func (p *painter) nextRow(above, r *row) {
 	default:
 		clear(p.marked)
 		if first := &r.cells[0]; !r.stale(0) && !first.empty() && first.width() == 1 && first.bg&modeMask == 0 {
-			if want := p.penOf(first); want.regular() {
+			if want := p.exts.penOf(first); want.regular() {
 				p.use(want)
 				p.x = 0
 				p.print(first)
@@ -263,7 +263,7 @@ func (p *painter) paintRow(r *row, open bool) {
 		switch {
 		case c.width() > 0 && !c.empty() && x+c.width() <= p.cols && !isWidow(r, x):
 			p.to(x)
-			p.use(p.penOf(c))
+			p.use(p.exts.penOf(c))
 			p.print(c)
 			x += c.width()
 		case *c == cell{} && !p.marked[x], isSpecial(r, x), isOrphan(r, x), isWidow(r, x):
@@ -316,7 +316,7 @@ func (p *painter) paintSpecial(r *row, from int, open bool) int {
 			break
 		}
 		p.to(x)
-		p.use(p.penOf(&r.cells[x]))
+		p.use(p.exts.penOf(&r.cells[x]))
 		p.put(blot)
 		p.x += 2
 		p.to(x + 1)
@@ -330,7 +330,7 @@ func (p *painter) paintSpecial(r *row, from int, open bool) int {
 	// What is left of the right half doesn't touch the cells behind it.
 	for x := p.cols - 1; x >= end; x-- {
 		p.to(x - 1)
-		p.use(p.penOf(&r.cells[x]))
+		p.use(p.exts.penOf(&r.cells[x]))
 		p.put(blot)
 		p.x += 2
 		p.to(x - 1)

@@ -39,13 +39,27 @@ const (
 	c1APC = 0x9f
 )
 
+// A sequence is an escape sequence, or a string, that has begun.
+type sequence struct {
+	state    state
+	params   params
+	collect  [4]byte // private marker and intermediate characters
+	nCollect int
+	final    byte   // of a DCS
+	str      []byte // of an OSC, or of a DCS that may be a query
+	strLong  bool   // str is longer than can be kept
+}
+
 // ground parses from in[i] on, outside of any sequence. It returns how many
 // bytes it took, 0 when there is only the beginning of a character.
 func (s *Screen) ground(i int) int {
 	c := s.in[i]
 	switch {
 	case c >= ' ' && c < del:
-		return s.printASCII(i)
+		if s.charsets.current != charsetASCII || s.modes.insert || s.join.class() == classPrepend {
+			return s.printSlowly(i)
+		}
+		return s.printASCII(s.in[i:])
 	case c > del:
 		return s.printText(i)
 	case c == esc:
@@ -66,14 +80,14 @@ func (s *Screen) ground(i int) int {
 }
 
 // begin enters the state at the beginning of a sequence.
-func (s *Screen) begin(st state) {
-	s.state = st
-	s.params.reset()
-	s.nCollect = 0
+func (q *sequence) begin(st state) {
+	q.state = st
+	q.params.reset()
+	q.nCollect = 0
 }
 
-// sequence parses from in[i] on, within a sequence, like ground.
-func (s *Screen) sequence(i int) int {
+// inSequence parses from in[i] on, within a sequence, like ground.
+func (s *Screen) inSequence(i int) int {
 	c := s.in[i]
 	if s.maybe && s.maybeSize+i >= maxHeld {
 		s.clearUp()
@@ -268,18 +282,18 @@ func (s *Screen) stepControl(c byte, i int) {
 
 // collectByte keeps a private marker or an intermediate character. No known
 // sequence has more than two.
-func (s *Screen) collectByte(c byte) {
-	if s.nCollect < 3 {
-		s.collect[s.nCollect] = c
-		s.nCollect++
+func (q *sequence) collectByte(c byte) {
+	if q.nCollect < 3 {
+		q.collect[q.nCollect] = c
+		q.nCollect++
 	}
 }
 
 // identity returns private marker, intermediate characters and final of a
 // sequence as one number.
-func (s *Screen) identity(final byte) uint32 {
+func (q *sequence) identity(final byte) uint32 {
 	id := uint32(0)
-	for _, c := range s.collect[:s.nCollect] {
+	for _, c := range q.collect[:q.nCollect] {
 		id = id<<8 | uint32(c)
 	}
 	return id<<8 | uint32(final)
@@ -310,16 +324,16 @@ func (s *Screen) toGround() {
 
 // addString keeps bytes of a string; of one that is too long only what comes
 // before the first semicolon.
-func (s *Screen) addString(p []byte) {
-	if s.strLong {
+func (q *sequence) addString(p []byte) {
+	if q.strLong {
 		return
 	}
-	if s.strLong = len(s.str)+len(p) > maxString; s.strLong {
-		n := max(bytes.IndexByte(s.str, ';'), 0)
-		s.str = s.str[:n]
+	if q.strLong = len(q.str)+len(p) > maxString; q.strLong {
+		n := max(bytes.IndexByte(q.str, ';'), 0)
+		q.str = q.str[:n]
 		return
 	}
-	s.str = append(s.str, p...)
+	q.str = append(q.str, p...)
 }
 
 // stepDCS takes a printable character before a DCS' string.

@@ -1,18 +1,15 @@
 package screen
 
-// printASCII prints the run of printable ASCII at in[i] and returns its
-// length.
-func (s *Screen) printASCII(i int) int {
-	if s.charsets.current != charsetASCII || s.modes.insert || s.join.class() == classPrepend {
-		return s.printSlowly(i)
-	}
-	s.beginRun()
-	b, p := s.buf, s.in[i:]
-	blank, n := s.penCell, 0
+// printASCII prints the run of printable ASCII at the beginning of p, where
+// nothing special is on, and returns its length.
+func (g *grid) printASCII(p []byte) int {
+	g.beginRun()
+	b := g.buf
+	blank, n := g.penCell, 0
 	for {
 		if b.x >= b.cols {
-			if s.modes.wraparound {
-				s.wrap(0)
+			if g.modes.wraparound {
+				g.wrap(0)
 			} else {
 				b.x = b.cols - 1
 			}
@@ -36,8 +33,8 @@ func (s *Screen) printASCII(i int) int {
 			break
 		}
 	}
-	s.join = plainJoint
-	s.endRun()
+	g.join = plainJoint
+	g.endRun()
 	return n
 }
 
@@ -92,54 +89,54 @@ func (s *Screen) printText(i int) int {
 
 // beginRun is for what comes before the first of a run of characters: a wide
 // character goes when its right half is about to be overwritten.
-func (s *Screen) beginRun() {
-	if s.inRun {
+func (g *grid) beginRun() {
+	if g.inRun {
 		return
 	}
-	s.inRun = true
-	if s.returned {
-		s.returned = false
-		s.tangle()
+	g.inRun = true
+	if g.returned {
+		g.returned = false
+		g.tangle()
 	}
-	if b := s.buf; b.x > 0 {
-		b.line(b.y).halve(b.x-1, s.penCell)
+	if b := g.buf; b.x > 0 {
+		b.line(b.y).halve(b.x-1, g.penCell)
 	}
 }
 
 // endRun is for what comes after: what is left of a wide character goes when
 // its left half was overwritten.
-func (s *Screen) endRun() {
-	b := s.buf
+func (g *grid) endRun() {
+	b := g.buf
 	if b.x >= b.cols {
 		return
 	}
 	if c := &b.line(b.y).cells[b.x]; c.isSecond() {
-		*c = s.penCell
+		*c = g.penCell
 	}
 }
 
 // print puts one character where the cursor is. It does nothing and returns
 // false if the character were to join a cell that has no room for it.
-func (s *Screen) print(r rune) bool {
-	b := s.buf
-	next, joins := s.join.follow(r)
+func (g *grid) print(r rune) bool {
+	b := g.buf
+	next, joins := g.join.follow(r)
 	if joins && b.x > 0 {
-		return s.printJoined(r, next)
+		return g.printJoined(r, next)
 	}
 	width, old := next.width(), 0
 	if joins {
-		old = s.join.width()
+		old = g.join.width()
 	}
-	s.join = next
-	if !s.makeRoom(width, old) {
+	g.join = next
+	if !g.makeRoom(width, old) {
 		return true
 	}
 	l := b.line(b.y)
-	if s.modes.insert {
-		l.insert(b.x, width-old, s.penCell)
-		l.halve(b.cols-1, s.penCell)
+	if g.modes.insert {
+		l.insert(b.x, width-old, g.penCell)
+		l.halve(b.cols-1, g.penCell)
 	}
-	c := s.penCell
+	c := g.penCell
 	c.content = uint32(r) | uint32(width^1)<<widthShift
 	l.cells[b.x] = c
 	b.x++
@@ -154,13 +151,13 @@ func (s *Screen) print(r rune) bool {
 // makeRoom goes to the next row if a character is too wide for this one, of
 // which old columns are there already. It returns false if the character is to
 // be dropped.
-func (s *Screen) makeRoom(width, old int) bool {
-	b := s.buf
+func (g *grid) makeRoom(width, old int) bool {
+	b := g.buf
 	if b.x+width-old <= b.cols {
 		return true
 	}
-	if s.modes.wraparound {
-		s.wrap(old)
+	if g.modes.wraparound {
+		g.wrap(old)
 		return true
 	}
 	b.x = b.cols - 1
@@ -168,18 +165,18 @@ func (s *Screen) makeRoom(width, old int) bool {
 }
 
 // printJoined is print for a character that joins the one before the cursor.
-func (s *Screen) printJoined(r rune, next joint) bool {
-	b := s.buf
+func (g *grid) printJoined(r rune, next joint) bool {
+	b := g.buf
 	content := uint32(r)
 	if i := b.line(b.y).before(b.x); i >= 0 && !b.line(b.y).cells[i].empty() {
 		var ok bool
-		if content, ok = s.joinCluster(b.line(b.y).cells[i].content, r); !ok {
+		if content, ok = g.clusters.join(b.line(b.y).cells[i].content, r, &g.buffers); !ok {
 			return false
 		}
 	}
-	width, old := next.width(), s.join.width()
-	s.join = next
-	if !s.makeRoom(width, old) {
+	width, old := next.width(), g.join.width()
+	g.join = next
+	if !g.makeRoom(width, old) {
 		return true
 	}
 	l := b.line(b.y)
@@ -193,7 +190,7 @@ func (s *Screen) printJoined(r rune, next joint) bool {
 		}
 	}
 	for range width - old {
-		l.cells[b.x] = s.penCell
+		l.cells[b.x] = g.penCell
 		l.cells[b.x].content = second
 		b.x++
 	}
@@ -202,13 +199,13 @@ func (s *Screen) printJoined(r rune, next joint) bool {
 
 // wrap goes to the beginning of the next row, which continues this one. The
 // last old cells go with it: a character that has become too wide.
-func (s *Screen) wrap(old int) {
-	b := s.buf
+func (g *grid) wrap(old int) {
+	b := g.buf
 	from := *b.line(b.y)
 	x := b.x - old
 	b.x = old
 	if b.y == b.bottom {
-		b.scroll(s.eraseCell(), true)
+		b.scroll(g.pen.erased(), true)
 	} else {
 		b.y = min(b.y+1, b.rows-1)
 		b.line(b.y).wrapped = true
@@ -220,41 +217,38 @@ func (s *Screen) wrap(old int) {
 		copyCells(b.line(b.y), 0, &from, x, old)
 	}
 	for ; x < b.cols; x++ {
-		from.cells[x] = s.penCell
+		from.cells[x] = g.penCell
 	}
 }
 
-// eraseCell returns an empty cell of the pen's background.
-func (s *Screen) eraseCell() cell { return cell{bg: s.pen.bg & (modeMask | colorMask)} }
-
 // repeat prints the last character n more times.
-func (s *Screen) repeat(n int) {
-	s.inRun = false
-	text := s.repeated()
+func (g *grid) repeat(n int) {
+	g.inRun = false
+	text := g.repeated()
 	if len(text) == 0 {
 		return
 	}
-	s.beginRun()
+	g.beginRun()
 	for range n {
 		for _, r := range text {
-			s.print(r)
+			g.print(r)
 		}
 	}
-	s.endRun()
-	s.inRun = false
+	g.endRun()
+	g.inRun = false
 }
 
 // repeated returns the characters that REP prints.
-func (s *Screen) repeated() []rune {
-	b := s.buf
-	x := b.x - s.join.width()
-	if s.join == 0 || x < 0 || x >= b.cols {
+func (g *grid) repeated() []rune {
+	b := g.buf
+	x := b.x - g.join.width()
+	if g.join == 0 || x < 0 || x >= b.cols {
 		return nil
 	}
-	text := s.appendRunes(nil, b.line(b.y).cells[x].content)
+	text := g.clusters.appendRunes(nil, b.line(b.y).cells[x].content)
 	for i, r := range text {
 		if r < del {
-			text[i] = s.charsets.current.translate(byte(r))
+			text[i] = g.charsets.current.translate(byte(r))
 		}
 	}
 	return text

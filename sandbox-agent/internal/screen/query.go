@@ -38,7 +38,7 @@ func (s *Screen) answerCSI(final byte, end int) (wasQuery bool) {
 	case query | 'u':
 		wasQuery = true
 	case dollar | 'p':
-		wasQuery = s.sayMode("", first, s.modeState(first))
+		wasQuery = s.sayMode("", first, s.modes.state(first))
 	case query<<8 | dollar | 'p':
 		wasQuery = s.sayMode("?", first, s.privateModeState(first))
 	case 't':
@@ -48,14 +48,6 @@ func (s *Screen) answerCSI(final byte, end int) (wasQuery bool) {
 		s.remove(end)
 	}
 	return wasQuery
-}
-
-// say gives an answer if asked for. It returns asked.
-func (s *Screen) say(asked bool, answer string) bool {
-	if asked {
-		s.answers = append(s.answers, answer...)
-	}
-	return asked
 }
 
 func (s *Screen) sayPosition(marker string) bool {
@@ -89,10 +81,10 @@ const (
 	modeAlwaysReset
 )
 
-func (s *Screen) sayMode(marker string, mode, state int) bool {
-	s.say(true, "\x1b["+marker)
-	s.answers = appendInt(s.answers, mode, ';')
-	s.answers = appendInt(s.answers, state, '$', 'y')
+func (o *outlet) sayMode(marker string, mode, state int) bool {
+	o.say(true, "\x1b["+marker)
+	o.answers = appendInt(o.answers, mode, ';')
+	o.answers = appendInt(o.answers, state, '$', 'y')
 	return true
 }
 
@@ -103,22 +95,22 @@ func setOrReset(set bool) int {
 	return modeReset
 }
 
-func (s *Screen) modeState(mode int) int {
+func (m *modes) state(mode int) int {
 	switch mode {
 	case 2:
 		return modeAlwaysReset
 	case 4:
-		return setOrReset(s.modes.insert)
+		return setOrReset(m.insert)
 	case 12:
 		return modeAlwaysSet
 	case 20:
-		return setOrReset(s.modes.newLine)
+		return setOrReset(m.newLine)
 	}
 	return modeUnknown
 }
 
-func (s *Screen) privateModeState(mode int) int {
-	m := &s.modes
+func (g *grid) privateModeState(mode int) int {
+	m := &g.modes
 	if flag := m.private(mode); flag != nil {
 		return setOrReset(*flag)
 	}
@@ -140,14 +132,14 @@ func (s *Screen) privateModeState(mode int) int {
 	case 1048:
 		return modeSet
 	case 47, 1047, 1049:
-		return setOrReset(s.buf == s.alt)
+		return setOrReset(g.buf == g.alt)
 	}
 	return modeUnknown
 }
 
 // dcsMayQuery reports whether the DCS that has begun is one that asks.
-func (s *Screen) dcsMayQuery() bool {
-	id := s.identity(s.final)
+func (q *sequence) dcsMayQuery() bool {
+	id := q.identity(q.final)
 	return id == dollar|'q' || id == '+'<<8|'q'
 }
 
@@ -209,7 +201,7 @@ func (s *Screen) saySetting(what string) {
 }
 
 // sayCapability answers XTGETTCAP for one name, in hexadecimal.
-func (s *Screen) sayCapability(name string) {
+func (o *outlet) sayCapability(name string) {
 	value := ""
 	if decoded, err := hex.DecodeString(name); err == nil {
 		switch string(decoded) {
@@ -222,10 +214,10 @@ func (s *Screen) sayCapability(name string) {
 		}
 	}
 	if value == "" {
-		s.say(true, "\x1bP0+r"+printable(name)+"\x1b\\")
+		o.say(true, "\x1bP0+r"+printable(name)+"\x1b\\")
 		return
 	}
-	s.say(true, "\x1bP1+r"+name+"="+hex.EncodeToString([]byte(value))+"\x1b\\")
+	o.say(true, "\x1bP1+r"+name+"="+hex.EncodeToString([]byte(value))+"\x1b\\")
 }
 
 // printable returns name if nothing in it can end a string: an answer is typed

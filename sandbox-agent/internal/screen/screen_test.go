@@ -41,7 +41,7 @@ func dump(s *Screen) string {
 			fmt.Fprintln(&b, y, l.wrapped)
 			for i := range l.cells {
 				if l.cells[i] != (cell{}) {
-					fmt.Fprint(&b, i, s.info(&l.cells[i]), s.ext(&l.cells[i]).underline, s.ext(&l.cells[i]).color, ";")
+					fmt.Fprint(&b, i, s.info(&l.cells[i]), s.exts.of(&l.cells[i]).underline, s.exts.of(&l.cells[i]).color, ";")
 				}
 			}
 		}

@@ -17,12 +17,26 @@ const (
 )
 
 // usePen makes the pen that of the next characters.
-func (s *Screen) usePen() {
-	p := &s.pen
-	s.penCell = cell{fg: p.fg, bg: p.bg &^ flagExtended}
+func (g *grid) usePen() {
+	p := &g.pen
+	g.penCell = cell{fg: p.fg, bg: p.bg &^ flagExtended}
 	if p.bg&flagExtended != 0 {
-		s.penCell.ext = s.internExt(ext{underline: p.underline, color: p.color, link: p.link})
+		g.penCell.ext = g.exts.intern(ext{underline: p.underline, color: p.color, link: p.link}, g.penCell.ext, &g.buffers)
 	}
+}
+
+// openLink makes the next characters part of a hyperlink, of none if l is empty.
+func (g *grid) openLink(l link) {
+	g.pen.link = 0
+	if l.uri != "" {
+		if g.links.wantsSweep(l) {
+			g.exts.sweep(g.penCell.ext, &g.buffers)
+			g.links.sweep(&g.exts, g.pen.link)
+		}
+		g.pen.link = g.links.add(l)
+	}
+	g.pen.extend()
+	g.usePen()
 }
 
 // extend sets whether underline and link count: when there are any.
@@ -32,6 +46,9 @@ func (p *pen) extend() {
 		p.bg |= flagExtended
 	}
 }
+
+// erased returns what erasing leaves: an empty cell of the pen's background.
+func (p *pen) erased() cell { return cell{bg: p.bg & (modeMask | colorMask)} }
 
 func (p *pen) reset() {
 	p.fg, p.bg = 0, 0
@@ -51,8 +68,7 @@ func (p *pen) setUnderline(style int32) {
 }
 
 // selectRendition obeys SGR.
-func (s *Screen) selectRendition() {
-	p, pen := &s.params, &s.pen
+func (pen *pen) selectRendition(p *params) {
 	for i := 0; i < p.n; i++ {
 		switch n := p.values[i]; {
 		case n >= 30 && n <= 37:
@@ -64,7 +80,7 @@ func (s *Screen) selectRendition() {
 		case n >= 100 && n <= 107:
 			setColor(&pen.bg, modeANSI|uint32(n-100+8))
 		case n == 38 || n == 48 || n == 58:
-			i += s.selectColor(i)
+			i += pen.selectColor(p, i)
 		case n == 4:
 			style := int32(underlineSingle)
 			if sub := p.sub(i); len(sub) > 0 {
@@ -75,7 +91,6 @@ func (s *Screen) selectRendition() {
 			pen.set(n)
 		}
 	}
-	s.usePen()
 }
 
 func setColor(to *uint32, color uint32) { *to = *to&^(modeMask|colorMask) | color }
@@ -132,8 +147,7 @@ func (p *pen) set(n int32) {
 
 // selectColor obeys parameters 38, 48 and 58 of SGR, the one at i, in whatever
 // mixture of parameters and subparameters. It returns how many more it took.
-func (s *Screen) selectColor(i int) int {
-	p := &s.params
+func (pen *pen) selectColor(p *params, i int) int {
 	// Target, mode, colour space, and up to three values.
 	spec := [6]int32{0, 0, -1, 0, 0, 0}
 	taken, space := 0, 0
@@ -166,17 +180,17 @@ func (s *Screen) selectColor(i int) int {
 	for k := 2; k < len(spec); k++ {
 		spec[k] = max(spec[k], 0)
 	}
-	s.applyColor(spec)
+	pen.applyColor(spec)
 	return taken
 }
 
-func (s *Screen) applyColor(spec [6]int32) {
-	target := &s.pen.fg
+func (pen *pen) applyColor(spec [6]int32) {
+	target := &pen.fg
 	switch spec[0] {
 	case 48:
-		target = &s.pen.bg
+		target = &pen.bg
 	case 58:
-		target = &s.pen.color
+		target = &pen.color
 	}
 	switch spec[1] {
 	case 2:

@@ -79,14 +79,14 @@ func (s *Screen) spareAlternate(final byte, end int) {
 
 // repeatLimit returns how often, of n times, REP can print again before a cell
 // has no room.
-func (s *Screen) repeatLimit(n int) int {
-	text := s.repeated()
-	l := s.buf.line(s.buf.y)
-	i := l.before(s.buf.x)
+func (g *grid) repeatLimit(n int) int {
+	text := g.repeated()
+	l := g.buf.line(g.buf.y)
+	i := l.before(g.buf.x)
 	if len(text) == 0 || i < 0 {
 		return n
 	}
-	j, size := s.join, len(s.appendText(nil, l.cells[i].content))
+	j, size := g.join, len(g.clusters.appendText(nil, l.cells[i].content))
 	for times := range n {
 		before := j
 		for _, r := range text {
@@ -108,8 +108,8 @@ func (s *Screen) repeatLimit(n int) int {
 
 // oscCounts reports whether an OSC that is too long may be one that has an
 // effect on the screen.
-func (s *Screen) oscCounts() bool {
-	n, err := strconv.Atoi(string(s.str))
+func (q *sequence) oscCounts() bool {
+	n, err := strconv.Atoi(string(q.str))
 	switch {
 	case err != nil:
 		return true // it has no number, or too many zeros before it
@@ -126,10 +126,4 @@ func (s *Screen) abandonOSC(i int) {
 	s.out = append(s.out, can)
 	s.state = abandonedOSC
 	s.join = 0
-}
-
-// leaveOut keeps n bytes at in[i] from viewers.
-func (s *Screen) leaveOut(i, n int) {
-	s.out = append(s.out, s.in[s.kept:i]...)
-	s.kept = i + n
 }

@@ -9,7 +9,7 @@ func (p *painter) paintStale(r *row, from int) {
 			continue
 		}
 		c := cell{content: clusterBit | (r.clusters[x] - 1)}
-		width := p.clusterWidth(c.content)
+		width := p.clusters.width(c.content)
 		if x+width > p.cols {
 			continue
 		}
@@ -26,10 +26,10 @@ func (r *row) stale(x int) bool {
 	return x < len(r.clusters) && r.clusters[x] != 0 && r.cells[x].content&clusterBit == 0
 }
 
-// clusterWidth returns the columns that a cluster takes when it is printed.
-func (s *Screen) clusterWidth(content uint32) int {
+// width returns the columns that a cluster takes when it is printed.
+func (t *clusterTable) width(content uint32) int {
 	j := joint(0)
-	for _, r := range s.appendRunes(nil, content) {
+	for _, r := range t.appendRunes(nil, content) {
 		j, _ = j.follow(r)
 	}
 	return j.width()

@@ -2,9 +2,9 @@ package screen
 
 // Line returns the text of a row of the screen, counted from 0, without the
 // blank cells at its end.
-func (s *Screen) Line(row int) string { return s.rowText(s.buf.line(row)) }
+func (g *grid) Line(row int) string { return g.clusters.rowText(g.buf.line(row)) }
 
-func (s *Screen) rowText(r *row) string {
+func (t *clusterTable) rowText(r *row) string {
 	var text []byte
 	end := r.length()
 	for x := 0; x < end; {
@@ -12,7 +12,7 @@ func (s *Screen) rowText(r *row) string {
 		if c.empty() {
 			text = append(text, ' ')
 		} else {
-			text = s.appendText(text, c.content)
+			text = t.appendText(text, c.content)
 		}
 		x += max(c.width(), 1)
 	}
@@ -23,9 +23,9 @@ func (s *Screen) rowText(r *row) string {
 // of the normal screen, as plain text: each line ends with a line feed, a row
 // that continues the one above is of the same line, empty cells are spaces, and
 // there are no blanks at the end of a line and no empty lines at the end.
-func (s *Screen) AppendPlain(dst []byte, history int) []byte {
-	b, begin := s.buf, len(dst)
-	dst = s.appendLines(dst, b, b.base-min(max(history, 0), b.base), b.count)
+func (g *grid) AppendPlain(dst []byte, history int) []byte {
+	b, begin := g.buf, len(dst)
+	dst = g.clusters.appendLines(dst, b, b.base-min(max(history, 0), b.base), b.count)
 	end := len(dst)
 	for end > begin && dst[end-1] == '\n' {
 		end--
@@ -39,13 +39,13 @@ func (s *Screen) AppendPlain(dst []byte, history int) []byte {
 // TakeHistory appends the lines above the normal screen as [Screen.AppendPlain]
 // does, with those that are empty, and forgets them. A line that the screen's
 // first row continues stays.
-func (s *Screen) TakeHistory(dst []byte) []byte {
-	b := s.normal
+func (g *grid) TakeHistory(dst []byte) []byte {
+	b := g.normal
 	n := b.base
 	for n > 0 && b.at(n).wrapped {
 		n--
 	}
-	dst = s.appendLines(dst, b, 0, n)
+	dst = g.clusters.appendLines(dst, b, 0, n)
 	if n > 0 {
 		b.drop(n)
 	}
@@ -53,14 +53,14 @@ func (s *Screen) TakeHistory(dst []byte) []byte {
 }
 
 // BracketedPaste reports whether the program wants to be told what is pasted.
-func (s *Screen) BracketedPaste() bool { return s.modes.bracketedPaste }
+func (g *grid) BracketedPaste() bool { return g.modes.bracketedPaste }
 
 // appendLines appends the lines of the held rows [from, to) of b, which are
 // whole.
-func (s *Screen) appendLines(dst []byte, b *buffer, from, to int) []byte {
+func (t *clusterTable) appendLines(dst []byte, b *buffer, from, to int) []byte {
 	begin := len(dst)
 	for i := from; i < to; i++ {
-		dst = s.appendRow(dst, b, i)
+		dst = t.appendRow(dst, b, i)
 		if i+1 < b.count && b.at(i+1).wrapped {
 			continue
 		}
@@ -71,7 +71,7 @@ func (s *Screen) appendLines(dst []byte, b *buffer, from, to int) []byte {
 
 // appendRow appends the text of the held row i of b, to its full width if the
 // next one continues it.
-func (s *Screen) appendRow(dst []byte, b *buffer, i int) []byte {
+func (t *clusterTable) appendRow(dst []byte, b *buffer, i int) []byte {
 	r := b.at(i)
 	end := min(r.length(), b.cols)
 	if i+1 < b.count && b.at(i+1).wrapped {
@@ -85,7 +85,7 @@ func (s *Screen) appendRow(dst []byte, b *buffer, i int) []byte {
 		if c.empty() {
 			dst = append(dst, ' ')
 		} else {
-			dst = s.appendText(dst, c.content)
+			dst = t.appendText(dst, c.content)
 		}
 		x += max(c.width(), 1)
 	}

@@ -1,0 +1,40 @@
+package screen
+
+// A reading says whether the rows of a screen may read otherwise than the output
+// did.
+type reading struct {
+	tangled    bool
+	wasTangled bool // perhaps no more
+	returned   bool // the cursor went back to the first column, and nothing more yet
+}
+
+// TakeTangled reports whether, since it was last called, rows of the screen may
+// have come to read otherwise than the output did: because the cursor went back
+// or somewhere else, what is there was moved, or a line ended at the full
+// width. Output that only goes forward, line by line, never does that.
+func (r *reading) TakeTangled() bool {
+	was := r.tangled || r.wasTangled
+	r.wasTangled = r.tangled
+	return was
+}
+
+// Tangle has [Screen.TakeTangled] report true as if the cursor had gone
+// somewhere else.
+func (r *reading) Tangle() { r.tangle() }
+
+// tangle says that the screen may read otherwise than the output did, until a
+// line begins that has nothing beside or above it.
+func (r *reading) tangle() { r.tangled, r.wasTangled = true, true }
+
+// fed is called when a line feed has moved the cursor down. text says that the
+// row above is full or that the row has text already, modes what modes.tangle
+// reports.
+func (r *reading) fed(text, modes bool) {
+	r.returned = false
+	switch {
+	case text:
+		r.tangle()
+	case r.tangled:
+		r.tangled = modes
+	}
+}
