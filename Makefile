@@ -45,7 +45,8 @@ LINK := -ldflags=-w
 PURE := deploy/checks deploy/checks/changed deploy/checks/locks deploy/controlplane/internal/policy deploy/grafana \
         protocol protocol/audit protocol/bytelog protocol/envseal protocol/eventlog relay/internal/console/build relay/internal/openapi \
         relay/internal/roster relay/internal/turn sandbox-agent/internal/hostname \
-        protocol/pace sandbox-agent/internal/redact sandbox-agent/internal/screen tunnel/internal/backoff
+        protocol/pace sandbox-agent/internal/redact sandbox-agent/internal/screen \
+        sandbox-agent/internal/screen/grid sandbox-agent/internal/screen/keyframe tunnel/internal/backoff
 
 # The end-to-end tests of cases and faults, about half of them.
 FOUND := ^Test(Found|Case)

@@ -34,7 +34,7 @@ var Floors = []struct {
 	{F1, []string{
 		"tunnel", "tunnel/internal/...", "tunnel/tunneltest", "tunnel/tunneltest/impair",
 		"relay/internal/turn", "relay/internal/replay", "relay/internal/roster",
-		"sandbox-agent/internal/redact", "sandbox-agent/internal/screen",
+		"sandbox-agent/internal/redact", "sandbox-agent/internal/screen/...",
 		"sandbox-agent/internal/hostname", "sandbox-agent/internal/toolbox/...", "sandbox-agent/internal/reply", "sandbox-agent/internal/feature", "sandbox-agent/internal/controlplane",
 		"sandbox-agent/internal/route", "sandbox-agent/internal/mask",
 		"deploy/program", "deploy/program/instrument", "deploy/program/intake", "deploy/program/lifetime", "deploy/program/telemetry",
@@ -94,6 +94,7 @@ var Sideways = []struct{ From, To, Why string }{
 	{"sandbox-agent/internal/mask", "sandbox-agent/internal/redact", "it finds what is to be masked"},
 	{"sandbox-agent/internal/feature", "sandbox-agent/internal/toolbox", "a feature may bring tools"},
 	{"sandbox-agent/internal/route", "sandbox-agent/internal/reply", "it answers what the grant doesn't allow"},
+	{"sandbox-agent/internal/screen/keyframe", "sandbox-agent/internal/screen/grid", "it rebuilds what a grid shows"},
 	{"sandbox-agent/internal/executor", "sandbox-agent/internal/ledger", "a command's id is stored before it runs"},
 	{"sandbox-agent/internal/executor", "sandbox-agent/internal/audit", "an executed command is recorded"},
 	{"sandbox-agent/internal/broker", "sandbox-agent/internal/outbound", "it dials nowhere else"},

@@ -1,10 +1,12 @@
-// Package screen is a terminal grid: a program's output in; what viewers see,
-// answers to terminal queries, and exact keyframes out.
+// Package screen interprets what a terminal's program prints: its output in; what
+// viewers see, answers to terminal queries, and exact keyframes out.
 //
-// The grid is that of xterm.js 6 with its unicode-graphemes addon, which is
-// what viewers run: cell by cell, with the cursor, the modes, which rows
-// continue the one above, and what a new size does to them all. So a keyframe
-// puts a viewer that comes late where one stands that saw every byte.
+// What is shown stands in package grid, which knows nothing of escape sequences;
+// package keyframe writes those that rebuild it. The grid is that of xterm.js 6
+// with its unicode-graphemes addon, which is what viewers run: cell by cell, with
+// the cursor, the modes, which rows continue the one above, and what a new size
+// does to them all. So a keyframe puts a viewer that comes late where one stands
+// that saw every byte.
 //
 // What viewers get is the output without queries. Beyond that it differs only
 // where xterm.js would fail, run out of memory or take minutes (see spare.go):

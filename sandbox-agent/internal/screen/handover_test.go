@@ -3,6 +3,9 @@ package screen
 import (
 	"strings"
 	"testing"
+
+	"github.com/fairlead/fairlead/sandbox-agent/internal/screen/grid"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/screen/keyframe"
 )
 
 // TestHandover takes a terminal from a program in the middle of anything to
@@ -30,25 +33,25 @@ func TestHandover(t *testing.T) {
 				out, _ := s.Write(nil, nil, []byte(p))
 				viewer.Write(nil, nil, out)
 			}
-			hand := func(to Modes) Modes {
+			hand := func(to keyframe.Modes) keyframe.Modes {
 				seq, was := s.AppendHandover(nil, to)
 				write(string(seq))
 				return was
 			}
 			write(left)
-			was := hand(Modes{})
-			if s.modes != initialModes && s.modes != (modes{wraparound: true, blink: on}) {
-				t.Errorf("modes %+v", s.modes)
+			was := hand(keyframe.Modes{})
+			if s.grid.Modes != grid.InitialModes && s.grid.Modes != (grid.Modes{Wraparound: true, Blink: grid.On}) {
+				t.Errorf("modes %+v", s.grid.Modes)
 			}
-			if s.buf != s.normal || s.buf.x != 0 || s.pen != (pen{}) || s.charsets != (charsets{}) || s.buf.top != 0 || s.buf.bottom != 23 {
+			if s.grid.Buf != s.grid.Normal || s.grid.Buf.X != 0 || s.grid.Pen != (grid.Pen{}) || s.grid.Charsets != (grid.Charsets{}) || s.grid.Buf.Top != 0 || s.grid.Buf.Bottom != 23 {
 				t.Errorf("not what a program expects")
 			}
 			write("agent\x1b[?1003h\x1b[?25l")
-			if r := s.buf.line(s.buf.y); r.length() != len("agent") {
-				t.Errorf("a line of %d cells", r.length())
+			if r := s.grid.Buf.Line(s.grid.Buf.Y); r.Length() != len("agent") {
+				t.Errorf("a line of %d cells", r.Length())
 			}
 			hand(was)
-			if now := (Modes{modes: s.modes, alternate: s.buf == s.alt, known: true}); now.alternate != was.alternate || now.modes != was.modes {
+			if now := (keyframe.Modes{Modes: s.grid.Modes, Alternate: s.grid.Buf == s.grid.Alt, Known: true}); now.Alternate != was.Alternate || now.Modes != was.Modes {
 				t.Errorf("came back to %+v, left %+v", now, was)
 			}
 			if string(s.AppendKeyframe(nil, 10)) != string(viewer.AppendKeyframe(nil, 10)) {

@@ -51,7 +51,7 @@ func TestMask(t *testing.T) {
 		if n := s.Mask(hide("secret", "ge漢im")); n != test.n {
 			t.Errorf("%q: masked %d, want %d", test.output, n, test.n)
 		}
-		text := string(s.clusters.appendRows(nil, s.normal, 0, s.normal.cols, nil))
+		text := string(s.grid.Clusters.AppendRows(nil, s.grid.Normal, 0, s.grid.Normal.Cols, nil))
 		if got := strings.TrimRight(text, "\n") + "\n"; got != test.want {
 			t.Errorf("%q: got %q, want %q", test.output, got, test.want)
 		}
@@ -81,7 +81,7 @@ func TestMaskHidden(t *testing.T) {
 		t.Errorf("masked %d", n)
 	}
 	s.Resize(20, 3)
-	if got := []string{s.Line(0), s.Line(1), s.Line(2)}; got[0] != strings.Repeat(" ", 14)+"******" || got[1] != "xxxxxxx***hidden" || got[2] != "***xxxxsec" {
+	if got := []string{s.grid.Line(0), s.grid.Line(1), s.grid.Line(2)}; got[0] != strings.Repeat(" ", 14)+"******" || got[1] != "xxxxxxx***hidden" || got[2] != "***xxxxsec" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -89,11 +89,11 @@ func TestMaskHidden(t *testing.T) {
 func TestNewText(t *testing.T) {
 	s := New(20, 4)
 	s.Write(nil, nil, []byte("one\r\ntwo\r\nthree\r\nfour\r\nfive\x1b[1;1H"))
-	if got := string(s.AppendNewText(nil)); !s.TakeTangled() || got != "one\ntwo\nthree\nfour\nfive\n" {
+	if got := string(s.grid.AppendNewText(nil)); !s.grid.TakeTangled() || got != "one\ntwo\nthree\nfour\nfive\n" {
 		t.Errorf("got %q", got)
 	}
 	s.Write(nil, nil, []byte("\x1b[4;1H\r\nsix"))
-	if got := string(s.AppendNewText(nil)); got != "two\nthree\nfour\nfive\nsix\n" {
+	if got := string(s.grid.AppendNewText(nil)); got != "two\nthree\nfour\nfive\nsix\n" {
 		t.Errorf("then %q", got) // the line that scrolled off, and the screen
 	}
 }
@@ -111,7 +111,7 @@ func TestWideAtTheEdge(t *testing.T) {
 	} {
 		s := New(20, 4)
 		s.Write(nil, nil, []byte(test.output))
-		if got := strings.TrimRight(string(s.AppendNewText(nil)), "\n") + "\n"; got != test.want {
+		if got := strings.TrimRight(string(s.grid.AppendNewText(nil)), "\n") + "\n"; got != test.want {
 			t.Errorf("%q: got %q, want %q", test.output, got, test.want)
 		}
 	}
@@ -144,11 +144,11 @@ func TestMaskAsIn(t *testing.T) {
 			raw, s := New(20, 4), New(20, 4)
 			raw.Write(nil, nil, []byte(test.raw))
 			s.Write(nil, nil, []byte(test.masked))
-			raw.AppendNewText(nil)
+			raw.grid.AppendNewText(nil)
 			if n := s.MaskAsIn(raw, whole, few(3, hide(secret))); n != test.n {
 				t.Errorf("%q, %q: masked %d", test.raw, test.masked, n)
 			}
-			if got := strings.TrimRight(string(s.clusters.appendRows(nil, s.normal, 0, 20, nil)), "\n"); got != test.want {
+			if got := strings.TrimRight(string(s.grid.Clusters.AppendRows(nil, s.grid.Normal, 0, 20, nil)), "\n"); got != test.want {
 				t.Errorf("%q, %q: got %q", test.raw, test.masked, got)
 			}
 			if s.MaskAsIn(raw, whole, few(3, hide(secret))) != 0 {
@@ -171,9 +171,9 @@ func TestMaskAsInClusters(t *testing.T) {
 	raw, s := New(20, 4), New(20, 4)
 	raw.Write(nil, nil, []byte("\x1b[2;1Ho\u0301a\u0301\x1b[1;1H"+secret))
 	s.Write(nil, nil, []byte(secret+"\x1b[2;1Ho\u0301a\u0301"))
-	raw.AppendNewText(nil)
-	if n := s.MaskAsIn(raw, false, few(3, hide(secret))); n != 1 || s.Line(0) != "********" {
-		t.Errorf("masked %d, got %q", n, s.Line(0))
+	raw.grid.AppendNewText(nil)
+	if n := s.MaskAsIn(raw, false, few(3, hide(secret))); n != 1 || s.grid.Line(0) != "********" {
+		t.Errorf("masked %d, got %q", n, s.grid.Line(0))
 	}
 }
 
@@ -194,20 +194,20 @@ func TestTangled(t *testing.T) {
 	} {
 		s := New(20, 6)
 		s.Write(nil, nil, []byte(test.output))
-		if got := s.TakeTangled(); got != test.want {
+		if got := s.grid.TakeTangled(); got != test.want {
 			t.Errorf("%q: %v", test.output, got)
 		}
 	}
 	s := New(20, 6)
 	s.Write(nil, nil, []byte("$ ls\b\bcd"))
 	for _, want := range []bool{true, true} { // for as long as it is in that line
-		if got := s.TakeTangled(); got != want {
+		if got := s.grid.TakeTangled(); got != want {
 			t.Error(got)
 		}
 	}
 	s.Write(nil, nil, []byte("\r\nnext "))
 	for _, want := range []bool{true, false} {
-		if got := s.TakeTangled(); got != want {
+		if got := s.grid.TakeTangled(); got != want {
 			t.Errorf("in a new line: %v", got)
 		}
 	}
@@ -228,22 +228,22 @@ func TestTangledOrNot(t *testing.T) {
 			s.Write(nil, nil, []byte(p))
 			if p == "\x1bc" {
 				printed.Reset()
-				s.TakeTangled()
+				s.grid.TakeTangled()
 			}
 			if p[0] != '\x1b' {
 				printed.WriteString(p)
 			}
-			if p[0] == '\x1b' && strings.Contains("KJX", p[len(p)-1:]) && s.returned {
+			if p[0] == '\x1b' && strings.Contains("KJX", p[len(p)-1:]) && s.grid.Returned {
 				return // it erases what was printed
 			}
 			if p == "\x1b[1K" {
 				return // so does this
 			}
 		}
-		if s.TakeTangled() {
+		if s.grid.TakeTangled() {
 			return
 		}
-		got := squeeze(string(s.clusters.appendRows(nil, s.normal, 0, s.normal.cols, nil)))
+		got := squeeze(string(s.grid.Clusters.AppendRows(nil, s.grid.Normal, 0, s.grid.Normal.Cols, nil)))
 		if want := squeeze(printed.String()); got != want {
 			t.Fatalf("reads %q, printed %q", got, want)
 		}
@@ -268,7 +268,7 @@ func BenchmarkNewText(b *testing.B) {
 			s.Write(nil, nil, bytes.Repeat([]byte("text of a program "), 1000))
 			var text []byte
 			for b.Loop() {
-				text = s.AppendNewText(text[:0])
+				text = s.grid.AppendNewText(text[:0])
 			}
 			b.SetBytes(int64(len(text)))
 		})

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
+
+	"github.com/fairlead/fairlead/sandbox-agent/internal/screen/grid"
 )
 
 // Operating system commands that are looked at.
@@ -86,7 +88,7 @@ func (s *Screen) endOSC(end int, withBel bool) (wasQuery bool) {
 	number, data, hasData := bytes.Cut(s.str, []byte{';'})
 	n, err := strconv.ParseUint(string(number), 10, 31)
 	if s.strLong || err != nil {
-		s.join = 0
+		s.grid.Join = 0
 		return false
 	}
 	st := "\x1b\\"
@@ -103,17 +105,17 @@ func (s *Screen) endOSC(end int, withBel bool) (wasQuery bool) {
 			return true
 		}
 	case oscTitleAndIcon, oscTitle:
-		s.title = string(data)
+		s.grid.Title = string(data)
 	case oscHyperlink:
 		if hasData {
 			s.setLink(string(data))
 		}
 	case oscResetPalette:
-		s.colors.reset(string(data))
+		s.grid.Colors.Reset(string(data))
 	case oscResetSpecial, oscResetSpecial + 1, oscResetSpecial + 2:
-		s.colors.special[n-oscResetSpecial] = color{}
+		s.grid.Colors.Special[n-oscResetSpecial] = grid.Color{}
 	}
-	s.join = 0
+	s.grid.Join = 0
 	return false
 }
 
@@ -129,22 +131,22 @@ func (s *Screen) endColors(number int, data string, end int, st string) (wasQuer
 	}
 	for i := 0; i+next <= len(slots); i += next {
 		spec := slots[i+next-1]
-		target, name := s.colors.target(number, slots[i], i)
+		target, name := colorTarget(&s.grid.Colors, number, slots[i], i)
 		if target == nil {
 			continue
 		}
 		if spec == "?" {
 			asked = true
 			if s.maybe {
-				s.answers = append(append(append(s.answers, name...), s.colors.format(target)...), st...)
+				s.answers = append(append(append(s.answers, name...), s.grid.Colors.Format(target)...), st...)
 			}
-		} else if c, ok := parseColor(spec); ok {
+		} else if c, ok := grid.ParseColor(spec); ok {
 			*target = c
-			set = append(append(append(set, name...), c.format()...), st...)
+			set = append(append(append(set, name...), c.Format()...), st...)
 		}
 	}
 	if !asked || !s.maybe {
-		s.join = 0
+		s.grid.Join = 0
 		return false
 	}
 	if len(set) == 0 {
@@ -152,7 +154,7 @@ func (s *Screen) endColors(number int, data string, end int, st string) (wasQuer
 		return true
 	}
 	s.replace(end, set)
-	s.join, s.inRun = 0, false
+	s.grid.Join, s.grid.InRun = 0, false
 	return true
 }
 
@@ -163,14 +165,32 @@ func (s *Screen) setLink(data string) {
 	if !ok || uri == "" && params != "" {
 		return
 	}
-	l := link{uri: uri}
+	l := grid.Link{URI: uri}
 	if uri != "" {
 		for _, p := range strings.Split(params, ":") {
 			if id, found := strings.CutPrefix(p, "id="); found {
-				l.id = id
+				l.ID = id
 				break
 			}
 		}
 	}
-	s.openLink(l)
+	s.grid.OpenLink(l)
+}
+
+// colorTarget returns the colour that a slot of an OSC is about, nil when there is
+// none, and the OSC up to its value. For the palette key is its index, else
+// slot counts from number.
+func colorTarget(c *grid.Colors, number int, key string, slot int) (target *grid.Color, name []byte) {
+	if number == oscPalette {
+		i, ok := grid.PaletteIndex(key)
+		if !ok {
+			return nil, nil
+		}
+		return &c.Palette[i], grid.AppendInt([]byte("\x1b]4;"), i, ';')
+	}
+	i := number - oscForeground + slot
+	if i >= len(c.Special) {
+		return nil, nil
+	}
+	return &c.Special[i], grid.AppendInt([]byte("\x1b]"), oscForeground+i, ';')
 }

@@ -1,5 +1,7 @@
 package screen
 
+import "github.com/fairlead/fairlead/sandbox-agent/internal/screen/grid"
+
 const (
 	maxParams    = 32
 	maxSubParams = 32
@@ -87,11 +89,11 @@ func (p *params) append(dst []byte) []byte {
 		if i > 0 {
 			dst = append(dst, ';')
 		}
-		dst = appendInt(dst, int(p.values[i]))
+		dst = grid.AppendInt(dst, int(p.values[i]))
 		for _, v := range p.sub(i) {
 			dst = append(dst, ':')
 			if v != noParam {
-				dst = appendInt(dst, int(v))
+				dst = grid.AppendInt(dst, int(v))
 			}
 		}
 	}

@@ -1,6 +1,10 @@
 package screen
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/fairlead/fairlead/sandbox-agent/internal/screen/grid"
+)
 
 // A state is what the parser is in the middle of.
 type state uint8
@@ -24,6 +28,7 @@ const (
 )
 
 const (
+	enq = 0x05
 	bel = 0x07
 	can = 0x18
 	sub = 0x1a
@@ -56,10 +61,10 @@ func (s *Screen) ground(i int) int {
 	c := s.in[i]
 	switch {
 	case c >= ' ' && c < del:
-		if s.charsets.current != charsetASCII || s.modes.insert || s.join.class() == classPrepend {
+		if s.grid.Charsets.Current != grid.CharsetASCII || s.grid.Modes.Insert || s.grid.Join.Class() == grid.ClassPrepend {
 			return s.printSlowly(i)
 		}
-		return s.printASCII(s.in[i:])
+		return s.grid.PrintASCII(s.in[i:])
 	case c > del:
 		return s.printText(i)
 	case c == esc:
@@ -71,10 +76,10 @@ func (s *Screen) ground(i int) int {
 			s.separate()
 		}
 	case c == del:
-		s.inRun = false
-		s.tangle()
+		s.grid.InRun = false
+		s.grid.Tangle()
 	default:
-		s.execute(rune(c))
+		s.grid.Execute(rune(c))
 	}
 	return 1
 }
@@ -102,7 +107,7 @@ func (s *Screen) inSequence(i int) int {
 	case c == can || c == sub:
 		s.clearUp()
 		s.state = ground
-		s.execute(rune(c))
+		s.grid.Execute(rune(c))
 		return 1
 	case c >= 0x80:
 		r, n := decode(s.in[i:])
@@ -182,7 +187,7 @@ func (s *Screen) control(r rune, i, n int) {
 	default:
 		s.clearUp()
 		s.state = ground
-		s.execute(r)
+		s.grid.Execute(r)
 		return
 	}
 	switch r {
@@ -226,7 +231,7 @@ func (s *Screen) within(c byte) {
 	case escape, escapeIntermediate, csiEntry, csiParam, csiIntermediate, csiIgnore:
 		s.clearUp()
 		if c != del {
-			s.execute(rune(c))
+			s.grid.Execute(rune(c))
 		}
 	case dcsString:
 		s.dcsByte(c)
@@ -319,7 +324,7 @@ func (s *Screen) step(r rune, encoded []byte) {
 func (s *Screen) toGround() {
 	s.clearUp()
 	s.state = ground
-	s.inRun = false
+	s.grid.InRun = false
 }
 
 // addString keeps bytes of a string; of one that is too long only what comes

@@ -3,6 +3,8 @@ package screen
 import (
 	"encoding/hex"
 	"strings"
+
+	"github.com/fairlead/fairlead/sandbox-agent/internal/screen/grid"
 )
 
 // What is said to queries whose answer never changes: a VT220 with colours, as
@@ -38,9 +40,9 @@ func (s *Screen) answerCSI(final byte, end int) (wasQuery bool) {
 	case query | 'u':
 		wasQuery = true
 	case dollar | 'p':
-		wasQuery = s.sayMode("", first, s.modes.state(first))
+		wasQuery = s.sayMode("", first, s.grid.Modes.State(first))
 	case query<<8 | dollar | 'p':
-		wasQuery = s.sayMode("?", first, s.privateModeState(first))
+		wasQuery = s.sayMode("?", first, s.grid.PrivateModeState(first))
 	case 't':
 		wasQuery = s.sayWindow(first)
 	}
@@ -52,8 +54,8 @@ func (s *Screen) answerCSI(final byte, end int) (wasQuery bool) {
 
 func (s *Screen) sayPosition(marker string) bool {
 	s.say(true, "\x1b["+marker)
-	s.answers = appendInt(s.answers, s.buf.y+1, ';')
-	s.answers = appendInt(s.answers, min(s.buf.x, s.buf.cols-1)+1, 'R')
+	s.answers = grid.AppendInt(s.answers, s.grid.Buf.Y+1, ';')
+	s.answers = grid.AppendInt(s.answers, min(s.grid.Buf.X, s.grid.Buf.Cols-1)+1, 'R')
 	return true
 }
 
@@ -62,9 +64,9 @@ func (s *Screen) sayWindow(what int) bool {
 	switch what {
 	case 18, 19:
 		s.say(true, "\x1b[")
-		s.answers = appendInt(s.answers, what-10, ';')
-		s.answers = appendInt(s.answers, s.buf.rows, ';')
-		s.answers = appendInt(s.answers, s.buf.cols, 't')
+		s.answers = grid.AppendInt(s.answers, what-10, ';')
+		s.answers = grid.AppendInt(s.answers, s.grid.Buf.Rows, ';')
+		s.answers = grid.AppendInt(s.answers, s.grid.Buf.Cols, 't')
 		return true
 	case 11, 13, 14, 15, 16, 20, 21:
 		return true
@@ -72,69 +74,11 @@ func (s *Screen) sayWindow(what int) bool {
 	return false
 }
 
-// States of a mode in DECRPM.
-const (
-	modeUnknown = iota
-	modeSet
-	modeReset
-	modeAlwaysSet
-	modeAlwaysReset
-)
-
 func (o *outlet) sayMode(marker string, mode, state int) bool {
 	o.say(true, "\x1b["+marker)
-	o.answers = appendInt(o.answers, mode, ';')
-	o.answers = appendInt(o.answers, state, '$', 'y')
+	o.answers = grid.AppendInt(o.answers, mode, ';')
+	o.answers = grid.AppendInt(o.answers, state, '$', 'y')
 	return true
-}
-
-func setOrReset(set bool) int {
-	if set {
-		return modeSet
-	}
-	return modeReset
-}
-
-func (m *modes) state(mode int) int {
-	switch mode {
-	case 2:
-		return modeAlwaysReset
-	case 4:
-		return setOrReset(m.insert)
-	case 12:
-		return modeAlwaysSet
-	case 20:
-		return setOrReset(m.newLine)
-	}
-	return modeUnknown
-}
-
-func (g *grid) privateModeState(mode int) int {
-	m := &g.modes
-	if flag := m.private(mode); flag != nil {
-		return setOrReset(*flag)
-	}
-	switch mode {
-	case 6:
-		return setOrReset(m.origin)
-	case 8:
-		return modeAlwaysSet
-	case 9, 1000, 1002, 1003:
-		return setOrReset(m.mouse == mode)
-	case 12:
-		return setOrReset(m.blink == on)
-	case 25:
-		return setOrReset(!m.hidden)
-	case 67, 1005, 1015:
-		return modeAlwaysReset
-	case 1006, 1016:
-		return setOrReset(m.mouseEncoding == mode)
-	case 1048:
-		return modeSet
-	case 47, 1047, 1049:
-		return setOrReset(g.buf == g.alt)
-	}
-	return modeUnknown
 }
 
 // dcsMayQuery reports whether the DCS that has begun is one that asks.
@@ -153,7 +97,7 @@ func (s *Screen) dcsByte(c byte) {
 // endDCS is endOSC for a DCS.
 func (s *Screen) endDCS(end int) (wasQuery bool) {
 	if !s.maybe {
-		s.join = 0
+		s.grid.Join = 0
 		return false
 	}
 	if s.collect[0] == '$' {
@@ -172,21 +116,21 @@ func (s *Screen) saySetting(what string) {
 	var value []byte
 	switch what {
 	case "m":
-		value = s.pen.appendSGR([]byte("0"))
+		value = s.grid.Pen.AppendSGR([]byte("0"))
 	case "r":
-		value = appendInt(appendInt(nil, s.buf.top+1, ';'), s.buf.bottom+1)
+		value = grid.AppendInt(grid.AppendInt(nil, s.grid.Buf.Top+1, ';'), s.grid.Buf.Bottom+1)
 	case " q":
-		style := s.modes.cursorStyle()
+		style := s.grid.Modes.CursorStyle()
 		if style == 0 || style > 6 {
 			style = 2
-			if s.modes.blink == on {
+			if s.grid.Modes.Blink == grid.On {
 				style = 1
 			}
 		}
-		value = appendInt(nil, style)
+		value = grid.AppendInt(nil, style)
 	case "\"q":
 		value = []byte("0")
-		if s.pen.bg&flagProtected != 0 {
+		if s.grid.Pen.Bg&grid.FlagProtected != 0 {
 			value = []byte("1")
 		}
 	case "\"p":

@@ -1,9 +1,8 @@
 package screen
 
-const (
-	minCols, minRows = 2, 1 // xterm.js has no terminal of one column
-	maxSide          = 1000
+import "github.com/fairlead/fairlead/sandbox-agent/internal/screen/grid"
 
+const (
 	// maxHeld bounds the bytes held back because they may become a query.
 	maxHeld = 256
 	// maxString is how much of an OSC is looked at. A longer one has no effect.
@@ -13,29 +12,17 @@ const (
 // A Screen is one terminal as its viewers see it. It interprets what a program
 // prints. It is not safe for concurrent use.
 type Screen struct {
-	grid     // what viewers see
-	sequence // the escape sequence that has begun
-	outlet   // what viewers are given of the output
-
-	places []textPlace // room for MaskAsIn
+	grid     *grid.Grid // what viewers see
+	sequence            // the escape sequence that has begun
+	outlet              // what viewers are given of the output
 }
 
 // New returns an empty screen. Sizes that no viewer can have are clamped, to
 // [2, 1000] columns and [1, 1000] rows.
 func New(cols, rows int) *Screen {
-	cols, rows = clampSize(cols, rows)
-	s := &Screen{grid: grid{
-		buffers: buffers{normal: newBuffer(cols, rows, viewerScrollback), alt: newBuffer(cols, rows, 0)},
-		modes:   initialModes,
-	}}
-	s.normal.fillRows(cell{})
-	s.buf = s.normal
+	s := &Screen{grid: grid.New(cols, rows)}
 	s.params.reset()
 	return s
-}
-
-func clampSize(cols, rows int) (c, r int) {
-	return min(max(cols, minCols), maxSide), min(max(rows, minRows), maxSide)
 }
 
 // Write advances the screen over p, the program's output. It appends to out
@@ -87,7 +74,7 @@ func (s *Screen) remove(end int) {
 	switch {
 	case s.escaped:
 		s.out = append(s.out, '\\')
-		s.join, s.inRun = 0, false
+		s.grid.Join, s.grid.InRun = 0, false
 	case s.broken:
 		s.separate()
 	}
@@ -97,5 +84,12 @@ func (s *Screen) remove(end int) {
 // before what viewers don't see.
 func (s *Screen) separate() {
 	s.out = append(s.out, 0)
-	s.join, s.inRun = 0, false
+	s.grid.Join, s.grid.InRun = 0, false
 }
+
+// Resize changes the size as xterm.js does: rows of the normal screen that
+// wrapped flow again, those of the alternate screen don't.
+func (s *Screen) Resize(cols, rows int) { s.grid.Resize(cols, rows) }
+
+// Size returns the size in cells.
+func (s *Screen) Size() (cols, rows int) { return s.grid.Size() }

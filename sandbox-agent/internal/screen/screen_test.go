@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/fairlead/fairlead/sandbox-agent/internal/screen/grid"
 )
 
 // streams are outputs with most of what there is.
@@ -30,18 +32,18 @@ var streams = []string{
 func dump(s *Screen) string {
 	var b strings.Builder
 	y, x := s.Cursor()
-	fmt.Fprintln(&b, y, x, s.Modes(), s.MouseMode(), s.Title(), s.charsets, s.join, s.colors)
-	for _, buf := range []*buffer{s.normal, s.alt} {
-		if buf.count == 0 {
+	fmt.Fprintln(&b, y, x, s.Modes(), s.MouseMode(), s.Title(), s.grid.Charsets, s.grid.Join, s.grid.Colors)
+	for _, buf := range []*grid.Buffer{s.grid.Normal, s.grid.Alt} {
+		if buf.Count == 0 {
 			continue
 		}
-		fmt.Fprintln(&b, buf.top, buf.bottom, buf.tabs)
-		for y := -buf.base; y < buf.rows; y++ {
-			l := buf.line(y)
-			fmt.Fprintln(&b, y, l.wrapped)
-			for i := range l.cells {
-				if l.cells[i] != (cell{}) {
-					fmt.Fprint(&b, i, s.info(&l.cells[i]), s.exts.of(&l.cells[i]).underline, s.exts.of(&l.cells[i]).color, ";")
+		fmt.Fprintln(&b, buf.Top, buf.Bottom, buf.Tabs)
+		for y := -buf.Base; y < buf.Rows; y++ {
+			l := buf.Line(y)
+			fmt.Fprintln(&b, y, l.Wrapped)
+			for i := range l.Cells {
+				if l.Cells[i] != (grid.Cell{}) {
+					fmt.Fprint(&b, i, s.info(&l.Cells[i]), s.grid.Exts.Of(&l.Cells[i]).Underline, s.grid.Exts.Of(&l.Cells[i]).Color, ";")
 				}
 			}
 		}
@@ -222,8 +224,8 @@ func TestResize(t *testing.T) {
 			s.Resize(size[0], size[1])
 		}
 		var got []string
-		for y := range s.buf.rows {
-			got = append(got, strings.TrimRight(string([]rune(s.Line(y))[:min(s.buf.cols, len([]rune(s.Line(y))))]), " "))
+		for y := range s.grid.Buf.Rows {
+			got = append(got, strings.TrimRight(string([]rune(s.grid.Line(y))[:min(s.grid.Buf.Cols, len([]rune(s.grid.Line(y))))]), " "))
 		}
 		for len(got) > 0 && got[len(got)-1] == "" {
 			got = got[:len(got)-1]
@@ -238,19 +240,19 @@ func TestResize(t *testing.T) {
 func TestBounds(t *testing.T) {
 	s := New(40, 10)
 	var out []byte
-	for i := range maxTable + 4096 {
+	for i := range grid.MaxTable + 4096 {
 		out, _ = s.Write(out[:0], nil, fmt.Appendf(nil, "a%c%c\x1b]8;;%d\ax\x1b[58;2;%d;%d;%d;4mx", 0x300+i%100, 0x300+i/100%100, i, i&255, i>>8&255, i>>16))
 	}
-	if n := len(s.clusters.text); n > maxTable {
+	if n := len(s.grid.Clusters.Text); n > grid.MaxTable {
 		t.Errorf("%d clusters", n)
 	}
-	if n := len(s.exts.list); n > maxTable+1 {
+	if n := len(s.grid.Exts.List); n > grid.MaxTable+1 {
 		t.Errorf("%d extensions", n)
 	}
-	if n := len(s.links.list); n > maxLinks+2 || s.links.bytes > maxLinkBytes {
-		t.Errorf("%d hyperlinks of %d bytes", n, s.links.bytes)
+	if n := len(s.grid.Links.List); n > grid.MaxLinks+2 || s.grid.Links.Bytes > grid.MaxLinkBytes {
+		t.Errorf("%d hyperlinks of %d bytes", n, s.grid.Links.Bytes)
 	}
-	if n := s.normal.count; n > 10+maxHistoryRows {
+	if n := s.grid.Normal.Count; n > 10+grid.MaxHistoryRows {
 		t.Errorf("%d rows", n)
 	}
 	s.Write(nil, nil, append([]byte("\x1b]2;"), bytes.Repeat([]byte("x"), 1<<20)...))
@@ -259,7 +261,7 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d bytes of a string", n)
 	}
 	s.Write(nil, nil, append([]byte("\x1b\\e"), bytes.Repeat([]byte("\u0301"), 1<<16)...))
-	if y, x := s.Cursor(); y != 0 || x != 1 || len(s.Cell(0, 0).Text) > maxClusterBytes {
+	if y, x := s.Cursor(); y != 0 || x != 1 || len(s.Cell(0, 0).Text) > grid.MaxClusterBytes {
 		t.Errorf("at %d, %d after %d bytes of marks", y, x, len(s.Cell(0, 0).Text))
 	}
 }
@@ -288,14 +290,14 @@ func FuzzWrite(f *testing.F) {
 		late := New(int(cols), int(rows))
 		late.Write(nil, nil, whole.AppendKeyframe(nil, 1000))
 		late.Flush(nil)
-		if got, want := late.normal.base, whole.normal.base; got != want || late.buf.y != whole.buf.y {
-			t.Fatalf("a keyframe gives %d lines of history and row %d, want %d and %d", got, late.buf.y, want, whole.buf.y)
+		if got, want := late.grid.Normal.Base, whole.grid.Normal.Base; got != want || late.grid.Buf.Y != whole.grid.Buf.Y {
+			t.Fatalf("a keyframe gives %d lines of history and row %d, want %d and %d", got, late.grid.Buf.Y, want, whole.grid.Buf.Y)
 		}
 		whole.Resize(int(newCols), int(newRows))
 		whole.Write(nil, nil, output)
 		whole.AppendKeyframe(nil, 10)
-		if b := whole.buf; b.count < b.base+b.rows || b.x > b.cols || b.y >= b.rows {
-			t.Fatalf("%d rows, %d of them above %d; cursor at %d, %d", b.count, b.base, b.rows, b.x, b.y)
+		if b := whole.grid.Buf; b.Count < b.Base+b.Rows || b.X > b.Cols || b.Y >= b.Rows {
+			t.Fatalf("%d rows, %d of them above %d; cursor at %d, %d", b.Count, b.Base, b.Rows, b.X, b.Y)
 		}
 	})
 }

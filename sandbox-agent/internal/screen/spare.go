@@ -2,7 +2,8 @@ package screen
 
 import (
 	"strconv"
-	"unicode/utf8"
+
+	"github.com/fairlead/fairlead/sandbox-agent/internal/screen/grid"
 )
 
 // What xterm.js fails at, or takes very long for, viewers are spared: they get
@@ -16,11 +17,11 @@ const maxRepeat = 1<<16 - 1
 // the effect is the same. It returns true when nothing is left to do.
 func (s *Screen) limitCount(final byte, end int) (done bool) {
 	p := &s.params
-	limit := maxSide
+	limit := grid.MaxSide
 	switch final {
 	case 'b':
 		if s.nCollect == 0 {
-			limit = s.repeatLimit(min(p.count(), maxRepeat))
+			limit = s.grid.RepeatLimit(min(p.count(), maxRepeat))
 		}
 	case 'I', 'L', 'M', 'S', 'T', 'Z':
 	default:
@@ -31,11 +32,11 @@ func (s *Screen) limitCount(final byte, end int) (done bool) {
 		return false
 	case limit == 0:
 		s.replace(end, []byte("\x1b\\"))
-		s.join, s.inRun = 0, false
+		s.grid.Join, s.grid.InRun = 0, false
 		return true
 	}
 	p.values[0] = int32(limit)
-	s.replace(end, appendInt([]byte("\x1b["), limit, final))
+	s.replace(end, grid.AppendInt([]byte("\x1b["), limit, final))
 	return false
 }
 
@@ -44,9 +45,9 @@ func (s *Screen) limitCount(final byte, end int) (done bool) {
 // without history xterm.js fails at the former and shows nothing ever after.
 // Some viewers may be without history even if there is some here.
 func (s *Screen) spareErase(final byte, end int) {
-	b, p := s.buf, &s.params
+	b, p := s.grid.Buf, &s.params
 	selective := s.nCollect == 1 && s.identity(final) == query|'J'
-	if final != 'J' || p.get(0) != 1 || s.nCollect > 0 && !selective || b.x+1 < b.cols || b.y+1 < b.rows {
+	if final != 'J' || p.get(0) != 1 || s.nCollect > 0 && !selective || b.X+1 < b.Cols || b.Y+1 < b.Rows {
 		return
 	}
 	all := "\x1b[2J"
@@ -62,7 +63,7 @@ func (s *Screen) spareErase(final byte, end int) {
 // xterm.js then has room for the old number of rows the first time, makes a
 // history of it, and mixes the rows up when the size grows again.
 func (s *Screen) spareAlternate(final byte, end int) {
-	if final != 'h' || s.buf == s.alt || s.alt.limit <= s.alt.rows || s.identity(final) != query|'h' {
+	if final != 'h' || s.grid.Buf == s.grid.Alt || s.grid.Alt.Limit <= s.grid.Alt.Rows || s.identity(final) != query|'h' {
 		return
 	}
 	p := &s.params
@@ -70,40 +71,11 @@ func (s *Screen) spareAlternate(final byte, end int) {
 		switch p.get(i) {
 		case 47, 1047, 1049:
 			s.replace(end, append(p.append([]byte("\x1b[?47h\x1b[?47l\x1b[?")), 'h'))
-			s.useAlternate()
-			s.useNormal()
+			s.grid.UseAlternate()
+			s.grid.UseNormal()
 			return
 		}
 	}
-}
-
-// repeatLimit returns how often, of n times, REP can print again before a cell
-// has no room.
-func (g *grid) repeatLimit(n int) int {
-	text := g.repeated()
-	l := g.buf.line(g.buf.y)
-	i := l.before(g.buf.x)
-	if len(text) == 0 || i < 0 {
-		return n
-	}
-	j, size := g.join, len(g.clusters.appendText(nil, l.cells[i].content))
-	for times := range n {
-		before := j
-		for _, r := range text {
-			next, joins := j.follow(r)
-			if !joins {
-				size = 0
-			}
-			if size += utf8.RuneLen(r); size > maxClusterBytes {
-				return times
-			}
-			j = next
-		}
-		if _, joins := before.follow(text[0]); !joins && j == before {
-			break
-		}
-	}
-	return n
 }
 
 // oscCounts reports whether an OSC that is too long may be one that has an
@@ -125,5 +97,5 @@ func (s *Screen) abandonOSC(i int) {
 	s.leaveOut(i, 0)
 	s.out = append(s.out, can)
 	s.state = abandonedOSC
-	s.join = 0
+	s.grid.Join = 0
 }

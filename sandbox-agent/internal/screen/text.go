@@ -1,101 +1,67 @@
 package screen
 
+import "github.com/fairlead/fairlead/sandbox-agent/internal/screen/grid"
+
 // Line returns the text of a row of the screen, counted from 0, without the
 // blank cells at its end.
-func (g *grid) Line(row int) string { return g.clusters.rowText(g.buf.line(row)) }
-
-func (t *clusterTable) rowText(r *row) string {
-	var text []byte
-	end := r.length()
-	for x := 0; x < end; {
-		c := &r.cells[x]
-		if c.empty() {
-			text = append(text, ' ')
-		} else {
-			text = t.appendText(text, c.content)
-		}
-		x += max(c.width(), 1)
-	}
-	return string(text)
-}
+func (s *Screen) Line(row int) string { return s.grid.Line(row) }
 
 // AppendPlain appends what the screen shows, and the newest history rows above it
 // of the normal screen, as plain text: each line ends with a line feed, a row
 // that continues the one above is of the same line, empty cells are spaces, and
 // there are no blanks at the end of a line and no empty lines at the end.
-func (g *grid) AppendPlain(dst []byte, history int) []byte {
-	b, begin := g.buf, len(dst)
-	dst = g.clusters.appendLines(dst, b, b.base-min(max(history, 0), b.base), b.count)
-	end := len(dst)
-	for end > begin && dst[end-1] == '\n' {
-		end--
-	}
-	if end > begin {
-		end++
-	}
-	return dst[:end]
-}
+func (s *Screen) AppendPlain(dst []byte, history int) []byte { return s.grid.AppendPlain(dst, history) }
 
 // TakeHistory appends the lines above the normal screen as [Screen.AppendPlain]
 // does, with those that are empty, and forgets them. A line that the screen's
 // first row continues stays.
-func (g *grid) TakeHistory(dst []byte) []byte {
-	b := g.normal
-	n := b.base
-	for n > 0 && b.at(n).wrapped {
-		n--
-	}
-	dst = g.clusters.appendLines(dst, b, 0, n)
-	if n > 0 {
-		b.drop(n)
-	}
-	return dst
-}
+func (s *Screen) TakeHistory(dst []byte) []byte { return s.grid.TakeHistory(dst) }
 
 // BracketedPaste reports whether the program wants to be told what is pasted.
-func (g *grid) BracketedPaste() bool { return g.modes.bracketedPaste }
+func (s *Screen) BracketedPaste() bool { return s.grid.Modes.BracketedPaste }
 
-// appendLines appends the lines of the held rows [from, to) of b, which are
-// whole.
-func (t *clusterTable) appendLines(dst []byte, b *buffer, from, to int) []byte {
-	begin := len(dst)
-	for i := from; i < to; i++ {
-		dst = t.appendRow(dst, b, i)
-		if i+1 < b.count && b.at(i+1).wrapped {
-			continue
-		}
-		dst = append(trimBlanks(dst, begin), '\n')
+// TakeTangled reports whether, since it was last called, rows of the screen may
+// have come to read otherwise than the output did: because the cursor went back
+// or somewhere else, what is there was moved, or a line ended at the full
+// width. Output that only goes forward, line by line, never does that.
+func (s *Screen) TakeTangled() bool { return s.grid.TakeTangled() }
+
+// Tangle has [Screen.TakeTangled] report true as if the cursor had gone
+// somewhere else.
+func (s *Screen) Tangle() { s.grid.Tangle() }
+
+// AppendNewText appends the text of the screen, and of the rows that scrolled
+// off its top since it was last called or [Screen.SkipNewText] was.
+// Lines end with a line feed; a row that continues the one above, or that comes
+// after one of the full width, is of the same line. Empty cells are spaces, but
+// for those at the end of a line.
+func (s *Screen) AppendNewText(dst []byte) []byte { return s.grid.AppendNewText(dst) }
+
+// SkipNewText has the next [Screen.AppendNewText] leave out the rows that have
+// scrolled off the top so far.
+func (s *Screen) SkipNewText() { s.grid.SkipNewText() }
+
+// Mask shows each text that the screen holds to secrets, which calls mask for
+// the bytes [from, to) that must not be seen: asterisks take their place. The
+// texts are those of both screens with all that is held above them, in which
+// lines are as in [Screen.AppendNewText], of the title, of hyperlinks, and of a
+// string that has begun. Rows are shown once more with the cells that a narrower
+// size hides. It returns how often mask was called.
+func (s *Screen) Mask(secrets func(text []byte, mask func(from, to int))) (n int) {
+	n = s.grid.Mask(secrets)
+	if s.state == oscString {
+		s.str = []byte(grid.MaskString(string(s.str), secrets, &n))
 	}
-	return dst
+	return n
 }
 
-// appendRow appends the text of the held row i of b, to its full width if the
-// next one continues it.
-func (t *clusterTable) appendRow(dst []byte, b *buffer, i int) []byte {
-	r := b.at(i)
-	end := min(r.length(), b.cols)
-	if i+1 < b.count && b.at(i+1).wrapped {
-		end = b.cols
-		if r.cells[end-1].blank() && b.at(i + 1).cells[0].width() == 2 {
-			end-- // there was no room for it
-		}
-	}
-	for x := 0; x < end; {
-		c := &r.cells[x]
-		if c.empty() {
-			dst = append(dst, ' ')
-		} else {
-			dst = t.appendText(dst, c.content)
-		}
-		x += max(c.width(), 1)
-	}
-	return dst
-}
-
-// trimBlanks drops the spaces at the end of text, but none before begin.
-func trimBlanks(text []byte, begin int) []byte {
-	for len(text) > begin && text[len(text)-1] == ' ' {
-		text = text[:len(text)-1]
-	}
-	return text
+// MaskAsIn masks what raw, a screen of the same output without asterisks,
+// shows to secrets as [Screen.Mask] does: the text that raw's last
+// [Screen.AppendNewText] returned, or with whole all of both screens. A row's
+// part of such a text is masked where s has the same characters there or
+// asterisks, which it hasn't where it is behind raw or was shifted. Of a text of
+// which few characters at most are no asterisks yet nothing is masked, and it
+// doesn't count.
+func (s *Screen) MaskAsIn(raw *Screen, whole bool, secrets func(text []byte, mask func(from, to, few int))) (n int) {
+	return s.grid.MaskAsIn(raw.grid, whole, secrets)
 }

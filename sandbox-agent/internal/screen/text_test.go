@@ -20,7 +20,7 @@ func TestAppendPlain(t *testing.T) {
 	} {
 		s := New(10, 3)
 		s.Write(nil, nil, []byte(printed))
-		if got := string(s.AppendPlain([]byte("\n"), 10)); got != "\n"+want {
+		if got := string(s.grid.AppendPlain([]byte("\n"), 10)); got != "\n"+want {
 			t.Errorf("%q is %q, want %q", printed, got, "\n"+want)
 		}
 	}
@@ -36,9 +36,9 @@ func TestTakeHistory(t *testing.T) {
 		line := strings.Repeat("x", i%25) + fmt.Sprint(i)
 		printed.WriteString(line + "\n")
 		s.Write(nil, nil, []byte(line+"\r\n"))
-		got = s.TakeHistory(got)
+		got = s.grid.TakeHistory(got)
 	}
-	if got = s.AppendPlain(got, 1000); string(got) != printed.String() {
+	if got = s.grid.AppendPlain(got, 1000); string(got) != printed.String() {
 		t.Errorf("%d bytes of %d: %.200q", len(got), printed.Len(), got)
 	}
 }

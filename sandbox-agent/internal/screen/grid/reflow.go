@@ -1,15 +1,15 @@
-package screen
+package grid
 
 // A group is the rows of one line of text. What lies behind the text in the
 // last of them, or before a wide character that had no room, is no part of it.
-type group []*row
+type group []*Row
 
 // length returns the cells of text in row i, of cols columns.
 func (g group) length(i, cols int) int {
 	if i == len(g)-1 {
-		return g[i].length()
+		return g[i].Length()
 	}
-	if last := &g[i].cells[cols-1]; last.empty() && last.width() == 1 && g[i+1].cells[0].width() == 2 {
+	if last := &g[i].Cells[cols-1]; last.Empty() && last.Width() == 1 && g[i+1].Cells[0].Width() == 2 {
 		return cols - 1
 	}
 	return cols
@@ -17,16 +17,16 @@ func (g group) length(i, cols int) int {
 
 // reflowWider joins rows that wrapped to the wider ones they now fit.
 func (r *resizing) reflowWider() {
-	cursor := r.base + r.y - r.lost
+	cursor := r.base + r.Y - r.Lost
 	kept := r.lines[:0:0]
 	for y := 0; y < len(r.lines); {
 		end := y + 1
-		for end < len(r.lines) && r.lines[end].wrapped {
+		for end < len(r.lines) && r.lines[end].Wrapped {
 			end++
 		}
 		n := end - y
 		if n > 1 && (cursor < y || cursor >= end) {
-			n = newGroup(r.lines[y:end]).widen(r.oldCols, r.cols)
+			n = newGroup(r.lines[y:end]).widen(r.oldCols, r.Cols)
 		}
 		kept = append(kept, r.lines[y:y+n]...)
 		y = end
@@ -41,15 +41,15 @@ func (r *resizing) reflowWider() {
 			r.base--
 			continue
 		}
-		r.y = max(r.y-1, 0)
-		if r.length() < r.rows {
+		r.Y = max(r.Y-1, 0)
+		if r.length() < r.Rows {
 			r.push()
 		}
 	}
-	r.saved.y = max(r.saved.y-removed, 0)
+	r.Saved.Y = max(r.Saved.Y-removed, 0)
 }
 
-func newGroup(lines []row) group {
+func newGroup(lines []Row) group {
 	g := make(group, 0, len(lines))
 	for i := range lines {
 		g = append(g, &lines[i])
@@ -71,17 +71,17 @@ func (g group) widen(oldCols, cols int) int {
 		if fromX += n; fromX == length {
 			from, fromX = from+1, 0
 		}
-		if x == 0 && to > 0 && g[to-1].cells[cols-1].width() == 2 {
+		if x == 0 && to > 0 && g[to-1].Cells[cols-1].Width() == 2 {
 			copyCells(g[to], 0, g[to-1], cols-1, 1)
-			g[to-1].cells[cols-1] = cell{}
+			g[to-1].Cells[cols-1] = Cell{}
 			x = 1
 		}
 	}
 	if to < len(g) {
-		g[to].erase(x, cols, cell{}, false)
+		g[to].Erase(x, cols, Cell{}, false)
 	}
 	rows := len(g)
-	for rows > 1 && (rows-1 > to || g[rows-1].length() == 0) {
+	for rows > 1 && (rows-1 > to || g[rows-1].Length() == 0) {
 		rows--
 	}
 	return rows
@@ -90,7 +90,7 @@ func (g group) widen(oldCols, cols int) int {
 // An insertion is rows that text needs which takes more than before.
 type insertion struct {
 	before int // row, as if those that come later in the text were inserted
-	rows   []row
+	rows   []Row
 }
 
 // reflowNarrower spreads rows that don't fit any more.
@@ -99,35 +99,35 @@ func (r *resizing) reflowNarrower() {
 	inserted := 0
 	lines := r.lines // with those at the end for which there will be no room
 	for y := len(lines) - 1; y >= 0; y-- {
-		if !lines[y].wrapped && lines[y].length() <= r.cols {
+		if !lines[y].Wrapped && lines[y].Length() <= r.Cols {
 			continue
 		}
 		end := y + 1
-		for y > 0 && lines[y].wrapped {
+		for y > 0 && lines[y].Wrapped {
 			y--
 		}
-		if cursor := r.base + r.y - r.lost; cursor >= y && cursor < end {
+		if cursor := r.base + r.Y - r.Lost; cursor >= y && cursor < end {
 			continue // the program will see to the line it is in
 		}
 		g := newGroup(lines[y:end])
-		lengths := g.narrowLengths(r.oldCols, r.cols)
+		lengths := g.narrowLengths(r.oldCols, r.Cols)
 		more := len(lengths) - len(g)
 		kept := r.length()
-		if r.base == 0 && r.y != r.length()-1 {
-			kept = r.y // the screen isn't full
+		if r.base == 0 && r.Y != r.length()-1 {
+			kept = r.Y // the screen isn't full
 		}
-		trimmed := max(0, kept-r.limit+more)
-		rows := make([]row, max(more, 0))
+		trimmed := max(0, kept-r.Limit+more)
+		rows := make([]Row, max(more, 0))
 		for i := range rows {
-			rows[i] = row{cells: make([]cell, r.cols), wrapped: true}
+			rows[i] = Row{Cells: make([]Cell, r.Cols), Wrapped: true}
 		}
 		if more > 0 {
 			insertions = append(insertions, insertion{end + inserted, rows})
 			inserted += more
 		}
-		g.narrow(rows, lengths, r.oldCols, r.cols)
+		g.narrow(rows, lengths, r.oldCols, r.Cols)
 		r.makeRoom(more-trimmed, inserted)
-		r.saved.y = min(r.saved.y+more, r.base+r.rows-1)
+		r.Saved.Y = min(r.Saved.Y+more, r.base+r.Rows-1)
 	}
 	r.insert(insertions, inserted)
 }
@@ -137,11 +137,11 @@ func (r *resizing) makeRoom(n, inserted int) {
 	for range max(n, 0) {
 		switch {
 		case r.base > 0:
-			if r.base < min(r.limit, r.length()+inserted)-r.rows {
+			if r.base < min(r.Limit, r.length()+inserted)-r.Rows {
 				r.base++
 			}
-		case r.y < r.rows-1:
-			r.y++
+		case r.Y < r.Rows-1:
+			r.Y++
 			r.lines = r.lines[:len(r.lines)-1]
 		default:
 			r.base++
@@ -154,7 +154,7 @@ func (r *resizing) insert(insertions []insertion, inserted int) {
 	if len(insertions) == 0 {
 		return
 	}
-	lines := make([]row, len(r.lines)+inserted)
+	lines := make([]Row, len(r.lines)+inserted)
 	old, done := len(r.lines)-1, 0
 	for i := len(lines) - 1; i >= 0; i-- {
 		if len(insertions) > 0 && insertions[0].before > old+done {
@@ -169,9 +169,9 @@ func (r *resizing) insert(insertions []insertion, inserted int) {
 		old--
 	}
 	r.lines = lines
-	if over := r.length() - r.limit; over > 0 {
-		lost := min(over, r.lost)
-		r.lost -= lost
+	if over := r.length() - r.Limit; over > 0 {
+		lost := min(over, r.Lost)
+		r.Lost -= lost
 		r.lines = r.lines[over-lost:]
 	}
 }
@@ -205,12 +205,12 @@ func (g group) narrowLengths(oldCols, cols int) []int {
 }
 
 // isWide reports whether a wide character begins at column x, if there is one.
-func (r *row) isWide(x int) bool { return x >= 0 && x < len(r.cells) && r.cells[x].width() == 2 }
+func (r *Row) isWide(x int) bool { return x >= 0 && x < len(r.Cells) && r.Cells[x].Width() == 2 }
 
 // narrow moves the text of g, from its end, to rows of the given lengths.
-func (g group) narrow(more []row, lengths []int, oldCols, cols int) {
+func (g group) narrow(more []Row, lengths []int, oldCols, cols int) {
 	from := len(g) - 1
-	fromX := g[from].length()
+	fromX := g[from].Length()
 	for i := range more {
 		g = append(g, &more[i])
 	}
@@ -236,7 +236,7 @@ func (g group) narrow(more []row, lengths []int, oldCols, cols int) {
 	}
 	for i, n := range lengths {
 		if i < len(g) && n < cols {
-			g[i].cells[n] = cell{}
+			g[i].Cells[n] = Cell{}
 		}
 	}
 }

@@ -1,10 +1,13 @@
-package screen
+package grid
 
-// A charset is a character set that a program can have ASCII stand for.
-type charset uint8
+// asciiEnd is DEL, behind the last character of ASCII that is printed.
+const asciiEnd = 0x7f
+
+// A Charset is a character set that a program can have ASCII stand for.
+type Charset uint8
 
 const (
-	charsetASCII charset = iota
+	CharsetASCII Charset = iota
 	charsetGraphics
 	charsetBritish
 	charsetDutch
@@ -19,13 +22,13 @@ const (
 	charsetSwiss
 )
 
-// designators are the finals of the sequences that choose a set. The first of
+// Designators are the finals of the sequences that choose a set. The first of
 // each is used to choose it again.
-var designators = [...]string{"B", "0", "A", "4", "C5", "R", "Q", "K", "Y", "E6", "Z", "H7", "="}
+var Designators = [...]string{"B", "0", "A", "4", "C5", "R", "Q", "K", "Y", "E6", "Z", "H7", "="}
 
 // replacements say which characters stand for which, pair by pair.
 var replacements = [...]string{
-	charsetASCII: "",
+	CharsetASCII: "",
 	charsetGraphics: "`◆a▒b␉c␌d␍e␊f°g±h␤i␋j┘k┐l┌m└n┼o⎺p⎻q─r⎼s⎽" +
 		"t├u┤v┴w┬x│y≤z≥{π|≠}£~·",
 	charsetBritish:  "#£",
@@ -42,7 +45,7 @@ var replacements = [...]string{
 }
 
 // charsetTables are replacements by ASCII character.
-var charsetTables = func() (tables [len(replacements)][del]rune) {
+var charsetTables = func() (tables [len(replacements)][asciiEnd]rune) {
 	for set := range tables {
 		for c := range tables[set] {
 			tables[set][c] = rune(c)
@@ -55,25 +58,38 @@ var charsetTables = func() (tables [len(replacements)][del]rune) {
 	return tables
 }()
 
-// translate returns what an ASCII character stands for.
-func (c charset) translate(b byte) rune { return charsetTables[c][b] }
+// Translate returns what an ASCII character stands for.
+func (c Charset) Translate(b byte) rune { return charsetTables[c][b] }
 
-// charsets are the sets chosen. Which of them is current is kept apart since
+// Charsets are the sets chosen. Which of them is current is kept apart since
 // restoring the cursor restores that alone.
-type charsets struct {
-	g       [4]charset
-	level   uint8 // of g
-	current charset
+type Charsets struct {
+	G       [4]Charset
+	Level   uint8 // of g
+	Current Charset
 }
 
-func (c *charsets) shift(level uint8) {
-	c.level = level
-	c.current = c.g[level]
+func (c *Charsets) shift(level uint8) {
+	c.Level = level
+	c.Current = c.G[level]
 }
 
-func (c *charsets) designate(level uint8, set charset) {
-	c.g[level] = set
-	if c.level == level {
-		c.current = set
+func (c *Charsets) designate(level uint8, set Charset) {
+	c.G[level] = set
+	if c.Level == level {
+		c.Current = set
 	}
+}
+
+// Invert returns what a program writes to get r.
+func (c Charset) Invert(r rune) (written rune, ok bool) {
+	if r >= asciiEnd || c.Translate(byte(r)) == r {
+		return r, true
+	}
+	for b := byte(' '); b < asciiEnd; b++ {
+		if c.Translate(b) == r {
+			return rune(b), true
+		}
+	}
+	return 0, false
 }

@@ -1,18 +1,22 @@
-package screen
+package keyframe
 
-import "unicode/utf8"
+import (
+	"unicode/utf8"
 
-// A painter writes what makes a terminal's grid another. The terminal
-// is in its initial state but for what the painter knows of it.
+	"github.com/fairlead/fairlead/sandbox-agent/internal/screen/grid"
+)
+
+// A painter writes what makes the grid of a terminal equal to its own. The
+// terminal is in its initial state but for what the painter knows of it.
 type painter struct {
-	*grid
+	grid   *grid.Grid // is only read
 	dst    []byte
-	pen    pen
+	pen    grid.Pen
 	cols   int
-	x      int   // of the cursor, cols when the next character wraps
-	join   joint // of the character before
-	early  bool  // the saved cursor is set, and was while the rows were written
-	locked bool  // the saved cursor must stay
+	x      int        // of the cursor, cols when the next character wraps
+	join   grid.Joint // of the character before
+	early  bool       // the saved cursor is set, and was while the rows were written
+	locked bool       // the saved cursor must stay
 
 	savedRow int    // of those that are written, where it is set early; -1 for none
 	marked   []bool // cells of the row in work that hold what doesn't belong there
@@ -37,7 +41,7 @@ func (p *painter) csi(end string, params ...int) {
 		if i > 0 {
 			p.dst = append(p.dst, ';')
 		}
-		p.dst = appendInt(p.dst, n)
+		p.dst = grid.AppendInt(p.dst, n)
 	}
 	p.dst = append(p.dst, end...)
 }
@@ -63,33 +67,16 @@ func (p *painter) to(x int) {
 	p.x = x
 }
 
-// penOf returns the pen that c was written with.
-func (t *extTable) penOf(c *cell) pen {
-	e := t.of(c)
-	p := pen{fg: c.fg, bg: c.bg, underline: e.underline, color: e.color, link: e.link}
-	if c.ext != 0 || c.fg&flagUnderline != 0 {
-		p.bg |= flagExtended
-	}
-	return p
-}
-
-// regular reports whether SGR and OSC 8 alone make such a pen. Others come of
-// restoring the cursor, which restores only a part.
-func (p *pen) regular() bool {
-	return (p.fg&flagUnderline != 0) == (p.underline != underlineNone) &&
-		(p.bg&flagExtended != 0) == (p.underline != underlineNone || p.link != 0)
-}
-
 // use makes the terminal's pen want. An irregular one takes the saved cursor.
-func (p *painter) use(want pen) {
+func (p *painter) use(want grid.Pen) {
 	if p.pen == want {
 		return
 	}
-	if want.regular() {
+	if want.Regular() {
 		p.useRegular(want)
 		return
 	}
-	p.useRegular(want.restorable())
+	p.useRegular(restorable(want))
 	if p.locked {
 		return
 	}
@@ -100,44 +87,29 @@ func (p *painter) use(want pen) {
 	p.pen = want
 }
 
-// restorable returns a regular pen of which saving and restoring makes those
-// parts of want.
-func (p pen) restorable() pen {
-	p.color, p.underline = 0, underlineNone
-	switch {
-	case p.fg&flagUnderline != 0:
-		p.underline = underlineSingle
-	case p.bg&flagExtended == 0:
-		p.link = 0
-	case p.link == 0:
-		p.link = anyLink
-	}
-	return p
-}
-
 // useRest makes the parts of the terminal's pen those of want that aren't
 // saved with the cursor.
-func (p *painter) useRest(want pen) {
-	want.fg, want.bg = 0, 0
-	if want.underline != underlineNone {
-		want.fg = flagUnderline
+func (p *painter) useRest(want grid.Pen) {
+	want.Fg, want.Bg = 0, 0
+	if want.Underline != grid.UnderlineNone {
+		want.Fg = grid.FlagUnderline
 	}
-	want.extend()
+	want.Extend()
 	p.useRegular(want)
 }
 
-func (p *painter) useRegular(want pen) {
-	if want.link != p.pen.link {
-		p.openLink(want.link)
-		p.pen.link = want.link
-		p.pen.extend()
+func (p *painter) useRegular(want grid.Pen) {
+	if want.Link != p.pen.Link {
+		p.openLink(want.Link)
+		p.pen.Link = want.Link
+		p.pen.Extend()
 	}
 	if p.pen == want {
 		return
 	}
 	p.control("\x1b[")
-	p.dst = append(want.appendSGR(append(p.dst, '0')), 'm')
-	if want.bg&flagProtected != 0 {
+	p.dst = append(want.AppendSGR(append(p.dst, '0')), 'm')
+	if want.Bg&grid.FlagProtected != 0 {
 		p.csi("\"q", 1)
 	}
 	p.pen = want
@@ -149,99 +121,99 @@ func (p *painter) openLink(n uint32) {
 	case n == anyLink:
 		p.dst = append(p.dst, ";x"...)
 	case n != 0:
-		l := p.links.list[n]
-		if l.id != "" {
-			p.dst = append(append(p.dst, "id="...), l.id...)
+		l := p.grid.Links.List[n]
+		if l.ID != "" {
+			p.dst = append(append(p.dst, "id="...), l.ID...)
 		}
-		p.dst = append(append(p.dst, ';'), l.uri...)
+		p.dst = append(append(p.dst, ';'), l.URI...)
 	default:
 		p.dst = append(p.dst, ';')
 	}
-	p.dst = append(p.dst, bel)
+	p.dst = append(p.dst, '\a')
 }
 
 // print appends the text of a cell at the cursor.
-func (p *painter) print(c *cell) {
+func (p *painter) print(c *grid.Cell) {
 	var buf [8]rune
-	for i, r := range p.clusters.appendRunes(buf[:0], c.content) {
-		next, joins := p.join.follow(r)
+	for i, r := range p.grid.Clusters.AppendRunes(buf[:0], c.Content) {
+		next, joins := p.join.Follow(r)
 		if joins != (i > 0) {
 			if i > 0 {
 				break // in a cell of its own it would be more than that
 			}
 			p.control("\x1b\\")
-			next, _ = p.join.follow(r)
+			next, _ = p.join.Follow(r)
 		}
 		p.dst = utf8.AppendRune(p.dst, r)
 		p.join = next
 	}
-	p.x += c.width()
+	p.x += c.Width()
 }
 
 // paint writes rows from the top of an empty screen on; more than it has
 // scroll. If the first continues a row that is gone, so does what is written.
-func (p *painter) paint(b *buffer, rows []*row) {
-	height := b.rows
+func (p *painter) paint(b *grid.Buffer, rows []*grid.Row) {
+	height := b.Rows
 	clear(p.marked)
-	above := &row{}
-	if rows[0].wrapped {
-		above = &row{cells: make([]cell, p.cols)}
-		above.cells[p.cols-1].content = ' ' | narrow
+	above := &grid.Row{}
+	if rows[0].Wrapped {
+		above = &grid.Row{Cells: make([]grid.Cell, p.cols)}
+		above.Cells[p.cols-1].Content = ' ' | grid.Narrow
 		p.paintRow(above, false)
 	}
 	for i, r := range rows {
-		if len(above.cells) > 0 {
+		if len(above.Cells) > 0 {
 			p.nextRow(above, r)
 		}
-		if rows[0].wrapped && i == height-1 {
+		if rows[0].Wrapped && i == height-1 {
 			p.csi("J", 3) // the row above the first has just scrolled off
 		}
-		p.paintRow(r, i < len(rows)-1 && (height > 1 || rows[i+1].wrapped))
+		p.paintRow(r, i < len(rows)-1 && (height > 1 || rows[i+1].Wrapped))
 		if p.savedRow >= 0 && i == p.savedRow+height-1 {
 			p.saveEarly(b)
 		}
 		above = r
 	}
-	p.use(pen{})
+	p.use(grid.Pen{})
 }
 
 // nextRow moves the cursor from row above to the beginning of r.
-func (p *painter) nextRow(above, r *row) {
-	last := &above.cells[p.cols-1]
+func (p *painter) nextRow(above, r *grid.Row) {
+	last := &above.Cells[p.cols-1]
 	special := isSpecial(above, p.cols-1)
 	switch {
-	case special && (r.wrapped || p.buf.rows > 1), r.wrapped && p.x < p.cols:
+	case special && (r.Wrapped || p.grid.Buf.Rows > 1), r.Wrapped && p.x < p.cols:
 		// A wide character that finds no room leaves a cell of its look.
 		p.to(p.cols - 1)
-		p.use(p.exts.penOf(last))
+		p.use(p.grid.Exts.PenOf(last))
 		p.put(blot)
 		for x := range p.marked {
-			p.marked[x] = x < 2 || last.bg&modeMask != 0
+			p.marked[x] = x < 2 || last.Bg&grid.ModeMask != 0
 		}
-		if !r.wrapped {
+		if !r.Wrapped {
 			p.control("\x1b[A\r\n")
 			p.x = 0
 			return
 		}
-	case !r.wrapped:
+	case !r.Wrapped:
 		clear(p.marked)
-		if p.pen.bg&(modeMask|colorMask) != 0 {
-			p.use(pen{})
+		if p.pen.Bg&(grid.ModeMask|grid.ColorMask) != 0 {
+			p.use(grid.Pen{})
 		}
 		p.control("\r\n")
 		p.x = 0
 		return
 	default:
 		clear(p.marked)
-		if first := &r.cells[0]; !r.stale(0) && !first.empty() && first.width() == 1 && first.bg&modeMask == 0 {
-			if want := p.exts.penOf(first); want.regular() {
+		if first := &r.Cells[0]; !r.Stale(0) && !first.Empty() && first.Width() == 1 && first.Bg&grid.ModeMask == 0 {
+			if want := p.grid.Exts.PenOf(first); want.Regular() {
 				p.use(want)
 				p.x = 0
 				p.print(first)
 				return
 			}
 		}
-		p.use(pen{})
+		p.use(grid.Pen{})
 		p.put(" ")
 		p.marked[0] = true
 	}
@@ -251,7 +223,7 @@ func (p *painter) nextRow(above, r *row) {
 
 // paintRow writes the cells of r from the cursor on. With open, nextRow makes
 // the last one if it is special.
-func (p *painter) paintRow(r *row, open bool) {
+func (p *painter) paintRow(r *grid.Row, open bool) {
 	from := p.x
 	widows, orphans := p.paintWidows(r), p.paintOrphans(r)
 	if widows || orphans {
@@ -259,14 +231,14 @@ func (p *painter) paintRow(r *row, open bool) {
 	}
 	p.paintStale(r, from)
 	for x := p.paintSpecial(r, from, open); x < p.cols; {
-		c := &r.cells[x]
+		c := &r.Cells[x]
 		switch {
-		case c.width() > 0 && !c.empty() && x+c.width() <= p.cols && !isWidow(r, x):
+		case c.Width() > 0 && !c.Empty() && x+c.Width() <= p.cols && !isWidow(r, x):
 			p.to(x)
-			p.use(p.exts.penOf(c))
+			p.useOf(c)
 			p.print(c)
-			x += c.width()
-		case *c == cell{} && !p.marked[x], isSpecial(r, x), isOrphan(r, x), isWidow(r, x):
+			x += c.Width()
+		case *c == grid.Cell{} && !p.marked[x], isSpecial(r, x), isOrphan(r, x), isWidow(r, x):
 			x++
 		default:
 			x += p.paintBlank(r, x)
@@ -276,33 +248,33 @@ func (p *painter) paintRow(r *row, open bool) {
 
 // paintBlank erases the cells from x on that are equally blank, and returns
 // how many these are.
-func (p *painter) paintBlank(r *row, x int) int {
-	background := r.cells[x].bg & (modeMask | colorMask)
+func (p *painter) paintBlank(r *grid.Row, x int) int {
+	background := r.Cells[x].Bg & (grid.ModeMask | grid.ColorMask)
 	n := 1
 	for x+n < p.cols {
-		c := &r.cells[x+n]
-		if !c.empty() || c.width() != 1 || isWidow(r, x+n) || c.bg&(modeMask|colorMask) != background || isSpecial(r, x+n) || background == 0 && !p.marked[x+n] {
+		c := &r.Cells[x+n]
+		if !c.Empty() || c.Width() != 1 || isWidow(r, x+n) || c.Bg&(grid.ModeMask|grid.ColorMask) != background || isSpecial(r, x+n) || background == 0 && !p.marked[x+n] {
 			break
 		}
 		n++
 	}
 	p.to(x)
-	p.use(pen{bg: background})
+	p.use(grid.Pen{Bg: background})
 	p.csi("X", n)
 	return n
 }
 
 // isSpecial reports whether a cell is empty but has a look that erasing
 // doesn't give: what is left of a wide character.
-func isSpecial(r *row, x int) bool {
-	c := &r.cells[x]
-	return c.empty() && c.width() == 1 && (c.fg != 0 || c.ext != 0 || c.bg&^(modeMask|colorMask) != 0)
+func isSpecial(r *grid.Row, x int) bool {
+	c := &r.Cells[x]
+	return c.Empty() && c.Width() == 1 && (c.Fg != 0 || c.Ext != 0 || c.Bg&^(grid.ModeMask|grid.ColorMask) != 0)
 }
 
 // paintSpecial makes the special cells of a row by overwriting wide
 // characters. It marks what it leaves beside them, and returns from where on
 // cells are still to be written: from, or a little before.
-func (p *painter) paintSpecial(r *row, from int, open bool) int {
+func (p *painter) paintSpecial(r *grid.Row, from int, open bool) int {
 	end := p.cols
 	if isSpecial(r, end-1) {
 		end--
@@ -311,12 +283,12 @@ func (p *painter) paintSpecial(r *row, from int, open bool) int {
 		if !isSpecial(r, x) {
 			continue
 		}
-		if !open && end < p.cols && allSpecial(r.cells[x:p.cols]) && x > 0 {
+		if !open && end < p.cols && allSpecial(r.Cells[x:p.cols]) && x > 0 {
 			end = x
 			break
 		}
 		p.to(x)
-		p.use(p.exts.penOf(&r.cells[x]))
+		p.use(p.grid.Exts.PenOf(&r.Cells[x]))
 		p.put(blot)
 		p.x += 2
 		p.to(x + 1)
@@ -330,26 +302,49 @@ func (p *painter) paintSpecial(r *row, from int, open bool) int {
 	// What is left of the right half doesn't touch the cells behind it.
 	for x := p.cols - 1; x >= end; x-- {
 		p.to(x - 1)
-		p.use(p.exts.penOf(&r.cells[x]))
+		p.use(p.grid.Exts.PenOf(&r.Cells[x]))
 		p.put(blot)
 		p.x += 2
 		p.to(x - 1)
 		p.put(" ")
 		p.x++
 		p.marked[x], p.marked[x-1] = false, true
-		if from = min(from, x-1); r.cells[from].isSecond() && from > 0 {
+		if from = min(from, x-1); r.Cells[from].IsSecond() && from > 0 {
 			from--
 		}
 	}
 	return from
 }
 
-func allSpecial(cells []cell) bool {
-	r := row{cells: cells}
+func allSpecial(cells []grid.Cell) bool {
+	r := grid.Row{Cells: cells}
 	for x := range cells {
 		if !isSpecial(&r, x) {
 			return false
 		}
 	}
 	return true
+}
+
+// useOf is use of the pen that c was written with.
+func (p *painter) useOf(c *grid.Cell) {
+	if c.Ext == 0 && c.Fg&grid.FlagUnderline == 0 && p.pen == (grid.Pen{Fg: c.Fg, Bg: c.Bg}) {
+		return // most cells look like the one before
+	}
+	p.use(p.grid.Exts.PenOf(c))
+}
+
+// restorable returns a regular pen of which saving and restoring makes those
+// parts of want.
+func restorable(p grid.Pen) grid.Pen {
+	p.Color, p.Underline = 0, grid.UnderlineNone
+	switch {
+	case p.Fg&grid.FlagUnderline != 0:
+		p.Underline = grid.UnderlineSingle
+	case p.Bg&grid.FlagExtended == 0:
+		p.Link = 0
+	case p.Link == 0:
+		p.Link = anyLink
+	}
+	return p
 }

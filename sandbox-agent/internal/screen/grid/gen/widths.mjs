@@ -1,10 +1,10 @@
 // Writes widths.go: for every code point how wide it is and which grapheme
 // break class it has, as xterm.js' unicode-graphemes addon says. Run it where
-// the packages of ../oracle are installed: node gen/widths.mjs > widths.go
+// the packages of ../../oracle are installed: node gen/widths.mjs > widths.go
 
 import { createRequire } from 'node:module';
 
-const require = createRequire(new URL('../oracle/package.json', import.meta.url));
+const require = createRequire(new URL('../../oracle/package.json', import.meta.url));
 const { UnicodeGraphemesAddon } = require('@xterm/addon-unicode-graphemes');
 
 const providers = [];

@@ -1,4 +1,4 @@
-package screen
+package grid
 
 import (
 	"math"
@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// A color is one that a program has set; the zero color is none.
-type color struct {
-	set     bool
+// A Color is one that a program has set; the zero color is none.
+type Color struct {
+	Set     bool
 	r, g, b uint8
 }
 
-// colors are those that a program has set by OSC, in place of the theme's.
-type colors struct {
-	palette [256]color
-	special [3]color // foreground, background, cursor
+// Colors are those that a program has set by OSC, in place of the theme's.
+type Colors struct {
+	Palette [256]Color
+	Special [3]Color // foreground, background, cursor
 }
 
 // theme is what viewers show where a program has set nothing: the dark theme
@@ -28,17 +28,17 @@ var (
 	themeSpecial = [3]uint32{0xd6dde6, 0x0c1014, 0x62d0be}
 )
 
-func rgb(v uint32) color { return color{true, uint8(v >> 16), uint8(v >> 8), uint8(v)} }
+func rgb(v uint32) Color { return Color{true, uint8(v >> 16), uint8(v >> 8), uint8(v)} }
 
 // themed returns the theme's colour in place of one that isn't set.
-func (c *colors) themed(target *color) color {
-	for i := range c.special {
-		if target == &c.special[i] {
+func (c *Colors) themed(target *Color) Color {
+	for i := range c.Special {
+		if target == &c.Special[i] {
 			return rgb(themeSpecial[i])
 		}
 	}
-	for i := range c.palette {
-		if target != &c.palette[i] {
+	for i := range c.Palette {
+		if target != &c.Palette[i] {
 			continue
 		}
 		if i < len(themePalette) {
@@ -46,61 +46,45 @@ func (c *colors) themed(target *color) color {
 		}
 		if i >= 232 {
 			v := uint8(8 + 10*(i-232))
-			return color{true, v, v, v}
+			return Color{true, v, v, v}
 		}
 		cube := [6]uint8{0, 0x5f, 0x87, 0xaf, 0xd7, 0xff}
 		i -= 16
-		return color{true, cube[i/36], cube[i/6%6], cube[i%6]}
+		return Color{true, cube[i/36], cube[i/6%6], cube[i%6]}
 	}
-	return color{}
+	return Color{}
 }
 
-// target returns the colour that a slot of an OSC is about, nil when there is
-// none, and the OSC up to its value. For the palette key is its index, else
-// slot counts from number.
-func (c *colors) target(number int, key string, slot int) (target *color, name []byte) {
-	if number == oscPalette {
-		i, ok := paletteIndex(key)
-		if !ok {
-			return nil, nil
-		}
-		return &c.palette[i], appendInt([]byte("\x1b]4;"), i, ';')
-	}
-	i := number - oscForeground + slot
-	if i >= len(c.special) {
-		return nil, nil
-	}
-	return &c.special[i], appendInt([]byte("\x1b]"), oscForeground+i, ';')
-}
-
-func paletteIndex(key string) (i int, ok bool) {
+// PaletteIndex returns the colour of the palette that key names in decimal.
+func PaletteIndex(key string) (i int, ok bool) {
 	n, err := strconv.ParseUint(key, 10, 31)
 	return int(n), err == nil && n < 256
 }
 
-// reset obeys OSC 104.
-func (c *colors) reset(data string) {
+// Reset obeys OSC 104.
+func (c *Colors) Reset(data string) {
 	if data == "" {
-		c.palette = [256]color{}
+		c.Palette = [256]Color{}
 		return
 	}
 	for _, key := range strings.Split(data, ";") {
-		if i, ok := paletteIndex(key); ok {
-			c.palette[i] = color{}
+		if i, ok := PaletteIndex(key); ok {
+			c.Palette[i] = Color{}
 		}
 	}
 }
 
-// format returns a colour as terminals report it.
-func (c *colors) format(target *color) []byte {
-	if target.set {
-		return target.format()
+// Format returns a colour as terminals report it.
+func (c *Colors) Format(target *Color) []byte {
+	if target.Set {
+		return target.Format()
 	}
 	themed := c.themed(target)
-	return themed.format()
+	return themed.Format()
 }
 
-func (c *color) format() []byte {
+// Format returns c as an OSC says it: rgb:rrrr/gggg/bbbb, in hexadecimal.
+func (c *Color) Format() []byte {
 	out := []byte("rgb:")
 	for i, v := range []uint8{c.r, c.g, c.b} {
 		if i > 0 {
@@ -112,15 +96,15 @@ func (c *color) format() []byte {
 	return out
 }
 
-// parseColor reads rgb:R/G/B or #RGB, with up to four hexadecimal digits each.
-func parseColor(spec string) (c color, ok bool) {
+// ParseColor reads rgb:R/G/B or #RGB, with up to four hexadecimal digits each.
+func ParseColor(spec string) (c Color, ok bool) {
 	spec = strings.ToLower(spec)
 	var parts []string
 	digits := 0
 	scaled := true // to the width, as opposed to cut
 	if value, found := strings.CutPrefix(spec, "rgb:"); found {
 		if parts = strings.Split(value, "/"); len(parts) != 3 {
-			return color{}, false
+			return Color{}, false
 		}
 		digits = len(parts[0])
 	} else if value, found := strings.CutPrefix(spec, "#"); found && len(value)%3 == 0 {
@@ -128,13 +112,13 @@ func parseColor(spec string) (c color, ok bool) {
 		parts = []string{value[:digits], value[digits : 2*digits], value[2*digits:]}
 	}
 	if digits < 1 || digits > 4 {
-		return color{}, false
+		return Color{}, false
 	}
 	var values [3]uint8
 	for i, part := range parts {
 		v, err := strconv.ParseUint(part, 16, 16)
 		if err != nil || len(part) != digits {
-			return color{}, false
+			return Color{}, false
 		}
 		switch {
 		case scaled:
@@ -145,5 +129,5 @@ func parseColor(spec string) (c color, ok bool) {
 			values[i] = uint8(v >> (4 * (digits - 2)))
 		}
 	}
-	return color{true, values[0], values[1], values[2]}, true
+	return Color{true, values[0], values[1], values[2]}, true
 }

@@ -1,11 +1,11 @@
-package screen
+package grid
 
 //go:generate sh -c "node gen/widths.mjs > widths.go"
 
 // Grapheme break classes, as in widths.go.
 const (
 	classOther = iota
-	classPrepend
+	ClassPrepend
 	classExtend
 	classRegional // a regional indicator
 	classSpacing
@@ -29,35 +29,38 @@ func properties(r rune) uint8 {
 	return widthLeaves[leaf<<7|int(r&127)] - '@'
 }
 
-// A joint is what the last printed character means to the next: whether they
+// A Joint is what the last printed character means to the next: whether they
 // share a cell, and what REP repeats. The zero joint is that of no character.
-type joint uint8
+type Joint uint8
 
-const jointSet joint = 0x80 // a character was printed, and nothing since
+const jointSet Joint = 0x80 // a character was printed, and nothing since
 
 // plainJoint is the joint of a narrow character with no class of its own.
 const plainJoint = jointSet | 1<<4
 
-func newJoint(class uint8, width int) joint {
-	return jointSet | joint(width)<<4 | joint(class)
+func newJoint(class uint8, width int) Joint {
+	return jointSet | Joint(width)<<4 | Joint(class)
 }
 
-func (j joint) class() uint8 { return uint8(j) & classMask }
-func (j joint) width() int   { return int(j>>4) & 3 }
+// Class returns the class of the last character, one of the class constants.
+func (j Joint) Class() uint8 { return uint8(j) & classMask }
 
-// follow returns the joint of r after j, and whether r joins j's cell. The
+// Width returns the columns that the characters so far take.
+func (j Joint) Width() int { return int(j>>4) & 3 }
+
+// Follow returns the joint of r after j, and whether r joins j's cell. The
 // width of a joint that joined is that of the whole cell.
-func (j joint) follow(r rune) (next joint, joins bool) {
+func (j Joint) Follow(r rune) (next Joint, joins bool) {
 	p := properties(r)
 	class, width := p&classMask, 1
 	if p&wideBit != 0 {
 		width = 2
 	}
-	if j == 0 || !joinClasses(j.class(), class) {
+	if j == 0 || !joinClasses(j.Class(), class) {
 		return newJoint(class, width), false
 	}
-	if j.width() > width {
-		width = j.width()
+	if j.Width() > width {
+		width = j.Width()
 	}
 	if class == classRegional {
 		return newJoint(classOther, 2), true // a pair is a flag; the next begins another
@@ -72,15 +75,15 @@ func joinClasses(before, after uint8) bool {
 	case classExtend, classZWJ, classSpacing:
 		return true
 	case classPictographic:
-		return before == classZWJ || before == classPrepend
+		return before == classZWJ || before == ClassPrepend
 	case classRegional:
-		return before == classRegional || before == classPrepend
+		return before == classRegional || before == ClassPrepend
 	case classHangulL, classHangulLV, classHangulLVT:
-		return before == classHangulL || before == classPrepend
+		return before == classHangulL || before == ClassPrepend
 	case classHangulV:
-		return before == classHangulL || before == classHangulV || before == classHangulLV || before == classPrepend
+		return before == classHangulL || before == classHangulV || before == classHangulLV || before == ClassPrepend
 	case classHangulT:
-		return before >= classHangulV && before <= classHangulLVT || before == classPrepend
+		return before >= classHangulV && before <= classHangulLVT || before == ClassPrepend
 	}
-	return before == classPrepend
+	return before == ClassPrepend
 }

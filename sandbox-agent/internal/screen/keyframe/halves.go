@@ -1,17 +1,19 @@
-package screen
+package keyframe
+
+import "github.com/fairlead/fairlead/sandbox-agent/internal/screen/grid"
 
 // Halves of wide characters that stand alone. Inserting cells in the middle of
 // one leaves a right half, a narrower size a left half.
 
 // isOrphan reports whether a cell is a right half without a left one, and one
 // that can be made again.
-func isOrphan(r *row, x int) bool {
-	return x >= 2 && r.cells[x].isSecond() && r.cells[x-1].width() != 2
+func isOrphan(r *grid.Row, x int) bool {
+	return x >= 2 && r.Cells[x].IsSecond() && r.Cells[x-1].Width() != 2
 }
 
 // paintOrphans makes the orphans of a row, the rightmost first: each moves
 // those behind it by a cell. It returns whether there are any.
-func (p *painter) paintOrphans(r *row) bool {
+func (p *painter) paintOrphans(r *grid.Row) bool {
 	n := 0
 	for x := max(p.x, 2); x < p.cols; x++ {
 		if isOrphan(r, x) && x-n >= 2 {
@@ -25,11 +27,11 @@ func (p *painter) paintOrphans(r *row) bool {
 		}
 		n--
 		p.to(x - n - 2)
-		p.use(p.exts.penOf(&r.cells[x]))
+		p.use(p.grid.Exts.PenOf(&r.Cells[x]))
 		p.put(blot)
 		p.x += 2
 		p.to(x - n - 1)
-		p.use(pen{})
+		p.use(grid.Pen{})
 		p.csi("@", 1)
 	}
 	return found
@@ -37,19 +39,19 @@ func (p *painter) paintOrphans(r *row) bool {
 
 // isWidow reports whether a cell is a left half without a right one, and one
 // that can be made again.
-func isWidow(r *row, x int) bool {
-	if x+1 >= len(r.cells) || r.cells[x].width() != 2 {
+func isWidow(r *grid.Row, x int) bool {
+	if x+1 >= len(r.Cells) || r.Cells[x].Width() != 2 {
 		return false
 	}
-	next := r.cells[x]
-	next.content = 0
-	return r.cells[x+1] == next
+	next := r.Cells[x]
+	next.Content = 0
+	return r.Cells[x+1] == next
 }
 
 // paintWidows makes the widows of a row at its end, where without wraparound a
 // second wide character only ends the first, and moves them to the left. It
 // returns whether there are any.
-func (p *painter) paintWidows(r *row) bool {
+func (p *painter) paintWidows(r *grid.Row) bool {
 	last := -1
 	for x := p.x; x < p.cols-1; x++ {
 		if !isWidow(r, x) {
@@ -61,9 +63,9 @@ func (p *painter) paintWidows(r *row) bool {
 			p.shiftLeft(x - last)
 		}
 		p.to(p.cols - 2)
-		p.use(p.exts.penOf(&r.cells[x]))
+		p.use(p.grid.Exts.PenOf(&r.Cells[x]))
 		p.join = 0
-		p.print(&r.cells[x])
+		p.print(&r.Cells[x])
 		p.dst = append(p.dst, blot...)
 		p.x = -1
 		p.join = 0
@@ -78,9 +80,30 @@ func (p *painter) paintWidows(r *row) bool {
 
 // shiftLeft moves the cells of the row by n.
 func (p *painter) shiftLeft(n int) {
-	p.use(pen{})
+	p.use(grid.Pen{})
 	p.to(0)
 	if n > 0 {
 		p.csi("P", n)
+	}
+}
+
+// paintStale writes the clusters that xterm.js still knows of cells which hold
+// something else: it may show them again when their row gets another size.
+func (p *painter) paintStale(r *grid.Row, from int) {
+	half := func(x int) bool { return x >= 0 && x < p.cols && (isOrphan(r, x) || isWidow(r, x)) }
+	for x := from; x < min(len(r.Clusters), p.cols); x++ {
+		if !r.Stale(x) || half(x-1) || half(x) || half(x+1) || half(x+2) {
+			continue
+		}
+		c := grid.Cell{Content: grid.ClusterBit | (r.Clusters[x] - 1)}
+		width := p.grid.Clusters.Width(c.Content)
+		if x+width > p.cols {
+			continue
+		}
+		c.Content |= uint32(width^1) << grid.WidthShift
+		p.to(x)
+		p.use(grid.Pen{})
+		p.print(&c)
+		p.marked[x], p.marked[x+width-1] = true, true
 	}
 }

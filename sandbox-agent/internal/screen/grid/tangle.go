@@ -1,11 +1,11 @@
-package screen
+package grid
 
 // A reading says whether the rows of a screen may read otherwise than the output
 // did.
 type reading struct {
 	tangled    bool
 	wasTangled bool // perhaps no more
-	returned   bool // the cursor went back to the first column, and nothing more yet
+	Returned   bool // the cursor went back to the first column, and nothing more yet
 }
 
 // TakeTangled reports whether, since it was last called, rows of the screen may
@@ -18,22 +18,18 @@ func (r *reading) TakeTangled() bool {
 	return was
 }
 
-// Tangle has [Screen.TakeTangled] report true as if the cursor had gone
-// somewhere else.
-func (r *reading) Tangle() { r.tangle() }
-
-// tangle says that the screen may read otherwise than the output did, until a
+// Tangle says that the screen may read otherwise than the output did, until a
 // line begins that has nothing beside or above it.
-func (r *reading) tangle() { r.tangled, r.wasTangled = true, true }
+func (r *reading) Tangle() { r.tangled, r.wasTangled = true, true }
 
 // fed is called when a line feed has moved the cursor down. text says that the
 // row above is full or that the row has text already, modes what modes.tangle
 // reports.
 func (r *reading) fed(text, modes bool) {
-	r.returned = false
+	r.Returned = false
 	switch {
 	case text:
-		r.tangle()
+		r.Tangle()
 	case r.tangled:
 		r.tangled = modes
 	}
