@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,8 +29,14 @@ func TestStatusFile(t *testing.T) {
 	w.enrolFor(time.Now(), time.Hour)
 	long := time.Now().Add(-2 * DefaultKeysMaxAge)
 	must(t, os.Chtimes(filepath.Join(w.cfg.StateDir, authority.EnrolmentFile), long, long))
-	w.Handle("GET /.well-known/jwks.json", func(rw http.ResponseWriter, _ *http.Request) {
-		agenttest.Refuse(rw, http.StatusServiceUnavailable, "away")
+	var away atomic.Bool
+	away.Store(true)
+	w.Handle(agenttest.KeysRoute, func(rw http.ResponseWriter, _ *http.Request) {
+		if away.Load() {
+			agenttest.Refuse(rw, http.StatusServiceUnavailable, "away")
+			return
+		}
+		rw.Write(w.Enrolment("").JWKS)
 	})
 	w.cfg.StatusFile = filepath.Join(w.cfg.StateDir, "status.json")
 	l := w.listen(welcome)
@@ -70,7 +77,7 @@ func TestStatusFile(t *testing.T) {
 		session.CloseWith(protocol.Errorf(protocol.KindRestarting, "again"))
 		session = accept()
 	}
-	w.Handle("GET /.well-known/jwks.json", nil)
+	away.Store(false)
 	session.CloseWith(protocol.Errorf(protocol.KindRestarting, "again"))
 	session = accept()
 	said("ready", func(s Status) bool { return s.Ready && s.Problems != nil && len(s.Problems) == 0 && len(s.Relays) == 1 })

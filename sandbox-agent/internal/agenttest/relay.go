@@ -25,14 +25,10 @@ type Authority struct {
 // NewAuthority returns one that nobody else trusts.
 func NewAuthority(tb testing.TB) *Authority {
 	tb.Helper()
-	self := certify(tb, nil, "test CA")
-	return &Authority{string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: self.Certificate[0]})), self}
-}
-
-// Certify makes a certificate for a server on 127.0.0.1.
-func (a *Authority) Certify(tb testing.TB, name string) tls.Certificate {
-	tb.Helper()
-	return certify(tb, &a.self, name)
+	a := &Authority{}
+	a.self = a.certify(tb, "test CA")
+	a.PEM = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.self.Certificate[0]}))
+	return a
 }
 
 // Listen starts a relay, which ends with the test. It takes WebSockets as well
@@ -45,7 +41,7 @@ func (a *Authority) Listen(tb testing.TB, cfg tunnel.ListenConfig) *tunnel.Liste
 		cfg.Conn = conn
 	}
 	cfg.TrustOrigin = func(string) bool { return true }
-	cfg.TLS = &tls.Config{Certificates: []tls.Certificate{a.Certify(tb, "relay.test")}}
+	cfg.TLS = &tls.Config{Certificates: []tls.Certificate{a.certify(tb, "relay.test")}}
 	l, err := tunnel.Listen(cfg)
 	Must(tb, err)
 	tb.Cleanup(func() { l.Close() })
@@ -59,8 +55,9 @@ func (a *Authority) TLS() *tls.Config {
 	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}
 }
 
-// certify makes a certificate, without an authority one that is an authority.
-func certify(tb testing.TB, authority *tls.Certificate, name string) tls.Certificate {
+// certify makes a certificate for a server on 127.0.0.1, or a's own where a has
+// none yet.
+func (a *Authority) certify(tb testing.TB, name string) tls.Certificate {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	Must(tb, err)
@@ -68,11 +65,11 @@ func certify(tb testing.TB, authority *tls.Certificate, name string) tls.Certifi
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
 		DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		BasicConstraintsValid: true, IsCA: authority == nil,
+		BasicConstraintsValid: true, IsCA: a.self.Leaf == nil,
 	}
-	parent, parentKey := template, any(key)
-	if authority != nil {
-		parent, parentKey = authority.Leaf, authority.PrivateKey
+	parent, parentKey := a.self.Leaf, a.self.PrivateKey
+	if template.IsCA {
+		parent, parentKey = template, key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
 	Must(tb, err)

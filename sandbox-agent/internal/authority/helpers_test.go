@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/agenttest"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -22,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const sandbox = agenttest.Sandbox
 
 // These are short for what agenttest has.
-var must, within, waitFor, newKeys, signGrant, refuse = agenttest.Must, agenttest.Within, agenttest.WaitFor, agenttest.NewKeys, agenttest.Grant, agenttest.Refuse
+var must, within, waitFor, refuse = agenttest.Must, agenttest.Within, agenttest.WaitFor, agenttest.Refuse
 
 // A world is what a sandbox's authority deals with: a state directory, a control
 // plane, and the ways to that.
@@ -35,8 +37,8 @@ type world struct {
 	audit   recorded
 	changed chan struct{}
 
-	registered, unregistered atomic.Bool // these ways are open; the first is at the start
-	impostor                 atomic.Bool // the ways lead to one
+	registered, unregistered atomic.Bool                            // these ways are open; the first is at the start
+	astray                   atomic.Pointer[agenttest.ControlPlane] // where the ways lead instead
 }
 
 func newWorld(t *testing.T) *world {
@@ -112,11 +114,11 @@ func (d ways) DialUnregistered(ctx context.Context) (net.Conn, error) {
 }
 
 func (d ways) dial(ctx context.Context, open *atomic.Bool) (net.Conn, error) {
-	switch {
-	case !open.Load():
+	if !open.Load() {
 		return nil, errClosed
-	case d.w.impostor.Load():
-		return d.w.DialImpostor(ctx)
+	}
+	if other := d.w.astray.Load(); other != nil {
+		return other.Dial(ctx)
 	}
 	return d.w.Dial(ctx)
 }
@@ -135,4 +137,32 @@ func (w *world) listen() (addr string) {
 	return w.CA.Listen(w.t, tunnel.ListenConfig{
 		RelayID: "rl_1", Connect: func(ctx context.Context, _ net.Addr) (net.Conn, error) { return w.Dial(ctx) },
 	}).Addr().String()
+}
+
+// newKeys returns a signing key and the key set with its public half.
+func newKeys(t *testing.T) (*jws.Signer, []byte) {
+	t.Helper()
+	signer, err := jws.GenerateSigner()
+	must(t, err)
+	jwks, err := jws.MarshalKeySet(signer)
+	must(t, err)
+	return signer, jwks
+}
+
+// signGrant returns a grant of the id gr_1.
+func signGrant(t *testing.T, signer *jws.Signer) string {
+	t.Helper()
+	now := time.Now().Unix()
+	token, err := signer.SignGrant(jws.Grant{
+		Issuer: jws.Issuer, Audience: jws.AudienceFairlead, Subject: "usr_1", Sandbox: sandbox,
+		PTYs: []string{jws.AllPTYs}, Caps: []protocol.Capability{protocol.CapView},
+		IssuedAt: now, ExpiresAt: now + 60, ID: "gr_1",
+	})
+	must(t, err)
+	return token
+}
+
+// publish sets the control plane's key set.
+func publish(to *agenttest.ControlPlane, jwks []byte) {
+	to.Handle(agenttest.KeysRoute, func(rw http.ResponseWriter, _ *http.Request) { rw.Write(jwks) })
 }

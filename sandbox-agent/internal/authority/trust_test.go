@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/agenttest"
 )
 
 // TestDeviceKey: it is made once, for its owner alone.
@@ -49,14 +50,16 @@ func TestKeysAreCached(t *testing.T) {
 		cancel()
 		<-done
 	}
-	w.Publish(jwks)
-	w.impostor.Store(true)
+	publish(w.ControlPlane, jwks)
+	impostor := agenttest.NewControlPlane(t)
+	publish(impostor, jwks)
+	w.astray.Store(impostor)
 	follow(func() bool { return strings.Contains(w.log.String(), "keys not refreshed") })
 	cache := filepath.Join(w.dir, keysFile)
 	if _, err := os.Stat(cache); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("an impostor's keys were cached: %v", err)
 	}
-	w.impostor.Store(false)
+	w.astray.Store(nil)
 	follow(func() bool { _, err := os.Stat(cache); return err == nil })
 	if _, err := a.Trust.Keys.Grant(t.Context(), grant); err != nil {
 		t.Errorf("with the new keys: %v", err)
@@ -117,7 +120,7 @@ func TestKeysMaxAge(t *testing.T) {
 		must(t, os.Chtimes(cache, time.Time{}, time.Now().Add(-d)))
 		must(t, os.Chtimes(w.file, time.Time{}, time.Now().Add(-24*time.Hour)))
 	}
-	w.Handle("GET "+keysPath, func(rw http.ResponseWriter, _ *http.Request) { refuse(rw, http.StatusServiceUnavailable, "away") })
+	w.Handle(agenttest.KeysRoute, func(rw http.ResponseWriter, _ *http.Request) { refuse(rw, http.StatusServiceUnavailable, "away") })
 	age(59 * time.Minute)
 	trust := w.open().Trust
 	if _, err := trust.Keys.Grant(t.Context(), signGrant(t, signer)); err != nil || trust.Problem(time.Now()) != "" {
@@ -135,8 +138,7 @@ func TestKeysMaxAge(t *testing.T) {
 	if err := trust.Keys.Refresh(within(t)); err == nil {
 		t.Error("the control plane is there")
 	}
-	w.Publish(jwks)
-	w.Handle("GET "+keysPath, nil)
+	publish(w.ControlPlane, jwks)
 	must(t, trust.Keys.Refresh(within(t)))
 	if _, err := trust.Keys.Grant(t.Context(), signGrant(t, signer)); err != nil || trust.Problem(time.Now()) != "" {
 		t.Errorf("with news: %v, %q", err, trust.Problem(time.Now()))
