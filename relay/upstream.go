@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -92,10 +93,8 @@ func (r *Relay) awaitKeys(ctx context.Context) error {
 		if first {
 			r.log.Warn("waiting for the control plane", "err", err)
 		}
-		select {
-		case <-time.After(retryInterval):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pause.For(ctx, retryInterval); err != nil {
+			return err
 		}
 	}
 }

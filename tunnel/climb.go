@@ -115,14 +115,14 @@ func (c *Climb) run(looking, all context.Context, addr string, s *Session, log *
 		pace = *c.pace
 	}
 	for {
-		if !rest(looking, c.Ladder.pause(pace)) {
+		if pause(looking, c.Ladder.pause(pace)) != nil {
 			return nil
 		}
 		if c.Probe(looking, addr) != nil {
 			continue
 		}
 		seen := time.Now()
-		if !rest(looking, pace.confirm) || c.Probe(looking, addr) != nil {
+		if pause(looking, pace.confirm) != nil || c.Probe(looking, addr) != nil {
 			continue
 		}
 		s.awaitQuiet(looking, pace.quiet)
@@ -139,18 +139,6 @@ func (c *Climb) run(looking, all context.Context, addr string, s *Session, log *
 		}
 		c.Ladder.failed()
 		log.Info("not back on QUIC", "addr", addr, "err", err)
-	}
-}
-
-// rest waits for d and reports whether ctx is still live.
-func rest(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -245,7 +233,7 @@ func (s *Session) awaitQuiet(ctx context.Context, most time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	for !s.quiet() {
-		if !rest(ctx, quietInterval) {
+		if pause(ctx, quietInterval) != nil {
 			return
 		}
 	}

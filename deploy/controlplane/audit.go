@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/statedir"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
+	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/audit"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -129,12 +130,7 @@ func (cfg *AuditConfig) settle(ctx context.Context) error {
 	if cfg.wait != nil {
 		return cfg.wait(ctx, long)
 	}
-	select {
-	case <-time.After(long):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return pause.For(ctx, long)
 }
 
 // fresh reports whether a file may be written at this moment.

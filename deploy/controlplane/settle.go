@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/relays"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -120,24 +121,12 @@ func (s *Server) tellSettled(ctx context.Context, relay store.Relay, command *jw
 		switch {
 		case status == http.StatusNoContent:
 			return metrics.SettledTold
-		case try < len(settlePauses) && s.clock.Now().Before(command.Deadline()) && pause(ctx, settlePauses[try]):
+		case try < len(settlePauses) && s.clock.Now().Before(command.Deadline()) && pause.For(ctx, settlePauses[try]) == nil:
 		case status == http.StatusNotFound:
 			return metrics.SettledUnknown
 		default:
 			return metrics.SettledFailed
 		}
-	}
-}
-
-// pause waits for d, and reports whether ctx lasted.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/fairlead/fairlead/deploy/program/pause"
 )
 
 // killAfter is how long a child gets to end on SIGTERM.
@@ -183,23 +185,21 @@ func (k *keeper) keep(ctx context.Context) {
 	}
 }
 
-// restart starts the program after a pause, until that succeeds or ctx ends.
-// It returns the last pause.
-func (k *keeper) restart(ctx context.Context, pause time.Duration) time.Duration {
+// restart starts the program after a wait, until that succeeds or ctx ends.
+// It returns the last wait.
+func (k *keeper) restart(ctx context.Context, wait time.Duration) time.Duration {
 	for {
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return pause
+		if pause.For(ctx, wait) != nil {
+			return wait
 		}
 		next, err := k.start()
 		if err == nil {
 			k.set(next)
 			k.started()
-			return pause
+			return wait
 		}
 		k.say("%v", err)
-		pause = longer(pause)
+		wait = longer(wait)
 	}
 }
 

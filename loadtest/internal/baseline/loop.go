@@ -13,7 +13,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/fairlead/fairlead/loadtest/internal/openloop"
+	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/loadtest/internal/pattern"
 )
 
@@ -84,7 +84,7 @@ func (l *writeLoop) send(ctx context.Context, spec pattern.Spec) (Sent, error) {
 	began := cpu()
 	var frame []byte
 	for k := range spec.Chunks {
-		if err := openloop.Until(ctx, spec.Due(k)); err != nil {
+		if err := pause.Until(ctx, spec.Due(k)); err != nil {
 			return sent, err
 		}
 		frame = spec.Append(appendHeader(frame[:0], spec.Chunk), k)

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/client"
+	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/loadtest/internal/eventloop"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
-	"github.com/fairlead/fairlead/loadtest/internal/openloop"
 	"github.com/fairlead/fairlead/loadtest/internal/pattern"
 	"github.com/fairlead/fairlead/loadtest/internal/printer"
 	"github.com/fairlead/fairlead/protocol"
@@ -166,7 +166,7 @@ func (b *worker) keepDownloading(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := b.user.GetFile(ctx, fileName, counter{b.download}); err != nil && ctx.Err() == nil {
 			b.rec.Fail("download", err)
-			_ = openloop.For(ctx, time.Second)
+			_ = pause.For(ctx, time.Second)
 		}
 	}
 }

@@ -53,19 +53,3 @@ func precisely(ctx context.Context, at time.Time) error {
 	}
 	return ctx.Err()
 }
-
-// Until waits until a moment or the end of ctx, to a millisecond.
-func Until(ctx context.Context, at time.Time) error { return For(ctx, time.Until(at)) }
-
-// For waits for so long or until the end of ctx.
-func For(ctx context.Context, pause time.Duration) error {
-	if pause <= 0 {
-		return ctx.Err()
-	}
-	select {
-	case <-time.After(pause):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}

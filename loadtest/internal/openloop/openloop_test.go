@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/fairlead/fairlead/deploy/program/pause"
 )
 
 // Calls are made when they are due, never before, and all of them although the
@@ -17,7 +18,7 @@ func TestEach(t *testing.T) {
 			t.Errorf("call %d comes %v early", n, due.Sub(now))
 		}
 		if n == 0 {
-			_ = For(t.Context(), 5*time.Millisecond)
+			_ = pause.For(t.Context(), 5*time.Millisecond)
 		}
 		calls++
 		return nil
@@ -44,21 +45,4 @@ func TestEachEnds(t *testing.T) {
 	if n != 1 || !errors.Is(err, context.Canceled) {
 		t.Errorf("%d calls, then %v", n, err)
 	}
-}
-
-func TestUntil(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		at := time.Now().Add(time.Minute)
-		if err := Until(t.Context(), at); err != nil || !time.Now().Equal(at) {
-			t.Errorf("%v after %v", err, time.Until(at))
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := For(ctx, time.Hour); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
-		if err := Until(ctx, at); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a moment that has passed: %v", err)
-		}
-	})
 }

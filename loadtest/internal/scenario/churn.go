@@ -12,8 +12,8 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/client"
 	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
-	"github.com/fairlead/fairlead/loadtest/internal/openloop"
 	"github.com/fairlead/fairlead/loadtest/internal/usage"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
@@ -247,11 +247,11 @@ func (l *listener) Output(p []byte, _ time.Time) {
 // change any more, or the time is over.
 func (c *churning) usage(ctx context.Context, before map[string]measure.Resource) (map[string]measure.Resource, error) {
 	c.owner.Close() // idle connections are ours to end
-	const pause = 2 * time.Second
+	const between = 2 * time.Second
 	var deadline time.Time // from the first look on, which may have to wait for the agent
 	var last map[string]measure.Resource
 	for {
-		if err := openloop.For(ctx, pause); err != nil {
+		if err := pause.For(ctx, between); err != nil {
 			return nil, err
 		}
 		now, err := c.look(ctx)

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
-	"github.com/fairlead/fairlead/loadtest/internal/openloop"
 	"github.com/fairlead/fairlead/loadtest/internal/viewers"
 )
 
@@ -155,7 +155,7 @@ func (f *failing) round(ctx context.Context, n int) error {
 
 // kill kills a relay at that moment.
 func (f *failing) kill(ctx context.Context, at time.Time) (killed time.Time, back func(context.Context) error, err error) {
-	if err := openloop.Until(ctx, at); err != nil {
+	if err := pause.Until(ctx, at); err != nil {
 		return killed, nil, err
 	}
 	if f.env.Local == nil || f.own.Command != "" {
@@ -222,7 +222,7 @@ func (f *failing) startTyping(ctx context.Context) func() (string, error) {
 	latency := f.rec.Latency("keystroke")
 	typing.Go(func() {
 		due := time.Now()
-		for i := 0; openloop.Until(until, due) == nil; i++ {
+		for i := 0; pause.Until(until, due) == nil; i++ {
 			key, when := alphabet[i%len(alphabet):i%len(alphabet)+1], due
 			waiting, cancel := context.WithTimeout(ctx, resumeWait)
 			failed = f.terminal[0].Viewer.Type(waiting, key, func(at time.Time) { latency.Record(when, at) })

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
-	"github.com/fairlead/fairlead/loadtest/internal/openloop"
 	"github.com/fairlead/fairlead/loadtest/internal/usage"
 	"github.com/fairlead/fairlead/loadtest/internal/viewers"
 )
@@ -119,7 +119,7 @@ func (j *joining) storm(ctx context.Context, block int) error {
 	if err := j.print(ctx, 0, spec); err != nil {
 		return err
 	}
-	if err := openloop.Until(ctx, spec.Start); err != nil {
+	if err := pause.Until(ctx, spec.Start); err != nil {
 		return err
 	}
 	cpu := usage.CPU(j.env.relayPIDs()...)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fairlead/fairlead/loadtest/internal/openloop"
+	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/loadtest/internal/usage"
 	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest/impair"
@@ -36,7 +36,7 @@ func (e *Env) awaitCarrier(ctx context.Context, c tunnel.Carrier, within time.Du
 		if err == nil && now[string(c)] > 0 && len(now) == 1 {
 			return nil
 		}
-		if openloop.For(ctx, 100*time.Millisecond) != nil {
+		if pause.For(ctx, 100*time.Millisecond) != nil {
 			return errors.Join(fmt.Errorf("no tunnel over %s after %v, there are %v", c, within, now), err)
 		}
 	}

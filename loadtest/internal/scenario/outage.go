@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
-	"github.com/fairlead/fairlead/loadtest/internal/openloop"
 	"github.com/fairlead/fairlead/loadtest/internal/stack"
 	"github.com/fairlead/fairlead/loadtest/internal/viewers"
 	"github.com/fairlead/fairlead/tunnel"
@@ -109,7 +109,7 @@ func (u *outing) while(ctx context.Context, lasts time.Duration, delivery string
 	}
 	if do != nil {
 		at := spec.Start.Add(lasts/6 + time.Duration(u.random.Float64()*float64(lasts/3)))
-		if err := openloop.Until(ctx, at); err != nil {
+		if err := pause.Until(ctx, at); err != nil {
 			return 0, err
 		}
 		at = time.Now()

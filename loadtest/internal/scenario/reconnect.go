@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/loadtest/internal/agents"
 	"github.com/fairlead/fairlead/loadtest/internal/enrol"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
-	"github.com/fairlead/fairlead/loadtest/internal/openloop"
 	"github.com/fairlead/fairlead/loadtest/internal/usage"
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -135,12 +135,12 @@ func (s *storming) connect(ctx context.Context) error {
 		return err
 	}
 	s.env.Progress("idle", 0, 1)
-	if err := openloop.For(ctx, s.own.Idle); err != nil {
+	if err := pause.For(ctx, s.own.Idle); err != nil {
 		return err
 	}
 	cpu := usage.CPU(s.env.relayPIDs()...)
 	const watch = 3 * protocol.PingIdle // each agent does the same things in it
-	if err := openloop.For(ctx, watch); err != nil {
+	if err := pause.For(ctx, watch); err != nil {
 		return err
 	}
 	if used, ok := cpu(); ok {

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/client"
+	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
-	"github.com/fairlead/fairlead/loadtest/internal/openloop"
 	"github.com/fairlead/fairlead/loadtest/internal/stack"
 )
 
@@ -110,7 +110,7 @@ func Collected(ctx context.Context, read func(context.Context) (measure.Resource
 		default:
 			waiting(since)
 		}
-		if err := openloop.For(ctx, readingPause); err != nil {
+		if err := pause.For(ctx, readingPause); err != nil {
 			return r, false, err
 		}
 	}

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/client"
+	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/loadtest/internal/eventloop"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
-	"github.com/fairlead/fairlead/loadtest/internal/openloop"
 )
 
 const (
@@ -146,7 +146,7 @@ func (c *worker) join(ctx context.Context, j Join) (Joined, error) {
 		due := time.Now()
 		if j.Rate > 0 {
 			due = j.Start.Add(time.Duration(float64(i) / j.Rate * float64(time.Second)))
-			_ = openloop.Until(ctx, due) // whose end everybody notices
+			_ = pause.Until(ctx, due) // whose end everybody notices
 		}
 		w := c.come(i, dialing)
 		coming.Go(func() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -31,7 +32,7 @@ var errIdle = errors.New("hub: the viewer takes nothing")
 func (v *Viewer) backfill(ctx context.Context) {
 	reads, reader := v.hub.dial.reads, &v.reader
 	failures, last := 0, uint64(0)
-	for pause := time.Duration(0); wait(ctx, pause) == nil; {
+	for wait := time.Duration(0); pause.For(ctx, wait) == nil; {
 		session, err := v.hub.dial.awaitLog(ctx)
 		if ctx.Err() != nil {
 			return
@@ -51,9 +52,9 @@ func (v *Viewer) backfill(ctx context.Context) {
 			v.socket.Wake() // the writer handles what follows
 			return
 		case err == nil:
-			pause, failures = 0, 0
+			wait, failures = 0, 0
 		case errors.Is(err, errIdle):
-			pause, failures = 0, 0
+			wait, failures = 0, 0
 			select {
 			case <-reader.Taken():
 			case <-ctx.Done():
@@ -62,10 +63,10 @@ func (v *Viewer) backfill(ctx context.Context) {
 			v.hub.log.Info("log not served", "pty", v.hub.key.PTY, "offset", g.Pos.Offset, "err", err)
 			reader.AbandonBackfill(g.Generation, feed.ResyncLog)
 		case g.Pos.Offset > last: // there was progress
-			pause, failures, last = firstPause, 1, g.Pos.Offset
+			wait, failures, last = firstPause, 1, g.Pos.Offset
 		default:
 			failures++
-			pause = longer(pause)
+			wait = longer(wait)
 		}
 	}
 }

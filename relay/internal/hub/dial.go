@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/relay/internal/roster"
@@ -36,9 +37,9 @@ type bearer struct {
 
 // open opens a link as soon as the sandbox is connected. It retries until it
 // succeeds, ctx ends, or the agent says that the terminal is gone.
-func (d *dialer) open(ctx context.Context, since *protocol.Position, pause time.Duration, post func(event)) (*link, error) {
-	for ; ; pause = longer(pause) {
-		if err := wait(ctx, pause); err != nil {
+func (d *dialer) open(ctx context.Context, since *protocol.Position, wait time.Duration, post func(event)) (*link, error) {
+	for ; ; wait = longer(wait) {
+		if err := pause.For(ctx, wait); err != nil {
 			return nil, err
 		}
 		session, err := d.tunnels.Wait(ctx, d.key.Sandbox)
@@ -124,20 +125,6 @@ const firstPause, longestPause = 100 * time.Millisecond, 2 * time.Second
 
 // longer returns the pause after another failure.
 func longer(pause time.Duration) time.Duration { return min(max(2*pause, firstPause), longestPause) }
-
-func wait(ctx context.Context, pause time.Duration) error {
-	if pause == 0 {
-		return nil
-	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
 
 // aboutGrant reports whether the agent refused only the grant.
 func aboutGrant(err error) bool {

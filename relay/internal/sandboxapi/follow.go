@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/tunnel"
@@ -201,14 +202,10 @@ func isOver(session *tunnel.Session) bool {
 
 // pause sends comments for a while.
 func (f *follow) pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return f.out.beat()
-	case <-ctx.Done():
+	if pause.For(ctx, d) != nil {
 		return context.Cause(ctx)
 	}
+	return f.out.beat()
 }
 
 // relay sends source's events until either side ends.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/controlplane"
 )
@@ -110,7 +111,7 @@ func wake(c chan<- struct{}) {
 
 // keep renews the certificate until ctx ends.
 func (c *Credentials) keep(ctx context.Context) {
-	pause := controlplane.Backoff{Longest: longestRenewPause}
+	backoff := controlplane.Backoff{Longest: longestRenewPause}
 	var doubted time.Time // when the last renewal began for that reason
 	for {
 		if !c.await(ctx, &doubted) {
@@ -118,7 +119,7 @@ func (c *Credentials) keep(ctx context.Context) {
 		}
 		err := c.renew(ctx)
 		if err == nil {
-			pause.Reset()
+			backoff.Reset()
 			wake(c.changed)
 			continue
 		}
@@ -126,10 +127,10 @@ func (c *Credentials) keep(ctx context.Context) {
 			return
 		}
 		c.note(err)
-		wait := c.patience(pause.Next())
+		wait := c.patience(backoff.Next())
 		c.log.Warn("certificate not renewed", "expires", c.Expires(), "again_in", wait.Round(time.Millisecond), "err", err)
 		wake(c.changed)
-		if controlplane.Sleep(ctx, wait) != nil {
+		if pause.For(ctx, wait) != nil {
 			return
 		}
 	}

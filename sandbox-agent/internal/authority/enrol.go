@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/controlplane"
@@ -103,7 +104,7 @@ func readInvitation(path string) ([]byte, error) {
 // refused.
 func (e *enrolling) run(ctx context.Context, tell func(protocol.Problem)) error {
 	log := e.options.Log.With("sandbox", e.invitation.SandboxID)
-	var pause controlplane.Backoff
+	var backoff controlplane.Backoff
 	for i := 0; ; i++ {
 		relay := e.relays[i%len(e.relays)]
 		enrolment, err := e.exchange(ctx, relay)
@@ -119,10 +120,10 @@ func (e *enrolling) run(ctx context.Context, tell func(protocol.Problem)) error 
 		if refused := e.refused(err); refused != nil {
 			return refused
 		}
-		wait := pause.Next()
+		wait := backoff.Next()
 		log.Warn("not enrolled yet", "relay", relay, "again_in", wait.Round(time.Millisecond), "err", err)
 		tell(protocol.Problem{Name: protocol.ProblemCertificate, Message: "not enrolled yet: " + err.Error()})
-		if err := controlplane.Sleep(ctx, wait); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/controlplane"
 )
@@ -107,7 +108,7 @@ func (q *queue) done(number uint64) {
 
 // keep posts until ctx ends.
 func (q *queue) keep(ctx context.Context) {
-	pause := controlplane.Backoff{Longest: longestPostPause}
+	backoff := controlplane.Backoff{Longest: longestPostPause}
 	for {
 		next, number, ok := q.first(time.Now())
 		if !ok {
@@ -121,7 +122,7 @@ func (q *queue) keep(ctx context.Context) {
 		err := next.post(ctx)
 		switch {
 		case err == nil:
-			pause.Reset()
+			backoff.Reset()
 			q.done(number)
 		case ctx.Err() != nil:
 			return
@@ -130,7 +131,7 @@ func (q *queue) keep(ctx context.Context) {
 			q.done(number)
 		default:
 			q.log.Debug(q.what+" not posted yet", "id", next.id, "err", err)
-			if controlplane.Sleep(ctx, pause.Next()) != nil {
+			if pause.For(ctx, backoff.Next()) != nil {
 				return
 			}
 		}

@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"context"
 	"math/rand/v2"
 	"time"
 )
@@ -33,15 +32,3 @@ func (b *Backoff) Next() time.Duration {
 
 // Reset forgets the failures.
 func (b *Backoff) Reset() { b.failures = 0 }
-
-// Sleep waits for d. It returns an error when ctx ends before.
-func Sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}

@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hostname"
 )
 
@@ -136,7 +137,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 			return nil
 		case temporary(err):
 			// No file descriptors are left. Connections that end give some back.
-			if !wait(ctx, 50*time.Millisecond) {
+			if pause.For(ctx, 50*time.Millisecond) != nil {
 				return nil
 			}
 		case err != nil:
@@ -152,18 +153,6 @@ func (p *Proxy) Run(ctx context.Context) error {
 func temporary(err error) bool {
 	var timeout interface{ Temporary() bool } // what net's errors of accept(2) tell
 	return errors.As(err, &timeout) && timeout.Temporary()
-}
-
-// wait waits for d, and reports whether ctx outlived it.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // enter reports whether a connection may be served.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
+	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hostname"
 )
@@ -88,25 +88,5 @@ func saveRules(path string, sessions map[protocol.SessionID]*sessionRules) error
 	if err != nil {
 		return err
 	}
-	next, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // 0600
-	if err != nil {
-		return err
-	}
-	_, err = next.Write(append(text, '\n'))
-	err = errors.Join(err, next.Sync(), next.Close())
-	if err == nil {
-		err = os.Rename(next.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(next.Name()))
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return program.ReplaceFile(path, append(text, '\n'), 0o600)
 }
