@@ -6,6 +6,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/launch"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 )
@@ -21,7 +22,7 @@ func (h *Host) StartAgent(ctx context.Context, session protocol.SessionID, id pr
 		return protocol.AgentReport{}, err
 	}
 	l := t.launched
-	plan, err := h.planAgent(s, l.Account.Home)
+	plan, err := h.setup().PlanAgent(s, l.Account.Home)
 	if err != nil {
 		return protocol.AgentReport{}, err
 	}
@@ -31,19 +32,19 @@ func (h *Host) StartAgent(ctx context.Context, session protocol.SessionID, id pr
 	if err := t.arbiter.ReserveAgent(); err != nil {
 		return protocol.AgentReport{}, err
 	}
-	l.Argv, l.Front, l.Mark = plan.argv, true, process.NewMark(l.Account.UID, l.Account.GID)
+	l.Argv, l.Front, l.Mark = plan.Argv, true, process.NewMark(l.Account.UID, l.Account.GID)
 	l.Cols, l.Rows = t.transcript.Size()
 	p, err := h.startAgent(t, plan, l)
 	if err != nil {
 		t.arbiter.GiveUpAgent()
 		return protocol.AgentReport{}, err
 	}
-	return t.bringForward(p, arbiter.Arrival{Name: plan.name, CLI: plan.cli, Idle: plan.idle, Cols: l.Cols, Rows: l.Rows}), nil
+	return t.bringForward(p, arbiter.Arrival{Name: plan.Name, CLI: plan.CLI, Idle: plan.Idle, Cols: l.Cols, Rows: l.Rows}), nil
 }
 
 // startAgent starts a coding agent, whose place is reserved, as l says.
-func (h *Host) startAgent(t *Terminal, plan agentPlan, l pty.Launch) (*program, error) {
-	if err := h.furnishAgent(t.session, t.id, l.Account, plan.cli); err != nil {
+func (h *Host) startAgent(t *Terminal, plan launch.Agent, l pty.Launch) (*program, error) {
+	if err := h.furnishAgent(t.session, t.id, l.Account, plan.CLI); err != nil {
 		return nil, err
 	}
 	start, err := h.prepare(t.session, t.id, l.Account, t.created)

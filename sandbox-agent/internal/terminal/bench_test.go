@@ -38,7 +38,7 @@ func BenchmarkEcho(b *testing.B) {
 	})
 	b.Run("bare", func(b *testing.B) {
 		h := realHost(b, IsolationNone)
-		l, err := h.plan(session, "pty_1", program)
+		l, err := h.setup().Plan(program)
 		if err != nil {
 			b.Fatal(err)
 		}

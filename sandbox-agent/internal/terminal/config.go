@@ -6,6 +6,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/launch"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/passwd"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/spill"
@@ -23,6 +24,8 @@ const (
 const (
 	DefaultFirstUID = 2000
 	DefaultGID      = 2000 // the group "sandbox", by number
+
+	DefaultSearchPath = launch.DefaultSearchPath
 )
 
 // Config says where and as whom terminals run.

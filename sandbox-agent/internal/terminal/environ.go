@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/launch"
 )
 
 // prepare returns a program about to start in the terminal id, with its whole
@@ -22,9 +23,9 @@ func (h *Host) prepare(session protocol.SessionID, id protocol.PTYID, a account.
 			return nil, err
 		}
 	}
-	env := environment(h.config, session, id, a)
+	env := h.setup().Environment(session, id, a)
 	if start.Credentials != nil {
-		env = append(env, credentialVariables(*start.Credentials)...)
+		env = append(env, launch.CredentialVariables(*start.Credentials)...)
 	}
 	start.Env = append(env, start.Env...)
 	return start, nil

@@ -11,17 +11,6 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 )
 
-// credentialVariables returns c as a terminal's programs find it in their
-// environment, beside the ids that are there anyway, and under the names of seed
-// 001.
-func credentialVariables(c protocol.MCPCredentials) []string {
-	return []string{
-		"FAIRLEAD_MCP_URL=" + c.URL, "FAIRLEAD_MCP_SECRET=" + c.Secret,
-		"ORCABOT_SESSION_ID=" + string(c.SessionID), "ORCABOT_PTY_ID=" + string(c.PTYID),
-		"ORCABOT_MCP_URL=" + c.URL, "ORCABOT_MCP_SECRET=" + c.Secret,
-	}
-}
-
 // furnishNew writes into the home of a new terminal what its programs need to
 // find the agent's tools. What keeps them from it is logged and returned, for
 // people to see.

@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/launch"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
@@ -77,7 +78,7 @@ func NewHost(config Config) (*Host, error) {
 	return h, nil
 }
 
-func newHost(config Config, launch pty.Launcher) (*Host, error) {
+func newHost(config Config, launcher pty.Launcher) (*Host, error) {
 	root := os.Geteuid() == 0
 	switch {
 	case config.Isolation == "" && root:
@@ -99,7 +100,7 @@ func newHost(config Config, launch pty.Launcher) (*Host, error) {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
 	if config.Shell == "" {
-		config.Shell = findShell()
+		config.Shell = launch.FindShell()
 	}
 	if config.SearchPath == "" {
 		config.SearchPath = DefaultSearchPath
@@ -118,7 +119,7 @@ func newHost(config Config, launch pty.Launcher) (*Host, error) {
 			FirstUID: config.FirstUID, GID: config.GID,
 			Users: config.Passwd, Shell: config.Shell, Log: config.Logger,
 		},
-		launch:   launch,
+		launch:   launcher,
 		unheed:   func() {},
 		counts:   new(counts),
 		listed:   make(map[protocol.PTYID]*Terminal),
@@ -162,7 +163,7 @@ func (h *Host) Create(ctx context.Context, session protocol.SessionID, id protoc
 	if !protocol.ValidID(session) || !protocol.ValidID(id) {
 		return protocol.PTYInfo{}, protocol.Errorf(protocol.KindInvalid, "not a session or terminal id")
 	}
-	l, err := h.plan(session, id, p)
+	l, err := h.setup().Plan(p)
 	if err != nil {
 		return protocol.PTYInfo{}, err
 	}
@@ -196,6 +197,11 @@ func (h *Host) list(session protocol.SessionID, id protocol.PTYID, p op.PTYCreat
 	}
 	h.log.Info("terminal started", "session", session, "pty", id)
 	return t, nil
+}
+
+// setup returns what all terminals have in common when they are started.
+func (h *Host) setup() launch.Setup {
+	return launch.Setup{Workspace: h.config.Workspace, Shell: h.config.Shell, SearchPath: h.config.SearchPath}
 }
 
 // reserve takes the name id and a place among the running terminals, which
@@ -234,7 +240,7 @@ func (h *Host) start(session protocol.SessionID, id protocol.PTYID, p op.PTYCrea
 		return nil, err
 	}
 	info := protocol.PTYInfo{
-		ID: id, CreatorID: p.CreatorID, Command: commandLine(p, l), Cols: l.Cols, Rows: l.Rows,
+		ID: id, CreatorID: p.CreatorID, Command: launch.CommandLine(p, l), Cols: l.Cols, Rows: l.Rows,
 		CreatedAt: time.Now().UnixMilli(),
 	}
 	begins, err := h.prepare(session, id, a, p)

@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/bytelog"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/display"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/launch"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/transcript"
@@ -103,7 +104,7 @@ func (h *Host) StopRecording(session protocol.SessionID, id protocol.PTYID) (str
 func tapeParams(session protocol.SessionID, info protocol.PTYInfo, now time.Time) recording.Params {
 	return recording.Params{
 		Session: session, PTY: info.ID, Command: info.Command,
-		Cols: info.Cols, Rows: info.Rows, Term: termName, Start: now,
+		Cols: info.Cols, Rows: info.Rows, Term: launch.TermName, Start: now,
 	}
 }
 
