@@ -19,14 +19,17 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/authority"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/boards"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/clock"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/commands"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/commands/dispatch"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/commands/signing"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/contents"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/device"
-	"github.com/fairlead/fairlead/deploy/controlplane/internal/flights"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/grants"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/integrations"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/people"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/private"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/relays"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/statedir"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
@@ -66,6 +69,13 @@ type Config struct {
 // DefaultGrantsPerPerson is how many live grants one person may have.
 const DefaultGrantsPerPerson = 64
 
+// requestKeyFile holds the key of the hashes by which a repeated env.apply is
+// known again. Without it, whoever reads the database could try values out.
+const (
+	requestKeyFile  = "request.key"
+	requestKeyBytes = 32
+)
+
 const (
 	shutdownGrace = 5 * time.Second // for requests under way
 	cutOffGrace   = time.Second     // for those that had to be ended
@@ -103,8 +113,7 @@ type Server struct {
 	agents       net.Listener // nil: no second listener
 	admin        net.Listener // nil: none for operators
 	metrics      *metrics.Metrics
-	flights      flights.Set[store.Outcome] // dispatches under way
-	settled      *settlements
+	commands     *commands.Commands
 
 	// closing ends with the server: dispatches don't end with their browser.
 	closing context.Context
@@ -145,7 +154,7 @@ func (s *Server) open(ctx context.Context, cfg Config) error {
 	in.PublicURL = cfg.Login.PublicURL
 	if s.integrations, err = integrations.New(s.closing, in, integrations.Parts{
 		Store: s.store.Integrations, Sessions: s.store.Sessions, People: s.gate, Sandboxes: s.devices,
-		Relays: s.relays, Contents: s.store.Contents, Commands: s,
+		Relays: s.relays, Contents: s.store.Contents, Commands: s.commands,
 		Clock: s.clock, Logger: s.logger, Calls: s.metrics.Gateway, Secret: s.requestKey,
 	}); err != nil {
 		return err
@@ -175,8 +184,8 @@ func (s *Server) openState(ctx context.Context, cfg Config) error {
 		return err
 	}
 	var err error
-	if s.requestKey, err = openRequestKey(filepath.Join(cfg.StateDir, requestKeyFile)); err != nil {
-		return err
+	if s.requestKey, err = private.Key(filepath.Join(cfg.StateDir, requestKeyFile), requestKeyBytes); err != nil {
+		return fmt.Errorf("request key: %w", err)
 	}
 	if s.store, err = (statedir.Location{StateDir: cfg.StateDir, Database: cfg.Database}).OpenStore(ctx, s.clock.Now); err != nil {
 		return err
@@ -186,10 +195,26 @@ func (s *Server) openState(ctx context.Context, cfg Config) error {
 	s.relays = relays.New(s.store.Fleet, s.clock)
 	s.gate = access.NewGate(s.store.People, s.store.Fleet, s.store.Boards, s.usage)
 	s.devices = device.NewGate(s.store.Fleet, s.keys, s.list, s.clock)
-	s.spread = authority.NewSpread(s.list, s.relays, s, s.metrics, s.logger)
-	s.settled = newSettlements(s.closing, s.metrics, s.settle)
+	s.commands = s.newCommands()
+	s.spread = authority.NewSpread(s.list, s.relays, s.commands, s.metrics, s.logger)
 	s.enrols = newEnrols(cfg.StateDir, cfg.CertificateLife)
 	return nil
+}
+
+// newCommands builds what signs and dispatches commands.
+func (s *Server) newCommands() *commands.Commands {
+	return &commands.Commands{
+		Store: s.store.Commands, Sessions: s.store.Sessions, Boards: s.store.Boards, Fleet: s.store.Fleet,
+		Signer: &signing.Signer{
+			Store: s.store.Commands, Sessions: s.store.Sessions, Boards: s.store.Boards, People: s.store.People,
+			Sandboxes: s.store.Fleet, Keys: s.keys, RequestKey: s.requestKey,
+			Usage: s.usage, Metrics: s.metrics, Clock: s.clock, Logger: s.logger,
+		},
+		Dispatcher:  &dispatch.Dispatcher{Relays: s.relays, Sandboxes: s.store.Fleet, Metrics: s.metrics, Logger: s.logger},
+		Settlements: dispatch.NewSettlements(s.closing, s.relays, s.keys, s.clock, s.metrics, s.logger),
+		Relays:      s.relays, Keys: s.keys, Revoked: s.list,
+		Usage: s.usage, Gate: s.gate, Metrics: s.metrics, Clock: s.clock, Logger: s.logger, Closing: s.closing,
+	}
 }
 
 func (s *Server) listen(cfg Config) error {
@@ -318,7 +343,9 @@ func (s *Server) closeResources() error {
 			}
 		}
 	}
-	s.settled.close()
+	if s.commands != nil {
+		s.commands.Settlements.Close()
+	}
 	if s.relays != nil {
 		s.relays.Close()
 	}

@@ -13,7 +13,7 @@ import (
 // and for relays. openapi.json documents each of them.
 func (s *Server) routes() []web.Route {
 	return slices.Concat(
-		s.peopleRoutes(), s.people.Routes(), s.grants.Routes(), s.boards.Routes(), s.contents.Routes(),
+		s.peopleRoutes(), s.people.Routes(), s.grants.Routes(), s.commands.Routes(), s.boards.Routes(), s.contents.Routes(),
 		s.integrations.Routes(), s.list.Routes(), s.authorityRoutes(),
 	)
 }
@@ -27,11 +27,6 @@ func (s *Server) peopleRoutes() []web.Route {
 	return []web.Route{
 		web.Get("/healthz", s.getHealth).For(web.Probes),
 		web.Get("/openapi.json", s.getOpenAPI),
-		web.Get("/commands", s.getCommands),
-		web.Post("/commands", s.postCommand).For(web.Commands),
-		web.Get("/commands/{id}", s.getCommand),
-		web.Post("/sessions", s.postSession),
-		web.Delete("/sessions/{id}", s.deleteSession),
 		web.Get("/dashboards/{id}/turns", s.getTurns),
 	}
 }
@@ -39,19 +34,16 @@ func (s *Server) peopleRoutes() []web.Route {
 // authorityRoutes are what relays ask for.
 func (s *Server) authorityRoutes() []web.Route {
 	return []web.Route{
-		web.Post("/internal/sign", s.postSign).For(web.Signing),
 		web.Put("/internal/relays/{id}", s.putRelay).For(web.Relays),
-		web.Post("/internal/callback", s.postRelayedCallback).For(web.Relays).Limit(maxCallback),
 	}
 }
 
 // agentRoutes are those of the second listener, which agents reach through a
 // relay that can't read along.
 func (s *Server) agentRoutes() []web.Route {
-	all := append(append(s.list.Routes(), s.integrations.AgentRoutes()...),
+	all := append(slices.Concat(s.list.Routes(), s.commands.AgentRoutes(), s.integrations.AgentRoutes()),
 		web.Post("/enrol", s.postEnrol),
 		web.Post("/certificate", s.postCertificate),
-		web.Post("/control/callback", s.postCallback).Limit(maxCallback),
 		web.Post("/audit/head", s.postAuditHead),
 		web.Post("/approvals", s.postApproval),
 		web.Post("/pty-completed", s.postPTYCompleted),

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -108,64 +107,6 @@ func TestSealedTwice(t *testing.T) {
 	}
 	p.want(signCall(grant, "k1", secret("canary-2")), http.StatusConflict, "RequestError")
 	p.want(signCall(grant, "k1", envOp(`"set":{"A":"2"},"secrets":{"KEY":{"value":"canary-1"}}`)), http.StatusConflict, "RequestError")
-}
-
-// TestRequestHash: the hash of values can't be tried out without the key.
-func TestRequestHash(t *testing.T) {
-	op, err := parseOperation(json.RawMessage(`{"kind":"env.apply","set":{"PIN":"1234"}}`), target{SessionID: "ses_1"}, nil, "usr_a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	key := bytes.Repeat([]byte{7}, requestKeyBytes)
-	one, err := (&Server{requestKey: key}).hashOf(op)
-	if err != nil {
-		t.Fatal(err)
-	}
-	two, err := (&Server{requestKey: bytes.Repeat([]byte{8}, requestKeyBytes)}).hashOf(op)
-	if err != nil || bytes.Equal(one, two) {
-		t.Errorf("the hash doesn't depend on the key, %v", err)
-	}
-	if again, err := (&Server{requestKey: key}).hashOf(op); err != nil || !bytes.Equal(one, again) {
-		t.Errorf("the hash differs from time to time, %v", err)
-	}
-}
-
-func TestRequestKey(t *testing.T) {
-	path := filepath.Join(t.TempDir(), requestKeyFile)
-	keys := make([][]byte, 8)
-	var made sync.WaitGroup
-	for i := range keys {
-		made.Go(func() {
-			var err error
-			if keys[i], err = openRequestKey(path); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	made.Wait()
-	for _, key := range keys {
-		if !bytes.Equal(key, keys[0]) || len(key) != requestKeyBytes {
-			t.Fatal("who makes the key at a time doesn't get the same one")
-		}
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
-		t.Errorf("%v, %v", info.Mode(), err)
-	}
-	if left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
-	}
-	for _, spoilt := range []struct {
-		data []byte
-		mode os.FileMode
-	}{{keys[0][:31], 0o600}, {append(keys[0], 0), 0o600}, {keys[0], 0o644}} {
-		writeFile(t, path, spoilt.data, spoilt.mode)
-		if err := os.Chmod(path, spoilt.mode); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := openRequestKey(path); err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("%d bytes of mode %v: %v", len(spoilt.data), spoilt.mode, err)
-		}
-	}
 }
 
 // TestNothingToSealTo: without the sandbox's key nothing is signed.

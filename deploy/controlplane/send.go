@@ -7,8 +7,9 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/commands"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/commands/signing"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
-	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -26,7 +27,7 @@ type SendConfig struct {
 	Logger *slog.Logger
 }
 
-// Send signs a command, dispatches it through the registered all, and
+// Send signs a command, dispatches it through the registered relays, and
 // returns it with its outcome. An error means that it was never sent.
 func Send(ctx context.Context, cfg SendConfig) (cmd store.Command, err error) {
 	if _, err := ListKeys(cfg.StateDir, time.Now()); err != nil { // don't make a first key
@@ -42,7 +43,7 @@ func Send(ctx context.Context, cfg SendConfig) (cmd store.Command, err error) {
 	if _, err := s.store.People.User(ctx, cfg.User); err != nil {
 		return cmd, err
 	}
-	req := commandRequest{Op: cfg.Op, Target: target{
+	req := commands.Request{Op: cfg.Op, Target: signing.Target{
 		SandboxID: cfg.Target.SandboxID, SessionID: cfg.Target.SessionID, PTYID: cfg.Target.PTYID,
 		ExtensionID: cfg.Target.ExtensionID, TabID: cfg.Target.TabID,
 	}}
@@ -50,16 +51,7 @@ func Send(ctx context.Context, cfg SendConfig) (cmd store.Command, err error) {
 		ms := cfg.TTL.Milliseconds()
 		req.TTLMs = &ms
 	}
-	o, all, err := s.order(ctx, cfg.User, req, cfg.Key)
-	if err != nil {
-		return cmd, err
-	}
-	ctx, span := telemetry.Start(ctx, "send command", telemetry.Operation(o.Kind))
-	if cmd, err = s.execute(ctx, o, all); err != nil {
-		span.End(err)
-	} else {
-		span.End(failureOf(cmd.Outcome))
-	}
+	cmd, err = s.commands.Send(ctx, cfg.User, req, cfg.Key)
 	s.usage.Flush(context.WithoutCancel(ctx))
 	return cmd, err
 }

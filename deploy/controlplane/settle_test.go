@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -9,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
-	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -26,7 +24,7 @@ func TestFound14EveryRelayIsTold(t *testing.T) {
 	p.register("rl_2", relay2Token, second.URL)
 	p.want(commandCall(aliceToken, `{"target":{"sessionId":"ses_1","extensionId":"abc"},"op":{"kind":"cdp.send","method":"Page.reload"}}`), http.StatusOK, "")
 	p.want(commandCall(aliceToken, createBody), http.StatusOK, "") // to the sandbox
-	p.server.settled.close()
+	p.server.commands.Settlements.Close()
 
 	command, err := p.keys().Command(t.Context(), first.got()[0].JWS, "browser-extension")
 	if err != nil {
@@ -44,21 +42,5 @@ func TestFound14EveryRelayIsTold(t *testing.T) {
 	}
 	if n := testutil.ToFloat64(p.server.metrics.Settled.WithLabelValues(metrics.SettledTold)); n != 2 {
 		t.Errorf("%v relays were told", n)
-	}
-}
-
-// TestFound14SettlementsAreBounded: what is too much is dropped and counted, and
-// so is what comes after the end.
-func TestFound14SettlementsAreBounded(t *testing.T) {
-	counts, free := metrics.New(), make(chan struct{})
-	q := newSettlements(t.Context(), counts, func(context.Context, store.Command) { <-free })
-	for range settleWorkers + maxSettled + 7 {
-		q.add(store.Command{})
-	}
-	close(free)
-	q.close()
-	q.add(store.Command{})
-	if n := testutil.ToFloat64(counts.Settled.WithLabelValues(metrics.SettledDropped)); n < 8 || n > 8+settleWorkers {
-		t.Errorf("%v dropped, want 8 or what the workers had not taken yet", n)
 	}
 }

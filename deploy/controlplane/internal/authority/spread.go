@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/relays"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 const (
@@ -25,9 +26,9 @@ const (
 	grantsInCommand = 256                    // in one grant.revoke
 )
 
-// A Teller tells a sandbox which grants are void there.
+// A Teller has an operation of the control plane's own done.
 type Teller interface {
-	TellRevoked(ctx context.Context, sandbox protocol.SandboxID, grants []protocol.GrantID) error
+	Tell(ctx context.Context, do op.Op, target protocol.CommandTarget) error
 }
 
 // A Spread makes sure that every relay has the newest revocation list, and
@@ -282,7 +283,7 @@ func (p *Spread) tellSandboxes(ctx context.Context, list signedList) {
 	for sandbox, grants := range bySandbox {
 		for part := range slices.Chunk(grants, grantsInCommand) {
 			started := p.start(p.tells, func() {
-				err := p.teller.TellRevoked(ctx, sandbox, part)
+				err := p.teller.Tell(ctx, op.Op{Kind: op.KindGrantRevoke, Body: &op.GrantRevoke{Grants: part}}, protocol.CommandTarget{SandboxID: sandbox})
 				p.counts.Told.WithLabelValues(metrics.Outcome(err)).Inc()
 				if err != nil {
 					p.logger.Warn("a sandbox was not told of revoked grants", "sandbox", sandbox, "grants", len(part), "error", err)

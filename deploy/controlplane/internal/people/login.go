@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -19,7 +18,6 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/oidc"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/private"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
-	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -95,19 +93,9 @@ func NewLogin(cfg LoginConfig, stateDir string, clk clock.Clock) (*Login, error)
 // openLoginKey returns what seals cookies, and makes the key at first: it is in
 // a file so that a sign-in survives a restart, and ends at another process.
 func openLoginKey(path string) (cipher.AEAD, error) {
-	key, err := private.Read(path, 32)
-	if errors.Is(err, fs.ErrNotExist) {
-		key = make([]byte, 32)
-		if _, err := rand.Read(key); err != nil {
-			return nil, err
-		}
-		err = program.ReplaceFile(path, key, private.Mode)
-	}
+	key, err := private.Key(path, 32)
 	if err != nil {
 		return nil, fmt.Errorf("login key: %w", err)
-	}
-	if len(key) != 32 {
-		return nil, fmt.Errorf("login key %s: %d bytes, want 32", path, len(key))
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {

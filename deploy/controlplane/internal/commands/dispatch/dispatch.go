@@ -1,4 +1,5 @@
-package controlplane
+// Package dispatch gives signed commands to relays, and reads what became of them.
+package dispatch
 
 import (
 	"context"
@@ -20,6 +21,20 @@ import (
 
 const maxRelayAnswer = 256 << 10 // more than any RESULT of the tunnel
 
+// A Dispatcher gives commands to relays.
+type Dispatcher struct {
+	// Static after construction.
+	Relays    *relays.Directory
+	Sandboxes Sandboxes
+	Metrics   *metrics.Metrics
+	Logger    *slog.Logger
+}
+
+// Sandboxes have device keys.
+type Sandboxes interface {
+	Sandbox(ctx context.Context, id protocol.SandboxID) (store.Sandbox, error)
+}
+
 // A delivery is what became of an offer to one relay.
 type delivery string
 
@@ -30,15 +45,15 @@ const (
 	lost      delivery = metrics.OfferLost      // it may have been delivered
 )
 
-// dispatch offers a command to one relay after another until one of them
+// Dispatch offers a command to one relay after another until one of them
 // answers. Offering it twice is safe: the sandbox runs a command id once. What
 // a relay says in the sandbox's name counts only with the sandbox's signature.
 // That nobody has it now is no outcome of a command that somebody may have had
 // when it was asked for before.
-func (s *Server) dispatch(ctx context.Context, all []store.Relay, cmd store.Command) (store.Outcome, error) {
-	outcome, err := s.offerAll(ctx, all, cmd.Envelope)
-	if err == nil && hadBefore(cmd) && outcome.Status == store.StatusUndelivered && !neverRan(outcome) {
-		outcome = outcomeLost()
+func (d *Dispatcher) Dispatch(ctx context.Context, all []store.Relay, cmd store.Command) (store.Outcome, error) {
+	outcome, err := d.offerAll(ctx, all, cmd.Envelope)
+	if err == nil && HadBefore(cmd) && outcome.Status == store.StatusUndelivered && !neverRan(outcome) {
+		outcome = Lost()
 	}
 	return outcome, err
 }
@@ -49,24 +64,24 @@ func neverRan(outcome store.Outcome) bool {
 	return outcome.Callback != nil || outcome.Error != nil && outcome.Error.Name == protocol.KindExpired.Name()
 }
 
-// offerAll is dispatch for a command that nobody has had.
-func (s *Server) offerAll(ctx context.Context, all []store.Relay, env protocol.CommandEnvelope) (store.Outcome, error) {
+// offerAll is Dispatch for a command that nobody has had.
+func (d *Dispatcher) offerAll(ctx context.Context, all []store.Relay, env protocol.CommandEnvelope) (store.Outcome, error) {
 	body, err := json.Marshal(env)
 	if err != nil {
 		return store.Outcome{}, err
 	}
-	executor, err := s.executorOf(ctx, env.Target.SandboxID)
+	executor, err := d.executorOf(ctx, env.Target.SandboxID)
 	if err != nil {
 		return store.Outcome{}, err
 	}
 	if executor.sandbox == "" {
-		return s.dispatchToPages(ctx, all, env.CommandID, body), nil
+		return d.dispatchToPages(ctx, all, env.CommandID, body), nil
 	}
 	delivered := false
 	for _, relay := range all {
-		outcome, d := s.offer(ctx, relay, executor, env.CommandID, body)
-		s.metrics.Offers.WithLabelValues(string(d)).Inc()
-		switch d {
+		outcome, how := d.offer(ctx, relay, executor, env.CommandID, body)
+		d.Metrics.Offers.WithLabelValues(string(how)).Inc()
+		switch how {
 		case answered, refused:
 			return outcome, nil
 		case lost:
@@ -74,13 +89,14 @@ func (s *Server) offerAll(ctx context.Context, all []store.Relay, env protocol.C
 		}
 	}
 	if delivered {
-		return outcomeLost(), nil
+		return Lost(), nil
 	}
 	e := protocol.Errorf(protocol.KindUnavailable, "the sandbox is not connected").Body()
 	return store.Outcome{Status: store.StatusUndelivered, Error: &e}, nil
 }
 
-func outcomeLost() store.Outcome {
+// Lost returns the outcome of a command that somebody may have had.
+func Lost() store.Outcome {
 	e := protocol.Errorf(protocol.KindUpstream, "the outcome was lost").Body()
 	return store.Outcome{Status: protocol.StatusUnknown, Error: &e}
 }
@@ -88,7 +104,7 @@ func outcomeLost() store.Outcome {
 // dispatchToPages offers a command to all relays at once, since its user's page
 // may be at any of them, and takes the first answer. Where a page may have had
 // it, and said nothing in time, the outcome is unknown.
-func (s *Server) dispatchToPages(ctx context.Context, all []store.Relay, id protocol.CommandID, body []byte) store.Outcome {
+func (d *Dispatcher) dispatchToPages(ctx context.Context, all []store.Relay, id protocol.CommandID, body []byte) store.Outcome {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type answer struct {
@@ -98,9 +114,9 @@ func (s *Server) dispatchToPages(ctx context.Context, all []store.Relay, id prot
 	answers := make(chan answer, len(all)) // whoever is late finds room
 	for _, relay := range all {
 		go func() { // ends with ctx
-			outcome, d := s.offer(ctx, relay, executor{}, id, body)
-			s.metrics.Offers.WithLabelValues(string(d)).Inc()
-			answers <- answer{outcome, d}
+			outcome, how := d.offer(ctx, relay, executor{}, id, body)
+			d.Metrics.Offers.WithLabelValues(string(how)).Inc()
+			answers <- answer{outcome, how}
 		}()
 	}
 	e := protocol.Errorf(protocol.KindUnavailable, "no relay can be reached").Body()
@@ -116,7 +132,7 @@ func (s *Server) dispatchToPages(ctx context.Context, all []store.Relay, id prot
 		}
 	}
 	if delivered { // whatever another relay said
-		return outcomeLost()
+		return Lost()
 	}
 	return last
 }
@@ -127,11 +143,11 @@ type executor struct {
 	jwk     []byte             // device key; empty: it isn't known
 }
 
-func (s *Server) executorOf(ctx context.Context, id protocol.SandboxID) (executor, error) {
+func (d *Dispatcher) executorOf(ctx context.Context, id protocol.SandboxID) (executor, error) {
 	if id == "" {
 		return executor{}, nil
 	}
-	sandbox, err := s.store.Fleet.Sandbox(ctx, id)
+	sandbox, err := d.Sandboxes.Sandbox(ctx, id)
 	if err != nil && protocol.KindOf(err) != protocol.KindNotFound {
 		return executor{}, err
 	}
@@ -139,17 +155,17 @@ func (s *Server) executorOf(ctx context.Context, id protocol.SandboxID) (executo
 }
 
 // offer posts a command to one relay and waits for its outcome.
-func (s *Server) offer(ctx context.Context, relay store.Relay, exec executor, id protocol.CommandID, body []byte) (_ store.Outcome, d delivery) {
+func (d *Dispatcher) offer(ctx context.Context, relay store.Relay, exec executor, id protocol.CommandID, body []byte) (_ store.Outcome, how delivery) {
 	ctx, span := telemetry.Call(ctx, "offer", telemetry.Relay(relay.ID))
-	defer func() { span.End(d.failure()) }()
-	log := s.logger.With("command", id, "relay", relay.ID)
+	defer func() { span.End(how.failure()) }()
+	log := d.Logger.With("command", id, "relay", relay.ID)
 	req, err := relays.Post(ctx, relay, "/control/commands?wait=1", "application/json", body)
 	if err != nil {
 		log.Warn("relay has no usable address", "error", err)
 		return store.Outcome{}, elsewhere
 	}
 	passOn(ctx, req.Header)
-	res, err := s.relays.Do(req)
+	res, err := d.Relays.Do(req)
 	if err != nil {
 		log.Warn("relay can't be reached", "error", err)
 		if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
@@ -163,8 +179,8 @@ func (s *Server) offer(ctx context.Context, relay store.Relay, exec executor, id
 		log.Warn("relay's answer broke off", "error", err)
 		return store.Outcome{}, lost
 	}
-	if outcome, ok := outcomeOf(data, id); ok {
-		return s.confirm(log, exec, outcome, data, res.Header.Get(protocol.SignatureHeader))
+	if outcome, ok := OutcomeOf(data, id); ok {
+		return d.confirm(log, exec, outcome, data, res.Header.Get(protocol.SignatureHeader))
 	}
 	log.Info("relay didn't run the command", "status", res.StatusCode)
 	switch res.StatusCode {
@@ -182,7 +198,7 @@ func (s *Server) offer(ctx context.Context, relay store.Relay, exec executor, id
 
 // confirm returns the outcome in a callback if it is the executor's: without a
 // valid signature a relay may have made it up, and nothing is known.
-func (s *Server) confirm(log *slog.Logger, exec executor, outcome store.Outcome, callback []byte, signature string) (store.Outcome, delivery) {
+func (d *Dispatcher) confirm(log *slog.Logger, exec executor, outcome store.Outcome, callback []byte, signature string) (store.Outcome, delivery) {
 	outcome.Callback = callback
 	if len(exec.jwk) == 0 {
 		return outcome, answered
@@ -195,8 +211,8 @@ func (s *Server) confirm(log *slog.Logger, exec executor, outcome store.Outcome,
 	return outcome, answered
 }
 
-// outcomeOf reads the callback of command id.
-func outcomeOf(data []byte, id protocol.CommandID) (store.Outcome, bool) {
+// OutcomeOf reads the callback of command id.
+func OutcomeOf(data []byte, id protocol.CommandID) (store.Outcome, bool) {
 	var cb protocol.ExecutionCallback
 	if err := protocol.UnmarshalObject(data, &cb); err != nil || cb.Type != protocol.CallbackType || cb.CommandID != id {
 		return store.Outcome{}, false
@@ -242,4 +258,30 @@ func refusal(data []byte) store.Outcome {
 		answer.Error = protocol.Errorf(protocol.KindUpstream, "the relay refused the command").Body()
 	}
 	return store.Outcome{Status: store.StatusUndelivered, Error: &answer.Error}
+}
+
+// HadBefore reports whether somebody may have had cmd when it was asked for
+// before.
+func HadBefore(cmd store.Command) bool {
+	return cmd.Repeated && cmd.Outcome.Status != store.StatusUndelivered
+}
+
+// passOn puts the span of ctx into the header of a request to a relay.
+func passOn(ctx context.Context, header http.Header) {
+	if traceparent := telemetry.Inject(ctx); traceparent != "" {
+		header.Set(telemetry.Header, traceparent)
+	}
+}
+
+// failure returns why an offer had no answer, nil if it had one.
+func (d delivery) failure() error {
+	switch d {
+	case answered:
+		return nil
+	case refused:
+		return protocol.Fault(protocol.KindForbidden, nil)
+	case elsewhere:
+		return protocol.Fault(protocol.KindUnavailable, nil)
+	}
+	return protocol.Fault(protocol.KindUpstream, nil)
 }

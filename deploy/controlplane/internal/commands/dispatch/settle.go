@@ -1,12 +1,15 @@
-package controlplane
+package dispatch
 
 import (
 	"context"
 	"encoding/base64"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/clock"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/relays"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
@@ -25,14 +28,14 @@ const (
 // know the command yet may have its offer under way.
 var settlePauses = []time.Duration{50 * time.Millisecond, 250 * time.Millisecond, time.Second}
 
-// settlements tell all relays the answer to a command for pages, which were all
+// Settlements tell all relays the answer to a command for pages, which were all
 // offered it: those that don't know would go on giving it to pages until its
 // time is over, and have no room for others.
-type settlements struct {
+type Settlements struct {
 	// Static after construction.
-	tell   func(ctx context.Context, cmd store.Command)
-	ctx    context.Context
-	counts *metrics.Metrics
+	settler settler
+	ctx     context.Context
+	counts  *metrics.Metrics
 
 	wg sync.WaitGroup // workers
 
@@ -43,12 +46,29 @@ type settlements struct {
 	workers int
 }
 
-func newSettlements(ctx context.Context, counts *metrics.Metrics, tell func(context.Context, store.Command)) *settlements {
-	return &settlements{tell: tell, ctx: ctx, counts: counts}
+// A settler tells all relays of one command.
+type settler interface {
+	settle(ctx context.Context, cmd store.Command)
 }
 
-// add has the relays told of cmd, soon.
-func (q *settlements) add(cmd store.Command) {
+// NewSettlements returns a queue that tells the relays in all. What is under way
+// ends with ctx. The tokens that it tells them with are verified by keys.
+func NewSettlements(ctx context.Context, all *relays.Directory, keys *keyring.Ring, clk clock.Clock, counts *metrics.Metrics, logger *slog.Logger) *Settlements {
+	return &Settlements{settler: &teller{all, keys, clk, counts, logger}, ctx: ctx, counts: counts}
+}
+
+// A teller asks each relay to forget a command.
+type teller struct {
+	// Static after construction.
+	relays *relays.Directory
+	keys   *keyring.Ring
+	clock  clock.Clock
+	counts *metrics.Metrics
+	logger *slog.Logger
+}
+
+// Add has the relays told of cmd, soon.
+func (q *Settlements) Add(cmd store.Command) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed || len(q.waiting) >= maxSettled {
@@ -58,12 +78,12 @@ func (q *settlements) add(cmd store.Command) {
 	q.waiting = append(q.waiting, cmd)
 	if q.workers < settleWorkers {
 		q.workers++
-		q.wg.Go(q.work) // close waits for it
+		q.wg.Go(q.work) // Close waits for it
 	}
 }
 
 // work tells what waits until nothing does.
-func (q *settlements) work() {
+func (q *Settlements) work() {
 	for {
 		q.mu.Lock()
 		if len(q.waiting) == 0 {
@@ -74,12 +94,12 @@ func (q *settlements) work() {
 		cmd := q.waiting[0]
 		q.waiting = q.waiting[1:]
 		q.mu.Unlock()
-		q.tell(q.ctx, cmd)
+		q.settler.settle(q.ctx, cmd)
 	}
 }
 
-// close takes nothing more, and waits for what there is. That ends with ctx.
-func (q *settlements) close() {
+// Close takes nothing more, and waits for what there is. That ends with ctx.
+func (q *Settlements) Close() {
 	if q == nil {
 		return
 	}
@@ -90,7 +110,7 @@ func (q *settlements) close() {
 }
 
 // settle tells every relay how a command for pages was answered.
-func (s *Server) settle(ctx context.Context, cmd store.Command) {
+func (s *teller) settle(ctx context.Context, cmd store.Command) {
 	log := s.logger.With("command", cmd.Envelope.CommandID)
 	command, err := s.keys.Keys().Command(ctx, cmd.Envelope.JWS, jws.AudienceExtension)
 	if command == nil || command.Reply == nil {
@@ -107,7 +127,7 @@ func (s *Server) settle(ctx context.Context, cmd store.Command) {
 	for _, relay := range all {
 		telling.Go(func() {
 			outcome := s.tellSettled(ctx, relay, command, cmd.Outcome)
-			s.metrics.Settled.WithLabelValues(outcome).Inc()
+			s.counts.Settled.WithLabelValues(outcome).Inc()
 			log.Debug("relay told of the answer", "relay", relay.ID, "outcome", outcome)
 		})
 	}
@@ -115,7 +135,7 @@ func (s *Server) settle(ctx context.Context, cmd store.Command) {
 
 // tellSettled tells one relay, and returns what became of that. Once the command
 // is over there is nothing to tell.
-func (s *Server) tellSettled(ctx context.Context, relay store.Relay, command *jws.Command, outcome store.Outcome) string {
+func (s *teller) tellSettled(ctx context.Context, relay store.Relay, command *jws.Command, outcome store.Outcome) string {
 	for try := 0; ; try++ {
 		status := s.postSettled(ctx, relay, command.Reply.CallbackToken, outcome)
 		switch {
@@ -131,7 +151,7 @@ func (s *Server) tellSettled(ctx context.Context, relay store.Relay, command *jw
 }
 
 // postSettled returns the status of a relay's answer, 0 if there is none.
-func (s *Server) postSettled(ctx context.Context, relay store.Relay, token string, outcome store.Outcome) int {
+func (s *teller) postSettled(ctx context.Context, relay store.Relay, token string, outcome store.Outcome) int {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	req, err := relays.Post(ctx, relay, "/control/settled", "application/json", outcome.Callback)

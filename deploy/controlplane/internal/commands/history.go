@@ -1,4 +1,4 @@
-package controlplane
+package commands
 
 import (
 	"context"
@@ -51,13 +51,13 @@ func newCommandBody(cmd store.Command, mayRead bool) commandBody {
 
 // A commandReader is somebody who asks what became of commands.
 type commandReader struct {
-	store *store.Store
-	user  protocol.UserID
-	caps  map[string][]protocol.Capability // by dashboard, as far as they were asked for
+	boards *store.Boards
+	user   protocol.UserID
+	caps   map[string][]protocol.Capability // by dashboard, as far as they were asked for
 }
 
-func (s *Server) commandReader(user protocol.UserID) *commandReader {
-	return &commandReader{s.store, user, make(map[string][]protocol.Capability)}
+func (c *Commands) commandReader(user protocol.UserID) *commandReader {
+	return &commandReader{c.Boards, user, make(map[string][]protocol.Capability)}
 }
 
 // body returns cmd as the reader may see it.
@@ -74,7 +74,7 @@ func (rd *commandReader) capabilities(ctx context.Context, dashboard string) ([]
 	if known || dashboard == "" {
 		return caps, nil
 	}
-	_, as, err := rd.store.Boards.DashboardFor(ctx, rd.user, dashboard)
+	_, as, err := rd.boards.DashboardFor(ctx, rd.user, dashboard)
 	switch {
 	case err == nil:
 		caps = access.Capabilities(as.Role, as.Capabilities)
@@ -87,8 +87,8 @@ func (rd *commandReader) capabilities(ctx context.Context, dashboard string) ([]
 
 // getCommand tells that there is a command and its status: whoever asked for it,
 // and whoever may see its session.
-func (s *Server) getCommand(w *web.Writer, r *http.Request) error {
-	user, err := s.gate.User(w, r)
+func (c *Commands) getCommand(w *web.Writer, r *http.Request) error {
+	user, err := c.Gate.User(w, r)
 	if err != nil {
 		return err
 	}
@@ -96,19 +96,19 @@ func (s *Server) getCommand(w *web.Writer, r *http.Request) error {
 	if !protocol.ValidID(id) {
 		return protocol.Errorf(protocol.KindNotFound, "no such command")
 	}
-	cmd, err := s.store.Commands.Command(r.Context(), id)
+	cmd, err := c.Store.Command(r.Context(), id)
 	if err != nil {
 		return err
 	}
 	if cmd.User != user.ID {
-		if err := s.maySee(r.Context(), user.ID, cmd.Envelope.Target.SessionID); err != nil {
+		if err := c.maySee(r.Context(), user.ID, cmd.Envelope.Target.SessionID); err != nil {
 			if protocol.KindOf(err).Status() < http.StatusInternalServerError {
 				err = protocol.Errorf(protocol.KindNotFound, "no such command")
 			}
 			return err
 		}
 	}
-	body, err := s.commandReader(user.ID).body(r.Context(), cmd)
+	body, err := c.commandReader(user.ID).body(r.Context(), cmd)
 	if err != nil {
 		return err
 	}
@@ -119,8 +119,8 @@ func (s *Server) getCommand(w *web.Writer, r *http.Request) error {
 
 // maySee fails with KindNotFound for whoever isn't a member of the session's
 // dashboard; what happened in a session can be seen after its end, too.
-func (s *Server) maySee(ctx context.Context, user protocol.UserID, id protocol.SessionID) error {
-	session, err := s.store.Sessions.Session(ctx, user, id)
+func (c *Commands) maySee(ctx context.Context, user protocol.UserID, id protocol.SessionID) error {
+	session, err := c.Sessions.Session(ctx, user, id)
 	switch {
 	case err != nil && protocol.KindOf(err) == protocol.KindEnded:
 		return nil
@@ -133,8 +133,8 @@ func (s *Server) maySee(ctx context.Context, user protocol.UserID, id protocol.S
 }
 
 // getCommands lists the commands of a session, or one's own.
-func (s *Server) getCommands(w *web.Writer, r *http.Request) error {
-	user, err := s.gate.User(w, r)
+func (c *Commands) getCommands(w *web.Writer, r *http.Request) error {
+	user, err := c.Gate.User(w, r)
 	if err != nil {
 		return err
 	}
@@ -144,17 +144,17 @@ func (s *Server) getCommands(w *web.Writer, r *http.Request) error {
 	}
 	if filter.Session == "" {
 		filter.User = user.ID
-	} else if err := s.maySee(r.Context(), user.ID, filter.Session); err != nil {
+	} else if err := c.maySee(r.Context(), user.ID, filter.Session); err != nil {
 		return err
 	}
-	commands, err := s.store.Commands.CommandsOf(r.Context(), filter)
+	commands, err := c.Store.CommandsOf(r.Context(), filter)
 	if err != nil {
 		return err
 	}
 	answer := struct {
 		Commands []commandBody `json:"commands"`
 	}{[]commandBody{}}
-	reader := s.commandReader(user.ID)
+	reader := c.commandReader(user.ID)
 	for _, cmd := range commands {
 		body, err := reader.body(r.Context(), cmd)
 		if err != nil {

@@ -1,4 +1,4 @@
-package controlplane
+package signing
 
 import (
 	"encoding/json"
@@ -8,9 +8,9 @@ import (
 	"github.com/fairlead/fairlead/protocol/op"
 )
 
-// An operation is what a command is to do, with nothing in it that we don't
+// An Operation is what a command is to do, with nothing in it that we don't
 // know.
-type operation struct {
+type Operation struct {
 	Kind   string
 	Op     json.RawMessage // as it is signed; of env.apply with its values, until seal
 	Target protocol.CommandTarget
@@ -19,23 +19,23 @@ type operation struct {
 }
 
 // audience says who executes the operation.
-func (o *operation) audience() string {
+func (o *Operation) audience() string {
 	if o.Target.ExtensionID != "" {
 		return jws.AudienceExtension
 	}
 	return jws.AudienceAgent
 }
 
-// parseOperation checks what user wants done. An operation that this version
+// Parse checks what user wants done. An operation that this version
 // doesn't know is KindUnsupported, everything else that is wrong KindInvalid,
 // and what no user may have done in this way KindForbidden. The op is encoded
 // anew, so that what is signed is exactly what was checked.
-func parseOperation(raw json.RawMessage, t target, ttlMs *int64, user protocol.UserID) (operation, error) {
+func Parse(raw json.RawMessage, t Target, ttlMs *int64, user protocol.UserID) (Operation, error) {
 	spec, err := asked(raw)
 	if err != nil {
-		return operation{}, err
+		return Operation{}, err
 	}
-	o := operation{Kind: spec.Kind, TTLMs: protocol.DefaultCommandTTL.Milliseconds()}
+	o := Operation{Kind: spec.Kind, TTLMs: protocol.DefaultCommandTTL.Milliseconds()}
 	if ttlMs != nil {
 		o.TTLMs = *ttlMs
 	}

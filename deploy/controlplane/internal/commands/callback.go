@@ -1,9 +1,10 @@
-package controlplane
+package commands
 
 import (
 	"context"
 	"net/http"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/commands/dispatch"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/device"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
@@ -13,27 +14,24 @@ import (
 // realmCallback is the token that a command carries for its callback.
 const realmCallback = "callback token"
 
-// maxCallback bounds a callback, in bytes: what a RESULT can carry.
-const maxCallback = protocol.MaxFramePayload
-
 // postCallback takes a callback from the executor itself.
-func (s *Server) postCallback(w *web.Writer, r *http.Request) error {
-	return s.takeCallback(w, r, web.Bearer(r))
+func (c *Commands) postCallback(w *web.Writer, r *http.Request) error {
+	return c.takeCallback(w, r, web.Bearer(r))
 }
 
 // postRelayedCallback takes a callback that a relay got from an executor.
-func (s *Server) postRelayedCallback(w *web.Writer, r *http.Request) error {
-	if _, err := s.gate.Relay(w, r); err != nil {
+func (c *Commands) postRelayedCallback(w *web.Writer, r *http.Request) error {
+	if _, err := c.Gate.Relay(w, r); err != nil {
 		return err
 	}
-	return s.takeCallback(w, r, r.Header.Get(protocol.CallbackTokenHeader))
+	return c.takeCallback(w, r, r.Header.Get(protocol.CallbackTokenHeader))
 }
 
 // takeCallback takes the callback in r's body, whose bearer is token. The first
 // one in time says what became of the command. Those after it, and those that
 // come later than issuedAt + ttlMs (seed 003 §5.4), are stored and counted, and
 // change nothing: by then others have been told that the outcome is unknown.
-func (s *Server) takeCallback(w *web.Writer, r *http.Request, token string) error {
+func (c *Commands) takeCallback(w *web.Writer, r *http.Request, token string) error {
 	body, err := web.ReadAll(r)
 	if err != nil {
 		return err
@@ -42,7 +40,7 @@ func (s *Server) takeCallback(w *web.Writer, r *http.Request, token string) erro
 	if err != nil {
 		return err
 	}
-	known, err := s.store.Commands.CallbackFor(r.Context(), cb.CommandID)
+	known, err := c.Store.CallbackFor(r.Context(), cb.CommandID)
 	if err != nil {
 		return err
 	}
@@ -60,7 +58,7 @@ func (s *Server) takeCallback(w *web.Writer, r *http.Request, token string) erro
 	// What was received is stored even if whoever sent it doesn't wait.
 	ctx := context.WithoutCancel(r.Context())
 	outcome.Callback, outcome.Signature = body, signature
-	if err := s.advance(ctx, cb.CommandID, known, outcome); err != nil {
+	if err := c.advance(ctx, cb.CommandID, known, outcome); err != nil {
 		return err
 	}
 	return w.None()
@@ -68,18 +66,18 @@ func (s *Server) takeCallback(w *web.Writer, r *http.Request, token string) erro
 
 // advance stores the outcome, if it is the first and in time, or else that it
 // came.
-func (s *Server) advance(ctx context.Context, id protocol.CommandID, known store.Callback, outcome store.Outcome) error {
-	late := s.clock.Now().After(known.ExpiresAt)
+func (c *Commands) advance(ctx context.Context, id protocol.CommandID, known store.Callback, outcome store.Outcome) error {
+	late := c.Clock.Now().After(known.ExpiresAt)
 	if late || known.Final {
-		s.logger.Info("callback noted", "command", id, "late", late)
-		return s.store.Commands.RecordCallback(ctx, id, outcome.Callback, outcome.Signature, late)
+		c.Logger.Info("callback noted", "command", id, "late", late)
+		return c.Store.RecordCallback(ctx, id, outcome.Callback, outcome.Signature, late)
 	}
-	cmd, err := s.store.Commands.Command(ctx, id)
+	cmd, err := c.Store.Command(ctx, id)
 	if err != nil {
 		return err
 	}
 	cmd.Outcome = outcome
-	return s.finish(ctx, cmd)
+	return c.finish(ctx, cmd)
 }
 
 // parseCallback reads a callback of any command.
@@ -90,7 +88,7 @@ func parseCallback(body []byte) (cb protocol.ExecutionCallback, outcome store.Ou
 	if !protocol.ValidID(cb.CommandID) {
 		return cb, outcome, protocol.Errorf(protocol.KindInvalid, "commandId is not an id")
 	}
-	outcome, ok := outcomeOf(body, cb.CommandID)
+	outcome, ok := dispatch.OutcomeOf(body, cb.CommandID)
 	if !ok {
 		return cb, outcome, protocol.Errorf(protocol.KindInvalid, "body: want a callback with a status")
 	}

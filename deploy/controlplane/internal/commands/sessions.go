@@ -1,4 +1,4 @@
-package controlplane
+package commands
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/access"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/commands/signing"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol"
@@ -28,8 +29,8 @@ type sessionAnswer struct {
 
 // postSession makes a session in the sandbox of a dashboard: the command
 // session.create, for clients of seed 001.
-func (s *Server) postSession(w *web.Writer, r *http.Request) error {
-	user, err := s.gate.User(w, r)
+func (c *Commands) postSession(w *web.Writer, r *http.Request) error {
+	user, err := c.Gate.User(w, r)
 	if err != nil {
 		return err
 	}
@@ -37,11 +38,11 @@ func (s *Server) postSession(w *web.Writer, r *http.Request) error {
 	if err := web.ReadOptionalBody(r, &req); err != nil {
 		return err
 	}
-	sandbox, err := s.sandboxFor(r.Context(), user.ID, req.Dashboard)
+	sandbox, err := c.sandboxFor(r.Context(), user.ID, req.Dashboard)
 	if err != nil {
 		return err
 	}
-	cmd, err := s.sessionCommand(w, r, user.ID, target{SandboxID: sandbox}, op.Op{Kind: op.KindSessionCreate, Body: &req.SessionCreate})
+	cmd, err := c.sessionCommand(w, r, user.ID, signing.Target{SandboxID: sandbox}, op.Op{Kind: op.KindSessionCreate, Body: &req.SessionCreate})
 	if err != nil {
 		return err
 	}
@@ -49,13 +50,13 @@ func (s *Server) postSession(w *web.Writer, r *http.Request) error {
 }
 
 // deleteSession ends a session with all that runs in it: session.delete.
-func (s *Server) deleteSession(w *web.Writer, r *http.Request) error {
-	user, err := s.gate.User(w, r)
+func (c *Commands) deleteSession(w *web.Writer, r *http.Request) error {
+	user, err := c.Gate.User(w, r)
 	if err != nil {
 		return err
 	}
 	session := protocol.SessionID(r.PathValue("id"))
-	_, err = s.sessionCommand(w, r, user.ID, target{SessionID: session}, op.Op{Kind: op.KindSessionDelete})
+	_, err = c.sessionCommand(w, r, user.ID, signing.Target{SessionID: session}, op.Op{Kind: op.KindSessionDelete})
 	if err != nil {
 		return err
 	}
@@ -64,14 +65,14 @@ func (s *Server) deleteSession(w *web.Writer, r *http.Request) error {
 
 // sessionCommand has op done as POST /commands would. It fails unless the
 // sandbox has answered that it is done.
-func (s *Server) sessionCommand(w *web.Writer, r *http.Request, user protocol.UserID, at target, what any) (cmd store.Command, err error) {
-	data, err := json.Marshal(what)
+func (c *Commands) sessionCommand(w *web.Writer, r *http.Request, user protocol.UserID, at signing.Target, do op.Op) (cmd store.Command, err error) {
+	data, err := json.Marshal(do)
 	if err != nil {
 		return cmd, err
 	}
 	r, span := traced(r)
 	defer func() { span.End(err) }()
-	cmd, err = s.runRequest(w, r, user, commandRequest{Target: at, Op: data}, span)
+	cmd, err = c.runRequest(w, r, user, Request{Target: at, Op: data}, span)
 	if err != nil {
 		return cmd, err
 	}
@@ -90,15 +91,15 @@ func (s *Server) sessionCommand(w *web.Writer, r *http.Request, user protocol.Us
 // sandboxFor returns the sandbox that a new session of user is for: that of the
 // dashboard, or, where none is named, of the oldest one in which the user may
 // make sessions, their own before others'.
-func (s *Server) sandboxFor(ctx context.Context, user protocol.UserID, dashboard string) (protocol.SandboxID, error) {
+func (c *Commands) sandboxFor(ctx context.Context, user protocol.UserID, dashboard string) (protocol.SandboxID, error) {
 	if dashboard != "" {
-		d, _, err := s.store.Boards.DashboardFor(ctx, user, dashboard)
+		d, _, err := c.Boards.DashboardFor(ctx, user, dashboard)
 		if err == nil && d.Sandbox == "" {
 			err = protocol.Errorf(protocol.KindUnavailable, "the dashboard has no sandbox yet")
 		}
 		return d.Sandbox, err
 	}
-	all, err := s.store.Boards.Dashboards(ctx, user)
+	all, err := c.Boards.Dashboards(ctx, user)
 	if err != nil {
 		return "", err
 	}

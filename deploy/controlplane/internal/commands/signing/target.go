@@ -1,12 +1,12 @@
-package controlplane
+package signing
 
 import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
 )
 
-// A target is a command's target as a caller may spell it.
-type target struct {
+// A Target is a command's target as a caller may spell it.
+type Target struct {
 	SandboxID    protocol.SandboxID `json:"sandboxId"`
 	SessionID    protocol.SessionID `json:"sessionId"`
 	PTYID        protocol.PTYID     `json:"ptyId"`
@@ -19,7 +19,7 @@ type target struct {
 	TabID2       int64              `json:"tab_id"`
 }
 
-func (t *target) resolve() (resolved protocol.CommandTarget, err error) {
+func (t *Target) resolve() (resolved protocol.CommandTarget, err error) {
 	if resolved.SandboxID, err = either("sandboxId", t.SandboxID, t.SandboxID2); err != nil {
 		return resolved, err
 	}

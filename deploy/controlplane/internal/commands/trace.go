@@ -1,7 +1,6 @@
-package controlplane
+package commands
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
@@ -16,13 +15,6 @@ func traced(r *http.Request) (*http.Request, telemetry.Span) {
 	return r.WithContext(ctx), span
 }
 
-// passOn puts the span of ctx into the header of a request to a relay.
-func passOn(ctx context.Context, header http.Header) {
-	if traceparent := telemetry.Inject(ctx); traceparent != "" {
-		header.Set(telemetry.Header, traceparent)
-	}
-}
-
 // failureOf returns why a command has no result that is known, nil when it has
 // one.
 func failureOf(o store.Outcome) error {
@@ -33,17 +25,4 @@ func failureOf(o store.Outcome) error {
 		return protocol.Fault(protocol.KindUnavailable, nil)
 	}
 	return protocol.Fault(protocol.KindByName(o.Error.Name), nil)
-}
-
-// failure returns why an offer had no answer, nil if it had one.
-func (d delivery) failure() error {
-	switch d {
-	case answered:
-		return nil
-	case refused:
-		return protocol.Fault(protocol.KindForbidden, nil)
-	case elsewhere:
-		return protocol.Fault(protocol.KindUnavailable, nil)
-	}
-	return protocol.Fault(protocol.KindUpstream, nil)
 }
