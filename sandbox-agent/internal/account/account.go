@@ -1,6 +1,6 @@
-// Package account gives each terminal something to run as: a uid of its own where
-// the agent is root, a home with the shell's start files, an entry in the list of
-// users; and clears away what an earlier life of the agent has left.
+// Package account gives each terminal an account to run as: a uid of its own if
+// the agent is root, a home with the shell's start files, and an entry in the
+// list of users. It also removes what a killed agent has left.
 package account
 
 import (
@@ -20,11 +20,11 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 )
 
-// Locks is where agents of one machine agree who uses which uid.
+// Locks is where the agents of one machine lock the uids that they use.
 const Locks = "/run/fairlead/uids"
 
-// Range is how many uids are used in turn, so that the files of an ended
-// terminal fall to another one as late as possible.
+// Range is how many uids are used in rotation, so that a uid, and the files of
+// its ended terminal, are reused as late as possible.
 const Range = 1000
 
 // An Account is what a PTY's processes run as.
@@ -56,10 +56,10 @@ func (a Account) Own(tty *os.File) error {
 type Pool struct {
 	// Static after construction.
 	Homes    string
-	Own      bool // each PTY has a uid of its own
+	Own      bool // each PTY has its own uid
 	FirstUID int
 	GID      int
-	Users    *passwd.File // nil: the users of PTYs have no names
+	Users    *passwd.File // nil: the users of PTYs get no names
 	Shell    string
 	Log      *slog.Logger
 
@@ -67,7 +67,7 @@ type Pool struct {
 	next int // guarded by mu: where in the range the search begins
 }
 
-// Acquire returns an account for the PTY id. Its home is empty but for the
+// Acquire returns an account for the PTY id, with a home that holds only the
 // shell's start files. Release it when none of its processes is left.
 func (as *Pool) Acquire(id protocol.PTYID) (Account, error) {
 	a := Account{UID: -1, GID: -1, Home: filepath.Join(as.Homes, string(id))}
@@ -83,7 +83,7 @@ func (as *Pool) Acquire(id protocol.PTYID) (Account, error) {
 	return a, nil
 }
 
-// Release removes the home and frees the uid, which the next terminal may get.
+// Release removes the home and frees the uid for another terminal.
 func (as *Pool) Release(a Account) error {
 	err := os.RemoveAll(a.Home)
 	as.unnamed(a) // while nobody else can have the uid
@@ -93,10 +93,10 @@ func (as *Pool) Release(a Account) error {
 	return err
 }
 
-// Reserve returns a uid that no PTY has, with its group, for a program that
-// belongs to none. It is −1 where PTYs run as the agent's own user. release must
-// be called when nothing runs under it any more. It fails with KindTooMany when
-// none is free.
+// Reserve returns a uid that no PTY has, with its group, for a program outside
+// of terminals. It is −1 if PTYs run as the agent's own user. The caller must
+// call release when nothing runs under it any more. It fails with KindTooMany
+// if none is free.
 func (as *Pool) Reserve() (uid, gid int, release func(), err error) {
 	a := Account{UID: -1, GID: -1}
 	if !as.Own {
@@ -108,8 +108,8 @@ func (as *Pool) Reserve() (uid, gid int, release func(), err error) {
 	return a.UID, a.GID, func() { a.lock.Close() }, nil
 }
 
-// reserve finds a uid that no other PTY has and under which nothing runs: an
-// agent that was killed may have left processes behind.
+// reserve finds a uid that no other PTY has and no process uses: a killed agent
+// may have left processes.
 func (as *Pool) reserve(a *Account) error {
 	as.mu.Lock()
 	defer as.mu.Unlock()
@@ -135,14 +135,14 @@ func (as *Pool) reserve(a *Account) error {
 	return protocol.Errorf(protocol.KindTooMany, "no uid is free for another terminal")
 }
 
-// running returns the uids under which something runs.
+// running returns the uids of all running processes.
 func running() map[int]bool {
 	uids := make(map[int]bool)
 	process.Each(func(s process.Stat) { uids[s.UID] = true })
 	return uids
 }
 
-// LockUID returns nil when another agent, or this one, uses uid. The lock dies
+// LockUID locks uid, or returns nil if an agent already uses it. The lock ends
 // with the process.
 func LockUID(uid int) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(Locks, strconv.Itoa(uid)), os.O_RDWR|os.O_CREATE, 0o600)
@@ -159,8 +159,8 @@ func LockUID(uid int) (*os.File, error) {
 	return nil, errors.Join(err, f.Close())
 }
 
-// makeHome makes a.Home anew. What a terminal of the same name left in an
-// earlier life of the agent belongs to another uid and is removed.
+// makeHome makes a.Home anew. It removes what a terminal of the same name left
+// before the agent restarted, which belongs to another uid.
 func makeHome(a Account) error {
 	if err := os.RemoveAll(a.Home); err != nil {
 		return err
@@ -168,7 +168,7 @@ func makeHome(a Account) error {
 	if err := os.Mkdir(a.Home, 0o700); err != nil {
 		return err
 	}
-	if err := os.Mkdir(filepath.Join(a.Home, Dir), 0o700); err != nil { // by which clearHome knows it, too
+	if err := os.Mkdir(filepath.Join(a.Home, Dir), 0o700); err != nil { // clearHome also recognises homes by it
 		return err
 	}
 	if err := chown(filepath.Join(a.Home, Dir), a); err != nil {

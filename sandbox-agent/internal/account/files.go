@@ -12,26 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir is our folder of a home, by which ClearLeftovers knows it, too.
+// Dir is our folder in a home; ClearLeftovers recognises homes by it.
 const Dir = ".fairlead"
 
-// Files in our folder of a home.
+// Files in that folder.
 const (
-	EnvFile         = "env.sh"   // what running shells read before their next prompt
-	CredentialsFile = "mcp.json" // for programs whose environment is of an earlier life of the agent
+	EnvFile         = "env.sh"   // running shells read it before their next prompt
+	CredentialsFile = "mcp.json" // for programs started before the agent restarted
 
-	// What shells and the agent tell each other about commands, see [startFiles].
+	// What shells and the agent exchange about commands, see [startFiles].
 	PromptFile = "prompt" // the shell that showed the last prompt, as its process id
-	RunFile    = "run"    // names the command to be waited for
-	RanFile    = "ran"    // names the last one that has ended, and its exit status
+	RunFile    = "run"    // names the command to wait for
+	RanFile    = "ran"    // names the last ended command, with its exit status
 )
 
 // maxNoteBytes bounds what ReadNote reads.
 const maxNoteBytes = 256
 
-// WritePrivate puts content into a file of a's folder of ours, for a alone. The
-// home is its user's who may put anything there at any time: whatever is done
-// stays within it, and is done to what was just made or opened.
+// WritePrivate writes a file in Dir of a's home, readable by a only. The home's
+// user may put anything there at any time, so every access stays within the
+// home and uses only what was just made or opened.
 func (a Account) WritePrivate(name string, content []byte) (err error) {
 	home, err := os.OpenRoot(a.Home)
 	if err != nil {
@@ -61,8 +61,8 @@ func (a Account) WritePrivate(name string, content []byte) (err error) {
 	return nil
 }
 
-// openEnvDir opens the folder of the script, and makes it unless it is there. A
-// link or file of its name is removed.
+// openEnvDir opens Dir and makes it if necessary. It removes a link or file of
+// that name.
 func openEnvDir(home *os.Root, a Account) (*os.Root, error) {
 	st, err := home.Lstat(Dir)
 	if err == nil && !st.IsDir() {
@@ -95,7 +95,7 @@ func openEnvDir(home *os.Root, a Account) (*os.Root, error) {
 	return folder, nil
 }
 
-// ReadNote returns what is in a file of our folder of a's home, and when it was
+// ReadNote returns the content of a file in Dir of a's home, and when it was
 // written. Its user may have put anything there.
 func (a Account) ReadNote(name string) (string, time.Time, error) {
 	home, err := os.OpenRoot(a.Home)

@@ -14,16 +14,16 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 )
 
-// leftoverPatience bounds how long one uid's leftovers may take to end.
+// leftoverPatience bounds the wait for the end of one uid's leftovers.
 const leftoverPatience = 2 * time.Second
 
 // killEvery is how often leftover processes are killed again.
 const killEvery = 50 * time.Millisecond
 
-// ClearLeftovers ends what an agent that was killed has left running, and removes
-// the homes that it left in this one's: nobody watches, records, masks or
-// confines that any more, and its uids are to be used again. It touches only uids
-// that some agent of this machine has used and none uses now, and only homes that
+// ClearLeftovers ends processes that a killed agent has left, and removes the
+// homes that it left in this one's: nobody watches, records, masks or confines
+// them any more, and the uids are to be reused. It touches only uids that an
+// agent of this machine has used and none uses now, and only homes that
 // makeHome made.
 func (as *Pool) ClearLeftovers(log *slog.Logger) {
 	if as.Own {
@@ -44,7 +44,7 @@ func (as *Pool) ClearLeftovers(log *slog.Logger) {
 	}
 }
 
-// endLeftovers kills all processes of uids that a dead agent has had.
+// endLeftovers kills all processes of a dead agent's uids.
 func (as *Pool) endLeftovers(log *slog.Logger) {
 	names, err := os.ReadDir(Locks)
 	if err != nil {
@@ -53,7 +53,7 @@ func (as *Pool) endLeftovers(log *slog.Logger) {
 		}
 		return
 	}
-	busy := running() // one look at all processes: most uids have none
+	busy := running() // listed once: most uids have no processes
 	for _, name := range names {
 		uid, err := strconv.Atoi(name.Name())
 		if err != nil || !as.Has(uid) || !busy[uid] {
@@ -71,13 +71,12 @@ func (as *Pool) endLeftovers(log *slog.Logger) {
 	}
 }
 
-// Has reports whether uid is one that terminals are given.
+// Has reports whether uid is in the range for terminals.
 func (as *Pool) Has(uid int) bool {
 	return as.Own && uid >= as.FirstUID && uid < as.FirstUID+Range
 }
 
-// whileUnused calls fn unless an agent uses uid, and keeps others from using it
-// meanwhile.
+// whileUnused calls fn unless an agent uses uid, and reserves uid meanwhile.
 func whileUnused(uid int, fn func() error) error {
 	lock, err := LockUID(uid)
 	if lock == nil || err != nil {
@@ -87,19 +86,19 @@ func whileUnused(uid int, fn func() error) error {
 }
 
 // killAll kills the processes of uid until there are none, and returns how many
-// there were at first.
+// there were initially.
 func killAll(uid int) int {
 	match := func(s process.Stat) bool { return s.UID == uid }
 	n := process.Signal(syscall.SIGKILL, match)
 	end := time.Now().Add(leftoverPatience)
 	for left := n; left > 0 && time.Now().Before(end); left = process.Signal(syscall.SIGKILL, match) {
-		<-time.After(killEvery) // what was killed needs a moment
+		<-time.After(killEvery) // killed processes need a moment to end
 	}
 	return n
 }
 
-// clearHome removes a home that an earlier life left. Of homes that belong to the
-// agent's own user, which may be another agent's, only the values go.
+// clearHome removes a leftover home. If it belongs to the agent's own user,
+// perhaps another agent's, it removes only the values in it.
 func (as *Pool) clearHome(entry fs.DirEntry) error {
 	home := filepath.Join(as.Homes, entry.Name())
 	info, err := entry.Info()
@@ -107,7 +106,7 @@ func (as *Pool) clearHome(entry fs.DirEntry) error {
 		return err
 	}
 	if st, err := os.Lstat(filepath.Join(home, Dir)); err != nil || !st.IsDir() {
-		return nil // not of our making
+		return nil // makeHome didn't make it
 	}
 	owner := int(info.Sys().(*syscall.Stat_t).Uid)
 	switch {

@@ -15,15 +15,15 @@ import (
 const (
 	// gitConfig is git's file in a home, which its user may change.
 	gitConfig = ".gitconfig"
-	// nowhere ends the address of who has none that is told to terminals. Nothing
-	// is ever delivered there.
+	// nowhere is the domain of made-up e-mail addresses for terminals. Nothing is
+	// ever delivered there.
 	nowhere = "@fairlead.invalid"
-	// maxGitName bounds the name under which somebody commits, in characters.
+	// maxGitName bounds a committer's name, in characters.
 	maxGitName = 128
 )
 
-// named gives the user of a an entry in the list of users, where there is one. A
-// terminal works without, so what fails is logged alone.
+// named adds a's user to the list of users, if there is one. A terminal works
+// without, so errors are only logged.
 func (as *Pool) named(a Account) {
 	if as.Users == nil || a.UID < 0 {
 		return
@@ -33,7 +33,7 @@ func (as *Pool) named(a Account) {
 	}
 }
 
-// unnamed takes the entry of a away.
+// unnamed removes a's entry.
 func (as *Pool) unnamed(a Account) {
 	if as.Users == nil || a.UID < 0 {
 		return
@@ -43,7 +43,7 @@ func (as *Pool) unnamed(a Account) {
 	}
 }
 
-// clearNames takes the entries away that an agent which was killed has left.
+// clearNames removes the entries that a killed agent has left.
 func (as *Pool) clearNames(log *slog.Logger) {
 	if as.Users == nil {
 		return
@@ -66,7 +66,7 @@ func (as *Pool) clearNames(log *slog.Logger) {
 	}
 }
 
-// Introduce tells git in a's home who a terminal's creator is, if that is known.
+// Introduce tells git in a's home who the terminal's creator is, if known.
 func (a Account) Introduce(id protocol.UserID, name string) error {
 	text := gitIdentity(id, name)
 	if text == "" {

@@ -2,16 +2,16 @@ package account
 
 import "strings"
 
-// startFiles are those of a home. They give a short prompt, which doesn't ask
-// for the name of a user that has none, and read [EnvFile] when it has changed,
-// without a trace of it on the terminal.
+// startFiles are the start files of a home. They set a short prompt, which
+// doesn't show a nameless user, and silently read [EnvFile] when it has
+// changed.
 //
 // Before each prompt bash and zsh write their process id into [PromptFile]. If
-// [RunFile] names a command, what comes next on the terminal is the end of it:
-// they take the name, note it with the exit status in [RanFile], and print both
-// in the mark for the end of a command that terminals know, OSC 133 D.
+// [RunFile] names a command, that command has just ended: they remove the name,
+// write it with the exit status into [RanFile], and print both in OSC 133 D,
+// the terminals' mark for the end of a command.
 var startFiles = map[string]string{
-	// What the system's own start files make of PATH leaves out what this user has
+	// The system's own start files reset PATH and would drop what this user has
 	// installed.
 	".profile": `case ":$PATH:" in
 *":$HOME/.local/bin:"*) ;;

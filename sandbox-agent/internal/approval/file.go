@@ -13,13 +13,13 @@ import (
 const (
 	format = 1
 	suffix = ".jsonl"
-	// maxFiles bounds the sessions that are remembered over a restart; those
-	// that were asked last stay.
+	// maxFiles bounds the sessions that are kept across a restart: the ones with
+	// the latest questions.
 	maxFiles = 256
 )
 
-// A header is the first line of a session's file. The others are
-// [protocol.ApprovalEvent]s, without holes from Offset on.
+// A header is the first line of a session's file. The others are consecutive
+// [protocol.ApprovalEvent]s from Offset on.
 type header struct {
 	Format  int                 `json:"format"`
 	Session protocol.SessionID  `json:"session"`
@@ -74,14 +74,14 @@ func (s *sessionLog) ParseEvent(text []byte) (uint64, protocol.Approval, error) 
 	return e.Offset, e.Approval, nil
 }
 
-// stored reports whether a is an approval that this log can hold.
+// stored reports whether a is an approval that this log can contain.
 func (s *sessionLog) stored(a protocol.Approval) bool {
 	known := a.State == protocol.ApprovalPending && a.Revision == 1 || a.State == protocol.ApprovalExpired ||
 		a.State == protocol.ApprovalDecided && a.Decision.Known()
 	return known && protocol.ValidID(a.ID) && a.SessionID == s.session && a.Kind.Known() && a.Revision > 0
 }
 
-// unstored is the error of what could not be written.
+// unstored is the error for what could not be written.
 func unstored(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return protocol.Errorf(protocol.KindNoSpace, "the sandbox's disk is full: the approval can't be stored")

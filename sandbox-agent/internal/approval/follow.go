@@ -14,8 +14,8 @@ import (
 // StreamKind implements [feature.Followed].
 func (l *Log) StreamKind() protocol.StreamKind { return protocol.StreamApproval }
 
-// Follow implements [feature.Followed]: what is asked and decided in a session,
-// until that is over.
+// Follow implements [feature.Followed]: the questions and decisions of a
+// session, until it ends.
 func (l *Log) Follow(grant *jws.Grant, raw json.RawMessage) (feature.Events, any, error) {
 	var params protocol.ApprovalParams
 	if err := json.Unmarshal(raw, &params); err != nil || !protocol.ValidID(params.SessionID) {
@@ -31,7 +31,7 @@ func (l *Log) Follow(grant *jws.Grant, raw json.RawMessage) (feature.Events, any
 	return events{s}, opened, nil
 }
 
-// events are those of a subscription, as messages.
+// events are a subscription's events as messages.
 type events struct{ *Subscription }
 
 // Next implements [feature.Events].

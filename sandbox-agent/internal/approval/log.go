@@ -1,6 +1,6 @@
-// Package approval keeps what a sandbox may do only when somebody allows it:
-// the questions that are open, the first answer to each, and a log of both for
-// every session, on disk. When nobody answers in time, the answer is no.
+// Package approval keeps requests that a sandbox may carry out only if somebody
+// allows them: the open questions, the first answer to each, and a log of both
+// per session, on disk. If nobody answers in time, the answer is no.
 package approval
 
 import (
@@ -24,22 +24,22 @@ import (
 const (
 	// maxTTL bounds the life of a question.
 	maxTTL = time.Hour
-	// maxHostBytes is the longest host that can be asked about: a name of 253
-	// bytes and a port.
+	// maxHostBytes is the longest host in a question: a name of 253 bytes and a
+	// port.
 	maxHostBytes = 260
 )
 
 // Options configure a [Log].
 type Options struct {
-	Dir    string // made when missing, 0700
+	Dir    string // made if missing, 0700
 	Logger *slog.Logger
-	// Listeners are told of each approval that was asked, decided or has expired,
-	// in order, after that was stored and before it takes effect; during Open, of
-	// what the end of the last process has let expire.
+	// Listeners are called for each approval that was asked, decided or has
+	// expired, in order, after it was stored and before it takes effect. During
+	// Open they get those that expired with the last process.
 	Listeners []Listener
 }
 
-// A Listener is told of approvals. It must not block, nor call the Log.
+// A Listener gets approvals. It must not block, nor call the Log.
 type Listener interface{ Approval(protocol.Approval) }
 
 var _ interface {
@@ -63,34 +63,34 @@ type Log struct {
 	// is stored first, in the order in which it does.
 	state    *state
 	sessions map[protocol.SessionID]*sessionLog
-	unknown  protocol.Epoch // of sessions that have no log yet
-	timer    *time.Timer    // runs to the next deadline; nil before the first question
+	unknown  protocol.Epoch // of sessions without a log
+	timer    *time.Timer    // fires at the next deadline; nil before the first question
 	stats    Stats
 	closed   bool
 }
 
 // Stats count what happened since the Log was opened.
 type Stats struct {
-	Asked     uint64 // questions that were opened
-	Coalesced uint64 // that waited for an open one instead
+	Asked     uint64 // opened questions
+	Coalesced uint64 // requests that joined an open question
 	Refused   uint64 // over protocol.MaxApprovals were open
-	Unstored  uint64 // refused, or not decided, since the disk failed
+	Unstored  uint64 // refused or undecided because the disk failed
 	Decided   uint64
 	Expired   uint64
-	Late      uint64 // decisions that came after the end
-	Lagging   uint64 // subscribers that were ended because they were too slow
-	Pending   int    // open now
+	Late      uint64 // decisions after the end
+	Lagging   uint64 // subscribers ended for being too slow
+	Pending   int    // open questions
 }
 
-// A Request is what a sandbox asks for.
+// A Request is a sandbox's question.
 type Request struct {
 	Session protocol.SessionID
-	PTY     protocol.PTYID // that asks; may be empty
+	PTY     protocol.PTYID // the asking terminal; may be empty
 	Kind    protocol.ApprovalKind
 	Host    string        // canonical, ASCII; broker: host or host:port
 	Port    int           // egress
 	Secret  string        // broker: name of the secret
-	TTL     time.Duration // at most 1 h; 0: what is usual for the kind
+	TTL     time.Duration // at most 1 h; 0: the default of the kind
 }
 
 func (r *Request) check() error {
@@ -117,10 +117,10 @@ func (r *Request) check() error {
 	return nil
 }
 
-// Open reads the logs in o.Dir. What was pending when the last process ended
-// has expired. A file that can't be read, or is not as it was written, is put
-// aside, and its session begins anew: a sandbox that doesn't start is worse. It
-// fails when there is no directory.
+// Open reads the logs in o.Dir. Approvals that were pending when the last
+// process ended have expired. It puts a damaged file aside, and its session
+// begins anew: a sandbox that doesn't start would be worse. It fails if there
+// is no directory.
 func Open(o Options) (*Log, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -159,7 +159,7 @@ func (l *Log) load(folder journal.Folder, session protocol.SessionID) {
 	s, o := l.newSession(session)
 	var err error
 	if s.events, err = journal.Open(o); err != nil {
-		aside := folder.PutAside(o.Name) // where that fails it is written over
+		aside := folder.PutAside(o.Name) // if that fails, the file is overwritten
 		l.log.Error("a session's approvals are of no use; it begins anew", "file", folder.Path(o.Name), "err", err, "aside", aside)
 		return
 	}
@@ -183,10 +183,10 @@ func (l *Log) load(folder journal.Folder, session protocol.SessionID) {
 	}
 }
 
-// Ask asks somebody to allow what r says, or joins those who have asked for the
-// same and wait. It fails with KindTooMany when protocol.MaxApprovals questions
-// are open, with KindNoSpace or KindUnavailable when the question can't be
-// stored, and with KindInvalid: none of these is a yes.
+// Ask asks somebody to allow r, or joins an open question for the same. It
+// fails with KindTooMany at protocol.MaxApprovals open questions, with
+// KindNoSpace or KindUnavailable if the question can't be stored, and with
+// KindInvalid: none of these is a yes.
 func (l *Log) Ask(r Request) (*Pending, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -227,17 +227,17 @@ func (l *Log) Ask(r Request) (*Pending, error) {
 
 var errClosed = protocol.Errorf(protocol.KindUnavailable, "the sandbox is shutting down")
 
-// A Pending is the wait for an answer.
+// A Pending waits for an answer.
 type Pending struct{ question *question }
 
-// ID returns the id of the approval that is waited for.
+// ID returns the approval's id.
 func (p *Pending) ID() string { return p.question.approval.ID }
 
-// Wait returns the answer. AllowOnce and Deny are for those who hold a Pending
-// when somebody decides: who asks later asks anew. That others, or all, stop
-// waiting ends no question. Beside every error the answer is Deny: of
-// KindExpired when nobody has decided in time, KindUnavailable when the Log was
-// closed, or the cause of ctx's end.
+// Wait returns the answer. AllowOnce and Deny are for those who wait when
+// somebody decides: later callers ask anew. A question stays open even if
+// nobody waits any more. With every error the answer is Deny: KindExpired if
+// nobody decided in time, KindUnavailable if the Log was closed, or the cause
+// of ctx's end.
 func (p *Pending) Wait(ctx context.Context) (protocol.Decision, error) {
 	select {
 	case <-p.question.settled:
@@ -252,7 +252,7 @@ func (p *Pending) Wait(ctx context.Context) (protocol.Decision, error) {
 	}
 }
 
-// Await is Ask and Wait. Whatever error it returns, the decision is Deny then.
+// Await is Ask and Wait. With every error the decision is Deny.
 func (l *Log) Await(ctx context.Context, r Request) (protocol.Decision, error) {
 	p, err := l.Ask(r)
 	if err != nil {
@@ -261,15 +261,14 @@ func (l *Log) Await(ctx context.Context, r Request) (protocol.Decision, error) {
 	return p.Wait(ctx)
 }
 
-// Decide answers an approval. Of answer count ID, Revision (as it was shown to
-// whoever decides), Kind, SessionID, Decision, UserID, GrantID and CommandID.
-// The first answer that comes in time is stored and takes effect: it is
-// returned with applied. For any other the approval is returned as it stands.
-// It fails with KindNotFound for an approval that the session doesn't have or
-// that is so old that it is forgotten, with KindConflict for a pending one of
-// another revision, with KindInvalid for one of another kind, and with
-// KindNoSpace or KindUnavailable when the answer can't be stored: then the
-// approval is as pending as before.
+// Decide answers an approval. It uses answer's ID, Revision (as the person saw
+// it), Kind, SessionID, Decision, UserID, GrantID and CommandID. The first
+// answer in time is stored and takes effect, and applied is true. Otherwise it
+// returns the approval's present state. It fails with KindNotFound if the
+// session doesn't have the approval, or no longer, with KindConflict for a
+// pending one of another revision, with KindInvalid for another kind, and with
+// KindNoSpace or KindUnavailable if the answer can't be stored: then the
+// approval stays pending.
 func (l *Log) Decide(answer protocol.Approval) (as protocol.Approval, applied bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

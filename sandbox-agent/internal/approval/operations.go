@@ -13,36 +13,36 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hostname"
 )
 
-// A Decider keeps what the sandbox has asked for. [Log] is one.
+// A Decider keeps the sandbox's approvals. [Log] is one.
 type Decider interface {
 	// List returns the approvals of a session.
 	List(session protocol.SessionID) protocol.ApprovalList
-	// Decide answers an approval. Of answer count ID, Revision, Kind,
-	// SessionID, Decision, UserID, GrantID and CommandID. It returns the
-	// approval as it stands, and whether that is because of this answer.
+	// Decide answers an approval. It uses answer's ID, Revision, Kind, SessionID,
+	// Decision, UserID, GrantID and CommandID. It returns the approval's present
+	// state, and whether this answer decided it.
 	Decide(answer protocol.Approval) (as protocol.Approval, applied bool, err error)
 }
 
-// EgressRules are the rules by which sessions reach the network.
+// EgressRules say which hosts sessions may reach.
 type EgressRules interface {
 	// Decide makes a rule of a session: AllowAlways or DenyAlways for a host,
 	// host:port or *.host.
 	Decide(session protocol.SessionID, pattern string, decision protocol.Decision) error
 	// Revoke removes the rules of a session for a pattern.
 	Revoke(session protocol.SessionID, pattern string) error
-	// Verdict returns whether the rules let host pass, and whether they say
-	// anything about it.
+	// Verdict returns whether the rules allow host, and whether they cover it at
+	// all.
 	Verdict(session protocol.SessionID, host hostname.Host) (allowed, known bool)
 }
 
-// BrokerRules say which secrets the broker may send where.
+// BrokerRules say where the broker may send which secrets.
 type BrokerRules interface {
-	// Decide says whether a secret of a session may go to a domain: AllowOnce
-	// is for the next request, since none waits, and Deny for none.
+	// Decide says whether a session's secret may go to a domain. AllowOnce covers
+	// the next request, since none waits; Deny covers none.
 	Decide(session protocol.SessionID, secret, domain string, decision protocol.Decision) error
 }
 
-// Decisions carry out what people decide.
+// Decisions executes people's decisions.
 type Decisions struct {
 	Approvals Decider
 	Egress    EgressRules
@@ -50,7 +50,7 @@ type Decisions struct {
 	Log       *slog.Logger
 }
 
-// Operations are the decisions.
+// Operations are the operations for decisions.
 func (d Decisions) Operations() feature.Operations {
 	return feature.Operations{
 		op.KindEgressDecide: feature.Do(d.egress),
@@ -75,7 +75,7 @@ func (d Decisions) egress(_ context.Context, c *jws.Command, body *op.EgressDeci
 	})
 }
 
-// rule makes a rule of egress and has what it answers settled.
+// rule makes an egress rule and settles the questions that it answers.
 func (d Decisions) rule(c *jws.Command, session protocol.SessionID, pattern string, decision protocol.Decision) error {
 	if err := d.Egress.Decide(session, pattern, decision); err != nil {
 		return err
@@ -84,9 +84,8 @@ func (d Decisions) rule(c *jws.Command, session protocol.SessionID, pattern stri
 	return nil
 }
 
-// settle answers the connections that wait and have an answer now by the rule
-// that somebody made: nobody need be asked about them any more, nor could decide
-// otherwise.
+// settle answers the waiting connections that the new rule covers: nobody needs
+// to decide about them any more.
 func (d Decisions) settle(by protocol.Approval) {
 	for _, a := range d.Approvals.List(by.SessionID).Approvals {
 		if a.State != protocol.ApprovalPending || a.Kind != protocol.ApprovalEgress {
@@ -110,8 +109,8 @@ func (d Decisions) settle(by protocol.Approval) {
 	}
 }
 
-// patternOf returns the rule that a lasting decision about an egress approval
-// makes: for its host, and its port unless that is one of the web's.
+// patternOf returns the rule for a lasting egress decision: the host, with its
+// port unless that is a web port.
 func patternOf(a protocol.Approval) string {
 	if a.Port == 80 || a.Port == 443 {
 		return a.Host
@@ -130,7 +129,7 @@ func (d Decisions) broker(_ context.Context, c *jws.Command, body *op.BrokerDeci
 	})
 }
 
-// answerOf is a decision as the approvals take it.
+// answerOf returns a decision in the form of the approvals.
 func answerOf(c *jws.Command, kind protocol.ApprovalKind, id string, revision uint64, decision protocol.Decision) protocol.Approval {
 	return protocol.Approval{
 		ID: id, Revision: revision, Kind: kind, SessionID: c.Target.SessionID, Decision: decision,
@@ -138,8 +137,8 @@ func answerOf(c *jws.Command, kind protocol.ApprovalKind, id string, revision ui
 	}
 }
 
-// decide answers an approval and, when it was this answer that counts, makes
-// the rule that it brings, if any.
+// decide answers an approval and, if this answer decided it, makes the rule for
+// it, if any.
 func (d Decisions) decide(c *jws.Command, answer protocol.Approval, rule func(protocol.Approval) error) (protocol.OpResult, error) {
 	a, applied, err := d.Approvals.Decide(answer)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/route"
 )
 
-// Routes serves what a session asks for and what was decided about it.
+// Routes serves a session's questions and decisions.
 func (l *Log) Routes(mux *http.ServeMux) {
 	route.GetJSON(mux, "approvals", protocol.CapApprove, func(session protocol.SessionID) any { return l.List(session) })
 	route.GetJSON(mux, "egress/pending", protocol.CapApprove, func(session protocol.SessionID) any {
@@ -15,8 +15,8 @@ func (l *Log) Routes(mux *http.ServeMux) {
 	})
 }
 
-// An egressPending is a connection that waits for a decision, as seed 001 tells
-// of it.
+// An egressPending is a connection that waits for a decision, in the form of
+// seed 001.
 type egressPending struct {
 	Domain    string         `json:"domain"`
 	Port      int            `json:"port"`

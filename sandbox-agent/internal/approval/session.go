@@ -8,23 +8,23 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/journal"
 )
 
-// maxEvents bounds the events of a session that are kept. When there are so
-// many, the older half goes.
+// maxEvents bounds the kept events of a session. At the limit the older half is
+// dropped.
 const maxEvents = 1000
 
-// A sessionLog is what happened to the approvals of one session. Its events are
-// appended with the Log's mu held.
+// A sessionLog is the log of one session's approvals. Its events are appended
+// with the Log's mu held.
 type sessionLog struct {
 	// Static after construction.
 	session protocol.SessionID
 	events  *journal.Log[protocol.Approval]
-	state   *state // which forgets outcomes that the log drops
+	state   *state // drops the outcomes that the log drops
 
-	before []protocol.Approval // pending at the first event; changed as events are appended
+	before []protocol.Approval // pending before the first event; changes as events are dropped
 }
 
-// newSession returns the log of a session, still without a journal, and the
-// options for that. The caller holds mu.
+// newSession returns the log of a session, without its journal, and the
+// journal's options. The caller holds mu.
 func (l *Log) newSession(id protocol.SessionID) (*sessionLog, journal.Options[protocol.Approval]) {
 	s := &sessionLog{session: id, state: l.state}
 	return s, journal.Options[protocol.Approval]{
@@ -48,7 +48,7 @@ func (s *sessionLog) pendingAt(offset uint64) []protocol.Approval {
 	return pending
 }
 
-// fold applies an event to what was pending before it.
+// fold applies an event to the pending approvals before it.
 func fold(pending []protocol.Approval, a protocol.Approval) []protocol.Approval {
 	if a.State == protocol.ApprovalPending {
 		return append(pending, a)

@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// A subject is what is asked for: who asks for the same waits for the same
-// answer.
+// A subject is what a question is about: requests with the same subject wait
+// for the same answer.
 type subject struct {
 	session protocol.SessionID
 	kind    protocol.ApprovalKind
@@ -18,7 +18,7 @@ type subject struct {
 	secret  string
 }
 
-// A question is an approval that is pending, and those who wait for it.
+// A question is a pending approval with those who wait for it.
 type question struct {
 	subject  subject
 	approval protocol.Approval // as it was asked
@@ -29,9 +29,8 @@ type question struct {
 	err      error
 }
 
-// A state is what is asked in a sandbox and how it was answered. It knows no
-// clock and no disk: what shall change is proposed, stored by whoever uses it,
-// and then settled.
+// A state holds a sandbox's questions and answers. It has no clock and no disk:
+// its caller stores each proposed change, and then settles it.
 type state struct {
 	asked uint64
 	open  map[string]*question // by id
@@ -43,12 +42,12 @@ func newState() *state {
 	return &state{open: map[string]*question{}, same: map[subject]*question{}, over: map[string]protocol.Approval{}}
 }
 
-// maxBroker bounds the questions about secrets that are open: nobody waits for
-// them, they stay for minutes, and they must not keep connections from being
-// asked about.
+// maxBroker bounds the open questions about secrets. Nobody waits for them,
+// they stay for minutes, and they must leave room for questions about
+// connections.
 const maxBroker = protocol.MaxApprovals / 2
 
-// full reports whether no question of kind can be opened.
+// full reports whether there is no room for a question of kind.
 func (s *state) full(kind protocol.ApprovalKind) bool {
 	if len(s.open) >= protocol.MaxApprovals {
 		return true
@@ -65,7 +64,7 @@ func (s *state) full(kind protocol.ApprovalKind) bool {
 	return n >= maxBroker
 }
 
-// add opens a question, which must not be open yet.
+// add opens a question; there must be none with its subject.
 func (s *state) add(about subject, a protocol.Approval, deadline time.Time) *question {
 	s.asked++
 	q := &question{subject: about, approval: a, deadline: deadline, order: s.asked, settled: make(chan struct{})}
@@ -73,11 +72,10 @@ func (s *state) add(about subject, a protocol.Approval, deadline time.Time) *que
 	return q
 }
 
-// answer returns the approval that answer is for as it is then, and whether that
-// is because of this answer. What is due must be settled before. It fails with
-// KindNotFound for an approval that the session doesn't have, KindInvalid for
-// one of another kind and for an unknown decision, and KindConflict while it is
-// pending under another revision.
+// answer returns the approval in the state that answer leads to, and whether
+// answer decides it. What is due must be settled before. It fails with
+// KindNotFound for an unknown approval, KindInvalid for another kind and for an
+// unknown decision, and KindConflict if it is pending under another revision.
 func (s *state) answer(answer protocol.Approval, wall int64) (protocol.Approval, bool, error) {
 	a, over := s.over[answer.ID]
 	if q := s.open[answer.ID]; q != nil {
@@ -105,14 +103,14 @@ func (s *state) answer(answer protocol.Approval, wall int64) (protocol.Approval,
 
 var errUnknown = protocol.Errorf(protocol.KindNotFound, "no such approval")
 
-// expired returns a as it is when nobody has decided it.
+// expired returns a in its expired state.
 func expired(a protocol.Approval, wall int64) protocol.Approval {
 	a.Revision++
 	a.State, a.EndsAt = protocol.ApprovalExpired, wall
 	return a
 }
 
-// due returns the questions whose time is over, the oldest first.
+// due returns the questions past their deadlines, oldest first.
 func (s *state) due(now time.Time) []*question {
 	return s.choose(func(q *question) bool { return !now.Before(q.deadline) })
 }
@@ -133,7 +131,7 @@ func (s *state) choose(which func(*question) bool) []*question {
 	return chosen
 }
 
-// deadline returns when the next question is due, zero for none.
+// deadline returns the next deadline, zero for none.
 func (s *state) deadline() time.Time {
 	var next time.Time
 	for _, q := range s.open {
@@ -144,7 +142,7 @@ func (s *state) deadline() time.Time {
 	return next
 }
 
-// settle ends an open question with its outcome, once that is stored.
+// settle closes a question with its outcome, once that is stored.
 func (s *state) settle(outcome protocol.Approval) {
 	q := s.open[outcome.ID]
 	delete(s.open, outcome.ID)
@@ -158,7 +156,7 @@ func (s *state) settle(outcome protocol.Approval) {
 	q.fail(errExpired)
 }
 
-// forget drops the outcomes among events that the log holds no more.
+// forget drops the outcomes among events, which the log has dropped.
 func (s *state) forget(events []protocol.Approval) {
 	for _, a := range events {
 		if a.State != protocol.ApprovalPending {
@@ -169,7 +167,7 @@ func (s *state) forget(events []protocol.Approval) {
 
 var errExpired = protocol.Errorf(protocol.KindExpired, "nobody has decided in time")
 
-// fail releases those who wait for a question that nobody has answered.
+// fail releases those who wait for an unanswered question.
 func (q *question) fail(err error) {
 	q.outcome, q.err = protocol.Deny, err
 	close(q.settled)

@@ -9,11 +9,11 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/journal"
 )
 
-// maxListed bounds the approvals of a list that are over.
+// maxListed bounds the finished approvals in a list.
 const maxListed = 100
 
-// List returns the approvals of a session: those that are pending, the oldest
-// first, and then the newest of the others.
+// List returns the approvals of a session: pending ones oldest first, then the
+// newest of the others.
 func (l *Log) List(session protocol.SessionID) protocol.ApprovalList {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,8 +42,8 @@ func (l *Log) List(session protocol.SessionID) protocol.ApprovalList {
 	return list
 }
 
-// shown returns a as it is sent now: with the time that is left, if it is still
-// pending. The caller holds mu.
+// shown returns a with the remaining time, if it is pending. The caller holds
+// mu.
 func (l *Log) shown(a protocol.Approval, now time.Time) protocol.Approval {
 	if q := l.state.open[a.ID]; q != nil && a.State == protocol.ApprovalPending {
 		a.LeftMs = max(1, q.deadline.Sub(now).Milliseconds())
@@ -61,8 +61,8 @@ var (
 	ErrEnded = journal.ErrEnded
 )
 
-// A Subscription is a place in the log of a session. A subscriber that is slower
-// than the log slides is ended, and may come back.
+// A Subscription is a position in a session's log. A subscriber that is slower
+// than the log drops events is ended, and may return.
 type Subscription struct {
 	// Static after construction.
 	log     *Log
@@ -70,9 +70,9 @@ type Subscription struct {
 	events  *journal.Subscription[protocol.Approval]
 }
 
-// Subscribe follows the log of a session from since on, nil for now. Where that
-// position is not in the log, it follows from now on and says that there is a
-// gap. It must be closed. It fails with KindUnavailable when the Log is closed.
+// Subscribe follows the log of a session from since on, nil for now. If the log
+// lacks that position, it follows from now on and reports a gap. The caller
+// must close it. It fails with KindUnavailable if the Log is closed.
 func (l *Log) Subscribe(session protocol.SessionID, since *protocol.Position) (*Subscription, protocol.ApprovalsOpened, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,9 +90,9 @@ func (l *Log) Subscribe(session protocol.SessionID, since *protocol.Position) (*
 	return &Subscription{l, s, events}, opened, nil
 }
 
-// Next waits for the next event and returns it, with the time that is left now.
+// Next waits for the next event and returns it with the present remaining time.
 // It fails with [ErrLagging], [ErrReset], [ErrEnded] or the cause of ctx's end.
-// One goroutine at a time may call it.
+// Only one goroutine may call it.
 func (s *Subscription) Next(ctx context.Context) (protocol.ApprovalEvent, error) {
 	offset, a, err := s.events.Next(ctx)
 	if err != nil {

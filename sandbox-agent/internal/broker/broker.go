@@ -1,15 +1,15 @@
-// Package broker puts API keys into the requests of programs in the sandbox,
-// so that these never hold a key: they speak plain HTTP to a loopback port,
-// and the broker speaks TLS to the provider.
+// Package broker puts API keys into the requests of programs in the sandbox, so
+// that programs never hold a key: they speak plain HTTP to a loopback port, and
+// the broker speaks TLS to the provider.
 //
-// Every terminal has a capability of its own, which is part of its URLs and
-// reaches the secrets of its session alone. A secret that belongs to no known
-// provider goes only to hosts that somebody has approved for it.
+// Every terminal has its own capability, which is part of its URLs and gives
+// access to its session's secrets only. A secret of no known provider goes only
+// to hosts that somebody has approved for it.
 //
-// Answers are streamed as they come. A request ends when nothing was sent in
-// either direction for the idle timeout; there is no other limit to its time.
-// Redirects are never followed: one that stays on its host, port and scheme is
-// handed back pointing at the broker, any other is refused.
+// Answers are streamed. A request ends if nothing is sent in either direction
+// for the idle timeout; its total time is unlimited. The broker follows no
+// redirects: it rewrites one within host, port and scheme to point at the
+// broker, and refuses any other.
 package broker
 
 import (
@@ -33,10 +33,10 @@ import (
 )
 
 const (
-	// DefaultIdleTimeout is how long a request may go without a byte in either
-	// direction: models may think for minutes before they answer.
+	// DefaultIdleTimeout is how long a request may be idle in both directions:
+	// models may think for minutes before they answer.
 	DefaultIdleTimeout = 15 * time.Minute
-	// MaxRequests bounds the requests of one terminal that are under way.
+	// MaxRequests bounds one terminal's requests in progress.
 	MaxRequests = 64
 	// maxConns bounds the connections of clients.
 	maxConns = 1024
@@ -50,29 +50,28 @@ const (
 
 // A Masker masks the secrets in one stream of bytes. *redact.Stream is one.
 type Masker interface {
-	Write(dst, p []byte) []byte // appends what may go out now
-	Flush(dst []byte) []byte    // appends what was held
+	Write(dst, p []byte) []byte // appends what may be sent now
+	Flush(dst []byte) []byte    // appends what was held back
 }
 
-// Options say how a Server works.
+// Options configure a Server.
 type Options struct {
 	Listener net.Listener     // TCP on loopback; the Server closes it
 	Dialer   *outbound.Dialer // nil: one without exceptions
-	RootCAs  *x509.CertPool   // that answer for upstreams; nil: the system's
-	// PeerUID returns the user at the other end of a connection; peer.UID does.
-	// nil: terminals share a user, and the capability alone is looked at.
+	RootCAs  *x509.CertPool   // for verifying upstreams; nil: the system's
+	// PeerUID returns the user at the other end of a connection, like peer.UID.
+	// nil: terminals share a user, and only the capability is checked.
 	PeerUID func(local, remote netip.AddrPort) (int, error)
-	// Masker returns the masker of one answer; nil: nothing is masked.
+	// Masker returns a masker for one answer; nil: no masking.
 	Masker func() Masker
-	// Asker, if any, is called for every request that is refused because nobody
-	// has allowed it.
+	// Asker, if any, is called for every request refused for lack of approval.
 	Asker Asker
-	// Audit is told of each request of a known terminal when it is over, beside
-	// the log. It must not block. nil: nobody is.
+	// Audit, if not nil, is called for each finished request of a known terminal.
+	// It must not block.
 	Audit func(Record)
 	Log   *slog.Logger // nil: silent
-	// Insecure allows http for custom targets whose address the operator has
-	// given, on loopback.
+	// Insecure allows http for custom targets whose address the operator has set
+	// to loopback.
 	Insecure    bool
 	IdleTimeout time.Duration // 0: DefaultIdleTimeout
 }
@@ -84,23 +83,23 @@ type Asker interface {
 	AskSecret(session protocol.SessionID, pty protocol.PTYID, secret, domain string)
 }
 
-// A Record is what is kept of a request: never its path, query or key.
+// A Record is kept of each request: never its path, query or key.
 type Record struct {
 	At            time.Time // when it came
 	Duration      time.Duration
 	Session       protocol.SessionID
 	PTY           protocol.PTYID
 	Provider      string // or "custom"
-	Secret        string // the variable's name, "" where it got not that far
-	Host          string // host, or host:port; "" where it got not that far
+	Secret        string // the variable's name, "" if not determined
+	Host          string // host, or host:port; "" if not determined
 	Method        string
-	Status        int    // of the answer; 0: there was none
-	Error         string // why the broker refused or ended it, "" if it didn't
+	Status        int    // of the answer; 0: none
+	Error         string // why the broker refused or ended the request, "" if it didn't
 	RequestBytes  int64  // of bodies
 	ResponseBytes int64
 }
 
-// A Snapshot counts what a Server has done.
+// A Snapshot holds a Server's counters.
 type Snapshot struct {
 	Active        int               // requests under way
 	Requests      uint64            // of known terminals, since the start
@@ -114,7 +113,7 @@ type Server struct {
 	// Static after construction.
 	opts      Options
 	port      int
-	hosts     map[string]bool // that a Host header may name
+	hosts     map[string]bool // allowed in a Host header
 	server    *http.Server
 	transport *http.Transport
 	conns     atomic.Int64
@@ -147,15 +146,15 @@ func NewServer(opts Options) (*Server, error) {
 	}
 	s.server = &http.Server{
 		Handler: s, ReadHeaderTimeout: headTimeout, MaxHeaderBytes: maxHeadBytes,
-		ConnContext: withHead, ErrorLog: log.New(discard{}, "", 0), // it would quote what clients send
+		ConnContext: withHead, ErrorLog: log.New(discard{}, "", 0), // it would quote clients' input
 		DisableGeneralOptionsHandler: true,
 	}
-	// One request per connection: nothing can be smuggled behind it.
+	// One request per connection, so that nothing can be smuggled behind it.
 	s.server.SetKeepAlivesEnabled(false)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	s.transport = &http.Transport{
-		DialContext:     s.dial, // and never through a proxy
+		DialContext:     s.dial, // never through a proxy
 		TLSClientConfig: &tls.Config{RootCAs: opts.RootCAs, MinVersion: tls.VersionTLS12},
 		Protocols:       protocols, TLSHandshakeTimeout: outbound.DefaultTimeout,
 		MaxIdleConnsPerHost: upstreamIdleConns, IdleConnTimeout: 90 * time.Second,
@@ -172,8 +171,8 @@ func (discard) Write(p []byte) (int, error) { return len(p), nil }
 // Port returns the port of the listener.
 func (s *Server) Port() int { return s.port }
 
-// Serve answers requests until [Server.Close]. It returns nil then, otherwise
-// why the listener failed.
+// Serve answers requests until [Server.Close], and then returns nil; otherwise
+// it returns the listener's error.
 func (s *Server) Serve() error {
 	err := s.server.Serve(boundedListener{s.opts.Listener, s})
 	if errors.Is(err, http.ErrServerClosed) {
@@ -202,7 +201,7 @@ func (s *Server) Close() error {
 	s.registry.close()
 	err := s.server.Close()
 	if listenErr := s.opts.Listener.Close(); err == nil && !errors.Is(listenErr, net.ErrClosed) {
-		err = listenErr // Serve was never called
+		err = listenErr // if Serve was never called
 	}
 	s.transport.CloseIdleConnections()
 	return err
@@ -216,7 +215,7 @@ func (s *Server) dial(ctx context.Context, _, address string) (net.Conn, error) 
 	return s.opts.Dialer.DialHost(ctx, h, h.Port)
 }
 
-// A boundedListener closes connections beyond maxConns as they come.
+// A boundedListener closes connections beyond maxConns at once.
 type boundedListener struct {
 	net.Listener
 	server *Server
@@ -246,7 +245,7 @@ type counters struct {
 	refused map[string]uint64
 }
 
-// connsRefused counts connections, which have nobody to tell why.
+// connsRefused counts refused connections, which get no answer.
 const connsRefused reason = "conns_refused"
 
 func newCounters() *counters {

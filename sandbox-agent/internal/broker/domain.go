@@ -12,13 +12,13 @@ import (
 // maxDomains bounds the rules of one session.
 const maxDomains = 1000
 
-// The header of a custom secret where nothing else was said.
+// The default header for a custom secret.
 const (
 	defaultHeader = "Authorization"
 	defaultFormat = "Bearer %s"
 )
 
-// A domainKey is a secret of a session and a host that it may go to.
+// A domainKey is a session's secret and a host to which it may go.
 type domainKey struct {
 	secret string
 	domain string // host, or host:port at another port than 443
@@ -27,7 +27,7 @@ type domainKey struct {
 // A rule says whether a secret may go to a domain, and how.
 type rule struct {
 	denied       bool
-	once         time.Time // until when one request is allowed; zero: it lasts
+	once         time.Time // end of the permission for one request; zero: it lasts
 	header       string
 	headerFormat string // with one %s
 }
@@ -41,8 +41,8 @@ func canonicalDomain(text string) (string, error) {
 	return destination{scheme: "https", host: h}.authority(), nil
 }
 
-// ApproveDomain lets a custom secret of a session go to a domain, in the
-// header that d names. Its errors are of KindInvalid and KindTooMany.
+// ApproveDomain lets a session's custom secret go to a domain, in the header
+// that d names. Its errors are of KindInvalid and KindTooMany.
 func (r *registry) ApproveDomain(session protocol.SessionID, d protocol.ApprovedDomain) error {
 	made := rule{header: defaultHeader, headerFormat: defaultFormat}
 	if d.HeaderName != "" {
@@ -62,10 +62,9 @@ func (r *registry) CheckDomain(d protocol.ApprovedDomain) error {
 	return newRegistry("").ApproveDomain("", d)
 }
 
-// Decide carries out somebody's decision about a secret and a domain:
-// allow_once lets the next request within BrokerTTL pass, allow_always and
-// deny_always last as long as the session, deny changes nothing: the next
-// request asks again.
+// Decide executes a decision about a secret and a domain. allow_once permits
+// the next request within BrokerTTL, allow_always and deny_always last as long
+// as the session, and deny changes nothing: the next request asks again.
 func (r *registry) Decide(session protocol.SessionID, secret, domain string, d protocol.Decision) error {
 	made := &rule{header: defaultHeader, headerFormat: defaultFormat}
 	switch d {
@@ -83,7 +82,7 @@ func (r *registry) Decide(session protocol.SessionID, secret, domain string, d p
 	return r.setRule(session, secret, domain, made, d.Allows())
 }
 
-// RevokeDomain removes what was decided about a secret and a domain.
+// RevokeDomain removes the decision about a secret and a domain.
 func (r *registry) RevokeDomain(session protocol.SessionID, secret, domain string) error {
 	domain, err := canonicalDomain(domain)
 	if err != nil {
@@ -95,7 +94,7 @@ func (r *registry) RevokeDomain(session protocol.SessionID, secret, domain strin
 	return nil
 }
 
-// Domains returns where a secret of a session may go for good, in order.
+// Domains returns where a session's secret may always go, sorted.
 func (r *registry) Domains(session protocol.SessionID, secret string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,8 +108,8 @@ func (r *registry) Domains(session protocol.SessionID, secret string) []string {
 	return domains
 }
 
-// setRule makes a rule. With keep, one by which the secret may go there for
-// good stays as it is, with the header that it names.
+// setRule makes a rule. With keep, an existing rule that always allows the
+// secret stays, with its header.
 func (r *registry) setRule(session protocol.SessionID, secret, domain string, made *rule, keep bool) error {
 	domain, err := canonicalDomain(domain)
 	if err != nil {
@@ -137,8 +136,8 @@ func (r *registry) setRule(session protocol.SessionID, secret, domain string, ma
 	return nil
 }
 
-// permission returns the rule by which a secret may go to a domain, nil when
-// nobody has said so. A rule for one request is spent.
+// permission returns the rule by which a secret may go to a domain, nil if
+// there is none. It consumes a rule for one request.
 func (r *registry) permission(session protocol.SessionID, secret, domain string) *rule {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,13 +153,13 @@ func (r *registry) permission(session protocol.SessionID, secret, domain string)
 	return made
 }
 
-// unfit are headers that the broker sets itself or that end at the next hop.
+// unfit are headers that the broker sets itself, or hop-by-hop headers.
 var unfit = map[string]bool{
 	"Connection": true, "Content-Length": true, "Host": true, "Keep-Alive": true, "Te": true, "Trailer": true,
 	"Transfer-Encoding": true, "Upgrade": true, "Expect": true, "Accept-Encoding": true, "Content-Encoding": true,
 }
 
-// validHeader reports whether a secret may be sent as name: format.
+// validHeader reports whether a secret may be sent in this header and format.
 func validHeader(name, format string) bool {
 	if name == "" || len(name) > maxNameBytes || len(format) > maxNameBytes || unfit[canonicalHeader(name)] {
 		return false
@@ -174,7 +173,7 @@ func validHeader(name, format string) bool {
 	return strings.Count(format, "%s") == 1 && strings.Count(format, "%") == 1 && printable(format)
 }
 
-// printable reports whether text can stand in a header.
+// printable reports whether text is valid in a header.
 func printable(text string) bool {
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] == 0x7f {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// errIdle ends a request of which nothing was heard for too long.
+// errIdle ends a request that was idle for too long.
 var errIdle = errors.New("nothing was sent for too long")
 
 // maxMethodBytes bounds the method of a request.
@@ -27,16 +27,16 @@ type exchange struct {
 	route   route
 	term    *terminal
 	record  Record
-	started bool // the answer has begun: nothing else can be said
+	started bool // the answer has begun, so no error can be sent
 	idle    *time.Timer
 	in, out atomic.Int64 // bytes of bodies
 }
 
-// A plan is where a request goes, and what it carries.
+// A plan is the destination of a request and its credential.
 type plan struct {
 	to           destination
 	header, key  string   // the credential
-	provider     provider // without a name: custom
+	provider     provider // no name: custom
 	customSecret string
 }
 
@@ -47,7 +47,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if refused != nil {
 		s.countRefused(refused.reason)
 		refused.write(w)
-		x.control.SetReadDeadline(time.Now()) // what is left of the body stays there
+		x.control.SetReadDeadline(time.Now()) // leave the rest of the body unread
 		return
 	}
 	s.active.Add(1)
@@ -58,14 +58,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case refused == nil:
 	case x.started || refused.reason == reasonAborted:
-		panic(http.ErrAbortHandler) // the answer is not whole: the connection must say so
+		panic(http.ErrAbortHandler) // the answer is incomplete, and aborting says so
 	default:
 		x.control.SetWriteDeadline(time.Now().Add(headTimeout))
 		refused.write(w)
 	}
 }
 
-// finish accounts for the exchange.
+// finish records the exchange.
 func (x *exchange) finish(refused *refusal) {
 	x.control.SetReadDeadline(time.Now())
 	x.record.Duration = time.Since(x.record.At)
@@ -87,7 +87,7 @@ func (x *exchange) finish(refused *refusal) {
 	}
 }
 
-// admit finds out who asks.
+// admit identifies the caller.
 func (x *exchange) admit() *refusal {
 	r := x.r
 	conn := connOf(r)
@@ -132,8 +132,7 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// serve forwards the request, or says why it was not answered, or not as a
-// whole.
+// serve forwards the request, or returns why there is no complete answer.
 func (x *exchange) serve() *refusal {
 	if !x.server.enter(x.term) {
 		return refuse(reasonTooMany, "the terminal has too many requests under way")
@@ -146,7 +145,7 @@ func (x *exchange) serve() *refusal {
 	x.record.Host = p.to.authority()
 	ctx, cancel := context.WithCancelCause(x.r.Context())
 	defer cancel(nil)
-	// With the terminal ends what its processes have open here.
+	// The terminal's end also ends its processes' connections here.
 	stop := context.AfterFunc(x.term.ctx, func() {
 		cancel(context.Canceled)
 		connOf(x.r).Conn.Close()
@@ -157,7 +156,7 @@ func (x *exchange) serve() *refusal {
 	return x.forward(ctx, p)
 }
 
-// plan says where the request goes and what it carries.
+// plan determines the request's destination and credential.
 func (x *exchange) plan() (plan, *refusal) {
 	if x.route.provider == custom {
 		return x.planCustom()
@@ -221,17 +220,17 @@ func (x *exchange) planCustom() (plan, *refusal) {
 	}, nil
 }
 
-// insecure reports whether to may be asked without TLS: the operator has put
-// it on loopback.
+// insecure reports whether to may be reached without TLS: the operator has set
+// its address to loopback.
 func (s *Server) insecure(to destination) bool {
 	target, ok := s.opts.Dialer.Static.Lookup(to.host, to.host.Port)
 	return s.opts.Insecure && ok && target.Addr().IsLoopback()
 }
 
-// touch notes that something was sent or came.
+// touch notes traffic in either direction.
 func (x *exchange) touch() { x.idle.Reset(x.server.opts.IdleTimeout) }
 
-// A meter counts what is read, and keeps the exchange from being idle.
+// A meter counts reads, and resets the idle timer.
 type meter struct {
 	io.ReadCloser
 	x     *exchange

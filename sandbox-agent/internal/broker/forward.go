@@ -18,7 +18,7 @@ func canonicalHost(name string) (hostname.Host, error) { return hostname.Parse(n
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, bufferBytes); return &b }}
 
-// forward sends the request and hands its answer back.
+// forward sends the request and returns its answer to the client.
 func (x *exchange) forward(ctx context.Context, p plan) *refusal {
 	socket := isWebSocket(x.r)
 	out := x.request(ctx, p, socket)
@@ -30,8 +30,8 @@ func (x *exchange) forward(ctx context.Context, p plan) *refusal {
 		return x.failure(ctx, p, err)
 	}
 	defer answer.Body.Close()
-	// An upstream that sees us go may answer with its default: an empty 200 is
-	// not what was asked for.
+	// An upstream may answer our leaving with its default, such as an empty 200,
+	// which must not be passed on.
 	if ended := context.Cause(ctx); ended != nil {
 		return x.failure(ctx, p, ended)
 	}
@@ -57,7 +57,7 @@ func (x *exchange) forward(ctx context.Context, p plan) *refusal {
 	return x.copy(ctx, p, body, answer.ContentLength)
 }
 
-// request returns what goes upstream.
+// request returns the request for the upstream.
 func (x *exchange) request(ctx context.Context, p plan, socket bool) *http.Request {
 	header := requestHeader(x.r.Header)
 	if socket {
@@ -87,7 +87,7 @@ func (x *exchange) request(ctx context.Context, p plan, socket bool) *http.Reque
 	return out.WithContext(ctx)
 }
 
-// failure says why there is no answer, or no whole one.
+// failure says why there is no answer, or no complete one.
 func (x *exchange) failure(ctx context.Context, p plan, err error) *refusal {
 	if cause := context.Cause(ctx); cause != nil {
 		if x.r.Context().Err() != nil || x.term.ctx.Err() != nil {
@@ -98,8 +98,8 @@ func (x *exchange) failure(ctx context.Context, p plan, err error) *refusal {
 	return asRefusal(p.to.authority(), err)
 }
 
-// relocate returns where a redirect leads a client that follows it: through
-// the broker again. The key goes nowhere by itself.
+// relocate rewrites a redirect so that a client follows it through the broker.
+// The key is never sent along by itself.
 func (x *exchange) relocate(p plan, location string) (string, *refusal) {
 	from := p.to.url()
 	to, err := from.Parse(location)
@@ -145,17 +145,17 @@ func (x *exchange) readable(answer *http.Response) (io.Reader, *refusal) {
 			return nil, refuse(reasonEncoding, "the answer is not the gzip that it says")
 		}
 		answer.Header.Del("Content-Encoding")
-		answer.ContentLength = -1 // of the text, which nobody announced
+		answer.ContentLength = -1 // the decoded text's length is unknown
 		return text, nil
 	}
 	return nil, refuse(reasonEncoding, "the answer has an encoding that can't be masked")
 }
 
-// head writes the status and the headers of an answer.
+// head writes an answer's status and headers.
 func (x *exchange) head(answer *http.Response) {
 	header := passing(answer.Header, answerOnly)
 	if x.server.opts.Masker != nil && x.r.Method != http.MethodHead {
-		header.Del("Content-Length") // what is masked may have another one
+		header.Del("Content-Length") // masking may change the length
 	}
 	maskHeader(header, x.server.opts.Masker)
 	to := x.w.Header()
@@ -166,18 +166,16 @@ func (x *exchange) head(answer *http.Response) {
 		to["Date"] = nil
 	}
 	if _, ok := to["Content-Type"]; !ok {
-		to["Content-Type"] = nil // nor is it guessed
+		to["Content-Type"] = nil // and net/http must not guess it
 	}
 	x.record.Status, x.started = answer.StatusCode, true
 	x.w.WriteHeader(answer.StatusCode)
 }
 
-// flush sends what was written. A client that is gone is noticed by the next
-// write.
+// flush sends buffered output. The next write notices a client that is gone.
 func (x *exchange) flush() { _ = x.control.Flush() }
 
-// copy sends a body on as it comes. length is what was announced, −1 if nothing
-// was.
+// copy streams a body. length is the announced one, −1 if there was none.
 func (x *exchange) copy(ctx context.Context, p plan, body io.Reader, length int64) *refusal {
 	var masker Masker
 	if x.server.opts.Masker != nil {
@@ -191,7 +189,7 @@ func (x *exchange) copy(ctx context.Context, p plan, body io.Reader, length int6
 		n, err := body.Read(*buf)
 		out := (*buf)[:n]
 		length -= int64(n)
-		whole := length == 0 // whoever goes now has all of it
+		whole := length == 0 // if nothing is announced, the answer is complete already
 		if whole && err == nil {
 			err = io.EOF
 		}
@@ -210,7 +208,7 @@ func (x *exchange) copy(ctx context.Context, p plan, body io.Reader, length int6
 			x.flush()
 			x.touch()
 		}
-		// An upstream that sees us go may still end its answer in good form.
+		// An upstream may still complete its answer after our leaving.
 		if ended := context.Cause(ctx); ended != nil && !whole {
 			return x.failure(ctx, p, ended)
 		}

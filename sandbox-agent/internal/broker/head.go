@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 )
 
-// A headConn looks at the head of the one request that comes through a
-// connection. net/http drops a Content-Length beside a Transfer-Encoding
-// without a word; that the two came together is what must be refused.
+// A headConn checks the header of a connection's one request. net/http silently
+// drops a Content-Length if there is a Transfer-Encoding; such a request must
+// be refused.
 type headConn struct {
 	net.Conn
 	closed func()
@@ -40,7 +40,7 @@ func (c *headConn) look(p []byte) {
 	if end >= 0 {
 		c.verdict.Store(checkHead(c.seen[:from+end]))
 	}
-	c.seen, c.ended = nil, true // a head that is too long is refused by net/http
+	c.seen, c.ended = nil, true // net/http refuses a header that is too long
 }
 
 func (c *headConn) Close() error {
@@ -48,8 +48,8 @@ func (c *headConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite ends the output alone, so that a client still reads a refusal
-// while it sends.
+// CloseWrite ends only the output, so that a client that is still sending can
+// read a refusal.
 func (c *headConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -57,7 +57,7 @@ func (c *headConn) CloseWrite() error {
 	return nil
 }
 
-// headEnd returns the length of a head up to its empty line, -1 when there is
+// headEnd returns the length of a header up to its empty line, -1 if there is
 // none.
 func headEnd(b []byte) int {
 	end := -1
@@ -69,7 +69,7 @@ func headEnd(b []byte) int {
 	return end
 }
 
-// checkHead refuses a head that two programs could read as two requests.
+// checkHead refuses a header that two programs could parse as two requests.
 func checkHead(head []byte) *refusal {
 	var lengths, encodings int
 	for i, line := range strings.Split(string(head), "\n") {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// requestOnly are headers that never go upstream: credentials of the client,
-// which are placeholders at best, what ends at this hop, and what would tell
-// the provider about the sandbox.
+// requestOnly are headers that never go upstream: the client's credentials,
+// which are placeholders at best, hop-by-hop headers, and what would identify
+// the sandbox.
 var requestOnly = headerSet(
 	"Authorization", "Proxy-Authorization", "X-Api-Key", "Xi-Api-Key", "X-Goog-Api-Key", "Api-Key", "Apikey",
 	"X-Auth-Token", "X-Auth-Key", "X-Access-Token", "Cookie", "Cookie2",
@@ -22,7 +22,7 @@ var answerOnly = headerSet(
 	"Alt-Svc", "Strict-Transport-Security", "Clear-Site-Data", "Sec-Websocket-Extensions",
 )
 
-// hop are headers between two neighbours (RFC 9110, 7.6.1).
+// hop are the hop-by-hop headers (RFC 9110, 7.6.1).
 var hop = headerSet(
 	"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 )
@@ -35,13 +35,13 @@ func headerSet(names ...string) map[string]bool {
 	return set
 }
 
-// canonicalHeader spells a name in the one way in which headers are compared:
-// some servers take an underscore for a hyphen.
+// canonicalHeader returns the spelling for comparing names: some servers treat
+// an underscore as a hyphen.
 func canonicalHeader(name string) string {
 	return http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
 }
 
-// passing returns the headers that go on to the other side.
+// passing returns the headers to forward.
 func passing(in http.Header, stop map[string]bool) http.Header {
 	named := make(map[string]bool)
 	for _, value := range in["Connection"] {
@@ -74,20 +74,20 @@ func requestHeader(in http.Header) http.Header {
 		out.Del("Sec-Websocket-Protocol")
 	}
 	if _, ok := out["User-Agent"]; !ok {
-		out["User-Agent"] = nil // or net/http adds its own
+		out["User-Agent"] = nil // otherwise net/http adds its own
 	}
-	// What is masked must be text.
+	// Only text can be masked.
 	out.Set("Accept-Encoding", "identity")
 	return out
 }
 
-// subprotocols drops those by which browsers send a key.
+// subprotocols drops the ones by which browsers send a key.
 func subprotocols(values []string) string {
 	var kept []string
 	for offer := range strings.SplitSeq(strings.Join(values, ","), ",") {
 		offer = strings.TrimSpace(offer)
 		if offer == "token" || offer == "bearer" {
-			break // the key is behind it
+			break // the key follows
 		}
 		if offer != "" && !strings.HasPrefix(offer, "openai-insecure-api-key.") {
 			kept = append(kept, offer)

@@ -6,16 +6,16 @@ import "strings"
 type provider struct {
 	name   string
 	host   string   // always https, port 443
-	base   string   // where a client's paths begin
-	whole  []string // paths that are not put under base, beside base itself
+	base   string   // base path for clients' paths
+	whole  []string // paths used as they are, besides base itself
 	header string   // that carries the key
 	prefix string   // before the key
 	keys   []string // variables that hold the key, the usual one first
 	urls   []string // variables by which clients find the broker
 }
 
-// providers is the one table of providers. Where two name one variable for
-// their URL, the later one has it.
+// providers is the one table of providers. If two use one URL variable, the
+// later one wins.
 var providers = []provider{
 	{
 		name: "anthropic", host: "api.anthropic.com", header: "X-Api-Key",
@@ -84,8 +84,8 @@ func findProvider(name string) (provider, bool) {
 	return provider{}, false
 }
 
-// path returns where a client's path is at the provider. Some clients put the
-// base before their paths themselves, which must not double it.
+// path returns a client's path at the provider. Some clients add the base
+// themselves; it is not doubled.
 func (p provider) path(rest string) string {
 	if rest == "" {
 		rest = "/"
@@ -98,7 +98,7 @@ func (p provider) path(rest string) string {
 	return p.base + rest
 }
 
-// rest returns the client's path for one at the provider, false when there is
+// rest returns the client's path for a path at the provider, false if there is
 // none.
 func (p provider) rest(path string) (string, bool) {
 	for _, whole := range p.whole {

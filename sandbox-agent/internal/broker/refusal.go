@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// A reason is why a request was refused or failed, as clients and counters
-// have it.
+// A reason says why a request was refused or failed, to clients and in
+// counters.
 type reason string
 
 const (
@@ -57,8 +57,8 @@ var reasons = map[reason]struct {
 	reasonAborted:        {http.StatusBadGateway, ""},
 }
 
-// A refusal is an answer of the broker itself. Its message is made of fixed
-// text and canonical host names: never of a path, a query or a key.
+// A refusal is the broker's own answer. Its message consists of fixed text and
+// canonical host names, never of a path, a query or a key.
 type refusal struct {
 	reason  reason
 	message string
@@ -70,7 +70,7 @@ func refuse(why reason, message string) *refusal { return &refusal{reason: why, 
 
 func (r *refusal) status() int { return reasons[r.reason].status }
 
-// asRefusal makes a failure on the way to host one that a client may read.
+// asRefusal turns an error on the way to host into one for clients.
 func asRefusal(host string, err error) *refusal {
 	var fault *protocol.Error
 	switch {
@@ -88,7 +88,7 @@ func asRefusal(host string, err error) *refusal {
 func (r *refusal) write(w http.ResponseWriter) {
 	shown := r.reason
 	if shown == reasonUser {
-		shown = reasonCapability // who guesses learns nothing
+		shown = reasonCapability // guessing reveals nothing
 	}
 	body, err := json.Marshal(struct {
 		Error   reason `json:"error"`
@@ -108,7 +108,7 @@ func (r *refusal) write(w http.ResponseWriter) {
 	w.Write(body)
 }
 
-// Refusals returns all reasons that are counted, sorted.
+// Refusals returns all counted reasons, sorted.
 func Refusals() []string {
 	all := []string{string(connsRefused)}
 	for why := range reasons {

@@ -11,16 +11,16 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// placeholder stands in a variable before its name, where a secret would be.
+// placeholder replaces a secret in a variable, followed by its name.
 const placeholder = "[BROKERED]"
 
-// A scope is a session, or one terminal of it where pty isn't empty.
+// A scope is a session, or one of its terminals if pty isn't empty.
 type scope struct {
 	session protocol.SessionID
 	pty     protocol.PTYID
 }
 
-// A terminal is somebody who may use the broker.
+// A terminal is one that may use the broker.
 type terminal struct {
 	// Static after construction.
 	scope
@@ -30,10 +30,10 @@ type terminal struct {
 	end        context.CancelFunc
 
 	// Guarded by registry.mu.
-	active int // requests under way
+	active int // requests in progress
 }
 
-// registry holds who may use which secrets.
+// registry knows the terminals and their secrets.
 type registry struct {
 	// Static after construction.
 	base string // URL of the server, without a path
@@ -42,7 +42,7 @@ type registry struct {
 	// Guarded by mu.
 	closed       bool
 	terminals    map[scope]*terminal
-	capabilities map[[sha256.Size]byte]*terminal // by the hash: looking up tells nothing of it by its time
+	capabilities map[[sha256.Size]byte]*terminal // by hash, so that lookups leak no timing
 	secrets      map[scope]map[string]string
 	domains      map[protocol.SessionID]map[domainKey]*rule
 }
@@ -54,9 +54,9 @@ func newRegistry(base string) *registry {
 	}
 }
 
-// Environ returns the variables by which a terminal, whose processes run as
-// uid, uses the protected secrets that names are: a placeholder each, and the
-// URLs of the broker. It gives the terminal its capability when it has none.
+// Environ returns the variables with which a terminal, whose processes run as
+// uid, uses the protected secrets called names: a placeholder for each, and the
+// broker's URLs. It gives the terminal a capability if it has none.
 func (r *registry) Environ(session protocol.SessionID, pty protocol.PTYID, uid int, names []string) (map[string]string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,7 +112,7 @@ func (r *registry) terminal(at scope, uid int) (*terminal, error) {
 	return t, nil
 }
 
-// find returns the terminal that has a capability.
+// find returns the terminal with a capability.
 func (r *registry) find(capability string) (*terminal, bool) {
 	hash := sha256.Sum256([]byte(capability))
 	r.mu.Lock()
@@ -121,7 +121,7 @@ func (r *registry) find(capability string) (*terminal, bool) {
 	return t, ok
 }
 
-// enter counts a request of t, false when it has too many.
+// enter counts a request of t, false if it has too many.
 func (r *registry) enter(t *terminal) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,9 +138,8 @@ func (r *registry) leave(t *terminal) {
 	t.active--
 }
 
-// PutSecret makes a value known under the name of its variable, to a session
-// or, where pty isn't empty, to one terminal alone, for which it goes before
-// the session's.
+// PutSecret stores the value of a variable for a session or, if pty isn't
+// empty, for one terminal, for which it overrides the session's.
 func (r *registry) PutSecret(session protocol.SessionID, pty protocol.PTYID, name, value string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,7 +153,7 @@ func (r *registry) PutSecret(session protocol.SessionID, pty protocol.PTYID, nam
 	r.secrets[at][name] = strings.TrimSpace(value)
 }
 
-// RemoveSecret forgets a value. Requests that carry it already go on.
+// RemoveSecret removes a value. Requests that already carry it continue.
 func (r *registry) RemoveSecret(session protocol.SessionID, pty protocol.PTYID, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,8 +174,8 @@ func (r *registry) secret(t *terminal, names ...string) (name, value string, ok 
 	return "", "", false
 }
 
-// EndTerminal takes a terminal's capability back, ends its requests and
-// forgets its own secrets.
+// EndTerminal revokes a terminal's capability, ends its requests and removes
+// its own secrets.
 func (r *registry) EndTerminal(session protocol.SessionID, pty protocol.PTYID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -184,7 +183,7 @@ func (r *registry) EndTerminal(session protocol.SessionID, pty protocol.PTYID) {
 	delete(r.secrets, scope{session, pty})
 }
 
-// endTerminal forgets the terminal of at. The caller holds mu.
+// endTerminal removes the terminal at. The caller holds mu.
 func (r *registry) endTerminal(at scope) {
 	t, ok := r.terminals[at]
 	if !ok {
@@ -195,7 +194,7 @@ func (r *registry) endTerminal(at scope) {
 	delete(r.capabilities, sha256.Sum256([]byte(t.capability)))
 }
 
-// EndSession ends all terminals of a session and forgets its secrets and
+// EndSession ends all terminals of a session and removes its secrets and
 // approved domains.
 func (r *registry) EndSession(session protocol.SessionID) {
 	r.mu.Lock()

@@ -7,23 +7,22 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hostname"
 )
 
-// Bounds of what is asked for, in bytes.
+// Limits of requests, in bytes.
 const (
 	maxTargetBytes = 16 << 10
 	maxNameBytes   = 128
 )
 
-// A route is what the target of a request names.
+// A route is a parsed request target.
 type route struct {
 	capability string
 	provider   string // or "custom"
 	secret     string // of custom
-	rest       string // path behind the provider, as it was sent; "" or beginning with /
-	query      string // as it was sent, without the ?
+	rest       string // path behind the provider, as sent; "" or beginning with /
+	query      string // as sent, without the ?
 }
 
-// parseRoute splits a request target once. What it returns is in the bytes in
-// which it was sent.
+// parseRoute splits a request target once. It returns the bytes as sent.
 func parseRoute(target string) (route, *refusal) {
 	if len(target) > maxTargetBytes {
 		return route{}, refuse(reasonInvalidPath, "the path is too long")
@@ -57,8 +56,8 @@ const (
 	nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 )
 
-// checkPath refuses a path that another program could read as another one. It
-// looks at what the path is when it is decoded once, and twice.
+// checkPath refuses a path that another program could read differently. It
+// checks the path decoded once, and twice.
 func checkPath(raw string) *refusal {
 	if strings.HasPrefix(raw, "//") {
 		return refuse(reasonInvalidPath, "the path begins with two slashes")
@@ -96,7 +95,7 @@ func plainPath(text string) bool {
 		}
 	}
 	for segment := range strings.SplitSeq(text, "/") {
-		name, _, _ := strings.Cut(segment, ";") // as some servers see it
+		name, _, _ := strings.Cut(segment, ";") // some servers ignore the rest
 		if name == "." || name == ".." {
 			return false
 		}
@@ -113,7 +112,7 @@ func checkQuery(raw string) *refusal {
 	return nil
 }
 
-// A destination is where a request goes.
+// A destination is the target of a request.
 type destination struct {
 	scheme string
 	host   hostname.Host // with a port
@@ -128,8 +127,8 @@ func (d destination) defaultPort() int {
 	return 443
 }
 
-// authority returns the host as it stands in a URL and in approvals: with its
-// port where that is not the usual one.
+// authority returns the host as in URLs and approvals: with its port if that
+// isn't the default.
 func (d destination) authority() string {
 	if d.host.Port == d.defaultPort() {
 		return d.host.WithPort(0).String()
@@ -137,7 +136,7 @@ func (d destination) authority() string {
 	return d.host.String()
 }
 
-// url returns d so that it goes out in the bytes that were checked.
+// url returns d as a URL that is sent in the checked bytes.
 func (d destination) url() *url.URL {
 	path, err := url.PathUnescape(d.path)
 	if err != nil {
@@ -146,13 +145,13 @@ func (d destination) url() *url.URL {
 	return &url.URL{Scheme: d.scheme, Host: d.authority(), Path: path, RawPath: d.path, RawQuery: d.query}
 }
 
-// sameOrigin reports whether a redirect from d to other stays where it was.
+// sameOrigin reports whether a redirect from d to other keeps the origin.
 func (d destination) sameOrigin(other destination) bool {
 	return d.scheme == other.scheme && d.host == other.host
 }
 
-// customTarget reads ?target= of a query. Parameters beside it belong to a
-// target that was not escaped, and are added to its own.
+// customTarget reads ?target= of a query. Parameters beside it belong to an
+// unescaped target, and are added to its own.
 func customTarget(query string) (destination, *refusal) {
 	var target string
 	var found bool
@@ -167,7 +166,7 @@ func customTarget(query string) (destination, *refusal) {
 			if err != nil {
 				return destination{}, refuse(reasonInvalidTarget, "target is not escaped as it should be")
 			}
-			// What was not escaped at all keeps its plus signs.
+			// An unescaped target keeps its plus signs.
 			if strings.Contains(value, "://") {
 				decoded = value
 			}
@@ -218,13 +217,13 @@ func parseURL(text string) (destination, *refusal) {
 	return d, nil
 }
 
-// keyParameters are the query parameters by which APIs take a key.
+// keyParameters are the query parameters in which APIs accept a key.
 var keyParameters = map[string]bool{
 	"key": true, "api_key": true, "apikey": true, "api-key": true, "access_token": true, "xi-api-key": true,
 }
 
 // withoutKeys removes the parameters by which a client would send a key: by
-// name for a provider, and whatever holds a placeholder for anybody.
+// name for a provider, and whatever contains a placeholder for any target.
 func withoutKeys(query string, byName bool) string {
 	kept := make([]string, 0, strings.Count(query, "&")+1)
 	for part := range strings.SplitSeq(query, "&") {

@@ -20,13 +20,13 @@ const (
 	frameControl = 0x08
 	frameMasked  = 0x80
 	frameLength  = 0x7f
-	maxControl   = 125 // bytes of a control frame
+	maxControl   = 125 // largest control frame, in bytes
 )
 
 var errFrame = errors.New("not a frame of a server without extensions")
 
-// socket carries a WebSocket. What the provider sends is masked message by
-// message; what the client sends goes on as it is.
+// socket carries a WebSocket. It masks the provider's messages one by one, and
+// forwards the client's unchanged.
 func (x *exchange) socket(ctx context.Context, answer *http.Response) *refusal {
 	upstream, ok := answer.Body.(io.ReadWriteCloser)
 	if !ok || answer.Header.Get("Sec-Websocket-Extensions") != "" {
@@ -59,7 +59,7 @@ func (x *exchange) socket(ctx context.Context, answer *http.Response) *refusal {
 		return nil
 	}
 	done := make(chan struct{})
-	go func() { // joined below; ended by end
+	go func() { // joined below; end ends it
 		defer close(done)
 		defer end()
 		io.Copy(upstream, meter{io.NopCloser(buffered.Reader), x, &x.in})
@@ -81,8 +81,7 @@ func (x *exchange) socket(ctx context.Context, answer *http.Response) *refusal {
 	return nil
 }
 
-// deadlined writes to a client that must take what it gets within the idle
-// timeout.
+// deadlined writes to a client that must read within the idle timeout.
 type deadlined struct {
 	net.Conn
 	x *exchange
@@ -93,12 +92,12 @@ func (d deadlined) Write(p []byte) (int, error) {
 	return d.Conn.Write(p)
 }
 
-// maskFrames copies a server's frames to dst, masking each message as a
-// whole: it may be sent in other pieces than it came in.
+// maskFrames copies a server's frames to dst and masks each message as a whole.
+// It may send a message in other pieces than it came in.
 func maskFrames(dst io.Writer, src io.Reader, masker func() Masker) error {
 	in := bufio.NewReaderSize(src, bufferBytes)
 	buf := make([]byte, bufferBytes)
-	var message Masker // of the message that is under way; nil: none
+	var message Masker // of the current message; nil: none
 	var opcode byte    // to be sent with its next piece
 	var out []byte
 	for {
@@ -166,7 +165,7 @@ func readFrameHead(in *bufio.Reader) (head byte, size uint64, err error) {
 	return head, size, err
 }
 
-// maskControl copies a control frame, which a close's reason makes text.
+// maskControl copies a control frame and masks the reason in a close.
 func maskControl(dst io.Writer, in io.Reader, head byte, size uint64, m Masker) error {
 	if size > maxControl || head&frameFin == 0 {
 		return errFrame
@@ -175,7 +174,7 @@ func maskControl(dst io.Writer, in io.Reader, head byte, size uint64, m Masker) 
 	if _, err := io.ReadFull(in, payload); err != nil {
 		return err
 	}
-	code := min(len(payload), 2) // of a close
+	code := min(len(payload), 2) // of a close: the code
 	masked := m.Flush(m.Write(append([]byte(nil), payload[:code]...), payload[code:]))
 	return writeFrame(dst, head&frameOpcode, true, masked[:min(len(masked), maxControl)])
 }

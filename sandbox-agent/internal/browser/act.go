@@ -23,26 +23,26 @@ import (
 )
 
 const (
-	// navigateTimeout bounds a navigation until the document's text is there. Its
-	// connection may wait for somebody to decide about it.
+	// navigateTimeout bounds a navigation until the document's text is loaded. Its
+	// connection may wait for somebody's decision.
 	navigateTimeout = 80 * time.Second
-	// leaveTimeout is how long a page may take to be able to be left.
+	// leaveTimeout bounds the check that a page can be left.
 	leaveTimeout = 4 * time.Second
-	// loadGrace is how long is waited for what a document needs besides.
+	// loadGrace bounds the wait for a document's other resources.
 	loadGrace = 5 * time.Second
 	// evaluateTimeout bounds a script.
 	evaluateTimeout = 30 * time.Second
-	// lookEvery is the time between two looks for an element.
+	// lookEvery is the interval of looking for an element.
 	lookEvery = 100 * time.Millisecond
 	// maxText bounds a text that a tool returns, in bytes.
 	maxText = 256 << 10
-	// maxScript and maxTyped bound what a caller sends, in bytes.
+	// maxScript and maxTyped bound a caller's input, in bytes.
 	maxScript, maxTyped = 256 << 10, 64 << 10
 	// maxSelector bounds a selector, in bytes.
 	maxSelector = 4 << 10
 )
 
-// navigate opens address, and returns whether all the document needs came in
+// navigate opens address, and returns whether the document loaded completely in
 // time.
 func (p *page) navigate(ctx context.Context, address string) (loaded bool, err error) {
 	if err := op.CheckBrowserURL(address); err != nil {
@@ -68,12 +68,12 @@ func (p *page) navigate(ctx context.Context, address string) (loaded bool, err e
 		return false, protocol.Errorf(protocol.KindUpstream, "%s", cut(res.ErrorText, maxTitle))
 	}
 	if res.LoaderID == "" {
-		return true, nil // it is the same document
+		return true, nil // same document
 	}
 	return p.awaitLoad(ctx, res.LoaderID)
 }
 
-// refused returns why the guard answered in place of address, if it did.
+// refused returns why the guard answered instead of address, if it did.
 func (p *page) refused(address string) error {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -82,11 +82,10 @@ func (p *page) refused(address string) error {
 	return p.c.guard.refusalOf(u)
 }
 
-// statusFunction returns the document's HTTP status; 0: it has none.
+// statusFunction returns the document's HTTP status; 0: none.
 const statusFunction = `() => performance.getEntriesByType("navigation")[0]?.responseStatus ?? 0`
 
-// shown returns what the tab has come to show, or why it is the guard's answer
-// alone.
+// shown returns what the tab shows, or why it is only the guard's answer.
 func (p *page) shown(ctx context.Context) (address, title string, err error) {
 	address, title, err = p.where(ctx)
 	if err != nil {
@@ -101,11 +100,11 @@ func (p *page) shown(ctx context.Context) (address, title string, err error) {
 	return address, title, nil
 }
 
-// errHung says that a page that is to be left doesn't let go.
+// errHung says that a page is too busy to be left.
 var errHung = protocol.Errorf(protocol.KindUnavailable, "the page computes without end; the next call starts the browser anew")
 
-// leave returns errHung, and ends the Chromium, when the page is too busy to be
-// left: the next one may need its process.
+// leave returns errHung, and ends the Chromium, if the page is too busy to be
+// left: the next page may need its process.
 func (p *page) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.c.opts.leave, leaveTimeout))
 	defer cancel()
@@ -116,7 +115,7 @@ func (p *page) leave(ctx context.Context) error {
 	return errHung
 }
 
-// foresee returns why the guard will refuse address, as far as it is known.
+// foresee returns why the guard would refuse address, as far as known.
 func (g *guard) foresee(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || !namesThisMachine(u.Hostname()) {
@@ -138,7 +137,7 @@ func (g *guard) foresee(address string) error {
 	return g.judge(addrs[0], port)
 }
 
-// awaitLoad waits for the document of loader, or for one that it gives way to.
+// awaitLoad waits for loader's document, or for one that replaces it.
 func (p *page) awaitLoad(ctx context.Context, loader cdp.LoaderID) (loaded bool, err error) {
 	var grace <-chan time.Time
 	seen := false
@@ -166,8 +165,8 @@ func (p *page) awaitLoad(ctx context.Context, loader cdp.LoaderID) (loaded bool,
 	}
 }
 
-// evaluate runs script in the page and returns its value as JSON, or as it is
-// printed where JSON has no form for it.
+// evaluate runs script in the page and returns its value as JSON, or in printed
+// form if JSON has none for it.
 func (p *page) evaluate(ctx context.Context, script string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, evaluateTimeout)
 	defer cancel()
@@ -189,8 +188,8 @@ func (p *page) evaluate(ctx context.Context, script string) (string, error) {
 	return "undefined", nil
 }
 
-// value runs script as a console does, which may await at its top and declare
-// what is declared already, and returns its value or what was thrown.
+// value runs script as a console does, with top-level await and redeclarations,
+// and returns its value or exception.
 func (p *page) value(ctx context.Context, script string) (*runtime.RemoteObject, *runtime.ExceptionDetails, error) {
 	yes := true
 	res, err := cdp.Call(ctx, p.target, runtime.Evaluate, runtime.EvaluateParams{
@@ -212,7 +211,7 @@ func (p *page) value(ctx context.Context, script string) (*runtime.RemoteObject,
 	return called.Result, called.ExceptionDetails, err
 }
 
-// plain returns value without the escapes of characters that need none.
+// plain returns value without unnecessary escapes.
 func plain(value jsonv2.Value) string {
 	text := value.Clone()
 	if err := text.Format(jsonv2.AllowInvalidUTF8(true)); err != nil {
@@ -221,8 +220,8 @@ func plain(value jsonv2.Value) string {
 	return string(text)
 }
 
-// findFunction finds the element of a selector: a path of XML when it begins
-// with / or (, otherwise CSS.
+// findFunction finds the element of a selector: an XPath if it begins with / or
+// (, otherwise CSS.
 const findFunction = `(selector) => {
 	if (/^[\/(]/.test(selector)) {
 		return document.evaluate(selector, document, null, XPathResult.FIRST_ORDERED_NODE_TYPE, null).singleNodeValue;
@@ -230,8 +229,8 @@ const findFunction = `(selector) => {
 	return document.querySelector(selector);
 }`
 
-// spotFunction returns how an element stands, and where its middle is in the
-// window once it was scrolled there.
+// spotFunction returns an element's state, and its centre in the window after
+// scrolling there.
 const spotFunction = `(selector, scroll) => {
 	const find = ` + findFunction + `;
 	const e = find(selector);
@@ -250,7 +249,7 @@ type spot struct {
 	Y       float64 `json:"y"` // pixels from the window's top
 }
 
-// await waits until an element is as wanted, at most patience.
+// await waits until an element is as wanted, for at most patience.
 func (p *page) await(ctx context.Context, selector string, patience time.Duration, scroll bool, wanted func(spot) bool) (spot, error) {
 	if selector == "" {
 		return spot{}, protocol.Errorf(protocol.KindInvalid, "there is no selector")
@@ -265,7 +264,7 @@ func (p *page) await(ctx context.Context, selector string, patience time.Duratio
 		if err == nil && wanted(s) {
 			return s, nil
 		}
-		// Between two documents there is nothing to call a function in.
+		// Between two documents there is no context for a function.
 		if err != nil && protocol.KindOf(err) != protocol.KindUpstream {
 			return spot{}, err
 		}
@@ -283,7 +282,7 @@ func (p *page) await(ctx context.Context, selector string, patience time.Duratio
 
 func visible(s spot) bool { return s.Visible }
 
-// click clicks into the middle of an element.
+// click clicks the centre of an element.
 func (p *page) click(ctx context.Context, selector string, patience time.Duration) error {
 	s, err := p.await(ctx, selector, patience, true, visible)
 	if err != nil {
@@ -304,8 +303,9 @@ func (p *page) click(ctx context.Context, selector string, patience time.Duratio
 	return nil
 }
 
-// focusFunction gives an element the focus and has what is typed replace what is
-// in it, or come behind. Of a list it chooses the entry by value or label itself.
+// focusFunction focuses an element and prepares it for typing, which replaces
+// or extends its content. In a list it chooses the entry by value or label
+// itself.
 const focusFunction = `(selector, text, clear) => {
 	const find = ` + findFunction + `;
 	const e = find(selector);
@@ -331,7 +331,7 @@ const focusFunction = `(selector, text, clear) => {
 	return e === document.activeElement || e.contains(document.activeElement) ? "focused" : "can't be typed into";
 }`
 
-// typing is what page.write types.
+// typing is the input of page.write.
 type typing struct {
 	text          string
 	clear, submit bool
@@ -369,7 +369,7 @@ func (p *page) write(ctx context.Context, selector string, patience time.Duratio
 	return nil
 }
 
-// key presses a key and lets it go.
+// key presses and releases a key.
 func (p *page) key(ctx context.Context, name string, code int64, text string) error {
 	for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeKeyUp} {
 		params := input.DispatchKeyEventParams{Type: kind, Key: name, Code: name, WindowsVirtualKeyCode: code, NativeVirtualKeyCode: code}
@@ -392,8 +392,8 @@ const textFunction = `(selector, html, max) => {
 	return {found: true, text: text.slice(0, max), length: text.length};
 }`
 
-// text returns the text or the HTML of an element, or of the whole document for
-// no selector. What is over maxText is cut off, and said to be.
+// text returns the text or HTML of an element, or of the whole document without
+// a selector. It cuts it at maxText and says so.
 func (p *page) text(ctx context.Context, selector string, html bool) (string, error) {
 	var res struct {
 		Found  bool   `json:"found"`
@@ -409,8 +409,8 @@ func (p *page) text(ctx context.Context, selector string, html bool) (string, er
 	return shorten(res.Text, res.Length), nil
 }
 
-// shorten returns text, which may be the beginning of one of so many characters,
-// with at most maxText bytes.
+// shorten cuts text, perhaps already the beginning of whole characters, to
+// maxText bytes.
 func shorten(text string, whole int) string {
 	if len(text) <= maxText && len(text) >= whole {
 		return text
@@ -419,7 +419,7 @@ func shorten(text string, whole int) string {
 	return fmt.Sprintf("%s\n[cut off: the whole has %d characters]", cut(text, maxText-note), whole)
 }
 
-// scrollFunction scrolls, and returns where the window stands.
+// scrollFunction scrolls, and returns the window's position.
 const scrollFunction = `(selector, x, y) => {
 	const find = ` + findFunction + `;
 	if (selector) {
@@ -432,7 +432,7 @@ const scrollFunction = `(selector, x, y) => {
 	return {found: true, x: window.scrollX, y: window.scrollY, width: d?.scrollWidth ?? 0, height: d?.scrollHeight ?? 0};
 }`
 
-// scroll scrolls to an element, if one is given, and by so many pixels.
+// scroll scrolls to an element, if given, and by so many pixels.
 func (p *page) scroll(ctx context.Context, selector string, x, y float64) (string, error) {
 	var res json.RawMessage
 	if err := p.call(ctx, scrollFunction, &res, selector, x, y); err != nil {

@@ -27,48 +27,48 @@ type Browser struct {
 	own    *ports
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	wait   sync.WaitGroup // what goes on beside calls
+	wait   sync.WaitGroup // goroutines besides calls
 
 	mu sync.Mutex
 	// Guarded by mu.
 	seats  map[protocol.SessionID]*seat
-	taken  int // Chromiums that run, start or end
+	taken  int // Chromiums that start, run or end
 	closed bool
 }
 
-// A seat is where a session's Chromium runs, when it does.
+// A seat is a session's place for its Chromium.
 // Guarded by Browser.mu, but for session.
 type seat struct {
 	session protocol.SessionID // static
 	account *Account           // nil before the first start
 	running *chromium          // nil: there is none
-	busy    *attempt           // a start or an end under way
-	ended   bool               // the session is over
-	uses    int                // calls under way
+	busy    *attempt           // a start or end in progress
+	ended   bool               // the session has ended
+	uses    int                // calls in progress
 	idle    *time.Timer        // since the last call; nil: none yet
 	failed  string             // why the last start failed
 	viewers map[*viewer]struct{}
 	last    Frame // of the running Chromium, for new viewers
 }
 
-// An attempt is to start a Chromium or to end one.
+// An attempt is a start or an end of a Chromium.
 type attempt struct {
 	starts bool
 	done   chan struct{}
 	err    error // of a start; valid when done is closed
 }
 
-// New returns a Browser without any Chromium. It removes what is in opts.Dir.
+// New returns a Browser without Chromiums. It empties opts.Dir.
 func New(opts Options) (*Browser, error) {
 	opts.IdleTimeout = cmp.Or(opts.IdleTimeout, DefaultIdleTimeout)
 	opts.Max = cmp.Or(opts.Max, DefaultMax)
 	if err := os.RemoveAll(opts.Dir); err != nil {
 		return nil, fmt.Errorf("clear the browsers' folder: %w", err)
 	}
-	if err := os.MkdirAll(opts.Dir, 0o711); err != nil { // users pass through and see nothing
+	if err := os.MkdirAll(opts.Dir, 0o711); err != nil { // users may pass through but not list it
 		return nil, fmt.Errorf("make the browsers' folder: %w", err)
 	}
-	if err := os.Chmod(opts.Dir, 0o711); err != nil { // whatever the umask
+	if err := os.Chmod(opts.Dir, 0o711); err != nil { // regardless of the umask
 		return nil, err
 	}
 	b := &Browser{opts: opts, own: &ports{listen: make(map[int]bool)}, seats: make(map[protocol.SessionID]*seat)}
@@ -76,7 +76,8 @@ func New(opts Options) (*Browser, error) {
 	return b, nil
 }
 
-// seat returns the session's, which is made if need be. The caller holds mu.
+// seat returns the session's seat and makes it if necessary. The caller holds
+// mu.
 func (b *Browser) seat(session protocol.SessionID) *seat {
 	s := b.seats[session]
 	if s == nil {
@@ -86,7 +87,7 @@ func (b *Browser) seat(session protocol.SessionID) *seat {
 	return s
 }
 
-// tidy forgets a seat that nothing is on. The caller holds mu.
+// tidy removes an empty seat. The caller holds mu.
 func (b *Browser) tidy(s *seat) {
 	if s.account == nil && s.running == nil && s.busy == nil && len(s.viewers) == 0 && s.failed == "" && b.seats[s.session] == s {
 		delete(b.seats, s.session)
@@ -95,8 +96,8 @@ func (b *Browser) tidy(s *seat) {
 
 var errClosed = protocol.Errorf(protocol.KindEnded, "the session is over")
 
-// use returns the session's Chromium, which is started if need be. It is not
-// idle before release is called.
+// use returns the session's Chromium, started if necessary. It isn't idle until
+// release is called.
 func (b *Browser) use(ctx context.Context, session protocol.SessionID) (c *chromium, release func(), err error) {
 	for {
 		b.mu.Lock()
@@ -150,14 +151,14 @@ func (b *Browser) release(s *seat) {
 		s.idle.Stop()
 	}
 	c := s.running
-	var timer *time.Timer // compared under mu: it may fire while another takes its place
+	var timer *time.Timer // compared under mu, as it may fire while another replaces it
 	timer = time.AfterFunc(b.opts.IdleTimeout, func() {
 		b.end(s, func() bool { return s.running == c && s.uses == 0 && s.idle == timer })
 	})
 	s.idle = timer
 }
 
-// start carries out a seat's attempt to start.
+// start executes a seat's attempt to start.
 func (b *Browser) start(s *seat) {
 	c, err := b.launch(s)
 	b.mu.Lock()
@@ -196,7 +197,7 @@ func (b *Browser) launch(s *seat) (*chromium, error) {
 	return start(b.ctx, s.session, b.profile(s.session), *known, &b.opts, b.own)
 }
 
-// profile is the folder of a session's Chromium.
+// profile returns the folder of a session's Chromium.
 func (b *Browser) profile(session protocol.SessionID) string {
 	return filepath.Join(b.opts.Dir, string(session))
 }
@@ -225,7 +226,7 @@ func (b *Browser) end(s *seat, sure func() bool) {
 	s.busy = nil
 }
 
-// stop ends a seat's Chromium after what is under way.
+// stop ends a seat's Chromium after the running attempt.
 func (b *Browser) stop(ctx context.Context, s *seat) error {
 	for {
 		b.end(s, func() bool { return true })
@@ -247,7 +248,7 @@ func (b *Browser) stop(ctx context.Context, s *seat) error {
 	}
 }
 
-// End ends the session's Chromium for good, and removes what it kept.
+// End ends the session's Chromium for good, and removes its data.
 func (b *Browser) End(session protocol.SessionID) {
 	b.mu.Lock()
 	s := b.seats[session]
@@ -260,7 +261,7 @@ func (b *Browser) End(session protocol.SessionID) {
 		v.leave()
 	}
 	b.mu.Unlock()
-	_ = b.stop(context.Background(), s) // which has no deadline
+	_ = b.stop(context.Background(), s) // it has no deadline
 	b.mu.Lock()
 	account := s.account
 	delete(b.seats, session)
@@ -292,7 +293,7 @@ func (b *Browser) Close() error {
 	return nil
 }
 
-// Stop ends the session's Chromium. What it keeps stays for the next one.
+// Stop ends the session's Chromium. Its data stays for the next one.
 func (b *Browser) Stop(ctx context.Context, session protocol.SessionID) error {
 	b.mu.Lock()
 	s := b.seats[session]
@@ -303,7 +304,7 @@ func (b *Browser) Stop(ctx context.Context, session protocol.SessionID) error {
 	return b.stop(ctx, s)
 }
 
-// Status tells how the session's Chromium stands. It starts none.
+// Status returns the state of the session's Chromium. It starts none.
 func (b *Browser) Status(ctx context.Context, session protocol.SessionID) protocol.BrowserStatus {
 	b.mu.Lock()
 	status := protocol.BrowserStatus{State: stateStopped}
@@ -324,6 +325,6 @@ func (b *Browser) Status(ctx context.Context, session protocol.SessionID) protoc
 	if errors.Is(err, errGone) {
 		return protocol.BrowserStatus{State: stateStopped}
 	}
-	status.URL, status.Title = address, title // empty while it is too busy to say
+	status.URL, status.Title = address, title // empty if it is too busy to answer
 	return status
 }

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// cdpTimeout bounds a method that a person calls.
+	// cdpTimeout bounds a person's call of a method.
 	cdpTimeout = 30 * time.Second
 	// maxCDPAnswer bounds its answer, in bytes: it travels in one frame.
 	maxCDPAnswer = 64 << 10
 )
 
-// CDP carries out cdp.send on the session's tab, and returns what Chromium
-// answered. Its errors are of kind forbidden for a method that isn't allowed,
-// invalid for params that aren't, upstream for what Chromium itself refuses,
-// and too large for an answer over 64 KiB.
+// CDP runs cdp.send on the session's tab, and returns Chromium's answer. Its
+// errors are of kind forbidden for a method that isn't allowed, invalid for bad
+// params, upstream if Chromium itself refuses, and too large for an answer over
+// 64 KiB.
 func (b *Browser) CDP(ctx context.Context, session protocol.SessionID, send op.CDPSend) (json.RawMessage, error) {
 	params, err := checkCDP(send)
 	if err != nil {
@@ -58,13 +58,13 @@ func (b *Browser) CDP(ctx context.Context, session protocol.SessionID, send op.C
 
 var errCDPTooLarge = protocol.Errorf(protocol.KindTooLarge, "the answer has more than %d KiB", maxCDPAnswer>>10)
 
-// tooLarge reports whether err is that of an answer over maxAnswer.
+// tooLarge reports whether err says that an answer was over maxAnswer.
 func tooLarge(err error) bool {
 	var said *cdproto.Error
 	return errors.As(err, &said) && said.Code == tooLargeCode
 }
 
-// checkCDP returns the params to send, or why they aren't.
+// checkCDP returns the checked params to send.
 func checkCDP(send op.CDPSend) (map[string]jsonv2.Value, error) {
 	params, err := op.CheckCDP(send.Method, send.Params)
 	if err != nil {

@@ -22,15 +22,15 @@ import (
 )
 
 const (
-	// startTimeout bounds a start, until the first page can be used.
+	// startTimeout bounds a start, until the first page is usable.
 	startTimeout = time.Minute
-	// quitGrace is how long Chromium may take to end by itself, which writes its
+	// quitGrace is how long Chromium may take to end by itself, which saves its
 	// cookies.
 	quitGrace = 3 * time.Second
 	// maxOutput bounds what is kept of Chromium's output, in bytes.
 	maxOutput = 8 << 10
-	// minSharedMemory is how much /dev/shm must have free, in bytes, for
-	// Chromium to use it.
+	// minSharedMemory is the free space in /dev/shm, in bytes, that Chromium needs
+	// to use it.
 	minSharedMemory = 512 << 20
 	// viewWidth and viewHeight are a page's size, in pixels.
 	viewWidth, viewHeight = 1280, 800
@@ -47,35 +47,35 @@ type chromium struct {
 	guard     *guard
 	kill      func()
 	pipe      *pipe
-	temp      string          // folder
-	sandboxed bool            // its renderers are confined by user namespaces
+	temp      string          // temporary folder
+	sandboxed bool            // user namespaces confine its renderers
 	ctx       context.Context // chromedp's, of the page; ends with the Chromium
 	cancel    context.CancelFunc
-	gone      chan struct{} // closed when the process has been reaped
-	output    *bytes.Buffer // of the process, at most maxOutput; complete when gone is closed
+	gone      chan struct{} // closed once the process is reaped
+	output    *bytes.Buffer // the process's output, at most maxOutput; complete once gone is closed
 	closing   sync.Once
-	crashed   atomic.Bool // its tab is gone
+	crashed   atomic.Bool // its tab has crashed
 
 	page page
 }
 
-// flags are Chromium's, beside those that depend on where it runs.
+// flags are Chromium's fixed flags.
 var flags = []string{
 	"--headless", "--remote-debugging-pipe", "--no-startup-window", "--no-first-run", "--no-default-browser-check",
 	"--mute-audio", "--disable-gpu", "--password-store=basic", "--use-mock-keychain", "--noerrdialogs",
 	"--disk-cache-size=33554432", "--media-cache-size=33554432",
 	fmt.Sprintf("--window-size=%d,%d", viewWidth, viewHeight),
-	// A page can't leave by anything that isn't a connection through the guard.
+	// A page can only use connections through the guard.
 	"--proxy-bypass-list=<-loopback>", "--disable-quic",
 	"--webrtc-ip-handling-policy=disable_non_proxied_udp",
 	"--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
-	// Windows that pages open are not made; where they lead is followed in the tab.
+	// Pages can't open windows; the tab follows their links instead.
 	"--block-new-web-contents",
-	// Its sandbox is made of user namespaces alone: here no program of root's gains
-	// privileges.
+	// Chromium's own sandbox uses only user namespaces, as no setuid program gains
+	// privileges here.
 	"--disable-setuid-sandbox",
-	// Nothing that Chromium does on its own. Of its maker's two hosts that it asks
-	// all the same it is told another address, where nobody listens.
+	// Chromium does nothing on its own. For the two hosts of its maker that it
+	// contacts anyway it gets an address where nobody listens.
 	"--gaia-url=http://127.0.0.1:1", "--component-updater=url-source=http://127.0.0.1:1/",
 	"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-default-apps",
 	"--disable-extensions", "--disable-breakpad", "--disable-crash-reporter", "--disable-domain-reliability",
@@ -86,8 +86,8 @@ var flags = []string{
 		"CertificateTransparencyComponentUpdater,WebOTP,WebUSB,WebBluetooth,WebTransport",
 }
 
-// start starts a Chromium in profile as the user a. It is over when ctx ends,
-// or Close is called, or it ends by itself.
+// start starts a Chromium in profile as the user a. It ends with ctx, with
+// Close, or by itself.
 func start(ctx context.Context, session protocol.SessionID, profile string, a Account, opts *Options, own *ports) (*chromium, error) {
 	find := opts.Exec
 	if find == nil {
@@ -141,7 +141,7 @@ func launch(ctx context.Context, path string, session protocol.SessionID, profil
 	return c, nil
 }
 
-// arguments returns the command line behind the program.
+// arguments returns the command-line arguments.
 func (c *chromium) arguments(profile string) []string {
 	args := append([]string{"--user-data-dir=" + profile, "--proxy-server=http://" + c.guard.address()}, flags...)
 	if !c.sandboxed {
@@ -154,8 +154,8 @@ func (c *chromium) arguments(profile string) []string {
 	return args
 }
 
-// environment is the whole environment of a Chromium: the agent's own may hold
-// secrets.
+// environment returns the complete environment of a Chromium: the agent's own
+// may hold secrets.
 func environment(profile, temp string) []string {
 	env := []string{
 		"HOME=" + profile, "TMPDIR=" + temp, "LANG=C.UTF-8",
@@ -203,10 +203,10 @@ func closeAll(files []*os.File) {
 }
 
 // reap starts the process and waits for it on one thread: the kernel kills the
-// process when the thread that started it ends, not when the agent does. The
-// thread ends with it, for Start may have given up its rights.
+// process when that thread ends, not when the agent does. The thread ends with
+// it, as Start may have dropped its privileges.
 func (c *chromium) reap(cmd *exec.Cmd, output *os.File, started chan<- error) {
-	runtime.LockOSThread() // for ever
+	runtime.LockOSThread() // never unlocked
 	begin := c.opts.Start
 	if begin == nil {
 		begin = startAlone
@@ -225,8 +225,8 @@ func (c *chromium) reap(cmd *exec.Cmd, output *os.File, started chan<- error) {
 		c.output.Write(kept.text)
 	}()
 	awaitEnd(cmd.Process.Pid)
-	c.kill()       // what it leaves behind, while its number is still taken
-	_ = cmd.Wait() // however it ended
+	c.kill()       // including descendants, while its process id is still taken
+	_ = cmd.Wait() // whatever the result
 	timer := time.AfterFunc(time.Second, func() { output.Close() })
 	<-read
 	timer.Stop()
@@ -234,7 +234,7 @@ func (c *chromium) reap(cmd *exec.Cmd, output *os.File, started chan<- error) {
 	close(c.gone)
 }
 
-// awaitEnd returns when a child has ended, and doesn't reap it.
+// awaitEnd returns when a child has ended, without reaping it.
 func awaitEnd(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -250,7 +250,7 @@ func lastLines(text string) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// An allocator hands chromedp the Chromium that runs.
+// An allocator gives chromedp the running Chromium.
 type allocator struct{ c *chromium }
 
 func (a allocator) Allocate(ctx context.Context, opts ...chromedp.BrowserOption) (*chromedp.Browser, error) {
@@ -260,7 +260,7 @@ func (a allocator) Allocate(ctx context.Context, opts ...chromedp.BrowserOption)
 // Wait has nothing to wait for: see Close.
 func (allocator) Wait() {}
 
-// Attaches says that the process is not chromedp's to end.
+// Attaches says that chromedp must not end the process.
 func (allocator) Attaches() bool { return true }
 
 // open connects to the started process and makes its page.
@@ -283,13 +283,13 @@ func (c *chromium) open(ctx context.Context) error {
 	return nil
 }
 
-// crash ends a Chromium that has lost its tab.
+// crash ends a Chromium whose tab has crashed.
 func (c *chromium) crash() {
 	c.crashed.Store(true)
 	c.kill()
 }
 
-// dead reports whether the Chromium is of no use any more.
+// dead reports whether the Chromium is useless.
 func (c *chromium) dead() bool {
 	select {
 	case <-c.page.browser.LostConnection:
@@ -301,12 +301,12 @@ func (c *chromium) dead() bool {
 	}
 }
 
-// Close ends the Chromium with all that it has started, and waits for that. It
-// may end by itself first.
+// Close ends the Chromium and its descendants, and waits for that. It may first
+// end by itself.
 func (c *chromium) Close() { c.closing.Do(c.close) }
 
 func (c *chromium) close() {
-	_ = c.pipe.Close() // whereupon Chromium quits
+	_ = c.pipe.Close() // makes Chromium quit
 	timer := time.AfterFunc(quitGrace, c.kill)
 	<-c.gone
 	timer.Stop()
@@ -317,7 +317,7 @@ func (c *chromium) close() {
 	c.clear()
 }
 
-// clear removes what Chromium had for a while.
+// clear removes Chromium's temporary files.
 func (c *chromium) clear() {
 	if err := os.RemoveAll(c.temp); err != nil {
 		c.opts.Log.Warn("a browser's temporary files stay", "dir", c.temp, "err", err)

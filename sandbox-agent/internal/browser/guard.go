@@ -21,21 +21,21 @@ import (
 )
 
 const (
-	// guardConns bounds Chromium's connections to its guard at a time.
+	// guardConns bounds Chromium's concurrent connections to its guard.
 	guardConns = 256
 	// guardHeader bounds the header of a request, in bytes.
 	guardHeader = 64 << 10
 	// guardDial bounds a dial, resolving included.
 	guardDial = 10 * time.Second
-	// guardHeld bounds the wait for the egress proxy's answer, which may itself
-	// wait for somebody to decide.
+	// guardHeld bounds the wait for the egress proxy, which may wait for
+	// somebody's decision.
 	guardHeld = 75 * time.Second
 )
 
-// A guard is the HTTP proxy through which alone one Chromium reaches anything:
-// pages, fetches, WebSockets and redirects alike. It resolves each name once,
-// judges the address and dials that one; what isn't on this machine goes
-// through the session's egress proxy when it has one.
+// A guard is the HTTP proxy that is a Chromium's only way out: for pages,
+// fetches, WebSockets and redirects. It resolves each name once, checks the
+// address and dials it. Hosts outside this machine go through the session's
+// egress proxy, if it has one.
 type guard struct {
 	// Static after construction.
 	session  protocol.SessionID
@@ -49,14 +49,14 @@ type guard struct {
 	proxied  *http.Transport // through the egress proxy
 	ctx      context.Context // ends with the guard
 	cancel   context.CancelFunc
-	slots    chan struct{} // taken by connections
+	slots    chan struct{} // a semaphore of connections
 	running  sync.WaitGroup
 
 	mu      sync.Mutex
 	refused refusal // guarded by mu: the last one
 }
 
-// newGuard opens a guard on loopback. Close it.
+// newGuard opens a guard on loopback. The caller must close it.
 func newGuard(session protocol.SessionID, uid int, opts *Options, own *ports) (*guard, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -98,14 +98,15 @@ func (g *guard) address() string { return g.listener.Addr().String() }
 // close ends all connections and waits for them.
 func (g *guard) close() {
 	g.cancel()
-	_ = g.server.Close() // nothing can be done about it
+	_ = g.server.Close() // an error has no consequence
 	g.running.Wait()
 	g.own.remove(g.port())
 	g.direct.CloseIdleConnections()
 	g.proxied.CloseIdleConnections()
 }
 
-// A guardListener accepts connections of Chromium's own user, so many at a time.
+// A guardListener accepts a limited number of connections from Chromium's own
+// user.
 type guardListener struct {
 	net.Listener
 	g *guard
@@ -138,7 +139,7 @@ func (l guardListener) Accept() (net.Conn, error) {
 	}
 }
 
-// A guardConn gives its slot back when it is closed, and the guard waits for it.
+// A guardConn frees its slot when it is closed; the guard waits for it.
 type guardConn struct {
 	net.Conn
 	free func()
@@ -149,8 +150,8 @@ func (c *guardConn) Close() error {
 	return c.Conn.Close()
 }
 
-// isChromium reports whether a connection is the user's that Chromium runs as:
-// others would use what the session is allowed.
+// isChromium reports whether a connection comes from Chromium's user: others
+// would gain what the session is allowed.
 func (g *guard) isChromium(conn net.Conn) bool {
 	if g.opts.PeerUID == nil || g.uid < 0 {
 		return true
@@ -176,7 +177,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A refusal is why nothing came from a host.
+// A refusal is why a host was not reached.
 type refusal struct {
 	host string // with its port
 	err  *protocol.Error
@@ -199,8 +200,8 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	http.Error(w, known.Message, status)
 }
 
-// refusalOf returns why the last connection that was refused was, when it was to
-// the host of u; nil: none was.
+// refusalOf returns the reason for the last refusal, if it was for u's host;
+// otherwise nil.
 func (g *guard) refusalOf(u *url.URL) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -210,14 +211,14 @@ func (g *guard) refusalOf(u *url.URL) error {
 	return g.refused.err
 }
 
-// forget forgets what was refused.
+// forget clears the last refusal.
 func (g *guard) forget() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.refused = refusal{}
 }
 
-// withPort returns u's host and port. Of CONNECT there is only that.
+// withPort returns u's host and port. CONNECT has nothing else.
 func withPort(u *url.URL) string {
 	port := u.Port()
 	switch {
@@ -247,7 +248,7 @@ func (g *guard) connect(w http.ResponseWriter, r *http.Request) {
 	defer upstream.Close()
 	client, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		return // it can't be of HTTP/2
+		return // impossible: it isn't HTTP/2
 	}
 	defer client.Close()
 	stop := context.AfterFunc(g.ctx, func() { client.Close(); upstream.Close() })
@@ -258,7 +259,7 @@ func (g *guard) connect(w http.ResponseWriter, r *http.Request) {
 	splice(client, buffered, upstream)
 }
 
-// splice carries bytes both ways until one side ends and the other one has
+// splice carries bytes both ways until one side ends and the other has got
 // everything.
 func splice(client net.Conn, buffered io.Reader, upstream net.Conn) {
 	done := make(chan struct{})
@@ -268,18 +269,18 @@ func splice(client net.Conn, buffered io.Reader, upstream net.Conn) {
 		closeWrite(upstream)
 	}()
 	_, _ = io.Copy(client, upstream)
-	client.Close() // Chromium half-closes nothing
+	client.Close() // Chromium never half-closes
 	upstream.Close()
 	<-done
 }
 
 func closeWrite(conn net.Conn) {
 	if half, ok := conn.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite() // it may be closed
+		_ = half.CloseWrite() // it may be closed already
 	}
 }
 
-// tunnel connects to host, through the egress proxy where there is one.
+// tunnel connects to host, through the egress proxy if there is one.
 func (g *guard) tunnel(ctx context.Context, host string, port int) (net.Conn, error) {
 	proxy := g.egress(host)
 	if proxy == nil {
@@ -313,7 +314,7 @@ func connectThrough(conn net.Conn, proxy *url.URL, target string) error {
 	if err := request.Write(conn); err != nil {
 		return protocol.Errorf(protocol.KindUpstream, "the egress proxy can't be reached")
 	}
-	// The far side speaks only when it is spoken to: nothing follows the answer.
+	// The far side never speaks first, so nothing follows the answer.
 	reader := bufio.NewReaderSize(io.LimitReader(conn, guardHeader), 4<<10)
 	answer, err := http.ReadResponse(reader, request)
 	if err != nil {
@@ -329,8 +330,8 @@ func connectThrough(conn net.Conn, proxy *url.URL, target string) error {
 	return nil
 }
 
-// egress returns the proxy for host; nil: it is dialled. Hosts of this machine
-// are the guard's own business.
+// egress returns the proxy for host; nil: dial directly. The guard itself
+// decides about hosts of this machine.
 func (g *guard) egress(host string) *url.URL {
 	if g.opts.Egress == nil || namesThisMachine(host) {
 		return nil
@@ -338,7 +339,7 @@ func (g *guard) egress(host string) *url.URL {
 	return g.opts.Egress.BrowserProxy(g.session)
 }
 
-// proxyKey is the context's key of the egress proxy for a request.
+// proxyKey is the context key of a request's egress proxy.
 type proxyKey struct{}
 
 // RoundTrip forwards a request without TLS.
@@ -362,7 +363,7 @@ func (g *guard) transport() *http.Transport {
 	}
 }
 
-// dial connects to host itself, when it may be.
+// dial connects to host directly, if allowed.
 func (g *guard) dial(ctx context.Context, host string, port int) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, guardDial)
 	defer cancel()

@@ -13,13 +13,13 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// maxAddrs bounds the addresses of one host that are tried.
+// maxAddrs bounds the tried addresses of one host.
 const maxAddrs = 8
 
-// discardLog is for what net/http says of requests that pages made.
+// discardLog drops net/http's messages about pages' requests.
 var discardLog = log.New(io.Discard, "", 0)
 
-// ports are those that guards listen on.
+// ports are the ports of all guards.
 type ports struct {
 	mu     sync.Mutex
 	listen map[int]bool // guarded by mu
@@ -43,16 +43,16 @@ func (p *ports) has(port int) bool {
 	return p.listen[port]
 }
 
-// port is where the guard listens.
+// port returns the guard's port.
 func (g *guard) port() int {
 	addr, err := netip.ParseAddrPort(g.address())
 	if err != nil {
-		return 0 // can't be
+		return 0 // impossible
 	}
 	return int(addr.Port())
 }
 
-// splitTarget splits the host and port that a connection is wanted to.
+// splitTarget splits a connection's target into host and port.
 func splitTarget(target string) (host string, port int, err error) {
 	host, digits, err := net.SplitHostPort(target)
 	if err == nil {
@@ -64,8 +64,8 @@ func splitTarget(target string) (host string, port int, err error) {
 	return host, port, nil
 }
 
-// namesThisMachine reports whether host is a name or an address of this machine,
-// as far as that is known without resolving it.
+// namesThisMachine reports whether host is a name or address of this machine,
+// as far as known without resolving it.
 func namesThisMachine(host string) bool {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return isLocal(addr)
@@ -79,7 +79,7 @@ func isLocalhost(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// isLocal reports whether addr is this machine's, whatever the interface.
+// isLocal reports whether addr belongs to this machine, on any interface.
 func isLocal(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
 	if addr.IsLoopback() || addr.IsUnspecified() {
@@ -87,7 +87,7 @@ func isLocal(addr netip.Addr) bool {
 	}
 	interfaces, err := net.InterfaceAddrs()
 	if err != nil {
-		return true // nothing is let through that isn't known
+		return true // unknown, so refuse it
 	}
 	for _, own := range interfaces {
 		if prefix, err := netip.ParsePrefix(own.String()); err == nil && prefix.Addr().Unmap().WithZone("") == addr {
@@ -112,9 +112,9 @@ func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	return addrs[:min(len(addrs), maxAddrs)], nil
 }
 
-// judge returns why a page may not connect to port of addr: on this machine it
-// reaches what the session's terminals serve, where that can be told, and never
-// the agent.
+// judge returns why a page may not connect to port of addr. On this machine it
+// may reach servers in the session's terminals, if that can be determined, and
+// never the agent.
 func (g *guard) judge(addr netip.Addr, port int) error {
 	if !isLocal(addr) {
 		return nil

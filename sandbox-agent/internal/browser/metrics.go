@@ -9,9 +9,9 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// Why a guard gives a Chromium nothing: labels of a metric.
+// Reasons for a guard's refusals: labels of a metric.
 const (
-	refusedRules     = "forbidden"   // by what pages may reach: the egress rules, the agent's own ports, private addresses
+	refusedRules     = "forbidden"   // egress rules, the agent's own ports, private addresses
 	refusedUpstream  = "unreachable" // the host, or the egress proxy, doesn't answer
 	refusedRequest   = "malformed"
 	refusedForeign   = "foreign" // the connection isn't Chromium's
@@ -19,8 +19,8 @@ const (
 	refusedElsewhere = "other"
 )
 
-// Metrics count what guards refuse. It is a collector, to be registered once;
-// nil counts nothing.
+// Metrics count guards' refusals. It is a collector, to be registered once; nil
+// counts nothing.
 type Metrics struct {
 	*prometheus.CounterVec // by reason
 }
@@ -38,7 +38,7 @@ func (m *Metrics) refused(reason string) {
 	}
 }
 
-// reasonOf returns the label of what a request is refused for.
+// reasonOf returns the metric's label for a refusal.
 func reasonOf(err error) string {
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok {

@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
 )
 
-// maxCDPResult bounds what cdp.send tells of Chromium's answer, in bytes: it is
-// kept with the command, and travels in one frame.
+// maxCDPResult bounds Chromium's answer to cdp.send, in bytes: it is stored
+// with the command, and sent in one frame.
 const maxCDPResult = 64 << 10
 
 // A Sender sends messages of the DevTools protocol to sessions' browsers.
@@ -20,14 +20,14 @@ const maxCDPResult = 64 << 10
 type Sender interface {
 	// CDP sends a message and returns the result. It starts Chromium if there is
 	// none. It fails with KindForbidden for a method that isn't allowed, and with
-	// KindInvalid for what Chromium refuses.
+	// KindInvalid if Chromium refuses.
 	CDP(ctx context.Context, session protocol.SessionID, message op.CDPSend) (json.RawMessage, error)
 }
 
 // Operations are those on a session's browser.
 func (b *Browser) Operations() feature.Operations { return Operations(b, b.opts.Secrets) }
 
-// Operations are those on the browsers of s. Answers are without secrets.
+// Operations are those on the browsers of s. Answers are masked.
 func Operations(s Sender, secrets *mask.Secrets) feature.Operations {
 	return feature.Operations{
 		op.KindCDPSend: feature.Do(func(ctx context.Context, c *jws.Command, body *op.CDPSend) (protocol.OpResult, error) {

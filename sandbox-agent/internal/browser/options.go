@@ -1,5 +1,5 @@
 // Package browser runs a Chromium for each session that asks for one, as a user
-// of its own, and gives coding agents and people tools to drive it.
+// of its own, with tools for coding agents and people to drive it.
 package browser
 
 import (
@@ -20,82 +20,81 @@ import (
 )
 
 const (
-	// DefaultIdleTimeout is how long a Chromium that no tool uses stays.
+	// DefaultIdleTimeout is how long an unused Chromium keeps running.
 	DefaultIdleTimeout = 5 * time.Minute
-	// DefaultMax bounds the Chromiums that run at a time.
+	// DefaultMax bounds the running Chromiums.
 	DefaultMax = 8
-	// nobody is the user and the group of that name.
+	// nobody is the uid and gid of that user.
 	nobody = 65534
 )
 
-// Options are what a Browser works with. Dir and Log must be set.
+// Options configure a Browser. Dir and Log must be set.
 type Options struct {
-	// Exec returns the program to start; nil: FindChromium.
+	// Exec returns the program's path; nil: FindChromium.
 	Exec func() (path string, err error)
-	// Dir is where profiles are kept while their session lasts. It is made,
-	// emptied by New, and the users that Account gives must be able to pass
-	// through its parents.
+	// Dir holds profiles for the life of their sessions. New makes and empties it.
+	// The users from Accounts must be able to pass through its parents.
 	Dir string
-	// Accounts gives a session's Chromium the user that it runs as; nil: nobody
-	// where the agent is root, else the agent's own user.
+	// Accounts gives a session's Chromium its user; nil: nobody if the agent is
+	// root, otherwise the agent's own user.
 	Accounts Accounts
-	// Start starts cmd, which leads a session of its own, and returns how to kill
-	// it and all that it has started. It may add to cmd's environment. It is called
-	// on a thread of its own, which ends with the program. nil: it is
-	// started as it is, and its process group killed.
+	// Start starts cmd, the leader of a new session, and returns a function that
+	// kills it and its descendants. It may add to cmd's environment. It is called
+	// on a thread that ends with the program. nil: cmd is started unchanged, and
+	// its process group killed.
 	Start func(cmd *exec.Cmd) (kill func(), err error)
 	// Egress is how pages reach the network; nil: directly.
 	Egress Egress
-	// Ports tell which of this machine's pages may connect to; nil: none.
+	// Ports say which ports of this machine pages may reach; nil: none.
 	Ports Ports
-	// PeerUID returns the user at the other end of a loopback connection, as
-	// package peer tells. nil: not checked.
+	// PeerUID returns the user at the other end of a loopback connection, like
+	// package peer. nil: not checked.
 	PeerUID func(local, remote netip.AddrPort) (int, error)
-	// IdleTimeout is how long a Chromium that no tool uses stays; 0:
-	// DefaultIdleTimeout. Watching is no use.
+	// IdleTimeout is how long an unused Chromium keeps running; 0:
+	// DefaultIdleTimeout. Watching doesn't count as use.
 	IdleTimeout time.Duration
-	// Max bounds the Chromiums that run at a time; 0: DefaultMax.
+	// Max bounds the running Chromiums; 0: DefaultMax.
 	Max int
-	// Secrets are masked in what people see of browsers; nil: none.
+	// Secrets are masked in what people see of browsers; nil: no masking.
 	Secrets *mask.Secrets
-	// Metrics count what is refused; nil: nothing is counted.
+	// Metrics count refusals; may be nil.
 	Metrics *Metrics
 	Log     *slog.Logger
 
-	leave time.Duration // in tests: how long a page may take to be able to be left; 0: leaveTimeout
+	leave time.Duration // in tests: replaces leaveTimeout; 0: leaveTimeout
 }
 
 // Accounts are users that programs may run as.
 type Accounts interface {
-	// ReserveUID returns one that nothing runs as, until release is called. Both
-	// are −1 where there is only the agent's own user.
+	// ReserveUID returns a user without processes, reserved until release is
+	// called. Both are −1 if there is only the agent's own user.
 	ReserveUID() (uid, gid int, release func(), err error)
 }
 
 // Egress is the way to the network.
 type Egress interface {
-	// Confine keeps a user to the session's egress proxy if it has one, until free
-	// is called.
+	// Confine restricts a user to the session's egress proxy, if it has one, until
+	// free is called.
 	Confine(session protocol.SessionID, uid int) (free func(), err error)
 	// BrowserProxy returns the session's egress proxy with its credentials, or nil
-	// when it has none at the moment. It is asked for each connection. The agent
-	// itself connects there, not Chromium's user.
+	// if it has none now. It is called for each connection. The agent connects to
+	// it, not Chromium's user.
 	BrowserProxy(session protocol.SessionID) *url.URL
 }
 
-// Ports tell whose the ports of this machine are, whatever their address.
+// Ports say who owns the ports of this machine, at any address.
 type Ports interface {
 	// Owns reports whether the agent itself listens on a port.
 	Owns(port int) bool
 	// Belongs reports whether a program of the session's terminals listens on a
-	// port. It fails when nobody that can be seen does.
+	// port. It fails if the listener can't be determined.
 	Belongs(session protocol.SessionID, port int) (bool, error)
 }
 
-// An Account is a user. Its Chromium must be the only program that it runs
-// where sessions are to be kept apart.
+// An Account is a user. To keep sessions apart, its Chromium must be its only
+// program.
 type Account struct {
-	UID, GID int    // −1: the agent's own, which root's can't be
+	UID, GID int    // −1: the agent's own, which must not be root
 	Release  func() // nil: nothing to do
 }
 
@@ -151,14 +150,14 @@ func (a Account) release() {
 	}
 }
 
-// programs are the names under which Chromium is installed.
+// programs are Chromium's installed names.
 var programs = []string{"chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome"}
 
-// folders are where they are looked for, whatever the agent's PATH is.
+// folders are searched for them, whatever the agent's PATH is.
 var folders = []string{"/usr/local/bin", "/usr/bin", "/bin", "/snap/bin", "/opt/google/chrome"}
 
-// FindChromium returns the path of the installed Chromium or Chrome. Its error,
-// of kind unavailable, says what to install.
+// FindChromium returns the path of the installed Chromium or Chrome. Its error
+// is of kind unavailable and says what to install.
 func FindChromium() (string, error) {
 	for _, folder := range folders {
 		for _, name := range programs {
@@ -172,7 +171,7 @@ func FindChromium() (string, error) {
 		"there is no browser in this sandbox: install the package chromium (or google-chrome-stable) in its image")
 }
 
-// startAlone starts cmd without the façade's help.
+// startAlone starts cmd without Options.Start.
 func startAlone(cmd *exec.Cmd) (func(), error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -181,7 +180,7 @@ func startAlone(cmd *exec.Cmd) (func(), error) {
 	return func() { _ = syscall.Kill(-pid, syscall.SIGKILL) }, nil // it may have ended
 }
 
-// makeProfile makes the folder of a session's Chromium, if need be.
+// makeProfile makes the folder of a session's Chromium, if necessary.
 func makeProfile(dir string, a Account) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("make the browser's folder: %w", err)
@@ -192,9 +191,9 @@ func makeProfile(dir string, a Account) error {
 	return nil
 }
 
-// makeTemp makes a folder for what one Chromium has for a while. Its path is
-// short, wherever profiles are: Chromium has a socket in it, whose path may be
-// 107 bytes long.
+// makeTemp makes a temporary folder for one Chromium. Its path is short
+// wherever profiles are, as Chromium makes a socket in it, whose path is
+// limited to 107 bytes.
 func makeTemp(a Account) (dir string, err error) {
 	if dir, err = os.MkdirTemp("/tmp", "fairlead-chromium-"); err != nil {
 		return "", fmt.Errorf("make the browser's folder: %w", err)
@@ -205,7 +204,7 @@ func makeTemp(a Account) (dir string, err error) {
 	return dir, nil
 }
 
-// A tail keeps the last bytes that are written to it.
+// A tail keeps the last bytes written to it.
 type tail struct {
 	text []byte
 	max  int

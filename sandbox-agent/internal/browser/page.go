@@ -27,11 +27,11 @@ import (
 )
 
 const (
-	// callTimeout bounds what is asked of Chromium without a tool's own timeout.
+	// callTimeout bounds calls of Chromium without a tool's own timeout.
 	callTimeout = 10 * time.Second
-	// blank is the page without anything.
+	// blank is the empty page.
 	blank = "about:blank"
-	// maxURL and maxTitle bound what is told of a page, in bytes.
+	// maxURL and maxTitle bound a page's reported URL and title, in bytes.
 	maxURL, maxTitle = 2 << 10, 512
 )
 
@@ -43,7 +43,7 @@ type page struct {
 	browser *chromedp.Browser
 	frame   cdp.FrameID // of the tab
 
-	turn   chan struct{} // one element; taken by who acts on the page
+	turn   chan struct{} // one element; taken by whoever acts on the page
 	screen screencast
 
 	mu sync.Mutex
@@ -52,11 +52,11 @@ type page struct {
 	changed chan struct{} // closed when loading changes
 }
 
-// progress is how far the document of the tab has come.
+// progress is the loading state of the tab's document.
 type progress struct {
 	loader  cdp.LoaderID
-	content bool // its text is there
-	loaded  bool // and all it needs
+	content bool // its text is loaded
+	loaded  bool // everything is loaded
 }
 
 // attach makes the tab and prepares it.
@@ -79,8 +79,8 @@ func (p *page) attach(c *chromium) error {
 		method string
 		params any
 	}{
-		// What chromedp listens to and nobody here does: a page could keep the
-		// agent busy with it.
+		// Events that chromedp enables and nobody here uses: a page could keep the
+		// agent busy with them.
 		{p.target, css.Disable.Method, cdp.Empty{}},
 		{p.target, dom.Disable.Method, cdp.Empty{}},
 		{p.target, network.Disable.Method, cdp.Empty{}},
@@ -100,7 +100,7 @@ func (p *page) attach(c *chromium) error {
 	return nil
 }
 
-// hear is called with every event of the tab, in turn. It must not wait.
+// hear is called with every event of the tab, in order. It must not block.
 func (p *page) hear(event any) {
 	switch e := event.(type) {
 	case *cdppage.EventLifecycleEvent:
@@ -110,11 +110,11 @@ func (p *page) hear(event any) {
 	case *cdppage.EventFrameNavigated:
 		if e.Frame.ParentID == "" && !mayShow(e.Frame.URL) {
 			p.later(func(ctx context.Context) {
-				_, _ = cdp.Call(ctx, p.target, cdppage.Navigate, cdppage.NavigateParams{URL: blank}) // or the tab is gone
+				_, _ = cdp.Call(ctx, p.target, cdppage.Navigate, cdppage.NavigateParams{URL: blank}) // fails if the tab is gone
 			})
 		}
 	case *cdppage.EventJavascriptDialogOpening:
-		leave := e.Type == cdppage.DialogTypeBeforeunload // who navigates means it
+		leave := e.Type == cdppage.DialogTypeBeforeunload // whoever navigates wants to leave
 		p.later(func(ctx context.Context) {
 			_, _ = cdp.Call(ctx, p.target, cdppage.HandleJavaScriptDialog, cdppage.HandleJavaScriptDialogParams{Accept: leave})
 		})
@@ -131,8 +131,8 @@ func (p *page) hear(event any) {
 	}
 }
 
-// hearBrowser is called with every event of the browser. A second tab, however
-// it came about, is closed; without its tab a Chromium is of no use.
+// hearBrowser is called with every event of the browser. It closes any second
+// tab; without its tab a Chromium is useless.
 func (p *page) hearBrowser(event any) {
 	switch e := event.(type) {
 	case *target.EventTargetCreated:
@@ -152,7 +152,7 @@ func (p *page) hearBrowser(event any) {
 	}
 }
 
-// later has do called beside the events. It ends with the Chromium, or soon.
+// later calls do on another goroutine, which ends with the Chromium or soon.
 func (p *page) later(do func(context.Context)) {
 	go func() {
 		ctx, cancel := context.WithTimeout(p.c.ctx, callTimeout)
@@ -161,7 +161,7 @@ func (p *page) later(do func(context.Context)) {
 	}()
 }
 
-// progressed notes how far the tab's document has come.
+// progressed updates the loading state.
 func (p *page) progressed(e *cdppage.EventLifecycleEvent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,7 +184,7 @@ func (p *page) progress() (progress, <-chan struct{}) {
 	return p.loading, p.changed
 }
 
-// act takes the turn to act on the page. Give it back.
+// act takes the turn to act on the page. done gives it back.
 func (p *page) act(ctx context.Context) (done func(), err error) {
 	select {
 	case p.turn <- struct{}{}:
@@ -201,7 +201,7 @@ var (
 	errTimeout = protocol.Errorf(protocol.KindUnavailable, "the page did not answer in time")
 )
 
-// why returns what an error of Chromium means for who asked.
+// why translates an error of Chromium for the caller.
 func (p *page) why(ctx context.Context, err error) error {
 	var known *protocol.Error
 	switch {
@@ -228,8 +228,8 @@ func (p *page) where(ctx context.Context) (address, title string, err error) {
 	return cut(res.TargetInfo.URL, maxURL), cut(res.TargetInfo.Title, maxTitle), nil
 }
 
-// mayShow reports whether the tab may stay at address, to which a page went by
-// itself. data: and blob: are made by pages and shown as such.
+// mayShow reports whether the tab may stay at address after a page navigated by
+// itself. Pages make data: and blob: themselves.
 func mayShow(address string) bool {
 	scheme, _, _ := strings.Cut(strings.ToLower(address), ":")
 	switch scheme {
@@ -239,9 +239,8 @@ func mayShow(address string) bool {
 	return false
 }
 
-// call asks the tab for something by a function in the page's document, in a
-// world of its own: a page can't change what the function calls. The answer is
-// decoded into answer.
+// call calls a function in the page's document, in an isolated world, so that a
+// page can't change what the function calls. It decodes the result into answer.
 func (p *page) call(ctx context.Context, function string, answer any, args ...any) error {
 	world, err := cdp.Call(ctx, p.target, cdppage.CreateIsolatedWorld, cdppage.CreateIsolatedWorldParams{FrameID: p.frame, WorldName: "fairlead"})
 	if err != nil {
@@ -271,7 +270,7 @@ func (p *page) call(ctx context.Context, function string, answer any, args ...an
 	return nil
 }
 
-// exception returns what was thrown, as text.
+// exception returns an exception as text.
 func exception(e *runtime.ExceptionDetails) string {
 	text := e.Text
 	if e.Exception != nil && e.Exception.Description != "" {
@@ -280,7 +279,7 @@ func exception(e *runtime.ExceptionDetails) string {
 	return cut(text, maxURL)
 }
 
-// cut returns at most limit bytes of text, and no half a character.
+// cut returns at most limit bytes of text without splitting a character.
 func cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text

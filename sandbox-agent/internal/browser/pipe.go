@@ -17,21 +17,20 @@ import (
 )
 
 const (
-	// maxAnswer bounds an answer of Chromium, in bytes. Of a longer one nothing
-	// is kept, and who asked gets an error.
+	// maxAnswer bounds an answer of Chromium, in bytes. A longer one is dropped,
+	// and its caller gets an error.
 	maxAnswer = 16 << 20
 	// maxEvent bounds an event other than a screencast frame, in bytes; longer
 	// ones are dropped.
 	maxEvent = 64 << 10
-	// pipeHead is how much of a message is looked at to see what it is.
+	// pipeHead is how much of a message is read to classify it.
 	pipeHead = 128
 	// tooLargeCode is the error code of an answer over maxAnswer.
 	tooLargeCode = -32090
 )
 
-// heard are the events that somebody listens to, with the largest size of each.
-// All others are dropped before they are decoded: a page can cause them as fast
-// as it likes.
+// heard are the used events, with the largest size of each. All others are
+// dropped without decoding: a page can cause them as fast as it likes.
 var heard = map[string]int{
 	"Page.lifecycleEvent":          maxEvent,
 	"Page.frameNavigated":          maxEvent,
@@ -45,8 +44,8 @@ var heard = map[string]int{
 	"Target.detachedFromTarget":    maxEvent,
 }
 
-// A pipe carries messages to and from a Chromium that was started with
-// --remote-debugging-pipe: JSON, with a zero byte behind each. It is a
+// A pipe exchanges messages with a Chromium started with
+// --remote-debugging-pipe: JSON, each followed by a zero byte. It is a
 // chromedp.Transport that keeps no message over its limits.
 type pipe struct {
 	// Static after construction.
@@ -61,21 +60,21 @@ type pipe struct {
 
 	// Guarded by mu.
 	mu       sync.Mutex
-	awaiting map[int64]target.SessionID // commands without an answer, and whose they are
+	awaiting map[int64]target.SessionID // commands without an answer, with their sessions
 }
 
 func newPipe(r io.ReadCloser, w io.WriteCloser) *pipe {
 	return &pipe{r: r, w: w, br: bufio.NewReaderSize(r, 64<<10), awaiting: make(map[int64]target.SessionID)}
 }
 
-// Close closes both directions, whereupon Chromium ends.
+// Close closes both directions, which ends Chromium.
 func (p *pipe) Close() error {
 	p.close.Do(func() { p.closeErr = errors.Join(p.w.Close(), p.r.Close()) })
 	return p.closeErr
 }
 
-// Read returns the next message that anybody waits for. It fails with io.EOF
-// when Chromium has closed its end, and on what is no message.
+// Read returns the next message that somebody needs. It fails with io.EOF if
+// Chromium has closed its end, and on malformed messages.
 func (p *pipe) Read(_ context.Context, m *cdproto.Message) error {
 	for {
 		done, err := p.next(m)
@@ -85,7 +84,7 @@ func (p *pipe) Read(_ context.Context, m *cdproto.Message) error {
 	}
 }
 
-// next reads one message, and reports whether it is for anybody.
+// next reads one message, and reports whether somebody needs it.
 func (p *pipe) next(m *cdproto.Message) (bool, error) {
 	head, err := p.br.Peek(1)
 	if err != nil {
@@ -124,13 +123,13 @@ func (p *pipe) next(m *cdproto.Message) (bool, error) {
 		return true, nil
 	}
 	if m.Method == "Page.frameNavigated" && bytes.Contains(m.Params, []byte(`"parentId":`)) {
-		return false, nil // a frame in the page: chromedp would keep every one there ever was
+		return false, nil // of a frame in the page: chromedp would keep every one for ever
 	}
-	return len(text) <= heard[string(m.Method)], nil // the name may have come late in the text
+	return len(text) <= heard[string(m.Method)], nil // the name may come late in the text
 }
 
-// read reads a message of at most limit bytes. Of a longer one it skips the
-// rest and reports that it isn't whole.
+// read reads a message of at most limit bytes. It skips the rest of a longer
+// one, and reports whether the message is whole.
 func (p *pipe) read(limit int) (text []byte, whole bool, err error) {
 	whole = true
 	for {
@@ -153,7 +152,7 @@ func (p *pipe) read(limit int) (text []byte, whole bool, err error) {
 	}
 }
 
-// eventName returns the method of an event, whose text begins with head.
+// eventName returns the method of an event whose text begins with head.
 func eventName(head []byte) (string, bool) {
 	rest, ok := bytes.CutPrefix(head, []byte(`{"method":"`))
 	if !ok {
@@ -163,8 +162,8 @@ func eventName(head []byte) (string, bool) {
 	return string(name), ok
 }
 
-// answerID returns the number of the command that a text, which begins with
-// head, answers.
+// answerID returns the command's number in an answer whose text begins with
+// head.
 func answerID(head []byte) (int64, bool) {
 	rest, ok := bytes.CutPrefix(head, []byte(`{"id":`))
 	if !ok {
@@ -178,7 +177,7 @@ func answerID(head []byte) (int64, bool) {
 	return id, err == nil
 }
 
-// answered forgets a command that has its answer, and returns whose it is.
+// answered removes an answered command, and returns its session.
 func (p *pipe) answered(id int64) target.SessionID {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -196,7 +195,7 @@ func (p *pipe) Write(_ context.Context, m *cdproto.Message) error {
 	p.mu.Lock()
 	p.awaiting[m.ID] = m.SessionID
 	p.mu.Unlock()
-	p.writing.Lock() // not mu: who reads must not wait for Chromium to read
+	p.writing.Lock() // not mu: reading must not depend on Chromium's reading
 	defer p.writing.Unlock()
 	_, err = p.w.Write(append(text, 0))
 	return err

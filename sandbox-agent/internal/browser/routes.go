@@ -16,25 +16,25 @@ import (
 )
 
 const (
-	// defaultFPS and maxFPS bound the frames in a second that one viewer gets.
+	// defaultFPS and maxFPS limit the frames per second for one viewer.
 	defaultFPS, maxFPS = 5, 15
 	// frameKeepAlive is the time after which an empty part is sent.
 	frameKeepAlive = 15 * time.Second
 )
 
-// A watched is a session's browser as people see it. [Browser] is one.
+// A watched is what people see of a session's browser. [Browser] is one.
 type watched interface {
 	Status(context.Context, protocol.SessionID) protocol.BrowserStatus
 	Frames(context.Context, protocol.SessionID) (<-chan Frame, error)
 }
 
-// routes serve how a session's browser stands and what it shows.
+// routes serve a session's browser status and pictures.
 type routes struct {
 	browser watched
 	secrets *mask.Secrets
 }
 
-// Routes serves how a session's browser stands and what it shows.
+// Routes serves a session's browser status and pictures.
 func (b *Browser) Routes(mux *http.ServeMux) { routes{b, b.opts.Secrets}.register(mux) }
 
 func (s routes) register(mux *http.ServeMux) {
@@ -42,7 +42,7 @@ func (s routes) register(mux *http.ServeMux) {
 	route.Get(mux, "browser/frames", protocol.CapView, s.frames)
 }
 
-// status is GET /sessions/{sid}/browser, without secrets.
+// status is GET /sessions/{sid}/browser, masked.
 func (s routes) status(w http.ResponseWriter, r *http.Request, session protocol.SessionID) error {
 	status := s.browser.Status(r.Context(), session)
 	for _, text := range []*string{&status.URL, &status.Title, &status.Error} {
@@ -53,9 +53,9 @@ func (s routes) status(w http.ResponseWriter, r *http.Request, session protocol.
 }
 
 // frames is GET /sessions/{sid}/browser/frames?fps=, an endless multipart
-// stream of JPEG pictures: the newest each time, no more than fps in a second.
-// While the page doesn't change, or there is no browser, there is an empty part
-// of type text/plain now and then.
+// stream of JPEG pictures: the newest each time, at most fps per second. While
+// the page doesn't change, or there is no browser, it sends an empty text/plain
+// part now and then.
 func (s routes) frames(w http.ResponseWriter, r *http.Request, session protocol.SessionID) error {
 	fps := defaultFPS
 	if text := r.URL.Query().Get("fps"); text != "" {
@@ -84,7 +84,7 @@ func (s routes) frames(w http.ResponseWriter, r *http.Request, session protocol.
 	return nil
 }
 
-// stream writes frames, one each interval at most, until there are no more or
+// stream writes frames, at most one per interval, until there are no more or
 // nobody reads.
 func (f frameWriter) stream(ctx context.Context, frames <-chan Frame, interval time.Duration) {
 	for {
@@ -103,7 +103,7 @@ func (f frameWriter) stream(ctx context.Context, frames <-chan Frame, interval t
 		if f.write(kind, picture) != nil {
 			return
 		}
-		pause := time.NewTimer(interval) // meanwhile a newer one may take its place
+		pause := time.NewTimer(interval) // meanwhile a newer one may replace it
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
@@ -125,7 +125,7 @@ func (f frameWriter) begin() error {
 	return err
 }
 
-// write writes a part, and what tells at once that it is whole.
+// write writes a part and its end, so that it is complete at once.
 func (f frameWriter) write(kind string, body []byte) error {
 	if _, err := fmt.Fprintf(f.w, "Content-Type: %s\r\nContent-Length: %d\r\n\r\n", kind, len(body)); err != nil {
 		return err

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// maxViewers bounds who watches one session's browser at a time.
+	// maxViewers bounds the viewers of one session's browser.
 	maxViewers = 64
 	// frameEvery is the least time between two frames.
 	frameEvery = time.Second / 15
-	// frameQuality is that of JPEG.
+	// frameQuality is the JPEG quality.
 	frameQuality = 60
 	// maxFrame bounds a frame, in bytes; larger ones are not shown.
 	maxFrame = 2 << 20
@@ -33,20 +33,18 @@ type viewer struct {
 	leave  func()     // ends the watching
 }
 
-// show puts f in place of a frame that was not taken. The caller holds the
-// Browser's mu.
+// show replaces an untaken frame by f. The caller holds the Browser's mu.
 func (v *viewer) show(f Frame) {
 	select {
 	case <-v.frames:
 	default:
 	}
-	v.frames <- f // there is room: nobody else puts anything in
+	v.frames <- f // there is room: nobody else sends
 }
 
-// Frames returns pictures of the session's tab as it changes, from now on and
-// whenever there is one: the newest, older ones that were not taken are dropped.
-// It starts no Chromium and keeps none from being idle. The channel is closed
-// when ctx ends or the session.
+// Frames returns pictures of the session's tab as it changes, whenever there is
+// a Chromium. Untaken older pictures are dropped. It starts no Chromium, and
+// doesn't count as use. The channel is closed when ctx or the session ends.
 func (b *Browser) Frames(ctx context.Context, session protocol.SessionID) (<-chan Frame, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -73,7 +71,7 @@ func (b *Browser) Frames(ctx context.Context, session protocol.SessionID) (<-cha
 		delete(s.viewers, v)
 		close(v.frames)
 		if len(s.viewers) == 0 {
-			s.last = Frame{} // it would be old when the next one comes
+			s.last = Frame{} // it would be outdated
 			b.cast(s)
 		}
 		b.tidy(s)
@@ -81,7 +79,7 @@ func (b *Browser) Frames(ctx context.Context, session protocol.SessionID) (<-cha
 	return v.frames, nil
 }
 
-// cast has the screencast run while somebody watches. The caller holds mu.
+// cast runs the screencast while somebody watches. The caller holds mu.
 func (b *Browser) cast(s *seat) {
 	c := s.running
 	if c == nil {
@@ -104,17 +102,18 @@ func (b *Browser) cast(s *seat) {
 	c.page.cast(show)
 }
 
-// A screencast is whether the tab is being shown.
+// A screencast is the state of showing the tab.
 type screencast struct {
 	mu   sync.Mutex
-	show func(jpeg []byte) // guarded by mu; nil: to nobody
+	show func(jpeg []byte) // guarded by mu; nil: nobody watches
 	next time.Time         // guarded by mu: when the next frame may be asked for
 
-	switching sync.Mutex // held while Chromium is told
+	switching sync.Mutex // held while switching Chromium's screencast
 	on        bool       // guarded by switching
 }
 
-// cast shows the tab by show from now on; nil: no more. It doesn't wait.
+// cast passes pictures of the tab to show from now on; nil: stop. It doesn't
+// block.
 func (p *page) cast(show func([]byte)) {
 	p.screen.mu.Lock()
 	p.screen.show = show
@@ -141,7 +140,7 @@ func (p *page) cast(show func([]byte)) {
 	})
 }
 
-// showFrame shows a frame, and asks for the next one in due time.
+// showFrame passes a frame on, and requests the next one in due time.
 func (p *page) showFrame(e *cdppage.EventScreencastFrame) {
 	p.screen.mu.Lock()
 	show := p.screen.show

@@ -23,8 +23,8 @@ type picture struct {
 	mime string
 }
 
-// attempts are the forms of a screenshot, the best first: the first one within
-// maxScreenshot is taken.
+// attempts are screenshot formats, best first: the first one within
+// maxScreenshot is used.
 var attempts = []struct {
 	format  cdppage.CaptureScreenshotFormat
 	mime    string
@@ -37,7 +37,7 @@ var attempts = []struct {
 	{cdppage.CaptureScreenshotFormatJpeg, "image/jpeg", 30, 0.25},
 }
 
-// screenshot takes a picture of what the window shows, or of the whole page.
+// screenshot takes a picture of the window or of the whole page.
 func (p *page) screenshot(ctx context.Context, whole bool) (picture, error) {
 	clip, err := p.extent(ctx, whole)
 	if err != nil {
@@ -63,7 +63,7 @@ func (p *page) screenshot(ctx context.Context, whole bool) (picture, error) {
 	return picture{}, protocol.Errorf(protocol.KindTooLarge, "the screenshot would have more than %d MiB", maxScreenshot>>20)
 }
 
-// extent returns what part of the page a screenshot shows.
+// extent returns the part of the page for a screenshot.
 func (p *page) extent(ctx context.Context, whole bool) (cdppage.Viewport, error) {
 	metrics, err := cdp.Call(ctx, p.target, cdppage.GetLayoutMetrics, cdp.Empty{})
 	if err != nil {

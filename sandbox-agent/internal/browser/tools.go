@@ -14,12 +14,12 @@ import (
 const (
 	// defaultWait and maxWait bound the wait for an element.
 	defaultWait, maxWait = 10 * time.Second, 60 * time.Second
-	// pictureTimeout bounds a screenshot in all its attempts.
+	// pictureTimeout bounds a screenshot including all attempts.
 	pictureTimeout = 30 * time.Second
 )
 
-// Tools returns the tools that drive the session's Chromium, which are the same
-// for all callers. A call starts the Chromium when there is none.
+// Tools returns the tools that drive the session's Chromium, the same for all
+// callers. A call starts the Chromium if there is none.
 func (b *Browser) Tools(toolbox.Caller) []toolbox.Tool {
 	return []toolbox.Tool{
 		{Tool: describe("browser_start", "Start the session's browser (Chromium). The other tools start it by themselves.", ``), Call: b.toolStart},
@@ -54,20 +54,20 @@ const (
 	timeoutSchema  = `"timeout_seconds":{"type":"number","minimum":0,"maximum":60,"description":"how long to wait for the element; default 10"}`
 )
 
-// describe returns a tool whose arguments have the given properties.
+// describe returns a tool whose arguments have these properties.
 func describe(name, description, properties string, required ...string) protocol.Tool {
 	schema := `{"type":"object","properties":{` + properties + `}`
 	if len(required) > 0 {
 		list, err := json.Marshal(required)
 		if err != nil {
-			panic(err) // strings can be encoded
+			panic(err) // strings can always be encoded
 		}
 		schema += `,"required":` + string(list)
 	}
 	return protocol.Tool{Name: name, Description: description, InputSchema: json.RawMessage(schema + `,"additionalProperties":false}`)}
 }
 
-// arguments are those of all the tools together.
+// arguments are those of all tools together.
 type arguments struct {
 	URL            string   `json:"url"`
 	FullPage       bool     `json:"full_page"`
@@ -95,24 +95,24 @@ func parse(args json.RawMessage) (a arguments, err error) {
 	return a, nil
 }
 
-// patience is how long an element is waited for.
+// patience returns how long to wait for an element.
 func (a arguments) patience() time.Duration {
 	if a.TimeoutSeconds == nil {
 		return defaultWait
 	}
-	seconds := min(max(*a.TimeoutSeconds, 0), maxWait.Seconds()) // NaN can't be in JSON
+	seconds := min(max(*a.TimeoutSeconds, 0), maxWait.Seconds()) // JSON has no NaN
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// call is what toolbox.Tool.Call is.
+// call is the type of toolbox.Tool.Call.
 type call func(context.Context, toolbox.Caller, json.RawMessage) (protocol.ToolResult, error)
 
-// read makes a tool of what looks at the page.
+// read makes a tool that reads the page.
 func read(b *Browser, do func(context.Context, *page, arguments) (protocol.ToolResult, error)) call {
 	return b.tool(maxWait+callTimeout, do)
 }
 
-// on makes a tool of what acts on the page: one at a time.
+// on makes a tool that acts on the page: one at a time.
 func on(b *Browser, timeout time.Duration, do func(context.Context, *page, arguments) (protocol.ToolResult, error)) call {
 	return b.tool(timeout, func(ctx context.Context, p *page, a arguments) (protocol.ToolResult, error) {
 		done, err := p.act(ctx)
@@ -166,7 +166,7 @@ func (b *Browser) toolStatus(ctx context.Context, caller toolbox.Caller, _ json.
 	return toolbox.JSON(b.Status(ctx, caller.Session))
 }
 
-// toolNavigate opens a URL. A page that can't be left loses its Chromium.
+// toolNavigate opens a URL. A page that can't be left costs its Chromium.
 func (b *Browser) toolNavigate(ctx context.Context, caller toolbox.Caller, args json.RawMessage) (protocol.ToolResult, error) {
 	call := on(b, navigateTimeout+maxWait, navigate)
 	result, err := call(ctx, caller, args)

@@ -14,21 +14,21 @@ import (
 //go:embed allowlist.txt
 var allowlistText string
 
-// webPorts are meant where a rule that allows names no port: whoever allows a
-// web site has not allowed every service of that machine.
+// webPorts are allowed by a rule without a port: allowing a web site doesn't
+// allow every service of its machine.
 var webPorts = []int{80, 443}
 
-// An allowlist is the part of the rules that all sessions share.
+// An allowlist holds the rules shared by all sessions.
 type allowlist struct {
 	categories []protocol.EgressCategory
 	exact      map[hostname.Pattern]bool
 	wildcards  []hostname.Pattern
 }
 
-// defaults is the allowlist that is built in.
+// defaults is the built-in allowlist.
 var defaults = sync.OnceValues(func() (*allowlist, error) { return parseAllowlist(allowlistText) })
 
-// parseAllowlist reads a text as allowlist.txt describes itself.
+// parseAllowlist reads a text in allowlist.txt's own format.
 func parseAllowlist(text string) (*allowlist, error) {
 	a := &allowlist{exact: map[hostname.Pattern]bool{}}
 	number := 0
@@ -60,7 +60,7 @@ func parseAllowlist(text string) (*allowlist, error) {
 	return a, nil
 }
 
-// allows reports whether the list has host at its port.
+// allows reports whether the list allows host at its port.
 func (a *allowlist) allows(host hostname.Host) bool {
 	if a.exact[hostname.Exact(host)] {
 		return true
@@ -71,7 +71,7 @@ func (a *allowlist) allows(host hostname.Host) bool {
 	return slices.ContainsFunc(a.wildcards, func(p hostname.Pattern) bool { return allows(p, host) })
 }
 
-// allows reports whether a pattern that allows something allows host.
+// allows reports whether an allowing pattern covers host.
 func allows(p hostname.Pattern, host hostname.Host) bool {
 	return p.Match(host) && (p.Port() != 0 || slices.Contains(webPorts, host.Port))
 }

@@ -15,11 +15,11 @@ import (
 type caller struct {
 	session protocol.SessionID
 	pty     protocol.PTYID
-	uid     int // of its processes; 0 or less: they have none of their own
+	uid     int // of its processes; 0 or less: shared with others
 }
 
 // callers are the terminals that may use the proxy, by the digest of their
-// credentials: a lookup takes as long for a good guess as for a bad one.
+// credentials, so that lookups leak no timing.
 type callers struct {
 	// Guarded by mu.
 	mu       sync.Mutex
@@ -46,7 +46,7 @@ func (c *callers) remove(session protocol.SessionID, pty protocol.PTYID) {
 	}
 }
 
-// find returns the caller of a Proxy-Authorization field.
+// find returns the caller for a Proxy-Authorization field.
 func (c *callers) find(field string) (caller, bool) {
 	scheme, encoded, _ := strings.Cut(field, " ")
 	if !strings.EqualFold(scheme, "Basic") {
@@ -63,19 +63,18 @@ func (c *callers) find(field string) (caller, bool) {
 	return who, ok
 }
 
-// noProxy is what terminals reach without the proxy. Programs read it
-// differently: some know networks, some only names and addresses.
+// noProxy is what terminals reach without the proxy. Programs differ: some
+// support networks, some only names and addresses.
 const noProxy = "localhost,.localhost,127.0.0.1,::1,127.0.0.0/8"
 
 // Environ lets a terminal use the proxy, until [Proxy.Forget], and returns the
-// variables that make its programs do so. Capability is a secret of this
-// terminal alone; uid is the user of its processes, 0 or less where it shares
-// one with others. Of several calls for one terminal all capabilities stay
-// good.
+// variables that make its programs do so. capability is this terminal's secret;
+// uid is the user of its processes, 0 or less if it is shared. After several
+// calls for one terminal all its capabilities stay valid.
 //
-// HTTP_PROXY in capitals is ignored by curl and others, for servers that run
-// programs by CGI; the small letters are ignored by others. NODE_USE_ENV_PROXY
-// makes Node.js 24 and later read them at all.
+// curl and others ignore HTTP_PROXY in capitals, because of CGI; other programs
+// ignore it in lower case. NODE_USE_ENV_PROXY makes Node.js 24 and later read
+// them at all.
 func (p *Proxy) Environ(session protocol.SessionID, pty protocol.PTYID, uid int, capability string) []string {
 	proxy := p.admit(caller{session, pty, uid}, capability)
 	var environ []string
@@ -87,21 +86,21 @@ func (p *Proxy) Environ(session protocol.SessionID, pty protocol.PTYID, uid int,
 	return append(environ, "NODE_USE_ENV_PROXY=1")
 }
 
-// admit lets a caller use the proxy by a capability, and returns the proxy's URL
-// with that.
+// admit lets a caller use the proxy with a capability, and returns the proxy's
+// URL with it.
 func (p *Proxy) admit(who caller, capability string) *url.URL {
 	p.callers.add(who, capability)
 	return &url.URL{Scheme: "http", User: url.UserPassword(string(who.pty), capability), Host: p.Addr().String()}
 }
 
-// Forget ends a terminal's use of the proxy. Tunnels that stand are not cut:
-// they end with its processes.
+// Forget ends a terminal's use of the proxy. It doesn't cut open tunnels: they
+// end with its processes.
 func (p *Proxy) Forget(session protocol.SessionID, pty protocol.PTYID) {
 	p.callers.remove(session, pty)
 }
 
-// authenticate returns who sent a request over c, or the reason for which it
-// is nobody: Challenged or DeniedAuthorization.
+// authenticate returns who sent a request over c, or why it is refused:
+// Challenged or DeniedAuthorization.
 func (c *client) authenticate(h head) (caller, Reason) {
 	if h.authorization == "" {
 		return caller{}, Challenged
@@ -113,7 +112,7 @@ func (c *client) authenticate(h head) (caller, Reason) {
 	return who, ""
 }
 
-// runsAs reports whether the client is a process of a user.
+// runsAs reports whether the client is a process of user uid.
 func (c *client) runsAs(uid int) bool {
 	if !c.uidKnown {
 		local, err1 := netip.ParseAddrPort(c.conn.LocalAddr().String())

@@ -20,12 +20,12 @@ type client struct {
 	// Static after construction.
 	p    *Proxy
 	conn net.Conn
-	br   *bufio.Reader // of conn; while somebody watches, its business alone
+	br   *bufio.Reader // of conn; the running watch's alone
 
 	// Owned by serve.
-	uid       int // whose process the client is
+	uid       int // the user of the client's process
 	uidKnown  bool
-	upstreams *http.Transport // of this connection alone; nil before the first request
+	upstreams *http.Transport // for this connection only; nil before the first request
 }
 
 // serve answers the requests of one connection.
@@ -40,7 +40,7 @@ func (p *Proxy) serve(ctx context.Context, conn net.Conn) {
 	defer p.leave(c)
 	reader, ok := p.readers.Get().(*bufio.Reader)
 	if !ok {
-		return // can't be: the pool makes nothing else
+		return // impossible: the pool makes nothing else
 	}
 	reader.Reset(conn)
 	c.br = reader
@@ -68,8 +68,8 @@ func (p *Proxy) serve(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// readHead waits for a request and reads its head, which stays in br. It
-// answers what is no request; an error means that the connection is over.
+// readHead waits for a request and reads its header, which stays in br. It
+// answers malformed ones; an error means that the connection is over.
 func (c *client) readHead(idle time.Duration) (head, error) {
 	if err := c.conn.SetReadDeadline(time.Now().Add(idle)); err != nil {
 		return head{}, err
@@ -106,32 +106,33 @@ func (c *client) readHead(idle time.Duration) (head, error) {
 	}
 }
 
-// skipEmptyLine drops what some clients send behind a body (RFC 9112, 2.2).
+// skipEmptyLine drops an empty line that some clients send after a body (RFC
+// 9112, 2.2).
 func (c *client) skipEmptyLine() {
 	if text, _ := c.br.Peek(2); c.br.Buffered() >= 2 && bytes.Equal(text, []byte("\r\n")) {
 		c.br.Discard(2)
 	}
 }
 
-// A watch waits for the client to leave while its request is served.
+// A watch notices a client that leaves while its request is served.
 type watch struct {
 	c      *client
 	cancel context.CancelCauseFunc
 
 	// Guarded by mu.
 	mu      sync.Mutex
-	done    chan struct{} // closed when the watching goroutine ends; nil: there is none
+	done    chan struct{} // closed when the watching goroutine ends; nil: none runs
 	stopped bool
 }
 
-// watch cancels a request's context with errGone when the client leaves. It
-// takes what the client sends meanwhile into br; when that is full, a leaving
-// client is no longer noticed. Nobody else may read before the watch stops.
+// watch cancels a request's context with errGone if the client leaves. It reads
+// the client's further input into br; when that is full, it no longer notices a
+// leaving client. Nobody else may read before the watch stops.
 func (c *client) watch(cancel context.CancelCauseFunc) *watch {
 	return &watch{c: c, cancel: cancel}
 }
 
-// start watches, unless the watch was stopped for good.
+// start watches, unless the watch was stopped.
 func (w *watch) start() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -156,15 +157,15 @@ func (w *watch) start() {
 	})
 }
 
-// pause ends the watching for now: the reader is free again when it returns.
+// pause interrupts watching: when it returns the reader is free.
 func (w *watch) pause() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.done == nil {
 		return
 	}
-	// A deadline that can't be set is that of a closed connection, and the
-	// watch ends by itself.
+	// Setting the deadline fails only on a closed connection, where the watch ends
+	// by itself.
 	_ = w.c.conn.SetReadDeadline(time.Unix(1, 0))
 	<-w.done
 	w.done = nil
@@ -179,8 +180,8 @@ func (w *watch) stop() {
 	w.stopped = true
 }
 
-// linger ends a connection whose client may still be sending: closed at once,
-// it would be reset, and the answer with it.
+// linger ends a connection whose client may still be sending. Closing it at
+// once would reset it and lose the answer.
 func (c *client) linger() {
 	if half, ok := c.conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 		if c.conn.SetReadDeadline(time.Now().Add(time.Second)) == nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hostname"
 )
 
-// A Reason says why a request was let through, denied or failed; the label of
-// the counters.
+// A Reason says why a request was allowed, denied or failed. It is the
+// counters' label.
 type Reason string
 
-// What lets a request through.
+// Reasons for allowing a request.
 const (
 	AllowedLoopback  Reason = "allowed_loopback"  // to this machine
 	AllowedByDefault Reason = "allowed_default"   // the built-in allowlist
@@ -22,29 +22,29 @@ const (
 	AllowedByPerson  Reason = "allowed_by_person" // somebody was asked
 )
 
-// What denies it.
+// Reasons for denying it.
 const (
 	DeniedByRule        Reason = "denied_rule"
 	DeniedByPerson      Reason = "denied_by_person"
 	DeniedExpired       Reason = "denied_expired"    // nobody decided in time
-	DeniedTooMany       Reason = "denied_too_many"   // too much is being asked already
+	DeniedTooMany       Reason = "denied_too_many"   // too many open questions
 	DeniedUnasked       Reason = "denied_unasked"    // nobody could be asked
 	DeniedGone          Reason = "denied_gone"       // the client left before the decision
 	DeniedPort          Reason = "denied_port"       // a port of the agent itself
-	DeniedPrivate       Reason = "denied_private"    // an address that isn't public
-	DeniedNotTLS        Reason = "denied_not_tls"    // port 443, and no TLS in it
-	DeniedNoName        Reason = "denied_no_name"    // TLS that doesn't say for which host
+	DeniedPrivate       Reason = "denied_private"    // a non-public address
+	DeniedNotTLS        Reason = "denied_not_tls"    // port 443 without TLS
+	DeniedNoName        Reason = "denied_no_name"    // TLS without a host name
 	DeniedOtherName     Reason = "denied_other_name" // TLS for another host
-	DeniedHello         Reason = "denied_hello"      // TLS that can't be read, or too much of it
+	DeniedHello         Reason = "denied_hello"      // unreadable or oversized ClientHello
 	DeniedHelloTimeout  Reason = "denied_hello_timeout"
 	DeniedAuthorization Reason = "denied_authorization" // of no terminal, or of another user's process
 	DeniedBusy          Reason = "denied_busy"          // too many connections
-	DeniedRevoked       Reason = "denied_revoked"       // a rule came while the tunnel stood
+	DeniedRevoked       Reason = "denied_revoked"       // a rule came while the tunnel was open
 )
 
-// What is no verdict.
+// Reasons without a verdict.
 const (
-	Challenged     Reason = "challenged"      // no credentials: many programs send them when asked to
+	Challenged     Reason = "challenged"      // no credentials: many programs send them only when asked
 	RefusedInvalid Reason = "refused_invalid" // not HTTP, or HTTP that two programs could read differently
 	FailedDial     Reason = "failed_dial"
 	FailedUpstream Reason = "failed_upstream" // no answer in HTTP
@@ -57,25 +57,25 @@ var reasons = []Reason{
 	Challenged, RefusedInvalid, FailedDial, FailedUpstream,
 }
 
-// Reasons returns all there are.
+// Reasons returns all reasons.
 func Reasons() []Reason { return slices.Clone(reasons) }
 
-// Allowed reports whether r lets a request through.
+// Allowed reports whether r allows a request.
 func (r Reason) Allowed() bool {
 	return r == AllowedLoopback || r == AllowedByDefault || r == AllowedByRule || r == AllowedByPerson
 }
 
-// An Event is a verdict of the proxy, or the failure of what it had allowed.
+// An Event is a verdict of the proxy, or the failure of an allowed request.
 type Event struct {
-	Session protocol.SessionID // "" of an unknown caller
+	Session protocol.SessionID // "" for an unknown caller
 	PTY     protocol.PTYID
-	Host    hostname.Host // zero where the request named none
+	Host    hostname.Host // zero if the request named none
 	Tunnel  bool          // CONNECT
 	Reason  Reason
-	Waited  time.Duration // for somebody's decision
+	Waited  time.Duration // for a decision
 }
 
-// A Snapshot is how the counters of a proxy stand.
+// A Snapshot holds a proxy's counters.
 type Snapshot struct {
 	Reasons     map[Reason]uint64 // all reasons, events since the start
 	Connections int64             // of clients, now

@@ -16,26 +16,27 @@ import (
 )
 
 const (
-	// dnsPort is closed even on loopback: a resolver there asks others, and a
-	// question can carry anything out.
+	// dnsPort is blocked even on loopback: a resolver there asks others, and a
+	// query can carry anything out.
 	dnsPort = 53
-	// What the reject expression of nftables answers: a reset of TCP, or an
-	// error of either version of ICMP, "administratively prohibited".
+	// What nftables' reject expression answers: a TCP reset, or the ICMP error
+	// "administratively prohibited" of either version.
 	rejectReset      = 1
 	rejectICMPX      = 2
 	rejectProhibited = 3
 
-	sreg uint32 = 1 // the register that expressions work on
+	sreg uint32 = 1 // the register used by expressions
 )
 
-// An Enforcer keeps the processes of some users to the loopback interface, and
-// so to the proxy, by a table of nftables of its own. Where it can't, [Enforcer.Status]
-// says why and the rest does nothing. It is safe for concurrent use.
+// An Enforcer confines the processes of some users to the loopback interface,
+// and so to the proxy, with its own nftables table. If it can't,
+// [Enforcer.Status] says why and the rest does nothing. It is safe for
+// concurrent use.
 //
-// It stops every protocol over IP, for processes that run as the user. It does
-// not stop what root does for them, AF_VSOCK, or a socket that another user
-// opened and handed over. Users are those of the machine (its network
-// namespace): two agents that number terminals alike share the verdict.
+// It blocks every protocol over IP for processes of the user. It doesn't block
+// what root does for them, AF_VSOCK, or a socket that another user opened and
+// passed on. Users are those of the network namespace: two agents with the same
+// uids share the restriction.
 type Enforcer struct {
 	// Static after construction.
 	table *nftables.Table
@@ -48,8 +49,8 @@ type Enforcer struct {
 	closed  bool
 }
 
-// NewEnforcer sets up the table of a sandbox, without users. A table that a
-// killed agent of the same sandbox left behind is replaced.
+// NewEnforcer sets up a sandbox's table, without users. It replaces a table
+// left by a killed agent of the same sandbox.
 func NewEnforcer(sandbox protocol.SandboxID) *Enforcer {
 	e := &Enforcer{members: map[int]bool{}}
 	e.table = &nftables.Table{Family: nftables.TableFamilyINet, Name: "fairlead_" + string(sandbox)}
@@ -70,27 +71,27 @@ func (e *Enforcer) setUp() error {
 	if err != nil {
 		return err
 	}
-	conn.AddTable(e.table) // or there is nothing to delete
+	conn.AddTable(e.table) // otherwise there may be nothing to delete
 	conn.DelTable(e.table)
 	conn.AddTable(e.table)
 	if err := conn.AddSet(e.uids, nil); err != nil {
 		return err
 	}
 	accept := nftables.ChainPolicyAccept
-	// Before addresses are translated, so that a resolver on loopback which is
-	// reached by translation is still seen at port 53 ...
+	// Before address translation, so that a resolver on loopback that is reached
+	// by translation is still seen at port 53 ...
 	output := conn.AddChain(&nftables.Chain{
 		Name: "output", Table: e.table, Type: nftables.ChainTypeFilter, Policy: &accept,
 		Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityRaw,
 	})
-	// ... and after that, where the interface is the one by which it leaves.
+	// ... and after it, where the outgoing interface is final.
 	last := conn.AddChain(&nftables.Chain{
 		Name: "postrouting", Table: e.table, Type: nftables.ChainTypeFilter, Policy: &accept,
 		Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityLast,
 	})
 	prohibit := &expr.Reject{Type: rejectICMPX, Code: rejectProhibited}
-	reset := &expr.Reject{Type: rejectReset}      // of TCP, which hears nothing else at once
-	drop := &expr.Verdict{Kind: expr.VerdictDrop} // no other verdict is left there
+	reset := &expr.Reject{Type: rejectReset}      // for TCP, which ignores other errors for a while
+	drop := &expr.Verdict{Kind: expr.VerdictDrop} // the only verdict possible there
 	for _, rule := range []struct {
 		chain *nftables.Chain
 		match []expr.Any
@@ -108,7 +109,7 @@ func (e *Enforcer) setUp() error {
 	return conn.Flush()
 }
 
-// ofUsers matches packets whose socket a member opened.
+// ofUsers matches packets of sockets that a member opened.
 func (e *Enforcer) ofUsers() []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeySKUID, Register: sreg},
@@ -143,8 +144,8 @@ func toPort(port uint16) []expr.Any {
 	}
 }
 
-// Status returns how far terminals with egress are kept to the proxy, and why
-// not further.
+// Status returns how well terminals with egress are confined to the proxy, and
+// why not better.
 func (e *Enforcer) Status() (state protocol.EgressState, why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -161,11 +162,11 @@ func (e *Enforcer) Status() (state protocol.EgressState, why string) {
 // errUID says that a user can't be confined.
 var errUID = errors.New("egress: only users above 0 can be confined")
 
-// Add confines a user, from the next packet on. An error means that it is not
-// confined; where nothing is enforced there is none.
+// Add confines a user, from the next packet on. An error means that it isn't
+// confined; if nothing is enforced there is none.
 func (e *Enforcer) Add(uid int) error { return e.change(uid, true) }
 
-// Remove lets a user go where it likes.
+// Remove lifts a user's confinement.
 func (e *Enforcer) Remove(uid int) error { return e.change(uid, false) }
 
 func (e *Enforcer) change(uid int, member bool) error {
@@ -201,8 +202,8 @@ func (e *Enforcer) change(uid int, member bool) error {
 	return nil
 }
 
-// Close removes the table: nobody is confined any more. Call it when the
-// terminals have ended.
+// Close removes the table, so that nobody is confined any more. Call it after
+// the terminals have ended.
 func (e *Enforcer) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -61,7 +61,7 @@ func (c *client) forward(ctx context.Context, h head) bool {
 	}
 	e := &exchange{client: c, in: in, event: event, gone: gone, old: !in.ProtoAtLeast(1, 1)}
 	if !bodiless {
-		gone.pause() // the body is read now; behind it the watch goes on
+		gone.pause() // the body is read now; the watch continues after it
 	}
 	return e.run(ctx, bodiless)
 }
@@ -93,8 +93,7 @@ func target(h head) (host hostname.Host, why string) {
 	return host, ""
 }
 
-// refuseRequest answers with a verdict. A body that nobody has read ends the
-// connection.
+// refuseRequest answers with a verdict. An unread body ends the connection.
 func (c *client) refuseRequest(event Event, bodiless bool) bool {
 	c.refuse(event.Reason, event.Host, bodiless)
 	if !bodiless {
@@ -115,8 +114,8 @@ type exchange struct {
 	body *requestBody // nil: the request has none
 }
 
-// run passes the request on and its response back. It reports whether another
-// request may follow.
+// run forwards the request and its response. It reports whether another request
+// may follow.
 func (e *exchange) run(ctx context.Context, bodiless bool) bool {
 	c := e.client
 	out := e.request(ctx, bodiless)
@@ -145,10 +144,10 @@ func (e *exchange) run(ctx context.Context, bodiless bool) bool {
 	return false
 }
 
-// errUnasked says that a host changes the protocol by itself.
+// errUnasked says that a host switched protocols unasked.
 var errUnasked = errors.New("an upgrade that nobody asked for")
 
-// failed answers a request that got no response.
+// failed answers a request without a response.
 func (e *exchange) failed(ctx context.Context, err error, bodiless bool) bool {
 	c := e.client
 	e.gone.stop()
@@ -172,7 +171,7 @@ func (e *exchange) failed(ctx context.Context, err error, bodiless bool) bool {
 	return c.refuseRequest(event, bodiless || e.body.ended())
 }
 
-// request returns the request that goes to the host.
+// request returns the request for the host.
 func (e *exchange) request(ctx context.Context, bodiless bool) *http.Request {
 	host, in := e.event.Host, e.in
 	authority := host.String()
@@ -183,7 +182,7 @@ func (e *exchange) request(ctx context.Context, bodiless bool) *http.Request {
 	address.Scheme, address.Host, address.User = "http", authority, nil
 	trace := &httptrace.ClientTrace{Got1xxResponse: func(status int, header textproto.MIMEHeader) error {
 		if status == http.StatusContinue || status == http.StatusSwitchingProtocols || e.old {
-			return nil // the client gets its own when its body is read
+			return nil // the client gets ours when its body is read
 		}
 		return e.client.writeInterim(status, http.Header(header))
 	}}
@@ -202,7 +201,7 @@ func (e *exchange) request(ctx context.Context, bodiless bool) *http.Request {
 		out.Header.Set("Te", "trailers")
 	}
 	if _, ok := out.Header["User-Agent"]; !ok {
-		out.Header["User-Agent"] = nil // none, rather than that of net/http
+		out.Header["User-Agent"] = nil // none, instead of net/http's
 	}
 	if !bodiless {
 		e.body = &requestBody{from: in.Body, exchange: e}
@@ -214,13 +213,13 @@ func (e *exchange) request(ctx context.Context, bodiless bool) *http.Request {
 	return out
 }
 
-// A dialError tells what failed to connect from what failed later.
+// A dialError distinguishes a failed connection from later errors.
 type dialError struct{ err error }
 
 func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-// dialFailure returns why a connection could not be made.
+// dialFailure returns why dialling failed.
 func dialFailure(err error) Reason {
 	if protocol.KindOf(err) == protocol.KindForbidden {
 		return DeniedPrivate
@@ -228,8 +227,8 @@ func dialFailure(err error) Reason {
 	return FailedDial
 }
 
-// transport returns what keeps connections to hosts for this client. Clients
-// don't share them: a connection can carry somebody's identity.
+// transport returns this client's pool of connections to hosts. Clients don't
+// share one: a connection can carry somebody's identity.
 func (c *client) transport() *http.Transport {
 	if c.upstreams == nil {
 		c.upstreams = &http.Transport{
@@ -254,8 +253,7 @@ func (c *client) transport() *http.Transport {
 	return c.upstreams
 }
 
-// hopByHop are the fields between two neighbours, beside those that the field
-// Connection names.
+// hopByHop are the hop-by-hop fields, besides those named in Connection.
 var hopByHop = []string{
 	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Authentication-Info",
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
@@ -272,8 +270,8 @@ func stripHopByHop(header http.Header) {
 	}
 }
 
-// upgradeType returns the protocol to which a side wants to change, "" if it
-// doesn't.
+// upgradeType returns the protocol to which a side wants to switch, "" for
+// none.
 func upgradeType(header http.Header) string {
 	for _, value := range header["Connection"] {
 		for name := range strings.SplitSeq(value, ",") {
@@ -285,7 +283,7 @@ func upgradeType(header http.Header) string {
 	return ""
 }
 
-// upgrade passes a change of protocol on, and then bytes both ways until one
+// upgrade forwards a switch of protocols, and then bytes both ways until one
 // side ends.
 func (e *exchange) upgrade(ctx context.Context, response *http.Response) {
 	c := e.client
@@ -315,7 +313,7 @@ func (e *exchange) upgrade(ctx context.Context, response *http.Response) {
 		c.p.counters.got.Add(uint64(n))
 		ended <- true
 	})
-	c.p.await(ctx, e.event, ended) // one end is the end of both
+	c.p.await(ctx, e.event, ended) // the end of one side ends both
 	c.conn.Close()
 	upstream.Close()
 	both.Wait()

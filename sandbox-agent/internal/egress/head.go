@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// errHead says that a head is not one that all programs read alike.
+// errHead says that programs could parse a header differently.
 var errHead = errors.New("malformed request")
 
-// A head is what the proxy itself reads of a request.
+// A head is the part of a request's header that the proxy uses.
 type head struct {
-	bytes         int // of the head, with the empty line
+	bytes         int // of the header, with the empty line
 	method        string
 	target        string
 	host          string // of the Host field; hasHost says whether there is one
@@ -19,10 +19,10 @@ type head struct {
 	authorization string // of the Proxy-Authorization field
 }
 
-// parseHead reads the head of a request, whose last bytes are an empty line.
-// It is stricter than net/http, which repairs what a proxy must not pass on
-// or decide upon: a length beside an encoding, folded lines, bare line feeds,
-// several hosts.
+// parseHead parses a request's header, which ends with an empty line. It is
+// stricter than net/http, which repairs what a proxy must neither forward nor
+// judge: a length besides an encoding, folded lines, bare line feeds, several
+// hosts.
 func parseHead(text []byte) (head, error) {
 	h := head{bytes: len(text)}
 	lines := strings.Split(strings.TrimSuffix(string(text), "\r\n\r\n"), "\r\n")
@@ -68,8 +68,7 @@ func parseHead(text []byte) (head, error) {
 	return h, nil
 }
 
-// isToken reports whether text is a token of HTTP: a method or the name of a
-// field.
+// isToken reports whether text is an HTTP token: a method or a field name.
 func isToken(text string) bool {
 	for i := range len(text) {
 		c := text[i]
@@ -80,7 +79,7 @@ func isToken(text string) bool {
 	return text != ""
 }
 
-// printable reports whether text has no control characters but tabs.
+// printable reports whether text has no control characters except tabs.
 func printable(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' && c != '\t' || c == 0x7f {
@@ -92,8 +91,8 @@ func printable(text string) bool {
 
 var emptyLine = []byte("\r\n\r\n")
 
-// headEnd returns how many bytes of b are the head of a request, 0 while it
-// goes on, or errHead when it can't become one.
+// headEnd returns the size of the request's header in b, 0 if it is incomplete,
+// or errHead if it can't become valid.
 func headEnd(b []byte) (int, error) {
 	if len(b) > 0 && (b[0] < 'A' || b[0] > 'z') {
 		return 0, errHead
@@ -102,7 +101,7 @@ func headEnd(b []byte) (int, error) {
 	if end >= 0 {
 		return end + len(emptyLine), nil
 	}
-	// A client that ends lines otherwise would wait, and so would we.
+	// With other line ends the client and the proxy would both wait.
 	if bytes.Count(b, []byte("\n")) != bytes.Count(b, []byte("\r\n")) {
 		return 0, errHead
 	}

@@ -8,7 +8,7 @@ import (
 // maxHelloBytes bounds a ClientHello with the records around it.
 const maxHelloBytes = 16 << 10
 
-// What the first bytes of a connection can be, other than a ClientHello.
+// Results for bytes that aren't a complete ClientHello.
 var (
 	errShort  = errors.New("the ClientHello goes on")
 	errNotTLS = errors.New("not TLS")
@@ -29,10 +29,10 @@ const (
 	maxSessionIDBytes   = 32
 )
 
-// serverName returns the name for which a connection that begins with b asks,
-// "" when it asks for none. It fails with errShort while bytes are missing,
-// errNotTLS when the first bytes are no ClientHello's, and errHello when they
-// are, but not of one that all servers read alike.
+// serverName returns the server name in a connection that begins with b, "" if
+// there is none. It fails with errShort while bytes are missing, errNotTLS if
+// it doesn't begin with a ClientHello, and errHello if servers could parse the
+// ClientHello differently.
 func serverName(b []byte) (string, error) {
 	message, err := helloMessage(b)
 	if err != nil {
@@ -64,8 +64,7 @@ func serverName(b []byte) (string, error) {
 	return name, nil
 }
 
-// helloMessage returns the body of the ClientHello, put together from the
-// records over which it is spread.
+// helloMessage returns the body of the ClientHello, joined from its records.
 func helloMessage(b []byte) ([]byte, error) {
 	var fragments [][]byte
 	have, need := 0, messageHeaderBytes
@@ -92,8 +91,7 @@ func helloMessage(b []byte) ([]byte, error) {
 	return message[messageHeaderBytes:need], nil
 }
 
-// record returns the content of the record at the head of b. That of a record
-// that goes on is not used before it is complete.
+// record returns the content of the first record in b, once it is complete.
 func record(b []byte, first bool) (fragment, after []byte, err error) {
 	wrong := errHello
 	if first {
@@ -130,8 +128,8 @@ func messageLength(fragments [][]byte) (int, error) {
 	return length, nil
 }
 
-// helloExtensions returns the extensions of a ClientHello, without the length
-// before them.
+// helloExtensions returns the extensions of a ClientHello, without their
+// length.
 func helloExtensions(message []byte) ([]byte, error) {
 	_, rest, ok := take(message, helloFixedBytes)
 	session, rest, ok1 := prefixed(rest, 1)
@@ -150,8 +148,8 @@ func helloExtensions(message []byte) ([]byte, error) {
 	return extensions, nil
 }
 
-// nameInExtension reads the one host name of a server_name extension. Of
-// several, servers may choose.
+// nameInExtension returns the one host name of a server_name extension. It
+// refuses several, as servers may choose any.
 func nameInExtension(data []byte) (string, error) {
 	list, rest, ok := prefixed(data, 2)
 	if !ok || len(rest) > 0 {
@@ -165,7 +163,7 @@ func nameInExtension(data []byte) (string, error) {
 	return string(name), nil
 }
 
-// take splits b behind n bytes.
+// take splits b after n bytes.
 func take(b []byte, n int) (head, rest []byte, ok bool) {
 	if len(b) < n {
 		return nil, nil, false
@@ -173,8 +171,7 @@ func take(b []byte, n int) (head, rest []byte, ok bool) {
 	return b[:n], b[n:], true
 }
 
-// prefixed splits b behind a vector whose length stands in the first size
-// bytes.
+// prefixed splits b after a vector whose length is in the first size bytes.
 func prefixed(b []byte, size int) (vector, rest []byte, ok bool) {
 	header, rest, ok := take(b, size)
 	if !ok {

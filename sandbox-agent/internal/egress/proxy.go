@@ -1,11 +1,12 @@
-// Package egress lets the terminals of a sandbox out to the hosts that rules
-// or people allow: a forward proxy on loopback for HTTP and CONNECT, its rules,
-// and the enforcement by which a program that ignores the proxy stays inside.
+// Package egress lets a sandbox's terminals reach the hosts that rules or
+// people allow: a forward proxy on loopback for HTTP and CONNECT, its rules,
+// and the enforcement that confines a program which ignores the proxy.
 //
-// A host has one verdict per port, in all its spellings. Loopback is reached
-// without asking, but for ports of the agent; then what denies counts, then
-// what allows, and for the rest somebody is asked while the connection is held.
-// What is let out must be what was asked for: a tunnel to port 443 carries TLS
+// A host has one verdict per port, in all its spellings. Loopback is allowed
+// without asking, except for the agent's ports; then denying rules count, then
+// allowing ones, and otherwise somebody is asked while the connection is held.
+// What leaves must match what was asked for: a tunnel to port 443 carries TLS
+// for its CONNECT's host, and a request's Host is its URL's.
 // for the host of its CONNECT, a request's Host is that of its URL.
 package egress
 
@@ -25,49 +26,48 @@ import (
 )
 
 const (
-	// MaxConnections is the most connections of clients at a time; more are
-	// answered 503. It lies well above the number of those who may wait for
-	// one decision.
+	// MaxConnections bounds clients' concurrent connections; more get 503. It is
+	// well above the number that may wait for one decision.
 	MaxConnections = 4096
-	// MaxHeadBytes bounds the head of a request.
+	// MaxHeadBytes bounds a request's header.
 	MaxHeadBytes = 16 << 10
 
-	headTimeout  = 30 * time.Second // for the head of a request
+	headTimeout  = 30 * time.Second // for a request's header
 	idleTimeout  = 5 * time.Minute  // between two requests
 	helloTimeout = 5 * time.Second  // for a ClientHello
 	dialTimeout  = 10 * time.Second
 )
 
-// Config is what a proxy works with.
+// Config configures a proxy.
 type Config struct {
 	Listener net.Listener // on a loopback address; Run closes it
 	Rules    *Rules
-	Approver Approver // nil: nobody can be asked
+	Approver Approver // nil: nobody is asked
 
 	Dialer Dialer
-	// DialLocal connects to a port of this machine. Nil: as usual.
+	// DialLocal connects to a port of this machine; nil: the default.
 	DialLocal func(ctx context.Context, address string) (net.Conn, error)
-	Agent     AgentPorts // can't be reached through the proxy; nil: there are none
-	// PeerUID returns whose socket is at the remote end of a connection, where
-	// terminals have users of their own. Nil: not checked.
+	Agent     AgentPorts // unreachable through the proxy; nil: none
+	// PeerUID returns the user of a connection's remote socket, if terminals have
+	// users of their own; nil: not checked.
 	PeerUID func(local, remote netip.AddrPort) (int, error)
-	// OnEvent is told each verdict, beside the log, on the goroutine that waits for
-	// it. Nil: nobody is.
+	// OnEvent, if not nil, is called with each verdict on the goroutine that needs
+	// it.
 	OnEvent func(Event)
 	Log     *slog.Logger // nil: silent
 }
 
 // A Dialer connects to hosts. *outbound.Dialer is one.
 type Dialer interface {
-	// DialHost connects to a host at its port, for port 0. An error of
+	// DialHost connects to a host at port, or for 0 at its own port. An error of
 	// KindForbidden says that the host's address is not public.
 	DialHost(ctx context.Context, host hostname.Host, port int) (net.Conn, error)
-	// Check returns an error where DialHost would surely refuse a host, without
-	// resolving it: nobody is asked about such a one.
+	// Check fails if DialHost would certainly refuse a host, without resolving it:
+	// nobody is asked about such a host.
 	Check(host hostname.Host, port int) error
 }
 
-// AgentPorts are where the agent itself listens.
+// AgentPorts are the agent's own ports.
 type AgentPorts interface {
 	Owns(port int) bool
 }
@@ -78,9 +78,9 @@ type Proxy struct {
 	cfg      Config
 	addr     netip.AddrPort
 	counters *counters
-	callers  callers // has a lock of its own
+	callers  callers // with its own lock
 	readers  sync.Pool
-	running  sync.WaitGroup // connections, and questions that are being asked
+	running  sync.WaitGroup // connections and open questions
 
 	// Guarded by mu.
 	mu      sync.Mutex
@@ -88,8 +88,8 @@ type Proxy struct {
 	closed  bool
 }
 
-// New returns a proxy that serves once it is run. It fails when the listener
-// can be reached from outside.
+// New returns a proxy, to be started with Run. It fails if the listener is
+// reachable from outside.
 func New(cfg Config) (*Proxy, error) {
 	addr, err := netip.ParseAddrPort(cfg.Listener.Addr().String())
 	if err != nil {
@@ -115,11 +115,11 @@ func New(cfg Config) (*Proxy, error) {
 // Addr returns the address that the proxy listens on.
 func (p *Proxy) Addr() netip.AddrPort { return p.addr }
 
-// Snapshot returns how the counters stand.
+// Snapshot returns the counters.
 func (p *Proxy) Snapshot() Snapshot { return p.counters.snapshot() }
 
 // Run serves until ctx ends, which is no error, or the listener fails. Then it
-// cuts all connections and returns when nothing of them is left.
+// cuts all connections and waits for their end.
 func (p *Proxy) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer p.running.Wait()
@@ -136,7 +136,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 			}
 			return nil
 		case temporary(err):
-			// No file descriptors are left. Connections that end give some back.
+			// File descriptors are exhausted. Ending connections free some.
 			if pause.For(ctx, 50*time.Millisecond) != nil {
 				return nil
 			}
@@ -151,7 +151,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 
 // temporary reports whether a listener may work again after err.
 func temporary(err error) bool {
-	var timeout interface{ Temporary() bool } // what net's errors of accept(2) tell
+	var timeout interface{ Temporary() bool } // net's errors of accept(2) have it
 	return errors.As(err, &timeout) && timeout.Temporary()
 }
 
@@ -184,7 +184,7 @@ func (p *Proxy) cut() {
 	}
 }
 
-// dial connects to where a verdict lets a request go.
+// dial connects to an allowed request's host.
 func (p *Proxy) dial(ctx context.Context, host hostname.Host) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -194,7 +194,7 @@ func (p *Proxy) dial(ctx context.Context, host hostname.Host) (net.Conn, error) 
 	if host.IsIP() {
 		return p.cfg.DialLocal(ctx, host.String())
 	}
-	// What localhost resolves to is no business of a resolver.
+	// localhost needs no resolver.
 	conn, err := p.cfg.DialLocal(ctx, netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(host.Port)).String())
 	if err != nil {
 		conn, err = p.cfg.DialLocal(ctx, netip.AddrPortFrom(netip.IPv6Loopback(), uint16(host.Port)).String())
@@ -202,7 +202,7 @@ func (p *Proxy) dial(ctx context.Context, host hostname.Host) (net.Conn, error) 
 	return conn, err
 }
 
-// note counts a verdict and tells whoever wants to know.
+// note counts a verdict and reports it.
 func (p *Proxy) note(e Event) {
 	p.counters.reasons[e.Reason].Add(1)
 	p.cfg.Log.Debug("egress", "session", e.Session, "pty", e.PTY, "host", e.Host, "reason", e.Reason, "waited", e.Waited)

@@ -10,14 +10,14 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hostname"
 )
 
-// An answer is what a client reads instead of what it asked for.
+// An answer is sent to a client instead of the response.
 type answer struct {
 	kind    protocol.Kind
 	message string
 	hint    string
 }
 
-// answerFor returns what a client reads of a verdict.
+// answerFor returns the answer for a verdict.
 func answerFor(reason Reason, host hostname.Host) answer {
 	allow := fmt.Sprintf("Somebody with the capability %q can allow %s in the console, for once or for this session.", protocol.CapApprove, host)
 	switch reason {
@@ -50,8 +50,7 @@ func answerFor(reason Reason, host hostname.Host) answer {
 	}
 }
 
-// refuse answers a request with a verdict; keep says that the connection goes
-// on.
+// refuse answers a request with a verdict; keep: the connection continues.
 func (c *client) refuse(reason Reason, host hostname.Host, keep bool) {
 	a := answerFor(reason, host)
 	status := a.kind.Status()
@@ -61,8 +60,8 @@ func (c *client) refuse(reason Reason, host hostname.Host, keep bool) {
 	c.reply(status, a, keep)
 }
 
-// reject answers what is not acceptable as a request, and counts it. The
-// message must not quote what was sent.
+// reject answers a malformed request, and counts it. The message must not quote
+// the request.
 func (c *client) reject(message string) {
 	c.p.note(Event{Reason: RefusedInvalid})
 	c.reply(http.StatusBadRequest, answer{kind: protocol.KindInvalid, message: message,
@@ -76,7 +75,7 @@ func (c *client) reply(status int, a answer, keep bool) {
 		Hint  string             `json:"hint,omitempty"`
 	}{protocol.ErrorBody{Message: a.message, Name: a.kind.Name()}, a.hint})
 	if err != nil {
-		return // can't be: strings
+		return // impossible: strings
 	}
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nX-Content-Type-Options: nosniff\r\n",
@@ -89,5 +88,5 @@ func (c *client) reply(status int, a answer, keep bool) {
 	}
 	out.WriteString("\r\n")
 	out.Write(append(body, '\n'))
-	_, _ = c.conn.Write(out.Bytes()) // whoever is gone is noticed by the next read
+	_, _ = c.conn.Write(out.Bytes()) // the next read notices a client that is gone
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A requestBody is the body of a request on its way to the host. The transport
-// reads it on a goroutine of its own.
+// A requestBody is a request's body on its way to the host. The transport reads
+// it on its own goroutine.
 type requestBody struct {
 	// Static after construction.
 	from     io.Reader
@@ -23,12 +23,12 @@ type requestBody struct {
 	// Owned by the reader.
 	expects bool // the client waits for 100 Continue
 
-	reading sync.Mutex // held while the client's connection is read
+	reading sync.Mutex // held while reading from the client's connection
 
 	// Guarded by mu.
 	mu   sync.Mutex
 	done bool  // read to the end
-	err  error // why it wasn't
+	err  error // otherwise the reason
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
@@ -65,8 +65,8 @@ func (b *requestBody) Read(p []byte) (int, error) {
 // errShut says that a response ended before its request.
 var errShut = errors.New("the response is over")
 
-// shut ends the reading of a body that nobody waits for any more. When it
-// returns, the client's connection is free.
+// shut stops reading an unneeded body. When it returns, the client's connection
+// is free.
 func (b *requestBody) shut() {
 	b.mu.Lock()
 	if !b.done && b.err == nil {
@@ -74,17 +74,17 @@ func (b *requestBody) shut() {
 	}
 	b.mu.Unlock()
 	conn := b.exchange.client.conn
-	_ = conn.SetReadDeadline(time.Unix(1, 0)) // fails on a closed one, which nobody reads
+	_ = conn.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection, which nobody reads
 	b.reading.Lock()
 	defer b.reading.Unlock()
 	_ = conn.SetReadDeadline(time.Time{})
 }
 
-// Close leaves the rest unread: the client may send it for ever. The
-// connection ends after the response.
+// Close leaves the rest unread: the client may send it for ever. The connection
+// ends after the response.
 func (b *requestBody) Close() error { return nil }
 
-// ended reports whether all of the body was read.
+// ended reports whether the whole body was read.
 func (b *requestBody) ended() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,14 +98,14 @@ func (b *requestBody) broken() bool {
 	return b.err != nil
 }
 
-// writeInterim passes on a response before the response.
+// writeInterim forwards an interim (1xx) response.
 func (c *client) writeInterim(status int, header http.Header) error {
 	header = header.Clone()
 	stripHopByHop(header)
 	return c.writeHead(status, header)
 }
 
-// writeHead writes the head of a response with all fields that it shall have.
+// writeHead writes a response's header.
 func (c *client) writeHead(status int, header http.Header) error {
 	var out bytes.Buffer
 	appendHead(&out, status, header)
@@ -119,17 +119,16 @@ func appendHead(out *bytes.Buffer, status int, header http.Header) {
 	out.WriteString("\r\n")
 }
 
-// A framing says how the end of a response is known.
+// A framing says how the end of a response is marked.
 type framing int
 
 const (
-	framedByLength  framing = iota // or by a status or method without a body
-	framedByChunks                 // of HTTP/1.1
-	framedByClosing                // the end of the connection
+	framedByLength  framing = iota // or a status or method without a body
+	framedByChunks                 // HTTP/1.1 chunks
+	framedByClosing                // by the end of the connection
 )
 
-// writeResponse writes a response as it comes, without waiting for more than
-// the host has sent. It reports whether all of it was written.
+// writeResponse streams a response. It reports whether all of it was written.
 func (c *client) writeResponse(e *exchange, response *http.Response, keep bool) bool {
 	header := response.Header.Clone()
 	stripHopByHop(header)
@@ -166,10 +165,10 @@ func (c *client) writeResponse(e *exchange, response *http.Response, keep bool) 
 	return bodiless || c.writeBody(response, how)
 }
 
-// pieceBytes is how much of a body is passed on at a time.
+// pieceBytes bounds one forwarded piece of a body.
 const pieceBytes = 32 << 10
 
-// writeBody writes each piece of a body when it is there.
+// writeBody writes each piece of a body as it comes.
 func (c *client) writeBody(response *http.Response, how framing) bool {
 	const room = len("8000\r\n")
 	piece := make([]byte, room+pieceBytes+len("\r\n"))
@@ -193,7 +192,7 @@ func (c *client) writeBody(response *http.Response, how framing) bool {
 		case errors.Is(err, io.EOF):
 			return how != framedByChunks || c.writeLastChunk(response.Trailer)
 		case err != nil:
-			return false // and the connection ends, short of what was announced
+			return false // the connection ends short of the announced length
 		}
 	}
 }

@@ -10,25 +10,25 @@ import (
 )
 
 const (
-	// MaxSessionRules is the most rules of one session.
+	// MaxSessionRules bounds the rules of one session.
 	MaxSessionRules = 1000
-	// MaxRules is the most rules, and the most sessions that have any or say
-	// whether egress is on, of a sandbox.
+	// MaxRules bounds a sandbox's rules, and its sessions that have rules or an
+	// own setting of egress.
 	MaxRules = 20_000
 )
 
-// Rules say which hosts the sessions of a sandbox may reach, and for which of
-// them terminals use the proxy. Every change is on disk when it returns. They
-// are safe for concurrent use.
+// Rules say which hosts the sessions of a sandbox may reach, and which
+// sessions' terminals use the proxy. Every change is on disk when it returns.
+// They are safe for concurrent use.
 //
-// A rule is a host or "*.domain", with or without a port. What denies beats
-// what allows, and the session's own beat the built-in allowlist. A rule that
-// denies a host denies the names below it too; without a port it denies all
-// ports, while one that allows without a port allows 80 and 443.
+// A rule is a host or "*.domain", with or without a port. Denying rules beat
+// allowing ones, and the session's own beat the built-in allowlist. Denying a
+// host also denies the names below it; without a port it denies all ports,
+// while allowing without a port allows 80 and 443.
 type Rules struct {
 	// Static after construction.
 	path     string
-	on       bool // where a session says nothing
+	on       bool // the default for sessions
 	defaults *allowlist
 
 	// Guarded by mu.
@@ -37,16 +37,15 @@ type Rules struct {
 	changed  chan struct{} // closed at the next change
 }
 
-// sessionRules are never changed, but replaced.
+// sessionRules are immutable; changes replace them.
 type sessionRules struct {
-	on          *bool // nil: as the sandbox
+	on          *bool // nil: the sandbox's default
 	allow, deny []hostname.Pattern
 }
 
-// OpenRules reads the rules in the file at path, which needn't exist; its
-// folder must. On says whether terminals use the proxy where their session
-// doesn't say. A file that can't be read, or not understood, is an error:
-// somebody's denials stand there.
+// OpenRules reads the rules in the file at path, which may be missing; its
+// folder must exist. on is the default for sessions. An unreadable or malformed
+// file is an error, as it contains somebody's denials.
 func OpenRules(path string, on bool) (*Rules, error) {
 	builtIn, err := defaults()
 	if err != nil {
@@ -59,7 +58,7 @@ func OpenRules(path string, on bool) (*Rules, error) {
 	return &Rules{path: path, on: on, defaults: builtIn, sessions: sessions, changed: make(chan struct{})}, nil
 }
 
-// Enabled reports whether the terminals of a session use the proxy.
+// Enabled reports whether a session's terminals use the proxy.
 func (r *Rules) Enabled(session protocol.SessionID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,8 +68,8 @@ func (r *Rules) Enabled(session protocol.SessionID) bool {
 	return r.on
 }
 
-// SetEnabled says whether new terminals of a session use the proxy; nil: as
-// the sandbox is set up.
+// SetEnabled says whether new terminals of a session use the proxy; nil: the
+// sandbox's default.
 func (r *Rules) SetEnabled(session protocol.SessionID, on *bool) error {
 	return r.change(session, func(s *sessionRules) error {
 		s.on = on
@@ -78,7 +77,7 @@ func (r *Rules) SetEnabled(session protocol.SessionID, on *bool) error {
 	})
 }
 
-// Defaults returns the built-in allowlist, which is not to be changed.
+// Defaults returns the built-in allowlist, which must not be changed.
 func (r *Rules) Defaults() []protocol.EgressCategory { return r.defaults.categories }
 
 // List returns the rules of a session in canonical form, sorted.
@@ -102,11 +101,11 @@ func texts(patterns []hostname.Pattern) []string {
 }
 
 // Decide makes a rule of a session: [protocol.AllowAlways] or
-// [protocol.DenyAlways] for a pattern, in the place of the opposite rule for
-// exactly that pattern. Other decisions change nothing. It fails with
-// KindInvalid on what is no pattern, KindConflict where another rule denies
-// what is to be allowed, KindTooMany at [MaxSessionRules] or [MaxRules], and
-// KindUnavailable where the disk fails; then nothing has changed.
+// [protocol.DenyAlways] for a pattern, replacing the opposite rule for exactly
+// that pattern. Other decisions change nothing. It fails with KindInvalid for a
+// malformed pattern, KindConflict if another rule denies what is to be allowed,
+// KindTooMany at [MaxSessionRules] or [MaxRules], and KindUnavailable if the
+// disk fails; then nothing has changed.
 func (r *Rules) Decide(session protocol.SessionID, pattern string, decision protocol.Decision) error {
 	if !decision.Lasts() {
 		return nil
@@ -137,7 +136,7 @@ func (r *Rules) Decide(session protocol.SessionID, pattern string, decision prot
 	})
 }
 
-// deniesAll reports whether a rule d leaves nothing of what p would allow.
+// deniesAll reports whether a rule d denies all that p would allow.
 func deniesAll(d, p hostname.Pattern) bool {
 	probe := p.Base().WithPort(p.Port())
 	if p.Wildcard() {
@@ -147,8 +146,8 @@ func deniesAll(d, p hostname.Pattern) bool {
 }
 
 // Revoke removes the rules of a session for exactly a pattern. It fails with
-// KindInvalid on what is no pattern, KindNotFound where there is none, and
-// KindUnavailable where the disk fails.
+// KindInvalid for a malformed pattern, KindNotFound if there is none, and
+// KindUnavailable if the disk fails.
 func (r *Rules) Revoke(session protocol.SessionID, pattern string) error {
 	p, err := hostname.ParsePattern(pattern)
 	if err != nil {
@@ -163,7 +162,7 @@ func (r *Rules) Revoke(session protocol.SessionID, pattern string) error {
 	})
 }
 
-// Delete forgets all of a session.
+// Delete removes everything of a session.
 func (r *Rules) Delete(session protocol.SessionID) error {
 	return r.change(session, func(s *sessionRules) error {
 		*s = sessionRules{}
@@ -171,13 +170,12 @@ func (r *Rules) Delete(session protocol.SessionID) error {
 	})
 }
 
-// without returns patterns, which stay as they are, without p.
+// without returns a copy of patterns without p.
 func without(patterns []hostname.Pattern, p hostname.Pattern) []hostname.Pattern {
 	return slices.DeleteFunc(slices.Clone(patterns), func(other hostname.Pattern) bool { return other == p })
 }
 
-// change replaces what a session has by a copy that edit has changed, on disk
-// first.
+// change replaces a session's rules with a copy changed by edit, on disk first.
 func (r *Rules) change(session protocol.SessionID, edit func(*sessionRules) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,8 +215,8 @@ func checkBounds(sessions map[protocol.SessionID]*sessionRules) error {
 	return nil
 }
 
-// verdict returns what the rules say of host: the reason for which it is
-// allowed or denied, or "" when somebody has to be asked.
+// verdict returns the reason why the rules allow or deny host, or "" if
+// somebody has to be asked.
 func (r *Rules) verdict(session protocol.SessionID, host hostname.Host) Reason {
 	r.mu.Lock()
 	s := r.sessions[session]
@@ -237,14 +235,14 @@ func (r *Rules) verdict(session protocol.SessionID, host hostname.Host) Reason {
 	return ""
 }
 
-// Verdict returns whether the rules let host pass, and whether they say anything
-// about it: otherwise somebody has to be asked.
+// Verdict returns whether the rules allow host, and whether they cover it:
+// otherwise somebody has to be asked.
 func (r *Rules) Verdict(session protocol.SessionID, host hostname.Host) (allowed, known bool) {
 	reason := r.verdict(session, host)
 	return reason.Allowed(), reason != ""
 }
 
-// next returns a channel that is closed when any rule changes.
+// next returns a channel that is closed at the next change of any rule.
 func (r *Rules) next() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

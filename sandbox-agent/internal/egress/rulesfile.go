@@ -77,8 +77,7 @@ func patterns(texts []string) ([]hostname.Pattern, error) {
 	return all, nil
 }
 
-// saveRules replaces the file: after a crash there is the old one or the new
-// one, whole.
+// saveRules replaces the file atomically, even in a crash.
 func saveRules(path string, sessions map[protocol.SessionID]*sessionRules) error {
 	file := rulesFile{Version: rulesVersion, Sessions: make(map[protocol.SessionID]rulesOfSession, len(sessions))}
 	for session, s := range sessions {

@@ -14,8 +14,8 @@ import (
 // tlsPort is where a tunnel must carry TLS that names the host.
 const tlsPort = 443
 
-// accessDenied is a fatal alert of TLS, by which a client says something
-// better than that the connection was closed.
+// accessDenied is a fatal TLS alert, with which clients report more than that
+// the connection was closed.
 var accessDenied = []byte{21, 3, 3, 0, 2, 2, 49}
 
 // connect serves a CONNECT. It reports whether another request may follow.
@@ -74,22 +74,22 @@ func (c *client) connect(ctx context.Context, h head) bool {
 	return false
 }
 
-// A tunnel carries bytes between a client and a host. What its two directions
-// find out they tell run, which alone closes.
+// A tunnel carries bytes between a client and a host. Its two directions report
+// to run, which alone closes.
 type tunnel struct {
 	client   *client
 	upstream net.Conn
 	event    Event // as it was allowed
 }
 
-// run carries until both directions have ended, one has failed, or a rule
-// comes that denies the host. The end of one direction is passed on, and the
-// other goes on.
+// run carries bytes until both directions have ended, one has failed, or a new
+// rule denies the host. It passes the end of one direction on, and the other
+// continues.
 func (t *tunnel) run(ctx context.Context) {
 	p := t.client.p
 	var first []byte
 	if t.event.Host.Port == tlsPort && t.event.Reason != AllowedLoopback {
-		// Nothing is said in either direction before it is known to whom.
+		// Nothing is sent in either direction before the host is known.
 		var ok bool
 		if first, ok = t.inspect(); !ok {
 			return
@@ -113,8 +113,8 @@ func (t *tunnel) run(ctx context.Context) {
 	}
 }
 
-// await waits for one direction of what event let out, and reports whether it
-// ended well: not before ctx, and not by a rule that came and denies it.
+// await waits for one direction of event's connection, and reports whether it
+// ended well: not because of ctx, and not because a new rule denies it.
 func (p *Proxy) await(ctx context.Context, event Event, ended <-chan bool) bool {
 	for {
 		changed := p.cfg.Rules.next()
@@ -139,8 +139,8 @@ func (t *tunnel) note(reason Reason) {
 	t.client.p.note(event)
 }
 
-// send carries what the client sends, behind what it has sent before, and
-// reports whether that ended well.
+// send carries the client's output after first, its beginning, and reports
+// whether it ended well.
 func (t *tunnel) send(first []byte) bool {
 	c := t.client
 	if t.event.Host.Port != tlsPort && t.event.Reason != AllowedLoopback {
@@ -162,13 +162,13 @@ func (t *tunnel) send(first []byte) bool {
 	if err != nil {
 		return false
 	}
-	rest, err := io.Copy(t.upstream, c.conn) // the two sockets themselves: the kernel can do it alone
+	rest, err := io.Copy(t.upstream, c.conn) // the sockets themselves, so that the kernel can splice
 	c.p.counters.sent.Add(uint64(rest))
 	return err == nil && closeWrite(t.upstream)
 }
 
-// inspect reads the ClientHello that a tunnel to port 443 begins with, and
-// reports whether it may pass. It returns what it has read.
+// inspect reads the ClientHello of a tunnel to port 443, and reports whether it
+// may pass. It returns what it has read.
 func (t *tunnel) inspect() (first []byte, ok bool) {
 	first, name, err := t.client.readHello()
 	reason := judgeHello(t.event.Host, name, err, true)
@@ -177,18 +177,18 @@ func (t *tunnel) inspect() (first []byte, ok bool) {
 	}
 	t.note(reason)
 	if reason != DeniedGone && reason != DeniedNotTLS {
-		_, _ = t.client.conn.Write(accessDenied) // whoever is gone needs no alert
+		_, _ = t.client.conn.Write(accessDenied) // a client that is gone needs no alert
 	}
 	t.client.linger()
 	return nil, false
 }
 
-// sniff waits for the first bytes of a tunnel to another port and, where they
-// are those of a ClientHello, reads it. It reports whether they may pass.
+// sniff waits for the first bytes of a tunnel to another port and reads a
+// ClientHello if they begin one. It reports whether they may pass.
 func (t *tunnel) sniff() (first []byte, ok bool) {
 	c := t.client
 	if b, err := c.br.Peek(1); err != nil || b[0] != recordHandshake {
-		return nil, err == nil || errors.Is(err, io.EOF) // which copying meets again
+		return nil, err == nil || errors.Is(err, io.EOF) // copying gets the same error
 	}
 	first, name, err := c.readHello()
 	reason := judgeHello(t.event.Host, name, err, false)
@@ -199,9 +199,9 @@ func (t *tunnel) sniff() (first []byte, ok bool) {
 	return nil, false
 }
 
-// judgeHello returns why a connection to host that begins with a ClientHello
-// for name, or with what err says, may not pass; "" if it may. Strict is what
-// port 443 asks for: there it must be TLS, with a name.
+// judgeHello returns why a connection to host may not pass, "" if it may. It
+// begins with a ClientHello for name, or with what err says. strict, for port
+// 443, requires TLS with a name.
 func judgeHello(host hostname.Host, name string, err error, strict bool) Reason {
 	var timeout net.Error
 	switch {
@@ -229,8 +229,8 @@ func judgeHello(host hostname.Host, name string, err error, strict bool) Reason 
 	return ""
 }
 
-// readHello reads a ClientHello, in however many pieces it comes, and returns
-// it with the name in it. What isn't one is returned as far as it was read.
+// readHello reads a ClientHello, in any number of pieces, and returns it with
+// its name. If it isn't one, it returns what was read.
 func (c *client) readHello() (first []byte, name string, err error) {
 	if err := c.conn.SetReadDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return nil, "", err
@@ -252,8 +252,8 @@ func (c *client) readHello() (first []byte, name string, err error) {
 	}
 }
 
-// closeWrite passes the end of a direction on. It reports whether the other
-// direction can go on.
+// closeWrite passes on the end of a direction. It reports whether the other
+// direction can continue.
 func closeWrite(conn net.Conn) bool {
 	half, ok := conn.(interface{ CloseWrite() error })
 	return ok && half.CloseWrite() == nil

@@ -11,25 +11,24 @@ import (
 
 // An Approver asks people whether a connection may be made.
 type Approver interface {
-	// AskEgress returns what was decided about a host and port, for which others may
-	// be waiting already, within [protocol.EgressTTL]. It returns when ctx ends.
-	// An error denies: of KindExpired when nobody decided in time, KindTooMany
-	// when too much is being asked, any other when nobody can be asked. That a
-	// decision which lasts becomes a rule (see [Rules.Decide]) is the business
-	// of whoever takes it: nobody may be waiting for it any more.
+	// AskEgress returns the decision about a host and port, for which others may
+	// wait already, within [protocol.EgressTTL]. It returns when ctx ends. An
+	// error denies: KindExpired if nobody decided in time, KindTooMany if too much
+	// is being asked, any other if nobody can be asked. Whoever takes a lasting
+	// decision also makes the rule (see [Rules.Decide]), as nobody may be waiting
+	// any more.
 	AskEgress(ctx context.Context, session protocol.SessionID, pty protocol.PTYID, host hostname.Host) (protocol.Decision, error)
 }
 
-// holdLimit is how long an approver is waited for. Its clock decides whether a
-// decision came in time, so this one only ends what its clock should have.
+// holdLimit bounds the wait for an approver. The approver's clock decides
+// whether a decision came in time; this is only a safeguard.
 const holdLimit = protocol.EgressTTL + time.Second
 
-// errGone is the cause for which a request's context ends when its client has
-// left.
+// errGone is the cause when a request's context ends because its client left.
 var errGone = errors.New("the client is gone")
 
-// decide returns the verdict on a request of who to host, after however long
-// it takes to ask for it.
+// decide returns the verdict on a request of who to host, and how long that
+// took to be decided.
 func (p *Proxy) decide(ctx context.Context, who caller, host hostname.Host) (reason Reason, waited time.Duration) {
 	if host.IsLoopback() {
 		if host.Port == dnsPort || p.cfg.Agent != nil && p.cfg.Agent.Owns(host.Port) {
@@ -37,12 +36,11 @@ func (p *Proxy) decide(ctx context.Context, who caller, host hostname.Host) (rea
 		}
 		return AllowedLoopback, 0
 	}
-	// Whoever were asked about an address that is refused anyway would be
-	// asked in vain.
+	// Nobody is asked about an address that is refused anyway.
 	if p.cfg.Dialer.Check(host, 0) != nil {
 		return DeniedPrivate, 0
 	}
-	changed := p.cfg.Rules.next() // before the rules are asked, or a change could be missed
+	changed := p.cfg.Rules.next() // before the rules are read, or a change could be missed
 	if reason := p.cfg.Rules.verdict(who.session, host); reason != "" {
 		return reason, 0
 	}
@@ -51,8 +49,7 @@ func (p *Proxy) decide(ctx context.Context, who caller, host hostname.Host) (rea
 	return reason, time.Since(start)
 }
 
-// hold waits until somebody decides about host, a rule does, or it takes too
-// long.
+// hold waits until somebody decides about host, a rule does, or time is up.
 func (p *Proxy) hold(ctx context.Context, who caller, host hostname.Host, changed <-chan struct{}) Reason {
 	if p.cfg.Approver == nil {
 		return DeniedUnasked
@@ -113,6 +110,6 @@ func unanswered(ctx context.Context) Reason {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return DeniedExpired
 	default:
-		return DeniedUnasked // the proxy ends
+		return DeniedUnasked // the proxy is ending
 	}
 }
