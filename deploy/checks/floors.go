@@ -76,7 +76,7 @@ var Floors = []struct {
 		"loadtest", "loadtest/cmd/...", "loadtest/internal/scenario",
 		"deploy/controlplane", "deploy/controlplane/cmd/...", "deploy/controlplane/internal/boards", "deploy/controlplane/internal/people", "deploy/controlplane/internal/authority", "deploy/controlplane/internal/grants",
 		"deploy/controlplane/internal/contents/...", "deploy/controlplane/internal/integrations",
-		"deploy/controlplane/internal/commands/...",
+		"deploy/controlplane/internal/commands/...", "deploy/controlplane/internal/notices",
 		"deploy/devstack/...", "deploy/e2e/...", "deploy/checks/...", "deploy/grafana/...",
 	}},
 }

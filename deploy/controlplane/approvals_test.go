@@ -2,16 +2,19 @@ package controlplane
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/notices"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/webhook"
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -42,13 +45,13 @@ func (b *testSandbox) approvalNotice(t *testing.T, a protocol.Approval, at time.
 }
 
 // listen makes the control plane tell a webhook, and returns what that gets.
-func (p *plane) listen() <-chan approvalNews {
+func (p *plane) listen() <-chan notices.ApprovalNews {
 	p.t.Helper()
-	got := make(chan approvalNews, 100)
+	got := make(chan notices.ApprovalNews, 100)
 	const secret = "secret-of-webhook-0123456789"
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		var news approvalNews
+		var news notices.ApprovalNews
 		if err != nil || protocol.UnmarshalStrict(body, &news) != nil {
 			p.t.Errorf("%s, %v", body, err)
 		}
@@ -58,15 +61,21 @@ func (p *plane) listen() <-chan approvalNews {
 		got <- news
 	}))
 	p.t.Cleanup(receiver.Close)
-	sender, err := newWebhook(WebhookConfig{URL: receiver.URL, Secret: secret}, slog.New(slog.DiscardHandler))
+	sender, err := notices.NewWebhook(notices.WebhookConfig{URL: receiver.URL, Secret: secret}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.server.webhook = sender
+	p.server.notices.Webhook = sender
 	done := make(chan struct{})
 	go func() { defer close(done); sender.Run(p.server.closing) }()
 	p.t.Cleanup(func() { p.server.close(); <-done })
 	return got
+}
+
+// changeID names a change of an approval, so that a receiver knows it again.
+func changeID(sandbox protocol.SandboxID, a protocol.Approval) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", sandbox, a.ID, a.Revision))
+	return "wh_" + hex.EncodeToString(sum[:16])
 }
 
 // TestApprovalNotice: each change is told once, in the form of its type.
@@ -91,7 +100,7 @@ func TestApprovalNotice(t *testing.T) {
 	expired.ID, expired.Revision, expired.State = "apr_2", 2, protocol.ApprovalExpired
 	post(expired)
 
-	got := make(map[string]approvalNews)
+	got := make(map[string]notices.ApprovalNews)
 	for range 3 { // in any order
 		n := <-news
 		got[n.Type] = n
@@ -99,8 +108,8 @@ func TestApprovalNotice(t *testing.T) {
 	for typ, a := range map[string]protocol.Approval{
 		"approval.asked": asked, "approval.decided": decided, "approval.expired": expired,
 	} {
-		want := approvalNews{
-			ID: noticeID("sb_1", a), Type: typ, Approval: a, SandboxID: "sb_1", DashboardID: "dash_1", SessionID: "ses_1",
+		want := notices.ApprovalNews{
+			ID: changeID("sb_1", a), Type: typ, Approval: a, SandboxID: "sb_1", DashboardID: "dash_1", SessionID: "ses_1",
 			At: p.clock.Now().UnixMilli(),
 		}
 		if got[typ] != want {
@@ -203,7 +212,7 @@ func TestWebhookRuns(t *testing.T) {
 	t.Cleanup(receiver.Close)
 	t.Cleanup(func() { close(hang) })
 	cfg := testConfig(t)
-	cfg.Webhook = WebhookConfig{URL: receiver.URL, Secret: "0123456789abcdef"}
+	cfg.Webhook = notices.WebhookConfig{URL: receiver.URL, Secret: "0123456789abcdef"}
 	server, err := New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -212,97 +221,14 @@ func TestWebhookRuns(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Run(ctx) }()
 	for range 8 {
-		if err := server.tellApproval(approvalNews{ID: "wh_1"}); err != nil {
-			t.Fatal(err)
-		}
+		server.notices.Webhook.Send("wh_1", []byte("{}"))
 	}
 	<-got
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if c := server.webhook.Counts(); c.Delivered != 0 || c.Dropped[webhook.Shutdown] != 8 {
+	if c := server.notices.Webhook.Counts(); c.Delivered != 0 || c.Dropped[webhook.Shutdown] != 8 {
 		t.Errorf("%+v", c)
-	}
-}
-
-// FuzzApproval: what is taken is passed on as it was, and can be taken again.
-func FuzzApproval(f *testing.F) {
-	seed, err := json.Marshal(testApproval())
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(seed)
-	f.Add([]byte(`{"id":"a","revision":2,"kind":"broker","session_id":"s","host":"h","secret":"KEY","state":"decided","decision":"deny","more":1}`))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		a, err := parseApproval(raw)
-		if err != nil {
-			if kind := protocol.KindOf(err); kind != protocol.KindInvalid {
-				t.Errorf("%v is of kind %v", err, kind)
-			}
-			return
-		}
-		data, err := json.Marshal(a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if again, err := parseApproval(data); err != nil || again != a {
-			t.Errorf("%s: %+v, then %+v, %v", raw, a, again, err)
-		}
-		if approvalTypes[a.State] == "" || strings.ContainsAny(a.Host, "\r\n") {
-			t.Errorf("%+v was taken", a)
-		}
-	})
-}
-
-// TestNoticesAreBounded: one sandbox that tells too much is told so, and no
-// other is.
-func TestNoticesAreBounded(t *testing.T) {
-	n, now := newNotices(), time.Unix(1000, 0)
-	tell := func(sandbox protocol.SandboxID, id int) error {
-		_, err := n.take(sandbox, strconv.Itoa(id), 1, 1, now)
-		return err
-	}
-	for i := range noticeBurst {
-		if err := tell("sb_1", i); err != nil {
-			t.Fatal(i, err)
-		}
-	}
-	if err := tell("sb_1", noticeBurst); protocol.KindOf(err) != protocol.KindTooMany || err == nil {
-		t.Errorf("%v", err)
-	}
-	if err := tell("sb_2", 0); err != nil {
-		t.Error(err)
-	}
-	for i := range 3 * maxNoticed {
-		now = now.Add(time.Second / noticesPerSecond)
-		if err := tell("sb_1", noticeBurst+i); err != nil {
-			t.Fatal(i, err)
-		}
-	}
-	of := n.sandboxes["sb_1"]
-	if len(of.last) != maxNoticed || len(of.order) != maxNoticed {
-		t.Errorf("%d and %d approvals are kept, want %d", len(of.last), len(of.order), maxNoticed)
-	}
-}
-
-func TestNewWebhook(t *testing.T) {
-	for _, tt := range []struct {
-		cfg  WebhookConfig
-		want string // error; empty: none
-	}{
-		{WebhookConfig{}, ""},
-		{WebhookConfig{URL: "https://hooks.example/x", Secret: "0123456789abcdef"}, ""},
-		{WebhookConfig{Secret: "0123456789abcdef"}, "no URL"},
-		{WebhookConfig{URL: "https://hooks.example/x"}, "shorter than 16 bytes"},
-		{WebhookConfig{URL: "http://hooks.example/x", Secret: "0123456789abcdef"}, "must be https"},
-	} {
-		sender, err := newWebhook(tt.cfg, nil)
-		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%+v: %v", tt.cfg, err)
-		}
-		if (sender != nil) != (err == nil && tt.cfg.URL != "") {
-			t.Errorf("%+v: sender %v", tt.cfg, sender)
-		}
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/integrations"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/notices"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/people"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/private"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/relays"
@@ -35,7 +36,6 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/usage"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
-	"github.com/fairlead/fairlead/deploy/controlplane/internal/webhook"
 	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -47,7 +47,7 @@ type Config struct {
 	Listen   string // plain HTTP, a loopback "host:port"
 	DevSeed  string // file with development users; empty: none
 	Login    LoginConfig
-	Webhook  WebhookConfig // is told of approvals and of turns that end
+	Webhook  notices.WebhookConfig // is told of approvals and of turns that end
 
 	Integrations integrations.Config
 
@@ -99,11 +99,10 @@ type Server struct {
 	spread       *authority.Spread  // tells relays and sandboxes of it
 	grants       *grants.Grants
 	enrols       *enrols
-	notices      *notices // what sandboxes tell of approvals
 	relays       *relays.Directory
-	gate         *access.Gate    // asks people and relays who they are
-	devices      *device.Gate    // asks sandboxes
-	webhook      *webhook.Sender // nil: none
+	gate         *access.Gate     // asks people and relays who they are
+	devices      *device.Gate     // asks sandboxes
+	notices      *notices.Notices // what sandboxes tell of approvals and turns
 	integrations *integrations.Integrations
 	boards       *boards.Boards
 	contents     *contents.Contents
@@ -124,7 +123,7 @@ type Server struct {
 // is at fault. Whoever gets a Server must call [Server.Run].
 func New(ctx context.Context, cfg Config) (*Server, error) {
 	s := &Server{
-		revision: cfg.Revision, logger: cfg.Logger, clock: clock.New(cfg.Now), notices: newNotices(),
+		revision: cfg.Revision, logger: cfg.Logger, clock: clock.New(cfg.Now),
 	}
 	s.web = web.New(s.revision, s.logger, s.clock)
 	s.closing, s.close = context.WithCancel(context.WithoutCancel(ctx))
@@ -147,9 +146,13 @@ func (s *Server) open(ctx context.Context, cfg Config) error {
 		Store: s.store.People, Sessions: s.store.Sessions, Login: login, Usage: s.usage,
 		Gate: s.gate, Metrics: s.metrics, Clock: s.clock, Logger: s.logger,
 	}
-	if s.webhook, err = newWebhook(cfg.Webhook, cfg.Logger); err != nil {
+	hook, err := notices.NewWebhook(cfg.Webhook, cfg.Logger)
+	if err != nil {
 		return err
 	}
+	s.notices = notices.New(notices.Parts{
+		Store: s.store.Sessions, People: s.gate, Sandboxes: s.devices, Webhook: hook, Clock: s.clock, Logger: s.logger,
+	})
 	in := cfg.Integrations
 	in.PublicURL = cfg.Login.PublicURL
 	if s.integrations, err = integrations.New(s.closing, in, integrations.Parts{
@@ -285,8 +288,8 @@ func (s *Server) Run(ctx context.Context) error {
 	workers.Go(func() { s.usage.Run(work) })
 	workers.Go(func() { s.spread.Run(work) })
 	workers.Go(func() { s.keys.Run(work) })
-	if s.webhook != nil {
-		workers.Go(func() { s.webhook.Run(work) })
+	if hook := s.notices.Webhook; hook != nil {
+		workers.Go(func() { hook.Run(work) })
 	}
 	servers := []*http.Server{serve(s.public, s.web.NewHTTPServer(s.handler()))}
 	if s.agents != nil {

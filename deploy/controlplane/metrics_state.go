@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/clock"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/integrations"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/notices"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/webhook"
 	"github.com/fairlead/fairlead/deploy/program/instrument"
@@ -18,7 +19,7 @@ import (
 // Metrics returns all metrics of a control plane at which nothing has happened
 // yet, so that whoever asks for some by name can be checked.
 func Metrics() *prometheus.Registry {
-	s := &Server{metrics: metrics.New(), web: web.New("", nil, clock.Clock{}), integrations: &integrations.Integrations{}}
+	s := &Server{metrics: metrics.New(), web: web.New("", nil, clock.Clock{}), integrations: &integrations.Integrations{}, notices: &notices.Notices{}}
 	return s.registry()
 }
 
@@ -89,16 +90,16 @@ func (c *state) Collect(out chan<- prometheus.Metric) {
 		count(databaseWait, db.stats.WaitDuration.Seconds(), db.use)
 	}
 	gauge(relaysBehind, float64(s.spread.Behind()))
-	var notices webhook.Counts
-	if s.webhook != nil {
-		notices = s.webhook.Counts()
+	var told webhook.Counts
+	if hook := s.notices.Webhook; hook != nil {
+		told = hook.Counts()
 	}
-	count(webhookSent, float64(notices.Delivered))
-	count(webhookTries, float64(notices.Tries))
+	count(webhookSent, float64(told.Delivered))
+	count(webhookTries, float64(told.Tries))
 	for _, reason := range []webhook.Reason{webhook.Overflow, webhook.Refused, webhook.TooOld, webhook.Shutdown} {
-		count(webhookGone, float64(notices.Dropped[reason]), string(reason))
+		count(webhookGone, float64(told.Dropped[reason]), string(reason))
 	}
-	gauge(webhookQueue, float64(notices.Waiting))
+	gauge(webhookQueue, float64(told.Waiting))
 }
 
 // askDatabase returns 1 if the database answers, and how many relays it knows to

@@ -14,7 +14,7 @@ import (
 func (s *Server) routes() []web.Route {
 	return slices.Concat(
 		s.peopleRoutes(), s.people.Routes(), s.grants.Routes(), s.commands.Routes(), s.boards.Routes(), s.contents.Routes(),
-		s.integrations.Routes(), s.list.Routes(), s.authorityRoutes(),
+		s.integrations.Routes(), s.notices.Routes(), s.list.Routes(), s.authorityRoutes(),
 	)
 }
 
@@ -27,7 +27,6 @@ func (s *Server) peopleRoutes() []web.Route {
 	return []web.Route{
 		web.Get("/healthz", s.getHealth).For(web.Probes),
 		web.Get("/openapi.json", s.getOpenAPI),
-		web.Get("/dashboards/{id}/turns", s.getTurns),
 	}
 }
 
@@ -41,12 +40,10 @@ func (s *Server) authorityRoutes() []web.Route {
 // agentRoutes are those of the second listener, which agents reach through a
 // relay that can't read along.
 func (s *Server) agentRoutes() []web.Route {
-	all := append(slices.Concat(s.list.Routes(), s.commands.AgentRoutes(), s.integrations.AgentRoutes()),
+	all := append(slices.Concat(s.list.Routes(), s.commands.AgentRoutes(), s.integrations.AgentRoutes(), s.notices.AgentRoutes()),
 		web.Post("/enrol", s.postEnrol),
 		web.Post("/certificate", s.postCertificate),
 		web.Post("/audit/head", s.postAuditHead),
-		web.Post("/approvals", s.postApproval),
-		web.Post("/pty-completed", s.postPTYCompleted),
 	)
 	for i, rt := range all {
 		all[i] = rt.For(web.Agents)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/notices"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/webhook"
 	"github.com/fairlead/fairlead/protocol"
@@ -33,11 +34,11 @@ func TestPTYCompleted(t *testing.T) {
 		bodies <- data
 	}))
 	t.Cleanup(receiver.Close)
-	sender, err := newWebhook(WebhookConfig{URL: receiver.URL, Secret: "secret-of-webhook-0123456789"}, p.server.logger)
+	sender, err := notices.NewWebhook(notices.WebhookConfig{URL: receiver.URL, Secret: "secret-of-webhook-0123456789"}, p.server.logger)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.server.webhook = sender
+	p.server.notices.Webhook = sender
 	done := make(chan struct{})
 	go func() { defer close(done); sender.Run(p.server.closing) }()
 	t.Cleanup(func() { p.server.close(); <-done })
@@ -52,7 +53,7 @@ func TestPTYCompleted(t *testing.T) {
 	}
 	ids := make(map[string]bool)
 	for range 2 {
-		var news turnNews
+		var news notices.TurnNews
 		if err := protocol.UnmarshalStrict(<-bodies, &news); err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package controlplane
+package notices
 
 import (
 	"crypto/sha256"
@@ -14,11 +14,11 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// turnNewsType is the type of the news that a coding agent has finished a turn.
-const turnNewsType = "agent.stopped"
+// turnType is the type of the news that a coding agent has finished a turn.
+const turnType = "agent.stopped"
 
-// A turnNews is what a webhook gets of a turn.
-type turnNews struct {
+// A TurnNews is what a webhook gets of a turn.
+type TurnNews struct {
 	ID          string              `json:"id"` // the same each time this turn is told of
 	Type        string              `json:"type"`
 	Agent       string              `json:"agent"`
@@ -33,8 +33,8 @@ type turnNews struct {
 
 // postPTYCompleted takes a sandbox's word that a coding agent has finished a
 // turn. Told again, it is answered alike and goes nowhere.
-func (s *Server) postPTYCompleted(w *web.Writer, r *http.Request) error {
-	sandbox, body, err := s.devices.Request(r)
+func (n *Notices) postPTYCompleted(w *web.Writer, r *http.Request) error {
+	sandbox, body, err := n.Sandboxes.Request(r)
 	if err != nil {
 		return err
 	}
@@ -42,25 +42,25 @@ func (s *Server) postPTYCompleted(w *web.Writer, r *http.Request) error {
 	if err := protocol.UnmarshalObject(body, &req); err != nil {
 		return protocol.Errorf(protocol.KindInvalid, "body: %v", err)
 	}
-	now := s.clock.Now()
+	now := n.Clock.Now()
 	if err := checkCompleted(req, now); err != nil {
 		return err
 	}
-	session, err := device.SessionOf(r.Context(), s.store.Sessions, sandbox, req.SessionID)
+	session, err := device.SessionOf(r.Context(), n.Store, sandbox, req.SessionID)
 	if err != nil {
 		return err
 	}
-	leave, err := s.devices.Enter(sandbox)
+	leave, err := n.Sandboxes.Enter(sandbox)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	news, err := s.store.Sessions.AddTurn(r.Context(), store.Turn{
+	news, err := n.Store.AddTurn(r.Context(), store.Turn{
 		Session: req.SessionID, PTY: req.PTYID, Agent: req.Agent, At: time.UnixMilli(req.At),
 		Reason: req.Status, LastMessage: req.LastMessage,
 	})
 	if err == nil && news {
-		err = s.tellTurn(sandbox, session.Dashboard, req)
+		err = n.tellTurn(sandbox, session.Dashboard, req)
 	}
 	if err != nil {
 		return err
@@ -91,19 +91,19 @@ func checkCompleted(c protocol.PTYCompleted, now time.Time) error {
 }
 
 // tellTurn passes the news on, if there is somebody to pass it on to.
-func (s *Server) tellTurn(sandbox protocol.SandboxID, dashboard string, c protocol.PTYCompleted) error {
-	s.logger.Info("agent stopped", "agent", c.Agent, "reason", string(c.Status), "sandbox", sandbox, "session", c.SessionID, "pty", c.PTYID)
-	if s.webhook == nil {
+func (n *Notices) tellTurn(sandbox protocol.SandboxID, dashboard string, c protocol.PTYCompleted) error {
+	n.Logger.Info("agent stopped", "agent", c.Agent, "reason", string(c.Status), "sandbox", sandbox, "session", c.SessionID, "pty", c.PTYID)
+	if n.Webhook == nil {
 		return nil
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "turn %s %s %s %d %s", sandbox, c.SessionID, c.PTYID, c.At, c.Agent))
-	news := turnNews{
-		ID: "wh_" + hex.EncodeToString(sum[:16]), Type: turnNewsType, Agent: c.Agent, Reason: c.Status,
+	news := TurnNews{
+		ID: "wh_" + hex.EncodeToString(sum[:16]), Type: turnType, Agent: c.Agent, Reason: c.Status,
 		LastMessage: c.LastMessage, SandboxID: sandbox, DashboardID: dashboard, SessionID: c.SessionID, PTYID: c.PTYID, At: c.At,
 	}
 	data, err := json.Marshal(news)
 	if err == nil {
-		s.webhook.Send(news.ID, data)
+		n.Webhook.Send(news.ID, data)
 	}
 	return err
 }
@@ -119,8 +119,8 @@ type turnBody struct {
 
 // getTurns lists the turns that coding agents have finished in a session, or in
 // one of its terminals.
-func (s *Server) getTurns(w *web.Writer, r *http.Request) error {
-	m, err := s.gate.Member(w, r, protocol.CapView)
+func (n *Notices) getTurns(w *web.Writer, r *http.Request) error {
+	m, err := n.People.Member(w, r, protocol.CapView)
 	if err != nil {
 		return err
 	}
@@ -133,14 +133,14 @@ func (s *Server) getTurns(w *web.Writer, r *http.Request) error {
 	if !protocol.ValidID(id) || !web.EmptyOrID(pty) {
 		return protocol.Errorf(protocol.KindInvalid, "session_id or pty_id is missing or not an id")
 	}
-	session, err := s.store.Sessions.FindSession(r.Context(), id)
+	session, err := n.Store.FindSession(r.Context(), id)
 	if err == nil && session.Dashboard != m.Dashboard.ID {
 		err = protocol.Errorf(protocol.KindNotFound, "no such session")
 	}
 	if err != nil {
 		return err
 	}
-	turns, err := s.store.Sessions.Turns(r.Context(), id, pty, limit)
+	turns, err := n.Store.Turns(r.Context(), id, pty, limit)
 	if err != nil {
 		return err
 	}

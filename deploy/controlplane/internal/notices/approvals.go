@@ -1,49 +1,22 @@
-package controlplane
+package notices
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"net/http"
-	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
-	"github.com/fairlead/fairlead/deploy/controlplane/internal/webhook"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/op"
 )
 
-// A WebhookConfig says where notices of approvals go.
-type WebhookConfig struct {
-	URL    string // https, or http on loopback; empty: nowhere
-	Secret string // signs them
-}
-
-// newWebhook returns nil when cfg names no receiver.
-func newWebhook(cfg WebhookConfig, logger *slog.Logger) (*webhook.Sender, error) {
-	if cfg.URL == "" {
-		if cfg.Secret != "" {
-			return nil, errors.New("approval webhook: there is a secret, and no URL")
-		}
-		return nil, nil
-	}
-	sender, err := webhook.New(webhook.Config{URL: cfg.URL, Secret: cfg.Secret, Logger: logger})
-	if err != nil {
-		return nil, fmt.Errorf("approval webhook: %w", err)
-	}
-	return sender, nil
-}
-
-// An approvalNews is what a webhook gets.
-type approvalNews struct {
+// An ApprovalNews is what a webhook gets of an approval.
+type ApprovalNews struct {
 	ID          string             `json:"id"` // the same each time this change is told of
 	Type        string             `json:"type"`
 	Approval    protocol.Approval  `json:"approval"`
@@ -63,19 +36,19 @@ var approvalTypes = map[protocol.ApprovalState]string{
 // postApproval takes a sandbox's notice that an approval was asked for, decided
 // or has expired. The sandbox owns the approval: nothing is decided here, and
 // nothing kept but how far the notices of each approval have come.
-func (s *Server) postApproval(w *web.Writer, r *http.Request) error {
+func (n *Notices) postApproval(w *web.Writer, r *http.Request) error {
 	var req protocol.ApprovalNotice
 	if err := web.ReadBody(r, &req); err != nil {
 		return err
 	}
-	sandbox, key, err := s.devices.Certified(r.Context(), req.Certificate)
+	sandbox, key, err := n.Sandboxes.Certified(r.Context(), req.Certificate)
 	if err != nil {
 		return err
 	}
 	if !jws.VerifyDevice(key.Public, protocol.ApprovalTranscript(sandbox, req.Approval, req.At), req.Signature) {
 		return protocol.Errorf(protocol.KindUnauthenticated, "the notice is not signed by the certified key")
 	}
-	now := s.clock.Now()
+	now := n.Clock.Now()
 	if age := now.Sub(time.UnixMilli(req.At)); age > protocol.ClockSkew || age < -protocol.ClockSkew {
 		return protocol.Errorf(protocol.KindExpired, "the notice was signed more than %s from now", protocol.ClockSkew)
 	}
@@ -83,19 +56,19 @@ func (s *Server) postApproval(w *web.Writer, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	session, err := s.store.Sessions.FindSession(r.Context(), a.SessionID)
+	session, err := n.Store.FindSession(r.Context(), a.SessionID)
 	if err == nil && session.Sandbox != sandbox { // others' sessions don't exist for it
 		err = protocol.Errorf(protocol.KindNotFound, "no such session")
 	}
 	if err != nil {
 		return err
 	}
-	news, err := s.notices.take(sandbox, a.ID, a.Revision, req.At, now)
+	news, err := n.progress.take(sandbox, a.ID, a.Revision, req.At, now)
 	if err != nil {
 		return err
 	}
 	if news {
-		err = s.tellApproval(approvalNews{
+		err = n.tellApproval(ApprovalNews{
 			ID: noticeID(sandbox, a), Type: approvalTypes[a.State], Approval: a,
 			SandboxID: sandbox, DashboardID: session.Dashboard, SessionID: a.SessionID, At: req.At,
 		})
@@ -107,16 +80,16 @@ func (s *Server) postApproval(w *web.Writer, r *http.Request) error {
 }
 
 // tellApproval passes the news on, if there is somebody to pass it on to.
-func (s *Server) tellApproval(news approvalNews) error {
+func (n *Notices) tellApproval(news ApprovalNews) error {
 	a := news.Approval
-	s.logger.Debug("approval", "type", news.Type, "approval", a.ID, "revision", a.Revision, "kind", string(a.Kind),
+	n.Logger.Debug("approval", "type", news.Type, "approval", a.ID, "revision", a.Revision, "kind", string(a.Kind),
 		"decision", string(a.Decision), "user", a.UserID, "sandbox", news.SandboxID, "session", news.SessionID)
-	if s.webhook == nil {
+	if n.Webhook == nil {
 		return nil
 	}
 	body, err := json.Marshal(news)
 	if err == nil {
-		s.webhook.Send(news.ID, body)
+		n.Webhook.Send(news.ID, body)
 	}
 	return err
 }
@@ -160,68 +133,4 @@ func parseApproval(raw json.RawMessage) (a protocol.Approval, err error) {
 		return invalid("secret is not the name of a variable")
 	}
 	return a, op.CheckHost("approval: host", a.Host)
-}
-
-const (
-	// noticesPerSecond and noticeBurst bound what one sandbox may tell: it can
-	// have MaxApprovals waiting, each of which is asked for and ends.
-	noticesPerSecond = 10
-	noticeBurst      = 2 * protocol.MaxApprovals
-	// maxNoticed bounds the approvals of a sandbox whose last notice is known.
-	// One that is forgotten could be told of again for as long as a notice's
-	// time isn't past.
-	maxNoticed = noticeBurst + noticesPerSecond*int(2*protocol.ClockSkew/time.Second)
-)
-
-// notices is how far the notices of approvals have come.
-type notices struct {
-	mu        sync.Mutex
-	sandboxes map[protocol.SandboxID]*sandboxNotices // guarded by mu; enrolled ones only
-}
-
-// sandboxNotices are those of one sandbox.
-type sandboxNotices struct {
-	limiter *rate.Limiter
-	last    map[string]lastNotice // by approval id
-	order   []string              // the ids, as they came
-}
-
-type lastNotice struct {
-	revision uint64
-	at       int64
-}
-
-func newNotices() *notices {
-	return &notices{sandboxes: make(map[protocol.SandboxID]*sandboxNotices)}
-}
-
-// take reports whether a notice is news: of a later revision than the last one
-// of its approval, and not signed before that. KindTooMany says that the sandbox
-// tells too much.
-func (n *notices) take(sandbox protocol.SandboxID, approval string, revision uint64, at int64, now time.Time) (bool, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	of := n.sandboxes[sandbox]
-	if of == nil {
-		of = &sandboxNotices{
-			limiter: rate.NewLimiter(noticesPerSecond, noticeBurst), last: make(map[string]lastNotice),
-		}
-		n.sandboxes[sandbox] = of
-	}
-	if !of.limiter.AllowN(now, 1) {
-		return false, protocol.Errorf(protocol.KindTooMany, "too many notices of approvals")
-	}
-	last, known := of.last[approval]
-	if known && (revision <= last.revision || at < last.at) {
-		return false, nil
-	}
-	if !known {
-		if len(of.order) >= maxNoticed {
-			delete(of.last, of.order[0])
-			of.order = of.order[1:]
-		}
-		of.order = append(of.order, approval)
-	}
-	of.last[approval] = lastNotice{revision, at}
-	return true, nil
 }
