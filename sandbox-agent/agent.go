@@ -31,7 +31,6 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/loopback"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/spill"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/uplink"
 	"github.com/fairlead/fairlead/tunnel"
@@ -54,9 +53,8 @@ type Agent struct {
 	ledger     *ledger.Ledger
 	audit      *audit.Log
 	recordings *recording.Store
-	spill      *spill.Store // nil: logs are not kept on disk
 	host       *terminal.Host
-	features   *feature.Set
+	features   *feature.Set // closes what was opened, the last first
 	egress     *egress.Gate
 	link       *link.Link
 	tunnels    *uplink.Tunnels
@@ -104,13 +102,10 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a := &Agent{cfg: cfg, instance: strings.ToLower(rand.Text()), secrets: &mask.Secrets{}, features: &feature.Set{}}
 	a.log = slog.New(a.secrets.Handler(cfg.Logger.Handler()))
-	if err := a.load(); err != nil {
-		return nil, err
-	}
-	if err := a.build(); err != nil {
-		err = errors.Join(err, a.features.Close())
-		a.closeOutputs()
-		return nil, errors.Join(err, a.audit.Close(), a.ledger.Close())
+	for _, step := range []func() error{a.load, a.build} {
+		if err := step(); err != nil {
+			return nil, errors.Join(err, a.features.Close())
+		}
 	}
 	return a, nil
 }
@@ -144,11 +139,7 @@ func (a *Agent) load() (err error) {
 	if a.ledger, err = ledger.Open(filepath.Join(a.cfg.StateDir, "ledger"), time.Now); err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, a.ledger.Close())
-		}
-	}()
+	a.features.Add(a.ledger)
 	enrolment := a.identity.Enrolment
 	if len(a.cfg.Relays) == 0 {
 		a.cfg.Relays = enrolment.Relays
@@ -168,13 +159,15 @@ func (a *Agent) load() (err error) {
 	if err != nil {
 		return err
 	}
+	a.features.Add(a.audit)
 	a.authority, err = authority.Open(authority.Options{
 		Identity: a.identity, KeysMaxAge: a.cfg.KeysMaxAge, Dialer: a.tunnels, Audit: a.audit,
 		Changed: a.status.news, Log: a.log,
 	})
 	if err != nil {
-		return errors.Join(err, a.audit.Close())
+		return err
 	}
+	a.features.Add(a.authority)
 	return nil
 }
 
@@ -195,8 +188,15 @@ func (a *Agent) build() error {
 		return err
 	}
 	a.features.Add(listeners)
-	if err := a.openOutputs(); err != nil {
+	if a.recordings, err = a.cfg.openRecordings(a.log); err != nil {
 		return err
+	}
+	older, err := a.cfg.openSpill(a.log)
+	if err != nil {
+		return err
+	}
+	if older != nil {
+		a.features.Add(older)
 	}
 	isolation := isolation()
 	program, err := ownProgram(a.cfg.Homes, isolation == terminal.IsolationUID)
@@ -205,8 +205,8 @@ func (a *Agent) build() error {
 	}
 	a.host, err = terminal.NewHost(terminal.Config{
 		Workspace: a.cfg.Workspace, Homes: a.cfg.Homes, Isolation: isolation, Logger: a.log,
-		AllowPrivileges: a.cfg.AllowPrivileges, Passwd: a.userList(isolation),
-		Recordings: a.recordings, Spill: a.spill, Revoked: a.authority.Trust.Revocations.Set, Leases: a.audit, Turns: a.authority.Outbox,
+		AllowPrivileges: a.cfg.AllowPrivileges, Passwd: a.cfg.userList(isolation, a.log),
+		Recordings: a.recordings, Spill: older, Revoked: a.authority.Trust.Revocations.Set, Leases: a.audit, Turns: a.authority.Outbox,
 		SearchPath: terminal.DefaultSearchPath + ":" + filepath.Dir(program), Features: a.features,
 	})
 	if err != nil {
@@ -249,6 +249,8 @@ func (a *Agent) fill(l listeners, program string) error {
 	return nil
 }
 
+func (a *Agent) health() health { return health{a.tunnels, a.authority, a.ledger, a.audit, a.egress} }
+
 // noteLost records the commands whose outcomes an earlier process took with it.
 func (a *Agent) noteLost(run *executor.Executor) {
 	ctx, cancel := context.WithTimeout(context.Background(), noteTimeout)
@@ -265,7 +267,6 @@ func (a *Agent) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var keeping sync.WaitGroup // Run waits for it
-	keeping.Go(func() { a.authority.Run(ctx) })
 	keeping.Go(func() { a.status.keep(ctx, a.health(), a.tunnels) })
 	keeping.Go(func() { a.features.Run(ctx) })
 	err := a.tunnels.Run(ctx, a.authority.Credentials, a)
@@ -289,15 +290,7 @@ func (a *Agent) close() {
 	defer cancel()
 	a.host.Shutdown(ctx)
 	a.link.Wait()
-	a.authority.Close()
 	if err := a.features.Close(); err != nil {
 		a.log.Warn("the sandbox's features were not wholly closed", "err", err)
-	}
-	a.closeOutputs()
-	if err := a.audit.Close(); err != nil {
-		a.log.Warn("audit log not closed", "err", err)
-	}
-	if err := a.ledger.Close(); err != nil {
-		a.log.Warn("ledger not closed", "err", err)
 	}
 }

@@ -56,8 +56,16 @@ func (c *Config) carriers() []tunnel.Carrier {
 	return []tunnel.Carrier{tunnel.Carrier(c.Carrier)}
 }
 
-// DefaultKeysMaxAge is how long keys are believed without news of them.
-const DefaultKeysMaxAge = time.Hour
+// Defaults of Config. Loopback services (ports of seed 001) take any other port as
+// well, 0 included: terminals learn it from their environment.
+const (
+	DefaultMCPListen        = "127.0.0.1:8081"
+	DefaultBrokerListen     = "127.0.0.1:8082"
+	DefaultEgressListen     = "127.0.0.1:8083"
+	DefaultKeysMaxAge       = time.Hour // without news of the keys
+	DefaultSpillPerTerminal = 64 << 20  // bytes
+	DefaultSpillTotal       = 1 << 30   // bytes
+)
 
 // check completes c and reports what is missing.
 func (c *Config) check() error {

@@ -8,14 +8,6 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/loopback"
 )
 
-// Defaults of Config (seed 001). Loopback services take any other port as well,
-// 0 included: terminals learn it from their environment.
-const (
-	DefaultMCPListen    = "127.0.0.1:8081"
-	DefaultBrokerListen = "127.0.0.1:8082"
-	DefaultEgressListen = "127.0.0.1:8083"
-)
-
 // listeners are where terminals' programs reach the agent. They are open before
 // anything else is built: each part has to keep off the others' ports.
 type listeners struct{ broker, egress, mcp net.Listener }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,13 +59,13 @@ func barrier(dir string) string {
 
 // userList returns the system's list of users where terminals have users of their
 // own that should be in it, else nil. Terminals run without, too.
-func (a *Agent) userList(isolation terminal.Isolation) *passwd.File {
-	if isolation != terminal.IsolationUID || !a.cfg.UserEntries {
+func (c *Config) userList(isolation terminal.Isolation, log *slog.Logger) *passwd.File {
+	if isolation != terminal.IsolationUID || !c.UserEntries {
 		return nil
 	}
 	list, err := passwd.Open(passwd.Path)
 	if err != nil {
-		a.log.Warn("the users of terminals have no names", "err", err)
+		log.Warn("the users of terminals have no names", "err", err)
 		return nil
 	}
 	return list

@@ -170,8 +170,6 @@ type health struct {
 	egress    *egress.Gate
 }
 
-func (a *Agent) health() health { return health{a.tunnels, a.authority, a.ledger, a.audit, a.egress} }
-
 // status implements [stater].
 func (h health) status(now time.Time) Status {
 	s := Status{Relays: h.tunnels.Status(), CertificateExpiresAt: h.authority.Credentials.Expires().UTC()}

@@ -49,4 +49,7 @@ func (a *Authority) Run(ctx context.Context) {
 }
 
 // Close closes the connections that are kept for later requests.
-func (a *Authority) Close() { a.client.Close() }
+func (a *Authority) Close() error {
+	a.client.Close()
+	return nil
+}

@@ -82,7 +82,7 @@ func (w *world) open() *Authority {
 		Identity: id, KeysMaxAge: time.Hour, Dialer: ways{w}, Audit: &w.audit, Changed: w.changed, Log: w.log.Logger(),
 	})
 	must(w.t, err)
-	w.t.Cleanup(a.Close)
+	w.t.Cleanup(func() { a.Close() })
 	return a
 }
 
