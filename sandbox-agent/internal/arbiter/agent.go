@@ -299,7 +299,8 @@ type Arrival struct {
 
 // BringForward has p, a coding agent whose place is reserved, get the input and
 // control. Its output is seen already, by a display that stands as shown says.
-func (b *Arbiter) BringForward(p *Program, as Arrival, shown Shown) *Agent {
+// BringForward also returns how the agent stands.
+func (b *Arbiter) BringForward(p *Program, as Arrival, shown Shown) (*Agent, protocol.AgentReport) {
 	a := &Agent{
 		Program: p, arbiter: b, name: as.Name, cli: as.CLI,
 		exited: make(chan struct{}), gone: make(chan struct{}),
@@ -317,7 +318,7 @@ func (b *Arbiter) BringForward(p *Program, as Arrival, shown Shown) *Agent {
 	a.takeOver()
 	b.Poke() // for its first prompt
 	b.o.Log.Info("coding agent started", "name", a.name)
-	return a
+	return a, a.report()
 }
 
 // StandBack notes that a has ended, how, and brings the terminal's own program

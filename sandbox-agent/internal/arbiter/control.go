@@ -89,7 +89,7 @@ func (b *Arbiter) assign(next protocol.LeaseNext, grant *jws.Grant) {
 			sockets = 1
 		}
 		if _, err := b.control.lease.Propose(p, sockets, now); err != nil {
-			panic("terminal: a lease can't be assigned: " + err.Error()) // its revision is the present one
+			panic("arbiter: a lease can't be assigned: " + err.Error()) // its revision is the present one
 		}
 	}
 	b.control.heldUnder(grant)

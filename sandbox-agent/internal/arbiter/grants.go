@@ -19,7 +19,7 @@ const (
 
 // ErrNoGrant ends a stream whose terminal nobody may view through it any
 // more.
-var ErrNoGrant = errors.New("terminal: no valid view grant remains")
+var ErrNoGrant = errors.New("arbiter: no valid view grant remains")
 
 // AddGrant adds a grant, which the caller has verified and the relay calls by a
 // handle, to those under which the stream is used. It fails with
@@ -140,6 +140,10 @@ func (c *control) grantsDue(when time.Time) {
 
 // checkGrants ends what is used without a valid grant and returns how long until
 // that has to be looked at again. The caller holds mu.
+//
+// Package lifetime ends each use of a grant by itself, one after the other. Here
+// all that depends on grants, streams and the lease, must change at one moment
+// under mu, so this has its own list and deadline.
 func (b *Arbiter) checkGrants(now time.Time) time.Duration {
 	due := &b.control.due
 	if due.IsZero() {

@@ -165,7 +165,7 @@ func (b *Arbiter) pump() {
 		return
 	}
 	p.flushing = true
-	b.writers.Go(func() { b.flush(p) }) // finish waits for it
+	b.writers.Go(func() { b.flush(p) }) // Wait waits for it
 }
 
 // flush writes the queue as the PTY of p gets room, until it is empty or p is

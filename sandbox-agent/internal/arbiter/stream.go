@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/display"
 )
 
-// MaxOutbox bounds the messages that wait for a stream beside the log. A
-// relay that sends more than it reads loses its attachment.
+// MaxOutbox bounds the messages that wait for a stream beside the log. A relay that
+// sends more than it reads loses its stream.
 const MaxOutbox = 4096
 
 // MaxStreams bounds the streams of one terminal: a relay has one, and may

@@ -23,10 +23,10 @@ func (t *Terminal) bringForward(p *program, as arbiter.Arrival) protocol.AgentRe
 	defer t.view.mu.Unlock()
 	modes := t.view.display.HandOver(p.out, screen.Modes{})
 	t.beginAnewIfDue(time.Now())
-	a := t.arbiter.BringForward(p.Program, as, t.shown())
+	a, report := t.arbiter.BringForward(p.Program, as, t.shown())
 	p.reader.Go(func() { t.read(p) })                  // attend waits for it
 	t.life.agents.Go(func() { t.attend(a, p, modes) }) // finish waits for it
-	return a.Report()
+	return report
 }
 
 // attend waits for the end of a, which runs as p, brings the program behind back,
