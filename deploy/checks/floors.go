@@ -37,7 +37,7 @@ var Floors = []struct {
 		"sandbox-agent/internal/redact", "sandbox-agent/internal/screen/...",
 		"sandbox-agent/internal/hostname", "sandbox-agent/internal/toolbox/...", "sandbox-agent/internal/reply", "sandbox-agent/internal/feature", "sandbox-agent/internal/controlplane",
 		"sandbox-agent/internal/route", "sandbox-agent/internal/mask",
-		"deploy/program", "deploy/program/instrument", "deploy/program/intake", "deploy/program/lifetime", "deploy/program/pause", "deploy/program/telemetry",
+		"deploy/program", "deploy/program/instrument", "deploy/program/intake", "deploy/program/lifetime", "deploy/program/pause", "deploy/program/seldom", "deploy/program/telemetry",
 		"loadtest/internal/pattern", "loadtest/internal/measure", "loadtest/internal/openloop",
 		"deploy/controlplane/internal/store/...", "deploy/controlplane/internal/clock", "deploy/controlplane/internal/private", "deploy/controlplane/internal/flights",
 		"deploy/controlplane/internal/oauth", "deploy/controlplane/internal/oidc/...",

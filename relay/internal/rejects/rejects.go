@@ -3,11 +3,11 @@ package rejects
 
 import (
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairlead/fairlead/deploy/program/seldom"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -27,9 +27,6 @@ const (
 
 var all = []string{Command, Callback, Revocations, Stream, Request, Origin, Preview, Body, Frame, Framing}
 
-// logInterval is the time between two log lines for refusals of one kind.
-const logInterval = 10 * time.Second
-
 // Rejects counts refusals. It is safe for concurrent use; nil counts nothing.
 type Rejects struct {
 	// Now is the clock for the log interval. Tests set another one before the
@@ -40,9 +37,7 @@ type Rejects struct {
 	log   *slog.Logger
 	total *prometheus.CounterVec
 
-	// Guarded by mu.
-	mu     sync.Mutex
-	recent map[reason]*line
+	logged seldom.Limit[reason]
 }
 
 // A reason is logged once per interval. There are as many as there are kinds of
@@ -52,16 +47,10 @@ type reason struct {
 	kind protocol.Kind
 }
 
-// A line is when a reason was last logged, and how often it occurred since.
-type line struct {
-	logged time.Time
-	silent int // refusals since then
-}
-
 // New returns Rejects registered with reg.
 func New(reg prometheus.Registerer, log *slog.Logger) *Rejects {
 	r := &Rejects{
-		Now: time.Now, log: log, recent: map[reason]*line{},
+		Now: time.Now, log: log,
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_rejects_total",
 			Help: "What was refused, by kind of error and its name.",
@@ -84,28 +73,7 @@ func (r *Rejects) Count(what string, err error) {
 	}
 	e := protocol.AsError(err)
 	r.total.WithLabelValues(what, e.Kind.String(), e.Kind.Name()).Inc()
-	silent, due := r.due(reason{what, e.Kind})
-	if due {
-		r.log.Warn("refused", "what", what, "kind", e.Kind, "name", e.Kind.Name(), "reason", e.Error(), "unlogged", silent)
+	if n := r.logged.Happened(reason{what, e.Kind}, r.Now()); n > 0 {
+		r.log.Warn("refused", "what", what, "kind", e.Kind, "name", e.Kind.Name(), "reason", e.Error(), "unlogged", n-1)
 	}
-}
-
-// due reports whether a reason may be logged now, and how often it was not
-// since the last time.
-func (r *Rejects) due(why reason) (silent int, due bool) {
-	now := r.Now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	last := r.recent[why]
-	if last == nil {
-		r.recent[why] = &line{logged: now}
-		return 0, true
-	}
-	if now.Sub(last.logged) < logInterval {
-		last.silent++
-		return 0, false
-	}
-	silent = last.silent
-	*last = line{logged: now}
-	return silent, true
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/fairlead/fairlead/deploy/program/seldom"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -32,7 +33,7 @@ func TestCountsEachAndLogsSome(t *testing.T) {
 			t.Errorf("%d lines:\n%s", n, &out)
 		}
 		out.Reset()
-		time.Sleep(logInterval)
+		time.Sleep(seldom.Interval)
 		r.Count(Command, bad)
 		if !strings.Contains(out.String(), "unlogged=999") || strings.Count(out.String(), "\n") != 1 {
 			t.Errorf("later: %s", &out)

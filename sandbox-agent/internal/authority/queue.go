@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/program/pause"
+	"github.com/fairlead/fairlead/deploy/program/seldom"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/controlplane"
 )
@@ -18,8 +19,6 @@ const (
 	maxWaitingBytes = 8 << 20
 	// longestPostPause bounds the pause between two attempts.
 	longestPostPause = 5 * time.Second
-	// dropInterval is the time between two log lines about what was dropped.
-	dropInterval = 10 * time.Second
 )
 
 // A report is one thing that the control plane should hear of.
@@ -45,9 +44,9 @@ type queue struct {
 	mu      sync.Mutex
 	waiting []report
 	bytes   int
-	gone    uint64    // reports that have left the queue
-	dropped uint64    // of these, for want of room or of time
-	logged  time.Time // when that was last said
+	gone    uint64 // reports that have left the queue
+	dropped uint64 // of these, for want of room or of time
+	logged  seldom.Limit[struct{}]
 }
 
 func newQueue(what string, certified bool, log *slog.Logger) *queue {
@@ -70,8 +69,7 @@ func (q *queue) add(r report) {
 func (q *queue) drop() {
 	q.pop()
 	q.dropped++
-	if now := time.Now(); now.Sub(q.logged) >= dropInterval {
-		q.logged = now
+	if q.logged.Happened(struct{}{}, time.Now()) > 0 {
 		q.log.Warn(q.what+" dropped", "since_start", q.dropped)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/clock"
+	"github.com/fairlead/fairlead/deploy/program/seldom"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -94,7 +95,7 @@ type Server struct {
 // New returns a server that names revision, the build, in all answers.
 func New(revision string, logger *slog.Logger, clk clock.Clock) *Server {
 	return &Server{
-		answers: answers{revision, logger, clk, newRefusals()},
+		answers: answers{revision, logger, clk, &seldom.Limit[refusal]{}},
 		logger:  logger, metrics: newMetrics(),
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/clock"
 	"github.com/fairlead/fairlead/protocol"
@@ -29,12 +28,6 @@ func TestJSON(t *testing.T) {
 		if got := w.Body.String(); got != tt.want+"\n" {
 			t.Errorf("%v: %s, want %s", tt.answer, got, tt.want)
 		}
-	}
-}
-
-func TestFirstRefusalIsLogged(t *testing.T) {
-	if n := newRefusals().count(refusalSort{"GET /", 0}, time.Time{}); n != 1 {
-		t.Errorf("the first is counted as %d", n)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/clock"
+	"github.com/fairlead/fairlead/deploy/program/seldom"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -19,7 +20,14 @@ type answers struct {
 	revision string
 	logger   *slog.Logger
 	clock    clock.Clock
-	refusals *refusals
+	refusals *seldom.Limit[refusal]
+}
+
+// A refusal is one sort of refused request. There are no more of them than
+// routes times kinds of errors.
+type refusal struct {
+	route string // a pattern, never what was asked for
+	kind  protocol.Kind
 }
 
 // A Writer answers one request.
@@ -139,7 +147,7 @@ func (w *Writer) Note(r *http.Request, err error) *protocol.Error {
 		return e
 	}
 	s.logger.Debug("request refused", "method", r.Method, "route", r.Pattern, "error", e)
-	if n := s.refusals.count(refusalSort{r.Pattern, e.Kind}, s.clock.Now()); n > 0 {
+	if n := s.refusals.Happened(refusal{r.Pattern, e.Kind}, s.clock.Now()); n > 0 {
 		s.logger.Info("requests refused", "route", r.Pattern, "kind", e.Kind, "name", e.Kind.Name(), "count", n)
 	}
 	return e

@@ -19,6 +19,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/fairlead/fairlead/deploy/program/seldom"
 )
 
 // The headers of a notice. The signature is "v1=" and the HMAC-SHA256, in
@@ -35,13 +37,12 @@ const (
 	// MinSecretBytes is the shortest secret that signs.
 	MinSecretBytes = 16
 
-	tryTimeout  = 10 * time.Second
-	maxAge      = 5 * time.Minute // of a notice that is still tried
-	firstPause  = time.Second
-	maxPause    = time.Minute
-	senders     = 4                // tries at a time
-	logInterval = 10 * time.Second // between two lines about what was dropped
-	maxAnswer   = 64 << 10         // bytes read of an answer, so that its connection serves again
+	tryTimeout = 10 * time.Second
+	maxAge     = 5 * time.Minute // of a notice that is still tried
+	firstPause = time.Second
+	maxPause   = time.Minute
+	senders    = 4        // tries at a time
+	maxAnswer  = 64 << 10 // bytes read of an answer, so that its connection serves again
 )
 
 // A Reason says why a notice was not delivered.
@@ -80,14 +81,14 @@ type Sender struct {
 
 	wake chan struct{} // one element for each sender that may find something to do
 
+	logged seldom.Limit[struct{}] // about what was dropped
+
 	mu sync.Mutex
 	// Guarded by mu.
 	queue    []*notice // in no order
 	sending  int
 	sequence uint64
 	counts   Counts
-	silent   uint64    // dropped since the last line about it
-	logged   time.Time // that line
 }
 
 // A notice is one body on its way.
@@ -290,13 +291,9 @@ func (s *Sender) deliver(ctx context.Context, n *notice) {
 // held.
 func (s *Sender) drop(n *notice, reason Reason, err error) {
 	s.counts.Dropped[reason]++
-	s.silent++
-	now := time.Now()
-	if now.Sub(s.logged) < logInterval {
-		return
+	if count := s.logged.Happened(struct{}{}, time.Now()); count > 0 {
+		s.logger.Warn("webhook notices dropped", "count", count, "reason", string(reason), "id", n.id, "tries", n.tries, "error", err)
 	}
-	s.logger.Warn("webhook notices dropped", "count", s.silent, "reason", string(reason), "id", n.id, "tries", n.tries, "error", err)
-	s.logged, s.silent = now, 0
 }
 
 // post sends a notice. An error is final if another try would end like this one.
