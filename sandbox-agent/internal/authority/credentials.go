@@ -21,8 +21,8 @@ const (
 	renewPath = "/certificate"
 	// longestRenewPause bounds the pause between two attempts to renew.
 	longestRenewPause = 5 * time.Minute
-	// refusedPause is the least time between two renewals for the reason that
-	// a relay doesn't believe the certificate.
+	// refusedPause is the least time between two renewals that relays cause by
+	// refusing the certificate.
 	refusedPause = time.Minute
 )
 
@@ -112,7 +112,7 @@ func wake(c chan<- struct{}) {
 // keep renews the certificate until ctx ends.
 func (c *Credentials) keep(ctx context.Context) {
 	backoff := controlplane.Backoff{Longest: longestRenewPause}
-	var doubted time.Time // when the last renewal began for that reason
+	var doubted time.Time // when a relay's refusal caused a renewal last
 	for {
 		if !c.await(ctx, &doubted) {
 			return

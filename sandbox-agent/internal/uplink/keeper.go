@@ -13,14 +13,14 @@ import (
 const (
 	// maxFarewell bounds the time that a relay may give its agents to leave.
 	maxFarewell = time.Minute
-	// handoverTime is how long a tunnel that carries nothing is kept for want
-	// of another one.
+	// handoverTime is how long a tunnel without streams waits for another one to
+	// take over before it leaves its relay.
 	handoverTime = 2 * time.Second
-	// streamsInterval is how often an agent that is leaving looks whether its
-	// streams are over.
+	// streamsInterval is how often a tunnel that leaves its relay looks for open
+	// streams.
 	streamsInterval = 20 * time.Millisecond
-	// farewellTicks is how many of these looks an agent stays when nothing
-	// keeps it, so that what it said last arrives.
+	// farewellTicks is how many looks in a row must find none: the last ROLE has
+	// to arrive before the tunnel ends.
 	farewellTicks = 3
 )
 
@@ -35,13 +35,13 @@ type keeper struct {
 
 	// Owned by tunnel.Run.
 	addr     string // dialled last
-	refused  int    // times in a row that a newer registration was there
+	refused  int    // dials in a row that were refused as superseded
 	patience time.Duration
 
 	// Guarded by mu.
 	mu     sync.Mutex
 	latest *tunnel.Session // served last
-	again  bool            // it was up: try its address first
+	again  bool            // its relay is still the first to try
 }
 
 func newKeeper(t *Tunnels, identity Identity, server Server) *keeper {
@@ -245,7 +245,7 @@ func (k *keeper) leave(ctx context.Context, c *connection, m protocol.GoAway) er
 	defer deadline.Stop()
 	poll := time.NewTicker(streamsInterval)
 	defer poll.Stop()
-	free := 0 // times in a row that nothing kept us: the last ROLE has to get there
+	free := 0 // looks in a row that found no reason to stay
 	for began := time.Now(); ; {
 		select {
 		case <-poll.C:

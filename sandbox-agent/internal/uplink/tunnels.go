@@ -235,8 +235,8 @@ func (t *Tunnels) meet(addr string, relay protocol.RelayID) error {
 	return nil
 }
 
-// dialled notes that a dial has ended. The second tunnel waits for the first,
-// so that the first relay known is primary where all can be reached.
+// dialled notes that a dial has ended. The second keeper waits for the first
+// dial, so that the first relay of the list is primary if it can be reached.
 func (t *Tunnels) dialled() { t.begin.Do(func() { close(t.begun) }) }
 
 // arrive adds a registered tunnel and says its role. One that leads to a relay
@@ -287,8 +287,8 @@ func (t *Tunnels) awaitReplaced(ctx context.Context, c *connection) {
 	}
 }
 
-// depart removes a tunnel that is over. If it was the primary one, another is
-// promoted before anything else happens.
+// depart removes a tunnel that is over. If it was primary, it first promotes
+// another one.
 func (t *Tunnels) depart(c *connection) {
 	t.mu.Lock()
 	i := slices.Index(t.up, c)
@@ -319,8 +319,8 @@ func (t *Tunnels) leave(c *connection) {
 	t.refill()
 }
 
-// replaced reports whether nothing is gained by staying with c: another tunnel
-// is primary, or there is no other relay.
+// replaced reports whether c need not wait for another tunnel: one is primary
+// already, or no other relay is known.
 func (t *Tunnels) replaced(c *connection) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -347,7 +347,7 @@ func (t *Tunnels) assign() {
 		return
 	}
 	if t.tell(next, true, "") && len(t.up) > 1 {
-		// The tunnel was idle: find out soon if it is as dead as the other.
+		// It was idle, and may be dead as well: a probe finds out soon.
 		next.session.Probe()
 	}
 	for _, c := range t.up {
@@ -357,7 +357,8 @@ func (t *Tunnels) assign() {
 	}
 }
 
-// tell says a ROLE on c if that is news. The caller holds mu.
+// tell sends c its ROLE if that has changed, and reports whether it did. The
+// caller holds mu.
 func (t *Tunnels) tell(c *connection, primary bool, origin string) bool {
 	if c.told.Generation != 0 && c.told.Primary == primary && c.told.Origin == origin {
 		return false
@@ -366,8 +367,8 @@ func (t *Tunnels) tell(c *connection, primary bool, origin string) bool {
 	if t.spare = 0; generation == 0 {
 		var err error
 		if generation, err = t.options.Generations.NextGeneration(); err != nil {
-			// Without a fresh generation nobody may be told anything; the
-			// next tunnel tries again.
+			// A ROLE needs a generation of its own. The tunnel ends, and the
+			// next one tries again.
 			t.options.Log.Error("no role", "err", err)
 			c.session.CloseWith(protocol.Fault(protocol.KindInternal, err))
 			return false
@@ -382,8 +383,8 @@ func (t *Tunnels) tell(c *connection, primary bool, origin string) bool {
 	return true
 }
 
-// refill draws the generation of the next ROLE beforehand: a promotion must
-// not wait for a disk.
+// refill gets the generation of the next ROLE beforehand, so that a promotion
+// doesn't wait for the disk.
 func (t *Tunnels) refill() {
 	t.mu.Lock()
 	full := t.spare != 0
