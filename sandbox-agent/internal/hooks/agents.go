@@ -16,16 +16,16 @@ const (
 	bridgeCommand = "mcp-bridge"
 
 	// Events that hooks report.
-	eventStart = "start" // it works: a prompt was given, or a question answered
+	eventStart = "start" // the agent works: it was given a prompt, or a question was answered
 	eventStop  = "stop"  // its turn is over
-	eventAsk   = "ask"   // it asks the person something within its turn
-	eventFail  = "fail"  // its turn is over for an error
+	eventAsk   = "ask"   // it asks the person a question within its turn
+	eventFail  = "fail"  // its turn ended with an error
 	eventReady = "ready" // it waits for its first prompt
-	// eventInterrupt is the end of a turn that a person interrupted.
+	// eventInterrupt reports that a person interrupted the turn.
 	eventInterrupt = "interrupt"
 )
 
-// An agent is a coding agent that can be wired.
+// An agent is a coding agent that Wire can configure.
 type agent struct {
 	name     string
 	reported string // its name in reports
@@ -44,7 +44,7 @@ var agents = []agent{
 	{"openclaw", "openclaw", openClawFiles},
 }
 
-// agentCalled returns the agent of a name.
+// agentCalled returns the agent called name.
 func agentCalled(name string) (agent, bool) {
 	i := slices.IndexFunc(agents, func(a agent) bool { return a.name == name })
 	if i < 0 {
@@ -53,8 +53,8 @@ func agentCalled(name string) (agent, bool) {
 	return agents[i], true
 }
 
-// stdio is an MCP server in the settings of most agents. Its secret is in the
-// environment or in the credentials file, never in settings.
+// stdio is an MCP server in the settings of most agents. The settings never
+// hold its secret: the environment or the credentials file does.
 type stdio struct {
 	Type     string   `json:"type,omitempty"`
 	Command  string   `json:"command"`
@@ -80,7 +80,7 @@ func server(value any, path ...string) entry {
 	}}
 }
 
-// A hookGroup is what claude, gemini and droid run at an event.
+// A hookGroup holds the hooks that claude, gemini and droid run at an event.
 type hookGroup struct {
 	Matcher string        `json:"matcher,omitempty"`
 	Hooks   []hookProgram `json:"hooks"`
@@ -93,12 +93,12 @@ type hookProgram struct {
 	Timeout int    `json:"timeout"`
 }
 
-// hook is the entry by which agent runs ours at an event of its own; timeout is
-// in its unit.
+// hook returns the settings entry by which agent runs our hook at one of its
+// own events. timeout is in the agent's unit.
 func hook(command, agent, at, event, matcher string, timeout int) entry {
 	call := " hook " + agent + " " + event
 	p := hookProgram{Type: "command", Command: shellQuote(command) + call, Timeout: timeout}
-	if agent == "gemini" { // it lists hooks by name
+	if agent == "gemini" { // gemini lists hooks by name
 		p.Name = serverName + "-" + event
 	}
 	return entry{path: []string{"hooks", at}, listed: true, value: hookGroup{Matcher: matcher, Hooks: []hookProgram{p}},
@@ -113,8 +113,8 @@ func shellQuote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// claudeFiles: a question comes as a notification, and PostToolUse says that it
-// was answered. Of a turn that a person interrupts no hook tells.
+// claudeFiles: a question arrives as a notification, and PostToolUse says that
+// it was answered. No hook reports a turn that a person interrupts.
 func claudeFiles(command string) []file {
 	const seconds = 10
 	return []file{
@@ -147,8 +147,8 @@ func geminiFiles(command string) []file {
 var openCodePlugin string
 
 // openCodeFiles: a plugin makes OpenCode fetch a package before it starts. The
-// .npmrc has it go on at once where that can't be fetched, as the plugin doesn't
-// need it.
+// plugin doesn't need it, so the .npmrc lets OpenCode start at once when the
+// fetch fails.
 func openCodeFiles(command string) []file {
 	type local struct {
 		Type    string   `json:"type"`
@@ -188,8 +188,8 @@ var openClawHandler string
 //go:embed openclaw.md
 var openClawHook string
 
-// openClawFindsHooks reports whether OpenClaw runs all hooks that it finds, ours
-// included: it would no longer once one is named.
+// openClawFindsHooks reports whether OpenClaw runs every hook that it finds,
+// ours included. Once a single hook is named, it runs only named ones.
 func openClawFindsHooks(root *hujson.Value) bool {
 	var c struct {
 		Hooks struct {

@@ -9,14 +9,14 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// A codexFile is codex' config.toml. Its notify is a single program: one that a
-// person has set stays, and there is no stop hook then.
+// A codexFile is codex' config.toml. notify takes a single program: one that a
+// person has set stays, and then there is no stop hook.
 type codexFile struct{ command string }
 
 // codexServer is the table of our MCP server.
 var codexServer = []string{"mcp_servers", serverName}
 
-// codexVariables are what codex hands on to our server; it clears all others.
+// codexVariables are those that codex passes to our server; it clears others.
 var codexVariables = []string{
 	"FAIRLEAD_SESSION_ID", "FAIRLEAD_PTY_ID", "FAIRLEAD_MCP_URL", "FAIRLEAD_MCP_SECRET",
 }
@@ -50,7 +50,7 @@ func tomlStrings(list []string) string {
 
 func (f codexFile) notify() []string { return []string{f.command, "hook", "codex", eventStop} }
 
-// table is longer than a tool takes: codex gives up after a minute by itself.
+// table allows more time than a tool needs: codex' default is a minute.
 func (f codexFile) table() string {
 	return "[" + strings.Join(codexServer, ".") + "]\n" +
 		"command = " + tomlString(f.command) + "\n" +
@@ -59,7 +59,7 @@ func (f codexFile) table() string {
 		"tool_timeout_sec = 660\n"
 }
 
-// strings of an array, nil if it is another value.
+// stringsOf returns the strings of an array, nil for any other value.
 func stringsOf(v any) []string {
 	list, ok := v.([]any)
 	if !ok {
@@ -74,7 +74,7 @@ func stringsOf(v any) []string {
 	return all
 }
 
-// ourNotify reports whether Wire has set notify, perhaps an earlier one.
+// ourNotify reports whether this or an earlier version of Wire has set notify.
 func ourNotify(v any) bool {
 	list := stringsOf(v)
 	return len(list) == 4 && slices.Equal(list[1:], []string{"hook", "codex", eventStop})
@@ -85,8 +85,8 @@ func ourServer(v any) bool {
 	return ok && slices.Equal(stringsOf(m["args"]), []string{bridgeCommand})
 }
 
-// same reports whether the table is as Wire would write it, whatever else is in
-// it.
+// same reports whether the table has what Wire would write, whatever else it
+// has.
 func (f codexFile) same(v any) bool {
 	m, _ := v.(map[string]any)
 	return m["command"] == f.command && slices.Equal(stringsOf(m["env_vars"]), codexVariables)

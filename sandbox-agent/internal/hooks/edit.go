@@ -11,24 +11,24 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// A file is one that a coding agent reads, and what Wire has in it.
+// A file is one that a coding agent reads, with what Wire puts in it.
 type file struct {
 	name  string // relative to the home
-	other string // in whose place it is there instead, if only that exists
+	other string // used in place of name if it alone exists
 	format
 }
 
-// A format keeps our entries in a text.
+// A format adds our entries to a text and removes them.
 type format interface {
-	// wire returns text (nil: there is no file) with the entries, and what it
-	// made around them. Text that has them already is returned as it is.
+	// wire returns text (nil: no file) with the entries, and the containers it
+	// made for them. It returns text that has them already unchanged.
 	wire(text []byte) (after []byte, made []string, err error)
-	// unwire returns text without the entries and without what record says that
-	// was made for them, if nothing else is in it; nil if nothing is left.
+	// unwire returns text without the entries and without the now empty containers
+	// that record lists. It returns nil if nothing is left.
 	unwire(text []byte, record fileRecord) ([]byte, error)
 }
 
-// A jsonFile has members and elements of ours.
+// A jsonFile holds our members and elements.
 type jsonFile []entry
 
 // An entry is a value in a JSON file: a member at path or, if listed, an element
@@ -37,11 +37,11 @@ type entry struct {
 	path   []string
 	listed bool
 	value  any
-	mine   func(json.RawMessage) bool // reports whether Wire has put a value there, perhaps an earlier one
-	unless func(*hujson.Value) bool   // nil, or reports of the whole file that the entry would do harm
+	mine   func(json.RawMessage) bool // reports whether this or an earlier Wire has set the value there
+	unless func(*hujson.Value) bool   // reports that the entry would do harm in the whole file; nil: never
 }
 
-// find returns what is ours at the path of e: where it is, in what, and it.
+// find returns our value at e's path, its container and its index there.
 func (e entry) find(root *hujson.Value) (in *hujson.Value, at int, found *hujson.Value, err error) {
 	to := e.path
 	if !e.listed {
@@ -135,7 +135,7 @@ func (f jsonFile) unwire(text []byte, r fileRecord) ([]byte, error) {
 			}
 			in, at, found, err := e.find(root)
 			if err != nil || found == nil {
-				break // what isn't ours stays
+				break // values that aren't ours stay
 			}
 			doc = doc.remove(in, at)
 		}
@@ -143,8 +143,8 @@ func (f jsonFile) unwire(text []byte, r fileRecord) ([]byte, error) {
 	return doc.unmake(r)
 }
 
-// unmake takes out the objects and arrays that Wire made, innermost first, and
-// with the outermost the file, where they are empty.
+// unmake removes the empty objects and arrays that Wire made, innermost first.
+// If the outermost goes, so does the file.
 func (d jsonDoc) unmake(r fileRecord) ([]byte, error) {
 	made := slices.Clone(r.Made)
 	slices.SortFunc(made, func(a, b string) int { return strings.Count(b, "\t") - strings.Count(a, "\t") })
@@ -187,10 +187,10 @@ func empty(v *hujson.Value) bool {
 	return len(e.starts) == 0 && len(bytes.TrimSpace(e.last)) == 0
 }
 
-// An ownFile is ours as a whole; its text contains ownMark.
+// An ownFile is entirely ours. Its text contains ownMark.
 type ownFile string
 
-// ownMark is how Unwire knows such a file.
+// ownMark is how Unwire recognizes such a file.
 const ownMark = "written by fairlead's sandbox-agent"
 
 func (f ownFile) wire(text []byte) ([]byte, []string, error) {
@@ -207,8 +207,7 @@ func (f ownFile) unwire(text []byte, _ fileRecord) ([]byte, error) {
 	return text, nil
 }
 
-// A defaultFile is made where there is none, and taken away if it is still as it
-// was made.
+// A defaultFile is created if missing, and removed if it is unchanged since.
 type defaultFile string
 
 func (f defaultFile) wire(text []byte) ([]byte, []string, error) {

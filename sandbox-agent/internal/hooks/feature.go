@@ -6,7 +6,7 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 )
 
-// A Feature has the coding agents of terminals find our tools and run our hooks.
+// A Feature lets coding agents of terminals find our tools and run our hooks.
 type Feature struct {
 	Command string // the absolute path of sandbox-agent, as terminals' users reach it
 }

@@ -21,14 +21,14 @@ const (
 	maxLinks = 8
 )
 
-// A homeDir is the home of a terminal. It is its user's, who may put
-// anything there at any time; whatever is done stays within it.
+// A homeDir is the home of a terminal. Its user may put anything there at any
+// time, so every operation stays within it.
 type homeDir struct {
 	root  *os.Root
 	chown func(*os.File) error
 }
 
-// read returns a file's text, fs.ErrNotExist if there is none.
+// read returns a file's text, or fs.ErrNotExist.
 func (h homeDir) read(name string) ([]byte, error) {
 	f, err := h.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -48,7 +48,7 @@ func (h homeDir) read(name string) ([]byte, error) {
 	return text, reason(err)
 }
 
-// reason returns err without the path, which whoever reports it names.
+// reason returns err without the path, which the caller's error names.
 func reason(err error) error {
 	var in *fs.PathError
 	if errors.As(err, &in) {
@@ -57,8 +57,8 @@ func reason(err error) error {
 	return err
 }
 
-// write puts text in the place of a file, at once and with the mode it had. It
-// returns the folders that it made for it, outermost first.
+// write replaces a file's text atomically and keeps its mode. It returns the
+// folders that it made for the file, outermost first.
 func (h homeDir) write(name string, text []byte) (made []string, err error) {
 	name, mode, err := h.target(name)
 	if err != nil {
@@ -83,14 +83,14 @@ func (h homeDir) write(name string, text []byte) (made []string, err error) {
 		err = h.root.Rename(aside, name)
 	}
 	if err != nil {
-		_ = h.root.Remove(aside) // what is told is why it is not wanted
+		_ = h.root.Remove(aside) // the caller learns of the first error
 		return made, reason(err)
 	}
 	return made, nil
 }
 
-// target returns the name of the file that name leads to by links, and its mode:
-// a link stays one. A file that isn't there yet is to be its owner's alone.
+// target follows links from name and returns the name and mode of the file they
+// lead to, so that a link stays a link. A new file is for its owner alone.
 func (h homeDir) target(name string) (string, fs.FileMode, error) {
 	for range maxLinks {
 		st, err := h.root.Lstat(name)
@@ -121,7 +121,7 @@ func (h homeDir) target(name string) (string, fs.FileMode, error) {
 	return "", 0, errors.New("too many links")
 }
 
-// folders makes a folder and those above it that are missing.
+// folders makes a folder and its missing parents.
 func (h homeDir) folders(name string) (made []string, err error) {
 	if name == "." {
 		return nil, nil
@@ -147,7 +147,7 @@ func (h homeDir) folders(name string) (made []string, err error) {
 	return made, errors.Join(h.chown(f), f.Close())
 }
 
-// remove removes a file; one that isn't there is fine.
+// remove removes a file, if it exists.
 func (h homeDir) remove(name string) error {
 	if err := h.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return reason(err)

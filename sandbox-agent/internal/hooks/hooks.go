@@ -1,10 +1,10 @@
 // Package hooks writes our MCP server and our hooks into the settings of the
-// coding agents in a terminal's home, takes them out again, and is what the hooks
-// run.
+// coding agents in a terminal's home, and removes them again. It also
+// implements what the hooks run.
 //
-// Everything is in files that an agent keeps for its user, each in its own
-// format: what else is in them stays as it is, comments and order included. A
-// file that can't be understood is never written. README.md says what is where.
+// Each agent keeps its settings for its user in its own files and format. All
+// else in them stays as it is, comments and order included. A file that can't
+// be parsed is never written. README.md lists the files and entries.
 package hooks
 
 import (
@@ -19,19 +19,19 @@ import (
 	"strings"
 )
 
-// Options say what is wired.
+// Options say what to wire.
 type Options struct {
 	Agent   string // claude, gemini, opencode, codex, droid or openclaw; "": all
 	Command string // the absolute path of sandbox-agent
-	// Chown gives a file or folder that was just made to the terminal's user;
-	// nil: it stays the caller's.
+	// Chown gives a newly made file or folder to the terminal's user; nil: it
+	// stays the caller's.
 	Chown func(*os.File) error
 }
 
-// ErrUnknownAgent says that there is no coding agent of the name.
+// ErrUnknownAgent says that no coding agent has the name.
 var ErrUnknownAgent = errors.New("no such coding agent")
 
-// selected returns the agents that o speaks of.
+// selected returns the agents that o selects.
 func (o Options) selected() ([]agent, error) {
 	if !filepath.IsAbs(o.Command) {
 		return nil, fmt.Errorf("the path of sandbox-agent is not absolute: %q", o.Command)
@@ -46,7 +46,7 @@ func (o Options) selected() ([]agent, error) {
 	return []agent{a}, nil
 }
 
-// A FileError names the settings file that stands in the way.
+// A FileError names the settings file that can't be wired.
 type FileError struct {
 	File string // relative to the home
 	Err  error
@@ -55,7 +55,7 @@ type FileError struct {
 func (e *FileError) Error() string { return "~/" + e.File + ": " + e.Err.Error() }
 func (e *FileError) Unwrap() error { return e.Err }
 
-// A change is what is to become of a file.
+// A change is the planned content of a file.
 type change struct {
 	name          string
 	before, after []byte // nil: there is no file
@@ -82,7 +82,7 @@ func (h homeDir) plan(a agent, command string) ([]change, error) {
 	return changes, nil
 }
 
-// before reads f.
+// before reads f before a change.
 func (h homeDir) before(f file) (change, error) {
 	c := change{name: f.name}
 	var err error
@@ -98,10 +98,10 @@ func (h homeDir) before(f file) (change, error) {
 	return c, err
 }
 
-// Wire puts our MCP server and our hooks into the settings in home. What is there
-// already is left alone; a second call writes nothing. Of an agent with a file
-// that stands in the way nothing is written, of the others everything: the error
-// is a join of [FileError]s then.
+// Wire puts our MCP server and our hooks into the settings in home. Entries
+// that are there already stay, so a second call writes nothing. If one file of
+// an agent can't be wired, none of that agent's is written, but all other
+// agents' are. The error is then a join of [FileError]s.
 func Wire(home *os.Root, o Options) error {
 	selected, err := o.selected()
 	if err != nil {
@@ -145,9 +145,9 @@ func (h homeDir) apply(r *record, changes []change) error {
 	return nil
 }
 
-// Unwire takes out of the settings in home what Wire has put there, with files
-// and folders that it made and in which nothing else is. A file that can't be
-// understood is left as it is, and the error names it.
+// Unwire removes from the settings in home what Wire has put there. It also
+// removes files and folders that Wire made and that hold nothing else. A file
+// that can't be parsed stays as it is, and the error names it.
 func Unwire(home *os.Root, o Options) error {
 	selected, err := o.selected()
 	if err != nil {
@@ -166,7 +166,7 @@ func Unwire(home *os.Root, o Options) error {
 	}
 	for _, dir := range slices.Backward(folders) {
 		if dir != path.Dir(recordFile) {
-			_ = p.root.Remove(dir) // which fails where something is in it
+			_ = p.root.Remove(dir) // fails if the folder isn't empty
 		}
 	}
 	if err := p.forget(r); err != nil {
@@ -175,7 +175,7 @@ func Unwire(home *os.Root, o Options) error {
 	return errors.Join(errs...)
 }
 
-// unwire takes our entries out of f.
+// unwire removes our entries from f.
 func (h homeDir) unwire(f file, r record) error {
 	c, err := h.before(f)
 	if err == nil && c.before != nil {
@@ -199,8 +199,8 @@ func (h homeDir) unwire(f file, r record) error {
 	return nil
 }
 
-// forget stores what is left of the record: nothing of folders that no file of
-// ours is in.
+// forget stores the rest of the record, without the folders that hold no file
+// of ours any more.
 func (h homeDir) forget(r record) error {
 	own := path.Dir(recordFile)
 	r.Folders = slices.DeleteFunc(r.Folders, func(dir string) bool {
@@ -223,15 +223,15 @@ func (h homeDir) forget(r record) error {
 	return nil
 }
 
-// An AgentStatus is how one agent stands.
+// An AgentStatus says whether one agent is wired.
 type AgentStatus struct {
 	Agent string
 	Files []string // relative to the home
-	Wired bool     // Wire has nothing to do
-	Err   error    // what stands in the way
+	Wired bool     // Wire would change nothing
+	Err   error    // why it can't be wired
 }
 
-// Status returns how the agents that o speaks of stand.
+// Status returns the status of the agents that o selects.
 func Status(home *os.Root, o Options) ([]AgentStatus, error) {
 	selected, err := o.selected()
 	if err != nil {

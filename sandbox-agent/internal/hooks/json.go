@@ -10,13 +10,12 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// A jsonDoc is the text of a settings file that is JSON, perhaps with comments
-// and trailing commas. Edits are made in the text: what they don't concern
-// keeps every byte.
+// A jsonDoc is the text of a JSON settings file, perhaps with comments and
+// trailing commas. Edits change the text in place and leave every other byte.
 type jsonDoc []byte
 
-// parseJSON fails unless text is an object. Its error quotes nothing: what isn't
-// understood may be a key that somebody forgot to quote.
+// parseJSON fails unless text is an object. Its error quotes nothing: text that
+// doesn't parse may be a key that somebody forgot to quote.
 func parseJSON(text []byte) (*hujson.Value, error) {
 	v, err := hujson.Parse(text)
 	if err != nil {
@@ -32,8 +31,8 @@ func parseJSON(text []byte) (*hujson.Value, error) {
 	return &v, nil
 }
 
-// member returns the position of the member called name, −1 if there is none.
-// Of several the last counts, as for those who read the file.
+// member returns the index of the member called name, or −1. Of duplicates it
+// returns the last, as the file's readers do.
 func member(o *hujson.Object, name string) int {
 	for i := len(o.Members) - 1; i >= 0; i-- {
 		if lit, ok := o.Members[i].Name.Value.(hujson.Literal); ok && lit.String() == name {
@@ -43,8 +42,8 @@ func member(o *hujson.Object, name string) int {
 	return -1
 }
 
-// lookup returns what is at path, nil if there is nothing. It fails when
-// something on the way is no object.
+// lookup returns the value at path, or nil. It fails if a parent on the path is
+// no object.
 func lookup(root *hujson.Value, path []string) (*hujson.Value, error) {
 	v := root
 	for i, name := range path {
@@ -79,8 +78,8 @@ func equal(a, b json.RawMessage) bool {
 	return err == nil && err2 == nil && bytes.Equal(p, q)
 }
 
-// set puts value at path, and makes the objects on the way that are missing.
-// made are those, outermost first, as paths joined by tabs.
+// set puts value at path and makes the missing objects above it. made lists
+// those, outermost first, as paths joined by tabs.
 func (d jsonDoc) set(path []string, value json.RawMessage) (after jsonDoc, made []string, err error) {
 	root, err := parseJSON(d)
 	if err != nil {
@@ -114,7 +113,7 @@ func (d jsonDoc) set(path []string, value json.RawMessage) (after jsonDoc, made 
 	return d.insert(root, in, path[present], value), made, nil
 }
 
-// add appends value to the array at path, which it makes where it is missing.
+// add appends value to the array at path, which it makes if missing.
 func (d jsonDoc) add(path []string, value json.RawMessage) (after jsonDoc, made []string, err error) {
 	root, err := parseJSON(d)
 	if err != nil {
@@ -134,7 +133,7 @@ func (d jsonDoc) add(path []string, value json.RawMessage) (after jsonDoc, made 
 	return d.insert(root, array, "", value), nil, nil
 }
 
-// pointer names a path in a record.
+// pointer returns the name of a path in a record.
 func pointer(path []string) string { return strings.Join(path, "\t") }
 
 // wrap returns an object with one member.
@@ -151,8 +150,8 @@ func quote(s string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// elements returns where the elements of an object or array begin (at the name)
-// and end, the extra text before each and after each, and before the end.
+// elements says where the elements of an object or array begin (at the name)
+// and end, with the extra text before each, after each and before the end.
 type elements struct {
 	starts, ends  []int
 	before, after []hujson.Extra
@@ -186,13 +185,13 @@ const blank = " \t\r\n"
 // trailing returns how many bytes of white space x ends with.
 func trailing(x []byte) int { return len(x) - len(bytes.TrimRight(x, blank)) }
 
-// insert puts an element at the end of in; name is for objects alone. A
-// container whose end stands on a line of its own gets a line more, another
-// stays on its line.
+// insert appends an element to in; name is for objects alone. If the
+// container's end stands on a line of its own, so does the new element;
+// otherwise it stays on the container's line.
 func (d jsonDoc) insert(root, in *hujson.Value, name string, value json.RawMessage) jsonDoc {
 	e := elementsOf(in)
 	n := len(e.starts)
-	comma := n > 0 && e.after[n-1] != nil // after the last element
+	comma := n > 0 && e.after[n-1] != nil // it stands after the last element
 	end := in.EndOffset - 1
 	at := end - trailing(e.last)
 	space := string(d[at:end])
@@ -231,7 +230,7 @@ func (d jsonDoc) insert(root, in *hujson.Value, name string, value json.RawMessa
 	return append(out, d[at:]...)
 }
 
-// replace puts value in the place of v.
+// replace puts value in place of v.
 func (d jsonDoc) replace(root, v *hujson.Value, value json.RawMessage) jsonDoc {
 	text := string(value)
 	if bytes.ContainsRune(d[v.StartOffset:v.EndOffset], '\n') {
@@ -242,8 +241,8 @@ func (d jsonDoc) replace(root, v *hujson.Value, value json.RawMessage) jsonDoc {
 	return append(out, d[v.EndOffset:]...)
 }
 
-// remove takes the i-th element out of in, with its comma and the white space
-// before it: what insert has put there, and no comment.
+// remove deletes the i-th element of in, its comma and the white space before
+// it: what insert added. It deletes no comment.
 func (d jsonDoc) remove(in *hujson.Value, i int) jsonDoc {
 	e := elementsOf(in)
 	n := len(e.starts)
@@ -268,20 +267,20 @@ func (d jsonDoc) remove(in *hujson.Value, i int) jsonDoc {
 	return kept
 }
 
-// endsInLineComment reports whether what follows x needs a line of its own.
+// endsInLineComment reports whether text after x must begin on a new line.
 func endsInLineComment(x []byte) bool {
 	x = bytes.TrimRight(x, blank)
 	return bytes.Contains(x[bytes.LastIndexByte(x, '\n')+1:], []byte("//"))
 }
 
-// blankLine reports whether nothing but white space and a comma comes before the
-// end of the line.
+// blankLine reports whether only white space and a comma precede the end of the
+// line.
 func blankLine(rest []byte) bool {
 	line, _, found := bytes.Cut(rest, []byte("\n"))
 	return found && len(bytes.Trim(line, blank+",")) == 0
 }
 
-// newline returns how lines of d end.
+// newline returns d's line ending.
 func newline(d []byte) string {
 	if bytes.Contains(d, []byte("\r\n")) {
 		return "\r\n"
@@ -289,13 +288,13 @@ func newline(d []byte) string {
 	return "\n"
 }
 
-// lineIndent returns the white space at the beginning of the line of at.
+// lineIndent returns the white space that begins the line of offset at.
 func lineIndent(d []byte, at int) string {
 	line := d[bytes.LastIndexByte(d[:at], '\n')+1:]
 	return string(line[:len(line)-len(bytes.TrimLeft(line, " \t"))])
 }
 
-// indentUnit returns by how much d indents: two spaces where it doesn't show.
+// indentUnit returns d's indentation step: two spaces if it shows none.
 func indentUnit(d []byte, root *hujson.Value) string {
 	e := elementsOf(root)
 	if len(e.starts) > 0 && bytes.ContainsRune(e.before[0], '\n') {

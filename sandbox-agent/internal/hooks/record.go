@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// recordFile is where a home remembers what Wire made in it that it can't tell
-// from what a person made: files, folders, and the objects around its entries.
+// recordFile lists what Wire made in a home and couldn't tell from what a
+// person made: files, folders, and the objects around its entries.
 const recordFile = ".fairlead/wired.json"
 
 // A record is the content of recordFile.
@@ -17,14 +17,14 @@ type record struct {
 	Folders []string               `json:"folders,omitempty"` // outermost first
 }
 
-// A fileRecord is what Wire made in one file.
+// A fileRecord lists what Wire made in one file.
 type fileRecord struct {
 	Created bool     `json:"created,omitempty"`
 	Made    []string `json:"made,omitempty"` // objects and arrays, as pointer names them
 }
 
-// readRecord returns an empty record where there is none that can be read: then
-// Unwire leaves empty objects behind.
+// readRecord returns an empty record if none can be read. Unwire then leaves
+// empty objects behind.
 func readRecord(h homeDir) record {
 	r := record{}
 	if text, err := h.read(recordFile); err == nil {
@@ -38,7 +38,7 @@ func readRecord(h homeDir) record {
 	return r
 }
 
-// file returns what is known of a file, to be changed.
+// file returns the record of a file, for changes.
 func (r record) file(name string) *fileRecord {
 	if r.Files[name] == nil {
 		r.Files[name] = &fileRecord{}
@@ -56,7 +56,7 @@ func (f *fileRecord) note(created bool, made []string) {
 	}
 }
 
-// write stores the record, or removes its file when there is nothing in it.
+// write stores the record. If the record is empty, it removes the file.
 func (r *record) write(h homeDir) error {
 	for name, f := range r.Files {
 		if f == nil || !f.Created && len(f.Made) == 0 {

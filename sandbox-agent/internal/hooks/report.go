@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// reportTimeout bounds a report: a coding agent waits for its hooks.
+	// reportTimeout bounds a report, because a coding agent waits for its hooks.
 	reportTimeout = 5 * time.Second
-	// maxInput bounds what a coding agent tells its hook.
+	// maxInput bounds the input of a hook.
 	maxInput = 4 << 20
-	// inputVariable holds that where it isn't given on standard input.
+	// inputVariable holds the input where standard input doesn't.
 	inputVariable = "FAIRLEAD_HOOK_INPUT"
 )
 
-// credentialsFile is where a terminal's credentials are, relative to its home.
+// credentialsFile holds a terminal's credentials, relative to its home.
 const credentialsFile = ".fairlead/mcp.json"
 
 // ReportOptions say what a hook reports.
@@ -42,10 +42,10 @@ type ReportOptions struct {
 	Client *http.Client
 }
 
-// Report tells the agent what a coding agent's hook is called for. Whoever runs
-// it for a hook should neither print its error nor fail with it: the coding
-// agent would take it for its own. The secret goes to a loopback address only,
-// and is in no error. It takes 5 s at most.
+// Report tells the agent about a coding agent's hook event. The hook's program
+// should neither print the error nor fail with it, because the coding agent
+// would take it for its own. The secret goes to a loopback address only and is
+// in no error. Report takes 5 s at most.
 func Report(ctx context.Context, o ReportOptions) error {
 	a, ok := agentCalled(o.Agent)
 	if !ok {
@@ -79,7 +79,7 @@ type message struct {
 	body any
 }
 
-// message makes the request of an event.
+// message returns the request that reports the event.
 func (o ReportOptions) message(ctx context.Context, a agent) (message, error) {
 	var reason protocol.StopReason
 	switch o.Event {
@@ -105,7 +105,7 @@ func (o ReportOptions) message(ctx context.Context, a agent) (message, error) {
 	}}, nil
 }
 
-// hookInput is what coding agents tell their hooks, each with some of it.
+// hookInput is the input of hooks. Each coding agent sets some of its fields.
 type hookInput struct {
 	Type         string `json:"type"`                   // codex
 	LastMessage  string `json:"last_assistant_message"` // claude, ours
@@ -131,8 +131,8 @@ func (in hookInput) last(event string) string {
 	return ""
 }
 
-// input reads what the coding agent tells: in the environment, as the last
-// argument, or on standard input. What can't be read counts as nothing.
+// input reads the hook's input from the environment, the last argument or
+// standard input. Unreadable input counts as empty.
 func (o ReportOptions) input(ctx context.Context) (in hookInput) {
 	text := []byte(o.Getenv(inputVariable))
 	if len(text) == 0 && len(o.Args) > 0 {
@@ -147,12 +147,12 @@ func (o ReportOptions) input(ctx context.Context) (in hookInput) {
 	return in
 }
 
-// readAll reads r to its end, or until ctx is over: then the goroutine that
-// reads ends with r.
+// readAll reads r until it ends or ctx does. In the second case its goroutine
+// ends with r.
 func readAll(ctx context.Context, r io.Reader) []byte {
 	done := make(chan []byte, 1)
 	go func() {
-		text, _ := io.ReadAll(io.LimitReader(r, maxInput)) // half of it is no JSON
+		text, _ := io.ReadAll(io.LimitReader(r, maxInput)) // a partial text is not JSON
 		done <- text
 	}()
 	select {
@@ -163,7 +163,7 @@ func readAll(ctx context.Context, r io.Reader) []byte {
 	}
 }
 
-// clip returns the end of s, as much as a report may have.
+// clip returns the end of s, at most as long as a report allows.
 func clip(s string) string {
 	s = strings.TrimSpace(strings.ToValidUTF8(s, "\uFFFD"))
 	if len(s) <= protocol.MaxLastMessage {
@@ -176,9 +176,9 @@ func clip(s string) string {
 	return s
 }
 
-// credentials are a terminal's, to be tried in order: the environment's may be
-// those of an agent that is no longer there, and some coding agents take the
-// secret out of it.
+// credentials are a terminal's. They are tried in order, because those in the
+// environment may be an ended agent's, and some coding agents remove the secret
+// from it.
 type credentials protocol.MCPCredentials
 
 func (o ReportOptions) credentials() (all []credentials) {
@@ -209,7 +209,7 @@ func (c credentials) complete() bool {
 	return c.URL != "" && c.Secret != "" && c.SessionID != "" && c.PTYID != ""
 }
 
-// target returns where a request goes to.
+// target returns the URL of a request.
 func (c credentials) target(name string) (string, error) {
 	u, err := url.Parse(c.URL)
 	if err != nil {

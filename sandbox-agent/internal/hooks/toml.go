@@ -32,7 +32,7 @@ func parseTOML(text []byte) (map[string]any, error) {
 	return v, nil
 }
 
-// tomlAt returns what is at path, nil if there is nothing.
+// tomlAt returns the value at path, or nil.
 func tomlAt(v map[string]any, path ...string) any {
 	var at any = v
 	for _, name := range path {
@@ -47,28 +47,27 @@ func tomlAt(v map[string]any, path ...string) any {
 	return at
 }
 
-// prepend puts a line before everything else: for keys of the root, which must
-// come before the first table.
+// prepend puts a line before everything else. Keys of the root must precede the
+// first table.
 func (d tomlDoc) prepend(line string) tomlDoc {
 	return append([]byte(line+"\n"), d...)
 }
 
-// appendTable puts a table after everything else, apart from it by an empty
-// line.
+// appendTable appends a table after an empty line.
 func (d tomlDoc) appendTable(text string) tomlDoc {
 	return append(append(slices.Clone(d), '\n'), text...)
 }
 
-// A tomlLine is where a line begins that an expression begins.
+// A tomlLine is a line on which an expression begins.
 type tomlLine struct {
 	at    int
 	kind  unstable.Kind
-	table []string // the one that it is in, or begins
+	table []string // the table that it is in, or begins
 	key   []string // of a key and its value
 }
 
-// lines returns the expressions of d in order; comments on lines of their own
-// count.
+// lines returns the expressions of d in order, and the comments on lines of
+// their own.
 func (d tomlDoc) lines() ([]tomlLine, error) {
 	p := unstable.Parser{KeepComments: true}
 	p.Reset(d)
@@ -96,16 +95,16 @@ func (d tomlDoc) lines() ([]tomlLine, error) {
 		l.table = table
 		l.at = bytes.LastIndexByte(d[:offset], '\n') + 1
 		if node.Kind == unstable.Comment && len(bytes.TrimSpace(d[l.at:offset])) > 0 {
-			continue // it stands after something else
+			continue // the comment follows something on its line
 		}
 		all = append(all, l)
 	}
 	return all, p.Error()
 }
 
-// cut takes out the lines of the expressions that ours says yes to, each up to
-// the next expression but for empty lines. The line before a table that was cut
-// off goes, too, as appendTable has put it there.
+// cut removes the lines of the expressions that ours accepts, each up to the
+// next expression except for empty lines. It also removes the empty line before
+// a table, which appendTable added.
 func (d tomlDoc) cut(ours func(tomlLine) bool) (tomlDoc, error) {
 	lines, err := d.lines()
 	if err != nil {
@@ -120,7 +119,7 @@ func (d tomlDoc) cut(ours func(tomlLine) bool) (tomlDoc, error) {
 		if i+1 < len(lines) {
 			to = lines[i+1].at
 		}
-		if rest := trailing(d[from:to]); rest > 0 { // the end of the line itself belongs to it
+		if rest := trailing(d[from:to]); rest > 0 { // the expression's own line end stays with it
 			to -= rest
 			to += bytes.IndexByte(d[to:], '\n') + 1
 		}

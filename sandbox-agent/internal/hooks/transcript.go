@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxTranscript is how much of a transcript's end is looked at.
+// maxTranscript bounds how much of a transcript's end is read.
 const maxTranscript = 1 << 20
 
-// lastInTranscript returns what the assistant said last in a transcript: one
-// JSON object on each line, as claude and droid write them. It returns "" where
-// there is nothing of the kind.
+// lastInTranscript returns what the assistant said last in a transcript, "" if
+// nothing. A transcript has one JSON object on each line, as claude and droid
+// write it.
 func lastInTranscript(name string) string {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

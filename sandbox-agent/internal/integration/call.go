@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
-// call has the gateway carry out an action for caller. All that goes wrong is
-// the tool's own failure.
+// call asks the gateway to run an action for caller. Every error becomes the
+// tool's own failure.
 func (s *Set) call(ctx context.Context, caller toolbox.Caller, provider, action string, args json.RawMessage) protocol.ToolResult {
 	req := protocol.GatewayRequest{SessionID: caller.Session, PTYID: caller.PTY, Action: action, Args: args}
 	if caller.Grant != nil {
@@ -40,11 +40,11 @@ func (s *Set) call(ctx context.Context, caller toolbox.Caller, provider, action 
 	return result
 }
 
-// escapes are what encoders write for characters that would mean something in
-// HTML, which this isn't: code is hard to read with them.
+// escapes are written by JSON encoders for characters special in HTML. They
+// make code hard to read, and this isn't HTML.
 var escapes = map[string]byte{`\u003c`: '<', `\u003e`: '>', `\u0026`: '&'}
 
-// readable returns JSON with those characters as they are.
+// readable returns text with those characters unescaped.
 func readable(text json.RawMessage) json.RawMessage {
 	out := make(json.RawMessage, 0, len(text))
 	for i := 0; i < len(text); i++ {
@@ -83,7 +83,7 @@ func (s *Set) failure(ctx context.Context, err error, caller toolbox.Caller, pro
 // codeNotAttached says that a provider is not attached to the terminal.
 const codeNotAttached = "NOT_ATTACHED"
 
-// stale has a terminal's integrations asked for: what is known is wrong.
+// stale asks again for a terminal's integrations: the known ones are wrong.
 func (s *Set) stale(t terminal) {
 	s.mu.Lock()
 	known := s.terminals[t]

@@ -10,28 +10,28 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// The tools of each provider, as data: its name, what it is called at the
-// gateway, whether it only reads, and what MCP says of it.
+// The tools of each provider as data: the name, the gateway's name, whether it
+// is read-only, and MCP's description.
 //
 //go:embed tools/*.json
 var toolFiles embed.FS
 
-// A definition is a tool before it has a caller.
+// A definition is a tool without a caller.
 type definition struct {
 	protocol.Tool
 	Action   string `json:"action"` // with the provider before it
 	ReadOnly bool   `json:"readOnly"`
 }
 
-// always are the providers that need no integration, attachable those that a
-// person attaches an account of; in the order in which their tools are listed.
+// always are the providers that need no integration. attachable are those whose
+// accounts a person attaches. Tools are listed in this order.
 var (
 	always     = []string{"dashboard", "tasks", "memory"}
 	attachable = []string{"gmail", "github", "google_drive", "google_calendar"}
 )
 
-// catalogue returns the tools of each provider. It fails in no build that passes
-// this package's tests.
+// catalogue returns the tools of each provider. If this package's tests pass,
+// it doesn't fail.
 var catalogue = sync.OnceValues(func() (map[string][]definition, error) {
 	all := make(map[string][]definition)
 	for _, provider := range append(append([]string{}, always...), attachable...) {

@@ -11,30 +11,30 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// maxReason bounds what is passed on of an error's text.
+// maxReason bounds how much of an error's text is passed on.
 const maxReason = 500
 
 // A Requester sends requests to the control plane.
 type Requester interface {
-	// Do sends a request, signed with the device's key. target is a path with its
-	// query. It returns the body and the status of the answer; an error means that
-	// there was none.
+	// Do sends a request signed with the device's key. target is a path with its
+	// query. It returns the answer's body and status. An error means that there
+	// was no answer.
 	Do(ctx context.Context, method, target string, body []byte) ([]byte, int, error)
 }
 
 // A Client asks the control plane's gateway.
 type Client struct{ Requests Requester }
 
-// A Refusal is what the gateway said in place of an answer.
+// A Refusal is the gateway's error answer.
 type Refusal struct {
 	Status  int    // of the HTTP answer
-	Code    string // NOT_ATTACHED, INVALID_REQUEST, …; empty: none was named
+	Code    string // NOT_ATTACHED, INVALID_REQUEST, …; may be empty
 	Message string // one printable line
 }
 
 func (r *Refusal) Error() string { return r.Message }
 
-// List returns the integrations that are attached to a terminal. Its error is a
+// List returns the integrations attached to a terminal. Its error is a
 // *[Refusal] if there was an answer.
 func (c Client) List(ctx context.Context, session protocol.SessionID, pty protocol.PTYID) ([]protocol.Integration, error) {
 	target := "/internal/terminals/" + url.PathEscape(string(pty)) + "/integrations?session_id=" + url.QueryEscape(string(session))
@@ -43,8 +43,8 @@ func (c Client) List(ctx context.Context, session protocol.SessionID, pty protoc
 	return list.Integrations, err
 }
 
-// Execute has the gateway carry a request out. Its error is a *[Refusal] if
-// there was an answer.
+// Execute asks the gateway to run a request. Its error is a *[Refusal] if there
+// was an answer.
 func (c Client) Execute(ctx context.Context, provider string, req protocol.GatewayRequest) (protocol.GatewayAnswer, error) {
 	var answer protocol.GatewayAnswer
 	body, err := json.Marshal(req)
@@ -69,12 +69,10 @@ func (c Client) ask(ctx context.Context, method, target string, body []byte, out
 	return nil
 }
 
-// maxAnswer bounds an answer of the gateway: the response, and what is said of
-// it.
+// maxAnswer bounds an answer of the gateway: the response and its envelope.
 const maxAnswer = protocol.MaxGatewayAnswer + 64<<10
 
-// refusal reads an error body, which is an object or, as seed 001 has it, a
-// text.
+// refusal reads an error body: an object or, as in seed 001, a text.
 func refusal(status int, data []byte) *Refusal {
 	var body struct {
 		Error json.RawMessage `json:"error"`

@@ -21,7 +21,7 @@ var _ interface {
 // Operations implements [feature.Operator].
 func (s *Set) Operations() feature.Operations { return Operations(s.changed) }
 
-// changed has the control plane asked what is attached to a terminal now.
+// changed asks the control plane again what is attached to a terminal.
 func (s *Set) changed(session protocol.SessionID, pty protocol.PTYID) {
 	if pty == "" {
 		s.RefreshAll()
@@ -51,5 +51,5 @@ func (s *Set) SessionEnded(session protocol.SessionID) error {
 	return nil
 }
 
-// Reconnected implements [feature.Reconnecter]: what was pushed meanwhile is lost.
+// Reconnected implements [feature.Reconnecter]: pushes sent meanwhile are lost.
 func (s *Set) Reconnected() { s.RefreshAll() }

@@ -9,10 +9,9 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 )
 
-// Operations are those by which the control plane tells of accounts. changed is
-// called when others are attached to a terminal than before, or, for pty "", to
-// any of the session. It must not wait: what a terminal has is asked for
-// afterwards.
+// Operations are those by which the control plane reports changes of accounts.
+// changed is called when a terminal's attachments change, or any in the session
+// if pty is "". It must not wait: the attachments are asked for afterwards.
 func Operations(changed func(session protocol.SessionID, pty protocol.PTYID)) feature.Operations {
 	return feature.Operations{
 		op.KindIntegrationsChanged: feature.Do(func(_ context.Context, c *jws.Command, _ *op.Plain) (protocol.OpResult, error) {

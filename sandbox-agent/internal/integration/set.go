@@ -1,9 +1,9 @@
-// Package integration gives programs of a terminal the tools that the control
+// Package integration gives a terminal's programs the tools that the control
 // plane serves: those of the dashboard, its tasks and its memory, and those of
 // the accounts that people have attached to the terminal.
 //
-// No token of an account comes here. What an attachment may be used for, the
-// control plane decides.
+// No token of an account comes here. The control plane decides what an
+// attachment may be used for.
 package integration
 
 import (
@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	// MaxTerminals bounds the terminals whose integrations are known; more get
-	// the tools that need none.
+	// MaxTerminals bounds the terminals whose integrations are known. More
+	// terminals get the tools that need no integration.
 	MaxTerminals = 4 * protocol.MaxPTYs
-	// RefreshEvery is how old a list of integrations may become: a push may be
-	// lost. RetryEvery is when one is asked for again that couldn't be had.
+	// RefreshEvery is the greatest age of a list of integrations, because a push
+	// may be lost. RetryEvery is the pause after a failed request for a list.
 	RefreshEvery = time.Minute
 	RetryEvery   = 10 * time.Second
 	// CallTimeout bounds a call of a tool, ListTimeout a list of integrations.
@@ -35,15 +35,14 @@ const (
 	listsAtOnce = 4
 )
 
-// Options say how a Set works.
+// Options configure a Set.
 type Options struct {
 	Client   Client
 	Listener Listener     // nil: nobody
 	Log      *slog.Logger // nil: slog.Default
 }
 
-// A Listener is told that a terminal has other tools than before. It must not
-// wait for anything.
+// A Listener learns that a terminal's tools have changed. It must not wait.
 type Listener interface {
 	Changed(session protocol.SessionID, pty protocol.PTYID)
 }
@@ -54,21 +53,20 @@ type terminal struct {
 	pty     protocol.PTYID
 }
 
-// attached is what is known of a terminal's integrations.
+// attached holds what is known of a terminal's integrations.
 type attached struct {
 	providers []string  // in the order of attachable
-	asked     uint64    // the last question
-	told      uint64    // the question whose answer providers are
+	asked     uint64    // number of the last request
+	told      uint64    // number of the request whose answer providers are
 	next      time.Time // when to ask again
 }
 
-// A Set is where these tools come from: a toolbox.Set. It is safe for concurrent
-// use.
+// A Set is the toolbox.Set of these tools. It is safe for concurrent use.
 type Set struct {
 	// Static after construction.
 	options Options
 	tools   map[string][]toolbox.Tool // by provider
-	wake    chan struct{}             // Run has something to do
+	wake    chan struct{}             // tells Run to look for work
 
 	// Guarded by mu.
 	mu        sync.Mutex
@@ -96,8 +94,8 @@ func New(o Options) (*Set, error) {
 	return s, nil
 }
 
-// Tools returns the tools that caller has: those that need no integration, and
-// those of what is attached to its terminal as far as that is known by now.
+// Tools returns caller's tools: those that need no integration, and those of
+// the known attachments of its terminal.
 func (s *Set) Tools(caller toolbox.Caller) []toolbox.Tool {
 	var tools []toolbox.Tool
 	for _, provider := range always {
@@ -109,9 +107,8 @@ func (s *Set) Tools(caller toolbox.Caller) []toolbox.Tool {
 	return tools
 }
 
-// attached returns the providers that are attached to caller's terminal. A
-// program's terminal is known from then on; what a person names may be no
-// terminal at all.
+// attached returns the providers attached to caller's terminal. A program's
+// terminal is tracked from then on. A person's isn't: it may not exist.
 func (s *Set) attached(caller toolbox.Caller) []string {
 	if caller.PTY == "" {
 		return nil
@@ -120,7 +117,7 @@ func (s *Set) attached(caller toolbox.Caller) []string {
 	known := s.terminals[terminal{caller.Session, caller.PTY}]
 	var providers []string
 	if known != nil {
-		providers = known.providers // replaced as a whole, never changed
+		providers = known.providers // always replaced as a whole, never changed
 	}
 	s.mu.Unlock()
 	if known == nil && caller.Grant == nil {
@@ -129,9 +126,8 @@ func (s *Set) attached(caller toolbox.Caller) []string {
 	return providers
 }
 
-// Track has a terminal's integrations asked for, soon and from time to time,
-// until it is forgotten. Beyond MaxTerminals it does nothing but say so in the
-// log.
+// Track asks for a terminal's integrations soon, and from time to time until
+// Forget. Beyond MaxTerminals it only logs that.
 func (s *Set) Track(session protocol.SessionID, pty protocol.PTYID) {
 	t := terminal{session, pty}
 	s.mu.Lock()
@@ -149,8 +145,8 @@ func (s *Set) Track(session protocol.SessionID, pty protocol.PTYID) {
 	}
 }
 
-// Forget drops what is known of a terminal that has ended, or of all terminals
-// of a session if pty is empty.
+// Forget drops what is known of an ended terminal, or of all the session's
+// terminals if pty is empty.
 func (s *Set) Forget(session protocol.SessionID, pty protocol.PTYID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,8 +161,7 @@ func (s *Set) Forget(session protocol.SessionID, pty protocol.PTYID) {
 	}
 }
 
-// RefreshAll has everything asked for again, soon: after a time in which pushes
-// may have been lost.
+// RefreshAll asks for everything again soon: pushes may have been lost.
 func (s *Set) RefreshAll() {
 	s.mu.Lock()
 	for _, known := range s.terminals {
@@ -184,9 +179,8 @@ func (s *Set) rouse() {
 }
 
 // Refresh asks what is attached to a terminal now and waits for the answer. It
-// returns nil once the tools are those that the control plane said, and the
-// Listener was told if they are others; and for a terminal that isn't known, which nobody
-// has asked about.
+// returns nil once the tools match that answer and the Listener has learned of
+// any change. For an unknown terminal it returns nil at once.
 func (s *Set) Refresh(ctx context.Context, session protocol.SessionID, pty protocol.PTYID) error {
 	t := terminal{session, pty}
 	s.mu.Lock()
@@ -204,7 +198,7 @@ func (s *Set) Refresh(ctx context.Context, session protocol.SessionID, pty proto
 	defer cancel()
 	list, err := s.options.Client.List(ctx, session, pty)
 	if r, ok := errors.AsType[*Refusal](err); ok && r.Status == http.StatusNotFound {
-		list, err = nil, nil // the terminal is none of ours: nothing is attached
+		list, err = nil, nil // the control plane doesn't know the terminal: nothing is attached
 	}
 	if err != nil {
 		s.mu.Lock()
@@ -218,8 +212,8 @@ func (s *Set) Refresh(ctx context.Context, session protocol.SessionID, pty proto
 	return nil
 }
 
-// tell takes an answer, unless that to a later question was faster, and reports
-// whether it changes anything.
+// tell stores an answer, unless that to a later request came first. It reports
+// whether the answer changes anything.
 func (s *Set) tell(t terminal, known *attached, question uint64, providers []string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,7 +228,7 @@ func (s *Set) tell(t terminal, known *attached, question uint64, providers []str
 	return true
 }
 
-// providersOf returns whose tools a list of integrations brings.
+// providersOf returns the providers in a list of integrations.
 func providersOf(list []protocol.Integration) []string {
 	var providers []string
 	for _, name := range attachable {
@@ -245,8 +239,8 @@ func providersOf(list []protocol.Integration) []string {
 	return providers
 }
 
-// Run asks for what is due until ctx ends, and returns when nothing of it goes
-// on any more.
+// Run sends the requests that are due until ctx ends. It returns when all have
+// finished.
 func (s *Set) Run(ctx context.Context) {
 	var asking sync.WaitGroup
 	defer asking.Wait()
@@ -277,7 +271,7 @@ func (s *Set) Run(ctx context.Context) {
 	}
 }
 
-// due returns the terminals to ask about, and takes it that they are asked.
+// due returns the terminals to ask about, and marks them as asked.
 func (s *Set) due() []terminal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -292,11 +286,11 @@ func (s *Set) due() []terminal {
 	return due
 }
 
-// pause returns how long nothing is due.
+// pause returns the time until the next request is due.
 func (s *Set) pause() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := time.Now().Add(RetryEvery) // one that fails while nobody looks is due then
+	next := time.Now().Add(RetryEvery) // a request that fails meanwhile is due then
 	for _, known := range s.terminals {
 		if known.next.Before(next) {
 			next = known.next
