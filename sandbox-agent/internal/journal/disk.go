@@ -15,9 +15,9 @@ import (
 // A Disk stores the files of logs by their names.
 type Disk interface {
 	Read(name string) ([]byte, error)
-	// Append puts data at the end of a file that is there, and on disk.
+	// Append appends data to an existing file and syncs it.
 	Append(name string, data []byte) error
-	// Replace makes data the whole of a file, or leaves it as it was.
+	// Replace replaces a file's content by data, or leaves the file as it was.
 	Replace(name string, data []byte) error
 	Remove(name string) error
 }
@@ -54,14 +54,14 @@ func (f Folder) Remove(name string) error {
 	return err
 }
 
-// PutAside renames a damaged file, so that its log can begin anew and somebody
-// can look at what was there.
+// PutAside renames a damaged file, so that its log can start anew and a person
+// can inspect the file.
 func (f Folder) PutAside(name string) error {
 	return os.Rename(f.Path(name), f.Path(name)+".damaged")
 }
 
-// Names returns the names of the files with a suffix, without it. The one that
-// was written last comes first.
+// Names returns the names of the files with a suffix, without it, the one last
+// written first.
 func (f Folder) Names(suffix string) ([]string, error) {
 	entries, err := os.ReadDir(string(f))
 	if err != nil {

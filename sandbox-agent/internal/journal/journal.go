@@ -1,12 +1,12 @@
-// Package journal keeps event logs on disk, one file each, and tells those who
-// follow a log of each event, or that they have missed some.
+// Package journal keeps event logs on disk, one file each. It tells a log's
+// followers of each event, or that they have missed some.
 //
-// An event is on disk before anybody hears of it. A restart therefore keeps the
-// epoch: whoever holds a position of the last process goes on from there. Each
-// [Log.Append] is one write and one sync, of any number of events: an owner whose
-// events come fast appends several at a time. When the log is full the older half
-// of its events goes and the file is replaced, so that the file is as bounded as
-// the log. A log that can't be written begins a new epoch.
+// An event is on disk before any follower sees it. A restart therefore keeps
+// the epoch, and a follower of the last process resumes at its position. Each
+// [Log.Append] is one write and one sync for any number of events, so an owner
+// with frequent events should batch them. A full log drops the older half of
+// its events and replaces the file, which bounds the file too. A log that can't
+// be written begins a new epoch.
 package journal
 
 import (
@@ -23,37 +23,37 @@ import (
 )
 
 var (
-	// ErrDamaged says that a file is not as it was written.
+	// ErrDamaged says that a file's content is not what was written.
 	ErrDamaged = errors.New("the log is damaged")
-	// ErrTooLarge says that events exceed what the log may hold.
+	// ErrTooLarge says that events exceed the log's bound.
 	ErrTooLarge = errors.New("the events exceed the log's bound")
 )
 
-// A Format spells the lines of a log's file, without their ends. It is used by
-// one goroutine at a time and must not call the log.
+// A Format encodes the lines of a log's file, without their ends. One goroutine
+// at a time uses it, and it must not call the log.
 type Format[E any] interface {
-	// Header spells the first line: where the first event is, and what else the
-	// owner wants to find there.
+	// Header encodes the first line: the position of the first event, and whatever
+	// else the owner needs.
 	Header(first protocol.Position) []byte
 	ParseHeader(line []byte) (first protocol.Position, err error)
-	// Event spells an event. The line must hold its offset.
+	// Event encodes an event. The line must hold its offset.
 	Event(offset uint64, e E) []byte
-	// ParseEvent reads a line. It fails with [ErrDamaged] for one that was not cut
-	// but is no event of this log, and otherwise with any error.
+	// ParseEvent reads a line. It fails with [ErrDamaged] for a whole line that is
+	// no event of this log, and with any other error for one that was cut.
 	ParseEvent(line []byte) (offset uint64, e E, err error)
-	// Dropped is told of the oldest events, which go. The next Header follows.
+	// Dropped learns of the oldest events before they go. The next Header follows.
 	Dropped(events []E)
 }
 
-// Options say what a log is.
+// Options configure a log.
 type Options[E any] struct {
 	Disk   Disk
 	Name   string // of the file
 	Format Format[E]
-	// Bound is how much the log holds. Sizes are those of the lines in the file.
+	// Bound is the log's greatest size, counted in the file's lines.
 	Bound eventlog.Bound
-	// Lagged counts the subscribers that were ended because they were too slow. It
-	// may count those of several logs; nil: nobody looks at it.
+	// Lagged counts the subscribers that were ended because they were too slow.
+	// Several logs may share it; nil: not counted.
 	Lagged *atomic.Uint64
 }
 
@@ -63,7 +63,7 @@ type Log[E any] struct {
 
 	writing sync.Mutex // held while the file is written, before mu
 	// Owned by whoever holds writing.
-	rewrite bool // the file is not this log up to now: it has to be replaced
+	rewrite bool // the file must be replaced: it differs from this log
 	apart   bool // the file, if there is one, has another epoch
 
 	mu sync.Mutex
@@ -73,14 +73,14 @@ type Log[E any] struct {
 	subscriptions map[*Subscription[E]]struct{}
 }
 
-// NewEpoch returns a random name for an unbroken run of a log.
+// NewEpoch returns a random name for an epoch.
 func NewEpoch() protocol.Epoch {
 	var random [8]byte
 	rand.Read(random[:])
 	return protocol.Epoch(binary.BigEndian.Uint64(random[:]))
 }
 
-// New returns an empty log. Its file is written with the first event.
+// New returns an empty log. The first event creates its file.
 func New[E any](o Options[E], first protocol.Position) *Log[E] {
 	l := newLog(o, first)
 	l.rewrite, l.apart = true, true
@@ -94,9 +94,9 @@ func newLog[E any](o Options[E], first protocol.Position) *Log[E] {
 	return &Log[E]{o: o, events: eventlog.New[E](first, o.Bound), subscriptions: map[*Subscription[E]]struct{}{}}
 }
 
-// Open reads a log from its file. A crash may have cut the last line; nobody has
-// heard of that event, and the next Append replaces the file. Open fails with
-// [ErrDamaged] where anything else is not as it was written.
+// Open reads a log from its file. A crash may have cut the last line: no
+// follower has seen that event, and the next Append replaces the file. Open
+// fails with [ErrDamaged] if anything else is not what was written.
 func Open[E any](o Options[E]) (*Log[E], error) {
 	data, err := o.Disk.Read(o.Name)
 	if err != nil {
@@ -127,9 +127,9 @@ func Open[E any](o Options[E]) (*Log[E], error) {
 	return l, nil
 }
 
-// Append puts events on disk, and then into the log, and wakes the subscribers.
-// It fails with the disk's error, after which the log has another epoch, or with
-// [ErrTooLarge]. Then the log doesn't have the events.
+// Append puts events on disk, then into the log, and wakes the subscribers. If
+// the disk fails, it returns that error and the log has another epoch. In that
+// case, and with [ErrTooLarge], the log doesn't have the events.
 func (l *Log[E]) Append(events ...E) error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
@@ -137,8 +137,8 @@ func (l *Log[E]) Append(events ...E) error {
 	return err
 }
 
-// AppendAnyway is Append for what happens whether or not it can be stored: the
-// log has the events in either case, unless they are too large.
+// AppendAnyway is Append for events that happened whether or not they can be
+// stored. Unless they are too large, the log has them in either case.
 func (l *Log[E]) AppendAnyway(events ...E) error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
@@ -169,8 +169,8 @@ func (l *Log[E]) append(events []E) (sizes []int, err error) {
 	return sizes, nil
 }
 
-// prepare makes room for events and returns what is to be written, for rewrite
-// the whole file, and the sizes of the events' lines. The caller holds writing.
+// prepare makes room for events. It returns the text to write (for rewrite: the
+// whole file) and the sizes of the events' lines. The caller holds writing.
 func (l *Log[E]) prepare(events []E) (text []byte, sizes []int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -210,8 +210,8 @@ func (l *Log[E]) add(events []E, sizes []int) {
 	}
 }
 
-// breakOff ends the epoch after a failure of the disk, because the file may not
-// go on as this log does. The caller holds writing.
+// breakOff ends the epoch after a disk failure, because the file may no longer
+// match this log. The caller holds writing.
 func (l *Log[E]) breakOff() {
 	l.rewrite = true
 	if l.apart {
@@ -224,8 +224,8 @@ func (l *Log[E]) breakOff() {
 	l.end(ErrReset)
 }
 
-// View calls f with the log's events. f must neither change nor keep them, nor
-// call the log.
+// View calls f with the log's events. f must not change or keep them, nor call
+// the log.
 func (l *Log[E]) View(f func(events *eventlog.Log[E])) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

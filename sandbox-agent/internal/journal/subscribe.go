@@ -9,17 +9,17 @@ import (
 
 // Errors that end a subscription.
 var (
-	// ErrLagging says that events are gone before the subscriber has taken them.
+	// ErrLagging says that the log dropped events before the subscriber read them.
 	ErrLagging = errors.New("journal: the subscriber is too slow")
-	// ErrReset says that the log has another epoch now.
+	// ErrReset says that the log has begun a new epoch.
 	ErrReset = errors.New("journal: the log has begun another epoch")
-	// ErrEnded says that the log, or the subscription, is over.
+	// ErrEnded says that the log or the subscription has ended.
 	ErrEnded = errors.New("journal: the log has ended")
 )
 
-// A Subscription is a place in a log. It holds no events itself and nobody waits
-// for it: a subscriber that is slower than the log slides is ended. It may come
-// back with its position, and is told of the gap then.
+// A Subscription is a position in a log. It holds no events and delays nobody:
+// it ends if the log drops events before they are read. The subscriber may
+// subscribe again at its position, and learns of the gap.
 type Subscription[E any] struct {
 	// Static after construction.
 	log  *Log[E]
@@ -27,13 +27,13 @@ type Subscription[E any] struct {
 
 	// Guarded by log.mu.
 	cursor uint64 // offset of the next event
-	err    error  // why it is over
+	err    error  // why it ended
 }
 
-// Subscribe follows the log from since on, nil for from now on. Where the log
-// doesn't hold that position, it follows from now on and reports a gap. It
-// returns the position of the first event to come. The subscription must be
-// closed.
+// Subscribe follows the log from since on, or from now on if since is nil. If
+// the log doesn't hold that position, it follows from now on and reports a gap.
+// at is the position of the first event to come. The caller must close the
+// subscription.
 func (l *Log[E]) Subscribe(since *protocol.Position) (s *Subscription[E], at protocol.Position, gap bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,7 +110,7 @@ func (l *Log[E]) end(err error) {
 	}
 }
 
-// poke has Next look again.
+// poke makes Next check again.
 func (s *Subscription[E]) poke() {
 	select {
 	case s.wake <- struct{}{}:

@@ -12,14 +12,14 @@ import (
 // maxBatch bounds the commands that wait for one fsync.
 const maxBatch = 4096
 
-// A batch is the records of commands that get on disk with one fsync. One of
-// those who wait for it commits it, the others wait.
+// A batch is the records of commands that one fsync puts on disk. One of its
+// waiters commits it, the others wait for that one.
 type batch struct {
 	// Guarded by the ledger's mu until the commit begins.
 	lines []byte
 	ids   []protocol.CommandID
 
-	lead chan struct{} // capacity 1: whoever receives commits
+	lead chan struct{} // capacity 1: its receiver commits
 	done chan struct{} // closed when err is set
 	err  error
 }
@@ -32,7 +32,7 @@ func (l *Ledger) crowded() error {
 	return nil
 }
 
-// join adds rec to what the next commit takes. Called with mu held.
+// join adds rec to the next commit. Called with mu held.
 func (l *Ledger) join(rec record) *batch {
 	if l.collecting == nil {
 		l.collecting = &batch{lead: make(chan struct{}, 1), done: make(chan struct{})}
@@ -66,7 +66,7 @@ func (l *Ledger) await(b *batch) error {
 	for _, id := range b.ids {
 		e := l.entries[id]
 		if err != nil {
-			delete(l.entries, id) // whether it is on disk or not, it doesn't run
+			delete(l.entries, id) // on disk or not, it doesn't run
 			close(e.ended)
 			continue
 		}
@@ -76,13 +76,13 @@ func (l *Ledger) await(b *batch) error {
 	close(b.done)
 	l.committing = l.collecting != nil
 	if l.committing {
-		l.collecting.lead <- struct{}{} // of those who wait one takes over
+		l.collecting.lead <- struct{}{} // one of the waiters takes over
 	}
 	return err
 }
 
-// commit puts lines on disk. It is the only one that replaces the journal, so
-// that the one it syncs is the one it has written.
+// commit puts lines on disk. While it runs nothing else replaces the journal,
+// so it syncs the one it wrote.
 func (l *Ledger) commit(lines []byte) error {
 	if err := l.room(int64(len(lines))); err != nil {
 		return refusal(err)
@@ -94,7 +94,7 @@ func (l *Ledger) commit(lines []byte) error {
 	if err != nil {
 		return refusal(err)
 	}
-	// Results may be written meanwhile.
+	// Results may be written during the sync.
 	if err := journal.Sync(); err != nil {
 		// After a failed fsync the kernel may have dropped any earlier
 		// record, so nothing can be promised until the next Open.
@@ -123,14 +123,14 @@ func (l *Ledger) append(rec record) error {
 }
 
 var (
-	// errSuperseded says that the directory belongs to another process now.
+	// errSuperseded says that another process took over the directory.
 	errSuperseded = protocol.Errorf(protocol.KindSuperseded, "another process took over this state directory")
 	errNotOpen    = errors.New("the journal is not open")
 	errCrowded    = protocol.Errorf(protocol.KindTooMany, "too many commands within their lifetime")
 )
 
-// refusal returns err as callers should see it: with the kind it has, or as
-// a journal that can't be written.
+// refusal returns err as callers should see it: with its own kind, or as a
+// journal that can't be written.
 func refusal(err error) error {
 	if e := (*protocol.Error)(nil); errors.As(err, &e) {
 		return e
@@ -145,7 +145,7 @@ func refusal(err error) error {
 	return refused
 }
 
-// note remembers how an attempt to write ended. Called with disk held.
+// note records how an attempt to write ended. Called with disk held.
 func (l *Ledger) note(err error) {
 	l.trouble = err
 	if errors.Is(err, errSuperseded) || errors.Is(err, errDamaged) {
@@ -184,7 +184,7 @@ func (l *Ledger) owned(fn func() error) error {
 // write appends lines to the journal. It is called with disk held.
 func (l *Ledger) write(lines []byte) error {
 	if l.torn {
-		// Half a record would hide those after it.
+		// Records after half a record would be unreadable.
 		if err := l.journal.Truncate(l.size); err != nil {
 			return err
 		}
@@ -198,7 +198,7 @@ func (l *Ledger) write(lines []byte) error {
 	return nil
 }
 
-// repair removes half a record, which otherwise the next write or Open does. It
+// repair removes half a record, as the next write or Open otherwise would. It
 // is called with disk held.
 func (l *Ledger) repair() error {
 	if err := l.journal.Truncate(l.size); err != nil {
@@ -231,8 +231,8 @@ func (l *Ledger) room(n int64) error {
 	return nil
 }
 
-// retry finds out whether a disk that failed takes something again. Called with
-// mu held and no commit under way, which a new journal would take from under it.
+// retry checks whether a failed disk accepts writes again. Called with mu held
+// and no commit under way, which a new journal would take from under it.
 func (l *Ledger) retry() {
 	l.disk.Lock()
 	defer l.disk.Unlock()
@@ -257,8 +257,8 @@ func (l *Ledger) ready() error {
 	return nil
 }
 
-// open takes the directory over: from here on another process's ledger is
-// superseded. Called with mu held.
+// open takes the directory over, which supersedes another process's ledger.
+// Called with mu held.
 func (l *Ledger) open() {
 	l.disk.Lock()
 	defer l.disk.Unlock()
@@ -275,8 +275,8 @@ func (l *Ledger) open() {
 	l.opened = err == nil
 }
 
-// load fills entries from the journal on disk. What was running in another
-// process is unknown here. It is called with mu held.
+// load fills entries from the journal on disk. Commands that another process
+// was running become unknown. It is called with mu held.
 func (l *Ledger) load() error {
 	horizon, recs, err := l.dir.readJournal()
 	if err != nil {
@@ -315,15 +315,15 @@ func (l *Ledger) forget() {
 }
 
 // compact drops entries past their retention and replaces the journal by one
-// that holds the others, and begins with the horizon of what was dropped. A
-// running command is never dropped. Called with mu and disk held, and the
-// directory locked.
+// that holds the others. The new journal begins with the horizon of the dropped
+// ones. A running command is never dropped. Called with mu and disk held, and
+// the directory locked.
 func (l *Ledger) compact() error {
 	l.forget()
 	data := header(l.horizon)
 	for id, e := range l.entries {
 		if e.commit != nil {
-			continue // its batch brings it
+			continue // its batch writes it
 		}
 		data = append(data, encodeRecord(record{Op: opBegin, ID: id, Digest: e.digest[:], Expires: e.expires.UnixMilli()})...)
 		switch {

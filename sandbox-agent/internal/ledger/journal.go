@@ -75,19 +75,18 @@ func decodeRecord(line []byte) (record, error) {
 	return record{}, errDamaged
 }
 
-// header begins each journal, so that one that was emptied is not taken for one
-// that has nothing to say, and bears the horizon of what was forgotten. Those of
-// earlier builds have none.
+// header begins each journal. It tells an emptied journal from an empty one,
+// and holds the horizon of the forgotten entries. Journals of earlier builds
+// have none.
 func header(horizon int64) []byte { return encodeRecord(record{Op: opHeader, Expires: horizon}) }
 
-// decodeJournal decodes a whole journal and returns its horizon and its records.
-// A crash may have cut the last write short, or left zeros where a block never
-// reached the disk (a record holds none). From there on nothing was synced, so
-// nothing there has run, and it is dropped, unless a whole record stands in it:
-// a crash leaves none behind such a place, so something else made it. That, a
-// journal without even a first record, and anything else that doesn't decode is
-// damage. What is cut off between two records can't be told from what was never
-// written.
+// decodeJournal decodes a whole journal and returns its horizon and its
+// records. A crash may have cut the last write short, or left zeros where a
+// block never reached the disk (a record holds none). Nothing after that place
+// was synced, so nothing there has run, and decodeJournal drops it. But a crash
+// leaves no whole record after such a place, so one there is damage. A journal
+// without a first record, and anything else that doesn't decode, is damage too.
+// A cut between two records looks like records never written.
 func decodeJournal(data []byte) (horizon int64, recs []record, err error) {
 	data = bytes.TrimRight(data, "\x00")
 	if len(data) == 0 {
@@ -112,8 +111,8 @@ func decodeJournal(data []byte) (horizon int64, recs []record, err error) {
 	return horizon, recs, nil
 }
 
-// holdsRecord reports whether a whole record stands anywhere in data, whatever
-// is around it.
+// holdsRecord reports whether data holds a whole record anywhere, whatever is
+// around it.
 func holdsRecord(data []byte) bool {
 	for {
 		i := bytes.Index(data, []byte(":{"))
@@ -150,7 +149,7 @@ func (j osJournal) Replaced() (bool, error) {
 }
 
 // directory is the state directory. Its descriptor carries the lock that
-// orders processes which share it.
+// serializes processes which share it.
 type directory struct {
 	path string
 	file *os.File
@@ -170,8 +169,8 @@ func openDirectory(path string) (*directory, error) {
 
 func (d *directory) close() error { return d.file.Close() }
 
-// locked runs fn while no other process is within locked. The lock dies with
-// its holder.
+// locked runs fn while no other process is within locked. The lock ends with
+// its process.
 func (d *directory) locked(fn func() error) error {
 	fd := int(d.file.Fd())
 	for {
@@ -187,8 +186,8 @@ func (d *directory) locked(fn func() error) error {
 	return errors.Join(err, unix.Flock(fd, unix.LOCK_UN))
 }
 
-// readJournal returns no records where there is no journal yet. There must be one
-// once there is a generation: commands come over connections that have one.
+// readJournal returns no records if there is no journal yet. With a generation
+// there must be one, because commands come over connections that have one.
 func (d *directory) readJournal() (horizon int64, recs []record, err error) {
 	path := filepath.Join(d.path, journalName)
 	data, err := os.ReadFile(path)
@@ -208,7 +207,7 @@ func (d *directory) readJournal() (horizon int64, recs []record, err error) {
 	return horizon, recs, nil
 }
 
-// makeJournal makes an empty journal where there is none.
+// makeJournal makes an empty journal if there is none.
 func (d *directory) makeJournal() error {
 	_, err := os.Stat(filepath.Join(d.path, journalName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -244,10 +243,10 @@ func (d *directory) readGeneration() (uint64, error) {
 	return n, nil
 }
 
-// writeGeneration stores n, which is more than what is stored. On a full disk,
-// where no other file can take the place of the old one, its digits are
-// overwritten: they stay within the block that the file has, and within a
-// sector, which a disk writes wholly or not at all.
+// writeGeneration stores n, which exceeds the stored number. A full disk has no
+// room for a new file, so there it overwrites the digits in place. They stay
+// within the file's block and within one sector, which a disk writes wholly or
+// not at all.
 func (d *directory) writeGeneration(n uint64) error {
 	data := fmt.Appendf(nil, "%d\n", n)
 	err := d.replace(generationName, data)
@@ -268,8 +267,8 @@ func (d *directory) writeGeneration(n uint64) error {
 // full reports whether err says that the disk has no room.
 func full(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
-// replace puts data under name in one step that survives a crash: it is there
-// whole, or the old file is.
+// replace puts data under name in one step that survives a crash: the file is
+// then the new one or the old one, whole.
 func (d *directory) replace(name string, data []byte) error {
 	path := filepath.Join(d.path, name)
 	temp := path + ".new"

@@ -1,9 +1,9 @@
-// Package ledger remembers on disk which commands have run, so that none runs
+// Package ledger records on disk which commands have run, so that none runs
 // twice, and numbers the agent's dials.
 //
-// A command's id is on disk before the command runs. Its result follows when
-// it is done; a result that a crash took leaves the entry "unknown", which is
-// reported and never run again.
+// A command's id is on disk before the command runs. Its result follows when it
+// is done. If a crash takes the result, the entry is "unknown": that is
+// reported, and the command never runs again.
 package ledger
 
 import (
@@ -18,20 +18,20 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// Retention is how long an entry outlives its command's expiry: a command is
-// accepted within one clock skew past its time, by a clock that may itself
-// have moved by another. A clock that moves further makes the ledger forget too
-// early, but see [Ledger.Forgotten].
+// Retention is how long an entry outlives its command's expiry. A command is
+// accepted within one clock skew past its expiry, and the clock may have moved
+// by another. If the clock moves further, the ledger forgets too early, but see
+// [Ledger.Forgotten].
 const Retention = 2 * protocol.ClockSkew
 
 // MaxResultBytes bounds a stored result.
 const MaxResultBytes = protocol.MaxFramePayload
 
 const (
-	// maxJournalBytes bounds what is remembered. Beyond it commands are
-	// refused until entries expire.
+	// maxJournalBytes bounds the journal. Beyond it commands are refused until
+	// entries expire.
 	maxJournalBytes = 64 << 20
-	// minCompactBytes is the size below which the journal is left to grow.
+	// minCompactBytes is the size below which the journal isn't compacted.
 	minCompactBytes = 1 << 20
 )
 
@@ -50,19 +50,19 @@ type Entry struct {
 	Result []byte // set when State is StateDone; not to be changed
 }
 
-// entry is an Entry with what is needed to keep it.
+// entry is an Entry with the fields to keep it.
 type entry struct {
 	Entry
 	digest  [32]byte
 	expires time.Time
 	ended   chan struct{} // closed when State is no longer running
-	commit  *batch        // with which it gets on disk; nil: it is there
-	noted   bool          // unknown, and that was noted elsewhere
+	commit  *batch        // the batch that puts it on disk; nil: it is there
+	noted   bool          // unknown, and that was recorded elsewhere
 }
 
-// Ledger is the durable memory of one agent. It is safe for concurrent use,
-// and for two processes that share a directory by mistake: the one that opened
-// it last owns it, the other's commands are refused as superseded.
+// Ledger is the durable memory of one agent. It is safe for concurrent use. If
+// two processes share a directory by mistake, the one that opened it last owns
+// it, and the other's commands are refused as superseded.
 type Ledger struct {
 	// Static after construction.
 	dir *directory
@@ -73,27 +73,27 @@ type Ledger struct {
 	mu sync.Mutex
 	// Guarded by mu.
 	entries    map[protocol.CommandID]*entry
-	horizon    int64  // the latest expiry of what was forgotten, Unix milliseconds
+	horizon    int64  // the latest expiry of a forgotten command, Unix milliseconds
 	collecting *batch // what the next commit takes; nil: nothing
-	committing bool   // somebody commits
-	opened     bool   // entries are those of the journal, which is open
+	committing bool   // a commit is under way
+	opened     bool   // entries are the journal's, and the journal is open
 
-	// disk orders what is done to the directory.
+	// disk serializes operations on the directory.
 	disk sync.Mutex
 	// Guarded by disk.
 	journal   journalFile // nil before opened
 	size      int64       // bytes of whole records in journal
-	torn      bool        // half a record may stand behind size
+	torn      bool        // half a record may follow size
 	compactAt int64       // size at which expired entries are dropped
 	broken    error       // why nothing can be written any more
-	trouble   error       // why the last attempt to write failed
+	trouble   error       // why the last write failed
 }
 
-// Open reads the ledger in dir, which it creates (0700) when missing, and
-// drops entries past their retention. Where the journal is damaged, other than
-// by a write that a crash cut short, is gone though there was one, or can't be
-// read or written, the ledger refuses all commands and Err says why;
-// NextGeneration works. Open fails when there can be no directory.
+// Open reads the ledger in dir, which it creates (0700) when missing, and drops
+// entries past their retention. If the journal can't be read or written, is
+// lost, or is damaged other than by a write that a crash cut short, the ledger
+// refuses all commands and Err says why; NextGeneration works. Open fails only
+// without a directory.
 func Open(dir string, now func() time.Time) (*Ledger, error) {
 	d, err := openDirectory(dir)
 	if err != nil {
@@ -106,8 +106,8 @@ func Open(dir string, now func() time.Time) (*Ledger, error) {
 	return l, nil
 }
 
-// Close releases the ledger's files. What runs stays "running" on disk and is
-// unknown to the next Open.
+// Close releases the ledger's files. Running commands stay "running" on disk
+// and are unknown to the next Open.
 func (l *Ledger) Close() error {
 	l.disk.Lock()
 	defer l.disk.Unlock()
@@ -120,8 +120,8 @@ func (l *Ledger) Close() error {
 	return err
 }
 
-// Err returns why commands are refused, nil when they aren't. After a write
-// that failed it tries the disk again.
+// Err returns why commands are refused, nil when they aren't. After a failed
+// write it tries the disk again.
 func (l *Ledger) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,15 +139,15 @@ func (l *Ledger) Err() error {
 	return nil
 }
 
-// Begin records that the command id is about to run. When it returns nil, nil
+// Begin records that the command id is about to run. If it returns nil, nil,
 // the record is on disk and the caller must run the command and call
 // [Ledger.Finish]. A non-nil Entry means that the id was begun before: nothing
 // must run. Digest identifies the command's content; another content under the
-// same id fails with KindConflict. Any other error means that the record is
-// not safe, so nothing must run either: KindTooMany when too much is
-// remembered, KindSuperseded when another process took the directory over,
-// KindUnavailable when the journal can't be written. Calls at the same time
-// share one fsync, and its failure.
+// same id fails with KindConflict. Any other error means that the record is not
+// safe, so nothing must run either: KindTooMany when the journal is full,
+// KindSuperseded when another process took the directory over, KindUnavailable
+// when the journal can't be written. Concurrent calls share one fsync, and its
+// failure.
 func (l *Ledger) Begin(id protocol.CommandID, digest [32]byte, expires time.Time) (*Entry, error) {
 	l.mu.Lock()
 	if err := l.ready(); err != nil {
@@ -176,10 +176,10 @@ func (l *Ledger) Begin(id protocol.CommandID, digest [32]byte, expires time.Time
 // ErrForgotten refuses a command that may have run before.
 var ErrForgotten = protocol.Errorf(protocol.KindExpired, "command: others of its time are forgotten already, so it may have run")
 
-// Forgotten reports whether a command with this expiry, of which nothing is
-// known, may have run all the same: one that ended no earlier is forgotten. No
-// clock has a say in that, so that one that was wrong for a while, and had the
-// ledger forget what is still valid, doesn't have it run again.
+// Forgotten reports whether an unknown command with this expiry may still have
+// run: one with the same or a later expiry is forgotten. This compares expiries
+// and no clock. So a clock that was wrong for a while, and made the ledger
+// forget a valid command, can't make it run again.
 func (l *Ledger) Forgotten(expires time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -206,7 +206,7 @@ func (l *Ledger) find(id protocol.CommandID, digest [32]byte) (*Entry, error) {
 		l.mu.Unlock()
 		<-b.done
 		l.mu.Lock()
-		e = l.entries[id] // gone where the disk failed
+		e = l.entries[id] // gone if the disk failed
 	}
 	if e == nil {
 		return nil, nil
@@ -219,8 +219,8 @@ func (l *Ledger) find(id protocol.CommandID, digest [32]byte) (*Entry, error) {
 }
 
 // Finish stores what the command id returned. An error means that the result
-// may not survive this process; while the process lives, replays get it all
-// the same. A result above MaxResultBytes is not kept: the entry is unknown.
+// may not survive this process; until this process ends, replays still get it.
+// A result above MaxResultBytes is not kept: the entry is unknown.
 func (l *Ledger) Finish(id protocol.CommandID, result []byte) error {
 	l.mu.Lock()
 	e := l.entries[id]
@@ -237,13 +237,13 @@ func (l *Ledger) Finish(id protocol.CommandID, result []byte) error {
 	e.State, e.Result = StateDone, append([]byte{}, result...)
 	kept := e.Result
 	l.mu.Unlock()
-	// No fsync: should the machine die now, the command is unknown, not rerun.
+	// No fsync: if the machine dies now, the command is unknown, not rerun.
 	return l.append(record{Op: opFinish, ID: id, Result: kept})
 }
 
-// Wait returns the entry of id once it is no longer running, for a caller
-// whose Begin found it so. It fails with KindNotFound for an id that was never
-// begun and with ctx's error.
+// Wait waits until id is no longer running and returns its entry. It is for a
+// caller whose Begin found it running. It fails with KindNotFound for an id
+// that was never begun and with ctx's error.
 func (l *Ledger) Wait(ctx context.Context, id protocol.CommandID) (Entry, error) {
 	l.mu.Lock()
 	e := l.entries[id]
@@ -259,8 +259,8 @@ func (l *Ledger) Wait(ctx context.Context, id protocol.CommandID) (Entry, error)
 	}
 }
 
-// Lost returns the commands that earlier processes began and whose results were
-// lost, until Noted is called for them.
+// Lost returns the commands of earlier processes whose results were lost, until
+// Noted is called for them.
 func (l *Ledger) Lost() []protocol.CommandID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -286,9 +286,9 @@ func (l *Ledger) Noted(id protocol.CommandID) error {
 	return l.append(record{Op: opNoted, ID: id})
 }
 
-// NextGeneration raises the stored generation by one and returns it, once it
-// is safe on disk, also on a full one. The first one also makes the journal, if
-// Open couldn't: from then on a missing one is a lost one.
+// NextGeneration raises the stored generation by one and returns it once it is
+// on disk, even a full one. The first call also makes the journal if Open
+// couldn't: from then on a missing journal is a lost one.
 func (l *Ledger) NextGeneration() (uint64, error) {
 	l.disk.Lock()
 	defer l.disk.Unlock()
