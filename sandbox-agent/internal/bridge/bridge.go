@@ -11,6 +11,11 @@
 // again: a connection that wasn't made, a session that it doesn't know, a secret
 // that it refuses. A call whose connection breaks ends with an error, unless the
 // server numbers its events: then its stream is resumed.
+//
+// The MCP SDK's client transport can't do that. It decodes and encodes each
+// message, which changes ids beyond 2^53 and drops members that it doesn't know;
+// it takes no batches; and it takes every request that fails for one that the
+// server hasn't seen.
 package bridge
 
 import (

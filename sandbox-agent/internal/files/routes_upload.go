@@ -22,8 +22,6 @@ import (
 const (
 	tusVersion = "1.0.0"
 	tusContent = "application/offset+octet-stream"
-
-	statusChecksum = 460 // tus: the checksum doesn't match
 )
 
 // resumable returns handle for requests of the protocol's version only.

@@ -21,18 +21,6 @@ func (s *Screen) dispatchEscape(final byte, i int) {
 	s.grid.Join = 0
 }
 
-// Control sequences by what identity returns for them.
-const (
-	dollar = '$' << 8
-	quote  = '"' << 8
-	tick   = '\'' << 8
-	space  = ' ' << 8
-	query  = '?' << 8
-	equals = '=' << 8
-	more   = '>' << 8
-	bang   = '!' << 8
-)
-
 // dispatchCSI obeys a control sequence that ends with in[i].
 func (s *Screen) dispatchCSI(final byte, i int) {
 	s.state = ground

@@ -66,16 +66,3 @@ func (s *Screen) appendUnfinished(dst []byte) []byte {
 	}
 	return dst
 }
-
-// appendSequence appends private marker, parameters and intermediate characters.
-func (q *sequence) appendSequence(dst []byte, none bool) []byte {
-	if none {
-		return dst
-	}
-	collected := q.collect[:q.nCollect]
-	if len(collected) > 0 && collected[0] >= '<' {
-		dst = append(dst, collected[0])
-		collected = collected[1:]
-	}
-	return append(q.params.append(dst), collected...)
-}

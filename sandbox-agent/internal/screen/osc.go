@@ -8,24 +8,6 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/screen/grid"
 )
 
-// Operating system commands that are looked at.
-const (
-	oscTitleAndIcon = 0
-	oscTitle        = 2
-	oscPalette      = 4
-	oscHyperlink    = 8
-	oscForeground   = 10
-	oscCursor       = 12
-	oscClipboard    = 52
-	oscResetPalette = 104
-	oscResetSpecial = 110 // and the two behind it
-)
-
-func (q *sequence) beginOSC() {
-	q.state = oscString
-	q.str, q.strLong = q.str[:0], false
-}
-
 // oscBytes takes the run of bytes at in[i] that are part of an OSC, or its
 // end. It returns how many these are.
 func (s *Screen) oscBytes(i int) int {

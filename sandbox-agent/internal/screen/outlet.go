@@ -1,5 +1,8 @@
 package screen
 
+// maxHeld bounds the bytes held back because they may become a query.
+const maxHeld = 256
+
 // An outlet lets out what viewers see of the output: all but the queries that
 // are answered or suppressed. It holds back the beginning of what may become
 // one.
@@ -31,14 +34,15 @@ func (o *outlet) endWrite(p []byte) {
 	o.maybeSize = len(o.held)
 }
 
-// suspect begins a sequence, at in[i], that may turn out a query.
+// suspect holds back a sequence that begins at in[i], since it may be a query.
+// escaped says that the ESC before it has been let out.
 func (o *outlet) suspect(i int, escaped bool) {
 	o.maybe, o.maybeAt, o.escaped, o.closing = true, i, escaped, false
 	o.broken = breaksCharacter(o.in[:i])
 	o.maybeSize = -i
 }
 
-// clearUp says that the sequence being parsed is no query, and lets it out.
+// clearUp lets the sequence being parsed out: it is no query.
 func (o *outlet) clearUp() {
 	if !o.maybe {
 		return

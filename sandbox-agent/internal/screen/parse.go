@@ -1,59 +1,8 @@
 package screen
 
 import (
-	"bytes"
-
 	"github.com/fairlead/fairlead/sandbox-agent/internal/screen/grid"
 )
-
-// A state is what the parser is in the middle of.
-type state uint8
-
-const (
-	ground state = iota
-	escape
-	escapeIntermediate
-	csiEntry
-	csiParam
-	csiIntermediate
-	csiIgnore
-	ignoredString // SOS, PM or APC
-	oscString
-	dcsEntry
-	dcsParam
-	dcsIntermediate
-	dcsIgnore
-	dcsString
-	abandonedOSC // what follows in one that was too long
-)
-
-const (
-	enq = 0x05
-	bel = 0x07
-	can = 0x18
-	sub = 0x1a
-	esc = 0x1b
-	del = 0x7f
-
-	c1DCS = 0x90
-	c1SOS = 0x98
-	c1CSI = 0x9b
-	c1ST  = 0x9c
-	c1OSC = 0x9d
-	c1PM  = 0x9e
-	c1APC = 0x9f
-)
-
-// A sequence is an escape sequence, or a string, that has begun.
-type sequence struct {
-	state    state
-	params   params
-	collect  [4]byte // private marker and intermediate characters
-	nCollect int
-	final    byte   // of a DCS
-	str      []byte // of an OSC, or of a DCS that may be a query
-	strLong  bool   // str is longer than can be kept
-}
 
 // ground parses from in[i] on, outside of any sequence. It returns how many
 // bytes it took, 0 when there is only the beginning of a character.
@@ -82,13 +31,6 @@ func (s *Screen) ground(i int) int {
 		s.grid.Execute(rune(c))
 	}
 	return 1
-}
-
-// begin enters the state at the beginning of a sequence.
-func (q *sequence) begin(st state) {
-	q.state = st
-	q.params.reset()
-	q.nCollect = 0
 }
 
 // inSequence parses from in[i] on, within a sequence, like ground.
@@ -285,25 +227,6 @@ func (s *Screen) stepControl(c byte, i int) {
 	}
 }
 
-// collectByte keeps a private marker or an intermediate character. No known
-// sequence has more than two.
-func (q *sequence) collectByte(c byte) {
-	if q.nCollect < 3 {
-		q.collect[q.nCollect] = c
-		q.nCollect++
-	}
-}
-
-// identity returns private marker, intermediate characters and final of a
-// sequence as one number.
-func (q *sequence) identity(final byte) uint32 {
-	id := uint32(0)
-	for _, c := range q.collect[:q.nCollect] {
-		id = id<<8 | uint32(c)
-	}
-	return id<<8 | uint32(final)
-}
-
 // step takes a character from 0xa0 on within a sequence.
 func (s *Screen) step(r rune, encoded []byte) {
 	switch s.state {
@@ -318,27 +241,6 @@ func (s *Screen) step(r rune, encoded []byte) {
 	default:
 		s.toGround() // an error: the character is dropped
 	}
-}
-
-// toGround ends a sequence that has no effect.
-func (s *Screen) toGround() {
-	s.clearUp()
-	s.state = ground
-	s.grid.InRun = false
-}
-
-// addString keeps bytes of a string; of one that is too long only what comes
-// before the first semicolon.
-func (q *sequence) addString(p []byte) {
-	if q.strLong {
-		return
-	}
-	if q.strLong = len(q.str)+len(p) > maxString; q.strLong {
-		n := max(bytes.IndexByte(q.str, ';'), 0)
-		q.str = q.str[:n]
-		return
-	}
-	q.str = append(q.str, p...)
 }
 
 // stepDCS takes a printable character before a DCS' string.
@@ -367,48 +269,4 @@ func (s *Screen) stepDCS(c byte) {
 		s.state = dcsIgnore
 		s.clearUp()
 	}
-}
-
-// breaksCharacter reports whether p ends within a character.
-func breaksCharacter(p []byte) bool {
-	for back := 1; back <= min(3, len(p)); back++ {
-		switch c := p[len(p)-back]; {
-		case c < 0x80:
-			return false
-		case c >= 0xc0:
-			_, n := decode(p[len(p)-back:])
-			return n == 0
-		}
-	}
-	return false
-}
-
-// decode returns the character p begins with and its length in bytes: 0 when
-// p ends within it. Where there is none, r is -1 and n counts bytes to skip.
-func decode(p []byte) (r rune, n int) {
-	c := p[0]
-	var least rune
-	switch {
-	case c&0xe0 == 0xc0:
-		n, r, least = 2, rune(c&0x1f), 0x80
-	case c&0xf0 == 0xe0:
-		n, r, least = 3, rune(c&0x0f), 0x800
-	case c&0xf8 == 0xf0:
-		n, r, least = 4, rune(c&0x07), 0x10000
-	default:
-		return -1, 1
-	}
-	for i := 1; i < n; i++ {
-		if i == len(p) {
-			return -1, 0
-		}
-		if p[i]&0xc0 != 0x80 {
-			return -1, i
-		}
-		r = r<<6 | rune(p[i]&0x3f)
-	}
-	if r < least || r > 0x10ffff || r&^0x7ff == 0xd800 || r == 0xfeff {
-		return -1, n
-	}
-	return r, n
 }

@@ -81,12 +81,6 @@ func (o *outlet) sayMode(marker string, mode, state int) bool {
 	return true
 }
 
-// dcsMayQuery reports whether the DCS that has begun is one that asks.
-func (q *sequence) dcsMayQuery() bool {
-	id := q.identity(q.final)
-	return id == dollar|'q' || id == '+'<<8|'q'
-}
-
 // dcsByte takes a byte of a DCS' string.
 func (s *Screen) dcsByte(c byte) {
 	if s.maybe {

@@ -1,8 +1,6 @@
 package screen
 
 import (
-	"strconv"
-
 	"github.com/fairlead/fairlead/sandbox-agent/internal/screen/grid"
 )
 
@@ -76,19 +74,6 @@ func (s *Screen) spareAlternate(final byte, end int) {
 			return
 		}
 	}
-}
-
-// oscCounts reports whether an OSC that is too long may be one that has an
-// effect on the screen.
-func (q *sequence) oscCounts() bool {
-	n, err := strconv.Atoi(string(q.str))
-	switch {
-	case err != nil:
-		return true // it has no number, or too many zeros before it
-	case n == oscTitleAndIcon, n == oscTitle, n == oscPalette, n == oscHyperlink, n == oscResetPalette:
-		return true
-	}
-	return n >= oscForeground && n <= oscCursor || n >= oscResetSpecial && n <= oscResetSpecial+2
 }
 
 // abandonOSC ends an OSC that is too long at in[i], without an effect: xterm.js

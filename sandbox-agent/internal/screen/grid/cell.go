@@ -249,6 +249,9 @@ func (r *Row) Stale(x int) bool {
 	return x < len(r.Clusters) && r.Clusters[x] != 0 && r.Cells[x].Content&ClusterBit == 0
 }
 
+// masked is the cell that stands for one that was masked, but for its look.
+const masked = '*' | Narrow
+
 // mask puts an asterisk in the place of the character at column x, in both
 // columns of a wide one.
 func (r *Row) mask(x int) {
@@ -263,4 +266,11 @@ func (r *Row) mask(x int) {
 func (r *Row) full(cols int) bool {
 	last := &r.Cells[cols-1]
 	return !last.Empty() || last.IsSecond()
+}
+
+// A TextPlace says which cell a byte of a screen's text is of.
+type TextPlace struct {
+	row *Row // nil: the end of a line
+	y   int  // counted from the top of the screen
+	x   int
 }

@@ -107,3 +107,26 @@ func (g *Grid) bare() Grid {
 	c.reading, c.newRows = reading{}, 0
 	return c
 }
+
+// UsePen makes the pen that of the next characters.
+func (g *Grid) UsePen() {
+	p := &g.Pen
+	g.PenCell = Cell{Fg: p.Fg, Bg: p.Bg &^ FlagExtended}
+	if p.Bg&FlagExtended != 0 {
+		g.PenCell.Ext = g.Exts.intern(Ext{Underline: p.Underline, Color: p.Color, Link: p.Link}, g.PenCell.Ext, &g.buffers)
+	}
+}
+
+// OpenLink makes the next characters part of a hyperlink, of none if l is empty.
+func (g *Grid) OpenLink(l Link) {
+	g.Pen.Link = 0
+	if l.URI != "" {
+		if g.Links.wantsSweep(l) {
+			g.Exts.sweep(g.PenCell.Ext, &g.buffers)
+			g.Links.sweep(&g.Exts, g.Pen.Link)
+		}
+		g.Pen.Link = g.Links.add(l)
+	}
+	g.Pen.Extend()
+	g.UsePen()
+}

@@ -5,16 +5,6 @@ import (
 	"unicode/utf8"
 )
 
-// masked is the cell that stands for one that was masked, but for its look.
-const masked = '*' | Narrow
-
-// A TextPlace says which cell a byte of a screen's text is of.
-type TextPlace struct {
-	row *Row // nil: the end of a line
-	y   int  // counted from the top of the screen
-	x   int
-}
-
 // SkipNewText has the next AppendNewText leave out the rows that have scrolled
 // off the top so far.
 func (g *Grid) SkipNewText() { g.Buf.scrolled = 0 }

@@ -1,7 +1,7 @@
 package grid
 
 // A reading says whether the rows of a screen may read otherwise than the output
-// did.
+// did: then a secret may stand on the screen that was in no line of the output.
 type reading struct {
 	tangled    bool
 	wasTangled bool // perhaps no more

@@ -6,16 +6,6 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/screen/grid"
 )
 
-// private sets or resets a DEC private mode.
-func (p *painter) private(mode int, set bool) {
-	p.control("\x1b[?")
-	final := byte('l')
-	if set {
-		final = 'h'
-	}
-	p.dst = grid.AppendInt(p.dst, mode, final)
-}
-
 func (p *painter) paintModes() {
 	m := &p.grid.Modes
 	for _, mode := range []int{1, 7, 45, 66, 1004, 2004, 2026} {

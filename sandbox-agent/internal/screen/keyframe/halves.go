@@ -107,3 +107,10 @@ func (p *painter) paintStale(r *grid.Row, from int) {
 		p.marked[x], p.marked[x+width-1] = true, true
 	}
 }
+
+// isSpecial reports whether a cell is empty but has a look that erasing
+// doesn't give: what is left of a wide character.
+func isSpecial(r *grid.Row, x int) bool {
+	c := &r.Cells[x]
+	return c.Empty() && c.Width() == 1 && (c.Fg != 0 || c.Ext != 0 || c.Bg&^(grid.ModeMask|grid.ColorMask) != 0)
+}
