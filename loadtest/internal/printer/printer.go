@@ -90,10 +90,10 @@ type Terminal struct {
 	Viewer *client.Viewer
 	user   *client.User
 
-	// Used by functions that the viewer calls, one at a time.
-	next  client.Handler // gets everything as well; may be nil
+	// Owned by the viewer: used in the handler's methods, and by what Viewer.Do
+	// runs.
+	next  client.Handler // gets everything in place of lines; may be nil
 	lines []byte         // of answers, without what was taken
-	total int
 }
 
 // Open opens a terminal in which the source runs, and takes control of it. by
@@ -131,12 +131,11 @@ func Bare(ctx context.Context, user *client.User, url string, by client.Transpor
 	return t, nil
 }
 
-// Follow has h hear all that comes, too; nil ends it.
+// Follow has h hear all that comes, in place of [Terminal.Ask]; nil ends it.
 func (t *Terminal) Follow(h client.Handler) { t.Viewer.Do(func() { t.next = h }) }
 
 // Output implements [client.Handler].
 func (t *Terminal) Output(p []byte, at time.Time) {
-	t.total += len(p)
 	if t.next != nil {
 		t.next.Output(p, at)
 		return
@@ -190,22 +189,28 @@ func (t *Terminal) Ask(ctx context.Context, order, prefix string) (string, error
 func (t *Terminal) AwaitLine(ctx context.Context, prefix string) (rest string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	err = t.Viewer.Await(ctx, fmt.Sprintf("a line %q of the source", prefix), func() bool {
-		for from := 0; ; {
-			i := bytes.Index(t.lines[from:], []byte("\r\n"))
-			if i < 0 {
-				return false
-			}
-			line := string(t.lines[from : from+i])
-			from += i + 2
-			if found, ok := strings.CutPrefix(line, prefix); ok {
-				rest = strings.TrimSpace(found)
-				t.lines = append([]byte(nil), t.lines[from:]...)
-				return true
-			}
-		}
+	err = t.Viewer.Await(ctx, fmt.Sprintf("a line %q of the source", prefix), func() (found bool) {
+		rest, found = t.take(prefix)
+		return found
 	})
 	return rest, err
+}
+
+// take takes the first line that begins with prefix, and those before it, and
+// returns the rest of it.
+func (t *Terminal) take(prefix string) (rest string, found bool) {
+	for from := 0; ; {
+		i := bytes.Index(t.lines[from:], []byte("\r\n"))
+		if i < 0 {
+			return "", false
+		}
+		line := string(t.lines[from : from+i])
+		from += i + 2
+		if rest, found = strings.CutPrefix(line, prefix); found {
+			t.lines = append([]byte(nil), t.lines[from:]...)
+			return strings.TrimSpace(rest), true
+		}
+	}
 }
 
 // Close ends the terminal.
