@@ -77,6 +77,7 @@ var Floors = []struct {
 		"deploy/controlplane", "deploy/controlplane/cmd/...", "deploy/controlplane/internal/boards", "deploy/controlplane/internal/people", "deploy/controlplane/internal/authority", "deploy/controlplane/internal/grants",
 		"deploy/controlplane/internal/contents/...", "deploy/controlplane/internal/integrations",
 		"deploy/controlplane/internal/commands/...", "deploy/controlplane/internal/notices",
+		"deploy/controlplane/internal/fleet",
 		"deploy/devstack/...", "deploy/e2e/...", "deploy/checks/...", "deploy/grafana/...",
 	}},
 }
@@ -88,6 +89,8 @@ var Sideways = []struct{ From, To, Why string }{
 	{"tunnel/internal/wsslink", "tunnel/internal/carrier", "the interface it implements"},
 	{"tunnel/tunneltest", "tunnel/internal/carrier", "the interface it implements"},
 	{"deploy/controlplane/cmd/controlplane", "deploy/controlplane/internal/integrations", "its command line rotates the vault's keys"},
+	{"deploy/controlplane/cmd/controlplane", "deploy/controlplane/internal/fleet", "its command line invites and enrols sandboxes"},
+	{"deploy/controlplane/internal/fleet", "deploy/controlplane/internal/boards", "a sandbox is invited with a dashboard"},
 	{"deploy/controlplane/internal/integrations", "deploy/controlplane/internal/contents/tools", "the gateway leads to them, too"},
 	{"relay/internal/dispatch", "relay/internal/pagestream", "some commands go to pages"},
 	{"relay/internal/hub", "relay/internal/feed", "it shares what a feed keeps"},

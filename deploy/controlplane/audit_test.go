@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/fleet"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/statedir"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/audit"
@@ -140,11 +141,11 @@ func TestVerifyAudit(t *testing.T) {
 		{"empty", nil, 1, 1, audit.CutOff},
 	} {
 		writeFile(t, file, tt.log, 0o600)
-		for against, cfg := range map[string]AuditConfig{
+		for against, cfg := range map[string]fleet.AuditConfig{
 			"the store": {Files: []string{dir}, Location: statedir.Location{StateDir: filepath.Join(p.dir, "state")}, Sandbox: "sb_1", Settle: -1},
 			"files":     {Files: []string{file}, Head: headFile, DeviceKey: keyFile, Settle: -1},
 		} {
-			report, err := VerifyAudit(t.Context(), cfg)
+			report, err := fleet.VerifyAudit(t.Context(), cfg)
 			fault, _ := errors.AsType[*audit.Fault](err)
 			if tt.line == 0 {
 				if err != nil || report.Last != 13 {
@@ -172,9 +173,9 @@ func TestVerifyWhileWritten(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	verify := func(then int) (AuditReport, error) {
-		return VerifyAudit(t.Context(), AuditConfig{Files: []string{file}, wait: func(_ context.Context, long time.Duration) error {
-			if long != auditSettle {
+	verify := func(then int) (fleet.AuditReport, error) {
+		return fleet.VerifyAudit(t.Context(), fleet.AuditConfig{Files: []string{file}, Wait: func(_ context.Context, long time.Duration) error {
+			if long != fleet.AuditSettle {
 				t.Errorf("an agent gets %v", long)
 			}
 			write(then)
@@ -205,7 +206,8 @@ func TestVerifyWhileWritten(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := (&AuditConfig{}).settle(ctx); !errors.Is(err, context.Canceled) {
+	write(7)
+	if _, err := fleet.VerifyAudit(ctx, fleet.AuditConfig{Files: []string{file}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("who is told to end waits for an agent: %v", err)
 	}
 }
@@ -233,11 +235,11 @@ func TestVerifyAuditFiles(t *testing.T) {
 		}
 		writeFile(t, filepath.Join(dir, name), log, 0o600)
 	}
-	report, err := VerifyAudit(t.Context(), AuditConfig{Files: []string{dir}})
+	report, err := fleet.VerifyAudit(t.Context(), fleet.AuditConfig{Files: []string{dir}})
 	if err == nil || report.Line != 2 || filepath.Base(report.File) != audit.FileName(4) || !strings.Contains(err.Error(), "record 5 ") {
 		t.Errorf("%+v, %v", report, err)
 	}
-	if _, err := VerifyAudit(t.Context(), AuditConfig{Files: []string{t.TempDir()}}); err == nil {
+	if _, err := fleet.VerifyAudit(t.Context(), fleet.AuditConfig{Files: []string{t.TempDir()}}); err == nil {
 		t.Error("an empty directory is a log")
 	}
 }

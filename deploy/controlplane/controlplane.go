@@ -24,6 +24,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/commands/signing"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/contents"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/device"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/fleet"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/grants"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/integrations"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
@@ -58,7 +59,7 @@ type Config struct {
 
 	AdminListen string // of the listener for operators, "host:port"; empty: none
 
-	CertificateLife time.Duration // of those that sandboxes get; 0: DefaultCertificateLife
+	CertificateLife time.Duration // of those that sandboxes get; 0: [fleet.DefaultCertificateLife]
 	GrantsPerPerson int           // live ones; 0: DefaultGrantsPerPerson
 
 	Revision string
@@ -98,7 +99,7 @@ type Server struct {
 	list         *authority.List    // the same, signed
 	spread       *authority.Spread  // tells relays and sandboxes of it
 	grants       *grants.Grants
-	enrols       *enrols
+	fleet        *fleet.Fleet
 	relays       *relays.Directory
 	gate         *access.Gate     // asks people and relays who they are
 	devices      *device.Gate     // asks sandboxes
@@ -200,7 +201,10 @@ func (s *Server) openState(ctx context.Context, cfg Config) error {
 	s.devices = device.NewGate(s.store.Fleet, s.keys, s.list, s.clock)
 	s.commands = s.newCommands()
 	s.spread = authority.NewSpread(s.list, s.relays, s.commands, s.metrics, s.logger)
-	s.enrols = newEnrols(cfg.StateDir, cfg.CertificateLife)
+	s.fleet = fleet.New(fleet.Parts{
+		Store: s.store.Fleet, Gate: s.gate, Devices: s.devices, Keys: s.keys, Relays: s.relays, Spread: s.spread,
+		Metrics: s.metrics, Clock: s.clock, Logger: s.logger, StateDir: cfg.StateDir, CertificateLife: cfg.CertificateLife,
+	})
 	return nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/fleet"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/statedir"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -135,18 +136,18 @@ func (b *testSandbox) renewRequest(t *testing.T, exporter []byte) protocol.Renew
 }
 
 // invite invites a sandbox and returns its token.
-func (p *plane) invite(id protocol.SandboxID, more func(*InviteConfig)) string {
+func (p *plane) invite(id protocol.SandboxID, more func(*fleet.InviteConfig)) string {
 	p.t.Helper()
 	cert, _, _ := testCertificate(p.t, "ca")
-	cfg := InviteConfig{
-		Location: statedir.Location{StateDir: filepath.Join(p.dir, "state"), Database: p.database}, Sandbox: id, TTL: DefaultInvitationLife,
-		Reach: Reach{CA: cert, ServerName: "control.fairlead.test", Relays: []string{"127.0.0.1:4433"}, RelayCA: cert},
+	cfg := fleet.InviteConfig{
+		Location: statedir.Location{StateDir: filepath.Join(p.dir, "state"), Database: p.database}, Sandbox: id, TTL: fleet.DefaultInvitationLife,
+		Reach: fleet.Reach{CA: cert, ServerName: "control.fairlead.test", Relays: []string{"127.0.0.1:4433"}, RelayCA: cert},
 		Out:   filepath.Join(p.t.TempDir(), "invitation.json"), Now: p.clock.Now,
 	}
 	if more != nil {
 		more(&cfg)
 	}
-	if err := Invite(p.t.Context(), cfg); err != nil {
+	if err := fleet.Invite(p.t.Context(), cfg); err != nil {
 		p.t.Fatal(err)
 	}
 	if info, err := os.Stat(cfg.Out); err != nil || info.Mode().Perm() != 0o600 {
@@ -191,7 +192,7 @@ func (p *plane) certificate(answer []byte) string {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if cert.Subject != e.SandboxID || cert.Expires().Sub(p.clock.Now()).Round(time.Minute) != DefaultCertificateLife {
+	if cert.Subject != e.SandboxID || cert.Expires().Sub(p.clock.Now()).Round(time.Minute) != fleet.DefaultCertificateLife {
 		p.t.Errorf("certificate %+v", cert)
 	}
 	return e.Certificate
@@ -211,7 +212,7 @@ func TestEnrolOverTheNetwork(t *testing.T) {
 	if status, answer := a.post("/enrol", other.enrolRequest(t, p.invite("sb_1", nil), a.exporter)); status != http.StatusConflict {
 		t.Errorf("another key: %d %s", status, answer)
 	}
-	token := p.invite("sb_1", func(cfg *InviteConfig) { cfg.Replace = true })
+	token := p.invite("sb_1", func(cfg *fleet.InviteConfig) { cfg.Replace = true })
 	if status, answer := a.post("/enrol", other.enrolRequest(t, token, a.exporter)); status != http.StatusOK {
 		t.Errorf("another key with --replace: %d %s", status, answer)
 	}
@@ -260,7 +261,7 @@ func TestEnrolRefused(t *testing.T) {
 		}
 	}
 	a := connect(t, srv)
-	p.clock.Advance(DefaultInvitationLife)
+	p.clock.Advance(fleet.DefaultInvitationLife)
 	if status, answer := a.post("/enrol", b.enrolRequest(t, token, a.exporter)); status != http.StatusUnauthorized || string(answer) != string(first) {
 		t.Errorf("expired: %d %s", status, answer)
 	}
@@ -309,7 +310,7 @@ func TestRenew(t *testing.T) {
 	p := newPlane(t)
 	srv := p.agentListener()
 	b := p.enrolled(srv, "sb_1")
-	p.clock.Advance(DefaultCertificateLife - time.Second)
+	p.clock.Advance(fleet.DefaultCertificateLife - time.Second)
 	a, elsewhere := connect(t, srv), connect(t, srv)
 	for name, req := range map[string]protocol.RenewRequest{
 		"signature of another connection": {Certificate: b.certificate, Signature: b.sign(t, protocol.RenewTranscript(b.id, elsewhere.exporter))},
@@ -376,7 +377,7 @@ func TestRenewAfterRevokedKey(t *testing.T) {
 		t.Fatalf("%d %s", status, answer)
 	}
 	p.certificate(answer)
-	p.clock.Advance(DefaultCertificateLife + protocol.ClockSkew + time.Second)
+	p.clock.Advance(fleet.DefaultCertificateLife + protocol.ClockSkew + time.Second)
 	if status, answer := a.post("/certificate", b.renewRequest(t, a.exporter)); status != http.StatusUnauthorized {
 		t.Errorf("expired: %d %s", status, answer)
 	}
@@ -405,7 +406,7 @@ func TestRenewTooOften(t *testing.T) {
 	srv := p.agentListener()
 	b := p.enrolled(srv, "sb_1")
 	a := connect(t, srv)
-	for range renewalBurst {
+	for range 8 {
 		if status, answer := a.post("/certificate", b.renewRequest(t, a.exporter)); status != http.StatusOK {
 			t.Fatalf("%d %s", status, answer)
 		}
@@ -413,7 +414,7 @@ func TestRenewTooOften(t *testing.T) {
 	if status, answer := a.post("/certificate", b.renewRequest(t, a.exporter)); status != http.StatusTooManyRequests {
 		t.Errorf("%d %s", status, answer)
 	}
-	p.clock.Advance(DefaultCertificateLife / renewalsPerLife)
+	p.clock.Advance(fleet.DefaultCertificateLife / 16)
 	if status, answer := a.post("/certificate", b.renewRequest(t, a.exporter)); status != http.StatusOK {
 		t.Errorf("%d %s", status, answer)
 	}
@@ -423,31 +424,34 @@ func TestInviteInvalid(t *testing.T) {
 	cert, _, _ := testCertificate(t, "ca")
 	for _, tt := range []struct {
 		name  string
-		spoil func(cfg *InviteConfig) string // returns what the error must name
+		spoil func(cfg *fleet.InviteConfig) string // returns what the error must name
 	}{
-		{"sandbox", func(cfg *InviteConfig) string { cfg.Sandbox = "a b"; return "sandbox_id" }},
-		{"life", func(cfg *InviteConfig) string { cfg.TTL = 0; return "lives" }},
-		{"long life", func(cfg *InviteConfig) string { cfg.TTL = MaxInvitationLife + 1; return "lives" }},
-		{"relay", func(cfg *InviteConfig) string { cfg.Relays = []string{"nowhere"}; return `"nowhere"` }},
-		{"CA", func(cfg *InviteConfig) string { cfg.CA = "missing.pem"; return "missing.pem" }},
-		{"dashboard", func(cfg *InviteConfig) string { cfg.Dashboard = "dash_none"; return "dashboard" }},
-		{"one and many", func(cfg *InviteConfig) string { cfg.Count = 1; return "either one sandbox" }},
-		{"none", func(cfg *InviteConfig) string { cfg.Sandbox = ""; return "from 1 to" }},
-		{"too many", func(cfg *InviteConfig) string { cfg.Sandbox, cfg.Count = "", MaxInvitations+1; return "from 1 to" }},
-		{"one dashboard", func(cfg *InviteConfig) string {
+		{"sandbox", func(cfg *fleet.InviteConfig) string { cfg.Sandbox = "a b"; return "sandbox_id" }},
+		{"life", func(cfg *fleet.InviteConfig) string { cfg.TTL = 0; return "lives" }},
+		{"long life", func(cfg *fleet.InviteConfig) string { cfg.TTL = fleet.MaxInvitationLife + 1; return "lives" }},
+		{"relay", func(cfg *fleet.InviteConfig) string { cfg.Relays = []string{"nowhere"}; return `"nowhere"` }},
+		{"CA", func(cfg *fleet.InviteConfig) string { cfg.CA = "missing.pem"; return "missing.pem" }},
+		{"dashboard", func(cfg *fleet.InviteConfig) string { cfg.Dashboard = "dash_none"; return "dashboard" }},
+		{"one and many", func(cfg *fleet.InviteConfig) string { cfg.Count = 1; return "either one sandbox" }},
+		{"none", func(cfg *fleet.InviteConfig) string { cfg.Sandbox = ""; return "from 1 to" }},
+		{"too many", func(cfg *fleet.InviteConfig) string {
+			cfg.Sandbox, cfg.Count = "", fleet.MaxInvitations+1
+			return "from 1 to"
+		}},
+		{"one dashboard", func(cfg *fleet.InviteConfig) string {
 			cfg.Sandbox, cfg.Count, cfg.Dashboard = "", 2, "dash_1"
 			return "a dashboard has one"
 		}},
-		{"owner of one", func(cfg *InviteConfig) string { cfg.Owner = "usr_1"; return "new sandboxes alone" }},
-		{"nobody knows where", func(cfg *InviteConfig) string { cfg.Reach = Reach{}; return "nobody has been invited" }},
+		{"owner of one", func(cfg *fleet.InviteConfig) string { cfg.Owner = "usr_1"; return "new sandboxes alone" }},
+		{"nobody knows where", func(cfg *fleet.InviteConfig) string { cfg.Reach = fleet.Reach{}; return "nobody has been invited" }},
 	} {
-		cfg := InviteConfig{
+		cfg := fleet.InviteConfig{
 			Location: statedir.Location{StateDir: filepath.Join(t.TempDir(), "state")}, Sandbox: "sb_1", TTL: time.Hour,
-			Reach: Reach{CA: cert, ServerName: "control.test", Relays: []string{"127.0.0.1:4433"}, RelayCA: cert},
+			Reach: fleet.Reach{CA: cert, ServerName: "control.test", Relays: []string{"127.0.0.1:4433"}, RelayCA: cert},
 			Out:   filepath.Join(t.TempDir(), "invitation.json"),
 		}
 		want := tt.spoil(&cfg)
-		err := Invite(t.Context(), cfg)
+		err := fleet.Invite(t.Context(), cfg)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: error %v, want one line with %q", tt.name, err, want)
 		}
@@ -464,8 +468,8 @@ func TestInviteUnwritable(t *testing.T) {
 	srv := p.agentListener()
 	token := p.invite("sb_1", nil)
 	for _, out := range []string{t.TempDir(), filepath.Join(t.TempDir(), "missing", "invitation.json")} {
-		err := Invite(t.Context(), InviteConfig{
-			Location: statedir.Location{StateDir: filepath.Join(p.dir, "state"), Database: p.database}, Sandbox: "sb_1", TTL: DefaultInvitationLife,
+		err := fleet.Invite(t.Context(), fleet.InviteConfig{
+			Location: statedir.Location{StateDir: filepath.Join(p.dir, "state"), Database: p.database}, Sandbox: "sb_1", TTL: fleet.DefaultInvitationLife,
 			Out: out, Now: p.clock.Now,
 		})
 		if _, ok := errors.AsType[*fs.PathError](err); !ok {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/fleet"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/statedir"
 	"github.com/fairlead/fairlead/protocol"
@@ -15,7 +16,7 @@ import (
 )
 
 // enrolConfig returns a working configuration and the device key in it.
-func enrolConfig(t *testing.T) (EnrolConfig, *jws.DeviceKey) {
+func enrolConfig(t *testing.T) (fleet.EnrolConfig, *jws.DeviceKey) {
 	t.Helper()
 	dir := t.TempDir()
 	device, err := jws.GenerateDeviceKey()
@@ -23,9 +24,9 @@ func enrolConfig(t *testing.T) (EnrolConfig, *jws.DeviceKey) {
 		t.Fatal(err)
 	}
 	cert, _, _ := testCertificate(t, "ca")
-	cfg := EnrolConfig{
+	cfg := fleet.EnrolConfig{
 		Location: statedir.Location{StateDir: filepath.Join(dir, "state")}, Sandbox: "sb_1", DeviceKey: filepath.Join(dir, "device.jwk"),
-		Reach:    Reach{CA: cert, ServerName: "control.fairlead.test", Relays: []string{"127.0.0.1:4433"}, RelayCA: cert},
+		Reach:    fleet.Reach{CA: cert, ServerName: "control.fairlead.test", Relays: []string{"127.0.0.1:4433"}, RelayCA: cert},
 		ValidFor: time.Hour, Out: filepath.Join(dir, "enrolment.json"),
 	}
 	writeFile(t, cfg.DeviceKey, device.PublicJWK(), 0o644)
@@ -35,7 +36,7 @@ func enrolConfig(t *testing.T) (EnrolConfig, *jws.DeviceKey) {
 func TestEnrol(t *testing.T) {
 	cfg, device := enrolConfig(t)
 	for range 2 { // a second time changes nothing that matters
-		if err := Enrol(t.Context(), cfg); err != nil {
+		if err := fleet.Enrol(t.Context(), cfg); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -71,7 +72,7 @@ func TestEnrol(t *testing.T) {
 	}
 
 	// The server goes on with the keys that enrol made.
-	keys, err := openKeys(cfg.StateDir, keyring.Options{})
+	keys, err := keyring.OpenIn(cfg.StateDir, keyring.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,7 @@ func TestEnrol(t *testing.T) {
 // TestEnrolAnotherKey: a sandbox keeps its key until an operator says otherwise.
 func TestEnrolAnotherKey(t *testing.T) {
 	cfg, _ := enrolConfig(t)
-	if err := Enrol(t.Context(), cfg); err != nil {
+	if err := fleet.Enrol(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	before, err := os.ReadFile(cfg.Out)
@@ -95,14 +96,14 @@ func TestEnrolAnotherKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, cfg.DeviceKey, other.PublicJWK(), 0o644)
-	if err := Enrol(t.Context(), cfg); protocol.KindOf(err) != protocol.KindConflict {
+	if err := fleet.Enrol(t.Context(), cfg); protocol.KindOf(err) != protocol.KindConflict {
 		t.Errorf("error %v, want a conflict", err)
 	}
 	if after, err := os.ReadFile(cfg.Out); err != nil || string(after) != string(before) {
 		t.Errorf("a refused enrolment was written: %v", err)
 	}
 	cfg.Replace = true
-	if err := Enrol(t.Context(), cfg); err != nil {
+	if err := fleet.Enrol(t.Context(), cfg); err != nil {
 		t.Error(err)
 	}
 }
@@ -110,21 +111,21 @@ func TestEnrolAnotherKey(t *testing.T) {
 func TestEnrolInvalid(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		spoil func(cfg *EnrolConfig) string // returns what the error must name
+		spoil func(cfg *fleet.EnrolConfig) string // returns what the error must name
 	}{
-		{"sandbox", func(cfg *EnrolConfig) string { cfg.Sandbox = ""; return "certificate for" }},
-		{"relay", func(cfg *EnrolConfig) string { cfg.Relays = []string{"nowhere"}; return `"nowhere"` }},
-		{"server name", func(cfg *EnrolConfig) string { cfg.ServerName = ""; return "server_name" }},
-		{"CA", func(cfg *EnrolConfig) string { cfg.CA = cfg.DeviceKey; return "control_plane.ca_pem" }},
-		{"missing CA", func(cfg *EnrolConfig) string { cfg.RelayCA = "missing.pem"; return "missing.pem" }},
-		{"missing key", func(cfg *EnrolConfig) string { cfg.DeviceKey = "missing.jwk"; return "missing.jwk" }},
-		{"no key", func(cfg *EnrolConfig) string { cfg.DeviceKey = cfg.CA; return cfg.CA }},
-		{"life", func(cfg *EnrolConfig) string { cfg.ValidFor = 0; return "certificate for" }},
+		{"sandbox", func(cfg *fleet.EnrolConfig) string { cfg.Sandbox = ""; return "certificate for" }},
+		{"relay", func(cfg *fleet.EnrolConfig) string { cfg.Relays = []string{"nowhere"}; return `"nowhere"` }},
+		{"server name", func(cfg *fleet.EnrolConfig) string { cfg.ServerName = ""; return "server_name" }},
+		{"CA", func(cfg *fleet.EnrolConfig) string { cfg.CA = cfg.DeviceKey; return "control_plane.ca_pem" }},
+		{"missing CA", func(cfg *fleet.EnrolConfig) string { cfg.RelayCA = "missing.pem"; return "missing.pem" }},
+		{"missing key", func(cfg *fleet.EnrolConfig) string { cfg.DeviceKey = "missing.jwk"; return "missing.jwk" }},
+		{"no key", func(cfg *fleet.EnrolConfig) string { cfg.DeviceKey = cfg.CA; return cfg.CA }},
+		{"life", func(cfg *fleet.EnrolConfig) string { cfg.ValidFor = 0; return "certificate for" }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg, _ := enrolConfig(t)
 			want := tt.spoil(&cfg)
-			err := Enrol(t.Context(), cfg)
+			err := fleet.Enrol(t.Context(), cfg)
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("error %v, want one line with %q", err, want)
 			}
@@ -143,7 +144,7 @@ func TestEnrolPrivateKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, cfg.DeviceKey, private, 0o600)
-	err = Enrol(t.Context(), cfg)
+	err = fleet.Enrol(t.Context(), cfg)
 	if err == nil {
 		t.Fatal("a private key was certified")
 	}

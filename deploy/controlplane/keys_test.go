@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/fleet"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
@@ -97,7 +98,7 @@ func TestCertificateKeepsKey(t *testing.T) {
 	if _, err := RotateKey(filepath.Join(p.dir, "state"), 0, p.clock.Now); err != nil {
 		t.Fatal(err)
 	}
-	p.clock.Advance(DefaultCertificateLife)
+	p.clock.Advance(fleet.DefaultCertificateLife)
 	if _, err := p.server.keys.Keys().Certificate(t.Context(), b.certificate); err != nil {
 		t.Errorf("a certificate of the old key: %v", err)
 	}

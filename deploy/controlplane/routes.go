@@ -14,7 +14,7 @@ import (
 func (s *Server) routes() []web.Route {
 	return slices.Concat(
 		s.peopleRoutes(), s.people.Routes(), s.grants.Routes(), s.commands.Routes(), s.boards.Routes(), s.contents.Routes(),
-		s.integrations.Routes(), s.notices.Routes(), s.list.Routes(), s.authorityRoutes(),
+		s.integrations.Routes(), s.notices.Routes(), s.list.Routes(), s.fleet.Routes(),
 	)
 }
 
@@ -30,21 +30,10 @@ func (s *Server) peopleRoutes() []web.Route {
 	}
 }
 
-// authorityRoutes are what relays ask for.
-func (s *Server) authorityRoutes() []web.Route {
-	return []web.Route{
-		web.Put("/internal/relays/{id}", s.putRelay).For(web.Relays),
-	}
-}
-
 // agentRoutes are those of the second listener, which agents reach through a
 // relay that can't read along.
 func (s *Server) agentRoutes() []web.Route {
-	all := append(slices.Concat(s.list.Routes(), s.commands.AgentRoutes(), s.integrations.AgentRoutes(), s.notices.AgentRoutes()),
-		web.Post("/enrol", s.postEnrol),
-		web.Post("/certificate", s.postCertificate),
-		web.Post("/audit/head", s.postAuditHead),
-	)
+	all := slices.Concat(s.list.Routes(), s.commands.AgentRoutes(), s.integrations.AgentRoutes(), s.notices.AgentRoutes(), s.fleet.AgentRoutes())
 	for i, rt := range all {
 		all[i] = rt.For(web.Agents)
 	}

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/fairlead/fairlead/deploy/controlplane"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/fleet"
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -16,7 +16,7 @@ func audits(c *program.Command) {
 }
 
 func verifyAudit(c *program.Command) {
-	var cfg controlplane.AuditConfig
+	var cfg fleet.AuditConfig
 	var sandbox, file string
 	c.String(&sandbox, "sandbox", "", "`id` of the sandbox whose log it is")
 	c.String(&cfg.StateDir, "state-dir", "", stateUsage+": what it keeps of the sandbox must agree")
@@ -26,7 +26,7 @@ func verifyAudit(c *program.Command) {
 	c.Arg(&file, "FILE")
 	c.Run(func(ctx context.Context, env *program.Env) error {
 		cfg.Sandbox, cfg.Files = protocol.SandboxID(sandbox), []string{file}
-		report, err := controlplane.VerifyAudit(ctx, cfg)
+		report, err := fleet.VerifyAudit(ctx, cfg)
 		for _, note := range report.Notes {
 			fmt.Fprintf(env.Stdout, "note: %s\n", note)
 		}
@@ -46,7 +46,7 @@ func auditHead(c *program.Command) {
 	c.String(&sandbox, "sandbox", "", "`id` of the sandbox")
 	c.Require("sandbox")
 	c.Run(func(ctx context.Context, env *program.Env) error {
-		b, err := controlplane.AuditedSandbox(ctx, at.Location, protocol.SandboxID(sandbox))
+		b, err := fleet.AuditedSandbox(ctx, at.Location, protocol.SandboxID(sandbox))
 		if err != nil {
 			return err
 		}

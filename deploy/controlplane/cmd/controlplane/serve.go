@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/fairlead/fairlead/deploy/controlplane"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/fleet"
 	"github.com/fairlead/fairlead/deploy/program"
 )
 
@@ -20,7 +21,7 @@ func serve(c *program.Command) {
 	c.String(&cfg.TLSCert, "tls-cert", "", "certificate `file` of --tls-listen, PEM")
 	c.String(&cfg.TLSKey, "tls-key", "", "key `file` of --tls-listen, PEM")
 	c.String(&cfg.AdminListen, "admin-listen", "", "`address` for health, metrics and profiles, which ask nobody who they are; empty: none")
-	c.Duration(&cfg.CertificateLife, "certificate-life", controlplane.DefaultCertificateLife, "how long the certificates last that sandboxes get by invitation and renewal")
+	c.Duration(&cfg.CertificateLife, "certificate-life", fleet.DefaultCertificateLife, "how long the certificates last that sandboxes get by invitation and renewal")
 	c.Int(&cfg.GrantsPerPerson, "grants-per-person", controlplane.DefaultGrantsPerPerson, "`number` of live grants that one person may have")
 	c.String(&cfg.DevSeed, "dev-seed", "", "`file` with development users, loaded at each start")
 	c.String(&readyFile, "ready-file", "", "`file` to write the addresses to, once they accept connections")

@@ -95,6 +95,20 @@ type view struct {
 	until  time.Time // zero: until the index changes
 }
 
+// Dir returns the directory of the keys in a state directory.
+func Dir(stateDir string) string { return filepath.Join(stateDir, "keys") }
+
+// OpenIn opens the keys in a state directory. It makes both where there are none.
+func OpenIn(stateDir string, opts Options) (*Ring, error) {
+	if err := private.MakeDir(stateDir); err != nil {
+		return nil, err
+	}
+	if err := private.MakeDir(Dir(stateDir)); err != nil {
+		return nil, err
+	}
+	return Open(Dir(stateDir), opts)
+}
+
 // Open opens the ring in dir, which must exist. It makes the first key when
 // there is none. Errors name the file that is at fault.
 func Open(dir string, opts Options) (*Ring, error) {

@@ -14,6 +14,14 @@ import (
 // Mode is the mode of every file that the control plane writes.
 const Mode = 0o600
 
+// MakeDir makes a directory for its owner alone; one that is there stays as it is.
+func MakeDir(dir string) error {
+	if dir == "" {
+		return errors.New("no state directory")
+	}
+	return os.MkdirAll(dir, 0o700)
+}
+
 // Read reads a file that holds secrets: at most limit bytes, and for its owner
 // alone.
 func Read(path string, limit int64) ([]byte, error) {

@@ -4,7 +4,6 @@ package statedir
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -32,12 +31,4 @@ func (l Location) OpenStore(ctx context.Context, now func() time.Time) (*store.S
 		return nil, errors.New("neither a state directory nor a database is named")
 	}
 	return store.Open(ctx, url, now)
-}
-
-// PrepareDir makes a state directory, for its owner alone.
-func PrepareDir(dir string) error {
-	if dir == "" {
-		return errors.New("no state directory")
-	}
-	return os.MkdirAll(dir, 0o700)
 }

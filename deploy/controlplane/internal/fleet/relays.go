@@ -1,4 +1,4 @@
-package controlplane
+package fleet
 
 import (
 	"context"
@@ -37,8 +37,8 @@ type otherRelay struct {
 
 // putRelay registers a relay's address for the next 30 s, or takes back the
 // registration of one that drains, and answers with the other relays.
-func (s *Server) putRelay(w *web.Writer, r *http.Request) error {
-	id, err := s.gate.Relay(w, r)
+func (f *Fleet) putRelay(w *web.Writer, r *http.Request) error {
+	id, err := f.Gate.Relay(w, r)
 	if err != nil {
 		return err
 	}
@@ -58,18 +58,18 @@ func (s *Server) putRelay(w *web.Writer, r *http.Request) error {
 	if err := protocol.CheckAddr(req.Tunnel); err != nil {
 		return protocol.Errorf(protocol.KindInvalid, "tunnel: %v", err)
 	}
-	now := s.clock.Now().UTC()
+	now := f.Clock.Now().UTC()
 	seen := now
 	if req.Draining {
 		seen = now.Add(-2 * relays.Life)
 	}
-	if err := s.store.Fleet.RegisterRelay(r.Context(), store.Relay{
+	if err := f.Store.RegisterRelay(r.Context(), store.Relay{
 		ID: id, URL: req.URL, Tunnel: req.Tunnel, PublicOrigin: req.PublicOrigin,
 	}, seen); err != nil {
 		return err
 	}
-	s.spread.Renew(id)
-	others, err := s.otherRelays(r.Context(), id, now)
+	f.Spread.Renew(id)
+	others, err := f.otherRelays(r.Context(), id, now)
 	if err != nil {
 		return err
 	}
@@ -77,8 +77,8 @@ func (s *Server) putRelay(w *web.Writer, r *http.Request) error {
 }
 
 // otherRelays lists the relays that are registered at now, but id.
-func (s *Server) otherRelays(ctx context.Context, id protocol.RelayID, now time.Time) ([]otherRelay, error) {
-	all, err := s.relays.Registered(ctx)
+func (f *Fleet) otherRelays(ctx context.Context, id protocol.RelayID, now time.Time) ([]otherRelay, error) {
+	all, err := f.Relays.Registered(ctx)
 	if err != nil {
 		return nil, err
 	}

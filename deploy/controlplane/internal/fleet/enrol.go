@@ -1,4 +1,4 @@
-package controlplane
+package fleet
 
 import (
 	"context"
@@ -30,6 +30,9 @@ type EnrolConfig struct {
 	Now func() time.Time // nil: time.Now
 }
 
+// maxJWKBytes bounds a file with a public key.
+const maxJWKBytes = 4 << 10
+
 // DefaultEnrolmentLife is how long a certificate made by [Enrol] lasts unless
 // the caller says otherwise.
 const DefaultEnrolmentLife = 90 * 24 * time.Hour
@@ -44,7 +47,7 @@ func Enrol(ctx context.Context, cfg EnrolConfig) error {
 	if err != nil {
 		return err
 	}
-	jwk, err := private.ReadPublic(cfg.DeviceKey, maxKeyBytes)
+	jwk, err := private.ReadPublic(cfg.DeviceKey, maxJWKBytes)
 	if err != nil {
 		return err
 	}
@@ -52,7 +55,7 @@ func Enrol(ctx context.Context, cfg EnrolConfig) error {
 	if err != nil {
 		return fmt.Errorf("device key %s: %w", cfg.DeviceKey, err)
 	}
-	keys, err := openKeys(cfg.StateDir, keyring.Options{Now: cfg.Now})
+	keys, err := keyring.OpenIn(cfg.StateDir, keyring.Options{Now: cfg.Now})
 	if err != nil {
 		return err
 	}

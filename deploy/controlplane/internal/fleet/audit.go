@@ -1,4 +1,4 @@
-package controlplane
+package fleet
 
 import (
 	"cmp"
@@ -28,7 +28,7 @@ const auditHashBytes = 32
 // postAuditHead keeps the newest head of a sandbox's audit log, so that a log
 // that was cut or written again can be told from the one that was. KindConflict
 // says that the log forked or went back.
-func (s *Server) postAuditHead(w *web.Writer, r *http.Request) error {
+func (f *Fleet) postAuditHead(w *web.Writer, r *http.Request) error {
 	var req protocol.AuditHeadRequest
 	if err := web.ReadBody(r, &req); err != nil {
 		return err
@@ -37,7 +37,7 @@ func (s *Server) postAuditHead(w *web.Writer, r *http.Request) error {
 	if err != nil || len(hash) != auditHashBytes || hex.EncodeToString(hash) != req.Head.Hash || req.Head.Sequence == 0 {
 		return protocol.Errorf(protocol.KindInvalid, "head: want a sequence from 1 and a hash of %d bytes in lower-case hexadecimal digits", auditHashBytes)
 	}
-	sandbox, key, err := s.devices.Certified(r.Context(), req.Certificate)
+	sandbox, key, err := f.Devices.Certified(r.Context(), req.Certificate)
 	if err != nil {
 		return err
 	}
@@ -47,9 +47,9 @@ func (s *Server) postAuditHead(w *web.Writer, r *http.Request) error {
 	if !jws.VerifyDevice(key.Public, protocol.AuditTranscript(sandbox, req.Head.Sequence, req.Head.Hash), req.Signature) {
 		return protocol.Errorf(protocol.KindUnauthenticated, "the head is not signed by the certified key")
 	}
-	err = s.store.Fleet.PutAuditHead(r.Context(), req.Head, req.Signature)
+	err = f.Store.PutAuditHead(r.Context(), req.Head, req.Signature)
 	if err != nil && protocol.KindOf(err) == protocol.KindConflict {
-		s.logger.Error("an audit log does not go on where it was", "sandbox", sandbox, "sequence", req.Head.Sequence)
+		f.Logger.Error("an audit log does not go on where it was", "sandbox", sandbox, "sequence", req.Head.Sequence)
 	}
 	if err != nil {
 		return err
@@ -73,12 +73,12 @@ type AuditConfig struct {
 	// one within a second.
 	Settle time.Duration
 
-	wait func(context.Context, time.Duration) error // for Settle; nil: as long as it says
+	Wait func(context.Context, time.Duration) error // waits for Settle; nil: as long as it says
 }
 
 // Bounds of the wait for a log that is being written.
 const (
-	auditSettle   = 1500 * time.Millisecond
+	AuditSettle   = 1500 * time.Millisecond // unless a configuration says otherwise
 	auditAttempts = 3
 	auditFresh    = 5 * time.Second // when a file was written last that may be
 )
@@ -126,9 +126,9 @@ func VerifyAudit(ctx context.Context, cfg AuditConfig) (AuditReport, error) {
 
 // settle waits until an agent has written what it is writing.
 func (cfg *AuditConfig) settle(ctx context.Context) error {
-	long := cmp.Or(cfg.Settle, auditSettle)
-	if cfg.wait != nil {
-		return cfg.wait(ctx, long)
+	long := cmp.Or(cfg.Settle, AuditSettle)
+	if cfg.Wait != nil {
+		return cfg.Wait(ctx, long)
 	}
 	return pause.For(ctx, long)
 }
@@ -219,7 +219,7 @@ func auditFiles(names []string) ([]string, error) {
 func (cfg *AuditConfig) expect(ctx context.Context) (audit.Expect, error) {
 	expect := audit.Expect{Sandbox: cfg.Sandbox}
 	if cfg.DeviceKey != "" {
-		jwk, err := private.ReadPublic(cfg.DeviceKey, maxKeyBytes)
+		jwk, err := private.ReadPublic(cfg.DeviceKey, maxJWKBytes)
 		if err != nil {
 			return expect, err
 		}
@@ -228,7 +228,7 @@ func (cfg *AuditConfig) expect(ctx context.Context) (audit.Expect, error) {
 		}
 	}
 	if cfg.Head != "" {
-		data, err := private.ReadPublic(cfg.Head, maxKeyBytes)
+		data, err := private.ReadPublic(cfg.Head, maxJWKBytes)
 		if err != nil {
 			return expect, err
 		}

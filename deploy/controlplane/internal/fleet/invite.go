@@ -1,4 +1,4 @@
-package controlplane
+package fleet
 
 import (
 	"context"
@@ -63,7 +63,7 @@ func Invite(ctx context.Context, cfg InviteConfig) error {
 	if err != nil {
 		return err
 	}
-	if err := statedir.PrepareDir(cfg.StateDir); err != nil {
+	if err := private.MakeDir(cfg.StateDir); err != nil {
 		return err
 	}
 	out, err := program.PrepareFile(cfg.Out, text, private.Mode) // an invitation that nobody can read mustn't be stored
