@@ -5,39 +5,23 @@ package agent
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/protocol/jws"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/audit"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/authority"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/egress"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/executor"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/ledger"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/link"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/loopback"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/uplink"
 	"github.com/fairlead/fairlead/tunnel"
 )
-
-// noteTimeout bounds the recording of what an earlier process left undone.
-const noteTimeout = 5 * time.Second
 
 // shutdownTimeout bounds how long terminals get to end with the agent.
 const shutdownTimeout = 5 * time.Second
@@ -45,21 +29,10 @@ const shutdownTimeout = 5 * time.Second
 // Agent is the agent of one sandbox. Make one with New, then Run it once.
 type Agent struct {
 	// Static after construction.
-	cfg        Config
-	log        *slog.Logger
-	instance   string // of this process, random
-	identity   *authority.Identity
-	authority  *authority.Authority
-	ledger     *ledger.Ledger
-	audit      *audit.Log
-	recordings *recording.Store
-	host       *terminal.Host
-	features   *feature.Set // closes what was opened, the last first
-	egress     *egress.Gate
-	link       *link.Link
-	tunnels    *uplink.Tunnels
-	status     *reporter
-	secrets    *mask.Secrets
+	*base
+	host   *terminal.Host
+	link   *link.Link
+	status *reporter
 }
 
 // Run enrols the sandbox where that is still to be done, and runs its agent
@@ -100,14 +73,60 @@ func New(cfg Config) (*Agent, error) {
 	if err := harden(); err != nil {
 		return nil, err
 	}
-	a := &Agent{cfg: cfg, instance: strings.ToLower(rand.Text()), secrets: &mask.Secrets{}, features: &feature.Set{}}
-	a.log = slog.New(a.secrets.Handler(cfg.Logger.Handler()))
-	for _, step := range []func() error{a.load, a.build} {
-		if err := step(); err != nil {
-			return nil, errors.Join(err, a.features.Close())
-		}
+	b, err := newBase(cfg)
+	if err != nil {
+		return nil, err
+	}
+	a, err := build(b)
+	if err != nil {
+		return nil, errors.Join(err, b.features.Close())
 	}
 	return a, nil
+}
+
+// build makes the terminals' host, the features, and what serves relays. Programs
+// of terminals find the features around them: the host knows the Set, which is
+// complete before a relay can ask for the first terminal.
+func build(b *base) (*Agent, error) {
+	listeners, err := b.cfg.listen()
+	if err != nil {
+		return nil, err
+	}
+	b.features.Add(listeners)
+	recordings, err := b.cfg.openRecordings(b.log)
+	if err != nil {
+		return nil, err
+	}
+	older, err := b.cfg.openSpill(b.log)
+	if err != nil {
+		return nil, err
+	}
+	if older != nil {
+		b.features.Add(older)
+	}
+	isolation := isolation()
+	program, err := ownProgram(b.cfg.Homes, isolation == terminal.IsolationUID)
+	if err != nil {
+		return nil, err
+	}
+	host, err := terminal.NewHost(terminal.Config{
+		Workspace: b.cfg.Workspace, Homes: b.cfg.Homes, Isolation: isolation, Logger: b.log,
+		AllowPrivileges: b.cfg.AllowPrivileges, Passwd: b.cfg.userList(isolation, b.log),
+		Recordings: recordings, Spill: older, Revoked: b.authority.Trust.Revocations.Set, Leases: b.audit, Turns: b.authority.Outbox,
+		SearchPath: terminal.DefaultSearchPath + ":" + filepath.Dir(program), Features: b.features,
+	})
+	if err != nil {
+		return nil, err
+	}
+	ports := loopback.Ports{Agent: listeners.ports(), Terminals: host}
+	served, status, err := (&builder{b, listeners, ports, program, host, recordings}).build()
+	if err != nil {
+		host.Shutdown(context.Background()) // it has no terminals yet
+		return nil, err
+	}
+	b.log.Info("agent ready", "sandbox", b.identity.Enrolment.SandboxID, "instance", b.instance,
+		"isolation", isolation, "revision", b.cfg.Revision)
+	return &Agent{base: b, host: host, link: served, status: status}, nil
 }
 
 // harden keeps what this process holds to itself: terminals run programs we
@@ -131,147 +150,17 @@ func leaveCores() {
 	}
 }
 
-// load reads the state directory.
-func (a *Agent) load() (err error) {
-	if a.identity, err = authority.Load(a.cfg.StateDir, a.cfg.Enrolment); err != nil {
-		return err
-	}
-	if a.ledger, err = ledger.Open(filepath.Join(a.cfg.StateDir, "ledger"), time.Now); err != nil {
-		return err
-	}
-	a.features.Add(a.ledger)
-	enrolment := a.identity.Enrolment
-	if len(a.cfg.Relays) == 0 {
-		a.cfg.Relays = enrolment.Relays
-	}
-	a.tunnels = uplink.New(uplink.Options{
-		Relays: a.cfg.Relays, TLS: a.identity.RelayTLS, Carriers: a.cfg.carriers(),
-		Hello: protocol.Hello{
-			SandboxID: enrolment.SandboxID, InstanceID: a.instance, Revision: a.cfg.Revision, Isolation: string(isolation()),
-		},
-		Generations: a.ledger, Log: a.log, Patience: a.cfg.patience,
-	})
-	a.status = newReporter(&a.cfg, a.log)
-	a.audit, err = audit.Open(audit.Options{
-		Dir: filepath.Join(a.cfg.StateDir, "audit"), Sandbox: enrolment.SandboxID, Device: a.identity.Device,
-		Now: time.Now, Logger: a.log, Changed: a.status.news,
-	})
-	if err != nil {
-		return err
-	}
-	a.features.Add(a.audit)
-	a.authority, err = authority.Open(authority.Options{
-		Identity: a.identity, KeysMaxAge: a.cfg.KeysMaxAge, Dialer: a.tunnels, Audit: a.audit,
-		Changed: a.status.news, Log: a.log,
-	})
-	if err != nil {
-		return err
-	}
-	a.features.Add(a.authority)
-	return nil
-}
-
-// isolation returns how far terminals can be kept apart.
-func isolation() terminal.Isolation {
-	if os.Geteuid() == 0 {
-		return terminal.IsolationUID
-	}
-	return terminal.IsolationNone
-}
-
-// build makes the terminals' host, the features, and what serves relays. Programs
-// of terminals find the features around them: the host knows the Set, which is
-// complete before a relay can ask for the first terminal.
-func (a *Agent) build() error {
-	listeners, err := a.cfg.listen()
-	if err != nil {
-		return err
-	}
-	a.features.Add(listeners)
-	if a.recordings, err = a.cfg.openRecordings(a.log); err != nil {
-		return err
-	}
-	older, err := a.cfg.openSpill(a.log)
-	if err != nil {
-		return err
-	}
-	if older != nil {
-		a.features.Add(older)
-	}
-	isolation := isolation()
-	program, err := ownProgram(a.cfg.Homes, isolation == terminal.IsolationUID)
-	if err != nil {
-		return err
-	}
-	a.host, err = terminal.NewHost(terminal.Config{
-		Workspace: a.cfg.Workspace, Homes: a.cfg.Homes, Isolation: isolation, Logger: a.log,
-		AllowPrivileges: a.cfg.AllowPrivileges, Passwd: a.cfg.userList(isolation, a.log),
-		Recordings: a.recordings, Spill: older, Revoked: a.authority.Trust.Revocations.Set, Leases: a.audit, Turns: a.authority.Outbox,
-		SearchPath: terminal.DefaultSearchPath + ":" + filepath.Dir(program), Features: a.features,
-	})
-	if err != nil {
-		return err
-	}
-	if err := a.fill(listeners, program); err != nil {
-		a.host.Shutdown(context.Background()) // it has no terminals yet
-		return err
-	}
-	a.log.Info("agent ready", "sandbox", a.identity.Enrolment.SandboxID, "instance", a.instance,
-		"isolation", isolation, "revision", a.cfg.Revision)
-	return nil
-}
-
-// fill makes the features and what serves them to relays.
-func (a *Agent) fill(l listeners, program string) error {
-	if a.host.Isolation() == terminal.IsolationUID {
-		if err := checkReach(a.cfg.Workspace, a.cfg.Homes); err != nil {
-			return err
-		}
-	}
-	b := &builder{a, l, loopback.Ports{Agent: l.ports(), Terminals: a.host}, program}
-	if err := b.network(); err != nil {
-		return err
-	}
-	if err := b.agents(); err != nil {
-		return err
-	}
-	run, err := b.sandbox()
-	if err != nil {
-		return err
-	}
-	a.noteLost(run)
-	a.link = &link.Link{
-		Sandbox: a.identity.Enrolment.SandboxID, Keys: a.authority.Trust.Keys, Host: a.host, Arrive: func() link.Execute { return run.Arrive().Execute },
-		Recordings: a.recordings, Revision: a.cfg.Revision, Log: a.log,
-		Followed: feature.Of[feature.Followed](a.features), Services: []feature.Router{a.features},
-		Grants: lifetime.New(lifetime.Options{Revoked: a.authority.Trust.Revocations.Set, Skew: jws.Skew}),
-	}
-	return nil
-}
-
-func (a *Agent) health() health { return health{a.tunnels, a.authority, a.ledger, a.audit, a.egress} }
-
-// noteLost records the commands whose outcomes an earlier process took with it.
-func (a *Agent) noteLost(run *executor.Executor) {
-	ctx, cancel := context.WithTimeout(context.Background(), noteTimeout)
-	defer cancel()
-	if err := run.NoteLost(ctx); err != nil {
-		a.log.Warn("lost commands not recorded", "err", err)
-	}
-}
-
 // Run keeps tunnels to up to two relays until ctx ends, or until another copy
 // of this sandbox takes over, which is an error.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var keeping sync.WaitGroup // Run waits for it
-	keeping.Go(func() { a.status.keep(ctx, a.health(), a.tunnels) })
-	keeping.Go(func() { a.features.Run(ctx) })
+	var running sync.WaitGroup // Run waits for it
+	running.Go(func() { a.features.Run(ctx) })
 	err := a.tunnels.Run(ctx, a.authority.Credentials, a)
 	cancel()
-	keeping.Wait()
+	running.Wait()
 	return err
 }
 
@@ -291,6 +180,6 @@ func (a *Agent) close() {
 	a.host.Shutdown(ctx)
 	a.link.Wait()
 	if err := a.features.Close(); err != nil {
-		a.log.Warn("the sandbox's features were not wholly closed", "err", err)
+		a.log.Warn("not all was closed", "err", err)
 	}
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"os"
@@ -8,6 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
+	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/broker"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/browser"
@@ -19,6 +22,7 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/files/workspace"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hooks"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/integration"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/link"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/loopback"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/mcp"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/metrics"
@@ -26,18 +30,55 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/peer"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/preview"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/tools"
 )
 
+// noteTimeout bounds the recording of what an earlier process left undone.
+const noteTimeout = 5 * time.Second
+
 // A builder makes the features of a sandbox, in the order in which they need each
 // other. Whatever it has made by the time that something fails is in the Set.
 type builder struct {
-	*Agent
-	listeners listeners
-	ports     loopback.Ports
-	program   string // the path of this program, for terminals
+	*base
+	listeners  listeners
+	ports      loopback.Ports
+	program    string // the path of this program, for terminals
+	host       *terminal.Host
+	recordings *recording.Store
+}
+
+// build makes the features, and what serves them to relays.
+func (b *builder) build() (*link.Link, *reporter, error) {
+	if b.isolated() {
+		if err := checkReach(b.cfg.Workspace, b.cfg.Homes); err != nil {
+			return nil, nil, err
+		}
+	}
+	gate, err := b.network()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := b.agents(gate); err != nil {
+		return nil, nil, err
+	}
+	run, status, err := b.sandbox(gate)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), noteTimeout)
+	defer cancel()
+	if err := run.NoteLost(ctx); err != nil {
+		b.log.Warn("lost commands not recorded", "err", err)
+	}
+	return &link.Link{
+		Sandbox: run.Sandbox, Keys: run.Keys, Host: b.host, Arrive: func() link.Execute { return run.Arrive().Execute },
+		Recordings: b.recordings, Revision: b.cfg.Revision, Log: b.log,
+		Followed: feature.Of[feature.Followed](b.features), Services: []feature.Router{b.features},
+		Grants: lifetime.New(lifetime.Options{Revoked: b.authority.Trust.Revocations.Set, Skew: jws.Skew}),
+	}, status, nil
 }
 
 // isolated reports whether each terminal has a user of its own.
@@ -54,26 +95,26 @@ func (b *builder) peerUID() func(local, remote netip.AddrPort) (int, error) {
 
 // network adds what stands between programs and the network: approvals, the
 // broker, variables and secrets, and the egress proxy.
-func (b *builder) network() error {
+func (b *builder) network() (*egress.Gate, error) {
 	sandbox := b.identity.Enrolment.SandboxID
 	key, err := b.identity.Device.ECDH()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	static, err := outbound.ParseStatic(b.cfg.OutboundHosts)
 	if err != nil {
-		return fmt.Errorf("--outbound-hosts: %w", err)
+		return nil, fmt.Errorf("--outbound-hosts: %w", err)
 	}
 	rules, err := egress.OpenRules(filepath.Join(b.cfg.StateDir, "egress.json"), b.cfg.Egress)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	approvals, err := approval.Open(approval.Options{
 		Dir: filepath.Join(b.cfg.StateDir, "approvals"), Logger: b.log,
 		Listeners: []approval.Listener{b.audit, b.authority.Outbox},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	b.features.Add(approvals, approval.Metrics{Log: approvals})
 	dialer := &outbound.Dialer{Static: static}
@@ -82,30 +123,30 @@ func (b *builder) network() error {
 		Masker: func() broker.Masker { return b.secrets.Stream() },
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	b.features.Add(brokers, broker.Metrics{Server: brokers})
 	b.features.Add(approval.Decisions{Approvals: approvals, Egress: rules, Broker: brokers, Log: b.log})
 	b.features.Add(environment.New(environment.Options{
-		Broker: brokers, Terminals: b.host, Secrets: b.secrets, Seal: environment.DeviceSeal{Key: key, Sandbox: sandbox},
+		Broker: brokers, Terminals: b.host, Masks: b.secrets, Seal: environment.DeviceSeal{Key: key, Sandbox: sandbox},
 	}))
 	proxy, err := egress.New(egress.Config{
 		Listener: b.listeners.egress, Rules: rules, Approver: approvals, Dialer: dialer, Agent: b.ports, PeerUID: b.peerUID(), Log: b.log,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	b.egress = egress.NewGate(egress.GateOptions{
+	gate := egress.NewGate(egress.GateOptions{
 		Sandbox: sandbox, On: b.cfg.Egress, Isolated: b.isolated(), Rules: rules, Proxy: proxy, Static: static.Hosts(), Log: b.log,
 	})
-	b.features.Add(b.egress, egress.Metrics{Proxy: proxy}) // its variables count before those of users
-	return nil
+	b.features.Add(gate, egress.Metrics{Proxy: proxy}) // its variables count before those of users
+	return gate, nil
 }
 
 // agents adds what coding agents work with: tools, the files, the session's
 // browser, accounts that people have attached, and settings in which agents find
 // all that.
-func (b *builder) agents() error {
+func (b *builder) agents(gate *egress.Gate) error {
 	options := workspace.Options{Dir: b.cfg.Workspace, Logger: b.log}
 	if b.isolated() {
 		options.Own, options.Owner = b.host.OwnsUID, b.fileOwner
@@ -123,7 +164,7 @@ func (b *builder) agents() error {
 	}
 	refused := browser.NewMetrics()
 	browsers, err := browser.New(browser.Options{
-		Dir: filepath.Join(own, "browser"), Accounts: b.host, Start: b.startBrowser, Egress: b.egress, Ports: b.ports,
+		Dir: filepath.Join(own, "browser"), Accounts: b.host, Start: b.startBrowser, Egress: gate, Ports: b.ports,
 		PeerUID: peer.UID, Secrets: b.secrets, Metrics: refused, Log: b.log,
 	})
 	if err != nil {
@@ -167,8 +208,8 @@ func (b *builder) startBrowser(cmd *exec.Cmd) (kill func(), err error) {
 }
 
 // sandbox adds what is about the sandbox as a whole: its terminals, which end
-// before anything else, its commands and its metrics.
-func (b *builder) sandbox() (*executor.Executor, error) {
+// before anything else, its commands, its metrics, and how it says that it is.
+func (b *builder) sandbox(gate *egress.Gate) (*executor.Executor, *reporter, error) {
 	b.features.Add(&preview.Preview{Ports: b.ports, Log: b.log})
 	b.features.Add(feature.Sandbox{Sessions: b.features, Grants: b.authority.Trust.Revocations, Log: b.log})
 	b.features.Add(terminal.Feature{Host: b.host})
@@ -177,14 +218,17 @@ func (b *builder) sandbox() (*executor.Executor, error) {
 		Operations: b.features.Operations(), Callbacks: b.authority.Outbox,
 		Now: time.Now, Log: b.log,
 	}
-	b.features.Add(executor.Metrics{Executor: run}, b.tunnels, healthMetrics{b.health()})
+	status := &reporter{
+		cfg: &b.cfg, log: b.log, news: b.news, health: health{b.tunnels, b.authority, b.ledger, b.audit, gate},
+	}
+	b.features.Add(executor.Metrics{Executor: run}, b.tunnels, status, healthMetrics{status.health})
 	shown, err := metrics.New(metrics.Options{
-		Terminals: b.host, Egress: b.egress, Collectors: b.features.Collectors(),
+		Terminals: b.host, Egress: gate, Collectors: b.features.Collectors(),
 		Workspace: b.cfg.Workspace, Revision: b.cfg.Revision, Started: time.Now(), Log: b.log,
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	b.features.Add(shown)
-	return run, nil
+	return run, status, nil
 }

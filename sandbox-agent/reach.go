@@ -70,3 +70,11 @@ func (c *Config) userList(isolation terminal.Isolation, log *slog.Logger) *passw
 	}
 	return list
 }
+
+// isolation returns how far terminals can be kept apart.
+func isolation() terminal.Isolation {
+	if os.Geteuid() == 0 {
+		return terminal.IsolationUID
+	}
+	return terminal.IsolationNone
+}

@@ -84,17 +84,14 @@ func (c *Config) say(s Status) {
 // A reporter tells relays and the status file how the agent is.
 type reporter struct {
 	// Static after construction.
-	cfg  *Config
-	log  *slog.Logger
-	news chan struct{} // 1 element: something may have changed
+	cfg    *Config
+	log    *slog.Logger
+	news   <-chan struct{} // something may have changed
+	health health
 
 	// Guarded by mu.
 	mu       sync.Mutex
 	problems []protocol.Problem
-}
-
-func newReporter(cfg *Config, log *slog.Logger) *reporter {
-	return &reporter{cfg: cfg, log: log, news: make(chan struct{}, 1)}
 }
 
 // greet tells a relay that is new how the agent is.
@@ -111,16 +108,16 @@ func (r *reporter) send(session *tunnel.Session) {
 	}
 }
 
-// keep reports what changes of a health until ctx ends.
-func (r *reporter) keep(ctx context.Context, of health, tunnels *uplink.Tunnels) {
+// Run implements [feature.Runner]: it reports what changes until ctx ends.
+func (r *reporter) Run(ctx context.Context) {
 	ticker := time.NewTicker(statusInterval)
 	defer ticker.Stop()
 	var last *Status // nil: the file doesn't say it
 	failed := false
 	for {
-		changed := tunnels.Changed()
-		next := of.status(time.Now())
-		r.tell(next.Problems, tunnels.Sessions())
+		changed := r.health.tunnels.Changed()
+		next := r.health.status(time.Now())
+		r.tell(next.Problems, r.health.tunnels.Sessions())
 		if last == nil || !reflect.DeepEqual(*last, next) {
 			err := r.cfg.writeStatus(next)
 			if last = &next; err != nil {

@@ -136,7 +136,7 @@ func TestDamagedLedger(t *testing.T) {
 	must(t, err)
 	w.runUntilEnd(a)
 	waitFor(t, "a tunnel", func() bool { return len(a.tunnels.Status()) == 1 })
-	if s := a.health().status(time.Now()); s.Ready || len(s.Problems) != 1 || s.Problems[0].Name != protocol.ProblemLedger {
+	if s := a.status.health.status(time.Now()); s.Ready || len(s.Problems) != 1 || s.Problems[0].Name != protocol.ProblemLedger {
 		t.Errorf("%+v", s)
 	}
 	if _, err := a.host.Create(within(t), "ses_1", "pty_1", op.PTYCreate{Command: "true"}); err != nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/route"
 )
 
@@ -174,12 +173,10 @@ func (p *pipeRecorder) Flush()                         {}
 const secret = `sk-very"secret-value`
 
 var maskedSecret = func() *mask.Secrets {
-	set, err := redact.Compile([]string{secret})
-	if err != nil {
+	secrets := &mask.Secrets{}
+	if _, err := secrets.Change([]string{secret}); err != nil {
 		panic(err)
 	}
-	secrets := &mask.Secrets{}
-	secrets.Use(set)
 	return secrets
 }()
 

@@ -16,7 +16,6 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 )
 
@@ -61,12 +60,19 @@ type Terminals interface {
 	ApplyEnv(session protocol.SessionID, pty protocol.PTYID, script []byte) error
 }
 
+// Masks hide secrets in everything but terminals. *mask.Secrets does.
+type Masks interface {
+	// Change has these secrets hidden, and no others. Where it fails nothing
+	// changes.
+	Change(secrets []string) (*redact.Set, error)
+}
+
 // Options say how a Store works.
 type Options struct {
 	Broker    Broker // nil: no secret can be protected
 	Terminals Terminals
-	Secrets   *mask.Secrets // has all values masked in everything else
-	Seal      Seal          // opens what commands bring
+	Masks     Masks
+	Seal      Seal // opens what commands bring
 }
 
 // A scope is a session, or one terminal of it where pty isn't empty.
@@ -308,14 +314,10 @@ func (s *Store) publish(session protocol.SessionID, seen map[string]bool) error 
 			len(all), redact.MaxSecrets)
 	}
 	secrets := slices.Sorted(maps.Keys(all))
-	set, err := redact.Compile(secrets)
-	switch {
-	case errors.Is(err, redact.ErrTooMany):
-		return protocol.Errorf(protocol.KindTooMany, "%w", redact.ErrTooMany)
-	case err != nil:
-		return protocol.Errorf(protocol.KindInvalid, "a secret is too short to be masked, without what can't be seen of it")
+	set, err := s.opts.Masks.Change(secrets)
+	if err != nil {
+		return err
 	}
-	s.opts.Secrets.Use(set)
 	s.opts.Terminals.SetSecrets(set, secrets)
 	return nil
 }

@@ -122,12 +122,16 @@ type fixture struct {
 	*Store
 	*fakeTerminals
 	broker *fakeBroker
-	masked *mask.Secrets // elsewhere
 }
 
+// noMasks stand for those of everything but terminals.
+type noMasks struct{}
+
+func (noMasks) Change([]string) (*redact.Set, error) { return nil, nil }
+
 func newFixture() *fixture {
-	f := &fixture{broker: newBroker(), fakeTerminals: newTerminals(), masked: &mask.Secrets{}}
-	f.Store = New(Options{Broker: f.broker, Terminals: f.fakeTerminals, Secrets: f.masked})
+	f := &fixture{broker: newBroker(), fakeTerminals: newTerminals()}
+	f.Store = New(Options{Broker: f.broker, Terminals: f.fakeTerminals, Masks: noMasks{}})
 	return f
 }
 
@@ -222,7 +226,7 @@ func TestSecrets(t *testing.T) {
 // TestMaskedFirst: no terminal can have a secret before output is masked.
 func TestMaskedFirst(t *testing.T) {
 	terminals, elsewhere := newTerminals(), &mask.Secrets{}
-	s := New(Options{Terminals: terminals, Secrets: elsewhere})
+	s := New(Options{Terminals: terminals, Masks: elsewhere})
 	terminals.masking = func() {
 		if env, err := s.Environ(sid, pid, 1); err != nil || len(env) != 0 {
 			t.Errorf("already there: %q, %v", env, err)
@@ -303,6 +307,7 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("protected without a broker: %v", err)
 	}
 	f := newFixture()
+	f.opts.Masks = &mask.Secrets{}
 	if err := f.Apply(sid, "", secret("A", "01\x1b[0m\x1b[0m", false), nil, false); protocol.KindOf(err) != protocol.KindInvalid {
 		t.Errorf("not enough of it can be seen: %v", err)
 	}

@@ -4,10 +4,12 @@ package mask
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 )
 
@@ -17,8 +19,19 @@ type Secrets struct {
 	set atomic.Pointer[redact.Set] // nil: none
 }
 
-// Use has the secrets of set hidden from now on, and no others.
-func (s *Secrets) Use(set *redact.Set) { s.set.Store(set) }
+// Change has these secrets hidden from now on, and no others, and returns what
+// finds them. It fails with KindTooMany or KindInvalid, and changes nothing then.
+func (s *Secrets) Change(secrets []string) (*redact.Set, error) {
+	set, err := redact.Compile(secrets)
+	switch {
+	case errors.Is(err, redact.ErrTooMany):
+		return nil, protocol.Errorf(protocol.KindTooMany, "%w", redact.ErrTooMany)
+	case err != nil:
+		return nil, protocol.Errorf(protocol.KindInvalid, "a secret is too short to be masked, without what can't be seen of it")
+	}
+	s.set.Store(set)
+	return set, nil
+}
 
 func (s *Secrets) current() *redact.Set {
 	if s == nil {

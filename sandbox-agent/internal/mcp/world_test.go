@@ -19,7 +19,6 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/route"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
@@ -114,14 +113,12 @@ func newWorld(t testing.TB, adjust ...func(*Options)) *world {
 			return toolbox.Text(`{"items":[]}`), nil
 		}),
 	}
-	masked, err := redact.Compile([]string{leak})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var mux http.ServeMux
 	server := httptest.NewUnstartedServer(&mux)
 	opts := Options{Listener: server.Listener, Terminals: w, Sets: []toolbox.Set{w.shelf}, Secrets: &mask.Secrets{}}
-	opts.Secrets.Use(masked)
+	if _, err := opts.Secrets.Change([]string{leak}); err != nil {
+		t.Fatal(err)
+	}
 	for _, f := range adjust {
 		f(&opts)
 	}
