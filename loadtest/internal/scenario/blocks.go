@@ -8,19 +8,18 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 )
 
-// A side is one of those that are measured in turn: fairlead, and what it is
-// compared with.
+// A side is one of those that are measured in turn: fairlead, or its baseline.
 type side struct {
 	phase  string             // of its groups while it is measured
 	groups []*generator.Group // are told the phase; a side whose group is nil is left out
 	run    func(ctx context.Context, block int) error
 }
 
-// maxBlocks is where a ratio that is still undecided counts as missed.
+// maxBlocks bounds the blocks: a bound that is undecided then is missed.
 const maxBlocks = 30
 
-// EachBlock runs block 0, 1, … until there are as many as wanted and every bound
-// on a ratio is decided, 30 at most. In each block every side is measured once.
+// EachBlock runs blocks until there are as many as wanted and every bound on a
+// ratio is decided, at most 30. In each block every side is measured once.
 func (e *Env) EachBlock(ctx context.Context, phase string, sides ...side) error {
 	wanted := max(e.Options.Blocks, 1)
 	for block := 0; block < wanted; block++ {
@@ -36,8 +35,8 @@ func (e *Env) EachBlock(ctx context.Context, phase string, sides ...side) error 
 	return nil
 }
 
-// inTurn measures every side once. Each block begins with another one, so that
-// a machine that slows down favours nobody.
+// inTurn measures every side once. Each block begins with another side, so that
+// a machine that becomes slower favours none.
 func inTurn(ctx context.Context, block int, sides ...side) error {
 	for i := range sides {
 		s := sides[(i+block)%len(sides)]
@@ -57,7 +56,7 @@ func inTurn(ctx context.Context, block int, sides ...side) error {
 	return nil
 }
 
-// undecided reports whether more blocks would tell whether a bound holds.
+// undecided reports whether more blocks would decide a bound.
 func (e *Env) undecided() bool {
 	if len(e.Options.SLOs) == 0 {
 		return false
@@ -70,7 +69,7 @@ func (e *Env) undecided() bool {
 	return false
 }
 
-// beginAll has the groups that there are measure from now on.
+// beginAll makes groups record from now on. Groups may be nil.
 func beginAll(ctx context.Context, all ...*generator.Group) error {
 	for _, g := range groups(all...) {
 		if err := g.Begin(ctx, time.Now()); err != nil {
@@ -80,7 +79,7 @@ func beginAll(ctx context.Context, all ...*generator.Group) error {
 	return nil
 }
 
-// groups returns those that there are.
+// groups returns those that are not nil.
 func groups(all ...*generator.Group) []*generator.Group {
 	var some []*generator.Group
 	for _, g := range all {

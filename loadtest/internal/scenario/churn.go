@@ -84,10 +84,10 @@ type churnOptions struct {
 const (
 	// sessionWait bounds one short session.
 	sessionWait = 20 * time.Second
-	// warmSessions is how many come before the baseline is taken: pools and
-	// connections that stay are there then.
+	// warmSessions is how many sessions come before the baseline is taken: then
+	// pools are filled, and lasting connections open.
 	warmSessions = 50
-	// The bounds within which a process is as before: it isn't waited for longer.
+	// Within these bounds a process counts as unchanged.
 	sameGoroutines, sameFDs, sameHeap = 10, 5, 5 << 20
 )
 
@@ -137,8 +137,8 @@ func runChurn(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// tellGrowth tells by how much a process uses more than before, as far as that
-// is known.
+// tellGrowth records by how much a process uses more than before, as far as
+// that is known.
 func tellGrowth(out *measure.Collection, name string, was, now measure.Resource) {
 	for _, g := range []struct {
 		figure   string
@@ -155,7 +155,7 @@ func tellGrowth(out *measure.Collection, name string, was, now measure.Resource)
 	}
 }
 
-// run has so many sessions, one at a time on each terminal.
+// run opens so many sessions, one at a time on each terminal.
 func (c *churning) run(ctx context.Context, phase string, sessions int) error {
 	c.done.Store(0)
 	var running sync.WaitGroup
@@ -183,7 +183,7 @@ func (c *churning) run(ctx context.Context, phase string, sessions int) error {
 	return err
 }
 
-// one has one session.
+// one opens one session and records how it went.
 func (c *churning) one(ctx context.Context, pty protocol.PTYID, n int) {
 	ctx, cancel := context.WithTimeout(ctx, sessionWait)
 	defer cancel()
@@ -212,15 +212,15 @@ func (c *churning) session(ctx context.Context, pty protocol.PTYID, n int) error
 	if _, err := v.AwaitJoined(ctx); err != nil {
 		return err
 	}
-	// All in one line: else the terminals' history, which is bounded and not empty
-	// afterwards, would be taken for something that sessions leave behind.
+	// All words are in one line: several lines would fill the history of the
+	// terminals, which would look like a leak.
 	if err := v.Type(ctx, "\r"+word, nil); err != nil {
 		return err
 	}
 	return v.Await(ctx, "the echo of what was typed", func() bool { return strings.Contains(heard.text, word) })
 }
 
-// openAndClose has a terminal of its own.
+// openAndClose opens a terminal and closes it.
 func (c *churning) openAndClose(ctx context.Context) error {
 	pty, err := c.owner.CreatePTY(ctx, op.PTYCreate{Command: "cat"})
 	if err != nil {
@@ -229,7 +229,7 @@ func (c *churning) openAndClose(ctx context.Context) error {
 	return c.owner.ClosePTY(ctx, pty)
 }
 
-// A listener keeps the end of what came.
+// A listener keeps the end of the output.
 type listener struct {
 	ignoring
 	text string
@@ -243,8 +243,8 @@ func (l *listener) Output(p []byte, _ time.Time) {
 	l.text = l.text[max(0, len(l.text)-maxHeard):]
 }
 
-// usage returns what relay and agent use, once that is as before or doesn't
-// change any more, or the time is over.
+// usage returns what relay and agent use, once that is as before, or no longer
+// changes, or the time is over.
 func (c *churning) usage(ctx context.Context, before map[string]measure.Resource) (map[string]measure.Resource, error) {
 	c.owner.Close() // idle connections are ours to end
 	const between = 2 * time.Second

@@ -126,7 +126,7 @@ func runEcho(ctx context.Context, env *Env) error {
 	return e.endBulk(ctx)
 }
 
-// tellCarrier notes what the tunnel went over at the end.
+// tellCarrier notes which carrier the tunnel has at the end.
 func (e *echoing) tellCarrier(ctx context.Context) {
 	if e.env.Local == nil {
 		return
@@ -141,7 +141,7 @@ func (e *echoing) tellCarrier(ctx context.Context) {
 	}
 }
 
-// endBulk ends the bulk, of which there must have been some.
+// endBulk ends the bulk load. It fails when there was none.
 func (e *echoing) endBulk(ctx context.Context) error {
 	if e.bulk == nil {
 		return nil
@@ -161,7 +161,7 @@ func (e *echoing) endBulk(ctx context.Context) error {
 	return nil
 }
 
-// open has both programs echo, and the bulk ready to begin.
+// open makes both programs echo, and starts the worker for the bulk load.
 func (e *echoing) open(ctx context.Context) (end func(), err error) {
 	var open []func()
 	end = func() {
@@ -193,7 +193,7 @@ func (e *echoing) open(ctx context.Context) (end func(), err error) {
 	return end, nil
 }
 
-// echoIn has the source in a terminal echo, and a typist listen.
+// echoIn makes the source in a terminal echo, and a typist listen.
 func echoIn(ctx context.Context, t *printer.Terminal, rec *measure.Recorder, latency string) (*typist, error) {
 	if _, err := t.Ask(ctx, "echo", "echoing"); err != nil {
 		return nil, err
@@ -205,8 +205,7 @@ func echoIn(ctx context.Context, t *printer.Terminal, rec *measure.Recorder, lat
 	return typist, nil
 }
 
-// echoBare has the same program echo in a terminal that is wired straight to a
-// WebSocket.
+// echoBare is echoIn for a terminal that is wired straight to a WebSocket.
 func echoBare(ctx context.Context, s *stage, rec *measure.Recorder) (*typist, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -224,7 +223,7 @@ func echoBare(ctx context.Context, s *stage, rec *measure.Recorder) (*typist, er
 	return typist, nil
 }
 
-// degrade takes UDP away if that was asked for, and waits for the other carrier.
+// degrade blocks UDP if that was asked for, and waits for the other carrier.
 func (e *echoing) degrade(ctx context.Context) error {
 	if !e.own.blockUDP {
 		return nil
@@ -276,7 +275,8 @@ func (e *echoing) block(ctx context.Context, block int) error {
 	return nil
 }
 
-// roundTrips tells the block's echo in round trips of the impairment.
+// roundTrips records the echo of a block in round trips of the impaired
+// network.
 func (e *echoing) roundTrips(block int) {
 	if e.env.Local == nil || e.env.Local.Shaper() == nil || e.env.Local.Shaper().RTT() == 0 {
 		return

@@ -70,7 +70,7 @@ const (
 	resumeWait = 15 * time.Second
 	// keyEvery is the typist's pace.
 	keyEvery = 25 * time.Millisecond
-	// endOfKeys ends what the source counts as keys.
+	// endOfKeys ends the keys that the source counts.
 	endOfKeys = "\x04"
 )
 
@@ -118,8 +118,8 @@ type failing struct {
 	unseen   int // kills by which none did
 }
 
-// round prints a stream, kills a relay at a random moment of it, and says what
-// came of it.
+// round prints a stream, kills a relay at a random moment of it, and records
+// the outcome.
 func (f *failing) round(ctx context.Context, n int) error {
 	o := f.env.Options
 	if err := f.group.Phase(ctx, "failover", n); err != nil {
@@ -184,7 +184,7 @@ func (f *failing) kill(ctx context.Context, at time.Time) (killed time.Time, bac
 	return killed, func(context.Context) error { return <-restarted }, nil
 }
 
-// awaitResumed waits until all who were on the relay have output again.
+// awaitResumed waits until all viewers of the killed relay have output again.
 func (f *failing) awaitResumed(ctx context.Context, killed time.Time) error {
 	sum, err := generator.Sum[viewers.Resumed](ctx, f.group, viewers.OrderResume, viewers.Resume{At: killed, Within: resumeWait})
 	if err != nil {
@@ -241,7 +241,7 @@ func (f *failing) startTyping(ctx context.Context) func() (string, error) {
 	}
 }
 
-// verifyKeys asks the program what it got.
+// verifyKeys asks the program which keys it got.
 func (f *failing) verifyKeys(ctx context.Context, typed string) error {
 	t := f.terminal[0]
 	if err := t.Order(ctx, endOfKeys+"clock"); err != nil { // the line is an order again

@@ -69,7 +69,7 @@ func (s *stage) watchBlocks(ctx context.Context, each int) error {
 	return err
 }
 
-// come has everybody join.
+// come makes all viewers join.
 func (w *watching) come(ctx context.Context, each int) (err error) {
 	extra := 0
 	if w.env.Baseline != nil {
@@ -140,10 +140,10 @@ func (w *watching) watch(ctx context.Context, lasts time.Duration) (viewers.Tall
 	for range w.terminal {
 		streams = append(streams, w.stream(o.Rate, o.Chunk, lasts))
 	}
-	// Orders to many terminals take their time; all begin together.
+	// Orders to many terminals take time. All streams begin together.
 	start := time.Now().Add(lead + time.Duration(len(streams))*5*time.Millisecond).Truncate(time.Microsecond)
 	for i := range streams {
-		// Not all in the same moment, as no terminals are.
+		// The chunks of different terminals are not due at the same moment.
 		shift := time.Duration(float64(i) / float64(len(streams)) / o.Rate * float64(time.Second))
 		streams[i].Start = start.Add(shift.Truncate(time.Microsecond))
 	}
@@ -174,8 +174,8 @@ func (w *watching) block(ctx context.Context, block int) error {
 // watchBare has the loop of the baseline print for so long.
 func (w *watching) watchBare(ctx context.Context, lasts time.Duration) (viewers.Tally, error) {
 	o := w.env.Options
-	// As many deliveries as from many terminals: each chunk of the loop goes to
-	// everybody.
+	// This makes as many deliveries as many terminals do: the loop sends each
+	// chunk to every viewer.
 	spec := w.stream(o.Rate, o.Chunk, lasts)
 	if err := arm(ctx, w.bare, viewers.Arm{Streams: []pattern.Spec{spec}}); err != nil {
 		return viewers.Tally{}, err

@@ -47,7 +47,7 @@ loadtest run files --local --bytes 268435456 --slo 'upload_throughput>50MB' --sl
 
 const (
 	maxLarge = 1 << 30
-	// filesKeys is how fast is typed beside the files, in keystrokes a second.
+	// filesKeys is how many keys a second are typed while files are moved.
 	filesKeys = 20
 )
 
@@ -103,7 +103,7 @@ func (f *filing) block(ctx context.Context, block int) error {
 		}})
 }
 
-// typed has somebody type until do has returned, at least for a second.
+// typed types until do has returned, and for at least a second.
 func (f *filing) typed(ctx context.Context, phase string, block int, t *typist, do func(context.Context) error) error {
 	f.terminal[0].Follow(t)
 	done := make(chan error, 1)

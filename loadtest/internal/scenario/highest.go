@@ -53,9 +53,9 @@ loadtest run highest-rate --local --within 50ms --duration 3s`,
 type highestOptions struct{ Within time.Duration }
 
 const (
-	// rung is how much faster the next rate that is tried is.
+	// rung is the ratio of two rates that are tried one after the other.
 	rung = 1.15
-	// The rates between which is searched, in chunks a second.
+	// The search stays between these rates, in chunks a second.
 	lowestRate, mostRate = 1.0, 1e5
 )
 
@@ -85,7 +85,8 @@ func runHighestRate(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	// Where the first block begins is found before anything counts.
+	// The rate at which the first block begins is found before anything is
+	// recorded.
 	var sides []side
 	for _, who := range climbers {
 		if _, err := c.climb(ctx, who); err != nil {
@@ -102,7 +103,7 @@ func runHighestRate(ctx context.Context, s *stage) error {
 	return env.EachBlock(ctx, "blocks", sides...)
 }
 
-// come has everybody join, on both sides.
+// come makes all viewers join, on both sides.
 func (c *climbing) come(ctx context.Context) ([]*climber, error) {
 	o, baseline := c.env.Options, c.env.Baseline
 	climbers := []*climber{{
@@ -113,7 +114,7 @@ func (c *climbing) come(ctx context.Context) ([]*climber, error) {
 			return err
 		},
 	}}
-	// Slow viewers are those that may be moved ahead.
+	// Slow viewers may be moved ahead.
 	specs := []viewers.Spec{{Slow: true}}
 	extra := 0
 	if baseline != nil {

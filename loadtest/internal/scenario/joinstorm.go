@@ -70,8 +70,8 @@ func runJoinStorm(ctx context.Context, s *stage) (err error) {
 			return err
 		}
 	}
-	// Those who are there before come in the warm-up, as does everybody once: how
-	// long that takes isn't what is measured.
+	// The steady viewers come in the warm-up. All others come once, too: how long
+	// that takes is not measured.
 	if err := j.join(ctx, j.steady, own.Steady); err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (j *joining) lasts() time.Duration {
 	return max(j.env.Options.Duration, time.Duration(float64(j.env.Options.Viewers)/j.own.Rate*float64(time.Second))+time.Second)
 }
 
-// storm has everybody come while the terminal prints.
+// storm makes all viewers come while the terminal prints.
 func (j *joining) storm(ctx context.Context, block int) error {
 	o := j.env.Options
 	spec, base := j.stream(o.Rate, o.Chunk, j.lasts()), j.base()
@@ -139,8 +139,8 @@ func (j *joining) storm(ctx context.Context, block int) error {
 	return err
 }
 
-// comeAll has a group come, and returns how many got in. Who doesn't is
-// counted.
+// comeAll makes a group come, and returns how many were admitted. The others
+// are counted.
 func (j *joining) comeAll(ctx context.Context, g *generator.Group) (int, error) {
 	rate := j.own.Rate / float64(g.Size())
 	joined, err := generator.Sum[viewers.Joined](ctx, g, viewers.OrderJoin, viewers.Join{

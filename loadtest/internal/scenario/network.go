@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead/fairlead/tunnel/tunneltest/impair"
 )
 
-// unimpaired makes the network in front of the relay a good one, so that what
-// isn't measured goes fast, until restore is called.
+// unimpaired removes the impairment of the network, until restore is called:
+// what is not measured is done fast.
 func (e *Env) unimpaired() (restore func() error, err error) {
 	if e.Local == nil || e.Local.Shaper() == nil {
 		return func() error { return nil }, nil

@@ -51,9 +51,9 @@ const (
 	// changeWait bounds how long a change of the carrier may take.
 	changeWait = 20 * time.Second
 	climbWait  = 90 * time.Second
-	// shortStream is what is printed at a time while something is waited for.
+	// shortStream is how long each stream is that is printed while waiting.
 	shortStream = 3 * time.Second
-	// silence is a pause in the output that is none of the source's.
+	// silence is the shortest pause in the output that the source did not make.
 	silence = 200 * time.Millisecond
 )
 
@@ -93,8 +93,8 @@ func (u *outing) begin(ctx context.Context, phase string, block int) error {
 	return u.group.Phase(ctx, phase, block)
 }
 
-// while prints a stream, does something in the middle of it, and returns the
-// longest silence that ended after that, counted from the moment it was done.
+// while prints a stream, calls do in the middle of it, and returns the longest
+// silence after that, counted from the call.
 func (u *outing) while(ctx context.Context, lasts time.Duration, delivery string, do func(at time.Time) error) (time.Duration, error) {
 	o := u.env.Options
 	spec := u.stream(o.Rate, o.Chunk, lasts)
@@ -128,7 +128,7 @@ func (u *outing) while(ctx context.Context, lasts time.Duration, delivery string
 	return longest, nil
 }
 
-// gapWatch is a handler that knows when nothing came.
+// A gapWatch is a handler that measures silences.
 type gapWatch struct {
 	ignoring
 	from    time.Time // silences that ended before it don't count

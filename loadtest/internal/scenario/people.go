@@ -11,12 +11,11 @@ import (
 )
 
 const (
-	// socketsEach is how many sockets one person opens: a relay lets one have 256,
-	// and those of a group may not be gone yet when the next one comes.
+	// socketsEach is how many sockets one person opens. A relay allows 256, and a
+	// group's sockets may still be open when the next group comes.
 	socketsEach = 100
-	// grantsEach is how many of them one person opens that have grants of their
-	// own: a control plane lets one have 64, and they are bought anew before they
-	// end.
+	// grantsEach is how many sockets with a grant of their own one person opens.
+	// A control plane allows 64 grants, and they are renewed before they end.
 	grantsEach = 10
 )
 
@@ -28,7 +27,7 @@ func (o *Options) each() int {
 	return socketsEach
 }
 
-// people returns how many it takes for so many sockets.
+// people returns how many people are needed for so many sockets.
 func (o *Options) people(sockets int) int { return max(1, (sockets+o.each()-1)/o.each()) }
 
 // People returns how many members beside those of every stack a run needs for
@@ -40,8 +39,8 @@ func (o *Options) People() int {
 	return 0
 }
 
-// watchers returns who opens so many sockets: people who don't control the
-// terminal, since a controller's viewers hold it back, where there are such.
+// watchers returns the people who open so many sockets. They don't control the
+// terminal, if possible, since a controller's viewers hold it back.
 func (e *Env) watchers(sockets int) ([]stack.User, error) {
 	others := e.Target.Others()
 	if e.Options.Simulated {
@@ -57,7 +56,7 @@ func (e *Env) watchers(sockets int) ([]stack.User, error) {
 	return others[:min(n, len(others))], nil
 }
 
-// admit has so many people join the dashboard of a session that isn't the
+// admit makes so many people join the dashboard of a session other than the
 // stack's own.
 func (e *Env) admit(ctx context.Context, session protocol.SessionID, n int) error {
 	owner := enrol.Account{URL: e.Target.Relays[0].URL, Token: e.Target.Owner().Token}

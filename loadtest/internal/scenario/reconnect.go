@@ -94,7 +94,7 @@ func (s *storming) enrol(ctx context.Context, dir string) error {
 	s.env.Progress("enrolment", 0, float64(n))
 	ctx, cancel := context.WithTimeout(ctx, enrolWait+time.Duration(n)*50*time.Millisecond)
 	defer cancel()
-	// The control plane's own program lies where its process was started from.
+	// The program of the control plane is that of its process.
 	path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", s.env.Target.ControlPlane.PID))
 	if err != nil {
 		return fmt.Errorf("the control plane's program: %w", err)

@@ -22,12 +22,12 @@ type Scenario struct {
 	Long    string // what it does and measures, for --help
 	Example string // command lines, one each line, for --help
 
-	// Metrics are all that a run may say, so that a bound on an unknown one is
-	// refused before anything starts.
+	// Metrics are all that a run may record. A bound on any other is refused
+	// before anything starts.
 	Metrics []measure.Metric
 
-	// Defaults are those of the common flags. A size that is 0 here isn't used
-	// by the scenario: its flag doesn't exist.
+	// Defaults are those of the common flags. A size that is 0 isn't used by the
+	// scenario, and has no flag.
 	Defaults Options
 	// Simulated says that it can run against a simulated agent.
 	Simulated bool
@@ -35,11 +35,11 @@ type Scenario struct {
 	NoTarget bool
 	// NeedsLocal says why it runs with --local only; empty: anywhere.
 	NeedsLocal string
-	// TellsAgent says that what the agent tells of itself is recorded as well,
-	// which is a request to it now and then.
+	// TellsAgent says that the agent's own metrics are recorded as well, which
+	// takes a request to it every few seconds.
 	TellsAgent bool
-	// FindsLimit says that load grows until something gives way, which may be the
-	// generator: that makes the figures worse, never better.
+	// FindsLimit says that load grows until something fails. That may be the
+	// generator, which makes the figures worse, never better.
 	FindsLimit bool
 	// Stack is what --local starts beside the defaults.
 	Stack stack.Options
@@ -50,9 +50,8 @@ type Scenario struct {
 	// of its own. May be nil.
 	Prepare func(o *Options) error
 
-	// Run makes the load. What it measures goes to env.Out. It returns an error
-	// when it couldn't be carried out, not for figures that are bad or bytes
-	// that are lost.
+	// Run makes the load and records to env.Out. It returns an error when it
+	// could not be carried out, but not for bad figures or lost bytes.
 	Run func(ctx context.Context, env *Env) error
 }
 
@@ -74,7 +73,7 @@ type Options struct {
 	Simulated  bool
 	Impair     string // a profile of tunnel/tunneltest/impair, in front of the relay's tunnel; empty: none
 
-	// SLOs are what the run is judged by: blocks go on while one on a ratio is
+	// SLOs are the bounds on the figures. Blocks go on while one on a ratio is
 	// undecided.
 	SLOs []measure.SLO
 	// Own is what the scenario's Flags set it to: a pointer to a struct of the
@@ -100,8 +99,8 @@ type Env struct {
 	Progress func(phase string, done, total float64)
 }
 
-// Now returns the deployment as it is now: a relay that was restarted has
-// another process.
+// Now returns the deployment as it is now. A restarted relay has another
+// process.
 func (e *Env) Now() *stack.Target {
 	if e.Local != nil {
 		return e.Local.Target()
@@ -109,7 +108,7 @@ func (e *Env) Now() *stack.Target {
 	return e.Target
 }
 
-// Owner returns the owner of the session, for who closes it.
+// Owner returns the owner of the session. The caller closes it.
 func (e *Env) Owner() *client.User {
 	return client.NewUser(client.UserOptions{Token: e.Target.Owner().Token, Session: e.Target.Session, Relays: e.origins()})
 }

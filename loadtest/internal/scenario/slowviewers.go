@@ -52,8 +52,8 @@ hears that it was moved ahead when it has read what is on its way to it, up to
 
 type slowOptions struct{ Slow, Rate int }
 
-// slowReceive is the kernel's receive buffer of a slow viewer, in bytes: else
-// the kernel would hide for megabytes that it reads slowly.
+// slowReceive is the kernel's receive buffer of a slow viewer, in bytes. A
+// larger one would hide for megabytes that the viewer reads slowly.
 const slowReceive = 4 << 10
 
 func runSlowViewers(ctx context.Context, s *stage) (err error) {
@@ -148,7 +148,7 @@ func (m *mixed) watch(ctx context.Context, lasts time.Duration, prefix string, g
 	}
 	m.env.complain("fast: ", tally)
 	for _, g := range groups[1:] {
-		// Slow viewers are judged by what they got so far.
+		// Slow viewers are judged by what they have got so far.
 		if _, err := finishBy(ctx, g, time.Now()); err != nil {
 			return err
 		}

@@ -68,7 +68,7 @@ loadtest run soak --local --duration 4h --viewers 200 --slo 'relay_growth<8MiB'`
 	Run:        onStage(func(o *Options) int { return o.Terminals }, runSoak),
 }
 
-// What happens in a soak, a second, beside what the flags say.
+// What happens in each second of a soak, beside what the flags say.
 const (
 	soakKeys     = 10.0
 	soakCommands = 2.0
@@ -77,21 +77,21 @@ const (
 	soakBytes    = 4 << 10 // of a small file
 )
 
-// A slice is one block of a soak. There are about sixty, within these bounds.
+// A slice is one block of a soak. There are about sixty within these bounds.
 const (
 	soakSlices   = 60
 	leastSlice   = 3 * time.Second
 	longestSlice = 5 * time.Minute
-	// leastDrift is the shortest run with three slices in each quarter, what a
-	// slice takes beside its load included.
+	// leastDrift is the shortest run with three slices in each quarter. A slice
+	// takes longer than its load.
 	leastDrift = 55 * time.Second
-	// typedShare is the part of a slice in which is typed at the deployment, and
-	// then at the baseline.
+	// The part of a slice in which keys are typed at the deployment, and then at
+	// the baseline.
 	typedShare, bareShare = 0.6, 0.3
 )
 
-// prepareSoak takes the bound on drift that nobody asked for from a run that is
-// too short to tell drift from chance.
+// prepareSoak removes the default bound on drift from a run that is too short
+// to tell drift from chance.
 func prepareSoak(o *Options) error {
 	drift := slices.IndexFunc(o.SLOs, func(s measure.SLO) bool { return s.Metric == "echo_drift" })
 	if o.Duration < leastDrift && drift >= 0 {
@@ -138,15 +138,15 @@ func runSoak(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// How fast terminals are filled, in chunks a second of so many bytes, and how
-// long that may take.
+// fillRate chunks a second, of fillChunk bytes each, fill the terminals, within
+// fillWait.
 const (
 	fillRate, fillChunk = 500, 16 << 10
 	fillWait            = 5 * time.Minute
 )
 
-// fill has each terminal print as much as an agent keeps of it at most, and a
-// relay: what they hold grows until then, and nothing that grows later may.
+// fill makes each terminal print as much as agent and relay keep of it. Their
+// memory grows until then, and must not grow afterwards.
 func (k *soaking) fill(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, fillWait)
 	defer cancel()
@@ -167,7 +167,7 @@ func (k *soaking) fill(ctx context.Context) error {
 	return nil
 }
 
-// open brings everybody in.
+// open makes all viewers join, and starts the workers.
 func (k *soaking) open(ctx context.Context) (err error) {
 	o := k.env.Options
 	if k.group, err = k.gather(ctx, audience{each: o.Viewers, rate: o.Rate}); err != nil {
@@ -284,7 +284,7 @@ func (ignoring) Output([]byte, time.Time) {}
 func (ignoring) Jump(client.Jump)         {}
 func (ignoring) Lost(time.Time, error)    {}
 
-// conclude tells drift and growth.
+// conclude records drift and growth.
 func (k *soaking) conclude(from, to time.Time) {
 	figure := "echo_p50_ratio"
 	if k.bare == nil {
@@ -316,7 +316,7 @@ func (k *soaking) conclude(from, to time.Time) {
 	}
 }
 
-// A growing figure is by how much more processes use of something.
+// A growing figure is the growth of what processes use of something.
 type growing struct {
 	figure    string
 	processes []string
@@ -337,8 +337,8 @@ func heap(p measure.ResourcePoint) float64        { return float64(p.HeapBytes) 
 func goroutines(p measure.ResourcePoint) float64  { return float64(p.Goroutines) }
 func descriptors(p measure.ResourcePoint) float64 { return float64(p.FDs) }
 
-// growth tells by how much what processes use was more in the last quarter of
-// the time than in the second, if that is known.
+// growth records how much more the processes used in the last quarter of the
+// time than in the second, if that is known.
 func (k *soaking) growth(g growing, from, to time.Time) {
 	total, known := 0.0, false
 	length := to.Sub(from).Seconds()

@@ -18,22 +18,22 @@ import (
 )
 
 const (
-	// lead is how long before its first chunk the source is told of a stream.
+	// lead is the time between the order to print a stream and its first chunk.
 	lead = 500 * time.Millisecond
-	// stragglers is how long after the end of a stream is waited for its rest,
-	// which is lost then.
+	// stragglers is how long viewers may take to get the rest after the end of a
+	// stream. What is missing then is lost.
 	stragglers = 10 * time.Second
-	// settle is how long after that nothing may come any more.
+	// settle is the time after that in which nothing more may come.
 	settle = 300 * time.Millisecond
-	// endWait bounds what is done after a scenario, or after its context ended.
+	// endWait bounds the cleaning up after a scenario.
 	endWait = 15 * time.Second
-	// joinWait bounds the coming of a thousand viewers.
+	// joinWait bounds the join of a thousand viewers.
 	joinWait = 60 * time.Second
 	// never is longer than any run.
 	never = 24 * time.Hour
 )
 
-// A stage is terminals in which the source runs, and who watches them.
+// A stage is terminals in which the source runs, and their viewers.
 type stage struct {
 	// Static after construction.
 	env      *Env
@@ -77,8 +77,8 @@ func newStage(ctx context.Context, env *Env, terminals int) (_ *stage, err error
 	return s, err
 }
 
-// onStage returns a scenario's Run, which begins with so many terminals and ends
-// with their end.
+// onStage returns a Run that opens so many terminals first and closes them at
+// its end.
 func onStage(terminals func(*Options) int, run func(context.Context, *stage) error) func(context.Context, *Env) error {
 	return func(ctx context.Context, env *Env) error {
 		s, err := newStage(ctx, env, terminals(env.Options))
@@ -145,7 +145,7 @@ func (s *stage) ptys() []protocol.PTYID {
 	return all
 }
 
-// stream returns the next stream, for so long as that.
+// stream returns the next stream, which lasts so long.
 func (s *stage) stream(rate float64, chunk int, lasts time.Duration) pattern.Spec {
 	s.streams++
 	return pattern.Spec{
@@ -154,13 +154,13 @@ func (s *stage) stream(rate float64, chunk int, lasts time.Duration) pattern.Spe
 	}
 }
 
-// print has terminal i print the stream.
+// print makes terminal i print a stream.
 func (s *stage) print(ctx context.Context, i int, spec pattern.Spec) error {
 	spec.Start = spec.Start.Add(s.skew)
 	return s.terminal[i].Order(ctx, spec.Order())
 }
 
-// base returns where the next byte of each terminal stands in its log.
+// base returns the offset of each terminal's next byte.
 func (s *stage) base() []uint64 {
 	var all []uint64
 	for _, t := range s.terminal {
@@ -169,7 +169,7 @@ func (s *stage) base() []uint64 {
 	return all
 }
 
-// An audience is whom [stage.gather] starts.
+// An audience says which viewers [stage.gather] starts.
 type audience struct {
 	each  int // of each terminal
 	spec  viewers.Spec
@@ -177,8 +177,8 @@ type audience struct {
 	extra int     // sockets of other groups
 }
 
-// bring starts viewers, and has all of them join. What they record counts from
-// now on.
+// bring starts viewers and waits until all have joined. They record from now
+// on.
 func (s *stage) bring(ctx context.Context, a audience) (*generator.Group, error) {
 	g, err := s.gather(ctx, a)
 	if err != nil {
@@ -187,7 +187,7 @@ func (s *stage) bring(ctx context.Context, a audience) (*generator.Group, error)
 	return g, errors.Join(g.Begin(ctx, time.Now()), s.join(ctx, g, a.each*len(s.terminal)))
 }
 
-// gather starts generator processes for viewers, without having them join.
+// gather starts generator processes for viewers, which do not join yet.
 func (s *stage) gather(ctx context.Context, a audience) (*generator.Group, error) {
 	spec := a.spec
 	terminals := 1
@@ -221,7 +221,7 @@ func (s *stage) gather(ctx context.Context, a audience) (*generator.Group, error
 	return s.env.Generators.Start(ctx, viewers.Kind, specs)
 }
 
-// join has a group's viewers come, and fails unless all are in.
+// join makes a group's viewers join. It fails unless all are admitted.
 func (s *stage) join(ctx context.Context, g *generator.Group, total int) error {
 	within := joinWait + time.Duration(total)*20*time.Millisecond
 	order := viewers.Join{Start: time.Now(), Within: within}
@@ -268,8 +268,8 @@ func arm(ctx context.Context, g *generator.Group, a viewers.Arm) error {
 	return err
 }
 
-// finish ends the check, at the latest when stragglers have had their time after
-// end, and returns what all viewers got.
+// finish ends the check, at the latest when stragglers is over after end, and
+// returns what all viewers got.
 func finish(ctx context.Context, g *generator.Group, end time.Time) (viewers.Tally, error) {
 	return finishBy(ctx, g, end.Add(stragglers))
 }
@@ -285,15 +285,15 @@ func (e *Env) complain(where string, t viewers.Tally) {
 	}
 }
 
-// tellCost tells the processor time of each of n things in a block, if that is
-// known.
+// tellCost records the processor time of each of n things in a block, if that
+// is known.
 func (e *Env) tellCost(figure string, block int, used func() (time.Duration, bool), n int64) {
 	if cpu, ok := used(); ok && n > 0 {
 		e.Out.BlockAt(figure, block, cpu.Seconds()/float64(n))
 	}
 }
 
-// streams is a check of one terminal.
+// streams returns the streams of a check of one terminal.
 func streams(spec ...pattern.Spec) []pattern.Spec { return spec }
 
 // endOf returns when the last chunk of all streams is due.

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// echoWait is how long a keystroke's echo is waited for; it is lost then.
+	// echoWait is how long the echo of a key may take. Then it is lost.
 	echoWait = 10 * time.Second
-	// maxUnechoed bounds the keystrokes whose echo is still to come.
+	// maxUnechoed bounds the keys whose echo has not come.
 	maxUnechoed = 100_000
 )
 
-// A typist types one key after the other, each when it is due, into a terminal
-// that echoes, and times each until it is back.
+// A typist types keys, each when it is due, into a terminal that echoes, and
+// times each echo.
 type typist struct {
 	// Static after construction.
 	viewer  *client.Viewer
@@ -45,7 +45,7 @@ func newTypist(rec *measure.Recorder, name string) *typist {
 	}
 }
 
-// keyOf is the k-th key: neighbours differ, so that a lost one shows.
+// keyOf returns the k-th key. Neighbours differ, so that a lost key is noticed.
 func keyOf(k int) byte { return 'a' + byte(k%26) }
 
 // Output implements [client.Handler].
@@ -81,7 +81,7 @@ func (t *typist) giveUp() {
 	t.due = nil
 }
 
-// listen begins to compare what comes with what was typed.
+// listen begins to compare output with the keys.
 func (t *typist) listen() { t.viewer.Do(func() { t.listening = true }) }
 
 // typeFor types rate keys a second for so long, and waits for the echoes.

@@ -1,5 +1,5 @@
 // Package viewers is a kind of generator: many viewers of terminals in one
-// process, who check every byte they get and time every chunk.
+// process, which check every byte and time every chunk.
 package viewers
 
 import (
@@ -79,10 +79,11 @@ func (j *Joined) Add(o Joined) {
 // Arm begins a check: the next output of each terminal is its stream.
 type Arm struct {
 	Streams []pattern.Spec `json:"streams"` // by terminal; one for all with URL
-	// Base is where chunk 0 stands in the log of each terminal. Who comes later
-	// expects what stands at its own position. Empty: everybody is there.
+	// Base is the offset of chunk 0 in the log of each terminal. A viewer that
+	// comes later expects what is at its own position. Empty: all viewers are
+	// there.
 	Base []uint64 `json:"base,omitempty"`
-	// Late viewers answer for their time from attached to the end only.
+	// Late viewers are checked from attached to the end only.
 	Late bool `json:"late,omitempty"`
 	// Delivery is the name of the latency of chunks; default: the prefix
 	// and "delivery".
@@ -91,7 +92,7 @@ type Arm struct {
 	latency *measure.Latency // of that name
 }
 
-// Finish ends the check when everybody has everything, or at Deadline, and
+// Finish ends the check when all viewers have everything, or at Deadline, and
 // waits for Settle longer, in which nothing may come.
 type Finish struct {
 	Deadline time.Time     `json:"deadline"`

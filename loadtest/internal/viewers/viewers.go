@@ -267,14 +267,13 @@ func (c *worker) poll(ctx context.Context, deadline time.Time, done func() bool)
 }
 
 const (
-	// resumeEarly is how long before a kill was noted its effect may be.
+	// resumeEarly is how long before its noted time a kill may take effect.
 	resumeEarly = 20 * time.Millisecond
-	// resumeQuiet is how long after a kill a socket that is still there was not
-	// hit.
+	// A socket that is still there resumeQuiet after a kill was not affected.
 	resumeQuiet = 2 * time.Second
 )
 
-// resume waits until those who lost their sockets have output again.
+// resume waits until all viewers that lost their sockets have output again.
 func (c *worker) resume(ctx context.Context, r Resume) (Resumed, error) {
 	var answer Resumed
 	all := c.all()
