@@ -1,8 +1,6 @@
 package screen
 
-import (
-	"github.com/fairlead/fairlead/sandbox-agent/internal/screen/grid"
-)
+import "github.com/fairlead/fairlead/sandbox-agent/internal/screen/grid"
 
 // ground parses from in[i] on, outside of any sequence. It returns how many
 // bytes it took, 0 when there is only the beginning of a character.

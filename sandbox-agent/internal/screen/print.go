@@ -2,7 +2,7 @@ package screen
 
 import "github.com/fairlead/fairlead/sandbox-agent/internal/screen/grid"
 
-// printSlowly is printASCII where something special is on.
+// printSlowly is PrintASCII where something special is on.
 func (s *Screen) printSlowly(i int) int {
 	g := s.grid
 	g.Tangle()

@@ -32,7 +32,7 @@ type Buffer struct {
 	Lost  int   // rows that only a viewer still has
 
 	scrolled    int // rows that left the top of the screen and were not read yet
-	X, Y        int // x is cols when the next character wraps
+	X, Y        int // X is Cols when the next character wraps
 	Top, Bottom int // margins, inclusive
 	Tabs        TabStops
 	Saved       SavedCursor

@@ -10,9 +10,9 @@ type Cell struct {
 	Ext     uint32 // number of an extension, 0 for none
 }
 
-// Of cell.content. Code point 0 is that of an empty cell.
+// Of Cell.Content. Code point 0 is that of an empty cell.
 const (
-	codeMask    = 1<<21 - 1 // a code point or, with clusterBit, a cluster's number
+	codeMask    = 1<<21 - 1 // a code point or, with ClusterBit, a cluster's number
 	ClusterBit  = 1 << 21
 	contentMask = codeMask | ClusterBit
 	// WidthShift is where the width is, of which the lowest bit is inverted
@@ -23,7 +23,7 @@ const (
 	second = 1 << WidthShift // of width 0: the right half of a wide character
 )
 
-// Of cell.fg and cell.bg, and of an extension's underline colour.
+// Of Cell.Fg and Cell.Bg, and of an extension's underline colour.
 const (
 	ColorMask   = 1<<24 - 1
 	ModeMask    = 3 << 24
@@ -33,7 +33,7 @@ const (
 	ModeRGB     = 3 << 24
 )
 
-// Of cell.fg.
+// Of Cell.Fg.
 const (
 	FlagInverse = 1 << (26 + iota)
 	FlagBold
@@ -43,7 +43,7 @@ const (
 	FlagStrike
 )
 
-// Of cell.bg.
+// Of Cell.Bg.
 const (
 	FlagItalic    = 1 << 26
 	FlagDim       = 1 << 27

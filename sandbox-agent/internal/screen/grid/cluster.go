@@ -7,7 +7,7 @@ const (
 	// emoji have 35 bytes; more of a pile of marks is dropped, for viewers too:
 	// xterm.js keeps them all, and REP would multiply them beyond its memory.
 	MaxClusterBytes = 128
-	// minTable and maxTable bound the entries of a table of what cells refer
+	// minTable and MaxTable bound the entries of a table of what cells refer
 	// to. One that is full is swept, and what no longer fits is dropped.
 	minTable = 1024
 	MaxTable = 64 << 10
@@ -111,7 +111,7 @@ func (t *ClusterTable) AppendText(dst []byte, content uint32) []byte {
 	return dst
 }
 
-// AppendRunes is appendText for characters one by one.
+// AppendRunes is AppendText for characters one by one.
 func (t *ClusterTable) AppendRunes(dst []rune, content uint32) []rune {
 	switch {
 	case content&ClusterBit != 0:

@@ -1,7 +1,7 @@
 package grid
 
 const (
-	// MaxLinks bounds the hyperlinks that cells refer to, maxLinkBytes what
+	// MaxLinks bounds the hyperlinks that cells refer to, MaxLinkBytes what
 	// they take. Beyond either a link is dropped and its text stays.
 	MaxLinks     = 4096
 	MaxLinkBytes = 1 << 20
@@ -16,7 +16,7 @@ type Ext struct {
 
 // An ExtTable numbers the extensions in use, from 1.
 type ExtTable struct {
-	List   []Ext // list[0] is that of all other cells
+	List   []Ext // List[0] is that of all other cells
 	number map[Ext]uint32
 	free   []uint32
 	sweeper
@@ -89,7 +89,7 @@ type Link struct {
 
 // A LinkTable numbers the hyperlinks in use, from 1.
 type LinkTable struct {
-	List    []Link // list[0] is none
+	List    []Link // List[0] is none
 	number  map[Link]uint32
 	free    []uint32
 	Bytes   int

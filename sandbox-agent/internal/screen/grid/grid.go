@@ -8,11 +8,11 @@ import (
 
 const (
 	minCols, minRows = 2, 1 // xterm.js has no terminal of one column
-	MaxSide          = 1000
+	MaxSide          = 1000 // of a grid, in columns or rows
 )
 
 // A Grid is what a terminal shows, and what decides where and how the next
-// character is shown.
+// character is shown. It is not safe for concurrent use.
 type Grid struct {
 	buffers          // static after construction
 	Buf      *Buffer // the one that is shown
@@ -33,7 +33,7 @@ type Grid struct {
 
 	reading
 	newRows int         // rows above the screen in what AppendNewText returned last
-	places  []TextPlace // room for maskAsIn
+	places  []TextPlace // room for MaskAsIn
 }
 
 // New returns an empty grid. Its sides are clamped.

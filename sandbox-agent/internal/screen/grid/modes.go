@@ -15,20 +15,20 @@ type Modes struct {
 	Mouse             int  // DECSET number of the events reported, 0 for none
 	MouseEncoding     int  // likewise
 	shape             int  // of the cursor: block, underline, bar; 0 for the viewer's own
-	shapeBlink        toggle
-	Blink             toggle // by DECSET 12
+	shapeBlink        Toggle
+	Blink             Toggle // by DECSET 12
 }
 
-// A toggle is on, off, or up to the viewer.
-type toggle uint8
+// A Toggle is on, off, or up to the viewer.
+type Toggle uint8
 
 const (
-	Unset toggle = iota
+	Unset Toggle = iota
 	On
 	off
 )
 
-func toggled(yes bool) toggle {
+func toggled(yes bool) Toggle {
 	if yes {
 		return On
 	}

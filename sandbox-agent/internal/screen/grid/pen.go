@@ -8,7 +8,7 @@ const (
 )
 
 // A Pen is what characters are written with. Its flags are those of a cell;
-// flagExtended says whether the rest of it counts.
+// FlagExtended says whether the rest of it counts.
 type Pen struct {
 	Fg, Bg    uint32
 	Underline uint8  // style
