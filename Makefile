@@ -136,7 +136,7 @@ soak: build
 	bin/loadtest run soak --local --duration $(SOAK)
 
 bench: $(DIST)/index.html
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime 0.3s ./protocol/... ./relay/internal/replay ./tunnel ./sandbox-agent/internal/screen ./sandbox-agent/internal/spill ./sandbox-agent/internal/terminal ./sandbox-agent/internal/ledger ./sandbox-agent/internal/executor ./sandbox-agent/internal/redact ./sandbox-agent/internal/egress ./sandbox-agent/internal/broker ./sandbox-agent/internal/files/workspace ./sandbox-agent/internal/mcp ./loadtest/internal/pattern ./loadtest/internal/viewers ./tunnel/tunneltest/impair
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime 0.3s ./protocol/... ./relay/internal/replay ./tunnel ./sandbox-agent/internal/screen ./sandbox-agent/internal/spill ./sandbox-agent/internal/terminal ./sandbox-agent/internal/display ./sandbox-agent/internal/ledger ./sandbox-agent/internal/executor ./sandbox-agent/internal/redact ./sandbox-agent/internal/egress ./sandbox-agent/internal/broker ./sandbox-agent/internal/files/workspace ./sandbox-agent/internal/mcp ./loadtest/internal/pattern ./loadtest/internal/viewers ./tunnel/tunneltest/impair
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime 3s ./deploy/e2e
 
 proofs:
