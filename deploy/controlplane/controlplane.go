@@ -10,9 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/access"
@@ -37,7 +35,6 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/usage"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
-	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
 
@@ -77,43 +74,42 @@ const (
 	requestKeyBytes = 32
 )
 
-const (
-	shutdownGrace = 5 * time.Second // for requests under way
-	cutOffGrace   = time.Second     // for those that had to be ended
-)
-
 // A LoginConfig lets people sign in at an OpenID Connect provider.
 type LoginConfig = people.LoginConfig
 
 // A Server is a control plane with its listeners open.
 type Server struct {
-	// Static after construction.
-	revision     string
-	logger       *slog.Logger
-	clock        clock.Clock
-	web          *web.Server
-	store        *store.Store
-	keys         *keyring.Ring      // what signs, and verifies our own signatures
-	requestKey   []byte             // of the hashes of requests that hold secrets
-	revoked      *jws.RevocationSet // what is void before its time
-	list         *authority.List    // the same, signed
-	spread       *authority.Spread  // tells relays and sandboxes of it
+	// Static after construction: what the parts share.
+	revision   string
+	logger     *slog.Logger
+	clock      clock.Clock
+	web        *web.Server
+	store      *store.Store
+	keys       *keyring.Ring      // what signs, and verifies our own signatures
+	requestKey []byte             // of the hashes of requests that hold secrets
+	revoked    *jws.RevocationSet // what is void before its time
+	relays     *relays.Directory
+	gate       *access.Gate // asks people and relays who they are
+	devices    *device.Gate // asks sandboxes
+	usage      *usage.Meter
+	metrics    *metrics.Metrics
+
+	// Static after construction: the parts.
+	list         *authority.List   // what is void, signed
+	spread       *authority.Spread // tells relays and sandboxes of it
+	commands     *commands.Commands
+	people       *people.People
 	grants       *grants.Grants
-	fleet        *fleet.Fleet
-	relays       *relays.Directory
-	gate         *access.Gate     // asks people and relays who they are
-	devices      *device.Gate     // asks sandboxes
-	notices      *notices.Notices // what sandboxes tell of approvals and turns
-	integrations *integrations.Integrations
 	boards       *boards.Boards
 	contents     *contents.Contents
-	people       *people.People
-	usage        *usage.Meter
-	public       net.Listener
-	agents       net.Listener // nil: no second listener
-	admin        net.Listener // nil: none for operators
-	metrics      *metrics.Metrics
-	commands     *commands.Commands
+	integrations *integrations.Integrations
+	notices      *notices.Notices // what sandboxes tell of approvals and turns
+	fleet        *fleet.Fleet
+
+	// Static after construction: the listeners.
+	public net.Listener
+	agents net.Listener // nil: no second listener
+	admin  net.Listener // nil: none for operators
 
 	// closing ends with the server: dispatches don't end with their browser.
 	closing context.Context
@@ -184,10 +180,11 @@ func (s *Server) open(ctx context.Context, cfg Config) error {
 // openState opens the keys and the database.
 func (s *Server) openState(ctx context.Context, cfg Config) error {
 	s.metrics = metrics.New()
-	if err := s.loadKeys(cfg); err != nil {
+	s.revoked = jws.NewRevocationSetBy(s.clock.Now)
+	var err error
+	if s.keys, err = keyring.OpenIn(cfg.StateDir, keyring.Options{Now: s.clock.Now, Logger: s.logger, Revoked: s.revoked}); err != nil {
 		return err
 	}
-	var err error
 	if s.requestKey, err = private.Key(filepath.Join(cfg.StateDir, requestKeyFile), requestKeyBytes); err != nil {
 		return fmt.Errorf("request key: %w", err)
 	}
@@ -274,71 +271,6 @@ func (s *Server) TLSAddr() string {
 		return ""
 	}
 	return s.agents.Addr().String()
-}
-
-// Run serves until ctx ends, gives requests under way some seconds, and closes
-// everything that [New] opened.
-func (s *Server) Run(ctx context.Context) error {
-	s.logger.Info("control plane ready", "url", s.URL(), "tls", s.TLSAddr(), "admin", s.AdminURL(),
-		"kid", s.keys.Signer().Kid(), "revision", s.revision)
-	failed := make(chan error, 3) // one for each server
-	serve := func(l net.Listener, srv *http.Server) *http.Server {
-		go func() { failed <- intake.Serve(srv, l, nil) }() // awaited at the end of Run
-		return srv
-	}
-	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopWork()
-	var workers sync.WaitGroup // awaited at the end of Run
-	workers.Go(func() { s.usage.Run(work) })
-	workers.Go(func() { s.spread.Run(work) })
-	workers.Go(func() { s.keys.Run(work) })
-	if hook := s.notices.Webhook; hook != nil {
-		workers.Go(func() { hook.Run(work) })
-	}
-	servers := []*http.Server{serve(s.public, s.web.NewHTTPServer(s.handler()))}
-	if s.agents != nil {
-		servers = append(servers, serve(s.agents, s.web.NewHTTPServer(s.agentHandler())))
-	}
-	if s.admin != nil { // the last to end
-		servers = append(servers, serve(s.admin, s.newAdminServer()))
-	}
-
-	var err error
-	running := len(servers)
-	select {
-	case <-ctx.Done():
-	case err = <-failed:
-		running--
-	}
-	s.shutdown(servers)
-	for range running {
-		if e := <-failed; !errors.Is(e, http.ErrServerClosed) {
-			err = errors.Join(err, e)
-		}
-	}
-	stopWork()
-	workers.Wait()
-	return errors.Join(err, s.closeResources())
-}
-
-// shutdown ends the servers: it waits for the requests under way, then ends
-// those that wait for a sandbox, and at last cuts off what is left.
-func (s *Server) shutdown(servers []*http.Server) {
-	for _, grace := range []time.Duration{shutdownGrace, cutOffGrace} {
-		ctx, cancel := context.WithTimeout(context.Background(), grace)
-		for _, srv := range servers {
-			if err := srv.Shutdown(ctx); err != nil {
-				s.logger.Warn("requests still under way", "error", err)
-			}
-		}
-		cancel()
-		s.close()
-	}
-	for _, srv := range servers {
-		if err := srv.Close(); err != nil {
-			s.logger.Warn("closing a listener", "error", err)
-		}
-	}
 }
 
 func (s *Server) closeResources() error {

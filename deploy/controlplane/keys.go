@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
-	"github.com/fairlead/fairlead/protocol/jws"
 )
 
 // DefaultPrepublish is how long a new key is published before it signs.
@@ -45,11 +44,4 @@ func RevokeKey(stateDir, kid string, replace bool, now func() time.Time) (Signin
 		return SigningKey{}, err
 	}
 	return ring.Revoke(kid, replace)
-}
-
-func (s *Server) loadKeys(cfg Config) error {
-	s.revoked = jws.NewRevocationSetBy(s.clock.Now)
-	var err error
-	s.keys, err = keyring.OpenIn(cfg.StateDir, keyring.Options{Now: s.clock.Now, Logger: s.logger, Revoked: s.revoked})
-	return err
 }

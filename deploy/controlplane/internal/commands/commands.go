@@ -51,6 +51,13 @@ type Fleet interface {
 	Relay(ctx context.Context, id protocol.RelayID) (store.Relay, error)
 }
 
+// A Request says what somebody wants done.
+type Request struct {
+	Target signing.Target  `json:"target"`
+	Op     json.RawMessage `json:"op"`
+	TTLMs  *int64          `json:"ttlMs"`
+}
+
 // dispatchMargin is how long after a command's own time its outcome may still
 // arrive.
 const dispatchMargin = 5 * time.Second

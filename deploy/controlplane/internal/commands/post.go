@@ -6,19 +6,11 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/fairlead/fairlead/deploy/controlplane/internal/commands/signing"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 )
-
-// A Request says what somebody wants done.
-type Request struct {
-	Target signing.Target  `json:"target"`
-	Op     json.RawMessage `json:"op"`
-	TTLMs  *int64          `json:"ttlMs"`
-}
 
 type commandAnswer struct {
 	CommandID protocol.CommandID  `json:"commandId"`

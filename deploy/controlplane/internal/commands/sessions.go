@@ -63,7 +63,7 @@ func (c *Commands) deleteSession(w *web.Writer, r *http.Request) error {
 	return w.None()
 }
 
-// sessionCommand has op done as POST /commands would. It fails unless the
+// sessionCommand has do done as POST /commands would. It fails unless the
 // sandbox has answered that it is done.
 func (c *Commands) sessionCommand(w *web.Writer, r *http.Request, user protocol.UserID, at signing.Target, do op.Op) (cmd store.Command, err error) {
 	data, err := json.Marshal(do)

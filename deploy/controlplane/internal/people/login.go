@@ -18,7 +18,6 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/oidc"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/private"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
-	"github.com/fairlead/fairlead/protocol"
 )
 
 // A LoginConfig lets people sign in at an OpenID Connect provider.
@@ -162,10 +161,6 @@ func (l *Login) open(r *http.Request) (attempt, bool) {
 		return a, false
 	}
 	return a, true
-}
-
-func refusedLogin(text string) error {
-	return protocol.Errorf(protocol.KindUnauthenticated, "%s", text)
 }
 
 // allows reports whether id may come without an invitation.

@@ -166,7 +166,7 @@ func (p *People) finishLogin(r *http.Request) (string, error) {
 	if q.Get("error") != "" || q.Get("code") == "" {
 		return "", refusedLogin("the provider didn't sign you in")
 	}
-	ctx, done, err := l.people.redeem(r.Context(), intake.Relayed(r), a, l.clock.Now())
+	ctx, done, err := l.people.redeem(r.Context(), intake.Relayed(r), a.State, time.Unix(a.ExpiresAt, 0), l.clock.Now())
 	if err != nil {
 		return "", err
 	}

@@ -48,23 +48,23 @@ func newSignIns() *signIns {
 	}
 }
 
-// redeem takes the state of an attempt that came back with a code, once, and
-// returns a context in which the provider may be asked, until done is called.
-// The provider takes a code once, too: this keeps whoever finds an old address
-// and its cookie from even asking it.
-func (s *signIns) redeem(ctx context.Context, from netip.Addr, a attempt, now time.Time) (_ context.Context, done func(), err error) {
+// redeem takes the state of an attempt that came back with a code and expires at
+// ends. It takes each state once, and returns a context in which the provider may
+// be asked until done is called. The provider takes a code once, too: this keeps
+// whoever finds an old address and its cookie from even asking it.
+func (s *signIns) redeem(ctx context.Context, from netip.Addr, state string, ends, now time.Time) (_ context.Context, done func(), err error) {
 	if !s.rates.Allow(from, now) {
 		return nil, nil, protocol.Errorf(protocol.KindTooMany, "too many people sign in from this address at the moment")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(now)
-	if _, spent := s.spent[a.State]; spent {
+	if _, spent := s.spent[state]; spent {
 		return nil, nil, refusedLogin("this sign-in is over: begin again")
 	}
 	address := intake.Share(from)
-	s.spent[a.State] = time.Unix(a.ExpiresAt, 0)
-	if old, full := s.states.add(address, a.State); full {
+	s.spent[state] = ends
+	if old, full := s.states.add(address, state); full {
 		delete(s.spent, old)
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -159,4 +159,9 @@ func (s *shares[T]) oldest() (address netip.Prefix, thing T, ok bool) {
 		return address, thing, false
 	}
 	return s.all[0].address, s.all[0].thing, true
+}
+
+// refusedLogin is the error of a sign-in that must be begun again.
+func refusedLogin(text string) error {
+	return protocol.Errorf(protocol.KindUnauthenticated, "%s", text)
 }

@@ -7,11 +7,18 @@ import (
 	"slices"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/device"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/envseal"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/op"
 )
+
+// Sandboxes have device keys.
+type Sandboxes interface {
+	Sandbox(ctx context.Context, id protocol.SandboxID) (store.Sandbox, error)
+}
 
 // seal puts, in the place of the values of an env.apply, a box that the
 // sandbox's device key alone opens: from here on they are in nothing that is
@@ -19,7 +26,7 @@ import (
 // other operation stays as it is, and takes 0.
 //
 // KindUnavailable says that no key of the sandbox is known.
-func (s *Signer) seal(ctx context.Context, o *Operation) (values int, err error) {
+func seal(ctx context.Context, known Sandboxes, o *Operation) (values int, err error) {
 	if o.Kind != op.KindEnvApply {
 		return 0, nil
 	}
@@ -27,7 +34,7 @@ func (s *Signer) seal(ctx context.Context, o *Operation) (values int, err error)
 	if err := json.Unmarshal(o.Op, &asked); err != nil { // Parse wrote it
 		return 0, protocol.Fault(protocol.KindInternal, err)
 	}
-	sandbox, err := s.Sandboxes.Sandbox(ctx, o.Target.SandboxID)
+	sandbox, err := known.Sandbox(ctx, o.Target.SandboxID)
 	if err != nil {
 		return 0, err
 	}
@@ -61,8 +68,8 @@ func (s *Signer) seal(ctx context.Context, o *Operation) (values int, err error)
 // signSealed signs c, in which so many bytes of values are sealed. When they are
 // too many it says how many there could be: what a caller knows of is neither a
 // box nor a token.
-func (s *Signer) signSealed(c jws.Command, values int) (string, error) {
-	token, err := s.Keys.Signer().SignCommand(c)
+func signSealed(keys *keyring.Ring, c jws.Command, values int) (string, error) {
+	token, err := keys.Signer().SignCommand(c)
 	if err == nil || values == 0 || protocol.KindOf(err) != protocol.KindTooLarge {
 		return token, err
 	}
@@ -76,7 +83,7 @@ func (s *Signer) signSealed(c jws.Command, values int) (string, error) {
 		return "", err
 	}
 	room := 0
-	if empty, e := s.Keys.Signer().SignCommand(c); e == nil {
+	if empty, e := keys.Signer().SignCommand(c); e == nil {
 		// The box is base64 in the op, which is base64 in the token; each may
 		// round up.
 		room = max(0, ((protocol.MaxTokenBytes-len(empty))*3/4-4)*3/4-4-overhead)

@@ -65,10 +65,6 @@ type (
 	People interface {
 		User(ctx context.Context, id protocol.UserID) (store.User, error)
 	}
-	// Sandboxes have device keys.
-	Sandboxes interface {
-		Sandbox(ctx context.Context, id protocol.SandboxID) (store.Sandbox, error)
-	}
 )
 
 // Hash identifies what a caller asked for, before anything is filled in. Of
@@ -130,7 +126,7 @@ func (s *Signer) Sign(ctx context.Context, o Order) (cmd store.Command, err erro
 	if o.NewSession != "" {
 		o.Target.SessionID = protocol.NewSessionID()
 	}
-	values, err := s.seal(ctx, &o.Operation)
+	values, err := seal(ctx, s.Sandboxes, &o.Operation)
 	if err == nil {
 		err = s.nameCreator(ctx, &o)
 	}
@@ -149,7 +145,7 @@ func (s *Signer) Sign(ctx context.Context, o Order) (cmd store.Command, err erro
 		GrantID:   o.Grant,
 		UserID:    o.User,
 	}
-	token, err := s.signSealed(c, values)
+	token, err := signSealed(s.Keys, c, values)
 	if err != nil {
 		return store.Command{}, err
 	}
