@@ -86,7 +86,7 @@ func runFailover(ctx context.Context, env *Env) error {
 	defer s.close()
 	f := &failing{stage: s, own: own, random: rand.New(rand.NewPCG(env.Options.Seed, 0xfa11)), rec: measure.NewRecorder()}
 	f.rec.Begin(time.Now())
-	if f.group, err = s.bring(ctx, audience{each: env.Options.Viewers, rate: env.Options.Rate}); err != nil {
+	if f.group, err = s.bring(ctx, audience{each: env.Options.Viewers, rate: env.Options.Rate}, "join"); err != nil {
 		return err
 	}
 	for i := range own.Kills {

@@ -131,7 +131,13 @@ func (c *climbing) come(ctx context.Context) ([]*climber, error) {
 	}
 	for i, who := range climbers {
 		var err error
-		if who.group, err = c.bring(ctx, audience{each: o.Viewers, spec: specs[i], rate: o.Rate, extra: extra}); err != nil {
+		if who.group, err = c.gather(ctx, audience{each: o.Viewers, spec: specs[i], rate: o.Rate, extra: extra}); err != nil {
+			return nil, err
+		}
+		if err := c.join(ctx, who.group, o.Viewers); err != nil {
+			return nil, err
+		}
+		if err := who.group.Begin(ctx, time.Now()); err != nil {
 			return nil, err
 		}
 	}

@@ -63,7 +63,7 @@ var lossy = impair.Both(impair.Path{Delay: 5 * time.Millisecond, Loss: 0.1, Reor
 func runOutage(ctx context.Context, s *stage) (err error) {
 	env := s.env
 	u := &outing{stage: s, shaper: env.Local.Shaper(), random: rand.New(rand.NewPCG(env.Options.Seed, 0x0074))}
-	if u.group, err = s.bring(ctx, audience{each: env.Options.Viewers, rate: env.Options.Rate}); err != nil {
+	if u.group, err = s.bring(ctx, audience{each: env.Options.Viewers, rate: env.Options.Rate}, ""); err != nil {
 		return err
 	}
 	if err := env.awaitCarrier(ctx, tunnel.CarrierQUIC, changeWait); err != nil {

@@ -177,14 +177,20 @@ type audience struct {
 	extra int     // sockets of other groups
 }
 
-// bring starts viewers and waits until all have joined. They record from now
-// on.
-func (s *stage) bring(ctx context.Context, a audience) (*generator.Group, error) {
+// bring starts viewers, which record from now on, and waits until all have
+// joined. phase is the name of that, if it has one.
+func (s *stage) bring(ctx context.Context, a audience, phase string) (*generator.Group, error) {
 	g, err := s.gather(ctx, a)
-	if err != nil {
-		return nil, err
+	if err == nil && phase != "" {
+		err = g.Phase(ctx, phase, -1)
 	}
-	return g, errors.Join(g.Begin(ctx, time.Now()), s.join(ctx, g, a.each*len(s.terminal)))
+	if err == nil {
+		err = g.Begin(ctx, time.Now())
+	}
+	if err == nil {
+		err = s.join(ctx, g, a.each*len(s.terminal))
+	}
+	return g, err
 }
 
 // gather starts generator processes for viewers, which do not join yet.
