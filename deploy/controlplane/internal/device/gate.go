@@ -137,3 +137,9 @@ func (g *Gate) ours(ctx context.Context, token string, why error) (*jws.Certific
 	}
 	return &cert, nil
 }
+
+// Enter admits one request of a sandbox, until leave; an error of KindTooMany
+// says that there are too many.
+func (g *Gate) Enter(sandbox protocol.SandboxID) (leave func(), err error) {
+	return g.limits.enter(sandbox, g.clock.Now())
+}

@@ -29,12 +29,6 @@ type limit struct {
 
 func newLimits() *limits { return &limits{sandboxes: make(map[protocol.SandboxID]*limit)} }
 
-// Enter admits one request of a sandbox, until leave; an error of KindTooMany
-// says that there are too many.
-func (g *Gate) Enter(sandbox protocol.SandboxID) (leave func(), err error) {
-	return g.limits.enter(sandbox, g.clock.Now())
-}
-
 func (l *limits) enter(sandbox protocol.SandboxID, now time.Time) (leave func(), err error) {
 	l.mu.Lock()
 	of := l.sandboxes[sandbox]

@@ -10,12 +10,6 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// An AuditHead is the newest head of a sandbox's audit log.
-type AuditHead struct {
-	protocol.AuditHead
-	Signature []byte // of the sandbox's device key
-}
-
 // PutAuditHead stores a head that the sandbox's device key has signed. A head
 // only moves forward: KindConflict says that the sequence goes back, or that
 // the same record has another hash. Another device key begins another log.

@@ -91,3 +91,22 @@ func revokeCertificates(ctx context.Context, tx db.Runner, sandbox protocol.Sand
 	}
 	return addVoids(ctx, tx, now, voids...)
 }
+
+// RevokeSandbox takes its key from a sandbox: its certificates and its open
+// invitation are void. It can be enrolled again, by a new invitation.
+func (s *Fleet) RevokeSandbox(ctx context.Context, id protocol.SandboxID, now time.Time) error {
+	return s.db.Transact(ctx, func(tx db.Runner) error {
+		if _, err := deviceOf(ctx, tx, id); err != nil {
+			return err
+		}
+		if err := revokeCertificates(ctx, tx, id, now); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM invitations WHERE sandbox_id = ? AND used_at IS NULL`, id); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `UPDATE sandboxes SET device_key = NULL, device_jwk = NULL, revoked_at = ? WHERE id = ?`,
+			now.UnixMilli(), id)
+		return err
+	})
+}

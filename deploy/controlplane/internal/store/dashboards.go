@@ -3,24 +3,11 @@ package store
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store/db"
 	"github.com/fairlead/fairlead/protocol"
 )
-
-// A Role says what a member may do in a dashboard's sessions.
-type Role string
-
-const (
-	RoleOwner  Role = "owner"
-	RoleEditor Role = "editor"
-	RoleViewer Role = "viewer"
-)
-
-// Known reports whether r is a role.
-func (r Role) Known() bool { return r == RoleOwner || r == RoleEditor || r == RoleViewer }
 
 // A Dashboard is what users share. Its sessions run in its one sandbox.
 type Dashboard struct {
@@ -35,19 +22,6 @@ type Membership struct {
 	Dashboard
 	Member
 }
-
-// A Member is a user of a dashboard.
-type Member struct {
-	User         protocol.UserID
-	Name         string
-	Role         Role
-	Capabilities string // separated by spaces; empty: all of the role
-}
-
-const (
-	maxDashboards = 500 // that one user owns
-	maxMembers    = 500 // of one dashboard
-)
 
 // AddDashboard adds a dashboard that belongs to owner. KindConflict says that
 // its id, or its sandbox, is taken.
@@ -233,38 +207,4 @@ func bindSandbox(ctx context.Context, tx db.Runner, dashboard string, sandbox pr
 	}
 	_, err = tx.Exec(ctx, `UPDATE dashboards SET sandbox_id = ? WHERE id = ?`, db.Nullable(sandbox), dashboard)
 	return err
-}
-
-// keepOwner runs change, which must not take the last owner away.
-func keepOwner(ctx context.Context, tx db.Runner, dashboard string, change func() error) error {
-	owned := func() (bool, error) {
-		ok, err := tx.Exists(ctx, `SELECT 1 FROM members WHERE dashboard_id = ? AND role = ? AND capabilities = '' LIMIT 1`,
-			dashboard, RoleOwner)
-		if err != nil {
-			return false, fmt.Errorf("owners of a dashboard: %w", err)
-		}
-		return ok, nil
-	}
-	before, err := owned()
-	if err != nil {
-		return err
-	}
-	if err := change(); err != nil {
-		return err
-	}
-	after, err := owned()
-	if err == nil && before && !after {
-		err = protocol.Errorf(protocol.KindConflict, "the last owner of a dashboard stays its owner")
-	}
-	return err
-}
-
-// ownedBy lists the dashboards, in order of id, that have no other owner.
-func ownedBy(ctx context.Context, tx db.Runner, user protocol.UserID) ([]string, error) {
-	return db.Collect(ctx, tx, func(row db.Scanner) (id string, err error) { return id, row.Scan(&id) }, `
-		SELECT m.dashboard_id FROM members m
-		WHERE m.user_id = ? AND m.role = ? AND NOT EXISTS (
-			SELECT 1 FROM members o
-			WHERE o.dashboard_id = m.dashboard_id AND o.user_id <> m.user_id AND o.role = ? AND o.capabilities = '')
-		ORDER BY m.dashboard_id`, user, RoleOwner, RoleOwner)
 }

@@ -21,6 +21,12 @@ type Sandbox struct {
 	Head       AuditHead       // of the device's audit log; zero: none yet
 }
 
+// An AuditHead is the newest head of a sandbox's audit log.
+type AuditHead struct {
+	protocol.AuditHead
+	Signature []byte // of the sandbox's device key
+}
+
 const maxJWKBytes = 4 << 10
 
 // addSandbox makes a sandbox known.
@@ -65,25 +71,6 @@ func deviceOf(ctx context.Context, r db.Runner, id protocol.SandboxID) (string, 
 	var device sql.NullString
 	err := r.Row(ctx, `SELECT device_key FROM sandboxes WHERE id = ?`, id).Scan(&device)
 	return device.String, absent(err, "sandbox")
-}
-
-// RevokeSandbox takes its key from a sandbox: its certificates and its open
-// invitation are void. It can be enrolled again, by a new invitation.
-func (s *Fleet) RevokeSandbox(ctx context.Context, id protocol.SandboxID, now time.Time) error {
-	return s.db.Transact(ctx, func(tx db.Runner) error {
-		if _, err := deviceOf(ctx, tx, id); err != nil {
-			return err
-		}
-		if err := revokeCertificates(ctx, tx, id, now); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, `DELETE FROM invitations WHERE sandbox_id = ? AND used_at IS NULL`, id); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, `UPDATE sandboxes SET device_key = NULL, device_jwk = NULL, revoked_at = ? WHERE id = ?`,
-			now.UnixMilli(), id)
-		return err
-	})
 }
 
 const sandboxColumns = `

@@ -321,3 +321,13 @@ func unlinkedUser(ctx context.Context, tx db.Runner, issuer string, u User) (Use
 	}
 	return old, err
 }
+
+// ownedBy lists the dashboards, in order of id, that have no other owner.
+func ownedBy(ctx context.Context, tx db.Runner, user protocol.UserID) ([]string, error) {
+	return db.Collect(ctx, tx, func(row db.Scanner) (id string, err error) { return id, row.Scan(&id) }, `
+		SELECT m.dashboard_id FROM members m
+		WHERE m.user_id = ? AND m.role = ? AND NOT EXISTS (
+			SELECT 1 FROM members o
+			WHERE o.dashboard_id = m.dashboard_id AND o.user_id <> m.user_id AND o.role = ? AND o.capabilities = '')
+		ORDER BY m.dashboard_id`, user, RoleOwner, RoleOwner)
+}

@@ -9,8 +9,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"io/fs"
 	"time"
 )
 
@@ -22,24 +20,6 @@ type DB struct {
 	read  *sql.DB
 	sql   dialect
 	clock func() time.Time
-}
-
-// Open opens the database at url and brings it to a schema: goose's migrations,
-// in the folders "sqlite" and "postgres". The URL is "postgres://…", or the path
-// of an SQLite file, with or without "sqlite:" before it; a file that doesn't
-// exist is made, for its owner alone. now is the database's clock. Errors name
-// the database without its secrets.
-func Open(ctx context.Context, url string, schema fs.FS, now func() time.Time) (*DB, error) {
-	name, open := sqlitePath, openSQLite
-	if isPostgres(url) {
-		name, open = postgresName, openPostgres
-	}
-	db, err := open(ctx, url, schema)
-	if err != nil {
-		return nil, fmt.Errorf("store %s: %w", name(url), oneLine(err))
-	}
-	db.clock = now
-	return db, nil
 }
 
 // Close closes the database.
@@ -56,7 +36,7 @@ func (db *DB) Now() time.Time { return db.clock() }
 // when f fails. f must use nothing but tx: it may have the only connection.
 func (db *DB) Transact(ctx context.Context, f func(tx Runner) error) error {
 	return db.Concurrently(ctx, func(tx Runner) error {
-		if err := db.sql.waitForTurn(ctx, tx); err != nil {
+		if err := tx.waitForTurn(ctx); err != nil {
 			return err
 		}
 		return f(tx)
@@ -148,4 +128,16 @@ func Collect[T any](ctx context.Context, r Runner, scan func(Scanner) (T, error)
 		all = append(all, v)
 	}
 	return all, explain(rows.Err())
+}
+
+// waitForTurn holds a transaction back until no other one that waited for its
+// turn runs, in whatever process. SQLite does so with every write transaction.
+// In Postgres each statement that follows sees all that was committed before.
+func (r Runner) waitForTurn(ctx context.Context) error {
+	if r.db.sql == sqlite {
+		return nil
+	}
+	_, err := r.Exec(ctx, `SELECT set_config('idle_in_transaction_session_timeout', ?, true), pg_advisory_xact_lock(?)`,
+		turnIdleMs, int64(turnKey))
+	return err
 }

@@ -108,7 +108,7 @@ func TestLostTurn(t *testing.T) {
 	tx, err := db.write.BeginTx(t.Context(), nil)
 	must(t, err)
 	defer tx.Rollback()
-	must(t, postgres.waitForTurn(t.Context(), Runner{tx, db}))
+	must(t, Runner{tx, db}.waitForTurn(t.Context()))
 	if _, err := tx.ExecContext(t.Context(), `SET LOCAL idle_in_transaction_session_timeout = 20`); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package db
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"strconv"
@@ -56,18 +55,6 @@ const (
 	// the transaction, after this long.
 	turnIdleMs = "10000"
 )
-
-// waitForTurn holds a transaction back until no other one that waited for its
-// turn runs, in whatever process. SQLite does so with every write transaction.
-// In Postgres each statement that follows sees all that was committed before.
-func (d dialect) waitForTurn(ctx context.Context, tx Runner) error {
-	if d == sqlite {
-		return nil
-	}
-	_, err := tx.Exec(ctx, `SELECT set_config('idle_in_transaction_session_timeout', ?, true), pg_advisory_xact_lock(?)`,
-		turnIdleMs, int64(turnKey))
-	return err
-}
 
 // How Postgres calls what a caller caused (SQLSTATE).
 const (
