@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxHeldBytes bounds what is kept for clients that come back, of all
-	// sessions, and maxHeldPerSession of one. The oldest answers go first.
+	// maxHeldBytes bounds what is kept for clients that reconnect, of all
+	// sessions, maxHeldPerSession of one. The oldest answers go first.
 	maxHeldBytes      = 32 << 20
 	maxHeldPerSession = 4 << 20
 	maxHeldStreams    = 64 // of a session
@@ -26,9 +26,9 @@ const (
 
 var errGone = errors.New("those events are not kept any more")
 
-// An eventStore keeps the last events of each stream, so that a client whose
-// connection broke, or whose relay died, gets the answers to its calls. It is an
-// sdk.EventStore.
+// An eventStore keeps the last events of each stream. A client whose connection
+// or relay failed can then reconnect and read the answers to its calls. It is
+// an sdk.EventStore.
 type eventStore struct {
 	mu sync.Mutex
 	// Guarded by mu.
@@ -41,11 +41,11 @@ type heldSession struct {
 	bytes   int
 }
 
-// A heldStream is what was sent in answer to one request, or, without an id,
-// beside all answers.
+// A heldStream holds what was sent in answer to one request or, without an id,
+// outside all answers.
 type heldStream struct {
 	id     string
-	events *eventlog.Log[[]byte] // offsets are the SDK's indexes; what bounds it is the store
+	events *eventlog.Log[[]byte] // offsets are the SDK's indexes; the store bounds it
 	at     time.Time             // of the last event
 }
 
@@ -59,7 +59,7 @@ func (s *eventStore) Open(_ context.Context, session, stream string) error {
 	return nil
 }
 
-// open returns a stream, which is made if need be. The caller holds mu.
+// open returns a stream, which it makes if missing. The caller holds mu.
 func (s *eventStore) open(session, stream string) (*heldSession, *heldStream) {
 	in := s.sessions[session]
 	if in == nil {
@@ -82,7 +82,7 @@ func (s *eventStore) Append(_ context.Context, session, stream string, data []by
 	defer s.mu.Unlock()
 	in, h := s.open(session, stream)
 	if stream == "" {
-		// All that is sent here says that a list is old: the last says it for those before.
+		// Every event here says that a list is outdated, so the last one suffices.
 		s.forget(in, h)
 	}
 	h.events.Append(data, len(data))
@@ -110,14 +110,14 @@ func (s *eventStore) Append(_ context.Context, session, stream string, data []by
 // count notes n more bytes, or fewer, of a session. The caller holds mu.
 func (s *eventStore) count(in *heldSession, n int) { s.bytes, in.bytes = s.bytes+n, in.bytes+n }
 
-// forget drops what is kept of h, which stays. The caller holds mu.
+// forget drops h's events and keeps h. The caller holds mu.
 func (s *eventStore) forget(in *heldSession, h *heldStream) {
 	s.count(in, -h.events.Bytes())
 	h.events.DropBefore(h.events.Next())
 }
 
-// dropOldest drops the oldest answer of a session, but for that in use. The
-// caller holds mu.
+// dropOldest drops the oldest answer of a session, except used. The caller
+// holds mu.
 func (s *eventStore) dropOldest(in *heldSession, used *heldStream) bool {
 	for i, h := range in.streams {
 		if h != used && h.id != "" {

@@ -27,7 +27,7 @@ var _ interface {
 	prometheus.Collector
 } = (*Server)(nil)
 
-// credentials are those of the terminals that run, or are about to.
+// credentials are those of the terminals that run or are about to.
 type credentials struct {
 	// Static after construction.
 	at string // the listener's origin
@@ -37,7 +37,7 @@ type credentials struct {
 	byPTY map[protocol.PTYID]protocol.MCPCredentials
 }
 
-// of returns a terminal's, which are made when it has none.
+// of returns a terminal's credentials, which it makes if missing.
 func (c *credentials) of(session protocol.SessionID, pty protocol.PTYID) protocol.MCPCredentials {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,7 +51,7 @@ func (c *credentials) of(session protocol.SessionID, pty protocol.PTYID) protoco
 	return known
 }
 
-// secret returns that of a terminal, false when there is no such terminal.
+// secret returns a terminal's secret, false if there is no such terminal.
 func (c *credentials) secret(session protocol.SessionID, pty protocol.PTYID) (string, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

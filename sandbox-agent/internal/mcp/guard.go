@@ -52,7 +52,7 @@ var (
 	errPTY    = &fault{refusedRequest, http.StatusBadRequest, "pty_id is missing, or no id"}
 	errID     = &fault{refusedRequest, http.StatusBadRequest, "the session's id is none"}
 	errSecret = &fault{refusedSecret, http.StatusForbidden, "the secret is not that of this terminal"}
-	errUser   = &fault{refusedUser, http.StatusForbidden, errSecret.message} // who guesses learns nothing
+	errUser   = &fault{refusedUser, http.StatusForbidden, errSecret.message} // a guess learns nothing
 	errEnded  = &fault{refusedRequest, http.StatusNotFound, "there is no such terminal"}
 	errGrant  = &fault{refusedGrant, http.StatusForbidden, "the grant does not allow mcp here"}
 	errType   = &fault{refusedType, http.StatusUnsupportedMediaType, "the body must be application/json"}
@@ -60,8 +60,8 @@ var (
 	errBody   = &fault{refusedRequest, http.StatusBadRequest, "the body did not come whole"}
 )
 
-// admit finds out which terminal's program asks on loopback; inPath says that
-// the path names it, and not the query.
+// admit returns the terminal whose program sent a request on loopback. inPath
+// says that the path names the terminal, rather than the query.
 func (s *Server) admit(r *http.Request, inPath bool) (toolbox.Caller, error) {
 	if !ownHost(r.Host, s.port) {
 		return toolbox.Caller{}, errHost
@@ -91,16 +91,16 @@ func (s *Server) admit(r *http.Request, inPath bool) (toolbox.Caller, error) {
 	return caller, nil
 }
 
-// sameSecret compares hashes, so that neither the length of a secret nor
-// whether there is one shows in the time that it takes.
+// sameSecret compares hashes, so that its time shows neither a secret's length
+// nor whether there is one.
 func sameSecret(want string, known bool, got string) bool {
 	wanted, shown := sha256.Sum256([]byte(want)), sha256.Sum256([]byte(got))
 	same := subtle.ConstantTimeCompare(wanted[:], shown[:]) == 1
 	return same && known && want != ""
 }
 
-// ownUser reports whether the request comes from a process of the caller's own
-// user, where it has one, or of this program's, who may read all secrets.
+// ownUser reports whether the request comes from a process of the caller's
+// user, if it has one, or of this program's user, who may read all secrets.
 func (s *Server) ownUser(r *http.Request, caller toolbox.Caller) bool {
 	if s.opts.PeerUID == nil {
 		return true
@@ -148,7 +148,7 @@ func isJSON(r *http.Request) bool {
 	return err == nil && kind == "application/json"
 }
 
-// granted finds out who asks through a relay.
+// granted returns the caller of a request through a relay.
 func (s *Server) granted(r *http.Request) (toolbox.Caller, error) {
 	caller := toolbox.Caller{
 		Session: protocol.SessionID(r.PathValue("sid")), PTY: protocol.PTYID(r.URL.Query().Get("pty_id")),
@@ -165,7 +165,7 @@ func (s *Server) granted(r *http.Request) (toolbox.Caller, error) {
 	}
 	if caller.PTY != "" {
 		if _, known := s.known.secret(caller.Session, caller.PTY); !known {
-			return toolbox.Caller{}, errEnded // made-up ones would fill what is kept of callers
+			return toolbox.Caller{}, errEnded // invented terminals would fill the table of callers
 		}
 	}
 	return caller, nil

@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 )
 
-// maxConns bounds the connections to the loopback listener, which any program of
-// the sandbox may open before it shows a secret: the agent needs its descriptors
-// for more than that.
+// maxConns bounds the connections to the loopback listener. Any program of the
+// sandbox may open them before it shows a secret, and the agent needs
+// descriptors for other things too.
 const maxConns = 2048
 
-// bounded returns l without the connections beyond a number that is enough for
-// all callers: they are closed as they come.
+// bounded returns l limited to maxConns connections, enough for all callers. It
+// closes further ones as they arrive.
 func (s *Server) bounded(l net.Listener) net.Listener {
 	return &boundedListener{Listener: l, server: s}
 }

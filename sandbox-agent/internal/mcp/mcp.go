@@ -1,11 +1,10 @@
 // Package mcp serves the tools of a sandbox by the Model Context Protocol: to
 // the programs of its terminals on loopback, and to people's clients through
-// relays. The same tools can be listed and called by two plain requests, as
-// seed 001 has them.
+// relays. Two plain requests list and call the same tools, as in seed 001.
 //
-// A program shows the secret of its terminal, a person a grant. MCP sessions
-// belong to whoever began them. When the tools of somebody change, his clients
-// are told at once; nobody needs to ask again and again.
+// A program shows the secret of its terminal, a person a grant. An MCP session
+// belongs to the caller that began it. When a caller's tools change, its
+// clients are told at once and needn't poll.
 package mcp
 
 import (
@@ -28,20 +27,19 @@ const (
 	// Name is what the server calls itself.
 	Name = "fairlead"
 	// MaxSessions bounds the MCP sessions of all callers, MaxSessionsPerCaller
-	// those of one. Where there are as many, the one that is idle for longest
-	// ends; sessions with a request under way never do.
+	// those of one. At the limit the session that is idle for longest ends;
+	// sessions with a request under way never do.
 	MaxSessions          = 512
 	MaxSessionsPerCaller = 64
-	// MaxRequestsPerCaller bounds the requests of a caller that are under way,
-	// streams included.
+	// MaxRequestsPerCaller bounds a caller's requests under way, streams included.
 	MaxRequestsPerCaller = 128
-	// IdleTimeout is how long a session may be without any request.
+	// IdleTimeout is how long a session may have no request.
 	IdleTimeout = 30 * time.Minute
 
-	// changePause is the time between two looks at what has changed: longer than
-	// the SDK waits for further changes, or it would wait for ever.
+	// changePause is the time between two checks for changes. It exceeds the SDK's
+	// wait for further changes, which otherwise would never end.
 	changePause = 20 * time.Millisecond
-	// sweepEvery is how often idle sessions are looked for.
+	// sweepEvery is the time between two checks for idle sessions.
 	sweepEvery = time.Minute
 )
 
@@ -49,35 +47,34 @@ const (
 type Terminals interface {
 	// UID returns the user of a terminal; false when there is no such terminal.
 	UID(session protocol.SessionID, pty protocol.PTYID) (int, bool)
-	// AgentTurn, AgentStarted and AgentReady are told of the coding agents in a
-	// terminal: a turn has ended, or begun, or the first prompt is waited for.
+	// AgentTurn, AgentStarted and AgentReady learn of a terminal's coding agents:
+	// a turn has ended or begun, or the first prompt is awaited.
 	AgentTurn(session protocol.SessionID, pty protocol.PTYID, turn protocol.AgentTurn) error
 	AgentStarted(session protocol.SessionID, pty protocol.PTYID, agent string) error
 	AgentReady(session protocol.SessionID, pty protocol.PTYID, agent string) error
-	// Scrollback returns the end of what a terminal has shown, as plain text.
+	// Scrollback returns the end of a terminal's output, as plain text.
 	Scrollback(session protocol.SessionID, pty protocol.PTYID) ([]byte, error)
-	// NoteTools is told that the programs of a terminal have other tools than
-	// before, old of them then and so many now; at first old is 0. It must not
-	// block.
+	// NoteTools learns that the tools of a terminal's programs have changed, and
+	// their number from old, at first 0, to now. It must not block.
 	NoteTools(session protocol.SessionID, pty protocol.PTYID, old, now int)
 }
 
-// Options are what a Server works with. Listener, Terminals and Sets must be set.
+// Options configure a Server. Listener, Terminals and Sets must be set.
 type Options struct {
 	Listener  net.Listener // on loopback; Run serves it
 	Terminals Terminals
-	Sets      []toolbox.Set // of two tools of one name, the first counts
-	// PeerUID returns the user at the other end of a connection; peer.UID does.
-	// nil: the secret alone is looked at.
+	Sets      []toolbox.Set // of tools with one name, the first counts
+	// PeerUID returns the user at the other end of a connection, as peer.UID does.
+	// nil: only the secret is checked.
 	PeerUID func(local, remote netip.AddrPort) (int, error)
-	Secrets *mask.Secrets // are masked in answers
+	Secrets *mask.Secrets // masked in answers
 	Version string        // of this program
 	Log     *slog.Logger
 
-	features // of the conformance suite
+	features // for the conformance suite
 }
 
-// features are what a server has beside tools. Only tests have any.
+// features are what a server has besides tools. Only tests set any.
 type features struct {
 	adjust func(*sdk.ServerOptions)
 	extend func(*sdk.Server)
@@ -96,8 +93,8 @@ type Server struct {
 	stateless http.Handler // for versions of the protocol without sessions
 	schemas   schemas
 	cancel    context.CancelFunc
-	wake      chan struct{}  // something is in changed
-	wait      sync.WaitGroup // for run, and for what ends sessions
+	wake      chan struct{}  // changed isn't empty
+	wait      sync.WaitGroup // for run, and for the goroutines that end sessions
 
 	mu sync.Mutex
 	// Guarded by mu.
@@ -105,10 +102,10 @@ type Server struct {
 	owners   map[ownerKey]*owner
 	sessions int            // of all owners
 	large    int            // requests with a large body, of all owners
-	changed  map[scope]bool // whose tools may be others; bounded by what there is
+	changed  map[scope]bool // whose tools may have changed; bounded by the terminals
 }
 
-// A scope is a terminal, or all of a session where pty is empty.
+// A scope is a terminal, or all of a session if pty is empty.
 type scope struct {
 	session protocol.SessionID
 	pty     protocol.PTYID
@@ -118,7 +115,7 @@ func (s scope) contains(k ownerKey) bool {
 	return s.session == k.session && (s.pty == "" || s.pty == k.pty)
 }
 
-// New returns a Server. Close must be called when it isn't needed any more.
+// New returns a Server. Close must be called when it is no longer needed.
 func New(opts Options) *Server {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -139,10 +136,9 @@ func New(opts Options) *Server {
 	return s
 }
 
-// Changed says that the tools of a terminal's callers may be others than
-// before; pty "" stands for all callers of the session. It returns at once:
-// clients whose tools are really others are told within milliseconds, once for
-// many calls.
+// Changed says that the tools of a terminal's callers may have changed; pty ""
+// stands for all callers of the session. It returns at once. Clients whose
+// tools did change are told within milliseconds, once for many calls.
 func (s *Server) Changed(session protocol.SessionID, pty protocol.PTYID) {
 	if pty != "" {
 		if _, ok := s.known.secret(session, pty); !ok {
@@ -160,7 +156,7 @@ func (s *Server) Changed(session protocol.SessionID, pty protocol.PTYID) {
 	s.noteChange(scope{session, pty})
 }
 
-// noteChange has run look at the tools of at. The caller holds mu.
+// noteChange makes run check the tools of at. The caller holds mu.
 func (s *Server) noteChange(at scope) {
 	s.changed[at] = true
 	select {
@@ -169,9 +165,9 @@ func (s *Server) noteChange(at scope) {
 	}
 }
 
-// Ended ends the MCP sessions of a terminal that is gone, and of who spoke of
-// it; pty "" stands for the whole session. Calls under way are cancelled. The
-// terminal's secret must be unknown by then.
+// Ended ends the MCP sessions of an ended terminal's programs, and of people
+// who named it; pty "" stands for the whole session. Calls under way are
+// cancelled. The terminal's secret must be forgotten before.
 func (s *Server) Ended(session protocol.SessionID, pty protocol.PTYID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +193,7 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// run looks at what has changed, and for what is idle, until ctx ends.
+// run checks for changes and for idle sessions until ctx ends.
 func (s *Server) run(ctx context.Context) {
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()

@@ -11,16 +11,16 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// Versions of the protocol from which on something holds.
+// Versions of the protocol from which on a rule holds.
 const (
 	versionNoBatches  = "2025-06-18"
 	versionNoSessions = "2026-07-28"
 )
 
-// A method says how a request of its name looks.
+// A method says what a request with its name must have.
 type method struct {
-	notification bool // it has no id, and no answer
-	params       bool // it needs some
+	notification bool // it has no id and no answer
+	params       bool // it needs params
 }
 
 // methods are those of the protocol that a client may send to a server.
@@ -46,9 +46,9 @@ var methods = map[string]method{
 	"notifications/roots/list_changed": {notification: true},
 }
 
-// An rpcError is an error of JSON-RPC, and the request that it answers.
+// An rpcError is a JSON-RPC error, with the request that it answers.
 type rpcError struct {
-	id      json.RawMessage // nil: not known
+	id      json.RawMessage // nil: unknown
 	code    int64
 	message string
 }
@@ -59,7 +59,7 @@ func rpcErrorf(id json.RawMessage, code int64, format string, args ...any) *rpcE
 	return &rpcError{id, code, fmt.Sprintf(format, args...)}
 }
 
-// A message is what is looked at of a message of JSON-RPC.
+// A message holds the checked fields of a JSON-RPC message.
 type message struct {
 	Version string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id"`
@@ -72,12 +72,12 @@ type message struct {
 // A parcel is the body of a POST.
 type parcel struct {
 	initialize bool // it begins a session
-	discover   bool // it asks which versions there are
-	empty      bool // nothing in it needs an answer or means anything
+	discover   bool // it asks for the supported versions
+	empty      bool // nothing in it needs an answer
 }
 
-// parse looks at a body before the SDK does, whose decoder has no limits.
-// version is that of the request's header.
+// parse checks a body before the SDK does, whose decoder has no limits. version
+// is that of the request's header.
 func parse(body []byte, version string) (parcel, error) {
 	depth, elements := measure(body)
 	if depth > protocol.MaxMCPDepth {
@@ -122,7 +122,7 @@ func parseBatch(body []byte) (parcel, error) {
 	return parcel{}, nil
 }
 
-// parseOne looks at one message, which is valid JSON.
+// parseOne checks one message, which is valid JSON.
 func parseOne(body []byte) (parcel, *rpcError) {
 	var m message
 	if body[0] != '{' || json.Unmarshal(body, &m) != nil || m.Version != "2.0" {
@@ -132,7 +132,7 @@ func parseOne(body []byte) (parcel, *rpcError) {
 		m.ID = nil
 	}
 	if len(m.ID) > 0 && m.ID[0] != '"' {
-		// The SDK would answer to another number.
+		// The SDK would answer with another number.
 		if _, err := strconv.ParseInt(string(m.ID), 10, 64); err != nil {
 			return parcel{}, rpcErrorf(nil, jsonrpc.CodeInvalidRequest, "an id is a string or an integer of 64 bits")
 		}
@@ -146,7 +146,7 @@ func parseOne(body []byte) (parcel, *rpcError) {
 	known, ok := methods[*m.Method]
 	switch {
 	case !ok && m.ID == nil:
-		return parcel{empty: true}, nil // notifications have no answer, those of others neither
+		return parcel{empty: true}, nil // notifications have no answer, unknown ones neither
 	case !ok:
 		return parcel{}, rpcErrorf(m.ID, jsonrpc.CodeMethodNotFound, "method %.64q is not known", *m.Method)
 	case known.notification != (m.ID == nil):
@@ -159,8 +159,8 @@ func parseOne(body []byte) (parcel, *rpcError) {
 	return parcel{initialize: *m.Method == "initialize", discover: *m.Method == "server/discover"}, nil
 }
 
-// measure returns how deep text nests, and how many elements its outermost
-// array or object has, if it is JSON.
+// measure returns how deep JSON text nests, and how many elements its outermost
+// array or object has.
 func measure(text []byte) (depth, elements int) {
 	at, inString, escaped, something := 0, false, false, false
 	for _, c := range text {

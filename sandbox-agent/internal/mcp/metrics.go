@@ -50,8 +50,7 @@ func newMetrics(s *Server) *metrics {
 	return m
 }
 
-// NewMetrics returns the metrics of a Server at which nothing has happened yet, so
-// that whoever asks for some by name can be checked.
+// NewMetrics returns the metrics of an idle Server, for checks of metric names.
 func NewMetrics() prometheus.Collector { return newMetrics(&Server{}) }
 
 // Describe implements [prometheus.Collector].
@@ -68,7 +67,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// called counts a call. The names of tools are those of the sets: few.
+// called counts a call. The label is bounded by the sets' tools.
 func (m *metrics) called(tool, result string, took time.Duration) {
 	m.calls.WithLabelValues(tool, result).Inc()
 	if result != resultUnknown {

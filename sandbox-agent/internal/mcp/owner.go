@@ -13,25 +13,25 @@ import (
 )
 
 const (
-	// maxOwners bounds the callers that are known at a time, for people alone: a
-	// terminal's programs are always let in.
+	// maxOwners bounds the known callers. Only people are refused: a terminal's
+	// programs are always let in.
 	maxOwners = 1024
-	// Bodies of more than smallBody bytes are large: so many may be held at a
-	// time, of one caller and of all.
+	// Bodies of more than smallBody bytes are large. At most maxLargePerCaller of
+	// one caller, and a total number, may be held at a time.
 	smallBody         = 64 << 10
 	maxLargePerCaller = 8
 	maxLarge          = 32
 )
 
-// An ownerKey names somebody who has MCP sessions: the programs of a terminal,
-// or a person who speaks of it.
+// An ownerKey names the owner of MCP sessions: the programs of a terminal, or a
+// person who names it.
 type ownerKey struct {
 	session protocol.SessionID
 	pty     protocol.PTYID  // may be empty for a person
 	user    protocol.UserID // the person; empty: the terminal's programs
 }
 
-// keyOf returns the owner of what a caller begins.
+// keyOf returns the owner of a caller's sessions.
 func keyOf(c toolbox.Caller) ownerKey {
 	key := ownerKey{session: c.Session, pty: c.PTY}
 	if c.Grant != nil {
@@ -40,7 +40,7 @@ func keyOf(c toolbox.Caller) ownerKey {
 	return key
 }
 
-// An owner is somebody who has MCP sessions.
+// An owner is a caller with MCP sessions.
 type owner struct {
 	// Static after construction.
 	key ownerKey
@@ -53,9 +53,9 @@ type owner struct {
 	large    int         // of them, with a large body
 	used     time.Time   // the end of the last request
 	grant    *jws.Grant  // a person's newest
-	shared   *sdk.Server // for requests without a session; made when one comes
-	listed   listing     // what clients were told of, or could see
-	reported listing     // what OnTools was told of
+	shared   *sdk.Server // for requests without a session; made on demand
+	listed   listing     // the tools that clients last saw or were told of
+	reported listing     // the tools that NoteTools was last told of
 }
 
 // caller returns the owner as a caller under its newest grant. The caller holds
@@ -69,7 +69,7 @@ type session struct {
 	// Static after construction.
 	id    string
 	owner *owner
-	mcp   *sdk.Server // of this session alone: a slow client holds no other up
+	mcp   *sdk.Server // of this session alone: a slow client delays no other
 	ctx   context.Context
 	end   context.CancelFunc
 
@@ -86,7 +86,7 @@ func (s *Server) newOwner(key ownerKey) *owner {
 	return o
 }
 
-// enter begins a request of caller. The exchange must be given to leave.
+// enter begins a request of caller. Each exchange must be passed to leave.
 func (s *Server) enter(caller toolbox.Caller) (*exchange, error) {
 	o, err := s.enterOwner(caller)
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *Server) enter(caller toolbox.Caller) (*exchange, error) {
 	known := o.listed.known
 	s.mu.Unlock()
 	if !known {
-		now := listingOf(s.tools(caller)) // before the caller can list them: no change goes unnoticed
+		now := listingOf(s.tools(caller)) // before the caller can list them, so that no change is missed
 		s.mu.Lock()
 		if !o.listed.known {
 			o.listed = now
@@ -144,7 +144,7 @@ func (s *Server) leave(x *exchange) {
 	}
 }
 
-// holdLarge has x count as one with a large body.
+// holdLarge counts x as one with a large body.
 func (s *Server) holdLarge(x *exchange) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,8 +175,8 @@ func (s *Server) newSession(o *owner) (*session, error) {
 	return x, nil
 }
 
-// evict ends the session of o, or of anybody where o is nil, that is idle for
-// longest; false when there is none. The caller holds mu.
+// evict ends the longest idle session of o, or of all owners if o is nil. It
+// returns false if none is idle. The caller holds mu.
 func (s *Server) evict(o *owner) bool {
 	var oldest *session
 	look := func(o *owner) {
@@ -201,8 +201,7 @@ func (s *Server) evict(o *owner) bool {
 	return true
 }
 
-// useSession begins a request in the session of o that id names, false when o
-// has none of that name.
+// useSession begins a request in o's session called id, false if there is none.
 func (s *Server) useSession(o *owner, id string) (*session, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,12 +212,12 @@ func (s *Server) useSession(o *owner, id string) (*session, bool) {
 	return x, ok
 }
 
-// releaseSession ends a request in x, and x itself when it isn't one any more.
+// releaseSession ends a request in x, and x itself if no client is connected.
 func (s *Server) releaseSession(x *session) {
 	live := false
 	for open := range x.mcp.Sessions() {
 		if live = x.ctx.Err() == nil; !live {
-			open.Close() // it was not connected yet when x ended
+			open.Close() // it connected after x ended
 		}
 	}
 	s.mu.Lock()
@@ -230,7 +229,7 @@ func (s *Server) releaseSession(x *session) {
 	}
 }
 
-// endSession ends x, whose id is unknown from now on. The caller holds mu.
+// endSession ends x and frees its id. The caller holds mu.
 func (s *Server) endSession(x *session) {
 	if x.owner.sessions[x.id] != x {
 		return
@@ -241,8 +240,8 @@ func (s *Server) endSession(x *session) {
 	s.closeAll(x.mcp)
 }
 
-// closeAll closes what is connected to server, which may wait for calls that
-// were cancelled. The caller holds mu.
+// closeAll closes server's connections in the background: that may wait for
+// cancelled calls. The caller holds mu.
 func (s *Server) closeAll(server *sdk.Server) {
 	s.wait.Go(func() { // Close waits
 		for x := range server.Sessions() {
@@ -265,7 +264,7 @@ func (s *Server) endOwner(o *owner) {
 	}
 }
 
-// sweep ends what is idle, and what belongs to terminals that are gone.
+// sweep ends idle sessions, and the owners of ended terminals.
 func (s *Server) sweep(now time.Time) {
 	var terminals []*owner
 	s.mu.Lock()
@@ -277,7 +276,7 @@ func (s *Server) sweep(now time.Time) {
 		}
 		switch {
 		case o.key.user == "":
-			terminals = append(terminals, o) // it stays, for it knows which tools there were
+			terminals = append(terminals, o) // it stays while its terminal does: it knows the last tools
 		case o.requests == 0 && len(o.sessions) == 0 && now.Sub(o.used) >= sweepEvery:
 			s.endOwner(o)
 		}

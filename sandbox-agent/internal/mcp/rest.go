@@ -10,19 +10,19 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
-// itemsTool is what GET mcp/items calls.
+// itemsTool is the tool that GET mcp/items calls.
 const itemsTool = "list_items"
 
-// unknownAgent is who has stopped when the hook doesn't say.
+// unknownAgent is the agent's name if the hook names none.
 const unknownAgent = "unknown"
 
-// A handler answers a caller that was admitted.
+// A handler answers an admitted caller.
 type handler func(w http.ResponseWriter, r *http.Request, x *exchange)
 
 // An answer writes a refusal.
 type answer func(w http.ResponseWriter, err error)
 
-// Loopback returns the handler of the loopback listener, for the programs of
+// Loopback returns the handler of the loopback listener, for programs of
 // terminals.
 func (s *Server) Loopback() http.Handler {
 	mux := http.NewServeMux()
@@ -30,7 +30,7 @@ func (s *Server) Loopback() http.Handler {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			caller, err := s.admit(r, inPath)
 			if err != nil {
-				w.Header().Set("Connection", "close") // places are for those who have a secret
+				w.Header().Set("Connection", "close") // connections are for callers with a secret
 			}
 			s.serve(w, r, caller, err, refuse, next)
 		})
@@ -46,7 +46,7 @@ func (s *Server) Loopback() http.Handler {
 	return mux
 }
 
-// Routes adds the routes for people, who come through relays, to mux.
+// Routes adds the routes for people, who use relays, to mux.
 func (s *Server) Routes(mux *http.ServeMux) {
 	add := func(pattern string, refuse answer, next handler) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -60,7 +60,7 @@ func (s *Server) Routes(mux *http.ServeMux) {
 	add("GET /sessions/{sid}/mcp/items", s.refusePlain, s.listItems)
 }
 
-// serve has next answer a request, unless err says why not.
+// serve calls next for a request, unless err refuses it.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, caller toolbox.Caller, err error, refuse answer, next handler) {
 	if err != nil {
 		refuse(w, err)
@@ -75,7 +75,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, caller toolbox.Ca
 	next(w, r, x)
 }
 
-// refusePlain answers as seed 001's routes for tools do.
+// refusePlain answers as seed 001's tool routes do.
 func (s *Server) refusePlain(w http.ResponseWriter, err error) {
 	status, reason, _ := explain(err)
 	s.metrics.refused.WithLabelValues(reason).Inc()
@@ -132,7 +132,7 @@ func (s *Server) listItems(w http.ResponseWriter, r *http.Request, x *exchange) 
 	}
 }
 
-// callByName calls a tool for a plain request, with which the call ends.
+// callByName calls a tool for a plain request. The call ends with the request.
 func (s *Server) callByName(r *http.Request, x *exchange, call protocol.ToolCall) (protocol.ToolResult, error) {
 	tool, ok := s.find(x.caller, call.Name)
 	if !ok {
@@ -189,20 +189,20 @@ func (s *Server) agentStopped(w http.ResponseWriter, r *http.Request, x *exchang
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// lastOf returns the end of what an agent said, as far as it is told, without
+// lastOf returns the end of an agent's last message, bounded and without
 // secrets.
 func (s *Server) lastOf(text string) string {
 	text = strings.ToValidUTF8(string(s.opts.Secrets.Mask([]byte(text))), "\uFFFD")
 	if cut := len(text) - protocol.MaxLastMessage; cut > 0 {
 		text = text[cut:]
-		for text != "" && text[0]&0xC0 == 0x80 { // the rest of a character
+		for text != "" && text[0]&0xC0 == 0x80 { // cuts the rest of a character
 			text = text[1:]
 		}
 	}
 	return text
 }
 
-// agentReports answers what says which agent it is about, and no more.
+// agentReports answers reports that only name the agent.
 func (s *Server) agentReports(tell func(protocol.SessionID, protocol.PTYID, string) error) handler {
 	return func(w http.ResponseWriter, r *http.Request, x *exchange) {
 		var report struct {

@@ -10,11 +10,11 @@ import (
 	"sync"
 )
 
-// maxSchemas bounds the schemas that are kept decoded.
+// maxSchemas bounds the decoded schemas.
 const maxSchemas = 1024
 
-// schemas are the input schemas of tools, decoded. Only what is said of an
-// object's own members is looked at; tools check the rest themselves.
+// schemas are the decoded input schemas of tools. Only an object's own members
+// are checked; tools check the rest themselves.
 type schemas struct {
 	mu sync.Mutex
 	// Guarded by mu.
@@ -40,13 +40,13 @@ func (s *schemas) decode(text json.RawMessage) *schema {
 	}
 	found := &schema{}
 	if json.Unmarshal(text, found) != nil {
-		found = &schema{} // it says nothing that can be checked
+		found = &schema{} // it has nothing to check
 	}
 	s.decoded[string(text)] = found
 	return found
 }
 
-// check returns args as an object, or says what in it doesn't fit the schema.
+// check returns args as an object, or an error if it doesn't fit the schema.
 func (s *schemas) check(text, args json.RawMessage) (json.RawMessage, error) {
 	args = bytes.TrimSpace(args)
 	if len(args) == 0 || string(args) == "null" {
@@ -82,8 +82,8 @@ func (s *schemas) check(text, args json.RawMessage) (json.RawMessage, error) {
 	return args, nil
 }
 
-// closed reports whether the schema lists all members that there may be. One
-// that lists none says nothing of them.
+// closed reports whether the schema lists all allowed members. A schema that
+// lists none doesn't restrict them.
 func (s *schema) closed() bool {
 	if s.Additional != nil {
 		return string(s.Additional) == "false"

@@ -20,16 +20,16 @@ import (
 const (
 	sessionHeader = "Mcp-Session-Id"
 	versionHeader = "Mcp-Protocol-Version"
-	// bodyTimeout bounds the time that a body takes to come.
+	// bodyTimeout bounds the time to receive a body.
 	bodyTimeout = time.Minute
-	// So much of a body that is too large is read all the same, for so long.
+	// maxDiscarded bytes of a too large body are still read, for discardTimeout.
 	maxDiscarded   = 16 << 20
 	discardTimeout = 5 * time.Second
-	// codeBusy says that a request was all right, and may be later.
+	// codeBusy says that a request was valid and may succeed later.
 	codeBusy = -32000
 )
 
-// A destination says which server of the SDK answers a request, and for whom.
+// A destination is the SDK server that answers a request, and the exchange.
 type destination struct {
 	server *sdk.Server
 	*exchange
@@ -42,8 +42,8 @@ func destinationOf(r *http.Request) destination {
 	return at
 }
 
-// transports returns the SDK's transports. Who asks was found out before: the
-// SDK's own check of tokens serves to carry it to the handlers of messages.
+// transports returns the SDK's transports. The caller was checked before: the
+// SDK's own token check only carries it to the message handlers.
 func (s *Server) transports() (stateful, stateless http.Handler) {
 	server := func(r *http.Request) *sdk.Server { return destinationOf(r).server }
 	carry := auth.RequireBearerToken(
@@ -83,14 +83,14 @@ func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request, x *exchange) {
 	}
 }
 
-// contextOf returns a context that ends with the request, or with its owner.
+// contextOf returns a context that ends with the request or with its owner.
 func contextOf(r *http.Request, o *owner) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(r.Context())
 	stop := context.AfterFunc(o.ctx, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
-// post hands messages to the SDK, or says why not.
+// post passes messages to the SDK, or returns a refusal.
 func (s *Server) post(x *exchange, r *http.Request) error {
 	body, err := s.readBody(x, x.sink, r)
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *Server) post(x *exchange, r *http.Request) error {
 	return nil
 }
 
-// inSession hands a request to the session that it names.
+// inSession passes a request to the session that it names.
 func (s *Server) inSession(x *exchange, r *http.Request) error {
 	id := r.Header.Get(sessionHeader)
 	if id == "" {
@@ -157,11 +157,11 @@ func (s *Server) forward(to http.Handler, r *http.Request, at destination) {
 	r = r.WithContext(context.WithValue(r.Context(), destinationKey{}, at))
 	r.Header = r.Header.Clone()
 	r.Header.Del(protocol.MCPSecretHeader)
-	r.Header.Set("Authorization", "Bearer -") // looked at by carry alone
+	r.Header.Set("Authorization", "Bearer -") // only carry reads it
 	to.ServeHTTP(at.sink, r)
 }
 
-// readBody returns the body of a POST, which is held for the rest of x.
+// readBody returns the body of a POST, which is kept until x ends.
 func (s *Server) readBody(x *exchange, w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if !isJSON(r) {
 		return nil, errType
@@ -190,11 +190,11 @@ func (s *Server) readBody(x *exchange, w http.ResponseWriter, r *http.Request) (
 	return body, nil
 }
 
-// discard reads a body that is too large, if it isn't far too large: many clients
-// read no answer before they have sent everything.
+// discard reads a body that is too large, unless it is far too large: many
+// clients read no answer before they have sent everything.
 func (s *Server) discard(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Expect") != "" {
-		return // the client waits for our word
+		return // the client waits for 100 Continue
 	}
 	control := http.NewResponseController(w)
 	control.SetReadDeadline(time.Now().Add(discardTimeout))
@@ -202,8 +202,8 @@ func (s *Server) discard(w http.ResponseWriter, r *http.Request) {
 	io.CopyN(io.Discard, r.Body, maxDiscarded)
 }
 
-// refuse answers a request of streamable HTTP with err, which a client of
-// JSON-RPC and one of our REST routes can both read.
+// refuse answers a request of streamable HTTP with err. Clients of JSON-RPC and
+// of our REST routes can both read the answer.
 func (s *Server) refuse(w http.ResponseWriter, err error) {
 	status, reason, name := http.StatusBadRequest, refusedMessage, protocol.KindInvalid.Name()
 	var rpc *rpcError
@@ -238,7 +238,7 @@ func explain(err error) (status int, reason, name string) {
 	if errors.As(err, &f) {
 		kind := protocol.KindByStatus(f.status)
 		if kind == protocol.KindInternal {
-			kind = protocol.KindInvalid // no kind has that status; it is not our fault
+			kind = protocol.KindInvalid // no kind has that status; the fault is the client's
 		}
 		return f.status, f.reason, kind.Name()
 	}

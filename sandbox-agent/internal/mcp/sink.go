@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// beatEvery is how often a stream of events without any says that it is
-	// there: clients and proxies give up on silence after minutes.
+	// beatEvery is the time between comments on an idle event stream. Clients and
+	// proxies give up on silence after minutes.
 	beatEvery = 20 * time.Second
-	// flushAfter is how long a piece of an answer may wait for the rest. Most are
-	// complete by then, and are one write with a length, which travels as one.
+	// flushAfter is how long a piece of an answer waits for the rest. Most answers
+	// are complete by then and are one write with a length.
 	flushAfter = 2 * time.Millisecond
 	// writeTimeout bounds the time that a client takes to read an event.
 	writeTimeout = 30 * time.Second
@@ -20,21 +20,21 @@ const (
 
 var errFinished = errors.New("the request is over")
 
-// A sink is where the answer to a request goes. It may be written to while a
-// comment is.
+// A sink writes the answer to a request. Answers and comments may be written
+// concurrently.
 type sink struct {
 	// Static after construction.
 	http.ResponseWriter
 	control *http.ResponseController
-	endless bool // it is a stream of events for as long as the client likes
+	endless bool // an event stream that lasts until the client ends it
 
 	mu sync.Mutex
 	// Guarded by mu.
 	finished bool
-	flushing *time.Timer // of what waits for the rest; nil: nothing has
-	flushed  bool        // a piece of the answer is out: the others follow at once
+	flushing *time.Timer // runs while a piece waits for the rest; nil: never
+	flushed  bool        // a piece has been sent: later ones are sent at once
 	timer    *time.Timer // of the next comment
-	beats    int         // who wants comments
+	beats    int         // number of users that want comments
 }
 
 func newSink(w http.ResponseWriter, endless bool) *sink {
@@ -77,7 +77,7 @@ func (s *sink) FlushError() error {
 	return nil
 }
 
-// flush sends what has waited for the rest long enough.
+// flush sends a piece that has waited for flushAfter.
 func (s *sink) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,8 +91,7 @@ func (s *sink) flush() {
 // Unwrap is for http.ResponseController.
 func (s *sink) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// beat has comments written while a tool works, until the function that it
-// returns is called.
+// beat writes comments while a tool works, until stop is called.
 func (s *sink) beat() (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +105,7 @@ func (s *sink) beat() (stop func()) {
 	}
 }
 
-// startBeat has comments written. The caller holds mu.
+// startBeat starts the comments. The caller holds mu.
 func (s *sink) startBeat() {
 	s.beats++
 	if s.timer == nil {
@@ -116,7 +115,7 @@ func (s *sink) startBeat() {
 	}
 }
 
-// comment writes what clients skip.
+// comment writes an SSE comment, which clients skip.
 func (s *sink) comment() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +130,7 @@ func (s *sink) comment() {
 	s.timer.Reset(beatEvery)
 }
 
-// finish keeps who still writes from the connection, whose next request may be
+// finish stops all later writes, because the connection's next request may be
 // another's.
 func (s *sink) finish() {
 	s.mu.Lock()

@@ -17,14 +17,14 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
-// signal is the only tool that the SDK knows of. Tools are found for each
-// request and its caller; adding signal once more is how the SDK is made to tell
-// a client that its list is old.
+// signal is the only tool that the SDK knows of. Our tools are looked up for
+// each request and caller. Adding signal again makes the SDK tell a client that
+// its list is outdated.
 var signal = &sdk.Tool{Name: "fairlead_signal", InputSchema: json.RawMessage(`{"type":"object"}`)}
 
-// A listing is what can be compared of a caller's tools.
+// A listing is a comparable digest of a caller's tools.
 type listing struct {
-	known bool // there was a look
+	known bool // false: never computed
 	count int
 	sum   uint64
 }
@@ -46,7 +46,7 @@ func (s *Server) tools(caller toolbox.Caller) []toolbox.Tool {
 	return all
 }
 
-// find returns the tool of caller that is called name.
+// find returns caller's tool called name.
 func (s *Server) find(caller toolbox.Caller, name string) (toolbox.Tool, bool) {
 	for _, set := range s.opts.Sets {
 		for _, t := range set.Tools(caller) {
@@ -72,7 +72,7 @@ func listingOf(tools []toolbox.Tool) listing {
 	return listing{known: true, count: len(tools), sum: h.Sum64()}
 }
 
-// announce tells the clients whose tools are others than at the last look.
+// announce tells the clients whose tools have changed since the last check.
 func (s *Server) announce() {
 	type look struct {
 		owner  *owner
@@ -102,7 +102,7 @@ func (s *Server) announce() {
 	}
 }
 
-// push tells all clients of o that their list of tools is old.
+// push tells all clients of o that their list of tools is outdated.
 func (s *Server) push(o *owner) {
 	s.mu.Lock()
 	servers := make([]*sdk.Server, 0, len(o.sessions)+1)
@@ -127,13 +127,13 @@ func unknownTool(name string) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown tool %q", name)}
 }
 
-// newServer returns a server for the session id, or for requests without one.
-// Calls are cancelled when ctx ends.
+// newServer returns a server for the session id, or for requests without a
+// session. The end of ctx cancels its calls.
 func (s *Server) newServer(ctx context.Context, id string) *sdk.Server {
 	opts := &sdk.ServerOptions{
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}},
 		GetSessionID: func() string { return id },
-		// What a caller sees is no other's: nobody on the way may keep it.
+		// Each caller sees its own tools: no proxy may share them.
 		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" },
 	}
 	if s.opts.adjust != nil {
@@ -155,7 +155,7 @@ func (s *Server) newServer(ctx context.Context, id string) *sdk.Server {
 	return server
 }
 
-// receive answers what is about tools, and gives the rest to next.
+// receive answers requests about tools and passes the others to next.
 func (s *Server) receive(ctx context.Context, method string, req sdk.Request, next sdk.MethodHandler) (sdk.Result, error) {
 	switch req := req.(type) {
 	case *sdk.ListToolsRequest:
@@ -184,8 +184,8 @@ func (s *Server) receive(ctx context.Context, method string, req sdk.Request, ne
 	return next(ctx, method, req)
 }
 
-// describe returns what a client is shown of caller's tools, and of others that
-// the SDK has.
+// describe returns the tools that a client sees: caller's, and others that the
+// SDK has.
 func (s *Server) describe(caller toolbox.Caller, others []*sdk.Tool) []*sdk.Tool {
 	all := []*sdk.Tool{}
 	for _, t := range s.tools(caller) {
@@ -199,7 +199,7 @@ func (s *Server) describe(caller toolbox.Caller, others []*sdk.Tool) []*sdk.Tool
 	return all
 }
 
-// call carries a tool out. What it answers holds no secret.
+// call runs a tool. Its result holds no secret.
 func (s *Server) call(ctx context.Context, tool toolbox.Tool, caller toolbox.Caller, args json.RawMessage) (result protocol.ToolResult) {
 	start := time.Now()
 	defer func() {
@@ -229,7 +229,7 @@ func (s *Server) call(ctx context.Context, tool toolbox.Tool, caller toolbox.Cal
 	return result
 }
 
-// convert returns a result as the SDK has it.
+// convert converts a result to the SDK's type.
 func convert(r protocol.ToolResult) *sdk.CallToolResult {
 	result := &sdk.CallToolResult{IsError: r.IsError, Content: make([]sdk.Content, 0, len(r.Content))}
 	for _, c := range r.Content {
@@ -247,14 +247,14 @@ type exchange struct {
 	// Static after construction.
 	caller toolbox.Caller
 	owner  *owner
-	sink   *sink // of streamable HTTP
+	sink   *sink // for streamable HTTP
 
 	// Guarded by Server.mu.
-	large bool // its body is
+	large bool // its body is large
 }
 
 // exchangeKey is where the SDK carries the exchange from a request to the
-// handlers of its messages, whose context is the session's.
+// message handlers, whose context is the session's.
 const exchangeKey = "fairlead.exchange"
 
 func exchangeOf(extra *sdk.RequestExtra) (*exchange, error) {
@@ -266,7 +266,7 @@ func exchangeOf(extra *sdk.RequestExtra) (*exchange, error) {
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the request came another way"}
 }
 
-// carry returns what the SDK carries.
+// carry returns the exchange as token info for the SDK.
 func (x *exchange) carry() *auth.TokenInfo {
 	return &auth.TokenInfo{Extra: map[string]any{exchangeKey: x}}
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// A CLI is a coding agent that is started by its name.
+// A CLI is a coding agent that can be started by its name.
 type CLI struct {
 	Name    string
 	Command string // the program
-	Install string // what a person does about one that is missing
+	Install string // tells a person how to install it
 }
 
 // CLIs are the coding agents that can be started by name alone.
@@ -35,9 +35,9 @@ func Find(name string) (CLI, bool) {
 	return CLIs[i], true
 }
 
-// KnownAgent returns the name of the known coding agent that goes by name: its own
-// name, its program's, or one with "-code" or "-cli" behind it, as hooks and
-// users write them. It is empty when there is none.
+// KnownAgent returns the known coding agent's name that matches name: its own
+// name, its program's, or one with "-code" or "-cli" appended, as hooks and
+// users write them. It returns "" for an unknown name.
 func KnownAgent(name string) string {
 	name = strings.ToLower(name)
 	for _, c := range CLIs {
@@ -49,7 +49,7 @@ func KnownAgent(name string) string {
 }
 
 // installed reports whether program, a name or a path, can be run with
-// searchPath as PATH. It can't tell of a relative path, so that says yes.
+// searchPath as PATH. For a relative path it can't tell, so it returns true.
 func installed(program, searchPath string) bool {
 	if strings.Contains(program, "/") {
 		return !filepath.IsAbs(program) || executable(program)
@@ -59,8 +59,8 @@ func installed(program, searchPath string) bool {
 	})
 }
 
-// installedBy reports whether the user of home has installed program. A link of
-// theirs is not followed: what it leads to is for them to see and not for us.
+// installedBy reports whether home's user has installed program. It follows no
+// link: the target is for the user to see and not for us.
 func installedBy(program, home string) bool {
 	if home == "" || strings.Contains(program, "/") {
 		return false
@@ -74,13 +74,12 @@ func executable(path string) bool {
 	return err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0
 }
 
-// HomePrograms is where, below the home of a terminal's user, programs are that
-// this user has installed; terminals have it at the end of their PATH.
+// HomePrograms is the folder, relative to a user's home, of programs that the
+// user has installed. Terminals have it at the end of their PATH.
 const HomePrograms = ".local/bin"
 
-// CheckInstalled fails with KindInvalid, saying how the terminal's user can
-// install it, when program can't be run with searchPath as PATH by somebody whose
-// home is home.
+// CheckInstalled fails with KindInvalid if program can't be run with searchPath
+// as PATH by the user of home. The error says how the user can install it.
 func CheckInstalled(program, searchPath, home string) error {
 	if installed(program, searchPath) || installedBy(program, home) {
 		return nil
@@ -93,8 +92,8 @@ func CheckInstalled(program, searchPath, home string) error {
 		program, CLIs[i].Install)
 }
 
-// Program returns the program that the shell command line begins with. It is
-// false where only a shell can tell.
+// Program returns the program that the shell command line begins with, false if
+// only a shell can tell.
 func Program(commandLine string) (string, bool) {
 	word, _, _ := strings.Cut(strings.TrimSpace(commandLine), " ")
 	plain := word != "" && !strings.ContainsFunc(word, func(r rune) bool {
@@ -107,7 +106,7 @@ func Program(commandLine string) (string, bool) {
 	return word, true
 }
 
-// shellWords are the words that a POSIX shell knows by itself.
+// shellWords are the words that a POSIX shell handles itself.
 var shellWords = strings.Fields(`. alias bg break case cd command continue eval exec exit export false fc fg
 	for getopts hash if jobs kill newgrp printf pwd read readonly return set shift test time times trap true
 	type ulimit umask unalias unset until wait while`)

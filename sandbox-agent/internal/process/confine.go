@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StartConfined starts cmd on a thread that [Confine] was called on. That thread
-// ends at once: cmd must not be one that the kernel kills then (Pdeathsig).
+// StartConfined starts cmd on a thread that [Confine] was called on. The thread
+// then ends, so cmd must not use Pdeathsig, which would kill it.
 func StartConfined(cmd *exec.Cmd) error {
 	started := make(chan error)
 	go func() { // received below
-		runtime.LockOSThread() // for ever: what was given up here doesn't come back
+		runtime.LockOSThread() // never unlocked: the thread's lost rights don't come back
 		err := Confine()
 		if err == nil {
 			err = cmd.Start()
@@ -24,11 +24,11 @@ func StartConfined(cmd *exec.Cmd) error {
 	return <-started
 }
 
-// Confine has what is started from the calling thread gain nothing by what it
-// runs: no set-user-ID program, no capability of a file. The bounding set, what
-// is inheritable and the ambient set are empty then, as far as this process may
-// empty them, and no_new_privs is set. This program's own rights stay as they
-// are, but the goroutine must have locked the thread and must never unlock it.
+// Confine prevents programs started from the calling thread from gaining rights
+// by what they run: set-user-ID programs or file capabilities. It empties the
+// bounding, inheritable and ambient sets as far as this process may, and sets
+// no_new_privs. This program's own rights stay. The goroutine must have locked
+// the thread and must never unlock it.
 func Confine() error {
 	if err := dropBounding(); err != nil {
 		return fmt.Errorf("drop capabilities: %w", err)
@@ -42,15 +42,15 @@ func Confine() error {
 	return nil
 }
 
-// maxCapabilities is how many capabilities a kernel could have.
+// maxCapabilities is the greatest number of capabilities of a kernel.
 const maxCapabilities = 64
 
-// dropBounding empties the bounding set. Who lacks CAP_SETPCAP can't, and what
-// it starts has no use for one: it has no privileges, and gains none.
+// dropBounding empties the bounding set. Without CAP_SETPCAP it can't, but then
+// programs need no bound: they have no privileges and gain none.
 func dropBounding() error {
 	for c := uintptr(0); c < maxCapabilities; c++ {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
-		if errors.Is(err, unix.EINVAL) && c > 0 { // there is no such capability, nor any above
+		if errors.Is(err, unix.EINVAL) && c > 0 { // c and all above don't exist
 			return nil
 		}
 		if errors.Is(err, unix.EPERM) {

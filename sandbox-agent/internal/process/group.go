@@ -8,37 +8,37 @@ import (
 )
 
 const (
-	// lookAgain is the time between two looks for processes to stop.
+	// lookAgain is the time between two scans for processes to stop.
 	lookAgain = time.Millisecond
-	// maxLooks bounds them: who forks faster than that can't be stopped.
+	// maxLooks bounds the scans: a program that forks faster can't be stopped.
 	maxLooks = 1000
 )
 
 // errEscapes says that a program forks faster than it can be stopped.
 var errEscapes = errors.New("process: something of the program is still running")
 
-// A Group is a program and everything it started: its session, what descends
-// from that, the sessions of those, and whoever bears its mark. Beyond reach is
-// what leaves its session and its parent before it is ever looked at and also
-// clears its environment, becomes another user, or hides its environment from
-// this process. A Group is safe for concurrent use.
+// A Group is a program and everything it started: its session, their
+// descendants, the descendants' sessions, and every process that bears its
+// mark. It misses a process that leaves its session and its parent before the
+// first scan and also clears its environment, changes its user, or hides its
+// environment from this process. A Group is safe for concurrent use.
 type Group struct {
 	// Static after construction.
 	leader int  // pid of the program, which leads a session
-	mark   Mark // what it was started with
+	mark   Mark // the program was started with it
 
 	mu       sync.Mutex
-	sessions map[int]struct{} // guarded by mu: beside the leader's, of descendants
+	sessions map[int]struct{} // guarded by mu: sessions of descendants, besides the leader's
 }
 
-// NewGroup returns the group of the program leader, which leads a session of
-// its own and was started with mark.
+// NewGroup returns the group of the program leader, which leads a session and
+// was started with mark.
 func NewGroup(leader int, mark Mark) *Group {
 	return &Group{leader: leader, mark: mark, sessions: make(map[int]struct{})}
 }
 
-// members returns the processes of the group, and remembers their sessions: a
-// child whose parent has ended is found by its session alone.
+// members returns the group's processes and records their sessions: an orphaned
+// child is found by its session alone.
 func (g *Group) members() []Stat {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -51,7 +51,7 @@ func (g *Group) members() []Stat {
 			found = append(found, s)
 		}
 	}
-	var strangers []Stat // who may bear the mark
+	var strangers []Stat // may bear the mark
 	Each(func(s Stat) {
 		children[s.Parent] = append(children[s.Parent], s)
 		if _, ours := g.sessions[s.Session]; ours || s.Session == g.leader {
@@ -71,7 +71,7 @@ func (g *Group) members() []Stat {
 	return found
 }
 
-// Signal sends sig to the whole group and returns to how many processes.
+// Signal sends sig to the whole group and returns the number of processes.
 func (g *Group) Signal(sig syscall.Signal) int {
 	n := 0
 	for _, s := range g.members() {
@@ -86,10 +86,10 @@ func (g *Group) send(sig syscall.Signal, s Stat) bool {
 	return send(sig, s, func(again Stat) bool { return again.started == s.started })
 }
 
-// Pause stops the whole group with SIGSTOP. Who is being forked meanwhile is
-// stopped, too: Pause returns when two looks, lookAgain apart, found nothing that
-// runs.
-// It fails when the group forks faster than that; some of it is stopped then.
+// Pause stops the whole group with SIGSTOP, processes forked meanwhile
+// included: it returns when two scans, lookAgain apart, found nothing that
+// runs. If the group forks faster than that, it fails and part of the group is
+// stopped.
 func (g *Group) Pause() error {
 	quiet := 0
 	for range maxLooks {
@@ -105,17 +105,17 @@ func (g *Group) Pause() error {
 		} else if quiet++; quiet == 2 {
 			return nil
 		}
-		// A look may miss a child whose parent it saw stopped, or one that has no
-		// environment because it is becoming another program.
+		// A scan may miss a child whose parent it saw stopped, or a process without
+		// an environment because it is in exec.
 		time.Sleep(lookAgain)
 	}
 	return errEscapes
 }
 
 // Continue continues the whole group with SIGCONT, each process once: one that
-// stops again by itself, say because it reads in the background, stays so. One
-// that seems to run is told as well: while its threads stop, one after the other,
-// Linux shows neither a signal that waits nor a process that has stopped.
+// stops again by itself, say because it reads in the background, stays stopped.
+// A process that seems to run gets the signal too: while its threads stop one
+// by one, Linux shows neither a pending signal nor a stopped process.
 func (g *Group) Continue() {
 	type id struct {
 		pid     int

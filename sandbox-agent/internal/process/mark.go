@@ -14,24 +14,23 @@ import (
 )
 
 const (
-	// markName is the variable whose value tells one program's processes from
-	// another's.
+	// markName is the variable whose value distinguishes programs' processes.
 	markName = "FAIRLEAD_AGENT"
-	// maxEnviron bounds what is read of an environment, in bytes; a mark behind
+	// maxEnviron bounds how much of an environment is read, in bytes. A mark after
 	// that is not found.
 	maxEnviron = 256 << 10
 )
 
-// A Mark is an entry of a program's environment. What the program starts
-// inherits it, however far it goes away: a daemon that has left session and
-// parent is known by it. The zero Mark marks nothing.
+// A Mark is an entry of a program's environment. All that the program starts
+// inherits it, so even a daemon that has left its session and parent is
+// recognized by it. The zero Mark marks nothing.
 type Mark struct {
 	entry    string // "NAME=value"; empty: none
-	UID, GID int    // of who may bear it
+	UID, GID int    // of processes that may bear it
 }
 
-// NewMark returns a mark that nobody bears yet, for a program of the user uid
-// and the group gid; −1: this process's own.
+// NewMark returns a new mark for a program of the user uid and the group gid;
+// −1: this process's own.
 func NewMark(uid, gid int) Mark {
 	if uid < 0 {
 		uid, gid = os.Getuid(), os.Getgid()
@@ -39,7 +38,7 @@ func NewMark(uid, gid int) Mark {
 	return Mark{entry: markName + "=" + rand.Text(), UID: uid, GID: gid}
 }
 
-// Environ returns env, which stays as it is, with the mark in front.
+// Environ returns a copy of env with the mark in front.
 func (m Mark) Environ(env []string) []string {
 	if m.entry == "" {
 		return env
@@ -47,7 +46,7 @@ func (m Mark) Environ(env []string) []string {
 	return append([]string{m.entry}, env...)
 }
 
-// find calls found for each of among that bears m. Who can't be looked at
+// find calls found for each of among that bears m. A process that can't be read
 // doesn't.
 func (m Mark) find(among []Stat, found func(Stat)) {
 	if m.entry == "" || len(among) == 0 {
@@ -69,16 +68,16 @@ func (m Mark) find(among []Stat, found func(Stat)) {
 	if len(denied) == 0 || os.Geteuid() != 0 {
 		return
 	}
-	// Without CAP_SYS_PTRACE, as in most containers, even root may look at those
-	// of its own user alone.
+	// Without CAP_SYS_PTRACE, as in most containers, even root can only read
+	// processes of its own user.
 	asUser(m.UID, m.GID, func() {
 		for _, s := range denied {
-			_ = look(s) // nothing else can be done
+			_ = look(s) // there is no other way
 		}
 	})
 }
 
-// in reports whether env, as Linux tells it, has the mark.
+// in reports whether env, as Linux shows it, has the mark.
 func (m Mark) in(env []byte) bool {
 	for entry := range bytes.SplitSeq(env, []byte{0}) {
 		if string(entry) == m.entry {
@@ -89,7 +88,7 @@ func (m Mark) in(env []byte) bool {
 }
 
 // environ returns the environment that pid's program was started with, at most
-// maxEnviron bytes of it.
+// maxEnviron bytes.
 func environ(pid int) ([]byte, error) {
 	f, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
 	if err != nil {
@@ -99,13 +98,13 @@ func environ(pid int) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxEnviron))
 }
 
-// asUser calls fn on a thread that reads files as the user uid of the group gid
-// does, or doesn't call it where that can't be.
+// asUser calls fn on a thread that reads files as user uid and group gid, or
+// doesn't call it if that is impossible.
 func asUser(uid, gid int, fn func()) {
 	done := make(chan struct{})
 	go func() { // received below
 		defer close(done)
-		// A thread that can't be set back ends with this goroutine: it stays locked.
+		// A thread that can't be reset stays locked and ends with this goroutine.
 		runtime.LockOSThread()
 		wasGID, err := unix.SetfsgidRetGid(gid)
 		if err != nil {
@@ -127,8 +126,8 @@ func asUser(uid, gid int, fn func()) {
 	<-done
 }
 
-// isUser reports whether this thread reads files as the user uid of the group
-// gid does. The kernel tells of no failure to set them.
+// isUser reports whether this thread reads files as user uid and group gid. The
+// kernel reports no failure to set them.
 func isUser(uid, gid int) bool {
 	const ask = -1 // sets nothing
 	hasUID, errUID := unix.SetfsuidRetUid(ask)

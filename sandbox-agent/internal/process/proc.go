@@ -1,5 +1,5 @@
-// Package process stops, pauses and ends programs together with what they
-// started, and knows how the usual coding agents are started.
+// Package process stops, pauses and ends programs together with all they
+// started, and knows how common coding agents are started.
 package process
 
 import (
@@ -12,21 +12,21 @@ import (
 	"syscall"
 )
 
-// A Stat is what Linux tells of one process.
+// A Stat is what Linux reports of one process.
 type Stat struct {
 	PID, Parent, Group, Session int
 	UID                         int    // the real one
-	started                     uint64 // tells it from a later process of its PID
+	started                     uint64 // distinguishes it from a later process with its PID
 	state                       byte
-	stopPending                 bool // it will be stopped before it runs another instruction
+	stopPending                 bool // it stops before it runs another instruction
 }
 
 func (s Stat) zombie() bool { return s.state == 'Z' || s.state == 'X' }
 
-// stopped reports whether s runs no more until it is continued.
+// stopped reports whether s doesn't run until it is continued.
 func (s Stat) stopped() bool { return s.state == 'T' || s.state == 't' || s.stopPending }
 
-// Read reads /proc/<pid>. It is false when there is no such process.
+// Read reads /proc/<pid>. It returns false if there is no such process.
 func Read(pid int) (Stat, bool) {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
@@ -50,9 +50,8 @@ const (
 	fieldsNeeded = 20
 )
 
-// parse takes from stat, whose second field is the command in parentheses and
-// may itself hold any character, and the uid and the signals that wait from
-// status.
+// parse reads stat, and the uid and the pending signals of status. stat's
+// second field is the command in parentheses, which may hold any character.
 func parse(pid int, stat, status []byte) (Stat, bool) {
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < fieldsNeeded {
@@ -102,8 +101,8 @@ func Each(fn func(Stat)) {
 	}
 }
 
-// Signal sends sig to every process that match accepts and returns to how
-// many. It never signals this process or the first one.
+// Signal sends sig to every process that match accepts and returns their
+// number. It never signals this process or process 1.
 func Signal(sig syscall.Signal, match func(Stat) bool) int {
 	n := 0
 	Each(func(s Stat) {
@@ -114,8 +113,8 @@ func Signal(sig syscall.Signal, match func(Stat) bool) int {
 	return n
 }
 
-// send sends sig to s, which is looked at again through a handle that can't come
-// to mean another process.
+// send sends sig to s. It checks s again through a handle, which never comes to
+// mean another process.
 func send(sig syscall.Signal, s Stat, match func(Stat) bool) bool {
 	if s.PID == 1 || s.PID == os.Getpid() {
 		return false

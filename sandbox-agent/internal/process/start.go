@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// StartMarked starts a program so that all it starts is found again, and returns
-// what kills all that.
+// StartMarked starts a program with a mark, by which all that it starts is
+// found. kill kills all of that.
 func StartMarked(cmd *exec.Cmd) (kill func(), err error) {
 	uid, gid := -1, -1
 	if cmd.SysProcAttr != nil && cmd.SysProcAttr.Credential != nil {

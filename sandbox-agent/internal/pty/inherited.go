@@ -8,13 +8,13 @@ import (
 	"syscall"
 )
 
-// KeepDescriptors has every descriptor of this process closed in the programs
-// it starts. Go sees to that for those it opens, not for what the agent itself
+// KeepDescriptors closes every descriptor of this process in the programs it
+// starts. Go does so for those that it opens, but not for those that the agent
 // inherited, say from a supervisor.
 func KeepDescriptors() {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		return // no /proc: they can't be found
+		return // without /proc they can't be found
 	}
 	for _, entry := range entries {
 		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd > 2 {
@@ -23,12 +23,12 @@ func KeepDescriptors() {
 	}
 }
 
-// HeedSignals gives terminals the usual signals even when the agent was started
-// with some ignored, as nohup and the background jobs of a script are. Programs
-// inherit that, and a shell can't undo it: Ctrl-C would be dead. A signal that
-// the agent handles, by dropping it, is back at its default in what it starts.
+// HeedSignals gives terminals the usual signals even if the agent was started
+// with some ignored, as by nohup. Programs inherit that and a shell can't undo
+// it: Ctrl-C would be dead. A signal that the agent handles, here by dropping
+// it, has its default action in programs it starts.
 func HeedSignals() (stop func()) {
-	dropped := make(chan os.Signal, 1) // never read: signals beyond the first are lost at once
+	dropped := make(chan os.Signal, 1) // never read: surplus signals are dropped
 	ignored := ignoredSignals()
 	for sig := syscall.Signal(1); sig < 32; sig++ {
 		if ignored&(1<<(sig-1)) != 0 {
@@ -38,8 +38,8 @@ func HeedSignals() (stop func()) {
 	return func() { signal.Stop(dropped) }
 }
 
-// ignoredSignals returns the set of signals that this process ignores, signal
-// n at bit n−1. The standard library knows of SIGHUP and SIGINT alone.
+// ignoredSignals returns the signals that this process ignores, signal n at bit
+// n−1. The standard library reports only SIGHUP and SIGINT.
 func ignoredSignals() uint64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -16,23 +16,22 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 )
 
-// umaskThenExec starts a program with group-writable files: Go can't set the
-// umask of a child alone.
+// umaskThenExec starts a program with group-writable files, because Go can't
+// set the umask of a child alone.
 const umaskThenExec = `umask 002; exec "$0" "$@"`
 
-// New returns the launcher of real programs, which start starts.
+// New returns the launcher of real programs. start starts each.
 func New(start func(*exec.Cmd) error) Launcher {
 	return func(l Launch) (Device, Child, error) { return launch(l, start) }
 }
 
-// launch starts l on a new PTY, as the leader of a session of its own.
+// launch starts l on a new PTY, as a session leader.
 func launch(l Launch, start func(*exec.Cmd) error) (Device, Child, error) {
 	master, slave, err := creack.Open()
 	if err != nil {
 		return nil, nil, fmt.Errorf("open pty: %w", err)
 	}
-	// The program has its own copy once it runs; ours would keep the PTY's
-	// end from being seen.
+	// The running program has its own copy. Ours would hide the PTY's end.
 	defer slave.Close()
 	dev, err := newMaster(master)
 	if err != nil {
@@ -70,9 +69,9 @@ type master struct {
 	raw  syscall.RawConn
 }
 
-// newMaster takes over f, which [creack.Open] may have left in blocking mode: then
-// each reader would hold a thread, and Close would not wake it. A duplicate in
-// non-blocking mode is served by the runtime's poller.
+// newMaster takes over f, which [creack.Open] may leave in blocking mode. Then
+// each reader would hold a thread, and Close would not wake it. The runtime's
+// poller serves a duplicate in non-blocking mode.
 func newMaster(f *os.File) (*master, error) {
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err = errors.Join(err, f.Close()); err != nil {
@@ -89,8 +88,8 @@ func newMaster(f *os.File) (*master, error) {
 	return &master{file, raw}, nil
 }
 
-// Read returns io.EOF for EIO, by which Linux tells that nobody has the other
-// side open any more.
+// Read returns io.EOF for EIO, by which Linux reports that no process has the
+// other side open.
 func (m *master) Read(p []byte) (int, error) {
 	n, err := m.file.Read(p)
 	if errors.Is(err, unix.EIO) {
@@ -132,8 +131,8 @@ func (m *master) Resize(cols, rows int) (err error) {
 
 func (m *master) Close() error { return m.file.Close() }
 
-// foreground returns the process group that the terminal's keys act on, 0
-// when there is none.
+// foreground returns the process group that the terminal's keys act on, 0 if
+// there is none.
 func (m *master) foreground() (group int) {
 	err := m.raw.Control(func(fd uintptr) {
 		if id, err := unix.IoctlGetUint32(int(fd), unix.TIOCGPGRP); err == nil {
@@ -149,14 +148,14 @@ func (m *master) foreground() (group int) {
 // ptyProcess is the child of a real PTY.
 type ptyProcess struct {
 	cmd   *exec.Cmd
-	pidfd int // −1 where the kernel has none
+	pidfd int // −1 if the kernel has none
 	dev   *master
-	uid   int // −1: what runs under it is not the child's alone
+	uid   int // −1: other programs run under it too
 	group *process.Group
 }
 
-// Wait parks in the poller until the program has ended; waiting in the kernel
-// would hold a thread for each PTY. Without a pidfd it does that all the same.
+// Wait parks in the poller until the program has ended. A wait in the kernel
+// would hold a thread for each PTY; only without a pidfd does Wait do that.
 func (p *ptyProcess) Wait() Exit {
 	err := errors.Join(awaitPidfd(p.pidfd), p.cmd.Wait())
 	if p.cmd.ProcessState == nil {
@@ -169,8 +168,8 @@ func (p *ptyProcess) Wait() Exit {
 	return Exit{Code: p.cmd.ProcessState.ExitCode()}
 }
 
-// awaitPidfd returns when the process of fd has ended, which makes fd readable,
-// and closes fd. It fails early when fd can't be polled.
+// awaitPidfd waits until fd's process has ended, which makes fd readable, and
+// closes fd. It fails early if fd can't be polled.
 func awaitPidfd(fd int) error {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return err // no pidfd
@@ -195,8 +194,8 @@ func (p *ptyProcess) Signal(sig syscall.Signal) int {
 	})
 }
 
-// SignalAll reaches everything under the PTY's own uid, or else the program and
-// what it started, as far as a [process.Group] goes.
+// SignalAll signals everything under the PTY's own uid, or else the program and
+// what it started, as far as a [process.Group] finds it.
 func (p *ptyProcess) SignalAll(sig syscall.Signal) int {
 	if p.uid < 0 {
 		return p.group.Signal(sig)
@@ -214,7 +213,7 @@ func (p *ptyProcess) Freeze(on bool) error {
 
 func (p *ptyProcess) PID() int { return p.cmd.Process.Pid }
 
-// Dir returns the folder that the program itself is in, not that of its
+// Dir returns the working directory of the program itself, not that of its
 // foreground job.
 func (p *ptyProcess) Dir() string {
 	dir, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "cwd"))
@@ -224,10 +223,10 @@ func (p *ptyProcess) Dir() string {
 	return dir
 }
 
-// A LineEditor is a device that can tell whether a shell's line editor reads it.
+// A LineEditor is a device that knows whether a shell's line editor reads it.
 type LineEditor interface {
 	// Editing returns the process group that the terminal's keys act on, and
-	// whether it gets them one by one.
+	// whether it reads them one by one.
 	Editing() (group int, byKey bool)
 }
 
