@@ -23,7 +23,7 @@ const hexDigits = "0123456789abcdef"
 // character becomes U+FFFD.
 func appendString(dst, p []byte) []byte {
 	dst = append(dst, '"')
-	from := 0 // what precedes it is in dst
+	from := 0 // everything before it is in dst
 	for i := 0; i < len(p); {
 		c := p[i]
 		if c >= utf8.RuneSelf {
@@ -57,8 +57,8 @@ func appendString(dst, p []byte) []byte {
 	return append(append(dst, p[from:]...), '"')
 }
 
-// incomplete returns how many bytes at the end of p are the beginning of a
-// character whose others are not there yet.
+// incomplete returns how many bytes at the end of p begin a character that is
+// not complete.
 func incomplete(p []byte) int {
 	for n := 1; n <= min(utf8.UTFMax-1, len(p)); n++ {
 		if tail := p[len(p)-n:]; utf8.RuneStart(tail[0]) {

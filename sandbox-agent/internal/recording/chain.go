@@ -2,11 +2,11 @@ package recording
 
 import "github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 
-// A chain masks the secrets of several sets in one stream of output. Each set
-// takes what the one before it has left.
+// A chain masks the secrets of several sets in one output stream. Each set
+// masks the output of the one before it.
 type chain struct {
 	streams []*redact.Stream
-	bufs    [][]byte // what each let out
+	bufs    [][]byte // the output of each
 }
 
 func newChain(sets []*redact.Set) *chain {
@@ -17,8 +17,8 @@ func newChain(sets []*redact.Set) *chain {
 	return c
 }
 
-// write takes output and returns what may go out now, which is valid until the
-// next call.
+// write takes output and returns what may be released now, valid until the next
+// call.
 func (c *chain) write(p []byte) []byte {
 	for i, s := range c.streams {
 		c.bufs[i] = s.Write(c.bufs[i][:0], p)
@@ -27,7 +27,7 @@ func (c *chain) write(p []byte) []byte {
 	return p
 }
 
-// flush ends the output and returns what is left of it.
+// flush ends the output and returns the rest of it.
 func (c *chain) flush() (p []byte) {
 	for i, s := range c.streams {
 		c.bufs[i] = s.Flush(s.Write(c.bufs[i][:0], p))

@@ -18,20 +18,20 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 )
 
-// maskSuffix is of a file that is about to take the place of a recording.
+// maskSuffix names a file that is about to replace a recording.
 const maskSuffix = ".masked"
 
-// masking is what a store knows of secrets. The store's mutex guards it.
+// masking is a store's state of secrets. The store's mutex guards it.
 type masking struct {
-	sets   []*redact.Set     // each of which takes what the one before it has left
+	sets   []*redact.Set     // each masks the output of the one before it
 	round  uint64            // of SetSecrets; 0: there has never been a secret
 	masked map[string]uint64 // the round in which an ended recording was last masked, by id
 }
 
-// SetSecrets says what recordings must not hold. From now on an ended one is
-// read only after it has been masked, see [Store.Mask], and a running one only
-// after [Recording.Check] or [Recording.Restart]. New ones are expected to get
-// masked output. Of several sets each is for what the one before it has left.
+// SetSecrets sets the secrets that recordings must not hold. From now on an
+// ended recording is read only after it has been masked, see [Store.Mask], and
+// a running one only after [Recording.Check] or [Recording.Restart]. New ones
+// must get masked output. Each set masks the output of the one before.
 func (s *Store) SetSecrets(sets ...*redact.Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,21 +42,21 @@ func (s *Store) SetSecrets(sets ...*redact.Set) {
 	}
 }
 
-// filled returns the sets that mask something.
+// filled returns the sets that aren't empty.
 func filled(sets []*redact.Set) []*redact.Set {
 	return slices.DeleteFunc(slices.Clone(sets), (*redact.Set).Empty)
 }
 
-// secretsRound returns the round of the present secrets.
+// secretsRound returns the round of the current secrets.
 func (s *Store) secretsRound() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.masking.round
 }
 
-// Mask masks the secrets in all ended recordings, until ctx ends. Each is
-// rewritten beside the old one and takes its place as a whole. It goes on after
-// one that can't be masked, and returns all errors.
+// Mask masks the secrets in all ended recordings, until ctx ends. It writes
+// each masked copy beside the original, then replaces the original. It
+// continues after errors and returns all of them.
 func (s *Store) Mask(ctx context.Context) error {
 	sessions, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -80,8 +80,8 @@ func (s *Store) Mask(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// mask masks the present secrets in an ended recording, unless that was done. Of
-// one that runs it does nothing.
+// mask masks the current secrets in an ended recording, unless that was done.
+// It ignores a running one.
 func (s *Store) mask(session protocol.SessionID, id string) error {
 	s.rewriting.Lock()
 	defer s.rewriting.Unlock()
@@ -148,8 +148,8 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// copyMasked writes what in, a recording, holds to a new file, without the
-// secrets of sets.
+// copyMasked copies the recording in to a new file, with the secrets of sets
+// masked.
 func (s *Store) copyMasked(path string, in io.Reader, sets []*redact.Set) (err error) {
 	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -188,8 +188,7 @@ func (s *Store) copyMasked(path string, in io.Reader, sets []*redact.Set) (err e
 	return out.Sync()
 }
 
-// holds reports whether a recording holds a secret of sets, in its header or its
-// output.
+// holds reports whether a recording's header or output holds a secret of sets.
 func holds(in io.Reader, sets []*redact.Set) (bool, error) {
 	events := newEventReader(in)
 	first, err := events.header()
@@ -220,8 +219,8 @@ func holds(in io.Reader, sets []*redact.Set) (bool, error) {
 	}
 }
 
-// Check reports whether the recording, which runs, holds a secret of sets. When
-// it doesn't, [Recording.Clear] may follow.
+// Check reports whether the running recording holds a secret of sets. If it
+// doesn't, [Recording.Clear] may follow.
 func (r *Recording) Check(sets ...*redact.Set) (found bool, err error) {
 	r.checked = r.store.secretsRound()
 	if err := r.Flush(); err != nil {
@@ -235,11 +234,11 @@ func (r *Recording) Check(sets ...*redact.Set) (found bool, err error) {
 	return holds(in, filled(sets))
 }
 
-// Clear says that the recording holds no secret, by the last [Recording.Check],
+// Clear says that by the last [Recording.Check] the recording holds no secret
 // and may be read.
 func (r *Recording) Clear() { r.clear(r.checked) }
 
-// clear says that nothing of the secrets of round is in the file.
+// clear says that the file holds no secret of round.
 func (r *Recording) clear(round uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -256,17 +255,17 @@ func (r *Recording) Suspect() {
 	r.suspect = true
 }
 
-// readable reports whether the recording has been looked through since the
-// secrets of round were set.
+// readable reports whether the recording has been checked since the secrets of
+// round were set.
 func (r *Recording) readable(round uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.suspect && r.round >= round
 }
 
-// Restart discards all that the recording holds. It goes on, in the same file
-// and by the same clock, with a terminal of the size cols × rows. It fails when
-// the disk does.
+// Restart discards the recording's content. Recording continues in the same
+// file, with the same clock and a terminal of cols × rows. It fails if the disk
+// does.
 func (r *Recording) Restart(cols, rows int, command string) error {
 	round := r.store.secretsRound()
 	first, err := headerLine(Params{
@@ -296,12 +295,12 @@ func (r *Recording) Restart(cols, rows int, command string) error {
 	return nil
 }
 
-// removeAside removes what masking left in a session's folder when an earlier
-// process ended.
+// removeAside removes masked copies that an earlier process left in a session's
+// folder.
 func (s *Store) removeAside(session protocol.SessionID) {
 	entries, err := os.ReadDir(s.path(session, "", ""))
 	if err != nil {
-		return // recover has said so
+		return // recover has logged it
 	}
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), maskSuffix) {
@@ -319,12 +318,12 @@ type recordedEvent struct {
 	data string
 }
 
-// An eventReader reads a recording. A last line that isn't whole doesn't count.
+// An eventReader reads a recording. It ignores an incomplete last line.
 type eventReader struct{ lines *bufio.Reader }
 
 func newEventReader(in io.Reader) *eventReader { return &eventReader{bufio.NewReaderSize(in, 64<<10)} }
 
-// header returns the first line, with its end.
+// header returns the first line with its end.
 func (r *eventReader) header() ([]byte, error) {
 	line, err := r.lines.ReadBytes('\n')
 	if errors.Is(err, io.EOF) {

@@ -14,7 +14,7 @@ import (
 const DefaultMaxTotal = 4 << 30
 
 // prune removes ended recordings, the oldest first, until all together are
-// within the bound. Those that run count, and stay.
+// within the bound. Running ones count, and stay.
 func (s *Store) prune() {
 	type ended struct {
 		session protocol.SessionID
@@ -50,7 +50,7 @@ func (s *Store) prune() {
 	}
 }
 
-// remove deletes an ended recording: first what lists it.
+// remove deletes an ended recording, first the file that lists it.
 func (s *Store) remove(session protocol.SessionID, id string) error {
 	for _, suffix := range []string{infoSuffix, castSuffix} {
 		if err := os.Remove(s.path(session, id, suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {

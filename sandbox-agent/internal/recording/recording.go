@@ -12,13 +12,13 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// bufferBytes is how much of a recording waits in memory to be written.
+// bufferBytes is how much of a recording is buffered in memory.
 const bufferBytes = 64 << 10
 
 // ErrFull says that a recording has reached its limit.
 var ErrFull = errors.New("recording: it has reached its limit")
 
-// Params say what is recorded.
+// Params describe what to record.
 type Params struct {
 	Session protocol.SessionID
 	PTY     protocol.PTYID
@@ -29,8 +29,8 @@ type Params struct {
 	Start   time.Time
 }
 
-// A Recording is one that runs. [Recording.Info] is safe for concurrent use;
-// everything else is for one goroutine. After an error it must be ended.
+// A Recording is a running recording. [Recording.Info] is safe for concurrent
+// use; everything else is for one goroutine. After an error it must be ended.
 type Recording struct {
 	// Static after construction.
 	store   *Store
@@ -50,8 +50,8 @@ type Recording struct {
 	mu sync.Mutex
 	// Guarded by mu.
 	info    protocol.RecordingInfo
-	round   uint64 // of the secrets that it was last looked through for
-	suspect bool   // it holds what must not be seen
+	round   uint64 // of the secrets that it was last checked for
+	suspect bool   // it may hold a secret
 }
 
 // header is the first line of an asciicast v2 file.
@@ -64,7 +64,7 @@ type header struct {
 	Env       map[string]string `json:"env,omitempty"`
 }
 
-// Create begins a recording. Its file is there when Create returns.
+// Create begins a recording. Its file exists when Create returns.
 func (s *Store) Create(p Params) (*Recording, error) {
 	s.prune()
 	if !protocol.ValidID(p.Session) {
@@ -99,7 +99,7 @@ func headerLine(p Params) ([]byte, error) {
 	return append(first, '\n'), err
 }
 
-// create makes the files. The info comes first, so that no recording is without.
+// create makes the files. The info comes first, so that each recording has one.
 func (r *Recording) create() error {
 	if err := os.MkdirAll(filepath.Join(r.store.dir, string(r.session)), 0o700); err != nil {
 		return err
@@ -122,16 +122,16 @@ func (r *Recording) create() error {
 // ID returns the recording's name.
 func (r *Recording) ID() string { return r.id }
 
-// Info returns what a list says about the recording.
+// Info returns the recording's entry in a list.
 func (r *Recording) Info() protocol.RecordingInfo {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.info
 }
 
-// Output adds what the terminal printed at a time. The bytes of a character that
-// is not whole yet wait for its others. It fails with [ErrFull], or when the
-// disk does.
+// Output adds what the terminal printed at a time. An incomplete character
+// waits for the rest of its bytes. It fails with [ErrFull], or if the disk
+// does.
 func (r *Recording) Output(at time.Time, p []byte) error {
 	if len(r.begun) > 0 {
 		p = append(r.begun, p...)
@@ -147,7 +147,7 @@ func (r *Recording) Resize(at time.Time, cols, rows int) error {
 	return r.event(at, 'r', fmt.Appendf(nil, "%dx%d", cols, rows))
 }
 
-// event adds a line, unless it says nothing.
+// event adds a line, unless data is empty.
 func (r *Recording) event(at time.Time, code byte, data []byte) error {
 	if len(data) == 0 {
 		return nil
@@ -165,11 +165,11 @@ func (r *Recording) event(at time.Time, code byte, data []byte) error {
 	return r.Flush()
 }
 
-// Buffered reports whether something waits to be written.
+// Buffered reports whether anything is buffered.
 func (r *Recording) Buffered() bool { return len(r.buf) > 0 }
 
-// Flush writes what waits. When the disk fails, what it took of it is removed,
-// so that the file ends with a whole line.
+// Flush writes the buffer. If the disk fails, it removes a partial write, so
+// that the file ends with a whole line.
 func (r *Recording) Flush() error {
 	n, err := r.file.Write(r.buf)
 	if err != nil {
@@ -180,7 +180,7 @@ func (r *Recording) Flush() error {
 	}
 	r.written += int64(n)
 	r.buf = r.buf[:0]
-	if cap(r.buf) > 4*bufferBytes { // of a keyframe
+	if cap(r.buf) > 4*bufferBytes { // it held a keyframe
 		r.buf = nil
 	}
 	r.mu.Lock()
@@ -189,9 +189,9 @@ func (r *Recording) Flush() error {
 	return nil
 }
 
-// End ends the recording at a time; cause is the error that ends it, if one
-// does. Nothing may be done with it afterwards. It fails when the disk does;
-// then the end, or the last of the output, is not there.
+// End ends the recording at a time. cause is the error that ended it, if any.
+// The recording must not be used afterwards. If the disk fails, End fails, and
+// the end or the last output is lost.
 func (r *Recording) End(at time.Time, cause error) error {
 	var err error
 	if cause == nil && len(r.begun) > 0 {

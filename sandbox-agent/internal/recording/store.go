@@ -1,9 +1,9 @@
-// Package recording writes a terminal's output as asciicast v2 files and keeps
-// those that were written.
+// Package recording writes a terminal's output as asciicast v2 files and stores
+// them.
 //
-// A recording is <session>/<id>.cast below the store's directory, and beside it
-// <id>.json, a protocol.RecordingInfo, which says when it ended. One without an
-// end was cut short by the end of the agent.
+// A recording is <session>/<id>.cast below the store's directory. Beside it is
+// <id>.json, a protocol.RecordingInfo, which says when it ended. A recording
+// without an end was cut short by the agent's end.
 package recording
 
 import (
@@ -33,19 +33,19 @@ const (
 
 	castSuffix = ".cast"
 	infoSuffix = ".json"
-	// tailBytes is how much of a recording that was cut short is searched for
-	// the end of its last whole line at a time.
+	// tailBytes is how much is read at a time to find the last whole line of a
+	// recording that was cut short.
 	tailBytes = 64 << 10
 )
 
-// noteCutShort is the note of a recording that nobody ended.
+// noteCutShort is the note of a recording that was cut short.
 const noteCutShort = "it was cut short: the agent ended"
 
 // Options configure a [Store].
 type Options struct {
-	Dir      string       // made when missing; for one process at a time
+	Dir      string       // made when missing; one process at a time uses it
 	MaxBytes int64        // of one recording; default: DefaultMaxBytes
-	MaxTotal int64        // of all; beyond it the oldest is removed; default: DefaultMaxTotal
+	MaxTotal int64        // of all; beyond it the oldest are removed; default: DefaultMaxTotal
 	Logger   *slog.Logger // nil: silent
 }
 
@@ -64,8 +64,8 @@ type Store struct {
 	masking masking               // guarded by mu
 }
 
-// Open makes o.Dir, for its owner alone, unless it is there, and puts an end to
-// the recordings that an earlier process left without one.
+// Open makes o.Dir, for its owner alone, if missing. It ends the recordings
+// that an earlier process left without an end.
 func Open(o Options) (*Store, error) {
 	s := &Store{dir: o.Dir, maxBytes: o.MaxBytes, maxTotal: o.MaxTotal, log: o.Logger, running: make(map[string]*Recording)}
 	if s.maxBytes == 0 {
@@ -93,7 +93,7 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// recover ends the recordings of session that have no end. One that can't be
+// recover ends the session's recordings that have no end. One that can't be
 // ended stays as it is.
 func (s *Store) recover(session protocol.SessionID) {
 	for _, id := range s.ids(session) {
@@ -107,8 +107,7 @@ func (s *Store) recover(session protocol.SessionID) {
 	}
 }
 
-// endLate ends a recording after the process that wrote it: behind its last
-// whole line.
+// endLate ends a recording of an earlier process after its last whole line.
 func (s *Store) endLate(session protocol.SessionID, info protocol.RecordingInfo) error {
 	path := s.path(session, info.ID, castSuffix)
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -150,7 +149,7 @@ func wholeLines(f io.ReaderAt, size int64) (int64, error) {
 	return 0, nil
 }
 
-// path returns the name of a file of a recording. Both ids have been checked.
+// path returns the name of a recording's file. Both ids have been checked.
 func (s *Store) path(session protocol.SessionID, id, suffix string) string {
 	return filepath.Join(s.dir, string(session), id+suffix)
 }
@@ -169,7 +168,7 @@ func (s *Store) ids(session protocol.SessionID) (ids []string) {
 	return ids
 }
 
-// load reads what is known of a recording, but for its size.
+// load reads a recording's info, without its size.
 func (s *Store) load(session protocol.SessionID, id string) (info protocol.RecordingInfo, err error) {
 	data, err := os.ReadFile(s.path(session, id, infoSuffix))
 	if err != nil {
@@ -197,7 +196,7 @@ func (s *Store) List(session protocol.SessionID) []protocol.RecordingInfo {
 		return nil
 	}
 	for _, id := range s.ids(session) {
-		if info, err := s.info(session, id); err == nil { // else it is not whole
+		if info, err := s.info(session, id); err == nil { // otherwise it is incomplete
 			infos = append(infos, info)
 		}
 	}
@@ -207,7 +206,7 @@ func (s *Store) List(session protocol.SessionID) []protocol.RecordingInfo {
 	return infos
 }
 
-// info returns what a list says about a recording.
+// info returns a recording's entry in a list.
 func (s *Store) info(session protocol.SessionID, id string) (protocol.RecordingInfo, error) {
 	s.mu.Lock()
 	r := s.running[id]
@@ -224,13 +223,13 @@ func (s *Store) info(session protocol.SessionID, id string) (protocol.RecordingI
 		return info, err
 	}
 	info.Bytes = st.Size()
-	if info.EndedAt == 0 { // the disk failed when it ended
+	if info.EndedAt == 0 { // the disk failed at its end
 		info.EndedAt, info.Note = st.ModTime().UnixMilli(), noteCutShort
 	}
 	return info, nil
 }
 
-// A Content is a recording as far as it was written when it was opened.
+// A Content is a recording as it was when opened.
 type Content struct {
 	Info     protocol.RecordingInfo
 	Modified time.Time
@@ -239,13 +238,13 @@ type Content struct {
 	file *os.File
 }
 
-// Close ends the use of the content.
+// Close closes the content's file.
 func (c *Content) Close() error { return c.file.Close() }
 
 // Read opens the recording id of session, which holds none of the store's
-// secrets. It fails with KindNotFound when there is none, and with
-// KindUnavailable while that can't be promised: a running one is looked through,
-// or the disk keeps an ended one from being masked.
+// secrets. It fails with KindNotFound if there is none. It fails with
+// KindUnavailable if secrets can't be ruled out: a running one is being
+// checked, or the disk prevents an ended one from being masked.
 func (s *Store) Read(session protocol.SessionID, id string) (*Content, error) {
 	missing := protocol.Errorf(protocol.KindNotFound, "no such recording")
 	if !protocol.ValidID(session) || !protocol.ValidID(id) {
@@ -265,7 +264,7 @@ func (s *Store) Read(session protocol.SessionID, id string) (*Content, error) {
 	if err != nil {
 		return nil, protocol.Fault(protocol.KindInternal, err)
 	}
-	modified := time.Now() // a running one changes all the time
+	modified := time.Now() // a running one changes constantly
 	if info.EndedAt != 0 {
 		modified = time.UnixMilli(info.EndedAt)
 	}
@@ -275,8 +274,8 @@ func (s *Store) Read(session protocol.SessionID, id string) (*Content, error) {
 	}, nil
 }
 
-// clearToRead masks an ended recording if that is still to be done, and fails
-// when a running one is still to be looked through.
+// clearToRead masks an ended recording if necessary, and fails if a running one
+// has yet to be checked.
 func (s *Store) clearToRead(session protocol.SessionID, id string) error {
 	s.mu.Lock()
 	r, round := s.running[id], s.masking.round
@@ -293,5 +292,5 @@ func (s *Store) clearToRead(session protocol.SessionID, id string) error {
 	return nil
 }
 
-// newID returns a name for a recording.
+// newID returns a recording's name.
 func newID() string { return "rec_" + strings.ToLower(rand.Text()) }

@@ -2,12 +2,12 @@ package redact
 
 import "unicode/utf8"
 
-// A state is what the input is in the middle of.
+// A state is what the parser is in the middle of.
 type state uint8
 
 const (
 	ground  state = iota
-	escape        // behind ESC and its intermediate characters
+	escape        // after ESC and its intermediate characters
 	control       // in a control sequence
 	text          // in the string of an OSC, DCS, APC, PM or SOS
 )
@@ -32,9 +32,8 @@ const (
 func printable(c byte) bool { return c-' ' < del-' ' }
 
 // decode returns the character at the beginning of p, which begins with a byte
-// from 0x80 on. n is 0 if p ends within the character. A byte that is none of
-// UTF-8 is what it is in a terminal with 8-bit controls, which leaves -1 for
-// those from 0xa0 on.
+// from 0x80 on. n is 0 if p ends within the character. A byte that is not UTF-8
+// is a C1 control, as in a terminal with 8-bit controls, or -1 from 0xa0 on.
 func decode(p []byte) (r rune, n int) {
 	r, n = utf8.DecodeRune(p)
 	if r != utf8.RuneError || n > 1 {
@@ -49,7 +48,7 @@ func decode(p []byte) (r rune, n int) {
 	return -1, 0
 }
 
-// afterControl returns the state behind the C0 or C1 control r.
+// afterControl returns the state after the C0 or C1 control r.
 func (s state) afterControl(r rune) state {
 	switch r {
 	case esc:
@@ -71,7 +70,7 @@ func (s state) afterControl(r rune) state {
 	return s
 }
 
-// afterByte returns the state behind the printable c of a sequence that is no
+// afterByte returns the state after the printable c of a sequence other than a
 // string.
 func (s state) afterByte(c byte) state {
 	switch {
@@ -90,7 +89,7 @@ func (s state) afterByte(c byte) state {
 	return ground
 }
 
-// visible appends to dst what a terminal shows of p: no controls and sequences.
+// visible appends to dst what a terminal shows of p, without controls.
 func visible(dst, p []byte) []byte {
 	s := ground
 	i := 0

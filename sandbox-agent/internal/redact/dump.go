@@ -1,11 +1,11 @@
 package redact
 
-// maxDumpBytes is the greatest length of a secret that is looked for in groups of
-// several bytes. Programs print these with offsets, a few in a line; the whole of
-// a long secret never stands there.
+// maxDumpBytes is the greatest length of a secret that is looked for in groups
+// of several bytes. Programs print groups with offsets and a few per line, so a
+// long secret is never whole.
 const maxDumpBytes = 128
 
-// dumps adds digits as dumps have them, without offsets.
+// dumps adds digits as in dumps without offsets.
 func (e *encoder) dumps(secret []byte) {
 	for _, digits := range []string{lowerHex, upperHex} {
 		for _, mark := range []string{"", ":", " ", `\x`} {
@@ -28,8 +28,8 @@ func (e *encoder) dumps(secret []byte) {
 	e.words(secret[1:])
 }
 
-// pairs adds the digits of each byte, with what is before and behind. If inner is
-// set nothing is before the first.
+// pairs adds the digits of each byte, with before and behind around them. If
+// inner is set, nothing precedes the first.
 func (e *encoder) pairs(secret []byte, digits, before, behind string, inner bool) {
 	e.tmp = e.tmp[:0]
 	for i, c := range secret {
@@ -45,8 +45,8 @@ func (e *encoder) pairs(secret []byte, digits, before, behind string, inner bool
 	e.add(e.tmp)
 }
 
-// groups adds digits in groups of size bytes. The secret begins with byte phase of
-// one.
+// groups adds digits in groups of size bytes. The secret begins with byte phase
+// of a group.
 func (e *encoder) groups(secret []byte, digits string, size, phase int) {
 	e.tmp = e.tmp[:0]
 	for i, c := range secret {
@@ -59,8 +59,8 @@ func (e *encoder) groups(secret []byte, digits string, size, phase int) {
 	e.add(e.tmp)
 }
 
-// words adds the words of two bytes, the lower one first, that od -x prints. A
-// last byte that is half a word is left out.
+// words adds the two-byte words, low byte first, that od -x prints. It omits a
+// last byte that is half a word.
 func (e *encoder) words(secret []byte) {
 	e.tmp = e.tmp[:0]
 	for i := 0; i+1 < len(secret); i += 2 {

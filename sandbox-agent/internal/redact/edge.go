@@ -1,27 +1,26 @@
 package redact
 
-// An edge is what a program does at the right edge of the screen, or of its lines,
-// to go on in the next row. Just before that it may have printed what is none of
-// the text.
+// An edge is how a program goes on in the next row at the right edge of the
+// screen or of its lines. Just before it the program may have printed a byte
+// that is not of the text.
 type edge uint8
 
 const (
 	noEdge edge = iota
 	// returned is a carriage return. A line editor writes a space or the next
-	// character, then one, then goes on.
+	// character, the carriage return, then goes on.
 	returned
-	// erased is that the rest of the line was erased. A line editor does that
-	// behind a space if the next character is too wide for the last column.
+	// erased means that the rest of the line was erased. A line editor does so
+	// after a space if the next character is too wide for the last column.
 	erased
 	// fed is a line feed. Some programs write a backslash before it.
 	fed
 )
 
-// fill is what is printed before an edge.
+// fill is the byte printed before an edge.
 var fill = [...]byte{returned: ' ', erased: ' ', fed: '\\'}
 
-// reach takes an edge. What fills the line before it, and doesn't go on, is none of
-// the text.
+// reach takes an edge. A stray fill byte before it is not of the text.
 func (m *matcher) reach(e edge) {
 	if m.stray.n == 1 && m.stray.c[0] == fill[e] {
 		m.stray.n = 0
@@ -31,25 +30,25 @@ func (m *matcher) reach(e edge) {
 	m.edge = e
 }
 
-// carriageReturn takes one.
+// carriageReturn takes a carriage return.
 func (m *matcher) carriageReturn() { m.reach(returned) }
 
-// eraseLine takes what erases the rest of the line.
+// eraseLine takes a sequence that erases the rest of the line.
 func (m *matcher) eraseLine() {
 	if m.edge == noEdge {
 		m.reach(erased)
 	}
 }
 
-// lineFeed takes one. What is followed may go on behind an indentation.
+// lineFeed takes a line feed. The followed text may go on after an indentation.
 func (m *matcher) lineFeed() {
 	m.reach(fed)
 	m.indented = m.depth > 0
 }
 
-// rejoin takes a byte behind an edge, with which nothing goes on, if what was
-// printed just before that was for the terminal only: c as well, or what fills the
-// line, which also goes on.
+// rejoin takes a byte after an edge that doesn't continue the text, if the byte
+// printed before the edge was for the terminal only: c itself or a fill byte
+// that also continues the text.
 func (m *matcher) rejoin(x *index, e edge, c byte, at int) bool {
 	last := len(m.run) - 1
 	if m.run[last] == c && (e == returned || e == fed && c == fill[fed]) {
@@ -70,8 +69,8 @@ func (m *matcher) rejoin(x *index, e edge, c byte, at int) bool {
 	return true
 }
 
-// pass takes an edge where nothing is followed. A space before a carriage return
-// is overwritten; otherwise what is before it may be of the text or not.
+// pass takes an edge while nothing is followed. A carriage return overwrites a
+// space before it; other fill may be of the text or not.
 func (m *matcher) pass() {
 	switch e := m.edge; {
 	case byte(m.window) != fill[e]:
@@ -83,12 +82,12 @@ func (m *matcher) pass() {
 	m.edge = noEdge
 }
 
-// leap is for the bytes behind a gap, where nothing is followed: a pattern may
-// begin with the newest visible bytes if that which filled a line is left out.
+// leap is for the bytes after a gap while nothing is followed: a pattern may
+// begin with the newest visible bytes without the fill.
 func (m *matcher) leap(x *index) {
-	n := uint(m.gap) // visible bytes behind the fill
+	n := uint(m.gap) // visible bytes after the fill
 	if m.gap++; m.gap > HoldFrom {
-		m.gap = 0 // one more, as it may be erased
+		m.gap = 0 // one more, because it may be erased
 	}
 	if n >= HoldFrom {
 		return
@@ -106,7 +105,7 @@ func (m *matcher) leap(x *index) {
 	}
 }
 
-// unsegment takes the byte at, which is the last one, out of segments.
+// unsegment removes the byte at, the last one, from segments.
 func (m *matcher) unsegment(at int) {
 	n := len(m.segments) - 1
 	if n < 0 || m.segments[n].To != at+1 {

@@ -13,18 +13,18 @@ const (
 	upperHex = "0123456789ABCDEF"
 )
 
-// An encoder makes the forms of one secret after the other.
+// An encoder makes the forms of secrets, one secret at a time.
 type encoder struct {
-	forms []form // of the secret at hand, each once
-	buf   []byte // in which the forms lie
+	forms []form // of the current secret, without duplicates
+	buf   []byte // the forms' bytes
 	tmp   []byte
-	open  int // how much of tmp tells no more than HoldFrom-1 bytes of the secret
+	open  int // how much of tmp reveals no more than HoldFrom-1 bytes of the secret
 }
 
 // A form is a secret in one encoding.
 type form struct {
 	text []byte // as a terminal shows it
-	hold uint8  // so many bytes of it are held
+	hold uint8  // this many bytes of it are held
 }
 
 // encode sets forms to the forms of secret, the plain one first.
@@ -39,22 +39,22 @@ func (e *encoder) encode(secret []byte) {
 	e.escapes(secret)
 }
 
-// note takes note that tmp ends behind so many bytes of the secret, and whatever
-// is before the next.
+// note records that tmp ends after that many bytes of the secret, with whatever
+// precedes the next.
 func (e *encoder) note(bytes int) {
 	if bytes < HoldFrom {
 		e.open = len(e.tmp)
 	}
 }
 
-// add adds a form that note was told of. It is held from the first byte on that
-// may tell more than HoldFrom-1 bytes of the secret.
+// add adds a form that note recorded. It is held from the first byte on that
+// may reveal more than HoldFrom-1 bytes of the secret.
 func (e *encoder) add(text []byte) {
 	e.addFrom(text, len(visible(e.buf[len(e.buf):], text[:e.open]))+1)
 }
 
-// addPlain adds a form that has a byte or more for each of the secret and is held
-// as that.
+// addPlain adds a form with at least one byte for each of the secret's, and
+// holds it like the plain form.
 func (e *encoder) addPlain(text []byte) { e.addFrom(text, HoldFrom) }
 
 // addFrom adds a form that is held from hold bytes on, unless there is an equal
@@ -79,7 +79,7 @@ func (e *encoder) addFrom(text []byte, hold int) {
 	e.forms = append(e.forms, f)
 }
 
-// base64Hold is where four characters have told three bytes.
+// base64Hold is where four characters have revealed three bytes.
 const base64Hold = 5
 
 // base64 adds what stands in the base64 encoding of any text with the secret in
@@ -106,7 +106,7 @@ const unreserved = "-_."
 
 var kept = []string{"~", "~!'()*", "*", "~/", "~$&+:=@", "~!'()*;,/?:@&=+$#"}
 
-// percent adds URL encodings.
+// percent adds the URL encodings.
 func (e *encoder) percent(secret []byte) {
 	for _, digits := range []string{lowerHex, upperHex} {
 		e.escape(secret, digits, "%20", func(byte) bool { return false })
@@ -139,8 +139,8 @@ func (e *encoder) escape(secret []byte, digits, space string, plain func(byte) b
 	e.add(e.tmp)
 }
 
-// special reports whether the secret has other characters than letters, digits
-// and those that are plain.
+// special reports whether the secret has characters other than letters, digits
+// and those in plain.
 func special(secret []byte, plain string) bool {
 	for _, c := range secret {
 		if !alphanumeric(c) && strings.IndexByte(plain, c) < 0 {
@@ -157,14 +157,14 @@ func alphanumeric(c byte) bool {
 // unquoted is what no encoder of JSON escapes.
 const unquoted = "-_.!#$%()*+,:;=?@[]^`{|}~ "
 
-// A jsonStyle is what an encoder of JSON escapes beyond what it has to.
+// A jsonStyle says what an encoder of JSON escapes beyond the mandatory.
 type jsonStyle struct {
 	digits            string
 	slash, html, wide bool // "/"; "<", ">", "&" and line separators; all but ASCII
 	all               bool
 }
 
-// json adds the inside of JSON strings.
+// json adds the forms inside JSON strings.
 func (e *encoder) json(secret []byte) {
 	for _, digits := range []string{lowerHex, upperHex} {
 		e.jsonString(secret, jsonStyle{digits: digits, all: true})
@@ -188,7 +188,7 @@ func (e *encoder) jsonString(secret []byte, style jsonStyle) {
 	e.add(e.tmp)
 }
 
-// append appends the character r, which is encoded.
+// append appends the character r, whose UTF-8 is encoded.
 func (j jsonStyle) append(dst []byte, r rune, encoded []byte) []byte {
 	const short, letters = "\"\\\b\f\n\r\t", `"\bfnrt`
 	if i := strings.IndexRune(short, r); i >= 0 && !j.all {
@@ -212,7 +212,7 @@ func (j jsonStyle) unit(dst []byte, r rune) []byte {
 	return append(dst, '\\', 'u', j.digits[r>>12&15], j.digits[r>>8&15], j.digits[r>>4&15], j.digits[r&15])
 }
 
-// shell adds what shells and Python make of a secret that has to be quoted.
+// shell adds the forms in which shells and Python quote the secret.
 func (e *encoder) shell(secret []byte) {
 	if !special(secret, unreserved) {
 		return
@@ -229,7 +229,7 @@ func (e *encoder) shell(secret []byte) {
 	})
 }
 
-// backslash adds the secret with a backslash before the bytes that are special.
+// backslash adds the secret with a backslash before its special bytes.
 func (e *encoder) backslash(secret []byte, special func(byte) bool) {
 	e.tmp = e.tmp[:0]
 	for i, c := range secret {

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// back takes a backspace: the newest visible character is not there any more.
+// back takes a backspace: it removes the newest visible character.
 func (m *matcher) back(x *index) {
 	m.edge, m.indented = noEdge, false
 	if m.stray.n > 0 {
@@ -32,7 +32,7 @@ func (m *matcher) back(x *index) {
 	m.lo, m.hi, _ = x.find(m.run[m.head:])
 }
 
-// takeBack takes back the stray character.
+// takeBack removes the stray character.
 func (m *matcher) takeBack(x *index) {
 	m.completed(x, append(m.run[m.head:], m.stray.c[:m.stray.n]...), m.stray.at+m.stray.n)
 	m.stray.n = 0
@@ -57,7 +57,7 @@ func (m *matcher) completed(x *index, t []byte, to int) {
 	}
 }
 
-// recover looks for a beginning in what a backspace has left.
+// recover looks for a beginning in what a backspace left.
 func (m *matcher) recover(x *index) {
 	var t [recent]byte
 	n := 0

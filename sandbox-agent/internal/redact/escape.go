@@ -5,15 +5,15 @@ import (
 	"unicode/utf8"
 )
 
-// An escapeStyle is how a program prints what is not ASCII, and what else it
+// An escapeStyle is how a program prints non-ASCII characters, and what else it
 // escapes with a backslash.
 type escapeStyle struct {
-	escaped string // with a backslash before it; controls as a letter
+	escaped string // with a backslash before it; controls as letters
 	wide    func(dst []byte, r rune, encoded []byte) []byte
 }
 
-// escapes adds what programs print of a secret that is not all ASCII where they
-// print nothing but that.
+// escapes adds the forms of a secret with non-ASCII characters that programs
+// print in ASCII alone.
 func (e *encoder) escapes(secret []byte) {
 	if !bytes.ContainsFunc(secret, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		return
@@ -24,7 +24,7 @@ func (e *encoder) escapes(secret []byte) {
 		for _, digits := range []string{lowerHex, upperHex} {
 			// Python's bytes.
 			e.escaped(secret, escapeStyle{escaped, eachByte(`\x`, digits, "")})
-			// Python's ascii; Go, C and JavaScript, but for what is beyond \u.
+			// Python's ascii; Go, C and JavaScript, except beyond \u.
 			e.escaped(secret, escapeStyle{escaped, eachCharacter(digits, true)})
 			e.escaped(secret, escapeStyle{escaped, eachCharacter(digits, false)})
 		}
@@ -58,7 +58,7 @@ func (e *encoder) escaped(secret []byte, style escapeStyle) {
 	e.add(e.tmp)
 }
 
-// octal appends each byte in three octal digits.
+// octal appends each byte as three octal digits.
 func octal(dst []byte, _ rune, encoded []byte) []byte {
 	for _, c := range encoded {
 		dst = append(dst, '\\', '0'+c>>6, '0'+c>>3&7, '0'+c&7)
@@ -66,7 +66,7 @@ func octal(dst []byte, _ rune, encoded []byte) []byte {
 	return dst
 }
 
-// eachByte returns what appends each byte in two digits between marks.
+// eachByte returns what appends each byte as two digits between marks.
 func eachByte(before, digits, after string) func([]byte, rune, []byte) []byte {
 	return func(dst []byte, _ rune, encoded []byte) []byte {
 		for _, c := range encoded {
@@ -76,12 +76,12 @@ func eachByte(before, digits, after string) func([]byte, rune, []byte) []byte {
 	}
 }
 
-// eachCharacter returns what appends a character in 4 or 8 digits, or in 2 if it
-// has no more and that is short.
+// eachCharacter returns a function that appends a character as 4 or 8 digits,
+// or as 2 if those suffice and short is set.
 func eachCharacter(digits string, short bool) func([]byte, rune, []byte) []byte {
 	return func(dst []byte, r rune, encoded []byte) []byte {
 		if len(encoded) == 1 {
-			r = rune(encoded[0]) // it is no UTF-8
+			r = rune(encoded[0]) // it is not UTF-8
 		}
 		letter, n := byte('u'), 4
 		switch {

@@ -6,7 +6,7 @@ import (
 	"sort"
 )
 
-// mask takes note of a secret in [from, to). Secrets that overlap count as one.
+// mask records a secret in [from, to). Overlapping secrets count as one.
 func (m *matcher) mask(from, to int) {
 	if from >= m.countedTo {
 		m.matches++
@@ -15,7 +15,7 @@ func (m *matcher) mask(from, to int) {
 	m.hide(from, to)
 }
 
-// hide takes note that [from, to) is to be masked.
+// hide records that [from, to) is to be masked.
 func (m *matcher) hide(from, to int) {
 	i := len(m.masks)
 	for i > 0 && m.masks[i-1].From > to {
@@ -29,13 +29,13 @@ func (m *matcher) hide(from, to int) {
 	m.masks = slices.Replace(m.masks, i, j, Span{from, to})
 }
 
-// holds reports whether what is followed is held: enough of it is there, and
-// something of it is not out.
+// holds reports whether what is followed is held: it is long enough, and part
+// of it is not out.
 func (m *matcher) holds(x *index) bool {
 	return m.to > m.outTo && x.holds(m.lo, m.hi, m.depth)
 }
 
-// hold returns from where on bytes are held; ok is false if none are.
+// hold returns the first held byte's position; ok is false if none is held.
 func (m *matcher) hold(x *index) (at int, ok bool) {
 	switch {
 	case m.depth == 0:
@@ -57,7 +57,7 @@ func (m *matcher) hold(x *index) (at int, ok bool) {
 	return at, true
 }
 
-// released notes that everything before at is out.
+// released records that everything before at is out.
 func (m *matcher) released(at int) {
 	m.outTo = max(m.outTo, at)
 	n := 0
@@ -72,7 +72,7 @@ func (m *matcher) released(at int) {
 	m.masks = slices.Delete(m.masks, 0, n)
 }
 
-// cover masks what is held and all before to.
+// cover masks what is held, up to to.
 func (m *matcher) cover(x *index, to int) {
 	if at, ok := m.hold(x); ok {
 		m.hide(at, to)
@@ -80,7 +80,7 @@ func (m *matcher) cover(x *index, to int) {
 	}
 }
 
-// end ends the text: what is followed is no secret.
+// end ends the text: the followed beginning is no secret.
 func (m *matcher) end(x *index) {
 	m.settle(x)
 	if m.depth > 0 {

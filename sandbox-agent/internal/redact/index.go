@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// An index is the forms of all secrets, sorted, and by their first HoldFrom
+// An index holds the forms of all secrets, sorted, and by their first HoldFrom
 // bytes. It is static after construction.
 type index struct {
 	arena    []byte
@@ -17,8 +17,8 @@ type index struct {
 	longest  int     // bytes
 	hold     []uint8 // the least one of each holdBlock patterns
 
-	// filter holds a bit for each first HoldFrom bytes, slots which patterns
-	// begin with them. Both are found by the top bits of a product.
+	// filter has a bit for each pattern's first HoldFrom bytes; slots has the
+	// patterns that begin with them. The top bits of a product index both.
 	filter      []uint64
 	filterShift uint
 	tails       []uint64 // like filter, for the last HoldFrom bytes
@@ -30,13 +30,13 @@ type index struct {
 // A pattern lies in the arena.
 type pattern struct {
 	offset, length uint32
-	hold           uint8 // so many bytes of it are held, at least HoldFrom
+	hold           uint8 // this many bytes of it are held, at least HoldFrom
 }
 
-// holdBlock is for how many patterns a least hold is kept.
+// holdBlock is the number of patterns that share a least hold.
 const holdBlock = 64
 
-// A slot is the patterns [lo, hi), which begin with key. It is empty if hi is 0.
+// A slot holds the patterns [lo, hi) that begin with key; empty if hi is 0.
 type slot struct{ key, lo, hi uint32 }
 
 const (
@@ -44,7 +44,7 @@ const (
 	slotFactor   = 0x85ebca77
 )
 
-// newIndex sorts the patterns, which lie in arena one behind the other.
+// newIndex sorts the patterns, which lie one after the other in arena.
 func newIndex(arena []byte, patterns []pattern) *index {
 	type keyed struct {
 		key uint64
@@ -105,7 +105,7 @@ func (x *index) hash() {
 	size := bits.Len(uint(len(keys)))
 	x.slotShift = 32 - uint(size+1)
 	x.slots = make([]slot, 1<<(size+1))
-	// With 32 bits for each key one window in 32 gets through for nothing.
+	// With 32 bits for each key, one window in 32 passes falsely.
 	x.filterShift = 32 - uint(max(size+5, 10))
 	x.filter = make([]uint64, 1<<(32-x.filterShift-6))
 	x.tails = make([]uint64, len(x.filter))
@@ -126,13 +126,13 @@ func (x *index) hash() {
 	}
 }
 
-// at returns a pattern.
+// at returns pattern i.
 func (x *index) at(i int) []byte {
 	p := x.patterns[i]
 	return x.arena[p.offset : p.offset+p.length]
 }
 
-// leastHold returns the least hold of any of the patterns.
+// leastHold returns the least hold of the patterns.
 func leastHold(patterns []pattern) uint8 {
 	least := patterns[0].hold
 	for _, p := range patterns[1:] {
@@ -141,8 +141,8 @@ func leastHold(patterns []pattern) uint8 {
 	return least
 }
 
-// holds reports whether one of the patterns [lo, hi) is held when depth bytes of
-// it are there.
+// holds reports whether one of the patterns [lo, hi) is held once depth bytes
+// of it are there.
 func (x *index) holds(lo, hi, depth int) bool {
 	for lo < hi {
 		n := min(hi, lo+holdBlock) - lo
@@ -186,8 +186,8 @@ func (x *index) begin(window uint32) (lo, hi int) {
 	}
 }
 
-// narrow returns those of the patterns [lo, hi), which have depth bytes in
-// common, that go on with c.
+// narrow returns those of the patterns [lo, hi), whose first depth bytes are
+// equal, that continue with c.
 func (x *index) narrow(lo, hi, depth int, c byte) (int, int) {
 	if x.size(lo) == depth {
 		lo++
@@ -264,13 +264,13 @@ func (x *index) wholeAt(i, n int) int {
 	return 0
 }
 
-// lowerBound returns the first of the patterns [lo, hi) that is not less than t,
-// and how many bytes t has in common with the one before.
+// lowerBound returns the first of the patterns [lo, hi) not less than t, and
+// how many bytes t shares with the one before.
 func (x *index) lowerBound(lo, hi int, t []byte) (i, common int) {
 	if lo == hi {
 		return lo, 0
 	}
-	// What many patterns begin with is mostly decided by the first and the last.
+	// The prefix of many patterns is mostly decided by the first and the last.
 	right, less := order(x.at(lo), t, 0) // bytes in common with hi
 	if !less {
 		return lo, 0

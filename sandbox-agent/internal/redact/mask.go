@@ -2,14 +2,14 @@ package redact
 
 import "slices"
 
-// hidden is a walk over the parts of a matcher's text that are to be masked: the
-// segments within masks.
+// hidden iterates over the parts of a matcher's text to mask: the segments
+// within masks.
 type hidden struct {
 	Span
 	segments, masks []Span
 }
 
-// beyond is behind every input.
+// beyond is a position after every input.
 const beyond = int(^uint(0) >> 1)
 
 func (m *matcher) hidden() hidden {
@@ -35,10 +35,10 @@ func (h *hidden) next() {
 	h.Span = Span{beyond, beyond}
 }
 
-// Mask returns p with every secret masked, as a Stream masks it whose output is
-// p. It returns p itself if there is nothing to be masked. The result is as long
-// as p if the secrets in it are ASCII. The beginning of a secret at the end of p
-// is masked as well: the text may have been cut there.
+// Mask returns p with every secret masked, as a Stream with output p masks it.
+// It returns p itself if there is nothing to mask. The result is as long as p
+// if the secrets in it are ASCII. Mask also masks the beginning of a secret at
+// the end of p, because the text may have been cut there.
 func (s *Set) Mask(p []byte) []byte {
 	if s.Empty() {
 		return p
@@ -67,7 +67,7 @@ func (s *Set) Mask(p []byte) []byte {
 	return dst
 }
 
-// MatchesIn reports whether there is a secret in p.
+// MatchesIn reports whether p holds a secret.
 func (s *Set) MatchesIn(p []byte) bool {
 	if s.Empty() {
 		return false
@@ -83,8 +83,8 @@ func (s *Set) MatchesIn(p []byte) bool {
 	return r.Matches() > 0
 }
 
-// Find appends to dst where secrets are in text, in order. Some that overlap or
-// touch are one Span.
+// Find appends the positions of secrets in text to dst, in order. Secrets that
+// overlap or touch are one Span.
 func (s *Set) Find(dst []Span, text []byte) []Span {
 	if s.Empty() {
 		return dst
@@ -116,8 +116,8 @@ func (s *Set) Find(dst []Span, text []byte) []Span {
 	return dst[:last+1]
 }
 
-// search looks at all of p. After each piece, which ends at to, it calls then
-// until that returns false.
+// search looks at all of p. After each piece, which ends at to, it calls then.
+// It stops when then returns false.
 func (r *Stream) search(p []byte, then func(to int) bool) {
 	for to := 0; to < len(p); {
 		to = min(len(p), to+maxPiece)
@@ -128,7 +128,7 @@ func (r *Stream) search(p []byte, then func(to int) bool) {
 	}
 }
 
-// close ends the output: the beginning of a secret is none.
+// close ends the output: the beginning of a secret is no secret.
 func (r *Stream) close() {
 	for _, m := range r.matchers() {
 		m.end(r.set.index)

@@ -6,12 +6,12 @@ import (
 )
 
 const (
-	// maxDecoration is how many bytes of sequences and controls are held within
-	// the beginning of a secret.
+	// maxDecoration bounds the bytes of sequences and controls held within the
+	// beginning of a secret.
 	maxDecoration = 64 << 10
-	// maxPiece is how many bytes are taken at once.
+	// maxPiece is how many bytes are processed at once.
 	maxPiece = 64 << 10
-	// minHistory is how many bytes that are out a Stream knows at least.
+	// minHistory is the least number of released bytes that a Stream keeps.
 	minHistory = 4 << 10
 	// joint stands where characters without width were taken out between bytes
 	// that are no UTF-8, and would be together: a word joiner, which shows nothing.
@@ -24,7 +24,7 @@ type Stream struct {
 	set *Set // of which nothing else changes
 
 	view     view
-	base     int    // where held begins in the input
+	base     int    // position of held in the input
 	held     []byte // of the input
 	skip     int    // bytes of held that are out: a character was cut there
 	gap      bool   // what was last let out is followed by what was taken out, without an asterisk
@@ -37,16 +37,16 @@ type Stream struct {
 // NewStream returns a Stream at the beginning of its output.
 func (s *Set) NewStream() *Stream { return &Stream{set: s} }
 
-// NewStreamAfter returns a Stream that goes on where context ends, which is out
-// already. A secret that began in it is masked from here on. More context than
-// MaxBytes and the sequences among them changes nothing.
+// NewStreamAfter returns a Stream that continues after context, which is out
+// already. It masks the rest of a secret that began in context. More context
+// than MaxBytes, plus the sequences in it, makes no difference.
 func (s *Set) NewStreamAfter(context []byte) *Stream {
 	r := s.NewStream()
 	r.resume(context)
 	return r
 }
 
-// resume has a new stream go on behind context.
+// resume continues a new stream after context.
 func (r *Stream) resume(context []byte) {
 	r.remember(context)
 	if r.set.Empty() {
@@ -68,10 +68,10 @@ func (r *Stream) resume(context []byte) {
 	}
 }
 
-// Use changes the set to s. What is held is judged anew: what may go out now is
-// appended to dst. A secret of s that began in what is out is masked from here
-// on, as far back as the stream knows: 4 KiB, or twice MaxBytes of the set so far
-// if that is more.
+// Use changes the set to s. It appends to dst the held bytes that may go out
+// now. The rest of a secret of s that began in released bytes is masked, as far
+// back as the stream keeps them: 4 KiB, or twice MaxBytes of the old set if
+// that is more.
 func (r *Stream) Use(dst []byte, s *Set) []byte {
 	next := &Stream{set: s, overruns: r.overruns, gap: r.gap}
 	next.resume(r.history)
@@ -95,7 +95,7 @@ func (r *Stream) Write(dst, p []byte) []byte {
 	return dst
 }
 
-// write takes at most maxPiece bytes.
+// write processes at most maxPiece bytes.
 func (r *Stream) write(dst, p []byte) []byte {
 	src := p
 	if len(r.held) > 0 {
@@ -117,7 +117,7 @@ func (r *Stream) write(dst, p []byte) []byte {
 	return dst
 }
 
-// look looks at what of src, which begins at base, wasn't yet.
+// look processes what is new in src, which begins at base.
 func (r *Stream) look(src []byte) {
 	v, x := &r.view, r.set.index
 	v.look(x, src, r.base)
@@ -131,10 +131,10 @@ func (r *Stream) look(src []byte) {
 	}
 }
 
-// matchers returns those of all views.
+// matchers returns the matchers of all views.
 func (r *Stream) matchers() []*matcher { return r.view.all(r.all[:0]) }
 
-// hold returns where what has to be held begins.
+// hold returns the position from which on bytes must be held.
 func (r *Stream) hold() int {
 	to := r.view.at
 	for _, m := range r.matchers() {
@@ -145,14 +145,14 @@ func (r *Stream) hold() int {
 	return to
 }
 
-// released notes that everything before to is out.
+// released records that everything before to is out.
 func (r *Stream) released(to int) {
 	for _, m := range r.matchers() {
 		m.released(to)
 	}
 }
 
-// release appends the input up to where to, masked. src begins at base.
+// release appends the input up to to, masked. src begins at base.
 func (r *Stream) release(dst, src []byte, to int) []byte {
 	out := src[:to-r.base]
 	if len(out) == 0 {
@@ -200,8 +200,8 @@ func (r *Stream) mask(dst, src []byte, from, to int) []byte {
 	return r.keep(dst, src[from-r.base:to-r.base])
 }
 
-// keep appends p, which is not masked. A byte of p that continues no character
-// must not continue one that was begun before a gap.
+// keep appends p unmasked. A byte of p that continues no character must not
+// continue one that began before a gap.
 func (r *Stream) keep(dst, p []byte) []byte {
 	if len(p) == 0 {
 		return dst
@@ -213,8 +213,8 @@ func (r *Stream) keep(dst, p []byte) []byte {
 	return append(dst, p...)
 }
 
-// asterisks appends one for each character of p that has a width. The others were
-// of the character before.
+// asterisks appends one for each character of p that has a width. The others
+// belong to the character before.
 func asterisks(dst, p []byte) []byte {
 	for i, c := range p {
 		if c&0xc0 == 0x80 {
@@ -240,7 +240,7 @@ func (r *Stream) masks() bool {
 	return false
 }
 
-// remember keeps the newest bytes that are out.
+// remember keeps the newest released bytes.
 func (r *Stream) remember(p []byte) {
 	most := max(minHistory, 2*r.set.MaxBytes())
 	if len(p) >= most {
@@ -252,8 +252,8 @@ func (r *Stream) remember(p []byte) {
 	}
 }
 
-// Flush ends the output: it appends what is held. The beginning of a secret is
-// masked. A Write after it begins anew.
+// Flush ends the output and appends what is held. It masks the beginning of a
+// secret. A Write after it begins anew.
 func (r *Stream) Flush(dst []byte) []byte {
 	if !r.set.Empty() {
 		end := r.base + len(r.held)
@@ -277,9 +277,9 @@ func (r *Stream) finish(end int) {
 // Held returns how many bytes are held.
 func (r *Stream) Held() int { return len(r.held) - r.skip }
 
-// Matches returns how many secrets were masked. Some that overlap count as one.
+// Matches returns how many secrets were masked. Overlapping ones count as one.
 func (r *Stream) Matches() uint64 { return r.matched + r.view.matches() }
 
-// Overruns returns how often the beginning of a secret was masked because too
-// many sequences followed it to hold them all.
+// Overruns returns how often the beginning of a secret was masked because it
+// held too many sequences.
 func (r *Stream) Overruns() uint64 { return r.overruns }

@@ -6,25 +6,24 @@ import (
 	"os"
 )
 
-// A trouble is an incident with the disk. It begins with a write that fails
-// and is over when a segment's worth of bytes could be written after it.
+// A trouble is a disk incident. It begins with a failed write and ends once a
+// segment's worth of bytes has been written after it.
 type trouble struct {
-	stopped bool   // nothing is written now
+	stopped bool   // writing is paused
 	since   uint64 // the log's end when it stopped
 	seen    uint64 // the log's end now
-	failing bool   // it is not over, and has been logged
+	failing bool   // it has not ended, and has been logged
 	sound   int64  // bytes written since the last failure
 }
 
 // Append adds a copy of p, bytes that begin at offset. An offset beyond the
-// head is a gap: all that is older is dropped, and a new run begins there.
-// Bytes before the head are skipped.
+// head is a gap: it drops all older bytes and begins a new run there. Bytes
+// before the head are skipped.
 //
-// A write that fails ends the run at the last whole write. Nothing is written
-// then until a segment's worth of further bytes, at most 1 MiB, has been
-// skipped; the next Append after that begins a new run. So the caller needs no
-// error: [File.Head] says how far the bytes are kept. One incident is logged
-// once.
+// A failed write ends the run at the last whole write. Append then skips a
+// segment's worth of further bytes, at most 1 MiB. The next Append after that
+// begins a new run. So the caller needs no error: [File.Head] says how far the
+// bytes are kept. One incident is logged once.
 func (f *File) Append(offset uint64, p []byte) {
 	f.disk.Lock()
 	defer f.disk.Unlock()
@@ -62,7 +61,7 @@ func (f *File) arrange(offset uint64, p []byte) []byte {
 			return nil
 		}
 		t.stopped = false
-		dropped = f.newRun(t.seen) // what comes again from before it is skipped
+		dropped = f.newRun(t.seen) // bytes before it are skipped when they come again
 	}
 	dropped = append(dropped, f.skipTo(offset)...)
 	p = p[min(f.head-offset, uint64(len(p))):]
@@ -116,7 +115,7 @@ func (f *File) put(p []byte) (n int, err error) {
 	return f.extend(g, out, p)
 }
 
-// last returns the segment that is open for the next bytes, if one is. It is
+// last returns the segment that is open for the next bytes, if any. It is
 // called with mu held.
 func (f *File) last() *segment {
 	if n := len(f.segments); n > 0 && f.segments[n-1].out != nil {
@@ -167,8 +166,8 @@ func (f *File) create(path string) (*os.File, error) {
 	return root.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// extend writes p, for which there is room, to the end of g, whose file is out.
-// It returns 0 when g was dropped meanwhile.
+// extend appends p, for which there is room, to g's file out. It returns 0 if g
+// was dropped meanwhile.
 func (f *File) extend(g *segment, out *os.File, p []byte) (n int, err error) {
 	s := f.store
 	_, err = s.write(out, p)
@@ -194,8 +193,8 @@ func (f *File) extend(g *segment, out *os.File, p []byte) (n int, err error) {
 	return len(p), nil
 }
 
-// cut takes a part of a write off the end of a segment's file, which was of that
-// size before. Where even that fails, nothing on this disk is worth keeping.
+// cut removes a partial write from a segment's file, which had that size
+// before. If even that fails, it drops everything.
 func (f *File) cut(out *os.File, size int64) {
 	s := f.store
 	err := out.Truncate(size)
@@ -236,8 +235,8 @@ func (f *File) finish(full *os.File, recovered bool) {
 	}
 }
 
-// stop begins a trouble with the disk, or goes on with one. The log ends at
-// end, though what is written doesn't.
+// stop begins or continues a trouble with the disk. The log ends at end, the
+// written bytes earlier.
 func (f *File) stop(end uint64, err error) {
 	s := f.store
 	s.mu.Lock()
@@ -255,9 +254,8 @@ func (f *File) stop(end uint64, err error) {
 }
 
 // Resize records a new size at offset, in order with Append: an offset beyond
-// the head is a gap, and one before it is too late to count. It does nothing
-// when the size is the one in force. Resizes at one offset supersede one
-// another.
+// the head is a gap, and one before it is ignored. An unchanged size is ignored
+// too. Resizes at one offset supersede one another.
 func (f *File) Resize(offset uint64, cols, rows int) {
 	s := f.store
 	to := size{cols, rows}

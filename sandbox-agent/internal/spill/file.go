@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// maxResizes bounds the resizes held of one log. One more, and the oldest
-	// segments go with theirs.
+	// maxResizes bounds the resizes held of one log. At the limit the oldest
+	// segments are dropped with theirs.
 	maxResizes = 4096
 	// maxSegmentResizes ends a segment early, so that few resizes go with it.
 	maxSegmentResizes = maxResizes / minSegments
 )
 
 // ErrGone says that the byte at an offset is no longer held. What is held
-// begins at Oldest, where the head is when that is nothing.
+// begins at Oldest, which is the head if nothing is.
 type ErrGone struct{ Oldest uint64 }
 
 func (e ErrGone) Error() string {
@@ -28,9 +28,9 @@ func (e ErrGone) Error() string {
 
 // A File is the spilled part of one terminal's log: one unbroken run of its
 // bytes, and the resizes between them. [File.Append] and [File.Resize] are for
-// one goroutine and may wait for the disk; so may [File.Read] and
-// [File.Close], which are safe for concurrent use, as are the others, which
-// never wait.
+// one goroutine and may wait for the disk. [File.Read] and [File.Close] may
+// also wait. They and all others, which never wait, are safe for concurrent
+// use.
 type File struct {
 	// Static after construction.
 	store *Store
@@ -49,10 +49,10 @@ type File struct {
 	// Guarded by Store.mu.
 	segments []*segment // by offset, each where the one before it ends
 	bytes    int64      // of segments
-	head     uint64     // of the next byte; where the last segment ends
+	head     uint64     // offset of the next byte, where the last segment ends
 	resizes  []resize   // offsets strictly rise, the first is behind the oldest byte
 	before   size       // in force before the first of resizes
-	size     size       // the newest that is known
+	size     size       // the newest
 	closed   bool
 	trouble  trouble
 }
@@ -74,7 +74,7 @@ func (f *File) Oldest() (offset uint64, ok bool) {
 	return f.oldest(), len(f.segments) > 0
 }
 
-// Head returns the offset behind the newest byte written.
+// Head returns the offset after the newest byte written.
 func (f *File) Head() uint64 {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
@@ -96,8 +96,8 @@ func (f *File) SizeAt(offset uint64) (cols, rows int, ok bool) {
 	return at.cols, at.rows, true
 }
 
-// Close drops all that the File holds and removes it from the disk. The File
-// keeps nothing from then on.
+// Close drops all that the File holds and removes it from the disk. From then
+// on the File keeps nothing.
 func (f *File) Close() error {
 	s := f.store
 	s.mu.Lock()
@@ -114,7 +114,7 @@ func (f *File) Close() error {
 		f.earlier = nil
 	}
 	if f.made {
-		_, cause := removeSegments(s.root, f.name) // one may have withstood
+		_, cause := removeSegments(s.root, f.name) // a removal may have failed
 		err = errors.Join(err, cause, removeEmpty(s.root, f.name))
 		f.made = false
 	}
@@ -158,8 +158,7 @@ func (f *File) dropOldest() *segment {
 	return g
 }
 
-// dropThrough gives up all segments up to g, which is one of them. The caller
-// holds mu.
+// dropThrough gives up all segments up to and including g. The caller holds mu.
 func (f *File) dropThrough(g *segment) (dropped []*segment) {
 	for !g.dropped {
 		dropped = append(dropped, f.dropOldest())

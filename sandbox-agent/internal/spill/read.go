@@ -11,11 +11,11 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// Read reads bytes from offset on into buf, at least one unless buf is empty,
-// and at most up to the next resize or the end of a segment. A resize at
-// offset+n, n above 0, is returned as next: it comes after the bytes. One at
-// offset itself belongs to SizeAt(offset), as in package bytelog; a reader
-// that has waited at the head learns of a resize there from SizeAt.
+// Read reads bytes from offset on into buf: at least one unless buf is empty,
+// and at most up to the next resize or the end of a segment. It returns a
+// resize at offset+n, n above 0, as next: it follows the bytes. One at offset
+// itself belongs to SizeAt(offset), as in package bytelog; a reader that waited
+// at the head learns of a resize there from SizeAt.
 //
 // It fails with [ErrGone] when the byte at offset was dropped, even meanwhile,
 // and with io.EOF when there is none yet: at the head and beyond.
@@ -36,8 +36,8 @@ func (f *File) Read(offset uint64, buf []byte) (n int, next *protocol.Resized, e
 	return n, next, nil
 }
 
-// confirm says what became of a read of g that returned err. One whose segment
-// was dropped meanwhile doesn't count: the name may be another's by now.
+// confirm checks the result err of a read of g. If the segment was dropped
+// meanwhile, the read doesn't count, because the name may be another's by now.
 func (f *File) confirm(g *segment, err error) error {
 	s := f.store
 	lost := unreadable(err)
@@ -81,8 +81,8 @@ func (f *File) locate(offset uint64, limit int) (g *segment, next *protocol.Resi
 	return g, next, end, nil
 }
 
-// readSegment fills p from g's file. The file is opened for each call, so that
-// descriptors are bounded by the readers and not by the segments.
+// readSegment fills p from g's file. It opens the file for each call, so that
+// the number of readers bounds the descriptors, not that of segments.
 func (s *Store) readSegment(g *segment, p []byte, at int64) error {
 	in, err := s.root.Open(g.path())
 	if err != nil {

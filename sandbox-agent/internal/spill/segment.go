@@ -22,15 +22,15 @@ type segment struct {
 	// Static after construction.
 	file  *File
 	start uint64 // offset of the first byte
-	seq   uint64 // segments are numbered as they come, over all files
+	seq   uint64 // segments are numbered in order of creation, over all files
 
 	size    int64    // bytes written and to be read
 	resizes int      // that happened in it
 	out     *os.File // open for the next bytes; nil: it is complete
-	dropped bool     // no part of its File any more; out stays as it is then
+	dropped bool     // no longer part of its File; out doesn't change any more
 }
 
-// end returns the offset behind the last byte. It is called with Store.mu held.
+// end returns the offset after the last byte. It is called with Store.mu held.
 func (g *segment) end() uint64 { return g.start + uint64(g.size) }
 
 func (g *segment) path() string {
@@ -43,8 +43,8 @@ func isSegment(name string) bool {
 	return ok && len(digits) == segmentDigits && strings.Trim(digits, "0123456789") == ""
 }
 
-// remove takes dropped segments from the disk. One that is being read stays
-// readable for who has it open. Those that are gone already are no error.
+// remove removes dropped segments from the disk. An open reader can still read
+// its segment. A missing file is no error.
 func (s *Store) remove(dropped []*segment) error {
 	var errs []error
 	for _, g := range dropped {
@@ -62,15 +62,15 @@ func (s *Store) remove(dropped []*segment) error {
 	return errors.Join(errs...)
 }
 
-// removeOrLog is remove for those who have nobody to tell of an error.
+// removeOrLog is remove for callers that can't report an error.
 func (s *Store) removeOrLog(dropped []*segment) {
 	if err := s.remove(dropped); err != nil {
 		s.log.Warn("spilled output can't be removed", "err", err)
 	}
 }
 
-// removeLeftovers removes all segments, and the directories that were theirs
-// alone. Links are not followed.
+// removeLeftovers removes all segments, and directories that held nothing else.
+// It follows no links.
 func removeLeftovers(root *os.Root) error {
 	names, err := list(root, ".", fs.ModeDir)
 	if err != nil {
@@ -93,8 +93,8 @@ func removeLeftovers(root *os.Root) error {
 	return nil
 }
 
-// removeSegments removes the segments in a directory, if that is there, and
-// returns whether there were any.
+// removeSegments removes the segments in a directory, if it exists, and returns
+// whether there were any.
 func removeSegments(root *os.Root, name string) (removed bool, err error) {
 	files, err := list(root, name, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -115,7 +115,7 @@ func removeSegments(root *os.Root, name string) (removed bool, err error) {
 	return removed, nil
 }
 
-// list returns the names of what a directory holds of one type.
+// list returns the names of a directory's entries of one type.
 func list(root *os.Root, name string, of fs.FileMode) ([]string, error) {
 	dir, err := root.Open(name)
 	if err != nil {
@@ -135,7 +135,7 @@ func list(root *os.Root, name string, of fs.FileMode) ([]string, error) {
 	return names, nil
 }
 
-// removeEmpty removes a directory unless it holds something or is gone.
+// removeEmpty removes a directory unless it isn't empty or is gone.
 func removeEmpty(root *os.Root, name string) error {
 	err := root.Remove(name)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) { // ENOTEMPTY is an ErrExist

@@ -1,13 +1,12 @@
 // Package spill keeps on disk what no longer fits into the memory window of a
-// terminal's log, in segment files, the oldest dropped first.
+// terminal's log. It uses segment files and drops the oldest first.
 //
 // Each terminal has a directory with its name; a segment in it is named by the
 // offset of its first byte. The segments of one terminal are one unbroken run
-// of its log: whatever breaks the run drops all that is older. Nothing here
-// outlives the process, so nothing is synced, and an index is only in memory.
+// of its log: a gap drops everything older. Nothing here outlives the process,
+// so nothing is synced, and the index is only in memory.
 //
-// A disk that is full or broken costs history and nothing else: see
-// [File.Append].
+// A full or broken disk costs only history: see [File.Append].
 package spill
 
 import (
@@ -22,7 +21,7 @@ import (
 )
 
 const (
-	// maxSegmentBytes is the size of a segment where the limits are not small.
+	// maxSegmentBytes is the size of a segment unless the limits are small.
 	maxSegmentBytes = 1 << 20
 	// minSegments is how many segments the smallest limit has room for, so
 	// that dropping one costs a small part of the history.
@@ -62,8 +61,8 @@ type Store struct {
 	closed bool
 }
 
-// Open makes o.Dir, for its owner alone, unless it is there, and removes the
-// segments that an earlier process left in it, but nothing else.
+// Open makes o.Dir, for its owner alone, if missing. It removes the segments
+// that an earlier process left there, but nothing else.
 func Open(o Options) (*Store, error) {
 	if o.PerTerminal < 1 || o.Total < 1 {
 		return nil, fmt.Errorf("spill: limits of %d and %d bytes", o.PerTerminal, o.Total)
@@ -96,10 +95,10 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// Create returns the file of a terminal's log, at offset 0 and of the default
-// size. It doesn't touch the disk. An earlier File of that name, if it is
-// still open, is closed by the first write to the new one. A name that is not
-// an id, or a closed Store, gives a File that keeps nothing.
+// Create returns the file of a terminal's log, at offset 0 and with the default
+// size. It doesn't touch the disk. The first write closes an earlier File of
+// that name that is still open. If name is not an id, or the Store is closed,
+// the File keeps nothing.
 func (s *Store) Create(name string, epoch protocol.Epoch) *File {
 	first := size{protocol.DefaultCols, protocol.DefaultRows}
 	f := &File{store: s, name: name, epoch: epoch, before: first, size: first}
@@ -119,8 +118,8 @@ func (s *Store) Create(name string, epoch protocol.Epoch) *File {
 	return f
 }
 
-// Bytes returns how much is on disk, writes under way included: never more
-// than Options.Total.
+// Bytes returns how much is on disk, writes under way included. It never
+// exceeds Options.Total.
 func (s *Store) Bytes() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

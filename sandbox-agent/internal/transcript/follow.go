@@ -7,20 +7,20 @@ import (
 	"github.com/fairlead/fairlead/protocol/bytelog"
 )
 
-// A Follower reads the log inside the agent: for a recording, a command, or to
-// keep it on disk. By itself it holds nothing back. Next is for one goroutine.
+// A Follower reads the log inside the agent: for a recording, a command, or the
+// disk. It delays nothing by itself. Next is for one goroutine.
 type Follower struct {
 	// Static after construction.
 	transcript *Transcript
-	Wake       chan struct{} // 1 element: there is something for Next
+	Wake       chan struct{} // 1 element: Next may have something
 
 	buf    []byte         // owned by Next
 	cursor bytelog.Cursor // guarded by transcript.mu
 }
 
-// Follow returns a follower of the log from cursor on, which is in the present
-// epoch. When another epoch begins the follower goes on at its beginning. Close
-// it when done.
+// Follow returns a follower of the log from cursor on, which is in the current
+// epoch. In a new epoch the follower continues at its beginning. Close it when
+// done.
 func (t *Transcript) Follow(cursor bytelog.Cursor) *Follower {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -29,18 +29,18 @@ func (t *Transcript) Follow(cursor bytelog.Cursor) *Follower {
 	return f
 }
 
-// Close has the follower woken no more.
+// Close stops waking the follower.
 func (f *Follower) Close() {
 	f.transcript.mu.Lock()
 	defer f.transcript.mu.Unlock()
 	delete(f.transcript.followers, f)
 }
 
-// An Item is the next thing in the log: bytes, a size, or the end.
+// An Item is the next piece of the log: bytes, a size, or the end.
 type Item struct {
 	Epoch   protocol.Epoch
 	Offset  uint64
-	At      time.Time // not before it was printed
+	At      time.Time // not earlier than it was printed
 	Bytes   []byte    // valid until the next call
 	Resized *protocol.Resized
 	Exited  *protocol.Exited
@@ -71,14 +71,14 @@ func (f *Follower) next(limit int) (Item, bool, error) {
 	return next, true, nil
 }
 
-// Offset returns where the follower is.
+// Offset returns the follower's offset.
 func (f *Follower) Offset() uint64 {
 	f.transcript.mu.Lock()
 	defer f.transcript.mu.Unlock()
 	return f.cursor.Offset()
 }
 
-// Move has the follower go on at cursor, and returns the size there.
+// Move continues at cursor and returns the size there.
 func (f *Follower) Move(cursor bytelog.Cursor) (cols, rows int) {
 	f.transcript.mu.Lock()
 	defer f.transcript.mu.Unlock()

@@ -10,27 +10,26 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/spill"
 )
 
-// ErrSlid says that a reading was so slow that its place in the log is gone.
+// ErrSlid says that the log dropped a slow reading's next bytes.
 var ErrSlid = errors.New("transcript: the log no longer holds the rest")
 
 var errOtherEpoch = protocol.Errorf(protocol.KindNotFound, "the terminal has another epoch")
 
-// A Reading is a part of a terminal's log that is read at leisure: it holds
-// nothing back. What the log has dropped comes from the disk, if it is there. A
-// Reading is for one goroutine.
+// A Reading reads a part of a terminal's log at the reader's pace, without
+// delaying the terminal. It reads from the disk what the log has dropped, if it
+// is there. A Reading is for one goroutine.
 type Reading struct {
 	transcript *Transcript
 	epoch      protocol.Epoch
 	offset     uint64
 	to         uint64
-	cols, rows int    // that the reader knows of
+	cols, rows int    // that the reader was told
 	buf        []byte // the bytes of the last DATA
 }
 
-// Read opens the part of the log that p names, as far as it is held. Next
-// serves it. It fails with KindNotFound for another epoch or a place that the
-// log has not reached, and with KindInvalid for a part that ends before it
-// begins.
+// Read opens the part of the log that p names, as far as it is held, for Next.
+// It fails with KindNotFound for another epoch or an offset that the log has
+// not reached, and with KindInvalid if the part ends before it begins.
 func (t *Transcript) Read(p protocol.ReadParams) (*Reading, protocol.ReadOpened, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -53,7 +52,7 @@ func (t *Transcript) Read(p protocol.ReadParams) (*Reading, protocol.ReadOpened,
 // mu.
 func (t *Transcript) oldest() uint64 {
 	oldest := t.log.Oldest()
-	if t.spilled == nil || t.spilled.Head() < oldest { // there is a gap in between
+	if t.spilled == nil || t.spilled.Head() < oldest { // a gap lies between disk and memory
 		return oldest
 	}
 	if spilled, ok := t.spilled.Oldest(); ok {
@@ -74,9 +73,8 @@ func (t *Transcript) sizeAnywhere(offset uint64) (cols, rows int) {
 }
 
 // Next returns the next DATA or RESIZED of the part, and io.EOF at its end. It
-// fails when the rest was dropped meanwhile, with KindNotFound when
-// that was because another epoch has begun. A DATA's bytes are valid until the
-// next call.
+// fails if the rest was dropped meanwhile, with KindNotFound if a new epoch did
+// that. A DATA's bytes are valid until the next call.
 func (r *Reading) Next() (protocol.Message, error) {
 	if r.offset >= r.to {
 		return nil, io.EOF
@@ -92,7 +90,7 @@ func (r *Reading) Next() (protocol.Message, error) {
 	return m, err
 }
 
-// fromMemory returns what comes next, nothing when the log has dropped it.
+// fromMemory returns the next message, nil if the log has dropped it.
 func (r *Reading) fromMemory(limit int) (protocol.Message, error) {
 	t := r.transcript
 	t.mu.Lock()
@@ -115,13 +113,13 @@ func (r *Reading) fromMemory(limit int) (protocol.Message, error) {
 		return nil, err
 	}
 	if len(item.Bytes) == 0 {
-		return nil, fmt.Errorf("transcript: the log ends before %d", r.to) // it can't
+		return nil, fmt.Errorf("transcript: the log ends before %d", r.to) // impossible
 	}
 	r.buf = append(r.buf[:0], item.Bytes...)
 	return protocol.Data{Offset: r.offset, Bytes: r.buf}, nil
 }
 
-// fromDisk returns what comes next, which the log has dropped.
+// fromDisk returns the next message, which the log has dropped.
 func (r *Reading) fromDisk(limit int) (protocol.Message, error) {
 	file, err := r.file()
 	if err != nil {
@@ -144,7 +142,7 @@ func (r *Reading) fromDisk(limit int) (protocol.Message, error) {
 	return protocol.Data{Offset: r.offset, Bytes: r.buf[:n]}, nil
 }
 
-// file returns where on disk the part is.
+// file returns the spill file that holds the part.
 func (r *Reading) file() (*spill.File, error) {
 	t := r.transcript
 	t.mu.Lock()

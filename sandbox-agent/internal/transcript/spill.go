@@ -5,18 +5,18 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/spill"
 )
 
-// spillBytes is how much of the log goes to disk at once.
+// spillBytes is how much is written to disk at once.
 const spillBytes = 64 << 10
 
-// A spiller keeps the log on disk beyond its window. It follows without holding
-// the terminal back, so a disk that is slower than the program leaves a gap.
+// A spiller keeps the log on disk beyond its window. It doesn't delay the
+// terminal, so a disk that is slower than the program leaves a gap.
 type spiller struct {
 	*Follower
 	gaps int // so far
 }
 
-// Spill returns what keeps the log on disk, from its beginning until it has
-// ended. It is called before the log has any bytes.
+// Spill returns a function that keeps the log on disk, from its beginning until
+// it has ended. It is called before the log has any bytes.
 func (t *Transcript) Spill() (run func()) {
 	s := &spiller{Follower: t.Follow(t.End())}
 	t.mu.Lock()
@@ -32,7 +32,7 @@ func (s *spiller) run() {
 	var before *spill.File
 	for {
 		item, file, ok := s.take()
-		if file != before && before != nil { // another epoch has begun
+		if file != before && before != nil { // a new epoch has begun
 			s.transcript.DropSpilled()
 		}
 		before = file
@@ -49,8 +49,8 @@ func (s *spiller) run() {
 	}
 }
 
-// take returns what is to be kept next and in which file, false when there is
-// nothing now. After a gap that is the size there.
+// take returns the next item to keep and its file, false if there is none now.
+// After a gap the item is the size there.
 func (s *spiller) take() (Item, *spill.File, bool) {
 	t := s.transcript
 	t.mu.Lock()
@@ -68,7 +68,7 @@ func (s *spiller) take() (Item, *spill.File, bool) {
 	return Item{Offset: oldest, Resized: &protocol.Resized{Offset: oldest, Cols: cols, Rows: rows}}, t.spilled, true
 }
 
-// Spilled returns where what is on disk ends.
+// Spilled returns where the part on disk ends.
 func (t *Transcript) Spilled() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

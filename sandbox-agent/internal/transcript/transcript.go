@@ -1,6 +1,6 @@
-// Package transcript keeps what a terminal has printed, masked: the log in memory,
-// what its window no longer holds on disk, and the places of those who follow it
-// inside the agent.
+// Package transcript keeps what a terminal has printed, masked: a log in
+// memory, on disk what its window no longer holds, and the positions of its
+// followers inside the agent.
 package transcript
 
 import (
@@ -15,12 +15,12 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/spill"
 )
 
-// A Transcript is one terminal's. It is safe for concurrent use, and no method waits
-// but those that remove files.
+// A Transcript is one terminal's. It is safe for concurrent use. Only methods
+// that remove files wait.
 type Transcript struct {
 	// Static after construction.
 	name  string       // of the terminal, on disk
-	store *spill.Store // nil: what the window drops is gone
+	store *spill.Store // nil: what the window drops is lost
 	logs  *slog.Logger
 
 	mu sync.Mutex
@@ -33,8 +33,8 @@ type Transcript struct {
 	stale     []*spill.File // of earlier epochs, to be removed
 }
 
-// New returns an empty transcript of the terminal id. With a store what its window
-// drops is kept on disk, once Spill runs.
+// New returns an empty transcript of the terminal id. With a store, what its
+// window drops is kept on disk once Spill runs.
 func New(id protocol.PTYID, cols, rows int, store *spill.Store, logs *slog.Logger) *Transcript {
 	t := &Transcript{
 		name: string(id), store: store, logs: logs,
@@ -58,7 +58,7 @@ func (t *Transcript) Append(p []byte) {
 	t.wakeAll()
 }
 
-// Resize notes a size that is now in force at the head.
+// Resize records a new size at the head.
 func (t *Transcript) Resize(cols, rows int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -66,7 +66,7 @@ func (t *Transcript) Resize(cols, rows int) {
 	t.wakeAll()
 }
 
-// Exit notes the end of the program, as [bytelog.Log.Exit] does.
+// Exit records the program's end, as [bytelog.Log.Exit] does.
 func (t *Transcript) Exit(code int, signal string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,8 +74,8 @@ func (t *Transcript) Exit(code int, signal string) {
 	t.wakeAll()
 }
 
-// Replace drops all that the transcript holds and begins a new epoch with first.
-// Followers go on there. What is on disk goes with DropSpilled.
+// Replace drops all that the transcript holds and begins a new epoch with
+// first. Followers continue there. DropSpilled removes what is on disk.
 func (t *Transcript) Replace(first []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,8 +96,7 @@ func (t *Transcript) Replace(first []byte) {
 	t.wakeAll()
 }
 
-// wakeAll tells everybody who reads the log that there is something. The caller
-// holds mu.
+// wakeAll wakes all readers of the log. The caller holds mu.
 func (t *Transcript) wakeAll() {
 	for c := range t.readers {
 		wake(c)
@@ -107,7 +106,7 @@ func (t *Transcript) wakeAll() {
 	}
 }
 
-// wake sends to c, which has room for 1 element, unless that is there.
+// wake sends to c, which has room for 1 element, unless it is full.
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -115,7 +114,7 @@ func wake(c chan struct{}) {
 	}
 }
 
-// Listen has c woken with each change of the log, until Forget.
+// Listen wakes c at each change of the log, until Forget.
 func (t *Transcript) Listen(c chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,8 +128,8 @@ func (t *Transcript) Forget(c chan struct{}) {
 	delete(t.readers, c)
 }
 
-// Open returns where a reader begins who was at since, and how the log stands:
-// there if the log still holds that, else where a newcomer begins.
+// Open returns where a reader that was at since begins, and the state of the
+// log: at since if the log still holds it, else where a newcomer begins.
 func (t *Transcript) Open(since *protocol.Position) (bytelog.Cursor, protocol.TerminalOpened) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,7 +153,7 @@ func (t *Transcript) Open(since *protocol.Position) (bytelog.Cursor, protocol.Te
 	return cursor, opened
 }
 
-// Newcomer returns where one who has seen nothing begins.
+// Newcomer returns where a reader that has seen nothing begins.
 func (t *Transcript) Newcomer() bytelog.Cursor {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,7 +165,7 @@ func (t *Transcript) lineStart() bytelog.Cursor {
 	return t.cursorAt(t.log.LineStart(protocol.MaxReplayBytes))
 }
 
-// End returns a cursor behind everything in the log but the end of the program.
+// End returns a cursor after everything in the log except the program's end.
 func (t *Transcript) End() bytelog.Cursor {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,7 +177,7 @@ func (t *Transcript) End() bytelog.Cursor {
 func (t *Transcript) cursorAt(offset uint64) bytelog.Cursor {
 	cursor, err := t.log.CursorAt(offset)
 	if err != nil {
-		panic("transcript: a place outside the log: " + err.Error()) // callers take it from the log
+		panic("transcript: a place outside the log: " + err.Error()) // impossible: callers take it from the log
 	}
 	return cursor
 }
@@ -190,7 +189,7 @@ func (t *Transcript) Epoch() protocol.Epoch {
 	return t.log.Epoch()
 }
 
-// Place returns the epoch and where its log ends.
+// Place returns the epoch and the end of its log.
 func (t *Transcript) Place() (protocol.Epoch, uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -251,14 +250,14 @@ func (t *Transcript) Tail(n int) (tail []byte) {
 	for cursor.Offset() < head {
 		item, ok, err := t.log.Next(&cursor, n)
 		if !ok || err != nil {
-			return nil // it can't: the log holds that
+			return nil // impossible: the log holds that
 		}
 		tail = append(tail, item.Bytes...)
 	}
 	return tail
 }
 
-// DropSpilled removes what earlier epochs have left on disk.
+// DropSpilled removes what earlier epochs left on disk.
 func (t *Transcript) DropSpilled() {
 	t.mu.Lock()
 	stale := t.stale
@@ -271,7 +270,7 @@ func (t *Transcript) DropSpilled() {
 	}
 }
 
-// Discard removes all that is on disk, of a terminal that is over.
+// Discard removes all that is on disk of an ended terminal.
 func (t *Transcript) Discard() {
 	t.mu.Lock()
 	if t.spilled != nil {
