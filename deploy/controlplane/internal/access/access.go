@@ -48,8 +48,8 @@ func NewGate(people People, fleet Fleet, boards Boards, usage Counter) *Gate {
 
 // The realms: whose token a route takes.
 const (
-	RealmUser  = "user token"
-	RealmRelay = "relay credential"
+	realmUser  = "user token"
+	realmRelay = "relay credential"
 	RealmGrant = "grant"
 )
 
@@ -63,12 +63,12 @@ func (g *Gate) User(w *web.Writer, r *http.Request) (store.User, error) {
 }
 
 func (g *Gate) person(w *web.Writer, r *http.Request) (store.User, error) {
-	return authenticate(w, r, RealmUser, g.people.UserByToken)
+	return authenticate(w, r, realmUser, g.people.UserByToken)
 }
 
 // Relay returns the relay whose credential r carries.
 func (g *Gate) Relay(w *web.Writer, r *http.Request) (protocol.RelayID, error) {
-	return authenticate(w, r, RealmRelay, g.fleet.RelayByCredential)
+	return authenticate(w, r, realmRelay, g.fleet.RelayByCredential)
 }
 
 // authenticate asks find who the bearer token of r stands for. realm tells the

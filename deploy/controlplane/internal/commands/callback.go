@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/access"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/commands/dispatch"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/device"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
@@ -45,7 +46,7 @@ func (c *Commands) takeCallback(w *web.Writer, r *http.Request, token string) er
 		return err
 	}
 	if token == "" || !known.Answers(token) {
-		w.Header().Set("WWW-Authenticate", `Bearer realm="`+realmCallback+`"`)
+		access.Challenge(w, realmCallback)
 		return protocol.Errorf(protocol.KindUnauthenticated, "the callback token is not this command's")
 	}
 	var signature []byte
