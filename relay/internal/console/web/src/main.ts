@@ -30,7 +30,7 @@ function offerSignIn(login: Promise<Login | undefined>): void {
   });
 }
 
-// relays are the origins that the page may connect to, as its own relay told.
+// relays are the origins that the page may connect to, from its own relay.
 function relays(): Origins {
   const listed = document.querySelector('meta[name=fairlead-origins]')?.getAttribute('content') ?? '';
   return new Origins({

@@ -6,13 +6,13 @@ import { pause, webPlatform, type Platform } from '../platform.ts';
 import { ApiError, Unwanted } from '../session/http.ts';
 
 const openMs = 10_000;
-// Streams end with their grant now and then. A shorter outage than this is not told.
+// Streams end with their grant now and then. A shorter outage is not reported.
 export const overdueMs = 1_500;
 // A stream that lasted so long counts as a success.
 const heldMs = 5_000;
 
 export interface StreamHooks {
-  silenceMs: number; // a stream that says nothing for so long is lost
+  silenceMs: number; // a stream silent for this long is lost
   // open asks for the answer. freshGrant: the last grant was no good.
   open(signal: AbortSignal, freshGrant: boolean): Promise<Response>;
   // begin returns what takes the bytes of one answer.

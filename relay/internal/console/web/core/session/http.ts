@@ -19,7 +19,7 @@ export class ApiError extends Error {
     return this.status === 0 || this.status === 429 || this.status >= 500;
   }
 
-  // unknown reports whether the request may have been carried out all the same.
+  // unknown reports whether the request may still have been carried out.
   get unknown(): boolean {
     return this.status === 0 || this.status === 502 || this.status === 504;
   }

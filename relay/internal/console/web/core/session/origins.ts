@@ -8,7 +8,7 @@ export interface OriginsOptions {
   first: string; // the relay to begin with: a page's own
   all?: readonly string[]; // the others, first among them or not
   remembered?: string | null; // the relay that was in use before, by a page that was loaded anew
-  remember?: (origin: string) => void; // is told which one is in use
+  remember?: (origin: string) => void; // learns which one is in use
 }
 
 export class Origins {

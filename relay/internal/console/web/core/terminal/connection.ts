@@ -20,7 +20,7 @@ export interface Connection {
   phase: Phase;
   failures: number; // attempts in a row that didn't last
   lostAt: number | null; // when the outage began that isn't over
-  regranted: boolean; // the one new grant after a 4401 has been asked for
+  regranted: boolean; // one new grant was requested after a 4401
   everAttached: boolean;
   waiting: string | null; // what the relay waits for
   position: { epoch: string; offset: number } | null; // of the next byte

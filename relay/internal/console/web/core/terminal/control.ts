@@ -14,11 +14,11 @@ export interface Control {
   agentState: string; // 'running', 'waiting', 'paused' or 'stopped'
   agent: string; // name of the agent that is or was there, '' when there never was one
   lastTurn: Turn | null; // the last one that a coding agent finished
-  tools: number | null; // of the terminal's programs; null: not told yet
+  tools: number | null; // of the terminal's programs; null: not known yet
   graceUntil: number | null; // the controller is away; control is kept for them until then
   you: string;
   canControl: boolean;
-  canTakeBack: boolean; // from whoever has it: you own the session
+  canTakeBack: boolean; // from its holder: you own the session
   count: number; // people who watch
   viewers: Viewer[];
   names: ReadonlyMap<string, string>; // of everyone seen so far

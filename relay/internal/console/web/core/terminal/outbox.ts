@@ -98,7 +98,7 @@ export class Outbox {
     if (this.#queueBytes === 0) this.#most = 0;
   }
 
-  // again is what has to be sent on a new connection, with its old numbers.
+  // again returns what a new connection must resend, with its old numbers.
   again(): readonly Frame[] {
     return this.#sent;
   }

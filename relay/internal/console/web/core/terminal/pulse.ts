@@ -2,8 +2,8 @@
 // stands still doesn't close its sockets. Pure.
 
 export interface Patience {
-  quietMs: number; // nothing comes for so long: the relay is asked
-  answerMs: number; // nothing comes for so long after that: it is left
+  quietMs: number; // after this much silence the relay is pinged
+  answerMs: number; // after this much more silence it is left
 }
 
 // Somebody looks at the terminal. A relay gets longer where there is no other one

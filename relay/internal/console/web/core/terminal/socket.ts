@@ -52,7 +52,7 @@ export class Socket {
   #busyTimer: unknown;
   #pulse = new Pulse(); // of the present socket
   #beat: unknown;
-  #attempt = 0; // answers to earlier attempts are void
+  #attempt = 0; // answers to earlier attempts are ignored
   #place = 0; // raised when the bytes don't continue what was received
 
   constructor(

@@ -198,8 +198,8 @@ export class Terminal {
     if (!controls(this.#control)) this.#leads = true; // as whoever gets control takes for granted
   }
 
-  // spoiled: input has a hole in it, so that what waits behind is of no use.
-  // Whoever types while an agent is at work is told of that alone.
+  // spoiled: some input was lost, so the input that waits behind it is dropped.
+  // A person who types while an agent works sees only that notice.
   #spoiled(reason: string): void {
     const rest = this.#socket.retain([]);
     if (rest > 0 && reason !== 'agent_running') this.hooks.dropped?.(rest, reason);

@@ -18,12 +18,12 @@ export interface Subject {
   label: string; // of the terminal
   agent: AgentView;
   turn: Turn | null;
-  tools: number | null; // as told; null: not yet
+  tools: number | null; // null: not known yet
 }
 
 export interface AgentPanelOptions {
   you: string;
-  dashboard: string; // '' where there is none
+  dashboard: string; // '' if none
   mayUseTools: boolean; // and so ask which there are
 }
 
@@ -49,7 +49,7 @@ export class AgentPanel implements SidePanel {
   #attachments: Attachment[] = [];
   #members: Member[] = [];
   #tools: { pty: string; told: number | null; list: Tool[] } | undefined;
-  #turn = 0; // answers to earlier requests are void
+  #turn = 0; // answers to earlier requests are ignored
 
   constructor(private readonly session: Session, side: Side, private readonly options: AgentPanelOptions) {
     this.#api = new IntegrationsAPI(session, options.dashboard);
@@ -162,7 +162,7 @@ export class AgentPanel implements SidePanel {
     }
   }
 
-  // read asks what the panel is not told.
+  // read requests what no event reports.
   #read(): void {
     void this.#readTools();
     void this.#refresh();
@@ -176,7 +176,7 @@ export class AgentPanel implements SidePanel {
     try {
       asked.list = (await this.session.get<{ tools: Tool[] | null }>(`/mcp/tools?${new URLSearchParams({ pty_id: pty })}`)).tools ?? [];
     } catch {
-      return; // the number that was told will do
+      return; // the known number suffices
     }
     if (this.#subject?.pty !== pty) return;
     this.#tools = asked;

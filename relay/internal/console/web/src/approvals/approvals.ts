@@ -25,7 +25,7 @@ export interface Approval {
 }
 
 export interface Opened {
-  gap?: boolean; // what was before is not told
+  gap?: boolean; // earlier events are missing
   pending: Approval[];
 }
 
@@ -89,7 +89,7 @@ export function merge(state: Approvals, approval: Approval, now: number): Approv
 // reopen takes what waits as a stream begins.
 export function reopen(state: Approvals, { gap, pending: list }: Opened, now: number): Approvals {
   let next = list.reduce((s, approval) => merge(s, approval, now), state);
-  if (gap !== true) return next; // what ended meanwhile is told by the events that follow
+  if (gap !== true) return next; // the events that follow say what ended meanwhile
   const there = new Set(list.map(({ id }) => id));
   for (const [id, entry] of next.entries) {
     if (pending(entry) && !there.has(id)) next = change(next, id, (e) => ({ ...e, gone: true, overAt: now }));
@@ -154,14 +154,14 @@ export function countOf(state: Approvals): number {
 export interface Naming {
   you: string;
   name(user: string): string;
-  terminal(pty: string): string | undefined; // undefined: there is none any more
+  terminal(pty: string): string | undefined; // undefined: it is gone
 }
 
 export interface CardView {
   id: string;
   pending: boolean;
   who: string; // asks
-  pty: string; // to open; '' where there is none
+  pty: string; // to open; '' if none
   what: string;
   host: string; // with the port
   reading: string; // of the host, '' where that is the same

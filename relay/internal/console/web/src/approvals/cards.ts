@@ -18,8 +18,8 @@ const choices: { decision: Decision; testid: string; label: string; look: string
   { decision: 'deny_always', testid: 'btn-deny-always', label: 'Deny always', look: 'button small' },
 ];
 
-// A card has no buttons for so long: a program may know where the next click goes,
-// since terminals tell of the mouse, and could have one appear there.
+// A new card has no buttons for this long: terminals report the mouse, so a
+// program may know where the next click goes and make a card appear there.
 const guardMs = 500;
 
 export class ApprovalCards {
@@ -27,7 +27,7 @@ export class ApprovalCards {
   readonly #list = byId('approvals-cards');
   readonly #count = byId('approvals-count', HTMLButtonElement);
   readonly #views = new Map<string, CardView>(); // as they are drawn
-  readonly #said = new Set<string>(); // what a screen reader was told of
+  readonly #said = new Set<string>(); // what a screen reader has announced
   readonly #folded = new Set<string>(); // the person wants to see them later
 
   constructor(private readonly actions: CardActions) {

@@ -45,7 +45,7 @@ export class EgressDialog {
   readonly #dialog = byId('egress', HTMLDialogElement);
   readonly #note = byId('egress-note');
   readonly #rules = byId('egress-rules');
-  #turn = 0; // answers to earlier requests are void
+  #turn = 0; // answers to earlier requests are ignored
 
   constructor(private readonly session: Session) {}
 

@@ -28,7 +28,7 @@ export class Approvals {
   #connected: boolean | null = null; // null: not known yet
   #over = false; // these approvals can't be had
   #ticker: number | undefined;
-  #away: number | undefined; // the sandbox is, and it will be told soon
+  #away: number | undefined; // the timer that reports an absent sandbox
   readonly #cards: ApprovalCards;
   readonly #dialog: EgressDialog;
   readonly #follow: Follow;
@@ -124,7 +124,7 @@ export class Approvals {
       const now = performance.now();
       this.#set(list.reduce((state, approval) => merge(state, approval, now), this.#state));
     } catch {
-      // The log stays shorter; what waits was told with the stream.
+      // The log stays shorter; the stream brought what waits.
     }
   }
 
@@ -147,7 +147,7 @@ export class Approvals {
           continue;
         }
         fresh = false;
-        if (choiceOf(this.#state, id, key) === undefined) return; // the stream has told how it stands
+        if (choiceOf(this.#state, id, key) === undefined) return; // the stream brought the outcome
         if (problem !== 'again') return this.#set(refuse(this.#state, id, problem, error.message));
         this.#set(explain(this.#state, id, `${error.message.replace(/\.$/, '')}: trying again`));
         await pause(this.session.platform.clock, backoff(failures, Math.random()));

@@ -18,7 +18,7 @@ function digit(c: string | undefined): number {
   return c >= 'a' && c <= 'z' ? c.charCodeAt(0) - 97 : base;
 }
 
-// decode returns the text of a label behind xn--, or undefined for what is none.
+// decode returns the text of a label after xn--, or undefined if it is invalid.
 export function decode(label: string): string | undefined {
   const dash = label.lastIndexOf('-');
   const out = Array.from(label.slice(0, Math.max(dash, 0)), (c) => c.codePointAt(0) ?? 0);

@@ -29,7 +29,7 @@ export class BrowserPanel implements SidePanel {
   #ticker: number | undefined;
   #status: BrowserStatus = { state: '' };
   #trouble = ''; // why there is no live picture
-  #news = false; // a picture has come since address and title were asked for
+  #news = false; // a picture arrived after address and title were requested
   #next: Uint8Array<ArrayBuffer> | undefined; // the newest picture that hasn't been drawn
   #drawing = false;
   #drawn = false; // the canvas shows this browser

@@ -24,7 +24,7 @@ export class EnvDialog {
   #pasted: string | null = null; // a value of several lines, which an input would join
   #file: Addition[] = []; // what a .env file says
   #touched = false; // the person has said whether it is broker-protected
-  #turn = 0; // answers to earlier requests are void
+  #turn = 0; // answers to earlier requests are ignored
 
   // terminals are those that run.
   constructor(private readonly session: Session, private readonly terminals: () => { id: string; label: string }[]) {

@@ -5,7 +5,7 @@ import type { Entry, FileKind } from './tree.ts';
 
 const listMs = 60_000; // a folder may be large
 const changeMs = 60_000; // so may one that is deleted
-// A connection that moves nothing for so long is taken for lost.
+// A connection idle for this long counts as lost.
 const stallMs = 30_000;
 // What the agent does with the last byte takes longer: the file reaches the disk.
 const answerMs = 90_000;

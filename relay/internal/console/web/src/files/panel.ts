@@ -132,7 +132,7 @@ export class Files implements SidePanel {
     } else if (name === 'overflow') this.#again();
   }
 
-  // poll: not all changes are told.
+  // poll: not all changes are reported.
   #poll(on: boolean): void {
     clearInterval(this.#reread);
     if (on) this.#reread = window.setInterval(() => document.hidden || this.#again(), rereadMs);

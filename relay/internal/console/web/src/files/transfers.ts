@@ -4,7 +4,7 @@ import { byId, h, icon, setHidden, setText } from '../ui/dom.ts';
 import { size } from '../ui/format.ts';
 import { visible } from '../ui/visible.ts';
 
-const doneMs = 4_000; // what went well is shown for so long
+const doneMs = 4_000; // how long a success is shown
 
 // Whoever leaves the page while something is under way is asked.
 let running = 0;

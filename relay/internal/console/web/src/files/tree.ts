@@ -13,7 +13,7 @@ export interface Entry {
   etag: string; // of a regular file
 }
 
-// A Row is an entry, or a word in the place of some.
+// A Row is an entry, or a note in place of some.
 export type Row =
   | { kind: 'entry'; key: string; depth: number; entry: Entry; open: boolean; at: number; of: number }
   | { kind: 'note'; key: string; depth: number; text: string; bad: boolean }

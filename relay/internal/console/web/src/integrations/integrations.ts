@@ -119,7 +119,7 @@ export function withAccess(policy: Policy, full: boolean): Policy {
 
 export const policyJSON = (policy: Policy): string => JSON.stringify(policy, null, 2);
 
-// readPolicy reads what a person wrote; its problem is '' when there is none.
+// readPolicy reads what a person wrote; problem is '' if it is valid.
 // What the rules mean is checked where they are kept.
 export function readPolicy(text: string): { policy: Policy; problem: '' } | { policy: null; problem: string } {
   let value: unknown;

@@ -36,7 +36,7 @@ export interface ControlView {
   text: string;
   detail: string; // changes by the second: not read aloud
   action: 'take' | 'request' | 'cancel' | 'release' | null;
-  takeBack: boolean; // from whoever has it
+  takeBack: boolean; // from its holder
   enabled: boolean;
   viewOnly: boolean;
 }
@@ -127,7 +127,7 @@ export function bannerOf(c: Connection, now: number, mayCreate: boolean, pending
   return { kind: 'lost', text, detail: left > 0 ? `${attempt} in ${left} s` : attempt, action: 'retry', kept };
 }
 
-// overdue reports whether an outage has lasted long enough to be told.
+// overdue reports whether an outage has lasted long enough to be reported.
 export function overdue(c: Connection, now: number): boolean {
   return c.lostAt !== null && now - c.lostAt >= outageMs;
 }

@@ -18,7 +18,7 @@ export class Recordings {
   readonly #note = byId('recordings-note');
   readonly #back = byId('recordings-back', HTMLButtonElement);
   #playing: Playing | undefined;
-  #turn = 0; // answers to earlier requests are void
+  #turn = 0; // answers to earlier requests are ignored
 
   constructor(private readonly hooks: RecordingHooks) {
     this.#back.addEventListener('click', () => void this.#showList());

@@ -7,7 +7,7 @@ import type { SizeStep } from '../ui/typesize.ts';
 import { Screen, type InputKind } from './screen.ts';
 import { dropped, notice, obstacleText, refusal } from './words.ts';
 
-const lostTogetherMs = 3_000; // between two refusals that are told as one
+const lostTogetherMs = 3_000; // refusals this close are reported as one
 
 export interface PaneHooks {
   changed(): void;

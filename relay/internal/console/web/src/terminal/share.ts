@@ -51,7 +51,7 @@ export class ShareTool {
   constructor(choose: (to: string) => void) {
     this.#select.addEventListener('change', () => {
       const to = this.#select.value;
-      this.#shown = ''; // it shows what is once that has happened, and not what was asked for
+      this.#shown = ''; // it shows the actual state, not the requested one
       choose(to);
     });
   }
