@@ -15,40 +15,39 @@ import (
 	"github.com/fairlead/fairlead/tunnel/internal/carrier"
 )
 
-// What agents that aren't registered may cost a relay.
+// Limits of the connections of agents that aren't registered.
 const (
-	// maxConnects bounds their connections at the same time.
+	// maxConnects bounds the concurrent connections.
 	maxConnects = 64
-	// connectsPerSecond and connectBurst bound how many begin in all, and
-	// addressConnectsPerSecond and addressConnectBurst those from one address:
-	// enough for a room full of sandboxes behind one, and too few for it to
-	// use up what is there for all.
+	// connectsPerSecond and connectBurst bound the rate of all connections.
+	// addressConnectsPerSecond and addressConnectBurst bound that of one address:
+	// enough for many sandboxes behind it, too little for it to use up the rate of
+	// all.
 	connectsPerSecond        = 100
 	connectBurst             = 100
 	addressConnectsPerSecond = 20
 	addressConnectBurst      = 50
-	// maxAddresses bounds the addresses that are told apart; the others share.
+	// maxAddresses bounds the addresses with a limiter; the others share one.
 	maxAddresses = 4096
-	// sweepInterval is how often addresses are forgotten that have been quiet.
+	// sweepInterval is how often idle addresses are dropped.
 	sweepInterval = time.Second
 )
 
-// A ConnectOutcome says what became of a connection of an agent that isn't
-// registered.
+// A ConnectOutcome says how a connection of an unregistered agent ended.
 type ConnectOutcome string
 
 const (
 	ConnectDone        ConnectOutcome = "done"         // either side ended it
-	ConnectUnsupported ConnectOutcome = "unsupported"  // refused: there is no way to the control plane here
+	ConnectUnsupported ConnectOutcome = "unsupported"  // refused: this relay has no way to the control plane
 	ConnectUnreachable ConnectOutcome = "unreachable"  // refused: the control plane can't be reached
-	ConnectBusy        ConnectOutcome = "busy"         // refused, or ended for another: too many at once
+	ConnectBusy        ConnectOutcome = "busy"         // refused, or evicted for another: too many at once
 	ConnectRate        ConnectOutcome = "rate"         // refused: too many lately
 	ConnectAddressRate ConnectOutcome = "address_rate" // refused: too many lately from this address
 	ConnectBytes       ConnectOutcome = "bytes"        // ended: too many bytes
 	ConnectTime        ConnectOutcome = "time"         // ended: open for too long
 )
 
-// ConnectOutcomes returns all there can be.
+// ConnectOutcomes returns all outcomes.
 func ConnectOutcomes() []ConnectOutcome {
 	return []ConnectOutcome{
 		ConnectDone, ConnectUnsupported, ConnectUnreachable, ConnectBusy, ConnectRate, ConnectAddressRate, ConnectBytes, ConnectTime,
@@ -63,7 +62,7 @@ type connector struct {
 	ended func(ConnectOutcome)
 	slots *slots
 	all   *rate.Limiter
-	rest  *rate.Limiter // of the addresses that have none of their own
+	rest  *rate.Limiter // of the addresses without one of their own
 
 	// Guarded by mu.
 	mu        sync.Mutex
@@ -83,14 +82,14 @@ func newConnector(dial func(context.Context, net.Addr) (net.Conn, error), ended 
 	}
 }
 
-// serve pipes one connection, or refuses it. What is over a limit is closed
-// with its kind and costs nothing more.
+// serve pipes one connection or refuses it. Over a limit it closes it with the
+// limit's kind, which costs nothing more.
 func (c *connector) serve(ctx context.Context, conn carrier.Conn, stream carrier.Stream) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	slot, outcome, e := c.enter(conn.RemoteAddr(), func() {
 		conn.Close(errSlots)
-		cancel() // also while the control plane is dialled
+		cancel() // also while dialling the control plane
 	})
 	if e == nil {
 		outcome, e = c.connect(ctx, conn, stream, slot)
@@ -103,13 +102,13 @@ func (c *connector) serve(ctx context.Context, conn carrier.Conn, stream carrier
 	c.ended(outcome)
 }
 
-// errSlots is the end of a connection that has no slot, or had to give it up.
+// errSlots ends a connection that got no slot or lost it.
 var errSlots = protocol.Errorf(protocol.KindTooMany, "over %d connections of agents that aren't registered", maxConnects)
 
 // enter takes a slot for a connection from addr, unless it is over a limit.
 func (c *connector) enter(addr net.Addr, evict func()) (*connectSlot, ConnectOutcome, *protocol.Error) {
 	tooOften := protocol.Errorf(protocol.KindTooMany, "too many connections of agents that aren't registered")
-	if !c.limiter(addr).Allow() { // first: one address must not use up everybody's
+	if !c.limiter(addr).Allow() { // first, so that one address can't use up the slots of all
 		return nil, ConnectAddressRate, tooOften
 	}
 	if !c.all.Allow() {
@@ -122,7 +121,7 @@ func (c *connector) enter(addr net.Addr, evict func()) (*connectSlot, ConnectOut
 	return slot, "", nil
 }
 
-// limiter returns what bounds the connections from addr.
+// limiter returns the limiter of addr's connections.
 func (c *connector) limiter(addr net.Addr) *rate.Limiter {
 	key := keyOf(addr)
 	c.mu.Lock()
@@ -134,7 +133,7 @@ func (c *connector) limiter(addr net.Addr) *rate.Limiter {
 	if len(c.addresses) >= maxAddresses && now.Sub(c.swept) >= sweepInterval {
 		c.swept = now
 		for key, l := range c.addresses {
-			if l.TokensAt(now) >= addressConnectBurst { // as a new one would be
+			if l.TokensAt(now) >= addressConnectBurst { // as full as a new one
 				delete(c.addresses, key)
 			}
 		}
@@ -147,8 +146,8 @@ func (c *connector) limiter(addr net.Addr) *rate.Limiter {
 	return next
 }
 
-// keyOf returns what counts as one address: a whole IPv6 network is one
-// subscriber's.
+// keyOf returns the key of an address: one for a whole IPv6 network, which is
+// one subscriber's.
 func keyOf(addr net.Addr) netip.Prefix {
 	at, ok := addr.(interface{ AddrPort() netip.AddrPort }) // UDP and TCP
 	if !ok {
@@ -166,8 +165,8 @@ func keyOf(addr net.Addr) netip.Prefix {
 	return prefix
 }
 
-// connect serves a connection that has a slot, and returns the end that the
-// agent is told.
+// connect serves a connection that has a slot, and returns the error that the
+// agent gets.
 func (c *connector) connect(ctx context.Context, conn carrier.Conn, stream carrier.Stream, slot *connectSlot) (ConnectOutcome, *protocol.Error) {
 	ctx, cancel := context.WithTimeout(ctx, protocol.ConnectTimeout)
 	defer cancel()
@@ -187,7 +186,7 @@ func (c *connector) connect(ctx context.Context, conn carrier.Conn, stream carri
 	return pipe(ctx, conn, stream, upstream, slot)
 }
 
-// turnAway says REFUSED and lets the agent read it.
+// turnAway sends REFUSED and lets the agent read it.
 func turnAway(ctx context.Context, conn carrier.Conn, stream carrier.Stream, e *protocol.Error) *protocol.Error {
 	if protocol.Write(stream, protocol.Refused{Kind: e.Kind, Message: e.Error()}) == nil {
 		linger(ctx, conn)
@@ -195,7 +194,7 @@ func turnAway(ctx context.Context, conn carrier.Conn, stream carrier.Stream, e *
 	return e
 }
 
-// linger waits for the agent to go, but not long.
+// linger waits for the agent to close, at most refusalTime.
 func linger(ctx context.Context, conn carrier.Conn) {
 	timer := time.NewTimer(refusalTime)
 	defer timer.Stop()
@@ -206,11 +205,10 @@ func linger(ctx context.Context, conn carrier.Conn) {
 	}
 }
 
-// errTooMuch is the end of a direction that carried too many bytes.
+// errTooMuch ends a direction that carried too many bytes.
 var errTooMuch = errors.New("tunnel: over the bytes of a connect stream")
 
-// pipe carries bytes both ways until one side has ended it, or a limit is
-// reached.
+// pipe carries bytes both ways until one side ends it or a limit is reached.
 func pipe(
 	ctx context.Context, conn carrier.Conn, stream carrier.Stream, upstream net.Conn, slot *connectSlot,
 ) (ConnectOutcome, *protocol.Error) {
@@ -243,7 +241,7 @@ func pipe(
 	return outcome, e
 }
 
-// move copies from one side to the other, as many bytes as it may.
+// move copies src to dst, up to the limit of bytes.
 func move(dst io.WriteCloser, src io.Reader) error {
 	n, err := io.Copy(dst, io.LimitReader(src, protocol.MaxConnectBytes))
 	if err != nil {

@@ -19,60 +19,58 @@ import (
 )
 
 const (
-	// maxHandshakes bounds the connections that have not said HELLO yet, and
+	// maxHandshakes bounds the connections that have not sent HELLO yet,
 	// maxAdmitting those that have and wait for the answer.
 	maxHandshakes = 256
 	maxAdmitting  = 1024
-	// refusalTime is how long a refused agent gets to read why.
+	// refusalTime is how long a refused agent has to read the reason.
 	refusalTime = time.Second
 )
 
-// errHello is the end of a handshake in which something else came.
+// errHello ends a handshake that began with another message.
 var errHello = protocol.Errorf(protocol.KindInvalid, "tunnel: not a registration")
 
-// A ListenConfig says how a relay takes tunnels.
+// A ListenConfig says how a relay accepts tunnels.
 type ListenConfig struct {
 	Conn net.PacketConn // for QUIC; the Listener owns it
-	// WebSocket is where agents are taken whose way QUIC doesn't get through;
-	// the Listener owns it. nil: nowhere, unless WebSocketHandler is mounted.
+	// WebSocket accepts agents that QUIC doesn't reach; the Listener owns it. nil:
+	// only a mounted WebSocketHandler does.
 	WebSocket net.Listener
-	TLS       *tls.Config // of both
+	TLS       *tls.Config // for both
 	RelayID   protocol.RelayID
-	// Named returns the relay's id where it isn't known from the start; nil: it
-	// is RelayID.
+	// Named returns the relay's id if it isn't known from the start; nil: RelayID.
 	Named    func() protocol.RelayID
 	Revision string
-	// Origin is the relay's public origin and Alternates the other relays'
-	// tunnel addresses ("host:port") at the moment, for WELCOME; either may be
-	// empty.
+	// Origin is the relay's public origin and Alternates the other relays' current
+	// tunnel addresses ("host:port"), for WELCOME; either may be empty.
 	Origin     string
 	Alternates func() []string
-	// TrustOrigin says whether an agent's ROLE may name this origin as its
-	// primary's; nil: it may name none.
+	// TrustOrigin reports whether an agent's ROLE may name this origin as its
+	// primary's; nil: none.
 	TrustOrigin func(origin string) bool
-	// Admit decides about an agent; its error goes to the agent.
+	// Admit decides about an agent, which gets its error.
 	Admit func(ctx context.Context, r *Registration) error
-	// Connect reaches the control plane for an agent at from that isn't
-	// registered; its error goes to the agent. The Listener bounds how often it
-	// is asked, and pipes. nil: there is no such way.
+	// Connect reaches the control plane for an unregistered agent at from, which
+	// gets its error. The Listener limits the calls, and pipes. nil: there is no
+	// way to the control plane.
 	Connect func(ctx context.Context, from net.Addr) (net.Conn, error)
-	// Connected hears what became of each such connection; it may be nil.
+	// Connected is called with each such connection's outcome; it may be nil.
 	Connected func(ConnectOutcome)
-	// StatelessResetKey and TokenKey, 32 bytes each or empty, let a restarted
-	// relay be known to its predecessor's agents.
+	// StatelessResetKey and TokenKey, 32 bytes each or empty, let the agents of a
+	// relay's last process recognize it after a restart.
 	StatelessResetKey, TokenKey []byte
 	// Registrations is how many agents may register per second, a tenth of that
 	// at once; 0: any number. Admit awaits their turns, see
 	// [Registration.AwaitTurn].
 	Registrations float64
-	Events        *Events // nil: nobody counts
+	Events        *Events // nil: nothing is counted
 	Logger        *slog.Logger
 
 	turns     *turns        // of Registrations
-	admitting chan struct{} // one for each that waits for an answer; nil: any number
+	admitting chan struct{} // one for each agent that waits for an answer; nil: unbounded
 }
 
-// A Listener takes tunnels from agents.
+// A Listener accepts tunnels from agents.
 type Listener struct {
 	cfg       ListenConfig
 	quic      *quiclink.Listener
@@ -85,7 +83,7 @@ type Listener struct {
 	running   sync.WaitGroup
 }
 
-// Listen takes tunnels on cfg.Conn and cfg.WebSocket.
+// Listen accepts tunnels on cfg.Conn and cfg.WebSocket.
 func Listen(cfg ListenConfig) (*Listener, error) {
 	q, err := quiclink.Listen(cfg.Conn, cfg.TLS, cfg.StatelessResetKey, cfg.TokenKey)
 	if err != nil {
@@ -101,21 +99,21 @@ func Listen(cfg ListenConfig) (*Listener, error) {
 	return l, nil
 }
 
-// WebSocketPath is where agents look for WebSocketHandler.
+// WebSocketPath is the path at which agents expect WebSocketHandler.
 const WebSocketPath = wsslink.Path
 
-// WebSocketHandler takes tunnels over WebSocket from an HTTP server at
-// WebSocketPath, before anything that checks names: browsers are refused.
-// ownTLS says that TLS ends at that server; otherwise registrations aren't bound
-// to a TLS connection, which ends at a proxy in front.
+// WebSocketHandler accepts tunnels over WebSocket from an HTTP server at
+// WebSocketPath. It must precede any check of names: it refuses browsers.
+// ownTLS says that TLS ends at that server. Otherwise TLS ends at a proxy, and
+// registrations aren't bound to it.
 func (l *Listener) WebSocketHandler(ownTLS bool) http.Handler { return l.sockets.Handler(ownTLS) }
 
-// ration makes what bounds the registrations.
+// ration makes the limits of registrations.
 func (cfg *ListenConfig) ration() {
 	cfg.turns, cfg.admitting = newTurns(cfg.Registrations), make(chan struct{}, maxAdmitting)
 }
 
-// relayID returns what the relay is called now.
+// relayID returns the relay's current id.
 func (cfg *ListenConfig) relayID() protocol.RelayID {
 	if cfg.Named != nil {
 		return cfg.Named()
@@ -147,7 +145,7 @@ type acceptor interface {
 	Accept(ctx context.Context) (carrier.Conn, error)
 }
 
-// accept takes connections and runs their handshakes, a bounded number at a
+// accept accepts connections and runs their handshakes, a bounded number at a
 // time.
 func (l *Listener) accept(from acceptor) {
 	for {
@@ -158,7 +156,7 @@ func (l *Listener) accept(from acceptor) {
 		newcomer := &newcomer{Conn: conn}
 		if newcomer.slot = l.waiting.enter(conn.RemoteAddr(), newcomer.evict); newcomer.slot == nil {
 			l.cfg.Events.handshake(carrierOf(conn), HandshakeBusy, 0)
-			l.running.Go(func() { conn.Close(errCrowded) }) // a peer that reads nothing must not hold up others
+			l.running.Go(func() { conn.Close(errCrowded) }) // a peer that doesn't read must not delay others
 			continue
 		}
 		l.running.Go(func() {
@@ -169,11 +167,11 @@ func (l *Listener) accept(from acceptor) {
 	}
 }
 
-// A newcomer is a connection whose agent hasn't said HELLO yet.
+// A newcomer is a connection without a HELLO yet.
 type newcomer struct {
 	carrier.Conn
 	slot    *slot
-	evicted atomic.Bool // its slot was given to another one
+	evicted atomic.Bool // another connection got its slot
 }
 
 func (n *newcomer) evict(e *protocol.Error) {
@@ -181,8 +179,8 @@ func (n *newcomer) evict(e *protocol.Error) {
 	n.Close(e)
 }
 
-// handshake admits the agent, or closes its connection, and returns what is left
-// to do.
+// handshake admits the agent or closes its connection, and returns what remains
+// to be done.
 func (l *Listener) handshake(n *newcomer) (next func()) {
 	conn := n.Conn
 	began := time.Now()
@@ -229,8 +227,7 @@ func outcomeOf(ctx context.Context, s *Session, err error) HandshakeOutcome {
 	return HandshakeAbandoned
 }
 
-// greet takes the first stream that the agent opens, and returns what it is
-// named.
+// greet accepts the agent's first stream, and returns its name.
 func greet(ctx context.Context, conn carrier.Conn) (stream carrier.Stream, name protocol.Lane, err error) {
 	abort := context.AfterFunc(ctx, func() { conn.Close(protocol.Errorf(protocol.KindUnavailable, "no HELLO in time")) })
 	defer abort()
@@ -246,8 +243,8 @@ func greet(ctx context.Context, conn carrier.Conn) (stream carrier.Stream, name 
 }
 
 // Admit makes a Session of a carrier at the relay's end. If that fails it
-// closes the carrier, after the agent could read why, and returns the Session
-// only to tell who it was.
+// closes the carrier once the agent could read why. It then returns the Session
+// only to name the agent.
 func Admit(ctx context.Context, conn carrier.Conn, cfg *ListenConfig) (*Session, error) {
 	stream, name, err := greet(ctx, conn)
 	if err == nil && name != protocol.ControlStream {
@@ -256,8 +253,8 @@ func Admit(ctx context.Context, conn carrier.Conn, cfg *ListenConfig) (*Session,
 	return admit(ctx, conn, cfg, stream, func() {}, err)
 }
 
-// admit is Admit once the control stream is there, or why it isn't. It calls
-// hello when HELLO has come.
+// admit is Admit with the control stream, or with the error that prevented it.
+// It calls hello when HELLO has arrived.
 func admit(
 	ctx context.Context, conn carrier.Conn, cfg *ListenConfig, control carrier.Stream, hello func(), err error,
 ) (*Session, error) {
@@ -287,7 +284,7 @@ func admit(
 	return s, nil
 }
 
-// serve hands a session to Accept and waits for its end.
+// serve passes a session to Accept and waits for its end.
 func (l *Listener) serve(s *Session) {
 	began := time.Now()
 	l.cfg.Events.opened(s.Carrier())
@@ -300,7 +297,7 @@ func (l *Listener) serve(s *Session) {
 		}
 	case <-l.ctx.Done():
 	}
-	s.CloseWith(protocol.Errorf(protocol.KindRestarting, "the relay is going away")) // unless it is over
+	s.CloseWith(protocol.Errorf(protocol.KindRestarting, "the relay is going away")) // unless it has ended
 	s.Close()
 }
 
@@ -319,7 +316,7 @@ func (l *Listener) Accept(ctx context.Context) (*Session, error) {
 // Close ends the listener and all its tunnels, and waits for them.
 func (l *Listener) Close() error {
 	l.cancel()
-	l.running.Wait() // while the socket still works, so that agents hear why
+	l.running.Wait() // while the socket still works, so that agents learn the reason
 	l.sockets.Close()
 	var err error
 	if l.quic != nil {

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// connectIdle is how long a connection carries nothing before it may have to
-// give way to another one of its own address.
+// connectIdle is how long a connection carries nothing before another of its
+// own address may take its slot.
 const connectIdle = time.Second
 
 // slots bound the proxied connections of agents that aren't registered. One
 // address may have all slots while no other needs one. When all are taken, the
-// address with the most loses the slot that was idle for longest, to any address
-// that still has fewer with one more.
+// address with the most loses its longest idle slot to any address that would
+// still have fewer.
 type slots struct {
 	max int // static
 
@@ -36,7 +36,7 @@ func newSlots(most int) *slots {
 	return &slots{max: most, held: map[*connectSlot]struct{}{}}
 }
 
-// enter returns a slot for a connection from address, nil if it can't have one.
+// enter returns a slot for a connection from address, nil if there is none.
 func (s *slots) enter(address netip.Prefix, evict func()) *connectSlot {
 	next := &connectSlot{address: address, evict: evict}
 	next.touch()
@@ -84,7 +84,7 @@ func (s *slots) leave(slot *connectSlot) {
 // touch notes that the connection carries something.
 func (s *connectSlot) touch() { s.carried.Store(time.Now().UnixNano()) }
 
-// watch returns r, whose bytes are noted as activity.
+// watch returns r with its reads counted as activity.
 func (s *connectSlot) watch(r io.Reader) io.Reader { return lively{r, s} }
 
 type lively struct {

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// maxUpgrades bounds the connections for WebSockets that are none yet.
+	// maxUpgrades bounds the connections that are to become WebSockets.
 	maxUpgrades = maxHandshakes
-	// maxWaitingPerAddress bounds the connections from one address in a
-	// waitlist. Many agents may share one.
+	// maxWaitingPerAddress bounds the connections from one address in a waitlist.
+	// Many agents may share one.
 	maxWaitingPerAddress = maxHandshakes / 2
 )
 
 // A waitlist bounds the unauthenticated connections, which have not sent HELLO
-// yet. When it is full, or has too many of one address, the oldest of them loses
-// its slot, so that connections that never send HELLO keep nobody out. An honest
-// agent sends it within a few round trips.
+// yet. When it is full, or has too many from one address, the oldest of them
+// loses its slot, so connections that never send HELLO keep nobody out. An
+// honest agent sends it within a few round trips.
 type waitlist struct {
 	max int // static
 
@@ -74,9 +74,9 @@ func (w *waitlist) oldest(address netip.Prefix, its bool) *slot {
 // errCrowded is the reason for which a connection lost its slot.
 var errCrowded = protocol.Errorf(protocol.KindTooMany, "too many handshakes")
 
-// upgrades returns what gives slots to connections that are no WebSockets yet.
-// They have a list of their own, since they come before those without HELLO and
-// cost less.
+// upgrades returns a function that gives slots to connections that are no
+// WebSockets yet. They have a list of their own, because they precede those
+// without HELLO and cost less.
 func upgrades() wsslink.Enter {
 	waiting := newWaitlist(maxUpgrades)
 	return func(from net.Addr, evict func()) (leave func()) {

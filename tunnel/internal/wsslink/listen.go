@@ -26,12 +26,12 @@ const (
 	upgradeTime = 5 * time.Second
 	// maxHeader bounds the header of a request in bytes.
 	maxHeader = 8 << 10
-	// libraryWrites is the size of the library's write buffer in bytes: it
-	// writes nothing but control frames.
+	// libraryWrites is the size of the library's write buffer in bytes: it writes
+	// only control frames.
 	libraryWrites = 256
 )
 
-// An Outcome says what became of a request for a WebSocket.
+// An Outcome says how a request for a WebSocket ended.
 type Outcome string
 
 const (
@@ -43,7 +43,7 @@ const (
 	Broken Outcome = "broken" // refused: not a WebSocket of ours
 )
 
-// A Listener takes links from agents, on a listener of its own and wherever its
+// A Listener accepts links from agents, on its own listener and wherever its
 // Handler is mounted.
 type Listener struct {
 	// Static after construction.
@@ -61,16 +61,16 @@ type Listener struct {
 	links   map[*link]struct{}
 	secrets map[[32]byte]*link
 	servers []*http.Server
-	waiting map[net.Conn]func() // connections that are no WebSockets yet, and how their slots are freed
+	waiting map[net.Conn]func() // connections before their WebSocket, and how to free their slots
 }
 
-// Enter gives a slot to a connection from an address that is no WebSocket yet;
-// leave gives it back. evict is called, perhaps at once and on another goroutine,
-// when somebody else has to have it.
+// Enter gives a slot to a connection that is no WebSocket yet; leave frees it.
+// evict is called, perhaps at once and on another goroutine, when another
+// connection gets the slot.
 type Enter func(from net.Addr, evict func()) (leave func())
 
-// NewListener returns a Listener that tells outcome, which may be nil, of every
-// request. The connections of its own listener wait in slots that enter gives.
+// NewListener returns a Listener that calls outcome, which may be nil, for
+// every request. Connections of its own listener wait in slots from enter.
 func NewListener(outcome func(Outcome), enter Enter, log *slog.Logger) *Listener {
 	if outcome == nil {
 		outcome = func(Outcome) {}
@@ -82,7 +82,7 @@ func NewListener(outcome func(Outcome), enter Enter, log *slog.Logger) *Listener
 	}
 }
 
-// Serve takes links on tcp, which it owns from then on, until Close.
+// Serve accepts links on tcp, which it owns from then on, until Close.
 func (l *Listener) Serve(tcp net.Listener, tlsConfig *tls.Config) {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+Path, l.Handler(true))
@@ -90,7 +90,7 @@ func (l *Listener) Serve(tcp net.Listener, tlsConfig *tls.Config) {
 		Handler: bodiless(mux), ReadHeaderTimeout: upgradeTime, IdleTimeout: upgradeTime, MaxHeaderBytes: maxHeader,
 		ConnState: l.bound, ErrorLog: slog.NewLogLogger(l.log.Handler(), slog.LevelDebug),
 	}
-	server.SetKeepAlivesEnabled(false) // one request, and it is a WebSocket or over
+	server.SetKeepAlivesEnabled(false) // one request, which becomes a WebSocket or fails
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -105,8 +105,8 @@ func (l *Listener) Serve(tcp net.Listener, tlsConfig *tls.Config) {
 	})
 }
 
-// bodiless refuses requests with a body, which nothing here takes: a program in
-// front may see it end elsewhere.
+// bodiless refuses requests with a body, which no handler here accepts: a proxy
+// may see it end elsewhere.
 func bodiless(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 || len(r.TransferEncoding) > 0 {
@@ -117,7 +117,7 @@ func bodiless(next http.Handler) http.Handler {
 	})
 }
 
-// bound keeps those connections that are no WebSockets yet few.
+// bound limits the connections that are no WebSockets yet.
 func (l *Listener) bound(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
@@ -136,9 +136,9 @@ func (l *Listener) bound(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// Handler takes links from an HTTP server. ownTLS says that TLS ends at that
-// server, so that registrations are bound to the connection; otherwise a proxy
-// is in front.
+// Handler accepts links from an HTTP server. ownTLS says that TLS ends at that
+// server, so that registrations are bound to the connection; otherwise it ends
+// at a proxy.
 func (l *Listener) Handler(ownTLS bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		outcome, status := l.take(w, r, ownTLS)
@@ -204,7 +204,7 @@ func (l *Listener) begin(w http.ResponseWriter, r *http.Request, ownTLS bool) (*
 	return next, next.add(s) // can't fail: it is new
 }
 
-// join adds a socket to the link that has the secret.
+// join adds a socket to the link with the secret.
 func (l *Listener) join(w http.ResponseWriter, r *http.Request, secret []byte) (Outcome, int) {
 	l.mu.Lock()
 	to := l.secrets[fingerprint(secret)]
@@ -241,7 +241,7 @@ func (l *link) has(secret []byte) bool {
 	return l.err == nil && subtle.ConstantTimeCompare(l.secret, secret) == 1
 }
 
-// upgrade makes a WebSocket of a request. If it can't, the request is answered.
+// upgrade makes a WebSocket of a request, or answers it with an error.
 func upgrade(w http.ResponseWriter, r *http.Request) (*socket, error) {
 	keeper := &keepingWriter{ResponseWriter: w}
 	ws, err := websocket.Accept(keeper, r, &websocket.AcceptOptions{
@@ -258,7 +258,7 @@ func upgrade(w http.ResponseWriter, r *http.Request) (*socket, error) {
 	return newSocket(ws, keeper.raw, false), nil
 }
 
-// A keepingWriter keeps the connection that is taken over.
+// A keepingWriter keeps the hijacked connection.
 type keepingWriter struct {
 	http.ResponseWriter
 	raw *rawConn
@@ -274,7 +274,7 @@ func (w *keepingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	w.raw = &rawConn{Conn: conn, tcp: conn}
-	if over, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS, or what watches it
+	if over, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS, or a wrapper that watches it
 		w.raw.tcp = over.NetConn()
 	}
 	return w.raw, bufio.NewReadWriter(rw.Reader, bufio.NewWriterSize(w.raw, libraryWrites)), nil
@@ -293,7 +293,7 @@ func (l *Listener) Accept(ctx context.Context) (carrier.Conn, error) {
 	}
 }
 
-// remember makes up the secret of a link, once.
+// remember makes and stores the secret of a link.
 func (l *Listener) remember(k *link) []byte {
 	secret := make([]byte, secretBytes)
 	rand.Read(secret)
@@ -309,7 +309,7 @@ func (l *Listener) remember(k *link) []byte {
 	return secret
 }
 
-// forget takes away a link that is over.
+// forget removes a link that has ended.
 func (l *Listener) forget(k *link, secret []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
