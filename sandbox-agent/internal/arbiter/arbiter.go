@@ -36,7 +36,7 @@ type Options struct {
 	// with the arbiter's lock held and must not wait.
 	Leased func(protocol.Lease)
 	// ReportEvery is how often hooks may report about a terminal in the long run;
-	// default: every 200 ms.
+	// default: every 200 ms; less than 0: there is no limit.
 	ReportEvery time.Duration
 }
 

@@ -31,8 +31,11 @@ type hooks struct {
 }
 
 // allow reports whether another report may be made now, of which one is due every
-// so often.
+// so often; less than 0: there is no limit.
 func (h *hooks) allow(now time.Time, every time.Duration) bool {
+	if every < 0 {
+		return true
+	}
 	if earliest := now.Add(-ReportBurst * every); h.spent.Before(earliest) {
 		h.spent = earliest
 	}
