@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The sentences that name a mutex: "mu", "feed.mu", "the desk's mu".
+// The sentences that name a mutex: "mu", "feed.mu", "the ledger's mu".
 var (
 	mutexName  = `(?:the (\w+)'s )?(\w+(?:\.\w+)?)`
 	guardedBy  = regexp.MustCompile(`\b[Gg]uarded by ` + mutexName)
