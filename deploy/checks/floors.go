@@ -22,7 +22,8 @@ const (
 )
 
 // Floors is the one table of all packages, by directory; "/..." stands for
-// everything below as well. A new package belongs here.
+// everything below as well. A new package belongs here, but for a feature of the
+// sandbox: a folder of Features that no row names is on F2.
 var Floors = []struct {
 	Floor Floor
 	Dirs  []string
@@ -137,6 +138,9 @@ var Sideways = []struct{ From, To, Why string }{
 	{"sandbox-agent/internal/terminal", "sandbox-agent/internal/spill", "a log outgrows its window in memory"},
 }
 
+// Features is the folder of the sandbox's features, one folder each.
+const Features = "sandbox-agent/internal"
+
 // FloorOf returns the floor of the package in dir.
 func FloorOf(dir string) (Floor, bool) {
 	for _, row := range Floors {
@@ -146,7 +150,7 @@ func FloorOf(dir string) (Floor, bool) {
 			}
 		}
 	}
-	return 0, false
+	return F2, path.Dir(dir) == Features
 }
 
 // matches reports whether pattern, a directory or "directory/...", covers dir.

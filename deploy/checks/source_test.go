@@ -116,3 +116,16 @@ func TestSidewaysIsSideways(t *testing.T) {
 		}
 	}
 }
+
+// TestFeaturesNeedNoRow: a folder beside the sandbox's features is one, what is
+// below it isn't.
+func TestFeaturesNeedNoRow(t *testing.T) {
+	if floor, known := FloorOf(Features + "/new"); floor != F2 || !known {
+		t.Errorf("a new feature is on F%d, known: %v", floor, known)
+	}
+	for _, dir := range []string{Features + "/new/below", "relay/internal/new", "new"} {
+		if _, known := FloorOf(dir); known {
+			t.Errorf("%s has a floor", dir)
+		}
+	}
+}
