@@ -179,6 +179,7 @@ func TestAnswers(t *testing.T) {
 		v := r.attach(t, nil)
 		r.dev.output <- []byte("a\x1b[cb")
 		v.wantData(0, "ab")
+		synctest.Wait() // viewers may see output before its queries are answered
 		if got := r.dev.take(); got != "\x1b[?62;22c" {
 			t.Fatalf("answered %q", got)
 		}
