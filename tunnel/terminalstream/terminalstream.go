@@ -119,7 +119,7 @@ func (s *Server) Terminal(ctx context.Context, in *tunnel.Incoming) error {
 	}
 	stream, err := Accept(in, opened)
 	if err != nil {
-		a.End(nil)
+		a.End(err) // the relay may have read OPENED before the tunnel was lost
 		return err
 	}
 	defer stream.Close()
