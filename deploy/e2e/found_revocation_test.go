@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -148,6 +149,8 @@ func TestFound02LongList(t *testing.T) {
 		grants[i], err = s.Ready.User(fmt.Sprint("p", i+1)).Grant(ctx, s.Ready.SessionID)
 		return err
 	})
+	last := time.Now().Unix()
+	await(t, "another second", func() bool { return time.Now().Unix() > last }) // a grant of the same is named alone, in fewer bytes
 	members := alice.Base + "/dashboards/" + dashboard + "/members/"
 	each(t, crowd, func(i int) error {
 		status, body, err := Call(ctx, http.MethodDelete, members+string(s.Ready.User(fmt.Sprint("p", i+1)).ID), alice.Token, nil)
