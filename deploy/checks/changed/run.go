@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -67,9 +68,11 @@ func (r *runner) run() error {
 	); err != nil {
 		return err
 	}
-	// Without debug information a test links in half the time; vet has been.
+	// Without debug information a test links in half the time; vet has been. Many
+	// tests wait, so twice as many run as there are processors.
+	atOnce := fmt.Sprintf("-p=%d", 2*runtime.NumCPU())
 	return r.step(fmt.Sprintf("tests %s, -short and without the race detector", count(len(tested), "package")),
-		append([]string{"test", "-short", "-vet=off", "-ldflags=-s -w"}, paths(tested)...))
+		append([]string{"test", atOnce, "-short", "-vet=off", "-ldflags=-s -w"}, paths(tested)...))
 }
 
 // files returns the commit that the change begins at, and what has changed since,
