@@ -192,7 +192,7 @@ func (s *Session) decide(ctx context.Context, cfg *ListenConfig, r *Registration
 		case cfg.admitting <- struct{}{}:
 			defer func() { <-cfg.admitting }()
 		default:
-			return errCrowded
+			return errBusy
 		}
 	}
 	r.turns = cfg.turns

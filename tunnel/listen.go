@@ -156,7 +156,7 @@ func (l *Listener) accept(from acceptor) {
 		newcomer := &newcomer{Conn: conn}
 		if newcomer.slot = l.waiting.enter(conn.RemoteAddr(), newcomer.evict); newcomer.slot == nil {
 			l.cfg.Events.handshake(carrierOf(conn), HandshakeBusy, 0)
-			l.running.Go(func() { conn.Close(errCrowded) }) // a peer that doesn't read must not delay others
+			l.running.Go(func() { conn.Close(errBusy) }) // a peer that doesn't read must not delay others
 			continue
 		}
 		l.running.Go(func() {
@@ -215,7 +215,7 @@ func outcomeOf(ctx context.Context, s *Session, err error) HandshakeOutcome {
 		return HandshakeRegistered
 	case errors.Is(err, errRate):
 		return HandshakeRate
-	case errors.Is(err, errCrowded):
+	case errors.Is(err, errBusy):
 		return HandshakeBusy
 	case s.hello.SandboxID != "":
 		return HandshakeOutcome(protocol.KindOf(err).String())

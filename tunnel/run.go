@@ -55,7 +55,7 @@ func Run(ctx context.Context, cfg RunConfig) error {
 		pause.Lived(lived)
 		wait := pause.Next()
 		if lived == 0 && protocol.KindOf(err) == protocol.KindTooMany {
-			wait = crowdPause()
+			wait = busyPause()
 		}
 		if err != nil {
 			cfg.Logger.Info("no tunnel", "addr", addr, "again_in", wait.Round(time.Millisecond), "err", err)
@@ -75,10 +75,10 @@ func Run(ctx context.Context, cfg RunConfig) error {
 }
 
 // The pause after a refusal for too many registrations.
-const minCrowdPause, maxCrowdPause = time.Second, 5 * time.Second
+const minBusyPause, maxBusyPause = time.Second, 5 * time.Second
 
-// crowdPause returns a random one.
-func crowdPause() time.Duration { return minCrowdPause + rand.N(maxCrowdPause-minCrowdPause) }
+// busyPause returns a random one.
+func busyPause() time.Duration { return minBusyPause + rand.N(maxBusyPause-minBusyPause) }
 
 // runOnce dials and serves one tunnel. lived is how long it was up, 0 if it
 // never was: a dial that times out is no success.

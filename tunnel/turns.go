@@ -20,7 +20,7 @@ const (
 // errRate refuses a registration for which there is no turn.
 var errRate = protocol.Errorf(protocol.KindTooMany, "too many registrations at the moment")
 
-// turns space out registrations: a crowd that lost the same relay is let in one
+// turns space out registrations: many agents that lost the same relay are let in one
 // after the other. nil lets in everybody.
 type turns struct {
 	// Static after construction.

@@ -40,7 +40,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// In no second there are more turns than the rate, however the crowd comes.
+// In no second there are more turns than the rate, however many agents come.
 func TestTurnsOfASecond(t *testing.T) {
 	for _, rate := range []int{1, 9, 10, 19, 20, 100, 200, 1000} {
 		turns, began := tunnel.NewTurns(float64(rate)), time.Now()
@@ -83,8 +83,8 @@ func TestLateTurns(t *testing.T) {
 	}
 }
 
-// A crowd comes in at the rate, and who would wait for too long is refused.
-func TestCrowd(t *testing.T) {
+// Many agents come in at the rate, and who would wait for too long is refused.
+func TestReturningAgents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const agents = 300
 		var waited atomic.Int32
@@ -158,7 +158,7 @@ func TestRegistrationRate(t *testing.T) {
 }
 
 // An agent that was refused for the rate leaves the relay alone for a while.
-func TestCrowdPause(t *testing.T) {
+func TestBusyPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fatal := errors.New("fatal")
 		var last time.Time

@@ -54,7 +54,7 @@ func (w *waitlist) enter(addr net.Addr, evict func(*protocol.Error)) *slot {
 	if many := w.addresses[s.address] >= maxWaitingPerAddress; many || w.slots.Len() >= w.max {
 		oldest := w.oldest(s.address, many)
 		oldest.remove()
-		go oldest.evict(errCrowded) // ends with the close of a connection, which waits for nobody
+		go oldest.evict(errBusy) // ends with the close of a connection, which waits for nobody
 	}
 	w.addresses[s.address]++
 	s.at = w.slots.PushBack(s)
@@ -71,8 +71,8 @@ func (w *waitlist) oldest(address netip.Prefix, its bool) *slot {
 	return at.Value.(*slot)
 }
 
-// errCrowded is the reason for which a connection lost its slot.
-var errCrowded = protocol.Errorf(protocol.KindTooMany, "too many handshakes")
+// errBusy is the reason for which a connection lost its slot.
+var errBusy = protocol.Errorf(protocol.KindTooMany, "too many handshakes")
 
 // upgrades returns a function that gives slots to connections that are no
 // WebSockets yet. They have a list of their own, because they precede those

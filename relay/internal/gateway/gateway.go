@@ -96,7 +96,7 @@ func (g *Gateway) socket(w http.ResponseWriter, r *http.Request, targets Targets
 	}
 	if errors.Is(err, errTooManySockets) {
 		g.Metrics.Refused.WithLabelValues(protocol.KindTooMany.String()).Inc()
-		g.Metrics.Crowded.Inc()
+		g.Metrics.TooMany.Inc()
 		g.endAtOnce(w, r, offer, nil, protocol.KindTooMany, "too many sockets of one person")
 		return
 	}

@@ -11,7 +11,7 @@ import (
 type Metrics struct {
 	Refused *prometheus.CounterVec // terminal sockets refused, by kind
 	Moved   prometheus.Counter     // terminal sockets sent to another relay
-	Crowded prometheus.Counter     // terminal sockets beyond one person's limit
+	TooMany prometheus.Counter     // terminal sockets beyond one person's limit
 	Stolen  prometheus.Counter     // cookies that two clients had
 	Session prometheus.Histogram   // of POST /pty-session
 }
@@ -27,7 +27,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "fairlead_sockets_moved_total",
 			Help: "Terminal sockets that were opened at the wrong relay and sent to another.",
 		}),
-		Crowded: prometheus.NewCounter(prometheus.CounterOpts{
+		TooMany: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fairlead_sockets_over_person_limit_total",
 			Help: "Terminal sockets that were closed at once because their person had as many as one may have.",
 		}),
@@ -41,6 +41,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, row := range protocol.Kinds {
 		m.Refused.WithLabelValues(row.Label)
 	}
-	reg.MustRegister(m.Refused, m.Moved, m.Crowded, m.Stolen, m.Session)
+	reg.MustRegister(m.Refused, m.Moved, m.TooMany, m.Stolen, m.Session)
 	return m
 }

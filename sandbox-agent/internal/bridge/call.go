@@ -210,7 +210,7 @@ func (b *bridge) seen(c *call) {
 // receive passes on what r says about c, and what follows when r breaks off and
 // can be resumed.
 func (b *bridge) receive(ctx context.Context, s *session, c *call, r *http.Response) error {
-	var at place
+	var at cursor
 	for {
 		err := b.messages(r, &at, func() { b.seen(c) }, func(m *message) bool {
 			return b.answer(ctx, s, c, m)
@@ -233,8 +233,8 @@ func (b *bridge) receive(ctx context.Context, s *session, c *call, r *http.Respo
 	}
 }
 
-// resume opens the stream again that has ended at a place.
-func (b *bridge) resume(ctx context.Context, s *session, at place) (*http.Response, error) {
+// resume opens the stream again that has ended at a cursor.
+func (b *bridge) resume(ctx context.Context, s *session, at cursor) (*http.Response, error) {
 	wait, cancel := context.WithTimeoutCause(ctx, b.limits.away, errBroken)
 	defer cancel()
 	pause := b.newPause()

@@ -11,8 +11,8 @@ import (
 
 var errEventTooLong = errors.New("an event of the server's is too long")
 
-// A place is where a stream of events ended.
-type place struct {
+// A cursor is where a stream of events ended.
+type cursor struct {
 	id    string        // of the last event that had one: the stream can be resumed behind it
 	retry time.Duration // that the server wants to pass before; 0: it hasn't said
 }
@@ -20,7 +20,7 @@ type place struct {
 // readEvents calls each with the data of r's events until it returns true, and
 // keeps at where they are. It returns io.EOF when the stream ends. Data is valid
 // until the next one. Over limit bytes are an error.
-func readEvents(r io.Reader, limit int, at *place, each func(data []byte) (done bool)) error {
+func readEvents(r io.Reader, limit int, at *cursor, each func(data []byte) (done bool)) error {
 	in := bufio.NewReaderSize(r, 32<<10)
 	var data []byte
 	var begun bool

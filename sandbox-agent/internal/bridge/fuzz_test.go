@@ -44,7 +44,7 @@ func FuzzEvents(f *testing.F) {
 	f.Add([]byte("id: 1\ndata: {}\n\n: x\ndata: a\ndata: b\nretry: 5\n\n"))
 	f.Add([]byte("data: a\r\n\r\ndata\n\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		read := func(r io.Reader) (list []string, at place, err error) {
+		read := func(r io.Reader) (list []string, at cursor, err error) {
 			err = readEvents(r, 64, &at, func(data []byte) bool {
 				if len(data) > 2*64 {
 					t.Fatalf("an event of %d bytes", len(data))

@@ -42,7 +42,7 @@ type listener struct {
 	bridge  *bridge
 	session *session
 	pause   *pause
-	at      place
+	at      cursor
 	stale   bool // the program's lists may be others than the server's
 }
 
@@ -67,7 +67,7 @@ func (l *listener) hear(ctx context.Context, r *http.Response) {
 		return false
 	})
 	if errors.Is(err, errEventTooLong) {
-		l.at = place{} // behind it, or it comes again
+		l.at = cursor{} // behind it, or it comes again
 	}
 	l.stale = l.at.id == "" // what is said until the next one is lost
 	l.pause.after(l.at.retry, time.Since(began))
@@ -77,7 +77,7 @@ func (l *listener) hear(ctx context.Context, r *http.Response) {
 func (l *listener) refused(e *refused) bool {
 	switch {
 	case e.status == http.StatusBadRequest && l.at.id != "":
-		l.at, l.stale = place{}, true // it can't be resumed there
+		l.at, l.stale = cursor{}, true // it can't be resumed there
 		return true
 	case e.status == http.StatusMethodNotAllowed || e.status == http.StatusBadRequest:
 		l.fresh()

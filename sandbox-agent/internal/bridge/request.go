@@ -173,7 +173,7 @@ func refusal(r *http.Response) *refused {
 
 // messages calls each with what r says until it returns true, and closes r. It
 // fails when r ends before that, and keeps at where a stream is.
-func (b *bridge) messages(r *http.Response, at *place, seen func(), each func(*message) (done bool)) error {
+func (b *bridge) messages(r *http.Response, at *cursor, seen func(), each func(*message) (done bool)) error {
 	defer r.Body.Close()
 	take := func(data []byte) bool {
 		m, err := parse(bytes.TrimSpace(data))

@@ -66,7 +66,7 @@ func (b *bridge) open(ctx context.Context, m *message) (*session, *message, erro
 		return nil, nil, refusal(r)
 	}
 	var answer *message
-	err = b.messages(r, &place{}, func() {}, func(said *message) bool {
+	err = b.messages(r, &cursor{}, func() {}, func(said *message) bool {
 		if said.method != "" {
 			b.write(said.raw)
 			return false

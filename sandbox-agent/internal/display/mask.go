@@ -186,9 +186,9 @@ func letOut(set *redact.Set, secrets []byte) int {
 }
 
 // Use has the secrets of set masked in all that comes from now on, and what is
-// on the screen or above it, with those of veiled. It reports whether anything
+// on the screen or above it, with those of partial. It reports whether anything
 // was masked there: then the log holds it, too.
-func (d *Display) Use(set *redact.Set, veiled ...*redact.Set) (found bool) {
+func (d *Display) Use(set *redact.Set, partial ...*redact.Set) (found bool) {
 	d.set = set
 	if d.raw == nil && set.Empty() {
 		return false
@@ -218,7 +218,7 @@ func (d *Display) Use(set *redact.Set, veiled ...*redact.Set) (found bool) {
 	d.raw.Tangle() // a secret may be half printed
 	d.again = d.front.holdsBack()
 	found = d.Mask(set)
-	for _, v := range veiled {
+	for _, v := range partial {
 		found = d.Mask(v) || found
 	}
 	found = d.grid.MaskAsIn(d.raw, true, leaving(set)) > 0 || found

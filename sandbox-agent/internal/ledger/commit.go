@@ -24,8 +24,8 @@ type batch struct {
 	err  error
 }
 
-// crowded returns why no more may wait. Called with mu held.
-func (l *Ledger) crowded() error {
+// full returns why no more may wait. Called with mu held.
+func (l *Ledger) full() error {
 	if l.collecting != nil && len(l.collecting.ids) >= maxBatch {
 		return protocol.Errorf(protocol.KindTooMany, "too many commands at the same time")
 	}

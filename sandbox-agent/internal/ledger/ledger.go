@@ -162,7 +162,7 @@ func (l *Ledger) Begin(id protocol.CommandID, digest [32]byte, expires time.Time
 		l.mu.Unlock()
 		return nil, ErrForgotten
 	}
-	if err := l.crowded(); err != nil {
+	if err := l.full(); err != nil {
 		l.mu.Unlock()
 		return nil, err
 	}

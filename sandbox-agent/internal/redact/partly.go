@@ -12,16 +12,16 @@ import (
 // of these. Values of which nothing else can be seen are left out, and so are
 // those that have become shorter than any secret may be: some of their
 // characters have several bytes.
-func Partly(values, masks []string) (veiled []string) {
+func Partly(values, masks []string) (partial []string) {
 	known := newPrefixes(masks)
 	var text []byte
 	for _, v := range values {
 		text = known.mask(text[:0], v)
 		if text != nil && len(text) >= MinSecretBytes {
-			veiled = append(veiled, string(text))
+			partial = append(partial, string(text))
 		}
 	}
-	return veiled
+	return partial
 }
 
 // prefixes finds values that a text begins with.

@@ -50,11 +50,11 @@ func (t *Terminal) beginAnew() {
 
 // setSecrets has the secrets of set masked in all that the terminal prints from
 // now on, and drops what it shows and holds if one of them is in it, or one of
-// veiled. The caller runs search afterwards.
-func (t *Terminal) setSecrets(set *redact.Set, veiled ...*redact.Set) {
+// partial. The caller runs search afterwards.
+func (t *Terminal) setSecrets(set *redact.Set, partial ...*redact.Set) {
 	t.view.mu.Lock()
 	defer t.view.mu.Unlock()
-	found := t.view.display.Use(set, veiled...)
+	found := t.view.display.Use(set, partial...)
 	t.arbiter.UseSecrets(set, t.shown())
 	if found || t.view.display.Due() { // also what is found by looking at the screen doesn't wait
 		t.beginAnew()

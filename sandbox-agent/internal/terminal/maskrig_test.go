@@ -158,9 +158,9 @@ func (m *maskRig) slowly(s string) {
 }
 
 // late sets secrets, as a host does.
-func (m *maskRig) late(set *redact.Set, veiled ...*redact.Set) {
-	sets := append([]*redact.Set{set}, veiled...)
-	m.setSecrets(set, veiled...)
+func (m *maskRig) late(set *redact.Set, partial ...*redact.Set) {
+	sets := append([]*redact.Set{set}, partial...)
+	m.setSecrets(set, partial...)
 	m.recordings.SetSecrets(sets...)
 	m.search(sets...)
 	m.drain()

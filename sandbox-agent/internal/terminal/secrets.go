@@ -21,11 +21,11 @@ type secrets struct {
 	set *redact.Set // guarded by Host.mu
 
 	// Guarded by changing.
-	values []string      // of set
-	former []string      // that were masked before, newest last: at most maxFormerBytes
-	veiled []*redact.Set // values as they read where others were masked, see redact.Partly
-	stop   func()        // ends the masking of recordings; nil: none began
-	free   *time.Timer   // for freeMemory; nil: there was nothing to free yet
+	values  []string      // of set
+	former  []string      // that were masked before, newest last: at most maxFormerBytes
+	partial []*redact.Set // values as they read where others were masked, see redact.Partly
+	stop    func()        // ends the masking of recordings; nil: none began
+	free    *time.Timer   // for freeMemory; nil: there was nothing to free yet
 
 	masking sync.WaitGroup // of recordings
 }
@@ -83,8 +83,8 @@ func (h *Host) catchUp(t *Terminal) {
 	h.secrets.changing.Lock()
 	defer h.secrets.changing.Unlock()
 	if set := h.knownSecrets(); set != t.view.secrets() {
-		t.setSecrets(set, h.secrets.veiled...)
-		t.search(append([]*redact.Set{set}, h.secrets.veiled...)...)
+		t.setSecrets(set, h.secrets.partial...)
+		t.search(append([]*redact.Set{set}, h.secrets.partial...)...)
 	}
 }
 

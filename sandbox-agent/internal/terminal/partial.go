@@ -36,22 +36,22 @@ func (s *secrets) change(values []string) []*redact.Set {
 		size -= len(gone[0])
 	}
 	s.former = slices.Clone(gone)
-	s.veiled = nil
+	s.partial = nil
 	present := redact.Partly(s.values, s.values)
 	if len(s.former) > 0 {
 		if all := redact.Partly(s.values, slices.Concat(s.values, s.former)); !slices.Equal(all, present) {
-			s.veiled = append(s.veiled, compileVeiled(all))
+			s.partial = append(s.partial, compilePartial(all))
 		}
 	}
 	if len(present) > 0 {
-		s.veiled = append(s.veiled, compileVeiled(present))
+		s.partial = append(s.partial, compilePartial(present))
 	}
-	return s.veiled
+	return s.partial
 }
 
-// compileVeiled compiles what redact.Partly returned, which is within all bounds.
-func compileVeiled(veiled []string) *redact.Set {
-	set, err := redact.Compile(veiled)
+// compilePartial compiles what redact.Partly returned, which is within all bounds.
+func compilePartial(partial []string) *redact.Set {
+	set, err := redact.Compile(partial)
 	if err != nil {
 		panic("terminal: parts of secrets that are no secrets: " + err.Error()) // Partly has seen to that
 	}
