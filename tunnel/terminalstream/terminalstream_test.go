@@ -34,9 +34,14 @@ type fake struct {
 	ended  chan error
 	grants []*jws.Grant
 	parts  []protocol.Message
+
+	attaching func() // called by Attach; nil: nothing happens then
 }
 
 func (f *fake) Attach(protocol.TerminalParams) (Attachment, protocol.TerminalOpened, error) {
+	if f.attaching != nil {
+		f.attaching()
+	}
 	return f, protocol.TerminalOpened{Epoch: 7}, nil
 }
 
@@ -95,6 +100,7 @@ type rig struct {
 	t      *testing.T
 	signer *jws.Signer
 	relay  *tunnel.Session
+	agent  *tunnel.Session
 	watch  chan int
 }
 
@@ -121,13 +127,12 @@ func newRig(t *testing.T) *rig {
 			return func() { r.watch <- -1 }
 		},
 	}
-	var agent *tunnel.Session
-	agent, r.relay = tunneltest.Pair(t)
+	r.agent, r.relay = tunneltest.Pair(t)
 	served := make(chan struct{})
 	go func() { // the test's end waits for it
 		defer close(served)
 		for {
-			in, err := agent.Accept(context.Background())
+			in, err := r.agent.Accept(context.Background())
 			if err != nil {
 				return
 			}
@@ -264,6 +269,22 @@ func TestWhyItEnds(t *testing.T) {
 				t.Errorf("ended with %v", why)
 			}
 		})
+	}
+}
+
+// TestLostWhileOpening: a tunnel that is lost before the relay has its answer is
+// lost all the same, and its viewers are coming back.
+func TestLostWhileOpening(t *testing.T) {
+	r := newRig(t)
+	r.attaching = func() {
+		r.relay.Close()
+		<-r.agent.Done()
+	}
+	if _, _, err := r.open(protocol.StreamTerminal, r.good(), there); err == nil {
+		t.Error("the terminal is open")
+	}
+	if why := receive(t, r.ended); why == nil || errors.Is(why, io.EOF) {
+		t.Errorf("ended with %v", why)
 	}
 }
 
