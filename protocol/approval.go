@@ -12,10 +12,13 @@ type ApprovalKind string
 const (
 	ApprovalEgress ApprovalKind = "egress" // a connection to a host and port that no rule knows
 	ApprovalBroker ApprovalKind = "broker" // sending a secret to a host for the first time
+	ApprovalTool   ApprovalKind = "tool"   // a coding agent's use of a tool in a conversation
 )
 
 // Known reports whether k is a kind of this version.
-func (k ApprovalKind) Known() bool { return k == ApprovalEgress || k == ApprovalBroker }
+func (k ApprovalKind) Known() bool {
+	return k == ApprovalEgress || k == ApprovalBroker || k == ApprovalTool
+}
 
 // An ApprovalState is the state of an approval.
 type ApprovalState string
@@ -24,6 +27,9 @@ const (
 	ApprovalPending ApprovalState = "pending" // nobody has decided, and there is time
 	ApprovalDecided ApprovalState = "decided" // the first decision counts
 	ApprovalExpired ApprovalState = "expired" // nobody decided in time: denied
+
+	// ApprovalCancelled: whoever asked doesn't need an answer any more.
+	ApprovalCancelled ApprovalState = "cancelled"
 )
 
 // A Decision answers an approval.
@@ -55,17 +61,27 @@ type Approval struct {
 	Kind      ApprovalKind  `json:"kind"`
 	SessionID SessionID     `json:"session_id"`
 	PTYID     PTYID         `json:"pty_id,omitempty"` // the first that asked
-	Host      string        `json:"host"`             // canonical
+	Host      string        `json:"host,omitempty"`   // canonical; egress and broker
 	Port      int           `json:"port,omitempty"`   // egress
 	Secret    string        `json:"secret,omitempty"` // broker: name of the secret
 	State     ApprovalState `json:"state"`
-	Decision  Decision      `json:"decision,omitempty"`
-	UserID    UserID        `json:"user_id,omitempty"`    // who decided
-	AskedAt   int64         `json:"asked_at"`             // Unix milliseconds
-	EndsAt    int64         `json:"ends_at"`              // Unix milliseconds: when it expires, was decided or did expire
-	LeftMs    int64         `json:"left_ms,omitempty"`    // pending: milliseconds until it expires, when this was sent
-	GrantID   GrantID       `json:"grant_id,omitempty"`   // under which somebody decided
-	CommandID CommandID     `json:"command_id,omitempty"` // by which it was decided
+
+	// Of a tool: the conversation, the command that began its run, the tool and
+	// what it is to do.
+	ConversationID ConversationID  `json:"conversation_id,omitempty"`
+	RunID          CommandID       `json:"run_id,omitempty"`
+	Tool           string          `json:"tool,omitempty"`
+	Input          json.RawMessage `json:"input,omitempty"`        // while it is pending, and at most MaxToolInput
+	InputSHA256    string          `json:"input_sha256,omitempty"` // of the input, hexadecimal
+	Remember       string          `json:"remember,omitempty"`     // decided: what needs no approval any more, as ToolDecide has it
+
+	Decision  Decision  `json:"decision,omitempty"`
+	UserID    UserID    `json:"user_id,omitempty"`    // who decided
+	AskedAt   int64     `json:"asked_at"`             // Unix milliseconds
+	EndsAt    int64     `json:"ends_at"`              // Unix milliseconds: when it expires, was decided or did expire; 0: it doesn't expire
+	LeftMs    int64     `json:"left_ms,omitempty"`    // pending: milliseconds until it expires, when this was sent
+	GrantID   GrantID   `json:"grant_id,omitempty"`   // under which somebody decided
+	CommandID CommandID `json:"command_id,omitempty"` // by which it was decided
 }
 
 // ApprovalParams are the params of OPEN for the approvals of a session.
@@ -77,9 +93,10 @@ type ApprovalParams struct {
 // ApprovalsOpened is the result of OPENED for the approvals of a session.
 type ApprovalsOpened struct {
 	Epoch   Epoch      `json:"epoch"`
-	Offset  uint64     `json:"offset"`        // of the next event
-	Gap     bool       `json:"gap,omitempty"` // Since can't be served: events are missing before Offset
-	Pending []Approval `json:"pending"`       // their state at Offset
+	Offset  uint64     `json:"offset"`         // of the next event
+	Gap     bool       `json:"gap,omitempty"`  // Since can't be served: events are missing before Offset
+	Pending []Approval `json:"pending"`        // their state at Offset, the oldest first
+	More    bool       `json:"more,omitempty"` // Pending lacks approvals, or inputs of tools: the list has them
 }
 
 // ApprovalEvent is one change of an approval, with its new state.
@@ -96,7 +113,7 @@ func (m ApprovalEvent) check() error {
 		return errors.New("an approval without an id")
 	}
 	switch a.State {
-	case ApprovalPending, ApprovalExpired:
+	case ApprovalPending, ApprovalExpired, ApprovalCancelled:
 	case ApprovalDecided:
 		if !a.Decision.Known() {
 			return fmt.Errorf("unknown decision %q", string(a.Decision))

@@ -8,14 +8,6 @@ import (
 	"io"
 )
 
-const (
-	frameHeaderBytes = 5         // type, length
-	dataHeaderBytes  = 8         // offset
-	inputHeaderBytes = 8 + 8 + 1 // term, sequence, length of the client
-	// offset, history, bytes left
-	keyframeHeaderBytes = 8 + 1 + 4
-)
-
 // A Frame is one unit of a tunnel stream:
 //
 //	type: 1 B | length: 4 B, big-endian | payload: length B

@@ -2,6 +2,17 @@ package protocol
 
 import "time"
 
+// Sizes of what stands before the bytes of a frame.
+const (
+	frameHeaderBytes = 5         // type, length
+	dataHeaderBytes  = 8         // offset
+	inputHeaderBytes = 8 + 8 + 1 // term, sequence, length of the client
+	// offset, history, bytes left
+	keyframeHeaderBytes = 8 + 1 + 4
+	// sequence number, bytes left, length of the origin
+	chatHeaderBytes = 8 + 4 + 1
+)
+
 // Limits of the wire. A size is in bytes unless its name says otherwise.
 const (
 	// MaxFramePayload bounds every frame on a tunnel stream. The largest is
@@ -95,6 +106,36 @@ const (
 	MaxEnvNames = 500
 	// MaxApprovals bounds the pending approvals of one sandbox.
 	MaxApprovals = 100
+	// MaxChatFrame bounds a frame from a chat socket; a larger one closes the
+	// socket with 1009.
+	MaxChatFrame = 1 << 20
+	// MaxChatContent bounds the text of one message to a coding agent.
+	MaxChatContent = 1 << 20
+	// MaxChatInline bounds the JSON of a message that travels in its command. A
+	// larger one is put into the sandbox first.
+	MaxChatInline = 24 << 10
+	// MaxChatEvent bounds one event of a conversation. Longer texts are cut.
+	MaxChatEvent = 512 << 10
+	// MaxChatPiece bounds the bytes in one CHAT.
+	MaxChatPiece = MaxStreamWrite - frameHeaderBytes - chatHeaderBytes - MaxIDBytes
+	// ChatRingBytes is how much a relay keeps of each conversation, and
+	// RelayChatRingBytes of all. Beyond it each conversation's ring shrinks.
+	ChatRingBytes      = 1 << 20
+	RelayChatRingBytes = 128 << 20
+	// ChatLogBytes is how much an agent keeps of each conversation, and
+	// ChatLogsBytes of all.
+	ChatLogBytes  = 64 << 20
+	ChatLogsBytes = 1 << 30
+	// MaxChatRuns is the default bound of the runs of one sandbox.
+	MaxChatRuns = 256
+	// MaxChatFollowed bounds the conversations that one chat.subscribe names, and
+	// those that one socket follows.
+	MaxChatFollowed = 256
+	// MaxClientMessageID bounds clientMessageId, in characters.
+	MaxClientMessageID = 128
+	// MaxToolInput bounds a tool's input in an approval; of a larger one there is
+	// the SHA-256.
+	MaxToolInput = 32 << 10
 	// MaxTraceparentBytes bounds a traceparent; a longer one is ignored.
 	MaxTraceparentBytes = 128
 )
@@ -140,6 +181,8 @@ const (
 	// BrokerTTL is the same for a secret, which nothing waits for.
 	EgressTTL = 60 * time.Second
 	BrokerTTL = 10 * time.Minute
+	// ToolTTL is how long a coding agent's tool waits for a decision (seed 002).
+	ToolTTL = 55 * time.Second
 	// HandshakeTimeout bounds the time from the first byte to WELCOME.
 	HandshakeTimeout = 5 * time.Second
 	// ConnectTimeout bounds a connection of an unregistered agent.

@@ -50,7 +50,7 @@ func Write(w io.Writer, m Message) error {
 	return err
 }
 
-// Decode returns the message in f. Byte slices of DATA and INPUT alias f's
+// Decode returns the message in f. Byte slices of binary messages alias f's
 // payload. It fails with an error that wraps [ErrMessage], or with
 // [ErrFrameUnknown].
 func Decode(f Frame) (Message, error) {

@@ -86,6 +86,26 @@ func messages() []Message {
 		}},
 		Open{Kind: StreamApproval, Grant: "a.b.c", Params: json.RawMessage(`{"session_id":"ses_1"}`)},
 		Leased{Lease: Lease{Term: 4, Holder: AgentHolder, State: LeaseHeld}},
+		ApprovalEvent{Offset: 4, Approval: Approval{
+			ID: "ap_2", Revision: 2, Kind: ApprovalTool, SessionID: "ses_1", State: ApprovalCancelled, AskedAt: 1, EndsAt: 2,
+			ConversationID: "c.1", RunID: "cmd_1", Tool: "Bash", Input: json.RawMessage(`{"command":"ls"}`),
+		}},
+		Open{Kind: StreamChat, Grant: "a.b.c", Params: json.RawMessage(`{"session_id":"ses_1","conversation_id":"c.1","after":0}`)},
+		Open{Kind: StreamChatRead, Grant: "a.b.c", Params: json.RawMessage(`{"session_id":"ses_1"}`)},
+		Open{Kind: StreamChatNews, Grant: "a.b.c", Params: json.RawMessage(`{"session_id":"ses_1"}`)},
+		Chat{Seq: 7, Left: MaxChatEvent - 2, Origin: "cmd_1", Bytes: []byte("{}")},
+		Chat{Seq: math.MaxUint64, Origin: CommandID(strings.Repeat("c", MaxIDBytes)), Bytes: make([]byte, MaxChatPiece)},
+		ChatState{
+			Run: RunRunning, CommandID: "cmd_1", UserID: "usr_a", BeganAt: 7, Provider: "claude", Unsupported: true,
+			Pending: []Pending{{
+				RequestID: "ap_2", ToolName: "Bash", Input: json.RawMessage(`{"command":"ls"}`), Context: json.RawMessage(`{"a":1}`),
+				SessionID: "c.1", ReceivedAt: "2026-01-02T03:04:05.000Z", ExpiresAt: "2026-01-02T03:05:00.000Z", Revision: 1,
+			}},
+		},
+		ChatState{Run: RunIdle},
+		ChatState{Run: RunAborting, CommandID: "cmd_1"},
+		ChatReset{Epoch: math.MaxUint64, FirstSeq: 1, LastSeq: 9},
+		ChatNews{ConversationID: "c.1", Message: json.RawMessage(`{"kind":"session_upserted"}`)},
 	}
 }
 
@@ -113,11 +133,12 @@ func TestMessagesRoundTrip(t *testing.T) {
 	}
 }
 
-// Data and Input of the largest size fit one write into a lane.
+// Data, Input and Chat of the largest size fit one write into a lane.
 func TestLargestFramesFitOneWrite(t *testing.T) {
 	for _, m := range []Message{
 		Data{Bytes: make([]byte, MaxDataBytes)},
 		Input{Client: strings.Repeat("c", MaxClientBytes), Bytes: make([]byte, MaxInputBytes)},
+		Chat{Seq: 1, Origin: CommandID(strings.Repeat("c", MaxIDBytes)), Bytes: make([]byte, MaxChatPiece)},
 	} {
 		if n := len(mustAppend(t, m)); n != MaxStreamWrite {
 			t.Errorf("%s of %d bytes, want %d", m.FrameType(), n, MaxStreamWrite)
@@ -136,6 +157,8 @@ func TestGoldenBytes(t *testing.T) {
 		{Data{7, []byte("hi")}, "20 0000000a 0000000000000007 6869"},
 		{Input{Term: 3, Seq: 258, Client: "ab", Bytes: []byte("ls\r")}, "24 00000016 0000000000000003 0000000000000102 02 6162 6c730d"},
 		{InputAck{258, "ab"}, "25 0000000a 0000000000000102 6162"},
+		{Chat{Seq: 258, Left: 3, Origin: "cmd", Bytes: []byte("{}")}, "60 00000012 0000000000000102 00000003 03 636d64 7b7d"},
+		{Chat{Seq: 1, Bytes: []byte("{}")}, "60 0000000f 0000000000000001 00000000 00 7b7d"},
 		{Resize{3, 120, 40}, "27 0000000c 0000000000000003 0078 0028"},
 		{LaneRequest{LaneControl}, "08 00000012" + hex.EncodeToString([]byte(`{"lane":"control"}`))},
 		{Refused{KindNotFound, "no"}, "04 00000023" + hex.EncodeToString([]byte(`{"kind":"not_found","message":"no"}`))},
@@ -215,6 +238,20 @@ func TestDecodeMalformed(t *testing.T) {
 		{FrameResult, `{}`},
 		{FrameResult, `{"callback":null}`},
 		{FrameResult, `{"callback":"ok"}`},
+		{FrameChat, strings.Repeat("\x01", 12)},
+		{FrameChat, "12345678\x00\x00\x00\x00\x00"},                           // no event
+		{FrameChat, "12345678\x00\x00\x00\x00\x02c"},                          // origin cut off
+		{FrameChat, "12345678\x00\x00\x00\x00\x01c"},                          // no event
+		{FrameChat, "12345678\x00\x00\x00\x00\x02c {}"},                       // origin no id
+		{FrameChat, "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00{}"}, // no number
+		{FrameChat, "12345678\x00\x08\x00\x00\x00{}"},                         // longer than an event may be
+		{FrameChat, "12345678\xff\xff\xff\xff\x00{}"},
+		{FrameChat, "12345678\x00\x00\x00\x00\x81" + strings.Repeat("c", MaxIDBytes+1) + "{}"},
+		{FrameChat, "12345678\x00\x00\x00\x00\x00" + strings.Repeat("x", MaxChatPiece+1)},
+		{FrameChatState, `{}`},
+		{FrameChatState, `{"run":"asleep"}`},
+		{FrameChatReset, `{"epoch":"1"}`},
+		{FrameChatNews, `{"conversation_id":"c"}`},
 		// Not one object of valid UTF-8, whatever the type.
 		{FrameRole, ""},
 		{FrameRole, "null"},
@@ -255,6 +292,13 @@ func TestAppendRefuses(t *testing.T) {
 		Resized{},
 		Open{Kind: StreamHTTP, Params: json.RawMessage("{")},
 		Holder{User: "a b"},
+		Chat{Seq: 1},
+		Chat{Seq: 1, Left: MaxChatEvent, Bytes: []byte("x")},
+		Chat{Seq: 1, Left: -1, Bytes: []byte("x")},
+		Chat{Bytes: []byte("x")},
+		Chat{Seq: 1, Origin: "a b", Bytes: []byte("x")},
+		ChatState{},
+		ChatNews{},
 	} {
 		dst, err := Append([]byte("kept"), m)
 		if !errors.Is(err, ErrMessage) || string(dst) != "kept" {

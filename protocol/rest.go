@@ -126,4 +126,6 @@ type OpResult struct {
 	CDP json.RawMessage `json:"cdp,omitempty"` // of cdp.send: what Chromium answered
 
 	With Share `json:"with,omitempty"` // of terminal.share: as the terminal is open now
+
+	ConversationID ConversationID `json:"conversationId,omitempty"` // of chat.* and tool.decide
 }

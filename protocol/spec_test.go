@@ -72,7 +72,11 @@ func TestSpecLimits(t *testing.T) {
 		"ControlGrace": ControlGrace, "ControlIdle": ControlIdle, "PingWatched": PingWatched, "PingIdle": PingIdle, "StreamStall": StreamStall,
 		"MaxAgentNameBytes": MaxAgentNameBytes, "MaxExecuteBytes": MaxExecuteBytes, "MaxConnectBytes": MaxConnectBytes,
 		"ConnectTimeout": ConnectTimeout, "MaxEnvNames": MaxEnvNames, "MaxApprovals": MaxApprovals, "MaxTraceparentBytes": MaxTraceparentBytes,
-		"GrantWait": GrantWait, "HeldNotice": HeldNotice, "EgressTTL": EgressTTL, "BrokerTTL": BrokerTTL,
+		"MaxChatFrame": MaxChatFrame, "MaxChatContent": MaxChatContent, "MaxChatInline": MaxChatInline,
+		"MaxChatEvent": MaxChatEvent, "MaxChatPiece": MaxChatPiece, "ChatRingBytes": ChatRingBytes, "RelayChatRingBytes": RelayChatRingBytes,
+		"ChatLogBytes": ChatLogBytes, "ChatLogsBytes": ChatLogsBytes, "MaxChatRuns": MaxChatRuns,
+		"MaxChatFollowed": MaxChatFollowed, "MaxClientMessageID": MaxClientMessageID, "MaxToolInput": MaxToolInput,
+		"GrantWait": GrantWait, "HeldNotice": HeldNotice, "EgressTTL": EgressTTL, "BrokerTTL": BrokerTTL, "ToolTTL": ToolTTL,
 		"HandshakeTimeout": HandshakeTimeout, "MaxLastMessage": MaxLastMessage,
 		"MaxMCPBody": MaxMCPBody, "MaxMCPBatch": MaxMCPBatch, "MaxMCPDepth": MaxMCPDepth, "MaxGatewayAnswer": MaxGatewayAnswer,
 	}
@@ -132,6 +136,8 @@ func TestSpecTunnelMessages(t *testing.T) {
 		{"STATUS", Status{}}, {"Problem", Problem{}}, {"AGENT", AgentReport{}},
 		{"AGENT_TURN", AgentTurn{}}, {"TOOLS", ToolsChanged{}}, {"HELD", Held{}},
 		{"ApprovalParams", ApprovalParams{}}, {"ApprovalsOpened", ApprovalsOpened{}}, {"APPROVAL", ApprovalEvent{}}, {"Approval", Approval{}},
+		{"ChatParams", ChatParams{}}, {"ChatOpened", ChatOpened{}}, {"ChatReadParams", ChatReadParams{}}, {"ChatReadOpened", ChatReadOpened{}},
+		{"ChatNewsParams", ChatNewsParams{}}, {"CHAT_STATE", ChatState{}}, {"Pending", Pending{}}, {"CHAT_RESET", ChatReset{}}, {"CHAT_NEWS", ChatNews{}},
 	} {
 		if m, ok := part.of.(Message); ok && m.FrameType().String() != part.name {
 			t.Errorf("%T is %s", m, m.FrameType())
@@ -141,6 +147,45 @@ func TestSpecTunnelMessages(t *testing.T) {
 		}
 	}
 	compare(t, columns(table(t, "In the tunnel", "message"), 3), want)
+}
+
+// TestSpecChatCodes holds the codes of refusals and their kinds against chatevent.go.
+func TestSpecChatCodes(t *testing.T) {
+	var want [][]string
+	for _, row := range quoted(t, "chatevent.go", "ChatCode") {
+		c := ChatCode(strings.Trim(row[0], "`"))
+		kind, known := kindOf[c]
+		if e := (ChatFault{c, "why"}).Error(); !known || e.Kind != kind || e.Message != string(c)+": why" {
+			t.Errorf("%s is %v", c, e)
+		}
+		want = append(want, []string{code(string(c)), code(kind.String())})
+	}
+	if len(want) != len(kindOf) {
+		t.Errorf("%d codes, %d kinds", len(want), len(kindOf))
+	}
+	compare(t, columns(table(t, "Chat streams", "code"), 2), want)
+}
+
+func TestSpecChatKinds(t *testing.T) {
+	both := append(table(t, "Chat streams", "kind"), table(t, "Chat streams", "gateway kind")...)
+	compare(t, columns(both, 1), quoted(t, "chatevent.go", "ChatKind"))
+}
+
+// TestSpecChatEvents holds the members of events against chatevent.go.
+func TestSpecChatEvents(t *testing.T) {
+	var want [][]string
+	for _, part := range []struct {
+		name string
+		of   any
+	}{
+		{"event", ChatEvent{}}, {"from", ChatFrom{}}, {"images", ChatImage{}}, {"toolResult", ChatToolOutput{}},
+		{"tokenBudget", TokenBudget{}}, {"breakdown", TokenBreakdown{}},
+	} {
+		for _, member := range members(part.of) {
+			want = append(want, append([]string{part.name}, member...))
+		}
+	}
+	compare(t, columns(table(t, "Of a conversation", "of"), 3), want)
 }
 
 func TestSpecServerMessages(t *testing.T) {
@@ -324,8 +369,10 @@ func screaming(name string) string {
 func members(v any) [][]string {
 	var out [][]string
 	typ := reflect.TypeOf(v)
-	for i := range typ.NumField() {
-		field := typ.Field(i)
+	for _, field := range reflect.VisibleFields(typ) {
+		if field.Anonymous {
+			continue
+		}
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if options == "omitempty" {
 			name += "?"
@@ -337,8 +384,8 @@ func members(v any) [][]string {
 
 func kindOfJSON(typ reflect.Type) string {
 	switch {
-	case typ.Kind() == reflect.Pointer && typ.Elem().Kind() == reflect.Int:
-		return "number"
+	case typ.Kind() == reflect.Pointer:
+		return kindOfJSON(typ.Elem())
 	case typ == reflect.TypeFor[json.RawMessage]():
 		return "raw"
 	case typ == reflect.TypeFor[[]byte]():
@@ -349,7 +396,7 @@ func kindOfJSON(typ reflect.Type) string {
 		return "array"
 	case typ.Kind() == reflect.Bool:
 		return "bool"
-	case typ.Kind() == reflect.Struct, typ.Kind() == reflect.Pointer:
+	case typ.Kind() == reflect.Struct:
 		return "object"
 	}
 	return "number"

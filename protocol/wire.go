@@ -6,15 +6,18 @@ import "fmt"
 type StreamKind string
 
 const (
-	StreamTerminal StreamKind = "terminal" // terminal frames, relay → agent
-	StreamCommand  StreamKind = "command"  // one RESULT, relay → agent
-	StreamRead     StreamKind = "read"     // DATA and RESIZED of a part of the log, relay → agent
-	StreamHTTP     StreamKind = "http"     // HTTP/1.1, relay → agent
-	StreamApproval StreamKind = "approval" // approvals of a session, relay → agent
-	StreamConnect  StreamKind = "connect"  // opaque bytes to the control plane, agent → relay
+	StreamTerminal StreamKind = "terminal"  // terminal frames, relay → agent
+	StreamCommand  StreamKind = "command"   // one RESULT, relay → agent
+	StreamRead     StreamKind = "read"      // DATA and RESIZED of a part of the log, relay → agent
+	StreamHTTP     StreamKind = "http"      // HTTP/1.1, relay → agent
+	StreamApproval StreamKind = "approval"  // approvals of a session, relay → agent
+	StreamChat     StreamKind = "chat"      // events of a conversation, relay → agent
+	StreamChatRead StreamKind = "chat_read" // CHAT of a part of a conversation's log, relay → agent
+	StreamChatNews StreamKind = "chat_news" // news of a session's conversations, relay → agent
+	StreamConnect  StreamKind = "connect"   // opaque bytes to the control plane, agent → relay
 )
 
-var streamKinds = []StreamKind{StreamTerminal, StreamCommand, StreamRead, StreamHTTP, StreamApproval, StreamConnect}
+var streamKinds = []StreamKind{StreamTerminal, StreamCommand, StreamRead, StreamHTTP, StreamApproval, StreamChat, StreamChatRead, StreamChatNews, StreamConnect}
 
 // A FrameType says what a frame's payload is. Types from 0x80 may be skipped
 // by a reader that doesn't know them; any other unknown type is an error.
@@ -78,6 +81,15 @@ const (
 	FrameApproval FrameType = 0x50 // JSON ApprovalEvent: agent → relay
 )
 
+// Frames of a conversation's streams. LEASE, LEASED, GRANT, UNGRANT, GRANTED and
+// HOLDER are used as on a terminal stream.
+const (
+	FrameChat      FrameType = 0x60 // 8 B seq, 4 B left, 1 B n, n B origin, 1…m B event: agent → relay
+	FrameChatState FrameType = 0x61 // JSON ChatState: agent → relay
+	FrameChatReset FrameType = 0x62 // JSON ChatReset: agent → relay
+	FrameChatNews  FrameType = 0x63 // JSON ChatNews: agent → relay
+)
+
 // frameTypes names every frame type; README.md's table is compared with it.
 var frameTypes = map[FrameType]string{
 	FrameChallenge: "CHALLENGE", FrameHello: "HELLO", FrameWelcome: "WELCOME",
@@ -92,6 +104,7 @@ var frameTypes = map[FrameType]string{
 	FrameWantKeyframe: "WANT_KEYFRAME", FrameKeyframe: "KEYFRAME", FramePace: "PACE", FrameRecording: "RECORDING",
 	FrameAgent: "AGENT", FrameHeld: "HELD", FrameAgentTurn: "AGENT_TURN", FrameTools: "TOOLS", FrameShared: "SHARED", FrameTerminals: "TERMINALS",
 	FrameResult: "RESULT", FrameApproval: "APPROVAL",
+	FrameChat: "CHAT", FrameChatState: "CHAT_STATE", FrameChatReset: "CHAT_RESET", FrameChatNews: "CHAT_NEWS",
 }
 
 // codecs decode the frames, by type.
@@ -134,6 +147,10 @@ var codecs = [256]codec{
 	FrameTerminals:    asJSON[TerminalsChanged]{},
 	FrameResult:       asJSON[Result]{},
 	FrameApproval:     asJSON[ApprovalEvent]{},
+	FrameChat:         asBinary(decodeChat),
+	FrameChatState:    asJSON[ChatState]{},
+	FrameChatReset:    asJSON[ChatReset]{},
+	FrameChatNews:     asJSON[ChatNews]{},
 }
 
 func (t FrameType) String() string {

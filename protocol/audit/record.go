@@ -94,7 +94,8 @@ type Lease struct {
 	Cause    string              `json:"cause,omitempty"`
 }
 
-// An Approval records a decision, or that nobody decided in time.
+// An Approval records a decision, that nobody decided in time, or that nobody
+// needs one any more.
 type Approval struct {
 	ID       string             `json:"id"`
 	Session  protocol.SessionID `json:"session,omitempty"`
@@ -103,6 +104,8 @@ type Approval struct {
 	Decision string             `json:"decision"`
 	User     protocol.UserID    `json:"user,omitempty"`
 	Grant    protocol.GrantID   `json:"grant,omitempty"`
+	Remember string             `json:"remember,omitempty"` // of a coding agent's tool: what needs no approval any more
+	Command  protocol.CommandID `json:"command,omitempty"`  // by which it was decided
 }
 
 // Lost counts changes that should be recorded here and couldn't be.
@@ -193,11 +196,12 @@ func (r Record) tidied() Record {
 		r.Lease = &l
 	case r.Approval != nil:
 		a := *r.Approval
-		tidy(&a.ID, &a.About, &a.Decision)
+		tidy(&a.ID, &a.About, &a.Decision, &a.Remember)
 		tidy(&a.Session)
 		tidy(&a.PTY)
 		tidy(&a.User)
 		tidy(&a.Grant)
+		tidy(&a.Command)
 		r.Approval = &a
 	}
 	return r

@@ -2,7 +2,6 @@
 // events of an endless sequence, each with its offset. It is for events what
 // bytelog is for a terminal's bytes.
 //
-// An offset counts events. A reader that comes back presents the position behind
 // An offset counts events. A returning reader presents the position behind its
 // last event; [Log.Since] says where it continues, and whether events are
 // missing in between. The same holds for caches of the log: a cache makes a Log

@@ -18,7 +18,7 @@ var agents = []Spec{
 }
 
 // AgentStart is the body of agent.start. Without Command it starts the agent
-// called Name: claude, codex, gemini, opencode, droid or openclaw.
+// called Name: claude, codex, gemini, opencode, droid, openclaw or cursor.
 type AgentStart struct {
 	Name    string   `json:"name,omitempty"`    // shown to viewers; at most [protocol.MaxAgentNameBytes]
 	Command string   `json:"command,omitempty"` // run by sh -c; needs the capability shell

@@ -24,4 +24,8 @@ var Whole = map[string]string{
 	"broker.decide":        `{"kind":"broker.decide","secret":"TOKEN","domain":"a.example","decision":"deny_always"}`,
 	"cdp.send":             `{"kind":"cdp.send","method":"Page.navigate","params":{"url":"about:blank"}}`,
 	"integrations.changed": `{"kind":"integrations.changed"}`,
+	"chat.create":          `{"kind":"chat.create","conversation":"c-1","provider":"claude","projectPath":"a","title":"t"}`,
+	"chat.send":            `{"kind":"chat.send","conversation":"c-1","message":{"content":"hi","images":[{"name":"a","data":"data:image/png;base64,AA==","size":1,"mimeType":"image/png"}]},"senderName":"a b","clientMessageId":"m 1","options":{"model":"m","permissionMode":"plan","cwd":"a","allowedTools":["Read"],"disallowedTools":["Bash"],"skipPermissions":true}}`,
+	"chat.abort":           `{"kind":"chat.abort","conversation":"c-1"}`,
+	"tool.decide":          `{"kind":"tool.decide","approval":"apr_1","revision":1,"decision":"allow_always","updatedInput":{"command":"ls"},"remember":"Bash(ls:*)"}`,
 }
