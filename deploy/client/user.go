@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,8 +53,9 @@ type DialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 // use Apart.
 type User struct {
 	// Static after construction.
-	opts *UserOptions
-	http *http.Client
+	opts    *UserOptions
+	http    *http.Client // for requests
+	sockets *http.Client // for chat sockets: one connection each
 
 	mu      sync.Mutex
 	grant   string    // guarded by mu
@@ -69,12 +71,15 @@ func NewUser(o UserOptions) *User {
 			MaxIdleConnsPerHost: connectionsPerHost, MaxConnsPerHost: connectionsPerHost,
 			IdleConnTimeout: time.Minute, DisableCompression: true, ForceAttemptHTTP2: true,
 		}},
+		sockets: &http.Client{Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, DialContext: o.Dial, TLSClientConfig: o.TLS, DisableKeepAlives: true,
+		}},
 	}
 }
 
 // Apart returns the same user with grants of its own and the same connections.
 // It is valid as long as u, and needs no Close.
-func (u *User) Apart() *User { return &User{opts: u.opts, http: u.http} }
+func (u *User) Apart() *User { return &User{opts: u.opts, http: u.http, sockets: u.sockets} }
 
 // Close closes idle connections.
 func (u *User) Close() { u.http.CloseIdleConnections() }
@@ -170,6 +175,9 @@ func (u *User) exchange(ctx context.Context, method, address, bearer string, bod
 		return err
 	}
 	req.Header.Set("Authorization", "Bearer "+bearer)
+	if strings.HasPrefix(req.URL.Path, "/api/") { // for pages of the relay's own
+		req.Header.Set("Origin", req.URL.Scheme+"://"+req.URL.Host)
+	}
 	if payload != nil {
 		req.Header.Set("Content-Type", contentType)
 	}
