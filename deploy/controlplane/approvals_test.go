@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,13 @@ func testApproval() protocol.Approval {
 	return protocol.Approval{
 		ID: "apr_1", Revision: 1, Kind: protocol.ApprovalEgress, SessionID: "ses_1", PTYID: "pty_1",
 		Host: "unknown.example", Port: 443, State: protocol.ApprovalPending, AskedAt: 1, EndsAt: 60_001, LeftMs: 60_000,
+	}
+}
+
+func testTool() protocol.Approval {
+	return protocol.Approval{
+		ID: "apr_t", Revision: 1, Kind: protocol.ApprovalTool, SessionID: "ses_1", ConversationID: "c-1", RunID: "cmd_1", Tool: "Bash",
+		InputSHA256: strings.Repeat("ab", 32), State: protocol.ApprovalPending, AskedAt: 1,
 	}
 }
 
@@ -99,20 +107,25 @@ func TestApprovalNotice(t *testing.T) {
 	expired := testApproval()
 	expired.ID, expired.Revision, expired.State = "apr_2", 2, protocol.ApprovalExpired
 	post(expired)
+	cancelled := testTool()
+	cancelled.Revision, cancelled.State = 2, protocol.ApprovalCancelled
+	cancelled.Input = json.RawMessage(`{"command":"canary"}`)
+	post(cancelled)
+	cancelled.Input = nil // it goes nowhere
 
 	got := make(map[string]notices.ApprovalNews)
-	for range 3 { // in any order
+	for range 4 { // in any order
 		n := <-news
 		got[n.Type] = n
 	}
 	for typ, a := range map[string]protocol.Approval{
-		"approval.asked": asked, "approval.decided": decided, "approval.expired": expired,
+		"approval.asked": asked, "approval.decided": decided, "approval.expired": expired, "approval.cancelled": cancelled,
 	} {
 		want := notices.ApprovalNews{
 			ID: changeID("sb_1", a), Type: typ, Approval: a, SandboxID: "sb_1", DashboardID: "dash_1", SessionID: "ses_1",
 			At: p.clock.Now().UnixMilli(),
 		}
-		if got[typ] != want {
+		if !reflect.DeepEqual(got[typ], want) {
 			t.Errorf("%+v, want %+v", got[typ], want)
 		}
 	}
@@ -149,6 +162,11 @@ func TestApprovalNoticeRefused(t *testing.T) {
 		change(&a)
 		return b.approvalNotice(t, a, now)
 	}
+	tool := func(change func(*protocol.Approval)) protocol.ApprovalNotice {
+		a := testTool()
+		change(&a)
+		return b.approvalNotice(t, a, now)
+	}
 	edited := func(change func(*protocol.ApprovalNotice)) protocol.ApprovalNotice {
 		n := good
 		change(&n)
@@ -176,6 +194,15 @@ func TestApprovalNoticeRefused(t *testing.T) {
 		{"no id", with(func(a *protocol.Approval) { a.ID = "a b" }), 400},
 		{"no revision", with(func(a *protocol.Approval) { a.Revision = 0 }), 400},
 		{"unknown kind", with(func(a *protocol.Approval) { a.Kind = "chat" }), 400},
+		{"a tool's that is of a connection", with(func(a *protocol.Approval) { a.Kind = protocol.ApprovalTool }), 400},
+		{"a connection's with a tool", with(func(a *protocol.Approval) { a.Tool = "Bash" }), 400},
+		{"a tool's with a host", tool(func(a *protocol.Approval) { a.Host = "a.example" }), 400},
+		{"no tool", tool(func(a *protocol.Approval) { a.Tool = "" }), 400},
+		{"no conversation", tool(func(a *protocol.Approval) { a.ConversationID = ".." }), 400},
+		{"no run", tool(func(a *protocol.Approval) { a.RunID = "a b" }), 400},
+		{"no hash", tool(func(a *protocol.Approval) { a.InputSHA256 = "abc" }), 400},
+		{"a long tool", tool(func(a *protocol.Approval) { a.Tool = strings.Repeat("x", 129) }), 400},
+		{"a tool", tool(func(*protocol.Approval) {}), 204},
 		{"unknown state", with(func(a *protocol.Approval) { a.State = "waiting" }), 400},
 		{"no decision", with(func(a *protocol.Approval) { a.State = protocol.ApprovalDecided }), 400},
 		{"a decision too many", with(func(a *protocol.Approval) { a.Decision = protocol.Deny }), 400},

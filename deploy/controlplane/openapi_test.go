@@ -408,6 +408,9 @@ func TestOpenAPIMembers(t *testing.T) {
 	for name, decoded := range map[string]reflect.Type{
 		"OpSessionCreate": reflect.TypeFor[op.SessionCreate](), "OpEnvApply": reflect.TypeFor[op.EnvApply](),
 		"OpEgressDecide": reflect.TypeFor[op.EgressDecide](), "OpEgressRevoke": reflect.TypeFor[op.EgressRevoke](),
+		"OpChatCreate": reflect.TypeFor[op.ChatCreate](), "OpChatSend": reflect.TypeFor[op.ChatSend](),
+		"OpChatAbort": reflect.TypeFor[op.ChatAbort](), "OpToolDecide": reflect.TypeFor[op.ToolDecide](),
+		"ChatOptions": reflect.TypeFor[op.ChatOptions](), "ChatMessage": reflect.TypeFor[protocol.ChatMessage](), "ChatImage": reflect.TypeFor[protocol.ChatImage](),
 		"OpBrokerDecide": reflect.TypeFor[op.BrokerDecide](), "EnvSecret": reflect.TypeFor[protocol.EnvSecret](),
 		"ApprovedDomain": reflect.TypeFor[protocol.ApprovedDomain](), "Approval": reflect.TypeFor[protocol.Approval](),
 		"ApprovalNotice": reflect.TypeFor[protocol.ApprovalNotice](), "Policy": reflect.TypeFor[policy.Policy](),

@@ -39,7 +39,7 @@ func TestOperationsRefused(t *testing.T) {
 		{"TTL twice", create + `,"ttlMs":1,"ttlMs":30000`, 400, "RequestError"},
 		{"unknown op", pty(`{"kind":"pty.dance"}`), 501, "UnsupportedError"},
 		{"op in other letters", pty(`{"kind":"PTY.close"}`), 501, "UnsupportedError"},
-		{"op of the next version", pty(`{"kind":"chat.send"}`), 501, "UnsupportedError"},
+		{"op of the next version", pty(`{"kind":"chat.edit"}`), 501, "UnsupportedError"},
 		{"no kind", pty(`{}`), 400, "RequestError"},
 		{"kind that isn't a text", pty(`{"kind":1}`), 400, "RequestError"},
 		{"two kinds", pty(`{"kind":"pty.close","kind":"pty.signal"}`), 400, "RequestError"},

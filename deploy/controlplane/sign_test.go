@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"reflect"
 	"strings"
@@ -77,6 +78,63 @@ func TestSignTwice(t *testing.T) {
 	}
 	if other := p.want(signCall(alice, "k2", createPTY), http.StatusOK, ""); reflect.DeepEqual(other, first) {
 		t.Error("another key got the same command")
+	}
+}
+
+// TestSignMessage: a message is one command for its key, with its sender's name,
+// and another message under that key is a conflict; who lacks chat, or approve
+// where questions are lifted or answered, gets none.
+func TestSignMessage(t *testing.T) {
+	p := newPlane(t)
+	keys := p.keys()
+	p.register("rl_1", relayToken, "http://127.0.0.1:1")
+	alice := p.grant(aliceToken, `{"session_id":"ses_1"}`)
+	message := func(rest string) string {
+		return `"target":{"sessionId":"ses_1"},"op":{"kind":"chat.send","conversation":"c-1"` + rest + `}`
+	}
+	hi := message(`,"message":{"content":"hi"},"clientMessageId":"m1"`)
+	first := p.want(signCall(alice, "chat-m1", hi), http.StatusOK, "")
+	cmd := verifyCommand(t, keys, first["envelope"].(map[string]any)["jws"].(string))
+	if want := `{"kind":"chat.send","conversation":"c-1","message":{"content":"hi"},"senderName":"Alice","clientMessageId":"m1"}`; string(cmd.Op) != want {
+		t.Errorf("signed %s, want %s", cmd.Op, want)
+	}
+	for range 2 {
+		if again := p.want(signCall(alice, "chat-m1", hi), http.StatusOK, ""); !reflect.DeepEqual(again, first) {
+			t.Errorf("again %v, want %v", again, first)
+		}
+	}
+	for _, other := range []string{
+		message(`,"message":{"content":"ho"},"clientMessageId":"m1"`),
+		message(`,"message":{"content":"hi","images":[{"data":"data:,"}]},"clientMessageId":"m1"`),
+		message(`,"messageSha256":"` + strings.Repeat("ab", 32) + `","clientMessageId":"m1"`),
+		message(`,"message":{"content":"hi"},"clientMessageId":"m1","options":{"model":"x"}`),
+	} {
+		p.want(signCall(alice, "chat-m1", other), http.StatusConflict, "RequestError")
+	}
+	without := p.grant(aliceToken, `{"session_id":"ses_1","capabilities":["view","approve"]}`)
+	chatting := p.grant(aliceToken, `{"session_id":"ses_1","capabilities":["view","chat"]}`)
+	decide := `"target":{"sessionId":"ses_1"},"op":{"kind":"tool.decide","approval":"apr_1","revision":1,"decision":"deny","message":"no"}`
+	for i, tt := range []struct {
+		what, grant, rest string
+		status            int
+	}{
+		{"without chat", without, hi, 403},
+		{"with chat", chatting, hi, 200},
+		{"lifting questions", chatting, message(`,"message":{"content":"hi"},"options":{"skipPermissions":true}`), 403},
+		{"in another mode", chatting, message(`,"message":{"content":"hi"},"options":{"permissionMode":"bypassPermissions"}`), 403},
+		{"with an allow-list", chatting, message(`,"message":{"content":"hi"},"options":{"allowedTools":["Bash"]}`), 403},
+		{"by who may", alice, message(`,"message":{"content":"hi"},"options":{"allowedTools":["Bash"]}`), 200},
+		{"under another's name", alice, message(`,"message":{"content":"hi"},"senderName":"Bob"`), 403},
+		{"without a message", alice, message(``), 400},
+		{"aborting", chatting, `"target":{"sessionId":"ses_1"},"op":{"kind":"chat.abort","conversation":"c-1"}`, 200},
+		{"aborting without chat", without, `"target":{"sessionId":"ses_1"},"op":{"kind":"chat.abort","conversation":"c-1"}`, 403},
+		{"creating", chatting, `"target":{"sessionId":"ses_1"},"op":{"kind":"chat.create","provider":"claude","projectPath":"/w"}`, 200},
+		{"deciding", without, decide, 200},
+		{"deciding without approve", chatting, decide, 403},
+	} {
+		if status, answer, _ := p.do(signCall(tt.grant, fmt.Sprint("k", i), tt.rest)); status != tt.status {
+			t.Errorf("%s: %d %v, want %d", tt.what, status, answer, tt.status)
+		}
 	}
 }
 

@@ -22,10 +22,11 @@ func decideApproval(c *program.Command) {
 	var kind, id, decision string
 	var revision int
 	s.flags(c, `Answer APPROVAL with DECISION: allow_once, allow_always, deny or deny_always.
-Once is what waits now; always is a rule of the session as well. --revision is
+Once is what waits now; always is a rule of the session as well. A tool has no
+deny_always. --revision is
 that of the approval as it was shown, 1 for one that waits: the sandbox takes the
 first decision, and answers a later one with how the approval stands.`)
-	c.String(&kind, "kind", string(protocol.ApprovalEgress), "egress (a connection to a host) or broker (a secret for a host)")
+	c.String(&kind, "kind", string(protocol.ApprovalEgress), "egress (a connection to a host), broker (a secret for a host) or tool (of a coding agent)")
 	c.Int(&revision, "revision", 1, "revision of the approval")
 	c.Require("session")
 	c.Arg(&id, "APPROVAL")
@@ -49,6 +50,8 @@ func decisionOp(kind protocol.ApprovalKind, id string, revision uint64, d protoc
 		return json.Marshal(op.Op{Kind: op.KindEgressDecide, Body: &op.EgressDecide{ApprovalID: id, Revision: revision, Decision: d}})
 	case protocol.ApprovalBroker:
 		return json.Marshal(op.Op{Kind: op.KindBrokerDecide, Body: &op.BrokerDecide{ApprovalID: id, Revision: revision, Decision: d}})
+	case protocol.ApprovalTool:
+		return json.Marshal(op.Op{Kind: op.KindToolDecide, Body: &op.ToolDecide{Approval: id, Revision: revision, Decision: d}})
 	}
-	return nil, fmt.Errorf("--kind %q: want egress or broker", string(kind))
+	return nil, fmt.Errorf("--kind %q: want egress, broker or tool", string(kind))
 }

@@ -28,13 +28,14 @@ type ApprovalNews struct {
 
 // approvalTypes are the types of the news by the state that it tells of.
 var approvalTypes = map[protocol.ApprovalState]string{
-	protocol.ApprovalPending: "approval.asked",
-	protocol.ApprovalDecided: "approval.decided",
-	protocol.ApprovalExpired: "approval.expired",
+	protocol.ApprovalPending:   "approval.asked",
+	protocol.ApprovalDecided:   "approval.decided",
+	protocol.ApprovalExpired:   "approval.expired",
+	protocol.ApprovalCancelled: "approval.cancelled",
 }
 
-// postApproval takes a sandbox's notice that an approval was asked for, decided
-// or has expired. The sandbox owns the approval: nothing is decided here, and
+// postApproval takes a sandbox's notice that an approval was asked for, decided,
+// cancelled or has expired. The sandbox owns the approval: nothing is decided here, and
 // nothing kept but how far the notices of each approval have come.
 func (n *Notices) postApproval(w *web.Writer, r *http.Request) error {
 	var req protocol.ApprovalNotice
@@ -101,7 +102,8 @@ func noticeID(sandbox protocol.SandboxID, a protocol.Approval) string {
 }
 
 // parseApproval reads an approval as a sandbox describes it, which may be of a
-// newer version: members that we don't know are left out.
+// newer version: members that we don't know are left out, and so is the input of
+// a tool, which is for those alone who may answer.
 func parseApproval(raw json.RawMessage) (a protocol.Approval, err error) {
 	if err := protocol.UnmarshalObject(raw, &a); err != nil {
 		return a, protocol.Errorf(protocol.KindInvalid, "approval: %v", err)
@@ -132,5 +134,36 @@ func parseApproval(raw json.RawMessage) (a protocol.Approval, err error) {
 	case a.Secret != "" && protocol.CheckEnvName(a.Secret) != nil:
 		return invalid("secret is not the name of a variable")
 	}
+	a.Input = nil
+	if a.Kind == protocol.ApprovalTool {
+		return a, checkTool(a)
+	}
+	if a.ConversationID != "" || a.RunID != "" || a.Tool != "" || a.InputSHA256 != "" || a.Remember != "" {
+		return invalid("only a tool's has a member about a tool")
+	}
 	return a, op.CheckHost("approval: host", a.Host)
+}
+
+// Bounds of what is said about tools, in bytes.
+const (
+	maxToolName = 128
+	maxRemember = 512
+)
+
+// checkTool checks what is said about a coding agent's tool.
+func checkTool(a protocol.Approval) error {
+	digest, err := hex.DecodeString(a.InputSHA256)
+	switch {
+	case !protocol.ValidConversation(a.ConversationID):
+		return protocol.Errorf(protocol.KindInvalid, "approval: conversation_id is not the id of a conversation")
+	case !web.EmptyOrID(a.RunID):
+		return protocol.Errorf(protocol.KindInvalid, "approval: run_id is not an id")
+	case a.Tool == "" || len(a.Tool) > maxToolName || len(a.Remember) > maxRemember:
+		return protocol.Errorf(protocol.KindInvalid, "approval: tool or remember has the wrong length")
+	case a.InputSHA256 != "" && (err != nil || len(digest) != sha256.Size):
+		return protocol.Errorf(protocol.KindInvalid, "approval: input_sha256 is not a SHA-256")
+	case a.Host != "" || a.Port != 0 || a.Secret != "":
+		return protocol.Errorf(protocol.KindInvalid, "approval: a tool's has no host, port or secret")
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package notices
 
 import (
 	"encoding/json"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,6 +22,8 @@ func FuzzApproval(f *testing.F) {
 	}
 	f.Add(seed)
 	f.Add([]byte(`{"id":"a","revision":2,"kind":"broker","session_id":"s","host":"h","secret":"KEY","state":"decided","decision":"deny","more":1}`))
+	f.Add([]byte(`{"id":"a","revision":1,"kind":"tool","session_id":"s","conversation_id":"c-1","run_id":"cmd_1","tool":"Bash","input":{"command":"ls"},"state":"pending"}`))
+	f.Add([]byte(`{"id":"a","revision":2,"kind":"tool","session_id":"s","conversation_id":"c-1","tool":"Bash","state":"cancelled","ends_at":1}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		a, err := parseApproval(raw)
 		if err != nil {
@@ -33,10 +36,10 @@ func FuzzApproval(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := parseApproval(data); err != nil || again != a {
+		if again, err := parseApproval(data); err != nil || !reflect.DeepEqual(again, a) {
 			t.Errorf("%s: %+v, then %+v, %v", raw, a, again, err)
 		}
-		if approvalTypes[a.State] == "" || strings.ContainsAny(a.Host, "\r\n") {
+		if approvalTypes[a.State] == "" || strings.ContainsAny(a.Host, "\r\n") || a.Input != nil || (a.Host == "") != (a.Kind == protocol.ApprovalTool) {
 			t.Errorf("%+v was taken", a)
 		}
 	})

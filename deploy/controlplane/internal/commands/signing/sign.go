@@ -128,7 +128,7 @@ func (s *Signer) Sign(ctx context.Context, o Order) (cmd store.Command, err erro
 	}
 	values, err := seal(ctx, s.Sandboxes, &o.Operation)
 	if err == nil {
-		err = s.nameCreator(ctx, &o)
+		err = s.nameUser(ctx, &o)
 	}
 	if err != nil {
 		return store.Command{}, err
@@ -166,21 +166,30 @@ func (s *Signer) Sign(ctx context.Context, o Order) (cmd store.Command, err erro
 	return cmd, err
 }
 
-// nameCreator says in pty.create what its user is called.
-func (s *Signer) nameCreator(ctx context.Context, o *Order) error {
-	if o.Kind != op.KindPTYCreate {
+// nameUser says in an operation what its user is called, where others see that:
+// the creator of a terminal, the sender of a message to a coding agent.
+func (s *Signer) nameUser(ctx context.Context, o *Order) error {
+	var create op.PTYCreate
+	var send op.ChatSend
+	var body op.Body
+	var name *string
+	switch o.Kind {
+	case op.KindPTYCreate:
+		body, name = &create, &create.CreatorName
+	case op.KindChatSend:
+		body, name = &send, &send.SenderName
+	default:
 		return nil
 	}
 	user, err := s.People.User(ctx, o.User)
 	if err != nil {
 		return err
 	}
-	var create op.PTYCreate
-	if err := json.Unmarshal(o.Op, &create); err != nil {
+	if err := json.Unmarshal(o.Op, body); err != nil {
 		return err
 	}
-	create.CreatorName = user.Name
-	o.Op, err = json.Marshal(op.Op{Kind: o.Kind, Body: &create})
+	*name = user.Name
+	o.Op, err = json.Marshal(op.Op{Kind: o.Kind, Body: body})
 	return err
 }
 
