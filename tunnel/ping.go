@@ -39,19 +39,20 @@ type pinger struct {
 	changed chan struct{} // due has changed
 
 	// Guarded by mu.
-	mu      *sync.Mutex
-	watched bool
-	lastAsk time.Time // time of the peer's last PING
-	mirror  time.Time // until when the peer's frequent PINGs are matched
-	spare   time.Time // until when the peer's PINGs replace ours, unless somebody watches
-	due     time.Time // time of the next PING
-	look    time.Time // latest time of the next tick
-	next    uint64
-	sent    map[uint64]time.Time // unanswered PINGs; few
-	rtt     time.Duration        // the last one
-	longest time.Duration        // longest round trip; shorter ones lower it slowly
-	heardAt time.Time            // when anything last came from the peer
-	packets uint64               // packets that had come by then
+	mu       *sync.Mutex
+	watched  bool
+	watchers int       // see Watch
+	lastAsk  time.Time // time of the peer's last PING
+	mirror   time.Time // until when the peer's frequent PINGs are matched
+	spare    time.Time // until when the peer's PINGs replace ours, unless somebody watches
+	due      time.Time // time of the next PING
+	look     time.Time // latest time of the next tick
+	next     uint64
+	sent     map[uint64]time.Time // unanswered PINGs; few
+	rtt      time.Duration        // the last one
+	longest  time.Duration        // longest round trip; shorter ones lower it slowly
+	heardAt  time.Time            // when anything last came from the peer
+	packets  uint64               // packets that had come by then
 }
 
 // newPinger is called at the start of the handshake.
@@ -62,14 +63,33 @@ func newPinger() pinger {
 // SetWatched says whether somebody watches a terminal of this sandbox. Then
 // PINGs are frequent, so that a dead peer is noticed soon.
 func (s *Session) SetWatched(watched bool) {
-	p := &s.pinger
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.watched == watched {
-		return
+	s.pinger.mu.Lock()
+	defer s.pinger.mu.Unlock()
+	s.pinger.watch(watched)
+}
+
+// Watch is SetWatched for several independent watchers: it counts delta more of
+// them, or fewer.
+func (s *Session) Watch(delta int) {
+	s.pinger.mu.Lock()
+	defer s.pinger.mu.Unlock()
+	s.pinger.watchers += delta
+	s.pinger.watch(s.pinger.watchers > 0)
+}
+
+// Watchers returns how many Watch has counted.
+func (s *Session) Watchers() int {
+	s.pinger.mu.Lock()
+	defer s.pinger.mu.Unlock()
+	return s.pinger.watchers
+}
+
+// watch says whether somebody watches. The caller holds mu.
+func (p *pinger) watch(watched bool) {
+	if p.watched != watched {
+		p.watched = watched
+		p.ask(time.Now())
 	}
-	p.watched = watched
-	p.ask(time.Now())
 }
 
 // Probe sends a PING now and frequent ones for a while, so that a dead peer is

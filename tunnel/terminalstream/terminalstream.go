@@ -113,6 +113,12 @@ func (s *Server) Terminal(ctx context.Context, in *tunnel.Incoming) error {
 	if err != nil {
 		return in.Refuse(err)
 	}
+	return s.Serve(ctx, in, g, a, opened)
+}
+
+// Serve answers OPEN with opened and moves frames between the stream and a, under
+// a verified grant, until either ends. It ends a, whatever happens.
+func (s *Server) Serve(ctx context.Context, in *tunnel.Incoming, g *jws.Grant, a Attachment, opened any) error {
 	if err := a.AddGrant(g, 0); err != nil {
 		a.End(nil)
 		return in.Refuse(err)

@@ -72,7 +72,7 @@ type Pool struct {
 func (as *Pool) Acquire(id protocol.PTYID) (Account, error) {
 	a := Account{UID: -1, GID: -1, Home: filepath.Join(as.Homes, string(id))}
 	if as.Own {
-		if err := as.reserve(&a); err != nil {
+		if err := as.reserve(&a, -1); err != nil {
 			return Account{}, err
 		}
 	}
@@ -102,25 +102,28 @@ func (as *Pool) Reserve() (uid, gid int, release func(), err error) {
 	if !as.Own {
 		return a.UID, a.GID, func() {}, nil
 	}
-	if err := as.reserve(&a); err != nil {
+	if err := as.reserve(&a, -1); err != nil {
 		return 0, 0, nil, err
 	}
 	return a.UID, a.GID, func() { a.lock.Close() }, nil
 }
 
-// reserve finds a uid that no other PTY has and no process uses: a killed agent
-// may have left processes.
-func (as *Pool) reserve(a *Account) error {
+// reserve finds a uid that no other PTY has and no process uses, which a killed
+// agent may have left: the uid first, if it is one of the range and free.
+func (as *Pool) reserve(a *Account, first int) error {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	if err := os.MkdirAll(Locks, 0o700); err != nil {
 		return fmt.Errorf("reserve a uid: %w", err)
 	}
 	busy := running()
-	for range Range {
-		uid := as.FirstUID + as.next
-		as.next = (as.next + 1) % Range
-		if busy[uid] {
+	for i := range Range + 1 {
+		uid := first
+		if i > 0 {
+			uid = as.FirstUID + as.next
+			as.next = (as.next + 1) % Range
+		}
+		if !as.Has(uid) || busy[uid] {
 			continue
 		}
 		lock, err := LockUID(uid)
@@ -133,6 +136,11 @@ func (as *Pool) reserve(a *Account) error {
 		}
 	}
 	return protocol.Errorf(protocol.KindTooMany, "no uid is free for another terminal")
+}
+
+// Has reports whether uid is in the range for terminals.
+func (as *Pool) Has(uid int) bool {
+	return as.Own && uid >= as.FirstUID && uid < as.FirstUID+Range
 }
 
 // running returns the uids of all running processes.

@@ -8,28 +8,22 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
-	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 )
 
-// leftoverPatience bounds the wait for the end of one uid's leftovers.
-const leftoverPatience = 2 * time.Second
-
-// killEvery is how often leftover processes are killed again.
-const killEvery = 50 * time.Millisecond
-
 // ClearLeftovers ends processes that a killed agent has left, and removes the
 // homes that it left in this one's: nobody watches, records, masks or confines
 // them any more, and the uids are to be reused. It touches only uids that an
 // agent of this machine has used and none uses now, and only homes that
-// makeHome made.
+// makeHome made. Kept homes stay, and are kept from everybody.
 func (as *Pool) ClearLeftovers(log *slog.Logger) {
 	if as.Own {
 		as.endLeftovers(log)
 		as.clearNames(log)
 	}
+	as.clearKept(log)
 	entries, err := os.ReadDir(as.Homes)
 	if err != nil {
 		log.Warn("homes of an earlier life can't be looked for", "err", err)
@@ -60,7 +54,10 @@ func (as *Pool) endLeftovers(log *slog.Logger) {
 			continue
 		}
 		err = whileUnused(uid, func() error {
-			if n := killAll(uid); n > 0 {
+			n := killAll(func(sig syscall.Signal) int {
+				return process.Signal(sig, func(s process.Stat) bool { return s.UID == uid })
+			})
+			if n > 0 {
 				log.Warn("processes of an earlier life were ended", "uid", uid, "processes", n)
 			}
 			return nil
@@ -71,11 +68,6 @@ func (as *Pool) endLeftovers(log *slog.Logger) {
 	}
 }
 
-// Has reports whether uid is in the range for terminals.
-func (as *Pool) Has(uid int) bool {
-	return as.Own && uid >= as.FirstUID && uid < as.FirstUID+Range
-}
-
 // whileUnused calls fn unless an agent uses uid, and reserves uid meanwhile.
 func whileUnused(uid int, fn func() error) error {
 	lock, err := LockUID(uid)
@@ -83,18 +75,6 @@ func whileUnused(uid int, fn func() error) error {
 		return err
 	}
 	return errors.Join(fn(), lock.Close())
-}
-
-// killAll kills the processes of uid until there are none, and returns how many
-// there were initially.
-func killAll(uid int) int {
-	match := func(s process.Stat) bool { return s.UID == uid }
-	n := process.Signal(syscall.SIGKILL, match)
-	end := time.Now().Add(leftoverPatience)
-	for left := n; left > 0 && time.Now().Before(end); left = process.Signal(syscall.SIGKILL, match) {
-		<-time.After(killEvery) // killed processes need a moment to end
-	}
-	return n
 }
 
 // clearHome removes a leftover home. If it belongs to the agent's own user,

@@ -77,13 +77,13 @@ func TestFound10GrantsOfOnePerson(t *testing.T) {
 				t.Fatalf("grant %d: %v", i, err)
 			}
 		}
-		if n := len(v.grants.of); n != protocol.MaxPersonGrants {
+		if n := v.grants.Len(); n != protocol.MaxPersonGrants {
 			t.Errorf("%d grants of one person", n)
 		}
-		if _, there := v.grants.of[lease.GrantID]; !there {
+		if v.grants.Get(lease.GrantID) == nil {
 			t.Error("the grant under which the lease is held has given way")
 		}
-		if _, there := v.grants.of[protocol.GrantID(fmt.Sprintf("gr_%d", 2*MaxGrants-1))]; !there {
+		if v.grants.Get(protocol.GrantID(fmt.Sprintf("gr_%d", 2*MaxGrants-1))) == nil {
 			t.Error("the newest grant has no place")
 		}
 		// Many people who have a few each: who has most gives way to one who has none.
@@ -98,7 +98,7 @@ func TestFound10GrantsOfOnePerson(t *testing.T) {
 		if err := v.AddGrant(grantOf(alice, "gr_owner", time.Hour, protocol.CapControl), 0); err != nil {
 			t.Errorf("the owner: %v", err)
 		}
-		if n := len(v.grants.of); n > MaxGrants {
+		if n := v.grants.Len(); n > MaxGrants {
 			t.Errorf("%d grants", n)
 		}
 	})

@@ -6,12 +6,16 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/grantlist"
 )
 
 const (
+	// MaxGrants bounds the grants of a stream; those of one person
+	// protocol.MaxPersonGrants does.
+	MaxGrants = grantlist.Max
 	// BareFor is how long a stream may be without a grant, while its relay
 	// presents another one.
-	BareFor = time.Second
+	BareFor = grantlist.BareFor
 	// checkEvery is the longest time between two looks at the clock of the wall,
 	// by which grants end and which may jump.
 	checkEvery = time.Second
@@ -43,10 +47,10 @@ func (a *Stream) AddGrant(g *jws.Grant, handle uint64) error {
 	case over(g, now):
 		return protocol.Errorf(protocol.KindExpired, "the grant has expired")
 	}
-	if len(a.grants.of) >= MaxGrants {
+	if a.grants.Len() >= MaxGrants {
 		a.sweepGrants(now)
 	}
-	if !a.grants.add(g, handle, b.control.grant) {
+	if !a.grants.Add(g, handle, b.control.grant) {
 		return protocol.Errorf(protocol.KindTooMany, "over %d grants", MaxGrants)
 	}
 	a.bareSince = time.Time{}
@@ -65,13 +69,13 @@ func (a *Stream) DropGrant(id protocol.GrantID) {
 	b := a.arbiter
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	a.grants.drop(id)
+	a.grants.Drop(id)
 	a.noteBare(time.Now())
 }
 
 // noteBare notes that a has run out of grants. The caller holds Arbiter.mu.
 func (a *Stream) noteBare(now time.Time) {
-	if a.grants.bare() && a.bareSince.IsZero() {
+	if a.grants.Bare() && a.bareSince.IsZero() {
 		a.bareSince = now
 		a.arbiter.control.grantsDue(now.Add(BareFor))
 		a.arbiter.Poke()
@@ -81,8 +85,8 @@ func (a *Stream) noteBare(now time.Time) {
 // sweepGrants drops expired grants and says when the next has to be looked at.
 // The caller holds Arbiter.mu.
 func (a *Stream) sweepGrants(now time.Time) {
-	a.grants.expire(now)
-	for _, g := range a.grants.of {
+	a.grants.Expire(now)
+	for _, g := range a.grants.All() {
 		a.arbiter.control.grantsDue(end(g.Grant))
 	}
 	a.noteBare(now)
@@ -94,7 +98,7 @@ func (a *Stream) mayHold(next protocol.LeaseNext, now time.Time) (*jws.Grant, er
 	if next.Holder == "" {
 		return nil, nil
 	}
-	g := a.grants.of[next.GrantID].Grant
+	g := a.grants.Get(next.GrantID)
 	if g == nil || !a.arbiter.o.controls(g, next.Holder, now) {
 		return nil, protocol.Errorf(protocol.KindForbidden, "the grant does not allow to control this terminal")
 	}
@@ -112,12 +116,9 @@ func (o *Options) owns(g *jws.Grant) bool {
 	return g != nil && g.Allows(o.Session, "", protocol.CapAdmin)
 }
 
-// end returns the last moment of g's life. It allows for the skew that its
-// verification allowed for: a grant that was just taken must not be dropped at
-// once.
-func end(g *jws.Grant) time.Time { return g.Expires().Add(jws.Skew) }
+func end(g *jws.Grant) time.Time { return grantlist.End(g) }
 
-func over(g *jws.Grant, now time.Time) bool { return now.After(end(g)) }
+func over(g *jws.Grant, now time.Time) bool { return grantlist.Over(g, now) }
 
 func (o *Options) void(g *jws.Grant) bool {
 	return o.Revoked != nil && o.Revoked.Grant(g)
@@ -217,16 +218,16 @@ func (b *Arbiter) DropRevoked() {
 func (a *Stream) dropRevoked() {
 	b := a.arbiter
 	dropped := false
-	for id, g := range a.grants.of {
+	for id, g := range a.grants.All() {
 		if !b.o.void(g.Grant) {
 			continue
 		}
-		a.grants.drop(id)
-		a.post(protocol.Granted{Handle: g.handle, GrantID: id, Refused: "the grant was revoked"})
+		a.grants.Drop(id)
+		a.post(protocol.Granted{Handle: g.Handle, GrantID: id, Refused: "the grant was revoked"})
 		dropped = true
 	}
 	switch {
-	case !dropped || !a.grants.bare():
+	case !dropped || !a.grants.Bare():
 	case !b.ended.IsZero(): // nobody looks at the clock for it
 		a.fail(ErrNoGrant)
 	default:

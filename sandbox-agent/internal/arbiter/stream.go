@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/pace"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/display"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/grantlist"
 )
 
 // MaxOutbox bounds the messages that wait for a stream beside the log. A relay that
@@ -42,7 +43,7 @@ type Stream struct {
 	outbox    []protocol.Message  // at most MaxOutbox
 	space     [4]protocol.Message // of an outbox that is small, as it is when typing
 	present   map[protocol.UserID]int
-	grants    grantList
+	grants    grantlist.List
 	bareSince time.Time         // when they ran out; zero: they haven't
 	muted     bool              // the last was revoked: only answers about grants are returned
 	wants     display.Wish      // the keyframe asked for and not taken yet
@@ -345,7 +346,7 @@ func (all streams) sockets(user protocol.UserID) (n int) {
 // Arbiter.mu.
 func (all streams) grantOf(o *Options, user protocol.UserID, now time.Time) (best *jws.Grant) {
 	for a := range all {
-		for _, g := range a.grants.of {
+		for _, g := range a.grants.All() {
 			if o.controls(g.Grant, user, now) && (best == nil || g.ExpiresAt > best.ExpiresAt) {
 				best = g.Grant
 			}

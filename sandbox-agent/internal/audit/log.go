@@ -177,17 +177,18 @@ func (l *Log) Lease(session protocol.SessionID, pty protocol.PTYID, lease protoc
 	}})
 }
 
-// Approval records an approval that was decided or has expired; it passes over
-// one that is pending. Like Lease it never waits.
+// Approval records an approval that was decided, cancelled or has expired; it
+// passes over one that is pending. Like Lease it never waits.
 func (l *Log) Approval(a protocol.Approval) {
 	record := audit.Approval{
 		ID: a.ID, Session: a.SessionID, PTY: a.PTYID, About: about(a),
 		Decision: string(a.Decision), User: a.UserID, Grant: a.GrantID,
+		Remember: a.Remember, Command: a.CommandID,
 	}
 	switch a.State {
 	case protocol.ApprovalPending:
 		return
-	case protocol.ApprovalExpired:
+	case protocol.ApprovalExpired, protocol.ApprovalCancelled:
 		record.Decision = string(a.State)
 	}
 	l.notice(audit.Record{Approval: &record})
@@ -195,8 +196,11 @@ func (l *Log) Approval(a protocol.Approval) {
 
 // about says what an approval is for.
 func about(a protocol.Approval) string {
-	if a.Kind == protocol.ApprovalEgress {
+	switch a.Kind {
+	case protocol.ApprovalEgress:
 		return fmt.Sprintf("%s %s", a.Kind, net.JoinHostPort(a.Host, strconv.Itoa(a.Port)))
+	case protocol.ApprovalTool:
+		return fmt.Sprintf("%s %s in conversation %s, input sha256:%s", a.Kind, a.Tool, a.ConversationID, a.InputSHA256)
 	}
 	return fmt.Sprintf("%s %s to %s", a.Kind, a.Secret, a.Host)
 }

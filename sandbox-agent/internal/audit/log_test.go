@@ -316,6 +316,15 @@ func TestApproval(t *testing.T) {
 	l.Approval(protocol.Approval{
 		ID: "apr_2", Kind: protocol.ApprovalBroker, SessionID: "ses_1", Host: "a.example", Secret: "TOKEN", State: protocol.ApprovalExpired,
 	})
+	tool := protocol.Approval{
+		ID: "apr_3", Kind: protocol.ApprovalTool, SessionID: "ses_1", ConversationID: "c-1", Tool: "Bash", InputSHA256: "ab",
+		State: protocol.ApprovalPending,
+	}
+	l.Approval(tool)
+	tool.State, tool.Decision, tool.Remember, tool.CommandID = protocol.ApprovalDecided, protocol.AllowAlways, "Bash(ls:*)", "cmd_1"
+	l.Approval(tool)
+	tool.State, tool.Decision, tool.Remember, tool.CommandID = protocol.ApprovalCancelled, "", "", ""
+	l.Approval(tool)
 	for range maxQueued - commandRoom {
 		must(t, l.Reserve(t.Context()))
 	}
@@ -331,6 +340,8 @@ func TestApproval(t *testing.T) {
 	for _, want := range []string{
 		`"approval":{"id":"apr_1","session":"ses_1","pty":"pty_1","about":"egress [2001:db8::1]:443","decision":"allow_once","user":"usr_1","grant":"gr_1"}`,
 		`"approval":{"id":"apr_2","session":"ses_1","about":"broker TOKEN to a.example","decision":"expired"}`,
+		`"approval":{"id":"apr_3","session":"ses_1","about":"tool Bash in conversation c-1, input sha256:ab","decision":"allow_always","remember":"Bash(ls:*)","command":"cmd_1"}`,
+		`"approval":{"id":"apr_3","session":"ses_1","about":"tool Bash in conversation c-1, input sha256:ab","decision":"cancelled"}`,
 		`"lost":{"leases":1,"approvals":2}`,
 	} {
 		if n := strings.Count(string(data), want); n != 1 {
@@ -339,7 +350,7 @@ func TestApproval(t *testing.T) {
 	}
 	report, err := verified(dir)
 	must(t, err)
-	if report.Records[audit.KindApproval] != 2 || report.Records[audit.KindLost] != 1 {
+	if report.Records[audit.KindApproval] != 4 || report.Records[audit.KindLost] != 1 {
 		t.Errorf("%+v", report)
 	}
 }

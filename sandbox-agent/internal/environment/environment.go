@@ -107,6 +107,7 @@ type Store struct {
 	// Guarded by mu.
 	scopes    map[scope]map[string]variable
 	terminals map[scope]*terminal
+	rounds    map[protocol.SessionID]uint64          // counts the changes of a session
 	seen      map[protocol.SessionID]map[string]bool // all values that were ever secret: they may still be printed
 }
 
@@ -122,7 +123,7 @@ var _ interface {
 func New(opts Options) *Store {
 	return &Store{
 		opts: opts, scopes: make(map[scope]map[string]variable), terminals: make(map[scope]*terminal),
-		seen: make(map[protocol.SessionID]map[string]bool),
+		rounds: make(map[protocol.SessionID]uint64), seen: make(map[protocol.SessionID]map[string]bool),
 	}
 }
 
@@ -204,6 +205,7 @@ func (s *Store) commit(at scope, after map[string]variable, values protocol.EnvV
 		}
 	}
 	s.replace(at, after)
+	s.rounds[at.session]++
 	for _, d := range values.ApprovedDomains {
 		if err := s.opts.Broker.ApproveDomain(at.session, d); err != nil {
 			return nil, err
@@ -322,6 +324,14 @@ func (s *Store) publish(session protocol.SessionID, seen map[string]bool) error 
 	return nil
 }
 
+// Changes counts the changes of a session's variables and secrets, those of its
+// terminals too.
+func (s *Store) Changes(session protocol.SessionID) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rounds[session]
+}
+
 // Secrets returns all values that output must not show, in order.
 func (s *Store) Secrets() []string {
 	s.mu.Lock()
@@ -433,6 +443,7 @@ func (s *Store) SessionEnded(session protocol.SessionID) error {
 	}
 	_, masked := s.seen[session]
 	delete(s.seen, session)
+	delete(s.rounds, session)
 	s.mu.Unlock()
 	if !masked {
 		return nil

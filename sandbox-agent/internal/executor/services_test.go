@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -22,8 +23,10 @@ import (
 	"github.com/fairlead/fairlead/protocol/envseal"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/op"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/audit"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/egress"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hostname"
 )
 
@@ -38,6 +41,24 @@ type fakeServices struct {
 func (f *fakeServices) ApplyEnv(_ context.Context, s protocol.SessionID, pty protocol.PTYID, values protocol.EnvValues, unset []string, now bool) error {
 	f.note("env", string(s), string(pty), fmt.Sprint(len(values.Set), len(values.Secrets), len(values.ApprovedDomains), unset, now))
 	return f.err
+}
+
+// chats are the operations on conversations.
+func (f *fakeServices) chats() feature.Operations {
+	return feature.Operations{
+		op.KindChatCreate: feature.Do(func(_ context.Context, c *jws.Command, body *op.ChatCreate) (protocol.OpResult, error) {
+			f.note("chat", body.Provider)
+			return feature.Done(c), f.err
+		}),
+		op.KindChatSend: feature.Do(func(_ context.Context, c *jws.Command, body *op.ChatSend) (protocol.OpResult, error) {
+			f.note("send", body.Message.Content)
+			return feature.Done(c), f.err
+		}),
+		op.KindChatAbort: feature.Do(func(_ context.Context, c *jws.Command, body *op.ChatAbort) (protocol.OpResult, error) {
+			f.note("abort", string(body.Conversation))
+			return feature.Done(c), f.err
+		}),
+	}
 }
 
 type fakeBroker struct{ *fakeServices }
@@ -63,6 +84,11 @@ func (f fakeApprovals) Decide(a protocol.Approval) (protocol.Approval, bool, err
 		a.Secret = "TOKEN"
 	}
 	return a, true, nil
+}
+
+func (f fakeApprovals) DecideTool(a protocol.Approval, with approval.Reply) (protocol.Approval, bool, error) {
+	f.note("tool", a.Remember, string(with.UpdatedInput), with.Message)
+	return f.Decide(a)
 }
 
 func (f fakeApprovals) List(protocol.SessionID) protocol.ApprovalList { return protocol.ApprovalList{} }
@@ -138,7 +164,19 @@ func TestDecisions(t *testing.T) {
 		{`{"kind":"broker.decide","approvalId":"apr_1","revision":1,"decision":"allow_once"}`,
 			"decide ses_1 apr_1 1 broker allow_once usr_1 gr_1, domain ses_1 TOKEN a.example allow_once", ""},
 		{`{"kind":"broker.decide","secret":"TOKEN","domain":"a.example","decision":"deny_always"}`, "domain ses_1 TOKEN a.example deny_always", ""},
+		{`{"kind":"tool.decide","approval":"apr_1","revision":1,"decision":"allow_once","updatedInput":{"a":1},"remember":"Bash(ls:*)"}`,
+			`tool Bash(ls:*) {"a":1} , decide ses_1 apr_1 1 tool allow_once usr_1 gr_1`, ""},
+		{`{"kind":"tool.decide","approval":"apr_1","revision":2,"decision":"deny","message":"no"}`,
+			"tool   no, decide ses_1 apr_1 2 tool deny usr_1 gr_1", ""},
+		{`{"kind":"tool.decide","approval":"apr_1","revision":1,"decision":"allow_always"}`,
+			"tool   , decide ses_1 apr_1 1 tool allow_always usr_1 gr_1", ""},
+		{`{"kind":"tool.decide","approval":"apr_none","revision":1,"decision":"deny"}`,
+			"tool   , decide ses_1 apr_none 1 tool deny usr_1 gr_1", "TargetError"},
 
+		{`{"kind":"tool.decide","approval":"apr_1","decision":"deny"}`, "", "RequestError"},
+		{`{"kind":"tool.decide","approval":"apr_1","revision":1,"decision":"deny_always"}`, "", "RequestError"},
+		{`{"kind":"tool.decide","approval":"apr_1","revision":1,"decision":"deny","remember":"Bash"}`, "", "RequestError"},
+		{`{"kind":"tool.decide","approval":"apr_1","revision":1,"decision":"allow_once","message":"why"}`, "", "RequestError"},
 		{`{"kind":"egress.decide","decision":"allow_once"}`, "", "RequestError"},
 		{`{"kind":"egress.decide","approvalId":"apr_1","decision":"allow_once"}`, "", "RequestError"},
 		{`{"kind":"egress.decide","approvalId":"a b","revision":1,"decision":"allow_once"}`, "", "RequestError"},
@@ -157,7 +195,7 @@ func TestDecisions(t *testing.T) {
 			t.Errorf("%s: called %q, %+v", tt.op, calls, c.Error)
 		}
 		var result protocol.OpResult
-		if tt.failure != "" || !strings.Contains(tt.op, "approvalId") {
+		if tt.failure != "" || !strings.Contains(tt.op, "\"approval") {
 			continue
 		}
 		must(t, json.Unmarshal(c.Result, &result))
@@ -174,7 +212,7 @@ func TestStandingDecision(t *testing.T) {
 	c, calls := b.decideAs(`{"kind":"egress.decide","approvalId":"apr_1","revision":1,"decision":"deny_always"}`)
 	var result protocol.OpResult
 	must(t, json.Unmarshal(c.Result, &result))
-	if strings.Contains(calls, "rule") || result.Applied || *result.Approval != b.services.standing {
+	if strings.Contains(calls, "rule") || result.Applied || !reflect.DeepEqual(*result.Approval, b.services.standing) {
 		t.Errorf("called %q: %s", calls, c.Result)
 	}
 }

@@ -55,7 +55,7 @@ type Runner interface{ Run(ctx context.Context) }
 // parts say whether a value brings one thing along. A feature brings at least
 // one: otherwise a method is spelled wrongly.
 var parts = []func(any) bool{
-	is[Router], is[Front], is[Followed], is[Operator], is[toolbox.Set], is[Starter], is[Furnisher], is[Ender], is[SessionEnder],
+	is[Router], is[Front], is[Followed], is[Joined], is[Operator], is[toolbox.Set], is[Starter], is[Furnisher], is[Ender], is[SessionEnder],
 	is[Reconnecter], is[Runner], is[io.Closer], is[prometheus.Collector],
 }
 
@@ -93,4 +93,6 @@ type Home struct {
 	GID   int      // of its programs; −1: the agent's own
 	Root  *os.Root // valid during the call
 	Agent string   // the known coding agent that is about to start; "": the terminal itself
+	// ToolsOnly says that nobody waits for what hooks of coding agents report.
+	ToolsOnly bool
 }

@@ -38,10 +38,15 @@ var agents = []agent{
 	{"gemini", "gemini", geminiFiles},
 	{"opencode", "opencode", openCodeFiles},
 	{"codex", "codex", func(command string) []file {
-		return []file{{name: ".codex/config.toml", format: codexFile{command}}}
+		return []file{{name: ".codex/config.toml", format: codexFile{command: command}}}
 	}},
 	{"droid", "droid", droidFiles},
 	{"openclaw", "openclaw", openClawFiles},
+	{"cursor", "cursor", func(command string) []file {
+		return []file{{name: ".cursor/mcp.json", format: jsonFile{
+			server(stdio{Command: command, Args: []string{bridgeCommand}}, "mcpServers"),
+		}}}
+	}},
 }
 
 // agentCalled returns the agent called name.

@@ -11,7 +11,15 @@ import (
 
 // A codexFile is codex' config.toml. notify takes a single program: one that a
 // person has set stays, and then there is no stop hook.
-type codexFile struct{ command string }
+type codexFile struct {
+	command string
+	silent  bool // it gets no notify
+}
+
+func (f codexFile) tools() format {
+	f.silent = true
+	return f
+}
 
 // codexServer is the table of our MCP server.
 var codexServer = []string{"mcp_servers", serverName}
@@ -111,6 +119,7 @@ func (f codexFile) wire(text []byte) (after []byte, made []string, err error) {
 		doc = doc.appendTable(f.table())
 	}
 	switch notify := v["notify"]; {
+	case f.silent:
 	case notify == nil:
 		doc = doc.prepend("notify = " + tomlStrings(f.notify()))
 	case ourNotify(notify) && !slices.Equal(stringsOf(notify), f.notify()):

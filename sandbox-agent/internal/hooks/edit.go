@@ -26,6 +26,8 @@ type format interface {
 	// unwire returns text without the entries and without the now empty containers
 	// that record lists. It returns nil if nothing is left.
 	unwire(text []byte, record fileRecord) ([]byte, error)
+	// tools returns what of it finds our tools, nil if it is about hooks alone.
+	tools() format
 }
 
 // A jsonFile holds our members and elements.
@@ -39,6 +41,14 @@ type entry struct {
 	value  any
 	mine   func(json.RawMessage) bool // reports whether this or an earlier Wire has set the value there
 	unless func(*hujson.Value) bool   // reports that the entry would do harm in the whole file; nil: never
+}
+
+func (f jsonFile) tools() format {
+	left := slices.DeleteFunc(slices.Clone(f), func(e entry) bool { return e.path[0] == "hooks" })
+	if len(left) == 0 {
+		return nil
+	}
+	return left
 }
 
 // find returns our value at e's path, its container and its index there.
@@ -190,6 +200,8 @@ func empty(v *hujson.Value) bool {
 // An ownFile is entirely ours. Its text contains ownMark.
 type ownFile string
 
+func (ownFile) tools() format { return nil }
+
 // ownMark is how Unwire recognizes such a file.
 const ownMark = "written by fairlead's sandbox-agent"
 
@@ -209,6 +221,8 @@ func (f ownFile) unwire(text []byte, _ fileRecord) ([]byte, error) {
 
 // A defaultFile is created if missing, and removed if it is unchanged since.
 type defaultFile string
+
+func (defaultFile) tools() format { return nil }
 
 func (f defaultFile) wire(text []byte) ([]byte, []string, error) {
 	if text != nil {

@@ -15,7 +15,7 @@ var _ feature.Furnisher = Feature{}
 
 // FurnishHome implements [feature.Furnisher].
 func (f Feature) FurnishHome(home feature.Home) error {
-	options := Options{Agent: home.Agent, Command: f.Command}
+	options := Options{Agent: home.Agent, Command: f.Command, ToolsOnly: home.ToolsOnly}
 	if home.UID >= 0 {
 		options.Chown = func(file *os.File) error { return file.Chown(home.UID, home.GID) }
 	}

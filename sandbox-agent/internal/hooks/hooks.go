@@ -21,8 +21,10 @@ import (
 
 // Options say what to wire.
 type Options struct {
-	Agent   string // claude, gemini, opencode, codex, droid or openclaw; "": all
+	Agent   string // claude, gemini, opencode, codex, droid, openclaw or cursor; "": all
 	Command string // the absolute path of sandbox-agent
+	// ToolsOnly leaves the hooks out: nobody waits for what they report.
+	ToolsOnly bool
 	// Chown gives a newly made file or folder to the terminal's user; nil: it
 	// stays the caller's.
 	Chown func(*os.File) error
@@ -66,10 +68,15 @@ func (c change) same() bool {
 	return (c.before == nil) == (c.after == nil) && bytes.Equal(c.before, c.after)
 }
 
-// plan returns what Wire does for a.
-func (h homeDir) plan(a agent, command string) ([]change, error) {
+// plan returns what Wire does for a, as o says.
+func (h homeDir) plan(a agent, o Options) ([]change, error) {
 	var changes []change
-	for _, f := range a.files(command) {
+	for _, f := range a.files(o.Command) {
+		if o.ToolsOnly {
+			if f.format = f.tools(); f.format == nil {
+				continue
+			}
+		}
 		c, err := h.before(f)
 		if err == nil {
 			c.after, c.made, err = f.wire(c.before)
@@ -111,7 +118,7 @@ func Wire(home *os.Root, o Options) error {
 	r := readRecord(p)
 	var errs []error
 	for _, a := range selected {
-		changes, err := p.plan(a, o.Command)
+		changes, err := p.plan(a, o)
 		if err == nil {
 			err = p.apply(&r, changes)
 		}
@@ -244,7 +251,7 @@ func Status(home *os.Root, o Options) ([]AgentStatus, error) {
 		for _, f := range a.files(o.Command) {
 			s.Files = append(s.Files, f.name)
 		}
-		changes, err := p.plan(a, o.Command)
+		changes, err := p.plan(a, o)
 		s.Err = err
 		s.Wired = err == nil && !slices.ContainsFunc(changes, func(c change) bool { return !c.same() })
 		all = append(all, s)

@@ -120,6 +120,36 @@ var homes = map[string]map[string]string{
 	},
 }
 
+// TestToolsOnly: every agent finds the tools, no file has a hook, and all of it
+// goes again.
+func TestToolsOnly(t *testing.T) {
+	for name, files := range homes {
+		home := newHome(t, files)
+		before := snapshot(t, home)
+		wire(t, home, Options{ToolsOnly: true})
+		found := 0
+		for file, text := range snapshot(t, home) {
+			if strings.Contains(text, " hook ") || strings.Contains(file, "fairlead.js") || strings.Contains(file, "hooks/fairlead") {
+				t.Errorf("%s: %s has hooks: %s", name, file, text)
+			}
+			if strings.Contains(text, bridgeCommand) && !strings.Contains(before[file], bridgeCommand) {
+				found++
+			}
+		}
+		if found != len(agents) && before[".claude.json"] == "" {
+			t.Errorf("%s: %d agents of %d have tools", name, found, len(agents))
+		}
+		if err := Unwire(home, Options{Command: command}); err != nil {
+			t.Error(err)
+		}
+		for file, text := range snapshot(t, home) {
+			if strings.Contains(text, bridgeCommand) && !strings.Contains(before[file], bridgeCommand) {
+				t.Errorf("%s: %s stays: %s", name, file, text)
+			}
+		}
+	}
+}
+
 func TestWireAndUnwire(t *testing.T) {
 	for name, files := range homes {
 		t.Run(name, func(t *testing.T) {

@@ -226,7 +226,7 @@ func FuzzTOML(f *testing.F) {
 	for _, files := range homes {
 		f.Add([]byte(files[".codex/config.toml"]))
 	}
-	f.Fuzz(func(t *testing.T, text []byte) { fuzzFormat(t, codexFile{command}, text) })
+	f.Fuzz(func(t *testing.T, text []byte) { fuzzFormat(t, codexFile{command: command}, text) })
 }
 
 func FuzzTranscript(f *testing.F) {

@@ -4,6 +4,8 @@ package launch
 
 import (
 	"cmp"
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +17,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 )
@@ -62,15 +65,16 @@ func (s Setup) Plan(p op.PTYCreate) (pty.Launch, error) {
 		return pty.Launch{}, protocol.Errorf(protocol.KindInvalid, "not a command")
 	}
 	var err error
-	l.Dir, err = s.folder(p.Dir)
+	l.Dir, err = s.Folder(p.Dir)
 	return l, err
 }
 
 func hasNUL(s string) bool { return strings.IndexByte(s, 0) >= 0 }
 
-// folder returns the path of dir, which is relative to the workspace, or an
-// absolute path in it. No symbolic link on the way may lead out.
-func (s Setup) folder(dir string) (string, error) {
+// Folder returns the path of dir, which is relative to the workspace, or an
+// absolute path in it. No symbolic link on the way may lead out. It fails with
+// KindInvalid.
+func (s Setup) Folder(dir string) (string, error) {
 	invalid := protocol.Errorf(protocol.KindInvalid, "dir is not a folder below the workspace")
 	if filepath.IsAbs(dir) {
 		rel, err := filepath.Rel(s.Workspace, dir)
@@ -108,7 +112,7 @@ func (s Setup) Environment(session protocol.SessionID, id protocol.PTYID, a acco
 		"LOGNAME=sandbox",
 		"SHELL=" + s.Shell,
 		"FAIRLEAD_SESSION_ID=" + string(session),
-		"FAIRLEAD_PTY_ID=" + string(id),
+		account.IDVariable + "=" + string(id),
 	}
 	if a.UID >= 0 && !shared(os.TempDir()) {
 		// Some programs end without a word when they can't write there.
@@ -200,4 +204,29 @@ func CredentialVariables(c protocol.MCPCredentials) []string {
 		"ORCABOT_SESSION_ID=" + string(c.SessionID), "ORCABOT_PTY_ID=" + string(c.PTYID),
 		"ORCABOT_MCP_URL=" + c.URL, "ORCABOT_MCP_SECRET=" + c.Secret,
 	}
+}
+
+// WriteCredentials puts c into a's home, where programs that drop it from their
+// environment find it.
+func WriteCredentials(c *protocol.MCPCredentials, a account.Account) error {
+	if c == nil {
+		return nil
+	}
+	content, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	return a.WritePrivate(account.CredentialsFile, append(content, '\n'))
+}
+
+// Furnish has by write into a's home what home.Agent needs to find the sandbox's
+// tools.
+func Furnish(by feature.Furnisher, home feature.Home, a account.Account) error {
+	root, err := os.OpenRoot(a.Home)
+	if err != nil {
+		return fmt.Errorf("home: %w", err)
+	}
+	defer root.Close()
+	home.GID, home.Root = a.GID, root
+	return by.FurnishHome(home)
 }

@@ -36,6 +36,21 @@ func (l *Link) follow(ctx context.Context, in *tunnel.Incoming, followed feature
 	return send(ctx, stream, events)
 }
 
+// join lets a relay use a feature by a stream that goes both ways, until no valid
+// grant remains, the relay closes the stream, or there is nothing more to tell.
+func (l *Link) join(ctx context.Context, in *tunnel.Incoming, joined feature.Joined) error {
+	server := l.terminals()
+	grant, err := server.Grant(ctx, in.Open.Grant)
+	if err != nil {
+		return in.Refuse(err)
+	}
+	stream, opened, err := joined.Join(grant, in.Open.Params)
+	if err != nil {
+		return in.Refuse(err)
+	}
+	return server.Serve(ctx, in, grant, stream, opened)
+}
+
 // send sends events until ctx, the events or the stream end, and closes the
 // stream.
 func send(ctx context.Context, stream *tunnel.Stream, events feature.Events) error {

@@ -38,6 +38,7 @@ type Link struct {
 	Log        *slog.Logger
 
 	Followed []feature.Followed // each has streams of its own kind
+	Joined   []feature.Joined   // the same
 	// Services serve further routes over HTTP. Routes is called once, before
 	// the first request, and with it Front of those that have it.
 	Services []feature.Router
@@ -104,6 +105,11 @@ func (l *Link) answer(ctx context.Context, in *tunnel.Incoming, by *answers) err
 		return by.terminals.Read(ctx, in)
 	case protocol.StreamHTTP:
 		return l.http(ctx, in, by.handler)
+	}
+	for _, j := range l.Joined {
+		if j.JoinKind() == in.Open.Kind {
+			return l.join(ctx, in, j)
+		}
 	}
 	for _, f := range l.Followed {
 		if f.StreamKind() == in.Open.Kind {

@@ -16,8 +16,20 @@ import (
 // Secrets are what is to be hidden at the moment. They are safe for concurrent
 // use; the zero value and a nil pointer hide nothing.
 type Secrets struct {
-	set atomic.Pointer[redact.Set] // nil: none
+	set       atomic.Pointer[redact.Set] // nil: none
+	listeners []Listener                 // static once secrets change
 }
+
+// A Listener keeps what must not show secrets.
+type Listener interface {
+	// SetSecrets has the secrets of set hidden, and no others. When it returns none
+	// of them is shown.
+	SetSecrets(set *redact.Set)
+}
+
+// Listen has l told of each change, before Change returns. It must be called
+// before the first one.
+func (s *Secrets) Listen(l Listener) { s.listeners = append(s.listeners, l) }
 
 // Change has these secrets hidden from now on, and no others, and returns what
 // finds them. It fails with KindTooMany or KindInvalid, and changes nothing then.
@@ -30,6 +42,9 @@ func (s *Secrets) Change(secrets []string) (*redact.Set, error) {
 		return nil, protocol.Errorf(protocol.KindInvalid, "a secret is too short to be masked, without what can't be seen of it")
 	}
 	s.set.Store(set)
+	for _, l := range s.listeners {
+		l.SetSecrets(set)
+	}
 	return set, nil
 }
 
@@ -39,6 +54,9 @@ func (s *Secrets) current() *redact.Set {
 	}
 	return s.set.Load()
 }
+
+// Set finds the secrets; it is nil where there are none.
+func (s *Secrets) Set() *redact.Set { return s.current() }
 
 // Stream returns a masker for one stream of bytes.
 func (s *Secrets) Stream() *redact.Stream { return s.current().NewStream() }

@@ -16,6 +16,16 @@ type CLI struct {
 	Install string // tells a person how to install it
 }
 
+// installForAll returns what installs c in a folder of the PATH of all terminals.
+func (c CLI) installForAll() string {
+	if npm, ok := strings.CutPrefix(c.Install, "npm install -g --prefix ~/.local "); ok {
+		return "npm install -g --prefix /usr/local " + npm
+	}
+	const home = "/opt" // open to everybody
+	return strings.Replace(c.Install, "| bash", "| HOME="+home+" bash", 1) +
+		" && ln -sf " + home + "/" + HomePrograms + "/" + c.Command + " /usr/local/bin/"
+}
+
 // CLIs are the coding agents that can be started by name alone.
 var CLIs = []CLI{
 	{"claude", "claude", "npm install -g --prefix ~/.local @anthropic-ai/claude-code"},
@@ -24,6 +34,7 @@ var CLIs = []CLI{
 	{"codex", "codex", "npm install -g --prefix ~/.local @openai/codex"},
 	{"droid", "droid", "npm install -g --prefix ~/.local droid"},
 	{"openclaw", "openclaw", "npm install -g --prefix ~/.local openclaw"},
+	{"cursor", "cursor-agent", "curl https://cursor.com/install -fsS | bash"},
 }
 
 // Find returns the coding agent called name.
@@ -77,6 +88,17 @@ func executable(path string) bool {
 // HomePrograms is the folder, relative to a user's home, of programs that the
 // user has installed. Terminals have it at the end of their PATH.
 const HomePrograms = ".local/bin"
+
+// CheckInstalledForAll is [CheckInstalled] for a home in which people don't work:
+// the error says how to install program for everybody.
+func CheckInstalledForAll(program, searchPath, home string) error {
+	err := CheckInstalled(program, searchPath, home)
+	if i := slices.IndexFunc(CLIs, func(c CLI) bool { return c.Command == program }); err != nil && i >= 0 {
+		return protocol.Errorf(protocol.KindInvalid, "%s is not installed in the sandbox; this installs it, as root: %s",
+			program, CLIs[i].installForAll())
+	}
+	return err
+}
 
 // CheckInstalled fails with KindInvalid if program can't be run with searchPath
 // as PATH by the user of home. The error says how the user can install it.

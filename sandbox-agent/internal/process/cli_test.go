@@ -46,6 +46,17 @@ func TestCheckInstalled(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
+	for missing, says := range map[string]string{
+		"codex": "as root: npm install -g --prefix /usr/local @openai/codex", "helper": "helper is not installed",
+		"cursor-agent": "as root: curl https://cursor.com/install -fsS | HOME=/opt bash && ln -sf /opt/.local/bin/cursor-agent /usr/local/bin/",
+	} {
+		if err := CheckInstalledForAll(missing, path, home); protocol.KindOf(err) != protocol.KindInvalid || !strings.HasSuffix(err.Error(), says) && missing != "helper" {
+			t.Errorf("%s: %v", missing, err)
+		}
+	}
+	if err := CheckInstalledForAll("claude", path, home); err != nil {
+		t.Error(err)
+	}
 	if _, ok := Find("sh"); ok {
 		t.Error("sh is a coding agent")
 	}

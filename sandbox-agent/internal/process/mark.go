@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,6 +37,33 @@ func NewMark(uid, gid int) Mark {
 		uid, gid = os.Getuid(), os.Getgid()
 	}
 	return Mark{entry: markName + "=" + rand.Text(), UID: uid, GID: gid}
+}
+
+// MarkOf returns the mark that programs bear which were started with entry,
+// "NAME=value", in their environment, as the user uid and the group gid; −1: this
+// process's own.
+func MarkOf(entry string, uid, gid int) Mark {
+	if uid < 0 {
+		uid, gid = os.Getuid(), os.Getgid()
+	}
+	return Mark{entry: entry, UID: uid, GID: gid}
+}
+
+// Signal sends sig to all that bears m, and returns the number of processes.
+func (m Mark) Signal(sig syscall.Signal) int {
+	var all []Stat
+	Each(func(s Stat) {
+		if s.UID == m.UID {
+			all = append(all, s)
+		}
+	})
+	n := 0
+	m.find(all, func(s Stat) {
+		if send(sig, s, func(again Stat) bool { return again.started == s.started }) {
+			n++
+		}
+	})
+	return n
 }
 
 // Environ returns a copy of env with the mark in front.

@@ -16,10 +16,6 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 )
 
-// umaskThenExec starts a program with group-writable files, because Go can't
-// set the umask of a child alone.
-const umaskThenExec = `umask 002; exec "$0" "$@"`
-
 // New returns the launcher of real programs. start starts each.
 func New(start func(*exec.Cmd) error) Launcher {
 	return func(l Launch) (Device, Child, error) { return launch(l, start) }
@@ -43,20 +39,15 @@ func launch(l Launch, start func(*exec.Cmd) error) (Device, Child, error) {
 	if err := l.Account.Own(slave); err != nil {
 		return nil, nil, errors.Join(err, dev.Close())
 	}
-	pidfd := -1
-	cmd := &exec.Cmd{
-		Path: "/bin/sh",
-		Args: append([]string{"/bin/sh", "-c", umaskThenExec}, l.Argv...),
-		Env:  l.Mark.Environ(l.Env), Dir: l.Dir,
-		Stdin: slave, Stdout: slave, Stderr: slave,
-		SysProcAttr: &syscall.SysProcAttr{
-			Setsid: true, Setctty: true, Credential: l.Account.Credential(), PidFD: &pidfd,
-		},
-	}
-	if err := start(cmd); err != nil {
+	cmd := process.Command(l.Argv)
+	cmd.Env, cmd.Dir = l.Mark.Environ(l.Env), l.Dir
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr.Setctty, cmd.SysProcAttr.Credential = true, l.Account.Credential()
+	child, err := process.StartChild(cmd, start)
+	if err != nil {
 		return nil, nil, errors.Join(err, dev.Close())
 	}
-	p := &ptyProcess{cmd: cmd, pidfd: pidfd, dev: dev, uid: l.Account.UID, group: process.NewGroup(cmd.Process.Pid, l.Mark)}
+	p := &ptyProcess{Child: child, dev: dev, uid: l.Account.UID, group: process.NewGroup(child.PID(), l.Mark)}
 	if l.Front {
 		p.uid = -1
 	}
@@ -147,50 +138,16 @@ func (m *master) foreground() (group int) {
 
 // ptyProcess is the child of a real PTY.
 type ptyProcess struct {
-	cmd   *exec.Cmd
-	pidfd int // −1 if the kernel has none
+	*process.Child
 	dev   *master
 	uid   int // −1: other programs run under it too
 	group *process.Group
 }
 
-// Wait parks in the poller until the program has ended. A wait in the kernel
-// would hold a thread for each PTY; only without a pidfd does Wait do that.
-func (p *ptyProcess) Wait() Exit {
-	err := errors.Join(awaitPidfd(p.pidfd), p.cmd.Wait())
-	if p.cmd.ProcessState == nil {
-		return Exit{Code: -1, Signal: fmt.Sprintf("lost: %v", err)}
-	}
-	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if ok && status.Signaled() {
-		return Exit{Code: -1, Signal: unix.SignalName(status.Signal())}
-	}
-	return Exit{Code: p.cmd.ProcessState.ExitCode()}
-}
-
-// awaitPidfd waits until fd's process has ended, which makes fd readable, and
-// closes fd. It fails early if fd can't be polled.
-func awaitPidfd(fd int) error {
-	if err := unix.SetNonblock(fd, true); err != nil {
-		return err // no pidfd
-	}
-	file := os.NewFile(uintptr(fd), "pidfd")
-	defer file.Close()
-	raw, err := file.SyscallConn()
-	if err != nil {
-		return err
-	}
-	return raw.Read(func(fd uintptr) bool {
-		polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(polled, 0)
-		return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
-	})
-}
-
 func (p *ptyProcess) Signal(sig syscall.Signal) int {
 	group := p.dev.foreground()
 	return process.Signal(sig, func(s process.Stat) bool {
-		return group > 1 && s.Session == p.cmd.Process.Pid && s.Group == group
+		return group > 1 && s.Session == p.PID() && s.Group == group
 	})
 }
 
@@ -211,12 +168,10 @@ func (p *ptyProcess) Freeze(on bool) error {
 	return nil
 }
 
-func (p *ptyProcess) PID() int { return p.cmd.Process.Pid }
-
 // Dir returns the working directory of the program itself, not that of its
 // foreground job.
 func (p *ptyProcess) Dir() string {
-	dir, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "cwd"))
+	dir, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(p.PID()), "cwd"))
 	if err != nil {
 		return ""
 	}

@@ -58,8 +58,5 @@ type Child interface {
 	Dir() string
 }
 
-// An Exit says how a program ended: by a code, or by a signal and with Code −1.
-type Exit struct {
-	Code   int
-	Signal string
-}
+// An Exit says how a program ended.
+type Exit = process.Exit

@@ -31,7 +31,16 @@ type Handler func(w http.ResponseWriter, r *http.Request, session protocol.Sessi
 // Get serves GET of a path below /sessions/{sid}/ under grants that carry
 // capability for the session. Nobody caches the answer.
 func Get(mux *http.ServeMux, path string, capability protocol.Capability, serve Handler) {
-	mux.HandleFunc("GET /sessions/{sid}/"+path, func(w http.ResponseWriter, r *http.Request) {
+	method(mux, http.MethodGet, path, capability, serve)
+}
+
+// Put is Get for PUT.
+func Put(mux *http.ServeMux, path string, capability protocol.Capability, serve Handler) {
+	method(mux, http.MethodPut, path, capability, serve)
+}
+
+func method(mux *http.ServeMux, name, path string, capability protocol.Capability, serve Handler) {
+	mux.HandleFunc(name+" /sessions/{sid}/"+path, func(w http.ResponseWriter, r *http.Request) {
 		session, err := Session(r, capability)
 		if err == nil {
 			w.Header().Set("Cache-Control", "no-store")

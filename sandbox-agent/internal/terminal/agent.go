@@ -22,7 +22,7 @@ func (h *Host) StartAgent(ctx context.Context, session protocol.SessionID, id pr
 		return protocol.AgentReport{}, err
 	}
 	l := t.launched
-	plan, err := h.setup().PlanAgent(s, l.Account.Home)
+	plan, err := h.Setup().PlanAgent(s, l.Account.Home)
 	if err != nil {
 		return protocol.AgentReport{}, err
 	}

@@ -38,7 +38,7 @@ func BenchmarkEcho(b *testing.B) {
 	})
 	b.Run("bare", func(b *testing.B) {
 		h := realHost(b, IsolationNone)
-		l, err := h.setup().Plan(program)
+		l, err := h.Setup().Plan(program)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -23,7 +23,7 @@ func (h *Host) prepare(session protocol.SessionID, id protocol.PTYID, a account.
 			return nil, err
 		}
 	}
-	env := h.setup().Environment(session, id, a)
+	env := h.Setup().Environment(session, id, a)
 	if start.Credentials != nil {
 		env = append(env, launch.CredentialVariables(*start.Credentials)...)
 	}

@@ -1,21 +1,20 @@
 package terminal
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/launch"
 )
 
 // furnishNew writes into the home of a new terminal what its programs need to
 // find the agent's tools. What keeps them from it is logged and returned, for
 // people to see.
 func (h *Host) furnishNew(start *feature.Start, a account.Account) (notice string) {
-	err := writeCredentials(start.Credentials, a)
+	err := launch.WriteCredentials(start.Credentials, a)
 	if err == nil {
 		err = h.furnish(start.Terminal, a, "")
 	}
@@ -24,17 +23,6 @@ func (h *Host) furnishNew(start *feature.Start, a account.Account) (notice strin
 	}
 	h.log.Warn("a terminal's coding agents are without tools", "pty", start.PTY, "error", err)
 	return fmt.Sprintf("fairlead: coding agents started here are without fairlead's tools: %v\r\n", err)
-}
-
-func writeCredentials(c *protocol.MCPCredentials, a account.Account) error {
-	if c == nil {
-		return nil
-	}
-	content, err := json.Marshal(c)
-	if err != nil {
-		return err
-	}
-	return a.WritePrivate(account.CredentialsFile, append(content, '\n'))
 }
 
 // furnishAgent is furnish for the known coding agent cli, "" for any other. An
@@ -53,12 +41,7 @@ func (h *Host) furnish(of feature.Terminal, a account.Account, agent string) err
 	if h.config.Features == nil {
 		return nil
 	}
-	root, err := os.OpenRoot(a.Home)
-	if err != nil {
-		return fmt.Errorf("home: %w", err)
-	}
-	defer root.Close()
-	return h.config.Features.FurnishHome(feature.Home{Terminal: of, GID: a.GID, Root: root, Agent: agent})
+	return launch.Furnish(h.config.Features, feature.Home{Terminal: of, Agent: agent}, a)
 }
 
 // say shows text as if the program had printed it. It is called before the

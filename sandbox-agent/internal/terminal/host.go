@@ -152,6 +152,9 @@ func prepareFolders(config Config) error {
 	return os.Chmod(config.Homes, 0o711)
 }
 
+// Accounts returns what terminals run as.
+func (h *Host) Accounts() *account.Pool { return h.accounts }
+
 // Isolation returns what config's isolation came to.
 func (h *Host) Isolation() Isolation { return h.config.Isolation }
 
@@ -163,7 +166,7 @@ func (h *Host) Create(ctx context.Context, session protocol.SessionID, id protoc
 	if !protocol.ValidID(session) || !protocol.ValidID(id) {
 		return protocol.PTYInfo{}, protocol.Errorf(protocol.KindInvalid, "not a session or terminal id")
 	}
-	l, err := h.setup().Plan(p)
+	l, err := h.Setup().Plan(p)
 	if err != nil {
 		return protocol.PTYInfo{}, err
 	}
@@ -199,8 +202,8 @@ func (h *Host) list(session protocol.SessionID, id protocol.PTYID, p op.PTYCreat
 	return t, nil
 }
 
-// setup returns what all terminals have in common when they are started.
-func (h *Host) setup() launch.Setup {
+// Setup returns what all terminals have in common when they are started.
+func (h *Host) Setup() launch.Setup {
 	return launch.Setup{Workspace: h.config.Workspace, Shell: h.config.Shell, SearchPath: h.config.SearchPath}
 }
 
