@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -67,30 +68,40 @@ func TestRestart(t *testing.T) {
 	r := newRig(t)
 	decided, _ := r.decide(r.ask("a.example").ID(), protocol.AllowAlways)
 	pending := r.ask("b.example")
+	tool := r.askTool(ToolRequest{Forever: true})
 	before := r.List(session)
 	r.told = nil
 	r.restart()
+	if o, err := tool.Outcome(t.Context()); o.Approval.State != protocol.ApprovalPending || protocol.KindOf(err) != protocol.KindUnavailable {
+		t.Errorf("the tool that waited got %+v, %v", o, err)
+	}
 	if d, err := pending.Wait(t.Context()); d != protocol.Deny || protocol.KindOf(err) != protocol.KindUnavailable {
 		t.Errorf("the one that waited got %s, %v", d, err)
 	}
 	after := r.List(session)
-	if after.Epoch != before.Epoch || before.Offset != 3 || after.Offset != 4 || r.tale() != "b.example=expired/2" {
+	if after.Epoch != before.Epoch || before.Offset != 4 || after.Offset != 6 || r.tale() != "b.example=expired/2 Bash=cancelled/2" {
 		t.Errorf("%+v, told %s", after, r.tale())
 	}
-	if a, applied := r.decide(decided.ID, protocol.Deny); applied || a != decided {
+	if a, applied := r.decide(decided.ID, protocol.Deny); applied || !reflect.DeepEqual(a, decided) {
 		t.Errorf("the decided one is %+v", a)
 	}
 	if a, applied := r.decide(pending.ID(), protocol.AllowOnce); applied || a.State != protocol.ApprovalExpired {
 		t.Errorf("the pending one is %+v", a)
 	}
-	sub, opened, err := r.Subscribe(session, &protocol.Position{Epoch: before.Epoch, Offset: 3})
+	sub, opened, err := r.Subscribe(session, &protocol.Position{Epoch: before.Epoch, Offset: 4})
 	must(t, err)
 	defer sub.Close()
-	if opened.Gap || opened.Offset != 3 || len(opened.Pending) != 1 || opened.Pending[0].LeftMs != 0 {
+	if opened.Gap || opened.Offset != 4 || len(opened.Pending) != 2 || opened.Pending[0].LeftMs != 0 || opened.Pending[1].LeftMs != 0 {
 		t.Errorf("%+v", opened)
 	}
-	if e, err := sub.Next(t.Context()); err != nil || e.Offset != 3 || e.Approval.State != protocol.ApprovalExpired {
+	if e, err := sub.Next(t.Context()); err != nil || e.Offset != 4 || e.Approval.State != protocol.ApprovalExpired {
 		t.Errorf("%+v, %v", e, err)
+	}
+	if e, err := sub.Next(t.Context()); err != nil || e.Offset != 5 || e.Approval.State != protocol.ApprovalCancelled {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if a, applied, err := r.DecideTool(toolAnswer(tool.ID(), protocol.AllowOnce), Reply{}); err != nil || applied || a.State != protocol.ApprovalCancelled {
+		t.Errorf("the tool is %+v, %v", a, err)
 	}
 	if info, err := os.Stat(filepath.Join(r.dir, "ses_1.jsonl")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
@@ -100,6 +111,7 @@ func TestRestart(t *testing.T) {
 // TestForget: an ended session leaves nothing, and one of its name is another.
 func TestForget(t *testing.T) {
 	r := newRig(t)
+	tool := r.askTool(ToolRequest{})
 	p, other := r.ask("a.example"), Request{Session: "ses_2", Kind: protocol.ApprovalEgress, Host: "a.example", Port: 1}
 	_, err := r.Ask(other)
 	must(t, err)
@@ -112,10 +124,15 @@ func TestForget(t *testing.T) {
 	if d, err := p.Wait(t.Context()); d != protocol.Deny || protocol.KindOf(err) != protocol.KindExpired {
 		t.Errorf("waited for %s, %v", d, err)
 	}
+	if o, err := tool.Outcome(t.Context()); o.Approval.State != protocol.ApprovalCancelled || protocol.KindOf(err) != protocol.KindEnded {
+		t.Errorf("the tool that waited got %+v, %v", o, err)
+	}
 	if e, err := sub.Next(t.Context()); err != ErrEnded {
 		t.Errorf("%+v, %v", e, err)
 	}
 	_, _, err = r.Decide(answer(p.ID(), protocol.AllowOnce))
+	wantKind(t, err, protocol.KindNotFound)
+	_, _, err = r.DecideTool(toolAnswer(tool.ID(), protocol.AllowOnce), Reply{})
 	wantKind(t, err, protocol.KindNotFound)
 	r.ask("a.example")
 	if after := r.List(session); after.Epoch == before.Epoch || after.Offset != 1 {

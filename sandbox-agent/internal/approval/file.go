@@ -77,7 +77,7 @@ func (s *sessionLog) ParseEvent(text []byte) (uint64, protocol.Approval, error) 
 // stored reports whether a is an approval that this log can contain.
 func (s *sessionLog) stored(a protocol.Approval) bool {
 	known := a.State == protocol.ApprovalPending && a.Revision == 1 || a.State == protocol.ApprovalExpired ||
-		a.State == protocol.ApprovalDecided && a.Decision.Known()
+		a.State == protocol.ApprovalCancelled || a.State == protocol.ApprovalDecided && a.Decision.Known()
 	return known && protocol.ValidID(a.ID) && a.SessionID == s.session && a.Kind.Known() && a.Revision > 0
 }
 

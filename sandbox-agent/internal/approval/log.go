@@ -33,13 +33,14 @@ const (
 type Options struct {
 	Dir    string // made if missing, 0700
 	Logger *slog.Logger
-	// Listeners are called for each approval that was asked, decided or has
-	// expired, in order, after it was stored and before it takes effect. During
-	// Open they get those that expired with the last process.
+	// Listeners are called for each approval that was asked, decided, cancelled or
+	// has expired, in order, after it was stored and before it takes effect. During
+	// Open they get those that ended with the last process.
 	Listeners []Listener
 }
 
-// A Listener gets approvals. It must not block, nor call the Log.
+// A Listener gets approvals as they are stored, without the inputs of tools. It
+// must not block, nor call the Log.
 type Listener interface{ Approval(protocol.Approval) }
 
 var _ interface {
@@ -73,10 +74,11 @@ type Log struct {
 type Stats struct {
 	Asked     uint64 // opened questions
 	Coalesced uint64 // requests that joined an open question
-	Refused   uint64 // over protocol.MaxApprovals were open
+	Refused   uint64 // too many were open
 	Unstored  uint64 // refused or undecided because the disk failed
 	Decided   uint64
 	Expired   uint64
+	Cancelled uint64
 	Late      uint64 // decisions after the end
 	Lagging   uint64 // subscribers ended for being too slow
 	Pending   int    // open questions
@@ -103,7 +105,7 @@ func (r *Request) check() error {
 	switch {
 	case !protocol.ValidID(r.Session), r.PTY != "" && !protocol.ValidID(r.PTY):
 		return protocol.Errorf(protocol.KindInvalid, "an approval belongs to a session")
-	case !r.Kind.Known():
+	case r.Kind != protocol.ApprovalEgress && r.Kind != protocol.ApprovalBroker:
 		return protocol.Errorf(protocol.KindInvalid, "unknown kind of approval")
 	case r.Host == "" || len(r.Host) > maxHostBytes || strings.ContainsFunc(r.Host, func(c rune) bool { return c <= ' ' || c > '~' }):
 		return protocol.Errorf(protocol.KindInvalid, "not a canonical host")
@@ -118,7 +120,7 @@ func (r *Request) check() error {
 }
 
 // Open reads the logs in o.Dir. Approvals that were pending when the last
-// process ended have expired. It puts a damaged file aside, and its session
+// process ended have expired, or are cancelled if they were about tools. It puts a damaged file aside, and its session
 // begins anew: a sandbox that doesn't start would be worse. It fails if there
 // is no directory.
 func Open(o Options) (*Log, error) {
@@ -173,13 +175,23 @@ func (l *Log) load(folder journal.Folder, session protocol.SessionID) {
 	})
 	var over []protocol.Approval
 	for _, a := range s.pendingAt(s.events.Position().Offset) {
-		over = append(over, expired(a, time.Now().UnixMilli()))
+		over = append(over, without(a, time.Now().UnixMilli()))
 	}
 	l.storeAnyway(s, over)
 	for _, a := range over {
 		l.state.over[a.ID] = a
-		l.stats.Expired++
+		l.count(a)
 		l.tell(a)
+	}
+}
+
+// count counts an approval that has ended without an answer. It is called with
+// mu held.
+func (l *Log) count(a protocol.Approval) {
+	if a.State == protocol.ApprovalCancelled {
+		l.stats.Cancelled++
+	} else {
+		l.stats.Expired++
 	}
 }
 
@@ -208,49 +220,38 @@ func (l *Log) Ask(r Request) (*Pending, error) {
 		return nil, protocol.Errorf(protocol.KindTooMany, "too many approvals are pending")
 	}
 	a := protocol.Approval{
-		ID: "apr_" + strings.ToLower(rand.Text()), Revision: 1, Kind: r.Kind, SessionID: r.Session, PTYID: r.PTY,
+		ID: newID(), Revision: 1, Kind: r.Kind, SessionID: r.Session, PTYID: r.PTY,
 		Host: r.Host, Port: r.Port, Secret: r.Secret, State: protocol.ApprovalPending,
 		AskedAt: now.UnixMilli(), EndsAt: now.Add(r.TTL).UnixMilli(),
 	}
-	s := l.session(r.Session)
-	if err := l.store(s, a); err != nil {
-		l.stats.Unstored++
-		l.drop(s)
+	if err := l.storeAsked(a); err != nil {
 		return nil, err
 	}
-	q := l.state.add(about, a, now.Add(r.TTL))
+	return l.asked(l.state.add(about, a, now.Add(r.TTL)), now), nil
+}
+
+func newID() string { return "apr_" + strings.ToLower(rand.Text()) }
+
+// storeAsked stores a question. It is called with mu held.
+func (l *Log) storeAsked(a protocol.Approval) error {
+	s := l.session(a.SessionID)
+	err := l.store(s, a)
+	if err != nil {
+		l.stats.Unstored++
+		l.drop(s)
+	}
+	return err
+}
+
+// asked tells of a question that is stored. It is called with mu held.
+func (l *Log) asked(q *question, now time.Time) *Pending {
 	l.stats.Asked++
-	l.tell(l.shown(a, now))
+	l.tell(l.timed(q.approval, now))
 	l.schedule()
-	return &Pending{q}, nil
+	return &Pending{q}
 }
 
 var errClosed = protocol.Errorf(protocol.KindUnavailable, "the sandbox is shutting down")
-
-// A Pending waits for an answer.
-type Pending struct{ question *question }
-
-// ID returns the approval's id.
-func (p *Pending) ID() string { return p.question.approval.ID }
-
-// Wait returns the answer. AllowOnce and Deny are for those who wait when
-// somebody decides: later callers ask anew. A question stays open even if
-// nobody waits any more. With every error the answer is Deny: KindExpired if
-// nobody decided in time, KindUnavailable if the Log was closed, or the cause
-// of ctx's end.
-func (p *Pending) Wait(ctx context.Context) (protocol.Decision, error) {
-	select {
-	case <-p.question.settled:
-		return p.question.outcome, p.question.err
-	default:
-	}
-	select {
-	case <-p.question.settled:
-		return p.question.outcome, p.question.err
-	case <-ctx.Done():
-		return protocol.Deny, context.Cause(ctx)
-	}
-}
 
 // Await is Ask and Wait. With every error the decision is Deny.
 func (l *Log) Await(ctx context.Context, r Request) (protocol.Decision, error) {
@@ -270,6 +271,12 @@ func (l *Log) Await(ctx context.Context, r Request) (protocol.Decision, error) {
 // KindNoSpace or KindUnavailable if the answer can't be stored: then the
 // approval stays pending.
 func (l *Log) Decide(answer protocol.Approval) (as protocol.Approval, applied bool, err error) {
+	return l.DecideTool(answer, Reply{})
+}
+
+// DecideTool is Decide for an approval that may be about a tool. It uses answer's
+// Remember, too; with reaches whoever has asked, and is stored nowhere.
+func (l *Log) DecideTool(answer protocol.Approval, with Reply) (as protocol.Approval, applied bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -291,7 +298,7 @@ func (l *Log) Decide(answer protocol.Approval) (as protocol.Approval, applied bo
 	}
 	l.stats.Decided++
 	l.tell(next)
-	l.state.settle(next)
+	l.state.settle(next, with)
 	l.schedule()
 	return next, true, nil
 }
@@ -300,11 +307,11 @@ func (l *Log) Decide(answer protocol.Approval) (as protocol.Approval, applied bo
 func (l *Log) expire(now time.Time) {
 	due := l.state.due(now)
 	for len(due) > 0 {
-		session := due[0].subject.session
+		session := due[0].approval.SessionID
 		var over []protocol.Approval
 		rest := due[:0]
 		for _, q := range due {
-			if q.subject.session == session {
+			if q.approval.SessionID == session {
 				over = append(over, expired(q.approval, now.UnixMilli()))
 			} else {
 				rest = append(rest, q)
@@ -321,9 +328,9 @@ func (l *Log) expire(now time.Time) {
 func (l *Log) end(s *sessionLog, over []protocol.Approval) {
 	l.storeAnyway(s, over)
 	for _, a := range over {
-		l.stats.Expired++
+		l.count(a)
 		l.tell(a)
-		l.state.settle(a)
+		l.state.settle(a, Reply{})
 	}
 }
 
@@ -400,8 +407,8 @@ func (l *Log) tell(a protocol.Approval) {
 	}
 }
 
-// SessionEnded implements [feature.SessionEnder]: what is pending expires, and the
-// session's log goes.
+// SessionEnded implements [feature.SessionEnder]: what is pending expires, or is
+// cancelled if it is about a tool, and the session's log goes.
 func (l *Log) SessionEnded(session protocol.SessionID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -411,7 +418,7 @@ func (l *Log) SessionEnded(session protocol.SessionID) error {
 	}
 	var over []protocol.Approval
 	for _, q := range l.state.of(session) {
-		over = append(over, expired(q.approval, time.Now().UnixMilli()))
+		over = append(over, without(q.approval, time.Now().UnixMilli()))
 	}
 	l.end(s, over)
 	l.schedule()
@@ -439,7 +446,7 @@ func (l *Log) Stats() Stats {
 }
 
 // Close ends all waits, with Deny, and all subscriptions. What is pending is
-// found expired by the next Open.
+// found expired or cancelled by the next Open.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

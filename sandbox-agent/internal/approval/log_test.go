@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -109,7 +110,7 @@ func (r *rig) tale() string {
 	defer r.mu.Unlock()
 	var words []string
 	for _, a := range r.told {
-		words = append(words, fmt.Sprintf("%s=%s%s/%d", a.Host, a.State, a.Decision, a.Revision))
+		words = append(words, fmt.Sprintf("%s=%s%s/%d", a.Host+a.Tool, a.State, a.Decision, a.Revision))
 	}
 	return strings.Join(words, " ")
 }
@@ -153,7 +154,7 @@ func TestDecide(t *testing.T) {
 		}
 		late := answer(p.ID(), protocol.Deny)
 		late.UserID, late.Revision = bob, 2
-		if again, applied, err := r.Decide(late); applied || err != nil || again != a {
+		if again, applied, err := r.Decide(late); applied || err != nil || !reflect.DeepEqual(again, a) {
 			t.Errorf("a later one made %+v, %v, %v", again, applied, err)
 		}
 		if tale := r.tale(); tale != "a.example=pending/1 a.example=decided"+string(d)+"/2" {

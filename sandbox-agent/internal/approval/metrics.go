@@ -25,7 +25,7 @@ func (m Metrics) Collect(out chan<- prometheus.Metric) {
 	}
 	for event, n := range map[string]uint64{
 		"asked": now.Asked, "coalesced": now.Coalesced, "refused": now.Refused, "unstored": now.Unstored,
-		"decided": now.Decided, "expired": now.Expired, "late": now.Late, "lagging": now.Lagging,
+		"decided": now.Decided, "expired": now.Expired, "cancelled": now.Cancelled, "late": now.Late, "lagging": now.Lagging,
 	} {
 		instrument.Count(out, eventsTotal, n, event)
 	}

@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -34,10 +35,10 @@ func TestStateModel(t *testing.T) {
 		}
 		expire := func() {
 			for _, q := range s.due(now) {
-				s.settle(expired(q.approval, now.UnixMilli()))
+				s.settle(expired(q.approval, now.UnixMilli()), Reply{})
 			}
 			for id, a := range standing {
-				if a.State == protocol.ApprovalPending && !now.Before(ends[id]) {
+				if end := ends[id]; a.State == protocol.ApprovalPending && !end.IsZero() && !now.Before(end) {
 					standing[id] = expired(a, now.UnixMilli())
 				}
 			}
@@ -54,6 +55,31 @@ func TestStateModel(t *testing.T) {
 				ends[a.ID] = now.Add(time.Duration(rapid.IntRange(1, 60).Draw(t, "ttl")) * time.Second)
 				standing[a.ID], questions[a.ID], ids = a, s.add(about, a, ends[a.ID]), append(ids, a.ID)
 			},
+			"ask for a tool": func(t *rapid.T) {
+				c := protocol.ConversationID(rapid.SampledFrom([]string{"c1", "c2"}).Draw(t, "conversation"))
+				if s.fullOfTools(c) {
+					t.Skip("full")
+				}
+				a := protocol.Approval{
+					ID: fmt.Sprint(len(ids)), Revision: 1, Kind: protocol.ApprovalTool, SessionID: session, ConversationID: c, State: protocol.ApprovalPending,
+				}
+				if rapid.Bool().Draw(t, "limited") { // else it waits without limit
+					ends[a.ID] = now.Add(time.Duration(rapid.IntRange(1, 60).Draw(t, "ttl")) * time.Second)
+				}
+				standing[a.ID], questions[a.ID], ids = a, s.addTool(a, nil, ends[a.ID]), append(ids, a.ID)
+			},
+			"cancel": func(t *rapid.T) {
+				if len(ids) == 0 {
+					t.Skip("nothing was asked")
+				}
+				expire()
+				a := standing[rapid.SampledFrom(ids).Draw(t, "id")]
+				if a.State != protocol.ApprovalPending || a.Kind != protocol.ApprovalTool {
+					t.Skip("nothing to cancel")
+				}
+				standing[a.ID] = cancelled(a, now.UnixMilli())
+				s.settle(standing[a.ID], Reply{})
+			},
 			"answer": func(t *rapid.T) {
 				if len(ids) == 0 {
 					t.Skip("nothing was asked")
@@ -62,10 +88,18 @@ func TestStateModel(t *testing.T) {
 				by := answer(rapid.SampledFrom(ids).Draw(t, "id"), rapid.SampledFrom([]protocol.Decision{protocol.AllowOnce, protocol.Deny}).Draw(t, "decision"))
 				by.Revision = uint64(rapid.IntRange(1, 3).Draw(t, "revision"))
 				was := standing[by.ID]
+				if by.Kind = was.Kind; rapid.IntRange(0, 9).Draw(t, "another kind") == 0 {
+					by.Kind = map[protocol.ApprovalKind]protocol.ApprovalKind{protocol.ApprovalTool: protocol.ApprovalEgress, protocol.ApprovalEgress: protocol.ApprovalTool}[was.Kind]
+				}
+				with := Reply{Message: fmt.Sprint("about ", by.ID)}
 				got, applied, err := s.answer(by, now.UnixMilli())
 				switch {
+				case by.Kind != was.Kind:
+					if protocol.KindOf(err) != protocol.KindNotFound || err == nil {
+						t.Fatalf("another kind: %v", err)
+					}
 				case was.State != protocol.ApprovalPending:
-					if err != nil || applied || got != was {
+					if err != nil || applied || !reflect.DeepEqual(got, was) {
 						t.Fatalf("late: %+v, %v, %v; it stood at %+v", got, applied, err, was)
 					}
 				case by.Revision != was.Revision:
@@ -75,7 +109,7 @@ func TestStateModel(t *testing.T) {
 				case err != nil || !applied || got.Decision != by.Decision || got.Revision != 2:
 					t.Fatalf("in time: %+v, %v, %v", got, applied, err)
 				case rapid.Bool().Draw(t, "stored"): // else the disk has failed, and nothing happened
-					s.settle(got)
+					s.settle(got, with)
 					standing[by.ID] = got
 				}
 			},
@@ -84,8 +118,14 @@ func TestStateModel(t *testing.T) {
 				expire()
 			},
 			"": func(t *rapid.T) {
-				if len(s.open) != pending() || len(s.same) != len(s.open) {
-					t.Fatalf("%d questions, %d subjects; want %d", len(s.open), len(s.same), pending())
+				tools := 0
+				for _, q := range s.open {
+					if q.approval.Kind == protocol.ApprovalTool {
+						tools++
+					}
+				}
+				if len(s.open) != pending() || len(s.same) != len(s.open)-tools {
+					t.Fatalf("%d questions, %d about tools, %d subjects; want %d", len(s.open), tools, len(s.same), pending())
 				}
 				var next time.Time
 				for id, a := range standing {
@@ -98,11 +138,13 @@ func TestStateModel(t *testing.T) {
 					if settled == (a.State == protocol.ApprovalPending) {
 						t.Fatalf("%+v, settled %v", a, settled)
 					}
-					if settled && questions[id].outcome.Allows() != a.Decision.Allows() {
-						t.Fatalf("%+v came out as %s", a, questions[id].outcome)
+					q := questions[id]
+					if settled && (!reflect.DeepEqual(q.outcome.Approval, a) || (q.err == nil) != (a.State == protocol.ApprovalDecided) ||
+						(q.outcome.Message == "about "+id) != (q.err == nil)) {
+						t.Fatalf("%+v came out as %+v, %v", a, q.outcome, q.err)
 					}
-					if !settled && (next.IsZero() || ends[id].Before(next)) {
-						next = ends[id]
+					if end := ends[id]; !settled && !end.IsZero() && (next.IsZero() || end.Before(next)) {
+						next = end
 					}
 				}
 				if !s.deadline().Equal(next) {
@@ -120,7 +162,7 @@ func TestLogModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		type step struct{ what, host, arg int }
 		steps := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
-			return step{rapid.IntRange(0, 9).Draw(t, "what"), rapid.IntRange(0, 3).Draw(t, "host"), rapid.IntRange(0, 40).Draw(t, "arg")}
+			return step{rapid.IntRange(0, 12).Draw(t, "what"), rapid.IntRange(0, 3).Draw(t, "host"), rapid.IntRange(0, 40).Draw(t, "arg")}
 		}), 1, 60).Draw(rt, "steps")
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
@@ -141,6 +183,9 @@ func TestLogModel(t *testing.T) {
 						t.Fatalf("offset %d, want %d", e.Offset, offset)
 					}
 					e.Approval.LeftMs = 0
+					if waits := e.Approval.State == protocol.ApprovalPending; waits && e.Approval.Kind == protocol.ApprovalTool && e.Approval.InputSHA256 != "" && e.Approval.Input == nil {
+						t.Fatalf("a question without its input: %+v", e.Approval)
+					}
 					known[e.Approval.ID] = e.Approval
 				}
 				at = &protocol.Position{Epoch: list.Epoch, Offset: list.Offset}
@@ -156,11 +201,19 @@ func TestLogModel(t *testing.T) {
 			at = &protocol.Position{Epoch: r.List(session).Epoch}
 			for _, s := range steps {
 				switch {
+				case s.what == 10 && s.arg < 20:
+					ids = append(ids, r.askTool(ToolRequest{Forever: s.host == 0, Input: json.RawMessage(fmt.Sprintf(`{"n":%d}`, s.arg))}).ID())
+				case s.what == 10:
+					ids = append(ids, r.askTool(ToolRequest{TTL: time.Duration(s.arg) * time.Second}).ID())
+				case s.what == 11 && len(ids) > 0:
+					r.Cancel(ids[s.arg%len(ids)])
+				case s.what == 12 && len(ids) > 0:
+					r.DecideTool(toolAnswer(ids[s.arg%len(ids)], protocol.AllowAlways), Reply{Message: "never stored"})
 				case s.what < 4:
 					ids = append(ids, r.ask(fmt.Sprintf("h%d.example", s.host)).ID())
 				case s.what < 7 && len(ids) > 0:
-					r.decide(ids[s.arg%len(ids)], protocol.AllowOnce)
-				case s.what < 9:
+					r.Decide(answer(ids[s.arg%len(ids)], protocol.AllowOnce)) // if it is about a connection
+				case s.what < 9 && s.what > 6:
 					time.Sleep(time.Duration(s.arg) * time.Second)
 				case len(ids) > 0: // before the first event there is no log to go on with
 					r.restart()
@@ -199,7 +252,7 @@ func TestRace(t *testing.T) {
 		all.Wait()
 		winners := 0
 		for i := range deciders {
-			if stands[i] != stands[0] {
+			if !reflect.DeepEqual(stands[i], stands[0]) {
 				t.Fatalf("%+v and %+v", stands[i], stands[0])
 			}
 			if was[i] {

@@ -21,6 +21,9 @@ type Decider interface {
 	// Decision, UserID, GrantID and CommandID. It returns the approval's present
 	// state, and whether this answer decided it.
 	Decide(answer protocol.Approval) (as protocol.Approval, applied bool, err error)
+	// DecideTool is Decide for a tool's approval. It uses answer's Remember, too;
+	// with is for whoever has asked.
+	DecideTool(answer protocol.Approval, with Reply) (as protocol.Approval, applied bool, err error)
 }
 
 // EgressRules say which hosts sessions may reach.
@@ -58,6 +61,7 @@ func (d Decisions) Operations() feature.Operations {
 			return feature.Done(c), d.Egress.Revoke(c.Target.SessionID, body.Pattern)
 		}),
 		op.KindBrokerDecide: feature.Do(d.broker),
+		op.KindToolDecide:   feature.Do(d.tool),
 	}
 }
 
@@ -127,6 +131,20 @@ func (d Decisions) broker(_ context.Context, c *jws.Command, body *op.BrokerDeci
 	return d.decide(c, answer, func(a protocol.Approval) error {
 		return d.Broker.Decide(session, a.Secret, a.Host, a.Decision)
 	})
+}
+
+// tool answers a coding agent's question. Whoever has asked it does what the
+// answer says, and remembers what is to be remembered.
+func (d Decisions) tool(_ context.Context, c *jws.Command, body *op.ToolDecide) (protocol.OpResult, error) {
+	answer := answerOf(c, protocol.ApprovalTool, body.Approval, body.Revision, body.Decision)
+	answer.Remember = body.Remember
+	a, applied, err := d.Approvals.DecideTool(answer, Reply{UpdatedInput: body.UpdatedInput, Message: body.Message})
+	if err != nil {
+		return protocol.OpResult{}, err
+	}
+	result := feature.Done(c)
+	result.Approval, result.Applied, result.ConversationID = &a, applied, a.ConversationID
+	return result, nil
 }
 
 // answerOf returns a decision in the form of the approvals.

@@ -2,6 +2,7 @@ package approval
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -18,15 +19,32 @@ type subject struct {
 	secret  string
 }
 
+// A Reply is what an answer says to the coding agent beside its decision. It is
+// never stored: it may hold secrets.
+type Reply struct {
+	UpdatedInput json.RawMessage // what the tool gets instead; nil: what was asked
+	Message      string          // of a denial
+}
+
+// An Outcome is what became of a question.
+type Outcome struct {
+	// Approval is the question in its last state: decided, with the Decision,
+	// Remember and by whom; expired; or cancelled. It is pending if the Log was
+	// closed.
+	Approval protocol.Approval
+	Reply
+}
+
 // A question is a pending approval with those who wait for it.
 type question struct {
-	subject  subject
-	approval protocol.Approval // as it was asked
-	deadline time.Time         // by the monotonic clock
+	subject  subject           // zero for a tool: no two questions are the same
+	approval protocol.Approval // as it was asked and stored
+	input    json.RawMessage   // what a tool is to do; nil: unknown, or too large to be shown
+	deadline time.Time         // by the monotonic clock; zero: it waits without limit
 	order    uint64            // rises with every question
 	settled  chan struct{}     // closed when outcome and err are valid
-	outcome  protocol.Decision // Deny beside an err
-	err      error
+	outcome  Outcome
+	err      error // why there is no answer
 }
 
 // A state holds a sandbox's questions and answers. It has no clock and no disk:
@@ -47,9 +65,10 @@ func newState() *state {
 // connections.
 const maxBroker = protocol.MaxApprovals / 2
 
-// full reports whether there is no room for a question of kind.
+// full reports whether there is no room for a question of kind, which is not
+// about a tool.
 func (s *state) full(kind protocol.ApprovalKind) bool {
-	if len(s.open) >= protocol.MaxApprovals {
+	if len(s.same) >= protocol.MaxApprovals {
 		return true
 	}
 	if kind != protocol.ApprovalBroker {
@@ -66,16 +85,30 @@ func (s *state) full(kind protocol.ApprovalKind) bool {
 
 // add opens a question; there must be none with its subject.
 func (s *state) add(about subject, a protocol.Approval, deadline time.Time) *question {
+	q := s.opened(a, deadline)
+	q.subject, s.same[about] = about, q
+	return q
+}
+
+// addTool opens a question about a tool. A zero deadline is none.
+func (s *state) addTool(a protocol.Approval, input json.RawMessage, deadline time.Time) *question {
+	q := s.opened(a, deadline)
+	q.input = input
+	return q
+}
+
+func (s *state) opened(a protocol.Approval, deadline time.Time) *question {
 	s.asked++
-	q := &question{subject: about, approval: a, deadline: deadline, order: s.asked, settled: make(chan struct{})}
-	s.open[a.ID], s.same[about] = q, q
+	q := &question{approval: a, deadline: deadline, order: s.asked, settled: make(chan struct{})}
+	s.open[a.ID] = q
 	return q
 }
 
 // answer returns the approval in the state that answer leads to, and whether
 // answer decides it. What is due must be settled before. It fails with
-// KindNotFound for an unknown approval, KindInvalid for another kind and for an
-// unknown decision, and KindConflict if it is pending under another revision.
+// KindNotFound for an unknown approval, and for a tool's where another is meant
+// or the other way round; KindInvalid for another kind else, and for an unknown
+// decision; and KindConflict if it is pending under another revision.
 func (s *state) answer(answer protocol.Approval, wall int64) (protocol.Approval, bool, error) {
 	a, over := s.over[answer.ID]
 	if q := s.open[answer.ID]; q != nil {
@@ -84,7 +117,7 @@ func (s *state) answer(answer protocol.Approval, wall int64) (protocol.Approval,
 		return protocol.Approval{}, false, errUnknown
 	}
 	switch {
-	case a.SessionID != answer.SessionID:
+	case a.SessionID != answer.SessionID, (a.Kind == protocol.ApprovalTool) != (answer.Kind == protocol.ApprovalTool):
 		return protocol.Approval{}, false, errUnknown
 	case a.Kind != answer.Kind:
 		return protocol.Approval{}, false, protocol.Errorf(protocol.KindInvalid, "the approval is of kind %s", string(a.Kind))
@@ -97,7 +130,7 @@ func (s *state) answer(answer protocol.Approval, wall int64) (protocol.Approval,
 	}
 	a.Revision++
 	a.State, a.Decision, a.EndsAt = protocol.ApprovalDecided, answer.Decision, wall
-	a.UserID, a.GrantID, a.CommandID = answer.UserID, answer.GrantID, answer.CommandID
+	a.UserID, a.GrantID, a.CommandID, a.Remember = answer.UserID, answer.GrantID, answer.CommandID, answer.Remember
 	return a, true, nil
 }
 
@@ -110,14 +143,30 @@ func expired(a protocol.Approval, wall int64) protocol.Approval {
 	return a
 }
 
+// cancelled returns a in its cancelled state.
+func cancelled(a protocol.Approval, wall int64) protocol.Approval {
+	a.Revision++
+	a.State, a.EndsAt = protocol.ApprovalCancelled, wall
+	return a
+}
+
+// without returns a as it is after the end of its session or of the process:
+// nobody asks for a tool any more, and any other question has expired.
+func without(a protocol.Approval, wall int64) protocol.Approval {
+	if a.Kind == protocol.ApprovalTool {
+		return cancelled(a, wall)
+	}
+	return expired(a, wall)
+}
+
 // due returns the questions past their deadlines, oldest first.
 func (s *state) due(now time.Time) []*question {
-	return s.choose(func(q *question) bool { return !now.Before(q.deadline) })
+	return s.choose(func(q *question) bool { return !q.deadline.IsZero() && !now.Before(q.deadline) })
 }
 
 // of returns the open questions of a session, the oldest first.
 func (s *state) of(session protocol.SessionID) []*question {
-	return s.choose(func(q *question) bool { return q.subject.session == session })
+	return s.choose(func(q *question) bool { return q.approval.SessionID == session })
 }
 
 func (s *state) choose(which func(*question) bool) []*question {
@@ -135,25 +184,30 @@ func (s *state) choose(which func(*question) bool) []*question {
 func (s *state) deadline() time.Time {
 	var next time.Time
 	for _, q := range s.open {
-		if next.IsZero() || q.deadline.Before(next) {
+		if next.IsZero() || !q.deadline.IsZero() && q.deadline.Before(next) {
 			next = q.deadline
 		}
 	}
 	return next
 }
 
-// settle closes a question with its outcome, once that is stored.
-func (s *state) settle(outcome protocol.Approval) {
+// settle closes a question with its outcome, once that is stored. with is what
+// an answer says beyond that.
+func (s *state) settle(outcome protocol.Approval, with Reply) {
 	q := s.open[outcome.ID]
 	delete(s.open, outcome.ID)
-	delete(s.same, q.subject)
-	s.over[outcome.ID] = outcome
-	if outcome.State == protocol.ApprovalDecided {
-		q.outcome = outcome.Decision
-		close(q.settled)
-		return
+	if s.same[q.subject] == q {
+		delete(s.same, q.subject)
 	}
-	q.fail(errExpired)
+	s.over[outcome.ID] = outcome
+	q.outcome = Outcome{Approval: outcome, Reply: with}
+	switch outcome.State {
+	case protocol.ApprovalExpired:
+		q.err = errExpired
+	case protocol.ApprovalCancelled:
+		q.err = errCancelled
+	}
+	close(q.settled)
 }
 
 // forget drops the outcomes among events, which the log has dropped.
@@ -165,10 +219,13 @@ func (s *state) forget(events []protocol.Approval) {
 	}
 }
 
-var errExpired = protocol.Errorf(protocol.KindExpired, "nobody has decided in time")
+var (
+	errExpired   = protocol.Errorf(protocol.KindExpired, "nobody has decided in time")
+	errCancelled = protocol.Errorf(protocol.KindEnded, "nobody needs an answer any more")
+)
 
 // fail releases those who wait for an unanswered question.
 func (q *question) fail(err error) {
-	q.outcome, q.err = protocol.Deny, err
+	q.outcome, q.err = Outcome{Approval: q.approval}, err
 	close(q.settled)
 }

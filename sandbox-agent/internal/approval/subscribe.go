@@ -42,13 +42,46 @@ func (l *Log) List(session protocol.SessionID) protocol.ApprovalList {
 	return list
 }
 
-// shown returns a with the remaining time, if it is pending. The caller holds
-// mu.
-func (l *Log) shown(a protocol.Approval, now time.Time) protocol.Approval {
-	if q := l.state.open[a.ID]; q != nil && a.State == protocol.ApprovalPending {
+// timed returns a with the remaining time, if it is pending and has a deadline.
+// The caller holds mu.
+func (l *Log) timed(a protocol.Approval, now time.Time) protocol.Approval {
+	if q := l.state.open[a.ID]; q != nil && a.State == protocol.ApprovalPending && !q.deadline.IsZero() {
 		a.LeftMs = max(1, q.deadline.Sub(now).Milliseconds())
 	}
 	return a
+}
+
+// shown returns a as people see it: if it is pending, with the remaining time
+// and what a tool is to do, which the log on disk doesn't have. The caller holds
+// mu.
+func (l *Log) shown(a protocol.Approval, now time.Time) protocol.Approval {
+	if q := l.state.open[a.ID]; q != nil && a.State == protocol.ApprovalPending {
+		a.Input = q.input
+	}
+	return l.timed(a, now)
+}
+
+// Bounds of what OPENED lists, in bytes of JSON. It is one frame.
+const (
+	maxOpenedInputs  = 48 << 10
+	maxOpenedPending = 96 << 10
+)
+
+// fit puts pending approvals into opened, the oldest first: inputs and
+// approvals as long as there is room for them.
+func fit(opened *protocol.ApprovalsOpened, pending []protocol.Approval) {
+	inputs, all := 0, 0
+	for _, a := range pending {
+		if inputs += len(a.Input); inputs > maxOpenedInputs && a.Input != nil {
+			inputs -= len(a.Input)
+			a.Input, opened.More = nil, true
+		}
+		if all += len(line(a)); all > maxOpenedPending {
+			opened.More = true
+			return
+		}
+		opened.Pending = append(opened.Pending, a)
+	}
 }
 
 // Errors that end a subscription.
@@ -84,9 +117,11 @@ func (l *Log) Subscribe(session protocol.SessionID, since *protocol.Position) (*
 	s := l.session(session)
 	events, at, gap := s.events.Subscribe(since)
 	opened := protocol.ApprovalsOpened{Epoch: at.Epoch, Offset: at.Offset, Gap: gap, Pending: []protocol.Approval{}}
-	for _, a := range s.pendingAt(at.Offset) {
-		opened.Pending = append(opened.Pending, l.shown(a, now))
+	pending := s.pendingAt(at.Offset)
+	for i, a := range pending {
+		pending[i] = l.shown(a, now)
 	}
+	fit(&opened, pending)
 	return &Subscription{l, s, events}, opened, nil
 }
 
