@@ -1,0 +1,377 @@
+package chat
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
+)
+
+// TestSubscribe: whoever begins to follow while events pour gets each one behind
+// its mark once, in order. The program is a few events ahead of the first who
+// follows, so that each mark is close to the head and is passed by new events.
+// It is about weakness 26 in deploy/e2e/README.md.
+func TestSubscribe(t *testing.T) {
+	const ahead = 6
+	rounds := 2_000
+	switch {
+	case os.Getenv("LONG") != "":
+		rounds = 100_000
+	case testing.Short():
+		rounds = 200
+	}
+	r := newRig(t)
+	r.make()
+	p := r.begins("go")
+	may := make(chan struct{}, ahead)
+	var pouring sync.WaitGroup
+	pouring.Go(func() {
+		i := 0
+		for range may {
+			p.print(fmt.Sprintf("text %d", i))
+			i++
+		}
+	})
+	first := r.view(bob, protocol.ChatParams{})
+	first.event(protocol.ChatText)
+	for range ahead {
+		may <- struct{}{}
+	}
+	crossed := 0 // rounds whose events were partly stored before, and partly after
+	for i := range rounds {
+		mark := first.event(protocol.ChatText).Seq
+		may <- struct{}{}
+		params := protocol.ChatParams{}
+		if i%2 == 0 {
+			params.After, params.Epoch = &mark, first.opened.Epoch
+		} else {
+			mark = 0
+		}
+		v := r.view(alice, params)
+		from := max(mark+1, v.opened.FirstSeq) // the log may have dropped the run's first events
+		if v.opened.From != from || v.opened.Gap != (from > mark+1) || v.opened.LastSeq < mark {
+			t.Fatalf("round %d: from %d behind %d: %+v", i, v.opened.From, mark, v.opened)
+		}
+		if v.opened.LastSeq < from+ahead-1 {
+			crossed++
+		}
+		for want := from; want < from+ahead; want++ {
+			if got := v.event(protocol.ChatText).Seq; got != want {
+				t.Fatalf("round %d: event %d, want %d", i, got, want)
+			}
+		}
+		v.stream.End(nil)
+	}
+	close(may)
+	pouring.Wait()
+	t.Logf("%d rounds, %d of them across the head", rounds, crossed)
+	if crossed == 0 {
+		t.Error("no round was a race")
+	}
+}
+
+// TestMarks: what a stream begins with, by its mark.
+// It is about weakness 2 in deploy/e2e/README.md.
+func TestMarks(t *testing.T) {
+	r := newRig(t)
+	r.make()
+	p := r.begins("one")
+	p.print("text a", "done 0")
+	v := r.view(bob, protocol.ChatParams{After: new(uint64(0))})
+	for _, kind := range []protocol.ChatKind{protocol.ChatText, protocol.ChatText, protocol.ChatComplete} {
+		v.event(kind)
+	}
+	epoch := v.opened.Epoch
+	for name, c := range map[string]struct {
+		params protocol.ChatParams
+		from   uint64
+		gap    bool
+	}{
+		"none":          {protocol.ChatParams{}, 4, false},
+		"behind":        {protocol.ChatParams{After: new(uint64(2)), Epoch: epoch}, 3, false},
+		"at the head":   {protocol.ChatParams{After: new(uint64(3)), Epoch: epoch}, 4, false},
+		"beyond":        {protocol.ChatParams{After: new(uint64(4)), Epoch: epoch}, 4, true},
+		"far beyond":    {protocol.ChatParams{After: new(^uint64(0)), Epoch: epoch}, 4, true},
+		"another epoch": {protocol.ChatParams{After: new(uint64(1)), Epoch: epoch + 1}, 4, true},
+	} {
+		if v := r.view(bob, c.params); v.opened.From != c.from || v.opened.Gap != c.gap || v.opened.LastSeq != 3 || v.opened.FirstSeq != 1 {
+			t.Errorf("%s: %+v", name, v.opened)
+		}
+	}
+}
+
+// TestMarkOfAnEarlierRun: numbers go on from run to run, so that a mark of one run
+// is followed by all of the next.
+// It is about weakness 1 in deploy/e2e/README.md.
+func TestMarkOfAnEarlierRun(t *testing.T) {
+	r := newRig(t)
+	r.make()
+	first := r.view(bob, protocol.ChatParams{})
+	p := r.begins("one")
+	p.print("text a", "text b", "text c", "done 0")
+	for range 4 {
+		first.event(protocol.ChatText)
+	}
+	first.completes(0, false)
+	mark := first.last
+	check(t, r.sends(alice, "two"))
+	p.hear(t, "send two")
+	p.print("text d")
+	v := r.view(bob, protocol.ChatParams{After: &mark, Epoch: first.opened.Epoch})
+	if v.opened.Gap || v.opened.From != mark+1 || v.opened.State.BeganAt != mark+1 {
+		t.Errorf("%+v behind %d", v.opened, mark)
+	}
+	for i, text := range []string{"two", "d"} {
+		if e := v.event(protocol.ChatText); *e.Content != text || e.Seq != mark+1+uint64(i) {
+			t.Errorf("%d %s", e.Seq, *e.Content)
+		}
+	}
+	p.print("done 0")
+	v.completes(0, false)
+}
+
+// TestForeign: a conversation isn't there for another session, whatever is asked of
+// it.
+// It is about weakness 7 in deploy/e2e/README.md.
+func TestForeign(t *testing.T) {
+	r := newRig(t)
+	r.make()
+	p := r.begins("secret")
+	other := func() *jws.Command {
+		c := r.command(alice)
+		c.Target.SessionID = "ses_2"
+		return c
+	}
+	g := grant(alice, protocol.CapChat, protocol.CapAdmin)
+	g.Session = "ses_2"
+	params, err := json.Marshal(protocol.ChatParams{SessionID: "ses_2", ConversationID: r.id})
+	check(t, err)
+	for what, ask := range map[string]func() error{
+		"send": func() error {
+			_, err := r.send(t.Context(), other(), &op.ChatSend{Conversation: r.id, Message: &protocol.ChatMessage{Content: "x"}})
+			return err
+		},
+		"abort":  func() error { _, err := r.abort(t.Context(), other(), &op.ChatAbort{Conversation: r.id}); return err },
+		"follow": func() error { _, _, err := r.Join(g, params); return err },
+		"read":   func() error { _, _, err := Reader{r.Chats}.Follow(g, params); return err },
+		"get":    func() error { _, err := r.Get("ses_2", r.id); return err },
+		"delete": func() error { return r.Delete("ses_2", r.id) },
+	} {
+		if err := ask(); protocol.KindOf(err) != protocol.KindNotFound {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if len(r.List("ses_2")) != 0 {
+		t.Error("it is listed")
+	}
+	p.print("done 0")
+	r.view(bob, protocol.ChatParams{After: new(uint64(0))}).event(protocol.ChatText)
+}
+
+// TestRead: a part of the log, and nothing of another session's.
+func TestRead(t *testing.T) {
+	r := newRig(t)
+	r.make()
+	p := r.begins("one")
+	p.print("text a", "text b", "done 0")
+	r.view(bob, protocol.ChatParams{After: new(uint64(3))}).event(protocol.ChatComplete)
+	read := func(params protocol.ChatReadParams) (seqs []uint64, opened protocol.ChatReadOpened, err error) {
+		raw, _ := json.Marshal(params)
+		events, o, err := Reader{r.Chats}.Follow(grant(bob), raw)
+		if err != nil {
+			return nil, opened, err
+		}
+		defer events.Close()
+		for {
+			m, err := events.Next(t.Context())
+			if err != nil {
+				return seqs, o.(protocol.ChatReadOpened), nil
+			}
+			seqs = append(seqs, m.(protocol.Chat).Seq)
+		}
+	}
+	seqs, opened, err := read(protocol.ChatReadParams{SessionID: session, ConversationID: r.id, After: 1, Until: 3})
+	if fmt.Sprint(seqs) != "[2 3]" || opened.Gap || opened.FirstSeq != 1 || err != nil {
+		t.Errorf("%v %+v %v", seqs, opened, err)
+	}
+	if _, opened, _ := read(protocol.ChatReadParams{SessionID: session, ConversationID: r.id, After: 9, Until: 30}); !opened.Gap {
+		t.Errorf("%+v", opened)
+	}
+	if _, _, err := read(protocol.ChatReadParams{SessionID: session, ConversationID: "another"}); protocol.KindOf(err) != protocol.KindNotFound {
+		t.Error(err)
+	}
+	if _, _, err := read(protocol.ChatReadParams{SessionID: "ses_2", ConversationID: r.id}); protocol.KindOf(err) != protocol.KindForbidden {
+		t.Error(err)
+	}
+}
+
+// A call is an operation of the model, and what came of it is a code.
+type call struct{ abort bool }
+
+// runModel is a conversation: at most one run, which ends at any time.
+var runModel = porcupine.NondeterministicModel{
+	Init: func() []any { return []any{false} },
+	Step: func(state, input, output any) (next []any) {
+		running := state.(bool)
+		for _, now := range []bool{running, false} { // a run may have ended before
+			switch code := output.(string); {
+			case input.(call).abort && code == "" && now:
+				next = append(next, true, false)
+			case input.(call).abort && code == "NO_ACTIVE_RUN" && !now:
+				next = append(next, false)
+			case !input.(call).abort && code == "" && !now:
+				next = append(next, true)
+			case !input.(call).abort && code == "RUN_IN_PROGRESS" && now:
+				next = append(next, true)
+			}
+		}
+		return next
+	},
+	Equal: func(a, b any) bool { return a == b },
+}
+
+// TestLinear: messages and aborts from several people at the same time are as if
+// one came after the other, and each run that began has one complete.
+func TestLinear(t *testing.T) {
+	r := newRig(t)
+	r.make()
+	playing := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() { // the programs
+		for {
+			select {
+			case p := <-r.programs.started:
+				all.Go(func() {
+					for {
+						select {
+						case told := <-p.told:
+							if told != "begin" {
+								select {
+								case p.lines <- "done 0":
+								case <-p.exit:
+									return
+								}
+							}
+						case <-p.exit:
+							return
+						}
+					}
+				})
+			case <-playing:
+				return
+			}
+		}
+	})
+	var mu sync.Mutex
+	var ops []porcupine.Operation
+	begun := 0
+	var callers sync.WaitGroup
+	for client := range 4 {
+		callers.Go(func() {
+			for i := range 40 {
+				in := call{abort: (i+client)%3 == 0}
+				mu.Lock()
+				r.commands++
+				n := r.commands
+				mu.Unlock()
+				from := time.Now().UnixNano()
+				err := r.ask(session, r.id, func(o *owner) error {
+					if in.abort {
+						return o.abort(alice)
+					}
+					s := sending{command: protocol.CommandID(fmt.Sprintf("cmd_%d", n)), user: alice}
+					s.start.Dir, s.turn.ID = r.dir, fmt.Sprint(n)
+					return o.send(s)
+				})
+				mu.Lock()
+				ops = append(ops, porcupine.Operation{ClientId: client, Input: in, Call: from, Output: code(err), Return: time.Now().UnixNano()})
+				if !in.abort && err == nil {
+					begun++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	callers.Wait()
+	o, err := r.acquire(r.id)
+	check(t, err)
+	o.rest()
+	r.release(o)
+	model := runModel.ToModel()
+	if result := porcupine.CheckOperationsTimeout(model, ops, patience); result != porcupine.Ok {
+		t.Errorf("%s: %d operations", result, len(ops))
+	}
+	v := r.view(bob, protocol.ChatParams{After: new(uint64(0))})
+	texts, completes := 0, 0
+	for v.last < v.opened.LastSeq {
+		var e protocol.ChatEvent
+		m := v.message().(protocol.Chat)
+		check(t, json.Unmarshal(m.Bytes, &e))
+		v.last = e.Seq
+		switch e.Kind {
+		case protocol.ChatText:
+			texts++
+		case protocol.ChatComplete:
+			completes++
+		}
+		if d := texts - completes; d != 0 && d != 1 {
+			t.Fatalf("%d runs began and %d are complete", texts, completes)
+		}
+	}
+	if texts != begun || completes != begun {
+		t.Errorf("%d were to begin: %d began, %d are complete", begun, texts, completes)
+	}
+	close(playing)
+	check(t, r.Chats.Close())
+	all.Wait()
+}
+
+// TestStates: a state comes before the event that it results in and behind those
+// before that, also for who reads while they are written, and for who reads late.
+func TestStates(t *testing.T) {
+	r := newRig(t)
+	r.make()
+	live, late := r.view(bob, protocol.ChatParams{}), r.view(alice, protocol.ChatParams{})
+	const runs = 100
+	over := make(chan struct{}, runs)
+	read := func(v *viewer) {
+		for range runs {
+			if e := v.event(protocol.ChatText); v.state.Run != protocol.RunRunning || v.state.BeganAt != e.Seq {
+				t.Errorf("run begins with %d while %+v", e.Seq, v.state)
+			}
+			if v.event(protocol.ChatText); v.state.Run != protocol.RunRunning {
+				t.Errorf("the coding agent speaks while %+v", v.state)
+			}
+			v.completes(0, false)
+			select {
+			case over <- struct{}{}: // whoever has seen complete may send at once
+			default:
+			}
+		}
+	}
+	var reading sync.WaitGroup
+	reading.Go(func() { read(live) })
+	p := r.begins("go")
+	for i := range runs {
+		p.print("text x", "done 0")
+		select {
+		case <-over:
+		case <-time.After(patience):
+			t.Fatal("no complete")
+		}
+		if i < runs-1 {
+			check(t, r.sends(alice, "go"))
+			p.hear(t, "send go")
+		}
+	}
+	reading.Wait()
+	read(late)
+}

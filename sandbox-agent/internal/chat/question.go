@@ -1,0 +1,163 @@
+package chat
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/chat/masking"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/provider"
+)
+
+// What a coding agent hears of a question that nobody has allowed.
+const (
+	saysTimeout   = "Permission request timed out" // seed 002
+	saysDenied    = "Permission denied"
+	saysCancelled = "Permission request cancelled"
+	saysUnasked   = "Nobody could be asked: "
+)
+
+// ask answers a coding agent's question by the rules, or asks people.
+func (o *owner) ask(a provider.Ask) {
+	if o.turn.life.State() != protocol.RunRunning {
+		o.answer(a.Question, provider.Answer{Message: saysCancelled})
+		return
+	}
+	if !a.Forever && (o.turn.skip || provider.Allowed(o.turn.rules, a.Tool, a.Input)) {
+		o.chats.counts.question(questionByRule)
+		o.answer(a.Question, provider.Answer{Allow: true})
+		return
+	}
+	input := masking.JSON(o.secrets(), a.Input)
+	pending, err := o.chats.o.Approvals.AskTool(approval.ToolRequest{
+		Session: o.session, Conversation: o.id, Run: o.turn.command, Tool: a.Tool, Input: input,
+		TTL: o.chats.o.Patience, Forever: a.Forever,
+	})
+	if err != nil {
+		o.chats.counts.question(questionRefused)
+		o.answer(a.Question, provider.Answer{Message: saysUnasked + protocol.AsError(err).Error()})
+		return
+	}
+	o.show(a, pending, input)
+}
+
+// show tells everybody of a question, and waits for its outcome in the
+// background.
+func (o *owner) show(a provider.Ask, pending *approval.Pending, input json.RawMessage) {
+	asked := pending.Approval()
+	ctx, cancel := context.WithCancel(context.Background())
+	q := &question{id: a.Question, asked: input, cancel: cancel, shown: protocol.Pending{
+		RequestID: asked.ID, ToolName: a.Tool, Input: input, Context: masking.JSON(o.secrets(), a.Context), SessionID: o.id,
+		ReceivedAt: timestamp(time.UnixMilli(asked.AskedAt)), Revision: asked.Revision,
+	}}
+	if asked.EndsAt != 0 {
+		q.shown.ExpiresAt = timestamp(time.UnixMilli(asked.EndsAt))
+	}
+	if len(input) > protocol.MaxToolInput {
+		q.shown.Input = json.RawMessage("null")
+	}
+	if len(q.shown.Context) > protocol.MaxToolInput {
+		q.shown.Context = nil
+	}
+	o.turn.questions = append(o.turn.questions, q)
+	o.chats.owning.Go(func() { // ends with the question's outcome, or with cancel
+		outcome, err := pending.Outcome(ctx)
+		if ctx.Err() == nil {
+			o.post(func() { o.settled(q, outcome, err) })
+		}
+	})
+	o.tellState()
+	o.emit([]protocol.ChatEvent{{
+		Kind: protocol.ChatPermissionRequest, ToolName: a.Tool,
+		ChatQuestion: protocol.ChatQuestion{
+			RequestID: asked.ID, Input: input, Revision: asked.Revision, ExpiresAt: q.shown.ExpiresAt,
+		},
+	}})
+}
+
+// settled passes on what became of a question. The answer is stored before the
+// coding agent hears it.
+func (o *owner) settled(q *question, outcome approval.Outcome, err error) {
+	if !slices.Contains(o.turn.questions, q) {
+		return
+	}
+	reason, answer := protocol.CancelledDecided, provider.Answer{Message: saysDenied}
+	switch decided := outcome.Approval; {
+	case err == nil && decided.Decision.Allows():
+		answer = provider.Answer{Allow: true, UpdatedInput: outcome.UpdatedInput}
+		if sameJSON(outcome.UpdatedInput, q.asked) { // what people see is masked
+			answer.UpdatedInput = nil
+		}
+		o.remember(decided, q.shown.ToolName)
+	case err == nil:
+		if outcome.Message != "" {
+			answer.Message = outcome.Message
+		}
+	case protocol.KindOf(err) == protocol.KindExpired:
+		reason, answer.Message = protocol.CancelledTimeout, saysTimeout
+	default:
+		reason, answer.Message = protocol.CancelledWith, saysCancelled
+	}
+	o.chats.counts.question(reason)
+	o.drop(q, reason)
+	o.turn.heard = time.Now()
+	o.answer(q.id, answer)
+}
+
+// remember makes the rules that an answer brings along.
+func (o *owner) remember(decided protocol.Approval, tool string) {
+	rule := decided.Remember
+	if rule == "" && decided.Decision.Lasts() {
+		rule = tool
+	}
+	if rule == "" {
+		return
+	}
+	o.turn.rules = append(o.turn.rules, rule)
+	if !decided.Decision.Lasts() {
+		return
+	}
+	if err := o.chats.rules.add(o.session, rule); err != nil {
+		o.chats.o.Log.Warn("a session's rule about a tool is not stored", "session", o.session, "err", err)
+	}
+}
+
+// drop takes a question off the list and tells everybody.
+func (o *owner) drop(q *question, reason string) {
+	q.cancel()
+	o.turn.questions = slices.DeleteFunc(o.turn.questions, func(other *question) bool { return other == q })
+	o.tellState()
+	o.sayOr(true, cancelled(q.shown.RequestID, reason))
+}
+
+// cancelQuestions takes back all questions: nobody needs an answer any more.
+func (o *owner) cancelQuestions() {
+	for len(o.turn.questions) > 0 {
+		q := o.turn.questions[0]
+		o.chats.o.Approvals.Cancel(q.shown.RequestID)
+		o.chats.counts.question(protocol.CancelledWith)
+		o.drop(q, protocol.CancelledWith)
+	}
+}
+
+// withdraw takes back one question, as the coding agent wants.
+func (o *owner) withdraw(id string) {
+	for _, q := range o.turn.questions {
+		if q.id == id {
+			o.chats.o.Approvals.Cancel(q.shown.RequestID)
+			o.chats.counts.question(protocol.CancelledWith)
+			o.drop(q, protocol.CancelledWith)
+			return
+		}
+	}
+}
+
+// sameJSON reports whether a and b are equal but for white space.
+func sameJSON(a, b json.RawMessage) bool {
+	var left, right bytes.Buffer
+	return a != nil && json.Compact(&left, a) == nil && json.Compact(&right, b) == nil && bytes.Equal(left.Bytes(), right.Bytes())
+}

@@ -1,0 +1,264 @@
+package chat
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
+)
+
+// TestRun: a message, what the coding agent says, and one complete; then the next
+// one, by the same process.
+// It is about weaknesses 5 and 6 in deploy/e2e/README.md.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.make()
+		v := r.view(bob, protocol.ChatParams{})
+		p := r.begins("hello")
+		e := v.event(protocol.ChatText)
+		if *e.Content != "hello" || e.Role != "user" || e.From.UserID != alice || e.From.Name != "Name" || e.ClientMessageID != "own name" || e.CommandID == "" || e.Seq != 1 || e.SessionID != r.id {
+			t.Errorf("%+v", e)
+		}
+		if v.state.Run != protocol.RunRunning || v.state.BeganAt != e.Seq || v.state.CommandID != e.CommandID || v.state.UserID != alice {
+			t.Errorf("%+v", v.state)
+		}
+		if err := r.sends(alice, "too early"); code(err) != "RUN_IN_PROGRESS" {
+			t.Error(err)
+		}
+		p.print("native n-1", "delta a", "delta b", "end", "text ab", "done 0", "text late")
+		for _, kind := range []protocol.ChatKind{protocol.ChatStreamDelta, protocol.ChatStreamDelta, protocol.ChatStreamEnd, protocol.ChatText} {
+			v.event(kind)
+		}
+		v.completes(0, false)
+		check(t, r.sends(alice, "again"))
+		p.hear(t, "send again")
+		if e := v.event(protocol.ChatText); *e.Content != "again" {
+			t.Errorf("something followed complete: %s", *e.Content)
+		}
+		p.print("done 3")
+		v.completes(3, false)
+		if info, _ := r.Get(session, r.id); info.Native != "n-1" {
+			t.Errorf("%+v", info)
+		}
+		if _, known := r.ByNative(session, "scripted", "n-1"); !known {
+			t.Error("not found by its provider's id")
+		}
+	})
+}
+
+// silence is less than a test's patience.
+const silence = 30 * time.Second
+
+// TestEnds: however a run ends, it has one complete, and nothing of it runs.
+// It is about weaknesses 5 and 25 in deploy/e2e/README.md.
+func TestEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		play    func(r *rig, p *played)
+		before  []protocol.ChatKind
+		says    string
+		exit    int
+		aborted bool
+	}{
+		"crash":   {func(_ *rig, p *played) { p.quit(9, "segfault") }, []protocol.ChatKind{protocol.ChatError}, "segfault", 9, false},
+		"silence": {func(*rig, *played) {}, []protocol.ChatKind{protocol.ChatError}, "printed nothing for 30s", 1, false},
+		"last":    {func(_ *rig, p *played) { p.print("text x", "last 0") }, []protocol.ChatKind{protocol.ChatText}, "x", 0, false},
+		"abort": {func(r *rig, p *played) {
+			check(r.t, r.aborts(alice))
+			p.hear(r.t, "abort")
+			p.print("text stopped", "done 1")
+		}, []protocol.ChatKind{protocol.ChatText}, "stopped", 0, true},
+		"abort, deaf": {func(r *rig, p *played) {
+			check(r.t, r.aborts(alice))
+			check(r.t, r.aborts(alice))
+		}, nil, "", 0, true},
+		"abort, stubborn": {func(r *rig, p *played) {
+			p.stubborn = true
+			check(r.t, r.aborts(alice))
+			time.Sleep(interruptFor)
+			synctest.Wait()
+			p.quit(0, "")
+		}, nil, "", 1, true},
+		"abort while it fails": {func(r *rig, p *played) {
+			p.mu.Lock()
+			p.deaf = true
+			p.mu.Unlock()
+			time.Sleep(silence)
+			<-p.ends
+			check(r.t, r.aborts(alice))
+			p.quit(1, "")
+		}, []protocol.ChatKind{protocol.ChatError}, "printed nothing", 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, func(o *Options) { o.Silence = silence })
+				r.make()
+				v := r.view(bob, protocol.ChatParams{})
+				p := r.begins("go")
+				v.event(protocol.ChatText)
+				c.play(r, p)
+				said := ""
+				for _, kind := range c.before {
+					said += *v.event(kind).Content
+				}
+				if !strings.Contains(said, c.says) {
+					t.Errorf("says %q", said)
+				}
+				v.completes(c.exit, c.aborted)
+				synctest.Wait()
+				if n := len(r.Running(session)); n != 0 {
+					t.Errorf("%d run", n)
+				}
+				if _, err := r.Get(session, r.id); err == nil && !strings.HasPrefix(name, "abort, stub") {
+					check(t, r.sends(alice, "next")) // a new process
+					p = r.started()
+					p.hear(t, "begin")
+					p.print("done 0")
+				}
+			})
+		})
+	}
+}
+
+// TestSessionEnds: with a session its runs end, and nothing is left of its
+// conversations.
+func TestSessionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.make()
+		p := r.begins("go")
+		check(t, r.SessionEnded(session))
+		<-p.exit
+		if _, err := r.Get(session, r.id); code(err) != "SESSION_NOT_FOUND" {
+			t.Error(err)
+		}
+		if _, err := os.Stat(r.folder(r.id)); !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestMissing: a program that isn't there is an error with how to get it, and a
+// complete.
+func TestMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.programs.missing = protocol.Errorf(protocol.KindUnsupported, "scripted isn't installed: npm install it")
+		r.make()
+		v := r.view(bob, protocol.ChatParams{})
+		check(t, r.sends(alice, "go"))
+		v.event(protocol.ChatText)
+		if e := v.event(protocol.ChatError); !strings.Contains(*e.Content, "npm install it") {
+			t.Error(*e.Content)
+		}
+		v.completes(1, false)
+	})
+}
+
+// TestAbortEarly: a run whose process is still starting is aborted, too.
+func TestAbortEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.make()
+		v := r.view(bob, protocol.ChatParams{})
+		check(t, r.sends(alice, "go"))
+		check(t, r.aborts(alice))
+		v.event(protocol.ChatText)
+		v.completes(0, true)
+		if err := r.aborts(alice); code(err) != "NO_ACTIVE_RUN" {
+			t.Error(err)
+		}
+	})
+}
+
+// TestRefused: what keeps a message from being sent, in the order of the issue.
+// It is about weaknesses 7 and 8 in deploy/e2e/README.md.
+func TestRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(o *Options) { o.MaxRuns = 1 })
+		first := r.make()
+		p := r.begins("go")
+		r.make()
+		if err := r.sends(alice, "one too many"); code(err) != "TOO_MANY_RUNS" {
+			t.Error(err)
+		}
+		second := r.id
+		r.id = first
+		if err := r.sends(bob, "mine"); code(err) != "NOT_CONTROLLER" {
+			t.Error(err)
+		}
+		if err := r.aborts(bob); code(err) != "NOT_CONTROLLER" {
+			t.Error(err)
+		}
+		p.print("native n-1", "done 0")
+		synctest.Wait()
+		r.programs.mu.Lock()
+		r.programs.resumed = "n-1"
+		r.programs.mu.Unlock()
+		if err := r.sends(alice, "in a terminal"); code(err) != "RUN_IN_PROGRESS" {
+			t.Error(err)
+		}
+		r.programs.mu.Lock()
+		r.programs.resumed = ""
+		r.programs.mu.Unlock()
+		for _, cwd := range []string{"/etc", "..", "/../etc"} {
+			if err := r.sends(alice, "x", op.ChatOptions{Cwd: cwd}); code(err) != "FORBIDDEN" {
+				t.Error(cwd, err)
+			}
+		}
+		if err := r.sends(alice, "x", op.ChatOptions{Cwd: "nowhere"}); code(err) != "INTERNAL_ERROR" {
+			t.Error(err)
+		}
+		r.id = second
+		if err := r.sends(alice, "x", op.ChatOptions{PermissionMode: "lacking"}); code(err) != "INTERNAL_ERROR" || !strings.Contains(err.Error(), "no mode lacking") {
+			t.Error(err)
+		}
+		r.id = "unknown"
+		if err := r.sends(alice, "x"); code(err) != "SESSION_NOT_FOUND" || protocol.KindOf(err) != protocol.KindNotFound {
+			t.Error(err)
+		}
+	})
+}
+
+// TestWarm: a process waits for another message for some time, and only so many
+// do; one that doesn't fit is ended first.
+func TestWarm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(o *Options) { o.MaxWarm = 1 })
+		a := r.make()
+		p := r.begins("one")
+		p.print("done 0")
+		b := r.make()
+		q := r.begins("two")
+		q.print("done 0")
+		<-p.ends // b's waits
+		r.id = a
+		s := r.begins("three")
+		s.print("done 0")
+		<-q.ends
+		check(t, r.sends(alice, "four", op.ChatOptions{Model: "another"}))
+		<-s.ends
+		u := r.started()
+		u.hear(t, "begin")
+		u.print("done 0")
+		synctest.Wait()
+		begun := time.Now()
+		<-u.ends
+		if waited := time.Since(begun); waited != DefaultWarmFor {
+			t.Errorf("waited %v", waited)
+		}
+		r.id = b
+		w := r.begins("five")
+		w.mu.Lock()
+		w.stale = true
+		w.mu.Unlock()
+		w.print("done 0")
+		<-w.ends
+	})
+}
