@@ -1,0 +1,63 @@
+package history
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/reply"
+)
+
+// An api serves the web client's routes.
+type api struct{ *History }
+
+// A call is a request of the web client.
+type call struct {
+	w       http.ResponseWriter
+	r       *http.Request
+	session protocol.SessionID
+	parts   map[string]string // of the path
+}
+
+// done is the answer of what has succeeded (seed 002).
+func done(data any) any {
+	return struct {
+		Success bool `json:"success"`
+		Data    any  `json:"data"`
+	}{true, data}
+}
+
+// A fault is a refusal with a code of seed 002.
+type fault struct {
+	status        int
+	code, message string
+}
+
+func (f *fault) Error() string { return f.code + ": " + f.message }
+
+var errNoRoute = &fault{http.StatusNotFound, "NOT_FOUND", "Not found."}
+
+func invalidQuery(message string) error {
+	return &fault{http.StatusBadRequest, "INVALID_QUERY_PARAMETER", message}
+}
+
+// refuse answers with err in the form of seed 002.
+func refuse(w http.ResponseWriter, err error) {
+	f, ok := errors.AsType[*fault](err)
+	if !ok {
+		e := protocol.AsError(err)
+		body := e.Body()
+		f = &fault{e.Kind.Status(), strings.ToUpper(string(e.Kind)), body.Message}
+	}
+	for _, name := range []string{"Content-Disposition", "ETag", "Content-Length"} {
+		w.Header().Del(name)
+	}
+	reply.JSON(w, f.status, struct {
+		Success bool `json:"success"`
+		Error   any  `json:"error"`
+	}{false, struct {
+		Code    string `json:"code"`
+		Message string `json:"message"`
+	}{f.code, f.message}})
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package lineindex
+
+const underRace = true
