@@ -113,13 +113,13 @@ func build(b *base) (*Agent, error) {
 		Workspace: b.cfg.Workspace, Homes: b.cfg.Homes, Isolation: isolation, Logger: b.log,
 		AllowPrivileges: b.cfg.AllowPrivileges, Passwd: b.cfg.userList(isolation, b.log),
 		Recordings: recordings, Spill: older, Revoked: b.authority.Trust.Revocations.Set, Leases: b.audit, Turns: b.authority.Outbox,
-		SearchPath: terminal.DefaultSearchPath + ":" + filepath.Dir(program), Features: b.features,
+		SearchPath: b.cfg.searchPath(filepath.Dir(program)), Features: b.features,
 	})
 	if err != nil {
 		return nil, err
 	}
 	ports := loopback.Ports{Agent: listeners.ports(), Terminals: host}
-	served, status, err := (&builder{b, listeners, ports, program, host, recordings}).build()
+	served, status, err := (&builder{base: b, listeners: listeners, ports: ports, program: program, host: host, recordings: recordings}).build()
 	if err != nil {
 		host.Shutdown(context.Background()) // it has no terminals yet
 		return nil, err

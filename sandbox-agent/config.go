@@ -6,10 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/authority"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/chat"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -33,6 +37,9 @@ type Config struct {
 	MCPListen       string // loopback "host:port"; default DefaultMCPListen
 	UserEntries     bool   // users of terminals have entries in /etc/passwd while they run
 	AllowPrivileges bool   // terminals' programs may gain privileges, by sudo or the like
+	// ProgramPath lists folders of programs, which terminals and conversations have
+	// in their PATH before all others.
+	ProgramPath []string
 
 	Egress        bool     // terminals go through the egress proxy, unless their session says otherwise
 	OutboundHosts []string // "name=ip[:port]"
@@ -40,6 +47,12 @@ type Config struct {
 	SpillDir         string // keeps older output of terminals; empty: none is kept
 	SpillPerTerminal int    // bytes; default DefaultSpillPerTerminal
 	SpillTotal       int    // bytes; default DefaultSpillTotal
+
+	ChatRuns     int           // runs of coding agents at the same time; default protocol.MaxChatRuns
+	ChatSilence  time.Duration // how long a run may print nothing; default chat.DefaultSilence
+	ChatPatience time.Duration // how long a coding agent's question waits; default chat.DefaultPatience
+	ChatWarm     int           // processes that wait for another message; default chat.DefaultMaxWarm, less than 0: none
+	ChatWarmFor  time.Duration // how long; default chat.DefaultWarmFor
 
 	patience time.Duration // see uplink.Options; for tests
 }
@@ -65,7 +78,18 @@ const (
 	DefaultKeysMaxAge       = time.Hour // without news of the keys
 	DefaultSpillPerTerminal = 64 << 20  // bytes
 	DefaultSpillTotal       = 1 << 30   // bytes
+
+	DefaultChatSilence  = chat.DefaultSilence
+	DefaultChatPatience = chat.DefaultPatience
+	DefaultChatWarm     = chat.DefaultMaxWarm
+	DefaultChatWarmFor  = chat.DefaultWarmFor
 )
+
+// searchPath returns the PATH of programs in the sandbox, own being the folder
+// of this one.
+func (c *Config) searchPath(own string) string {
+	return strings.Join(append(slices.Clone(c.ProgramPath), terminal.DefaultSearchPath, own), ":")
+}
 
 // check completes c and reports what is missing.
 func (c *Config) check() error {
@@ -88,11 +112,19 @@ func (c *Config) check() error {
 	if err := c.checkSpill(); err != nil {
 		return err
 	}
+	for _, dir := range c.ProgramPath {
+		if !filepath.IsAbs(dir) || strings.Contains(dir, ":") {
+			return fmt.Errorf("--program-path: %q is not an absolute path of a folder", dir)
+		}
+	}
 	c.BrokerListen, c.EgressListen = cmp.Or(c.BrokerListen, DefaultBrokerListen), cmp.Or(c.EgressListen, DefaultEgressListen)
 	c.MCPListen = cmp.Or(c.MCPListen, DefaultMCPListen)
 	c.KeysMaxAge = cmp.Or(c.KeysMaxAge, DefaultKeysMaxAge)
 	if c.KeysMaxAge < 0 {
 		return errors.New("--keys-max-age must be more than 0")
+	}
+	if c.ChatRuns < 0 || c.ChatSilence < 0 || c.ChatPatience < 0 || c.ChatWarmFor < 0 {
+		return errors.New("--chat-runs, --chat-silence, --chat-patience and --chat-warm-for must be more than 0")
 	}
 	if c.Enrolment == "" {
 		c.Enrolment = filepath.Join(c.StateDir, authority.EnrolmentFile)

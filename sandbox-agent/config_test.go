@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/authority"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 )
 
 // TestStartErrors: an agent that can't start says which file or flag is at
@@ -46,6 +47,8 @@ func TestStartErrors(t *testing.T) {
 			w.write("spill", "")
 			w.cfg.SpillDir = filepath.Join(w.cfg.StateDir, "spill")
 		}, []string{"--spill-dir"}},
+		{"relative folder of programs", func(w *world) { w.cfg.ProgramPath = []string{"bin"} }, []string{"--program-path", "bin"}},
+		{"two folders in one", func(w *world) { w.cfg.ProgramPath = []string{"/a:/b"} }, []string{"--program-path"}},
 		{"negative limit of a terminal", func(w *world) { w.cfg.SpillDir, w.cfg.SpillPerTerminal = "spill", -1 }, []string{"--spill-per-terminal"}},
 		{"negative limit of all", func(w *world) { w.cfg.SpillDir, w.cfg.SpillTotal = "spill", -1 }, []string{"--spill-total"}},
 		{"workspace is a file", func(w *world) { must(w.t, os.WriteFile(w.cfg.Workspace, nil, 0o600)) }, []string{"workspace"}},
@@ -114,4 +117,16 @@ func TestOutOfReach(t *testing.T) {
 	}
 	must(t, os.Chmod(closed, 0o711))
 	w.start()
+}
+
+// TestSearchPath: an operator's folders come before the system's, the agent's own
+// last.
+func TestSearchPath(t *testing.T) {
+	c := Config{ProgramPath: []string{"/a", "/b"}}
+	if got, want := c.searchPath("/own"), "/a:/b:"+terminal.DefaultSearchPath+":/own"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := (&Config{}).searchPath("/own"); got != terminal.DefaultSearchPath+":/own" {
+		t.Error(got)
+	}
 }

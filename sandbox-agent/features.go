@@ -14,12 +14,15 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/broker"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/browser"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/chat"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/codingagent"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/egress"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/environment"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/executor"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/files"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/files/workspace"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/history"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hooks"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/integration"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/link"
@@ -30,6 +33,7 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/peer"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/preview"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/provider"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
@@ -48,6 +52,11 @@ type builder struct {
 	program    string // the path of this program, for terminals
 	host       *terminal.Host
 	recordings *recording.Store
+
+	// Made on the way.
+	programs  programs
+	approvals *approval.Log
+	variables *environment.Store
 }
 
 // build makes the features, and what serves them to relays.
@@ -57,11 +66,15 @@ func (b *builder) build() (*link.Link, *reporter, error) {
 			return nil, nil, err
 		}
 	}
+	b.programs = b.newPrograms()
 	gate, err := b.network()
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := b.agents(gate); err != nil {
+		return nil, nil, err
+	}
+	if err := b.conversations(); err != nil {
 		return nil, nil, err
 	}
 	run, status, err := b.sandbox(gate)
@@ -76,7 +89,7 @@ func (b *builder) build() (*link.Link, *reporter, error) {
 	return &link.Link{
 		Sandbox: run.Sandbox, Keys: run.Keys, Host: b.host, Arrive: func() link.Execute { return run.Arrive().Execute },
 		Recordings: b.recordings, Revision: b.cfg.Revision, Log: b.log,
-		Followed: feature.Of[feature.Followed](b.features), Services: []feature.Router{b.features},
+		Followed: feature.Of[feature.Followed](b.features), Joined: feature.Of[feature.Joined](b.features), Services: []feature.Router{b.features},
 		Grants: lifetime.New(lifetime.Options{Revoked: b.authority.Trust.Revocations.Set, Skew: jws.Skew}),
 	}, status, nil
 }
@@ -127,9 +140,10 @@ func (b *builder) network() (*egress.Gate, error) {
 	}
 	b.features.Add(brokers, broker.Metrics{Server: brokers})
 	b.features.Add(approval.Decisions{Approvals: approvals, Egress: rules, Broker: brokers, Log: b.log})
-	b.features.Add(environment.New(environment.Options{
-		Broker: brokers, Terminals: b.host, Masks: b.secrets, Seal: environment.DeviceSeal{Key: key, Sandbox: sandbox},
-	}))
+	b.approvals, b.variables = approvals, environment.New(environment.Options{
+		Broker: brokers, Terminals: b.programs, Masks: b.secrets, Seal: environment.DeviceSeal{Key: key, Sandbox: sandbox},
+	})
+	b.features.Add(b.variables)
 	proxy, err := egress.New(egress.Config{
 		Listener: b.listeners.egress, Rules: rules, Approver: approvals, Dialer: dialer, Agent: b.ports, PeerUID: b.peerUID(), Log: b.log,
 	})
@@ -172,7 +186,7 @@ func (b *builder) agents(gate *egress.Gate) error {
 	}
 	b.features.Add(browsers, refused)
 	server := mcp.New(mcp.Options{
-		Listener: b.listeners.mcp, Terminals: b.host, Sets: []toolbox.Set{b.features}, PeerUID: b.peerUID(),
+		Listener: b.listeners.mcp, Terminals: b.programs, Sets: []toolbox.Set{b.features}, PeerUID: b.peerUID(),
 		Secrets: b.secrets, Version: b.cfg.Revision, Log: b.log,
 	})
 	b.features.Add(server)
@@ -183,6 +197,45 @@ func (b *builder) agents(gate *egress.Gate) error {
 		return err
 	}
 	b.features.Add(accounts, hooks.Feature{Command: b.program})
+	return nil
+}
+
+// newPrograms returns what runs in the host's terminals, and for conversations.
+func (b *builder) newPrograms() programs {
+	return programs{b.host, codingagent.New(codingagent.Options{
+		Accounts: b.host.Accounts(), Setup: b.host.Setup(), Features: b.features, AllowPrivileges: b.cfg.AllowPrivileges, Log: b.log,
+	})}
+}
+
+// conversations adds the conversations with coding agents. Their programs end
+// before what they find around them.
+func (b *builder) conversations() error {
+	b.features.Add(b.programs.agents)
+	images, err := history.OpenAssets(filepath.Join(b.cfg.StateDir, "images"))
+	if err != nil {
+		return err
+	}
+	providers := provider.All(provider.Options{})
+	start := &bringing{Programs: chat.NewHosting(b.programs.agents, b.variables)}
+	chats, err := chat.Open(chat.Options{
+		Dir: filepath.Join(b.cfg.StateDir, "chat"), Workspace: b.cfg.Workspace, Providers: providers,
+		Programs: start, Assets: images,
+		Approvals: b.approvals, Secrets: b.secrets, Revoked: b.authority.Trust.Revocations.Set, Log: b.log,
+		MaxRuns: b.cfg.ChatRuns, Silence: b.cfg.ChatSilence, Patience: b.cfg.ChatPatience, WarmFor: b.cfg.ChatWarmFor, MaxWarm: b.cfg.ChatWarm,
+	})
+	if err != nil {
+		return err
+	}
+	b.features.Add(chats, chat.Reader{Chats: chats}, chat.Metrics{Chats: chats})
+	start.history, err = history.New(history.Options{
+		Workspace: b.cfg.Workspace, Conversations: chats, Runs: chats, Providers: providers, ChatHomes: chatHomes{b.programs.agents},
+		Programs: history.SearchPath(terminal.DefaultSearchPath), Assets: images, Variables: variableNames{b.variables},
+		Masker: masker{b.secrets}, Log: b.log,
+	})
+	if err != nil {
+		return err
+	}
+	b.features.Add(start.history, history.Metrics{History: start.history})
 	return nil
 }
 

@@ -11,8 +11,10 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/broker"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/browser"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/chat"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/egress"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/executor"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/history"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/mcp"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/metrics"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
@@ -25,7 +27,7 @@ func Metrics() (*prometheus.Registry, error) {
 	m, err := metrics.New(metrics.Options{
 		Collectors: []prometheus.Collector{
 			terminal.Feature{}, egress.Metrics{}, broker.Metrics{}, approval.Metrics{}, executor.Metrics{}, browser.NewMetrics(), mcp.NewMetrics(),
-			uplink.New(uplink.Options{}), healthMetrics{Status{}},
+			uplink.New(uplink.Options{}), chat.Metrics{}, history.Metrics{}, healthMetrics{Status{}},
 		},
 		Workspace: "/", Started: time.Now(), Log: slog.New(slog.DiscardHandler),
 	})

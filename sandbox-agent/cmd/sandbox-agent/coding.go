@@ -99,7 +99,7 @@ hooks in them from their start.`)
 func wiringCommand(c *program.Command, act func(*os.Root, hooks.Options, *program.Env) error) {
 	var o hooks.Options
 	var dir string
-	c.String(&o.Agent, "agent", "", "claude, gemini, opencode, codex, droid or openclaw (default: all)")
+	c.String(&o.Agent, "agent", "", "claude, gemini, opencode, codex, droid, openclaw or cursor (default: all)")
 	c.String(&dir, "home", "", "`directory` with the settings (default: the home)")
 	c.Run(func(_ context.Context, env *program.Env) (err error) {
 		if dir == "" {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/protocol"
 	agent "github.com/fairlead/fairlead/sandbox-agent"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/authority"
 )
@@ -29,8 +30,14 @@ func declare(c *program.Command) *agent.Config {
 	c.String(&cfg.MCPListen, "mcp-listen", agent.DefaultMCPListen, "loopback `address` of the tools for the terminals' coding agents, and of their hooks")
 	c.Bool(&cfg.UserEntries, "user-entries", true, "as root, the users of terminals have entries in /etc/passwd while they run, without which ssh and others refuse to work")
 	c.Bool(&cfg.AllowPrivileges, "allow-privileges", false, "programs of terminals may gain privileges by what they run, as sudo needs; they can't otherwise")
+	c.Strings(&cfg.ProgramPath, "program-path", "`folders` of programs, such as coding agents, that terminals and conversations find before all others")
 	c.Bool(&cfg.Egress, "egress", false, "terminals go through the egress proxy unless their session says otherwise")
 	c.Strings(&cfg.OutboundHosts, "outbound-hosts", "name=ip[:port] `addresses` of hosts that broker and egress proxy reach there, also in private networks")
+	c.Int(&cfg.ChatRuns, "chat-runs", protocol.MaxChatRuns, "`number` of runs of coding agents in conversations at the same time")
+	c.Duration(&cfg.ChatSilence, "chat-silence", agent.DefaultChatSilence, "how long such a run may print nothing before it is ended, a `time`")
+	c.Duration(&cfg.ChatPatience, "chat-patience", agent.DefaultChatPatience, "how long a coding agent's question about a tool waits, a `time`; then the answer is no")
+	c.Int(&cfg.ChatWarm, "chat-warm", agent.DefaultChatWarm, "`number` of coding agents' programs that wait for another message, less than 0 for none")
+	c.Duration(&cfg.ChatWarmFor, "chat-warm-for", agent.DefaultChatWarmFor, "how long they do, a `time`")
 	c.Require("state-dir")
 	return cfg
 }
