@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/rejects"
 )
 
 // lingerBytes bounds what is read of a message that is too large after it was
@@ -42,11 +44,18 @@ type Conn struct {
 	heard atomic.Int64 // Unix nanoseconds of the last message or pong
 }
 
+// Upgrade upgrades r, with the subprotocol that the offer asks for. A message of
+// more than most bytes ends the socket with 1009. The caller has made all checks;
+// after an error the request is answered.
+func (o Offer) Upgrade(w http.ResponseWriter, r *http.Request, most int) (*Conn, error) {
+	return accept(w, r, o.selectable, most)
+}
+
 // accept upgrades r. The caller has made all checks.
-func accept(w http.ResponseWriter, r *http.Request, subprotocols []string) (*Conn, error) {
+func accept(w http.ResponseWriter, r *http.Request, subprotocols []string, most int) (*Conn, error) {
 	c := &Conn{}
 	c.hear()
-	lw := &lockingWriter{ResponseWriter: w}
+	lw := &lockingWriter{ResponseWriter: w, most: most}
 	ws, err := websocket.Accept(lw, r, &websocket.AcceptOptions{
 		Subprotocols:       subprotocols,
 		InsecureSkipVerify: true, // access.Origins has checked Host and Origin, more strictly
@@ -60,7 +69,7 @@ func accept(w http.ResponseWriter, r *http.Request, subprotocols []string) (*Con
 	if err != nil {
 		return nil, err
 	}
-	ws.SetReadLimit(protocol.MaxBrowserMessage)
+	ws.SetReadLimit(int64(most))
 	c.ws, c.raw = ws, lw.conn
 	if err := c.raw.tune(); err != nil {
 		ws.CloseNow()
@@ -110,6 +119,16 @@ func (c *Conn) linger() {
 	io.CopyN(io.Discard, c.raw.Conn, lingerBytes)
 }
 
+// End ends the socket after err, which Read has returned. It counts a fault in the
+// client's frames, and lets the client read why it is out.
+func (c *Conn) End(err error, counted *rejects.Rejects) {
+	if fault, ok := errors.AsType[*frameFault](err); ok {
+		counted.Count(rejects.Frame, protocol.Fault(fault.kind(), fault))
+		c.linger()
+	}
+	c.ws.CloseNow()
+}
+
 // Close implements hub.Sink.
 func (c *Conn) Close(code int, reason string) {
 	c.ws.Close(websocket.StatusCode(code), reason)
@@ -118,6 +137,7 @@ func (c *Conn) Close(code int, reason string) {
 // A lockingWriter is a ResponseWriter whose hijacked connection is a lockedConn.
 type lockingWriter struct {
 	http.ResponseWriter
+	most int // bytes of a message
 	conn *lockedConn
 }
 
@@ -131,7 +151,7 @@ func (w *lockingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	raw = intake.Raw(raw) // writes go straight to the socket
-	w.conn = &lockedConn{Conn: raw, in: frameReader{source: raw}}
+	w.conn = &lockedConn{Conn: raw, in: frameReader{source: raw, frames: frames{most: uint64(w.most)}}}
 	w.conn.in.found = func(f *frameFault) { w.conn.Write(f.closeFrame()) }
 	if early, _ := rw.Reader.Peek(rw.Reader.Buffered()); len(early) > 0 { // Peek can't fail here
 		w.conn.in.source = io.MultiReader(bytes.NewReader(bytes.Clone(early)), raw)

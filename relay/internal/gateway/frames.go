@@ -48,6 +48,7 @@ var (
 // closes the socket silently for an unmasked frame, reads up to its limit of a
 // frame that announces too much, and accepts any number of empty fragments.
 type frames struct {
+	most uint64   // bytes of a message
 	head [14]byte // of the current frame
 	have int      // bytes of it
 	left uint64   // of the payload
@@ -162,7 +163,7 @@ func (f *frames) announced() *frameFault {
 	}
 	f.fragments++
 	switch f.size += length; {
-	case length > protocol.MaxBrowserMessage || f.size > protocol.MaxBrowserMessage:
+	case length > f.most || f.size > f.most:
 		return faultTooBig
 	case f.fragments > maxFragments:
 		return faultFragments

@@ -74,7 +74,7 @@ func TestFrames(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, piece := range []int{1, 2, 3, 511, len(c.sent)} {
 				told := 0
-				r := &frameReader{source: pieces{strings.NewReader(c.sent), piece}, found: func(*frameFault) { told++ }}
+				r := &frameReader{frames: frames{most: protocol.MaxBrowserMessage}, source: pieces{strings.NewReader(c.sent), piece}, found: func(*frameFault) { told++ }}
 				got, err := io.ReadAll(r)
 				fault, _ := errors.AsType[*frameFault](err)
 				if fault != c.want || (told == 1) != (c.want != nil) {
@@ -116,8 +116,8 @@ func FuzzFrames(f *testing.F) {
 	f.Add([]byte(whole(text, "a")+whole(final|ping, "b")+whole(final, "c")), 3)
 	f.Add([]byte(frame(final|binaryFrame, 1<<63-1, "")), 1)
 	f.Fuzz(func(t *testing.T, sent []byte, piece int) {
-		all := &frameReader{source: bytes.NewReader(sent), found: func(*frameFault) {}}
-		cut := &frameReader{source: pieces{bytes.NewReader(sent), 1 + piece&0xff}, found: func(*frameFault) {}}
+		all := &frameReader{frames: frames{most: protocol.MaxBrowserMessage}, source: bytes.NewReader(sent), found: func(*frameFault) {}}
+		cut := &frameReader{frames: frames{most: protocol.MaxBrowserMessage}, source: pieces{bytes.NewReader(sent), 1 + piece&0xff}, found: func(*frameFault) {}}
 		a, errA := io.ReadAll(all)
 		b, errB := io.ReadAll(cut)
 		if !bytes.Equal(a, b) || errA != errB {

@@ -31,7 +31,7 @@ type Gateway struct {
 	// [DefaultSocketsPerPerson].
 	SocketsPerPerson int
 
-	sockets tally
+	sockets Tally
 }
 
 // Targets are all targets of one kind: what is special about their sockets. The
@@ -71,7 +71,7 @@ func (g *Gateway) Issue(w http.ResponseWriter, r *http.Request, targets Targets,
 	origin := g.Origins.Public(r)
 	setCookie(w, targets.Cookie(), origin, path, cookie, protocol.CookieTTL)
 	access.WriteJSON(w, http.StatusOK, map[string]string{
-		"ws_url":     socketURL(origin, path),
+		"ws_url":     SocketURL(origin, path),
 		"ticket":     ticket,
 		"expires_at": expires.UTC().Format(time.RFC3339),
 	})
@@ -87,14 +87,14 @@ func (g *Gateway) Sockets(targets Targets) http.HandlerFunc {
 }
 
 func (g *Gateway) socket(w http.ResponseWriter, r *http.Request, targets Targets) {
-	offer := offered(r)
+	offer := Offered(r)
 	in, err := g.admit(r, offer, targets)
 	if elsewhere, ok := errors.AsType[*tunnel.StandbyError](err); ok && elsewhere.Origin != "" {
 		g.Metrics.Moved.Inc()
 		g.endAtOnce(w, r, offer, protocol.Moved{Origin: elsewhere.Origin}, protocol.KindRestarting, "the "+targets.Name()+" is at another relay")
 		return
 	}
-	if errors.Is(err, errTooManySockets) {
+	if errors.Is(err, ErrTooManySockets) {
 		g.Metrics.Refused.WithLabelValues(protocol.KindTooMany.String()).Inc()
 		g.Metrics.TooMany.Inc()
 		g.endAtOnce(w, r, offer, nil, protocol.KindTooMany, "too many sockets of one person")
@@ -111,7 +111,7 @@ func (g *Gateway) socket(w http.ResponseWriter, r *http.Request, targets Targets
 		cookie, life := in.pass.Cookie()
 		setCookie(w, targets.Cookie(), g.Origins.Public(r), r.URL.Path, cookie, life)
 	}
-	c, err := accept(w, r, offer.selectable)
+	c, err := accept(w, r, offer.selectable, protocol.MaxBrowserMessage)
 	if err != nil {
 		in.leave()
 		g.Log.Debug("upgrade failed", "err", err) // the library has answered
@@ -132,7 +132,7 @@ func (g *Gateway) socket(w http.ResponseWriter, r *http.Request, targets Targets
 func (g *Gateway) endAtOnce(
 	w http.ResponseWriter, r *http.Request, offer Offer, m protocol.ServerMessage, kind protocol.Kind, cause string,
 ) {
-	c, err := accept(w, r, offer.selectable)
+	c, err := accept(w, r, offer.selectable, protocol.MaxBrowserMessage)
 	if err != nil {
 		g.Log.Debug("upgrade failed", "err", err) // the library has answered
 		return
@@ -192,7 +192,7 @@ func (g *Gateway) admit(r *http.Request, offer Offer, targets Targets) (in admit
 	if err := socket.Check(admission.Grant); err != nil {
 		return in, err
 	}
-	free, err := g.sockets.enter(admission.Grant.Subject, cmp.Or(g.SocketsPerPerson, DefaultSocketsPerPerson))
+	free, err := g.sockets.Enter(admission.Grant.Subject, cmp.Or(g.SocketsPerPerson, DefaultSocketsPerPerson))
 	if err != nil {
 		return in, err
 	}

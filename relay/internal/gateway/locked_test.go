@@ -14,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/fairlead/fairlead/deploy/program/intake"
+	"github.com/fairlead/fairlead/protocol"
 )
 
 // A pipe is a connection that checks each write's deadline, and whose writes
@@ -233,7 +234,7 @@ func TestOffersBehindTheIntake(t *testing.T) {
 	}
 	offers := make(chan bool, 1)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, err := accept(w, r, nil)
+		c, err := accept(w, r, nil, protocol.MaxBrowserMessage)
 		if err != nil {
 			t.Error(err)
 			offers <- false

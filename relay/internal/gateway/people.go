@@ -11,22 +11,22 @@ import (
 // relay by default.
 const DefaultSocketsPerPerson = 256
 
-// errTooManySockets says that a person has as many sockets as allowed.
-var errTooManySockets = protocol.Fault(protocol.KindTooMany, errors.New("the person has too many sockets"))
+// ErrTooManySockets says that a person has as many sockets as allowed.
+var ErrTooManySockets = protocol.Fault(protocol.KindTooMany, errors.New("the person has too many sockets"))
 
-// A tally counts the sockets of each person. Its zero value is ready.
-type tally struct {
+// A Tally counts the sockets of each person. Its zero value is ready.
+type Tally struct {
 	mu sync.Mutex
 	of map[protocol.UserID]int // guarded by mu
 }
 
-// enter counts one more socket of a person, who may have at most most, or fails
-// with errTooManySockets. leave may be called more than once.
-func (t *tally) enter(user protocol.UserID, most int) (leave func(), err error) {
+// Enter counts one more socket of a person, who may have at most most, or fails
+// with ErrTooManySockets. leave may be called more than once.
+func (t *Tally) Enter(user protocol.UserID, most int) (leave func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.of[user] >= most {
-		return nil, errTooManySockets
+		return nil, ErrTooManySockets
 	}
 	if t.of == nil {
 		t.of = map[protocol.UserID]int{}

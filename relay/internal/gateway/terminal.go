@@ -185,11 +185,7 @@ func (t *Terminals) serve(c *Conn, v *hub.Viewer, counts bool, pass *access.Pass
 		t.Gateway.Log.Debug("terminal socket ended", "err", err)
 	}
 	cancel()
-	if fault, ok := errors.AsType[*frameFault](err); ok {
-		t.Rejects.Count(rejects.Frame, protocol.Fault(fault.kind(), fault))
-		c.linger()
-	}
-	c.ws.CloseNow()
+	c.End(err, t.Rejects)
 	<-written
 }
 

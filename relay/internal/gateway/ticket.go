@@ -16,8 +16,8 @@ func setCookie(w http.ResponseWriter, name, origin, path, value string, life tim
 	})
 }
 
-// socketURL returns the absolute URL of path at the public origin.
-func socketURL(origin, path string) string { return "ws" + strings.TrimPrefix(origin, "http") + path }
+// SocketURL returns the absolute URL of path at the public origin.
+func SocketURL(origin, path string) string { return "ws" + strings.TrimPrefix(origin, "http") + path }
 
 // An Offer is what a client's subprotocols offer.
 type Offer struct {
@@ -27,8 +27,11 @@ type Offer struct {
 	selectable []string // the one to echo: terminal.v2, else the ticket's own, verbatim
 }
 
-// offered reads the subprotocols that the client offers.
-func offered(r *http.Request) (o Offer) {
+// Ticket returns the ticket of the offer. Even an empty one decides.
+func (o Offer) Ticket() (ticket string, presented bool) { return o.ticket, o.hasTicket }
+
+// Offered reads the subprotocols that the client offers.
+func Offered(r *http.Request) (o Offer) {
 	for _, header := range r.Header.Values("Sec-WebSocket-Protocol") {
 		for name := range strings.SplitSeq(header, ",") {
 			name = strings.TrimSpace(name)

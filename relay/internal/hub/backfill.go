@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/program/pause"
+	"github.com/fairlead/fairlead/relay/internal/agentstream"
 	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -59,14 +60,14 @@ func (v *Viewer) backfill(ctx context.Context) {
 			case <-reader.Taken():
 			case <-ctx.Done():
 			}
-		case errors.Is(err, feed.ErrNotServed), final(err), failures == maxReadFailures:
+		case errors.Is(err, feed.ErrNotServed), agentstream.Final(err), failures == maxReadFailures:
 			v.hub.log.Info("log not served", "pty", v.hub.key.PTY, "offset", g.Pos.Offset, "err", err)
 			reader.AbandonBackfill(g.Generation, feed.ResyncLog)
 		case g.Pos.Offset > last: // there was progress
-			wait, failures, last = firstPause, 1, g.Pos.Offset
+			wait, failures, last = agentstream.FirstPause, 1, g.Pos.Offset
 		default:
 			failures++
-			wait = longer(wait)
+			wait = agentstream.Longer(wait)
 		}
 	}
 }

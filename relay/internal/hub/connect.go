@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/agentstream"
 	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 	"github.com/fairlead/fairlead/tunnel"
@@ -36,7 +37,7 @@ func (h *Hub) keepLinked(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if elsewhere := demoted(l.session); elsewhere != nil {
+		if elsewhere := agentstream.Demoted(l.session); elsewhere != nil {
 			h.post(linkFailed{elsewhere})
 			return
 		}
@@ -46,8 +47,8 @@ func (h *Hub) keepLinked(ctx context.Context) {
 		}
 		pos := h.feed.Head()
 		since = &pos
-		pause = longer(pause)
-		if time.Since(began) > longestPause {
+		pause = agentstream.Longer(pause)
+		if time.Since(began) > agentstream.LongestPause {
 			pause = 0
 		}
 	}
@@ -57,46 +58,23 @@ func (h *Hub) keepLinked(ctx context.Context) {
 func (h *Hub) serveLink(ctx context.Context, l *link) error {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() { l.stream.Close() })
-	abandon := context.AfterFunc(l.abandon, cancel)
+	abandon := context.AfterFunc(l.life, cancel)
 	var aside sync.WaitGroup // goroutines that serveLink waits for
-	aside.Go(func() { l.write(ctx) })
-	aside.Go(func() { l.followRole(ctx) })
-	h.common.watch(l.session, 1)
-	defer h.common.watch(l.session, -1)
+	aside.Go(func() { l.Write(ctx) })
+	aside.Go(func() {
+		agentstream.UntilDemoted(ctx, l.session) // to another relay, to which viewers should go
+		l.life.End()
+	})
+	l.session.Watch(1)
+	defer l.session.Watch(-1)
 	err := l.read(h.feed, h.typing, h.post)
 	stop()
 	abandon()
 	cancel()
-	l.giveUp()
+	l.life.End()
 	l.stream.Close()
 	aside.Wait()
 	return err
-}
-
-// followRole ends the link when the sandbox's primary tunnel moves to another
-// relay, to which viewers should go.
-func (l *link) followRole(ctx context.Context) {
-	for demoted(l.session) == nil {
-		_, _, changed := l.session.Role()
-		if demoted(l.session) != nil {
-			break
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
-	}
-	l.giveUp()
-}
-
-// demoted returns where viewers should go instead of session, nil if they may
-// stay or no better place is known.
-func demoted(session *tunnel.Session) error {
-	if role, said, _ := session.Role(); said && !role.Primary && role.Origin != "" {
-		return &tunnel.StandbyError{Origin: role.Origin}
-	}
-	return nil
 }
 
 // linked starts using a link.

@@ -3,14 +3,13 @@ package hub
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
-	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/agentstream"
 	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/relay/internal/roster"
 	"github.com/fairlead/fairlead/tunnel"
@@ -20,7 +19,7 @@ import (
 type dialer struct {
 	// Static after construction.
 	key      Key
-	tunnels  Tunnels
+	tunnels  agentstream.Tunnels
 	log      *slog.Logger
 	finished *atomic.Bool  // the hub's
 	reads    chan struct{} // a semaphore of reads of the log
@@ -38,20 +37,11 @@ type bearer struct {
 // open opens a link as soon as the sandbox is connected. It retries until it
 // succeeds, ctx ends, or the agent says that the terminal is gone.
 func (d *dialer) open(ctx context.Context, since *protocol.Position, wait time.Duration, post func(event)) (*link, error) {
-	for ; ; wait = longer(wait) {
-		if err := pause.For(ctx, wait); err != nil {
-			return nil, err
-		}
-		session, err := d.tunnels.Wait(ctx, d.key.Sandbox)
-		if err != nil {
-			return nil, err
-		}
-		l, err := d.openOnce(ctx, session, since, post)
-		if err == nil || final(err) {
-			return l, err
-		}
-		d.log.Info("terminal stream not opened", "pty", d.key.PTY, "err", err)
-	}
+	return agentstream.Open(ctx, d.tunnels, d.key.Sandbox, wait,
+		func(ctx context.Context, session *tunnel.Session) (*link, error) {
+			return d.openOnce(ctx, session, since, post)
+		},
+		func(err error) { d.log.Info("terminal stream not opened", "pty", d.key.PTY, "err", err) })
 }
 
 // openOnce opens a link under the bearer's grant, or under another viewer's if
@@ -62,7 +52,7 @@ func (d *dialer) openOnce(ctx context.Context, session *tunnel.Session, since *p
 		attempt, cancel := context.WithTimeout(ctx, openTimeout)
 		l, err := openLink(attempt, session, d.key, b, since)
 		cancel()
-		if !aboutGrant(err) {
+		if !agentstream.AboutGrant(err) {
 			return l, err
 		}
 		refused := bearerRefused{b, err, make(chan bool, 1)}
@@ -118,29 +108,4 @@ func (d *dialer) openLog(ctx context.Context, session *tunnel.Session, g feed.Ga
 		return nil, nil, err
 	}
 	return stream, pieces, nil
-}
-
-// Pauses before a link is opened again.
-const firstPause, longestPause = 100 * time.Millisecond, 2 * time.Second
-
-// longer returns the pause after another failure.
-func longer(pause time.Duration) time.Duration { return min(max(2*pause, firstPause), longestPause) }
-
-// aboutGrant reports whether the agent refused only the grant.
-func aboutGrant(err error) bool {
-	e, ok := errors.AsType[*protocol.Error](err)
-	return ok && (e.Kind == protocol.KindForbidden || e.Kind == protocol.KindUnauthenticated || e.Kind == protocol.KindExpired)
-}
-
-// final reports whether asking again can't change the agent's answer.
-func final(err error) bool {
-	e, ok := errors.AsType[*protocol.Error](err)
-	if !ok {
-		return false
-	}
-	switch e.Kind {
-	case protocol.KindNotFound, protocol.KindInvalid, protocol.KindEnded, protocol.KindUnsupported:
-		return true
-	}
-	return aboutGrant(err)
 }

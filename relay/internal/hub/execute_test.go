@@ -24,7 +24,6 @@ type executing struct {
 
 func newExecuting(t *testing.T) *executing {
 	e := &executing{T: t, h: still(), link: deafLink(t)}
-	e.link.writing = true // nothing is written by itself
 	e.h.link = e.link
 	e.h.typing.Connect(e.link)
 	go func() { // ends with the test; nothing waits for it
@@ -53,7 +52,7 @@ func (e *executing) inputs() (inputs []protocol.Input) {
 			inputs = append(inputs, m)
 		}
 	}
-	e.link.out = nil
+	e.link.Take()
 	return inputs
 }
 

@@ -39,8 +39,10 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/agentstream"
 	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/relay/internal/input"
+	"github.com/fairlead/fairlead/relay/internal/presence"
 	"github.com/fairlead/fairlead/relay/internal/roster"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 	"github.com/fairlead/fairlead/tunnel"
@@ -53,11 +55,8 @@ type Key struct {
 	PTY     protocol.PTYID
 }
 
-// Tunnels finds the tunnel of a sandbox. Package fleet implements it.
-type Tunnels interface {
-	// Wait returns the sandbox's tunnel and waits for it until ctx ends.
-	Wait(ctx context.Context, id protocol.SandboxID) (*tunnel.Session, error)
-}
+// Tunnels finds the tunnel of a sandbox.
+type Tunnels = agentstream.Tunnels
 
 // A Hub shares one terminal.
 type Hub struct {
@@ -81,7 +80,7 @@ type Hub struct {
 	leasedAt time.Time // when the agent reported state's lease
 	audience audience
 	link     *link // nil while the sandbox is away
-	presence presence
+	presence presence.People
 	facts    facts
 	leading  leading
 	resize   pendingResize
@@ -94,8 +93,6 @@ type Hub struct {
 
 // common is what a hub shares with others. A [Set] implements it for a relay.
 type common interface {
-	// watch says that delta more hubs use a tunnel; delta may be negative.
-	watch(session *tunnel.Session, delta int)
 	// window returns a ring's memory limit, in bytes.
 	window() int
 	// keyframes returns the memory for keyframes; nil: unlimited.
@@ -103,7 +100,7 @@ type common interface {
 }
 
 // newHub returns a hub whose first stream is opened under the grant first.
-func newHub(key Key, first *jws.Grant, token string, common common, tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Hub {
+func newHub(key Key, first *jws.Grant, token string, common common, tunnels agentstream.Tunnels, log *slog.Logger, metrics *Metrics) *Hub {
 	h := &Hub{
 		life: newLifecycle(),
 		key:  key, log: log, metrics: metrics, common: common,
@@ -367,14 +364,14 @@ func (h *Hub) stateFor(v *Viewer) protocol.ControlState {
 // repeated on the next link.
 func (h *Hub) send(m protocol.Message) {
 	if h.link != nil {
-		h.link.send(m)
+		h.link.Send(m)
 	}
 }
 
 // entered lets an admitted viewer take part. The turn-taking rules greet it at
 // once or after its claim is answered.
 func (h *Hub) entered(v *Viewer) {
-	h.presence.add(v, v.may(roster.Control))
+	h.presence.Add(v.user, v.name, v.may(roster.Control))
 	h.mayLead(v)
 	h.step(turn.Joined{
 		Socket: v.id, User: v.user, Name: v.name, GrantID: h.audience.roster.Front(v.set), CanControl: v.may(roster.Control),
@@ -394,14 +391,14 @@ func (h *Hub) changed(v *Viewer, could bool) {
 		v.reader.SetExact(false)
 		h.repace(v)
 	}
-	h.presence.change(v, could, v.may(roster.Control))
+	h.presence.Change(v.user, v.name, could, v.may(roster.Control))
 	h.mayLead(v)
 	h.step(turn.Renewed{Socket: v.id, GrantID: h.audience.front(v), CanControl: v.may(roster.Control), Owns: v.may(roster.Own)})
 }
 
 // exited removes a viewer.
 func (h *Hub) exited(v *Viewer) {
-	h.presence.remove(v, v.may(roster.Control))
+	h.presence.Remove(v.user, v.may(roster.Control))
 	h.mayLead(v)
 	h.wants.drop(v)
 	h.unpace(v)
@@ -418,12 +415,12 @@ func (h *Hub) greet(v *Viewer, m protocol.Attached) {
 	if m.KeyframeBytes > 0 {
 		h.metrics.KeyframesSent.Inc()
 	}
-	v.greeted, v.presence = true, h.presence.version
+	v.greeted, v.presence = true, h.presence.Version()
 	greeting := []protocol.ServerMessage{h.stateFor(v), m}
 	if h.link == nil && !h.finished.Load() {
 		greeting = append(greeting, protocol.Waiting{Reason: protocol.WaitingSandbox})
 	}
-	greeting = append(greeting, h.presence.message())
+	greeting = append(greeting, h.presence.Message())
 	greeting = append(greeting, h.facts.greeting()...)
 	if h.facts.held && h.pacers.controls(v) {
 		greeting = append(greeting, protocol.OutputHeld{Held: true})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/agentstream"
 	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -106,7 +107,7 @@ func (h *Hub) askLog(v *Viewer, session *tunnel.Session) {
 	if err == nil {
 		stream.Close()
 	}
-	h.post(inLog{v, !errors.Is(err, feed.ErrNotServed) && !final(err)})
+	h.post(inLog{v, !errors.Is(err, feed.ErrNotServed) && !agentstream.Final(err)})
 }
 
 // inLog attaches a viewer after the check of the agent's log.

@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/lease"
+	"github.com/fairlead/fairlead/relay/internal/agentstream"
 	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/relay/internal/input"
 	"github.com/fairlead/fairlead/relay/internal/turn"
@@ -115,9 +116,10 @@ func (k *keyboard) linkUp() {
 	if k.link != nil {
 		return
 	}
-	abandon, giveUp := context.WithCancel(context.Background())
-	k.t.Cleanup(giveUp)
-	k.link = &link{bearer: k.hub.dial.bearer.Load(), ready: make(chan struct{}, 1), abandon: abandon, giveUp: giveUp, writing: true} // nothing is written by itself
+	life := agentstream.NewLife(context.Background())
+	k.t.Cleanup(life.End)
+	k.link = &link{bearer: k.hub.dial.bearer.Load(), life: life}
+	k.link.Init(nil, life) // nothing is written by itself
 	k.link.opened = protocol.TerminalOpened{
 		Epoch: testEpoch, Cols: 80, Rows: 24, Claimed: true, Lease: k.register.Lease(k.now), Agent: k.report(),
 	}
@@ -183,7 +185,7 @@ func (k *keyboard) flush() {
 		k.socket.socket.recycle(batch)
 	}
 	if k.link != nil {
-		frames := protocol.NewFrameReader(bytes.NewReader(bytes.Clone(k.link.out)))
+		frames := protocol.NewFrameReader(bytes.NewReader(k.link.Take()))
 		for {
 			frame, err := frames.Next()
 			if err == io.EOF {
@@ -198,7 +200,6 @@ func (k *keyboard) flush() {
 			}
 			k.toAgent = append(k.toAgent, m)
 		}
-		k.link.out = nil
 	}
 }
 

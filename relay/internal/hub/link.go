@@ -4,37 +4,25 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/agentstream"
 	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/relay/internal/input"
-	"github.com/fairlead/fairlead/relay/internal/roster"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
-// maxOutbox bounds the frames that wait for the agent. Credits bound input, and
-// everything else is small, so only a dead tunnel fills it.
-const maxOutbox = 1 << 20
-
 // A link is the hub's stream to the terminal while the sandbox is connected.
 type link struct {
-	// the grant under which it was opened
+	// Static after construction.
 	session *tunnel.Session
 	stream  *tunnel.Stream
 	opened  protocol.TerminalOpened
 	bearer  *bearer // under whose grant it was opened
 
-	ready   chan struct{}      // something waits in out
-	giveUp  context.CancelFunc // ends the stream, without blocking
-	abandon context.Context    // ends with giveUp
+	life agentstream.Life // its end closes the stream
 
-	// Guarded by mu.
-	mu      sync.Mutex
-	out     []byte // frames to be written
-	aside   int    // bytes of out that don't count for maxOutbox
-	spare   []byte // the last written buffer, for reuse
-	writing bool   // a write is in progress
+	agentstream.Outbox
 }
 
 // openLink opens a terminal stream.
@@ -48,92 +36,14 @@ func openLink(ctx context.Context, session *tunnel.Session, key Key, b *bearer, 
 	if err != nil {
 		return nil, err
 	}
-	l := &link{session: session, stream: stream, bearer: b, ready: make(chan struct{}, 1)}
-	l.abandon, l.giveUp = context.WithCancel(context.Background())
+	l := &link{session: session, stream: stream, bearer: b, life: agentstream.NewLife(context.Background())}
+	l.Init(stream, l.life)
 	if err := json.Unmarshal(answer.Result, &l.opened); err != nil {
-		l.giveUp()
+		l.life.End()
 		stream.Close()
 		return nil, protocol.Fault(protocol.KindUpstream, fmt.Errorf("hub: result of OPENED: %w", err))
 	}
 	return l, nil
-}
-
-// send queues m and has it written soon. It never blocks.
-func (l *link) send(m protocol.Message) {
-	l.Queue(m)
-	l.Rouse()
-}
-
-// Queue adds m to the frames to be written; Flush or Rouse must follow. If the
-// agent reads so slowly that the outbox is full, it ends the stream, which the
-// reader notices.
-func (l *link) Queue(m protocol.Message) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	out, err := protocol.Append(l.out, m)
-	if err != nil || len(out)-l.aside > maxOutbox {
-		l.giveUp()
-		return
-	}
-	l.out = out
-}
-
-// Ask implements [Admitter]. The roster's window bounds the questions, not
-// maxOutbox: many viewers that return with a stream must not end it.
-func (l *link) Ask(h roster.Handle, token string) {
-	m := protocol.GrantAdd{Handle: uint64(h), Grant: token}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	out, err := protocol.Append(l.out, m)
-	if err != nil {
-		l.giveUp()
-		return
-	}
-	l.aside += len(out) - len(l.out)
-	l.out = out
-	l.Rouse()
-}
-
-// Forget implements [Admitter].
-func (l *link) Forget(id protocol.GrantID) { l.send(protocol.GrantDrop{GrantID: id}) }
-
-// Rouse makes the link's own writer flush.
-func (l *link) Rouse() {
-	select {
-	case l.ready <- struct{}{}:
-	default:
-	}
-}
-
-// Flush writes all queued frames, unless somebody else is doing so. It may
-// block on the tunnel.
-func (l *link) Flush() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for !l.writing && len(l.out) > 0 {
-		buf := l.out
-		l.out, l.aside, l.writing = l.spare[:0], 0, true
-		l.mu.Unlock()
-		_, err := l.stream.Write(buf)
-		l.mu.Lock()
-		l.spare, l.writing = buf, false
-		if err != nil {
-			l.giveUp()
-			return
-		}
-	}
-}
-
-// write flushes when roused, until ctx ends.
-func (l *link) write(ctx context.Context) {
-	for {
-		select {
-		case <-l.ready:
-			l.Flush()
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // read appends the terminal's output to f, reports the fate of input to in, and

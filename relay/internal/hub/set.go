@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/agentstream"
 	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 	"github.com/fairlead/fairlead/tunnel"
@@ -33,7 +34,7 @@ var openTimeout = 5 * time.Second
 // A Set holds the hubs of a relay, one for each watched terminal.
 type Set struct {
 	// Static after construction.
-	tunnels Tunnels
+	tunnels agentstream.Tunnels
 	log     *slog.Logger
 	metrics *Metrics
 	ctx     context.Context // ends all hubs
@@ -47,12 +48,11 @@ type Set struct {
 	free    chan struct{}    // closed once the set is closed and held is 0
 
 	// Guarded by mu.
-	mu      sync.Mutex
-	closed  bool
-	hubs    map[Key]*shared
-	spent   map[*shared]struct{} // replaced by another hub of the same terminal
-	held    int                  // unreleased handles
-	watched map[*tunnel.Session]int
+	mu     sync.Mutex
+	closed bool
+	hubs   map[Key]*shared
+	spent  map[*shared]struct{} // replaced by another hub of the same terminal
+	held   int                  // unreleased handles
 }
 
 // A shared is a hub of a set with its users.
@@ -67,12 +67,12 @@ type shared struct {
 }
 
 // NewSet returns an empty Set.
-func NewSet(tunnels Tunnels, log *slog.Logger, metrics *Metrics) *Set {
+func NewSet(tunnels agentstream.Tunnels, log *slog.Logger, metrics *Metrics) *Set {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := &Set{
 		tunnels: tunnels, log: log, metrics: metrics, ctx: ctx, cancel: cancel,
 		grants: lifetime.New(lifetime.Options{}),
-		hubs:   map[Key]*shared{}, spent: map[*shared]struct{}{}, free: make(chan struct{}), watched: map[*tunnel.Session]int{},
+		hubs:   map[Key]*shared{}, spent: map[*shared]struct{}{}, free: make(chan struct{}),
 	}
 	s.ring.Store(protocol.RingBytes)
 	s.memory = feed.NewMemory(s.reshare)
@@ -139,7 +139,7 @@ func (s *Set) Open(ctx context.Context, key Key, grant *jws.Grant, token string)
 			return handle, nil
 		}
 		handle.Release()
-		if t.first == grant.ID || !aboutGrant(err) {
+		if t.first == grant.ID || !agentstream.AboutGrant(err) {
 			return nil, err
 		} // otherwise another viewer's grant was refused
 	}
@@ -314,18 +314,6 @@ func (h *Handle) Release() {
 			}
 		})
 	})
-}
-
-// watch counts the hubs that use session, so that its pings are frequent while
-// somebody watches.
-func (s *Set) watch(session *tunnel.Session, delta int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.watched[session] += delta
-	session.SetWatched(s.watched[session] > 0)
-	if s.watched[session] == 0 {
-		delete(s.watched, session)
-	}
 }
 
 // A Guest is what the gateway knows of a joining socket.

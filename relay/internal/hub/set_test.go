@@ -166,11 +166,7 @@ func TestWatchersMakePingsFrequent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watched := func() int {
-		w.set.mu.Lock()
-		defer w.set.mu.Unlock()
-		return w.set.watched[session]
-	}
+	watched := session.Watchers
 	a := w.attached()
 	synced(a, x, 0) // the stream is read, so it is counted
 	if watched() != 1 {

@@ -32,11 +32,11 @@ func (h *Hub) tick(now time.Time) {
 	if h.feed != nil {
 		h.feed.DropStale()
 	}
-	if wait, needed := h.presence.dueIn(now); needed && wait <= 0 {
-		h.presence.told, h.presence.sent = h.presence.version, now
-		frame := replay.AppendTextFrame(nil, protocol.EncodeServerMessage(h.presence.message()))
+	if wait, needed := h.presence.DueIn(now); needed && wait <= 0 {
+		h.presence.Told(now)
+		frame := replay.AppendTextFrame(nil, protocol.EncodeServerMessage(h.presence.Message()))
 		for _, v := range h.audience.viewers {
-			if v.greeted && v.presence != h.presence.version { // others know it from their greeting
+			if v.greeted && v.presence != h.presence.Version() { // others know it from their greeting
 				v.outbox.tellFrame(frame)
 			}
 		}
@@ -55,7 +55,7 @@ func (h *Hub) untilTick(now time.Time) time.Duration {
 		return time.Hour
 	}
 	wait := longestTick - now.Sub(h.ticked) // counted from the last tick, as events come often
-	if due, needed := h.presence.dueIn(now); needed {
+	if due, needed := h.presence.DueIn(now); needed {
 		wait = min(wait, due)
 	}
 	if due, needed := h.facts.listDueIn(now); needed {

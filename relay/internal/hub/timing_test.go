@@ -2,7 +2,6 @@ package hub
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"slices"
 	"testing"
@@ -13,7 +12,9 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/agentstream"
 	"github.com/fairlead/fairlead/relay/internal/feed"
+	"github.com/fairlead/fairlead/relay/internal/presence"
 	"github.com/fairlead/fairlead/relay/internal/roster"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 )
@@ -75,15 +76,17 @@ func told(t *testing.T, v *Viewer) (kinds []string) {
 
 // deafLink returns a link to an agent that takes nothing.
 func deafLink(t *testing.T) *link {
-	ctx, giveUp := context.WithCancel(t.Context())
-	t.Cleanup(giveUp)
-	return &link{bearer: &bearer{grant: roster.Grant{ID: "gr_opener"}}, ready: make(chan struct{}, 1), abandon: ctx, giveUp: giveUp}
+	life := agentstream.NewLife(t.Context())
+	t.Cleanup(life.End)
+	l := &link{bearer: &bearer{grant: roster.Grant{ID: "gr_opener"}}, life: life}
+	l.Init(nil, life)
+	return l
 }
 
 // sent returns what waits to be written to a deaf link.
 func sent(t *testing.T, l *link) (messages []protocol.Message) {
 	t.Helper()
-	frames := protocol.NewFrameReader(bytes.NewReader(l.out))
+	frames := protocol.NewFrameReader(bytes.NewReader(l.Waiting()))
 	for {
 		frame, err := frames.Next()
 		if err != nil {
@@ -111,15 +114,15 @@ func TestPresenceAtMostOnceASecond(t *testing.T) {
 	second := seat(h, 2, "usr_2", late)
 	told(t, second)
 	for i := range 10 {
-		h.tick(now.Add(time.Duration(i) * presenceInterval / 10))
+		h.tick(now.Add(time.Duration(i) * presence.Interval / 10))
 	}
 	if kinds := told(t, first); len(kinds) != 0 {
 		t.Errorf("told within a second: %q", kinds)
 	}
-	if wait := h.untilTick(now.Add(presenceInterval * 9 / 10)); wait != presenceInterval/10 {
+	if wait := h.untilTick(now.Add(presence.Interval * 9 / 10)); wait != presence.Interval/10 {
 		t.Errorf("looks again in %v", wait)
 	}
-	now = now.Add(presenceInterval)
+	now = now.Add(presence.Interval)
 	h.tick(now)
 	h.tick(now)
 	if kinds := told(t, first); !slices.Equal(kinds, []string{protocol.ServerPresence}) {
@@ -140,7 +143,7 @@ func TestPresenceNamesPeople(t *testing.T) {
 		seat(h, i, protocol.UserID("usr_"+string(rune('A'+i))), late)
 	}
 	seat(h, 1000, "usr_A", late)
-	m := h.presence.message()
+	m := h.presence.Message()
 	if m.Count != protocol.MaxPresenceViewers+10 || len(m.Viewers) != protocol.MaxPresenceViewers {
 		t.Errorf("%d people, %d named", m.Count, len(m.Viewers))
 	}
@@ -255,14 +258,14 @@ func TestPresenceForgetsPeople(t *testing.T) {
 	again := seat(h, 3, "usr_b", late)
 	h.audience.renew(again, &jws.Grant{Subject: "usr_b", ID: "gr_view", PTYs: []string{jws.AllPTYs}, ExpiresAt: late.Unix()}, "token")
 	h.audience.leave(a)
-	got := h.presence.message().Viewers
+	got := h.presence.Message().Viewers
 	want := []protocol.PresentViewer{{UserID: "usr_a", Name: "usr_a", Sockets: 1, CanControl: true}, {UserID: "usr_b", Name: "usr_b", Sockets: 1}}
 	if !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	h.audience.leave(again)
 	h.audience.leave(b)
-	if m := h.presence.message(); m.Count != 0 || len(h.presence.of) != 0 {
+	if m := h.presence.Message(); m.Count != 0 || len(m.Viewers) != 0 {
 		t.Errorf("%+v", m)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/agentstream"
 	"github.com/fairlead/fairlead/relay/internal/input"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 )
@@ -49,7 +50,7 @@ func (e *executing) types(seq uint64, text string) {
 func (e *executing) reaches() string {
 	e.Helper()
 	var all strings.Builder
-	frames := protocol.NewFrameReader(bytes.NewReader(e.link.out))
+	frames := protocol.NewFrameReader(bytes.NewReader(e.link.Take()))
 	for {
 		frame, err := frames.Next()
 		if err != nil {
@@ -66,7 +67,6 @@ func (e *executing) reaches() string {
 			all.WriteString("<>")
 		}
 	}
-	e.link.out = nil
 	return all.String()
 }
 
@@ -246,7 +246,7 @@ func TestTypedBehindLostWish(t *testing.T) {
 			e.drops("1 waiting;2 waiting;")
 			e.roomy()
 			again := deafLink(t)
-			again.writing, e.link = true, again
+			e.link = again
 			again.opened = protocol.TerminalOpened{Epoch: 7, Cols: 80, Rows: 24, Claimed: true, Lease: held(3, 2)}
 			e.h.linked(again)
 			e.reaches()
@@ -375,7 +375,9 @@ func TestGraceRunsDown(t *testing.T) {
 
 		h.link = deafLink(t)
 		away.MSLeft = 2_500 // the same revision, after another tunnel
-		h.linked(&link{bearer: h.dial.bearer.Load(), ready: make(chan struct{}, 1), giveUp: func() {}, opened: protocol.TerminalOpened{Epoch: 7, Cols: 80, Rows: 24, Claimed: true, Lease: away}})
+		l := &link{bearer: h.dial.bearer.Load(), life: agentstream.NewLife(t.Context()), opened: protocol.TerminalOpened{Epoch: 7, Cols: 80, Rows: 24, Claimed: true, Lease: away}}
+		l.Init(nil, l.life)
+		h.linked(l)
 		check(bob, 2_500)
 		h.answer(protocol.Leased{Lease: held(5, 2)})
 		check(bob, 0)

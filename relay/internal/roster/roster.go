@@ -7,7 +7,6 @@
 // more, the next takes its place. The loss of a stream voids the answers. They
 // are asked for again; meanwhile a set stays admitted for a while, but admits
 // nobody new.
-// while, though nobody new comes in by it.
 package roster
 
 import (
