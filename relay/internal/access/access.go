@@ -40,15 +40,24 @@ func Grant(r *http.Request, keys *jws.Keys) (*jws.Grant, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
+	grant, err := Verified(r, keys, token)
+	if err != nil {
+		return nil, "", err
+	}
+	return grant, token, nil
+}
+
+// Verified returns the verified grant that r presents otherwise than as a bearer.
+func Verified(r *http.Request, keys *jws.Keys, token string) (*jws.Grant, error) {
 	grant, err := keys.Grant(r.Context(), token)
 	if err == nil {
 		err = Current(grant)
 	}
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	intake.Admitted(r)
-	return grant, token, nil
+	return grant, nil
 }
 
 // Current fails if a verified grant has expired by our own clock. The clock

@@ -1,6 +1,9 @@
 package access
 
-import "net/http"
+import (
+	"net/http"
+	"strings"
+)
 
 const (
 	// What pages of the other relays may send and read. It includes no cookies:
@@ -44,7 +47,23 @@ func (o *Origins) Share(next http.Handler) http.Handler {
 			return
 		}
 		h.Set("Access-Control-Expose-Headers", exposedHeaders)
-		r.Header.Del("Cookie")
+		dropCookies(r)
 		next.ServeHTTP(w, r)
 	})
+}
+
+// dropCookies drops r's cookies. It keeps those of the web client where the
+// browser doesn't say that another origin's page has sent them: a proxy before the
+// relay may have another origin than the relay, which is one of ours as well.
+func dropCookies(r *http.Request) {
+	var kept []string
+	if r.Header.Get("Sec-Fetch-Site") == "" || r.Header.Get("Sec-Fetch-Site") == "same-origin" {
+		for _, c := range r.CookiesNamed(AppCookieName) {
+			kept = append(kept, c.Name+"="+c.Value)
+		}
+	}
+	r.Header.Del("Cookie")
+	if len(kept) > 0 {
+		r.Header.Set("Cookie", strings.Join(kept, "; "))
+	}
 }

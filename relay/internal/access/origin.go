@@ -16,15 +16,16 @@ import (
 type Origins struct {
 	hosts   map[string]string // Host header → origin
 	origins map[string]bool
-	ordered []string          // as they were given
-	open    map[string]string // path → method of the routes that any origin may use
-	refused func(error)       // called for what Guard refuses
+	ordered []string                    // as they were given
+	open    map[string]string           // path → method of the routes that any origin may use
+	refused func(error)                 // called for what Guard refuses
+	foreign map[string]http.HandlerFunc // path → what answers foreign origins there
 }
 
 // NewOrigins parses origins such as "https://relay.example" or
 // "http://127.0.0.1:8080": scheme, host and optional port, nothing else.
 func NewOrigins(origins []string) (*Origins, error) {
-	o := &Origins{hosts: map[string]string{}, origins: map[string]bool{}, open: map[string]string{}, refused: func(error) {}}
+	o := &Origins{hosts: map[string]string{}, origins: map[string]bool{}, open: map[string]string{}, refused: func(error) {}, foreign: map[string]http.HandlerFunc{}}
 	for _, s := range origins {
 		u, err := url.Parse(s)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" ||
@@ -91,6 +92,10 @@ func (o *Origins) CheckOrigin(r *http.Request) error {
 // along. It must be called before requests are served.
 func (o *Origins) Open(method, path string) { o.open[path] = method }
 
+// AnswerForeign has answer refuse requests of foreign origins at a path. It must be
+// called before requests are served.
+func (o *Origins) AnswerForeign(path string, answer http.HandlerFunc) { o.foreign[path] = answer }
+
 // Guard refuses requests with a foreign Host, or with a foreign Origin if they
 // send one. The routes of Open accept any Origin.
 func (o *Origins) Guard(next http.Handler) http.Handler {
@@ -102,6 +107,10 @@ func (o *Origins) Guard(next http.Handler) http.Handler {
 		}
 		if err != nil {
 			o.refused(err)
+			if answer := o.foreign[r.URL.Path]; answer != nil && o.CheckHost(r) == nil {
+				answer(w, r)
+				return
+			}
 			WriteError(w, err)
 			return
 		}

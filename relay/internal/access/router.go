@@ -83,10 +83,14 @@ var allMethods = []string{
 	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
 }
 
-// covered reports whether another path has a wildcard where path has a literal:
-// a mux can't order a pattern with a method there and one without here.
+// covered reports whether another path has a wildcard where path has a literal, or
+// stands for all paths below it, path among them: a mux can't order a pattern with a
+// method there and one without here.
 func (m *Methods) covered(path string) bool {
 	return slices.ContainsFunc(m.paths, func(other string) bool {
+		if other != "/" && other != path && strings.HasSuffix(other, "/") && strings.HasPrefix(path, other) {
+			return true
+		}
 		ours, theirs := strings.Split(path, "/"), strings.Split(other, "/")
 		if other == path || len(ours) != len(theirs) {
 			return false

@@ -23,8 +23,10 @@ const (
 // cookie.
 type TargetKind string
 
-// TargetTerminal is a terminal, named by session and PTY.
-const TargetTerminal TargetKind = "terminal"
+const (
+	TargetTerminal TargetKind = "terminal" // named by session and PTY
+	TargetChat     TargetKind = "chat"     // the conversations of a session
+)
 
 // A Target is what a socket leads to. Targets are compared as a whole: an
 // admission to one opens no other.
@@ -93,6 +95,16 @@ func NewTicketStore(now func() time.Time) *TicketStore {
 // with kind expired, even within the allowed clock skew: the socket would close
 // at once.
 func (s *TicketStore) Issue(a Admission) (ticket, cookie string, ticketEnds time.Time, err error) {
+	return s.issue(a, protocol.CookieTTL)
+}
+
+// IssueTicket is Issue for a target whose socket no cookie of this store opens.
+func (s *TicketStore) IssueTicket(a Admission) (ticket string, ends time.Time, err error) {
+	ticket, _, ends, err = s.issue(a, protocol.TicketTTL) // nobody learns the cookie
+	return ticket, ends, err
+}
+
+func (s *TicketStore) issue(a Admission, cookieLife time.Duration) (ticket, cookie string, ticketEnds time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -112,7 +124,7 @@ func (s *TicketStore) Issue(a Admission) (ticket, cookie string, ticketEnds time
 		ticket:     sha256.Sum256([]byte(ticket)),
 		cookie:     sha256.Sum256([]byte(cookie)),
 		ticketEnds: earlier(now.Add(protocol.TicketTTL), a.Grant.Expires()),
-		cookieEnds: earlier(now.Add(protocol.CookieTTL), a.Grant.Expires()),
+		cookieEnds: earlier(now.Add(cookieLife), a.Grant.Expires()),
 	}
 	s.byTicket[entry.ticket], s.byCookie[entry.cookie] = entry, entry
 	s.perUser[user]++
@@ -166,6 +178,18 @@ func (s *TicketStore) redeem(with Presented) (a Admission, pass *Pass, end func(
 	}
 	entry.client = with.Client
 	return entry.Admission, s.rotate(entry, now), nil, nil
+}
+
+// RedeemTicket spends the admission behind a ticket for any target of a kind.
+func (s *TicketStore) RedeemTicket(ticket string, kind TargetKind) (Admission, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entry := s.byTicket[sha256.Sum256([]byte(ticket))]
+	if entry == nil || !s.now().Before(entry.ticketEnds) || entry.Kind != kind {
+		return Admission{}, protocol.Fault(protocol.KindUnauthenticated, nil)
+	}
+	s.drop(entry)
+	return entry.Admission, nil
 }
 
 // drop forgets an admission. The caller holds mu.
