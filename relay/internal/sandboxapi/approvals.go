@@ -1,6 +1,7 @@
 package sandboxapi
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 
@@ -15,9 +16,36 @@ var errUndecidable = protocol.Errorf(protocol.KindUnavailable, "it can't be deci
 
 // A decisionRequest is the body of POST …/approvals/{aid}.
 type decisionRequest struct {
-	Kind     protocol.ApprovalKind `json:"kind"`
+	Kind     protocol.ApprovalKind `json:"kind"` // absent: tool
 	Revision uint64                `json:"revision"`
 	Decision protocol.Decision     `json:"decision"`
+
+	// Of a tool, as in op.ToolDecide.
+	UpdatedInput json.RawMessage `json:"updatedInput"`
+	Message      string          `json:"message"`
+	Remember     string          `json:"remember"`
+}
+
+// op returns the operation that decides approval id.
+func (d *decisionRequest) op(id string) (op.Op, error) {
+	ofTool := len(d.UpdatedInput) > 0 || d.Message != "" || d.Remember != ""
+	switch {
+	case d.Kind == protocol.ApprovalTool, d.Kind == "":
+		if d.Decision == "allow" { // what clients of chats call it
+			d.Decision = protocol.AllowOnce
+		}
+		return op.Op{Kind: op.KindToolDecide, Body: &op.ToolDecide{
+			Approval: id, Revision: d.Revision, Decision: d.Decision,
+			UpdatedInput: d.UpdatedInput, Message: d.Message, Remember: d.Remember,
+		}}, nil
+	case ofTool:
+		return op.Op{}, protocol.Errorf(protocol.KindInvalid, "updatedInput, message and remember are about tools")
+	case d.Kind == protocol.ApprovalEgress:
+		return op.Op{Kind: op.KindEgressDecide, Body: &op.EgressDecide{ApprovalID: id, Revision: d.Revision, Decision: d.Decision}}, nil
+	case d.Kind == protocol.ApprovalBroker:
+		return op.Op{Kind: op.KindBrokerDecide, Body: &op.BrokerDecide{ApprovalID: id, Revision: d.Revision, Decision: d.Decision}}, nil
+	}
+	return op.Op{}, protocol.Errorf(protocol.KindInvalid, "kind: egress, broker or tool")
 }
 
 // A decided answers a decision: the approval's present state, and whether this
@@ -34,17 +62,9 @@ func (a *API) decide(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = access.ReadJSON(w, r, &body)
 	}
-	id := r.PathValue("aid")
 	var decision op.Op
 	if err == nil {
-		switch body.Kind {
-		case protocol.ApprovalEgress:
-			decision = op.Op{Kind: op.KindEgressDecide, Body: &op.EgressDecide{ApprovalID: id, Revision: body.Revision, Decision: body.Decision}}
-		case protocol.ApprovalBroker:
-			decision = op.Op{Kind: op.KindBrokerDecide, Body: &op.BrokerDecide{ApprovalID: id, Revision: body.Revision, Decision: body.Decision}}
-		default:
-			err = protocol.Errorf(protocol.KindInvalid, "kind: egress or broker")
-		}
+		decision, err = body.op(r.PathValue("aid"))
 	}
 	if err == nil {
 		err = decision.Body.Check()

@@ -24,6 +24,12 @@ func TestDecide(t *testing.T) {
 			`{"approvalId":"apr_1","decision":"allow_once","kind":"egress.decide","revision":1}`},
 		{"approvals/apr_1", `{"kind":"broker","revision":3,"decision":"deny_always"}`,
 			`{"approvalId":"apr_1","decision":"deny_always","kind":"broker.decide","revision":3}`},
+		{"approvals/apr_1", `{"kind":"tool","revision":1,"decision":"allow","updatedInput":{"command":"ls <b>"},"remember":"Bash(ls:*)"}`,
+			`{"approval":"apr_1","decision":"allow_once","kind":"tool.decide","remember":"Bash(ls:*)","revision":1,"updatedInput":{"command":"ls \u003cb\u003e"}}`},
+		{"approvals/apr_1", `{"kind":"tool","revision":2,"decision":"allow_always"}`,
+			`{"approval":"apr_1","decision":"allow_always","kind":"tool.decide","revision":2}`},
+		{"approvals/apr_1", `{"revision":1,"decision":"deny","message":"not here"}`,
+			`{"approval":"apr_1","decision":"deny","kind":"tool.decide","message":"not here","revision":1}`},
 		{"egress/approve", `{"domain":"a.example","request_id":"apr_1","decision":"allow_once"}`,
 			`{"approvalId":"apr_1","decision":"allow_once","kind":"egress.decide","revision":1}`},
 		{"egress/approve", `{"request_id":"apr_1","revision":2,"decision":"deny"}`,
@@ -55,6 +61,15 @@ func TestDecideRefuses(t *testing.T) {
 		{"approvals/apr_1", `{"kind":"egress","revision":1,"decision":"allow"}`},
 		{"approvals/apr_1", `{"kind":"egress","revision":1}`},
 		{"approvals/apr_1", `{"kind":"egress","revision":-1,"decision":"deny"}`},
+		{"approvals/apr_1", `{"kind":"egress","revision":1,"decision":"deny","message":"no"}`},
+		{"approvals/apr_1", `{"kind":"broker","revision":1,"decision":"allow_once","updatedInput":{}}`},
+		{"approvals/apr_1", `{"kind":"tool","decision":"deny"}`},
+		{"approvals/apr_1", `{"kind":"tool","revision":1,"decision":"deny_always"}`},
+		{"approvals/apr_1", `{"kind":"tool","revision":1,"decision":"allow","message":"why"}`},
+		{"approvals/apr_1", `{"kind":"tool","revision":1,"decision":"deny","remember":"Bash"}`},
+		{"approvals/apr_1", `{"kind":"tool","revision":1,"decision":"allow","updatedInput":[1]}`},
+		{"approvals/apr_1", `{"kind":"tool","revision":1,"decision":"allow","updatedInput":{"a":1,"a":2}}`},
+		{"approvals/apr_1", `{"kind":"tool","revision":1,"decision":"allow","approval":"apr_2"}`},
 		{"approvals/-", `{"kind":"egress","revision":1,"decision":"deny"}`},
 		{"egress/approve", `{"domain":"a.example","decision":"allow_once"}`},
 		{"egress/approve", `{"decision":"allow_always"}`},
@@ -64,7 +79,9 @@ func TestDecideRefuses(t *testing.T) {
 		expect(t, w.do(http.MethodPost, "/sessions/ses_1/"+c.path, token, c.body), http.StatusBadRequest)
 	}
 	_, viewer := w.authority.Grant(nil)
-	expect(t, w.do(http.MethodPost, "/sessions/ses_1/approvals/apr_1", viewer, `{"kind":"egress","revision":1,"decision":"deny"}`), http.StatusForbidden)
+	for _, body := range []string{`{"kind":"egress","revision":1,"decision":"deny"}`, `{"kind":"tool","revision":1,"decision":"allow"}`, `{`} {
+		expect(t, w.do(http.MethodPost, "/sessions/ses_1/approvals/apr_1", viewer, body), http.StatusForbidden)
+	}
 	if len(w.signed) != 0 {
 		t.Errorf("signed %+v", w.signed)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/reverseproxy"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -325,7 +326,7 @@ type eventWriter struct {
 // newEventWriter answers a request with a stream of events.
 func newEventWriter(w http.ResponseWriter) eventWriter {
 	h := w.Header()
-	confine(h)
+	reverseproxy.Confine(h)
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // proxies must not buffer
 	w.WriteHeader(http.StatusOK)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/reverseproxy"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -51,7 +52,7 @@ func (a *API) readLog(w http.ResponseWriter, r *http.Request) {
 	defer stream.Close()
 	defer context.AfterFunc(r.Context(), func() { stream.Close() })()
 	h := w.Header()
-	confine(h)
+	reverseproxy.Confine(h)
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Length", strconv.FormatUint(opened.To-opened.From, 10))
 	h.Set(positionHeader, protocol.Position{Epoch: params.Epoch, Offset: opened.From}.String())

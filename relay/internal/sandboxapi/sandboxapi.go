@@ -6,7 +6,6 @@ package sandboxapi
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"log/slog"
 	"net/http"
 	"time"
@@ -240,39 +239,5 @@ func (a *API) changeWith(r *http.Request, grant string, do op.Op, target protoco
 	if err != nil {
 		return protocol.OpResult{}, &unsignedError{err}
 	}
-	record, err := a.Dispatcher.Submit(ctx, env)
-	a.Rejects.Count(rejects.Command, err)
-	if err != nil && protocol.KindOf(err) == protocol.KindUnauthenticated { // the control plane made it, so it isn't the user's fault
-		err = protocol.Fault(protocol.KindUpstream, err)
-	}
-	if err != nil {
-		return protocol.OpResult{}, err
-	}
-	callback, kind, err := record.Wait(ctx)
-	if err != nil {
-		return protocol.OpResult{}, err
-	}
-	return outcome(callback, kind)
-}
-
-// outcome turns a callback into a result or the error it reports.
-func outcome(callback protocol.ExecutionCallback, kind protocol.Kind) (result protocol.OpResult, err error) {
-	switch {
-	case callback.Status == protocol.StatusOK:
-		if err := json.Unmarshal(callback.Result, &result); err != nil {
-			return result, protocol.Fault(protocol.KindUpstream, err)
-		}
-		return result, nil
-	case callback.Error != nil && kind.Status() == http.StatusServiceUnavailable && begun(callback):
-		return result, &protocol.Error{Kind: protocol.KindUpstream, Message: callback.Error.Message}
-	case callback.Error != nil:
-		return result, &protocol.Error{Kind: kind, Message: callback.Error.Message}
-	}
-	return result, protocol.Errorf(protocol.KindUnknown, "the sandbox restarted in the middle; whether it was done is unknown")
-}
-
-// begun reports whether the sandbox had begun a failed command: 503 means that
-// nobody began.
-func begun(callback protocol.ExecutionCallback) bool {
-	return callback.Telemetry != nil && callback.Telemetry.Attempt > 0
+	return a.Dispatcher.Run(ctx, env)
 }
