@@ -1,0 +1,257 @@
+package chatapi
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/deploy/program/pause"
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/chatsocket"
+	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
+	"github.com/fairlead/fairlead/relay/internal/chathub"
+	"github.com/fairlead/fairlead/relay/internal/dispatch"
+)
+
+// A sending is one chat.send on its way.
+type sending struct {
+	c     *client
+	q     chatsocket.Request
+	grant *jws.Grant
+	token string
+	began time.Time
+}
+
+// send has a message sent, or says why it isn't. It goes on when the client leaves.
+func (c *client) send(q chatsocket.Request) {
+	s := sending{c: c, q: q, began: time.Now()}
+	s.grant, s.token = c.socket.Grant()
+	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
+	defer cancel()
+	if fault, refused := s.do(ctx); refused {
+		c.refuse(fault, q.SessionID, q.ClientMessageID)
+		return
+	}
+	c.api.Metrics.Send.Observe(time.Since(s.began).Seconds())
+}
+
+// do makes the checks in the order of the seed, ours among them, then has the
+// message signed and sends it. The sandbox checks all of it again.
+func (s *sending) do(ctx context.Context) (protocol.ChatFault, bool) {
+	id := s.q.SessionID
+	state, err := s.c.stateOf(ctx, id)
+	if err != nil && !away(err) {
+		return faultOf(err, id), true
+	}
+	options := optionsOf(s.q.Options)
+	if !s.allows(protocol.CapChat) || options.Lifts() && !s.allows(protocol.CapApprove) {
+		return chatsocket.NewFault(protocol.ChatForbidden, string(id)), true
+	}
+	busy, refused := chatsocket.NewFault(protocol.ChatUnavailable, string(id)), false
+	switch {
+	case err != nil:
+		return busy, true
+	case state.Unsupported:
+		return chatsocket.NewFault(protocol.ChatUnsupportedProvider, state.Provider), true
+	case state.Controller != "" && !state.Mine:
+		busy, refused = chatsocket.NewFault(protocol.ChatNotController, string(id)), true
+	case state.Run == protocol.RunRunning || state.Run == protocol.RunAborting:
+		busy, refused = chatsocket.NewFault(protocol.ChatRunInProgress, string(id)), true
+	}
+	if refused && s.q.ClientMessageID == "" {
+		return busy, true
+	}
+	if err := s.c.socket.Attach(ctx, id); err != nil && s.c.ctx.Err() == nil {
+		return faultOf(err, id), true
+	}
+	env, err := s.sign(ctx, options)
+	switch {
+	case refused && err == nil && s.known(env.CommandID, state):
+		return protocol.ChatFault{}, false // what runs is this very message
+	case refused:
+		return busy, true
+	case err != nil:
+		return signFault(err, id), true
+	}
+	if !s.c.echo.Load() {
+		s.c.expect(env.CommandID)
+	}
+	if _, err := s.c.api.carry(ctx, env); err != nil {
+		return faultOf(err, id), true
+	}
+	return protocol.ChatFault{}, false
+}
+
+func (s *sending) allows(need protocol.Capability) bool {
+	return s.grant.Allows(s.c.session, "", need)
+}
+
+// known reports whether a message that can't be sent now was sent before: it is
+// what runs, or this relay knows what became of it.
+func (s *sending) known(id protocol.CommandID, state chathub.State) bool {
+	if state.CommandID == id {
+		return true
+	}
+	record, ok := s.c.api.Dispatcher.Lookup(id)
+	if !ok {
+		return false
+	}
+	select {
+	case <-record.Done:
+		return record.Err == nil && record.Status() == protocol.StatusOK
+	default:
+		return true
+	}
+}
+
+// sign puts a large message into the sandbox and has the command signed.
+func (s *sending) sign(ctx context.Context, options op.ChatOptions) (protocol.CommandEnvelope, error) {
+	body := &op.ChatSend{Conversation: s.q.SessionID, ClientMessageID: s.q.ClientMessageID, Options: options}
+	message := &protocol.ChatMessage{Content: s.q.Content, Images: s.q.Images}
+	raw, err := json.Marshal(message)
+	if err != nil {
+		return protocol.CommandEnvelope{}, protocol.Fault(protocol.KindInvalid, err)
+	}
+	if body.Message = message; len(raw) > protocol.MaxChatInline {
+		sum := sha256.Sum256(raw)
+		body.Message, body.MessageSHA256 = nil, hex.EncodeToString(sum[:])
+	}
+	if err := body.Check(); err != nil {
+		return protocol.CommandEnvelope{}, err
+	}
+	if body.Message == nil {
+		if err := s.c.api.putMessage(ctx, s.grant, s.token, s.c.session, body, raw); err != nil {
+			return protocol.CommandEnvelope{}, err
+		}
+	}
+	who := caller{grant: s.grant, token: s.token, session: s.c.session}
+	return s.c.api.sign(ctx, who, op.Op{Kind: op.KindChatSend, Body: body}, s.key())
+}
+
+// key returns the idempotency key of the message: that of its own name in its
+// conversation, or a random one.
+func (s *sending) key() string {
+	if s.q.ClientMessageID == "" {
+		return rand.Text()
+	}
+	sum := sha256.Sum256([]byte(string(s.c.session) + "\x00" + string(s.q.SessionID) + "\x00" + s.q.ClientMessageID))
+	return "chat-" + hex.EncodeToString(sum[:])
+}
+
+// optionsOf returns options as the operation has them.
+func optionsOf(o chatsocket.Options) op.ChatOptions {
+	return op.ChatOptions{
+		Model: o.Model, PermissionMode: o.PermissionMode, Cwd: o.Cwd,
+		AllowedTools: o.AllowedTools, DisallowedTools: o.DisallowedTools, SkipPermissions: o.SkipPermissions,
+	}
+}
+
+// away reports whether nobody could be asked: the sandbox isn't connected, or has
+// too much to do.
+func away(err error) bool {
+	switch protocol.KindOf(err) {
+	case protocol.KindNotFound, protocol.KindEnded, protocol.KindInvalid,
+		protocol.KindForbidden, protocol.KindUnauthenticated, protocol.KindExpired:
+		return false
+	}
+	return true
+}
+
+// abort stops a conversation's run, or says why it doesn't.
+func (c *client) abort(q chatsocket.Request) {
+	grant, token := c.socket.Grant()
+	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
+	defer cancel()
+	if fault, refused := c.tryAbort(ctx, q.SessionID, grant, token); refused {
+		c.refuse(fault, q.SessionID, "")
+	}
+}
+
+func (c *client) tryAbort(ctx context.Context, id protocol.ConversationID, grant *jws.Grant, token string) (protocol.ChatFault, bool) {
+	state, err := c.stateOf(ctx, id)
+	none := chatsocket.NewFault(protocol.ChatNoActiveRun, string(id))
+	allowed := grant.Allows(c.session, "", protocol.CapChat)
+	owns := grant.Allows(c.session, "", protocol.CapAdmin)
+	switch {
+	case err != nil && protocol.KindOf(err) == protocol.KindNotFound:
+		return none, true
+	case !allowed:
+		return chatsocket.NewFault(protocol.ChatForbidden, string(id)), true
+	case err != nil:
+		return faultOf(err, id), true
+	case state.Run == protocol.RunIdle:
+		return none, true
+	case state.Controller != "" && !state.Mine && !owns:
+		return chatsocket.NewFault(protocol.ChatNotController, string(id)), true
+	}
+	who := caller{grant: grant, token: token, session: c.session}
+	env, err := c.api.sign(ctx, who, op.Op{Kind: op.KindChatAbort, Body: &op.ChatAbort{Conversation: id}}, rand.Text())
+	if err != nil {
+		return signFault(err, id), true
+	}
+	if _, err = c.api.carry(ctx, env); err != nil {
+		return faultOf(err, id), true
+	}
+	return protocol.ChatFault{}, false
+}
+
+// sign has an operation on a session's conversations signed.
+func (a *API) sign(ctx context.Context, c caller, do op.Op, key string) (protocol.CommandEnvelope, error) {
+	return a.Signer.Sign(ctx, dispatch.SignRequest{
+		Grant: c.token, Op: do, IdempotencyKey: key,
+		Target: protocol.CommandTarget{SandboxID: c.grant.Sandbox, SessionID: c.session},
+	})
+}
+
+// askAgain is how long the same command isn't sent again after nobody knew what
+// became of it. It is a variable so that a test can change it.
+var askAgain = time.Second
+
+// carry runs a signed command. While nobody knows what became of it, it sends the
+// same command again, which runs only once.
+func (a *API) carry(ctx context.Context, env protocol.CommandEnvelope) (protocol.OpResult, error) {
+	for {
+		result, err := a.Dispatcher.Run(ctx, env)
+		if protocol.KindOf(err) != protocol.KindUnknown || errors.Is(err, dispatch.ErrRestarted) || pause.For(ctx, askAgain) != nil {
+			return result, err
+		}
+	}
+}
+
+// signFault returns why a command was not signed.
+func signFault(err error, id protocol.ConversationID) protocol.ChatFault {
+	if _, carried := chatsocket.ParseFault(err); !carried && protocol.KindOf(err) == protocol.KindConflict {
+		return protocol.ChatFault{Code: protocol.ChatInternalError, Text: "This clientMessageId was used for another message."}
+	}
+	return faultOf(err, id)
+}
+
+// faultOf returns the fault for an error, which may carry one.
+func faultOf(err error, id protocol.ConversationID) protocol.ChatFault {
+	if fault, ok := chatsocket.ParseFault(err); ok {
+		return fault
+	}
+	e := protocol.AsError(err)
+	switch e.Kind {
+	case protocol.KindNotFound, protocol.KindEnded:
+		return chatsocket.NewFault(protocol.ChatSessionNotFound, string(id))
+	case protocol.KindForbidden, protocol.KindUnauthenticated, protocol.KindExpired:
+		return chatsocket.NewFault(protocol.ChatForbidden, string(id))
+	case protocol.KindInvalid, protocol.KindTooLarge, protocol.KindUnsupported, protocol.KindConflict:
+		return protocol.ChatFault{Code: protocol.ChatInternalError, Text: sentence(e.Error())}
+	case protocol.KindNoSpace:
+		return protocol.ChatFault{Code: protocol.ChatUnavailable, Text: sentence(e.Error())}
+	case protocol.KindUnknown:
+		return protocol.ChatFault{Code: protocol.ChatUnavailable, Text: "It isn't known whether this was done. What follows in the session shows it."}
+	}
+	return chatsocket.NewFault(protocol.ChatUnavailable, string(id))
+}
+
+// sentence returns an error's message as a sentence.
+func sentence(s string) string { return strings.ToUpper(s[:min(1, len(s))]) + s[min(1, len(s)):] + "." }
