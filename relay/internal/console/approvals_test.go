@@ -2,11 +2,13 @@ package console_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -91,6 +93,105 @@ func testApprovals(t *testing.T, browser context.Context) {
 		t.Error("carol, who may not decide, is asked")
 	}
 	for _, b := range []*tab{alice, bob, carol} {
+		b.check()
+	}
+	relay.check(t)
+}
+
+const conversation = protocol.ConversationID("5b0d8d43-6c1a-4dd5-9a2e-7f3b1c2d4e5f")
+
+// tool is a coding agent's question.
+func tool(id, name, input string) protocol.Approval {
+	return protocol.Approval{
+		ID: id, Kind: protocol.ApprovalTool, ConversationID: conversation, RunID: "cmd_1", Tool: name,
+		Input: json.RawMessage(input), InputSHA256: strings.Repeat("ab", 32),
+	}
+}
+
+// shown is the expression that an element can be seen.
+func shown(id string) string { return `!(` + hidden(id) + `)` }
+
+// A coding agent's questions show what its tool is to do, as text; they are
+// allowed, denied with a reason, remembered, and go when somebody else decides,
+// time is up or the run is over.
+func testToolApprovals(t *testing.T, browser context.Context) {
+	relay := newFakeRelay(t)
+	relay.give("ut_alice", protocol.CapApprove)
+	relay.give("ut_bob", protocol.CapApprove)
+	alice, bob := newTab(t, browser), newTab(t, browser)
+	for user, b := range map[string]*tab{"alice": alice, "bob": bob} {
+		b.open(relay.link(user))
+		b.untilText("controller", "control")
+	}
+	words := func() string {
+		relay.mu.Lock()
+		defer relay.mu.Unlock()
+		return strings.Join(relay.approvals.words, ", ")
+	}
+	const hostile = `{"command":"git status\n\t<img src=x onerror=alert(1)> \u202e\u001b[31m","description":"looks"}`
+	relay.ask(tool("apr_1", "Bash", hostile), 55*time.Second)
+	alice.untilText("approval-apr_1", "The coding agent in conversation 5b0d8d43 wants to use")
+	alice.untilText("approval-apr_1", "<img src=x onerror=alert(1)> ⟨U+202E⟩⟨U+001B⟩[31m")
+	alice.untilText("approval-apr_1", "as the coding agent says\nlooks")
+	alice.until(`document.title.startsWith('● Bash')`)
+	alice.until(`document.querySelector('[data-testid=approval-apr_1] img') === null`)
+	relay.ask(tool("apr_0", "Edit", `{"file_path":"/srv/app/main.go","old_string":"\treturn nil\n","new_string":"\tif err != nil {\n\t\treturn err\n\t}\n","replace_all":false}`), 55*time.Second)
+	alice.untilText("approval-apr_0", "+ ")
+	alice.click("always-apr_1")
+	alice.click("why-apr_1")
+	alice.run(command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 1400, Height: 900, DeviceScaleFactor: 1}))
+	alice.until(`innerWidth === 1400 && ` + shown("btn-deny-reason-apr_1") + ` && ` + shown("btn-allow-once-apr_0"))
+	alice.picture("tools-desktop")
+	bob.untilText("approval-apr_0", "+ ")
+	bob.run(phone()...)
+	bob.until(`innerWidth === 390`)
+	bob.click("always-apr_0")
+	bob.until(shown("btn-allow-always-apr_0"))
+	bob.picture("tools-phone")
+	relay.expire("apr_0")
+	alice.until(`/\d+ s/.test(document.querySelector('[data-testid=approval-apr_1] .left').innerText)`)
+	alice.click("btn-allow-once-apr_1")
+	alice.untilText("approval-apr_1", "You allowed it once")
+	bob.untilText("approval-apr_1", "alice allowed it once")
+
+	relay.ask(tool("apr_2", "Edit", `{"file_path":"/w/main.go","old_string":"old line","new_string":"new line"}`), 10*time.Minute)
+	for _, want := range []string{"/w/main.go", "- old line", "+ new line"} {
+		alice.untilText("approval-apr_2", want)
+	}
+	alice.click("why-apr_2")
+	alice.until(shown("btn-deny-reason-apr_2"))
+	alice.run(focus("reason-apr_2"))
+	alice.typing("not in this file")
+	alice.typing("\r")
+	alice.untilText("approval-apr_2", "You denied it")
+	bob.untilText("approval-apr_2", "alice denied it")
+
+	relay.ask(tool("apr_3", "Bash", `{"command":"git status --short"}`), 10*time.Minute)
+	alice.click("always-apr_3")
+	alice.until(`document.querySelector('[data-testid=rule-of-apr_3]').innerText.includes('begin with git status')`)
+	alice.eval(`document.querySelector('[data-testid=rule-where-apr_3]').value = 'allow_always'`)
+	alice.click("btn-allow-always-apr_3")
+	alice.untilText("approval-apr_3", "You allowed it always")
+	if got, want := words(), "deny not in this file, allow_always Bash(git status:*)"; got != want {
+		t.Errorf("said %q, want %q", got, want)
+	}
+
+	// It waits without limit, and is answered in the conversation.
+	relay.ask(tool("apr_4", "AskUserQuestion", `{"questions":[{"question":"Which one?"}]}`), 0)
+	alice.untilText("approval-apr_4", "waits without limit")
+	alice.untilText("approval-apr_4", "It is answered in the conversation")
+	alice.until(hidden("btn-allow-once-apr_4") + " && " + hidden("always-apr_4"))
+	relay.cancel("apr_4")
+	alice.untilText("approval-apr_4", "Not needed any more")
+	bob.untilText("approval-apr_4", "Not needed any more")
+
+	large := tool("apr_5", "Write", "")
+	large.Input = nil
+	relay.ask(large, 10*time.Minute)
+	alice.untilText("approval-apr_5", "too long to be shown here")
+	relay.expire("apr_5")
+	alice.untilText("approval-apr_5", "Expired: denied")
+	for _, b := range []*tab{alice, bob} {
 		b.check()
 	}
 	relay.check(t)

@@ -271,7 +271,7 @@ func TestBrowser(t *testing.T) {
 		"paste": testPaste, "keyboard": testKeyboard, "flood": testFlood,
 		"exactly once": testExactlyOnce, "another relay": testAnotherRelay, "skipped": testSkipped,
 		"search": testSearch, "recordings": testRecordings, "share": testShare, "phone": testPhone, "webgl": testWebGL,
-		"agent": testAgent, "approvals": testApprovals, "approval outage": testApprovalOutage,
+		"agent": testAgent, "approvals": testApprovals, "tool approvals": testToolApprovals, "approval outage": testApprovalOutage,
 		"egress": testEgress, "environment": testEnvironment, "held": testHeld, "long names": testLongNames, "sign in": testSignIn,
 		"file tree": testFileTree, "file transfers": testFileTransfers, "file names": testFileNames, "file rights": testFileRights, "file outages": testFileOutages,
 		"refused for good": testRefusedForGood, "unknown outcome": testUnknownOutcome, "turns": testTurns, "integrations": testIntegrations, "live browser": testLiveBrowser,

@@ -21,6 +21,7 @@ type fakeApprovals struct {
 	sinces  []string      // where streams began
 	told    int           // events that were sent on the newest stream, and before it
 	keys    []string      // of decisions
+	words   []string      // what decisions say beyond yes and no
 	refused error         // the answer to every decision
 	lost    int           // decisions that are taken, and not answered
 	rules   protocol.EgressRules
@@ -50,11 +51,15 @@ func (f *fakeRelay) give(token string, caps ...protocol.Capability) {
 	f.users[token] = u
 }
 
-// ask makes the sandbox ask for something, with so much time to decide.
+// ask makes the sandbox ask for something, with so much time to decide, 0 for no
+// end.
 func (f *fakeRelay) ask(a protocol.Approval, within time.Duration) {
 	now := time.Now()
 	a.Revision, a.State, a.SessionID = 1, protocol.ApprovalPending, protocol.SessionID(f.session)
-	a.AskedAt, a.EndsAt = now.UnixMilli(), now.Add(within).UnixMilli()
+	a.AskedAt = now.UnixMilli()
+	if within > 0 {
+		a.EndsAt = now.Add(within).UnixMilli()
+	}
 	if a.Kind == "" {
 		a.Kind = protocol.ApprovalEgress
 	}
@@ -73,6 +78,16 @@ func (f *fakeRelay) expire(id string) {
 	f.change(a)
 }
 
+// cancel takes back what nobody needs an answer to any more.
+func (f *fakeRelay) cancel(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a := f.approvals.current[id]
+	a.Revision++
+	a.State, a.EndsAt, a.Input = protocol.ApprovalCancelled, time.Now().UnixMilli(), nil
+	f.change(a)
+}
+
 // settle decides as user.
 func (f *fakeRelay) settle(id string, user protocol.UserID, d protocol.Decision) {
 	f.mu.Lock()
@@ -88,7 +103,7 @@ func (f *fakeRelay) decided(id string, user protocol.UserID, d protocol.Decision
 		return a, a.UserID == user && a.Decision == d
 	}
 	a.Revision++
-	a.State, a.Decision, a.UserID, a.EndsAt = protocol.ApprovalDecided, d, user, time.Now().UnixMilli()
+	a.State, a.Decision, a.UserID, a.EndsAt, a.Input = protocol.ApprovalDecided, d, user, time.Now().UnixMilli(), nil
 	f.change(a)
 	return a, true
 }
@@ -117,7 +132,7 @@ func (f *fakeRelay) cutApprovals() {
 }
 
 func withLeft(a protocol.Approval) protocol.Approval {
-	if a.State == protocol.ApprovalPending {
+	if a.State == protocol.ApprovalPending && a.EndsAt != 0 {
 		a.LeftMs = max(a.EndsAt-time.Now().UnixMilli(), 1)
 	}
 	return a
@@ -215,6 +230,8 @@ func (f *fakeRelay) decide(w http.ResponseWriter, r *http.Request) {
 		Kind     protocol.ApprovalKind `json:"kind"`
 		Revision uint64                `json:"revision"`
 		Decision protocol.Decision     `json:"decision"`
+		Message  string                `json:"message"`
+		Remember string                `json:"remember"`
 	}
 	id := r.PathValue("aid")
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
@@ -233,6 +250,9 @@ func (f *fakeRelay) decide(w http.ResponseWriter, r *http.Request) {
 		f.faults = append(f.faults, fmt.Sprintf("decision %+v about %+v", body, before))
 		refuse(w, protocol.KindConflict)
 		return
+	}
+	if words := body.Message + body.Remember; words != "" {
+		f.approvals.words = append(f.approvals.words, string(body.Decision)+" "+words)
 	}
 	a, applied := f.decided(id, protocol.UserID(u.id), body.Decision)
 	if f.approvals.lost > 0 {

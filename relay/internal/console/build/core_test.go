@@ -261,8 +261,9 @@ var mayImport = map[string]string{
 	"env":          "ui",
 	"files":        "ui",
 	"browser":      "ui",
+	"chat":         "ui",
 	"recordings":   "ui",
-	"page":         "ui integrations agents terminal approvals env files browser recordings",
+	"page":         "ui integrations agents terminal approvals env files browser chat recordings",
 	".":            "ui page",
 }
 

@@ -18,3 +18,8 @@ export { Terminal, type Facts, type Obstacle, type Refusal, type TerminalHooks, 
 export { Follow, type FollowHooks } from './events/follow.ts';
 export { type ServerEvent } from './events/sse.ts';
 export { overdueMs, Stream, type StreamHooks } from './events/stream.ts';
+
+export { Chats, type ChatHooks, type Reach } from './chat/chats.ts';
+export { empty as emptyConversation, fold, read, subscribed, type AskedState, type Conversation, type Item, type Said, type Used } from './chat/conversation.ts';
+export { type ChatControl, type ChatEvent, type ChatFrame, type ChatPresence, type ChatRefusal, type From, type Image, isEvent, type Pending, type RunStateFrame, type SessionUpserted } from './chat/events.ts';
+export { type ChatOptions, type Outgoing } from './chat/outbox.ts';

@@ -131,6 +131,50 @@ test('decoding survives anything', () => {
   }
 });
 
+const tool = (id: string, more: Partial<Approval> = {}): Approval => ({
+  id, revision: 1, kind: 'tool', conversation_id: '5b0d8d43-6c1a', tool: 'Bash', input: { command: 'git status' }, input_sha256: 'ab', state: 'pending', asked_at: 1_000, ends_at: 56_000, left_ms: 55_000, ...more,
+});
+
+test('a coding agent’s question', () => {
+  const state = after(tool('t'), tool('f', { tool: 'ExitPlanMode', ends_at: 0 }));
+  const [card, forever] = cards(state, 5_000);
+  assert.equal(`${card?.who} ${card?.what} ${card?.host}`, 'The coding agent in conversation 5b0d8d43 wants to use Bash');
+  assert.equal(card?.left, '50 s');
+  assert.deepEqual(card?.tool?.parts.map(({ lines }) => lines.map(({ text }) => text)), [['git status']]);
+  assert.equal(cards(state, 6_000)[0]?.tool, card?.tool, 'its view is made once');
+  assert.equal(forever?.left, 'waits without limit');
+  assert.equal(forever?.part, 0);
+  assert.equal(cards(state, 1e9).length, 2, 'the sandbox alone says that it is over');
+  const titled: Naming = { ...naming, conversation: () => 'Fix the \u202ebuild' };
+  assert.equal(cardsOf(state, titled, 0, () => false)[0]?.who, 'The coding agent in “Fix the ⟨U+202E⟩build”');
+});
+
+test('how a coding agent’s question ends', () => {
+  const over = { revision: 2, input: undefined, ends_at: 30_000 };
+  assert.equal(outcome(after(tool('t'), tool('t', { ...over, state: 'cancelled' })), 't'), 'Not needed any more');
+  const mine = choose(after(tool('t')), 't', 'deny', 'k1', { message: 'no' });
+  assert.match(outcome(merge(mine, tool('t', { ...over, state: 'cancelled' }), 0), 't') ?? '', /before your answer came$/);
+  const always = tool('t', { ...over, state: 'decided', decision: 'allow_always', user_id: 'usr_b', remember: 'Bash(git status:*)' });
+  assert.equal(outcome(after(tool('t'), always), 't'), 'bob allowed it always, and Bash(git status:*) from now on');
+  assert.deepEqual(cards(after(tool('t'), always), 20_000), [], 'it goes');
+  assert.equal(logOf(after(always), naming)[0]?.host, 'Bash');
+});
+
+test('a decision in other words is another one', () => {
+  const first = choose(after(tool('t')), 't', 'deny', 'k1', { message: 'no' });
+  const away = refuse(first, 't', 'undecidable', '');
+  assert.equal(choose(away, 't', 'deny', 'k2', { message: 'no' }).entries.get('t')?.choice?.key, 'k1');
+  assert.equal(choose(away, 't', 'deny', 'k2', { message: 'no!' }).entries.get('t')?.choice?.key, 'k2');
+  assert.equal(choose(away, 't', 'deny', 'k2').entries.get('t')?.choice?.key, 'k2');
+});
+
+test('what a stream’s beginning lacks is kept, or comes with the list', () => {
+  const opened = reopen(after(tool('t')), { more: true, pending: [tool('t', { input: undefined }), tool('u', { input: undefined })] }, 0);
+  assert.deepEqual(opened.entries.get('t')?.approval.input, { command: 'git status' });
+  assert.match(cards(opened)[1]?.tool?.parts[0]?.lines[0]?.text ?? '', /SHA-256 ab/);
+  assert.equal(cards(merge(opened, tool('u'), 0))[1]?.tool?.parts[0]?.lines[0]?.text, 'git status');
+});
+
 test('nothing invisible stays so', () => {
   assert.equal(visible('a\u0000\u200b\u2066\ud800b c'), 'a⟨U+0000⟩⟨U+200B⟩⟨U+2066⟩⟨U+D800⟩b c');
   assert.equal(visible('привет 例 é👍'), 'привет 例 é👍');

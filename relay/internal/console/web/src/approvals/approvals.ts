@@ -5,33 +5,47 @@
 
 import { visible } from '../ui/visible.ts';
 import { reading } from './punycode.ts';
+import { toolView, type ToolView } from './tool.ts';
 
 export type Decision = 'allow_once' | 'allow_always' | 'deny' | 'deny_always';
 
 export interface Approval {
   id: string;
   revision: number;
-  kind: string; // 'egress' or 'broker'
+  kind: string; // 'egress', 'broker' or 'tool'
   pty_id?: string;
-  host: string;
+  host?: string; // egress and broker
   port?: number;
   secret?: string; // broker: its name
-  state: string; // 'pending', 'decided' or 'expired'
+  state: string; // 'pending', 'decided', 'expired' or 'cancelled'
+  conversation_id?: string; // tool: where it is asked
+  tool?: string;
+  input?: unknown; // tool, while it is pending: what it is to do; absent if that is too long
+  input_sha256?: string;
+  remember?: string; // tool: what was allowed with it
   decision?: Decision;
   user_id?: string; // who decided
   asked_at: number; // Unix milliseconds
-  ends_at: number; // Unix milliseconds: when it expires, or was over
+  ends_at: number; // Unix milliseconds: when it expires, or was over; 0: it waits without limit
   left_ms?: number;
 }
 
 export interface Opened {
   gap?: boolean; // earlier events are missing
   pending: Approval[];
+  more?: boolean; // the list has more that waits, or more of it
+}
+
+// Words are what a decision about a tool says beside yes or no.
+export interface Words {
+  message?: string; // of a denial, for the coding agent
+  remember?: string; // what needs no question any more
 }
 
 // A Choice is what the person of this page decided.
 export interface Choice {
   decision: Decision;
+  words: Words;
   key: string; // Idempotency-Key
   state: 'sending' | 'unsent' | 'refused'; // unsent: nothing can be decided now
   text: string; // why not yet, or why not
@@ -40,7 +54,7 @@ export interface Choice {
 export interface Entry {
   approval: Approval;
   order: number; // of arrival here
-  expires: number | null; // pending: when time is up
+  expires: number | null; // pending: when time is up; null: never
   overAt: number | null; // when this page saw it end; null where it had ended before
   gone: boolean; // the sandbox knows it no longer
   choice: Choice | null;
@@ -75,10 +89,12 @@ export function merge(state: Approvals, approval: Approval, now: number): Approv
   if (known !== undefined && known.approval.revision > approval.revision) return state;
   const waits = approval.state === 'pending';
   const had = known !== undefined && known.approval.state === 'pending';
+  // The beginning of a stream may lack what a tool is to do.
+  const whole = waits && approval.input === undefined && known?.approval.input !== undefined ? { ...approval, input: known.approval.input } : approval;
   const entries = new Map(state.entries).set(approval.id, {
-    approval,
+    approval: whole,
     order: known?.order ?? state.arrived,
-    expires: waits ? now + (approval.left_ms ?? 0) : null,
+    expires: waits && approval.ends_at !== 0 ? now + (approval.left_ms ?? 0) : null,
     overAt: waits ? null : had && known.overAt === null ? now : (known?.overAt ?? null),
     gone: waits && (known?.gone ?? false),
     choice: known?.choice ?? null,
@@ -109,11 +125,12 @@ const latestFirst = (a: Entry, b: Entry) => b.approval.ends_at - a.approval.ends
 
 // choose is the person's decision, or the same one again. An answer may have
 // been lost on its way: the same decision keeps its key.
-export function choose(state: Approvals, id: string, decision: Decision, freshKey: string): Approvals {
+export function choose(state: Approvals, id: string, decision: Decision, freshKey: string, words: Words = {}): Approvals {
   return change(state, id, (entry) => {
     const before = entry.choice;
-    const key = before?.decision === decision && before.state !== 'refused' ? before.key : freshKey;
-    return { ...entry, choice: { decision, key, state: 'sending', text: '' } };
+    const same = before?.decision === decision && before.words.message === words.message && before.words.remember === words.remember;
+    const key = same && before.state !== 'refused' ? before.key : freshKey;
+    return { ...entry, choice: { decision, words, key, state: 'sending', text: '' } };
   });
 }
 
@@ -155,6 +172,7 @@ export interface Naming {
   you: string;
   name(user: string): string;
   terminal(pty: string): string | undefined; // undefined: it is gone
+  conversation?(id: string): string | undefined; // its title
 }
 
 export interface CardView {
@@ -163,7 +181,8 @@ export interface CardView {
   who: string; // asks
   pty: string; // to open; '' if none
   what: string;
-  host: string; // with the port
+  host: string; // with the port; or the tool
+  tool: ToolView | null; // what a tool is to do
   reading: string; // of the host, '' where that is the same
   left: string;
   part: number; // of the time that is left
@@ -189,19 +208,20 @@ function shownMs({ approval, choice }: Entry, { you }: Naming): number {
 function cardOf(state: Approvals, entry: Entry, naming: Naming, now: number): CardView {
   const { approval, choice, expires } = entry;
   const waits = pending(entry);
-  const leftMs = Math.max(0, (expires ?? now) - now);
+  const leftMs = expires === null ? Infinity : Math.max(0, expires - now);
   const all = Math.max(approval.ends_at - approval.asked_at, 1);
   const label = approval.pty_id === undefined ? undefined : naming.terminal(approval.pty_id);
   return {
     id: approval.id,
     pending: waits,
-    who: label ?? 'A program',
+    who: label ?? (approval.kind === 'tool' ? `The coding agent${conversationOf(approval, naming)}` : 'A program'),
     pty: label === undefined ? '' : (approval.pty_id ?? ''),
     what: whatOf(approval),
-    host: hostOf(approval),
-    reading: visible(reading(approval.host) ?? ''),
+    host: subjectOf(approval),
+    tool: approval.kind === 'tool' ? viewOf(approval) : null,
+    reading: visible(reading(approval.host ?? '') ?? ''),
     left: waits ? leftText(leftMs) : '',
-    part: waits ? Math.min(1, leftMs / all) : 0,
+    part: waits && leftMs !== Infinity ? Math.min(1, leftMs / all) : 0,
     outcome: waits ? '' : outcomeOf(entry, naming),
     tone: waits ? 'ask' : toneOf(approval),
     note: waits ? noteOf(state, choice) : '',
@@ -209,19 +229,38 @@ function cardOf(state: Approvals, entry: Entry, naming: Naming, now: number): Ca
   };
 }
 
+// viewOf makes the view of a tool's approval once: it is drawn often.
+const views = new WeakMap<Approval, ToolView>();
+function viewOf(approval: Approval): ToolView {
+  const view = views.get(approval) ?? toolView(approval);
+  views.set(approval, view);
+  return view;
+}
+
+function conversationOf({ conversation_id: id }: Approval, { conversation }: Naming): string {
+  if (!id) return '';
+  const title = conversation?.(id);
+  return ` in ${title === undefined || title === '' ? `conversation ${visible(id).slice(0, 8)}` : `“${visible(title)}”`}`;
+}
+
+// subjectOf is what an approval is about, in a word: a host or a tool.
+export const subjectOf = (approval: Approval): string => (approval.kind === 'tool' ? visible(approval.tool ?? '') : hostOf(approval));
+
 function whatOf({ kind, secret }: Approval): string {
+  if (kind === 'tool') return 'wants to use';
   if (kind === 'broker') return `wants to send the secret ${visible(secret ?? '')} to`;
   return kind === 'egress' ? 'wants to connect to' : 'asks for';
 }
 
 // hostOf is the host in full, as the sandbox compares it.
-export function hostOf({ host, port }: Approval): string {
+export function hostOf({ host = '', port }: Approval): string {
   const name = visible(host);
   if (!port) return name;
   return name.includes(':') && !name.startsWith('[') ? `[${name}]:${port}` : `${name}:${port}`;
 }
 
 export function leftText(ms: number): string {
+  if (ms === Infinity) return 'waits without limit';
   const seconds = Math.ceil(ms / 1000);
   if (seconds <= 0) return 'time is up';
   return seconds < 120 ? `${seconds} s` : `${Math.ceil(seconds / 60)} min`;
@@ -242,8 +281,9 @@ const deeds: Record<Decision, string> = {
 // outcomeOf says who decided and what.
 export function outcomeOf({ approval, choice, gone }: Entry, { you, name }: Naming): string {
   if (gone) return 'Nobody waits for this any more';
+  if (approval.state === 'cancelled') return choice === null ? 'Not needed any more' : 'Not needed any more: the run ended before your answer came';
   if (approval.state !== 'decided') return choice === null ? 'Expired: denied' : 'Expired before your answer came: denied';
-  const deed = deeds[approval.decision ?? 'deny'] ?? 'decided';
+  const deed = (deeds[approval.decision ?? 'deny'] ?? 'decided') + (approval.remember ? `, and ${visible(approval.remember)} from now on` : '');
   if (approval.user_id === you) return `You ${deed}`;
   const who = approval.user_id === undefined ? 'Somebody' : name(approval.user_id);
   return choice === null ? `${who} ${deed}` : `${who} had ${deed} already`;
@@ -270,6 +310,6 @@ export function logOf(state: Approvals, naming: Naming): LogLine[] {
     const { approval } = entry;
     const label = approval.pty_id === undefined ? undefined : naming.terminal(approval.pty_id);
     const secret = approval.kind === 'broker' ? `${visible(approval.secret ?? '')} → ` : '';
-    return { id: approval.id, at: approval.ends_at, host: secret + hostOf(approval), who: label ?? '', tone: toneOf(approval), outcome: outcomeOf({ ...entry, choice: null }, naming) };
+    return { id: approval.id, at: approval.ends_at, host: secret + subjectOf(approval), who: label ?? '', tone: toneOf(approval), outcome: outcomeOf({ ...entry, choice: null }, naming) };
   });
 }

@@ -2,10 +2,11 @@
 // None of them takes the focus, and none moves below the pointer.
 
 import { byId, h, icon, keyed, setAttribute, setHidden, setText } from '../ui/dom.ts';
-import type { CardView, Decision } from './approvals.ts';
+import type { CardView, Decision, Words } from './approvals.ts';
+import { ToolCard } from './toolcard.ts';
 
 export interface CardActions {
-  decide(id: string, decision: Decision): void;
+  decide(id: string, decision: Decision, words: Words): void;
   select(pty: string): void;
   changed(): void; // other cards are to be seen
   focusTerminal(): void;
@@ -27,6 +28,7 @@ export class ApprovalCards {
   readonly #list = byId('approvals-cards');
   readonly #count = byId('approvals-count', HTMLButtonElement);
   readonly #views = new Map<string, CardView>(); // as they are drawn
+  readonly #tools = new WeakMap<Element, ToolCard>(); // of cards about tools
   readonly #said = new Set<string>(); // what a screen reader has announced
   readonly #folded = new Set<string>(); // the person wants to see them later
 
@@ -101,7 +103,7 @@ export class ApprovalCards {
     return [...this.#list.children].find((child): child is HTMLElement => child instanceof HTMLElement && child.dataset.key === id);
   }
 
-  #make({ id }: CardView): HTMLElement {
+  #make({ id, tool }: CardView): HTMLElement {
     const who = h('button', { class: 'link', type: 'button', title: 'Show this terminal' });
     who.addEventListener('click', () => {
       const pty = this.#views.get(id)?.pty;
@@ -116,16 +118,25 @@ export class ApprovalCards {
     const host = h('p', { class: 'to' }, h('bdi', { class: 'to-host', dir: 'ltr' }), h('span', { class: 'reads' }, 'reads as ', h('bdi', {})));
     const buttons = h('div', { class: 'decisions' });
     for (const { decision, testid, label, look } of choices) {
+      if (tool !== null && (decision === 'allow_always' || decision === 'deny_always')) continue; // its card says more of these
       const button = h('button', { class: look, type: 'button', 'data-testid': `${testid}-${id}` }, label);
-      button.addEventListener('click', () => this.actions.decide(id, decision));
+      button.addEventListener('click', () => this.actions.decide(id, decision, {}));
       buttons.append(button);
     }
     const bar = h('div', { class: 'time', 'aria-hidden': 'true' });
-    return h('article', { class: 'approval', tabindex: '-1', 'data-since': String(performance.now()), 'data-testid': `approval-${id}` }, asked, host, h('p', { class: 'outcome' }), buttons, h('p', { class: 'trouble', role: 'status' }), bar, later);
+    const card = h('article', { class: 'approval', tabindex: '-1', 'data-since': String(performance.now()), 'data-testid': `approval-${id}` }, asked, host, h('p', { class: 'outcome' }), buttons, h('p', { class: 'trouble', role: 'status' }), bar, later);
+    if (tool !== null) {
+      const more = new ToolCard(id, (decision, words) => this.actions.decide(id, decision, words));
+      host.after(more.input);
+      buttons.after(more.choices);
+      this.#tools.set(card, more);
+    }
+    return card;
   }
 
   #draw(element: HTMLElement, card: CardView): void {
-    const [asked, to, outcome, buttons, trouble, bar, later] = [...element.children] as HTMLElement[];
+    const tool = this.#tools.get(element);
+    const [asked, to, outcome, buttons, trouble, bar, later] = ([...element.children] as HTMLElement[]).filter((child) => child !== tool?.input && child !== tool?.choices);
     if (!asked || !to || !outcome || !buttons || !trouble || !bar || !later) return;
     const [left, who, somebody, what] = [...asked.children] as HTMLElement[];
     const [host, reads] = [...to.children] as HTMLElement[];
@@ -148,9 +159,11 @@ export class ApprovalCards {
     for (const button of buttons.children) if (button instanceof HTMLElement) setHidden(button, guarded);
     // Not disabled: that would take the focus away.
     for (const button of buttons.children) setAttribute(button, 'aria-disabled', card.busy ? 'true' : null);
+    tool?.draw(card, guarded);
+    if (card.tool?.answered === true) setHidden(buttons.firstElementChild as HTMLElement, true);
     setText(trouble, card.note);
     setHidden(trouble, card.note === '');
-    setHidden(bar, !card.pending);
+    setHidden(bar, !card.pending || card.part === 0);
     for (const name of ['title', 'aria-label']) setAttribute(later, name, card.pending ? 'Decide later' : 'Hide');
     bar.style.setProperty('--part', card.part.toFixed(3));
   }

@@ -3,8 +3,8 @@
 
 import { ApiError, backoff, Follow, overdueMs, pause, type ServerEvent, type Session } from '@fairlead/core';
 import {
-  cardsOf, choiceOf, choose, countOf, decidable, explain, logOf, merge, none, pending, problemOf, refuse, reopen,
-  type Approval, type Approvals as State, type Decision, type Naming, type Opened,
+  cardsOf, choiceOf, choose, countOf, decidable, explain, logOf, merge, none, pending, problemOf, refuse, reopen, subjectOf,
+  type Approval, type Approvals as State, type Decision, type Naming, type Opened, type Words,
 } from './approvals.ts';
 import { ApprovalCards } from './cards.ts';
 import { EgressDialog } from './egress.ts';
@@ -36,7 +36,7 @@ export class Approvals {
   constructor(private readonly session: Session, private readonly hooks: ApprovalHooks) {
     this.#dialog = new EgressDialog(session);
     this.#cards = new ApprovalCards({
-      decide: (id, decision) => void this.#decide(id, decision),
+      decide: (id, decision, words) => void this.#decide(id, decision, words),
       select: hooks.select,
       changed: hooks.changed,
       focusTerminal: hooks.focusTerminal,
@@ -62,7 +62,7 @@ export class Approvals {
   // asking is what the oldest that waits is about, '' where nothing does.
   get asking(): string {
     const oldest = this.#state === none ? undefined : [...this.#state.entries.values()].find(pending);
-    return oldest === undefined ? '' : oldest.approval.host;
+    return oldest === undefined ? '' : oldest.approval.kind === 'tool' ? subjectOf(oldest.approval) : (oldest.approval.host ?? '');
   }
 
   // focus moves to the cards, if there is one to decide about.
@@ -109,11 +109,11 @@ export class Approvals {
       this.#away = undefined;
       this.#connected = true;
       this.#set(reopen(this.#state, opened, now));
-      if (first || opened.gap === true) void this.#list();
+      if (first || opened.gap === true || opened.more === true) void this.#list();
     } else if (name === 'approval') {
       const { approval } = JSON.parse(data) as { approval: Approval };
       this.#set(merge(this.#state, approval, now));
-      if (approval.decision === 'allow_always' || approval.decision === 'deny_always') void this.#dialog.refresh(); // a rule
+      if (approval.kind !== 'tool' && (approval.decision === 'allow_always' || approval.decision === 'deny_always')) void this.#dialog.refresh(); // a rule
     }
   }
 
@@ -128,16 +128,16 @@ export class Approvals {
     }
   }
 
-  async #decide(id: string, decision: Decision): Promise<void> {
+  async #decide(id: string, decision: Decision, words: Words): Promise<void> {
     const entry = this.#state.entries.get(id);
     if (entry === undefined || !pending(entry) || entry.choice?.state === 'sending') return;
-    this.#set(choose(this.#state, id, decision, crypto.randomUUID()));
+    this.#set(choose(this.#state, id, decision, crypto.randomUUID(), words));
     const { revision, kind } = entry.approval;
     const key = this.#state.entries.get(id)?.choice?.key ?? '';
     let fresh = false;
     for (let failures = 1; choiceOf(this.#state, id, key) !== undefined; failures++) {
       try {
-        const answer = await this.session.request(`/approvals/${encodeURIComponent(id)}`, { method: 'POST', body: { kind, revision, decision }, key }, fresh);
+        const answer = await this.session.request(`/approvals/${encodeURIComponent(id)}`, { method: 'POST', body: { kind, revision, decision, ...words }, key }, fresh);
         return this.#answered((await answer.json()) as Answer);
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;

@@ -70,7 +70,7 @@ export class App {
         changed: () => this.#draw(),
       });
     }
-    this.#panels = new Panels(this.#session, info, me.user.id, () => this.#focus());
+    this.#panels = new Panels(this.#session, info, me.user.id, (id) => this.#panes.nameOf(id), () => this.#focus());
   }
 
   #makeView(): View {

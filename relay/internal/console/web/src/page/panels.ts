@@ -1,21 +1,23 @@
-// What can stand beside the terminal: its agent, the sandbox's files and its
-// browser.
+// What can stand beside the terminal: its agent, conversations with coding agents,
+// the sandbox's files and its browser.
 
 import type { Control, Session, SessionInfo } from '@fairlead/core';
 import type { AgentView } from '../agents/agents.ts';
 import { AgentPanel } from '../agents/panel.ts';
 import { BrowserPanel } from '../browser/panel.ts';
+import { Chat } from '../chat/chat.ts';
 import { Files } from '../files/panel.ts';
 import { Side } from '../ui/side.ts';
 
 export class Panels {
   readonly #agent: AgentPanel;
 
-  // leave moves the focus to the terminal.
-  constructor(session: Session, { capabilities, dashboard }: SessionInfo, you: string, leave: () => void) {
+  // name returns a person's; leave moves the focus to the terminal.
+  constructor(session: Session, { capabilities, dashboard }: SessionInfo, you: string, name: (id: string) => string, leave: () => void) {
     const side = new Side(leave);
     this.#agent = new AgentPanel(session, side, { you, dashboard, mayUseTools: capabilities.includes('mcp') });
     new BrowserPanel(session, side);
+    new Chat(session, side, { you, mayTalk: capabilities.includes('chat'), mayApprove: capabilities.includes('approve'), name });
     if (capabilities.includes('files.read')) new Files(session, side, capabilities.includes('files.write'));
   }
 

@@ -1,0 +1,296 @@
+// The panel beside the terminal in which people talk with coding agents: the list
+// of conversations, one of them, and where one writes.
+
+import { Chats, fold, isEvent, read, subscribed, type ChatFrame, type ChatOptions, type Conversation, type Image, type Outgoing, type Session } from '@fairlead/core';
+import { byId, h, keyed, setAttribute, setHidden, setText } from '../ui/dom.ts';
+import { messageOf } from '../ui/format.ts';
+import type { SidePanel } from '../ui/side.ts';
+import { tab } from '../ui/storage.ts';
+import { visible } from '../ui/visible.ts';
+import { ChatAPI, type Provider } from './api.ts';
+import { Composer } from './composer.ts';
+import { none, nextOf, noteOf, sendOf, type ChatModel, type Talk } from './model.ts';
+import type { Answer } from './question.ts';
+import { Rows, type Row } from './rows.ts';
+
+export interface ChatPanelOptions {
+  you: string;
+  mayTalk: boolean;
+  mayApprove: boolean;
+  name(id: string): string; // of a person
+}
+
+// So many rows of the history are shown.
+const pageRows = 200;
+
+export class ChatPanel implements SidePanel {
+  readonly #api: ChatAPI;
+  readonly #chats: Chats;
+  readonly #rows: Rows;
+  readonly #composer: Composer;
+  readonly #list = byId('chat-list');
+  #talks: Talk[] = [];
+  #providers: Provider[] = [];
+  #model: ChatModel;
+  #queue: Outgoing[] = [];
+  #waiting: readonly Outgoing[] = [];
+  #started = false;
+  #frame: number | undefined; // of a draw that is to come
+  #ticker: number | undefined;
+
+  constructor(private readonly session: Session, private readonly options: ChatPanelOptions) {
+    this.#model = { ...none, ...options };
+    this.#api = new ChatAPI(session);
+    this.#chats = new Chats(session, {
+      frame: (frame) => this.#take(frame),
+      reach: (reach) => this.#change({ reach }),
+      outbox: (waiting) => {
+        this.#waiting = waiting;
+        this.#later();
+      },
+    });
+    this.#rows = new Rows(byId('chat-rows'), {
+      answer: (answer) => this.#answer(answer),
+      retry: (message) => {
+        this.#chats.withdraw(message.name);
+        this.#chats.send({ ...named(message, session), conversation: message.conversation });
+      },
+      drop: (message) => {
+        this.#chats.withdraw(message.name);
+        this.#queue = this.#queue.filter(({ name }) => name !== message.name);
+        this.#later();
+      },
+    });
+    this.#composer = new Composer({
+      send: (content, images, options) => this.#send(content, images, options),
+      stop: () => this.#chats.say({ type: 'chat.abort', sessionId: this.#model.talk?.id }),
+      askControl: () => this.#chats.say({ type: 'chat.request_control', sessionId: this.#model.talk?.id }),
+    });
+    byId('chat-new', HTMLFormElement).addEventListener('submit', (event) => {
+      event.preventDefault();
+      void this.#create();
+    });
+    byId('chat-back').addEventListener('click', () => {
+      const left = this.#model.talk?.id;
+      this.#show(undefined);
+      const entry = [...this.#list.querySelectorAll('button')].find(({ dataset }) => dataset.testid === `chat-${left}`);
+      (entry ?? byId('chat-close', HTMLButtonElement)).focus();
+    });
+    byId('chat-grant').addEventListener('click', () => this.#grant());
+    window.addEventListener('online', () => this.#chats.now());
+  }
+
+  opened(): void {
+    if (!this.#started) {
+      this.#started = true;
+      this.#chats.start();
+    }
+    this.#ticker = window.setInterval(() => this.#rows.tick(Date.now()), 1_000);
+    void this.#readList();
+    const kept = tab.get('chat');
+    if (this.#model.talk === undefined && kept !== null && kept !== '') this.#show({ id: kept, provider: '', title: '', lastActivity: '', running: false });
+    this.#draw();
+    this.#focus();
+  }
+
+  // focus leads to where one writes, or to what one may do instead.
+  #focus(): void {
+    if (this.#model.talk === undefined) byId('chat-close', HTMLButtonElement).focus();
+    else if (this.#model.mayTalk) this.#composer.focus();
+    else byId('chat-scroll').focus();
+  }
+
+  closed(): void {
+    clearInterval(this.#ticker);
+  }
+
+  // show follows one conversation, or shows the list.
+  #show(talk: Talk | undefined): void {
+    const before = this.#model.talk;
+    if (before !== undefined) this.#chats.unfollow(before.id);
+    this.#model = { ...none, ...this.options, reach: this.#chats.reach, talk };
+    tab.set('chat', talk?.id ?? '');
+    if (talk !== undefined && talk.id !== '') {
+      this.#chats.follow(talk.id, () => this.#model.conversation.mark);
+      void this.#readHistory(talk.id);
+      this.#composer.offer(this.#providers.find(({ provider }) => provider === talk.provider));
+    }
+    this.#draw();
+  }
+
+  #change(part: Partial<ChatModel>): void {
+    this.#model = { ...this.#model, ...part };
+    this.#later();
+  }
+
+  #take(frame: ChatFrame): void {
+    if (frame.kind === 'session_upserted') return this.#upserted(frame.sessionId, frame.provider, frame.session);
+    if (frame.kind === 'run_state') this.#running(frame.sessionId, frame.state !== 'idle');
+    const { talk, conversation } = this.#model;
+    if (talk === undefined || !('sessionId' in frame) || frame.sessionId !== talk.id) return;
+    if (isEvent(frame)) return this.#told(fold(conversation, frame));
+    switch (frame.kind) {
+      case 'chat_subscribed':
+        return this.#told(subscribed(conversation, frame));
+      case 'control_state':
+        return this.#change({ control: frame });
+      case 'presence':
+        return this.#change({ presence: frame });
+      case 'protocol_error':
+        if (frame.clientMessageId === undefined) setText('chat-problem', visible(frame.error));
+    }
+  }
+
+  #told(conversation: Conversation): void {
+    const over = this.#model.conversation.running && !conversation.running;
+    this.#change({ conversation });
+    if (conversation.missing || over) void this.#readHistory(this.#model.talk?.id ?? '');
+    this.#sendNext();
+  }
+
+  #upserted(id: string, provider: string, { summary, lastActivity }: { summary: string; lastActivity: string }): void {
+    const known = this.#talks.find((talk) => talk.id === id);
+    const talk = { id, provider, title: summary, lastActivity, running: known?.running ?? false };
+    this.#talks = [talk, ...this.#talks.filter((other) => other.id !== id)];
+    if (this.#model.talk?.id === id) this.#model = { ...this.#model, talk };
+    this.#later();
+  }
+
+  #running(id: string, running: boolean): void {
+    this.#talks = this.#talks.map((talk) => (talk.id === id ? { ...talk, running } : talk));
+    this.#later();
+  }
+
+  async #readList(): Promise<void> {
+    try {
+      [this.#talks, this.#providers] = await Promise.all([this.#api.recent(), this.#api.providers()]);
+      setText('chat-problem', '');
+    } catch (error) {
+      setText('chat-problem', messageOf(error));
+      return;
+    }
+    byId('chat-provider', HTMLSelectElement).replaceChildren(...this.#providers.map(({ provider }) => h('option', { value: provider }, provider)));
+    const { talk } = this.#model;
+    const found = this.#talks.find(({ id }) => id === talk?.id);
+    if (found !== undefined) this.#model = { ...this.#model, talk: found };
+    this.#composer.offer(this.#providers.find(({ provider }) => provider === found?.provider));
+    this.#later();
+  }
+
+  async #readHistory(id: string): Promise<void> {
+    if (id === '') return;
+    try {
+      const { messages } = await this.#api.messages(id, pageRows);
+      if (this.#model.talk?.id === id) this.#change({ conversation: read(this.#model.conversation, messages) });
+    } catch (error) {
+      if (this.#model.talk?.id === id) setText('chat-problem', messageOf(error));
+    }
+  }
+
+  async #create(): Promise<void> {
+    const provider = byId('chat-provider', HTMLSelectElement).value;
+    const button = byId('chat-create', HTMLButtonElement);
+    button.disabled = true;
+    try {
+      const id = await this.#api.create(provider, '.', '');
+      this.#show({ id, provider, title: '', lastActivity: new Date().toISOString(), running: false });
+      this.#composer.focus();
+    } catch (error) {
+      setText('chat-problem', messageOf(error));
+    } finally {
+      button.disabled = false;
+    }
+  }
+
+  #send(content: string, images: Image[], options: ChatOptions): void {
+    const { talk } = this.#model;
+    if (talk === undefined) return;
+    const message: Outgoing = { name: this.session.platform.uuid(), conversation: talk.id, content, images, options };
+    setText('chat-problem', '');
+    if (sendOf(this.#model) === 'queue' || this.#queue.length > 0) this.#queue = [...this.#queue, message];
+    else this.#chats.send(message);
+    this.#later();
+  }
+
+  // sendNext sends what is queued, once the present run is over.
+  #sendNext(): void {
+    const next = nextOf(this.#view());
+    if (next === undefined) return;
+    this.#queue = this.#queue.filter((message) => message !== next);
+    this.#chats.send(next);
+  }
+
+  #answer({ question, allow, updatedInput, message, remember }: Answer): void {
+    this.#chats.say({
+      type: 'chat.permission-response', requestId: question.id, allow, sessionId: this.#model.talk?.id,
+      ...(updatedInput === undefined ? {} : { updatedInput }), ...(message === undefined ? {} : { message }),
+      ...(remember === undefined ? {} : { rememberEntry: remember }),
+    });
+  }
+
+  #grant(): void {
+    const to = this.#model.control?.requests.find((id) => id !== this.options.you);
+    this.#chats.say({ type: 'chat.grant_control', sessionId: this.#model.talk?.id, to });
+  }
+
+  #view(): ChatModel {
+    const of = (all: readonly Outgoing[]) => all.filter(({ conversation }) => conversation === this.#model.talk?.id);
+    return { ...this.#model, waiting: of(this.#waiting), queued: of(this.#queue) };
+  }
+
+  // later draws with the next picture: deltas come many a second.
+  #later(): void {
+    this.#frame ??= requestAnimationFrame(() => {
+      this.#frame = undefined;
+      this.#draw();
+    });
+  }
+
+  #draw(): void {
+    const m = this.#view();
+    const { talk, conversation } = m;
+    setHidden('chat-talks', talk !== undefined);
+    setHidden('chat-talk', talk === undefined);
+    setText('chat-where', talk === undefined ? '' : visible(talk.title || talk.provider));
+    setHidden('chat-back', talk === undefined);
+    setHidden('chat-new', !this.options.mayTalk);
+    this.#drawList();
+    if (talk === undefined) return;
+    const rows: Row[] = [...conversation.items, ...m.waiting.map((message) => outgoing(message, false)), ...m.queued.map((message) => outgoing(message, true))];
+    this.#rows.draw({ rows, you: m.you, mayApprove: m.mayApprove, name: this.options.name });
+    setHidden('chat-empty', rows.length > 0);
+    setText('chat-note', noteOf(m, (id) => visible(this.options.name(id))));
+    setHidden('chat-grant', !(m.control?.controller === m.you && m.control.requests.some((id) => id !== m.you)));
+    setAttribute('chat-talk', 'data-running', String(conversation.running));
+    setAttribute('chat-scroll', 'aria-busy', String(conversation.running)); // a turn is read out when it is over
+    const others = m.presence === undefined ? '' : `${m.presence.count} here`;
+    setText('chat-viewers', others);
+    this.#composer.draw(sendOf(m), conversation.running, m.mayTalk);
+  }
+
+  #drawList(): void {
+    keyed(this.#list, this.#talks, ({ id }) => id, ({ id }) => {
+      const button = h('button', { type: 'button', class: 'chat-entry', 'data-testid': `chat-${id}` }, h('span', { class: 'chat-title' }), h('span', { class: 'fine' }));
+      button.addEventListener('click', () => {
+        this.#show(this.#talks.find((talk) => talk.id === id));
+        this.#focus();
+      });
+      return h('li', {}, button);
+    }, (element, talk) => {
+      setAttribute(element, 'data-running', String(talk.running));
+      setText(element.querySelector('.chat-title') ?? element, visible(talk.title || 'Untitled'));
+      setText(element.querySelector('.fine') ?? element, `${visible(talk.provider)}${talk.running ? ', at work' : ''}`);
+    });
+    setHidden('chat-none', this.#talks.length > 0);
+  }
+}
+
+function outgoing(message: Outgoing, queued: boolean): Row {
+  return { kind: 'outgoing', id: message.name, message, queued };
+}
+
+// named is the same message under another name: the old one was refused for good.
+function named(message: Outgoing, session: Session): Outgoing {
+  const { content, images, options, conversation } = message;
+  return { name: session.platform.uuid(), content, images, options, conversation };
+}

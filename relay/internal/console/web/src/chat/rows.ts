@@ -1,0 +1,147 @@
+// Draws the items of a conversation. A row that has not changed is left alone, so
+// that what is folded out, selected or focused stays.
+
+import type { Item, Outgoing } from '@fairlead/core';
+import { h, keyed, setAttribute, setHidden, setText } from '../ui/dom.ts';
+import { visible } from '../ui/visible.ts';
+import { markdown, plain } from './markdown.ts';
+import { QuestionRow, type Answer } from './question.ts';
+import { useOf } from './tools.ts';
+import { useParts } from './use.ts';
+
+export interface RowActions {
+  answer(answer: Answer): void;
+  retry(message: Outgoing): void;
+  drop(message: Outgoing): void;
+}
+
+// A Row is an item, or a message that is on its way.
+export type Row = Item | { kind: 'outgoing'; id: string; message: Outgoing; queued: boolean };
+
+export interface RowsState {
+  rows: Row[];
+  you: string;
+  mayApprove: boolean;
+  name(id: string): string;
+}
+
+// Output longer than this is cut until the person asks for it.
+const foldChars = 4_000;
+
+export class Rows {
+  readonly #drawn = new WeakMap<HTMLElement, Row>();
+  readonly #questions = new WeakMap<HTMLElement, QuestionRow>();
+
+  constructor(private readonly list: HTMLElement, private readonly actions: RowActions) {}
+
+  // draw shows the rows, and keeps the newest in view where it was.
+  draw(state: RowsState): void {
+    const box = this.list.parentElement ?? this.list;
+    const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
+    keyed(this.list, state.rows, (row) => `${row.kind} ${row.id}`, (row) => this.#make(row), (element, row) => this.#draw(element, row, state));
+    if (atEnd) box.scrollTop = box.scrollHeight;
+  }
+
+  // tick shows how much time is left.
+  tick(now: number): void {
+    for (const element of this.list.children) if (element instanceof HTMLElement) this.#questions.get(element)?.tick(now);
+  }
+
+  #make(row: Row): HTMLElement {
+    const element = h('li', { class: `chat-row chat-${row.kind}`, 'data-testid': `chat-${row.kind}` });
+    if (row.kind === 'asked') this.#questions.set(element, new QuestionRow(element, this.actions.answer));
+    return element;
+  }
+
+  #draw(element: HTMLElement, row: Row, state: RowsState): void {
+    if (row.kind === 'asked') {
+      this.#questions.get(element)?.draw(row, state.mayApprove);
+      return;
+    }
+    if (same(this.#drawn.get(element), row)) return;
+    this.#drawn.set(element, row);
+    switch (row.kind) {
+      case 'said':
+        this.#said(element, row, state);
+        return;
+      case 'outgoing':
+        this.#outgoing(element, row);
+        return;
+      case 'thought':
+        element.replaceChildren(fold('Thinking', [h('div', { class: 'text' }, ...markdown(row.text))]));
+        return;
+      case 'used':
+        drawUse(element, row);
+        return;
+      case 'failed':
+        element.replaceChildren(h('p', { class: 'problem', role: 'alert' }, plain(row.text)));
+        return;
+      case 'ended':
+        setAttribute(element, 'data-outcome', row.aborted ? 'aborted' : row.success ? 'done' : 'failed');
+        setText(element, row.aborted ? 'Stopped' : row.success ? 'Done' : `Ended with code ${row.exitCode}`);
+    }
+  }
+
+  #said(element: HTMLElement, row: Extract<Item, { kind: 'said' }>, { you, name }: RowsState): void {
+    setAttribute(element, 'data-role', row.role);
+    setAttribute(element, 'data-live', row.live ? 'true' : null);
+    const who = row.role === 'assistant' ? [] : [h('p', { class: 'who' }, row.from === undefined ? 'Somebody' : row.from.userId === you ? 'You' : visible(row.from.name || name(row.from.userId)))];
+    const images = (row.images ?? []).map(({ name: label }) => h('p', { class: 'fine' }, `Image: ${visible(label ?? 'without a name')}`));
+    const text = row.role === 'assistant' ? markdown(row.text) : [h('p', { class: 'plain-text' }, plain(row.text))];
+    element.replaceChildren(...who, h('div', { class: 'text', dir: 'auto' }, ...text), ...images);
+  }
+
+  #outgoing(element: HTMLElement, { message, queued }: Extract<Row, { kind: 'outgoing' }>): void {
+    const { refused } = message;
+    const note = refused ?? (queued ? 'Waits until the present turn is over' : 'Sending…');
+    const buttons = [];
+    if (refused !== undefined) buttons.push(button('Try again', 'btn-chat-retry', () => this.actions.retry(message)));
+    if (refused !== undefined || queued) buttons.push(button('Discard', 'btn-chat-drop', () => this.actions.drop(message)));
+    element.replaceChildren(
+      h('p', { class: 'who' }, 'You'), h('p', { class: 'plain-text' }, plain(message.content)),
+      h('p', { class: refused === undefined ? 'fine' : 'problem', role: 'status' }, note, ' ', ...buttons),
+    );
+  }
+}
+
+// same reports whether a row shows what it did.
+function same(before: Row | undefined, row: Row): boolean {
+  if (row.kind !== 'outgoing' || before?.kind !== 'outgoing') return before === row;
+  return before.message === row.message && before.queued === row.queued;
+}
+
+function button(label: string, testid: string, run: () => void): HTMLButtonElement {
+  const element = h('button', { class: 'button small', type: 'button', 'data-testid': testid }, label);
+  element.addEventListener('click', run);
+  return element;
+}
+
+function fold(title: string, content: Node[], open = false): HTMLDetailsElement {
+  return h('details', open ? { open: '' } : {}, h('summary', {}, title), ...content);
+}
+
+// drawUse shows a tool's use in one line; the rest is folded.
+function drawUse(element: HTMLElement, row: Extract<Item, { kind: 'used' }>): void {
+  const before = element.querySelector('details');
+  const use = useOf(row.tool, row.input);
+  const state = row.output === undefined ? 'running' : row.output.isError ? 'failed' : 'done';
+  setAttribute(element, 'data-state', state);
+  const summary = h('summary', {}, h('b', { class: 'mono' }, visible(row.tool)), ' ', h('span', { class: 'fine' }, visible(use.title)),
+    h('span', { class: 'hidden-label' }, state === 'running' ? ', at work' : state === 'failed' ? ', failed' : ', done'));
+  const parts: Node[] = [...useParts(use)];
+  if (row.output !== undefined) parts.push(output(row.output.content));
+  const details = h('details', before?.open === true ? { open: '' } : {}, summary, ...parts);
+  if (row.parent !== undefined) setAttribute(element, 'data-nested', 'true');
+  element.replaceChildren(details);
+}
+
+// output shows the beginning of a long output, and all of it when asked.
+function output(text: string): HTMLElement {
+  const pre = h('pre', { class: 'code output', tabindex: '0', 'aria-label': 'Result' }, plain(text.slice(0, foldChars)));
+  if (text.length <= foldChars) return pre;
+  const more = button(`Show all ${text.length.toLocaleString()} characters`, 'btn-chat-all', () => {
+    setText(pre, plain(text));
+    setHidden(more, true);
+  });
+  return h('div', {}, pre, more);
+}
