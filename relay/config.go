@@ -41,8 +41,8 @@ type Config struct {
 	// negative: no limit.
 	RegistrationsPerSecond float64
 
-	// SocketsPerPerson is how many terminal sockets one person may have here;
-	// default 256.
+	// SocketsPerPerson is how many terminal sockets one person may have here, and how
+	// many chat sockets; default 256.
 	SocketsPerPerson int
 
 	AdminListen string
@@ -60,7 +60,9 @@ type Config struct {
 	// AdvertiseURL and AdvertiseTunnel are where the control plane and agents
 	// find this relay; default: where it listens, see advertised.
 	AdvertiseURL, AdvertiseTunnel string
-	Secret                        []byte // QUIC reset and token keys are derived from it; empty: random
+	// Secret is what the keys of QUIC resets and tokens and of the web client's
+	// cookies are derived from; empty: random.
+	Secret []byte
 
 	// KeysMaxAge is how long the relay trusts the control plane's keys without
 	// refreshing them; afterwards it refuses every token. Default 1 h.
@@ -254,6 +256,9 @@ func (c *Config) origins(listening net.Addr) []string {
 // connections and accept its address tokens.
 func (c *Config) resetKey() []byte { return derive(c.Secret, "quic stateless reset") }
 func (c *Config) tokenKey() []byte { return derive(c.Secret, "quic token") }
+
+// appKey seals the cookies of the web client, so that they outlive the relay.
+func (c *Config) appKey() []byte { return derive(c.Secret, "app cookie") }
 
 func derive(secret []byte, purpose string) []byte {
 	if len(secret) == 0 {

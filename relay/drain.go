@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -32,7 +33,11 @@ func (r *Relay) drain(servers ...*http.Server) {
 		r.fleet.AwaitHandover(handover)
 		cancel()
 	}
+	var sockets sync.WaitGroup
+	sockets.Go(func() { r.chats.Drain(ctx, origin) })
 	r.hubs.Drain(ctx, origin)
+	sockets.Wait()
+	r.chat.Close(ctx)
 	r.pages.Close()    // open streams would delay the servers' shutdown,
 	r.requests.Drain() // and so would event streams
 	for _, server := range servers {

@@ -24,6 +24,8 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/access"
 	"github.com/fairlead/fairlead/relay/internal/admin"
+	"github.com/fairlead/fairlead/relay/internal/chatapi"
+	"github.com/fairlead/fairlead/relay/internal/chathub"
 	"github.com/fairlead/fairlead/relay/internal/connectproxy"
 	"github.com/fairlead/fairlead/relay/internal/dispatch"
 	"github.com/fairlead/fairlead/relay/internal/fleet"
@@ -38,22 +40,22 @@ import (
 // Relay is a relay that listens. Make one with New, then Run it.
 type Relay struct {
 	// Static after construction.
-	cfg        Config
-	log        *slog.Logger
-	public     net.Listener
-	admin      net.Listener
-	preview    net.Listener // nil: there are no previews
-	tunnels    *tunnel.Listener
-	websocket  net.Addr // of tunnels; nil: they use the public listener, if any
-	registry   *prometheus.Registry
-	metrics    *metrics
-	origins    *access.Origins
-	keys       *jws.Keys
-	revoked    *jws.RevocationSet
-	grants     *lifetime.Grants
-	client     *http.Client // to the control plane
-	fleet      *fleet.Fleet
-	hubs       *hub.Set
+	cfg       Config
+	log       *slog.Logger
+	public    net.Listener
+	admin     net.Listener
+	preview   net.Listener // nil: there are no previews
+	tunnels   *tunnel.Listener
+	websocket net.Addr // of tunnels; nil: they use the public listener, if any
+	registry  *prometheus.Registry
+	metrics   *metrics
+	origins   *access.Origins
+	keys      *jws.Keys
+	revoked   *jws.RevocationSet
+	grants    *lifetime.Grants
+	client    *http.Client // to the control plane
+	fleet     *fleet.Fleet
+	shared
 	pages      *pagestream.Pages
 	dispatcher *dispatch.Dispatcher
 	requests   *reverseproxy.Requests
@@ -69,6 +71,13 @@ type Relay struct {
 	refusal    atomic.Pointer[refusedError]     // why the control plane refuses this relay; nil: it doesn't, or did and is unreachable
 	given      atomic.Pointer[protocol.RelayID] // the id that the control plane says, for a relay that had none
 	peers      atomic.Pointer[[]peer]           // the other relays, as the control plane last said
+}
+
+// shared is what sockets share.
+type shared struct {
+	hubs  *hub.Set
+	chats *chathub.Set
+	chat  *chatapi.API
 }
 
 // New opens the relay's listeners, so that a busy port or an unreadable key is
@@ -99,6 +108,9 @@ func assemble(cfg Config) *Relay {
 	r.fleet = fleet.New(r.keys, r.revoked, r.log)
 	r.registry.MustRegister(r.fleet, r.fleet.Traffic())
 	r.hubs = hub.NewSet(r.fleet, r.log, hub.NewMetrics(r.registry))
+	r.chats = chathub.NewSet(chathub.Options{
+		Tunnels: r.fleet, Grants: r.grants, Log: r.log, Metrics: chathub.NewMetrics(r.registry),
+	})
 	r.pages = pagestream.New(r.grants, r.registry)
 	r.refused = rejects.New(r.registry, r.log)
 	r.bodies = intake.NewBodies(r.address, func(err error) { r.refused.Count(rejects.Body, err) })
@@ -107,6 +119,11 @@ func assemble(cfg Config) *Relay {
 		Keys: r.keys, Tunnels: r.fleet, Pages: r.pages, Revoked: r.revoked, Log: r.log,
 		Refused: func(err error) { r.refused.Count(rejects.Command, err) }, Metrics: r.metrics.dispatch,
 	})
+	r.chat = &chatapi.API{
+		Tickets: access.NewTicketStore(time.Now), Grants: r.grants, Keys: r.keys, Hubs: r.chats, Tunnels: r.fleet,
+		Dispatcher: r.dispatcher, Requests: r.requests, Rejects: r.refused, Metrics: chatapi.NewMetrics(r.registry),
+		SocketsPerPerson: cfg.SocketsPerPerson, Log: r.log,
+	}
 	r.connect = &connectproxy.Proxy{Address: cfg.ControlPlaneConnect, Log: r.log}
 	r.ofState()
 	return r

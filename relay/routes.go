@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/relay/internal/access"
+	"github.com/fairlead/fairlead/relay/internal/chatapi"
 	"github.com/fairlead/fairlead/relay/internal/console"
 	"github.com/fairlead/fairlead/relay/internal/controlapi"
 	"github.com/fairlead/fairlead/relay/internal/dispatch"
@@ -36,6 +37,12 @@ func (r *Relay) routes(router access.Router) error {
 		Keys: r.keys, Tunnels: r.fleet, Signer: signer, Dispatcher: r.dispatcher, Requests: r.requests, Rejects: r.refused,
 		Revision: r.cfg.Revision, Log: r.log,
 	}).Register(router)
+	r.chat.Origins, r.chat.Signer = r.origins, signer
+	if r.chat.Apps, err = access.NewAppSessions(r.cfg.appKey()); err != nil {
+		return err
+	}
+	r.origins.AnswerForeign(chatapi.SocketPath, chatapi.ForeignOrigin)
+	r.chat.Register(router)
 	r.previews.Register(router)
 	openapi.Register(router)
 	router.HandleFunc("GET /health", r.health)

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -58,6 +59,17 @@ func routeTable(t *testing.T) []row {
 func (r row) needs() []string { return strings.Split(r.capability, "`, `") }
 func (r row) signs() []string { return strings.Split(r.operation, "`, `") }
 
+// either returns a row for each operation of a route that amounts to one or
+// another.
+func (r row) either() (rows []row) {
+	for _, operation := range strings.Split(r.operation, "` or `") {
+		one := r
+		one.operation = operation
+		rows = append(rows, one)
+	}
+	return rows
+}
+
 func (r row) forwarded() bool { return r.servedBy == "control plane, forwarded" }
 func (r row) relays() bool    { return r.servedBy == "relay" || strings.HasPrefix(r.servedBy, "relay, ") }
 
@@ -87,6 +99,8 @@ type routeWorld struct {
 	mu        sync.Mutex
 	signed    []string // kinds of the operations that the control plane signed
 	forwarded []string // "METHOD /path" as they reached the control plane
+
+	body string // of the next requests; empty: as bodies has it
 }
 
 func newRouteWorld(t *testing.T) *routeWorld {
@@ -109,6 +123,8 @@ func newRouteWorld(t *testing.T) *routeWorld {
 		stop()
 		w.relay.closeListeners()
 		accepting.Wait()
+		w.relay.chats.Close(context.Background())
+		w.relay.chat.Close(context.Background())
 		w.relay.pages.Close()
 		w.relay.dispatcher.Close()
 		w.relay.client.CloseIdleConnections()
@@ -197,7 +213,7 @@ func (w *routeWorld) sandbox(in *tunnel.Incoming) {
 // grant returns a signed grant for everything after change.
 func (w *routeWorld) grant(change func(*jws.Grant)) string {
 	_, token := w.authority.Grant(func(g *jws.Grant) {
-		g.Caps = slices.Clone(protocol.Capabilities)
+		g.Caps, g.Session = slices.Clone(protocol.Capabilities), "ses_1"
 		if change != nil {
 			change(g)
 		}
@@ -209,11 +225,13 @@ func (w *routeWorld) grant(change func(*jws.Grant)) string {
 var bodies = map[string]string{
 	"POST /pty-session":                      `{"session_id":"ses_1","pty_id":"pty_1"}`,
 	"POST /control-session":                  `{"session_id":"ses_1"}`,
+	"POST /app-session":                      `{"session_id":"ses_1"}`,
+	"POST /chat-session":                     `{"session_id":"ses_1"}`,
+	"POST /api/providers/sessions":           `{"provider":"claude","projectPath":"/workspace"}`,
 	"POST /sessions/{sid}/ptys/{pid}/signal": `{"signal":"INT"}`,
 	"POST /sessions/{sid}/ptys/{pid}/share":  `{"with":"session"}`,
 	"POST /sessions/{sid}/env":               `{"set":{"A":"b"}}`,
 	"POST /sessions/{sid}/ptys/{pid}/env":    `{"unset":["A"]}`,
-	"POST /sessions/{sid}/approvals/{aid}":   `{"kind":"egress","revision":1,"decision":"deny"}`,
 	"POST /sessions/{sid}/egress/approve":    `{"domain":"a.example","decision":"allow_always"}`,
 	"POST /sessions/{sid}/egress/revoke":     `{"domain":"a.example"}`,
 	"POST /sessions/{sid}/previews":          `{"port":3000}`,
@@ -221,6 +239,15 @@ var bodies = map[string]string{
 	"POST /control/callback":                 `{"type":"control.callback","commandId":"cmd_x","status":"ok"}`,
 	"POST /control/settled":                  `{"type":"control.callback","commandId":"cmd_x","status":"ok"}`,
 	"POST /control/revocations":              "not.a.list",
+}
+
+// variants are the bodies of a route that amounts to one or another operation.
+var variants = map[string]map[string]string{
+	"POST /sessions/{sid}/approvals/{aid}": {
+		op.KindEgressDecide: `{"kind":"egress","revision":1,"decision":"deny"}`,
+		op.KindBrokerDecide: `{"kind":"broker","revision":1,"decision":"deny"}`,
+		op.KindToolDecide:   `{"kind":"tool","revision":1,"decision":"deny"}`,
+	},
 }
 
 // ask requests a route with a bearer token, empty for none. Streams are left once
@@ -238,7 +265,7 @@ func (w *routeWorld) ask(route, bearer string, header ...string) *httptest.Respo
 	if path == "/control/stream" || strings.HasSuffix(path, "/approvals/events") {
 		answer.opened = cancel // what is asked is whether it opens
 	}
-	r := httptest.NewRequest(method, path, strings.NewReader(bodies[route])).WithContext(ctx)
+	r := httptest.NewRequest(method, path, strings.NewReader(cmp.Or(w.body, bodies[route]))).WithContext(ctx)
 	r.Host = "one.example"
 	r.Header.Set("X-Test", "1")
 	if bearer != "" {
@@ -246,6 +273,9 @@ func (w *routeWorld) ask(route, bearer string, header ...string) *httptest.Respo
 	}
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
+	}
+	if strings.HasPrefix(path, "/api/") && method != http.MethodGet && r.Header.Get("Origin") == "" {
+		r.Header.Set("Origin", "https://one.example")
 	}
 	w.handler.ServeHTTP(answer, r)
 	return answer.ResponseRecorder
@@ -365,7 +395,7 @@ func (w *routeWorld) trials(r row) []trial {
 	for i, change := range without {
 		list = append(list, trial{"a grant for all but " + r.needs()[i], w.grant(change), []int{not}})
 	}
-	if r.route != "GET /control/stream" { // it is its user's, of whatever session
+	if r.route != "GET /control/stream" && !strings.Contains(r.route, " /api/") { // they are of the grant's own
 		list = append(list, trial{"a grant of another session", w.grant(func(g *jws.Grant) { g.Session = "ses_2" }), []int{not}})
 	}
 	if strings.Contains(r.route, "{pid}") || r.route == "POST /pty-session" {
@@ -399,16 +429,33 @@ func TestTheTableOfRoutes(t *testing.T) {
 		t.Run(r.route, func(t *testing.T) {
 			switch r.credential {
 			case "grant", "grant or cookie":
+				for _, one := range r.either() {
+					w.body = variants[r.route][one.operation]
+					for _, try := range w.trials(one) {
+						w.tryGrant(t, one, try)
+					}
+				}
+				w.body = ""
+			case "ticket or cookie":
+				w.tryTickets(t, r)
+			case "grant or app cookie":
 				for _, try := range w.trials(r) {
 					w.tryGrant(t, r, try)
 				}
-			case "ticket or cookie":
-				w.tryTickets(t, r)
+				w.tryApp(t, r)
+			case "ticket, grant or app cookie":
+				w.tryChatSocket(t, r)
 			case "the signed command itself", "callback token", "the signed list itself":
 				for _, bearer := range []string{"", "x", w.grant(nil)} {
 					w.tryOwn(t, r, bearer)
 				}
 			case "none":
+				if strings.HasSuffix(r.route, "/login") || strings.HasSuffix(r.route, "/register") {
+					if answer := w.ask(r.route, ""); answer.Code != http.StatusNotImplemented {
+						t.Errorf("%d", answer.Code)
+					}
+					return
+				}
 				if answer := w.ask(r.route, ""); answer.Code != http.StatusOK && answer.Code != http.StatusNoContent {
 					t.Errorf("%d", answer.Code)
 				}
@@ -502,6 +549,65 @@ func (w *routeWorld) tryTickets(t *testing.T, r row) {
 		if code != 401 {
 			t.Errorf("the %s of a revoked grant: %d", name, code)
 		}
+	}
+}
+
+// tryApp tries what the web client's cookie opens.
+func (w *routeWorld) tryApp(t *testing.T, r row) {
+	t.Helper()
+	issue := func(change func(*jws.Grant)) string {
+		answer := w.ask("POST /app-session", w.grant(change))
+		if answer.Code != http.StatusOK {
+			t.Fatalf("%d %s", answer.Code, answer.Body)
+		}
+		return access.AppCookieName + "=" + answer.Result().Cookies()[0].Value
+	}
+	good := issue(nil)
+	void := protocol.NewGrantID()
+	revoked := issue(func(g *jws.Grant) { g.ID = void })
+	w.relay.revoked.Add(void)
+	for name, try := range map[string]struct {
+		cookie string
+		header []string
+		want   []int
+	}{
+		"the cookie":                 {good, nil, []int{200, 201}},
+		"of a revoked grant":         {revoked, nil, []int{401}},
+		"forged":                     {good[:len(good)-2] + "AA", nil, []int{401}},
+		"without the capability":     {issue(func(g *jws.Grant) { g.Caps = []protocol.Capability{protocol.CapView} }), nil, map[bool][]int{true: {200}, false: {403}}[r.capability == "view"]},
+		"from another site":          {good, []string{"Sec-Fetch-Site", "cross-site"}, []int{403}},
+		"from another page":          {good, []string{"Origin", "https://evil.example"}, []int{403}},
+		"beside a grant that is bad": {good, []string{"Authorization", "Bearer x"}, []int{401}},
+	} {
+		answer := w.ask(r.route, "", append([]string{"Cookie", try.cookie}, try.header...)...)
+		if !slices.Contains(try.want, answer.Code) {
+			t.Errorf("%s: %d, want %d: %s", name, answer.Code, try.want, answer.Body)
+		}
+	}
+}
+
+// tryChatSocket tries what opens a chat socket, as far as that goes without one.
+func (w *routeWorld) tryChatSocket(t *testing.T, r row) {
+	t.Helper()
+	ask := func(bearer string, header ...string) int { return w.ask(r.route, bearer, header...).Code }
+	page := []string{"Origin", "https://one.example", "Upgrade", "websocket", "Connection", "Upgrade"}
+	for name, code := range map[string]int{
+		"nothing":            ask("", page...),
+		"a bad ticket":       ask("", append([]string{"Sec-WebSocket-Protocol", "ticket.x"}, page...)...),
+		"a bad grant":        ask("x", page...),
+		"a bad cookie":       ask("", append([]string{"Cookie", access.AppCookieName + "=x"}, page...)...),
+		"a terminal's":       ask("", append([]string{"Cookie", access.CookieName + "=x"}, page...)...),
+		"nothing, no origin": ask(""),
+	} {
+		if code != http.StatusUnauthorized {
+			t.Errorf("%s: %d", name, code)
+		}
+	}
+	if code := ask(w.grant(nil), page[2:]...); code != http.StatusForbidden {
+		t.Errorf("a grant without an origin: %d", code)
+	}
+	if code := ask(w.grant(func(g *jws.Grant) { g.Caps = []protocol.Capability{protocol.CapChat} }), page...); code != http.StatusForbidden {
+		t.Errorf("a grant that doesn't allow to view: %d", code)
 	}
 }
 
