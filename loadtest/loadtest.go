@@ -6,10 +6,12 @@ package loadtest
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/deploy/program/standin"
 	"github.com/fairlead/fairlead/loadtest/internal/baseline"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/impair"
@@ -65,6 +67,17 @@ func declareRoles(c *program.Command) {
 		c.Run(func(ctx context.Context, env *program.Env) error {
 			scenario.RegisterKinds()
 			return generator.Serve(ctx, env.Stdin, env.Stdout)
+		})
+	})
+	c.Sub(standin.Role, "Be a coding agent's program that does what its messages say", func(c *program.Command) {
+		var name string
+		var args []string
+		c.Hide()
+		c.Arg(&name, "PROGRAM")
+		c.Rest(&args, "ARGUMENT")
+		c.Run(func(context.Context, *program.Env) error {
+			os.Exit(standin.Main(append([]string{name}, args...)))
+			return nil
 		})
 	})
 	c.Sub("source", "Print what a load test watches, in a terminal of a sandbox", source.Declare)

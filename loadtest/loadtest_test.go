@@ -44,7 +44,7 @@ func TestUsage(t *testing.T) {
 		want string // in stderr
 	}{
 		{"run nosuch", `unknown command "nosuch"`},
-		{"run nosuch", "there are churn, commands, echo"},
+		{"run nosuch", "there are chat, churn, commands, echo"},
 		{"run echo", "nothing to load"},
 		{"run echo", "--local starts a stack of its own"},
 		{"run echo --local --url http://h", "--local and --url exclude each other"},

@@ -62,6 +62,7 @@ func routes(ctx context.Context, sinks *sinks, disk *disk) http.Handler {
 	loop := &writeLoop{}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /terminal", func(w http.ResponseWriter, r *http.Request) { serveTerminal(ctx, w, r) })
+	mux.HandleFunc("GET /chat", func(w http.ResponseWriter, r *http.Request) { serveChat(ctx, w, r) })
 	mux.HandleFunc("POST /command", disk.command)
 	mux.HandleFunc("PUT /files/{name}", disk.put)
 	mux.HandleFunc("GET /files/{name}", disk.get)

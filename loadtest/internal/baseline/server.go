@@ -1,5 +1,5 @@
 // Package baseline is the barest program that could do what a relay does: a
-// WebSocket wired straight to a terminal, a loop of one write per viewer and
+// WebSocket wired straight to a terminal or to a program's pipes, a loop of one write per viewer and
 // chunk, one QUIC stream, one TCP connection. Figures are compared with it, so
 // it runs in a process of its own as a relay does.
 package baseline

@@ -130,18 +130,3 @@ func own[T any](declare func(c *program.Command, own *T)) func(*program.Command,
 		declare(c, t)
 	}
 }
-
-// All returns every scenario in the order of the table.
-func All() []*Scenario {
-	return []*Scenario{fanout, highestRate, terminals, joinStorm, slowViewers, failover, outage, reconnectStorm, churn, tunnelThroughput, echo, commands, files, soak}
-}
-
-// Find returns the scenario of that name, nil if there is none.
-func Find(name string) *Scenario {
-	for _, s := range All() {
-		if s.Name == name {
-			return s
-		}
-	}
-	return nil
-}

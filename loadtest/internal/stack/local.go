@@ -39,7 +39,9 @@ type Options struct {
 	People    int    // members beside the three of every stack
 	Impair    string // a profile for what lies between the sandboxes and the first relay; empty: nothing
 	Seed      uint64 // of the impairment
-	Flags     []string
+	// StandIns has the sandboxes find a stand-in for each coding agent's program.
+	StandIns bool
+	Flags    []string
 }
 
 // A Local is a development stack of its own, started for a run.
@@ -50,6 +52,7 @@ type Local struct {
 	done   chan struct{}
 	shaper *Shaper // nil without impairment
 	keep   bool
+	agents string // folder of the stand-ins; empty: none
 
 	mu      sync.Mutex
 	target  Target // guarded by mu
@@ -75,6 +78,12 @@ func StartLocal(ctx context.Context, o Options) (*Local, error) {
 		"--relays", strconv.Itoa(max(o.Relays, 1)), "--sandboxes", strconv.Itoa(max(o.Sandboxes, 1)),
 		"--people", strconv.Itoa(o.People),
 	}, o.Flags...)
+	if o.StandIns {
+		if l.agents, err = installStandIns(dir); err != nil {
+			return nil, errors.Join(err, os.RemoveAll(dir), os.RemoveAll(l.agents))
+		}
+		flags = append(flags, "--sandbox-config", filepath.Join(dir, sandboxConfig))
+	}
 	if o.Impair != "" {
 		if l.shaper, err = startShaper(o.Impair, o.Seed); err != nil {
 			return nil, errors.Join(err, os.RemoveAll(dir))
@@ -151,6 +160,9 @@ func (l *Local) await(ctx context.Context) error {
 // Shaper returns the bad network in front of the first relay's tunnel, nil
 // without [Options.Impair].
 func (l *Local) Shaper() *Shaper { return l.shaper }
+
+// StandIn returns the path of the stand-in for a coding agent's program.
+func (l *Local) StandIn(name string) string { return filepath.Join(l.agents, name) }
 
 // Refresh reads the ready file again: a relay that was restarted has another
 // process.
@@ -298,6 +310,11 @@ func (l *Local) Clean() error {
 	l.mu.Lock()
 	dir, keep := l.target.Dir, l.keep
 	l.mu.Unlock()
+	if l.agents != "" {
+		if err := os.RemoveAll(l.agents); err != nil {
+			return err
+		}
+	}
 	if !keep {
 		return os.RemoveAll(dir)
 	}
