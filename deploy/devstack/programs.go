@@ -179,6 +179,9 @@ func (s *Stack) startSandbox(ctx, children context.Context, i int) error {
 	if s.cfg.AllowPrivileges {
 		args = append(args, "--allow-privileges")
 	}
+	if s.cfg.SandboxConfig != "" {
+		args = append(args, "--config", s.cfg.SandboxConfig)
+	}
 	if s.cfg.Egress {
 		args = append(args, "--egress")
 	}

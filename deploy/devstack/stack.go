@@ -45,6 +45,7 @@ type Config struct {
 	Egress          bool     // terminals go through the egress proxy
 	UserEntries     bool     // users of terminals have entries in /etc/passwd while they run
 	AllowPrivileges bool     // terminals' programs may gain privileges
+	SandboxConfig   string   // YAML file with further flags of the sandboxes' agents; empty: none
 	OutboundHosts   []string // "name=ip[:port]", addresses for names that no resolver knows
 	Integrations    string   // file: how to reach the providers of integrations; empty: there are none
 }

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		// What tests print with is no program under test: without -race.
-		if err := build(filepath.Join("..", ".."), dir, []string{"./deploy/e2e/internal/source/cmd/printer", "./deploy/e2e/internal/webapp"}); err != nil {
+		if err := build(filepath.Join("..", ".."), dir, []string{"./deploy/e2e/internal/source/cmd/printer", "./deploy/e2e/internal/webapp", "./deploy/e2e/internal/codingagent"}); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}

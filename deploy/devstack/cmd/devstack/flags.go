@@ -26,6 +26,7 @@ func run(c *program.Command) {
 	c.String(&cfg.ReadyFile, "ready-file", "", "`file` to write addresses, ids and tokens to when everything runs")
 	c.Bool(&cfg.UserEntries, "user-entries", true, "as root, the users of terminals have entries in /etc/passwd while they run")
 	c.Bool(&cfg.AllowPrivileges, "allow-privileges", false, "programs of terminals may gain privileges by what they run, as sudo needs")
+	c.String(&cfg.SandboxConfig, "sandbox-config", "", "YAML `file` with further flags of the sandboxes' agents (see sandbox-agent --help); those that the stack sets itself win")
 	c.Bool(&cfg.Egress, "egress", false, "terminals go through the egress proxy, which asks before it lets them reach a host that is not on the list")
 	c.Strings(&cfg.OutboundHosts, "outbound-hosts", "name=ip[:port] `addresses` of hosts that broker and egress proxy may reach wherever they are, for tests")
 	c.String(&cfg.Integrations, "integrations", "", "`file` for the control plane that says how accounts are connected (GitHub, Gmail, …)")

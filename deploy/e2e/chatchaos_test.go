@@ -1,0 +1,313 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+var (
+	talkKills = flag.Int("talk.kills", 10, "how often a relay is killed in the middle of a run")
+	talkSeed  = flag.Uint64("talk.seed", 0, "seed of that; 0: a new one")
+)
+
+// A talkChaos is one run: alice sends one message after the other, bob answers
+// what the coding agent asks, others come and go, and relays are killed.
+type talkChaos struct {
+	t    *testing.T
+	s    *Stack
+	rng  *rand.Rand
+	id   protocol.ConversationID
+	urls []string
+
+	alice, bob *Talker
+	guests     []*Talker
+	past       [][]Told // what those got who left
+}
+
+// TestTalkAcrossRelayKills: relays are killed in the middle of runs while sockets
+// join and leave. Everybody's events are the log's, each message was sent once,
+// each question answered once, and each run has one complete.
+// It is about weakness 4 in deploy/e2e/README.md.
+func TestTalkAcrossRelayKills(t *testing.T) {
+	seed := *talkSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("-talk.seed=%d -talk.kills=%d", seed, *talkKills)
+	c := &talkChaos{t: t, s: talkStack(t, "", "--relays", "2"), rng: rand.New(rand.NewPCG(seed, 1))}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience+time.Duration(*talkKills)*10*time.Second)
+	defer cancel()
+	for _, r := range c.s.Ready.Relays {
+		c.urls = append(c.urls, r.URL)
+	}
+	c.id = newTalk(t, c.s, "claude")
+	c.alice, c.bob = c.join(ctx, "alice"), c.join(ctx, "bob")
+	for range 8 {
+		c.guests = append(c.guests, c.join(ctx, "carol"))
+	}
+	for n := range *talkKills {
+		c.round(ctx, n+1)
+	}
+	c.verify(ctx)
+}
+
+// join opens a talker that uses both relays.
+func (c *talkChaos) join(ctx context.Context, user string) *Talker {
+	c.t.Helper()
+	k := c.s.Ready.User(user).Talk(c.t.Context(), Talking{Session: c.s.Ready.SessionID, Relays: c.urls})
+	c.t.Cleanup(k.Close)
+	must(c.t, k.Follow(ctx, c.id))
+	return k
+}
+
+// round is one run, in the middle of which a relay is killed.
+func (c *talkChaos) round(ctx context.Context, n int) {
+	c.t.Helper()
+	text := fmt.Sprintf("deltas:20@200\nask:Bash {\"command\":\"run %d\"}\ndeltas:20@200", n)
+	name := fmt.Sprintf("message %d", n)
+	done := make(chan struct{})
+	var sending sync.WaitGroup
+	sending.Go(func() { c.insist(ctx, done, name, text) })
+	sending.Go(func() { c.answer(ctx, done, n) })
+	pause(ctx, time.Duration(c.rng.Int64N(int64(400*time.Millisecond))))
+	victim := c.rng.IntN(len(c.s.Ready.Relays))
+	pid := c.s.Ready.Relays[victim].PID
+	must(c.t, syscall.Kill(pid, syscall.SIGKILL))
+	c.moveOne(ctx)
+	awaitRelay(ctx, c.t, c.s, victim, pid)
+	_, err := c.bob.AwaitComplete(ctx, c.id, n)
+	close(done)
+	sending.Wait()
+	must(c.t, err)
+}
+
+// moveOne has a guest leave, and another one come.
+func (c *talkChaos) moveOne(ctx context.Context) {
+	at := c.rng.IntN(len(c.guests))
+	k := c.guests[at]
+	k.Close()
+	c.past = append(c.past, k.Events(c.id))
+	c.guests[at] = c.join(ctx, "carol")
+}
+
+// insist has alice send the same message, under one name, until the run is over:
+// any of her sockets may have been lost with it.
+func (c *talkChaos) insist(ctx context.Context, done <-chan struct{}, name, text string) {
+	every(ctx, done, 200*time.Millisecond, func() { _ = c.alice.Send(ctx, c.id, text, "clientMessageId", name) })
+}
+
+// every calls say, again and again, until done is closed or ctx ends.
+func every(ctx context.Context, done <-chan struct{}, interval time.Duration, say func()) {
+	again := time.NewTicker(interval)
+	defer again.Stop()
+	for {
+		say()
+		select {
+		case <-again.C:
+		case <-done:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// answer has bob allow what is asked in the nth run, again and again.
+func (c *talkChaos) answer(ctx context.Context, done <-chan struct{}, n int) {
+	var request string
+	find := func(t *Talk) bool {
+		for _, e := range t.Events {
+			if e.Kind == protocol.ChatPermissionRequest && strings.Contains(string(e.Input), fmt.Sprintf(`"run %d"`, n)) {
+				request = e.RequestID
+			}
+		}
+		return request != ""
+	}
+	if err := c.bob.Await(ctx, "the question", c.id, find); err != nil {
+		c.t.Error(err)
+		return
+	}
+	every(ctx, done, 100*time.Millisecond, func() {
+		_ = c.bob.Say(ctx, "chat.permission-response", c.id, "requestId", request, "allow", true)
+	})
+}
+
+// verify compares what everybody got with the log.
+func (c *talkChaos) verify(ctx context.Context) {
+	c.t.Helper()
+	log := c.log(ctx)
+	var completes, questions, answers int
+	sent := map[string]int{}
+	for i, e := range log {
+		switch {
+		case e.Kind == protocol.ChatComplete:
+			completes++
+			if e.Success == nil || !*e.Success {
+				c.t.Errorf("%s", e.Raw)
+			}
+		case e.Kind == protocol.ChatPermissionRequest:
+			questions++
+		case e.Kind == protocol.ChatPermissionCancelled:
+			answers++
+			if e.Reason != protocol.CancelledDecided {
+				c.t.Errorf("%s", e.Raw)
+			}
+		case userText(e):
+			sent[*e.Content]++
+		}
+		if i > 0 && e.Seq != log[i-1].Seq+1 {
+			c.t.Errorf("event %d after %d in the log", e.Seq, log[i-1].Seq)
+		}
+	}
+	if completes != *talkKills || questions != *talkKills || answers != *talkKills {
+		c.t.Errorf("%d runs: %d completes, %d questions, %d answers", *talkKills, completes, questions, answers)
+	}
+	for text, n := range sent {
+		if n != 1 {
+			c.t.Errorf("%q was sent %d times", text, n)
+		}
+	}
+	for i, k := range append([]*Talker{c.bob}, c.guests...) {
+		last := log[len(log)-1].Seq
+		must(c.t, k.Await(ctx, "the last event", c.id, func(t *Talk) bool {
+			return len(t.Events) == 0 || t.Events[len(t.Events)-1].Seq == last
+		}))
+		c.compare(fmt.Sprintf("follower %d", i), k.Events(c.id), log)
+	}
+	for i, events := range c.past {
+		c.compare(fmt.Sprintf("guest %d", i), events, log)
+	}
+}
+
+// compare checks that somebody's events are a part of the log without a hole.
+func (c *talkChaos) compare(who string, events, log []Told) {
+	c.t.Helper()
+	if len(events) == 0 {
+		return
+	}
+	at := slices.IndexFunc(log, func(e Told) bool { return e.Seq == events[0].Seq })
+	if at < 0 {
+		if events[0].Seq != 1 { // a subscription can't ask for the very first
+			c.t.Errorf("%s begins with %s", who, events[0].Raw)
+			return
+		}
+		at, events = 0, events[1:]
+	}
+	for i, e := range events {
+		if at+i >= len(log) || string(log[at+i].Raw) != string(e.Raw) {
+			c.t.Errorf("%s, event %d: %s", who, i, e.Raw)
+			return
+		}
+	}
+}
+
+// log returns the conversation's log, but for its first event.
+func (c *talkChaos) log(ctx context.Context) []Told {
+	c.t.Helper()
+	k := c.s.Ready.User("carol").Talk(c.t.Context(), Talking{Session: c.s.Ready.SessionID, Relays: c.urls})
+	c.t.Cleanup(k.Close)
+	must(c.t, k.chat.Follow(ctx, c.id, 1))
+	must(c.t, k.Await(ctx, "the whole log", c.id, func(t *Talk) bool {
+		return len(t.Acks) > 0 && len(t.Events) > 0 && t.Events[len(t.Events)-1].Seq >= t.Acks[0].LastSeq
+	}))
+	return k.Events(c.id)
+}
+
+// TestTalkAcrossAgentKills: the agent is killed in the middle of runs. Each has one
+// complete, nothing of its program goes on, and the next message is answered.
+// It is about weakness 4 in deploy/e2e/README.md.
+func TestTalkAcrossAgentKills(t *testing.T) {
+	s := talkStack(t, "")
+	ctx := within(t)
+	id, k := talks(t, s, "claude", "alice", "bob")
+	alice, bob := k[0], k[1]
+	agent := s.Ready.Sandboxes[0].PID
+	for n := 1; n <= 3; n++ {
+		must(t, alice.Send(ctx, id, `tool:Bash {"command":"sleep 300"}`))
+		must(t, alice.Await(ctx, "the tool's use", id, func(talk *Talk) bool {
+			return strings.Count(kindsOfAll(talk.Events), "tool_use") >= n
+		}))
+		before := leftovers(t, s)
+		if len(before) == 0 {
+			t.Fatal("nothing of a coding agent runs")
+		}
+		agent = restartAgent(t, s, agent)
+		done, err := bob.AwaitComplete(ctx, id, n)
+		must(t, err)
+		if *done.Aborted || *done.Success || *done.ExitCode != 1 {
+			t.Errorf("%s", done.Raw)
+		}
+		await(t, "the end of what was started", func() bool { return len(leftovers(t, s)) == 0 })
+	}
+	must(t, alice.Send(ctx, id, "say:back"))
+	done, err := bob.AwaitComplete(ctx, id, 4)
+	must(t, err)
+	if !*done.Success {
+		t.Errorf("%s", done.Raw)
+	}
+	events := bob.Events(id)
+	for i, e := range events {
+		if i > 0 && e.Seq <= events[i-1].Seq {
+			t.Errorf("event %d after %d", e.Seq, events[i-1].Seq)
+		}
+	}
+}
+
+func kindsOfAll(events []Told) string {
+	var all []string
+	for _, e := range events {
+		all = append(all, string(e.Kind))
+	}
+	return strings.Join(all, " ")
+}
+
+// restartAgent kills an agent, starts it again as it was started, and returns the
+// new process.
+func restartAgent(t *testing.T, s *Stack, pid int) int {
+	t.Helper()
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	must(t, err)
+	args := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
+	must(t, syscall.Kill(pid, syscall.SIGKILL))
+	cmd := exec.Command(filepath.Join(programs, "sandbox-agent"), args[1:]...)
+	output := &lockedBuffer{}
+	cmd.Stdout, cmd.Stderr = output, output
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		cmd.Wait()
+		if t.Failed() {
+			t.Logf("agent:\n%s", output)
+		}
+	})
+	return cmd.Process.Pid
+}
+
+// leftovers returns the processes that stand-ins for coding agents, or what they
+// have started, are.
+func leftovers(t *testing.T, s *Stack) (pids []string) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/environ")
+	must(t, err)
+	for _, path := range all {
+		environ, err := os.ReadFile(path)
+		ours := strings.Contains(string(environ), "FAIRLEAD_SESSION_ID="+string(s.Ready.SessionID))
+		if err == nil && ours && !strings.Contains(string(environ), string(s.Ready.PTYID)) {
+			pids = append(pids, filepath.Base(filepath.Dir(path)))
+		}
+	}
+	return pids
+}
