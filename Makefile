@@ -46,7 +46,9 @@ PURE := deploy/checks deploy/checks/changed deploy/checks/locks deploy/controlpl
         protocol protocol/audit protocol/bytelog protocol/envseal protocol/eventlog relay/internal/console/build relay/internal/openapi \
         relay/internal/roster relay/internal/turn sandbox-agent/internal/hostname \
         protocol/pace sandbox-agent/internal/redact sandbox-agent/internal/screen \
-        sandbox-agent/internal/screen/grid sandbox-agent/internal/screen/keyframe tunnel/internal/backoff
+        sandbox-agent/internal/screen/grid sandbox-agent/internal/screen/keyframe tunnel/internal/backoff \
+        protocol/chatsocket sandbox-agent/internal/chat/control sandbox-agent/internal/chat/life sandbox-agent/internal/chat/masking \
+        sandbox-agent/internal/provider
 
 # The end-to-end tests of cases and faults, about half of them.
 FOUND := ^Test(Found|Case)
@@ -105,6 +107,7 @@ test-packages:
 
 test-pure:
 	$(GO) test $(LINK) -timeout 14m $(PURE:%=./%)
+	$(GO) test $(LINK) -timeout 5m -run '^TestLastPage$$' ./sandbox-agent/internal/history/lineindex # its bounds are without the race detector
 
 test-programs:
 	$(GO) test $(LINK) -timeout 14m -skip '$(FOUND)' ./deploy/e2e/...
