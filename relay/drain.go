@@ -11,10 +11,6 @@ import (
 // primary one.
 const handoverTime = time.Second
 
-// deregisterTimeout bounds the last request to the control plane. It is a
-// variable so that a test can raise it.
-var deregisterTimeout = 500 * time.Millisecond
-
 // drain ends what runs, within the drain timeout. It first asks sandboxes to
 // make another relay's tunnel their primary, so that their viewers can follow
 // at once. Then it tells the other viewers to reconnect, and lets requests and

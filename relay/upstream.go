@@ -236,6 +236,10 @@ func (r *Relay) others() []peer {
 // the others.
 func (r *Relay) register(ctx context.Context) error { return r.put(ctx, false) }
 
+// deregisterTimeout bounds the last request to the control plane. It is a
+// variable so that a test can raise it.
+var deregisterTimeout = 500 * time.Millisecond
+
 // deregister takes this relay off the control plane's list, so that nobody is
 // sent here any more, and learns of the others one last time.
 func (r *Relay) deregister(ctx context.Context) {

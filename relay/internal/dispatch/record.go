@@ -93,3 +93,11 @@ func (r *Record) Wait(ctx context.Context) (protocol.ExecutionCallback, protocol
 	}
 	return callback, r.Result.Kind, nil
 }
+
+// unknown marks an error after which the command may have been executed.
+func unknown(err error) error {
+	if protocol.KindOf(err) == protocol.KindUnknown {
+		return err
+	}
+	return protocol.Fault(protocol.KindUnknown, err)
+}

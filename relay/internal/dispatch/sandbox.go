@@ -167,14 +167,6 @@ func (d *Dispatcher) send(e delivery) (protocol.Result, error) {
 	return d.deliver(session, e, sandbox)
 }
 
-// unknown marks an error after which the command may have been executed.
-func unknown(err error) error {
-	if protocol.KindOf(err) == protocol.KindUnknown {
-		return err
-	}
-	return protocol.Fault(protocol.KindUnknown, err)
-}
-
 // deliver sends e until there is an answer. If the tunnel is lost first, only
 // the sandbox knows whether the command ran, so the same command goes to it
 // again once it is back. An error is of kind unknown unless nothing was sent.

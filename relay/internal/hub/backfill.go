@@ -12,9 +12,6 @@ import (
 )
 
 const (
-	// maxReads bounds the concurrent reads of the log in a hub; further viewers
-	// wait.
-	maxReads = 8
 	// readTimeout bounds the wait for the next piece of the log.
 	readTimeout = 10 * time.Second
 	// idleRead is how long a read of the log stays open for a viewer that takes

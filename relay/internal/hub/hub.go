@@ -48,6 +48,9 @@ import (
 	"github.com/fairlead/fairlead/tunnel"
 )
 
+// maxReads bounds the concurrent reads of the log in a hub; further viewers wait.
+const maxReads = 8
+
 // A Key names one terminal.
 type Key struct {
 	Sandbox protocol.SandboxID

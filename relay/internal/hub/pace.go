@@ -1,10 +1,6 @@
 package hub
 
 import (
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
-
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -86,26 +82,4 @@ func (h *Hub) tellPace(v *Viewer) {
 	if h.pacers.newest[v.pacer] == v {
 		h.send(protocol.Pace{ID: v.pacer, Offset: v.reader.Pace()})
 	}
-}
-
-// scoped returns the agent's id for a user's client: the same across sockets
-// and relays, and nobody else's.
-func scoped(user protocol.UserID, client string) string {
-	sum := sha256.Sum256([]byte(string(user) + "\x00" + client))
-	return base64.RawURLEncoding.EncodeToString(sum[:])[:22]
-}
-
-// names returns a guest's ids for the agent: as a pace-setter, and for its
-// input. The relay numbers a plain client's input, from 1 for each socket, so
-// each socket is another client to the agent.
-func (g Guest) names() (pacer, client string) {
-	if g.Client == "" {
-		name := rand.Text()
-		return name, name
-	}
-	pacer = scoped(g.Grant.Subject, g.Client)
-	if g.Counts {
-		return pacer, pacer
-	}
-	return pacer, rand.Text()
 }

@@ -2,6 +2,9 @@ package hub
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/program/lifetime"
@@ -155,3 +158,25 @@ func (v *Viewer) MayReauth(grant *jws.Grant) error {
 
 // Reauth moves the socket to another grant, which the gateway has verified.
 func (v *Viewer) Reauth(grant *jws.Grant, token string) { v.hub.post(renewed{v, grant, token}) }
+
+// names returns a guest's ids for the agent: as a pace-setter, and for its
+// input. The relay numbers a plain client's input, from 1 for each socket, so
+// each socket is another client to the agent.
+func (g Guest) names() (pacer, client string) {
+	if g.Client == "" {
+		name := rand.Text()
+		return name, name
+	}
+	pacer = scoped(g.Grant.Subject, g.Client)
+	if g.Counts {
+		return pacer, pacer
+	}
+	return pacer, rand.Text()
+}
+
+// scoped returns the agent's id for a user's client: the same across sockets
+// and relays, and nobody else's.
+func scoped(user protocol.UserID, client string) string {
+	sum := sha256.Sum256([]byte(string(user) + "\x00" + client))
+	return base64.RawURLEncoding.EncodeToString(sum[:])[:22]
+}

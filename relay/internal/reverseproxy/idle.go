@@ -6,8 +6,17 @@ import (
 	"net/http/httptrace"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+)
+
+// An idle stream is closed after idleStream, or earlier if there are
+// maxIdlePerPerson of one person, or maxIdleStreams in all.
+const (
+	idleStream       = 10 * time.Second
+	maxIdlePerPerson = 8
+	maxIdleStreams   = 1024
 )
 
 // An idler tracks each person's idle streams. The transport's own bound is per

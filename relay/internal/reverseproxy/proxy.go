@@ -28,14 +28,6 @@ const openTimeout = 10 * time.Second
 // Host is the Host of requests to sandboxes.
 const Host = "sandbox"
 
-// An idle stream is closed after idleStream, or earlier if there are
-// maxIdlePerPerson of one person, or maxIdleStreams in all.
-const (
-	idleStream       = 10 * time.Second
-	maxIdlePerPerson = 8
-	maxIdleStreams   = 1024
-)
-
 // Options configure a Proxy.
 type Options struct {
 	Requests *Requests

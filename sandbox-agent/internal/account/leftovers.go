@@ -68,15 +68,6 @@ func (as *Pool) endLeftovers(log *slog.Logger) {
 	}
 }
 
-// whileUnused calls fn unless an agent uses uid, and reserves uid meanwhile.
-func whileUnused(uid int, fn func() error) error {
-	lock, err := LockUID(uid)
-	if lock == nil || err != nil {
-		return err
-	}
-	return errors.Join(fn(), lock.Close())
-}
-
 // clearHome removes a leftover home. If it belongs to the agent's own user,
 // perhaps another agent's, it removes only the values in it.
 func (as *Pool) clearHome(entry fs.DirEntry) error {

@@ -1,6 +1,7 @@
 package account
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -94,4 +95,13 @@ func gitIdentity(id protocol.UserID, name string) string {
 	}
 	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name)
 	return fmt.Sprintf("[user]\n\tname = \"%s\"\n\temail = %s\n", quoted, string(id)+nowhere)
+}
+
+// whileUnused calls fn unless an agent uses uid, and reserves uid meanwhile.
+func whileUnused(uid int, fn func() error) error {
+	lock, err := LockUID(uid)
+	if lock == nil || err != nil {
+		return err
+	}
+	return errors.Join(fn(), lock.Close())
 }

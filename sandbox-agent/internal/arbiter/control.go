@@ -240,3 +240,10 @@ func (b *Arbiter) renewTerm() {
 	}
 	b.leaseChanged(nil, 0)
 }
+
+// isLent reports whether somebody has control only as long as they type for a
+// tool. The caller holds mu.
+func (c *control) isLent() bool {
+	held := c.lease.Lease(time.Now())
+	return held.Holder != "" && held.Term == c.lent
+}

@@ -44,7 +44,7 @@ func (a *Stream) AddGrant(g *jws.Grant, handle uint64) error {
 		return protocol.Errorf(protocol.KindForbidden, "the grant does not allow to view this terminal")
 	case b.o.void(g): // asked here, so that no revocation comes in between
 		return protocol.Errorf(protocol.KindUnauthenticated, "the grant was revoked")
-	case over(g, now):
+	case grantlist.Over(g, now):
 		return protocol.Errorf(protocol.KindExpired, "the grant has expired")
 	}
 	if a.grants.Len() >= MaxGrants {
@@ -58,7 +58,7 @@ func (a *Stream) AddGrant(g *jws.Grant, handle uint64) error {
 		a.muted = false
 		a.notify()
 	}
-	b.control.grantsDue(end(g))
+	b.control.grantsDue(grantlist.End(g))
 	b.Poke()
 	return nil
 }
@@ -87,7 +87,7 @@ func (a *Stream) noteBare(now time.Time) {
 func (a *Stream) sweepGrants(now time.Time) {
 	a.grants.Expire(now)
 	for _, g := range a.grants.All() {
-		a.arbiter.control.grantsDue(end(g.Grant))
+		a.arbiter.control.grantsDue(grantlist.End(g.Grant))
 	}
 	a.noteBare(now)
 }
@@ -107,7 +107,7 @@ func (a *Stream) mayHold(next protocol.LeaseNext, now time.Time) (*jws.Grant, er
 
 // controls reports whether g allows user to control the terminal.
 func (o *Options) controls(g *jws.Grant, user protocol.UserID, now time.Time) bool {
-	return g.Subject == user && !over(g, now) && g.Allows(o.Session, o.Info.ID, protocol.CapControl)
+	return g.Subject == user && !grantlist.Over(g, now) && g.Allows(o.Session, o.Info.ID, protocol.CapControl)
 }
 
 // owns reports whether g's user owns the session, and may take control back from
@@ -116,10 +116,6 @@ func (o *Options) owns(g *jws.Grant) bool {
 	return g != nil && g.Allows(o.Session, "", protocol.CapAdmin)
 }
 
-func end(g *jws.Grant) time.Time { return grantlist.End(g) }
-
-func over(g *jws.Grant, now time.Time) bool { return grantlist.Over(g, now) }
-
 func (o *Options) void(g *jws.Grant) bool {
 	return o.Revoked != nil && o.Revoked.Grant(g)
 }
@@ -127,7 +123,7 @@ func (o *Options) void(g *jws.Grant) bool {
 // heldUnder notes the grant under which the lease is held. The caller holds mu.
 func (c *control) heldUnder(g *jws.Grant) {
 	if c.grant = g; g != nil {
-		c.grantsDue(end(g))
+		c.grantsDue(grantlist.End(g))
 	}
 }
 
@@ -176,8 +172,8 @@ func (b *Arbiter) checkHolder(now time.Time) {
 	if g == nil || !b.ended.IsZero() {
 		return
 	}
-	if !over(g, now) {
-		b.control.grantsDue(end(g))
+	if !grantlist.Over(g, now) {
+		b.control.grantsDue(grantlist.End(g))
 		return
 	}
 	held := b.control.lease.Lease(now)

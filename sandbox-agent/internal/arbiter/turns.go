@@ -12,11 +12,6 @@ import (
 )
 
 const (
-	// FirstPromptAfter is how long a coding agent that was started by its name
-	// alone counts as running unless its hooks say something: it has nothing to
-	// do before somebody tells it, and what it asks first, say for a sign-in,
-	// no hook knows of.
-	FirstPromptAfter = 5 * time.Second
 	// Hooks may say ReportBurst things about a terminal at once, and one more
 	// every Options.ReportEvery.
 	ReportBurst = 30

@@ -135,13 +135,6 @@ func (s *Seat) Take(ready func(Prompt) error) error {
 	return nil
 }
 
-// isLent reports whether somebody has control only as long as they type for a
-// tool. The caller holds mu.
-func (c *control) isLent() bool {
-	held := c.lease.Lease(time.Now())
-	return held.Holder != "" && held.Term == c.lent
-}
-
 // may says why they may not type now. The caller holds Arbiter.mu.
 func (s *Seat) may(now time.Time) error {
 	b, by := s.arbiter, s.by

@@ -2,8 +2,6 @@ package bridge
 
 import (
 	"context"
-	"errors"
-	"net/http"
 )
 
 // notify passes on a message of the program's that wants no answer. While the
@@ -21,23 +19,6 @@ func (b *bridge) notify(ctx context.Context, m *message) {
 	if err := b.post(ctx, s, m); err != nil {
 		b.log.Debug("a message without an answer was dropped", "method", m.method, "err", err)
 	}
-}
-
-// post hands m over, which has no answer.
-func (b *bridge) post(ctx context.Context, s *session, m *message) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, b.limits.note, errSilent)
-	defer cancel()
-	r, err := b.try(ctx, http.MethodPost, s, m, "")
-	if errors.Is(err, errUnknown) {
-		b.lose(s)
-	}
-	if err != nil {
-		return err
-	}
-	if r.StatusCode/100 != 2 {
-		return refusal(r)
-	}
-	return r.Body.Close()
 }
 
 // hear passes on what the server says in s without being asked.

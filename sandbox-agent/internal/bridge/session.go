@@ -251,3 +251,20 @@ func (b *bridge) note(err error) {
 	b.trouble = err
 	b.bump()
 }
+
+// post hands m over, which has no answer.
+func (b *bridge) post(ctx context.Context, s *session, m *message) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, b.limits.note, errSilent)
+	defer cancel()
+	r, err := b.try(ctx, http.MethodPost, s, m, "")
+	if errors.Is(err, errUnknown) {
+		b.lose(s)
+	}
+	if err != nil {
+		return err
+	}
+	if r.StatusCode/100 != 2 {
+		return refusal(r)
+	}
+	return r.Body.Close()
+}

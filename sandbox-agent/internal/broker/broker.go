@@ -245,9 +245,6 @@ type counters struct {
 	refused map[string]uint64
 }
 
-// connsRefused counts refused connections, which get no answer.
-const connsRefused reason = "conns_refused"
-
 func newCounters() *counters {
 	c := &counters{refused: map[string]uint64{string(connsRefused): 0}}
 	for why := range reasons {

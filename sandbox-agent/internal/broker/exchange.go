@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -11,9 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 )
-
-// errIdle ends a request that was idle for too long.
-var errIdle = errors.New("nothing was sent for too long")
 
 // maxMethodBytes bounds the method of a request.
 const maxMethodBytes = 32

@@ -117,3 +117,9 @@ func Refusals() []string {
 	slices.Sort(all)
 	return all
 }
+
+// errIdle ends a request that was idle for too long.
+var errIdle = errors.New("nothing was sent for too long")
+
+// connsRefused counts refused connections, which get no answer.
+const connsRefused reason = "conns_refused"

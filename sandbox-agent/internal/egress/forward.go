@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hostname"
 )
 
@@ -218,14 +217,6 @@ type dialError struct{ err error }
 
 func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
-
-// dialFailure returns why dialling failed.
-func dialFailure(err error) Reason {
-	if protocol.KindOf(err) == protocol.KindForbidden {
-		return DeniedPrivate
-	}
-	return FailedDial
-}
 
 // transport returns this client's pool of connections to hosts. Clients don't
 // share one: a connection can carry somebody's identity.

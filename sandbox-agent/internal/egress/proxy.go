@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/program/pause"
+	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hostname"
 )
 
@@ -209,4 +210,15 @@ func (p *Proxy) note(e Event) {
 	if p.cfg.OnEvent != nil {
 		p.cfg.OnEvent(e)
 	}
+}
+
+// An Approver asks people whether a connection may be made.
+type Approver interface {
+	// AskEgress returns the decision about a host and port, for which others may
+	// wait already, within [protocol.EgressTTL]. It returns when ctx ends. An
+	// error denies: KindExpired if nobody decided in time, KindTooMany if too much
+	// is being asked, any other if nobody can be asked. Whoever takes a lasting
+	// decision also makes the rule (see [Rules.Decide]), as nobody may be waiting
+	// any more.
+	AskEgress(ctx context.Context, session protocol.SessionID, pty protocol.PTYID, host hostname.Host) (protocol.Decision, error)
 }

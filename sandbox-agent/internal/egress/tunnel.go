@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hostname"
 )
 
@@ -257,4 +258,12 @@ func (c *client) readHello() (first []byte, name string, err error) {
 func closeWrite(conn net.Conn) bool {
 	half, ok := conn.(interface{ CloseWrite() error })
 	return ok && half.CloseWrite() == nil
+}
+
+// dialFailure returns why dialling failed.
+func dialFailure(err error) Reason {
+	if protocol.KindOf(err) == protocol.KindForbidden {
+		return DeniedPrivate
+	}
+	return FailedDial
 }

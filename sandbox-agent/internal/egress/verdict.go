@@ -9,17 +9,6 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hostname"
 )
 
-// An Approver asks people whether a connection may be made.
-type Approver interface {
-	// AskEgress returns the decision about a host and port, for which others may
-	// wait already, within [protocol.EgressTTL]. It returns when ctx ends. An
-	// error denies: KindExpired if nobody decided in time, KindTooMany if too much
-	// is being asked, any other if nobody can be asked. Whoever takes a lasting
-	// decision also makes the rule (see [Rules.Decide]), as nobody may be waiting
-	// any more.
-	AskEgress(ctx context.Context, session protocol.SessionID, pty protocol.PTYID, host hostname.Host) (protocol.Decision, error)
-}
-
 // holdLimit bounds the wait for an approver. The approver's clock decides
 // whether a decision came in time; this is only a safeguard.
 const holdLimit = protocol.EgressTTL + time.Second

@@ -450,3 +450,8 @@ func (s *Store) SessionEnded(session protocol.SessionID) error {
 	}
 	return s.publish(session, nil)
 }
+
+// A Seal opens the values of env.apply.
+type Seal interface {
+	Open(box []byte) (protocol.EnvValues, error)
+}

@@ -26,11 +26,6 @@ type Applier interface {
 	ApplyEnv(ctx context.Context, session protocol.SessionID, pty protocol.PTYID, values protocol.EnvValues, unset []string, now bool) error
 }
 
-// A Seal opens the values of env.apply.
-type Seal interface {
-	Open(box []byte) (protocol.EnvValues, error)
-}
-
 // A DeviceSeal opens what is sealed to a sandbox's device key.
 type DeviceSeal struct {
 	Key     *ecdh.PrivateKey

@@ -10,9 +10,6 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// DefaultMaxTotal bounds all recordings together, in bytes.
-const DefaultMaxTotal = 4 << 30
-
 // prune removes ended recordings, the oldest first, until all together are
 // within the bound. Running ones count, and stay.
 func (s *Store) prune() {

@@ -294,3 +294,6 @@ func (s *Store) clearToRead(session protocol.SessionID, id string) error {
 
 // newID returns a recording's name.
 func newID() string { return "rec_" + strings.ToLower(rand.Text()) }
+
+// DefaultMaxTotal bounds all recordings together, in bytes.
+const DefaultMaxTotal = 4 << 30

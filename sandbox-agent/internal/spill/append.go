@@ -6,16 +6,6 @@ import (
 	"os"
 )
 
-// A trouble is a disk incident. It begins with a failed write and ends once a
-// segment's worth of bytes has been written after it.
-type trouble struct {
-	stopped bool   // writing is paused
-	since   uint64 // the log's end when it stopped
-	seen    uint64 // the log's end now
-	failing bool   // it has not ended, and has been logged
-	sound   int64  // bytes written since the last failure
-}
-
 // Append adds a copy of p, bytes that begin at offset. An offset beyond the
 // head is a gap: it drops all older bytes and begins a new run there. Bytes
 // before the head are skipped.

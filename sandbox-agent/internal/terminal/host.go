@@ -26,8 +26,6 @@ import (
 )
 
 const (
-	// killAfter is how long a program that was hung up may take to end.
-	killAfter = 3 * time.Second
 	// An ended terminal stays listed, so that a late viewer sees its end: for
 	// keepEnded, and no more than maxEnded of them.
 	keepEnded = 10 * time.Minute

@@ -11,6 +11,8 @@ import (
 )
 
 const (
+	// killAfter is how long a program that was hung up may take to end.
+	killAfter = 3 * time.Second
 	// drainFor is how long an ended program's output may take to arrive.
 	drainFor = time.Second
 	// hangUpEvery is how often a program that is to end is told so. Bash
