@@ -23,6 +23,7 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/files"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/files/workspace"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/history"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/history/dbread"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hooks"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/integration"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/link"
@@ -39,6 +40,9 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/tools"
 )
+
+// ReadDatabase is the subcommand of sandbox-agent that calls [dbread.Serve].
+const ReadDatabase = "read-database"
 
 // noteTimeout bounds the recording of what an earlier process left undone.
 const noteTimeout = 5 * time.Second
@@ -230,7 +234,7 @@ func (b *builder) conversations() error {
 	start.history, err = history.New(history.Options{
 		Workspace: b.cfg.Workspace, Conversations: chats, Runs: chats, Providers: providers, ChatHomes: chatHomes{b.programs.agents},
 		Programs: history.SearchPath(terminal.DefaultSearchPath), Assets: images, Variables: variableNames{b.variables},
-		Masker: masker{b.secrets}, Log: b.log,
+		Database: dbread.Reader{Command: []string{b.program, ReadDatabase}}, Masker: masker{b.secrets}, Log: b.log,
 	})
 	if err != nil {
 		return err

@@ -37,6 +37,9 @@ func (c chatHomes) ChatHome(session protocol.SessionID) string { return c.agents
 // masker hides secrets in what history shows.
 type masker struct{ secrets *mask.Secrets }
 
+// Hold implements [history.ChatHomes].
+func (c chatHomes) Hold(session protocol.SessionID) error { return c.agents.Hold(session) }
+
 // Row implements [history.Masker].
 func (m masker) Row(row rows.Row) rows.Row { return masking.Mask(m.secrets.Set(), row) }
 

@@ -10,7 +10,9 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
+	agent "github.com/fairlead/fairlead/sandbox-agent"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/bridge"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/history/dbread"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hooks"
 )
 
@@ -22,6 +24,7 @@ const credentialsFile = ".fairlead/mcp.json"
 func forCodingAgents(c *program.Command) {
 	c.Sub("mcp-bridge", "Gives a coding agent in a terminal the sandbox's tools", mcpBridge)
 	c.Sub("hook", "Tells what a coding agent in a terminal does", hook)
+	c.Sub(agent.ReadDatabase, "Reads the database of a coding agent, for sandbox-agent itself", readDatabase)
 	c.Sub("wiring", "Looks after the settings of a terminal's coding agents", wiring)
 }
 
@@ -65,6 +68,14 @@ fails, for the coding agent would take that for its own.`)
 		}
 		return nil
 	})
+}
+
+// readDatabase is the subcommand that the sandbox's agent itself runs, as the user
+// of a home.
+func readDatabase(c *program.Command) {
+	c.Describe(`Reads what a coding agent keeps in a database of the folder where it runs: one
+request on standard input, one answer on standard output, both JSON.`)
+	c.Run(func(ctx context.Context, env *program.Env) error { return dbread.Serve(ctx, env.Stdin, env.Stdout) })
 }
 
 // wiring is the subcommand by which people look after the settings of coding

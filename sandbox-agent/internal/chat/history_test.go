@@ -138,6 +138,33 @@ func TestMarkOfAnEarlierRun(t *testing.T) {
 	v.completes(0, false)
 }
 
+// TestSaid: what persons have said is known with the ids of its events, to its own
+// session.
+func TestSaid(t *testing.T) {
+	r := newRig(t)
+	r.make()
+	if said, err := r.Said(session, r.id); err != nil || len(said) != 0 {
+		t.Errorf("%+v, %v", said, err)
+	}
+	v := r.view(bob, protocol.ChatParams{})
+	p := r.begins("one")
+	first := v.event(protocol.ChatText)
+	p.print(`text "role":"user"`, "done 0")
+	v.event(protocol.ChatText)
+	v.completes(0, false)
+	check(t, r.sends(alice, "two"))
+	second := v.event(protocol.ChatText)
+	p.print("done 0")
+	v.completes(0, false)
+	said, err := r.Said(session, r.id)
+	if err != nil || len(said) != 2 || said[0].ID != first.ID || said[0].Text != "one" || said[1].ID != second.ID || said[1].At.IsZero() {
+		t.Errorf("%+v, %v", said, err)
+	}
+	if _, err := r.Said("ses_2", r.id); protocol.AsError(err).Kind != protocol.KindNotFound {
+		t.Errorf("another session's: %v", err)
+	}
+}
+
 // TestForeign: a conversation isn't there for another session, whatever is asked of
 // it.
 // It is about weakness 7 in deploy/e2e/README.md.

@@ -154,13 +154,8 @@ func (h *Host) start(a *sessionAccount, l Launch, dir string) (*Process, error) 
 	if a.ended {
 		return nil, errEnded
 	}
-	if a.kept == nil {
-		kept, err := h.o.Accounts.Keep(a.session)
-		if err != nil {
-			return nil, protocol.AsError(err)
-		}
-		a.kept = &kept
-		a.user.Store(&user{kept.ID, kept.UID})
+	if err := h.keep(a); err != nil {
+		return nil, err
 	}
 	if err := process.CheckInstalledForAll(l.Command.Program, h.o.Setup.SearchPath, a.kept.Home); err != nil {
 		return nil, err
@@ -184,6 +179,40 @@ func (h *Host) start(a *sessionAccount, l Launch, dir string) (*Process, error) 
 	}
 	a.running[p] = struct{}{}
 	return p, nil
+}
+
+// keep makes a somebody. The caller holds a.mu.
+func (h *Host) keep(a *sessionAccount) error {
+	if a.kept != nil {
+		return nil
+	}
+	kept, err := h.o.Accounts.Keep(a.session)
+	if err != nil {
+		return protocol.AsError(err)
+	}
+	a.kept = &kept
+	a.user.Store(&user{kept.ID, kept.UID})
+	return nil
+}
+
+// Hold has the home of session belong to its user until the session ends. Before
+// that a terminal may have the uid of the home's last user.
+func (h *Host) Hold(session protocol.SessionID) error {
+	for {
+		a, err := h.account(session)
+		if err != nil {
+			return err
+		}
+		a.mu.Lock()
+		ended := a.ended
+		if !ended {
+			err = h.keep(a)
+		}
+		a.mu.Unlock()
+		if !ended {
+			return err
+		}
+	}
 }
 
 // prepare returns the environment of a program, and puts into the home what it

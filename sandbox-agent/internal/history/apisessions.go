@@ -3,6 +3,7 @@ package history
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -95,12 +96,15 @@ func (h api) getMessages(c *call) (any, error) {
 	}
 	defer said.Close()
 	first, last := said.window(limit, offset)
-	page, sub := &pageWriter{w: c.w}, &subagents{of: t}
+	page, sub, join := &pageWriter{w: c.w}, &subagents{of: t}, &joiner{h: h, info: info}
+	if all, ok := said.pages.(loaded); ok {
+		join.document(all)
+	}
 	for row, err := range said.pages.Page(first, last) {
 		if err == nil {
-			row = sub.with(row)
+			row = join.row(sub.with(row))
 			row.SessionID, row.Provider = info.ID, info.Provider
-			err = page.row(h.o.Masker.Row(row))
+			err = page.row(row)
 		}
 		if err != nil {
 			return nil, page.fail(err)
@@ -235,15 +239,12 @@ func (h api) deleteSession(c *call) (any, error) {
 		return nil, err
 	}
 	action := "archived"
-	if !force {
+	if force {
+		action = "deleted"
+		fromDisk, err = h.delete(c.r.Context(), info, fromDisk)
+	} else {
 		fromDisk = false
 		_, err = h.o.Conversations.Archive(c.session, info.ID, true)
-	} else {
-		action = "deleted"
-		if fromDisk {
-			fromDisk = h.removeTranscript(info)
-		}
-		err = h.o.Runs.Delete(c.session, info.ID)
 	}
 	if err != nil {
 		return nil, err
@@ -251,22 +252,39 @@ func (h api) deleteSession(c *call) (any, error) {
 	return done(map[string]any{"sessionId": info.ID, "action": action, "deletedFromDisk": fromDisk}), nil
 }
 
-// removeTranscript removes what the provider keeps of a conversation, where that
-// is files of its own.
-func (h api) removeTranscript(info chat.ConversationInfo) bool {
-	t := h.transcriptOf(info)
-	if t == nil || isDatabase(t.layout) {
-		return false
+// delete forgets a conversation and, with fromDisk, removes what its provider
+// keeps of it, which it reports. The conversation goes first: that may be
+// refused, ends what would write more, and what is left then if this program is
+// killed is a session that was found on disk, and can be deleted like any.
+func (h api) delete(ctx context.Context, info chat.ConversationInfo, fromDisk bool) (removed bool, err error) {
+	var t *transcript
+	if fromDisk {
+		t = h.transcriptOf(info) // while it is known whose it is
+	}
+	if err := h.o.Runs.Delete(info.Session, info.ID); err != nil || t == nil {
+		return false, err
+	}
+	if err := h.removeTranscript(ctx, t); err != nil {
+		h.log.Warn("a transcript was not wholly removed", "session", info.Session, "conversation", info.ID, "err", err)
+		return false, nil
+	}
+	if found, again := h.o.Conversations.ByNative(info.Session, t.native.provider, t.native.id); again && found.Adopted {
+		return true, h.o.Runs.Delete(info.Session, found.ID) // it was found in between
+	}
+	return true, nil
+}
+
+// removeTranscript removes what a provider keeps of a session.
+func (h api) removeTranscript(ctx context.Context, t *transcript) error {
+	if l, ok := t.layout.(stored); ok && shared(l) {
+		return h.deleteStored(ctx, t, l)
 	}
 	err := t.home.files.Remove(t.name)
 	for _, name := range t.layout.beside(t.name) {
 		err = errors.Join(err, t.home.files.Remove(name))
 	}
 	h.lost(place{t.home, t.name})
-	if err != nil {
-		h.log.Warn("a transcript was not wholly removed", "session", info.Session, "conversation", info.ID, "err", err)
-	}
-	return err == nil
+	return err
 }
 
 // restoreSession is POST /api/providers/sessions/{id}/restore.

@@ -90,9 +90,10 @@ func (h *History) content(ctx context.Context, t *transcript) (*content, error) 
 		return t.indexed(l.lines())
 	case whole:
 		return t.read(l)
-	default:
-		return h.stored(ctx, t)
+	case stored:
+		return h.stored(ctx, t, l)
 	}
+	return nil, errForeign
 }
 
 // indexed returns the content of a transcript of lines. Only what has come since

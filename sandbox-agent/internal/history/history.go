@@ -39,6 +39,8 @@ type Runs interface {
 	Running(session protocol.SessionID) []protocol.ConversationID
 	// Delete forgets a conversation, and ends what runs in it.
 	Delete(session protocol.SessionID, id protocol.ConversationID) error
+	// Said returns what persons have said in a conversation, in order.
+	Said(session protocol.SessionID, id protocol.ConversationID) ([]chat.Saying, error)
 	// Outside is told when another program has changed a provider's session.
 	Outside(session protocol.SessionID, provider, native string)
 }
@@ -47,6 +49,8 @@ type Runs interface {
 type ChatHomes interface {
 	// ChatHome returns the home of a session's, whether or not it is there yet.
 	ChatHome(session protocol.SessionID) string
+	// Hold has the home belong to its user, if it is there, until the session ends.
+	Hold(session protocol.SessionID) error
 }
 
 // Variables know what programs of a session find in their environment.
@@ -91,7 +95,8 @@ type History struct {
 	unwatch func()
 	news    *news
 	counts  counts
-	wake    chan struct{} // holds one token while changes may be due
+	wake    chan struct{}  // holds one token while changes may be due
+	asides  sync.WaitGroup // what looks at databases
 
 	mu sync.Mutex
 	// Guarded by mu.
@@ -170,6 +175,7 @@ func (h *History) Close() error {
 
 // Run works off what has changed.
 func (h *History) Run(ctx context.Context) {
+	defer h.asides.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -188,7 +194,7 @@ func (h *History) Run(ctx context.Context) {
 			h.tellOf(info)
 		}
 		for _, at := range due {
-			h.refresh(at)
+			h.refresh(ctx, at)
 		}
 		if waits {
 			timer.Reset(time.Until(next))

@@ -1,14 +1,18 @@
 package history
 
 import (
+	"crypto/md5" //nolint:gosec // cursor names folders by it
 	"crypto/sha256"
 	"encoding/hex"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf16"
 
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/history/dbread"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/history/homefs"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/history/rows"
 )
@@ -46,6 +50,13 @@ type whole interface {
 	document(content []byte) rows.Document
 }
 
+// A stored layout is of databases: of one session each, or one for all of a home.
+type stored interface {
+	layout
+	format() dbread.Format
+	messages(list []rows.Stored) rows.Document
+}
+
 // anywhere is a layout whose transcripts have their ids in them, and may lie
 // anywhere.
 type anywhere struct{}
@@ -58,7 +69,7 @@ type (
 	claude   struct{}
 	codex    struct{ anywhere }
 	gemini   struct{ anywhere }
-	cursor   struct{ anywhere }
+	cursor   struct{}           // a database for each session
 	opencode struct{ anywhere } // a database: one file for all sessions
 )
 
@@ -107,26 +118,32 @@ func (gemini) locate(home *homefs.Home, name string, about *rows.About, folders 
 
 func (cursor) provider() string { return "cursor" }
 func (cursor) patterns() []string {
-	return []string{".cursor/projects/*/agent-transcripts/*.jsonl", ".cursor/projects/*/agent-transcripts/*/*.jsonl"}
+	return []string{".cursor/chats/*/*/store.db", ".cursor/chats/*/*/store.db-wal"}
 }
-func (cursor) lines() rows.Lines         { return rows.Cursor }
-func (cursor) native(name string) string { return baseName(name) }
+func (cursor) format() dbread.Format                     { return dbread.Cursor }
+func (cursor) messages(list []rows.Stored) rows.Document { return rows.Cursor(list) }
+func (cursor) native(name string) string                 { return path.Base(path.Dir(name)) }
+func (cursor) beside(name string) []string               { return []string{path.Dir(name)} }
 
-// locate: cursor calls the transcripts' folder after the one where it works.
+// locate: cursor calls the folder of a project's sessions after the MD5 of its
+// path.
 func (cursor) locate(_ *homefs.Home, name string, about *rows.About, folders []string) bool {
-	slug := strings.Split(name, "/")[2]
-	for _, folder := range folders {
-		if strings.Trim(dashed(folder), "-") == slug {
+	bucket := path.Base(path.Dir(path.Dir(name)))
+	for _, folder := range append(folders, about.Dir) {
+		if sum := md5.Sum([]byte(folder)); hex.EncodeToString(sum[:]) == bucket {
 			about.Dir = folder
+			return true
 		}
 	}
-	return true
+	return about.Dir == ""
 }
 
 func (opencode) provider() string { return "opencode" }
 func (opencode) patterns() []string {
 	return []string{".local/share/opencode/opencode.db", ".local/share/opencode/opencode.db-wal"}
 }
+func (opencode) format() dbread.Format                     { return dbread.Opencode }
+func (opencode) messages(list []rows.Stored) rows.Document { return rows.Opencode(list) }
 
 // patterns are those of all layouts.
 func patterns() (all []string) {
@@ -177,4 +194,34 @@ func isDashed(name, dir string) bool {
 		return strings.HasPrefix(name, want[:maxDashed]+"-")
 	}
 	return name == want
+}
+
+// inWorkspace returns dir by the workspace's own name, and whether it is in it.
+func (h *History) inWorkspace(dir string) (string, bool) {
+	if !path.IsAbs(dir) {
+		return "", false
+	}
+	dir = filepath.Clean(dir)
+	for _, folder := range h.folders {
+		if dir == folder {
+			return h.folders[0], true
+		}
+		if rest, ok := strings.CutPrefix(dir, strings.TrimSuffix(folder, "/")+"/"); ok {
+			return filepath.Join(h.folders[0], rest), true
+		}
+	}
+	return "", false
+}
+
+// projectDirs returns the folders in which a session's conversations work, as
+// programs may name them.
+func (h *History) projectDirs(session protocol.SessionID) []string {
+	all := append([]string(nil), h.folders...)
+	for _, info := range h.o.Conversations.List(session) {
+		all = append(all, info.ProjectPath)
+		if real, err := filepath.EvalSymlinks(info.ProjectPath); err == nil && real != info.ProjectPath {
+			all = append(all, real)
+		}
+	}
+	return all
 }

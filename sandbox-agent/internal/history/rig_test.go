@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -57,6 +58,8 @@ type fakeRuns struct {
 	running []protocol.ConversationID
 	deleted []protocol.ConversationID
 	outside []string
+	said    []chat.Saying
+	refuses error // of Delete
 }
 
 func (f *fakeRuns) Running(protocol.SessionID) []protocol.ConversationID {
@@ -68,8 +71,17 @@ func (f *fakeRuns) Running(protocol.SessionID) []protocol.ConversationID {
 func (f *fakeRuns) Delete(_ protocol.SessionID, id protocol.ConversationID) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.refuses != nil {
+		return f.refuses
+	}
 	f.deleted = append(f.deleted, id)
 	return nil
+}
+
+func (f *fakeRuns) Said(protocol.SessionID, protocol.ConversationID) ([]chat.Saying, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.said), nil
 }
 
 func (f *fakeRuns) Outside(_ protocol.SessionID, _, native string) {
@@ -123,6 +135,8 @@ func newRig(t *testing.T, change ...func(*Options)) *rig {
 func (r *rig) ChatHome(session protocol.SessionID) string {
 	return filepath.Join(r.dir, "homes", string(session))
 }
+
+func (r *rig) Hold(protocol.SessionID) error { return nil }
 
 func (r *rig) mkdir(dir string) {
 	r.t.Helper()

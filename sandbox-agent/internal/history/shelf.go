@@ -1,11 +1,11 @@
 package history
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"maps"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -46,6 +46,8 @@ type home struct {
 	dir     string
 	files   *homefs.Home
 	scan    sync.Once
+
+	aside bool // guarded by the History's mu: a database in it is being looked at
 }
 
 // A sighting is what was seen of a provider's session.
@@ -194,7 +196,7 @@ func (h *History) look(session protocol.SessionID) *shelf {
 	all := slices.Collect(maps.Values(s.homes))
 	h.mu.Unlock()
 	for _, at := range all {
-		at.scan.Do(func() { h.scan(at) })
+		at.scan.Do(func() { h.scan(context.Background(), at) })
 	}
 	return s
 }
@@ -211,25 +213,51 @@ func (h *History) openChat(session protocol.SessionID) {
 }
 
 // scan looks at all transcripts in a home.
-func (h *History) scan(at *home) {
+func (h *History) scan(ctx context.Context, at *home) {
 	for _, l := range layouts {
 		for _, pattern := range l.patterns() {
-			for _, name := range at.files.Find(pattern, maxFound) {
-				h.examine(place{at, name})
+			for _, name := range databases(at.files.Find(pattern, maxFound)) {
+				h.examine(ctx, place{at, name})
 			}
 		}
 	}
 }
 
 // refresh looks at what has changed, and tells who follows.
-func (h *History) refresh(p place) {
-	if p.name == "" {
-		h.scan(p.home)
+func (h *History) refresh(ctx context.Context, p place) {
+	switch _, slow := layoutOf(p.name).(stored); {
+	case p.name == "":
+		h.scan(ctx, p.home)
+	case slow:
+		h.refreshAside(ctx, p)
+	default:
+		h.tellOfAll(h.examine(ctx, p))
+	}
+}
+
+// refreshAside is refresh for a database, for which nobody else waits. Of a home
+// one is looked at at a time.
+func (h *History) refreshAside(ctx context.Context, p place) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p.home.aside {
+		h.changed.touch(p, time.Now())
 		return
 	}
-	for _, t := range h.examine(p) {
-		if p.home.pty != chatHome {
-			h.o.Runs.Outside(p.home.session, t.native.provider, t.native.id)
+	p.home.aside = true
+	h.asides.Go(func() { // Run waits for it
+		h.tellOfAll(h.examine(ctx, p))
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		p.home.aside = false
+	})
+}
+
+// tellOfAll tells who follows of transcripts that have changed.
+func (h *History) tellOfAll(changed []*transcript) {
+	for _, t := range changed {
+		if t.home.pty != chatHome {
+			h.o.Runs.Outside(t.home.session, t.native.provider, t.native.id)
 		}
 		h.tell(t)
 	}
@@ -237,13 +265,13 @@ func (h *History) refresh(p place) {
 
 // examine looks at a transcript and gives it a conversation. It returns what has
 // changed.
-func (h *History) examine(p place) []*transcript {
+func (h *History) examine(ctx context.Context, p place) []*transcript {
 	l := layoutOf(p.name)
 	if l == nil {
 		return nil
 	}
-	if _, ok := l.(opencode); ok {
-		return h.examineDatabase(p, l)
+	if l, ok := l.(stored); ok {
+		return h.examineDatabase(ctx, p, l)
 	}
 	about, stat, err := h.glance(l, p)
 	if err != nil {
@@ -367,47 +395,23 @@ func (h *History) transcriptOf(info chat.ConversationInfo) *transcript {
 	return s.found[native{info.Provider, info.Native}]
 }
 
-// inWorkspace returns dir by the workspace's own name, and whether it is in it.
-func (h *History) inWorkspace(dir string) (string, bool) {
-	if !path.IsAbs(dir) {
-		return "", false
-	}
-	dir = filepath.Clean(dir)
-	for _, folder := range h.folders {
-		if dir == folder {
-			return h.folders[0], true
-		}
-		if rest, ok := strings.CutPrefix(dir, strings.TrimSuffix(folder, "/")+"/"); ok {
-			return filepath.Join(h.folders[0], rest), true
-		}
-	}
-	return "", false
-}
-
-// projectDirs returns the folders in which a session's conversations work, as
-// programs may name them.
-func (h *History) projectDirs(session protocol.SessionID) []string {
-	all := append([]string(nil), h.folders...)
-	for _, info := range h.o.Conversations.List(session) {
-		all = append(all, info.ProjectPath)
-		if real, err := filepath.EvalSymlinks(info.ProjectPath); err == nil && real != info.ProjectPath {
-			all = append(all, real)
-		}
-	}
-	return all
-}
-
-// Bring copies the transcript of a conversation that was begun in a terminal into
-// the home of conversations, where it goes on; if that isn't there yet, as soon as
-// it is. It does nothing for others.
+// Bring has the transcript of a conversation lie where its program goes on with
+// it. That of one that was begun in a terminal is copied into the home of
+// conversations; if that isn't there yet, as soon as it is.
 func (h *History) Bring(session protocol.SessionID, id protocol.ConversationID) error {
 	info, err := h.o.Conversations.Get(session, id)
 	if err != nil {
 		return err
 	}
 	t := h.transcriptOf(info)
-	if t == nil || t.home.pty == chatHome || isDatabase(t.layout) {
+	if t == nil {
 		return nil
+	}
+	if t.home.pty == chatHome {
+		return h.setApart(t, time.Now())
+	}
+	if _, ok := t.layout.(stored); ok {
+		return nil // what a program is about to write can't be copied
 	}
 	h.mu.Lock()
 	s := h.shelf(info.Session)
@@ -449,6 +453,36 @@ func (h *History) copy(t *transcript, to *home) error {
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return protocol.Fault(protocol.KindUnavailable, err)
 	}
-	h.examine(place{to, t.name})
+	h.examine(context.Background(), place{to, t.name})
 	return nil
+}
+
+// geminiName is how gemini calls a transcript: by the minute in which it began it,
+// and the beginning of the session's id.
+const geminiName = "session-2006-01-02T15-04-"
+
+// setApart gives a transcript of gemini's that was begun in this minute the name
+// of an earlier one: gemini would begin another one for the session that it goes
+// on with, by the same name, and so write over what it wants to read.
+func (h *History) setApart(t *transcript, now time.Time) error {
+	dir, base := path.Split(t.name)
+	now = now.UTC()
+	rest, this := strings.CutPrefix(base, now.Format(geminiName))
+	if _, ok := t.layout.(gemini); !ok || !this {
+		return nil
+	}
+	for minutes := range 60 {
+		name := dir + now.Add(-time.Duration(minutes+1)*time.Minute).Format(geminiName) + rest
+		err := t.home.files.Rename(t.name, name)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return protocol.Fault(protocol.KindUnavailable, err)
+		}
+		h.lost(t.place)
+		h.examine(context.Background(), place{t.home, name})
+		return nil
+	}
+	return protocol.Errorf(protocol.KindUnavailable, "gemini has too many transcripts of one session")
 }

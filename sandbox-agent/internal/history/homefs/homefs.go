@@ -114,6 +114,20 @@ func (h *Home) Read(name string, limit int64) ([]byte, Stat, error) {
 // Remove removes a file, or a folder with all that it holds.
 func (h *Home) Remove(name string) error { return h.root.RemoveAll(name) }
 
+// Rename gives a file, which is no link, another name, unless there is one by
+// that name.
+func (h *Home) Rename(name, to string) error {
+	f, err := h.Open(name)
+	if err != nil {
+		return err
+	}
+	f.Close()
+	if _, err := h.root.Lstat(to); err == nil {
+		return fs.ErrExist
+	}
+	return h.root.Rename(name, to)
+}
+
 // Write puts a file of the home's user there, with the folders above it, unless
 // there is one.
 func (h *Home) Write(name string, from io.Reader) (err error) {

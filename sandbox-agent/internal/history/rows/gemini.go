@@ -88,7 +88,7 @@ func (c *geminiChat) take(r geminiRecord) {
 		}
 	case r.Set != nil:
 		c.summary = firstOf(r.Set.Summary, c.summary)
-		if len(r.Set.Messages) > 0 {
+		if len(r.Set.Messages) > 0 && !(r.Set.begins() && len(c.messages) > 0) {
 			c.messages = r.Set.Messages
 		}
 	case r.ID != "" && r.Type != "":
@@ -104,6 +104,18 @@ func (c *geminiChat) take(r geminiRecord) {
 		c.subagent = c.subagent || r.Kind == "subagent"
 		c.messages = append(c.messages, r.Messages...)
 	}
+}
+
+// begins reports whether messages are only what gemini itself says at the
+// beginning of a session. It says that again in the same file when the session is
+// loaded within the minute in which it has begun; what was said was said.
+func (r *geminiRecord) begins() bool {
+	for _, m := range r.Messages {
+		if m.Type != "user" || !strings.HasPrefix(geminiText(m.Content), "<session_context>") {
+			return false
+		}
+	}
+	return true
 }
 
 // gemini adds the rows of a message.

@@ -7,13 +7,12 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/provider"
 )
 
-// An OpencodeMessage is a message of opencode with its parts, each as opencode
-// keeps it.
-type OpencodeMessage struct {
+// A Stored is a message in a program's database, as the program keeps it.
+type Stored struct {
 	ID    string            `json:"id"`
 	Data  json.RawMessage   `json:"data"`
-	Parts []json.RawMessage `json:"parts"`
-	IDs   []string          `json:"ids"` // of the parts
+	Parts []json.RawMessage `json:"parts,omitempty"`
+	IDs   []string          `json:"ids,omitempty"` // of the parts
 }
 
 type opencodeInfo struct {
@@ -56,7 +55,7 @@ type opencodePart struct {
 }
 
 // Opencode reads a session of opencode, whose messages are in order.
-func Opencode(messages []OpencodeMessage) Document {
+func Opencode(messages []Stored) Document {
 	d := newDrafter()
 	for _, m := range messages {
 		d.opencode(m)
@@ -64,7 +63,7 @@ func Opencode(messages []OpencodeMessage) Document {
 	return d.doc
 }
 
-func (d *drafter) opencode(m OpencodeMessage) {
+func (d *drafter) opencode(m Stored) {
 	var info opencodeInfo
 	if json.Unmarshal(m.Data, &info) != nil {
 		return

@@ -188,6 +188,10 @@ func TestGemini(t *testing.T) {
 	if doc.About.Name() != "A greeting" || doc.About.Native[:3] != "333" || doc.About.Usage.Used != 7 {
 		t.Errorf("about: %+v", doc.About)
 	}
+	again := geminiChat1 + `{"$set":{"messages":[{"id":"m0","type":"user","content":[{"text":"<session_context>\nx"}]}]}}` + "\n"
+	if doc := Gemini([]byte(again)); len(doc.Rows) != 9 {
+		t.Errorf("begun again in the same file: %d rows", len(doc.Rows))
+	}
 	old := Gemini([]byte(`{"sessionId":"s","messages":[{"id":"1","type":"user","content":"old"}]}`))
 	if len(old.Rows) != 1 || *old.Rows[0].Content != "old" {
 		t.Errorf("older versions: %+v", old.Rows)
@@ -196,7 +200,7 @@ func TestGemini(t *testing.T) {
 
 func TestOpencode(t *testing.T) {
 	part := func(s string) json.RawMessage { return json.RawMessage(s) }
-	doc := Opencode([]OpencodeMessage{
+	doc := Opencode([]Stored{
 		{ID: "msg_1", Data: part(`{"role":"user","time":{"created":1781172000000}}`), IDs: []string{"prt_1"}, Parts: []json.RawMessage{part(`{"type":"text","text":"Hi"}`)}},
 		{
 			ID: "msg_2", Data: part(`{"role":"assistant","time":{"created":1781172001000},"tokens":{"input":3,"output":4,"cache":{"read":5,"write":6}}}`),
@@ -216,15 +220,29 @@ func TestOpencode(t *testing.T) {
 }
 
 func TestCursor(t *testing.T) {
-	list, about := readLines(Cursor, []byte(`{"role":"user","message":{"content":[{"type":"text","text":"<timestamp>x</timestamp>"},{"type":"text","text":"<user_query>\nHi\n</user_query>"}]}}
-{"role":"assistant","message":{"content":[{"type":"text","text":"Hello"},{"type":"tool_use","id":"t1","name":"Shell","input":{"command":"ls"}}]}}
-`))
-	kinds := ""
-	for _, r := range list {
-		kinds += string(r.Kind) + r.Role + " "
+	var messages []Stored
+	for _, data := range []string{
+		`{"role":"system","content":"You are an assistant"}`,
+		`{"role":"user","content":"<user_info>Linux</user_info>"}`,
+		`{"role":"user","content":[{"type":"text","text":"<timestamp>x</timestamp>\n<user_query>\nHi\n</user_query>"}]}`,
+		`{"id":"1","role":"assistant","content":[{"type":"reasoning","text":"hm"},{"type":"text","text":"Hello"},{"type":"tool-call","toolCallId":"t1","toolName":"Shell","args":{"command":"ls"}}]}`,
+		`{"role":"tool","id":"t1","content":[{"type":"tool-result","toolName":"Shell","toolCallId":"t1","result":[{"type":"text","text":"a"}],"isError":true}]}`,
+		`{"id":"1","role":"assistant","content":"Hello"}`, `[`,
+	} {
+		messages = append(messages, Stored{Data: json.RawMessage(data)})
 	}
-	if kinds != "textuser textassistant tool_use " || about.Said != "Hi" {
-		t.Errorf("%s %+v", kinds, about)
+	doc := Cursor(messages)
+	kinds := ""
+	ids := make(map[string]bool)
+	for _, r := range doc.Rows {
+		kinds += string(r.Kind) + r.Role + " "
+		ids[r.ID] = true
+	}
+	if kinds != "textuser thinking textassistant tool_use tool_result textassistant " || doc.About.Said != "Hi" || len(ids) != 6 {
+		t.Errorf("%s %+v", kinds, doc.About)
+	}
+	if r := doc.Rows[3].ToolResult; r == nil || r.Content != "a" || !r.IsError {
+		t.Errorf("%+v", doc.Rows[3])
 	}
 }
 
@@ -254,10 +272,9 @@ func FuzzLines(f *testing.F) {
 			f.Add(uint8(i), line)
 		}
 	}
-	f.Add(uint8(2), []byte(`{"role":"user","message":{"content":"x"}}`))
 	f.Add(uint8(0), []byte(`{"uuid":"u","message":{"role":"user","content":[{"type":"tool_result","content":[{"type":"text","text":1}]}]}}`))
 	f.Fuzz(func(t *testing.T, which uint8, line []byte) {
-		read := []Lines{Claude, Codex, Cursor}[which%3]
+		read := []Lines{Claude, Codex}[which%2]
 		var about About
 		state, list := read(State{}, &about, line)
 		again, same := read(State{}, nil, line)
@@ -276,9 +293,10 @@ func FuzzDocuments(f *testing.F) {
 	f.Add([]byte(`{"id":"m","data":{"role":"assistant"},"parts":[{"type":"tool","callID":"c","state":{"status":"error"}}]}`))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		checkRows(t, Gemini(content).Rows)
-		var m OpencodeMessage
+		var m Stored
 		if json.Unmarshal(content, &m) == nil {
-			checkRows(t, Opencode([]OpencodeMessage{m, m}).Rows)
+			checkRows(t, Opencode([]Stored{m, m}).Rows)
+			checkRows(t, Cursor([]Stored{m, {Data: content}}).Rows)
 		}
 	})
 }

@@ -1,0 +1,164 @@
+// Package dbread reads the databases in which coding agents' programs keep their
+// sessions, each in a process of its own that has no more rights than the user of
+// the home: a database may be anything, and lead anywhere.
+package dbread
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/fairlead/fairlead/sandbox-agent/internal/history/rows"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
+)
+
+// Bounds of what is read.
+const (
+	// MaxSessions bounds the sessions of one database: the latest are read.
+	MaxSessions = 2000
+	// MaxContent bounds what is read of one session, in bytes: the end is.
+	MaxContent = 32 << 20
+
+	maxValue  = 8 << 20         // bytes of one value
+	maxAnswer = 2 * MaxContent  // bytes that a process may print
+	maxMemory = 1 << 30         // bytes of memory of a process
+	patience  = 5 * time.Second // how long it may take
+	maxWhy    = 300             // bytes of why it has failed
+)
+
+// A Format is how a program keeps sessions.
+type Format string
+
+// The formats.
+const (
+	Opencode Format = "opencode" // one database for all sessions of a home
+	Cursor   Format = "cursor"   // one for each session
+)
+
+// A File is a database in a home.
+type File struct {
+	Format Format
+	Home   string // absolute
+	Name   string // in Home
+}
+
+// A Session is one that a database tells of.
+type Session struct {
+	ID      string        `json:"id"`     // "": that of the folder
+	Parent  string        `json:"parent"` // "": it is no subagent's
+	Dir     string        `json:"dir"`    // "": it isn't said
+	Title   string        `json:"title"`
+	Updated int64         `json:"updated"`        // Unix milliseconds; 0: it isn't said
+	Head    []rows.Stored `json:"head,omitempty"` // the first messages, where there is no list of titles
+}
+
+// A Reader reads databases. It is safe for concurrent use.
+type Reader struct {
+	// Command starts a process that calls [Serve]. Any user can run it.
+	Command []string
+}
+
+// A request is what a process is asked to do.
+type request struct {
+	Format  Format `json:"format"`
+	Do      string `json:"do"`
+	Name    string `json:"name"`
+	Session string `json:"session,omitempty"`
+}
+
+const (
+	doList   = "sessions"
+	doRead   = "messages"
+	doDelete = "delete"
+)
+
+// An answer is what it prints.
+type answer struct {
+	Sessions []Session     `json:"sessions,omitempty"`
+	Messages []rows.Stored `json:"messages,omitempty"`
+	Error    string        `json:"error,omitempty"`
+}
+
+// Sessions returns the sessions of a database.
+func (r Reader) Sessions(ctx context.Context, file File) ([]Session, error) {
+	a, err := r.ask(ctx, file, request{Do: doList})
+	return a.Sessions, err
+}
+
+// Messages returns the messages of a session, in their order.
+func (r Reader) Messages(ctx context.Context, file File, session string) ([]rows.Stored, error) {
+	a, err := r.ask(ctx, file, request{Do: doRead, Session: session})
+	return a.Messages, err
+}
+
+// Delete deletes a session from a database that has others.
+func (r Reader) Delete(ctx context.Context, file File, session string) error {
+	_, err := r.ask(ctx, file, request{Do: doDelete, Session: session})
+	return err
+}
+
+// ask has a process of the home's user do something.
+func (r Reader) ask(ctx context.Context, file File, q request) (a answer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	q.Format, q.Name = file.Format, file.Name
+	asked, err := json.Marshal(q)
+	if err != nil {
+		return a, err
+	}
+	home, err := os.Lstat(file.Home)
+	if err != nil {
+		return a, err
+	}
+	cmd := exec.CommandContext(ctx, r.Command[0], r.Command[1:]...)
+	cmd.Dir = file.Home
+	cmd.Env = []string{"HOME=" + file.Home, "GOMAXPROCS=2", "GOMEMLIMIT=" + strconv.Itoa(maxMemory/2)}
+	cmd.WaitDelay = time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if owner, ok := home.Sys().(*syscall.Stat_t); ok && int(owner.Uid) != os.Geteuid() {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}
+	}
+	var why bytes.Buffer
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(asked), &limited{&why, maxWhy}
+	printed, err := cmd.StdoutPipe()
+	if err != nil {
+		return a, err
+	}
+	if err := process.StartConfined(cmd); err != nil {
+		return a, fmt.Errorf("a database can't be read as the home's user: %w", err)
+	}
+	text, err := io.ReadAll(io.LimitReader(printed, maxAnswer+1))
+	if err == nil && len(text) > maxAnswer {
+		err = syscall.EFBIG
+		cancel()
+	}
+	if ended := cmd.Wait(); err == nil && ended != nil {
+		err = fmt.Errorf("%w: %s", ended, bytes.TrimSpace(why.Bytes()))
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &a)
+	}
+	if err == nil && a.Error != "" {
+		err = errors.New(a.Error)
+	}
+	return a, err
+}
+
+// limited takes what there is room for.
+type limited struct {
+	to   *bytes.Buffer
+	room int
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	l.to.Write(p[:min(len(p), max(l.room-l.to.Len(), 0))])
+	return len(p), nil
+}

@@ -1,0 +1,72 @@
+package dbread
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/sandbox-agent/internal/history/rows"
+)
+
+// Serve does what one request on in asks for, in the folder where the process
+// works, and prints the answer. It is for a process that does nothing else, and
+// bounds what that may use.
+func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
+	limits := []struct {
+		what  int
+		bound uint64
+	}{{unix.RLIMIT_DATA, maxMemory}, {unix.RLIMIT_CPU, uint64(2 * patience / time.Second)}, {unix.RLIMIT_CORE, 0}}
+	for _, l := range limits {
+		if err := unix.Setrlimit(l.what, &unix.Rlimit{Cur: l.bound, Max: l.bound}); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience) // who asks may be gone
+	defer cancel()
+	var q request
+	if err := json.NewDecoder(in).Decode(&q); err != nil {
+		return err
+	}
+	a, err := serve(ctx, q)
+	if err != nil {
+		a = answer{Error: err.Error()[:min(len(err.Error()), maxWhy)]}
+	}
+	return json.NewEncoder(out).Encode(a)
+}
+
+func serve(ctx context.Context, q request) (a answer, err error) {
+	f, known := formats[q.Format]
+	if !known {
+		return a, fmt.Errorf("no format %q", q.Format)
+	}
+	db, err := open(q.Name, q.Do != doDelete)
+	if err != nil {
+		return a, err
+	}
+	defer db.Close()
+	switch q.Do {
+	case doList:
+		a.Sessions, err = f.sessions(ctx, db)
+	case doRead:
+		a.Messages, err = f.messages(ctx, db, q.Session)
+	case doDelete:
+		err = f.remove(ctx, db, q.Session)
+	default:
+		err = fmt.Errorf("can't do %q", q.Do)
+	}
+	return a, err
+}
+
+// A format reads one of the formats.
+type format interface {
+	sessions(ctx context.Context, db *sql.DB) ([]Session, error)
+	messages(ctx context.Context, db *sql.DB, session string) ([]rows.Stored, error)
+	remove(ctx context.Context, db *sql.DB, session string) error
+}
+
+var formats = map[Format]format{Opencode: opencode{}, Cursor: cursor{}}

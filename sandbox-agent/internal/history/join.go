@@ -1,0 +1,102 @@
+package history
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/chat"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/history/rows"
+)
+
+// joinWithin is how far apart a message's event and its row may be: a program
+// takes its time to start.
+const joinWithin = 2 * time.Minute
+
+// A joiner gives rows of persons' messages the ids of their events, where the
+// provider's program gives them ids of its own.
+type joiner struct {
+	h    api
+	info chat.ConversationInfo
+
+	loaded bool
+	said   []chat.Saying     // of which no row is known
+	ids    map[string]string // of rows of a document, by the program's
+}
+
+// document joins all rows of a document: from the end, for the log may not have
+// what was said first.
+func (j *joiner) document(list []rows.Row) {
+	j.ids = make(map[string]string)
+	for _, r := range slices.Backward(list) {
+		if !isSaid(&r) {
+			continue
+		}
+		if id := j.find(j.h.o.Masker.Row(r)); id != "" {
+			j.ids[r.ID] = id
+		}
+	}
+}
+
+// row returns a row, masked, with the id of its event. Of claude's own commands
+// alone the rows have other ids than we have given.
+func (j *joiner) row(r rows.Row) rows.Row {
+	r = j.h.o.Masker.Row(r)
+	switch {
+	case j.ids != nil:
+		if id := j.ids[r.ID]; id != "" {
+			r.ID = id
+		}
+	case j.info.Provider == "claude" && isSaid(&r) && isCommand(*r.Content):
+		if id := j.find(r); id != "" {
+			r.ID = id
+		}
+	}
+	return r
+}
+
+// find returns the id of the event of a masked row, "" if there is none.
+func (j *joiner) find(r rows.Row) string {
+	if !j.loaded {
+		j.loaded = true
+		var err error
+		if j.said, err = j.h.o.Runs.Said(j.info.Session, j.info.ID); err != nil {
+			j.h.log.Debug("rows keep the ids of their program", "conversation", j.info.ID, "err", err)
+		}
+	}
+	at, err := time.Parse(rows.Stamp, r.Timestamp)
+	timeless := err != nil || at.Unix() == 0
+	best, apart := -1, joinWithin
+	for i, s := range slices.Backward(j.said) {
+		if s.ID == r.ID {
+			best = i
+			break
+		}
+		same := strings.TrimSpace(s.Text) == strings.TrimSpace(*r.Content)
+		renamed := r.IsLocalCommand && isCommand(s.Text) // commands have other names, too
+		if !same && !renamed {
+			continue
+		}
+		if timeless {
+			best = i
+			break
+		}
+		if d := at.Sub(s.At).Abs(); d < apart {
+			best, apart = i, d
+		}
+	}
+	if best < 0 {
+		return ""
+	}
+	id := j.said[best].ID
+	j.said = slices.Delete(j.said, best, best+1)
+	return id
+}
+
+// isSaid reports whether a row is what a person has said.
+func isSaid(r *rows.Row) bool {
+	return r.Kind == protocol.ChatText && r.Role == "user" && r.Content != nil
+}
+
+func isCommand(text string) bool { return strings.HasPrefix(strings.TrimSpace(text), "/") }
