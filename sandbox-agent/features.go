@@ -233,7 +233,7 @@ func (b *builder) conversations() error {
 	b.features.Add(chats, chat.Reader{Chats: chats}, chat.Metrics{Chats: chats})
 	start.history, err = history.New(history.Options{
 		Workspace: b.cfg.Workspace, Conversations: chats, Runs: chats, Providers: providers, ChatHomes: chatHomes{b.programs.agents},
-		Programs: history.SearchPath(terminal.DefaultSearchPath), Assets: images, Variables: variableNames{b.variables},
+		Programs: &history.Installation{SearchPath: b.host.Setup().SearchPath, Starter: b.programs.agents}, Assets: images, Variables: variableNames{b.variables},
 		Database: dbread.Reader{Command: []string{b.program, ReadDatabase}}, Masker: masker{b.secrets}, Log: b.log,
 	})
 	if err != nil {

@@ -1,11 +1,13 @@
 package history
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -16,8 +18,7 @@ import (
 // A capable says what a provider's installed program can do.
 type capable struct {
 	provider.Capabilities
-	Installed bool   `json:"installed"`
-	Version   string `json:"version,omitempty"`
+	Program
 }
 
 // provider returns the provider that the path names.
@@ -30,20 +31,28 @@ func (h api) provider(c *call) (provider.Provider, error) {
 	return p, nil
 }
 
-func (h api) capabilities(p provider.Provider) capable {
+// capabilities returns what the installed program can do. What doesn't speak the
+// provider's protocol can do nothing.
+func (h api) capabilities(ctx context.Context, p provider.Provider) capable {
 	can := capable{Capabilities: p.Capabilities()}
-	if h.o.Programs != nil {
-		can.Version, can.Installed = h.o.Programs.Installed(p.Name())
+	if h.o.Programs == nil {
+		return can
+	}
+	can.Program = h.o.Programs.Usable(ctx, p)
+	if can.Installed && !can.Usable {
+		can.SupportsImages, can.SupportsAbort, can.SupportsPermissionRequests, can.SupportsTokenUsage = false, false, false, false
 	}
 	return can
 }
 
 // getAllCapabilities is GET /api/providers/capabilities.
-func (h api) getAllCapabilities(*call) (any, error) {
-	all := []capable{}
-	for _, p := range h.o.Providers {
-		all = append(all, h.capabilities(p))
+func (h api) getAllCapabilities(c *call) (any, error) {
+	all := make([]capable, len(h.o.Providers))
+	var asking sync.WaitGroup
+	for i, p := range h.o.Providers {
+		asking.Go(func() { all[i] = h.capabilities(c.r.Context(), p) })
 	}
+	asking.Wait()
 	return done(map[string]any{"providers": all}), nil
 }
 
@@ -53,7 +62,7 @@ func (h api) getCapabilities(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return done(h.capabilities(p)), nil
+	return done(h.capabilities(c.r.Context(), p)), nil
 }
 
 // A model is one that a client may ask for.
@@ -174,7 +183,10 @@ func (h api) getAuthStatus(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	status := login{Provider: p.Name(), Installed: h.capabilities(p).Installed}
+	status := login{Provider: p.Name()}
+	if h.o.Programs != nil {
+		status.Installed = h.o.Programs.Installed(p).Installed
+	}
 	by := logins[p.Name()]
 	var content map[string]json.RawMessage
 	if by.file != "" && h.readNote(c.session, by.file, &content) && len(content) > 0 && (by.member == "" || content[by.member] != nil) {

@@ -11,7 +11,10 @@ import (
 	"net/http"
 	"net/textproto"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -443,7 +446,7 @@ func (hunter) Text(s string) string { return strings.ReplaceAll(s, "hunter2", "*
 func TestProviders(t *testing.T) {
 	bin := t.TempDir()
 	r := newRig(t, func(o *Options) {
-		o.Programs = SearchPath("/nowhere:" + bin)
+		o.Programs = &Installation{SearchPath: "/nowhere:" + bin}
 		o.Variables = fakeVariables{"ANTHROPIC_API_KEY"}
 	})
 	if text := r.get("providers/claude/auth/status", 200, nil); !strings.Contains(text, `"installed":false`) || !strings.Contains(text, "not installed") {
@@ -468,6 +471,80 @@ func TestProviders(t *testing.T) {
 	}
 	if text := r.get("providers/nobody/models", 400, nil); !strings.Contains(text, `"UNSUPPORTED_PROVIDER","message":"Unsupported provider \"nobody\"."`) {
 		t.Error(text)
+	}
+}
+
+// fakeStarter is a program that prints its help.
+type fakeStarter struct {
+	mu      sync.Mutex
+	printed string
+	code    int
+	err     error
+	started []string
+}
+
+func (f *fakeStarter) Probe(_ context.Context, program string, args []string) ([]byte, int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.started = append(f.started, filepath.Base(program)+" "+strings.Join(args, " "))
+	return []byte(f.printed), f.code, f.err
+}
+
+// TestUsable: capabilities are those of the program that is installed: it is asked
+// once, and again when it is another one.
+func TestUsable(t *testing.T) {
+	bin := t.TempDir()
+	starter := &fakeStarter{printed: "usage: --experimental-acp"}
+	r := newRig(t, func(o *Options) { o.Programs = &Installation{SearchPath: bin, Starter: starter} })
+	capable := func(name string) (can struct {
+		Data struct {
+			Installed bool     `json:"installed"`
+			Usable    bool     `json:"usable"`
+			Problem   string   `json:"problem"`
+			Abort     bool     `json:"supportsAbort"`
+			Modes     []string `json:"permissionModes"`
+		} `json:"data"`
+	}) {
+		t.Helper()
+		r.get("providers/"+name+"/capabilities", 200, &can)
+		return can
+	}
+	if can := capable("gemini").Data; can.Installed || can.Usable || !strings.Contains(can.Problem, "npm install") || len(can.Modes) != 4 {
+		t.Errorf("missing: %+v", can)
+	}
+	install := func(name, content string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(content), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"claude", "codex", "gemini", "opencode", "cursor-agent"} {
+		install(name, "#!/bin/sh\n")
+	}
+	starter.err = errors.New("busy")
+	if can := capable("gemini").Data; !can.Usable || !strings.Contains(can.Problem, "busy") {
+		t.Errorf("nobody knows: %+v", can)
+	}
+	starter.err = nil
+	starter.printed = "usage: --experimental"
+	for range 2 {
+		if can := capable("gemini").Data; !can.Installed || can.Usable || can.Abort || !strings.Contains(can.Problem, "too old") {
+			t.Errorf("old: %+v", can)
+		}
+	}
+	starter.printed = "usage: --acp"
+	install("gemini", "#!/bin/sh\n# newer\n")
+	if can := capable("gemini").Data; !can.Usable || !can.Abort || can.Problem != "" {
+		t.Errorf("newer: %+v", can)
+	}
+	if fmt.Sprint(starter.started) != "[gemini --help gemini --help gemini --help]" {
+		t.Error(starter.started)
+	}
+	starter.started, starter.code = nil, 1
+	text := r.get("providers/capabilities", 200, nil)
+	slices.Sort(starter.started)
+	if fmt.Sprint(starter.started) != "[codex app-server --help cursor-agent --help opencode acp --help]" || strings.Count(text, `"usable":false`) != 3 {
+		t.Errorf("%v: %s", starter.started, text)
 	}
 }
 
