@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -101,11 +100,11 @@ func (b *builder) build() (*link.Link, *reporter, error) {
 // isolated reports whether each terminal has a user of its own.
 func (b *builder) isolated() bool { return b.host.Isolation() == terminal.IsolationUID }
 
-// peerUID returns what tells whose process connects; nil where terminals share a
+// peers returns what tells whose process connects; nil where terminals share a
 // user.
-func (b *builder) peerUID() func(local, remote netip.AddrPort) (int, error) {
+func (b *builder) peers() peer.Users {
 	if b.isolated() {
-		return peer.UID
+		return peer.Kernel
 	}
 	return nil
 }
@@ -136,7 +135,7 @@ func (b *builder) network() (*egress.Gate, error) {
 	b.features.Add(approvals, approval.Metrics{Log: approvals})
 	dialer := &outbound.Dialer{Static: static}
 	brokers, err := broker.NewServer(broker.Options{
-		Listener: b.listeners.broker, Dialer: dialer, PeerUID: b.peerUID(), Asker: approvals, Log: b.log,
+		Listener: b.listeners.broker, Dialer: dialer, Peers: b.peers(), Asker: approvals, Log: b.log,
 		Masker: func() broker.Masker { return b.secrets.Stream() },
 	})
 	if err != nil {
@@ -149,7 +148,7 @@ func (b *builder) network() (*egress.Gate, error) {
 	})
 	b.features.Add(b.variables)
 	proxy, err := egress.New(egress.Config{
-		Listener: b.listeners.egress, Rules: rules, Approver: approvals, Dialer: dialer, Agent: b.ports, PeerUID: b.peerUID(), Log: b.log,
+		Listener: b.listeners.egress, Rules: rules, Approver: approvals, Dialer: dialer, Agent: b.ports, Peers: b.peers(), Log: b.log,
 	})
 	if err != nil {
 		return nil, err
@@ -183,14 +182,14 @@ func (b *builder) agents(gate *egress.Gate) error {
 	refused := browser.NewMetrics()
 	browsers, err := browser.New(browser.Options{
 		Dir: filepath.Join(own, "browser"), Accounts: b.host, Start: b.startBrowser, Egress: gate, Ports: b.ports,
-		PeerUID: peer.UID, Secrets: b.secrets, Metrics: refused, Log: b.log,
+		Peers: peer.Kernel, Secrets: b.secrets, Metrics: refused, Log: b.log,
 	})
 	if err != nil {
 		return err
 	}
 	b.features.Add(browsers, refused)
 	server := mcp.New(mcp.Options{
-		Listener: b.listeners.mcp, Terminals: b.programs, Sets: []toolbox.Set{b.features}, PeerUID: b.peerUID(),
+		Listener: b.listeners.mcp, Terminals: b.programs, Sets: []toolbox.Set{b.features}, Peers: b.peers(),
 		Secrets: b.secrets, Version: b.cfg.Revision, Log: b.log,
 	})
 	b.features.Add(server)

@@ -52,9 +52,7 @@ type Options struct {
 // last owns it.
 type Log struct {
 	// Static after construction.
-	now     func() time.Time
-	log     *slog.Logger
-	changed chan<- struct{}
+	o       Options
 	wake    chan struct{}   // capacity 1: there is something to write
 	syncs   chan chan error // who waits for what is written to be on disk
 	closing chan struct{}   // closed by Close
@@ -97,7 +95,7 @@ func Open(o Options) (*Log, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	l := &Log{
-		now: o.Now, log: o.Logger, changed: o.Changed,
+		o:    o,
 		wake: make(chan struct{}, 1), syncs: make(chan chan error), closing: make(chan struct{}), ended: make(chan struct{}),
 		freed: make(chan struct{}),
 	}
@@ -224,7 +222,7 @@ func (l *Log) notice(r audit.Record) {
 
 // put is called with mu held.
 func (l *Log) put(r audit.Record) {
-	r.At = l.now().UnixMilli()
+	r.At = l.o.Now().UnixMilli()
 	l.queue = append(l.queue, r)
 	select {
 	case l.wake <- struct{}{}:
@@ -238,7 +236,7 @@ func (l *Log) take() []audit.Record {
 	defer l.mu.Unlock()
 	taken := l.queue
 	if lost := l.lost; lost != (audit.Lost{}) {
-		taken = append(taken, audit.Record{At: l.now().UnixMilli(), Lost: &lost})
+		taken = append(taken, audit.Record{At: l.o.Now().UnixMilli(), Lost: &lost})
 		l.lost = audit.Lost{}
 	}
 	l.queue = nil
@@ -278,12 +276,12 @@ func (l *Log) report(problem error) {
 		return
 	}
 	if problem != nil {
-		l.log.Error("audit log can't be written", "err", problem)
+		l.o.Logger.Error("audit log can't be written", "err", problem)
 	} else {
-		l.log.Info("audit log is written")
+		l.o.Logger.Info("audit log is written")
 	}
 	select {
-	case l.changed <- struct{}{}:
+	case l.o.Changed <- struct{}{}:
 	default:
 	}
 }

@@ -21,7 +21,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -30,6 +29,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hostname"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/outbound"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/peer"
 )
 
 const (
@@ -59,9 +59,8 @@ type Options struct {
 	Listener net.Listener     // TCP on loopback; the Server closes it
 	Dialer   *outbound.Dialer // nil: one without exceptions
 	RootCAs  *x509.CertPool   // for verifying upstreams; nil: the system's
-	// PeerUID returns the user at the other end of a connection, like peer.UID.
-	// nil: terminals share a user, and only the capability is checked.
-	PeerUID func(local, remote netip.AddrPort) (int, error)
+	// Peers tell the user at the other end of a connection; nil: terminals share a user, and only the capability is checked.
+	Peers peer.Users
 	// Masker returns a masker for one answer; nil: no masking.
 	Masker func() Masker
 	// Asker, if any, is called for every request refused for lack of approval.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/outbound"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/peer"
 )
 
 // echo answers with what it was asked, on lines.
@@ -111,14 +112,14 @@ func TestUser(t *testing.T) {
 	uid, fail := terminalUID, error(nil)
 	var s *Server
 	s = withUpstream(t, echo, func(o *Options) {
-		o.PeerUID = func(local, remote netip.AddrPort) (int, error) {
+		o.Peers = peer.UsersFunc(func(local, remote netip.AddrPort) (int, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if int(local.Port()) != s.Port() || !remote.Addr().IsLoopback() {
 				t.Errorf("asked for %s to %s", local, remote)
 			}
 			return uid, fail
-		}
+		})
 	})
 	url := env(t, s, sid, pid)["OPENAI_BASE_URL"] + "/models"
 	for _, c := range []struct {

@@ -110,8 +110,8 @@ func (x *exchange) admit() *refusal {
 	if !ok {
 		return refuse(reasonCapability, "the URL holds no capability of a terminal of this user")
 	}
-	if peerUID := x.server.opts.PeerUID; peerUID != nil {
-		uid, err := peerUID(addrPort(conn.LocalAddr()), addrPort(conn.RemoteAddr()))
+	if peers := x.server.opts.Peers; peers != nil {
+		uid, err := peers.UID(addrPort(conn.LocalAddr()), addrPort(conn.RemoteAddr()))
 		if err != nil || uid != term.uid {
 			return refuse(reasonUser, "the URL holds no capability of a terminal of this user")
 		}

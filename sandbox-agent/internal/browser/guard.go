@@ -153,7 +153,7 @@ func (c *guardConn) Close() error {
 // isChromium reports whether a connection comes from Chromium's user: others
 // would gain what the session is allowed.
 func (g *guard) isChromium(conn net.Conn) bool {
-	if g.opts.PeerUID == nil || g.uid < 0 {
+	if g.opts.Peers == nil || g.uid < 0 {
 		return true
 	}
 	local, err1 := netip.ParseAddrPort(conn.LocalAddr().String())
@@ -161,7 +161,7 @@ func (g *guard) isChromium(conn net.Conn) bool {
 	if err1 != nil || err2 != nil {
 		return false
 	}
-	uid, err := g.opts.PeerUID(local, remote)
+	uid, err := g.opts.Peers.UID(local, remote)
 	return err == nil && uid == g.uid
 }
 

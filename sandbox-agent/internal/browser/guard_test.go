@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/peer"
 )
 
 // through returns a client that uses a guard with opts.
@@ -131,11 +132,11 @@ func TestGuardPeer(t *testing.T) {
 		defer mu.Unlock()
 		uid, fail = to, err
 	}
-	g, _ := through(t, Options{Ports: all, PeerUID: func(netip.AddrPort, netip.AddrPort) (int, error) {
+	g, _ := through(t, Options{Ports: all, Peers: peer.UsersFunc(func(netip.AddrPort, netip.AddrPort) (int, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		return uid, fail
-	}})
+	})})
 	if line, _ := connectTo(t, g, "127.0.0.1:1"); !strings.HasPrefix(line, "HTTP/1.1 502") {
 		t.Error(line)
 	}

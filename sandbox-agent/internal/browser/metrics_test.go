@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/fairlead/fairlead/sandbox-agent/internal/peer"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
@@ -18,7 +19,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 	var uid atomic.Int32
 	uid.Store(1)
 	metrics := NewMetrics()
-	options := Options{Metrics: metrics, PeerUID: func(netip.AddrPort, netip.AddrPort) (int, error) { return int(uid.Load()), nil }}
+	options := Options{Metrics: metrics, Peers: peer.UsersFunc(func(netip.AddrPort, netip.AddrPort) (int, error) { return int(uid.Load()), nil })}
 	closed, _ := through(t, options)
 	options.Ports = all
 	open, _ := through(t, options)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/peer"
 )
 
 const (
@@ -47,9 +47,9 @@ type Options struct {
 	Egress Egress
 	// Ports say which ports of this machine pages may reach; nil: none.
 	Ports Ports
-	// PeerUID returns the user at the other end of a loopback connection, like
-	// package peer. nil: not checked.
-	PeerUID func(local, remote netip.AddrPort) (int, error)
+	// Peers tell the user at the other end of a loopback connection; nil: not
+	// checked.
+	Peers peer.Users
 	// IdleTimeout is how long an unused Chromium keeps running; 0:
 	// DefaultIdleTimeout. Watching doesn't count as use.
 	IdleTimeout time.Duration

@@ -106,7 +106,7 @@ func (c *client) authenticate(h head) (caller, Reason) {
 		return caller{}, Challenged
 	}
 	who, ok := c.p.callers.find(h.authorization)
-	if !ok || who.uid > 0 && c.p.cfg.PeerUID != nil && !c.runsAs(who.uid) {
+	if !ok || who.uid > 0 && c.p.cfg.Peers != nil && !c.runsAs(who.uid) {
 		return caller{}, DeniedAuthorization
 	}
 	return who, ""
@@ -120,7 +120,7 @@ func (c *client) runsAs(uid int) bool {
 		if err1 != nil || err2 != nil {
 			return false
 		}
-		peer, err := c.p.cfg.PeerUID(local, remote)
+		peer, err := c.p.cfg.Peers.UID(local, remote)
 		if err != nil {
 			return false
 		}

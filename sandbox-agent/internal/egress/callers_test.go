@@ -6,17 +6,19 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+
+	"github.com/fairlead/fairlead/sandbox-agent/internal/peer"
 )
 
 func TestAuthorization(t *testing.T) {
 	uid := 2001
 	h := start(t, func(c *Config) {
-		c.PeerUID = func(local, remote netip.AddrPort) (int, error) {
+		c.Peers = peer.UsersFunc(func(local, remote netip.AddrPort) (int, error) {
 			if local != c.Listener.Addr().(interface{ AddrPort() netip.AddrPort }).AddrPort() || remote == local {
 				t.Errorf("asked about %v and %v", local, remote)
 			}
 			return uid, nil
-		}
+		})
 	})
 	h.web(t, "a.com:80", func(http.ResponseWriter, *http.Request) {})
 	ask := func(line string) int {

@@ -24,6 +24,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hostname"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/peer"
 )
 
 const (
@@ -49,9 +50,9 @@ type Config struct {
 	// DialLocal connects to a port of this machine; nil: the default.
 	DialLocal func(ctx context.Context, address string) (net.Conn, error)
 	Agent     AgentPorts // unreachable through the proxy; nil: none
-	// PeerUID returns the user of a connection's remote socket, if terminals have
-	// users of their own; nil: not checked.
-	PeerUID func(local, remote netip.AddrPort) (int, error)
+	// Peers tell the user of a connection's remote socket, if terminals have users
+	// of their own; nil: not checked.
+	Peers peer.Users
 	// OnEvent, if not nil, is called with each verdict on the goroutine that needs
 	// it.
 	OnEvent func(Event)

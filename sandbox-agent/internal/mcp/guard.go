@@ -102,7 +102,7 @@ func sameSecret(want string, known bool, got string) bool {
 // ownUser reports whether the request comes from a process of the caller's
 // user, if it has one, or of this program's user, who may read all secrets.
 func (s *Server) ownUser(r *http.Request, caller toolbox.Caller) bool {
-	if s.opts.PeerUID == nil {
+	if s.opts.Peers == nil {
 		return true
 	}
 	want, ok := s.opts.Terminals.UID(caller.Session, caller.PTY)
@@ -114,7 +114,7 @@ func (s *Server) ownUser(r *http.Request, caller toolbox.Caller) bool {
 	if local == nil || err != nil {
 		return false
 	}
-	uid, err := s.opts.PeerUID(local.AddrPort(), remote)
+	uid, err := s.opts.Peers.UID(local.AddrPort(), remote)
 	return err == nil && (uid == want || uid == os.Geteuid())
 }
 

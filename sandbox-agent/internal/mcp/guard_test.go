@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/peer"
 )
 
 const (
@@ -131,12 +132,12 @@ func TestPeerUID(t *testing.T) {
 	uid := 2001
 	err := error(nil)
 	w := newWorld(t, func(o *Options) {
-		o.PeerUID = func(local, remote netip.AddrPort) (int, error) {
+		o.Peers = peer.UsersFunc(func(local, remote netip.AddrPort) (int, error) {
 			if !local.IsValid() || !remote.IsValid() || local == remote {
 				t.Errorf("asked for the peer of %s at %s", local, remote)
 			}
 			return uid, err
-		}
+		})
 	})
 	get := func() int {
 		status, _, _ := w.do(t, request{method: "GET", path: toolsPath})

@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/peer"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
@@ -64,9 +64,9 @@ type Options struct {
 	Listener  net.Listener // on loopback; Run serves it
 	Terminals Terminals
 	Sets      []toolbox.Set // of tools with one name, the first counts
-	// PeerUID returns the user at the other end of a connection, as peer.UID does.
-	// nil: only the secret is checked.
-	PeerUID func(local, remote netip.AddrPort) (int, error)
+	// Peers tell the user at the other end of a connection; nil: only the secret is
+	// checked.
+	Peers   peer.Users
 	Secrets *mask.Secrets // masked in answers
 	Version string        // of this program
 	Log     *slog.Logger

@@ -21,6 +21,20 @@ const (
 	tcpListen      = 10
 )
 
+// Users tell whose process is at the other end of a connection. [Kernel] does.
+type Users interface {
+	UID(local, remote netip.AddrPort) (int, error)
+}
+
+// Kernel asks the kernel, as [UID] does.
+var Kernel Users = UsersFunc(UID)
+
+// UsersFunc is a function as [Users].
+type UsersFunc func(local, remote netip.AddrPort) (int, error)
+
+// UID calls f.
+func (f UsersFunc) UID(local, remote netip.AddrPort) (int, error) { return f(local, remote) }
+
 // UID returns the user whose socket is at the other end of an accepted
 // connection; local and remote are its addresses as seen from here. It is the
 // user that created the socket. An error means that nobody can say: the peer

@@ -19,7 +19,7 @@ func (f *File) Append(offset uint64, p []byte) {
 	defer f.disk.Unlock()
 	if f.earlier != nil { // frees its bytes and its names
 		if err := f.earlier.Close(); err != nil {
-			f.store.log.Warn("spilled output can't be removed", "pty", f.name, "err", err)
+			f.store.o.Logger.Warn("spilled output can't be removed", "pty", f.name, "err", err)
 		}
 		f.earlier = nil
 	}
@@ -122,7 +122,7 @@ func (f *File) begin(p []byte, head uint64) error {
 	var err error
 	g.out, err = f.create(g.path())
 	if err == nil {
-		if _, err = s.write(g.out, p); err != nil {
+		if _, err = s.o.write(g.out, p); err != nil {
 			err = errors.Join(err, g.out.Close(), s.root.Remove(g.path()))
 		}
 	}
@@ -160,7 +160,7 @@ func (f *File) create(path string) (*os.File, error) {
 // was dropped meanwhile.
 func (f *File) extend(g *segment, out *os.File, p []byte) (n int, err error) {
 	s := f.store
-	_, err = s.write(out, p)
+	_, err = s.o.write(out, p)
 	s.mu.Lock()
 	switch {
 	case g.dropped: // and out closed, perhaps before the write, even by reserve
@@ -221,7 +221,7 @@ func (f *File) finish(full *os.File, recovered bool) {
 		full.Close()
 	}
 	if recovered {
-		f.store.log.Info("output is spilled again", "pty", f.name, "epoch", f.epoch)
+		f.store.o.Logger.Info("output is spilled again", "pty", f.name, "epoch", f.epoch)
 	}
 }
 
@@ -239,7 +239,7 @@ func (f *File) stop(end uint64, err error) {
 	*t = trouble{stopped: true, since: end, seen: end, failing: true}
 	s.mu.Unlock()
 	if !known {
-		s.log.Warn("output is not spilled", "pty", f.name, "epoch", f.epoch, "err", err)
+		s.o.Logger.Warn("output is not spilled", "pty", f.name, "epoch", f.epoch, "err", err)
 	}
 }
 

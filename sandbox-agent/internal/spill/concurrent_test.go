@@ -179,7 +179,7 @@ func TestCloseDuringAWrite(t *testing.T) {
 		f := s.Create(pty, epoch)
 		f.Append(0, stream(0, uint64(before)))
 		closed := make(chan error)
-		s.write = func(w io.Writer, p []byte) (int, error) {
+		s.o.write = func(w io.Writer, p []byte) (int, error) {
 			go func() { closed <- f.Close() }()
 			for isOpen := true; isOpen; {
 				s.mu.Lock()
@@ -207,8 +207,8 @@ func TestDroppedDuringAWrite(t *testing.T) {
 	s := open(t, Options{PerTerminal: 64, Total: 64}) // segments of 8
 	f, other := s.Create(pty, epoch), s.Create("other", epoch)
 	f.Append(0, stream(0, 5))
-	s.write = func(w io.Writer, p []byte) (int, error) {
-		s.write = io.Writer.Write
+	s.o.write = func(w io.Writer, p []byte) (int, error) {
+		s.o.write = io.Writer.Write
 		other.Append(0, stream(0, 4))
 		s.mu.Lock()
 		dropped := f.dropAll() // as if other had needed it

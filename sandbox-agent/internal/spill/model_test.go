@@ -124,9 +124,9 @@ func (m *model) check(tb rapid.TB, f *File, limit int) {
 	switch {
 	case ok != (oldest < head) || head > m.head() || m.intact && head != m.head():
 		tb.Fatalf("holds [%d, %d), %t; the model is at %d", oldest, head, ok, m.head())
-	case head-oldest > uint64(s.perTerminal) || s.Bytes() > s.total:
+	case head-oldest > uint64(s.o.PerTerminal) || s.Bytes() > s.o.Total:
 		tb.Fatalf("holds %d bytes, the store %d", head-oldest, s.Bytes())
-	case m.intact && oldest > m.start && head-oldest+uint64(s.segmentBytes) <= uint64(s.perTerminal):
+	case m.intact && oldest > m.start && head-oldest+uint64(s.segmentBytes) <= uint64(s.o.PerTerminal):
 		tb.Fatalf("holds [%d, %d), though there is room from %d", oldest, head, m.start)
 	case ok && head > m.start && oldest < m.start:
 		tb.Fatalf("holds [%d, %d) across the gap before %d", oldest, head, m.start)

@@ -50,7 +50,7 @@ func (f *File) confirm(g *segment, err error) error {
 	oldest := f.oldest()
 	s.mu.Unlock()
 	if len(dropped) > 0 {
-		s.log.Warn("spilled output is gone from the disk", "pty", f.name, "epoch", f.epoch, "err", err)
+		s.o.Logger.Warn("spilled output is gone from the disk", "pty", f.name, "epoch", f.epoch, "err", err)
 		s.removeOrLog(dropped)
 	}
 	switch {

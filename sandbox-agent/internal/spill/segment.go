@@ -65,7 +65,7 @@ func (s *Store) remove(dropped []*segment) error {
 // removeOrLog is remove for callers that can't report an error.
 func (s *Store) removeOrLog(dropped []*segment) {
 	if err := s.remove(dropped); err != nil {
-		s.log.Warn("spilled output can't be removed", "err", err)
+		s.o.Logger.Warn("spilled output can't be removed", "err", err)
 	}
 }
 

@@ -45,12 +45,9 @@ type Options struct {
 // safe for concurrent use.
 type Store struct {
 	// Static after construction.
+	o            Options
 	root         *os.Root
-	perTerminal  int64
-	total        int64
 	segmentBytes int64
-	log          *slog.Logger
-	write        func(w io.Writer, p []byte) (int, error)
 
 	// mu guards what follows and the state of every File. It is never held
 	// while the disk works.
@@ -78,19 +75,16 @@ func Open(o Options) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("spill: remove what is left of an earlier process: %w", err), root.Close())
 	}
 	s := &Store{
+		o:            o,
 		root:         root,
-		perTerminal:  o.PerTerminal,
-		total:        o.Total,
 		segmentBytes: max(1, min(maxSegmentBytes, o.PerTerminal/minSegments, o.Total/minSegments)),
-		log:          o.Logger,
-		write:        o.write,
 		files:        make(map[string]*File),
 	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
+	if s.o.Logger == nil {
+		s.o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if s.write == nil {
-		s.write = io.Writer.Write
+	if s.o.write == nil {
+		s.o.write = io.Writer.Write
 	}
 	return s, nil
 }
@@ -103,7 +97,7 @@ func (s *Store) Create(name string, epoch protocol.Epoch) *File {
 	first := size{protocol.DefaultCols, protocol.DefaultRows}
 	f := &File{store: s, name: name, epoch: epoch, before: first, size: first}
 	if !protocol.ValidID(name) {
-		s.log.Error("terminal is not spilled: its name is not an id", "epoch", epoch)
+		s.o.Logger.Error("terminal is not spilled: its name is not an id", "epoch", epoch)
 		f.closed = true
 		return f
 	}
@@ -150,10 +144,10 @@ func (s *Store) Close() error {
 // what exceeds a limit with them. The caller removes what was dropped, which
 // may be the segment that f is at. It is called with mu held.
 func (s *Store) reserve(f *File, n int64) (dropped []*segment, err error) {
-	for f.bytes+n > s.perTerminal {
+	for f.bytes+n > s.o.PerTerminal {
 		dropped = append(dropped, f.dropOldest())
 	}
-	for s.bytes+n > s.total {
+	for s.bytes+n > s.o.Total {
 		largest := s.largest()
 		if largest == nil {
 			return dropped, errNoRoom

@@ -213,8 +213,8 @@ func TestSizeOutlivesWhatIsDropped(t *testing.T) {
 }
 
 func TestTooManyResizes(t *testing.T) {
-	s := open(t, Options{PerTerminal: 64 << 20, Total: 64 << 20})             // segments of 1 MiB
-	s.write = func(_ io.Writer, p []byte) (int, error) { return len(p), nil } // nothing is read here
+	s := open(t, Options{PerTerminal: 64 << 20, Total: 64 << 20})               // segments of 1 MiB
+	s.o.write = func(_ io.Writer, p []byte) (int, error) { return len(p), nil } // nothing is read here
 	f := s.Create(pty, epoch)
 	const n = 3*maxResizes + 7
 	for i := range uint64(n) {

@@ -124,7 +124,7 @@ func TestUntrustedTail(t *testing.T) {
 	s := open(t, Options{Dir: dir})
 	f := s.Create(pty, epoch)
 	f.Append(0, stream(0, 20))
-	s.write = func(w io.Writer, p []byte) (int, error) {
+	s.o.write = func(w io.Writer, p []byte) (int, error) {
 		w.(*os.File).Close()
 		return 0, unix.EIO
 	}
@@ -213,8 +213,8 @@ func TestNoRoomAmongWrites(t *testing.T) {
 	var log journal
 	s := open(t, Options{Total: 8, Logger: log.logger()}) // segments of 1
 	other := s.Create("other", epoch)
-	s.write = func(w io.Writer, p []byte) (int, error) {
-		s.write = io.Writer.Write
+	s.o.write = func(w io.Writer, p []byte) (int, error) {
+		s.o.write = io.Writer.Write
 		s.mu.Lock()
 		s.bytes += 7 // as 7 others do
 		s.mu.Unlock()
