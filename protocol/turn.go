@@ -62,11 +62,18 @@ type TerminalsChanged struct {
 func (TerminalsChanged) FrameType() FrameType { return FrameTerminals }
 func (TerminalsChanged) check() error         { return nil }
 
+// AgentReported is the body of POST /sessions/{sid}/ptys/{pid}/agent-started and
+// agent-ready on the agent's loopback MCP listener.
+type AgentReported struct {
+	Agent   string `json:"agent"`
+	Session string `json:"session,omitempty"` // the coding agent's own id of the session that it has open
+}
+
 // AgentStoppedReport is the body of POST
 // /sessions/{sid}/ptys/{pid}/agent-stopped on the agent's loopback MCP listener
 // (seed 001).
 type AgentStoppedReport struct {
-	Agent       string     `json:"agent"`
+	AgentReported
 	LastMessage string     `json:"lastMessage"`
 	Reason      StopReason `json:"reason"` // default complete
 }

@@ -60,6 +60,7 @@ type builder struct {
 	programs  programs
 	approvals *approval.Log
 	variables *environment.Store
+	opened    opened
 }
 
 // build makes the features, and what serves them to relays.
@@ -189,7 +190,7 @@ func (b *builder) agents(gate *egress.Gate) error {
 	}
 	b.features.Add(browsers, refused)
 	server := mcp.New(mcp.Options{
-		Listener: b.listeners.mcp, Terminals: b.programs, Sets: []toolbox.Set{b.features}, Peers: b.peers(),
+		Listener: b.listeners.mcp, Terminals: b.programs, Sessions: &b.opened, Sets: []toolbox.Set{b.features}, Peers: b.peers(),
 		Secrets: b.secrets, Version: b.cfg.Revision, Log: b.log,
 	})
 	b.features.Add(server)
@@ -219,7 +220,8 @@ func (b *builder) conversations() error {
 		return err
 	}
 	providers := provider.All(provider.Options{})
-	start := &bringing{Programs: chat.NewHosting(b.programs.agents, b.variables)}
+	b.opened.Hosting = chat.NewHosting(b.programs.agents, b.variables)
+	start := &bringing{Programs: b.opened.Hosting}
 	chats, err := chat.Open(chat.Options{
 		Dir: filepath.Join(b.cfg.StateDir, "chat"), Workspace: b.cfg.Workspace, Providers: providers,
 		Programs: start, Assets: images,
@@ -229,7 +231,8 @@ func (b *builder) conversations() error {
 	if err != nil {
 		return err
 	}
-	b.features.Add(chats, chat.Reader{Chats: chats}, chat.Metrics{Chats: chats})
+	b.opened.chats = chats
+	b.features.Add(b.opened.Hosting, chats, chat.Reader{Chats: chats}, chat.Metrics{Chats: chats})
 	start.history, err = history.New(history.Options{
 		Workspace: b.cfg.Workspace, Conversations: chats, Runs: chats, Providers: providers, ChatHomes: chatHomes{b.programs.agents},
 		Programs: &history.Installation{SearchPath: b.host.Setup().SearchPath, Starter: b.programs.agents}, Assets: images, Variables: variableNames{b.variables},

@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/history"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/history/rows"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 )
 
 // bringing starts programs of conversations, each once it has the transcript that
@@ -26,6 +27,22 @@ func (b *bringing) Start(ctx context.Context, p chat.Program) (chat.Process, err
 		return nil, err
 	}
 	return b.Programs.Start(ctx, p)
+}
+
+// opened learns which sessions of providers are open in terminals. Both are set
+// before anything starts.
+type opened struct {
+	*chat.Hosting
+	chats *chat.Chats
+}
+
+// AgentSession implements [mcp.Sessions]: a process that waits for another message
+// doesn't know what is said in a terminal, and ends.
+func (o *opened) AgentSession(session protocol.SessionID, pty protocol.PTYID, agent, native string) {
+	o.Hosting.AgentSession(session, pty, agent, native)
+	if name := process.KnownAgent(agent); name != "" && pty != "" {
+		o.chats.Outside(session, name, native)
+	}
 }
 
 // chatHomes are the homes of conversations.

@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/codingagent"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 )
 
@@ -33,6 +33,7 @@ type Hosting struct {
 	// Static after construction.
 	host      *codingagent.Host
 	variables Variables
+	reports   reports
 
 	mu      sync.Mutex
 	running map[int]struct{} // guarded by mu: pids of what runs
@@ -83,9 +84,17 @@ func (h *Hosting) surroundings(session protocol.SessionID) surroundings {
 	return surroundings{h.variables.Changes(session), found.String()}
 }
 
-// Resumed implements [Programs]: it looks for the flags by which providers resume
-// a session.
-func (h *Hosting) Resumed(_ protocol.SessionID, native string) bool {
+// AgentSession notes that the coding agent called name in a terminal has a
+// provider's session open.
+func (h *Hosting) AgentSession(session protocol.SessionID, pty protocol.PTYID, name, native string) {
+	h.reports.note(session, pty, name, native)
+}
+
+// TerminalEnded implements [feature.Ender].
+func (h *Hosting) TerminalEnded(of feature.Terminal) { h.reports.forget(of.PTY) }
+
+// Resumed implements [Programs].
+func (h *Hosting) Resumed(session protocol.SessionID, native string) bool {
 	h.mu.Lock()
 	own := make(map[int]struct{}, len(h.running))
 	for pid := range h.running {
@@ -96,39 +105,19 @@ func (h *Hosting) Resumed(_ protocol.SessionID, native string) bool {
 	if err != nil {
 		return false // nothing can be found
 	}
+	reported := h.reports.of(session, native)
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
 		line, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if err != nil || !resumes(line, native) {
+		if err != nil || !has(pid, line, native, reported) {
 			continue
 		}
 		_, leads := own[pid]
 		s, runs := process.Read(pid)
 		if _, ours := own[s.Session]; runs && !leads && !ours {
-			return true
-		}
-	}
-	return false
-}
-
-// resuming are the flags by which providers' programs resume a session.
-var resuming = []string{"--resume", "-r", "resume", "--session", "-s", "--session-id"}
-
-// resumes reports whether a command line resumes a provider's session.
-func resumes(line []byte, native string) bool {
-	if !bytes.Contains(line, []byte(native)) {
-		return false
-	}
-	args := strings.Split(string(bytes.TrimRight(line, "\x00")), "\x00")
-	for i, arg := range args {
-		flag, value, joined := strings.Cut(arg, "=")
-		if !joined && i+1 < len(args) {
-			value = args[i+1]
-		}
-		if value == native && slices.Contains(resuming, flag) {
 			return true
 		}
 	}

@@ -1,11 +1,15 @@
 package chat
 
 import (
+	"bufio"
 	"encoding/json"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +21,7 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/codingagent"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/launch"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/provider"
@@ -243,8 +248,95 @@ func TestResumes(t *testing.T) {
 		"claude\x00--resume\x00n-1\x00": true, "cursor-agent\x00--resume=n-1\x00": true, "codex\x00resume\x00n-1\x00": true,
 		"opencode\x00--session\x00n-1": true, "grep\x00n-1\x00": false, "claude\x00--resume\x00n-12\x00": false, "": false, "claude\x00--resume": false,
 	} {
-		if got := resumes([]byte(line), "n-1"); got != want {
+		if got := has(-1, []byte(line), "n-1", nil); got != want {
 			t.Errorf("%q: %t", line, got)
 		}
 	}
+}
+
+// A typed program is one that somebody has started in a terminal.
+type typed struct {
+	in   io.WriteCloser
+	wait func() error
+}
+
+// types starts a script by the name of a coding agent's program in a terminal.
+func types(t *testing.T, program string, pty protocol.PTYID, script string) typed {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), program)
+	check(t, os.WriteFile(file, []byte("#!/bin/sh\n"+script+"\necho ready\nread -r end\n"), 0o755))
+	cmd := exec.Command(file)
+	cmd.Env = []string{account.IDVariable + "=" + string(pty), "PATH=" + launch.DefaultSearchPath}
+	in, err := cmd.StdinPipe()
+	check(t, err)
+	out, err := cmd.StdoutPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if line != "ready\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	p := typed{in, sync.OnceValue(cmd.Wait)}
+	t.Cleanup(p.ends)
+	return p
+}
+
+func (p typed) ends() {
+	p.in.Close()
+	_ = p.wait() // its end is no success: nothing was typed
+}
+
+// TestOpenInTerminal: a message is refused while a terminal has the provider's
+// session open: codex, which holds the transcript open, and claude, whose hook has
+// said so.
+func TestOpenInTerminal(t *testing.T) {
+	r := newReal(t)
+	r.runs("say:hello")
+	info, err := r.Get(session, r.id)
+	check(t, err)
+	refused := func(why string) {
+		t.Helper()
+		if err := r.sends(alice, "say:no"); code(err) != string(protocol.ChatRunInProgress) {
+			t.Errorf("%s: %v", why, err)
+		}
+	}
+	taken := func() {
+		t.Helper()
+		if _, end := r.runs("say:yes"); *end.ExitCode != 0 {
+			t.Errorf("%+v", end)
+		}
+	}
+	taken() // its own process has it open
+
+	transcript := filepath.Join(t.TempDir(), "rollout-2026-06-11T10-00-00-"+info.Native+".jsonl")
+	codex := types(t, "codex", "pty_1", "exec 3>>"+transcript)
+	refused("the transcript is open")
+	codex.ends()
+	taken()
+
+	reader := types(t, "reader", "pty_1", "exec 3>>"+transcript)
+	taken() // no coding agent
+	reader.ends()
+
+	claude := types(t, "claude", "pty_1", "")
+	taken() // with another session, for all that is known
+	r.hosting.AgentSession(session, "pty_1", "claude-code", info.Native)
+	refused("a hook has said so")
+	r.hosting.AgentSession(session, "pty_1", "claude-code", "another")
+	taken() // it has gone on with another one
+	r.hosting.AgentSession("ses_2", "pty_1", "claude-code", info.Native)
+	taken() // of another session
+	r.hosting.AgentSession(session, "pty_2", "claude-code", info.Native)
+	taken() // it isn't in that terminal
+	r.hosting.AgentSession(session, "pty_1", "claude-code", info.Native)
+	r.hosting.AgentSession(session, "pty_1", "nobody", "another") // isn't known
+	refused("again")
+	claude.ends()
+	taken() // the program has ended
+
+	claude = types(t, "claude", "pty_1", "")
+	refused("a program that has said nothing yet may have the session that the last one had")
+	r.hosting.TerminalEnded(feature.Terminal{Session: session, PTY: "pty_1"})
+	taken()
+	claude.ends()
 }

@@ -14,7 +14,8 @@ type Programs interface {
 	// it, when the program is missing.
 	Start(ctx context.Context, p Program) (Process, error)
 	// Resumed reports whether a program that no Process is of has the provider's
-	// session native open, as far as its arguments tell.
+	// session native open, as far as its arguments, its open files and the hooks of
+	// terminals tell.
 	Resumed(session protocol.SessionID, native string) bool
 }
 

@@ -29,6 +29,10 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/provider"
 )
 
+// IDVariable has the id of its terminal, or of such an account, in the environment
+// of every program.
+const IDVariable = account.IDVariable
+
 // Options configure a Host.
 type Options struct {
 	Accounts *account.Pool // the terminals'

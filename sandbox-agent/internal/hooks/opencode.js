@@ -2,12 +2,12 @@
 // It tells when a turn begins and ends; nothing of OpenCode waits for it.
 import { spawn } from "node:child_process"
 
-const report = (event, message) => {
+const report = (event, session, message) => {
   try {
     const child = spawn("COMMAND", ["hook", "opencode", event], {
       detached: true,
       stdio: "ignore",
-      env: { ...process.env, FAIRLEAD_HOOK_INPUT: JSON.stringify({ last_assistant_message: (message ?? "").slice(-8192) }) },
+      env: { ...process.env, FAIRLEAD_HOOK_INPUT: JSON.stringify({ session_id: session, last_assistant_message: (message ?? "").slice(-8192) }) },
     })
     child.on("error", () => {})
     child.unref()
@@ -38,19 +38,19 @@ export const Fairlead = async () => {
       if (children.has(session)) return
       if (event.type === "session.status" && p.status?.type === "busy" && busy !== session) {
         busy = session
-        report("start")
+        report("start", session)
       } else if (event.type === "session.idle") {
         busy = ""
         prompts.clear()
-        report("stop", texts.get(session))
+        report("stop", session, texts.get(session))
         texts.delete(session)
       } else if (event.type === "session.error" && busy === session) {
         busy = ""
-        report(p.error?.name === "MessageAbortedError" ? "interrupt" : "fail", texts.get(session))
+        report(p.error?.name === "MessageAbortedError" ? "interrupt" : "fail", session, texts.get(session))
       } else if (event.type === "permission.asked") {
-        report("ask", `Permission: ${p.permission ?? ""} ${(p.patterns ?? []).join(" ")}`)
+        report("ask", session, `Permission: ${p.permission ?? ""} ${(p.patterns ?? []).join(" ")}`)
       } else if (event.type === "permission.replied") {
-        report("start")
+        report("start", session)
       }
     },
   }

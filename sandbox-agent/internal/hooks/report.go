@@ -2,6 +2,7 @@ package hooks
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -84,9 +85,9 @@ func (o ReportOptions) message(ctx context.Context, a agent) (message, error) {
 	var reason protocol.StopReason
 	switch o.Event {
 	case eventStart:
-		return message{"agent-started", map[string]string{"agent": a.reported}}, nil
+		return message{"agent-started", protocol.AgentReported{Agent: a.reported, Session: o.input(ctx).session()}}, nil
 	case eventReady:
-		return message{"agent-ready", map[string]string{"agent": a.reported}}, nil
+		return message{"agent-ready", protocol.AgentReported{Agent: a.reported, Session: o.input(ctx).session()}}, nil
 	case eventStop, eventAsk:
 		reason = protocol.StopComplete
 	case eventFail:
@@ -101,7 +102,7 @@ func (o ReportOptions) message(ctx context.Context, a agent) (message, error) {
 		return message{}, fmt.Errorf("codex notifies of something else: %q", in.Type)
 	}
 	return message{"agent-stopped", protocol.AgentStoppedReport{
-		Agent: a.reported, LastMessage: clip(in.last(o.Event)), Reason: reason,
+		AgentReported: protocol.AgentReported{Agent: a.reported, Session: in.session()}, LastMessage: clip(in.last(o.Event)), Reason: reason,
 	}}, nil
 }
 
@@ -113,6 +114,18 @@ type hookInput struct {
 	Response     string `json:"prompt_response"`        // gemini
 	Notification string `json:"message"`                // of a notification: claude, gemini, droid
 	Transcript   string `json:"transcript_path"`        // claude, gemini, droid
+	Session      string `json:"session_id"`             // claude, gemini, droid, ours
+	Thread       string `json:"thread-id"`              // codex
+}
+
+// session returns the coding agent's own id of its session, "" for none that could
+// be reported.
+func (in hookInput) session() string {
+	id := cmp.Or(in.Session, in.Thread)
+	if !protocol.ValidConversation(protocol.ConversationID(id)) {
+		return ""
+	}
+	return id
 }
 
 // last returns what the agent said last, or asks.

@@ -73,9 +73,15 @@ func TestReport(t *testing.T) {
 		agent, event, stdin, input string
 		args                       []string
 		path, said, reason         string
+		session                    string
 	}{
 		{agent: "claude", event: "ready", path: "agent-ready"},
 		{agent: "claude", event: "start", stdin: `{"prompt":"secret"}`, path: "agent-started"},
+		{agent: "claude", event: "ready", stdin: `{"session_id":"n-1","source":"startup"}`, path: "agent-ready", session: "n-1"},
+		{agent: "claude", event: "start", stdin: `{"session_id":"n-1","prompt":"secret"}`, path: "agent-started", session: "n-1"},
+		{agent: "claude", event: "start", stdin: `{"session_id":"../n 1"}`, path: "agent-started"},
+		{agent: "codex", event: "stop", args: []string{`{"type":"agent-turn-complete","thread-id":"n-2"}`}, path: "agent-stopped", reason: "complete", session: "n-2"},
+		{agent: "opencode", event: "start", input: `{"session_id":"ses_3"}`, path: "agent-started", session: "ses_3"},
 		{agent: "claude", event: "stop", stdin: `{"last_assistant_message":"hi"}`, path: "agent-stopped", said: "hi", reason: "complete"},
 		{agent: "claude", event: "stop", stdin: `{"transcript_path":` + quote(name) + `}`, path: "agent-stopped", said: "all\ndone", reason: "complete"},
 		{agent: "claude", event: "ask", stdin: `{"message":"May I?","transcript_path":` + quote(name) + `}`, path: "agent-stopped", said: "May I?", reason: "complete"},
@@ -105,7 +111,7 @@ func TestReport(t *testing.T) {
 		if err := json.Unmarshal([]byte((*got)[0].body), &body); err != nil {
 			t.Fatal(err)
 		}
-		if body.LastMessage != c.said || string(body.Reason) != c.reason || body.Agent == "" {
+		if body.LastMessage != c.said || string(body.Reason) != c.reason || body.Agent == "" || body.Session != c.session || strings.Contains((*got)[0].body, "secret") {
 			t.Errorf("%s %s: %s", c.agent, c.event, (*got)[0].body)
 		}
 	}

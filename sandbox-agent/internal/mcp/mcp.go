@@ -63,6 +63,7 @@ type Terminals interface {
 type Options struct {
 	Listener  net.Listener // on loopback; Run serves it
 	Terminals Terminals
+	Sessions  Sessions      // nil: nobody asks
 	Sets      []toolbox.Set // of tools with one name, the first counts
 	// Peers tell the user at the other end of a connection; nil: only the secret is
 	// checked.
@@ -78,6 +79,11 @@ type Options struct {
 type features struct {
 	adjust func(*sdk.ServerOptions)
 	extend func(*sdk.Server)
+}
+
+// Sessions learn which session of its own a coding agent in a terminal has open.
+type Sessions interface {
+	AgentSession(session protocol.SessionID, pty protocol.PTYID, agent, native string)
 }
 
 // Server serves MCP. It is safe for concurrent use.

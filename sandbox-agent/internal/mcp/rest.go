@@ -178,6 +178,7 @@ func (s *Server) agentStopped(w http.ResponseWriter, r *http.Request, x *exchang
 		}
 	}
 	if err == nil {
+		s.opens(x, report.AgentReported)
 		err = s.opts.Terminals.AgentTurn(x.caller.Session, x.caller.PTY, protocol.AgentTurn{
 			Agent: report.Agent, LastMessage: report.LastMessage, Reason: report.Reason, At: time.Now().UnixMilli(),
 		})
@@ -187,6 +188,13 @@ func (s *Server) agentStopped(w http.ResponseWriter, r *http.Request, x *exchang
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// opens tells which session a coding agent has open, if it has said that.
+func (s *Server) opens(x *exchange, report protocol.AgentReported) {
+	if s.opts.Sessions != nil && report.Session != "" {
+		s.opts.Sessions.AgentSession(x.caller.Session, x.caller.PTY, report.Agent, report.Session)
+	}
 }
 
 // lastOf returns the end of an agent's last message, bounded and without
@@ -202,17 +210,16 @@ func (s *Server) lastOf(text string) string {
 	return text
 }
 
-// agentReports answers reports that only name the agent.
+// agentReports answers reports that a coding agent works, or waits.
 func (s *Server) agentReports(tell func(protocol.SessionID, protocol.PTYID, string) error) handler {
 	return func(w http.ResponseWriter, r *http.Request, x *exchange) {
-		var report struct {
-			Agent string `json:"agent"`
-		}
+		var report protocol.AgentReported
 		err := s.decode(x, w, r, &report)
 		if err == nil && (report.Agent == "" || len(report.Agent) > protocol.MaxAgentNameBytes) {
 			err = protocol.Errorf(protocol.KindInvalid, "agent is missing, or too long")
 		}
 		if err == nil {
+			s.opens(x, report)
 			err = tell(x.caller.Session, x.caller.PTY, report.Agent)
 		}
 		if err != nil {

@@ -92,6 +92,30 @@ func TestAgentReports(t *testing.T) {
 	}
 }
 
+// openSessions notes what it learns.
+type openSessions []string
+
+func (o *openSessions) AgentSession(session protocol.SessionID, pty protocol.PTYID, agent, native string) {
+	*o = append(*o, fmt.Sprint(session, " ", pty, " ", agent, " ", native))
+}
+
+// TestAgentSessions: which session a coding agent has open is learned, whether or
+// not it is the one in front of the terminal.
+func TestAgentSessions(t *testing.T) {
+	var open openSessions
+	w := newWorld(t, func(o *Options) { o.Sessions = &open })
+	for _, r := range [][2]string{
+		{"agent-ready", `{"agent":"claude-code","session":"a"}`}, // 409
+		{"agent-started", `{"agent":"claude-code","session":"b"}`}, {"agent-started", `{"agent":"claude-code"}`}, {"agent-started", `{"session":"c"}`},
+		{"agent-stopped", `{"agent":"codex","session":"d"}`},
+	} {
+		w.do(t, request{method: "POST", path: "/sessions/ses_1/ptys/pty_1/" + r[0], body: r[1]})
+	}
+	if want := []string{"ses_1 pty_1 claude-code a", "ses_1 pty_1 claude-code b", "ses_1 pty_1 codex d"}; !slices.Equal(open, want) {
+		t.Errorf("%q", open)
+	}
+}
+
 func TestArguments(t *testing.T) {
 	var s schemas
 	open := `{"type":"object"}`
