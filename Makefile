@@ -37,23 +37,33 @@ RACED := ^(TestTwoPeopleShareATerminal|TestChaosWithoutPaceSetters|TestAgentInFr
 # it, and would find its faults, not ours. (What calls it is still observed.)
 RACE := -race '-gcflags=modernc.org/...=-race=false'
 
-# Debug information takes a third of the time that a test takes to link.
-LINK := -ldflags=-w
+# Debug information takes a third of the time that a test takes to link. Make test
+# vets everything once, so the tests needn't be vetted again with each build mode.
+LINK := -ldflags=-w -vet=off
+
+# Tests wait a lot: twice as many at a time as there are processors.
+WIDE := -p $(shell expr 2 '*' $$(nproc))
 
 # Packages without a goroutine or a lock, as deploy/checks tests: the race
 # detector finds nothing there, and takes eight times as long.
-PURE := deploy/checks deploy/checks/changed deploy/checks/locks deploy/controlplane/internal/policy deploy/grafana \
-        protocol protocol/audit protocol/bytelog protocol/envseal protocol/eventlog relay/internal/console/build relay/internal/openapi \
-        relay/internal/roster relay/internal/turn sandbox-agent/internal/hostname \
-        protocol/pace sandbox-agent/internal/redact sandbox-agent/internal/screen \
-        sandbox-agent/internal/screen/grid sandbox-agent/internal/screen/keyframe tunnel/internal/backoff \
-        protocol/chatsocket sandbox-agent/internal/chat/control sandbox-agent/internal/chat/life sandbox-agent/internal/chat/masking \
-        sandbox-agent/internal/provider
+PURE := deploy/checks deploy/checks/changed deploy/checks/locks deploy/controlplane/internal/commands/signing \
+        deploy/controlplane/internal/contents deploy/controlplane/internal/contents/tools deploy/controlplane/internal/oauth \
+        deploy/controlplane/internal/policy deploy/controlplane/internal/private deploy/controlplane/internal/store \
+        deploy/controlplane/internal/store/db deploy/grafana deploy/program/pause loadtest/internal/usage \
+        protocol protocol/audit protocol/bytelog protocol/chatsocket protocol/envseal protocol/eventlog protocol/lease protocol/op protocol/pace \
+        relay/internal/console/build relay/internal/openapi relay/internal/rejects relay/internal/roster relay/internal/turn \
+        sandbox-agent/internal/chat/control sandbox-agent/internal/chat/life sandbox-agent/internal/chat/masking \
+        sandbox-agent/internal/history/dbread sandbox-agent/internal/history/rows sandbox-agent/internal/hostname sandbox-agent/internal/peer \
+        sandbox-agent/internal/provider sandbox-agent/internal/redact sandbox-agent/internal/route sandbox-agent/internal/screen \
+        sandbox-agent/internal/screen/grid sandbox-agent/internal/screen/keyframe sandbox-agent/internal/toolbox tunnel/internal/backoff
+
+# What measures the processor is tested alone, when all else is over.
+SPEED := ^(TestCase59Speed|TestLastPage)$$
 
 # The end-to-end tests of cases and faults, about half of them.
 FOUND := ^Test(Found|Case)
 
-.PHONY: dev build check test test-packages test-pure test-programs test-found test-raced test-security race load soak bench proofs conformance fuzz test-agents lint clean tools
+.PHONY: dev build check test test-packages test-pure test-speed test-programs test-found test-raced test-security race load soak bench proofs conformance fuzz test-agents lint clean tools
 
 dev: build
 	@exec bin/devstack --listen 127.0.0.1:8080
@@ -99,15 +109,18 @@ test: $(DIST)/index.html $(ORACLE)/node_modules/.stamp
 	@sh deploy/setup/need.sh chromium cc postgres curl zsh
 	$(GO) vet ./...
 	@$(MAKE) --no-print-directory -j3 -k -Oline test-packages test-programs test-found test-raced test-pure
+	@$(MAKE) --no-print-directory test-speed
 
 # The parts of make test, of which it runs three at the same time: programs wait
 # a lot. The end-to-end tests are two parts, each with stacks of its own.
 test-packages:
-	$(GO) test $(RACE) $(LINK) -timeout 14m $$($(GO) list ./... | grep -v -e /deploy/e2e $(PURE:%=-e '/fairlead/%$$'))
+	$(GO) test $(RACE) $(LINK) $(WIDE) -timeout 14m $$($(GO) list ./... | grep -v -e /deploy/e2e $(PURE:%=-e '/fairlead/%$$'))
 
 test-pure:
-	$(GO) test $(LINK) -timeout 14m $(PURE:%=./%)
-	$(GO) test $(LINK) -timeout 5m -run '^TestLastPage$$' ./sandbox-agent/internal/history/lineindex # its bounds are without the race detector
+	$(GO) test $(LINK) -timeout 14m -skip '$(SPEED)' $(PURE:%=./%)
+
+test-speed:
+	$(GO) test $(LINK) -timeout 5m -run '$(SPEED)' ./sandbox-agent/internal/redact ./sandbox-agent/internal/history/lineindex
 
 test-programs:
 	$(GO) test $(LINK) -timeout 14m -skip '$(FOUND)' ./deploy/e2e/...
