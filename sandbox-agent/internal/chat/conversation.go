@@ -112,6 +112,7 @@ func OpenConversations(dir string, log *slog.Logger) (*Conversations, error) {
 		}
 		c.put(m.ConversationInfo)
 	}
+	c.mergeTwins()
 	return c, nil
 }
 
@@ -122,7 +123,7 @@ func (c *Conversations) folder(id protocol.ConversationID) string {
 
 // put lists a conversation. The caller holds mu, or is the only one.
 func (c *Conversations) put(info ConversationInfo) {
-	if old, known := c.all[info.ID]; known && old.Native != "" {
+	if old, known := c.all[info.ID]; known && c.byNative[old.key()] == info.ID {
 		delete(c.byNative, old.key())
 	}
 	c.all[info.ID] = info
@@ -230,8 +231,9 @@ func (c *Conversations) Adopt(info ConversationInfo) (as ConversationInfo, made 
 		return known, false, nil
 	}
 	info.ID, info.Adopted = protocol.ConversationID(info.Native), true
+	_, known := c.lookup(info.ID)
 	as, err = c.Create(info)
-	return as, err == nil && as == info, err
+	return as, err == nil && !known, err
 }
 
 // change changes a conversation of session and stores it.
@@ -265,19 +267,51 @@ func (c *Conversations) Touch(session protocol.SessionID, id protocol.Conversati
 }
 
 // setNative notes how the provider calls a conversation. If that was found on disk
-// before it was known, the two become one.
+// before it was known, the two become one: should this program be killed in
+// between, then when it starts again.
 func (c *Conversations) setNative(session protocol.SessionID, id protocol.ConversationID, native string) error {
 	info, err := c.Get(session, id)
 	if err != nil || info.Native == native {
 		return err
 	}
-	if twin, ok := c.ByNative(session, info.Provider, native); ok && twin.ID != id && twin.Adopted {
-		if err := c.remove(session, twin.ID); err != nil {
-			return err
+	twin, found := c.ByNative(session, info.Provider, native)
+	found = found && twin.ID != id && twin.Adopted
+	_, err = c.change(session, id, func(info *ConversationInfo) {
+		info.Native = native
+		if found { // somebody may have named it
+			info.Title = cmp.Or(info.Title, twin.Title)
+		}
+	})
+	if err == nil && found {
+		err = c.remove(session, twin.ID)
+	}
+	return err
+}
+
+// mergeTwins removes the conversations that were found on disk and are others', too.
+func (c *Conversations) mergeTwins() {
+	for _, twin := range c.twins() {
+		if err := c.remove(twin.Session, twin.ID); err != nil {
+			c.log.Error("a conversation is listed twice", "conversation", twin.ID, "err", err)
 		}
 	}
-	_, err = c.change(session, id, func(info *ConversationInfo) { info.Native = native })
-	return err
+}
+
+// twins returns what was found on disk and is another conversation, too.
+func (c *Conversations) twins() (all []ConversationInfo) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, info := range c.all {
+		if info.Native != "" && !info.Adopted {
+			c.put(info) // its provider's session is its own
+		}
+	}
+	for id, info := range c.all {
+		if c.byNative[info.key()] != id && info.Adopted {
+			all = append(all, info)
+		}
+	}
+	return all
 }
 
 // remove takes a conversation off the list, with its file.
@@ -292,6 +326,7 @@ func (c *Conversations) remove(session protocol.SessionID, id protocol.Conversat
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return protocol.Fault(protocol.KindUnavailable, err)
 	}
+	_ = os.Remove(c.folder(id)) // unless there is a log in it
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.all, id)
