@@ -159,6 +159,7 @@ type played struct {
 	ending   bool
 	stubborn bool // it can't be ended
 	deaf     bool // it doesn't end by itself
+	killed   bool // it was told to end while it ran
 	stale    bool
 }
 
@@ -170,7 +171,14 @@ func (p *played) Write(b []byte) error {
 		return errors.New("doesn't read")
 	}
 }
-func (p *played) CloseInput() {}
+func (p *played) CloseInput() {
+	p.mu.Lock()
+	deaf := p.deaf
+	p.mu.Unlock()
+	if !deaf {
+		p.quit(0, "")
+	}
+}
 func (p *played) Line() ([]byte, error) {
 	select {
 	case line := <-p.lines:
@@ -188,7 +196,7 @@ func (p *played) Wait() (int, []byte) {
 func (p *played) End(context.Context) error {
 	p.mu.Lock()
 	if !p.ending {
-		p.ending = true
+		p.ending, p.killed = true, !p.over
 		close(p.ends)
 	}
 	stubborn, deaf := p.stubborn, p.deaf

@@ -265,13 +265,15 @@ func (o *owner) endSession() {
 		return
 	}
 	o.fail("The sandbox's agent is ending.")
-	o.coolDown()
+	if o.turn.life.State() == protocol.RunIdle {
+		o.work.end(o)
+	}
 }
 
 // coolDown ends a process that waits for another message.
 func (o *owner) coolDown() {
 	if o.broken == nil && o.turn.life.State() == protocol.RunIdle {
-		o.work.end(o)
+		o.work.dismiss(o)
 	}
 }
 

@@ -227,7 +227,8 @@ func TestRefused(t *testing.T) {
 }
 
 // TestWarm: a process waits for another message for some time, and only so many
-// do; one that doesn't fit is ended first.
+// do; one that doesn't fit is ended first. No signal ends one that leaves when its
+// input ends.
 func TestWarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(o *Options) { o.MaxWarm = 1 })
@@ -253,6 +254,9 @@ func TestWarm(t *testing.T) {
 		if waited := time.Since(begun); waited != DefaultWarmFor {
 			t.Errorf("waited %v", waited)
 		}
+		if p.killed || q.killed || !s.killed || u.killed {
+			t.Error(p.killed, q.killed, s.killed, u.killed)
+		}
 		r.id = b
 		w := r.begins("five")
 		w.mu.Lock()
@@ -260,5 +264,39 @@ func TestWarm(t *testing.T) {
 		w.mu.Unlock()
 		w.print("done 0")
 		<-w.ends
+	})
+}
+
+// TestStays: a process that doesn't leave when its input ends is signalled, at once
+// when a message waits for that.
+func TestStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(o *Options) { o.MaxWarm = -1 })
+		r.make()
+		stays := func(text string) *played {
+			p := r.begins(text)
+			p.mu.Lock()
+			p.deaf = true
+			p.mu.Unlock()
+			p.print("done 0")
+			synctest.Wait()
+			return p
+		}
+		begun := time.Now()
+		p := stays("one")
+		<-p.ends
+		if waited := time.Since(begun); waited != leaveFor || !p.killed {
+			t.Errorf("waited %v, %t", waited, p.killed)
+		}
+		p.quit(130, "")
+		p = stays("two")
+		begun = time.Now()
+		check(t, r.sends(alice, "three"))
+		<-p.ends
+		if waited := time.Since(begun); waited != 0 || !p.killed {
+			t.Errorf("waited %v, %t", waited, p.killed)
+		}
+		p.quit(130, "")
+		r.started().hear(t, "begin")
 	})
 }

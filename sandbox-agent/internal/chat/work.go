@@ -18,6 +18,8 @@ const (
 	startFor = time.Minute
 	// endFor bounds its end, by whatever signals.
 	endFor = 30 * time.Second
+	// leaveFor is how long one that nobody waits for may take to end by itself.
+	leaveFor = 2 * time.Second
 )
 
 // An engine is one process with its protocol.
@@ -26,9 +28,11 @@ type engine struct {
 	talk    provider.Talk
 	start   provider.Start
 	cancel  context.CancelFunc // of the start
+	left    chan struct{}      // closed when nothing of the process is left
 	retired bool               // what it says concerns no run any more
 	last    bool               // it can't do another turn
 	ending  bool
+	hurry   context.CancelFunc // ends its time to end by itself; nil: it has none
 }
 
 // work is what the owner does with processes. The owner alone uses it.
@@ -60,7 +64,7 @@ func (w *work) launch(o *owner, p provider.Provider, s sending) {
 // start starts a process in the background.
 func (w *work) start(o *owner, s sending) {
 	ctx, cancel := context.WithTimeout(context.Background(), startFor)
-	e := &engine{start: s.start, cancel: cancel}
+	e := &engine{start: s.start, cancel: cancel, left: make(chan struct{})}
 	w.engine = e
 	if e.start.Native == "" {
 		e.start.Native = o.info().Native
@@ -93,7 +97,7 @@ func (w *work) started(o *owner, e *engine, process Process, err error, turn pro
 	o.chats.counts.process(1)
 	if e.ending {
 		e.ending = false
-		w.endEngine(o, e)
+		w.endEngine(o, e, 0)
 		return
 	}
 	o.carryOut(e, e.talk.Begin())
@@ -123,6 +127,7 @@ func (w *work) pump(o *owner, e *engine) {
 		<-done // the line is valid until the next one
 	}
 	code, stderr := e.process.Wait()
+	close(e.left)
 	ctx, cancel := context.WithTimeout(context.Background(), endFor)
 	defer cancel()
 	err := e.process.End(ctx) // of what it has started
@@ -205,8 +210,14 @@ func (w *work) interrupt(o *owner) {
 	}
 }
 
-// end ends the process, if there is one.
-func (w *work) end(o *owner) {
+// end ends the process, if there is one, by signals.
+func (w *work) end(o *owner) { w.ends(o, 0) }
+
+// dismiss is end for a process that nobody waits for. The end of its input tells
+// it to end, which costs the sandbox less than a look for all that it has started.
+func (w *work) dismiss(o *owner) { w.ends(o, leaveFor) }
+
+func (w *work) ends(o *owner, patience time.Duration) {
 	switch e := w.engine; {
 	case e == nil:
 		if o.turn.life.State() != protocol.RunIdle && w.next == nil {
@@ -216,25 +227,47 @@ func (w *work) end(o *owner) {
 		e.ending = true
 		e.cancel()
 	default:
-		w.endEngine(o, e)
+		w.endEngine(o, e, patience)
 	}
 	w.coldAt = time.Time{}
 	o.chats.noWarm(o)
 }
 
-// endEngine ends a process that runs, in the background.
-func (w *work) endEngine(o *owner, e *engine) {
+// endEngine ends a process that runs, in the background. It has so much time to
+// end by itself, unless endEngine is called again.
+func (w *work) endEngine(o *owner, e *engine, patience time.Duration) {
 	if e.ending {
+		if e.hurry != nil {
+			e.hurry()
+		}
 		return
 	}
 	e.ending = true
-	o.chats.owning.Go(func() { // endFor bounds it
+	leaving, hurry := context.WithTimeout(context.Background(), patience)
+	e.hurry = hurry
+	o.chats.owning.Go(func() { // patience and endFor bound it
+		defer hurry()
+		if patience > 0 && e.leaves(leaving) {
+			return
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), endFor)
 		defer cancel()
 		if err := e.process.End(ctx); err != nil { // what can't be ended may keep its output open, too
 			o.post(func() { w.gone(o, e, life.Unknown, nil, true) })
 		}
 	})
+}
+
+// leaves ends the process's input, and reports whether nothing is left of it before
+// ctx ends.
+func (e *engine) leaves(ctx context.Context) bool {
+	e.process.CloseInput()
+	select {
+	case <-e.left:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // ending reports whether the process is being ended.
@@ -252,7 +285,7 @@ func (w *work) rest(o *owner) {
 		return
 	}
 	if e.last || o.chats.o.MaxWarm < 0 || e.process.Stale() {
-		w.end(o)
+		w.dismiss(o)
 		return
 	}
 	w.coldAt = time.Now().Add(o.chats.o.WarmFor)
@@ -267,7 +300,7 @@ func (w *work) due(o *owner, now time.Time) time.Duration {
 	if wait := w.coldAt.Sub(now); wait > 0 {
 		return wait
 	}
-	w.end(o)
+	w.dismiss(o)
 	return control.Forever
 }
 

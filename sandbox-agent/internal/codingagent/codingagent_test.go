@@ -123,10 +123,16 @@ func (w *world) pool(own bool) *account.Pool {
 	return &account.Pool{Homes: filepath.Join(w.dir, "homes"), Own: own, FirstUID: 56000, GID: 56000}
 }
 
-// program makes a shell script that is found by its name.
+// program makes a shell script that is found by its name. One of the same name that
+// has just started goes on with its own.
 func (w *world) program(name, script string) {
 	w.t.Helper()
-	if err := os.WriteFile(filepath.Join(w.dir, "bin", name), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+	file := filepath.Join(w.dir, "bin", name)
+	err := os.WriteFile(file+".new", []byte("#!/bin/sh\n"+script), 0o755)
+	if err == nil {
+		err = os.Rename(file+".new", file)
+	}
+	if err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -171,6 +171,11 @@ func (p *Process) Exit() (Exit, []byte) {
 // SIGTERM, then SIGKILL, as [process.Stop] does. When ctx ends it kills at once.
 // It returns when nothing is left, and an error if something can't be killed.
 func (p *Process) End(ctx context.Context) error {
+	select {
+	case <-p.done: // to look for it again takes long
+		return nil
+	default:
+	}
 	err := process.Stop(ctx, p, false)
 	if err == nil {
 		if ctx.Err() != nil {

@@ -42,31 +42,26 @@ func NewGroup(leader int, mark Mark) *Group {
 func (g *Group) members() []Stat {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	children := make(map[int][]Stat)
+	now := machine.ask()
 	known := make(map[int]struct{})
 	var found []Stat
-	add := func(s Stat) {
-		if _, yes := known[s.PID]; !yes {
-			known[s.PID] = struct{}{}
-			found = append(found, s)
+	add := func(all []Stat) {
+		for _, s := range all {
+			if _, yes := known[s.PID]; !yes {
+				known[s.PID] = struct{}{}
+				found = append(found, s)
+			}
 		}
 	}
-	var strangers []Stat // may bear the mark
-	Each(func(s Stat) {
-		children[s.Parent] = append(children[s.Parent], s)
-		if _, ours := g.sessions[s.Session]; ours || s.Session == g.leader {
-			add(s)
-		} else if s.UID == g.mark.UID {
-			strangers = append(strangers, s)
-		}
-	})
-	g.mark.find(strangers, add)
+	add(now.sessions[g.leader])
+	for session := range g.sessions {
+		add(now.sessions[session])
+	}
+	add(now.bearing(g.mark))
 	clear(g.sessions)
 	for i := 0; i < len(found); i++ {
 		g.sessions[found[i].Session] = struct{}{}
-		for _, child := range children[found[i].PID] {
-			add(child)
-		}
+		add(now.children[found[i].PID])
 	}
 	return found
 }

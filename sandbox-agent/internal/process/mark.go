@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -20,6 +21,11 @@ const (
 	// maxEnviron bounds how much of an environment is read, in bytes. A mark after
 	// that is not found.
 	maxEnviron = 256 << 10
+	// markPrefix begins the names of all variables that mark.
+	markPrefix = "FAIRLEAD_"
+	// maxMark and maxMarks bound what is kept of an environment: a mark's bytes, and
+	// how many. A longer or later one is not found.
+	maxMark, maxMarks = 256, 64
 )
 
 // A Mark is an entry of a program's environment. All that the program starts
@@ -40,8 +46,8 @@ func NewMark(uid, gid int) Mark {
 }
 
 // MarkOf returns the mark that programs bear which were started with entry,
-// "NAME=value", in their environment, as the user uid and the group gid; −1: this
-// process's own.
+// "FAIRLEAD_…=value", in their environment, as the user uid and the group gid; −1:
+// this process's own.
 func MarkOf(entry string, uid, gid int) Mark {
 	if uid < 0 {
 		uid, gid = os.Getuid(), os.Getgid()
@@ -51,18 +57,12 @@ func MarkOf(entry string, uid, gid int) Mark {
 
 // Signal sends sig to all that bears m, and returns the number of processes.
 func (m Mark) Signal(sig syscall.Signal) int {
-	var all []Stat
-	Each(func(s Stat) {
-		if s.UID == m.UID {
-			all = append(all, s)
-		}
-	})
 	n := 0
-	m.find(all, func(s Stat) {
+	for _, s := range machine.ask().bearing(m) {
 		if send(sig, s, func(again Stat) bool { return again.started == s.started }) {
 			n++
 		}
-	})
+	}
 	return n
 }
 
@@ -74,45 +74,45 @@ func (m Mark) Environ(env []string) []string {
 	return append([]string{m.entry}, env...)
 }
 
-// find calls found for each of among that bears m. A process that can't be read
-// doesn't.
-func (m Mark) find(among []Stat, found func(Stat)) {
-	if m.entry == "" || len(among) == 0 {
-		return
-	}
+// readMarks returns which of a user's processes bear what. A process that can't be
+// read bears nothing.
+func readMarks(who user, among []Stat) map[string][]Stat {
+	found := make(map[string][]Stat)
 	var denied []Stat
-	look := func(s Stat) error {
+	read := func(s Stat) error {
 		env, err := environ(s.PID)
-		if err == nil && m.in(env) {
-			found(s)
+		for _, entry := range marks(env) {
+			found[entry] = append(found[entry], s)
 		}
 		return err
 	}
 	for _, s := range among {
-		if errors.Is(look(s), os.ErrPermission) {
+		if errors.Is(read(s), os.ErrPermission) {
 			denied = append(denied, s)
 		}
 	}
 	if len(denied) == 0 || os.Geteuid() != 0 {
-		return
+		return found
 	}
 	// Without CAP_SYS_PTRACE, as in most containers, even root can only read
 	// processes of its own user.
-	asUser(m.UID, m.GID, func() {
+	asUser(who.uid, who.gid, func() {
 		for _, s := range denied {
-			_ = look(s) // there is no other way
+			_ = read(s) // there is no other way
 		}
 	})
+	return found
 }
 
-// in reports whether env, as Linux shows it, has the mark.
-func (m Mark) in(env []byte) bool {
+// marks returns the entries of env, as Linux shows it, that may be marks.
+func marks(env []byte) (found []string) {
 	for entry := range bytes.SplitSeq(env, []byte{0}) {
-		if string(entry) == m.entry {
-			return true
+		may := bytes.HasPrefix(entry, []byte(markPrefix)) && len(entry) <= maxMark
+		if may && len(found) < maxMarks && !slices.Contains(found, string(entry)) {
+			found = append(found, string(entry))
 		}
 	}
-	return false
+	return found
 }
 
 // environ returns the environment that pid's program was started with, at most

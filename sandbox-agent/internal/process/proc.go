@@ -6,10 +6,11 @@ import (
 	"bytes"
 	"errors"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
-	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // A Stat is what Linux reports of one process.
@@ -28,16 +29,51 @@ func (s Stat) stopped() bool { return s.state == 'T' || s.state == 't' || s.stop
 
 // Read reads /proc/<pid>. It returns false if there is no such process.
 func Read(pid int) (Stat, bool) {
-	dir := filepath.Join("/proc", strconv.Itoa(pid))
-	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
-	if err != nil {
+	var r reader
+	return r.read(pid)
+}
+
+// A reader reads one process after another. The zero value is ready.
+type reader struct{ stat, status []byte } // reused
+
+func (r *reader) read(pid int) (s Stat, ok bool) {
+	dir := "/proc/" + strconv.Itoa(pid)
+	var err, err2 error
+	r.stat, err = slurp(dir+"/stat", r.stat)
+	if err == nil {
+		r.status, err2 = slurp(dir+"/status", r.status)
+	}
+	if err != nil || err2 != nil {
 		return Stat{}, false
 	}
-	status, err := os.ReadFile(filepath.Join(dir, "status"))
+	return parse(pid, r.stat, r.status)
+}
+
+// firstRead is what almost all files of /proc are shorter than.
+const firstRead = 2 << 10
+
+// slurp reads a file of /proc into buf, which it may move. A walk reads hundreds:
+// [os.ReadFile] takes twice as long, half of that for asking whether it may wait.
+func slurp(file string, buf []byte) ([]byte, error) {
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return Stat{}, false
+		return buf, err
 	}
-	return parse(pid, stat, status)
+	defer unix.Close(fd)
+	buf = buf[:0]
+	for {
+		buf = slices.Grow(buf, max(firstRead, len(buf))-len(buf)+1)
+		n, err := unix.Read(fd, buf[len(buf):cap(buf)])
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return buf, err
+		case n == 0:
+			return buf, nil
+		default:
+			buf = buf[:len(buf)+n]
+		}
+	}
 }
 
 // Positions in stat behind the command.
@@ -78,26 +114,16 @@ func parse(pid int, stat, status []byte) (Stat, bool) {
 
 // line returns the first value behind label in status.
 func line(status []byte, label string) string {
-	_, rest, _ := strings.Cut(string(status), label)
-	rest, _, _ = strings.Cut(rest, "\n")
-	first, _, _ := strings.Cut(rest, "\t")
-	return first
+	_, rest, _ := bytes.Cut(status, []byte(label))
+	rest, _, _ = bytes.Cut(rest, []byte("\n"))
+	first, _, _ := bytes.Cut(rest, []byte("\t"))
+	return string(first)
 }
 
 // Each calls fn for every process that is not a zombie.
 func Each(fn func(Stat)) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return // no /proc: nothing can be found
-	}
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue
-		}
-		if s, ok := Read(pid); ok && !s.zombie() {
-			fn(s)
-		}
+	for _, s := range machine.ask().all {
+		fn(s)
 	}
 }
 

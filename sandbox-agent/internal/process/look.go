@@ -1,0 +1,102 @@
+package process
+
+import (
+	"os"
+	"strconv"
+	"sync"
+)
+
+// A lookout walks through the machine's processes for whoever asks. The zero value
+// is ready. It is safe for concurrent use.
+type lookout struct {
+	walking sync.Mutex // held during a walk: two at once would take as long as two
+
+	mu   sync.Mutex
+	next *look // guarded by mu: the walk that hasn't begun and is asked for; nil: none is
+}
+
+// machine is the one lookout: there is one /proc. When hundreds of programs end
+// at once, each asks several times, and a walk takes milliseconds.
+var machine lookout
+
+// ask returns what a walk finds that begins after the call. Those who ask while
+// another walk is under way share the next one.
+func (o *lookout) ask() *look {
+	o.mu.Lock()
+	if o.next == nil {
+		o.next = &look{}
+	}
+	mine := o.next
+	o.mu.Unlock()
+	mine.once.Do(func() {
+		o.walking.Lock()
+		defer o.walking.Unlock()
+		o.mu.Lock()
+		o.next = nil // who asks from now on may ask about what begins from now on
+		o.mu.Unlock()
+		mine.walk()
+	})
+	return mine
+}
+
+// A look is what a walk has found. Its methods are safe for concurrent use.
+type look struct {
+	once sync.Once // the walk
+
+	// Static after the walk.
+	all                []Stat // no zombies
+	children, sessions map[int][]Stat
+
+	mu      sync.Mutex
+	bearers map[user]map[string][]Stat // guarded by mu: who bears an entry, once anybody has asked for a user's
+}
+
+// A user is whose processes are read as whom.
+type user struct{ uid, gid int }
+
+func (l *look) walk() {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return // no /proc: nothing can be found
+	}
+	var r reader
+	l.all = make([]Stat, 0, len(entries))
+	l.children, l.sessions = make(map[int][]Stat), make(map[int][]Stat)
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		if s, ok := r.read(pid); ok && !s.zombie() {
+			l.all = append(l.all, s)
+			l.children[s.Parent] = append(l.children[s.Parent], s)
+			l.sessions[s.Session] = append(l.sessions[s.Session], s)
+		}
+	}
+}
+
+// bearing returns the processes that bear m. Each environment of a user is read
+// once for all who ask.
+func (l *look) bearing(m Mark) []Stat {
+	if m.entry == "" {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	who := user{m.UID, m.GID}
+	found, ok := l.bearers[who]
+	if !ok {
+		var among []Stat
+		for _, s := range l.all {
+			if s.UID == m.UID {
+				among = append(among, s)
+			}
+		}
+		found = readMarks(who, among)
+		if l.bearers == nil {
+			l.bearers = make(map[user]map[string][]Stat)
+		}
+		l.bearers[who] = found
+	}
+	return found[m.entry]
+}
