@@ -111,7 +111,7 @@ func (p *Process) sweep() {
 	again := time.NewTicker(lookEvery)
 	defer again.Stop()
 	for late := time.Now().Add(lingerFor); time.Now().Before(late); <-again.C {
-		if p.group.Signal(0) == 0 {
+		if p.group.Left() == 0 {
 			return
 		}
 	}

@@ -2,17 +2,28 @@ package process
 
 import (
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
+	"time"
 )
+
+// walkAtOnce is how many processes are read before other goroutines get their turn.
+const walkAtOnce = 8
+
+// restFor is how many times longer than a walk the machine rests before a walk for
+// those who have time.
+const restFor = 4
 
 // A lookout walks through the machine's processes for whoever asks. The zero value
 // is ready. It is safe for concurrent use.
 type lookout struct {
 	walking sync.Mutex // held during a walk: two at once would take as long as two
 
-	mu   sync.Mutex
-	next *look // guarded by mu: the walk that hasn't begun and is asked for; nil: none is
+	mu sync.Mutex
+	// Guarded by mu.
+	next  *look     // the walk that hasn't begun and is asked for; nil: none is
+	rests time.Time // until then, after the last walk
 }
 
 // machine is the one lookout: there is one /proc. When hundreds of programs end
@@ -23,20 +34,52 @@ var machine lookout
 // another walk is under way share the next one.
 func (o *lookout) ask() *look {
 	o.mu.Lock()
+	mine := o.join()
+	o.mu.Unlock()
+	o.await(mine)
+	return mine
+}
+
+// askGently is ask for who has time: walks for those take a part of the time only.
+func (o *lookout) askGently() *look {
+	for {
+		o.mu.Lock()
+		wait := time.Until(o.rests)
+		if wait <= 0 || o.next != nil {
+			mine := o.join()
+			o.mu.Unlock()
+			o.await(mine)
+			return mine
+		}
+		o.mu.Unlock()
+		time.Sleep(wait)
+	}
+}
+
+// join returns the walk that hasn't begun. It is called with mu held.
+func (o *lookout) join() *look {
 	if o.next == nil {
 		o.next = &look{}
 	}
-	mine := o.next
-	o.mu.Unlock()
+	return o.next
+}
+
+// await returns when a walk is over.
+func (o *lookout) await(mine *look) {
 	mine.once.Do(func() {
 		o.walking.Lock()
 		defer o.walking.Unlock()
+		runtime.Gosched() // who was woken with us asks, too
 		o.mu.Lock()
 		o.next = nil // who asks from now on may ask about what begins from now on
 		o.mu.Unlock()
+		began := time.Now()
 		mine.walk()
+		ended := time.Now()
+		o.mu.Lock()
+		o.rests = ended.Add(restFor * ended.Sub(began))
+		o.mu.Unlock()
 	})
-	return mine
 }
 
 // A look is what a walk has found. Its methods are safe for concurrent use.
@@ -62,7 +105,10 @@ func (l *look) walk() {
 	var r reader
 	l.all = make([]Stat, 0, len(entries))
 	l.children, l.sessions = make(map[int][]Stat), make(map[int][]Stat)
-	for _, entry := range entries {
+	for i, entry := range entries {
+		if i%walkAtOnce == 0 {
+			runtime.Gosched() // others have waited for long
+		}
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil {
 			continue
