@@ -27,6 +27,14 @@ type group struct {
 // newsPause is how long news are not asked for after the sandbox has refused them.
 const newsPause = 15 * time.Second
 
+// What bounds the work that news make: each concerns all sockets of its session.
+const (
+	// newsEvery is the time between two times that sockets are told news.
+	newsEvery = 500 * time.Millisecond
+	// maxGathered bounds the news that wait for that. The agent keeps others back.
+	maxGathered = 256
+)
+
 // A newsroom tells the sockets of a session what is new about its conversations.
 // It has one stream for all of them, under the grant that ends last.
 type newsroom struct {
@@ -34,6 +42,7 @@ type newsroom struct {
 	set   *Set
 	group group
 	life  agentstream.Life
+	came  chan protocol.ChatNews // that nobody was told
 
 	// Guarded by mu.
 	mu      sync.Mutex
@@ -45,7 +54,7 @@ func (s *Set) subscribe(socket *Socket) {
 	g := group{socket.sandbox, socket.session}
 	n := s.news[g]
 	if n == nil {
-		n = &newsroom{set: s, group: g, life: agentstream.NewLife(s.life), sockets: map[*Socket]struct{}{}}
+		n = &newsroom{set: s, group: g, life: agentstream.NewLife(s.life), came: make(chan protocol.ChatNews, maxGathered), sockets: map[*Socket]struct{}{}}
 		s.news[g] = n
 		defer s.running.Go(func() { // once the first socket is there
 			defer n.life.End()
@@ -126,7 +135,8 @@ func (n *newsroom) follow(ctx context.Context, wait time.Duration) error {
 		agentstream.UntilDemoted(ctx, session)
 		cancel()
 	})
-	err = n.read(protocol.NewFrameReader(stream))
+	aside.Go(func() { n.spread(ctx) })
+	err = n.read(ctx, protocol.NewFrameReader(stream))
 	cancel()
 	stream.Close()
 	if elsewhere := agentstream.Demoted(session); elsewhere != nil {
@@ -155,8 +165,8 @@ func (n *newsroom) open(ctx context.Context, session *tunnel.Session) (stream *t
 	return stream, err
 }
 
-// read tells the sockets what comes.
-func (n *newsroom) read(frames *protocol.FrameReader) error {
+// read takes what comes.
+func (n *newsroom) read(ctx context.Context, frames *protocol.FrameReader) error {
 	for {
 		frame, err := frames.Next()
 		if err != nil {
@@ -176,9 +186,50 @@ func (n *newsroom) read(frames *protocol.FrameReader) error {
 			n.set.log.Warn("news were dropped", "session", n.group.session, "err", err)
 			continue
 		}
-		message := replay.AppendTextFrame(nil, news.Message)
-		for _, socket := range n.all() {
-			socket.queue.tell(message, maxNews)
+		select {
+		case n.came <- news:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
+}
+
+// spread tells the sockets what has come, until ctx ends. News that come at about
+// the same time are told together.
+func (n *newsroom) spread(ctx context.Context) {
+	for {
+		select {
+		case first := <-n.came:
+			frames := n.gather(first)
+			for _, socket := range n.all() {
+				socket.queue.tellAll(frames, maxNews)
+			}
+		case <-ctx.Done():
+			return
+		}
+		if pause.For(ctx, newsEvery) != nil {
+			return
+		}
+	}
+}
+
+// gather returns frames for first and all else that has come, of one conversation
+// the last.
+func (n *newsroom) gather(first protocol.ChatNews) (frames [][]byte) {
+	all := []protocol.ChatNews{first}
+	for more := true; more && len(all) < maxGathered; {
+		select {
+		case news := <-n.came:
+			if news.ConversationID != "" {
+				all = slices.DeleteFunc(all, func(old protocol.ChatNews) bool { return old.ConversationID == news.ConversationID })
+			}
+			all = append(all, news)
+		default:
+			more = false
+		}
+	}
+	for _, news := range all {
+		frames = append(frames, replay.AppendTextFrame(nil, news.Message))
+	}
+	return frames
 }

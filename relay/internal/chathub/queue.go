@@ -62,9 +62,19 @@ func (q *queue) rouse() {
 
 // tell queues a frame. Beyond most bytes that wait: what has less than maxOwn is
 // dropped, otherwise the socket is closed.
-func (q *queue) tell(frame []byte, most int) {
+func (q *queue) tell(frame []byte, most int) { q.tellAll([][]byte{frame}, most) }
+
+// tellAll is tell for frames that are written together.
+func (q *queue) tellAll(frames [][]byte, most int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	for _, frame := range frames {
+		q.tellLocked(frame, most)
+	}
+}
+
+// tellLocked is tell for one who holds the lock. It is called with mu held.
+func (q *queue) tellLocked(frame []byte, most int) {
 	switch {
 	case q.closing || q.left:
 	case q.own+len(frame) <= most:

@@ -32,7 +32,7 @@ type engine struct {
 	retired bool               // what it says concerns no run any more
 	last    bool               // it can't do another turn
 	ending  bool
-	hurry   context.CancelFunc // ends its time to end by itself; nil: it has none
+	hurry   chan struct{} // closed: it has no time to end by itself
 }
 
 // work is what the owner does with processes. The owner alone uses it.
@@ -64,7 +64,7 @@ func (w *work) launch(o *owner, p provider.Provider, s sending) {
 // start starts a process in the background.
 func (w *work) start(o *owner, s sending) {
 	ctx, cancel := context.WithTimeout(context.Background(), startFor)
-	e := &engine{start: s.start, cancel: cancel, left: make(chan struct{})}
+	e := &engine{start: s.start, cancel: cancel, left: make(chan struct{}), hurry: make(chan struct{})}
 	w.engine = e
 	if e.start.Native == "" {
 		e.start.Native = o.info().Native
@@ -237,17 +237,12 @@ func (w *work) ends(o *owner, patience time.Duration) {
 // end by itself, unless endEngine is called again.
 func (w *work) endEngine(o *owner, e *engine, patience time.Duration) {
 	if e.ending {
-		if e.hurry != nil {
-			e.hurry()
-		}
+		e.hasten()
 		return
 	}
 	e.ending = true
-	leaving, hurry := context.WithTimeout(context.Background(), patience)
-	e.hurry = hurry
 	o.chats.owning.Go(func() { // patience and endFor bound it
-		defer hurry()
-		if patience > 0 && e.leaves(leaving) {
+		if patience > 0 && e.leaves(patience) {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), endFor)
@@ -258,15 +253,27 @@ func (w *work) endEngine(o *owner, e *engine, patience time.Duration) {
 	})
 }
 
-// leaves ends the process's input, and reports whether nothing is left of it before
-// ctx ends.
-func (e *engine) leaves(ctx context.Context) bool {
+// leaves ends the process's input, and reports whether nothing is left of it after
+// so much time.
+func (e *engine) leaves(patience time.Duration) bool {
 	e.process.CloseInput()
+	late := time.NewTimer(patience)
+	defer late.Stop()
 	select {
 	case <-e.left:
 		return true
-	case <-ctx.Done():
-		return false
+	case <-e.hurry:
+	case <-late.C:
+	}
+	return false
+}
+
+// hasten leaves a process no more time to end by itself.
+func (e *engine) hasten() {
+	select {
+	case <-e.hurry:
+	default:
+		close(e.hurry)
 	}
 }
 

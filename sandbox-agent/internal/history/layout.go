@@ -218,6 +218,9 @@ func (h *History) inWorkspace(dir string) (string, bool) {
 func (h *History) projectDirs(session protocol.SessionID) []string {
 	all := append([]string(nil), h.folders...)
 	for _, info := range h.o.Conversations.List(session) {
+		if slices.Contains(all, info.ProjectPath) {
+			continue // most conversations work in one of a few folders
+		}
 		all = append(all, info.ProjectPath)
 		if real, err := filepath.EvalSymlinks(info.ProjectPath); err == nil && real != info.ProjectPath {
 			all = append(all, real)

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -94,9 +95,6 @@ type look struct {
 	bearers map[user]map[string][]Stat // guarded by mu: who bears an entry, once anybody has asked for a user's
 }
 
-// A user is whose processes are read as whom.
-type user struct{ uid, gid int }
-
 func (l *look) walk() {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -145,4 +143,34 @@ func (l *look) bearing(m Mark) []Stat {
 		l.bearers[who] = found
 	}
 	return found[m.entry]
+}
+
+// Each calls fn for every process that is not a zombie.
+func Each(fn func(Stat)) {
+	for _, s := range machine.ask().all {
+		fn(s)
+	}
+}
+
+// Signal sends sig to every process that match accepts and returns their
+// number. It never signals this process or process 1.
+func Signal(sig syscall.Signal, match func(Stat) bool) int {
+	n := 0
+	Each(func(s Stat) {
+		if match(s) && send(sig, s, match) {
+			n++
+		}
+	})
+	return n
+}
+
+// Signal sends sig to all that bears m, and returns the number of processes.
+func (m Mark) Signal(sig syscall.Signal) int {
+	n := 0
+	for _, s := range machine.ask().bearing(m) {
+		if send(sig, s, func(again Stat) bool { return again.started == s.started }) {
+			n++
+		}
+	}
+	return n
 }

@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -55,17 +54,6 @@ func MarkOf(entry string, uid, gid int) Mark {
 	return Mark{entry: entry, UID: uid, GID: gid}
 }
 
-// Signal sends sig to all that bears m, and returns the number of processes.
-func (m Mark) Signal(sig syscall.Signal) int {
-	n := 0
-	for _, s := range machine.ask().bearing(m) {
-		if send(sig, s, func(again Stat) bool { return again.started == s.started }) {
-			n++
-		}
-	}
-	return n
-}
-
 // Environ returns a copy of env with the mark in front.
 func (m Mark) Environ(env []string) []string {
 	if m.entry == "" {
@@ -73,6 +61,9 @@ func (m Mark) Environ(env []string) []string {
 	}
 	return append([]string{m.entry}, env...)
 }
+
+// A user is whose processes are read as whom.
+type user struct{ uid, gid int }
 
 // readMarks returns which of a user's processes bear what. A process that can't be
 // read bears nothing.

@@ -120,25 +120,6 @@ func line(status []byte, label string) string {
 	return string(first)
 }
 
-// Each calls fn for every process that is not a zombie.
-func Each(fn func(Stat)) {
-	for _, s := range machine.ask().all {
-		fn(s)
-	}
-}
-
-// Signal sends sig to every process that match accepts and returns their
-// number. It never signals this process or process 1.
-func Signal(sig syscall.Signal, match func(Stat) bool) int {
-	n := 0
-	Each(func(s Stat) {
-		if match(s) && send(sig, s, match) {
-			n++
-		}
-	})
-	return n
-}
-
 // send sends sig to s. It checks s again through a handle, which never comes to
 // mean another process.
 func send(sig syscall.Signal, s Stat, match func(Stat) bool) bool {
