@@ -82,6 +82,7 @@ func (a *API) serveSocket(w http.ResponseWriter, r *http.Request) {
 		conn.Close(protocol.KindTooMany.CloseCode(), "too many sockets of one person")
 		conn.End(nil, a.Rejects)
 	default:
+		c.token = strings.Clone(c.token) // it may be a part of the request's headers
 		// The request's goroutine would keep its headers, its buffers and a deep stack
 		// for as long as the socket lives. The hubs wait for their sockets.
 		go func() {
