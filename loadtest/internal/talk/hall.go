@@ -19,6 +19,8 @@ const (
 	joinWait = 60 * time.Second
 	// startEach is how long after one program the next one starts.
 	startEach = 50 * time.Millisecond
+	// startLast is how long after the last program the first word comes.
+	startLast = 2 * time.Second
 	// settle is the time between two kills.
 	settle = time.Second
 )
@@ -100,11 +102,16 @@ func (h *Hall) Gather(ctx context.Context, people []client.UserOptions, each int
 }
 
 // Work has all conversations at work at once, for so many words at a rate a
-// second, and returns how many words were lost, doubled or out of order.
+// second, and returns how many words were lost, doubled or out of order. All
+// programs are there before the first word, and don't write in step: one after the
+// other begins within the time between two words.
 func (h *Hall) Work(ctx context.Context, words int, rate float64) (lost int, err error) {
-	starting := time.Duration(len(h.Conversations)) * startEach // all programs are there before the first word
+	n := time.Duration(len(h.Conversations))
+	starting := 2*n*startEach + startLast // to begin one takes time, too
+	step, began := time.Duration(float64(time.Second)/rate)/n, time.Now()
 	for i, c := range h.Conversations {
-		if err := c.Begin(ctx, fmt.Sprintf("sleep:%v\ndeltas:%d@%g", starting-time.Duration(i)*startEach, words, rate)); err != nil {
+		wait := max(0, starting-time.Since(began)) + time.Duration(i)*step
+		if err := c.Begin(ctx, fmt.Sprintf("sleep:%v\ndeltas:%d@%g", wait, words, rate)); err != nil {
 			return 0, err
 		}
 		if err := pause.For(ctx, startEach); err != nil {
