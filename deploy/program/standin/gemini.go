@@ -1,11 +1,13 @@
 package standin
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -28,6 +30,9 @@ func gemini(p *process) int {
 	return acp(p, "gemini-cli", geminiVersion, &geminiMemory{p: p})
 }
 
+// notInNames is what gemini doesn't take over from ids into names of files.
+var notInNames = regexp.MustCompile("[^a-zA-Z0-9_-]")
+
 // geminiMemory keeps sessions in ~/.gemini/tmp/<project>/chats, a file for each.
 type geminiMemory struct {
 	p    *process
@@ -37,22 +42,29 @@ type geminiMemory struct {
 func (g *geminiMemory) mode() string  { return "default" }
 func (g *geminiMemory) replays() bool { return true }
 
+// open begins a file, also where a session is loaded and goes on in its own. As
+// with gemini that may be the same one.
 func (g *geminiMemory) open(id string) (session string, said []string, err error) {
 	folder := filepath.Join(g.p.home, ".gemini", "tmp", filepath.Base(g.p.dir))
+	session = cmp.Or(id, newUUID())
+	name := time.Now().UTC().Format("2006-01-02T15-04") + "-" + notInNames.ReplaceAllString(session, "_")[:8]
+	g.path = filepath.Join(folder, "chats", "session-"+name+".jsonl")
+	sum := sha256.Sum256([]byte(g.p.dir))
+	appendJSON(g.p, g.path, map[string]any{
+		"sessionId": session, "projectHash": hex.EncodeToString(sum[:]), "startTime": now(), "lastUpdated": now(), "kind": "main",
+	})
+	appendJSON(g.p, g.path, map[string]any{"$set": map[string]any{"messages": []any{}}})
 	if id == "" {
-		id = newUUID()
-		g.path = filepath.Join(folder, "chats", "session-"+time.Now().UTC().Format("2006-01-02T15-04")+"-"+id[:8]+".jsonl")
-		sum := sha256.Sum256([]byte(g.p.dir))
-		appendJSON(g.p, g.path, map[string]any{
-			"sessionId": id, "projectHash": hex.EncodeToString(sum[:]), "startTime": now(), "lastUpdated": now(), "kind": "main",
-		})
-		return id, nil, os.WriteFile(filepath.Join(folder, ".project_root"), []byte(g.p.dir), 0o600)
+		return session, nil, os.WriteFile(filepath.Join(folder, ".project_root"), []byte(g.p.dir), 0o600)
 	}
 	files, _ := filepath.Glob(filepath.Join(folder, "chats", "session-*.jsonl"))
 	for _, file := range files {
 		is := false
 		err := rows(file, func(row map[string]any) {
-			is = is || word(row, "sessionId") == id
+			is = is || word(row, "sessionId") == strings.TrimSpace(id)
+			if row["$set"] != nil {
+				said = nil
+			}
 			parts, _ := row["content"].([]any)
 			for _, part := range parts {
 				if m, _ := part.(map[string]any); is && word(row, "type") == "user" && word(m, "text") != "" {
@@ -60,7 +72,7 @@ func (g *geminiMemory) open(id string) (session string, said []string, err error
 				}
 			}
 		})
-		if is && err == nil {
+		if is && err == nil && len(said) > 0 {
 			g.path = file
 			return id, said, nil
 		}

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -37,6 +38,8 @@ type acpProgram struct {
 	mode string
 	// model is set as a configuration option of the session; "": not.
 	model string
+	// loads comes before the id of a session that is loaded, on the wire.
+	loads string
 	// wholeThoughts: each piece of a thought is a thought.
 	wholeThoughts bool
 }
@@ -86,17 +89,18 @@ func (t *acpTalk) open() {
 	params := map[string]any{"cwd": t.start.Dir, "mcpServers": []any{}}
 	method := "session/new"
 	if t.start.Native != "" {
-		params["sessionId"] = t.start.Native
+		t.session = t.start.Native
 		switch can := t.can.AgentCapabilities; {
 		case len(can.SessionCapabilities.Resume) > 0 && string(can.SessionCapabilities.Resume) != "null":
 			method = "session/resume"
 		case can.LoadSession:
 			method = "session/load"
+			t.session = t.program.loads + t.session
 		default:
 			t.fail("This version of " + t.title + " can't resume a session.")
 			return
 		}
-		t.session = t.start.Native
+		params["sessionId"] = t.session
 	}
 	t.do(t.rpc.call(method, params, func(result json.RawMessage, err *rpcError) {
 		var opened acpOpened
@@ -159,13 +163,16 @@ func (t *acpTalk) setMode(opened acpOpened, loaded bool) {
 
 func (t *acpTalk) opened() {
 	t.ready = true
-	t.do(Native{ID: t.session})
+	t.do(Native{ID: t.native()})
 	if t.waiting != nil {
 		turn := *t.waiting
 		t.waiting = nil
 		t.prompt(turn)
 	}
 }
+
+// native returns the program's own id of the session.
+func (t *acpTalk) native() string { return strings.TrimPrefix(t.session, t.program.loads) }
 
 // Send begins a turn, as soon as the session is open.
 func (t *acpTalk) Send(turn Turn) []Effect {
@@ -348,7 +355,7 @@ func (t *acpTalk) End(exitCode int, stderr []byte) []Effect {
 
 // Fits reports whether the session is the one that s asks for, worked on as s
 // says.
-func (t *acpTalk) Fits(s Start) bool { return t.ready && fits(t.start, s, t.session) }
+func (t *acpTalk) Fits(s Start) bool { return t.ready && fits(t.start, s, t.native()) }
 
 // news takes an update of the session. What comes before the session is open was
 // said in it earlier.

@@ -51,13 +51,20 @@ var geminiWords = map[int]string{
 	53: "the limit of turns is reached",
 }
 
+// geminiLoads comes before the id of a session that gemini loads. Before gemini
+// reads a session's file it begins a new one, named after the minute and the id's
+// first letters: in the minute in which the session has begun that is the same
+// file, and all of the session would be gone. gemini finds a session without the
+// space, but names the new file with it.
+const geminiLoads = " "
+
 func (gemini) Talk(s Start) Talk {
 	mode := s.Mode
 	if s.SkipPermissions {
 		mode = op.BypassPermissions
 	}
 	return newACP(s, acpProgram{
-		acpDialect: geminiDialect{ids: new(GeminiIDs)}, title: "gemini", mode: geminiModes[mode], wholeThoughts: true, words: geminiWords,
+		acpDialect: geminiDialect{ids: new(GeminiIDs)}, title: "gemini", mode: geminiModes[mode], loads: geminiLoads, wholeThoughts: true, words: geminiWords,
 		lacks: "Chat needs gemini --acp, which older versions don't have.",
 		login: "Log in by running gemini in a terminal, or set GEMINI_API_KEY.",
 	})
