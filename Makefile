@@ -10,7 +10,7 @@
 # make proofs runs the long proofs of deploy/e2e/README.md, about ten minutes
 # make conformance  runs the official MCP suite against the agent's MCP server
 # make fuzz   runs every fuzz target for FUZZTIME (default 20s)
-# make test-agents installs real coding agents from npm, about 1.4 GB, and has them use our tools
+# make test-agents installs real coding agents from npm, about 1.4 GB, has them use our tools, and talks to them
 # make lint   runs go vet, staticcheck and golangci-lint
 
 GO       ?= go
@@ -173,7 +173,7 @@ $(AGENTS)/node_modules/.stamp: $(AGENTS)/package.json | tools
 	@touch $@
 
 test-agents: $(DIST)/index.html $(AGENTS)/node_modules/.stamp
-	FAIRLEAD_AGENTS=$(CURDIR)/$(AGENTS) $(GO) test -count=1 -v -timeout 20m ./deploy/e2e -run '^TestRealAgents$$'
+	FAIRLEAD_AGENTS=$(CURDIR)/$(AGENTS) $(GO) test -count=1 -v -timeout 20m ./deploy/e2e -run '^TestReal(Agents|Talk)$$'
 
 fuzz:
 	@$(GO) list ./... | while read pkg; do \

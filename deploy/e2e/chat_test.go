@@ -18,9 +18,15 @@ import (
 // programs, and where bob may talk and approve. config is further YAML for its agent.
 func talkStack(t *testing.T, config string, flags ...string) *Stack {
 	t.Helper()
-	dir := agentPrograms(t)
+	return talkStackOf(t, agentPrograms(t), config, flags...)
+}
+
+// talkStackOf is talkStack with other programs: those in the folders of path, an
+// entry of YAML.
+func talkStackOf(t *testing.T, path, config string, flags ...string) *Stack {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "sandbox.yaml")
-	must(t, os.WriteFile(file, fmt.Appendf(nil, "program-path: [%q]\n%s", dir, config), 0o600))
+	must(t, os.WriteFile(file, fmt.Appendf(nil, "program-path: [%s]\n%s", path, config), 0o600))
 	s := own(t, append([]string{"--sandbox-config", file}, flags...)...)
 	ctx := within(t)
 	alice, bob := s.Ready.User("alice"), s.Ready.User("bob")

@@ -2,6 +2,7 @@ package fakemodel
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 )
 
@@ -22,19 +23,28 @@ func (q *anthropicRequest) turn() turn {
 	for _, tool := range q.Tools {
 		t.offers = append(t.offers, offer{name: tool.Name})
 	}
-	if len(q.Messages) == 0 {
-		return t
-	}
-	var parts []struct {
-		Type    string          `json:"type"`
-		Of      string          `json:"tool_use_id"`
-		Content json.RawMessage `json:"content"`
-	}
-	_ = json.Unmarshal(q.Messages[len(q.Messages)-1].Content, &parts) // a string holds no result
-	for _, p := range parts {
-		if p.Type == "tool_result" {
-			result := text(p.Content)
-			t.result, t.search = &result, p.Of == searchID
+	for _, m := range q.Messages {
+		t.result, t.search = nil, false
+		var parts []struct {
+			Type    string          `json:"type"`
+			Text    string          `json:"text"`
+			Of      string          `json:"tool_use_id"`
+			Content json.RawMessage `json:"content"`
+		}
+		switch {
+		case m.Role != "user":
+		case json.Unmarshal(m.Content, &parts) != nil: // a string
+			t.story = append(t.story, line{text: text(m.Content)})
+		}
+		for _, p := range parts {
+			switch p.Type {
+			case "text":
+				t.story = append(t.story, line{text: p.Text})
+			case "tool_result":
+				result := text(p.Content)
+				t.result, t.search = &result, p.Of == searchID
+				t.story = append(t.story, line{result, true})
+			}
 		}
 	}
 	return t
@@ -53,7 +63,7 @@ func writeAnthropic(w http.ResponseWriter, t turn, r reply) {
 	}
 	usage := map[string]any{"input_tokens": 10, "output_tokens": 10}
 	message := map[string]any{
-		"id": "msg_1", "type": "message", "role": "assistant", "model": t.model, "usage": usage,
+		"id": fmt.Sprint("msg_", r.number), "type": "message", "role": "assistant", "model": t.model, "usage": usage,
 		"content": []any{block}, "stop_reason": reason, "stop_sequence": nil,
 	}
 	if !t.stream {
@@ -63,14 +73,19 @@ func writeAnthropic(w http.ResponseWriter, t turn, r reply) {
 	s := newStream(w)
 	message["content"], message["stop_reason"] = []any{}, nil
 	s.send("message_start", map[string]any{"type": "message_start", "message": message})
-	delta := map[string]any{"type": "text_delta", "text": r.text}
+	var deltas []map[string]any
+	for _, piece := range r.pieces() {
+		deltas = append(deltas, map[string]any{"type": "text_delta", "text": piece})
+	}
 	start := map[string]any{"type": "text", "text": ""}
 	if r.call.name != "" {
-		delta = map[string]any{"type": "input_json_delta", "partial_json": encode(r.arguments)}
+		deltas = []map[string]any{{"type": "input_json_delta", "partial_json": encode(r.arguments)}}
 		start = map[string]any{"type": "tool_use", "id": r.id, "name": r.call.name, "input": map[string]any{}}
 	}
 	s.send("content_block_start", map[string]any{"type": "content_block_start", "index": 0, "content_block": start})
-	s.send("content_block_delta", map[string]any{"type": "content_block_delta", "index": 0, "delta": delta})
+	for _, delta := range deltas {
+		s.send("content_block_delta", map[string]any{"type": "content_block_delta", "index": 0, "delta": delta})
+	}
 	s.send("content_block_stop", map[string]any{"type": "content_block_stop", "index": 0})
 	s.send("message_delta", map[string]any{
 		"type": "message_delta", "usage": usage, "delta": map[string]any{"stop_reason": reason, "stop_sequence": nil},

@@ -25,9 +25,16 @@ func (q *chatRequest) turn() turn {
 	for _, tool := range q.Tools {
 		t.offers = append(t.offers, offer{name: tool.Function.Name})
 	}
-	if n := len(q.Messages); n > 0 && q.Messages[n-1].Role == "tool" {
-		result := text(q.Messages[n-1].Content)
-		t.result = &result
+	for _, m := range q.Messages {
+		t.result = nil
+		said := text(m.Content)
+		switch m.Role {
+		case "user":
+			t.story = append(t.story, line{text: said})
+		case "tool":
+			t.result = &said
+			t.story = append(t.story, line{said, true})
+		}
 	}
 	return t
 }
@@ -45,19 +52,25 @@ func writeChat(w http.ResponseWriter, t turn, r reply) {
 	usage := map[string]any{"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}
 	if !t.stream {
 		answer(w, map[string]any{
-			"id": "chat_1", "object": "chat.completion", "created": 0, "model": t.model, "usage": usage,
+			"id": fmt.Sprint("chat_", r.number), "object": "chat.completion", "created": 0, "model": t.model, "usage": usage,
 			"choices": []any{map[string]any{"index": 0, "message": message, "finish_reason": reason}},
 		})
 		return
 	}
 	chunk := func(delta map[string]any, reason any) map[string]any {
 		return map[string]any{
-			"id": "chat_1", "object": "chat.completion.chunk", "created": 0, "model": t.model,
+			"id": fmt.Sprint("chat_", r.number), "object": "chat.completion.chunk", "created": 0, "model": t.model,
 			"choices": []any{map[string]any{"index": 0, "delta": delta, "finish_reason": reason}},
 		}
 	}
 	s := newStream(w)
-	s.send("", chunk(message, nil))
+	if r.call.name != "" {
+		s.send("", chunk(message, nil))
+	} else {
+		for _, piece := range r.pieces() {
+			s.send("", chunk(map[string]any{"role": "assistant", "content": piece}, nil))
+		}
+	}
 	last := chunk(map[string]any{}, reason)
 	last["usage"] = usage
 	s.send("", last)

@@ -1,5 +1,6 @@
 // Package fakemodel answers coding agents in the place of a language model: it
-// asks for one call of one tool, and then says what came of it.
+// asks for one call of one tool, and then says what came of it, or it does what
+// people tell it in so many words.
 //
 // It speaks Anthropic's Messages, OpenAI's Responses and Chat Completions, and
 // Gemini's generateContent, streamed or not, as far as the agents need. It
@@ -25,6 +26,12 @@ type Script struct {
 	Tool      string         // the name of a tool as its MCP server calls it; agents put prefixes before it
 	Arguments map[string]any // of its call
 	Answer    string         // said at the end, before the tool's result
+	// Obeys has it do what a person has asked for last instead, and then say what
+	// came of it:
+	//
+	//	please-say WORDS               please-call TOOL {"argument": …}
+	//	please-recall                  says what it was asked to say so far
+	Obeys bool
 }
 
 // A Server is the model. It is an http.Handler and safe for concurrent use.
@@ -38,6 +45,7 @@ type Server struct {
 	results  []string
 	requests []string
 	searches int
+	replies  int
 }
 
 // New returns a model that follows script.
@@ -85,15 +93,26 @@ type turn struct {
 	offers []offer
 	result *string // of the last call, if the conversation ends with it
 	search bool    // that call was a search
+	story  []line  // what people have said, and what came of calls
+}
+
+// A line is one part of a conversation.
+type line struct {
+	text   string
+	result bool // of a call; else a person, or the agent in a person's name, has said it
 }
 
 // A reply is what the model says: a call, or a text.
 type reply struct {
+	number    int // of replies so far: agents take what has the same id for the same
 	call      offer
 	id        string
 	arguments map[string]any
 	text      string
 }
+
+// pieces are the text as it is streamed: by lines.
+func (r reply) pieces() []string { return strings.SplitAfter(r.text, "\n") }
 
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -138,22 +157,30 @@ func serve[Q any](s *Server, w http.ResponseWriter, body []byte, understand func
 		return
 	}
 	t := understand(&q)
-	write(w, t, s.decide(t))
+	s.mu.Lock()
+	s.replies++
+	r := s.decide(t)
+	if r.number = s.replies; r.id == "" {
+		r.id = fmt.Sprint("call_", r.number)
+	}
+	s.mu.Unlock()
+	write(w, t, r)
 }
 
-// decide is the model's mind.
+// decide is the model's mind. It is called with mu held.
 func (s *Server) decide(t turn) reply {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, o := range t.offers {
 		s.offered[o.name] = true
+	}
+	if s.script.Obeys {
+		return obey(t)
 	}
 	if t.result != nil && !t.search {
 		s.results = append(s.results, *t.result)
 		return reply{text: s.script.Answer + " " + *t.result}
 	}
 	if i := slices.IndexFunc(t.offers, func(o offer) bool { return names(o.name, s.script.Tool) }); i >= 0 {
-		return reply{call: t.offers[i], id: callID, arguments: s.script.Arguments}
+		return reply{call: t.offers[i], arguments: s.script.Arguments}
 	}
 	search := slices.IndexFunc(t.offers, func(o offer) bool { return o.name == searchTool })
 	if search < 0 || s.searches == maxSearches {
@@ -161,6 +188,45 @@ func (s *Server) decide(t turn) reply {
 	}
 	s.searches++
 	return reply{call: t.offers[search], id: searchID, arguments: map[string]any{"query": s.script.Tool}}
+}
+
+// obey does what a person has asked for last, if that isn't done.
+func obey(t turn) reply {
+	var order, result string
+	var said []string
+	for _, l := range t.story {
+		_, words, asks := strings.Cut(l.text, "please-")
+		switch {
+		case l.result:
+			result = "it came to\n" + l.text
+		case asks:
+			order, result = words, ""
+			if text, ok := strings.CutPrefix(words, "say "); ok {
+				said = append(said, text)
+			}
+		}
+	}
+	what, words, _ := strings.Cut(order, " ")
+	switch {
+	case result != "":
+		return reply{text: result}
+	case what == "say":
+		return reply{text: words}
+	case strings.HasPrefix(what, "recall"):
+		return reply{text: "you had me say\n" + strings.Join(said, "\n")}
+	case what != "call":
+		return reply{text: "nothing to do"}
+	}
+	tool, arguments, _ := strings.Cut(words, " ")
+	i := slices.IndexFunc(t.offers, func(o offer) bool { return o.name == tool })
+	if i < 0 {
+		return reply{text: "there is no " + tool}
+	}
+	r := reply{call: t.offers[i]}
+	if err := json.NewDecoder(strings.NewReader(arguments)).Decode(&r.arguments); err != nil {
+		return reply{text: "these are no arguments: " + err.Error()}
+	}
+	return r
 }
 
 // maxSearches is how often the model looks for its tool: an agent may ask it
@@ -171,11 +237,9 @@ const maxSearches = 20
 // asked for.
 const searchTool = "ToolSearch"
 
-// Identifiers of the calls: by them a result says what it is one of.
-const (
-	callID   = "call_1"
-	searchID = "search_1"
-)
+// searchID is the identifier of a search: by it a result says that it is one of
+// that.
+const searchID = "search_1"
 
 // names reports whether an agent's name of a tool stands for the one that its
 // server calls tool: mcp__server__tool, mcp_server_tool, server_tool, …

@@ -1,6 +1,7 @@
 package fakemodel
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -83,6 +84,53 @@ func TestSearch(t *testing.T) {
 	}
 	if got := ask(t, s, "/v1/messages", hidden); !strings.Contains(got, "nothing to do") {
 		t.Error(got)
+	}
+}
+
+// TestObeys: of a conversation in each API the last thing that a person asks for is
+// done, once, whatever else is said in between.
+func TestObeys(t *testing.T) {
+	s := New(Script{Obeys: true})
+	for _, c := range []struct{ path, stream, offer, story, person, result string }{
+		{
+			"/v1/messages", `"stream":true,`, `"tools":[{"name":"list"}]`, "messages",
+			`{"role":"user","content":[{"type":"text","text":%q},{"type":"text","text":"a reminder"}]}`,
+			`{"role":"user","content":[{"type":"tool_result","content":"two"},{"type":"text","text":"a reminder"}]}`,
+		},
+		{
+			"/v1/responses", `"stream":true,`, `"tools":[{"name":"list"}]`, "input",
+			`{"type":"message","role":"user","content":[{"text":%q}]},{"role":"user","content":"a reminder"}`,
+			`{"type":"function_call_output","output":"two"},{"role":"user","content":"a reminder"}`,
+		},
+		{
+			"/v1/chat/completions", `"stream":true,`, `"tools":[{"function":{"name":"list"}}]`, "messages",
+			`{"role":"user","content":%q},{"role":"user","content":"a reminder"}`,
+			`{"role":"tool","content":"two"},{"role":"user","content":"a reminder"}`,
+		},
+		{
+			"/v1/models/m:streamGenerateContent", "", `"tools":[{"functionDeclarations":[{"name":"list"}]}]`, "contents",
+			`{"role":"user","parts":[{"text":%q},{"text":"a reminder"}]}`,
+			`{"role":"user","parts":[{"functionResponse":{"response":"two"}},{"text":"a reminder"}]}`,
+		},
+	} {
+		say := func(story ...string) string {
+			body := fmt.Sprintf(`{%s%s,%q:[%s]}`, c.stream, c.offer, c.story, strings.Join(story, ","))
+			return ask(t, s, c.path, body)
+		}
+		plum := fmt.Sprintf(c.person, "please-say plum\nfig")
+		if got := say(plum); !strings.Contains(got, `plum\n"`) || !strings.Contains(got, `"fig"`) {
+			t.Errorf("%s: not said in pieces: %s", c.path, got)
+		}
+		call := fmt.Sprintf(c.person, `please-call list {"a":"b"}`)
+		if got := say(plum, call); !strings.Contains(got, `"list"`) || !strings.Contains(strings.ReplaceAll(got, `\`, ""), `{"a":"b"}`) {
+			t.Errorf("%s: no call: %s", c.path, got)
+		}
+		if got := say(plum, call, c.result); !strings.Contains(got, "two") || strings.Contains(got, `"list"`) {
+			t.Errorf("%s: not what came of it: %s", c.path, got)
+		}
+		if got := say(plum, call, c.result, fmt.Sprintf(c.person, "please-recall")); !strings.Contains(got, `plum\n"`) {
+			t.Errorf("%s: not remembered: %s", c.path, got)
+		}
 	}
 }
 

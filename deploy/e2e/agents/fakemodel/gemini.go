@@ -9,6 +9,7 @@ type geminiRequest struct {
 	Contents []struct {
 		Role  string `json:"role"`
 		Parts []struct {
+			Text             string `json:"text"`
 			FunctionResponse *struct {
 				Response json.RawMessage `json:"response"`
 			} `json:"functionResponse"`
@@ -28,11 +29,16 @@ func (q *geminiRequest) turn() turn {
 			t.offers = append(t.offers, offer{name: f.Name})
 		}
 	}
-	if n := len(q.Contents); n > 0 {
-		for _, p := range q.Contents[n-1].Parts {
-			if p.FunctionResponse != nil {
+	for _, c := range q.Contents {
+		t.result = nil
+		for _, p := range c.Parts {
+			switch {
+			case p.FunctionResponse != nil:
 				result := string(p.FunctionResponse.Response)
 				t.result = &result
+				t.story = append(t.story, line{result, true})
+			case c.Role == "user":
+				t.story = append(t.story, line{text: p.Text})
 			}
 		}
 	}
@@ -48,16 +54,25 @@ func writeGemini(w http.ResponseWriter, t turn, r reply) {
 		}
 		part = map[string]any{"functionCall": map[string]any{"name": r.call.name, "args": args}}
 	}
-	whole := map[string]any{
-		"candidates": []any{map[string]any{
-			"index": 0, "finishReason": "STOP",
-			"content": map[string]any{"role": "model", "parts": []any{part}},
-		}},
-		"usageMetadata": map[string]any{"promptTokenCount": 10, "candidatesTokenCount": 10, "totalTokenCount": 20},
+	chunk := func(part map[string]any, reason any) map[string]any {
+		return map[string]any{
+			"candidates": []any{map[string]any{
+				"index": 0, "finishReason": reason,
+				"content": map[string]any{"role": "model", "parts": []any{part}},
+			}},
+			"usageMetadata": map[string]any{"promptTokenCount": 10, "candidatesTokenCount": 10, "totalTokenCount": 20},
+		}
 	}
 	if !t.stream {
-		answer(w, whole)
+		answer(w, chunk(part, "STOP"))
 		return
 	}
-	newStream(w).send("", whole)
+	s := newStream(w)
+	if pieces := r.pieces(); r.call.name == "" {
+		for _, piece := range pieces[:len(pieces)-1] {
+			s.send("", chunk(map[string]any{"text": piece}, nil))
+		}
+		part["text"] = pieces[len(pieces)-1]
+	}
+	s.send("", chunk(part, "STOP"))
 }
