@@ -284,13 +284,17 @@ func (v *codexVoice) result(u use, output string, bad bool) {
 	}
 	item := v.itemOf(u, status)
 	kept := map[string]any{"id": u.id, "status": status}
+	call := map[string]any{"type": "function_call", "call_id": u.id, "name": u.name, "arguments": string(u.input)}
 	switch item["type"] {
 	case "commandExecution":
+		arguments, _ := json.Marshal(map[string]string{"cmd": word(members(u.input), "command")}) // it always can be
+		call["name"], call["arguments"] = "exec_command", string(arguments)
 		item["aggregatedOutput"], item["exitCode"] = output, code
 		kept["type"], kept["command"] = "CommandExecution", []string{"/bin/bash", "-lc", word(members(u.input), "command")}
 		kept["cwd"], kept["aggregated_output"], kept["exit_code"] = "file://"+v.c.peer.p.dir, output, code
 	case "fileChange":
 		in := members(u.input)
+		call["type"], call["name"], call["input"] = "custom_tool_call", "apply_patch", word(in, "content")
 		kept["type"], kept["stdout"] = "FileChange", output
 		kept["changes"] = map[string]any{word(in, "file_path"): map[string]any{"type": "add", "content": word(in, "content")}}
 	default:
@@ -298,6 +302,7 @@ func (v *codexVoice) result(u use, output string, bad bool) {
 		item["result"] = content
 		kept["type"], kept["server"], kept["tool"], kept["arguments"], kept["result"] = "McpToolCall", "standin", u.name, u.input, content
 	}
+	v.c.row("response_item", call)
 	v.row(kept)
 	v.notify("item/completed", map[string]any{"item": item})
 }

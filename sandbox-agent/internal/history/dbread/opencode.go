@@ -62,11 +62,21 @@ func (opencode) messages(ctx context.Context, db *sql.DB, session string) (list 
 	return list, err
 }
 
-// remove deletes a session with those of its subagents. What else
-// belongs to a session refers to it, and goes with it.
+// remove deletes a session with those of its subagents. What else belongs to a
+// session refers to it, and goes with it.
 func (opencode) remove(ctx context.Context, db *sql.DB, session string) error {
-	_, err := db.ExecContext(ctx, `WITH RECURSIVE gone(id) AS (
-		SELECT id FROM session WHERE id = ? UNION SELECT session.id FROM session JOIN gone ON session.parent_id = gone.id)
-		DELETE FROM session WHERE id IN (SELECT id FROM gone)`, session)
-	return err
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // nothing to do behind Commit
+	for _, of := range []string{"part WHERE session_id", "message WHERE session_id", "session WHERE id"} {
+		_, err := tx.ExecContext(ctx, `WITH RECURSIVE gone(id) AS (
+			SELECT id FROM session WHERE id = ? UNION SELECT session.id FROM session JOIN gone ON session.parent_id = gone.id)
+			DELETE FROM `+of+` IN (SELECT id FROM gone)`, session)
+		if err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
 }

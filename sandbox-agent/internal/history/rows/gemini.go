@@ -133,7 +133,7 @@ func (d *drafter) gemini(ids *provider.GeminiIDs, m *geminiRecord) {
 				d.once(result(provider.CallResultID(r.ID), at, r.ID, output, usable(r.Response.Error)))
 			}
 		}
-		if !strings.HasPrefix(text, "<session_context>") && !strings.HasPrefix(text, "/") {
+		if !strings.HasPrefix(text, "<session_context>") {
 			ids.Prompt(text)
 			d.say(m.ID, at, protocol.ChatText, "user", text)
 		}
