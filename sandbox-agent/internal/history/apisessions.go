@@ -96,10 +96,7 @@ func (h api) getMessages(c *call) (any, error) {
 	}
 	defer said.Close()
 	first, last := said.window(limit, offset)
-	page, sub, join := &pageWriter{w: c.w}, &subagents{of: t}, &joiner{h: h, info: info}
-	if all, ok := said.pages.(loaded); ok {
-		join.document(all)
-	}
+	page, sub, join := &pageWriter{w: c.w}, &subagents{of: t}, h.joiner(info, said)
 	for row, err := range said.pages.Page(first, last) {
 		if err == nil {
 			row = join.row(sub.with(row))
@@ -201,7 +198,7 @@ func (h api) renameSession(c *call) (any, error) {
 		return nil, err
 	}
 	var body struct {
-		Summary string `json:"summary"`
+		Summary json.RawMessage `json:"summary"`
 	}
 	text, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxJSONBody))
 	if err == nil {
@@ -210,17 +207,19 @@ func (h api) renameSession(c *call) (any, error) {
 	if err != nil {
 		return nil, &fault{http.StatusBadRequest, "INVALID_REQUEST_BODY", "Request body must be an object."}
 	}
-	body.Summary = strings.TrimSpace(body.Summary)
+	var summary string // "" of what is no string
+	_ = json.Unmarshal(body.Summary, &summary)
+	summary = strings.TrimSpace(summary)
 	switch {
-	case body.Summary == "":
+	case summary == "":
 		return nil, &fault{http.StatusBadRequest, "INVALID_SESSION_SUMMARY", "Summary is required."}
-	case len(utf16.Encode([]rune(body.Summary))) > maxSummary:
+	case len(utf16.Encode([]rune(summary))) > maxSummary:
 		return nil, &fault{http.StatusBadRequest, "INVALID_SESSION_SUMMARY", "Summary must not exceed 500 characters."}
 	}
-	if _, err := h.o.Conversations.Rename(c.session, info.ID, body.Summary); err != nil {
+	if _, err := h.o.Conversations.Rename(c.session, info.ID, summary); err != nil {
 		return nil, err
 	}
-	return done(map[string]any{"sessionId": info.ID, "summary": body.Summary}), nil
+	return done(map[string]any{"sessionId": info.ID, "summary": summary}), nil
 }
 
 // deleteSession is DELETE /api/providers/sessions/{id}: it archives, unless it is

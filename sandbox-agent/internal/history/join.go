@@ -25,6 +25,15 @@ type joiner struct {
 	ids    map[string]string // of rows of a document, by the program's
 }
 
+// joiner returns one for what a conversation's transcript says.
+func (h api) joiner(info chat.ConversationInfo, said *content) *joiner {
+	j := &joiner{h: h, info: info}
+	if all, ok := said.pages.(loaded); ok {
+		j.document(all)
+	}
+	return j
+}
+
 // document joins all rows of a document: from the end, for the log may not have
 // what was said first.
 func (j *joiner) document(list []rows.Row) {

@@ -151,13 +151,13 @@ func (h api) searchIn(ctx context.Context, info chat.ConversationInfo, query str
 		return nil, ctx.Err()
 	}
 	defer said.Close()
-	wanted := lower(query)
+	wanted, join := lower(query), h.joiner(info, said)
 	for row, err := range said.pages.Page(0, said.Rows) {
 		if err != nil || ctx.Err() != nil || len(matches) == limit {
 			break
 		}
 		if row.Kind == protocol.ChatText && row.Content != nil {
-			row = h.o.Masker.Row(row)
+			row = join.row(row)
 			if m, ok := matchIn(&row, wanted); ok {
 				m.Provider = info.Provider
 				matches = append(matches, m)
