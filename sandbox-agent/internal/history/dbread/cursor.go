@@ -138,12 +138,12 @@ func cursorChildren(data []byte) (children []string, dir string) {
 const cursorDepth = 8
 
 // sessions returns the one session of a database.
-func (cursor) sessions(ctx context.Context, db *sql.DB) ([]Session, error) {
+func (cursor) sessions(ctx context.Context, db *sql.DB, most budget) ([]Session, error) {
 	about, err := cursorMeta(ctx, db)
 	if err != nil {
 		return nil, err
 	}
-	w := cursorWalk{ctx: ctx, db: db, most: maxCursorTop, left: MaxContent}
+	w := cursorWalk{ctx: ctx, db: db, most: maxCursorTop, left: most}
 	if err := w.below(about.Root, cursorDepth, false); err != nil && !errors.Is(err, errFull) {
 		return nil, err
 	}
@@ -155,12 +155,12 @@ func (cursor) sessions(ctx context.Context, db *sql.DB) ([]Session, error) {
 
 // messages returns the messages of a database's session, from the end as far
 // as there is room.
-func (cursor) messages(ctx context.Context, db *sql.DB, _ string) ([]rows.Stored, error) {
+func (cursor) messages(ctx context.Context, db *sql.DB, _ string, most budget) ([]rows.Stored, error) {
 	about, err := cursorMeta(ctx, db)
 	if err != nil {
 		return nil, err
 	}
-	w := cursorWalk{ctx: ctx, db: db, most: maxBlobs, left: MaxContent}
+	w := cursorWalk{ctx: ctx, db: db, most: maxBlobs, left: most}
 	err = w.below(about.Root, cursorDepth, true)
 	slices.Reverse(w.found)
 	if errors.Is(err, errFull) {

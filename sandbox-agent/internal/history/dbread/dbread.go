@@ -5,6 +5,7 @@ package dbread
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,11 +28,13 @@ const (
 	// MaxContent bounds what is read of one session, in bytes: the end is.
 	MaxContent = 32 << 20
 
-	maxValue  = 8 << 20         // bytes of one value
-	maxAnswer = 2 * MaxContent  // bytes that a process may print
-	maxMemory = 1 << 30         // bytes of memory of a process
-	patience  = 5 * time.Second // how long it may take
-	maxWhy    = 300             // bytes of why it has failed
+	maxValue  = 8 << 20        // bytes of one value
+	maxAnswer = 2 * MaxContent // bytes that a process may print
+	maxMemory = 1 << 30        // bytes of memory of a process
+	maxWhy    = 300            // bytes of why it has failed
+
+	// DefaultPatience is how long a process may take.
+	DefaultPatience = 5 * time.Second
 )
 
 // A Format is how a program keeps sessions.
@@ -63,7 +66,9 @@ type Session struct {
 // A Reader reads databases. It is safe for concurrent use.
 type Reader struct {
 	// Command starts a process that calls [Serve]. Any user can run it.
-	Command []string
+	Command  []string
+	Patience time.Duration // default DefaultPatience
+	Content  int           // instead of MaxContent
 }
 
 // A request is what a process is asked to do.
@@ -72,6 +77,9 @@ type request struct {
 	Do      string `json:"do"`
 	Name    string `json:"name"`
 	Session string `json:"session,omitempty"`
+	Content budget `json:"content"`
+
+	Patience time.Duration `json:"patience"`
 }
 
 const (
@@ -107,9 +115,10 @@ func (r Reader) Delete(ctx context.Context, file File, session string) error {
 
 // ask has a process of the home's user do something.
 func (r Reader) ask(ctx context.Context, file File, q request) (a answer, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	q.Format, q.Name = file.Format, file.Name
+	q.Patience, q.Content = cmp.Or(r.Patience, DefaultPatience), budget(cmp.Or(r.Content, MaxContent))
+	ctx, cancel := context.WithTimeout(ctx, q.Patience)
+	defer cancel()
 	asked, err := json.Marshal(q)
 	if err != nil {
 		return a, err
@@ -161,4 +170,17 @@ type limited struct {
 func (l *limited) Write(p []byte) (int, error) {
 	l.to.Write(p[:min(len(p), max(l.room-l.to.Len(), 0))])
 	return len(p), nil
+}
+
+// A budget bounds the bytes of a content.
+type budget int
+
+// errFull ends the reading of a content: the end of it has been read.
+var errFull = errors.New("the content is longer than what is read")
+
+func (b *budget) take(n int) error {
+	if *b -= budget(n); *b < 0 {
+		return errFull
+	}
+	return nil
 }

@@ -14,7 +14,7 @@ type opencode struct{}
 
 // sessions reads the table session. A session has changed when one of its messages
 // has.
-func (opencode) sessions(ctx context.Context, db *sql.DB) (list []Session, err error) {
+func (opencode) sessions(ctx context.Context, db *sql.DB, _ budget) (list []Session, err error) {
 	err = query(ctx, db, func(found *sql.Rows) error {
 		var s Session
 		if err := found.Scan(&s.ID, &s.Parent, &s.Dir, &s.Title, &s.Updated); err != nil {
@@ -30,8 +30,8 @@ func (opencode) sessions(ctx context.Context, db *sql.DB) (list []Session, err e
 
 // messages reads the tables message and part, from the end as far as there is
 // room.
-func (opencode) messages(ctx context.Context, db *sql.DB, session string) (list []rows.Stored, err error) {
-	left := budget(MaxContent)
+func (opencode) messages(ctx context.Context, db *sql.DB, session string, most budget) (list []rows.Stored, err error) {
+	left := most
 	err = query(ctx, db, func(found *sql.Rows) error {
 		id, data, err := value(found, &left)
 		if err == nil && data != nil {
@@ -40,7 +40,7 @@ func (opencode) messages(ctx context.Context, db *sql.DB, session string) (list 
 		return err
 	}, `SELECT id, data FROM message WHERE session_id = ? AND length(data) <= ? ORDER BY time_created DESC, id DESC`, session, maxValue)
 	if errors.Is(err, errFull) {
-		left, err = MaxContent, nil
+		left, err = most, nil
 	}
 	for i := 0; i < len(list) && err == nil; i++ {
 		m := &list[i]

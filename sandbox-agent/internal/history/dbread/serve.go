@@ -17,21 +17,21 @@ import (
 // works, and prints the answer. It is for a process that does nothing else, and
 // bounds what that may use.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
+	var q request
+	if err := json.NewDecoder(in).Decode(&q); err != nil {
+		return err
+	}
 	limits := []struct {
 		what  int
 		bound uint64
-	}{{unix.RLIMIT_DATA, maxMemory}, {unix.RLIMIT_CPU, uint64(2 * patience / time.Second)}, {unix.RLIMIT_CORE, 0}}
+	}{{unix.RLIMIT_DATA, maxMemory}, {unix.RLIMIT_CPU, uint64(2*q.Patience/time.Second) + 1}, {unix.RLIMIT_CORE, 0}}
 	for _, l := range limits {
 		if err := unix.Setrlimit(l.what, &unix.Rlimit{Cur: l.bound, Max: l.bound}); err != nil {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience) // who asks may be gone
+	ctx, cancel := context.WithTimeout(ctx, q.Patience) // who asks may be gone
 	defer cancel()
-	var q request
-	if err := json.NewDecoder(in).Decode(&q); err != nil {
-		return err
-	}
 	a, err := serve(ctx, q)
 	if err != nil {
 		a = answer{Error: err.Error()[:min(len(err.Error()), maxWhy)]}
@@ -51,9 +51,9 @@ func serve(ctx context.Context, q request) (a answer, err error) {
 	defer db.Close()
 	switch q.Do {
 	case doList:
-		a.Sessions, err = f.sessions(ctx, db)
+		a.Sessions, err = f.sessions(ctx, db, q.Content)
 	case doRead:
-		a.Messages, err = f.messages(ctx, db, q.Session)
+		a.Messages, err = f.messages(ctx, db, q.Session, q.Content)
 	case doDelete:
 		err = f.remove(ctx, db, q.Session)
 	default:
@@ -64,8 +64,8 @@ func serve(ctx context.Context, q request) (a answer, err error) {
 
 // A format reads one of the formats.
 type format interface {
-	sessions(ctx context.Context, db *sql.DB) ([]Session, error)
-	messages(ctx context.Context, db *sql.DB, session string) ([]rows.Stored, error)
+	sessions(ctx context.Context, db *sql.DB, most budget) ([]Session, error)
+	messages(ctx context.Context, db *sql.DB, session string, most budget) ([]rows.Stored, error)
 	remove(ctx context.Context, db *sql.DB, session string) error
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -58,19 +57,6 @@ func query(ctx context.Context, db *sql.DB, scan func(*sql.Rows) error, text str
 		}
 	}
 	return found.Err()
-}
-
-// A budget bounds the bytes of a content.
-type budget int
-
-// errFull ends the reading of a content: the end of it has been read.
-var errFull = errors.New("the content is longer than what is read")
-
-func (b *budget) take(n int) error {
-	if *b -= budget(n); *b < 0 {
-		return errFull
-	}
-	return nil
 }
 
 // value returns an id and JSON, nil for what is none.
