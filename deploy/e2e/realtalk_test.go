@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -217,6 +219,41 @@ func (r *realTalk) talk(t *testing.T) {
 		setEnv(ctx, t, r.s, map[string]any{"secrets": map[string]any{"CHANGED": map[string]any{"value": rand.Text()}}})
 		await(t, "the end of the process", func() bool { return len(leftovers(t, r.s)) == 0 })
 		r.recalls(t, learnt+"\nafter an abort")
+	})
+	t.Run("history", r.history)
+}
+
+// history compares what the coding agent has written down with what was told: it
+// has the same ids. gemini writes down no call that was denied.
+func (r *realTalk) history(t *testing.T) {
+	ctx := within(t)
+	alice := r.s.Ready.User("alice")
+	grant, err := alice.Grant(ctx, r.s.Ready.SessionID)
+	must(t, err)
+	told := map[string]bool{}
+	for _, e := range r.alice.Events(r.id) {
+		switch {
+		case e.Kind == protocol.ChatToolResult:
+			told["tool_use "+e.ToolID], told["tool_result "+e.ID] = true, true
+		case e.Kind == protocol.ChatText:
+			told["text "+e.ID] = true
+		}
+	}
+	await(t, fmt.Sprint("all of ", told), func() bool {
+		var kept struct {
+			Data struct {
+				Messages []protocol.ChatEvent `json:"messages"`
+			} `json:"data"`
+		}
+		must(t, call(ctx, http.StatusOK, &kept, http.MethodGet, alice.Base+"/api/providers/sessions/"+string(r.id)+"/messages", grant, nil))
+		left := maps.Clone(told)
+		for _, e := range kept.Data.Messages {
+			if e.Kind == protocol.ChatToolUse {
+				e.ID = e.ToolID
+			}
+			delete(left, string(e.Kind)+" "+e.ID)
+		}
+		return len(left) == 0
 	})
 }
 
