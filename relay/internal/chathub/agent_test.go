@@ -259,22 +259,19 @@ func (s *sandbox) serveChat(in *tunnel.Incoming) {
 	opened := protocol.ChatOpened{
 		Epoch: l.epoch, FirstSeq: l.first, From: from, LastSeq: l.last, Gap: gap, State: l.state, Lease: l.lease,
 	}
-	s.mu.Unlock()
 	result, err := json.Marshal(opened)
 	if err != nil {
 		s.tb.Error(err)
 	}
+	// Whoever has heard of the stream can have it cut, so it is known as soon.
 	stream, err := in.Accept(protocol.Opened{Result: result})
 	if err != nil {
+		s.mu.Unlock()
 		return
 	}
 	writing := &sync.Mutex{}
-	s.mu.Lock()
 	l.streams[stream] = writing
 	raw := s.raw
-	if l.state.Run != opened.State.Run { // it changed meanwhile
-		l.pend(stream, between{l.state, l.last})
-	}
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
