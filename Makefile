@@ -6,7 +6,7 @@
 # make race   runs the end-to-end tests with race-built programs, about ten minutes
 # make load   measures fan-out, echo and failover with bin/loadtest, about four minutes
 # make soak   runs the mix of all loads for SOAK (default 10m; 4h before a release)
-# make bench  runs the Go benchmarks: of packages, then of the programs (BENCH=ToolCall: those of that name)
+# make bench  runs the Go benchmarks: of packages, then of the programs, then chat's load (BENCH=ToolCall: benchmarks of that name)
 # make proofs runs the long proofs of deploy/e2e/README.md, about ten minutes
 # make conformance  runs the official MCP suite against the agent's MCP server
 # make fuzz   runs every fuzz target for FUZZTIME (default 20s)
@@ -151,9 +151,14 @@ load: build
 soak: build
 	bin/loadtest run soak --local --duration $(SOAK)
 
-bench: $(DIST)/index.html
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime 0.3s ./protocol/... ./relay/internal/replay ./tunnel ./sandbox-agent/internal/screen ./sandbox-agent/internal/spill ./sandbox-agent/internal/terminal ./sandbox-agent/internal/display ./sandbox-agent/internal/ledger ./sandbox-agent/internal/executor ./sandbox-agent/internal/redact ./sandbox-agent/internal/egress ./sandbox-agent/internal/broker ./sandbox-agent/internal/files/workspace ./sandbox-agent/internal/mcp ./loadtest/internal/pattern ./loadtest/internal/viewers ./tunnel/tunneltest/impair
+bench: build
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime 0.3s ./protocol/... ./relay/internal/replay ./tunnel ./sandbox-agent/internal/screen ./sandbox-agent/internal/spill ./sandbox-agent/internal/terminal ./sandbox-agent/internal/display ./sandbox-agent/internal/ledger ./sandbox-agent/internal/executor ./sandbox-agent/internal/redact ./sandbox-agent/internal/egress ./sandbox-agent/internal/broker ./sandbox-agent/internal/files/workspace ./sandbox-agent/internal/mcp ./sandbox-agent/internal/process ./sandbox-agent/internal/codingagent ./sandbox-agent/internal/chatlog ./sandbox-agent/internal/history/lineindex ./relay/internal/chathub ./loadtest/internal/pattern ./loadtest/internal/viewers ./tunnel/tunneltest/impair
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime 3s ./deploy/e2e
+ifeq ($(BENCH),.)
+	bin/loadtest run chat --local --conversations 200 --slo 'chat_first_extra_p50<=15ms' --slo 'chat_first_extra_p99<=60ms' --slo 'chat_line_p50_ratio<=3' \
+		--slo 'crowd_p99<=100ms' --slo 'lost_events==0' --slo 'replay<=300ms' --slo 'kill_next_p50<=500ms' --slo 'idle_socket<=40KiB'
+	bin/loadtest run chat --local --conversations 20 --rate 20 --blocks 1 --replay 0 --kills 0 --idle 0 --slo 'crowd_p99<=100ms' --slo 'lost_events==0'
+endif
 
 proofs:
 	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/terminal -run 'TestAuthorityIsLinearizable|TestNothingAfterRevoke' -terminal.ops=100000 -terminal.revokes=1000000

@@ -153,7 +153,8 @@ func (w *lockingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	raw = intake.Raw(raw) // writes go straight to the socket
 	conn := &lockedConn{Conn: raw, in: frameReader{source: raw, frames: frames{most: uint64(w.most)}}}
 	w.conn = conn
-	conn.in.found = func(f *frameFault) { conn.Write(f.closeFrame()) }    // it must not keep w, which has the request and its buffers
+	// It must not keep w, which has the request and its buffers.
+	conn.in.found = func(f *frameFault) { conn.Write(f.closeFrame()) }
 	if early, _ := rw.Reader.Peek(rw.Reader.Buffered()); len(early) > 0 { // Peek can't fail here
 		w.conn.in.source = io.MultiReader(bytes.NewReader(bytes.Clone(early)), raw)
 	}

@@ -36,6 +36,7 @@ var machine lookout
 func (o *lookout) ask() *look {
 	o.mu.Lock()
 	mine := o.join()
+	mine.urgent = true
 	o.mu.Unlock()
 	o.await(mine)
 	return mine
@@ -73,9 +74,10 @@ func (o *lookout) await(mine *look) {
 		runtime.Gosched() // who was woken with us asks, too
 		o.mu.Lock()
 		o.next = nil // who asks from now on may ask about what begins from now on
+		urgent := mine.urgent
 		o.mu.Unlock()
 		began := time.Now()
-		mine.walk()
+		mine.walk(!urgent)
 		ended := time.Now()
 		o.mu.Lock()
 		o.rests = ended.Add(restFor * ended.Sub(began))
@@ -87,6 +89,8 @@ func (o *lookout) await(mine *look) {
 type look struct {
 	once sync.Once // the walk
 
+	urgent bool // somebody has no time; guarded by the lookout's mu
+
 	// Static after the walk.
 	all                []Stat // no zombies
 	children, sessions map[int][]Stat
@@ -95,7 +99,8 @@ type look struct {
 	bearers map[user]map[string][]Stat // guarded by mu: who bears an entry, once anybody has asked for a user's
 }
 
-func (l *look) walk() {
+// walk walks through /proc. Gently: other goroutines get their turn in between.
+func (l *look) walk(gently bool) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return // no /proc: nothing can be found
@@ -104,8 +109,8 @@ func (l *look) walk() {
 	l.all = make([]Stat, 0, len(entries))
 	l.children, l.sessions = make(map[int][]Stat), make(map[int][]Stat)
 	for i, entry := range entries {
-		if i%walkAtOnce == 0 {
-			runtime.Gosched() // others have waited for long
+		if gently && i%walkAtOnce == 0 {
+			runtime.Gosched()
 		}
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil {

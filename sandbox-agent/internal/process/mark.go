@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -69,30 +70,47 @@ type user struct{ uid, gid int }
 // read bears nothing.
 func readMarks(who user, among []Stat) map[string][]Stat {
 	found := make(map[string][]Stat)
-	var denied []Stat
-	read := func(s Stat) error {
+	denied := addMarks(found, among)
+	if len(denied) > 0 && os.Geteuid() == 0 {
+		// Without CAP_SYS_PTRACE, as in most containers, even root can only read
+		// processes of its own user.
+		asUser(who.uid, who.gid, func() {
+			if denied = addMarks(found, denied); len(denied) > 0 { // also while it is in exec
+				time.Sleep(lookAgain)
+				addMarks(found, denied)
+			}
+		})
+	}
+	return found
+}
+
+// addMarks adds to found what processes bear, and returns those that may not be
+// read. A process that seems to have no environment may be in exec, and is read
+// once more.
+func addMarks(found map[string][]Stat, among []Stat) (denied []Stat) {
+	var blank []Stat
+	read := func(s Stat) {
 		env, err := environ(s.PID)
+		switch {
+		case errors.Is(err, os.ErrPermission):
+			denied = append(denied, s)
+		case err == nil && len(env) == 0 && !s.kernel():
+			blank = append(blank, s)
+		}
 		for _, entry := range marks(env) {
 			found[entry] = append(found[entry], s)
 		}
-		return err
 	}
 	for _, s := range among {
-		if errors.Is(read(s), os.ErrPermission) {
-			denied = append(denied, s)
+		read(s)
+	}
+	if again := blank; len(again) > 0 {
+		time.Sleep(lookAgain)
+		for _, s := range again {
+			read(s)
 		}
 	}
-	if len(denied) == 0 || os.Geteuid() != 0 {
-		return found
-	}
-	// Without CAP_SYS_PTRACE, as in most containers, even root can only read
-	// processes of its own user.
-	asUser(who.uid, who.gid, func() {
-		for _, s := range denied {
-			_ = read(s) // there is no other way
-		}
-	})
-	return found
+	return denied
 }
 
 // marks returns the entries of env, as Linux shows it, that may be marks.

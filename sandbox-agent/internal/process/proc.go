@@ -24,6 +24,10 @@ type Stat struct {
 
 func (s Stat) zombie() bool { return s.state == 'Z' || s.state == 'X' }
 
+// kernel reports whether s seems to be a thread of the kernel, which has no
+// environment.
+func (s Stat) kernel() bool { return s.PID == kernelThreads || s.Parent == kernelThreads }
+
 // stopped reports whether s doesn't run until it is continued.
 func (s Stat) stopped() bool { return s.state == 'T' || s.state == 't' || s.stopPending }
 
@@ -75,6 +79,10 @@ func slurp(file string, buf []byte) ([]byte, error) {
 		}
 	}
 }
+
+// kernelThreads is the PID of the parent of the kernel's threads, outside of
+// containers.
+const kernelThreads = 2
 
 // Positions in stat behind the command.
 const (
