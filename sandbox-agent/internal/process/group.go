@@ -7,12 +7,8 @@ import (
 	"time"
 )
 
-const (
-	// lookAgain is the time between two scans for processes to stop.
-	lookAgain = time.Millisecond
-	// maxLooks bounds the scans: a program that forks faster can't be stopped.
-	maxLooks = 1000
-)
+// maxLooks bounds the scans: a program that forks faster can't be stopped.
+const maxLooks = 1000
 
 // errEscapes says that a program forks faster than it can be stopped.
 var errEscapes = errors.New("process: something of the program is still running")

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -79,6 +80,9 @@ func slurp(file string, buf []byte) ([]byte, error) {
 		}
 	}
 }
+
+// lookAgain is the time between two looks at what may change in a moment.
+const lookAgain = time.Millisecond
 
 // kernelThreads is the PID of the parent of the kernel's threads, outside of
 // containers.
