@@ -21,6 +21,8 @@ const (
 	startEach = 50 * time.Millisecond
 	// startLast is how long after the last program the first word comes.
 	startLast = 2 * time.Second
+	// beginWithin is the time within which all conversations begin, and end.
+	beginWithin = time.Second
 	// settle is the time between two kills.
 	settle = time.Second
 )
@@ -104,11 +106,12 @@ func (h *Hall) Gather(ctx context.Context, people []client.UserOptions, each int
 // Work has all conversations at work at once, for so many words at a rate a
 // second, and returns how many words were lost, doubled or out of order. All
 // programs are there before the first word, and don't write in step: one after the
-// other begins within the time between two words.
+// other begins within a second.
 func (h *Hall) Work(ctx context.Context, words int, rate float64) (lost int, err error) {
 	n := time.Duration(len(h.Conversations))
 	starting := 2*n*startEach + startLast // to begin one takes time, too
-	step, began := time.Duration(float64(time.Second)/rate)/n, time.Now()
+	step := (beginWithin + time.Duration(float64(time.Second)/rate)) / n // even within the time between two words, too
+	began := time.Now()
 	for i, c := range h.Conversations {
 		wait := max(0, starting-time.Since(began)) + time.Duration(i)*step
 		if err := c.Begin(ctx, fmt.Sprintf("sleep:%v\ndeltas:%d@%g", wait, words, rate)); err != nil {
