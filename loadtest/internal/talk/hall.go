@@ -109,7 +109,7 @@ func (h *Hall) Gather(ctx context.Context, people []client.UserOptions, each int
 // other begins within a second.
 func (h *Hall) Work(ctx context.Context, words int, rate float64) (lost int, err error) {
 	n := time.Duration(len(h.Conversations))
-	starting := 2*n*startEach + startLast // to begin one takes time, too
+	starting := 2*n*startEach + startLast                                // to begin one takes time, too
 	step := (beginWithin + time.Duration(float64(time.Second)/rate)) / n // even within the time between two words, too
 	began := time.Now()
 	for i, c := range h.Conversations {
