@@ -30,7 +30,7 @@ type Database interface {
 // errNoDatabase is of an agent that reads no databases.
 var errNoDatabase = protocol.Errorf(protocol.KindUnavailable, "databases of coding agents aren't read here")
 
-// log is what SQLite has behind the name of a database's log.
+// walSuffix is what SQLite has behind the name of a database's log.
 const walSuffix = "-wal"
 
 // shared reports whether many sessions share a file.
@@ -64,7 +64,7 @@ func statDatabase(p place) (homefs.Stat, error) {
 	f.Close()
 	if f, err = p.home.files.Open(p.name + walSuffix); err == nil {
 		stat.Size += f.Stat.Size
-		if f.Stat.Modified.After(stat.Modified) {
+		if f.Stat.Size > 0 && f.Stat.Modified.After(stat.Modified) { // who only reads makes an empty one
 			stat.Modified = f.Stat.Modified
 		}
 		f.Close()

@@ -114,6 +114,9 @@ func TestOpencodeHistory(t *testing.T) {
 	if text := r.get("projects", 200, nil); !strings.Contains(text, `"opencodeSessions":[{"id":"`+opencode1+`","summary":"A talk"`) {
 		t.Error(text)
 	}
+	if err := r.Bring(session1, opencode1); protocol.AsError(err).Kind != protocol.KindUnsupported {
+		t.Errorf("it goes on elsewhere: %v", err)
+	}
 	events := r.follow(session1)
 	db.say("user", "m5", time.UnixMilli(1781172000001))
 	db.mu.Lock()
@@ -181,11 +184,19 @@ func TestCursorHistory(t *testing.T) {
 	}
 	name := filepath.Join(home, ".cursor/chats", bucket(r.workspace), native1, "store.db")
 	r.write(name, "db")
+	written := time.Date(2026, 6, 11, 10, 0, 0, 0, time.UTC)
+	if err := os.Chtimes(name, written, written); err != nil {
+		t.Fatal(err)
+	}
+	r.write(name+"-wal", "") // by our own reading
 	r.write(filepath.Join(home, ".cursor/chats", bucket("/etc"), native2, "store.db"), "db")
 	r.look(session1)
 	all := r.conversations.List(session1)
 	if len(all) != 1 || all[0].Native != native1 || all[0].ProjectPath != r.workspace {
 		t.Fatalf("%+v", all)
+	}
+	if text := r.get("projects", 200, nil); !strings.Contains(text, `"lastActivity":"2026-06-11T10:00:00.000Z"`) {
+		t.Error(text)
 	}
 	var m messages
 	if r.get("providers/sessions/"+native1+"/messages", 200, &m); m.Data.Total != 2 || *m.Data.Messages[1].Content != "Hello" {

@@ -397,7 +397,8 @@ func (h *History) transcriptOf(info chat.ConversationInfo) *transcript {
 
 // Bring has the transcript of a conversation lie where its program goes on with
 // it. That of one that was begun in a terminal is copied into the home of
-// conversations; if that isn't there yet, as soon as it is.
+// conversations; if that isn't there yet, as soon as it is. A database isn't: it
+// fails with KindUnsupported.
 func (h *History) Bring(session protocol.SessionID, id protocol.ConversationID) error {
 	info, err := h.o.Conversations.Get(session, id)
 	if err != nil {
@@ -411,7 +412,8 @@ func (h *History) Bring(session protocol.SessionID, id protocol.ConversationID) 
 		return h.setApart(t, time.Now())
 	}
 	if _, ok := t.layout.(stored); ok {
-		return nil // what a program is about to write can't be copied
+		return protocol.Errorf(protocol.KindUnsupported,
+			"%s keeps this session in a database of the terminal where it was begun: it can go on only there", t.native.provider)
 	}
 	h.mu.Lock()
 	s := h.shelf(info.Session)
