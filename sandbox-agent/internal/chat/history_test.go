@@ -157,7 +157,8 @@ func TestSaid(t *testing.T) {
 	p.print("done 0")
 	v.completes(0, false)
 	said, err := r.Said(session, r.id)
-	if err != nil || len(said) != 2 || said[0].ID != first.ID || said[0].Text != "one" || said[1].ID != second.ID || said[1].At.IsZero() {
+	if err != nil || len(said) != 2 || said[0].ID != first.ID || said[0].Text != "one" || said[1].ID != second.ID || said[1].At.IsZero() ||
+		said[0].From == nil || said[0].From.UserID != alice || said[1].From == nil || said[1].From.UserID != alice {
 		t.Errorf("%+v, %v", said, err)
 	}
 	if _, err := r.Said("ses_2", r.id); protocol.AsError(err).Kind != protocol.KindNotFound {

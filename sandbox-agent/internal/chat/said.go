@@ -15,6 +15,7 @@ type Saying struct {
 	ID   string
 	Text string // masked
 	At   time.Time
+	From *protocol.ChatFrom
 }
 
 // maxSayings bounds those that Said returns.
@@ -53,6 +54,6 @@ func (c *Chats) Said(session protocol.SessionID, id protocol.ConversationID) (al
 		if len(all) == maxSayings {
 			all = all[1:]
 		}
-		all = append(all, Saying{ID: e.ID, Text: *e.Content, At: when})
+		all = append(all, Saying{ID: e.ID, Text: *e.Content, At: when, From: e.From})
 	}
 }

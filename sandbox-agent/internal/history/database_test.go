@@ -239,7 +239,7 @@ func TestJoined(t *testing.T) {
 		db.say("assistant", "yes", at.Add(time.Duration(i)*time.Hour))
 	}
 	r.runs.said = []chat.Saying{
-		{ID: "first", Text: "go on", At: at.Add(-5 * time.Second)},
+		{ID: "first", Text: "go on", At: at.Add(-5 * time.Second), From: &protocol.ChatFrom{UserID: "usr_a", Name: "alice"}},
 		{ID: "second", Text: "go on\n", At: at.Add(2*time.Hour - time.Second)},
 		{ID: "lost", Text: "go on", At: at.Add(24 * time.Hour)},
 	}
@@ -253,8 +253,13 @@ func TestJoined(t *testing.T) {
 		t.Error(got)
 	}
 	var all messages
-	if r.get("providers/sessions/"+opencode1+"/messages", 200, &all); all.Data.Messages[0].ID != "first" {
-		t.Error(all.Data.Messages[0].ID)
+	if r.get("providers/sessions/"+opencode1+"/messages", 200, &all); all.Data.Messages[0].ID != "first" || all.Data.Messages[0].From == nil || all.Data.Messages[0].From.Name != "alice" {
+		t.Errorf("%+v", all.Data.Messages[0])
+	}
+	for _, row := range all.Data.Messages[1:] {
+		if row.From != nil {
+			t.Errorf("%s is said to be by %+v", row.ID, row.From)
+		}
 	}
 }
 
@@ -271,7 +276,7 @@ func TestJoinedCommands(t *testing.T) {
 		row(1, project, native1, "user", "hello")+command(2, "/usage")+row(3, project, native1, "user", "/nosuch x")+command(50, "/usage"))
 	at := func(second int) time.Time { return time.Date(2026, 6, 11, 10, 0, second, 0, time.UTC) }
 	r.runs.said = []chat.Saying{
-		{ID: "u1", Text: "hello", At: at(1)}, {ID: "cost1", Text: "/cost", At: at(2)}, {ID: "nosuch", Text: "/nosuch x", At: at(3)}, {ID: "cost2", Text: "/cost", At: at(49)},
+		{ID: "u1", Text: "hello", At: at(1), From: &protocol.ChatFrom{UserID: "usr_b"}}, {ID: "cost1", Text: "/cost", At: at(2)}, {ID: "nosuch", Text: "/nosuch x", At: at(3)}, {ID: "cost2", Text: "/cost", At: at(49)},
 	}
 	for query, want := range map[string]string{"": "u1 cost1 nosuch cost2", "?limit=2&offset=1": "cost1 nosuch", "?limit=1": "cost2"} {
 		var m messages
@@ -279,6 +284,9 @@ func TestJoinedCommands(t *testing.T) {
 		var ids []string
 		for _, row := range m.Data.Messages {
 			ids = append(ids, row.ID)
+			if by := row.From; (row.ID == "u1") != (by != nil && by.UserID == "usr_b") {
+				t.Errorf("%s is said to be by %+v", row.ID, by)
+			}
 		}
 		if got := strings.Join(ids, " "); got != want {
 			t.Errorf("%q: %s", query, got)

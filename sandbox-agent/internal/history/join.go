@@ -15,14 +15,16 @@ import (
 const joinWithin = 2 * time.Minute
 
 // A joiner gives rows of persons' messages the ids of their events, where the
-// provider's program gives them ids of its own.
+// provider's program gives them ids of its own, and says who has sent them: no
+// transcript does.
 type joiner struct {
 	h    api
 	info chat.ConversationInfo
 
 	loaded bool
-	said   []chat.Saying     // of which no row is known
-	ids    map[string]string // of rows of a document, by the program's
+	said   []chat.Saying                 // of which no row is known
+	from   map[string]*protocol.ChatFrom // by ids of events
+	ids    map[string]string             // of rows of a document, by the program's
 }
 
 // joiner returns one for what a conversation's transcript says.
@@ -48,8 +50,8 @@ func (j *joiner) document(list []rows.Row) {
 	}
 }
 
-// row returns a row, masked, with the id of its event. Of claude's own commands
-// alone the rows have other ids than we have given.
+// row returns a row, masked, with the id and the sender of its event. Of claude's
+// own commands alone the rows have other ids than we have given.
 func (j *joiner) row(r rows.Row) rows.Row {
 	r = j.h.o.Masker.Row(r)
 	switch {
@@ -62,18 +64,32 @@ func (j *joiner) row(r rows.Row) rows.Row {
 			r.ID = id
 		}
 	}
+	if isSaid(&r) {
+		j.load()
+		r.From = j.from[r.ID]
+	}
 	return r
+}
+
+// load reads what the conversation's log has of what persons have said.
+func (j *joiner) load() {
+	if j.loaded {
+		return
+	}
+	j.loaded = true
+	var err error
+	if j.said, err = j.h.o.Runs.Said(j.info.Session, j.info.ID); err != nil {
+		j.h.log.Debug("rows keep the ids of their program", "conversation", j.info.ID, "err", err)
+	}
+	j.from = make(map[string]*protocol.ChatFrom, len(j.said))
+	for _, s := range j.said {
+		j.from[s.ID] = s.From
+	}
 }
 
 // find returns the id of the event of a masked row, "" if there is none.
 func (j *joiner) find(r rows.Row) string {
-	if !j.loaded {
-		j.loaded = true
-		var err error
-		if j.said, err = j.h.o.Runs.Said(j.info.Session, j.info.ID); err != nil {
-			j.h.log.Debug("rows keep the ids of their program", "conversation", j.info.ID, "err", err)
-		}
-	}
+	j.load()
 	at, err := time.Parse(rows.Stamp, r.Timestamp)
 	timeless := err != nil || at.Unix() == 0
 	best, apart := -1, joinWithin

@@ -261,7 +261,7 @@ var mayImport = map[string]string{
 	"env":          "ui",
 	"files":        "ui",
 	"browser":      "ui",
-	"chat":         "ui",
+	"chat":         "ui approvals",
 	"recordings":   "ui",
 	"page":         "ui integrations agents terminal approvals env files browser chat recordings",
 	".":            "ui page",

@@ -180,6 +180,7 @@ export interface CardView {
   pending: boolean;
   who: string; // asks
   pty: string; // to open; '' if none
+  conversation: string; // to open; '' if none
   what: string;
   host: string; // with the port; or the tool
   tool: ToolView | null; // what a tool is to do
@@ -216,6 +217,7 @@ function cardOf(state: Approvals, entry: Entry, naming: Naming, now: number): Ca
     pending: waits,
     who: label ?? (approval.kind === 'tool' ? `The coding agent${conversationOf(approval, naming)}` : 'A program'),
     pty: label === undefined ? '' : (approval.pty_id ?? ''),
+    conversation: approval.conversation_id ?? '',
     what: whatOf(approval),
     host: subjectOf(approval),
     tool: approval.kind === 'tool' ? viewOf(approval) : null,

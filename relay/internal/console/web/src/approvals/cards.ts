@@ -8,7 +8,9 @@ import { ToolCard } from './toolcard.ts';
 export interface CardActions {
   decide(id: string, decision: Decision, words: Words): void;
   select(pty: string): void;
+  converse?: ((conversation: string) => void) | undefined; // opens one
   changed(): void; // other cards are to be seen
+  focus(): void; // moves to what is to be decided
   focusTerminal(): void;
 }
 
@@ -36,7 +38,7 @@ export class ApprovalCards {
     this.#count.addEventListener('click', () => {
       this.#folded.clear();
       actions.changed();
-      this.focus();
+      actions.focus();
     });
     // The terminal keeps the focus, and a phone its keyboard.
     this.#list.addEventListener('pointerdown', (event) => {
@@ -63,10 +65,11 @@ export class ApprovalCards {
     return element !== undefined;
   }
 
-  draw(all: CardView[], { count, connected }: { count: number; connected: boolean }): void {
+  // draw shows no card of what is asked elsewhere on the page, but has it read out.
+  draw(all: CardView[], { count, connected, elsewhere }: { count: number; connected: boolean; elsewhere: ReadonlySet<string> }): void {
     const focused = this.#list.contains(document.activeElement) ? document.activeElement : null;
     for (const id of this.#folded) if (!all.some((card) => card.id === id)) this.#folded.delete(id);
-    const cards = all.filter((card) => !this.#folded.has(card.id));
+    const cards = all.filter((card) => !this.#folded.has(card.id) && !elsewhere.has(card.id));
     this.#views.clear();
     for (const card of cards) this.#views.set(card.id, card);
     keyed(this.#list, cards, (card) => card.id, (card) => this.#make(card), (element, card) => this.#draw(element, card));
@@ -76,7 +79,7 @@ export class ApprovalCards {
     setAttribute(this.#count, 'data-tone', count > 0 ? 'ask' : 'lost');
     setText(this.#count, count > 0 ? `${count} ${count === 1 ? 'approval' : 'approvals'}` : 'No approvals: not connected');
     setAttribute(this.#count, 'data-short', count > 0 ? `● ${count}` : '!');
-    this.#say(cards);
+    this.#say(all);
     this.#keepFocus(focused);
   }
 
@@ -104,10 +107,11 @@ export class ApprovalCards {
   }
 
   #make({ id, tool }: CardView): HTMLElement {
-    const who = h('button', { class: 'link', type: 'button', title: 'Show this terminal' });
+    const who = h('button', { class: 'link', type: 'button' });
     who.addEventListener('click', () => {
-      const pty = this.#views.get(id)?.pty;
-      if (pty) this.actions.select(pty);
+      const card = this.#views.get(id);
+      if (card?.pty) this.actions.select(card.pty);
+      else if (card?.conversation) this.actions.converse?.(card.conversation);
     });
     const asked = h('p', { class: 'asked' }, h('span', { class: 'left', 'aria-hidden': 'true' }), who, h('b', {}), ' ', h('span', {}));
     const later = h('button', { class: 'plain', type: 'button', 'data-testid': `btn-later-${id}` }, icon('close'));
@@ -144,9 +148,11 @@ export class ApprovalCards {
     setAttribute(element, 'data-tone', card.tone);
     setAttribute(element, 'aria-label', `${card.who} ${card.what} ${card.host}`);
     setText(who, card.who);
-    setHidden(who, card.pty === '');
+    const opens = card.pty !== '' ? 'Show this terminal' : card.conversation !== '' && this.actions.converse !== undefined ? 'Show this conversation' : null;
+    setAttribute(who, 'title', opens);
+    setHidden(who, opens === null);
     setText(somebody, card.who);
-    setHidden(somebody, card.pty !== '');
+    setHidden(somebody, opens !== null);
     setText(what, card.what);
     setText(left, card.left);
     setText(host, card.host);

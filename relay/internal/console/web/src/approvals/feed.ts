@@ -14,8 +14,15 @@ const tickMs = 250;
 export interface ApprovalHooks {
   naming: Naming;
   select(pty: string): void;
+  converse?: (conversation: string) => void; // opens one
   focusTerminal(): void;
   changed(): void; // the page's title may say something else
+}
+
+// Elsewhere is what is asked on the page without these cards.
+export interface Elsewhere {
+  ids: ReadonlySet<string>;
+  focus(): boolean; // moves to the one that has waited for longest, if there is one
 }
 
 interface Answer {
@@ -27,6 +34,7 @@ export class Approvals {
   #state: State = none;
   #connected: boolean | null = null; // null: not known yet
   #over = false; // these approvals can't be had
+  #elsewhere: Elsewhere = { ids: new Set(), focus: () => false };
   #ticker: number | undefined;
   #away: number | undefined; // the timer that reports an absent sandbox
   readonly #cards: ApprovalCards;
@@ -38,7 +46,9 @@ export class Approvals {
     this.#cards = new ApprovalCards({
       decide: (id, decision, words) => void this.#decide(id, decision, words),
       select: hooks.select,
+      converse: hooks.converse,
       changed: hooks.changed,
+      focus: () => this.focus(),
       focusTerminal: hooks.focusTerminal,
     });
     this.#follow = new Follow({
@@ -65,16 +75,22 @@ export class Approvals {
     return oldest === undefined ? '' : oldest.approval.kind === 'tool' ? subjectOf(oldest.approval) : (oldest.approval.host ?? '');
   }
 
-  // focus moves to the cards, if there is one to decide about.
+  // leave shows no card of what is asked elsewhere.
+  leave(elsewhere: Elsewhere): void {
+    this.#elsewhere = elsewhere;
+    this.hooks.changed();
+  }
+
+  // focus moves to what is to be decided, if there is something.
   focus(): boolean {
-    return this.#cards.focus();
+    return this.#cards.focus() || this.#elsewhere.focus();
   }
 
   // draw draws the cards, whose terminals may have other names now.
   draw(): void {
     const now = performance.now();
     const cards = cardsOf(this.#state, this.hooks.naming, now, (id) => this.#cards.holds(id));
-    this.#cards.draw(cards, { count: countOf(this.#state), connected: this.#over || this.#connected !== false });
+    this.#cards.draw(cards, { count: countOf(this.#state), connected: this.#over || this.#connected !== false, elsewhere: this.#elsewhere.ids });
     if (this.#dialog.isOpen) this.#dialog.drawLog(logOf(this.#state, this.hooks.naming));
     clearTimeout(this.#ticker);
     this.#ticker = cards.length === 0 ? undefined : window.setTimeout(() => this.draw(), tickMs);

@@ -39,6 +39,7 @@ test('what may be remembered', () => {
   assert.deepEqual(rulesOf('Bash', { command: 'go test ./...' }).map(({ entry }) => entry), ['Bash(go test:*)', 'Bash']);
   assert.deepEqual(rulesOf('Bash', { command: 'a; b' }).map(({ entry }) => entry), ['Bash']);
   assert.deepEqual(rulesOf('mcp__x__y', { command: 'ls' }).map(({ entry }) => entry), ['mcp__x__y']);
+  assert.deepEqual(rulesOf('AskUserQuestion', {}), []);
   assert.deepEqual(toolView({ tool: 'ExitPlanMode', input: { plan: 'x' } }).rules, []);
   assert.ok(toolView({ tool: 'AskUserQuestion', input: { questions: [] } }).answered);
 });

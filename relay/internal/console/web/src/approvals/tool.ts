@@ -39,12 +39,11 @@ export function textLines(text: string, sign: Line['sign'] = ''): Line[] {
 
 const part = (label: string, text: string, sign: Line['sign'] = ''): Part => ({ label, lines: textLines(text, sign) });
 
-// change is what an edit takes away and puts in.
-function change(label: string, before: string, after: string): Part {
-  const from = before === '' ? [] : textLines(before, '-');
-  const to = after === '' ? [] : textLines(after, '+');
-  return { label, lines: from.length + to.length === 0 ? [{ sign: '', text: '(empty)' }] : [...from, ...to] };
-}
+// A Section is a piece of a tool's input as it was written: a text, or a change of
+// one text to another.
+export type Section =
+  | { kind: 'path' | 'command' | 'why' | 'plan' | 'rest'; text: string }
+  | { kind: 'change' | 'content'; before: string; after: string };
 
 // A reader takes text members out of an input; what is left is shown as JSON.
 class Reader {
@@ -71,33 +70,52 @@ class Reader {
     return list.map((e: Input) => [String(e.old_string), String(e.new_string)]);
   }
 
-  rest(label: string): Part[] {
-    return Object.keys(this.#rest).length === 0 ? [] : [part(label, JSON.stringify(this.#rest, null, 2))];
+  rest(): Section[] {
+    return Object.keys(this.#rest).length === 0 ? [] : [{ kind: 'rest', text: JSON.stringify(this.#rest, null, 2) }];
   }
 }
 
-// partsOf shows an input: of a shell the command, of an edit the file and the
-// change, whatever else there is as JSON.
-export function partsOf(input: unknown): Part[] {
-  if (!isInput(input)) return [part('', JSON.stringify(input, null, 2))];
+// sectionsOf reads an input as the known coding agents write it: of a shell the
+// command, of an edit the file and the change, whatever else there is as JSON.
+export function sectionsOf(input: unknown): Section[] {
+  if (!isInput(input)) return [{ kind: 'rest', text: JSON.stringify(input, null, 2) }];
   const reader = new Reader(input);
-  const parts: Part[] = [];
-  const path = reader.take('file_path', 'notebook_path', 'filePath');
-  if (path !== undefined) parts.push(part('File', path));
-  const command = reader.take('command');
-  if (command !== undefined) parts.push(part('', command));
-  const description = command === undefined ? undefined : reader.take('description');
-  if (description !== undefined) parts.push(part('What it is for, as the coding agent says', description));
-  if (path !== undefined) {
+  const sections: Section[] = [];
+  const text = (kind: 'path' | 'command' | 'why' | 'plan', found: string | undefined) => {
+    if (found !== undefined) sections.push({ kind, text: found });
+    return found !== undefined;
+  };
+  const path = text('path', reader.take('file_path', 'notebook_path', 'filePath', 'path'));
+  if (text('command', reader.take('command', 'cmd'))) text('why', reader.take('description'));
+  if (path) {
     const [before, after] = [reader.take('old_string', 'oldString'), reader.take('new_string', 'newString')];
-    if (before !== undefined || after !== undefined) parts.push(change('Change', before ?? '', after ?? ''));
-    for (const [from, to] of reader.edits()) parts.push(change('Change', from, to));
+    if (before !== undefined || after !== undefined) sections.push({ kind: 'change', before: before ?? '', after: after ?? '' });
+    for (const [from, to] of reader.edits()) sections.push({ kind: 'change', before: from, after: to });
     const content = reader.take('content', 'new_source');
-    if (content !== undefined) parts.push(change('Content', '', content));
+    if (content !== undefined) sections.push({ kind: 'content', before: '', after: content });
   }
-  const plan = reader.take('plan');
-  if (plan !== undefined) parts.push(part('Plan', plan));
-  return [...parts, ...reader.rest(parts.length === 0 ? '' : 'Also')];
+  text('plan', reader.take('plan'));
+  return [...sections, ...reader.rest()];
+}
+
+// What stands above a section.
+export const labels: Record<Section['kind'], string> = {
+  path: 'File', command: '', why: 'What it is for, as the coding agent says', change: 'Change', content: 'Content', plan: 'Plan', rest: 'Also',
+};
+
+// partsOf shows all of an input.
+export function partsOf(input: unknown): Part[] {
+  return sectionsOf(input).map((section, at) => {
+    if ('after' in section) return change(labels[section.kind], section);
+    return part(section.kind === 'rest' && at === 0 ? '' : labels[section.kind], section.text);
+  });
+}
+
+// change is what an edit takes away and puts in.
+function change(label: string, { before, after }: { before: string; after: string }): Part {
+  const from = before === '' ? [] : textLines(before, '-');
+  const to = after === '' ? [] : textLines(after, '+');
+  return { label, lines: from.length + to.length === 0 ? [{ sign: '', text: '(empty)' }] : [...from, ...to] };
 }
 
 // Programs whose first argument says what they do.
@@ -112,17 +130,18 @@ export function prefixOf(command: string): string | undefined {
   return families.has(program) && verb !== undefined && /^[a-z][\w:.-]*$/.test(verb) ? `${program} ${verb}` : program;
 }
 
+// Tools that ask a person something themselves.
+const asking = new Set(['AskUserQuestion', 'ExitPlanMode']);
+
 // rulesOf are what a person may have remembered about a tool's use, the narrower
 // one first.
 export function rulesOf(tool: string, input: unknown): Rule[] {
+  if (asking.has(tool)) return [];
   const whole = { entry: tool, text: `Every use of ${visible(tool)}` };
   const command = tool === 'Bash' && isInput(input) ? input.command : undefined;
   const prefix = typeof command === 'string' ? prefixOf(command) : undefined;
   return prefix === undefined ? [whole] : [{ entry: `Bash(${prefix}:*)`, text: `Commands that begin with ${visible(prefix)}` }, whole];
 }
-
-// Tools that ask a person something themselves.
-const asking = new Set(['AskUserQuestion', 'ExitPlanMode']);
 
 export interface ToolApproval {
   tool?: string;
@@ -133,5 +152,5 @@ export interface ToolApproval {
 // toolView shows an approval of kind tool.
 export function toolView({ tool = '', input, input_sha256: hash }: ToolApproval): ToolView {
   const parts = input !== undefined ? partsOf(input) : hash ? [part('', `It is too long to be shown here. SHA-256 ${hash}`)] : [];
-  return { tool: visible(tool), parts, rules: asking.has(tool) ? [] : rulesOf(tool, input), answered: tool === 'AskUserQuestion' };
+  return { tool: visible(tool), parts, rules: rulesOf(tool, input), answered: tool === 'AskUserQuestion' };
 }

@@ -3,15 +3,24 @@
 import type { Session } from '@fairlead/core';
 import { byId, setText } from '../ui/dom.ts';
 import type { Side, SidePanel } from '../ui/side.ts';
+import { tab } from '../ui/storage.ts';
 import type { ChatPanel, ChatPanelOptions } from './panel.ts';
 
 export class Chat implements SidePanel {
   #panel: ChatPanel | undefined;
   #isOpen = false;
   #loading = false;
+  readonly #toggle: () => void;
 
   constructor(private readonly session: Session, side: Side, private readonly options: ChatPanelOptions) {
-    side.add('chat', this);
+    this.#toggle = side.add('chat', this);
+  }
+
+  // open shows a conversation.
+  open(conversation: string): void {
+    tab.set('chat', conversation);
+    if (this.#isOpen) this.#panel?.open(conversation);
+    else this.#toggle();
   }
 
   opened(): void {

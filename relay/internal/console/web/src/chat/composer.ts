@@ -54,12 +54,12 @@ export class Composer {
   }
 
   // draw shows what can be done now.
-  draw(does: Send, running: boolean, mayTalk: boolean): void {
+  draw(does: Send, mayStop: boolean, mayTalk: boolean): void {
     this.#does = does;
     setHidden(this.#form, !mayTalk);
     setText(this.#send, labels[does]);
     this.#send.disabled = does === 'none' || does === 'asked';
-    setHidden(this.#stop, !running);
+    setHidden(this.#stop, !mayStop);
   }
 
   // offer shows the modes of a provider, its default first.

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { leftOf, nextOf, none, noteOf, sendOf, type ChatModel } from './model.ts';
+import { leftOf, mayStop, nextOf, none, noteOf, sendOf, type ChatModel } from './model.ts';
 
 const talk = { id: 'c1', provider: 'claude', title: 't', lastActivity: '', running: false };
 const base: ChatModel = { ...none, talk, mayTalk: true, mayApprove: true, you: 'alice', reach: 'open' };
@@ -17,6 +17,12 @@ test('what the button does', () => {
   assert.equal(sendOf(held('bob', 'alice')), 'asked');
   assert.equal(sendOf(running), 'queue');
   assert.equal(sendOf({ ...base, mayTalk: false }), 'none');
+});
+
+test('who writes may stop a run, nobody else', () => {
+  const at = (m: ChatModel) => mayStop({ ...m, conversation: running.conversation });
+  assert.ok(at(base) && at(held('alice')));
+  assert.ok(!at(held('bob')) && !at({ ...base, mayTalk: false }) && !mayStop(base));
 });
 
 test('what is said above it', () => {

@@ -34,6 +34,9 @@ export function mine(m: ChatModel): boolean {
   return controller === '' || controller === m.you;
 }
 
+// mayStop reports whether the person may end the present run: it is who writes.
+export const mayStop = (m: ChatModel): boolean => m.mayTalk && m.conversation.running && mine(m);
+
 export type Send = 'send' | 'queue' | 'ask' | 'asked' | 'none';
 
 // sendOf says what the button beside the text does.

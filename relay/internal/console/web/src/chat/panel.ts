@@ -9,7 +9,7 @@ import { tab } from '../ui/storage.ts';
 import { visible } from '../ui/visible.ts';
 import { ChatAPI, type Provider } from './api.ts';
 import { Composer } from './composer.ts';
-import { none, nextOf, noteOf, sendOf, type ChatModel, type Talk } from './model.ts';
+import { mayStop, none, nextOf, noteOf, sendOf, type ChatModel, type Talk } from './model.ts';
 import type { Answer } from './question.ts';
 import { Rows, type Row } from './rows.ts';
 
@@ -18,6 +18,7 @@ export interface ChatPanelOptions {
   mayTalk: boolean;
   mayApprove: boolean;
   name(id: string): string; // of a person
+  asks(questions: ReadonlySet<string>, focus: () => boolean): void; // these are shown; focus leads to one that is open
 }
 
 // So many rows of the history are shown.
@@ -35,6 +36,8 @@ export class ChatPanel implements SidePanel {
   #queue: Outgoing[] = [];
   #waiting: readonly Outgoing[] = [];
   #started = false;
+  #isOpen = false;
+  #asked = ''; // the ids of the questions that are shown
   #frame: number | undefined; // of a draw that is to come
   #ticker: number | undefined;
 
@@ -87,10 +90,22 @@ export class ChatPanel implements SidePanel {
     }
     this.#ticker = window.setInterval(() => this.#rows.tick(Date.now()), 1_000);
     void this.#readList();
+    this.#isOpen = true;
     const kept = tab.get('chat');
-    if (this.#model.talk === undefined && kept !== null && kept !== '') this.#show({ id: kept, provider: '', title: '', lastActivity: '', running: false });
+    if (kept !== null && kept !== '') this.#showById(kept);
     this.#draw();
     this.#focus();
+  }
+
+  // open shows a conversation, of which perhaps no more than the id is known.
+  open(id: string): void {
+    this.#showById(id);
+    this.#focus();
+  }
+
+  #showById(id: string): void {
+    if (this.#model.talk?.id === id) return;
+    this.#show(this.#talks.find((talk) => talk.id === id) ?? { id, provider: '', title: '', lastActivity: '', running: false });
   }
 
   // focus leads to where one writes, or to what one may do instead.
@@ -101,7 +116,9 @@ export class ChatPanel implements SidePanel {
   }
 
   closed(): void {
+    this.#isOpen = false;
     clearInterval(this.#ticker);
+    this.#ask();
   }
 
   // show follows one conversation, or shows the list.
@@ -255,6 +272,7 @@ export class ChatPanel implements SidePanel {
     setHidden('chat-back', talk === undefined);
     setHidden('chat-new', !this.options.mayTalk);
     this.#drawList();
+    this.#ask();
     if (talk === undefined) return;
     const rows: Row[] = [...conversation.items, ...m.waiting.map((message) => outgoing(message, false)), ...m.queued.map((message) => outgoing(message, true))];
     this.#rows.draw({ rows, you: m.you, mayApprove: m.mayApprove, name: this.options.name });
@@ -265,7 +283,16 @@ export class ChatPanel implements SidePanel {
     setAttribute('chat-scroll', 'aria-busy', String(conversation.running)); // a turn is read out when it is over
     const others = m.presence === undefined ? '' : `${m.presence.count} here`;
     setText('chat-viewers', others);
-    this.#composer.draw(sendOf(m), conversation.running, m.mayTalk);
+    this.#composer.draw(sendOf(m), mayStop(m), m.mayTalk);
+  }
+
+  // ask says which questions are shown here: they are not asked elsewhere.
+  #ask(): void {
+    const items = this.#isOpen && this.#model.talk !== undefined ? this.#model.conversation.items : [];
+    const ids = items.filter(({ kind }) => kind === 'asked').map(({ id }) => id);
+    if (ids.join() === this.#asked) return;
+    this.#asked = ids.join();
+    this.options.asks(new Set(ids), () => this.#rows.focusQuestion());
   }
 
   #drawList(): void {

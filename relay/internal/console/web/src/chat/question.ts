@@ -2,11 +2,12 @@
 // choices it is to take.
 
 import type { Item } from '@fairlead/core';
+import { rulesOf } from '../approvals/tool.ts';
 import { h, setAttribute, setHidden, setText } from '../ui/dom.ts';
 import { visible } from '../ui/visible.ts';
 import { plain } from './markdown.ts';
 import { leftOf } from './model.ts';
-import { choicesOf, ruleOf, useOf, type Choice } from './tools.ts';
+import { choicesOf, useOf, type Choice } from './tools.ts';
 import { useParts } from './use.ts';
 
 type Asked = Extract<Item, { kind: 'asked' }>;
@@ -55,16 +56,16 @@ export class QuestionRow {
   #build(asked: Asked): void {
     const choices = choicesOf(asked.tool, asked.input);
     const title = choices.length > 0 ? 'The agent asks' : `May it use ${visible(asked.tool)}?`;
-    const body = choices.length > 0 ? [] : useParts(useOf(asked.tool, asked.input));
+    const body = choices.length > 0 ? [] : useParts(useOf(asked.input));
     this.#form.replaceChildren(...(choices.length > 0 ? this.#choose(choices) : this.#decide(asked)));
     this.element.replaceChildren(h('p', { class: 'who' }, title, ' ', this.#left), ...body, this.#form, this.#outcome);
   }
 
   #decide(asked: Asked): Node[] {
-    const rule = ruleOf(asked.tool, asked.input);
+    const [rule] = rulesOf(asked.tool, asked.input);
     return [
       this.#button('Allow', 'btn-chat-allow', 'button small primary', () => ({ allow: true })),
-      this.#button(`Always: ${rule}`, 'btn-chat-always', 'button small', () => ({ allow: true, remember: rule })),
+      ...(rule === undefined ? [] : [this.#button(`Always: ${rule.text}`, 'btn-chat-always', 'button small', () => ({ allow: true, remember: rule.entry }))]),
       this.#button('Deny', 'btn-chat-deny', 'button small', () => ({ allow: false, ...(this.#reason.value === '' ? {} : { message: this.#reason.value }) })),
       this.#reason,
     ];

@@ -47,9 +47,18 @@ export class Rows {
     for (const element of this.list.children) if (element instanceof HTMLElement) this.#questions.get(element)?.tick(now);
   }
 
+  // focusQuestion moves to the first question that is open, if there is one.
+  focusQuestion(): boolean {
+    const open = this.list.querySelector<HTMLElement>(`.chat-asked[data-state='open']`);
+    open?.focus();
+    return open !== null;
+  }
+
   #make(row: Row): HTMLElement {
     const element = h('li', { class: `chat-row chat-${row.kind}`, 'data-testid': `chat-${row.kind}` });
-    if (row.kind === 'asked') this.#questions.set(element, new QuestionRow(element, this.actions.answer));
+    if (row.kind !== 'asked') return element;
+    element.tabIndex = -1;
+    this.#questions.set(element, new QuestionRow(element, this.actions.answer));
     return element;
   }
 
@@ -123,7 +132,7 @@ function fold(title: string, content: Node[], open = false): HTMLDetailsElement 
 // drawUse shows a tool's use in one line; the rest is folded.
 function drawUse(element: HTMLElement, row: Extract<Item, { kind: 'used' }>): void {
   const before = element.querySelector('details');
-  const use = useOf(row.tool, row.input);
+  const use = useOf(row.input);
   const state = row.output === undefined ? 'running' : row.output.isError ? 'failed' : 'done';
   setAttribute(element, 'data-state', state);
   const summary = h('summary', {}, h('b', { class: 'mono' }, visible(row.tool)), ' ', h('span', { class: 'fine' }, visible(use.title)),

@@ -1,12 +1,20 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { changeOf, choicesOf, ruleOf, useOf } from './tools.ts';
+import { changeOf, choicesOf, useOf } from './tools.ts';
 
 test('a command, a change and anything else', () => {
-  assert.deepEqual(useOf('Bash', { command: 'ls -l\npwd', description: '' }), { title: 'ls -l', command: 'ls -l\npwd' });
-  assert.deepEqual(useOf('Write', { file_path: 'a.txt', content: 'x\n' }), { title: 'a.txt', change: [{ sign: '+', text: 'x' }] });
-  assert.equal(useOf('Read', { file_path: 'a.txt' }).title, 'a.txt');
-  assert.deepEqual(useOf('Odd', [1]), { title: 'Odd', rest: '[\n  1\n]' });
+  assert.deepEqual(useOf({ command: 'ls -l\npwd', description: '' }), { title: 'ls -l', pieces: [{ label: 'Command', text: 'ls -l\npwd' }, { label: 'What it is for, as the coding agent says', text: '' }] });
+  assert.deepEqual(useOf({ file_path: 'a.txt', content: 'x\n' }), { title: 'a.txt', pieces: [{ label: 'File', text: 'a.txt' }, { label: 'Content', change: [{ sign: '+', text: 'x' }] }] });
+  assert.equal(useOf({ file_path: 'a.txt' }).title, 'a.txt');
+  assert.equal(useOf({ pattern: 'x\ny' }).title, 'x');
+  assert.deepEqual(useOf([1]), { title: '', pieces: [{ label: 'Input', text: '[\n  1\n]' }] });
+  assert.deepEqual(useOf(undefined), { title: '', pieces: [] });
+});
+
+test('what stands beside a command or a change is not left out', () => {
+  const beside = (input: object) => useOf(input).pieces.filter((piece) => piece.label === 'Input').map((piece) => ('text' in piece ? JSON.parse(piece.text) : undefined));
+  assert.deepEqual(beside({ command: 'ls', run_in_background: true, dangerouslyDisableSandbox: true }), [{ run_in_background: true, dangerouslyDisableSandbox: true }]);
+  assert.deepEqual(beside({ file_path: 'a', old_string: 'a', new_string: 'b', replace_all: true }), [{ replace_all: true }]);
 });
 
 test('a change has a few lines around it', () => {
@@ -21,10 +29,4 @@ test('a question has choices', () => {
   const [choice] = choicesOf('AskUserQuestion', { questions: [{ question: 'Which?', header: 'DB', multiSelect: true, options: [{ label: 'a', description: 'b' }, 7] }] });
   assert.deepEqual(choice, { question: 'Which?', header: 'DB', several: true, options: [{ label: 'a', description: 'b' }] });
   assert.deepEqual(choicesOf('Bash', {}), []);
-});
-
-test('always means a program, or the tool', () => {
-  assert.equal(ruleOf('Bash', { command: 'git status' }), 'Bash(git:*)');
-  assert.equal(ruleOf('Bash', { command: '$(evil) x' }), 'Bash');
-  assert.equal(ruleOf('Edit', {}), 'Edit');
 });

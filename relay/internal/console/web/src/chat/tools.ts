@@ -1,6 +1,7 @@
 // What a tool's use says in one line, and what is in it. Pure.
 
 import { diffLines } from 'diff';
+import { labels, sectionsOf, type Section } from '../approvals/tool.ts';
 
 // A Line is one line of a change of a file.
 export interface Line {
@@ -8,12 +9,13 @@ export interface Line {
   text: string;
 }
 
+// A Piece is a part of a tool's input: a text, or what changes.
+export type Piece = { label: string; text: string } | { label: string; change: Line[] };
+
 // A Use is what a tool is to do, for a person to read.
 export interface Use {
   title: string; // in one line
-  command?: string;
-  change?: Line[];
-  rest?: string; // JSON of what else there is
+  pieces: Piece[];
 }
 
 const mostLines = 2_000;
@@ -25,16 +27,20 @@ const textOf = (input: Record<string, unknown>, ...names: string[]): string | un
   return typeof found === 'string' ? found : undefined;
 };
 
-// useOf reads a tool's input as the known coding agents write it.
-export function useOf(tool: string, input: unknown): Use {
-  if (!isRecord(input)) return { title: tool, ...(input === undefined || input === null ? {} : { rest: JSON.stringify(input, null, 2) }) };
-  const path = textOf(input, 'file_path', 'path', 'notebook_path', 'filePath');
-  const command = textOf(input, 'command', 'cmd');
-  if (command !== undefined) return { title: textOf(input, 'description') || firstLine(command), command };
-  const [before, after] = [textOf(input, 'old_string', 'oldString'), textOf(input, 'new_string', 'newString', 'content')];
-  if (path !== undefined && after !== undefined) return { title: path, change: changeOf(before ?? '', after) };
-  const about = path ?? textOf(input, 'pattern', 'query', 'url', 'prompt', 'description');
-  return { title: about === undefined ? '' : firstLine(about), ...(Object.keys(input).length === 0 ? {} : { rest: JSON.stringify(input, null, 2) }) };
+// useOf reads a tool's input: what is to be done, and all that was said with it.
+export function useOf(input: unknown): Use {
+  const sections = input === undefined || input === null ? [] : sectionsOf(input);
+  const text = (...kinds: Section['kind'][]) => kinds.map((kind) => sections.find((s) => s.kind === kind)).find((s) => s !== undefined && 'text' in s && s.text !== '');
+  const found = text('why', 'command', 'path');
+  const about = found !== undefined && 'text' in found ? found.text : isRecord(input) ? textOf(input, 'pattern', 'query', 'url', 'prompt', 'description') : undefined;
+  return { title: firstLine(about ?? ''), pieces: sections.map(pieceOf) };
+}
+
+const pieceNames: Partial<Record<Section['kind'], string>> = { command: 'Command', rest: 'Input' };
+
+function pieceOf(section: Section): Piece {
+  const label = pieceNames[section.kind] ?? labels[section.kind];
+  return 'after' in section ? { label, change: changeOf(section.before, section.after) } : { label, text: section.text };
 }
 
 const firstLine = (text: string): string => text.split('\n', 1)[0] ?? '';
@@ -71,12 +77,4 @@ export function choicesOf(tool: string, input: unknown): Choice[] {
     several: q.multiSelect === true,
     options: (Array.isArray(q.options) ? q.options : []).filter(isRecord).map((o) => ({ label: textOf(o, 'label') ?? '', description: textOf(o, 'description') ?? '' })),
   }));
-}
-
-// ruleOf is what "always" remembers of a tool's use: the program of a command, or
-// the tool.
-export function ruleOf(tool: string, input: unknown): string {
-  const command = tool === 'Bash' && isRecord(input) ? textOf(input, 'command') : undefined;
-  const program = command?.trim().split(/\s+/, 1)[0];
-  return program === undefined || !/^[\w./-]+$/.test(program) ? tool : `Bash(${program}:*)`;
 }

@@ -6,16 +6,18 @@ import type { Line, Use } from './tools.ts';
 
 // useParts shows what a tool is to do.
 export function useParts(use: Use): Node[] {
-  const parts: Node[] = [];
-  if (use.command !== undefined) parts.push(h('pre', { class: 'code', tabindex: '0', 'aria-label': 'Command' }, plain(use.command)));
-  if (use.change !== undefined) parts.push(change(use.change));
-  if (use.rest !== undefined) parts.push(h('pre', { class: 'code', tabindex: '0', 'aria-label': 'Input' }, plain(use.rest)));
-  return parts;
+  return use.pieces.map((piece) => ('change' in piece ? change(piece.label, piece.change) : text(piece.label, piece.text)));
+}
+
+// text shows a line as it is, and more of them in a box.
+function text(label: string, content: string): HTMLElement {
+  if (label === 'File' || label.startsWith('What')) return h('p', { class: 'fine' }, `${label}: ${plain(content)}`);
+  return h('pre', { class: 'code', tabindex: '0', role: 'group', 'aria-label': label }, plain(content));
 }
 
 const words = { '+': 'added: ', '-': 'removed: ', ' ': '' };
 
-function change(lines: Line[]): HTMLElement {
-  return h('pre', { class: 'code change', tabindex: '0', 'aria-label': 'Change' }, ...lines.map(({ sign, text }) =>
-    h('span', { 'data-sign': sign }, h('span', { class: 'hidden-label' }, words[sign]), `${sign} ${plain(text)}\n`)));
+function change(label: string, lines: Line[]): HTMLElement {
+  return h('pre', { class: 'code change', tabindex: '0', role: 'group', 'aria-label': label }, ...lines.map(({ sign, text: line }) =>
+    h('span', { 'data-sign': sign }, h('span', { class: 'hidden-label' }, words[sign]), `${sign} ${plain(line)}\n`)));
 }

@@ -66,11 +66,16 @@ export class App {
       this.#approvals = new Approvals(this.#session, {
         naming: { you: me.user.id, name: (id) => this.#panes.nameOf(id), terminal: (id) => this.#list.labels.get(id) },
         select: (id) => this.#select(id, true),
+        converse: (id) => this.#panels.converse(id),
         focusTerminal: () => this.#focus(),
         changed: () => this.#draw(),
       });
     }
-    this.#panels = new Panels(this.#session, info, me.user.id, (id) => this.#panes.nameOf(id), () => this.#focus());
+    this.#panels = new Panels(this.#session, info, me.user.id, {
+      name: (id) => this.#panes.nameOf(id),
+      leave: () => this.#focus(),
+      asks: (ids, focus) => this.#approvals?.leave({ ids, focus }),
+    });
   }
 
   #makeView(): View {

@@ -9,15 +9,21 @@ import { Chat } from '../chat/chat.ts';
 import { Files } from '../files/panel.ts';
 import { Side } from '../ui/side.ts';
 
+export interface PanelHooks {
+  name(id: string): string; // of a person
+  leave(): void; // moves the focus to the terminal
+  asks(questions: ReadonlySet<string>, focus: () => boolean): void; // these the chat shows
+}
+
 export class Panels {
   readonly #agent: AgentPanel;
+  readonly #chat: Chat;
 
-  // name returns a person's; leave moves the focus to the terminal.
-  constructor(session: Session, { capabilities, dashboard }: SessionInfo, you: string, name: (id: string) => string, leave: () => void) {
-    const side = new Side(leave);
+  constructor(session: Session, { capabilities, dashboard }: SessionInfo, you: string, hooks: PanelHooks) {
+    const side = new Side(() => hooks.leave());
     this.#agent = new AgentPanel(session, side, { you, dashboard, mayUseTools: capabilities.includes('mcp') });
     new BrowserPanel(session, side);
-    new Chat(session, side, { you, mayTalk: capabilities.includes('chat'), mayApprove: capabilities.includes('approve'), name });
+    this.#chat = new Chat(session, side, { ...hooks, you, mayTalk: capabilities.includes('chat'), mayApprove: capabilities.includes('approve') });
     if (capabilities.includes('files.read')) new Files(session, side, capabilities.includes('files.write'));
   }
 
@@ -26,6 +32,10 @@ export class Panels {
     if (pane === undefined) return this.#agent.draw(undefined);
     const { id, control } = pane;
     this.#agent.draw({ pty: id, label: labels.get(id) ?? 'terminal', agent, turn: control.lastTurn, tools: control.tools });
+  }
+
+  converse(conversation: string): void {
+    this.#chat.open(conversation);
   }
 
   toggleAgent(): void {
