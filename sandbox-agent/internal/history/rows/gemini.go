@@ -64,8 +64,15 @@ func Gemini(content []byte) Document {
 	d := newDrafter()
 	d.doc.About.Native, d.doc.About.Title, d.doc.About.Subagent = chat.session, chat.summary, chat.subagent
 	var ids provider.GeminiIDs
+	var calls []geminiCall // that come later
 	for i := range chat.messages {
-		d.gemini(&ids, &chat.messages[i])
+		m := &chat.messages[i]
+		calls = d.geminiCalls(calls, stamp(m.Time))
+		d.gemini(&ids, m)
+		calls = append(calls, m.Calls...)
+	}
+	for _, call := range calls {
+		d.geminiCall(call)
 	}
 	return d.doc
 }
@@ -150,9 +157,6 @@ func (d *drafter) gemini(ids *provider.GeminiIDs, m *geminiRecord) {
 				d.once(use(c.ID, at, c.Name, c.ID, c.Args))
 			}
 		}
-		for _, call := range m.Calls {
-			d.geminiCall(call)
-		}
 	case "error":
 		d.say(m.ID, at, protocol.ChatError, "", text)
 	}
@@ -162,6 +166,19 @@ func (d *drafter) gemini(ids *provider.GeminiIDs, m *geminiRecord) {
 			Breakdown: protocol.TokenBreakdown{Input: t.Input, Output: t.Output},
 		}
 	}
+}
+
+// geminiCalls adds the rows of those calls that aren't later than now, and returns
+// the others: gemini keeps the calls of a process in the message of the first one.
+func (d *drafter) geminiCalls(calls []geminiCall, now string) (later []geminiCall) {
+	for _, call := range calls {
+		if stamp(call.Time) > now {
+			later = append(later, call)
+		} else {
+			d.geminiCall(call)
+		}
+	}
+	return later
 }
 
 func (d *drafter) geminiCall(c geminiCall) {

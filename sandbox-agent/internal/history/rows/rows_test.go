@@ -192,6 +192,10 @@ func TestGemini(t *testing.T) {
 	if doc := Gemini([]byte(again)); len(doc.Rows) != 9 {
 		t.Errorf("begun again in the same file: %d rows", len(doc.Rows))
 	}
+	late := strings.Replace(geminiChat1, `"toolCalls":[`, `"toolCalls":[{"id":"t0","name":"shell","status":"success","timestamp":"2026-06-11T10:00:04.500Z"},`, 1)
+	if doc := Gemini([]byte(late)); doc.Rows[6].ToolID != "t0" || doc.Rows[3].ToolID != "t1" || *doc.Rows[5].Content != "Hi" {
+		t.Errorf("a call of a later turn, in the message of the first: %+v", doc.Rows)
+	}
 	old := Gemini([]byte(`{"sessionId":"s","messages":[{"id":"1","type":"user","content":"old"}]}`))
 	if len(old.Rows) != 1 || *old.Rows[0].Content != "old" {
 		t.Errorf("older versions: %+v", old.Rows)
