@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,8 +22,9 @@ var (
 	talkSeed  = flag.Uint64("talk.seed", 0, "seed of that; 0: a new one")
 )
 
-// A talkChaos is one run: alice sends one message after the other, bob answers
-// what the coding agent asks, others come and go, and relays are killed.
+// A talkChaos is one run: alice sends one message after the other from two tabs,
+// bob and his other tab answer what the coding agent asks, others come and go, and
+// relays are killed. These are ten sockets.
 type talkChaos struct {
 	t    *testing.T
 	s    *Stack
@@ -32,9 +32,10 @@ type talkChaos struct {
 	id   protocol.ConversationID
 	urls []string
 
-	alice, bob *Talker
-	guests     []*Talker
+	alice, bob [2]*Talker // their tabs
+	guests     [6]*Talker
 	past       [][]Told // what those got who left
+	joined     int
 }
 
 // TestTalkAcrossRelayKills: relays are killed in the middle of runs while sockets
@@ -54,9 +55,11 @@ func TestTalkAcrossRelayKills(t *testing.T) {
 		c.urls = append(c.urls, r.URL)
 	}
 	c.id = newTalk(t, c.s, "claude")
-	c.alice, c.bob = c.join(ctx, "alice"), c.join(ctx, "bob")
-	for range 8 {
-		c.guests = append(c.guests, c.join(ctx, "carol"))
+	for tab := range 2 {
+		c.alice[tab], c.bob[tab] = c.join(ctx, "alice"), c.join(ctx, "bob")
+	}
+	for i := range c.guests {
+		c.guests[i] = c.join(ctx, "carol")
 	}
 	for n := range *talkKills {
 		c.round(ctx, n+1)
@@ -64,12 +67,23 @@ func TestTalkAcrossRelayKills(t *testing.T) {
 	c.verify(ctx)
 }
 
-// join opens a talker that uses both relays.
+// enter opens a talker that uses both relays, one of them first.
+func (c *talkChaos) enter(ctx context.Context, user string) (*Talker, error) {
+	c.joined++
+	urls := slices.Clone(c.urls)
+	if c.joined%2 == 0 {
+		slices.Reverse(urls)
+	}
+	k := c.s.Ready.User(user).Talk(c.t.Context(), Talking{Session: c.s.Ready.SessionID, Relays: urls})
+	c.t.Cleanup(k.Close)
+	return k, k.Follow(ctx, c.id)
+}
+
+// join is enter for the test's own goroutine.
 func (c *talkChaos) join(ctx context.Context, user string) *Talker {
 	c.t.Helper()
-	k := c.s.Ready.User(user).Talk(c.t.Context(), Talking{Session: c.s.Ready.SessionID, Relays: c.urls})
-	c.t.Cleanup(k.Close)
-	must(c.t, k.Follow(ctx, c.id))
+	k, err := c.enter(ctx, user)
+	must(c.t, err)
 	return k
 }
 
@@ -80,33 +94,42 @@ func (c *talkChaos) round(ctx context.Context, n int) {
 	name := fmt.Sprintf("message %d", n)
 	done := make(chan struct{})
 	var sending sync.WaitGroup
-	sending.Go(func() { c.insist(ctx, done, name, text) })
-	sending.Go(func() { c.answer(ctx, done, n) })
+	for tab := range 2 {
+		sending.Go(func() { c.insist(ctx, done, c.alice[tab], name, text) })
+		sending.Go(func() { c.answer(ctx, done, c.bob[tab], n) })
+	}
+	guest := c.rng.IntN(len(c.guests))
+	stays := time.Duration(c.rng.Int64N(int64(400 * time.Millisecond)))
+	sending.Go(func() { c.moveOne(ctx, guest, stays) })
 	pause(ctx, time.Duration(c.rng.Int64N(int64(400*time.Millisecond))))
 	victim := c.rng.IntN(len(c.s.Ready.Relays))
 	pid := c.s.Ready.Relays[victim].PID
 	must(c.t, syscall.Kill(pid, syscall.SIGKILL))
-	c.moveOne(ctx)
 	awaitRelay(ctx, c.t, c.s, victim, pid)
-	_, err := c.bob.AwaitComplete(ctx, c.id, n)
+	_, err := c.bob[0].AwaitComplete(ctx, c.id, n)
 	close(done)
 	sending.Wait()
 	must(c.t, err)
 }
 
-// moveOne has a guest leave, and another one come.
-func (c *talkChaos) moveOne(ctx context.Context) {
-	at := c.rng.IntN(len(c.guests))
+// moveOne has a guest leave after a while, before the kill or behind it, and
+// another one come.
+func (c *talkChaos) moveOne(ctx context.Context, at int, stays time.Duration) {
+	pause(ctx, stays)
 	k := c.guests[at]
 	k.Close()
 	c.past = append(c.past, k.Events(c.id))
-	c.guests[at] = c.join(ctx, "carol")
+	if k, err := c.enter(ctx, "carol"); err != nil {
+		c.t.Error(err)
+	} else {
+		c.guests[at] = k
+	}
 }
 
-// insist has alice send the same message, under one name, until the run is over:
-// any of her sockets may have been lost with it.
-func (c *talkChaos) insist(ctx context.Context, done <-chan struct{}, name, text string) {
-	every(ctx, done, 200*time.Millisecond, func() { _ = c.alice.Send(ctx, c.id, text, "clientMessageId", name) })
+// insist has a tab of alice send the same message, under one name, until the run is
+// over: any of her sockets may have been lost with it.
+func (c *talkChaos) insist(ctx context.Context, done <-chan struct{}, alice *Talker, name, text string) {
+	every(ctx, done, 200*time.Millisecond, func() { _ = alice.Send(ctx, c.id, text, "clientMessageId", name) })
 }
 
 // every calls say, again and again, until done is closed or ctx ends.
@@ -125,8 +148,8 @@ func every(ctx context.Context, done <-chan struct{}, interval time.Duration, sa
 	}
 }
 
-// answer has bob allow what is asked in the nth run, again and again.
-func (c *talkChaos) answer(ctx context.Context, done <-chan struct{}, n int) {
+// answer has a tab of bob allow what is asked in the nth run, again and again.
+func (c *talkChaos) answer(ctx context.Context, done <-chan struct{}, bob *Talker, n int) {
 	var request string
 	find := func(t *Talk) bool {
 		for _, e := range t.Events {
@@ -136,12 +159,12 @@ func (c *talkChaos) answer(ctx context.Context, done <-chan struct{}, n int) {
 		}
 		return request != ""
 	}
-	if err := c.bob.Await(ctx, "the question", c.id, find); err != nil {
+	if err := bob.Await(ctx, "the question", c.id, find); err != nil {
 		c.t.Error(err)
 		return
 	}
 	every(ctx, done, 100*time.Millisecond, func() {
-		_ = c.bob.Say(ctx, "chat.permission-response", c.id, "requestId", request, "allow", true)
+		_ = bob.Say(ctx, "chat.permission-response", c.id, "requestId", request, "allow", true)
 	})
 }
 
@@ -149,46 +172,82 @@ func (c *talkChaos) answer(ctx context.Context, done <-chan struct{}, n int) {
 func (c *talkChaos) verify(ctx context.Context) {
 	c.t.Helper()
 	log := c.log(ctx)
-	var completes, questions, answers int
-	sent := map[string]int{}
+	c.judge(log)
+	last := log[len(log)-1].Seq
+	await := func(k *Talker) {
+		must(c.t, k.Await(ctx, "the last event", c.id, func(t *Talk) bool {
+			return len(t.Events) == 0 || t.Events[len(t.Events)-1].Seq == last
+		}))
+	}
+	for i, k := range slices.Concat(c.bob[:], c.guests[:]) {
+		await(k)
+		c.compare(fmt.Sprintf("follower %d", i), k.Events(c.id), log)
+	}
+	for i, events := range c.past {
+		c.compare(fmt.Sprintf("guest %d", i), events, log)
+	}
+	others := slices.DeleteFunc(slices.Clone(log), userText) // alice's own aren't sent to the socket that sent them
+	for i, k := range c.alice {
+		await(k)
+		c.compare(fmt.Sprintf("tab %d", i), slices.DeleteFunc(k.Events(c.id), userText), others)
+	}
+	c.t.Logf("%d events, %d sockets, of which %d left", len(log), len(c.past)+10, len(c.past))
+}
+
+// judge checks the log by itself: each message was taken once, each question was
+// answered once, and each run has one complete behind all of it.
+func (c *talkChaos) judge(log []Told) {
+	c.t.Helper()
+	sent, asked, answered := map[string]int{}, map[string]int{}, map[string]int{}
+	completes, running := 0, false
 	for i, e := range log {
+		if i > 0 && e.Seq != log[i-1].Seq+1 {
+			c.t.Errorf("event %d after %d in the log", e.Seq, log[i-1].Seq)
+		}
 		switch {
+		case userText(e):
+			sent[e.ClientMessageID]++
+			if running {
+				c.t.Errorf("a run begins in another one: %s", e.Raw)
+			}
+			running = true
+			continue
 		case e.Kind == protocol.ChatComplete:
 			completes++
 			if e.Success == nil || !*e.Success {
 				c.t.Errorf("%s", e.Raw)
 			}
 		case e.Kind == protocol.ChatPermissionRequest:
-			questions++
+			asked[e.RequestID]++
 		case e.Kind == protocol.ChatPermissionCancelled:
-			answers++
+			answered[e.RequestID]++
 			if e.Reason != protocol.CancelledDecided {
 				c.t.Errorf("%s", e.Raw)
 			}
-		case userText(e):
-			sent[*e.Content]++
 		}
-		if i > 0 && e.Seq != log[i-1].Seq+1 {
-			c.t.Errorf("event %d after %d in the log", e.Seq, log[i-1].Seq)
+		if i > 0 && !running { // the log is read from its second event on
+			c.t.Errorf("outside of a run: %s", e.Raw)
 		}
+		running = e.Kind != protocol.ChatComplete
 	}
-	if completes != *talkKills || questions != *talkKills || answers != *talkKills {
-		c.t.Errorf("%d runs: %d completes, %d questions, %d answers", *talkKills, completes, questions, answers)
+	c.once("question", asked, *talkKills)
+	c.once("answer", answered, *talkKills)
+	c.once("message", sent, *talkKills-1) // the first event is the first message
+	if completes != *talkKills {
+		c.t.Errorf("%d runs have %d completes", *talkKills, completes)
 	}
-	for text, n := range sent {
-		if n != 1 {
-			c.t.Errorf("%q was sent %d times", text, n)
+}
+
+// once checks that there are n of something, each once.
+func (c *talkChaos) once(what string, seen map[string]int, n int) {
+	c.t.Helper()
+	if len(seen) != n {
+		c.t.Errorf("%d times a %s, want %d", len(seen), what, n)
+	}
+	for name, times := range seen {
+		if times != 1 {
+			c.t.Errorf("%s %q is there %d times", what, name, times)
 		}
-	}
-	for i, k := range append([]*Talker{c.bob}, c.guests...) {
-		last := log[len(log)-1].Seq
-		must(c.t, k.Await(ctx, "the last event", c.id, func(t *Talk) bool {
-			return len(t.Events) == 0 || t.Events[len(t.Events)-1].Seq == last
-		}))
-		c.compare(fmt.Sprintf("follower %d", i), k.Events(c.id), log)
-	}
-	for i, events := range c.past {
-		c.compare(fmt.Sprintf("guest %d", i), events, log)
 	}
 }
 
@@ -244,7 +303,7 @@ func TestTalkAcrossAgentKills(t *testing.T) {
 		if len(before) == 0 {
 			t.Fatal("nothing of a coding agent runs")
 		}
-		agent = restartAgent(t, s, agent)
+		agent = restartAgent(t, agent)
 		done, err := bob.AwaitComplete(ctx, id, n)
 		must(t, err)
 		if *done.Aborted || *done.Success || *done.ExitCode != 1 {
@@ -276,19 +335,14 @@ func kindsOfAll(events []Told) string {
 
 // restartAgent kills an agent, starts it again as it was started, and returns the
 // new process.
-func restartAgent(t *testing.T, s *Stack, pid int) int {
+func restartAgent(t *testing.T, pid int) int {
 	t.Helper()
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	must(t, err)
 	args := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
 	must(t, syscall.Kill(pid, syscall.SIGKILL))
-	cmd := exec.Command(filepath.Join(programs, "sandbox-agent"), args[1:]...)
-	output := &lockedBuffer{}
-	cmd.Stdout, cmd.Stderr = output, output
-	must(t, cmd.Start())
+	cmd, output := runAgent(t, args[1:]...)
 	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		cmd.Wait()
 		if t.Failed() {
 			t.Logf("agent:\n%s", output)
 		}

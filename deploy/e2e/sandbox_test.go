@@ -60,8 +60,14 @@ func terminalFiles(t *testing.T) string {
 func startAgent(t *testing.T, stateDir string, flags ...string) (*exec.Cmd, *lockedBuffer) {
 	t.Helper()
 	files := terminalFiles(t)
-	cmd := exec.Command(filepath.Join(programs, "sandbox-agent"), append([]string{"--state-dir", stateDir,
+	return runAgent(t, append([]string{"--state-dir", stateDir,
 		"--workspace", filepath.Join(files, "workspace"), "--homes", filepath.Join(files, "homes")}, flags...)...)
+}
+
+// runAgent runs an agent with these arguments until the test ends.
+func runAgent(t *testing.T, args ...string) (*exec.Cmd, *lockedBuffer) {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(programs, "sandbox-agent"), args...)
 	output := &lockedBuffer{}
 	cmd.Stdout, cmd.Stderr = output, output
 	must(t, cmd.Start())
