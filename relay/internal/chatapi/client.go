@@ -29,8 +29,9 @@ type client struct {
 	expecting sync.Mutex // held for socket.Expect
 }
 
-// refuse tells the client why a request is refused. A conversation is named only
-// where the request concerned a run, as the client then ends its wait for that.
+// refuse tells the client why a request is refused. A conversation is named where
+// the request concerned a run, as a web client then ends its wait for that, and
+// where it concerned control, which only clients of our own kinds ask for.
 func (c *client) refuse(fault protocol.ChatFault, conversation protocol.ConversationID, clientMessageID string) {
 	c.api.Metrics.Refused.WithLabelValues(string(fault.Code)).Inc()
 	frame := chatsocket.Frame(fault, conversation, time.Now())
@@ -40,16 +41,12 @@ func (c *client) refuse(fault protocol.ChatFault, conversation protocol.Conversa
 
 // forConversation has do done for the conversation that q must name, after what
 // was asked for it before.
-func (c *client) forConversation(q chatsocket.Request, aboutRun bool, do func()) {
+func (c *client) forConversation(q chatsocket.Request, do func()) {
 	if q.SessionID == "" {
 		c.refuse(chatsocket.NewFault(protocol.ChatSessionIDRequired, q.Type), "", q.ClientMessageID)
 		return
 	}
-	named := q.SessionID
-	if !aboutRun {
-		named = ""
-	}
-	c.queue(laneOf(q.SessionID), named, q.ClientMessageID, do)
+	c.queue(laneOf(q.SessionID), q.SessionID, q.ClientMessageID, do)
 }
 
 // laneOf returns the name of a conversation's lane.

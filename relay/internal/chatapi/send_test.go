@@ -343,3 +343,20 @@ func TestSandboxAway(t *testing.T) {
 		t.Errorf("%d operations were signed", n)
 	}
 }
+
+// TestRefusedControl: a refusal of what concerns control names its conversation.
+func TestRefusedControl(t *testing.T) {
+	w := newWorld(t)
+	u, v := w.join(caps("alice", protocol.CapChat)), w.join(caps("carol"))
+	for _, what := range []string{"request_control", "grant_control", "revoke_control"} {
+		frame := func(id string) string {
+			return `{"type":"chat.` + what + `","sessionId":"` + id + `","to":"usr_bob"}`
+		}
+		v.say(frame(conv))
+		v.refused("FORBIDDEN", conv, "")
+		u.say(frame(none))
+		u.refused("SESSION_NOT_FOUND", none, "")
+	}
+	u.say(`{"type":"chat.grant_control","sessionId":"` + conv + `","to":"usr_bob"}`)
+	u.refused("NOT_CONTROLLER", conv, "")
+}

@@ -339,10 +339,14 @@ func TestAPI(t *testing.T) {
 	_, token := w.authority.Grant(caps("alice", protocol.CapChat))
 	_, viewer := w.authority.Grant(caps("carol"))
 	cookie := w.app(token)
-	asked := make(chan *http.Request, 1)
+	asked := make(chan *http.Request, 8)
 	w.serve = func(answer http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
-		asked <- r
+		select {
+		case asked <- r:
+		default:
+			t.Error("more requests than were made")
+		}
 		if strings.HasSuffix(r.URL.Path, "/image") {
 			answer.Header().Set("Content-Type", "image/svg+xml")
 		} else {
@@ -397,7 +401,10 @@ func TestAPI(t *testing.T) {
 		if resp.StatusCode != tt.want {
 			t.Errorf("%s: %d %s", tt.name, resp.StatusCode, bodyOf(t, resp))
 		}
-		if tt.want == 200 {
+		if tt.want == 200 && resp.StatusCode == 200 { // it has been there before it is answered
+			<-asked
+		} else if len(asked) > 0 {
+			t.Errorf("%s: it has reached the sandbox", tt.name)
 			<-asked
 		}
 	}

@@ -35,9 +35,9 @@ func (c *client) take(data []byte) {
 	c.size = len(data)
 	switch q.Type {
 	case chatsocket.TypeSend:
-		c.forConversation(q, true, func() { c.send(q) })
+		c.forConversation(q, func() { c.send(q) })
 	case chatsocket.TypeAbort:
-		c.forConversation(q, true, func() { c.abort(q) })
+		c.forConversation(q, func() { c.abort(q) })
 	case chatsocket.TypeSubscribe:
 		c.subscribe(q)
 	case chatsocket.TypePermission:
@@ -48,7 +48,7 @@ func (c *client) take(data []byte) {
 		c.echo.Store(slices.Contains(q.Features, chatsocket.FeatureEcho))
 		c.socket.Hello()
 	case chatsocket.TypeRequestControl, chatsocket.TypeGrantControl, chatsocket.TypeRevokeControl:
-		c.forConversation(q, false, func() { c.control(q) })
+		c.forConversation(q, func() { c.control(q) })
 	case chatsocket.TypeReauth:
 		c.reauth(q.Grant) // what comes after it has the new grant
 	default:
@@ -75,7 +75,7 @@ func (c *client) subscribe(q chatsocket.Request) {
 func (c *client) control(q chatsocket.Request) {
 	grant, _ := c.socket.Grant()
 	if !grant.Allows(c.session, "", protocol.CapChat) {
-		c.refuse(chatsocket.NewFault(protocol.ChatForbidden, string(q.SessionID)), "", "")
+		c.refuse(chatsocket.NewFault(protocol.ChatForbidden, string(q.SessionID)), q.SessionID, "")
 		return
 	}
 	var err error
@@ -88,7 +88,7 @@ func (c *client) control(q chatsocket.Request) {
 		err = c.socket.RevokeControl(c.ctx, q.SessionID)
 	}
 	if err != nil {
-		c.refuse(faultOf(err, q.SessionID), "", "")
+		c.refuse(faultOf(err, q.SessionID), q.SessionID, "")
 	}
 }
 
