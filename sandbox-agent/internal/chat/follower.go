@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,7 +50,7 @@ type follower struct {
 // outgoing is a message beside the events. It comes before the event numbered at,
 // and behind those before it that were there when it was posted.
 type outgoing struct {
-	m  protocol.Message
+	m  protocol.Message // nil: settle brings it
 	at uint64
 	n  uint64 // of posted
 }
@@ -116,7 +117,8 @@ func (f *follower) take() (protocol.Message, error) {
 		}
 		f.entry, f.held = entry, ok
 	}
-	if m := f.pop(waiting); m != nil {
+	m, waits := f.pop(waiting)
+	if m != nil || waits {
 		return m, nil
 	}
 	if f.held {
@@ -132,18 +134,21 @@ func (f *follower) look() (posted uint64, muted bool, err error) {
 	return f.posted, f.muted, f.err
 }
 
-// pop returns the first message of those that were posted before the log was
-// looked at, if its turn has come.
-func (f *follower) pop(posted uint64) protocol.Message {
+// pop returns the first message, if its turn has come. Without an event at hand
+// that is only one that was posted before the log was looked at. waits: its turn
+// has come, and it isn't known yet.
+func (f *follower) pop(posted uint64) (m protocol.Message, waits bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.outbox) == 0 || f.outbox[0].n > posted || f.held && f.outbox[0].at > f.entry.Seq {
-		return nil
+	if len(f.outbox) == 0 || !f.held && f.outbox[0].n > posted || f.held && f.outbox[0].at > f.entry.Seq {
+		return nil, false
 	}
-	m := f.outbox[0].m
+	if m = f.outbox[0].m; m == nil {
+		return nil, true
+	}
 	f.outbox[0] = outgoing{}
 	f.outbox = f.outbox[1:]
-	return m
+	return m, false
 }
 
 // granted returns the next answer about a grant, nil when there is none.
@@ -274,6 +279,25 @@ func (f *follower) postState(m protocol.ChatState, at uint64) {
 	}
 	f.mu.Unlock()
 	f.post(m, at)
+}
+
+// hold keeps back the event numbered at until settle is called.
+func (f *follower) hold(at uint64) { f.post(nil, at) }
+
+// settle has m come before the event that hold keeps back, or nothing if m is nil.
+func (f *follower) settle(m protocol.Message) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := slices.IndexFunc(f.outbox, func(out outgoing) bool { return out.m == nil })
+	switch {
+	case i < 0: // the stream has ended
+		return
+	case m == nil:
+		f.outbox = slices.Delete(f.outbox, i, i+1)
+	default:
+		f.outbox[i].m = m
+	}
+	f.notify()
 }
 
 func (f *follower) mute(on bool) {

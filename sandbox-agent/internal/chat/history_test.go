@@ -2,8 +2,8 @@ package chat
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -15,18 +15,20 @@ import (
 	"github.com/fairlead/fairlead/protocol/op"
 )
 
+var (
+	followings = flag.Int("chat.rounds", 2000, "how often TestSubscribe begins to follow")
+	calls      = flag.Int("chat.calls", 40, "messages and aborts of each person in TestLinear")
+)
+
 // TestSubscribe: whoever begins to follow while events pour gets each one behind
 // its mark once, in order. The program is a few events ahead of the first who
 // follows, so that each mark is close to the head and is passed by new events.
 // It is about weakness 26 in deploy/e2e/README.md.
 func TestSubscribe(t *testing.T) {
 	const ahead = 6
-	rounds := 2_000
-	switch {
-	case os.Getenv("LONG") != "":
-		rounds = 100_000
-	case testing.Short():
-		rounds = 200
+	rounds := *followings
+	if testing.Short() {
+		rounds = min(rounds, 200)
 	}
 	r := newRig(t)
 	r.make()
@@ -304,7 +306,7 @@ func TestLinear(t *testing.T) {
 	var callers sync.WaitGroup
 	for client := range 4 {
 		callers.Go(func() {
-			for i := range 40 {
+			for i := range *calls {
 				in := call{abort: (i+client)%3 == 0}
 				mu.Lock()
 				r.commands++

@@ -306,17 +306,27 @@ func (o *owner) sayAgain(now time.Time) time.Duration {
 	if wait := o.unsaidDue.Sub(now); wait > 0 {
 		return wait
 	}
-	said := o.unsaid
-	o.unsaid = nil // for the state that comes before them
-	state, next := o.state(), o.log.Position().Last+1
-	if err := o.log.Append(true, said...); errors.Is(err, chatlog.ErrEnded) {
-		return control.Forever // the conversation was removed
-	} else if err != nil {
-		o.unsaid, o.unsaidDue = said, now.Add(unsaidAgain)
-		return unsaidAgain
+	said, next := o.unsaid, o.log.Position().Last+1
+	for f := range o.followers {
+		f.hold(next)
+	}
+	err := o.log.Append(true, said...)
+	var state protocol.Message
+	if err == nil || errors.Is(err, chatlog.ErrEnded) {
+		o.unsaid = nil
+	}
+	if err == nil {
+		state = o.state() // before the events, which followers may have seen by now
 	}
 	for f := range o.followers {
-		f.postState(state, next)
+		f.settle(state)
+	}
+	switch {
+	case errors.Is(err, chatlog.ErrEnded):
+		return control.Forever // the conversation was removed
+	case err != nil:
+		o.unsaidDue = now.Add(unsaidAgain)
+		return unsaidAgain
 	}
 	o.log.Live(false)
 	o.wake()
