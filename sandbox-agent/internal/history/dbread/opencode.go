@@ -69,7 +69,7 @@ func (opencode) remove(ctx context.Context, db *sql.DB, session string) error {
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() //nolint:errcheck // nothing to do behind Commit
+	defer tx.Rollback()
 	for _, of := range []string{"part WHERE session_id", "message WHERE session_id", "session WHERE id"} {
 		_, err := tx.ExecContext(ctx, `WITH RECURSIVE gone(id) AS (
 			SELECT id FROM session WHERE id = ? UNION SELECT session.id FROM session JOIN gone ON session.parent_id = gone.id)
