@@ -32,7 +32,8 @@ func missing(t testing.TB, what string) {
 	t.Skip(what)
 }
 
-// newBrowser starts a Chromium of its own and returns its context.
+// newBrowser returns the context of the Chromium that all tests share: each opens
+// windows of its own, which share nothing.
 func newBrowser(t testing.TB) context.Context {
 	t.Helper()
 	if testing.Short() {
@@ -41,31 +42,65 @@ func newBrowser(t testing.TB) context.Context {
 	if !console.Built() {
 		missing(t, "the console is not built: go run ./relay/internal/console/build")
 	}
-	var chromium string
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			chromium = path
-			break
-		}
-	}
+	chromium := findChromium()
 	if chromium == "" {
 		missing(t, "Chromium is missing: apt-get install chromium")
 	}
+	shared.Do(func() { shared.ctx, shared.err = startBrowser(chromium) })
+	if shared.err != nil {
+		t.Fatalf("start %s: %v", chromium, shared.err)
+	}
+	return shared.ctx
+}
+
+// shared is the Chromium of all tests.
+var shared struct {
+	sync.Once
+	ctx  context.Context
+	err  error
+	stop []func()
+}
+
+// TestMain ends the Chromium that was started.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, stop := range slices.Backward(shared.stop) {
+		stop()
+	}
+	os.Exit(code)
+}
+
+func findChromium() string {
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// startBrowser starts one. Most of what windows cost are processes for pages, so
+// none is started in advance, and windows that share a context share one.
+func startBrowser(chromium string) (context.Context, error) {
+	profile, err := os.MkdirTemp("", "console")
+	if err != nil {
+		return nil, err
+	}
+	shared.stop = append(shared.stop, func() { os.RemoveAll(profile) })
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(chromium), chromedp.UserDataDir(t.TempDir()), chromedp.Flag("headless", "new"),
+		chromedp.ExecPath(chromium), chromedp.UserDataDir(profile), chromedp.Flag("headless", "new"),
 		chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-features", "Translate,BlinkGenPropertyTrees,SpareRendererForSitePerProcess"),
+		chromedp.Flag("renderer-process-limit", "1"),
 	)
 	ctx, stop := context.WithTimeout(context.Background(), 12*time.Minute)
-	t.Cleanup(stop)
+	shared.stop = append(shared.stop, stop)
 	ctx, stop = chromedp.NewExecAllocator(ctx, options...)
-	t.Cleanup(stop)
+	shared.stop = append(shared.stop, stop)
 	ctx, stop = chromedp.NewContext(ctx)
-	t.Cleanup(stop)
-	if err := chromedp.Do(ctx); err != nil {
-		t.Fatalf("start %s: %v", chromium, err)
-	}
-	return ctx
+	shared.stop = append(shared.stop, stop)
+	return ctx, chromedp.Do(ctx)
 }
 
 // A tab is one person's browser window.
@@ -262,6 +297,7 @@ const untilTime = 40 * time.Second
 
 // TestBrowser shows the console to a real browser.
 func TestBrowser(t *testing.T) {
+	t.Parallel()
 	browser := newBrowser(t)
 	turns := make(chan struct{}, atOnce)
 	var running sync.WaitGroup

@@ -60,6 +60,7 @@ func axeCore(t *testing.T) step {
 // The page, its dialogs, panels, menus and cards break none of axe-core's rules,
 // wide and on a phone. What a terminal shows is its programs', and not checked.
 func TestFound20Accessible(t *testing.T) {
+	t.Parallel()
 	browser := newBrowser(t)
 	for name, prepare := range map[string][]step{"wide": nil, "phone": phone()} {
 		prepare = append(prepare, axeCore(t))
@@ -102,6 +103,7 @@ func accessible(t *testing.T, browser context.Context, prepare ...step) {
 // A relay that is reached by an IPv6 address, too, has a page without complaints:
 // a policy can't name such an address.
 func TestFound20NoComplaintsOnLoad(t *testing.T) {
+	t.Parallel()
 	relay := newFakeRelay(t, "http://[::1]:8080", "http://localhost:8080")
 	alice := newTab(t, newBrowser(t))
 	alice.open(relay.link("alice"))
@@ -115,6 +117,7 @@ func TestFound20NoComplaintsOnLoad(t *testing.T) {
 // F6 leads from the terminal to control, on to the tools, and back: Tab would end
 // in the terminal between them.
 func TestFound20ToolsByKeyboard(t *testing.T) {
+	t.Parallel()
 	relay := newFakeRelay(t)
 	alice := newTab(t, newBrowser(t))
 	alice.open(relay.link("alice"))
@@ -146,6 +149,7 @@ func TestFound20ToolsByKeyboard(t *testing.T) {
 // After a change of the environment it is said from when on it counts: the first
 // command at a prompt that is there already misses it.
 func TestFound20EnvironmentSaysWhen(t *testing.T) {
+	t.Parallel()
 	relay := newFakeRelay(t)
 	relay.give("ut_alice", protocol.CapEnv)
 	alice := newTab(t, newBrowser(t))
