@@ -7,7 +7,7 @@
 # make load   measures fan-out, echo and failover with bin/loadtest, about four minutes
 # make soak   runs the mix of all loads for SOAK (default 10m; 4h before a release)
 # make bench  runs the Go benchmarks: of packages, then of the programs, then chat's load (BENCH=ToolCall: benchmarks of that name)
-# make proofs runs the long proofs of deploy/e2e/README.md, about ten minutes
+# make proofs runs the long proofs of deploy/e2e/README.md, about a quarter of an hour
 # make conformance  runs the official MCP suite against the agent's MCP server
 # make fuzz   runs every fuzz target for FUZZTIME (default 20s)
 # make test-agents installs real coding agents from npm, about 1.4 GB, has them use our tools, and talks to them
