@@ -118,6 +118,28 @@ func TestDashboards(t *testing.T) {
 	}
 }
 
+// TestChatIsShown: every metric of conversations is on a dashboard.
+func TestChatIsShown(t *testing.T) {
+	shown := map[string]bool{}
+	all := merged(t)
+	for _, d := range dashboards(t) {
+		for _, p := range d.Panels {
+			for _, target := range p.Targets {
+				q, _ := check(all, target.Expr)
+				for _, s := range q.selectors {
+					f, _, _ := suffixed(all, s.metric)
+					shown[f.name] = true
+				}
+			}
+		}
+	}
+	for name := range all {
+		if strings.HasPrefix(name, "fairlead_chat_") && !shown[name] {
+			t.Errorf("%s is on no dashboard", name)
+		}
+	}
+}
+
 // has reports whether the result of q may have a label: one that it groups by,
 // or any of the metric's own where nothing is grouped.
 func has(q query, all map[string]family, label string) bool {
