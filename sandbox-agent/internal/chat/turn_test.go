@@ -37,6 +37,7 @@ func TestRun(t *testing.T) {
 			v.event(kind)
 		}
 		v.completes(0, false)
+		synctest.Wait() // until what is late is read: a program doesn't say of which turn it is
 		check(t, r.sends(alice, "again"))
 		p.hear(t, "send again")
 		if e := v.event(protocol.ChatText); *e.Content != "again" {
