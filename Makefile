@@ -173,7 +173,7 @@ proofs:
 	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/chatlog -run '^TestSubscribeWhileAppending$$' -rounds=100000
 	$(GO) test -count=1 -v -timeout 30m ./relay/internal/chathub -run '^TestRace$$' -rounds=100000
 	$(GO) test -count=1 -v -timeout 30m ./deploy/e2e -run '^(TestChaos|TestDecisionAcrossAKilledRelay)$$' -chaos.kills=100 -approvals.kills=100
-	$(GO) test -count=1 -v -timeout 40m ./deploy/e2e -run '^TestTalkAcross(Relay|Agent)Kills$$' -talk.kills=200
+	$(GO) test -count=1 -v -timeout 40m ./deploy/e2e -run '^TestTalkAcross(Relay|Agent)Kills$$' -talk.kills=200 -talk.agentkills=50
 
 # Coding agents as their makers publish them.
 $(AGENTS)/node_modules/.stamp: $(AGENTS)/package.json | tools

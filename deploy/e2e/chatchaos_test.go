@@ -18,8 +18,9 @@ import (
 )
 
 var (
-	talkKills = flag.Int("talk.kills", 10, "how often a relay is killed in the middle of a run")
-	talkSeed  = flag.Uint64("talk.seed", 0, "seed of that; 0: a new one")
+	talkKills      = flag.Int("talk.kills", 10, "how often a relay is killed in the middle of a run")
+	talkAgentKills = flag.Int("talk.agentkills", 4, "how often the agent is")
+	talkSeed       = flag.Uint64("talk.seed", 0, "seed of these kills; 0: a new one")
 )
 
 // A talkChaos is one run: alice sends one message after the other from two tabs,
@@ -43,12 +44,7 @@ type talkChaos struct {
 // each question answered once, and each run has one complete.
 // It is about weakness 4 in deploy/e2e/README.md.
 func TestTalkAcrossRelayKills(t *testing.T) {
-	seed := *talkSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("-talk.seed=%d -talk.kills=%d", seed, *talkKills)
-	c := &talkChaos{t: t, s: talkStack(t, "", "--relays", "2"), rng: rand.New(rand.NewPCG(seed, 1))}
+	c := &talkChaos{t: t, rng: talkRandom(t, *talkKills), s: talkStack(t, "", "--relays", "2")}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience+time.Duration(*talkKills)*10*time.Second)
 	defer cancel()
 	for _, r := range c.s.Ready.Relays {
@@ -286,43 +282,129 @@ func (c *talkChaos) log(ctx context.Context) []Told {
 }
 
 // TestTalkAcrossAgentKills: the agent is killed in the middle of runs. Each has one
-// complete, nothing of its program goes on, and the next message is answered.
+// complete, what a message says is done once, though it is sent again and again,
+// and nothing of its program goes on.
 // It is about weakness 4 in deploy/e2e/README.md.
 func TestTalkAcrossAgentKills(t *testing.T) {
+	rng, done := talkRandom(t, *talkAgentKills), newExecutions(t)
 	s := talkStack(t, "")
-	ctx := within(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience+time.Duration(*talkAgentKills)*10*time.Second)
+	defer cancel()
 	id, k := talks(t, s, "claude", "alice", "bob")
 	alice, bob := k[0], k[1]
 	agent := s.Ready.Sandboxes[0].PID
-	for n := 1; n <= 3; n++ {
-		must(t, alice.Send(ctx, id, `tool:Bash {"command":"sleep 300"}`))
-		must(t, alice.Await(ctx, "the tool's use", id, func(talk *Talk) bool {
-			return strings.Count(kindsOfAll(talk.Events), "tool_use") >= n
-		}))
-		before := leftovers(t, s)
-		if len(before) == 0 {
-			t.Fatal("nothing of a coding agent runs")
+	ended := map[int]int{}
+	for n := 1; n <= *talkAgentKills; n++ {
+		// Every other time the agent is killed while a tool runs, which nothing else
+		// would end, and otherwise at any time.
+		inTool, then := n%2 == 1, ""
+		if inTool {
+			then = "; sleep 300"
+		}
+		over := make(chan struct{})
+		var sending sync.WaitGroup
+		sending.Go(func() {
+			text := "deltas:10@100\ntool:" + done.tool(n, "sent", then) + "\ndeltas:20@100"
+			every(ctx, over, 200*time.Millisecond, func() { _ = alice.Send(ctx, id, text, "clientMessageId", fmt.Sprintf("message %d", n)) })
+		})
+		sending.Go(func() { allowAll(ctx, over, bob, id, n) })
+		if inTool {
+			await(t, "the tool", func() bool { return done.of(n) != "" })
+			if len(leftovers(t, s)) == 0 {
+				t.Fatal("nothing of a coding agent runs")
+			}
+		} else {
+			pause(ctx, time.Duration(rng.Int64N(int64(500*time.Millisecond))))
 		}
 		agent = restartAgent(t, agent)
-		done, err := bob.AwaitComplete(ctx, id, n)
+		complete, err := bob.AwaitComplete(ctx, id, n)
+		close(over)
+		sending.Wait()
 		must(t, err)
-		if *done.Aborted || *done.Success || *done.ExitCode != 1 {
-			t.Errorf("%s", done.Raw)
+		ended[*complete.ExitCode]++
+		if *complete.Aborted || *complete.Success != (*complete.ExitCode == 0) || *complete.ExitCode > 1 || inTool && *complete.Success {
+			t.Errorf("%s", complete.Raw)
 		}
-		await(t, "the end of what was started", func() bool { return len(leftovers(t, s)) == 0 })
+		if did := done.of(n); did != "sent" && (did != "" || *complete.Success) {
+			t.Errorf("run %d: the coding agent has done %q: %s", n, did, complete.Raw)
+		}
+		if !*complete.Success {
+			await(t, "the end of what was started", func() bool { return len(leftovers(t, s)) == 0 })
+		}
 	}
 	must(t, alice.Send(ctx, id, "say:back"))
-	done, err := bob.AwaitComplete(ctx, id, 4)
+	complete, err := bob.AwaitComplete(ctx, id, *talkAgentKills+1)
 	must(t, err)
-	if !*done.Success {
-		t.Errorf("%s", done.Raw)
+	if !*complete.Success {
+		t.Errorf("%s", complete.Raw)
 	}
+	sent := map[string]int{}
 	events := bob.Events(id)
 	for i, e := range events {
-		if i > 0 && e.Seq <= events[i-1].Seq {
+		if i > 0 && e.Seq != events[i-1].Seq+1 {
 			t.Errorf("event %d after %d", e.Seq, events[i-1].Seq)
 		}
+		if userText(e) {
+			sent[*e.Content]++
+		}
 	}
+	if n := strings.Count(kindsOfAll(events), string(protocol.ChatComplete)); n != *talkAgentKills+1 || len(sent) != n || total(sent) != n {
+		t.Errorf("%d runs: %d completes, %v", *talkAgentKills+1, n, sent)
+	}
+	t.Logf("runs by exit code: %v", ended)
+}
+
+func total(counts map[string]int) (n int) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+// talkRandom returns what decides a test's course, and logs how to repeat it.
+func talkRandom(t *testing.T, kills int) *rand.Rand {
+	t.Helper()
+	seed := *talkSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("-talk.seed=%d, %d kills", seed, kills)
+	return rand.New(rand.NewPCG(seed, 1))
+}
+
+// executions is a folder where coding agents' tools note what they do.
+type executions string
+
+func newExecutions(t *testing.T) executions {
+	t.Helper()
+	dir, err := os.MkdirTemp(openTemp, tempName())
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	must(t, os.Chmod(dir, 0o777))
+	return executions(dir)
+}
+
+// tool returns the input of a tool that notes what it does in the nth run, and
+// what follows then.
+func (e executions) tool(n int, what, then string) string {
+	return fmt.Sprintf(`Bash {"command":"echo %s >> %s%s"}`, what, filepath.Join(string(e), fmt.Sprintf("run-%d.", n)), then)
+}
+
+// of returns what was done in the nth run.
+func (e executions) of(n int) string {
+	data, _ := os.ReadFile(filepath.Join(string(e), fmt.Sprintf("run-%d.", n))) // none: nothing
+	return strings.Join(strings.Fields(string(data)), " ")
+}
+
+// allowAll has somebody allow what is asked in the nth run, again and again.
+func allowAll(ctx context.Context, done <-chan struct{}, k *Talker, id protocol.ConversationID, n int) {
+	every(ctx, done, 100*time.Millisecond, func() {
+		for _, e := range k.Events(id) {
+			if e.Kind == protocol.ChatPermissionRequest && strings.Contains(string(e.Input), fmt.Sprintf("/run-%d.", n)) {
+				_ = k.Say(ctx, "chat.permission-response", id, "requestId", e.RequestID, "allow", true)
+			}
+		}
+	})
 }
 
 func kindsOfAll(events []Told) string {
