@@ -310,7 +310,7 @@ func TestBrowser(t *testing.T) {
 		"agent": testAgent, "approvals": testApprovals, "tool approvals": testToolApprovals, "approval outage": testApprovalOutage,
 		"egress": testEgress, "environment": testEnvironment, "held": testHeld, "long names": testLongNames, "sign in": testSignIn,
 		"file tree": testFileTree, "file transfers": testFileTransfers, "file names": testFileNames, "file rights": testFileRights, "file outages": testFileOutages,
-		"refused for good": testRefusedForGood, "unknown outcome": testUnknownOutcome, "turns": testTurns, "integrations": testIntegrations, "live browser": testLiveBrowser,
+		"refused for good": testRefusedForGood, "unknown outcome": testUnknownOutcome, "turns": testTurns, "integrations": testIntegrations, "live browser": testLiveBrowser, "chat": testChat,
 	} {
 		running.Go(func() {
 			turns <- struct{}{}

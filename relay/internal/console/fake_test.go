@@ -43,6 +43,7 @@ type fakeRelay struct {
 	env        fakeEnv
 	board      fakeBoard
 	chromium   fakeChromium
+	chat       fakeChat
 
 	unknown int                       // so many answers to a change are lost
 	made    map[string]protocol.PTYID // terminals, by the key under which they were asked for
@@ -103,6 +104,7 @@ func newFakeRelay(t testing.TB, more ...string) *fakeRelay {
 	f.registerFiles(mux)
 	f.registerBoard(mux)
 	f.registerChromium(mux)
+	f.registerChat(mux)
 	f.Server = httptest.NewServer(f.front(mux))
 	f.other = httptest.NewServer(f.front(mux))
 	t.Cleanup(f.Server.Close)

@@ -53,6 +53,7 @@ func testFiles(t *testing.T) []string {
 
 // TestScripts runs the tests of the TypeScript modules that need no browser.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	node, err := exec.LookPath("node")
 	need(t, err == nil, "Node.js is missing: apt-get install nodejs")
 	tests := testFiles(t)
@@ -83,12 +84,14 @@ func TestScripts(t *testing.T) {
 
 // TestTypes checks the types, which esbuild only strips.
 func TestTypes(t *testing.T) {
+	t.Parallel()
 	node, compiler := tsc(t)
 	run(t, node, compiler, "--project", web)
 }
 
 // TestBuild builds into a copy, so that it changes nothing that is embedded.
 func TestBuild(t *testing.T) {
+	t.Parallel()
 	_, err := os.Stat(filepath.Join(web, "node_modules/@xterm/xterm"))
 	need(t, err == nil, "npm packages are missing: go run ./relay/internal/console/build")
 	dir := t.TempDir()

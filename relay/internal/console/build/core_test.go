@@ -90,6 +90,7 @@ func tsc(t *testing.T) (node, compiler string) {
 // TestCoreIsAPackage builds the core as it would be published, and uses it as its
 // package.json says.
 func TestCoreIsAPackage(t *testing.T) {
+	t.Parallel()
 	node, compiler := tsc(t)
 	dir := t.TempDir()
 	run(t, node, compiler, "--project", filepath.Join(web, "core"), "--noEmit", "false", "--outDir", filepath.Join(dir, "dist"))
@@ -139,6 +140,7 @@ func exampleOf(t *testing.T, core string) string {
 // TestCoreKnowsNoPage: what only a page has is unknown where the core is checked,
 // and the README's example is known.
 func TestCoreKnowsNoPage(t *testing.T) {
+	t.Parallel()
 	node, compiler := tsc(t)
 	core, err := filepath.Abs(filepath.Join(web, "core"))
 	if err != nil {
@@ -222,6 +224,7 @@ process.exit(0); // the grant would be renewed for ever
 
 // TestCoreExample: the README's example does what it says.
 func TestCoreExample(t *testing.T) {
+	t.Parallel()
 	node, err := exec.LookPath("node")
 	need(t, err == nil, "Node.js is missing: apt-get install nodejs")
 	core, err := filepath.Abs(filepath.Join(web, "core"))

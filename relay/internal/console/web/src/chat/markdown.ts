@@ -12,7 +12,7 @@ const mostChars = 200_000;
 // markdown returns what text says, as elements.
 export function markdown(text: string): Node[] {
   if (text.length > mostChars) return [h('pre', { class: 'plain-text' }, plain(text))];
-  return blocks(lexer(text, { gfm: true }));
+  return blocks(lexer(text, { gfm: true }), { level: topLevel - 1 });
 }
 
 // plain keeps line breaks and tabs, and shows everything else that is invisible.
@@ -20,23 +20,32 @@ export function plain(text: string): string {
   return text.split(/([\n\t])/).map((part) => (part === '\n' || part === '\t' ? part : visible(part))).join('');
 }
 
-const blocks = (tokens: Token[]): Node[] => tokens.flatMap(block);
+// An Outline is the level of the last heading. The panel's own are above, and none
+// is left out on the way down: whoever listens to the page goes by them.
+interface Outline {
+  level: number;
+}
 
-function block(token: Token): Node[] {
+const topLevel = 3;
+
+const blocks = (tokens: Token[], outline: Outline): Node[] => tokens.flatMap((token) => block(token, outline));
+
+function block(token: Token, outline: Outline): Node[] {
   switch (token.type) {
     case 'space':
     case 'def':
       return [];
     case 'heading':
-      return [h('p', { class: 'heading', role: 'heading', 'aria-level': String(Math.min((token as Tokens.Heading).depth + 3, 6)) }, ...inlines(token))];
+      outline.level = Math.min((token as Tokens.Heading).depth + topLevel - 1, outline.level + 1, 6);
+      return [h('p', { class: 'heading', role: 'heading', 'aria-level': String(outline.level) }, ...inlines(token))];
     case 'paragraph':
       return [h('p', {}, ...inlines(token))];
     case 'code':
       return [code(token as Tokens.Code)];
     case 'blockquote':
-      return [h('blockquote', {}, ...blocks((token as Tokens.Blockquote).tokens))];
+      return [h('blockquote', {}, ...blocks((token as Tokens.Blockquote).tokens, outline))];
     case 'list':
-      return [list(token as Tokens.List)];
+      return [list(token as Tokens.List, outline)];
     case 'table':
       return [table(token as Tokens.Table)];
     case 'hr':
@@ -53,11 +62,11 @@ function code({ text, lang }: Tokens.Code): HTMLElement {
   return h('pre', { class: 'code', tabindex: '0', 'aria-label': name === '' ? 'Code' : `Code, ${visible(name)}` }, h('code', {}, plain(text)));
 }
 
-function list({ ordered, start, items }: Tokens.List): HTMLElement {
+function list({ ordered, start, items }: Tokens.List, outline: Outline): HTMLElement {
   const element = ordered ? h('ol', { start: String(start === '' ? 1 : start) }) : h('ul');
   for (const item of items) {
     const box = item.task ? [h('input', { type: 'checkbox', disabled: '', ...(item.checked === true ? { checked: '' } : {}) }), ' '] : [];
-    element.append(h('li', {}, ...box, ...item.tokens.flatMap((t) => (t.type === 'text' ? inlines(t) : block(t)))));
+    element.append(h('li', {}, ...box, ...item.tokens.flatMap((t) => (t.type === 'text' ? inlines(t) : block(t, outline)))));
   }
   return element;
 }

@@ -15,6 +15,7 @@ test('what the button does', () => {
   assert.equal(sendOf(held('alice')), 'send');
   assert.equal(sendOf(held('bob')), 'ask');
   assert.equal(sendOf(held('bob', 'alice')), 'asked');
+  assert.equal(sendOf({ ...held('bob'), reach: 'lost' }), 'none');
   assert.equal(sendOf(running), 'queue');
   assert.equal(sendOf({ ...base, mayTalk: false }), 'none');
 });
@@ -31,6 +32,7 @@ test('what is said above it', () => {
   assert.match(noteOf(held('bob'), name), /BOB is writing/);
   assert.match(noteOf(held('alice', 'bob'), name), /BOB would like/);
   assert.match(noteOf({ ...base, reach: 'lost' }, name), /waits/);
+  assert.equal(noteOf({ ...held('bob'), reach: 'lost' }, name), 'Not connected.');
 });
 
 test('a queued message goes when the run is over, one at a time', () => {

@@ -42,6 +42,7 @@ export type Send = 'send' | 'queue' | 'ask' | 'asked' | 'none';
 // sendOf says what the button beside the text does.
 export function sendOf(m: ChatModel): Send {
   if (!m.mayTalk || m.talk === undefined) return 'none';
+  if (!mine(m) && m.reach === 'lost') return 'none';
   if (!mine(m)) return m.control?.requests.includes(m.you) === true ? 'asked' : 'ask';
   return m.conversation.running ? 'queue' : 'send';
 }
@@ -50,7 +51,7 @@ export function sendOf(m: ChatModel): Send {
 // wrong.
 export function noteOf(m: ChatModel, name: (id: string) => string): string {
   if (m.reach === 'refused') return 'This conversation can’t be followed any more.';
-  if (m.reach === 'lost') return 'Not connected. What you send waits.';
+  if (m.reach === 'lost') return mine(m) && m.mayTalk ? 'Not connected. What you send waits.' : 'Not connected.';
   if (m.talk !== undefined && !m.mayTalk) return 'You may only watch.';
   if (m.talk !== undefined && !mine(m)) return `${name(m.control?.controller ?? '')} is writing here.`;
   const asking = m.control?.requests.filter((id) => id !== m.you) ?? [];

@@ -30,16 +30,20 @@ const foldChars = 4_000;
 
 export class Rows {
   readonly #drawn = new WeakMap<HTMLElement, Row>();
+  #news: HTMLElement | undefined; // a question that is drawn for the first time
   readonly #questions = new WeakMap<HTMLElement, QuestionRow>();
 
   constructor(private readonly list: HTMLElement, private readonly actions: RowActions) {}
 
-  // draw shows the rows, and keeps the newest in view where it was.
+  // draw shows the rows, and keeps the newest in view where it was. A new question
+  // comes into view: somebody waits for its answer.
   draw(state: RowsState): void {
     const box = this.list.parentElement ?? this.list;
     const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
     keyed(this.list, state.rows, (row) => `${row.kind} ${row.id}`, (row) => this.#make(row), (element, row) => this.#draw(element, row, state));
     if (atEnd) box.scrollTop = box.scrollHeight;
+    else if (state.mayApprove) this.#news?.scrollIntoView({ block: 'nearest' });
+    this.#news = undefined;
   }
 
   // tick shows how much time is left.
@@ -58,6 +62,7 @@ export class Rows {
     const element = h('li', { class: `chat-row chat-${row.kind}`, 'data-testid': `chat-${row.kind}` });
     if (row.kind !== 'asked') return element;
     element.tabIndex = -1;
+    this.#news = element;
     this.#questions.set(element, new QuestionRow(element, this.actions.answer));
     return element;
   }
