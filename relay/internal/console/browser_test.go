@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	cdplog "github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/page"
@@ -144,7 +145,9 @@ func newWindow(t testing.TB, ctx context.Context, prepare ...step) *tab {
 	}
 	b.run(command(cdplog.Enable, cdp.Empty{}), command(page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
 		Source: `addEventListener('securitypolicyviolation', (e) => console.error('CSP', e.violatedDirective, e.blockedURI, e.sample))`,
-	}), renderer("dom"))
+	}), renderer("dom"),
+		// Keys go to a page that has the focus, which a window gets when there is time.
+		command(emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}))
 	b.run(prepare...)
 	return b
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -67,10 +68,10 @@ func chatStates(t *testing.T, browser context.Context, name string, prepare ...s
 	look("unfolded")
 
 	// A question has one place: the panel while that shows it, else a card.
-	input := `{"command":"rm -r build","timeout":5}`
-	relay.ask(tool("apr_1", "Bash", input), 50*time.Second)
+	asks := `{"command":"rm -r build","timeout":5}`
+	relay.ask(tool("apr_1", "Bash", asks), 50*time.Second)
 	alice.untilText("approval-apr_1", "rm -r build")
-	relay.chats(t, `"kind":"permission_request","id":"p1","seq":9,"requestId":"apr_1","toolName":"Bash","input":`+input+`,"expiresAt":"`+time.Now().Add(50*time.Second).UTC().Format(time.RFC3339)+`"`)
+	relay.chats(t, `"kind":"permission_request","id":"p1","seq":9,"requestId":"apr_1","toolName":"Bash","input":`+asks+`,"expiresAt":"`+time.Now().Add(50*time.Second).UTC().Format(time.RFC3339)+`"`)
 	alice.untilText("chat-asked", "timeout")
 	alice.until(`/\d+ s left/.test(document.querySelector('[data-testid=chat-left]').innerText) && !document.querySelector('[data-testid=approval-apr_1]')`)
 	look("permission")
@@ -92,8 +93,10 @@ func chatStates(t *testing.T, browser context.Context, name string, prepare ...s
 	// Enter queues while the agent works, Shift+Enter begins a line.
 	alice.run(focus("chat-text"))
 	alice.typing("one")
-	alice.press(shift, "Enter", "Enter", 13)
+	line := input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "Enter", Code: "Enter", Text: "\r", WindowsVirtualKeyCode: 13, Modifiers: shift}
+	alice.run(command(input.DispatchKeyEvent, line))
 	alice.typing("more\r")
+	alice.untilText("chat-outgoing", "one\nmore")
 	alice.untilText("chat-outgoing", "Waits until the present turn is over")
 	look("queued")
 	relay.chats(t, `"kind":"control_state","controller":"usr_bob","requests":[],"state":"held"`)

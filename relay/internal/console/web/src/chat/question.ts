@@ -50,7 +50,7 @@ export class QuestionRow {
   tick(now: number): void {
     if (this.#asked === undefined) return;
     const left = leftOf(this.#asked, now);
-    setText(this.#left, left === undefined ? 'waits for an answer' : `${left} s left`);
+    setText(this.#left, left === undefined ? '· waits for an answer' : `· ${left} s left`);
   }
 
   #build(asked: Asked): void {
