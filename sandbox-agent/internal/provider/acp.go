@@ -148,7 +148,7 @@ func (t *acpTalk) setModel(opened acpOpened, loaded bool) {
 func (t *acpTalk) setMode(opened acpOpened, loaded bool) {
 	is := opened.Modes != nil && opened.Modes.Current == t.program.mode
 	if t.program.mode == "" || is && !loaded {
-		t.opened()
+		t.opened(t.native(), t.prompt)
 		return
 	}
 	params := map[string]any{"sessionId": t.session, "modeId": t.program.mode}
@@ -157,37 +157,15 @@ func (t *acpTalk) setMode(opened acpOpened, loaded bool) {
 			t.fail(t.title + " doesn't work in this permission mode: " + err.text())
 			return
 		}
-		t.opened()
+		t.opened(t.native(), t.prompt)
 	}))
-}
-
-func (t *acpTalk) opened() {
-	t.ready = true
-	t.do(Native{ID: t.native()})
-	if t.waiting != nil {
-		turn := *t.waiting
-		t.waiting = nil
-		t.prompt(turn)
-	}
 }
 
 // native returns the program's own id of the session.
 func (t *acpTalk) native() string { return strings.TrimPrefix(t.session, t.program.loads) }
 
 // Send begins a turn, as soon as the session is open.
-func (t *acpTalk) Send(turn Turn) []Effect {
-	t.running = true
-	switch {
-	case t.failed != "":
-		t.complain(t.failed)
-		t.done(1, true)
-	case !t.ready:
-		t.waiting = &turn
-	default:
-		t.prompt(turn)
-	}
-	return t.flush()
-}
+func (t *acpTalk) Send(turn Turn) []Effect { return t.send(turn, t.prompt) }
 
 func (t *acpTalk) prompt(turn Turn) {
 	if len(turn.Images) > 0 && !t.can.AgentCapabilities.PromptCapabilities.Image {

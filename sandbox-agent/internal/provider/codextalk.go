@@ -91,30 +91,13 @@ func (t *codexTalk) open() {
 			t.fail("codex has opened no session that it can name")
 			return
 		}
-		t.thread, t.ready = opened.Thread.ID, true
-		t.do(Native{ID: t.thread})
-		if t.waiting != nil {
-			turn := *t.waiting
-			t.waiting = nil
-			t.begin(turn)
-		}
+		t.thread = opened.Thread.ID
+		t.opened(t.thread, t.begin)
 	}))
 }
 
 // Send begins a turn, as soon as the thread is open.
-func (t *codexTalk) Send(turn Turn) []Effect {
-	t.running = true
-	switch {
-	case t.failed != "":
-		t.complain(t.failed)
-		t.done(1, true)
-	case !t.ready:
-		t.waiting = &turn
-	default:
-		t.begin(turn)
-	}
-	return t.flush()
-}
+func (t *codexTalk) Send(turn Turn) []Effect { return t.send(turn, t.begin) }
 
 func (t *codexTalk) begin(turn Turn) {
 	t.turn, t.over, t.last = "", false, ""

@@ -181,6 +181,33 @@ func (t *turns) unchangeable() {
 	t.complain(t.title + " can't use a tool in another way than it has asked for, so the changed request was denied.")
 }
 
+// send has begin begin a turn, as soon as the session is open.
+func (t *turns) send(turn Turn, begin func(Turn)) []Effect {
+	t.running = true
+	switch {
+	case t.failed != "":
+		t.complain(t.failed)
+		t.done(1, true)
+	case !t.ready:
+		t.waiting = &turn
+	default:
+		begin(turn)
+	}
+	return t.flush()
+}
+
+// opened notes that the session is open, which the program calls native, and has
+// begin begin the turn that waits for that.
+func (t *turns) opened(native string, begin func(Turn)) {
+	t.ready = true
+	t.do(Native{ID: native})
+	if t.waiting != nil {
+		turn := *t.waiting
+		t.waiting = nil
+		begin(turn)
+	}
+}
+
 // fail ends the way to a session: every turn from here on ends at once.
 func (t *turns) fail(why string) {
 	if t.ready || t.failed != "" {
