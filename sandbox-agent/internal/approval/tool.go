@@ -119,6 +119,16 @@ func shownInput(input json.RawMessage) json.RawMessage {
 	return nil
 }
 
+// Hide has mask change what an open question about a tool shows from now on: some
+// of it has become a secret.
+func (l *Log) Hide(id string, mask func(json.RawMessage) json.RawMessage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if q := l.state.open[id]; q != nil && q.input != nil {
+		q.input = mask(q.input)
+	}
+}
+
 // Cancel takes back a question about a tool, and reports whether it was open:
 // whoever has decided, and the end of its time, come before.
 func (l *Log) Cancel(id string) bool {

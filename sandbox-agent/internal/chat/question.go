@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/chat/masking"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/provider"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 )
 
 // What a coding agent hears of a question that nobody has allowed.
@@ -89,7 +90,7 @@ func (o *owner) settled(q *question, outcome approval.Outcome, err error) {
 	switch decided := outcome.Approval; {
 	case err == nil && decided.Decision.Allows():
 		answer = provider.Answer{Allow: true, UpdatedInput: outcome.UpdatedInput}
-		if sameJSON(outcome.UpdatedInput, q.asked) { // what people see is masked
+		if sameJSON(outcome.UpdatedInput, q.asked) || sameJSON(outcome.UpdatedInput, q.shown.Input) { // what people see is masked
 			answer.UpdatedInput = nil
 		}
 		o.remember(decided, q.shown.ToolName)
@@ -132,6 +133,23 @@ func (o *owner) drop(q *question, reason string) {
 	o.turn.questions = slices.DeleteFunc(o.turn.questions, func(other *question) bool { return other == q })
 	o.tellState()
 	o.sayOr(true, cancelled(q.shown.RequestID, reason))
+}
+
+// hide hides the secrets of set in the open questions, too.
+func (o *owner) hide(set *redact.Set) {
+	mask := func(text json.RawMessage) json.RawMessage { return masking.JSON(set, text) }
+	changed := false
+	for _, q := range o.turn.questions {
+		input, context := mask(q.shown.Input), mask(q.shown.Context)
+		if bytes.Equal(input, q.shown.Input) && bytes.Equal(context, q.shown.Context) {
+			continue
+		}
+		q.shown.Input, q.shown.Context, changed = input, context, true
+		o.chats.o.Approvals.Hide(q.shown.RequestID, mask)
+	}
+	if changed {
+		o.tellState()
+	}
 }
 
 // cancelQuestions takes back all questions: nobody needs an answer any more.

@@ -225,3 +225,37 @@ func TestMasks(t *testing.T) {
 		v.completes(0, false)
 	})
 }
+
+// TestMasksQuestions: a secret that comes late is gone from the questions that are
+// open, and what people see of one can still be sent back.
+func TestMasksQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.make()
+		v := r.view(bob, protocol.ChatParams{})
+		p := r.begins("go")
+		v.event(protocol.ChatText)
+		p.print(`ask q1 AskUserQuestion {"question":"is it late-secret?"}`)
+		asked := v.event(protocol.ChatPermissionRequest)
+		_, err := r.secrets.Change([]string{"late-secret"})
+		check(t, err)
+		synctest.Wait()
+		const masked = `{"question":"is it ***********?"}`
+		w := r.view(bob, protocol.ChatParams{})
+		if p := w.opened.State.Pending; len(p) != 1 || string(p[0].Input) != masked {
+			t.Errorf("%s", p[0].Input)
+		}
+		if open := r.approvals.List(session).Approvals; len(open) != 1 || string(open[0].Input) != masked {
+			t.Errorf("%s", open[0].Input)
+		}
+		r.decides(asked, protocol.AllowOnce, "", approval.Reply{UpdatedInput: json.RawMessage(masked)})
+		p.hear(t, "answer q1 true ") // as asked, rather than masked
+		for _, kind := range []protocol.ChatKind{protocol.ChatText, protocol.ChatPermissionRequest, protocol.ChatPermissionCancelled} {
+			if e := w.event(kind); strings.Contains(string(e.Input), "late-secret") {
+				t.Errorf("%s", e.Input)
+			}
+		}
+		p.print("done 0")
+		w.completes(0, false)
+	})
+}

@@ -303,6 +303,7 @@ func (o *owner) useSecrets() {
 			o.fail("The conversation's log can't be masked.")
 		}
 	}
+	o.hide(set)
 	o.coolDown()
 }
 
