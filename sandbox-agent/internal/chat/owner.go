@@ -3,6 +3,7 @@ package chat
 import (
 	"errors"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -247,9 +248,22 @@ func (o *owner) tellState() {
 func (o *owner) say(sync bool, events ...protocol.ChatEvent) error {
 	var masked []protocol.ChatEvent
 	for _, e := range events {
+		if e.Kind == protocol.ChatError && e.Content != nil {
+			e.Content = new(o.unnamed(*e.Content))
+		}
 		masked = append(masked, o.masker.Event(e)...)
 	}
 	return o.store(sync, masked...)
+}
+
+// unnamed returns a program's complaint with the conversation's id in the place of
+// the program's own, which nobody outside knows.
+func (o *owner) unnamed(text string) string {
+	native := o.info().Native
+	if native == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, native, string(o.id))
 }
 
 // store is say for what is masked.

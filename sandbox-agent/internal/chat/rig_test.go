@@ -84,6 +84,8 @@ func (t *scriptedTalk) Line(line []byte) []provider.Effect {
 		return []provider.Effect{event(protocol.ChatText, text)}
 	case "delta":
 		return []provider.Effect{event(protocol.ChatStreamDelta, text)}
+	case "error":
+		return []provider.Effect{event(protocol.ChatError, text)}
 	case "end":
 		return []provider.Effect{event(protocol.ChatStreamEnd, "")}
 	case "native":
