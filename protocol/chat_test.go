@@ -101,7 +101,7 @@ func wholeEvent() ChatEvent {
 	raw := json.RawMessage(`{"a":[1]}`)
 	return ChatEvent{
 		ID: "e", SessionID: "c", Timestamp: "2026-01-02T03:04:05.000Z", Provider: "claude", Kind: ChatText, Seq: 1 << 60,
-		Role: "user", Content: new("hi <b>"), Images: []ChatImage{{"a", "data:,", 1, "image/png"}}, From: &ChatFrom{"usr_a", "a b"},
+		Role: "user", Content: new("hi <b>"), Images: []ChatImage{{"a", "data:,", 1, "image/png"}}, From: &ChatFrom{UserID: "usr_a", Name: "a b"},
 		ChatLocal: ChatLocal{"d", "/n", "m", "x y", true, true, true},
 		ToolName:  "Bash", ToolInput: raw, ToolID: "t", ToolResult: &ChatToolOutput{"out", true, raw}, ParentToolUseID: "p",
 		IsError: new(false), ToolUseResult: raw, SubagentTools: raw,

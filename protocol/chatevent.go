@@ -118,8 +118,9 @@ type ChatEnd struct {
 
 // A ChatFrom says who sent a message.
 type ChatFrom struct {
-	UserID UserID `json:"userId"`
-	Name   string `json:"name,omitempty"`
+	UserID  UserID  `json:"userId"`
+	GrantID GrantID `json:"grantId,omitempty"` // under which it was sent
+	Name    string  `json:"name,omitempty"`
 }
 
 // A ChatImage is an image of a message. Data is a data URL, or the URL of an

@@ -41,7 +41,7 @@ func (o *owner) send(s sending) error {
 	}
 	s.start.Native = o.info().Native
 	if err := p.Check(s.start, s.turn); err != nil {
-		return fault(protocol.ChatInternalError, "%s", protocol.AsError(err).Error())
+		return fault(protocol.ChatInternalError, "%s", o.unnamed(protocol.AsError(err).Error()))
 	}
 	if !o.chats.beginRun() {
 		return fault(protocol.ChatTooManyRuns, "This sandbox has %d runs in progress.", o.chats.o.MaxRuns)
@@ -89,7 +89,7 @@ func (o *owner) begin(s sending, now time.Time) error {
 	content := s.turn.Content
 	err = o.say(true, protocol.ChatEvent{
 		ID: s.turn.EventID(), Kind: protocol.ChatText, Role: "user", Content: &content, Images: s.images,
-		From: &protocol.ChatFrom{UserID: s.user, Name: s.name}, CommandID: s.command, ClientMessageID: s.own,
+		From: &protocol.ChatFrom{UserID: s.user, GrantID: s.grant, Name: s.name}, CommandID: s.command, ClientMessageID: s.own,
 	})
 	if err != nil {
 		o.turn = turn{}

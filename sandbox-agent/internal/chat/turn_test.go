@@ -23,7 +23,7 @@ func TestRun(t *testing.T) {
 		v := r.view(bob, protocol.ChatParams{})
 		p := r.begins("hello")
 		e := v.event(protocol.ChatText)
-		if *e.Content != "hello" || e.Role != "user" || e.From.UserID != alice || e.From.Name != "Name" || e.ClientMessageID != "own name" || e.CommandID == "" || e.Seq != 1 || e.SessionID != r.id {
+		if *e.Content != "hello" || e.Role != "user" || e.From.UserID != alice || e.From.Name != "Name" || e.From.GrantID == "" || e.ClientMessageID != "own name" || e.CommandID == "" || e.Seq != 1 || e.SessionID != r.id {
 			t.Errorf("%+v", e)
 		}
 		if v.state.Run != protocol.RunRunning || v.state.BeganAt != e.Seq || v.state.CommandID != e.CommandID || v.state.UserID != alice {
@@ -43,7 +43,10 @@ func TestRun(t *testing.T) {
 		if e := v.event(protocol.ChatText); *e.Content != "again" {
 			t.Errorf("something followed complete: %s", *e.Content)
 		}
-		p.print("done 3")
+		p.print("error there is no n-1", "done 3") // the program's own name of the session
+		if e := v.event(protocol.ChatError); *e.Content != "there is no "+string(r.id) {
+			t.Error(*e.Content)
+		}
 		v.completes(3, false)
 		if info, _ := r.Get(session, r.id); info.Native != "n-1" {
 			t.Errorf("%+v", info)
