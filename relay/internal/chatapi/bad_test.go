@@ -79,7 +79,7 @@ func TestForeignConversation(t *testing.T) {
 		of   string
 	}{
 		{"chat.send", "SESSION_NOT_FOUND", none}, {"chat.abort", "NO_ACTIVE_RUN", none},
-		{"chat.request_control", "SESSION_NOT_FOUND", "null"}, {"chat.revoke_control", "SESSION_NOT_FOUND", "null"},
+		{"chat.request_control", "SESSION_NOT_FOUND", none}, {"chat.revoke_control", "SESSION_NOT_FOUND", none},
 	} {
 		u.say(`{"type":"` + tt.kind + `","sessionId":"` + none + `","content":"x"}`)
 		u.refused(tt.code, tt.of, "")

@@ -72,6 +72,8 @@ func (s *sending) do(ctx context.Context) (protocol.ChatFault, bool) {
 	}
 	env, err := s.sign(ctx, options)
 	switch {
+	case reused(err):
+		return signFault(err, id), true
 	case refused && err == nil && s.known(env.CommandID, state):
 		return protocol.ChatFault{}, false // what runs is this very message
 	case refused:
@@ -224,9 +226,15 @@ func (a *API) carry(ctx context.Context, env protocol.CommandEnvelope) (protocol
 	}
 }
 
+// reused reports whether a command was not signed because another one has its key.
+func reused(err error) bool {
+	_, carried := chatsocket.ParseFault(err)
+	return !carried && protocol.KindOf(err) == protocol.KindConflict
+}
+
 // signFault returns why a command was not signed.
 func signFault(err error, id protocol.ConversationID) protocol.ChatFault {
-	if _, carried := chatsocket.ParseFault(err); !carried && protocol.KindOf(err) == protocol.KindConflict {
+	if reused(err) {
 		return protocol.ChatFault{Code: protocol.ChatInternalError, Text: "This clientMessageId was used for another message."}
 	}
 	return faultOf(err, id)

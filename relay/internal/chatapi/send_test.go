@@ -265,6 +265,11 @@ func TestResend(t *testing.T) {
 	if len(executed) != 0 {
 		t.Errorf("%s was executed, too", <-executed)
 	}
+	w.mu.Lock()
+	w.sign = func(dispatch.SignRequest) (int, string) { return http.StatusConflict, "another body" }
+	w.mu.Unlock()
+	other.say(message("a"))
+	other.refused("INTERNAL_ERROR", conv, "This clientMessageId was used for another message.")
 	keys := map[string]bool{}
 	for _, s := range w.ops() {
 		keys[s.IdempotencyKey] = true

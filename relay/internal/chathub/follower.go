@@ -259,8 +259,14 @@ func (s *Socket) forget(f *follower) (mine bool) {
 	return mine
 }
 
-// refuse answers a chat.subscribe of a conversation that can't be followed.
+// refuse answers a chat.subscribe of a conversation that can't be followed. To
+// seed 002's client an error with a session's id is the end of its run, which goes
+// on: it is told without.
 func (s *Socket) refuse(c protocol.ConversationID, err error) {
+	named := c
+	if !s.hello.Load() {
+		named = ""
+	}
 	if elsewhere, ok := errors.AsType[*tunnel.StandbyError](err); ok {
 		s.sendAway(elsewhere.Origin)
 		return
@@ -269,9 +275,9 @@ func (s *Socket) refuse(c protocol.ConversationID, err error) {
 	case protocol.KindNotFound, protocol.KindEnded:
 		s.queue.tell(idle(c, false).frame(), maxOwn)
 	case protocol.KindForbidden, protocol.KindUnauthenticated, protocol.KindExpired:
-		s.Complain(chatsocket.NewFault(protocol.ChatForbidden, string(c)), c)
+		s.Complain(chatsocket.NewFault(protocol.ChatForbidden, string(c)), named)
 	default:
-		s.Complain(chatsocket.NewFault(protocol.ChatUnavailable, string(c)), c)
+		s.Complain(chatsocket.NewFault(protocol.ChatUnavailable, string(c)), named)
 	}
 }
 
