@@ -27,15 +27,17 @@ func migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, schema fs.F
 	if current > newest {
 		return false, fmt.Errorf("schema %d is of a newer build; this one knows %d", current, newest)
 	}
-	if current == newest {
-		return false, nil
-	}
-	if _, err := p.Up(ctx); err != nil {
-		// Another process may have been faster.
-		if current, _, e := p.GetVersions(ctx); e == nil && current == newest {
+	for current < newest {
+		_, err := p.Up(ctx)
+		if err == nil {
 			return true, nil
 		}
-		return false, err
+		// Another process may have been faster, and may still be at it.
+		now, _, e := p.GetVersions(ctx)
+		if e != nil || now == current {
+			return changed, err
+		}
+		current, changed = now, true
 	}
-	return true, nil
+	return changed, nil
 }
